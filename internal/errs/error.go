@@ -1,0 +1,70 @@
+package errs
+
+import (
+	"errors"
+	"time"
+)
+
+// Error is a failure with everything a client may see, plus the cause that only the log sees. It is created by
+// the constructors of this package and treated as read-only afterwards, so it may be shared by goroutines.
+type Error struct {
+	Code    Code
+	Status  int    // HTTP status
+	Message string // shown to the caller
+
+	Param      string        // request field at fault, when one is known ("input", "dimensions")
+	RetryAfter time.Duration // 0: no hint; else at least a second
+	OpenAICode string        // replaces the table's OpenAI code when set
+
+	Load    *LoadFailure // set on ModelLoadFailed
+	Profile *Mismatch    // set on a machine profile mismatch
+
+	Cause error // never rendered
+}
+
+// LoadFailure is what clients may know about a model that did not load.
+type LoadFailure struct {
+	Class     string // GATED, NOT_FOUND, DEPENDENCY, CONFIG, OOM, NETWORK, TIMEOUT, PLACEMENT, STORAGE, ENGINE, UNKNOWN
+	Attempts  int    // at least 1
+	Permanent bool   // true: an operator has to act
+}
+
+// Mismatch names the machine profile a request asked for and the one this worker has.
+type Mismatch struct {
+	Requested string
+	Worker    *string // nil: this worker has no identity
+}
+
+// Error returns the message with its code and, for logs, the cause.
+func (e *Error) Error() string {
+	s := string(e.Code) + ": " + e.Message
+	if e.Cause != nil {
+		s += " (" + e.Cause.Error() + ")"
+	}
+	return s
+}
+
+// Unwrap returns the internal cause, so that errors.Is sees through to it.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Is reports whether target is an *Error with the same code and no message of its own, so that
+// errors.Is(err, &errs.Error{Code: errs.QueueFull}) works.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Message == "" && t.Code == e.Code
+}
+
+// Transient reports whether the same request may succeed later.
+func (e *Error) Transient() bool { return Lookup(e.Code).Transient }
+
+// As returns err as an *Error. Any other non-nil error becomes an InternalError whose text says nothing about the
+// cause; nil stays nil.
+func As(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return Internal(err)
+}

@@ -1,0 +1,254 @@
+package errs
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// newError fills status and retry hint from the table.
+func newError(c Code, msg string) *Error {
+	in := Lookup(c)
+	return &Error{Code: c, Status: in.Status, Message: msg, RetryAfter: in.RetryAfter}
+}
+
+// Invalid is a 400 for a malformed or unsupported request; param names the field at fault, or is empty.
+func Invalid(param, msg string) *Error {
+	e := newError(InvalidInput, msg)
+	e.Param = param
+	return e
+}
+
+// Invalidf is Invalid with a format.
+func Invalidf(param, format string, args ...any) *Error {
+	return Invalid(param, fmt.Sprintf(format, args...))
+}
+
+// UnsupportedField is a 400 for a field whose value cannot be honoured by the model. It differs from Invalid only
+// in the code of the OpenAI envelope.
+func UnsupportedField(param, msg string) *Error {
+	e := Invalid(param, msg)
+	e.OpenAICode = "unsupported_field"
+	return e
+}
+
+// BodyTooLarge is the 413 for a request body over limit bytes.
+func BodyTooLarge(limit int64) *Error {
+	e := newError(InputTooLong, fmt.Sprintf("request body exceeds the limit of %d bytes", limit))
+	e.Status = 413
+	return e
+}
+
+// TooLong is the 400 for an input that is longer than its model accepts and may not be cut.
+func TooLong(param, msg string) *Error {
+	e := newError(InputTooLong, msg)
+	e.Param = param
+	return e
+}
+
+// MachineProfile is the 400 for a request routed to the wrong worker; worker is nil when this one has no identity.
+func MachineProfile(requested string, worker *string) *Error {
+	var msg string
+	if worker == nil {
+		msg = "Request targets machine profile '" + requested + "' but this worker has no GPU and " +
+			"SIE_MACHINE_PROFILE is not set. Route requests to a GPU worker or remove the X-SIE-MACHINE-PROFILE header."
+	} else {
+		msg = "Request targets machine profile '" + requested + "' but this worker is '" + *worker +
+			"'. This may indicate a routing error. Check your gateway configuration."
+	}
+	e := newError(InvalidInput, msg)
+	e.Profile = &Mismatch{Requested: requested, Worker: worker}
+	return e
+}
+
+// UnknownModel is the 404 for a model id that is not in known; up to three near matches are suggested.
+func UnknownModel(model string, known []string) *Error {
+	msg := "Model '" + model + "' not found"
+	if near := Suggest(model, known, 3); len(near) > 0 {
+		for i := range near {
+			near[i] = "'" + near[i] + "'"
+		}
+		msg += " Did you mean " + strings.Join(near, ", ") + "?"
+	}
+	e := newError(ModelNotFound, msg)
+	e.Param = "model"
+	return e
+}
+
+// NoScoring is the 400 for a model without a score task.
+func NoScoring(model string) *Error {
+	return Invalid("model", "Model '"+model+"' does not support scoring. "+
+		"Use an encoder model with /v1/encode instead, or use a reranker model.")
+}
+
+// NoExtraction is the 400 for a model without an extract task.
+func NoExtraction(model string) *Error {
+	return Invalid("model", "Model '"+model+"' does not support extraction. "+
+		"Use an extraction model like GLiNER, GLiClass, or Florence-2.")
+}
+
+// UnsupportedOutputs is the 400 for output types outside the model's own.
+func UnsupportedOutputs(model string, unsupported, supported []string) *Error {
+	return Invalid("output_types", "Model '"+model+"' does not support output types: "+
+		setText(unsupported, '{', '}')+". Supported: "+setText(supported, '{', '}'))
+}
+
+// UnknownProfile is the 400 for a profile name the model does not have.
+func UnknownProfile(profile string, available []string) *Error {
+	return Invalid("profile", "Profile '"+profile+"' not found. Available: "+setText(available, '[', ']'))
+}
+
+// UnknownOutputDType is the 400 for an output dtype outside the six that exist.
+func UnknownOutputDType(dtype string) *Error {
+	return Invalid("output_dtype", "Unsupported output_dtype: "+dtype+
+		". Use one of float32, float16, int8, uint8, binary, ubinary")
+}
+
+// RequiresText is the 400 for an item without text on a model that reads text.
+func RequiresText(adapter string, item int) *Error {
+	return Invalidf("items", "%s requires text input: Field 'items[%d]' has no text", adapter, item)
+}
+
+// Unloading is the 503 for a model that is being unloaded.
+func Unloading(model string) *Error {
+	return newError(ModelNotLoaded, "Model '"+model+"' is unloading")
+}
+
+// Loading is the 503 for a model whose load has started or is in progress.
+func Loading(model string) *Error {
+	return newError(ModelLoading, "Model '"+model+"' is loading, please retry")
+}
+
+// Evicted is the 503 for a request that was queued when its model was evicted.
+func Evicted(model string) *Error {
+	return newError(ModelLoading, "Model '"+model+"' was evicted before this request ran, please retry")
+}
+
+// LoadFailed is the 502 for a model that cannot be loaded. detail must be fit for callers; cause goes to the log.
+func LoadFailed(model string, f LoadFailure, detail string, cause error) *Error {
+	f.Attempts = max(f.Attempts, 1)
+	if f.Class == "" {
+		f.Class = "UNKNOWN"
+	}
+	e := newError(ModelLoadFailed, fmt.Sprintf("Model '%s' failed to load (%s, attempts=%d): %s",
+		model, f.Class, f.Attempts, detail))
+	e.Load, e.Cause = &f, cause
+	return e
+}
+
+// LoadingLoRA is the 503 for an adapter that is being loaded.
+func LoadingLoRA(lora, model string) *Error {
+	return newError(LoRALoading, "LoRA '"+lora+"' is loading for model '"+model+"', please retry")
+}
+
+// LoRAFailed is the 500 for an adapter that could not be loaded.
+func LoRAFailed(lora, model string, cause error) *Error {
+	e := newError(InferenceError, "Failed to load LoRA '"+lora+"' for model '"+model+"'")
+	e.Cause = cause
+	return e
+}
+
+// NoLoRA is the 400 for a model that takes no adapters.
+func NoLoRA(lora, model string) *Error {
+	return Invalid("lora_id", "Model '"+model+"' does not support LoRA adapters; remove lora_id '"+lora+"'")
+}
+
+// FullQueue is the 503 for a queue that other work fills.
+func FullQueue(pending, adding, limit int) *Error {
+	return newError(QueueFull, fmt.Sprintf("Queue full: %d items pending, cannot add %d more (limit: %d)",
+		pending, adding, limit))
+}
+
+// FullQueueBytes is FullQueue for the bound in bytes.
+func FullQueueBytes(pending, adding, limit int64) *Error {
+	return newError(QueueFull, fmt.Sprintf("Queue full: %d bytes pending, cannot add %d more (limit: %d)",
+		pending, adding, limit))
+}
+
+// OutOfMemory is the 503 after the recovery ladder failed; operation is Encoding, Scoring or Extraction.
+func OutOfMemory(operation string, cause error) *Error {
+	e := newError(ResourceExhausted, operation+" temporarily unavailable due to resource pressure: out of memory")
+	e.Cause = cause
+	return e
+}
+
+// Capacity is the 503 (for the oldest callers: 202) while machines are being started.
+func Capacity(profile string, retryAfter time.Duration) *Error {
+	e := newError(Provisioning, "No capacity for machine profile '"+profile+"' yet; it is being provisioned, please retry")
+	e.RetryAfter = max(retryAfter, time.Second)
+	return e
+}
+
+// ShuttingDown is the 503 of a process that no longer takes work.
+func ShuttingDown() *Error {
+	return newError(Draining, "Server is draining requests before shutdown. Retry on another instance.")
+}
+
+// DeviceLost is the 503 of a process whose accelerator failed and that is about to exit.
+func DeviceLost(cause error) *Error {
+	e := newError(Draining, "The accelerator of this server failed and the server is restarting. Retry on another instance.")
+	e.Cause = cause
+	return e
+}
+
+// Late is the 504 for an answer that was not ready within limit.
+func Late(limit time.Duration) *Error {
+	return newError(DeadlineExceeded, "The request was not finished within "+limit.String()+", please retry")
+}
+
+// Inference is the 500 for a failed forward pass; operation is encoding, scoring or extraction. The text is fixed:
+// the cause may hold addresses or paths and goes to the log only.
+func Inference(operation string, cause error) *Error {
+	e := newError(InferenceError, "internal error during "+operation)
+	e.Cause = cause
+	return e
+}
+
+// NonFinite is the 500 for scores or vectors that are not numbers; what is "scores" or "embeddings".
+func NonFinite(model, what string) *Error {
+	return newError(InferenceError, "Model '"+model+"' produced non-finite "+what)
+}
+
+// Internal is the 500 for a defect of the server.
+func Internal(cause error) *Error {
+	e := newError(InternalError, "internal server error")
+	e.Cause = cause
+	return e
+}
+
+// OutOfScope is the 501 for an endpoint of the reference that this server leaves out.
+func OutOfScope(endpoint string) *Error {
+	return newError(NotImplemented, endpoint+" is not implemented by this server; it serves encode, score and extract")
+}
+
+// NoRoute is the 404 for an unknown path.
+func NoRoute() *Error { return newError(NotFound, "Not Found") }
+
+// WrongMethod is the 405 for a known path with another method.
+func WrongMethod() *Error { return newError(MethodNotAllowed, "Method Not Allowed") }
+
+// setText writes names the way the reference's messages show a set or a list: {'a', 'b'}.
+func setText(names []string, open, end byte) string {
+	b := []byte{open}
+	for i, n := range names {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = appendQuoted(b, n)
+	}
+	return string(append(b, end))
+}
+
+// Quote returns s in single quotes with control characters escaped, for use in messages.
+func Quote(s string) string { return string(appendQuoted(nil, s)) }
+
+func appendQuoted(b []byte, s string) []byte {
+	q := strconv.Quote(s)
+	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
+		return append(b, q...)
+	}
+	b = append(b, '\'')
+	b = append(b, strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)...)
+	return append(b, '\'')
+}
