@@ -1,0 +1,319 @@
+/* sie.h — the device boundary of SIE: record a model once, replay it per batch.
+ *
+ * How to use it
+ *   1. sie_device_open           one handle per CPU or GPU
+ *   2. sie_weight_create         pack each matrix, table and vector of a checkpoint
+ *   3. sie_program_begin … sie_op_* … sie_program_end
+ *                                record the forward pass; shapes are symbolic in rows and sequences
+ *   4. sie_arena_create          scratch memory for intermediates, sized by the largest program
+ *   5. sie_slot_create           one or two I/O slots: token ids in, results out
+ *   6. per batch: sie_slot_load, sie_program_submit, sie_slot_wait, sie_slot_output
+ *
+ * Rules that hold everywhere
+ *   - Memory is allocated only by *_open, *_create, *_begin and *_end. submit and wait never allocate,
+ *     print, or block on anything but their device.
+ *   - Every pointer parameter is borrowed for the call unless its comment says kept or given.
+ *   - Functions return a status and, when it is not SIE_OK, fill the caller-owned error passed last
+ *     (which may be NULL). No state survives in a thread or in the process: no globals, no callbacks, no
+ *     signals, no output, no exit.
+ *   - Free functions accept NULL.
+ *   - Handles of one device may be used from one thread at a time, except sie_slot_wait, which another
+ *     thread may call. Devices are independent of each other.
+ *   - Results do not depend on what shares a batch: a sequence's output is the same bits whether it runs
+ *     alone or in company, for one binary, device model, instruction set and compute class.
+ * Letters: T tokens of a batch, B its sequences, C columns of a value, H heads, D head dimension. */
+#ifndef SIE_H
+#define SIE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define SIE_API __attribute__((visibility("default")))
+#else
+#define SIE_API
+#endif
+
+/* ---- 1 Versions and errors ------------------------------------------------------------------------- */
+
+#define SIE_ABI_VERSION 1u
+SIE_API uint32_t sie_abi_version(void);
+
+/* Append-only numbers: they are logged, compared by Go sentinels and mapped to HTTP. */
+typedef enum sie_status {
+  SIE_OK = 0,
+  SIE_INVALID_ARGUMENT = 1, /* a rule of this header is broken; nothing was changed */
+  SIE_UNSUPPORTED = 2,      /* this device or build has no such path; the message says which it has */
+  SIE_CORRUPT = 3,          /* data contradicts itself (a tensor of another shape than promised) */
+  SIE_OUT_OF_MEMORY = 4,    /* nothing was started; free something and retry */
+  SIE_DEVICE_LOST = 5,      /* this process must drain and exit */
+  SIE_INTERNAL = 6          /* a bug of ours */
+} sie_status;
+
+typedef struct sie_error {
+  int32_t status;
+  char message[252]; /* NUL-terminated, ASCII, no file paths */
+} sie_error;
+
+/* ---- 2 Types ----------------------------------------------------------------------------------------*/
+
+typedef enum sie_dtype {
+  SIE_F32 = 1,
+  SIE_F16 = 2,
+  SIE_BF16 = 3,
+  SIE_I8 = 4,
+  SIE_U8 = 5,
+  SIE_I32 = 6,
+  SIE_F8E4M3 = 7,
+  SIE_BINARY = 8 /* outputs only: bit = x > 0, eight to a byte, most significant bit first */
+} sie_dtype;
+
+/* Compute class of a weight: operand type, accumulation is always f32 (s32 for INT8). Each class has one
+ * numeric class per instruction set (one K order, one rounding point), see engine notes in docs/. */
+typedef enum sie_compute {
+  SIE_COMPUTE_F32 = 1,
+  SIE_COMPUTE_BF16 = 2,
+  SIE_COMPUTE_INT8 = 3, /* weights s8 per output channel; activations u8 per row, quantised at run time */
+  SIE_COMPUTE_F16 = 4,
+  SIE_COMPUTE_FP8 = 5
+} sie_compute;
+
+typedef enum sie_device_kind {
+  SIE_DEVICE_CPU = 1,
+  SIE_DEVICE_CUDA = 2,
+  SIE_DEVICE_REF = 3 /* plain double accumulation, one thread: the judge in tests */
+} sie_device_kind;
+
+/* CPU instruction sets, in ascending order: opening with a lower one than the machine's limits every path. */
+typedef enum sie_isa {
+  SIE_ISA_BEST = 0,
+  SIE_ISA_AVX2 = 1,        /* AVX2 + FMA + F16C */
+  SIE_ISA_AVX512 = 2,      /* F, BW, DQ, VL */
+  SIE_ISA_AVX512_VNNI = 3,
+  SIE_ISA_AMX = 4          /* AMX tile, bf16 and int8 */
+} sie_isa;
+
+typedef struct sie_device sie_device;
+typedef struct sie_weight sie_weight;
+typedef struct sie_program sie_program;
+typedef struct sie_arena sie_arena;
+typedef struct sie_slot sie_slot;
+
+/* ---- 3 Device -------------------------------------------------------------------------------------- */
+
+typedef struct sie_device_options {
+  uint32_t struct_size; /* sizeof(sie_device_options) */
+  uint32_t kind;        /* sie_device_kind */
+  int32_t ordinal;      /* CUDA: device index */
+  int32_t threads;      /* CPU: executors; 0 = the CPUs this process may use (affinity and cgroup quota) */
+  uint32_t isa;         /* CPU: upper bound, sie_isa */
+} sie_device_options;
+
+/* Opens a device and starts its executors. AMX permission is asked for before any thread starts. */
+SIE_API sie_status sie_device_open(const sie_device_options *options, sie_device **device, sie_error *err);
+/* Waits for submitted runs, stops the executors. All other handles of the device must be freed before. */
+SIE_API void sie_device_close(sie_device *device);
+
+typedef struct sie_device_info {
+  uint32_t struct_size;   /* in: sizeof(sie_device_info) */
+  uint32_t kind;
+  int32_t threads;        /* executors */
+  int32_t cpus_affinity;  /* CPUs in the affinity mask */
+  double cpus_quota;      /* cgroup v1/v2 quota in CPUs; 0 = none */
+  uint32_t isa;           /* chosen */
+  uint32_t isa_detected;  /* best this machine has */
+  uint32_t compute_mask;  /* bit (1 << sie_compute) for each class that passed its self-test */
+  int64_t memory_total;   /* bytes; CPU: min(physical, cgroup limit) */
+  int64_t memory_weights; /* bytes now held by weights of this device */
+  char name[96];          /* CPU or GPU model */
+  char why[512];          /* one clause per path: what was found, what was chosen, what was ruled out */
+} sie_device_info;
+SIE_API sie_status sie_device_query(const sie_device *device, sie_device_info *info, sie_error *err);
+
+/* ---- 4 Weights -------------------------------------------------------------------------------------- */
+
+typedef enum sie_weight_kind {
+  SIE_WEIGHT_LINEAR = 1, /* [N, K] row-major as checkpoints store nn.Linear; packed for the compute class */
+  SIE_WEIGHT_TABLE = 2,  /* [N, C] rows looked up by index; kept as f32 (F32) or bf16 (other classes) */
+  SIE_WEIGHT_VECTOR = 3  /* [N] bias, gamma, beta; kept as f32 */
+} sie_weight_kind;
+
+typedef enum sie_weight_layout {
+  SIE_LAYOUT_CONCAT = 0,            /* parts one after another along N (q, k, v → one matrix) */
+  SIE_LAYOUT_INTERLEAVE_GATE_UP = 1 /* rows of gate and up alternate, for gated activations */
+} sie_weight_layout;
+
+typedef struct sie_weight_part {
+  const void *data; /* borrowed during the call, any alignment */
+  int64_t rows;     /* rows of this part; a VECTOR part has rows = its length */
+  int64_t ld;       /* elements between rows; 0 = K */
+} sie_weight_part;
+
+typedef struct sie_weight_desc {
+  uint32_t struct_size;
+  uint32_t kind;    /* sie_weight_kind */
+  uint32_t compute; /* sie_compute */
+  uint32_t dtype;   /* of the source: SIE_F32, SIE_F16 or SIE_BF16 */
+  uint32_t layout;  /* sie_weight_layout */
+  int32_t n_parts;  /* 1 … 8 */
+  int64_t n;        /* sum of the parts' rows */
+  int64_t k;        /* columns; 1 for VECTOR */
+  sie_weight_part parts[8];
+} sie_weight_desc;
+
+/* Packs a weight; the source may be unmapped afterwards. N and K are padded inside. Non-finite source
+ * values are SIE_CORRUPT. The weight must outlive the programs recorded with it. */
+SIE_API sie_status sie_weight_create(sie_device *device, const sie_weight_desc *desc, sie_weight **weight,
+                                     sie_error *err);
+SIE_API void sie_weight_free(sie_weight *weight);
+SIE_API int64_t sie_weight_bytes(const sie_weight *weight);
+
+/* ---- 5 Programs: record ------------------------------------------------------------------------------ */
+
+typedef struct sie_caps {
+  uint32_t struct_size;
+  uint32_t reserved;
+  int64_t max_tokens; /* of a batch */
+  int64_t max_seqs;   /* of a batch */
+  int64_t max_len;    /* of one sequence */
+} sie_caps;
+
+/* An intermediate of a program: rows are the batch's tokens or its sequences, columns are fixed. Its
+ * storage type follows the compute class of the weights and is never seen here. */
+typedef int32_t sie_value;
+#define SIE_NO_VALUE (-1)
+
+typedef enum sie_act {
+  SIE_ACT_NONE = 0,
+  SIE_ACT_GELU_ERF = 1,  /* x·Φ(x), exact erf */
+  SIE_ACT_TANH = 2,
+  SIE_ACT_GELU_TANH = 3,
+  SIE_ACT_RELU = 4,
+  SIE_ACT_SILU = 5
+} sie_act;
+
+typedef enum sie_pooling { SIE_POOL_CLS = 1, SIE_POOL_MEAN = 2, SIE_POOL_LAST = 3 } sie_pooling;
+typedef enum sie_mask { SIE_MASK_FULL = 0, SIE_MASK_CAUSAL = 1, SIE_MASK_WINDOW = 2 } sie_mask;
+
+SIE_API sie_status sie_program_begin(sie_device *device, const sie_caps *caps, sie_program **program,
+                                     sie_error *err);
+
+/* y[T,C] = LN(word[ids] + position[i + position_offset] + type[type_ids]); i counts from 0 in each sequence.
+ * position and type may be NULL. Ids and positions outside a table are refused by sie_slot_load. */
+SIE_API sie_status sie_op_embed_layernorm(sie_program *program, const sie_weight *word,
+                                          const sie_weight *position, const sie_weight *type,
+                                          const sie_weight *gamma, const sie_weight *beta, float eps,
+                                          int32_t position_offset, sie_value *y, sie_error *err);
+
+/* y = act(x·Wᵀ + bias) + residual. bias and residual are optional (NULL, SIE_NO_VALUE). x [R, K], y [R, N]. */
+SIE_API sie_status sie_op_linear(sie_program *program, sie_value x, const sie_weight *w, const sie_weight *bias,
+                                 sie_act act, sie_value residual, sie_value *y, sie_error *err);
+
+/* y = LN(x)·gamma + beta; beta may be NULL. x [R, C]. */
+SIE_API sie_status sie_op_layernorm(sie_program *program, sie_value x, const sie_weight *gamma,
+                                    const sie_weight *beta, float eps, sie_value *y, sie_error *err);
+
+/* A view of columns [column, column + width) of x; moves nothing. */
+SIE_API sie_status sie_op_columns(sie_program *program, sie_value x, int64_t column, int64_t width,
+                                  sie_value *y, sie_error *err);
+
+typedef struct sie_attention_params {
+  uint32_t struct_size;
+  uint32_t mask;    /* sie_mask */
+  int32_t heads;    /* of q */
+  int32_t kv_heads; /* of k and v; heads is a multiple */
+  int32_t head_dim; /* 32 or 64 now; 128 and 256 with their architectures */
+  int32_t window;   /* SIE_MASK_WINDOW: keys within ±window */
+  float scale;      /* multiplies q·k; usually 1/sqrt(head_dim) */
+  uint32_t reserved;
+} sie_attention_params;
+
+/* y = softmax(scale·q·kᵀ)·v per sequence and head. q has the batch's token rows, or one row per sequence
+ * (after sie_op_gather_rows: last-layer pruning); k and v always have token rows. q [R, H·D], y [R, H·D]. */
+SIE_API sie_status sie_op_attention(sie_program *program, sie_value q, sie_value k, sie_value v,
+                                    const sie_attention_params *params, sie_value *y, sie_error *err);
+
+/* y[B,C] = the first (SIE_POOL_CLS) or last (SIE_POOL_LAST) token row of each sequence. */
+SIE_API sie_status sie_op_gather_rows(sie_program *program, sie_value x, sie_pooling which, sie_value *y,
+                                      sie_error *err);
+
+/* y[B,C] f32: cls, mean over the sequence's tokens, or last. x may have sequence rows already (then it is
+ * only widened). An empty sequence gives zeros. */
+SIE_API sie_status sie_op_pool(sie_program *program, sie_value x, sie_pooling mode, sie_value *y,
+                               sie_error *err);
+
+/* Declares output `index` (0, 1, … in order): each sequence's row of x [B, C], cut to the item's dims,
+ * divided by its L2 norm (eps 1e-12) when the item says so, converted to the item's dtype and written at
+ * the item's offset. Rounding as documented at sie_out_item. */
+SIE_API sie_status sie_op_output_rows(sie_program *program, sie_value x, int32_t index, sie_error *err);
+
+/* Declares output `index`: all rows of x as f32, [R, C], densely, in batch order. For tests and per-token
+ * models. */
+SIE_API sie_status sie_op_output_values(sie_program *program, sie_value x, int32_t index, sie_error *err);
+
+/* Plans the intermediates by liveness. *workspace receives the bytes an arena needs for this program. */
+SIE_API sie_status sie_program_end(sie_program *program, size_t *workspace, sie_error *err);
+SIE_API void sie_program_free(sie_program *program);
+
+/* Writes a readable listing (one operation a line: shapes, types, bytes) to text[cap], NUL-terminated; returns
+ * the length it needs. */
+SIE_API size_t sie_program_describe(const sie_program *program, char *text, size_t cap);
+
+/* ---- 6 Arena, slots, runs ------------------------------------------------------------------------------ */
+
+/* Scratch memory of a device, shared by all its programs. Replace it (no run in flight) when a program needs more. */
+SIE_API sie_status sie_arena_create(sie_device *device, size_t workspace, sie_arena **arena, sie_error *err);
+SIE_API void sie_arena_free(sie_arena *arena);
+SIE_API int64_t sie_arena_bytes(const sie_arena *arena);
+
+/* What one sequence's row becomes in outputs declared with sie_op_output_rows.
+ *   SIE_F32, SIE_F16  the value (f16: round to nearest even, overflow to infinity)
+ *   SIE_I8            rint(x / s * 127), s = max|x| (0 counts as 1)
+ *   SIE_U8            rint((x - min) / r * 255), r = max - min (0 counts as 1)
+ *   SIE_BINARY        ceil(dims / 8) bytes, last byte's low bits zero
+ * All in f32, divide before multiply, ties to even: bit-equal to NumPy. */
+typedef struct sie_out_item {
+  int32_t dtype;      /* sie_dtype */
+  int32_t dims;       /* 1 … C, 0 = C */
+  uint32_t normalize; /* 0 or 1 */
+  uint32_t reserved;
+  int64_t offset;     /* bytes from the start of the output, aligned to the element */
+} sie_out_item;
+
+typedef struct sie_slot_caps {
+  uint32_t struct_size;
+  uint32_t n_outputs;      /* 1 … 4 */
+  int64_t max_tokens;
+  int64_t max_seqs;
+  int64_t output_bytes[4]; /* capacity of each output */
+} sie_slot_caps;
+
+SIE_API sie_status sie_slot_create(sie_device *device, const sie_slot_caps *caps, sie_slot **slot, sie_error *err);
+SIE_API void sie_slot_free(sie_slot *slot);
+
+/* Fills a free slot with a batch for `program`: copies ids [T], type_ids [T] or NULL (all 0), cu_seqlens [B+1]
+ * (starts at 0, ascending, T = cu_seqlens[B]) and items [B]; builds the work lists. Checks every id, length,
+ * offset and cap; on error the slot stays free. items may be NULL for a program without output_rows. */
+SIE_API sie_status sie_slot_load(sie_slot *slot, const sie_program *program, int64_t n_tokens, int64_t n_seqs,
+                                 const int32_t *ids, const int32_t *type_ids, const int32_t *cu_seqlens,
+                                 const sie_out_item *items, sie_error *err);
+
+/* Starts the loaded batch and returns at once. Runs of a device finish in the order of submission or overlap;
+ * at most two may be in flight. program, arena and slot are kept until sie_slot_wait returns. */
+SIE_API sie_status sie_program_submit(sie_program *program, sie_arena *arena, sie_slot *slot, sie_error *err);
+
+/* Blocks until the slot's run is done; returns the run's status. The slot is then free and its outputs are
+ * valid until it is loaded again. Any thread. */
+SIE_API sie_status sie_slot_wait(sie_slot *slot, sie_error *err);
+
+/* The bytes of output `index` after sie_slot_wait. */
+SIE_API const void *sie_slot_output(const sie_slot *slot, int32_t index);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* SIE_H */

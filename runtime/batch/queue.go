@@ -1,0 +1,349 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Options bound a queue and say when its batches close. Zero fields take the defaults in brackets.
+type Options struct {
+	MaxCost       int           // tokens of a batch [16,384]
+	MaxRequests   int           // items at which a batch may leave [64]
+	MaxWait       time.Duration // initial adaptive wait of the oldest item [15 ms]
+	Coalesce      time.Duration // a pause in arrivals that closes a batch [15 ms, at most CoalesceRatio of the wait]
+	CoalesceRatio float64       // [0.5]
+	IdleCoalesce  time.Duration // pause awaited on an idle device [0: a lone query leaves at once]
+	MaxItems      int           // queued items [2,048]
+	MaxBytes      int64         // queued token ids in bytes [64 MiB]
+	MaxSeqs       int           // items of a batch the program can take [4,096]
+	Adaptive      AdaptiveOptions
+	// Fatal, if set, says that an error concerns the whole device: running the batch again in halves is pointless.
+	Fatal func(error) bool
+	// BatchDone, if set, is told of every batch that ran; called from a batch's goroutine.
+	BatchDone func(items, tokens int, run time.Duration)
+}
+
+func (o *Options) setDefaults() {
+	if o.MaxCost == 0 {
+		o.MaxCost = 16384
+	}
+	if o.MaxRequests == 0 {
+		o.MaxRequests = 64
+	}
+	if o.MaxWait == 0 {
+		o.MaxWait = 15 * time.Millisecond
+	}
+	if o.Coalesce == 0 {
+		o.Coalesce = 15 * time.Millisecond
+	}
+	if o.CoalesceRatio == 0 {
+		o.CoalesceRatio = 0.5
+	}
+	if o.MaxItems == 0 {
+		o.MaxItems = 2048
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 64 << 20
+	}
+	if o.MaxSeqs == 0 {
+		o.MaxSeqs = 4096
+	}
+}
+
+// Errors of Submit and of groups whose queue goes away.
+var (
+	ErrFull    = errors.New("batch: queue is full")
+	ErrClosed  = errors.New("batch: queue is closed")
+	ErrExpired = errors.New("batch: the item's deadline passed while it was queued")
+)
+
+// Queue holds the waiting items of one program. Its methods are safe for concurrent use.
+type Queue struct {
+	opt Options
+	dev *Device
+	run Runner
+
+	mu      sync.Mutex // guards the fields below
+	items   []*Item    // in order of arrival
+	cost    int
+	bytes   int64
+	arrived time.Time     // of the newest item
+	room    chan struct{} // closed and replaced when items leave
+	ctl     *controller
+	closed  bool
+
+	wake    chan struct{} // one pending wake-up is enough
+	stopped chan struct{}
+	batches sync.WaitGroup
+}
+
+// NewQueue starts a queue that runs its batches with run, within dev's slots.
+func NewQueue(dev *Device, run Runner, opt Options) *Queue {
+	opt.setDefaults()
+	q := &Queue{opt: opt, dev: dev, run: run, room: make(chan struct{}), wake: make(chan struct{}, 1),
+		stopped: make(chan struct{}), ctl: newController(opt.Adaptive, opt.MaxWait, opt.MaxCost)}
+	dev.add(q)
+	go q.loop()
+	return q
+}
+
+// Submit queues the items of g, all or none. When they do not fit it returns ErrFull at once, or waits for room until
+// ctx ends if wait is set: a request's first items are offered, its later ones wait their turn. Items must number at
+// most MaxItems.
+func (q *Queue) Submit(ctx context.Context, g *Group, items []Item, wait bool) error {
+	var bytes int64
+	cost := 0
+	for i := range items {
+		cost += len(items[i].IDs)
+	}
+	bytes = 4 * int64(cost)
+	for {
+		q.mu.Lock()
+		if q.closed {
+			q.mu.Unlock()
+			return ErrClosed
+		}
+		fits := len(q.items)+len(items) <= q.opt.MaxItems && q.bytes+bytes <= q.opt.MaxBytes
+		if fits || len(q.items) == 0 {
+			now := time.Now()
+			for i := range items {
+				items[i].group, items[i].at = g, now
+				q.items = append(q.items, &items[i])
+			}
+			q.cost += cost
+			q.bytes += bytes
+			q.arrived = now
+			q.mu.Unlock()
+			q.poke()
+			return nil
+		}
+		room := q.room
+		q.mu.Unlock()
+		if !wait {
+			return ErrFull
+		}
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// RequestDone tells the latency controller how long a whole request took.
+func (q *Queue) RequestDone(total time.Duration) {
+	q.mu.Lock()
+	q.ctl.requestDone(total)
+	q.mu.Unlock()
+}
+
+// Stats is a snapshot of a queue.
+type Stats struct {
+	Items, Tokens int
+	Calibrated    bool
+	TargetP50     float64 // ms
+	Wait          time.Duration
+	BatchCost     int
+	P50           float64 // ms
+	Headroom      float64 // ms
+	Fill          float64
+}
+
+// Stats returns a snapshot.
+func (q *Queue) Stats() Stats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c := q.ctl
+	return Stats{Items: len(q.items), Tokens: q.cost, Calibrated: c.calibrated, TargetP50: c.target, Wait: c.wait,
+		BatchCost: c.cost, P50: c.p50, Headroom: c.headroom, Fill: c.fill.mean()}
+}
+
+// Close refuses new items, fails the queued ones with err, waits for the batches in flight and stops the goroutine.
+func (q *Queue) Close(err error) {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		<-q.stopped
+		return
+	}
+	q.closed = true
+	left := q.items
+	q.items, q.cost, q.bytes = nil, 0, 0
+	close(q.room)
+	q.room = make(chan struct{})
+	q.mu.Unlock()
+	for _, it := range left {
+		it.group.Fail(err)
+	}
+	q.poke()
+	<-q.stopped
+	q.batches.Wait()
+	q.dev.remove(q)
+}
+
+func (q *Queue) poke() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (q *Queue) loop() {
+	defer close(q.stopped)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		now := time.Now()
+		idle, free := q.dev.state(q)
+		q.mu.Lock()
+		if q.closed {
+			q.mu.Unlock()
+			return
+		}
+		due, after := q.dueLocked(now, idle, free)
+		q.mu.Unlock()
+		if due && q.dev.acquire(q) {
+			if b := q.take(now); len(b) > 0 {
+				q.batches.Add(1)
+				go q.runBatch(b)
+			} else {
+				q.dev.release()
+			}
+			continue
+		}
+		timer.Reset(after)
+		select {
+		case <-q.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+const forever = time.Hour // a wake-up ends it
+
+// dueLocked says whether a batch should leave now, or after which time to look again.
+func (q *Queue) dueLocked(now time.Time, idle, free bool) (bool, time.Duration) {
+	if len(q.items) == 0 {
+		return false, forever
+	}
+	if !free {
+		q.dev.wait(q)
+		return false, forever
+	}
+	if q.cost >= q.ctl.cost || len(q.items) >= q.opt.MaxRequests {
+		return true, 0
+	}
+	oldest, newest := now.Sub(q.items[0].at), now.Sub(q.arrived)
+	wait := q.ctl.wait
+	pause := min(q.opt.Coalesce, time.Duration(q.opt.CoalesceRatio*float64(wait)))
+	if idle {
+		pause = q.opt.IdleCoalesce
+	}
+	if oldest >= wait || newest >= pause {
+		return true, 0
+	}
+	return false, min(wait-oldest, pause-newest)
+}
+
+// take removes the next batch from the queue, dropping items that are no longer worth running.
+func (q *Queue) take(now time.Time) []*Item {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var out []*Item
+	cost, n := 0, 0
+	for _, it := range q.items {
+		t := len(it.IDs)
+		if it.group.gone(now) {
+			it.group.Fail(ErrExpired)
+		} else {
+			if len(out) > 0 && (cost+t > q.ctl.cost || cost+t > q.opt.MaxCost || len(out) == q.opt.MaxSeqs) {
+				break
+			}
+			out = append(out, it)
+			cost += t
+		}
+		q.cost -= t
+		q.bytes -= 4 * int64(t)
+		n++
+	}
+	clear(q.items[:n])
+	q.items = q.items[n:]
+	if len(q.items) == 0 {
+		q.items = nil
+	}
+	if n > 0 {
+		close(q.room)
+		q.room = make(chan struct{})
+	}
+	return out
+}
+
+// runBatch owns one slot for one batch.
+func (q *Queue) runBatch(items []*Item) {
+	defer q.batches.Done()
+	start := time.Now()
+	for _, it := range items {
+		it.group.started(start)
+	}
+	tokens := q.attempt(items)
+	end := time.Now()
+	q.dev.release()
+	q.mu.Lock()
+	q.ctl.batchDone(end.Sub(start), tokens, len(items), end)
+	q.mu.Unlock()
+	if q.opt.BatchDone != nil {
+		q.opt.BatchDone(len(items), tokens, end.Sub(start))
+	}
+}
+
+// attempt runs items and delivers their results. A batch that fails is run again in halves, so that one bad item fails
+// only its own group; the depth is bounded by the halving.
+func (q *Queue) attempt(items []*Item) (tokens int) {
+	p := pack(items)
+	out, err := q.run.RunPacked(context.Background(), p)
+	tokens = len(p.IDs)
+	if err == nil && int64(len(out)) != p.OutBytes {
+		err = fmt.Errorf("batch: the device returned %d bytes instead of %d", len(out), p.OutBytes)
+	}
+	if err != nil {
+		if len(items) == 1 || (q.opt.Fatal != nil && q.opt.Fatal(err)) {
+			for _, it := range items {
+				it.group.Fail(err)
+			}
+			return tokens
+		}
+		h := len(items) / 2
+		q.attempt(items[:h])
+		q.attempt(items[h:])
+		return tokens
+	}
+	now := time.Now()
+	for i, it := range items {
+		o, n := p.Offsets[i], int64(it.Spec.Bytes)
+		it.group.deliver(it.Index, out[o:o+n:o+n], now)
+	}
+	return tokens
+}
+
+// resultAlign keeps every result's elements aligned for the device's stores.
+const resultAlign = 16
+
+func pack(items []*Item) *Packed {
+	t := 0
+	for _, it := range items {
+		t += len(it.IDs)
+	}
+	p := &Packed{IDs: make([]int32, 0, t), CuSeqlens: make([]int32, 1, len(items)+1),
+		Specs: make([]Spec, len(items)), Offsets: make([]int64, len(items))}
+	for i, it := range items {
+		p.IDs = append(p.IDs, it.IDs...)
+		p.CuSeqlens = append(p.CuSeqlens, int32(len(p.IDs)))
+		p.Specs[i] = it.Spec
+		p.Offsets[i] = p.OutBytes
+		p.OutBytes += (int64(it.Spec.Bytes) + resultAlign - 1) / resultAlign * resultAlign
+	}
+	return p
+}
