@@ -1,0 +1,176 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+type fake struct {
+	bytes  int64
+	closed atomic.Int32
+}
+
+func (f *fake) Bytes() int64 { return f.bytes }
+func (f *fake) Close()       { f.closed.Add(1) }
+
+func ok(m *fake) func() (*fake, error) { return func() (*fake, error) { return m, nil } }
+
+func TestConcurrentCallersShareOneLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New[*fake](Options{})
+		m := &fake{bytes: 5}
+		var loads atomic.Int32
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				ref, err := r.Acquire(t.Context(), "a", func() (*fake, error) {
+					loads.Add(1)
+					time.Sleep(time.Second)
+					return m, nil
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				ref.Release()
+				ref.Release()
+			})
+		}
+		wg.Wait()
+		if loads.Load() != 1 {
+			t.Errorf("%d loads", loads.Load())
+		}
+		if i := r.Get("a"); i.State != Loaded || i.Bytes != 5 {
+			t.Errorf("%+v", i)
+		}
+		r.Close()
+		if m.closed.Load() != 1 {
+			t.Errorf("closed %d times", m.closed.Load())
+		}
+	})
+}
+
+func TestCallerLeavesLoadGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New[*fake](Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		slow := func() (*fake, error) { time.Sleep(5 * time.Second); return &fake{}, nil }
+		if _, err := r.Acquire(ctx, "a", slow); !errors.Is(err, ErrLoading) {
+			t.Fatalf("err %v", err)
+		}
+		if s := r.Get("a").State; s != Loading {
+			t.Errorf("state %s", s)
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		ref, err := r.Acquire(t.Context(), "a", func() (*fake, error) { t.Error("loaded twice"); return nil, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref.Release()
+		r.Close()
+	})
+}
+
+func TestFailuresAreRememberedWithCooldown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		boom := errors.New("no network")
+		r := New[*fake](Options{Cooldown: 10 * time.Second, MaxAttempts: 3,
+			Classify: func(error) (string, bool) { return "NETWORK", false }})
+		loads := 0
+		bad := func() (*fake, error) { loads++; return nil, boom }
+		wait := []time.Duration{0, 10 * time.Second, 20 * time.Second}
+		for i, w := range wait {
+			if i > 0 {
+				time.Sleep(w - time.Millisecond)
+				if _, err := r.Acquire(t.Context(), "a", bad); !errors.Is(err, boom) || loads != i {
+					t.Fatalf("attempt %d within the cooldown: %v after %d loads", i, err, loads)
+				}
+				time.Sleep(time.Millisecond)
+			}
+			var f *Failure
+			if _, err := r.Acquire(t.Context(), "a", bad); !errors.As(err, &f) || f.Attempts != i+1 || loads != i+1 {
+				t.Fatalf("attempt %d: %v after %d loads", i, err, loads)
+			}
+			if f.Permanent != (i == 2) {
+				t.Errorf("attempt %d: permanent %v", i, f.Permanent)
+			}
+		}
+		time.Sleep(time.Hour)
+		if _, err := r.Acquire(t.Context(), "a", bad); err == nil || loads != 3 {
+			t.Errorf("a permanent failure was tried again: %d loads", loads)
+		}
+		r.Close()
+	})
+}
+
+func TestLeastRecentlyUsedGoesFirstAndPinnedStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var live atomic.Int64
+		load := func() (*fake, error) { live.Add(1); return &fake{}, nil }
+		var r *Registry[*fake]
+		r = New[*fake](Options{
+			Short: func() bool { return live.Load() >= 3 },
+			Changed: func(_ string, s State) {
+				if s == Available {
+					live.Add(-1)
+				}
+			},
+		})
+		get := func(k string) *Ref[*fake] {
+			t.Helper()
+			ref, err := r.Acquire(t.Context(), k, load)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ref
+		}
+		a := get("a") // pinned
+		get("b").Release()
+		get("c").Release()
+		get("b").Release() // c is now the oldest without a user
+		get("d").Release()
+		for k, want := range map[string]State{"a": Loaded, "b": Loaded, "c": Available, "d": Loaded} {
+			if s := r.Get(k).State; s != want {
+				t.Errorf("%s is %s, want %s", k, s, want)
+			}
+		}
+		if !r.Unload("a") || r.Get("a").State != Loaded {
+			t.Error("a pinned model must stay until its release")
+		}
+		a.Release()
+		synctest.Wait()
+		if s := r.Get("a").State; s != Available {
+			t.Errorf("a is %s after its release", s)
+		}
+		r.Close()
+	})
+}
+
+func TestOutOfMemoryIsForgottenWhenMemoryComesFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New[*fake](Options{Classify: func(error) (string, bool) { return "OOM", false }})
+		ref, _ := r.Acquire(t.Context(), "a", ok(&fake{}))
+		ref.Release()
+		if _, err := r.Acquire(t.Context(), "b", func() (*fake, error) { return nil, errors.New("oom") }); err == nil {
+			t.Fatal("no error")
+		}
+		r.Unload("a")
+		synctest.Wait()
+		ref, err := r.Acquire(t.Context(), "b", ok(&fake{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref.Release()
+		r.Close()
+		if _, err := r.Acquire(t.Context(), "b", ok(&fake{})); !errors.Is(err, ErrClosed) {
+			t.Errorf("err %v", err)
+		}
+	})
+}
