@@ -1,0 +1,65 @@
+// attention — y = softmax(scale·q·kᵀ)·v, per sequence and head.
+//   s_j = scale·Σ q·k_j,  p_j = e^(s_j − max s)/Σ,  y = Σ p_j·v_j      over the keys j the mask lets through
+// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; head h reads key head
+//          h·Hkv/H. Queries are aligned with the last keys of their sequence: query i of Lq stands at
+//          position i + Lkv − Lq. Without keys, y is zero.
+// Types    q, k, v, y f32 | bf16, all one type.    Alias    none.
+// Share    sequences.                              Scratch  max_kv doubles.
+#include "rows.h"
+
+namespace sie_ref {
+
+namespace {
+
+// The keys [first, last) that the query at `position` may see.
+Range visible(const sie_attention_args *a, int64_t position, int64_t keys) {
+  Range range = {0, keys};
+  if (a->mask == SIE_MASK_CAUSAL) range.last = position + 1;
+  if (a->mask == SIE_MASK_WINDOW) {
+    range.first = position - a->window > 0 ? position - a->window : 0;
+    range.last = position + a->window + 1 < keys ? position + a->window + 1 : keys;
+  }
+  return range;
+}
+
+void attend(const sie_attention_args *a, int64_t query, int64_t first_key, Range keys, int64_t head, double *p) {
+  const int64_t d = a->head_dim;
+  const int64_t q_column = head * d, kv_column = head * a->kv_heads / a->heads * d;
+  double largest = -INFINITY, sum = 0;
+  for (int64_t j = keys.first; j < keys.last; j++) {
+    double s = 0;
+    for (int64_t i = 0; i < d; i++) s += load(a->q, query, q_column + i) * load(a->k, first_key + j, kv_column + i);
+    p[j] = s * static_cast<double>(a->scale);
+    if (p[j] > largest) largest = p[j];
+  }
+  for (int64_t j = keys.first; j < keys.last; j++) {
+    p[j] = exp(p[j] - largest);
+    sum += p[j];
+  }
+  for (int64_t i = 0; i < d; i++) {
+    double y = 0;
+    for (int64_t j = keys.first; j < keys.last; j++) y += p[j] * load(a->v, first_key + j, kv_column + i);
+    store(a->y, query, q_column + i, keys.first < keys.last ? static_cast<float>(y / sum) : 0.0f);
+  }
+}
+
+}  // namespace
+
+sie_status attention(const sie_attention_args *a, const sie_share *share) {
+  if (!is_float(a->q.dtype) || a->k.dtype != a->q.dtype || a->v.dtype != a->q.dtype || a->y.dtype != a->q.dtype) {
+    return SIE_UNSUPPORTED;
+  }
+  double *p = static_cast<double *>(share->scratch);
+  Range seqs = share_of(*a->seqs.n, share);
+  for (int64_t b = seqs.first; b < seqs.last; b++) {
+    int64_t queries = a->cu_q[b + 1] - a->cu_q[b], keys = a->cu_kv[b + 1] - a->cu_kv[b];
+    for (int64_t i = 0; i < queries; i++) {
+      for (int64_t h = 0; h < a->heads; h++) {
+        attend(a, a->cu_q[b] + i, a->cu_kv[b], visible(a, i + keys - queries, keys), h, p);
+      }
+    }
+  }
+  return SIE_OK;
+}
+
+}  // namespace sie_ref
