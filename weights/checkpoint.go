@@ -1,0 +1,223 @@
+package weights
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The files that Open looks for, in this order.
+const (
+	SingleFile = "model.safetensors"
+	IndexFile  = "model.safetensors.index.json"
+)
+
+// Tensor describes one tensor of an open Checkpoint. It is a small value: copying it does not copy the elements.
+type Tensor struct {
+	Name  string
+	DType DType
+	Shape []int64 // row-major; empty for a scalar. Shared: do not write.
+
+	file       *mapping
+	begin, end int64 // in the file
+}
+
+// Bytes is the size of the elements in bytes.
+func (t Tensor) Bytes() int64 { return t.end - t.begin }
+
+// Elements is the number of elements, the product of Shape.
+func (t Tensor) Elements() int64 { return t.Bytes() * 8 / t.DType.Bits() }
+
+// UnsafeBytes is a view of the elements: row-major, little-endian, read-only (writing to it faults), and not aligned
+// beyond one byte, because old files do not align their data section. The view is valid until Checkpoint.Close;
+// touching it later faults, and calling UnsafeBytes later panics. Safe for concurrent use.
+func (t Tensor) UnsafeBytes() []byte { return t.file.bytes(t.begin, t.end) }
+
+// Checkpoint is an open set of tensors: one file, or all shards of an index. Its methods are safe for concurrent use,
+// but Close must come after the last use of every view.
+type Checkpoint struct {
+	files    []*mapping
+	tensors  map[string]Tensor
+	names    []string // sorted
+	bytes    int64
+	metadata map[string]string
+}
+
+// Open opens the checkpoint of a model directory: model.safetensors if it is there, else the shards that
+// model.safetensors.index.json names. Errors: ErrNoWeights when there is neither; *FormatError when a file breaks the
+// format; otherwise the error of the file system.
+func Open(dir string) (*Checkpoint, error) {
+	single := filepath.Join(dir, SingleFile)
+	if _, err := os.Stat(single); err == nil {
+		return OpenFile(single)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	index := filepath.Join(dir, IndexFile)
+	if _, err := os.Stat(index); err == nil {
+		return openSharded(dir, index)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return nil, noWeights(dir)
+}
+
+// OpenFile opens one safetensors file of any name. Errors as Open, but a missing file is fs.ErrNotExist.
+func OpenFile(path string) (*Checkpoint, error) {
+	c := &Checkpoint{tensors: make(map[string]Tensor)}
+	if err := c.add(path, nil); err != nil {
+		c.Close()
+		return nil, err
+	}
+	c.finish()
+	return c, nil
+}
+
+func openSharded(dir, index string) (*Checkpoint, error) {
+	ix, err := readIndex(index)
+	if err != nil {
+		return nil, err
+	}
+	c := &Checkpoint{tensors: make(map[string]Tensor, len(ix.shardOf))}
+	for i, shard := range ix.shards {
+		// The index decides which shard a tensor comes from: a copy of it elsewhere is left out.
+		mine := func(name string) bool { at, listed := ix.shardOf[name]; return listed && at == i }
+		err := c.add(filepath.Join(dir, shard), mine)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = &FormatError{File: index, Field: "weight_map",
+				Reason: fmt.Sprintf("names the shard %s, which is missing; download the model again", shard)}
+		}
+		if err != nil {
+			c.Close()
+			return nil, err
+		}
+	}
+	if len(c.tensors) != len(ix.shardOf) {
+		for _, name := range slices.Sorted(maps.Keys(ix.shardOf)) {
+			if _, ok := c.tensors[name]; !ok {
+				c.Close()
+				return nil, &FormatError{File: index, Tensor: name, Field: "weight_map",
+					Reason: fmt.Sprintf("the shard %s does not hold it", ix.shards[ix.shardOf[name]])}
+			}
+		}
+	}
+	c.finish()
+	return c, nil
+}
+
+// add maps one file and takes the tensors that keep accepts, all when it is nil.
+func (c *Checkpoint) add(path string, keep func(name string) bool) error {
+	m, err := mapFile(path)
+	if err != nil {
+		return err
+	}
+	c.files = append(c.files, m)
+	h, err := readHeader(m.file, m.opened.Size(), path)
+	if err != nil {
+		return err
+	}
+	for _, e := range h.entries {
+		if keep == nil || keep(e.name) {
+			c.tensors[e.name] = Tensor{Name: e.name, DType: e.dtype, Shape: e.shape,
+				file: m, begin: h.dataStart + e.begin, end: h.dataStart + e.end}
+		}
+	}
+	for key, value := range h.metadata {
+		if _, first := c.metadata[key]; !first {
+			if c.metadata == nil {
+				c.metadata = make(map[string]string)
+			}
+			c.metadata[key] = value
+		}
+	}
+	return nil
+}
+
+func (c *Checkpoint) finish() {
+	c.names = slices.Sorted(maps.Keys(c.tensors))
+	for _, t := range c.tensors {
+		c.bytes += t.Bytes()
+	}
+}
+
+// noWeights says what was looked for, and why a directory with torch weights does not help.
+func noWeights(dir string) error {
+	others, err := filepath.Glob(filepath.Join(globEscape(dir), "*.bin"))
+	if err == nil && len(others) > 0 {
+		return fmt.Errorf("%w in %s: found %s, but only safetensors is read; use a revision of the model that has %s, "+
+			"or convert it once with transformers' save_pretrained", ErrNoWeights, dir, filepath.Base(others[0]), SingleFile)
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoWeights, err)
+	}
+	return fmt.Errorf("%w in %s: looked for %s and %s; check the path, or download the model again",
+		ErrNoWeights, dir, SingleFile, IndexFile)
+}
+
+// globEscape quotes the pattern characters of a path.
+func globEscape(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// Tensor returns the tensor of that name, and whether there is one.
+func (c *Checkpoint) Tensor(name string) (Tensor, bool) {
+	t, ok := c.tensors[name]
+	return t, ok
+}
+
+// Names returns the names of all tensors, sorted. The slice is the caller's.
+func (c *Checkpoint) Names() []string { return slices.Clone(c.names) }
+
+// Bytes is the size of all tensors together.
+func (c *Checkpoint) Bytes() int64 { return c.bytes }
+
+// Metadata returns the __metadata__ of the file; of several shards, the first value of each key. The map is shared:
+// do not write. It is nil when there is none.
+func (c *Checkpoint) Metadata() map[string]string { return c.metadata }
+
+// Prefetch asks the kernel to read the whole checkpoint ahead, and returns at once. It is advice: an error is worth
+// reporting, but reading works without it.
+func (c *Checkpoint) Prefetch() error { return c.adviseAll(unix.MADV_WILLNEED) }
+
+// Release drops the pages that hold only this tensor from the resident set. The view stays valid, and reading it again
+// brings the pages back from the page cache or disk. The pages shared with neighbours go with ReleaseAll.
+func (c *Checkpoint) Release(t Tensor) error {
+	return t.file.advise(t.begin, t.end, unix.MADV_DONTNEED, true)
+}
+
+// ReleaseAll drops every page of the checkpoint from the resident set, as Release does for one tensor.
+func (c *Checkpoint) ReleaseAll() error { return c.adviseAll(unix.MADV_DONTNEED) }
+
+func (c *Checkpoint) adviseAll(advice int) error {
+	var all []error
+	for _, m := range c.files {
+		all = append(all, m.advise(0, int64(len(m.data)), advice, false))
+	}
+	return errors.Join(all...)
+}
+
+// CheckUnchanged reports a file that was written or truncated since it was opened. Call it before a long read by code
+// that cannot survive SIGBUS; it narrows the window and cannot close it.
+func (c *Checkpoint) CheckUnchanged() error {
+	var all []error
+	for _, m := range c.files {
+		all = append(all, m.unchanged())
+	}
+	return errors.Join(all...)
+}
+
+// Close unmaps and closes all files. Every view becomes invalid. Closing again does nothing.
+func (c *Checkpoint) Close() error {
+	var all []error
+	for _, m := range c.files {
+		all = append(all, m.close())
+	}
+	return errors.Join(all...)
+}

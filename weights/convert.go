@@ -1,0 +1,82 @@
+package weights
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// AppendFloat32 appends the elements of a floating-point tensor to dst as float32. F16 and BF16 convert exactly, F64
+// is rounded to nearest. It is meant for small tensors and golden data; the engine converts large ones itself. Other
+// element types are an error, with dst unchanged.
+func (t Tensor) AppendFloat32(dst []float32) ([]float32, error) {
+	b := t.UnsafeBytes()
+	switch t.DType {
+	case F32:
+		for ; len(b) >= 4; b = b[4:] {
+			dst = append(dst, math.Float32frombits(binary.LittleEndian.Uint32(b)))
+		}
+	case F64:
+		for ; len(b) >= 8; b = b[8:] {
+			dst = append(dst, float32(math.Float64frombits(binary.LittleEndian.Uint64(b))))
+		}
+	case BF16:
+		for ; len(b) >= 2; b = b[2:] {
+			dst = append(dst, math.Float32frombits(uint32(binary.LittleEndian.Uint16(b))<<16))
+		}
+	case F16:
+		for ; len(b) >= 2; b = b[2:] {
+			dst = append(dst, halfToFloat32(binary.LittleEndian.Uint16(b)))
+		}
+	default:
+		return dst, fmt.Errorf("tensor %s: %s does not convert to float32", quoted(t.Name), t.DType)
+	}
+	return dst, nil
+}
+
+// AppendInt64 appends the elements of an integer tensor to dst. A U64 element above 2⁶³−1 and other element types are
+// an error, with dst unchanged.
+func (t Tensor) AppendInt64(dst []int64) ([]int64, error) {
+	var element func(b []byte) int64
+	switch t.DType {
+	case I64, U64:
+		element = func(b []byte) int64 { return int64(binary.LittleEndian.Uint64(b)) }
+	case I32:
+		element = func(b []byte) int64 { return int64(int32(binary.LittleEndian.Uint32(b))) }
+	case U32:
+		element = func(b []byte) int64 { return int64(binary.LittleEndian.Uint32(b)) }
+	case I16:
+		element = func(b []byte) int64 { return int64(int16(binary.LittleEndian.Uint16(b))) }
+	case U16:
+		element = func(b []byte) int64 { return int64(binary.LittleEndian.Uint16(b)) }
+	case I8:
+		element = func(b []byte) int64 { return int64(int8(b[0])) }
+	case U8, Bool:
+		element = func(b []byte) int64 { return int64(b[0]) }
+	default:
+		return dst, fmt.Errorf("tensor %s: %s does not convert to int64", quoted(t.Name), t.DType)
+	}
+	out, width := dst, int(t.DType.Bits()/8)
+	for b := t.UnsafeBytes(); len(b) >= width; b = b[width:] {
+		v := element(b)
+		if t.DType == U64 && v < 0 {
+			return dst, fmt.Errorf("tensor %s: %d is above 2⁶³−1", quoted(t.Name), uint64(v))
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// halfToFloat32 widens an IEEE 754 binary16 value exactly, subnormals, infinities and NaN payloads included.
+func halfToFloat32(h uint16) float32 {
+	sign := uint32(h&0x8000) << 16
+	exponent, fraction := uint32(h>>10)&0x1f, uint32(h)&0x3ff
+	switch exponent {
+	case 0: // zero or subnormal: fraction · 2⁻²⁴, exact in float32
+		f := float32(fraction) * (1.0 / (1 << 24))
+		return math.Float32frombits(math.Float32bits(f) | sign)
+	case 0x1f:
+		return math.Float32frombits(sign | 0x7f800000 | fraction<<13)
+	}
+	return math.Float32frombits(sign | (exponent+127-15)<<23 | fraction<<13)
+}

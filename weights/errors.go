@@ -1,0 +1,45 @@
+package weights
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ErrNoWeights is matched by the error of Open when the directory holds neither model.safetensors nor its index.
+var ErrNoWeights = errors.New("no safetensors weights")
+
+// FormatError reports a checkpoint file that breaks a rule of the format. The file is damaged or hostile: reading it
+// again gives the same error.
+type FormatError struct {
+	File   string // path of the file, as opened
+	Tensor string // name of the tensor, where one is concerned
+	Field  string // header length, header, dtype, shape, data_offsets, weight_map, …
+	Reason string // the rule that is broken, with the limit and the value found
+}
+
+func (e *FormatError) Error() string {
+	var b strings.Builder
+	b.WriteString(e.File)
+	b.WriteString(": ")
+	if e.Tensor != "" {
+		fmt.Fprintf(&b, "tensor %s: ", quoted(e.Tensor))
+	}
+	if e.Field != "" {
+		b.WriteString(e.Field)
+		b.WriteString(": ")
+	}
+	b.WriteString(e.Reason)
+	return b.String()
+}
+
+// quoted prints a name from a file: escaped, so that it cannot break a terminal or a log line, and cut, because a
+// hostile name may be 100 MB long.
+func quoted(name string) string {
+	const most = 120
+	if len(name) <= most {
+		return strconv.Quote(name)
+	}
+	return strconv.Quote(name[:most]) + "…"
+}

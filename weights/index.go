@@ -1,0 +1,133 @@
+package weights
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+)
+
+// The bounds of an index. Each shard holds a file descriptor and a mapping while the checkpoint is open.
+const (
+	maxIndexBytes = 100_000_000
+	maxShards     = 4096
+)
+
+// shardIndex is a checked model.safetensors.index.json.
+type shardIndex struct {
+	shards  []string       // file names, in order of first mention
+	shardOf map[string]int // tensor name → position in shards
+}
+
+// readIndex reads and checks the index at path.
+func readIndex(path string) (*shardIndex, error) {
+	f, size, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if size > maxIndexBytes {
+		return nil, &FormatError{File: path, Field: "file",
+			Reason: fmt.Sprintf("%d bytes is above the limit of %d for an index", size, maxIndexBytes)}
+	}
+	raw, err := io.ReadAll(io.LimitReader(f, maxIndexBytes))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	ix, err := parseIndex(raw)
+	if err != nil {
+		var fe *FormatError
+		if !errors.As(err, &fe) {
+			fe = &FormatError{Field: "index", Reason: err.Error()}
+		}
+		fe.File = path
+		return nil, fe
+	}
+	return ix, nil
+}
+
+// parseIndex parses an index. weight_map is read strictly; the free-form metadata beside it is skipped, its total_size
+// too, because published indexes get it wrong and nothing rests on it. On error the index is nil.
+func parseIndex(raw []byte) (*shardIndex, error) {
+	if !utf8.Valid(raw) {
+		return nil, errors.New("is not valid UTF-8")
+	}
+	var ix *shardIndex
+	s := &scanner{data: raw}
+	err := s.object(func(key string) error {
+		if key != "weight_map" {
+			return s.skip(1)
+		}
+		if ix != nil {
+			return &FormatError{Field: key, Reason: "occurs twice"}
+		}
+		ix = &shardIndex{shardOf: make(map[string]int)}
+		position := make(map[string]int)
+		return s.object(func(tensor string) error {
+			fail := func(format string, args ...any) error {
+				return &FormatError{Tensor: tensor, Field: key, Reason: fmt.Sprintf(format, args...)}
+			}
+			if _, dup := ix.shardOf[tensor]; dup {
+				return fail("the name occurs twice")
+			}
+			s.space()
+			shard, err := s.str()
+			if err != nil {
+				return fail("%v", err)
+			}
+			at, known := position[shard]
+			if !known {
+				if !plainShardName(shard) {
+					return fail("%s is not the plain name of a .safetensors file in the same directory", quoted(shard))
+				}
+				if len(ix.shards) == maxShards {
+					return fail("more than %d shards", maxShards)
+				}
+				at = len(ix.shards)
+				position[shard] = at
+				ix.shards = append(ix.shards, shard)
+			}
+			ix.shardOf[tensor] = at
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.end(); err != nil {
+		return nil, err
+	}
+	if ix == nil {
+		return nil, &FormatError{Field: "weight_map", Reason: "missing"}
+	}
+	return ix, nil
+}
+
+// plainShardName reports whether an index may name this file: a visible file of the index's own directory. Anything
+// else (a path, "..", a NUL) could make a hostile index read a file the model does not own.
+func plainShardName(name string) bool {
+	return len(name) <= 255 && strings.HasSuffix(name, ".safetensors") && name[0] != '.' &&
+		filepath.IsLocal(name) && !strings.ContainsAny(name, "/\\\x00")
+}
+
+// openRegular opens a regular file for reading and returns its size. Links are followed: a cache snapshot is made of
+// them. The open does not block, so a FIFO in a hostile directory cannot hang the reader.
+func openRegular(path string) (*os.File, int64, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	if !info.Mode().IsRegular() {
+		f.Close()
+		return nil, 0, &FormatError{File: path, Field: "file", Reason: "is not a regular file"}
+	}
+	return f, info.Size(), nil
+}
