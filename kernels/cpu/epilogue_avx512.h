@@ -1,0 +1,109 @@
+/* epilogue_avx512.h — what follows a block product: bias, activation, residual, conversion, store. A block is
+ * up to 32 rows × 32 columns of sums in a small buffer; the linear kernels spread its rows over the
+ * product of the next block, so that the vector units work while the tile unit does. */
+#ifndef SIE_KERNELS_CPU_EPILOGUE_AVX512_H
+#define SIE_KERNELS_CPU_EPILOGUE_AVX512_H
+
+#include <immintrin.h>
+
+#include "../ops.h"
+#include "fast_math_avx512.h"
+
+namespace sie_cpu {
+
+enum { kBlockRows = 32, kPanelColumns = 32 };
+
+enum EpilogueAct { kActNone, kActGeluErf, kActOther }; /* kActOther looks at a run-time value */
+enum EpilogueResidual { kResidualNone, kResidualF32, kResidualBF16 };
+enum EpilogueOut { kOutF32, kOutBF16 };
+
+/* Columns [column, column + 32) of one linear, cut at n. */
+struct ColumnMask {
+  __mmask16 lo, hi;
+  __mmask32 all;
+};
+static inline ColumnMask column_mask(int64_t column, int64_t n) {
+  const int64_t left = n - column;
+  const uint32_t m = left >= 32 ? 0xffffffffu : left <= 0 ? 0 : (uint32_t)((1ull << left) - 1);
+  return {(__mmask16)m, (__mmask16)(m >> 16), m};
+}
+
+static inline __m512 widen_bf16(__m256i h) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16)); }
+
+/* Round to nearest even as vcvtne2ps2bf16 does, but keeping denormals: for builds without AVX512_BF16. */
+static inline __m256i narrow_bf16(__m512 x) {
+  const __m512i u = _mm512_castps_si512(x);
+  const __m512i lsb = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  const __m512i r = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(lsb, _mm512_set1_epi32(0x7fff))), 16);
+  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(r, nan, _mm512_set1_epi32(0x7fc0)));
+}
+
+template <int Act> static inline __m512 epilogue_act(__m512 x, int32_t act) {
+  if (Act == kActNone) return x;
+  if (Act == kActGeluErf) return fast_act<SIE_ACT_GELU_ERF>(x);
+  switch (act) {
+  case SIE_ACT_TANH: return fast_act<SIE_ACT_TANH>(x);
+  case SIE_ACT_GELU_TANH: return fast_act<SIE_ACT_GELU_TANH>(x);
+  case SIE_ACT_RELU: return fast_act<SIE_ACT_RELU>(x);
+  case SIE_ACT_SILU: return fast_act<SIE_ACT_SILU>(x);
+  default: return x;
+  }
+}
+
+/* Finishes columns [0, 32) of one row: x0, x1 hold the sums with bias. residual and y point at the row's first
+ * column of the panel; residual may be y. */
+template <int Act, int Residual, int Out>
+static inline void epilogue_row(__m512 x0, __m512 x1, int32_t act, ColumnMask mask, const void *residual, void *y) {
+  x0 = epilogue_act<Act>(x0, act);
+  x1 = epilogue_act<Act>(x1, act);
+  if (Residual == kResidualF32) {
+    const float *r = (const float *)residual;
+    x0 = _mm512_add_ps(x0, _mm512_maskz_loadu_ps(mask.lo, r));
+    x1 = _mm512_add_ps(x1, _mm512_maskz_loadu_ps(mask.hi, r + 16));
+  } else if (Residual == kResidualBF16) {
+    const __m512i r = _mm512_maskz_loadu_epi16(mask.all, residual);
+    x0 = _mm512_add_ps(x0, widen_bf16(_mm512_castsi512_si256(r)));
+    x1 = _mm512_add_ps(x1, widen_bf16(_mm512_extracti64x4_epi64(r, 1)));
+  }
+  if (Out == kOutF32) {
+    _mm512_mask_storeu_ps((float *)y, mask.lo, x0);
+    _mm512_mask_storeu_ps((float *)y + 16, mask.hi, x1);
+  } else {
+#ifdef __AVX512BF16__
+    const __m512i h = (__m512i)_mm512_cvtne2ps_pbh(x1, x0);
+#else
+    const __m512i h = _mm512_inserti64x4(_mm512_castsi256_si512(narrow_bf16(x0)), narrow_bf16(x1), 1);
+#endif
+    _mm512_mask_storeu_epi16(y, mask.all, h);
+  }
+}
+
+/* Calls go.run<Act, Residual, Out>() for the run-time combination; one place that lists the forms compiled. */
+template <int Act, int Residual, class Go> static inline void dispatch_out(int32_t y, const Go &go) {
+  if (y == SIE_F32)
+    go.template run<Act, Residual, kOutF32>();
+  else
+    go.template run<Act, Residual, kOutBF16>();
+}
+template <int Act, class Go> static inline void dispatch_residual(bool has, int32_t residual, int32_t y, const Go &go) {
+  if (!has)
+    dispatch_out<Act, kResidualNone>(y, go);
+  else if (residual == SIE_F32)
+    dispatch_out<Act, kResidualF32>(y, go);
+  else
+    dispatch_out<Act, kResidualBF16>(y, go);
+}
+template <class Go> static inline void dispatch_epilogue(const sie_linear_args *a, int32_t y, const Go &go) {
+  const bool has = a->residual.p != nullptr;
+  if (a->act == SIE_ACT_NONE)
+    dispatch_residual<kActNone>(has, a->residual.dtype, y, go);
+  else if (a->act == SIE_ACT_GELU_ERF)
+    dispatch_residual<kActGeluErf>(has, a->residual.dtype, y, go);
+  else
+    dispatch_residual<kActOther>(has, a->residual.dtype, y, go);
+}
+
+} // namespace sie_cpu
+
+#endif /* SIE_KERNELS_CPU_EPILOGUE_AVX512_H */
