@@ -1,0 +1,162 @@
+package api
+
+import "strconv"
+
+// items reads the list of items.
+func (d *decoder) items(list *[]Item) error {
+	_, err := d.elements(wantArray,
+		func(n int) { *list = make([]Item, 0, n) },
+		func(i int) error {
+			*list = append(*list, Item{})
+			return d.item(&(*list)[i], "items", i)
+		})
+	return err
+}
+
+// item reads one item into it. field and index (negative: none) name it in a message about its size, which comes
+// only after the whole body proved well formed.
+func (d *decoder) item(it *Item, field string, index int) error {
+	*it = Item{} // a repeated key replaces the item as a whole
+	var metadata int
+	var content string
+	var hasContent bool
+	extra := func() *ItemExtra {
+		if it.Extra == nil {
+			it.Extra = &ItemExtra{}
+		}
+		return it.Extra
+	}
+	_, err := d.fields(wantObject, func(key string) (err error) {
+		switch key {
+		case "id":
+			it.ID, it.HasID, err = d.str()
+		case "text":
+			it.Text, it.HasText, err = d.str()
+		case "content":
+			if !d.lim.AcceptContent {
+				return d.src.skip()
+			}
+			content, hasContent, err = d.str()
+		case "images":
+			extra().Images, err = d.images()
+		case "audio":
+			extra().Audio, err = d.media(true)
+		case "video":
+			extra().Video, err = d.media(false)
+		case "document":
+			extra().Document, err = d.media(false)
+		case "metadata":
+			var w walk
+			extra().Metadata, w, err = d.free()
+			if metadata = w.size; w.values <= 1 {
+				metadata = 0 // empty or null
+			}
+		default:
+			err = d.src.skip()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if hasContent && !it.HasText {
+		it.Text, it.HasText = content, true
+	}
+	d.checkSize(it, metadata, field, index)
+	return nil
+}
+
+// checkSize applies the bound on one item's text and metadata.
+func (d *decoder) checkSize(it *Item, metadata int, field string, index int) {
+	limit := d.lim.itemTextLimit()
+	if limit < 0 || len(it.Text)+metadata <= limit {
+		return
+	}
+	what := "text"
+	if metadata > 0 {
+		what = "text and metadata"
+	}
+	d.postpone(tooMuchText(place(field, index), limit, what))
+}
+
+func tooMuchText(place string, limit int, what string) error {
+	return placed("."+place,
+		"Field '"+place+"' must hold at most "+strconv.Itoa(limit)+" bytes of UTF-8 "+what)
+}
+
+func place(field string, index int) string {
+	if index < 0 {
+		return field
+	}
+	return field + "[" + strconv.Itoa(index) + "]"
+}
+
+func (d *decoder) images() ([]Media, error) {
+	var out []Media
+	_, err := d.elements(wantArrayOrNull,
+		func(n int) { out = make([]Media, 0, min(n, 64)) },
+		func(int) error {
+			v, err := d.want(wantImage)
+			if err != nil {
+				return err
+			}
+			if v.kind == kindBytes {
+				out = append(out, Media{Data: v.b})
+				return nil
+			}
+			out = append(out, Media{})
+			return d.mediaFields(v, false, &out[len(out)-1])
+		})
+	return out, err
+}
+
+// media reads one audio, video or document or null. Audio is strict: data is required and nothing is ignored.
+func (d *decoder) media(audio bool) (*Media, error) {
+	v, err := d.want(wantObjectOrNull)
+	if err != nil || v.kind == kindNull {
+		return nil, err
+	}
+	m := &Media{}
+	return m, d.mediaFields(v, audio, m)
+}
+
+// mediaFields reads the entries of the media object v into m.
+func (d *decoder) mediaFields(v value, audio bool, m *Media) error {
+	hasData := false
+	err := d.entries(v, func(key string) (err error) {
+		switch {
+		case key == "data":
+			var b value
+			b, err = d.want(wantBytes)
+			m.Data, hasData = b.b, true
+		case key == "format":
+			m.Format, _, err = d.str()
+		case audio && key == "sample_rate":
+			var n value
+			n, err = d.want(wantIntOrNull)
+			if m.SampleRate = n.i; n.big || n.i < 0 {
+				err = located("Expected a sample rate in hertz, 0 or more")
+			}
+		case audio:
+			return &unknownField{key}
+		default:
+			err = d.src.skip()
+		}
+		return err
+	})
+	if u, ok := err.(*unknownField); ok {
+		if err := checkUTF8([]byte(u.key)); err != nil {
+			return err
+		}
+		return located("Object contains unknown field `" + u.key + "`")
+	}
+	if err == nil && audio && !hasData {
+		err = missing("data")
+	}
+	return err
+}
+
+// unknownField leaves a field callback; its place is the object, not the field.
+type unknownField struct{ key string }
+
+func (u *unknownField) Error() string { return "unknown field " + u.key }

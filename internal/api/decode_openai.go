@@ -1,0 +1,182 @@
+package api
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/sie-engine/sie/internal/errs"
+)
+
+// DecodeEmbeddings reads the body of an OpenAI embeddings request (JSON, or msgpack when contentType says so).
+// Unknown fields are ignored. Errors are *errs.Error with Param set, status 400, or 413 for a body over the limit.
+func DecodeEmbeddings(contentType string, body []byte, lim Limits) (*EmbeddingsRequest, error) {
+	d, err := open(bodyFormat(contentType), body, lim)
+	if err != nil {
+		return nil, err
+	}
+	r := &EmbeddingsRequest{}
+	if err := d.embeddings(r); err != nil {
+		err := errs.As(toAPI(err))
+		err.Param, _, _ = strings.Cut(err.Param, "[") // OpenAI's param is a field, the message has the index
+		return nil, err
+	}
+	return r, nil
+}
+
+func (d *decoder) embeddings(r *EmbeddingsRequest) error {
+	hasModel, hasInput, empty := false, false, false
+	_, err := d.fields(wantObject, func(key string) (err error) {
+		switch key {
+		case "model":
+			var v value
+			if v, err = d.want(wantStr); err == nil {
+				err = checkUTF8(v.b)
+			}
+			r.Model, hasModel = text(v.b), true
+		case "input":
+			hasInput = true
+			empty, err = d.input(r)
+		case "encoding_format":
+			var s string
+			s, _, err = d.str()
+			r.Base64 = s == "base64"
+			if err == nil && s != "" && s != "float" && s != "base64" {
+				d.postpone(errs.Invalid("encoding_format",
+					"Field 'encoding_format' must be 'float' or 'base64', got "+errs.Quote(s[:min(len(s), 100)])))
+			}
+		case "dimensions":
+			var v value
+			if v, err = d.want(wantIntOrNull); err != nil || v.kind == kindNull {
+				r.Dimensions = 0
+				return err
+			}
+			if v.big || v.i < 1 {
+				d.postpone(errs.Invalid("dimensions", "Field 'dimensions' must be an integer of at least 1"))
+			}
+			r.Dimensions = int(min(v.i, math.MaxInt32))
+		case "user":
+			r.User, _, err = d.str()
+		default:
+			err = d.src.skip()
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case !hasModel:
+		return errs.Invalid("model", "Object missing required field `model`")
+	case !hasInput:
+		return errs.Invalid("input", "Object missing required field `input`")
+	}
+	if empty {
+		d.late = errs.Invalid("input", "Input cannot be empty")
+	}
+	if n := d.lim.MaxItems; n > 0 && r.Inputs() > n {
+		d.late = errs.Invalidf("input", "Field 'input' must contain at most %d inputs", n)
+	}
+	return d.close()
+}
+
+var (
+	wantInput      = expect{1<<kindStr | 1<<kindArray, "str | array"}
+	wantInputEntry = expect{1<<kindStr | 1<<kindInt | 1<<kindArray, "str | int | array"}
+	wantToken      = expect{1 << kindInt, "int"}
+)
+
+// input reads a text, a list of texts, a list of token ids or a list of such lists. What the first entry is, all
+// must be.
+func (d *decoder) input(r *EmbeddingsRequest) (empty bool, err error) {
+	r.Texts, r.Tokens = nil, nil
+	v, err := d.want(wantInput)
+	if err != nil {
+		return false, err
+	}
+	if v.kind == kindStr {
+		return false, d.inputText(r, v, "input")
+	}
+	var ids []int32
+	first := wantInputEntry
+	c := d.enter(v)
+	defer d.leave()
+	for i := 0; ; i++ {
+		more, err := d.src.more(c)
+		if err != nil {
+			return false, err
+		}
+		if !more {
+			if ids != nil {
+				r.Tokens = [][]int32{ids}
+			}
+			return i == 0, nil
+		}
+		e, err := d.want(first)
+		if err != nil {
+			return false, atIndex(err, i)
+		}
+		switch e.kind {
+		case kindStr:
+			first = wantStr
+			if err = d.count(); err == nil {
+				err = d.inputText(r, e, "input["+strconv.Itoa(i)+"]")
+			}
+		case kindInt:
+			first = wantToken
+			ids, err = appendToken(ids, e)
+		case kindArray:
+			first = wantArray
+			if err = d.count(); err == nil {
+				err = d.tokenList(r, e)
+			}
+		}
+		if err != nil {
+			return false, atIndex(err, i)
+		}
+	}
+}
+
+func (d *decoder) inputText(r *EmbeddingsRequest, v value, place string) error {
+	if err := checkUTF8(v.b); err != nil {
+		return err
+	}
+	if limit := d.lim.itemTextLimit(); limit >= 0 && len(v.b) > limit {
+		d.postpone(errs.Invalid("input", tooMuchText(place, limit, "text").Error()))
+	}
+	r.Texts = append(r.Texts, text(v.b))
+	return nil
+}
+
+func (d *decoder) tokenList(r *EmbeddingsRequest, v value) error {
+	var ids []int32
+	c := d.enter(v)
+	defer d.leave()
+	for i := 0; ; i++ {
+		more, err := d.src.more(c)
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		e, err := d.want(wantToken)
+		if err == nil {
+			ids, err = appendToken(ids, e)
+		}
+		if err != nil {
+			return atIndex(err, i)
+		}
+	}
+	if ids == nil {
+		return located("A list of token ids must not be empty")
+	}
+	r.Tokens = append(r.Tokens, ids)
+	return nil
+}
+
+func appendToken(ids []int32, v value) ([]int32, error) {
+	if v.big || v.i < 0 || v.i > math.MaxInt32 {
+		return ids, located("Expected a token id between 0 and 2147483647")
+	}
+	return append(ids, int32(v.i)), nil
+}

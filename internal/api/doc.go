@@ -1,0 +1,66 @@
+// Package api is the wire format of the HTTP API and of nothing else: requests into Go values, results into bytes.
+//
+// Entry points: [DecodeEncode], [DecodeScore], [DecodeExtract] and [DecodeEmbeddings] read a body in msgpack or
+// JSON; AppendEncodeMsgpack, AppendEncodeJSON and their siblings write an answer into a caller's buffer;
+// [ResponseFormat] and [IsMsgpack] negotiate; [EncodeRequest.Resolve] lays a request over a model's profile.
+//
+// Requests come from anywhere. Decoding is one pass without reflection over one private copy of the body; strings
+// and media of a request alias that copy, so the caller may reuse its own buffer at once and a request keeps
+// roughly one body's worth of memory alive. Memory is bounded by the bytes received, not by the counts they claim;
+// nesting is bounded; every rejection is an *errs.Error with code INVALID_INPUT or INPUT_TOO_LONG whose text is the
+// one the reference server gives for the same bytes.
+//
+// The package starts no goroutine, keeps no state, logs nothing and knows no HTTP server.
+package api
+
+import "strings"
+
+// Format is an encoding of bodies.
+type Format uint8
+
+const (
+	Msgpack Format = iota
+	JSON
+)
+
+// The content types of answers.
+const (
+	ContentTypeMsgpack = "application/msgpack"
+	ContentTypeJSON    = "application/json"
+)
+
+// ContentType returns the value of the Content-Type header for f.
+func (f Format) ContentType() string {
+	if f == JSON {
+		return ContentTypeJSON
+	}
+	return ContentTypeMsgpack
+}
+
+// String returns "msgpack" or "json".
+func (f Format) String() string {
+	if f == JSON {
+		return "json"
+	}
+	return "msgpack"
+}
+
+// ResponseFormat chooses the encoding of a successful encode, score or extract answer from an Accept header:
+// msgpack, unless the header names application/json and no msgpack type. Errors are JSON whatever it says.
+func ResponseFormat(accept string) Format {
+	if accept == "" {
+		return Msgpack
+	}
+	a := strings.ToLower(accept)
+	if namesMsgpack(a) || !strings.Contains(a, ContentTypeJSON) {
+		return Msgpack
+	}
+	return JSON
+}
+
+// IsMsgpack reports whether a Content-Type header announces a msgpack body. Every other body is read as JSON.
+func IsMsgpack(contentType string) bool { return namesMsgpack(strings.ToLower(contentType)) }
+
+func namesMsgpack(lower string) bool {
+	return strings.Contains(lower, ContentTypeMsgpack) || strings.Contains(lower, "application/x-msgpack")
+}

@@ -1,0 +1,80 @@
+package api
+
+import (
+	"strconv"
+
+	"github.com/sie-engine/sie/internal/errs"
+)
+
+// Item is one thing to encode, score or extract from. Strings and media alias the request's private copy of the
+// body; treat them as read-only.
+type Item struct {
+	ID      string
+	Text    string
+	HasID   bool // the request named an id, possibly empty; it is echoed
+	HasText bool // an empty text is a text
+	Extra   *ItemExtra
+}
+
+// ItemExtra holds what text-only items do not have.
+type ItemExtra struct {
+	Images   []Media
+	Audio    *Media
+	Video    *Media
+	Document *Media
+	Metadata Raw // an object, or empty
+}
+
+// Media is an encoded image, sound, film or document. Format is the sender's hint; clients are known to send a
+// wrong one, so sniff the bytes.
+type Media struct {
+	Data       []byte // nil: the sender left it out; see NoMediaData
+	Format     string
+	SampleRate int64 // audio, in Hz; 0: not given
+}
+
+// EncodeRequest is the body of POST /v1/encode/{model}.
+type EncodeRequest struct {
+	Items       []Item   // at least one
+	OutputTypes []string // params.output_types; nil: not given
+	OutputDType string   // params.output_dtype; "": not given
+	Instruction *string  // params.instruction
+	IsQuery     *bool    // params.is_query, which only the TypeScript SDK sends
+	Options     Options  // params.options; types checked, values not yet
+}
+
+// ScoreRequest is the body of POST /v1/score/{model}.
+type ScoreRequest struct {
+	Query       Item
+	Items       []Item // at least one
+	Instruction *string
+	Options     Options
+}
+
+// ExtractRequest is the body of POST /v1/extract/{model}. A params.threshold, which only the TypeScript SDK sends,
+// arrives as the option "threshold" unless the options have one.
+type ExtractRequest struct {
+	Items        []Item // at least one
+	Labels       []string
+	OutputSchema Raw // an object, or empty
+	Instruction  *string
+	Options      Options
+}
+
+// EmbeddingsRequest is the body of POST /v1/embeddings. Exactly one of Texts and Tokens is set.
+type EmbeddingsRequest struct {
+	Model      string
+	Texts      []string
+	Tokens     [][]int32 // token ids, non-negative; each list has at least one
+	Base64     bool      // encoding_format is base64
+	Dimensions int       // 0: not given, else at least 1
+	User       string
+}
+
+// Inputs returns the number of texts or token lists.
+func (r *EmbeddingsRequest) Inputs() int { return len(r.Texts) + len(r.Tokens) }
+
+// NoMediaData is the 400 for media without data; kind is image, video or document.
+func NoMediaData(kind string, item int) error {
+	return errs.Invalid("items["+strconv.Itoa(item)+"]", kind+" input must be a mapping with a 'data' field")
+}

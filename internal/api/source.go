@@ -1,0 +1,170 @@
+package api
+
+import (
+	"strconv"
+
+	"github.com/sie-engine/sie/internal/errs"
+)
+
+// kind is the wire type of a value, under the names the messages use.
+type kind uint8
+
+const (
+	kindNull kind = iota
+	kindBool
+	kindInt
+	kindFloat
+	kindStr
+	kindBytes
+	kindArray
+	kindObject
+	kindExt
+)
+
+var kindNames = [...]string{"null", "bool", "int", "float", "str", "bytes", "array", "object", "ext"}
+
+// expect is a set of acceptable kinds and how a message names it.
+type expect struct {
+	mask uint16
+	text string
+}
+
+func (e expect) has(k kind) bool { return e.mask>>k&1 != 0 }
+
+var (
+	wantAny          = expect{1<<9 - 1, "any"}
+	wantStr          = expect{1 << kindStr, "str"}
+	wantStrOrNull    = expect{1<<kindStr | 1<<kindNull, "str | null"}
+	wantBytes        = expect{1 << kindBytes, "bytes"}
+	wantIntOrNull    = expect{1<<kindInt | 1<<kindNull, "int | null"}
+	wantFloatOrNull  = expect{1<<kindFloat | 1<<kindInt | 1<<kindNull, "float | null"}
+	wantFlagOrNull   = expect{1<<kindBool | 1<<kindInt | 1<<kindNull, "bool | null"}
+	wantArray        = expect{1 << kindArray, "array"}
+	wantArrayOrNull  = expect{1<<kindArray | 1<<kindNull, "array | null"}
+	wantObject       = expect{1 << kindObject, "object"}
+	wantObjectOrNull = expect{1<<kindObject | 1<<kindNull, "object | null"}
+	// An image is an object; a bare byte string, as the TypeScript SDK sends it, is taken too.
+	wantImage = expect{1<<kindObject | 1<<kindBytes, "object"}
+)
+
+// value is a scalar, or the head of a container whose elements follow.
+type value struct {
+	kind kind
+	big  bool   // an integer outside int64; i is meaningless, f approximates it
+	n    int    // container: elements or entries claimed; -1 when the format does not say
+	b    []byte // str, bytes: the payload; aliases the body, JSON escapes already resolved in place
+	i    int64  // int, bool
+	f    float64
+}
+
+// cursor walks one container.
+type cursor struct {
+	left    int  // elements still to come; -1: until the closing delimiter
+	started bool // an element was read
+	object  bool
+	skip    bool // the content is ignored; some messages differ
+}
+
+func (v value) cursor() cursor { return cursor{left: v.n, object: v.kind == kindObject} }
+
+// source is a body being read from front to back. Errors are *bodyError.
+type source interface {
+	// next reads a scalar or a container's head. want matters only where a format has no type of its own: JSON
+	// carries bytes as base64.
+	next(want expect) (value, error)
+	// more moves to the next element or entry of c and reports whether there is one.
+	more(c *cursor) (bool, error)
+	// key reads the key of an entry, which must be a string.
+	key(c *cursor) ([]byte, error)
+	// skip passes over one value, checking structure only.
+	skip() error
+	// tree passes over one value, checking structure, text and numbers, and returns it as Go values if w.build.
+	tree(w *walk, depth int) (any, error)
+	// span returns the bytes from a position to the current one.
+	span(from int) []byte
+	// pos is the number of bytes consumed.
+	pos() int
+	// end fails unless the body is used up.
+	end() error
+	// nullName is how messages call a null.
+	nullName() string
+}
+
+// walk collects what tree meets.
+type walk struct {
+	build     bool
+	field     string // build only: named when there are too many values
+	maxValues int    // build only
+	values    int // values met, containers included
+	depth     int // deepest container, the outermost being 1
+	size      int // bytes the value takes in minimal msgpack
+}
+
+// count notes one value.
+func (w *walk) count() error {
+	if w.values++; w.build && w.values > w.maxValues {
+		return &bodyError{msg: "Field '" + w.field + "' must contain at most " + strconv.Itoa(w.maxValues) + " values"}
+	}
+	return nil
+}
+
+// bodyError is a rejection on its way out; the levels it passes add their place in front.
+type bodyError struct {
+	msg     string
+	path    string // place under $, innermost first to be known
+	located bool   // the message names the place
+	inKey   bool   // the place is a key of the object at path
+	placed  bool   // the place is worth knowing although the message does not name it
+}
+
+func (e *bodyError) Error() string {
+	switch {
+	case e.inKey:
+		return e.msg + " - at `key` in `$" + e.path + "`"
+	case e.located && e.path != "":
+		return e.msg + " - at `$" + e.path + "`"
+	}
+	return e.msg
+}
+
+// at adds an outer path element to err. Errors about the bytes themselves have no place.
+func at(err error, elem string) error {
+	if e, ok := err.(*bodyError); ok && (e.located || e.inKey || e.placed) {
+		e.path = elem + e.path
+	}
+	return err
+}
+
+func atIndex(err error, i int) error { return at(err, "["+strconv.Itoa(i)+"]") }
+
+// toAPI turns a decoder's error into the caller's.
+func toAPI(err error) error {
+	if err == nil {
+		return nil
+	}
+	e, ok := err.(*bodyError)
+	if !ok {
+		return err // already an *errs.Error
+	}
+	param := e.path
+	if len(param) > 0 && param[0] == '.' {
+		param = param[1:]
+	}
+	return errs.Invalid(param, e.Error())
+}
+
+func mismatch(e expect, got string) error {
+	return &bodyError{msg: "Expected `" + e.text + "`, got `" + got + "`", located: true}
+}
+
+func located(msg string) error { return &bodyError{msg: msg, located: true} }
+
+func plain(msg string) error { return &bodyError{msg: msg} }
+
+func placed(path, msg string) error { return &bodyError{msg: msg, path: path, placed: true} }
+
+func errTruncated() error { return plain("Input data was truncated") }
+
+func errTooDeep() error {
+	return plain("Failed to parse request body: maximum recursion depth exceeded while deserializing an object")
+}

@@ -1,0 +1,36 @@
+package api
+
+import (
+	"encoding/base64"
+	"strconv"
+)
+
+// AppendEmbeddingsJSON appends an OpenAI embeddings answer to dst. vectors are one-dimensional float32 arrays, in
+// input order; tokens is their true total. base64 encodes the little-endian float32 bytes.
+func AppendEmbeddingsJSON(dst []byte, model string, vectors []Array, b64 bool, tokens int) []byte {
+	var w jsonWriter
+	dst = append(dst, `{"object":"list","data":[`...)
+	for i, v := range vectors {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, `{"object":"embedding","embedding":`...)
+		if b64 {
+			dst = append(dst, '"')
+			dst = base64.StdEncoding.AppendEncode(dst, v.Data)
+			dst = append(dst, '"')
+		} else {
+			dst = w.array(dst, v)
+		}
+		dst = append(dst, `,"index":`...)
+		dst = strconv.AppendInt(dst, int64(i), 10)
+		dst = append(dst, '}')
+	}
+	dst = append(dst, `],"model":`...)
+	dst = AppendJSONString(dst, model)
+	dst = append(dst, `,"usage":{"prompt_tokens":`...)
+	dst = strconv.AppendInt(dst, int64(tokens), 10)
+	dst = append(dst, `,"total_tokens":`...)
+	dst = strconv.AppendInt(dst, int64(tokens), 10)
+	return append(dst, `,"sie_token_source":"worker"}}`...)
+}
