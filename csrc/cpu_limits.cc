@@ -1,0 +1,188 @@
+// cpu_limits.cc — reads the affinity mask and walks the cgroups of this process from its own to the root.
+#include "cpu_limits.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <initializer_list>
+
+#include "memory.h"
+
+namespace sie {
+
+namespace {
+
+constexpr size_t path_max = 4096;
+constexpr size_t table_max = size_t{1} << 20;  // bytes read of mountinfo
+constexpr int depth_max = 64;                  // cgroups between ours and the root
+
+int32_t affinity_count() {
+  unsigned long mask[1024 / sizeof(unsigned long) * 8] = {};  // 65,536 CPUs: no kernel is built for more
+  long bytes = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+  int32_t count = 0;
+  for (long i = 0; i < bytes / static_cast<long>(sizeof(unsigned long)); i++) count += __builtin_popcountl(mask[i]);
+  return count > 0 ? count : 1;
+}
+
+// Reads a file into text[cap], NUL-terminated; false when it cannot be opened.
+bool read_text(const char *path, char *text, size_t cap) {
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  size_t length = 0;
+  while (length < cap - 1) {
+    ssize_t n = read(file, text + length, cap - 1 - length);
+    if (n <= 0) break;
+    length += static_cast<size_t>(n);
+  }
+  close(file);
+  text[length] = '\0';
+  return true;
+}
+
+// Whether `word` stands in a list separated by commas.
+bool lists(const char *list, const char *word) {
+  size_t length = strlen(word);
+  for (const char *p = list; (p = strstr(p, word)) != nullptr; p += length) {
+    bool starts = p == list || p[-1] == ',', ends = p[length] == '\0' || p[length] == ',';
+    if (starts && ends) return true;
+  }
+  return false;
+}
+
+// The path of this process in the hierarchy of `controller` ("" for v2), from the text of /proc/self/cgroup.
+bool find_group(const char *groups, const char *controller, char *path) {
+  char line[path_max];
+  for (const char *p = groups; *p != '\0';) {
+    size_t length = strcspn(p, "\n");
+    if (length < sizeof line) {
+      memcpy(line, p, length);
+      line[length] = '\0';
+      char *controllers = strchr(line, ':');
+      char *group = controllers != nullptr ? strchr(controllers + 1, ':') : nullptr;
+      if (group != nullptr) {
+        *group++ = '\0';
+        controllers++;
+        bool found = *controller == '\0' ? *controllers == '\0' : lists(controllers, controller);
+        if (found) {
+          memcpy(path, group, strlen(group) + 1);
+          return true;
+        }
+      }
+    }
+    p += length + (p[length] == '\n');
+  }
+  return false;
+}
+
+// The folder of `group` below the mount of its hierarchy, and the length of the mount point in it.
+// mountinfo: id parent major:minor root mountpoint options … - type source superoptions
+bool find_folder(const char *mounts, const char *controller, const char *group, const char *root, char *folder,
+                 size_t *mount_length) {
+  char line[path_max], mounted[path_max], point[path_max], type[64], super[1024];
+  for (const char *p = mounts; *p != '\0';) {
+    size_t length = strcspn(p, "\n");
+    bool fits = length < sizeof line;
+    if (fits) {
+      memcpy(line, p, length);
+      line[length] = '\0';
+    }
+    p += length + (p[length] == '\n');
+    char *rest = fits ? strstr(line, " - ") : nullptr;
+    if (rest == nullptr || sscanf(rest, " - %63s %*s %1023s", type, super) != 2) continue;
+    if (sscanf(line, "%*s %*s %*s %4095s %4095s", mounted, point) != 2) continue;
+    bool v2 = *controller == '\0';
+    if (strcmp(type, v2 ? "cgroup2" : "cgroup") != 0 || (!v2 && !lists(super, controller))) continue;
+    // A mount may show a part of the hierarchy only; a group outside it is judged by the mount's own root.
+    size_t skip = strcmp(mounted, "/") == 0 ? 0 : strlen(mounted);
+    const char *below = strncmp(group, mounted, skip) == 0 && (group[skip] == '/' || group[skip] == '\0')
+                            ? group + skip : "";
+    int n = snprintf(folder, path_max, "%s%s", root, point);
+    if (n < 0 || static_cast<size_t>(n) + strlen(below) >= path_max) continue;
+    *mount_length = static_cast<size_t>(n);
+    memcpy(folder + n, below, strlen(below) + 1);
+    return true;
+  }
+  return false;
+}
+
+bool read_below(const char *folder, const char *name, char *text, size_t cap) {
+  char path[path_max + 64];
+  int n = snprintf(path, sizeof path, "%s/%s", folder, name);
+  return n > 0 && static_cast<size_t>(n) < sizeof path && read_text(path, text, cap);
+}
+
+void tighten_quota(CpuLimits *limits, double quota, double period) {
+  if (quota <= 0 || period <= 0) return;
+  double cpus = quota / period;
+  if (limits->cpus_quota == 0 || cpus < limits->cpus_quota) limits->cpus_quota = cpus;
+}
+
+void tighten_memory(CpuLimits *limits, const char *text) {
+  char *end;
+  unsigned long long bytes = strtoull(text, &end, 10);
+  // "max" and v1's page-rounded maximum both mean none.
+  if (end == text || bytes == 0 || bytes >= (1ull << 62)) return;
+  int64_t limit = static_cast<int64_t>(bytes);
+  if (limits->memory_limit == 0 || limit < limits->memory_limit) limits->memory_limit = limit;
+}
+
+// The limits one cgroup sets, v1 and v2 names alike: a folder has only those of its own generation.
+void read_group(const char *folder, CpuLimits *limits) {
+  char text[128], period[128];
+  if (read_below(folder, "cpu.max", text, sizeof text)) {
+    double quota, per;
+    if (sscanf(text, "%lf %lf", &quota, &per) == 2) tighten_quota(limits, quota, per);
+  }
+  if (read_below(folder, "cpu.cfs_quota_us", text, sizeof text) &&
+      read_below(folder, "cpu.cfs_period_us", period, sizeof period)) {
+    tighten_quota(limits, strtod(text, nullptr), strtod(period, nullptr));
+  }
+  if (read_below(folder, "memory.max", text, sizeof text)) tighten_memory(limits, text);
+  if (read_below(folder, "memory.limit_in_bytes", text, sizeof text)) tighten_memory(limits, text);
+}
+
+// A limit of any ancestor binds, so every group up to the mount point is read.
+void read_hierarchy(const char *groups, const char *mounts, const char *controller, const char *root,
+                    CpuLimits *limits) {
+  char group[path_max], folder[path_max];
+  size_t mount_length;
+  if (!find_group(groups, controller, group)) return;
+  if (!find_folder(mounts, controller, group, root, folder, &mount_length)) return;
+  for (int depth = 0; depth < depth_max; depth++) {
+    read_group(folder, limits);
+    char *slash = strrchr(folder + mount_length, '/');
+    if (slash == nullptr) return;
+    *slash = '\0';
+  }
+}
+
+}  // namespace
+
+CpuLimits read_cpu_limits(const char *root) {
+  CpuLimits limits = {affinity_count(), 0, 0};
+  char path[path_max], groups[path_max * 2];
+  Block table;
+  char *mounts = array_of<char>(&table, table_max);
+  if (mounts == nullptr) return limits;
+  snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+  bool readable = read_text(path, groups, sizeof groups);
+  snprintf(path, sizeof path, "%s/proc/self/mountinfo", root);
+  if (readable && read_text(path, mounts, table_max)) {
+    for (const char *controller : {"", "cpu", "memory"}) read_hierarchy(groups, mounts, controller, root, &limits);
+  }
+  release(&table);
+  return limits;
+}
+
+int32_t usable_cpus(const CpuLimits &limits) {
+  int32_t cpus = limits.cpus_affinity;
+  if (limits.cpus_quota > 0 && ceil(limits.cpus_quota) < cpus) cpus = static_cast<int32_t>(ceil(limits.cpus_quota));
+  return cpus > 0 ? cpus : 1;
+}
+
+}  // namespace sie

@@ -1,0 +1,24 @@
+// cpu_limits.h — how many CPUs and how much memory this process may use: affinity and cgroups.
+#ifndef SIE_CSRC_CPU_LIMITS_H
+#define SIE_CSRC_CPU_LIMITS_H
+
+#include <stdint.h>
+
+namespace sie {
+
+struct CpuLimits {
+  int32_t cpus_affinity;  // CPUs in the affinity mask, at least 1
+  double cpus_quota;      // the tightest cgroup quota from this process's group to the root; 0 = none
+  int64_t memory_limit;   // the tightest cgroup memory limit, bytes; 0 = none
+};
+
+// Reads cgroup v1, v2 and mixed hierarchies, as <root>/proc/self/{cgroup,mountinfo} and the mounts they name
+// describe them. root is "" for the real system and a folder in tests. What cannot be read is no limit.
+CpuLimits read_cpu_limits(const char *root);
+
+// Executors for these limits: the affinity, bounded by the quota rounded up; at least 1.
+int32_t usable_cpus(const CpuLimits &limits);
+
+}  // namespace sie
+
+#endif  // SIE_CSRC_CPU_LIMITS_H

@@ -1,0 +1,171 @@
+// device.cc — opens a CPU: which instruction set, which compute classes, how many executors, and why.
+#include "device.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <initializer_list>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "cpu_limits.h"
+#include "program.h"
+#include "self_test.h"
+#include "status.h"
+
+using namespace sie;
+
+namespace {
+
+const char *isa_name(uint32_t isa) {
+  static const char *const names[] = {"none", "avx2", "avx512", "avx512-vnni", "amx"};
+  return isa <= SIE_ISA_AMX ? names[isa] : names[0];
+}
+
+[[gnu::format(printf, 2, 3)]] void add_why(sie_device *device, const char *format, ...) {
+  size_t length = strlen(device->why);
+  va_list args;
+  va_start(args, format);
+  vsnprintf(device->why + length, sizeof device->why - length, format, args);
+  va_end(args);
+}
+
+void read_name(char *name, size_t cap) {
+#if defined(__x86_64__)
+  unsigned int brand[12] = {};
+  if (__get_cpuid_max(0x80000000u, nullptr) >= 0x80000004u) {
+    for (unsigned int i = 0; i < 3; i++) {
+      __get_cpuid(0x80000002u + i, &brand[4 * i], &brand[4 * i + 1], &brand[4 * i + 2], &brand[4 * i + 3]);
+    }
+  }
+  char text[sizeof brand + 1] = {};
+  memcpy(text, brand, sizeof brand);
+  snprintf(name, cap, "%s", text[0] != '\0' ? text + strspn(text, " ") : "x86-64 CPU");
+#else
+  snprintf(name, cap, "CPU");
+#endif
+}
+
+// The best table at or below `isa` that this build has.
+const sie_ops *best_table(uint32_t isa) {
+  for (; isa >= SIE_ISA_AVX2; isa--) {
+    if (const sie_ops *ops = sie_cpu_ops(isa)) return ops;
+  }
+  return nullptr;
+}
+
+sie_status choose_cpu_table(sie_device *device, uint32_t bound, sie_error *err) {
+  device->isa_detected = sie_cpu_detect();
+  uint32_t isa = device->isa_detected;
+  if (bound != SIE_ISA_BEST && bound < isa) isa = bound;
+  device->ops = best_table(isa);
+  SIE_FAIL_IF(device->ops == nullptr, SIE_UNSUPPORTED, err, "this CPU has no AVX2 with FMA and F16C (found: %s)",
+              isa_name(device->isa_detected));
+  device->isa = device->ops->isa;
+  add_why(device, "%s of %s detected", isa_name(device->isa), isa_name(device->isa_detected));
+  if (bound != SIE_ISA_BEST) add_why(device, " (bound: %s)", isa_name(bound));
+  for (uint32_t compute : {SIE_COMPUTE_F32, SIE_COMPUTE_BF16, SIE_COMPUTE_INT8}) {
+    if ((device->ops->compute_mask >> compute & 1) == 0) {
+      add_why(device, "; %s: no kernels for %s", compute_name(compute), isa_name(device->isa));
+      continue;
+    }
+    const char *problem = self_test(device->ops, compute);
+    if (problem == nullptr) device->compute_mask |= 1u << compute;
+    add_why(device, problem == nullptr ? "; %s: ok" : "; %s: ruled out, it %s", compute_name(compute), problem);
+  }
+  SIE_FAIL_IF((device->compute_mask >> SIE_COMPUTE_F32 & 1) == 0, SIE_UNSUPPORTED, err,
+              "no usable f32 kernels (%.180s)", device->why);
+  return SIE_OK;
+}
+
+void choose_threads(sie_device *device, int32_t asked) {
+  CpuLimits limits = read_cpu_limits("");
+  device->cpus_affinity = limits.cpus_affinity;
+  device->cpus_quota = limits.cpus_quota;
+  int64_t physical = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  bool limited = limits.memory_limit > 0 && limits.memory_limit < physical;
+  device->memory_total = limited ? limits.memory_limit : physical;
+  if (device->kind == SIE_DEVICE_REF) {
+    device->threads = 1;
+    add_why(device, "; 1 thread");
+    return;
+  }
+  device->threads = asked > 0 ? asked : usable_cpus(limits);
+  if (device->threads > max_executors) device->threads = max_executors;
+  add_why(device, "; %d threads: %d CPUs by affinity", device->threads, limits.cpus_affinity);
+  if (limits.cpus_quota > 0) add_why(device, ", %.2f by cgroup quota", limits.cpus_quota);
+  if (asked > 0) add_why(device, ", %d asked for", asked);
+}
+
+sie_status check_options(const sie_device_options *o, sie_error *err) {
+  SIE_FAIL_IF(o->struct_size != sizeof *o, SIE_INVALID_ARGUMENT, err, "sie_device_options has %u bytes; %zu expected",
+              o->struct_size, sizeof *o);
+  SIE_FAIL_IF(o->kind == SIE_DEVICE_CUDA, SIE_UNSUPPORTED, err, "this build has no CUDA; it has CPU");
+  SIE_FAIL_IF(o->kind != SIE_DEVICE_CPU && o->kind != SIE_DEVICE_REF, SIE_INVALID_ARGUMENT, err,
+              "device kind %u is none of sie_device_kind", o->kind);
+  SIE_FAIL_IF(o->threads < 0 || o->threads > max_executors, SIE_INVALID_ARGUMENT, err,
+              "%d threads; 0 (choose) to %d are possible", o->threads, max_executors);
+  SIE_FAIL_IF(o->isa > SIE_ISA_AMX, SIE_INVALID_ARGUMENT, err, "isa %u is none of sie_isa", o->isa);
+  return SIE_OK;
+}
+
+sie_status open_device(sie_device *device, const sie_device_options *options, sie_error *err) {
+  device->kind = options->kind;
+  read_name(device->name, sizeof device->name);
+  if (options->kind == SIE_DEVICE_REF) {
+    device->ops = sie_ref_ops();
+    device->compute_mask = device->ops->compute_mask;
+    add_why(device, "reference: double accumulation, f32 storage");
+  } else {
+    // Asks for AMX permission, which only threads started later inherit.
+    SIE_TRY(choose_cpu_table(device, options->isa, err));
+  }
+  choose_threads(device, options->threads);
+  return device->executors.start(device->threads, err);
+}
+
+}  // namespace
+
+sie_status sie_device_open(const sie_device_options *options, sie_device **device, sie_error *err) {
+  SIE_FAIL_IF(device == nullptr, SIE_INVALID_ARGUMENT, err, "device is NULL");
+  *device = nullptr;
+  SIE_FAIL_IF(options == nullptr, SIE_INVALID_ARGUMENT, err, "options is NULL");
+  SIE_TRY(check_options(options, err));
+  sie_device *d = new_object<sie_device>();
+  SIE_FAIL_IF(d == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for a device");
+  sie_status status = open_device(d, options, err);
+  if (status != SIE_OK) {
+    destroy_object(d);
+    return status;
+  }
+  *device = d;
+  return SIE_OK;
+}
+
+void sie_device_close(sie_device *device) {
+  if (device == nullptr) return;
+  device->executors.stop();
+  destroy_object(device);
+}
+
+sie_status sie_device_query(const sie_device *device, sie_device_info *info, sie_error *err) {
+  SIE_FAIL_IF(device == nullptr || info == nullptr, SIE_INVALID_ARGUMENT, err, "device or info is NULL");
+  SIE_FAIL_IF(info->struct_size != sizeof *info, SIE_INVALID_ARGUMENT, err, "sie_device_info has %u bytes; %zu expected",
+              info->struct_size, sizeof *info);
+  info->kind = device->kind;
+  info->threads = device->threads;
+  info->cpus_affinity = device->cpus_affinity;
+  info->cpus_quota = device->cpus_quota;
+  info->isa = device->isa;
+  info->isa_detected = device->isa_detected;
+  info->compute_mask = device->compute_mask;
+  info->memory_total = device->memory_total;
+  info->memory_weights = device->memory_weights;
+  memcpy(info->name, device->name, sizeof info->name);
+  memcpy(info->why, device->why, sizeof info->why);
+  return SIE_OK;
+}

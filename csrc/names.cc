@@ -1,0 +1,32 @@
+// names.cc — what operations, types and classes are called in messages and listings.
+#include "program.h"
+
+namespace sie {
+
+const char *op_name(uint32_t kind) {
+  static const char *const names[] = {"embed_layernorm", "layernorm", "linear",      "quantise_rows", "attention",
+                                      "gather_rows",     "pool",      "output_rows", "output_values"};
+  return kind < sizeof names / sizeof *names ? names[kind] : "unknown";
+}
+
+const char *dtype_name(int32_t dtype) {
+  static const char *const names[] = {"?", "f32", "f16", "bf16", "i8", "u8", "i32", "f8e4m3", "binary"};
+  return dtype >= SIE_F32 && dtype <= SIE_BINARY ? names[dtype] : names[0];
+}
+
+int64_t dtype_bytes(int32_t dtype) {
+  switch (dtype) {
+    case SIE_F32:
+    case SIE_I32: return 4;
+    case SIE_F16:
+    case SIE_BF16: return 2;
+    default: return 1;
+  }
+}
+
+const char *compute_name(uint32_t compute) {
+  static const char *const names[] = {"?", "f32", "bf16", "int8", "f16", "fp8"};
+  return compute >= SIE_COMPUTE_F32 && compute <= SIE_COMPUTE_FP8 ? names[compute] : names[0];
+}
+
+}  // namespace sie

@@ -1,0 +1,10 @@
+// no_cpu_kernels.cc — stands in for kernels/cpu where the machine is not x86-64: no instruction set, no table.
+#include "ops.h"
+
+#if !defined(__x86_64__)
+
+const sie_ops *sie_cpu_ops(uint32_t) { return nullptr; }
+
+uint32_t sie_cpu_detect(void) { return 0; }
+
+#endif

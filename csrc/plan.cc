@@ -1,0 +1,363 @@
+// plan.cc — from a recorded program to what replaying needs.
+//
+//   1 uses      who reads each value: as float rows, as float rows of the class's own type, as u8 rows
+//   2 emit      one planned operation each, plus the quantisations and widenings their types need; buffers are
+//               made where they are first written
+//   3 share     an output takes over the memory of an input that dies with the operation, where kernels allow it
+//   4 place     largest first, each at the lowest offset free during its life
+//   5 rehearse  every operation once with no rows: a form the device lacks is refused here, not in a run
+#include <stdio.h>
+
+#include <algorithm>
+
+#include "program.h"
+#include "replay.h"
+#include "status.h"
+
+namespace sie {
+
+namespace {
+
+using ll = long long;
+
+struct Uses {
+  int32_t floats = 0;     // of a base: readers of its float rows
+  int32_t quantised = 0;  // of any value: INT8 linears that read it
+  bool strict = false;    // of a base: some reader needs the class's activation type
+};
+
+class Planner {
+ public:
+  Planner(sie_program *program, sie_error *err) : p_(program), err_(err) {}
+
+  sie_status run() {
+    choose_caps();
+    SIE_TRY(count_uses());
+    for (const Op &op : p_->ops) SIE_TRY(emit(op));
+    share_memory();
+    SIE_TRY(place());
+    SIE_TRY(plan_scratch());
+    SIE_TRY(make_row_offsets());
+    return rehearse();
+  }
+
+ private:
+  void choose_caps() {
+    p_->slab_tokens = std::min(p_->caps.max_tokens, std::max(slab_tokens_max, p_->caps.max_len));
+    p_->slab_seqs = std::min(p_->caps.max_seqs, slab_seqs_max);
+  }
+
+  int64_t rows_cap(Rows rows) const { return rows == Rows::tokens ? p_->slab_tokens : p_->slab_seqs; }
+
+  int32_t activation_dtype(uint32_t compute) const {
+    switch (storage_class(p_->device, compute)) {
+      case SIE_COMPUTE_BF16: return SIE_BF16;
+      case SIE_COMPUTE_INT8: return p_->device->ops->act_dtype_int8;
+      default: return SIE_F32;
+    }
+  }
+
+  bool reads_quantised(const Op &op) const {
+    return op.kind == SIE_OP_LINEAR && op.weights[0]->packed.compute == SIE_COMPUTE_INT8;
+  }
+
+  sie_status count_uses() {
+    for (int64_t i = 0; i < p_->values.size(); i++) {
+      SIE_FAIL_IF(!uses_.push(Uses{}), SIE_OUT_OF_MEMORY, err_, "no memory to plan a program");
+    }
+    // Backwards, because what a gathered row must be, the gathered value must be.
+    for (int64_t i = p_->ops.size() - 1; i >= 0; i--) {
+      const Op &op = p_->ops[i];
+      for (sie_value v : {op.in[0], op.in[1], op.in[2], op.residual}) {
+        if (v == SIE_NO_VALUE) continue;
+        int32_t base = p_->values[v].base;
+        if (v == op.in[0] && reads_quantised(op)) {
+          uses_[v].quantised++;
+          if (v != base) uses_[base].floats++;  // read to be quantised
+          continue;
+        }
+        uses_[base].floats++;
+        bool typed = op.kind == SIE_OP_ATTENTION || (op.kind == SIE_OP_LINEAR && v == op.in[0]) ||
+                     (op.kind == SIE_OP_GATHER_ROWS && uses_[op.out].strict);
+        uses_[base].strict = uses_[base].strict || typed;
+      }
+    }
+    return SIE_OK;
+  }
+
+  // A new buffer, alive from the operation about to be emitted; -1 without memory.
+  int32_t add_buffer(Rows rows, int32_t dtype, int64_t columns) {
+    int64_t element = dtype_bytes(dtype), row = round_up(columns * element, 64);
+    // Rows a multiple of 2 KiB apart share few cache sets; one line more spreads them.
+    if (row >= 2048 && row % 2048 == 0) row += 64;
+    int32_t now = static_cast<int32_t>(p_->plan.size());
+    int64_t bytes = rows_cap(rows) * row;
+    if (dtype == SIE_U8) bytes += 2 * round_up(rows_cap(rows) * 4, 64);
+    Buffer buffer = {rows, dtype, columns, row / element, bytes, now, now, -1, 0};
+    return p_->buffers.push(buffer) ? static_cast<int32_t>(p_->buffers.size() - 1) : -1;
+  }
+
+  // Offsets are relative to the buffer until it is placed.
+  Operand operand(int32_t buffer, int64_t column) {
+    Buffer &b = p_->buffers[buffer];
+    b.last = static_cast<int32_t>(p_->plan.size());
+    Operand o = {true, buffer, b.dtype, column * dtype_bytes(b.dtype), b.ld, 0, 0};
+    if (b.dtype == SIE_U8) {
+      o.scale = rows_cap(b.rows) * b.ld;
+      o.zero = o.scale + round_up(rows_cap(b.rows) * 4, 64);
+    }
+    return o;
+  }
+
+  Operand float_operand(sie_value v) {
+    const Value &value = p_->values[v];
+    return operand(p_->values[value.base].buffer, value.column);
+  }
+
+  sie_status push(const PlannedOp &planned) {
+    SIE_FAIL_IF(!p_->plan.push(planned), SIE_OUT_OF_MEMORY, err_, "no memory to plan a program");
+    return SIE_OK;
+  }
+
+  sie_status need(int32_t buffer) {
+    SIE_FAIL_IF(buffer < 0, SIE_OUT_OF_MEMORY, err_, "no memory to plan a program");
+    return SIE_OK;
+  }
+
+  // The u8 rows of v, by an operation of their own when no producer wrote them.
+  sie_status quantise(sie_value v) {
+    Value &value = p_->values[v];
+    if (value.quantised >= 0) return SIE_OK;
+    PlannedOp planned = {};
+    planned.op.kind = SIE_OP_QUANTISE_ROWS;
+    planned.op.in[0] = v;
+    planned.op.out = v;
+    value.quantised = add_buffer(value.rows, SIE_U8, value.columns);
+    SIE_TRY(need(value.quantised));
+    planned.in[0] = float_operand(v);
+    planned.quantised = operand(value.quantised, 0);
+    return push(planned);
+  }
+
+  // Output rows are f32; a value of another type is widened first.
+  sie_status widen(const Op &output, Operand *operand_out) {
+    const Value &value = p_->values[output.in[0]];
+    if (p_->buffers[p_->values[value.base].buffer].dtype == SIE_F32) return SIE_OK;
+    PlannedOp planned = {};
+    planned.op.kind = SIE_OP_POOL;
+    planned.op.in[0] = planned.op.out = output.in[0];
+    planned.op.pooling = SIE_POOL_CLS;
+    int32_t buffer = add_buffer(Rows::seqs, SIE_F32, value.columns);
+    SIE_TRY(need(buffer));
+    planned.in[0] = float_operand(output.in[0]);
+    planned.out = operand(buffer, 0);
+    SIE_TRY(push(planned));
+    *operand_out = operand(buffer, 0);
+    return SIE_OK;
+  }
+
+  // Types and buffers of the value an operation makes.
+  sie_status emit_result(const Op &op, PlannedOp *planned) {
+    Value &out = p_->values[op.out];
+    const Uses &uses = uses_[op.out];
+    bool norm = op.kind == SIE_OP_EMBED_LAYERNORM || op.kind == SIE_OP_LAYERNORM;
+    bool only_quantised = op.kind == SIE_OP_LINEAR && uses.quantised > 0 && uses.floats == 0;
+    if (only_quantised || (norm && uses.quantised > 0)) {
+      out.quantised = add_buffer(out.rows, SIE_U8, out.columns);
+      SIE_TRY(need(out.quantised));
+      planned->quantised = operand(out.quantised, 0);
+    }
+    if (only_quantised) return SIE_OK;
+    int32_t dtype = activation_dtype(out.compute);
+    // A sum with a residual feeds a norm: one rounding less.
+    if (op.kind == SIE_OP_LINEAR && op.residual != SIE_NO_VALUE && !uses.strict) dtype = SIE_F32;
+    if (op.kind == SIE_OP_POOL) dtype = SIE_F32;
+    if (op.kind == SIE_OP_GATHER_ROWS) dtype = planned->in[0].dtype;
+    out.buffer = add_buffer(out.rows, dtype, out.columns);
+    SIE_TRY(need(out.buffer));
+    planned->out = operand(out.buffer, 0);
+    return SIE_OK;
+  }
+
+  sie_status emit(const Op &op) {
+    Operand widened = {};
+    if (reads_quantised(op)) SIE_TRY(quantise(op.in[0]));
+    if (op.kind == SIE_OP_OUTPUT_ROWS) SIE_TRY(widen(op, &widened));
+    PlannedOp planned = {};
+    planned.op = op;
+    for (int i = 0; i < 3; i++) {
+      if (op.in[i] == SIE_NO_VALUE) continue;
+      bool quantised = i == 0 && reads_quantised(op);
+      planned.in[i] = quantised ? operand(p_->values[op.in[0]].quantised, 0) : float_operand(op.in[i]);
+    }
+    if (widened.present) planned.in[0] = operand(widened.buffer, 0);
+    if (op.residual != SIE_NO_VALUE) planned.residual = float_operand(op.residual);
+    if (op.out != SIE_NO_VALUE) SIE_TRY(emit_result(op, &planned));
+    return push(planned);
+  }
+
+  // The input whose memory the output may take over: all of its buffer, and read by nobody later.
+  const Operand *replaceable(const PlannedOp &planned) const {
+    if (!planned.out.present) return nullptr;
+    if (planned.op.kind == SIE_OP_LAYERNORM) return &planned.in[0];
+    bool residual = planned.op.kind == SIE_OP_LINEAR && planned.residual.present;
+    return residual && planned.residual.buffer != planned.in[0].buffer ? &planned.residual : nullptr;
+  }
+
+  int32_t owner(int32_t buffer) const {
+    while (p_->buffers[buffer].shares >= 0) buffer = p_->buffers[buffer].shares;
+    return buffer;
+  }
+
+  void share_memory() {
+    for (int64_t i = 0; i < p_->plan.size(); i++) {
+      const PlannedOp &planned = p_->plan[i];
+      const Operand *input = replaceable(planned);
+      if (input == nullptr) continue;
+      Buffer &from = p_->buffers[input->buffer], &to = p_->buffers[planned.out.buffer];
+      if (from.last != i || input->offset != 0 || from.rows != to.rows || from.dtype != to.dtype ||
+          from.columns != to.columns) {
+        continue;
+      }
+      to.shares = input->buffer;
+      Buffer &root = p_->buffers[owner(input->buffer)];
+      root.last = std::max(root.last, to.last);
+    }
+  }
+
+  static bool meet(const Buffer &a, const Buffer &b) { return a.first <= b.last && b.first <= a.last; }
+
+  sie_status place() {
+    List<int32_t> order;
+    for (int32_t i = 0; i < p_->buffers.size(); i++) {
+      if (p_->buffers[i].shares >= 0) continue;
+      SIE_FAIL_IF(!order.push(i), SIE_OUT_OF_MEMORY, err_, "no memory to plan a program");
+    }
+    const List<Buffer> &buffers = p_->buffers;
+    std::sort(order.begin(), order.end(), [&buffers](int32_t a, int32_t b) {
+      return buffers[a].bytes != buffers[b].bytes ? buffers[a].bytes > buffers[b].bytes : a < b;
+    });
+    for (int64_t i = 0; i < order.size(); i++) {
+      Buffer &buffer = p_->buffers[order[i]];
+      int64_t offset = 0, size = buffer.bytes + redzone_bytes;
+      for (int64_t j = 0; j < i; j++) {
+        const Buffer &other = p_->buffers[order[j]];
+        int64_t other_end = other.offset + other.bytes + redzone_bytes;
+        if (!meet(buffer, other) || other_end <= offset || offset + size <= other.offset) continue;
+        offset = other_end;
+        j = -1;  // what was passed before may be in the way now
+      }
+      buffer.offset = offset;
+      p_->values_bytes = std::max(p_->values_bytes, offset + size);
+    }
+    for (Buffer &buffer : p_->buffers) {
+      int32_t self = static_cast<int32_t>(&buffer - p_->buffers.begin());
+      buffer.offset = p_->buffers[owner(self)].offset;
+    }
+    for (PlannedOp &planned : p_->plan) {
+      for (Operand *o : {&planned.in[0], &planned.in[1], &planned.in[2], &planned.residual, &planned.out,
+                         &planned.quantised}) {
+        if (!o->present) continue;
+        int64_t base = p_->buffers[o->buffer].offset;
+        o->offset += base;
+        o->scale += base;
+        o->zero += base;
+      }
+    }
+    return SIE_OK;
+  }
+
+  sie_status plan_scratch() {
+    for (const PlannedOp &planned : p_->plan) {
+      const Op &op = planned.op;
+      if (op.kind == op_output_values) continue;
+      sie_op_bounds bounds = {};
+      bounds.kind = op.kind;
+      const Value &in = p_->values[op.in[0] != SIE_NO_VALUE ? op.in[0] : op.out];
+      bounds.rows = rows_cap(in.rows);
+      bounds.c = in.columns;
+      bounds.max_len = p_->caps.max_len;
+      if (op.kind == SIE_OP_LINEAR) {
+        bounds.compute = op.weights[0]->packed.compute;
+        bounds.n = op.weights[0]->n;
+        bounds.k = op.weights[0]->k;
+      }
+      if (op.kind == SIE_OP_ATTENTION) {
+        bounds.head_dim = op.attention.head_dim;
+        bounds.heads = op.attention.heads;
+      }
+      int64_t bytes = p_->device->ops->scratch_bytes(&bounds);
+      SIE_FAIL_IF(bytes < 0, SIE_INTERNAL, err_, "%s has no scratch bound", op_name(op.kind));
+      p_->scratch_bytes = std::max(p_->scratch_bytes, bytes);
+    }
+    p_->scratch_bytes = round_up(p_->scratch_bytes, 64);
+    p_->values_bytes = round_up(p_->values_bytes, 64);
+    return SIE_OK;
+  }
+
+  sie_status make_row_offsets() {
+    int32_t *offsets = array_of<int32_t>(&p_->one_row_each, p_->slab_seqs + 1);
+    SIE_FAIL_IF(offsets == nullptr, SIE_OUT_OF_MEMORY, err_, "no memory to plan a program");
+    for (int32_t i = 0; i <= p_->slab_seqs; i++) offsets[i] = i;
+    return SIE_OK;
+  }
+
+  sie_status rehearse() {
+    Block lane;
+    SIE_FAIL_IF(!allocate(static_cast<size_t>(lane_bytes(p_)), &lane), SIE_OUT_OF_MEMORY, err_,
+                "no memory to plan a program");
+    const int32_t nothing[2] = {0, 0};
+    Slab slab = {};
+    slab.cu_seqlens = nothing;
+    Replay replay = {};
+    replay.program = p_;
+    replay.slab = &slab;
+    replay.values = lane.at(p_->scratch_bytes);
+    replay.share = {0, 1, lane.p, p_->scratch_bytes};
+    sie_status status = SIE_OK;
+    for (int32_t i = 0; i < p_->plan.size() && status == SIE_OK; i++) {
+      status = replay_op(replay, i);
+      if (status != SIE_OK) fail_rehearsal(status, i);
+    }
+    release(&lane);
+    return status;
+  }
+
+  void fail_rehearsal(sie_status status, int32_t i) {
+    const PlannedOp &planned = p_->plan[i];
+    const Op &op = planned.op;
+    char detail[96] = "";
+    if (op.kind == SIE_OP_ATTENTION) {
+      snprintf(detail, sizeof detail, ", head_dim %d, mask %u", op.attention.head_dim, op.attention.mask);
+    }
+    fail(err_, status, "operation %d, %s of %s rows%s: this device (%s) has no such form", i, op_name(op.kind),
+         dtype_name(planned.in[0].present ? planned.in[0].dtype : planned.out.dtype), detail, p_->device->ops->name);
+  }
+
+  sie_program *p_;
+  sie_error *err_;
+  List<Uses> uses_;
+};
+
+}  // namespace
+
+sie_status plan_program(sie_program *program, sie_error *err) { return Planner(program, err).run(); }
+
+}  // namespace sie
+
+sie_status sie_program_end(sie_program *program, size_t *workspace, sie_error *err) {
+  using namespace sie;
+  SIE_FAIL_IF(program == nullptr || workspace == nullptr, SIE_INVALID_ARGUMENT, err, "program or workspace is NULL");
+  SIE_FAIL_IF(program->ended, SIE_INVALID_ARGUMENT, err, "the program is ended already");
+  SIE_FAIL_IF(program->vocabulary == 0, SIE_INVALID_ARGUMENT, err, "the program embeds nothing");
+  SIE_FAIL_IF(program->n_outputs == 0, SIE_INVALID_ARGUMENT, err, "the program declares no output");
+  program->plan.clear();
+  program->buffers.clear();
+  release(&program->one_row_each);
+  program->scratch_bytes = program->values_bytes = 0;
+  for (Value &value : program->values) value.buffer = value.quantised = -1;
+  SIE_TRY(plan_program(program, err));
+  program->ended = true;
+  *workspace = static_cast<size_t>(lane_bytes(program)) * static_cast<size_t>(program->device->threads);
+  return SIE_OK;
+}

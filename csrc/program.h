@@ -1,0 +1,130 @@
+// program.h — a recorded forward pass: its values and operations, and the plan made from them.
+//
+// Recording (record.cc) checks shapes and classes and appends. sie_program_end makes the plan (plan.cc): it
+// decides each value's storage type from its consumers, inserts the quantisations INT8 needs, and places the
+// buffers of one lane by liveness. Replaying (replay.cc) only adds a lane's base address to the plan's offsets.
+#ifndef SIE_CSRC_PROGRAM_H
+#define SIE_CSRC_PROGRAM_H
+
+#include "device.h"
+#include "memory.h"
+#include "ops.h"
+#include "weight.h"
+
+namespace sie {
+
+constexpr int64_t max_batch_tokens = int64_t{1} << 24;
+constexpr int64_t max_batch_seqs = int64_t{1} << 22;
+constexpr int64_t max_columns = int64_t{1} << 20;
+constexpr int64_t max_operations = 4096;
+constexpr int32_t max_outputs = 4;
+// A slab is at most this many tokens, unless one sequence alone is longer, and this many sequences.
+constexpr int64_t slab_tokens_max = 512;
+constexpr int64_t slab_seqs_max = 512;
+
+enum class Rows : uint8_t { tokens, seqs };
+
+// The operations of ops.h, and one that csrc does itself.
+constexpr uint32_t op_output_values = 8;
+const char *op_name(uint32_t kind);
+const char *dtype_name(int32_t dtype);
+int64_t dtype_bytes(int32_t dtype);
+const char *compute_name(uint32_t compute);
+
+struct Value {
+  Rows rows;
+  uint32_t compute;  // the class whose weights made it; storage follows from it
+  int32_t base;      // the value it is a view of, or itself
+  int64_t column;    // where the view starts in the base
+  int64_t columns;
+  // Plan:
+  int32_t buffer;     // of the base: float rows, or -1 when only a quantised form exists
+  int32_t quantised;  // u8 rows, or -1
+};
+
+struct Op {
+  uint32_t kind;  // sie_op_kind or op_output_values
+  sie_value in[3];
+  sie_value residual, out;
+  const sie_weight *weights[3];  // linear: w; embed: word, position, type
+  const float *bias;             // linear
+  const float *gamma, *beta;     // norms
+  float eps;
+  int32_t position_offset;
+  int32_t act;
+  int32_t pooling;
+  int32_t output;
+  sie_attention_params attention;
+};
+
+// Where an operand lies in a lane.
+struct Operand {
+  bool present;
+  int32_t buffer;
+  int32_t dtype;
+  int64_t offset, ld;
+  int64_t scale, zero;  // offsets, u8 only
+};
+
+struct Buffer {
+  Rows rows;
+  int32_t dtype;
+  int64_t columns, ld;
+  int64_t bytes;        // rows at their cap, then scales and zero points
+  int32_t first, last;  // plan operations between which it lives, both included
+  int32_t shares;       // the buffer whose memory it takes over, or -1
+  int64_t offset;
+};
+
+// Bytes behind every buffer that nobody may write; a debug build checks them after each operation.
+#ifdef NDEBUG
+constexpr int64_t redzone_bytes = 0;
+#else
+constexpr int64_t redzone_bytes = 64;
+#endif
+
+struct PlannedOp {
+  Op op;
+  Operand in[3], residual, out, quantised;  // quantised: the u8 twin of out
+};
+
+}  // namespace sie
+
+struct sie_program {
+  sie_device *device = nullptr;
+  sie_caps caps = {};
+  bool ended = false;
+  sie::List<sie::Value> values;
+  sie::List<sie::Op> ops;
+  // Bounds slot_load checks a batch against.
+  int64_t vocabulary = 0, types = 0;  // rows of the tables; types 0: no type table
+  int64_t positions = 0;              // longest sequence the position table allows; 0: no table
+  int32_t n_outputs = 0;
+  bool has_output_rows = false;
+  bool output_is_rows[sie::max_outputs] = {};
+  sie::Rows output_rows_of[sie::max_outputs] = {};
+  int64_t output_columns[sie::max_outputs] = {};
+  // Plan:
+  int64_t slab_tokens = 0, slab_seqs = 0;  // caps of one slab
+  sie::List<sie::PlannedOp> plan;
+  sie::List<sie::Buffer> buffers;
+  int64_t scratch_bytes = 0;  // of one executor
+  int64_t values_bytes = 0;   // of one lane
+  sie::Block one_row_each;    // int32 0, 1, 2 …: cumulative lengths of one row a sequence
+};
+
+namespace sie {
+
+inline int64_t lane_bytes(const sie_program *p) { return p->scratch_bytes + p->values_bytes; }
+
+// The storage class: the reference keeps everything in f32.
+inline uint32_t storage_class(const sie_device *device, uint32_t compute) {
+  return device->kind == SIE_DEVICE_REF ? static_cast<uint32_t>(SIE_COMPUTE_F32) : compute;
+}
+
+// Fills plan, buffers and sizes from values and ops.
+sie_status plan_program(sie_program *program, sie_error *err);
+
+}  // namespace sie
+
+#endif  // SIE_CSRC_PROGRAM_H

@@ -1,0 +1,16 @@
+// self_test.h — does a compute class give right and batch-invariant results on this machine?
+#ifndef SIE_CSRC_SELF_TEST_H
+#define SIE_CSRC_SELF_TEST_H
+
+#include "ops.h"
+
+namespace sie {
+
+// Runs the class's linear, norm and attention on small ragged shapes: against the reference, and each row alone
+// against the same row in company, bit for bit. Returns null when all is well, else what went wrong (a constant
+// text). Some milliseconds; allocates and frees about 1 MB.
+const char *self_test(const sie_ops *ops, uint32_t compute);
+
+}  // namespace sie
+
+#endif  // SIE_CSRC_SELF_TEST_H

@@ -1,0 +1,122 @@
+// slabs.cc — longest-processing-time packing of sequences into slabs.
+#include "slabs.h"
+
+#include <algorithm>
+
+namespace sie {
+
+namespace {
+
+// Fewer tokens leave a GEMM's row blocks unfilled.
+constexpr int64_t tokens_min = 64;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Attention costs about as much as the linear layers at 2,048 tokens in the models this serves. The one keeps
+// empty sequences apart.
+int64_t cost_of(int64_t length) { return length * (2048 + length) + 1; }
+
+int32_t slabs_wanted(int64_t tokens, int32_t n_seqs, const SlabLimits &limits) {
+  int64_t rounds = std::max<int64_t>(1, ceil_div(tokens, limits.executors * limits.tokens_max));
+  int64_t wanted = std::min(limits.executors * rounds, std::max<int64_t>(1, ceil_div(tokens, tokens_min)));
+  return static_cast<int32_t>(std::min<int64_t>(wanted, n_seqs));
+}
+
+// A binary min-heap of slab numbers by cost; ties go to the lower number.
+class Heap {
+ public:
+  Heap(int32_t *items, const SlabShare *shares) : items_(items), shares_(shares) {}
+
+  int32_t top() const { return items_[0]; }
+
+  void push(int32_t slab) {
+    int32_t i = size_++;
+    for (; i > 0 && before(slab, items_[(i - 1) / 2]); i = (i - 1) / 2) items_[i] = items_[(i - 1) / 2];
+    items_[i] = slab;
+  }
+
+  // Moves the top to its place after its cost has grown.
+  void settle_top() {
+    int32_t slab = items_[0], i = 0;
+    for (;;) {
+      int32_t child = 2 * i + 1;
+      if (child >= size_) break;
+      if (child + 1 < size_ && before(items_[child + 1], items_[child])) child++;
+      if (!before(items_[child], slab)) break;
+      items_[i] = items_[child];
+      i = child;
+    }
+    items_[i] = slab;
+  }
+
+ private:
+  bool before(int32_t a, int32_t b) const {
+    return shares_[a].cost != shares_[b].cost ? shares_[a].cost < shares_[b].cost : a < b;
+  }
+
+  int32_t *items_;
+  const SlabShare *shares_;
+  int32_t size_ = 0;
+};
+
+bool fits(const SlabShare &slab, int64_t length, const SlabLimits &limits) {
+  return slab.seqs == 0 || (slab.tokens + length <= limits.tokens_max && slab.seqs < limits.seqs_max);
+}
+
+void add(SlabShare *slab, int64_t length) {
+  slab->cost += cost_of(length);
+  slab->tokens += length;
+  slab->seqs++;
+  slab->max_len = std::max(slab->max_len, length);
+}
+
+}  // namespace
+
+int32_t plan_slabs(const int32_t *cu, int32_t n_seqs, const SlabLimits &limits, const SlabWork &work) {
+  if (n_seqs == 0) return 0;
+  auto length_of = [cu](int32_t b) { return int64_t{cu[b + 1]} - cu[b]; };
+  for (int32_t b = 0; b < n_seqs; b++) work.by_length[b] = b;
+  std::sort(work.by_length, work.by_length + n_seqs, [&length_of](int32_t a, int32_t b) {
+    return length_of(a) != length_of(b) ? length_of(a) > length_of(b) : a < b;
+  });
+
+  int32_t slabs = slabs_wanted(cu[n_seqs], n_seqs, limits);
+  Heap heap(work.heap, work.shares);
+  for (int32_t s = 0; s < slabs; s++) {
+    work.shares[s] = {};
+    heap.push(s);
+  }
+  for (int32_t i = 0; i < n_seqs; i++) {
+    int64_t length = length_of(work.by_length[i]);
+    int32_t slab = heap.top();
+    if (fits(work.shares[slab], length, limits)) {
+      add(&work.shares[slab], length);
+      heap.settle_top();
+    } else {
+      slab = slabs++;
+      work.shares[slab] = {};
+      add(&work.shares[slab], length);
+      heap.push(slab);
+    }
+    work.slab_of[i] = slab;
+  }
+
+  // Dearest first: the cheap ones fill the gaps at the end. The heap's room holds the ranking.
+  int32_t *ranked = work.heap;
+  for (int32_t s = 0; s < slabs; s++) ranked[s] = s;
+  std::sort(ranked, ranked + slabs, [&work](int32_t a, int32_t b) {
+    return work.shares[a].cost != work.shares[b].cost ? work.shares[a].cost > work.shares[b].cost : a < b;
+  });
+  int32_t first = 0;
+  for (int32_t r = 0; r < slabs; r++) {
+    work.shares[ranked[r]].first = first;
+    first += work.shares[ranked[r]].seqs;
+  }
+  for (int32_t i = 0; i < n_seqs; i++) work.order[work.shares[work.slab_of[i]].first++] = work.by_length[i];
+  for (int32_t s = 0; s < slabs; s++) work.shares[s].first -= work.shares[s].seqs;
+  std::sort(work.shares, work.shares + slabs,
+            [](const SlabShare &a, const SlabShare &b) { return a.first < b.first; });
+  return slabs;
+}
+
+}  // namespace sie

@@ -1,0 +1,39 @@
+// slabs.h — shares the sequences of a batch out among slabs.
+#ifndef SIE_CSRC_SLABS_H
+#define SIE_CSRC_SLABS_H
+
+#include <stdint.h>
+
+namespace sie {
+
+struct SlabLimits {
+  int32_t executors;
+  int64_t tokens_max;  // a sequence longer than this is a slab of its own
+  int64_t seqs_max;
+};
+
+struct SlabShare {
+  int64_t cost;  // arbitrary unit: linear work, and attention's quadratic part
+  int64_t tokens;
+  int32_t seqs;
+  int32_t first;  // its first place in order
+  int64_t max_len;
+};
+
+// Room for plan_slabs, each [n_seqs].
+struct SlabWork {
+  SlabShare *shares;
+  int32_t *order;    // out: sequence numbers, slab by slab
+  int32_t *slab_of;  // of each place in length order
+  int32_t *heap;
+  int32_t *by_length;
+};
+
+// Returns the number of slabs, and fills shares (descending cost) and order. As many slabs as executors, or a
+// multiple, while a slab keeps at least 64 and at most tokens_max tokens; longest sequences first, each to the
+// cheapest slab. Depends on the batch and the limits only. O(n log n), no allocation.
+int32_t plan_slabs(const int32_t *cu_seqlens, int32_t n_seqs, const SlabLimits &limits, const SlabWork &work);
+
+}  // namespace sie
+
+#endif  // SIE_CSRC_SLABS_H

@@ -1,0 +1,198 @@
+// weight.cc — takes a checkpoint's rows in bounded chunks, widens them to f32, checks and packs them.
+#include "weight.h"
+
+#include <float.h>
+#include <string.h>
+
+#include "common/dtype.h"
+#include "device.h"
+#include "program.h"
+#include "status.h"
+
+namespace sie {
+
+namespace {
+
+constexpr int64_t max_rows = int64_t{1} << 24;
+constexpr int64_t chunk_bytes = int64_t{2} << 20;  // of f32 rows converted at a time
+
+sie_status check_desc(const sie_device *device, const sie_weight_desc *d, sie_error *err) {
+  SIE_FAIL_IF(d->struct_size != sizeof *d, SIE_INVALID_ARGUMENT, err, "sie_weight_desc has %u bytes; %zu expected",
+              d->struct_size, sizeof *d);
+  SIE_FAIL_IF(d->kind < SIE_WEIGHT_LINEAR || d->kind > SIE_WEIGHT_VECTOR, SIE_INVALID_ARGUMENT, err,
+              "weight kind %u is none of sie_weight_kind", d->kind);
+  SIE_FAIL_IF(d->dtype != SIE_F32 && d->dtype != SIE_F16 && d->dtype != SIE_BF16, SIE_UNSUPPORTED, err,
+              "weights are read from f32, f16 or bf16, not from dtype %u", d->dtype);
+  SIE_FAIL_IF(d->n_parts < 1 || d->n_parts > 8, SIE_INVALID_ARGUMENT, err, "%d weight parts; 1 to 8 are possible",
+              d->n_parts);
+  SIE_FAIL_IF(d->n < 1 || d->n > max_rows, SIE_INVALID_ARGUMENT, err, "n is %lld; 1 to %lld is possible",
+              static_cast<long long>(d->n), static_cast<long long>(max_rows));
+  int64_t k_max = d->kind == SIE_WEIGHT_VECTOR ? 1 : max_columns;
+  SIE_FAIL_IF(d->k < 1 || d->k > k_max, SIE_INVALID_ARGUMENT, err, "k is %lld; 1 to %lld is possible",
+              static_cast<long long>(d->k), static_cast<long long>(k_max));
+  int64_t rows = 0;
+  for (int32_t i = 0; i < d->n_parts; i++) {
+    const sie_weight_part &part = d->parts[i];
+    SIE_FAIL_IF(part.data == nullptr, SIE_INVALID_ARGUMENT, err, "part %d has no data", i);
+    SIE_FAIL_IF(part.rows < 1 || part.rows > max_rows, SIE_INVALID_ARGUMENT, err, "part %d has %lld rows", i,
+                static_cast<long long>(part.rows));
+    SIE_FAIL_IF(part.ld != 0 && part.ld < d->k, SIE_INVALID_ARGUMENT, err,
+                "part %d has %lld elements between rows, fewer than its %lld columns", i,
+                static_cast<long long>(part.ld), static_cast<long long>(d->k));
+    rows += part.rows;
+  }
+  SIE_FAIL_IF(rows != d->n, SIE_INVALID_ARGUMENT, err, "the parts have %lld rows; n is %lld",
+              static_cast<long long>(rows), static_cast<long long>(d->n));
+  bool gate_up = d->layout == SIE_LAYOUT_INTERLEAVE_GATE_UP;
+  SIE_FAIL_IF(d->layout != SIE_LAYOUT_CONCAT && !gate_up, SIE_INVALID_ARGUMENT, err,
+              "layout %u is none of sie_weight_layout", d->layout);
+  SIE_FAIL_IF(gate_up && (d->n_parts != 2 || d->parts[0].rows != d->parts[1].rows), SIE_INVALID_ARGUMENT, err,
+              "interleaving needs two parts of equal height: gate and up");
+  if (d->kind == SIE_WEIGHT_VECTOR) return SIE_OK;
+  SIE_FAIL_IF(d->compute < SIE_COMPUTE_F32 || d->compute > SIE_COMPUTE_FP8, SIE_INVALID_ARGUMENT, err,
+              "compute class %u is none of sie_compute", d->compute);
+  SIE_FAIL_IF((device->compute_mask >> d->compute & 1) == 0, SIE_UNSUPPORTED, err,
+              "compute class %s is not available on this device (%s)", compute_name(d->compute), device->why);
+  return SIE_OK;
+}
+
+void widen(const void *source, uint32_t dtype, int64_t count, float *out) {
+  // Byte copies: a checkpoint's tensors may start anywhere.
+  if (dtype == SIE_F32) {
+    memcpy(out, source, static_cast<size_t>(count) * sizeof(float));
+    return;
+  }
+  const char *bytes = static_cast<const char *>(source);
+  for (int64_t i = 0; i < count; i++) {
+    uint16_t half;
+    memcpy(&half, bytes + 2 * i, sizeof half);
+    out[i] = dtype == SIE_BF16 ? sie_f32_from_bf16(half) : sie_f32_from_f16(half);
+  }
+}
+
+// Row `row` of the packed order → its address in the source.
+const void *source_row(const sie_weight_desc *d, int64_t row) {
+  int64_t element = d->dtype == SIE_F32 ? 4 : 2;
+  int32_t part = 0;
+  if (d->layout == SIE_LAYOUT_INTERLEAVE_GATE_UP) {
+    part = static_cast<int32_t>(row % 2);
+    row /= 2;
+  } else {
+    while (row >= d->parts[part].rows) row -= d->parts[part++].rows;
+  }
+  int64_t ld = d->parts[part].ld != 0 ? d->parts[part].ld : d->k;
+  return static_cast<const char *>(d->parts[part].data) + row * ld * element;
+}
+
+// Widens rows [first, first + count) into chunk; refuses what is not finite in the class it is kept in.
+sie_status read_rows(const sie_weight_desc *d, int64_t first, int64_t count, float *chunk, sie_error *err) {
+  // Above this a bf16 would round to infinity.
+  bool narrow = d->kind != SIE_WEIGHT_VECTOR && d->compute != SIE_COMPUTE_F32;
+  uint32_t limit = sie_f32_bits(narrow ? 3.3895314e38f : FLT_MAX);
+  for (int64_t i = 0; i < count; i++) {
+    float *row = chunk + i * d->k;
+    widen(source_row(d, first + i), d->dtype, d->k, row);
+    uint32_t largest = 0;
+    for (int64_t j = 0; j < d->k; j++) {
+      uint32_t magnitude = sie_f32_bits(row[j]) & 0x7fffffffu;
+      largest = magnitude > largest ? magnitude : largest;
+    }
+    SIE_FAIL_IF(largest > limit, SIE_CORRUPT, err, "row %lld holds a value that is not finite%s",
+                static_cast<long long>(first + i), narrow ? " in bf16" : "");
+  }
+  return SIE_OK;
+}
+
+void keep_rows(sie_weight *w, const sie_ops *ops, int64_t first, int64_t count, const float *chunk) {
+  if (w->kind == SIE_WEIGHT_LINEAR) {
+    ops->pack(w->packed.compute, w->n, w->k, first, count, chunk, w->k, w->data.p);
+    return;
+  }
+  for (int64_t i = 0; i < count; i++) {
+    const float *row = chunk + i * w->k;
+    int64_t at = (first + i) * w->table.ld;
+    if (w->table.dtype == SIE_F32) {
+      memcpy(static_cast<float *>(w->data.p) + at, row, static_cast<size_t>(w->k) * sizeof(float));
+    } else {
+      for (int64_t j = 0; j < w->k; j++) static_cast<uint16_t *>(w->data.p)[at + j] = sie_bf16_from_f32(row[j]);
+    }
+  }
+}
+
+// Bytes to keep the weight in; sets its form. A row of zeros behind tables and vectors lets kernels read
+// whole vectors at the end.
+int64_t choose_form(sie_weight *w, const sie_device *device) {
+  uint32_t compute = storage_class(device, w->compute);
+  if (w->kind == SIE_WEIGHT_LINEAR) {
+    w->packed.compute = compute;
+    w->packed.n = w->n;
+    w->packed.k = w->k;
+    return device->ops->packed_bytes(compute, w->n, w->k);
+  }
+  w->table.dtype = w->kind == SIE_WEIGHT_VECTOR || compute == SIE_COMPUTE_F32 ? SIE_F32 : SIE_BF16;
+  int64_t element = dtype_bytes(w->table.dtype);
+  w->table.ld = w->kind == SIE_WEIGHT_VECTOR ? 1 : round_up(w->k, 64 / element);
+  return w->n * w->table.ld * element + 64;
+}
+
+sie_status fill(sie_weight *w, const sie_weight_desc *d, sie_error *err) {
+  int64_t bytes = choose_form(w, w->device);
+  SIE_FAIL_IF(bytes < 0, SIE_INTERNAL, err, "no packed form of class %s", compute_name(w->compute));
+  SIE_FAIL_IF(!allocate(static_cast<size_t>(bytes), &w->data), SIE_OUT_OF_MEMORY, err,
+              "no memory for a weight of %lld bytes", static_cast<long long>(bytes));
+  w->packed.data = w->table.p = w->data.p;
+  // Whole panels at a time, as long as 64 rows fit.
+  int64_t rows = chunk_bytes / (d->k * static_cast<int64_t>(sizeof(float)));
+  rows = rows >= 64 ? rows / 64 * 64 : (rows > 0 ? rows : 1);
+  if (rows > d->n) rows = d->n;
+  Block block;
+  float *chunk = array_of<float>(&block, rows * d->k);
+  SIE_FAIL_IF(chunk == nullptr, SIE_OUT_OF_MEMORY, err, "no memory to convert a weight");
+  sie_status status = SIE_OK;
+  for (int64_t first = 0; first < d->n && status == SIE_OK; first += rows) {
+    int64_t count = rows < d->n - first ? rows : d->n - first;
+    status = read_rows(d, first, count, chunk, err);
+    if (status == SIE_OK) keep_rows(w, w->device->ops, first, count, chunk);
+  }
+  release(&block);
+  return status;
+}
+
+}  // namespace
+
+}  // namespace sie
+
+sie_status sie_weight_create(sie_device *device, const sie_weight_desc *desc, sie_weight **weight, sie_error *err) {
+  using namespace sie;
+  SIE_FAIL_IF(weight == nullptr, SIE_INVALID_ARGUMENT, err, "weight is NULL");
+  *weight = nullptr;
+  SIE_FAIL_IF(device == nullptr || desc == nullptr, SIE_INVALID_ARGUMENT, err, "device or desc is NULL");
+  SIE_TRY(check_desc(device, desc, err));
+  sie_weight *w = new_object<sie_weight>();
+  SIE_FAIL_IF(w == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for a weight");
+  w->device = device;
+  w->kind = desc->kind;
+  w->compute = desc->compute;
+  w->n = desc->n;
+  w->k = desc->k;
+  sie_status status = fill(w, desc, err);
+  if (status != SIE_OK) {
+    release(&w->data);
+    destroy_object(w);
+    return status;
+  }
+  device->memory_weights += static_cast<int64_t>(w->data.bytes);
+  *weight = w;
+  return SIE_OK;
+}
+
+void sie_weight_free(sie_weight *weight) {
+  if (weight == nullptr) return;
+  weight->device->memory_weights -= static_cast<int64_t>(weight->data.bytes);
+  sie::release(&weight->data);
+  sie::destroy_object(weight);
+}
+
+int64_t sie_weight_bytes(const sie_weight *weight) {
+  return weight != nullptr ? static_cast<int64_t>(weight->data.bytes) : 0;
+}

@@ -1,0 +1,20 @@
+// weight.h — a packed matrix, a lookup table or a vector.
+#ifndef SIE_CSRC_WEIGHT_H
+#define SIE_CSRC_WEIGHT_H
+
+#include "memory.h"
+#include "ops.h"
+
+struct sie_weight {
+  sie_device *device = nullptr;
+  uint32_t kind = 0;     // sie_weight_kind
+  uint32_t compute = 0;  // as asked for
+  int64_t n = 0, k = 0;
+  sie::Block data = {};
+  sie_packed packed = {};  // LINEAR
+  sie_tensor table = {};   // TABLE: rows start on 64 bytes
+
+  const float *vector() const { return static_cast<const float *>(data.p); }
+};
+
+#endif  // SIE_CSRC_WEIGHT_H
