@@ -1,0 +1,161 @@
+package dialect
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/errs"
+)
+
+// RouteKind is what decides the envelope of an error and, for the inference routes, which codes an SDK retries.
+type RouteKind uint8
+
+const (
+	RouteNative  RouteKind = iota // models, pools, health, unknown paths
+	RouteEncode                   // /v1/encode
+	RouteScore                    // /v1/score
+	RouteExtract                  // /v1/extract
+	RouteOpenAI                   // /v1/embeddings and the other routes of OpenAI's API
+)
+
+func (k RouteKind) inference() bool { return k == RouteEncode || k == RouteScore || k == RouteExtract }
+
+// Header is one header of an answer.
+type Header struct{ Name, Value string }
+
+// The headers this package writes.
+const (
+	HeaderRetryAfter    = "Retry-After"
+	HeaderErrorCode     = "X-SIE-Error-Code"
+	HeaderServerVersion = "X-SIE-Server-Version"
+)
+
+// Render writes err for caller on a route of kind k: the status, the headers beyond the usual ones (Content-Type
+// included), and the body, always JSON.
+//
+// Native bodies can be read by every SDK generation and by OpenAI libraries at once: error, detail and a top-level
+// code say the same. OpenAI routes have OpenAI's envelope alone. A 503 always carries a code that the caller
+// retries; Retry-After is whole seconds, at least one, and absent where a retry is pointless.
+func Render(err *errs.Error, caller Caller, k RouteKind) (status int, headers []Header, body []byte) {
+	headers = append(make([]Header, 0, 3), Header{"Content-Type", api.ContentTypeJSON})
+	if err.RetryAfter > 0 {
+		headers = append(headers, Header{HeaderRetryAfter, retrySeconds(err.RetryAfter)})
+	}
+	if err.Code == errs.Provisioning && k.inference() && caller.takes202() {
+		return 202, headers, accepted(err)
+	}
+	code := wireCode(err.Code, caller, k)
+	headers = append(headers, Header{HeaderErrorCode, string(code)})
+	if k == RouteOpenAI {
+		return err.Status, headers, openAIBody(err)
+	}
+	return err.Status, headers, nativeBody(err, string(code))
+}
+
+// wireCode is the code under which caller handles c as it is meant.
+func wireCode(c errs.Code, caller Caller, k RouteKind) errs.Code {
+	switch c {
+	case errs.QueueFull:
+		if !caller.retriesQueueFull() {
+			return errs.ResourceExhausted // retried by all, if only three times
+		}
+	case errs.ModelNotLoaded:
+		// The model can be loaded again, but newer SDKs take this code for final.
+		if caller.Named && !caller.oldest() {
+			return errs.ModelLoading
+		}
+	case errs.Draining:
+		// Another instance, or this one after its restart, answers the retry.
+		if caller.Named {
+			return errs.ModelLoading
+		}
+	case errs.LoRALoading:
+		// Python SDKs know this code on encode only.
+		if caller.Named && k != RouteEncode && k != RouteOpenAI {
+			return errs.ModelLoading
+		}
+	}
+	return c
+}
+
+// retrySeconds rounds up. Zero would make new SDKs spin and old ones crash on negatives.
+func retrySeconds(d time.Duration) string {
+	return strconv.FormatInt(max(int64((d+time.Second-1)/time.Second), 1), 10)
+}
+
+func accepted(err *errs.Error) []byte {
+	b := append(make([]byte, 0, 64+len(err.Message)), `{"status":"provisioning","message":`...)
+	return append(api.AppendJSONString(b, err.Message), '}')
+}
+
+// nativeBody writes {"error":{…},"detail":{…},"code":…}. SDKs look at error first, so the extra keys are in both.
+func nativeBody(err *errs.Error, code string) []byte {
+	b := append(make([]byte, 0, 192+2*len(err.Message)), `{"error":{"code":`...)
+	b = codeAndMessage(b, code, err)
+	b = append(b, `,"type":`...)
+	b = api.AppendJSONString(b, errs.Lookup(err.Code).OpenAIType)
+	b = append(b, `,"param":`...)
+	b = stringOrNull(b, err.Param)
+	b = extras(b, err)
+	b = append(b, `},"detail":{"code":`...)
+	b = codeAndMessage(b, code, err)
+	b = extras(b, err)
+	b = append(b, `},"code":`...)
+	return append(api.AppendJSONString(b, code), '}')
+}
+
+func codeAndMessage(b []byte, code string, err *errs.Error) []byte {
+	b = api.AppendJSONString(b, code)
+	b = append(b, `,"message":`...)
+	return api.AppendJSONString(b, err.Message)
+}
+
+// openAIBody writes {"error":{"message","type","param","code"}} with OpenAI's codes.
+func openAIBody(err *errs.Error) []byte {
+	in := errs.Lookup(err.Code)
+	code := in.OpenAICode
+	if err.OpenAICode != "" {
+		code = err.OpenAICode
+	}
+	b := append(make([]byte, 0, 128+len(err.Message)), `{"error":{"message":`...)
+	b = api.AppendJSONString(b, err.Message)
+	b = append(b, `,"type":`...)
+	b = api.AppendJSONString(b, in.OpenAIType)
+	b = append(b, `,"param":`...)
+	b = stringOrNull(b, err.Param)
+	b = append(b, `,"code":`...)
+	b = api.AppendJSONString(b, code)
+	b = extras(b, err)
+	return append(b, "}}"...)
+}
+
+// extras appends the keys that some errors have beyond code and message.
+func extras(b []byte, err *errs.Error) []byte {
+	if f := err.Load; f != nil {
+		b = append(b, `,"error_class":`...)
+		b = api.AppendJSONString(b, f.Class)
+		b = append(b, `,"attempts":`...)
+		b = strconv.AppendInt(b, int64(f.Attempts), 10)
+		b = append(b, `,"permanent":`...)
+		b = strconv.AppendBool(b, f.Permanent)
+	}
+	if p := err.Profile; p != nil {
+		b = append(b, `,"requested_profile":`...)
+		b = api.AppendJSONString(b, p.Requested)
+		b = append(b, `,"worker_identity":`...)
+		if p.Worker == nil {
+			b = append(b, "null"...)
+		} else {
+			b = api.AppendJSONString(b, *p.Worker)
+		}
+	}
+	return b
+}
+
+func stringOrNull(b []byte, s string) []byte {
+	if s == "" {
+		return append(b, "null"...)
+	}
+	return api.AppendJSONString(b, s)
+}
