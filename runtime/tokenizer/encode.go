@@ -1,0 +1,211 @@
+package tokenizer
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// A call of the library takes one chunk: enough texts to make the crossing cheap, few enough
+	// to stay in the cache, to balance the cores and to notice a cancelled context.
+	chunkBytes = 32 << 10
+	chunkTexts = 256
+	// A pooled buffer that grew above this number of elements is left to the collector.
+	maxKept = 1 << 20
+)
+
+// slots bounds the threads inside the library, over all tokenizers and callers.
+var slots = make(chan struct{}, runtime.GOMAXPROCS(0))
+
+// Encode tokenizes texts on the calling goroutine. See Options for limits, TextError for failures.
+func (t *Tokenizer) Encode(dst *Batch, texts []string, opt Options) error {
+	return t.run(context.Background(), dst, input{texts: texts}, opt, 1)
+}
+
+// EncodePairs tokenizes the pairs (first[i], second[i]), filling dst.TypeIDs too. It panics when
+// the lengths differ.
+func (t *Tokenizer) EncodePairs(dst *Batch, first, second []string, opt Options) error {
+	return t.run(context.Background(), dst, pairs(first, second), opt, 1)
+}
+
+// EncodeParallel is Encode on up to GOMAXPROCS goroutines, in the order of texts. It returns
+// ctx.Err() soon after ctx is done.
+func (t *Tokenizer) EncodeParallel(ctx context.Context, dst *Batch, texts []string, opt Options) error {
+	return t.run(ctx, dst, input{texts: texts}, opt, cap(slots))
+}
+
+// EncodePairsParallel is EncodePairs on up to GOMAXPROCS goroutines.
+func (t *Tokenizer) EncodePairsParallel(ctx context.Context, dst *Batch, first, second []string, opt Options) error {
+	return t.run(ctx, dst, pairs(first, second), opt, cap(slots))
+}
+
+// input is the texts of a call; second is nil unless they are pairs.
+type input struct {
+	texts, second []string
+}
+
+func pairs(first, second []string) input {
+	if len(first) != len(second) {
+		panic("tokenizer: EncodePairs needs as many second texts as first ones")
+	}
+	if second == nil {
+		second = []string{}
+	}
+	return input{first, second}
+}
+
+func (in input) size(i int) int {
+	n := len(in.texts[i])
+	if in.second != nil {
+		n += len(in.second[i])
+	}
+	return n
+}
+
+// next returns the end of the chunk that starts at text i.
+func (in input) next(i int) int {
+	size := in.size(i)
+	end := i + 1
+	for end < len(in.texts) && end-i < chunkTexts && size+in.size(end) <= chunkBytes {
+		size += in.size(end)
+		end++
+	}
+	return end
+}
+
+// part is one chunk of a parallel call and its result.
+type part struct {
+	from, to int
+	out      *Batch
+	err      error
+}
+
+var parts = sync.Pool{New: func() any { return new(Batch) }}
+
+func (t *Tokenizer) run(ctx context.Context, dst *Batch, in input, opt Options, workers int) error {
+	dst.reset()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	end := 0
+	if len(in.texts) > 0 {
+		end = in.next(0)
+	}
+	var err error
+	if workers == 1 || end == len(in.texts) {
+		err = t.serial(ctx, dst, in, opt)
+	} else {
+		err = t.parallel(ctx, dst, in, opt, workers)
+	}
+	if err != nil {
+		dst.reset()
+	}
+	return err
+}
+
+// serial appends to dst chunk by chunk.
+func (t *Tokenizer) serial(ctx context.Context, dst *Batch, in input, opt Options) error {
+	for i := 0; i < len(in.texts); {
+		end := in.next(i)
+		if err := t.chunk(ctx, dst, in, i, end, opt); err != nil {
+			return err
+		}
+		i = end
+	}
+	return nil
+}
+
+// parallel lets workers take chunks in order and joins their results in order. The first error in
+// the order of texts wins, so that the same texts always fail the same way.
+func (t *Tokenizer) parallel(ctx context.Context, dst *Batch, in input, opt Options, workers int) error {
+	var all []part
+	for i := 0; i < len(in.texts); {
+		end := in.next(i)
+		all = append(all, part{from: i, to: end})
+		i = end
+	}
+	defer func() {
+		for i := range all {
+			if all[i].out != nil && cap(all[i].out.IDs) <= maxKept {
+				parts.Put(all[i].out)
+			}
+		}
+	}()
+	var taken atomic.Int64
+	var failed atomic.Bool
+	work := func() {
+		for !failed.Load() {
+			i := int(taken.Add(1)) - 1
+			if i >= len(all) {
+				return
+			}
+			p := &all[i]
+			p.out = parts.Get().(*Batch)
+			p.out.reset()
+			if p.err = t.chunk(ctx, p.out, in, p.from, p.to, opt); p.err != nil {
+				failed.Store(true)
+			}
+		}
+	}
+	var wg sync.WaitGroup
+	for range min(workers, len(all)) - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
+
+	total := 0
+	for i := range all {
+		if all[i].err != nil {
+			return all[i].err
+		}
+		total += len(all[i].out.IDs)
+	}
+	if total > math.MaxInt32 {
+		return &TextError{Index: len(in.texts) - 1, Err: errTooMany}
+	}
+	dst.IDs = grow(dst.IDs, total)
+	for i := range all {
+		out, base := all[i].out, int32(len(dst.IDs))
+		dst.IDs = append(dst.IDs, out.IDs...)
+		dst.TypeIDs = append(dst.TypeIDs, out.TypeIDs...)
+		dst.Truncated = append(dst.Truncated, out.Truncated...)
+		for _, e := range out.Ends {
+			dst.Ends = append(dst.Ends, base+e)
+		}
+	}
+	return nil
+}
+
+// chunk appends texts [from, to) to dst in one call of the library, plus one for each time that
+// the ids outgrow dst.
+func (t *Tokenizer) chunk(ctx context.Context, dst *Batch, in input, from, to int, opt Options) error {
+	select {
+	case slots <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-slots }()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if !t.lib.open() {
+		return ErrClosed
+	}
+	return t.encode(dst, in, from, to, opt)
+}
+
+// grow returns s with room for n more elements.
+func grow[T any](s []T, n int) []T {
+	if cap(s)-len(s) >= n {
+		return s
+	}
+	bigger := make([]T, len(s), max(len(s)+n, 2*cap(s)))
+	copy(bigger, s)
+	return bigger
+}

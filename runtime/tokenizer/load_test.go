@@ -1,0 +1,176 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// modelDir makes a model directory of the given files.
+func modelDir(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func minilmFile(name string) string {
+	data, err := os.ReadFile(filepath.Join(goldenDir, "minilm", name))
+	must(err)
+	return string(data)
+}
+
+// vocabTxt is MiniLM's vocabulary in the older format.
+func vocabTxt() string {
+	var file struct {
+		Model struct{ Vocab map[string]int }
+	}
+	must(json.Unmarshal([]byte(minilmFile("tokenizer.json")), &file))
+	lines := make([]string, len(file.Model.Vocab))
+	for token, id := range file.Model.Vocab {
+		lines[id] = token
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func TestMetadata(t *testing.T) {
+	tok := load(t, "minilm")
+	if got, want := tok.Special(), (SpecialIDs{CLS: 101, SEP: 102, PAD: 0, UNK: 100, MASK: 103}); got != want {
+		t.Errorf("special ids %+v, want %+v", got, want)
+	}
+	if tok.VocabSize() != 30522 || tok.MaxLength() != 512 || tok.CountSpecial(false) != 2 || tok.CountSpecial(true) != 3 {
+		t.Errorf("vocabulary %d, max length %d, special %d and %d", tok.VocabSize(), tok.MaxLength(), tok.CountSpecial(false), tok.CountSpecial(true))
+	}
+	if id, ok := tok.TokenToID("hello"); id != 7592 || !ok {
+		t.Errorf("hello is %d, %v", id, ok)
+	}
+	if id, ok := tok.TokenToID("no such token"); ok {
+		t.Errorf("an unknown token has id %d", id)
+	}
+	if got := load(t, "xlmr").Special(); got.CLS != 0 || got.SEP != 2 || got.PAD != 1 || got.UNK != 3 || got.MASK < 4 {
+		t.Errorf("special ids of another family: %+v", got)
+	}
+}
+
+func TestVocabTxtEqualsTokenizerJSON(t *testing.T) {
+	for name, vocab := range map[string]string{
+		"unix": vocabTxt(),
+		"dos":  strings.ReplaceAll(vocabTxt(), "\n", "\r\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			tok := loadDir(t, modelDir(t, map[string]string{"vocab.txt": vocab, "tokenizer_config.json": minilmFile("tokenizer_config.json")}))
+			var b Batch
+			if err := tok.Encode(&b, texts(), Options{}); err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range golden("minilm").Full {
+				want.check(t, fmt.Sprintf("text %d", i), b.Text(i))
+			}
+			if !tok.info.streaming || tok.CountSpecial(true) != 3 {
+				t.Errorf("streaming %v, %d special tokens in a pair", tok.info.streaming, tok.CountSpecial(true))
+			}
+		})
+	}
+}
+
+// transformers' BERT class takes these flags from its configuration, not from tokenizer.json.
+func TestConfigurationOverridesTheNormalizer(t *testing.T) {
+	for _, c := range []struct{ config, text, same string }{
+		{`{"tokenizer_class":"BertTokenizer"}`, "HELLO Café", "hello cafe"},
+		{`{"tokenizer_class":"BertTokenizerFast","do_lower_case":false}`, "HELLO hello", "[UNK] hello"},
+		{`{"tokenizer_class":"BertTokenizer","do_lower_case":false,"strip_accents":true}`, "Hello héllo", "[UNK] hello"},
+		{`{"tokenizer_class":"BertTokenizer","strip_accents":false}`, "HELLO É", "hello é"},
+		{`{"tokenizer_class":"BertTokenizer","tokenize_chinese_chars":false}`, "中中", "中中"},
+		{`{"tokenizer_class":"XLMRobertaTokenizer","do_lower_case":false}`, "HELLO", "hello"},
+		{`{}`, "HELLO", "hello"},
+	} {
+		tok := loadDir(t, modelDir(t, map[string]string{"tokenizer.json": minilmFile("tokenizer.json"), "tokenizer_config.json": c.config}))
+		var a, b, g Batch
+		must(tok.Encode(&a, []string{c.text}, Options{}))
+		must(tok.Encode(&b, []string{c.same}, Options{}))
+		must(tok.Encode(&g, []string{c.text}, Options{general: true}))
+		if !slices.Equal(a.IDs, b.IDs) || !slices.Equal(a.IDs, g.IDs) {
+			t.Errorf("%s: %q gives %v (general pipeline %v), %q gives %v", c.config, c.text, a.IDs, g.IDs, c.same, b.IDs)
+		}
+	}
+	tok := loadDir(t, modelDir(t, map[string]string{"tokenizer.json": minilmFile("tokenizer.json"),
+		"tokenizer_config.json": `{"tokenizer_class":"BertTokenizer","tokenize_chinese_chars":false}`}))
+	var b Batch
+	must(tok.Encode(&b, []string{"北京"}, Options{}))
+	if len(b.IDs) != 4 || b.IDs[1] == 100 || b.IDs[2] == 0 {
+		var piece []int32
+		piece = append(piece, b.IDs...)
+		if id, ok := tok.TokenToID("##京"); ok && !slices.Contains(piece, id) {
+			t.Errorf("one word of two ideographs gives %v", piece)
+		}
+	}
+}
+
+func TestLoadSettings(t *testing.T) {
+	tok := loadDir(t, modelDir(t, map[string]string{
+		"tokenizer.json":          minilmFile("tokenizer.json"),
+		"tokenizer_config.json":   `{"model_max_length":1000000000000000019884624838656,"truncation_side":"left","cls_token":{"content":"hello"},"pad_token":null}`,
+		"special_tokens_map.json": `{"sep_token":{"content":"world","lstrip":false}}`,
+	}))
+	hello, _ := tok.TokenToID("hello")
+	world, _ := tok.TokenToID("world")
+	if s := tok.Special(); tok.MaxLength() != 0 || !tok.left || s.CLS != hello || s.SEP != world || s.PAD != 0 {
+		t.Errorf("max length %d, left %v, special %+v", tok.MaxLength(), tok.left, s)
+	}
+}
+
+func TestLoadErrorsNameTheFile(t *testing.T) {
+	json := minilmFile("tokenizer.json")
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  []string
+	}{
+		"nothing":          {nil, []string{"no tokenizer.json", "save_pretrained"}},
+		"truncated":        {map[string]string{"tokenizer.json": json[:len(json)/2]}, []string{"tokenizer.json", "EOF"}},
+		"empty":            {map[string]string{"tokenizer.json": ""}, []string{"tokenizer.json"}},
+		"not a tokenizer":  {map[string]string{"tokenizer.json": `{"a":1}`}, []string{"tokenizer.json"}},
+		"deep":             {map[string]string{"tokenizer.json": strings.Repeat("[", 1<<20)}, []string{"tokenizer.json"}},
+		"bad template":     {map[string]string{"tokenizer.json": strings.Replace(json, `{"Sequence":{"id":"A","type_id":0}},{"Spec`, `{"Spec`, 1)}, []string{"tokenizer.json"}},
+		"bad config":       {map[string]string{"tokenizer.json": json, "tokenizer_config.json": "{"}, []string{"tokenizer_config.json"}},
+		"bad special":      {map[string]string{"tokenizer.json": json, "special_tokens_map.json": `{"cls_token":[]}`}, []string{"special_tokens_map.json"}},
+		"vocab, no [CLS]":  {map[string]string{"vocab.txt": "[UNK]\n[SEP]\na\n"}, []string{"vocab.txt", `"[CLS]"`}},
+		"vocab, not UTF-8": {map[string]string{"vocab.txt": "[UNK]\n\xff\n"}, []string{"vocab.txt", "UTF-8"}},
+		"vocab, not BERT":  {map[string]string{"vocab.txt": "a\n", "tokenizer_config.json": `{"tokenizer_class":"MPNetTokenizer"}`}, []string{"MPNetTokenizer", "save_pretrained"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tok, err := Load(modelDir(t, c.files))
+			if errors.Is(err, ErrNotBuilt) {
+				t.Skip("the tokenizer library is not linked: run `make test`")
+			}
+			if err == nil {
+				tok.Close()
+				t.Fatal("no error")
+			}
+			for _, w := range c.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%q does not mention %q", err, w)
+				}
+			}
+		})
+	}
+	dir := t.TempDir()
+	must(os.Mkdir(filepath.Join(dir, "tokenizer.json"), 0o700))
+	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("a directory as tokenizer.json: %v", err)
+	}
+	big := filepath.Join(t.TempDir(), "tokenizer.json")
+	must(os.WriteFile(big, nil, 0o600))
+	must(os.Truncate(big, maxTokenizerBytes+1))
+	if _, err := Load(filepath.Dir(big)); err == nil || !strings.Contains(err.Error(), "limit") {
+		t.Errorf("a file above the limit: %v", err)
+	}
+}

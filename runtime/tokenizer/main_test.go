@@ -1,0 +1,136 @@
+package tokenizer
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const goldenDir = "../../testdata/golden/tokenizer"
+
+// kinds are the folders of golden data. streaming and cuttable say which path each must take.
+var kinds = []struct {
+	name                string
+	streaming, cuttable bool
+}{
+	{"minilm", true, true},
+	{"roberta", false, true},
+	{"llama", false, true},
+	{"xlmr", false, true},
+	{"cased", true, true},
+	{"accents", true, true},
+	{"added", false, true},
+	{"sentencepiece", false, false},
+}
+
+// load opens a golden tokenizer for the length of the test, and skips where no library is linked.
+func load(t testing.TB, kind string) *Tokenizer {
+	t.Helper()
+	return loadDir(t, filepath.Join(goldenDir, kind))
+}
+
+func loadDir(t testing.TB, dir string) *Tokenizer {
+	t.Helper()
+	tok, err := Load(dir)
+	if errors.Is(err, ErrNotBuilt) {
+		t.Skip("the tokenizer library is not linked: run `make test`")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tok.Close() })
+	return tok
+}
+
+// texts is the golden corpus.
+var texts = sync.OnceValue(func() []string {
+	var raw []json.RawMessage
+	mustJSON(filepath.Join(goldenDir, "texts.json"), &raw)
+	all := make([]string, len(raw))
+	for i, r := range raw {
+		if r[0] == '"' {
+			must(json.Unmarshal(r, &all[i]))
+			continue
+		}
+		var long struct {
+			Repeat string
+			Times  int
+		}
+		must(json.Unmarshal(r, &long))
+		all[i] = strings.Repeat(long.Repeat, long.Times)
+	}
+	if len(all) < 400 {
+		panic("the golden corpus is too small")
+	}
+	return all
+})
+
+func mustJSON(path string, v any) {
+	data, err := os.ReadFile(path)
+	must(err)
+	must(json.Unmarshal(data, v))
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// goldenIDs are stored whole, or as count and hash when there are many; null was not computed.
+type goldenIDs struct {
+	IDs    []int32 `json:"ids"`
+	Count  int     `json:"count"`
+	SHA256 string  `json:"sha256"`
+}
+
+func (g *goldenIDs) check(t *testing.T, what string, got []int32) {
+	t.Helper()
+	if g.SHA256 == "" {
+		if !slices.Equal(got, g.IDs) {
+			t.Errorf("%s:\n got %v\nwant %v", what, clip(got), clip(g.IDs))
+		}
+		return
+	}
+	packed := make([]byte, 0, 4*len(got))
+	for _, id := range got {
+		packed = binary.LittleEndian.AppendUint32(packed, uint32(id))
+	}
+	if sum := sha256.Sum256(packed); len(got) != g.Count || hex.EncodeToString(sum[:]) != g.SHA256 {
+		t.Errorf("%s: %d ids with another hash than the %d wanted", what, len(got), g.Count)
+	}
+}
+
+func clip(ids []int32) []int32 { return ids[:min(len(ids), 64)] }
+
+type goldenFile struct {
+	Full  []goldenIDs             `json:"full"`
+	Plain []goldenIDs             `json:"plain"`
+	Cut   map[string][]*goldenIDs `json:"cut"`
+	Left  []goldenIDs             `json:"left"` // 16 tokens, truncated on the left
+	Pairs []struct {
+		First, Second, More, Max int
+		IDs, Types               []int32
+	} `json:"pairs"`
+	Decoded []struct {
+		IDs       []int32
+		Text, All string
+	} `json:"decoded"`
+}
+
+func golden(kind string) *goldenFile {
+	var g goldenFile
+	mustJSON(filepath.Join(goldenDir, kind, "golden.json"), &g)
+	if len(g.Full) != len(texts()) || len(g.Cut) == 0 || len(g.Left) == 0 || len(g.Pairs) == 0 || len(g.Decoded) == 0 {
+		panic("golden data of " + kind + " is incomplete")
+	}
+	return &g
+}

@@ -1,0 +1,217 @@
+//! C ABI of the Go package: length-delimited, batched, ids only, every failure reported.
+//!
+//! daulet/tokenizers' own C API is linked in and re-exported, so its Go package works against the
+//! same library. Declarations with the contract: `../sietok.h`.
+
+mod bert;
+mod cut;
+mod encode;
+mod template;
+mod trie;
+
+use encode::{Failure, Model, Plan, Scratch, PAIR};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::{ptr, slice};
+use tokenizers::normalizers::BertNormalizer;
+use tokenizers::{NormalizerWrapper, Tokenizer};
+
+// Keeps daulet's symbols in the library.
+pub use daulet::*;
+
+const OK: i32 = 0;
+const FAILED: i32 = 1;
+const TOO_LONG: i32 = 2;
+const NO_ROOM: i32 = 3;
+
+#[repr(C)]
+pub struct Options {
+    max_tokens: u64,
+    max_whole: u64,
+    flags: u32,
+}
+
+/// In and out: a call goes on where the last one stopped.
+#[repr(C)]
+pub struct Progress {
+    done: u64,
+    ids: u64,
+    need: u64,
+    code: i32,
+    message_len: u32,
+}
+
+#[repr(C)]
+pub struct Info {
+    /// Largest id plus one.
+    vocab_size: u32,
+    specials: u32,
+    pair_specials: u32,
+    streaming: u8,
+    cuttable: u8,
+}
+
+/// Copies as much of the message as fits and returns its length there.
+unsafe fn put(message: &str, to: *mut u8, cap: usize) -> u32 {
+    let mut n = message.len().min(cap);
+    while !message.is_char_boundary(n) {
+        n -= 1;
+    }
+    ptr::copy_nonoverlapping(message.as_ptr(), to, n);
+    n as u32
+}
+
+unsafe fn bytes<'a, T>(p: *const T, n: usize) -> &'a [T] {
+    if n == 0 { &[] } else { slice::from_raw_parts(p, n) }
+}
+
+fn guard<T>(f: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|p| {
+        let why = p.downcast_ref::<String>().map(String::as_str).or(p.downcast_ref::<&str>().copied());
+        Err(Failure::Library(format!("panic: {}", why.unwrap_or("unknown"))))
+    })
+}
+
+fn load(json: &[u8], bert: [i8; 3]) -> Result<Model, String> {
+    let mut hf = Tokenizer::from_bytes(json).map_err(|e| e.to_string())?;
+    if let (true, Some(NormalizerWrapper::BertNormalizer(n))) = (bert[0] >= 0, hf.get_normalizer()) {
+        let strip = (bert[2] >= 0).then_some(bert[2] > 0);
+        let n = BertNormalizer::new(n.clean_text, bert[1] > 0, strip, bert[0] > 0);
+        hf.with_normalizer(Some(n)).map_err(|e| e.to_string())?;
+    }
+    Model::new(hf)
+}
+
+/// # Safety
+/// `json` has `len` bytes; `info` and `message[..cap]`, `message_len` are writable.
+#[no_mangle]
+pub unsafe extern "C" fn sietok_new(
+    json: *const u8, len: usize, lowercase: i8, chinese: i8, strip_accents: i8,
+    info: *mut Info, message: *mut u8, cap: usize, message_len: *mut u32,
+) -> *mut Model {
+    let made = guard(|| {
+        let m = load(bytes(json, len), [lowercase, chinese, strip_accents]).map_err(Failure::Library)?;
+        let top = m.hf.get_vocab(true).values().copied().max().map_or(0, |v| v as u64 + 1);
+        if top > i32::MAX as u64 {
+            return Err(Failure::Library(format!("token id {} is above 2147483646", top - 1)));
+        }
+        let specials = |flags| m.template(&Plan { flags, max_tokens: 0, max_whole: 0 }).specials as u32;
+        let (streaming, cuttable) = m.traits();
+        *info = Info {
+            vocab_size: top as u32,
+            specials: specials(encode::SPECIAL),
+            pair_specials: specials(encode::SPECIAL | PAIR),
+            streaming: streaming as u8,
+            cuttable: cuttable as u8,
+        };
+        Ok(m)
+    });
+    match made {
+        Ok(m) => Box::into_raw(Box::new(m)),
+        Err(f) => {
+            let text = match f {
+                Failure::Library(s) => s,
+                _ => "tokenizer not usable".into(),
+            };
+            *message_len = put(&text, message, cap);
+            ptr::null_mut()
+        }
+    }
+}
+
+/// # Safety
+/// `m` came from `sietok_new`, is freed once, and no call uses it.
+#[no_mangle]
+pub unsafe extern "C" fn sietok_free(m: *mut Model) {
+    drop(Box::from_raw(m));
+}
+
+/// # Safety
+/// Sizes as `sietok.h` says; `m` lives through the call.
+#[no_mangle]
+pub unsafe extern "C" fn sietok_encode(
+    m: *const Model, text: *const u8, offsets: *const u64, count: usize, opt: *const Options,
+    ids: *mut i32, types: *mut i32, cap: usize, ends: *mut i32, cut: *mut u8,
+    progress: *mut Progress, message: *mut u8, message_cap: usize,
+) {
+    let (m, opt, p) = (&*m, &*opt, &mut *progress);
+    let plan = Plan {
+        flags: opt.flags,
+        max_tokens: if opt.max_tokens == 0 { usize::MAX } else { opt.max_tokens as usize },
+        max_whole: opt.max_whole as usize,
+    };
+    let per = 1 + (plan.flags & PAIR != 0) as usize;
+    let offsets = slice::from_raw_parts(offsets, count * per + 1);
+    let part = |i: usize| {
+        let (a, b) = (offsets[i] as usize, offsets[i + 1] as usize);
+        if a == b { &[][..] } else { slice::from_raw_parts(text.add(a), b - a) }
+    };
+    let template = m.template(&plan);
+    let mut scratch = Scratch::default();
+    (p.code, p.need, p.message_len) = (OK, 0, 0);
+    while (p.done as usize) < count {
+        let i = p.done as usize;
+        let texts = [part(i * per), if per == 2 { part(i * 2 + 1) } else { &[] }];
+        let was_cut = match guard(|| m.encode(texts, &plan, &mut scratch)) {
+            Ok(c) => c,
+            Err(f) => {
+                let (code, text) = match f {
+                    Failure::TooLong => (TOO_LONG, String::new()),
+                    Failure::NoRoom(n) => (NO_ROOM, n.to_string()),
+                    Failure::Library(s) => (FAILED, s),
+                };
+                p.code = code;
+                p.message_len = put(&text, message, message_cap);
+                return;
+            }
+        };
+        let [a, b] = scratch.ids();
+        let n = a.len() + b.len() + template.specials;
+        let at = p.ids as usize;
+        if n > cap - at {
+            // The caller grows its buffers and calls again.
+            p.need = n as u64;
+            return;
+        }
+        let to = slice::from_raw_parts_mut(ids.add(at), n);
+        let kinds: &mut [i32] =
+            if types.is_null() { &mut [] } else { slice::from_raw_parts_mut(types.add(at), n) };
+        template.fill([a, b], to, kinds);
+        p.ids += n as u64;
+        p.done += 1;
+        *ends.add(i) = p.ids as i32;
+        *cut.add(i) = was_cut as u8;
+    }
+}
+
+/// # Safety
+/// `ids` has `len` elements; `out_len` is writable. The result is freed with `sietok_free_text`.
+#[no_mangle]
+pub unsafe extern "C" fn sietok_decode(
+    m: *const Model, ids: *const u32, len: usize, skip_special: bool, out_len: *mut usize, code: *mut i32,
+) -> *mut u8 {
+    let decoded = guard(|| {
+        (*m).hf.decode(bytes(ids, len), skip_special).map_err(|e| Failure::Library(e.to_string()))
+    });
+    let (text, status) = match decoded {
+        Ok(s) => (s, OK),
+        Err(Failure::Library(s)) => (s, FAILED),
+        Err(_) => (String::new(), FAILED),
+    };
+    *code = status;
+    *out_len = text.len();
+    Box::into_raw(text.into_bytes().into_boxed_slice()).cast()
+}
+
+/// # Safety
+/// `text` and `len` came from `sietok_decode`.
+#[no_mangle]
+pub unsafe extern "C" fn sietok_free_text(text: *mut u8, len: usize) {
+    drop(Box::from_raw(ptr::slice_from_raw_parts_mut(text, len)));
+}
+
+/// # Safety
+/// `token` has `len` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn sietok_token_id(m: *const Model, token: *const u8, len: usize) -> i64 {
+    std::str::from_utf8(bytes(token, len)).ok().and_then(|t| (*m).hf.token_to_id(t)).map_or(-1, i64::from)
+}

@@ -1,0 +1,62 @@
+/* C ABI of libsie_tokenizers.a (Rust sources in rust/). Used by native.go only.
+ *
+ * Texts are bytes with explicit lengths: NUL is a character like any other, and invalid UTF-8 counts
+ * as U+FFFD. No call keeps a pointer after it returns. A model may be used by any number of threads
+ * at once; freeing it needs all calls on it to be over. No call aborts on bad input. */
+#ifndef SIETOK_H
+#define SIETOK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sietok sietok;
+
+enum { SIETOK_SPECIAL = 1, SIETOK_PAIR = 2, SIETOK_LEFT = 4, SIETOK_GENERAL = 8, SIETOK_WHOLE = 16 };
+enum { SIETOK_OK = 0, SIETOK_FAILED = 1, SIETOK_TOO_LONG = 2, SIETOK_NO_ROOM = 3 };
+
+typedef struct {
+  uint32_t vocab_size;    /* largest id + 1 */
+  uint32_t specials;      /* special tokens added to one text */
+  uint32_t pair_specials; /* and to a pair */
+  uint8_t streaming;      /* the fast BERT pass applies */
+  uint8_t cuttable;       /* the general pipeline can stop at a limit */
+} sietok_info;
+
+typedef struct {
+  uint64_t max_tokens; /* kept per text or pair, special ones included; 0: all */
+  uint64_t max_whole;  /* bytes of one text that the general pipeline may take at once */
+  uint32_t flags;      /* SIETOK_SPECIAL ... */
+} sietok_options;
+
+/* In and out: zero before the first call; a later call goes on at text `done`. */
+typedef struct {
+  uint64_t done;        /* texts finished */
+  uint64_t ids;         /* ids written */
+  uint64_t need;        /* not 0: the next text needs room for this many ids; grow and call again */
+  int32_t code;         /* not SIETOK_OK: text `done` failed */
+  uint32_t message_len; /* bytes of the message; for SIETOK_NO_ROOM it is the number of special tokens */
+} sietok_progress;
+
+/* Parses tokenizer.json; its truncation and padding are dropped. With lowercase >= 0 the three flags
+ * replace a BertNormalizer's own (strip_accents < 0: follow lowercase). NULL: see the message. */
+sietok *sietok_new(const uint8_t *json, size_t len, int8_t lowercase, int8_t chinese, int8_t strip_accents,
+                   sietok_info *info, uint8_t *message, size_t message_cap, uint32_t *message_len);
+void sietok_free(sietok *model);
+
+/* Encodes `count` texts (or pairs) laid end to end in `text`; text i is [offsets[i], offsets[i+1]),
+ * pair i is texts 2i and 2i+1. Writes packed ids[cap], types[cap] unless NULL, ends[count]
+ * (cumulative, within ids) and cut[count] (1 when the limit removed tokens). */
+void sietok_encode(const sietok *model, const uint8_t *text, const uint64_t *offsets, size_t count,
+                   const sietok_options *opt, int32_t *ids, int32_t *types, size_t cap, int32_t *ends,
+                   uint8_t *cut, sietok_progress *progress, uint8_t *message, size_t message_cap);
+
+/* Text of `ids` (code SIETOK_OK) or a message (SIETOK_FAILED), freed with sietok_free_text. */
+uint8_t *sietok_decode(const sietok *model, const uint32_t *ids, size_t len, bool skip_special,
+                       size_t *out_len, int32_t *code);
+void sietok_free_text(uint8_t *text, size_t len);
+
+/* Id of a token by its exact text, or -1. */
+int64_t sietok_token_id(const sietok *model, const uint8_t *token, size_t len);
+
+#endif

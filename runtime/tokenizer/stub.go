@@ -1,0 +1,22 @@
+//go:build !native
+
+package tokenizer
+
+import "errors"
+
+// LibSum is empty: no library is linked.
+func LibSum() string { return "" }
+
+var errTooMany = errors.New("too many tokens in one call")
+
+// library stands in for the Rust object and is never open.
+type library struct{}
+
+func (library) open() bool                           { return false }
+func (library) free()                                {}
+func (library) tokenID(string) (int32, bool)         { return 0, false }
+func (library) decode([]int32, bool) (string, error) { return "", ErrNotBuilt }
+
+func newLibrary([]byte, *bertFlags) (library, info, error) { return library{}, info{}, ErrNotBuilt }
+
+func (t *Tokenizer) encode(*Batch, input, int, int, Options) error { return ErrNotBuilt }

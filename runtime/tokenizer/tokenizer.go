@@ -1,0 +1,177 @@
+// Package tokenizer turns texts into packed token ids, with the same ids as the Python tokenizers
+// library, from a model's tokenizer.json (or its vocab.txt).
+//
+// Load reads a model directory. Encode and EncodePairs fill a Batch on the caller's goroutine;
+// EncodeParallel and EncodePairsParallel spread the texts over the cores and can be cancelled.
+// A Tokenizer is safe for concurrent use; all of them together run on at most GOMAXPROCS threads.
+//
+// Work stops at Options.MaxTokens: of a text much longer than the limit only a prefix that decides
+// the ids kept is tokenized. Tokenizers for which no such prefix is known take the whole text, and
+// refuse one above MaxWholeBytes.
+//
+// A longest invalid sequence of UTF-8 counts as one U+FFFD, as in Python's and the web's decoders;
+// refusing it is the API's decision, earlier. NUL is a character.
+//
+// The work is done by a Rust library behind cgo (build tag "native"). Without the tag every Load
+// returns ErrNotBuilt. The package does not pad, does not add prompts or templates, and does not log.
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// MaxWholeBytes bounds a text that has to be tokenized in one piece: without Options.MaxTokens, or
+// because no safe cut is known. BERT tokenizers have no such bound. The general pipeline needs
+// about thirty bytes of memory for each byte of it.
+const MaxWholeBytes = 4 << 20
+
+var (
+	// ErrNotBuilt is returned by Load in a binary built without the tokenizer library.
+	ErrNotBuilt = errors.New("tokenizer: built without the tokenizer library; run `make build` (tag native)")
+	// ErrClosed is returned by every method that needs the library after Close.
+	ErrClosed = errors.New("tokenizer: closed")
+	// ErrTooLong is wrapped by the TextError of a text above MaxWholeBytes.
+	ErrTooLong = fmt.Errorf("the text cannot be cut safely and is longer than %d bytes; shorten it or break it with spaces", MaxWholeBytes)
+	// ErrNoRoom is wrapped when Options.MaxTokens is below the number of special tokens.
+	ErrNoRoom = errors.New("max tokens is below the number of special tokens")
+)
+
+// TextError is a failure of one text; nothing of the call is kept.
+type TextError struct {
+	Index int // of the text or pair in the call
+	Err   error
+}
+
+func (e *TextError) Error() string { return fmt.Sprintf("tokenizer: text %d: %v", e.Index, e.Err) }
+func (e *TextError) Unwrap() error { return e.Err }
+
+// Options of one call.
+type Options struct {
+	// MaxTokens is kept per text or pair, special tokens included; 0 keeps all. A pair is cut
+	// longest first.
+	MaxTokens int
+	// NoSpecial leaves out the special tokens.
+	NoSpecial bool
+
+	// Tests compare the paths: general keeps to the library's pipeline, whole forbids cuts.
+	general, whole bool
+}
+
+// Batch is the packed result of a call. The slices belong to the caller, who may reuse the Batch:
+// a call overwrites it and keeps its memory. After an error it is empty.
+type Batch struct {
+	IDs       []int32 // all texts, end to end
+	Ends      []int32 // Ends[i] is where text i ends in IDs
+	TypeIDs   []int32 // like IDs: 0 for the first text of a pair, 1 for the second; empty without pairs
+	Truncated []bool  // Truncated[i]: MaxTokens removed tokens of text i
+}
+
+// Len is the number of texts (or pairs).
+func (b *Batch) Len() int { return len(b.Ends) }
+
+// Text returns the ids of text i, a view of IDs.
+func (b *Batch) Text(i int) []int32 {
+	from := int32(0)
+	if i > 0 {
+		from = b.Ends[i-1]
+	}
+	return b.IDs[from:b.Ends[i]:b.Ends[i]]
+}
+
+func (b *Batch) reset() {
+	b.IDs, b.Ends, b.TypeIDs, b.Truncated = b.IDs[:0], b.Ends[:0], b.TypeIDs[:0], b.Truncated[:0]
+}
+
+// SpecialIDs holds the ids of the named special tokens; -1 where the model has none.
+type SpecialIDs struct {
+	CLS, SEP, PAD, UNK, MASK int32
+}
+
+// Tokenizer is one loaded tokenizer.
+type Tokenizer struct {
+	mu  sync.RWMutex // held for reading during each call of the library; Close takes it
+	lib library      // zero after Close
+
+	info      info
+	maxLength int
+	left      bool
+	special   SpecialIDs
+}
+
+// info describes a loaded library object.
+type info struct {
+	vocabSize    int
+	specials     int
+	pairSpecials int
+	streaming    bool // the fast BERT pass applies
+	cuttable     bool // the general pipeline can stop at a limit
+}
+
+// VocabSize is the largest id plus one.
+func (t *Tokenizer) VocabSize() int { return t.info.vocabSize }
+
+// MaxLength is model_max_length of tokenizer_config.json; 0 when it names no limit.
+func (t *Tokenizer) MaxLength() int { return t.maxLength }
+
+// CountSpecial is the number of special tokens added to one text, or to a pair.
+func (t *Tokenizer) CountSpecial(pair bool) int {
+	if pair {
+		return t.info.pairSpecials
+	}
+	return t.info.specials
+}
+
+// Special returns the ids of the named special tokens.
+func (t *Tokenizer) Special() SpecialIDs { return t.special }
+
+// CheckIDs reports the first id outside the vocabulary.
+func (t *Tokenizer) CheckIDs(ids []int32) error {
+	for i, id := range ids {
+		if id < 0 || int(id) >= t.info.vocabSize {
+			return fmt.Errorf("tokenizer: id %d at position %d is outside the vocabulary (0 to %d)", id, i, t.info.vocabSize-1)
+		}
+	}
+	return nil
+}
+
+// TokenToID returns the id of a token given by its exact text; false when unknown or closed.
+func (t *Tokenizer) TokenToID(token string) (int32, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if !t.lib.open() {
+		return 0, false
+	}
+	return t.lib.tokenID(token)
+}
+
+// Decode returns the text of ids, special tokens left out. It fails for ids outside the vocabulary.
+func (t *Tokenizer) Decode(ids []int32) (string, error) { return t.decode(ids, true) }
+
+// DecodeAll is Decode with the special tokens written out.
+func (t *Tokenizer) DecodeAll(ids []int32) (string, error) { return t.decode(ids, false) }
+
+func (t *Tokenizer) decode(ids []int32, skipSpecial bool) (string, error) {
+	if err := t.CheckIDs(ids); err != nil {
+		return "", err
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if !t.lib.open() {
+		return "", ErrClosed
+	}
+	return t.lib.decode(ids, skipSpecial)
+}
+
+// Close waits for calls of the library that are running and frees the tokenizer. Later calls
+// return ErrClosed; closing twice does nothing.
+func (t *Tokenizer) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lib.open() {
+		t.lib.free()
+		t.lib = library{}
+	}
+	return nil
+}
