@@ -1,0 +1,114 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// AdHocInfo describes a dense encoder that has no model file. Exactly one of HFID and WeightsPath is set;
+// zero values elsewhere leave the matter to the model's own files.
+type AdHocInfo struct {
+	HFID        string
+	Revision    string
+	WeightsPath string
+
+	Dim                int // 0 = unknown until the weights are read
+	MaxSequenceLength  int // tokens
+	MaxBatchTokens     int // 0 = 16384
+	Precision          Precision
+	Pooling            Pooling
+	Normalize          *bool
+	QueryTemplate      *Template
+	DocTemplate        *Template
+	DefaultInstruction string
+}
+
+const (
+	adHocAdapter          = "sie_server.adapters.sentence_transformer:SentenceTransformerDenseAdapter"
+	defaultMaxBatchTokens = 16384
+)
+
+// AdHoc builds the model file that a sentence-transformers repository or directory without one would
+// have: text in, one dense vector out, pooling and prompts from the repository unless info states them.
+func AdHoc(id string, info AdHocInfo) (*Model, error) {
+	if err := checkID(id); err != nil {
+		return nil, fmt.Errorf("model id: %w", err)
+	}
+	if (info.HFID == "") == (info.WeightsPath == "") {
+		return nil, errors.New("give either a hub repository or a directory with the weights")
+	}
+	if info.HFID != "" {
+		if err := checkHubID(info.HFID); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkRevision(info.Revision); err != nil {
+		return nil, fmt.Errorf("revision: %w", err)
+	}
+	for _, n := range []struct {
+		name     string
+		v, limit int
+	}{{"dimension", info.Dim, maxDim}, {"maximum sequence length", info.MaxSequenceLength, maxTokensN}, {"maximum batch tokens", info.MaxBatchTokens, maxTokensN}} {
+		if n.v < 0 || n.v > n.limit {
+			return nil, fmt.Errorf("%s must be between 0 and %d; got %d", n.name, n.limit, n.v)
+		}
+	}
+	adapter, err := ParseAdapterPath(adHocAdapter)
+	if err != nil {
+		return nil, err
+	}
+	p := Profile{Name: DefaultProfile, Adapter: adapter, MaxBatchTokens: info.MaxBatchTokens, ComputePrecision: info.Precision, Runtime: info.runtime()}
+	if p.MaxBatchTokens == 0 {
+		p.MaxBatchTokens = defaultMaxBatchTokens
+	}
+	return &Model{
+		ID: id, HFID: info.HFID, HFRevision: info.Revision, WeightsPath: info.WeightsPath,
+		Inputs: Inputs{Text: true}, Tasks: Tasks{Dense: &Dim{info.Dim}},
+		MaxSequenceLength: info.MaxSequenceLength, Profiles: []Profile{p},
+	}, nil
+}
+
+func (info AdHocInfo) runtime() map[string]any {
+	out := map[string]any{}
+	if info.Pooling != "" {
+		out["pooling"] = string(info.Pooling)
+	}
+	if info.Normalize != nil {
+		out["normalize"] = *info.Normalize
+	}
+	if info.QueryTemplate != nil {
+		out["query_template"] = info.QueryTemplate.String()
+	}
+	if info.DocTemplate != nil {
+		out["doc_template"] = info.DocTemplate.String()
+	}
+	if info.DefaultInstruction != "" {
+		out["default_instruction"] = info.DefaultInstruction
+	}
+	return out
+}
+
+// IsPath reports whether a --models entry names a directory rather than an id: it starts with "/", "./",
+// "../" or "~/", or is "." or "..".
+func IsPath(ref string) bool {
+	return ref == "." || ref == ".." || strings.HasPrefix(ref, "/") || strings.HasPrefix(ref, "./") ||
+		strings.HasPrefix(ref, "../") || strings.HasPrefix(ref, "~/")
+}
+
+// AdHocID is the public id of a directory given as a path: its last part, with characters that an id
+// cannot have replaced by "-".
+func AdHocID(dir string) string {
+	name := path.Base(strings.TrimRight(strings.ReplaceAll(dir, `\`, "/"), "/"))
+	id := strings.Map(func(r rune) rune {
+		if r > 0x7f || notHubRune(r) {
+			return '-'
+		}
+		return r
+	}, name)
+	if checkID(id) != nil {
+		return "model"
+	}
+	return id
+}

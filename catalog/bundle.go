@@ -1,0 +1,95 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sie-engine/sie/internal/confighash"
+)
+
+// Bundle is one bundle file: the adapters that one worker image carries. Lower Priority wins where a model
+// fits several.
+type Bundle struct {
+	Name     string
+	Priority int
+	Default  bool
+	Engine   string // "" = the ordinary engine
+	Adapters []string
+	Deps     map[string]any // Python requirements in the reference; kept, without meaning here
+
+	File string
+}
+
+var bundleKeys = []string{"name", "priority", "default", "engine", "adapters", "deps"}
+
+const (
+	defaultPriority   = 50
+	maxBundleAdapters = 1000
+)
+
+// ParseBundle reads one bundle document; name is used in messages only. The error is a *Problems.
+func ParseBundle(name string, src []byte) (*Bundle, error) {
+	l := &problemList{file: name}
+	root := parseDocument(src, l)
+	if root == nil {
+		return nil, l.err()
+	}
+	f := object(l, root, "", bundleKeys)
+	b := &Bundle{Priority: defaultPriority, File: name}
+	f.require("name")
+	b.Name = f.checked("name", maxProfileBytes, func(s string) error {
+		if slices.ContainsFunc([]rune(s), notHubRune) {
+			return fmt.Errorf("a bundle name has letters, digits, '.', '_' and '-'; got %q", clip(s))
+		}
+		return nil
+	})
+	if p := f.number("priority", -1e6, 1e6); p != nil {
+		if b.Priority = int(*p); float64(b.Priority) != *p {
+			l.add(f.get("priority").line, "priority", "expected a whole number, got the number %v", *p)
+		}
+	}
+	b.Default = truth(f.boolean("default"))
+	b.Engine = f.text("engine", maxProfileBytes)
+	f.require("adapters")
+	b.Adapters = f.strings("adapters", maxBundleAdapters)
+	r := modelReader{l: l}
+	b.Deps = r.rawMap(f, "deps")
+	if err := l.err(); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Carries reports whether the bundle has the adapter: modules are compared as written.
+func (b *Bundle) Carries(a AdapterPath) bool { return slices.Contains(b.Adapters, a.Module) }
+
+// Bundles is a set of bundles in the order of preference: lower priority first, then name.
+type Bundles []*Bundle
+
+// ByName returns the named bundle, or an error that names those there are.
+func (bs Bundles) ByName(name string) (*Bundle, error) {
+	names := make([]string, 0, len(bs))
+	for _, b := range bs {
+		if b.Name == name {
+			return b, nil
+		}
+		names = append(names, b.Name)
+	}
+	slices.Sort(names)
+	return nil, fmt.Errorf("bundle '%s' not found. Available: %s", clip(name), pythonList(names))
+}
+
+// Hash identifies the set of bundles; see confighash.Bundles.
+func (bs Bundles) Hash() string {
+	list := make([]confighash.Bundle, len(bs))
+	for i, b := range bs {
+		list[i] = confighash.Bundle{Name: b.Name, Priority: b.Priority, Adapters: b.Adapters}
+	}
+	return confighash.Bundles(list)
+}
+
+// InBundle returns the catalog of the ids that a bundle serves: those whose own resolved adapter the bundle
+// has. A variant counts by itself, so that "id" and "id:candle" may belong to different bundles.
+func (c *Catalog) InBundle(b *Bundle) *Catalog {
+	return c.subset(func(r *Resolved) bool { return b.Carries(r.Adapter) })
+}

@@ -1,0 +1,156 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sie-engine/sie/internal/confighash"
+)
+
+// Catalog is a set of models and the ids they answer to.
+type Catalog struct {
+	models   []*Model    // by ID
+	resolved []*Resolved // by ID
+	byID     map[string]*Resolved
+	warnings []Problem
+}
+
+// NotFoundError is a model id that the catalog does not have. Suggestions are up to three near ids.
+type NotFoundError struct {
+	ID          string
+	Suggestions []string
+}
+
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("Model '%s' not found.%s", clip(e.ID), DidYouMean(e.Suggestions))
+}
+
+// build resolves the models; ids must not repeat.
+func build(models []*Model) (*Catalog, error) {
+	c := &Catalog{models: slices.Clone(models), byID: map[string]*Resolved{}}
+	slices.SortFunc(c.models, func(a, b *Model) int { return strings.Compare(a.ID, b.ID) })
+	for i, m := range c.models {
+		if i > 0 && c.models[i-1].ID == m.ID {
+			return nil, &Problems{List: []Problem{{File: m.File, Line: 1, Key: "sie_id",
+				Msg: fmt.Sprintf("model %q is already defined by %s", clip(m.ID), c.models[i-1].File)}}}
+		}
+		rs, err := resolveAll(m)
+		if err != nil {
+			return nil, &Problems{List: []Problem{{File: m.File, Line: 1, Msg: err.Error()}}}
+		}
+		c.resolved = append(c.resolved, rs...)
+	}
+	c.index()
+	return c, nil
+}
+
+func (c *Catalog) index() {
+	slices.SortFunc(c.resolved, func(a, b *Resolved) int { return strings.Compare(a.ID, b.ID) })
+	for _, r := range c.resolved {
+		c.byID[r.ID] = r
+	}
+}
+
+// subset keeps the resolved ids for which keep holds, and the models behind them.
+func (c *Catalog) subset(keep func(*Resolved) bool) *Catalog {
+	out := &Catalog{byID: map[string]*Resolved{}, warnings: c.warnings}
+	has := map[*Model]bool{}
+	for _, r := range c.resolved {
+		if keep(r) {
+			out.resolved = append(out.resolved, r)
+			has[r.Model] = true
+		}
+	}
+	for _, m := range c.models {
+		if has[m] {
+			out.models = append(out.models, m)
+		}
+	}
+	out.index()
+	return out
+}
+
+// With returns a catalog that also has the given models, for example from AdHoc or an admin API. A model
+// whose id exists replaces it. Ids left out by Select stay out, except those of models given here.
+func (c *Catalog) With(models ...*Model) (*Catalog, error) {
+	added, err := build(models)
+	if err != nil {
+		return nil, err
+	}
+	replaced := map[string]bool{}
+	for _, m := range added.models {
+		replaced[m.ID] = true
+	}
+	out := c.subset(func(r *Resolved) bool { return !replaced[r.BaseID] })
+	out.resolved = append(out.resolved, added.resolved...)
+	out.models = append(out.models, added.models...)
+	slices.SortFunc(out.models, func(a, b *Model) int { return strings.Compare(a.ID, b.ID) })
+	out.index()
+	return out, nil
+}
+
+// Resolve returns the model an id names, exact and case-sensitive; else a *NotFoundError with
+// suggestions. A model that resolves may still not be runnable here: see Resolved.Usable.
+func (c *Catalog) Resolve(id string) (*Resolved, error) {
+	if r, ok := c.byID[id]; ok {
+		return r, nil
+	}
+	return nil, &NotFoundError{ID: id, Suggestions: c.Suggest(id)}
+}
+
+// ResolveOpenAI is Resolve for the OpenAI-style routes, where "org__name" also stands for "org/name".
+func (c *Catalog) ResolveOpenAI(id string) (*Resolved, error) {
+	if r, ok := c.byID[id]; ok {
+		return r, nil
+	}
+	return c.Resolve(DecodeID(id))
+}
+
+// DecodeID turns the first "__" of an id without a slash into one, so that "org__name:profile" becomes
+// "org/name:profile"; any other id comes back unchanged.
+func DecodeID(id string) string {
+	org, name, ok := strings.Cut(id, "__")
+	if !ok || org == "" || name == "" || strings.Contains(id, "/") {
+		return id
+	}
+	return org + "/" + name
+}
+
+// List returns every routable id in byte order, bases before their variants.
+func (c *Catalog) List() []*Resolved { return c.resolved }
+
+// Models returns the model files in the order of their ids.
+func (c *Catalog) Models() []*Model { return c.models }
+
+// Len is the number of routable ids.
+func (c *Catalog) Len() int { return len(c.resolved) }
+
+// Warnings lists what the files say that has no effect in this build.
+func (c *Catalog) Warnings() []Problem { return c.warnings }
+
+// HashModels returns the models as the config hash sees them: every profile of every file, inheritance
+// applied, whatever part of them is routable.
+func (c *Catalog) HashModels() []confighash.Model {
+	out := make([]confighash.Model, 0, len(c.models))
+	for _, m := range c.models {
+		hm := confighash.Model{ID: m.ID, Revision: m.HFRevision}
+		for _, written := range m.Profiles {
+			p, err := m.resolved(written.Name)
+			if err != nil {
+				continue // build has refused such models
+			}
+			hm.Profiles = append(hm.Profiles, confighash.Profile{
+				Name: p.Name, AdapterPath: p.Adapter.String(), MaxBatchTokens: p.MaxBatchTokens,
+				ComputePrecision: string(p.ComputePrecision), Loadtime: p.Loadtime, Runtime: p.Runtime,
+			})
+		}
+		out = append(out, hm)
+	}
+	return out
+}
+
+// BundleConfigHash is the config hash of the catalog as seen by one bundle.
+func (c *Catalog) BundleConfigHash(b *Bundle) string {
+	return confighash.BundleConfig(c.HashModels(), b.Adapters)
+}

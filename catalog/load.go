@@ -1,0 +1,187 @@
+package catalog
+
+import (
+	"embed"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+//go:embed models/*.yaml
+var builtinModels embed.FS
+
+//go:embed bundles/*.yaml
+var builtinBundles embed.FS
+
+// maxFiles bounds a models directory.
+const maxFiles = 5000
+
+// Builtin returns the catalog of the files embedded in the binary. It is built once and shared.
+var Builtin = sync.OnceValues(func() (*Catalog, error) {
+	return loadModels("catalog/models", sub(builtinModels, "models"))
+})
+
+// BuiltinBundles returns the bundles embedded in the binary.
+var BuiltinBundles = sync.OnceValues(func() (Bundles, error) {
+	return loadBundles("catalog/bundles", sub(builtinBundles, "bundles"))
+})
+
+func sub(fsys fs.FS, dir string) fs.FS {
+	out, err := fs.Sub(fsys, dir)
+	if err != nil {
+		panic(err) // dir is a constant and embedded
+	}
+	return out
+}
+
+// Load reads the *.yaml files at the top of each file system, without going into folders. Two files with
+// one sie_id are an error. The error is a *Problems with everything wrong in all files, or an I/O error.
+func Load(fsys ...fs.FS) (*Catalog, error) {
+	var sources []source
+	for _, f := range fsys {
+		sources = append(sources, source{fsys: f})
+	}
+	return loadSources(sources)
+}
+
+// LoadDir is Load for a directory, whose path then appears in messages. A user's directory replaces the
+// built-in catalog; an empty one gives an empty catalog.
+func LoadDir(dir string) (*Catalog, error) {
+	if err := isDir(dir, "models"); err != nil {
+		return nil, err
+	}
+	return loadModels(filepath.ToSlash(filepath.Clean(dir)), os.DirFS(dir))
+}
+
+// LoadBundles reads the *.yaml files at the top of a file system.
+func LoadBundles(fsys fs.FS) (Bundles, error) { return loadBundles("", fsys) }
+
+// LoadBundlesDir is LoadBundles for a directory.
+func LoadBundlesDir(dir string) (Bundles, error) {
+	if err := isDir(dir, "bundles"); err != nil {
+		return nil, err
+	}
+	return loadBundles(filepath.ToSlash(filepath.Clean(dir)), os.DirFS(dir))
+}
+
+func isDir(dir, what string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("%s directory: %w", what, err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s directory %s is not a directory", what, dir)
+	}
+	return nil
+}
+
+// source is a file system and the name its files have in messages.
+type source struct {
+	dir  string
+	fsys fs.FS
+}
+
+func loadModels(dir string, fsys fs.FS) (*Catalog, error) {
+	return loadSources([]source{{dir, fsys}})
+}
+
+func loadSources(sources []source) (*Catalog, error) {
+	all := &Problems{}
+	var models []*Model
+	var warnings []Problem
+	for _, s := range sources {
+		err := s.each(func(name string, src []byte) {
+			m, warn, err := ParseModel(name, src)
+			warnings = append(warnings, warn...)
+			if err != nil {
+				all.merge(err)
+				return
+			}
+			models = append(models, m)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(all.List) > 0 {
+		return nil, all
+	}
+	c, err := build(models)
+	if err != nil {
+		return nil, err
+	}
+	c.warnings = warnings
+	return c, nil
+}
+
+func loadBundles(dir string, fsys fs.FS) (Bundles, error) {
+	all := &Problems{}
+	var out Bundles
+	byName := map[string]*Bundle{}
+	err := source{dir, fsys}.each(func(name string, src []byte) {
+		b, err := ParseBundle(name, src)
+		if err != nil {
+			all.merge(err)
+			return
+		}
+		if first := byName[b.Name]; first != nil {
+			all.merge(&Problems{List: []Problem{{File: name, Line: 1, Key: "name",
+				Msg: fmt.Sprintf("bundle %q is already defined by %s", b.Name, first.File)}}})
+			return
+		}
+		byName[b.Name] = b
+		out = append(out, b)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(all.List) > 0 {
+		return nil, all
+	}
+	slices.SortFunc(out, func(a, b *Bundle) int {
+		if a.Priority != b.Priority {
+			return a.Priority - b.Priority
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return out, nil
+}
+
+// each calls visit with every *.yaml file in name order; at most maxFileBytes+1 bytes of each are read, so
+// that an oversized file is seen as such.
+func (s source) each(visit func(name string, src []byte)) error {
+	entries, err := fs.ReadDir(s.fsys, ".")
+	if err != nil {
+		return fmt.Errorf("read %s: %w", s.dir, err)
+	}
+	n := 0
+	for _, e := range entries {
+		if e.IsDir() || path.Ext(e.Name()) != ".yaml" || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		if n++; n > maxFiles {
+			return fmt.Errorf("%s has more than %d YAML files", s.dir, maxFiles)
+		}
+		src, err := readBounded(s.fsys, e.Name())
+		if err != nil {
+			return fmt.Errorf("read %s: %w", path.Join(s.dir, e.Name()), err)
+		}
+		visit(path.Join(s.dir, e.Name()), src)
+	}
+	return nil
+}
+
+func readBounded(fsys fs.FS, name string) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+}

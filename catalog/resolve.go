@@ -1,0 +1,228 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Resolved is one routable model id with inheritance applied: everything the loader, the registry and the
+// HTTP layer need to know about it. Immutable; safe for concurrent use.
+type Resolved struct {
+	ID      string // what a client sends: "org/name" or "org/name:profile"
+	BaseID  string // "org/name"
+	Profile string // the profile of the file behind ID
+
+	HFID        string
+	Revision    string // "" = the hub's default branch
+	WeightsPath string // wins over HFID
+	WeightsKey  string // equal keys share one copy of the weights; "" = no weights
+
+	Inputs            []string       // in the order of /v1/models
+	Outputs           []string       // dense, sparse, multivector, score, json, tokens, in that order
+	Dims              map[string]int // by output; an output whose width is not yet known is absent
+	MaxSequenceLength int            // tokens, special ones included; 0 = as the weights say
+	MaxBatchTokens    int
+	Precision         Precision // "" = the engine chooses
+
+	Adapter          AdapterPath
+	Family           Family // FamilyNone when the adapter cannot run here; see Usable
+	Runtime          *RuntimeOptions
+	Loadtime         *LoadtimeOptions
+	AdaptiveBatching AdaptiveBatching
+	Profiles         []ProfileInfo // for /v1/models; the file's order
+
+	Model *Model // the file behind it
+
+	runtimes map[string]*RuntimeOptions // by name accepted in the option "profile"
+}
+
+// ProfileInfo is one entry of a model's profiles in /v1/models.
+type ProfileInfo struct {
+	Name      string
+	IsDefault bool
+}
+
+// resolveAll builds the ids of one model file: the bare id where it is routable, then "base:profile" for
+// every profile other than default.
+func resolveAll(m *Model) ([]*Resolved, error) {
+	var out []*Resolved
+	if bare := m.BareProfile(); bare != "" {
+		r, err := resolveOne(m, m.ID, bare)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	for _, p := range m.Profiles {
+		if p.Name == DefaultProfile {
+			continue
+		}
+		r, err := resolveOne(m, m.ID+":"+p.Name, p.Name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+func resolveOne(m *Model, id, profile string) (*Resolved, error) {
+	p, err := m.resolved(profile)
+	if err != nil {
+		return nil, err
+	}
+	load, err := parseLoadtime(p.Loadtime)
+	if err != nil {
+		return nil, fmt.Errorf("model '%s': %w", id, err)
+	}
+	run, err := parseRuntime(p.Runtime, false)
+	if err != nil {
+		return nil, fmt.Errorf("model '%s': %w", id, err)
+	}
+	r := &Resolved{
+		ID: id, BaseID: m.ID, Profile: profile,
+		HFID: m.HFID, Revision: m.HFRevision, WeightsPath: m.WeightsPath, WeightsKey: m.weightsKey(),
+		Inputs: m.Inputs.Names(), MaxSequenceLength: m.MaxSequenceLength,
+		MaxBatchTokens: p.MaxBatchTokens, Precision: p.ComputePrecision,
+		Adapter: p.Adapter, Family: familyOf(p.Adapter, m.Tasks),
+		Runtime: run, Loadtime: load, AdaptiveBatching: p.AdaptiveBatching, Model: m,
+		runtimes: map[string]*RuntimeOptions{DefaultProfile: run},
+	}
+	if load.MaxSeqLength > 0 {
+		r.MaxSequenceLength = load.MaxSeqLength
+	}
+	r.outputs(m.Tasks)
+	return r, r.profileList()
+}
+
+// outputs fills Outputs and Dims: the declared tasks, and what folding the multivector adds.
+func (r *Resolved) outputs(t Tasks) {
+	r.Outputs = t.Outputs()
+	r.Dims = map[string]int{}
+	for _, e := range []struct {
+		name string
+		dim  *Dim
+	}{{outDense, t.Dense}, {outSparse, t.Sparse}, {outMultivector, t.Multivector}} {
+		if e.dim != nil && e.dim.Dim > 0 {
+			r.Dims[e.name] = e.dim.Dim
+		}
+	}
+	if t.Multivector == nil {
+		return
+	}
+	if r.Runtime.MUVERA && r.Loadtime.MUVERA != nil && t.Dense == nil {
+		r.Outputs = append([]string{outDense}, r.Outputs...)
+		if t.Multivector.Dim > 0 {
+			r.Dims[outDense] = r.Loadtime.MUVERA.OutputDim(t.Multivector.Dim)
+		}
+	}
+	if r.Runtime.SMVE && r.Loadtime.SMVE != nil && t.Sparse == nil {
+		at := slices.Index(r.Outputs, outMultivector)
+		r.Outputs = slices.Insert(r.Outputs, at, outSparse)
+		r.Dims[outSparse] = r.Loadtime.SMVE.Width * r.Loadtime.SMVE.Repetitions
+	}
+}
+
+// profileList fills what /v1/models shows and what the option "profile" accepts. A bare id offers all the
+// file's profiles; a variant is a model whose only profile, "default", is its own.
+func (r *Resolved) profileList() error {
+	if r.ID != r.BaseID {
+		r.Profiles = []ProfileInfo{{Name: DefaultProfile, IsDefault: true}}
+		return nil
+	}
+	for _, p := range r.Model.Profiles {
+		r.Profiles = append(r.Profiles, ProfileInfo{Name: p.Name, IsDefault: p.Name == r.Profile})
+		if p.Name == r.Profile {
+			r.runtimes[p.Name] = r.Runtime
+			continue
+		}
+		full, err := r.Model.resolved(p.Name)
+		if err != nil {
+			return err
+		}
+		if r.runtimes[p.Name], err = parseRuntime(full.Runtime, false); err != nil {
+			return fmt.Errorf("model '%s', profile '%s': %w", r.ID, p.Name, err)
+		}
+	}
+	return nil
+}
+
+// Usable returns nil when this build can run the model as far as the catalog knows, else an error that
+// says why: an unknown adapter, an adapter file of the user's own, outputs the adapter does not give, or a
+// family this build does not serve. Listing and resolving work either way; check it before loading.
+func (r *Resolved) Usable() error {
+	if r.Model.RemoteBacked {
+		return fmt.Errorf("model '%s' is remote_backed: %s", r.ID, families[FamilyRemote].reason)
+	}
+	if r.Family == FamilyNone {
+		return unknownAdapter(r.ID, r.Adapter)
+	}
+	if ok, reason := r.Family.Served(); !ok {
+		return fmt.Errorf("model '%s' cannot be served: %s", r.ID, reason)
+	}
+	for _, o := range r.Model.Tasks.Outputs() {
+		if !slices.Contains(families[r.Family].outputs, o) {
+			return fmt.Errorf("model '%s' declares the output %s, which its adapter '%s' does not give", r.ID, o, r.Adapter)
+		}
+	}
+	return nil
+}
+
+// Options returns the options of one request: the runtime options of the profile it names with "profile"
+// (its own when absent), with every other option of the request laid over them; null unsets. Keys this
+// package does not know are kept in Raw. An *OptionError is the client's mistake. The result may be shared
+// and must not be changed.
+func (r *Resolved) Options(request map[string]any) (*RuntimeOptions, error) {
+	base := r.Runtime
+	if v, ok := request["profile"]; ok && v != nil {
+		name, isText := v.(string)
+		if !isText {
+			return nil, &OptionError{Key: "profile", Msg: "Invalid option 'profile': expected a string, got " + describe(v)}
+		}
+		if base = r.runtimes[name]; base == nil {
+			return nil, &OptionError{Key: "profile", Msg: fmt.Sprintf("Profile '%s' not found. Available: %s", clip(name), pythonList(r.profileNames()))}
+		}
+	}
+	if _, named := request["profile"]; len(request) == 0 || named && len(request) == 1 {
+		return base, nil
+	}
+	out, err := parseRuntime(overlay(base.Raw, request), true)
+	if err != nil {
+		return nil, err
+	}
+	out.profileTypes = base.profileTypes
+	return out, nil
+}
+
+func (r *Resolved) profileNames() []string {
+	names := make([]string, 0, len(r.Profiles))
+	for _, p := range r.Profiles {
+		names = append(names, p.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// AllowedOutputTypes lists the encode outputs a request under these options may ask for, in the order
+// dense, sparse, multivector: those the profile states, else all that the model gives, folding included.
+// What the request itself asks for does not widen the list.
+func (r *Resolved) AllowedOutputTypes(o *RuntimeOptions) []OutputType {
+	var out []OutputType
+	for _, t := range []OutputType{OutputDense, OutputSparse, OutputMultivector} {
+		if r.canGive(t, o) && (o.profileTypes == nil || slices.Contains(o.profileTypes, t)) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// canGive says whether the model gives t directly or by folding its multivector.
+func (r *Resolved) canGive(t OutputType, o *RuntimeOptions) bool {
+	multi := r.Model.Tasks.Multivector != nil
+	return slices.Contains(r.Outputs, string(t)) ||
+		t == OutputDense && multi && o.MUVERA && r.Loadtime.MUVERA != nil ||
+		t == OutputSparse && multi && o.SMVE && r.Loadtime.SMVE != nil
+}
+
+// Has reports whether the model has an output, by its /v1/models name.
+func (r *Resolved) Has(output string) bool { return slices.Contains(r.Outputs, output) }

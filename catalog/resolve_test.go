@@ -1,0 +1,358 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// load builds a catalog from file contents; file names are made up.
+func load(t *testing.T, files ...string) *Catalog {
+	t.Helper()
+	fsys := fstest.MapFS{}
+	for i, f := range files {
+		fsys[fmt.Sprintf("m%d.yaml", i)] = &fstest.MapFile{Data: []byte(f)}
+	}
+	c, err := Load(fsys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func resolve(t *testing.T, c *Catalog, id string) *Resolved {
+	t.Helper()
+	r, err := c.Resolve(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func ids(c *Catalog) []string {
+	var out []string
+	for _, r := range c.List() {
+		out = append(out, r.ID)
+	}
+	return out
+}
+
+const family = `sie_id: acme/family
+hf_id: acme/weights
+hf_revision: v2
+tasks: {encode: {multivector: {dim: 64}}, score: {}}
+max_sequence_length: 512
+profiles:
+  default:
+    adapter_path: sie_server.adapters.colbert:ColBERTAdapter
+    max_batch_tokens: 8192
+    compute_precision: float16
+    adapter_options:
+      loadtime: {token_dim: 64, muvera_config: {projection_dim: 8, final_projection_dim: null}}
+      runtime: {query_max_length: 32, normalize: true}
+    adaptive_batching: {target_p50_ms: 40, gain: 0.2}
+  scalars: {extends: default, max_batch_tokens: 100, compute_precision: float32, adapter_path: "sie_server.adapters.bge_m3:B"}
+  runtime: {extends: default, adapter_options: {runtime: {max_seq_length: 300}}}
+  loadtime: {extends: default, adapter_options: {loadtime: {max_seq_length: 256}, runtime: {}}}
+  adaptive: {extends: default, adaptive_batching: {enabled: false, gain: 0.5}}
+  muvera: {extends: default, adapter_options: {runtime: {muvera: {}, output_types: [dense]}}}
+  alone:
+    adapter_path: sie_server.adapters.colbert:ColBERTAdapter
+    max_batch_tokens: 1
+`
+
+func TestInheritance(t *testing.T) {
+	c := load(t, family)
+	base := resolve(t, c, "acme/family")
+	for _, id := range []string{"scalars", "runtime", "loadtime", "adaptive", "muvera", "alone"} {
+		r := resolve(t, c, "acme/family:"+id)
+		if r.BaseID != "acme/family" || r.Profile != id || r.WeightsKey != "hf:acme/weights@v2" || r.WeightsKey != base.WeightsKey {
+			t.Errorf("%s: base %s, profile %s, weights %s", id, r.BaseID, r.Profile, r.WeightsKey)
+		}
+		if id == "alone" {
+			if len(r.Runtime.Raw)+len(r.Loadtime.Raw) != 0 || r.MaxBatchTokens != 1 || r.Precision != "" || r.AdaptiveBatching != (AdaptiveBatching{}) {
+				t.Errorf("alone inherited something: %+v", r)
+			}
+			continue
+		}
+		wantRun, wantLoad := base.Runtime.Raw, base.Loadtime.Raw
+		switch id {
+		case "runtime":
+			wantRun = map[string]any{"max_seq_length": int64(300)}
+		case "muvera":
+			wantRun = map[string]any{"muvera": map[string]any{}, "output_types": []any{"dense"}}
+		case "loadtime":
+			wantLoad = map[string]any{"max_seq_length": int64(256)}
+		}
+		if !reflect.DeepEqual(r.Runtime.Raw, wantRun) || !reflect.DeepEqual(r.Loadtime.Raw, wantLoad) {
+			t.Errorf("%s: runtime %v, loadtime %v", id, r.Runtime.Raw, r.Loadtime.Raw)
+		}
+		if *r.AdaptiveBatching.TargetP50MS != 40 {
+			t.Errorf("%s: target %v", id, *r.AdaptiveBatching.TargetP50MS)
+		}
+	}
+	s := resolve(t, c, "acme/family:scalars")
+	if s.MaxBatchTokens != 100 || s.Precision != "float32" || s.Family != FamilyMultiFunction || s.Adapter.Class != "B" {
+		t.Errorf("scalars: %+v", s)
+	}
+	a := resolve(t, c, "acme/family:adaptive").AdaptiveBatching
+	if *a.Enabled || *a.Gain != 0.5 || base.AdaptiveBatching.Enabled != nil || *base.AdaptiveBatching.Gain != 0.2 {
+		t.Error("adaptive_batching does not merge field by field")
+	}
+	if l := resolve(t, c, "acme/family:loadtime"); l.MaxSequenceLength != 256 || base.MaxSequenceLength != 512 {
+		t.Errorf("lengths %d and %d", l.MaxSequenceLength, base.MaxSequenceLength)
+	}
+	m := resolve(t, c, "acme/family:muvera")
+	if !slices.Equal(m.Outputs, []string{"dense", "multivector", "score"}) || m.Dims["dense"] != 20480 || m.Dims["multivector"] != 64 {
+		t.Errorf("muvera: outputs %v, dims %v", m.Outputs, m.Dims)
+	}
+	if got := m.AllowedOutputTypes(m.Runtime); !slices.Equal(got, []OutputType{OutputDense}) {
+		t.Errorf("muvera allows %v", got)
+	}
+	if got := base.AllowedOutputTypes(base.Runtime); !slices.Equal(got, []OutputType{OutputMultivector}) {
+		t.Errorf("base allows %v", got)
+	}
+}
+
+func TestProfileLists(t *testing.T) {
+	c := load(t, family, strings.ReplaceAll(strings.Replace(good, "  fast:\n    extends: default\n", "", 1), "  default:", "  candle:"),
+		strings.NewReplacer("acme/mini\nhf", "acme/two\nhf", "  default:", "  one:", "extends: default", "extends: one").Replace(good))
+	want := []string{"acme/family", "acme/family:adaptive", "acme/family:alone", "acme/family:loadtime", "acme/family:muvera",
+		"acme/family:runtime", "acme/family:scalars", "acme/mini", "acme/mini:candle", "acme/two:fast", "acme/two:one"}
+	if got := ids(c); !slices.Equal(got, want) {
+		t.Fatalf("ids %v", got)
+	}
+	base := resolve(t, c, "acme/family")
+	if len(base.Profiles) != 7 || base.Profiles[0] != (ProfileInfo{"default", true}) || base.Profiles[1] != (ProfileInfo{"scalars", false}) {
+		t.Errorf("profiles %v", base.Profiles)
+	}
+	if v := resolve(t, c, "acme/family:muvera"); !slices.Equal(v.Profiles, []ProfileInfo{{"default", true}}) {
+		t.Errorf("variant's profiles %v", v.Profiles)
+	}
+	if v := resolve(t, c, "acme/mini"); v.Profile != "candle" || !slices.Equal(v.Profiles, []ProfileInfo{{"candle", true}}) {
+		t.Errorf("candle-only model: %+v", v)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	c := load(t, family)
+	base := resolve(t, c, "acme/family")
+	get := func(r *Resolved, o map[string]any) *RuntimeOptions {
+		t.Helper()
+		out, err := r.Options(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if get(base, nil) != base.Runtime || get(base, map[string]any{"profile": "default"}) != base.Runtime {
+		t.Error("no options must cost nothing")
+	}
+	if o := get(base, map[string]any{"profile": "runtime"}); o.MaxSeqLength != 300 || o.QueryMaxLength != 0 {
+		t.Errorf("named profile: %+v", o)
+	}
+	if o := get(base, map[string]any{"profile": "muvera"}); !slices.Equal(base.AllowedOutputTypes(o), []OutputType{OutputDense}) {
+		t.Error("the muvera profile does not make dense legal")
+	}
+	for _, c := range []struct {
+		opts map[string]any
+		want []OutputType
+	}{
+		{map[string]any{"output_types": []any{"sparse"}}, []OutputType{OutputMultivector}},
+		{map[string]any{"muvera": map[string]any{}}, []OutputType{OutputDense, OutputMultivector}},
+		{map[string]any{"profile": "muvera", "output_types": []any{"multivector"}}, []OutputType{OutputDense}},
+	} {
+		if o := get(base, c.opts); o.Raw["profile"] != nil {
+			t.Error("the option profile stays in Raw")
+		}
+		if got := base.AllowedOutputTypes(get(base, c.opts)); !slices.Equal(got, c.want) {
+			t.Errorf("%v allows %v, want %v", c.opts, got, c.want)
+		}
+	}
+	o := get(base, map[string]any{"query_max_length": 16.0, "normalize": nil, "is_query": 1, "unheard_of": "x"})
+	if o.QueryMaxLength != 16 || o.Normalize != nil || !o.IsQuery || o.Raw["unheard_of"] != "x" {
+		t.Errorf("overlay: %+v", o)
+	}
+	if base.Runtime.QueryMaxLength != 32 || base.Runtime.Normalize == nil {
+		t.Error("the overlay changed the profile")
+	}
+	if o := get(base, map[string]any{"max_seq_length": "many"}); o.MaxSeqLength != 0 {
+		t.Error("a garbage length must be ignored")
+	}
+	if get(resolve(t, c, "acme/family:runtime"), map[string]any{"profile": "default"}).MaxSeqLength != 300 {
+		t.Error("a variant's default profile is its own")
+	}
+	for want, opts := range map[string]map[string]any{
+		"Profile 'x' not found. Available: ['adaptive', 'alone', 'default', 'loadtime', 'muvera', 'runtime', 'scalars']": {"profile": "x"},
+		"Invalid option 'profile': expected a string, got the number 1":                                                  {"profile": 1},
+		"Unsupported output_dtype: bfloat16":                                                                             {"output_dtype": "bfloat16"},
+		"Invalid overflow_policy: 'x'. Must be one of ['default', 'truncate_text', 'error']":                             {"overflow_policy": "x"},
+		"Invalid option 'normalize': expected true or false, got the string \"yes\"":                                     {"normalize": "yes"},
+		"Invalid option 'query_template': the template has a single '{'; write '{{' for a brace":                         {"query_template": "{"},
+		"Invalid option 'score_mode': must be dense, sparse, colbert or hybrid; got \"best\"":                            {"score_mode": "best"},
+		"Invalid option 'output_types': must not be empty; use dense, sparse or multivector":                             {"output_types": []any{}},
+	} {
+		_, err := base.Options(opts)
+		var oe *OptionError
+		if !errors.As(err, &oe) || err.Error() != want {
+			t.Errorf("%v: got %v, want %s", opts, err, want)
+		}
+	}
+	if _, err := resolve(t, c, "acme/family:runtime").Options(map[string]any{"profile": "muvera"}); err == nil || err.Error() != "Profile 'muvera' not found. Available: ['default']" {
+		t.Errorf("a variant offers a sibling: %v", err)
+	}
+}
+
+func TestFormatText(t *testing.T) {
+	parse := func(s string) *Template {
+		tm, err := ParseTemplate(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tm
+	}
+	p := func(s string) *string { return &s }
+	ins := parse("Instruct: {instruction}\nQuery: {text}")
+	for _, c := range []struct {
+		name    string
+		o       RuntimeOptions
+		query   bool
+		request *string
+		want    string
+	}{
+		{"nothing", RuntimeOptions{}, true, nil, "t"},
+		{"query template", RuntimeOptions{QueryTemplate: parse("q: {text}"), DocTemplate: parse("p: {text}")}, true, nil, "q: t"},
+		{"document template", RuntimeOptions{QueryTemplate: parse("q: {text}"), DocTemplate: parse("p: {text}")}, false, nil, "p: t"},
+		{"only queries have one", RuntimeOptions{QueryTemplate: parse("q: {text}")}, false, nil, "t"},
+		{"instruction without template", RuntimeOptions{}, false, p("do"), "do t"},
+		{"empty instruction without template", RuntimeOptions{}, true, p(""), "t"},
+		{"default for queries", RuntimeOptions{QueryTemplate: ins, DefaultInstruction: p("D")}, true, nil, "Instruct: D\nQuery: t"},
+		{"request wins", RuntimeOptions{QueryTemplate: ins, DefaultInstruction: p("D"), Instruction: p("I")}, true, p("R"), "Instruct: R\nQuery: t"},
+		{"profile instruction wins over default", RuntimeOptions{QueryTemplate: ins, DefaultInstruction: p("D"), Instruction: p("I")}, true, nil, "Instruct: I\nQuery: t"},
+		{"explicit empty wins", RuntimeOptions{QueryTemplate: ins, DefaultInstruction: p("D")}, true, p(""), "Instruct: \nQuery: t"},
+		{"explicit empty option wins", RuntimeOptions{DefaultInstruction: p("D"), Instruction: p("")}, true, nil, "t"},
+		{"default without template", RuntimeOptions{DefaultInstruction: p("D")}, true, nil, "D t"},
+		{"documents never get the default", RuntimeOptions{DocTemplate: parse("{instruction}|{text}"), DefaultInstruction: p("D")}, false, nil, "|t"},
+		{"documents never, no template", RuntimeOptions{DefaultInstruction: p("D")}, false, nil, "t"},
+	} {
+		if got := c.o.FormatText("t", c.query, c.request); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestAdapters(t *testing.T) {
+	model := func(adapter, tasks string) string {
+		return strings.NewReplacer("sie_server.adapters.bert_flash:BertFlashAdapter", adapter, "  encode:\n    dense: {dim: 384}\n", tasks).Replace(good)
+	}
+	const dense, sparse, multi, score = "  encode: {dense: {dim: 8}}\n", "  encode: {sparse: {}}\n", "  encode: {multivector: {dim: 8}}\n", "  score: {}\n"
+	const all = "  encode: {dense: {dim: 8}, sparse: {dim: 9}, multivector: {dim: 8}}\n"
+	const notServed = "model 'acme/mini' cannot be served: this build serves dense text embeddings; "
+	for _, c := range []struct {
+		adapter, tasks string
+		family         Family
+		usable         string // "" = yes
+	}{
+		{"sie_server.adapters.bert_flash:BertFlashAdapter", dense, FamilyDense, ""},
+		{"sie_server.adapters.bert_flash.adapter:Renamed", dense, FamilyDense, ""},
+		{"sie_server.adapters.sentence_transformer:X", dense, FamilyDense, ""},
+		{"sie_server.adapters.pytorch_embedding:X", dense, FamilyDense, ""},
+		{"sie_server.adapters.sglang:X", dense, FamilyDense, ""},
+		{"sie_server.adapters.sglang.embedding:X", dense, FamilyDense, ""},
+		{"sie_server_rust.adapters.candle:CandleEmbeddingAdapter", dense, FamilyDense, ""},
+		{"sie_server_rust.adapters.candle:CandleEmbeddingAdapter", sparse, FamilySparse, notServed + "sparse (SPLADE) encoding is not part of it"},
+		{"sie_server_rust.adapters.candle:CandleEmbeddingAdapter", multi, FamilyColBERT, notServed + "late interaction (ColBERT) is not part of it"},
+		{"sie_server_rust.adapters.candle:CandleEmbeddingAdapter", all, FamilyMultiFunction, notServed + "multi-function encoding (BGE-M3) is not part of it"},
+		{"sie_server.adapters.sentence_transformer:X", score, FamilyCrossEncoder, notServed + "cross-encoder reranking is not part of it"},
+		{"sie_server.adapters.splade_flash:X", sparse, FamilySparse, notServed + "sparse (SPLADE) encoding is not part of it"},
+		{"sie_server.adapters.splade_flash.adapter:X", sparse, FamilySparse, notServed + "sparse (SPLADE) encoding is not part of it"},
+		{"sie_server.adapters.sglang.generation:X", score, FamilyGeneration, "model 'acme/mini' cannot be served: text generation is out of scope for this server"},
+		{"sie_server.adapters.bert_flash:BertFlashAdapter", sparse, FamilyDense, "model 'acme/mini' declares the output sparse, which its adapter 'sie_server.adapters.bert_flash:BertFlashAdapter' does not give"},
+		{"sie_server.adapters.bert_flsh:X", dense, FamilyNone, "model 'acme/mini' uses the adapter 'sie_server.adapters.bert_flsh:X', which this server does not know; did you mean 'sie_server.adapters.bert_flash'?"},
+		{"my.own.thing:X", dense, FamilyNone, "model 'acme/mini' uses the adapter 'my.own.thing:X', which this server does not know"},
+		{"my_adapter.py:X", dense, FamilyNone, "model 'acme/mini' uses the custom adapter file 'my_adapter.py:X': this server has no Python and runs no user code; use one of the built-in adapter modules"},
+		{"adapters/bert_flash.py:X", dense, FamilyNone, "model 'acme/mini' uses the custom adapter file 'adapters/bert_flash.py:X': this server has no Python and runs no user code; use one of the built-in adapter modules"},
+	} {
+		r := resolve(t, load(t, model(c.adapter, c.tasks)), "acme/mini")
+		got := ""
+		if err := r.Usable(); err != nil {
+			got = err.Error()
+		}
+		if r.Family != c.family || got != c.usable {
+			t.Errorf("%s with %s: family %q, %q; want %q, %q", c.adapter, c.tasks, r.Family, got, c.family, c.usable)
+		}
+	}
+	remote := strings.Replace(model("sie_server.adapters.remote.openai:X", dense), "hf_id: acme/mini", "remote_backed: true", 1)
+	if err := resolve(t, load(t, remote), "acme/mini").Usable(); err == nil || !strings.Contains(err.Error(), "does not forward") {
+		t.Errorf("remote: %v", err)
+	}
+}
+
+// Every adapter maps to a family of the table, and every family says whether it is served.
+func TestFamilyTable(t *testing.T) {
+	for name, f := range adapterFamilies {
+		if _, ok := families[f]; !ok && f != familyByTasks {
+			t.Errorf("adapter %s has the family %q, which is not in the table", name, f)
+		}
+		if _, err := ParseAdapterPath("sie_server.adapters." + name + ":X"); err != nil {
+			t.Errorf("adapter %s: %v", name, err)
+		}
+	}
+	for _, f := range Families() {
+		ok, reason := f.Served()
+		if ok != (f == FamilyDense) || ok != (reason == "") || strings.HasSuffix(reason, ".") {
+			t.Errorf("family %s: served %v, %q", f, ok, reason)
+		}
+	}
+	if ok, reason := Family("x").Served(); ok || reason == "" {
+		t.Error("an unknown family is served")
+	}
+}
+
+func TestMUVERAOutputDim(t *testing.T) {
+	for _, c := range []struct {
+		c    MUVERAConfig
+		dim  int
+		want int
+	}{
+		{MUVERAConfig{Repetitions: 40, SimHashProjections: 6, ProjectionDim: 8}, 128, 20480},
+		{MUVERAConfig{Repetitions: 96, SimHashProjections: 6, ProjectionDim: 8}, 128, 49152},
+		{MUVERAConfig{Repetitions: 40, SimHashProjections: 6, FinalProjectionDim: 10240}, 128, 10240},
+		{MUVERAConfig{Repetitions: 20, SimHashProjections: 6, ProjectionDim: 8, FinalProjectionDim: 10240}, 96, 10240},
+		{MUVERAConfig{Repetitions: 1, SimHashProjections: 1, ProjectionDim: 2, FinalProjectionDim: 10240}, 96, 4},
+	} {
+		if got := c.c.OutputDim(c.dim); got != c.want {
+			t.Errorf("%+v of %d: got %d, want %d", c.c, c.dim, got, c.want)
+		}
+	}
+	def, err := asMUVERA(map[string]any{})
+	if err != nil || *def != (MUVERAConfig{Repetitions: 40, SimHashProjections: 6, FinalProjectionDim: 10240, Seed: 42}) {
+		t.Errorf("defaults %+v, %v", def, err)
+	}
+	off, err := asMUVERA(map[string]any{"final_projection_dim": nil, "seed": nil, "center_tokens": true})
+	if err != nil || off.FinalProjectionDim != 0 || off.Seed != 42 || !off.CenterTokens {
+		t.Errorf("nulls %+v, %v", off, err)
+	}
+}
+
+func TestLoRAPaths(t *testing.T) {
+	for _, c := range []struct {
+		in   any
+		want []LoRA
+	}{
+		{[]any{"a/b", "c/d"}, []LoRA{{"a/b", "a/b", ""}, {"c/d", "c/d", ""}}},
+		{map[string]any{"z": "c/d", "y": map[string]any{"id": "a/b", "revision": "v1"}}, []LoRA{{"y", "a/b", "v1"}, {"z", "c/d", ""}}},
+		{"a/b", nil},
+		{[]any{""}, nil},
+		{map[string]any{"y": map[string]any{"id": "a/b", "rev": "v1"}}, nil},
+	} {
+		got, err := asLoRAs(c.in)
+		if (err != nil) != (c.want == nil) || err == nil && !slices.Equal(got, c.want) {
+			t.Errorf("%v: got %v, %v", c.in, got, err)
+		}
+	}
+}

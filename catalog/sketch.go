@@ -1,0 +1,145 @@
+package catalog
+
+import (
+	"fmt"
+	"strings"
+)
+
+// MUVERAConfig describes how a multivector is folded into one dense vector: repetitions of a random
+// partition of the token space, a sum per partition, and an optional final sketch.
+type MUVERAConfig struct {
+	Repetitions        int // R
+	SimHashProjections int // k; 2^k partitions per repetition
+	ProjectionDim      int // per partition; 0 = the token vectors' own width
+	FinalProjectionDim int // length after the final sketch; 0 = no sketch
+	Seed               int64
+	Normalize          bool
+	CenterTokens       bool // subtract the mean token first
+}
+
+// maxFoldedDim bounds the folded vector: 16 Mi floats is 64 MiB for one text.
+const maxFoldedDim = 1 << 24
+
+// UnsketchedDim is the length before the final sketch, R·2^k·p, for token vectors of the given width.
+func (c *MUVERAConfig) UnsketchedDim(tokenDim int) int {
+	p := c.ProjectionDim
+	if p == 0 {
+		p = tokenDim
+	}
+	return c.Repetitions << c.SimHashProjections * p
+}
+
+// OutputDim is the length of the folded vector. The final sketch only ever shortens it.
+func (c *MUVERAConfig) OutputDim(tokenDim int) int {
+	d := c.UnsketchedDim(tokenDim)
+	if c.FinalProjectionDim > 0 && c.FinalProjectionDim < d {
+		return c.FinalProjectionDim
+	}
+	return d
+}
+
+func asMUVERA(v any) (*MUVERAConfig, error) {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("expected a map, got %s", describe(v))
+	}
+	c := &MUVERAConfig{Repetitions: 40, SimHashProjections: 6, FinalProjectionDim: 10240, Seed: 42}
+	err := readSketch(m, map[string]sketchField{
+		"num_repetitions":         {num: &c.Repetitions, lo: 1, hi: 4096},
+		"num_simhash_projections": {num: &c.SimHashProjections, lo: 1, hi: 16},
+		"projection_dim":          {num: &c.ProjectionDim, lo: 1, hi: 65536, nullable: true},
+		"final_projection_dim":    {num: &c.FinalProjectionDim, lo: 1, hi: maxFoldedDim, nullable: true},
+		"seed":                    {seed: &c.Seed},
+		"normalize":               {flag: &c.Normalize},
+		"center_tokens":           {flag: &c.CenterTokens},
+	})
+	if err == nil && c.UnsketchedDim(1) > maxFoldedDim {
+		err = fmt.Errorf("the folded vector would have %d or more numbers; the limit is %d", c.UnsketchedDim(1), maxFoldedDim)
+	}
+	return c, err
+}
+
+// SMVEConfig describes how a multivector is folded into one sparse vector: every token keeps the K
+// largest of Width random projections.
+type SMVEConfig struct {
+	Width       int
+	K           int
+	Repetitions int
+	Seed        int64
+	MaxNonzeros int // 0 = all
+}
+
+func asSMVE(v any) (*SMVEConfig, error) {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("expected a map, got %s", describe(v))
+	}
+	c := &SMVEConfig{Width: 65536, K: 32, Repetitions: 1, Seed: 42}
+	err := readSketch(m, map[string]sketchField{
+		"width":           {num: &c.Width, lo: 1, hi: maxFoldedDim},
+		"k":               {num: &c.K, lo: 1, hi: maxFoldedDim},
+		"num_repetitions": {num: &c.Repetitions, lo: 1, hi: 4096},
+		"max_nonzeros":    {num: &c.MaxNonzeros, lo: 1, hi: maxFoldedDim, nullable: true},
+		"seed":            {seed: &c.Seed},
+	})
+	switch {
+	case err != nil:
+	case c.K > c.Width:
+		err = fmt.Errorf("k (%d) must not exceed width (%d)", c.K, c.Width)
+	case c.Width*c.Repetitions > maxFoldedDim:
+		err = fmt.Errorf("width times num_repetitions is %d; the limit is %d", c.Width*c.Repetitions, maxFoldedDim)
+	}
+	return c, err
+}
+
+// sketchField is where one key of a sketch map goes; exactly one pointer is set. A nullable number
+// becomes 0 on null; any other null keeps the default.
+type sketchField struct {
+	num      *int
+	lo, hi   int64
+	nullable bool
+	seed     *int64
+	flag     *bool
+}
+
+func readSketch(m map[string]any, known map[string]sketchField) error {
+	names := make([]string, 0, len(known))
+	for _, k := range sortedKeys(m) {
+		if _, ok := known[k]; ok {
+			continue
+		}
+		if len(names) == 0 {
+			for n := range known {
+				names = append(names, n)
+			}
+		}
+		if near := closeMatches(k, names, 1, suggestCutoff); len(near) > 0 {
+			return fmt.Errorf("unknown key %q; did you mean %q?", clip(k), near[0])
+		}
+		return fmt.Errorf("unknown key %q", clip(k))
+	}
+	for _, k := range sortedKeys(m) {
+		f, v := known[k], m[k]
+		if v == nil {
+			if f.nullable {
+				*f.num = 0
+			}
+			continue
+		}
+		var err error
+		switch {
+		case f.num != nil:
+			*f.num, err = asInt(v, f.lo, f.hi)
+		case f.seed != nil:
+			var s int
+			s, err = asInt(v, 0, 1<<53)
+			*f.seed = int64(s)
+		default:
+			*f.flag, err = asBool(v)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %s", k, strings.TrimSpace(err.Error()))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+// Package confighash computes the hashes by which gateways, the control plane and workers tell whether
+// they hold the same configuration. Every component must get the same hash, byte for byte, so this is the
+// only place that computes them.
+//
+// Entry points: BundleConfig (models and profiles as one bundle sees them), Bundles (the set of bundles)
+// and Canonical (the JSON they are computed over). Pure functions: no goroutines, no I/O; safe for
+// concurrent use.
+package confighash
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+)
+
+// Model is one model with its profiles, inheritance already applied.
+type Model struct {
+	ID       string
+	Revision string // "" hashes as null
+	Profiles []Profile
+}
+
+// Profile is what of a profile is hashed. An empty or zero field hashes as null. Loadtime and Runtime hold
+// nil, bool, Go's number types, string, []any and map[string]any.
+type Profile struct {
+	Name             string
+	AdapterPath      string // "module:Class"
+	MaxBatchTokens   int
+	ComputePrecision string
+	Loadtime         map[string]any
+	Runtime          map[string]any
+}
+
+// Bundle is what of a bundle is hashed.
+type Bundle struct {
+	Name     string
+	Priority int
+	Adapters []string
+}
+
+// BundleConfig returns the lowercase hex SHA-256 of the models that a bundle with these adapter modules
+// serves: per model its id, its revision and those profiles whose adapter module (the text before the
+// colon) is listed. Models with no such profile do not count; with none left the hash is "". The order of
+// models, profiles and adapters does not matter.
+func BundleConfig(models []Model, adapters []string) string {
+	var list []any
+	sorted := slices.Clone(models)
+	slices.SortStableFunc(sorted, func(a, b Model) int { return strings.Compare(a.ID, b.ID) })
+	for _, m := range sorted {
+		if profiles := carried(m.Profiles, adapters); len(profiles) > 0 {
+			list = append(list, map[string]any{"sie_id": m.ID, "revision": orNull(m.Revision), "profiles": profiles})
+		}
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return sum(Canonical(list, UTF8))
+}
+
+func carried(profiles []Profile, adapters []string) []any {
+	sorted := slices.Clone(profiles)
+	slices.SortStableFunc(sorted, func(a, b Profile) int { return strings.Compare(a.Name, b.Name) })
+	var out []any
+	for _, p := range sorted {
+		module, _, _ := strings.Cut(p.AdapterPath, ":")
+		if !slices.Contains(adapters, module) {
+			continue
+		}
+		config := map[string]any{
+			"adapter_path":      p.AdapterPath,
+			"max_batch_tokens":  any(p.MaxBatchTokens),
+			"compute_precision": orNull(p.ComputePrecision),
+			"adapter_options":   options(p),
+		}
+		if p.MaxBatchTokens == 0 {
+			config["max_batch_tokens"] = nil
+		}
+		out = append(out, map[string]any{"name": p.Name, "config": config})
+	}
+	return out
+}
+
+// options holds the maps that are not empty, and is null when both are.
+func options(p Profile) any {
+	out := map[string]any{}
+	if len(p.Loadtime) > 0 {
+		out["loadtime"] = p.Loadtime
+	}
+	if len(p.Runtime) > 0 {
+		out["runtime"] = p.Runtime
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// Bundles returns the lowercase hex SHA-256 of a set of bundles: name, priority and adapters of each. The
+// order of bundles and of their adapters does not matter. No bundles give "".
+func Bundles(bundles []Bundle) string {
+	if len(bundles) == 0 {
+		return ""
+	}
+	sorted := slices.Clone(bundles)
+	slices.SortStableFunc(sorted, func(a, b Bundle) int { return strings.Compare(a.Name, b.Name) })
+	list := make([]any, len(sorted))
+	for i, b := range sorted {
+		adapters := slices.Clone(b.Adapters)
+		slices.Sort(adapters)
+		names := make([]any, len(adapters))
+		for j, a := range adapters {
+			names[j] = a
+		}
+		list[i] = map[string]any{"name": b.Name, "priority": b.Priority, "adapters": names}
+	}
+	return sum(Canonical(list, ASCII))
+}
+
+func sum(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
+}
