@@ -1,0 +1,173 @@
+// attention — y = softmax(scale·q·kᵀ)·v, per sequence and head.
+//   s_j = (scale·q)·k_j,  p_j = e^(s_j − max s),  y = (Σ p_j·v_j)/Σ p_j
+// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; head h reads key head
+//          h·Hkv/H. Any number of queries a sequence. Without keys, y is zero.   1 ≤ D ≤ 256.
+// Types    q, k, v, y f32 | bf16, all one type; computed in f32.        Mask     full.
+// Alias    none.                                   Align    element.
+// Share    (sequence, head) pairs in turn.         Scratch  kᵀ and v of one head, one tile of scores.
+// Cost     4·Lq·Lk·D flop and Lq·Lk exponentials a head.
+// Plan     kᵀ and v of the head are packed into scratch once (f32, dense, padded to vectors): they stay in L1
+//          or L2 for all query tiles. A tile of kRows queries: scores by gemm_tile, softmax in place, output
+//          by gemm_tile; scores of a tile stay in L1 to Lk ≈ 1,000.
+// Order    scores: one FMA chain over D. Sums over keys: lane by lane, then a fixed tree. Output: one FMA chain
+//          over the keys. All depend on the item's own length alone.
+// Error    |y − ref| ≤ (D + Lk)·2⁻²⁴·max|v| at worst, then bf16 rounding.   Source  Vaswani 2017 §3.2.1
+#include "gemm_tile.h"
+#include "math.h"
+#include "rows.h"
+
+namespace sie_cpu {
+namespace SIE_ISA_NS {
+
+namespace {
+
+constexpr int64_t kMaxHeadDim = 256;
+
+int64_t padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+// Where one head's intermediates lie in the scratch, in floats.
+struct Layout {
+  int64_t keys, d;        // padded to vectors
+  int64_t scores_ld;      // a vector more than the keys: rows must not fall into the same sets of L1
+  int64_t v, scores, end; // kᵀ comes first
+};
+
+Layout layout_of(int64_t keys, int64_t head_dim) {
+  Layout at;
+  at.keys = padded(keys);
+  at.d = padded(head_dim);
+  at.scores_ld = at.keys + kLanes;
+  at.v = at.keys * head_dim;
+  at.scores = at.v + at.keys * at.d;
+  at.end = at.scores + kRows * at.scores_ld;
+  return at;
+}
+
+// kᵀ in panels of kPanel keys, [D][width] each, as a packed weight; keys beyond the last read as 0.
+template <typename T>
+void pack_keys(const T *k, int64_t ld, int64_t keys, int64_t d, float *out) {
+  for (int64_t n0 = 0; n0 < keys; n0 += kPanel) {
+    const int64_t width = padded(keys - n0 < kPanel ? keys - n0 : kPanel);
+    float *panel = out + n0 * d;
+    for (int64_t n = n0; n < n0 + width; n += kLanes) {
+      for (int64_t i = 0; i < d; i += kLanes) {
+        Vec block[kLanes];
+        for (int j = 0; j < kLanes; j++) block[j] = n + j < keys ? vload_row(k + (n + j) * ld, i, d) : vset(0.0f);
+        vtranspose(block);
+        float *to = panel + i * width + (n - n0);
+        for (int j = 0; j < kLanes && i + j < d; j++) vstore(to + j * width, block[j]);
+      }
+    }
+  }
+}
+
+template <typename T>
+void pack_values(const T *v, int64_t ld, int64_t keys, int64_t d, int64_t ldv, float *out) {
+  for (int64_t j = 0; j < keys; j++) {
+    for (int64_t i = 0; i < d; i += kLanes) vstore(out + j * ldv + i, vload_row(v + j * ld, i, d));
+  }
+}
+
+// s[j] becomes e^(s[j] − max) for j below keys; gives their sum.
+SIE_INLINE float softmax_row(float *s, int64_t keys) {
+  const Vec none = vset(-__builtin_inff());
+  Vec top[2] = {none, none};
+  int64_t j = 0;
+  for (; j + 2 * kLanes <= keys; j += 2 * kLanes) {
+    top[0] = vmax(vload(s + j), top[0]);
+    top[1] = vmax(vload(s + j + kLanes), top[1]);
+  }
+  if (j + kLanes <= keys) {
+    top[0] = vmax(vload(s + j), top[0]);
+    j += kLanes;
+  }
+  if (j < keys) top[1] = vmax(vload_part_or(s + j, keys - j, none), top[1]);
+  const Vec largest = vset(vlargest(vmax(top[0], top[1])));
+
+  Vec sum = vset(0.0f);
+  for (j = 0; j + kLanes <= keys; j += kLanes) {
+    const Vec p = vexp(vload(s + j) - largest);
+    vstore(s + j, p);
+    sum = sum + p;
+  }
+  if (j < keys) {
+    const Vec p = vkeep(vexp(vload_part(s + j, keys - j) - largest), keys - j);
+    vstore(s + j, p);  // the row's padding takes the zeros
+    sum = sum + p;
+  }
+  return vsum(sum);
+}
+
+// Queries [0, rows) of one tile against a packed head.
+template <typename T>
+void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, int64_t keys, int64_t d, const Layout &at,
+                 float *scratch, T *y, int64_t ldy) {
+  alignas(64) float query[kRows * kMaxHeadDim], out[kRows * kMaxHeadDim];
+  float *s = scratch + at.scores;
+  for (int64_t m = 0; m < rows; m++) {
+    for (int64_t i = 0; i < d; i += kLanes) vstore(query + m * at.d + i, vload_row(q + m * ldq, i, d) * vset(scale));
+  }
+  for (int64_t n = 0; n < at.keys; n += kPanel) {
+    const int64_t width = at.keys - n < kPanel ? at.keys - n : kPanel;
+    kTiles[rows - 1][width / kLanes - 1](query, at.d, scratch + n * d, width, 8 * width, d, s + n, at.scores_ld);
+  }
+  float factor[kRows];
+  for (int64_t m = 0; m < rows; m++) factor[m] = 1.0f / softmax_row(s + m * at.scores_ld, keys);
+  // Two vectors at a time where that leaves no single one over: D = 64 as 2 + 2, not 3 + 1.
+  for (int64_t i = 0, vecs; i < at.d; i += vecs * kLanes) {
+    const int64_t left = (at.d - i) / kLanes;
+    vecs = left == 4 || left < kVecs ? (left < 2 ? left : 2) : kVecs;
+    kTiles[rows - 1][vecs - 1](s, at.scores_ld, scratch + at.v + i, at.d, 8 * at.d, keys, out + i, at.d);
+  }
+  for (int64_t m = 0; m < rows; m++) {
+    for (int64_t i = 0; i < d; i += kLanes) vstore_row(y + m * ldy, i, d, vload(out + m * at.d + i) * vset(factor[m]));
+  }
+}
+
+template <typename T>
+void attend_head(const sie_attention_args *a, int64_t b, int64_t head, float *scratch) {
+  const int64_t d = a->head_dim, kv_column = head * a->kv_heads / a->heads * d;
+  const int64_t queries = a->cu_q[b + 1] - a->cu_q[b], keys = a->cu_kv[b + 1] - a->cu_kv[b];
+  if (queries <= 0) return;
+  const T *q = row_of<const T>(a->q, a->cu_q[b]) + head * d;
+  T *y = row_of<T>(a->y, a->cu_q[b]) + head * d;
+  if (keys <= 0) {
+    for (int64_t i = 0; i < queries; i++) memset(y + i * a->y.ld, 0, static_cast<size_t>(d) * sizeof(T));
+    return;
+  }
+  const Layout at = layout_of(keys, d);
+  pack_keys(row_of<const T>(a->k, a->cu_kv[b]) + kv_column, a->k.ld, keys, d, scratch);
+  pack_values(row_of<const T>(a->v, a->cu_kv[b]) + kv_column, a->v.ld, keys, d, at.d, scratch + at.v);
+  const int64_t tiles = tile_count(queries);
+  for (int64_t i = 0; i < tiles; i++) {
+    const int64_t row = tile_start(queries, tiles, i), next = tile_start(queries, tiles, i + 1);
+    attend_tile(q + row * a->q.ld, a->q.ld, next - row, a->scale, keys, d, at, scratch, y + row * a->y.ld, a->y.ld);
+  }
+}
+
+}  // namespace
+
+sie_status attention(const sie_attention_args *a, const sie_share *share) {
+  if (!is_float(a->q.dtype) || a->k.dtype != a->q.dtype || a->v.dtype != a->q.dtype || a->y.dtype != a->q.dtype) {
+    return SIE_UNSUPPORTED;
+  }
+  if (a->mask != SIE_MASK_FULL || a->head_dim < 1 || a->head_dim > kMaxHeadDim) return SIE_UNSUPPORTED;
+  const int64_t items = *a->seqs.n * a->heads;
+  float *scratch = static_cast<float *>(share->scratch);
+  for (int64_t item = share->part; item < items; item += share->parts) {
+    if (a->q.dtype == SIE_F32) {
+      attend_head<float>(a, item / a->heads, item % a->heads, scratch);
+    } else {
+      attend_head<Bf16>(a, item / a->heads, item % a->heads, scratch);
+    }
+  }
+  return SIE_OK;
+}
+
+int64_t attention_scratch(const sie_op_bounds *bounds) {
+  if (bounds->head_dim < 1 || bounds->head_dim > kMaxHeadDim) return 0;
+  return layout_of(bounds->max_len, bounds->head_dim).end * static_cast<int64_t>(sizeof(float));
+}
+
+}  // namespace SIE_ISA_NS
+}  // namespace sie_cpu

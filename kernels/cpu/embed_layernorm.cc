@@ -1,0 +1,83 @@
+// embed_layernorm — y = LN(word[id] + position[i + offset] + type[type_id])·γ + β, i from 0 in each sequence.
+//   μ = Σ s/C,  σ² = Σ (s−μ)²/C,  y = (s−μ)/√(σ²+ε)·γ + β      with s the sum of the three rows, in f32
+// Shapes   ids, type_ids [T]; cu_seqlens [B+1]; tables [vocab, C], row stride ≥ C; γ, β [C]; y, yq [T, C].
+// Types    tables f32 | bf16, all one type; y f32 | bf16; yq u8 with scale and zero, from the f32 result.
+// Alias    none.                                   Align    element.
+// Share    tokens.                                 Scratch  C floats: s, then y where yq is wanted.
+// Cost     one random row of the word table a token → latency of memory, hidden by fetching ahead.
+// Plan     sum into scratch (L1), then layernorm's row; prefetch the word row two tokens ahead.
+// Error    as layernorm.                           Source   Devlin 2018 §3, arXiv:1810.04805
+#include "rows.h"
+
+namespace sie_cpu {
+namespace SIE_ISA_NS {
+
+namespace {
+
+// The sequence that holds token t: the last b with cu[b] ≤ t, found by halving.
+int64_t sequence_of(const int32_t *cu, int64_t seqs, int64_t t) {
+  int64_t low = 0, high = seqs;
+  while (high - low > 1) {
+    int64_t middle = low + (high - low) / 2;
+    if (cu[middle] <= t) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+template <typename T>
+void prefetch_row(const T *row, int64_t c) {
+  const char *p = reinterpret_cast<const char *>(row);
+  for (int64_t byte = 0; byte < c * static_cast<int64_t>(sizeof(T)); byte += 64) _mm_prefetch(p + byte, _MM_HINT_T0);
+}
+
+template <typename T>
+void add_row(float *s, int64_t c, const T *row) {
+  for (int64_t i = 0; i < c; i += kLanes) vstore_row(s, i, c, vload_row(s, i, c) + vload_row(row, i, c));
+}
+
+template <typename T, typename Y>
+void embed_tokens(const sie_embed_layernorm_args *a, Range tokens, float *s) {
+  if (tokens.first >= tokens.last) return;
+  const int64_t ahead = 2, c = a->c;
+  int64_t b = sequence_of(a->cu_seqlens, *a->seqs.n, tokens.first);
+  for (int64_t t = tokens.first; t < tokens.last; t++) {
+    while (t >= a->cu_seqlens[b + 1]) b++;
+    if (t + ahead < tokens.last) prefetch_row(row_of<const T>(a->word, a->ids[t + ahead]), c);
+    copy_row(row_of<const T>(a->word, a->ids[t]), c, s);
+    if (a->position.p != nullptr) {
+      add_row(s, c, row_of<const T>(a->position, t - a->cu_seqlens[b] + a->position_offset));
+    }
+    if (a->type.p != nullptr) add_row(s, c, row_of<const T>(a->type, a->type_ids != nullptr ? a->type_ids[t] : 0));
+    Y *y = row_of<Y>(a->y, t);
+    if (a->yq.p == nullptr) {
+      normalise_row(s, c, a->gamma, a->beta, a->eps, y);
+      continue;
+    }
+    normalise_row(s, c, a->gamma, a->beta, a->eps, s);
+    copy_row(s, c, y);
+    quantise_row(s, c, row_of<uint8_t>(a->yq, t), a->yq.scale + t, a->yq.zero + t);
+  }
+}
+
+}  // namespace
+
+sie_status embed_layernorm(const sie_embed_layernorm_args *a, const sie_share *share) {
+  if (!is_float(a->word.dtype) || !is_float(a->y.dtype)) return SIE_UNSUPPORTED;
+  if (a->position.p != nullptr && a->position.dtype != a->word.dtype) return SIE_UNSUPPORTED;
+  if (a->type.p != nullptr && a->type.dtype != a->word.dtype) return SIE_UNSUPPORTED;
+  const Range tokens = share_of(*a->tokens.n, share);
+  float *scratch = static_cast<float *>(share->scratch);
+  const bool from_f32 = a->word.dtype == SIE_F32, to_f32 = a->y.dtype == SIE_F32;
+  if (from_f32 && to_f32) embed_tokens<float, float>(a, tokens, scratch);
+  if (from_f32 && !to_f32) embed_tokens<float, Bf16>(a, tokens, scratch);
+  if (!from_f32 && to_f32) embed_tokens<Bf16, float>(a, tokens, scratch);
+  if (!from_f32 && !to_f32) embed_tokens<Bf16, Bf16>(a, tokens, scratch);
+  return SIE_OK;
+}
+
+}  // namespace SIE_ISA_NS
+}  // namespace sie_cpu

@@ -1,0 +1,78 @@
+// gemm_tile.h — c[mr, nv·kLanes] = a[mr, K]·b[K, nv·kLanes]: the register-blocked product under linear and
+// attention, for any mr ≤ kRows and nv ≤ kVecs.
+//
+// One FMA chain per element of c, k ascending from 0: an element's bits depend on its row of a and its column
+// of b alone, never on the tile it was computed in. a is read element by element, b in whole vectors; neither
+// beyond its end. c is overwritten.
+#ifndef SIE_KERNELS_CPU_GEMM_TILE_H
+#define SIE_KERNELS_CPU_GEMM_TILE_H
+
+#include "vec.h"
+
+namespace sie_cpu {
+namespace SIE_ISA_NS {
+
+// kRows·kVecs accumulators, kVecs vectors of b and a broadcast fill the registers, 32 or 16; enough chains to
+// cover the FMA's latency on both ports, and more FMAs than loads.
+#if defined(__AVX512F__)
+constexpr int kRows = 8, kVecs = 3;
+#else
+constexpr int kRows = 6, kVecs = 2;
+#endif
+constexpr int kPanel = kVecs * kLanes;
+
+// `ahead` is how many elements before their use the rows of b are fetched into L1.
+typedef void (*TileFn)(const float *a, int64_t lda, const float *b, int64_t ldb, int64_t ahead, int64_t k, float *c,
+                       int64_t ldc);
+
+template <int MR, int NV>
+static void tile(const float *a, int64_t lda, const float *b, int64_t ldb, int64_t ahead, int64_t k, float *c,
+          int64_t ldc) {
+  Vec sum[MR][NV];
+#pragma GCC unroll 16
+  for (int m = 0; m < MR; m++) {
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; v++) sum[m][v] = vset(0.0f);
+  }
+#pragma GCC unroll 1
+  for (int64_t i = 0; i < k; i++, b += ldb) {
+    Vec row[NV];
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; v++) {
+      row[v] = vload(b + v * kLanes);
+      // Never faults; 16 floats are a line, so with AVX2 every second one is spare.
+      if (v * kLanes % 16 == 0) _mm_prefetch(reinterpret_cast<const char *>(b + ahead + v * kLanes), _MM_HINT_T0);
+    }
+#pragma GCC unroll 16
+    for (int m = 0; m < MR; m++) {
+      const Vec x = vset(a[m * lda + i]);
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; v++) sum[m][v] = vfma(x, row[v], sum[m][v]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int m = 0; m < MR; m++) {
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; v++) vstore(c + m * ldc + v * kLanes, sum[m][v]);
+  }
+}
+
+#if defined(__AVX512F__)
+#define SIE_TILE_ROW(m) {tile<m, 1>, tile<m, 2>, tile<m, 3>}
+constexpr TileFn kTiles[kRows][kVecs] = {SIE_TILE_ROW(1), SIE_TILE_ROW(2), SIE_TILE_ROW(3), SIE_TILE_ROW(4),
+                                         SIE_TILE_ROW(5), SIE_TILE_ROW(6), SIE_TILE_ROW(7), SIE_TILE_ROW(8)};
+#else
+#define SIE_TILE_ROW(m) {tile<m, 1>, tile<m, 2>}
+constexpr TileFn kTiles[kRows][kVecs] = {SIE_TILE_ROW(1), SIE_TILE_ROW(2), SIE_TILE_ROW(3),
+                                         SIE_TILE_ROW(4), SIE_TILE_ROW(5), SIE_TILE_ROW(6)};
+#endif
+#undef SIE_TILE_ROW
+
+// Rows of tile i of `tiles` that cover `rows` evenly: 17 rows are 6 + 6 + 5, not 8 + 8 + 1.
+SIE_INLINE int64_t tile_start(int64_t rows, int64_t tiles, int64_t i) { return rows * i / tiles; }
+SIE_INLINE int64_t tile_count(int64_t rows) { return (rows + kRows - 1) / kRows; }
+
+}  // namespace SIE_ISA_NS
+}  // namespace sie_cpu
+
+#endif  // SIE_KERNELS_CPU_GEMM_TILE_H

@@ -1,0 +1,97 @@
+// rows.h — what the row kernels share: normalising a row, and quantising it to u8.
+//
+// Both read a row several times, from L1. Sums run over four accumulators, vector i into number i mod 4, and
+// join in a fixed order: the bits depend on the row and its length alone.
+#ifndef SIE_KERNELS_CPU_ROWS_H
+#define SIE_KERNELS_CPU_ROWS_H
+
+#include "isa.h"
+#include "vec.h"
+
+namespace sie_cpu {
+namespace SIE_ISA_NS {
+
+// Row r of a tensor as elements of type T.
+template <typename T>
+SIE_INLINE T *row_of(const sie_tensor &t, int64_t r) {
+  return static_cast<T *>(t.p) + r * t.ld;
+}
+
+// Σ f(i) over i = 0, kLanes, … below c; f gives the vector at element i, 0 in lanes beyond the row.
+template <typename F>
+SIE_INLINE float sum_row(int64_t c, F f) {
+  Vec sum[4] = {vset(0.0f), vset(0.0f), vset(0.0f), vset(0.0f)};
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= c; i += 4 * kLanes) {
+    for (int j = 0; j < 4; j++) sum[j] = sum[j] + f(i + j * kLanes);
+  }
+  for (int j = 0; i < c; i += kLanes, j++) sum[j] = sum[j] + f(i);
+  return vsum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+// y[c] = (x − μ)/√(σ² + ε)·γ + β, two-pass variance. beta may be null; y may be x when the types agree.
+template <typename X, typename Y>
+SIE_INLINE void normalise_row(const X *x, int64_t c, const float *gamma, const float *beta, float eps, Y *y) {
+  const float mean = sum_row(c, [=](int64_t i) __attribute__((always_inline)) { return vload_row(x, i, c); }) /
+                     static_cast<float>(c);
+  const Vec m = vset(mean);
+  const float squares = sum_row(c, [=](int64_t i) __attribute__((always_inline)) {
+    Vec d = vload_row(x, i, c) - m;
+    // Lanes beyond the row would each add μ².
+    if (i + kLanes > c) d = vkeep(d, c - i);
+    return d * d;
+  });
+  const float factor = 1.0f / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(squares / static_cast<float>(c) + eps)));
+  const Vec f = vset(factor);
+  for (int64_t i = 0; i < c; i += kLanes) {
+    Vec b = beta != nullptr ? vload_row(beta, i, c) : vset(0.0f);
+    vstore_row(y, i, c, vfma((vload_row(x, i, c) - m) * f, vload_row(gamma, i, c), b));
+  }
+}
+
+// Quantises x[c] as sie_tensor's comment says. A NaN counts as nothing in the range and gives q = 0.
+template <typename X>
+SIE_INLINE void quantise_row(const X *x, int64_t c, uint8_t *q, float *scale, int32_t *zero) {
+  Vec lo = vset(0.0f), hi = vset(0.0f);
+  for (int64_t i = 0; i < c; i += kLanes) {
+    Vec v = vload_row(x, i, c);
+    lo = vmin(v, lo);
+    hi = vmax(v, hi);
+  }
+  const float least = vsmallest(lo), most = vlargest(hi);
+  float s = (most - least) / 255.0f;
+  if (!(s > 0.0f)) s = 1.0f;
+  const Vec z = vmin(vset(255.0f), vmax(vrint(vset(-least / s)), vset(0.0f)));
+  const Vec divisor = vset(s), inverse = vset(1.0f / s);
+  // A corrected product with the reciprocal gives the quotient's bits at a fraction of a divide's cost, as
+  // long as nothing in it leaves the normal range.
+  const bool ordinary = s > 0x1p-90f && s < 0x1p90f;
+  for (int64_t i = 0; i < c; i += kLanes) {
+    Vec v = vload_row(x, i, c), ratio;
+    if (ordinary) {
+      ratio = v * inverse;
+      ratio = vfma(vfnma(ratio, divisor, v), inverse, ratio);
+    } else {
+      ratio = v / divisor;
+    }
+    Vec level = vmin(vmax(vrint(ratio) + z, vset(0.0f)), vset(255.0f));
+    if (i + kLanes <= c) {
+      vstore_bytes(q + i, level);
+    } else {
+      vstore_bytes_part(q + i, level, c - i);
+    }
+  }
+  *scale = s;
+  *zero = static_cast<int32_t>(vfirst(z));
+}
+
+// y[c] = x[c], converted.
+template <typename X, typename Y>
+SIE_INLINE void copy_row(const X *x, int64_t c, Y *y) {
+  for (int64_t i = 0; i < c; i += kLanes) vstore_row(y, i, c, vload_row(x, i, c));
+}
+
+}  // namespace SIE_ISA_NS
+}  // namespace sie_cpu
+
+#endif  // SIE_KERNELS_CPU_ROWS_H

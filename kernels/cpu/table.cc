@@ -1,0 +1,197 @@
+// table.cc — the operation tables of the CPU backend, one per instruction set (kernels/ops.h).
+//
+//   table          generic kernels   linear by class of the weight
+//   avx2           avx2              F32 avx2     INT8 avx2
+//   avx512         avx512            F32 avx512   INT8 avx2
+//   avx512-vnni    avx512            F32 avx512   INT8 vnni
+//   amx            avx512            F32 avx512   INT8 amx    BF16 amx; attention over bf16 on tiles
+// Compiled for the baseline instruction set: nothing here runs an instruction the machine may lack.
+#include "isa.h"
+#include "kernels_amx.h"
+#include "kernels_int8.h"
+
+#if !__has_include("linear_int8_amx.cc") || !__has_include("linear_int8_vnni.cc") || !__has_include("linear_int8_avx2.cc")
+namespace sie_cpu {
+static int64_t no_int8_bytes(int64_t, int64_t) { return -1; }
+static void no_int8_pack(int64_t, int64_t, int64_t, int64_t, const float *, int64_t, void *) {}
+static sie_status no_int8(const sie_linear_args *, const sie_share *) { return SIE_UNSUPPORTED; }
+static int64_t no_int8_scratch(const sie_op_bounds *) { return 0; }
+}
+#define int8_packed_bytes no_int8_bytes
+#define int8_pack no_int8_pack
+#define linear_int8_amx no_int8
+#define linear_int8_vnni no_int8
+#define linear_int8_avx2 no_int8
+#define linear_int8_scratch no_int8_scratch
+#endif
+
+namespace sie_cpu {
+namespace {
+
+typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
+
+template <LinearFn F32, LinearFn Int8>
+sie_status linear(const sie_linear_args *a, const sie_share *share) {
+  switch (a->w->compute) {
+    case SIE_COMPUTE_F32: return F32(a, share);
+    case SIE_COMPUTE_INT8: return Int8(a, share);
+    default: return SIE_UNSUPPORTED;
+  }
+}
+
+sie_status linear_amx(const sie_linear_args *a, const sie_share *share) {
+  if (a->w->compute == SIE_COMPUTE_BF16) return linear_bf16_amx(a, share);
+  return linear<avx512::linear_f32, linear_int8_amx>(a, share);
+}
+
+// Head dimensions and masks the tiles do not do fall to the generic kernel, by the shape alone.
+sie_status attention_amx(const sie_attention_args *a, const sie_share *share) {
+  if (a->q.dtype == SIE_BF16) {
+    const sie_status status = attention_bf16_amx(a, share);
+    if (status != SIE_UNSUPPORTED) return status;
+  }
+  return avx512::attention(a, share);
+}
+
+// Packed layouts depend on the class and the vector length, so that a table reads only what it packed.
+template <bool Wide>
+int64_t packed_bytes(uint32_t compute, int64_t n, int64_t k) {
+  switch (compute) {
+    case SIE_COMPUTE_F32: return Wide ? avx512::linear_f32_packed_bytes(n, k) : avx2::linear_f32_packed_bytes(n, k);
+    case SIE_COMPUTE_BF16: return amx_bf16_packed_bytes(n, k);
+    case SIE_COMPUTE_INT8: return int8_packed_bytes(n, k);
+    default: return -1;
+  }
+}
+
+template <bool Wide>
+void pack(uint32_t compute, int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld, void *dst) {
+  switch (compute) {
+    case SIE_COMPUTE_F32:
+      if (Wide) {
+        avx512::linear_f32_pack(n, k, n0, rows, src, ld, dst);
+      } else {
+        avx2::linear_f32_pack(n, k, n0, rows, src, ld, dst);
+      }
+      break;
+    case SIE_COMPUTE_BF16: amx_bf16_pack(n, k, n0, rows, src, ld, dst); break;
+    case SIE_COMPUTE_INT8: int8_pack(n, k, n0, rows, src, ld, dst); break;
+    default: break;
+  }
+}
+
+int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+template <bool Wide, bool Tiles>
+int64_t scratch_bytes(const sie_op_bounds *bounds) {
+  switch (bounds->kind) {
+    case SIE_OP_EMBED_LAYERNORM:
+    case SIE_OP_LAYERNORM:
+    case SIE_OP_OUTPUT_ROWS: return (bounds->c * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64;
+    case SIE_OP_LINEAR:
+      if (bounds->compute == SIE_COMPUTE_INT8) return linear_int8_scratch(bounds);
+      if (bounds->compute == SIE_COMPUTE_BF16) return linear_bf16_amx_scratch(bounds);
+      return Wide ? avx512::linear_f32_scratch(bounds) : avx2::linear_f32_scratch(bounds);
+    case SIE_OP_ATTENTION: {
+      const int64_t bytes = Wide ? avx512::attention_scratch(bounds) : avx2::attention_scratch(bounds);
+      return Tiles ? larger(bytes, attention_bf16_amx_scratch(bounds)) : bytes;
+    }
+    default: return 0;
+  }
+}
+
+constexpr uint32_t class_f32 = 1u << SIE_COMPUTE_F32, class_bf16 = 1u << SIE_COMPUTE_BF16,
+                   class_int8 = 1u << SIE_COMPUTE_INT8;
+
+const sie_ops avx2_ops = {
+    "avx2",
+    SIE_ISA_AVX2,
+    class_f32 | class_int8,
+    1,
+    SIE_F32,
+    packed_bytes<false>,
+    pack<false>,
+    scratch_bytes<false, false>,
+    avx2::embed_layernorm,
+    avx2::layernorm,
+    linear<avx2::linear_f32, linear_int8_avx2>,
+    avx2::quantise_rows,
+    avx2::attention,
+    avx2::gather_rows,
+    avx2::pool,
+    avx2::output_rows,
+};
+
+const sie_ops avx512_ops = {
+    "avx512",
+    SIE_ISA_AVX512,
+    class_f32 | class_int8,
+    1,
+    SIE_F32,
+    packed_bytes<true>,
+    pack<true>,
+    scratch_bytes<true, false>,
+    avx512::embed_layernorm,
+    avx512::layernorm,
+    linear<avx512::linear_f32, linear_int8_avx2>,
+    avx512::quantise_rows,
+    avx512::attention,
+    avx512::gather_rows,
+    avx512::pool,
+    avx512::output_rows,
+};
+
+const sie_ops vnni_ops = {
+    "avx512-vnni",
+    SIE_ISA_AVX512_VNNI,
+    class_f32 | class_int8,
+    1,
+    SIE_F32,
+    packed_bytes<true>,
+    pack<true>,
+    scratch_bytes<true, false>,
+    avx512::embed_layernorm,
+    avx512::layernorm,
+    linear<avx512::linear_f32, linear_int8_vnni>,
+    avx512::quantise_rows,
+    avx512::attention,
+    avx512::gather_rows,
+    avx512::pool,
+    avx512::output_rows,
+};
+
+const sie_ops amx_ops = {
+    "amx",
+    SIE_ISA_AMX,
+    class_f32 | class_bf16 | class_int8,
+    1,
+    SIE_BF16,
+    packed_bytes<true>,
+    pack<true>,
+    scratch_bytes<true, true>,
+    avx512::embed_layernorm,
+    avx512::layernorm,
+    linear_amx,
+    avx512::quantise_rows,
+    attention_amx,
+    avx512::gather_rows,
+    avx512::pool,
+    avx512::output_rows,
+};
+
+}  // namespace
+}  // namespace sie_cpu
+
+const sie_ops *sie_cpu_ops(uint32_t isa) {
+  // The best of a machine never changes, and asking for it twice is harmless.
+  const uint32_t best = sie_cpu_detect();
+  if (isa == SIE_ISA_BEST) isa = best;
+  if (isa > best) return nullptr;
+  switch (isa) {
+    case SIE_ISA_AVX2: return &sie_cpu::avx2_ops;
+    case SIE_ISA_AVX512: return &sie_cpu::avx512_ops;
+    case SIE_ISA_AVX512_VNNI: return &sie_cpu::vnni_ops;
+    case SIE_ISA_AMX: return &sie_cpu::amx_ops;
+    default: return nullptr;
+  }
+}
