@@ -182,6 +182,6 @@ func readBounded(fsys fs.FS, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // nothing was written
 	return io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 }

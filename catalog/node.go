@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -135,7 +136,8 @@ func parseBounded(src string, l *problemList) (body ast.Node) {
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		line, msg := 1, err.Error()
-		if e, ok := err.(yaml.Error); ok {
+		var e yaml.Error
+		if errors.As(err, &e) {
 			msg = e.GetMessage()
 			if tk := e.GetToken(); tk != nil && tk.Position != nil {
 				line = tk.Position.Line

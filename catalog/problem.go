@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"errors"
 	"fmt"
 	"sort"
 	"strings"
@@ -76,8 +77,8 @@ func (l *problemList) err() error {
 
 // merge appends the problems of one file to those of a directory.
 func (e *Problems) merge(err error) {
-	p, ok := err.(*Problems)
-	if !ok {
+	var p *Problems
+	if !errors.As(err, &p) {
 		if err != nil {
 			e.List = append(e.List, Problem{Line: 1, Msg: err.Error()})
 		}

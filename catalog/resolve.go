@@ -205,8 +205,11 @@ func (r *Resolved) profileNames() []string {
 
 // AllowedOutputTypes lists the encode outputs a request under these options may ask for, in the order
 // dense, sparse, multivector: those the profile states, else all that the model gives, folding included.
-// What the request itself asks for does not widen the list.
+// What the request itself asks for does not widen the list. A nil o means the model's own options.
 func (r *Resolved) AllowedOutputTypes(o *RuntimeOptions) []OutputType {
+	if o == nil {
+		o = r.Runtime
+	}
 	var out []OutputType
 	for _, t := range []OutputType{OutputDense, OutputSparse, OutputMultivector} {
 		if r.canGive(t, o) && (o.profileTypes == nil || slices.Contains(o.profileTypes, t)) {
