@@ -1,0 +1,139 @@
+"""Tiny sentence-transformers module chains and the vectors sentence-transformers gives for them.
+
+    python tools/golden/sentence.py
+
+Each case is a folder testdata/golden/st-<name>: a whole model directory as sentence-transformers saves it
+(config.json, model.safetensors, tokenizer.json, modules.json, 1_Pooling, …) and
+
+    texts.json           [{"text": …, "prompt_name": … or null}]
+    golden.safetensors   ids [T] int32, cu_seqlens [B+1] int32, vectors [B, D] f32
+
+Every text is encoded alone and the model is loaded back from the folder first, so the vectors are those of
+the files that are committed.
+"""
+
+import json
+import logging
+import math
+import shutil
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Transformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import BertConfig, BertModel, BertTokenizerFast
+
+import bert
+import manifest
+
+TEXTS = [
+    "a",
+    "the cat sat on the mat",
+    "zebra quiz 42",
+    "",
+    "what is the tallest mountain in the world and how tall is it really when one counts from the sea floor",
+    "Words In Capitals AND accents: éàü",
+]
+PROMPTS = {"query": "query: ", "passage": "passage: "}
+
+
+def tokenizer(max_length: int) -> BertTokenizerFast:
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + list(letters) + ["##" + c for c in letters] + list(".,:;!?-'")
+    fast = Tokenizer(models.WordPiece({t: i for i, t in enumerate(vocab)}, unk_token="[UNK]"))
+    fast.normalizer = normalizers.BertNormalizer(lowercase=True)
+    fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    fast.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    return BertTokenizerFast(tokenizer_object=fast, model_max_length=max_length, do_lower_case=True)
+
+
+def base(folder, seed: int, layers: int = 2) -> None:
+    config = BertConfig(vocab_size=101, hidden_size=32, num_hidden_layers=layers, num_attention_heads=1,
+                        intermediate_size=70, max_position_embeddings=120, type_vocab_size=2)
+    model = BertModel(config, add_pooling_layer=False).eval()
+    bert.randomise(model, seed, 0.9)
+    model.save_pretrained(folder)
+    tokenizer(120).save_pretrained(folder)
+
+
+def dense(seed: int, rows: int, columns: int, **kwargs) -> Dense:
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn((rows, columns), generator=generator) * 1.2 / math.sqrt(columns)
+    bias = torch.randn((rows,), generator=generator) * 0.3
+    return Dense(columns, rows, init_weight=weight, init_bias=bias, **kwargs)
+
+
+def legacy_pooling(case, mode: str) -> None:
+    """The flags form of 1_Pooling/config.json, which most published models have."""
+    names = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens",
+             "mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "weightedmean": "weightedmean_tokens",
+             "lasttoken": "lasttoken"}
+    flags = {"word_embedding_dimension": 32} | {f"pooling_mode_{v}": k == mode for k, v in names.items()}
+    (case / "1_Pooling" / "config.json").write_text(json.dumps(flags | {"include_prompt": True}, indent=2) + "\n")
+
+
+CASES = {
+    # name: (pooling, legacy config, modules after pooling, prompts, default prompt, max_seq_length)
+    "cls-normalize": ("cls", True, lambda: [Normalize()], {}, None, None),
+    "mean": ("mean", False, lambda: [], {}, None, 40),
+    "last-dense-identity": (
+        "lasttoken", False,
+        lambda: [dense(31, 48, 32, bias=False, activation_function=torch.nn.Identity())], {}, None, None),
+    "mean-dense-tanh-normalize-prompts": (
+        "mean", True, lambda: [dense(41, 20, 32), Normalize()], PROMPTS, "query", 64),
+}
+
+
+def make(name: str, spec, seed: int) -> None:
+    pooling, legacy, tail, prompts, default_prompt, max_length = spec
+    case = manifest.GOLDEN / f"st-{name}"
+    shutil.rmtree(case, ignore_errors=True)
+    torch.manual_seed(seed)  # the pooler, which no module reads, is initialised at random
+    source = case / "source"
+    source.mkdir(parents=True)
+    base(source, seed)
+    transformer = Transformer(str(source), **({"max_seq_length": max_length} if max_length else {}))
+    chain = [transformer, Pooling(32, pooling_mode=pooling)] + tail()
+    model = SentenceTransformer(modules=chain, prompts=prompts, default_prompt_name=default_prompt, device="cpu")
+    model.save(str(case), create_model_card=False)
+    shutil.rmtree(source)
+    if legacy:
+        legacy_pooling(case, pooling)
+        (case / "sentence_bert_config.json").write_text(
+            json.dumps({"max_seq_length": max_length or 120, "do_lower_case": False}, indent=2) + "\n")
+
+    model = SentenceTransformer(str(case), device="cpu").eval()
+    texts = [{"text": t, "prompt_name": None} for t in TEXTS]
+    texts += [{"text": t, "prompt_name": p} for p in prompts for t in TEXTS[:3]]
+    vectors, ids, cu = [], [], [0]
+    for item in texts:
+        # prompt_name None means the model's default prompt, as in SentenceTransformer.encode.
+        name_used = item["prompt_name"] or model.default_prompt_name
+        prompt = model.prompts.get(name_used, "") if name_used else ""
+        features = model.preprocess([prompt + item["text"]]) if hasattr(model, "preprocess") else model.tokenize([prompt + item["text"]])
+        row = features["input_ids"][0].numpy()
+        ids.append(row)
+        cu.append(cu[-1] + len(row))
+        vectors.append(model.encode([item["text"]], prompt_name=item["prompt_name"], convert_to_numpy=True)[0])
+    (case / "texts.json").write_text(json.dumps(texts, indent=1, ensure_ascii=False) + "\n")
+    tensors = {"ids": np.concatenate(ids).astype(np.int32), "cu_seqlens": np.array(cu, dtype=np.int32),
+               "vectors": np.stack(vectors).astype(np.float32)}
+    save_file({k: torch.from_numpy(v) for k, v in tensors.items()}, case / "golden.safetensors")
+    manifest.write(case, "python tools/golden/sentence.py", f"random BERT chain, seed {seed}", "float32",
+                   {"max_seq_length": model.max_seq_length, "pooling": pooling, "default_prompt_name": default_prompt})
+    print(name, "tokens", cu[-1], "vectors", tensors["vectors"].shape, "max_seq_length", model.max_seq_length)
+
+
+def main() -> None:
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(1)
+    for seed, (name, spec) in enumerate(CASES.items(), start=101):
+        make(name, spec, seed)
+
+
+if __name__ == "__main__":
+    main()
