@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -350,5 +351,66 @@ func TestNegotiation(t *testing.T) {
 		if got := IsMsgpack(ct); got != want {
 			t.Errorf("Content-Type %q: %v", ct, got)
 		}
+	}
+}
+
+// TestControlCharacters: none may stand in a JSON string, at whatever offset the scanner's words put it.
+func TestControlCharacters(t *testing.T) {
+	for c := range 0x21 {
+		for pad := range 9 {
+			body := `{"items":[{"text":"` + strings.Repeat("x", pad) + string(rune(c)) + `"}]}`
+			want := fmt.Sprintf("JSON is malformed: invalid character (byte %d)", 19+pad)
+			if c == 0x20 {
+				want = ""
+			}
+			if got := decodeAs("encode", "json", []byte(body)); got != want {
+				t.Errorf("%q: %q, want %q", body, got, want)
+			}
+		}
+	}
+}
+
+// TestFreeFormSize: free-form data counts with its size in minimal msgpack, whichever format it came in.
+func TestFreeFormSize(t *testing.T) {
+	ints := []any{}
+	for bits := range 63 {
+		for _, x := range []int64{1 << bits, 1<<bits - 1, -1 << bits, -1<<bits - 1} {
+			ints = append(ints, x)
+		}
+	}
+	for _, x := range []any{
+		ints, "", "é\n", strings.Repeat("s", 31), strings.Repeat("s", 32), strings.Repeat("s", 255), strings.Repeat("s", 256), strings.Repeat("s", 1<<16),
+		slices.Repeat([]any{true}, 15), slices.Repeat([]any{nil}, 16), slices.Repeat([]any{2.5}, 1<<16), map[string]any{"a": map[string]any{}, strings.Repeat("k", 40): false},
+	} {
+		m := map[string]any{"v": x}
+		want := len(pack(m))
+		for _, f := range []Format{Msgpack, JSON} {
+			d, err := open(f, appendFree(nil, f.writer(), m), Limits{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, w, err := d.free()
+			if err != nil || w.size != want {
+				t.Errorf("%v %.40v: %d, want %d (%v)", f, x, w.size, want, err)
+			}
+		}
+	}
+}
+
+// TestRepeatedKeysReplace: the last of repeated keys counts, and nothing of the earlier ones is left.
+func TestRepeatedKeysReplace(t *testing.T) {
+	r, err := DecodeEncode(js, []byte(`{"items":[{"text":"a","text":null,"metadata":{"k":1},"metadata":null}],
+		"params":{"output_dtype":"int8","output_types":["sparse"],"is_query":true,"instruction":"i","options":{"k":1}},"params":{"options":{"z":2}}}`), Limits{})
+	want := &EncodeRequest{Items: []Item{{Extra: &ItemExtra{}}}, Options: Options{"z": int64(2)}}
+	if err != nil || !reflect.DeepEqual(r, want) {
+		t.Errorf("encode: %+v, %v", r, err)
+	}
+	s, err := DecodeScore(js, []byte(`{"query":{"id":"a","text":"b"},"query":{"text":"c"},"items":[{}]}`), Limits{})
+	if err != nil || s.Query != (Item{Text: "c", HasText: true}) {
+		t.Errorf("score: %+v, %v", s, err)
+	}
+	x, err := DecodeExtract(js, []byte(`{"items":[{}],"params":{"labels":["a"],"threshold":1,"output_schema":{}},"params":null}`), Limits{})
+	if err != nil || !reflect.DeepEqual(x, &ExtractRequest{Items: []Item{{}}}) {
+		t.Errorf("extract: %+v, %v", x, err)
 	}
 }

@@ -95,9 +95,9 @@ type walk struct {
 	build     bool
 	field     string // build only: named when there are too many values
 	maxValues int    // build only
-	values    int // values met, containers included
-	depth     int // deepest container, the outermost being 1
-	size      int // bytes the value takes in minimal msgpack
+	values    int    // values met, containers included
+	depth     int    // deepest container, the outermost being 1
+	size      int    // bytes the value takes in minimal msgpack
 }
 
 // count notes one value.

@@ -148,7 +148,8 @@ func TestSimilarity(t *testing.T) {
 		a, b string
 		want float64
 	}{{"abcd", "bcde", 0.75}, {"", "", 1}, {"a", "", 0}, {"bge-m3", "bge-m3", 1}, {"tide", "diet", 0.25},
-		{"diet", "tide", 0.5}, {"a", "aaaaaaaa", 0}, {"private", "privately", 0.875}, {"qabxcd", "abycdf", 2.0 / 3}} {
+		{"diet", "tide", 0.5}, {"a", "aaaaaaaa", 0},
+		{"baca----", "ba-a--a-c", 2.0 * 6 / 17}, {"b-ca-abc", "ac-bcc--a", 2.0 * 4 / 17}, {"-a-cb--c", "-cac-abbb", 2.0 * 3 / 17}, {"bcbcc-c-", "-aac-c-bc", 2.0 * 4 / 17}, {"acb-aba-", "bab--b-ba", 2.0 * 5 / 17}, {"aab-ba-b", "cab-b-a-c", 2.0 * 6 / 17}, {"private", "privately", 0.875}, {"qabxcd", "abycdf", 2.0 / 3}} {
 		if got := similarity(c.a, c.b); got != c.want {
 			t.Errorf("similarity(%q, %q) = %v, want %v", c.a, c.b, got, c.want)
 		}
