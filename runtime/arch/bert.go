@@ -1,0 +1,171 @@
+package arch
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+// BERT (Devlin 2018, arXiv:1810.04805), the encoder of MiniLM, E5, BGE, GTE, Arctic and many more: learned positions,
+// post-norm blocks of full attention and a two-layer MLP.
+
+// bertConfig are the keys of config.json that the computation depends on. Pointers tell absent from zero.
+type bertConfig struct {
+	HiddenSize            int64   `json:"hidden_size"`
+	Heads                 int64   `json:"num_attention_heads"`
+	Layers                int64   `json:"num_hidden_layers"`
+	IntermediateSize      int64   `json:"intermediate_size"`
+	HiddenAct             string  `json:"hidden_act"`
+	LayerNormEps          float64 `json:"layer_norm_eps"`
+	MaxPositionEmbeddings int64   `json:"max_position_embeddings"`
+	TypeVocabSize         int64   `json:"type_vocab_size"`
+	VocabSize             int64   `json:"vocab_size"`
+	PositionEmbeddingType string  `json:"position_embedding_type"`
+	IsDecoder             bool    `json:"is_decoder"`
+	AddCrossAttention     bool    `json:"add_cross_attention"`
+}
+
+// readBertConfig reads and checks dir/config.json. Absent keys have the defaults of transformers' BertConfig where a
+// published model leaves them out; sizes must be there.
+func readBertConfig(dir string) (bertConfig, error) {
+	c := bertConfig{HiddenAct: "gelu", LayerNormEps: 1e-12, TypeVocabSize: 2, PositionEmbeddingType: "absolute"}
+	if err := readJSON(dir, configFile, &c); err != nil {
+		return c, err
+	}
+	return c, c.check()
+}
+
+func (c *bertConfig) check() error {
+	for _, size := range []struct {
+		key             string
+		value, from, to int64
+	}{
+		{"hidden_size", c.HiddenSize, 1, 8192},
+		{"num_attention_heads", c.Heads, 1, 256},
+		{"num_hidden_layers", c.Layers, 1, 128},
+		{"intermediate_size", c.IntermediateSize, 1, 65536},
+		{"max_position_embeddings", c.MaxPositionEmbeddings, 1, 1 << 17},
+		{"type_vocab_size", c.TypeVocabSize, 0, 1024},
+		{"vocab_size", c.VocabSize, 1, 1 << 22},
+	} {
+		if size.value < size.from || size.value > size.to {
+			return refuse(configFile, size.key, "is %d or missing; %d to %d is possible", size.value, size.from, size.to)
+		}
+	}
+	if c.HiddenSize%c.Heads != 0 {
+		return refuse(configFile, "num_attention_heads", "is %d, which does not divide hidden_size %d", c.Heads, c.HiddenSize)
+	}
+	if d := c.headDim(); d != 32 && d != 64 {
+		return refuse(configFile, "num_attention_heads", "gives heads of %d columns; 32 and 64 are supported", d)
+	}
+	if !(c.LayerNormEps > 0 && c.LayerNormEps < 1) {
+		return refuse(configFile, "layer_norm_eps", "is %g; it must be above 0 and below 1", c.LayerNormEps)
+	}
+	if _, ok := activations[c.HiddenAct]; !ok {
+		return refuse(configFile, "hidden_act", "is %q; supported are gelu, gelu_new, gelu_pytorch_tanh, relu, silu and tanh", c.HiddenAct)
+	}
+	if c.PositionEmbeddingType != "absolute" {
+		return refuse(configFile, "position_embedding_type", "is %q; only absolute positions are supported", c.PositionEmbeddingType)
+	}
+	if c.IsDecoder || c.AddCrossAttention {
+		return refuse(configFile, "is_decoder", "decoders and cross-attention are not supported")
+	}
+	return nil
+}
+
+func (c *bertConfig) headDim() int64 { return c.HiddenSize / c.Heads }
+
+// activations are the names of transformers. gelu_fast and gelu_new are the tanh form with other constants' spelling.
+var activations = map[string]engine.Act{
+	"gelu": engine.GELU, "gelu_new": engine.GELUTanh, "gelu_fast": engine.GELUTanh, "gelu_pytorch_tanh": engine.GELUTanh,
+	"relu": engine.ReLU, "silu": engine.SiLU, "swish": engine.SiLU, "tanh": engine.Tanh,
+}
+
+// bert holds the packed weights. C = hidden_size, F = intermediate_size.
+type bert struct {
+	config                bertConfig
+	word, position, types *engine.Weight // [vocab, C], [positions, C], [types, C] or nil
+	gamma, beta           *engine.Weight
+	blocks                []bertBlock
+}
+
+type bertBlock struct {
+	qkv, qkvBias          *engine.Weight // [3·C, C]
+	out, outBias          *engine.Weight // [C, C]
+	attGamma, attBeta     *engine.Weight
+	up, upBias            *engine.Weight // [F, C]
+	down, downBias        *engine.Weight // [C, F]
+	blockGamma, blockBeta *engine.Weight
+}
+
+func loadBert(dir string, p *packer) (encoder, error) {
+	config, err := readBertConfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	c, f := config.HiddenSize, config.IntermediateSize
+	b := &bert{config: config}
+
+	p.findPrefix("embeddings.word_embeddings.weight")
+	b.word = p.table(config.VocabSize, c, "embeddings.word_embeddings.weight")
+	b.position = p.table(config.MaxPositionEmbeddings, c, "embeddings.position_embeddings.weight")
+	if config.TypeVocabSize > 0 {
+		b.types = p.table(config.TypeVocabSize, c, "embeddings.token_type_embeddings.weight")
+	}
+	b.gamma, b.beta = p.norm(c, "embeddings.LayerNorm")
+
+	for i := range config.Layers {
+		at := fmt.Sprintf("encoder.layer.%d.", i)
+		q, k, v := at+"attention.self.query.", at+"attention.self.key.", at+"attention.self.value."
+		var l bertBlock
+		l.qkv = p.linear(c, c, q+"weight", k+"weight", v+"weight")
+		l.qkvBias = p.vector(c, q+"bias", k+"bias", v+"bias")
+		l.out = p.linear(c, c, at+"attention.output.dense.weight")
+		l.outBias = p.vector(c, at+"attention.output.dense.bias")
+		l.attGamma, l.attBeta = p.norm(c, at+"attention.output.LayerNorm")
+		l.up = p.linear(f, c, at+"intermediate.dense.weight")
+		l.upBias = p.vector(f, at+"intermediate.dense.bias")
+		l.down = p.linear(c, f, at+"output.dense.weight")
+		l.downBias = p.vector(c, at+"output.dense.bias")
+		l.blockGamma, l.blockBeta = p.norm(c, at+"output.LayerNorm")
+		if p.err != nil {
+			break
+		}
+		b.blocks = append(b.blocks, l)
+	}
+	return b, p.err
+}
+
+// forward records the encoder. keep says which row of each sequence is read afterwards: with PoolCLS or PoolLast the
+// last block computes only what that row needs, which changes no bit of it, because rows meet in attention alone and
+// there every key is still there. observe, if not nil, is called with the state after the embeddings (0) and after each
+// block (1 …).
+func (b *bert) forward(r *engine.Recorder, keep engine.Pooling, observe func(i int, x engine.Value)) engine.Value {
+	c, eps := b.config.HiddenSize, float32(b.config.LayerNormEps)
+	act := activations[b.config.HiddenAct]
+	attention := engine.Attention{Heads: int32(b.config.Heads), KVHeads: int32(b.config.Heads),
+		HeadDim: int32(b.config.headDim()), Scale: float32(1 / math.Sqrt(float64(b.config.headDim())))}
+
+	x := r.EmbedLayerNorm(engine.Embedding{Word: b.word, Position: b.position, Type: b.types,
+		Gamma: b.gamma, Beta: b.beta, Eps: eps})
+	observe(0, x)
+	for i, l := range b.blocks {
+		qkv := r.Linear(x, l.qkv, l.qkvBias, engine.NoAct, engine.NoValue)
+		q, k, v := r.Columns(qkv, 0, c), r.Columns(qkv, c, c), r.Columns(qkv, 2*c, c)
+		if i == len(b.blocks)-1 && keep != engine.PoolMean {
+			q, x = r.GatherRows(q, keep), r.GatherRows(x, keep)
+		}
+		a := r.Attention(q, k, v, attention)
+		x = r.LayerNorm(r.Linear(a, l.out, l.outBias, engine.NoAct, x), l.attGamma, l.attBeta, eps)
+		h := r.Linear(x, l.up, l.upBias, act, engine.NoValue)
+		x = r.LayerNorm(r.Linear(h, l.down, l.downBias, engine.NoAct, x), l.blockGamma, l.blockBeta, eps)
+		observe(i+1, x)
+	}
+	return x
+}
+
+func (b *bert) shape() encoderShape {
+	return encoderShape{columns: b.config.HiddenSize, blocks: int(b.config.Layers), positions: b.config.MaxPositionEmbeddings,
+		vocab: b.config.VocabSize, types: b.config.TypeVocabSize}
+}

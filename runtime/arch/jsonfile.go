@@ -1,0 +1,75 @@
+package arch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// maxJSONBytes bounds a configuration file. Real ones are below 100 KB, but id2label may list a label per class.
+const maxJSONBytes = 16 << 20
+
+// ModelError says why a model directory cannot be served: a file contradicts itself or asks for something that is not
+// supported. It is permanent for the files as they are.
+type ModelError struct {
+	File   string // relative to the model directory
+	Field  string // key or tensor, may be empty
+	Reason string // the rule, what was found, what to do
+}
+
+func (e *ModelError) Error() string {
+	if e.Field == "" {
+		return e.File + ": " + e.Reason
+	}
+	return e.File + ": " + e.Field + ": " + e.Reason
+}
+
+func refuse(file, field, format string, args ...any) error {
+	return &ModelError{File: file, Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// readJSON decodes dir/name into v. A missing file is fs.ErrNotExist; keys that v lacks are ignored, because published
+// configurations are full of them.
+func readJSON(dir, name string, v any) error {
+	data, err := readFile(dir, name)
+	if err != nil {
+		return err
+	}
+	err = json.Unmarshal(data, v)
+	var mistyped *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &mistyped):
+		return refuse(name, mistyped.Field, "is a JSON %s; %s is wanted", mistyped.Value, mistyped.Type)
+	case err != nil:
+		return refuse(name, "", "is not valid JSON: %v", err)
+	}
+	return nil
+}
+
+func readFile(dir, name string) ([]byte, error) {
+	f, err := os.Open(filepath.Join(dir, filepath.FromSlash(name)))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxJSONBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxJSONBytes {
+		return nil, refuse(name, "", "is larger than %d MB", maxJSONBytes>>20)
+	}
+	return data, nil
+}
+
+// optional turns a missing file into no error and false.
+func optional(err error) (found bool, _ error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,243 @@
+package arch
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/weights"
+)
+
+// encoder is an architecture with its weights packed.
+type encoder interface {
+	// forward records the encoder; see bert.forward for keep and observe.
+	forward(r *engine.Recorder, keep engine.Pooling, observe func(i int, x engine.Value)) engine.Value
+	shape() encoderShape
+}
+
+type encoderShape struct {
+	columns   int64
+	blocks    int
+	positions int64 // longest sequence
+	vocab     int64
+	types     int64
+}
+
+// architectures by the model_type of config.json.
+var architectures = map[string]func(dir string, p *packer) (encoder, error){
+	"bert": loadBert,
+}
+
+// The caps of a program unless Options say otherwise: the token budget of a batch, and as many sequences as it can hold
+// at four tokens each.
+const (
+	DefaultMaxTokens = 16384
+	DefaultMaxSeqs   = 4096
+)
+
+// Options of Load. The zero value follows the model's files.
+type Options struct {
+	Compute   engine.Compute // 0 = the device's default
+	Pooling   engine.Pooling // 0 = as the module chain says, mean without one
+	Normalize *bool          // nil = as the module chain says, true without one
+	MaxSeqLen int            // 0 = as the files say; never beyond the model's positions
+	MaxTokens int            // of a batch; 0 = DefaultMaxTokens. Raised to the longest sequence.
+	MaxSeqs   int            // of a batch; 0 = DefaultMaxSeqs
+	NoPruning bool           // compute the whole last block even where one row of it is read; for tests
+}
+
+// Model is a loaded model: packed weights and the program that gives one vector a text (its output 0, declared with
+// OutputRows). The exported fields are read-only. Safe for concurrent use.
+type Model struct {
+	Arch      string // model_type
+	Dim       int    // columns of the output
+	Layers    int
+	MaxSeqLen int // tokens, special ones included
+	Vocab     int
+	TypeVocab int
+	Compute   engine.Compute
+	Pooling   engine.Pooling
+	Normalize bool // whether vectors are normalised unless a request says otherwise
+	LowerCase bool // whether text is lower-cased before the tokenizer
+
+	Prompts       map[string]string // by name; nil without any
+	DefaultPrompt string            // name of the prompt for inputs that choose none; "" = none
+
+	device  *engine.Device
+	encoder encoder
+	dense   []dense
+	packer  *packer
+	caps    engine.Caps
+	program *engine.Program
+}
+
+// Load packs the model in dir for dev and records its program. It touches each page of the checkpoint once and releases
+// it; other users of dev are held up for one weight at a time. Errors: *ModelError and weights' *FormatError for files
+// that cannot be served, weights.ErrNoWeights, fs.ErrNotExist, and those of the engine.
+func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
+	chain, err := readChain(dir)
+	if err != nil {
+		return nil, err
+	}
+	prompts, err := readPrompts(dir)
+	if err != nil {
+		return nil, err
+	}
+	limits, err := readTextLimits(dir, chain.encoderDir)
+	if err != nil {
+		return nil, err
+	}
+	compute, err := chooseCompute(dev, o.Compute)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{device: dev, Compute: compute, Pooling: cmp.Or(o.Pooling, chain.pooling), Normalize: chain.normalize,
+		LowerCase: limits.lowerCase, Prompts: prompts.Prompts}
+	if o.Normalize != nil {
+		m.Normalize = *o.Normalize
+	}
+	if prompts.Default != nil {
+		m.DefaultPrompt = *prompts.Default
+	}
+	if err := m.load(dir, chain, limits, o); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func chooseCompute(dev *engine.Device, wanted engine.Compute) (engine.Compute, error) {
+	info, err := dev.Info()
+	if err != nil {
+		return 0, err
+	}
+	if wanted == 0 {
+		return info.DefaultCompute(), nil
+	}
+	if !info.Supports(wanted) {
+		return 0, &engine.Error{Op: "load", Status: engine.StatusUnsupported,
+			Msg: fmt.Sprintf("precision %s is not available on this device; it has %v", wanted, info.Compute)}
+	}
+	return wanted, nil
+}
+
+// load packs the weights and records the program.
+func (m *Model) load(dir string, chain chain, limits textLimits, o Options) error {
+	encoderDir := filepath.Join(dir, filepath.FromSlash(chain.encoderDir))
+	var config struct {
+		ModelType string `json:"model_type"`
+	}
+	if err := readJSON(encoderDir, configFile, &config); errors.Is(err, fs.ErrNotExist) {
+		return refuse(path.Join(chain.encoderDir, configFile), "", "is missing; download the model again")
+	} else if err != nil {
+		return err
+	}
+	loadEncoder, ok := architectures[config.ModelType]
+	if !ok {
+		return refuse(configFile, "model_type", "%.60q is not supported; supported are %v", config.ModelType,
+			slices.Sorted(maps.Keys(architectures)))
+	}
+	checkpoint, err := weights.Open(encoderDir)
+	if err != nil {
+		return err
+	}
+	defer checkpoint.Close()
+	if err := checkpoint.CheckUnchanged(); err != nil {
+		return err
+	}
+	m.Arch = config.ModelType
+	m.packer = &packer{dev: m.device, from: checkpoint, file: weights.SingleFile, compute: m.Compute}
+	if m.encoder, err = loadEncoder(encoderDir, m.packer); err != nil {
+		return err
+	}
+	_ = checkpoint.ReleaseAll() // advice, as in packer.pack
+	shape := m.encoder.shape()
+	m.Layers, m.Vocab, m.TypeVocab, m.Dim = shape.blocks, int(shape.vocab), int(shape.types), int(shape.columns)
+	for _, c := range chain.dense {
+		if c.in != int64(m.Dim) {
+			return refuse(path.Join(c.module, configFile), "in_features", "is %d; the module before gives %d", c.in, m.Dim)
+		}
+		d, err := loadDense(dir, c, m.packer)
+		if err != nil {
+			return err
+		}
+		m.dense = append(m.dense, d)
+		m.Dim = int(c.out)
+	}
+	m.packer.from = nil // closed on return
+
+	longest := min(shape.positions, cmp.Or(limits.maxSeqLen, shape.positions))
+	if o.MaxSeqLen > 0 {
+		longest = min(shape.positions, int64(o.MaxSeqLen))
+	}
+	m.MaxSeqLen = int(longest)
+	m.caps = engine.Caps{MaxTokens: max(longest, int64(cmp.Or(o.MaxTokens, DefaultMaxTokens))),
+		MaxSeqs: int64(cmp.Or(o.MaxSeqs, DefaultMaxSeqs)), MaxLen: longest}
+	m.program, err = m.record(m.Pooling, o.NoPruning)
+	return err
+}
+
+// record records encoder, pooling and dense layers.
+func (m *Model) record(pooling engine.Pooling, noPruning bool) (*engine.Program, error) {
+	keep := pooling
+	if noPruning {
+		keep = engine.PoolMean
+	}
+	r := m.device.Record(m.caps)
+	x := m.encoder.forward(r, keep, func(int, engine.Value) {})
+	x = r.Pool(x, pooling)
+	for _, d := range m.dense {
+		x = r.Linear(x, d.weight, d.bias, d.act, engine.NoValue)
+	}
+	r.OutputRows(x)
+	return r.End()
+}
+
+// RecordPooling records another program over the same weights that pools in another way, for a profile that asks for
+// it. The caller closes it before the model.
+func (m *Model) RecordPooling(p engine.Pooling) (*engine.Program, error) { return m.record(p, false) }
+
+// RecordHiddenStates records a second program over the same weights whose outputs are the states first, first+1, … as
+// float32 [T, hidden_size]: 0 is after the embeddings, i after block i. It has as many outputs as there are states left,
+// at most engine.MaxOutputs. The caller closes it before the model.
+func (m *Model) RecordHiddenStates(first int) (*engine.Program, error) {
+	if first < 0 || first > m.Layers {
+		return nil, fmt.Errorf("hidden state %d: the model has 0 to %d", first, m.Layers)
+	}
+	r := m.device.Record(m.caps)
+	m.encoder.forward(r, engine.PoolMean, func(i int, x engine.Value) {
+		if i >= first && i < first+engine.MaxOutputs {
+			r.OutputValues(x)
+		}
+	})
+	return r.End()
+}
+
+// HiddenSize is the number of columns of a hidden state.
+func (m *Model) HiddenSize() int { return int(m.encoder.shape().columns) }
+
+// Program is the recorded forward pass. It is closed with the model.
+func (m *Model) Program() *engine.Program { return m.program }
+
+// Caps are the bounds of a batch.
+func (m *Model) Caps() engine.Caps { return m.caps }
+
+// Bytes is the size of the packed weights on the device.
+func (m *Model) Bytes() int64 { return m.packer.bytes }
+
+// Close frees the program and the weights. No batch of it may be in flight.
+func (m *Model) Close() {
+	if m.program != nil {
+		m.program.Close()
+		m.program = nil
+	}
+	if m.packer != nil {
+		m.packer.close()
+	}
+}

@@ -1,0 +1,137 @@
+package arch
+
+import (
+	"path"
+	"path/filepath"
+
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/weights"
+)
+
+// poolingModes are the names of sentence-transformers that have a kernel.
+var poolingModes = map[string]engine.Pooling{"cls": engine.PoolCLS, "mean": engine.PoolMean, "lasttoken": engine.PoolLast}
+
+// ParsePooling reads a pooling mode as catalogs write it: cls, mean, last (or lasttoken).
+func ParsePooling(s string) (engine.Pooling, bool) {
+	if s == "last" {
+		s = "lasttoken"
+	}
+	p, ok := poolingModes[s]
+	return p, ok
+}
+
+// readPooling reads the config.json of a Pooling module, in its old form (one flag a mode) or its new one (a name).
+func readPooling(dir, module string) (engine.Pooling, error) {
+	var c struct {
+		Mode          any   `json:"pooling_mode"`
+		CLS           bool  `json:"pooling_mode_cls_token"`
+		Mean          bool  `json:"pooling_mode_mean_tokens"`
+		Max           bool  `json:"pooling_mode_max_tokens"`
+		MeanSqrt      bool  `json:"pooling_mode_mean_sqrt_len_tokens"`
+		Weighted      bool  `json:"pooling_mode_weightedmean_tokens"`
+		Last          bool  `json:"pooling_mode_lasttoken"`
+		IncludePrompt *bool `json:"include_prompt"`
+	}
+	name := path.Join(module, configFile)
+	if err := readJSON(dir, name, &c); err != nil {
+		return 0, err
+	}
+	if c.IncludePrompt != nil && !*c.IncludePrompt {
+		return 0, refuse(name, "include_prompt", "pooling without the prompt's tokens is not supported")
+	}
+	var modes []string
+	switch mode := c.Mode.(type) {
+	case string:
+		modes = append(modes, mode)
+	case []any:
+		for _, m := range mode {
+			s, _ := m.(string)
+			modes = append(modes, s)
+		}
+	case nil:
+		for _, flag := range []struct {
+			set  bool
+			mode string
+		}{{c.CLS, "cls"}, {c.Mean, "mean"}, {c.Max, "max"}, {c.MeanSqrt, "mean_sqrt_len_tokens"},
+			{c.Weighted, "weightedmean"}, {c.Last, "lasttoken"}} {
+			if flag.set {
+				modes = append(modes, flag.mode)
+			}
+		}
+	default:
+		return 0, refuse(name, "pooling_mode", "must be a name or a list of names")
+	}
+	if len(modes) != 1 {
+		return 0, refuse(name, "pooling_mode", "%d modes are set; exactly one of cls, mean and lasttoken is supported", len(modes))
+	}
+	pooling, ok := poolingModes[modes[0]]
+	if !ok {
+		return 0, refuse(name, "pooling_mode", "%.60q is not supported; cls, mean and lasttoken are", modes[0])
+	}
+	return pooling, nil
+}
+
+// denseConfig is a Dense module: y = act(x·Wᵀ + bias), computed in float32 like everything after pooling.
+type denseConfig struct {
+	module  string // its folder
+	in, out int64
+	bias    bool
+	act     engine.Act
+}
+
+var denseActivations = map[string]engine.Act{
+	"torch.nn.modules.linear.Identity": engine.NoAct, "torch.nn.modules.activation.Tanh": engine.Tanh,
+	"torch.nn.modules.activation.ReLU": engine.ReLU, "torch.nn.modules.activation.GELU": engine.GELU,
+	"torch.nn.modules.activation.SiLU": engine.SiLU,
+}
+
+func readDense(dir, module string) (denseConfig, error) {
+	c := struct {
+		In     int64  `json:"in_features"`
+		Out    int64  `json:"out_features"`
+		Bias   bool   `json:"bias"`
+		Act    string `json:"activation_function"`
+		Input  string `json:"module_input_name"`
+		Output string `json:"module_output_name"`
+	}{Bias: true, Act: "torch.nn.modules.activation.Tanh", Input: "sentence_embedding", Output: "sentence_embedding"}
+	name := path.Join(module, configFile)
+	if err := readJSON(dir, name, &c); err != nil {
+		return denseConfig{}, err
+	}
+	for key, size := range map[string]int64{"in_features": c.In, "out_features": c.Out} {
+		if size < 1 || size > 65536 {
+			return denseConfig{}, refuse(name, key, "is %d or missing; 1 to 65536 is possible", size)
+		}
+	}
+	act, ok := denseActivations[c.Act]
+	if !ok {
+		return denseConfig{}, refuse(name, "activation_function", "%.80q is not supported; Identity, Tanh, ReLU, GELU and SiLU of torch.nn are", c.Act)
+	}
+	if c.Input != "sentence_embedding" || c.Output != "sentence_embedding" {
+		return denseConfig{}, refuse(name, "module_input_name", "only sentence_embedding can go in and come out")
+	}
+	return denseConfig{module: module, in: c.In, out: c.Out, bias: c.Bias, act: act}, nil
+}
+
+// dense is a loaded Dense module.
+type dense struct {
+	weight, bias *engine.Weight
+	act          engine.Act
+}
+
+// loadDense packs the module's weights with a packer of its own file, adding to owner what must be freed.
+func loadDense(dir string, c denseConfig, owner *packer) (dense, error) {
+	checkpoint, err := weights.Open(filepath.Join(dir, filepath.FromSlash(c.module)))
+	if err != nil {
+		return dense{}, err
+	}
+	defer checkpoint.Close()
+	p := &packer{dev: owner.dev, from: checkpoint, file: path.Join(c.module, weights.SingleFile), compute: engine.ComputeF32}
+	d := dense{weight: p.linear(c.out, c.in, "linear.weight"), act: c.act}
+	if c.bias {
+		d.bias = p.vector(c.out, "linear.bias")
+	}
+	owner.packed = append(owner.packed, p.packed...)
+	owner.bytes += p.bytes
+	return d, p.err
+}

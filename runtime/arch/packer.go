@@ -1,0 +1,134 @@
+package arch
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/weights"
+)
+
+// Checkpoint is what an architecture reads: *weights.Checkpoint.
+type Checkpoint interface {
+	Tensor(name string) (weights.Tensor, bool)
+	Release(weights.Tensor) error
+}
+
+// packer checks tensors against the shapes a configuration implies and packs them on a device. The first error sticks:
+// later calls return nil, so that loading an architecture reads top to bottom.
+type packer struct {
+	dev     *engine.Device
+	from    Checkpoint
+	file    string // for messages
+	compute engine.Compute
+	prefix  string
+	packed  []*engine.Weight
+	bytes   int64
+	err     error
+}
+
+// prefixes are what checkpoints put before an encoder's tensor names, by the class that saved them.
+var prefixes = []string{"", "bert.", "model.", "0.auto_model."}
+
+// findPrefix chooses the prefix under which the checkpoint has the tensor.
+func (p *packer) findPrefix(name string) {
+	for _, prefix := range prefixes {
+		if _, ok := p.from.Tensor(prefix + name); ok {
+			p.prefix = prefix
+			return
+		}
+	}
+	p.fail(refuse(p.file, name, "no such tensor, also not with the prefixes %q: is this checkpoint of another architecture?", prefixes[1:]))
+}
+
+func (p *packer) fail(err error) {
+	if p.err == nil {
+		p.err = err
+	}
+}
+
+// linear packs matrices of k columns, stacked: the parts of a fused projection.
+func (p *packer) linear(n, k int64, names ...string) *engine.Weight {
+	return p.pack(engine.LinearWeight, []int64{n, k}, names)
+}
+
+// table packs a lookup table.
+func (p *packer) table(n, k int64, name string) *engine.Weight {
+	return p.pack(engine.TableWeight, []int64{n, k}, []string{name})
+}
+
+// vector packs vectors of n elements, one after another.
+func (p *packer) vector(n int64, names ...string) *engine.Weight {
+	return p.pack(engine.VectorWeight, []int64{n}, names)
+}
+
+// norm packs gamma and beta of a LayerNorm. Checkpoints of the first BERT release call them so.
+func (p *packer) norm(n int64, name string) (gamma, beta *engine.Weight) {
+	if _, old := p.from.Tensor(p.prefix + name + ".gamma"); old {
+		return p.vector(n, name+".gamma"), p.vector(n, name+".beta")
+	}
+	return p.vector(n, name+".weight"), p.vector(n, name+".bias")
+}
+
+// pack packs tensors that all have the given shape as the parts of one weight.
+func (p *packer) pack(kind engine.WeightKind, shape []int64, names []string) *engine.Weight {
+	if p.err != nil {
+		return nil
+	}
+	spec := engine.WeightSpec{Kind: kind, Compute: p.compute, K: 1}
+	if len(shape) == 2 {
+		spec.K = shape[1]
+	}
+	tensors := make([]weights.Tensor, len(names))
+	for i, name := range names {
+		t, dtype, err := p.find(p.prefix+name, shape)
+		if err == nil && i > 0 && dtype != spec.DType {
+			err = refuse(p.file, p.prefix+name, "has dtype %s, but %s beside it has %s", t.DType, names[0], tensors[0].DType)
+		}
+		if err != nil {
+			p.fail(err)
+			return nil
+		}
+		tensors[i], spec.DType = t, dtype
+		spec.Parts = append(spec.Parts, engine.Part{Data: t.UnsafeBytes(), Rows: shape[0]})
+	}
+	w, err := p.dev.NewWeight(spec)
+	if err != nil {
+		p.fail(fmt.Errorf("%s: %s: %w", p.file, p.prefix+names[0], err))
+		return nil
+	}
+	for _, t := range tensors {
+		_ = p.from.Release(t) // advice: the pages would go under memory pressure anyway
+	}
+	p.packed = append(p.packed, w)
+	p.bytes += w.Bytes()
+	return w
+}
+
+// find returns the tensor of that full name if it has the shape and a type that packs.
+func (p *packer) find(name string, shape []int64) (weights.Tensor, engine.DType, error) {
+	t, ok := p.from.Tensor(name)
+	if !ok {
+		return t, 0, refuse(p.file, name, "no such tensor; shape %v is wanted", shape)
+	}
+	if !slices.Equal(t.Shape, shape) {
+		return t, 0, refuse(p.file, name, "has shape %v; the configuration asks for %v", t.Shape, shape)
+	}
+	switch t.DType {
+	case weights.F32:
+		return t, engine.F32, nil
+	case weights.F16:
+		return t, engine.F16, nil
+	case weights.BF16:
+		return t, engine.BF16, nil
+	}
+	return t, 0, refuse(p.file, name, "has dtype %s; F32, F16 and BF16 can be read", t.DType)
+}
+
+// close frees what was packed.
+func (p *packer) close() {
+	for _, w := range p.packed {
+		w.Close()
+	}
+	p.packed = nil
+}

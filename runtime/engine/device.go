@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+)
+
+// Options of Open. The zero value opens the CPU with every core this process may use.
+type Options struct {
+	Kind    Kind // 0 = CPU
+	Ordinal int  // CUDA: device index
+	Threads int  // CPU: executors; 0 = the CPUs of the affinity mask and cgroup quota
+	ISA     ISA  // CPU: upper bound on the instruction set
+}
+
+// Info describes an open device.
+type Info struct {
+	Kind          Kind
+	Name          string // CPU or GPU model
+	Threads       int    // executors
+	CPUsAffinity  int    // CPUs in the affinity mask
+	CPUsQuota     float64
+	ISA           ISA       // in use
+	ISADetected   ISA       // best of the machine
+	Compute       []Compute // classes that passed their self-test, ascending
+	MemoryTotal   int64     // bytes
+	MemoryWeights int64     // bytes held by weights now
+	Why           string    // what was found, chosen and ruled out, one clause each
+}
+
+// Supports reports whether weights can be packed for c.
+func (i Info) Supports(c Compute) bool {
+	for _, have := range i.Compute {
+		if have == c {
+			return true
+		}
+	}
+	return false
+}
+
+// DefaultCompute is the class used when nobody chose one: bf16 where the hardware multiplies bf16 matrices, else fp32.
+func (i Info) DefaultCompute() Compute {
+	if (i.Kind == CUDA || i.ISA >= AMX) && i.Supports(ComputeBF16) {
+		return ComputeBF16
+	}
+	return ComputeF32
+}
+
+// Device is an open CPU or GPU. Its methods are safe for concurrent use.
+type Device struct {
+	mu     sync.Mutex // guards every C call on the device's handles, except waits, and the fields below
+	handle unsafe.Pointer
+	open   map[string]int // handles of the device that are not closed yet, by kind
+	mark   *mark
+}
+
+// Open starts a device. Errors: ErrUnsupported when there is no such device or instruction set; ErrNotBuilt.
+func Open(o Options) (*Device, error) {
+	if o.Kind == 0 {
+		o.Kind = CPU
+	}
+	if o.Threads < 0 || o.Threads > 4096 || o.Ordinal < 0 || o.Ordinal > 1<<16 {
+		return nil, invalid("open", fmt.Sprintf("threads %d or ordinal %d is out of range", o.Threads, o.Ordinal))
+	}
+	h, err := cDeviceOpen(o)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{handle: h, open: make(map[string]int)}
+	d.mark = watch(d, "device")
+	return d, nil
+}
+
+// Info returns the device's description.
+func (d *Device) Info() (Info, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return cDeviceInfo(d.ptrLocked())
+}
+
+// Close stops the executors. It panics when a handle of the device is still open: C would be left with a dangling
+// pointer.
+func (d *Device) Close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.handle == nil {
+		return
+	}
+	for kind, n := range d.open {
+		if n != 0 {
+			panic(fmt.Sprintf("engine: Device closed while %d of its handles of kind %s are open", n, kind))
+		}
+	}
+	cDeviceClose(d.handle)
+	d.handle = nil
+	d.mark.close()
+}
+
+// ptrLocked returns the handle. Caller must hold d.mu.
+func (d *Device) ptrLocked() unsafe.Pointer {
+	if d.handle == nil {
+		panic("engine: use of a closed Device")
+	}
+	return d.handle
+}

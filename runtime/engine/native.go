@@ -1,0 +1,294 @@
+//go:build native
+
+package engine
+
+// #cgo CFLAGS: -I${SRCDIR}/../../csrc/include
+//
+// #cgo noescape sie_weight_create
+// #cgo noescape sie_op_embed_layernorm
+// #cgo noescape sie_op_linear
+// #cgo noescape sie_op_layernorm
+// #cgo noescape sie_op_columns
+// #cgo noescape sie_op_attention
+// #cgo noescape sie_op_gather_rows
+// #cgo noescape sie_op_pool
+// #cgo noescape sie_slot_load
+// #cgo nocallback sie_slot_load
+// #cgo noescape sie_program_submit
+// #cgo nocallback sie_program_submit
+// #cgo noescape sie_slot_wait
+// #cgo nocallback sie_slot_wait
+// #cgo noescape sie_slot_output
+// #cgo nocallback sie_slot_output
+// #include "sie.h"
+import "C"
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"unsafe"
+)
+
+// This file holds every call into C, one small function each: it converts arguments and copies the caller-owned error
+// out. Go memory is passed as a direct argument of one call, except the parts of a weight, which are pinned. With the
+// noescape directives the error buffer and out parameters stay on the stack, so load, submit and wait allocate nothing.
+
+// The Go slice of items is handed to C as it is.
+var (
+	_ [unsafe.Sizeof(C.sie_out_item{}) - unsafe.Sizeof(outItem{})]struct{}
+	_ [unsafe.Sizeof(outItem{}) - unsafe.Sizeof(C.sie_out_item{})]struct{}
+	_ [unsafe.Offsetof(C.sie_out_item{}.offset) - unsafe.Offsetof(outItem{}.offset)]struct{}
+)
+
+// Built reports whether the native engine is in this binary.
+const Built = true
+
+// LibSum identifies the C library and header this binary was built against.
+func LibSum() string { return libSum }
+
+// fail turns a status into an error; it is not on the path of a call that succeeds.
+func fail(op string, status C.sie_status, e *C.sie_error) error {
+	msg := unsafe.Slice((*byte)(unsafe.Pointer(&e.message[0])), len(e.message))
+	if n := bytes.IndexByte(msg, 0); n >= 0 {
+		msg = msg[:n]
+	}
+	return &Error{Op: op, Status: Status(status), Msg: string(msg)}
+}
+
+func ids(s []int32) *C.int32_t { return (*C.int32_t)(unsafe.SliceData(s)) }
+
+func cDeviceOpen(o Options) (unsafe.Pointer, error) {
+	if v := C.sie_abi_version(); v != C.SIE_ABI_VERSION {
+		return nil, &Error{Op: "open", Status: StatusInternal,
+			Msg: fmt.Sprintf("the library has ABI %d, this binary wants %d: rebuild both", v, C.SIE_ABI_VERSION)}
+	}
+	var e C.sie_error
+	var d *C.sie_device
+	options := C.sie_device_options{struct_size: C.sizeof_sie_device_options, kind: C.uint32_t(o.Kind),
+		ordinal: C.int32_t(o.Ordinal), threads: C.int32_t(o.Threads), isa: C.uint32_t(o.ISA)}
+	if st := C.sie_device_open(&options, &d, &e); st != C.SIE_OK {
+		return nil, fail("open", st, &e)
+	}
+	return unsafe.Pointer(d), nil
+}
+
+func cDeviceClose(d unsafe.Pointer) { C.sie_device_close((*C.sie_device)(d)) }
+
+func cDeviceInfo(d unsafe.Pointer) (Info, error) {
+	var e C.sie_error
+	in := C.sie_device_info{struct_size: C.sizeof_sie_device_info}
+	if st := C.sie_device_query((*C.sie_device)(d), &in, &e); st != C.SIE_OK {
+		return Info{}, fail("device info", st, &e)
+	}
+	info := Info{
+		Kind: Kind(in.kind), Name: C.GoString(&in.name[0]), Threads: int(in.threads), CPUsAffinity: int(in.cpus_affinity),
+		CPUsQuota: float64(in.cpus_quota), ISA: ISA(in.isa), ISADetected: ISA(in.isa_detected),
+		MemoryTotal: int64(in.memory_total), MemoryWeights: int64(in.memory_weights), Why: C.GoString(&in.why[0]),
+	}
+	for c := ComputeF32; c <= ComputeFP8; c++ {
+		if in.compute_mask&(1<<c) != 0 {
+			info.Compute = append(info.Compute, c)
+		}
+	}
+	return info, nil
+}
+
+func cWeightCreate(d unsafe.Pointer, s WeightSpec, rows int64) (unsafe.Pointer, error) {
+	var e C.sie_error
+	var w *C.sie_weight
+	desc := C.sie_weight_desc{struct_size: C.sizeof_sie_weight_desc, kind: C.uint32_t(s.Kind), compute: C.uint32_t(s.Compute),
+		dtype: C.uint32_t(s.DType), layout: C.uint32_t(s.Layout), n_parts: C.int32_t(len(s.Parts)),
+		n: C.int64_t(rows), k: C.int64_t(s.K)}
+	var pins runtime.Pinner // the descriptor points to the parts; mapped files need no pin and take none
+	defer pins.Unpin()
+	for i, p := range s.Parts {
+		data := unsafe.SliceData(p.Data)
+		pins.Pin(data)
+		desc.parts[i] = C.sie_weight_part{data: unsafe.Pointer(data), rows: C.int64_t(p.Rows)}
+	}
+	st := C.sie_weight_create((*C.sie_device)(d), &desc, &w, &e)
+	if st != C.SIE_OK {
+		return nil, fail("weight", st, &e)
+	}
+	return unsafe.Pointer(w), nil
+}
+
+func cWeightFree(w unsafe.Pointer)        { C.sie_weight_free((*C.sie_weight)(w)) }
+func cWeightBytes(w unsafe.Pointer) int64 { return int64(C.sie_weight_bytes((*C.sie_weight)(w))) }
+
+func cProgramBegin(d unsafe.Pointer, caps Caps) (unsafe.Pointer, error) {
+	var e C.sie_error
+	var p *C.sie_program
+	c := C.sie_caps{struct_size: C.sizeof_sie_caps, max_tokens: C.int64_t(caps.MaxTokens), max_seqs: C.int64_t(caps.MaxSeqs),
+		max_len: C.int64_t(caps.MaxLen)}
+	if st := C.sie_program_begin((*C.sie_device)(d), &c, &p, &e); st != C.SIE_OK {
+		return nil, fail("program", st, &e)
+	}
+	return unsafe.Pointer(p), nil
+}
+
+func cEmbedLayerNorm(p, word, position, typ, gamma, beta unsafe.Pointer, eps float32, offset int32) (Value, error) {
+	var e C.sie_error
+	var y C.sie_value
+	st := C.sie_op_embed_layernorm((*C.sie_program)(p), (*C.sie_weight)(word), (*C.sie_weight)(position), (*C.sie_weight)(typ),
+		(*C.sie_weight)(gamma), (*C.sie_weight)(beta), C.float(eps), C.int32_t(offset), &y, &e)
+	if st != C.SIE_OK {
+		return NoValue, fail("embed_layernorm", st, &e)
+	}
+	return Value(y), nil
+}
+
+func cLinear(p unsafe.Pointer, x Value, w, bias unsafe.Pointer, act Act, residual Value) (Value, error) {
+	var e C.sie_error
+	var y C.sie_value
+	st := C.sie_op_linear((*C.sie_program)(p), C.sie_value(x), (*C.sie_weight)(w), (*C.sie_weight)(bias), C.sie_act(act),
+		C.sie_value(residual), &y, &e)
+	if st != C.SIE_OK {
+		return NoValue, fail("linear", st, &e)
+	}
+	return Value(y), nil
+}
+
+func cLayerNorm(p unsafe.Pointer, x Value, gamma, beta unsafe.Pointer, eps float32) (Value, error) {
+	var e C.sie_error
+	var y C.sie_value
+	st := C.sie_op_layernorm((*C.sie_program)(p), C.sie_value(x), (*C.sie_weight)(gamma), (*C.sie_weight)(beta), C.float(eps), &y, &e)
+	if st != C.SIE_OK {
+		return NoValue, fail("layernorm", st, &e)
+	}
+	return Value(y), nil
+}
+
+func cColumns(p unsafe.Pointer, x Value, column, width int64) (Value, error) {
+	var e C.sie_error
+	var y C.sie_value
+	st := C.sie_op_columns((*C.sie_program)(p), C.sie_value(x), C.int64_t(column), C.int64_t(width), &y, &e)
+	if st != C.SIE_OK {
+		return NoValue, fail("columns", st, &e)
+	}
+	return Value(y), nil
+}
+
+func cAttention(p unsafe.Pointer, q, k, v Value, a Attention) (Value, error) {
+	var e C.sie_error
+	var y C.sie_value
+	params := C.sie_attention_params{struct_size: C.sizeof_sie_attention_params, mask: C.uint32_t(a.Mask), heads: C.int32_t(a.Heads),
+		kv_heads: C.int32_t(a.KVHeads), head_dim: C.int32_t(a.HeadDim), window: C.int32_t(a.Window), scale: C.float(a.Scale)}
+	st := C.sie_op_attention((*C.sie_program)(p), C.sie_value(q), C.sie_value(k), C.sie_value(v), &params, &y, &e)
+	if st != C.SIE_OK {
+		return NoValue, fail("attention", st, &e)
+	}
+	return Value(y), nil
+}
+
+func cGatherRows(p unsafe.Pointer, x Value, which Pooling) (Value, error) {
+	var e C.sie_error
+	var y C.sie_value
+	st := C.sie_op_gather_rows((*C.sie_program)(p), C.sie_value(x), C.sie_pooling(which), &y, &e)
+	if st != C.SIE_OK {
+		return NoValue, fail("gather_rows", st, &e)
+	}
+	return Value(y), nil
+}
+
+func cPool(p unsafe.Pointer, x Value, mode Pooling) (Value, error) {
+	var e C.sie_error
+	var y C.sie_value
+	st := C.sie_op_pool((*C.sie_program)(p), C.sie_value(x), C.sie_pooling(mode), &y, &e)
+	if st != C.SIE_OK {
+		return NoValue, fail("pool", st, &e)
+	}
+	return Value(y), nil
+}
+
+func cOutputRows(p unsafe.Pointer, x Value, index int) error {
+	var e C.sie_error
+	if st := C.sie_op_output_rows((*C.sie_program)(p), C.sie_value(x), C.int32_t(index), &e); st != C.SIE_OK {
+		return fail("output_rows", st, &e)
+	}
+	return nil
+}
+
+func cOutputValues(p unsafe.Pointer, x Value, index int) error {
+	var e C.sie_error
+	if st := C.sie_op_output_values((*C.sie_program)(p), C.sie_value(x), C.int32_t(index), &e); st != C.SIE_OK {
+		return fail("output_values", st, &e)
+	}
+	return nil
+}
+
+func cProgramEnd(p unsafe.Pointer) (workspace int64, err error) {
+	var e C.sie_error
+	var size C.size_t
+	if st := C.sie_program_end((*C.sie_program)(p), &size, &e); st != C.SIE_OK {
+		return 0, fail("program end", st, &e)
+	}
+	return int64(size), nil
+}
+
+func cProgramFree(p unsafe.Pointer) { C.sie_program_free((*C.sie_program)(p)) }
+
+func cProgramDescribe(p unsafe.Pointer) string {
+	text := make([]byte, C.sie_program_describe((*C.sie_program)(p), nil, 0)+1)
+	C.sie_program_describe((*C.sie_program)(p), (*C.char)(unsafe.Pointer(unsafe.SliceData(text))), C.size_t(len(text)))
+	return string(bytes.TrimRight(text, "\x00"))
+}
+
+func cArenaCreate(d unsafe.Pointer, workspace int64) (unsafe.Pointer, error) {
+	var e C.sie_error
+	var a *C.sie_arena
+	if st := C.sie_arena_create((*C.sie_device)(d), C.size_t(workspace), &a, &e); st != C.SIE_OK {
+		return nil, fail("arena", st, &e)
+	}
+	return unsafe.Pointer(a), nil
+}
+
+func cArenaFree(a unsafe.Pointer)        { C.sie_arena_free((*C.sie_arena)(a)) }
+func cArenaBytes(a unsafe.Pointer) int64 { return int64(C.sie_arena_bytes((*C.sie_arena)(a))) }
+
+func cSlotCreate(d unsafe.Pointer, caps SlotCaps) (unsafe.Pointer, error) {
+	var e C.sie_error
+	var s *C.sie_slot
+	c := C.sie_slot_caps{struct_size: C.sizeof_sie_slot_caps, n_outputs: C.uint32_t(len(caps.OutputBytes)),
+		max_tokens: C.int64_t(caps.MaxTokens), max_seqs: C.int64_t(caps.MaxSeqs)}
+	for i, n := range caps.OutputBytes {
+		c.output_bytes[i] = C.int64_t(n)
+	}
+	if st := C.sie_slot_create((*C.sie_device)(d), &c, &s, &e); st != C.SIE_OK {
+		return nil, fail("slot", st, &e)
+	}
+	return unsafe.Pointer(s), nil
+}
+
+func cSlotFree(s unsafe.Pointer) { C.sie_slot_free((*C.sie_slot)(s)) }
+
+func cSlotLoad(s, p unsafe.Pointer, tokens, typeIDs, cuSeqlens []int32, items []outItem) error {
+	var e C.sie_error
+	st := C.sie_slot_load((*C.sie_slot)(s), (*C.sie_program)(p), C.int64_t(len(tokens)), C.int64_t(len(cuSeqlens)-1),
+		ids(tokens), ids(typeIDs), ids(cuSeqlens), (*C.sie_out_item)(unsafe.Pointer(unsafe.SliceData(items))), &e)
+	if st != C.SIE_OK {
+		return fail("slot load", st, &e)
+	}
+	return nil
+}
+
+func cProgramSubmit(p, a, s unsafe.Pointer) error {
+	var e C.sie_error
+	if st := C.sie_program_submit((*C.sie_program)(p), (*C.sie_arena)(a), (*C.sie_slot)(s), &e); st != C.SIE_OK {
+		return fail("submit", st, &e)
+	}
+	return nil
+}
+
+func cSlotWait(s unsafe.Pointer) error {
+	var e C.sie_error
+	if st := C.sie_slot_wait((*C.sie_slot)(s), &e); st != C.SIE_OK {
+		return fail("run", st, &e)
+	}
+	return nil
+}
+
+func cSlotOutput(s unsafe.Pointer, index int) unsafe.Pointer {
+	return unsafe.Pointer(C.sie_slot_output((*C.sie_slot)(s), C.int32_t(index)))
+}

@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Caps bound the batches of a program. All three are positive.
+type Caps struct {
+	MaxTokens int64 // of a batch
+	MaxSeqs   int64 // of a batch
+	MaxLen    int64 // of one sequence, in tokens
+}
+
+// Value names an intermediate of a program: rows are the batch's tokens or sequences, columns are fixed.
+type Value int32
+
+// NoValue stands for an absent optional operand.
+const NoValue Value = -1
+
+// Recorder appends operations to a program. The first error sticks: later calls do nothing and return NoValue, and End
+// returns it, so that an architecture reads top to bottom without checks in between. For one goroutine at a time.
+type Recorder struct {
+	dev     *Device
+	handle  unsafe.Pointer
+	caps    Caps
+	weights map[*Weight]struct{}
+	outputs int
+	err     error
+}
+
+// Record begins a program. End must be called, also after an error.
+func (d *Device) Record(caps Caps) *Recorder {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := &Recorder{dev: d, caps: caps, weights: make(map[*Weight]struct{})}
+	r.handle, r.err = cProgramBegin(d.ptrLocked(), caps)
+	if r.err == nil {
+		d.open["program"]++
+	}
+	return r
+}
+
+// Err returns the first error, or nil.
+func (r *Recorder) Err() error { return r.err }
+
+// Fail makes err the recorder's error unless it has one.
+func (r *Recorder) Fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// record runs one appending call under the device's lock.
+func (r *Recorder) record(call func() (Value, error)) Value {
+	if r.err != nil {
+		return NoValue
+	}
+	r.dev.mu.Lock()
+	defer r.dev.mu.Unlock()
+	v, err := call()
+	if err != nil {
+		r.err = err
+		return NoValue
+	}
+	return v
+}
+
+// useLocked returns the handle of an operand (nil stays nil) and keeps the weight for the program's life.
+func (r *Recorder) useLocked(w *Weight) unsafe.Pointer {
+	if w == nil {
+		return nil
+	}
+	if w.handle == nil {
+		panic("engine: use of a closed Weight")
+	}
+	if _, ok := r.weights[w]; !ok {
+		r.weights[w] = struct{}{}
+		w.uses++
+	}
+	return w.handle
+}
+
+// Embedding are the operands of EmbedLayerNorm. Position and Type may be nil.
+type Embedding struct {
+	Word, Position, Type *Weight // tables [·, C]
+	Gamma, Beta          *Weight // [C]
+	Eps                  float32
+	PositionOffset       int32
+}
+
+// EmbedLayerNorm gives y[T, C] = LN(word[id] + position[i + offset] + type[type id]), i counting from 0 in each sequence.
+func (r *Recorder) EmbedLayerNorm(e Embedding) Value {
+	return r.record(func() (Value, error) {
+		return cEmbedLayerNorm(r.handle, r.useLocked(e.Word), r.useLocked(e.Position), r.useLocked(e.Type),
+			r.useLocked(e.Gamma), r.useLocked(e.Beta), e.Eps, e.PositionOffset)
+	})
+}
+
+// Linear gives y[R, N] = act(x·Wᵀ + bias) + residual. bias may be nil, residual NoValue.
+func (r *Recorder) Linear(x Value, w, bias *Weight, act Act, residual Value) Value {
+	return r.record(func() (Value, error) {
+		return cLinear(r.handle, x, r.useLocked(w), r.useLocked(bias), act, residual)
+	})
+}
+
+// LayerNorm gives y[R, C] = LN(x)·gamma + beta. beta may be nil.
+func (r *Recorder) LayerNorm(x Value, gamma, beta *Weight, eps float32) Value {
+	return r.record(func() (Value, error) {
+		return cLayerNorm(r.handle, x, r.useLocked(gamma), r.useLocked(beta), eps)
+	})
+}
+
+// Columns is a view of columns [column, column+width) of x.
+func (r *Recorder) Columns(x Value, column, width int64) Value {
+	return r.record(func() (Value, error) { return cColumns(r.handle, x, column, width) })
+}
+
+// Attention are the parameters of an attention operation.
+type Attention struct {
+	Mask    Mask
+	Heads   int32 // of q
+	KVHeads int32 // of k and v; Heads is a multiple
+	HeadDim int32
+	Window  int32   // WindowMask: keys within ±Window
+	Scale   float32 // multiplies q·k
+}
+
+// Attention gives y = softmax(scale·q·kᵀ)·v per sequence and head. q has token rows, or one row per sequence as made
+// from GatherRows; k and v have token rows.
+func (r *Recorder) Attention(q, k, v Value, a Attention) Value {
+	return r.record(func() (Value, error) { return cAttention(r.handle, q, k, v, a) })
+}
+
+// GatherRows gives y[B, C], the first (PoolCLS) or last (PoolLast) token row of each sequence.
+func (r *Recorder) GatherRows(x Value, which Pooling) Value {
+	return r.record(func() (Value, error) { return cGatherRows(r.handle, x, which) })
+}
+
+// Pool gives y[B, C] in float32. x may have sequence rows already, then it is only widened.
+func (r *Recorder) Pool(x Value, mode Pooling) Value {
+	return r.record(func() (Value, error) { return cPool(r.handle, x, mode) })
+}
+
+// OutputRows declares the next output: each sequence's row of x [B, C], shaped by its OutItem. It returns the output's
+// index.
+func (r *Recorder) OutputRows(x Value) int {
+	return r.output(func(i int) error { return cOutputRows(r.handle, x, i) })
+}
+
+// OutputValues declares the next output: all rows of x as float32, dense, in batch order. It returns the output's index.
+func (r *Recorder) OutputValues(x Value) int {
+	return r.output(func(i int) error { return cOutputValues(r.handle, x, i) })
+}
+
+func (r *Recorder) output(declare func(index int) error) int {
+	index := r.outputs
+	if index >= MaxOutputs {
+		r.Fail(invalid("output", fmt.Sprintf("a program has at most %d outputs", MaxOutputs)))
+	}
+	r.record(func() (Value, error) { return NoValue, declare(index) })
+	r.outputs++
+	return index
+}
+
+// End plans the program's memory and returns it, or the first error of the recording.
+func (r *Recorder) End() (*Program, error) {
+	if r.handle == nil {
+		if r.err == nil {
+			panic("engine: Recorder ended twice")
+		}
+		return nil, r.err
+	}
+	d := r.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := &Program{dev: d, handle: r.handle, caps: r.caps, outputs: r.outputs, weights: r.weights}
+	r.handle = nil
+	if r.err == nil {
+		p.workspace, r.err = cProgramEnd(p.handle)
+	}
+	if r.err != nil {
+		p.freeLocked()
+		return nil, r.err
+	}
+	p.mark = watch(p, "program")
+	return p, nil
+}

@@ -1,0 +1,310 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrClosed is returned by Run after Close.
+var ErrClosed = errors.New("engine: the runner is closed")
+
+// slotsInFlight is what sie.h allows: one batch runs while the next is loaded and the last one's outputs are copied.
+const slotsInFlight = 2
+
+// Batch is a run of a program: the packed inputs, and the outputs it fills. A Batch may be reused after Run returns;
+// its output buffers are then reused too.
+type Batch struct {
+	Program   *Program
+	IDs       []int32   // [T]
+	TypeIDs   []int32   // [T], nil for zeros
+	CuSeqlens []int32   // [B+1]
+	Items     []OutItem // [B], nil for a program without OutputRows
+	// OutBytes says how many bytes of each output to copy out; an output of the program that is not wanted has 0.
+	OutBytes [MaxOutputs]int64
+	// Out receives the outputs, OutBytes long each, in Go memory that belongs to the caller.
+	Out [MaxOutputs][]byte
+
+	Started  time.Time     // when the device got it
+	Duration time.Duration // from then until its outputs were copied
+
+	err  error
+	done chan struct{}
+}
+
+// RunnerStats are counters since NewRunner, and memory held now.
+type RunnerStats struct {
+	Batches    int64
+	Sequences  int64
+	Tokens     int64
+	Failed     int64         // batches that ended in an error
+	Busy       time.Duration // sum of the batches' durations; two overlapping ones both count
+	ArenaBytes int64
+	SlotBytes  int64 // inputs and outputs of the slots
+}
+
+// Runner replays programs on a device. One goroutine, locked to its thread, takes batches in the order of Run calls,
+// loads each into a free slot and submits it; another waits for completion, copies outputs and answers. Two batches are
+// in flight at most. The runner owns the arena and the slots and makes them larger when a program or batch needs it.
+type Runner struct {
+	dev     *Device
+	work    chan *Batch   // unbuffered: a batch is taken only when a slot is free for it
+	free    chan *runSlot // slots without a batch; filled by the waiter
+	flying  chan *runSlot // submitted, oldest first; closed by the owner when it stops
+	quit    chan struct{} // closed by Close
+	stopped chan struct{} // closed by the waiter when everything is back
+	closing sync.Once
+	running sync.WaitGroup // batches in flight; the owner adds and waits, so that it may replace the arena
+
+	arena *Arena // owner goroutine only
+
+	batches, sequences, tokens, failed, busyNanos, arenaBytes, slotBytes atomic.Int64
+	lost                                                                 atomic.Pointer[Error]
+}
+
+type runSlot struct {
+	slot  *Slot // nil until its first batch
+	batch *Batch
+}
+
+// NewRunner starts the two goroutines for d. d must stay open until Close returns.
+func NewRunner(d *Device) *Runner {
+	r := &Runner{dev: d, work: make(chan *Batch), free: make(chan *runSlot, slotsInFlight),
+		flying: make(chan *runSlot, slotsInFlight), quit: make(chan struct{}), stopped: make(chan struct{})}
+	for range slotsInFlight {
+		r.free <- &runSlot{}
+	}
+	go r.submitLoop()
+	go r.waitLoop()
+	return r
+}
+
+// Run runs one batch and returns when its outputs are in b.Out. ctx bounds the time until a slot takes the batch; from
+// then on it runs to its end, and Run waits for it. Errors: ctx.Err(), ErrClosed, and those of Slot.Load and Slot.Wait;
+// after ErrDeviceLost every batch gets that error. Safe for concurrent use, with a Batch each.
+func (r *Runner) Run(ctx context.Context, b *Batch) error {
+	if err := r.check(b); err != nil {
+		return err
+	}
+	if b.done == nil {
+		b.done = make(chan struct{}, 1)
+	}
+	select {
+	case <-r.quit:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	default:
+	}
+	select {
+	case r.work <- b:
+	case <-r.quit:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	<-b.done
+	return b.err
+}
+
+// check refuses what the goroutines could only panic on.
+func (r *Runner) check(b *Batch) error {
+	if b.Program == nil || b.Program.dev != r.dev {
+		return invalid("batch", "its program is missing or of another device")
+	}
+	for i, n := range b.OutBytes {
+		if n < 0 || n > maxOutputBytes || (n > 0 && i >= b.Program.outputs) {
+			return invalid("batch", fmt.Sprintf("%d bytes of output %d: the program has %d outputs of at most %d bytes",
+				n, i, b.Program.outputs, int64(maxOutputBytes)))
+		}
+	}
+	return nil
+}
+
+// Stats returns the counters.
+func (r *Runner) Stats() RunnerStats {
+	return RunnerStats{Batches: r.batches.Load(), Sequences: r.sequences.Load(), Tokens: r.tokens.Load(), Failed: r.failed.Load(),
+		Busy: time.Duration(r.busyNanos.Load()), ArenaBytes: r.arenaBytes.Load(), SlotBytes: r.slotBytes.Load()}
+}
+
+// Close refuses new batches, waits for those in flight and frees arena and slots. It may be called twice.
+func (r *Runner) Close() {
+	r.closing.Do(func() { close(r.quit) })
+	<-r.stopped
+}
+
+// submitLoop is the owner of the device's arena and slots.
+func (r *Runner) submitLoop() {
+	runtime.LockOSThread() // not unlocked: a device may keep state in its thread, and the thread ends with the loop
+	defer close(r.flying)
+	for {
+		var s *runSlot
+		select {
+		case s = <-r.free:
+		case <-r.quit:
+			return
+		}
+		select {
+		case s.batch = <-r.work:
+		case <-r.quit:
+			r.free <- s
+			return
+		}
+		b := s.batch
+		b.Started = time.Now()
+		if b.err = r.start(s); b.err != nil {
+			s.batch = nil
+			r.finish(b)
+			r.free <- s
+			continue
+		}
+		r.flying <- s
+	}
+}
+
+// start makes room, loads and submits.
+func (r *Runner) start(s *runSlot) error {
+	if lost := r.lost.Load(); lost != nil {
+		return lost
+	}
+	b := s.batch
+	if err := r.fitArena(b.Program.Workspace()); err != nil {
+		return err
+	}
+	if err := r.fitSlot(s, b); err != nil {
+		return err
+	}
+	if err := s.slot.Load(b.Program, b.IDs, b.TypeIDs, b.CuSeqlens, b.Items); err != nil {
+		return err
+	}
+	if err := b.Program.Submit(r.arena, s.slot); err != nil {
+		return err
+	}
+	r.running.Add(1)
+	return nil
+}
+
+// fitArena replaces the arena by one that fits, when nothing runs. The old one goes first: both at once may not fit.
+func (r *Runner) fitArena(workspace int64) error {
+	if r.arena != nil && r.arena.size >= workspace {
+		return nil
+	}
+	r.running.Wait()
+	if r.arena != nil {
+		r.arena.Close()
+		r.arena = nil
+		r.arenaBytes.Store(0)
+	}
+	arena, err := r.dev.NewArena(workspace)
+	if err != nil {
+		return err
+	}
+	r.arena = arena
+	r.arenaBytes.Store(arena.Bytes())
+	return nil
+}
+
+// fitSlot replaces the slot by one that fits. Capacities only grow, outputs by powers of two, so this ends.
+func (r *Runner) fitSlot(s *runSlot, b *Batch) error {
+	want := SlotCaps{MaxTokens: b.Program.caps.MaxTokens, MaxSeqs: b.Program.caps.MaxSeqs}
+	var have SlotCaps
+	if s.slot != nil {
+		have = s.slot.caps
+	}
+	fits := want.MaxTokens <= have.MaxTokens && want.MaxSeqs <= have.MaxSeqs && b.Program.outputs <= len(have.OutputBytes)
+	for i := range have.OutputBytes {
+		fits = fits && b.OutBytes[i] <= have.OutputBytes[i]
+	}
+	if fits {
+		return nil
+	}
+	want.MaxTokens, want.MaxSeqs = max(want.MaxTokens, have.MaxTokens), max(want.MaxSeqs, have.MaxSeqs)
+	for i := range max(b.Program.outputs, len(have.OutputBytes)) {
+		size := int64(1) << bits.Len64(uint64(max(b.OutBytes[i], minOutputBytes)-1))
+		if i < len(have.OutputBytes) {
+			size = max(size, have.OutputBytes[i])
+		}
+		want.OutputBytes = append(want.OutputBytes, size)
+	}
+	if s.slot != nil {
+		s.slot.Close()
+		s.slot = nil
+		r.slotBytes.Add(-slotBytes(have))
+	}
+	slot, err := r.dev.NewSlot(want)
+	if err != nil {
+		return err
+	}
+	s.slot = slot
+	r.slotBytes.Add(slotBytes(want))
+	return nil
+}
+
+// The bounds of a slot's output: 64 KB, so that batches of short texts do not make it grow step by step, and 4 GB.
+const (
+	minOutputBytes = 64 << 10
+	maxOutputBytes = 4 << 30
+)
+
+func slotBytes(c SlotCaps) int64 {
+	n := 8*c.MaxTokens + 4*(c.MaxSeqs+1) + 24*c.MaxSeqs
+	for _, out := range c.OutputBytes {
+		n += out
+	}
+	return n
+}
+
+// waitLoop answers batches in the order of submission and frees everything at the end.
+func (r *Runner) waitLoop() {
+	runtime.LockOSThread()
+	defer close(r.stopped)
+	for s := range r.flying {
+		b := s.batch
+		b.err = s.slot.Wait()
+		if b.err == nil {
+			for i, n := range b.OutBytes {
+				if n > 0 {
+					b.Out[i] = append(b.Out[i][:0], s.slot.UnsafeOutput(i)[:n]...)
+				}
+			}
+		}
+		s.batch = nil
+		r.finish(b)
+		r.running.Done()
+		r.free <- s
+	}
+	// The owner has stopped and nothing flies: both slots are in free.
+	for range slotsInFlight {
+		if s := <-r.free; s.slot != nil {
+			s.slot.Close()
+		}
+	}
+	if r.arena != nil {
+		r.arena.Close()
+	}
+	r.arenaBytes.Store(0)
+	r.slotBytes.Store(0)
+}
+
+// finish counts a batch and hands it back. b belongs to its caller afterwards.
+func (r *Runner) finish(b *Batch) {
+	b.Duration = time.Since(b.Started)
+	r.batches.Add(1)
+	if b.err == nil {
+		r.sequences.Add(int64(len(b.CuSeqlens) - 1))
+		r.tokens.Add(int64(len(b.IDs)))
+		r.busyNanos.Add(int64(b.Duration))
+	} else {
+		r.failed.Add(1)
+		var e *Error
+		if errors.As(b.err, &e) && e.Status == StatusDeviceLost {
+			r.lost.Store(e)
+		}
+	}
+	b.done <- struct{}{}
+}

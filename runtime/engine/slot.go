@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+)
+
+// SlotCaps bound what a slot can carry.
+type SlotCaps struct {
+	MaxTokens   int64
+	MaxSeqs     int64
+	OutputBytes []int64 // capacity of each output, 1 to MaxOutputs of them
+}
+
+// OutItem says what one sequence's row becomes in an output declared with OutputRows: cut to Dims, divided by its norm
+// if Normalize, converted to DType and written at Offset.
+type OutItem struct {
+	DType     DType // F32, F16, I8, U8 or Binary
+	Dims      int   // 0 = all
+	Normalize bool
+	Offset    int64 // bytes from the start of the output, aligned to the element
+}
+
+// outItem has the layout of sie_out_item; native.go asserts it.
+type outItem struct {
+	dtype     int32
+	dims      int32
+	normalize uint32
+	_         uint32
+	offset    int64
+}
+
+// Slot carries one batch in and its results out. Load, Submit and Wait of one slot follow each other; Wait may be called
+// from another goroutine than the rest.
+type Slot struct {
+	dev     *Device
+	handle  unsafe.Pointer // guarded by dev.mu
+	caps    SlotCaps
+	items   []outItem // [MaxSeqs], reused by Load
+	running atomic.Pointer[Program]
+	mark    *mark
+}
+
+// NewSlot allocates a slot.
+func (d *Device) NewSlot(caps SlotCaps) (*Slot, error) {
+	if n := len(caps.OutputBytes); n == 0 || n > MaxOutputs {
+		return nil, invalid("slot", fmt.Sprintf("%d outputs: must be 1 to %d", n, MaxOutputs))
+	}
+	if caps.MaxSeqs <= 0 || caps.MaxTokens <= 0 || caps.MaxSeqs > 1<<30 || caps.MaxTokens > 1<<30 {
+		return nil, invalid("slot", fmt.Sprintf("max tokens %d and max seqs %d: must be 1 to 2^30", caps.MaxTokens, caps.MaxSeqs))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h, err := cSlotCreate(d.ptrLocked(), caps)
+	if err != nil {
+		return nil, err
+	}
+	s := &Slot{dev: d, handle: h, caps: caps, items: make([]outItem, caps.MaxSeqs)}
+	d.open["slot"]++
+	s.mark = watch(s, "slot")
+	return s, nil
+}
+
+// Caps are the bounds the slot was made with.
+func (s *Slot) Caps() SlotCaps { return s.caps }
+
+// Load fills a free slot with a batch for p. ids [T] and typeIDs ([T], or nil for zeros) are the packed tokens,
+// cuSeqlens [B+1] starts at 0, ascends and ends at T, items is [B], or nil for a program without OutputRows. All are
+// borrowed for the call. On error the slot stays free. It allocates nothing.
+func (s *Slot) Load(p *Program, ids, typeIDs, cuSeqlens []int32, items []OutItem) error {
+	seqs := len(cuSeqlens) - 1
+	// C sees pointers and counts: the lengths are proven here, the contents are checked there.
+	switch {
+	case seqs < 1:
+		return invalid("slot load", "cu_seqlens needs at least two entries")
+	case len(ids) == 0 || int(cuSeqlens[seqs]) != len(ids):
+		return invalid("slot load", fmt.Sprintf("cu_seqlens ends at %d but there are %d ids", cuSeqlens[seqs], len(ids)))
+	case typeIDs != nil && len(typeIDs) != len(ids):
+		return invalid("slot load", fmt.Sprintf("%d type ids for %d ids", len(typeIDs), len(ids)))
+	case items != nil && len(items) != seqs:
+		return invalid("slot load", fmt.Sprintf("%d items for %d sequences", len(items), seqs))
+	case seqs > len(s.items):
+		return invalid("slot load", fmt.Sprintf("%d sequences: the slot takes at most %d", seqs, len(s.items)))
+	}
+	var packed []outItem
+	if items != nil {
+		packed = s.items[:seqs]
+		for i, it := range items {
+			if it.Dims < 0 || it.Dims > 1<<30 {
+				return invalid("slot load", fmt.Sprintf("item %d asks for %d dims", i, it.Dims))
+			}
+			packed[i] = outItem{dtype: int32(it.DType), dims: int32(it.Dims), offset: it.Offset}
+			if it.Normalize {
+				packed[i].normalize = 1
+			}
+		}
+	}
+	s.dev.mu.Lock()
+	defer s.dev.mu.Unlock()
+	return cSlotLoad(s.ptrLocked(), p.ptrLocked(), ids, typeIDs, cuSeqlens, packed)
+}
+
+// Wait blocks until the submitted batch is done and returns its error. It takes no lock and allocates nothing.
+func (s *Slot) Wait() error {
+	p := s.running.Load()
+	if p == nil {
+		return invalid("slot wait", "nothing was submitted")
+	}
+	err := cSlotWait(s.handle) // Close refuses a running slot, so the handle is stable without the lock
+	p.inFlight.Add(-1)
+	s.running.Store(nil)
+	return err
+}
+
+// UnsafeOutput is a view of output index after Wait: C memory, as long as the output's capacity, valid until the slot is
+// loaded again or closed. Read-only.
+func (s *Slot) UnsafeOutput(index int) []byte {
+	if index < 0 || index >= len(s.caps.OutputBytes) {
+		panic(fmt.Sprintf("engine: output %d of a slot with %d", index, len(s.caps.OutputBytes)))
+	}
+	s.dev.mu.Lock()
+	defer s.dev.mu.Unlock()
+	return unsafe.Slice((*byte)(cSlotOutput(s.ptrLocked(), index)), s.caps.OutputBytes[index])
+}
+
+// Close frees the slot. It panics between Submit and Wait.
+func (s *Slot) Close() {
+	s.dev.mu.Lock()
+	defer s.dev.mu.Unlock()
+	if s.handle == nil {
+		return
+	}
+	if s.running.Load() != nil {
+		panic("engine: Slot closed while its batch is in flight")
+	}
+	cSlotFree(s.handle)
+	s.handle = nil
+	s.mark.close()
+	s.dev.open["slot"]--
+}
+
+func (s *Slot) ptrLocked() unsafe.Pointer {
+	if s.handle == nil {
+		panic("engine: use of a closed Slot")
+	}
+	return s.handle
+}

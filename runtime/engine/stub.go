@@ -1,0 +1,50 @@
+//go:build !native
+
+package engine
+
+import "unsafe"
+
+// Built reports whether the native engine is in this binary.
+const Built = false
+
+// LibSum identifies the C library this binary was built against: none.
+func LibSum() string { return "" }
+
+// Without a device no other handle can exist, so only opening is ever reached.
+const unreachable = "engine: internal error: a handle exists in a binary without the native engine"
+
+func cDeviceOpen(Options) (unsafe.Pointer, error) { return nil, ErrNotBuilt }
+
+func cDeviceClose(unsafe.Pointer)                                             { panic(unreachable) }
+func cDeviceInfo(unsafe.Pointer) (Info, error)                                { panic(unreachable) }
+func cWeightCreate(unsafe.Pointer, WeightSpec, int64) (unsafe.Pointer, error) { panic(unreachable) }
+func cWeightFree(unsafe.Pointer)                                              { panic(unreachable) }
+func cWeightBytes(unsafe.Pointer) int64                                       { panic(unreachable) }
+func cProgramBegin(unsafe.Pointer, Caps) (unsafe.Pointer, error)              { panic(unreachable) }
+func cLayerNorm(_ unsafe.Pointer, _ Value, _, _ unsafe.Pointer, _ float32) (Value, error) {
+	panic(unreachable)
+}
+func cColumns(unsafe.Pointer, Value, int64, int64) (Value, error)            { panic(unreachable) }
+func cAttention(_ unsafe.Pointer, _, _, _ Value, _ Attention) (Value, error) { panic(unreachable) }
+func cGatherRows(unsafe.Pointer, Value, Pooling) (Value, error)              { panic(unreachable) }
+func cPool(unsafe.Pointer, Value, Pooling) (Value, error)                    { panic(unreachable) }
+func cOutputRows(unsafe.Pointer, Value, int) error                           { panic(unreachable) }
+func cOutputValues(unsafe.Pointer, Value, int) error                         { panic(unreachable) }
+func cProgramEnd(unsafe.Pointer) (int64, error)                              { panic(unreachable) }
+func cProgramFree(unsafe.Pointer)                                            { panic(unreachable) }
+func cProgramDescribe(unsafe.Pointer) string                                 { panic(unreachable) }
+func cArenaCreate(unsafe.Pointer, int64) (unsafe.Pointer, error)             { panic(unreachable) }
+func cArenaFree(unsafe.Pointer)                                              { panic(unreachable) }
+func cArenaBytes(unsafe.Pointer) int64                                       { panic(unreachable) }
+func cSlotCreate(unsafe.Pointer, SlotCaps) (unsafe.Pointer, error)           { panic(unreachable) }
+func cSlotFree(unsafe.Pointer)                                               { panic(unreachable) }
+func cProgramSubmit(_, _, _ unsafe.Pointer) error                            { panic(unreachable) }
+func cSlotWait(unsafe.Pointer) error                                         { panic(unreachable) }
+func cSlotOutput(unsafe.Pointer, int) unsafe.Pointer                         { panic(unreachable) }
+func cLinear(_ unsafe.Pointer, _ Value, _, _ unsafe.Pointer, _ Act, _ Value) (Value, error) {
+	panic(unreachable)
+}
+func cSlotLoad(_, _ unsafe.Pointer, _, _, _ []int32, _ []outItem) error { panic(unreachable) }
+func cEmbedLayerNorm(_, _, _, _, _, _ unsafe.Pointer, _ float32, _ int32) (Value, error) {
+	panic(unreachable)
+}

@@ -1,0 +1,150 @@
+package engine
+
+import "fmt"
+
+// Kind is the kind of a device.
+type Kind uint32
+
+// The kinds of devices. Ref is the judge in tests: double accumulation, one thread, slow.
+const (
+	CPU  Kind = 1
+	CUDA Kind = 2
+	Ref  Kind = 3
+)
+
+func (k Kind) String() string {
+	return name("kind", k, map[Kind]string{CPU: "cpu", CUDA: "cuda", Ref: "ref"})
+}
+
+// ISA is a CPU instruction set, in ascending order.
+type ISA uint32
+
+// The instruction sets. BestISA in Options means no bound.
+const (
+	BestISA ISA = iota
+	AVX2
+	AVX512
+	AVX512VNNI
+	AMX
+)
+
+func (i ISA) String() string {
+	return name("isa", i, map[ISA]string{BestISA: "best", AVX2: "avx2", AVX512: "avx512", AVX512VNNI: "avx512_vnni", AMX: "amx"})
+}
+
+// DType is the element type of weights and outputs.
+type DType int32
+
+// The element types. Binary is for outputs only: bit = x > 0, eight to a byte, most significant first.
+const (
+	F32    DType = 1
+	F16    DType = 2
+	BF16   DType = 3
+	I8     DType = 4
+	U8     DType = 5
+	I32    DType = 6
+	F8E4M3 DType = 7
+	Binary DType = 8
+)
+
+func (d DType) String() string {
+	return name("dtype", d, map[DType]string{F32: "f32", F16: "f16", BF16: "bf16", I8: "i8", U8: "u8", I32: "i32",
+		F8E4M3: "f8e4m3", Binary: "binary"})
+}
+
+// RowBytes is the size of n elements, or 0 for an unknown type.
+func (d DType) RowBytes(n int64) int64 {
+	switch d {
+	case F32, I32:
+		return 4 * n
+	case F16, BF16:
+		return 2 * n
+	case I8, U8, F8E4M3:
+		return n
+	case Binary:
+		return (n + 7) / 8
+	}
+	return 0
+}
+
+// Align is the alignment an output of this type needs, in bytes.
+func (d DType) Align() int64 { return max(1, d.RowBytes(1)) }
+
+// Compute is the operand type of matrix products; accumulation is float32 (int32 for ComputeINT8).
+type Compute uint32
+
+// The compute classes.
+const (
+	ComputeF32  Compute = 1
+	ComputeBF16 Compute = 2
+	ComputeINT8 Compute = 3
+	ComputeF16  Compute = 4
+	ComputeFP8  Compute = 5
+)
+
+var computeNames = map[Compute]string{ComputeF32: "fp32", ComputeBF16: "bf16", ComputeINT8: "int8", ComputeF16: "fp16", ComputeFP8: "fp8"}
+
+func (c Compute) String() string { return name("compute", c, computeNames) }
+
+// ParseCompute reads a precision as users write it: fp32, bf16, int8, fp16, fp8, and the long names float32, bfloat16,
+// float16.
+func ParseCompute(s string) (Compute, bool) {
+	switch s {
+	case "float32":
+		return ComputeF32, true
+	case "bfloat16":
+		return ComputeBF16, true
+	case "float16":
+		return ComputeF16, true
+	}
+	for c, n := range computeNames {
+		if s == n {
+			return c, true
+		}
+	}
+	return 0, false
+}
+
+// Act is an activation function.
+type Act uint32
+
+// The activation functions. GELU is the exact x·Φ(x); GELUTanh the tanh form.
+const (
+	NoAct Act = iota
+	GELU
+	Tanh
+	GELUTanh
+	ReLU
+	SiLU
+)
+
+// Pooling chooses the rows of a sequence.
+type Pooling uint32
+
+// The pooling modes.
+const (
+	PoolCLS  Pooling = 1
+	PoolMean Pooling = 2
+	PoolLast Pooling = 3
+)
+
+func (p Pooling) String() string {
+	return name("pooling", p, map[Pooling]string{PoolCLS: "cls", PoolMean: "mean", PoolLast: "last"})
+}
+
+// Mask says which keys a query sees.
+type Mask uint32
+
+// The masks.
+const (
+	FullMask Mask = iota
+	CausalMask
+	WindowMask
+)
+
+func name[T ~int32 | ~uint32](what string, v T, names map[T]string) string {
+	if n, ok := names[v]; ok {
+		return n
+	}
+	return fmt.Sprintf("%s(%d)", what, v)
+}

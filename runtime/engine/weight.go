@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+)
+
+// WeightKind is what a weight is for.
+type WeightKind uint32
+
+// The kinds: a matrix [N, K] of a linear layer, a table [N, K] of rows looked up by index, a vector [N].
+const (
+	LinearWeight WeightKind = 1
+	TableWeight  WeightKind = 2
+	VectorWeight WeightKind = 3
+)
+
+// Layout is how the parts of a weight are put together.
+type Layout uint32
+
+// The layouts: one part after another, or rows of a gate and an up matrix in turn.
+const (
+	Concat Layout = iota
+	InterleaveGateUp
+)
+
+// maxParts is the bound of sie_weight_desc.
+const maxParts = 8
+
+// Part is one source matrix, dense and row-major.
+type Part struct {
+	Data []byte // borrowed during NewWeight, any alignment; Rows·K elements, little-endian
+	Rows int64
+}
+
+// WeightSpec describes a weight to be packed.
+type WeightSpec struct {
+	Kind    WeightKind
+	Compute Compute
+	DType   DType // of the source: F32, F16 or BF16
+	Layout  Layout
+	K       int64  // columns; 1 for a vector
+	Parts   []Part // 1 to 8
+}
+
+// Weight is a packed weight, opaque and read-only, shared by all programs recorded with it.
+type Weight struct {
+	dev    *Device
+	handle unsafe.Pointer // guarded by dev.mu
+	bytes  int64
+	rows   int64
+	uses   int // programs that hold it, guarded by dev.mu
+	mark   *mark
+}
+
+// NewWeight packs a weight. The sources may be unmapped afterwards. Errors: ErrInvalid when the parts do not hold what
+// the spec says; ErrCorrupt for a source value that is not finite; ErrUnsupported; ErrNoMemory.
+func (d *Device) NewWeight(s WeightSpec) (*Weight, error) {
+	rows, err := s.check()
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h, err := cWeightCreate(d.ptrLocked(), s, rows)
+	if err != nil {
+		return nil, err
+	}
+	w := &Weight{dev: d, handle: h, bytes: cWeightBytes(h), rows: rows}
+	d.open["weight"]++
+	w.mark = watch(w, "weight")
+	return w, nil
+}
+
+// check proves to C, which sees pointers only, that each part holds Rows·K elements.
+func (s WeightSpec) check() (rows int64, err error) {
+	if len(s.Parts) == 0 || len(s.Parts) > maxParts {
+		return 0, invalid("weight", fmt.Sprintf("%d parts: must be 1 to %d", len(s.Parts), maxParts))
+	}
+	if s.K <= 0 || s.K > math.MaxInt32 {
+		return 0, invalid("weight", fmt.Sprintf("K is %d: must be 1 to %d", s.K, math.MaxInt32))
+	}
+	width := s.DType.RowBytes(s.K)
+	if width == 0 {
+		return 0, invalid("weight", "unknown source "+s.DType.String())
+	}
+	for i, p := range s.Parts {
+		if p.Rows <= 0 || p.Rows > math.MaxInt32 {
+			return 0, invalid("weight", fmt.Sprintf("part %d has %d rows: must be 1 to %d", i, p.Rows, math.MaxInt32))
+		}
+		if p.Rows > math.MaxInt64/width || int64(len(p.Data)) != p.Rows*width {
+			return 0, invalid("weight", fmt.Sprintf("part %d has %d bytes: %d×%d %s are wanted", i, len(p.Data), p.Rows, s.K, s.DType))
+		}
+		rows += p.Rows
+	}
+	return rows, nil
+}
+
+// Bytes is the packed size on the device.
+func (w *Weight) Bytes() int64 { return w.bytes }
+
+// Rows is N, the sum of the parts' rows.
+func (w *Weight) Rows() int64 { return w.rows }
+
+// Close frees the weight. It panics while a program holds it.
+func (w *Weight) Close() {
+	w.dev.mu.Lock()
+	defer w.dev.mu.Unlock()
+	if w.handle == nil {
+		return
+	}
+	if w.uses > 0 {
+		panic(fmt.Sprintf("engine: Weight closed while %d programs hold it", w.uses))
+	}
+	cWeightFree(w.handle)
+	w.handle = nil
+	w.mark.close()
+	w.dev.open["weight"]--
+}
