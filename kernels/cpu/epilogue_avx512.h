@@ -6,7 +6,7 @@
 
 #include <immintrin.h>
 
-#include "../ops.h"
+#include "ops.h"
 #include "fast_math_avx512.h"
 
 namespace sie_cpu {

@@ -8,7 +8,7 @@
 #ifndef SIE_KERNELS_CPU_KERNELS_AMX_H
 #define SIE_KERNELS_CPU_KERNELS_AMX_H
 
-#include "../ops.h"
+#include "ops.h"
 
 namespace sie_cpu {
 

@@ -9,7 +9,7 @@
 #ifndef SIE_KERNELS_CPU_KERNELS_INT8_H
 #define SIE_KERNELS_CPU_KERNELS_INT8_H
 
-#include "../ops.h"
+#include "ops.h"
 
 namespace sie_cpu {
 

@@ -1,0 +1,47 @@
+/* int8_epilogue_avx512.h — s32 sums of one row and 32 columns to finished values, sixteen lanes at a time. */
+#ifndef SIE_KERNELS_CPU_INT8_EPILOGUE_AVX512_H
+#define SIE_KERNELS_CPU_INT8_EPILOGUE_AVX512_H
+
+#include "epilogue_avx512.h"
+#include "int8_linear.h"
+
+namespace sie_cpu {
+
+/* What the rows of a panel share. */
+struct Int8Columns {
+  ColumnMask mask;
+  __m512 scale0, scale1, bias0, bias1;
+  __m512i sum0, sum1;
+};
+
+static inline Int8Columns int8_columns(const sie_linear_args *a, const Int8Weight &w, int64_t panel) {
+  const int64_t column = panel * kInt8Panel;
+  Int8Columns c;
+  c.mask = column_mask(column, a->n);
+  c.scale0 = _mm512_loadu_ps(w.scale + column);
+  c.scale1 = _mm512_loadu_ps(w.scale + column + 16);
+  c.sum0 = _mm512_loadu_si512(w.sum + column);
+  c.sum1 = _mm512_loadu_si512(w.sum + column + 16);
+  c.bias0 = a->bias ? _mm512_maskz_loadu_ps(c.mask.lo, a->bias + column) : _mm512_setzero_ps();
+  c.bias1 = a->bias ? _mm512_maskz_loadu_ps(c.mask.hi, a->bias + column + 16) : _mm512_setzero_ps();
+  return c;
+}
+
+/* Row r of a, panel columns c. sums [32]: Σ x_q·w_q. The difference is exact, then rounded once to f32. */
+template <int Act, int Residual, int Out>
+static inline void int8_row(const sie_linear_args *a, const Int8Columns &c, const int32_t *sums, int64_t r, int64_t column) {
+  const __m512i zero = _mm512_set1_epi32(a->x.zero[r]);
+  const __m512 scale = _mm512_set1_ps(a->x.scale[r]);
+  const __m512i d0 = _mm512_sub_epi32(_mm512_load_si512(sums), _mm512_mullo_epi32(zero, c.sum0));
+  const __m512i d1 = _mm512_sub_epi32(_mm512_load_si512(sums + 16), _mm512_mullo_epi32(zero, c.sum1));
+  const __m512 x0 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d0), _mm512_mul_ps(scale, c.scale0), c.bias0);
+  const __m512 x1 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d1), _mm512_mul_ps(scale, c.scale1), c.bias1);
+  const int64_t residual_size = Residual == kResidualF32 ? 4 : 2, out_size = Out == kOutF32 ? 4 : 2;
+  epilogue_row<Act, Residual, Out>(x0, x1, a->act, c.mask,
+                                   (const char *)a->residual.p + (r * a->residual.ld + column) * residual_size,
+                                   (char *)a->y.p + (r * a->y.ld + column) * out_size);
+}
+
+} // namespace sie_cpu
+
+#endif /* SIE_KERNELS_CPU_INT8_EPILOGUE_AVX512_H */
