@@ -1,0 +1,102 @@
+# One entry for people and CI. `make` lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PORT ?= 8080
+MODEL ?= sentence-transformers/all-MiniLM-L6-v2
+GO ?= go
+GOTAGS := -tags native
+JOBS := $(shell nproc)
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# ---- set-up: every step says what it does and is skipped when its result is there -----------------------------
+
+deps: ## install the Debian packages the build needs
+	@tools/setup/deps.sh build
+
+tokenizers: deps
+	@tools/setup/tokenizers.sh
+
+libsie: deps
+	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
+	@cmake --build build -j $(JOBS) --target libsie | grep -vE '^(ninja: no work|\[.*Built target)' || true
+	@test -e build/libsie.a
+
+configure: deps
+	@echo "sie: configuring the C library"
+	@mkdir -p build
+	@cmake -S . -B build $$(command -v ninja >/dev/null && echo -G Ninja) -DCMAKE_BUILD_TYPE=Release >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+
+build: libsie tokenizers ## build bin/sie-server
+	@mkdir -p bin
+	@$(GO) build $(GOTAGS) -trimpath -ldflags "-X github.com/sie-engine/sie/internal/build.Commit=$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)" -o bin/ ./cmd/...
+	@echo "sie: bin/sie-server is ready"
+
+minilm: deps
+	@tools/setup/minilm.sh
+
+# ---- run -------------------------------------------------------------------------------------------------------
+
+run: build ## serve all-MiniLM-L6-v2 on port 8080 (PORT=…, MODEL=…)
+	@tools/setup/run.sh $(PORT) $(MODEL)
+
+# ---- test ------------------------------------------------------------------------------------------------------
+
+test: build minilm ## set up and run every test that needs no GPU (CI runs this)
+	@tools/setup/deps.sh test
+	@tools/setup/venv.sh clients
+	@tools/test/all.sh
+
+test-go: libsie tokenizers minilm ## Go tests only
+	SIE_REQUIRE_MINILM=1 $(GO) test $(GOTAGS) ./...
+
+test-race: libsie tokenizers minilm ## Go tests under the race detector
+	SIE_REQUIRE_MINILM=1 $(GO) test $(GOTAGS) -race ./...
+
+test-c: deps ## kernel conformance and C tests
+	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
+	@cmake --build build -j $(JOBS)
+	ctest --test-dir build --output-on-failure
+
+test-asan: deps ## kernel conformance and C tests under AddressSanitizer and UBSan
+	cmake --preset asan >/dev/null
+	cmake --build build-asan -j $(JOBS)
+	ctest --test-dir build-asan --output-on-failure
+
+test-clients: build minilm ## the official clients against the real binary
+	@tools/setup/venv.sh clients
+	build/venv-clients/bin/python -m pytest -q tools/test/clients
+
+fuzz: libsie tokenizers ## every fuzz target for FUZZTIME (30s) each
+	@tools/test/fuzz.sh
+
+golden: ## make testdata/golden anew from the Python reference
+	@tools/setup/venv.sh golden
+	build/venv-golden/bin/python tools/golden/make.py
+
+# ---- measure ---------------------------------------------------------------------------------------------------
+
+bench: build minilm ## race against sentence-transformers, ONNX Runtime and OpenVINO on this machine
+	@tools/setup/venv.sh bench
+	build/venv-bench/bin/python bench/race.py $(BENCHFLAGS)
+
+bench-kernels: deps ## time every kernel, in Go benchmark format
+	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
+	@cmake --build build -j $(JOBS)
+	build/kernel_tests --bench
+
+# ---- keep tidy ---------------------------------------------------------------------------------------------------
+
+fmt: ## format Go and C
+	gofmt -w cmd catalog internal runtime weights
+	clang-format -i $$(git ls-files '*.cc' '*.h')
+
+lint: ## vet, staticcheck, formats
+	@tools/setup/deps.sh lint
+	@tools/test/lint.sh
+
+clean: ## remove what the build made, keep downloads
+	rm -rf bin build/CMakeCache.txt build/CMakeFiles build/libsie.a build-asan
+
+.PHONY: help deps tokenizers libsie configure build minilm run test test-go test-race test-c test-asan test-clients fuzz golden bench bench-kernels fmt lint clean

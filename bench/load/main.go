@@ -1,0 +1,61 @@
+// Command load sends texts to an embeddings server and measures it from outside: closed loop (N clients, each sends
+// its next request when the last is answered) or open loop (requests leave at a fixed rate, whatever comes back, so that
+// a slow server can't slow its own measurement down). It speaks the SIE, OpenAI and TEI dialects, checks every answer's
+// shape, and reports its own CPU time, which on a shared machine has to be taken out.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+)
+
+// report is printed as one JSON line.
+type report struct {
+	Mode       string         `json:"mode"`
+	Seconds    float64        `json:"seconds"`
+	Requests   int            `json:"requests"`
+	Texts      int            `json:"texts"` // in successful answers
+	Refused    int            `json:"refused"`
+	Failed     int            `json:"failed"`
+	Statuses   map[int]int    `json:"statuses"`
+	Errors     map[string]int `json:"errors,omitempty"`
+	P50MS      float64        `json:"p50_ms"`
+	P99MS      float64        `json:"p99_ms"`
+	MaxMS      float64        `json:"max_ms"`
+	CPUSeconds float64        `json:"generator_cpu_seconds"`
+	Wrong      int            `json:"wrong"`          // answers that differ from the first answer to the same text
+	NoRetry    int            `json:"no_retry_after"` // refusals without a usable Retry-After
+}
+
+func main() {
+	var c config
+	flag.StringVar(&c.url, "url", "http://127.0.0.1:8080", "server")
+	flag.StringVar(&c.dialect, "dialect", "sie", "sie, openai or tei")
+	flag.StringVar(&c.model, "model", "sentence-transformers/all-MiniLM-L6-v2", "model id")
+	flag.IntVar(&c.clients, "clients", 64, "connections (closed loop), or the bound on requests in flight (open loop)")
+	flag.Float64Var(&c.rate, "rate", 0, "requests a second; 0: closed loop")
+	flag.IntVar(&c.perRequest, "per-request", 1, "texts in a request")
+	flag.DurationVar(&c.duration, "duration", 10*time.Second, "how long")
+	flag.BoolVar(&c.verify, "verify", false, "compare every answer with the first to the same text")
+	texts := flag.String("texts", "", "JSON file with a list of texts (required)")
+	flag.Parse()
+	b, err := os.ReadFile(*texts)
+	if err == nil {
+		err = json.Unmarshal(b, &c.texts)
+	}
+	if err == nil {
+		err = c.check()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "load:", err)
+		os.Exit(2)
+	}
+	out := json.NewEncoder(os.Stdout)
+	r := c.run()
+	if err := out.Encode(r); err != nil {
+		os.Exit(1)
+	}
+}

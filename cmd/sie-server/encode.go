@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/runtime/worker"
+)
+
+const (
+	defaultModel = "sentence-transformers/all-MiniLM-L6-v2"
+	// maxLine bounds one text of a file.
+	maxLine = 16 << 20
+	// textsAhead is how many lines are read, encoded and written together.
+	textsAhead = 4096
+)
+
+type encodeCmd struct {
+	sourceFlags  `embed:""`
+	computeFlags `embed:""`
+
+	Model      string   `help:"Model id." default:"${model}" short:"M"`
+	Text       []string `arg:"" optional:"" help:"Texts to encode; printed as JSON, one a line."`
+	File       string   `help:"File with one text a line; - reads standard input." short:"f"`
+	Out        string   `help:"NumPy file for the vectors of --file." short:"o"`
+	Query      bool     `help:"The texts are queries: the model's query template applies."`
+	Dimensions int      `help:"Keep the first components and renormalise."`
+	DType      string   `help:"float32, float16, int8, uint8 or binary." default:"float32" enum:"float32,float16,int8,uint8,binary"`
+}
+
+func (c *encodeCmd) Run() error {
+	switch {
+	case len(c.Text) == 0 && c.File == "":
+		return errors.New(`nothing to encode: give texts, or --file lines.txt --out vectors.npy`)
+	case len(c.Text) > 0 && c.File != "":
+		return errors.New("give either texts or --file, not both")
+	case (c.File != "") != (c.Out != ""):
+		return errors.New("--file and --out go together")
+	}
+	if len(c.Models) == 0 && c.ModelsDir == "" && c.Bundle == "" {
+		c.Models = []string{c.Model}
+	}
+	id, _, _ := cut(c.Model)
+	cat, _, err := c.catalog()
+	if err != nil {
+		return err
+	}
+	log := obs.NewLogger(io.Discard, false, false)
+	bars := &downloadBars{}
+	w, err := newWorker(&c.sourceFlags, &c.computeFlags, &batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048,
+		MemoryPercent: 95}, cat, log, obs.NewMetrics(), bars.update)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	if len(cat.List()) > 0 && !has(cat.List(), id) {
+		id = cat.List()[0].ID // a directory given as the model has the id made from its name
+	}
+	if err := w.Preload(ctx, id); err != nil {
+		return err
+	}
+	req := worker.Request{Model: id, OutputDType: c.DType, Dimensions: c.Dimensions, IsQuery: &c.Query}
+	if c.File != "" {
+		return c.file(ctx, w, req)
+	}
+	req.Texts = c.Text
+	res, err := w.Encode(ctx, &req)
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(os.Stdout)
+	for i, row := range res.Rows {
+		v := map[string]any{"text": c.Text[i], "dims": res.Dims, "dtype": c.DType, "values": numbers(row, c.DType)}
+		if err := enc.Encode(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file streams lines into a NumPy file, with a progress bar on a terminal.
+func (c *encodeCmd) file(ctx context.Context, w *worker.Worker, req worker.Request) (err error) {
+	in, size := os.Stdin, int64(-1)
+	if c.File != "-" {
+		if in, err = os.Open(c.File); err != nil {
+			return err
+		}
+		defer in.Close()
+		if st, err := in.Stat(); err == nil && st.Mode().IsRegular() {
+			size = st.Size()
+		}
+	}
+	out, err := createNPY(c.Out, c.DType)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.close(err == nil)) }()
+	bar := progressbar.DefaultBytes(size, "encoding")
+	lines := bufio.NewScanner(in)
+	lines.Buffer(make([]byte, 64<<10), maxLine)
+	n, tokens := 0, 0
+	for more := true; more; {
+		req.Texts = req.Texts[:0]
+		read := 0
+		for len(req.Texts) < textsAhead {
+			if more = lines.Scan(); !more {
+				break
+			}
+			req.Texts = append(req.Texts, lines.Text())
+			read += len(lines.Bytes()) + 1
+		}
+		if len(req.Texts) == 0 {
+			break
+		}
+		res, err := w.Encode(ctx, &req)
+		if err != nil {
+			return fmt.Errorf("lines %d to %d: %w", n+1, n+len(req.Texts), err)
+		}
+		for _, row := range res.Rows {
+			if err := out.write(row); err != nil {
+				return err
+			}
+		}
+		n, tokens = n+len(req.Texts), tokens+res.Tokens
+		_ = bar.Add(read)
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%s, line %d: %w (a line may have %d bytes)", c.File, n+1, err, maxLine)
+	}
+	_ = bar.Finish()
+	fmt.Fprintf(os.Stderr, "\n%d texts, %d tokens → %s\n", n, tokens, c.Out)
+	return nil
+}
+
+// numbers are the components of a row as JSON shows them.
+func numbers(row []byte, dtype string) any {
+	switch dtype {
+	case "float32":
+		out := make([]float32, len(row)/4)
+		for i := range out {
+			out[i] = math.Float32frombits(binary.LittleEndian.Uint32(row[4*i:]))
+		}
+		return out
+	case "float16":
+		out := make([]float32, len(row)/2)
+		for i := range out {
+			out[i] = half(binary.LittleEndian.Uint16(row[2*i:]))
+		}
+		return out
+	case "int8":
+		out := make([]int, len(row))
+		for i, b := range row {
+			out[i] = int(int8(b))
+		}
+		return out
+	}
+	out := make([]int, len(row))
+	for i, b := range row {
+		out[i] = int(b)
+	}
+	return out
+}
+
+// half widens an IEEE half.
+func half(h uint16) float32 {
+	sign, exp, frac := uint32(h>>15)<<31, uint32(h>>10)&31, uint32(h)&1023
+	switch exp {
+	case 0:
+		v := float32(frac) * 0x1p-24
+		return math.Float32frombits(math.Float32bits(v) | sign)
+	case 31:
+		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
+	}
+	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/build"
+	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/runtime/batch"
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/weights/hub"
+)
+
+// sourceFlags say which models there are and where their weights come from. Environment names are the reference's.
+type sourceFlags struct {
+	ModelsDir  string   `help:"Directory of model YAML files; replaces the built-in catalog." env:"SIE_MODELS_DIR" type:"path"`
+	Bundle     string   `help:"Serve the models of this bundle." short:"b" env:"SIE_BUNDLE" xor:"which"`
+	Models     []string `help:"Serve these ids only; also a directory, a hub id, or id=directory." short:"m" sep:"," env:"SIE_MODEL_FILTER" xor:"which"`
+	LocalCache string   `help:"Weights cache in the Hugging Face layout." env:"SIE_LOCAL_CACHE" type:"path"`
+	HFFallback bool     `help:"Download weights that are not in the cache." env:"SIE_HF_FALLBACK" default:"true" negatable:""`
+}
+
+// computeFlags say what the models run on.
+type computeFlags struct {
+	Device    string `help:"auto or cpu." short:"d" env:"SIE_DEVICE" default:"auto"`
+	Precision string `help:"auto, fp32, bf16 or int8." env:"SIE_PRECISION" default:"auto" enum:"auto,fp32,bf16,int8"`
+	Threads   int    `help:"Compute threads; 0: the CPUs this process may use." env:"SIE_THREADS"`
+	ISA       string `help:"Upper bound on the instruction set: best, avx2, avx512, avx512-vnni or amx." env:"SIE_ISA" default:"best" enum:"best,avx2,avx512,avx512-vnni,amx"`
+}
+
+func (f *computeFlags) options() (engine.Options, error) {
+	o := engine.Options{Threads: f.Threads}
+	switch d := strings.ToLower(f.Device); {
+	case d == "auto" || d == "cpu":
+	case strings.HasPrefix(d, "cuda"):
+		return o, fmt.Errorf("--device %s: this build has no CUDA backend; use --device cpu", f.Device)
+	default:
+		return o, fmt.Errorf("--device %s: unknown device; use auto or cpu", f.Device)
+	}
+	if f.Threads < 0 {
+		return o, fmt.Errorf("--threads must be at least 0, got %d", f.Threads)
+	}
+	o.ISA = map[string]engine.ISA{"best": engine.BestISA, "avx2": engine.AVX2, "avx512": engine.AVX512,
+		"avx512-vnni": engine.AVX512VNNI, "amx": engine.AMX}[f.ISA]
+	return o, nil
+}
+
+// hub finds weights; progress, if not nil, hears of downloads. The environment is the reference's and Hugging Face's.
+func (f *sourceFlags) hub(progress func(hub.Progress)) (*hub.Resolver, hub.Options, error) {
+	o, err := hub.OptionsFromEnv(os.LookupEnv)
+	if f.LocalCache != "" {
+		o.CacheDir = f.LocalCache
+	}
+	if err != nil && o.CacheDir == "" {
+		return nil, o, err
+	}
+	o.Offline = o.Offline || !f.HFFallback
+	o.Progress = progress
+	o.UserAgent = "sie-server/" + build.Version
+	r, err := hub.New(o)
+	return r, o, err
+}
+
+// catalog reads the catalog that the flags describe.
+func (f *sourceFlags) catalog() (*catalog.Catalog, *catalog.Bundle, error) {
+	all, err := catalog.Builtin()
+	if f.ModelsDir != "" {
+		all, err = catalog.LoadDir(f.ModelsDir)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case f.Bundle != "":
+		bundles, err := catalog.BuiltinBundles()
+		if err != nil {
+			return nil, nil, err
+		}
+		b, err := bundles.ByName(f.Bundle)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--bundle: %w", err)
+		}
+		return all.InBundle(b), b, nil
+	case len(f.Models) > 0:
+		c, err := selectModels(all, f.Models)
+		return c, nil, err
+	}
+	return all, nil, nil
+}
+
+// selectModels narrows all to the given references: a catalog id, "id=directory" to take its weights from there, a
+// directory, or the id of a hub repository.
+func selectModels(all *catalog.Catalog, refs []string) (*catalog.Catalog, error) {
+	var ids []string
+	var extra []*catalog.Model
+	for _, ref := range refs {
+		ref = strings.TrimSpace(ref)
+		id, dir, pinned := strings.Cut(ref, "=")
+		switch {
+		case ref == "":
+		case pinned:
+			m, err := withWeights(all, id, dir)
+			if err != nil {
+				return nil, err
+			}
+			extra = append(extra, m)
+		case catalog.IsPath(ref) || isModelDir(ref):
+			m, err := adHocDir(catalog.AdHocID(ref), ref)
+			if err != nil {
+				return nil, err
+			}
+			extra = append(extra, m)
+		default:
+			ids = append(ids, ref)
+		}
+	}
+	c, missing := all.Select(ids)
+	for _, id := range missing {
+		base, profile, variant := strings.Cut(id, ":")
+		if variant || !strings.Contains(base, "/") {
+			return nil, fmt.Errorf("--models %s: not in the catalog%s", id, hint(all, id, profile))
+		}
+		m, err := catalog.AdHoc(id, catalog.AdHocInfo{HFID: id})
+		if err != nil {
+			return nil, fmt.Errorf("--models %s: %w", id, err)
+		}
+		extra = append(extra, m)
+	}
+	return c.With(extra...)
+}
+
+func hint(c *catalog.Catalog, id, _ string) string {
+	if near := c.Suggest(id); len(near) > 0 {
+		return "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return ""
+}
+
+// withWeights is the catalog's entry for id, or an ad-hoc one, with its weights in dir.
+func withWeights(all *catalog.Catalog, id, dir string) (*catalog.Model, error) {
+	if !isModelDir(dir) {
+		return nil, fmt.Errorf("--models %s=%s: %s is not a model directory (it has no config.json)", id, dir, dir)
+	}
+	i := slices.IndexFunc(all.Models(), func(m *catalog.Model) bool { return m.ID == id })
+	if i < 0 {
+		return adHocDir(id, dir)
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	m := *all.Models()[i]
+	m.WeightsPath = abs
+	return &m, nil
+}
+
+func adHocDir(id, dir string) (*catalog.Model, error) {
+	if rest, ok := strings.CutPrefix(dir, "~/"); ok {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return nil, err
+		}
+		dir = filepath.Join(home, rest)
+	}
+	if !isModelDir(dir) {
+		return nil, fmt.Errorf("--models %s: not a model directory (it has no config.json)", dir)
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	return catalog.AdHoc(id, catalog.AdHocInfo{WeightsPath: abs})
+}
+
+func isModelDir(dir string) bool {
+	st, err := os.Stat(filepath.Join(dir, "config.json"))
+	return err == nil && st.Mode().IsRegular()
+}
+
+// batchFlags bound the queues.
+type batchFlags struct {
+	MaxBatchTokens   int           `help:"Tokens of a batch; 0: the model's own." env:"SIE_MAX_BATCH_TOKENS"`
+	MaxBatchRequests int           `help:"Items at which a batch may leave." env:"SIE_MAX_BATCH_REQUESTS" default:"64"`
+	MaxBatchWait     float64       `name:"max-batch-wait-ms" help:"Initial wait of a batch on a busy device, in ms." env:"SIE_MAX_BATCH_WAIT_MS" default:"15"`
+	IdleCoalesce     float64       `name:"idle-coalesce-ms" help:"Pause awaited before the first batch on an idle device, in ms." env:"SIE_IDLE_COALESCE_MS" default:"0"`
+	MaxQueued        int           `name:"max-concurrent-requests" help:"Items queued per model; more get a retryable 503." env:"SIE_MAX_CONCURRENT_REQUESTS" default:"2048"`
+	LoadWait         time.Duration `help:"How long a cold request waits for its model before MODEL_LOADING." env:"SIE_LOAD_WAIT" default:"2s"`
+	MemoryPercent    float64       `name:"memory-pressure-threshold-percent" help:"Memory use above which unused models are unloaded." env:"SIE_MEMORY_PRESSURE_THRESHOLD_PERCENT" default:"95"`
+	Adaptive         bool          `name:"adaptive-batching" help:"Adapt the batch wait to the latency seen." env:"SIE_ADAPTIVE_BATCHING__ENABLED" default:"true" negatable:""`
+	TargetP50        float64       `name:"adaptive-target-p50-ms" help:"Latency target of adaptive batching, in ms; 0: calibrated." env:"SIE_ADAPTIVE_BATCHING__TARGET_P50_MS"`
+}
+
+func (f *batchFlags) options() (batch.Options, error) {
+	for _, x := range []struct {
+		name   string
+		v      float64
+		lo, hi float64
+	}{{"max-batch-tokens", float64(f.MaxBatchTokens), 0, 1 << 20}, {"max-batch-requests", float64(f.MaxBatchRequests), 1, 1 << 16},
+		{"max-batch-wait-ms", f.MaxBatchWait, 0, 10_000}, {"idle-coalesce-ms", f.IdleCoalesce, 0, 10_000},
+		{"max-concurrent-requests", float64(f.MaxQueued), 1, 1 << 20}, {"adaptive-target-p50-ms", f.TargetP50, 0, 60_000},
+		{"memory-pressure-threshold-percent", f.MemoryPercent, 50, 99}} {
+		if x.v < x.lo || x.v > x.hi {
+			return batch.Options{}, fmt.Errorf("--%s must be between %v and %v, got %v", x.name, x.lo, x.hi, x.v)
+		}
+	}
+	return batch.Options{MaxRequests: f.MaxBatchRequests, MaxWait: msec(f.MaxBatchWait), IdleCoalesce: msec(f.IdleCoalesce),
+		MaxItems: f.MaxQueued, Adaptive: batch.AdaptiveOptions{Disabled: !f.Adaptive, TargetP50: msec(f.TargetP50)}}, nil
+}
+
+func msec(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
+
+// newWorker wires a worker from flags.
+func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.Catalog, log *slog.Logger,
+	m *obs.Metrics, progress func(hub.Progress)) (*worker.Worker, error) {
+	dev, err := cmp.options()
+	if err != nil {
+		return nil, err
+	}
+	bo, err := bat.options()
+	if err != nil {
+		return nil, err
+	}
+	h, _, err := src.hub(progress)
+	if err != nil {
+		return nil, err
+	}
+	return worker.New(worker.Options{Catalog: c, Hub: h, Device: dev, Precision: cmp.Precision, LoadWait: bat.LoadWait,
+		MaxBatchTokens: bat.MaxBatchTokens, Batch: bo, MaxQueueItems: bat.MaxQueued,
+		MemoryThreshold: bat.MemoryPercent / 100, Metrics: m, Log: log})
+}

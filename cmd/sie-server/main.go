@@ -1,0 +1,54 @@
+// Command sie-server is the inference server: `serve` answers HTTP, `encode` turns texts into vectors without a server,
+// `models`, `pull` and `doctor` tell what it has and why. This file and its neighbours hold flags and wiring only.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/sie-engine/sie/internal/build"
+	"github.com/sie-engine/sie/runtime/server"
+)
+
+type cli struct {
+	Serve   serveCmd   `cmd:"" help:"Serve models over HTTP."`
+	Encode  encodeCmd  `cmd:"" help:"Turn texts into vectors, without a server."`
+	Models  modelsCmd  `cmd:"" help:"List the models of the catalog and whether their weights are here."`
+	Pull    pullCmd    `cmd:"" help:"Download a model's weights into the local cache."`
+	Doctor  doctorCmd  `cmd:"" help:"Explain what this machine offers and what would be used."`
+	OpenAPI openapiCmd `cmd:"" name:"openapi" help:"Print the OpenAPI document."`
+	Version versionCmd `cmd:"" help:"Print the version."`
+	Race    raceCmd    `cmd:"" hidden:"" help:"The library path of the benchmark."`
+}
+
+type openapiCmd struct {
+	Output string `help:"File to write instead of standard output." short:"o" type:"path"`
+}
+
+func (c *openapiCmd) Run() error {
+	if c.Output == "" {
+		_, err := os.Stdout.Write(server.OpenAPI())
+		return err
+	}
+	return os.WriteFile(c.Output, server.OpenAPI(), 0o644)
+}
+
+type versionCmd struct{}
+
+func (versionCmd) Run() error {
+	fmt.Printf("sie-server %s (%s)\n", build.Version, build.Commit)
+	return nil
+}
+
+func main() {
+	var c cli
+	k := kong.Parse(&c, kong.Name("sie-server"), kong.UsageOnError(),
+		kong.Vars{"model": defaultModel}, kong.Description("A self-hosted inference engine for embeddings."),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
+	if err := k.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "sie-server:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/weights/hub"
+)
+
+type modelsCmd struct {
+	sourceFlags `embed:""`
+}
+
+func (c *modelsCmd) Run() error {
+	cat, _, err := c.catalog()
+	if err != nil {
+		return err
+	}
+	_, opt, err := c.hub(nil)
+	if err != nil {
+		return err
+	}
+	opt.Offline = true // look, don't fetch
+	cache, err := hub.New(opt)
+	if err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "MODEL\tOUTPUTS\tDIM\tTOKENS\tWEIGHTS\tNOTE")
+	for _, m := range cat.List() {
+		note := ""
+		if err := m.Usable(); err != nil {
+			_, note, _ = strings.Cut(err.Error(), ": ")
+		}
+		where := "on the hub"
+		switch {
+		case m.WeightsPath != "":
+			where = m.WeightsPath
+		case m.HFID == "":
+			where = "none needed"
+		default:
+			if _, err := cache.Resolve(context.Background(), m.HFID, m.Revision); err == nil {
+				where = "cached"
+			}
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", m.ID, strings.Join(m.Outputs, ","), dims(m), orDash(m.MaxSequenceLength), where, note)
+	}
+	return t.Flush()
+}
+
+func dims(m *catalog.Resolved) string {
+	var out []string
+	for _, o := range m.Outputs {
+		if d := m.Dims[o]; d > 0 {
+			out = append(out, fmt.Sprint(d))
+		}
+	}
+	if len(out) == 0 {
+		return "-"
+	}
+	return strings.Join(out, ",")
+}
+
+func orDash(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+type pullCmd struct {
+	sourceFlags `embed:""`
+
+	Model []string `arg:"" help:"Model ids."`
+	Quiet bool     `help:"Print nothing; the exit status tells." short:"q"`
+}
+
+func (c *pullCmd) Run() error {
+	cat, _, err := c.catalog()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	bars := &downloadBars{quiet: c.Quiet}
+	h, _, err := c.hub(bars.update)
+	if err != nil {
+		return err
+	}
+	for _, id := range c.Model {
+		repo, rev := id, ""
+		if m, err := cat.Resolve(id); err == nil {
+			if m.HFID == "" {
+				return fmt.Errorf("model %s has no weights on the hub", id)
+			}
+			repo, rev = m.HFID, m.Revision
+		} else if !strings.Contains(id, "/") {
+			return fmt.Errorf("%s: not in the catalog%s", id, hint(cat, id, ""))
+		}
+		found, err := h.Resolve(ctx, repo, rev)
+		if err != nil {
+			if c.Quiet {
+				os.Exit(1)
+			}
+			return err
+		}
+		if !c.Quiet {
+			fmt.Println(found.Dir)
+		}
+	}
+	return nil
+}
+
+// downloadBars shows one progress bar per repository.
+type downloadBars struct {
+	quiet bool
+	mu    sync.Mutex
+	bars  map[string]*progressbar.ProgressBar
+}
+
+func (d *downloadBars) update(p hub.Progress) {
+	if d.quiet {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.bars == nil {
+		d.bars = map[string]*progressbar.ProgressBar{}
+	}
+	b := d.bars[p.Model]
+	if b == nil {
+		b = progressbar.DefaultBytes(p.Total, p.Model)
+		d.bars[p.Model] = b
+	}
+	b.ChangeMax64(p.Total)
+	_ = b.Set64(p.Bytes)
+}
+
+// cut splits "id=directory".
+func cut(ref string) (id, dir string, ok bool) { return strings.Cut(ref, "=") }
+
+func has(list []*catalog.Resolved, id string) bool {
+	for _, m := range list {
+		if m.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+var errNoDevice = errors.New("no usable compute device")

@@ -1,0 +1,188 @@
+package archtest
+
+import (
+	"encoding/json"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/sie-engine/sie"
+
+// rule says what the packages below From must not import, and why. A prefix ends at a path element.
+type rule struct {
+	From   string
+	Forbid []string
+	Allow  []string // exceptions below a forbidden prefix
+	Why    string
+}
+
+var rules = []rule{
+	{From: "runtime/engine", Forbid: []string{""}, Why: "the C boundary imports nothing of the module"},
+	{From: "runtime/tokenizer", Forbid: []string{""}, Allow: []string{"internal/errs"}, Why: "tokenizers stand alone"},
+	{From: "runtime/batch", Forbid: []string{""}, Why: "the batcher sees ids and bytes, nothing else"},
+	{From: "runtime/registry", Forbid: []string{""}, Why: "the registry holds any model"},
+	{From: "runtime/arch", Forbid: []string{"runtime", "internal", "catalog", "cmd", "gateway", "sidecar", "configd"},
+		Allow: []string{"runtime/engine", "internal/golden"}, Why: "an architecture is tensors and operations"},
+	{From: "runtime/worker", Forbid: []string{"runtime/server", "cmd"}, Why: "the worker does not know HTTP"},
+	{From: "weights", Forbid: []string{""}, Allow: []string{"weights"}, Why: "file formats know no models"},
+	{From: "catalog", Forbid: []string{""}, Allow: []string{"internal"}, Why: "configuration is data"},
+	{From: "internal", Forbid: []string{"runtime", "gateway", "sidecar", "configd", "cmd", "weights"},
+		Why: "what components share depends on none of them"},
+	{From: "gateway", Forbid: []string{"runtime", "sidecar", "configd", "cmd"}, Why: "components meet on the wire"},
+	{From: "sidecar", Forbid: []string{"runtime", "gateway", "configd", "cmd"}, Why: "components meet on the wire"},
+	{From: "configd", Forbid: []string{"runtime", "gateway", "sidecar", "cmd"}, Why: "components meet on the wire"},
+}
+
+// cgo may appear in these packages only.
+var cgo = []string{"runtime/engine", "runtime/tokenizer"}
+
+type pkg struct {
+	ImportPath   string
+	Dir          string
+	Name         string
+	Doc          string
+	Imports      []string
+	TestImports  []string
+	CgoFiles     []string
+	GoFiles      []string
+	XTestImports []string
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Name,Doc,Imports,CgoFiles,GoFiles", "-tags", "native", "./...")
+	cmd.Dir = root(t)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	var all []pkg
+	for dec.More() {
+		var p pkg
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	if len(all) < 10 {
+		t.Fatalf("go list found %d packages: the test would prove nothing", len(all))
+	}
+	return all
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	d, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func under(path, prefix string) bool {
+	return prefix == "" || path == prefix || strings.HasPrefix(path, prefix+"/")
+}
+
+func rel(importPath string) (string, bool) {
+	if importPath == module {
+		return "", true
+	}
+	return strings.CutPrefix(importPath, module+"/")
+}
+
+func broken(r rule, from, to string) bool {
+	if !under(from, r.From) || under(to, r.From) {
+		return false
+	}
+	if slices.ContainsFunc(r.Allow, func(a string) bool { return under(to, a) }) {
+		return false
+	}
+	return slices.ContainsFunc(r.Forbid, func(f string) bool { return under(to, f) })
+}
+
+func TestImportDirection(t *testing.T) {
+	for _, p := range packages(t) {
+		from, _ := rel(p.ImportPath)
+		for _, imp := range p.Imports {
+			to, ours := rel(imp)
+			if !ours {
+				continue
+			}
+			for _, r := range rules {
+				if broken(r, from, to) {
+					t.Errorf("%s imports %s: %s", from, to, r.Why)
+				}
+			}
+		}
+	}
+}
+
+// The rules must catch a planted arrow, or they would prove nothing.
+func TestRulesCatchPlantedImports(t *testing.T) {
+	planted := [][2]string{
+		{"gateway/http", "runtime/engine"}, {"internal/api", "runtime/batch"}, {"runtime/engine", "internal/errs"},
+		{"weights", "catalog"}, {"runtime/worker", "runtime/server"}, {"runtime/arch", "runtime/batch"},
+	}
+	for _, p := range planted {
+		if !slices.ContainsFunc(rules, func(r rule) bool { return broken(r, p[0], p[1]) }) {
+			t.Errorf("no rule forbids %s → %s", p[0], p[1])
+		}
+	}
+}
+
+func TestOnlyTheBoundaryUsesCgo(t *testing.T) {
+	seen := 0
+	for _, p := range packages(t) {
+		if len(p.CgoFiles) == 0 {
+			continue
+		}
+		seen++
+		if from, _ := rel(p.ImportPath); !slices.Contains(cgo, from) {
+			t.Errorf("%s imports \"C\"", from)
+		}
+	}
+	if seen == 0 {
+		t.Error("no package with cgo was found: was it built with the native tag?")
+	}
+}
+
+// Every package has exactly one package comment, in one file, that says what it is for.
+func TestPackagesAreDocumented(t *testing.T) {
+	for _, p := range packages(t) {
+		from, _ := rel(p.ImportPath)
+		docs := 0
+		for _, f := range append(slices.Clone(p.GoFiles), p.CgoFiles...) {
+			a, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, f), nil, parser.ParseComments|parser.PackageClauseOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.Doc != nil && strings.TrimSpace(a.Doc.Text()) != "" {
+				docs++
+			}
+		}
+		if docs != 1 && len(p.GoFiles)+len(p.CgoFiles) > 0 {
+			t.Errorf("%s has %d package comments, want 1", from, docs)
+		}
+	}
+}
+
+// No Go file lies directly in a folder that only groups packages.
+func TestGroupingFoldersHoldNoCode(t *testing.T) {
+	for _, d := range []string{".", "runtime", "internal", "cmd"} {
+		files, err := filepath.Glob(filepath.Join(root(t), d, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(files) > 0 {
+			t.Errorf("%s holds %v", d, files)
+		}
+	}
+}

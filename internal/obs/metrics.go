@@ -1,0 +1,125 @@
+package obs
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// Metrics of a worker, under the names of the reference server. Safe for concurrent use.
+type Metrics struct {
+	Registry *prometheus.Registry
+
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	batch    *prometheus.HistogramVec
+	tokens   *prometheus.CounterVec
+	items    *prometheus.HistogramVec
+	cost     *prometheus.HistogramVec
+	run      *prometheus.HistogramVec
+	loaded   *prometheus.GaugeVec
+	memory   *prometheus.GaugeVec
+}
+
+// Outcome of a request, the status label of sie_requests_total.
+type Outcome string
+
+// The outcomes. Rejected requests never reached a queue.
+const (
+	Success   Outcome = "success"
+	Error     Outcome = "error"
+	QueueFull Outcome = "queue_full"
+	Rejected  Outcome = "rejected"
+	Cancelled Outcome = "cancelled"
+)
+
+// NewMetrics returns metrics on a registry of their own, with the Go and process collectors.
+func NewMetrics() *Metrics {
+	r := prometheus.NewRegistry()
+	m := &Metrics{
+		Registry: r,
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sie_requests_total",
+			Help: "Requests by model, endpoint and outcome."}, []string{"model", "endpoint", "status"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "sie_request_duration_seconds",
+			Help:    "Duration of successful requests by phase: total, queue, tokenize, inference.",
+			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}},
+			[]string{"model", "endpoint", "phase"}),
+		batch: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "sie_batch_size",
+			Help: "Items of a request.", Buckets: prometheus.ExponentialBuckets(1, 2, 11)}, []string{"model"}),
+		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sie_tokens_processed_total",
+			Help: "Tokens that went through the model, special tokens included."}, []string{"model"}),
+		items: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "sie_device_batch_items",
+			Help: "Sequences of a batch on the device.", Buckets: prometheus.ExponentialBuckets(1, 2, 13)}, []string{"model"}),
+		cost: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "sie_device_batch_tokens",
+			Help: "Tokens of a batch on the device.", Buckets: prometheus.ExponentialBuckets(16, 2, 12)}, []string{"model"}),
+		run: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "sie_device_batch_seconds",
+			Help: "Time of a batch on the device.", Buckets: prometheus.ExponentialBuckets(.0005, 2, 15)}, []string{"model"}),
+		loaded: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sie_model_loaded",
+			Help: "1 while the model is loaded."}, []string{"model", "device"}),
+		memory: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sie_model_memory_bytes",
+			Help: "Packed weights of a loaded model."}, []string{"model", "device"}),
+	}
+	r.MustRegister(m.requests, m.duration, m.batch, m.tokens, m.items, m.cost, m.run, m.loaded, m.memory,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Request counts one finished request. A model that is not in the catalog must be given as "", so that clients can't
+// grow the label set.
+func (m *Metrics) Request(model, endpoint string, o Outcome) {
+	m.requests.WithLabelValues(model, endpoint, string(o)).Inc()
+}
+
+// Phases are the durations of one successful request; zero phases are not observed.
+type Phases struct{ Total, Queue, Tokenize, Inference time.Duration }
+
+// Served observes one successful request.
+func (m *Metrics) Served(model, endpoint string, items, tokens int, p Phases) {
+	for _, x := range []struct {
+		name string
+		d    time.Duration
+	}{{"total", p.Total}, {"queue", p.Queue}, {"tokenize", p.Tokenize}, {"inference", p.Inference}} {
+		if x.d > 0 {
+			m.duration.WithLabelValues(model, endpoint, x.name).Observe(x.d.Seconds())
+		}
+	}
+	m.batch.WithLabelValues(model).Observe(float64(items))
+	m.tokens.WithLabelValues(model).Add(float64(tokens))
+}
+
+// Batch observes one batch on the device.
+func (m *Metrics) Batch(model string, items, tokens int, run time.Duration) {
+	m.items.WithLabelValues(model).Observe(float64(items))
+	m.cost.WithLabelValues(model).Observe(float64(tokens))
+	m.run.WithLabelValues(model).Observe(run.Seconds())
+}
+
+// Loaded notes that a model was loaded (bytes > 0) or unloaded (0).
+func (m *Metrics) Loaded(model, device string, bytes int64) {
+	up := 0.0
+	if bytes > 0 {
+		up = 1
+	}
+	m.loaded.WithLabelValues(model, device).Set(up)
+	m.memory.WithLabelValues(model, device).Set(float64(bytes))
+}
+
+// QueueDepth registers a gauge of the items queued for a model; depth is called at each scrape.
+func (m *Metrics) QueueDepth(depth func(report func(model string, items int))) {
+	m.Registry.MustRegister(&depthCollector{depth: depth,
+		desc: prometheus.NewDesc("sie_queue_depth", "Items queued.", []string{"model"}, nil)})
+}
+
+type depthCollector struct {
+	desc  *prometheus.Desc
+	depth func(func(string, int))
+}
+
+func (c *depthCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+
+func (c *depthCollector) Collect(ch chan<- prometheus.Metric) {
+	c.depth(func(model string, items int) {
+		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(items), model)
+	})
+}

@@ -1,0 +1,162 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/sie-engine/sie/internal/errs"
+)
+
+const (
+	// drainBytes and drainTime bound what is read and thrown away of a body that is too large, so that its sender sees
+	// the answer instead of a reset connection.
+	drainBytes = 512 << 20
+	drainTime  = 30 * time.Second
+	// stallTime is how long a sender may pause within a body, bodyTime how long a whole body may take.
+	stallTime = 20 * time.Second
+	bodyTime  = 5 * time.Minute
+)
+
+// bodies reads request bodies within two bounds: the size of one, and the sum of those held at once.
+type bodies struct {
+	maxOne  int64 // bytes; 0 refuses every body
+	maxHeld int64
+	held    atomic.Int64
+	pool    sync.Pool
+}
+
+var errSlowBody = errors.New("the request body arrived too slowly")
+
+// read returns the request's body, which the caller gives back with release. The bytes are the caller's own: they stay
+// valid whatever happens to the connection.
+func (b *bodies) read(ctx *fasthttp.RequestCtx) (*heldBody, error) {
+	declared := int64(ctx.Request.Header.ContentLength())
+	if declared > b.maxOne {
+		b.drain(ctx)
+		return nil, errs.BodyTooLarge(b.maxOne)
+	}
+	reserve := max(declared, 4096)
+	if !b.reserve(reserve) {
+		b.drain(ctx)
+		return nil, errs.FullQueueBytes(b.held.Load(), reserve, b.maxHeld)
+	}
+	h := &heldBody{owner: b, reserved: reserve}
+	buf, _ := b.pool.Get().(*[]byte)
+	if buf == nil {
+		buf = new([]byte)
+	}
+	h.buf = buf
+	stream := ctx.RequestBodyStream()
+	if stream == nil { // a small body that arrived with its head
+		*buf = append((*buf)[:0], ctx.Request.Body()...)
+		h.Bytes = *buf
+		if int64(len(h.Bytes)) > b.maxOne {
+			h.release()
+			return nil, errs.BodyTooLarge(b.maxOne)
+		}
+		return h, nil
+	}
+	if err := b.fill(h, ctx.Conn(), stream, declared); err != nil {
+		h.release()
+		return nil, err
+	}
+	return h, nil
+}
+
+// fill reads the stream with a deadline that moves with its progress.
+func (b *bodies) fill(h *heldBody, conn net.Conn, stream io.Reader, declared int64) error {
+	limit := time.Now().Add(bodyTime)
+	defer conn.SetReadDeadline(time.Time{})
+	data := (*h.buf)[:0]
+	if declared > 0 && int64(cap(data)) < declared {
+		// The declared length is below the limit and reserved; still grow with what really arrives beyond 1 MiB, so
+		// that a liar ties up little.
+		data = make([]byte, 0, min(declared, 1<<20))
+	}
+	for {
+		if len(data) == cap(data) {
+			next := max(2*cap(data), 16<<10)
+			if declared > 0 {
+				next = min(next, int(declared)+1)
+			}
+			grown := make([]byte, len(data), max(next, len(data)+1))
+			copy(grown, data)
+			data = grown
+		}
+		deadline := time.Now().Add(stallTime)
+		if deadline.After(limit) {
+			deadline = limit
+		}
+		_ = conn.SetReadDeadline(deadline)
+		n, err := stream.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		*h.buf, h.Bytes = data, data
+		if int64(len(data)) > b.maxOne {
+			_, _ = io.CopyN(io.Discard, stream, drainBytes)
+			return errs.BodyTooLarge(b.maxOne)
+		}
+		if more := int64(len(data)) - h.reserved; more > 0 {
+			if !b.reserve(more) {
+				return errs.FullQueueBytes(b.held.Load(), more, b.maxHeld)
+			}
+			h.reserved += more
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			var ne net.Error
+			if errors.As(err, &ne) && ne.Timeout() {
+				return errSlowBody
+			}
+			return fmt.Errorf("request body: %w", err)
+		}
+	}
+}
+
+// drain throws away a body that will not be read, within bounds.
+func (b *bodies) drain(ctx *fasthttp.RequestCtx) {
+	ctx.SetConnectionClose()
+	stream := ctx.RequestBodyStream()
+	if stream == nil {
+		return
+	}
+	_ = ctx.Conn().SetReadDeadline(time.Now().Add(drainTime))
+	_, _ = io.CopyN(io.Discard, stream, drainBytes)
+}
+
+func (b *bodies) reserve(n int64) bool {
+	if b.held.Add(n) > b.maxHeld {
+		b.held.Add(-n)
+		return false
+	}
+	return true
+}
+
+// heldBody is a request body and its share of the bound on all bodies.
+type heldBody struct {
+	Bytes    []byte
+	buf      *[]byte
+	owner    *bodies
+	reserved int64
+}
+
+// pooledBytes is the largest buffer kept for reuse.
+const pooledBytes = 4 << 20
+
+// release gives the buffer back; Bytes must not be used after it.
+func (h *heldBody) release() {
+	h.owner.held.Add(-h.reserved)
+	if cap(*h.buf) <= pooledBytes {
+		*h.buf = (*h.buf)[:0]
+		h.owner.pool.Put(h.buf)
+	}
+	h.buf, h.Bytes = nil, nil
+}

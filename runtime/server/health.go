@@ -1,0 +1,78 @@
+package server
+
+import (
+	"embed"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/valyala/fasthttp"
+	"github.com/valyala/fasthttp/fasthttpadaptor"
+)
+
+//go:embed static
+var static embed.FS
+
+// healthz says that the process answers; it stays ok while draining, so that nobody kills a server that finishes its work.
+func (s *Server) healthz(ctx *fasthttp.RequestCtx, _ string) { plain(ctx, 200, "ok") }
+
+// livez says that the device answers.
+func (s *Server) livez(ctx *fasthttp.RequestCtx, _ string) {
+	if s.worker.Lost() {
+		plain(ctx, 503, "device lost")
+		return
+	}
+	plain(ctx, 200, "ok")
+}
+
+// readyz says that requests should be sent here.
+func (s *Server) readyz(ctx *fasthttp.RequestCtx, _ string) {
+	if !s.isReady() {
+		plain(ctx, 503, "not ready")
+		return
+	}
+	plain(ctx, 200, "ok")
+}
+
+func (s *Server) isReady() bool { return s.ready.Load() && !s.draining.Load() && !s.worker.Lost() }
+
+func (s *Server) metrics(ctx *fasthttp.RequestCtx, _ string) {
+	fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(s.opt.Metrics.Registry, promhttp.HandlerOpts{}))(ctx)
+}
+
+func (s *Server) openapi(ctx *fasthttp.RequestCtx, _ string) {
+	page(ctx, "static/openapi.json", "application/json")
+}
+
+func (s *Server) docs(ctx *fasthttp.RequestCtx, _ string) {
+	page(ctx, "static/docs.html", "text/html; charset=utf-8")
+}
+func (s *Server) css(ctx *fasthttp.RequestCtx, _ string) {
+	page(ctx, "static/page.css", "text/css; charset=utf-8")
+}
+func (s *Server) index(ctx *fasthttp.RequestCtx, _ string) {
+	page(ctx, "static/index.html", "text/html; charset=utf-8")
+}
+
+// OpenAPI returns the document that /openapi.json serves.
+func OpenAPI() []byte {
+	b, err := static.ReadFile("static/openapi.json")
+	if err != nil {
+		panic("server: openapi.json is not embedded")
+	}
+	return b
+}
+
+func page(ctx *fasthttp.RequestCtx, name, contentType string) {
+	b, err := static.ReadFile(name)
+	if err != nil {
+		panic("server: " + name + " is not embedded")
+	}
+	ctx.SetContentType(contentType)
+	ctx.Response.Header.Set("Cache-Control", "no-cache")
+	ctx.SetBody(b)
+}
+
+func plain(ctx *fasthttp.RequestCtx, status int, text string) {
+	ctx.SetStatusCode(status)
+	ctx.SetContentType("text/plain; charset=utf-8")
+	ctx.SetBodyString(text)
+}

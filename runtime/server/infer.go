@@ -1,0 +1,273 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/build"
+	"github.com/sie-engine/sie/internal/dialect"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/runtime/worker"
+)
+
+// inference wraps what every inference route shares: the checks that come before the body, the body within its bounds,
+// the client's presence, the time limit, and the count of the outcome. f gets the body and writes the answer.
+func (s *Server) inference(ctx *fasthttp.RequestCtx, endpoint string, kind dialect.RouteKind,
+	f func(work context.Context, body []byte) (model string, err error)) {
+	if s.draining.Load() {
+		s.discard(ctx)
+		s.refuse(ctx, kind, "", endpoint, errs.ShuttingDown())
+		return
+	}
+	if err := s.checkHeaders(ctx); err != nil {
+		s.discard(ctx)
+		s.refuse(ctx, kind, "", endpoint, err)
+		return
+	}
+	body, err := s.bodies.read(ctx)
+	if err != nil {
+		if errors.Is(err, errSlowBody) {
+			ctx.SetConnectionClose()
+			err = errs.Invalid("body", fmt.Sprintf("%v: no more than %v between two pieces and %v in all are allowed",
+				errSlowBody, stallTime, bodyTime))
+		} else if known := new(errs.Error); !errors.As(err, &known) {
+			// The connection broke within the body: nobody reads an answer.
+			s.opt.Metrics.Request("", endpoint, obs.Cancelled)
+			ctx.SetConnectionClose()
+			return
+		}
+		s.refuse(ctx, kind, "", endpoint, err)
+		return
+	}
+	defer body.release()
+
+	work, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	end, err := s.hangups.watch(ctx.Conn(), func() { cancel(errClientGone) })
+	if err == nil {
+		defer end()
+	}
+	work, stop := context.WithTimeoutCause(work, s.opt.RequestTimeout, errs.Late(s.opt.RequestTimeout))
+	defer stop()
+
+	model, err := f(work, body.Bytes)
+	switch {
+	case err == nil:
+	case errors.Is(err, errClientGone):
+		s.opt.Metrics.Request(model, endpoint, obs.Cancelled)
+		ctx.SetConnectionClose()
+	default:
+		s.refuse(ctx, kind, model, endpoint, err)
+	}
+}
+
+// checkHeaders refuses what is wrong before the body is looked at.
+func (s *Server) checkHeaders(ctx *fasthttp.RequestCtx) error {
+	if err := dialect.CheckMachineProfile(header(ctx, "X-SIE-MACHINE-PROFILE"), s.opt.MachineProfile); err != nil {
+		return err
+	}
+	remote := ctx.Request.Header.Peek("X-SIE-Remote")
+	if err := dialect.CheckRemote(string(remote), remote != nil); err != nil {
+		return err
+	}
+	return nil
+}
+
+func header(ctx *fasthttp.RequestCtx, name string) string {
+	return string(ctx.Request.Header.Peek(name))
+}
+
+// encode answers POST /v1/encode/{model}.
+func (s *Server) encode(ctx *fasthttp.RequestCtx, model string) {
+	s.inference(ctx, "encode", dialect.RouteEncode, func(work context.Context, body []byte) (string, error) {
+		start := time.Now()
+		req, err := api.DecodeEncode(header(ctx, "Content-Type"), body, s.opt.Limits)
+		if err != nil {
+			return "", err
+		}
+		wr := &worker.Request{Model: model, Texts: make([]string, len(req.Items)), Options: req.Options,
+			OutputTypes: req.OutputTypes, OutputDType: req.OutputDType, Instruction: req.Instruction, IsQuery: req.IsQuery}
+		adapter, err := s.worker.Describe(model)
+		if err != nil {
+			return "", err
+		}
+		for i := range req.Items {
+			it := &req.Items[i]
+			if !it.HasText {
+				return adapter.ID, errs.RequiresText(adapter.Adapter.Class, i)
+			}
+			wr.Texts[i] = it.Text
+		}
+		if wr.Dimensions, err = dimensions(req.Options); err != nil {
+			return adapter.ID, err
+		}
+		res, err := s.worker.Encode(work, wr)
+		if err != nil {
+			return adapter.ID, err
+		}
+		res.Timings.Preprocess += time.Since(start) - res.Timings.Total
+		res.Timings.Total = time.Since(start)
+		s.writeEncode(ctx, model, req, res)
+		s.observe("encode", res)
+		return res.Model.ID, nil
+	})
+}
+
+// dimensions reads our own option of that name: matryoshka truncation, as OpenAI's field of that name asks for.
+func dimensions(o api.Options) (int, error) {
+	v, given := o["dimensions"]
+	if !given || v == nil {
+		return 0, nil
+	}
+	n, ok := v.(int64)
+	if !ok || n < 1 || n > 1<<20 {
+		return 0, errs.Invalidf("options.dimensions", "Field 'options.dimensions' must be a whole number of at least 1")
+	}
+	return int(n), nil
+}
+
+func (s *Server) writeEncode(ctx *fasthttp.RequestCtx, model string, req *api.EncodeRequest, res *worker.Result) {
+	t := res.Timings
+	timing := &api.Timing{Total: ms(t.Total), Queue: ms(t.BatchWait), Tokenization: ms(t.Tokenize),
+		Inference: ms(t.Inference), Detailed: true, Preprocess: ms(t.Preprocess), BatchWait: ms(t.BatchWait)}
+	out := api.EncodeResponse{Model: model, Items: make([]api.EncodeItem, len(res.Rows)), Timing: timing,
+		Usage: &api.Usage{InputTokens: res.Tokens}}
+	dense := make([]api.Dense, len(res.Rows))
+	for i, row := range res.Rows {
+		dense[i] = api.Dense{Dims: res.Dims, Values: api.Vector(res.Type, row)}
+		out.Items[i] = api.EncodeItem{ID: req.Items[i].ID, HasID: req.Items[i].HasID, Dense: &dense[i]}
+	}
+	h := &ctx.Response.Header
+	for _, x := range dialect.SuccessHeaders(nil, caller(ctx), build.Version, timing) {
+		h.Set(x.Name, x.Value)
+	}
+	h.Set("X-SIE-Build", build.Version+"+"+build.Commit)
+	h.Set("X-SIE-Units-Input-Tokens", strconv.Itoa(res.Tokens))
+	if res.Model.Revision != "" {
+		h.Set("X-SIE-Model-Revision", res.Model.Revision)
+	}
+	f := api.ResponseFormat(header(ctx, "Accept"))
+	ctx.SetContentType(f.ContentType())
+	ctx.Response.SetBodyRaw(api.AppendEncode(nil, f, &out))
+}
+
+// embeddings answers POST /v1/embeddings in OpenAI's dialect.
+func (s *Server) embeddings(ctx *fasthttp.RequestCtx, _ string) {
+	s.inference(ctx, "embeddings", dialect.RouteOpenAI, func(work context.Context, body []byte) (string, error) {
+		req, err := api.DecodeEmbeddings(header(ctx, "Content-Type"), body, s.opt.Limits)
+		if err != nil {
+			return "", err
+		}
+		m, err := s.worker.DescribeOpenAI(req.Model)
+		if err != nil {
+			return "", err
+		}
+		res, err := s.worker.Encode(work, &worker.Request{Model: m.ID, Texts: req.Texts, Tokens: req.Tokens,
+			OutputTypes: []string{"dense"}, Dimensions: req.Dimensions, ForceFloat32: true})
+		if err != nil {
+			return m.ID, err
+		}
+		vectors := make([]api.Array, len(res.Rows))
+		for i, row := range res.Rows {
+			vectors[i] = api.Vector(res.Type, row)
+		}
+		ctx.SetContentType("application/json")
+		ctx.Response.SetBodyRaw(api.AppendEmbeddingsJSON(nil, req.Model, vectors, req.Base64, res.Tokens))
+		s.observe("embeddings", res)
+		return m.ID, nil
+	})
+}
+
+// score answers POST /v1/score/{model}: this build has no model with a score task loaded, but the request is checked in the
+// order clients know.
+func (s *Server) score(ctx *fasthttp.RequestCtx, model string) {
+	s.inference(ctx, "score", dialect.RouteScore, func(_ context.Context, body []byte) (string, error) {
+		if _, err := api.DecodeScore(header(ctx, "Content-Type"), body, s.opt.Limits); err != nil {
+			return "", err
+		}
+		return s.cannot(model, "score", errs.NoScoring)
+	})
+}
+
+func (s *Server) extract(ctx *fasthttp.RequestCtx, model string) {
+	s.inference(ctx, "extract", dialect.RouteExtract, func(_ context.Context, body []byte) (string, error) {
+		if _, err := api.DecodeExtract(header(ctx, "Content-Type"), body, s.opt.Limits); err != nil {
+			return "", err
+		}
+		return s.cannot(model, "json", errs.NoExtraction)
+	})
+}
+
+// cannot says why model does not give output: it is unknown, it has no such task, or this build does not serve its family.
+func (s *Server) cannot(model, output string, none func(string) *errs.Error) (string, error) {
+	m, err := s.worker.Describe(model)
+	if err != nil {
+		return "", err
+	}
+	if !m.Has(output) {
+		return m.ID, none(model)
+	}
+	if err := m.Usable(); err != nil {
+		return m.ID, errs.Invalid("model", err.Error())
+	}
+	return m.ID, none(model)
+}
+
+// observe counts one success.
+func (s *Server) observe(endpoint string, res *worker.Result) {
+	s.opt.Metrics.Request(res.Model.ID, endpoint, obs.Success)
+	t := res.Timings
+	s.opt.Metrics.Served(res.Model.ID, endpoint, len(res.Rows), res.Tokens,
+		obs.Phases{Total: t.Total, Queue: t.BatchWait, Tokenize: t.Tokenize, Inference: t.Inference})
+}
+
+// refuse answers with err and counts it. model is "" unless it is in the catalog.
+func (s *Server) refuse(ctx *fasthttp.RequestCtx, kind dialect.RouteKind, model, endpoint string, err error) {
+	e := errs.As(err)
+	outcome := obs.Error
+	switch {
+	case e.Code == errs.QueueFull:
+		outcome = obs.QueueFull
+	case e.Status < 500:
+		outcome = obs.Rejected
+	}
+	s.opt.Metrics.Request(model, endpoint, outcome)
+	if e.Status >= 500 && !e.Transient() {
+		s.opt.Log.Error("request failed", "endpoint", endpoint, "model", model, "status", e.Status, "error", e)
+	} else {
+		s.opt.Log.Debug("request refused", "endpoint", endpoint, "model", model, "status", e.Status, "error", e)
+	}
+	s.fail(ctx, kind, e)
+}
+
+// fail writes err in the caller's dialect.
+func (s *Server) fail(ctx *fasthttp.RequestCtx, kind dialect.RouteKind, err *errs.Error) {
+	status, headers, body := dialect.Render(err, caller(ctx), kind)
+	ctx.SetStatusCode(status)
+	for _, h := range headers {
+		ctx.Response.Header.Set(h.Name, h.Value)
+	}
+	ctx.SetContentType("application/json")
+	ctx.SetBody(body)
+}
+
+// badHead answers requests whose head could not be read.
+func (s *Server) badHead(ctx *fasthttp.RequestCtx, err error) {
+	e := errs.Invalid("headers", "the request's head is not valid HTTP/1.1")
+	var small *fasthttp.ErrSmallBuffer
+	if errors.As(err, &small) {
+		e = errs.Invalidf("headers", "the request's head is larger than %d bytes", headBytes)
+		e.Status = 431
+	}
+	ctx.SetConnectionClose()
+	s.fail(ctx, dialect.RouteNative, e)
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

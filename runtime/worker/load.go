@@ -1,0 +1,253 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/batch"
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/tokenizer"
+	"github.com/sie-engine/sie/weights"
+	"github.com/sie-engine/sie/weights/hub"
+)
+
+// model is one set of packed weights with its tokenizer, shared by every id and profile over them. It implements
+// registry.Model.
+type model struct {
+	w         *Worker
+	key       string
+	weights   *arch.Model
+	tokenizer *tokenizer.Tokenizer
+	maxTokens int // of one text, special tokens included
+	vocab     int
+	options   batch.Options
+
+	mu       sync.Mutex // guards variants
+	variants map[engine.Pooling]*variant
+}
+
+// variant is a recorded program over a model's weights, and its queue.
+type variant struct {
+	queue   *batch.Queue
+	program *engine.Program
+	owned   bool // recorded here, not with the weights
+}
+
+var poolings = map[catalog.Pooling]engine.Pooling{
+	catalog.PoolingCLS: engine.PoolCLS, catalog.PoolingMean: engine.PoolMean, catalog.PoolingLast: engine.PoolLast,
+}
+
+// load finds, packs and records the model that m names. It is called by the registry, one load at a time.
+func (w *Worker) load(m *catalog.Resolved) (*model, error) {
+	start := time.Now()
+	id := m.HFID
+	if m.WeightsPath != "" {
+		id = m.WeightsPath
+	}
+	found, err := w.opt.Hub.Resolve(context.Background(), id, m.Revision)
+	if err != nil {
+		return nil, err
+	}
+	compute, err := w.compute(m)
+	if err != nil {
+		return nil, err
+	}
+	tok, err := tokenizer.Load(found.Dir)
+	if err != nil {
+		return nil, err
+	}
+	tokens := m.MaxBatchTokens
+	if w.opt.MaxBatchTokens > 0 {
+		tokens = w.opt.MaxBatchTokens
+	}
+	a, err := arch.Load(found.Dir, w.device, arch.Options{Compute: compute, MaxSeqLen: m.MaxSequenceLength, MaxTokens: tokens,
+		Pooling: poolings[m.Runtime.Pooling]})
+	if err != nil {
+		tok.Close()
+		return nil, err
+	}
+	l := &model{w: w, key: m.WeightsKey, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
+		options: w.queueOptions(m, a), variants: make(map[engine.Pooling]*variant)}
+	if err := l.check(); err != nil {
+		tok.Close()
+		a.Close()
+		return nil, err
+	}
+	w.opt.Metrics.Loaded(m.BaseID, w.DeviceName(), a.Bytes())
+	w.opt.Log.Info("model ready", "model", m.BaseID, "weights", string(found.Source), "precision", a.Compute.String(),
+		"dim", a.Dim, "max_tokens", a.MaxSeqLen, "packed_mib", a.Bytes()>>20, "took", time.Since(start).Round(time.Millisecond))
+	return l, nil
+}
+
+// check compares what the files say about one another.
+func (l *model) check() error {
+	if have := l.tokenizer.VocabSize(); have > l.vocab {
+		return &arch.ModelError{File: "tokenizer.json", Reason: fmt.Sprintf(
+			"has ids up to %d; the model's vocabulary has %d entries", have-1, l.vocab)}
+	}
+	if n := l.tokenizer.CountSpecial(false); n > l.maxTokens {
+		return &arch.ModelError{File: "tokenizer.json", Reason: fmt.Sprintf(
+			"adds %d special tokens to a text; the model takes %d in all", n, l.maxTokens)}
+	}
+	return nil
+}
+
+// compute is the precision that the operator asked for, or else the device's best. A profile's compute_precision is about
+// GPUs and only decides where the operator left it open and the device has it.
+func (w *Worker) compute(m *catalog.Resolved) (engine.Compute, error) {
+	want := w.opt.Precision
+	if want == "" || want == "auto" {
+		if m.Precision == "float32" {
+			return engine.ComputeF32, nil
+		}
+		return 0, nil
+	}
+	c, ok := engine.ParseCompute(want)
+	if !ok {
+		return 0, fmt.Errorf("worker: unknown precision %q", want)
+	}
+	return c, nil
+}
+
+// queueOptions lays the model's adaptive batching over the server's.
+func (w *Worker) queueOptions(m *catalog.Resolved, a *arch.Model) batch.Options {
+	o := w.opt.Batch
+	o.MaxCost, o.MaxSeqs = int(a.Caps().MaxTokens), int(a.Caps().MaxSeqs)
+	o.MaxItems = w.opt.MaxQueueItems
+	o.Fatal = w.fatal
+	name := m.BaseID
+	o.BatchDone = func(items, tokens int, run time.Duration) { w.opt.Metrics.Batch(name, items, tokens, run) }
+	ad, from := &o.Adaptive, m.AdaptiveBatching
+	if from.Enabled != nil {
+		ad.Disabled = !*from.Enabled
+	}
+	for _, x := range []struct {
+		to   *time.Duration
+		from *float64
+	}{{&ad.TargetP50, from.TargetP50MS}, {&ad.MinTargetP50, from.MinTargetP50MS}, {&ad.MaxTargetP50, from.MaxTargetP50MS},
+		{&ad.MinWait, from.MinWaitMS}, {&ad.MaxWait, from.MaxWaitMS}} {
+		if x.from != nil {
+			*x.to = time.Duration(*x.from * float64(time.Millisecond))
+		}
+	}
+	for _, x := range []struct{ to, from *float64 }{{&ad.CalibrationMultiplier, from.CalibrationMultiplier},
+		{&ad.Gain, from.Gain}, {&ad.IntegralGain, from.IntegralGain}} {
+		if x.from != nil {
+			*x.to = *x.from
+		}
+	}
+	return o
+}
+
+// variant returns the program for a pooling, recording it on first use; "" is the model's own.
+func (l *model) variant(p catalog.Pooling) (*variant, error) {
+	mode := l.weights.Pooling
+	if p != "" {
+		mode = poolings[p]
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if v := l.variants[mode]; v != nil {
+		return v, nil
+	}
+	v := &variant{program: l.weights.Program()}
+	if mode != l.weights.Pooling {
+		program, err := l.weights.RecordPooling(mode)
+		if err != nil {
+			return nil, err
+		}
+		v.program, v.owned = program, true
+	}
+	v.queue = batch.NewQueue(l.w.slots, runPacked{w: l.w, program: v.program}, l.options)
+	l.variants[mode] = v
+	return v, nil
+}
+
+// Bytes is the size of the packed weights.
+func (l *model) Bytes() int64 { return l.weights.Bytes() }
+
+// Close fails what is queued, waits for running batches and frees the weights.
+func (l *model) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, v := range l.variants {
+		v.queue.Close(batch.ErrClosed)
+		if v.owned {
+			v.program.Close()
+		}
+	}
+	l.tokenizer.Close()
+	l.weights.Close()
+}
+
+func (l *model) queued() int {
+	return l.stats().Items
+}
+
+// stats adds up the queues; the controller shown is that of the queue with most items.
+func (l *model) stats() batch.Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out batch.Stats
+	for _, v := range l.variants {
+		s := v.queue.Stats()
+		items, tokens := out.Items+s.Items, out.Tokens+s.Tokens
+		if s.Items >= out.Items {
+			out = s
+		}
+		out.Items, out.Tokens = items, tokens
+	}
+	return out
+}
+
+// classify sorts load errors into the classes that clients see.
+func classify(err error) (class string, permanent bool) {
+	var h *hub.Error
+	var m *arch.ModelError
+	var f *weights.FormatError
+	switch {
+	case errors.As(err, &h):
+		return string(h.Class), h.Class.Permanent()
+	case errors.Is(err, engine.ErrNoMemory):
+		return "OOM", false
+	case errors.As(err, &m), errors.As(err, &f), errors.Is(err, weights.ErrNoWeights), errors.Is(err, fs.ErrNotExist),
+		errors.Is(err, engine.ErrCorrupt), errors.Is(err, engine.ErrUnsupported):
+		return "CONFIG", true
+	case errors.Is(err, fs.ErrPermission):
+		return "STORAGE", false
+	}
+	return "ENGINE", false
+}
+
+// publicCause is a load error in words that a client may see: without the machine's paths.
+func publicCause(err error) string {
+	var h *hub.Error
+	switch {
+	case errors.As(err, &h):
+		return h.Message
+	case errors.Is(err, fs.ErrNotExist):
+		var pe *fs.PathError
+		if errors.As(err, &pe) {
+			return "the file " + pe.Path[strings.LastIndexByte(pe.Path, '/')+1:] + " is missing from the model directory"
+		}
+	}
+	return withoutPaths(err.Error())
+}
+
+// withoutPaths cuts absolute paths down to their last element.
+func withoutPaths(s string) string {
+	words := strings.Fields(s)
+	for i, w := range words {
+		if at := strings.Index(w, "/"); at >= 0 && strings.Count(w[at:], "/") > 1 && !strings.Contains(w, "://") {
+			words[i] = w[:at] + w[strings.LastIndexByte(strings.TrimRight(w, "/:,;"), '/')+1:]
+		}
+	}
+	return strings.Join(words, " ")
+}

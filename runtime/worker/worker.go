@@ -1,0 +1,196 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/runtime/batch"
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/registry"
+	"github.com/sie-engine/sie/weights/hub"
+)
+
+// Options of a worker. Zero fields take the defaults in brackets.
+type Options struct {
+	Catalog   *catalog.Catalog // required
+	Hub       *hub.Resolver    // required; finds and fetches weights
+	Device    engine.Options   // which device, how many threads
+	Precision string           // auto, fp32, bf16 or int8 [auto]
+
+	LoadWait        time.Duration // a cold request waits this long for its model, then gets MODEL_LOADING [2 s]
+	MaxBatchTokens  int           // overrides the profiles' max_batch_tokens
+	Batch           batch.Options // as documented there
+	MaxQueueItems   int           // [2,048]
+	MemoryThreshold float64       // share of memory above which unused models are unloaded before a load [0.95]
+	Metrics         *obs.Metrics  // required
+	Log             *slog.Logger  // [slog.Default()]
+}
+
+// Worker is one inference process. Its methods are safe for concurrent use.
+type Worker struct {
+	opt     Options
+	catalog *catalog.Catalog
+	ids     []string
+	device  *engine.Device
+	about   engine.Info
+	runner  *engine.Runner
+	slots   *batch.Device
+	models  *registry.Registry[*model]
+	lost    chan struct{} // closed when the device failed for good
+	lose    sync.Once
+}
+
+// slotsInFlight is how many batches the runner takes at a time.
+const slotsInFlight = 2
+
+// New opens the device. No model is loaded yet.
+func New(opt Options) (*Worker, error) {
+	if opt.LoadWait == 0 {
+		opt.LoadWait = 2 * time.Second
+	}
+	if opt.MaxQueueItems == 0 {
+		opt.MaxQueueItems = 2048
+	}
+	if opt.MemoryThreshold == 0 {
+		opt.MemoryThreshold = 0.95
+	}
+	if opt.Log == nil {
+		opt.Log = slog.Default()
+	}
+	dev, err := engine.Open(opt.Device)
+	if err != nil {
+		return nil, err
+	}
+	info, err := dev.Info()
+	if err != nil {
+		dev.Close()
+		return nil, err
+	}
+	if c, ok := engine.ParseCompute(opt.Precision); ok && !info.Supports(c) {
+		dev.Close()
+		return nil, fmt.Errorf("precision %s is not available on this machine, which has %v: %s", opt.Precision, info.Compute, info.Why)
+	}
+	w := &Worker{opt: opt, catalog: opt.Catalog, device: dev, about: info, runner: engine.NewRunner(dev),
+		slots: batch.NewDevice(slotsInFlight), lost: make(chan struct{})}
+	for _, m := range opt.Catalog.List() {
+		w.ids = append(w.ids, m.ID)
+	}
+	w.models = registry.New[*model](registry.Options{
+		Classify: classify,
+		Short:    func() bool { return hostMemory().ratio() > opt.MemoryThreshold },
+		Changed: func(key string, s registry.State) {
+			opt.Log.Info("model "+string(s), "weights", key)
+			if s == registry.Available {
+				opt.Metrics.Loaded(key, w.DeviceName(), 0)
+			}
+		},
+	})
+	opt.Metrics.QueueDepth(func(report func(string, int)) {
+		w.models.Each(func(key string, m *model) { report(key, m.queued()) })
+	})
+	return w, nil
+}
+
+// Close unloads every model and gives the device back. No request may be running.
+func (w *Worker) Close() {
+	w.models.Close()
+	w.runner.Close()
+	w.device.Close()
+}
+
+// Preload loads the model behind id and waits until it is there.
+func (w *Worker) Preload(ctx context.Context, id string) error {
+	m, err := w.Describe(id)
+	if err != nil {
+		return err
+	}
+	if err := m.Usable(); err != nil {
+		return err
+	}
+	ref, err := w.models.Acquire(ctx, m.WeightsKey, func() (*model, error) { return w.load(m) })
+	if err != nil {
+		return fmt.Errorf("model %s: %w", id, err)
+	}
+	ref.Release()
+	return nil
+}
+
+// LostC is closed when the device failed for good: the process should drain and exit.
+func (w *Worker) LostC() <-chan struct{} { return w.lost }
+
+// Lost reports whether LostC is closed.
+func (w *Worker) Lost() bool {
+	select {
+	case <-w.lost:
+		return true
+	default:
+		return false
+	}
+}
+
+// DeviceName is "cpu" or "cuda:0", as the reference writes it.
+func (w *Worker) DeviceName() string { return w.about.Kind.String() }
+
+// DeviceInfo describes the device as it was opened.
+func (w *Worker) DeviceInfo() engine.Info { return w.about }
+
+// Precision is what models run in unless their profile says float32.
+func (w *Worker) Precision() string {
+	if c, ok := engine.ParseCompute(w.opt.Precision); ok {
+		return c.String()
+	}
+	return w.about.DefaultCompute().String()
+}
+
+// Describe returns the catalog's entry for a model id, or the 404 with suggestions.
+func (w *Worker) Describe(id string) (*catalog.Resolved, error) {
+	m, err := w.catalog.Resolve(id)
+	if err != nil {
+		return nil, errs.UnknownModel(id, w.ids)
+	}
+	return m, nil
+}
+
+// DescribeOpenAI is Describe for OpenAI-style routes, where "org__name" also names "org/name".
+func (w *Worker) DescribeOpenAI(id string) (*catalog.Resolved, error) {
+	m, err := w.catalog.ResolveOpenAI(id)
+	if err != nil {
+		return nil, errs.UnknownModel(id, w.ids)
+	}
+	return m, nil
+}
+
+// runPacked adapts the device runner to one program's queue.
+type runPacked struct {
+	w       *Worker
+	program *engine.Program
+}
+
+// RunPacked implements batch.Runner. The output is made anew for each batch: results alias it until they are sent.
+func (r runPacked) RunPacked(ctx context.Context, p *batch.Packed) ([]byte, error) {
+	b := engine.Batch{Program: r.program, IDs: p.IDs, CuSeqlens: p.CuSeqlens, Items: make([]engine.OutItem, len(p.Specs))}
+	for i, s := range p.Specs {
+		b.Items[i] = engine.OutItem{DType: engine.DType(s.DType), Dims: int(s.Dims), Normalize: s.Normalize, Offset: p.Offsets[i]}
+	}
+	b.OutBytes[0] = p.OutBytes
+	if err := r.w.runner.Run(ctx, &b); err != nil {
+		return nil, err
+	}
+	return b.Out[0], nil
+}
+
+// fatal reports whether a batch's error means that the device is gone.
+func (w *Worker) fatal(err error) bool {
+	if !errors.Is(err, engine.ErrDeviceLost) {
+		return false
+	}
+	w.lose.Do(func() { close(w.lost) })
+	return true
+}

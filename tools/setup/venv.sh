@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Makes build/venv-NAME from tools/setup/requirements-NAME.txt; a second run does nothing. Usage: venv.sh NAME
+# A line "--no-deps SPEC" is installed on its own, without its dependencies and without its Python bound; a line
+# "--target DIR SPEC" goes into build/venv-NAME/DIR, so that several releases of one package stand side by side.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+name=$1
+list=tools/setup/requirements-$name.txt
+venv=build/venv-$name
+stamp=$venv/.stamp-$(cat "$list" "$0" | sha256sum | cut -c1-16)-$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+[ -e "$stamp" ] && exit 0
+
+echo "sie: Python packages for '$name' into $venv"
+rm -rf "$venv"
+mkdir -p build
+python3 -m venv "$venv"
+pip="$venv/bin/python -m pip --disable-pip-version-check"
+plain=$(mktemp)
+trap 'rm -f "$plain"' EXIT
+grep -vE '^(#|--no-deps|--target|$)' "$list" > "$plain" || true
+[ -s "$plain" ] && $pip install -q --progress-bar off -r "$plain"
+grep -E '^--no-deps ' "$list" | while read -r _ spec; do
+  $pip install -q --no-deps --ignore-requires-python "$spec"
+done
+grep -E '^--target ' "$list" | while read -r _ dir spec; do
+  $pip install -q --no-deps --ignore-requires-python --target "$venv/$dir" "$spec"
+done
+touch "$stamp"

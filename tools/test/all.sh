@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Every test that needs no GPU, with a heading and a time each. Called by `make test` after the set-up.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+step() {
+  local name=$1 start=$SECONDS
+  shift
+  echo "== $name"
+  "$@"
+  echo "== $name: $((SECONDS - start)) s"
+}
+
+race_packages="./runtime/batch ./runtime/registry ./runtime/server ./runtime/worker ./runtime/tokenizer ./runtime/engine"
+
+step "C: kernels, programs, ABI" bash -c 'cmake --build build -j "$(nproc)" >/dev/null && ctest --test-dir build --output-on-failure'
+step "C under AddressSanitizer and UBSan" bash -c 'cmake --preset asan >/dev/null && cmake --build build-asan -j "$(nproc)" >/dev/null && ctest --test-dir build-asan --output-on-failure'
+step "Go" env SIE_REQUIRE_MINILM=1 go test -tags native ./...
+# shellcheck disable=SC2086
+step "Go under the race detector" env SIE_REQUIRE_MINILM=1 go test -tags native -race -short $race_packages
+step "Fuzz targets, briefly" env FUZZTIME=3s tools/test/fuzz.sh
+step "Clients" build/venv-clients/bin/python -m pytest -q tools/test/clients
+echo "== all tests passed in $SECONDS s; no GPU was used"

@@ -1,0 +1,326 @@
+"""What a server must survive: hostile, slow, aborted and oversized requests, through raw sockets."""
+import concurrent.futures
+import json
+import socket
+import struct
+import time
+import urllib.error
+import urllib.request
+
+import msgpack
+import msgpack_numpy
+import numpy as np
+import pytest
+
+from conftest import MODEL, MODEL_DIR, Server
+
+PATH = f"/v1/encode/{MODEL}"
+
+
+def post(url, body, path=PATH, timeout=60, **headers):
+    """Returns status, headers and body, whatever the status."""
+    h = {"Content-Type": "application/json", "Accept": "application/json"}
+    h.update({k.replace("_", "-"): v for k, v in headers.items()})
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url + path, data, h), timeout=timeout) as r:
+            return r.status, r.headers, r.read()
+    except urllib.error.HTTPError as e:
+        return e.code, e.headers, e.read()
+
+
+def items(*texts):
+    return {"items": [{"text": t} for t in texts]}
+
+
+def message(body):
+    return json.loads(body)["detail"]["message"]
+
+
+def raw(server):
+    s = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+    return s
+
+
+def head(length, path=PATH, extra=""):
+    return (f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{extra}\r\n").encode()
+
+
+def test_exact_vectors_in_fp32(fp32, golden):
+    texts, vectors = golden
+    for first in range(0, len(texts), 200):
+        status, _, body = post(fp32.url, items(*texts[first:first + 200]))
+        assert status == 200
+        got = np.array([i["dense"]["values"] for i in json.loads(body)["items"]], np.float32)
+        assert np.abs(got - vectors[first:first + 200]).max() <= 1e-5
+
+
+def test_escaped_and_plain_model_ids(server):
+    for path in ("/v1/encode/sentence-transformers%2Fall-MiniLM-L6-v2", PATH):
+        assert post(server.url, items("x"), path)[0] == 200
+    for path in ("/v1/encode", "/v1/encode/", "/v1//encode/x", "/v1/encode/a//b", "/v1/encode/../models"):
+        status, headers, _ = post(server.url, items("x"), path)
+        assert status == 404 and "Location" not in headers, path
+
+
+def test_msgpack_round_trip_and_golden_shape(server):
+    body = msgpack.packb({"items": [{"id": "a", "text": "Hi"}]})
+    status, headers, out = post(server.url, body, Content_Type="application/msgpack", Accept="application/msgpack")
+    assert status == 200 and headers["Content-Type"] == "application/msgpack"
+    r = msgpack.unpackb(out, object_hook=msgpack_numpy.decode, raw=False)
+    assert list(r)[:3] == ["model", "items", "timing"]
+    v = r["items"][0]["dense"]["values"]
+    assert v.dtype == np.float32 and v.shape == (384,)
+    # every other Accept but JSON means msgpack
+    assert post(server.url, items("x"), Accept="*/*")[1]["Content-Type"] == "application/msgpack"
+
+
+def test_answers_do_not_depend_on_company(server, golden):
+    texts, _ = golden
+    alone = [json.loads(post(server.url, items(t))[2])["items"][0]["dense"]["values"] for t in texts[:30]]
+    together = json.loads(post(server.url, items(*reversed(texts[:30])))[2])["items"]
+    assert [i["dense"]["values"] for i in reversed(together)] == alone  # bit for bit
+    with concurrent.futures.ThreadPoolExecutor(30) as pool:
+        busy = list(pool.map(lambda t: json.loads(post(server.url, items(t))[2])["items"][0]["dense"]["values"], texts[:30]))
+    assert busy == alone
+
+
+def test_five_thousand_items_in_one_request(server, golden):
+    texts, _ = golden
+    many = [texts[i % len(texts)][:200] for i in range(5000)]
+    status, _, body = post(server.url, items(*many), timeout=120)
+    assert status == 200
+    got = json.loads(body)["items"]
+    assert len(got) == 5000
+    first = {}
+    for t, g in zip(many, got):
+        assert first.setdefault(t, g["dense"]["values"]) == g["dense"]["values"]
+
+
+@pytest.mark.parametrize("body,words", [
+    (b"", "truncated"), (b"{", "truncated"), (b"[]", "Expected `object`, got `array`"), (b"{}", "missing required field `items`"),
+    (b'{"items":[]}', "must not be empty"), (b'{"items":null}', "Expected `array`, got `null` - at `$.items`"),
+    (b'{"items":[{"text":1}]}', "Expected `str | null`, got `int` - at `$.items[0].text`"),
+    (b'{"items":[{}]}', "requires text"), (b'{"items":[{"text":NaN}]}', "malformed"),
+    (b'{"items":[{"text":"a"}]} x', "malformed"), (b'{"items":[{"text":"\\ud83d"}]}', ""),
+    (b"[" * 100000, ""), (b'{"items":[{"text":"a","metadata":' + b'{"a":' * 2000 + b"1" + b"}" * 2000 + b"}]}", "recursion"),
+    (b'{"items":[{"text":"\xff"}]}', ""),
+    (b'{"items":[{"text":"a"}],"params":{"output_types":"dense"}}', "Expected `array | null`, got `str` - at `$.params.output_types`"),
+    (b'{"items":[{"text":"a"}],"params":{"output_dtype":"float8"}}', "Unsupported output_dtype: float8"),
+    (b'{"items":[{"text":"a"}],"params":{"options":{"dimensions":9999}}}', "at most 384"),
+    (b'{"items":[{"text":"a"}],"params":{"options":{"overflow_policy":"x"}}}', "Invalid overflow_policy"),
+])
+def test_bad_json(server, body, words):
+    status, headers, out = post(server.url, body)
+    assert status == 400, out
+    e = json.loads(out)
+    assert e["detail"]["code"] == e["error"]["code"] == e["code"] == "INVALID_INPUT", e
+    assert words in e["detail"]["message"], e
+    assert headers["X-SIE-Error-Code"] == "INVALID_INPUT"
+
+
+@pytest.mark.parametrize("body,words", [
+    (b"", "truncated"), (b"\xc1", "invalid opcode"), (b"\x81\xa5items\xdd\xff\xff\xff\xff", "truncated"),
+    (b"\xdf\xff\xff\xff\xff", "truncated"), (b"\x81\xa5items" + b"\x91" * 2000, ""),
+    (msgpack.packb({"items": [{"text": "a"}]}) + b"\x00", "trailing"), (msgpack.packb({"items": [{"text": b"a"}]}), "got `bytes`"),
+    (b'{"items":[{"text":"a"}]}', "got `int`"), (b"\x81\xa5items\x91\x81\xa4text\xa1\xff", "utf-8"),
+])
+def test_bad_msgpack(server, body, words):
+    status, _, out = post(server.url, body, Content_Type="application/msgpack")
+    assert status == 400 and words in message(out), out
+
+
+def test_limits(server):
+    status, _, out = post(server.url, items("a" * 2_097_153))
+    assert status == 400 and "must hold at most 2097152 bytes" in message(out)
+    status, _, out = post(server.url, items("word " * 300_000))  # truncated to the model's limit
+    assert status == 200 and json.loads(out)["usage"]["input_tokens"] == 256
+    status, _, out = post(server.url, {"items": [{"text": "word " * 1000}], "params": {"options": {"overflow_policy": "error"}}})
+    assert status == 400 and json.loads(out)["code"] == "INPUT_TOO_LONG"
+
+
+def test_body_of_256_mib_is_refused_cleanly(server):
+    before = server.rss()
+    with raw(server) as s:
+        s.sendall(head(256 << 20))
+        block = b"x" * (1 << 20)
+        try:
+            for _ in range(256):
+                s.sendall(block)
+        except OSError:
+            pytest.fail("the connection broke before the answer")
+        answer = s.recv(1 << 16)
+    assert b"413" in answer.split(b"\r\n")[0] and b"INPUT_TOO_LONG" in answer
+    with raw(server) as s:  # no declared length: counted as it comes
+        s.sendall(head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked"))
+        block = b"%x\r\n" % (1 << 20) + b"x" * (1 << 20) + b"\r\n"
+        for _ in range(60):
+            s.sendall(block)
+        s.sendall(b"0\r\n\r\n")
+        assert b"413" in s.recv(1 << 16).split(b"\r\n")[0]
+    assert server.rss() - before < 120 << 20
+    assert server.alive()
+
+
+def test_half_a_body_and_gone(server):
+    for n in range(40):
+        s = raw(server)
+        s.sendall(head(1000) + b'{"items":[{"te' * (n % 3))
+        s.close()
+    assert post(server.url, items("still here"))[0] == 200
+
+
+def test_aborted_clients_do_not_cost_work(server):
+    """Forty large requests whose clients leave at once: a query afterwards must not wait for their work."""
+    body = json.dumps(items(*["some words to read " * 40] * 400)).encode()
+    start = time.time()
+    assert post(server.url, body, timeout=120)[0] == 200
+    whole = time.time() - start
+    for _ in range(40):
+        s = raw(server)
+        s.sendall(head(len(body)) + body)
+        time.sleep(0.01)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        s.close()
+    start = time.time()
+    status, *_ = post(server.url, items("quick"), timeout=120)
+    while status == 503:
+        time.sleep(0.05)
+        status, *_ = post(server.url, items("quick"), timeout=120)
+    assert status == 200
+    assert time.time() - start < 10 * whole, "cancelled work was done all the same"
+
+
+def test_slow_sender_does_not_hold_others(server):
+    slow = [raw(server) for _ in range(50)]
+    for s in slow:
+        s.sendall(head(1000)[:-2])
+    start = time.time()
+    assert post(server.url, items("x"))[0] == 200
+    assert time.time() - start < 5
+    for s in slow:
+        s.close()
+
+
+def test_bad_heads(server):
+    with raw(server) as s:
+        s.sendall(b"POST / HTTP/1.1\r\nHost: x\r\n" + b"A: " + b"b" * 100_000 + b"\r\n\r\n")
+        assert b"431" in s.recv(1 << 16).split(b"\r\n")[0]
+    with raw(server) as s:
+        s.sendall(b"\x00\x01\x02 garbage\r\n\r\n")
+        assert b"400" in s.recv(1 << 16).split(b"\r\n")[0]
+    status, _, out = post(server.url, items("x"), X_SIE_MACHINE_PROFILE="l4")
+    assert status == 400 and json.loads(out)["detail"]["requested_profile"] == "l4"
+    assert post(server.url, items("x"), X_SIE_Remote="forbid")[0] == 200
+    assert post(server.url, items("x"), X_SIE_Remote="allow")[0] == 400
+
+
+@pytest.mark.parametrize("path,status", [
+    ("/v1/generate/x", 501), ("/v1/chat/completions", 501), ("/v1/jobs/1/cancel", 501), ("/v1/nothing", 404),
+    ("/v1/models", 405), ("/healthz", 405),
+])
+def test_other_routes(server, path, status):
+    got, _, out = post(server.url, {}, path)
+    assert got == status and json.loads(out)["error"]["message"]
+
+
+def test_listed_models_that_come_later_say_so(server):
+    with Server("--no-adaptive-batching", models="cross-encoder/ms-marco-MiniLM-L-6-v2,naver/splade-v3,colbert-ir/colbertv2.0",
+                preload="").context() as s:
+        names = {m["name"] for m in json.loads(urllib.request.urlopen(s.url + "/v1/models").read())["models"]}
+        assert {"naver/splade-v3", "colbert-ir/colbertv2.0"} <= names
+        for model in names:
+            status, _, out = post(s.url, items("x"), "/v1/encode/" + model)
+            assert status == 400, (model, out)
+        status, _, out = post(s.url, {"query": {"text": "q"}, "items": [{"text": "d"}]}, "/v1/score/cross-encoder/ms-marco-MiniLM-L-6-v2")
+        assert status == 400 and "cannot be served" in message(out)
+
+
+def test_missing_weights_are_a_502_with_a_reason(tmp_path):
+    with Server(models="intfloat/e5-small-v2", preload="", env={"SIE_LOCAL_CACHE": str(tmp_path)}).context() as s:
+        status, headers, out = post(s.url, items("x"), "/v1/encode/intfloat/e5-small-v2")
+        for _ in range(50):
+            if status != 503:
+                break
+            time.sleep(0.1)
+            status, headers, out = post(s.url, items("x"), "/v1/encode/intfloat/e5-small-v2")
+        e = json.loads(out)["detail"]
+        assert status == 502 and e["code"] == "MODEL_LOAD_FAILED" and "Retry-After" not in headers, out
+        assert e["error_class"] in ("NETWORK", "NOT_FOUND") and "permanent" in e and e["attempts"] >= 1
+
+
+@pytest.mark.parametrize("damage", ["truncated", "no-tokenizer", "wrong-shape", "garbage"])
+def test_damaged_models(tmp_path, damage):
+    d = tmp_path / "model"
+    d.mkdir()
+    for f in MODEL_DIR.rglob("*"):
+        if f.is_file():
+            to = d / f.relative_to(MODEL_DIR)
+            to.parent.mkdir(exist_ok=True)
+            to.write_bytes(f.read_bytes())
+    if damage == "truncated":
+        with open(d / "model.safetensors", "r+b") as f:
+            f.truncate(1_000_000)
+    elif damage == "no-tokenizer":
+        for name in ("tokenizer.json", "vocab.txt"):
+            (d / name).unlink(missing_ok=True)
+    elif damage == "wrong-shape":
+        c = json.loads((d / "config.json").read_text())
+        (d / "config.json").write_text(json.dumps({**c, "intermediate_size": 1000}))
+    else:
+        (d / "model.safetensors").write_bytes(b"\xff" * 1000)
+    with Server(models=f"{MODEL}={d}", preload="").context() as s:
+        status, _, out = post(s.url, items("x"))
+        assert status == 502, out
+        e = json.loads(out)["detail"]
+        assert e["code"] == "MODEL_LOAD_FAILED" and e["permanent"] is True and str(tmp_path) not in e["message"], e
+        assert s.alive()
+
+
+def test_overload_keeps_answering(golden):
+    """Far more work than fits: each answer is right or a retryable 503 with Retry-After, and memory stays flat."""
+    texts, vectors = golden
+    with Server("--max-concurrent-requests", "32").context() as s:
+        post(s.url, items(*texts[:64]))
+        before = s.rss()
+        long = [t for t in range(len(texts)) if len(texts[t]) > 300][:100]
+
+        def one(n):
+            i = long[n % len(long)]
+            status, headers, out = post(s.url, items(texts[i], *[texts[j] for j in long[:9]]))
+            if status == 200:
+                v = np.array(json.loads(out)["items"][0]["dense"]["values"], np.float32)
+                assert v @ vectors[i] > 0.999, "a swapped answer"
+            else:
+                assert status == 503 and int(headers["Retry-After"]) >= 1, (status, out)
+                assert json.loads(out)["code"] == "QUEUE_FULL"
+            return status
+
+        with concurrent.futures.ThreadPoolExecutor(64) as pool:
+            got = list(pool.map(one, range(600)))
+        assert got.count(200) >= 20 and got.count(503) >= 1, (got.count(200), got.count(503))
+        assert s.rss() - before < 200 << 20
+
+
+def test_shutdown_finishes_running_work():
+    s = Server()
+    body = items(*["some words to read " * 40] * 600)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        running = pool.submit(post, s.url, body, PATH, 120)
+        time.sleep(0.15)
+        code = s.stop()
+        status, _, out = running.result()
+    assert status == 200 and len(json.loads(out)["items"]) == 600
+    assert code == 0
+
+
+def test_health_metrics_and_pages(server):
+    get = lambda p: urllib.request.urlopen(server.url + p).read().decode()
+    assert get("/healthz") == get("/readyz") == get("/livez") == "ok"
+    post(server.url, items("x"))
+    metrics = get("/metrics")
+    for name in ("sie_requests_total{", "sie_request_duration_seconds_bucket", "sie_tokens_processed_total", "sie_queue_depth",
+                 "sie_model_loaded", "sie_model_memory_bytes", "sie_device_batch_tokens"):
+        assert name in metrics, name
+    assert json.loads(get("/openapi.json"))["paths"]["/v1/encode/{model}"]
+    assert "<title>" in get("/docs") and "<title>" in get("/")
