@@ -109,7 +109,7 @@ void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, int64_t key
   }
   for (int64_t n = 0; n < at.keys; n += kPanel) {
     const int64_t width = at.keys - n < kPanel ? at.keys - n : kPanel;
-    kTiles[rows - 1][width / kLanes - 1](query, at.d, scratch + n * d, width, 8 * width, d, s + n, at.scores_ld);
+    kTiles[rows - 1][width / kLanes - 1](query, at.d, scratch + n * d, width, {4 * width, nullptr, 0}, d, s + n, at.scores_ld);
   }
   float factor[kRows];
   for (int64_t m = 0; m < rows; m++) factor[m] = 1.0f / softmax_row(s + m * at.scores_ld, keys);
@@ -117,7 +117,8 @@ void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, int64_t key
   for (int64_t i = 0, vecs; i < at.d; i += vecs * kLanes) {
     const int64_t left = (at.d - i) / kLanes;
     vecs = left == 4 || left < kVecs ? (left < 2 ? left : 2) : kVecs;
-    kTiles[rows - 1][vecs - 1](s, at.scores_ld, scratch + at.v + i, at.d, 8 * at.d, keys, out + i, at.d);
+    kTiles[rows - 1][vecs - 1](s, at.scores_ld, scratch + at.v + i, at.d, {4 * at.d, nullptr, 0}, keys, out + i,
+                              at.d);
   }
   for (int64_t m = 0; m < rows; m++) {
     for (int64_t i = 0; i < d; i += kLanes) vstore_row(y + m * ldy, i, d, vload(out + m * at.d + i) * vset(factor[m]));

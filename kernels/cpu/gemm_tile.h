@@ -15,19 +15,27 @@ namespace SIE_ISA_NS {
 // kRows·kVecs accumulators, kVecs vectors of b and a broadcast fill the registers, 32 or 16; enough chains to
 // cover the FMA's latency on both ports, and more FMAs than loads.
 #if defined(__AVX512F__)
-constexpr int kRows = 8, kVecs = 3;
+constexpr int kRows = 9, kVecs = 3;
 #else
 constexpr int kRows = 6, kVecs = 2;
 #endif
 constexpr int kPanel = kVecs * kLanes;
 
-// `ahead` is how many elements before their use the rows of b are fetched into L1.
-typedef void (*TileFn)(const float *a, int64_t lda, const float *b, int64_t ldb, int64_t ahead, int64_t k, float *c,
+// While it works the tile fetches memory for later: b's elements `near` further on into L1, and, where step is
+// not 0, two lines from `far` on into L2 for each row of b, far moving on by `step` elements. A fetch of
+// memory that is not there does nothing.
+struct Fetch {
+  int64_t near;
+  const float *far;
+  int64_t step;
+};
+
+typedef void (*TileFn)(const float *a, int64_t lda, const float *b, int64_t ldb, Fetch fetch, int64_t k, float *c,
                        int64_t ldc);
 
-template <int MR, int NV>
-static void tile(const float *a, int64_t lda, const float *b, int64_t ldb, int64_t ahead, int64_t k, float *c,
-          int64_t ldc) {
+template <int MR, int NV, bool Far>
+static void tile(const float *a, int64_t lda, const float *b, int64_t ldb, Fetch fetch, int64_t k, float *c,
+                 int64_t ldc) {
   Vec sum[MR][NV];
 #pragma GCC unroll 16
   for (int m = 0; m < MR; m++) {
@@ -40,8 +48,13 @@ static void tile(const float *a, int64_t lda, const float *b, int64_t ldb, int64
 #pragma GCC unroll 4
     for (int v = 0; v < NV; v++) {
       row[v] = vload(b + v * kLanes);
-      // Never faults; 16 floats are a line, so with AVX2 every second one is spare.
-      if (v * kLanes % 16 == 0) _mm_prefetch(reinterpret_cast<const char *>(b + ahead + v * kLanes), _MM_HINT_T0);
+      if (v * kLanes % 16 != 0) continue;  // a line is 16 floats
+      _mm_prefetch(reinterpret_cast<const char *>(b + fetch.near + v * kLanes), _MM_HINT_T0);
+    }
+    if (Far) {
+      _mm_prefetch(reinterpret_cast<const char *>(fetch.far), _MM_HINT_T1);
+      _mm_prefetch(reinterpret_cast<const char *>(fetch.far + 16), _MM_HINT_T1);
+      fetch.far += fetch.step;
     }
 #pragma GCC unroll 16
     for (int m = 0; m < MR; m++) {
@@ -57,16 +70,21 @@ static void tile(const float *a, int64_t lda, const float *b, int64_t ldb, int64
   }
 }
 
+// kTiles[rows - 1][vectors - 1], without and with the far fetch.
 #if defined(__AVX512F__)
-#define SIE_TILE_ROW(m) {tile<m, 1>, tile<m, 2>, tile<m, 3>}
-constexpr TileFn kTiles[kRows][kVecs] = {SIE_TILE_ROW(1), SIE_TILE_ROW(2), SIE_TILE_ROW(3), SIE_TILE_ROW(4),
-                                         SIE_TILE_ROW(5), SIE_TILE_ROW(6), SIE_TILE_ROW(7), SIE_TILE_ROW(8)};
+#define SIE_TILE(m, far) {tile<m, 1, far>, tile<m, 2, far>, tile<m, 3, far>}
+#define SIE_TILES(far)                                                                              \
+  {SIE_TILE(1, far), SIE_TILE(2, far), SIE_TILE(3, far), SIE_TILE(4, far), SIE_TILE(5, far),       \
+   SIE_TILE(6, far), SIE_TILE(7, far), SIE_TILE(8, far), SIE_TILE(9, far)}
 #else
-#define SIE_TILE_ROW(m) {tile<m, 1>, tile<m, 2>}
-constexpr TileFn kTiles[kRows][kVecs] = {SIE_TILE_ROW(1), SIE_TILE_ROW(2), SIE_TILE_ROW(3),
-                                         SIE_TILE_ROW(4), SIE_TILE_ROW(5), SIE_TILE_ROW(6)};
+#define SIE_TILE(m, far) {tile<m, 1, far>, tile<m, 2, far>}
+#define SIE_TILES(far)                                                                              \
+  {SIE_TILE(1, far), SIE_TILE(2, far), SIE_TILE(3, far), SIE_TILE(4, far), SIE_TILE(5, far), SIE_TILE(6, far)}
 #endif
-#undef SIE_TILE_ROW
+constexpr TileFn kTiles[kRows][kVecs] = SIE_TILES(false);
+constexpr TileFn kTilesFar[kRows][kVecs] = SIE_TILES(true);
+#undef SIE_TILES
+#undef SIE_TILE
 
 // Rows of tile i of `tiles` that cover `rows` evenly: 17 rows are 6 + 6 + 5, not 8 + 8 + 1.
 SIE_INLINE int64_t tile_start(int64_t rows, int64_t tiles, int64_t i) { return rows * i / tiles; }

@@ -61,14 +61,22 @@ SIE_INLINE void finish_row(const sie_linear_args *a, const float *z, int64_t row
   }
 }
 
+// What tile i of a panel's `tiles` fetches. Alone, it waits for the panel to come from L3 or memory, so it
+// reaches far ahead. Several find the panel in L2 and bring the next one there, each its part, so that the
+// stream from memory never pauses.
+Fetch fetch_of(const Columns &columns, int64_t k, int64_t i, int64_t tiles) {
+  if (tiles == 1) return {24 * columns.ldb, nullptr, 0};
+  const int64_t step = (columns.ldb + tiles - 1) / tiles;
+  return {4 * columns.ldb, columns.b + k * (columns.ldb + i * step), step};
+}
+
 // One tile of the product and its epilogue into y, whose row 0 is row `row` of the operation.
 template <typename Y>
-void finish_tile(const sie_linear_args *a, const Columns &columns, int64_t row, int64_t rows, Y *y, int64_t ldy) {
+void finish_tile(const sie_linear_args *a, const Columns &columns, Fetch fetch, int64_t row, int64_t rows, Y *y,
+                 int64_t ldy) {
   alignas(64) float z[kRows * kPanel];
-  // Fetching eight rows of b ahead covers L2; with one tile nothing is in L2 yet, so reach further.
-  const int64_t ahead = (*a->rows.n > kRows ? 8 : 24) * columns.ldb;
-  kTiles[rows - 1][columns.vecs - 1](row_of<const float>(a->x, row), a->x.ld, columns.b, columns.ldb, ahead, a->k, z,
-                                     kPanel);
+  const TileFn run = (fetch.step != 0 ? kTilesFar : kTiles)[rows - 1][columns.vecs - 1];
+  run(row_of<const float>(a->x, row), a->x.ld, columns.b, columns.ldb, fetch, a->k, z, kPanel);
   const int64_t whole = columns.n + columns.vecs * kLanes, end = whole < a->n ? whole : a->n;
   for (int64_t m = 0; m < rows; m++) finish_row(a, z + m * kPanel, row + m, columns.n, end, y + m * ldy);
 }
@@ -81,7 +89,7 @@ void multiply(const sie_linear_args *a, Range rows, Range vectors) {
     const Columns columns = columns_at(a->w, v, vectors.last);
     for (int64_t i = 0; i < tiles; i++) {
       const int64_t row = rows.first + tile_start(count, tiles, i), next = rows.first + tile_start(count, tiles, i + 1);
-      finish_tile(a, columns, row, next - row, row_of<Y>(a->y, row), a->y.ld);
+      finish_tile(a, columns, fetch_of(columns, a->k, i, tiles), row, next - row, row_of<Y>(a->y, row), a->y.ld);
     }
     v += columns.vecs;
   }
@@ -94,7 +102,7 @@ void multiply_quantised(const sie_linear_args *a, Range rows, float *scratch) {
     const int64_t row = rows.first + tile_start(count, tiles, i), next = rows.first + tile_start(count, tiles, i + 1);
     for (int64_t v = 0; v < vectors;) {
       const Columns columns = columns_at(a->w, v, vectors);
-      finish_tile(a, columns, row, next - row, scratch, a->n);
+      finish_tile(a, columns, fetch_of(columns, a->k, 0, 1), row, next - row, scratch, a->n);
       v += columns.vecs;
     }
     for (int64_t r = row; r < next; r++) {

@@ -1,13 +1,13 @@
 // math.h — exp, erf, tanh and the activations on a Vec: branch-free, in float, errors over dense sweeps.
 //
-//   vexp            ≤ 1.5 ulp on [−103, 88.7]; 0 below, infinity above 88.73; subnormal results may lose bits
-//   verf_half       erf(x/√2), |error| ≤ 2.5e-7
-//   vtanh           |error| ≤ 4 ulp
-//   gelu_erf        x·Φ(x): |error| ≤ 2.0e-7·max(1, |x|); 0 below −5.4 (true value there: > −2e-7)
-//   gelu_erf_fast   the same for results that are rounded to bf16 or u8 next: |error| ≤ 1.0e-4 on [−3.75, ∞)
-//                   (relative for x > 1), ≤ 3.4e-4 below, 0 from −3.75 on down; half a bf16 step is 2⁻⁹·|y|
-//   gelu_tanh       |error| ≤ 6e-7·max(1, |x|)
-//   silu            ≤ 5 ulp
+//   vexp            ≤ 1 ulp on [−87, 88.7], gradual underflow below, 0 below −104, infinity above 88.73
+//   verf_half       erf(x/√2): ≤ 6.2 ulp, |error| ≤ 3.7e-7
+//   vtanh           ≤ 5.2 ulp, |error| ≤ 3.1e-7
+//   gelu_erf        x·Φ(x): |error| ≤ 2.1e-7·max(1, |x|), at most 9.4e-7 for x < 0; 0 from −5.4 on down
+//   gelu_erf_fast   the same where bf16 or u8 comes next: |error| ≤ 9.6e-5·max(1, |x|); 0 from −3.75 on down. For
+//                   x ≥ 0.1 that is below half a step of bf16, 2⁻⁹·y
+//   gelu_tanh       |error| ≤ 1.8e-7·max(1, |x|)
+//   silu            ≤ 2.4 ulp
 // A NaN gives a NaN. ±infinity gives the limit (gelu, silu at −∞: 0 or −0).
 // Coefficients are minimax fits by iteratively reweighted least squares in double.
 #ifndef SIE_KERNELS_CPU_MATH_H
