@@ -10,21 +10,6 @@
 #include "kernels_amx.h"
 #include "kernels_int8.h"
 
-#if !__has_include("linear_int8_amx.cc") || !__has_include("linear_int8_vnni.cc") || !__has_include("linear_int8_avx2.cc")
-namespace sie_cpu {
-static int64_t no_int8_bytes(int64_t, int64_t) { return -1; }
-static void no_int8_pack(int64_t, int64_t, int64_t, int64_t, const float *, int64_t, void *) {}
-static sie_status no_int8(const sie_linear_args *, const sie_share *) { return SIE_UNSUPPORTED; }
-static int64_t no_int8_scratch(const sie_op_bounds *) { return 0; }
-}
-#define int8_packed_bytes no_int8_bytes
-#define int8_pack no_int8_pack
-#define linear_int8_amx no_int8
-#define linear_int8_vnni no_int8
-#define linear_int8_avx2 no_int8
-#define linear_int8_scratch no_int8_scratch
-#endif
-
 namespace sie_cpu {
 namespace {
 
