@@ -1,0 +1,266 @@
+package hub
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // git names its blobs by SHA-1
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+const (
+	copyBytes = 256 << 10
+	// maxCorrupt is how often one file may arrive whole and wrong. Once is a partial file of an earlier process that
+	// was damaged; more is the server's or the disk's doing.
+	maxCorrupt = 3
+)
+
+// blobDownload fetches one file into blobs/<hash>.incomplete and, verified, renames it to blobs/<hash>. It is used by
+// one goroutine, which holds the blob's lock.
+type blobDownload struct {
+	client *client
+	ref    modelRef
+	commit string
+	file   remoteFile
+	report *reporter
+
+	part    *os.File
+	sum     hash.Hash // over the first have bytes of part
+	have    int64
+	etag    string // strong ETag of the storage that part came from in this process; "" unknown
+	corrupt int
+}
+
+// fetchBlob makes blobs/<hash> exist with the file's content, downloading what is missing.
+func (s *hubSource) fetchBlob(ctx context.Context, cache repoCache, ref modelRef, commit string, f remoteFile, report *reporter) error {
+	final := cache.blob(f.hash)
+	if blobExists(final, f.size) {
+		report.moved(f.name, f.size)
+		report.finished(f.name)
+		return nil
+	}
+	// The Python tools take this lock for the same blob, so that two writers never share one .incomplete file.
+	release, err := lockFile(ctx, filepath.Join(s.cacheDir, ".locks", ref.repoFolder(), f.hash+".lock"), nil)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if blobExists(final, f.size) {
+		report.moved(f.name, f.size)
+		report.finished(f.name)
+		return nil
+	}
+	d := &blobDownload{client: s.client, ref: ref, commit: commit, file: f, report: report}
+	if err := d.open(final + ".incomplete"); err != nil {
+		return err
+	}
+	defer d.part.Close()
+	tries := s.retry.attempts + maxCorrupt + 64 + int(f.size>>20)
+	if err := s.retry.run(ctx, tries, func() (int64, error) { return d.try(ctx) }); err != nil {
+		return err
+	}
+	// On disk before it has its name: after a crash a blob that is there is whole.
+	if err := d.part.Sync(); err != nil {
+		return d.storage(err)
+	}
+	if err := os.Rename(d.part.Name(), final); err != nil {
+		return d.storage(err)
+	}
+	report.finished(f.name)
+	return nil
+}
+
+func blobExists(path string, size int64) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Size() == size
+}
+
+// storage explains a failed file operation of the download.
+func (d *blobDownload) storage(err error) error { return storageError(err, "store "+d.file.name) }
+
+// open opens the partial file and takes up what an earlier download left in it.
+func (d *blobDownload) open(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return d.storage(err)
+	}
+	var err error
+	if d.part, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+		return d.storage(err)
+	}
+	d.sum = newSum(d.file)
+	if partialSize(path, d.file.size) == 0 { // nothing, or more than the whole
+		err = d.restart()
+	} else if d.have, err = io.Copy(d.sum, d.part); err != nil {
+		err = d.storage(err)
+	}
+	if err != nil {
+		d.part.Close()
+		return err
+	}
+	d.report.moved(d.file.name, d.have)
+	return nil
+}
+
+// newSum is the hash that gives the file's checksum over its content: a git blob's covers a header too.
+func newSum(f remoteFile) hash.Hash {
+	if len(f.hash) == hex.EncodedLen(sha256.Size) {
+		return sha256.New()
+	}
+	h := sha1.New() //nolint:gosec // see the import
+	fmt.Fprintf(h, "blob %d\x00", f.size)
+	return h
+}
+
+// restart throws the partial content away.
+func (d *blobDownload) restart() error {
+	d.report.moved(d.file.name, -d.have)
+	d.have, d.etag = 0, ""
+	d.sum = newSum(d.file)
+	if _, err := d.part.Seek(0, io.SeekStart); err != nil {
+		return d.storage(err)
+	}
+	if err := d.part.Truncate(0); err != nil {
+		return d.storage(err)
+	}
+	return nil
+}
+
+// try makes one request for what is missing, appends what arrives, and verifies the whole. gained is what the partial
+// file grew by.
+func (d *blobDownload) try(ctx context.Context) (gained int64, err error) {
+	if d.have < d.file.size {
+		before := d.have
+		if err := d.request(ctx); err != nil {
+			return max(0, d.have-before), err
+		}
+	}
+	got := hex.EncodeToString(d.sum.Sum(nil))
+	if got == d.file.hash {
+		return 0, nil
+	}
+	if err := d.restart(); err != nil {
+		return 0, err
+	}
+	if d.corrupt++; d.corrupt == maxCorrupt {
+		return 0, fail(ClassNetwork, nil, "%s arrived damaged %d times: its checksum is %s, the hub says %s; check the proxy, HF_ENDPOINT and the disk",
+			d.file.name, maxCorrupt, got, d.file.hash)
+	}
+	return 0, transient("%s arrived damaged", d.file.name)
+}
+
+func (d *blobDownload) request(ctx context.Context) error {
+	header := http.Header{}
+	if d.have > 0 {
+		header.Set("Range", fmt.Sprintf("bytes=%d-", d.have))
+		if d.etag != "" {
+			header.Set("If-Range", d.etag)
+		}
+	}
+	resp, err := d.client.do(ctx, http.MethodGet, d.client.fileURL(d.ref, d.commit, d.file.name), header)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	// A content hash other than the listing's means a stale mirror or a replaced file: not what was asked for.
+	if len(resp.etag) == len(d.file.hash) && isHex(resp.etag) && resp.etag != d.file.hash {
+		if err := d.restart(); err != nil {
+			return err
+		}
+		return transient("%s offers another content of %s than it listed", resp.Request.URL.Host, d.file.name)
+	}
+	switch resp.StatusCode {
+	case http.StatusOK:
+		if d.have > 0 { // the server does not resume, or the file behind the link is another one
+			if err := d.restart(); err != nil {
+				return err
+			}
+		}
+	case http.StatusPartialContent:
+		if first, total, ok := contentRange(resp.Header.Get("Content-Range")); !ok || first != d.have || total >= 0 && total != d.file.size {
+			if err := d.restart(); err != nil {
+				return err
+			}
+			return transient("%s sent another part of %s than was asked for", resp.Request.URL.Host, d.file.name)
+		}
+	case http.StatusRequestedRangeNotSatisfiable:
+		if err := d.restart(); err != nil {
+			return err
+		}
+		return transient("%s does not have the rest of %s", resp.Request.URL.Host, d.file.name)
+	default:
+		return d.client.statusError(resp, d.ref, "file "+d.file.name)
+	}
+	rest := d.file.size - d.have
+	if resp.ContentLength >= 0 && resp.ContentLength != rest {
+		return transient("%s sends %d bytes of %s where %d are missing", resp.Request.URL.Host, resp.ContentLength, d.file.name, rest)
+	}
+	if etag := resp.Header.Get("Etag"); strings.HasPrefix(etag, `"`) { // a weak one cannot vouch for bytes
+		d.etag = etag
+	}
+	return d.receive(io.LimitReader(resp.Body, rest))
+}
+
+// receive appends the body to the partial file and the hash until the file is whole.
+func (d *blobDownload) receive(body io.Reader) error {
+	buffer := make([]byte, min(copyBytes, d.file.size))
+	for {
+		n, err := body.Read(buffer)
+		if n > 0 {
+			if written, werr := d.part.Write(buffer[:n]); werr != nil {
+				// What was written is not in the hash: cut it off, so that file and hash stay equal.
+				return errors.Join(d.storage(werr), d.cut(written))
+			}
+			d.sum.Write(buffer[:n])
+			d.have += int64(n)
+			d.report.moved(d.file.name, int64(n))
+		}
+		switch {
+		case d.have == d.file.size:
+			return nil
+		case err == io.EOF:
+			return transient("the connection ended after %d of %d bytes of %s", d.have, d.file.size, d.file.name)
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// cut removes the n bytes that a failed write left after the first have.
+func (d *blobDownload) cut(n int) error {
+	if n == 0 {
+		return nil
+	}
+	return d.part.Truncate(d.have)
+}
+
+// contentRange parses "bytes first-last/total"; total is -1 for "*".
+func contentRange(value string) (first, total int64, ok bool) {
+	span, found := strings.CutPrefix(value, "bytes ")
+	span, size, sized := strings.Cut(span, "/")
+	begin, _, ranged := strings.Cut(span, "-")
+	if !found || !sized || !ranged {
+		return 0, 0, false
+	}
+	first, err := strconv.ParseInt(begin, 10, 64)
+	if err != nil || first < 0 {
+		return 0, 0, false
+	}
+	if size == "*" {
+		return first, -1, true
+	}
+	total, err = strconv.ParseInt(size, 10, 64)
+	return first, total, err == nil && total >= 0
+}
+
+func isHex(text string) bool {
+	_, err := hex.DecodeString(text)
+	return err == nil
+}

@@ -1,0 +1,334 @@
+package hub
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Bounds of the small files of the cache.
+const (
+	maxRefBytes      = 4096
+	maxManifestBytes = 16 << 20
+	maxIndexBytes    = 100_000_000
+	maxModulesBytes  = 1 << 20
+)
+
+// repoCache is one repository's folder in the cache.
+type repoCache struct{ dir string }
+
+func (c repoCache) blob(hash string) string       { return filepath.Join(c.dir, "blobs", hash) }
+func (c repoCache) snapshot(commit string) string { return filepath.Join(c.dir, "snapshots", commit) }
+func (c repoCache) ref(revision string) string {
+	return filepath.Join(c.dir, "refs", filepath.FromSlash(revision))
+}
+func (c repoCache) manifest(commit string) string {
+	return filepath.Join(c.dir, ".sie", commit+".json")
+}
+func (c repoCache) staging(commit string) string {
+	return filepath.Join(c.dir, ".sie", commit+".tmp")
+}
+
+// manifest is what a complete snapshot holds: file name → size in bytes. It is written before the snapshot's files
+// become visible, so that a snapshot is complete from the moment its last file is there, and not before.
+type manifest struct {
+	Format int              `json:"format"` // manifestFormat
+	Files  map[string]int64 `json:"files"`
+}
+
+const manifestFormat = 1
+
+// cached is what the cache holds of a revision.
+type cached struct {
+	dir     string // the snapshot, "" when there is none that is complete
+	commit  string // "" when the cache does not know the revision
+	missing string // why dir is ""
+	doubt   bool   // complete as far as one can tell without the hub's list of files
+}
+
+// find looks for a complete snapshot of the revision.
+func (c repoCache) find(ref modelRef) cached {
+	commit := ref.revision
+	if !ref.isCommit() {
+		raw, err := readBounded(c.ref(ref.revision), maxRefBytes)
+		if err != nil {
+			return cached{missing: fmt.Sprintf("the cache has no revision %q of it", ref.revision)}
+		}
+		if commit = strings.TrimSpace(string(raw)); !commitPattern.MatchString(commit) {
+			return cached{missing: fmt.Sprintf("the cache's ref %q does not hold a commit", ref.revision)}
+		}
+	}
+	return c.findCommit(commit)
+}
+
+// findCommit judges the snapshot of a commit: by its manifest, or, when another tool made it, by what a model cannot
+// be run without.
+func (c repoCache) findCommit(commit string) cached {
+	dir := c.snapshot(commit)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return cached{commit: commit, missing: "the cache has no snapshot of commit " + commit}
+	}
+	raw, err := readBounded(c.manifest(commit), maxManifestBytes)
+	var m manifest
+	if err == nil && json.Unmarshal(raw, &m) == nil && m.Format == manifestFormat && len(m.Files) > 0 {
+		if missing := c.lacks(commit, m.Files); missing != "" {
+			return cached{commit: commit, missing: missing}
+		}
+		return cached{dir: dir, commit: commit}
+	}
+	if missing := missingEssential(dir); missing != "" {
+		return cached{commit: commit, missing: missing}
+	}
+	// A program that loads the bare transformer leaves out modules.json, without which a sentence-transformers model
+	// would run with the wrong pooling. The Python tools note files that a repository does not have in .no_exist.
+	sure := exists(filepath.Join(dir, "modules.json")) || exists(filepath.Join(dir, "adapter_config.json")) ||
+		exists(filepath.Join(c.dir, ".no_exist", commit, "modules.json"))
+	return cached{dir: dir, commit: commit, doubt: !sure}
+}
+
+// lacks names the first file, by name, that the snapshot does not hold in the right size; "" when it holds all.
+func (c repoCache) lacks(commit string, files map[string]int64) string {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		info, err := os.Stat(filepath.Join(c.snapshot(commit), filepath.FromSlash(name)))
+		if err != nil || !info.Mode().IsRegular() || info.Size() != files[name] {
+			return "the cached snapshot lacks " + name
+		}
+	}
+	return ""
+}
+
+// only returns the commit of the snapshot, when the repository has exactly one.
+func (c repoCache) only() (commit string, ok bool) {
+	entries, err := os.ReadDir(filepath.Join(c.dir, "snapshots"))
+	if err != nil || len(entries) != 1 || !commitPattern.MatchString(entries[0].Name()) {
+		return "", false
+	}
+	return entries[0].Name(), true
+}
+
+// missingEssential judges a snapshot without a manifest. A Python program may have downloaded a part only (the
+// configuration, or all but the tokenizer): then the rest is fetched. What this does not notice gives the loader's own
+// error, or is the doubt of findCommit.
+func missingEssential(dir string) string {
+	dirs, lacking := moduleDirs(dir)
+	if lacking != "" {
+		return lacking
+	}
+	holds := func(patterns ...string) bool {
+		for _, sub := range dirs {
+			entries, err := os.ReadDir(filepath.Join(dir, sub))
+			if err != nil {
+				continue
+			}
+			for _, entry := range entries {
+				for _, pattern := range patterns {
+					if ok, _ := filepath.Match(pattern, entry.Name()); ok && exists(filepath.Join(dir, sub, entry.Name())) {
+						return true
+					}
+				}
+			}
+		}
+		return false
+	}
+	adapter := exists(filepath.Join(dir, "adapter_config.json"))
+	switch {
+	case !adapter && !holds("config.json", "gliner_config.json", "modules.json"):
+		return "the cached snapshot lacks config.json"
+	case !holds("*.safetensors", "*.bin", "*.pt"):
+		return "the cached snapshot lacks the weights"
+	case !adapter && !holds("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "preprocessor_config.json"):
+		return "the cached snapshot lacks the tokenizer"
+	}
+	return missingShard(dir)
+}
+
+// moduleDirs are the directories of a sentence-transformers module chain, the root first, and what one of them lacks.
+func moduleDirs(dir string) (dirs []string, lacking string) {
+	dirs = []string{"."}
+	raw, err := readBounded(filepath.Join(dir, "modules.json"), maxModulesBytes)
+	if err != nil {
+		return dirs, ""
+	}
+	var modules []struct{ Path, Type string }
+	if json.Unmarshal(raw, &modules) != nil {
+		return dirs, ""
+	}
+	for _, module := range modules {
+		if module.Path == "" || !filepath.IsLocal(module.Path) {
+			continue
+		}
+		dirs = append(dirs, module.Path)
+		kind := module.Type[strings.LastIndexByte(module.Type, '.')+1:]
+		if (kind == "Pooling" || kind == "Dense") && !exists(filepath.Join(dir, module.Path, "config.json")) {
+			return dirs, "the cached snapshot lacks " + module.Path + "/config.json"
+		}
+		if kind == "Dense" && !exists(filepath.Join(dir, module.Path, "model.safetensors")) &&
+			!exists(filepath.Join(dir, module.Path, "pytorch_model.bin")) {
+			return dirs, "the cached snapshot lacks the weights of " + module.Path
+		}
+	}
+	return dirs, ""
+}
+
+// missingShard checks the shards of an index, where that is what the model is loaded from.
+func missingShard(dir string) string {
+	if exists(filepath.Join(dir, "model.safetensors")) {
+		return ""
+	}
+	raw, err := readBounded(filepath.Join(dir, "model.safetensors.index.json"), maxIndexBytes)
+	if err != nil {
+		return ""
+	}
+	var index struct {
+		WeightMap map[string]string `json:"weight_map"`
+	}
+	if json.Unmarshal(raw, &index) != nil {
+		return "" // damaged: the reader of the weights says so
+	}
+	checked := make(map[string]bool)
+	for _, shard := range index.WeightMap {
+		if !checked[shard] && filepath.IsLocal(shard) && !exists(filepath.Join(dir, shard)) {
+			return "the cached snapshot lacks " + shard
+		}
+		checked[shard] = true
+	}
+	return ""
+}
+
+// sizes is the content of a snapshot with these files.
+func sizes(files []remoteFile) map[string]int64 {
+	m := make(map[string]int64, len(files))
+	for _, f := range files {
+		m[f.name] = f.size
+	}
+	return m
+}
+
+// writeManifest records what the snapshot of a commit holds, or will hold.
+func (c repoCache) writeManifest(commit string, files []remoteFile) error {
+	raw, err := json.MarshalIndent(manifest{Format: manifestFormat, Files: sizes(files)}, "", " ")
+	if err != nil {
+		return err
+	}
+	return writeAtomically(c.manifest(commit), append(raw, '\n'))
+}
+
+// publish makes the verified blobs of files visible as the snapshot of commit. A new snapshot appears by one rename.
+// One that another tool left incomplete gets the missing files one by one: with the manifest in place it counts as
+// incomplete until the last is there. The caller holds the repository's lock.
+func (c repoCache) publish(commit string, files []remoteFile) error {
+	if err := c.writeManifest(commit, files); err != nil {
+		return err
+	}
+	target := c.snapshot(commit)
+	if _, err := os.Stat(target); err == nil {
+		for _, f := range files {
+			if err := c.link(target, f, true); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	staging := c.staging(commit)
+	if err := os.RemoveAll(staging); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(staging, 0o755); err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := c.link(staging, f, false); err != nil {
+			return errors.Join(err, os.RemoveAll(staging))
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
+	}
+	return os.Rename(staging, target)
+}
+
+// link puts one file into a snapshot directory as a symbolic link relative to snapshots/<commit>, or a hard link where
+// the file system has no symbolic ones. replace allows for a file of that name: it is left alone when it has the right
+// size and else replaced by rename.
+func (c repoCache) link(snapshot string, f remoteFile, replace bool) error {
+	path := filepath.Join(snapshot, filepath.FromSlash(f.name))
+	if info, err := os.Stat(path); replace && err == nil && info.Mode().IsRegular() && info.Size() == f.size {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	up := strings.Repeat("../", strings.Count(f.name, "/")+2)
+	temporary := path + ".sie-link"
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(up+"blobs/"+f.hash, temporary); err != nil {
+		if err := os.Link(c.blob(f.hash), temporary); err != nil {
+			return err
+		}
+	}
+	return os.Rename(temporary, path)
+}
+
+// removeStaging deletes the staging directories of downloads that died. The caller holds the repository's lock.
+func (c repoCache) removeStaging() error {
+	entries, err := os.ReadDir(filepath.Join(c.dir, ".sie"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return !e.IsDir() || filepath.Ext(e.Name()) != ".tmp" })
+	for _, entry := range entries {
+		if err := os.RemoveAll(filepath.Join(c.dir, ".sie", entry.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeAtomically writes a small file by rename, creating its directory.
+func writeAtomically(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".sie-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(0o644) // CreateTemp makes it private; the cache is shared
+	}
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// readBounded reads a file of at most limit bytes.
+func readBounded(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(raw)) > limit {
+		err = fmt.Errorf("%s: larger than %d bytes", path, limit)
+	}
+	return raw, err
+}
+
+func exists(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}

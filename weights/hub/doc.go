@@ -1,0 +1,20 @@
+// Package hub turns a model id into a local directory: a directory as it is, a snapshot of the Hugging Face cache on
+// disk, or a download from the hub into that cache.
+//
+// Entry points: [OptionsFromEnv] reads the environment variables that Hugging Face tools share (and SIE_LOCAL_CACHE),
+// [New] makes a [Resolver], [Resolver.Resolve] does the work. Errors are [*Error] with a [Class] that says whether
+// trying again can help.
+//
+// The cache has the layout of the Python tools, models--org--name/{blobs,refs,snapshots}, and is shared with them:
+// blobs are named by their checksum, partial ones end in .incomplete, and the per-blob locks in .locks are the same
+// flock(2) locks. What is added is .sie/ in a repository's folder: a lock, and one manifest per commit with the files
+// a complete snapshot has. A download becomes visible all at once: every blob is verified and renamed into place
+// first, then a new snapshot directory is renamed into place, then the ref is written. An interrupted download leaves
+// only .incomplete blobs, from which the next one goes on.
+//
+// What comes over the network is untrusted: listings, sizes, names, redirects and bodies are bounded and checked, file
+// contents are verified against the checksum of the listing, and the token goes to the endpoint's own origin only.
+//
+// A Resolve starts at most Options.Parallel goroutines and waits for them. The package does not log (see
+// Options.Progress), does not evict, does not read weights (package weights does) and runs no code of a model.
+package hub

@@ -1,0 +1,104 @@
+package hub
+
+import (
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// File selection. A repository often holds the same weights several times, for other frameworks or runtimes; only what
+// a model is run from is downloaded: configuration, tokenizer, and per directory the safetensors weights, or the torch
+// weights where there are no others.
+
+// otherRuntimes are directories with copies of the model, training state, or documents.
+var otherRuntimes = map[string]bool{
+	"onnx": true, "openvino": true, "coreml": true, "tflite": true, "tf": true, "flax": true, "gguf": true, "ggml": true,
+	"mlx": true, "original": true, "docs": true, "assets": true, "images": true, "runs": true, "logs": true,
+	"eval": true, "evaluation": true, "results": true, "checkpoints": true,
+}
+
+var (
+	// leftovers of training, and weights for other programs, that have a wanted extension
+	unwanted  = regexp.MustCompile(`^(trainer_state\.json|training_args\..*|optimizer\..*|scheduler\..*|rng_state.*|scaler\.pt|all_results\.json|(train|eval|test)_results\.json|consolidated.*\.safetensors|rust_model\.ot)$`)
+	shardName = regexp.MustCompile(`^model-\d+-of-\d+\.safetensors$`)
+	// model.fp16.safetensors and the like: the same tensors in another precision
+	variantName = regexp.MustCompile(`^model\.[A-Za-z0-9_-]+\.safetensors$`)
+)
+
+// selectFiles returns the names to download, sorted. names are all files of the repository, already checked by
+// validFileName.
+func selectFiles(names []string) []string {
+	has := make(map[string]bool, len(names))
+	safetensorsIn := make(map[string]bool) // directory → holds safetensors weights
+	for _, name := range names {
+		has[name] = true
+		if base := path.Base(name); strings.HasSuffix(base, ".safetensors") && !unwanted.MatchString(base) {
+			safetensorsIn[path.Dir(name)] = true
+		}
+	}
+	var selected []string
+	for _, name := range names {
+		if wanted(name, has, safetensorsIn) {
+			selected = append(selected, name)
+		}
+	}
+	slices.Sort(selected)
+	return slices.Compact(selected)
+}
+
+func wanted(name string, has, safetensorsIn map[string]bool) bool {
+	dir, base := path.Dir(name), path.Base(name)
+	for part := range strings.SplitSeq(name, "/") {
+		if strings.HasPrefix(part, ".") || strings.HasPrefix(part, "checkpoint-") {
+			return false
+		}
+	}
+	if dir != "." && otherRuntimes[strings.ToLower(strings.SplitN(dir, "/", 2)[0])] || unwanted.MatchString(base) {
+		return false
+	}
+	single := has[path.Join(dir, "model.safetensors")]
+	sharded := has[path.Join(dir, "model.safetensors.index.json")]
+	switch {
+	case strings.HasSuffix(base, ".index.json"):
+		// An index is of use with its shards only: not beside the single file, and a torch one not beside safetensors.
+		if base == "model.safetensors.index.json" {
+			return !single
+		}
+		return base == "pytorch_model.bin.index.json" && !safetensorsIn[dir]
+	case strings.HasSuffix(base, ".safetensors"):
+		if shardName.MatchString(base) {
+			return !single
+		}
+		return !(single || sharded) || !variantName.MatchString(base)
+	case strings.HasSuffix(base, ".bin"):
+		return !safetensorsIn[dir]
+	}
+	switch path.Ext(base) {
+	case ".json", ".txt", ".model", ".jinja", ".tiktoken", ".spm", ".bpe", ".vocab":
+		return !strings.HasPrefix(strings.ToLower(base), "license") && !strings.HasPrefix(strings.ToLower(base), "readme") &&
+			base != "requirements.txt"
+	case ".pt", ".pth": // small heads beside the weights, such as a sparse or a multi-vector projection
+		return true
+	}
+	return false
+}
+
+// validFileName reports whether a name of a listing is a relative path that stays inside the snapshot.
+func validFileName(name string) bool {
+	if name == "" || len(name) > 1024 || !filepath.IsLocal(name) || path.Clean(name) != name || strings.Contains(name, `\`) {
+		return false
+	}
+	for _, r := range name {
+		if r < ' ' || r == 0x7f || r == 0xfffd {
+			return false
+		}
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if len(part) > 255 {
+			return false
+		}
+	}
+	return true
+}

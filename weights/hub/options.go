@@ -1,0 +1,188 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// DefaultEndpoint is the hub used when HF_ENDPOINT names no other.
+const DefaultEndpoint = "https://huggingface.co"
+
+// Options configure a Resolver. The zero value of every field but CacheDir is usable.
+type Options struct {
+	// CacheDir is the root of the cache: the directory that holds models--org--name folders.
+	CacheDir string
+	// Endpoint is the base URL of the hub, with a path where a mirror has one. Default DefaultEndpoint.
+	Endpoint string
+	// Token is sent to the endpoint as a bearer token, and never to another origin. Empty: anonymous.
+	Token string
+	// Offline turns downloads off: only local directories and complete cached snapshots resolve.
+	Offline bool
+
+	// MaxFiles, MaxFileBytes and MaxTotalBytes bound what one model may download. Defaults: 2,000 files, 100 GiB a
+	// file and 400 GiB in all, several times the largest models this server runs.
+	MaxFiles      int
+	MaxFileBytes  int64
+	MaxTotalBytes int64
+	// Parallel is the number of files downloaded at once. Default 4: enough to fill a 10 Gbit/s line with the hub's
+	// speed per connection, few enough to be polite.
+	Parallel int
+	// Attempts is the number of tries in a row that may fail without receiving anything new. Default 6, which with the
+	// waits between them covers about half a minute of outage.
+	Attempts int
+	// StallTimeout ends a request during which nothing arrives for so long; it is then tried again. Default 30 s.
+	StallTimeout time.Duration
+
+	// Progress, if set, is told how a download goes: one call at a time, at most ten a second and one at the end, from
+	// the goroutines of Resolve. It must return quickly.
+	Progress func(Progress)
+	// UserAgent is the product token of requests. Default "sie-server".
+	UserAgent string
+	// Transport replaces the HTTP transport; the default honours HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
+	Transport http.RoundTripper
+}
+
+// OptionsFromEnv reads the environment through lookup (os.LookupEnv):
+//
+//   - cache: SIE_LOCAL_CACHE, else HF_HUB_CACHE (or HUGGINGFACE_HUB_CACHE), else HF_HOME/hub, where HF_HOME defaults to
+//     XDG_CACHE_HOME/huggingface and that to ~/.cache/huggingface
+//   - token: HF_TOKEN (or HUGGING_FACE_HUB_TOKEN), else, unless HF_HUB_DISABLE_IMPLICIT_TOKEN is on, the file
+//     HF_TOKEN_PATH or HF_HOME/token that `hf auth login` writes
+//   - endpoint: HF_ENDPOINT
+//   - offline: HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE on, or SIE_HF_FALLBACK off
+//
+// An empty variable counts as unset. The error is a value that cannot be read, with the variable's name.
+func OptionsFromEnv(lookup func(name string) (string, bool)) (Options, error) {
+	first := func(names ...string) string {
+		for _, name := range names {
+			if value, _ := lookup(name); value != "" {
+				return value
+			}
+		}
+		return ""
+	}
+	var problems []error
+	on := func(name string, unset bool) bool {
+		switch value := first(name); strings.ToLower(value) {
+		case "":
+			return unset
+		case "1", "true", "yes", "on":
+			return true
+		case "0", "false", "no", "off":
+			return false
+		default:
+			problems = append(problems, fmt.Errorf("%s=%q: want 1 or 0", name, value))
+			return unset
+		}
+	}
+	home := first("HOME")
+	expand := func(path string) string {
+		if rest, ok := strings.CutPrefix(path, "~/"); ok && home != "" {
+			return filepath.Join(home, rest)
+		}
+		return path
+	}
+
+	hfHome := expand(first("HF_HOME"))
+	if hfHome == "" {
+		base := expand(first("XDG_CACHE_HOME"))
+		if base == "" && home != "" {
+			base = filepath.Join(home, ".cache")
+		}
+		if base != "" {
+			hfHome = filepath.Join(base, "huggingface")
+		}
+	}
+	options := Options{
+		CacheDir: expand(first("SIE_LOCAL_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")),
+		Endpoint: first("HF_ENDPOINT"),
+		Token:    strings.TrimSpace(first("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")),
+	}
+	// Each is read, so that a wrong value of any is reported.
+	hubOffline, transformersOffline := on("HF_HUB_OFFLINE", false), on("TRANSFORMERS_OFFLINE", false)
+	options.Offline = !on("SIE_HF_FALLBACK", true) || hubOffline || transformersOffline
+	if options.CacheDir == "" && hfHome != "" {
+		options.CacheDir = filepath.Join(hfHome, "hub")
+	}
+	if options.CacheDir == "" {
+		problems = append(problems, errors.New("no place for the model cache: set SIE_LOCAL_CACHE or HOME"))
+	}
+	if options.Token == "" && !on("HF_HUB_DISABLE_IMPLICIT_TOKEN", false) {
+		path := expand(first("HF_TOKEN_PATH"))
+		if path == "" && hfHome != "" {
+			path = filepath.Join(hfHome, "token")
+		}
+		if raw, err := readBounded(path, maxTokenBytes); err == nil {
+			options.Token = strings.TrimSpace(string(raw))
+		} else if !errors.Is(err, os.ErrNotExist) && path != "" {
+			problems = append(problems, fmt.Errorf("token file: %w", err))
+		}
+	}
+	return options, errors.Join(problems...)
+}
+
+const maxTokenBytes = 4096
+
+// withDefaults fills the zero fields.
+func (o Options) withDefaults() Options {
+	def := func(field *int, value int) {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	def64 := func(field *int64, value int64) {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	def(&o.MaxFiles, 2000)
+	def(&o.Parallel, 4)
+	def(&o.Attempts, 6)
+	def64(&o.MaxFileBytes, 100<<30)
+	def64(&o.MaxTotalBytes, 400<<30)
+	def64((*int64)(&o.StallTimeout), int64(30*time.Second))
+	if o.Endpoint == "" {
+		o.Endpoint = DefaultEndpoint
+	}
+	if o.UserAgent == "" {
+		o.UserAgent = "sie-server"
+	}
+	return o
+}
+
+// validate reports everything that is wrong with the options, and returns the parsed endpoint.
+func (o Options) validate() (*url.URL, error) {
+	var problems []error
+	if o.CacheDir == "" {
+		problems = append(problems, errors.New("CacheDir: must be set"))
+	}
+	endpoint, err := url.Parse(o.Endpoint)
+	switch {
+	case err != nil:
+		problems = append(problems, fmt.Errorf("HF_ENDPOINT %q: not a URL", o.Endpoint))
+	case endpoint.Scheme != "https" && endpoint.Scheme != "http" || endpoint.Host == "" || endpoint.RawQuery != "" || endpoint.Fragment != "":
+		problems = append(problems, fmt.Errorf("HF_ENDPOINT %q: want a URL such as %s", endpoint.Redacted(), DefaultEndpoint))
+	}
+	for _, c := range []byte(o.Token) {
+		if c <= ' ' || c >= 0x7f {
+			problems = append(problems, errors.New("HF_TOKEN: holds a space or a character that no token has; copy it again"))
+			break
+		}
+	}
+	if len(o.Token) > maxTokenBytes {
+		problems = append(problems, fmt.Errorf("HF_TOKEN: longer than %d bytes", maxTokenBytes))
+	}
+	for name, value := range map[string]int64{"MaxFiles": int64(o.MaxFiles), "MaxFileBytes": o.MaxFileBytes,
+		"MaxTotalBytes": o.MaxTotalBytes, "Parallel": int64(o.Parallel), "Attempts": int64(o.Attempts), "StallTimeout": int64(o.StallTimeout)} {
+		if value < 0 {
+			problems = append(problems, fmt.Errorf("%s: must not be negative", name))
+		}
+	}
+	return endpoint, errors.Join(problems...)
+}

@@ -1,0 +1,79 @@
+package hub
+
+import (
+	"sync"
+	"time"
+)
+
+// Stage is what a Resolve that downloads is doing.
+type Stage string
+
+const (
+	StageWaiting     Stage = "waiting"     // another process or goroutine downloads this model
+	StageDownloading Stage = "downloading" // files arrive
+	StageDone        Stage = "done"        // all files are verified and visible
+)
+
+// Progress is the state of a download.
+type Progress struct {
+	Model string
+	Stage Stage
+	Bytes int64  // on disk, what an earlier try left included
+	Total int64  // of all files of the model
+	Files int    // finished
+	Of    int    // all files of the model
+	File  string // the one that moved last
+}
+
+// progressInterval is the least time between two reports.
+const progressInterval = 100 * time.Millisecond
+
+// reporter counts for one Resolve and calls the user's function. It is safe for concurrent use.
+type reporter struct {
+	call func(Progress) // nil: nobody listens
+
+	mu    sync.Mutex // guards the rest and serialises call
+	state Progress
+	last  time.Time
+}
+
+// stage reports a change of stage at once.
+func (r *reporter) stage(stage Stage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.Stage = stage
+	r.emitLocked()
+}
+
+// begin sets the totals.
+func (r *reporter) begin(total int64, files int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.Total, r.state.Of = total, files
+}
+
+// moved adds bytes of a file; negative where a partial file had to be thrown away.
+func (r *reporter) moved(file string, bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.File = file
+	r.state.Bytes += bytes
+	if time.Since(r.last) >= progressInterval {
+		r.emitLocked()
+	}
+}
+
+// finished counts a file that is verified and in place.
+func (r *reporter) finished(file string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.File = file
+	r.state.Files++
+}
+
+func (r *reporter) emitLocked() {
+	r.last = time.Now()
+	if r.call != nil {
+		r.call(r.state)
+	}
+}

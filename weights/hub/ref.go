@@ -1,0 +1,68 @@
+package hub
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// defaultRevision is what the hub calls the head of a repository.
+const defaultRevision = "main"
+
+var (
+	// The hub's own rules for a repository id: an optional owner and a name of letters, digits, '_', '-' and '.',
+	// without ".." or "--" (which separates the parts in the cache).
+	repoIDPattern   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,95})?$`)
+	revisionPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_./+=@-]{0,254}$`)
+	commitPattern   = regexp.MustCompile(`^[0-9a-f]{40}$`)
+	sha256Pattern   = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+// modelRef is a checked repository id and revision: both are safe in a URL and, as repoFolder and refs/<revision>, in
+// a path.
+type modelRef struct {
+	id        string
+	revision  string // branch, tag or commit
+	unrevised bool   // the caller named no revision
+}
+
+func parseRef(id, revision string) (modelRef, error) {
+	ref := modelRef{id: id, revision: revision}
+	if !repoIDPattern.MatchString(id) || strings.Contains(id, "..") || strings.Contains(id, "--") ||
+		strings.HasSuffix(id, ".git") || strings.HasSuffix(id, ".") {
+		return ref, fail(ClassConfig, nil, "is neither an existing directory nor a valid model id; an id looks like "+
+			"\"org/name\", with letters, digits, '_', '-' and '.'")
+	}
+	if revision == "" {
+		ref.revision, ref.unrevised = defaultRevision, true
+	}
+	if lower := strings.ToLower(ref.revision); commitPattern.MatchString(lower) {
+		ref.revision = lower
+	}
+	if !revisionPattern.MatchString(ref.revision) {
+		return ref, fail(ClassConfig, nil, "revision %s is not a branch, tag or commit name", quoteShort(revision))
+	}
+	for part := range strings.SplitSeq(ref.revision, "/") {
+		if part == "" || strings.HasPrefix(part, ".") {
+			return ref, fail(ClassConfig, nil, "revision %s is not a branch, tag or commit name", quoteShort(revision))
+		}
+	}
+	return ref, nil
+}
+
+// isCommit reports whether the revision names one commit for all time.
+func (r modelRef) isCommit() bool { return commitPattern.MatchString(r.revision) }
+
+// repoFolder is the name of the repository's folder in the cache.
+func (r modelRef) repoFolder() string { return "models--" + strings.ReplaceAll(r.id, "/", "--") }
+
+// short cuts text from outside for a message.
+func short(text string) string {
+	if len(text) > 120 {
+		return text[:120] + "…"
+	}
+	return text
+}
+
+// quoteShort quotes text from outside, escaped and cut, for a message.
+func quoteShort(text string) string { return strconv.Quote(short(text)) }

@@ -1,0 +1,136 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Source is where a model was found.
+type Source string
+
+const (
+	SourceLocal Source = "local" // the id was a directory
+	SourceCache Source = "cache" // a complete snapshot was on disk
+	SourceHub   Source = "hub"   // it was downloaded now
+)
+
+// Resolved is a model's directory on disk.
+type Resolved struct {
+	Dir    string
+	Commit string // of the snapshot; "" for a local directory
+	Source Source
+}
+
+// source is one place a model may be in. find returns the model; or, with a zero Resolved, why it is not there, and
+// the next source is asked; or an error, which ends the search.
+type source interface {
+	find(ctx context.Context, ref modelRef) (found Resolved, missing string, err error)
+}
+
+// Resolver finds models. It is safe for concurrent use, by other processes on the same cache too.
+type Resolver struct {
+	sources []source // in the order they are asked
+}
+
+// New makes a Resolver. The error names every option that is wrong.
+func New(o Options) (*Resolver, error) {
+	o = o.withDefaults()
+	endpoint, err := o.validate()
+	if err != nil {
+		return nil, &Error{Class: ClassConfig, Message: "wrong settings for model downloads", Err: err}
+	}
+	r := &Resolver{}
+	r.sources = append(r.sources, diskCache{dir: o.CacheDir, offline: o.Offline})
+	// A cluster's shared bucket takes its place here: after the disk, before the hub.
+	if !o.Offline {
+		r.sources = append(r.sources, &hubSource{cacheDir: o.CacheDir, client: newClient(o, endpoint),
+			retry: retrier{attempts: o.Attempts, sleep: sleep}, options: o})
+	}
+	return r, nil
+}
+
+// Resolve returns the directory of a model. id is a path to a directory (absolute, or beginning with ./, ../ or ~/, or
+// simply the name of one, which wins over a hub id as in the Python tools), or a hub id such as "org/name". revision
+// is a branch, tag or commit of a hub id, "" for main; a directory has none.
+//
+// A complete snapshot on disk is used without asking the hub, so a branch that moved on is not noticed; name a commit
+// for a fixed state. (A snapshot of another tool that may lack a part is checked against the hub's list once, for at
+// most 5 s.) Otherwise the model is downloaded, while concurrent callers wait for the one download.
+//
+// Errors are *Error, except that a cancelled ctx gives its cause. What a failed download received is kept.
+func (r *Resolver) Resolve(ctx context.Context, id, revision string) (Resolved, error) {
+	found, err := r.resolve(ctx, id, revision)
+	if e, ok := errors.AsType[*Error](err); ok {
+		e.Model = short(id)
+		return Resolved{}, e
+	}
+	return found, err
+}
+
+func (r *Resolver) resolve(ctx context.Context, id, revision string) (Resolved, error) {
+	path, isPath, err := localPath(id)
+	if err != nil {
+		return Resolved{}, err
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return Resolved{Dir: path, Source: SourceLocal}, nil
+	} else if isPath {
+		return Resolved{}, fail(ClassNotFound, err, "is not a directory on this machine; check the path")
+	}
+	ref, err := parseRef(id, revision)
+	if err != nil {
+		return Resolved{}, err
+	}
+	var missing string
+	for _, s := range r.sources {
+		found, why, err := s.find(ctx, ref)
+		if err != nil {
+			return Resolved{}, err
+		}
+		if found.Dir != "" {
+			return found, nil
+		}
+		missing = why
+	}
+	return Resolved{}, fail(ClassNotFound, nil, "%s, and downloads are off (HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE, SIE_HF_FALLBACK or "+
+		"--no-hf-fallback): turn them on, or fill the cache beforehand", missing)
+}
+
+// localPath expands an id that may be a path, and reports whether it can be nothing else.
+func localPath(id string) (path string, isPath bool, err error) {
+	switch {
+	case id == "" || strings.ContainsRune(id, 0):
+		return "", false, fail(ClassConfig, nil, "a model needs an id such as \"org/name\", or the path of its directory")
+	case strings.HasPrefix(id, "~/"):
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", true, fail(ClassConfig, err, "~ cannot be expanded")
+		}
+		return filepath.Join(home, id[2:]), true, nil
+	}
+	return id, filepath.IsAbs(id) || id == "." || id == ".." || strings.HasPrefix(id, "./") || strings.HasPrefix(id, "../"), nil
+}
+
+// diskCache finds complete snapshots on disk. It never writes, so a read-only cache serves.
+type diskCache struct {
+	dir     string
+	offline bool
+}
+
+func (c diskCache) find(_ context.Context, ref modelRef) (Resolved, string, error) {
+	cache := repoCache{filepath.Join(c.dir, ref.repoFolder())}
+	held := cache.find(ref)
+	if held.dir == "" && c.offline && ref.unrevised && !exists(cache.ref(ref.revision)) {
+		// Nobody asked for a revision and nothing newer can be had: the one snapshot there is will do.
+		if commit, ok := cache.only(); ok {
+			held = cache.findCommit(commit)
+		}
+	}
+	if held.dir == "" || held.doubt && !c.offline {
+		return Resolved{}, held.missing, nil
+	}
+	return Resolved{Dir: held.dir, Commit: held.commit, Source: SourceCache}, "", nil
+}

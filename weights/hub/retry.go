@@ -1,0 +1,82 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// The waits between tries: doubling from the first to the longest, each drawn from its upper half so that many workers
+// that failed together do not come back together. A server that asks for a longer wait gets it up to retryAfterMax;
+// beyond that the load fails now and says when to come back.
+const (
+	backoffFirst   = 500 * time.Millisecond
+	backoffLongest = 20 * time.Second
+	retryAfterMax  = 2 * time.Minute
+	// unreachableMax is how many tries in a row may fail to connect at all: a machine without a network should say so
+	// soon.
+	unreachableMax = 3
+)
+
+// transientError marks a failure that may pass. after is the wait the server asked for, 0 for none.
+type transientError struct {
+	err         error
+	after       time.Duration
+	unreachable bool // no connection was made
+}
+
+func (e *transientError) Error() string { return e.err.Error() }
+func (e *transientError) Unwrap() error { return e.err }
+
+func transient(format string, args ...any) error {
+	return &transientError{err: fmt.Errorf(format, args...)}
+}
+
+// retrier runs an operation until it succeeds or trying again is of no use.
+type retrier struct {
+	attempts int
+	sleep    func(context.Context, time.Duration) error
+}
+
+// run calls try until it returns nil or an error that is not transient. try also returns the bytes it gained: a try
+// that gained some starts the count of failures anew, because a long download over a bad line moves on. Even so there
+// are at most total tries, so that a server that gives one byte a connection does not hold a load forever.
+func (r retrier) run(ctx context.Context, total int, try func() (gained int64, err error)) error {
+	failures, unreachable := 0, 0
+	for n := 1; ; n++ {
+		gained, err := try()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return contextError(ctx)
+		}
+		t, ok := errors.AsType[*transientError](err)
+		if !ok {
+			return err
+		}
+		if gained > 0 {
+			failures = 0
+		}
+		if !t.unreachable {
+			unreachable = 0
+		} else if unreachable++; unreachable >= unreachableMax {
+			return fail(ClassNetwork, t.err, "the hub cannot be reached; check the connection, the proxy settings and HF_ENDPOINT, "+
+				"or work from a filled cache")
+		}
+		if failures++; failures >= r.attempts || n >= total {
+			return fail(ClassNetwork, t.err, "gave up after %d tries; check the connection, the proxy settings and HF_ENDPOINT", n)
+		}
+		if t.after > retryAfterMax {
+			return fail(ClassNetwork, t.err, "the hub asks to wait %s; try again then (with HF_TOKEN set, its limits are higher)",
+				t.after.Round(time.Second))
+		}
+		wait := min(backoffFirst<<(failures-1), backoffLongest)
+		wait = wait/2 + rand.N(wait/2+1)
+		if err := r.sleep(ctx, max(wait, t.after)); err != nil {
+			return contextError(ctx)
+		}
+	}
+}
