@@ -3,7 +3,7 @@
 // Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; head h reads key head
 //          h·Hkv/H. Queries are aligned with the last keys of their sequence: query i of Lq stands at
 //          position i + Lkv − Lq. Without keys, y is zero.
-// Types    q, k, v, y f32 | bf16, all one type.    Alias    none.
+// Types    q, k, v f32 | bf16, all one type; y f32 | bf16.   Alias    none.
 // Share    sequences.                              Scratch  max_kv doubles.
 #include "rows.h"
 
@@ -46,7 +46,7 @@ void attend(const sie_attention_args *a, int64_t query, int64_t first_key, Range
 }  // namespace
 
 sie_status attention(const sie_attention_args *a, const sie_share *share) {
-  if (!is_float(a->q.dtype) || a->k.dtype != a->q.dtype || a->v.dtype != a->q.dtype || a->y.dtype != a->q.dtype) {
+  if (!is_float(a->q.dtype) || a->k.dtype != a->q.dtype || a->v.dtype != a->q.dtype || !is_float(a->y.dtype)) {
     return SIE_UNSUPPORTED;
   }
   double *p = static_cast<double *>(share->scratch);

@@ -1,0 +1,177 @@
+// model.cc — records the model and runs batches through it.
+#include "model.h"
+
+#include <math.h>
+#include <string.h>
+
+namespace model {
+
+namespace {
+
+#define TRY(call)                        \
+  do {                                   \
+    sie_status status_ = (call);         \
+    if (status_ != SIE_OK) return status_; \
+  } while (0)
+
+constexpr int64_t max_tokens = 4096, max_seqs = 512, max_len = 640;
+
+}  // namespace
+
+sie_status Model::weight(uint32_t kind, uint32_t compute, int64_t n, int64_t k, float scale, float offset,
+                         sie_weight **out) {
+  Random random(seed_++);
+  std::vector<float> values(static_cast<size_t>(n * k));
+  for (float &x : values) x = random.real() * scale + offset;
+  sie_weight_desc desc = {};
+  desc.struct_size = sizeof desc;
+  desc.kind = kind;
+  desc.compute = compute;
+  desc.dtype = SIE_F32;
+  desc.n_parts = 1;
+  desc.n = n;
+  desc.k = k;
+  desc.parts[0] = {values.data(), n, 0};
+  TRY(sie_weight_create(device, &desc, out, &err));
+  weights.push_back(*out);
+  return SIE_OK;
+}
+
+sie_status Model::linear(sie_value x, int64_t n, int64_t k, sie_act act, sie_value residual, sie_value *y) {
+  sie_weight *w, *bias;
+  TRY(weight(SIE_WEIGHT_LINEAR, compute_, n, k, 1.7f / sqrtf(static_cast<float>(k)), 0, &w));
+  TRY(weight(SIE_WEIGHT_VECTOR, compute_, n, 1, 0.1f, 0, &bias));
+  return sie_op_linear(program, x, w, bias, act, residual, y, &err);
+}
+
+sie_status Model::norm(sie_value x, sie_value *y) {
+  sie_weight *gamma, *beta;
+  TRY(weight(SIE_WEIGHT_VECTOR, compute_, hidden, 1, 0.3f, 1, &gamma));
+  TRY(weight(SIE_WEIGHT_VECTOR, compute_, hidden, 1, 0.1f, 0, &beta));
+  return sie_op_layernorm(program, x, gamma, beta, 1e-12f, y, &err);
+}
+
+sie_status Model::layer(sie_value *x, bool last) {
+  sie_value qkv, q, k, v, context, sum, inner, residual = *x;
+  TRY(linear(*x, 3 * hidden, hidden, SIE_ACT_NONE, SIE_NO_VALUE, &qkv));
+  TRY(sie_op_columns(program, qkv, 0, hidden, &q, &err));
+  TRY(sie_op_columns(program, qkv, hidden, hidden, &k, &err));
+  TRY(sie_op_columns(program, qkv, 2 * hidden, hidden, &v, &err));
+  if (last && shape.prune) {
+    sie_value all = q;
+    TRY(sie_op_gather_rows(program, all, SIE_POOL_CLS, &q, &err));
+    TRY(sie_op_gather_rows(program, *x, SIE_POOL_CLS, &residual, &err));
+  }
+  sie_attention_params params = {};
+  params.struct_size = sizeof params;
+  params.mask = SIE_MASK_FULL;
+  params.heads = params.kv_heads = shape.heads;
+  params.head_dim = shape.head_dim;
+  params.scale = 1 / sqrtf(static_cast<float>(shape.head_dim));
+  TRY(sie_op_attention(program, q, k, v, &params, &context, &err));
+  TRY(linear(context, hidden, hidden, SIE_ACT_NONE, residual, &sum));
+  TRY(norm(sum, x));
+  TRY(linear(*x, shape.ffn, hidden, SIE_ACT_GELU_ERF, SIE_NO_VALUE, &inner));
+  TRY(linear(inner, hidden, shape.ffn, SIE_ACT_NONE, *x, &sum));
+  return norm(sum, x);
+}
+
+sie_status Model::record() {
+  sie_weight *word, *position, *type, *gamma, *beta;
+  TRY(weight(SIE_WEIGHT_TABLE, compute_, shape.vocabulary, hidden, 1, 0, &word));
+  TRY(weight(SIE_WEIGHT_TABLE, compute_, shape.positions, hidden, 0.3f, 0, &position));
+  TRY(weight(SIE_WEIGHT_TABLE, compute_, shape.types, hidden, 0.3f, 0, &type));
+  TRY(weight(SIE_WEIGHT_VECTOR, compute_, hidden, 1, 0.3f, 1, &gamma));
+  TRY(weight(SIE_WEIGHT_VECTOR, compute_, hidden, 1, 0.1f, 0, &beta));
+  sie_caps caps = {};
+  caps.struct_size = sizeof caps;
+  caps.max_tokens = max_tokens;
+  caps.max_seqs = max_seqs;
+  caps.max_len = max_len;
+  TRY(sie_program_begin(device, &caps, &program, &err));
+  sie_value x, pooled;
+  TRY(sie_op_embed_layernorm(program, word, position, type, gamma, beta, 1e-12f, 2, &x, &err));
+  for (int i = 0; i < shape.layers; i++) TRY(layer(&x, i == shape.layers - 1));
+  TRY(sie_op_pool(program, x, shape.prune ? SIE_POOL_CLS : SIE_POOL_MEAN, &pooled, &err));
+  TRY(sie_op_output_rows(program, pooled, 0, &err));
+  if (shape.tokens && !shape.prune) TRY(sie_op_output_values(program, x, 1, &err));
+  return SIE_OK;
+}
+
+sie_status Model::open(uint32_t kind, uint32_t isa, int threads, uint32_t compute, const Shape &wanted) {
+  shape = wanted;
+  hidden = shape.heads * shape.head_dim;
+  compute_ = compute;
+  sie_device_options options = {};
+  options.struct_size = sizeof options;
+  options.kind = kind;
+  options.isa = isa;
+  options.threads = threads;
+  TRY(sie_device_open(&options, &device, &err));
+  TRY(record());
+  size_t workspace;
+  TRY(sie_program_end(program, &workspace, &err));
+  TRY(sie_arena_create(device, workspace, &arena, &err));
+  sie_slot_caps caps = {};
+  caps.struct_size = sizeof caps;
+  caps.n_outputs = 2;
+  caps.max_tokens = max_tokens;
+  caps.max_seqs = max_seqs;
+  caps.output_bytes[0] = max_seqs * hidden * 4;
+  caps.output_bytes[1] = max_tokens * hidden * 4;
+  for (sie_slot *&slot : slots) TRY(sie_slot_create(device, &caps, &slot, &err));
+  return SIE_OK;
+}
+
+void Model::close() {
+  for (sie_slot *&slot : slots) {
+    sie_slot_free(slot);
+    slot = nullptr;
+  }
+  sie_arena_free(arena);
+  sie_program_free(program);
+  for (sie_weight *w : weights) sie_weight_free(w);
+  weights.clear();
+  sie_device_close(device);
+  arena = nullptr;
+  program = nullptr;
+  device = nullptr;
+  seed_ = 1;
+}
+
+void Batch::add(const Shape &shape, int number, int length) {
+  Random random(static_cast<uint32_t>(1000 + number));
+  int64_t hidden = shape.heads * shape.head_dim;
+  sie_out_item item = {SIE_F32, 0, 0, 0, seqs() * hidden * 4};
+  items.push_back(item);
+  for (int i = 0; i < length; i++) {
+    ids.push_back(random.below(shape.vocabulary));
+    types.push_back(random.below(shape.types));
+  }
+  cu.push_back(static_cast<int32_t>(ids.size()));
+}
+
+sie_status submit(Model *m, int slot, const Batch &batch) {
+  TRY(sie_slot_load(m->slots[slot], m->program, batch.tokens(), batch.seqs(), batch.ids.data(), batch.types.data(),
+                    batch.cu.data(), batch.items.data(), &m->err));
+  return sie_program_submit(m->program, m->arena, m->slots[slot], &m->err);
+}
+
+Result wait(Model *m, int slot, const Batch &batch) {
+  Result result;
+  sie_error err;
+  result.status = sie_slot_wait(m->slots[slot], &err);
+  const float *rows = static_cast<const float *>(sie_slot_output(m->slots[slot], 0));
+  const float *values = static_cast<const float *>(sie_slot_output(m->slots[slot], 1));
+  result.rows.assign(rows, rows + batch.seqs() * m->hidden);
+  if (m->shape.tokens && !m->shape.prune) result.values.assign(values, values + batch.tokens() * m->hidden);
+  return result;
+}
+
+Result run(Model *m, const Batch &batch) {
+  Result result;
+  result.status = submit(m, 0, batch);
+  return result.status == SIE_OK ? wait(m, 0, batch) : result;
+}
+
+}  // namespace model

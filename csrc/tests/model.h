@@ -1,0 +1,90 @@
+// model.h — a small BERT-like model recorded through the public header, for tests of csrc.
+#ifndef SIE_CSRC_TESTS_MODEL_H
+#define SIE_CSRC_TESTS_MODEL_H
+
+#include <stdint.h>
+
+#include <vector>
+
+#include "sie.h"
+
+namespace model {
+
+struct Shape {
+  int layers = 2, heads = 2, head_dim = 32, ffn = 160;
+  int vocabulary = 97, positions = 700, types = 2;
+  bool prune = false;  // the last layer for the first token only; pooling cls instead of mean
+  bool tokens = true;  // output 1: all rows of the last layer (not when pruned)
+};
+
+// Numbers in −1 … 1, the same on every machine.
+class Random {
+ public:
+  explicit Random(uint32_t seed) : state_(seed * 2654435761u + 1) {}
+  uint32_t next() {
+    state_ = state_ * 1664525u + 1013904223u;
+    return state_ >> 8;
+  }
+  int32_t below(int32_t n) { return static_cast<int32_t>(next() % static_cast<uint32_t>(n)); }
+  float real() { return static_cast<float>(next()) * (2.0f / 16777216.0f) - 1.0f; }
+
+ private:
+  uint32_t state_;
+};
+
+// A device with one model and everything needed to run it. Not copyable; closes what it opened.
+class Model {
+ public:
+  Model() = default;
+  Model(const Model &) = delete;
+  Model &operator=(const Model &) = delete;
+  ~Model() { close(); }
+
+  // Status of the first call that failed. Runs batches up to 4,096 tokens, 512 sequences, 640 tokens each.
+  sie_status open(uint32_t kind, uint32_t isa, int threads, uint32_t compute, const Shape &shape = {});
+  void close();
+
+  sie_device *device = nullptr;
+  sie_program *program = nullptr;
+  sie_arena *arena = nullptr;
+  sie_slot *slots[2] = {};
+  std::vector<sie_weight *> weights;
+  sie_error err = {};
+  Shape shape;
+  int hidden = 0;
+
+ private:
+  sie_status weight(uint32_t kind, uint32_t compute, int64_t n, int64_t k, float scale, float offset,
+                    sie_weight **out);
+  sie_status linear(sie_value x, int64_t n, int64_t k, sie_act act, sie_value residual, sie_value *y);
+  sie_status norm(sie_value x, sie_value *y);
+  sie_status record();
+  sie_status layer(sie_value *x, bool last);
+
+  uint32_t compute_ = 0;
+  uint32_t seed_ = 1;
+};
+
+struct Batch {
+  std::vector<int32_t> ids, types, cu = {0};
+  std::vector<sie_out_item> items;
+
+  int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
+  int64_t seqs() const { return static_cast<int64_t>(cu.size()) - 1; }
+  // Adds one sequence: text `number` of the corpus, cut or repeated to `length`.
+  void add(const Shape &shape, int number, int length);
+};
+
+struct Result {
+  sie_status status = SIE_OK;
+  std::vector<float> rows;    // [B, hidden]
+  std::vector<float> values;  // [T, hidden]
+};
+
+sie_status submit(Model *m, int slot, const Batch &batch);
+Result wait(Model *m, int slot, const Batch &batch);
+Result run(Model *m, const Batch &batch);
+
+}  // namespace model
+
+#endif  // SIE_CSRC_TESTS_MODEL_H

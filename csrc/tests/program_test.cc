@@ -1,0 +1,230 @@
+// program_test.cc — whole programs: the CPU against the reference, and the promises about batches.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <string>
+#include <vector>
+
+#include "model.h"
+#include "tests/check.h"
+
+using model::Batch;
+using model::Model;
+using model::Result;
+using model::Shape;
+
+namespace {
+
+struct Path {
+  uint32_t isa, compute;
+  const char *name;
+};
+
+// Every path this machine can take; the others are reported once, not failed.
+std::vector<Path> machine_paths() {
+  static const char *const isas[] = {"", "avx2", "avx512", "avx512-vnni", "amx"};
+  static const char *const classes[] = {"", "f32", "bf16", "int8"};
+  static std::vector<std::string> names;
+  names.reserve(32);
+  std::vector<Path> paths;
+  for (uint32_t isa = SIE_ISA_AVX2; isa <= SIE_ISA_AMX; isa++) {
+    sie_device_options options = {};
+    options.struct_size = sizeof options;
+    options.kind = SIE_DEVICE_CPU;
+    options.isa = isa;
+    options.threads = 1;
+    sie_device *device;
+    sie_error err;
+    if (sie_device_open(&options, &device, &err) != SIE_OK) continue;
+    sie_device_info info = {};
+    info.struct_size = sizeof info;
+    sie_device_query(device, &info, &err);
+    sie_device_close(device);
+    if (info.isa != isa) continue;
+    for (uint32_t compute = SIE_COMPUTE_F32; compute <= SIE_COMPUTE_INT8; compute++) {
+      if ((info.compute_mask >> compute & 1) == 0) continue;
+      names.push_back(std::string(isas[isa]) + "/" + classes[compute]);
+      paths.push_back({isa, compute, names.back().c_str()});
+    }
+  }
+  return paths;
+}
+
+Batch ragged_batch(const Shape &shape) {
+  Batch batch;
+  int number = 0;
+  for (int length : {1, 7, 31, 64, 0, 65, 130, 33, 2, 300, 32, 1, 63, 640, 12}) batch.add(shape, number++, length);
+  return batch;
+}
+
+double cosine(const float *a, const float *b, int n) {
+  double ab = 0, aa = 0, bb = 0;
+  for (int i = 0; i < n; i++) {
+    ab += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+    aa += static_cast<double>(a[i]) * static_cast<double>(a[i]);
+    bb += static_cast<double>(b[i]) * static_cast<double>(b[i]);
+  }
+  return aa == 0 && bb == 0 ? 1 : ab / sqrt(aa * bb);
+}
+
+double largest_difference(const std::vector<float> &a, const std::vector<float> &b) {
+  double largest = a.size() == b.size() ? 0 : INFINITY;
+  for (size_t i = 0; i < a.size() && i < b.size(); i++) {
+    double d = fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    if (!(d <= largest)) largest = d;
+  }
+  return largest;
+}
+
+bool same_bits(const std::vector<float> &a, const std::vector<float> &b) {
+  return a.size() == b.size() && (a.empty() || memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+bool same_bits(const Result &a, const Result &b) { return same_bits(a.rows, b.rows) && same_bits(a.values, b.values); }
+
+// Row b of a result of a whole batch against the only row of its sequence alone.
+bool same_row(const Result &all, const Result &alone, const Batch &batch, int64_t b, int hidden) {
+  if (memcmp(&all.rows[static_cast<size_t>(b * hidden)], alone.rows.data(), static_cast<size_t>(hidden) * 4) != 0) {
+    return false;
+  }
+  if (alone.values.empty()) return true;
+  return memcmp(&all.values[static_cast<size_t>(batch.cu[static_cast<size_t>(b)] * hidden)], alone.values.data(),
+                alone.values.size() * sizeof(float)) == 0;
+}
+
+}  // namespace
+
+TEST(program_agrees_with_the_reference) {
+  // Tolerances by class over two layers of unit-variance rows: f32 rounding; bf16 storage of every activation
+  // (2⁻⁹ each, some tens of them); u8 rows and s8 weights (2⁻⁸ of the largest).
+  const double tolerance[] = {0, 2e-5, 0.06, 0.25};
+  const double least_cosine[] = {0, 0.9999999, 0.9995, 0.99};
+  for (bool prune : {false, true}) {
+    Shape shape;
+    shape.prune = prune;
+    Model reference;
+    CHECK(reference.open(SIE_DEVICE_REF, 0, 0, SIE_COMPUTE_F32, shape) == SIE_OK, "ref: %s", reference.err.message);
+    Batch batch = ragged_batch(shape);
+    Result expected = run(&reference, batch);
+    CHECK(expected.status == SIE_OK, "reference status %d", expected.status);
+    for (const Path &path : machine_paths()) {
+      Model m;
+      CHECK(m.open(SIE_DEVICE_CPU, path.isa, 2, path.compute, shape) == SIE_OK, "%s: %s", path.name, m.err.message);
+      if (m.program == nullptr || m.arena == nullptr) continue;
+      Result got = run(&m, batch);
+      CHECK(got.status == SIE_OK, "%s: status %d", path.name, got.status);
+      double worst = fmax(largest_difference(got.rows, expected.rows), largest_difference(got.values, expected.values));
+      CHECK(worst <= tolerance[path.compute], "%s prune=%d: largest difference %g", path.name, prune, worst);
+      for (int64_t b = 0; b < batch.seqs(); b++) {
+        size_t at = static_cast<size_t>(b * m.hidden);
+        double c = cosine(&got.rows[at], &expected.rows[at], m.hidden);
+        CHECK(c >= least_cosine[path.compute], "%s prune=%d: cosine %.6f of sequence %d", path.name, prune, c,
+              static_cast<int>(b));
+      }
+    }
+  }
+}
+
+TEST(program_results_do_not_depend_on_the_batch) {
+  for (const Path &path : machine_paths()) {
+    for (bool prune : {false, true}) {
+      Shape shape;
+      shape.prune = prune;
+      Model m;
+      CHECK(m.open(SIE_DEVICE_CPU, path.isa, 1, path.compute, shape) == SIE_OK, "%s: %s", path.name, m.err.message);
+      if (m.arena == nullptr) continue;
+      Batch batch = ragged_batch(shape);
+      Result together = run(&m, batch);
+      for (int64_t b = 0; b < batch.seqs(); b++) {
+        Batch one;
+        one.add(shape, static_cast<int>(b), batch.cu[static_cast<size_t>(b) + 1] - batch.cu[static_cast<size_t>(b)]);
+        Result alone = run(&m, one);
+        CHECK(same_row(together, alone, batch, b, m.hidden), "%s prune=%d: sequence %d of %d tokens differs alone",
+              path.name, prune, static_cast<int>(b), static_cast<int>(one.tokens()));
+      }
+    }
+  }
+}
+
+TEST(program_teams_give_the_bits_of_one_executor) {
+  for (const Path &path : machine_paths()) {
+    Shape shape;
+    Model solo;
+    CHECK(solo.open(SIE_DEVICE_CPU, path.isa, 1, path.compute, shape) == SIE_OK, "%s: %s", path.name, solo.err.message);
+    if (solo.arena == nullptr) continue;
+    std::vector<Batch> batches(4);
+    batches[0].add(shape, 1, 12);
+    batches[1].add(shape, 2, 640);
+    for (int i = 0; i < 3; i++) batches[2].add(shape, i, 40 + 13 * i);
+    batches[3] = ragged_batch(shape);
+    for (int threads : {2, 3, 5, 18}) {
+      Model team;
+      CHECK(team.open(SIE_DEVICE_CPU, path.isa, threads, path.compute, shape) == SIE_OK, "%s: %s", path.name,
+            team.err.message);
+      if (team.arena == nullptr) continue;
+      for (size_t i = 0; i < batches.size(); i++) {
+        Result expected = run(&solo, batches[i]), got = run(&team, batches[i]);
+        CHECK(got.status == SIE_OK, "%s: status %d", path.name, got.status);
+        CHECK(same_bits(expected, got), "%s: batch %zu differs with %d executors", path.name, i, threads);
+      }
+    }
+  }
+}
+
+TEST(program_two_runs_in_flight) {
+  Shape shape;
+  Model m, other;
+  CHECK(m.open(SIE_DEVICE_CPU, 0, 3, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+  if (m.arena == nullptr) return;
+  std::vector<Batch> batches;
+  std::vector<Result> expected;
+  model::Random random(5);
+  for (int i = 0; i < 12; i++) {
+    Batch batch;
+    int seqs = random.below(20);
+    for (int s = 0; s < seqs; s++) batch.add(shape, random.below(50), random.below(150));
+    expected.push_back(run(&m, batch));
+    batches.push_back(batch);
+  }
+  for (int round = 0; round < 6; round++) {
+    int first = 0, next = 0, count = static_cast<int>(batches.size());
+    while (first < count) {
+      while (next < count && next < first + 2) {
+        sie_status status = submit(&m, next % 2, batches[static_cast<size_t>(next)]);
+        CHECK(status == SIE_OK, "submit %d: %s", next, m.err.message);
+        next++;
+      }
+      Result got = wait(&m, first % 2, batches[static_cast<size_t>(first)]);
+      CHECK(got.status == SIE_OK && same_bits(got, expected[static_cast<size_t>(first)]), "batch %d differs", first);
+      first++;
+    }
+  }
+}
+
+TEST(program_describes_itself) {
+  Model m;
+  CHECK(m.open(SIE_DEVICE_CPU, 0, 2, SIE_COMPUTE_F32) == SIE_OK, "%s", m.err.message);
+  if (m.program == nullptr) return;
+  size_t need = sie_program_describe(m.program, nullptr, 0);
+  std::vector<char> text(need + 1);
+  CHECK(sie_program_describe(m.program, text.data(), text.size()) == need, "two lengths");
+  CHECK(strlen(text.data()) == need, "text of %zu, %zu promised", strlen(text.data()), need);
+  for (const char *part : {"embed_layernorm", "attention", "2 heads of 32", "gelu", "in place", "pool", "output 1"}) {
+    CHECK(strstr(text.data(), part) != nullptr, "no \"%s\" in:\n%s", part, text.data());
+  }
+  char small[40];
+  CHECK(sie_program_describe(m.program, small, sizeof small) == need, "a short buffer changes the length");
+  CHECK(strlen(small) == sizeof small - 1, "a short buffer is filled and terminated");
+}
+
+TEST(program_memory_is_reused) {
+  // Eight layers need no more intermediates than two: what is dead makes room.
+  Shape two, eight;
+  eight.layers = 8;
+  Model a, b;
+  CHECK(a.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32, two) == SIE_OK, "%s", a.err.message);
+  CHECK(b.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32, eight) == SIE_OK, "%s", b.err.message);
+  CHECK(sie_arena_bytes(a.arena) == sie_arena_bytes(b.arena), "%lld bytes for two layers, %lld for eight",
+        static_cast<long long>(sie_arena_bytes(a.arena)), static_cast<long long>(sie_arena_bytes(b.arena)));
+}

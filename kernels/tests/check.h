@@ -1,0 +1,85 @@
+// check.h — a small test frame for the C side: cases register themselves, checks count failures and go on.
+//
+//   TEST(slabs_hold_every_sequence) { CHECK(n == 3, "n is %d", n); }
+//
+// main() of each test binary calls run_tests(argc, argv); an argument selects the cases whose name contains it.
+#ifndef SIE_KERNELS_TESTS_CHECK_H
+#define SIE_KERNELS_TESTS_CHECK_H
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+namespace check {
+
+struct Case {
+  const char *name;
+  void (*run)();
+  Case *next;
+};
+
+inline Case *first_case = nullptr;
+inline Case **last_case = &first_case;
+inline int failures = 0;
+inline int failures_of_case = 0;
+
+struct Register {
+  explicit Register(Case *c) {
+    *last_case = c;
+    last_case = &c->next;
+  }
+};
+
+[[gnu::format(printf, 3, 4)]] inline void failed(const char *file, int line, const char *format, ...) {
+  failures++;
+  // A broken kernel fails everywhere: the first lines say enough.
+  if (++failures_of_case > 8) return;
+  const char *slash = strrchr(file, '/');
+  fprintf(stderr, "    %s:%d: ", slash != nullptr ? slash + 1 : file, line);
+  va_list args;
+  va_start(args, format);
+  vfprintf(stderr, format, args);
+  va_end(args);
+  fputc('\n', stderr);
+}
+
+inline double seconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Runs the selected cases in order of definition; the exit status of main.
+inline int run_tests(int argc, char **argv) {
+  int ran = 0;
+  for (Case *c = first_case; c != nullptr; c = c->next) {
+    bool selected = argc < 2;
+    for (int i = 1; i < argc; i++) selected = selected || strstr(c->name, argv[i]) != nullptr;
+    if (!selected) continue;
+    failures_of_case = 0;
+    double begin = seconds();
+    c->run();
+    printf("%-4s %s (%.2f s)\n", failures_of_case == 0 ? "ok" : "FAIL", c->name, seconds() - begin);
+    fflush(stdout);
+    ran++;
+  }
+  printf("%d cases, %d failures\n", ran, failures);
+  return failures == 0 && ran > 0 ? 0 : 1;
+}
+
+}  // namespace check
+
+#define TEST(name)                                                   \
+  static void test_##name();                                         \
+  static check::Case case_##name = {#name, test_##name, nullptr};    \
+  static check::Register register_##name(&case_##name);              \
+  static void test_##name()
+
+// The message is mandatory: a failure must say what it saw.
+#define CHECK(condition, ...)                                        \
+  do {                                                               \
+    if (!(condition)) check::failed(__FILE__, __LINE__, __VA_ARGS__); \
+  } while (0)
+
+#endif  // SIE_KERNELS_TESTS_CHECK_H
