@@ -93,9 +93,10 @@ inline void amx_slab(const AmxOperands &x, const Form &form, int64_t row0, int64
   block.steps = x.steps;
   for (int64_t panel = x.panel_begin; panel < x.panel_end; panel++) {
     block.b = x.packed + panel * x.steps * kStepBytes;
-    /* One block: run ahead in this stream. More: fetch the next panel, a share of it in each block. */
-    block.prefetch = block.b + (blocks == 1 ? 16 : x.steps) * kStepBytes;
-    block.prefetch_lines = (int)((kStepBytes / 64 + blocks - 1) / blocks);
+    /* Fetch the next panel, a share of it in each block. With one block or two the tile loads themselves keep
+     * the memory busy, and prefetches only take their slots. */
+    block.prefetch = block.b + x.steps * kStepBytes;
+    block.prefetch_lines = blocks <= 2 ? 0 : (int)((kStepBytes / 64 + blocks - 1) / blocks);
     for (int64_t i = 0; i < blocks; i++) {
       const int64_t row = row0 + i * kBlockRows;
       block.a = x.a + row * x.a_ld;

@@ -96,9 +96,10 @@ struct Run {
     for (int64_t panel = panel_begin; panel < panel_end; panel++) {
       const Int8Columns columns = int8_columns(args, w, panel);
       block.b = w.panels + panel * panel_bytes;
-      /* One block: run ahead in this stream. More: fetch the next panel, a share of it in each block. */
-      block.prefetch = block.b + (blocks == 1 ? 8 * kInt8StepBytes : panel_bytes);
-      block.prefetch_lines = (int)((kInt8StepBytes / 64 + blocks - 1) / blocks);
+      /* Fetch the next panel, a share of it in each block. With one block or two the loads themselves keep
+       * the memory busy, and prefetches only take their slots. */
+      block.prefetch = block.b + panel_bytes;
+      block.prefetch_lines = blocks <= 2 ? 0 : (int)((kInt8StepBytes / 64 + blocks - 1) / blocks);
       for (int64_t row = first; row < last; row += kRows) {
         const int count = last - row < kRows ? (int)(last - row) : (int)kRows;
         block.a = (const char *)args->x.p + row * block.a_ld;
