@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // randomText draws from few enough pieces that words, marks, spaces and added tokens meet often.
@@ -68,11 +69,11 @@ func TestEveryPathGivesTheSameIDs(t *testing.T) {
 			t.Parallel()
 			tok := load(t, k.name)
 			r := rand.New(rand.NewPCG(3, uint64(len(k.name))))
-			for range 400 {
+			for range 250 {
 				compare(t, tok, randomText(r), r.IntN(40))
 			}
 			// Long enough that the general pipeline cuts, more than once where tokens are long.
-			for range 20 {
+			for range 12 {
 				var b strings.Builder
 				for b.Len() < 3000 {
 					b.WriteString(randomText(r))
@@ -135,6 +136,20 @@ func TestWorkStopsAtTheLimit(t *testing.T) {
 			}
 			if !slices.Equal(b.Text(1), short.IDs) || !b.Truncated[1] {
 				t.Errorf("another result than for the start of the text")
+			}
+			// At its full speed the streaming pass would need three times as long for all of it.
+			start := time.Now()
+			for range 200 {
+				if !k.streaming {
+					break
+				}
+				must(tok.Encode(&b, []string{long}, Options{MaxTokens: 512}))
+				if !slices.Equal(b.IDs, short.IDs) {
+					t.Fatal("another result from the streaming pass")
+				}
+			}
+			if d := time.Since(start); d > 2*time.Second {
+				t.Errorf("200 texts of %d bytes took %v: the work did not stop at the limit", len(long), d)
 			}
 			if err := tok.Encode(&b, []string{strings.Repeat("中", MaxWholeBytes)}, opt); !errors.Is(err, ErrTooLong) {
 				t.Errorf("no place to cut: got %v, want ErrTooLong", err)

@@ -49,7 +49,7 @@ func (e *TextError) Unwrap() error { return e.Err }
 
 // Options of one call.
 type Options struct {
-	// MaxTokens is kept per text or pair, special tokens included; 0 keeps all. A pair is cut
+	// MaxTokens is kept per text or pair, special tokens included; 0 or less keeps all. A pair is cut
 	// longest first.
 	MaxTokens int
 	// NoSpecial leaves out the special tokens.

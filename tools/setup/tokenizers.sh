@@ -48,12 +48,14 @@ write_go() {
 
 		package tokenizer
 
-		// #cgo LDFLAGS: \${SRCDIR}/../../build/libsie_tokenizers.a -ldl -lm -lpthread
+		// #cgo LDFLAGS: \${SRCDIR}/../../build/libsie_tokenizers.a -L\${SRCDIR}/../../build -ldl -lm -lpthread
 		import "C"
 
 		// libSum changes with the library, so that the go command does not reuse what it built before.
 		const libSum = "$sum"
 	GO
+	# The name under which daulet's Go package asks the linker for the same library.
+	ln -sf libsie_tokenizers.a "$build/libtokenizers.a"
 	if cmp -s "$new" "$generated"; then rm "$new"; else mv "$new" "$generated"; fi
 }
 

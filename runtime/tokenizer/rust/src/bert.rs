@@ -113,7 +113,9 @@ impl Bert {
         } else {
             vec![c]
         };
-        if self.chinese && is_chinese(c) || self.strip_accents && kept.iter().any(|&d| canonical_combining_class(d) != 0) {
+        if self.chinese && is_chinese(c)
+            || self.strip_accents && kept.iter().any(|&d| canonical_combining_class(d) != 0)
+        {
             return (HIGH, c);
         }
         let left: Vec<char> = match self.lowercase {
@@ -150,7 +152,8 @@ impl Bert {
             }
             match class & !START {
                 WORD => {
-                    let end = i + 1 + text[i + 1..].iter().take_while(|&&b| self.class[b as usize] == WORD).count();
+                    let end =
+                        i + 1 + text[i + 1..].iter().take_while(|&&b| self.class[b as usize] == WORD).count();
                     word.extend(&text[i..end], &self.lower, self.max_chars);
                     i = end;
                     continue;

@@ -8,8 +8,7 @@
 
 use serde_json::Value;
 use tokenizers::{
-    NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer,
-    Tokenizer,
+    NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, Tokenizer,
 };
 
 /// Pre-tokenizing patterns that end a match between a letter or digit and white space, and look
@@ -45,9 +44,7 @@ impl Rule {
         if !local || !splits {
             return Rule::default();
         }
-        let splits_at = |c: char| {
-            ["Ab", "a1", "\u{4e2d}"].iter().all(|w| probe(hf, w, c) == Some(true))
-        };
+        let splits_at = |c: char| ["Ab", "a1", "\u{4e2d}"].iter().all(|w| probe(hf, w, c) == Some(true));
         Rule { space: splits_at(' '), newline: splits_at('\n') }
     }
 
@@ -92,8 +89,17 @@ fn local_normalizer(v: &Value) -> bool {
         },
         k => matches!(
             k,
-            "BertNormalizer" | "NFC" | "NFD" | "NFKC" | "NFKD" | "Lowercase" | "StripAccents" | "Nmt"
-                | "Precompiled" | "Strip" | "Prepend"
+            "BertNormalizer"
+                | "NFC"
+                | "NFD"
+                | "NFKC"
+                | "NFKD"
+                | "Lowercase"
+                | "StripAccents"
+                | "Nmt"
+                | "Precompiled"
+                | "Strip"
+                | "Prepend"
         ),
     }
 }
@@ -132,4 +138,27 @@ fn probe(hf: &Tokenizer, word: &str, white: char) -> Option<bool> {
     let alone = pieces(word)?;
     let both = pieces(&format!("{word}{white}{word}"))?;
     Some(both.len() > alone.len() && both[..alone.len()] == alone[..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cuts_lie_between_a_letter_or_digit_and_white_space() {
+        let both = Rule { space: true, newline: true };
+        for (text, from, want) in [
+            ("ab cd", 0, Some(2)),
+            ("ab cd", 2, Some(2)),
+            ("ab cd", 3, None),
+            ("ab! cd\nef", 0, Some(6)),
+            ("\u{e9} \u{4e2d} x", 0, Some(6)),
+            (" \n  ", 0, None),
+            ("", 0, None),
+        ] {
+            assert_eq!(both.find(text.as_bytes(), from), want, "{text:?} {from}");
+        }
+        assert_eq!(Rule { space: true, newline: false }.find(b"a\nb c", 0), Some(3));
+        assert_eq!(Rule::default().find(b"a b", 0), None);
+    }
 }

@@ -132,7 +132,14 @@ impl Model {
     }
 
     /// Appends all ids of `text`, or at least `limit` + 1 of them.
-    fn ids(&self, text: &[u8], limit: usize, plan: &Plan, word: &mut Word, out: &mut Vec<u32>) -> Result<(), Failure> {
+    fn ids(
+        &self,
+        text: &[u8],
+        limit: usize,
+        plan: &Plan,
+        word: &mut Word,
+        out: &mut Vec<u32>,
+    ) -> Result<(), Failure> {
         match &self.bert {
             Some(b) if !plan.has(GENERAL) => {
                 b.encode(text, limit, word, out);

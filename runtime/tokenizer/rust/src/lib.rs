@@ -61,7 +61,11 @@ unsafe fn put(message: &str, to: *mut u8, cap: usize) -> u32 {
 }
 
 unsafe fn bytes<'a, T>(p: *const T, n: usize) -> &'a [T] {
-    if n == 0 { &[] } else { slice::from_raw_parts(p, n) }
+    if n == 0 {
+        &[]
+    } else {
+        slice::from_raw_parts(p, n)
+    }
 }
 
 fn guard<T>(f: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
@@ -85,8 +89,15 @@ fn load(json: &[u8], bert: [i8; 3]) -> Result<Model, String> {
 /// `json` has `len` bytes; `info` and `message[..cap]`, `message_len` are writable.
 #[no_mangle]
 pub unsafe extern "C" fn sietok_new(
-    json: *const u8, len: usize, lowercase: i8, chinese: i8, strip_accents: i8,
-    info: *mut Info, message: *mut u8, cap: usize, message_len: *mut u32,
+    json: *const u8,
+    len: usize,
+    lowercase: i8,
+    chinese: i8,
+    strip_accents: i8,
+    info: *mut Info,
+    message: *mut u8,
+    cap: usize,
+    message_len: *mut u32,
 ) -> *mut Model {
     let made = guard(|| {
         let m = load(bytes(json, len), [lowercase, chinese, strip_accents]).map_err(Failure::Library)?;
@@ -129,9 +140,19 @@ pub unsafe extern "C" fn sietok_free(m: *mut Model) {
 /// Sizes as `sietok.h` says; `m` lives through the call.
 #[no_mangle]
 pub unsafe extern "C" fn sietok_encode(
-    m: *const Model, text: *const u8, offsets: *const u64, count: usize, opt: *const Options,
-    ids: *mut i32, types: *mut i32, cap: usize, ends: *mut i32, cut: *mut u8,
-    progress: *mut Progress, message: *mut u8, message_cap: usize,
+    m: *const Model,
+    text: *const u8,
+    offsets: *const u64,
+    count: usize,
+    opt: *const Options,
+    ids: *mut i32,
+    types: *mut i32,
+    cap: usize,
+    ends: *mut i32,
+    cut: *mut u8,
+    progress: *mut Progress,
+    message: *mut u8,
+    message_cap: usize,
 ) {
     let (m, opt, p) = (&*m, &*opt, &mut *progress);
     let plan = Plan {
@@ -143,7 +164,11 @@ pub unsafe extern "C" fn sietok_encode(
     let offsets = slice::from_raw_parts(offsets, count * per + 1);
     let part = |i: usize| {
         let (a, b) = (offsets[i] as usize, offsets[i + 1] as usize);
-        if a == b { &[][..] } else { slice::from_raw_parts(text.add(a), b - a) }
+        if a == b {
+            &[][..]
+        } else {
+            slice::from_raw_parts(text.add(a), b - a)
+        }
     };
     let template = m.template(&plan);
     let mut scratch = Scratch::default();
@@ -187,11 +212,15 @@ pub unsafe extern "C" fn sietok_encode(
 /// `ids` has `len` elements; `out_len` is writable. The result is freed with `sietok_free_text`.
 #[no_mangle]
 pub unsafe extern "C" fn sietok_decode(
-    m: *const Model, ids: *const u32, len: usize, skip_special: bool, out_len: *mut usize, code: *mut i32,
+    m: *const Model,
+    ids: *const u32,
+    len: usize,
+    skip_special: bool,
+    out_len: *mut usize,
+    code: *mut i32,
 ) -> *mut u8 {
-    let decoded = guard(|| {
-        (*m).hf.decode(bytes(ids, len), skip_special).map_err(|e| Failure::Library(e.to_string()))
-    });
+    let decoded =
+        guard(|| (*m).hf.decode(bytes(ids, len), skip_special).map_err(|e| Failure::Library(e.to_string())));
     let (text, status) = match decoded {
         Ok(s) => (s, OK),
         Err(Failure::Library(s)) => (s, FAILED),

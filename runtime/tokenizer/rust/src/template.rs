@@ -20,9 +20,8 @@ impl Template {
     /// Reads the template off what the post-processor does with marker ids.
     pub fn new(hf: &Tokenizer, pair: bool, special: bool) -> Result<Template, String> {
         const MARK: [u32; 2] = [u32::MAX - 1, u32::MAX - 2];
-        let text = |i: usize| {
-            Encoding::from_tokens(vec![Token::new(MARK[i], String::new(), (0, 0))], i as u32)
-        };
+        let text =
+            |i: usize| Encoding::from_tokens(vec![Token::new(MARK[i], String::new(), (0, 0))], i as u32);
         let done = hf
             .post_process(text(0), pair.then(|| text(1)), special)
             .map_err(|e| format!("post_processor: {e}"))?;
@@ -84,5 +83,9 @@ pub fn longest_first(first: usize, second: usize, room: usize) -> (usize, usize)
         b = a + room % 2;
     }
     let (a, b) = (a.min(short), b.min(long));
-    if first > second { (b, a) } else { (a, b) }
+    if first > second {
+        (b, a)
+    } else {
+        (a, b)
+    }
 }
