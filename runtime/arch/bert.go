@@ -2,6 +2,7 @@ package arch
 
 import (
 	"fmt"
+	"io/fs"
 	"math"
 
 	"github.com/sie-engine/sie/runtime/engine"
@@ -26,11 +27,11 @@ type bertConfig struct {
 	AddCrossAttention     bool    `json:"add_cross_attention"`
 }
 
-// readBertConfig reads and checks dir/config.json. Absent keys have the defaults of transformers' BertConfig where a
+// readBertConfig reads and checks config.json. Absent keys have the defaults of transformers' BertConfig where a
 // published model leaves them out; sizes must be there.
-func readBertConfig(dir string) (bertConfig, error) {
+func readBertConfig(dir fs.FS) (bertConfig, error) {
 	c := bertConfig{HiddenAct: "gelu", LayerNormEps: 1e-12, TypeVocabSize: 2, PositionEmbeddingType: "absolute"}
-	if err := readJSON(dir, configFile, &c); err != nil {
+	if err := needJSON(dir, configFile, &c); err != nil {
 		return c, err
 	}
 	return c, c.check()
@@ -99,7 +100,7 @@ type bertBlock struct {
 	blockGamma, blockBeta *engine.Weight
 }
 
-func loadBert(dir string, p *packer) (encoder, error) {
+func loadBert(dir fs.FS, p *packer) (encoder, error) {
 	config, err := readBertConfig(dir)
 	if err != nil {
 		return nil, err

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 )
 
 // maxJSONBytes bounds a configuration file. Real ones are below 100 KB, but id2label may list a label per class.
@@ -32,9 +30,9 @@ func refuse(file, field, format string, args ...any) error {
 	return &ModelError{File: file, Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// readJSON decodes dir/name into v. A missing file is fs.ErrNotExist; keys that v lacks are ignored, because published
+// readJSON decodes the file of that name into v. A missing file is fs.ErrNotExist; keys that v lacks are ignored, because published
 // configurations are full of them.
-func readJSON(dir, name string, v any) error {
+func readJSON(dir fs.FS, name string, v any) error {
 	data, err := readFile(dir, name)
 	if err != nil {
 		return err
@@ -50,8 +48,17 @@ func readJSON(dir, name string, v any) error {
 	return nil
 }
 
-func readFile(dir, name string) ([]byte, error) {
-	f, err := os.Open(filepath.Join(dir, filepath.FromSlash(name)))
+// needJSON is readJSON for a file that must be there.
+func needJSON(dir fs.FS, name string, v any) error {
+	err := readJSON(dir, name, v)
+	if errors.Is(err, fs.ErrNotExist) {
+		return refuse(name, "", "is missing; download the model again")
+	}
+	return err
+}
+
+func readFile(dir fs.FS, name string) ([]byte, error) {
+	f, err := dir.Open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -2,10 +2,10 @@ package arch
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -30,7 +30,7 @@ type encoderShape struct {
 }
 
 // architectures by the model_type of config.json.
-var architectures = map[string]func(dir string, p *packer) (encoder, error){
+var architectures = map[string]func(dir fs.FS, p *packer) (encoder, error){
 	"bert": loadBert,
 }
 
@@ -81,15 +81,16 @@ type Model struct {
 // it; other users of dev are held up for one weight at a time. Errors: *ModelError and weights' *FormatError for files
 // that cannot be served, weights.ErrNoWeights, fs.ErrNotExist, and those of the engine.
 func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
-	chain, err := readChain(dir)
+	files := os.DirFS(dir)
+	chain, err := readChain(files)
 	if err != nil {
 		return nil, err
 	}
-	prompts, err := readPrompts(dir)
+	prompts, err := readPrompts(files)
 	if err != nil {
 		return nil, err
 	}
-	limits, err := readTextLimits(dir, chain.encoderDir)
+	limits, err := readTextLimits(files, chain.encoderDir)
 	if err != nil {
 		return nil, err
 	}
@@ -133,9 +134,7 @@ func (m *Model) load(dir string, chain chain, limits textLimits, o Options) erro
 	var config struct {
 		ModelType string `json:"model_type"`
 	}
-	if err := readJSON(encoderDir, configFile, &config); errors.Is(err, fs.ErrNotExist) {
-		return refuse(path.Join(chain.encoderDir, configFile), "", "is missing; download the model again")
-	} else if err != nil {
+	if err := needJSON(os.DirFS(encoderDir), configFile, &config); err != nil {
 		return err
 	}
 	loadEncoder, ok := architectures[config.ModelType]
@@ -153,7 +152,7 @@ func (m *Model) load(dir string, chain chain, limits textLimits, o Options) erro
 	}
 	m.Arch = config.ModelType
 	m.packer = &packer{dev: m.device, from: checkpoint, file: weights.SingleFile, compute: m.Compute}
-	if m.encoder, err = loadEncoder(encoderDir, m.packer); err != nil {
+	if m.encoder, err = loadEncoder(os.DirFS(encoderDir), m.packer); err != nil {
 		return err
 	}
 	_ = checkpoint.ReleaseAll() // advice, as in packer.pack

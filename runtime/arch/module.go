@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"io/fs"
 	"path"
 	"path/filepath"
 
@@ -21,7 +22,7 @@ func ParsePooling(s string) (engine.Pooling, bool) {
 }
 
 // readPooling reads the config.json of a Pooling module, in its old form (one flag a mode) or its new one (a name).
-func readPooling(dir, module string) (engine.Pooling, error) {
+func readPooling(dir fs.FS, module string) (engine.Pooling, error) {
 	var c struct {
 		Mode          any   `json:"pooling_mode"`
 		CLS           bool  `json:"pooling_mode_cls_token"`
@@ -33,7 +34,7 @@ func readPooling(dir, module string) (engine.Pooling, error) {
 		IncludePrompt *bool `json:"include_prompt"`
 	}
 	name := path.Join(module, configFile)
-	if err := readJSON(dir, name, &c); err != nil {
+	if err := needJSON(dir, name, &c); err != nil {
 		return 0, err
 	}
 	if c.IncludePrompt != nil && !*c.IncludePrompt {
@@ -85,7 +86,7 @@ var denseActivations = map[string]engine.Act{
 	"torch.nn.modules.activation.SiLU": engine.SiLU,
 }
 
-func readDense(dir, module string) (denseConfig, error) {
+func readDense(dir fs.FS, module string) (denseConfig, error) {
 	c := struct {
 		In     int64  `json:"in_features"`
 		Out    int64  `json:"out_features"`
@@ -95,7 +96,7 @@ func readDense(dir, module string) (denseConfig, error) {
 		Output string `json:"module_output_name"`
 	}{Bias: true, Act: "torch.nn.modules.activation.Tanh", Input: "sentence_embedding", Output: "sentence_embedding"}
 	name := path.Join(module, configFile)
-	if err := readJSON(dir, name, &c); err != nil {
+	if err := needJSON(dir, name, &c); err != nil {
 		return denseConfig{}, err
 	}
 	for key, size := range map[string]int64{"in_features": c.In, "out_features": c.Out} {

@@ -2,6 +2,7 @@ package arch
 
 import (
 	"encoding/json"
+	"io/fs"
 	"math"
 	"path"
 	"path/filepath"
@@ -34,8 +35,8 @@ type chain struct {
 	normalize  bool
 }
 
-// readChain reads dir/modules.json. Without it a model is an encoder whose tokens are averaged and normalised.
-func readChain(dir string) (chain, error) {
+// readChain reads modules.json. Without it a model is an encoder whose tokens are averaged and normalised.
+func readChain(dir fs.FS) (chain, error) {
 	var modules []struct {
 		Path string `json:"path"`
 		Type string `json:"type"`
@@ -101,7 +102,7 @@ type prompts struct {
 	Default *string           `json:"default_prompt_name"`
 }
 
-func readPrompts(dir string) (prompts, error) {
+func readPrompts(dir fs.FS) (prompts, error) {
 	var p prompts
 	if _, err := optional(readJSON(dir, promptsFile, &p)); err != nil {
 		return p, err
@@ -130,7 +131,7 @@ type textLimits struct {
 
 // readTextLimits reads sentence_bert_config.json, and the tokenizer's model_max_length where it is silent, as
 // sentence-transformers does.
-func readTextLimits(dir, encoderDir string) (textLimits, error) {
+func readTextLimits(dir fs.FS, encoderDir string) (textLimits, error) {
 	var limits struct {
 		MaxSeqLength *int64 `json:"max_seq_length"`
 		DoLowerCase  bool   `json:"do_lower_case"`

@@ -41,6 +41,24 @@ var (
 	_ [unsafe.Offsetof(C.sie_out_item{}.offset) - unsafe.Offsetof(outItem{}.offset)]struct{}
 )
 
+// The Go constants are the header's: each difference is an index into one element, so another value does not compile.
+var (
+	_ = [1]int{}[StatusInternal-C.SIE_INTERNAL]
+	_ = [1]int{}[CPU-C.SIE_DEVICE_CPU] + [1]int{}[CUDA-C.SIE_DEVICE_CUDA] + [1]int{}[Ref-C.SIE_DEVICE_REF]
+	_ = [1]int{}[AVX2-C.SIE_ISA_AVX2] + [1]int{}[AVX512-C.SIE_ISA_AVX512] + [1]int{}[AVX512VNNI-C.SIE_ISA_AVX512_VNNI] + [1]int{}[AMX-C.SIE_ISA_AMX]
+	_ = [1]int{}[F32-C.SIE_F32] + [1]int{}[F16-C.SIE_F16] + [1]int{}[BF16-C.SIE_BF16] + [1]int{}[I8-C.SIE_I8]
+	_ = [1]int{}[U8-C.SIE_U8] + [1]int{}[I32-C.SIE_I32] + [1]int{}[F8E4M3-C.SIE_F8E4M3] + [1]int{}[Binary-C.SIE_BINARY]
+	_ = [1]int{}[ComputeF32-C.SIE_COMPUTE_F32] + [1]int{}[ComputeBF16-C.SIE_COMPUTE_BF16] + [1]int{}[ComputeINT8-C.SIE_COMPUTE_INT8]
+	_ = [1]int{}[ComputeF16-C.SIE_COMPUTE_F16] + [1]int{}[ComputeFP8-C.SIE_COMPUTE_FP8]
+	_ = [1]int{}[NoAct-C.SIE_ACT_NONE] + [1]int{}[GELU-C.SIE_ACT_GELU_ERF] + [1]int{}[Tanh-C.SIE_ACT_TANH]
+	_ = [1]int{}[GELUTanh-C.SIE_ACT_GELU_TANH] + [1]int{}[ReLU-C.SIE_ACT_RELU] + [1]int{}[SiLU-C.SIE_ACT_SILU]
+	_ = [1]int{}[PoolCLS-C.SIE_POOL_CLS] + [1]int{}[PoolMean-C.SIE_POOL_MEAN] + [1]int{}[PoolLast-C.SIE_POOL_LAST]
+	_ = [1]int{}[FullMask-C.SIE_MASK_FULL] + [1]int{}[CausalMask-C.SIE_MASK_CAUSAL] + [1]int{}[WindowMask-C.SIE_MASK_WINDOW]
+	_ = [1]int{}[LinearWeight-C.SIE_WEIGHT_LINEAR] + [1]int{}[TableWeight-C.SIE_WEIGHT_TABLE] + [1]int{}[VectorWeight-C.SIE_WEIGHT_VECTOR]
+	_ = [1]int{}[Concat-C.SIE_LAYOUT_CONCAT] + [1]int{}[InterleaveGateUp-C.SIE_LAYOUT_INTERLEAVE_GATE_UP]
+	_ = [1]int{}[NoValue-C.SIE_NO_VALUE]
+)
+
 // Built reports whether the native engine is in this binary.
 const Built = true
 
