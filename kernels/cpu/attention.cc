@@ -1,5 +1,5 @@
 // attention — y = softmax(scale·q·kᵀ)·v, per sequence and head.
-//   s_j = (scale·q)·k_j,  p_j = e^(s_j − max s),  y = (Σ p_j·v_j)/Σ p_j
+//   s_j = (scale·log₂e·q)·k_j,  p_j = 2^(s_j − max s),  y = (Σ p_j·v_j)/Σ p_j
 // Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; head h reads key head
 //          h·Hkv/H. Any number of queries a sequence. Without keys, y is zero.   1 ≤ D ≤ 256.
 // Types    q, k, v, y f32 | bf16, all one type; computed in f32.        Mask     full.
@@ -51,10 +51,19 @@ void pack_keys(const T *k, int64_t ld, int64_t keys, int64_t d, float *out) {
     float *panel = out + n0 * d;
     for (int64_t n = n0; n < n0 + width; n += kLanes) {
       for (int64_t i = 0; i < d; i += kLanes) {
-        Vec block[kLanes];
-        for (int j = 0; j < kLanes; j++) block[j] = n + j < keys ? vload_row(k + (n + j) * ld, i, d) : vset(0.0f);
-        vtranspose(block);
+        const T *from = k + n * ld + i;
         float *to = panel + i * width + (n - n0);
+        Vec block[kLanes];
+        if (n + kLanes <= keys && i + kLanes <= d) {
+#pragma GCC unroll 16
+          for (int j = 0; j < kLanes; j++) block[j] = vload(from + j * ld);
+          vtranspose(block);
+#pragma GCC unroll 16
+          for (int j = 0; j < kLanes; j++) vstore(to + j * width, block[j]);
+          continue;
+        }
+        for (int j = 0; j < kLanes; j++) block[j] = n + j < keys ? vload_row(from + j * ld, 0, d - i) : vset(0.0f);
+        vtranspose(block);
         for (int j = 0; j < kLanes && i + j < d; j++) vstore(to + j * width, block[j]);
       }
     }
@@ -68,7 +77,7 @@ void pack_values(const T *v, int64_t ld, int64_t keys, int64_t d, int64_t ldv, f
   }
 }
 
-// s[j] becomes e^(s[j] − max) for j below keys; gives their sum.
+// s[j] becomes 2^(s[j] − max) for j below keys; gives their sum.
 SIE_INLINE float softmax_row(float *s, int64_t keys) {
   const Vec none = vset(-__builtin_inff());
   Vec top[2] = {none, none};
@@ -86,12 +95,12 @@ SIE_INLINE float softmax_row(float *s, int64_t keys) {
 
   Vec sum = vset(0.0f);
   for (j = 0; j + kLanes <= keys; j += kLanes) {
-    const Vec p = vexp(vload(s + j) - largest);
+    const Vec p = vpow2_weight(vload(s + j) - largest);
     vstore(s + j, p);
     sum = sum + p;
   }
   if (j < keys) {
-    const Vec p = vkeep(vexp(vload_part(s + j, keys - j) - largest), keys - j);
+    const Vec p = vkeep(vpow2_weight(vload_part(s + j, keys - j) - largest), keys - j);
     vstore(s + j, p);  // the row's padding takes the zeros
     sum = sum + p;
   }
@@ -104,8 +113,9 @@ void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, int64_t key
                  float *scratch, T *y, int64_t ldy) {
   alignas(64) float query[kRows * kMaxHeadDim], out[kRows * kMaxHeadDim];
   float *s = scratch + at.scores;
+  const Vec factor_q = vset(scale * 1.44269504f);
   for (int64_t m = 0; m < rows; m++) {
-    for (int64_t i = 0; i < d; i += kLanes) vstore(query + m * at.d + i, vload_row(q + m * ldq, i, d) * vset(scale));
+    for (int64_t i = 0; i < d; i += kLanes) vstore(query + m * at.d + i, vload_row(q + m * ldq, i, d) * factor_q);
   }
   for (int64_t n = 0; n < at.keys; n += kPanel) {
     const int64_t width = at.keys - n < kPanel ? at.keys - n : kPanel;
@@ -125,24 +135,64 @@ void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, int64_t key
   }
 }
 
+// One (sequence, head) pair: where its rows start.
 template <typename T>
-void attend_head(const sie_attention_args *a, int64_t b, int64_t head, float *scratch) {
-  const int64_t d = a->head_dim, kv_column = head * a->kv_heads / a->heads * d;
-  const int64_t queries = a->cu_q[b + 1] - a->cu_q[b], keys = a->cu_kv[b + 1] - a->cu_kv[b];
-  if (queries <= 0) return;
-  const T *q = row_of<const T>(a->q, a->cu_q[b]) + head * d;
-  T *y = row_of<T>(a->y, a->cu_q[b]) + head * d;
-  if (keys <= 0) {
-    for (int64_t i = 0; i < queries; i++) memset(y + i * a->y.ld, 0, static_cast<size_t>(d) * sizeof(T));
+struct Head {
+  const T *q, *k, *v;
+  T *y;
+  int64_t queries, keys;
+};
+
+template <typename T>
+Head<T> head_at(const sie_attention_args *a, int64_t item) {
+  const int64_t b = item / a->heads, head = item % a->heads;
+  const int64_t column = head * a->head_dim, kv_column = head * a->kv_heads / a->heads * a->head_dim;
+  return {row_of<const T>(a->q, a->cu_q[b]) + column,      row_of<const T>(a->k, a->cu_kv[b]) + kv_column,
+          row_of<const T>(a->v, a->cu_kv[b]) + kv_column,  row_of<T>(a->y, a->cu_q[b]) + column,
+          static_cast<int64_t>(a->cu_q[b + 1]) - a->cu_q[b], static_cast<int64_t>(a->cu_kv[b + 1]) - a->cu_kv[b]};
+}
+
+// Part i of n of a matrix's rows, on its way to L2. A head's rows lie far apart, which the hardware does not foresee.
+template <typename T>
+SIE_INLINE void fetch_rows(const T *p, int64_t ld, int64_t rows, int64_t d, int64_t i, int64_t n) {
+  for (int64_t r = rows * i / n; r < rows * (i + 1) / n; r++) {
+    const char *row = reinterpret_cast<const char *>(p + r * ld);
+    for (int64_t byte = 0; byte < d * static_cast<int64_t>(sizeof(T)); byte += 64) _mm_prefetch(row + byte, _MM_HINT_T1);
+  }
+}
+
+template <typename T>
+void attend_head(const sie_attention_args *a, const Head<T> &head, const Head<T> &next, float *scratch) {
+  const int64_t d = a->head_dim;
+  if (head.queries <= 0) return;
+  if (head.keys <= 0) {
+    for (int64_t i = 0; i < head.queries; i++) memset(head.y + i * a->y.ld, 0, static_cast<size_t>(d) * sizeof(T));
     return;
   }
-  const Layout at = layout_of(keys, d);
-  pack_keys(row_of<const T>(a->k, a->cu_kv[b]) + kv_column, a->k.ld, keys, d, scratch);
-  pack_values(row_of<const T>(a->v, a->cu_kv[b]) + kv_column, a->v.ld, keys, d, at.d, scratch + at.v);
-  const int64_t tiles = tile_count(queries);
+  const Layout at = layout_of(head.keys, d);
+  pack_keys(head.k, a->k.ld, head.keys, d, scratch);
+  pack_values(head.v, a->v.ld, head.keys, d, at.d, scratch + at.v);
+  const int64_t tiles = tile_count(head.queries);
   for (int64_t i = 0; i < tiles; i++) {
-    const int64_t row = tile_start(queries, tiles, i), next = tile_start(queries, tiles, i + 1);
-    attend_tile(q + row * a->q.ld, a->q.ld, next - row, a->scale, keys, d, at, scratch, y + row * a->y.ld, a->y.ld);
+    fetch_rows(next.k, a->k.ld, next.keys, d, i, tiles);
+    fetch_rows(next.v, a->v.ld, next.keys, d, i, tiles);
+    fetch_rows(next.q, a->q.ld, next.queries, d, i, tiles);
+    const int64_t row = tile_start(head.queries, tiles, i), end = tile_start(head.queries, tiles, i + 1);
+    attend_tile(head.q + row * a->q.ld, a->q.ld, end - row, a->scale, head.keys, d, at, scratch,
+                head.y + row * a->y.ld, a->y.ld);
+  }
+}
+
+template <typename T>
+void attend_items(const sie_attention_args *a, const sie_share *share) {
+  const int64_t items = *a->seqs.n * a->heads;
+  if (share->part >= items) return;
+  Head<T> head = head_at<T>(a, share->part);
+  for (int64_t item = share->part; item < items; item += share->parts) {
+    Head<T> next = {};
+    if (item + share->parts < items) next = head_at<T>(a, item + share->parts);
+    attend_head(a, head, next, static_cast<float *>(share->scratch));
+    head = next;
   }
 }
 
@@ -153,14 +203,10 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
     return SIE_UNSUPPORTED;
   }
   if (a->mask != SIE_MASK_FULL || a->head_dim < 1 || a->head_dim > kMaxHeadDim) return SIE_UNSUPPORTED;
-  const int64_t items = *a->seqs.n * a->heads;
-  float *scratch = static_cast<float *>(share->scratch);
-  for (int64_t item = share->part; item < items; item += share->parts) {
-    if (a->q.dtype == SIE_F32) {
-      attend_head<float>(a, item / a->heads, item % a->heads, scratch);
-    } else {
-      attend_head<Bf16>(a, item / a->heads, item % a->heads, scratch);
-    }
+  if (a->q.dtype == SIE_F32) {
+    attend_items<float>(a, share);
+  } else {
+    attend_items<Bf16>(a, share);
   }
   return SIE_OK;
 }

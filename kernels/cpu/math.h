@@ -1,6 +1,7 @@
 // math.h — exp, erf, tanh and the activations on a Vec: branch-free, in float, errors over dense sweeps.
 //
 //   vexp            ≤ 1 ulp on [−87, 88.7], gradual underflow below, 0 below −104, infinity above 88.73
+//   vpow2_weight    2ᵗ for t ≤ 0: relative error ≤ 2.2e-7; 2⁻¹²⁶ from −126 on down
 //   verf_half       erf(x/√2): ≤ 6.2 ulp, |error| ≤ 3.7e-7
 //   vtanh           ≤ 5.2 ulp, |error| ≤ 3.1e-7
 //   gelu_erf        x·Φ(x): |error| ≤ 2.1e-7·max(1, |x|), at most 9.4e-7 for x < 0; 0 from −5.4 on down
@@ -32,6 +33,20 @@ SIE_INLINE Vec vexp(Vec x) {
   p = vfma(p, r, vset(1.0f));
   p = vfma(p, r, vset(1.0f));
   return vscale(p, n);
+}
+
+// 2ᵗ for t ≤ 0 as softmax needs it: two instructions fewer to reduce than in base e, one term less, no way out of
+// the normal range.
+SIE_INLINE Vec vpow2_weight(Vec t) {
+  t = vmax(vset(-126.0f), t);
+  const Vec n = vrint(t), r = t - n;
+  Vec p = vset(1.326463744e-03f);
+  p = vfma(p, r, vset(9.671533745e-03f));
+  p = vfma(p, r, vset(5.550734150e-02f));
+  p = vfma(p, r, vset(2.402224177e-01f));
+  p = vfma(p, r, vset(6.931469773e-01f));
+  p = vfma(p, r, vset(1.0f));
+  return vscale_normal(p, n);
 }
 
 // x clamped to ±limit; a NaN passes.
