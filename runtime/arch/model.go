@@ -150,6 +150,7 @@ func (m *Model) load(dir string, chain chain, limits textLimits, o Options) erro
 	if err := checkpoint.CheckUnchanged(); err != nil {
 		return err
 	}
+	_ = checkpoint.Prefetch() // advice, as in packer.pack
 	m.Arch = config.ModelType
 	m.packer = &packer{dev: m.device, from: checkpoint, file: weights.SingleFile, compute: m.Compute}
 	if m.encoder, err = loadEncoder(os.DirFS(encoderDir), m.packer); err != nil {

@@ -59,6 +59,19 @@ func TestOptionsOverrideTheChain(t *testing.T) {
 	if sameBits(embed(t, m, r, b, false), embed(t, cls, r, b, false)) == nil {
 		t.Error("mean pooling gives what cls pooling gives")
 	}
+	again, err := cls.RecordPooling(engine.PoolMean)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	run := engine.Batch{Program: again, IDs: b.ids, CuSeqlens: b.cu, Items: []engine.OutItem{{DType: engine.F32}}}
+	run.OutBytes[0] = int64(m.Dim * 4)
+	if err := r.Run(t.Context(), &run); err != nil {
+		t.Fatal(err)
+	}
+	if err := sameBits(floats(run.Out[0]), embed(t, m, r, b, false)); err != nil {
+		t.Errorf("a second program with mean pooling: %v", err)
+	}
 	long, _ := load(t, dev, c.Dir, Options{MaxSeqLen: 4096})
 	if long.MaxSeqLen != 120 {
 		t.Errorf("max_seq_len 4096 of a model of 120 positions became %d", long.MaxSeqLen)

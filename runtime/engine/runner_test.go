@@ -113,6 +113,27 @@ func TestRunnerSurvivesBadBatches(t *testing.T) {
 	}
 }
 
+// Slots grow with the outputs that are asked for, whichever slot a batch falls to.
+func TestRunnerGrowsOutputs(t *testing.T) {
+	d, r := newTestRunner(t, 1)
+	m := newTiny(t, d, Caps{MaxTokens: 40000, MaxSeqs: 5000, MaxLen: 8})
+	rng := rand.New(rand.NewPCG(4, 4))
+	for _, n := range []int{1, 1, 1, 4500, 4500, 4500, 2} {
+		b, want := batchOf(rng, m.program, n)
+		b.OutBytes[1] = int64(len(b.IDs)) * 8 // up to 288 KB, a slot begins with 64
+		if err := r.Run(context.Background(), b); err != nil {
+			t.Fatal(err)
+		}
+		if err := near(floatsOf(b.Out[0]), want); err != nil {
+			t.Fatal(err)
+		}
+		last := tinyToken(b.IDs[len(b.IDs)-1])
+		if err := near(floatsOf(b.Out[1][len(b.Out[1])-8:]), last[:]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestRunnerContext(t *testing.T) {
 	d, r := newTestRunner(t, 1)
 	m := newTiny(t, d, Caps{MaxTokens: 8, MaxSeqs: 2, MaxLen: 8})
