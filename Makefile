@@ -20,8 +20,7 @@ tokenizers: deps
 
 libsie: deps
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
-	@cmake --build build -j $(JOBS) --target libsie | grep -vE '^(ninja: no work|\[.*Built target)' || true
-	@test -e build/libsie.a
+	@cmake --build build -j $(JOBS) --target sie cgo_flags >build/libsie.log 2>&1 || { cat build/libsie.log; exit 1; }
 
 configure: deps
 	@echo "sie: configuring the C library"

@@ -61,7 +61,7 @@ func (w *Worker) load(m *catalog.Resolved) (*model, error) {
 	}
 	tok, err := tokenizer.Load(found.Dir)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w%w", errTokenizer, err)
 	}
 	tokens := m.MaxBatchTokens
 	if w.opt.MaxBatchTokens > 0 {
@@ -85,6 +85,9 @@ func (w *Worker) load(m *catalog.Resolved) (*model, error) {
 		"dim", a.Dim, "max_tokens", a.MaxSeqLen, "packed_mib", a.Bytes()>>20, "took", time.Since(start).Round(time.Millisecond))
 	return l, nil
 }
+
+// errTokenizer marks the errors of loading a tokenizer: they are about the model's files.
+var errTokenizer = errors.New("")
 
 // check compares what the files say about one another.
 func (l *model) check() error {
@@ -217,11 +220,11 @@ func classify(err error) (class string, permanent bool) {
 		return string(h.Class), h.Class.Permanent()
 	case errors.Is(err, engine.ErrNoMemory):
 		return "OOM", false
-	case errors.As(err, &m), errors.As(err, &f), errors.Is(err, weights.ErrNoWeights), errors.Is(err, fs.ErrNotExist),
-		errors.Is(err, engine.ErrCorrupt), errors.Is(err, engine.ErrUnsupported):
-		return "CONFIG", true
 	case errors.Is(err, fs.ErrPermission):
 		return "STORAGE", false
+	case errors.As(err, &m), errors.As(err, &f), errors.Is(err, weights.ErrNoWeights), errors.Is(err, fs.ErrNotExist),
+		errors.Is(err, engine.ErrCorrupt), errors.Is(err, engine.ErrUnsupported), errors.Is(err, errTokenizer):
+		return "CONFIG", true
 	}
 	return "ENGINE", false
 }

@@ -3,17 +3,17 @@
 Usage: sdk_case.py URL MODEL VERSION GOLDEN.npz. Exits non-zero when anything differs from what that release documents.
 """
 import asyncio
+import importlib.metadata
 import logging
 import sys
 
 import numpy as np
-import sie_sdk
 from sie_sdk import SIEAsyncClient, SIEClient
 
 url, model, version, golden = sys.argv[1:5]
 data = np.load(golden, allow_pickle=False)
 texts, want = [str(t) for t in data["texts"]], data["vectors"]
-assert sie_sdk.__version__ == version, sie_sdk.__version__
+assert importlib.metadata.version("sie-sdk") == version, importlib.metadata.version("sie-sdk")
 
 warnings = []
 handler = logging.Handler()

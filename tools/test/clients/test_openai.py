@@ -54,7 +54,7 @@ def test_dimensions_truncate_and_renormalise(client):
 @pytest.mark.parametrize("kwargs,kind,words", [
     ({"model": "nope", "input": "x"}, openai.NotFoundError, "not found"),
     ({"model": MODEL, "input": ""}, None, None),
-    ({"model": MODEL, "input": []}, openai.BadRequestError, "input"),
+    ({"model": MODEL, "input": []}, openai.BadRequestError, "empty"),
     ({"model": MODEL, "input": "x", "dimensions": 385}, openai.BadRequestError, "384"),
     ({"model": MODEL, "input": "x", "dimensions": 0}, openai.BadRequestError, "dimensions"),
     ({"model": MODEL, "input": [[1, 2, 10**6]]}, openai.BadRequestError, "vocabulary"),
