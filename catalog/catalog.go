@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,14 +17,19 @@ type Catalog struct {
 	warnings []Problem
 }
 
-// NotFoundError is a model id that the catalog does not have. Suggestions are up to three near ids.
+// NotFoundError is a model id that the catalog does not have. Suggestions are up to three near ids. Its text is meant for
+// the client.
 type NotFoundError struct {
 	ID          string
 	Suggestions []string
 }
 
 func (e *NotFoundError) Error() string {
-	return fmt.Sprintf("Model '%s' not found.%s", clip(e.ID), DidYouMean(e.Suggestions))
+	text := fmt.Sprintf("Model '%s' not found", clip(e.ID))
+	if len(e.Suggestions) > 0 {
+		text += " Did you mean '" + strings.Join(e.Suggestions, "', '") + "'?"
+	}
+	return text
 }
 
 // build resolves the models; ids must not repeat.
@@ -104,7 +110,12 @@ func (c *Catalog) ResolveOpenAI(id string) (*Resolved, error) {
 	if r, ok := c.byID[id]; ok {
 		return r, nil
 	}
-	return c.Resolve(DecodeID(id))
+	r, err := c.Resolve(DecodeID(id))
+	var missing *NotFoundError
+	if errors.As(err, &missing) {
+		missing.ID = id // the error names what the client sent
+	}
+	return r, err
 }
 
 // DecodeID turns the first "__" of an id without a slash into one, so that "org__name:profile" becomes

@@ -45,6 +45,7 @@ type RuntimeOptions struct {
 	SMVE               bool   // fold the multivector into one sparse vector
 	MaxSeqLength       int    // tokens; 0 = the model's ceiling; only ever lowers it
 	QueryMaxLength     int    // tokens, ColBERT queries; 0 = the load-time value
+	Dimensions         int    // keep the first components of a dense vector and normalise again; 0 = all
 	LoRAID             string // "" = the base weights
 	OverflowPolicy     string // default, truncate_text or error; "" = default
 	ScoreMode          string // dense, sparse, colbert or hybrid (multi-function scorers); "" = dense
@@ -56,7 +57,8 @@ type RuntimeOptions struct {
 	profileTypes []OutputType // OutputTypes as the profile states them, before a request's overlay
 }
 
-// OptionError says which option of a request cannot be used and why. Its text is meant for the client.
+// OptionError says which option cannot be used and why. Its text is meant for the client: it names the field, what is
+// expected and what came.
 type OptionError struct {
 	Key string
 	Msg string
@@ -116,11 +118,11 @@ func requestText(key string, v any, err error) string {
 	s, isText := v.(string)
 	switch {
 	case key == "output_dtype" && isText:
-		return "Unsupported output_dtype: " + clip(s)
+		return fmt.Sprintf("Unsupported output_dtype: %s. Use one of %s", clip(s), strings.Join(outputDTypes, ", "))
 	case key == "overflow_policy" && isText:
 		return fmt.Sprintf("Invalid overflow_policy: '%s'. Must be one of ['default', 'truncate_text', 'error']", clip(s))
 	}
-	return fmt.Sprintf("Invalid option '%s': %v", key, err)
+	return fmt.Sprintf("Field 'options.%s': %v", key, err)
 }
 
 // overlay returns base with every key of request except "profile" set over it; null in request unsets.

@@ -47,7 +47,8 @@ func init() {
 			o.QueryMaxLength, err = asInt(v, 1, maxOptionTokens)
 			return err
 		},
-		"lora_id": func(o *RuntimeOptions, v any) (err error) { o.LoRAID, err = asText(v); return err },
+		"dimensions": func(o *RuntimeOptions, v any) (err error) { o.Dimensions, err = asInt(v, 1, maxDim); return err },
+		"lora_id":    func(o *RuntimeOptions, v any) (err error) { o.LoRAID, err = asText(v); return err },
 		"overflow_policy": func(o *RuntimeOptions, v any) (err error) {
 			o.OverflowPolicy, err = asEnum(v, []string{"default", "truncate_text", "error"})
 			return err

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -79,6 +80,10 @@ func resolveOne(m *Model, id, profile string) (*Resolved, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model '%s': %w", id, err)
 	}
+	if d := m.Tasks.Dense; d != nil && d.Dim > 0 && run.Dimensions > d.Dim {
+		return nil, fmt.Errorf("model '%s': the option dimensions must be at most %d, the width of its dense output; got %d",
+			id, d.Dim, run.Dimensions)
+	}
 	r := &Resolved{
 		ID: id, BaseID: m.ID, Profile: profile,
 		HFID: m.HFID, Revision: m.HFRevision, WeightsPath: m.WeightsPath, WeightsKey: m.weightsKey(),
@@ -106,6 +111,9 @@ func (r *Resolved) outputs(t Tasks) {
 		if e.dim != nil && e.dim.Dim > 0 {
 			r.Dims[e.name] = e.dim.Dim
 		}
+	}
+	if d := r.Runtime.Dimensions; d > 0 && r.Dims[outDense] > d {
+		r.Dims[outDense] = d
 	}
 	if t.Multivector == nil {
 		return
@@ -177,7 +185,7 @@ func (r *Resolved) Options(request map[string]any) (*RuntimeOptions, error) {
 	if v, ok := request["profile"]; ok && v != nil {
 		name, isText := v.(string)
 		if !isText {
-			return nil, &OptionError{Key: "profile", Msg: "Invalid option 'profile': expected a string, got " + describe(v)}
+			return nil, &OptionError{Key: "profile", Msg: requestText("profile", v, errors.New("expected a string, got "+describe(v)))}
 		}
 		if base = r.runtimes[name]; base == nil {
 			return nil, &OptionError{Key: "profile", Msg: fmt.Sprintf("Profile '%s' not found. Available: %s", clip(name), pythonList(r.profileNames()))}

@@ -180,6 +180,12 @@ func TestOptions(t *testing.T) {
 	if base.Runtime.QueryMaxLength != 32 || base.Runtime.Normalize == nil {
 		t.Error("the overlay changed the profile")
 	}
+	if o := get(base, map[string]any{"dimensions": int64(64)}); o.Dimensions != 64 || base.Runtime.Dimensions != 0 {
+		t.Errorf("dimensions: %+v", o)
+	}
+	if n := testing.AllocsPerRun(100, func() { _, _ = base.Options(nil) }); n != 0 {
+		t.Errorf("a request without options allocates %v times", n)
+	}
 	if o := get(base, map[string]any{"max_seq_length": "many"}); o.MaxSeqLength != 0 {
 		t.Error("a garbage length must be ignored")
 	}
@@ -188,13 +194,26 @@ func TestOptions(t *testing.T) {
 	}
 	for want, opts := range map[string]map[string]any{
 		"Profile 'x' not found. Available: ['adaptive', 'alone', 'default', 'loadtime', 'muvera', 'runtime', 'scalars']": {"profile": "x"},
-		"Invalid option 'profile': expected a string, got the number 1":                                                  {"profile": 1},
-		"Unsupported output_dtype: bfloat16":                                                                             {"output_dtype": "bfloat16"},
+		"Field 'options.profile': expected a string, got the number 1":                                                   {"profile": 1},
+		"Unsupported output_dtype: bfloat16. Use one of float32, float16, int8, uint8, binary, ubinary":                  {"output_dtype": "bfloat16"},
 		"Invalid overflow_policy: 'x'. Must be one of ['default', 'truncate_text', 'error']":                             {"overflow_policy": "x"},
-		"Invalid option 'normalize': expected true or false, got the string \"yes\"":                                     {"normalize": "yes"},
-		"Invalid option 'query_template': the template has a single '{'; write '{{' for a brace":                         {"query_template": "{"},
-		"Invalid option 'score_mode': must be dense, sparse, colbert or hybrid; got \"best\"":                            {"score_mode": "best"},
-		"Invalid option 'output_types': must not be empty; use dense, sparse or multivector":                             {"output_types": []any{}},
+		"Field 'options.normalize': expected true or false, got the string \"yes\"":                                      {"normalize": "yes"},
+		"Field 'options.query_template': the template has a single '{'; write '{{' for a brace":                          {"query_template": "{"},
+		"Field 'options.score_mode': must be dense, sparse, colbert or hybrid; got \"best\"":                             {"score_mode": "best"},
+		"Field 'options.output_types': must not be empty; use dense, sparse or multivector":                              {"output_types": []any{}},
+		"Field 'options.output_types': expected a list of strings, got the string \"dense\"":                             {"output_types": "dense"},
+		"Field 'options.output_types': expected a list of strings, got the number 1 in it":                               {"output_types": []any{"dense", int64(1)}},
+		"Field 'options.is_query': expected true or false, got a list":                                                   {"is_query": []any{}},
+		"Field 'options.instruction': expected a string, got the number 5":                                               {"instruction": int64(5)},
+		"Field 'options.lora_id': expected a string, got a map":                                                          {"lora_id": map[string]any{}},
+		"Field 'options.pooling': expected a string, got the number 1.5":                                                 {"pooling": 1.5},
+		"Field 'options.pooling': must be cls, mean, last or last_token; got \"max\"":                                    {"pooling": "max"},
+		"Field 'options.output_dtype': expected a string, got the number 8":                                              {"output_dtype": int64(8)},
+		"Field 'options.overflow_policy': expected a string, got the number 7":                                           {"overflow_policy": int64(7)},
+		"Field 'options.dimensions': expected a whole number, got the string \"64\"":                                     {"dimensions": "64"},
+		"Field 'options.dimensions': expected a whole number, got the number 2.5":                                        {"dimensions": 2.5},
+		"Field 'options.dimensions': must be between 1 and 1048576; got 0":                                               {"dimensions": int64(0)},
+		"Field 'options.dimensions': must be between 1 and 1048576; got -1":                                              {"dimensions": int64(-1)},
 	} {
 		_, err := base.Options(opts)
 		var oe *OptionError
@@ -354,5 +373,21 @@ func TestLoRAPaths(t *testing.T) {
 		if (err != nil) != (c.want == nil) || err == nil && !slices.Equal(got, c.want) {
 			t.Errorf("%v: got %v, %v", c.in, got, err)
 		}
+	}
+}
+
+func TestDimensionsOfAProfile(t *testing.T) {
+	short := good + "    adapter_options: {runtime: {dimensions: 64}}\n"
+	c := load(t, short)
+	if r := resolve(t, c, "acme/mini:fast"); r.Runtime.Dimensions != 64 || r.Dims["dense"] != 64 || resolve(t, c, "acme/mini").Dims["dense"] != 384 {
+		t.Errorf("runtime %+v, dims %v", r.Runtime, r.Dims)
+	}
+	_, err := Load(fstest.MapFS{"m.yaml": {Data: []byte(strings.Replace(short, "64", "385", 1))}})
+	if err == nil || !strings.Contains(err.Error(), "dimensions must be at most 384") || !strings.Contains(err.Error(), "m.yaml") {
+		t.Errorf("dimensions over the model's width: %v", err)
+	}
+	_, err = Load(fstest.MapFS{"m.yaml": {Data: []byte(strings.Replace(short, "64", "0", 1))}})
+	if err == nil || !strings.Contains(err.Error(), "m.yaml:17: profiles.fast.adapter_options.runtime.dimensions") {
+		t.Errorf("dimensions 0: %v", err)
 	}
 }

@@ -37,14 +37,6 @@ func (c *Catalog) Suggest(id string) []string {
 	return best(found, maxSuggested)
 }
 
-// DidYouMean returns " Did you mean 'a', 'b'?", or "" when nothing is near: the tail of a not-found message.
-func DidYouMean(ids []string) string {
-	if len(ids) == 0 {
-		return ""
-	}
-	return " Did you mean '" + strings.Join(ids, "', '") + "'?"
-}
-
 func basename(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
 
 type scored struct {

@@ -57,20 +57,7 @@ func (d *decoder) encodeParams(r *EncodeRequest) error {
 		}
 		return err
 	})
-	if err == nil {
-		d.checkOptions(r.Options, ".params.options")
-	}
 	return err
-}
-
-// checkOptions postpones the verdict on option types: in the reference they are free-form while decoding.
-func (d *decoder) checkOptions(o Options, path string) {
-	if len(o) == 0 {
-		return
-	}
-	if _, err := o.settings(); err != nil {
-		d.postpone(at(err, path))
-	}
 }
 
 // checkCount puts the rules on the number of items before any rule that was postponed.
@@ -123,7 +110,6 @@ func (d *decoder) score(r *ScoreRequest) error {
 	case !hasItems:
 		return missing("items")
 	}
-	d.checkOptions(r.Options, ".options")
 	d.checkCount(len(r.Items), "items", d.lim.MaxScoreItems, "candidates")
 	return d.close()
 }
@@ -193,7 +179,6 @@ func (d *decoder) extractParams(r *ExtractRequest) error {
 		}
 		r.Options["threshold"] = *threshold
 	}
-	d.checkOptions(r.Options, ".params.options")
 	switch n := d.lim.MaxLabels; {
 	case n > 0 && len(r.Labels) > n:
 		return placed(".labels", "Field 'labels' must contain at most "+strconv.Itoa(n)+" labels")

@@ -2,7 +2,7 @@
 //
 // Entry points: [DecodeEncode], [DecodeScore], [DecodeExtract] and [DecodeEmbeddings] read a body in msgpack or
 // JSON; AppendEncodeMsgpack, AppendEncodeJSON and their siblings write an answer into a caller's buffer;
-// [ResponseFormat] and [IsMsgpack] negotiate; [EncodeRequest.Resolve] lays a request over a model's profile.
+// [ResponseFormat] and [IsMsgpack] negotiate. Options are decoded, not interpreted: package catalog knows what they mean.
 //
 // Requests come from anywhere. Decoding is one pass without reflection over one private copy of the body; strings
 // and media of a request alias that copy, so the caller may reuse its own buffer at once and a request keeps

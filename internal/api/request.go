@@ -33,6 +33,10 @@ type Media struct {
 	SampleRate int64 // audio, in Hz; 0: not given
 }
 
+// Options are the free-form options of a request: nil, bool, int64, float64, string, []byte, []any and map[string]any,
+// bounded in number and depth. Nothing is checked beyond that: they depend on the model.
+type Options map[string]any
+
 // EncodeRequest is the body of POST /v1/encode/{model}.
 type EncodeRequest struct {
 	Items       []Item   // at least one
@@ -40,7 +44,7 @@ type EncodeRequest struct {
 	OutputDType string   // params.output_dtype; "": not given
 	Instruction *string  // params.instruction
 	IsQuery     *bool    // params.is_query, which only the TypeScript SDK sends
-	Options     Options  // params.options; types checked, values not yet
+	Options     Options  // params.options
 }
 
 // ScoreRequest is the body of POST /v1/score/{model}.

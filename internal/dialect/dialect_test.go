@@ -136,7 +136,7 @@ func TestBodies(t *testing.T) {
 			`{"error":{"code":"MODEL_LOAD_FAILED","message":"Model 'm' failed to load (GATED, attempts=2): d","type":"server_error","param":null,"error_class":"GATED","attempts":2,"permanent":true},` +
 				`"detail":{"code":"MODEL_LOAD_FAILED","message":"Model 'm' failed to load (GATED, attempts=2): d","error_class":"GATED","attempts":2,"permanent":true},"code":"MODEL_LOAD_FAILED"}`},
 		{errs.UnsupportedField("dimensions", "no"), RouteOpenAI, 400, `{"error":{"message":"no","type":"invalid_request_error","param":"dimensions","code":"unsupported_field"}}`},
-		{errs.UnknownModel("x", nil), RouteOpenAI, 404, `{"error":{"message":"Model 'x' not found","type":"invalid_request_error","param":"model","code":"model_not_found"}}`},
+		{errs.UnknownModel("Model 'x' not found"), RouteOpenAI, 404, `{"error":{"message":"Model 'x' not found","type":"invalid_request_error","param":"model","code":"model_not_found"}}`},
 		{errs.FullQueue(1, 2, 3), RouteOpenAI, 503, `{"error":{"message":"Queue full: 1 items pending, cannot add 2 more (limit: 3)","type":"server_error","param":null,"code":"server_overloaded"}}`},
 		{errs.NoRoute(), RouteNative, 404, `{"error":{"code":"NOT_FOUND","message":"Not Found","type":"invalid_request_error","param":null},"detail":{"code":"NOT_FOUND","message":"Not Found"},"code":"NOT_FOUND"}`},
 		{errs.Capacity("l4", 90*time.Second), RouteEncode, 202, `{"status":"provisioning","message":"No capacity for machine profile 'l4' yet; it is being provisioned, please retry"}`},

@@ -62,16 +62,9 @@ func MachineProfile(requested string, worker *string) *Error {
 	return e
 }
 
-// UnknownModel is the 404 for a model id that is not in known; up to three near matches are suggested.
-func UnknownModel(model string, known []string) *Error {
-	msg := "Model '" + model + "' not found"
-	if near := Suggest(model, known, 3); len(near) > 0 {
-		for i := range near {
-			near[i] = "'" + near[i] + "'"
-		}
-		msg += " Did you mean " + strings.Join(near, ", ") + "?"
-	}
-	e := newError(ModelNotFound, msg)
+// UnknownModel is the 404 for a model id that the catalog does not have; text is the catalog's.
+func UnknownModel(text string) *Error {
+	e := newError(ModelNotFound, text)
 	e.Param = "model"
 	return e
 }
@@ -92,11 +85,6 @@ func NoExtraction(model string) *Error {
 func UnsupportedOutputs(model string, unsupported, supported []string) *Error {
 	return Invalid("output_types", "Model '"+model+"' does not support output types: "+
 		setText(unsupported, '{', '}')+". Supported: "+setText(supported, '{', '}'))
-}
-
-// UnknownProfile is the 400 for a profile name the model does not have.
-func UnknownProfile(profile string, available []string) *Error {
-	return Invalid("profile", "Profile '"+profile+"' not found. Available: "+setText(available, '[', ']'))
 }
 
 // UnknownOutputDType is the 400 for an output dtype outside the six that exist.

@@ -105,9 +105,6 @@ func (s *Server) encode(ctx *fasthttp.RequestCtx, model string) {
 			}
 			wr.Texts[i] = it.Text
 		}
-		if wr.Dimensions, err = dimensions(req.Options); err != nil {
-			return adapter.ID, err
-		}
 		res, err := s.worker.Encode(work, wr)
 		if err != nil {
 			return adapter.ID, err
@@ -118,19 +115,6 @@ func (s *Server) encode(ctx *fasthttp.RequestCtx, model string) {
 		s.observe("encode", res)
 		return res.Model.ID, nil
 	})
-}
-
-// dimensions reads our own option of that name: matryoshka truncation, as OpenAI's field of that name asks for.
-func dimensions(o api.Options) (int, error) {
-	v, given := o["dimensions"]
-	if !given || v == nil {
-		return 0, nil
-	}
-	n, ok := v.(int64)
-	if !ok || n < 1 || n > 1<<20 {
-		return 0, errs.Invalidf("options.dimensions", "Field 'options.dimensions' must be a whole number of at least 1")
-	}
-	return int(n), nil
 }
 
 func (s *Server) writeEncode(ctx *fasthttp.RequestCtx, model string, req *api.EncodeRequest, res *worker.Result) {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -20,7 +21,7 @@ type Request struct {
 	OutputDType string         // params.output_dtype
 	Instruction *string
 	IsQuery     *bool // params.is_query; options.is_query wins
-	Dimensions  int   // keep the first components and normalise again; 0 keeps all
+	Dimensions  int   // keep the first components and normalise again; 0: as the option of that name says
 	// ForceFloat32 ignores every wish for another dtype (the OpenAI endpoint).
 	ForceFloat32 bool
 }
@@ -57,16 +58,19 @@ type plan struct {
 func (w *Worker) plan(r *Request) (*plan, error) {
 	m, err := w.catalog.Resolve(r.Model)
 	if err != nil {
-		return nil, errs.UnknownModel(r.Model, w.ids)
+		return nil, errs.UnknownModel(err.Error())
 	}
 	if err := m.Usable(); err != nil {
 		return nil, errs.Invalid("model", err.Error())
 	}
 	opt, err := m.Options(r.Options)
 	if err != nil {
-		return nil, errs.Invalid("options", err.Error())
+		return nil, optionError(err)
 	}
-	p := &plan{model: m, options: opt, query: opt.IsQuery, dimensions: r.Dimensions}
+	p := &plan{model: m, options: opt, query: opt.IsQuery, dimensions: opt.Dimensions}
+	if r.Dimensions > 0 {
+		p.dimensions = r.Dimensions
+	}
 	if _, given := r.Options["is_query"]; !given && r.IsQuery != nil {
 		p.query = *r.IsQuery
 	}
@@ -89,6 +93,15 @@ func (w *Worker) plan(r *Request) (*plan, error) {
 		return nil, errs.NoLoRA(opt.LoRAID, r.Model)
 	}
 	return p, nil
+}
+
+// optionError is the 400 for an option that the catalog refused.
+func optionError(err error) error {
+	var o *catalog.OptionError
+	if errors.As(err, &o) {
+		return errs.Invalid("options."+o.Key, o.Msg)
+	}
+	return errs.Internal(err)
 }
 
 func (w *Worker) checkOutputs(p *plan, r *Request) error {

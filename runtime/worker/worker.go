@@ -37,7 +37,6 @@ type Options struct {
 type Worker struct {
 	opt     Options
 	catalog *catalog.Catalog
-	ids     []string
 	device  *engine.Device
 	about   engine.Info
 	runner  *engine.Runner
@@ -79,9 +78,6 @@ func New(opt Options) (*Worker, error) {
 	}
 	w := &Worker{opt: opt, catalog: opt.Catalog, device: dev, about: info, runner: engine.NewRunner(dev),
 		slots: batch.NewDevice(slotsInFlight), lost: make(chan struct{})}
-	for _, m := range opt.Catalog.List() {
-		w.ids = append(w.ids, m.ID)
-	}
 	w.models = registry.New[*model](registry.Options{
 		Classify: classify,
 		Short:    func() bool { return hostMemory().ratio() > opt.MemoryThreshold },
@@ -153,7 +149,7 @@ func (w *Worker) Precision() string {
 func (w *Worker) Describe(id string) (*catalog.Resolved, error) {
 	m, err := w.catalog.Resolve(id)
 	if err != nil {
-		return nil, errs.UnknownModel(id, w.ids)
+		return nil, errs.UnknownModel(err.Error())
 	}
 	return m, nil
 }
@@ -162,7 +158,7 @@ func (w *Worker) Describe(id string) (*catalog.Resolved, error) {
 func (w *Worker) DescribeOpenAI(id string) (*catalog.Resolved, error) {
 	m, err := w.catalog.ResolveOpenAI(id)
 	if err != nil {
-		return nil, errs.UnknownModel(id, w.ids)
+		return nil, errs.UnknownModel(err.Error())
 	}
 	return m, nil
 }
