@@ -44,7 +44,8 @@ void transpose_tile(const char *src, int64_t ld, int64_t rows, char *dst) {
   /* r[4g + c] holds, in 128-bit lane l, column 4l + c of rows 4g … 4g + 3. */
   for (int c = 0; c < 4; c++) {
     const __m512i a = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88), b = _mm512_shuffle_i32x4(r[c], r[4 + c], 0xdd);
-    const __m512i d = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x88), e = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0xdd);
+    const __m512i d = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x88);
+    const __m512i e = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0xdd);
     _mm512_store_si512(dst + 64 * c, _mm512_shuffle_i32x4(a, d, 0x88));
     _mm512_store_si512(dst + 64 * (8 + c), _mm512_shuffle_i32x4(a, d, 0xdd));
     _mm512_store_si512(dst + 64 * (4 + c), _mm512_shuffle_i32x4(b, e, 0x88));
@@ -268,7 +269,8 @@ int64_t attention_bf16_amx_scratch(const sie_op_bounds *bounds) {
 }
 
 sie_status attention_bf16_amx(const sie_attention_args *a, const sie_share *share) {
-  if (a->q.dtype != SIE_BF16 || a->k.dtype != SIE_BF16 || a->v.dtype != SIE_BF16 || a->y.dtype != SIE_BF16) return SIE_UNSUPPORTED;
+  if (a->q.dtype != SIE_BF16 || a->k.dtype != SIE_BF16 || a->v.dtype != SIE_BF16 || a->y.dtype != SIE_BF16)
+    return SIE_UNSUPPORTED;
   if ((a->head_dim != 32 && a->head_dim != 64) || !(a->scale > 0)) return SIE_UNSUPPORTED;
   const int64_t d = a->head_dim, padded = padded_keys(a->max_kv);
   Scratch s;

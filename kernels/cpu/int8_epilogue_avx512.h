@@ -29,7 +29,8 @@ static inline Int8Columns int8_columns(const sie_linear_args *a, const Int8Weigh
 
 /* Row r of a, panel columns c. sums [32]: Σ x_q·w_q. The difference is exact, then rounded once to f32. */
 template <int Act, int Residual, int Out>
-static inline void int8_row(const sie_linear_args *a, const Int8Columns &c, const int32_t *sums, int64_t r, int64_t column) {
+static inline void int8_row(const sie_linear_args *a, const Int8Columns &c, const int32_t *sums, int64_t r,
+                            int64_t column) {
   const __m512i zero = _mm512_set1_epi32(a->x.zero[r]);
   const __m512 scale = _mm512_set1_ps(a->x.scale[r]);
   const __m512i d0 = _mm512_sub_epi32(_mm512_load_si512(sums), _mm512_mullo_epi32(zero, c.sum0));

@@ -77,15 +77,19 @@ static inline sie_status int8_linear(const sie_linear_args *a, const sie_share *
     part.x.p = static_cast<char *>(a->x.p) + first * a->x.ld;
     part.x.scale = a->x.scale + first;
     part.x.zero = a->x.zero + first;
-    if (a->residual.p != nullptr)
-      part.residual.p = static_cast<char *>(a->residual.p) + first * a->residual.ld * (a->residual.dtype == SIE_F32 ? 4 : 2);
+    if (a->residual.p != nullptr) {
+      const int64_t size = a->residual.dtype == SIE_F32 ? 4 : 2;
+      part.residual.p = static_cast<char *>(a->residual.p) + first * a->residual.ld * size;
+    }
     part.y.p = sums;
     part.y.ld = ld;
     part.y.dtype = SIE_F32;
     product(&part, tail != 0 ? tails + (first - rows.first) * kInt8Step : nullptr, 0, panels);
-    for (int64_t r = 0; r < count; r++)
-      SIE_ISA_NS::quantise_row(static_cast<const float *>(sums + r * ld), a->n,
-                               SIE_ISA_NS::row_of<uint8_t>(a->y, first + r), a->y.scale + first + r, a->y.zero + first + r);
+    for (int64_t r = 0; r < count; r++) {
+      const int64_t row = first + r;
+      SIE_ISA_NS::quantise_row(static_cast<const float *>(sums + r * ld), a->n, SIE_ISA_NS::row_of<uint8_t>(a->y, row),
+                               a->y.scale + row, a->y.zero + row);
+    }
   }
   return SIE_OK;
 }

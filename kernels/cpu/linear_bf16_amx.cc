@@ -12,6 +12,7 @@
 // Error    one f32 chain of K products, exact products; then as fast_math_avx512.h; then rounding to y's type.
 // Source   Intel 64 and IA-32 optimisation reference manual, chapter on AMX.
 #include "amx_linear.h"
+#include "common/dtype.h"
 #include "kernels_amx.h"
 
 namespace sie_cpu {
@@ -70,13 +71,6 @@ struct Run {
 
 int64_t round_up(int64_t v, int64_t to) { return (v + to - 1) / to * to; }
 
-uint16_t bf16_from_f32(float f) {
-  uint32_t u;
-  memcpy(&u, &f, 4);
-  if ((u & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;
-  return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1)) >> 16);
-}
-
 } // namespace
 
 int64_t amx_bf16_packed_bytes(int64_t n, int64_t k) { return round_up(n, kPanelColumns) * round_up(k, kStepK) * 2; }
@@ -90,7 +84,8 @@ void amx_bf16_pack(int64_t n, int64_t k, int64_t n0, int64_t rows, const float *
     uint16_t *const base =
         (uint16_t *)dst + column / 32 * panel_elements + column % 32 / 16 * (kStepBytes / 4) + column % 16 * 2;
     const float *const w = src + i * ld;
-    for (int64_t j = 0; j < k; j++) base[j / kStepK * (kStepBytes / 2) + j % kStepK / 2 * 32 + j % 2] = bf16_from_f32(w[j]);
+    for (int64_t j = 0; j < k; j++)
+      base[j / kStepK * (kStepBytes / 2) + j % kStepK / 2 * 32 + j % 2] = sie_bf16_from_f32(w[j]);
   }
 }
 

@@ -20,8 +20,11 @@ struct Int8TileProduct {
 };
 
 template <int Act, int Residual, int Out> struct Int8Form {
+  static constexpr int kOutSize = Out == kOutF32 ? 4 : 2;
+
   const sie_linear_args *args;
   Int8Weight weight;
+  bool far; /* y outgrows the second-level cache: stores then wait for ownership, unless it was asked for */
 
   struct Pending {
     const int32_t *sums; /* [32][32] */
@@ -37,6 +40,8 @@ template <int Act, int Residual, int Out> struct Int8Form {
     p->row = row;
     p->column = panel * kInt8Panel;
     p->columns = int8_columns(args, weight, panel);
+    const char *const y = (const char *)args->y.p + (row * args->y.ld + p->column) * kOutSize;
+    if (far) prefetch_for_write(y, args->y.ld * kOutSize, rows, 32 * kOutSize);
   }
 
   void finish(Pending *p, int to) const {
@@ -51,7 +56,8 @@ struct Run {
   Int8Weight weight;
   AmxOperands operands;
   template <int Act, int Residual, int Out> void run() const {
-    amx_linear<Int8TileProduct>(operands, Int8Form<Act, Residual, Out>{args, weight});
+    const bool far = operands.rows * args->y.ld * (Out == kOutF32 ? 4 : 2) > (2 << 20);
+    amx_linear<Int8TileProduct>(operands, Int8Form<Act, Residual, Out>{args, weight, far});
   }
 };
 
