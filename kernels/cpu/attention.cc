@@ -9,7 +9,8 @@
 // Plan     kᵀ and v of the head are packed into scratch once (f32, dense, padded to vectors): they stay in L1
 //          or L2 for all query tiles. A tile of kRows queries: scores by gemm_tile, softmax in place, output
 //          by gemm_tile; scores of a tile stay in L1 to Lk ≈ 1,000.
-// Order    scores: one FMA chain over D. Sums over keys: lane by lane, then a fixed tree. Output: one FMA chain
+// Order    scores: one FMA chain over D. Sums over keys: lane by lane, then a fixed tree. Output: one FMA
+// chain
 //          over the keys. All depend on the item's own length alone.
 // Error    |y − ref| ≤ (D + Lk)·2⁻²⁴·max|v| at worst, then bf16 rounding.   Source  Vaswani 2017 §3.2.1
 #include "gemm_tile.h"
@@ -27,9 +28,9 @@ int64_t padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 // Where one head's intermediates lie in the scratch, in floats.
 struct Layout {
-  int64_t keys, d;        // padded to vectors
-  int64_t scores_ld;      // a vector more than the keys: rows must not fall into the same sets of L1
-  int64_t v, scores, end; // kᵀ comes first
+  int64_t keys, d;         // padded to vectors
+  int64_t scores_ld;       // a vector more than the keys: rows must not fall into the same sets of L1
+  int64_t v, scores, end;  // kᵀ comes first
 };
 
 Layout layout_of(int64_t keys, int64_t head_dim) {
@@ -62,7 +63,8 @@ void pack_keys(const T *k, int64_t ld, int64_t keys, int64_t d, float *out) {
           for (int j = 0; j < kLanes; j++) vstore(to + j * width, block[j]);
           continue;
         }
-        for (int j = 0; j < kLanes; j++) block[j] = n + j < keys ? vload_row(from + j * ld, 0, d - i) : vset(0.0f);
+        for (int j = 0; j < kLanes; j++)
+          block[j] = n + j < keys ? vload_row(from + j * ld, 0, d - i) : vset(0.0f);
         vtranspose(block);
         for (int j = 0; j < kLanes && i + j < d; j++) vstore(to + j * width, block[j]);
       }
@@ -109,17 +111,19 @@ SIE_INLINE float softmax_row(float *s, int64_t keys) {
 
 // Queries [0, rows) of one tile against a packed head.
 template <typename T>
-void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, int64_t keys, int64_t d, const Layout &at,
-                 float *scratch, T *y, int64_t ldy) {
+void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, int64_t keys, int64_t d,
+                 const Layout &at, float *scratch, T *y, int64_t ldy) {
   alignas(64) float query[kRows * kMaxHeadDim], out[kRows * kMaxHeadDim];
   float *s = scratch + at.scores;
   const Vec factor_q = vset(scale * 1.44269504f);
   for (int64_t m = 0; m < rows; m++) {
-    for (int64_t i = 0; i < d; i += kLanes) vstore(query + m * at.d + i, vload_row(q + m * ldq, i, d) * factor_q);
+    for (int64_t i = 0; i < d; i += kLanes)
+      vstore(query + m * at.d + i, vload_row(q + m * ldq, i, d) * factor_q);
   }
   for (int64_t n = 0; n < at.keys; n += kPanel) {
     const int64_t width = at.keys - n < kPanel ? at.keys - n : kPanel;
-    kTiles[rows - 1][width / kLanes - 1](query, at.d, scratch + n * d, width, {4 * width, nullptr, 0}, d, s + n, at.scores_ld);
+    kTiles[rows - 1][width / kLanes - 1](query, at.d, scratch + n * d, width, {4 * width, nullptr, 0}, d,
+                                         s + n, at.scores_ld);
   }
   float factor[kRows];
   for (int64_t m = 0; m < rows; m++) factor[m] = 1.0f / softmax_row(s + m * at.scores_ld, keys);
@@ -127,11 +131,12 @@ void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, int64_t key
   for (int64_t i = 0, vecs; i < at.d; i += vecs * kLanes) {
     const int64_t left = (at.d - i) / kLanes;
     vecs = left == 4 || left < kVecs ? (left < 2 ? left : 2) : kVecs;
-    kTiles[rows - 1][vecs - 1](s, at.scores_ld, scratch + at.v + i, at.d, {4 * at.d, nullptr, 0}, keys, out + i,
-                              at.d);
+    kTiles[rows - 1][vecs - 1](s, at.scores_ld, scratch + at.v + i, at.d, {4 * at.d, nullptr, 0}, keys,
+                               out + i, at.d);
   }
   for (int64_t m = 0; m < rows; m++) {
-    for (int64_t i = 0; i < d; i += kLanes) vstore_row(y + m * ldy, i, d, vload(out + m * at.d + i) * vset(factor[m]));
+    for (int64_t i = 0; i < d; i += kLanes)
+      vstore_row(y + m * ldy, i, d, vload(out + m * at.d + i) * vset(factor[m]));
   }
 }
 
@@ -147,17 +152,20 @@ template <typename T>
 Head<T> head_at(const sie_attention_args *a, int64_t item) {
   const int64_t b = item / a->heads, head = item % a->heads;
   const int64_t column = head * a->head_dim, kv_column = head * a->kv_heads / a->heads * a->head_dim;
-  return {row_of<const T>(a->q, a->cu_q[b]) + column,      row_of<const T>(a->k, a->cu_kv[b]) + kv_column,
-          row_of<const T>(a->v, a->cu_kv[b]) + kv_column,  row_of<T>(a->y, a->cu_q[b]) + column,
-          static_cast<int64_t>(a->cu_q[b + 1]) - a->cu_q[b], static_cast<int64_t>(a->cu_kv[b + 1]) - a->cu_kv[b]};
+  return {
+      row_of<const T>(a->q, a->cu_q[b]) + column,        row_of<const T>(a->k, a->cu_kv[b]) + kv_column,
+      row_of<const T>(a->v, a->cu_kv[b]) + kv_column,    row_of<T>(a->y, a->cu_q[b]) + column,
+      static_cast<int64_t>(a->cu_q[b + 1]) - a->cu_q[b], static_cast<int64_t>(a->cu_kv[b + 1]) - a->cu_kv[b]};
 }
 
-// Part i of n of a matrix's rows, on its way to L2. A head's rows lie far apart, which the hardware does not foresee.
+// Part i of n of a matrix's rows, on its way to L2. A head's rows lie far apart, which the hardware does not
+// foresee.
 template <typename T>
 SIE_INLINE void fetch_rows(const T *p, int64_t ld, int64_t rows, int64_t d, int64_t i, int64_t n) {
   for (int64_t r = rows * i / n; r < rows * (i + 1) / n; r++) {
     const char *row = reinterpret_cast<const char *>(p + r * ld);
-    for (int64_t byte = 0; byte < d * static_cast<int64_t>(sizeof(T)); byte += 64) _mm_prefetch(row + byte, _MM_HINT_T1);
+    for (int64_t byte = 0; byte < d * static_cast<int64_t>(sizeof(T)); byte += 64)
+      _mm_prefetch(row + byte, _MM_HINT_T1);
   }
 }
 
@@ -166,7 +174,8 @@ void attend_head(const sie_attention_args *a, const Head<T> &head, const Head<T>
   const int64_t d = a->head_dim;
   if (head.queries <= 0) return;
   if (head.keys <= 0) {
-    for (int64_t i = 0; i < head.queries; i++) memset(head.y + i * a->y.ld, 0, static_cast<size_t>(d) * sizeof(T));
+    for (int64_t i = 0; i < head.queries; i++)
+      memset(head.y + i * a->y.ld, 0, static_cast<size_t>(d) * sizeof(T));
     return;
   }
   const Layout at = layout_of(head.keys, d);
@@ -199,7 +208,8 @@ void attend_items(const sie_attention_args *a, const sie_share *share) {
 }  // namespace
 
 sie_status attention(const sie_attention_args *a, const sie_share *share) {
-  if (!is_float(a->q.dtype) || a->k.dtype != a->q.dtype || a->v.dtype != a->q.dtype || a->y.dtype != a->q.dtype) {
+  if (!is_float(a->q.dtype) || a->k.dtype != a->q.dtype || a->v.dtype != a->q.dtype ||
+      a->y.dtype != a->q.dtype) {
     return SIE_UNSUPPORTED;
   }
   if (a->mask != SIE_MASK_FULL || a->head_dim < 1 || a->head_dim > kMaxHeadDim) return SIE_UNSUPPORTED;

@@ -44,7 +44,8 @@ uint32_t sie_cpu_detect(void) {
   constexpr uint32_t fma = bit(12), osxsave = bit(27), avx = bit(28), f16c = bit(29);
   if (!has(basic.ecx, fma | osxsave | avx | f16c)) return SIE_ISA_BEST;
   const uint32_t states = saved_states();
-  constexpr uint32_t ymm_states = bit(1) | bit(2), zmm_states = bit(5) | bit(6) | bit(7), tile_states = bit(17) | bit(18);
+  constexpr uint32_t ymm_states = bit(1) | bit(2), zmm_states = bit(5) | bit(6) | bit(7),
+                     tile_states = bit(17) | bit(18);
   constexpr uint32_t avx2 = bit(5);
   if (!has(states, ymm_states) || !has(extended.ebx, avx2)) return SIE_ISA_BEST;
   constexpr uint32_t avx512 = bit(16) | bit(17) | bit(30) | bit(31);  // F, DQ, BW, VL
@@ -54,6 +55,7 @@ uint32_t sie_cpu_detect(void) {
   constexpr uint32_t amx = bit(22) | bit(24) | bit(25);  // bf16, tile, int8
   constexpr uint32_t avx512_bf16 = bit(5);
   const Leaf more = cpuid(7, 1);
-  if (!has(states, tile_states) || !has(extended.edx, amx) || !has(more.eax, avx512_bf16)) return SIE_ISA_AVX512_VNNI;
+  if (!has(states, tile_states) || !has(extended.edx, amx) || !has(more.eax, avx512_bf16))
+    return SIE_ISA_AVX512_VNNI;
   return ask_for_tiles() ? SIE_ISA_AMX : SIE_ISA_AVX512_VNNI;
 }

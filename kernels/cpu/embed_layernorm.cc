@@ -31,7 +31,8 @@ int64_t sequence_of(const int32_t *cu, int64_t seqs, int64_t t) {
 template <typename T>
 void prefetch_row(const T *row, int64_t c) {
   const char *p = reinterpret_cast<const char *>(row);
-  for (int64_t byte = 0; byte < c * static_cast<int64_t>(sizeof(T)); byte += 64) _mm_prefetch(p + byte, _MM_HINT_T0);
+  for (int64_t byte = 0; byte < c * static_cast<int64_t>(sizeof(T)); byte += 64)
+    _mm_prefetch(p + byte, _MM_HINT_T0);
 }
 
 template <typename T>
@@ -51,7 +52,8 @@ void embed_tokens(const sie_embed_layernorm_args *a, Range tokens, float *s) {
     if (a->position.p != nullptr) {
       add_row(s, c, row_of<const T>(a->position, t - a->cu_seqlens[b] + a->position_offset));
     }
-    if (a->type.p != nullptr) add_row(s, c, row_of<const T>(a->type, a->type_ids != nullptr ? a->type_ids[t] : 0));
+    if (a->type.p != nullptr)
+      add_row(s, c, row_of<const T>(a->type, a->type_ids != nullptr ? a->type_ids[t] : 0));
     Y *y = row_of<Y>(a->y, t);
     if (a->yq.p == nullptr) {
       normalise_row(s, c, a->gamma, a->beta, a->eps, y);

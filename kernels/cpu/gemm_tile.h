@@ -21,8 +21,8 @@ constexpr int kRows = 6, kVecs = 2;
 #endif
 constexpr int kPanel = kVecs * kLanes;
 
-// While it works the tile fetches memory for later: b's elements `near` further on into L1, and, where step is
-// not 0, two lines from `far` on into L2 for each row of b, far moving on by `step` elements. A fetch of
+// While it works the tile fetches memory for later: b's elements `near` further on into L1, and, where step
+// is not 0, two lines from `far` on into L2 for each row of b, far moving on by `step` elements. A fetch of
 // memory that is not there does nothing.
 struct Fetch {
   int64_t near;
@@ -30,8 +30,8 @@ struct Fetch {
   int64_t step;
 };
 
-typedef void (*TileFn)(const float *a, int64_t lda, const float *b, int64_t ldb, Fetch fetch, int64_t k, float *c,
-                       int64_t ldc);
+typedef void (*TileFn)(const float *a, int64_t lda, const float *b, int64_t ldb, Fetch fetch, int64_t k,
+                       float *c, int64_t ldc);
 
 template <int MR, int NV, bool Far>
 static void tile(const float *a, int64_t lda, const float *b, int64_t ldb, Fetch fetch, int64_t k, float *c,
@@ -73,12 +73,12 @@ static void tile(const float *a, int64_t lda, const float *b, int64_t ldb, Fetch
 // kTiles[rows - 1][vectors - 1], without and with the far fetch.
 #if defined(__AVX512F__)
 #define SIE_TILE(m, far) {tile<m, 1, far>, tile<m, 2, far>, tile<m, 3, far>}
-#define SIE_TILES(far)                                                                              \
-  {SIE_TILE(1, far), SIE_TILE(2, far), SIE_TILE(3, far), SIE_TILE(4, far), SIE_TILE(5, far),       \
+#define SIE_TILES(far)                                                                       \
+  {SIE_TILE(1, far), SIE_TILE(2, far), SIE_TILE(3, far), SIE_TILE(4, far), SIE_TILE(5, far), \
    SIE_TILE(6, far), SIE_TILE(7, far), SIE_TILE(8, far), SIE_TILE(9, far)}
 #else
 #define SIE_TILE(m, far) {tile<m, 1, far>, tile<m, 2, far>}
-#define SIE_TILES(far)                                                                              \
+#define SIE_TILES(far) \
   {SIE_TILE(1, far), SIE_TILE(2, far), SIE_TILE(3, far), SIE_TILE(4, far), SIE_TILE(5, far), SIE_TILE(6, far)}
 #endif
 constexpr TileFn kTiles[kRows][kVecs] = SIE_TILES(false);

@@ -13,20 +13,21 @@ namespace sie_cpu {
 
 // Shapes, types and errors of each are at the top of its source file. The *_scratch functions give the bytes
 // a share's scratch must have; linear_f32_pack follows sie_ops.pack.
-#define SIE_CPU_DECLARE(ns)                                                                                    \
-  namespace ns {                                                                                               \
-  sie_status embed_layernorm(const sie_embed_layernorm_args *, const sie_share *);                             \
-  sie_status layernorm(const sie_layernorm_args *, const sie_share *);                                         \
-  sie_status quantise_rows(const sie_quantise_rows_args *, const sie_share *);                                 \
-  sie_status attention(const sie_attention_args *, const sie_share *);                                         \
-  sie_status gather_rows(const sie_gather_rows_args *, const sie_share *);                                     \
-  sie_status pool(const sie_pool_args *, const sie_share *);                                                   \
-  sie_status output_rows(const sie_output_rows_args *, const sie_share *);                                     \
-  sie_status linear_f32(const sie_linear_args *, const sie_share *);                                           \
-  int64_t linear_f32_packed_bytes(int64_t n, int64_t k);                                                       \
-  void linear_f32_pack(int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld, void *dst); \
-  int64_t linear_f32_scratch(const sie_op_bounds *bounds);                                                     \
-  int64_t attention_scratch(const sie_op_bounds *bounds);                                                      \
+#define SIE_CPU_DECLARE(ns)                                                                          \
+  namespace ns {                                                                                     \
+  sie_status embed_layernorm(const sie_embed_layernorm_args *, const sie_share *);                   \
+  sie_status layernorm(const sie_layernorm_args *, const sie_share *);                               \
+  sie_status quantise_rows(const sie_quantise_rows_args *, const sie_share *);                       \
+  sie_status attention(const sie_attention_args *, const sie_share *);                               \
+  sie_status gather_rows(const sie_gather_rows_args *, const sie_share *);                           \
+  sie_status pool(const sie_pool_args *, const sie_share *);                                         \
+  sie_status output_rows(const sie_output_rows_args *, const sie_share *);                           \
+  sie_status linear_f32(const sie_linear_args *, const sie_share *);                                 \
+  int64_t linear_f32_packed_bytes(int64_t n, int64_t k);                                             \
+  void linear_f32_pack(int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld, \
+                       void *dst);                                                                   \
+  int64_t linear_f32_scratch(const sie_op_bounds *bounds);                                           \
+  int64_t attention_scratch(const sie_op_bounds *bounds);                                            \
   }
 SIE_CPU_DECLARE(avx2)
 SIE_CPU_DECLARE(avx512)

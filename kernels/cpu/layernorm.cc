@@ -6,7 +6,8 @@
 // Align    element.                                Share    rows.
 // Cost     reads x once from memory, then from L1; ~8·C flop a row → memory bound.
 // Plan     a row at a time, vectors of four accumulators; the last vector of a row is masked.
-// Error    |y − ref| ≤ 1e-6·max|x−μ|/σ·|γ| for C ≤ 8192, then bf16 rounding.   Source  Ba 2016 §3, arXiv:1607.06450
+// Error    |y − ref| ≤ 1e-6·max|x−μ|/σ·|γ| for C ≤ 8192, then bf16 rounding.   Source  Ba 2016 §3,
+// arXiv:1607.06450
 #include "rows.h"
 
 namespace sie_cpu {

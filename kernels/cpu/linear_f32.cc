@@ -6,7 +6,8 @@
 // Share    a grid of columns, then rows; rows alone when y is u8. Scratch  kRows·N floats when y is u8.
 // Packed   panels of kPanel columns as [K][kPanel]; the last panel is as many vectors wide as it needs.
 // Cost     2·R·N·K flop. Many rows: bound by the FMA ports; few: by streaming W once from L3 or memory.
-// Plan     blocks of kBlockRows rows; in each, panel by panel, all its rows in tiles of kRows: x and the panel stay
+// Plan     blocks of kBlockRows rows; in each, panel by panel, all its rows in tiles of kRows: x and the
+// panel stay
 //          in L2, the tile's rows in L1; the epilogue works on the finished tile while it is in L1.
 // Error    |z − ref| ≤ K·2⁻²⁴·Σ|x·w| at worst, ~√K of it in practice; act as math.h says.
 #include "gemm_tile.h"
@@ -39,18 +40,25 @@ Columns columns_at(const sie_packed *w, int64_t v, int64_t end) {
 
 SIE_INLINE Vec activate(Vec x, int32_t act) {
   switch (act) {
-    case SIE_ACT_GELU_ERF: return gelu_erf(x);
-    case SIE_ACT_TANH: return vtanh(x);
-    case SIE_ACT_GELU_TANH: return gelu_tanh(x);
-    case SIE_ACT_RELU: return relu(x);
-    case SIE_ACT_SILU: return silu(x);
-    default: return x;
+    case SIE_ACT_GELU_ERF:
+      return gelu_erf(x);
+    case SIE_ACT_TANH:
+      return vtanh(x);
+    case SIE_ACT_GELU_TANH:
+      return gelu_tanh(x);
+    case SIE_ACT_RELU:
+      return relu(x);
+    case SIE_ACT_SILU:
+      return silu(x);
+    default:
+      return x;
   }
 }
 
 // y[row] = act(z + bias) + residual over columns [n, end) of one row; z starts at column n.
 template <typename Y>
-SIE_INLINE void finish_row(const sie_linear_args *a, const float *z, int64_t row, int64_t n, int64_t end, Y *y) {
+SIE_INLINE void finish_row(const sie_linear_args *a, const float *z, int64_t row, int64_t n, int64_t end,
+                           Y *y) {
   for (int64_t i = n; i < end; i += kLanes) {
     Vec v = vload(z + (i - n));
     if (a->bias != nullptr) v = v + vload_row(a->bias, i, end);
@@ -74,8 +82,8 @@ Fetch fetch_of(const Columns &columns, int64_t k, int64_t i, int64_t tiles) {
 
 // One tile of the product and its epilogue into y, whose row 0 is row `row` of the operation.
 template <typename Y>
-void finish_tile(const sie_linear_args *a, const Columns &columns, Fetch fetch, int64_t row, int64_t rows, Y *y,
-                 int64_t ldy) {
+void finish_tile(const sie_linear_args *a, const Columns &columns, Fetch fetch, int64_t row, int64_t rows,
+                 Y *y, int64_t ldy) {
   alignas(64) float z[kRows * kPanel];
   const int64_t whole = columns.n + columns.vecs * kLanes, end = whole < a->n ? whole : a->n;
   // The lines of y arrive while the product runs; else its stores would wait for them.
@@ -96,15 +104,17 @@ void multiply_block(const sie_linear_args *a, Range rows, Range vectors) {
   for (int64_t v = vectors.first; v < vectors.last;) {
     const Columns columns = columns_at(a->w, v, vectors.last);
     for (int64_t i = 0; i < tiles; i++) {
-      const int64_t row = rows.first + tile_start(count, tiles, i), next = rows.first + tile_start(count, tiles, i + 1);
-      finish_tile(a, columns, fetch_of(columns, a->k, i, tiles), row, next - row, row_of<Y>(a->y, row), a->y.ld);
+      const int64_t row = rows.first + tile_start(count, tiles, i),
+                    next = rows.first + tile_start(count, tiles, i + 1);
+      finish_tile(a, columns, fetch_of(columns, a->k, i, tiles), row, next - row, row_of<Y>(a->y, row),
+                  a->y.ld);
     }
     v += columns.vecs;
   }
 }
 
-// In blocks of rows whose x, y and panel share L2 with room to spare; each streams the weights once more, which
-// at 2 GB/s costs nothing.
+// In blocks of rows whose x, y and panel share L2 with room to spare; each streams the weights once more,
+// which at 2 GB/s costs nothing.
 template <typename Y>
 void multiply(const sie_linear_args *a, Range rows, Range vectors) {
   const int64_t count = rows.last - rows.first, blocks = (count + kBlockRows - 1) / kBlockRows;
@@ -117,7 +127,8 @@ void multiply(const sie_linear_args *a, Range rows, Range vectors) {
 void multiply_quantised(const sie_linear_args *a, Range rows, float *scratch) {
   const int64_t count = rows.last - rows.first, tiles = tile_count(count), vectors = vectors_of(a->n);
   for (int64_t i = 0; i < tiles; i++) {
-    const int64_t row = rows.first + tile_start(count, tiles, i), next = rows.first + tile_start(count, tiles, i + 1);
+    const int64_t row = rows.first + tile_start(count, tiles, i),
+                  next = rows.first + tile_start(count, tiles, i + 1);
     for (int64_t v = 0; v < vectors;) {
       const Columns columns = columns_at(a->w, v, vectors);
       finish_tile(a, columns, fetch_of(columns, a->k, 0, 1), row, next - row, scratch, a->n);
@@ -166,7 +177,8 @@ int64_t linear_f32_packed_bytes(int64_t n, int64_t k) {
   return vectors_of(n) * kLanes * k * static_cast<int64_t>(sizeof(float));
 }
 
-void linear_f32_pack(int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld, void *dst) {
+void linear_f32_pack(int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld,
+                     void *dst) {
   const sie_packed packed = {SIE_COMPUTE_F32, 0, n, k, dst};
   // A vector of columns at a time, so that each line of dst is written whole.
   for (int64_t row = n0; row < n0 + rows;) {

@@ -97,12 +97,23 @@ sie_status output_rows(const sie_output_rows_args *a, const sie_share *share) {
     if (item.normalize != 0) divide_by_norm(row, dims);
     uint8_t *out = static_cast<uint8_t *>(a->out) + item.offset;
     switch (item.dtype) {
-      case SIE_F32: copy_row(row, dims, reinterpret_cast<float *>(out)); break;
-      case SIE_F16: write_half(row, dims, reinterpret_cast<uint16_t *>(out)); break;
-      case SIE_I8: write_i8(row, dims, out); break;
-      case SIE_U8: write_u8(row, dims, out); break;
-      case SIE_BINARY: write_binary(row, dims, out); break;
-      default: return SIE_UNSUPPORTED;
+      case SIE_F32:
+        copy_row(row, dims, reinterpret_cast<float *>(out));
+        break;
+      case SIE_F16:
+        write_half(row, dims, reinterpret_cast<uint16_t *>(out));
+        break;
+      case SIE_I8:
+        write_i8(row, dims, out);
+        break;
+      case SIE_U8:
+        write_u8(row, dims, out);
+        break;
+      case SIE_BINARY:
+        write_binary(row, dims, out);
+        break;
+      default:
+        return SIE_UNSUPPORTED;
     }
   }
   return SIE_OK;

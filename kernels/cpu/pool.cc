@@ -14,7 +14,8 @@ namespace {
 
 // Mean of rows [first, last) of x in columns [i, i + V vectors).
 template <int V, typename X>
-SIE_INLINE void mean_columns(const sie_tensor &x, int64_t first, int64_t last, int64_t i, int64_t c, float *y) {
+SIE_INLINE void mean_columns(const sie_tensor &x, int64_t first, int64_t last, int64_t i, int64_t c,
+                             float *y) {
   Vec sum[V];
   for (int v = 0; v < V; v++) sum[v] = vset(0.0f);
   for (int64_t r = first; r < last; r++) {

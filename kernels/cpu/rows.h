@@ -32,8 +32,9 @@ SIE_INLINE float sum_row(int64_t c, F f) {
 // y[c] = (x − μ)/√(σ² + ε)·γ + β, two-pass variance. beta may be null; y may be x when the types agree.
 template <typename X, typename Y>
 SIE_INLINE void normalise_row(const X *x, int64_t c, const float *gamma, const float *beta, float eps, Y *y) {
-  const float mean = sum_row(c, [=](int64_t i) __attribute__((always_inline)) { return vload_row(x, i, c); }) /
-                     static_cast<float>(c);
+  const float mean =
+      sum_row(c, [=](int64_t i) __attribute__((always_inline)) { return vload_row(x, i, c); }) /
+      static_cast<float>(c);
   const Vec m = vset(mean);
   const float squares = sum_row(c, [=](int64_t i) __attribute__((always_inline)) {
     Vec d = vload_row(x, i, c) - m;

@@ -18,9 +18,12 @@ typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
 template <LinearFn F32, LinearFn Int8>
 sie_status linear(const sie_linear_args *a, const sie_share *share) {
   switch (a->w->compute) {
-    case SIE_COMPUTE_F32: return F32(a, share);
-    case SIE_COMPUTE_INT8: return Int8(a, share);
-    default: return SIE_UNSUPPORTED;
+    case SIE_COMPUTE_F32:
+      return F32(a, share);
+    case SIE_COMPUTE_INT8:
+      return Int8(a, share);
+    default:
+      return SIE_UNSUPPORTED;
   }
 }
 
@@ -42,15 +45,20 @@ sie_status attention_amx(const sie_attention_args *a, const sie_share *share) {
 template <bool Wide>
 int64_t packed_bytes(uint32_t compute, int64_t n, int64_t k) {
   switch (compute) {
-    case SIE_COMPUTE_F32: return Wide ? avx512::linear_f32_packed_bytes(n, k) : avx2::linear_f32_packed_bytes(n, k);
-    case SIE_COMPUTE_BF16: return amx_bf16_packed_bytes(n, k);
-    case SIE_COMPUTE_INT8: return int8_packed_bytes(n, k);
-    default: return -1;
+    case SIE_COMPUTE_F32:
+      return Wide ? avx512::linear_f32_packed_bytes(n, k) : avx2::linear_f32_packed_bytes(n, k);
+    case SIE_COMPUTE_BF16:
+      return amx_bf16_packed_bytes(n, k);
+    case SIE_COMPUTE_INT8:
+      return int8_packed_bytes(n, k);
+    default:
+      return -1;
   }
 }
 
 template <bool Wide>
-void pack(uint32_t compute, int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld, void *dst) {
+void pack(uint32_t compute, int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld,
+          void *dst) {
   switch (compute) {
     case SIE_COMPUTE_F32:
       if (Wide) {
@@ -59,9 +67,14 @@ void pack(uint32_t compute, int64_t n, int64_t k, int64_t n0, int64_t rows, cons
         avx2::linear_f32_pack(n, k, n0, rows, src, ld, dst);
       }
       break;
-    case SIE_COMPUTE_BF16: amx_bf16_pack(n, k, n0, rows, src, ld, dst); break;
-    case SIE_COMPUTE_INT8: int8_pack(n, k, n0, rows, src, ld, dst); break;
-    default: break;
+    case SIE_COMPUTE_BF16:
+      amx_bf16_pack(n, k, n0, rows, src, ld, dst);
+      break;
+    case SIE_COMPUTE_INT8:
+      int8_pack(n, k, n0, rows, src, ld, dst);
+      break;
+    default:
+      break;
   }
 }
 
@@ -72,7 +85,8 @@ int64_t scratch_bytes(const sie_op_bounds *bounds) {
   switch (bounds->kind) {
     case SIE_OP_EMBED_LAYERNORM:
     case SIE_OP_LAYERNORM:
-    case SIE_OP_OUTPUT_ROWS: return (bounds->c * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64;
+    case SIE_OP_OUTPUT_ROWS:
+      return (bounds->c * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64;
     case SIE_OP_LINEAR:
       if (bounds->compute == SIE_COMPUTE_INT8) return linear_int8_scratch(bounds);
       if (bounds->compute == SIE_COMPUTE_BF16) return linear_bf16_amx_scratch(bounds);
@@ -81,7 +95,8 @@ int64_t scratch_bytes(const sie_op_bounds *bounds) {
       const int64_t bytes = Wide ? avx512::attention_scratch(bounds) : avx2::attention_scratch(bounds);
       return Tiles ? larger(bytes, attention_bf16_amx_scratch(bounds)) : bytes;
     }
-    default: return 0;
+    default:
+      return 0;
   }
 }
 
@@ -173,10 +188,15 @@ const sie_ops *sie_cpu_ops(uint32_t isa) {
   if (isa == SIE_ISA_BEST) isa = best;
   if (isa > best) return nullptr;
   switch (isa) {
-    case SIE_ISA_AVX2: return &sie_cpu::avx2_ops;
-    case SIE_ISA_AVX512: return &sie_cpu::avx512_ops;
-    case SIE_ISA_AVX512_VNNI: return &sie_cpu::vnni_ops;
-    case SIE_ISA_AMX: return &sie_cpu::amx_ops;
-    default: return nullptr;
+    case SIE_ISA_AVX2:
+      return &sie_cpu::avx2_ops;
+    case SIE_ISA_AVX512:
+      return &sie_cpu::avx512_ops;
+    case SIE_ISA_AVX512_VNNI:
+      return &sie_cpu::vnni_ops;
+    case SIE_ISA_AMX:
+      return &sie_cpu::amx_ops;
+    default:
+      return nullptr;
   }
 }

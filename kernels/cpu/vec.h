@@ -44,7 +44,9 @@ SIE_INLINE Vec vset(float x) { return _mm512_set1_ps(x); }
 SIE_INLINE Vec vload(const float *p) { return _mm512_loadu_ps(p); }
 SIE_INLINE Vec vload_part(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(lanes(n), p); }
 // Missing lanes read as those of `other`.
-SIE_INLINE Vec vload_part_or(const float *p, int64_t n, Vec other) { return _mm512_mask_loadu_ps(other, lanes(n), p); }
+SIE_INLINE Vec vload_part_or(const float *p, int64_t n, Vec other) {
+  return _mm512_mask_loadu_ps(other, lanes(n), p);
+}
 SIE_INLINE void vstore(float *p, Vec v) { _mm512_storeu_ps(p, v); }
 SIE_INLINE void vstore_part(float *p, Vec v, int64_t n) { _mm512_mask_storeu_ps(p, lanes(n), v); }
 
@@ -66,7 +68,8 @@ SIE_INLINE Vec vzero_unless_above(Vec x, Vec limit, Vec v) {
 SIE_INLINE Vec vscale(Vec v, Vec n) { return _mm512_scalef_ps(v, n); }
 // The same where 2ⁿ is a normal number.
 SIE_INLINE Vec vscale_normal(Vec v, Vec n) { return _mm512_scalef_ps(v, n); }
-// a/b for finite b of ordinary size: relative error ≤ 2⁻²³. Six instructions that pipeline, which a divide does not.
+// a/b for finite b of ordinary size: relative error ≤ 2⁻²³. Six instructions that pipeline, which a divide
+// does not.
 SIE_INLINE Vec vquotient(Vec a, Vec b) {
   Vec r = _mm512_rcp14_ps(b);
   r = vfma(vfnma(b, r, vset(1.0f)), r, r);
@@ -88,7 +91,9 @@ SIE_INLINE double vsum_squares(Vec v) {
   return _mm512_reduce_add_pd(_mm512_add_pd(_mm512_mul_pd(lo, lo), _mm512_mul_pd(hi, hi)));
 }
 
-SIE_INLINE Vec widen(__m256i h) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16)); }
+SIE_INLINE Vec widen(__m256i h) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
 SIE_INLINE __m256i narrow(Vec v) {
   __m512i bits = _mm512_castps_si512(v);
   __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
@@ -97,7 +102,9 @@ SIE_INLINE __m256i narrow(Vec v) {
   rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
 }
-SIE_INLINE Vec vload(const Bf16 *p) { return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p))); }
+SIE_INLINE Vec vload(const Bf16 *p) {
+  return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)));
+}
 SIE_INLINE Vec vload_part(const Bf16 *p, int64_t n) { return widen(_mm256_maskz_loadu_epi16(lanes(n), p)); }
 SIE_INLINE void vstore(Bf16 *p, Vec v) { _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), narrow(v)); }
 SIE_INLINE void vstore_part(Bf16 *p, Vec v, int64_t n) { _mm256_mask_storeu_epi16(p, lanes(n), narrow(v)); }
@@ -105,7 +112,9 @@ SIE_INLINE void vstore_part(Bf16 *p, Vec v, int64_t n) { _mm256_mask_storeu_epi1
 // The low byte of each lane rounded to an integer; a NaN gives 0.
 SIE_INLINE __m128i to_bytes(Vec v) { return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)); }
 SIE_INLINE void vstore_bytes(void *p, Vec v) { _mm_storeu_si128(static_cast<__m128i *>(p), to_bytes(v)); }
-SIE_INLINE void vstore_bytes_part(void *p, Vec v, int64_t n) { _mm_mask_storeu_epi8(p, lanes(n), to_bytes(v)); }
+SIE_INLINE void vstore_bytes_part(void *p, Vec v, int64_t n) {
+  _mm_mask_storeu_epi8(p, lanes(n), to_bytes(v));
+}
 
 // IEEE half: nearest even, overflow to infinity.
 SIE_INLINE void vstore_half(uint16_t *p, Vec v) {
@@ -220,7 +229,9 @@ SIE_INLINE double vsum_squares(Vec v) {
   return _mm_cvtsd_f64(_mm_add_sd(t, _mm_unpackhi_pd(t, t)));
 }
 
-SIE_INLINE Vec widen(__m128i h) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16)); }
+SIE_INLINE Vec widen(__m128i h) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
 SIE_INLINE __m128i narrow(Vec v) {
   __m256i bits = _mm256_castps_si256(v);
   __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
