@@ -1,16 +1,33 @@
-# Tests of the C side. One binary per folder of tests plus small ones that need their own compiler flags.
+# Tests of the C side: the conformance list, csrc's own, the header in both languages, and the symbols.
 file(GLOB kernel_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/tests/*.cc)
-if(kernel_test_sources)
-  add_executable(kernel_tests ${kernel_test_sources})
-  target_link_libraries(kernel_tests PRIVATE sie_flags sie m pthread)
-  target_compile_definitions(kernel_tests PRIVATE
-    SIE_TESTDATA="${CMAKE_SOURCE_DIR}/kernels/tests/testdata"
-    SIE_SUPPORT_FILE="${CMAKE_SOURCE_DIR}/kernels/tests/support.txt")
-  add_test(NAME kernels COMMAND kernel_tests)
-endif()
+add_executable(kernel_tests ${kernel_test_sources})
+target_link_libraries(kernel_tests PRIVATE sie_flags sie m pthread)
+target_compile_definitions(kernel_tests PRIVATE
+  SIE_TESTDATA="${CMAKE_SOURCE_DIR}/kernels/tests/testdata"
+  SIE_SUPPORT_FILE="${CMAKE_SOURCE_DIR}/kernels/tests/support.txt")
+add_test(NAME kernels COMMAND kernel_tests)
 
-file(GLOB csrc_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/csrc/tests/*.cc)
+file(GLOB csrc_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/csrc/tests/*.cc ${CMAKE_SOURCE_DIR}/csrc/tests/*.c)
 add_executable(csrc_tests ${csrc_test_sources})
 target_link_libraries(csrc_tests PRIVATE sie_flags sie m pthread)
 target_include_directories(csrc_tests PRIVATE csrc csrc/tests)
+set_source_files_properties(
+  ${CMAKE_SOURCE_DIR}/csrc/tests/abi_test.c ${CMAKE_SOURCE_DIR}/csrc/tests/abi_test.cc
+  PROPERTIES COMPILE_OPTIONS -Wpedantic)
+target_compile_features(csrc_tests PRIVATE c_std_11)
+set_target_properties(csrc_tests PROPERTIES C_EXTENSIONS OFF)
+target_link_options(csrc_tests PRIVATE -Wl,--wrap=posix_memalign,--wrap=mmap,--wrap=pthread_create)
 add_test(NAME csrc COMMAND csrc_tests)
+
+if(NOT SIE_SANITIZE)
+  add_test(NAME symbols COMMAND ${CMAKE_COMMAND} -DNM=${CMAKE_NM} -DLIBRARY=$<TARGET_FILE:sie>
+           -P ${CMAKE_SOURCE_DIR}/cmake/check_symbols.cmake)
+  foreach(isa avx2 avx512 vnni amx)
+    if(TARGET kernels_cpu_${isa})
+      add_test(NAME symbols_${isa}
+               COMMAND ${CMAKE_COMMAND} -DNM=${CMAKE_NM} -DISA=${isa}
+                       "-DOBJECTS=$<JOIN:$<TARGET_OBJECTS:kernels_cpu_${isa}>,,>"
+                       -P ${CMAKE_SOURCE_DIR}/cmake/check_kernel_symbols.cmake)
+    endif()
+  endforeach()
+endif()

@@ -11,15 +11,13 @@
 
 #include <initializer_list>
 
-#include "memory.h"
-
 namespace sie {
 
 namespace {
 
 constexpr size_t path_max = 4096;
-constexpr size_t table_max = size_t{1} << 20;  // bytes read of mountinfo
-constexpr int depth_max = 64;                  // cgroups between ours and the root
+constexpr int lines_max = 100000;  // of mountinfo
+constexpr int depth_max = 64;      // cgroups between ours and the root
 
 int32_t affinity_count() {
   unsigned long mask[1024 / sizeof(unsigned long) * 8] = {};  // 65,536 CPUs: no kernel is built for more
@@ -44,6 +42,58 @@ bool read_text(const char *path, char *text, size_t cap) {
   return true;
 }
 
+// The lines of a file, one at a time in a buffer of its own: no allocation. Longer lines are passed over.
+class Lines {
+ public:
+  explicit Lines(const char *path) : file_(open(path, O_RDONLY | O_CLOEXEC)) {}
+  ~Lines() {
+    if (file_ >= 0) close(file_);
+  }
+  Lines(const Lines &) = delete;
+  Lines &operator=(const Lines &) = delete;
+
+  // The next line without its newline, writable, valid until the next call; null at the end.
+  char *next() {
+    bool skipping = false;
+    while (file_ >= 0 && ++count_ < lines_max) {
+      char *begin = text_ + at_;
+      if (char *end = static_cast<char *>(memchr(begin, '\n', length_ - at_))) {
+        *end = '\0';
+        at_ = static_cast<size_t>(end - text_) + 1;
+        if (!skipping) return begin;
+        skipping = false;
+        continue;
+      }
+      // Keep the part of a line that is here and read on behind it.
+      memmove(text_, begin, length_ - at_);
+      length_ -= at_;
+      at_ = 0;
+      if (length_ == sizeof text_ - 1) {
+        skipping = true;
+        length_ = 0;
+      }
+      ssize_t n = read(file_, text_ + length_, sizeof text_ - 1 - length_);
+      if (n <= 0) return last(skipping);
+      length_ += static_cast<size_t>(n);
+    }
+    return nullptr;
+  }
+
+ private:
+  // What is left when the file ends without a newline.
+  char *last(bool skipping) {
+    close(file_);
+    file_ = -1;
+    text_[length_] = '\0';
+    return length_ > 0 && !skipping ? text_ : nullptr;
+  }
+
+  int file_;
+  int count_ = 0;
+  size_t at_ = 0, length_ = 0;
+  char text_[2 * path_max];
+};
+
 // Whether `word` stands in a list separated by commas.
 bool lists(const char *list, const char *word) {
   size_t length = strlen(word);
@@ -54,27 +104,19 @@ bool lists(const char *list, const char *word) {
   return false;
 }
 
-// The path of this process in the hierarchy of `controller` ("" for v2), from the text of /proc/self/cgroup.
+// The path of this process in the hierarchy of `controller` ("" for v2): hierarchy:controllers:path.
 bool find_group(const char *groups, const char *controller, char *path) {
-  char line[path_max];
-  for (const char *p = groups; *p != '\0';) {
-    size_t length = strcspn(p, "\n");
-    if (length < sizeof line) {
-      memcpy(line, p, length);
-      line[length] = '\0';
-      char *controllers = strchr(line, ':');
-      char *group = controllers != nullptr ? strchr(controllers + 1, ':') : nullptr;
-      if (group != nullptr) {
-        *group++ = '\0';
-        controllers++;
-        bool found = *controller == '\0' ? *controllers == '\0' : lists(controllers, controller);
-        if (found) {
-          memcpy(path, group, strlen(group) + 1);
-          return true;
-        }
-      }
+  Lines lines(groups);
+  while (char *line = lines.next()) {
+    char *controllers = strchr(line, ':');
+    char *group = controllers != nullptr ? strchr(controllers + 1, ':') : nullptr;
+    if (group == nullptr || strlen(group + 1) >= path_max) continue;
+    *group++ = '\0';
+    controllers++;
+    if (*controller == '\0' ? *controllers == '\0' : lists(controllers, controller)) {
+      memcpy(path, group, strlen(group) + 1);
+      return true;
     }
-    p += length + (p[length] == '\n');
   }
   return false;
 }
@@ -83,24 +125,18 @@ bool find_group(const char *groups, const char *controller, char *path) {
 // mountinfo: id parent major:minor root mountpoint options … - type source superoptions
 bool find_folder(const char *mounts, const char *controller, const char *group, const char *root, char *folder,
                  size_t *mount_length) {
-  char line[path_max], mounted[path_max], point[path_max], type[64], super[1024];
-  for (const char *p = mounts; *p != '\0';) {
-    size_t length = strcspn(p, "\n");
-    bool fits = length < sizeof line;
-    if (fits) {
-      memcpy(line, p, length);
-      line[length] = '\0';
-    }
-    p += length + (p[length] == '\n');
-    char *rest = fits ? strstr(line, " - ") : nullptr;
+  char mounted[path_max], point[path_max], type[64], super[1024];
+  Lines lines(mounts);
+  while (char *line = lines.next()) {
+    char *rest = strstr(line, " - ");
     if (rest == nullptr || sscanf(rest, " - %63s %*s %1023s", type, super) != 2) continue;
     if (sscanf(line, "%*s %*s %*s %4095s %4095s", mounted, point) != 2) continue;
     bool v2 = *controller == '\0';
     if (strcmp(type, v2 ? "cgroup2" : "cgroup") != 0 || (!v2 && !lists(super, controller))) continue;
     // A mount may show a part of the hierarchy only; a group outside it is judged by the mount's own root.
     size_t skip = strcmp(mounted, "/") == 0 ? 0 : strlen(mounted);
-    const char *below = strncmp(group, mounted, skip) == 0 && (group[skip] == '/' || group[skip] == '\0')
-                            ? group + skip : "";
+    bool inside = strncmp(group, mounted, skip) == 0 && (group[skip] == '/' || group[skip] == '\0');
+    const char *below = inside ? group + skip : "";
     int n = snprintf(folder, path_max, "%s%s", root, point);
     if (n < 0 || static_cast<size_t>(n) + strlen(below) >= path_max) continue;
     *mount_length = static_cast<size_t>(n);
@@ -165,17 +201,10 @@ void read_hierarchy(const char *groups, const char *mounts, const char *controll
 
 CpuLimits read_cpu_limits(const char *root) {
   CpuLimits limits = {affinity_count(), 0, 0};
-  char path[path_max], groups[path_max * 2];
-  Block table;
-  char *mounts = array_of<char>(&table, table_max);
-  if (mounts == nullptr) return limits;
-  snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
-  bool readable = read_text(path, groups, sizeof groups);
-  snprintf(path, sizeof path, "%s/proc/self/mountinfo", root);
-  if (readable && read_text(path, mounts, table_max)) {
-    for (const char *controller : {"", "cpu", "memory"}) read_hierarchy(groups, mounts, controller, root, &limits);
-  }
-  release(&table);
+  char groups[path_max], mounts[path_max];
+  snprintf(groups, sizeof groups, "%s/proc/self/cgroup", root);
+  snprintf(mounts, sizeof mounts, "%s/proc/self/mountinfo", root);
+  for (const char *controller : {"", "cpu", "memory"}) read_hierarchy(groups, mounts, controller, root, &limits);
   return limits;
 }
 

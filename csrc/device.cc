@@ -73,7 +73,9 @@ sie_status choose_cpu_table(sie_device *device, uint32_t bound, sie_error *err) 
       add_why(device, "; %s: no kernels for %s", compute_name(compute), isa_name(device->isa));
       continue;
     }
-    const char *problem = self_test(device->ops, compute);
+    const char *problem;
+    sie_status status = self_test(device->ops, compute, &problem);
+    SIE_FAIL_IF(status == SIE_OUT_OF_MEMORY, status, err, "no memory to test class %s", compute_name(compute));
     if (problem == nullptr) device->compute_mask |= 1u << compute;
     add_why(device, problem == nullptr ? "; %s: ok" : "; %s: ruled out, it %s", compute_name(compute), problem);
   }

@@ -44,48 +44,14 @@ class Test {
     for (Block &block : blocks_) release(&block);
   }
 
+  // What is wrong, or null.
   const char *run() {
-    if (ops_->linear == nullptr || ops_->layernorm == nullptr || ops_->attention == nullptr) return "is incomplete";
-    if (compute_ == SIE_COMPUTE_INT8 && ops_->quantise_rows == nullptr) return "has no quantise_rows";
-    if (!prepare()) return "found no memory for its test";
     if (const char *why = test_linear()) return why;
     if (const char *why = test_layernorm()) return why;
     return test_attention();
   }
 
- private:
-  // Rows of up to `columns` values with one line of slack.
-  sie_tensor rows_of(int64_t columns, int32_t dtype) {
-    sie_tensor t = {};
-    t.dtype = dtype;
-    t.ld = columns + 5;
-    t.p = array_of<float>(next_block(), rows_max * t.ld + 16);
-    if (dtype == SIE_U8) {
-      t.scale_group = -1;
-      t.scale = array_of<float>(next_block(), rows_max);
-      t.zero = array_of<int32_t>(next_block(), rows_max);
-      failed_ = failed_ || t.scale == nullptr || t.zero == nullptr;
-    }
-    failed_ = failed_ || t.p == nullptr;
-    return t;
-  }
-
-  sie_tensor random_rows(int64_t columns, int32_t dtype, uint32_t seed) {
-    sie_tensor t = rows_of(columns, dtype);
-    Numbers numbers(seed);
-    for (int64_t r = 0; r < rows_max && t.p != nullptr; r++) {
-      for (int64_t c = 0; c < columns; c++) {
-        float x = numbers.next();
-        if (dtype == SIE_BF16) {
-          static_cast<uint16_t *>(t.p)[r * t.ld + c] = sie_bf16_from_f32(x);
-        } else {
-          static_cast<float *>(t.p)[r * t.ld + c] = x;
-        }
-      }
-    }
-    return t;
-  }
-
+  // Inputs, weights and outputs; false without memory.
   bool prepare() {
     x_ = random_rows(k, compute_ == SIE_COMPUTE_BF16 ? SIE_BF16 : SIE_F32, 1);
     q_ = random_rows(width, activation_, 2);
@@ -129,6 +95,39 @@ class Test {
     ops_->pack(compute_, n, k, 0, n, weight_, k, const_cast<void *>(packed_.data));
     ref_->pack(compute_, n, k, 0, n, weight_, k, const_cast<void *>(packed_ref_.data));
     return true;
+  }
+
+ private:
+  // Rows of up to `columns` values with one line of slack.
+  sie_tensor rows_of(int64_t columns, int32_t dtype) {
+    sie_tensor t = {};
+    t.dtype = dtype;
+    t.ld = columns + 5;
+    t.p = array_of<float>(next_block(), rows_max * t.ld + 16);
+    if (dtype == SIE_U8) {
+      t.scale_group = -1;
+      t.scale = array_of<float>(next_block(), rows_max);
+      t.zero = array_of<int32_t>(next_block(), rows_max);
+      failed_ = failed_ || t.scale == nullptr || t.zero == nullptr;
+    }
+    failed_ = failed_ || t.p == nullptr;
+    return t;
+  }
+
+  sie_tensor random_rows(int64_t columns, int32_t dtype, uint32_t seed) {
+    sie_tensor t = rows_of(columns, dtype);
+    Numbers numbers(seed);
+    for (int64_t r = 0; r < rows_max && t.p != nullptr; r++) {
+      for (int64_t c = 0; c < columns; c++) {
+        float x = numbers.next();
+        if (dtype == SIE_BF16) {
+          static_cast<uint16_t *>(t.p)[r * t.ld + c] = sie_bf16_from_f32(x);
+        } else {
+          static_cast<float *>(t.p)[r * t.ld + c] = x;
+        }
+      }
+    }
+    return t;
   }
 
   sie_packed packed(const sie_ops *table) {
@@ -281,6 +280,18 @@ class Test {
 
 }  // namespace
 
-const char *self_test(const sie_ops *ops, uint32_t compute) { return Test(ops, compute).run(); }
+sie_status self_test(const sie_ops *ops, uint32_t compute, const char **problem) {
+  *problem = nullptr;
+  bool complete = ops->linear != nullptr && ops->layernorm != nullptr && ops->attention != nullptr &&
+                  (compute != SIE_COMPUTE_INT8 || ops->quantise_rows != nullptr);
+  if (complete) {
+    Test test(ops, compute);
+    if (!test.prepare()) return SIE_OUT_OF_MEMORY;
+    *problem = test.run();
+  } else {
+    *problem = "is incomplete";
+  }
+  return *problem == nullptr ? SIE_OK : SIE_UNSUPPORTED;
+}
 
 }  // namespace sie

@@ -1,0 +1,22 @@
+# Checks kernel objects compiled for an instruction set: no shared (weak) copy of a function from a header. The
+# linker keeps one copy of such a function for the whole program; were it this one, baseline code would run
+# AVX-512. Only names inside that instruction set's own namespace may be weak. -DNM= -DISA= -DOBJECTS=a,b
+string(REPLACE "," ";" objects "${OBJECTS}")
+foreach(object IN LISTS objects)
+  execute_process(COMMAND ${NM} --defined-only -C ${object} OUTPUT_VARIABLE listing RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${NM} cannot read ${object}")
+  endif()
+  string(REPLACE ";" "," listing "${listing}")
+  string(REPLACE "\n" ";" lines "${listing}")
+  foreach(line IN LISTS lines)
+    if(line MATCHES "^[0-9a-f]+ [WVu] (.*)$" AND NOT CMAKE_MATCH_1 MATCHES "sie_cpu::${ISA}::")
+      list(APPEND shared "${CMAKE_MATCH_1}")
+    endif()
+  endforeach()
+endforeach()
+if(shared)
+  list(REMOVE_DUPLICATES shared)
+  list(JOIN shared "\n  " text)
+  message(FATAL_ERROR "kernels for ${ISA} share functions with other objects; make them static:\n  ${text}")
+endif()

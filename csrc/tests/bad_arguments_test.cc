@@ -1,0 +1,345 @@
+// bad_arguments_test.cc — every entry point with every kind of wrong argument: the status it must give, a
+// message, nothing changed, and the object still of use.
+#include <math.h>
+
+#include <functional>
+#include <vector>
+
+#include "model.h"
+#include "tests/check.h"
+
+using model::Model;
+
+namespace {
+
+void refused(const char *what, sie_status got, const sie_error &err, sie_status want = SIE_INVALID_ARGUMENT) {
+  CHECK(got == want, "%s: status %d, %d expected (%s)", what, got, want, err.message);
+  CHECK(err.status == got && err.message[0] != '\0', "%s: no message", what);
+  for (const char *c = err.message; *c != '\0'; c++) CHECK(*c >= ' ' && *c <= '~', "%s: \"%s\" is not ASCII", what, err.message);
+}
+
+// A fresh error for each call, so that an old message cannot stand in.
+#define REFUSED(call, ...)                                         \
+  do {                                                             \
+    sie_error err = {};                                            \
+    sie_status status = (call);                                    \
+    refused(#call, status, err, ##__VA_ARGS__);                    \
+  } while (0)
+
+struct Open {
+  Model m;
+  Open() { CHECK(m.open(SIE_DEVICE_CPU, 0, 2, SIE_COMPUTE_F32) == SIE_OK, "%s", m.err.message); }
+};
+
+template <class T>
+T sized() {
+  T t = {};
+  t.struct_size = sizeof t;
+  return t;
+}
+
+}  // namespace
+
+TEST(bad_device_arguments) {
+  sie_device *device = reinterpret_cast<sie_device *>(1);
+  sie_device_options o = sized<sie_device_options>();
+  o.kind = SIE_DEVICE_CPU;
+  REFUSED(sie_device_open(nullptr, &device, &err));
+  CHECK(device == nullptr, "a failed open leaves a handle");
+  REFUSED(sie_device_open(&o, nullptr, &err));
+  auto with = [&](const std::function<void(sie_device_options *)> &change, sie_status want) {
+    sie_device_options changed = o;
+    change(&changed);
+    REFUSED(sie_device_open(&changed, &device, &err), want);
+  };
+  with([](sie_device_options *x) { x->struct_size = 4; }, SIE_INVALID_ARGUMENT);
+  with([](sie_device_options *x) { x->kind = 0; }, SIE_INVALID_ARGUMENT);
+  with([](sie_device_options *x) { x->kind = 77; }, SIE_INVALID_ARGUMENT);
+  with([](sie_device_options *x) { x->kind = SIE_DEVICE_CUDA; }, SIE_UNSUPPORTED);
+  with([](sie_device_options *x) { x->threads = -1; }, SIE_INVALID_ARGUMENT);
+  with([](sie_device_options *x) { x->threads = 1 << 20; }, SIE_INVALID_ARGUMENT);
+  with([](sie_device_options *x) { x->isa = 9; }, SIE_INVALID_ARGUMENT);
+  CHECK(sie_device_open(nullptr, &device, nullptr) == SIE_INVALID_ARGUMENT, "a null error is allowed");
+  Open open;
+  sie_device_info info = {};
+  REFUSED(sie_device_query(nullptr, &info, &err));
+  REFUSED(sie_device_query(open.m.device, nullptr, &err));
+  REFUSED(sie_device_query(open.m.device, &info, &err));
+  sie_device_close(nullptr);
+}
+
+TEST(bad_weight_arguments) {
+  Open open;
+  float data[64] = {};
+  sie_weight_desc d = sized<sie_weight_desc>();
+  d.kind = SIE_WEIGHT_LINEAR;
+  d.compute = SIE_COMPUTE_F32;
+  d.dtype = SIE_F32;
+  d.n_parts = 1;
+  d.n = 8;
+  d.k = 8;
+  d.parts[0] = {data, 8, 0};
+  sie_weight *w;
+  REFUSED(sie_weight_create(nullptr, &d, &w, &err));
+  REFUSED(sie_weight_create(open.m.device, nullptr, &w, &err));
+  REFUSED(sie_weight_create(open.m.device, &d, nullptr, &err));
+  auto with = [&](const std::function<void(sie_weight_desc *)> &change, sie_status want = SIE_INVALID_ARGUMENT) {
+    sie_weight_desc changed = d;
+    change(&changed);
+    w = reinterpret_cast<sie_weight *>(1);
+    REFUSED(sie_weight_create(open.m.device, &changed, &w, &err), want);
+    CHECK(w == nullptr, "a refused weight leaves a handle");
+  };
+  with([](sie_weight_desc *x) { x->struct_size++; });
+  with([](sie_weight_desc *x) { x->kind = 0; });
+  with([](sie_weight_desc *x) { x->kind = 4; });
+  with([](sie_weight_desc *x) { x->compute = 0; });
+  with([](sie_weight_desc *x) { x->compute = 99; });
+  with([](sie_weight_desc *x) { x->compute = SIE_COMPUTE_FP8; }, SIE_UNSUPPORTED);
+  with([](sie_weight_desc *x) { x->dtype = SIE_I8; }, SIE_UNSUPPORTED);
+  with([](sie_weight_desc *x) { x->layout = 5; });
+  with([](sie_weight_desc *x) { x->layout = SIE_LAYOUT_INTERLEAVE_GATE_UP; });
+  for (int32_t parts : {-1, 0, 9}) with([parts](sie_weight_desc *x) { x->n_parts = parts; });
+  for (int64_t n : {int64_t{-8}, int64_t{0}, int64_t{7}, int64_t{9}, INT64_MAX}) with([n](sie_weight_desc *x) { x->n = n; });
+  for (int64_t k : {int64_t{-8}, int64_t{0}, INT64_MAX}) with([k](sie_weight_desc *x) { x->k = k; });
+  for (int64_t rows : {int64_t{-1}, int64_t{0}, INT64_MAX}) with([rows](sie_weight_desc *x) { x->parts[0].rows = rows; });
+  with([](sie_weight_desc *x) { x->parts[0].data = nullptr; });
+  with([](sie_weight_desc *x) { x->parts[0].ld = 7; });
+  with([](sie_weight_desc *x) { x->parts[0].ld = -8; });
+  with([](sie_weight_desc *x) { x->kind = SIE_WEIGHT_VECTOR; });
+  sie_weight_free(nullptr);
+  CHECK(sie_weight_bytes(nullptr) == 0, "a null weight has bytes");
+}
+
+TEST(bad_recording_arguments) {
+  Open open, other;
+  sie_program *p = nullptr;
+  sie_caps caps = sized<sie_caps>();
+  caps.max_tokens = 64;
+  caps.max_seqs = 4;
+  caps.max_len = 64;
+  REFUSED(sie_program_begin(nullptr, &caps, &p, &err));
+  REFUSED(sie_program_begin(open.m.device, nullptr, &p, &err));
+  REFUSED(sie_program_begin(open.m.device, &caps, nullptr, &err));
+  for (int field = 0; field < 3; field++) {
+    for (int64_t value : {int64_t{0}, int64_t{-1}, INT64_MAX}) {
+      sie_caps changed = caps;
+      (field == 0 ? changed.max_tokens : field == 1 ? changed.max_seqs : changed.max_len) = value;
+      REFUSED(sie_program_begin(open.m.device, &changed, &p, &err));
+    }
+  }
+  caps.struct_size = 0;
+  REFUSED(sie_program_begin(open.m.device, &caps, &p, &err));
+  caps.struct_size = sizeof caps;
+  sie_error none;
+  CHECK(sie_program_begin(open.m.device, &caps, &p, &none) == SIE_OK, "%s", none.message);
+
+  // The model's weights: word, position, type, gamma, beta, then the first layer's linear and its bias.
+  const std::vector<sie_weight *> &w = open.m.weights;
+  sie_weight *word = w[0], *position = w[1], *type = w[2], *gamma = w[3], *beta = w[4], *linear = w[5], *bias = w[6];
+  sie_value y;
+  size_t workspace;
+  REFUSED(sie_program_end(p, &workspace, &err));  // nothing recorded
+  REFUSED(sie_op_embed_layernorm(nullptr, word, position, type, gamma, beta, 0, 0, &y, &err));
+  REFUSED(sie_op_embed_layernorm(p, nullptr, position, type, gamma, beta, 0, 0, &y, &err));
+  REFUSED(sie_op_embed_layernorm(p, gamma, position, type, gamma, beta, 0, 0, &y, &err));
+  REFUSED(sie_op_embed_layernorm(p, word, gamma, type, gamma, beta, 0, 0, &y, &err));
+  REFUSED(sie_op_embed_layernorm(p, word, position, type, nullptr, beta, 0, 0, &y, &err));
+  REFUSED(sie_op_embed_layernorm(p, word, position, type, bias, beta, 0, 0, &y, &err));
+  REFUSED(sie_op_embed_layernorm(p, word, position, type, gamma, bias, 0, 0, &y, &err));
+  REFUSED(sie_op_embed_layernorm(p, word, position, type, gamma, beta, NAN, 0, &y, &err));
+  REFUSED(sie_op_embed_layernorm(p, word, position, type, gamma, beta, -1, 0, &y, &err));
+  REFUSED(sie_op_embed_layernorm(p, word, position, type, gamma, beta, 0, -1, &y, &err));
+  REFUSED(sie_op_embed_layernorm(p, word, position, type, gamma, beta, 0, 700, &y, &err));
+  REFUSED(sie_op_embed_layernorm(p, word, position, type, gamma, beta, 0, 0, nullptr, &err));
+  REFUSED(sie_op_embed_layernorm(p, other.m.weights[0], position, type, gamma, beta, 0, 0, &y, &err));
+  sie_value x, qkv, pooled;
+  CHECK(sie_op_embed_layernorm(p, word, position, type, gamma, beta, 0, 0, &x, &none) == SIE_OK, "%s", none.message);
+  REFUSED(sie_op_embed_layernorm(p, word, position, type, gamma, beta, 0, 0, &y, &err));
+
+  for (sie_value v : {-2, -1, 1, 1 << 30}) {
+    REFUSED(sie_op_linear(p, v, linear, bias, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
+    REFUSED(sie_op_layernorm(p, v, gamma, beta, 0, &y, &err));
+    REFUSED(sie_op_columns(p, v, 0, 1, &y, &err));
+    REFUSED(sie_op_gather_rows(p, v, SIE_POOL_CLS, &y, &err));
+    REFUSED(sie_op_pool(p, v, SIE_POOL_MEAN, &y, &err));
+    REFUSED(sie_op_output_values(p, v, 0, &err));
+    if (v != SIE_NO_VALUE) REFUSED(sie_op_linear(p, x, linear, bias, SIE_ACT_NONE, v, &y, &err));
+  }
+  REFUSED(sie_op_linear(p, x, nullptr, bias, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
+  REFUSED(sie_op_linear(p, x, word, bias, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
+  REFUSED(sie_op_linear(p, x, linear, gamma, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
+  REFUSED(sie_op_linear(p, x, linear, bias, static_cast<sie_act>(7), SIE_NO_VALUE, &y, &err));
+  REFUSED(sie_op_linear(p, x, linear, bias, SIE_ACT_NONE, x, &y, &err));  // 64 columns against 192
+  REFUSED(sie_op_linear(p, x, linear, bias, SIE_ACT_NONE, SIE_NO_VALUE, nullptr, &err));
+  CHECK(sie_op_linear(p, x, linear, bias, SIE_ACT_NONE, SIE_NO_VALUE, &qkv, &none) == SIE_OK, "%s", none.message);
+  REFUSED(sie_op_linear(p, qkv, linear, bias, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
+  REFUSED(sie_op_layernorm(p, qkv, gamma, beta, 0, &y, &err));
+  REFUSED(sie_op_layernorm(p, x, nullptr, beta, 0, &y, &err));
+  REFUSED(sie_op_layernorm(p, x, gamma, beta, 2, &y, &err));
+  REFUSED(sie_op_columns(p, qkv, -1, 10, &y, &err));
+  REFUSED(sie_op_columns(p, qkv, 0, 0, &y, &err));
+  REFUSED(sie_op_columns(p, qkv, 0, 193, &y, &err));
+  REFUSED(sie_op_columns(p, qkv, 192, 1, &y, &err));
+  REFUSED(sie_op_columns(p, qkv, 1, INT64_MAX, &y, &err));
+  sie_value q, k, v;
+  sie_op_columns(p, qkv, 0, 64, &q, &none);
+  sie_op_columns(p, qkv, 64, 64, &k, &none);
+  sie_op_columns(p, qkv, 128, 64, &v, &none);
+  sie_attention_params a = sized<sie_attention_params>();
+  a.heads = a.kv_heads = 2;
+  a.head_dim = 32;
+  a.scale = 1;
+  REFUSED(sie_op_attention(p, q, k, v, nullptr, &y, &err));
+  REFUSED(sie_op_attention(p, q, k, v, &a, nullptr, &err));
+  REFUSED(sie_op_attention(p, qkv, k, v, &a, &y, &err));
+  auto with = [&](const std::function<void(sie_attention_params *)> &change) {
+    sie_attention_params changed = a;
+    change(&changed);
+    REFUSED(sie_op_attention(p, q, k, v, &changed, &y, &err));
+  };
+  with([](sie_attention_params *t) { t->struct_size = 8; });
+  with([](sie_attention_params *t) { t->mask = 3; });
+  with([](sie_attention_params *t) { t->heads = 0; });
+  with([](sie_attention_params *t) { t->heads = 3; });
+  with([](sie_attention_params *t) { t->kv_heads = 0; });
+  with([](sie_attention_params *t) { t->kv_heads = 1; });
+  with([](sie_attention_params *t) { t->head_dim = 0; });
+  with([](sie_attention_params *t) { t->head_dim = 1 << 30; });
+  with([](sie_attention_params *t) { t->scale = NAN; });
+  with([](sie_attention_params *t) {
+    t->mask = SIE_MASK_WINDOW;
+    t->window = -1;
+  });
+  REFUSED(sie_op_gather_rows(p, x, SIE_POOL_MEAN, &y, &err));
+  REFUSED(sie_op_pool(p, x, static_cast<sie_pooling>(0), &y, &err));
+  CHECK(sie_op_pool(p, x, SIE_POOL_MEAN, &pooled, &none) == SIE_OK, "%s", none.message);
+  REFUSED(sie_op_gather_rows(p, pooled, SIE_POOL_CLS, &y, &err));
+  REFUSED(sie_op_output_rows(p, x, 0, &err));
+  for (int32_t index : {-1, 1, 4, 1 << 30}) REFUSED(sie_op_output_rows(p, pooled, index, &err));
+  CHECK(sie_op_output_rows(p, pooled, 0, &none) == SIE_OK, "%s", none.message);
+  REFUSED(sie_program_end(p, nullptr, &err));
+  CHECK(sie_program_end(p, &workspace, &none) == SIE_OK, "%s", none.message);
+  REFUSED(sie_program_end(p, &workspace, &err));
+  REFUSED(sie_op_layernorm(p, x, gamma, beta, 0, &y, &err));
+  sie_program_free(p);
+  sie_program_free(nullptr);
+  CHECK(sie_program_describe(nullptr, nullptr, 0) == 0, "a null program describes itself");
+}
+
+TEST(bad_forms_are_refused_when_the_program_ends) {
+  // No backend has a head dimension of 16: the recorder cannot know, the rehearsal does.
+  model::Shape shape;
+  shape.heads = 4;
+  shape.head_dim = 16;
+  Model m;
+  sie_status status = m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32, shape);
+  CHECK(status == SIE_OK || status == SIE_UNSUPPORTED, "status %d", status);
+  if (status == SIE_UNSUPPORTED) CHECK(strstr(m.err.message, "head_dim 16") != nullptr, "message: %s", m.err.message);
+}
+
+TEST(bad_run_arguments) {
+  Open open, other;
+  Model &m = open.m;
+  sie_arena *arena;
+  sie_slot *slot;
+  sie_slot_caps caps = sized<sie_slot_caps>();
+  caps.n_outputs = 1;
+  caps.max_tokens = 16;
+  caps.max_seqs = 2;
+  caps.output_bytes[0] = 300;
+  REFUSED(sie_arena_create(nullptr, 1 << 20, &arena, &err));
+  REFUSED(sie_arena_create(m.device, 1 << 20, nullptr, &err));
+  REFUSED(sie_arena_create(m.device, 0, &arena, &err));
+  REFUSED(sie_arena_create(m.device, SIZE_MAX, &arena, &err), SIE_OUT_OF_MEMORY);
+  REFUSED(sie_slot_create(nullptr, &caps, &slot, &err));
+  REFUSED(sie_slot_create(m.device, nullptr, &slot, &err));
+  REFUSED(sie_slot_create(m.device, &caps, nullptr, &err));
+  auto with = [&](const std::function<void(sie_slot_caps *)> &change) {
+    sie_slot_caps changed = caps;
+    change(&changed);
+    REFUSED(sie_slot_create(m.device, &changed, &slot, &err));
+  };
+  with([](sie_slot_caps *x) { x->struct_size = 0; });
+  with([](sie_slot_caps *x) { x->n_outputs = 0; });
+  with([](sie_slot_caps *x) { x->n_outputs = 5; });
+  with([](sie_slot_caps *x) { x->max_tokens = 0; });
+  with([](sie_slot_caps *x) { x->max_seqs = INT64_MAX; });
+  with([](sie_slot_caps *x) { x->output_bytes[0] = -1; });
+
+  const int32_t ids[] = {1, 2, 3, 4}, types[] = {0, 1, 0, 1}, cu[] = {0, 1, 4};
+  sie_out_item items[2] = {{SIE_F32, 0, 0, 0, 0}, {SIE_F32, 0, 0, 0, 256}};
+  sie_slot *s = m.slots[0];
+  auto load = [&](int64_t t, int64_t b, const int32_t *i, const int32_t *ty, const int32_t *c, const sie_out_item *it,
+                  sie_error *err) { return sie_slot_load(s, m.program, t, b, i, ty, c, it, err); };
+  REFUSED(sie_slot_load(nullptr, m.program, 4, 2, ids, types, cu, items, &err));
+  REFUSED(sie_slot_load(s, nullptr, 4, 2, ids, types, cu, items, &err));
+  REFUSED(sie_slot_load(s, other.m.program, 4, 2, ids, types, cu, items, &err));
+  REFUSED(load(4, 2, nullptr, types, cu, items, &err));
+  REFUSED(load(4, 2, ids, types, nullptr, items, &err));
+  REFUSED(load(4, 2, ids, types, cu, nullptr, &err));
+  REFUSED(load(5, 2, ids, types, cu, items, &err));
+  REFUSED(load(-1, 2, ids, types, cu, items, &err));
+  REFUSED(load(4, -1, ids, types, cu, items, &err));
+  REFUSED(load(1 << 30, 2, ids, types, cu, items, &err));
+  REFUSED(load(4, 1 << 30, ids, types, cu, items, &err));
+  const int32_t bad_cu[][3] = {{1, 1, 4}, {0, 5, 4}, {0, -1, 4}, {0, 1, 3}, {0, INT32_MAX, 4}};
+  for (const auto &c : bad_cu) REFUSED(load(4, 2, ids, types, c, items, &err));
+  const int32_t bad_ids[][4] = {{1, 2, 3, 97}, {-1, 2, 3, 4}, {1, 2, INT32_MAX, 4}};
+  for (const auto &i : bad_ids) REFUSED(load(4, 2, i, types, cu, items, &err));
+  const int32_t bad_types[] = {0, 2, 0, 0};
+  REFUSED(load(4, 2, ids, bad_types, cu, items, &err));
+  std::vector<int32_t> many(700, 1);
+  const int32_t long_cu[] = {0, 641};
+  REFUSED(load(641, 1, many.data(), nullptr, long_cu, items, &err));
+  auto with_item = [&](const std::function<void(sie_out_item *)> &change, sie_status want = SIE_INVALID_ARGUMENT) {
+    sie_out_item changed[2] = {items[0], items[1]};
+    change(&changed[1]);
+    REFUSED(load(4, 2, ids, types, cu, changed, &err), want);
+  };
+  with_item([](sie_out_item *x) { x->dtype = SIE_BF16; }, SIE_UNSUPPORTED);
+  with_item([](sie_out_item *x) { x->dtype = -7; }, SIE_UNSUPPORTED);
+  with_item([](sie_out_item *x) { x->dims = -1; });
+  with_item([](sie_out_item *x) { x->dims = 65; });
+  with_item([](sie_out_item *x) { x->normalize = 2; });
+  with_item([](sie_out_item *x) { x->offset = -4; });
+  with_item([](sie_out_item *x) { x->offset = 2; });
+  with_item([](sie_out_item *x) { x->offset = INT64_MAX - 3; });
+  with_item([](sie_out_item *x) { x->offset = 512 * 64 * 4; });
+
+  sie_error none;
+  REFUSED(sie_slot_wait(nullptr, &err));
+  REFUSED(sie_slot_wait(s, &err));
+  REFUSED(sie_program_submit(m.program, m.arena, s, &err));  // nothing loaded
+  CHECK(load(4, 2, ids, types, cu, items, &none) == SIE_OK, "%s", none.message);
+  REFUSED(sie_program_submit(nullptr, m.arena, s, &err));
+  REFUSED(sie_program_submit(m.program, nullptr, s, &err));
+  REFUSED(sie_program_submit(m.program, m.arena, nullptr, &err));
+  REFUSED(sie_program_submit(m.program, other.m.arena, s, &err));
+  CHECK(sie_arena_create(m.device, 4096, &arena, &none) == SIE_OK, "%s", none.message);
+  REFUSED(sie_program_submit(m.program, arena, s, &err));  // too small
+  sie_arena_free(arena);
+  CHECK(sie_program_submit(m.program, m.arena, s, &none) == SIE_OK, "%s", none.message);
+  REFUSED(sie_program_submit(m.program, m.arena, s, &err));
+  REFUSED(load(4, 2, ids, types, cu, items, &err));  // in flight
+  CHECK(sie_slot_wait(s, &none) == SIE_OK, "%s", none.message);
+  REFUSED(sie_slot_wait(s, &err));
+  REFUSED(sie_program_submit(m.program, m.arena, s, &err));
+  CHECK(load(0, 0, nullptr, nullptr, cu, nullptr, &none) == SIE_OK, "an empty batch: %s", none.message);
+  CHECK(sie_program_submit(m.program, m.arena, s, &none) == SIE_OK && sie_slot_wait(s, &none) == SIE_OK, "%s", none.message);
+  for (int32_t index : {-1, 2, 1 << 30}) CHECK(sie_slot_output(s, index) == nullptr, "output %d exists", index);
+  CHECK(sie_slot_output(nullptr, 0) == nullptr && sie_arena_bytes(nullptr) == 0, "null handles answer");
+  sie_slot_free(nullptr);
+  sie_arena_free(nullptr);
+
+  // A slot of fewer outputs or bytes than the program writes.
+  CHECK(sie_slot_create(m.device, &caps, &slot, &none) == SIE_OK, "%s", none.message);
+  REFUSED(sie_slot_load(slot, m.program, 4, 2, ids, types, cu, items, &err));
+  sie_slot_free(slot);
+  caps.n_outputs = 2;
+  caps.output_bytes[0] = 512;
+  caps.output_bytes[1] = 4 * 64 * 4 - 1;
+  CHECK(sie_slot_create(m.device, &caps, &slot, &none) == SIE_OK, "%s", none.message);
+  REFUSED(sie_slot_load(slot, m.program, 4, 2, ids, types, cu, items, &err));
+  sie_slot_free(slot);
+}

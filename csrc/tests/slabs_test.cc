@@ -1,0 +1,81 @@
+// slabs_test.cc — how sequences are shared out: nothing lost, bounds kept, loads balanced.
+#include "slabs.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "model.h"
+#include "tests/check.h"
+
+namespace {
+
+struct Plan {
+  std::vector<sie::SlabShare> shares;
+  std::vector<int32_t> order;
+};
+
+Plan plan(const std::vector<int32_t> &lengths, const sie::SlabLimits &limits) {
+  size_t n = lengths.size();
+  std::vector<int32_t> cu = {0};
+  for (int32_t length : lengths) cu.push_back(cu.back() + length);
+  Plan p;
+  p.shares.resize(n + 1);
+  p.order.resize(n + 1);
+  std::vector<int32_t> slab_of(n + 1), heap(n + 1), by_length(n + 1);
+  sie::SlabWork work = {p.shares.data(), p.order.data(), slab_of.data(), heap.data(), by_length.data()};
+  p.shares.resize(static_cast<size_t>(sie::plan_slabs(cu.data(), static_cast<int32_t>(n), limits, work)));
+  p.order.resize(n);
+  return p;
+}
+
+void check_plan(const std::vector<int32_t> &lengths, const sie::SlabLimits &limits) {
+  Plan p = plan(lengths, limits);
+  std::vector<int> seen(lengths.size());
+  int32_t next = 0;
+  for (size_t s = 0; s < p.shares.size(); s++) {
+    const sie::SlabShare &share = p.shares[s];
+    int64_t tokens = 0, longest = 0;
+    CHECK(share.first == next && share.seqs > 0, "slab %zu has %d sequences from place %d", s, share.seqs, share.first);
+    for (int32_t i = 0; i < share.seqs; i++) {
+      int32_t b = p.order[static_cast<size_t>(share.first + i)];
+      seen[static_cast<size_t>(b)]++;
+      tokens += lengths[static_cast<size_t>(b)];
+      longest = std::max<int64_t>(longest, lengths[static_cast<size_t>(b)]);
+    }
+    next += share.seqs;
+    CHECK(tokens == share.tokens && longest == share.max_len, "slab %zu: %lld tokens", s, static_cast<long long>(tokens));
+    CHECK(tokens <= limits.tokens_max || share.seqs == 1, "slab %zu of %d sequences has %lld tokens", s, share.seqs,
+          static_cast<long long>(tokens));
+    CHECK(share.seqs <= limits.seqs_max, "slab %zu has %d sequences", s, share.seqs);
+    CHECK(s == 0 || share.cost <= p.shares[s - 1].cost, "slab %zu is dearer than the one before", s);
+  }
+  for (size_t b = 0; b < seen.size(); b++) CHECK(seen[b] == 1, "sequence %zu is in %d slabs", b, seen[b]);
+}
+
+}  // namespace
+
+TEST(slabs_hold_every_sequence_once) {
+  model::Random random(3);
+  for (int round = 0; round < 300; round++) {
+    std::vector<int32_t> lengths(static_cast<size_t>(random.below(200)));
+    int32_t longest = 1 + random.below(900);
+    for (int32_t &length : lengths) length = random.below(longest);
+    check_plan(lengths, {1 + random.below(20), 512, 1 + random.below(512)});
+  }
+}
+
+TEST(slabs_use_all_executors) {
+  // Sequences of 128 over two cores: whole rounds, no straggler.
+  for (int32_t seqs : {2, 3, 4, 7, 9, 10, 64}) {
+    Plan p = plan(std::vector<int32_t>(static_cast<size_t>(seqs), 128), {2, 512, 512});
+    CHECK(p.shares.size() % 2 == 0, "%d passages in %zu slabs", seqs, p.shares.size());
+    int64_t least = p.shares.back().tokens, most = p.shares.front().tokens;
+    CHECK(most - least <= 128, "%d passages: slabs of %lld to %lld tokens", seqs, static_cast<long long>(least),
+          static_cast<long long>(most));
+  }
+  CHECK(plan({500}, {8, 512, 512}).shares.size() == 1, "one sequence is one slab");
+  CHECK(plan({10, 10, 10}, {8, 512, 512}).shares.size() == 1, "30 tokens are one slab");
+  CHECK(plan({900, 3, 4}, {4, 512, 512}).shares.size() >= 2, "a long sequence is a slab of its own");
+  CHECK(plan({}, {4, 512, 512}).shares.empty(), "no sequences, no slab");
+  CHECK(plan(std::vector<int32_t>(1000, 0), {2, 512, 512}).shares.size() == 2, "empty sequences fill slabs");
+}

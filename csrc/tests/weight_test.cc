@@ -1,0 +1,123 @@
+// weight_test.cc — what is packed is what the checkpoint holds: types, parts, strides, layouts, and refusals.
+#include "weight.h"
+
+#include <math.h>
+
+#include <vector>
+
+#include "common/dtype.h"
+#include "device.h"
+#include "model.h"
+#include "tests/check.h"
+
+namespace {
+
+class Reference {
+ public:
+  Reference() {
+    sie_device_options options = {};
+    options.struct_size = sizeof options;
+    options.kind = SIE_DEVICE_REF;
+    CHECK(sie_device_open(&options, &device, &err) == SIE_OK, "%s", err.message);
+  }
+  ~Reference() {
+    CHECK(device->memory_weights == 0, "%lld bytes of weights left", static_cast<long long>(device->memory_weights));
+    sie_device_close(device);
+  }
+  Reference(const Reference &) = delete;
+  Reference &operator=(const Reference &) = delete;
+  sie_device *device = nullptr;
+  sie_error err = {};
+};
+
+sie_weight_desc linear_desc(int64_t n, int64_t k, const void *data, uint32_t dtype) {
+  sie_weight_desc d = {};
+  d.struct_size = sizeof d;
+  d.kind = SIE_WEIGHT_LINEAR;
+  d.compute = SIE_COMPUTE_F32;
+  d.dtype = dtype;
+  d.n_parts = 1;
+  d.n = n;
+  d.k = k;
+  d.parts[0] = {data, n, 0};
+  return d;
+}
+
+const float *packed(const sie_weight *w) { return static_cast<const float *>(w->packed.data); }
+
+}  // namespace
+
+TEST(weight_sources_of_every_type) {
+  Reference ref;
+  const int64_t n = 130, k = 9;
+  std::vector<float> values(static_cast<size_t>(n * k));
+  model::Random random(1);
+  for (float &x : values) x = static_cast<float>(random.below(512) - 256) / 64;  // exact in all three
+  for (uint32_t dtype : {SIE_F32, SIE_F16, SIE_BF16}) {
+    size_t element = dtype == SIE_F32 ? 4 : 2;
+    std::vector<char> source(values.size() * element + 1);
+    for (size_t i = 0; i < values.size(); i++) {
+      // One byte off: tensors of a checkpoint may start anywhere.
+      uint16_t half = dtype == SIE_F16 ? sie_f16_from_f32(values[i]) : sie_bf16_from_f32(values[i]);
+      if (dtype == SIE_F32) memcpy(&source[1 + 4 * i], &values[i], 4);
+      if (dtype != SIE_F32) memcpy(&source[1 + 2 * i], &half, 2);
+    }
+    sie_weight_desc d = linear_desc(n, k, source.data() + 1, dtype);
+    sie_weight *w;
+    CHECK(sie_weight_create(ref.device, &d, &w, &ref.err) == SIE_OK, "%s", ref.err.message);
+    CHECK(memcmp(packed(w), values.data(), values.size() * 4) == 0, "dtype %u: other values", dtype);
+    CHECK(sie_weight_bytes(w) >= n * k * 4, "%lld bytes", static_cast<long long>(sie_weight_bytes(w)));
+    sie_weight_free(w);
+  }
+}
+
+TEST(weight_parts_and_layouts) {
+  Reference ref;
+  const int64_t k = 3;
+  std::vector<float> a = {1, 2, 3, -1, 4, 5, 6, -1}, b = {7, 8, 9, 10, 11, 12};  // a has rows 4 apart
+  sie_weight_desc d = linear_desc(4, k, nullptr, SIE_F32);
+  d.n_parts = 2;
+  d.parts[0] = {a.data(), 2, 4};
+  d.parts[1] = {b.data(), 2, 0};
+  const float concat[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, gate_up[] = {1, 2, 3, 7, 8, 9, 4, 5, 6, 10, 11, 12};
+  for (uint32_t layout : {SIE_LAYOUT_CONCAT, SIE_LAYOUT_INTERLEAVE_GATE_UP}) {
+    d.layout = layout;
+    sie_weight *w;
+    CHECK(sie_weight_create(ref.device, &d, &w, &ref.err) == SIE_OK, "%s", ref.err.message);
+    const float *want = layout == SIE_LAYOUT_CONCAT ? concat : gate_up;
+    CHECK(memcmp(packed(w), want, sizeof concat) == 0, "layout %u: other rows", layout);
+    sie_weight_free(w);
+  }
+}
+
+TEST(weight_of_many_chunks) {
+  // More than one conversion chunk (2 MiB of f32), and the last one ragged.
+  Reference ref;
+  const int64_t n = 1500, k = 701;
+  std::vector<float> values(static_cast<size_t>(n * k));
+  for (size_t i = 0; i < values.size(); i++) values[i] = static_cast<float>(i % 10007);
+  sie_weight_desc d = linear_desc(n, k, values.data(), SIE_F32);
+  sie_weight *w;
+  CHECK(sie_weight_create(ref.device, &d, &w, &ref.err) == SIE_OK, "%s", ref.err.message);
+  CHECK(memcmp(packed(w), values.data(), values.size() * 4) == 0, "other values");
+  sie_weight_free(w);
+}
+
+TEST(weight_refuses_what_is_not_finite) {
+  Reference ref;
+  std::vector<float> values(64, 1.0f);
+  for (float bad : {NAN, INFINITY, -INFINITY}) {
+    values[37] = bad;
+    sie_weight_desc d = linear_desc(8, 8, values.data(), SIE_F32);
+    sie_weight *w;
+    CHECK(sie_weight_create(ref.device, &d, &w, &ref.err) == SIE_CORRUPT && w == nullptr, "%g passed", static_cast<double>(bad));
+    CHECK(strstr(ref.err.message, "row 4") != nullptr, "message: %s", ref.err.message);
+  }
+  values[37] = 3.395e38f;  // rounds to infinity in bf16
+  sie_weight_desc d = linear_desc(8, 8, values.data(), SIE_F32);
+  sie_weight *w;
+  CHECK(sie_weight_create(ref.device, &d, &w, &ref.err) == SIE_OK, "f32 keeps it: %s", ref.err.message);
+  sie_weight_free(w);
+  d.compute = SIE_COMPUTE_BF16;
+  CHECK(sie_weight_create(ref.device, &d, &w, &ref.err) == SIE_CORRUPT, "bf16 cannot hold it");
+}
