@@ -19,29 +19,6 @@ constexpr size_t path_max = 4096;
 constexpr int lines_max = 100000;  // of mountinfo
 constexpr int depth_max = 64;      // cgroups between ours and the root
 
-int32_t affinity_count() {
-  unsigned long mask[1024 / sizeof(unsigned long) * 8] = {};  // 65,536 CPUs: no kernel is built for more
-  long bytes = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
-  int32_t count = 0;
-  for (long i = 0; i < bytes / static_cast<long>(sizeof(unsigned long)); i++) count += __builtin_popcountl(mask[i]);
-  return count > 0 ? count : 1;
-}
-
-// Reads a file into text[cap], NUL-terminated; false when it cannot be opened.
-bool read_text(const char *path, char *text, size_t cap) {
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  size_t length = 0;
-  while (length < cap - 1) {
-    ssize_t n = read(file, text + length, cap - 1 - length);
-    if (n <= 0) break;
-    length += static_cast<size_t>(n);
-  }
-  close(file);
-  text[length] = '\0';
-  return true;
-}
-
 // The lines of a file, one at a time in a buffer of its own: no allocation. Longer lines are passed over.
 class Lines {
  public:
@@ -93,6 +70,16 @@ class Lines {
   size_t at_ = 0, length_ = 0;
   char text_[2 * path_max];
 };
+
+// Reads a short file into text[cap], NUL-terminated; false when it cannot be opened.
+bool read_text(const char *path, char *text, size_t cap) {
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  ssize_t n = read(file, text, cap - 1);
+  close(file);
+  text[n > 0 ? n : 0] = '\0';
+  return true;
+}
 
 // Whether `word` stands in a list separated by commas.
 bool lists(const char *list, const char *word) {
@@ -199,8 +186,22 @@ void read_hierarchy(const char *groups, const char *mounts, const char *controll
 
 }  // namespace
 
+int32_t affinity_cpus(int32_t *cpus, int32_t count) {
+  constexpr int32_t bits = 8 * sizeof(unsigned long);
+  unsigned long mask[max_cpus / bits] = {};
+  long bytes = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+  int32_t found = 0;
+  for (int32_t cpu = 0; cpu < bytes * 8; cpu++) {
+    if ((mask[cpu / bits] >> (cpu % bits) & 1) == 0) continue;
+    if (found < count) cpus[found] = cpu;
+    found++;
+  }
+  return found;
+}
+
 CpuLimits read_cpu_limits(const char *root) {
-  CpuLimits limits = {affinity_count(), 0, 0};
+  int32_t cpus = affinity_cpus(nullptr, 0);
+  CpuLimits limits = {cpus > 0 ? cpus : 1, 0, 0};
   char groups[path_max], mounts[path_max];
   snprintf(groups, sizeof groups, "%s/proc/self/cgroup", root);
   snprintf(mounts, sizeof mounts, "%s/proc/self/mountinfo", root);

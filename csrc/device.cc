@@ -127,7 +127,11 @@ sie_status open_device(sie_device *device, const sie_device_options *options, si
     SIE_TRY(choose_cpu_table(device, options->isa, err));
   }
   choose_threads(device, options->threads);
-  return device->executors.start(device->threads, err);
+  // An executor for each CPU has that CPU to itself; fewer or more are the kernel's to place.
+  int32_t cpus[max_executors];
+  bool one_each = device->threads > 1 && affinity_cpus(cpus, max_executors) == device->threads;
+  if (one_each) add_why(device, ", one each");
+  return device->executors.start(device->threads, one_each ? cpus : nullptr, err);
 }
 
 }  // namespace

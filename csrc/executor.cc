@@ -3,11 +3,24 @@
 
 #include <signal.h>
 
+#include "cpu_limits.h"
 #include "status.h"
 
 namespace sie {
 
-sie_status Executors::start(int32_t count, sie_error *err) {
+namespace {
+
+// Keeps the calling thread on one CPU; where that is refused it stays free.
+void stay_on(int32_t cpu) {
+  constexpr size_t bits = 8 * sizeof(unsigned long);
+  unsigned long mask[max_cpus / bits] = {};
+  mask[static_cast<size_t>(cpu) / bits] = 1ul << (static_cast<size_t>(cpu) % bits);
+  syscall(SYS_sched_setaffinity, 0, sizeof mask, mask);
+}
+
+}  // namespace
+
+sie_status Executors::start(int32_t count, const int32_t *cpus, sie_error *err) {
   Thread *threads = array_of<Thread>(&threads_, count);
   SIE_FAIL_IF(threads == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for %d executors", count);
   // Signals belong to the host program's threads.
@@ -16,7 +29,7 @@ sie_status Executors::start(int32_t count, sie_error *err) {
   pthread_sigmask(SIG_SETMASK, &all, &old);
   int failed = 0;
   while (count_ < count && failed == 0) {
-    threads[count_] = {this, count_, {}};
+    threads[count_] = {this, count_, cpus != nullptr ? cpus[count_] : -1, {}};
     failed = pthread_create(&threads[count_].id, nullptr, entry, &threads[count_]);
     if (failed == 0) count_++;
   }
@@ -102,12 +115,13 @@ void Executors::loop(int32_t executor) {
     uint32_t next = submitted_.load();
     if (take(next - 2, executor) || take(next - 1, executor)) continue;
     if (stopping_.load()) return;
-    submitted_.wait_while(next, spin_pauses);
+    submitted_.wait_while(next, spin_ns);
   }
 }
 
 void *Executors::entry(void *argument) {
   Thread *thread = static_cast<Thread *>(argument);
+  if (thread->cpu >= 0) stay_on(thread->cpu);
   thread->owner->loop(thread->index);
   return nullptr;
 }

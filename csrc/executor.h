@@ -26,8 +26,9 @@ constexpr int32_t max_executors = 1024;
 constexpr int32_t max_team = 16;
 constexpr int32_t max_runs = 2;  // in flight on one device
 
-// Some pauses of a waiting executor before it sleeps: some tens of µs, the cost of a sleep and a wake-up.
-constexpr int spin_pauses = 400;
+// How long an executor spins before it sleeps: about what a sleep and a wake-up cost on a virtual machine. Members
+// of a team differ by this much now and then; a longer wait means that somebody else has the other's core.
+constexpr int64_t spin_ns = 30000;
 
 // Where the members of a team meet. All arrive, then all go on.
 class Barrier {
@@ -38,7 +39,7 @@ class Barrier {
       arrived_.store(0, std::memory_order_relaxed);
       phase_.store(phase + 1);
     } else {
-      phase_.wait_while(phase, spin_pauses);
+      phase_.wait_while(phase, spin_ns);
     }
   }
 
@@ -71,8 +72,9 @@ enum RunState : uint32_t { run_idle = 0, run_loaded = 1, run_started = 2, run_do
 
 class Executors {
  public:
-  // Starts `count` threads; on failure none is left.
-  sie_status start(int32_t count, sie_error *err);
+  // Starts `count` threads; on failure none is left. cpus[count], when not null, is where each of them stays:
+  // left to itself the kernel often wakes a team's members on one core, and keeps them there.
+  sie_status start(int32_t count, const int32_t *cpus, sie_error *err);
   // Waits for the runs in flight, ends the threads. Harmless when not started.
   void stop();
   // Queues a run whose fields are set; false when max_runs are in flight. The state becomes run_started, then
@@ -90,6 +92,7 @@ class Executors {
   struct Thread {
     Executors *owner;
     int32_t index;
+    int32_t cpu;  // -1: any
     pthread_t id;
   };
 

@@ -6,6 +6,7 @@
 #include <linux/futex.h>
 #include <stdint.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -18,6 +19,12 @@ inline void pause_cpu() {
 #elif defined(__aarch64__)
   __asm__ __volatile__("yield");
 #endif
+}
+
+inline int64_t monotonic_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
 }
 
 // Sleeps while *word is `value`; may return early.
@@ -46,11 +53,18 @@ class WaitWord {
     if (sleepers_.load(std::memory_order_seq_cst) > 0) futex_wake(&word_, waiters);
   }
 
-  // Returns when the word is not `value` any more, after at most `spins` pauses asleep.
-  void wait_while(uint32_t value, int spins) {
-    for (int i = 0; i < spins; i++) {
+  // Returns when the word is not `value` any more; sleeps when that takes longer than spin_ns.
+  void wait_while(uint32_t value, int64_t spin_ns) {
+    // A pause takes 10 to 150 cycles, so time is counted and not pauses; most waits end before the first look
+    // at the clock.
+    int64_t end = 0;
+    for (int i = 1; spin_ns > 0; i++) {
       if (word_.load(std::memory_order_acquire) != value) return;
       pause_cpu();
+      if (i % 32 != 0) continue;
+      int64_t now = monotonic_ns();
+      if (end == 0) end = now + spin_ns;
+      if (now >= end) break;
     }
     // Counted before the last look: either store sees the sleeper or the sleeper sees the new value.
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
