@@ -79,7 +79,7 @@ type chunk struct {
 func newJob(ctx context.Context, w *Worker, m *model, p *plan, r *Request) (*job, error) {
 	v, err := m.variant(p.options.Pooling)
 	if err != nil {
-		return nil, errs.Invalid("options.pooling", err.Error())
+		return nil, variantError(err, p)
 	}
 	dims := m.weights.Dim
 	if p.dimensions > 0 {
@@ -93,7 +93,7 @@ func newJob(ctx context.Context, w *Worker, m *model, p *plan, r *Request) (*job
 	if p.options.Normalize != nil {
 		normalize = *p.options.Normalize
 	}
-	limit := m.maxTokens
+	limit := m.limit(p.model)
 	if n := p.options.MaxSeqLength; n > 0 {
 		limit = min(limit, n)
 	}
@@ -181,7 +181,8 @@ func (j *job) items(first, end int) ([]batch.Item, error) {
 // sentence-transformers uses.
 func (j *job) format(text string) string {
 	o, w := j.plan.options, j.model.weights
-	if o.QueryTemplate == nil && o.DocTemplate == nil && j.req.Instruction == nil && o.Instruction == nil {
+	instructed := j.req.Instruction != nil || o.Instruction != nil || j.plan.query && o.DefaultInstruction != nil
+	if o.QueryTemplate == nil && o.DocTemplate == nil && !instructed {
 		name := "document"
 		if j.plan.query {
 			name = "query"
@@ -203,6 +204,9 @@ func (j *job) format(text string) string {
 func (j *job) checkIDs(i int) ([]int32, error) {
 	ids := j.req.Tokens[i]
 	vocab := int32(j.model.vocab)
+	if len(ids) == 0 {
+		return nil, errs.Invalidf("input", "input %d has no token ids; it needs at least one", i)
+	}
 	for _, id := range ids {
 		if id < 0 || id >= vocab {
 			return nil, errs.Invalidf("input", "token id %d of input %d is outside the model's vocabulary of %d", id, i, vocab)
@@ -246,6 +250,19 @@ func (j *job) abandon(err error) {
 	}
 }
 
+// variantError says why a model cannot be pooled as a request wishes.
+func variantError(err error, p *plan) error {
+	switch {
+	case errors.Is(err, engine.ErrNoMemory):
+		return errs.OutOfMemory("Encoding", err)
+	case errors.Is(err, engine.ErrUnsupported):
+		e := errs.Invalidf("options.pooling", "pooling '%s' is not available for model '%s'", p.options.Pooling, p.model.ID)
+		e.Cause = err
+		return e
+	}
+	return errs.Inference("encoding", err)
+}
+
 // translate gives an internal failure its public form.
 func (w *Worker) translate(err error, m *catalog.Resolved, j *job) error {
 	var known *errs.Error
@@ -253,6 +270,9 @@ func (w *Worker) translate(err error, m *catalog.Resolved, j *job) error {
 	case errors.As(err, &known):
 		return err
 	case j.ctx.Err() != nil:
+		return context.Cause(j.ctx)
+	case errors.Is(err, batch.ErrExpired): // the queue saw the deadline pass a moment before the context did
+		<-j.ctx.Done()
 		return context.Cause(j.ctx)
 	case errors.Is(err, batch.ErrFull):
 		return errs.FullQueue(j.queue.Stats().Items, len(j.rows), w.opt.MaxQueueItems)
@@ -270,7 +290,7 @@ func (w *Worker) translate(err error, m *catalog.Resolved, j *job) error {
 func (w *Worker) acquire(ctx context.Context, m *catalog.Resolved) (*registry.Ref[*model], error) {
 	wait, cancel := context.WithTimeout(ctx, w.opt.LoadWait)
 	defer cancel()
-	ref, err := w.models.Acquire(wait, m.WeightsKey, func() (*model, error) { return w.load(m) })
+	ref, err := w.models.Acquire(wait, w.key(m), func() (*model, error) { return w.load(m) })
 	var f *registry.Failure
 	switch {
 	case err == nil:

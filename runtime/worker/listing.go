@@ -27,7 +27,7 @@ func (w *Worker) Model(id string) (*api.ModelInfo, error) {
 }
 
 func (w *Worker) info(m *catalog.Resolved) api.ModelInfo {
-	r := w.models.Get(m.WeightsKey)
+	r := w.models.Get(w.key(m))
 	info := api.ModelInfo{
 		Name: m.ID, Inputs: m.Inputs, Outputs: m.Outputs,
 		Dims:   api.ModelDims{Dense: m.Dims["dense"], Sparse: m.Dims["sparse"], Multivector: m.Dims["multivector"]},
@@ -55,14 +55,14 @@ func (w *Worker) fillFromWeights(info *api.ModelInfo, m *catalog.Resolved) {
 		return
 	}
 	w.models.Each(func(key string, l *model) {
-		if key != m.WeightsKey {
+		if key != w.key(m) {
 			return
 		}
 		if info.Dims.Dense == 0 {
 			info.Dims.Dense = l.weights.Dim
 		}
 		if info.MaxSequenceLength == nil {
-			n := l.maxTokens
+			n := l.limit(m)
 			info.MaxSequenceLength = &n
 		}
 	})
@@ -109,27 +109,18 @@ type AdaptiveStatus struct {
 	FillRatio   float64 `json:"fill_ratio"`
 }
 
-// Status takes a snapshot. A set of weights appears under the base id of the first catalog entry that uses it.
+// Status takes a snapshot. A set of weights appears under the id of the first catalog entry that uses it.
 func (w *Worker) Status() Status {
 	st := Status{Loaded: []string{}, Models: []ModelStatus{}, MaxBatchRequests: w.maxBatchRequests()}
-	names := make(map[string]*catalog.Resolved)
-	for _, m := range w.catalog.List() {
-		if names[m.WeightsKey] == nil {
-			names[m.WeightsKey] = m
-		}
-	}
 	w.models.Each(func(key string, l *model) {
-		m := names[key]
-		if m == nil {
-			return
-		}
+		m := w.copies[key].first
 		q := l.stats()
-		st.Loaded = append(st.Loaded, m.BaseID)
+		st.Loaded = append(st.Loaded, m.ID)
 		st.Saturated = st.Saturated || q.Items >= w.opt.MaxQueueItems
 		st.Models = append(st.Models, ModelStatus{
-			Name: m.BaseID, State: string(registry.Loaded), Device: w.DeviceName(), MemoryBytes: l.Bytes(),
+			Name: m.ID, State: string(registry.Loaded), Device: w.DeviceName(), MemoryBytes: l.Bytes(),
 			Config: ModelConfig{HFID: m.HFID, Adapter: m.Adapter.String(), Inputs: m.Inputs, Outputs: m.Outputs,
-				Dims: m.Dims, MaxSequenceLength: l.maxTokens},
+				Dims: m.Dims, MaxSequenceLength: l.limit(m)},
 			QueueDepth: q.Items, QueuePendingItems: q.Items,
 			AdaptiveBatching: &AdaptiveStatus{Calibrated: q.Calibrated, TargetP50MS: q.TargetP50,
 				WaitMS: float64(q.Wait.Microseconds()) / 1e3, BatchCost: q.BatchCost, P50MS: q.P50,

@@ -44,9 +44,14 @@ var poolings = map[catalog.Pooling]engine.Pooling{
 	catalog.PoolingCLS: engine.PoolCLS, catalog.PoolingMean: engine.PoolMean, catalog.PoolingLast: engine.PoolLast,
 }
 
-// load finds, packs and records the model that m names. It is called by the registry, one load at a time.
+// load finds, packs and records the model that m names. It is called by the registry, one load at a time. What it makes
+// depends on m's key alone, not on which of the ids over the same weights is asked for first: their pooling, lengths and
+// prompts are applied per request.
 func (w *Worker) load(m *catalog.Resolved) (*model, error) {
 	start := time.Now()
+	key := w.key(m)
+	shared := w.copies[key]
+	m = shared.first
 	id := m.HFID
 	if m.WeightsPath != "" {
 		id = m.WeightsPath
@@ -67,21 +72,20 @@ func (w *Worker) load(m *catalog.Resolved) (*model, error) {
 	if w.opt.MaxBatchTokens > 0 {
 		tokens = w.opt.MaxBatchTokens
 	}
-	a, err := arch.Load(found.Dir, w.device, arch.Options{Compute: compute, MaxSeqLen: m.MaxSequenceLength, MaxTokens: tokens,
-		Pooling: poolings[m.Runtime.Pooling]})
+	a, err := arch.Load(found.Dir, w.device, arch.Options{Compute: compute, MaxSeqLen: shared.maxTokens, MaxTokens: tokens})
 	if err != nil {
 		tok.Close()
 		return nil, err
 	}
-	l := &model{w: w, key: m.WeightsKey, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
+	l := &model{w: w, key: key, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
 		options: w.queueOptions(m, a), variants: make(map[engine.Pooling]*variant)}
 	if err := l.check(); err != nil {
 		tok.Close()
 		a.Close()
 		return nil, err
 	}
-	w.opt.Metrics.Loaded(m.BaseID, w.DeviceName(), a.Bytes())
-	w.opt.Log.Info("model ready", "model", m.BaseID, "weights", string(found.Source), "precision", a.Compute.String(),
+	w.opt.Metrics.Loaded(m.ID, w.DeviceName(), a.Bytes())
+	w.opt.Log.Info("model ready", "model", m.ID, "weights", string(found.Source), "precision", a.Compute.String(),
 		"dim", a.Dim, "max_tokens", a.MaxSeqLen, "packed_mib", a.Bytes()>>20, "took", time.Since(start).Round(time.Millisecond))
 	return l, nil
 }
@@ -106,10 +110,10 @@ func (l *model) check() error {
 // GPUs and only decides where the operator left it open and the device has it.
 func (w *Worker) compute(m *catalog.Resolved) (engine.Compute, error) {
 	want := w.opt.Precision
-	if want == "" || want == "auto" {
-		if m.Precision == "float32" {
-			return engine.ComputeF32, nil
-		}
+	switch {
+	case w.inFloat32(m):
+		return engine.ComputeF32, nil
+	case want == "" || want == "auto":
 		return 0, nil
 	}
 	c, ok := engine.ParseCompute(want)
@@ -125,7 +129,7 @@ func (w *Worker) queueOptions(m *catalog.Resolved, a *arch.Model) batch.Options 
 	o.MaxCost, o.MaxSeqs = int(a.Caps().MaxTokens), int(a.Caps().MaxSeqs)
 	o.MaxItems = w.opt.MaxQueueItems
 	o.Fatal = w.fatal
-	name := m.BaseID
+	name := m.ID
 	o.BatchDone = func(items, tokens int, run time.Duration) { w.opt.Metrics.Batch(name, items, tokens, run) }
 	ad, from := &o.Adaptive, m.AdaptiveBatching
 	if from.Enabled != nil {
@@ -171,6 +175,14 @@ func (l *model) variant(p catalog.Pooling) (*variant, error) {
 	v.queue = batch.NewQueue(l.w.slots, runPacked{w: l.w, program: v.program}, l.options)
 	l.variants[mode] = v
 	return v, nil
+}
+
+// limit is the most tokens of one text that m takes.
+func (l *model) limit(m *catalog.Resolved) int {
+	if n := m.MaxSequenceLength; n > 0 {
+		return min(n, l.maxTokens)
+	}
+	return l.maxTokens
 }
 
 // Bytes is the size of the packed weights.
@@ -234,7 +246,7 @@ func publicCause(err error) string {
 	var h *hub.Error
 	switch {
 	case errors.As(err, &h):
-		return h.Message
+		return withoutPaths(h.Message)
 	case errors.Is(err, fs.ErrNotExist):
 		var pe *fs.PathError
 		if errors.As(err, &pe) {

@@ -42,8 +42,38 @@ type Worker struct {
 	runner  *engine.Runner
 	slots   *batch.Device
 	models  *registry.Registry[*model]
+	copies  map[string]copyOf // by key: fixed by New
+	memory  func() memory
 	lost    chan struct{} // closed when the device failed for good
 	lose    sync.Once
+}
+
+// copyOf is a set of packed weights as the catalog's entries that share it see it.
+type copyOf struct {
+	first     *catalog.Resolved // names it, and says how it is batched
+	maxTokens int               // of one text, the most that an entry asks for; 0 = as the files say, which an entry wants
+}
+
+// key names the packed weights behind m: equal keys share a copy. A profile in float32 has a copy of its own where the
+// operator leaves the precision open and the device's best is another.
+func (w *Worker) key(m *catalog.Resolved) string {
+	if w.inFloat32(m) && w.about.DefaultCompute() != engine.ComputeF32 {
+		return m.WeightsKey + " in float32"
+	}
+	return m.WeightsKey
+}
+
+// inFloat32 says whether m's profile decides on float32.
+func (w *Worker) inFloat32(m *catalog.Resolved) bool {
+	return (w.opt.Precision == "" || w.opt.Precision == "auto") && m.Precision == "float32"
+}
+
+// name is the id under which a copy appears in metrics and the status.
+func (w *Worker) name(key string) string {
+	if c, ok := w.copies[key]; ok {
+		return c.first.ID
+	}
+	return ""
 }
 
 // slotsInFlight is how many batches the runner takes at a time.
@@ -77,19 +107,31 @@ func New(opt Options) (*Worker, error) {
 		return nil, fmt.Errorf("precision %s is not available on this machine, which has %v: %s", opt.Precision, info.Compute, info.Why)
 	}
 	w := &Worker{opt: opt, catalog: opt.Catalog, device: dev, about: info, runner: engine.NewRunner(dev),
-		slots: batch.NewDevice(slotsInFlight), lost: make(chan struct{})}
+		slots: batch.NewDevice(slotsInFlight), lost: make(chan struct{}), copies: make(map[string]copyOf), memory: hostMemory}
+	for _, m := range opt.Catalog.List() {
+		c, known := w.copies[w.key(m)]
+		switch {
+		case !known:
+			c = copyOf{first: m, maxTokens: m.MaxSequenceLength}
+		case m.MaxSequenceLength == 0 || c.maxTokens == 0:
+			c.maxTokens = 0
+		default:
+			c.maxTokens = max(c.maxTokens, m.MaxSequenceLength)
+		}
+		w.copies[w.key(m)] = c
+	}
 	w.models = registry.New[*model](registry.Options{
 		Classify: classify,
-		Short:    func() bool { return hostMemory().ratio() > opt.MemoryThreshold },
+		Short:    func() bool { return w.memory().ratio() > opt.MemoryThreshold },
 		Changed: func(key string, s registry.State) {
 			opt.Log.Info("model "+string(s), "weights", key)
 			if s == registry.Available {
-				opt.Metrics.Loaded(key, w.DeviceName(), 0)
+				opt.Metrics.Loaded(w.name(key), w.DeviceName(), 0)
 			}
 		},
 	})
 	opt.Metrics.QueueDepth(func(report func(string, int)) {
-		w.models.Each(func(key string, m *model) { report(key, m.queued()) })
+		w.models.Each(func(key string, m *model) { report(w.name(key), m.queued()) })
 	})
 	return w, nil
 }
@@ -110,7 +152,7 @@ func (w *Worker) Preload(ctx context.Context, id string) error {
 	if err := m.Usable(); err != nil {
 		return err
 	}
-	ref, err := w.models.Acquire(ctx, m.WeightsKey, func() (*model, error) { return w.load(m) })
+	ref, err := w.models.Acquire(ctx, w.key(m), func() (*model, error) { return w.load(m) })
 	if err != nil {
 		return fmt.Errorf("model %s: %w", id, err)
 	}
