@@ -237,8 +237,8 @@ sie_status sie_op_columns(sie_program *p, sie_value x, int64_t column, int64_t w
   SIE_TRY(check_value(p, x, "x", err));
   Value value = p->values[x];
   SIE_FAIL_IF(column < 0 || width < 1 || column > value.columns || width > value.columns - column,
-              SIE_INVALID_ARGUMENT, err, "columns %lld to %lld of a value of %lld columns", static_cast<ll>(column),
-              static_cast<ll>(column) + static_cast<ll>(width) - 1, static_cast<ll>(value.columns));
+              SIE_INVALID_ARGUMENT, err, "%lld columns from column %lld of a value of %lld columns",
+              static_cast<ll>(width), static_cast<ll>(column), static_cast<ll>(value.columns));
   SIE_FAIL_IF(p->values.size() >= max_operations, SIE_INVALID_ARGUMENT, err, "a program has at most %lld values",
               static_cast<ll>(max_operations));
   value.column += column;

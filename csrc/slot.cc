@@ -113,8 +113,8 @@ sie_status check_item(const sie_slot *slot, const sie_program *p, const sie_out_
                 static_cast<ll>(p->output_columns[o]));
     int64_t bytes = item_bytes(item.dtype, dims), room = slot->caps.output_bytes[o];
     SIE_FAIL_IF(bytes > room || item.offset > room - bytes, SIE_INVALID_ARGUMENT, err,
-                "item %lld ends at byte %lld of output %d, which has %lld", static_cast<ll>(b),
-                static_cast<ll>(item.offset) + static_cast<ll>(bytes), o, static_cast<ll>(room));
+                "item %lld writes %lld bytes from byte %lld of output %d, which has %lld", static_cast<ll>(b),
+                static_cast<ll>(bytes), static_cast<ll>(item.offset), o, static_cast<ll>(room));
   }
   return SIE_OK;
 }
