@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -15,8 +14,8 @@ import (
 )
 
 const (
-	// drainBytes and drainTime bound what is read and thrown away of a body that is too large, so that its sender sees
-	// the answer instead of a reset connection.
+	// drainBytes and drainTime bound what is read and thrown away of a body that is not wanted, so that its sender sees
+	// the answer instead of a reset connection, and so that the rest of it is not taken for the next request.
 	drainBytes = 512 << 20
 	drainTime  = 30 * time.Second
 	// stallTime is how long a sender may pause within a body, bodyTime how long a whole body may take.
@@ -28,14 +27,17 @@ const (
 type bodies struct {
 	maxOne  int64 // bytes; 0 refuses every body
 	maxHeld int64
-	held    atomic.Int64
-	pool    sync.Pool
+	// stall bounds the pause between two pieces of a body, whole the time for all of it, drainFor the time spent on
+	// throwing one away.
+	stall, whole, drainFor time.Duration
+
+	held atomic.Int64
+	pool sync.Pool
 }
 
-var errSlowBody = errors.New("the request body arrived too slowly")
-
 // read returns the request's body, which the caller gives back with release. The bytes are the caller's own: they stay
-// valid whatever happens to the connection.
+// valid whatever happens to the connection. Errors are *errs.Error; the body is then read away, or the connection marked
+// to be closed.
 func (b *bodies) read(ctx *fasthttp.RequestCtx) (*heldBody, error) {
 	declared := int64(ctx.Request.Header.ContentLength())
 	if declared > b.maxOne {
@@ -65,6 +67,7 @@ func (b *bodies) read(ctx *fasthttp.RequestCtx) (*heldBody, error) {
 	}
 	if err := b.fill(h, ctx.Conn(), stream, declared); err != nil {
 		h.release()
+		b.drain(ctx)
 		return nil, err
 	}
 	return h, nil
@@ -72,7 +75,7 @@ func (b *bodies) read(ctx *fasthttp.RequestCtx) (*heldBody, error) {
 
 // fill reads the stream with a deadline that moves with its progress.
 func (b *bodies) fill(h *heldBody, conn net.Conn, stream io.Reader, declared int64) error {
-	limit := time.Now().Add(bodyTime)
+	limit := time.Now().Add(b.whole)
 	defer conn.SetReadDeadline(time.Time{})
 	data := (*h.buf)[:0]
 	if declared > 0 && int64(cap(data)) < declared {
@@ -90,7 +93,7 @@ func (b *bodies) fill(h *heldBody, conn net.Conn, stream io.Reader, declared int
 			copy(grown, data)
 			data = grown
 		}
-		deadline := time.Now().Add(stallTime)
+		deadline := time.Now().Add(b.stall)
 		if deadline.After(limit) {
 			deadline = limit
 		}
@@ -99,7 +102,6 @@ func (b *bodies) fill(h *heldBody, conn net.Conn, stream io.Reader, declared int
 		data = data[:len(data)+n]
 		*h.buf, h.Bytes = data, data
 		if int64(len(data)) > b.maxOne {
-			_, _ = io.CopyN(io.Discard, stream, drainBytes)
 			return errs.BodyTooLarge(b.maxOne)
 		}
 		if more := int64(len(data)) - h.reserved; more > 0 {
@@ -109,27 +111,30 @@ func (b *bodies) fill(h *heldBody, conn net.Conn, stream io.Reader, declared int
 			h.reserved += more
 		}
 		switch {
-		case errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF) && int64(len(data)) >= declared: // fasthttp ends a broken off body with EOF too
 			return nil
 		case err != nil:
 			var ne net.Error
 			if errors.As(err, &ne) && ne.Timeout() {
-				return errSlowBody
+				return errs.Invalidf("body", "the request body arrived too slowly: no more than %v between two pieces and %v in all are allowed",
+					b.stall, b.whole)
 			}
-			return fmt.Errorf("request body: %w", err)
+			return errs.Invalidf("body", "the request body ended early or its chunks are malformed: %v", err)
 		}
 	}
 }
 
-// drain throws away a body that will not be read, within bounds.
+// drain throws away a body that will not be read, within bounds. Unless all of it came the connection is closed after the
+// answer.
 func (b *bodies) drain(ctx *fasthttp.RequestCtx) {
-	ctx.SetConnectionClose()
 	stream := ctx.RequestBodyStream()
 	if stream == nil {
 		return
 	}
-	_ = ctx.Conn().SetReadDeadline(time.Now().Add(drainTime))
-	_, _ = io.CopyN(io.Discard, stream, drainBytes)
+	_ = ctx.Conn().SetReadDeadline(time.Now().Add(b.drainFor))
+	if _, err := io.CopyN(io.Discard, stream, drainBytes); !errors.Is(err, io.EOF) {
+		ctx.SetConnectionClose()
+	}
 }
 
 func (b *bodies) reserve(n int64) bool {

@@ -32,7 +32,7 @@ func (s *Server) readyz(ctx *fasthttp.RequestCtx, _ string) {
 	plain(ctx, 200, "ok")
 }
 
-func (s *Server) isReady() bool { return s.ready.Load() && !s.draining.Load() && !s.worker.Lost() }
+func (s *Server) isReady() bool { return s.ready.Load() && !s.gate.closed() && !s.worker.Lost() }
 
 func (s *Server) metrics(ctx *fasthttp.RequestCtx, _ string) {
 	fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(s.opt.Metrics.Registry, promhttp.HandlerOpts{}))(ctx)

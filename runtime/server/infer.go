@@ -3,7 +3,7 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
+	"net"
 	"strconv"
 	"time"
 
@@ -21,7 +21,7 @@ import (
 // the client's presence, the time limit, and the count of the outcome. f gets the body and writes the answer.
 func (s *Server) inference(ctx *fasthttp.RequestCtx, endpoint string, kind dialect.RouteKind,
 	f func(work context.Context, body []byte) (model string, err error)) {
-	if s.draining.Load() {
+	if s.gate.closed() {
 		s.discard(ctx)
 		s.refuse(ctx, kind, "", endpoint, errs.ShuttingDown())
 		return
@@ -33,22 +33,17 @@ func (s *Server) inference(ctx *fasthttp.RequestCtx, endpoint string, kind diale
 	}
 	body, err := s.bodies.read(ctx)
 	if err != nil {
-		if errors.Is(err, errSlowBody) {
-			ctx.SetConnectionClose()
-			err = errs.Invalid("body", fmt.Sprintf("%v: no more than %v between two pieces and %v in all are allowed",
-				errSlowBody, stallTime, bodyTime))
-		} else if known := new(errs.Error); !errors.As(err, &known) {
-			// The connection broke within the body: nobody reads an answer.
-			s.opt.Metrics.Request("", endpoint, obs.Cancelled)
-			ctx.SetConnectionClose()
-			return
-		}
 		s.refuse(ctx, kind, "", endpoint, err)
 		return
 	}
 	defer body.release()
+	if !s.gate.enter() {
+		s.refuse(ctx, kind, "", endpoint, errs.ShuttingDown())
+		return
+	}
+	defer s.gate.leave()
 
-	work, cancel := context.WithCancelCause(context.Background())
+	work, cancel := context.WithCancelCause(s.work)
 	defer cancel(nil)
 	end, err := s.hangups.watch(ctx.Conn(), func() { cancel(errClientGone) })
 	if err == nil {
@@ -63,6 +58,7 @@ func (s *Server) inference(ctx *fasthttp.RequestCtx, endpoint string, kind diale
 	case errors.Is(err, errClientGone):
 		s.opt.Metrics.Request(model, endpoint, obs.Cancelled)
 		ctx.SetConnectionClose()
+		s.fail(ctx, kind, errs.Invalid("", "the client closed its side of the connection before the answer was ready"))
 	default:
 		s.refuse(ctx, kind, model, endpoint, err)
 	}
@@ -242,13 +238,34 @@ func (s *Server) fail(ctx *fasthttp.RequestCtx, kind dialect.RouteKind, err *err
 	ctx.SetBody(body)
 }
 
+// expect answers a client that asks whether to send its body: not one that would be refused for its size or because the
+// server drains.
+func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
+	var e *errs.Error
+	switch {
+	case int64(ctx.Request.Header.ContentLength()) > s.bodies.maxOne:
+		e = errs.BodyTooLarge(s.bodies.maxOne)
+	case s.gate.closed():
+		e = errs.ShuttingDown()
+	default:
+		return fasthttp.StatusContinue
+	}
+	s.fail(ctx, dialect.RouteNative, e)
+	return e.Status
+}
+
 // badHead answers requests whose head could not be read.
 func (s *Server) badHead(ctx *fasthttp.RequestCtx, err error) {
 	e := errs.Invalid("headers", "the request's head is not valid HTTP/1.1")
 	var small *fasthttp.ErrSmallBuffer
-	if errors.As(err, &small) {
+	var ne net.Error
+	switch {
+	case errors.As(err, &small):
 		e = errs.Invalidf("headers", "the request's head is larger than %d bytes", headBytes)
-		e.Status = 431
+		e.Status = fasthttp.StatusRequestHeaderFieldsTooLarge
+	case errors.As(err, &ne) && ne.Timeout():
+		e = errs.Invalidf("headers", "the request's head did not arrive within %v", s.http.ReadTimeout)
+		e.Status = fasthttp.StatusRequestTimeout
 	}
 	ctx.SetConnectionClose()
 	s.fail(ctx, dialect.RouteNative, e)

@@ -53,6 +53,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		if p := recover(); p != nil {
 			s.opt.Log.Error("panic in a handler", "panic", p, "stack", string(debug.Stack()))
 			ctx.Response.Reset()
+			ctx.SetConnectionClose() // nobody knows how much of the body was read
 			s.fail(ctx, dialect.RouteNative, errs.Internal(nil))
 		}
 	}()
@@ -67,7 +68,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	if method == "HEAD" {
 		method = "GET"
 	}
-	known := false
+	allowed := ""
 	for i := range routes {
 		r := &routes[i]
 		model, ok := r.match(path)
@@ -75,8 +76,11 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 			continue
 		}
 		if r.method != method {
-			known = true
+			allowed = r.method
 			continue
+		}
+		if r.method == "GET" {
+			s.discard(ctx)
 		}
 		r.serve(s, ctx, model)
 		return
@@ -85,8 +89,9 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	case scopeless(path):
 		s.discard(ctx)
 		s.fail(ctx, dialect.RouteOpenAI, errs.OutOfScope(path))
-	case known:
+	case allowed != "":
 		s.discard(ctx)
+		ctx.Response.Header.Set("Allow", allowed)
 		s.fail(ctx, dialect.RouteNative, errs.WrongMethod())
 	default:
 		s.discard(ctx)
@@ -112,9 +117,5 @@ func scopeless(path string) bool {
 	return false
 }
 
-// discard reads away a body that no handler wanted, so that the connection stays usable, or closes it.
-func (s *Server) discard(ctx *fasthttp.RequestCtx) {
-	if ctx.Request.IsBodyStream() {
-		s.bodies.drain(ctx)
-	}
-}
+// discard reads away a body that no handler wants, so that the connection stays usable, or closes it.
+func (s *Server) discard(ctx *fasthttp.RequestCtx) { s.bodies.drain(ctx) }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/build"
+	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/worker"
 )
@@ -21,7 +23,7 @@ import (
 type Options struct {
 	Limits         api.Limits    // bounds on a request
 	MaxHeldBytes   int64         // request bodies in memory together [1 GiB]
-	MaxConns       int           // open connections [4,096]; more are refused by the operating system's backlog
+	MaxConns       int           // open connections [4,096]; one more gets a 503 and is closed
 	RequestTimeout time.Duration // for an answer [140 s: below the SDKs' 150 s, after which they do not retry]
 	MachineProfile string        // what X-SIE-MACHINE-PROFILE must name; "" when there is none
 	Name           string        // of this worker in /ws/status
@@ -62,10 +64,12 @@ type Server struct {
 	http     *fasthttp.Server
 	hangups  *hangups
 	bodies   bodies
+	watchers *watchers
 	started  time.Time
 	ready    atomic.Bool
-	draining atomic.Bool
-	quit     chan struct{} // closed by Shutdown: ends the status sockets
+	gate     *gate // inference requests; shut by Shutdown
+	work     context.Context
+	abort    context.CancelCauseFunc // ends work: every running request
 }
 
 var errClientGone = errors.New("the client closed the connection")
@@ -77,21 +81,22 @@ func New(w *worker.Worker, opt Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: watch for hang-ups: %w", err)
 	}
-	s := &Server{opt: opt, worker: w, hangups: h, started: time.Now(), quit: make(chan struct{}),
-		bodies: bodies{maxOne: bodyLimit(opt.Limits), maxHeld: opt.MaxHeldBytes}}
+	s := &Server{opt: opt, worker: w, hangups: h, started: time.Now(), gate: newGate(), watchers: newWatchers(),
+		bodies: bodies{maxOne: bodyLimit(opt.Limits), maxHeld: opt.MaxHeldBytes, stall: stallTime, whole: bodyTime, drainFor: drainTime}}
+	s.work, s.abort = context.WithCancelCause(context.Background())
 	s.http = &fasthttp.Server{
 		Name:                          "sie-server/" + build.Version,
 		Handler:                       s.handle,
 		ErrorHandler:                  s.badHead,
+		ExpectHandler:                 s.expect,
 		StreamRequestBody:             true,
 		MaxRequestBodySize:            inlineBody,
 		ReadBufferSize:                headBytes,
 		ReadTimeout:                   headTime,
 		WriteTimeout:                  writeTime,
 		IdleTimeout:                   keepAlive,
-		Concurrency:                   opt.MaxConns,
+		Concurrency:                   opt.MaxConns + 1, // the listener keeps to MaxConns
 		TCPKeepalive:                  true,
-		NoDefaultDate:                 true,
 		DisablePreParseMultipartForm:  true,
 		DisableHeaderNamesNormalizing: false,
 		CloseOnShutdown:               true,
@@ -114,18 +119,41 @@ func bodyLimit(l api.Limits) int64 {
 func (s *Server) Ready() { s.ready.Store(true) }
 
 // Serve answers connections of l until Shutdown.
-func (s *Server) Serve(l net.Listener) error { return s.http.Serve(l) }
+func (s *Server) Serve(l net.Listener) error {
+	return s.http.Serve(&capped{Listener: l, max: s.opt.MaxConns, open: func() int { return int(s.http.GetOpenConnectionsCount()) }})
+}
 
-// Shutdown refuses new work, waits for running requests until ctx ends, and closes every connection. The worker is the
-// caller's to close, afterwards.
+// lastAnswers is how long requests that were cut short may take to be answered.
+const lastAnswers = 5 * time.Second
+
+// Shutdown drains: new work is refused with a 503 that says when to retry, while health and listings go on and running
+// requests finish. Then, or when ctx ends, it closes the listener and every connection; requests that still run are
+// answered with that 503 too. No request runs once it has returned nil or ctx's error; the worker, which is the caller's,
+// may then be closed. Only the first call does something.
 func (s *Server) Shutdown(ctx context.Context) error {
-	if s.draining.Swap(true) {
+	if !s.gate.shut() {
 		return nil
 	}
-	close(s.quit)
+	s.watchers.stop()
+	var late error
+	select {
+	case <-s.gate.idle:
+	case <-ctx.Done():
+		late = ctx.Err()
+		s.abort(errs.ShuttingDown())
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.Background(), lastAnswers)
+		defer cancel()
+		select {
+		case <-s.gate.idle:
+		case <-ctx.Done():
+		}
+	}
 	err := s.http.ShutdownWithContext(ctx)
+	s.watchers.wait()
 	s.hangups.close()
-	return err
+	s.abort(nil)
+	return cmp.Or(late, err)
 }
 
 // quiet keeps fasthttp's complaints about broken connections at the debug level.

@@ -2,8 +2,11 @@ package server
 
 import (
 	"encoding/json"
+	"net"
 	"os"
 	"os/user"
+	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/fasthttp/websocket"
@@ -15,9 +18,56 @@ import (
 
 const (
 	statusInterval = 200 * time.Millisecond
-	// statusWrite bounds one send to a slow watcher, who is then dropped.
-	statusWrite = 5 * time.Second
+	// statusWrite bounds one send to a slow watcher, who is then dropped, and statusBuffer what the kernel holds for one.
+	statusWrite  = 5 * time.Second
+	statusBuffer = 64 << 10
+	maxWatchers  = 256
 )
+
+// watchers are the open status sockets. Safe for concurrent use.
+type watchers struct {
+	interval, write time.Duration
+	max             int
+	quit            chan struct{} // closed by stop
+	all             sync.WaitGroup
+
+	mu      sync.Mutex // guards the fields below
+	open    int
+	stopped bool
+}
+
+func newWatchers() *watchers {
+	return &watchers{interval: statusInterval, write: statusWrite, max: maxWatchers, quit: make(chan struct{})}
+}
+
+// enter reports whether one more may watch; it then ends with leave.
+func (w *watchers) enter() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped || w.open >= w.max {
+		return false
+	}
+	w.open++
+	w.all.Add(1)
+	return true
+}
+
+func (w *watchers) leave() {
+	w.mu.Lock()
+	w.open--
+	w.mu.Unlock()
+	w.all.Done()
+}
+
+// stop ends every watcher with a last frame and lets no more in; wait returns when they have ended.
+func (w *watchers) stop() {
+	w.mu.Lock()
+	w.stopped = true
+	w.mu.Unlock()
+	close(w.quit)
+}
+
+func (w *watchers) wait() { w.all.Wait() }
 
 // statusMessage is one frame of /ws/status, in the reference's shape.
 type statusMessage struct {
@@ -54,19 +104,37 @@ var upgrader = websocket.FastHTTPUpgrader{
 // status answers GET /ws/status: a frame at once and one every 200 ms.
 func (s *Server) status(ctx *fasthttp.RequestCtx, _ string) {
 	if !websocket.FastHTTPIsWebSocketUpgrade(ctx) {
-		plain(ctx, 426, "this is a WebSocket route: connect with ws://")
+		plain(ctx, fasthttp.StatusUpgradeRequired, "this is a WebSocket route: connect with ws://")
 		ctx.Response.Header.Set("Upgrade", "websocket")
 		return
 	}
+	if !s.watchers.enter() {
+		ctx.Response.Header.Set("Retry-After", "5")
+		plain(ctx, fasthttp.StatusServiceUnavailable, "too many status sockets are open, or the server is shutting down")
+		return
+	}
 	// The upgrader writes its own answer when it refuses.
-	_ = upgrader.Upgrade(ctx, s.stream)
+	if err := upgrader.Upgrade(ctx, s.stream); err != nil {
+		s.watchers.leave()
+	}
 }
 
+// stream sends frames until the watcher or the server goes. The connection is fasthttp's again once it returns.
 func (s *Server) stream(c *websocket.Conn) {
-	defer c.Close()
+	defer s.watchers.leave()
+	defer func() {
+		if p := recover(); p != nil { // fasthttp would let it end the process
+			s.opt.Log.Error("panic in a status socket", "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	if raw, ok := c.NetConn().(interface{ UnsafeConn() net.Conn }); ok {
+		if tcp, ok := raw.UnsafeConn().(*net.TCPConn); ok {
+			_ = tcp.SetWriteBuffer(statusBuffer)
+		}
+	}
 	c.SetReadLimit(4 << 10) // watchers send nothing but control frames
 	gone := make(chan struct{})
-	go func() { // ends when the connection does, which the deferred Close sees to
+	go func() {
 		defer close(gone)
 		for {
 			if _, _, err := c.ReadMessage(); err != nil {
@@ -74,27 +142,37 @@ func (s *Server) stream(c *websocket.Conn) {
 			}
 		}
 	}()
-	tick := time.NewTicker(statusInterval)
+	defer func() { // the reader must be out of the connection before it is handed back
+		_ = c.SetReadDeadline(time.Unix(1, 0))
+		<-gone
+	}()
+	tick := time.NewTicker(s.watchers.interval)
 	defer tick.Stop()
 	for {
-		b, err := json.Marshal(s.statusNow())
-		if err != nil {
-			return
-		}
-		_ = c.SetWriteDeadline(time.Now().Add(statusWrite))
-		if err := c.WriteMessage(websocket.TextMessage, b); err != nil {
+		if s.frame(c) != nil {
 			return
 		}
 		select {
 		case <-tick.C:
 		case <-gone:
 			return
-		case <-s.quit:
-			_ = c.WriteControl(websocket.CloseMessage,
-				websocket.FormatCloseMessage(websocket.CloseGoingAway, "shutting down"), time.Now().Add(time.Second))
+		case <-s.watchers.quit:
+			if s.frame(c) == nil { // it says that the server is not ready any more
+				_ = c.WriteControl(websocket.CloseMessage,
+					websocket.FormatCloseMessage(websocket.CloseGoingAway, "shutting down"), time.Now().Add(time.Second))
+			}
 			return
 		}
 	}
+}
+
+func (s *Server) frame(c *websocket.Conn) error {
+	b, err := json.Marshal(s.statusNow())
+	if err != nil {
+		return err
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(s.watchers.write))
+	return c.WriteMessage(websocket.TextMessage, b)
 }
 
 func (s *Server) statusNow() statusMessage {

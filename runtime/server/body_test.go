@@ -1,0 +1,197 @@
+package server
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/runtime/worker"
+)
+
+// limited serves with bodies of at most 20,000 bytes.
+func limited(o *Options, _ *worker.Options) { o.Limits = api.Limits{MaxBodyBytes: 20_000} }
+
+// chunked is an encode request whose body comes in the given chunks.
+func chunked(chunks ...string) string {
+	var b strings.Builder
+	b.WriteString(strings.Replace(post(0), "Content-Length: 0", "Transfer-Encoding: chunked", 1))
+	for _, c := range chunks {
+		fmt.Fprintf(&b, "%x\r\n%s\r\n", len(c), c)
+	}
+	b.WriteString("0\r\n\r\n")
+	return b.String()
+}
+
+// Whatever is wrong with a body, its rest is never taken for the next request.
+func TestBodiesOfAnySize(t *testing.T) {
+	r := start(t, limited)
+	evil := strings.Repeat("GET /v1/nothing HTTP/1.1\r\nHost: x\r\n\r\n", 2000)
+	padded := oneText + strings.Repeat(" ", 19_000)
+	for name, c := range map[string]struct {
+		send   string
+		status int
+		text   string
+	}{
+		"small":              {post(len(oneText)) + oneText, 200, ""},
+		"close to the limit": {post(len(padded)) + padded, 200, ""},
+		"declared too large": {post(len(evil)) + evil, 413, "exceeds the limit of 20000 bytes"},
+		"chunked":            {chunked(oneText[:10], oneText[10:]), 200, ""},
+		"chunked too large":  {chunked(evil[:30_000], evil), 413, "exceeds the limit of 20000 bytes"},
+		"of a GET":           {"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: " + fmt.Sprint(len(evil)) + "\r\n\r\n" + evil, 200, ""},
+		"of an unknown path": {strings.Replace(post(len(evil)), encodePath, "/v1/nothing", 1) + evil, 404, "Not Found"},
+		"refused by headers": {post(len(evil), "X-SIE-Remote: x\r\n") + evil, 400, "only 'forbid'"},
+		"empty":              {post(0), 400, "truncated"},
+	} {
+		w := r.dial()
+		w.send(c.send + getHealth)
+		a := w.receive("POST")
+		if a.status != c.status || c.text != "" && !strings.Contains(a.failure(t).Detail.Message, c.text) {
+			t.Errorf("%s: %d %.200q, want %d, %q", name, a.status, a.body, c.status, c.text)
+		}
+		if a.header.Get("Connection") == "close" {
+			w.ended()
+			t.Errorf("%s: the connection is closed although the whole body came", name)
+		} else if a := w.receive("GET"); a.status != 200 || string(a.body) != "ok" {
+			t.Errorf("%s: the next request gets %d %.100q", name, a.status, a.body)
+		}
+	}
+	for name, send := range map[string]string{
+		"bad chunk size": strings.Replace(chunked(), "0\r\n\r\n", "zz\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 1),
+		"bad chunk end":  strings.Replace(chunked("{}"), "{}\r\n", "{}xx"+getHealth, 1),
+	} {
+		w := r.dial()
+		w.send(send)
+		if a := w.receive("POST"); a.status != 400 || a.header.Get("Connection") != "close" {
+			t.Errorf("%s: %d %v %s", name, a.status, a.header, a.body)
+		}
+	}
+	for name, send := range map[string]string{
+		"cut off within its first bytes": post(5000) + oneText,
+		"cut off later":                  post(15_000) + oneText + strings.Repeat(" ", 10_000),
+	} {
+		w := r.dial()
+		w.send(send)
+		_ = w.Conn.(*net.TCPConn).CloseWrite()
+		if a := w.receive("POST"); a.status != 400 {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+		w.ended()
+	}
+	r.until("nothing is held", func() bool { return r.bodies.held.Load() == 0 })
+}
+
+func TestSlowBodies(t *testing.T) {
+	r := start(t, limited, func(s *Server) {
+		s.bodies.stall, s.bodies.whole, s.bodies.drainFor = 150*time.Millisecond, 500*time.Millisecond, 50*time.Millisecond
+	})
+	for name, trickle := range map[string]bool{"stalls": false, "trickles": true} {
+		w := r.dial()
+		w.send(post(20_000) + strings.Repeat(" ", 10_000))
+		began := time.Now()
+		quit, sent := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(sent)
+			for trickle {
+				select {
+				case <-quit:
+					return
+				case <-time.After(30 * time.Millisecond):
+					_, _ = w.Write([]byte(" "))
+				}
+			}
+		}()
+		a := w.receive("POST")
+		close(quit)
+		<-sent
+		took := time.Since(began)
+		if a.status != 400 || !strings.Contains(a.failure(t).Detail.Message, "no more than 150ms between two pieces and 500ms in all") ||
+			a.header.Get("Connection") != "close" || took > 5*time.Second || trickle && took < 400*time.Millisecond {
+			t.Errorf("a sender that %s: %d %s after %v", name, a.status, a.body, took)
+		}
+	}
+	w := r.dial() // slow, but within the limits
+	body := oneText + strings.Repeat(" ", 9000)
+	w.send(post(len(body)) + body[:8500])
+	time.Sleep(50 * time.Millisecond)
+	w.send(body[8500:])
+	if a := w.receive("POST"); a.status != 200 {
+		t.Errorf("a slow sender within the limits: %d %s", a.status, a.body)
+	}
+}
+
+func TestBodiesHeldTogether(t *testing.T) {
+	r := start(t, func(o *Options, _ *worker.Options) { o.MaxHeldBytes = 30_000 })
+	w := r.dial()
+	w.send(post(20_000) + oneText + strings.Repeat(" ", 9000))
+	r.until("the first body is being read", func() bool { return r.bodies.held.Load() == 20_000 })
+	large := oneText + strings.Repeat(" ", 15_000)
+	a := r.encode(large)
+	if e := a.failure(t); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(e.Detail.Message, "20000 bytes pending, cannot add 15030 more (limit: 30000)") {
+		t.Errorf("a body too many: %d %v %s", a.status, a.header, a.body)
+	}
+	c := r.dial()
+	c.send(chunked(oneText, strings.Repeat(" ", 15_000)))
+	if a := c.receive("POST"); a.status != 503 {
+		t.Errorf("a body of unknown length too many: %d %s", a.status, a.body)
+	}
+	if a := r.encode(oneText); a.status != 200 {
+		t.Errorf("a body that fits: %d %s", a.status, a.body)
+	}
+	w.send(strings.Repeat(" ", 20_000-9000-len(oneText)))
+	if a := w.receive("POST"); a.status != 200 {
+		t.Errorf("the first body: %d %s", a.status, a.body)
+	}
+	if a := r.encode(large); a.status != 200 {
+		t.Errorf("afterwards: %d %s", a.status, a.body)
+	}
+}
+
+func TestExpectContinue(t *testing.T) {
+	r := start(t, limited)
+	w := r.dial()
+	w.send(post(len(oneText), "Expect: 100-continue\r\n"))
+	line := make([]byte, len("HTTP/1.1 100 Continue\r\n\r\n"))
+	if _, err := w.br.Read(line); err != nil || !strings.HasPrefix(string(line), "HTTP/1.1 100 ") {
+		t.Fatalf("got %q, %v", line, err)
+	}
+	w.send(oneText)
+	if a := w.receive("POST"); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	w = r.dial()
+	w.send(post(30_000, "Expect: 100-continue\r\n"))
+	if a := w.receive("POST"); a.status != 413 || a.failure(t).Code != "INPUT_TOO_LONG" || a.header.Get("Connection") != "close" {
+		t.Errorf("a body that is announced and too large: %d %v %s", a.status, a.header, a.body)
+	}
+	w.ended()
+}
+
+func TestConnectionsTooMany(t *testing.T) {
+	r := start(t, func(o *Options, _ *worker.Options) { o.MaxConns = 2 })
+	first, second := r.dial(), r.dial()
+	for _, w := range []*wire{first, second} {
+		w.send(getHealth)
+		w.receive("GET")
+	}
+	third := r.dial()
+	third.send(post(len(oneText)) + oneText)
+	a := third.receive("POST")
+	if e := a.failure(t); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(e.Detail.Message, "2 open connections") {
+		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	}
+	third.ended()
+	first.Close()
+	r.until("a connection is free", func() bool {
+		w := r.dial()
+		defer w.Close()
+		w.send(getHealth)
+		return w.receive("GET").status == 200
+	})
+	second.send(getHealth)
+	if a := second.receive("GET"); a.status != 200 {
+		t.Errorf("an old connection: %d", a.status)
+	}
+}

@@ -1,0 +1,177 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sie-engine/sie/runtime/worker"
+)
+
+const twoTexts = `{"items":[{"text":"the cat"},{"text":"sat"}]}`
+
+// A client that leaves takes its queued texts along, and is counted.
+func TestHangUp(t *testing.T) {
+	for name, leave := range map[string]func(*net.TCPConn){
+		"closes":          func(c *net.TCPConn) { c.Close() },
+		"resets":          func(c *net.TCPConn) { _ = c.SetLinger(0); c.Close() },
+		"closes one side": func(c *net.TCPConn) { _ = c.CloseWrite() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, held(3))
+			w := r.dial()
+			w.send(getHealth) // a connection is watched anew for each request
+			w.receive("GET")
+			w.send(post(len(twoTexts)) + twoTexts)
+			r.queued(2)
+			leave(w.Conn.(*net.TCPConn))
+			cancelled := `sie_requests_total{endpoint="encode",model="test/mean",status="cancelled"}`
+			r.until("it is counted", func() bool { return r.metric(cancelled) == "1" })
+			if name == "closes one side" {
+				if a := w.receive("POST"); a.status != 400 {
+					t.Errorf("%d %s", a.status, a.body)
+				}
+				w.ended()
+			}
+			// One text more makes three: a batch leaves, but only with the texts of those who wait. A batch of one remains.
+			if a := r.encode(oneText); a.status != 200 {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+			if n := r.metric(`sie_device_batch_items_sum{model="test/mean"}`); n != "1" {
+				t.Errorf("%s texts ran", n)
+			}
+			if len(r.hangups.watches) != 0 {
+				t.Error("a watch is left")
+			}
+		})
+	}
+}
+
+// Without hanging up nothing is cancelled, however long it takes.
+func TestRequestTimeout(t *testing.T) {
+	r := start(t, func(o *Options, w *worker.Options) { held(1000)(o, w); o.RequestTimeout = 100 * time.Millisecond })
+	began := time.Now()
+	a := r.encode(oneText)
+	if e := a.failure(t); a.status != 504 || e.Code != "DEADLINE_EXCEEDED" || !strings.Contains(e.Detail.Message, "100ms") || time.Since(began) < 90*time.Millisecond {
+		t.Errorf("%d %s after %v", a.status, a.body, time.Since(began))
+	}
+	if a := r.do("GET", "/healthz", ""); a.status != 200 {
+		t.Errorf("afterwards %d", a.status)
+	}
+}
+
+func TestFullQueueIsRetryable(t *testing.T) {
+	r := start(t, func(o *Options, w *worker.Options) { held(1000)(o, w); w.MaxQueueItems = 3 })
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() {
+		_, err := r.try(ctx, "POST", encodePath, twoTexts)
+		first <- err
+	}()
+	r.queued(2)
+	a := r.encode(twoTexts)
+	if a.status != 503 || a.header.Get("Retry-After") != "1" || !strings.Contains(string(a.body), "2 items pending, cannot add 2 more (limit: 3)") {
+		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	}
+	if n := r.metric(`sie_requests_total{endpoint="encode",model="test/mean",status="queue_full"}`); n != "1" {
+		t.Errorf("counted %q times", n)
+	}
+	cancel()
+	<-first
+}
+
+// While it drains a server finishes what runs, takes no work, and still says how it is, also to new connections.
+func TestDrain(t *testing.T) {
+	r := start(t, held(3))
+	running, idle := r.dial(), r.dial()
+	idle.send(getHealth)
+	idle.receive("GET")
+	running.send(post(len(twoTexts)) + twoTexts)
+	r.queued(2)
+	sending := r.dial() // a body on its way is not running yet
+	sending.send(post(20_000) + oneText + strings.Repeat(" ", 9000))
+	done := make(chan error, 1)
+	go func() { done <- r.Shutdown(t.Context()) }()
+	r.until("it drains", r.gate.closed)
+	for _, w := range []*wire{idle, r.dial()} {
+		w.send("GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n" + getHealth + post(len(oneText)) + oneText)
+		if a := w.receive("GET"); a.status != 503 {
+			t.Errorf("/readyz: %d %s", a.status, a.body)
+		}
+		if a := w.receive("GET"); a.status != 200 {
+			t.Errorf("/healthz: %d %s", a.status, a.body)
+		}
+		a := w.receive("POST")
+		if a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(string(a.body), "draining") {
+			t.Errorf("new work: %d %v %s", a.status, a.header, a.body)
+		}
+	}
+	sending.send(strings.Repeat(" ", 20_000-9000-len(oneText)))
+	if a := sending.receive("POST"); a.status != 503 {
+		t.Errorf("a body that ends while draining: %d %s", a.status, a.body)
+	}
+	w := r.dial()
+	w.send(post(len(oneText), "Expect: 100-continue\r\n"))
+	if a := w.receive("POST"); a.status != 503 {
+		t.Errorf("an announced body: %d %s", a.status, a.body)
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("shut down with a request running: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	if _, err := r.worker.Encode(t.Context(), &worker.Request{Model: model, Texts: []string{"a"}}); err != nil { // the third text
+		t.Error(err)
+	}
+	if a := running.receive("POST"); a.status != 200 || len(a.encoded(t).Items) != 2 {
+		t.Errorf("running work: %d %s", a.status, a.body)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("shutdown: %v", err)
+	}
+	if c, err := net.Dial("tcp", r.addr); err == nil {
+		c.Close()
+		t.Error("it still listens")
+	}
+}
+
+// What still runs when the time is up is answered, and nothing runs when Shutdown returns.
+func TestDrainRunsOutOfTime(t *testing.T) {
+	r := start(t, held(1000))
+	w := r.dial()
+	w.send(post(len(twoTexts)) + twoTexts)
+	r.queued(2)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := r.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	if r.gate.running != 0 {
+		t.Errorf("%d requests run", r.gate.running)
+	}
+	if a := w.receive("POST"); a.status != 503 || a.header.Get("Retry-After") == "" {
+		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	}
+}
+
+func TestNotReadyAtFirst(t *testing.T) {
+	r := start(t, nil)
+	r.ready.Store(false)
+	if a := r.do("GET", "/readyz", ""); a.status != 503 {
+		t.Errorf("%d", a.status)
+	}
+	if a := r.encode(oneText); a.status != 200 { // asked all the same, it works
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	r.Ready()
+	if a := r.do("GET", "/readyz", ""); a.status != 200 {
+		t.Errorf("%d", a.status)
+	}
+	if fmt.Sprint(WorkerName()) == "" {
+		t.Error("no worker name")
+	}
+}

@@ -1,0 +1,53 @@
+package server
+
+import "sync"
+
+// gate counts the inference requests that run, and lets no more in once it is shut. Safe for concurrent use.
+type gate struct {
+	mu      sync.Mutex
+	running int
+	isShut  bool
+	idle    chan struct{} // closed when it is shut and nothing runs
+}
+
+func newGate() *gate { return &gate{idle: make(chan struct{})} }
+
+// enter reports whether a request may run; it then ends with leave.
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.isShut {
+		return false
+	}
+	g.running++
+	return true
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running--
+	if g.isShut && g.running == 0 {
+		close(g.idle)
+	}
+}
+
+// shut refuses further requests. It reports whether this call did it.
+func (g *gate) shut() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.isShut {
+		return false
+	}
+	g.isShut = true
+	if g.running == 0 {
+		close(g.idle)
+	}
+	return true
+}
+
+func (g *gate) closed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.isShut
+}

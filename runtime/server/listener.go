@@ -1,0 +1,54 @@
+package server
+
+import (
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/sie-engine/sie/internal/dialect"
+	"github.com/sie-engine/sie/internal/errs"
+)
+
+// capped is a listener that keeps the number of open connections within a bound. A connection too many is told to come
+// back, in the words of an answer, and closed.
+type capped struct {
+	net.Listener
+	open func() int
+	max  int
+}
+
+// Accept implements net.Listener.
+func (l *capped) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil || l.open() < l.max {
+			return c, err
+		}
+		refuseConn(c, l.max)
+	}
+}
+
+// refuseTime is what a connection too many may take of the listener's time.
+const refuseTime = 5 * time.Millisecond
+
+func refuseConn(c net.Conn, limit int) {
+	defer c.Close()
+	e := errs.FullQueue(limit, 1, limit)
+	e.Message = fmt.Sprintf("The server has %d open connections, its limit; close idle ones or retry", limit)
+	status, headers, body := dialect.Render(e, dialect.Caller{}, dialect.RouteNative)
+	answer := fmt.Appendf(nil, "HTTP/1.1 %d Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n",
+		status, len(body))
+	for _, h := range headers {
+		answer = fmt.Appendf(answer, "%s: %s\r\n", h.Name, h.Value)
+	}
+	answer = append(append(answer, "\r\n"...), body...)
+	_ = c.SetDeadline(time.Now().Add(refuseTime))
+	if _, err := c.Write(answer); err != nil {
+		return
+	}
+	// Closing with unread bytes would reset the connection and take the answer with it.
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+	_, _ = c.Read(make([]byte, 16<<10))
+}

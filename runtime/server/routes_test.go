@@ -1,0 +1,245 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/sie-engine/sie/internal/dialect"
+)
+
+// Every route is documented, and everything documented is a route.
+func TestRoutesAreDocumented(t *testing.T) {
+	var doc struct {
+		Paths map[string]map[string]struct {
+			Responses map[string]any
+		}
+	}
+	if err := json.Unmarshal(OpenAPI(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{}
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			documented[strings.ToUpper(method)+" "+strings.Replace(path, "{model}", "", 1)] = true
+			if len(op.Responses) == 0 {
+				t.Errorf("%s %s has no responses", method, path)
+			}
+		}
+	}
+	for _, r := range routes {
+		if key := r.method + " " + r.path; !documented[key] && !strings.HasPrefix(r.path, "/static/") {
+			t.Errorf("openapi.json lacks %s", key)
+		} else {
+			delete(documented, key)
+		}
+	}
+	if len(documented) > 0 {
+		t.Errorf("openapi.json has routes that do not exist: %v", documented)
+	}
+}
+
+func TestPlainRoutes(t *testing.T) {
+	r := start(t, nil)
+	for _, c := range []struct {
+		method, path string
+		status       int
+		contentType  string
+		text         string
+	}{
+		{"GET", "/healthz", 200, "text/plain; charset=utf-8", "ok"},
+		{"GET", "/livez?x=1", 200, "text/plain; charset=utf-8", "ok"},
+		{"GET", "/readyz", 200, "text/plain; charset=utf-8", "ok"},
+		{"GET", "/", 200, "text/html; charset=utf-8", "<title>"},
+		{"GET", "/docs", 200, "text/html; charset=utf-8", "<title>"},
+		{"GET", "/static/page.css", 200, "text/css; charset=utf-8", "{"},
+		{"GET", "/openapi.json", 200, "application/json", `"openapi"`},
+		{"GET", "/v1/models", 200, "application/json", `"name":"test/mean"`},
+		{"GET", "/v1/models/test/mean", 200, "application/json", `"max_sequence_length":40`},
+		{"GET", "/v1/models/test%2Fmean", 200, "application/json", `"dense":32`},
+		{"GET", "/v1/models/test/maen", 404, "application/json", "Model 'test/maen' not found Did you mean 'test/mean'?"},
+		{"GET", "/v1/models/%ff%00", 404, "application/json", "not found"},
+		{"GET", "/v1/nothing", 404, "application/json", "Not Found"},
+		{"GET", "//healthz", 404, "application/json", "Not Found"},
+		{"GET", "/v1/x/../models", 404, "application/json", "Not Found"},
+		{"GET", "/v1/models/", 404, "application/json", "Not Found"},
+		{"POST", "/v1/encode", 404, "application/json", "Not Found"},
+		{"POST", "/v1/encode/", 404, "application/json", "Not Found"},
+		{"POST", "/healthz", 405, "application/json", "Method Not Allowed"},
+		{"GET", "/v1/embeddings", 405, "application/json", "Method Not Allowed"},
+		{"DELETE", encodePath, 405, "application/json", "Method Not Allowed"},
+		{"POST", "/v1/chat/completions", 501, "application/json", "/v1/chat/completions is not implemented by this server"},
+		{"GET", "/v1/jobs/1/cancel", 501, "application/json", "not implemented"},
+		{"GET", "/v1/jobsx", 404, "application/json", "Not Found"},
+		{"GET", "/ws/status", 426, "text/plain; charset=utf-8", "WebSocket"},
+	} {
+		a := r.do(c.method, c.path, "")
+		if a.status != c.status || a.header.Get("Content-Type") != c.contentType || !strings.Contains(string(a.body), c.text) {
+			t.Errorf("%s %s: %d, %s, %.200q; want %d, %s, %q", c.method, c.path, a.status, a.header.Get("Content-Type"), a.body,
+				c.status, c.contentType, c.text)
+		}
+		if c.contentType == "application/json" && !json.Valid(a.body) {
+			t.Errorf("%s %s: not JSON: %.200q", c.method, c.path, a.body)
+		}
+		if c.status == 405 && a.header.Get("Allow") == "" {
+			t.Errorf("%s %s: no Allow", c.method, c.path)
+		}
+		if !strings.HasPrefix(a.header.Get("Server"), "sie-server/") {
+			t.Errorf("%s %s: Server %q", c.method, c.path, a.header.Get("Server"))
+		}
+	}
+	w := r.dial()
+	w.send("GET /v1/models/%zz HTTP/1.1\r\nHost: x\r\n\r\n")
+	if a := w.receive("GET"); a.status != 400 || !strings.Contains(a.failure(t).Detail.Message, "percent-encoding") {
+		t.Errorf("a path that is no percent-encoding: %d %s", a.status, a.body)
+	}
+}
+
+func TestHead(t *testing.T) {
+	r := start(t, nil)
+	w := r.dial()
+	for _, path := range []string{"/healthz", "/v1/models", "/openapi.json", "/v1/nothing", encodePath} {
+		get := r.do("GET", path, "")
+		w.send("HEAD " + path + " HTTP/1.1\r\nHost: x\r\n\r\n")
+		head := w.receive("HEAD")
+		if head.status != get.status || len(head.body) != 0 || head.header.Get("Content-Length") != strconv.Itoa(len(get.body)) {
+			t.Errorf("HEAD %s: %d with %s bytes announced, GET %d with %d", path, head.status, head.header.Get("Content-Length"), get.status, len(get.body))
+		}
+	}
+	w.send(getHealth) // nothing of the bodies is in the way
+	if a := w.receive("GET"); a.status != 200 || string(a.body) != "ok" {
+		t.Errorf("after HEAD: %d %q", a.status, a.body)
+	}
+}
+
+func TestHTTP10AndPipelining(t *testing.T) {
+	r := start(t, nil)
+	w := r.dial()
+	w.send("GET /healthz HTTP/1.0\r\n\r\n")
+	if a := w.receive("GET"); a.status != 200 || string(a.body) != "ok" {
+		t.Errorf("HTTP/1.0: %d %q", a.status, a.body)
+	}
+	w.ended()
+	w = r.dial()
+	w.send(strings.Replace(post(len(oneText)), "HTTP/1.1", "HTTP/1.0", 1) + oneText)
+	if a := w.receive("POST"); a.status != 200 {
+		t.Errorf("HTTP/1.0: %d %q", a.status, a.body)
+	}
+	w.ended()
+	// Small and large bodies, answers in order, each request its own.
+	large := `{"items":[{"text":"` + strings.Repeat("cat ", 5000) + `"}]}`
+	w = r.dial()
+	w.send(post(len(oneText)) + oneText + getHealth + post(len(large)) + large + post(len("{")) + "{" + getHealth)
+	for i, want := range []int{200, 200, 200, 400, 200} {
+		a := w.receive("POST")
+		if a.status != want {
+			t.Errorf("pipelined request %d: %d %.100q, want %d", i, a.status, a.body, want)
+		}
+		if i == 2 && !strings.Contains(string(a.body), `"input_tokens":40`) {
+			t.Errorf("the large body: %.300q", a.body)
+		}
+	}
+}
+
+func TestBadHeads(t *testing.T) {
+	r := start(t, nil, func(s *Server) { s.http.ReadTimeout = 200 * time.Millisecond })
+	for name, c := range map[string]struct {
+		send   string
+		status int
+		text   string
+	}{
+		"garbage":         {"\x00\x01 garbage\r\n\r\n", 400, "not valid HTTP/1.1"},
+		"huge header":     {"GET /healthz HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 70_000) + "\r\n\r\n", 431, "larger than 65536 bytes"},
+		"slow header":     {"GET /healthz HTTP/1.1\r\nHost:", 408, "did not arrive within 200ms"},
+		"slow first byte": {post(9) + `{"it`, 408, "did not arrive within 200ms"},
+		"bad length":      {"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", 400, "not valid HTTP/1.1"},
+	} {
+		w := r.dial()
+		if _, err := w.Write([]byte(c.send)); err != nil {
+			t.Fatal(err)
+		}
+		a := w.receive("GET")
+		if a.status != c.status || !strings.Contains(a.failure(t).Detail.Message, c.text) {
+			t.Errorf("%s: %d %q, want %d, %q", name, a.status, a.body, c.status, c.text)
+		}
+	}
+}
+
+func TestPanicInAHandler(t *testing.T) {
+	r := start(t, nil)
+	old := routes
+	t.Cleanup(func() { routes = old })
+	routes = append(slices.Clone(routes), route{"GET", "/panic", func(*Server, *fasthttp.RequestCtx, string) { panic("boom") }},
+		route{"POST", "/panic", func(s *Server, ctx *fasthttp.RequestCtx, _ string) {
+			s.inference(ctx, "panic", dialect.RouteEncode, panics)
+		}})
+	for _, method := range []string{"GET", "POST"} {
+		a := r.do(method, "/panic", strings.Repeat("x", 20_000))
+		if e := a.failure(t); a.status != 500 || e.Detail.Code != "INTERNAL_ERROR" || strings.Contains(string(a.body), "boom") {
+			t.Errorf("%s: %d %s", method, a.status, a.body)
+		}
+	}
+	if !strings.Contains(r.log.String(), "boom") || !strings.Contains(r.log.String(), "routes_test.go") {
+		t.Error("the log does not say where the panic was")
+	}
+	if a := r.encode(oneText); a.status != 200 || r.bodies.held.Load() != 0 {
+		t.Errorf("after a panic: %d, %d bytes of bodies held", a.status, r.bodies.held.Load())
+	}
+}
+
+// Neither goroutines nor descriptors nor held bytes stay behind.
+func TestNothingLeaks(t *testing.T) {
+	r := start(t, nil)
+	descriptors := func() int {
+		list, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip("no /proc")
+		}
+		return len(list)
+	}
+	r.encode(oneText)
+	r.http.CloseIdleConnections()
+	r.until("the first connection is closed", func() bool { return r.Server.http.GetOpenConnectionsCount() == 0 })
+	goroutines, files := runtime.NumGoroutine(), descriptors()
+	var all sync.WaitGroup
+	for n := range 10 {
+		all.Go(func() {
+			client := &http.Client{Transport: &http.Transport{}}
+			defer client.CloseIdleConnections()
+			mine := &rig{Server: r.Server, t: t, addr: r.addr, http: client}
+			for i := range 50 {
+				switch (n + i) % 5 {
+				case 0:
+					mine.encode(oneText)
+				case 1:
+					mine.encode("{")
+				case 2:
+					mine.do("GET", "/v1/models", "")
+				case 3:
+					mine.do("POST", "/v1/nothing", strings.Repeat("x", 30_000))
+				default: // half a body, and gone
+					w := mine.dial()
+					w.send(post(20_000) + strings.Repeat(" ", 10_000))
+					w.Close()
+				}
+			}
+		})
+	}
+	all.Wait()
+	r.until("everything is back", func() bool {
+		return descriptors() <= files && runtime.NumGoroutine() <= goroutines+1 && r.bodies.held.Load() == 0 &&
+			r.Server.http.GetOpenConnectionsCount() == 0 && len(r.hangups.watches) == 0
+	})
+}
+
+func panics(context.Context, []byte) (string, error) { panic("boom") }

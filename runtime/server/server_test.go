@@ -1,0 +1,308 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/weights/hub"
+)
+
+// model is the tiny model of the tests: 32 wide, 40 tokens, from testdata/golden.
+const model = "test/mean"
+
+// rig is a server on a loopback port.
+type rig struct {
+	*Server
+	t    *testing.T
+	addr string
+	log  *lines
+	http *http.Client
+}
+
+// start serves model until the test ends, which fails when goroutines are left over. tune may change the server before
+// it serves.
+func start(t *testing.T, change func(*Options, *worker.Options), tune ...func(*Server)) *rig {
+	t.Helper()
+	_ = new(fasthttp.ResponseHeader).Header() // starts fasthttp's clock, a goroutine that stays
+	before := runtime.NumGoroutine()
+	m, err := catalog.AdHoc(model, catalog.AdHocInfo{WeightsPath: filepath.Join(golden.Root(t), "st-mean")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scored, _, err := catalog.ParseModel("scored.yaml", []byte(`sie_id: acme/reranker
+hf_id: acme/reranker
+tasks: {score: {}}
+max_sequence_length: 40
+profiles: {default: {adapter_path: "sie_server.adapters.cross_encoder:X", max_batch_tokens: 4096}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := new(catalog.Catalog).With(m, scored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := hub.New(hub.Options{CacheDir: t.TempDir(), Offline: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &lines{}
+	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	metrics := obs.NewMetrics()
+	wo := worker.Options{Catalog: c, Hub: h, Device: engine.Options{Threads: 2}, Precision: "fp32", LoadWait: time.Minute, Metrics: metrics, Log: logger}
+	so := Options{Name: "w1", Bundle: "default", Metrics: metrics, Log: logger}
+	if change != nil {
+		change(&so, &wo)
+	}
+	w, err := worker.New(wo)
+	if errors.Is(err, engine.ErrNotBuilt) {
+		t.Skip("no native engine: run `make test-go`")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(w, so)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.http.MaxIdleWorkerDuration = 100 * time.Millisecond // fasthttp's goroutines for connections go soon after them
+	for _, f := range tune {
+		f(s)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	r := &rig{Server: s, t: t, addr: l.Addr().String(), log: log, http: &http.Client{Transport: &http.Transport{}}}
+	t.Cleanup(func() {
+		r.http.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		w.Close()
+		for range 200 {
+			if runtime.NumGoroutine() <= before {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		buf := make([]byte, 1<<16)
+		t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
+	})
+	if err := w.Preload(t.Context(), model); err != nil {
+		t.Fatal(err)
+	}
+	s.Ready()
+	return r
+}
+
+// held keeps texts in the worker's queue: no batch leaves before n wait.
+func held(n int) func(*Options, *worker.Options) {
+	return func(_ *Options, o *worker.Options) {
+		o.Batch.MaxRequests, o.Batch.Adaptive.Disabled, o.Batch.CoalesceRatio = n, true, 1
+		o.Batch.MaxWait, o.Batch.Coalesce, o.Batch.IdleCoalesce = time.Hour, time.Hour, time.Hour
+	}
+}
+
+// answer is a response, read to its end.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// errorBody is the error envelope of native routes.
+type errorBody struct {
+	Code   string
+	Detail struct{ Code, Message string }
+	Error  struct{ Code, Message, Type, Param string }
+}
+
+func (a answer) failure(t *testing.T) errorBody {
+	t.Helper()
+	var e errorBody
+	if err := json.Unmarshal(a.body, &e); err != nil {
+		t.Fatalf("status %d with a body that is no error envelope: %q: %v", a.status, a.body, err)
+	}
+	return e
+}
+
+// do sends a request; headers come in pairs.
+func (r *rig) do(method, path, body string, headers ...string) answer {
+	r.t.Helper()
+	a, err := r.try(r.t.Context(), method, path, body, headers...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return a
+}
+
+func (r *rig) try(ctx context.Context, method, path, body string, headers ...string) (answer, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+r.addr+path, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := r.http.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header, b}, err
+}
+
+const (
+	encodePath = "/v1/encode/" + model
+	oneText    = `{"items":[{"text":"the cat"}]}`
+)
+
+// encode posts an encode request in JSON.
+func (r *rig) encode(body string, headers ...string) answer {
+	r.t.Helper()
+	return r.do("POST", encodePath, body, append([]string{"Content-Type", "application/json", "Accept", "application/json"}, headers...)...)
+}
+
+// dial opens a plain connection.
+func (r *rig) dial() *wire {
+	r.t.Helper()
+	c, err := net.Dial("tcp", r.addr)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	return &wire{Conn: c, t: r.t, br: bufio.NewReader(c)}
+}
+
+// wire is a connection on which tests write bytes.
+type wire struct {
+	net.Conn
+	t  *testing.T
+	br *bufio.Reader
+}
+
+func (w *wire) send(s string) {
+	w.t.Helper()
+	if _, err := io.WriteString(w.Conn, s); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// receive reads one response to a request of that method.
+func (w *wire) receive(method string) answer {
+	w.t.Helper()
+	resp, err := http.ReadResponse(w.br, &http.Request{Method: method})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if resp.Close {
+		resp.Header.Set("Connection", "close")
+	}
+	return answer{resp.StatusCode, resp.Header, b}
+}
+
+// ended fails unless the server has closed the connection with nothing more to say.
+func (w *wire) ended() {
+	w.t.Helper()
+	if b, err := w.br.ReadByte(); !errors.Is(err, io.EOF) {
+		w.t.Errorf("the connection goes on with %q, %v", b, err)
+	}
+}
+
+// post is an encode request with a body of that length.
+func post(length int, extra ...string) string {
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: %d\r\n%s\r\n",
+		encodePath, length, strings.Join(extra, ""))
+}
+
+const getHealth = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+// until waits up to 10 s for a condition.
+func (r *rig) until(what string, ok func() bool) {
+	r.t.Helper()
+	for range 2000 {
+		if ok() {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	r.t.Fatalf("waited 10 s until %s", what)
+}
+
+// queued waits until n texts wait in the worker's queue.
+func (r *rig) queued(n int) {
+	r.t.Helper()
+	r.until(fmt.Sprintf("%d texts are queued", n), func() bool { return r.depth() == n })
+}
+
+func (r *rig) depth() int {
+	depth := 0
+	for _, m := range r.worker.Status().Models {
+		depth += m.QueueDepth
+	}
+	return depth
+}
+
+// metric returns the value of a line of /metrics, "" when there is none.
+func (r *rig) metric(line string) string {
+	r.t.Helper()
+	for l := range strings.Lines(string(r.do("GET", "/metrics", "").body)) {
+		if rest, ok := strings.CutPrefix(l, line+" "); ok {
+			return strings.TrimSpace(rest)
+		}
+	}
+	return ""
+}
+
+// lines is a log.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
