@@ -86,14 +86,15 @@ class Planner {
   }
 
   // A new buffer, alive from the operation about to be emitted; -1 without memory.
-  int32_t add_buffer(Rows rows, int32_t dtype, int64_t columns) {
+  int32_t add_buffer(Rows rows, int32_t dtype, int64_t columns, bool outliers = false) {
     int64_t element = dtype_bytes(dtype), row = round_up(columns * element, 64);
     // Rows a multiple of 2 KiB apart share few cache sets; one line more spreads them.
     if (row >= 2048 && row % 2048 == 0) row += 64;
     int32_t now = static_cast<int32_t>(p_->plan.size());
     int64_t bytes = rows_cap(rows) * row;
     if (dtype == SIE_U8) bytes += 2 * round_up(rows_cap(rows) * 4, 64);
-    Buffer buffer = {rows, dtype, columns, row / element, bytes, now, now, -1, 0};
+    if (outliers) bytes += round_up(rows_cap(rows) * static_cast<int64_t>(sizeof(sie_outlier)), 64);
+    Buffer buffer = {rows, dtype, columns, row / element, outliers, bytes, now, now, -1, 0};
     return p_->buffers.push(buffer) ? static_cast<int32_t>(p_->buffers.size() - 1) : -1;
   }
 
@@ -101,10 +102,11 @@ class Planner {
   Operand operand(int32_t buffer, int64_t column) {
     Buffer &b = p_->buffers[buffer];
     b.last = static_cast<int32_t>(p_->plan.size());
-    Operand o = {true, buffer, b.dtype, column * dtype_bytes(b.dtype), b.ld, 0, 0};
+    Operand o = {true, buffer, b.dtype, column * dtype_bytes(b.dtype), b.ld, 0, 0, b.outliers, 0};
     if (b.dtype == SIE_U8) {
       o.scale = rows_cap(b.rows) * b.ld;
       o.zero = o.scale + round_up(rows_cap(b.rows) * 4, 64);
+      o.outlier = o.zero + round_up(rows_cap(b.rows) * 4, 64);
     }
     return o;
   }
@@ -163,7 +165,8 @@ class Planner {
     bool norm = op.kind == SIE_OP_EMBED_LAYERNORM || op.kind == SIE_OP_LAYERNORM;
     bool only_quantised = op.kind == SIE_OP_LINEAR && uses.quantised > 0 && uses.floats == 0;
     if (only_quantised || (norm && uses.quantised > 0)) {
-      out.quantised = add_buffer(out.rows, SIE_U8, out.columns);
+      // A norm leaves some hidden dimensions many times the others, and short texts show it: docs/adr/0002.
+      out.quantised = add_buffer(out.rows, SIE_U8, out.columns, norm);
       SIE_TRY(need(out.quantised));
       planned->quantised = operand(out.quantised, 0);
     }
@@ -262,6 +265,7 @@ class Planner {
         o->offset += base;
         o->scale += base;
         o->zero += base;
+        o->outlier += base;
       }
     }
     return SIE_OK;

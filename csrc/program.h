@@ -64,13 +64,16 @@ struct Operand {
   int32_t dtype;
   int64_t offset, ld;
   int64_t scale, zero;  // offsets, u8 only
+  bool outliers;
+  int64_t outlier;      // offset, where outliers
 };
 
 struct Buffer {
   Rows rows;
   int32_t dtype;
   int64_t columns, ld;
-  int64_t bytes;        // rows at their cap, then scales and zero points
+  bool outliers;        // u8: each row has one
+  int64_t bytes;        // rows at their cap, then scales, zero points and outliers
   int32_t first, last;  // plan operations between which it lives, both included
   int32_t shares;       // the buffer whose memory it takes over, or -1
   int64_t offset;

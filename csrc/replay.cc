@@ -13,11 +13,12 @@ namespace {
 
 sie_tensor tensor(const Replay &r, const Operand &o) {
   if (!o.present) return {};
-  sie_tensor t = {r.values + o.offset, o.ld, o.dtype, 0, nullptr, nullptr};
+  sie_tensor t = {r.values + o.offset, o.ld, o.dtype, 0, nullptr, nullptr, nullptr};
   if (o.dtype == SIE_U8) {
     t.scale_group = -1;
     t.scale = reinterpret_cast<float *>(r.values + o.scale);
     t.zero = reinterpret_cast<int32_t *>(r.values + o.zero);
+    if (o.outliers) t.outlier = reinterpret_cast<sie_outlier *>(r.values + o.outlier);
   }
   return t;
 }

@@ -108,7 +108,8 @@ class Test {
       t.scale_group = -1;
       t.scale = array_of<float>(next_block(), rows_max);
       t.zero = array_of<int32_t>(next_block(), rows_max);
-      failed_ = failed_ || t.scale == nullptr || t.zero == nullptr;
+      t.outlier = array_of<sie_outlier>(next_block(), rows_max);
+      failed_ = failed_ || t.scale == nullptr || t.zero == nullptr || t.outlier == nullptr;
     }
     failed_ = failed_ || t.p == nullptr;
     return t;
@@ -140,6 +141,7 @@ class Test {
     t.p = static_cast<char *>(t.p) + first * t.ld * element;
     if (t.scale != nullptr) t.scale += first;
     if (t.zero != nullptr) t.zero += first;
+    if (t.outlier != nullptr) t.outlier += first;
     return t;
   }
 

@@ -25,9 +25,18 @@ typedef struct sie_rows {
   const int32_t *n;
 } sie_rows;
 
+/* The element of a quantised row that one byte does not hold: x[column] ≈ scale·(q + excess − zero). */
+typedef struct sie_outlier {
+  int32_t column;
+  int32_t excess; /* −32768 … 32767; 0 where the byte suffices */
+} sie_outlier;
+
 /* A matrix of rows. Quantised rows (SIE_U8) carry one scale and one zero point a row:
  *   x ≈ scale·(q − zero),  lo = min(0, min x), hi = max(0, max x), scale = (hi − lo)/255 (0 counts as 1),
- *   zero = rint(−lo/scale), q = clamp(rint(x/scale) + zero, 0, 255).   All f32, ties to even. */
+ *   zero = rint(−lo/scale), q = clamp(rint(x/scale) + zero, 0, 255).   All f32, ties to even.
+ * Where outlier is present, lo and hi leave out the element of largest |x| (of equals a positive one, then the
+ * first), which would else coarsen all others; what its byte clamps away is its excess. With H − L the range
+ * that includes it, scale = max((hi − lo)/255, (H − L)/8160). A row without an element > 0 in |x| has column 0. */
 typedef struct sie_tensor {
   void *p;             /* NULL: absent */
   int64_t ld;          /* elements between rows, ≥ columns */
@@ -35,6 +44,7 @@ typedef struct sie_tensor {
   int32_t scale_group; /* 0 none, -1 one per row, 128 per 1x128 block */
   float *scale;
   int32_t *zero;
+  sie_outlier *outlier; /* one a row; NULL: the bytes hold everything */
 } sie_tensor;
 
 /* A packed linear weight: data is the backend's own layout for its compute class. */
@@ -81,7 +91,7 @@ typedef struct sie_layernorm_args { /* y = LN(x)·gamma + beta, two-pass varianc
 typedef struct sie_linear_args { /* y = act(x·Wᵀ + bias) + residual */
   sie_rows rows;
   int64_t n, k;
-  sie_tensor x;      /* class F32: f32; BF16: bf16; INT8: u8 with scale and zero per row */
+  sie_tensor x;      /* class F32: f32; BF16: bf16; INT8: u8 with scale and zero per row, outliers or none */
   const sie_packed *w;
   const float *bias; /* [N] or NULL */
   int32_t act;       /* sie_act */

@@ -61,7 +61,7 @@ void embed_tokens(const sie_embed_layernorm_args *a, Range tokens, float *s) {
     }
     normalise_row(s, c, a->gamma, a->beta, a->eps, s);
     copy_row(s, c, y);
-    quantise_row(s, c, row_of<uint8_t>(a->yq, t), a->yq.scale + t, a->yq.zero + t);
+    quantise_row(s, c, a->yq, t);
   }
 }
 

@@ -34,6 +34,16 @@ static inline Int8Weight int8_weight(const sie_packed *w) {
   return {scale, sum, reinterpret_cast<const char *>(sum + columns), int8_steps(w->k)};
 }
 
+/* Σ x_q·w_q of a row lacks excess·w_q of its outlier: where the column's four bytes with three neighbours in K
+ * begin, for the first column of a panel (the next sixteen are half a step away), and how far up its byte is. */
+struct Int8OutlierPlace {
+  int64_t offset;
+  int shift; /* bits to the left that put the byte on top of its 32 */
+};
+static inline Int8OutlierPlace int8_outlier_place(int64_t column) {
+  return {column / kInt8Step * kInt8StepBytes + column % kInt8Step / 4 * 64, static_cast<int>(24 - column % 4 * 8)};
+}
+
 /* Rows of f32 results that wait for their quantisation: at most 1.5 MB, whole blocks of 32. */
 static inline int64_t int8_group_rows(int64_t n) {
   const int64_t rows = (3 << 17) / int8_padded_columns(n) / 32 * 32;
@@ -77,6 +87,7 @@ static inline sie_status int8_linear(const sie_linear_args *a, const sie_share *
     part.x.p = static_cast<char *>(a->x.p) + first * a->x.ld;
     part.x.scale = a->x.scale + first;
     part.x.zero = a->x.zero + first;
+    if (a->x.outlier != nullptr) part.x.outlier = a->x.outlier + first;
     if (a->residual.p != nullptr) {
       const int64_t size = a->residual.dtype == SIE_F32 ? 4 : 2;
       part.residual.p = static_cast<char *>(a->residual.p) + first * a->residual.ld * size;
@@ -85,11 +96,8 @@ static inline sie_status int8_linear(const sie_linear_args *a, const sie_share *
     part.y.ld = ld;
     part.y.dtype = SIE_F32;
     product(&part, tail != 0 ? tails + (first - rows.first) * kInt8Step : nullptr, 0, panels);
-    for (int64_t r = 0; r < count; r++) {
-      const int64_t row = first + r;
-      SIE_ISA_NS::quantise_row(static_cast<const float *>(sums + r * ld), a->n, SIE_ISA_NS::row_of<uint8_t>(a->y, row),
-                               a->y.scale + row, a->y.zero + row);
-    }
+    for (int64_t r = 0; r < count; r++)
+      SIE_ISA_NS::quantise_row(static_cast<const float *>(sums + r * ld), a->n, a->y, first + r);
   }
   return SIE_OK;
 }

@@ -2,8 +2,8 @@
  * instruction sets. All three form the same s32 sums, exactly.
  *
  *   weights      s8, one scale per output channel: s_w = max|w|/127, w_q = rint(w/s_w)
- *   activations  u8, one scale and zero point per row (sie_tensor)
- *   product      y = act(s_x·s_w·(Σ x_q·w_q − zero·Σ w_q) + bias) + residual
+ *   activations  u8, one scale and zero point per row, and an outlier each where the rows have them (sie_tensor)
+ *   product      y = act(s_x·s_w·(Σ x_q·w_q + excess·w_q[column] − zero·Σ w_q) + bias) + residual
  *
  * Any number of threads may call at once. */
 #ifndef SIE_KERNELS_CPU_KERNELS_INT8_H

@@ -26,7 +26,7 @@ void layernorm_rows(const sie_layernorm_args *a, Range rows, float *scratch) {
     }
     normalise_row(x, a->c, a->gamma, a->beta, a->eps, scratch);
     copy_row(scratch, a->c, y);
-    quantise_row(scratch, a->c, row_of<uint8_t>(a->yq, r), a->yq.scale + r, a->yq.zero + r);
+    quantise_row(scratch, a->c, a->yq, r);
   }
 }
 

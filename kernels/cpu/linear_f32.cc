@@ -135,7 +135,7 @@ void multiply_quantised(const sie_linear_args *a, Range rows, float *scratch) {
       v += columns.vecs;
     }
     for (int64_t r = row; r < next; r++) {
-      quantise_row(scratch + (r - row) * a->n, a->n, row_of<uint8_t>(a->y, r), a->y.scale + r, a->y.zero + r);
+      quantise_row(scratch + (r - row) * a->n, a->n, a->y, r);
     }
   }
 }

@@ -1,6 +1,7 @@
 // linear_int8_amx — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias) + residual on AMX tiles.
 // Shapes   x [R, K], W packed [N, K], residual, y [R, N], strides ≥ columns.   R ≥ 0 any; N ≥ 1; 1 ≤ K ≤ 65,536.
-// Types    x u8 with scale and zero per row; residual f32 | bf16; y f32 | bf16 | u8.  Alias: residual may be y (float).
+// Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum); residual f32 | bf16;
+//          y f32 | bf16 | u8.   Alias: residual may be y (float).
 // Align    packed data 64 B; rows any.
 // Cost     2·R·N·K op; a tile product is 32,768 op in 16 cycles, so the epilogue (10 to 20 instructions for 16
 //          values) weighs more than in bf16 and hides behind the product only from K ≈ 768 up.
@@ -31,6 +32,7 @@ template <int Act, int Residual, int Out> struct Int8Form {
     int rows, next;
     int64_t row, column;
     Int8Columns columns;
+    Int8OutlierWeights outlier;
   };
 
   void start(Pending *p, const void *sums, int64_t row, int rows, int64_t panel) const {
@@ -40,13 +42,14 @@ template <int Act, int Residual, int Out> struct Int8Form {
     p->row = row;
     p->column = panel * kInt8Panel;
     p->columns = int8_columns(args, weight, panel);
+    p->outlier.column = -1;
     const char *const y = (const char *)args->y.p + (row * args->y.ld + p->column) * kOutSize;
     if (far) prefetch_for_write(y, args->y.ld * kOutSize, rows, 32 * kOutSize);
   }
 
   void finish(Pending *p, int to) const {
     for (int r = p->next; r < to; r++)
-      int8_row<Act, Residual, Out>(args, p->columns, p->sums + 32 * r, p->row + r, p->column);
+      int8_row<Act, Residual, Out>(args, p->columns, p->sums + 32 * r, p->row + r, p->column, &p->outlier);
     p->next = to;
   }
 };

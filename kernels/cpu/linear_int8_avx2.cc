@@ -1,6 +1,7 @@
 // linear_int8_avx2 — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias) + residual in 16-bit products, 256 bits wide.
 // Shapes   x [R, K], W packed [N, K], residual, y [R, N], strides ≥ columns.   R ≥ 0 any; N ≥ 1; 1 ≤ K ≤ 65,536.
-// Types    x u8 with scale and zero per row; residual f32 | bf16; y f32 | bf16 | u8.  Alias: residual may be y (float).
+// Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum); residual f32 | bf16;
+//          y f32 | bf16 | u8.   Alias: residual may be y (float).
 // Align    packed data 64 B; rows any.
 // Cost     2·R·N·K op at about 40 op a cycle.
 // Plan     vpmaddubsw saturates (2·255·127 does not fit 16 bits), so both sides widen to 16 bits and meet in vpmaddwd:
@@ -77,10 +78,23 @@ Vec activate(Vec x, int32_t act) {
   }
 }
 
+/* What row r's outlier adds to the sums of the eight columns from `column` on. */
+__m256i outlier_sums(const sie_linear_args *a, const Int8Weight &w, int64_t r, int64_t column) {
+  if (a->x.outlier == nullptr) return _mm256_setzero_si256();
+  const sie_outlier x = a->x.outlier[r];
+  const Int8OutlierPlace place = int8_outlier_place(x.column);
+  const char *const at = w.panels + column / kInt8Panel * w.steps * kInt8StepBytes + place.offset +
+                         column % kInt8Panel / 16 * (kInt8StepBytes / 2) + column % 16 * 4;
+  const __m256i bytes = _mm256_load_si256(reinterpret_cast<const __m256i *>(at));
+  const __m256i weights = _mm256_srai_epi32(_mm256_sll_epi32(bytes, _mm_cvtsi32_si128(place.shift)), 24);
+  return _mm256_mullo_epi32(_mm256_set1_epi32(x.excess), weights);
+}
+
 /* Columns [column, column + count) of row r, 0 < count <= 8; sums, w at the first of them. */
 void finish(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, int64_t r, int64_t column, int64_t count) {
   const __m256i zero = _mm256_set1_epi32(a->x.zero[r]);
-  const __m256i sum = _mm256_load_si256(reinterpret_cast<const __m256i *>(sums));
+  const __m256i sum = _mm256_add_epi32(_mm256_load_si256(reinterpret_cast<const __m256i *>(sums)),
+                                       outlier_sums(a, w, r, column));
   const __m256i wsum = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(w.sum + column));
   const Vec difference = _mm256_cvtepi32_ps(_mm256_sub_epi32(sum, _mm256_mullo_epi32(zero, wsum)));
   const Vec bias = a->bias == nullptr ? vset(0.0f) : count < kLanes ? vload_part(a->bias + column, count) : vload(a->bias + column);

@@ -1,6 +1,7 @@
 // linear_int8_vnni — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias) + residual with vpdpbusd, 512 bits wide.
 // Shapes   x [R, K], W packed [N, K], residual, y [R, N], strides ≥ columns.   R ≥ 0 any; N ≥ 1; 1 ≤ K ≤ 65,536.
-// Types    x u8 with scale and zero per row; residual f32 | bf16; y f32 | bf16 | u8.  Alias: residual may be y (float).
+// Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum); residual f32 | bf16;
+//          y f32 | bf16 | u8.   Alias: residual may be y (float).
 // Align    packed data 64 B; rows any.
 // Cost     2·R·N·K op at 256 op a cycle with two multiply ports.
 // Plan     panels of 32 columns outside, blocks of 12 rows inside: 24 accumulators, 2 weight vectors and 12
@@ -95,6 +96,8 @@ struct Run {
     block.steps = w.steps;
     for (int64_t panel = panel_begin; panel < panel_end; panel++) {
       const Int8Columns columns = int8_columns(args, w, panel);
+      Int8OutlierWeights outlier = {};
+      outlier.column = -1;
       block.b = w.panels + panel * panel_bytes;
       /* Fetch the next panel, a share of it in each block. With one block or two the loads themselves keep
        * the memory busy, and prefetches only take their slots. */
@@ -107,7 +110,7 @@ struct Run {
         kBlockSums[count](block, sums);
         block.prefetch += w.steps * 64 * block.prefetch_lines;
         for (int r = 0; r < count; r++)
-          int8_row<Act, Residual, Out>(args, columns, sums + 32 * r, row + r, panel * kInt8Panel);
+          int8_row<Act, Residual, Out>(args, columns, sums + 32 * r, row + r, panel * kInt8Panel, &outlier);
       }
     }
   }

@@ -1,11 +1,13 @@
 // quantise_rows — each row to u8 with its own scale and zero point.
 //   lo = min(0, min x), hi = max(0, max x), scale = (hi − lo)/255 (0 counts as 1), zero = rint(−lo/scale),
 //   q = clamp(rint(x/scale) + zero, 0, 255); all in f32, ties to even. A NaN gives 0 and no range.
-// Shapes   x, y [R, C], row stride ≥ C; y.scale, y.zero [R].   R ≥ 0, C ≥ 1.
+// With y.outlier the largest element stays out of the range: sie_tensor's comment (kernels/ops.h) says how.
+// Shapes   x, y [R, C], row stride ≥ C; y.scale, y.zero, y.outlier [R].   R ≥ 0, C ≥ 1.
 // Types    x f32 | bf16; y u8.                     Alias    none.
 // Align    element.                                Share    rows.
 // Cost     4·C (f32) + C bytes a row, ~8 flop an element → memory bound.
-// Plan     range, then quantise, a row at a time from L1.
+// Plan     range, then quantise, a row at a time from L1. The range without the outlier falls out of one pass
+//          that keeps two values a lane.
 // Error    none: the bits of the formula.
 #include "rows.h"
 
@@ -17,7 +19,7 @@ namespace {
 template <typename X>
 void quantise_all(const sie_quantise_rows_args *a, Range rows) {
   for (int64_t r = rows.first; r < rows.last; r++) {
-    quantise_row(row_of<const X>(a->x, r), a->c, row_of<uint8_t>(a->y, r), a->y.scale + r, a->y.zero + r);
+    quantise_row(row_of<const X>(a->x, r), a->c, a->y, r);
   }
 }
 

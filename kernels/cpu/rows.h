@@ -50,9 +50,45 @@ SIE_INLINE void normalise_row(const X *x, int64_t c, const float *gamma, const f
   }
 }
 
-// Quantises x[c] as sie_tensor's comment says. A NaN counts as nothing in the range and gives q = 0.
+// Lanes in which a and b are equal, as bits.
+SIE_INLINE uint32_t equal_lanes(Vec a, Vec b) {
+#if defined(__AVX512F__)
+  return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
+#else
+  return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)));
+#endif
+}
+
+// The second largest element, given the largest and the two largest of each lane.
+SIE_INLINE float second_largest(Vec first, Vec second, float most) {
+  const Vec m = vset(most);
+  const uint32_t equal = equal_lanes(first, m);
+  if ((equal & (equal - 1)) != 0) return most;
+#if defined(__AVX512F__)
+  return vlargest(_mm512_mask_mov_ps(first, static_cast<__mmask16>(equal), second));
+#else
+  return vlargest(_mm256_blendv_ps(first, second, _mm256_cmp_ps(first, m, _CMP_EQ_OQ)));
+#endif
+}
+
 template <typename X>
-SIE_INLINE void quantise_row(const X *x, int64_t c, uint8_t *q, float *scale, int32_t *zero) {
+SIE_INLINE int64_t column_of(const X *x, int64_t c, float value) {
+  const Vec v = vset(value);
+  for (int64_t i = 0; i < c; i += kLanes) {
+    const uint32_t equal = equal_lanes(vload_row(x, i, c), v);
+    if (equal != 0) return i + __builtin_ctz(equal);
+  }
+  return 0;
+}
+
+// What the quantisation of a row needs of its range; column: of the outlier.
+struct RowRange {
+  float lo, hi, scale;
+  int64_t column;
+};
+
+template <typename X>
+SIE_INLINE RowRange range_of(const X *x, int64_t c) {
   Vec lo = vset(0.0f), hi = vset(0.0f);
   for (int64_t i = 0; i < c; i += kLanes) {
     Vec v = vload_row(x, i, c);
@@ -60,13 +96,46 @@ SIE_INLINE void quantise_row(const X *x, int64_t c, uint8_t *q, float *scale, in
     hi = vmax(v, hi);
   }
   const float least = vsmallest(lo), most = vlargest(hi);
-  float s = (most - least) / 255.0f;
-  if (!(s > 0.0f)) s = 1.0f;
-  const Vec z = vmin(vset(255.0f), vmax(vrint(vset(-least / s)), vset(0.0f)));
+  return {least, most, (most - least) / 255.0f, 0};
+}
+
+// The same without the element of largest |x|: the two largest and the two smallest of each lane tell.
+template <typename X>
+SIE_INLINE RowRange range_without_outlier(const X *x, int64_t c) {
+  Vec lo = vset(0.0f), hi = vset(0.0f), lo2 = lo, hi2 = hi;
+  for (int64_t i = 0; i < c; i += kLanes) {
+    Vec v = vload_row(x, i, c);
+    // A NaN v reaches no accumulator: min and max give their second operand for it.
+    lo2 = vmin(vmax(lo, v), lo2);
+    hi2 = vmax(vmin(hi, v), hi2);
+    lo = vmin(v, lo);
+    hi = vmax(v, hi);
+  }
+  const float least = vsmallest(lo), most = vlargest(hi);
+  RowRange range = {least, most, 0.0f, 0};
+  if (most >= -least) {
+    if (most > 0.0f) range.column = column_of(x, c, most);
+    range.hi = second_largest(hi, hi2, most);
+  } else {
+    range.column = column_of(x, c, least);
+    range.lo = -second_largest(vset(0.0f) - lo, vset(0.0f) - lo2, -least);
+  }
+  const float fine = (range.hi - range.lo) / 255.0f, bound = (most - least) / 8160.0f;
+  range.scale = fine > bound ? fine : bound;
+  return range;
+}
+
+// Quantises x[c] into row r of t as sie_tensor's comment says. A NaN counts as nothing in the range and gives q = 0.
+template <typename X>
+SIE_INLINE void quantise_row(const X *x, int64_t c, const sie_tensor &t, int64_t r) {
+  const RowRange range = t.outlier != nullptr ? range_without_outlier(x, c) : range_of(x, c);
+  const float s = range.scale > 0.0f ? range.scale : 1.0f;
+  const Vec z = vmin(vset(255.0f), vmax(vrint(vset(-range.lo / s)), vset(0.0f)));
   const Vec divisor = vset(s), inverse = vset(1.0f / s);
   // A corrected product with the reciprocal gives the quotient's bits at a fraction of a divide's cost, as
   // long as nothing in it leaves the normal range.
   const bool ordinary = s > 0x1p-90f && s < 0x1p90f;
+  uint8_t *const q = row_of<uint8_t>(t, r);
   for (int64_t i = 0; i < c; i += kLanes) {
     Vec v = vload_row(x, i, c), ratio;
     if (ordinary) {
@@ -82,8 +151,14 @@ SIE_INLINE void quantise_row(const X *x, int64_t c, uint8_t *q, float *scale, in
       vstore_bytes_part(q + i, level, c - i);
     }
   }
-  *scale = s;
-  *zero = static_cast<int32_t>(vfirst(z));
+  t.scale[r] = s;
+  t.zero[r] = static_cast<int32_t>(vfirst(z));
+  if (t.outlier != nullptr) {
+    const Vec level = vrint(vload_part(x + range.column, 1) / divisor) + z;
+    const float excess = vfirst(level) - static_cast<float>(q[range.column]);
+    const bool finite = excess > -32768.0f && excess < 32768.0f;  // not so for an infinity
+    t.outlier[r] = {static_cast<int32_t>(range.column), finite ? static_cast<int32_t>(excess) : 0};
+  }
 }
 
 // y[c] = x[c], converted.

@@ -1,7 +1,7 @@
 // linear — y = act(x·Wᵀ + bias) + residual.
 //   F32, BF16  z = Σ x[r,k]·W[n,k]                                 W rounded to bf16 when packed for BF16
 //   INT8       z = s_x[r]·s_w[n]·Σ (q[r,k] − zero[r])·w_q[n,k]     s_w = max|W[n,:]|/127 (0 counts as 1),
-//                                                                  w_q = rint(W/s_w)
+//              with x's outlier's excess added to its q            w_q = rint(W/s_w)
 //   y = act(z + bias[n]) + residual[r,n], sums and activations in double, rounded once to f32
 // Shapes   x [R, K], W [N, K], bias [N], residual, y [R, N]; row strides ≥ columns.   R ≥ 0.
 // Types    x of the class: f32, bf16, u8; residual f32 | bf16; y f32 | bf16 | u8 (quantised from the f32 row).
@@ -45,6 +45,9 @@ double dot(const sie_linear_args *a, int64_t r, int64_t n) {
       const int8_t *w = reinterpret_cast<const int8_t *>(scale + a->n) + n * k_end;
       const uint8_t *q = static_cast<const uint8_t *>(a->x.p) + r * a->x.ld;
       for (int64_t k = 0; k < k_end; k++) sum += static_cast<double>((q[k] - a->x.zero[r]) * w[k]);
+      if (a->x.outlier != nullptr) {
+        sum += static_cast<double>(a->x.outlier[r].excess * w[a->x.outlier[r].column]);
+      }
       return static_cast<double>(a->x.scale[r]) * static_cast<double>(scale[n]) * sum;
     }
   }

@@ -1,7 +1,8 @@
 // quantise_rows — each row to u8 with its own scale and zero point.
 //   lo = min(0, min x), hi = max(0, max x), scale = (hi − lo)/255 (0 counts as 1), zero = rint(−lo/scale),
 //   q = clamp(rint(x/scale) + zero, 0, 255); all in f32, ties to even
-// Shapes   x, y [R, C], row stride ≥ C; y.scale, y.zero [R].   R ≥ 0.
+// With y.outlier the largest element stays out of the range: sie_tensor's comment (kernels/ops.h) says how.
+// Shapes   x, y [R, C], row stride ≥ C; y.scale, y.zero, y.outlier [R].   R ≥ 0.
 // Types    x f32 | bf16; y u8.                     Alias    none.
 // Share    rows.                                   Scratch  C floats.
 #include "rows.h"

@@ -20,12 +20,16 @@ inline Range share_of(int64_t rows, const sie_share *share) {
 
 inline bool is_float(int32_t dtype) { return dtype == SIE_F32 || dtype == SIE_BF16; }
 
-// Element (r, c) of a tensor or table; a quantised one is dequantised by its row's scale and zero point.
+// Element (r, c) of a tensor or table; a quantised one is dequantised by its row's scale, zero point and outlier.
 inline double load(const sie_tensor &t, int64_t r, int64_t c) {
   int64_t at = r * t.ld + c;
   switch (t.dtype) {
     case SIE_BF16: return sie_f32_from_bf16(static_cast<const uint16_t *>(t.p)[at]);
-    case SIE_U8: return static_cast<double>(t.scale[r]) * (static_cast<const uint8_t *>(t.p)[at] - t.zero[r]);
+    case SIE_U8: {
+      int32_t level = static_cast<const uint8_t *>(t.p)[at] - t.zero[r];
+      if (t.outlier != nullptr && t.outlier[r].column == c) level += t.outlier[r].excess;
+      return static_cast<double>(t.scale[r]) * level;
+    }
     default: return static_cast<const float *>(t.p)[at];
   }
 }
@@ -44,16 +48,33 @@ inline uint8_t clamp_u8(float x) { return x > 0 ? (x < 255 ? static_cast<uint8_t
 
 // Writes row r of the u8 tensor t from x[c], as sie_tensor's comment says.
 inline void quantise_row(const float *x, int64_t c, const sie_tensor &t, int64_t r) {
-  float lo = 0, hi = 0;
+  int64_t outlier = -1;
+  if (t.outlier != nullptr) {
+    outlier = 0;
+    for (int64_t i = 0; i < c; i++) {
+      float a = fabsf(x[i]), b = isnan(x[outlier]) ? 0 : fabsf(x[outlier]);
+      if (a > b || (a == b && a > 0 && x[outlier] < 0 && x[i] > 0)) outlier = i;
+    }
+  }
+  float lo = 0, hi = 0, least = 0, most = 0;
   for (int64_t i = 0; i < c; i++) {
+    if (x[i] < least) least = x[i];
+    if (x[i] > most) most = x[i];
+    if (i == outlier) continue;
     if (x[i] < lo) lo = x[i];
     if (x[i] > hi) hi = x[i];
   }
   float scale = (hi - lo) / 255.0f;
+  if (outlier >= 0) scale = fmaxf(scale, (most - least) / 8160.0f);
   if (!(scale > 0)) scale = 1;
   float zero = clamp_u8(rintf(-lo / scale));
   uint8_t *q = static_cast<uint8_t *>(t.p) + r * t.ld;
   for (int64_t i = 0; i < c; i++) q[i] = clamp_u8(rintf(x[i] / scale) + zero);
+  if (outlier >= 0) {
+    float excess = rintf(x[outlier] / scale) + zero - static_cast<float>(q[outlier]);
+    if (!(fabsf(excess) < 32768)) excess = 0;  // an infinity
+    t.outlier[r] = {static_cast<int32_t>(outlier), static_cast<int32_t>(excess)};
+  }
   t.scale[r] = scale;
   t.zero[r] = static_cast<int32_t>(zero);
 }

@@ -65,7 +65,7 @@ TEST(output_rows_are_numpys_bits) {
       sie_output_rows_args a = {};
       a.seqs = {1, &one};
       a.c = head[1];
-      a.x = {row.data(), head[1], SIE_F32, 0, nullptr, nullptr};
+      a.x = {row.data(), head[1], SIE_F32, 0, nullptr, nullptr, nullptr};
       a.items = &item;
       a.out = got.data();
       sie_op_bounds bounds = {};

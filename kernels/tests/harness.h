@@ -37,11 +37,11 @@ class Random {
 
 // Rows in memory of their own. Every byte that is no element is 0xff, which is NaN in every float type: before
 // the first row, between the rows, and (without AddressSanitizer, which sees such accesses itself) behind the
-// last. Quantised rows (SIE_U8) have a scale and a zero point each, guarded likewise.
+// last. Quantised rows (SIE_U8) have a scale and a zero point each, and if asked an outlier, guarded likewise.
 class Rows {
  public:
   // Row r starts `shift` elements off a 64-byte boundary plus r·(columns + gap).
-  Rows(int64_t rows, int64_t columns, int32_t dtype, int64_t gap, int64_t shift);
+  Rows(int64_t rows, int64_t columns, int32_t dtype, int64_t gap, int64_t shift, bool outliers = false);
   Rows(const Rows &) = delete;
   Rows &operator=(const Rows &) = delete;
   ~Rows();
@@ -49,11 +49,13 @@ class Rows {
   // The tensor from `first` on.
   sie_tensor tensor(int64_t first = 0) const;
   void set(int64_t r, int64_t c, float x);  // float types
-  // The value; a quantised one through its row's scale and zero point.
+  // The value; a quantised one through its row's scale, zero point and outlier.
   double get(int64_t r, int64_t c) const;
   void *at(int64_t r) const;
   float scale(int64_t r) const { return scale_[guard_elements + r]; }
   int32_t zero(int64_t r) const { return zero_[guard_elements + r]; }
+  // Column of the outlier, or -1.
+  int64_t outlier(int64_t r) const { return outlier_.empty() ? -1 : outlier_[guard_elements + r].column; }
 
   // Everything back to 0xff.
   void clear();
@@ -76,6 +78,7 @@ class Rows {
   uint8_t *memory_;
   std::vector<float> scale_;
   std::vector<int32_t> zero_;
+  std::vector<sie_outlier> outlier_;  // empty: none
 };
 
 // A weight packed by each table that is asked for it.

@@ -20,6 +20,7 @@ struct Config {
   bool bias, in_place, bench;
   Input input;
   const char *why;  // part of the form: what this case shows
+  bool outliers = false;  // of x, and of y where it is u8
 };
 
 const char *const classes[] = {"", "f32", "bf16", "int8"};
@@ -37,8 +38,8 @@ class LinearCase : public Case {
     // Odd strides and starts, but for the bench, which shows what aligned rows give.
     int64_t gap = bench ? 0 : 1 + random.below(7), shift = bench ? 0 : random.below(9);
     int32_t x_dtype = c_.compute == SIE_COMPUTE_F32 ? SIE_F32 : (c_.compute == SIE_COMPUTE_BF16 ? SIE_BF16 : SIE_U8);
-    x_.reset(new Rows(c_.r, c_.k, x_dtype, gap, shift));
-    y_.reset(new Rows(c_.r, c_.n, c_.y, gap, shift));
+    x_.reset(new Rows(c_.r, c_.k, x_dtype, gap, shift, c_.outliers));
+    y_.reset(new Rows(c_.r, c_.n, c_.y, gap, shift, c_.outliers && c_.y == SIE_U8));
     expected_.reset(new Rows(c_.r, c_.n, SIE_F32, 0, 0));
     before_act_.reset(new Rows(c_.r, c_.n, SIE_F32, 0, 0));
     if (c_.residual != 0) residual_.reset(new Rows(c_.r, c_.n, c_.residual, gap, shift));
@@ -82,6 +83,7 @@ class LinearCase : public Case {
         lo = fmin(lo, expected_->get(r, n));
         hi = fmax(hi, expected_->get(r, n));
       }
+      if (y_->outlier(r) >= 0) range_without(r, y_->outlier(r), &lo, &hi);
       for (int64_t n = 0; n < c_.n; n++) {
         double z = before_act_->get(r, n), want = expected_->get(r, n), got = y_->get(r, n);
         double bias = c_.bias ? fabs(static_cast<double>(bias_[static_cast<size_t>(n)])) : 0;
@@ -126,6 +128,18 @@ class LinearCase : public Case {
     if (residual != nullptr) a.residual = residual->tensor(first);
     a.y = y.tensor(first);
     return ops->linear(&a, share);
+  }
+
+  // The step of a row with an outlier is that of the others' range, as long as that is not too small.
+  void range_without(int64_t r, int64_t outlier, double *lo, double *hi) const {
+    double whole = *hi - *lo;
+    *lo = *hi = 0;
+    for (int64_t n = 0; n < c_.n; n++) {
+      if (n == outlier) continue;
+      *lo = fmin(*lo, expected_->get(r, n));
+      *hi = fmax(*hi, expected_->get(r, n));
+    }
+    if (*hi - *lo < whole / 32) *hi = *lo + whole / 32;
   }
 
   void copy_residual(int64_t first, int64_t count) {
@@ -184,6 +198,10 @@ class LinearCase : public Case {
     for (int64_t k = 0; k < c_.k; k++) {
       static_cast<uint8_t *>(t.p)[k] = static_cast<uint8_t>(c_.input == extremes ? 255 : random->below(256));
     }
+    if (t.outlier == nullptr) return;
+    // Neighbouring rows share a column or do not; the last one is where K is ragged.
+    int32_t k = static_cast<int32_t>(r % 5 == 4 ? c_.k - 1 : (r % 5 < 2 ? c_.k / 2 : random->below(static_cast<int32_t>(c_.k))));
+    *t.outlier = {k, c_.input == extremes ? (r % 2 == 0 ? 32767 : -32768) : (r % 7 == 6 ? 0 : random->below(16000) - 8000)};
   }
 
   // For INT8 of q without its zero point, too: a kernel may subtract after the sum.
@@ -238,15 +256,30 @@ void add_types(std::vector<Config> *list, uint32_t compute) {
   }
 }
 
+void add_outliers(std::vector<Config> *list) {
+  const int64_t shapes[][3] = {{1, 1, 1},   {7, 33, 65},   {31, 70, 45},  {33, 130, 31}, {65, 34, 127},
+                               {12, 32, 4}, {64, 64, 384}, {35, 66, 257}, {13, 96, 1536}};
+  for (const int64_t *s : shapes) {
+    for (int32_t y : {SIE_F32, SIE_BF16, SIE_U8}) {
+      list->push_back({SIE_COMPUTE_INT8, s[0], s[1], s[2], y, y == SIE_BF16 ? SIE_BF16 : 0,
+                       y == SIE_U8 ? SIE_ACT_GELU_ERF : SIE_ACT_NONE, true, false, false, plain, " outlier", true});
+    }
+  }
+  list->push_back({SIE_COMPUTE_INT8, 35, 66, 257, SIE_F32, 0, SIE_ACT_NONE, false, false, false, extremes, " outlier", true});
+}
+
 void add_bench(std::vector<Config> *list, uint32_t compute) {
   bool quantised = compute == SIE_COMPUTE_INT8;
   int32_t act_type = compute == SIE_COMPUTE_BF16 ? SIE_BF16 : SIE_F32;
   for (int64_t r : {1, 16, 64, 512}) {
-    list->push_back({compute, r, 1152, 384, act_type, 0, SIE_ACT_NONE, true, false, true, plain, ""});
-    list->push_back({compute, r, 384, 384, SIE_F32, act_type, SIE_ACT_NONE, true, false, true, plain, ""});
-    list->push_back({compute, r, 1536, 384, quantised ? static_cast<int32_t>(SIE_U8) : act_type, 0, SIE_ACT_GELU_ERF,
-                     true, false, true, plain, ""});
-    list->push_back({compute, r, 384, 1536, SIE_F32, act_type, SIE_ACT_NONE, true, false, true, plain, ""});
+    auto add = [&](int64_t n, int64_t k, int32_t y, int32_t residual, int32_t act) {
+      list->push_back({compute, r, n, k, y, residual, act, true, false, true, plain, ""});
+      if (quantised) list->push_back({compute, r, n, k, y, residual, act, true, false, true, plain, " outlier", true});
+    };
+    add(1152, 384, act_type, 0, SIE_ACT_NONE);
+    add(384, 384, SIE_F32, act_type, SIE_ACT_NONE);
+    add(1536, 384, quantised ? static_cast<int32_t>(SIE_U8) : act_type, 0, SIE_ACT_GELU_ERF);
+    add(384, 1536, SIE_F32, act_type, SIE_ACT_NONE);
   }
 }
 
@@ -260,6 +293,7 @@ std::unique_ptr<Case> make_linear(int index) {
       add_types(&all, compute);
       add_bench(&all, compute);
     }
+    add_outliers(&all);
     return all;
   }();
   if (static_cast<size_t>(index) >= list.size()) return nullptr;

@@ -25,11 +25,11 @@ float value(Random *random, Input input, int64_t r) {
 class NormCase : public Case {
  protected:
   void make_outputs(int64_t rows, int64_t c, int32_t y, bool quantised, int64_t gap, int64_t shift, Random *random,
-                    bool beta) {
+                    bool beta, bool outliers) {
     y_.reset(new Rows(rows, c, y, gap, shift));
     outputs = {y_.get()};
     if (quantised) {
-      yq_.reset(new Rows(rows, c, SIE_U8, gap, shift));
+      yq_.reset(new Rows(rows, c, SIE_U8, gap, shift, outliers));
       outputs.push_back(yq_.get());
     }
     for (int64_t i = 0; i < c; i++) {
@@ -59,6 +59,19 @@ class NormCase : public Case {
       CHECK(fabs(got - want[i]) <= t, "%s %s %s: y[%lld,%zu] = %.9g, %.9g expected, ±%.2g", backend, form.c_str(),
             shape.c_str(), static_cast<long long>(r), i, got, want[i], t);
     }
+    if (yq_ != nullptr && yq_->outlier(r) >= 0) {
+      // The step is that of the others' range; the outlier is a multiple of it as well.
+      size_t outlier = static_cast<size_t>(yq_->outlier(r));
+      double whole = hi - lo;
+      lo = hi = 0;
+      for (size_t i = 0; i < x.size(); i++) {
+        if (i != outlier) lo = fmin(lo, want[i]), hi = fmax(hi, want[i]);
+        CHECK(fabs(want[i]) <= fabs(want[outlier]) + tolerance[i] + tolerance[outlier],
+              "%s %s %s: row %lld: column %zu is larger than the outlier", backend, form.c_str(), shape.c_str(),
+              static_cast<long long>(r), i);
+      }
+      if (hi - lo < whole / 32) hi = lo + whole / 32;
+    }
     for (size_t i = 0; yq_ != nullptr && i < x.size(); i++) {
       double got = yq_->get(r, static_cast<int64_t>(i)), t = tolerance[i] + 1.01 * (hi - lo + tolerance[i]) / 255;
       CHECK(fabs(got - want[i]) <= t, "%s %s %s: yq[%lld,%zu] = %.9g, %.9g expected, ±%.2g", backend, form.c_str(),
@@ -77,13 +90,14 @@ struct LayerNormConfig {
   int32_t x, y;
   bool quantised, in_place, beta, bench;
   Input input;
+  bool outliers = false;
 };
 
 class LayerNormCase : public NormCase {
  public:
   LayerNormCase(const LayerNormConfig &config, int seed) : c_(config) {
-    form = text("layernorm x=%s y=%s%s%s", dtype_text(c_.x), dtype_text(c_.y), c_.quantised ? " yq" : "",
-                c_.in_place ? " in place" : "");
+    form = text("layernorm x=%s y=%s%s%s%s", dtype_text(c_.x), dtype_text(c_.y), c_.quantised ? " yq" : "",
+                c_.outliers ? " outlier" : "", c_.in_place ? " in place" : "");
     shape = text("R=%lld C=%lld input=%s", static_cast<long long>(c_.r), static_cast<long long>(c_.c),
                  input_names[c_.input]);
     units = c_.r;
@@ -91,7 +105,7 @@ class LayerNormCase : public NormCase {
     Random random(static_cast<uint32_t>(seed));
     int64_t gap = bench ? 0 : 1 + random.below(7), shift = bench ? 0 : random.below(9);
     x_.reset(new Rows(c_.r, c_.c, c_.x, gap, shift));
-    make_outputs(c_.r, c_.c, c_.y, c_.quantised, gap, shift, &random, c_.beta);
+    make_outputs(c_.r, c_.c, c_.y, c_.quantised, gap, shift, &random, c_.beta, c_.outliers);
     for (int64_t r = 0; r < c_.r; r++) {
       for (int64_t i = 0; i < c_.c; i++) x_->set(r, i, value(&random, c_.input, r));
     }
@@ -156,13 +170,14 @@ struct EmbedConfig {
   bool position, type, quantised, beta, bench;
   int32_t offset;
   Input input;
+  bool outliers = false;
 };
 
 class EmbedCase : public NormCase {
  public:
   EmbedCase(const EmbedConfig &config, int seed) : c_(config) {
     form = text("embed_layernorm tables=%s%s%s y=%s%s", dtype_text(c_.table), c_.position ? " position" : "",
-                c_.type ? " type" : "", dtype_text(c_.y), c_.quantised ? " yq" : "");
+                c_.type ? " type" : "", dtype_text(c_.y), c_.quantised ? (c_.outliers ? " yq outlier" : " yq") : "");
     cu_.push_back(0);
     for (int32_t length : c_.lengths) cu_.push_back(cu_.back() + length);
     shape = text("T=%d B=%zu C=%lld input=%s", cu_.back(), c_.lengths.size(), static_cast<long long>(c_.c),
@@ -179,7 +194,7 @@ class EmbedCase : public NormCase {
       ids_.push_back(i % 9 == 8 ? vocabulary - 2 : random.below(vocabulary - 1));
       types_.push_back(random.below(2));
     }
-    make_outputs(cu_.back(), c_.c, c_.y, c_.quantised, gap, shift, &random, c_.beta);
+    make_outputs(cu_.back(), c_.c, c_.y, c_.quantised, gap, shift, &random, c_.beta, c_.outliers);
   }
 
   bool present(const sie_ops *ops) const override { return ops->embed_layernorm != nullptr; }
@@ -285,16 +300,17 @@ std::unique_ptr<Case> make_layernorm(int index) {
     for (int32_t x : {SIE_F32, SIE_BF16}) {
       for (int32_t y : {SIE_F32, SIE_BF16}) {
         for (bool quantised : {false, true}) all.push_back({21, 77, x, y, quantised, false, true, false, plain});
+        all.push_back({21, 77, x, y, true, false, true, false, plain, true});
       }
       all.push_back({21, 77, x, x, true, true, true, false, plain});
       all.push_back({21, 77, x, x, false, true, false, false, plain});
     }
     for (Input input : {outliers, equal_rows, denormals, offset}) {
-      all.push_back({20, 384, SIE_F32, SIE_F32, true, false, true, false, input});
+      for (bool outlier : {false, true}) all.push_back({20, 384, SIE_F32, SIE_F32, true, false, true, false, input, outlier});
       all.push_back({20, 100, SIE_F32, SIE_BF16, false, false, true, false, input});
     }
     for (int32_t x : {SIE_F32, SIE_BF16}) all.push_back({512, 384, x, x, false, false, true, true, plain});
-    all.push_back({512, 384, SIE_F32, SIE_F32, true, false, true, true, plain});
+    for (bool outlier : {false, true}) all.push_back({512, 384, SIE_F32, SIE_F32, true, false, true, true, plain, outlier});
     return all;
   }();
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
@@ -311,6 +327,7 @@ std::unique_ptr<Case> make_embed(int index) {
           all.push_back({ragged, 65, table, y, true, true, quantised, true, false, 0, plain});
           all.push_back({ragged, 33, table, y, true, false, quantised, false, false, 2, plain});
         }
+        all.push_back({ragged, 65, table, y, true, true, true, true, false, 0, plain, true});
         all.push_back({ragged, 64, table, y, false, false, false, true, false, 0, plain});
       }
     }
@@ -319,7 +336,7 @@ std::unique_ptr<Case> make_embed(int index) {
     }
     for (int64_t c : {1, 7, 384}) all.push_back({ragged, c, SIE_F32, SIE_F32, true, true, true, true, false, 1, plain});
     for (Input input : {outliers, equal_rows, offset}) {
-      all.push_back({ragged, 130, SIE_F32, SIE_F32, true, true, true, true, false, 0, input});
+      for (bool outlier : {false, true}) all.push_back({ragged, 130, SIE_F32, SIE_F32, true, true, true, true, false, 0, input, outlier});
     }
     const std::vector<int32_t> passages = {128, 128, 128, 128};
     for (int32_t t : {SIE_F32, SIE_BF16}) all.push_back({passages, 384, t, t, true, true, false, true, true, 0, plain});

@@ -21,7 +21,7 @@ int64_t element_bytes(int32_t dtype) { return dtype == SIE_F32 ? 4 : (dtype == S
 
 }  // namespace
 
-Rows::Rows(int64_t rows, int64_t columns, int32_t dtype, int64_t gap, int64_t shift)
+Rows::Rows(int64_t rows, int64_t columns, int32_t dtype, int64_t gap, int64_t shift, bool outliers)
     : rows_(rows), columns_(columns), ld_(columns + gap), element_(element_bytes(dtype)), dtype_(dtype) {
   front_ = 128 + shift * element_;
   int64_t content = rows > 0 ? ((rows - 1) * ld_ + columns) * element_ : 0;
@@ -31,6 +31,7 @@ Rows::Rows(int64_t rows, int64_t columns, int32_t dtype, int64_t gap, int64_t sh
   if (dtype == SIE_U8) {
     scale_.resize(static_cast<size_t>(rows + 2 * guard_elements));
     zero_.resize(static_cast<size_t>(rows + 2 * guard_elements));
+    if (outliers) outlier_.resize(static_cast<size_t>(rows + 2 * guard_elements));
   }
   clear();
 }
@@ -46,6 +47,7 @@ sie_tensor Rows::tensor(int64_t first) const {
     t.scale_group = -1;
     t.scale = const_cast<float *>(scale_.data()) + guard_elements + first;
     t.zero = const_cast<int32_t *>(zero_.data()) + guard_elements + first;
+    if (!outlier_.empty()) t.outlier = const_cast<sie_outlier *>(outlier_.data()) + guard_elements + first;
   }
   return t;
 }
@@ -63,7 +65,11 @@ void Rows::set(int64_t r, int64_t c, float x) {
 double Rows::get(int64_t r, int64_t c) const {
   switch (dtype_) {
     case SIE_BF16: return static_cast<double>(sie_f32_from_bf16(static_cast<uint16_t *>(at(r))[c]));
-    case SIE_U8: return static_cast<double>(scale(r)) * (static_cast<uint8_t *>(at(r))[c] - zero(r));
+    case SIE_U8: {
+      int32_t level = static_cast<uint8_t *>(at(r))[c] - zero(r);
+      if (outlier(r) == c) level += outlier_[static_cast<size_t>(guard_elements + r)].excess;
+      return static_cast<double>(scale(r)) * level;
+    }
     default: return static_cast<double>(static_cast<float *>(at(r))[c]);
   }
 }
@@ -72,6 +78,7 @@ void Rows::clear() {
   memset(memory_, sentinel, static_cast<size_t>(size_));
   if (!scale_.empty()) memset(scale_.data(), sentinel, scale_.size() * sizeof(float));
   if (!zero_.empty()) memset(zero_.data(), sentinel, zero_.size() * sizeof(int32_t));
+  if (!outlier_.empty()) memset(outlier_.data(), sentinel, outlier_.size() * sizeof(sie_outlier));
 }
 
 void Rows::poison(int64_t r) {
@@ -99,6 +106,7 @@ bool Rows::guards_intact() const {
   for (size_t i = 0; dtype_ == SIE_U8 && i < static_cast<size_t>(guard_elements); i++) {
     for (size_t at : {i, scale_.size() - 1 - i}) {
       if (sie_f32_bits(scale_[at]) != 0xffffffffu || zero_[at] != -1) return false;
+      if (!outlier_.empty() && (outlier_[at].column != -1 || outlier_[at].excess != -1)) return false;
     }
   }
   return true;
@@ -114,6 +122,7 @@ std::vector<uint8_t> Rows::bytes(int64_t first, int64_t last) const {
   if (dtype_ == SIE_U8) {
     append(scale_.data() + guard_elements + first, (last - first) * 4);
     append(zero_.data() + guard_elements + first, (last - first) * 4);
+    if (!outlier_.empty()) append(outlier_.data() + guard_elements + first, (last - first) * 8);
   }
   return all;
 }

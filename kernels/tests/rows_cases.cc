@@ -8,8 +8,8 @@ namespace harness {
 
 namespace {
 
-enum Input { plain, outliers, equal_rows, denormals, positive };
-const char *const input_names[] = {"plain", "outliers", "equal", "denormals", "positive"};
+enum Input { plain, outliers, equal_rows, denormals, positive, ties, holes };
+const char *const input_names[] = {"plain", "outliers", "equal", "denormals", "positive", "ties", "holes"};
 
 float value(Random *random, Input input, int64_t r) {
   switch (input) {
@@ -17,6 +17,10 @@ float value(Random *random, Input input, int64_t r) {
     case equal_rows: return 0.75f * static_cast<float>(r % 3 - 1);
     case denormals: return random->real() * 1e-39f;
     case positive: return 2 + random->real();
+    case ties: return static_cast<float>(random->below(5) - 2) * (random->below(8) == 0 ? 3.0f : 1.0f);
+    case holes:  // NaN, and in some rows an infinity
+      if (random->below(9) == 0) return NAN;
+      return r % 3 != 0 && random->below(90) == 0 ? (r % 3 == 1 ? INFINITY : -INFINITY) : random->real();
     default: return random->real();
   }
 }
@@ -32,12 +36,13 @@ struct QuantiseConfig {
   int32_t x;
   Input input;
   bool bench;
+  bool outliers = false;
 };
 
 class QuantiseCase : public Case {
  public:
   QuantiseCase(const QuantiseConfig &config, int seed) : c_(config) {
-    form = text("quantise_rows x=%s", dtype_text(c_.x));
+    form = text("quantise_rows x=%s%s", dtype_text(c_.x), c_.outliers ? " outlier" : "");
     shape = text("R=%lld C=%lld input=%s", static_cast<long long>(c_.r), static_cast<long long>(c_.c),
                  input_names[c_.input]);
     units = c_.r;
@@ -45,8 +50,8 @@ class QuantiseCase : public Case {
     Random random(static_cast<uint32_t>(seed));
     int64_t gap = bench ? 0 : 1 + random.below(7), shift = bench ? 0 : random.below(9);
     x_.reset(new Rows(c_.r, c_.c, c_.x, gap, shift));
-    y_.reset(new Rows(c_.r, c_.c, SIE_U8, gap, shift));
-    expected_.reset(new Rows(c_.r, c_.c, SIE_U8, 0, 0));
+    y_.reset(new Rows(c_.r, c_.c, SIE_U8, gap, shift, c_.outliers));
+    expected_.reset(new Rows(c_.r, c_.c, SIE_U8, 0, 0, c_.outliers));
     fill(x_.get(), &random, c_.input);
     outputs = {y_.get()};
   }
@@ -255,11 +260,18 @@ std::unique_ptr<Case> make_quantise(int index) {
     const int64_t rows[] = {0, 1, 7, 31, 32, 33, 64, 65, 130, 513}, columns[] = {1, 7, 31, 32, 33, 64, 65, 130, 384, 513};
     for (size_t i = 0; i < 10; i++) {
       for (int32_t x : {SIE_F32, SIE_BF16}) all.push_back({rows[i], columns[(7 * i + 3) % 10], x, plain, false});
+      all.push_back({rows[i], columns[(3 * i + 1) % 10], i % 2 == 0 ? SIE_F32 : SIE_BF16, plain, false, true});
     }
-    for (Input input : {outliers, equal_rows, denormals, positive}) {
-      for (int32_t x : {SIE_F32, SIE_BF16}) all.push_back({40, 385, x, input, false});
+    // One column: all is outlier. Two: a rest of one.
+    for (int64_t c : {1, 2, 17}) {
+      for (Input input : {outliers, ties, holes}) all.push_back({33, c, SIE_F32, input, false, true});
     }
-    all.push_back({512, 384, SIE_F32, plain, true});
+    for (Input input : {outliers, equal_rows, denormals, positive, ties, holes}) {
+      for (int32_t x : {SIE_F32, SIE_BF16}) {
+        for (bool outlier : {false, true}) all.push_back({40, 385, x, input, false, outlier});
+      }
+    }
+    for (bool outlier : {false, true}) all.push_back({512, 384, SIE_F32, plain, true, outlier});
     return all;
   }();
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
