@@ -46,6 +46,45 @@ func TestMiniLM(t *testing.T) {
 	}
 }
 
+// Texts of one to three words, in thirty languages and none: few tokens share what quantisation does to one of them, and the
+// classes of 8 bits are at their worst. Each instruction set stores other types between its operations.
+func TestMiniLMShort(t *testing.T) {
+	dir := minilmDir(t)
+	c := golden.Open(t, "minilm-short")
+	b := goldenBatch(c)
+	want, _ := c.Float32("vectors")
+	bounds := map[engine.Compute]struct{ maxAbs, cosine float64 }{
+		engine.ComputeF32:  {1e-5, 0.999999},
+		engine.ComputeBF16: {1, 0.9995},
+		engine.ComputeINT8: {1, 0.99},
+	}
+	for _, isa := range []engine.ISA{engine.AVX2, engine.AVX512, engine.AVX512VNNI, engine.AMX} {
+		dev := open(t, engine.Options{ISA: isa})
+		if info, err := dev.Info(); err != nil || info.ISA != isa {
+			continue // this machine lacks it and fell back to what an earlier round had
+		}
+		for _, compute := range computes(t, dev) {
+			t.Run(isa.String()+"/"+compute.String(), func(t *testing.T) {
+				m, r := load(t, dev, dir, Options{Compute: compute})
+				got := embedAll(t, m, r, b, m.Normalize, 16384)
+				var maxAbs float64
+				minCosine, worst := 1.0, -1
+				for i := range len(want) / m.Dim {
+					d := golden.Compare(got[i*m.Dim:(i+1)*m.Dim], want[i*m.Dim:(i+1)*m.Dim])
+					maxAbs = max(maxAbs, d.MaxAbs)
+					if d.Cosine < minCosine {
+						minCosine, worst = d.Cosine, i
+					}
+				}
+				t.Logf("%d texts: max abs %.3g, min cosine %.6f (text %d)", len(want)/m.Dim, maxAbs, minCosine, worst)
+				if want := bounds[compute]; maxAbs > want.maxAbs || minCosine < want.cosine {
+					t.Errorf("max abs %.3g, min cosine %.6f of text %d; bounds %+v", maxAbs, minCosine, worst, want)
+				}
+			})
+		}
+	}
+}
+
 func TestMiniLMBatchInvariance(t *testing.T) {
 	dir := minilmDir(t)
 	b := goldenBatch(golden.Open(t, "minilm")).pick(0, 1, 2, 5, 103, 110, 142, 187, 256, 300, 511, 640, 777, 901, 1002, 1099)
