@@ -70,7 +70,7 @@ test-clients: build minilm ## the official clients against the real binary
 fuzz: libsie tokenizers ## every fuzz target for FUZZTIME (30s) each
 	@tools/test/fuzz.sh
 
-golden: ## make testdata/golden anew from the Python reference
+golden: minilm ## make testdata/golden anew from the Python reference
 	@tools/setup/venv.sh golden
 	build/venv-golden/bin/python tools/golden/make.py
 

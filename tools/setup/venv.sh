@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 name=$1
 list=tools/setup/requirements-$name.txt
+[ "$name" = golden ] && list=tools/golden/requirements.txt
 venv=build/venv-$name
 stamp=$venv/.stamp-$(cat "$list" "$0" | sha256sum | cut -c1-16)-$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 [ -e "$stamp" ] && exit 0

@@ -1,0 +1,14 @@
+"""Makes all of testdata/golden anew, one maker after another. `make golden` calls it in a venv of its own."""
+
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+MINILM = HERE.parents[1] / "build/models/all-MiniLM-L6-v2"
+MAKERS = [["bert.py"], ["sentence.py"], ["minilm.py"], ["minilm_short.py"], ["tokenizer.py", "--minilm", str(MINILM)]]
+
+for name, *args in MAKERS:
+    print(f"== {name}", flush=True)
+    subprocess.run([sys.executable, str(HERE / name), *args], check=True)
+print("look at `git diff --stat testdata/golden`: a change is a commit of its own")
