@@ -75,7 +75,7 @@ func TestBodiesOfAnySize(t *testing.T) {
 		w := r.dial()
 		w.send(send)
 		_ = w.Conn.(*net.TCPConn).CloseWrite()
-		if a := w.receive("POST"); a.status != 400 {
+		if a := w.receive("POST"); a.status != 400 || name == "cut off later" && !strings.Contains(string(a.body), "ended early") {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
 		w.ended()
@@ -112,7 +112,12 @@ func TestSlowBodies(t *testing.T) {
 			t.Errorf("a sender that %s: %d %s after %v", name, a.status, a.body, took)
 		}
 	}
-	w := r.dial() // slow, but within the limits
+	w := r.dial() // refused for what it announces, which is not reserved
+	w.send(post(1<<40) + oneText + strings.Repeat(" ", 9000))
+	if a := w.receive("POST"); a.status != 413 || a.header.Get("Connection") != "close" {
+		t.Errorf("a body of a terabyte: %d %v %s", a.status, a.header, a.body)
+	}
+	w = r.dial() // slow, but within the limits
 	body := oneText + strings.Repeat(" ", 9000)
 	w.send(post(len(body)) + body[:8500])
 	time.Sleep(50 * time.Millisecond)
@@ -123,7 +128,14 @@ func TestSlowBodies(t *testing.T) {
 }
 
 func TestBodiesHeldTogether(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) { o.MaxHeldBytes = 30_000 })
+	r := start(t, func(o *Options, _ *worker.Options) {
+		o.MaxHeldBytes, o.Limits = 30_000, api.Limits{MaxBodyBytes: 25_000}
+	})
+	endless := r.dial() // refused as soon as it is too large, before it takes up what others may have
+	endless.send(chunked(strings.Repeat(" ", 50_000), strings.Repeat(" ", 50_000)))
+	if a := endless.receive("POST"); a.status != 413 {
+		t.Errorf("a body of unknown length: %d %s", a.status, a.body)
+	}
 	w := r.dial()
 	w.send(post(20_000) + oneText + strings.Repeat(" ", 9000))
 	r.until("the first body is being read", func() bool { return r.bodies.held.Load() == 20_000 })

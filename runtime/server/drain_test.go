@@ -94,6 +94,7 @@ func TestDrain(t *testing.T) {
 	r.queued(2)
 	sending := r.dial() // a body on its way is not running yet
 	sending.send(post(20_000) + oneText + strings.Repeat(" ", 9000))
+	r.until("its body is being read", func() bool { return r.bodies.held.Load() >= 20_000 })
 	done := make(chan error, 1)
 	go func() { done <- r.Shutdown(t.Context()) }()
 	r.until("it drains", r.gate.closed)
