@@ -110,8 +110,8 @@ bool find_group(const char *groups, const char *controller, char *path) {
 
 // The folder of `group` below the mount of its hierarchy, and the length of the mount point in it.
 // mountinfo: id parent major:minor root mountpoint options … - type source superoptions
-bool find_folder(const char *mounts, const char *controller, const char *group, const char *root, char *folder,
-                 size_t *mount_length) {
+bool find_folder(const char *mounts, const char *controller, const char *group, const char *root,
+                 char *folder, size_t *mount_length) {
   char mounted[path_max], point[path_max], type[64], super[1024];
   Lines lines(mounts);
   while (char *line = lines.next()) {
@@ -205,13 +205,15 @@ CpuLimits read_cpu_limits(const char *root) {
   char groups[path_max], mounts[path_max];
   snprintf(groups, sizeof groups, "%s/proc/self/cgroup", root);
   snprintf(mounts, sizeof mounts, "%s/proc/self/mountinfo", root);
-  for (const char *controller : {"", "cpu", "memory"}) read_hierarchy(groups, mounts, controller, root, &limits);
+  for (const char *controller : {"", "cpu", "memory"})
+    read_hierarchy(groups, mounts, controller, root, &limits);
   return limits;
 }
 
 int32_t usable_cpus(const CpuLimits &limits) {
   int32_t cpus = limits.cpus_affinity;
-  if (limits.cpus_quota > 0 && ceil(limits.cpus_quota) < cpus) cpus = static_cast<int32_t>(ceil(limits.cpus_quota));
+  if (limits.cpus_quota > 0 && ceil(limits.cpus_quota) < cpus)
+    cpus = static_cast<int32_t>(ceil(limits.cpus_quota));
   return cpus > 0 ? cpus : 1;
 }
 

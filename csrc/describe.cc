@@ -57,20 +57,26 @@ void add_details(Text *text, const Op &op) {
   static const char *const masks[] = {"full", "causal", "window"};
   switch (op.kind) {
     case SIE_OP_EMBED_LAYERNORM:
-      text->add(" vocabulary %lld%s%s", static_cast<ll>(op.weights[0]->n), op.weights[1] != nullptr ? " position" : "",
-                op.weights[2] != nullptr ? " type" : "");
+      text->add(" vocabulary %lld%s%s", static_cast<ll>(op.weights[0]->n),
+                op.weights[1] != nullptr ? " position" : "", op.weights[2] != nullptr ? " type" : "");
       break;
     case SIE_OP_LINEAR:
-      text->add(" %s%s%s", compute_name(op.weights[0]->compute), op.bias != nullptr ? " bias" : "", acts[op.act]);
+      text->add(" %s%s%s", compute_name(op.weights[0]->compute), op.bias != nullptr ? " bias" : "",
+                acts[op.act]);
       break;
     case SIE_OP_ATTENTION:
       text->add(" %d heads of %d, %s", op.attention.heads, op.attention.head_dim, masks[op.attention.mask]);
       break;
     case SIE_OP_GATHER_ROWS:
-    case SIE_OP_POOL: text->add("%s", poolings[op.pooling]); break;
+    case SIE_OP_POOL:
+      text->add("%s", poolings[op.pooling]);
+      break;
     case SIE_OP_OUTPUT_ROWS:
-    case op_output_values: text->add(" output %d", op.output); break;
-    default: break;
+    case op_output_values:
+      text->add(" output %d", op.output);
+      break;
+    default:
+      break;
   }
 }
 
@@ -113,8 +119,9 @@ size_t sie_program_describe(const sie_program *program, char *text, size_t cap) 
     return out.length();
   }
   out.add("slabs of at most %lld tokens, %lld sequences; %d lanes of %lld B, scratch %lld B of each\n",
-          static_cast<ll>(program->slab_tokens), static_cast<ll>(program->slab_seqs), program->device->threads,
-          static_cast<ll>(lane_bytes(program)), static_cast<ll>(program->scratch_bytes));
+          static_cast<ll>(program->slab_tokens), static_cast<ll>(program->slab_seqs),
+          program->device->threads, static_cast<ll>(lane_bytes(program)),
+          static_cast<ll>(program->scratch_bytes));
   for (int64_t i = 0; i < program->plan.size(); i++) {
     out.add("%3lld ", static_cast<ll>(i));
     add_planned(&out, program, program->plan[i]);

@@ -63,8 +63,8 @@ sie_status choose_cpu_table(sie_device *device, uint32_t bound, sie_error *err) 
   uint32_t isa = device->isa_detected;
   if (bound != SIE_ISA_BEST && bound < isa) isa = bound;
   device->ops = best_table(isa);
-  SIE_FAIL_IF(device->ops == nullptr, SIE_UNSUPPORTED, err, "this CPU has no AVX2 with FMA and F16C (found: %s)",
-              isa_name(device->isa_detected));
+  SIE_FAIL_IF(device->ops == nullptr, SIE_UNSUPPORTED, err,
+              "this CPU has no AVX2 with FMA and F16C (found: %s)", isa_name(device->isa_detected));
   device->isa = device->ops->isa;
   add_why(device, "%s of %s detected", isa_name(device->isa), isa_name(device->isa_detected));
   if (bound != SIE_ISA_BEST) add_why(device, " (bound: %s)", isa_name(bound));
@@ -75,9 +75,11 @@ sie_status choose_cpu_table(sie_device *device, uint32_t bound, sie_error *err) 
     }
     const char *problem;
     sie_status status = self_test(device->ops, compute, &problem);
-    SIE_FAIL_IF(status == SIE_OUT_OF_MEMORY, status, err, "no memory to test class %s", compute_name(compute));
+    SIE_FAIL_IF(status == SIE_OUT_OF_MEMORY, status, err, "no memory to test class %s",
+                compute_name(compute));
     if (problem == nullptr) device->compute_mask |= 1u << compute;
-    add_why(device, problem == nullptr ? "; %s: ok" : "; %s: ruled out, it %s", compute_name(compute), problem);
+    add_why(device, problem == nullptr ? "; %s: ok" : "; %s: ruled out, it %s", compute_name(compute),
+            problem);
   }
   SIE_FAIL_IF((device->compute_mask >> SIE_COMPUTE_F32 & 1) == 0, SIE_UNSUPPORTED, err,
               "no usable f32 kernels (%.180s)", device->why);
@@ -104,8 +106,8 @@ void choose_threads(sie_device *device, int32_t asked) {
 }
 
 sie_status check_options(const sie_device_options *o, sie_error *err) {
-  SIE_FAIL_IF(o->struct_size != sizeof *o, SIE_INVALID_ARGUMENT, err, "sie_device_options has %u bytes; %zu expected",
-              o->struct_size, sizeof *o);
+  SIE_FAIL_IF(o->struct_size != sizeof *o, SIE_INVALID_ARGUMENT, err,
+              "sie_device_options has %u bytes; %zu expected", o->struct_size, sizeof *o);
   SIE_FAIL_IF(o->kind == SIE_DEVICE_CUDA, SIE_UNSUPPORTED, err, "this build has no CUDA; it has CPU");
   SIE_FAIL_IF(o->kind != SIE_DEVICE_CPU && o->kind != SIE_DEVICE_REF, SIE_INVALID_ARGUMENT, err,
               "device kind %u is none of sie_device_kind", o->kind);
@@ -160,8 +162,8 @@ void sie_device_close(sie_device *device) {
 
 sie_status sie_device_query(const sie_device *device, sie_device_info *info, sie_error *err) {
   SIE_FAIL_IF(device == nullptr || info == nullptr, SIE_INVALID_ARGUMENT, err, "device or info is NULL");
-  SIE_FAIL_IF(info->struct_size != sizeof *info, SIE_INVALID_ARGUMENT, err, "sie_device_info has %u bytes; %zu expected",
-              info->struct_size, sizeof *info);
+  SIE_FAIL_IF(info->struct_size != sizeof *info, SIE_INVALID_ARGUMENT, err,
+              "sie_device_info has %u bytes; %zu expected", info->struct_size, sizeof *info);
   info->kind = device->kind;
   info->threads = device->threads;
   info->cpus_affinity = device->cpus_affinity;

@@ -37,8 +37,9 @@ sie_status Executors::start(int32_t count, const int32_t *cpus, sie_error *err) 
   if (failed != 0) {
     int32_t started = count_;
     stop();
-    return fail(err, SIE_OUT_OF_MEMORY, "executor %d of %d could not be started (error %d); ask for fewer threads",
-                started + 1, count, failed);
+    return fail(err, SIE_OUT_OF_MEMORY,
+                "executor %d of %d could not be started (error %d); ask for fewer threads", started + 1,
+                count, failed);
   }
   return SIE_OK;
 }

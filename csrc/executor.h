@@ -1,13 +1,13 @@
 // executor.h — the threads of a device and how a batch is shared among them.
 //
-// A run is a list of slabs; each slab is worked on by a team of `team` executors, usually one. A ticket is one
-// place in one team: ticket t is member t % team of slab t / team. Executors take tickets in order from the
-// oldest run that has any, so a run may start while the last slabs of the one before are still at work. Since
-// every ticket before a taken one is taken too, a member that waits for its team waits only for executors that
-// make progress.
+// A run is a list of slabs; each slab is worked on by a team of `team` executors, usually one. A ticket is
+// one place in one team: ticket t is member t % team of slab t / team. Executors take tickets in order from
+// the oldest run that has any, so a run may start while the last slabs of the one before are still at work.
+// Since every ticket before a taken one is taken too, a member that waits for its team waits only for
+// executors that make progress.
 //
-// Lanes: executor i owns lane i of the arena. A slab uses the values of the lane of its member 0, who takes no
-// other ticket before the slab's last barrier; each member uses the scratch of its own lane.
+// Lanes: executor i owns lane i of the arena. A slab uses the values of the lane of its member 0, who takes
+// no other ticket before the slab's last barrier; each member uses the scratch of its own lane.
 #ifndef SIE_CSRC_EXECUTOR_H
 #define SIE_CSRC_EXECUTOR_H
 
@@ -26,8 +26,9 @@ constexpr int32_t max_executors = 1024;
 constexpr int32_t max_team = 16;
 constexpr int32_t max_runs = 2;  // in flight on one device
 
-// How long an executor spins before it sleeps: about what a sleep and a wake-up cost on a virtual machine. Members
-// of a team differ by this much now and then; a longer wait means that somebody else has the other's core.
+// How long an executor spins before it sleeps: about what a sleep and a wake-up cost on a virtual machine.
+// Members of a team differ by this much now and then; a longer wait means that somebody else has the other's
+// core.
 constexpr int64_t spin_ns = 30000;
 
 // Where the members of a team meet. All arrive, then all go on.
@@ -51,7 +52,7 @@ class Barrier {
 // What the members of one slab share; used by teams of more than one.
 struct Team {
   Barrier barrier;
-  std::atomic<int32_t> lane{0};        // written by member 0 before the first barrier
+  std::atomic<int32_t> lane{0};               // written by member 0 before the first barrier
   std::atomic<int32_t> failed_op{INT32_MAX};  // the first operation a member failed at
 };
 
@@ -64,9 +65,9 @@ using Work = void (*)(Run *run, int32_t slab, int32_t member, int32_t executor);
 struct Run {
   Work work;
   int32_t team;
-  int32_t tickets;               // slabs · team
-  std::atomic<int32_t> left;     // tickets not done
-  std::atomic<uint32_t> state;   // RunState
+  int32_t tickets;              // slabs · team
+  std::atomic<int32_t> left;    // tickets not done
+  std::atomic<uint32_t> state;  // RunState
 };
 enum RunState : uint32_t { run_idle = 0, run_loaded = 1, run_started = 2, run_done = 3 };
 

@@ -4,8 +4,9 @@
 namespace sie {
 
 const char *op_name(uint32_t kind) {
-  static const char *const names[] = {"embed_layernorm", "layernorm", "linear",      "quantise_rows", "attention",
-                                      "gather_rows",     "pool",      "output_rows", "output_values"};
+  static const char *const names[] = {"embed_layernorm", "layernorm",   "linear", "quantise_rows",
+                                      "attention",       "gather_rows", "pool",   "output_rows",
+                                      "output_values"};
   return kind < sizeof names / sizeof *names ? names[kind] : "unknown";
 }
 
@@ -17,10 +18,13 @@ const char *dtype_name(int32_t dtype) {
 int64_t dtype_bytes(int32_t dtype) {
   switch (dtype) {
     case SIE_F32:
-    case SIE_I32: return 4;
+    case SIE_I32:
+      return 4;
     case SIE_F16:
-    case SIE_BF16: return 2;
-    default: return 1;
+    case SIE_BF16:
+      return 2;
+    default:
+      return 1;
   }
 }
 

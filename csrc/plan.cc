@@ -1,11 +1,12 @@
 // plan.cc — from a recorded program to what replaying needs.
 //
 //   1 uses      who reads each value: as float rows, as float rows of the class's own type, as u8 rows
-//   2 emit      one planned operation each, plus the quantisations and widenings their types need; buffers are
+//   2 emit      one planned operation each, plus the quantisations and widenings their types need; buffers
+//   are
 //               made where they are first written
-//   3 share     an output takes over the memory of an input that dies with the operation, where kernels allow it
-//   4 place     largest first, each at the lowest offset free during its life
-//   5 rehearse  every operation once with no rows: a form the device lacks is refused here, not in a run
+//   3 share     an output takes over the memory of an input that dies with the operation, where kernels allow
+//   it 4 place     largest first, each at the lowest offset free during its life 5 rehearse  every operation
+//   once with no rows: a form the device lacks is refused here, not in a run
 #include <stdio.h>
 
 #include <algorithm>
@@ -51,9 +52,12 @@ class Planner {
 
   int32_t activation_dtype(uint32_t compute) const {
     switch (storage_class(p_->device, compute)) {
-      case SIE_COMPUTE_BF16: return SIE_BF16;
-      case SIE_COMPUTE_INT8: return p_->device->ops->act_dtype_int8;
-      default: return SIE_F32;
+      case SIE_COMPUTE_BF16:
+        return SIE_BF16;
+      case SIE_COMPUTE_INT8:
+        return p_->device->ops->act_dtype_int8;
+      default:
+        return SIE_F32;
     }
   }
 
@@ -218,8 +222,7 @@ class Planner {
       const Operand *input = replaceable(planned);
       if (input == nullptr) continue;
       Buffer &from = p_->buffers[input->buffer], &to = p_->buffers[planned.out.buffer];
-      if (from.last != i || input->offset != 0 || from.rows != to.rows || from.dtype != to.dtype ||
-          from.columns != to.columns) {
+      if (from.last != i || from.rows != to.rows || from.dtype != to.dtype || from.columns != to.columns) {
         continue;
       }
       to.shares = input->buffer;
@@ -334,8 +337,9 @@ class Planner {
     if (op.kind == SIE_OP_ATTENTION) {
       snprintf(detail, sizeof detail, ", head_dim %d, mask %u", op.attention.head_dim, op.attention.mask);
     }
-    fail(err_, status, "operation %d, %s of %s rows%s: this device (%s) has no such form", i, op_name(op.kind),
-         dtype_name(planned.in[0].present ? planned.in[0].dtype : planned.out.dtype), detail, p_->device->ops->name);
+    fail(err_, status, "operation %d, %s of %s rows%s: this device (%s) has no such form", i,
+         op_name(op.kind), dtype_name(planned.in[0].present ? planned.in[0].dtype : planned.out.dtype),
+         detail, p_->device->ops->name);
   }
 
   sie_program *p_;
@@ -351,7 +355,8 @@ sie_status plan_program(sie_program *program, sie_error *err) { return Planner(p
 
 sie_status sie_program_end(sie_program *program, size_t *workspace, sie_error *err) {
   using namespace sie;
-  SIE_FAIL_IF(program == nullptr || workspace == nullptr, SIE_INVALID_ARGUMENT, err, "program or workspace is NULL");
+  SIE_FAIL_IF(program == nullptr || workspace == nullptr, SIE_INVALID_ARGUMENT, err,
+              "program or workspace is NULL");
   SIE_FAIL_IF(program->ended, SIE_INVALID_ARGUMENT, err, "the program is ended already");
   SIE_FAIL_IF(program->vocabulary == 0, SIE_INVALID_ARGUMENT, err, "the program embeds nothing");
   SIE_FAIL_IF(program->n_outputs == 0, SIE_INVALID_ARGUMENT, err, "the program declares no output");

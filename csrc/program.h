@@ -2,7 +2,8 @@
 //
 // Recording (record.cc) checks shapes and classes and appends. sie_program_end makes the plan (plan.cc): it
 // decides each value's storage type from its consumers, inserts the quantisations INT8 needs, and places the
-// buffers of one lane by liveness. Replaying (replay.cc) only adds a lane's base address to the plan's offsets.
+// buffers of one lane by liveness. Replaying (replay.cc) only adds a lane's base address to the plan's
+// offsets.
 #ifndef SIE_CSRC_PROGRAM_H
 #define SIE_CSRC_PROGRAM_H
 
@@ -65,7 +66,7 @@ struct Operand {
   int64_t offset, ld;
   int64_t scale, zero;  // offsets, u8 only
   bool outliers;
-  int64_t outlier;      // offset, where outliers
+  int64_t outlier;  // offset, where outliers
 };
 
 struct Buffer {

@@ -16,28 +16,30 @@ using ll = long long;
 sie_status check_open(const sie_program *p, sie_error *err) {
   SIE_FAIL_IF(p == nullptr, SIE_INVALID_ARGUMENT, err, "program is NULL");
   SIE_FAIL_IF(p->ended, SIE_INVALID_ARGUMENT, err, "the program is ended; nothing can be recorded any more");
-  SIE_FAIL_IF(p->ops.size() >= max_operations, SIE_INVALID_ARGUMENT, err, "a program has at most %lld operations",
-              static_cast<ll>(max_operations));
+  SIE_FAIL_IF(p->ops.size() >= max_operations, SIE_INVALID_ARGUMENT, err,
+              "a program has at most %lld operations", static_cast<ll>(max_operations));
   return SIE_OK;
 }
 
 sie_status check_value(const sie_program *p, sie_value v, const char *name, sie_error *err) {
-  SIE_FAIL_IF(v < 0 || v >= p->values.size(), SIE_INVALID_ARGUMENT, err, "%s is %d; the program has values 0 to %lld",
-              name, v, static_cast<ll>(p->values.size() - 1));
+  SIE_FAIL_IF(v < 0 || v >= p->values.size(), SIE_INVALID_ARGUMENT, err,
+              "%s is %d; the program has values 0 to %lld", name, v, static_cast<ll>(p->values.size() - 1));
   return SIE_OK;
 }
 
-sie_status check_weight(const sie_program *p, const sie_weight *w, uint32_t kind, const char *name, sie_error *err) {
+sie_status check_weight(const sie_program *p, const sie_weight *w, uint32_t kind, const char *name,
+                        sie_error *err) {
   static const char *const kinds[] = {"?", "a linear weight", "a table", "a vector"};
   SIE_FAIL_IF(w == nullptr, SIE_INVALID_ARGUMENT, err, "%s is NULL", name);
   SIE_FAIL_IF(w->device != p->device, SIE_INVALID_ARGUMENT, err, "%s belongs to another device", name);
-  SIE_FAIL_IF(w->kind != kind, SIE_INVALID_ARGUMENT, err, "%s is %s; %s is needed", name, kinds[w->kind], kinds[kind]);
+  SIE_FAIL_IF(w->kind != kind, SIE_INVALID_ARGUMENT, err, "%s is %s; %s is needed", name, kinds[w->kind],
+              kinds[kind]);
   return SIE_OK;
 }
 
 // A vector of `length` elements; NULL passes when optional.
-sie_status check_vector(const sie_program *p, const sie_weight *w, int64_t length, bool optional, const char *name,
-                        sie_error *err) {
+sie_status check_vector(const sie_program *p, const sie_weight *w, int64_t length, bool optional,
+                        const char *name, sie_error *err) {
   if (w == nullptr && optional) return SIE_OK;
   SIE_TRY(check_weight(p, w, SIE_WEIGHT_VECTOR, name, err));
   SIE_FAIL_IF(w->n != length, SIE_INVALID_ARGUMENT, err, "%s has %lld elements; %lld are needed", name,
@@ -61,7 +63,8 @@ Op new_op(uint32_t kind) {
 }
 
 // Appends the operation and, when y is given, the value it makes.
-sie_status append(sie_program *p, Op op, Rows rows, uint32_t compute, int64_t columns, sie_value *y, sie_error *err) {
+sie_status append(sie_program *p, Op op, Rows rows, uint32_t compute, int64_t columns, sie_value *y,
+                  sie_error *err) {
   if (y != nullptr) {
     op.out = static_cast<sie_value>(p->values.size());
     Value value = {rows, compute, op.out, 0, columns, -1, -1};
@@ -78,10 +81,12 @@ sie_status append(sie_program *p, Op op, Rows rows, uint32_t compute, int64_t co
 sie_status check_table(const sie_program *p, const sie_weight *w, const sie_weight *word, const char *name,
                        sie_error *err) {
   SIE_TRY(check_weight(p, w, SIE_WEIGHT_TABLE, name, err));
-  SIE_FAIL_IF(w->k != word->k, SIE_INVALID_ARGUMENT, err, "the %s table has %lld columns; the word table has %lld",
-              name, static_cast<ll>(w->k), static_cast<ll>(word->k));
-  SIE_FAIL_IF(w->compute != word->compute, SIE_INVALID_ARGUMENT, err, "the %s table is of class %s; the word table of %s",
-              name, compute_name(w->compute), compute_name(word->compute));
+  SIE_FAIL_IF(w->k != word->k, SIE_INVALID_ARGUMENT, err,
+              "the %s table has %lld columns; the word table has %lld", name, static_cast<ll>(w->k),
+              static_cast<ll>(word->k));
+  SIE_FAIL_IF(w->compute != word->compute, SIE_INVALID_ARGUMENT, err,
+              "the %s table is of class %s; the word table of %s", name, compute_name(w->compute),
+              compute_name(word->compute));
   return SIE_OK;
 }
 
@@ -93,19 +98,20 @@ sie_status check_attention(const sie_attention_params *a, sie_error *err) {
   SIE_FAIL_IF(a->heads < 1 || a->heads > 4096 || a->kv_heads < 1 || a->heads % a->kv_heads != 0,
               SIE_INVALID_ARGUMENT, err, "%d heads over %d key heads; a whole multiple is needed", a->heads,
               a->kv_heads);
-  SIE_FAIL_IF(a->head_dim < 1 || a->head_dim > 256, SIE_INVALID_ARGUMENT, err, "head_dim is %d; 1 to 256 is possible",
-              a->head_dim);
-  SIE_FAIL_IF(a->mask == SIE_MASK_WINDOW && a->window < 0, SIE_INVALID_ARGUMENT, err, "window is %d; at least 0",
-              a->window);
+  SIE_FAIL_IF(a->head_dim < 1 || a->head_dim > 256, SIE_INVALID_ARGUMENT, err,
+              "head_dim is %d; 1 to 256 is possible", a->head_dim);
+  SIE_FAIL_IF(a->mask == SIE_MASK_WINDOW && a->window < 0, SIE_INVALID_ARGUMENT, err,
+              "window is %d; at least 0", a->window);
   SIE_FAIL_IF(!isfinite(a->scale), SIE_INVALID_ARGUMENT, err, "scale is not finite");
   return SIE_OK;
 }
 
 sie_status check_output(const sie_program *p, sie_value x, int32_t index, sie_error *err) {
   SIE_TRY(check_value(p, x, "x", err));
-  SIE_FAIL_IF(index >= max_outputs, SIE_INVALID_ARGUMENT, err, "output %d; a program has at most %d outputs", index,
-              max_outputs);
-  SIE_FAIL_IF(index != p->n_outputs, SIE_INVALID_ARGUMENT, err, "output %d declared; %d is next", index, p->n_outputs);
+  SIE_FAIL_IF(index >= max_outputs, SIE_INVALID_ARGUMENT, err, "output %d; a program has at most %d outputs",
+              index, max_outputs);
+  SIE_FAIL_IF(index != p->n_outputs, SIE_INVALID_ARGUMENT, err, "output %d declared; %d is next", index,
+              p->n_outputs);
   return SIE_OK;
 }
 
@@ -125,12 +131,13 @@ sie_status append_output(sie_program *p, uint32_t kind, sie_value x, int32_t ind
 
 }  // namespace
 
-sie_status sie_program_begin(sie_device *device, const sie_caps *caps, sie_program **program, sie_error *err) {
+sie_status sie_program_begin(sie_device *device, const sie_caps *caps, sie_program **program,
+                             sie_error *err) {
   SIE_FAIL_IF(program == nullptr, SIE_INVALID_ARGUMENT, err, "program is NULL");
   *program = nullptr;
   SIE_FAIL_IF(device == nullptr || caps == nullptr, SIE_INVALID_ARGUMENT, err, "device or caps is NULL");
-  SIE_FAIL_IF(caps->struct_size != sizeof *caps, SIE_INVALID_ARGUMENT, err, "sie_caps has %u bytes; %zu expected",
-              caps->struct_size, sizeof *caps);
+  SIE_FAIL_IF(caps->struct_size != sizeof *caps, SIE_INVALID_ARGUMENT, err,
+              "sie_caps has %u bytes; %zu expected", caps->struct_size, sizeof *caps);
   SIE_FAIL_IF(caps->max_tokens < 1 || caps->max_tokens > max_batch_tokens, SIE_INVALID_ARGUMENT, err,
               "max_tokens is %lld; 1 to %lld is possible", static_cast<ll>(caps->max_tokens),
               static_cast<ll>(max_batch_tokens));
@@ -155,8 +162,8 @@ void sie_program_free(sie_program *program) {
 }
 
 sie_status sie_op_embed_layernorm(sie_program *p, const sie_weight *word, const sie_weight *position,
-                                  const sie_weight *type, const sie_weight *gamma, const sie_weight *beta, float eps,
-                                  int32_t position_offset, sie_value *y, sie_error *err) {
+                                  const sie_weight *type, const sie_weight *gamma, const sie_weight *beta,
+                                  float eps, int32_t position_offset, sie_value *y, sie_error *err) {
   SIE_TRY(check_open(p, err));
   SIE_FAIL_IF(y == nullptr, SIE_INVALID_ARGUMENT, err, "y is NULL");
   SIE_FAIL_IF(p->vocabulary != 0, SIE_INVALID_ARGUMENT, err, "a program embeds its ids once");
@@ -166,8 +173,9 @@ sie_status sie_op_embed_layernorm(sie_program *p, const sie_weight *word, const 
   SIE_TRY(check_vector(p, gamma, word->k, false, "gamma", err));
   SIE_TRY(check_vector(p, beta, word->k, true, "beta", err));
   SIE_TRY(check_eps(eps, err));
-  SIE_FAIL_IF(position_offset < 0 || (position != nullptr && position_offset >= position->n), SIE_INVALID_ARGUMENT,
-              err, "position_offset is %d; it must be a row of the position table", position_offset);
+  SIE_FAIL_IF(position_offset < 0 || (position != nullptr && position_offset >= position->n),
+              SIE_INVALID_ARGUMENT, err, "position_offset is %d; it must be a row of the position table",
+              position_offset);
   Op op = new_op(SIE_OP_EMBED_LAYERNORM);
   op.weights[0] = word;
   op.weights[1] = position;
@@ -183,8 +191,8 @@ sie_status sie_op_embed_layernorm(sie_program *p, const sie_weight *word, const 
   return SIE_OK;
 }
 
-sie_status sie_op_linear(sie_program *p, sie_value x, const sie_weight *w, const sie_weight *bias, sie_act act,
-                         sie_value residual, sie_value *y, sie_error *err) {
+sie_status sie_op_linear(sie_program *p, sie_value x, const sie_weight *w, const sie_weight *bias,
+                         sie_act act, sie_value residual, sie_value *y, sie_error *err) {
   SIE_TRY(check_open(p, err));
   SIE_FAIL_IF(y == nullptr, SIE_INVALID_ARGUMENT, err, "y is NULL");
   SIE_TRY(check_value(p, x, "x", err));
@@ -196,8 +204,8 @@ sie_status sie_op_linear(sie_program *p, sie_value x, const sie_weight *w, const
               "x is of class %s, the weight of class %s; after sie_op_pool weights are f32",
               compute_name(value.compute), compute_name(w->compute));
   SIE_TRY(check_vector(p, bias, w->n, true, "bias", err));
-  SIE_FAIL_IF(act < SIE_ACT_NONE || act > SIE_ACT_SILU, SIE_INVALID_ARGUMENT, err, "act %d is none of sie_act",
-              static_cast<int>(act));
+  SIE_FAIL_IF(act < SIE_ACT_NONE || act > SIE_ACT_SILU, SIE_INVALID_ARGUMENT, err,
+              "act %d is none of sie_act", static_cast<int>(act));
   if (residual != SIE_NO_VALUE) {
     SIE_TRY(check_value(p, residual, "residual", err));
     const Value &r = p->values[residual];
@@ -214,8 +222,8 @@ sie_status sie_op_linear(sie_program *p, sie_value x, const sie_weight *w, const
   return append(p, op, value.rows, value.compute, w->n, y, err);
 }
 
-sie_status sie_op_layernorm(sie_program *p, sie_value x, const sie_weight *gamma, const sie_weight *beta, float eps,
-                            sie_value *y, sie_error *err) {
+sie_status sie_op_layernorm(sie_program *p, sie_value x, const sie_weight *gamma, const sie_weight *beta,
+                            float eps, sie_value *y, sie_error *err) {
   SIE_TRY(check_open(p, err));
   SIE_FAIL_IF(y == nullptr, SIE_INVALID_ARGUMENT, err, "y is NULL");
   SIE_TRY(check_value(p, x, "x", err));
@@ -231,7 +239,8 @@ sie_status sie_op_layernorm(sie_program *p, sie_value x, const sie_weight *gamma
   return append(p, op, value.rows, value.compute, value.columns, y, err);
 }
 
-sie_status sie_op_columns(sie_program *p, sie_value x, int64_t column, int64_t width, sie_value *y, sie_error *err) {
+sie_status sie_op_columns(sie_program *p, sie_value x, int64_t column, int64_t width, sie_value *y,
+                          sie_error *err) {
   SIE_TRY(check_open(p, err));
   SIE_FAIL_IF(y == nullptr, SIE_INVALID_ARGUMENT, err, "y is NULL");
   SIE_TRY(check_value(p, x, "x", err));
@@ -239,8 +248,8 @@ sie_status sie_op_columns(sie_program *p, sie_value x, int64_t column, int64_t w
   SIE_FAIL_IF(column < 0 || width < 1 || column > value.columns || width > value.columns - column,
               SIE_INVALID_ARGUMENT, err, "%lld columns from column %lld of a value of %lld columns",
               static_cast<ll>(width), static_cast<ll>(column), static_cast<ll>(value.columns));
-  SIE_FAIL_IF(p->values.size() >= max_operations, SIE_INVALID_ARGUMENT, err, "a program has at most %lld values",
-              static_cast<ll>(max_operations));
+  SIE_FAIL_IF(p->values.size() >= max_operations, SIE_INVALID_ARGUMENT, err,
+              "a program has at most %lld values", static_cast<ll>(max_operations));
   value.column += column;
   value.columns = width;
   SIE_FAIL_IF(!p->values.push(value), SIE_OUT_OF_MEMORY, err, "no memory to record a view");
@@ -248,8 +257,8 @@ sie_status sie_op_columns(sie_program *p, sie_value x, int64_t column, int64_t w
   return SIE_OK;
 }
 
-sie_status sie_op_attention(sie_program *p, sie_value q, sie_value k, sie_value v, const sie_attention_params *params,
-                            sie_value *y, sie_error *err) {
+sie_status sie_op_attention(sie_program *p, sie_value q, sie_value k, sie_value v,
+                            const sie_attention_params *params, sie_value *y, sie_error *err) {
   SIE_TRY(check_open(p, err));
   SIE_FAIL_IF(y == nullptr, SIE_INVALID_ARGUMENT, err, "y is NULL");
   SIE_TRY(check_value(p, q, "q", err));
@@ -260,15 +269,16 @@ sie_status sie_op_attention(sie_program *p, sie_value q, sie_value k, sie_value 
   const Value &vk = p->values[k], &vv = p->values[v];
   int64_t q_columns = int64_t{params->heads} * params->head_dim;
   int64_t kv_columns = int64_t{params->kv_heads} * params->head_dim;
-  SIE_FAIL_IF(vq.columns != q_columns || vk.columns != kv_columns || vv.columns != kv_columns, SIE_INVALID_ARGUMENT,
-              err, "q, k, v have %lld, %lld, %lld columns; heads and head_dim ask for %lld, %lld, %lld",
+  SIE_FAIL_IF(vq.columns != q_columns || vk.columns != kv_columns || vv.columns != kv_columns,
+              SIE_INVALID_ARGUMENT, err,
+              "q, k, v have %lld, %lld, %lld columns; heads and head_dim ask for %lld, %lld, %lld",
               static_cast<ll>(vq.columns), static_cast<ll>(vk.columns), static_cast<ll>(vv.columns),
               static_cast<ll>(q_columns), static_cast<ll>(kv_columns), static_cast<ll>(kv_columns));
   SIE_FAIL_IF(vk.rows != Rows::tokens || vv.rows != Rows::tokens, SIE_INVALID_ARGUMENT, err,
               "k and v must have token rows");
   SIE_FAIL_IF(vq.compute != vk.compute || vq.compute != vv.compute, SIE_INVALID_ARGUMENT, err,
-              "q, k, v are of classes %s, %s, %s; one is needed", compute_name(vq.compute), compute_name(vk.compute),
-              compute_name(vv.compute));
+              "q, k, v are of classes %s, %s, %s; one is needed", compute_name(vq.compute),
+              compute_name(vk.compute), compute_name(vv.compute));
   SIE_FAIL_IF(vq.rows == Rows::seqs && params->mask != SIE_MASK_FULL, SIE_UNSUPPORTED, err,
               "a query of sequence rows sees all keys; a mask needs token rows");
   Op op = new_op(SIE_OP_ATTENTION);

@@ -176,16 +176,26 @@ sie_status output_values(const Replay &r, const PlannedOp &planned) {
 
 sie_status dispatch(const Replay &r, const PlannedOp &planned) {
   switch (planned.op.kind) {
-    case SIE_OP_EMBED_LAYERNORM: return embed_layernorm(r, planned);
-    case SIE_OP_LAYERNORM: return layernorm(r, planned);
-    case SIE_OP_LINEAR: return linear(r, planned);
-    case SIE_OP_QUANTISE_ROWS: return quantise_rows(r, planned);
-    case SIE_OP_ATTENTION: return attention(r, planned);
-    case SIE_OP_GATHER_ROWS: return gather_rows(r, planned);
-    case SIE_OP_POOL: return pool(r, planned);
-    case SIE_OP_OUTPUT_ROWS: return output_rows(r, planned);
-    case op_output_values: return output_values(r, planned);
-    default: return SIE_INTERNAL;
+    case SIE_OP_EMBED_LAYERNORM:
+      return embed_layernorm(r, planned);
+    case SIE_OP_LAYERNORM:
+      return layernorm(r, planned);
+    case SIE_OP_LINEAR:
+      return linear(r, planned);
+    case SIE_OP_QUANTISE_ROWS:
+      return quantise_rows(r, planned);
+    case SIE_OP_ATTENTION:
+      return attention(r, planned);
+    case SIE_OP_GATHER_ROWS:
+      return gather_rows(r, planned);
+    case SIE_OP_POOL:
+      return pool(r, planned);
+    case SIE_OP_OUTPUT_ROWS:
+      return output_rows(r, planned);
+    case op_output_values:
+      return output_values(r, planned);
+    default:
+      return SIE_INTERNAL;
   }
 }
 

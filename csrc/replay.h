@@ -9,19 +9,19 @@ namespace sie {
 // Whole sequences of a batch, with row numbers of their own. The pointers lead into the slot.
 struct Slab {
   int32_t n_tokens, n_seqs;
-  int64_t max_len;              // of its sequences
-  const int32_t *ids;           // [n_tokens]
-  const int32_t *type_ids;      // [n_tokens] or null
-  const int32_t *cu_seqlens;    // [n_seqs + 1], from 0
-  const sie_out_item *items;    // [n_seqs] or null
-  const int32_t *batch_rows;    // [n_seqs] first token of each sequence in the batch
-  const int32_t *batch_seqs;    // [n_seqs] number of each sequence in the batch
+  int64_t max_len;            // of its sequences
+  const int32_t *ids;         // [n_tokens]
+  const int32_t *type_ids;    // [n_tokens] or null
+  const int32_t *cu_seqlens;  // [n_seqs + 1], from 0
+  const sie_out_item *items;  // [n_seqs] or null
+  const int32_t *batch_rows;  // [n_seqs] first token of each sequence in the batch
+  const int32_t *batch_seqs;  // [n_seqs] number of each sequence in the batch
 };
 
 struct Replay {
   const sie_program *program;
   const Slab *slab;
-  char *values;    // of the lane
+  char *values;  // of the lane
   sie_share share;
   void *outputs[max_outputs];
 };

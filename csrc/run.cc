@@ -16,7 +16,8 @@ Replay make_replay(sie_slot *slot, int32_t slab, int32_t member, int32_t executo
   Replay replay = {};
   replay.program = slot->program;
   replay.slab = static_cast<const Slab *>(slot->slabs.p) + slab;
-  replay.share = {member, slot->team, arena->memory.at(executor * arena->lane_stride), slot->program->scratch_bytes};
+  replay.share = {member, slot->team, arena->memory.at(executor * arena->lane_stride),
+                  slot->program->scratch_bytes};
   for (uint32_t i = 0; i < slot->caps.n_outputs; i++) replay.outputs[i] = slot->outputs[i].p;
   return replay;
 }
@@ -49,7 +50,8 @@ void run_in_team(sie_slot *slot, int32_t slab, int32_t member, int32_t executor)
     if (status != SIE_OK) {
       note_failure(slot, i, status);
       int32_t first = team.failed_op.load(std::memory_order_relaxed);
-      while (i < first && !team.failed_op.compare_exchange_weak(first, i, std::memory_order_relaxed)) continue;
+      while (i < first && !team.failed_op.compare_exchange_weak(first, i, std::memory_order_relaxed))
+        continue;
     }
     team.barrier.arrive_and_wait(slot->team);
     // A member may be ahead and have failed later: all leave at the same operation.
@@ -80,8 +82,8 @@ sie_status sie_arena_create(sie_device *device, size_t workspace, sie_arena **ar
   *arena = nullptr;
   SIE_FAIL_IF(device == nullptr, SIE_INVALID_ARGUMENT, err, "device is NULL");
   size_t lanes = static_cast<size_t>(device->threads);
-  SIE_FAIL_IF(workspace < lanes * 64, SIE_INVALID_ARGUMENT, err, "a workspace of %zu bytes; at least %zu", workspace,
-              lanes * 64);
+  SIE_FAIL_IF(workspace < lanes * 64, SIE_INVALID_ARGUMENT, err, "a workspace of %zu bytes; at least %zu",
+              workspace, lanes * 64);
   sie_arena *a = new_object<sie_arena>();
   SIE_FAIL_IF(a == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for an arena");
   if (!allocate(workspace, &a->memory)) {
@@ -120,7 +122,8 @@ sie_status sie_program_submit(sie_program *program, sie_arena *arena, sie_slot *
   slot->work = run_ticket;
   slot->team = team_size(slot);
   slot->tickets = slot->n_slabs * slot->team;
-  for (int32_t s = 0; slot->team > 1 && s < slot->n_slabs; s++) new (static_cast<Team *>(slot->teams.p) + s) Team();
+  for (int32_t s = 0; slot->team > 1 && s < slot->n_slabs; s++)
+    new (static_cast<Team *>(slot->teams.p) + s) Team();
   SIE_FAIL_IF(!slot->device->executors.submit(slot), SIE_INVALID_ARGUMENT, err,
               "%d runs are in flight; wait for one of their slots", max_runs);
   return SIE_OK;
@@ -129,13 +132,14 @@ sie_status sie_program_submit(sie_program *program, sie_arena *arena, sie_slot *
 sie_status sie_slot_wait(sie_slot *slot, sie_error *err) {
   SIE_FAIL_IF(slot == nullptr, SIE_INVALID_ARGUMENT, err, "slot is NULL");
   uint32_t state = slot->state.load(std::memory_order_acquire);
-  SIE_FAIL_IF(state != run_started && state != run_done, SIE_INVALID_ARGUMENT, err, "the slot has no run to wait for");
+  SIE_FAIL_IF(state != run_started && state != run_done, SIE_INVALID_ARGUMENT, err,
+              "the slot has no run to wait for");
   slot->device->executors.wait(slot);
   const sie_program *program = slot->program;
   int32_t op = slot->failed_op.load(std::memory_order_relaxed);
   sie_status failure = slot->failure;
   slot->state.store(run_idle, std::memory_order_release);
-  SIE_FAIL_IF(op >= 0, failure, err, "operation %d (%s) failed with status %d", op, op_name(program->plan[op].op.kind),
-              static_cast<int>(failure));
+  SIE_FAIL_IF(op >= 0, failure, err, "operation %d (%s) failed with status %d", op,
+              op_name(program->plan[op].op.kind), static_cast<int>(failure));
   return SIE_OK;
 }

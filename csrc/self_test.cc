@@ -38,7 +38,8 @@ class Numbers {
 class Test {
  public:
   Test(const sie_ops *ops, uint32_t compute) : ops_(ops), ref_(sie_ref_ops()), compute_(compute) {
-    activation_ = compute == SIE_COMPUTE_BF16 ? SIE_BF16 : (compute == SIE_COMPUTE_INT8 ? ops->act_dtype_int8 : SIE_F32);
+    activation_ = compute == SIE_COMPUTE_BF16 ? SIE_BF16
+                                              : (compute == SIE_COMPUTE_INT8 ? ops->act_dtype_int8 : SIE_F32);
   }
   ~Test() {
     for (Block &block : blocks_) release(&block);
@@ -170,7 +171,8 @@ class Test {
       a.y = xq_;
       if (ops_->quantise_rows(&a, &share_) != SIE_OK) return "cannot quantise rows";
     }
-    if (!linear(ops_, packed_, 0, all, y_) || !linear(ref_, packed_ref_, 0, all, y_ref_)) return "has no linear";
+    if (!linear(ops_, packed_, 0, all, y_) || !linear(ref_, packed_ref_, 0, all, y_ref_))
+      return "has no linear";
     // INT8: a weight at a tie may round either way, half a step of 8/127 at an outlier.
     if (!close(n, compute_ == SIE_COMPUTE_INT8 ? 1e-2 : 2e-5)) return "differs from the reference in linear";
     for (int32_t count : {1, 7, 31, 64, 65}) {
@@ -226,7 +228,8 @@ class Test {
     for (int64_t r = count - 1; r >= 0; r--) {
       uint16_t narrow[width];
       memcpy(narrow, static_cast<uint16_t *>(y.p) + r * y.ld, sizeof narrow);
-      for (int64_t c = 0; c < width; c++) static_cast<float *>(y.p)[r * y.ld + c] = sie_f32_from_bf16(narrow[c]);
+      for (int64_t c = 0; c < width; c++)
+        static_cast<float *>(y.p)[r * y.ld + c] = sie_f32_from_bf16(narrow[c]);
     }
   }
 
@@ -235,7 +238,8 @@ class Test {
     widen(y_, rows_max);
     widen(y_ref_, rows_max);
     // bf16: probabilities and results are rounded to 8 bits.
-    if (!close(width, activation_ == SIE_BF16 ? 2e-2 : 2e-5)) return "differs from the reference in attention";
+    if (!close(width, activation_ == SIE_BF16 ? 2e-2 : 2e-5))
+      return "differs from the reference in attention";
     if (!attention(ops_, 3, 1, y_alone_)) return "has no attention";
     widen(y_alone_, cu[4] - cu[3]);
     return same(width, cu[3], cu[4] - cu[3]) ? nullptr : "depends on the batch in attention";

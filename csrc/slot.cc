@@ -33,8 +33,9 @@ bool allocate_slot(sie_slot *slot) {
 }
 
 void release_slot(sie_slot *slot) {
-  for (Block *block : {&slot->ids, &slot->type_ids, &slot->cu_seqlens, &slot->items, &slot->batch_rows, &slot->slabs,
-                       &slot->teams, &slot->shares, &slot->order, &slot->slab_of, &slot->heap, &slot->by_length}) {
+  for (Block *block :
+       {&slot->ids, &slot->type_ids, &slot->cu_seqlens, &slot->items, &slot->batch_rows, &slot->slabs,
+        &slot->teams, &slot->shares, &slot->order, &slot->slab_of, &slot->heap, &slot->by_length}) {
     release(block);
   }
   for (Block &block : slot->outputs) release(&block);
@@ -47,8 +48,10 @@ sie_status check_free(const sie_slot *slot, sie_error *err) {
   return SIE_OK;
 }
 
-sie_status check_sizes(const sie_slot *slot, const sie_program *p, int64_t tokens, int64_t seqs, sie_error *err) {
-  int64_t tokens_max = p->caps.max_tokens < slot->caps.max_tokens ? p->caps.max_tokens : slot->caps.max_tokens;
+sie_status check_sizes(const sie_slot *slot, const sie_program *p, int64_t tokens, int64_t seqs,
+                       sie_error *err) {
+  int64_t tokens_max =
+      p->caps.max_tokens < slot->caps.max_tokens ? p->caps.max_tokens : slot->caps.max_tokens;
   int64_t seqs_max = p->caps.max_seqs < slot->caps.max_seqs ? p->caps.max_seqs : slot->caps.max_seqs;
   SIE_FAIL_IF(tokens < 0 || tokens > tokens_max, SIE_INVALID_ARGUMENT, err, "%lld tokens; at most %lld fit",
               static_cast<ll>(tokens), static_cast<ll>(tokens_max));
@@ -59,20 +62,22 @@ sie_status check_sizes(const sie_slot *slot, const sie_program *p, int64_t token
   return SIE_OK;
 }
 
-sie_status check_lengths(const sie_program *p, const int32_t *cu, int64_t tokens, int64_t seqs, sie_error *err) {
+sie_status check_lengths(const sie_program *p, const int32_t *cu, int64_t tokens, int64_t seqs,
+                         sie_error *err) {
   SIE_FAIL_IF(cu == nullptr, SIE_INVALID_ARGUMENT, err, "cu_seqlens is NULL");
   SIE_FAIL_IF(cu[0] != 0, SIE_INVALID_ARGUMENT, err, "cu_seqlens starts at %d, not at 0", cu[0]);
   int64_t longest = p->caps.max_len;
   if (p->positions > 0 && p->positions < longest) longest = p->positions;
   for (int64_t b = 0; b < seqs; b++) {
     int64_t length = int64_t{cu[b + 1]} - cu[b];
-    SIE_FAIL_IF(length < 0, SIE_INVALID_ARGUMENT, err, "cu_seqlens falls from %d to %d at sequence %lld", cu[b],
-                cu[b + 1], static_cast<ll>(b));
-    SIE_FAIL_IF(length > longest, SIE_INVALID_ARGUMENT, err, "sequence %lld has %lld tokens; at most %lld are possible",
-                static_cast<ll>(b), static_cast<ll>(length), static_cast<ll>(longest));
+    SIE_FAIL_IF(length < 0, SIE_INVALID_ARGUMENT, err, "cu_seqlens falls from %d to %d at sequence %lld",
+                cu[b], cu[b + 1], static_cast<ll>(b));
+    SIE_FAIL_IF(length > longest, SIE_INVALID_ARGUMENT, err,
+                "sequence %lld has %lld tokens; at most %lld are possible", static_cast<ll>(b),
+                static_cast<ll>(length), static_cast<ll>(longest));
   }
-  SIE_FAIL_IF(cu[seqs] != tokens, SIE_INVALID_ARGUMENT, err, "cu_seqlens ends at %d; there are %lld tokens", cu[seqs],
-              static_cast<ll>(tokens));
+  SIE_FAIL_IF(cu[seqs] != tokens, SIE_INVALID_ARGUMENT, err, "cu_seqlens ends at %d; there are %lld tokens",
+              cu[seqs], static_cast<ll>(tokens));
   return SIE_OK;
 }
 
@@ -96,15 +101,16 @@ int64_t item_bytes(int32_t dtype, int64_t dims) {
 
 sie_status check_item(const sie_slot *slot, const sie_program *p, const sie_out_item &item, int64_t b,
                       sie_error *err) {
-  bool known = item.dtype == SIE_F32 || item.dtype == SIE_F16 || item.dtype == SIE_I8 || item.dtype == SIE_U8 ||
-               item.dtype == SIE_BINARY;
-  SIE_FAIL_IF(!known, SIE_UNSUPPORTED, err, "item %lld asks for dtype %d; f32, f16, i8, u8 and binary are possible",
-              static_cast<ll>(b), item.dtype);
+  bool known = item.dtype == SIE_F32 || item.dtype == SIE_F16 || item.dtype == SIE_I8 ||
+               item.dtype == SIE_U8 || item.dtype == SIE_BINARY;
+  SIE_FAIL_IF(!known, SIE_UNSUPPORTED, err,
+              "item %lld asks for dtype %d; f32, f16, i8, u8 and binary are possible", static_cast<ll>(b),
+              item.dtype);
   SIE_FAIL_IF(item.normalize > 1, SIE_INVALID_ARGUMENT, err, "item %lld: normalize is %u, not 0 or 1",
               static_cast<ll>(b), item.normalize);
   SIE_FAIL_IF(item.offset < 0 || item.offset % dtype_bytes(item.dtype) != 0, SIE_INVALID_ARGUMENT, err,
-              "item %lld: offset %lld is not a place for %s", static_cast<ll>(b), static_cast<ll>(item.offset),
-              dtype_name(item.dtype));
+              "item %lld: offset %lld is not a place for %s", static_cast<ll>(b),
+              static_cast<ll>(item.offset), dtype_name(item.dtype));
   for (int32_t o = 0; o < p->n_outputs; o++) {
     if (!p->output_is_rows[o]) continue;
     int64_t dims = item.dims != 0 ? item.dims : p->output_columns[o];
@@ -130,7 +136,8 @@ sie_status check_outputs(const sie_slot *slot, const sie_program *p, int64_t tok
                 static_cast<ll>(slot->caps.output_bytes[o]));
   }
   if (!p->has_output_rows) return SIE_OK;
-  SIE_FAIL_IF(items == nullptr && seqs > 0, SIE_INVALID_ARGUMENT, err, "items is NULL; the program writes output rows");
+  SIE_FAIL_IF(items == nullptr && seqs > 0, SIE_INVALID_ARGUMENT, err,
+              "items is NULL; the program writes output rows");
   for (int64_t b = 0; b < seqs; b++) SIE_TRY(check_item(slot, p, items[b], b, err));
   return SIE_OK;
 }
@@ -141,8 +148,8 @@ T *in(const Block &block) {
 }
 
 // Copies one slab's sequences behind one another and points the slab at them.
-void fill_slab(sie_slot *slot, Slab *slab, const SlabShare &share, int64_t token, int64_t cu_at, const int32_t *ids,
-               const int32_t *type_ids, const int32_t *cu, const sie_out_item *items) {
+void fill_slab(sie_slot *slot, Slab *slab, const SlabShare &share, int64_t token, int64_t cu_at,
+               const int32_t *ids, const int32_t *type_ids, const int32_t *cu, const sie_out_item *items) {
   const int32_t *order = in<int32_t>(slot->order) + share.first;
   int32_t *offsets = in<int32_t>(slot->cu_seqlens) + cu_at;
   int32_t row = 0;
@@ -176,8 +183,8 @@ sie_status sie_slot_create(sie_device *device, const sie_slot_caps *caps, sie_sl
   SIE_FAIL_IF(slot == nullptr, SIE_INVALID_ARGUMENT, err, "slot is NULL");
   *slot = nullptr;
   SIE_FAIL_IF(device == nullptr || caps == nullptr, SIE_INVALID_ARGUMENT, err, "device or caps is NULL");
-  SIE_FAIL_IF(caps->struct_size != sizeof *caps, SIE_INVALID_ARGUMENT, err, "sie_slot_caps has %u bytes; %zu expected",
-              caps->struct_size, sizeof *caps);
+  SIE_FAIL_IF(caps->struct_size != sizeof *caps, SIE_INVALID_ARGUMENT, err,
+              "sie_slot_caps has %u bytes; %zu expected", caps->struct_size, sizeof *caps);
   SIE_FAIL_IF(caps->n_outputs < 1 || caps->n_outputs > max_outputs, SIE_INVALID_ARGUMENT, err,
               "%u outputs; 1 to %d are possible", caps->n_outputs, max_outputs);
   SIE_FAIL_IF(caps->max_tokens < 1 || caps->max_tokens > max_batch_tokens, SIE_INVALID_ARGUMENT, err,
@@ -187,8 +194,8 @@ sie_status sie_slot_create(sie_device *device, const sie_slot_caps *caps, sie_sl
               "max_seqs is %lld; 1 to %lld is possible", static_cast<ll>(caps->max_seqs),
               static_cast<ll>(max_batch_seqs));
   for (uint32_t i = 0; i < caps->n_outputs; i++) {
-    SIE_FAIL_IF(caps->output_bytes[i] < 0 || caps->output_bytes[i] > int64_t{1} << 40, SIE_INVALID_ARGUMENT, err,
-                "output %u of %lld bytes", i, static_cast<ll>(caps->output_bytes[i]));
+    SIE_FAIL_IF(caps->output_bytes[i] < 0 || caps->output_bytes[i] > int64_t{1} << 40, SIE_INVALID_ARGUMENT,
+                err, "output %u of %lld bytes", i, static_cast<ll>(caps->output_bytes[i]));
   }
   sie_slot *s = new_object<sie_slot>();
   SIE_FAIL_IF(s == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for a slot");
@@ -214,7 +221,8 @@ sie_status sie_slot_load(sie_slot *slot, const sie_program *program, int64_t n_t
                          const int32_t *ids, const int32_t *type_ids, const int32_t *cu_seqlens,
                          const sie_out_item *items, sie_error *err) {
   SIE_FAIL_IF(slot == nullptr || program == nullptr, SIE_INVALID_ARGUMENT, err, "slot or program is NULL");
-  SIE_FAIL_IF(slot->device != program->device, SIE_INVALID_ARGUMENT, err, "slot and program are of two devices");
+  SIE_FAIL_IF(slot->device != program->device, SIE_INVALID_ARGUMENT, err,
+              "slot and program are of two devices");
   SIE_FAIL_IF(!program->ended, SIE_INVALID_ARGUMENT, err, "the program is not ended");
   SIE_TRY(check_free(slot, err));
   slot->state.store(run_idle, std::memory_order_relaxed);  // an earlier load counts no more

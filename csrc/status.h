@@ -12,19 +12,19 @@
 namespace sie {
 
 // Fills err (when not null) with the status and the formatted message, cut to its room, and returns status.
-[[gnu::format(printf, 3, 4), gnu::cold]] sie_status fail(sie_error *err, sie_status status, const char *format,
-                                                         ...);
+[[gnu::format(printf, 3, 4), gnu::cold]] sie_status fail(sie_error *err, sie_status status,
+                                                         const char *format, ...);
 
 }  // namespace sie
 
-#define SIE_FAIL_IF(condition, status, err, ...)                                   \
-  do {                                                                             \
+#define SIE_FAIL_IF(condition, status, err, ...)                                          \
+  do {                                                                                    \
     if (__builtin_expect(!!(condition), 0)) return ::sie::fail(err, status, __VA_ARGS__); \
   } while (0)
 
-#define SIE_TRY(call)                                             \
-  do {                                                            \
-    sie_status try_status_ = (call);                              \
+#define SIE_TRY(call)                                                   \
+  do {                                                                  \
+    sie_status try_status_ = (call);                                    \
     if (__builtin_expect(try_status_ != SIE_OK, 0)) return try_status_; \
   } while (0)
 

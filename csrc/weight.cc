@@ -17,14 +17,14 @@ constexpr int64_t max_rows = int64_t{1} << 24;
 constexpr int64_t chunk_bytes = int64_t{2} << 20;  // of f32 rows converted at a time
 
 sie_status check_desc(const sie_device *device, const sie_weight_desc *d, sie_error *err) {
-  SIE_FAIL_IF(d->struct_size != sizeof *d, SIE_INVALID_ARGUMENT, err, "sie_weight_desc has %u bytes; %zu expected",
-              d->struct_size, sizeof *d);
+  SIE_FAIL_IF(d->struct_size != sizeof *d, SIE_INVALID_ARGUMENT, err,
+              "sie_weight_desc has %u bytes; %zu expected", d->struct_size, sizeof *d);
   SIE_FAIL_IF(d->kind < SIE_WEIGHT_LINEAR || d->kind > SIE_WEIGHT_VECTOR, SIE_INVALID_ARGUMENT, err,
               "weight kind %u is none of sie_weight_kind", d->kind);
   SIE_FAIL_IF(d->dtype != SIE_F32 && d->dtype != SIE_F16 && d->dtype != SIE_BF16, SIE_UNSUPPORTED, err,
               "weights are read from f32, f16 or bf16, not from dtype %u", d->dtype);
-  SIE_FAIL_IF(d->n_parts < 1 || d->n_parts > 8, SIE_INVALID_ARGUMENT, err, "%d weight parts; 1 to 8 are possible",
-              d->n_parts);
+  SIE_FAIL_IF(d->n_parts < 1 || d->n_parts > 8, SIE_INVALID_ARGUMENT, err,
+              "%d weight parts; 1 to 8 are possible", d->n_parts);
   SIE_FAIL_IF(d->n < 1 || d->n > max_rows, SIE_INVALID_ARGUMENT, err, "n is %lld; 1 to %lld is possible",
               static_cast<long long>(d->n), static_cast<long long>(max_rows));
   int64_t k_max = d->kind == SIE_WEIGHT_VECTOR ? 1 : max_columns;
@@ -114,7 +114,8 @@ void keep_rows(sie_weight *w, const sie_ops *ops, int64_t first, int64_t count, 
     if (w->table.dtype == SIE_F32) {
       memcpy(static_cast<float *>(w->data.p) + at, row, static_cast<size_t>(w->k) * sizeof(float));
     } else {
-      for (int64_t j = 0; j < w->k; j++) static_cast<uint16_t *>(w->data.p)[at + j] = sie_bf16_from_f32(row[j]);
+      for (int64_t j = 0; j < w->k; j++)
+        static_cast<uint16_t *>(w->data.p)[at + j] = sie_bf16_from_f32(row[j]);
     }
   }
 }
@@ -162,7 +163,8 @@ sie_status fill(sie_weight *w, const sie_weight_desc *d, sie_error *err) {
 
 }  // namespace sie
 
-sie_status sie_weight_create(sie_device *device, const sie_weight_desc *desc, sie_weight **weight, sie_error *err) {
+sie_status sie_weight_create(sie_device *device, const sie_weight_desc *desc, sie_weight **weight,
+                             sie_error *err) {
   using namespace sie;
   SIE_FAIL_IF(weight == nullptr, SIE_INVALID_ARGUMENT, err, "weight is NULL");
   *weight = nullptr;

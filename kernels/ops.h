@@ -2,7 +2,7 @@
  *
  * kernels/ref fills it with plain loops that accumulate in double (the judge), kernels/cpu once per
  * instruction set, kernels/cuda with launchers. A backend leaves NULL what it lacks; the support list in
- * kernels/tests/golden notices a lost entry. Kernels see pointers, strides and shapes, and nothing else: no
+ * kernels/tests/support.txt notices a lost entry. Kernels see pointers, strides and shapes, and nothing else: no
  * allocation, no policy, no ABI types.
  *
  * Letters: R rows (tokens or sequences), T token rows, B sequences, N output columns, K input columns,

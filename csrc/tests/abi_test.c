@@ -15,7 +15,9 @@ int sie_abi_test_c(void) {
   sie_device *device = 0;
   options.struct_size = 1;
   info.struct_size = weight.struct_size = caps.struct_size = attention.struct_size = slot.struct_size = 0;
-  if (info.struct_size + weight.struct_size + caps.struct_size + attention.struct_size + slot.struct_size != 0) return 5;
+  if (info.struct_size + weight.struct_size + caps.struct_size + attention.struct_size + slot.struct_size !=
+      0)
+    return 5;
   if (sie_abi_version() != SIE_ABI_VERSION) return 1;
   if (sie_device_open(&options, &device, &err) != SIE_INVALID_ARGUMENT || device != 0) return 2;
   if (err.status != SIE_INVALID_ARGUMENT || err.message[0] == '\0') return 3;

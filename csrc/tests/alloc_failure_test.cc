@@ -32,8 +32,10 @@ int __real_posix_memalign(void **p, size_t alignment, size_t bytes);
 int __wrap_posix_memalign(void **p, size_t alignment, size_t bytes);
 void *__real_mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset);
 void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset);
-int __real_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*entry)(void *), void *argument);
-int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*entry)(void *), void *argument);
+int __real_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*entry)(void *),
+                          void *argument);
+int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*entry)(void *),
+                          void *argument);
 
 int __wrap_posix_memalign(void **p, size_t alignment, size_t bytes) {
   return fails_now() ? ENOMEM : __real_posix_memalign(p, alignment, bytes);
@@ -43,7 +45,8 @@ void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fi
   return fails_now() ? MAP_FAILED : __real_mmap(address, bytes, protection, flags, file, offset);
 }
 
-int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*entry)(void *), void *argument) {
+int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*entry)(void *),
+                          void *argument) {
   return fails_now() ? EAGAIN : __real_pthread_create(id, attributes, entry, argument);
 }
 
@@ -67,7 +70,8 @@ TEST(allocations_fail_one_by_one) {
       // submit and wait allocate nothing: the next call would fail.
       calls_left.store(0);
       model::Result result = run(&m, batch);
-      CHECK(result.status == SIE_OK && failed_calls.load() == 0, "a run allocates (status %d)", result.status);
+      CHECK(result.status == SIE_OK && failed_calls.load() == 0, "a run allocates (status %d)",
+            result.status);
       calls_left.store(-1);
       break;
     }

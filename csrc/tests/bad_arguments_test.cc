@@ -15,15 +15,16 @@ namespace {
 void refused(const char *what, sie_status got, const sie_error &err, sie_status want = SIE_INVALID_ARGUMENT) {
   CHECK(got == want, "%s: status %d, %d expected (%s)", what, got, want, err.message);
   CHECK(err.status == got && err.message[0] != '\0', "%s: no message", what);
-  for (const char *c = err.message; *c != '\0'; c++) CHECK(*c >= ' ' && *c <= '~', "%s: \"%s\" is not ASCII", what, err.message);
+  for (const char *c = err.message; *c != '\0'; c++)
+    CHECK(*c >= ' ' && *c <= '~', "%s: \"%s\" is not ASCII", what, err.message);
 }
 
 // A fresh error for each call, so that an old message cannot stand in.
-#define REFUSED(call, ...)                                         \
-  do {                                                             \
-    sie_error err = {};                                            \
-    sie_status status = (call);                                    \
-    refused(#call, status, err, ##__VA_ARGS__);                    \
+#define REFUSED(call, ...)                      \
+  do {                                          \
+    sie_error err = {};                         \
+    sie_status status = (call);                 \
+    refused(#call, status, err, ##__VA_ARGS__); \
   } while (0)
 
 struct Open {
@@ -83,7 +84,8 @@ TEST(bad_weight_arguments) {
   REFUSED(sie_weight_create(nullptr, &d, &w, &err));
   REFUSED(sie_weight_create(open.m.device, nullptr, &w, &err));
   REFUSED(sie_weight_create(open.m.device, &d, nullptr, &err));
-  auto with = [&](const std::function<void(sie_weight_desc *)> &change, sie_status want = SIE_INVALID_ARGUMENT) {
+  auto with = [&](const std::function<void(sie_weight_desc *)> &change,
+                  sie_status want = SIE_INVALID_ARGUMENT) {
     sie_weight_desc changed = d;
     change(&changed);
     w = reinterpret_cast<sie_weight *>(1);
@@ -100,9 +102,11 @@ TEST(bad_weight_arguments) {
   with([](sie_weight_desc *x) { x->layout = 5; });
   with([](sie_weight_desc *x) { x->layout = SIE_LAYOUT_INTERLEAVE_GATE_UP; });
   for (int32_t parts : {-1, 0, 9}) with([parts](sie_weight_desc *x) { x->n_parts = parts; });
-  for (int64_t n : {int64_t{-8}, int64_t{0}, int64_t{7}, int64_t{9}, INT64_MAX}) with([n](sie_weight_desc *x) { x->n = n; });
+  for (int64_t n : {int64_t{-8}, int64_t{0}, int64_t{7}, int64_t{9}, INT64_MAX})
+    with([n](sie_weight_desc *x) { x->n = n; });
   for (int64_t k : {int64_t{-8}, int64_t{0}, INT64_MAX}) with([k](sie_weight_desc *x) { x->k = k; });
-  for (int64_t rows : {int64_t{-1}, int64_t{0}, INT64_MAX}) with([rows](sie_weight_desc *x) { x->parts[0].rows = rows; });
+  for (int64_t rows : {int64_t{-1}, int64_t{0}, INT64_MAX})
+    with([rows](sie_weight_desc *x) { x->parts[0].rows = rows; });
   with([](sie_weight_desc *x) { x->parts[0].data = nullptr; });
   with([](sie_weight_desc *x) { x->parts[0].ld = 7; });
   with([](sie_weight_desc *x) { x->parts[0].ld = -8; });
@@ -136,7 +140,8 @@ TEST(bad_recording_arguments) {
 
   // The model's weights: word, position, type, gamma, beta, then the first layer's linear and its bias.
   const std::vector<sie_weight *> &w = open.m.weights;
-  sie_weight *word = w[0], *position = w[1], *type = w[2], *gamma = w[3], *beta = w[4], *linear = w[5], *bias = w[6];
+  sie_weight *word = w[0], *position = w[1], *type = w[2], *gamma = w[3], *beta = w[4], *linear = w[5],
+             *bias = w[6];
   sie_value y;
   size_t workspace;
   REFUSED(sie_program_end(p, &workspace, &err));  // nothing recorded
@@ -154,7 +159,8 @@ TEST(bad_recording_arguments) {
   REFUSED(sie_op_embed_layernorm(p, word, position, type, gamma, beta, 0, 0, nullptr, &err));
   REFUSED(sie_op_embed_layernorm(p, other.m.weights[0], position, type, gamma, beta, 0, 0, &y, &err));
   sie_value x, qkv, pooled;
-  CHECK(sie_op_embed_layernorm(p, word, position, type, gamma, beta, 0, 0, &x, &none) == SIE_OK, "%s", none.message);
+  CHECK(sie_op_embed_layernorm(p, word, position, type, gamma, beta, 0, 0, &x, &none) == SIE_OK, "%s",
+        none.message);
   REFUSED(sie_op_embed_layernorm(p, word, position, type, gamma, beta, 0, 0, &y, &err));
 
   for (sie_value v : {-2, -1, 1, 1 << 30}) {
@@ -172,7 +178,8 @@ TEST(bad_recording_arguments) {
   REFUSED(sie_op_linear(p, x, linear, bias, static_cast<sie_act>(7), SIE_NO_VALUE, &y, &err));
   REFUSED(sie_op_linear(p, x, linear, bias, SIE_ACT_NONE, x, &y, &err));  // 64 columns against 192
   REFUSED(sie_op_linear(p, x, linear, bias, SIE_ACT_NONE, SIE_NO_VALUE, nullptr, &err));
-  CHECK(sie_op_linear(p, x, linear, bias, SIE_ACT_NONE, SIE_NO_VALUE, &qkv, &none) == SIE_OK, "%s", none.message);
+  CHECK(sie_op_linear(p, x, linear, bias, SIE_ACT_NONE, SIE_NO_VALUE, &qkv, &none) == SIE_OK, "%s",
+        none.message);
   REFUSED(sie_op_linear(p, qkv, linear, bias, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
   REFUSED(sie_op_layernorm(p, qkv, gamma, beta, 0, &y, &err));
   REFUSED(sie_op_layernorm(p, x, nullptr, beta, 0, &y, &err));
@@ -235,7 +242,8 @@ TEST(bad_forms_are_refused_when_the_program_ends) {
   Model m;
   sie_status status = m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32, shape);
   CHECK(status == SIE_OK || status == SIE_UNSUPPORTED, "status %d", status);
-  if (status == SIE_UNSUPPORTED) CHECK(strstr(m.err.message, "head_dim 16") != nullptr, "message: %s", m.err.message);
+  if (status == SIE_UNSUPPORTED)
+    CHECK(strstr(m.err.message, "head_dim 16") != nullptr, "message: %s", m.err.message);
 }
 
 TEST(bad_run_arguments) {
@@ -270,7 +278,8 @@ TEST(bad_run_arguments) {
   const int32_t ids[] = {1, 2, 3, 4}, types[] = {0, 1, 0, 1}, cu[] = {0, 1, 4};
   sie_out_item items[2] = {{SIE_F32, 0, 0, 0, 0}, {SIE_F32, 0, 0, 0, 256}};
   sie_slot *s = m.slots[0];
-  auto load = [&](int64_t t, int64_t b, const int32_t *i, const int32_t *ty, const int32_t *c, const sie_out_item *it,
+  auto load = [&](int64_t t, int64_t b, const int32_t *i, const int32_t *ty, const int32_t *c,
+                  const sie_out_item *it,
                   sie_error *err) { return sie_slot_load(s, m.program, t, b, i, ty, c, it, err); };
   REFUSED(sie_slot_load(nullptr, m.program, 4, 2, ids, types, cu, items, &err));
   REFUSED(sie_slot_load(s, nullptr, 4, 2, ids, types, cu, items, &err));
@@ -292,7 +301,8 @@ TEST(bad_run_arguments) {
   std::vector<int32_t> many(700, 1);
   const int32_t long_cu[] = {0, 641};
   REFUSED(load(641, 1, many.data(), nullptr, long_cu, items, &err));
-  auto with_item = [&](const std::function<void(sie_out_item *)> &change, sie_status want = SIE_INVALID_ARGUMENT) {
+  auto with_item = [&](const std::function<void(sie_out_item *)> &change,
+                       sie_status want = SIE_INVALID_ARGUMENT) {
     sie_out_item changed[2] = {items[0], items[1]};
     change(&changed[1]);
     REFUSED(load(4, 2, ids, types, cu, changed, &err), want);
@@ -326,8 +336,10 @@ TEST(bad_run_arguments) {
   REFUSED(sie_slot_wait(s, &err));
   REFUSED(sie_program_submit(m.program, m.arena, s, &err));
   CHECK(load(0, 0, nullptr, nullptr, cu, nullptr, &none) == SIE_OK, "an empty batch: %s", none.message);
-  CHECK(sie_program_submit(m.program, m.arena, s, &none) == SIE_OK && sie_slot_wait(s, &none) == SIE_OK, "%s", none.message);
-  for (int32_t index : {-1, 2, 1 << 30}) CHECK(sie_slot_output(s, index) == nullptr, "output %d exists", index);
+  CHECK(sie_program_submit(m.program, m.arena, s, &none) == SIE_OK && sie_slot_wait(s, &none) == SIE_OK, "%s",
+        none.message);
+  for (int32_t index : {-1, 2, 1 << 30})
+    CHECK(sie_slot_output(s, index) == nullptr, "output %d exists", index);
   CHECK(sie_slot_output(nullptr, 0) == nullptr && sie_arena_bytes(nullptr) == 0, "null handles answer");
   sie_slot_free(nullptr);
   sie_arena_free(nullptr);

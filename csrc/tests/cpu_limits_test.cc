@@ -39,7 +39,8 @@ class Root {
   std::string root_;
 };
 
-const char *const mount_v2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+const char *const mount_v2 =
+    "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
 
 }  // namespace
 

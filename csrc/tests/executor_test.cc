@@ -15,7 +15,7 @@
 namespace {
 
 struct Job : sie::Run {
-  std::vector<int> done;                  // by slab and member
+  std::vector<int> done;  // by slab and member
   std::vector<sie::Team> teams;
   std::atomic<int> inside{0};
   int steps = 0;
@@ -23,7 +23,9 @@ struct Job : sie::Run {
   std::vector<std::atomic<int>> reached;  // by slab: members that have reached the current step
 
   Job(int slabs, int members, int wanted_steps)
-      : done(static_cast<size_t>(slabs * members)), teams(static_cast<size_t>(slabs)), steps(wanted_steps),
+      : done(static_cast<size_t>(slabs * members)),
+        teams(static_cast<size_t>(slabs)),
+        steps(wanted_steps),
         reached(static_cast<size_t>(slabs)) {
     team = members;
     tickets = slabs * members;
@@ -184,8 +186,10 @@ TEST(executors_meet_on_busy_cores) {
       least = t < least ? t : least;
       sum += t;
     }
-    printf("     %d spinning threads: 45 barriers and the run around them: %.1f us at best, %.1f us on average\n", busy,
-           least * 1e6, sum / runs * 1e6);
+    printf(
+        "     %d spinning threads: 45 barriers and the run around them: %.1f us at best, %.1f us on "
+        "average\n",
+        busy, least * 1e6, sum / runs * 1e6);
     CHECK(sum < 20, "%.1f s for %d runs", sum, runs);
   }
   executors.stop();

@@ -70,7 +70,8 @@ TEST(stray_writes_are_seen_in_debug_builds) {
   CHECK(submit(&m, 0, batch) == SIE_OK, "%s", m.err.message);
   sie_error err = {};
   sie_status status = sie_slot_wait(m.slots[0], &err);
-  CHECK(status == SIE_INTERNAL && strstr(err.message, "pool") != nullptr, "status %d: %s", status, err.message);
+  CHECK(status == SIE_INTERNAL && strstr(err.message, "pool") != nullptr, "status %d: %s", status,
+        err.message);
   m.device->ops = real;
 #endif
 }

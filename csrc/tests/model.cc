@@ -8,9 +8,9 @@ namespace model {
 
 namespace {
 
-#define TRY(call)                        \
-  do {                                   \
-    sie_status status_ = (call);         \
+#define TRY(call)                          \
+  do {                                     \
+    sie_status status_ = (call);           \
     if (status_ != SIE_OK) return status_; \
   } while (0)
 
@@ -152,8 +152,8 @@ void Batch::add(const Shape &shape, int number, int length) {
 }
 
 sie_status submit(Model *m, int slot, const Batch &batch) {
-  TRY(sie_slot_load(m->slots[slot], m->program, batch.tokens(), batch.seqs(), batch.ids.data(), batch.types.data(),
-                    batch.cu.data(), batch.items.data(), &m->err));
+  TRY(sie_slot_load(m->slots[slot], m->program, batch.tokens(), batch.seqs(), batch.ids.data(),
+                    batch.types.data(), batch.cu.data(), batch.items.data(), &m->err));
   return sie_program_submit(m->program, m->arena, m->slots[slot], &m->err);
 }
 

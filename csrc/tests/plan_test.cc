@@ -1,5 +1,5 @@
-// plan_test.cc — random programs: values that live on, views, in-place candidates, twins, gathered rows. What a plan
-// confuses (memory, types, quantised forms) shows as a wrong result against the reference.
+// plan_test.cc — random programs: values that live on, views, in-place candidates, twins, gathered rows. What
+// a plan confuses (memory, types, quantised forms) shows as a wrong result against the reference.
 #include <math.h>
 
 #include <vector>
@@ -11,11 +11,11 @@ namespace {
 
 constexpr int64_t width = 64, wide = 128, tokens = 40, seqs = 4;
 
-#define MUST(call)                                                                  \
-  do {                                                                              \
-    sie_status status_ = (call);                                                    \
-    CHECK(status_ == SIE_OK, "seed %u: %s: %s", seed, #call, err.message);          \
-    if (status_ != SIE_OK) return false;                                            \
+#define MUST(call)                                                         \
+  do {                                                                     \
+    sie_status status_ = (call);                                           \
+    CHECK(status_ == SIE_OK, "seed %u: %s: %s", seed, #call, err.message); \
+    if (status_ != SIE_OK) return false;                                   \
   } while (0)
 
 // Records the program of a seed on a device and runs one batch; the device decides nothing about its shape.
@@ -73,7 +73,8 @@ struct Run {
   }
 
   bool norm(sie_value x, sie_value *y) {
-    sie_weight *gamma = weight(SIE_WEIGHT_VECTOR, 0, width, 1, 0.3f, 1), *beta = weight(SIE_WEIGHT_VECTOR, 0, width, 1, 0.2f, 0);
+    sie_weight *gamma = weight(SIE_WEIGHT_VECTOR, 0, width, 1, 0.3f, 1),
+               *beta = weight(SIE_WEIGHT_VECTOR, 0, width, 1, 0.2f, 0);
     MUST(sie_op_layernorm(program, x, gamma, beta, 1e-6f, y, &err));
     return true;
   }
@@ -96,9 +97,12 @@ struct Run {
     sie_weight *gamma = weight(SIE_WEIGHT_VECTOR, 0, width, 1, 0.3f, 1);
     model::Random random(seed);
     std::vector<sie_value> by_tokens(1), by_seqs;
-    MUST(sie_op_embed_layernorm(program, word, nullptr, nullptr, gamma, nullptr, 1e-6f, 0, &by_tokens[0], &err));
+    MUST(sie_op_embed_layernorm(program, word, nullptr, nullptr, gamma, nullptr, 1e-6f, 0, &by_tokens[0],
+                                &err));
     for (int step = 0; step < 14; step++) {
-      auto pick = [&random](const std::vector<sie_value> &v) { return v[static_cast<size_t>(random.below(static_cast<int32_t>(v.size())))]; };
+      auto pick = [&random](const std::vector<sie_value> &v) {
+        return v[static_cast<size_t>(random.below(static_cast<int32_t>(v.size())))];
+      };
       bool of_seqs = !by_seqs.empty() && random.below(4) == 0;
       std::vector<sie_value> &values = of_seqs ? by_seqs : by_tokens;
       sie_value x = pick(values), other = pick(values), y, z;
@@ -140,7 +144,8 @@ struct Run {
       by_token[i] = by_seqs.empty() || i < 2;
       std::vector<sie_value> &values = by_token[i] ? by_tokens : by_seqs;
       // The last value, and others that had to live to the end.
-      size_t at = i % 2 == 0 ? values.size() - 1 : static_cast<size_t>(random.below(static_cast<int32_t>(values.size())));
+      size_t at = i % 2 == 0 ? values.size() - 1
+                             : static_cast<size_t>(random.below(static_cast<int32_t>(values.size())));
       if (by_token[i]) {
         MUST(sie_op_output_values(program, values[at], i, &err));
       } else {
@@ -150,8 +155,8 @@ struct Run {
     return true;
   }
 
-  // What random steps seldom meet: a sum that only a gather reads, for a linear that needs the class's own type;
-  // and a value read whole and as a view by linears only.
+  // What random steps seldom meet: a sum that only a gather reads, for a linear that needs the class's own
+  // type; and a value read whole and as a view by linears only.
   bool record_awkward(uint32_t compute) {
     sie_caps caps = {};
     caps.struct_size = sizeof caps;
@@ -224,7 +229,9 @@ static void compare(uint32_t seed, bool (Run::*record)(uint32_t)) {
   // Two vectors that have nothing in common meet near 0; what quantising fourteen steps does stays far above.
   const double least[] = {0, 0.9999999, 0.999, 0.98};
   Run reference(seed);
-  if (!reference.open(SIE_DEVICE_REF, SIE_COMPUTE_F32) || !(reference.*record)(SIE_COMPUTE_F32) || !reference.run()) return;
+  if (!reference.open(SIE_DEVICE_REF, SIE_COMPUTE_F32) || !(reference.*record)(SIE_COMPUTE_F32) ||
+      !reference.run())
+    return;
   for (uint32_t compute : {SIE_COMPUTE_F32, SIE_COMPUTE_BF16, SIE_COMPUTE_INT8}) {
     Run got(seed);
     if (!got.open(SIE_DEVICE_CPU, compute)) continue;  // a class this machine lacks
@@ -233,7 +240,8 @@ static void compare(uint32_t seed, bool (Run::*record)(uint32_t)) {
       double c = cosine(got.outputs[i], reference.outputs[i]);
       std::vector<char> text(20000);
       if (!(c >= least[compute])) sie_program_describe(got.program, text.data(), text.size());
-      CHECK(c >= least[compute], "seed %u class %u output %d: cosine %.7f\n%s", seed, compute, i, c, text.data());
+      CHECK(c >= least[compute], "seed %u class %u output %d: cosine %.7f\n%s", seed, compute, i, c,
+            text.data());
     }
   }
 }

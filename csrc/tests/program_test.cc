@@ -54,7 +54,8 @@ std::vector<Path> machine_paths() {
 Batch ragged_batch(const Shape &shape) {
   Batch batch;
   int number = 0;
-  for (int length : {1, 7, 31, 64, 0, 65, 130, 33, 2, 300, 32, 1, 63, 640, 12}) batch.add(shape, number++, length);
+  for (int length : {1, 7, 31, 64, 0, 65, 130, 33, 2, 300, 32, 1, 63, 640, 12})
+    batch.add(shape, number++, length);
   return batch;
 }
 
@@ -81,16 +82,19 @@ bool same_bits(const std::vector<float> &a, const std::vector<float> &b) {
   return a.size() == b.size() && (a.empty() || memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
-bool same_bits(const Result &a, const Result &b) { return same_bits(a.rows, b.rows) && same_bits(a.values, b.values); }
+bool same_bits(const Result &a, const Result &b) {
+  return same_bits(a.rows, b.rows) && same_bits(a.values, b.values);
+}
 
 // Row b of a result of a whole batch against the only row of its sequence alone.
 bool same_row(const Result &all, const Result &alone, const Batch &batch, int64_t b, int hidden) {
-  if (memcmp(&all.rows[static_cast<size_t>(b * hidden)], alone.rows.data(), static_cast<size_t>(hidden) * 4) != 0) {
+  if (memcmp(&all.rows[static_cast<size_t>(b * hidden)], alone.rows.data(),
+             static_cast<size_t>(hidden) * 4) != 0) {
     return false;
   }
   if (alone.values.empty()) return true;
-  return memcmp(&all.values[static_cast<size_t>(batch.cu[static_cast<size_t>(b)] * hidden)], alone.values.data(),
-                alone.values.size() * sizeof(float)) == 0;
+  return memcmp(&all.values[static_cast<size_t>(batch.cu[static_cast<size_t>(b)] * hidden)],
+                alone.values.data(), alone.values.size() * sizeof(float)) == 0;
 }
 
 }  // namespace
@@ -104,17 +108,20 @@ TEST(program_agrees_with_the_reference) {
     Shape shape;
     shape.prune = prune;
     Model reference;
-    CHECK(reference.open(SIE_DEVICE_REF, 0, 0, SIE_COMPUTE_F32, shape) == SIE_OK, "ref: %s", reference.err.message);
+    CHECK(reference.open(SIE_DEVICE_REF, 0, 0, SIE_COMPUTE_F32, shape) == SIE_OK, "ref: %s",
+          reference.err.message);
     Batch batch = ragged_batch(shape);
     Result expected = run(&reference, batch);
     CHECK(expected.status == SIE_OK, "reference status %d", expected.status);
     for (const Path &path : machine_paths()) {
       Model m;
-      CHECK(m.open(SIE_DEVICE_CPU, path.isa, 2, path.compute, shape) == SIE_OK, "%s: %s", path.name, m.err.message);
+      CHECK(m.open(SIE_DEVICE_CPU, path.isa, 2, path.compute, shape) == SIE_OK, "%s: %s", path.name,
+            m.err.message);
       if (m.program == nullptr || m.arena == nullptr) continue;
       Result got = run(&m, batch);
       CHECK(got.status == SIE_OK, "%s: status %d", path.name, got.status);
-      double worst = fmax(largest_difference(got.rows, expected.rows), largest_difference(got.values, expected.values));
+      double worst =
+          fmax(largest_difference(got.rows, expected.rows), largest_difference(got.values, expected.values));
       CHECK(worst <= tolerance[path.compute], "%s prune=%d: largest difference %g", path.name, prune, worst);
       for (int64_t b = 0; b < batch.seqs(); b++) {
         size_t at = static_cast<size_t>(b * m.hidden);
@@ -132,16 +139,19 @@ TEST(program_results_do_not_depend_on_the_batch) {
       Shape shape;
       shape.prune = prune;
       Model m;
-      CHECK(m.open(SIE_DEVICE_CPU, path.isa, 1, path.compute, shape) == SIE_OK, "%s: %s", path.name, m.err.message);
+      CHECK(m.open(SIE_DEVICE_CPU, path.isa, 1, path.compute, shape) == SIE_OK, "%s: %s", path.name,
+            m.err.message);
       if (m.arena == nullptr) continue;
       Batch batch = ragged_batch(shape);
       Result together = run(&m, batch);
       for (int64_t b = 0; b < batch.seqs(); b++) {
         Batch one;
-        one.add(shape, static_cast<int>(b), batch.cu[static_cast<size_t>(b) + 1] - batch.cu[static_cast<size_t>(b)]);
+        one.add(shape, static_cast<int>(b),
+                batch.cu[static_cast<size_t>(b) + 1] - batch.cu[static_cast<size_t>(b)]);
         Result alone = run(&m, one);
-        CHECK(same_row(together, alone, batch, b, m.hidden), "%s prune=%d: sequence %d of %d tokens differs alone",
-              path.name, prune, static_cast<int>(b), static_cast<int>(one.tokens()));
+        CHECK(same_row(together, alone, batch, b, m.hidden),
+              "%s prune=%d: sequence %d of %d tokens differs alone", path.name, prune, static_cast<int>(b),
+              static_cast<int>(one.tokens()));
       }
     }
   }
@@ -151,7 +161,8 @@ TEST(program_teams_give_the_bits_of_one_executor) {
   for (const Path &path : machine_paths()) {
     Shape shape;
     Model solo;
-    CHECK(solo.open(SIE_DEVICE_CPU, path.isa, 1, path.compute, shape) == SIE_OK, "%s: %s", path.name, solo.err.message);
+    CHECK(solo.open(SIE_DEVICE_CPU, path.isa, 1, path.compute, shape) == SIE_OK, "%s: %s", path.name,
+          solo.err.message);
     if (solo.arena == nullptr) continue;
     std::vector<Batch> batches(4);
     batches[0].add(shape, 1, 12);
@@ -196,7 +207,8 @@ TEST(program_two_runs_in_flight) {
         next++;
       }
       Result got = wait(&m, first % 2, batches[static_cast<size_t>(first)]);
-      CHECK(got.status == SIE_OK && same_bits(got, expected[static_cast<size_t>(first)]), "batch %d differs", first);
+      CHECK(got.status == SIE_OK && same_bits(got, expected[static_cast<size_t>(first)]), "batch %d differs",
+            first);
       first++;
     }
   }
@@ -210,7 +222,8 @@ TEST(program_describes_itself) {
   std::vector<char> text(need + 1);
   CHECK(sie_program_describe(m.program, text.data(), text.size()) == need, "two lengths");
   CHECK(strlen(text.data()) == need, "text of %zu, %zu promised", strlen(text.data()), need);
-  for (const char *part : {"embed_layernorm", "attention", "2 heads of 32", "gelu", "in place", "pool", "output 1"}) {
+  for (const char *part :
+       {"embed_layernorm", "attention", "2 heads of 32", "gelu", "in place", "pool", "output 1"}) {
     CHECK(strstr(text.data(), part) != nullptr, "no \"%s\" in:\n%s", part, text.data());
   }
   char small[40];

@@ -40,7 +40,8 @@ sie_status leaking_attention(const sie_attention_args *a, const sie_share *share
 const char *verdict(const sie_ops &ops, sie_status want) {
   const char *problem;
   sie_status status = sie::self_test(&ops, SIE_COMPUTE_F32, &problem);
-  CHECK(status == want, "status %d, %d expected (%s)", status, want, problem != nullptr ? problem : "no problem");
+  CHECK(status == want, "status %d, %d expected (%s)", status, want,
+        problem != nullptr ? problem : "no problem");
   return problem != nullptr ? problem : "";
 }
 

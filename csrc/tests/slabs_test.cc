@@ -35,7 +35,8 @@ void check_plan(const std::vector<int32_t> &lengths, const sie::SlabLimits &limi
   for (size_t s = 0; s < p.shares.size(); s++) {
     const sie::SlabShare &share = p.shares[s];
     int64_t tokens = 0, longest = 0;
-    CHECK(share.first == next && share.seqs > 0, "slab %zu has %d sequences from place %d", s, share.seqs, share.first);
+    CHECK(share.first == next && share.seqs > 0, "slab %zu has %d sequences from place %d", s, share.seqs,
+          share.first);
     for (int32_t i = 0; i < share.seqs; i++) {
       int32_t b = p.order[static_cast<size_t>(share.first + i)];
       seen[static_cast<size_t>(b)]++;
@@ -43,9 +44,10 @@ void check_plan(const std::vector<int32_t> &lengths, const sie::SlabLimits &limi
       longest = std::max<int64_t>(longest, lengths[static_cast<size_t>(b)]);
     }
     next += share.seqs;
-    CHECK(tokens == share.tokens && longest == share.max_len, "slab %zu: %lld tokens", s, static_cast<long long>(tokens));
-    CHECK(tokens <= limits.tokens_max || share.seqs == 1, "slab %zu of %d sequences has %lld tokens", s, share.seqs,
+    CHECK(tokens == share.tokens && longest == share.max_len, "slab %zu: %lld tokens", s,
           static_cast<long long>(tokens));
+    CHECK(tokens <= limits.tokens_max || share.seqs == 1, "slab %zu of %d sequences has %lld tokens", s,
+          share.seqs, static_cast<long long>(tokens));
     CHECK(share.seqs <= limits.seqs_max, "slab %zu has %d sequences", s, share.seqs);
     CHECK(s == 0 || share.cost <= p.shares[s - 1].cost, "slab %zu is dearer than the one before", s);
   }
@@ -70,8 +72,8 @@ TEST(slabs_use_all_executors) {
     Plan p = plan(std::vector<int32_t>(static_cast<size_t>(seqs), 128), {2, 512, 512});
     CHECK(p.shares.size() % 2 == 0, "%d passages in %zu slabs", seqs, p.shares.size());
     int64_t least = p.shares.back().tokens, most = p.shares.front().tokens;
-    CHECK(most - least <= 128, "%d passages: slabs of %lld to %lld tokens", seqs, static_cast<long long>(least),
-          static_cast<long long>(most));
+    CHECK(most - least <= 128, "%d passages: slabs of %lld to %lld tokens", seqs,
+          static_cast<long long>(least), static_cast<long long>(most));
   }
   CHECK(plan({500}, {8, 512, 512}).shares.size() == 1, "one sequence is one slab");
   CHECK(plan({10, 10, 10}, {8, 512, 512}).shares.size() == 1, "30 tokens are one slab");

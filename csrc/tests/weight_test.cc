@@ -21,7 +21,8 @@ class Reference {
     CHECK(sie_device_open(&options, &device, &err) == SIE_OK, "%s", err.message);
   }
   ~Reference() {
-    CHECK(device->memory_weights == 0, "%lld bytes of weights left", static_cast<long long>(device->memory_weights));
+    CHECK(device->memory_weights == 0, "%lld bytes of weights left",
+          static_cast<long long>(device->memory_weights));
     sie_device_close(device);
   }
   Reference(const Reference &) = delete;
@@ -79,7 +80,8 @@ TEST(weight_parts_and_layouts) {
   d.n_parts = 2;
   d.parts[0] = {a.data(), 2, 4};
   d.parts[1] = {b.data(), 2, 0};
-  const float concat[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, gate_up[] = {1, 2, 3, 7, 8, 9, 4, 5, 6, 10, 11, 12};
+  const float concat[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12},
+              gate_up[] = {1, 2, 3, 7, 8, 9, 4, 5, 6, 10, 11, 12};
   for (uint32_t layout : {SIE_LAYOUT_CONCAT, SIE_LAYOUT_INTERLEAVE_GATE_UP}) {
     d.layout = layout;
     sie_weight *w;
@@ -110,7 +112,8 @@ TEST(weight_refuses_what_is_not_finite) {
     values[37] = bad;
     sie_weight_desc d = linear_desc(8, 8, values.data(), SIE_F32);
     sie_weight *w;
-    CHECK(sie_weight_create(ref.device, &d, &w, &ref.err) == SIE_CORRUPT && w == nullptr, "%g passed", static_cast<double>(bad));
+    CHECK(sie_weight_create(ref.device, &d, &w, &ref.err) == SIE_CORRUPT && w == nullptr, "%g passed",
+          static_cast<double>(bad));
     CHECK(strstr(ref.err.message, "row 4") != nullptr, "message: %s", ref.err.message);
   }
   values[37] = 3.395e38f;  // rounds to infinity in bf16

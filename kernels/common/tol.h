@@ -1,7 +1,7 @@
 /* tol.h — how far a kernel may be from the reference, by storage type and length, and why.
  *
- * u = 2⁻²⁴ is half a unit in the last place of f32 relative to the value; a bf16 store adds up to 2⁻⁸ relative.
- * Every bound is per element and in the unit of the result. */
+ * u = 2⁻²⁴ is half a unit in the last place of f32 relative to the value; a bf16 store adds up to 2⁻⁸
+ * relative. Every bound is per element and in the unit of the result. */
 #ifndef SIE_KERNELS_COMMON_TOL_H
 #define SIE_KERNELS_COMMON_TOL_H
 
@@ -16,9 +16,12 @@
  * that the computation's bound does not hold already. u8 is bounded by its row's scale instead. */
 static inline double sie_tol_store(int32_t dtype, double y) {
   switch (dtype) {
-    case SIE_BF16: return fabs(y) * 0.00390625 * 1.001 + 1e-38;  /* 2⁻⁸ */
-    case SIE_F16: return fabs(y) * 0.00048828125 * 1.001 + 6e-8; /* 2⁻¹¹, and half the subnormal step */
-    default: return 0;
+    case SIE_BF16:
+      return fabs(y) * 0.00390625 * 1.001 + 1e-38; /* 2⁻⁸ */
+    case SIE_F16:
+      return fabs(y) * 0.00048828125 * 1.001 + 6e-8; /* 2⁻¹¹, and half the subnormal step */
+    default:
+      return 0;
   }
 }
 
@@ -30,8 +33,8 @@ static inline double sie_tol_dot(int64_t k, double x_norm, double w_norm) {
 
 /* An activation of z that is off by dz: every one of them has a slope of at most 1.13. Its own error is
  * 6e-7·max(1, |z|) in class F32 where the result stays f32 (polynomials in f32). The other classes' operands
- * carry 8 bits, so shorter ones do: 2e-5. Results rounded to bf16 or u8 next may use the shortest: 3.5e-4, less
- * than half a step of bf16 from |y| = 0.1 on. */
+ * carry 8 bits, so shorter ones do: 2e-5. Results rounded to bf16 or u8 next may use the shortest: 3.5e-4,
+ * less than half a step of bf16 from |y| = 0.1 on. */
 static inline double sie_tol_act(int32_t act, uint32_t compute, int32_t stored_as, double z, double dz) {
   double magnitude = fabs(z) > 1 ? fabs(z) : 1;
   double own = stored_as != SIE_F32 ? 3.5e-4 : (compute == SIE_COMPUTE_F32 ? 6e-7 : 2e-5);

@@ -22,13 +22,15 @@ Range visible(const sie_attention_args *a, int64_t position, int64_t keys) {
   return range;
 }
 
-void attend(const sie_attention_args *a, int64_t query, int64_t first_key, Range keys, int64_t head, double *p) {
+void attend(const sie_attention_args *a, int64_t query, int64_t first_key, Range keys, int64_t head,
+            double *p) {
   const int64_t d = a->head_dim;
   const int64_t q_column = head * d, kv_column = head * a->kv_heads / a->heads * d;
   double largest = -INFINITY, sum = 0;
   for (int64_t j = keys.first; j < keys.last; j++) {
     double s = 0;
-    for (int64_t i = 0; i < d; i++) s += load(a->q, query, q_column + i) * load(a->k, first_key + j, kv_column + i);
+    for (int64_t i = 0; i < d; i++)
+      s += load(a->q, query, q_column + i) * load(a->k, first_key + j, kv_column + i);
     p[j] = s * static_cast<double>(a->scale);
     if (p[j] > largest) largest = p[j];
   }
@@ -46,7 +48,8 @@ void attend(const sie_attention_args *a, int64_t query, int64_t first_key, Range
 }  // namespace
 
 sie_status attention(const sie_attention_args *a, const sie_share *share) {
-  if (!is_float(a->q.dtype) || a->k.dtype != a->q.dtype || a->v.dtype != a->q.dtype || !is_float(a->y.dtype)) {
+  if (!is_float(a->q.dtype) || a->k.dtype != a->q.dtype || a->v.dtype != a->q.dtype ||
+      !is_float(a->y.dtype)) {
     return SIE_UNSUPPORTED;
   }
   double *p = static_cast<double *>(share->scratch);

@@ -4,10 +4,9 @@
 //              with x's outlier's excess added to its q            w_q = rint(W/s_w)
 //   y = act(z + bias[n]) + residual[r,n], sums and activations in double, rounded once to f32
 // Shapes   x [R, K], W [N, K], bias [N], residual, y [R, N]; row strides ≥ columns.   R ≥ 0.
-// Types    x of the class: f32, bf16, u8; residual f32 | bf16; y f32 | bf16 | u8 (quantised from the f32 row).
-// Alias    residual may be y when the types agree. Share    rows.
-// Packed   F32: f32 [N, K]. BF16: bf16 [N, K]. INT8: f32 s_w [N], then s8 [N, K].
-// Scratch  N floats.
+// Types    x of the class: f32, bf16, u8; residual f32 | bf16; y f32 | bf16 | u8 (quantised from the f32
+// row). Alias    residual may be y when the types agree. Share    rows. Packed   F32: f32 [N, K]. BF16: bf16
+// [N, K]. INT8: f32 s_w [N], then s8 [N, K]. Scratch  N floats.
 #include "rows.h"
 
 namespace sie_ref {
@@ -17,12 +16,18 @@ namespace {
 double activate(double x, int32_t act) {
   constexpr double sqrt_half = 0.70710678118654752440, sqrt_2_over_pi = 0.79788456080286535588;
   switch (act) {
-    case SIE_ACT_GELU_ERF: return 0.5 * x * (1 + erf(x * sqrt_half));
-    case SIE_ACT_TANH: return tanh(x);
-    case SIE_ACT_GELU_TANH: return 0.5 * x * (1 + tanh(sqrt_2_over_pi * (x + 0.044715 * x * x * x)));
-    case SIE_ACT_RELU: return x > 0 ? x : (x <= 0 ? 0 : x);  // a NaN stays one
-    case SIE_ACT_SILU: return x / (1 + exp(-x));
-    default: return x;
+    case SIE_ACT_GELU_ERF:
+      return 0.5 * x * (1 + erf(x * sqrt_half));
+    case SIE_ACT_TANH:
+      return tanh(x);
+    case SIE_ACT_GELU_TANH:
+      return 0.5 * x * (1 + tanh(sqrt_2_over_pi * (x + 0.044715 * x * x * x)));
+    case SIE_ACT_RELU:
+      return x > 0 ? x : (x <= 0 ? 0 : x);  // a NaN stays one
+    case SIE_ACT_SILU:
+      return x / (1 + exp(-x));
+    default:
+      return x;
   }
 }
 
@@ -37,7 +42,8 @@ double dot(const sie_linear_args *a, int64_t r, int64_t n) {
     }
     case SIE_COMPUTE_BF16: {
       const uint16_t *w = static_cast<const uint16_t *>(a->w->data) + n * k_end;
-      for (int64_t k = 0; k < k_end; k++) sum += load(a->x, r, k) * static_cast<double>(sie_f32_from_bf16(w[k]));
+      for (int64_t k = 0; k < k_end; k++)
+        sum += load(a->x, r, k) * static_cast<double>(sie_f32_from_bf16(w[k]));
       return sum;
     }
     default: {
@@ -56,10 +62,14 @@ double dot(const sie_linear_args *a, int64_t r, int64_t n) {
 bool supported(const sie_linear_args *a) {
   bool y_ok = is_float(a->y.dtype) || a->y.dtype == SIE_U8;
   switch (a->w->compute) {
-    case SIE_COMPUTE_F32: return y_ok && a->x.dtype == SIE_F32;
-    case SIE_COMPUTE_BF16: return y_ok && a->x.dtype == SIE_BF16;
-    case SIE_COMPUTE_INT8: return y_ok && a->x.dtype == SIE_U8;
-    default: return false;
+    case SIE_COMPUTE_F32:
+      return y_ok && a->x.dtype == SIE_F32;
+    case SIE_COMPUTE_BF16:
+      return y_ok && a->x.dtype == SIE_BF16;
+    case SIE_COMPUTE_INT8:
+      return y_ok && a->x.dtype == SIE_U8;
+    default:
+      return false;
   }
 }
 
@@ -88,14 +98,19 @@ sie_status linear(const sie_linear_args *a, const sie_share *share) {
 
 int64_t packed_bytes(uint32_t compute, int64_t n, int64_t k) {
   switch (compute) {
-    case SIE_COMPUTE_F32: return n * k * 4;
-    case SIE_COMPUTE_BF16: return n * k * 2;
-    case SIE_COMPUTE_INT8: return n * 4 + n * k;
-    default: return -1;
+    case SIE_COMPUTE_F32:
+      return n * k * 4;
+    case SIE_COMPUTE_BF16:
+      return n * k * 2;
+    case SIE_COMPUTE_INT8:
+      return n * 4 + n * k;
+    default:
+      return -1;
   }
 }
 
-void pack(uint32_t compute, int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld, void *dst) {
+void pack(uint32_t compute, int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld,
+          void *dst) {
   for (int64_t i = 0; i < rows; i++) {
     const float *row = src + i * ld;
     int64_t at = (n0 + i) * k;

@@ -31,7 +31,8 @@ void write_u8(const float *x, int64_t dims, void *out) {
   }
   float r = hi - lo;
   if (r == 0) r = 1;
-  for (int64_t i = 0; i < dims; i++) static_cast<uint8_t *>(out)[i] = clamp_u8(rintf((x[i] - lo) / r * 255.0f));
+  for (int64_t i = 0; i < dims; i++)
+    static_cast<uint8_t *>(out)[i] = clamp_u8(rintf((x[i] - lo) / r * 255.0f));
 }
 
 void write_binary(const float *x, int64_t dims, void *out) {
@@ -61,14 +62,23 @@ sie_status output_rows(const sie_output_rows_args *a, const sie_share *share) {
     }
     void *out = static_cast<char *>(a->out) + item.offset;
     switch (item.dtype) {
-      case SIE_F32: memcpy(out, row, static_cast<size_t>(dims) * sizeof(float)); break;
+      case SIE_F32:
+        memcpy(out, row, static_cast<size_t>(dims) * sizeof(float));
+        break;
       case SIE_F16:
         for (int64_t i = 0; i < dims; i++) static_cast<uint16_t *>(out)[i] = sie_f16_from_f32(row[i]);
         break;
-      case SIE_I8: write_i8(row, dims, out); break;
-      case SIE_U8: write_u8(row, dims, out); break;
-      case SIE_BINARY: write_binary(row, dims, out); break;
-      default: return SIE_UNSUPPORTED;
+      case SIE_I8:
+        write_i8(row, dims, out);
+        break;
+      case SIE_U8:
+        write_u8(row, dims, out);
+        break;
+      case SIE_BINARY:
+        write_binary(row, dims, out);
+        break;
+      default:
+        return SIE_UNSUPPORTED;
     }
   }
   return SIE_OK;

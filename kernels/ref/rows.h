@@ -20,17 +20,20 @@ inline Range share_of(int64_t rows, const sie_share *share) {
 
 inline bool is_float(int32_t dtype) { return dtype == SIE_F32 || dtype == SIE_BF16; }
 
-// Element (r, c) of a tensor or table; a quantised one is dequantised by its row's scale, zero point and outlier.
+// Element (r, c) of a tensor or table; a quantised one is dequantised by its row's scale, zero point and
+// outlier.
 inline double load(const sie_tensor &t, int64_t r, int64_t c) {
   int64_t at = r * t.ld + c;
   switch (t.dtype) {
-    case SIE_BF16: return sie_f32_from_bf16(static_cast<const uint16_t *>(t.p)[at]);
+    case SIE_BF16:
+      return sie_f32_from_bf16(static_cast<const uint16_t *>(t.p)[at]);
     case SIE_U8: {
       int32_t level = static_cast<const uint8_t *>(t.p)[at] - t.zero[r];
       if (t.outlier != nullptr && t.outlier[r].column == c) level += t.outlier[r].excess;
       return static_cast<double>(t.scale[r]) * level;
     }
-    default: return static_cast<const float *>(t.p)[at];
+    default:
+      return static_cast<const float *>(t.p)[at];
   }
 }
 
@@ -44,7 +47,9 @@ inline void store(const sie_tensor &t, int64_t r, int64_t c, float x) {
 }
 
 // x clamped to 0 … 255; a NaN gives 0.
-inline uint8_t clamp_u8(float x) { return x > 0 ? (x < 255 ? static_cast<uint8_t>(x) : uint8_t{255}) : uint8_t{0}; }
+inline uint8_t clamp_u8(float x) {
+  return x > 0 ? (x < 255 ? static_cast<uint8_t>(x) : uint8_t{255}) : uint8_t{0};
+}
 
 // Writes row r of the u8 tensor t from x[c], as sie_tensor's comment says.
 inline void quantise_row(const float *x, int64_t c, const sie_tensor &t, int64_t r) {
@@ -86,7 +91,8 @@ inline void store_row(const float *x, int64_t c, const sie_tensor &y, const sie_
 }
 
 // y[c] = (x − μ)/√(σ² + ε)·γ + β, sums in double. beta may be null.
-inline void normalise_row(const double *x, int64_t c, const float *gamma, const float *beta, float eps, float *y) {
+inline void normalise_row(const double *x, int64_t c, const float *gamma, const float *beta, float eps,
+                          float *y) {
   double mean = 0, variance = 0;
   for (int64_t i = 0; i < c; i++) mean += x[i];
   mean /= static_cast<double>(c);
@@ -108,7 +114,8 @@ sie_status pool(const sie_pool_args *, const sie_share *);
 sie_status output_rows(const sie_output_rows_args *, const sie_share *);
 
 int64_t packed_bytes(uint32_t compute, int64_t n, int64_t k);
-void pack(uint32_t compute, int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld, void *dst);
+void pack(uint32_t compute, int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld,
+          void *dst);
 
 }  // namespace sie_ref
 

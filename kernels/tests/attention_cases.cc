@@ -87,12 +87,15 @@ class AttentionCase : public Case {
     for (int64_t r = 0; r < v_->rows(); r++) {
       for (int64_t i = 0; i < v_->columns(); i++) v_max = fmax(v_max, fabs(v_->get(r, i)));
     }
-    double own = sie_tol_attention(c_.dtype, c_.head_dim, static_cast<double>(scale_) * q_norm * k_norm, v_max);
+    double own =
+        sie_tol_attention(c_.dtype, c_.head_dim, static_cast<double>(scale_) * q_norm * k_norm, v_max);
     for (int64_t r = 0; r < y_->rows(); r++) {
       for (int64_t i = 0; i < y_->columns(); i++) {
-        double want = expected_->get(r, i), got = y_->get(r, i), tolerance = own + sie_tol_store(c_.dtype, want);
+        double want = expected_->get(r, i), got = y_->get(r, i),
+               tolerance = own + sie_tol_store(c_.dtype, want);
         CHECK(fabs(got - want) <= tolerance, "%s %s %s: y[%lld,%lld] = %.9g, %.9g expected, ±%.2g", backend,
-              form.c_str(), shape.c_str(), static_cast<long long>(r), static_cast<long long>(i), got, want, tolerance);
+              form.c_str(), shape.c_str(), static_cast<long long>(r), static_cast<long long>(i), got, want,
+              tolerance);
       }
     }
   }
@@ -115,14 +118,16 @@ class AttentionCase : public Case {
   }
 
  private:
-  sie_status call_into(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count, const Rows &y) {
+  sie_status call_into(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count,
+                       const Rows &y) {
     std::vector<int32_t> cu, one_each;
     for (int64_t b = 0; b <= count; b++) {
       cu.push_back(cu_[static_cast<size_t>(first + b)] - cu_[static_cast<size_t>(first)]);
       one_each.push_back(static_cast<int32_t>(b));
     }
     int64_t row = cu_[static_cast<size_t>(first)], query = c_.gathered ? first : row;
-    int32_t queries = c_.gathered ? static_cast<int32_t>(count) : cu.back(), seqs = static_cast<int32_t>(count);
+    int32_t queries = c_.gathered ? static_cast<int32_t>(count) : cu.back(),
+            seqs = static_cast<int32_t>(count);
     sie_attention_args a = {};
     a.q_rows = {y.rows(), &queries};
     a.seqs = {units, &seqs};
@@ -151,7 +156,8 @@ class AttentionCase : public Case {
     for (int64_t r = 0; r < x.rows(); r++) {
       for (int64_t h = 0; h < x.columns() / c_.head_dim; h++) {
         double sum = 0;
-        for (int64_t i = 0; i < c_.head_dim; i++) sum += x.get(r, h * c_.head_dim + i) * x.get(r, h * c_.head_dim + i);
+        for (int64_t i = 0; i < c_.head_dim; i++)
+          sum += x.get(r, h * c_.head_dim + i) * x.get(r, h * c_.head_dim + i);
         largest = fmax(largest, sqrt(sum));
       }
     }
@@ -188,13 +194,16 @@ class AttentionCase : public Case {
 std::unique_ptr<Case> make_attention(int index) {
   static const std::vector<Config> list = [] {
     std::vector<Config> all;
-    const std::vector<int32_t> none = {}, one = {1}, empty = {0, 0}, ragged = {7, 1, 0, 33, 64, 2, 65, 0, 31, 130, 32};
-    const std::vector<int32_t> longer = {16, 513, 17, 257}, blocks = {15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 96, 127, 128, 129};
+    const std::vector<int32_t> none = {}, one = {1}, empty = {0, 0},
+                               ragged = {7, 1, 0, 33, 64, 2, 65, 0, 31, 130, 32};
+    const std::vector<int32_t> longer = {16, 513, 17, 257},
+                               blocks = {15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 96, 127, 128, 129};
     for (int32_t dtype : {SIE_F32, SIE_BF16}) {
       for (int32_t d : {32, 64}) {
         for (bool gathered : {false, true}) {
           for (const std::vector<int32_t> &lengths : {ragged, none, one, empty}) {
-            all.push_back({lengths, 3, 3, d, SIE_MASK_FULL, 0, dtype, gathered, lengths.size() > 3, plain, false});
+            all.push_back(
+                {lengths, 3, 3, d, SIE_MASK_FULL, 0, dtype, gathered, lengths.size() > 3, plain, false});
           }
           all.push_back({longer, 1, 1, d, SIE_MASK_FULL, 0, dtype, gathered, true, plain, false});
           all.push_back({blocks, 2, 2, d, SIE_MASK_FULL, 0, dtype, gathered, true, plain, false});

@@ -2,7 +2,8 @@
 //
 //   TEST(slabs_hold_every_sequence) { CHECK(n == 3, "n is %d", n); }
 //
-// main() of each test binary calls run_tests(argc, argv); an argument selects the cases whose name contains it.
+// main() of each test binary calls run_tests(argc, argv); an argument selects the cases whose name contains
+// it.
 #ifndef SIE_KERNELS_TESTS_CHECK_H
 #define SIE_KERNELS_TESTS_CHECK_H
 
@@ -70,15 +71,15 @@ inline int run_tests(int argc, char **argv) {
 
 }  // namespace check
 
-#define TEST(name)                                                   \
-  static void test_##name();                                         \
-  static check::Case case_##name = {#name, test_##name, nullptr};    \
-  static check::Register register_##name(&case_##name);              \
+#define TEST(name)                                                \
+  static void test_##name();                                      \
+  static check::Case case_##name = {#name, test_##name, nullptr}; \
+  static check::Register register_##name(&case_##name);           \
   static void test_##name()
 
 // The message is mandatory: a failure must say what it saw.
-#define CHECK(condition, ...)                                        \
-  do {                                                               \
+#define CHECK(condition, ...)                                         \
+  do {                                                                \
     if (!(condition)) check::failed(__FILE__, __LINE__, __VA_ARGS__); \
   } while (0)
 

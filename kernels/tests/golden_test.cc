@@ -54,7 +54,8 @@ TEST(output_rows_are_numpys_bits) {
   CHECK(take(&count, sizeof count) && count >= 100, "%d cases in output_rows.bin", count);
   for (int32_t i = 0; i < count; i++) {
     int32_t head[3];
-    if (!take(head, sizeof head)) return check::failed(__FILE__, __LINE__, "output_rows.bin ends in case %d", i);
+    if (!take(head, sizeof head))
+      return check::failed(__FILE__, __LINE__, "output_rows.bin ends in case %d", i);
     std::vector<float> row(static_cast<size_t>(head[1]));
     std::vector<uint8_t> want(static_cast<size_t>(head[2])), got(want.size());
     bool whole = take(row.data(), row.size() * sizeof(float)) && take(want.data(), want.size());
@@ -96,7 +97,8 @@ TEST(support_table_is_golden) {
   free(printed);
   std::set<std::string> here;
   for (const sie_ops *ops : backends()) here.insert(ops->name);
-  const char *update = "if that is meant: kernel_tests --support > kernels/tests/support.txt, on a machine with all";
+  const char *update =
+      "if that is meant: kernel_tests --support > kernels/tests/support.txt, on a machine with all";
   for (const auto &form : golden) {
     CHECK(now.count(form.first) != 0, "%s is no longer in the list; %s", form.first.c_str(), update);
     for (const std::string &name : form.second) {
@@ -106,8 +108,8 @@ TEST(support_table_is_golden) {
   }
   for (const auto &form : now) {
     for (const std::string &name : form.second) {
-      CHECK(golden[form.first].count(name) != 0, "%s has %s, not in the table; %s", name.c_str(), form.first.c_str(),
-            update);
+      CHECK(golden[form.first].count(name) != 0, "%s has %s, not in the table; %s", name.c_str(),
+            form.first.c_str(), update);
     }
   }
   printf("     support: %zu forms, %zu backends here\n", now.size(), here.size());

@@ -17,13 +17,20 @@ std::string text(const char *format, ...) {
 
 const char *dtype_text(int32_t dtype) {
   switch (dtype) {
-    case SIE_F32: return "f32";
-    case SIE_F16: return "f16";
-    case SIE_BF16: return "bf16";
-    case SIE_I8: return "i8";
-    case SIE_U8: return "u8";
-    case SIE_BINARY: return "binary";
-    default: return "none";
+    case SIE_F32:
+      return "f32";
+    case SIE_F16:
+      return "f16";
+    case SIE_BF16:
+      return "bf16";
+    case SIE_I8:
+      return "i8";
+    case SIE_U8:
+      return "u8";
+    case SIE_BINARY:
+      return "binary";
+    default:
+      return "none";
   }
 }
 
@@ -41,9 +48,14 @@ const std::vector<const sie_ops *> &backends() {
 
 const std::vector<Group> &groups() {
   static const std::vector<Group> list = {
-      {"embed_layernorm", make_embed}, {"layernorm", make_layernorm}, {"linear", make_linear},
-      {"quantise_rows", make_quantise}, {"attention", make_attention}, {"gather_rows", make_gather},
-      {"pool", make_pool},             {"output_rows", make_output},
+      {"embed_layernorm", make_embed},
+      {"layernorm", make_layernorm},
+      {"linear", make_linear},
+      {"quantise_rows", make_quantise},
+      {"attention", make_attention},
+      {"gather_rows", make_gather},
+      {"pool", make_pool},
+      {"output_rows", make_output},
   };
   return list;
 }
@@ -95,7 +107,8 @@ sie_status run(Case &c, const sie_ops *ops, int64_t first, int64_t count, int32_
 std::vector<int64_t> chosen_units(int64_t units) {
   std::vector<int64_t> chosen;
   for (int64_t u : {int64_t{0}, int64_t{1}, units / 3, units / 2, units - 2, units - 1}) {
-    if (u >= 0 && u < units && std::find(chosen.begin(), chosen.end(), u) == chosen.end()) chosen.push_back(u);
+    if (u >= 0 && u < units && std::find(chosen.begin(), chosen.end(), u) == chosen.end())
+      chosen.push_back(u);
   }
   return chosen;
 }
@@ -116,16 +129,16 @@ void check_alone(Case &c, const sie_ops *ops) {
   auto check = [&](int64_t first, int64_t count) {
     run(c, ops, first, count, 1);
     for (int64_t u = first; u < first + count; u++) {
-      CHECK(unit_bytes(c, u) == together[u], "%s %s %s: unit %lld differs among %lld", ops->name, c.form.c_str(),
-            c.shape.c_str(), static_cast<long long>(u), static_cast<long long>(count));
+      CHECK(unit_bytes(c, u) == together[u], "%s %s %s: unit %lld differs among %lld", ops->name,
+            c.form.c_str(), c.shape.c_str(), static_cast<long long>(u), static_cast<long long>(count));
     }
     for (int64_t u : {first - 1, first + count}) {
       if (u < 0 || u >= c.units) continue;
       int64_t begin, end;
       c.rows_of(u, &begin, &end);
       for (const Rows *rows : c.outputs) {
-        CHECK(rows->untouched(begin, end), "%s %s %s: wrote unit %lld, not asked for", ops->name, c.form.c_str(),
-              c.shape.c_str(), static_cast<long long>(u));
+        CHECK(rows->untouched(begin, end), "%s %s %s: wrote unit %lld, not asked for", ops->name,
+              c.form.c_str(), c.shape.c_str(), static_cast<long long>(u));
       }
     }
   };
@@ -148,9 +161,9 @@ void check_poison(Case &c, const std::vector<const sie_ops *> &tables) {
   for (size_t t = 0; t < tables.size(); t++) {
     run(c, tables[t], 0, c.units, 1);
     for (int64_t u = 0; u < c.units; u++) {
-      CHECK(u == victim || unit_bytes(c, u) == clean[t][u], "%s %s %s: unit %lld sees the poison of unit %lld",
-            tables[t]->name, c.form.c_str(), c.shape.c_str(), static_cast<long long>(u),
-            static_cast<long long>(victim));
+      CHECK(u == victim || unit_bytes(c, u) == clean[t][u],
+            "%s %s %s: unit %lld sees the poison of unit %lld", tables[t]->name, c.form.c_str(),
+            c.shape.c_str(), static_cast<long long>(u), static_cast<long long>(victim));
     }
   }
 }
@@ -188,7 +201,8 @@ void bench_all(const char *filter) {
     for (int index = 0;; index++) {
       std::unique_ptr<Case> c = group.make(index);
       if (c == nullptr) break;
-      if (!c->bench || (filter != nullptr && (c->form + " " + c->shape).find(filter) == std::string::npos)) continue;
+      if (!c->bench || (filter != nullptr && (c->form + " " + c->shape).find(filter) == std::string::npos))
+        continue;
       for (const sie_ops *ops : backends()) {
         if (ops->isa == 0 || !c->present(ops)) continue;
         if (run(*c, ops, 0, c->units, 1) != SIE_OK) continue;  // correct calls only: the cases are tests too
@@ -205,8 +219,8 @@ void bench_all(const char *filter) {
         }
         std::string name = c->form + " " + c->shape;
         std::replace(name.begin(), name.end(), ' ', '/');
-        printf("BenchmarkKernel/op=%s/backend=%s %ld %.0f ns/op %.1f GFLOP/s %.2f GB/s %.0f best-ns/op\n", name.c_str(),
-               ops->name, iterations, elapsed / static_cast<double>(iterations) * 1e9,
+        printf("BenchmarkKernel/op=%s/backend=%s %ld %.0f ns/op %.1f GFLOP/s %.2f GB/s %.0f best-ns/op\n",
+               name.c_str(), ops->name, iterations, elapsed / static_cast<double>(iterations) * 1e9,
                c->flops() / elapsed * static_cast<double>(iterations) * 1e-9,
                c->bytes() / elapsed * static_cast<double>(iterations) * 1e-9, best * 1e9);
         fflush(stdout);

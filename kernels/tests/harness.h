@@ -2,9 +2,9 @@
 //
 // A case is one operation with one shape and one choice of types. It knows how to call a table's entry for a
 // range of units (rows or sequences), what its outputs are, and how far they may be from the reference. The
-// harness does the rest (harness.cc): the comparison, intact sentinels, every split into shares, each unit alone
-// against all units together, and a poisoned unit that must not reach its neighbours. The same list is timed
-// with --bench and listed with --support.
+// harness does the rest (harness.cc): the comparison, intact sentinels, every split into shares, each unit
+// alone against all units together, and a poisoned unit that must not reach its neighbours. The same list is
+// timed with --bench and listed with --support.
 #ifndef SIE_KERNELS_TESTS_HARNESS_H
 #define SIE_KERNELS_TESTS_HARNESS_H
 
@@ -35,9 +35,10 @@ class Random {
   uint32_t state_;
 };
 
-// Rows in memory of their own. Every byte that is no element is 0xff, which is NaN in every float type: before
-// the first row, between the rows, and (without AddressSanitizer, which sees such accesses itself) behind the
-// last. Quantised rows (SIE_U8) have a scale and a zero point each, and if asked an outlier, guarded likewise.
+// Rows in memory of their own. Every byte that is no element is 0xff, which is NaN in every float type:
+// before the first row, between the rows, and (without AddressSanitizer, which sees such accesses itself)
+// behind the last. Quantised rows (SIE_U8) have a scale and a zero point each, and if asked an outlier,
+// guarded likewise.
 class Rows {
  public:
   // Row r starts `shift` elements off a 64-byte boundary plus r·(columns + gap).
@@ -139,7 +140,7 @@ using CaseList = std::vector<std::unique_ptr<Case>>;
 using Make = std::unique_ptr<Case> (*)(int index);
 struct Group {
   const char *name;
-  Make make;   // null when the index is past the end
+  Make make;  // null when the index is past the end
 };
 const std::vector<Group> &groups();
 

@@ -19,7 +19,7 @@ struct Config {
   int32_t act;
   bool bias, in_place, bench;
   Input input;
-  const char *why;  // part of the form: what this case shows
+  const char *why;        // part of the form: what this case shows
   bool outliers = false;  // of x, and of y where it is u8
 };
 
@@ -28,8 +28,8 @@ const char *const classes[] = {"", "f32", "bf16", "int8"};
 class LinearCase : public Case {
  public:
   explicit LinearCase(const Config &config, int seed) : c_(config) {
-    form = text("linear class=%s y=%s residual=%s%s", classes[c_.compute], dtype_text(c_.y), dtype_text(c_.residual),
-                c_.why);
+    form = text("linear class=%s y=%s residual=%s%s", classes[c_.compute], dtype_text(c_.y),
+                dtype_text(c_.residual), c_.why);
     shape = text("R=%lld N=%lld K=%lld input=%s", static_cast<long long>(c_.r), static_cast<long long>(c_.n),
                  static_cast<long long>(c_.k), input_names[c_.input]);
     units = c_.r;
@@ -37,7 +37,8 @@ class LinearCase : public Case {
     Random random(static_cast<uint32_t>(seed));
     // Odd strides and starts, but for the bench, which shows what aligned rows give.
     int64_t gap = bench ? 0 : 1 + random.below(7), shift = bench ? 0 : random.below(9);
-    int32_t x_dtype = c_.compute == SIE_COMPUTE_F32 ? SIE_F32 : (c_.compute == SIE_COMPUTE_BF16 ? SIE_BF16 : SIE_U8);
+    int32_t x_dtype =
+        c_.compute == SIE_COMPUTE_F32 ? SIE_F32 : (c_.compute == SIE_COMPUTE_BF16 ? SIE_BF16 : SIE_U8);
     x_.reset(new Rows(c_.r, c_.k, x_dtype, gap, shift, c_.outliers));
     y_.reset(new Rows(c_.r, c_.n, c_.y, gap, shift, c_.outliers && c_.y == SIE_U8));
     expected_.reset(new Rows(c_.r, c_.n, SIE_F32, 0, 0));
@@ -88,16 +89,18 @@ class LinearCase : public Case {
         double z = before_act_->get(r, n), want = expected_->get(r, n), got = y_->get(r, n);
         double bias = c_.bias ? fabs(static_cast<double>(bias_[static_cast<size_t>(n)])) : 0;
         double dz = sie_tol_dot(c_.k, x_norm, weight_->norm(n)) + 2 * SIE_TOL_U * (fabs(z) + bias) + flushed_;
-        double tolerance = sie_tol_act(c_.act, c_.compute, c_.y, z, dz) + 4 * SIE_TOL_U * (fabs(want) + fabs(want - z));
+        double tolerance =
+            sie_tol_act(c_.act, c_.compute, c_.y, z, dz) + 4 * SIE_TOL_U * (fabs(want) + fabs(want - z));
         tolerance += c_.y == SIE_U8 ? 1.01 * (hi - lo) / 255 : sie_tol_store(c_.y, want);
-        CHECK(fabs(got - want) <= tolerance, "%s %s act=%d %s: y[%lld,%lld] = %.9g, %.9g expected, ±%.2g", backend,
-              form.c_str(), c_.act, shape.c_str(), static_cast<long long>(r), static_cast<long long>(n), got, want,
-              tolerance);
+        CHECK(fabs(got - want) <= tolerance, "%s %s act=%d %s: y[%lld,%lld] = %.9g, %.9g expected, ±%.2g",
+              backend, form.c_str(), c_.act, shape.c_str(), static_cast<long long>(r),
+              static_cast<long long>(n), got, want, tolerance);
       }
       if (c_.y == SIE_U8) {
         double scale = hi > lo ? (hi - lo) / 255 : 1;
-        CHECK(fabs(static_cast<double>(y_->scale(r)) - scale) <= 2e-2 * scale, "%s %s %s: scale %g of row %lld, %g expected",
-              backend, form.c_str(), shape.c_str(), static_cast<double>(y_->scale(r)), static_cast<long long>(r), scale);
+        CHECK(fabs(static_cast<double>(y_->scale(r)) - scale) <= 2e-2 * scale,
+              "%s %s %s: scale %g of row %lld, %g expected", backend, form.c_str(), shape.c_str(),
+              static_cast<double>(y_->scale(r)), static_cast<long long>(r), scale);
       }
     }
   }
@@ -149,10 +152,14 @@ class LinearCase : public Case {
 
   float value(Random *random, int64_t r) const {
     switch (c_.input) {
-      case outliers: return random->below(40) == 0 ? random->real() * 1e4f : random->real();
-      case equal_rows: return 0.5f + 0.25f * static_cast<float>(r % 3);
-      case denormals: return random->real() * 1e-39f;
-      default: return random->real();
+      case outliers:
+        return random->below(40) == 0 ? random->real() * 1e4f : random->real();
+      case equal_rows:
+        return 0.5f + 0.25f * static_cast<float>(r % 3);
+      case denormals:
+        return random->real() * 1e-39f;
+      default:
+        return random->real();
     }
   }
 
@@ -200,8 +207,10 @@ class LinearCase : public Case {
     }
     if (t.outlier == nullptr) return;
     // Neighbouring rows share a column or do not; the last one is where K is ragged.
-    int32_t k = static_cast<int32_t>(r % 5 == 4 ? c_.k - 1 : (r % 5 < 2 ? c_.k / 2 : random->below(static_cast<int32_t>(c_.k))));
-    *t.outlier = {k, c_.input == extremes ? (r % 2 == 0 ? 32767 : -32768) : (r % 7 == 6 ? 0 : random->below(16000) - 8000)};
+    int32_t k = static_cast<int32_t>(
+        r % 5 == 4 ? c_.k - 1 : (r % 5 < 2 ? c_.k / 2 : random->below(static_cast<int32_t>(c_.k))));
+    *t.outlier = {k, c_.input == extremes ? (r % 2 == 0 ? 32767 : -32768)
+                                          : (r % 7 == 6 ? 0 : random->below(16000) - 8000)};
   }
 
   // For INT8 of q without its zero point, too: a kernel may subtract after the sum.
@@ -209,7 +218,8 @@ class LinearCase : public Case {
     double sum = 0;
     for (int64_t k = 0; k < c_.k; k++) {
       double x = x_->get(r, k);
-      if (c_.compute == SIE_COMPUTE_INT8) x = fabs(x) + static_cast<double>(x_->scale(r) * static_cast<float>(x_->zero(r)));
+      if (c_.compute == SIE_COMPUTE_INT8)
+        x = fabs(x) + static_cast<double>(x_->scale(r) * static_cast<float>(x_->zero(r)));
       sum += x * x;
     }
     return sqrt(sum);
@@ -224,7 +234,8 @@ class LinearCase : public Case {
 
 void add_sizes(std::vector<Config> *list, uint32_t compute) {
   const int64_t rows[] = {0, 1, 7, 31, 32, 33, 64, 65, 130, 513};
-  const int64_t shapes[][2] = {{33, 65}, {1, 1}, {130, 33}, {65, 130}, {7, 31}, {64, 64}, {31, 513}, {32, 7}, {96, 128}, {34, 34}};
+  const int64_t shapes[][2] = {{33, 65}, {1, 1},    {130, 33}, {65, 130}, {7, 31},
+                               {64, 64}, {31, 513}, {32, 7},   {96, 128}, {34, 34}};
   const int32_t ys[] = {SIE_F32, SIE_BF16, SIE_U8}, residuals[] = {0, SIE_F32, SIE_BF16};
   for (size_t i = 0; i < 10; i++) {
     for (size_t j = 0; j < 3; j++) {
@@ -249,8 +260,10 @@ void add_types(std::vector<Config> *list, uint32_t compute) {
       list->push_back({compute, 9, 70, 45, y, 0, act, true, false, false, outliers, acts[act]});
     }
   }
-  list->push_back({compute, 37, 70, 45, SIE_F32, SIE_F32, SIE_ACT_NONE, true, true, false, plain, " in place"});
-  list->push_back({compute, 37, 70, 45, SIE_BF16, SIE_BF16, SIE_ACT_NONE, true, true, false, plain, " in place"});
+  list->push_back(
+      {compute, 37, 70, 45, SIE_F32, SIE_F32, SIE_ACT_NONE, true, true, false, plain, " in place"});
+  list->push_back(
+      {compute, 37, 70, 45, SIE_BF16, SIE_BF16, SIE_ACT_NONE, true, true, false, plain, " in place"});
   for (Input input : {outliers, equal_rows, denormals, extremes}) {
     list->push_back({compute, 35, 66, 257, SIE_F32, 0, SIE_ACT_NONE, false, false, false, input, ""});
   }
@@ -262,10 +275,12 @@ void add_outliers(std::vector<Config> *list) {
   for (const int64_t *s : shapes) {
     for (int32_t y : {SIE_F32, SIE_BF16, SIE_U8}) {
       list->push_back({SIE_COMPUTE_INT8, s[0], s[1], s[2], y, y == SIE_BF16 ? SIE_BF16 : 0,
-                       y == SIE_U8 ? SIE_ACT_GELU_ERF : SIE_ACT_NONE, true, false, false, plain, " outlier", true});
+                       y == SIE_U8 ? SIE_ACT_GELU_ERF : SIE_ACT_NONE, true, false, false, plain, " outlier",
+                       true});
     }
   }
-  list->push_back({SIE_COMPUTE_INT8, 35, 66, 257, SIE_F32, 0, SIE_ACT_NONE, false, false, false, extremes, " outlier", true});
+  list->push_back({SIE_COMPUTE_INT8, 35, 66, 257, SIE_F32, 0, SIE_ACT_NONE, false, false, false, extremes,
+                   " outlier", true});
 }
 
 void add_bench(std::vector<Config> *list, uint32_t compute) {
@@ -274,7 +289,8 @@ void add_bench(std::vector<Config> *list, uint32_t compute) {
   for (int64_t r : {1, 16, 64, 512}) {
     auto add = [&](int64_t n, int64_t k, int32_t y, int32_t residual, int32_t act) {
       list->push_back({compute, r, n, k, y, residual, act, true, false, true, plain, ""});
-      if (quantised) list->push_back({compute, r, n, k, y, residual, act, true, false, true, plain, " outlier", true});
+      if (quantised)
+        list->push_back({compute, r, n, k, y, residual, act, true, false, true, plain, " outlier", true});
     };
     add(1152, 384, act_type, 0, SIE_ACT_NONE);
     add(384, 384, SIE_F32, act_type, SIE_ACT_NONE);

@@ -13,19 +13,24 @@ const char *const input_names[] = {"plain", "outliers", "equal", "denormals", "o
 
 float value(Random *random, Input input, int64_t r) {
   switch (input) {
-    case outliers: return random->below(40) == 0 ? random->real() * 1e4f : random->real();
-    case equal_rows: return 0.5f + 0.25f * static_cast<float>(r % 3);
-    case denormals: return random->real() * 1e-39f;
-    case offset: return 1000.0f + random->real();  // a two-pass variance keeps what one pass loses
-    default: return random->real();
+    case outliers:
+      return random->below(40) == 0 ? random->real() * 1e4f : random->real();
+    case equal_rows:
+      return 0.5f + 0.25f * static_cast<float>(r % 3);
+    case denormals:
+      return random->real() * 1e-39f;
+    case offset:
+      return 1000.0f + random->real();  // a two-pass variance keeps what one pass loses
+    default:
+      return random->real();
   }
 }
 
 // What both norms share: parameters, outputs and the comparison with the exact norm of given rows.
 class NormCase : public Case {
  protected:
-  void make_outputs(int64_t rows, int64_t c, int32_t y, bool quantised, int64_t gap, int64_t shift, Random *random,
-                    bool beta, bool outliers) {
+  void make_outputs(int64_t rows, int64_t c, int32_t y, bool quantised, int64_t gap, int64_t shift,
+                    Random *random, bool beta, bool outliers) {
     y_.reset(new Rows(rows, c, y, gap, shift));
     outputs = {y_.get()};
     if (quantised) {
@@ -55,9 +60,10 @@ class NormCase : public Case {
       tolerance[i] = sie_tol_norm(magnitude, factor, g, b, want[i] - b);
       lo = fmin(lo, want[i]);
       hi = fmax(hi, want[i]);
-      double got = y_->get(r, static_cast<int64_t>(i)), t = tolerance[i] + sie_tol_store(y_->dtype(), want[i]);
-      CHECK(fabs(got - want[i]) <= t, "%s %s %s: y[%lld,%zu] = %.9g, %.9g expected, ±%.2g", backend, form.c_str(),
-            shape.c_str(), static_cast<long long>(r), i, got, want[i], t);
+      double got = y_->get(r, static_cast<int64_t>(i)),
+             t = tolerance[i] + sie_tol_store(y_->dtype(), want[i]);
+      CHECK(fabs(got - want[i]) <= t, "%s %s %s: y[%lld,%zu] = %.9g, %.9g expected, ±%.2g", backend,
+            form.c_str(), shape.c_str(), static_cast<long long>(r), i, got, want[i], t);
     }
     if (yq_ != nullptr && yq_->outlier(r) >= 0) {
       // The step is that of the others' range; the outlier is a multiple of it as well.
@@ -67,15 +73,16 @@ class NormCase : public Case {
       for (size_t i = 0; i < x.size(); i++) {
         if (i != outlier) lo = fmin(lo, want[i]), hi = fmax(hi, want[i]);
         CHECK(fabs(want[i]) <= fabs(want[outlier]) + tolerance[i] + tolerance[outlier],
-              "%s %s %s: row %lld: column %zu is larger than the outlier", backend, form.c_str(), shape.c_str(),
-              static_cast<long long>(r), i);
+              "%s %s %s: row %lld: column %zu is larger than the outlier", backend, form.c_str(),
+              shape.c_str(), static_cast<long long>(r), i);
       }
       if (hi - lo < whole / 32) hi = lo + whole / 32;
     }
     for (size_t i = 0; yq_ != nullptr && i < x.size(); i++) {
-      double got = yq_->get(r, static_cast<int64_t>(i)), t = tolerance[i] + 1.01 * (hi - lo + tolerance[i]) / 255;
-      CHECK(fabs(got - want[i]) <= t, "%s %s %s: yq[%lld,%zu] = %.9g, %.9g expected, ±%.2g", backend, form.c_str(),
-            shape.c_str(), static_cast<long long>(r), i, got, want[i], t);
+      double got = yq_->get(r, static_cast<int64_t>(i)),
+             t = tolerance[i] + 1.01 * (hi - lo + tolerance[i]) / 255;
+      CHECK(fabs(got - want[i]) <= t, "%s %s %s: yq[%lld,%zu] = %.9g, %.9g expected, ±%.2g", backend,
+            form.c_str(), shape.c_str(), static_cast<long long>(r), i, got, want[i], t);
     }
   }
 
@@ -155,7 +162,8 @@ class LayerNormCase : public NormCase {
   void poison(int64_t u) override { x_->poison(u); }
   double flops() const override { return 8.0 * static_cast<double>(c_.r * c_.c); }
   double bytes() const override {
-    return static_cast<double>(c_.r * c_.c) * ((c_.x == SIE_F32 ? 4 : 2) + (c_.y == SIE_F32 ? 4 : 2) + (c_.quantised ? 1 : 0));
+    return static_cast<double>(c_.r * c_.c) *
+           ((c_.x == SIE_F32 ? 4 : 2) + (c_.y == SIE_F32 ? 4 : 2) + (c_.quantised ? 1 : 0));
   }
 
  private:
@@ -177,7 +185,8 @@ class EmbedCase : public NormCase {
  public:
   EmbedCase(const EmbedConfig &config, int seed) : c_(config) {
     form = text("embed_layernorm tables=%s%s%s y=%s%s", dtype_text(c_.table), c_.position ? " position" : "",
-                c_.type ? " type" : "", dtype_text(c_.y), c_.quantised ? (c_.outliers ? " yq outlier" : " yq") : "");
+                c_.type ? " type" : "", dtype_text(c_.y),
+                c_.quantised ? (c_.outliers ? " yq outlier" : " yq") : "");
     cu_.push_back(0);
     for (int32_t length : c_.lengths) cu_.push_back(cu_.back() + length);
     shape = text("T=%d B=%zu C=%lld input=%s", cu_.back(), c_.lengths.size(), static_cast<long long>(c_.c),
@@ -208,7 +217,8 @@ class EmbedCase : public NormCase {
 
   sie_status call(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count) override {
     std::vector<int32_t> cu;
-    for (int64_t b = first; b <= first + count; b++) cu.push_back(cu_[static_cast<size_t>(b)] - cu_[static_cast<size_t>(first)]);
+    for (int64_t b = first; b <= first + count; b++)
+      cu.push_back(cu_[static_cast<size_t>(b)] - cu_[static_cast<size_t>(first)]);
     int64_t row = cu_[static_cast<size_t>(first)];
     int32_t tokens = cu.back(), seqs = static_cast<int32_t>(count);
     sie_embed_layernorm_args a = {};
@@ -264,7 +274,8 @@ class EmbedCase : public NormCase {
 
   double flops() const override { return 10.0 * static_cast<double>(cu_.back() * c_.c); }
   double bytes() const override {
-    return static_cast<double>(cu_.back() * c_.c) * (2 * (c_.table == SIE_F32 ? 4 : 2) + (c_.y == SIE_F32 ? 4 : 2));
+    return static_cast<double>(cu_.back() * c_.c) *
+           (2 * (c_.table == SIE_F32 ? 4 : 2) + (c_.y == SIE_F32 ? 4 : 2));
   }
 
  private:
@@ -293,24 +304,27 @@ std::unique_ptr<Case> make_layernorm(int index) {
     for (size_t i = 0; i < 10; i++) {
       for (size_t j = 0; j < 2; j++) {
         bool bf16_x = (i + j) % 3 == 0, bf16_y = (i + j) % 2 == 0;
-        all.push_back({rows[i], columns[(3 * i + 7 * j) % 10], bf16_x ? SIE_BF16 : SIE_F32, bf16_y ? SIE_BF16 : SIE_F32,
-                       i % 2 == 1, false, i % 4 != 0, false, plain});
+        all.push_back({rows[i], columns[(3 * i + 7 * j) % 10], bf16_x ? SIE_BF16 : SIE_F32,
+                       bf16_y ? SIE_BF16 : SIE_F32, i % 2 == 1, false, i % 4 != 0, false, plain});
       }
     }
     for (int32_t x : {SIE_F32, SIE_BF16}) {
       for (int32_t y : {SIE_F32, SIE_BF16}) {
-        for (bool quantised : {false, true}) all.push_back({21, 77, x, y, quantised, false, true, false, plain});
+        for (bool quantised : {false, true})
+          all.push_back({21, 77, x, y, quantised, false, true, false, plain});
         all.push_back({21, 77, x, y, true, false, true, false, plain, true});
       }
       all.push_back({21, 77, x, x, true, true, true, false, plain});
       all.push_back({21, 77, x, x, false, true, false, false, plain});
     }
     for (Input input : {outliers, equal_rows, denormals, offset}) {
-      for (bool outlier : {false, true}) all.push_back({20, 384, SIE_F32, SIE_F32, true, false, true, false, input, outlier});
+      for (bool outlier : {false, true})
+        all.push_back({20, 384, SIE_F32, SIE_F32, true, false, true, false, input, outlier});
       all.push_back({20, 100, SIE_F32, SIE_BF16, false, false, true, false, input});
     }
     for (int32_t x : {SIE_F32, SIE_BF16}) all.push_back({512, 384, x, x, false, false, true, true, plain});
-    for (bool outlier : {false, true}) all.push_back({512, 384, SIE_F32, SIE_F32, true, false, true, true, plain, outlier});
+    for (bool outlier : {false, true})
+      all.push_back({512, 384, SIE_F32, SIE_F32, true, false, true, true, plain, outlier});
     return all;
   }();
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
@@ -320,7 +334,8 @@ std::unique_ptr<Case> make_layernorm(int index) {
 std::unique_ptr<Case> make_embed(int index) {
   static const std::vector<EmbedConfig> list = [] {
     std::vector<EmbedConfig> all;
-    const std::vector<int32_t> none = {}, one = {1}, ragged = {7, 1, 0, 33, 64, 2, 0, 130, 31}, empty = {0, 0};
+    const std::vector<int32_t> none = {}, one = {1}, ragged = {7, 1, 0, 33, 64, 2, 0, 130, 31},
+                               empty = {0, 0};
     for (int32_t table : {SIE_F32, SIE_BF16}) {
       for (int32_t y : {SIE_F32, SIE_BF16}) {
         for (bool quantised : {false, true}) {
@@ -334,12 +349,15 @@ std::unique_ptr<Case> make_embed(int index) {
     for (const std::vector<int32_t> &lengths : {none, one, empty}) {
       all.push_back({lengths, 31, SIE_F32, SIE_F32, true, true, true, true, false, 1, plain});
     }
-    for (int64_t c : {1, 7, 384}) all.push_back({ragged, c, SIE_F32, SIE_F32, true, true, true, true, false, 1, plain});
+    for (int64_t c : {1, 7, 384})
+      all.push_back({ragged, c, SIE_F32, SIE_F32, true, true, true, true, false, 1, plain});
     for (Input input : {outliers, equal_rows, offset}) {
-      for (bool outlier : {false, true}) all.push_back({ragged, 130, SIE_F32, SIE_F32, true, true, true, true, false, 0, input, outlier});
+      for (bool outlier : {false, true})
+        all.push_back({ragged, 130, SIE_F32, SIE_F32, true, true, true, true, false, 0, input, outlier});
     }
     const std::vector<int32_t> passages = {128, 128, 128, 128};
-    for (int32_t t : {SIE_F32, SIE_BF16}) all.push_back({passages, 384, t, t, true, true, false, true, true, 0, plain});
+    for (int32_t t : {SIE_F32, SIE_BF16})
+      all.push_back({passages, 384, t, t, true, true, false, true, true, 0, plain});
     return all;
   }();
   if (static_cast<size_t>(index) >= list.size()) return nullptr;

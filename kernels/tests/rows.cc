@@ -17,7 +17,9 @@ constexpr int64_t tail_guard = 0;
 constexpr int64_t tail_guard = 256;
 #endif
 
-int64_t element_bytes(int32_t dtype) { return dtype == SIE_F32 ? 4 : (dtype == SIE_BF16 || dtype == SIE_F16 ? 2 : 1); }
+int64_t element_bytes(int32_t dtype) {
+  return dtype == SIE_F32 ? 4 : (dtype == SIE_BF16 || dtype == SIE_F16 ? 2 : 1);
+}
 
 }  // namespace
 
@@ -64,13 +66,15 @@ void Rows::set(int64_t r, int64_t c, float x) {
 
 double Rows::get(int64_t r, int64_t c) const {
   switch (dtype_) {
-    case SIE_BF16: return static_cast<double>(sie_f32_from_bf16(static_cast<uint16_t *>(at(r))[c]));
+    case SIE_BF16:
+      return static_cast<double>(sie_f32_from_bf16(static_cast<uint16_t *>(at(r))[c]));
     case SIE_U8: {
       int32_t level = static_cast<uint8_t *>(at(r))[c] - zero(r);
       if (outlier(r) == c) level += outlier_[static_cast<size_t>(guard_elements + r)].excess;
       return static_cast<double>(scale(r)) * level;
     }
-    default: return static_cast<double>(static_cast<float *>(at(r))[c]);
+    default:
+      return static_cast<double>(static_cast<float *>(at(r))[c]);
   }
 }
 
@@ -173,7 +177,8 @@ double Weight::norm(int64_t n) const {
 Scratch::Scratch(const sie_ops *ops, const sie_op_bounds &bounds) : memory_(nullptr) {
   bytes_ = ops->scratch_bytes(&bounds);
   int64_t size = bytes_ + tail_guard;
-  if (posix_memalign(reinterpret_cast<void **>(&memory_), 64, static_cast<size_t>(size > 0 ? size : 1)) != 0) abort();
+  if (posix_memalign(reinterpret_cast<void **>(&memory_), 64, static_cast<size_t>(size > 0 ? size : 1)) != 0)
+    abort();
   memset(memory_, sentinel, static_cast<size_t>(size));
 }
 

@@ -13,15 +13,21 @@ const char *const input_names[] = {"plain", "outliers", "equal", "denormals", "p
 
 float value(Random *random, Input input, int64_t r) {
   switch (input) {
-    case outliers: return random->below(40) == 0 ? random->real() * 1e4f : random->real();
-    case equal_rows: return 0.75f * static_cast<float>(r % 3 - 1);
-    case denormals: return random->real() * 1e-39f;
-    case positive: return 2 + random->real();
-    case ties: return static_cast<float>(random->below(5) - 2) * (random->below(8) == 0 ? 3.0f : 1.0f);
+    case outliers:
+      return random->below(40) == 0 ? random->real() * 1e4f : random->real();
+    case equal_rows:
+      return 0.75f * static_cast<float>(r % 3 - 1);
+    case denormals:
+      return random->real() * 1e-39f;
+    case positive:
+      return 2 + random->real();
+    case ties:
+      return static_cast<float>(random->below(5) - 2) * (random->below(8) == 0 ? 3.0f : 1.0f);
     case holes:  // NaN, and in some rows an infinity
       if (random->below(9) == 0) return NAN;
       return r % 3 != 0 && random->below(90) == 0 ? (r % 3 == 1 ? INFINITY : -INFINITY) : random->real();
-    default: return random->real();
+    default:
+      return random->real();
   }
 }
 
@@ -75,9 +81,10 @@ class QuantiseCase : public Case {
   // The formula is exact: scale, zero point and every level must be the same bits.
   void verify(const char *backend) override {
     for (int64_t r = 0; r < c_.r; r++) {
-      CHECK(y_->bytes(r, r + 1) == expected_->bytes(r, r + 1), "%s %s %s: row %lld (scale %g zero %d, %g %d expected)",
-            backend, form.c_str(), shape.c_str(), static_cast<long long>(r), static_cast<double>(y_->scale(r)),
-            y_->zero(r), static_cast<double>(expected_->scale(r)), expected_->zero(r));
+      CHECK(y_->bytes(r, r + 1) == expected_->bytes(r, r + 1),
+            "%s %s %s: row %lld (scale %g zero %d, %g %d expected)", backend, form.c_str(), shape.c_str(),
+            static_cast<long long>(r), static_cast<double>(y_->scale(r)), y_->zero(r),
+            static_cast<double>(expected_->scale(r)), expected_->zero(r));
     }
   }
   void poison(int64_t u) override { x_->poison(u); }
@@ -85,7 +92,8 @@ class QuantiseCase : public Case {
   double bytes() const override { return static_cast<double>(c_.r * c_.c) * (c_.x == SIE_F32 ? 5 : 3); }
 
  private:
-  sie_status call_into(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count, const Rows &y) {
+  sie_status call_into(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count,
+                       const Rows &y) {
     int32_t rows = static_cast<int32_t>(count);
     sie_quantise_rows_args a = {};
     a.rows = {c_.r, &rows};
@@ -115,13 +123,14 @@ const char *const pooling_names[] = {"", "cls", "mean", "last"};
 class SequenceCase : public Case {
  public:
   SequenceCase(const SequenceConfig &config, int seed, const char *op, int32_t y) : c_(config) {
-    form = text("%s x=%s%s %s", op, dtype_text(c_.x), c_.by_sequence ? " by sequence" : "", pooling_names[c_.pooling]);
+    form = text("%s x=%s%s %s", op, dtype_text(c_.x), c_.by_sequence ? " by sequence" : "",
+                pooling_names[c_.pooling]);
     units = static_cast<int64_t>(c_.lengths.size());
     cu_.push_back(0);
     for (int32_t length : c_.lengths) cu_.push_back(cu_.back() + length);
     int64_t rows = c_.by_sequence ? units : cu_.back();
-    shape = text("rows=%lld B=%lld C=%lld input=%s", static_cast<long long>(rows), static_cast<long long>(units),
-                 static_cast<long long>(c_.c), input_names[c_.input]);
+    shape = text("rows=%lld B=%lld C=%lld input=%s", static_cast<long long>(rows),
+                 static_cast<long long>(units), static_cast<long long>(c_.c), input_names[c_.input]);
     bench = c_.bench;
     Random random(static_cast<uint32_t>(seed));
     int64_t gap = bench ? 0 : 1 + random.below(7), shift = bench ? 0 : random.below(9);
@@ -164,7 +173,8 @@ class SequenceCase : public Case {
         double want = n > 0 ? sum / n : 0, got = y_->get(b, i);
         double tolerance = last - first > 1 ? sie_tol_mean(last - first, largest) + 1e-45 : 0;
         CHECK(fabs(got - want) <= tolerance, "%s %s %s: y[%lld,%lld] = %.9g, %.9g expected, ±%.2g", backend,
-              form.c_str(), shape.c_str(), static_cast<long long>(b), static_cast<long long>(i), got, want, tolerance);
+              form.c_str(), shape.c_str(), static_cast<long long>(b), static_cast<long long>(i), got, want,
+              tolerance);
       }
     }
   }
@@ -234,7 +244,8 @@ class PoolCase : public SequenceCase {
 
 std::vector<SequenceConfig> sequence_configs(bool pool) {
   std::vector<SequenceConfig> all;
-  const std::vector<int32_t> none = {}, one = {1}, empty = {0}, ragged = {7, 1, 0, 33, 513, 2, 0, 130, 31, 32, 64, 65};
+  const std::vector<int32_t> none = {}, one = {1}, empty = {0},
+                             ragged = {7, 1, 0, 33, 513, 2, 0, 130, 31, 32, 64, 65};
   for (int32_t x : {SIE_F32, SIE_BF16}) {
     for (int32_t pooling : {SIE_POOL_CLS, SIE_POOL_LAST, SIE_POOL_MEAN}) {
       if (!pool && pooling == SIE_POOL_MEAN) continue;
@@ -242,7 +253,8 @@ std::vector<SequenceConfig> sequence_configs(bool pool) {
         all.push_back({lengths, 65, x, pooling, false, plain, false});
       }
       for (int64_t c : {1, 7, 31, 33, 64, 384}) all.push_back({ragged, c, x, pooling, false, plain, false});
-      for (Input input : {outliers, equal_rows, denormals}) all.push_back({ragged, 33, x, pooling, false, input, false});
+      for (Input input : {outliers, equal_rows, denormals})
+        all.push_back({ragged, 33, x, pooling, false, input, false});
     }
     if (pool) {
       all.push_back({ragged, 65, x, SIE_POOL_CLS, true, plain, false});
@@ -257,10 +269,13 @@ std::vector<SequenceConfig> sequence_configs(bool pool) {
 std::unique_ptr<Case> make_quantise(int index) {
   static const std::vector<QuantiseConfig> list = [] {
     std::vector<QuantiseConfig> all;
-    const int64_t rows[] = {0, 1, 7, 31, 32, 33, 64, 65, 130, 513}, columns[] = {1, 7, 31, 32, 33, 64, 65, 130, 384, 513};
+    const int64_t rows[] = {0, 1, 7, 31, 32, 33, 64, 65, 130, 513},
+                  columns[] = {1, 7, 31, 32, 33, 64, 65, 130, 384, 513};
     for (size_t i = 0; i < 10; i++) {
-      for (int32_t x : {SIE_F32, SIE_BF16}) all.push_back({rows[i], columns[(7 * i + 3) % 10], x, plain, false});
-      all.push_back({rows[i], columns[(3 * i + 1) % 10], i % 2 == 0 ? SIE_F32 : SIE_BF16, plain, false, true});
+      for (int32_t x : {SIE_F32, SIE_BF16})
+        all.push_back({rows[i], columns[(7 * i + 3) % 10], x, plain, false});
+      all.push_back(
+          {rows[i], columns[(3 * i + 1) % 10], i % 2 == 0 ? SIE_F32 : SIE_BF16, plain, false, true});
     }
     // One column: all is outlier. Two: a rest of one.
     for (int64_t c : {1, 2, 17}) {
