@@ -25,7 +25,8 @@ func TestBatchIsPackedAndReused(t *testing.T) {
 	}
 	many := slices.Repeat([]string{"some words of a short query"}, 2000)
 	must(tok.Encode(&b, many, Options{}))
-	if n := testing.AllocsPerRun(20, func() { must(tok.Encode(&b, many, Options{})) }); n > 8 {
+	if n := testing.AllocsPerRun(20, func() { must(tok.Encode(&b, many, Options{})) }); n > float64(len(many))/20 {
+		// A few for the call; the race detector makes pools forget and adds some.
 		t.Errorf("%v allocations for %d texts, want none per text", n, len(many))
 	}
 }
