@@ -54,7 +54,7 @@ const (
 	keepAlive = 120 * time.Second
 	// writeTime bounds sending an answer to a slow reader.
 	writeTime = 2 * time.Minute
-	headBytes = 64 << 10
+	headBytes = 16 << 10 // a buffer of this size lives with every open connection
 )
 
 // Server is one HTTP front. Its methods are safe for concurrent use.
