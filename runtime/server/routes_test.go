@@ -159,7 +159,7 @@ func TestBadHeads(t *testing.T) {
 		text   string
 	}{
 		"garbage":         {"\x00\x01 garbage\r\n\r\n", 400, "not valid HTTP/1.1"},
-		"huge header":     {"GET /healthz HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 70_000) + "\r\n\r\n", 431, "larger than 65536 bytes"},
+		"huge header":     {"GET /healthz HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 70_000) + "\r\n\r\n", 431, "larger than 16384 bytes"},
 		"slow header":     {"GET /healthz HTTP/1.1\r\nHost:", 408, "did not arrive within 200ms"},
 		"slow first byte": {post(9) + `{"it`, 408, "did not arrive within 200ms"},
 		"bad length":      {"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", 400, "not valid HTTP/1.1"},
