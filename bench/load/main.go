@@ -26,8 +26,11 @@ type report struct {
 	P99MS      float64        `json:"p99_ms"`
 	MaxMS      float64        `json:"max_ms"`
 	CPUSeconds float64        `json:"generator_cpu_seconds"`
-	Wrong      int            `json:"wrong"`          // answers that differ from the first answer to the same text
-	NoRetry    int            `json:"no_retry_after"` // refusals without a usable Retry-After
+	Late       int            `json:"held_back"` // open loop: requests that waited for one in flight to end
+	// OutsideP50MS is the median of total less tokenising and inference, by the server's own timing headers.
+	OutsideP50MS *float64 `json:"outside_p50_ms,omitempty"`
+	Wrong        int      `json:"wrong"`          // answers that differ from the first answer to the same text
+	NoRetry      int      `json:"no_retry_after"` // refusals without a usable Retry-After
 }
 
 func main() {

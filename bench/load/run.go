@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,8 @@ type outcome struct {
 	wrong      bool
 	retryAfter bool
 	texts      int
+	// outside is total less tokenising and inference, as the server's own headers tell; negative where it has none.
+	outside time.Duration
 }
 
 // sender holds what the requests share.
@@ -57,6 +60,7 @@ type sender struct {
 	sums   []atomic.Uint64 // of the first answer to each body
 	seed   maphash.Seed
 	next   atomic.Int64
+	late   atomic.Int64 // open loop: requests that the bound on requests in flight held back
 }
 
 func (c *config) run() report {
@@ -78,6 +82,7 @@ func (c *config) run() report {
 	}
 	r := summarise(got, time.Since(start))
 	r.CPUSeconds = cpuTime() - before
+	r.Late = int(s.late.Load())
 	r.Mode = "closed"
 	if c.rate > 0 {
 		r.Mode = "open"
@@ -113,7 +118,12 @@ func (s *sender) open(start time.Time) []outcome {
 	var wg sync.WaitGroup
 	for due := start; due.Sub(start) < s.c.duration; due = due.Add(gap) {
 		time.Sleep(time.Until(due))
-		slots <- struct{}{}
+		select {
+		case slots <- struct{}{}:
+		default:
+			s.late.Add(1)
+			slots <- struct{}{}
+		}
 		wg.Go(func() {
 			o := s.send(due)
 			<-slots
@@ -138,13 +148,14 @@ func (s *sender) send(due time.Time) outcome {
 	req.Header.Set("Accept", d.contentType)
 	req.SetBodyRaw(s.bodies[i])
 	err := s.client.Do(req, resp)
-	o := outcome{status: resp.StatusCode(), took: time.Since(due), err: err}
+	o := outcome{status: resp.StatusCode(), took: time.Since(due), err: err, outside: outside(&resp.Header)}
 	if err != nil {
 		o.status = 0
 		return o
 	}
 	if o.status != 200 {
-		o.retryAfter = len(resp.Header.Peek("Retry-After")) > 0
+		after, err := strconv.Atoi(string(resp.Header.Peek("Retry-After")))
+		o.retryAfter = err == nil && after > 0
 		return o
 	}
 	o.texts = s.c.perRequest
@@ -162,9 +173,22 @@ func (s *sender) send(due time.Time) outcome {
 	return o
 }
 
+// outside is what a server's timing headers leave besides tokenising and inference, or -1 ns without such headers.
+func outside(h *fasthttp.ResponseHeader) time.Duration {
+	var ms [3]float64
+	for i, name := range [...]string{"X-Total-Time", "X-Tokenization-Time", "X-Inference-Time"} {
+		v, err := strconv.ParseFloat(string(h.Peek(name)), 64)
+		if err != nil {
+			return -1
+		}
+		ms[i] = v
+	}
+	return max(0, time.Duration((ms[0]-ms[1]-ms[2])*float64(time.Millisecond)))
+}
+
 func summarise(all []outcome, took time.Duration) report {
 	r := report{Seconds: took.Seconds(), Requests: len(all), Statuses: map[int]int{}, Errors: map[string]int{}}
-	var times []float64
+	var times, outside []float64
 	for _, o := range all {
 		r.Statuses[o.status]++
 		switch {
@@ -174,6 +198,9 @@ func summarise(all []outcome, took time.Duration) report {
 		case o.status == 200:
 			r.Texts += o.texts
 			times = append(times, o.took.Seconds()*1e3)
+			if o.outside >= 0 {
+				outside = append(outside, o.outside.Seconds()*1e3)
+			}
 		case o.status == 503 || o.status == 429:
 			r.Refused++
 			if !o.retryAfter {
@@ -186,11 +213,21 @@ func summarise(all []outcome, took time.Duration) report {
 			r.Wrong++
 		}
 	}
-	if slices.Sort(times); len(times) > 0 {
-		at := func(p float64) float64 { return times[int(p*float64(len(times)-1))] }
-		r.P50MS, r.P99MS, r.MaxMS = at(0.5), at(0.99), times[len(times)-1]
+	r.P50MS, r.P99MS, r.MaxMS = quantile(times, 0.5), quantile(times, 0.99), quantile(times, 1)
+	if len(outside) > 0 {
+		v := quantile(outside, 0.5)
+		r.OutsideP50MS = &v
 	}
 	return r
+}
+
+// quantile sorts v; of nothing it is 0.
+func quantile(v []float64, p float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	slices.Sort(v)
+	return v[int(p*float64(len(v)-1))]
 }
 
 // cpuTime is this process's user and system time in seconds.

@@ -1,0 +1,125 @@
+"""One engine in a process of its own, driven line by line, so that several can be timed in turns.
+
+    peer.py ENGINE TEXTS.json --model DIR --cache DIR --threads N [--no-amx] [--quick]
+
+TEXTS.json holds {"name": ["text", ...]}. Prints {"ready": true, "versions": {...}}, then answers each line of input with
+one line of JSON:
+
+    tune NAME          tries the settings worth trying, keeps the fastest      {"setting": {...}}
+    tune-each NAME     the same for one text at a time                         {"setting": {...}}
+    go NAME TIMES      encodes all texts of NAME that many times               {"seconds": s}
+    each NAME          encodes them one by one                                 {"each": [s, ...]}
+    vectors NAME FILE  writes the vectors of NAME as float32 to a .npy file    {"written": n}
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+
+import limit
+
+TRIAL_SECONDS = 0.3  # measured of each setting at least
+
+
+def timed(work, *args):
+    start = time.perf_counter()
+    work(*args)
+    return time.perf_counter() - start
+
+
+class Peer:
+    def __init__(self, engine, sets, quick):
+        self.engine, self.sets, self.quick, self.settings = engine, sets, quick, {}
+
+    def search(self, choices, work, texts):
+        """The best value of one setting after the other, starting from the first value of each."""
+        setting = {key: values[0] for key, values in choices.items()}
+        if not self.quick:
+            for key, values in choices.items():
+                seconds = {value: self.trial(setting | {key: value}, work, texts) for value in values}
+                setting[key] = min(seconds, key=seconds.get)
+        self.trial(setting, work, texts[:8])  # what follows is measured: nothing is compiled then
+        return setting
+
+    def trial(self, setting, work, texts):
+        """Shortest of some runs, after an unmeasured one over a part: first shapes cost more."""
+        self.engine.use(setting)
+        work(texts[::4])
+        runs, until = [timed(work, texts)], time.perf_counter() + TRIAL_SECONDS
+        while time.perf_counter() < until and len(runs) < 20:
+            runs.append(timed(work, texts))
+        return min(runs)
+
+    def tune(self, name):
+        texts = self.sets[name]
+        self.settings[name] = self.search(self.engine.choices, self.engine.encode, texts[: max(64, len(texts) // 4)])
+        return {"setting": self.settings[name]}
+
+    def one_by_one(self, texts):
+        return [timed(self.engine.encode, [text]) for text in texts]
+
+    def tune_each(self, name):
+        self.settings["each", name] = self.search(self.engine.choices_one, self.one_by_one, self.sets[name][:8])
+        return {"setting": self.settings["each", name]}
+
+    def go(self, name, times):
+        self.engine.use(self.settings[name])
+        return {"seconds": sum(timed(self.engine.encode, self.sets[name]) for _ in range(int(times)))}
+
+    def each(self, name):
+        self.engine.use(self.settings["each", name])
+        return {"each": self.one_by_one(self.sets[name])}
+
+    def vectors(self, name, path):
+        import numpy as np
+
+        self.engine.use(next(iter(self.settings.values())))
+        rows = np.asarray(self.engine.encode(self.sets[name]), np.float32)
+        np.save(path, rows)
+        return {"written": len(rows)}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("engine")
+    parser.add_argument("texts")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--cache", required=True)
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--no-amx", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="take the most promising settings untried")
+    args = parser.parse_args()
+
+    # Standard output carries the protocol; whatever libraries print goes to standard error.
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+
+    if args.no_amx:
+        limit.without_amx()
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
+        os.environ[name] = str(args.threads)
+    os.environ |= {"TOKENIZERS_PARALLELISM": "true", "HF_HUB_OFFLINE": "1"}
+
+    import engines
+
+    kind, precision = engines.ENGINES[args.engine]
+    with open(args.texts, encoding="utf-8") as f:
+        sets = json.load(f)
+    peer = Peer(kind(precision, args.model, args.cache, args.threads, not args.no_amx), sets, args.quick)
+    print(json.dumps({"ready": True, "versions": peer.engine.versions}), file=out)
+    for line in sys.stdin:
+        command, *rest = line.split(maxsplit=2)
+        answer = {
+            "tune": peer.tune,
+            "tune-each": peer.tune_each,
+            "go": peer.go,
+            "each": peer.each,
+            "vectors": peer.vectors,
+        }[command](*(r.strip() for r in rest))
+        print(json.dumps(answer), file=out)
+
+
+if __name__ == "__main__":
+    main()
