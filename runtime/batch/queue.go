@@ -133,6 +133,14 @@ func (q *Queue) Submit(ctx context.Context, g *Group, items []Item, wait bool) e
 	}
 }
 
+// Room reports whether n items would fit now, counted without their tokens: a cheap look before the work of making them,
+// so that an overloaded server spends little on what it will refuse. Submit decides.
+func (q *Queue) Room(n int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.items) == 0 || (len(q.items)+n <= q.opt.MaxItems && q.bytes < q.opt.MaxBytes)
+}
+
 // RequestDone tells the latency controller how long a whole request took.
 func (q *Queue) RequestDone(total time.Duration) {
 	q.mu.Lock()

@@ -187,6 +187,9 @@ func TestFullQueueAndRoom(t *testing.T) {
 		for range 10 {
 			submit(t, q, t.Context(), text(1, 1))
 		}
+		if q.Room(1) {
+			t.Error("a full queue has room")
+		}
 		g := NewGroup(t.Context(), 1)
 		if err := q.Submit(t.Context(), g, []Item{text(2, 1)}, false); !errors.Is(err, ErrFull) {
 			t.Fatalf("err %v, want ErrFull", err)

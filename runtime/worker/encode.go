@@ -129,6 +129,9 @@ func (j *job) work() error {
 // submit tokenises texts [first, end) and queues them. The first chunk is offered: a full queue refuses the request. Later
 // ones wait for room.
 func (j *job) submit(first, end int) error {
+	if first == 0 && !j.queue.Room(end-first) {
+		return batch.ErrFull
+	}
 	items, err := j.items(first, end)
 	if err != nil {
 		return err

@@ -19,11 +19,13 @@ pip="$venv/bin/python -m pip --disable-pip-version-check"
 plain=$(mktemp)
 trap 'rm -f "$plain"' EXIT
 grep -vE '^(#|--no-deps|--target|$)' "$list" > "$plain" || true
-[ -s "$plain" ] && $pip install -q --progress-bar off -r "$plain"
-grep -E '^--no-deps ' "$list" | while read -r _ spec; do
+if [ -s "$plain" ]; then
+  $pip install --progress-bar off -r "$plain"
+fi
+{ grep -E '^--no-deps ' "$list" || true; } | while read -r _ spec; do
   $pip install -q --no-deps --ignore-requires-python "$spec"
 done
-grep -E '^--target ' "$list" | while read -r _ dir spec; do
+{ grep -E '^--target ' "$list" || true; } | while read -r _ dir spec; do
   $pip install -q --no-deps --ignore-requires-python --target "$venv/$dir" "$spec"
 done
 touch "$stamp"
