@@ -320,7 +320,7 @@ class Planner {
     replay.program = p_;
     replay.slab = &slab;
     replay.values = lane.at(p_->scratch_bytes);
-    replay.share = {0, 1, lane.p, p_->scratch_bytes};
+    replay.share = {0, 1, lane.p, p_->scratch_bytes, nullptr};
     sie_status status = SIE_OK;
     for (int32_t i = 0; i < p_->plan.size() && status == SIE_OK; i++) {
       status = replay_op(replay, i);

@@ -17,7 +17,7 @@ Replay make_replay(sie_slot *slot, int32_t slab, int32_t member, int32_t executo
   replay.program = slot->program;
   replay.slab = static_cast<const Slab *>(slot->slabs.p) + slab;
   replay.share = {member, slot->team, arena->memory.at(executor * arena->lane_stride),
-                  slot->program->scratch_bytes};
+                  slot->program->scratch_bytes, nullptr};
   for (uint32_t i = 0; i < slot->caps.n_outputs; i++) replay.outputs[i] = slot->outputs[i].p;
   return replay;
 }

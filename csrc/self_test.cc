@@ -85,7 +85,7 @@ class Test {
         bytes = need > bytes ? need : bytes;
       }
     }
-    share_ = {0, 1, array_of<char>(next_block(), bytes + 64), bytes + 64};
+    share_ = {0, 1, array_of<char>(next_block(), bytes + 64), bytes + 64, nullptr};
     if (failed_ || vector_ == nullptr || weight_ == nullptr || packed_.data == nullptr ||
         packed_ref_.data == nullptr || share_.scratch == nullptr) {
       return false;

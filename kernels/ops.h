@@ -5,6 +5,11 @@
  * kernels/tests/support.txt notices a lost entry. Kernels see pointers, strides and shapes, and nothing else: no
  * allocation, no policy, no ABI types.
  *
+ * An entry checks types, head dimensions, lengths and alignment before it does anything: SIE_UNSUPPORTED for what
+ * this backend lacks, SIE_INVALID_ARGUMENT for what contradicts itself, outputs untouched. No rows and no
+ * sequences are valid and do nothing. A zero field is the plain form: fields named optional may be NULL or 0.
+ * Sums, norms and softmax are f32 or better; each result depends on its own row or sequence alone, bit for bit.
+ *
  * Letters: R rows (tokens or sequences), T token rows, B sequences, N output columns, K input columns,
  * C columns, H heads, D head dimension.  All sizes int64_t, all strides in elements. */
 #ifndef SIE_KERNELS_OPS_H
@@ -31,23 +36,31 @@ typedef struct sie_outlier {
   int32_t excess; /* −32768 … 32767; 0 where the byte suffices */
 } sie_outlier;
 
-/* A matrix of rows. Quantised rows (SIE_U8) carry one scale and one zero point a row:
+/* A matrix of rows; fX is one of f32, bf16 and f16 below. Quantised rows (SIE_U8) carry one scale and one zero
+ * point a row:
  *   x ≈ scale·(q − zero),  lo = min(0, min x), hi = max(0, max x), scale = (hi − lo)/255 (0 counts as 1),
  *   zero = rint(−lo/scale), q = clamp(rint(x/scale) + zero, 0, 255).   All f32, ties to even.
  * Where outlier is present, lo and hi leave out the element of largest |x| (of equals a positive one, then the
  * first), which would else coarsen all others; what its byte clamps away is its excess. With H − L the range
- * that includes it, scale = max((hi − lo)/255, (H − L)/8160). A row without an element > 0 in |x| has column 0. */
+ * that includes it, scale = max((hi − lo)/255, (H − L)/8160). A row without an element > 0 in |x| has column 0.
+ * SIE_F8E4M3 rows carry one scale a row (scale_group −1) or one for each block of 128 columns (scale_group 128;
+ * scale [R, G], G = ⌈columns/128⌉, dense, the last block may be short), and no zero point:
+ *   x ≈ scale·q,  scale = max|x|/448 (less than 2⁻¹⁰⁰ counts as 1),  q = e4m3(x·(1/scale)).   All f32: the divide
+ * by 448, the reciprocal and the product each rounded once; e4m3 to nearest, ties to even, saturating at ±448.
+ * A NaN is no part of the maximum and becomes NaN (0x7f); a row with an infinity has scale infinity. */
 typedef struct sie_tensor {
   void *p;             /* NULL: absent */
   int64_t ld;          /* elements between rows, ≥ columns */
   int32_t dtype;       /* sie_dtype */
-  int32_t scale_group; /* 0 none, -1 one per row, 128 per 1x128 block */
+  int32_t scale_group; /* 0 none, -1 one per row, 128 per 1x128 block (f8e4m3 only) */
   float *scale;
   int32_t *zero;
   sie_outlier *outlier; /* one a row; NULL: the bytes hold everything */
 } sie_tensor;
 
-/* A packed linear weight: data is the backend's own layout for its compute class. */
+/* A packed linear weight: data is the backend's own layout for its compute class. F32, BF16 and F16 hold W rounded
+ * to that type, INT8 and FP8 quantised rows: s8 with scale max|W[n,:]|/127 (0 counts as 1), or e4m3 as in
+ * sie_tensor with scale_group −1. */
 typedef struct sie_packed {
   uint32_t compute; /* sie_compute */
   uint32_t reserved;
@@ -55,68 +68,125 @@ typedef struct sie_packed {
   const void *data; /* packed_bytes(compute, n, k), 64-byte aligned */
 } sie_packed;
 
+/* Where a GPU entry launches its kernels, and the device they are for. Nothing is waited for. */
+typedef struct sie_stream {
+  void *stream;            /* cudaStream_t */
+  int32_t sm;              /* compute capability: 80, 86, 89, 90, … */
+  int32_t multiprocessors; /* of the device */
+  int32_t pdl;             /* 1: launch with programmatic stream serialization (sm ≥ 90) */
+  int32_t reserved;
+} sie_stream;
+
 /* Which share of an operation this call does: the calls part = 0 … parts-1 together do the whole, from
- * several threads at once, and write disjoint bytes. The split never changes a result's bits. */
+ * several threads at once, and write disjoint bytes. The split never changes a result's bits. A GPU entry does
+ * all of it in one call, part 0 of 1. */
 typedef struct sie_share {
   int32_t part, parts;
-  void *scratch;         /* this caller's own, 64-byte aligned, contents undefined */
+  void *scratch;         /* this caller's own, 64-byte aligned, contents undefined; on a GPU, device memory */
   int64_t scratch_bytes; /* ≥ the table's scratch_bytes for the operation */
+  const sie_stream *on;  /* GPU; NULL on a CPU */
 } sie_share;
 
-typedef struct sie_embed_layernorm_args { /* y = LN(word[id] + position[i + offset] + type[type_id]) */
+/* y = norm(s),  s = word_scale·word[id] + position[i + offset] + type[type_id], added in that order in f32.
+ * Norms as in sie_layernorm_args; SIE_NORM_NONE: y = s (gamma is not read). */
+typedef struct sie_embed_layernorm_args {
   sie_rows tokens, seqs;
   const int32_t *ids;        /* [T] */
   const int32_t *type_ids;   /* [T] or NULL (all 0) */
   const int32_t *cu_seqlens; /* [B+1] relative to the first row of ids, y */
-  sie_tensor word, position, type; /* tables, f32 or bf16, [vocab, C]; position, type may be absent */
+  sie_tensor word, position, type; /* tables, fX, all one type, [vocab, C]; position, type may be absent */
   int32_t position_offset;
-  int32_t reserved;
+  int32_t norm; /* sie_norm */
   const float *gamma, *beta; /* [C]; beta may be NULL */
   float eps;
+  float weight_offset; /* 0, or 1 where a checkpoint stores gamma − 1 */
+  float word_scale;    /* 0 counts as 1 */
   int64_t c;
-  sie_tensor y;  /* f32 or bf16 [T, C] */
-  sie_tensor yq; /* optional u8 twin of y, quantised from the f32 result */
+  sie_tensor y;  /* fX [T, C] */
+  sie_tensor yq; /* optional quantised twin of y, from the f32 result: u8, or f8e4m3 with scale_group −1 */
 } sie_embed_layernorm_args;
 
-typedef struct sie_layernorm_args { /* y = LN(x)·gamma + beta, two-pass variance */
+/* s = (x + bias) + residual in f32, then by norm:
+ *   SIE_NORM_LAYER  μ = Σ s/C, σ² = Σ (s − μ)²/C (two passes),  y = (s − μ)/√(σ² + ε)·(offset + gamma) + beta
+ *   SIE_NORM_RMS    y = s/√(Σ s²/C + ε)·(offset + gamma) + beta
+ * y comes from s in f32, before sum is rounded to its type. In pre-norm nets sum is the next residual. */
+typedef struct sie_layernorm_args {
   sie_rows rows;
   int64_t c;
-  sie_tensor x; /* f32 or bf16 */
-  const float *gamma, *beta;
+  sie_tensor x; /* fX [R, C] */
+  const float *gamma, *beta; /* [C]; beta may be NULL */
   float eps;
-  sie_tensor y;  /* f32 or bf16; may be x */
-  sie_tensor yq; /* optional u8 twin */
+  sie_tensor y;        /* fX; may be x or residual when the dtypes agree */
+  sie_tensor yq;       /* optional quantised twin, from the f32 result: u8, or f8e4m3 with scale_group −1 */
+  int32_t norm;        /* sie_norm; not SIE_NORM_NONE */
+  float weight_offset; /* 0, or 1 where a checkpoint stores gamma − 1 */
+  const float *bias;   /* optional [C] */
+  sie_tensor residual; /* optional, fX [R, C] */
+  sie_tensor sum;      /* optional output s, fX [R, C]; may be x or residual when the dtypes agree, not y */
 } sie_layernorm_args;
 
-typedef struct sie_linear_args { /* y = act(x·Wᵀ + bias) + residual */
+/* z = x·Wᵀ + bias, then y = act(z) + residual, or with a gate (W's rows alternate: gate 0, up 0, gate 1, up 1, …;
+ * bias likewise)  y[j] = g(z[2j])·z[2j + 1] + residual[j],  N/2 columns, N even, act SIE_ACT_NONE.
+ *   F32, BF16, F16  x·Wᵀ = Σ x[r,k]·W[n,k], f32 sums in ascending K
+ *   INT8            x·Wᵀ = s_x[r]·s_w[n]·Σ (q[r,k] − zero[r])·w[n,k], exact in s32
+ *   FP8             x·Wᵀ = s_w[n]·Σ_g s_x[r,g]·(Σ_k∈g x[r,k]·w[n,k]), g the blocks of 128 columns: the inner sums
+ *                   may be the tensor cores' own, the outer one is f32 in ascending g. With one scale a row,
+ *                   s_x is taken out of the sum. */
+typedef struct sie_linear_args {
   sie_rows rows;
   int64_t n, k;
-  sie_tensor x;      /* class F32: f32; BF16: bf16; INT8: u8 with scale and zero per row, outliers or none */
+  sie_tensor x;      /* F32: f32; BF16: bf16; F16: f16; INT8: u8 with scale and zero per row, outliers or none;
+                        FP8: f8e4m3 with scale_group −1 or 128 */
   const sie_packed *w;
   const float *bias; /* [N] or NULL */
   int32_t act;       /* sie_act */
-  int32_t reserved;
-  sie_tensor residual; /* optional, f32 or bf16 [R, N]; may be y when the dtypes agree */
-  sie_tensor y;        /* f32, bf16, or u8 with scale and zero (rows quantised after act and residual) */
+  int32_t gate;      /* sie_gate */
+  sie_tensor residual; /* optional, fX [R, columns of y]; may be y when the dtypes agree */
+  sie_tensor y;        /* fX; u8 with scale and zero, or f8e4m3 with scale_group 128 (of y's own columns), both
+                          quantised from the f32 result after act, gate and residual */
 } sie_linear_args;
 
 typedef struct sie_quantise_rows_args {
   sie_rows rows;
   int64_t c;
-  sie_tensor x; /* f32 or bf16 */
-  sie_tensor y; /* u8 */
+  sie_tensor x; /* fX */
+  sie_tensor y; /* u8, or f8e4m3 with scale_group −1 or 128 */
 } sie_quantise_rows_args;
 
-typedef struct sie_attention_args { /* y = softmax(scale·q·kᵀ)·v, per sequence and head */
+/* y = softmax(scale·q·kᵀ − slope·distance)·v, per sequence and head, over the keys the mask lets through. Query i
+ * of Lq stands at position i + Lkv − Lq, key j at j; distance = |position − j| (ALiBi). Without keys, y is zero. */
+typedef struct sie_attention_args {
   sie_rows q_rows, seqs;
   const int32_t *cu_q;  /* [B+1] rows of q and y */
   const int32_t *cu_kv; /* [B+1] rows of k and v */
   int64_t max_kv;       /* longest key sequence of this run; sizes nothing the scratch bound does not cover */
-  sie_tensor q, k, v;   /* f32 or bf16, all one dtype; q [Rq, H·D], k, v [Rkv, Hkv·D] */
+  sie_tensor q, k, v;   /* fX, all one dtype; q [Rq, H·D], k, v [Rkv, Hkv·D]; query head h reads h·Hkv/H */
   int32_t heads, kv_heads, head_dim, mask, window;
   float scale;
   sie_tensor y; /* dtype of q */
+  const float *alibi_slopes; /* [H] or NULL */
+  const void *work;          /* what attention_work wrote, on the device; NULL where the table has no such entry */
 } sie_attention_args;
+
+/* q and k in place: each head's D columns normalised (where a weight is given), then rotated, rounded once.
+ *   x' = x/√(Σ x²/D + ε)·(offset + gamma)
+ *   y[i] = x'[i]·cos[p,i] − x'[i+h]·sin[p,i],  y[i+h] = x'[i+h]·cos[p,i] + x'[i]·sin[p,i]    i < h = rot/2
+ * p = the token's index in its own sequence + position_offset. Columns from rot on are only normalised. */
+typedef struct sie_qk_norm_rope_args {
+  sie_rows tokens, seqs;
+  const int32_t *cu_seqlens; /* [B+1] relative to the first row of q, k */
+  int32_t heads, kv_heads, head_dim;
+  int32_t rot; /* rotated columns of a head: even, 0 … D; 0: cos and sin are not read */
+  const float *q_gamma, *k_gamma; /* [D] or NULL: no norm */
+  float eps;
+  float weight_offset;
+  const float *cos, *sin; /* [positions, rot/2], row stride rot/2 */
+  int64_t positions;      /* rows of cos and sin: more than any p of this run */
+  int32_t position_offset;
+  int32_t reserved;
+  sie_tensor q; /* fX [T, H·D] */
+  sie_tensor k; /* dtype of q, [T, Hkv·D]; may be absent (kv_heads 0) */
+} sie_qk_norm_rope_args;
 
 typedef struct sie_gather_rows_args { /* y[b] = x[first or last row of sequence b]; an empty sequence gives zeros */
   sie_rows seqs;
@@ -127,13 +197,20 @@ typedef struct sie_gather_rows_args { /* y[b] = x[first or last row of sequence 
   sie_tensor x, y; /* one dtype */
 } sie_gather_rows_args;
 
-typedef struct sie_pool_args { /* y[B, C] f32 */
+/* y[B, C] f32, of the L rows x_0 … x_(L−1) of a sequence; an empty one gives zeros.
+ *   SIE_POOL_CLS, SIE_POOL_LAST   x_0, x_(L−1)
+ *   SIE_POOL_MEAN                 Σ x_i/L
+ *   SIE_POOL_WEIGHTED_MEAN        Σ (i + 1)·x_i / Σ (i + 1)
+ *   SIE_POOL_ATTENTION            Σ p_i·x_i,  p = softmax over i of x_i·w    (a bias would cancel) */
+typedef struct sie_pool_args {
   sie_rows seqs;
   const int32_t *cu_seqlens; /* NULL: x has sequence rows already, only widen */
   int32_t mode;              /* sie_pooling */
   int32_t reserved;
   int64_t c;
-  sie_tensor x, y;
+  sie_tensor x;   /* fX [T, C] */
+  sie_tensor y;   /* f32 [B, C] */
+  const float *w; /* SIE_POOL_ATTENTION: [C] */
 } sie_pool_args;
 
 typedef struct sie_output_rows_args { /* cut, normalise, convert; rounding as sie_out_item says */
@@ -144,6 +221,56 @@ typedef struct sie_output_rows_args { /* cut, normalise, convert; rounding as si
   void *out;                 /* base of the items' offsets */
 } sie_output_rows_args;
 
+typedef struct sie_pool_output_args { /* output_rows(pool(x)) without the rows in between */
+  sie_rows seqs;
+  const int32_t *cu_seqlens; /* as sie_pool_args */
+  int32_t mode;
+  int32_t reserved;
+  int64_t c;
+  sie_tensor x;
+  const float *w;
+  const sie_out_item *items; /* as sie_output_rows_args */
+  void *out;
+} sie_pool_output_args;
+
+/* The fixed dimensional encoding of each sequence's token vectors (MUVERA, arXiv:2405.19504), as an output row.
+ * For the tokens x_0 … x_(L−1) of a sequence, after subtracting `center` and, with center_tokens, their own mean
+ * (Σ x/L of what `center` left):
+ *   bits      b[r,i] = Σ_c x[c]·simhash[r,c,i] > 0, i < k, sums f32 or better in ascending c
+ *   partition g = 0, then for i = 0 … k−1: g = 2g + (b[r,i] xor (g mod 2)); so the bits of g are g xor (g >> 1)
+ *   ψ         identity (P = C), or ψ(x)[j] = Σ ±x[c] over the c that ams[r,c] sends to column j, ascending c
+ *   block     v[r,g,·] = Σ ψ(x_i) over the tokens in g, ascending i; for documents divided by their number. An
+ *             empty partition is zero; with fill_empty, for documents, it is ψ of the token whose bits differ least
+ *             from its own, the first of equals.
+ *   sketch    where final_dims is not 0: out[j] = Σ ±v[l] over the l that sketch[l] sends to j, ascending l
+ * The result (F = final_dims or R·2ᵏ·P columns, f32) is cut, normalised, converted and written as its item says.
+ * No tokens: zeros. The tables encode a sign with an index: index for +1, ~index (negative) for −1. */
+typedef struct sie_muvera_args {
+  sie_rows tokens, seqs;
+  const int32_t *cu_seqlens; /* [B+1] relative to the first row of x */
+  int64_t c;
+  sie_tensor x;          /* fX [T, C] */
+  int32_t repetitions;   /* R ≥ 1 */
+  int32_t simhash_bits;  /* k, 0 … 10 */
+  int32_t projected;     /* P; 0: identity */
+  int32_t final_dims;    /* 0: no sketch */
+  int32_t is_query;      /* 1: sums, 0: means */
+  int32_t fill_empty;
+  int32_t center_tokens; /* 1: subtract the mean of the item's own tokens */
+  int32_t reserved;
+  const float *center;   /* optional [C] */
+  const float *simhash;  /* [R, C, k] */
+  const int32_t *ams;    /* [R, C], columns 0 … P−1; NULL for identity */
+  const int32_t *sketch; /* [R·2ᵏ·P], columns 0 … final_dims−1; NULL without a sketch */
+  /* The same sketch by output, for backends that gather; NULL on a CPU. Outputs j of repetition r take
+   * sketch_source[sketch_first[r·(final_dims+1) + j] … sketch_first[r·(final_dims+1) + j + 1]), in that order: places in
+   * the block of repetition r (g·P + column) with their sign, ascending. sie_group_sketch (common/muvera.h). */
+  const int32_t *sketch_first;  /* [R, final_dims + 1], into sketch_source */
+  const int32_t *sketch_source; /* [R·2ᵏ·P] */
+  const sie_out_item *items;    /* [B] */
+  void *out;
+} sie_muvera_args;
+
 typedef enum sie_op_kind {
   SIE_OP_EMBED_LAYERNORM = 0,
   SIE_OP_LAYERNORM = 1,
@@ -152,7 +279,10 @@ typedef enum sie_op_kind {
   SIE_OP_ATTENTION = 4,
   SIE_OP_GATHER_ROWS = 5,
   SIE_OP_POOL = 6,
-  SIE_OP_OUTPUT_ROWS = 7
+  SIE_OP_OUTPUT_ROWS = 7,
+  SIE_OP_QK_NORM_ROPE = 8,
+  SIE_OP_POOL_OUTPUT = 9,
+  SIE_OP_MUVERA = 10
 } sie_op_kind;
 
 /* Bounds from which scratch is planned: what one call may be given. */
@@ -161,11 +291,17 @@ typedef struct sie_op_bounds {
   uint32_t compute; /* linear: class of the weight */
   int64_t rows, n, k, c, max_len;
   int32_t head_dim, heads;
+  int64_t seqs;
+  int32_t kv_heads;
+  int32_t projected;    /* muvera: columns of a partition (P, or C for identity) */
+  int32_t repetitions;  /* muvera */
+  int32_t simhash_bits; /* muvera */
+  int64_t final_dims;   /* muvera: F, columns of the result */
 } sie_op_bounds;
 
 typedef struct sie_ops {
-  const char *name; /* "ref", "avx2", "avx512", "avx512-vnni", "amx" */
-  uint32_t isa;     /* sie_isa; 0 for ref */
+  const char *name; /* "ref", "avx2", "avx512", "avx512-vnni", "amx", "cuda-sm80", "cuda-sm89", "cuda-sm90" */
+  uint32_t isa;     /* sie_isa; 0 for ref and GPUs */
   uint32_t compute_mask;  /* bit (1 << sie_compute) for each class linear implements */
   int32_t act_dtype_bf16; /* storage type of activations in class BF16 (always bf16 = 1) */
   int32_t act_dtype_int8; /* storage of float activations in class INT8: SIE_F32 or SIE_BF16 */
@@ -185,6 +321,16 @@ typedef struct sie_ops {
   sie_status (*gather_rows)(const sie_gather_rows_args *, const sie_share *);
   sie_status (*pool)(const sie_pool_args *, const sie_share *);
   sie_status (*output_rows)(const sie_output_rows_args *, const sie_share *);
+  sie_status (*qk_norm_rope)(const sie_qk_norm_rope_args *, const sie_share *);
+  sie_status (*pool_output)(const sie_pool_output_args *, const sie_share *);
+  sie_status (*muvera)(const sie_muvera_args *, const sie_share *);
+
+  /* GPUs only, NULL elsewhere. The tiles of an attention run, listed on the host for sie_attention_args.work:
+   * work_bytes is what any run within the bounds needs; work reads the host's copies of seqs.n, q_rows.n, cu_q and
+   * cu_kv from host_view (tensors' p is not read) and writes at most that many bytes to dst, which the caller copies
+   * to the device. Errors as attention would return them. */
+  int64_t (*attention_work_bytes)(const sie_op_bounds *bounds);
+  sie_status (*attention_work)(const sie_attention_args *host_view, void *dst);
 } sie_ops;
 
 /* The tables of this build. sie_cpu_ops(isa) returns NULL when the build or the machine lacks it. */

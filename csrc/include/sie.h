@@ -196,7 +196,20 @@ typedef enum sie_act {
   SIE_ACT_SILU = 5
 } sie_act;
 
-typedef enum sie_pooling { SIE_POOL_CLS = 1, SIE_POOL_MEAN = 2, SIE_POOL_LAST = 3 } sie_pooling;
+typedef enum sie_pooling {
+  SIE_POOL_CLS = 1,
+  SIE_POOL_MEAN = 2,
+  SIE_POOL_LAST = 3,
+  SIE_POOL_ATTENTION = 4,    /* a learned vector scores the tokens; their softmax weighs them */
+  SIE_POOL_WEIGHTED_MEAN = 5 /* by position: 1, 2, … n */
+} sie_pooling;
+typedef enum sie_norm { SIE_NORM_LAYER = 0, SIE_NORM_RMS = 1, SIE_NORM_NONE = 2 } sie_norm;
+typedef enum sie_gate {
+  SIE_GATE_NONE = 0,
+  SIE_GATE_SWIGLU = 1,    /* silu(gate)·up */
+  SIE_GATE_GEGLU = 2,     /* gelu(gate)·up, exact erf */
+  SIE_GATE_GEGLU_TANH = 3 /* gelu(gate)·up, tanh form */
+} sie_gate;
 typedef enum sie_mask { SIE_MASK_FULL = 0, SIE_MASK_CAUSAL = 1, SIE_MASK_WINDOW = 2 } sie_mask;
 
 SIE_API sie_status sie_program_begin(sie_device *device, const sie_caps *caps, sie_program **program,

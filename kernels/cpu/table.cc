@@ -120,6 +120,11 @@ const sie_ops avx2_ops = {
     avx2::gather_rows,
     avx2::pool,
     avx2::output_rows,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
 };
 
 const sie_ops avx512_ops = {
@@ -139,6 +144,11 @@ const sie_ops avx512_ops = {
     avx512::gather_rows,
     avx512::pool,
     avx512::output_rows,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
 };
 
 const sie_ops vnni_ops = {
@@ -158,6 +168,11 @@ const sie_ops vnni_ops = {
     avx512::gather_rows,
     avx512::pool,
     avx512::output_rows,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
 };
 
 const sie_ops amx_ops = {
@@ -177,6 +192,11 @@ const sie_ops amx_ops = {
     avx512::gather_rows,
     avx512::pool,
     avx512::output_rows,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
 };
 
 }  // namespace

@@ -34,6 +34,11 @@ const sie_ops *sie_ref_ops(void) {
       sie_ref::gather_rows,
       sie_ref::pool,
       sie_ref::output_rows,
+      nullptr,
+      nullptr,
+      nullptr,
+      nullptr,
+      nullptr,
   };
   return &ops;
 }

@@ -182,7 +182,7 @@ Scratch::Scratch(const sie_ops *ops, const sie_op_bounds &bounds) : memory_(null
   memset(memory_, sentinel, static_cast<size_t>(size));
 }
 
-sie_share Scratch::share(int32_t part, int32_t parts) { return {part, parts, memory_, bytes_}; }
+sie_share Scratch::share(int32_t part, int32_t parts) { return {part, parts, memory_, bytes_, nullptr}; }
 
 bool Scratch::intact() const {
   for (int64_t i = bytes_; i < bytes_ + tail_guard; i++) {
