@@ -1,0 +1,116 @@
+// launch.h — starting a kernel; host side only.
+//
+//   return SIE_LAUNCH((attention_kernel<64, 4>), dim3(tiles, heads), 128, shared_bytes, share->on, p, q, …);
+//
+// A kernel started with on->pdl != 0 may run before its predecessor in the stream has finished: its first
+// statement is ptx::grid_dependency_wait() (grid_dependency.h). All kernels of this project have it.
+#ifndef SIE_KERNELS_CUDA_PTX_LAUNCH_H
+#define SIE_KERNELS_CUDA_PTX_LAUNCH_H
+
+#include "cuda/ptx/device.h"
+#include "ops.h"
+
+// SIE_LAUNCH(kernel, grid, block, shared_bytes, on, arguments...) → sie_status
+//   kernel        a __global__ function; in parentheses when its template arguments hold a comma
+//   grid, block   dim3 or a number; every extent ≥ 1
+//   shared_bytes  dynamic shared memory of a CTA; above 48 KiB the limit of the kernel is raised on the current
+//                 device, at each launch (idempotent, no state in the process)
+//   on            const sie_stream *, borrowed; its device is current
+// Asynchronous. SIE_UNSUPPORTED: the device has too little shared memory, or the binary has no code for it;
+// SIE_INVALID_ARGUMENT: on is NULL; SIE_DEVICE_LOST: any sticky error; SIE_INTERNAL: a launch that CUDA refuses.
+#define SIE_LAUNCH(kernel, grid, block, shared_bytes, on, ...) \
+  SIE_LAUNCH_CLUSTER(kernel, 1, grid, block, shared_bytes, on, __VA_ARGS__)
+
+// The same with CTAs in clusters of `cluster` along x (sm_90; grid.x is a multiple of it).
+#define SIE_LAUNCH_CLUSTER(kernel, cluster, grid, block, shared_bytes, on, ...) \
+  ::ptx::launch(#kernel, (kernel),                                              \
+                ::ptx::LaunchShape{dim3(grid), dim3(block), static_cast<uint32_t>(cluster), \
+                                   static_cast<size_t>(shared_bytes)},          \
+                on, __VA_ARGS__)
+
+namespace ptx {
+
+struct LaunchShape {
+  dim3 grid, block;
+  uint32_t cluster;
+  size_t shared_bytes;
+};
+
+template <class T>
+struct AsDeclared {
+  using type = T;
+};
+
+#ifdef __CUDACC__
+
+inline sie_status launch_status(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return SIE_OK;
+    case cudaErrorMemoryAllocation:
+      return SIE_OUT_OF_MEMORY;
+    case cudaErrorInvalidDeviceFunction:
+    case cudaErrorNoKernelImageForDevice:
+      return SIE_UNSUPPORTED;
+    case cudaErrorInvalidValue:
+    case cudaErrorInvalidConfiguration:
+    case cudaErrorLaunchOutOfResources:
+      return SIE_INTERNAL;
+    default:
+      return SIE_DEVICE_LOST;
+  }
+}
+
+template <class... P>
+sie_status launch(const char *, void (*kernel)(P...), const LaunchShape &shape, const sie_stream *on,
+                  typename AsDeclared<P>::type... arguments) {
+  if (on == nullptr) return SIE_INVALID_ARGUMENT;
+  if (shape.shared_bytes > 48 * 1024) {
+    cudaError_t error =
+        cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(shape.shared_bytes));
+    if (error == cudaErrorInvalidValue) {
+      (void)cudaGetLastError();
+      return SIE_UNSUPPORTED;
+    }
+    if (error != cudaSuccess) return launch_status(error);
+  }
+  cudaLaunchAttribute attributes[2];
+  unsigned count = 0;
+  if (on->pdl != 0) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count].val.clusterDim.x = shape.cluster;
+    attributes[count].val.clusterDim.y = 1;
+    attributes[count++].val.clusterDim.z = 1;
+  }
+  cudaLaunchConfig_t config = {};
+  config.gridDim = shape.grid;
+  config.blockDim = shape.block;
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = static_cast<cudaStream_t>(on->stream);
+  config.attrs = attributes;
+  config.numAttrs = count;
+  return launch_status(cudaLaunchKernelEx(&config, kernel, arguments...));
+}
+
+#else
+
+template <class... P>
+sie_status launch(const char *name, void (*kernel)(P...), const LaunchShape &shape, const sie_stream *on,
+                  typename AsDeclared<P>::type... arguments) {
+  if (on == nullptr) return SIE_INVALID_ARGUMENT;
+  auto thread = [=] { kernel(arguments...); };
+  simt::Launch launch = {name, shape.grid, shape.block, shape.cluster, shape.shared_bytes, on->sm, on->pdl != 0};
+  return simt::launch(
+      launch, [](const void *body) { (*static_cast<const decltype(thread) *>(body))(); }, &thread);
+}
+
+#endif
+
+}  // namespace ptx
+
+#endif  // SIE_KERNELS_CUDA_PTX_LAUNCH_H

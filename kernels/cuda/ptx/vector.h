@@ -1,0 +1,93 @@
+// vector.h — wide accesses to global and shared memory. V is uint4, uint2 or uint32_t: 16, 8 or 4 bytes, one
+// instruction, aligned to its size (the emulator aborts on a misaligned one, a device traps).
+#ifndef SIE_KERNELS_CUDA_PTX_VECTOR_H
+#define SIE_KERNELS_CUDA_PTX_VECTOR_H
+
+#include "cuda/ptx/device.h"
+
+namespace ptx {
+
+// Whether p may be read and written as a V.
+template <class V>
+SIE_DEVICE bool aligned_for(const void *p) {
+  return reinterpret_cast<uintptr_t>(p) % sizeof(V) == 0;
+}
+
+template <class V>
+SIE_DEVICE V load_global(const void *global) {
+#ifndef __CUDACC__
+  simt::check_global(global, sizeof(V));
+#endif
+  return *static_cast<const V *>(global);
+}
+
+// Reads only where valid; zeros elsewhere, whatever the pointer.
+template <class V>
+SIE_DEVICE V load_global_or_zero(const void *global, bool valid) {
+  V v = {};
+  if (valid) v = load_global<V>(global);
+  return v;
+}
+
+// ld.global.nc: through the read-only path. Only for what no running kernel writes: weights and tables. With
+// programmatic launch the previous kernel still runs, so never for its results.
+template <class V>
+SIE_DEVICE V load_global_nc(const void *global);
+
+#ifdef __CUDACC__
+template <>
+SIE_DEVICE uint4 load_global_nc<uint4>(const void *global) {
+  uint4 v;
+  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(__cvta_generic_to_global(global)));
+  return v;
+}
+template <>
+SIE_DEVICE uint2 load_global_nc<uint2>(const void *global) {
+  uint2 v;
+  asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];"
+               : "=r"(v.x), "=r"(v.y)
+               : "l"(__cvta_generic_to_global(global)));
+  return v;
+}
+template <>
+SIE_DEVICE uint32_t load_global_nc<uint32_t>(const void *global) {
+  uint32_t v;
+  asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(__cvta_generic_to_global(global)));
+  return v;
+}
+#else
+template <class V>
+SIE_DEVICE V load_global_nc(const void *global) {
+  return load_global<V>(global);
+}
+#endif
+
+template <class V>
+SIE_DEVICE void store_global(void *global, const V &v) {
+#ifndef __CUDACC__
+  simt::check_global(global, sizeof(V));
+#endif
+  *static_cast<V *>(global) = v;
+}
+
+template <class V>
+SIE_DEVICE V load_shared(const void *shared) {
+#ifndef __CUDACC__
+  simt::check_shared(shared, sizeof(V));
+#endif
+  return *static_cast<const V *>(shared);
+}
+
+template <class V>
+SIE_DEVICE void store_shared(void *shared, const V &v) {
+#ifndef __CUDACC__
+  simt::check_shared(shared, sizeof(V));
+#endif
+  *static_cast<V *>(shared) = v;
+}
+
+}  // namespace ptx
+
+#endif  // SIE_KERNELS_CUDA_PTX_VECTOR_H

@@ -1,0 +1,111 @@
+// simt.h — the emulator's entry points: what the wrappers of kernels/cuda/ptx call under g++.
+//
+// A launch runs on the calling thread and returns when the grid has finished. Each CUDA thread is a fiber; the
+// threads of a CTA (and of its cluster) run in random order between the points where they meet, CTAs follow each
+// other in random order. What is asynchronous on the device happens at a random moment between issue and wait.
+// All randomness comes from one seed: SIE_SIMT_SEED in the environment, or seed(); a failure prints it.
+//
+// A broken rule (see README.md) prints kernel, block, threads and seed to stderr and aborts the process.
+// Launches from several threads take turns. Device memory is host memory.
+#ifndef SIE_KERNELS_SIMT_SIMT_H
+#define SIE_KERNELS_SIMT_SIMT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sie.h"
+#include "simt/language.h"
+
+namespace simt {
+
+struct Launch {
+  const char *kernel;  // borrowed
+  dim3 grid, block;
+  uint32_t cluster;  // CTAs along x
+  size_t shared_bytes;
+  int32_t sm;  // 80, 86, 89, 90: what instructions and how much shared memory there are
+  bool pdl;    // each thread must call grid_dependency_wait
+};
+
+// Runs thread(body) for each thread of the grid. SIE_UNSUPPORTED: the target lacks the shared memory or
+// clusters; SIE_INTERNAL: a shape that CUDA would refuse.
+sie_status launch(const Launch &launch, void (*thread)(const void *body), const void *body);
+
+// Starts the sequence of random choices anew; the next launches depend on it alone.
+void seed(uint64_t value);
+// Launches since the process began: what a test counts to know that a path ran.
+uint64_t launches();
+
+// ---- device side: only inside a launch
+
+// Prints what is wrong and where, and aborts.
+[[noreturn, gnu::format(printf, 1, 2)]] void fail(const char *format, ...);
+// Aborts unless the target of the launch has this.
+void require(int32_t sm, const char *instruction);
+
+unsigned char *dynamic_shared();
+uint32_t shared_address(const void *shared);
+void check_shared(const void *shared, size_t alignment);
+void check_global(const void *global, size_t alignment);
+
+void named_barrier(uint32_t id, uint32_t threads, bool wait);
+uint32_t cluster_rank();
+uint32_t cluster_size();
+void cluster_arrive();
+void cluster_wait();
+void set_registers(int32_t count);
+void grid_dependency_wait();
+
+enum class Shuffle { exclusive_or, from, up, down };
+void shuffle(Shuffle kind, uint32_t mask, void *value, size_t size, int32_t argument);
+uint32_t ballot(uint32_t mask, bool predicate);
+enum class Reduce { add, min, max, bit_or };
+uint32_t reduce(Reduce kind, uint32_t mask, uint32_t value);
+
+void ldmatrix(uint32_t *registers, int32_t count, bool transposed, uint32_t row);
+void stmatrix(const uint32_t *registers, int32_t count, bool transposed, uint32_t row);
+
+enum class Element { bf16, f16, e4m3 };  // the order of ptx::Operand
+void mma(Element type, float *d, const uint32_t *a, uint32_t b0, uint32_t b1);
+
+void cp_async(uint32_t shared, const void *global, uint32_t bytes, bool valid);
+void cp_async_commit();
+void cp_async_wait(int32_t pending);
+
+void wgmma_fence();
+// a_registers: the A fragment, or NULL with A in shared memory at descriptor a.
+void wgmma(Element type, int32_t n, float *d, const uint32_t *a_registers, uint64_t a, uint64_t b, bool accumulate);
+void wgmma_commit();
+void wgmma_wait(int32_t pending);
+
+void mbarrier_init(uint64_t *barrier, uint32_t count);
+void mbarrier_arrive(uint64_t *barrier, uint32_t expected_bytes);
+void mbarrier_arrive_cluster(uint64_t *barrier, uint32_t rank);
+bool mbarrier_test(uint64_t *barrier, uint32_t parity);
+void mbarrier_wait(uint64_t *barrier, uint32_t parity);
+
+// As large and as aligned as the driver's, with contents of our own.
+struct alignas(64) TensorMap {
+  uint64_t magic;
+  uint8_t *p;
+  int32_t rank, element, swizzle;
+  int32_t box[3];
+  int64_t extent[3];
+  int64_t stride[3];  // bytes; [0] is the element
+  int64_t reserved[3];
+};
+static_assert(sizeof(TensorMap) == 128, "a CUtensorMap has 128 bytes");
+
+// Host side. The rules of cuTensorMapEncodeTiled.
+sie_status encode_tensor_map(TensorMap *map, int32_t dtype, const void *p, int32_t rank, const int64_t *extent,
+                             const int64_t *stride, const int32_t *box, int32_t swizzle);
+// ctas: bits of the CTAs of the cluster that receive the box; 0: the caller's own.
+void tma_load(void *shared, const TensorMap *map, int32_t rank, const int32_t *at, uint64_t *barrier, uint16_t ctas);
+void bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *barrier);
+void tma_store(const TensorMap *map, int32_t rank, const int32_t *at, const void *shared);
+void tma_store_commit();
+void tma_store_wait(int32_t pending, bool read_only);
+
+}  // namespace simt
+
+#endif  // SIE_KERNELS_SIMT_SIMT_H
