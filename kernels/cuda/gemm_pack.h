@@ -10,8 +10,8 @@
 // 128 bytes is the TMA swizzle line, a K step of wgmma (64 × 16 bit, 128 × 8 bit) and the promotion interval of
 // the fp8 class; a kernel that copies 16-byte pieces needs no bound in K. 128 rows is the largest power of two a
 // tile of weights has: a kernel whose tiles are at most that needs no bound in N when it reads (it does when it
-// writes). Rounding is to nearest, ties to even; e4m3 saturates at ±448, with
-// scales[n] = max|W[n, :]|/448 (0 counts as 1).
+// writes). Rounding is to nearest, ties to even; the e4m3 rows and their scales are those of sie_tensor with
+// scale_group −1 (ops.h); scales of padding rows are zero, as their elements.
 #ifndef SIE_KERNELS_CUDA_GEMM_PACK_H
 #define SIE_KERNELS_CUDA_GEMM_PACK_H
 
