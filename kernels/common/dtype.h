@@ -1,7 +1,7 @@
-/* dtype.h — bf16 and f16 to and from f32, in plain code: for packing, for the reference and for tails.
+/* dtype.h — bf16, f16 and e4m3 to and from f32, in plain code: for packing, for the reference and for tails.
  *
- * Rounding is to nearest, ties to even; overflow gives infinity; a NaN stays a NaN. static, so that no object
- * compiled for one instruction set can lend its copy to another. */
+ * Rounding is to nearest, ties to even; overflow gives infinity, or ±448 in e4m3, which has none; a NaN stays
+ * a NaN. static, so that no object compiled for one instruction set can lend its copy to another. */
 #ifndef SIE_KERNELS_COMMON_DTYPE_H
 #define SIE_KERNELS_COMMON_DTYPE_H
 
@@ -53,6 +53,39 @@ static inline uint16_t sie_f16_from_f32(float x) {
   /* Subnormal: adding 0.5 lets the f32 adder round at 2⁻²⁴, ties to even. */
   float shifted = sie_f32_from_bits(bits) + 0.5f;
   return (uint16_t)(sign | (sie_f32_bits(shifted) & 0x7ffu));
+}
+
+/* e4m3: sign, four bits of exponent (bias 7), three of fraction; 0x7e is 448, 0x7f a NaN, no infinities. */
+static inline float sie_f32_from_f8e4m3(uint8_t q) {
+  uint32_t sign = (uint32_t)(q & 0x80u) << 24;
+  uint32_t exponent = (q >> 3) & 0xfu;
+  uint32_t fraction = q & 0x7u;
+  if ((q & 0x7fu) == 0x7fu) return sie_f32_from_bits(sign | 0x7fc00000u);
+  if (exponent != 0) return sie_f32_from_bits(sign | ((exponent + 120u) << 23) | (fraction << 20));
+  float x = (float)fraction * 0.001953125f; /* subnormal: fraction · 2⁻⁹ */
+  return sign != 0 ? -x : x;
+}
+
+/* Every NaN becomes 0x7f, as the conversion instruction of GPUs gives. */
+static inline uint8_t sie_f8e4m3_from_f32(float x) {
+  uint32_t bits = sie_f32_bits(x);
+  uint8_t sign = (uint8_t)((bits >> 24) & 0x80u);
+  bits &= 0x7fffffffu;
+  if (bits > 0x7f800000u) return 0x7f;
+  if (bits >= 0x3c800000u) { /* 2⁻⁶: normal in e4m3 */
+    bits += 0x7ffffu + ((bits >> 20) & 1u);
+    bits = (bits - 0x3c000000u) >> 20;
+    return (uint8_t)(sign | (bits < 0x7eu ? bits : 0x7eu));
+  }
+  /* Subnormal: adding 2¹⁴ lets the f32 adder round at 2⁻⁹, ties to even; 8 of them are the least normal. */
+  float shifted = sie_f32_from_bits(bits) + 16384.0f;
+  return (uint8_t)(sign | (sie_f32_bits(shifted) & 0xfu));
+}
+
+/* The scale of e4m3 elements whose largest magnitude is `most` (kernels/ops.h, sie_tensor). */
+static inline float sie_f8_scale(float most) {
+  float scale = most / 448.0f;
+  return scale >= 0x1p-100f ? scale : 1.0f;
 }
 
 #endif /* SIE_KERNELS_COMMON_DTYPE_H */

@@ -1,10 +1,12 @@
-// attention — y = softmax(scale·q·kᵀ)·v, per sequence and head.
-//   s_j = scale·Σ q·k_j,  p_j = e^(s_j − max s)/Σ,  y = Σ p_j·v_j      over the keys j the mask lets through
+// attention — y = softmax(scale·q·kᵀ − slope·distance)·v, per sequence and head.
+//   s_j = scale·Σ q·k_j − slope_h·|position − j|,  p_j = e^(s_j − max s)/Σ,  y = Σ p_j·v_j
+//   over the keys j the mask lets through
 // Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; head h reads key head
 //          h·Hkv/H. Queries are aligned with the last keys of their sequence: query i of Lq stands at
 //          position i + Lkv − Lq. Without keys, y is zero.
-// Types    q, k, v f32 | bf16, all one type; y f32 | bf16.   Alias    none.
+// Types    q, k, v f32 | bf16 | f16, all one type; y f32 | bf16 | f16.   Alias    none.
 // Share    sequences.                              Scratch  max_kv doubles.
+// Source   Vaswani 2017 §3.2.1, arXiv:1706.03762; the slopes: Press 2021 §3, arXiv:2108.12409
 #include "rows.h"
 
 namespace sie_ref {
@@ -14,7 +16,7 @@ namespace {
 // The keys [first, last) that the query at `position` may see.
 Range visible(const sie_attention_args *a, int64_t position, int64_t keys) {
   Range range = {0, keys};
-  if (a->mask == SIE_MASK_CAUSAL) range.last = position + 1;
+  if (a->mask == SIE_MASK_CAUSAL) range.last = position + 1 < keys ? position + 1 : keys;
   if (a->mask == SIE_MASK_WINDOW) {
     range.first = position - a->window > 0 ? position - a->window : 0;
     range.last = position + a->window + 1 < keys ? position + a->window + 1 : keys;
@@ -22,16 +24,18 @@ Range visible(const sie_attention_args *a, int64_t position, int64_t keys) {
   return range;
 }
 
-void attend(const sie_attention_args *a, int64_t query, int64_t first_key, Range keys, int64_t head,
-            double *p) {
+void attend(const sie_attention_args *a, int64_t query, int64_t position, int64_t first_key, Range keys,
+            int64_t head, double *p) {
   const int64_t d = a->head_dim;
+  const double slope = a->alibi_slopes != nullptr ? static_cast<double>(a->alibi_slopes[head]) : 0;
   const int64_t q_column = head * d, kv_column = head * a->kv_heads / a->heads * d;
   double largest = -INFINITY, sum = 0;
   for (int64_t j = keys.first; j < keys.last; j++) {
     double s = 0;
     for (int64_t i = 0; i < d; i++)
       s += load(a->q, query, q_column + i) * load(a->k, first_key + j, kv_column + i);
-    p[j] = s * static_cast<double>(a->scale);
+    p[j] = s * static_cast<double>(a->scale) -
+           slope * static_cast<double>(position > j ? position - j : j - position);
     if (p[j] > largest) largest = p[j];
   }
   for (int64_t j = keys.first; j < keys.last; j++) {
@@ -58,7 +62,8 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
     int64_t queries = a->cu_q[b + 1] - a->cu_q[b], keys = a->cu_kv[b + 1] - a->cu_kv[b];
     for (int64_t i = 0; i < queries; i++) {
       for (int64_t h = 0; h < a->heads; h++) {
-        attend(a, a->cu_q[b] + i, a->cu_kv[b], visible(a, i + keys - queries, keys), h, p);
+        int64_t position = i + keys - queries;
+        attend(a, a->cu_q[b] + i, position, a->cu_kv[b], visible(a, position, keys), h, p);
       }
     }
   }

@@ -1,17 +1,88 @@
-// linear — y = act(x·Wᵀ + bias) + residual.
-//   F32, BF16  z = Σ x[r,k]·W[n,k]                                 W rounded to bf16 when packed for BF16
-//   INT8       z = s_x[r]·s_w[n]·Σ (q[r,k] − zero[r])·w_q[n,k]     s_w = max|W[n,:]|/127 (0 counts as 1),
-//              with x's outlier's excess added to its q            w_q = rint(W/s_w)
-//   y = act(z + bias[n]) + residual[r,n], sums and activations in double, rounded once to f32
-// Shapes   x [R, K], W [N, K], bias [N], residual, y [R, N]; row strides ≥ columns.   R ≥ 0.
-// Types    x of the class: f32, bf16, u8; residual f32 | bf16; y f32 | bf16 | u8 (quantised from the f32
-// row). Alias    residual may be y when the types agree. Share    rows. Packed   F32: f32 [N, K]. BF16: bf16
-// [N, K]. INT8: f32 s_w [N], then s8 [N, K]. Scratch  N floats.
+// linear — y = act(x·Wᵀ + bias) + residual, or g(gate)·up + residual.
+//   F32, BF16, F16  z = Σ x[r,k]·W[n,k]                              W in the class's type, rounded by pack
+//   INT8            z = s_x[r]·s_w[n]·Σ (q[r,k] − zero[r])·w_q[n,k]  s_w = max|W[n,:]|/127 (0 counts as 1),
+//                   with x's outlier's excess added to its q         w_q = rint(W/s_w)
+//   FP8             z = s_w[n]·Σ_g s_x[r,g]·Σ_k∈g x[r,k]·w_q[n,k]    s_w, w_q as sie_tensor's e4m3, one a row
+//   y = act(z + bias[n]) + residual[r,n]; with a gate, z' = z + bias:
+//   y[j] = g(z'[2j])·z'[2j+1] + residual[r,j]; sums and activations in double, rounded once to f32
+// Shapes   x [R, K], W [N, K], bias [N], residual, y [R, N or N/2]; row strides ≥ columns.   R ≥ 0.
+// Types    x of the class: f32, bf16, f16, u8, e4m3; residual f32 | bf16 | f16; y f32 | bf16 | f16 | u8 |
+//          e4m3 in blocks of 128 (quantised from the f32 row).
+// Alias    residual may be y when the types agree. Share    rows.              Scratch  N floats.
+// Packed   F32, BF16, F16: [N, K] of that type. INT8, FP8: f32 s_w [N], then a byte an element [N, K].
+// Source   gates: Shazeer 2020 §2, arXiv:2002.05202
 #include "rows.h"
 
 namespace sie_ref {
 
 namespace {
+
+// Element (n, k) of the weight as it is stored, without its row's scale.
+double weight_at(const sie_packed *w, int64_t n, int64_t k) {
+  int64_t at = n * w->k + k;
+  const uint8_t *bytes = static_cast<const uint8_t *>(w->data) + w->n * 4 + at;
+  switch (w->compute) {
+    case SIE_COMPUTE_F32:
+      return static_cast<double>(static_cast<const float *>(w->data)[at]);
+    case SIE_COMPUTE_BF16:
+      return static_cast<double>(sie_f32_from_bf16(static_cast<const uint16_t *>(w->data)[at]));
+    case SIE_COMPUTE_F16:
+      return static_cast<double>(sie_f32_from_f16(static_cast<const uint16_t *>(w->data)[at]));
+    case SIE_COMPUTE_FP8:
+      return static_cast<double>(sie_f32_from_f8e4m3(*bytes));
+    default:
+      return static_cast<int8_t>(*bytes);
+  }
+}
+
+double dot(const sie_linear_args *a, int64_t r, int64_t n) {
+  double sum = 0;
+  if (a->w->compute == SIE_COMPUTE_INT8) {
+    const uint8_t *q = static_cast<const uint8_t *>(a->x.p) + r * a->x.ld;
+    for (int64_t k = 0; k < a->k; k++) sum += (q[k] - a->x.zero[r]) * weight_at(a->w, n, k);
+    if (a->x.outlier != nullptr) sum += a->x.outlier[r].excess * weight_at(a->w, n, a->x.outlier[r].column);
+    return static_cast<double>(a->x.scale[r]) * static_cast<const float *>(a->w->data)[n] * sum;
+  }
+  if (a->w->compute == SIE_COMPUTE_FP8) {
+    int64_t group = scale_columns(a->x, a->k), scales = scales_of_row(a->x, a->k);
+    for (int64_t g = 0; g < scales; g++) {
+      double part = 0;
+      for (int64_t k = g * group; k < a->k && k < (g + 1) * group; k++)
+        part += load(a->x, r, k) * weight_at(a->w, n, k);
+      sum += part * static_cast<double>(a->x.scale[r * scales + g]);
+    }
+    return sum * static_cast<double>(static_cast<const float *>(a->w->data)[n]);
+  }
+  for (int64_t k = 0; k < a->k; k++) sum += load(a->x, r, k) * weight_at(a->w, n, k);
+  return sum;
+}
+
+int32_t x_dtype(uint32_t compute) {
+  switch (compute) {
+    case SIE_COMPUTE_F32:
+      return SIE_F32;
+    case SIE_COMPUTE_BF16:
+      return SIE_BF16;
+    case SIE_COMPUTE_F16:
+      return SIE_F16;
+    case SIE_COMPUTE_INT8:
+      return SIE_U8;
+    case SIE_COMPUTE_FP8:
+      return SIE_F8E4M3;
+    default:
+      return 0;
+  }
+}
+
+bool supported(const sie_linear_args *a) {
+  if (a->x.dtype != x_dtype(a->w->compute) || !is_float_or_absent(a->residual)) return false;
+  if (a->x.dtype == SIE_F8E4M3 && !is_quantised(a->x)) return false;
+  if (a->gate < SIE_GATE_NONE || a->gate > SIE_GATE_GEGLU_TANH) return false;
+  if (a->y.dtype == SIE_F8E4M3) return a->y.scale_group == 128;
+  return is_float(a->y.dtype) || a->y.dtype == SIE_U8;
+}
+
+}  // namespace
 
 double activate(double x, int32_t act) {
   constexpr double sqrt_half = 0.70710678118654752440, sqrt_2_over_pi = 0.79788456080286535588;
@@ -31,66 +102,40 @@ double activate(double x, int32_t act) {
   }
 }
 
-double dot(const sie_linear_args *a, int64_t r, int64_t n) {
-  double sum = 0;
-  const int64_t k_end = a->k;
-  switch (a->w->compute) {
-    case SIE_COMPUTE_F32: {
-      const float *w = static_cast<const float *>(a->w->data) + n * k_end;
-      for (int64_t k = 0; k < k_end; k++) sum += load(a->x, r, k) * static_cast<double>(w[k]);
-      return sum;
-    }
-    case SIE_COMPUTE_BF16: {
-      const uint16_t *w = static_cast<const uint16_t *>(a->w->data) + n * k_end;
-      for (int64_t k = 0; k < k_end; k++)
-        sum += load(a->x, r, k) * static_cast<double>(sie_f32_from_bf16(w[k]));
-      return sum;
-    }
-    default: {
-      const float *scale = static_cast<const float *>(a->w->data);
-      const int8_t *w = reinterpret_cast<const int8_t *>(scale + a->n) + n * k_end;
-      const uint8_t *q = static_cast<const uint8_t *>(a->x.p) + r * a->x.ld;
-      for (int64_t k = 0; k < k_end; k++) sum += static_cast<double>((q[k] - a->x.zero[r]) * w[k]);
-      if (a->x.outlier != nullptr) {
-        sum += static_cast<double>(a->x.outlier[r].excess * w[a->x.outlier[r].column]);
-      }
-      return static_cast<double>(a->x.scale[r]) * static_cast<double>(scale[n]) * sum;
-    }
-  }
-}
-
-bool supported(const sie_linear_args *a) {
-  bool y_ok = is_float(a->y.dtype) || a->y.dtype == SIE_U8;
-  switch (a->w->compute) {
-    case SIE_COMPUTE_F32:
-      return y_ok && a->x.dtype == SIE_F32;
-    case SIE_COMPUTE_BF16:
-      return y_ok && a->x.dtype == SIE_BF16;
-    case SIE_COMPUTE_INT8:
-      return y_ok && a->x.dtype == SIE_U8;
+int32_t act_of_gate(int32_t gate) {
+  switch (gate) {
+    case SIE_GATE_SWIGLU:
+      return SIE_ACT_SILU;
+    case SIE_GATE_GEGLU:
+      return SIE_ACT_GELU_ERF;
+    case SIE_GATE_GEGLU_TANH:
+      return SIE_ACT_GELU_TANH;
     default:
-      return false;
+      return SIE_ACT_NONE;
   }
 }
-
-}  // namespace
 
 sie_status linear(const sie_linear_args *a, const sie_share *share) {
   if (!supported(a)) return SIE_UNSUPPORTED;
+  const bool gated = a->gate != SIE_GATE_NONE;
+  if (gated && (a->act != SIE_ACT_NONE || a->n % 2 != 0)) return SIE_INVALID_ARGUMENT;
+  const int64_t columns = gated ? a->n / 2 : a->n;
   float *out = static_cast<float *>(share->scratch);
   Range rows = share_of(*a->rows.n, share);
+  auto z = [a](int64_t r, int64_t n) {
+    return dot(a, r, n) + (a->bias != nullptr ? static_cast<double>(a->bias[n]) : 0);
+  };
   for (int64_t r = rows.first; r < rows.last; r++) {
-    for (int64_t n = 0; n < a->n; n++) {
-      double z = dot(a, r, n);
-      if (a->bias != nullptr) z += static_cast<double>(a->bias[n]);
-      z = activate(z, a->act);
-      if (a->residual.p != nullptr) z += load(a->residual, r, n);
-      out[n] = static_cast<float>(z);
+    for (int64_t j = 0; j < columns; j++) {
+      double y =
+          gated ? activate(z(r, 2 * j), act_of_gate(a->gate)) * z(r, 2 * j + 1) : activate(z(r, j), a->act);
+      if (a->residual.p != nullptr) y += load(a->residual, r, j);
+      out[j] = static_cast<float>(y);
     }
-    if (a->y.dtype == SIE_U8) {
-      quantise_row(out, a->n, a->y, r);
+    if (is_float(a->y.dtype)) {
+      for (int64_t j = 0; j < columns; j++) store(a->y, r, j, out[j]);
     } else {
-      for (int64_t n = 0; n < a->n; n++) store(a->y, r, n, out[n]);
+      quantise_row(out, columns, a->y, r);
     }
   }
   return SIE_OK;
@@ -101,35 +146,48 @@ int64_t packed_bytes(uint32_t compute, int64_t n, int64_t k) {
     case SIE_COMPUTE_F32:
       return n * k * 4;
     case SIE_COMPUTE_BF16:
+    case SIE_COMPUTE_F16:
       return n * k * 2;
     case SIE_COMPUTE_INT8:
+    case SIE_COMPUTE_FP8:
       return n * 4 + n * k;
     default:
       return -1;
   }
 }
 
+namespace {
+
+// One row to s8; returns its scale.
+float quantise_s8(const float *row, int64_t k, int8_t *q) {
+  float largest = 0;
+  for (int64_t j = 0; j < k; j++) largest = fabsf(row[j]) > largest ? fabsf(row[j]) : largest;
+  float scale = largest / 127.0f;
+  if (!(scale > 0)) scale = 1;
+  for (int64_t j = 0; j < k; j++) {
+    float v = rintf(row[j] / scale);
+    q[j] = static_cast<int8_t>(v > 127 ? 127 : (v < -127 ? -127 : v));
+  }
+  return scale;
+}
+
+}  // namespace
+
 void pack(uint32_t compute, int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld,
           void *dst) {
+  float *scale = static_cast<float *>(dst);
+  uint8_t *bytes = reinterpret_cast<uint8_t *>(scale + n);
   for (int64_t i = 0; i < rows; i++) {
     const float *row = src + i * ld;
     int64_t at = (n0 + i) * k;
-    if (compute == SIE_COMPUTE_F32) {
-      memcpy(static_cast<float *>(dst) + at, row, static_cast<size_t>(k) * sizeof(float));
-    } else if (compute == SIE_COMPUTE_BF16) {
-      for (int64_t j = 0; j < k; j++) static_cast<uint16_t *>(dst)[at + j] = sie_bf16_from_f32(row[j]);
-    } else {
-      float largest = 0;
-      for (int64_t j = 0; j < k; j++) largest = fabsf(row[j]) > largest ? fabsf(row[j]) : largest;
-      float scale = largest / 127.0f;
-      if (!(scale > 0)) scale = 1;
-      static_cast<float *>(dst)[n0 + i] = scale;
-      int8_t *q = reinterpret_cast<int8_t *>(static_cast<float *>(dst) + n) + at;
-      for (int64_t j = 0; j < k; j++) {
-        float v = rintf(row[j] / scale);
-        q[j] = static_cast<int8_t>(v > 127 ? 127 : (v < -127 ? -127 : v));
-      }
-    }
+    for (int64_t j = 0; j < k && compute == SIE_COMPUTE_F32; j++) static_cast<float *>(dst)[at + j] = row[j];
+    for (int64_t j = 0; j < k && compute == SIE_COMPUTE_BF16; j++)
+      static_cast<uint16_t *>(dst)[at + j] = sie_bf16_from_f32(row[j]);
+    for (int64_t j = 0; j < k && compute == SIE_COMPUTE_F16; j++)
+      static_cast<uint16_t *>(dst)[at + j] = sie_f16_from_f32(row[j]);
+    if (compute == SIE_COMPUTE_INT8)
+      scale[n0 + i] = quantise_s8(row, k, reinterpret_cast<int8_t *>(bytes + at));
+    if (compute == SIE_COMPUTE_FP8) scale[n0 + i] = quantise_f8(row, k, bytes + at);
   }
 }
 

@@ -45,41 +45,45 @@ void write_binary(const float *x, int64_t dims, void *out) {
 
 }  // namespace
 
+sie_status write_item(const sie_out_item &item, int64_t c, float *x, void *base) {
+  int64_t dims = item.dims != 0 ? item.dims : c;
+  if (item.normalize != 0) {
+    double sum = 0;
+    for (int64_t i = 0; i < dims; i++) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    float norm = static_cast<float>(sqrt(sum));
+    if (norm < 1e-12f) norm = 1e-12f;
+    for (int64_t i = 0; i < dims; i++) x[i] /= norm;
+  }
+  void *out = static_cast<char *>(base) + item.offset;
+  switch (item.dtype) {
+    case SIE_F32:
+      memcpy(out, x, static_cast<size_t>(dims) * sizeof(float));
+      return SIE_OK;
+    case SIE_F16:
+      for (int64_t i = 0; i < dims; i++) static_cast<uint16_t *>(out)[i] = sie_f16_from_f32(x[i]);
+      return SIE_OK;
+    case SIE_I8:
+      write_i8(x, dims, out);
+      return SIE_OK;
+    case SIE_U8:
+      write_u8(x, dims, out);
+      return SIE_OK;
+    case SIE_BINARY:
+      write_binary(x, dims, out);
+      return SIE_OK;
+    default:
+      return SIE_UNSUPPORTED;
+  }
+}
+
 sie_status output_rows(const sie_output_rows_args *a, const sie_share *share) {
   if (a->x.dtype != SIE_F32) return SIE_UNSUPPORTED;
   float *row = static_cast<float *>(share->scratch);
   Range seqs = share_of(*a->seqs.n, share);
   for (int64_t b = seqs.first; b < seqs.last; b++) {
-    const sie_out_item &item = a->items[b];
-    int64_t dims = item.dims != 0 ? item.dims : a->c;
-    memcpy(row, static_cast<const float *>(a->x.p) + b * a->x.ld, static_cast<size_t>(dims) * sizeof(float));
-    if (item.normalize != 0) {
-      double sum = 0;
-      for (int64_t i = 0; i < dims; i++) sum += static_cast<double>(row[i]) * static_cast<double>(row[i]);
-      float norm = static_cast<float>(sqrt(sum));
-      if (norm < 1e-12f) norm = 1e-12f;
-      for (int64_t i = 0; i < dims; i++) row[i] /= norm;
-    }
-    void *out = static_cast<char *>(a->out) + item.offset;
-    switch (item.dtype) {
-      case SIE_F32:
-        memcpy(out, row, static_cast<size_t>(dims) * sizeof(float));
-        break;
-      case SIE_F16:
-        for (int64_t i = 0; i < dims; i++) static_cast<uint16_t *>(out)[i] = sie_f16_from_f32(row[i]);
-        break;
-      case SIE_I8:
-        write_i8(row, dims, out);
-        break;
-      case SIE_U8:
-        write_u8(row, dims, out);
-        break;
-      case SIE_BINARY:
-        write_binary(row, dims, out);
-        break;
-      default:
-        return SIE_UNSUPPORTED;
-    }
+    memcpy(row, static_cast<const float *>(a->x.p) + b * a->x.ld, static_cast<size_t>(a->c) * sizeof(float));
+    sie_status status = write_item(a->items[b], a->c, row, a->out);
+    if (status != SIE_OK) return status;
   }
   return SIE_OK;
 }

@@ -1,28 +1,67 @@
-// pool — y[b] = the first row, the mean of the rows, or the last row of sequence b, as f32.
-//   mean: Σ x/L in double. An empty sequence gives zeros. Without cu_seqlens x has one row a sequence.
-// Shapes   x [T, C] (or [B, C]), y [B, C], row strides ≥ C; cu_seqlens [B+1] or null.
-// Types    x f32 | bf16; y f32.
+// pool — y[b] = one row of the rows x_0 … x_(L−1) of sequence b, as f32.
+//   cls x_0   last x_(L−1)   mean Σ x_i/L   weighted mean Σ (i+1)·x_i / Σ (i+1)
+//   attention Σ p_i·x_i, p = softmax over i of x_i·w                               all in double
+//   An empty sequence gives zeros. Without cu_seqlens x has one row a sequence.
+// Shapes   x [T, C] (or [B, C]), y [B, C], row strides ≥ C; w [C]; cu_seqlens [B+1] or null.
+// Types    x f32 | bf16 | f16; y f32.
 // Alias    none.                                   Share    sequences.
+// Scratch  one double for each token of the longest sequence.
+// Source   weighted mean: Muennighoff 2022 §3, arXiv:2202.08904; attention: Lin 2017 §2, arXiv:1703.03130
 #include "rows.h"
 
 namespace sie_ref {
 
+bool pool_supported(const sie_pool_args *a) {
+  if (!is_float(a->x.dtype) || a->y.dtype != SIE_F32) return false;
+  return a->mode >= SIE_POOL_CLS && a->mode <= SIE_POOL_WEIGHTED_MEAN;
+}
+
+namespace {
+
+// What row i of L weighs; `first` is row 0 of the sequence.
+void weigh_rows(const sie_pool_args *a, int64_t first, int64_t rows, double *weights) {
+  double largest = -INFINITY, sum = 0;
+  for (int64_t i = 0; i < rows; i++) {
+    weights[i] = 0;
+    if (a->mode == SIE_POOL_WEIGHTED_MEAN) weights[i] = static_cast<double>(i + 1);
+    if (a->mode == SIE_POOL_MEAN) weights[i] = 1;
+    if (a->mode == SIE_POOL_ATTENTION) {
+      for (int64_t c = 0; c < a->c; c++)
+        weights[i] += load(a->x, first + i, c) * static_cast<double>(a->w[c]);
+      if (weights[i] > largest) largest = weights[i];
+    }
+  }
+  for (int64_t i = 0; i < rows; i++) {
+    if (a->mode == SIE_POOL_ATTENTION) weights[i] = exp(weights[i] - largest);
+    sum += weights[i];
+  }
+  for (int64_t i = 0; i < rows; i++) weights[i] /= sum;
+}
+
+}  // namespace
+
+void pool_sequence(const sie_pool_args *a, int64_t b, double *weights, float *y) {
+  int64_t first = b, end = b + 1;
+  if (a->cu_seqlens != nullptr) {
+    first = a->cu_seqlens[b];
+    end = a->cu_seqlens[b + 1];
+    if (a->mode == SIE_POOL_CLS && end > first) end = first + 1;
+    if (a->mode == SIE_POOL_LAST && end > first) first = end - 1;
+  }
+  // A single row is itself, whatever it weighs.
+  if (end > first + 1) weigh_rows(a, first, end - first, weights);
+  for (int64_t c = 0; c < a->c; c++) {
+    double sum = end == first + 1 ? load(a->x, first, c) : 0;
+    for (int64_t r = first; end > first + 1 && r < end; r++) sum += weights[r - first] * load(a->x, r, c);
+    y[c] = static_cast<float>(sum);
+  }
+}
+
 sie_status pool(const sie_pool_args *a, const sie_share *share) {
-  if (!is_float(a->x.dtype) || a->y.dtype != SIE_F32) return SIE_UNSUPPORTED;
+  if (!pool_supported(a)) return SIE_UNSUPPORTED;
   Range seqs = share_of(*a->seqs.n, share);
   for (int64_t b = seqs.first; b < seqs.last; b++) {
-    int64_t first = b, end = b + 1;
-    if (a->cu_seqlens != nullptr) {
-      first = a->cu_seqlens[b];
-      end = a->cu_seqlens[b + 1];
-      if (a->mode == SIE_POOL_CLS && end > first) end = first + 1;
-      if (a->mode == SIE_POOL_LAST && end > first) first = end - 1;
-    }
-    for (int64_t i = 0; i < a->c; i++) {
-      double sum = 0;
-      for (int64_t r = first; r < end; r++) sum += load(a->x, r, i);
-      store(a->y, b, i, end > first ? static_cast<float>(sum / static_cast<double>(end - first)) : 0.0f);
-    }
+    pool_sequence(a, b, static_cast<double *>(share->scratch), static_cast<float *>(a->y.p) + b * a->y.ld);
   }
   return SIE_OK;
 }

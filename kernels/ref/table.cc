@@ -6,10 +6,11 @@ namespace sie_ref {
 namespace {
 
 int64_t scratch_bytes(const sie_op_bounds *bounds) {
+  if (bounds->kind == SIE_OP_MUVERA) return muvera_scratch(bounds);
   int64_t columns = bounds->c > bounds->n ? bounds->c : bounds->n;
-  int64_t row = columns * static_cast<int64_t>(sizeof(double) + sizeof(float));
-  int64_t keys = bounds->max_len * static_cast<int64_t>(sizeof(double));
-  return row > keys ? row : keys;
+  if (bounds->head_dim > columns) columns = bounds->head_dim;
+  int64_t rows = (columns + 1) * 2 * static_cast<int64_t>(sizeof(float));
+  return rows + bounds->max_len * static_cast<int64_t>(sizeof(double));
 }
 
 }  // namespace
@@ -20,7 +21,8 @@ const sie_ops *sie_ref_ops(void) {
   static const sie_ops ops = {
       "ref",
       0,
-      1u << SIE_COMPUTE_F32 | 1u << SIE_COMPUTE_BF16 | 1u << SIE_COMPUTE_INT8,
+      1u << SIE_COMPUTE_F32 | 1u << SIE_COMPUTE_BF16 | 1u << SIE_COMPUTE_INT8 | 1u << SIE_COMPUTE_F16 |
+          1u << SIE_COMPUTE_FP8,
       1,
       SIE_F32,
       sie_ref::packed_bytes,
@@ -34,9 +36,9 @@ const sie_ops *sie_ref_ops(void) {
       sie_ref::gather_rows,
       sie_ref::pool,
       sie_ref::output_rows,
-      nullptr,
-      nullptr,
-      nullptr,
+      sie_ref::qk_norm_rope,
+      sie_ref::pool_output,
+      sie_ref::muvera,
       nullptr,
       nullptr,
   };
