@@ -22,6 +22,9 @@ namespace ptx {
 
 enum class Swizzle : int32_t { none = 0, b32 = 1, b64 = 2, b128 = 3 };
 
+// Bytes of a row of the swizzle's atom of eight rows; without one, of a core matrix of wgmma.
+constexpr int32_t swizzle_row_bytes(Swizzle swizzle) { return 16 << static_cast<int32_t>(swizzle); }
+
 // 128 bytes, 64-byte aligned; a kernel takes it as `const __grid_constant__ ptx::TensorMap map`.
 #ifdef __CUDACC__
 using TensorMap = CUtensorMap;
@@ -34,7 +37,7 @@ using TensorMap = simt::TensorMap;
 // A matrix [rows, columns] of row stride ld elements, and boxes of [box_rows, box_columns] of it.
 //   dtype     SIE_F32, SIE_F16, SIE_BF16, SIE_F8E4M3 or SIE_U8
 //   p         16-byte aligned, kept: valid while kernels use the map; ld·element a multiple of 16 bytes
-//   box       each extent 1 … 256; a box row fits the swizzle (≤ 128, 64, 32 bytes; none: a multiple of 16)
+//   box       each extent 1 … 256; a box row has the bytes of the swizzle (128, 64, 32; none: a multiple of 16)
 // SIE_INVALID_ARGUMENT where a rule is broken; SIE_UNSUPPORTED: the driver cannot (a device before sm_90).
 inline sie_status tensor_map_2d(TensorMap *map, int32_t dtype, const void *p, int64_t rows, int64_t columns, int64_t ld,
                                 int32_t box_rows, int32_t box_columns, Swizzle swizzle);
@@ -208,6 +211,9 @@ inline sie_status encode_tensor_map(TensorMap *map, int32_t dtype, const void *p
     default:
       return SIE_INVALID_ARGUMENT;
   }
+  uint64_t row = static_cast<uint64_t>(box[0]) * element;
+  if (swizzle == Swizzle::none ? row % 16 != 0 : row != static_cast<uint64_t>(swizzle_row_bytes(swizzle)))
+    return SIE_INVALID_ARGUMENT;
   auto encode = tensor_map_encoder();
   if (encode == nullptr) return SIE_UNSUPPORTED;
   cuuint64_t extents[3], strides[2];

@@ -24,11 +24,6 @@
 
 namespace ptx {
 
-// Bytes of a row of a swizzle's atom (8 rows): what a K-major operand tile has as row pitch.
-constexpr int32_t swizzle_row_bytes(Swizzle swizzle) {
-  return swizzle == Swizzle::b128 ? 128 : swizzle == Swizzle::b64 ? 64 : swizzle == Swizzle::b32 ? 32 : 16;
-}
-
 // Descriptor of a K-major operand in shared memory, as TMA writes it with the same swizzle: rows of
 // swizzle_row_bytes, eight rows an atom, atoms of the next eight rows `row_group_bytes` further (for a dense
 // tile 8·swizzle_row_bytes). The tile starts at a multiple of the atom's size; `shared` may lie a multiple of the

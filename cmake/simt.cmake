@@ -1,0 +1,39 @@
+# The CUDA backend without a GPU: kernels/cuda compiled by g++ with the emulator of kernels/simt.
+#
+#   sie_cuda_emulated   the emulator, the kernels and their launchers: sie_cuda_ops() on host memory
+#   simt_tests          the emulator against the definitions of the instructions, and planted faults
+#
+# A kernel's files enter this list when they pass the conformance list.
+set(SIE_CUDA_SOURCES
+  table.cc
+)
+list(TRANSFORM SIE_CUDA_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/kernels/cuda/)
+
+file(GLOB simt_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/simt/*.cc)
+add_library(sie_simt OBJECT ${simt_sources})
+target_link_libraries(sie_simt PRIVATE sie_flags)
+
+# What nvcc has to itself: #pragma unroll, and kernel parameters of 64-byte alignment.
+add_library(simt_flags INTERFACE)
+target_compile_options(simt_flags INTERFACE -Wno-unknown-pragmas -Wno-psabi)
+
+# Marks .cu files as C++ for g++.
+function(sie_emulate)
+  foreach(source ${ARGN})
+    if(source MATCHES "\\.cu$")
+      set_source_files_properties(${source} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
+    endif()
+  endforeach()
+endfunction()
+
+add_library(sie_cuda_emulated STATIC EXCLUDE_FROM_ALL ${SIE_CUDA_SOURCES} $<TARGET_OBJECTS:sie_simt>)
+target_link_libraries(sie_cuda_emulated PRIVATE sie_flags simt_flags)
+sie_emulate(${SIE_CUDA_SOURCES})
+
+if(SIE_TESTS AND NOT SIE_SANITIZE MATCHES "thread")
+  file(GLOB simt_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/simt/tests/*.cc)
+  add_executable(simt_tests ${simt_test_sources})
+  target_link_libraries(simt_tests PRIVATE sie_flags simt_flags sie_cuda_emulated m pthread)
+  target_compile_definitions(simt_tests PRIVATE SIE_TESTDATA="${CMAKE_SOURCE_DIR}/testdata")
+  add_test(NAME simt COMMAND simt_tests)
+endif()

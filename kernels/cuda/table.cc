@@ -1,0 +1,40 @@
+// table.cc — the operation tables of the CUDA backend, one per family of devices (kernels/ops.h, cuda_ops.h).
+//
+// A launcher belongs here when its kernels pass the conformance list; a line in each table that has it.
+#include "cuda/cuda_ops.h"
+
+extern "C" int64_t sie_cuda_scratch_bytes(const sie_op_bounds *) { return 0; }
+
+namespace {
+
+sie_ops table(const char *name) {
+  sie_ops ops = {};
+  ops.name = name;
+  ops.act_dtype_bf16 = SIE_BF16;
+  ops.act_dtype_int8 = SIE_F32;
+  ops.scratch_bytes = sie_cuda_scratch_bytes;
+  return ops;
+}
+
+const sie_ops sm80 = [] {
+  sie_ops ops = table("cuda-sm80");
+  return ops;
+}();
+
+const sie_ops sm89 = [] {
+  sie_ops ops = table("cuda-sm89");
+  return ops;
+}();
+
+const sie_ops sm90 = [] {
+  sie_ops ops = table("cuda-sm90");
+  return ops;
+}();
+
+}  // namespace
+
+extern "C" const sie_ops *sie_cuda_ops(int sm) {
+  if (sm < 80) return nullptr;
+  if (sm >= 90 && sm < 100) return &sm90;
+  return sm >= 89 ? &sm89 : &sm80;
+}

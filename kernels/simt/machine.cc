@@ -1,0 +1,458 @@
+// machine.cc — launches, the scheduler and its randomness, and what is said when a rule is broken.
+#include "simt/machine.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <algorithm>
+#include <string>
+
+#include "simt/fiber.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace simt {
+
+Machine machine;
+Indices *self;
+
+namespace {
+
+pthread_mutex_t one_launch = PTHREAD_MUTEX_INITIALIZER;
+bool seeded = false;
+void *host_stack_pointer;
+
+// Fibers and shared memories outlive launches; a cluster takes what it needs from the front.
+std::vector<std::unique_ptr<Fiber>> fibers;
+std::vector<uint8_t *> shared_memories;
+
+constexpr size_t guard_bytes = 4096;
+constexpr size_t largest_shared = 232448;  // 227 KiB, sm_90
+constexpr uint8_t guard_value = 0xa5;
+
+size_t shared_limit(int32_t sm) {
+  if (sm >= 90 && sm < 120) return 232448;
+  if (sm == 80 || sm == 87) return 166912;
+  return 101376;
+}
+
+uint64_t mix(uint64_t x) {  // splitmix64
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return x ^ x >> 31;
+}
+
+uint64_t random_bits() {
+  uint64_t x = machine.random_state;
+  x ^= x << 13;
+  x ^= x >> 7;
+  x ^= x << 17;
+  return machine.random_state = x;
+}
+
+void choose_seed() {
+  if (seeded) return;
+  seeded = true;
+  if (const char *text = getenv("SIE_SIMT_SEED")) {
+    machine.base_seed = strtoull(text, nullptr, 0);
+    return;
+  }
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  machine.base_seed = mix(static_cast<uint64_t>(now.tv_nsec) ^ static_cast<uint64_t>(now.tv_sec) << 20) >> 32;
+}
+
+void print_place(const Fiber *fiber) {
+  const Launch &launch = machine.launch;
+  fprintf(stderr, "simt: kernel %s<<<(%u, %u, %u), (%u, %u, %u), %zu>>>", launch.kernel, launch.grid.x, launch.grid.y,
+          launch.grid.z, launch.block.x, launch.block.y, launch.block.z, launch.shared_bytes);
+  if (fiber != nullptr) {
+    fprintf(stderr, ", block (%u, %u, %u), thread %u", fiber->block.x, fiber->block.y, fiber->block.z, fiber->number);
+  }
+  fprintf(stderr, ":\n  ");
+}
+
+[[noreturn]] void stop() {
+  fprintf(stderr, "  SIE_SIMT_SEED=%llu, launch %llu of the process\n",
+          static_cast<unsigned long long>(machine.base_seed), static_cast<unsigned long long>(machine.launch_number));
+  fflush(stderr);
+  abort();
+}
+
+// "threads 0-31, 40: mbarrier_wait" for each thing threads wait for.
+void print_waiting() {
+  for (const Cta &cta : machine.ctas) {
+    std::vector<std::pair<std::string, std::string>> lines;
+    for (uint32_t first = 0; first < cta.threads; first++) {
+      const Fiber *fiber = cta.fibers[first];
+      uint32_t last = first;
+      auto same = [&](const Fiber *other) {
+        return other->done == fiber->done && other->waits_for == fiber->waits_for && other->waits_on == fiber->waits_on;
+      };
+      while (last + 1 < cta.threads && same(cta.fibers[last + 1])) last++;
+      char what[160];
+      if (fiber->done) {
+        snprintf(what, sizeof what, "left the kernel");
+      } else if (fiber->waits_on != nullptr) {
+        snprintf(what, sizeof what, "%s at %p", fiber->waits_for, fiber->waits_on);
+      } else {
+        snprintf(what, sizeof what, "%s", fiber->waits_for != nullptr ? fiber->waits_for : "running");
+      }
+      std::string range = std::to_string(first) + (last > first ? "-" + std::to_string(last) : "");
+      auto line = std::find_if(lines.begin(), lines.end(), [&](const auto &l) { return l.second == what; });
+      if (line == lines.end()) {
+        lines.emplace_back(range, what);
+      } else {
+        line->first += ", " + range;
+      }
+      first = last;
+    }
+    for (const auto &line : lines) {
+      fprintf(stderr, "  block (%u, %u, %u) threads %s: %s\n", cta.block.x, cta.block.y, cta.block.z,
+              line.first.c_str(), line.second.c_str());
+    }
+    for (const PhaseBarrier &barrier : cta.phase_barriers) {
+      fprintf(stderr,
+              "  block (%u, %u, %u) mbarrier at shared byte %u: phase %llu, %u of %u arrivals missing, %lld bytes "
+              "expected, %lld under way\n",
+              cta.block.x, cta.block.y, cta.block.z, barrier.address - shared_base,
+              static_cast<unsigned long long>(barrier.phase), barrier.pending, barrier.count,
+              static_cast<long long>(barrier.bytes), static_cast<long long>(barrier.in_flight));
+    }
+  }
+}
+
+void step_random() {
+  Async *async = machine.floating[random_below(static_cast<uint32_t>(machine.floating.size()))];
+  if (async->step()) {
+    async->finished = true;
+    if (async->slot != Async::not_floating) {
+      machine.floating[async->slot] = machine.floating.back();
+      machine.floating[async->slot]->slot = async->slot;
+      machine.floating.pop_back();
+      async->slot = Async::not_floating;
+    }
+  }
+}
+
+// The next fiber to run; NULL when the cluster has finished.
+Fiber *choose() {
+  // One switch in eight carries out something that is under way.
+  if (!machine.floating.empty() && random_below(8) == 0) step_random();
+  while (machine.ready.empty()) {
+    if (machine.live == 0) return nullptr;
+    if (machine.floating.empty()) {
+      print_place(nullptr);
+      fprintf(stderr, "deadlock, no thread can go on\n");
+      print_waiting();
+      stop();
+    }
+    step_random();
+  }
+  uint32_t i = random_below(static_cast<uint32_t>(machine.ready.size()));
+  Fiber *next = machine.ready[i];
+  machine.ready[i] = machine.ready.back();
+  machine.ready.pop_back();
+  return next;
+}
+
+void switch_to(Fiber *next) {
+  Fiber *from = current();
+  if (next == from) return;
+  self = next;
+  switch_stack(&from->stack_pointer, next->stack_pointer, next->stack, false);
+}
+
+void leave() {
+  Fiber *fiber = current();
+  if (machine.launch.pdl && !fiber->dependency_waited) fail("the thread leaves without grid_dependency_wait");
+  for (const Meeting &meeting : fiber->warp->meetings) {
+    if ((meeting.mask >> fiber->lane & 1u) != 0) {
+      fail("lane %u leaves while %s waits for it (mask %08x, arrived %08x)", fiber->lane, meeting.instruction,
+           meeting.mask, meeting.arrived);
+    }
+  }
+  for (const auto &store : fiber->stores) {
+    if (!store->read) fail("the thread leaves while its TMA store still reads shared memory");
+  }
+  if (wgmma_under_way(fiber)) fail("the thread leaves without wgmma_wait for its products");
+  fiber->done = true;
+  fiber->warp->exited |= 1u << fiber->lane;
+  fiber->cta->live--;
+  machine.live--;
+  thread_left_barriers(fiber);
+  Fiber *next = choose();
+  self = next;
+  void *unused;
+  if (next != nullptr) {
+    switch_stack(&unused, next->stack_pointer, next->stack, true);
+  } else {
+    switch_stack(&unused, host_stack_pointer, nullptr, true);
+  }
+  abort();  // not reached
+}
+
+void enter() {
+  arrived_on_stack();
+  machine.thread(machine.body);
+  leave();
+}
+
+uint8_t *new_shared() {
+  size_t bytes = largest_shared + 2 * guard_bytes;
+  void *memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    fprintf(stderr, "simt: no memory for shared memory\n");
+    abort();
+  }
+  return static_cast<uint8_t *>(memory) + guard_bytes;
+}
+
+void lay_out_shared(uint8_t *shared, size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(shared - guard_bytes, largest_shared + 2 * guard_bytes);
+#endif
+  memset(shared - guard_bytes, guard_value, guard_bytes);
+  memset(shared, 0xff, bytes);
+  memset(shared + bytes, guard_value, guard_bytes);
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_poison_memory_region(shared - guard_bytes, guard_bytes);
+  __asan_poison_memory_region(shared + bytes, largest_shared + guard_bytes - bytes);
+#endif
+}
+
+// AddressSanitizer stops at the access itself; without it the guards tell afterwards.
+void check_shared_guards(const Cta &cta) {
+#if !defined(__SANITIZE_ADDRESS__)
+  for (size_t i = 0; i < guard_bytes; i++) {
+    if (cta.shared[machine.launch.shared_bytes + i] != guard_value) {
+      print_place(cta.fibers[0]);
+      fprintf(stderr, "byte %zu of %zu bytes of dynamic shared memory was written\n", machine.launch.shared_bytes + i,
+              machine.launch.shared_bytes);
+      stop();
+    }
+    if (cta.shared[-1 - static_cast<ptrdiff_t>(i)] != guard_value) {
+      print_place(cta.fibers[0]);
+      fprintf(stderr, "byte -%zu of shared memory was written\n", i + 1);
+      stop();
+    }
+  }
+#else
+  (void)cta;
+#endif
+}
+
+void lay_out_cta(Cta &cta, uint32_t rank, uint3 block, size_t first_fiber) {
+  const Launch &launch = machine.launch;
+  uint32_t threads = launch.block.x * launch.block.y * launch.block.z;
+  cta.rank = rank;
+  cta.block = block;
+  cta.threads = cta.live = threads;
+  while (shared_memories.size() <= rank) shared_memories.push_back(new_shared());
+  cta.shared = shared_memories[rank];
+  lay_out_shared(cta.shared, launch.shared_bytes);
+  cta.warps = std::vector<Warp>((threads + 31) / 32);
+  for (uint32_t w = 0; w < cta.warps.size(); w++) {
+    cta.warps[w].number = w;
+    // Lanes behind the last thread never come.
+    if (threads < 32 * (w + 1)) cta.warps[w].exited = ~0u << (threads - 32 * w);
+  }
+  for (uint32_t i = 0; i < threads; i++) {
+    while (fibers.size() <= first_fiber + i) {
+      fibers.push_back(std::make_unique<Fiber>());
+      fibers.back()->stack = new_stack();
+    }
+    Fiber *fiber = fibers[first_fiber + i].get();
+    fiber->thread = {i % launch.block.x, i / launch.block.x % launch.block.y, i / (launch.block.x * launch.block.y)};
+    fiber->Indices::block = block;
+    fiber->block_dim = launch.block;
+    fiber->grid_dim = launch.grid;
+    fiber->cta = &cta;
+    fiber->warp = &cta.warps[i / 32];
+    fiber->number = i;
+    fiber->lane = i % 32;
+    fiber->done = fiber->dependency_waited = fiber->cluster_arrived = fiber->wgmma_fenced = false;
+    fiber->answer = 0;
+    fiber->waits_for = nullptr;
+    fiber->waits_on = nullptr;
+    fiber->copy_group = fiber->store_group = fiber->wgmma_issued = 0;
+    fiber->wgmma_groups.clear();
+    fiber->copies.clear();
+    fiber->stores.clear();
+    fiber->stack_pointer = prepare_stack(fiber->stack, enter);
+    cta.fibers.push_back(fiber);
+    machine.ready.push_back(fiber);
+  }
+  machine.live += threads;
+}
+
+void run_cluster(uint32_t x, uint32_t y, uint32_t z) {
+  const Launch &launch = machine.launch;
+  uint32_t threads = launch.block.x * launch.block.y * launch.block.z;
+  machine.ready.clear();
+  machine.live = 0;
+  machine.cluster_arrived = 0;
+  machine.ctas = std::vector<Cta>(launch.cluster);
+  for (uint32_t rank = 0; rank < launch.cluster; rank++) {
+    lay_out_cta(machine.ctas[rank], rank, {x * launch.cluster + rank, y, z}, static_cast<size_t>(rank) * threads);
+  }
+  Fiber *first = choose();
+  self = first;
+  switch_stack(&host_stack_pointer, first->stack_pointer, first->stack, false);
+  self = nullptr;
+  // Stores that nobody waits for are written all the same.
+  for (const Cta &cta : machine.ctas) {
+    for (const Fiber *fiber : cta.fibers) {
+      for (const auto &store : fiber->stores) finish_async(store.get());
+    }
+  }
+  while (!machine.floating.empty()) step_random();
+  for (const Cta &cta : machine.ctas) {
+    check_shared_guards(cta);
+    check_phase_barriers(cta);
+  }
+  machine.loads.clear();
+}
+
+}  // namespace
+
+uint32_t random_below(uint32_t n) { return static_cast<uint32_t>((random_bits() >> 32) * n >> 32); }
+
+void fail(const char *format, ...) {
+  print_place(current());
+  va_list arguments;
+  va_start(arguments, format);
+  vfprintf(stderr, format, arguments);
+  va_end(arguments);
+  fputc('\n', stderr);
+  stop();
+}
+
+void require(int32_t sm, const char *instruction) {
+  if (machine.launch.sm < sm) fail("%s needs sm_%d, this is sm_%d", instruction, sm, machine.launch.sm);
+}
+
+void seed(uint64_t value) {
+  pthread_mutex_lock(&one_launch);
+  seeded = true;
+  machine.base_seed = value;
+  machine.launch_number = 0;
+  pthread_mutex_unlock(&one_launch);
+}
+
+uint64_t launches() {
+  pthread_mutex_lock(&one_launch);
+  uint64_t n = machine.launch_number;
+  pthread_mutex_unlock(&one_launch);
+  return n;
+}
+
+sie_status launch(const Launch &launch, void (*thread)(const void *body), const void *body) {
+  uint64_t threads = static_cast<uint64_t>(launch.block.x) * launch.block.y * launch.block.z;
+  uint64_t ctas = static_cast<uint64_t>(launch.grid.x) * launch.grid.y * launch.grid.z;
+  if (threads == 0 || threads > 1024 || launch.block.z > 64) return SIE_INTERNAL;
+  if (ctas == 0 || launch.grid.x > 0x7fffffffu || launch.grid.y > 65535 || launch.grid.z > 65535) return SIE_INTERNAL;
+  if (launch.cluster == 0 || launch.cluster > 8 || launch.grid.x % launch.cluster != 0) return SIE_INTERNAL;
+  if (launch.shared_bytes > shared_limit(launch.sm)) return SIE_UNSUPPORTED;
+  if ((launch.cluster > 1 || launch.pdl) && launch.sm < 90) return SIE_UNSUPPORTED;
+
+  pthread_mutex_lock(&one_launch);
+  choose_seed();
+  machine.launch_number++;
+  machine.random_state = mix(machine.base_seed * 0x2545f4914f6cdd1du + machine.launch_number) | 1u;
+  machine.launch = launch;
+  machine.thread = thread;
+  machine.body = body;
+  forget_thread_stack();
+  uint64_t clusters = ctas / launch.cluster;
+  std::vector<uint64_t> order(clusters);
+  for (uint64_t i = 0; i < clusters; i++) {
+    uint64_t j = random_below(static_cast<uint32_t>(i + 1));
+    order[i] = order[j];
+    order[j] = i;
+  }
+  uint32_t across = launch.grid.x / launch.cluster;
+  for (uint64_t i : order) {
+    run_cluster(static_cast<uint32_t>(i % across), static_cast<uint32_t>(i / across % launch.grid.y),
+                static_cast<uint32_t>(i / across / launch.grid.y));
+  }
+  pthread_mutex_unlock(&one_launch);
+  return SIE_OK;
+}
+
+void block(const char *what, const void *on) {
+  Fiber *fiber = current();
+  fiber->waits_for = what;
+  fiber->waits_on = on;
+  switch_to(choose());
+}
+
+void wake(Fiber *fiber) {
+  fiber->waits_for = nullptr;
+  fiber->waits_on = nullptr;
+  machine.ready.push_back(fiber);
+}
+
+void yield() {
+  machine.ready.push_back(current());
+  switch_to(choose());
+}
+
+void float_async(Async *async) {
+  async->slot = machine.floating.size();
+  machine.floating.push_back(async);
+}
+
+void finish_async(Async *async) {
+  while (!async->finished) async->finished = async->step();
+  if (async->slot == Async::not_floating) return;
+  machine.floating[async->slot] = machine.floating.back();
+  machine.floating[async->slot]->slot = async->slot;
+  machine.floating.pop_back();
+  async->slot = Async::not_floating;
+}
+
+unsigned char *dynamic_shared() { return current()->cta->shared; }
+
+uint32_t shared_address(const void *shared) {
+  const Cta &cta = *current()->cta;
+  ptrdiff_t offset = static_cast<const uint8_t *>(shared) - cta.shared;
+  if (offset < 0 || static_cast<size_t>(offset) > machine.launch.shared_bytes)
+    fail("%p is not in the shared memory of this block", shared);
+  return static_cast<uint32_t>(offset) + shared_base;
+}
+
+uint8_t *shared_bytes(const Cta &cta, uint32_t address, size_t bytes, size_t alignment, const char *what) {
+  if (address < shared_base || address - shared_base + bytes > machine.launch.shared_bytes) {
+    fail("%s: bytes %lld … %lld of %zu of shared memory", what, static_cast<long long>(address) - shared_base,
+         static_cast<long long>(address) - shared_base + static_cast<long long>(bytes) - 1,
+         machine.launch.shared_bytes);
+  }
+  if (address % alignment != 0) fail("%s: shared byte %u is not %zu-byte aligned", what, address - shared_base, alignment);
+  return cta.shared + (address - shared_base);
+}
+
+void check_shared(const void *shared, size_t alignment) {
+  shared_bytes(*current()->cta, shared_address(shared), alignment, alignment, "access to shared memory");
+}
+
+void check_global(const void *global, size_t alignment) {
+  if (reinterpret_cast<uintptr_t>(global) % alignment != 0) fail("%p is not %zu-byte aligned", global, alignment);
+}
+
+void grid_dependency_wait() { current()->dependency_waited = true; }
+
+void set_registers(int32_t count) {
+  require(90, "setmaxnreg");
+  (void)count;
+}
+
+}  // namespace simt

@@ -1,0 +1,211 @@
+// machine.h — inside the emulator: fibers, the scheduler, and what a CTA owns while it runs.
+//
+// One cluster of CTAs is resident at a time; all state hangs on `machine`, which launch() guards. A fiber runs
+// until it blocks; then a random ready one goes on. Asynchronous operations float: at each switch one of them may
+// be carried out, a wait carries out what it waits for, and when no fiber is ready one is carried out for certain.
+#ifndef SIE_KERNELS_SIMT_MACHINE_H
+#define SIE_KERNELS_SIMT_MACHINE_H
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "simt/simt.h"
+
+namespace simt {
+
+struct Cta;
+struct Warp;
+struct Warpgroup;
+
+// ---- asynchronous operations
+
+// One operation under way. step() moves it on; returns true when it is finished.
+struct Async {
+  virtual ~Async() = default;
+  virtual bool step() = 0;
+  size_t slot = not_floating;  // index in machine.floating
+  bool finished = false;
+  static constexpr size_t not_floating = ~size_t{0};
+};
+
+// Adds to what floats; `owner` keeps it alive until it is finished.
+void float_async(Async *async);
+// Steps until it is finished.
+void finish_async(Async *async);
+
+struct Copy final : Async {  // cp.async
+  bool step() override;
+  uint8_t *to;
+  const uint8_t *from;
+  uint32_t bytes;
+  bool valid;
+  uint64_t group;
+};
+
+struct Store final : Async {  // TMA store: reads shared memory at one step, writes global memory at another
+  bool step() override;
+  TensorMap map;
+  int32_t at[3];
+  const Cta *cta;
+  uint32_t shared;
+  std::vector<uint8_t> box;
+  bool read = false;
+  uint64_t group;
+};
+
+// ---- fibers
+
+struct Fiber : Indices {
+  void *stack_pointer;
+  uint8_t *stack;
+  Cta *cta;
+  Warp *warp;
+  uint32_t number;  // of the thread in its CTA
+  uint32_t lane;
+  bool done, dependency_waited, cluster_arrived, wgmma_fenced;
+  int32_t answer;             // of the barrier it waited at
+  const char *waits_for;      // NULL: ready or running
+  const void *waits_on;       // the barrier, if one
+  uint64_t copy_group, store_group;  // groups opened so far
+  uint64_t wgmma_issued;
+  std::deque<uint64_t> wgmma_groups;  // the last operation of each group not waited for
+  std::vector<std::unique_ptr<Copy>> copies;
+  std::vector<std::unique_ptr<Store>> stores;
+};
+
+inline Fiber *current() { return static_cast<Fiber *>(self); }
+
+// Blocks the running fiber until wake(); `what` appears in the report of a deadlock.
+void block(const char *what, const void *on = nullptr);
+void wake(Fiber *fiber);
+// Lets others run.
+void yield();
+
+// ---- what fibers meet at
+
+struct Meeting {  // of the lanes of a warp at one instruction
+  const char *instruction = nullptr;
+  uint32_t mask = 0, arrived = 0;
+  void *arguments[32] = {};
+  Fiber *lanes[32] = {};
+};
+
+struct Warp {
+  uint32_t number;
+  uint32_t exited = 0;
+  std::vector<Meeting> meetings;  // a few, by mask
+};
+
+// Brings the lanes of mask together; the last one runs act(arguments, mask) for all. arguments lie on the lanes'
+// stacks, where act leaves their results.
+void meet(const char *instruction, uint32_t mask, void *arguments, void (*act)(void *const *arguments, uint32_t mask));
+
+struct Barrier {  // of a CTA, by number
+  uint32_t expected = 0, arrived = 0;
+  int32_t count = 0;
+  bool of_all = false;  // __syncthreads: whoever lives
+  std::vector<Fiber *> waiting;
+};
+
+struct PhaseBarrier {  // an mbarrier
+  uint32_t address;
+  uint32_t count, pending;
+  int64_t bytes = 0;       // expected minus written
+  int64_t in_flight = 0;   // of loads under way
+  uint64_t phase = 0;
+  std::vector<Fiber *> waiting;
+};
+
+struct Accumulator {  // registers a warpgroup's wgmma works on
+  float *d[128];      // NULL: written back
+  int32_t n;
+  std::vector<float> value;  // [64, n]
+  uint64_t last;             // operation
+};
+
+struct WgmmaOperation {
+  Element type;
+  bool a_in_registers, accumulate;
+  uint64_t a, b;
+  std::vector<uint32_t> fragments;  // [128][4] or empty
+  Accumulator *accumulator;
+};
+
+struct Warpgroup final : Async {
+  bool step() override;  // the next operation
+  Cta *cta;
+  uint32_t number;
+  uint64_t executed = 0;
+  std::deque<WgmmaOperation> queue;
+  std::vector<std::unique_ptr<Accumulator>> accumulators;
+  // the operation being gathered
+  uint32_t arrived = 0;
+  struct Call {
+    Element type;
+    int32_t n;
+    float *d;
+    const uint32_t *fragment;
+    uint64_t a, b;
+    bool accumulate;
+    Fiber *fiber;
+  } calls[128];
+};
+
+struct Load final : Async {  // TMA load or bulk copy
+  bool step() override;
+  TensorMap map;  // rank 0: plain bytes
+  const uint8_t *from;
+  uint32_t bytes;
+  int32_t at[3];
+  uint32_t shared, barrier;
+  std::vector<Cta *> to;
+};
+
+struct Cta {
+  uint32_t rank;
+  uint3 block;
+  uint8_t *shared;
+  uint32_t threads, live;
+  std::vector<Fiber *> fibers;
+  std::vector<Warp> warps;
+  std::vector<std::unique_ptr<Warpgroup>> warpgroups;
+  Barrier barriers[16];
+  std::vector<PhaseBarrier> phase_barriers;
+};
+
+struct Machine {
+  Launch launch;
+  uint64_t base_seed = 0, launch_number = 0, random_state = 0;
+  void (*thread)(const void *);
+  const void *body;
+  std::vector<Fiber *> ready;
+  std::vector<Async *> floating;
+  std::vector<Cta> ctas;  // of the resident cluster
+  std::vector<std::unique_ptr<Load>> loads;
+  uint32_t live = 0;
+  uint32_t cluster_arrived = 0;
+  std::vector<Fiber *> cluster_waiting;
+  uint64_t cluster_phase = 0;
+};
+extern Machine machine;
+
+// A number below n, from the seed.
+uint32_t random_below(uint32_t n);
+
+// `bytes` bytes at an address of the CTA's shared memory; fails outside, or misaligned.
+uint8_t *shared_bytes(const Cta &cta, uint32_t address, size_t bytes, size_t alignment, const char *what);
+// Where shared memory begins, as on a device whose first KiB is the system's.
+constexpr uint32_t shared_base = 1024;
+
+PhaseBarrier &phase_barrier(Cta &cta, uint32_t address);
+void phase_barrier_written(Cta &cta, uint32_t address, uint32_t bytes);
+// What must hold when a CTA is gone.
+void check_phase_barriers(const Cta &cta);
+void thread_left_barriers(Fiber *fiber);
+// Whether the thread's registers are still operands of a product.
+bool wgmma_under_way(const Fiber *fiber);
+
+}  // namespace simt
+
+#endif  // SIE_KERNELS_SIMT_MACHINE_H
