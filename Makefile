@@ -35,6 +35,19 @@ build: libsie tokenizers ## build bin/sie-server
 minilm: deps
 	@tools/setup/minilm.sh
 
+# ---- CUDA: compiled and checked without a GPU ------------------------------------------------------------------
+
+# TOOLKIT=13.0 or 12.4 (for drivers older than 580); empty: the host's own where it is 12.4 or newer, else 13.0.
+TOOLKIT ?=
+# TARGETS="80 90a" for a part of them.
+TARGETS ?=
+
+cuda: deps ## find or install a CUDA toolkit and print where it is (TOOLKIT=13.0|12.4)
+	@tools/setup/cuda.sh $(TOOLKIT)
+
+kernels: deps ## compile every CUDA kernel for every target into libsie_cuda.a (TOOLKIT=…, TARGETS="80 90a")
+	@tools/kernels/build.sh "$(TOOLKIT)" "$(TARGETS)" >/dev/null
+
 # ---- run -------------------------------------------------------------------------------------------------------
 
 run: build ## serve all-MiniLM-L6-v2 on port 8080 (PORT=…, MODEL=…)
@@ -96,6 +109,6 @@ lint: ## vet, staticcheck, formats
 	@tools/test/lint.sh
 
 clean: ## remove what the build made, keep downloads
-	rm -rf bin build/CMakeCache.txt build/CMakeFiles build/libsie.a build-asan
+	rm -rf bin build/CMakeCache.txt build/CMakeFiles build/libsie.a build-asan build/cuda-*
 
-.PHONY: help deps tokenizers libsie configure build minilm run test test-go test-race test-c test-asan test-clients fuzz golden bench bench-kernels fmt lint clean
+.PHONY: help deps tokenizers libsie configure build minilm cuda kernels run test test-go test-race test-c test-asan test-clients fuzz golden bench bench-kernels fmt lint clean

@@ -19,6 +19,12 @@ set_target_properties(csrc_tests PROPERTIES C_EXTENSIONS OFF)
 target_link_options(csrc_tests PRIVATE -Wl,--wrap=posix_memalign,--wrap=mmap,--wrap=pthread_create)
 add_test(NAME csrc COMMAND csrc_tests)
 
+# Which cards the CUDA kernels accept: host code, tested without CUDA.
+add_executable(cuda_arch_test ${CMAKE_SOURCE_DIR}/kernels/cuda/arch.cc
+               ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/arch_test.cc)
+target_link_libraries(cuda_arch_test PRIVATE sie_flags)
+add_test(NAME cuda_arch COMMAND cuda_arch_test)
+
 if(NOT SIE_SANITIZE)
   add_test(NAME symbols COMMAND ${CMAKE_COMMAND} -DNM=${CMAKE_NM} -DLIBRARY=$<TARGET_FILE:sie>
            -P ${CMAKE_SOURCE_DIR}/cmake/check_symbols.cmake)

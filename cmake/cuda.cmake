@@ -1,0 +1,79 @@
+# CUDA kernels → libsie_cuda.a: kernels/cuda/*.cu by nvcc, kernels/cuda/*.cc by the host compiler. Included when
+# SIE_CUDA is on; `make kernels` does that in a build folder of its own. Needs a toolkit, no GPU and no driver.
+#
+# Every object holds machine code (SASS) for every target and no PTX: a driver compiles PTX only of its own
+# release or older, and code that the driver makes is code that no test of ours has read. A card that no target fits is
+# refused by name (kernels/cuda/arch.h).
+set(SIE_CUDA_HOME "" CACHE PATH "The CUDA toolkit, as tools/setup/cuda.sh prints it")
+set(SIE_CUDA_TARGETS "" CACHE STRING "Targets to compile for, as 80;90a; empty: every one the toolkit has")
+
+set(nvcc ${SIE_CUDA_HOME}/bin/nvcc)
+execute_process(COMMAND ${nvcc} --version OUTPUT_VARIABLE text RESULT_VARIABLE status)
+if(NOT status EQUAL 0 OR NOT text MATCHES "release ([0-9]+\\.[0-9]+), V([0-9.]+)")
+  message(FATAL_ERROR "SIE_CUDA_HOME=${SIE_CUDA_HOME} has no nvcc that runs; tools/setup/cuda.sh prints one that does")
+endif()
+set(SIE_CUDA_RELEASE ${CMAKE_MATCH_1})
+if(SIE_CUDA_RELEASE VERSION_LESS 12.4)
+  message(FATAL_ERROR "CUDA ${SIE_CUDA_RELEASE} is too old: 12.4 or newer")
+endif()
+
+# 80 A100 · 86 RTX 30, A10 · 89 RTX 40, L4, L40S · 90a H100, H200 · 100f B200, B300 · 120f RTX 50, RTX PRO.
+# 90a because wgmma is in no plain sm_90; the f targets cover their family (10.0 and 10.3, 12.0 and 12.1).
+set(targets 80 86 89 90a)
+if(SIE_CUDA_RELEASE VERSION_GREATER_EQUAL 12.9)
+  list(APPEND targets 100f 120f)
+endif()
+if(SIE_CUDA_TARGETS)
+  foreach(target IN LISTS SIE_CUDA_TARGETS)
+    if(NOT target IN_LIST targets)
+      message(FATAL_ERROR "no target ${target} with CUDA ${SIE_CUDA_RELEASE}: ${targets}")
+    endif()
+  endforeach()
+  set(targets ${SIE_CUDA_TARGETS})
+endif()
+set(gencode "")
+foreach(target IN LISTS targets)
+  list(APPEND gencode -gencode arch=compute_${target},code=sm_${target})
+endforeach()
+list(JOIN targets "," target_list)
+
+# No fast-math: what is fast and inexact is written so in the kernel. Warnings of nvcc, ptxas and g++ are errors;
+# -v makes ptxas report registers, stack, spills and shared memory, which tools/kernels/budgets.py reads.
+set(nvcc_flags
+  -O3 -std=c++17 --threads 2 ${gencode} -ccbin ${CMAKE_CXX_COMPILER}
+  -Werror all-warnings -Xptxas -v
+  -Xcompiler -fPIC,-Wall,-Wextra,-Werror,-fvisibility=hidden,-ffp-contract=off,-fno-exceptions,-fno-rtti
+  -DNDEBUG -I${CMAKE_SOURCE_DIR}/csrc/include -I${CMAKE_SOURCE_DIR}/kernels)
+
+set(object_dir ${CMAKE_BINARY_DIR}/cuda-objects)
+file(MAKE_DIRECTORY ${object_dir})
+file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
+set(device_objects "")
+set(compile ${CMAKE_SOURCE_DIR}/tools/kernels/compile.sh)
+foreach(source IN LISTS device_sources)
+  get_filename_component(name ${source} NAME_WE)
+  set(object ${object_dir}/${name}.o)
+  add_custom_command(
+    OUTPUT ${object}
+    BYPRODUCTS ${object_dir}/${name}.ptxas.txt
+    COMMAND ${compile} ${object_dir}/${name}.ptxas.txt
+            ${nvcc} ${nvcc_flags} -MD -MF ${object_dir}/${name}.d -MT ${object} -c ${source} -o ${object}
+    DEPENDS ${source} ${compile} ${nvcc}
+    DEPFILE ${object_dir}/${name}.d
+    COMMENT "nvcc ${name}.cu for ${target_list}"
+    VERBATIM)
+  list(APPEND device_objects ${object})
+endforeach()
+set_source_files_properties(${device_objects} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+
+file(GLOB host_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cc)
+add_library(sie_cuda STATIC ${host_sources} ${device_objects})
+target_link_libraries(sie_cuda PRIVATE sie_flags)
+target_compile_definitions(sie_cuda PRIVATE SIE_CUDA_TARGETS="${target_list}" SIE_CUDA_RELEASE="${SIE_CUDA_RELEASE}")
+set_target_properties(sie_cuda PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINKER_LANGUAGE CXX)
+
+# What the readers of the compiled code need to know.
+file(CONFIGURE OUTPUT ${object_dir}/build.txt CONTENT "release ${SIE_CUDA_RELEASE}
+home ${SIE_CUDA_HOME}
+targets ${target_list}
+")

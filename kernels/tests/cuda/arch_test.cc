@@ -1,0 +1,82 @@
+// arch_test.cc — which cards the CUDA kernels accept, and what they say to the others. Needs no GPU.
+#include "cuda/arch.h"
+
+#include "tests/check.h"
+
+namespace {
+
+constexpr char all[] = "80,86,89,90a,100f,120f";
+constexpr char older[] = "80,86,89,90a";
+
+struct Card {
+  int32_t major, minor;
+  bool runs;
+};
+
+sie_status ask(const char *targets, const char *release, int32_t major, int32_t minor, char (&message)[252]) {
+  memset(message, 'x', sizeof message);
+  return sie_cuda_arch_refusal_of(targets, release, major, minor, message, sizeof message);
+}
+
+void expect(const char *targets, const char *release, const Card &card) {
+  char message[252];
+  sie_status status = ask(targets, release, card.major, card.minor, message);
+  CHECK(status == (card.runs ? SIE_OK : SIE_UNSUPPORTED), "%d.%d with %s: status %d", card.major, card.minor,
+        targets, status);
+  CHECK((message[0] == '\0') == card.runs, "%d.%d: '%s'", card.major, card.minor, message);
+  CHECK(memchr(message, '\0', sizeof message) != nullptr, "%d.%d: the message has no end", card.major,
+        card.minor);
+}
+
+}  // namespace
+
+TEST(the_full_build_runs_on_ampere_to_blackwell) {
+  const Card cards[] = {{8, 0, true},  {8, 6, true},   {8, 9, true},   {9, 0, true},  {10, 0, true},
+                        {10, 3, true}, {12, 0, true},  {12, 1, true},  {8, 7, false}, {8, 8, false},
+                        {9, 1, false}, {11, 0, false}, {13, 0, false}, {7, 5, false}, {7, 0, false},
+                        {6, 1, false}, {3, 5, false},  {0, 0, false},  {-1, 0, false}};
+  for (const Card &card : cards) expect(all, "13.0", card);
+}
+
+TEST(the_build_for_older_drivers_has_no_blackwell) {
+  const Card cards[] = {{8, 0, true}, {8, 6, true},   {8, 9, true},
+                        {9, 0, true}, {10, 0, false}, {12, 0, false}};
+  for (const Card &card : cards) expect(older, "12.4", card);
+}
+
+TEST(a_part_of_the_targets) {
+  expect("86", "13.0", {8, 0, false});
+  expect("86", "13.0", {8, 9, true});
+  expect("90a", "13.0", {9, 0, true});
+  expect("90a", "13.0", {8, 0, false});
+  expect("100a", "13.0", {10, 0, true});
+  expect("100a", "13.0", {10, 3, false});
+  expect("103f", "13.0", {10, 0, false});
+  expect("", "13.0", {8, 0, false});
+  expect("80;90a", "13.0", {9, 0, false});
+}
+
+TEST(messages_name_the_capability_the_need_and_the_fix) {
+  char message[252];
+  ask(all, "13.0", 7, 5, message);
+  CHECK(strstr(message, "7.5 (sm_75)") && strstr(message, "8.0 or newer") && strstr(message, "CPU"), "%s",
+        message);
+  ask(older, "12.4", 12, 0, message);
+  CHECK(strstr(message, "12.0 (sm_120)") && strstr(message, "CUDA 12.4") &&
+            strstr(message, "make kernels TOOLKIT=13.0"),
+        "%s", message);
+  ask(all, "13.0", 11, 0, message);
+  CHECK(strstr(message, "11.0 (sm_110)") && strstr(message, all), "%s", message);
+  // The longest: it must not be cut by a sie_error.
+  CHECK(strlen(message) < sizeof message - 1, "%zu bytes", strlen(message));
+}
+
+TEST(a_small_or_absent_buffer) {
+  char message[8] = "yyyyyyy";
+  CHECK(sie_cuda_arch_refusal(7, 5, message, 4) == SIE_UNSUPPORTED, "accepted");
+  CHECK(strcmp(message, "the") == 0 && message[4] == 'y', "'%s'", message);
+  CHECK(sie_cuda_arch_refusal(7, 5, nullptr, 0) == SIE_UNSUPPORTED, "accepted");
+  CHECK(sie_cuda_arch_refusal(8, 0, nullptr, 0) == SIE_OK, "refused");
+}
+
+int main(int argc, char **argv) { return check::run_tests(argc, argv); }
