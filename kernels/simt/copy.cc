@@ -39,6 +39,12 @@ void cp_async_wait(int32_t pending) {
   Fiber *fiber = current();
   uint64_t groups = fiber->copy_group;
   uint64_t done = groups > static_cast<uint64_t>(pending) ? groups - static_cast<uint64_t>(pending) : 0;
+  for (const std::unique_ptr<Copy> &copy : fiber->copies) {
+    if (copy->group < done && !copy->finished) {
+      dawdle("cp_async_wait");
+      break;
+    }
+  }
   size_t kept = 0;
   for (std::unique_ptr<Copy> &copy : fiber->copies) {
     if (copy->group < done) {

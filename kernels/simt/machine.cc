@@ -130,32 +130,50 @@ void print_waiting() {
   }
 }
 
-void step_random() {
-  Async *async = machine.floating[random_below(static_cast<uint32_t>(machine.floating.size()))];
-  if (async->step()) {
-    async->finished = true;
-    if (async->slot != Async::not_floating) {
-      machine.floating[async->slot] = machine.floating.back();
-      machine.floating[async->slot]->slot = async->slot;
-      machine.floating.pop_back();
-      async->slot = Async::not_floating;
-    }
+void remove(Async *async) {
+  if (async->list == nullptr) return;
+  std::vector<Async *> &list = *async->list;
+  list[async->slot] = list.back();
+  list[async->slot]->slot = async->slot;
+  list.pop_back();
+  async->list = nullptr;
+}
+
+void step(Async *async) {
+  if (!async->step()) return;
+  async->finished = true;
+  remove(async);
+}
+
+void step_floating() {
+  step(machine.floating[random_below(static_cast<uint32_t>(machine.floating.size()))]);
+}
+
+// No fiber is ready: something is carried out, or those that dawdle go on, all at once, so that what lingers may
+// linger long. False: there is nothing left.
+bool step_idle() {
+  size_t floating = machine.floating.size(), all = floating + machine.lingering.size();
+  if (!machine.dawdling.empty() && (all == 0 || random_below(2) == 0)) {
+    for (Fiber *fiber : machine.dawdling) wake(fiber);
+    machine.dawdling.clear();
+    return true;
   }
+  if (all == 0) return false;
+  size_t i = random_below(static_cast<uint32_t>(all));
+  step(i < floating ? machine.floating[i] : machine.lingering[i - floating]);
+  return true;
 }
 
 // The next fiber to run; NULL when the cluster has finished.
 Fiber *choose() {
-  // One switch in eight carries out something that is under way.
-  if (!machine.floating.empty() && random_below(8) == 0) step_random();
+  if (!machine.floating.empty() && random_below(machine.float_switches) == 0) step_floating();
   while (machine.ready.empty()) {
     if (machine.live == 0) return nullptr;
-    if (machine.floating.empty()) {
-      print_place(nullptr);
-      fprintf(stderr, "deadlock, no thread can go on\n");
-      print_waiting();
-      stop();
-    }
-    step_random();
+    if (step_idle()) continue;
+    print_place(nullptr);
+    fprintf(stderr, "deadlock, no thread can go on\n");
+    print_waiting();
+    stop();
   }
   uint32_t i = random_below(static_cast<uint32_t>(machine.ready.size()));
   Fiber *next = machine.ready[i];
@@ -314,7 +332,8 @@ void run_cluster(uint32_t x, uint32_t y, uint32_t z) {
       for (const auto &store : fiber->stores) finish_async(store.get());
     }
   }
-  while (!machine.floating.empty()) step_random();
+  while (step_idle()) {
+  }
   for (const Cta &cta : machine.ctas) {
     check_shared_guards(cta);
     check_phase_barriers(cta);
@@ -368,6 +387,8 @@ sie_status launch(const Launch &launch, void (*thread)(const void *body), const 
   choose_seed();
   machine.launch_number++;
   machine.random_state = mix(machine.base_seed * 0x2545f4914f6cdd1du + machine.launch_number) | 1u;
+  static const uint32_t float_switches[4] = {4, 16, 64, 256};
+  machine.float_switches = float_switches[random_below(4)];
   machine.launch = launch;
   machine.thread = thread;
   machine.body = body;
@@ -407,17 +428,26 @@ void yield() {
 }
 
 void float_async(Async *async) {
+  async->list = &machine.floating;
   async->slot = machine.floating.size();
   machine.floating.push_back(async);
 }
 
+void linger_async(Async *async) {
+  async->list = &machine.lingering;
+  async->slot = machine.lingering.size();
+  machine.lingering.push_back(async);
+}
+
 void finish_async(Async *async) {
   while (!async->finished) async->finished = async->step();
-  if (async->slot == Async::not_floating) return;
-  machine.floating[async->slot] = machine.floating.back();
-  machine.floating[async->slot]->slot = async->slot;
-  machine.floating.pop_back();
-  async->slot = Async::not_floating;
+  remove(async);
+}
+
+void dawdle(const char *what, bool sure) {
+  if (!sure && random_below(2) == 0) return;
+  machine.dawdling.push_back(current());
+  block(what);
 }
 
 unsigned char *dynamic_shared() { return current()->cta->shared; }

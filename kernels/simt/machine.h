@@ -1,8 +1,9 @@
 // machine.h — inside the emulator: fibers, the scheduler, and what a CTA owns while it runs.
 //
 // One cluster of CTAs is resident at a time; all state hangs on `machine`, which launch() guards. A fiber runs
-// until it blocks; then a random ready one goes on. Asynchronous operations float: at each switch one of them may
-// be carried out, a wait carries out what it waits for, and when no fiber is ready one is carried out for certain.
+// until it blocks; then a random ready one goes on. An asynchronous operation is carried out at once, or it floats
+// (at each switch one of those may be carried out), or it lingers until no fiber is ready; a wait carries out what
+// it waits for, at once or when no fiber is ready. So others run as far ahead as barriers let them, now and then.
 #ifndef SIE_KERNELS_SIMT_MACHINE_H
 #define SIE_KERNELS_SIMT_MACHINE_H
 
@@ -24,15 +25,18 @@ struct Warpgroup;
 struct Async {
   virtual ~Async() = default;
   virtual bool step() = 0;
-  size_t slot = not_floating;  // index in machine.floating
+  std::vector<Async *> *list = nullptr;  // machine.floating or lingering, if under way there
+  size_t slot = 0;                       // in it
   bool finished = false;
-  static constexpr size_t not_floating = ~size_t{0};
 };
 
-// Adds to what floats; `owner` keeps it alive until it is finished.
+// Adds to what floats or lingers; the caller keeps it alive until it is finished.
 void float_async(Async *async);
+void linger_async(Async *async);
 // Steps until it is finished.
 void finish_async(Async *async);
+// Blocks until no fiber is ready, one time in two; others when sure.
+void dawdle(const char *what, bool sure = false);
 
 struct Copy final : Async {  // cp.async
   bool step() override;
@@ -137,6 +141,7 @@ struct Warpgroup final : Async {
   Cta *cta;
   uint32_t number;
   uint64_t executed = 0;
+  bool late = false;  // not before every thread waits
   std::deque<WgmmaOperation> queue;
   std::vector<std::unique_ptr<Accumulator>> accumulators;
   // the operation being gathered
@@ -180,9 +185,11 @@ struct Machine {
   void (*thread)(const void *);
   const void *body;
   std::vector<Fiber *> ready;
-  std::vector<Async *> floating;
+  std::vector<Async *> floating, lingering;
+  std::vector<Fiber *> dawdling;
   std::vector<Cta> ctas;  // of the resident cluster
   std::vector<std::unique_ptr<Load>> loads;
+  uint32_t float_switches = 1;  // of which one carries out something that floats
   uint32_t live = 0;
   uint32_t cluster_arrived = 0;
   std::vector<Fiber *> cluster_waiting;

@@ -28,6 +28,10 @@ void end_phase_if_complete(Cta &cta, PhaseBarrier &barrier) {
 }
 
 void arrive(Cta &cta, PhaseBarrier &barrier, uint32_t expected_bytes) {
+  if (barrier.pending == 0) {
+    fail("mbarrier at shared byte %u: an arrival too many, its phase has its %u and waits for %lld bytes",
+         barrier.address - shared_base, barrier.count, static_cast<long long>(barrier.bytes));
+  }
   barrier.bytes += expected_bytes;
   if (barrier.bytes >= 1 << 20) fail("mbarrier at shared byte %u expects 2^20 bytes or more", barrier.address - shared_base);
   barrier.pending--;

@@ -85,13 +85,18 @@ void start(std::unique_ptr<Load> load) {
   }
   machine.loads.push_back(std::move(load));
   Async *async = machine.loads.back().get();
-  if (random_below(3) == 0) {
+  uint32_t moment = random_below(3);
+  if (moment == 0) {
     finish_async(async);
     return;
   }
   const Load &issued = *machine.loads.back();
   for (Cta *cta : issued.to) memset(cta->shared + (issued.shared - shared_base), 0xff, issued.bytes);
-  float_async(async);
+  if (moment == 1) {
+    float_async(async);
+  } else {
+    linger_async(async);
+  }
 }
 
 }  // namespace
@@ -220,6 +225,12 @@ void tma_store_wait(int32_t pending, bool read_only) {
   Fiber *fiber = current();
   uint64_t groups = fiber->store_group;
   uint64_t done = groups > static_cast<uint64_t>(pending) ? groups - static_cast<uint64_t>(pending) : 0;
+  for (const std::unique_ptr<Store> &store : fiber->stores) {
+    if (store->group < done && !(read_only ? store->read : store->finished)) {
+      dawdle("tma_store_wait");
+      break;
+    }
+  }
   for (const std::unique_ptr<Store> &store : fiber->stores) {
     if (store->group >= done) continue;
     if (read_only) {

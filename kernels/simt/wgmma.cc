@@ -122,16 +122,12 @@ void issue(Warpgroup &group) {
   operation.accumulator->last = number;
   group.queue.push_back(std::move(operation));
   group.finished = false;
-  switch (random_below(3)) {
-    case 0:  // at once, with all before it
-      finish_async(&group);
-      break;
-    case 1:  // at some moment
-      if (group.slot == Async::not_floating) float_async(&group);
-      break;
-    default:  // not before the wait, unless the warpgroup floats already
-      break;
-  }
+  // At once with all before it, at some moment, or not before every thread waits; what is under way keeps its way.
+  if (group.queue.size() > 1) return;
+  uint32_t moment = random_below(3);
+  group.late = moment == 2;
+  if (moment == 0) finish_async(&group);
+  if (moment == 1) float_async(&group);
 }
 
 }  // namespace
@@ -207,6 +203,7 @@ void wgmma_wait(int32_t pending) {
     done = fiber->wgmma_groups.front();
     fiber->wgmma_groups.pop_front();
   }
+  if (group.executed < done) dawdle("wgmma_wait", group.late);
   while (group.executed < done) {
     if (group.step()) finish_async(&group);
   }

@@ -19,14 +19,14 @@
 // Asynchronous. SIE_UNSUPPORTED: the device has too little shared memory, or the binary has no code for it;
 // SIE_INVALID_ARGUMENT: on is NULL; SIE_DEVICE_LOST: any sticky error; SIE_INTERNAL: a launch that CUDA refuses.
 #define SIE_LAUNCH(kernel, grid, block, shared_bytes, on, ...) \
-  SIE_LAUNCH_CLUSTER(kernel, 1, grid, block, shared_bytes, on, __VA_ARGS__)
+  SIE_LAUNCH_CLUSTER(kernel, 1, grid, block, shared_bytes, on, ##__VA_ARGS__)
 
 // The same with CTAs in clusters of `cluster` along x (sm_90; grid.x is a multiple of it).
 #define SIE_LAUNCH_CLUSTER(kernel, cluster, grid, block, shared_bytes, on, ...) \
   ::ptx::launch(#kernel, (kernel),                                              \
                 ::ptx::LaunchShape{dim3(grid), dim3(block), static_cast<uint32_t>(cluster), \
                                    static_cast<size_t>(shared_bytes)},          \
-                on, __VA_ARGS__)
+                on, ##__VA_ARGS__)
 
 namespace ptx {
 
