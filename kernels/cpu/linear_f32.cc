@@ -38,36 +38,67 @@ Columns columns_at(const sie_packed *w, int64_t v, int64_t end) {
   return {b, width * kLanes, v * kLanes, last - in_panel};
 }
 
-SIE_INLINE Vec activate(Vec x, int32_t act) {
-  switch (act) {
-    case SIE_ACT_GELU_ERF:
-      return gelu_erf(x);
-    case SIE_ACT_TANH:
-      return vtanh(x);
-    case SIE_ACT_GELU_TANH:
-      return gelu_tanh(x);
-    case SIE_ACT_RELU:
-      return relu(x);
-    case SIE_ACT_SILU:
-      return silu(x);
-    default:
-      return x;
+template <int32_t Act>
+SIE_INLINE Vec activate(Vec x) {
+  if constexpr (Act == SIE_ACT_GELU_ERF) return gelu_erf(x);
+  if constexpr (Act == SIE_ACT_TANH) return vtanh(x);
+  if constexpr (Act == SIE_ACT_GELU_TANH) return gelu_tanh(x);
+  if constexpr (Act == SIE_ACT_RELU) return relu(x);
+  if constexpr (Act == SIE_ACT_SILU) return silu(x);
+  return x;
+}
+
+// y = act(z + bias) + residual over columns [n, end) of `rows` rows; z starts at column n, rows kPanel apart.
+// Act and the residual's type are fixed here, so that the loop over a panel's vectors is straight code.
+template <int32_t Act, typename R, typename Y>
+void finish_rows(const sie_linear_args *a, const float *z, int64_t row, int64_t rows, int64_t n, int64_t end,
+                 Y *y, int64_t ldy) {
+  const Vec none = vset(0.0f);
+  Vec bias[kVecs];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVecs; v++) {
+    const int64_t i = n + v * kLanes;
+    bias[v] = a->bias != nullptr && i < end ? vload_row(a->bias, i, end) : none;
+  }
+  const bool whole = end - n == kPanel;
+  for (int64_t m = 0; m < rows; m++, z += kPanel, y += ldy) {
+    const R *residual = a->residual.p != nullptr ? row_of<const R>(a->residual, row + m) : nullptr;
+    if (whole) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVecs; v++) {
+        Vec x = activate<Act>(vload(z + v * kLanes) + bias[v]);
+        if (residual != nullptr) x = x + vload(residual + n + v * kLanes);
+        vstore(y + n + v * kLanes, x);
+      }
+      continue;
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; v++) {
+      const int64_t i = n + v * kLanes;
+      if (i >= end) break;
+      Vec x = activate<Act>(vload(z + v * kLanes) + bias[v]);
+      if (residual != nullptr) x = x + vload_row(residual, i, end);
+      vstore_row(y, i, end, x);
+    }
   }
 }
 
-// y[row] = act(z + bias) + residual over columns [n, end) of one row; z starts at column n.
-template <typename Y>
-SIE_INLINE void finish_row(const sie_linear_args *a, const float *z, int64_t row, int64_t n, int64_t end,
-                           Y *y) {
-  for (int64_t i = n; i < end; i += kLanes) {
-    Vec v = vload(z + (i - n));
-    if (a->bias != nullptr) v = v + vload_row(a->bias, i, end);
-    v = activate(v, a->act);
-    if (a->residual.p != nullptr) {
-      v = v + (a->residual.dtype == SIE_F32 ? vload_row(row_of<const float>(a->residual, row), i, end)
-                                            : vload_row(row_of<const Bf16>(a->residual, row), i, end));
-    }
-    vstore_row(y, i, end, v);
+template <typename R, typename Y>
+void finish(const sie_linear_args *a, const float *z, int64_t row, int64_t rows, int64_t n, int64_t end, Y *y,
+            int64_t ldy) {
+  switch (a->act) {
+    case SIE_ACT_GELU_ERF:
+      return finish_rows<SIE_ACT_GELU_ERF, R>(a, z, row, rows, n, end, y, ldy);
+    case SIE_ACT_TANH:
+      return finish_rows<SIE_ACT_TANH, R>(a, z, row, rows, n, end, y, ldy);
+    case SIE_ACT_GELU_TANH:
+      return finish_rows<SIE_ACT_GELU_TANH, R>(a, z, row, rows, n, end, y, ldy);
+    case SIE_ACT_RELU:
+      return finish_rows<SIE_ACT_RELU, R>(a, z, row, rows, n, end, y, ldy);
+    case SIE_ACT_SILU:
+      return finish_rows<SIE_ACT_SILU, R>(a, z, row, rows, n, end, y, ldy);
+    default:
+      return finish_rows<SIE_ACT_NONE, R>(a, z, row, rows, n, end, y, ldy);
   }
 }
 
@@ -86,15 +117,20 @@ void finish_tile(const sie_linear_args *a, const Columns &columns, Fetch fetch, 
                  Y *y, int64_t ldy) {
   alignas(64) float z[kRows * kPanel];
   const int64_t whole = columns.n + columns.vecs * kLanes, end = whole < a->n ? whole : a->n;
-  // The lines of y arrive while the product runs; else its stores would wait for them.
+  // The lines of y come to L2 while the product runs; else its stores would wait for them. Not to L1: so many
+  // at once would hold up the loads of the product.
   for (int64_t m = 0; m < rows; m++) {
     for (int64_t i = columns.n; i < end; i += kLanes) {
-      _mm_prefetch(reinterpret_cast<const char *>(y + m * ldy + i), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char *>(y + m * ldy + i), _MM_HINT_T1);
     }
   }
   const TileFn run = (fetch.step != 0 ? kTilesFar : kTiles)[rows - 1][columns.vecs - 1];
   run(row_of<const float>(a->x, row), a->x.ld, columns.b, columns.ldb, fetch, a->k, z, kPanel);
-  for (int64_t m = 0; m < rows; m++) finish_row(a, z + m * kPanel, row + m, columns.n, end, y + m * ldy);
+  if (a->residual.p != nullptr && a->residual.dtype == SIE_BF16) {
+    finish<Bf16>(a, z, row, rows, columns.n, end, y, ldy);
+  } else {
+    finish<float>(a, z, row, rows, columns.n, end, y, ldy);
+  }
 }
 
 // Rows × vectors of columns, all panels of the range in turn.
