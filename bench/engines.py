@@ -107,6 +107,15 @@ class OnnxRuntime(Graph):
         return lambda batches: pool.map(work, batches)
 
 
+class OnnxRuntimeBatch32(OnnxRuntime):
+    """The session most users have: every thread on one batch of 32 length-sorted texts."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.choices = {"batch": (32,), "streams": (1,)}
+        self.choices_one = {"streams": (1,)}
+
+
 class OpenVino(Graph):
     exported = "openvino"
 
@@ -145,6 +154,7 @@ ENGINES = {
     "sentence-transformers-fp32": (SentenceTransformers, "fp32"),
     "sentence-transformers-bf16": (SentenceTransformers, "bf16"),
     "onnxruntime-fp32": (OnnxRuntime, "fp32"),
+    "onnxruntime-batch32-fp32": (OnnxRuntimeBatch32, "fp32"),
     "onnxruntime-int8": (OnnxRuntime, "int8"),
     "openvino-fp32": (OpenVino, "fp32"),
     "openvino-bf16": (OpenVino, "bf16"),
