@@ -23,7 +23,7 @@ namespace ptx {
 enum class Swizzle : int32_t { none = 0, b32 = 1, b64 = 2, b128 = 3 };
 
 // Bytes of a row of the swizzle's atom of eight rows; without one, of a core matrix of wgmma.
-constexpr int32_t swizzle_row_bytes(Swizzle swizzle) { return 16 << static_cast<int32_t>(swizzle); }
+__host__ __device__ constexpr int32_t swizzle_row_bytes(Swizzle swizzle) { return 16 << static_cast<int32_t>(swizzle); }
 
 // 128 bytes, 64-byte aligned; a kernel takes it as `const __grid_constant__ ptx::TensorMap map`.
 #ifdef __CUDACC__
