@@ -77,3 +77,29 @@ file(CONFIGURE OUTPUT ${object_dir}/build.txt CONTENT "release ${SIE_CUDA_RELEAS
 home ${SIE_CUDA_HOME}
 targets ${target_list}
 ")
+
+# sie_record: what the instructions of a real card return, for the emulator's own test (kernels/simt/record.cu).
+# Linked to the static CUDA runtime, so that it runs where only a driver is.
+set(record_dir ${CMAKE_BINARY_DIR}/record-objects)
+file(MAKE_DIRECTORY ${record_dir})
+set(record_objects "")
+foreach(name experiments record)
+  set(source ${CMAKE_SOURCE_DIR}/kernels/simt/${name}.cu)
+  set(object ${record_dir}/${name}.o)
+  add_custom_command(
+    OUTPUT ${object}
+    COMMAND ${compile} ${record_dir}/${name}.ptxas.txt
+            ${nvcc} ${nvcc_flags} -MD -MF ${record_dir}/${name}.d -MT ${object} -c ${source} -o ${object}
+    DEPENDS ${source} ${compile} ${nvcc}
+    DEPFILE ${record_dir}/${name}.d
+    COMMENT "nvcc ${name}.cu for ${target_list}"
+    VERBATIM)
+  list(APPEND record_objects ${object})
+endforeach()
+add_custom_command(
+  OUTPUT ${CMAKE_BINARY_DIR}/sie_record
+  COMMAND ${nvcc} -cudart static -ccbin ${CMAKE_CXX_COMPILER} ${record_objects} -o ${CMAKE_BINARY_DIR}/sie_record
+  DEPENDS ${record_objects}
+  COMMENT "linking sie_record"
+  VERBATIM)
+add_custom_target(record ALL DEPENDS ${CMAKE_BINARY_DIR}/sie_record)
