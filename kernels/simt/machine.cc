@@ -385,6 +385,7 @@ sie_status launch(const Launch &launch, void (*thread)(const void *body), const 
 
   pthread_mutex_lock(&one_launch);
   choose_seed();
+  record_launch(launch);
   machine.launch_number++;
   machine.random_state = mix(machine.base_seed * 0x2545f4914f6cdd1du + machine.launch_number) | 1u;
   static const uint32_t float_switches[4] = {4, 16, 64, 256};

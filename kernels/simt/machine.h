@@ -197,6 +197,9 @@ struct Machine {
 };
 extern Machine machine;
 
+// Notes a launch for SIE_SIMT_LAUNCHES (launches.cc); does nothing without it.
+void record_launch(const Launch &launch);
+
 // A number below n, from the seed.
 uint32_t random_below(uint32_t n);
 

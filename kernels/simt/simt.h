@@ -25,6 +25,7 @@ struct Launch {
   size_t shared_bytes;
   int32_t sm;  // 80, 86, 89, 90: what instructions and how much shared memory there are
   bool pdl;    // each thread must call grid_dependency_wait
+  const void *function;  // the kernel's address, for the record of launches (launches.cc)
 };
 
 // Runs thread(body) for each thread of the grid. SIE_UNSUPPORTED: the target lacks the shared memory or

@@ -104,7 +104,8 @@ sie_status launch(const char *name, void (*kernel)(P...), const LaunchShape &sha
                   typename AsDeclared<P>::type... arguments) {
   if (on == nullptr) return SIE_INVALID_ARGUMENT;
   auto thread = [=] { kernel(arguments...); };
-  simt::Launch launch = {name, shape.grid, shape.block, shape.cluster, shape.shared_bytes, on->sm, on->pdl != 0};
+  simt::Launch launch = {name, shape.grid, shape.block, shape.cluster, shape.shared_bytes, on->sm, on->pdl != 0,
+                         reinterpret_cast<const void *>(kernel)};
   return simt::launch(
       launch, [](const void *body) { (*static_cast<const decltype(thread) *>(body))(); }, &thread);
 }
