@@ -6,6 +6,8 @@
 # A kernel's files enter this list when they pass the conformance list.
 set(SIE_CUDA_SOURCES
   table.cc
+  gemm_pack.cc gemm_epilogue.cc
+  gemm_sm80.cc gemm_sm80_bf16.cu gemm_sm80_f16.cu gemm_sm80_fp8.cu
 )
 list(TRANSFORM SIE_CUDA_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/kernels/cuda/)
 
@@ -38,4 +40,10 @@ if(SIE_TESTS AND NOT SIE_SANITIZE MATCHES "thread")
   target_link_libraries(simt_tests PRIVATE sie_flags simt_flags sie_cuda_emulated m pthread)
   target_compile_definitions(simt_tests PRIVATE SIE_TESTDATA="${CMAKE_SOURCE_DIR}/testdata")
   add_test(NAME simt COMMAND simt_tests)
+
+  add_executable(gemm_sm80_tests ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/gemm_sm80_test.cc
+                 ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/gemm_problem.cc
+                 ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/activation_test.cc)
+  target_link_libraries(gemm_sm80_tests PRIVATE sie_flags simt_flags sie_cuda_emulated m pthread)
+  add_test(NAME cuda_gemm_sm80 COMMAND gemm_sm80_tests)
 endif()

@@ -10,7 +10,9 @@ int64_t element_bytes(int32_t dtype) {
 
 bool is_float(int32_t dtype) { return dtype == SIE_F32 || dtype == SIE_BF16 || dtype == SIE_F16; }
 
-bool aligned(const void *p, int64_t bytes) { return reinterpret_cast<uintptr_t>(p) % static_cast<uint64_t>(bytes) == 0; }
+bool aligned(const void *p, int64_t bytes) {
+  return reinterpret_cast<uintptr_t>(p) % static_cast<uint64_t>(bytes) == 0;
+}
 
 // Whether every eighth column of every row may be accessed as a whole.
 bool wide_rows(const sie_tensor &t) {
@@ -34,7 +36,8 @@ sie_status gemm_epilogue(const sie_linear_args *a, GemmEpilogue *e) {
   if (y.ld < columns || !aligned(y.p, element_bytes(y.dtype))) return SIE_INVALID_ARGUMENT;
   if (y.dtype == SIE_F8E4M3 && (y.scale == nullptr || !aligned(y.scale, 4))) return SIE_INVALID_ARGUMENT;
   if (a->bias != nullptr && !aligned(a->bias, 4)) return SIE_INVALID_ARGUMENT;
-  if (residual.p != nullptr && (residual.ld < columns || !aligned(residual.p, element_bytes(residual.dtype)))) {
+  if (residual.p != nullptr &&
+      (residual.ld < columns || !aligned(residual.p, element_bytes(residual.dtype)))) {
     return SIE_INVALID_ARGUMENT;
   }
   *e = {};

@@ -1,25 +1,26 @@
-// gemm_epilogue.cuh — what happens to a GEMM's f32 accumulators before they are stored: one order for all kernels.
+// gemm_epilogue.cuh — what happens to a GEMM's f32 accumulators before they are stored; one order for all.
 //
-//   z = acc + bias[c]                                     bf16, f16; an absent bias counts as 0
-//   z = ((total·s_x[r])·s_w[c]) + bias[c]                 e4m3: total as below, s_x = 1 with scales per block
-//   v = act(z), or v = gate(z[2c])·z[2c + 1]              a gate halves the columns
-//   y = round(v + residual[r, c])                         rounded once, here, to y's type
+//   z = acc + bias[c]                            bf16, f16; an absent bias counts as 0
+//   z = ((total·s_x[r])·s_w[c]) + bias[c]        e4m3: total as below, s_x = 1 with scales per block
+//   v = act(z), or v = gate(z[2c])·z[2c + 1]     a gate halves the columns
+//   y = round(v + residual[r, c])                rounded once, here, to y's type
 //
-// Every + and · above is rounded to f32 and never fused, so that kernels which compute the same acc store the same
-// bytes, whatever their tiles and the order in which they visit elements.
-// e4m3 operands: total is the f32 sum over blocks of 128 in k, ascending, of what the tensor cores sum inside:
-//   total = fma(s_x[r, block], inner, total)              (gemm_promote; 1 with one scale a row, that is total + inner)
-// y in e4m3: scales of 1×128 blocks of y's columns, from y in f32 (e4m3_scale, e4m3_inverse as ops.h has them). The
-// maximum of a block is the caller's step: in registers over the lanes that hold the block (gemm_store_run), or
-// through shared memory.
+// Every + and · above is rounded to f32 and never fused, so that kernels which compute the same acc store the
+// same bytes, whatever their tiles and the order in which they visit elements.
+//
+// e4m3 operands: total is the f32 sum, over blocks of 128 in k, ascending, of the tensor cores' own sums:
+//   total = fma(s_x[r, block], inner, total)     gemm_promote; with one scale a row 1: total + inner
+// y in e4m3: scales of 1×128 blocks of y's columns, from y in f32 (e4m3_scale, e4m3_inverse as ops.h has it).
+// The maximum of a block is a step of its own: over the lanes that hold it (gemm_store_run), or through
+// shared memory by the caller.
 //
 // Two ways to use it
-//   by element   a lane with columns c and c + 1 of a row (mma, wgmma fragments): gemm_z, activate<> or gated<>
-//                (activation.cuh; a lane's pair is one gated output), gemm_add_residual, ptx::pack…; with_activation
-//                turns the run-time act into a template argument once, around the loop.
-//   by run       a lane with 8 neighbouring columns of y in f32 (after a pass through shared memory):
-//                gemm_finish_run, gemm_store_run. 16-byte loads and stores where pointers and strides allow,
-//                element by element otherwise: the same result.
+//   by element  a lane with columns c and c + 1 of a row (mma and wgmma fragments): gemm_z, activate<> or
+//               gated<> (a lane's pair is one gated output), gemm_add_residual, ptx::pack…; with_activation
+//               turns the run-time act into a template argument, once around the loop.
+//   by run      a lane with 8 neighbouring columns of y (after a pass through shared memory): gemm_add_bias,
+//               gemm_activate_run or gemm_gate_run, gemm_add_residual_run, gemm_store_run. 16-byte accesses
+//               where pointers and strides allow, element by element otherwise: the same result.
 // Cost     by run, per 8 outputs: 2 bias loads, 1 residual load, 1 store (bf16, f16); 8 activations.
 #ifndef SIE_KERNELS_CUDA_GEMM_EPILOGUE_CUH
 #define SIE_KERNELS_CUDA_GEMM_EPILOGUE_CUH
@@ -91,8 +92,8 @@ SIE_DEVICE void with_gate(int32_t gate, const F &f) {
 
 // ---- by run of columns of one row
 
-// Count f32 from p[0 … bound), zeros behind; 16-byte loads where `aligned` says that p is. What the launch does not
-// write: bias and weight scales.
+// Count f32 from p[0 … bound), zeros behind; 16-byte loads where `aligned` says that p is. What the launch
+// does not write: bias and weight scales.
 template <int Count>
 SIE_DEVICE void gemm_load_f32(const float *p, int32_t bound, bool aligned, float (&v)[Count]) {
   if (aligned && bound >= Count) {
@@ -123,8 +124,8 @@ SIE_DEVICE void gemm_add_bias(const GemmEpilogue &e, int32_t column, float (&v)[
 
 // The same behind e4m3 operands, total → z. scales: those of all columns, readable to a multiple of 128.
 template <int Count>
-SIE_DEVICE void gemm_scale_add_bias(const GemmEpilogue &e, float row_scale, const float *scales, int32_t column,
-                                    float (&v)[Count]) {
+SIE_DEVICE void gemm_scale_add_bias(const GemmEpilogue &e, float row_scale, const float *scales,
+                                    int32_t column, float (&v)[Count]) {
   float scale[Count], bias[Count] = {};
   gemm_load_f32(scales + column, Count, true, scale);
   if (e.bias != nullptr) {
@@ -200,9 +201,11 @@ SIE_DEVICE void gemm_add_residual_run(const GemmEpilogue &e, int64_t row, int32_
   for (int i = 0; i < 8; i++) v[i] = gemm_add_residual(v[i], r[i]);
 }
 
-// Rounds and stores v to the columns `column` … + 7 of y's row `row`, where `stored`; columns ≥ e.columns are left
-// alone. Whole warps call. y in e4m3: lanes 16i … 16i + 15 hold one block of 128 columns of a row, in order.
-SIE_DEVICE void gemm_store_run(const GemmEpilogue &e, int64_t row, int32_t column, bool stored, float (&v)[8]) {
+// Rounds and stores v to the columns `column` … + 7 of y's row `row`, where `stored`; columns ≥ e.columns are
+// left alone. Whole warps call. y in e4m3: lanes 16i … 16i + 15 hold one block of 128 columns of a row, in
+// order.
+SIE_DEVICE void gemm_store_run(const GemmEpilogue &e, int64_t row, int32_t column, bool stored,
+                               float (&v)[8]) {
   int32_t bound = stored ? e.columns - column : 0;
   bool wide = (e.wide & GEMM_WIDE_Y) != 0 && bound >= 8;
   int64_t at = row * e.y_ld + column;

@@ -1,0 +1,103 @@
+// gemm_problem.h — a linear to try on a CUDA GEMM: operands with poisoned surroundings, the sums in double.
+//
+// Every byte that is no element is 0xff, NaN in each float type: gaps between rows, rows from n to the
+// capacity.
+#ifndef SIE_KERNELS_TESTS_CUDA_GEMM_PROBLEM_H
+#define SIE_KERNELS_TESTS_CUDA_GEMM_PROBLEM_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <vector>
+
+#include "ops.h"
+
+namespace gemm_test {
+
+class Random {
+ public:
+  explicit Random(uint32_t seed) : state_(seed * 2654435761u + 1) {}
+  uint32_t next() {
+    state_ = state_ * 1664525u + 1013904223u;
+    return state_ >> 8;
+  }
+  float real() { return static_cast<float>(next()) * (2.0f / 16777216.0f) - 1.0f; }
+
+ private:
+  uint32_t state_;
+};
+
+// Memory of exactly that size (AddressSanitizer sees the byte behind), at `shift` bytes off a 64-byte
+// boundary.
+class Bytes {
+ public:
+  explicit Bytes(int64_t size, int64_t shift = 0);
+  ~Bytes() { free(memory_); }
+  Bytes(const Bytes &) = delete;
+  Bytes &operator=(const Bytes &) = delete;
+  uint8_t *p() const { return memory_ + shift_; }
+  int64_t size() const { return size_; }
+
+ private:
+  uint8_t *memory_;
+  int64_t size_, shift_;
+};
+
+int64_t element_bytes(int32_t dtype);
+float load(int32_t dtype, const void *row, int64_t column);
+void store(int32_t dtype, void *row, int64_t column, float x);
+
+struct Shape {
+  uint32_t compute;
+  int64_t n_rows, cap, n, k;
+  int32_t x_group = -1;  // FP8
+  int64_t x_gap = 0;     // elements between the rows of x; keeps them aligned
+};
+
+// How a run ends: everything behind the sums.
+struct Ending {
+  int32_t act = SIE_ACT_NONE, gate = SIE_GATE_NONE;
+  bool bias = true;
+  int32_t residual = 0;  // dtype
+  int32_t y = SIE_F32;   // dtype
+  int64_t gap =
+      0;  // elements between rows of y and residual, and their first element's distance from alignment
+  bool in_place = false;
+};
+
+// The operands. They depend on the shape alone, not on the ending.
+class Problem {
+ public:
+  explicit Problem(const Shape &shape);
+
+  const Shape &shape() const { return shape_; }
+  int64_t columns(const Ending &e) const { return e.gate != SIE_GATE_NONE ? shape_.n / 2 : shape_.n; }
+  // Σ x·w + bias in double, and how far the f32 sum may be from it.
+  double z(int64_t r, int64_t c) const { return z_[static_cast<size_t>(r * shape_.n + c)]; }
+  double z_tolerance(int64_t r, int64_t c) const;
+  double bias(int64_t c) const { return static_cast<double>(bias_[static_cast<size_t>(c)]); }
+  float residual(int32_t dtype, int64_t r, int64_t c) const;
+  uint8_t *x_row(int64_t r) const { return x_.p() + r * x_ld_ * (shape_.compute == SIE_COMPUTE_FP8 ? 1 : 2); }
+
+  // The arguments, with y (and the residual behind y, if any) from the caller.
+  sie_linear_args args(const Ending &e, const Bytes &y, const Bytes &residual, float *y_scale) const;
+  int64_t y_ld(const Ending &e) const { return columns(e) + e.gap; }
+  int64_t y_bytes(const Ending &e, int32_t dtype) const {
+    return (shape_.cap > 0 ? (shape_.cap - 1) * y_ld(e) + columns(e) : 0) * element_bytes(dtype);
+  }
+  // What a run needs of residual memory, filled; empty without one.
+  void fill_residual(const Ending &e, const Bytes &memory) const;
+
+ private:
+  Shape shape_;
+  int64_t x_ld_;
+  Bytes x_, w_;
+  std::vector<float> x_scale_, bias_, residual_;
+  sie_packed packed_;
+  std::vector<double> z_, x_norm_, w_norm_;
+};
+
+}  // namespace gemm_test
+
+#endif  // SIE_KERNELS_TESTS_CUDA_GEMM_PROBLEM_H
