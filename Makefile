@@ -48,6 +48,12 @@ cuda: deps ## find or install a CUDA toolkit and print where it is (TOOLKIT=13.0
 kernels: deps ## compile every CUDA kernel for every target into libsie_cuda.a (TOOLKIT=…, TARGETS="80 90a")
 	@tools/kernels/build.sh "$(TOOLKIT)" "$(TARGETS)" >/dev/null
 
+kernels-check: deps ## compare the compiled kernels with kernels/budgets, and link them
+	@tools/kernels/check.sh check "$(TOOLKIT)" "$(TARGETS)"
+
+kernels-update: deps ## write kernels/budgets anew from what was compiled
+	@tools/kernels/check.sh update "$(TOOLKIT)" "$(TARGETS)"
+
 # ---- run -------------------------------------------------------------------------------------------------------
 
 run: build ## serve all-MiniLM-L6-v2 on port 8080 (PORT=…, MODEL=…)
@@ -111,4 +117,4 @@ lint: ## vet, staticcheck, formats
 clean: ## remove what the build made, keep downloads
 	rm -rf bin build/CMakeCache.txt build/CMakeFiles build/libsie.a build-asan build/cuda-*
 
-.PHONY: help deps tokenizers libsie configure build minilm cuda kernels run test test-go test-race test-c test-asan test-clients fuzz golden bench bench-kernels fmt lint clean
+.PHONY: help deps tokenizers libsie configure build minilm cuda kernels kernels-check kernels-update run test test-go test-race test-c test-asan test-clients fuzz golden bench bench-kernels fmt lint clean

@@ -3,7 +3,7 @@
 #   none   the host's own where it is 12.4 or newer (CUDA_HOME, then /usr/local/cuda), else 13.0
 #   13.0   nvcc 13.0.88 from PyPI wheels, pinned by hash, in build/cuda/13.0: 110 MB, 5 to 10 s, no root
 #   12.4   nvcc 12.4.131 from Debian's packages, in build/cuda/12.4: for drivers older than 580 (cuda-debian.sh)
-# A second run does nothing. Nothing here needs a GPU or its driver.
+# A second run does nothing. With SIE_CUDA_ONLY_HOST set, nothing is downloaded where the host has none. Nothing here needs a GPU or its driver.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
@@ -50,6 +50,7 @@ host_toolkit() {
 want=${1:-}
 if [ -z "$want" ]; then
   if host_toolkit; then exit 0; fi
+  [ -z "${SIE_CUDA_ONLY_HOST:-}" ] || fail "no toolkit of the host's own, and SIE_CUDA_ONLY_HOST is set"
   want=13.0
 fi
 if [ "$want" = 12.4 ]; then

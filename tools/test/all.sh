@@ -13,6 +13,7 @@ step() {
 
 race_packages="./runtime/batch ./runtime/registry ./runtime/server ./runtime/worker ./runtime/tokenizer ./runtime/engine"
 
+step "Kernel tools" python3 -B -m unittest discover -s tools/kernels
 step "C: kernels, programs, ABI" bash -c 'cmake --build build -j "$(nproc)" >/dev/null && ctest --test-dir build --output-on-failure'
 step "C under AddressSanitizer and UBSan" bash -c 'cmake --preset asan >/dev/null && cmake --build build-asan -j "$(nproc)" >/dev/null && ctest --test-dir build-asan --output-on-failure'
 step "Go" env SIE_REQUIRE_MINILM=1 go test -tags native ./...

@@ -1,0 +1,277 @@
+"""Reads what nvcc made of kernels/cuda: ptxas' reports, the machine code (SASS) and which targets an object holds.
+
+Entry points: Build (a folder of tools/kernels/build.sh) and its kernels(). Runs cuobjdump and c++filt, and nothing on a
+GPU. Standard library only."""
+
+import collections
+import concurrent.futures
+import dataclasses
+import os
+import pathlib
+import re
+import struct
+import subprocess
+import tempfile
+
+
+class Unreadable(Exception):
+    """Compiler output that does not have the form this file knows, or a missing part of it."""
+
+
+@dataclasses.dataclass
+class Kernel:
+    """One kernel as compiled for one target."""
+
+    source: str  # attention_d64.cu
+    target: str  # 90a
+    symbol: str
+    name: str = ""  # attention_kernel<64, true>
+    registers: int = 0
+    stack: int = 0  # bytes a thread, as spills: both are local memory
+    spill: int = 0  # bytes stored and loaded
+    shared: int = 0  # static, bytes a CTA
+    threads: int = 0  # __launch_bounds__, the most a CTA may have; 0: none
+    instructions: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+
+
+# ---- ptxas -v ---------------------------------------------------------------------------------------------------
+
+_ENTRY = re.compile(r"ptxas info\s+: Compiling entry function '([^']+)' for 'sm_(\w+)'")
+_PROPERTIES = re.compile(r"ptxas info\s+: Function properties for (\S+)")
+_STACK = re.compile(r"\s+(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"ptxas info\s+: Used (\d+) registers")
+_SHARED = re.compile(r"\b(\d+) bytes smem\b")
+
+
+def parse_ptxas(text, source):
+    """{(target, symbol): Kernel} of a report by ptxas -v. Kernels only: device functions that stayed functions have
+    properties too and are taken as part of the stack of what calls them."""
+    kernels = {}
+    current = None
+    function = None
+    for line in text.splitlines():
+        if match := _ENTRY.match(line):
+            current = Kernel(source=source, symbol=match[1], target=match[2])
+            if (current.target, current.symbol) in kernels:
+                raise Unreadable(f"{source}: two reports on {current.symbol} for sm_{current.target}")
+            kernels[current.target, current.symbol] = current
+            function = None
+        elif match := _PROPERTIES.match(line):
+            function = match[1]
+        elif match := _STACK.match(line):
+            if current is None or function is None:
+                raise Unreadable(f"{source}: a stack frame of no function: {line.strip()}")
+            if function == current.symbol:
+                current.stack = int(match[1])
+            current.spill += int(match[2]) + int(match[3])
+        elif match := _USED.match(line):
+            if current is None:
+                raise Unreadable(f"{source}: registers of no kernel: {line}")
+            current.registers = int(match[1])
+            if match := _SHARED.search(line):
+                current.shared = int(match[1])
+            if match := re.search(r"(\d+) bytes cumulative stack size", line):
+                current.stack = max(current.stack, int(match[1]))
+    for kernel in kernels.values():
+        if kernel.registers == 0:
+            raise Unreadable(f"{source}: no registers reported for {kernel.symbol}, sm_{kernel.target}")
+    return kernels
+
+
+# ---- SASS -------------------------------------------------------------------------------------------------------
+
+_CODE_FOR = re.compile(r"\s*code for sm_(\w+)")
+_FUNCTION = re.compile(r"\s*Function : (\S+)")
+_INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[T0-9]+\s+)?([A-Z][A-Z0-9_]*)((?:\.[A-Za-z0-9_]+)*)")
+
+_TENSOR = re.compile(r"(H|Q|I|B|D|O)G?MMA$|UTC\w*MMA$")
+_ACCESS = {"LDG", "STG", "LD", "ST", "LDL", "STL", "LDGSTS"}
+_WIDTH = {"U8": "8", "S8": "8", "U16": "16", "S16": "16", "64": "64", "128": "128", "256": "256"}
+_WHOLE = {"LDSM", "STSM", "UTMALDG", "UTMASTG", "UTMAREDG", "UBLKCP", "ATOM", "ATOMG", "ATOMS", "RED", "REDG"}
+
+
+def instruction_class(opcode, modifiers):
+    """The name an instruction is counted under, or None: tensor cores, shared-memory matrices and atomics as nvdisasm
+    spells them, memory accesses with their width in bits (LDG.128)."""
+    if opcode in _ACCESS:
+        parts = modifiers.split(".")
+        return f"{opcode}.{next((_WIDTH[p] for p in parts if p in _WIDTH), '32')}"
+    # On sm_80 a constant is made by the opcode HFMA2.MMA; it is no product.
+    if _TENSOR.match(opcode) or opcode in _WHOLE:
+        return (opcode + modifiers).replace(".16.M88", ".M88").replace(".16.MT88", ".MT88").replace(".gdesc", "")
+    return None
+
+
+def parse_sass(lines):
+    """{(target, symbol): Counter} from the lines of cuobjdump --dump-sass. A kernel without a counted instruction is
+    there with an empty counter."""
+    found = {}
+    target = None
+    counter = None
+    for line in lines:
+        if match := _INSTRUCTION.match(line):
+            if counter is not None and (name := instruction_class(match[1], match[2])):
+                counter[name] += 1
+        elif match := _CODE_FOR.match(line):
+            target, counter = match[1], None
+        elif match := _FUNCTION.match(line):
+            if target is None:
+                raise Unreadable(f"code of no target: {line.strip()}")
+            counter = found.setdefault((target, match[1]), collections.Counter())
+    return found
+
+
+def elf_targets(listing):
+    """The targets in a listing by cuobjdump --list-elf."""
+    return re.findall(r"ELF file\s+\d+: \S*?\.sm_(\w+)\.cubin", listing)
+
+
+def elf_name(target):
+    """How an ELF in an object names a target: 100f is recorded as 100."""
+    return target.rstrip("f")
+
+
+# ---- launch bounds ----------------------------------------------------------------------------------------------
+
+_SECTION_TABLE = 0x28  # in an ELF64 header: offset of the section table (u64)
+_SECTION_COUNTS = 0x3A  # size and number of its entries, index of the names' section (3 × u16)
+_FORMAT_SIZED = 4  # a record of .nv.info with a size (u16) and that many bytes; all others have 4 bytes in all
+_MAX_THREADS = 5  # the attribute of __launch_bounds__: 3 × u32
+
+
+def launch_bounds(cubin):
+    """{symbol: most threads a CTA} of the kernels in a cubin (bytes) that state it."""
+    bounds = {}
+    if cubin[:4] != b"\x7fELF":
+        raise Unreadable("a cubin is no ELF file")
+    (table,) = struct.unpack_from("<Q", cubin, _SECTION_TABLE)
+    size, count, names = struct.unpack_from("<HHH", cubin, _SECTION_COUNTS)
+    sections = [struct.unpack_from("<IIQQQQ", cubin, table + i * size) for i in range(count)]
+    for name, _, _, _, offset, length in sections:
+        start = sections[names][4] + name
+        symbol = cubin[start : cubin.index(b"\0", start)].decode()
+        if not symbol.startswith(".nv.info."):
+            continue
+        position = offset
+        while position < offset + length:
+            form, attribute, bytes_ = struct.unpack_from("<BBH", cubin, position)
+            if form == _FORMAT_SIZED and attribute == _MAX_THREADS:
+                x, y, z = struct.unpack_from("<3I", cubin, position + 4)
+                bounds[symbol.removeprefix(".nv.info.")] = x * y * z
+            position += 4 + (bytes_ if form == _FORMAT_SIZED else 0)
+    return bounds
+
+
+# ---- names ------------------------------------------------------------------------------------------------------
+
+
+def short_name(demangled):
+    """A demangled kernel without its return type, namespaces and parameters: what the source calls it."""
+    text = demangled.replace("(anonymous namespace)::", "")
+    depth = 0
+    for position, character in enumerate(text):
+        if character == "<":
+            depth += 1
+        elif character == ">":
+            depth -= 1
+        elif character == "(" and depth == 0:
+            text = text[:position]
+            break
+    head, angle, arguments = text.partition("<")
+    head = head.removeprefix("void ").rsplit("::", 1)[-1]
+    arguments = re.sub(r"\b(?:\w+::)+", "", arguments)
+    return (head + angle + arguments).replace(" >", ">").strip()
+
+
+def demangle(symbols):
+    """{symbol: short name}, by c++filt."""
+    symbols = sorted(set(symbols))
+    run = subprocess.run(["c++filt"], input="\n".join(symbols), capture_output=True, text=True, check=True)
+    names = run.stdout.splitlines()
+    if len(names) != len(symbols):
+        raise Unreadable("c++filt gave another number of names than it got")
+    return {symbol: short_name(name) for symbol, name in zip(symbols, names)}
+
+
+# ---- a build ----------------------------------------------------------------------------------------------------
+
+
+class Build:
+    """A build folder: its toolkit, its targets, and the objects of kernels/cuda."""
+
+    def __init__(self, folder, sources):
+        """folder as build.sh prints it; sources: the folder of the .cu files."""
+        self.folder = pathlib.Path(folder)
+        self.objects = self.folder / "cuda-objects"
+        description = self.objects / "build.txt"
+        if not description.exists():
+            raise Unreadable(f"{self.folder} holds no CUDA build; run make kernels")
+        fields = dict(line.split(" ", 1) for line in description.read_text().splitlines())
+        self.release = fields["release"]
+        self.targets = fields["targets"].split(",")
+        self.bin = pathlib.Path(fields["home"]) / "bin"
+        self.sources = sorted(path.stem for path in pathlib.Path(sources).glob("*.cu"))
+
+    def compiler(self):
+        """The version of ptxas, which decides the code: 13.0.88."""
+        run = subprocess.run([self.bin / "ptxas", "--version"], capture_output=True, text=True, check=True)
+        match = re.search(r"\bV(\d+\.\d+\.\d+)", run.stdout)
+        if not match:
+            raise Unreadable(f"{self.bin}/ptxas --version does not say a version")
+        return match[1]
+
+    def object(self, source):
+        return self.objects / f"{source}.o"
+
+    def targets_in(self, source):
+        return elf_targets(self._cuobjdump("--list-elf", self.object(source)))
+
+    def ptx_in(self, source):
+        """The PTX files an object holds; there should be none."""
+        return re.findall(r"PTX file\s+\d+: (\S+)", self._cuobjdump("--list-ptx", self.object(source)))
+
+    def kernels(self):
+        """Every kernel of every source for every target, named, in order of source."""
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            kernels = [kernel for found in pool.map(self._kernels_of, self.sources) for kernel in found]
+        names = demangle(kernel.symbol for kernel in kernels)
+        for kernel in kernels:
+            kernel.name = names[kernel.symbol]
+        return kernels
+
+    def _kernels_of(self, source):
+        log = self.objects / f"{source}.ptxas.txt"
+        if not log.exists():
+            raise Unreadable(f"{source}.cu was not compiled in {self.folder}; run make kernels")
+        reported = parse_ptxas(log.read_text(), f"{source}.cu")
+        command = [self.bin / "cuobjdump", "--dump-sass", self.object(source)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+            sass = parse_sass(run.stdout)
+        if run.returncode != 0:
+            raise Unreadable(f"cuobjdump cannot read {self.object(source)}")
+        bounds = self._bounds_of(source)
+        for (target, symbol), kernel in reported.items():
+            kernel.threads = bounds.get((elf_name(target), symbol), 0)
+            if (elf_name(target), symbol) not in sass:
+                raise Unreadable(f"{source}.o has no code of {symbol} for sm_{target}")
+            kernel.instructions = sass[elf_name(target), symbol]
+        if len(sass) != len(reported):
+            raise Unreadable(f"{source}.o holds {len(sass)} kernels, ptxas reported {len(reported)}")
+        return list(reported.values())
+
+    def _bounds_of(self, source):
+        bounds = {}
+        with tempfile.TemporaryDirectory() as folder:
+            command = [self.bin / "cuobjdump", "--extract-elf", "all", self.object(source).resolve()]
+            subprocess.run(command, cwd=folder, capture_output=True, check=True)
+            for cubin in pathlib.Path(folder).glob("*.cubin"):
+                target = cubin.stem.rpartition(".sm_")[2]
+                for symbol, threads in launch_bounds(cubin.read_bytes()).items():
+                    bounds[target, symbol] = threads
+        return bounds
+
+    def _cuobjdump(self, option, path):
+        run = subprocess.run([self.bin / "cuobjdump", option, path], capture_output=True, text=True)
+        if run.returncode != 0 and "does not contain" not in run.stdout + run.stderr:
+            raise Unreadable(f"cuobjdump {option} {path}: {run.stderr.strip()}")
+        return run.stdout

@@ -1,0 +1,455 @@
+"""Tests of compiled.py and budgets.py on samples of real compiler output, and of cuda.sh's choice of a toolkit; no
+compiler runs. python3 -m unittest discover tools/kernels"""
+
+import collections
+import os
+import pathlib
+import stat
+import struct
+import subprocess
+import tempfile
+import textwrap
+import unittest
+
+import budgets
+import compiled
+import launches
+
+HERE = pathlib.Path(__file__).resolve().parent
+SAMPLES = HERE / "samples"
+PRODUCT = "_ZN8sie_cuda41_GLOBAL__N__513ec798_9_sample_cu_d316b2fb14product_kernelILNS0_7OperandE1ELi64EEEvPK5uint4Pf"
+CARELESS = "_ZN8sie_cuda41_GLOBAL__N__513ec798_9_sample_cu_d316b2fb15careless_kernelEPfi"
+SPILLING = "_Z8attn_fwdILi32ELi64ELi64EEvPKtPtPKiPK5int2_ifi"
+
+
+def ptxas(release="13.0"):
+    return (SAMPLES / f"cuda-{release}.ptxas.txt").read_text()
+
+
+def sass(name):
+    return compiled.parse_sass((SAMPLES / f"{name}.sass.txt").read_text().splitlines())
+
+
+class Reports(unittest.TestCase):
+    def test_registers_stack_spills_and_shared_memory(self):
+        kernels = compiled.parse_ptxas(ptxas(), "sample.cu")
+        self.assertEqual(
+            {(k.target, k.symbol): (k.registers, k.stack, k.spill, k.shared) for k in kernels.values()},
+            {
+                ("80", PRODUCT): (14, 0, 0, 0),
+                ("80", CARELESS): (26, 0, 0, 1024),
+                ("100f", PRODUCT): (16, 0, 0, 0),
+                ("100f", CARELESS): (26, 0, 0, 1024),
+                ("86", SPILLING): (96, 8, 40, 0),
+            },
+        )
+
+    def test_the_older_compiler(self):
+        kernels = compiled.parse_ptxas(ptxas("12.4"), "sample.cu")
+        self.assertEqual(sorted(k.registers for k in kernels.values()), [14, 16, 26, 26])
+        self.assertEqual({target for target, _ in kernels}, {"80", "90a"})
+
+    def test_functions_that_a_kernel_calls_count_towards_its_spills(self):
+        text = textwrap.dedent("""\
+            ptxas info    : Compiling entry function 'k' for 'sm_80'
+            ptxas info    : Function properties for k
+                0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+            ptxas info    : Function properties for helper
+                16 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads
+            ptxas info    : Used 10 registers, 16 bytes cumulative stack size
+            """)
+        (kernel,) = compiled.parse_ptxas(text, "s.cu").values()
+        self.assertEqual((kernel.stack, kernel.spill), (16, 8))
+
+    def test_output_of_another_form_is_refused(self):
+        lines = ptxas().splitlines(True)
+        for text in (
+            "".join(lines[2:]).replace("Compiling", "Compiled", 1),
+            "".join(line for line in lines if "Used 14" not in line),
+            ptxas() + ptxas(),
+        ):
+            with self.assertRaises(compiled.Unreadable):
+                compiled.parse_ptxas(text, "sample.cu")
+
+
+class Code(unittest.TestCase):
+    def test_instructions_by_kernel_and_target(self):
+        found = sass("cuda-13.0")
+        self.assertEqual(
+            found["80", PRODUCT],
+            {"LDGSTS.128": 1, "LDSM.M88.4": 1, "HMMA.16816.F32.BF16": 1, "STG.32": 1},
+        )
+        self.assertEqual(found["100", CARELESS], {"LDG.32": 3, "REDG.E.ADD.F32.FTZ.RN.STRONG.GPU": 1})
+        self.assertEqual(
+            found["86", SPILLING],
+            {"LDG.128": 1, "LDG.16": 1, "STL.32": 1, "STL.64": 1, "LDL.32": 1, "LDSM.MT88.4": 1},
+        )
+
+    def test_the_older_compiler(self):
+        found = sass("cuda-12.4")
+        self.assertEqual(set(found), {(t, s) for t in ("80", "90a") for s in (PRODUCT, CARELESS)})
+        self.assertEqual(found["90a", PRODUCT]["HMMA.16816.F32.BF16"], 1)
+
+    def test_hopper(self):
+        found = sass("hopper")
+        bf16, fp8 = (found["90a", f"_Z8w_kernelILN3ptx7OperandE{i}EEvPf"] for i in (0, 2))
+        self.assertEqual(bf16["HGMMA.64x64x16.F32.BF16"], 1)
+        self.assertEqual(fp8["QGMMA.64x64x32.F32.E4M3.E4M3"], 1)
+        self.assertEqual(fp8["UTMALDG.2D"], 1)
+
+    def test_what_is_no_tensor_product(self):
+        self.assertIsNone(compiled.instruction_class("HFMA2", ".MMA"))
+        self.assertIsNone(compiled.instruction_class("REDUX", ".MAX.S32"))
+        self.assertIsNone(compiled.instruction_class("LDS", ".128"))
+
+    def test_targets_of_an_object(self):
+        listing = "ELF file    1: attn.1.sm_80.cubin\nELF file    2: attn.2.sm_90a.cubin\nELF file    3: a.3.sm_100.cubin\n"
+        self.assertEqual(compiled.elf_targets(listing), ["80", "90a", "100"])
+
+
+class Names(unittest.TestCase):
+    def test_short_names(self):
+        for long, short in {
+            "void sie_cuda::(anonymous namespace)::product_kernel<(sie_cuda::(anonymous namespace)::Operand)1, 64>"
+            "(uint4 const*, float*)": "product_kernel<(Operand)1, 64>",
+            "sie_cuda::(anonymous namespace)::careless_kernel(float*, int)": "careless_kernel",
+            "void k<sie_cuda::Tile<(ptx::Operand)0, 128, 64>, true>(k<int>*)": "k<Tile<(Operand)0, 128, 64>, true>",
+            "void k<A<1> >(int)": "k<A<1>>",
+            "plain": "plain",
+        }.items():
+            self.assertEqual(compiled.short_name(long), short)
+
+    def test_symbols_through_the_demangler(self):
+        names = compiled.demangle([PRODUCT, CARELESS, SPILLING])
+        self.assertEqual(
+            [names[s] for s in (PRODUCT, CARELESS, SPILLING)],
+            ["product_kernel<(Operand)1, 64>", "careless_kernel", "attn_fwd<32, 64, 64>"],
+        )
+
+
+def kernel(**fields):
+    instructions = collections.Counter(fields.pop("instructions", {}))
+    return compiled.Kernel(**{"source": "s.cu", "target": "80", "symbol": "k", "name": "k<1>", "registers": 32, "threads": 128,
+                              "instructions": instructions, **fields})
+
+
+def make_cubin(bounds):
+    """An ELF64 file with a .nv.info section a kernel: some attribute of four bytes, one with a size, and the bounds."""
+    names, bodies = b"\0.shstrtab\0", [b"", b""]
+    offsets = [0, 1]
+    for symbol, (x, y, z) in bounds.items():
+        offsets.append(len(names))
+        names += b".nv.info." + symbol.encode() + b"\0"
+        other = struct.pack("<BBH", 3, 0x1B, 0xFF) + struct.pack("<BBH", 4, 0x0A, 8) + b"\x04\x05\x0c\0\x01\0\0\0"
+        bodies.append(other + struct.pack("<BBH3I", 4, 5, 12, x, y, z))
+    bodies[1] = names
+    sections, content = [], b""
+    for offset, body in zip(offsets, bodies):
+        sections.append(struct.pack("<IIQQQQ", offset, 1, 0, 0, 64 + len(content), len(body)) + bytes(24))
+        content += body
+    header = bytearray(64)
+    header[:4] = b"\x7fELF"
+    struct.pack_into("<Q", header, 0x28, 64 + len(content))
+    struct.pack_into("<HHH", header, 0x3A, 64, len(sections), 1)
+    return bytes(header) + content + b"".join(sections)
+
+
+class Bounds(unittest.TestCase):
+    def test_launch_bounds_of_a_cubin(self):
+        cubin = make_cubin({"_Z1kv": (32, 4, 2), "_Z1lv": (1024, 1, 1)})
+        self.assertEqual(compiled.launch_bounds(cubin), {"_Z1kv": 256, "_Z1lv": 1024})
+        self.assertEqual(compiled.launch_bounds(make_cubin({})), {})
+        with self.assertRaises(compiled.Unreadable):
+            compiled.launch_bounds(b"MZ")
+
+
+class Launches(unittest.TestCase):
+    TABLE = (
+        "# sm_80 by ptxas 13.0.88; text\n\ns.cu\n"
+        "  168  256   0   0   0  k<1, 2>  LDG.128=1\n"
+        "   40  128   0   0   0  plain\n"
+    )
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.root = pathlib.Path(holder.name)
+        (self.root / "sm_80.txt").write_text(self.TABLE)
+        (self.root / "sm_90a.txt").write_text(self.TABLE)
+        source = self.root / "p.c"
+        names = ("_Z1kILi1ELi2EEvv", "plain", "stranger")
+        source.write_text("".join(f"void {name}(void) {{}}\n" for name in names) + "int main(void) { return 0; }\n")
+        self.program = self.root / "p"
+        subprocess.run(["cc", source, "-o", self.program, "-Wl,--defsym=keep=__executable_start"], check=True)
+        symbols = {symbol: offset for offset, symbol in launches.symbols_of(self.program).items()}
+        self.k, self.plain, self.stranger = (symbols[name] for name in names)
+
+    def write(self, *shapes):
+        lines = [f"{self.program}\t{offset:x}\t" + "\t".join(map(str, numbers)) for offset, *numbers in shapes]
+        (self.root / "record").write_text("\n".join([*lines, "/gone\t10\t1\t1\t1\t80"]) + "\n")
+
+    def run_tool(self, command):
+        said = []
+        return launches.run(command, self.root / "record", self.root, said.append), "\n".join(said)
+
+    def test_update_then_check_then_a_change(self):
+        self.write(
+            (self.k, 256, 1024, 1, 80),
+            (self.k, 256, 4096, 1, 80),
+            (self.k, 256, 512, 2, 90),
+            (self.plain, 64, 0, 1, 80),
+            (self.stranger, 32, 0, 1, 80),
+        )
+        self.assertEqual(self.run_tool("check")[0], 1)
+        self.assertEqual(self.run_tool("update")[0], 0)
+        self.assertEqual(self.run_tool("check"), (0, "3 kinds of launches: ok"))
+        rows = [line.split() for line in (self.root / "launches.txt").read_text().splitlines()[2:]]
+        self.assertEqual(rows[0], ["256", "1", "k<1,", "2>", "sm_80=4096"])
+        self.assertEqual(rows[1], ["256", "2", "k<1,", "2>", "sm_90=512"])
+        self.write((self.k, 256, 8192, 1, 80), (self.k, 256, 512, 2, 90), (self.plain, 64, 0, 1, 80))
+        status, said = self.run_tool("check")
+        self.assertEqual(status, 1)
+        self.assertIn("+  256  1  k<1, 2>  sm_80=8192", said)
+
+    def test_launches_that_a_device_would_refuse(self):
+        self.write((self.k, 384, 0, 1, 80), (self.plain, 64, 0, 1, 86))
+        status, said = self.run_tool("update")
+        self.assertEqual(status, 1)
+        self.assertIn("k<1, 2> is launched with 384 threads on sm_80, its bound is 256", said)
+        self.assertIn("plain is launched on sm_86, where the tables have no such kernel", said)
+        text = self.TABLE.replace("168  256", "255  512")
+        (self.root / "sm_80.txt").write_text(text)
+        self.write((self.k, 512, 0, 1, 80), (self.plain, 64, 0, 1, 80))
+        self.assertIn("k<1, 2> needs 255 registers of 512 threads", self.run_tool("update")[1])
+
+    def test_a_kernel_that_no_test_launches(self):
+        self.write((self.plain, 64, 0, 1, 80))
+        status, said = self.run_tool("update")
+        self.assertEqual(status, 1)
+        self.assertIn("k<1, 2> is compiled, and no test launches it", said)
+
+    def test_no_record(self):
+        (self.root / "record").write_text("")
+        with self.assertRaises(compiled.Unreadable):
+            self.run_tool("check")
+        self.write((self.k + 1, 64, 0, 1, 80))
+        with self.assertRaises(compiled.Unreadable):
+            self.run_tool("check")
+
+
+class Rules(unittest.TestCase):
+    def test_each_rule(self):
+        self.assertEqual(budgets.broken_rules(kernel(instructions={"LDG.128": 4, "RED.E.ADD.STRONG.GPU": 1})), [])
+        for broken, text in (
+            (kernel(threads=0), "__launch_bounds__"),
+            (kernel(spill=4), "spills 4"),
+            (kernel(stack=8), "stack frame of 8"),
+            (kernel(shared=512), "512 bytes of static"),
+            (kernel(instructions={"LDL.64": 2}), "LDL.64=2"),
+            (kernel(instructions={"STL.128": 1}), "STL.128=1"),
+            (kernel(instructions={"ATOMG.E.ADD.BF16x2_V2.RN": 1}), "no fixed order"),
+            (kernel(instructions={"RED.E.ADD.F32.FTZ.RN.STRONG.GPU": 3}), "no fixed order"),
+        ):
+            (problem,) = budgets.broken_rules(broken)
+            self.assertIn(text, problem)
+
+    def test_promises(self):
+        promises = budgets.read_promises("# text\n\nk<*> 8?,90a HMMA*|QMMA* LDG.128 !LDG.32 # why\nother 80 HMMA*\n")
+        good = kernel(instructions={"QMMA.16832.F32.E4M3.E4M3": 1, "LDG.128": 1})
+        problems = budgets.broken_promises([good], promises, ["80"])
+        self.assertEqual(problems, ["promises.txt:4: no kernel is called other"])
+        bad = kernel(instructions={"LDG.32": 7})
+        problems = budgets.broken_promises([bad], budgets.read_promises("k<1> 80 HMMA*|QMMA* LDG.128 !LDG.32"), ["80"])
+        self.assertEqual(
+            problems,
+            [
+                "s.cu k<1> sm_80: has no HMMA* or QMMA* (promises.txt:1)",
+                "s.cu k<1> sm_80: has no LDG.128 (promises.txt:1)",
+                "s.cu k<1> sm_80: has LDG.32=7, promised is !LDG.32 (promises.txt:1)",
+            ],
+        )
+        elsewhere = kernel(target="120f")
+        self.assertEqual(budgets.broken_promises([elsewhere], budgets.read_promises("k<1> 80 HMMA*"), ["120f"]), [])
+        with self.assertRaises(compiled.Unreadable):
+            budgets.read_promises("k 80")
+
+    def test_a_table_has_one_line_a_kernel_in_natural_order(self):
+        loads = {"LDG.128": 2, "LDG.32": 1}
+        rows = [kernel(name="k<128>", symbol="a"), kernel(name="k<64>", symbol="b", instructions=loads)]
+        text = budgets.table(rows, "80", "13.0.88")
+        self.assertEqual(budgets.table_compiler(text), "13.0.88")
+        lines = text.splitlines()
+        self.assertEqual(lines[3], "s.cu")
+        self.assertEqual(lines[4].split(), ["32", "128", "0", "0", "0", "k<64>", "LDG.32=1", "LDG.128=2"])
+        self.assertEqual(lines[5].split(), ["32", "128", "0", "0", "0", "k<128>"])
+        with self.assertRaises(compiled.Unreadable):
+            budgets.check_names([kernel(symbol="a"), kernel(symbol="b")])
+
+
+class WholeRun(unittest.TestCase):
+    """budgets.run over a folder that looks like a build, with a cuobjdump that prints files."""
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.root = pathlib.Path(holder.name)
+        for folder in ("sources", "tables", "build/cuda-objects", "home/bin"):
+            (self.root / folder).mkdir(parents=True)
+        self.objects = self.root / "build/cuda-objects"
+        (self.root / "sources/sample.cu").touch()
+        (self.objects / "build.txt").write_text(f"release 13.0\nhome {self.root}/home\ntargets 80,100f\n")
+        (self.objects / "sample.o").touch()
+        self.careless(False)
+        self.program("ptxas", "echo 'Cuda compilation tools, release 13.0, V13.0.88'")
+        self.program("cuobjdump", f"""
+            if [ "$1" = --extract-elf ]; then cp {self.objects}/*.cubin .; else cat "$2.${{1#--}}"; fi""")
+        for target in ("80", "100"):
+            cubin = make_cubin({PRODUCT: (32, 4, 1), CARELESS: (128, 1, 1)})
+            (self.objects / f"sample.1.sm_{target}.cubin").write_bytes(cubin)
+        (self.objects / "sample.o.list-elf").write_text(
+            "ELF file    1: sample.1.sm_80.cubin\nELF file    2: sample.2.sm_100.cubin\n"
+        )
+        (self.objects / "sample.o.list-ptx").write_text("")
+        (self.root / "tables/promises.txt").write_text("product_kernel* * HMMA*BF16 LDSM*\n")
+        self.said = []
+
+    def careless(self, there):
+        """Whether the build has the kernel that breaks rules."""
+        def keep(text, start):
+            parts = text.split(start)
+            return start.join(p for p in parts if SPILLING not in p and (there or CARELESS not in p.splitlines()[0]))
+        report = keep(ptxas(), "ptxas info    : Compiling")
+        code = (SAMPLES / "cuda-13.0.sass.txt").read_text().split("Fatbin elf code:\narch = sm_86")[0]
+        code = code.split("\tcode for sm_86")[0]
+        if not there:
+            kept, skipping = [], False
+            for line in code.splitlines(True):
+                if "Function :" in line or "code for" in line:
+                    skipping = CARELESS in line
+                if not skipping:
+                    kept.append(line)
+            code = "".join(kept)
+        (self.objects / "sample.ptxas.txt").write_text(report)
+        (self.objects / "sample.o.dump-sass").write_text(code)
+
+    def program(self, name, script):
+        path = self.root / "home/bin" / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(path.stat().st_mode | stat.S_IEXEC)
+
+    def run_tool(self, command):
+        self.said = []
+        folders = (self.root / folder for folder in ("build", "sources", "tables"))
+        status = budgets.run(command, *folders, self.said.append)
+        return status, "\n".join(self.said)
+
+    def test_update_then_check_then_a_change(self):
+        status, said = self.run_tool("check")
+        self.assertEqual(status, 1)
+        self.assertIn("make kernels-update", said)
+        self.assertEqual(self.run_tool("update")[0], 0)
+        self.assertEqual(self.run_tool("check"), (0, "1 kernels, 2 targets: ok"))
+        report = self.objects / "sample.ptxas.txt"
+        report.write_text(report.read_text().replace("Used 14 registers", "Used 40 registers"))
+        status, said = self.run_tool("check")
+        self.assertEqual(status, 1)
+        self.assertRegex(said, r"(?m)^-   14  128   0   0   0  product_kernel<\(Operand\)1, 64>")
+        self.assertRegex(said, r"(?m)^\+   40  128   0   0   0  product_kernel<\(Operand\)1, 64>")
+        self.assertIn("sm_80.txt (checked in)", said)
+        self.assertNotIn("sm_100f.txt", said)
+
+    def test_broken_rules_fail_even_when_the_tables_agree(self):
+        self.careless(True)
+        self.assertEqual(self.run_tool("update")[0], 1)
+        status, said = self.run_tool("check")
+        self.assertEqual(status, 1)
+        self.assertIn("sample.cu careless_kernel sm_80: has 1024 bytes of static shared memory", said)
+        self.assertIn("adds floats in no fixed order", said)
+
+    def test_a_broken_promise(self):
+        (self.root / "tables/promises.txt").write_text("product_kernel* * HGMMA*\n")
+        status, said = self.run_tool("update")
+        self.assertEqual(status, 1)
+        self.assertIn("sample.cu product_kernel<(Operand)1, 64> sm_100f: has no HGMMA*", said)
+
+    def test_missing_targets_sources_and_ptx(self):
+        self.run_tool("update")
+        (self.objects / "sample.o.list-elf").write_text("ELF file    1: sample.1.sm_80.cubin\n")
+        (self.objects / "sample.o.list-ptx").write_text("PTX file    1: sample.1.sm_80.ptx\n")
+        (self.root / "sources/new.cu").touch()
+        status, said = self.run_tool("check")
+        self.assertEqual(status, 1)
+        for text in ("sample.o has no code for sm_100f", "holds PTX", "new.cu was not compiled"):
+            self.assertIn(text, said)
+
+    def test_another_compiler_checks_rules_only_and_writes_nothing(self):
+        self.run_tool("update")
+        before = (self.root / "tables/sm_80.txt").read_text()
+        self.program("ptxas", "echo 'Cuda compilation tools, release 12.4, V12.4.131'")
+        report = self.objects / "sample.ptxas.txt"
+        report.write_text(report.read_text().replace("Used 14 registers", "Used 40 registers"))
+        for command in ("check", "update"):
+            status, said = self.run_tool(command)
+            self.assertEqual(status, 0, said)
+            self.assertIn("only rules and promises", said)
+        self.assertEqual((self.root / "tables/sm_80.txt").read_text(), before)
+        report.write_text(report.read_text().replace("0 bytes spill stores", "8 bytes spill stores"))
+        self.assertEqual(self.run_tool("check")[0], 1)
+
+    def test_no_build(self):
+        (self.objects / "build.txt").unlink()
+        with self.assertRaisesRegex(compiled.Unreadable, "make kernels"):
+            self.run_tool("check")
+
+    def test_code_and_report_must_name_the_same_kernels(self):
+        code = self.objects / "sample.o.dump-sass"
+        code.write_text(code.read_text().replace(PRODUCT, "_Z5otherv"))
+        with self.assertRaises(compiled.Unreadable):
+            self.run_tool("check")
+
+
+class Toolkit(unittest.TestCase):
+    """cuda.sh with toolkits that are scripts."""
+
+    def toolkit(self, folder, version, tools=("ptxas", "cuobjdump", "nvdisasm")):
+        (folder / "bin").mkdir(parents=True)
+        for tool in ("nvcc", *tools):
+            path = folder / "bin" / tool
+            path.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {version}, V{version}.1'\n")
+            path.chmod(0o755)
+
+    def choose(self, given, local):
+        environment = {**os.environ, "CUDA_HOME": str(given), "SIE_LOCAL_CUDA": str(local), "SIE_CUDA_ONLY_HOST": "1"}
+        script = HERE.parent / "setup" / "cuda.sh"
+        return subprocess.run([script], env=environment, capture_output=True, text=True)
+
+    def test_the_host_s_own_where_it_is_new_enough(self):
+        with tempfile.TemporaryDirectory() as holder:
+            root = pathlib.Path(holder)
+            self.toolkit(root / "old", "11.8")
+            self.toolkit(root / "good", "12.4")
+            self.toolkit(root / "new", "13.10")
+            self.toolkit(root / "part", "13.0", tools=("ptxas",))
+            (root / "broken/bin").mkdir(parents=True)
+            (root / "broken/bin/nvcc").write_text("")
+            for given, local, chosen in (
+                ("good", "new", "good"),
+                ("old", "new", "new"),
+                ("part", "good", "good"),
+                ("broken", "good", "good"),
+                ("none", "good", "good"),
+                ("old", "none", None),
+            ):
+                run = self.choose(root / given, root / local)
+                self.assertEqual(run.stdout.strip(), str(root / chosen) if chosen else "", run.stderr)
+                self.assertEqual(run.returncode, 0 if chosen else 1)
+            self.assertIn("11.8", run.stderr)
+
+    def test_an_unknown_toolkit(self):
+        run = subprocess.run([HERE.parent / "setup" / "cuda.sh", "11.8"], capture_output=True, text=True)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("no toolkit '11.8'", run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
