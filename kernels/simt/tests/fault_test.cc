@@ -171,6 +171,54 @@ int copy_into_a_buffer_in_use() {
 FAULT(missing_copy_wait, nullptr, 10)
 FAULT(copy_into_a_buffer_in_use, nullptr, 9)
 
+// The bytes that come are those that lie there: only the poison shows that nobody waited.
+template <bool Fault>
+__global__ void same_bytes_kernel(const int *in, int *out) {
+  SIE_DYNAMIC_SHARED(shared);
+  for (int i = 0; i < 4; i++) {
+    cp_async_16(shared + 16 * threadIdx.x, in + 4 * threadIdx.x);
+    if (i == 0 || !Fault) cp_async_wait_all();
+    out[threadIdx.x] = reinterpret_cast<int *>(shared)[4 * threadIdx.x];
+    if (out[threadIdx.x] == -1) return;
+  }
+}
+template <bool Fault>
+int copy_of_the_same_bytes_read_too_early() {
+  Aligned<int> in(128);
+  for (size_t i = 0; i < 128; i++) in[i] = 5;
+  std::vector<int> out(32);
+  if (SIE_LAUNCH(same_bytes_kernel<Fault>, 1, 32, 512, &on_sm80, in.data(), out.data()) != SIE_OK) return 2;
+  for (int x : out) {
+    if (x != 5) return wrong_result;
+  }
+  return 0;
+}
+FAULT(copy_of_the_same_bytes_read_too_early, nullptr, 10)
+
+// wait<1> where the youngest group is read.
+template <bool Fault>
+__global__ void youngest_group_kernel(const int *in, int *out) {
+  SIE_DYNAMIC_SHARED(shared);
+  cp_async_16(shared + 16 * threadIdx.x, in);
+  cp_async_commit();
+  cp_async_16(shared + 512 + 16 * threadIdx.x, in);
+  cp_async_commit();
+  Fault ? cp_async_wait<1>() : cp_async_wait<0>();
+  out[threadIdx.x] = *reinterpret_cast<int *>(shared + 512 + 16 * threadIdx.x);
+}
+template <bool Fault>
+int copy_wait_for_one_group_less() {
+  Aligned<int> in(4);
+  for (int &x : in) x = 5;
+  std::vector<int> out(32);
+  if (SIE_LAUNCH(youngest_group_kernel<Fault>, 1, 32, 1024, &on_sm80, in.data(), out.data()) != SIE_OK) return 2;
+  for (int x : out) {
+    if (x != 5) return wrong_result;
+  }
+  return 0;
+}
+FAULT(copy_wait_for_one_group_less, nullptr, 10)
+
 template <bool Fault>
 __global__ void warp_kernel(int *out) {
   SIE_DYNAMIC_SHARED(shared);
@@ -288,6 +336,76 @@ PIPE_FAULT(too_many_bytes_expected, expect_more, "deadlock", 10)
 PIPE_FAULT(no_bytes_expected, no_expect, "which expects 0", 10)
 PIPE_FAULT(leaving_with_products_under_way, leave, "without wgmma_wait", 10)
 
+// Two products, each a group of its own; the younger is read after a wait for the older.
+template <bool Fault>
+__global__ void two_groups_kernel(float *out) {
+  SIE_DYNAMIC_SHARED(shared);
+  uint16_t *tile = reinterpret_cast<uint16_t *>(shared);
+  for (uint32_t i = threadIdx.x; i < 64 * 16; i += 128) tile[i] = 0x3f80;  // 1
+  fence_proxy_async();
+  __syncthreads();
+  float older[4] = {}, younger[4] = {};
+  uint64_t a = wgmma_descriptor(shared, Swizzle::b32, 256);
+  wgmma_fence();
+  wgmma<Operand::bf16, 8>(older, a, a, 0);
+  wgmma_commit();
+  wgmma<Operand::bf16, 8>(younger, a, a, 0);
+  wgmma_commit();
+  wgmma_wait<1>();
+  float first = older[0];
+  if (!Fault) wgmma_wait<0>();
+  float second = younger[0];
+  if (Fault) wgmma_wait<0>();
+  out[threadIdx.x] = first + second;
+}
+template <bool Fault>
+int product_wait_for_one_group_less() {
+  std::vector<float> out(128);
+  if (SIE_LAUNCH(two_groups_kernel<Fault>, 1, 128, 2048, &on_sm90, out.data()) != SIE_OK) return 2;
+  for (float x : out) {
+    if (x != 32.0f) return wrong_result;
+  }
+  return 0;
+}
+FAULT(product_wait_for_one_group_less, nullptr, 10)
+
+template <bool Fault>
+__global__ void arrival_kernel(const uint8_t *in) {
+  SIE_DYNAMIC_SHARED(shared);
+  uint64_t *barrier = reinterpret_cast<uint64_t *>(shared);
+  mbarrier_init(barrier, 1);
+  mbarrier_arrive_expect(barrier, 16);
+  if (Fault) mbarrier_arrive(barrier);
+  bulk_load(shared + 16, in, 16, barrier);
+  mbarrier_wait(barrier, 0);
+}
+template <bool Fault>
+int arrival_too_many() {
+  Aligned<uint8_t> in(16);
+  return SIE_LAUNCH(arrival_kernel<Fault>, 1, 1, 64, &on_sm90, in.data()) == SIE_OK ? 0 : 2;
+}
+FAULT(arrival_too_many, "an arrival too many", 10)
+
+template <bool Fault>
+__global__ void two_phases_kernel() {
+  SIE_DYNAMIC_SHARED(shared);
+  uint64_t *barrier = reinterpret_cast<uint64_t *>(shared);
+  if (threadIdx.x == 0) mbarrier_init(barrier, 1);
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    mbarrier_wait(barrier, 0);
+  } else {
+    for (int i = 0; i < 100; i++) mbarrier_test(barrier, 0);  // until the other waits
+    mbarrier_arrive(barrier);
+    if (Fault) mbarrier_arrive(barrier);
+  }
+}
+template <bool Fault>
+int two_phases_at_once() {
+  return SIE_LAUNCH((two_phases_kernel<Fault>), 1, 2, 64, &on_sm90) == SIE_OK ? 0 : 2;
+}
+FAULT(two_phases_at_once, "went on by 2 phases before a waiter looked", 10)
+
 template <bool Fault>
 __global__ void phase_kernel(int *out) {
   SIE_DYNAMIC_SHARED(shared);
@@ -369,10 +487,8 @@ TEST(fault_leaving_while_a_store_reads) {
 template <bool Fault>
 __global__ void mask_kernel(int *out) {
   int lane = static_cast<int>(threadIdx.x);
-  if (lane >= 16) {
-    out[lane] = 0;
-    return;
-  }
+  if (lane >= 16) return;
+  __syncthreads();  // until the others have left
   out[lane] = shuffle_xor(lane, 1, Fault ? full_warp : 0xffffu);
 }
 template <bool Fault>
@@ -380,7 +496,26 @@ int mask_names_a_lane_that_left() {
   std::vector<int> out(32);
   return SIE_LAUNCH(mask_kernel<Fault>, 1, 32, 0, &on_sm80, out.data()) == SIE_OK ? 0 : 2;
 }
-FAULT(mask_names_a_lane_that_left, "kernel mask_kernel", 10)
+FAULT(mask_names_a_lane_that_left, "names lanes ffff0000, which have left", 10)
+
+template <bool Fault>
+__global__ void leaving_kernel(int *out) {
+  SIE_DYNAMIC_SHARED(shared);
+  uint64_t *barrier = reinterpret_cast<uint64_t *>(shared);
+  int lane = static_cast<int>(threadIdx.x);
+  if (Fault && lane == 9) {
+    mbarrier_init(barrier, 1);
+    for (int i = 0; i < 100; i++) mbarrier_test(barrier, 0);  // until the others wait
+    return;
+  }
+  out[lane] = lane == 9 ? 0 : shuffle_xor(lane, 0, Fault ? full_warp : ~(1u << 9));
+}
+template <bool Fault>
+int lane_leaves_while_others_wait() {
+  std::vector<int> out(32);
+  return SIE_LAUNCH(leaving_kernel<Fault>, 1, 32, 64, &on_sm80, out.data()) == SIE_OK ? 0 : 2;
+}
+FAULT(lane_leaves_while_others_wait, "lane 9 leaves while shuffle_xor waits for it", 10)
 
 template <bool Fault>
 __global__ void own_mask_kernel(int *out) {
@@ -445,15 +580,27 @@ FAULT(mbarrier_of_too_many_arrivals, "1 of 33 arrivals missing", 10)
 
 template <bool Fault>
 __global__ void count_kernel(int *out) {
-  named_barrier_sync(1, Fault && threadIdx.x < 32 ? 96 : 64);
+  if (threadIdx.x < 64) named_barrier_sync(1, Fault && threadIdx.x < 32 ? 96 : 64);
   out[threadIdx.x] = 1;
 }
 template <bool Fault>
 int named_barrier_of_two_counts() {
   std::vector<int> out(96);
-  return SIE_LAUNCH(count_kernel<Fault>, 1, 64, 0, &on_sm80, out.data()) == SIE_OK ? 0 : 2;
+  return SIE_LAUNCH(count_kernel<Fault>, 1, 96, 0, &on_sm80, out.data()) == SIE_OK ? 0 : 2;
 }
-FAULT(named_barrier_of_two_counts, "barrier 1 of", 10)
+FAULT(named_barrier_of_two_counts, " threads, while ", 10)
+
+template <bool Fault>
+__global__ void large_count_kernel(int *out) {
+  named_barrier_sync(1, Fault ? 96 : 64);
+  out[threadIdx.x] = 1;
+}
+template <bool Fault>
+int named_barrier_of_more_than_the_block() {
+  std::vector<int> out(64);
+  return SIE_LAUNCH(large_count_kernel<Fault>, 1, 64, 0, &on_sm80, out.data()) == SIE_OK ? 0 : 2;
+}
+FAULT(named_barrier_of_more_than_the_block, "barrier 1 of 96 threads in a block of 64", 10)
 
 template <bool Fault>
 __global__ void misaligned_kernel(const uint8_t *in, uint32_t *out) {
@@ -482,6 +629,20 @@ int misaligned_source() {
   return SIE_LAUNCH(misaligned_source_kernel<Fault>, 1, 32, 2048, &on_sm80, in.data()) == SIE_OK ? 0 : 2;
 }
 FAULT(misaligned_source, "is not 8-byte aligned", 10)
+
+template <bool Fault>
+__global__ void misaligned_row_kernel(uint32_t *out) {
+  SIE_DYNAMIC_SHARED(shared);
+  uint32_t r[4];
+  ldmatrix_x4(r, shared + 32 * threadIdx.x + (Fault && threadIdx.x == 13 ? 8 : 0));
+  out[threadIdx.x] = r[0];
+}
+template <bool Fault>
+int misaligned_matrix_row() {
+  std::vector<uint32_t> out(32);
+  return SIE_LAUNCH(misaligned_row_kernel<Fault>, 1, 32, 1024, &on_sm80, out.data()) == SIE_OK ? 0 : 2;
+}
+FAULT(misaligned_matrix_row, "ldmatrix: shared byte 424 is not 16-byte aligned", 10)
 
 template <bool Fault>
 __global__ void outside_kernel(uint32_t *out) {

@@ -255,5 +255,28 @@ TEST(a_seed_fixes_the_order_and_launches_differ) {
   CHECK(order_of_launch() != first, "two seeds gave one order");
 }
 
+TEST(blocks_and_threads_come_in_random_order) {
+  simt::seed(5);
+  std::vector<uint32_t> first = order_of_launch(), second = order_of_launch();
+  auto blocks = [](const std::vector<uint32_t> &order) {
+    std::vector<uint32_t> of;
+    for (size_t i = 0; i < order.size(); i += 64) of.push_back(order[i] / 64);
+    return of;
+  };
+  auto threads = [](const std::vector<uint32_t> &order, uint32_t block) {
+    std::vector<uint32_t> of;
+    for (uint32_t i : order) {
+      if (i / 64 == block) of.push_back(i % 64);
+    }
+    return of;
+  };
+  CHECK(blocks(first) != blocks(second), "blocks in one order");
+  CHECK(threads(first, 0) != threads(second, 0), "threads in one order");
+  CHECK(threads(first, 0) != threads(first, 1), "threads of two blocks in one order");
+  int neighbours = 0;
+  for (size_t i = 1; i < 64; i++) neighbours += first[i] + 1 == first[i - 1] || first[i - 1] + 1 == first[i];
+  CHECK(neighbours < 16, "%d of 63 threads follow their neighbour", neighbours);
+}
+
 }  // namespace
 }  // namespace simt_test
