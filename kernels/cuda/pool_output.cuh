@@ -1,0 +1,197 @@
+// pool_output — the tokens of each sequence to one row, then what output_rows does with it, in one pass.
+//   mean Σ x_i/L   weighted mean Σ (i+1)·x_i / Σ (i+1)   attention Σ p_i·x_i, p = softmax over i of x_i·w
+//   (cls and last: output_rows.cuh.) An empty sequence gives zeros. Without items the row goes to y as f32 (pool).
+// Shapes   x [T, C], row stride ≥ C; w [C]; cu_seqlens [B+1]; items [B] or y [B, C].   B ≥ 0, 1 ≤ C ≤ 8192.
+// Types    x bf16 | f16 | f32; y f32; outputs as output_rows.cuh.                       Alias    none.
+// Cost     T·C elements read once (attention: twice, the second time from cache) → memory bound. T = 16,384,
+//          C = 768, bf16: 25.2 MB at 3.0 TB/s, 8.4 µs.
+// Plan     a CTA of 16 warps a sequence. W warps hold a token's row, octet by octet (rows.cuh); the 16/W groups take the
+//          tokens in turn, several 128-bit loads under way each; then the groups' sums meet in shared memory in the
+//          order of the groups, and the row goes on from there to its output without touching global memory.
+//          attention: 64 tokens at a time, scores by one warp a token, then the sums, rescaled by the running maximum.
+//          A sequence's bits depend on its own rows and C alone.
+// Error    sie_tol_mean (common/tol.h); attention as the softmax of that many keys.
+// Source   Muennighoff 2022 §3, arXiv:2202.08904; Lin 2017 §2, arXiv:1703.03130; Milakov 2018, arXiv:1805.02867
+#ifndef SIE_KERNELS_CUDA_POOL_OUTPUT_CUH
+#define SIE_KERNELS_CUDA_POOL_OUTPUT_CUH
+
+#include "cuda/output_rows.cuh"
+
+namespace sie_cuda {
+
+constexpr int pool_warps = 16;
+constexpr int pool_threads = 32 * pool_warps;
+constexpr int score_tokens = 64;  // attention: tokens whose scores are known before they are summed
+
+// Tokens a group reads at once: some eight octets a thread.
+__host__ __device__ constexpr int tokens_under_way(int v) { return v == 1 ? 8 : (v == 2 ? 4 : 2); }
+
+// Floats of a group's sum in shared memory.
+__host__ __device__ constexpr int32_t padded_columns(int32_t c) { return (c + 7) / 8 * 8; }
+
+constexpr size_t pool_shared_bytes(int32_t c, int32_t warps_per_row) {
+  return sizeof(double) * pool_warps * output_reductions + sizeof(float) * 2 * score_tokens +
+         sizeof(float) * static_cast<size_t>(pool_warps / warps_per_row) * static_cast<size_t>(padded_columns(c));
+}
+
+// One thread's part of a sequence's sum.
+template <Storage S, int V>
+class TokenSum {
+ public:
+  // The thread's octets of a row of W warps: first, first + 32·W, …
+  SIE_DEVICE TokenSum(const sie_tensor &x, int64_t row, int32_t c, int32_t warps_per_row)
+      : x_(x),
+        row_(row),
+        c_(c),
+        first_(8 * static_cast<int32_t>(threadIdx.x % (32 * static_cast<uint32_t>(warps_per_row)))),
+        stride_(256 * warps_per_row) {}
+
+  SIE_DEVICE void scale(float by) {
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+#pragma unroll
+      for (int j = 0; j < 8; j++) sum_[i][j] = __fmul_rn(sum_[i][j], by);
+    }
+  }
+
+  // Adds weight(t)·x[t] for t = begin, begin + step, … below end.
+  template <class Weight>
+  SIE_DEVICE void add(int32_t begin, int32_t end, int32_t step, const Weight &weight) {
+    constexpr int U = tokens_under_way(V);
+    for (int32_t t = begin; t < end; t += U * step) {
+      Loaded<S> x[U][V];
+#pragma unroll
+      for (int u = 0; u < U; u++) {
+        const int32_t columns = t + u * step < end ? c_ : 0;  // beyond the end: zeros, and nothing is read
+#pragma unroll
+        for (int i = 0; i < V; i++) x[u][i].load(x_, row_ + t + u * step, first_ + i * stride_, columns);
+      }
+#pragma unroll
+      for (int u = 0; u < U; u++) {
+        const float by = weight(t + u * step);
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+          float v[8];
+          x[u][i].get(v);
+#pragma unroll
+          for (int j = 0; j < 8; j++) sum_[i][j] = __fmaf_rn(by, v[j], sum_[i][j]);
+        }
+      }
+    }
+  }
+
+  SIE_DEVICE void store(float *shared_row) const {
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+      const int32_t column = first_ + i * stride_;
+      if (column >= c_) continue;
+      ptx::store_shared(shared_row + column, make_float4(sum_[i][0], sum_[i][1], sum_[i][2], sum_[i][3]));
+      ptx::store_shared(shared_row + column + 4, make_float4(sum_[i][4], sum_[i][5], sum_[i][6], sum_[i][7]));
+    }
+  }
+
+ private:
+  const sie_tensor &x_;
+  int64_t row_;
+  int32_t c_, first_, stride_;
+  float sum_[V][8] = {};
+};
+
+// x[row]·w, by one warp.
+SIE_DEVICE float token_score(const sie_tensor &x, int64_t row, int32_t c, const float *w) {
+  float dot = 0;
+  for (int32_t column = 8 * static_cast<int32_t>(ptx::lane_id()); column < c; column += 256) {
+    float v[8];
+    load_octet_any(x, row, column, c, v);
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+      if (column + j < c) dot = __fmaf_rn(v[j], w[column + j], dot);
+    }
+  }
+  return ptx::warp_sum(dot);
+}
+
+// The softmax-weighted sum; returns what to divide it by. scores: 2·score_tokens floats of shared memory.
+template <Storage S, int V>
+SIE_DEVICE float add_by_attention(const OutputJob &job, int64_t first, int32_t rows, int32_t group, int32_t groups,
+                                  float *scores, TokenSum<S, V> *sum) {
+  const int32_t warp = static_cast<int32_t>(threadIdx.x / 32), lane = static_cast<int32_t>(ptx::lane_id());
+  float most = -INFINITY, total = 0;
+  for (int32_t begin = 0; begin < rows; begin += score_tokens) {
+    const int32_t count = rows - begin < score_tokens ? rows - begin : score_tokens;
+    for (int32_t k = warp; k < count; k += pool_warps) {
+      const float score = token_score(job.x, first + begin + k, job.c, job.w);
+      if (lane == 0) scores[k] = score;
+    }
+    // One barrier a round: the next round's scores go to the other half, and a warp that writes the one after has
+    // passed a barrier which all reached after they had read this one.
+    __syncthreads();
+    const float s0 = lane < count ? scores[lane] : -INFINITY;
+    const float s1 = lane + 32 < count ? scores[lane + 32] : -INFINITY;
+    const float now = fmaxf(most, ptx::warp_max(fmaxf(s0, s1)));
+    const float e0 = lane < count ? expf(s0 - now) : 0.0f, e1 = lane + 32 < count ? expf(s1 - now) : 0.0f;
+    const float keep = expf(most - now);
+    total = __fmaf_rn(total, keep, ptx::warp_sum(e0 + e1));
+    sum->scale(keep);
+    sum->add(begin + group, begin + count, groups, [&](int32_t t) {
+      const int32_t k = t - begin;
+      const float low = ptx::shuffle_from(e0, k % 32), high = ptx::shuffle_from(e1, k % 32);
+      return k < 32 ? low : high;
+    });
+    most = now;
+    scores += (begin / score_tokens) % 2 == 0 ? score_tokens : -score_tokens;
+  }
+  return total;
+}
+
+template <Storage S, int V, bool Attention>
+__global__ void __launch_bounds__(pool_threads, S == Storage::any || Attention ? 1 : 2)
+    pool_output_kernel(const OutputJob job, const int32_t warps_per_row) {
+  ptx::grid_dependency_wait();
+  SIE_DYNAMIC_SHARED(shared);
+  const int64_t b = blockIdx.x;
+  if (b >= *job.seqs.n) return;
+  double *const slots = reinterpret_cast<double *>(shared);
+  float *const scores = reinterpret_cast<float *>(slots + pool_warps * output_reductions);
+  float *const sums = scores + 2 * score_tokens;
+  const int64_t first = job.cu_seqlens[b];
+  const int32_t rows = job.cu_seqlens[b + 1] - static_cast<int32_t>(first);
+  const int32_t group = static_cast<int32_t>(threadIdx.x / 32) / warps_per_row, groups = pool_warps / warps_per_row;
+
+  TokenSum<S, V> sum(job.x, first, job.c, warps_per_row);
+  float total = 1;
+  if (Attention) {
+    if (rows > 0) total = add_by_attention(job, first, rows, group, groups, scores, &sum);
+  } else {
+    const bool weighted = job.mode == SIE_POOL_WEIGHTED_MEAN;
+    sum.add(group, rows, groups, [=](int32_t t) { return weighted ? static_cast<float>(t + 1) : 1.0f; });
+    const double n = static_cast<double>(rows);
+    if (rows > 0) total = static_cast<float>(weighted ? n * (n + 1) / 2 : n);
+  }
+  ptx::grid_dependency_launch();
+  const int32_t padded = padded_columns(job.c);
+  sum.store(sums + group * padded);
+  __syncthreads();
+
+  // A thread adds up the octets that it later writes: no barrier between.
+  RowThreads<pool_warps> threads(0, slots);
+  for (int32_t octet = static_cast<int32_t>(threads.thread()); 8 * octet < job.c; octet += pool_threads) {
+    float v[8];
+    SharedRow{sums}.read(octet, v);
+    for (int32_t g = 1; g < groups; g++) {
+      float more[8];
+      SharedRow{sums + g * padded}.read(octet, more);
+#pragma unroll
+      for (int j = 0; j < 8; j++) v[j] += more[j];
+    }
+#pragma unroll
+    for (int j = 0; j < 8; j++) v[j] = __fdiv_rn(v[j], total);
+    ptx::store_shared(sums + 8 * octet, make_float4(v[0], v[1], v[2], v[3]));
+    ptx::store_shared(sums + 8 * octet + 4, make_float4(v[4], v[5], v[6], v[7]));
+  }
+  write_output(SharedRow{sums}, job.c, output_item(job, b), output_base(job), &threads);
+}
+
+}  // namespace sie_cuda
+
+#endif  // SIE_KERNELS_CUDA_POOL_OUTPUT_CUH
