@@ -5,26 +5,46 @@ import "strconv"
 // DecodeEncode reads the body of an encode request in the format that contentType names. body is copied once and
 // not kept. Errors are *errs.Error: 400, or 413 for a body over the limit.
 func DecodeEncode(contentType string, body []byte, lim Limits) (*EncodeRequest, error) {
+	return decode(contentType, body, lim, func(d *decoder, r *EncodeRequest) error {
+		return d.itemsAndParams(&r.Items, func() error { return d.encodeParams(r) })
+	})
+}
+
+// DecodeScore is DecodeEncode for score requests.
+func DecodeScore(contentType string, body []byte, lim Limits) (*ScoreRequest, error) {
+	return decode(contentType, body, lim, (*decoder).score)
+}
+
+// DecodeExtract is DecodeEncode for extract requests.
+func DecodeExtract(contentType string, body []byte, lim Limits) (*ExtractRequest, error) {
+	return decode(contentType, body, lim, func(d *decoder, r *ExtractRequest) error {
+		return d.itemsAndParams(&r.Items, func() error { return d.extractParams(r) })
+	})
+}
+
+// decode has read fill an R from body; read's errors are put into the caller's words.
+func decode[R any](contentType string, body []byte, lim Limits, read func(*decoder, *R) error) (*R, error) {
 	d, err := open(bodyFormat(contentType), body, lim)
 	if err != nil {
 		return nil, err
 	}
-	r := &EncodeRequest{}
-	if err := d.encode(r); err != nil {
+	r := new(R)
+	if err := read(d, r); err != nil {
 		return nil, toAPI(err)
 	}
 	return r, nil
 }
 
-func (d *decoder) encode(r *EncodeRequest) error {
+// itemsAndParams reads a body of the shape that encode and extract share; params reads the value of that name.
+func (d *decoder) itemsAndParams(items *[]Item, params func() error) error {
 	hasItems := false
 	_, err := d.fields(wantObject, func(key string) error {
 		switch key {
 		case "items":
 			hasItems = true
-			return d.items(&r.Items)
+			return d.items(items)
 		case "params":
-			return d.encodeParams(r)
+			return params()
 		}
 		return d.src.skip()
 	})
@@ -34,7 +54,7 @@ func (d *decoder) encode(r *EncodeRequest) error {
 	case !hasItems:
 		return missing("items")
 	}
-	d.checkCount(len(r.Items), "items", d.lim.MaxItems, "items")
+	d.checkCount(len(*items), "items", d.lim.MaxItems, "items")
 	return d.close()
 }
 
@@ -70,19 +90,6 @@ func (d *decoder) checkCount(n int, field string, limit int, what string) {
 	}
 }
 
-// DecodeScore is DecodeEncode for score requests.
-func DecodeScore(contentType string, body []byte, lim Limits) (*ScoreRequest, error) {
-	d, err := open(bodyFormat(contentType), body, lim)
-	if err != nil {
-		return nil, err
-	}
-	r := &ScoreRequest{}
-	if err := d.score(r); err != nil {
-		return nil, toAPI(err)
-	}
-	return r, nil
-}
-
 func (d *decoder) score(r *ScoreRequest) error {
 	hasQuery, hasItems := false, false
 	_, err := d.fields(wantObject, func(key string) (err error) {
@@ -111,41 +118,6 @@ func (d *decoder) score(r *ScoreRequest) error {
 		return missing("items")
 	}
 	d.checkCount(len(r.Items), "items", d.lim.MaxScoreItems, "candidates")
-	return d.close()
-}
-
-// DecodeExtract is DecodeEncode for extract requests.
-func DecodeExtract(contentType string, body []byte, lim Limits) (*ExtractRequest, error) {
-	d, err := open(bodyFormat(contentType), body, lim)
-	if err != nil {
-		return nil, err
-	}
-	r := &ExtractRequest{}
-	if err := d.extract(r); err != nil {
-		return nil, toAPI(err)
-	}
-	return r, nil
-}
-
-func (d *decoder) extract(r *ExtractRequest) error {
-	hasItems := false
-	_, err := d.fields(wantObject, func(key string) error {
-		switch key {
-		case "items":
-			hasItems = true
-			return d.items(&r.Items)
-		case "params":
-			return d.extractParams(r)
-		}
-		return d.src.skip()
-	})
-	switch {
-	case err != nil:
-		return err
-	case !hasItems:
-		return missing("items")
-	}
-	d.checkCount(len(r.Items), "items", d.lim.MaxItems, "items")
 	return d.close()
 }
 

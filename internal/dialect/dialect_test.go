@@ -123,6 +123,26 @@ func TestRenderAlways(t *testing.T) {
 	}
 }
 
+// A prepared error says to everybody what rendering it anew says, and is rendered once.
+func TestPrepared(t *testing.T) {
+	for _, err := range []*errs.Error{errs.FullQueue(1, 2, 3), errs.Capacity("l4", 0), errs.Unloading("m"), errs.Internal(nil)} {
+		p := Prepare(err)
+		for range 2 {
+			for _, version := range []string{"", "unknown", "0.3.4", "0.6.0", "0.6.30", "0.7.3", "0.10.1"} {
+				for _, kind := range []RouteKind{RouteNative, RouteEncode, RouteScore, RouteExtract, RouteOpenAI} {
+					c := ParseCaller(version)
+					status, headers, body := p.Render(c, kind)
+					again, _, same := p.Render(c, kind)
+					s, h, b := Render(err, c, kind)
+					if status != s || !reflect.DeepEqual(headers, h) || string(body) != string(b) || again != s || &body[0] != &same[0] {
+						t.Errorf("%s for %q on route %d: %d %v %s, want %d %v %s", err.Code, version, kind, status, headers, body, s, h, b)
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestBodies(t *testing.T) {
 	for _, c := range []struct {
 		err    *errs.Error

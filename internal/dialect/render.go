@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/sie-engine/sie/internal/api"
@@ -38,19 +39,63 @@ const (
 // code say the same. OpenAI routes have OpenAI's envelope alone. A 503 always carries a code that the caller
 // retries; Retry-After is whole seconds, at least one, and absent where a retry is pointless.
 func Render(err *errs.Error, caller Caller, k RouteKind) (status int, headers []Header, body []byte) {
+	return formOf(err, caller, k).render(err)
+}
+
+// form is all that an error's answer depends on besides the error.
+type form struct {
+	code     errs.Code // on the wire
+	kind     RouteKind
+	accepted bool // 202 in its place
+}
+
+func formOf(err *errs.Error, caller Caller, k RouteKind) form {
+	return form{code: wireCode(err.Code, caller, k), kind: k,
+		accepted: err.Code == errs.Provisioning && k.inference() && caller.takes202()}
+}
+
+func (f form) render(err *errs.Error) (status int, headers []Header, body []byte) {
 	headers = append(make([]Header, 0, 3), Header{"Content-Type", api.ContentTypeJSON})
 	if err.RetryAfter > 0 {
 		headers = append(headers, Header{HeaderRetryAfter, retrySeconds(err.RetryAfter)})
 	}
-	if err.Code == errs.Provisioning && k.inference() && caller.takes202() {
+	if f.accepted {
 		return 202, headers, accepted(err)
 	}
-	code := wireCode(err.Code, caller, k)
-	headers = append(headers, Header{HeaderErrorCode, string(code)})
-	if k == RouteOpenAI {
+	headers = append(headers, Header{HeaderErrorCode, string(f.code)})
+	if f.kind == RouteOpenAI {
 		return err.Status, headers, openAIBody(err)
 	}
-	return err.Status, headers, nativeBody(err, string(code))
+	return err.Status, headers, nativeBody(err, string(f.code))
+}
+
+// Prepared is an error that is rendered once for everybody who gets the same words, for refusals that must cost little.
+// Safe for concurrent use.
+type Prepared struct {
+	err     *errs.Error
+	answers sync.Map // form to *answer
+}
+
+type answer struct {
+	status  int
+	headers []Header
+	body    []byte
+}
+
+// Prepare returns err for many.
+func Prepare(err *errs.Error) *Prepared { return &Prepared{err: err} }
+
+// Render is Render of the prepared error; headers and body are shared and must not be changed.
+func (p *Prepared) Render(caller Caller, k RouteKind) (status int, headers []Header, body []byte) {
+	f := formOf(p.err, caller, k)
+	v, ok := p.answers.Load(f)
+	if !ok {
+		a := &answer{}
+		a.status, a.headers, a.body = f.render(p.err)
+		v, _ = p.answers.LoadOrStore(f, a)
+	}
+	a := v.(*answer)
+	return a.status, a.headers, a.body
 }
 
 // wireCode is the code under which caller handles c as it is meant.

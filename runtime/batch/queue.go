@@ -141,6 +141,13 @@ func (q *Queue) Room(n int) bool {
 	return len(q.items) == 0 || (len(q.items)+n <= q.opt.MaxItems && q.bytes < q.opt.MaxBytes)
 }
 
+// Full reports that not one item more fits, whatever its size.
+func (q *Queue) Full() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.items) >= q.opt.MaxItems
+}
+
 // RequestDone tells the latency controller how long a whole request took.
 func (q *Queue) RequestDone(total time.Duration) {
 	q.mu.Lock()

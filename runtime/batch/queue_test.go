@@ -187,7 +187,7 @@ func TestFullQueueAndRoom(t *testing.T) {
 		for range 10 {
 			submit(t, q, t.Context(), text(1, 1))
 		}
-		if q.Room(1) {
+		if q.Room(1) || !q.Full() {
 			t.Error("a full queue has room")
 		}
 		g := NewGroup(t.Context(), 1)

@@ -35,6 +35,9 @@ type bodies struct {
 	pool sync.Pool
 }
 
+// readAhead is what fasthttp reads of a body before it calls the handler.
+const readAhead = 8 << 10
+
 // read returns the request's body, which the caller gives back with release. The bytes are the caller's own: they stay
 // valid whatever happens to the connection. Errors are *errs.Error; the body is then read away, or the connection marked
 // to be closed.
@@ -130,6 +133,9 @@ func (b *bodies) drain(ctx *fasthttp.RequestCtx) {
 	stream := ctx.RequestBodyStream()
 	if stream == nil {
 		return
+	}
+	if n := ctx.Request.Header.ContentLength(); n >= 0 && n <= readAhead {
+		return // fasthttp has all of it, and throws it away
 	}
 	_ = ctx.Conn().SetReadDeadline(time.Now().Add(b.drainFor))
 	if _, err := io.CopyN(io.Discard, stream, drainBytes); !errors.Is(err, io.EOF) {

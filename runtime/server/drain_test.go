@@ -84,6 +84,51 @@ func TestFullQueueIsRetryable(t *testing.T) {
 	<-first
 }
 
+// What a full queue can't take is refused before the body is looked at: here none of the bodies could be decoded. The
+// connection stays usable, the caller gets the code that it retries, and other errors keep their place.
+func TestFullQueueRefusesAtTheHead(t *testing.T) {
+	r := start(t, func(o *Options, w *worker.Options) { held(1000)(o, w); w.MaxQueueItems = 2 })
+	first := r.dial()
+	first.send(post(len(twoTexts)) + twoTexts)
+	r.queued(2)
+
+	w := r.dial()
+	for _, body := range []string{"", "{", strings.Repeat("x", readAhead), strings.Repeat("x", readAhead+1), strings.Repeat("x", 300_000)} {
+		w.send(post(len(body)) + body)
+		a := w.receive("POST")
+		if e := a.failure(t); a.status != 503 || a.header.Get("Retry-After") != "1" || e.Code != "QUEUE_FULL" ||
+			e.Detail.Message != "Queue full: 2 items pending, cannot add 1 more (limit: 2)" {
+			t.Errorf("a body of %d bytes: %d %v %s", len(body), a.status, a.header, a.body)
+		}
+	}
+	w.send(strings.Replace(post(0, "Transfer-Encoding: chunked\r\n"), "Content-Length: 0\r\n", "", 1) + "3\r\nabc\r\n0\r\n\r\n" + getHealth)
+	if a := w.receive("POST"); a.status != 503 {
+		t.Errorf("chunked: %d %s", a.status, a.body)
+	}
+	if a := w.receive("GET"); a.status != 200 {
+		t.Errorf("the connection is not usable: %d %s", a.status, a.body)
+	}
+	if n := r.metric(`sie_requests_total{endpoint="encode",model="test/mean",status="queue_full"}`); n != "6" {
+		t.Errorf("counted %q times", n)
+	}
+
+	if a := r.encode("{", "X-SIE-SDK-Version", "0.6.30"); a.status != 503 || a.failure(t).Code != "RESOURCE_EXHAUSTED" {
+		t.Errorf("an SDK that gives up on QUEUE_FULL: %d %s", a.status, a.body)
+	}
+	if a := r.do("POST", "/v1/embeddings", "{"); a.status != 503 || a.header.Get("Retry-After") != "1" || a.failure(t).Error.Code != "server_overloaded" {
+		t.Errorf("embeddings: %d %s", a.status, a.body)
+	}
+	if a := r.do("POST", "/v1/encode/test/maen", "{"); a.status != 400 && a.status != 404 {
+		t.Errorf("an unknown model: %d %s", a.status, a.body)
+	}
+	if a := r.do("POST", "/v1/score/"+model, "{"); a.status != 400 {
+		t.Errorf("score needs no queue: %d %s", a.status, a.body)
+	}
+	if a := r.encode("{", "X-SIE-Remote", "x"); a.status != 400 {
+		t.Errorf("a wrong header: %d %s", a.status, a.body)
+	}
+}
+
 // While it drains a server finishes what runs, takes no work, and still says how it is, also to new connections.
 func TestDrain(t *testing.T) {
 	r := start(t, held(3))

@@ -17,28 +17,41 @@ import (
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
+// call is one inference request before its body is read.
+type call struct {
+	endpoint string
+	kind     dialect.RouteKind
+	model    string // where the path names one that is in the catalog
+	full     bool   // there is no room for it, whatever its body says
+}
+
 // inference wraps what every inference route shares: the checks that come before the body, the body within its bounds,
 // the client's presence, the time limit, and the count of the outcome. f gets the body and writes the answer.
-func (s *Server) inference(ctx *fasthttp.RequestCtx, endpoint string, kind dialect.RouteKind,
+func (s *Server) inference(ctx *fasthttp.RequestCtx, c call,
 	f func(work context.Context, body []byte) (model string, err error)) {
 	if s.gate.closed() {
 		s.discard(ctx)
-		s.refuse(ctx, kind, "", endpoint, errs.ShuttingDown())
+		s.refuse(ctx, c, errs.ShuttingDown())
 		return
 	}
 	if err := s.checkHeaders(ctx); err != nil {
 		s.discard(ctx)
-		s.refuse(ctx, kind, "", endpoint, err)
+		s.refuse(ctx, c, err)
+		return
+	}
+	if c.full {
+		s.discard(ctx)
+		s.refuseFull(ctx, c)
 		return
 	}
 	body, err := s.bodies.read(ctx)
 	if err != nil {
-		s.refuse(ctx, kind, "", endpoint, err)
+		s.refuse(ctx, c, err)
 		return
 	}
 	defer body.release()
 	if !s.gate.enter() {
-		s.refuse(ctx, kind, "", endpoint, errs.ShuttingDown())
+		s.refuse(ctx, c, errs.ShuttingDown())
 		return
 	}
 	defer s.gate.leave()
@@ -52,15 +65,15 @@ func (s *Server) inference(ctx *fasthttp.RequestCtx, endpoint string, kind diale
 	work, stop := context.WithTimeoutCause(work, s.opt.RequestTimeout, errs.Late(s.opt.RequestTimeout))
 	defer stop()
 
-	model, err := f(work, body.Bytes)
+	c.model, err = f(work, body.Bytes)
 	switch {
 	case err == nil:
 	case errors.Is(err, errClientGone):
-		s.opt.Metrics.Request(model, endpoint, obs.Cancelled)
+		s.opt.Metrics.Request(c.model, c.endpoint, obs.Cancelled)
 		ctx.SetConnectionClose()
-		s.fail(ctx, kind, errs.Invalid("", "the client closed its side of the connection before the answer was ready"))
+		s.fail(ctx, c.kind, errs.Invalid("", "the client closed its side of the connection before the answer was ready"))
 	default:
-		s.refuse(ctx, kind, model, endpoint, err)
+		s.refuse(ctx, c, err)
 	}
 }
 
@@ -82,7 +95,11 @@ func header(ctx *fasthttp.RequestCtx, name string) string {
 
 // encode answers POST /v1/encode/{model}.
 func (s *Server) encode(ctx *fasthttp.RequestCtx, model string) {
-	s.inference(ctx, "encode", dialect.RouteEncode, func(work context.Context, body []byte) (string, error) {
+	c := call{endpoint: "encode", kind: dialect.RouteEncode}
+	if s.worker.Full(model) {
+		c.model, c.full = model, true
+	}
+	s.inference(ctx, c, func(work context.Context, body []byte) (string, error) {
 		start := time.Now()
 		req, err := api.DecodeEncode(header(ctx, "Content-Type"), body, s.opt.Limits)
 		if err != nil {
@@ -140,7 +157,8 @@ func (s *Server) writeEncode(ctx *fasthttp.RequestCtx, model string, req *api.En
 
 // embeddings answers POST /v1/embeddings in OpenAI's dialect.
 func (s *Server) embeddings(ctx *fasthttp.RequestCtx, _ string) {
-	s.inference(ctx, "embeddings", dialect.RouteOpenAI, func(work context.Context, body []byte) (string, error) {
+	c := call{endpoint: "embeddings", kind: dialect.RouteOpenAI, full: s.worker.AllFull()}
+	s.inference(ctx, c, func(work context.Context, body []byte) (string, error) {
 		req, err := api.DecodeEmbeddings(header(ctx, "Content-Type"), body, s.opt.Limits)
 		if err != nil {
 			return "", err
@@ -168,7 +186,7 @@ func (s *Server) embeddings(ctx *fasthttp.RequestCtx, _ string) {
 // score answers POST /v1/score/{model}: this build has no model with a score task loaded, but the request is checked in the
 // order clients know.
 func (s *Server) score(ctx *fasthttp.RequestCtx, model string) {
-	s.inference(ctx, "score", dialect.RouteScore, func(_ context.Context, body []byte) (string, error) {
+	s.inference(ctx, call{endpoint: "score", kind: dialect.RouteScore}, func(_ context.Context, body []byte) (string, error) {
 		if _, err := api.DecodeScore(header(ctx, "Content-Type"), body, s.opt.Limits); err != nil {
 			return "", err
 		}
@@ -177,7 +195,7 @@ func (s *Server) score(ctx *fasthttp.RequestCtx, model string) {
 }
 
 func (s *Server) extract(ctx *fasthttp.RequestCtx, model string) {
-	s.inference(ctx, "extract", dialect.RouteExtract, func(_ context.Context, body []byte) (string, error) {
+	s.inference(ctx, call{endpoint: "extract", kind: dialect.RouteExtract}, func(_ context.Context, body []byte) (string, error) {
 		if _, err := api.DecodeExtract(header(ctx, "Content-Type"), body, s.opt.Limits); err != nil {
 			return "", err
 		}
@@ -208,8 +226,8 @@ func (s *Server) observe(endpoint string, res *worker.Result) {
 		obs.Phases{Total: t.Total, Queue: t.BatchWait, Tokenize: t.Tokenize, Inference: t.Inference})
 }
 
-// refuse answers with err and counts it. model is "" unless it is in the catalog.
-func (s *Server) refuse(ctx *fasthttp.RequestCtx, kind dialect.RouteKind, model, endpoint string, err error) {
+// refuse answers with err and counts it. c.model is "" unless it is in the catalog.
+func (s *Server) refuse(ctx *fasthttp.RequestCtx, c call, err error) {
 	e := errs.As(err)
 	outcome := obs.Error
 	switch {
@@ -218,24 +236,36 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, kind dialect.RouteKind, model,
 	case e.Status < 500:
 		outcome = obs.Rejected
 	}
-	s.opt.Metrics.Request(model, endpoint, outcome)
+	s.opt.Metrics.Request(c.model, c.endpoint, outcome)
 	if e.Status >= 500 && !e.Transient() {
-		s.opt.Log.Error("request failed", "endpoint", endpoint, "model", model, "status", e.Status, "error", e)
+		s.opt.Log.Error("request failed", "endpoint", c.endpoint, "model", c.model, "status", e.Status, "error", e)
 	} else {
-		s.opt.Log.Debug("request refused", "endpoint", endpoint, "model", model, "status", e.Status, "error", e)
+		s.opt.Log.Debug("request refused", "endpoint", c.endpoint, "model", c.model, "status", e.Status, "error", e)
 	}
-	s.fail(ctx, kind, e)
+	s.fail(ctx, c.kind, e)
+}
+
+// refuseFull is refuse for want of room, which an overloaded server says thousands of times a second: the words are
+// prepared and nothing is logged.
+func (s *Server) refuseFull(ctx *fasthttp.RequestCtx, c call) {
+	s.opt.Metrics.Request(c.model, c.endpoint, obs.QueueFull)
+	status, headers, body := s.full.Render(caller(ctx), c.kind)
+	write(ctx, status, headers, body)
 }
 
 // fail writes err in the caller's dialect.
 func (s *Server) fail(ctx *fasthttp.RequestCtx, kind dialect.RouteKind, err *errs.Error) {
 	status, headers, body := dialect.Render(err, caller(ctx), kind)
+	write(ctx, status, headers, body)
+}
+
+// write answers with body, which must not change any more.
+func write(ctx *fasthttp.RequestCtx, status int, headers []dialect.Header, body []byte) {
 	ctx.SetStatusCode(status)
 	for _, h := range headers {
 		ctx.Response.Header.Set(h.Name, h.Value)
 	}
-	ctx.SetContentType("application/json")
-	ctx.SetBody(body)
+	ctx.Response.SetBodyRaw(body)
 }
 
 // expect answers a client that asks whether to send its body: not one that would be refused for its size or because the

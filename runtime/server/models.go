@@ -18,7 +18,7 @@ func (s *Server) listModels(ctx *fasthttp.RequestCtx, _ string) {
 func (s *Server) getModel(ctx *fasthttp.RequestCtx, model string) {
 	info, err := s.worker.Model(model)
 	if err != nil {
-		s.refuse(ctx, dialect.RouteNative, "", "models", err)
+		s.refuse(ctx, call{endpoint: "models", kind: dialect.RouteNative}, err)
 		return
 	}
 	ctx.SetContentType("application/json")

@@ -181,7 +181,7 @@ func TestPanicInAHandler(t *testing.T) {
 	t.Cleanup(func() { routes = old })
 	routes = append(slices.Clone(routes), route{"GET", "/panic", func(*Server, *fasthttp.RequestCtx, string) { panic("boom") }},
 		route{"POST", "/panic", func(s *Server, ctx *fasthttp.RequestCtx, _ string) {
-			s.inference(ctx, "panic", dialect.RouteEncode, panics)
+			s.inference(ctx, call{endpoint: "panic", kind: dialect.RouteEncode}, panics)
 		}})
 	for _, method := range []string{"GET", "POST"} {
 		a := r.do(method, "/panic", strings.Repeat("x", 20_000))

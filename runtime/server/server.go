@@ -14,6 +14,7 @@ import (
 
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/build"
+	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/worker"
@@ -64,6 +65,7 @@ type Server struct {
 	http     *fasthttp.Server
 	hangups  *hangups
 	bodies   bodies
+	full     *dialect.Prepared // what a request gets that a full queue cannot take
 	watchers *watchers
 	started  time.Time
 	ready    atomic.Bool
@@ -81,7 +83,9 @@ func New(w *worker.Worker, opt Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: watch for hang-ups: %w", err)
 	}
+	limit := w.QueueLimit()
 	s := &Server{opt: opt, worker: w, hangups: h, started: time.Now(), gate: newGate(), watchers: newWatchers(),
+		full:   dialect.Prepare(errs.FullQueue(limit, 1, limit)),
 		bodies: bodies{maxOne: bodyLimit(opt.Limits), maxHeld: opt.MaxHeldBytes, stall: stallTime, whole: bodyTime, drainFor: drainTime}}
 	s.work, s.abort = context.WithCancelCause(context.Background())
 	s.http = &fasthttp.Server{

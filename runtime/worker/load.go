@@ -84,6 +84,7 @@ func (w *Worker) load(m *catalog.Resolved) (*model, error) {
 		a.Close()
 		return nil, err
 	}
+	w.loaded.Store(key, l)
 	w.opt.Metrics.Loaded(m.ID, w.DeviceName(), a.Bytes())
 	w.opt.Log.Info("model ready", "model", m.ID, "weights", string(found.Source), "precision", a.Compute.String(),
 		"dim", a.Dim, "max_tokens", a.MaxSeqLen, "packed_mib", a.Bytes()>>20, "took", time.Since(start).Round(time.Millisecond))
@@ -190,6 +191,7 @@ func (l *model) Bytes() int64 { return l.weights.Bytes() }
 
 // Close fails what is queued, waits for running batches and frees the weights.
 func (l *model) Close() {
+	l.w.loaded.Delete(l.key)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, v := range l.variants {
@@ -200,6 +202,18 @@ func (l *model) Close() {
 	}
 	l.tokenizer.Close()
 	l.weights.Close()
+}
+
+// full reports that no queue has room for one item more.
+func (l *model) full() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, v := range l.variants {
+		if !v.queue.Full() {
+			return false
+		}
+	}
+	return len(l.variants) > 0
 }
 
 func (l *model) queued() int {

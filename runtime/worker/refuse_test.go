@@ -6,11 +6,13 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/batch"
+	"github.com/sie-engine/sie/runtime/registry"
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
@@ -205,4 +207,41 @@ func TestCancelMidway(t *testing.T) {
 			t.Errorf("got %v, want the cause", err)
 		}
 	})
+}
+
+// A model is full when none of its queues has room, and the worker when that is so of every loaded model.
+func TestFull(t *testing.T) {
+	r := start(t, func(o *Options) { held(1000)(o); o.MaxQueueItems = 2 }, []string{mean, cls})
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	fill := func(id string, items, queued int, options map[string]any) {
+		waiting.Go(func() {
+			if _, err := r.Encode(ctx, &Request{Model: id, Texts: words(items), Options: options}); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", id, err)
+			}
+		})
+		r.queued(id, queued)
+	}
+	check := func(when string, ofMean, ofCLS, all bool) {
+		t.Helper()
+		if m, c, a := r.Full(mean), r.Full(cls), r.AllFull(); m != ofMean || c != ofCLS || a != all || r.Full("test/maen") {
+			t.Errorf("%s: full %v, %v, all %v, unknown %v; want %v, %v, %v", when, m, c, a, r.Full("test/maen"), ofMean, ofCLS, all)
+		}
+	}
+	check("before a load", false, false, false)
+	fill(mean, 1, 1, nil)
+	check("with room", false, false, false)
+	fill(mean, 1, 2, nil)
+	check("one model is full", true, false, true)
+	fill(cls, 2, 2, nil)
+	check("both are full", true, true, true)
+	fill(mean, 1, 3, map[string]any{"pooling": "cls"})
+	check("there is room for another pooling", false, true, false)
+	cancel()
+	waiting.Wait()
+	for _, id := range []string{mean, cls} {
+		r.models.Unload(r.key(r.describe(id)))
+		r.until(id+" is unloaded", func() bool { return r.state(id) == registry.Available })
+	}
+	check("unloaded", false, false, false)
 }

@@ -42,7 +42,9 @@ type Worker struct {
 	runner  *engine.Runner
 	slots   *batch.Device
 	models  *registry.Registry[*model]
+	keys    map[string]string // by id: the key of its weights; fixed by New
 	copies  map[string]copyOf // by key: fixed by New
+	loaded  sync.Map          // by key: the *model, while it is loaded
 	memory  func() memory
 	lost    chan struct{} // closed when the device failed for good
 	lose    sync.Once
@@ -107,7 +109,7 @@ func New(opt Options) (*Worker, error) {
 		return nil, fmt.Errorf("precision %s is not available on this machine, which has %v: %s", opt.Precision, info.Compute, info.Why)
 	}
 	w := &Worker{opt: opt, catalog: opt.Catalog, device: dev, about: info, runner: engine.NewRunner(dev),
-		slots: batch.NewDevice(slotsInFlight), lost: make(chan struct{}), copies: make(map[string]copyOf), memory: hostMemory}
+		slots: batch.NewDevice(slotsInFlight), lost: make(chan struct{}), keys: make(map[string]string), copies: make(map[string]copyOf), memory: hostMemory}
 	for _, m := range opt.Catalog.List() {
 		c, known := w.copies[w.key(m)]
 		switch {
@@ -118,7 +120,7 @@ func New(opt Options) (*Worker, error) {
 		default:
 			c.maxTokens = max(c.maxTokens, m.MaxSequenceLength)
 		}
-		w.copies[w.key(m)] = c
+		w.keys[m.ID], w.copies[w.key(m)] = w.key(m), c
 	}
 	w.models = registry.New[*model](registry.Options{
 		Classify: classify,
@@ -204,6 +206,27 @@ func (w *Worker) DescribeOpenAI(id string) (*catalog.Resolved, error) {
 	}
 	return m, nil
 }
+
+// Full reports that a request for id will find no room, when that is certain before its body is read: the model is loaded
+// and its queues take not one item more. An overloaded server then spends next to nothing on what it refuses. Everything
+// else, an unknown id included, is for Encode to decide.
+func (w *Worker) Full(id string) bool {
+	l, ok := w.loaded.Load(w.keys[id])
+	return ok && l.(*model).full()
+}
+
+// AllFull is Full for a request whose model is not known yet: no loaded model has room.
+func (w *Worker) AllFull() bool {
+	full := false
+	w.loaded.Range(func(_, l any) bool {
+		full = l.(*model).full()
+		return full
+	})
+	return full
+}
+
+// QueueLimit is how many items a queue takes.
+func (w *Worker) QueueLimit() int { return w.opt.MaxQueueItems }
 
 // runPacked adapts the device runner to one program's queue.
 type runPacked struct {
