@@ -31,13 +31,18 @@ static inline double sie_tol_dot(int64_t k, double x_norm, double w_norm) {
   return (8 + 2 * sqrt((double)k)) * SIE_TOL_U * x_norm * w_norm;
 }
 
+/* Class FP8 on tensor cores: their sums of e4m3 products keep 13 bits below the largest term (DeepSeek-V3 §3.3.2,
+ * arXiv:2412.19437), which promotion to f32 every 128 products bounds. */
+static inline double sie_tol_fp8_sum(double x_norm, double w_norm) { return 1.220703125e-4 * x_norm * w_norm; }
+
 /* An activation of z that is off by dz: every one of them has a slope of at most 1.13. Its own error is
  * 6e-7·max(1, |z|) in class F32 where the result stays f32 (polynomials in f32). The other classes' operands
- * carry 8 bits, so shorter ones do: 2e-5. Results rounded to bf16 or u8 next may use the shortest: 3.5e-4,
- * less than half a step of bf16 from |y| = 0.1 on. */
+ * carry 8 to 11 bits, so shorter ones do: 2e-5. Results rounded to bf16, u8 or e4m3 next may use the shortest:
+ * 3.5e-4, less than half a step of bf16 from |y| = 0.1 on; those rounded to f16 one of 6e-5. */
 static inline double sie_tol_act(int32_t act, uint32_t compute, int32_t stored_as, double z, double dz) {
   double magnitude = fabs(z) > 1 ? fabs(z) : 1;
   double own = stored_as != SIE_F32 ? 3.5e-4 : (compute == SIE_COMPUTE_F32 ? 6e-7 : 2e-5);
+  if (stored_as == SIE_F16) own = 6e-5;
   if (act == SIE_ACT_NONE || act == SIE_ACT_RELU) own = 0;
   return 1.13 * dz + own * magnitude;
 }
@@ -49,11 +54,12 @@ static inline double sie_tol_norm(double x_max, double factor, double gamma, dou
 }
 
 /* Attention: a score is off by its dot product's error, which the exponential turns into a relative error of
- * the probability; bf16 forms also round probabilities to 8 bits (2⁻⁸ at most; they average out, but one key
- * alone does not) and may round scale·q first. */
+ * the probability; bf16 and f16 forms also round probabilities to 8 or 11 bits (2⁻⁸, 2⁻¹¹ at most; they
+ * average out, but one key alone does not) and may round scale·q first. */
 static inline double sie_tol_attention(int32_t dtype, int64_t d, double score_norm, double v_max) {
   double relative = 2 * sie_tol_dot(d, score_norm, 1) + 4e-6;
   if (dtype == SIE_BF16) relative += 0.008;
+  if (dtype == SIE_F16) relative += 0.001;
   return relative * v_max;
 }
 

@@ -1,5 +1,5 @@
-// embed_layernorm — y = LN(word[id] + position[i + offset] + type[type_id])·γ + β, i from 0 in each sequence.
-//   μ = Σ s/C,  σ² = Σ (s−μ)²/C,  y = (s−μ)/√(σ²+ε)·γ + β      with s the sum of the three rows, in f32
+// embed_layernorm — y = norm(s),  s = word_scale·word[id] + position[i + offset] + type[type_id], in f32,
+//   i from 0 in each sequence; the norm is layernorm's, or none: y = s.
 // Shapes   ids, type_ids [T]; cu_seqlens [B+1]; tables [vocab, C], row stride ≥ C; γ, β [C]; y, yq [T, C].
 // Types    tables f32 | bf16, all one type; y f32 | bf16; yq u8 with scale and zero, from the f32 result.
 // Alias    none.                                   Align    element.
@@ -35,33 +35,29 @@ void prefetch_row(const T *row, int64_t c) {
     _mm_prefetch(p + byte, _MM_HINT_T0);
 }
 
-template <typename T>
-void add_row(float *s, int64_t c, const T *row) {
-  for (int64_t i = 0; i < c; i += kLanes) vstore_row(s, i, c, vload_row(s, i, c) + vload_row(row, i, c));
-}
-
 template <typename T, typename Y>
 void embed_tokens(const sie_embed_layernorm_args *a, Range tokens, float *s) {
   if (tokens.first >= tokens.last) return;
   const int64_t ahead = 2, c = a->c;
+  const Norm norm = {a->gamma, a->beta, a->eps, a->weight_offset, a->norm == SIE_NORM_LAYER};
+  const Vec word_scale = vset(a->word_scale);
   int64_t b = sequence_of(a->cu_seqlens, *a->seqs.n, tokens.first);
   for (int64_t t = tokens.first; t < tokens.last; t++) {
     while (t >= a->cu_seqlens[b + 1]) b++;
     if (t + ahead < tokens.last) prefetch_row(row_of<const T>(a->word, a->ids[t + ahead]), c);
     copy_row(row_of<const T>(a->word, a->ids[t]), c, s);
-    if (a->position.p != nullptr) {
-      add_row(s, c, row_of<const T>(a->position, t - a->cu_seqlens[b] + a->position_offset));
-    }
-    if (a->type.p != nullptr)
-      add_row(s, c, row_of<const T>(a->type, a->type_ids != nullptr ? a->type_ids[t] : 0));
+    for (int64_t i = 0; a->word_scale != 0.0f && i < c; i += kLanes)
+      vstore_row(s, i, c, vload_row(s, i, c) * word_scale);
+    if (a->position.p != nullptr) add_row(s, c, a->position, t - a->cu_seqlens[b] + a->position_offset);
+    if (a->type.p != nullptr) add_row(s, c, a->type, a->type_ids != nullptr ? a->type_ids[t] : 0);
     Y *y = row_of<Y>(a->y, t);
-    if (a->yq.p == nullptr) {
-      normalise_row(s, c, a->gamma, a->beta, a->eps, y);
+    if (a->norm != SIE_NORM_NONE && a->yq.p == nullptr) {
+      normalise_row(norm, s, c, y);
       continue;
     }
-    normalise_row(s, c, a->gamma, a->beta, a->eps, s);
+    if (a->norm != SIE_NORM_NONE) normalise_row(norm, s, c, s);
     copy_row(s, c, y);
-    quantise_row(s, c, a->yq, t);
+    if (a->yq.p != nullptr) quantise_row(s, c, a->yq, t);
   }
 }
 
@@ -69,6 +65,7 @@ void embed_tokens(const sie_embed_layernorm_args *a, Range tokens, float *s) {
 
 sie_status embed_layernorm(const sie_embed_layernorm_args *a, const sie_share *share) {
   if (!is_float(a->word.dtype) || !is_float(a->y.dtype)) return SIE_UNSUPPORTED;
+  if (a->norm < SIE_NORM_LAYER || a->norm > SIE_NORM_NONE || !is_u8_or_absent(a->yq)) return SIE_UNSUPPORTED;
   if (a->position.p != nullptr && a->position.dtype != a->word.dtype) return SIE_UNSUPPORTED;
   if (a->type.p != nullptr && a->type.dtype != a->word.dtype) return SIE_UNSUPPORTED;
   const Range tokens = share_of(*a->tokens.n, share);

@@ -22,6 +22,7 @@ namespace sie_cpu {
   sie_status gather_rows(const sie_gather_rows_args *, const sie_share *);                           \
   sie_status pool(const sie_pool_args *, const sie_share *);                                         \
   sie_status output_rows(const sie_output_rows_args *, const sie_share *);                           \
+  sie_status qk_norm_rope(const sie_qk_norm_rope_args *, const sie_share *);                         \
   sie_status linear_f32(const sie_linear_args *, const sie_share *);                                 \
   int64_t linear_f32_packed_bytes(int64_t n, int64_t k);                                             \
   void linear_f32_pack(int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld, \
@@ -42,7 +43,16 @@ static inline Range share_of(int64_t count, const sie_share *share) {
   return {count * share->part / share->parts, count * (share->part + 1) / share->parts};
 }
 
+// Types that CPU kernels store. f16 and e4m3 they do not: no instruction set here computes faster in them than
+// in bf16 or u8, and both can hold less.
 static inline bool is_float(int32_t dtype) { return dtype == SIE_F32 || dtype == SIE_BF16; }
+static inline bool is_float_or_absent(const sie_tensor &t) { return t.p == nullptr || is_float(t.dtype); }
+static inline bool is_u8_or_absent(const sie_tensor &t) { return t.p == nullptr || t.dtype == SIE_U8; }
+
+// Scratch of `count` floats, to whole lines.
+static inline int64_t float_bytes(int64_t count) {
+  return (count * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64;
+}
 
 }  // namespace sie_cpu
 

@@ -1,13 +1,15 @@
-// layernorm — y = LN(x)·γ + β, and optionally its u8 twin.
-//   μ = Σ x/C,  σ² = Σ (x−μ)²/C,  y = (x−μ)/√(σ²+ε)·γ + β      two passes, sums in f32
-// Shapes   x, y, yq [R, C], row stride ≥ C; γ, β [C], β may be absent.   R ≥ 0, C ≥ 1.
-// Types    x, y f32 | bf16; yq u8 with scale and zero, quantised from the f32 result.
-// Alias    y may be x when the types agree; else disjoint.
+// layernorm — y = norm(s), s = (x + bias) + residual, and optionally s itself and y's u8 twin.
+//   LAYER  μ = Σ s/C,  σ² = Σ (s−μ)²/C,  y = (s−μ)/√(σ²+ε)·(offset + γ) + β     two passes, sums in f32
+//   RMS    y = s/√(Σ s²/C + ε)·(offset + γ) + β
+// Shapes   x, residual, sum, y, yq [R, C], row stride ≥ C; bias, γ, β [C], β may be absent.   R ≥ 0, C ≥ 1.
+// Types    x, residual, sum, y f32 | bf16; yq u8 with scale and zero, quantised from the f32 result.
+// Alias    y and sum may each be x or residual when the types agree; else disjoint.
 // Align    element.                                Share    rows.
-// Cost     reads x once from memory, then from L1; ~8·C flop a row → memory bound.
+// Scratch  C floats: s or the f32 result, where one is wanted beside y.
+// Cost     reads x and residual once from memory, then from L1; ~8·C flop a row → memory bound.
 // Plan     a row at a time, vectors of four accumulators; the last vector of a row is masked.
-// Error    |y − ref| ≤ 1e-6·max|x−μ|/σ·|γ| for C ≤ 8192, then bf16 rounding.   Source  Ba 2016 §3,
-// arXiv:1607.06450
+// Error    |y − ref| ≤ 1e-6·max|s−μ|/σ·|γ| for C ≤ 8192, then bf16 rounding; s has the bits of the formula.
+// Source   Ba 2016 §3, arXiv:1607.06450; Zhang 2019 §4, arXiv:1910.07467
 #include "rows.h"
 
 namespace sie_cpu {
@@ -15,18 +17,45 @@ namespace SIE_ISA_NS {
 
 namespace {
 
+// Leaves s in the scratch and stores it where it is wanted.
+template <typename X>
+void sum_terms(const sie_layernorm_args *a, int64_t r, float *s) {
+  copy_row(row_of<const X>(a->x, r), a->c, s);
+  for (int64_t i = 0; a->bias != nullptr && i < a->c; i += kLanes)
+    vstore_row(s, i, a->c, vload_row(s, i, a->c) + vload_row(a->bias, i, a->c));
+  if (a->residual.p != nullptr) add_row(s, a->c, a->residual, r);
+  if (a->sum.p == nullptr) return;
+  if (a->sum.dtype == SIE_F32) {
+    copy_row(s, a->c, row_of<float>(a->sum, r));
+  } else {
+    copy_row(s, a->c, row_of<Bf16>(a->sum, r));
+  }
+}
+
+template <typename Y, typename From>
+SIE_INLINE void normalise(const sie_layernorm_args *a, const Norm &norm, int64_t r, const From *from,
+                          float *scratch) {
+  Y *y = row_of<Y>(a->y, r);
+  if (a->yq.p == nullptr) {
+    normalise_row(norm, from, a->c, y);
+    return;
+  }
+  normalise_row(norm, from, a->c, scratch);
+  copy_row(scratch, a->c, y);
+  quantise_row(scratch, a->c, a->yq, r);
+}
+
 template <typename X, typename Y>
 void layernorm_rows(const sie_layernorm_args *a, Range rows, float *scratch) {
+  const Norm norm = {a->gamma, a->beta, a->eps, a->weight_offset, a->norm == SIE_NORM_LAYER};
+  const bool sums = a->bias != nullptr || a->residual.p != nullptr || a->sum.p != nullptr;
   for (int64_t r = rows.first; r < rows.last; r++) {
-    const X *x = row_of<const X>(a->x, r);
-    Y *y = row_of<Y>(a->y, r);
-    if (a->yq.p == nullptr) {
-      normalise_row(x, a->c, a->gamma, a->beta, a->eps, y);
-      continue;
+    if (sums) {
+      sum_terms<X>(a, r, scratch);
+      normalise<Y, float>(a, norm, r, scratch, scratch);
+    } else {
+      normalise<Y, X>(a, norm, r, row_of<const X>(a->x, r), scratch);
     }
-    normalise_row(x, a->c, a->gamma, a->beta, a->eps, scratch);
-    copy_row(scratch, a->c, y);
-    quantise_row(scratch, a->c, a->yq, r);
   }
 }
 
@@ -34,6 +63,9 @@ void layernorm_rows(const sie_layernorm_args *a, Range rows, float *scratch) {
 
 sie_status layernorm(const sie_layernorm_args *a, const sie_share *share) {
   if (!is_float(a->x.dtype) || !is_float(a->y.dtype)) return SIE_UNSUPPORTED;
+  if (!is_float_or_absent(a->residual) || !is_float_or_absent(a->sum)) return SIE_UNSUPPORTED;
+  if (a->norm != SIE_NORM_LAYER && a->norm != SIE_NORM_RMS) return SIE_UNSUPPORTED;
+  if (!is_u8_or_absent(a->yq)) return SIE_UNSUPPORTED;
   const Range rows = share_of(*a->rows.n, share);
   float *scratch = static_cast<float *>(share->scratch);
   const bool from_f32 = a->x.dtype == SIE_F32, to_f32 = a->y.dtype == SIE_F32;

@@ -29,12 +29,21 @@ SIE_INLINE float sum_row(int64_t c, F f) {
   return vsum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-// y[c] = (x − μ)/√(σ² + ε)·γ + β, two-pass variance. beta may be null; y may be x when the types agree.
+// A norm and its parameters, as sie_layernorm_args has them.
+struct Norm {
+  const float *gamma, *beta;  // [c]; beta may be null
+  float eps, weight_offset;
+  bool centred;  // LayerNorm; else RMSNorm
+};
+
+// y[c] = (x − μ)/√(σ² + ε)·(offset + γ) + β, two-pass variance, or without μ. y may be x when the types agree.
 template <typename X, typename Y>
-SIE_INLINE void normalise_row(const X *x, int64_t c, const float *gamma, const float *beta, float eps, Y *y) {
-  const float mean =
-      sum_row(c, [=](int64_t i) __attribute__((always_inline)) { return vload_row(x, i, c); }) /
-      static_cast<float>(c);
+SIE_INLINE void normalise_row(const Norm &norm, const X *x, int64_t c, Y *y) {
+  float mean = 0.0f;
+  if (norm.centred) {
+    mean = sum_row(c, [=](int64_t i) __attribute__((always_inline)) { return vload_row(x, i, c); }) /
+           static_cast<float>(c);
+  }
   const Vec m = vset(mean);
   const float squares = sum_row(c, [=](int64_t i) __attribute__((always_inline)) {
     Vec d = vload_row(x, i, c) - m;
@@ -42,11 +51,11 @@ SIE_INLINE void normalise_row(const X *x, int64_t c, const float *gamma, const f
     if (i + kLanes > c) d = vkeep(d, c - i);
     return d * d;
   });
-  const float factor = 1.0f / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(squares / static_cast<float>(c) + eps)));
-  const Vec f = vset(factor);
+  const float variance = squares / static_cast<float>(c) + norm.eps;
+  const Vec f = vset(1.0f / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(variance)))), offset = vset(norm.weight_offset);
   for (int64_t i = 0; i < c; i += kLanes) {
-    Vec b = beta != nullptr ? vload_row(beta, i, c) : vset(0.0f);
-    vstore_row(y, i, c, vfma((vload_row(x, i, c) - m) * f, vload_row(gamma, i, c), b));
+    const Vec b = norm.beta != nullptr ? vload_row(norm.beta, i, c) : vset(0.0f);
+    vstore_row(y, i, c, vfma((vload_row(x, i, c) - m) * f, vload_row(norm.gamma, i, c) + offset, b));
   }
 }
 
@@ -158,6 +167,15 @@ SIE_INLINE void quantise_row(const X *x, int64_t c, const sie_tensor &t, int64_t
     const float excess = vfirst(level) - static_cast<float>(q[range.column]);
     const bool finite = excess > -32768.0f && excess < 32768.0f;  // not so for an infinity
     t.outlier[r] = {static_cast<int32_t>(range.column), finite ? static_cast<int32_t>(excess) : 0};
+  }
+}
+
+// s[c] += row r of t, which is f32 or bf16.
+SIE_INLINE void add_row(float *s, int64_t c, const sie_tensor &t, int64_t r) {
+  for (int64_t i = 0; i < c; i += kLanes) {
+    const Vec x = t.dtype == SIE_F32 ? vload_row(row_of<const float>(t, r), i, c)
+                                     : vload_row(row_of<const Bf16>(t, r), i, c);
+    vstore_row(s, i, c, vload_row(s, i, c) + x);
   }
 }
 

@@ -13,10 +13,16 @@
 namespace sie_cpu {
 namespace {
 
+typedef sie_status (*AttentionFn)(const sie_attention_args *, const sie_share *);
 typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
+
+bool supported(const sie_linear_args *a) {
+  return a->gate == SIE_GATE_NONE && (a->residual.p == nullptr || is_float(a->residual.dtype));
+}
 
 template <LinearFn F32, LinearFn Int8>
 sie_status linear(const sie_linear_args *a, const sie_share *share) {
+  if (!supported(a)) return SIE_UNSUPPORTED;
   switch (a->w->compute) {
     case SIE_COMPUTE_F32:
       return F32(a, share);
@@ -28,12 +34,19 @@ sie_status linear(const sie_linear_args *a, const sie_share *share) {
 }
 
 sie_status linear_amx(const sie_linear_args *a, const sie_share *share) {
+  if (!supported(a)) return SIE_UNSUPPORTED;
   if (a->w->compute == SIE_COMPUTE_BF16) return linear_bf16_amx(a, share);
   return linear<avx512::linear_f32, linear_int8_amx>(a, share);
 }
 
 // Head dimensions and masks the tiles do not do fall to the generic kernel, by the shape alone.
+template <AttentionFn F>
+sie_status attention(const sie_attention_args *a, const sie_share *share) {
+  return a->alibi_slopes == nullptr ? F(a, share) : SIE_UNSUPPORTED;
+}
+
 sie_status attention_amx(const sie_attention_args *a, const sie_share *share) {
+  if (a->alibi_slopes != nullptr) return SIE_UNSUPPORTED;
   if (a->q.dtype == SIE_BF16) {
     const sie_status status = attention_bf16_amx(a, share);
     if (status != SIE_UNSUPPORTED) return status;
@@ -86,7 +99,9 @@ int64_t scratch_bytes(const sie_op_bounds *bounds) {
     case SIE_OP_EMBED_LAYERNORM:
     case SIE_OP_LAYERNORM:
     case SIE_OP_OUTPUT_ROWS:
-      return (bounds->c * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64;
+      return float_bytes(bounds->c);
+    case SIE_OP_QK_NORM_ROPE:
+      return float_bytes(bounds->head_dim);
     case SIE_OP_LINEAR:
       if (bounds->compute == SIE_COMPUTE_INT8) return linear_int8_scratch(bounds);
       if (bounds->compute == SIE_COMPUTE_BF16) return linear_bf16_amx_scratch(bounds);
@@ -116,11 +131,11 @@ const sie_ops avx2_ops = {
     avx2::layernorm,
     linear<avx2::linear_f32, linear_int8_avx2>,
     avx2::quantise_rows,
-    avx2::attention,
+    attention<avx2::attention>,
     avx2::gather_rows,
     avx2::pool,
     avx2::output_rows,
-    nullptr,
+    avx2::qk_norm_rope,
     nullptr,
     nullptr,
     nullptr,
@@ -140,11 +155,11 @@ const sie_ops avx512_ops = {
     avx512::layernorm,
     linear<avx512::linear_f32, linear_int8_avx2>,
     avx512::quantise_rows,
-    avx512::attention,
+    attention<avx512::attention>,
     avx512::gather_rows,
     avx512::pool,
     avx512::output_rows,
-    nullptr,
+    avx512::qk_norm_rope,
     nullptr,
     nullptr,
     nullptr,
@@ -164,11 +179,11 @@ const sie_ops vnni_ops = {
     avx512::layernorm,
     linear<avx512::linear_f32, linear_int8_vnni>,
     avx512::quantise_rows,
-    avx512::attention,
+    attention<avx512::attention>,
     avx512::gather_rows,
     avx512::pool,
     avx512::output_rows,
-    nullptr,
+    avx512::qk_norm_rope,
     nullptr,
     nullptr,
     nullptr,
@@ -192,7 +207,7 @@ const sie_ops amx_ops = {
     avx512::gather_rows,
     avx512::pool,
     avx512::output_rows,
-    nullptr,
+    avx512::qk_norm_rope,
     nullptr,
     nullptr,
     nullptr,

@@ -5,7 +5,7 @@
 //          h·Hkv/H. Queries are aligned with the last keys of their sequence: query i of Lq stands at
 //          position i + Lkv − Lq. Without keys, y is zero.
 // Types    q, k, v f32 | bf16 | f16, all one type; y f32 | bf16 | f16.   Alias    none.
-// Share    sequences.                              Scratch  max_kv doubles.
+// Share    sequences.                              Scratch  max_kv·(2·D + 1) doubles.
 // Source   Vaswani 2017 §3.2.1, arXiv:1706.03762; the slopes: Press 2021 §3, arXiv:2108.12409
 #include "rows.h"
 
@@ -24,28 +24,32 @@ Range visible(const sie_attention_args *a, int64_t position, int64_t keys) {
   return range;
 }
 
-void attend(const sie_attention_args *a, int64_t query, int64_t position, int64_t first_key, Range keys,
-            int64_t head, double *p) {
-  const int64_t d = a->head_dim;
+// One head of one sequence: its keys and values [keys, D], and a query's weights [keys].
+struct Head {
+  const double *k, *v;
+  double *p;
+};
+
+void attend(const sie_attention_args *a, int64_t query, int64_t position, Range keys, int64_t head,
+            const Head &h) {
+  const int64_t d = a->head_dim, column = head * d;
   const double slope = a->alibi_slopes != nullptr ? static_cast<double>(a->alibi_slopes[head]) : 0;
-  const int64_t q_column = head * d, kv_column = head * a->kv_heads / a->heads * d;
   double largest = -INFINITY, sum = 0;
   for (int64_t j = keys.first; j < keys.last; j++) {
     double s = 0;
-    for (int64_t i = 0; i < d; i++)
-      s += load(a->q, query, q_column + i) * load(a->k, first_key + j, kv_column + i);
-    p[j] = s * static_cast<double>(a->scale) -
-           slope * static_cast<double>(position > j ? position - j : j - position);
-    if (p[j] > largest) largest = p[j];
+    for (int64_t i = 0; i < d; i++) s += load(a->q, query, column + i) * h.k[j * d + i];
+    h.p[j] = s * static_cast<double>(a->scale) -
+             slope * static_cast<double>(position > j ? position - j : j - position);
+    if (h.p[j] > largest) largest = h.p[j];
   }
   for (int64_t j = keys.first; j < keys.last; j++) {
-    p[j] = exp(p[j] - largest);
-    sum += p[j];
+    h.p[j] = exp(h.p[j] - largest);
+    sum += h.p[j];
   }
   for (int64_t i = 0; i < d; i++) {
     double y = 0;
-    for (int64_t j = keys.first; j < keys.last; j++) y += p[j] * load(a->v, first_key + j, kv_column + i);
-    store(a->y, query, q_column + i, keys.first < keys.last ? static_cast<float>(y / sum) : 0.0f);
+    for (int64_t j = keys.first; j < keys.last; j++) y += h.p[j] * h.v[j * d + i];
+    store(a->y, query, column + i, keys.first < keys.last ? static_cast<float>(y / sum) : 0.0f);
   }
 }
 
@@ -56,14 +60,19 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
       !is_float(a->y.dtype)) {
     return SIE_UNSUPPORTED;
   }
-  double *p = static_cast<double *>(share->scratch);
   Range seqs = share_of(*a->seqs.n, share);
   for (int64_t b = seqs.first; b < seqs.last; b++) {
-    int64_t queries = a->cu_q[b + 1] - a->cu_q[b], keys = a->cu_kv[b + 1] - a->cu_kv[b];
-    for (int64_t i = 0; i < queries; i++) {
-      for (int64_t h = 0; h < a->heads; h++) {
+    int64_t queries = a->cu_q[b + 1] - a->cu_q[b], keys = a->cu_kv[b + 1] - a->cu_kv[b], d = a->head_dim;
+    double *k = static_cast<double *>(share->scratch), *v = k + keys * d;
+    for (int64_t h = 0; h < a->heads; h++) {
+      int64_t column = h * a->kv_heads / a->heads * d;
+      for (int64_t j = 0; j < keys; j++) {
+        load_row(a->k, a->cu_kv[b] + j, column, d, k + j * d);
+        load_row(a->v, a->cu_kv[b] + j, column, d, v + j * d);
+      }
+      for (int64_t i = 0; i < queries; i++) {
         int64_t position = i + keys - queries;
-        attend(a, a->cu_q[b] + i, position, a->cu_kv[b], visible(a, position, keys), h, p);
+        attend(a, a->cu_q[b] + i, position, visible(a, position, keys), h, {k, v, v + keys * d});
       }
     }
   }

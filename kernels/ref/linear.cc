@@ -8,53 +8,50 @@
 // Shapes   x [R, K], W [N, K], bias [N], residual, y [R, N or N/2]; row strides ≥ columns.   R ≥ 0.
 // Types    x of the class: f32, bf16, f16, u8, e4m3; residual f32 | bf16 | f16; y f32 | bf16 | f16 | u8 |
 //          e4m3 in blocks of 128 (quantised from the f32 row).
-// Alias    residual may be y when the types agree. Share    rows.              Scratch  N floats.
-// Packed   F32, BF16, F16: [N, K] of that type. INT8, FP8: f32 s_w [N], then a byte an element [N, K].
-// Source   gates: Shazeer 2020 §2, arXiv:2002.05202
+// Alias    residual may be y when the types agree. Share    rows.              Scratch  2·K doubles, N
+// floats. Packed   F32, BF16, F16: [N, K] of that type. INT8, FP8: f32 s_w [N], then a byte an element [N,
+// K]. Source   gates: Shazeer 2020 §2, arXiv:2002.05202
 #include "rows.h"
 
 namespace sie_ref {
 
 namespace {
 
-// Element (n, k) of the weight as it is stored, without its row's scale.
-double weight_at(const sie_packed *w, int64_t n, int64_t k) {
-  int64_t at = n * w->k + k;
+// Row n of the weight as it is stored, without its scale.
+void weight_row(const sie_packed *w, int64_t n, double *out) {
+  const int64_t at = n * w->k;
+  const float *f32 = static_cast<const float *>(w->data) + at;
+  const uint16_t *half = static_cast<const uint16_t *>(w->data) + at;
   const uint8_t *bytes = static_cast<const uint8_t *>(w->data) + w->n * 4 + at;
-  switch (w->compute) {
-    case SIE_COMPUTE_F32:
-      return static_cast<double>(static_cast<const float *>(w->data)[at]);
-    case SIE_COMPUTE_BF16:
-      return static_cast<double>(sie_f32_from_bf16(static_cast<const uint16_t *>(w->data)[at]));
-    case SIE_COMPUTE_F16:
-      return static_cast<double>(sie_f32_from_f16(static_cast<const uint16_t *>(w->data)[at]));
-    case SIE_COMPUTE_FP8:
-      return static_cast<double>(sie_f32_from_f8e4m3(*bytes));
-    default:
-      return static_cast<int8_t>(*bytes);
+  for (int64_t k = 0; k < w->k; k++) {
+    if (w->compute == SIE_COMPUTE_F32) out[k] = static_cast<double>(f32[k]);
+    if (w->compute == SIE_COMPUTE_BF16) out[k] = static_cast<double>(sie_f32_from_bf16(half[k]));
+    if (w->compute == SIE_COMPUTE_F16) out[k] = static_cast<double>(sie_f32_from_f16(half[k]));
+    if (w->compute == SIE_COMPUTE_FP8) out[k] = static_cast<double>(sie_f32_from_f8e4m3(bytes[k]));
+    if (w->compute == SIE_COMPUTE_INT8) out[k] = static_cast<int8_t>(bytes[k]);
   }
 }
 
-double dot(const sie_linear_args *a, int64_t r, int64_t n) {
+// Row r of x as it enters the sums: for INT8 whole levels, for FP8 without scales.
+void x_row(const sie_linear_args *a, int64_t r, double *out) {
+  if (a->w->compute != SIE_COMPUTE_INT8) return load_row(a->x, r, 0, a->k, out);
+  const uint8_t *q = static_cast<const uint8_t *>(a->x.p) + r * a->x.ld;
+  for (int64_t k = 0; k < a->k; k++) out[k] = q[k] - a->x.zero[r];
+  if (a->x.outlier != nullptr) out[a->x.outlier[r].column] += a->x.outlier[r].excess;
+}
+
+// x·Wᵀ of row r, given as x_row has it, and column n; w: room for K.
+double dot(const sie_linear_args *a, int64_t r, int64_t n, const double *x, double *w) {
+  const bool scaled = a->w->compute == SIE_COMPUTE_FP8 || a->w->compute == SIE_COMPUTE_INT8;
+  const int64_t group = scale_columns(a->x, a->k), scales = scales_of_row(a->x, a->k);
+  weight_row(a->w, n, w);
   double sum = 0;
-  if (a->w->compute == SIE_COMPUTE_INT8) {
-    const uint8_t *q = static_cast<const uint8_t *>(a->x.p) + r * a->x.ld;
-    for (int64_t k = 0; k < a->k; k++) sum += (q[k] - a->x.zero[r]) * weight_at(a->w, n, k);
-    if (a->x.outlier != nullptr) sum += a->x.outlier[r].excess * weight_at(a->w, n, a->x.outlier[r].column);
-    return static_cast<double>(a->x.scale[r]) * static_cast<const float *>(a->w->data)[n] * sum;
+  for (int64_t g = 0; g < scales; g++) {
+    double part = 0;
+    for (int64_t k = g * group; k < a->k && k < (g + 1) * group; k++) part += x[k] * w[k];
+    sum += scaled ? part * static_cast<double>(a->x.scale[r * scales + g]) : part;
   }
-  if (a->w->compute == SIE_COMPUTE_FP8) {
-    int64_t group = scale_columns(a->x, a->k), scales = scales_of_row(a->x, a->k);
-    for (int64_t g = 0; g < scales; g++) {
-      double part = 0;
-      for (int64_t k = g * group; k < a->k && k < (g + 1) * group; k++)
-        part += load(a->x, r, k) * weight_at(a->w, n, k);
-      sum += part * static_cast<double>(a->x.scale[r * scales + g]);
-    }
-    return sum * static_cast<double>(static_cast<const float *>(a->w->data)[n]);
-  }
-  for (int64_t k = 0; k < a->k; k++) sum += load(a->x, r, k) * weight_at(a->w, n, k);
-  return sum;
+  return scaled ? sum * static_cast<double>(static_cast<const float *>(a->w->data)[n]) : sum;
 }
 
 int32_t x_dtype(uint32_t compute) {
@@ -120,12 +117,14 @@ sie_status linear(const sie_linear_args *a, const sie_share *share) {
   const bool gated = a->gate != SIE_GATE_NONE;
   if (gated && (a->act != SIE_ACT_NONE || a->n % 2 != 0)) return SIE_INVALID_ARGUMENT;
   const int64_t columns = gated ? a->n / 2 : a->n;
-  float *out = static_cast<float *>(share->scratch);
+  double *x = static_cast<double *>(share->scratch), *w = x + a->k;
+  float *out = reinterpret_cast<float *>(w + a->k);
   Range rows = share_of(*a->rows.n, share);
-  auto z = [a](int64_t r, int64_t n) {
-    return dot(a, r, n) + (a->bias != nullptr ? static_cast<double>(a->bias[n]) : 0);
+  auto z = [=](int64_t r, int64_t n) {
+    return dot(a, r, n, x, w) + (a->bias != nullptr ? static_cast<double>(a->bias[n]) : 0);
   };
   for (int64_t r = rows.first; r < rows.last; r++) {
+    x_row(a, r, x);
     for (int64_t j = 0; j < columns; j++) {
       double y =
           gated ? activate(z(r, 2 * j), act_of_gate(a->gate)) * z(r, 2 * j + 1) : activate(z(r, j), a->act);

@@ -53,6 +53,11 @@ inline double load(const sie_tensor &t, int64_t r, int64_t c) {
   }
 }
 
+// Elements [c, c + count) of row r.
+inline void load_row(const sie_tensor &t, int64_t r, int64_t c, int64_t count, double *out) {
+  for (int64_t i = 0; i < count; i++) out[i] = load(t, r, c + i);
+}
+
 inline void store(const sie_tensor &t, int64_t r, int64_t c, float x) {
   int64_t at = r * t.ld + c;
   if (t.dtype == SIE_BF16) {

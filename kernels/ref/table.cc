@@ -7,6 +7,8 @@ namespace {
 
 int64_t scratch_bytes(const sie_op_bounds *bounds) {
   if (bounds->kind == SIE_OP_MUVERA) return muvera_scratch(bounds);
+  if (bounds->kind == SIE_OP_LINEAR) return (2 * bounds->k + (bounds->n + 1) / 2) * 8;
+  if (bounds->kind == SIE_OP_ATTENTION) return bounds->max_len * (2 * bounds->head_dim + 1) * 8;
   int64_t columns = bounds->c > bounds->n ? bounds->c : bounds->n;
   if (bounds->head_dim > columns) columns = bounds->head_dim;
   int64_t rows = (columns + 1) * 2 * static_cast<int64_t>(sizeof(float));

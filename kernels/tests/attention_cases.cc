@@ -1,4 +1,5 @@
-// attention_cases.cc — packed attention: ragged and empty sequences, masks, grouped heads, gathered queries.
+// attention_cases.cc — packed attention: ragged and empty sequences, masks, grouped heads, gathered queries,
+// ALiBi.
 #include <math.h>
 
 #include "common/tol.h"
@@ -19,36 +20,38 @@ struct Config {
   bool packed;    // q, k, v are columns of one value
   Input input;
   bool bench;
+  bool alibi = false;
 };
 
 class AttentionCase : public Case {
  public:
-  AttentionCase(const Config &config, int seed) : c_(config) {
+  AttentionCase(const Config &config, Layout layout, int seed)
+      : c_(config), sequences_(config.lengths), queries_(queries_of(config)) {
     static const char *const masks[] = {"full", "causal", "window"};
-    form = text("attention %s D=%d mask=%s%s%s", dtype_text(c_.dtype), c_.head_dim, masks[c_.mask],
-                c_.gathered ? " gathered" : "", c_.kv_heads != c_.heads ? " grouped" : "");
-    cu_.push_back(0);
-    one_each_.push_back(0);
-    for (int32_t length : c_.lengths) {
-      cu_.push_back(cu_.back() + length);
-      one_each_.push_back(one_each_.back() + 1);
-      longest_ = length > longest_ ? length : longest_;
-    }
-    shape = text("T=%d B=%zu H=%d longest=%d input=%s", cu_.back(), c_.lengths.size(), c_.heads, longest_,
+    form = text("attention %s D=%d mask=%s%s%s%s", dtype_text(c_.dtype), c_.head_dim, masks[c_.mask],
+                c_.gathered ? " gathered" : "", c_.kv_heads != c_.heads ? " grouped" : "",
+                c_.alibi ? " alibi" : "");
+    shape = text("T=%lld B=%zu H=%d longest=%lld input=%s", static_cast<long long>(sequences_.tokens()),
+                 c_.lengths.size(), c_.heads, static_cast<long long>(sequences_.longest()),
                  input_names[c_.input]);
-    units = static_cast<int64_t>(c_.lengths.size());
+    units = sequences_.count();
     bench = c_.bench;
     Random random(static_cast<uint32_t>(seed));
-    int64_t gap = bench ? 0 : 1 + random.below(7), shift = bench ? 0 : random.below(9);
     int64_t q_columns = int64_t{c_.heads} * c_.head_dim, kv_columns = int64_t{c_.kv_heads} * c_.head_dim;
-    int64_t queries = c_.gathered ? units : cu_.back();
     // As columns of one value the rows stand three times as far apart, and end where the next one's begin.
     int64_t extra = c_.packed ? q_columns + kv_columns : 0;
-    q_.reset(new Rows(queries, q_columns, c_.dtype, gap + extra, shift));
-    k_.reset(new Rows(cu_.back(), kv_columns, c_.dtype, gap + extra, shift));
-    v_.reset(new Rows(cu_.back(), kv_columns, c_.dtype, gap + extra, shift));
-    y_.reset(new Rows(queries, q_columns, c_.dtype, gap, shift));
-    expected_.reset(new Rows(queries, q_columns, SIE_F32, 0, 0));
+    auto make = [&](int64_t rows, int64_t columns, int64_t gap) {
+      return std::unique_ptr<Rows>(new Rows(&random, layout, rows, columns, c_.dtype, {false, -1}, gap));
+    };
+    q_ = make(queries_.tokens(), q_columns, extra);
+    k_ = make(sequences_.tokens(), kv_columns, extra);
+    v_ = make(sequences_.tokens(), kv_columns, extra);
+    y_ = make(queries_.tokens(), q_columns, 0);
+    expected_.reset(new Rows(queries_.tokens(), q_columns, SIE_F32));
+    // As in the paper, 2^(−8·(h+1)/H), and one head that has none.
+    for (int32_t h = 0; h < c_.heads; h++)
+      slopes_.push_back(h == 1 ? 0.0f
+                               : exp2f(-8.0f * static_cast<float>(h + 1) / static_cast<float>(c_.heads)));
     fill(&random);
     outputs = {y_.get()};
   }
@@ -58,11 +61,13 @@ class AttentionCase : public Case {
   sie_op_bounds bounds() const override {
     sie_op_bounds b = {};
     b.kind = SIE_OP_ATTENTION;
-    b.rows = cu_.back();
+    b.rows = sequences_.tokens() > queries_.tokens() ? sequences_.tokens() : queries_.tokens();
+    b.seqs = units;
     b.c = int64_t{c_.heads} * c_.head_dim;
-    b.max_len = longest_;
+    b.max_len = sequences_.longest();
     b.head_dim = c_.head_dim;
     b.heads = c_.heads;
+    b.kv_heads = c_.kv_heads;
     return b;
   }
 
@@ -71,9 +76,8 @@ class AttentionCase : public Case {
   }
 
   void rows_of(int64_t u, int64_t *first, int64_t *last) const override {
-    const std::vector<int32_t> &cu = c_.gathered ? one_each_ : cu_;
-    *first = cu[static_cast<size_t>(u)];
-    *last = cu[static_cast<size_t>(u) + 1];
+    *first = queries_.first(u);
+    *last = queries_.first(u + 1);
   }
 
   void expect() override {
@@ -87,8 +91,9 @@ class AttentionCase : public Case {
     for (int64_t r = 0; r < v_->rows(); r++) {
       for (int64_t i = 0; i < v_->columns(); i++) v_max = fmax(v_max, fabs(v_->get(r, i)));
     }
+    double bias = c_.alibi ? static_cast<double>(slopes_[0]) * static_cast<double>(sequences_.longest()) : 0;
     double own =
-        sie_tol_attention(c_.dtype, c_.head_dim, static_cast<double>(scale_) * q_norm * k_norm, v_max);
+        sie_tol_attention(c_.dtype, c_.head_dim, static_cast<double>(scale_) * q_norm * k_norm + bias, v_max);
     for (int64_t r = 0; r < y_->rows(); r++) {
       for (int64_t i = 0; i < y_->columns(); i++) {
         double want = expected_->get(r, i), got = y_->get(r, i),
@@ -101,42 +106,41 @@ class AttentionCase : public Case {
   }
 
   void poison(int64_t u) override {
-    for (int32_t t = cu_[static_cast<size_t>(u)]; t < cu_[static_cast<size_t>(u) + 1]; t++) {
+    for (int64_t t = sequences_.first(u); t < sequences_.first(u + 1); t++) {
       k_->poison(t);
       v_->poison(t);
-      if (!c_.gathered) q_->poison(t);
     }
+    for (int64_t q = queries_.first(u); q < queries_.first(u + 1); q++) q_->poison(q);
   }
 
   double flops() const override {
     double sum = 0;
-    for (int32_t length : c_.lengths) sum += 4.0 * length * length * c_.heads * c_.head_dim;
+    for (int64_t b = 0; b < units; b++) {
+      sum += 4.0 * static_cast<double>(queries_.length(b) * sequences_.length(b) * c_.heads * c_.head_dim);
+    }
     return sum;
   }
   double bytes() const override {
-    return static_cast<double>(cu_.back()) * c_.heads * c_.head_dim * 4 * (c_.dtype == SIE_F32 ? 4 : 2);
+    return static_cast<double>(sequences_.tokens()) * c_.heads * c_.head_dim * 4 *
+           (c_.dtype == SIE_F32 ? 4 : 2);
   }
 
  private:
+  // Rows of q of each sequence.
+  static std::vector<int32_t> queries_of(const Config &c) {
+    if (!c.gathered) return c.lengths;
+    return std::vector<int32_t>(c.lengths.size(), 1);
+  }
+
   sie_status call_into(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count,
                        const Rows &y) {
-    std::vector<int32_t> cu, one_each;
-    for (int64_t b = 0; b <= count; b++) {
-      cu.push_back(cu_[static_cast<size_t>(first + b)] - cu_[static_cast<size_t>(first)]);
-      one_each.push_back(static_cast<int32_t>(b));
-    }
-    int64_t row = cu_[static_cast<size_t>(first)], query = c_.gathered ? first : row;
-    int32_t queries = c_.gathered ? static_cast<int32_t>(count) : cu.back(),
-            seqs = static_cast<int32_t>(count);
+    const int64_t row = sequences_.first(first), query = queries_.first(first);
     sie_attention_args a = {};
-    a.q_rows = {y.rows(), &queries};
-    a.seqs = {units, &seqs};
-    a.cu_q = c_.gathered ? one_each.data() : cu.data();
-    a.cu_kv = cu.data();
-    for (int64_t b = 0; b < count; b++) {
-      int64_t length = cu[static_cast<size_t>(b) + 1] - cu[static_cast<size_t>(b)];
-      a.max_kv = length > a.max_kv ? length : a.max_kv;
-    }
+    a.q_rows = row_count(0, queries_.tokens() - query, queries_.first(first + count) - query);
+    a.seqs = row_count(1, units - first, count);
+    a.cu_q = queries_.cu(first, count);
+    a.cu_kv = sequences_.cu(first, count);
+    a.max_kv = sequences_.longest_of(first, count);
     a.q = q_->tensor(query);
     a.k = k_->tensor(row);
     a.v = v_->tensor(row);
@@ -147,7 +151,25 @@ class AttentionCase : public Case {
     a.window = c_.window;
     a.scale = scale_;
     a.y = y.tensor(query);
-    return ops->attention(&a, share);
+    a.alibi_slopes = c_.alibi ? slopes_.data() : nullptr;
+    sie_status status = list_work(ops, &a);
+    return status == SIE_OK ? ops->attention(&a, share) : status;
+  }
+
+  // The work list of a GPU table, made on the host, in no more bytes than the bound says.
+  sie_status list_work(const sie_ops *ops, sie_attention_args *a) {
+    if (ops->attention_work == nullptr) return SIE_OK;
+    const sie_op_bounds b = bounds();
+    const int64_t bytes = ops->attention_work_bytes(&b);
+    if (bytes < 0) return SIE_UNSUPPORTED;
+    const size_t guard = 64;
+    work_.assign(static_cast<size_t>(bytes) + guard, 0xff);
+    sie_status status = ops->attention_work(a, work_.data());
+    for (size_t i = static_cast<size_t>(bytes); i < work_.size(); i++) {
+      CHECK(work_[i] == 0xff, "%s %s %s: wrote behind its work list", ops->name, form.c_str(), shape.c_str());
+    }
+    a->work = work_.data();
+    return status;
   }
 
   // The largest norm of one head of one row.
@@ -183,48 +205,66 @@ class AttentionCase : public Case {
   }
 
   Config c_;
-  int32_t longest_ = 0;
+  Sequences sequences_, queries_;
   float scale_ = 1;
-  std::vector<int32_t> cu_, one_each_;
+  Array<float> slopes_;
+  Array<uint8_t> work_;
   std::unique_ptr<Rows> q_, k_, v_, y_, expected_;
 };
+
+const std::vector<int32_t> none = {}, one = {1}, empty = {0, 0},
+                           ragged = {7, 1, 0, 33, 64, 2, 65, 0, 31, 130, 32}, longer = {16, 513, 17, 257},
+                           long_enough = {9, 193, 65},
+                           blocks = {15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 96, 127, 128, 129};
+
+// Every form there is of one type and head dimension.
+void add_forms(std::vector<Config> *all, int32_t dtype, int32_t d) {
+  auto add = [&](const std::vector<int32_t> &lengths, int32_t heads, int32_t kv_heads, int32_t mask,
+                 int32_t window, bool gathered, bool packed, Input input = plain, bool alibi = false) {
+    all->push_back({lengths, heads, kv_heads, d, mask, window, dtype, gathered, packed, input, false, alibi});
+  };
+  for (bool gathered : {false, true}) {
+    for (const std::vector<int32_t> &lengths : {ragged, none, one, empty})
+      add(lengths, 3, 3, SIE_MASK_FULL, 0, gathered, lengths.size() > 3);
+    if (d <= 128 || !gathered) add(longer, 1, 1, SIE_MASK_FULL, 0, gathered, true);
+    add(blocks, 2, 2, SIE_MASK_FULL, 0, gathered, true);
+    add(ragged, 2, 1, SIE_MASK_CAUSAL, 0, gathered, true);
+    add(ragged, 2, 2, SIE_MASK_WINDOW, 12, gathered, true);
+    add(ragged, 3, 3, SIE_MASK_FULL, 0, gathered, true, plain, true);
+  }
+  for (Input input : {outliers, equal_rows, sharp}) {
+    if (dtype == SIE_F16 && input == outliers) continue;  // beyond its range
+    add(ragged, 2, 2, SIE_MASK_FULL, 0, false, true, input);
+  }
+  add(ragged, 4, 2, SIE_MASK_FULL, 0, false, false);
+  add(ragged, 2, 2, SIE_MASK_CAUSAL, 0, false, true);
+  add(ragged, 2, 2, SIE_MASK_WINDOW, 0, false, true);
+  // Long sequences: more than one block of keys, and windows that begin behind the first.
+  const std::vector<int32_t> &some = d <= 64 ? longer : long_enough;
+  add(some, 1, 1, SIE_MASK_CAUSAL, 0, false, true);
+  add(some, 1, 1, SIE_MASK_WINDOW, 64, false, true);
+  add(some, 2, 1, SIE_MASK_CAUSAL, 0, false, false, plain, true);
+  add(some, 2, 2, SIE_MASK_WINDOW, 100, false, false, plain, true);
+}
 
 }  // namespace
 
 std::unique_ptr<Case> make_attention(int index) {
-  static const std::vector<Config> list = [] {
+  static const std::vector<std::pair<Config, Layout>> list = [] {
     std::vector<Config> all;
-    const std::vector<int32_t> none = {}, one = {1}, empty = {0, 0},
-                               ragged = {7, 1, 0, 33, 64, 2, 65, 0, 31, 130, 32};
-    const std::vector<int32_t> longer = {16, 513, 17, 257},
-                               blocks = {15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 96, 127, 128, 129};
-    for (int32_t dtype : {SIE_F32, SIE_BF16}) {
-      for (int32_t d : {32, 64}) {
-        for (bool gathered : {false, true}) {
-          for (const std::vector<int32_t> &lengths : {ragged, none, one, empty}) {
-            all.push_back(
-                {lengths, 3, 3, d, SIE_MASK_FULL, 0, dtype, gathered, lengths.size() > 3, plain, false});
-          }
-          all.push_back({longer, 1, 1, d, SIE_MASK_FULL, 0, dtype, gathered, true, plain, false});
-          all.push_back({blocks, 2, 2, d, SIE_MASK_FULL, 0, dtype, gathered, true, plain, false});
-        }
-        for (Input input : {outliers, equal_rows, sharp}) {
-          all.push_back({ragged, 2, 2, d, SIE_MASK_FULL, 0, dtype, false, true, input, false});
-        }
-        all.push_back({ragged, 4, 2, d, SIE_MASK_FULL, 0, dtype, false, false, plain, false});
-        all.push_back({ragged, 2, 2, d, SIE_MASK_CAUSAL, 0, dtype, false, true, plain, false});
-        all.push_back({ragged, 2, 2, d, SIE_MASK_WINDOW, 12, dtype, false, true, plain, false});
-        all.push_back({ragged, 2, 2, d, SIE_MASK_WINDOW, 0, dtype, false, true, plain, false});
-      }
+    for (int32_t dtype : {SIE_F32, SIE_BF16, SIE_F16}) {
+      for (int32_t d : {32, 64, 128, 256}) add_forms(&all, dtype, d);
+      if (dtype == SIE_F16) continue;
       for (int32_t length : {16, 128, 512}) {
         std::vector<int32_t> lengths(static_cast<size_t>(512 / length), length);
         all.push_back({lengths, 12, 12, 32, SIE_MASK_FULL, 0, dtype, false, true, plain, true});
       }
     }
-    return all;
+    return in_layouts(all);
   }();
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
-  return std::unique_ptr<Case>(new AttentionCase(list[static_cast<size_t>(index)], 1300 + index));
+  const auto &[config, layout] = list[static_cast<size_t>(index)];
+  return in_layout<AttentionCase>(config, layout, 1300 + index);
 }
 
 }  // namespace harness

@@ -29,9 +29,25 @@ const char *dtype_text(int32_t dtype) {
       return "u8";
     case SIE_BINARY:
       return "binary";
+    case SIE_F8E4M3:
+      return "f8";
     default:
       return "none";
   }
+}
+
+const char *pooling_text(int32_t pooling) {
+  static const char *const names[] = {"", "cls", "mean", "last", "attention", "weighted mean"};
+  return names[pooling];
+}
+
+const sie_stream *stream_of(const sie_ops *ops) {
+  static const sie_stream streams[] = {
+      {nullptr, 80, 2, 0, 0}, {nullptr, 86, 2, 0, 0}, {nullptr, 89, 2, 0, 0}, {nullptr, 90, 2, 1, 0}};
+  for (const sie_stream &stream : streams) {
+    if (text("cuda-sm%d", stream.sm) == ops->name) return &stream;
+  }
+  return nullptr;
 }
 
 const std::vector<const sie_ops *> &backends() {
@@ -56,11 +72,21 @@ const std::vector<Group> &groups() {
       {"gather_rows", make_gather},
       {"pool", make_pool},
       {"output_rows", make_output},
+      {"qk_norm_rope", make_rope},
+      {"pool_output", make_pool_output},
+      {"muvera", make_muvera},
   };
   return list;
 }
 
 namespace {
+
+// Above this the emulated kernels of a GPU would take too long.
+constexpr double emulated_flops = 1e8;
+// Above this the reference is asked for what it expects, and no more.
+constexpr double reference_flops = 1e6;
+
+bool is_gpu(const sie_ops *ops) { return stream_of(ops) != nullptr; }
 
 std::vector<uint8_t> all_bytes(const Case &c) {
   std::vector<uint8_t> bytes;
@@ -93,6 +119,7 @@ sie_status run(Case &c, const sie_ops *ops, int64_t first, int64_t count, int32_
     Scratch scratch(ops, c.bounds());
     sie_share share = scratch.share(part, parts);
     sie_status status = c.call(ops, &share, first, count);
+    if (status == SIE_OK) status = memory.finish(share.on);
     if (status != SIE_OK) return status;
     CHECK(scratch.intact(), "%s %s %s: wrote behind its scratch", ops->name, c.form.c_str(), c.shape.c_str());
   }
@@ -104,9 +131,10 @@ sie_status run(Case &c, const sie_ops *ops, int64_t first, int64_t count, int32_
 }
 
 // Units worth a look of their own: both ends and some in between.
-std::vector<int64_t> chosen_units(int64_t units) {
-  std::vector<int64_t> chosen;
-  for (int64_t u : {int64_t{0}, int64_t{1}, units / 3, units / 2, units - 2, units - 1}) {
+std::vector<int64_t> chosen_units(int64_t units, bool few) {
+  std::vector<int64_t> chosen, candidates = {0, units / 2, units - 1, 1, units / 3, units - 2};
+  if (few) candidates.resize(3);
+  for (int64_t u : candidates) {
     if (u >= 0 && u < units && std::find(chosen.begin(), chosen.end(), u) == chosen.end())
       chosen.push_back(u);
   }
@@ -114,6 +142,7 @@ std::vector<int64_t> chosen_units(int64_t units) {
 }
 
 void check_shares(Case &c, const sie_ops *ops, const std::vector<uint8_t> &whole) {
+  if (is_gpu(ops)) return;
   for (int32_t parts : {2, 3}) {
     run(c, ops, 0, c.units, parts);
     CHECK(all_bytes(c) == whole, "%s %s %s: %d shares give other bits than one", ops->name, c.form.c_str(),
@@ -122,7 +151,6 @@ void check_shares(Case &c, const sie_ops *ops, const std::vector<uint8_t> &whole
 }
 
 void check_alone(Case &c, const sie_ops *ops) {
-  if (!c.alone_is_same) return;
   run(c, ops, 0, c.units, 1);
   std::map<int64_t, std::vector<uint8_t>> together;
   for (int64_t u = 0; u < c.units; u++) together[u] = unit_bytes(c, u);
@@ -142,7 +170,7 @@ void check_alone(Case &c, const sie_ops *ops) {
       }
     }
   };
-  for (int64_t u : chosen_units(c.units)) check(u, 1);
+  for (int64_t u : chosen_units(c.units, is_gpu(ops))) check(u, 1);
   for (int64_t count : {7, 31, 64}) {
     if (count < c.units) check(c.units - count, count);
   }
@@ -169,10 +197,19 @@ void check_poison(Case &c, const std::vector<const sie_ops *> &tables) {
 }
 
 // The tables that have this form; whether they should is the support table's business.
-std::vector<const sie_ops *> tables_for(Case &c) {
+std::vector<const sie_ops *> tables_for(Case &c, bool list) {
   std::vector<const sie_ops *> tables;
   for (const sie_ops *ops : backends()) {
-    if (c.present(ops) && run(c, ops, 0, c.units, 1) == SIE_OK) tables.push_back(ops);
+    if (!c.present(ops) || (is_gpu(ops) && c.flops() > emulated_flops)) continue;
+    if (!list && ops == sie_ref_ops() && c.flops() > reference_flops) continue;
+    sie_status status = run(c, ops, 0, c.units, 1);
+    if (status == SIE_OK) tables.push_back(ops);
+    CHECK(status == SIE_OK || status == SIE_UNSUPPORTED, "%s %s %s: status %d", ops->name, c.form.c_str(),
+          c.shape.c_str(), status);
+    for (const Rows *rows : c.outputs) {
+      CHECK(status == SIE_OK || rows->untouched(0, rows->rows()), "%s %s %s: refused, but wrote", ops->name,
+            c.form.c_str(), c.shape.c_str());
+    }
   }
   return tables;
 }
@@ -185,7 +222,7 @@ void run_group(const Group &group) {
     if (c == nullptr) return;
     if (c->bench) continue;  // sizes the reference would need minutes for
     c->expect();
-    std::vector<const sie_ops *> tables = tables_for(*c);
+    std::vector<const sie_ops *> tables = tables_for(*c, false);
     for (const sie_ops *ops : tables) {
       run(*c, ops, 0, c->units, 1);
       c->verify(ops->name);
@@ -204,7 +241,7 @@ void bench_all(const char *filter) {
       if (!c->bench || (filter != nullptr && (c->form + " " + c->shape).find(filter) == std::string::npos))
         continue;
       for (const sie_ops *ops : backends()) {
-        if (ops->isa == 0 || !c->present(ops)) continue;
+        if (ops->isa == 0 || is_gpu(ops) || !c->present(ops)) continue;
         if (run(*c, ops, 0, c->units, 1) != SIE_OK) continue;  // correct calls only: the cases are tests too
         Scratch scratch(ops, c->bounds());
         sie_share share = scratch.share(0, 1);
@@ -229,21 +266,30 @@ void bench_all(const char *filter) {
   }
 }
 
-// One line a form: the backends that have it. In the order of the list, each form once.
+// One line a form: the backends that have it, "(aligned)" behind those which take no odd rows. In the order
+// of the list, each form once.
 int list_support(FILE *out) {
   std::vector<std::string> order;
-  std::map<std::string, std::string> lines;
+  std::map<std::string, std::vector<const sie_ops *>> tables[2];  // by layout
   for (const Group &group : groups()) {
     for (int index = 0;; index++) {
       std::unique_ptr<Case> c = group.make(index);
       if (c == nullptr) break;
-      if (c->bench || lines.count(c->form) != 0) continue;
-      order.push_back(c->form);
-      std::string &line = lines[c->form];
-      for (const sie_ops *ops : tables_for(*c)) line += std::string(" ") + ops->name;
+      auto &of_layout = tables[c->layout == odd ? 1 : 0];
+      if (c->bench || of_layout.count(c->form) != 0) continue;
+      if (tables[0].count(c->form) == 0) order.push_back(c->form);
+      of_layout[c->form] = tables_for(*c, true);
     }
   }
-  for (const std::string &form : order) fprintf(out, "%s:%s\n", form.c_str(), lines[form].c_str());
+  for (const std::string &form : order) {
+    std::string line;
+    const std::vector<const sie_ops *> &both = tables[1][form];
+    for (const sie_ops *ops : tables[0][form]) {
+      bool any = std::find(both.begin(), both.end(), ops) != both.end();
+      line += text(" %s%s", ops->name, any ? "" : "(aligned)");
+    }
+    fprintf(out, "%s:%s\n", form.c_str(), line.c_str());
+  }
   return static_cast<int>(order.size());
 }
 

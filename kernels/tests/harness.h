@@ -5,6 +5,9 @@
 // harness does the rest (harness.cc): the comparison, intact sentinels, every split into shares, each unit
 // alone against all units together, and a poisoned unit that must not reach its neighbours. The same list is
 // timed with --bench and listed with --support.
+//
+// A table need not have every form: it says SIE_UNSUPPORTED, leaves the outputs alone and is skipped, and the
+// support list shows it. Tables of GPUs get a stream and are called for the whole at once (part 0 of 1).
 #ifndef SIE_KERNELS_TESTS_HARNESS_H
 #define SIE_KERNELS_TESTS_HARNESS_H
 
@@ -17,6 +20,7 @@
 
 #include "ops.h"
 #include "tests/check.h"
+#include "tests/memory.h"
 
 namespace harness {
 
@@ -35,14 +39,28 @@ class Random {
   uint32_t state_;
 };
 
+// How rows lie in memory. Kernels that move 16 bytes at once may refuse odd rows.
+enum Layout {
+  dense,    // one after another, from a 64-byte boundary on: the bench
+  aligned,  // rows start on 16 bytes, with something between them
+  odd       // strides and starts of any number of elements
+};
+
 // Rows in memory of their own. Every byte that is no element is 0xff, which is NaN in every float type:
 // before the first row, between the rows, and (without AddressSanitizer, which sees such accesses itself)
-// behind the last. Quantised rows (SIE_U8) have a scale and a zero point each, and if asked an outlier,
-// guarded likewise.
+// behind the last. Rows of SIE_U8 have a scale and a zero point each, and if asked an outlier; rows of
+// SIE_F8E4M3 one scale each (group −1) or one for each 128 columns (group 128); guarded likewise.
 class Rows {
  public:
-  // Row r starts `shift` elements off a 64-byte boundary plus r·(columns + gap).
-  Rows(int64_t rows, int64_t columns, int32_t dtype, int64_t gap, int64_t shift, bool outliers = false);
+  struct Quantised {
+    bool outliers;
+    int32_t group;
+  };
+  Rows(Random *random, Layout layout, int64_t rows, int64_t columns, int32_t dtype,
+       Quantised quantised = {false, -1}, int64_t extra_gap = 0);
+  // Dense, for what a case expects.
+  Rows(int64_t rows, int64_t columns, int32_t dtype, Quantised quantised = {false, -1})
+      : Rows(nullptr, dense, rows, columns, dtype, quantised) {}
   Rows(const Rows &) = delete;
   Rows &operator=(const Rows &) = delete;
   ~Rows();
@@ -50,22 +68,29 @@ class Rows {
   // The tensor from `first` on.
   sie_tensor tensor(int64_t first = 0) const;
   void set(int64_t r, int64_t c, float x);  // float types
-  // The value; a quantised one through its row's scale, zero point and outlier.
+  // The value; a quantised one through its scale, zero point and outlier.
   double get(int64_t r, int64_t c) const;
   void *at(int64_t r) const;
-  float scale(int64_t r) const { return scale_[guard_elements + r]; }
-  int32_t zero(int64_t r) const { return zero_[guard_elements + r]; }
+  // Of element (r, c), quantised types.
+  float scale(int64_t r, int64_t c = 0) const {
+    return scale_[static_cast<size_t>((guard_elements + r) * scales_ + c / group_)];
+  }
+  int32_t zero(int64_t r) const { return zero_[static_cast<size_t>(guard_elements + r)]; }
   // Column of the outlier, or -1.
-  int64_t outlier(int64_t r) const { return outlier_.empty() ? -1 : outlier_[guard_elements + r].column; }
+  int64_t outlier(int64_t r) const {
+    return outlier_.empty() ? -1 : outlier_[static_cast<size_t>(guard_elements + r)].column;
+  }
 
   // Everything back to 0xff.
   void clear();
-  // All elements NaN (or the scale, when quantised).
+  // All elements NaN or infinite (or the scales, when quantised).
   void poison(int64_t r);
   bool guards_intact() const;
   // The bytes of rows [first, last), with scales and zero points.
   std::vector<uint8_t> bytes(int64_t first, int64_t last) const;
   bool untouched(int64_t first, int64_t last) const;
+  // Copies the elements of rows [first, last) of `from`, which has the same type and columns.
+  void copy(const Rows &from, int64_t first, int64_t last);
 
   int64_t rows() const { return rows_; }
   int64_t columns() const { return columns_; }
@@ -75,11 +100,31 @@ class Rows {
   static constexpr int64_t guard_elements = 16;
 
   int64_t rows_, columns_, ld_, element_, front_, size_;
-  int32_t dtype_;
+  int64_t group_ = 1, scales_ = 0;  // columns a scale, scales a row
+  int32_t dtype_, scale_group_ = 0;
   uint8_t *memory_;
-  std::vector<float> scale_;
-  std::vector<int32_t> zero_;
-  std::vector<sie_outlier> outlier_;  // empty: none
+  Array<float> scale_;
+  Array<int32_t> zero_;         // empty: none
+  Array<sie_outlier> outlier_;  // empty: none
+};
+
+// The rows that each sequence of a batch has.
+class Sequences {
+ public:
+  explicit Sequences(const std::vector<int32_t> &lengths);
+  int64_t count() const { return static_cast<int64_t>(cu_.size()) - 1; }
+  int64_t tokens() const { return cu_.back(); }
+  int64_t longest() const { return longest_; }
+  int64_t first(int64_t b) const { return cu_[static_cast<size_t>(b)]; }
+  int64_t length(int64_t b) const { return first(b + 1) - first(b); }
+  int64_t longest_of(int64_t b, int64_t count) const;
+  // cu_seqlens of `count` sequences from b on, from 0. Valid until the next call.
+  const int32_t *cu(int64_t b, int64_t count);
+
+ private:
+  std::vector<int32_t> cu_;
+  Array<int32_t> some_;
+  int64_t longest_ = 0;
 };
 
 // A weight packed by each table that is asked for it.
@@ -90,7 +135,7 @@ class Weight {
   Weight &operator=(const Weight &) = delete;
   ~Weight();
   const sie_packed *packed(const sie_ops *ops);
-  double norm(int64_t n) const;  // of row n, as the class keeps it
+  double norm(int64_t n) const { return norms_[static_cast<size_t>(n)]; }  // of row n
 
  private:
   struct Form {
@@ -101,6 +146,7 @@ class Weight {
   uint32_t compute_;
   int64_t n_, k_;
   std::vector<float> values_;
+  std::vector<double> norms_;
   std::vector<std::unique_ptr<Form>> forms_;
 };
 
@@ -112,7 +158,7 @@ class Case {
   std::string shape;  // sizes
   int64_t units = 0;  // rows or sequences that may be computed alone
   bool bench = false;
-  bool alone_is_same = true;  // units may be called by themselves
+  Layout layout = dense;
 
   // Calls the entry for units [first, first + count), writing their outputs in place.
   virtual sie_status call(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count) = 0;
@@ -132,9 +178,43 @@ class Case {
   virtual double bytes() const { return 0; }
 
   std::vector<Rows *> outputs;
+
+ protected:
+  // Row counts of a call: cap, and n where kernels read it. Valid until the next call with the same slot.
+  sie_rows row_count(int slot, int64_t cap, int64_t n) {
+    counts_[static_cast<size_t>(slot)] = static_cast<int32_t>(n);
+    return {cap, &counts_[static_cast<size_t>(slot)]};
+  }
+  // True in the first call of a run: shares come last first.
+  static bool first_share(const sie_share *share) { return share->part == share->parts - 1; }
+
+ private:
+  Array<int32_t> counts_ = Array<int32_t>(2);
 };
 
 using CaseList = std::vector<std::unique_ptr<Case>>;
+
+// Each config as it is for the bench, else once with aligned and once with odd rows.
+template <typename Config>
+std::vector<std::pair<Config, Layout>> in_layouts(const std::vector<Config> &configs) {
+  std::vector<std::pair<Config, Layout>> all;
+  for (const Config &config : configs) {
+    if (config.bench) {
+      all.emplace_back(config, dense);
+      continue;
+    }
+    all.emplace_back(config, aligned);
+    all.emplace_back(config, odd);
+  }
+  return all;
+}
+template <typename CaseOf, typename Config>
+std::unique_ptr<Case> in_layout(const Config &config, Layout layout, int seed) {
+  std::unique_ptr<Case> c(new CaseOf(config, layout, seed));
+  c->layout = layout;
+  if (layout == odd) c->shape += " odd rows";
+  return c;
+}
 
 // The list, by operation. A case is built when its turn comes: all at once would not fit.
 using Make = std::unique_ptr<Case> (*)(int index);
@@ -152,9 +232,16 @@ std::unique_ptr<Case> make_attention(int index);
 std::unique_ptr<Case> make_gather(int index);
 std::unique_ptr<Case> make_pool(int index);
 std::unique_ptr<Case> make_output(int index);
+std::unique_ptr<Case> make_rope(int index);
+std::unique_ptr<Case> make_pool_output(int index);
+std::unique_ptr<Case> make_muvera(int index);
 
-// ref, and every CPU table of this build that the machine can run.
+// ref, every CPU table of this build that the machine can run, and the GPU tables.
 const std::vector<const sie_ops *> &backends();
+
+// What a GPU table ("cuda-sm80") is called with; NULL for others. Few multiprocessors, so that kernels whose
+// CTAs take several tiles do so at small sizes.
+const sie_stream *stream_of(const sie_ops *ops);
 
 // Scratch of the bound the table states, no byte more.
 class Scratch {
@@ -162,13 +249,14 @@ class Scratch {
   Scratch(const sie_ops *ops, const sie_op_bounds &bounds);
   Scratch(const Scratch &) = delete;
   Scratch &operator=(const Scratch &) = delete;
-  ~Scratch() { free(memory_); }
+  ~Scratch() { memory.release(memory_); }
   sie_share share(int32_t part, int32_t parts);
   bool intact() const;
 
  private:
   uint8_t *memory_;
   int64_t bytes_;
+  const sie_stream *on_;
 };
 
 void run_group(const Group &group);
@@ -177,6 +265,11 @@ int list_support(FILE *out);
 
 [[gnu::format(printf, 1, 2)]] std::string text(const char *format, ...);
 const char *dtype_text(int32_t dtype);
+// The entries of an enumeration in names of forms.
+const char *pooling_text(int32_t pooling);
+
+// Relative to |x|, half a step of e4m3 and a little; half its least step is scale·2⁻¹⁰.
+constexpr double e4m3_half_step = 0.0625 * 1.001;
 
 }  // namespace harness
 

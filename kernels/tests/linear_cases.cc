@@ -1,4 +1,4 @@
-// linear_cases.cc — y = act(x·Wᵀ + bias) + residual in three classes.
+// linear_cases.cc — y = act(x·Wᵀ + bias) + residual, or a gate of it, in every class.
 #include <math.h>
 
 #include "common/dtype.h"
@@ -21,29 +21,43 @@ struct Config {
   Input input;
   const char *why;        // part of the form: what this case shows
   bool outliers = false;  // of x, and of y where it is u8
+  int32_t gate = SIE_GATE_NONE;
+  int32_t group = -1;  // columns a scale of x, class FP8
 };
 
-const char *const classes[] = {"", "f32", "bf16", "int8"};
+const char *const classes[] = {"", "f32", "bf16", "int8", "f16", "fp8"};
+const char *const gates[] = {"", " gate=swiglu", " gate=geglu", " gate=geglu_tanh"};
+
+int32_t x_dtype(uint32_t compute) {
+  static const int32_t types[] = {0, SIE_F32, SIE_BF16, SIE_U8, SIE_F16, SIE_F8E4M3};
+  return types[compute];
+}
+
+// The slope of g(gate)·up in gate and in up, bounded: |g'| ≤ 1.13, |g(z)| ≤ |z|.
+double tol_gate(int32_t gate, uint32_t compute, int32_t stored_as, double z_gate, double z_up, double dz_gate,
+                double dz_up) {
+  static const int32_t acts[] = {SIE_ACT_NONE, SIE_ACT_SILU, SIE_ACT_GELU_ERF, SIE_ACT_GELU_TANH};
+  double g = sie_tol_act(acts[gate], compute, stored_as, z_gate, dz_gate);
+  return g * (fabs(z_up) + dz_up) + (fabs(z_gate) + 1) * dz_up;
+}
 
 class LinearCase : public Case {
  public:
-  explicit LinearCase(const Config &config, int seed) : c_(config) {
-    form = text("linear class=%s y=%s residual=%s%s", classes[c_.compute], dtype_text(c_.y),
-                dtype_text(c_.residual), c_.why);
+  LinearCase(const Config &config, Layout layout, int seed) : c_(config) {
+    form = text("linear class=%s%s y=%s residual=%s%s%s", classes[c_.compute],
+                c_.compute == SIE_COMPUTE_FP8 && c_.group == 128 ? " blocks" : "", dtype_text(c_.y),
+                dtype_text(c_.residual), gates[c_.gate], c_.why);
     shape = text("R=%lld N=%lld K=%lld input=%s", static_cast<long long>(c_.r), static_cast<long long>(c_.n),
                  static_cast<long long>(c_.k), input_names[c_.input]);
     units = c_.r;
     bench = c_.bench;
+    columns_ = c_.gate != SIE_GATE_NONE ? c_.n / 2 : c_.n;
     Random random(static_cast<uint32_t>(seed));
-    // Odd strides and starts, but for the bench, which shows what aligned rows give.
-    int64_t gap = bench ? 0 : 1 + random.below(7), shift = bench ? 0 : random.below(9);
-    int32_t x_dtype =
-        c_.compute == SIE_COMPUTE_F32 ? SIE_F32 : (c_.compute == SIE_COMPUTE_BF16 ? SIE_BF16 : SIE_U8);
-    x_.reset(new Rows(c_.r, c_.k, x_dtype, gap, shift, c_.outliers));
-    y_.reset(new Rows(c_.r, c_.n, c_.y, gap, shift, c_.outliers && c_.y == SIE_U8));
-    expected_.reset(new Rows(c_.r, c_.n, SIE_F32, 0, 0));
-    before_act_.reset(new Rows(c_.r, c_.n, SIE_F32, 0, 0));
-    if (c_.residual != 0) residual_.reset(new Rows(c_.r, c_.n, c_.residual, gap, shift));
+    x_.reset(new Rows(&random, layout, c_.r, c_.k, x_dtype(c_.compute), {c_.outliers, c_.group}));
+    y_.reset(new Rows(&random, layout, c_.r, columns_, c_.y, {c_.outliers, 128}));
+    expected_.reset(new Rows(c_.r, columns_, SIE_F32));
+    before_act_.reset(new Rows(c_.r, c_.n, SIE_F32));
+    if (c_.residual != 0) residual_.reset(new Rows(&random, layout, c_.r, columns_, c_.residual));
     fill(&random);
     outputs = {y_.get()};
   }
@@ -64,8 +78,11 @@ class LinearCase : public Case {
 
   sie_status call(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count) override {
     // In place, the first share that is run brings the residual.
-    if (c_.in_place && share->part == share->parts - 1) copy_residual(first, count);
-    return call_into(ops, share, first, count, c_.act, *y_, c_.in_place ? y_.get() : residual_.get());
+    if (c_.in_place && first_share(share)) y_->copy(*residual_, first, first + count);
+    sie_status status =
+        call_into(ops, share, first, count, c_.act, c_.gate, *y_, c_.in_place ? y_.get() : residual_.get());
+    if (c_.in_place && status == SIE_UNSUPPORTED) y_->clear();
+    return status;
   }
 
   void expect() override {
@@ -73,34 +90,38 @@ class LinearCase : public Case {
     sie_op_bounds b = bounds();
     Scratch scratch(ref, b);
     sie_share share = scratch.share(0, 1);
-    call_into(ref, &share, 0, c_.r, c_.act, *expected_, residual_.get());
-    call_into(ref, &share, 0, c_.r, SIE_ACT_NONE, *before_act_, nullptr);
+    call_into(ref, &share, 0, c_.r, c_.act, c_.gate, *expected_, residual_.get());
+    call_into(ref, &share, 0, c_.r, SIE_ACT_NONE, SIE_GATE_NONE, *before_act_, nullptr);
   }
 
   void verify(const char *backend) override {
     for (int64_t r = 0; r < c_.r; r++) {
       double x_norm = row_norm(r), lo = 0, hi = 0;
-      for (int64_t n = 0; n < c_.n; n++) {
-        lo = fmin(lo, expected_->get(r, n));
-        hi = fmax(hi, expected_->get(r, n));
+      for (int64_t j = 0; j < columns_; j++) {
+        lo = fmin(lo, expected_->get(r, j));
+        hi = fmax(hi, expected_->get(r, j));
       }
       if (y_->outlier(r) >= 0) range_without(r, y_->outlier(r), &lo, &hi);
-      for (int64_t n = 0; n < c_.n; n++) {
-        double z = before_act_->get(r, n), want = expected_->get(r, n), got = y_->get(r, n);
-        double bias = c_.bias ? fabs(static_cast<double>(bias_[static_cast<size_t>(n)])) : 0;
-        double dz = sie_tol_dot(c_.k, x_norm, weight_->norm(n)) + 2 * SIE_TOL_U * (fabs(z) + bias) + flushed_;
-        double tolerance =
-            sie_tol_act(c_.act, c_.compute, c_.y, z, dz) + 4 * SIE_TOL_U * (fabs(want) + fabs(want - z));
-        tolerance += c_.y == SIE_U8 ? 1.01 * (hi - lo) / 255 : sie_tol_store(c_.y, want);
+      for (int64_t j = 0; j < columns_; j++) {
+        double want = expected_->get(r, j), got = y_->get(r, j);
+        double tolerance = computed_within(r, j, x_norm, want);
+        if (c_.y == SIE_U8) {
+          tolerance += 1.01 * (hi - lo) / 255;
+        } else if (c_.y == SIE_F8E4M3) {
+          tolerance += e4m3_half_step * fabs(want) + 0x1p-10 * 1.01 * static_cast<double>(y_->scale(r, j));
+        } else {
+          tolerance += sie_tol_store(c_.y, want);
+        }
         CHECK(fabs(got - want) <= tolerance, "%s %s act=%d %s: y[%lld,%lld] = %.9g, %.9g expected, ±%.2g",
               backend, form.c_str(), c_.act, shape.c_str(), static_cast<long long>(r),
-              static_cast<long long>(n), got, want, tolerance);
+              static_cast<long long>(j), got, want, tolerance);
       }
-      if (c_.y == SIE_U8) {
-        double scale = hi > lo ? (hi - lo) / 255 : 1;
-        CHECK(fabs(static_cast<double>(y_->scale(r)) - scale) <= 2e-2 * scale,
-              "%s %s %s: scale %g of row %lld, %g expected", backend, form.c_str(), shape.c_str(),
-              static_cast<double>(y_->scale(r)), static_cast<long long>(r), scale);
+      if (c_.y == SIE_U8) check_scale(backend, r, 0, hi - lo, 255);
+      for (int64_t first = 0; c_.y == SIE_F8E4M3 && first < columns_; first += 128) {
+        double most = 0;
+        for (int64_t j = first; j < columns_ && j < first + 128; j++)
+          most = fmax(most, fabs(expected_->get(r, j)));
+        check_scale(backend, r, first, most, 448);
       }
     }
   }
@@ -118,36 +139,57 @@ class LinearCase : public Case {
 
  private:
   sie_status call_into(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count, int32_t act,
-                       const Rows &y, const Rows *residual) {
-    int32_t rows = static_cast<int32_t>(count);
+                       int32_t gate, const Rows &y, const Rows *residual) {
     sie_linear_args a = {};
-    a.rows = {c_.r, &rows};
+    a.rows = row_count(0, c_.r - first, count);
     a.n = c_.n;
     a.k = c_.k;
     a.x = x_->tensor(first);
     a.w = weight_->packed(ops);
     a.bias = c_.bias ? bias_.data() : nullptr;
     a.act = act;
+    a.gate = gate;
     if (residual != nullptr) a.residual = residual->tensor(first);
     a.y = y.tensor(first);
     return ops->linear(&a, share);
+  }
+
+  // How far element (r, j) may be from `want` before it is stored.
+  double computed_within(int64_t r, int64_t j, double x_norm, double want) const {
+    auto dz = [&](int64_t n) {
+      double bias = c_.bias ? fabs(static_cast<double>(bias_[static_cast<size_t>(n)])) : 0;
+      double w_norm = weight_->norm(n), own = sie_tol_dot(c_.k, x_norm, w_norm);
+      if (c_.compute == SIE_COMPUTE_FP8) own += sie_tol_fp8_sum(x_norm, w_norm);
+      return own + 2 * SIE_TOL_U * (fabs(before_act_->get(r, n)) + bias) + flushed_;
+    };
+    double residual = residual_ != nullptr ? fabs(residual_->get(r, j)) : 0;
+    double rounding = 4 * SIE_TOL_U * (fabs(want) + residual);
+    if (c_.gate == SIE_GATE_NONE) {
+      double z = before_act_->get(r, j);
+      return sie_tol_act(c_.act, c_.compute, c_.y, z, dz(j)) + rounding;
+    }
+    return tol_gate(c_.gate, c_.compute, c_.y, before_act_->get(r, 2 * j), before_act_->get(r, 2 * j + 1),
+                    dz(2 * j), dz(2 * j + 1)) +
+           rounding;
+  }
+
+  void check_scale(const char *backend, int64_t r, int64_t column, double range, double levels) const {
+    double scale = range > 0 ? range / levels : 1, got = static_cast<double>(y_->scale(r, column));
+    CHECK(fabs(got - scale) <= 2e-2 * scale, "%s %s %s: scale %g of row %lld from column %lld, %g expected",
+          backend, form.c_str(), shape.c_str(), got, static_cast<long long>(r),
+          static_cast<long long>(column), scale);
   }
 
   // The step of a row with an outlier is that of the others' range, as long as that is not too small.
   void range_without(int64_t r, int64_t outlier, double *lo, double *hi) const {
     double whole = *hi - *lo;
     *lo = *hi = 0;
-    for (int64_t n = 0; n < c_.n; n++) {
+    for (int64_t n = 0; n < columns_; n++) {
       if (n == outlier) continue;
       *lo = fmin(*lo, expected_->get(r, n));
       *hi = fmax(*hi, expected_->get(r, n));
     }
     if (*hi - *lo < whole / 32) *hi = *lo + whole / 32;
-  }
-
-  void copy_residual(int64_t first, int64_t count) {
-    size_t bytes = static_cast<size_t>(c_.n) * (c_.y == SIE_F32 ? 4 : 2);
-    for (int64_t r = first; r < first + count; r++) memcpy(y_->at(r), residual_->at(r), bytes);
   }
 
   float value(Random *random, int64_t r) const {
@@ -169,10 +211,14 @@ class LinearCase : public Case {
         fill_quantised(random, r);
         continue;
       }
+      if (c_.compute == SIE_COMPUTE_FP8) {
+        fill_f8(random, r);
+        continue;
+      }
       for (int64_t k = 0; k < c_.k; k++) x_->set(r, k, value(random, r));
     }
     for (int64_t r = 0; residual_ != nullptr && r < c_.r; r++) {
-      for (int64_t n = 0; n < c_.n; n++) residual_->set(r, n, random->real() * 2);
+      for (int64_t n = 0; n < columns_; n++) residual_->set(r, n, random->real() * 2);
     }
     for (int64_t n = 0; n < c_.n; n++) bias_.push_back(random->real());
     std::vector<float> w(static_cast<size_t>(c_.n * c_.k));
@@ -181,6 +227,9 @@ class LinearCase : public Case {
     if (c_.compute == SIE_COMPUTE_INT8) quantise_weights(random, &w);
     if (c_.compute == SIE_COMPUTE_BF16) {
       for (float &x : w) x = sie_f32_from_bf16(sie_bf16_from_f32(x));
+    }
+    if (c_.compute == SIE_COMPUTE_F16) {
+      for (float &x : w) x = sie_f32_from_f16(sie_f16_from_f32(x));
     }
     // AMX takes denormal bf16 operands as zero.
     if (c_.input == denormals && c_.compute == SIE_COMPUTE_BF16) flushed_ = 2e-38;
@@ -213,6 +262,22 @@ class LinearCase : public Case {
                                           : (r % 7 == 6 ? 0 : random->below(16000) - 8000)};
   }
 
+  // Any finite e4m3, under scales that differ from block to block.
+  void fill_f8(Random *random, int64_t r) {
+    sie_tensor t = x_->tensor(r);
+    const int64_t group = c_.group == 128 ? 128 : c_.k, scales = (c_.k + group - 1) / group;
+    for (int64_t g = 0; g < scales; g++) {
+      t.scale[g] =
+          c_.input == denormals ? 1e-6f : ldexpf(0.75f + 0.25f * random->real(), random->below(4) - 9);
+    }
+    for (int64_t k = 0; k < c_.k; k++) {
+      int32_t magnitude = c_.input == denormals ? random->below(8) : random->below(127);
+      if (c_.input == extremes) magnitude = 126;
+      if (c_.input == equal_rows) magnitude = static_cast<int32_t>(40 + 8 * (r % 3));
+      static_cast<uint8_t *>(t.p)[k] = static_cast<uint8_t>(magnitude | (random->below(2) << 7));
+    }
+  }
+
   // For INT8 of q without its zero point, too: a kernel may subtract after the sum.
   double row_norm(int64_t r) const {
     double sum = 0;
@@ -226,23 +291,51 @@ class LinearCase : public Case {
   }
 
   Config c_;
+  int64_t columns_ = 0;  // of y
   double flushed_ = 0;
   std::unique_ptr<Rows> x_, y_, residual_, expected_, before_act_;
   std::unique_ptr<Weight> weight_;
-  std::vector<float> bias_;
+  Array<float> bias_;
 };
+
+// What y and residual may be in a class.
+std::vector<int32_t> output_types(uint32_t compute) {
+  switch (compute) {
+    case SIE_COMPUTE_F16:
+      return {SIE_F16, SIE_F32};
+    case SIE_COMPUTE_FP8:
+      return {SIE_BF16, SIE_F32, SIE_F8E4M3, SIE_F16};
+    default:
+      return {SIE_F32, SIE_BF16, SIE_U8};
+  }
+}
+std::vector<int32_t> residual_types(uint32_t compute) {
+  if (compute == SIE_COMPUTE_F16) return {0, SIE_F16, SIE_F32};
+  return {0, SIE_F32, SIE_BF16};
+}
+bool on_gpu(uint32_t compute) { return compute != SIE_COMPUTE_F32 && compute != SIE_COMPUTE_INT8; }
 
 void add_sizes(std::vector<Config> *list, uint32_t compute) {
   const int64_t rows[] = {0, 1, 7, 31, 32, 33, 64, 65, 130, 513};
   const int64_t shapes[][2] = {{33, 65}, {1, 1},    {130, 33}, {65, 130}, {7, 31},
                                {64, 64}, {31, 513}, {32, 7},   {96, 128}, {34, 34}};
-  const int32_t ys[] = {SIE_F32, SIE_BF16, SIE_U8}, residuals[] = {0, SIE_F32, SIE_BF16};
+  const std::vector<int32_t> ys = output_types(compute), residuals = residual_types(compute);
   for (size_t i = 0; i < 10; i++) {
     for (size_t j = 0; j < 3; j++) {
       const int64_t *s = shapes[(i + 3 * j) % 10];
-      list->push_back({compute, rows[i], s[0], s[1], ys[(i + j) % 3], residuals[(i / 3 + j) % 3],
-                       static_cast<int32_t>((i + j) % 2), (i + j) % 4 != 0, false, false, plain, ""});
+      list->push_back({compute, rows[i], s[0], s[1], ys[(i + j) % ys.size()], residuals[(i / 3 + j) % 3],
+                       static_cast<int32_t>((i + j) % 2), (i + j) % 4 != 0, false, false, plain, "", false,
+                       SIE_GATE_NONE, j == 0 ? 128 : -1});
     }
+  }
+  // More than one tile of every kind a GPU has, whole and cut short in each direction; few rows.
+  const int64_t tiles[][3] = {{130, 264, 192}, {257, 136, 128}, {128, 256, 64}, {64, 384, 256},
+                              {16, 160, 512},  {8, 128, 136},   {3, 264, 72},   {65, 72, 640}};
+  for (size_t i = 0; i < 8 && on_gpu(compute); i++) {
+    const int64_t *s = tiles[i];
+    list->push_back({compute, s[0], s[1], s[2], ys[i % ys.size()], residuals[i % 3],
+                     static_cast<int32_t>(i % 2), true, false, false, plain, "", false, SIE_GATE_NONE,
+                     i % 2 == 0 ? 128 : -1});
   }
   // Real shapes: more than one block of every kind.
   list->push_back({compute, 65, 1152, 384, SIE_F32, 0, SIE_ACT_NONE, true, false, false, plain, ""});
@@ -250,22 +343,47 @@ void add_sizes(std::vector<Config> *list, uint32_t compute) {
 }
 
 void add_types(std::vector<Config> *list, uint32_t compute) {
-  for (int32_t y : {SIE_F32, SIE_BF16, SIE_U8}) {
-    for (int32_t residual : {0, static_cast<int32_t>(SIE_F32), static_cast<int32_t>(SIE_BF16)}) {
-      list->push_back({compute, 37, 70, 45, y, residual, SIE_ACT_GELU_ERF, true, false, false, plain, ""});
+  const std::vector<int32_t> ys = output_types(compute), residuals = residual_types(compute);
+  static const char *const acts[] = {" act=none",      " act=gelu", " act=tanh",
+                                     " act=gelu_tanh", " act=relu", " act=silu"};
+  for (int32_t y : ys) {
+    for (int32_t residual : residuals) {
+      for (int32_t group : {-1, 128}) {
+        if (group == 128 && compute != SIE_COMPUTE_FP8) continue;
+        list->push_back({compute, 37, 70, 145, y, residual, SIE_ACT_GELU_ERF, true, false, false, plain, "",
+                         false, SIE_GATE_NONE, group});
+      }
     }
-    static const char *const acts[] = {" act=none",      " act=gelu", " act=tanh",
-                                       " act=gelu_tanh", " act=relu", " act=silu"};
-    for (int32_t act = 0; act < 6; act++) {
+    for (int32_t act = 0; act < 6; act++)
       list->push_back({compute, 9, 70, 45, y, 0, act, true, false, false, outliers, acts[act]});
-    }
   }
-  list->push_back(
-      {compute, 37, 70, 45, SIE_F32, SIE_F32, SIE_ACT_NONE, true, true, false, plain, " in place"});
-  list->push_back(
-      {compute, 37, 70, 45, SIE_BF16, SIE_BF16, SIE_ACT_NONE, true, true, false, plain, " in place"});
-  for (Input input : {outliers, equal_rows, denormals, extremes}) {
+  for (int32_t t : ys) {
+    if (t == SIE_U8 || t == SIE_F8E4M3) continue;
+    list->push_back({compute, 37, 70, 45, t, t, SIE_ACT_NONE, true, true, false, plain, " in place"});
+  }
+  for (Input input : {outliers, equal_rows, denormals, extremes})
     list->push_back({compute, 35, 66, 257, SIE_F32, 0, SIE_ACT_NONE, false, false, false, input, ""});
+}
+
+void add_gates(std::vector<Config> *list, uint32_t compute) {
+  const std::vector<int32_t> ys = output_types(compute), residuals = residual_types(compute);
+  const int64_t shapes[][3] = {{37, 70, 45},   {1, 2, 7},     {0, 66, 33},   {7, 34, 130},
+                               {130, 264, 72}, {65, 130, 64}, {33, 512, 128}};
+  for (int32_t gate : {SIE_GATE_SWIGLU, SIE_GATE_GEGLU, SIE_GATE_GEGLU_TANH}) {
+    size_t i = 0;
+    for (int32_t y : ys) {
+      for (int32_t residual : residuals) {
+        const int64_t *s = shapes[i++ % 7];
+        list->push_back({compute, s[0], s[1], s[2], y, residual, SIE_ACT_NONE, i % 3 != 0, false, false,
+                         plain, "", false, gate, i % 2 == 0 ? 128 : -1});
+      }
+      for (const int64_t *s : shapes) {
+        list->push_back(
+            {compute, s[0], s[1], s[2], y, 0, SIE_ACT_NONE, true, false, false, plain, "", false, gate, 128});
+      }
+    }
+    list->push_back({compute, 21, 140, 45, ys[0], ys[0], SIE_ACT_NONE, true, true, false, plain, " in place",
+                     false, gate});
   }
 }
 
@@ -302,18 +420,21 @@ void add_bench(std::vector<Config> *list, uint32_t compute) {
 }  // namespace
 
 std::unique_ptr<Case> make_linear(int index) {
-  static const std::vector<Config> list = [] {
+  static const std::vector<std::pair<Config, Layout>> list = [] {
     std::vector<Config> all;
-    for (uint32_t compute : {SIE_COMPUTE_F32, SIE_COMPUTE_BF16, SIE_COMPUTE_INT8}) {
+    for (uint32_t compute :
+         {SIE_COMPUTE_F32, SIE_COMPUTE_BF16, SIE_COMPUTE_INT8, SIE_COMPUTE_F16, SIE_COMPUTE_FP8}) {
       add_sizes(&all, compute);
       add_types(&all, compute);
-      add_bench(&all, compute);
+      add_gates(&all, compute);
+      if (compute <= SIE_COMPUTE_INT8) add_bench(&all, compute);
     }
     add_outliers(&all);
-    return all;
+    return in_layouts(all);
   }();
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
-  return std::unique_ptr<Case>(new LinearCase(list[static_cast<size_t>(index)], 100 + index));
+  const auto &[config, layout] = list[static_cast<size_t>(index)];
+  return in_layout<LinearCase>(config, layout, 100 + index);
 }
 
 }  // namespace harness

@@ -16,6 +16,9 @@ TEST(attention) { run_group(groups()[4]); }
 TEST(gather_rows) { run_group(groups()[5]); }
 TEST(pool) { run_group(groups()[6]); }
 TEST(output_rows) { run_group(groups()[7]); }
+TEST(qk_norm_rope) { run_group(groups()[8]); }
+TEST(pool_output) { run_group(groups()[9]); }
+TEST(muvera) { run_group(groups()[10]); }
 
 int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--bench") == 0) {

@@ -1,0 +1,41 @@
+// memory.h — the memory that kernels are given: the host's own, or what a GPU of this machine reads too.
+#ifndef SIE_KERNELS_TESTS_MEMORY_H
+#define SIE_KERNELS_TESTS_MEMORY_H
+
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <vector>
+
+#include "ops.h"
+
+namespace harness {
+
+// A program that runs the list on a real GPU puts its own functions here before the first case.
+struct Memory {
+  void *(*allocate)(size_t bytes);  // aligned to 64 bytes; never NULL
+  void (*release)(void *p);
+  // Waits for what a table has launched on `on`; its error.
+  sie_status (*finish)(const sie_stream *on);
+};
+extern Memory memory;
+
+template <typename T>
+struct Allocator {
+  using value_type = T;
+  Allocator() = default;
+  template <typename U>
+  Allocator(const Allocator<U> &) {}  // NOLINT: containers convert
+  T *allocate(size_t n) { return static_cast<T *>(memory.allocate(n * sizeof(T))); }
+  void deallocate(T *p, size_t) { memory.release(p); }
+  bool operator==(const Allocator &) const { return true; }
+  bool operator!=(const Allocator &) const { return false; }
+};
+
+// What a kernel reads or writes lies in one of these, or in Rows.
+template <typename T>
+using Array = std::vector<T, Allocator<T>>;
+
+}  // namespace harness
+
+#endif  // SIE_KERNELS_TESTS_MEMORY_H
