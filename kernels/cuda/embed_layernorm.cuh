@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(row_threads, embed_min_blocks(S, V))
   for (int i = 0; i < V; i++) word[i].load(a.word, id, first + i * stride, c);
   int64_t position = 0;
   if (a.position.p != nullptr) {
-    const int32_t start = sequence_start(a.cu_seqlens, *a.seqs.n, static_cast<int32_t>(row));
+    const int32_t start = sequence_of(a.cu_seqlens, *a.seqs.n, static_cast<int32_t>(row)).start;
     position = row - start + a.position_offset;
   }
   const float scale = a.word_scale != 0.0f ? a.word_scale : 1.0f;

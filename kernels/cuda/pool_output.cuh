@@ -21,6 +21,7 @@ namespace sie_cuda {
 
 constexpr int pool_warps = 16;
 constexpr int pool_threads = 32 * pool_warps;
+constexpr int output_warps = 4;   // that write the row: more would wait for each other longer than they work
 constexpr int score_tokens = 64;  // attention: tokens whose scores are known before they are summed
 
 // Tokens a group reads at once: some eight octets a thread.
@@ -30,7 +31,7 @@ __host__ __device__ constexpr int tokens_under_way(int v) { return v == 1 ? 8 : 
 __host__ __device__ constexpr int32_t padded_columns(int32_t c) { return (c + 7) / 8 * 8; }
 
 constexpr size_t pool_shared_bytes(int32_t c, int32_t warps_per_row) {
-  return sizeof(double) * pool_warps * output_reductions + sizeof(float) * 2 * score_tokens +
+  return sizeof(double) * output_warps * output_reductions + sizeof(float) * 2 * score_tokens +
          sizeof(float) * static_cast<size_t>(pool_warps / warps_per_row) * static_cast<size_t>(padded_columns(c));
 }
 
@@ -152,7 +153,7 @@ __global__ void __launch_bounds__(pool_threads, S == Storage::any || Attention ?
   const int64_t b = blockIdx.x;
   if (b >= *job.seqs.n) return;
   double *const slots = reinterpret_cast<double *>(shared);
-  float *const scores = reinterpret_cast<float *>(slots + pool_warps * output_reductions);
+  float *const scores = reinterpret_cast<float *>(slots + output_warps * output_reductions);
   float *const sums = scores + 2 * score_tokens;
   const int64_t first = job.cu_seqlens[b];
   const int32_t rows = job.cu_seqlens[b + 1] - static_cast<int32_t>(first);
@@ -173,9 +174,7 @@ __global__ void __launch_bounds__(pool_threads, S == Storage::any || Attention ?
   sum.store(sums + group * padded);
   __syncthreads();
 
-  // A thread adds up the octets that it later writes: no barrier between.
-  RowThreads<pool_warps> threads(0, slots);
-  for (int32_t octet = static_cast<int32_t>(threads.thread()); 8 * octet < job.c; octet += pool_threads) {
+  for (int32_t octet = static_cast<int32_t>(threadIdx.x); 8 * octet < job.c; octet += pool_threads) {
     float v[8];
     SharedRow{sums}.read(octet, v);
     for (int32_t g = 1; g < groups; g++) {
@@ -189,6 +188,9 @@ __global__ void __launch_bounds__(pool_threads, S == Storage::any || Attention ?
     ptx::store_shared(sums + 8 * octet, make_float4(v[0], v[1], v[2], v[3]));
     ptx::store_shared(sums + 8 * octet + 4, make_float4(v[4], v[5], v[6], v[7]));
   }
+  __syncthreads();
+  if (threadIdx.x >= 32 * output_warps) return;
+  RowThreads<output_warps> threads(0, slots);
   write_output(SharedRow{sums}, job.c, output_item(job, b), output_base(job), &threads);
 }
 

@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(row_threads, 4) qk_norm_rope_octets_kernel(con
   ptx::grid_dependency_wait();
   const int64_t token = static_cast<int64_t>(blockIdx.x) * row_warps + threadIdx.x / 32;
   if (token >= *a.tokens.n) return;
-  const int32_t start = sequence_start(a.cu_seqlens, *a.seqs.n, static_cast<int32_t>(token));
+  const int32_t start = sequence_of(a.cu_seqlens, *a.seqs.n, static_cast<int32_t>(token)).start;
   const Rotation r = load_rotation<D>(a, static_cast<int32_t>(token) - start + a.position_offset);
   rotate_heads<S, D>(a.q, token, a.heads, a.q_gamma, a.weight_offset, a.eps, r);
   ptx::grid_dependency_launch();
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(row_threads, 4) qk_norm_rope_heads_kernel(cons
     const float factor = norm_factor(ptx::warp_sum(squares), d, a.eps);
     for (int32_t i = lane; i < d; i += 32) x[i] = __fmul_rn(__fmul_rn(x[i], factor), a.weight_offset + gamma[i]);
   }
-  const int32_t start = sequence_start(a.cu_seqlens, *a.seqs.n, static_cast<int32_t>(token));
+  const int32_t start = sequence_of(a.cu_seqlens, *a.seqs.n, static_cast<int32_t>(token)).start;
   const int64_t position = static_cast<int64_t>(token) - start + a.position_offset;
   ptx::grid_dependency_launch();
   ptx::sync_warp();

@@ -278,24 +278,21 @@ SIE_DEVICE void store_octet_f8(const sie_tensor &t, int64_t row, int32_t column,
 
 // ---- Sequences -----------------------------------------------------------------------------------------------
 
-// First row of the sequence that holds token t: the largest of cu_seqlens[0 … n] that is ≤ t. A search with 32
-// probes a step, by a whole warp.
-SIE_DEVICE int32_t sequence_start(const int32_t *cu_seqlens, int32_t n, int32_t t) {
+// The sequence that holds token t: the last of cu_seqlens[0 … n] that is ≤ t. A search with 32 probes a step, by a
+// whole warp.
+struct Sequence {
+  int32_t index, start;
+};
+
+SIE_DEVICE Sequence sequence_of(const int32_t *cu_seqlens, int32_t n, int32_t t) {
   int32_t first = 0, count = n + 1;  // the entry is among `count` from `first` on
-  int32_t start = 0;
   while (true) {
     const int32_t step = (count + 31) / 32;
     const int32_t at = static_cast<int32_t>(ptx::lane_id()) * step;
-    int32_t entry = 0;
-    bool below = false;
-    if (at < count) {
-      entry = cu_seqlens[first + at];
-      below = entry <= t;
-    }
-    const int32_t last = __popc(ptx::ballot(below)) - 1;  // cu_seqlens[0] = 0 ≤ t
-    start = ptx::shuffle_from(entry, last);
-    if (step == 1) return start;
+    const int32_t entry = at < count ? cu_seqlens[first + at] : INT32_MAX;
+    const int32_t last = __popc(ptx::ballot(entry <= t)) - 1;  // cu_seqlens[0] = 0 ≤ t
     first += last * step;
+    if (step == 1) return {first, ptx::shuffle_from(entry, last)};
     count = count - last * step < step ? count - last * step : step;
   }
 }

@@ -1,0 +1,90 @@
+// attention.cu — attention's launcher: what it refuses, and how much of a multiprocessor a CTA takes.
+#include "cuda/attention_launch.h"
+
+namespace sie_cuda {
+
+namespace {
+
+constexpr int64_t kKiB = 1024;
+constexpr float kLog2e = 1.44269504088896340736f;
+// CTAs a multiprocessor in the largest grid. More work than that is dealt out in turns: a graph captured for many
+// sequences must not start a CTA for each that a run lacks.
+constexpr int64_t kCtasPerMultiprocessor = 16;
+// What "any distance" is; positions stay below kAttentionMaxLength.
+constexpr int32_t kFar = 1 << 29;
+
+// Compute capabilities whose multiprocessors have 100 KiB of shared memory; the others have 164 or more.
+bool has_small_shared(int sm) { return sm == 86 || sm == 87 || sm == 89 || sm == 120 || sm == 121; }
+
+int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
+int64_t larger(int64_t x, int64_t y) { return x > y ? x : y; }
+
+bool is_aligned(const void *p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
+}  // namespace
+
+AttentionShape attention_shape(int head_dim, int64_t max_kv, int sm) {
+  const int64_t keys = attention_block_keys(head_dim), block_bytes = 4 * keys * head_dim;
+  AttentionShape shape = {};
+  // Two passes of 4 warps over resident keys, by more CTAs, hide latencies better than one of 8; a ring is read
+  // through L2 once a CTA, so there more rows share it. At D = 256 eight warps' queries would not leave it room.
+  shape.warps = head_dim == 256 || max_kv <= attention_short_keys(head_dim) ? 4 : 8;
+  int64_t most = larger(2, (has_small_shared(sm) ? 32 : 64) * kKiB / block_bytes);
+  shape.resident_blocks = static_cast<int32_t>(smaller(larger(1, (max_kv + keys - 1) / keys), most));
+  int64_t cta_bytes = 0;
+  if (max_kv > kAttentionWarpKeys)
+    cta_bytes = int64_t{shape.warps} * 16 * head_dim * 2 + shape.resident_blocks * block_bytes;
+  int64_t unit_bytes = attention_warp_bytes(head_dim);
+  shape.warp_units = static_cast<int32_t>(smaller(shape.warps, larger(48 * kKiB, cta_bytes) / unit_bytes));
+  shape.shared_bytes = larger(cta_bytes, shape.warp_units * unit_bytes);
+  return shape;
+}
+
+sie_status attention(const sie_attention_args *a, const sie_share *share) {
+  if (share->on == nullptr || share->part != 0 || share->parts != 1) return SIE_INVALID_ARGUMENT;
+  if (share->on->sm < 80) return SIE_UNSUPPORTED;
+  sie_status status = attention_check(a);
+  if (status != SIE_OK) return status;
+  if (a->seqs.cap == 0 || a->q_rows.cap == 0) return SIE_OK;
+  if (a->work == nullptr || a->q.p == nullptr || a->y.p == nullptr) return SIE_INVALID_ARGUMENT;
+  if (a->max_kv > 0 && (a->k.p == nullptr || a->v.p == nullptr)) return SIE_INVALID_ARGUMENT;
+  if (!is_aligned(a->q.p) || !is_aligned(a->k.p) || !is_aligned(a->v.p) || !is_aligned(a->y.p) ||
+      !is_aligned(a->work)) {
+    return SIE_UNSUPPORTED;
+  }
+
+  AttentionShape shape = attention_shape(a->head_dim, a->max_kv, share->on->sm);
+  AttentionParams params = {};
+  params.q = static_cast<const uint16_t *>(a->q.p);
+  params.k = static_cast<const uint16_t *>(a->k.p);
+  params.v = static_cast<const uint16_t *>(a->v.p);
+  params.y = static_cast<uint16_t *>(a->y.p);
+  params.q_ld = a->q.ld, params.k_ld = a->k.ld, params.v_ld = a->v.ld, params.y_ld = a->y.ld;
+  params.work = static_cast<const AttentionWork *>(a->work);
+  params.slopes = a->alibi_slopes;
+  params.heads = a->heads, params.kv_heads = a->kv_heads;
+  int32_t window = static_cast<int32_t>(smaller(a->window, kFar));
+  params.left = a->mask == SIE_MASK_WINDOW ? window : kFar;
+  params.right = a->mask == SIE_MASK_WINDOW ? window : (a->mask == SIE_MASK_CAUSAL ? 0 : kFar);
+  params.resident_blocks = shape.resident_blocks;
+  params.warp_units = shape.warp_units;
+  params.scale_log2 = a->scale * kLog2e;
+  params.inverse_scale = 1 / a->scale;
+
+  int64_t items = attention_max_items(a->q_rows.cap, a->seqs.cap);
+  if (a->max_kv <= kAttentionWarpKeys) items = (items + shape.warp_units - 1) / shape.warp_units;
+  int64_t most = larger(1, share->on->multiprocessors) * kCtasPerMultiprocessor / a->heads;
+  int64_t ctas = smaller(items, smaller(larger(1, most), 65535));
+  switch (a->head_dim) {
+    case 32:
+      return attention_launch<32>(a->q.dtype, shape, ctas, share->on, params);
+    case 64:
+      return attention_launch<64>(a->q.dtype, shape, ctas, share->on, params);
+    case 128:
+      return attention_launch<128>(a->q.dtype, shape, ctas, share->on, params);
+    default:
+      return attention_launch<256>(a->q.dtype, shape, ctas, share->on, params);
+  }
+}
+
+}  // namespace sie_cuda

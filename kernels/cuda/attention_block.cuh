@@ -1,0 +1,304 @@
+// attention_block.cuh — one warp, sixteen query rows, one block of keys: the step all forms of attention share.
+//
+//   s = q·kᵀ − slope'·|i − j|, masked to −∞       mma, f32; slope' = slope/scale
+//   t' = max(t, c·max s),  p = 2^(c·s − t')       c = scale·log₂e; t, the exponent's shift, −∞ at the start
+//   l' = l·2^(t − t') + Σ p,  o' = o·2^(t − t') + p·v       p rounded to the operands' type for the product only
+// and in the end y = o/l, or zero where no key was visible.
+//
+// A row's bits depend on its own scores, block by block in ascending order. A block without a visible key would
+// leave all of them alone (2⁰ = 1, p = 0), so which blocks a form skips is a matter of speed. Keys past the end are
+// zeros in shared memory and masked as well: whatever lies behind a sequence never enters.
+//
+// Tiles hold rows of D elements. Their 16-byte chunks are permuted within the row so that the eight rows that
+// ldmatrix reads at one column lie in eight different bank groups.
+#ifndef SIE_KERNELS_CUDA_ATTENTION_BLOCK_CUH
+#define SIE_KERNELS_CUDA_ATTENTION_BLOCK_CUH
+
+#include "cuda/attention_work.h"
+#include "cuda/ptx/convert.h"
+#include "cuda/ptx/cp_async.h"
+#include "cuda/ptx/device.h"
+#include "cuda/ptx/fast_math.h"
+#include "cuda/ptx/ldmatrix.h"
+#include "cuda/ptx/mma.h"
+#include "cuda/ptx/opaque.h"
+#include "cuda/ptx/vector.h"
+#include "cuda/ptx/warp.h"
+
+namespace sie_cuda {
+namespace {
+
+constexpr int kWarpRows = 16;
+template <int D>
+constexpr int kBlockKeys = attention_block_keys(D);
+
+// What a chunk's index is xored with in its row.
+template <int D>
+SIE_DEVICE int chunk_key(int row) {
+  return D == 32 ? (row >> 1) & 3 : row & 7;  // two rows of 64 bytes share the banks of one of 128
+}
+
+// Copies kRows rows, kThreads threads together; rows from `valid` on become zeros and are not read.
+template <int D, int kRows, int kThreads>
+SIE_DEVICE void copy_rows(uint32_t tile, const uint16_t *from, int64_t ld, int valid, int thread) {
+  constexpr int kChunks = D / 8, kStep = kThreads / kChunks;
+  static_assert(kThreads % kChunks == 0 && kRows % kStep == 0, "every thread copies as much");
+  thread = ptx::opaque(thread);
+  int first = thread / kChunks, chunk = thread % kChunks;
+  const uint16_t *at = from + first * ld + chunk * 8;
+#pragma unroll
+  for (int i = 0; i < kRows / kStep; i++) {
+    int row = first + i * kStep;
+    ptx::cp_async_16(tile + static_cast<uint32_t>((row * kChunks + (chunk ^ chunk_key<D>(row))) * 16), at,
+                     row < valid);
+    at += kStep * ld;
+  }
+}
+
+// Sixteen query rows as A operands. To D = 128 they stay in registers; beyond, the accumulators need those.
+template <int D>
+struct Queries {
+  static constexpr bool kKept = D <= 128;
+  uint32_t kept[kKept ? D / 16 : 1][4];
+  uint32_t row;  // address of this lane's row of the tile
+  int key, half;
+
+  SIE_DEVICE void read(uint32_t (&a)[4], int step) const {
+    ptx::ldmatrix_x4(a, row + static_cast<uint32_t>(((2 * step) ^ half ^ key) * 16));
+  }
+  // Columns 16·step … 16·step + 15.
+  SIE_DEVICE void operand(uint32_t (&a)[4], int step) const {
+    if constexpr (kKept) {
+#pragma unroll
+      for (int e = 0; e < 4; e++) a[e] = kept[step][e];
+    } else {
+      read(a, step);
+    }
+  }
+
+  // From the warp's own tile, which its lanes have filled and met after.
+  SIE_DEVICE void take(uint32_t tile, int lane) {
+    int r = lane & 15;
+    row = tile + static_cast<uint32_t>(r * D * 2);
+    key = chunk_key<D>(r);
+    half = lane >> 4;
+    if constexpr (kKept) {
+#pragma unroll
+      for (int step = 0; step < D / 16; step++) read(kept[step], step);
+    }
+  }
+};
+
+// Which keys the sixteen rows of a warp see. Row g stands at position + g and sees the keys
+// [position + g − left, position + g + right] of [0, keys).
+struct Sight {
+  int position, rows, keys, left, right;
+
+  // Of the rows that there are, some see keys in [first, last), none sees another.
+  SIE_DEVICE int first() const { return max(0, position - left); }
+  SIE_DEVICE int last() const { return rows > 0 ? min(keys, position + rows + right) : 0; }
+  SIE_DEVICE bool sees(int key, int count) const {
+    Sight now = *this;
+    now.position = ptx::opaque(position);
+    return key < now.last() && key + count > now.first();
+  }
+  SIE_DEVICE bool sees_all(int key, int count) const {
+    int at = ptx::opaque(position);
+    return key >= at + kWarpRows - 1 - left && key + count <= min(keys, at + 1 + right);
+  }
+};
+
+// The running state of sixteen rows; this lane's are g = lane/4 and g + 8, its columns 8i + 2(lane%4), +1.
+template <int D>
+struct Rows {
+  float o[D / 8][4];
+  float shift[2], l[2];  // l is this lane's share of the sum until the end
+
+  SIE_DEVICE void clear() {
+#pragma unroll
+    for (int i = 0; i < D / 8; i++) {
+#pragma unroll
+      for (int e = 0; e < 4; e++) o[i][e] = 0.0f;
+    }
+#pragma unroll
+    for (int r = 0; r < 2; r++) shift[r] = -INFINITY, l[r] = 0.0f;
+  }
+};
+
+// s = q·kᵀ of kKeys keys.
+template <ptx::Operand T, int D, int kKeys>
+SIE_DEVICE void score(float (&s)[kKeys / 8][4], const Queries<D> &q, uint32_t k_tile, int lane) {
+#pragma unroll
+  for (int i = 0; i < kKeys / 8; i++) {
+#pragma unroll
+    for (int e = 0; e < 4; e++) s[i][e] = 0.0f;
+  }
+  // Matrices 0 … 3 of ldmatrix: keys 0-7 and columns 0-7, keys 0-7 and columns 8-15, the same of keys 8-15.
+  int key_row = (lane & 7) + ((lane >> 4) << 3), half = ((lane >> 3) & 1) ^ chunk_key<D>(key_row);
+  uint32_t row = k_tile + static_cast<uint32_t>(key_row * D * 2);
+#pragma unroll
+  for (int step = 0; step < D / 16; step++) {
+    uint32_t a[4];
+    q.operand(a, step);
+    uint32_t at = row + static_cast<uint32_t>(((2 * step) ^ half) * 16);
+#pragma unroll
+    for (int i = 0; i < kKeys / 16; i++) {
+      uint32_t b[4];
+      ptx::ldmatrix_x4(b, at + static_cast<uint32_t>(i * 16 * D * 2));
+      ptx::mma_m16n8<T>(s[2 * i], a, b[0], b[1]);
+      ptx::mma_m16n8<T>(s[2 * i + 1], a, b[2], b[3]);
+    }
+  }
+}
+
+// Subtracts slope·|i − j|; exact distances in f32.
+template <int kKeys>
+SIE_DEVICE void subtract_distance(float (&s)[kKeys / 8][4], float slope, int position, int key, int lane) {
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    float distance = static_cast<float>(position + (lane >> 2) + 8 * r - key - 2 * (lane & 3));
+#pragma unroll
+    for (int i = 0; i < kKeys / 8; i++) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        s[i][2 * r + e] = __fmaf_rn(-slope, fabsf(distance - static_cast<float>(8 * i + e)), s[i][2 * r + e]);
+      }
+    }
+  }
+}
+
+template <int kKeys>
+SIE_DEVICE void mask(float (&s)[kKeys / 8][4], const Sight &sight, int key, int lane) {
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    int position = sight.position + (lane >> 2) + 8 * r;
+    int first = max(0, position - sight.left), last = min(sight.keys, position + sight.right + 1);
+    unsigned count = static_cast<unsigned>(max(0, last - first));
+    int from_first = key + 2 * (lane & 3) - first;
+#pragma unroll
+    for (int i = 0; i < kKeys / 8; i++) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        if (static_cast<unsigned>(from_first + 8 * i + e) >= count) s[i][2 * r + e] = -INFINITY;
+      }
+    }
+  }
+}
+
+// Scores become probabilities up to a factor; the state is brought to the new shift.
+template <int D, int kKeys>
+SIE_DEVICE void exponentiate(float (&s)[kKeys / 8][4], Rows<D> &rows, float scale_log2) {
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    float largest = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < kKeys / 8; i++) largest = fmaxf(largest, fmaxf(s[i][2 * r], s[i][2 * r + 1]));
+    largest = fmaxf(largest, ptx::shuffle_xor(largest, 1));
+    largest = fmaxf(largest, ptx::shuffle_xor(largest, 2));
+    // The rounded product is the shift itself, so that equal maxima in two blocks give a factor of exactly 1.
+    float shift = fmaxf(rows.shift[r], __fmul_rn(largest, scale_log2));
+    float finite = shift == -INFINITY ? 0.0f : shift;
+    float factor = ptx::exp2_approx(rows.shift[r] - finite);
+    rows.shift[r] = shift;
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kKeys / 8; i++) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        float p = ptx::exp2_approx(__fmaf_rn(s[i][2 * r + e], scale_log2, -finite));
+        s[i][2 * r + e] = p;
+        sum += p;
+      }
+    }
+    rows.l[r] = __fmaf_rn(rows.l[r], factor, sum);
+#pragma unroll
+    for (int i = 0; i < D / 8; i++) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) rows.o[i][2 * r + e] *= factor;
+    }
+  }
+}
+
+// o += p·v. The accumulators of the scores lie in the registers as the A operand wants them.
+template <ptx::Operand T, int D, int kKeys>
+SIE_DEVICE void weigh(Rows<D> &rows, const float (&p)[kKeys / 8][4], uint32_t v_tile, int lane) {
+  int key_row = lane & 15, half = (lane >> 4) ^ chunk_key<D>(key_row);
+  uint32_t row = v_tile + static_cast<uint32_t>(key_row * D * 2);
+#pragma unroll
+  for (int step = 0; step < kKeys / 16; step++) {
+    const uint32_t a[4] = {ptx::pack2<T>(p[2 * step][0], p[2 * step][1]),
+                           ptx::pack2<T>(p[2 * step][2], p[2 * step][3]),
+                           ptx::pack2<T>(p[2 * step + 1][0], p[2 * step + 1][1]),
+                           ptx::pack2<T>(p[2 * step + 1][2], p[2 * step + 1][3])};
+#pragma unroll
+    for (int i = 0; i < D / 16; i++) {
+      uint32_t b[4];
+      ptx::ldmatrix_x4_trans(b, row + static_cast<uint32_t>(step * 16 * D * 2 + ((2 * i) ^ half) * 16));
+      ptx::mma_m16n8<T>(rows.o[2 * i], a, b[0], b[1]);
+      ptx::mma_m16n8<T>(rows.o[2 * i + 1], a, b[2], b[3]);
+    }
+  }
+}
+
+// What the scores of a head are multiplied by, and its ALiBi slope if there are any.
+struct Scale {
+  float scale_log2, inverse;  // scale·log₂e, 1/scale
+  const float *slopes;        // [heads] or NULL
+  unsigned head;
+
+  SIE_DEVICE float slope_of_scores() const { return slopes[head] * inverse; }
+};
+
+// The whole step for the keys [key, key + kKeys) of the sequence.
+template <ptx::Operand T, int D, int kKeys>
+SIE_DEVICE void attend(Rows<D> &rows, const Queries<D> &q, const Sight &sight, const Scale &scale, int key,
+                       uint32_t k_tile, uint32_t v_tile, int lane) {
+  float s[kKeys / 8][4];
+  score<T, D, kKeys>(s, q, k_tile, lane);
+  if (scale.slopes != nullptr) subtract_distance<kKeys>(s, scale.slope_of_scores(), sight.position, key, lane);
+  if (!sight.sees_all(key, kKeys)) mask<kKeys>(s, sight, key, lane);
+  exponentiate<D, kKeys>(s, rows, scale.scale_log2);
+  weigh<T, D, kKeys>(rows, s, v_tile, lane);
+}
+
+// Divides, rounds and stores the first `valid` rows from y on. The four lanes of a row trade their words so that
+// each holds 16 bytes in a row: full-width stores without a way through shared memory.
+template <ptx::Operand T, int D>
+SIE_DEVICE void store_rows(const Rows<D> &rows, uint16_t *y, int64_t ld, int valid, int lane) {
+  bool odd = (lane & 1) != 0, upper = (lane & 2) != 0;
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    float l = rows.l[r];
+    l += ptx::shuffle_xor(l, 1);
+    l += ptx::shuffle_xor(l, 2);
+    float inverse = l == 0.0f ? 0.0f : __fdiv_rn(1.0f, l);
+    int row = (lane >> 2) + 8 * r;
+#pragma unroll
+    for (int i = 0; i < D / 8; i += 4) {
+      // Word u of lane t: columns 8(i + u) + 2t, +1. Wanted: word u of lane t = columns 8(i + t) + 2u, +1.
+      uint32_t word[4];
+#pragma unroll
+      for (int u = 0; u < 4; u++) {
+        word[u] = ptx::pack2<T>(rows.o[i + u][2 * r] * inverse, rows.o[i + u][2 * r + 1] * inverse);
+      }
+#pragma unroll
+      for (int u = 0; u < 4; u += 2) {
+        uint32_t received = ptx::shuffle_xor(odd ? word[u] : word[u + 1], 1);
+        (odd ? word[u] : word[u + 1]) = received;
+      }
+#pragma unroll
+      for (int u = 0; u < 2; u++) {
+        uint32_t received = ptx::shuffle_xor(upper ? word[u] : word[u + 2], 2);
+        (upper ? word[u] : word[u + 2]) = received;
+      }
+      if (row < valid) {
+        ptx::store_global(y + row * ld + (i + (lane & 3)) * 8, make_uint4(word[0], word[1], word[2], word[3]));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sie_cuda
+
+#endif  // SIE_KERNELS_CUDA_ATTENTION_BLOCK_CUH

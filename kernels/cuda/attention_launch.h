@@ -1,0 +1,45 @@
+// attention_launch.h — what attention's launcher hands to the kernel, and which instance it takes.
+#ifndef SIE_KERNELS_CUDA_ATTENTION_LAUNCH_H
+#define SIE_KERNELS_CUDA_ATTENTION_LAUNCH_H
+
+#include "cuda/attention_work.h"
+
+namespace sie_cuda {
+
+struct AttentionParams {
+  const uint16_t *q, *k, *v;
+  uint16_t *y;
+  int64_t q_ld, k_ld, v_ld, y_ld;
+  const AttentionWork *work;
+  const float *slopes;  // [heads] or NULL
+  int32_t heads, kv_heads;
+  int32_t left, right;    // keys seen before and after a query's own position
+  int32_t resident_blocks;  // that shared memory has room for; at least 2 where a sequence has more than 1
+  int32_t warp_units;     // warp-form units that shared memory has room for, at most the CTA's warps
+  float scale_log2, inverse_scale;  // scale·log₂e, 1/scale
+};
+
+// Shared memory of a warp-form unit: keys, values and queries of 32 rows.
+constexpr uint32_t attention_warp_bytes(int head_dim) {
+  return 3u * kAttentionWarpKeys * static_cast<uint32_t>(head_dim) * 2u;
+}
+
+struct AttentionShape {
+  int warps;  // a CTA: 4 or 8 (4 at head dimension 256)
+  int32_t resident_blocks, warp_units;
+  int64_t shared_bytes;
+};
+
+// The instance and its shared memory for key sequences of at most max_kv, on compute capability sm. No choice made
+// here changes a result.
+AttentionShape attention_shape(int head_dim, int64_t max_kv, int sm);
+
+// Starts attention_kernel<dtype, D, warps>, `ctas` (1 … 65535) for each head; one source per head dimension holds its
+// instances.
+template <int D>
+sie_status attention_launch(int32_t dtype, const AttentionShape &shape, int64_t ctas, const sie_stream *on,
+                            const AttentionParams &params);
+
+}  // namespace sie_cuda
+
+#endif  // SIE_KERNELS_CUDA_ATTENTION_LAUNCH_H

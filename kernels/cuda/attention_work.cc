@@ -1,0 +1,155 @@
+// attention_work.cc — the host's list of what attention's kernel is to do in one run.
+//   form    by the sequence's own key count alone: ≤ 32 keys one warp, else a CTA
+//   rows    of an item: 32 (warp form); otherwise as many as share one reading of the keys, halved until the run
+//           has enough CTAs for a GPU. Rows never see each other, so this changes no bits.
+//   order   costliest first within a form; equals by their rows. O(n log n), in place, no allocation.
+#include "cuda/attention_work.h"
+
+namespace sie_cuda {
+
+namespace {
+
+// CTAs that a run should have before longer items pay: four for each of an H100's 132 multiprocessors. A constant,
+// not the device's own count: the list is the same on every machine.
+constexpr int64_t kWantedCtas = 528;
+constexpr int32_t kFewestRows = 64;
+
+bool is_warp_form(int64_t keys) { return keys <= kAttentionWarpKeys; }
+
+// Rows that one CTA takes through the same keys: a tile, or with resident keys up to four of them.
+int32_t most_rows(int32_t head_dim, int64_t keys) {
+  if (head_dim > 128) return 64;  // four warps' accumulators fill the register file
+  int32_t resident = attention_short_keys(head_dim);
+  if (keys > resident) return 128;
+  return resident < 256 ? resident : 256;
+}
+
+int32_t clamped(int32_t most, int32_t limit) { return most < limit ? most : limit; }
+
+int64_t items_of(int64_t queries, int64_t rows) { return (queries + rows - 1) / rows; }
+
+// The limit on rows of an item under which the run has CTAs enough.
+int32_t choose_limit(const sie_attention_args *a, int32_t seqs) {
+  int32_t limit = 256;
+  for (; limit > kFewestRows; limit /= 2) {
+    int64_t ctas = 0;
+    for (int32_t b = 0; b < seqs; b++) {
+      int64_t queries = a->cu_q[b + 1] - a->cu_q[b], keys = a->cu_kv[b + 1] - a->cu_kv[b];
+      if (is_warp_form(keys)) continue;
+      ctas += items_of(queries, clamped(most_rows(a->head_dim, keys), limit)) * a->heads;
+    }
+    if (ctas >= kWantedCtas) break;
+  }
+  return limit;
+}
+
+bool goes_before(const AttentionItem &x, const AttentionItem &y) {
+  bool x_warp = is_warp_form(x.keys), y_warp = is_warp_form(y.keys);
+  if (x_warp != y_warp) return y_warp;
+  int64_t x_cost = int64_t{x.q_rows} * x.keys, y_cost = int64_t{y.q_rows} * y.keys;
+  if (x_cost != y_cost) return x_cost > y_cost;
+  return x.q_row < y.q_row;
+}
+
+// Restores the heap below `root`: no item goes before its children.
+void sift(AttentionItem *items, int64_t root, int64_t n) {
+  AttentionItem moved = items[root];
+  for (int64_t child; (child = 2 * root + 1) < n; root = child) {
+    if (child + 1 < n && goes_before(items[child], items[child + 1])) child++;
+    if (!goes_before(moved, items[child])) break;
+    items[root] = items[child];
+  }
+  items[root] = moved;
+}
+
+void sort(AttentionItem *items, int64_t n) {
+  for (int64_t root = n / 2 - 1; root >= 0; root--) sift(items, root, n);
+  for (int64_t last = n - 1; last > 0; last--) {
+    AttentionItem first = items[0];
+    items[0] = items[last];
+    items[last] = first;
+    sift(items, 0, last);
+  }
+}
+
+// Offsets ascend from zero or more, sequences are no longer than stated, and rows end within their count.
+sie_status check_offsets(const sie_attention_args *a, int32_t seqs) {
+  if (seqs < 0 || seqs > a->seqs.cap) return SIE_INVALID_ARGUMENT;
+  if (seqs == 0) return SIE_OK;
+  if (a->cu_q == nullptr || a->cu_kv == nullptr) return SIE_INVALID_ARGUMENT;
+  if (a->cu_q[0] < 0 || a->cu_kv[0] < 0) return SIE_INVALID_ARGUMENT;
+  for (int32_t b = 0; b < seqs; b++) {
+    if (a->cu_q[b + 1] < a->cu_q[b] || a->cu_kv[b + 1] < a->cu_kv[b]) return SIE_INVALID_ARGUMENT;
+    int64_t queries = a->cu_q[b + 1] - a->cu_q[b], keys = a->cu_kv[b + 1] - a->cu_kv[b];
+    if (keys > a->max_kv) return SIE_INVALID_ARGUMENT;
+    if (queries > kAttentionMaxLength) return SIE_UNSUPPORTED;
+  }
+  int32_t rows = a->cu_q[seqs];
+  if (rows > a->q_rows.cap || (a->q_rows.n != nullptr && rows > *a->q_rows.n)) return SIE_INVALID_ARGUMENT;
+  return SIE_OK;
+}
+
+}  // namespace
+
+sie_status attention_check(const sie_attention_args *a) {
+  if (a->q.dtype != SIE_BF16 && a->q.dtype != SIE_F16) return SIE_UNSUPPORTED;
+  if (a->k.dtype != a->q.dtype || a->v.dtype != a->q.dtype || a->y.dtype != a->q.dtype)
+    return SIE_UNSUPPORTED;
+  if (a->head_dim != 32 && a->head_dim != 64 && a->head_dim != 128 && a->head_dim != 256)
+    return SIE_UNSUPPORTED;
+  if (a->heads < 1 || a->kv_heads < 1 || a->kv_heads > a->heads) return SIE_INVALID_ARGUMENT;
+  int64_t q_columns = int64_t{a->heads} * a->head_dim, kv_columns = int64_t{a->kv_heads} * a->head_dim;
+  if (a->q.ld < q_columns || a->y.ld < q_columns || a->k.ld < kv_columns || a->v.ld < kv_columns)
+    return SIE_INVALID_ARGUMENT;
+  // Rows are copied and stored 16 bytes at a time.
+  if ((a->q.ld | a->k.ld | a->v.ld | a->y.ld) % 8 != 0) return SIE_UNSUPPORTED;
+  if (a->mask != SIE_MASK_FULL && a->mask != SIE_MASK_CAUSAL && a->mask != SIE_MASK_WINDOW)
+    return SIE_INVALID_ARGUMENT;
+  if (a->mask == SIE_MASK_WINDOW && a->window < 0) return SIE_INVALID_ARGUMENT;
+  // The largest score is found before scaling, so the scale must keep the order.
+  if (!(a->scale > 0) || a->scale > 1e30f) return SIE_INVALID_ARGUMENT;
+  if (a->max_kv < 0 || a->seqs.cap < 0 || a->q_rows.cap < 0) return SIE_INVALID_ARGUMENT;
+  if (a->max_kv > kAttentionMaxLength) return SIE_UNSUPPORTED;
+  return SIE_OK;
+}
+
+int64_t attention_work_bytes(const sie_op_bounds *bounds) {
+  // With one query a sequence there may be more queries than keys.
+  int64_t rows = bounds->rows > bounds->seqs ? bounds->rows : bounds->seqs;
+  return static_cast<int64_t>(sizeof(AttentionWork)) +
+         attention_max_items(rows, bounds->seqs) * static_cast<int64_t>(sizeof(AttentionItem));
+}
+
+sie_status attention_work(const sie_attention_args *host_view, void *dst) {
+  const sie_attention_args *a = host_view;
+  sie_status status = attention_check(a);
+  if (status != SIE_OK) return status;
+  int32_t seqs = a->seqs.cap > 0 ? *a->seqs.n : 0;
+  status = check_offsets(a, seqs);
+  if (status != SIE_OK) return status;
+  if (dst == nullptr) return SIE_INVALID_ARGUMENT;
+
+  AttentionWork *work = static_cast<AttentionWork *>(dst);
+  AttentionItem *items = reinterpret_cast<AttentionItem *>(work + 1);
+  *work = AttentionWork{};
+  int32_t limit = choose_limit(a, seqs), n = 0;
+  for (int32_t b = 0; b < seqs; b++) {
+    int32_t queries = a->cu_q[b + 1] - a->cu_q[b], keys = a->cu_kv[b + 1] - a->cu_kv[b];
+    bool warp = is_warp_form(keys);
+    int32_t rows = warp ? kAttentionWarpKeys : clamped(most_rows(a->head_dim, keys), limit);
+    for (int32_t i = 0; i < queries; i += rows) {
+      AttentionItem item = {};
+      item.q_row = a->cu_q[b] + i;
+      item.q_rows = queries - i < rows ? queries - i : rows;
+      item.kv_row = a->cu_kv[b];
+      item.keys = keys;
+      item.position = keys - queries + i;
+      items[n++] = item;
+      (warp ? work->warp_items : work->cta_items)++;
+    }
+  }
+  sort(items, n);
+  return SIE_OK;
+}
+
+}  // namespace sie_cuda

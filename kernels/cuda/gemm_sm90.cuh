@@ -1,0 +1,278 @@
+// gemm_sm90 — z = x·Wᵀ on Hopper's tensor cores, and through gemm_epilogue.cuh y = act(z + bias) + residual.
+//   16-bit   z[r,n] = Σ_k x[r,k]·W[n,k], one f32 chain: wgmma m64nNk16 in ascending k
+//   FP8      z[r,n] = Σ_g s[r,g]·(Σ_k∈g x·w): a block g of 128 columns is four wgmma m64nNk32 from zero, then
+//   one
+//            FMA into f32 registers (s = 1 where x has one scale a row, which the epilogue multiplies)
+// Shapes   x [R, K], W [N, K] packed (gemm_pack.h), y [R, N] or gated [R, N/2].   R ≥ 0 read on the device;
+// N, K ≥ 1. Types    x, W bf16 | f16 | e4m3; y, residual bf16 | f16 | f32, y also e4m3 with 1×128 scales.
+// Align    x: base 16 B, row stride a multiple of 16 B (TMA). y, residual: any; 16 B the same way for wide
+// stores. Cost     2·R·N·K flop, (R·K + N·K + R·N)·element bytes → at M = 16k, BERT shapes bound by the
+// tensor cores:
+//          3072×768 98 µs at 790 TFLOP/s, bytes 44 µs at 3.0 TB/s.
+// Plan     persistent CTAs of three warpgroups. One warp of the last brings K steps of 128 bytes by TMA into
+// a ring
+//          of stages (full and empty barriers); the other two warpgroups compute. Ping-pong: each owns every
+//          second tile, so that one stores while the other multiplies; `turn` barriers order their main loops
+//          (without them a parity wait could be a whole ring early). Cooperative: each owns one half of the
+//          rows of every tile: where accumulators of a whole tile do not fit one warpgroup. Pairs of CTAs may
+//          share W by multicast. Rows reach y through 2 KiB of swizzled staging a warp (16 rows × 128 bytes)
+//          and a TMA store; where fewer than 16 rows are left, by guarded stores: nothing is written behind
+//          row *n.
+// Class    K order, instruction K, promotion and the epilogue's rounding are the same in every tile,
+// schedule,
+//          cluster and in the skinny form (gemm_sm90_skinny.cuh): results are equal bit for bit.
+// Error    16-bit: f32 sums of exact products (tensor cores truncate addends, ≤ 2⁻²³ of the largest each).
+// Source   CUTLASS sm90 ping-pong schedule (PTX ISA 9.0 §9.7.15 wgmma; §5.5 tensors); promotion: DeepSeek-V3,
+//          arXiv:2412.19437 §3.3.2.
+#ifndef SIE_KERNELS_CUDA_GEMM_SM90_CUH
+#define SIE_KERNELS_CUDA_GEMM_SM90_CUH
+
+#include "cuda/gemm_epilogue.cuh"
+#include "cuda/ptx/fence.h"
+#include "cuda/ptx/grid_dependency.h"
+#include "cuda/ptx/mbarrier.h"
+#include "cuda/ptx/registers.h"
+#include "cuda/ptx/tma.h"
+#include "cuda/ptx/wgmma.h"
+
+namespace sie_cuda {
+
+// What x, W and the sums are; the same in every form.
+template <ptx::Operand T>
+struct Sm90Class {
+  static constexpr ptx::Operand operand = T;
+  static constexpr bool promoted = T == ptx::Operand::e4m3;
+  static constexpr int step = T == ptx::Operand::e4m3 ? 128 : 64;  // columns of K a stage holds: 128 bytes
+};
+
+// 128-byte lines: what a stage holds of a row, and a row of the store's staging.
+constexpr int sm90_line = 128;
+constexpr int sm90_atom = 1024;  // eight swizzled lines
+constexpr int sm90_warpgroup = 128;
+constexpr int sm90_threads = 3 * sm90_warpgroup;
+constexpr int sm90_staging = 16 * sm90_line;  // of one warp, one of two
+constexpr int sm90_staging_all = 8 * 2 * sm90_staging;
+constexpr int sm90_shared_limit = 227 * 1024;
+
+// How a CTA divides its work.
+//   Rows, Columns   of the output, that one warpgroup holds; Rows 64 or 128
+//   Width           columns of one wgmma; Columns is a multiple (promoted classes keep one more block of
+//   sums) Cooperative     both warpgroups on one tile of 2·Rows, else in turn on tiles of Rows Cluster 1, or
+//   2: CTAs of neighbouring row tiles share each tile of W
+template <class Class, int Rows, int Columns, int Width, bool Cooperative, int Cluster>
+struct Sm90Tile : Class {
+  static constexpr int warpgroup_rows = Rows, columns = Columns, width = Width, cluster = Cluster;
+  static constexpr bool cooperative = Cooperative;
+  static constexpr int rows = Rows * (Cooperative ? 2 : 1);
+  static constexpr int blocks_m = Rows / 64, blocks_n = Columns / Width, blocks = blocks_m * blocks_n;
+  static constexpr int sums = Width / 2;  // registers of a block
+  static constexpr int x_bytes = rows * sm90_line, w_bytes = Columns * sm90_line;
+  static constexpr int stage_bytes = x_bytes + w_bytes;
+  static constexpr int barrier_bytes = 256;
+  static constexpr int stages_fit = (sm90_shared_limit - sm90_staging_all - barrier_bytes) / stage_bytes;
+  static constexpr int stages = stages_fit < 8 ? stages_fit : 8;
+  static constexpr int shared_bytes = stages * stage_bytes + sm90_staging_all + barrier_bytes;
+  // Consumer warps that free a stage, in every CTA that TMA writes into from here.
+  static constexpr int releases = (Cooperative ? 8 : 4) * Cluster;
+  // What threads of producer and consumers keep of the 168 registers they start with: 128·p + 256·c =
+  // 384·168.
+  static constexpr int producer_registers = blocks * sums > 128 ? 24 : 40;
+  static constexpr int consumer_registers = blocks * sums > 128 ? 240 : 232;
+  static_assert(Rows % 64 == 0 && Columns % Width == 0 && Columns <= 256 && stages >= 3, "a tile that fits");
+  static_assert((Columns / Cluster) % 8 == 0, "a share of W is whole atoms");
+};
+
+// Kernel arguments besides the tensor maps.
+struct Sm90Gemm {
+  const int32_t *rows;  // *n
+  int32_t tiles_n;
+  int32_t steps;             // of K
+  const float *block_scale;  // FP8, x in 1×128 blocks: [R, steps]; else NULL
+  const float *row_scale;    // FP8, x with one scale a row: [R]; else NULL
+  const float *w_scale;      // FP8: [N]
+  int32_t y_by_tma;          // the map of y is valid
+  GemmEpilogue epilogue;
+};
+
+// The order of tiles: bands of 8 row tiles, in a band column by column. Neighbours in time, and so the CTAs
+// of one wave, share rows of x and of W in L2. Depends on the shape alone.
+struct Sm90Order {
+  int32_t tiles_m, tiles_n, total;
+  SIE_DEVICE void at(int32_t index, int32_t *m, int32_t *n) const {
+    constexpr int32_t band = 8;
+    int32_t of_band = band * tiles_n;
+    int32_t first = index / of_band * band, rest = index % of_band;
+    int32_t height = min(band, tiles_m - first);
+    *m = first + rest % height;
+    *n = rest / height;
+  }
+};
+
+template <class Tile>
+SIE_DEVICE Sm90Order sm90_order(int32_t rows, const Sm90Gemm &g) {
+  const int32_t tile_rows = Tile::rows * Tile::cluster, tiles_m = (rows + tile_rows - 1) / tile_rows;
+  return {tiles_m, g.tiles_n, tiles_m * g.tiles_n};
+}
+
+// The ring of stages as one role walks it; one register. Barriers' parities alternate from round to round.
+template <int Stages>
+struct Sm90Ring {
+  int32_t at = 0;  // 0 … 2·Stages − 1
+  SIE_DEVICE int32_t stage() const { return at < Stages ? at : at - Stages; }
+  SIE_DEVICE uint32_t parity() const { return at < Stages ? 0u : 1u; }
+  SIE_DEVICE void next() { at = at + 1 == 2 * Stages ? 0 : at + 1; }
+  SIE_DEVICE void skip(int32_t steps) { at = (at + steps) % (2 * Stages); }
+};
+
+template <class Tile>
+struct Sm90Shared {
+  unsigned char *stage;    // [stages][x tile, w tile]
+  unsigned char *staging;  // [8 warps][2][16 lines]
+  uint64_t *full, *empty;  // [stages]
+  uint64_t *turn;          // [2]: of the warpgroups
+  SIE_DEVICE explicit Sm90Shared(unsigned char *base)
+      : stage(base),
+        staging(base + Tile::stages * Tile::stage_bytes),
+        full(reinterpret_cast<uint64_t *>(staging + sm90_staging_all)),
+        empty(full + Tile::stages),
+        turn(empty + Tile::stages) {}
+};
+
+// ---- producer: one thread
+
+template <class Tile>
+SIE_DEVICE void sm90_produce(const Sm90Shared<Tile> &shared, const ptx::TensorMap *x_map,
+                             const ptx::TensorMap *w_map, const Sm90Gemm &g, const Sm90Order &order,
+                             int32_t first, int32_t stride) {
+  constexpr int share = Tile::columns / Tile::cluster;  // rows of W that this CTA brings
+  int32_t rank = Tile::cluster == 1 ? 0 : static_cast<int32_t>(ptx::cluster_rank());
+  Sm90Ring<Tile::stages> ring;
+  for (int32_t index = first; index < order.total; index += stride) {
+    int32_t m, n;
+    order.at(index, &m, &n);
+    int32_t row = (m * Tile::cluster + rank) * Tile::rows, column = n * Tile::columns + rank * share;
+    for (int32_t k = 0; k < g.steps; k++) {
+      unsigned char *x = shared.stage + ring.stage() * Tile::stage_bytes;
+      unsigned char *w = x + Tile::x_bytes + rank * share * sm90_line;
+      uint64_t *full = shared.full + ring.stage();
+      ptx::mbarrier_wait(shared.empty + ring.stage(), ring.parity() ^ 1);
+      ptx::mbarrier_arrive_expect(full, Tile::stage_bytes);
+      ptx::tma_load_2d(x, x_map, row, k * Tile::step, full);
+      if constexpr (Tile::cluster == 1) {
+        ptx::tma_load_2d(w, w_map, column, k * Tile::step, full);
+      } else {
+        ptx::tma_load_2d_multicast(w, w_map, column, k * Tile::step, full, (1 << Tile::cluster) - 1);
+      }
+      ring.next();
+    }
+  }
+}
+
+// ---- consumers: a warpgroup
+
+// Frees a stage, for the producers of all CTAs that write into it. Each warp of the warpgroup calls.
+template <class Tile>
+SIE_DEVICE void sm90_release(uint64_t *empty) {
+  if constexpr (Tile::cluster == 1) {
+    if (ptx::lane_id() == 0) ptx::mbarrier_arrive(empty);
+  } else {
+    if (ptx::lane_id() < Tile::cluster) ptx::mbarrier_arrive_cluster(empty, ptx::lane_id());
+  }
+}
+
+// Products of one stage for block (m, n) of the warpgroup, in ascending K.
+template <class Tile>
+SIE_DEVICE void sm90_multiply(float (&d)[Tile::sums], uint64_t x, uint64_t w, int m, int n, int k,
+                              bool accumulate) {
+  ptx::wgmma<Tile::operand, Tile::width>(
+      d, ptx::wgmma_advance(x, static_cast<uint32_t>(m * 64 * sm90_line + k * 32)),
+      ptx::wgmma_advance(w, static_cast<uint32_t>(n * Tile::width * sm90_line + k * 32)), accumulate);
+}
+
+// 16-bit classes: the tensor core's own sums, one group of products in flight behind the one being issued.
+template <class Tile>
+SIE_DEVICE void sm90_sum(float (&z)[Tile::blocks][Tile::sums], const Sm90Shared<Tile> &shared,
+                         Sm90Ring<Tile::stages> *ring, int32_t x_offset, int32_t steps,
+                         uint64_t *turn_of_other) {
+  uint64_t *previous = nullptr;
+  for (int32_t step = 0; step < steps; step++) {
+    const unsigned char *stage = shared.stage + ring->stage() * Tile::stage_bytes;
+    uint64_t x = ptx::wgmma_descriptor(stage + x_offset, ptx::Swizzle::b128, sm90_atom);
+    uint64_t w = ptx::wgmma_descriptor(stage + Tile::x_bytes, ptx::Swizzle::b128, sm90_atom);
+    ptx::mbarrier_wait(shared.full + ring->stage(), ring->parity());
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+#pragma unroll
+      for (int b = 0; b < Tile::blocks; b++) {
+        sm90_multiply<Tile>(z[b], x, w, b / Tile::blocks_n, b % Tile::blocks_n, k, (step | k) != 0);
+      }
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<1>();
+    if (step != 0) sm90_release<Tile>(previous);
+    previous = shared.empty + ring->stage();
+    ring->next();
+  }
+  if (turn_of_other != nullptr && ptx::lane_id() == 0) ptx::mbarrier_arrive(turn_of_other);
+  ptx::wgmma_wait<0>();
+#pragma unroll
+  for (int b = 0; b < Tile::blocks; b++) ptx::wgmma_keep(z[b]);
+  sm90_release<Tile>(previous);
+}
+
+// FP8: the sums of a block of 128 columns are added, scaled, to those in registers. row is the first of the
+// two that this thread holds in block 0 (the other is 8 further).
+template <class Tile>
+SIE_DEVICE void sm90_sum_promoted(float (&z)[Tile::blocks][Tile::sums], const Sm90Shared<Tile> &shared,
+                                  Sm90Ring<Tile::stages> *ring, int32_t x_offset, const Sm90Gemm &g,
+                                  int32_t row, int32_t rows, uint64_t *turn_of_other) {
+#pragma unroll
+  for (int b = 0; b < Tile::blocks; b++) {
+#pragma unroll
+    for (int i = 0; i < Tile::sums; i++) z[b][i] = 0.0f;
+  }
+  for (int32_t step = 0; step < g.steps; step++) {
+    float scale[Tile::blocks_m][2];
+#pragma unroll
+    for (int m = 0; m < Tile::blocks_m; m++) {
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        int32_t r = row + m * 64 + half * 8;
+        scale[m][half] = 1.0f;
+        if (g.block_scale != nullptr && r < rows)
+          scale[m][half] = g.block_scale[static_cast<int64_t>(r) * g.steps + step];
+      }
+    }
+    const unsigned char *stage = shared.stage + ring->stage() * Tile::stage_bytes;
+    uint64_t x = ptx::wgmma_descriptor(stage + x_offset, ptx::Swizzle::b128, sm90_atom);
+    uint64_t w = ptx::wgmma_descriptor(stage + Tile::x_bytes, ptx::Swizzle::b128, sm90_atom);
+    ptx::mbarrier_wait(shared.full + ring->stage(), ring->parity());
+#pragma unroll
+    for (int b = 0; b < Tile::blocks; b++) {
+      float block[Tile::sums];
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < 4; k++) {
+        sm90_multiply<Tile>(block, x, w, b / Tile::blocks_n, b % Tile::blocks_n, k, k != 0);
+      }
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<0>();
+      ptx::wgmma_keep(block);
+#pragma unroll
+      for (int i = 0; i < Tile::sums; i++) {
+        z[b][i] = gemm_promote(scale[b / Tile::blocks_n][i / 2 % 2], block[i], z[b][i]);
+      }
+    }
+    sm90_release<Tile>(shared.empty + ring->stage());
+    ring->next();
+  }
+  if (turn_of_other != nullptr && ptx::lane_id() == 0) ptx::mbarrier_arrive(turn_of_other);
+}
+
+// What a kernel's epilogue can do besides bias and residual; types are looked at when it runs.
+enum class Sm90Form { plain, activated, gated };
+
+}  // namespace sie_cuda
+
+#endif  // SIE_KERNELS_CUDA_GEMM_SM90_CUH

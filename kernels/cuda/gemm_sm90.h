@@ -1,0 +1,48 @@
+// gemm_sm90.h — linear on Hopper (sm_90a): wgmma kernels with TMA, for classes BF16, F16 and FP8.
+//
+// Weights as gemm_pack.h has them. All variants of a class compute the same bits (gemm_sm90_test.cc), so
+// which one runs is a matter of speed alone and may depend on the rows.
+#ifndef SIE_KERNELS_CUDA_GEMM_SM90_H
+#define SIE_KERNELS_CUDA_GEMM_SM90_H
+
+#include "cuda/gemm_epilogue.h"
+#include "ops.h"
+
+namespace sie_cuda {
+
+// The operation (ops.h) for these GPUs. share->on names the stream; no scratch. Host function, asynchronous.
+//   x       16-byte aligned, row stride a multiple of 16 bytes (TMA); e4m3 scales per row or per 1×128 block
+//   y       f32, bf16, f16, or e4m3 with scales per 1×128 block; any alignment and stride (multiples of 16
+//   bytes are
+//           faster). Of rows.cap rows only the first *n are written.
+// Any K and N ≥ 1. rows.cap 0 does nothing. SIE_UNSUPPORTED: a class, type or GPU outside this list;
+// SIE_INVALID_ARGUMENT: an alignment or stride outside it, a shape that is not the weight's, or what
+// gemm_epilogue refuses; both before any launch.
+sie_status gemm_sm90_linear(const sie_linear_args *args, const sie_share *share);
+
+// A way to divide the work. Names say schedule, tile and cluster.
+struct GemmSm90Variant {
+  const char *name;        // for the sweep's table
+  int32_t rows, columns;   // of a CTA's tile (columns of W); the skinny form: rows it takes at most, and 0
+  int32_t warpgroup_rows;  // of a warpgroup's tile: less than rows where two share a tile
+  int32_t cluster;
+  uint32_t classes;  // bit (1 << sie_compute)
+};
+
+// By index; NULL past the last. Index 0 is the skinny form.
+const GemmSm90Variant *gemm_sm90_variant(int32_t index);
+
+// Whether the variant does this: its class has it, the rows fit (skinny), and where y is e4m3 or gated its
+// tile holds whole blocks.
+bool gemm_sm90_takes(int32_t variant, const sie_linear_args *args);
+
+// Which variant gemm_sm90_linear takes: a function of shape, types, rows.cap and the device (gemm_tiles.h).
+// -1: the arguments are refused.
+int32_t gemm_sm90_choose(const sie_linear_args *args, const sie_stream *on);
+
+// The operation by one variant; SIE_UNSUPPORTED where it does not take it.
+sie_status gemm_sm90_run(int32_t variant, const sie_linear_args *args, const sie_stream *on);
+
+}  // namespace sie_cuda
+
+#endif  // SIE_KERNELS_CUDA_GEMM_SM90_H

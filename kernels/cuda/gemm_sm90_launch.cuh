@@ -1,0 +1,103 @@
+// gemm_sm90_launch.cuh — tensor maps, grid and launch of one instance. Included by the files of instances
+// only.
+#ifndef SIE_KERNELS_CUDA_GEMM_SM90_LAUNCH_CUH
+#define SIE_KERNELS_CUDA_GEMM_SM90_LAUNCH_CUH
+
+#include "cuda/gemm_sm90_kernel.cuh"
+#include "cuda/gemm_sm90_launch.h"
+#include "cuda/ptx/launch.h"
+
+namespace sie_cuda {
+
+namespace {
+
+inline int64_t sm90_divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+// Boxes of one 128-byte K step by box_rows rows. Columns behind K and rows behind the matrix come as zeros.
+inline sie_status sm90_operand_maps(const GemmSm90Call &call, int32_t step, int32_t x_box_rows,
+                                    int32_t w_box_rows, ptx::TensorMap *x, ptx::TensorMap *w) {
+  const sie_linear_args &a = *call.args;
+  sie_status status =
+      ptx::tensor_map_2d(x, a.x.dtype, a.x.p, a.rows.cap, a.k, a.x.ld, x_box_rows, step, ptx::Swizzle::b128);
+  if (status != SIE_OK) return status;
+  return ptx::tensor_map_2d(w, a.x.dtype, a.w->data, call.layout.n_padded, call.layout.k_padded,
+                            call.layout.k_padded, w_box_rows, step, ptx::Swizzle::b128);
+}
+
+inline Sm90Gemm sm90_arguments(const GemmSm90Call &call, int32_t step) {
+  const sie_linear_args &a = *call.args;
+  Sm90Gemm g = {};
+  g.rows = a.rows.n;
+  g.steps = static_cast<int32_t>(sm90_divide_up(a.k, step));
+  if (call.layout.scale_offset >= 0) {
+    g.w_scale =
+        reinterpret_cast<const float *>(static_cast<const uint8_t *>(a.w->data) + call.layout.scale_offset);
+    (a.x.scale_group == 128 ? g.block_scale : g.row_scale) = a.x.scale;
+  }
+  g.epilogue = call.epilogue;
+  return g;
+}
+
+template <class Tile, Sm90Form Form>
+sie_status sm90_launch(const GemmSm90Call &call) {
+  const sie_linear_args &a = *call.args;
+  ptx::TensorMap x, w, y = {};
+  sie_status status = sm90_operand_maps(call, Tile::step, Tile::rows, Tile::columns / Tile::cluster, &x, &w);
+  if (status != SIE_OK) return status;
+  Sm90Gemm g = sm90_arguments(call, Tile::step);
+  const GemmEpilogue &e = g.epilogue;
+  const int32_t element = e.y_type == SIE_F32 ? 4 : (e.y_type == SIE_F8E4M3 ? 1 : 2);
+  if (reinterpret_cast<uintptr_t>(e.y) % 16 == 0 && e.y_ld * element % 16 == 0) {
+    status = ptx::tensor_map_2d(&y, e.y_type, e.y, a.rows.cap, e.columns, e.y_ld, 16, sm90_line / element,
+                                ptx::Swizzle::b128);
+    if (status != SIE_OK) return status;
+    g.y_by_tma = 1;
+  }
+  const int64_t tiles_m = sm90_divide_up(a.rows.cap, Tile::rows * Tile::cluster);
+  const int64_t tiles_n = sm90_divide_up(a.n, Tile::columns);
+  if (tiles_m * tiles_n > INT32_MAX / 4) return SIE_UNSUPPORTED;
+  g.tiles_n = static_cast<int32_t>(tiles_n);
+  int64_t clusters = call.on->multiprocessors / Tile::cluster;
+  if (clusters < 1) clusters = 1;
+  if (clusters > tiles_m * tiles_n) clusters = tiles_m * tiles_n;
+  return SIE_LAUNCH_CLUSTER((gemm_sm90_kernel<Tile, Form>), Tile::cluster, clusters * Tile::cluster,
+                            sm90_threads, Tile::shared_bytes, call.on, x, w, y, g);
+}
+
+// The instance whose epilogue does what the call asks for.
+template <class Tile>
+sie_status sm90_launch(const GemmSm90Call &call) {
+  if (call.epilogue.gate != SIE_GATE_NONE) {
+    if constexpr (Tile::columns % 128 == 0) return sm90_launch<Tile, Sm90Form::gated>(call);
+    return SIE_UNSUPPORTED;
+  }
+  if (call.epilogue.act != SIE_ACT_NONE) return sm90_launch<Tile, Sm90Form::activated>(call);
+  return sm90_launch<Tile, Sm90Form::plain>(call);
+}
+
+// The tiles of the 16-bit classes.
+template <class Class>
+sie_status sm90_launch_16(int32_t variant, const GemmSm90Call &call) {
+  switch (variant) {
+    case GEMM_SM90_PINGPONG_64X128:
+      return sm90_launch<Sm90Tile<Class, 64, 128, 128, false, 1>>(call);
+    case GEMM_SM90_PINGPONG_128X128:
+      return sm90_launch<Sm90Tile<Class, 128, 128, 128, false, 1>>(call);
+    case GEMM_SM90_PINGPONG_128X128_PAIR:
+      return sm90_launch<Sm90Tile<Class, 128, 128, 128, false, 2>>(call);
+    case GEMM_SM90_PINGPONG_128X192:
+      return sm90_launch<Sm90Tile<Class, 128, 192, 192, false, 1>>(call);
+    case GEMM_SM90_COOPERATIVE_128X256:
+      return sm90_launch<Sm90Tile<Class, 64, 256, 256, true, 1>>(call);
+    case GEMM_SM90_COOPERATIVE_128X256_PAIR:
+      return sm90_launch<Sm90Tile<Class, 64, 256, 256, true, 2>>(call);
+    default:
+      return SIE_UNSUPPORTED;
+  }
+}
+
+}  // namespace
+
+}  // namespace sie_cuda
+
+#endif  // SIE_KERNELS_CUDA_GEMM_SM90_LAUNCH_CUH
