@@ -244,4 +244,8 @@ func TestFull(t *testing.T) {
 		r.until(id+" is unloaded", func() bool { return r.state(id) == registry.Available })
 	}
 	check("unloaded", false, false, false)
+	r.loaded.Range(func(key, _ any) bool {
+		t.Errorf("%v is kept in memory", key)
+		return true
+	})
 }
