@@ -6,6 +6,7 @@
 # A kernel's files enter this list when they pass the conformance list.
 set(SIE_CUDA_SOURCES
   table.cc
+  attention.cu attention_work.cc attention_d32.cu attention_d64.cu attention_d128.cu attention_d256.cu
   gemm_pack.cc gemm_epilogue.cc
   gemm_sm80.cc gemm_sm80_bf16.cu gemm_sm80_f16.cu gemm_sm80_fp8.cu
 )
@@ -46,4 +47,10 @@ if(SIE_TESTS AND NOT SIE_SANITIZE MATCHES "thread")
                  ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/activation_test.cc)
   target_link_libraries(gemm_sm80_tests PRIVATE sie_flags simt_flags sie_cuda_emulated m pthread)
   add_test(NAME cuda_gemm_sm80 COMMAND gemm_sm80_tests)
+
+  set(tests ${CMAKE_SOURCE_DIR}/kernels/tests)
+  add_executable(cuda_attention_tests ${tests}/cuda/attention_test.cc ${tests}/cuda/attention_work_test.cc
+                 ${tests}/cuda/attention_problem.cc ${tests}/rows.cc)
+  target_link_libraries(cuda_attention_tests PRIVATE sie_flags simt_flags sie_cuda_emulated sie m pthread)
+  add_test(NAME cuda_attention COMMAND cuda_attention_tests)
 endif()

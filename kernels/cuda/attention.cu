@@ -7,8 +7,8 @@ namespace {
 
 constexpr int64_t kKiB = 1024;
 constexpr float kLog2e = 1.44269504088896340736f;
-// CTAs a multiprocessor in the largest grid. More work than that is dealt out in turns: a graph captured for many
-// sequences must not start a CTA for each that a run lacks.
+// CTAs a multiprocessor in the largest grid. More work than that is dealt out in turns: a graph captured for
+// many sequences must not start a CTA for each that a run lacks.
 constexpr int64_t kCtasPerMultiprocessor = 16;
 // What "any distance" is; positions stay below kAttentionMaxLength.
 constexpr int32_t kFar = 1 << 29;
@@ -26,8 +26,9 @@ bool is_aligned(const void *p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0
 AttentionShape attention_shape(int head_dim, int64_t max_kv, int sm) {
   const int64_t keys = attention_block_keys(head_dim), block_bytes = 4 * keys * head_dim;
   AttentionShape shape = {};
-  // Two passes of 4 warps over resident keys, by more CTAs, hide latencies better than one of 8; a ring is read
-  // through L2 once a CTA, so there more rows share it. At D = 256 eight warps' queries would not leave it room.
+  // Two passes of 4 warps over resident keys, by more CTAs, hide latencies better than one of 8; a ring is
+  // read through L2 once a CTA, so there more rows share it. At D = 256 eight warps' queries would not leave
+  // it room.
   shape.warps = head_dim == 256 || max_kv <= attention_short_keys(head_dim) ? 4 : 8;
   int64_t most = larger(2, (has_small_shared(sm) ? 32 : 64) * kKiB / block_bytes);
   shape.resident_blocks = static_cast<int32_t>(smaller(larger(1, (max_kv + keys - 1) / keys), most));
@@ -40,20 +41,7 @@ AttentionShape attention_shape(int head_dim, int64_t max_kv, int sm) {
   return shape;
 }
 
-sie_status attention(const sie_attention_args *a, const sie_share *share) {
-  if (share->on == nullptr || share->part != 0 || share->parts != 1) return SIE_INVALID_ARGUMENT;
-  if (share->on->sm < 80) return SIE_UNSUPPORTED;
-  sie_status status = attention_check(a);
-  if (status != SIE_OK) return status;
-  if (a->seqs.cap == 0 || a->q_rows.cap == 0) return SIE_OK;
-  if (a->work == nullptr || a->q.p == nullptr || a->y.p == nullptr) return SIE_INVALID_ARGUMENT;
-  if (a->max_kv > 0 && (a->k.p == nullptr || a->v.p == nullptr)) return SIE_INVALID_ARGUMENT;
-  if (!is_aligned(a->q.p) || !is_aligned(a->k.p) || !is_aligned(a->v.p) || !is_aligned(a->y.p) ||
-      !is_aligned(a->work)) {
-    return SIE_UNSUPPORTED;
-  }
-
-  AttentionShape shape = attention_shape(a->head_dim, a->max_kv, share->on->sm);
+AttentionParams attention_params(const sie_attention_args *a, const AttentionShape &shape) {
   AttentionParams params = {};
   params.q = static_cast<const uint16_t *>(a->q.p);
   params.k = static_cast<const uint16_t *>(a->k.p);
@@ -70,7 +58,24 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
   params.warp_units = shape.warp_units;
   params.scale_log2 = a->scale * kLog2e;
   params.inverse_scale = 1 / a->scale;
+  return params;
+}
 
+sie_status attention(const sie_attention_args *a, const sie_share *share) {
+  if (share->on == nullptr || share->part != 0 || share->parts != 1) return SIE_INVALID_ARGUMENT;
+  if (share->on->sm < 80) return SIE_UNSUPPORTED;
+  sie_status status = attention_check(a);
+  if (status != SIE_OK) return status;
+  if (a->seqs.cap == 0 || a->q_rows.cap == 0) return SIE_OK;
+  if (a->work == nullptr || a->q.p == nullptr || a->y.p == nullptr) return SIE_INVALID_ARGUMENT;
+  if (a->max_kv > 0 && (a->k.p == nullptr || a->v.p == nullptr)) return SIE_INVALID_ARGUMENT;
+  if (!is_aligned(a->q.p) || !is_aligned(a->k.p) || !is_aligned(a->v.p) || !is_aligned(a->y.p) ||
+      !is_aligned(a->work)) {
+    return SIE_UNSUPPORTED;
+  }
+
+  AttentionShape shape = attention_shape(a->head_dim, a->max_kv, share->on->sm);
+  AttentionParams params = attention_params(a, shape);
   int64_t items = attention_max_items(a->q_rows.cap, a->seqs.cap);
   if (a->max_kv <= kAttentionWarpKeys) items = (items + shape.warp_units - 1) / shape.warp_units;
   int64_t most = larger(1, share->on->multiprocessors) * kCtasPerMultiprocessor / a->heads;

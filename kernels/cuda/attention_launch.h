@@ -13,9 +13,9 @@ struct AttentionParams {
   const AttentionWork *work;
   const float *slopes;  // [heads] or NULL
   int32_t heads, kv_heads;
-  int32_t left, right;    // keys seen before and after a query's own position
+  int32_t left, right;      // keys seen before and after a query's own position
   int32_t resident_blocks;  // that shared memory has room for; at least 2 where a sequence has more than 1
-  int32_t warp_units;     // warp-form units that shared memory has room for, at most the CTA's warps
+  int32_t warp_units;       // warp-form units that shared memory has room for, at most the CTA's warps
   float scale_log2, inverse_scale;  // scale·log₂e, 1/scale
 };
 
@@ -30,12 +30,15 @@ struct AttentionShape {
   int64_t shared_bytes;
 };
 
-// The instance and its shared memory for key sequences of at most max_kv, on compute capability sm. No choice made
-// here changes a result.
+// The instance and its shared memory for key sequences of at most max_kv, on compute capability sm. No choice
+// made here changes a result.
 AttentionShape attention_shape(int head_dim, int64_t max_kv, int sm);
 
-// Starts attention_kernel<dtype, D, warps>, `ctas` (1 … 65535) for each head; one source per head dimension holds its
-// instances.
+// From arguments that attention and attention_check let through.
+AttentionParams attention_params(const sie_attention_args *a, const AttentionShape &shape);
+
+// Starts attention_kernel<dtype, D, warps>, `ctas` (1 … 65535) for each head; one source per head dimension
+// holds its instances.
 template <int D>
 sie_status attention_launch(int32_t dtype, const AttentionShape &shape, int64_t ctas, const sie_stream *on,
                             const AttentionParams &params);

@@ -1,6 +1,7 @@
 // attention_work.cc — the host's list of what attention's kernel is to do in one run.
 //   form    by the sequence's own key count alone: ≤ 32 keys one warp, else a CTA
-//   rows    of an item: 32 (warp form); otherwise as many as share one reading of the keys, halved until the run
+//   rows    of an item: 32 (warp form); otherwise as many as share one reading of the keys, halved until the
+//   run
 //           has enough CTAs for a GPU. Rows never see each other, so this changes no bits.
 //   order   costliest first within a form; equals by their rows. O(n log n), in place, no allocation.
 #include "cuda/attention_work.h"
@@ -9,8 +10,8 @@ namespace sie_cuda {
 
 namespace {
 
-// CTAs that a run should have before longer items pay: four for each of an H100's 132 multiprocessors. A constant,
-// not the device's own count: the list is the same on every machine.
+// CTAs that a run should have before longer items pay: four for each of an H100's 132 multiprocessors. A
+// constant, not the device's own count: the list is the same on every machine.
 constexpr int64_t kWantedCtas = 528;
 constexpr int32_t kFewestRows = 64;
 

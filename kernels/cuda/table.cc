@@ -1,6 +1,7 @@
 // table.cc — the operation tables of the CUDA backend, one per family of devices (kernels/ops.h, cuda_ops.h).
 //
 // A launcher belongs here when its kernels pass the conformance list; a line in each table that has it.
+#include "cuda/attention_work.h"
 #include "cuda/cuda_ops.h"
 
 extern "C" int64_t sie_cuda_scratch_bytes(const sie_op_bounds *) { return 0; }
@@ -13,6 +14,9 @@ sie_ops table(const char *name) {
   ops.act_dtype_bf16 = SIE_BF16;
   ops.act_dtype_int8 = SIE_F32;
   ops.scratch_bytes = sie_cuda_scratch_bytes;
+  ops.attention = sie_cuda::attention;
+  ops.attention_work_bytes = sie_cuda::attention_work_bytes;
+  ops.attention_work = sie_cuda::attention_work;
   return ops;
 }
 

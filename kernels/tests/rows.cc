@@ -1,4 +1,4 @@
-// rows.cc — guarded rows, sequences, packed weights and scratch.
+// rows.cc — guarded rows, sequences and packed weights.
 #include <math.h>
 
 #include <algorithm>
@@ -225,22 +225,6 @@ const sie_packed *Weight::packed(const sie_ops *ops) {
   }
   forms_.push_back(std::move(form));
   return &forms_.back()->packed;
-}
-
-Scratch::Scratch(const sie_ops *ops, const sie_op_bounds &bounds) : memory_(nullptr), on_(stream_of(ops)) {
-  bytes_ = ops->scratch_bytes(&bounds);
-  int64_t size = bytes_ + tail_guard;
-  memory_ = static_cast<uint8_t *>(memory.allocate(static_cast<size_t>(size)));
-  memset(memory_, sentinel, static_cast<size_t>(size));
-}
-
-sie_share Scratch::share(int32_t part, int32_t parts) { return {part, parts, memory_, bytes_, on_}; }
-
-bool Scratch::intact() const {
-  for (int64_t i = bytes_; i < bytes_ + tail_guard; i++) {
-    if (memory_[i] != sentinel) return false;
-  }
-  return true;
 }
 
 }  // namespace harness

@@ -1,0 +1,178 @@
+#include "attention_problem.h"
+
+#include <math.h>
+
+#include <algorithm>
+
+#include "common/tol.h"
+
+namespace attention_test {
+
+using sie_cuda::AttentionItem;
+using sie_cuda::AttentionParams;
+using sie_cuda::AttentionShape;
+using sie_cuda::AttentionWork;
+using std::vector;
+
+namespace {
+
+constexpr float kLargest = 2;  // of an operand's elements
+
+std::unique_ptr<harness::Rows> make_rows(harness::Random *random, int64_t rows, int64_t columns,
+                                         int32_t dtype) {
+  std::unique_ptr<harness::Rows> x(new harness::Rows(random, harness::aligned, rows, columns, dtype));
+  for (int64_t r = 0; r < rows; r++) {
+    for (int64_t c = 0; c < columns; c++) x->set(r, c, random->real() * kLargest);
+  }
+  return x;
+}
+
+sie_status start(int32_t dtype, int32_t head_dim, const AttentionShape &shape, int64_t ctas,
+                 const sie_stream *on, const AttentionParams &params) {
+  switch (head_dim) {
+    case 32:
+      return sie_cuda::attention_launch<32>(dtype, shape, ctas, on, params);
+    case 64:
+      return sie_cuda::attention_launch<64>(dtype, shape, ctas, on, params);
+    case 128:
+      return sie_cuda::attention_launch<128>(dtype, shape, ctas, on, params);
+    default:
+      return sie_cuda::attention_launch<256>(dtype, shape, ctas, on, params);
+  }
+}
+
+// What attention_shape would give for this choice of warps and blocks.
+AttentionShape shape_of(const Form &form, int head_dim) {
+  AttentionShape shape = {};
+  shape.warps = form.warps;
+  shape.resident_blocks = form.resident;
+  const int64_t queries = int64_t{form.warps} * 16 * head_dim * 2,
+                block = int64_t{sie_cuda::attention_block_keys(head_dim)} * head_dim * 4,
+                unit = sie_cuda::attention_warp_bytes(head_dim);
+  shape.shared_bytes = std::max(queries + form.resident * block, unit);
+  shape.warp_units = static_cast<int32_t>(std::min<int64_t>(form.warps, shape.shared_bytes / unit));
+  return shape;
+}
+
+}  // namespace
+
+Problem::Problem(const Config &config) : c_(config), cu_q_(1, 0), cu_kv_(1, 0) {
+  for (const Lengths &l : c_.lengths) {
+    cu_q_.push_back(cu_q_.back() + l.queries);
+    cu_kv_.push_back(cu_kv_.back() + l.keys);
+  }
+  seqs_ = static_cast<int32_t>(c_.lengths.size());
+  rows_ = cu_q_.back();
+  for (int32_t h = 0; h < c_.heads; h++) slopes_.push_back(0.05f * static_cast<float>(h + 1));
+  harness::Random random(static_cast<uint32_t>(c_.head_dim));
+  const int64_t q_columns = int64_t{c_.heads} * c_.head_dim, kv_columns = int64_t{c_.kv_heads} * c_.head_dim;
+  q_ = make_rows(&random, rows_, q_columns, c_.dtype);
+  k_ = make_rows(&random, cu_kv_.back(), kv_columns, c_.dtype);
+  v_ = make_rows(&random, cu_kv_.back(), kv_columns, c_.dtype);
+  y_.reset(new harness::Rows(&random, harness::aligned, rows_, q_columns, c_.dtype));
+  expected_.reset(new harness::Rows(rows_, q_columns, SIE_F32));
+}
+
+sie_attention_args Problem::args() {
+  sie_attention_args a = {};
+  a.q_rows = {rows_, &rows_};
+  a.seqs = {seqs_, &seqs_};
+  a.cu_q = cu_q_.data(), a.cu_kv = cu_kv_.data();
+  for (const Lengths &l : c_.lengths) a.max_kv = std::max<int64_t>(a.max_kv, l.keys);
+  a.q = q_->tensor(), a.k = k_->tensor(), a.v = v_->tensor(), a.y = y_->tensor();
+  a.heads = c_.heads, a.kv_heads = c_.kv_heads, a.head_dim = c_.head_dim;
+  a.mask = c_.mask, a.window = c_.window;
+  a.scale = 1 / sqrtf(static_cast<float>(c_.head_dim));
+  a.alibi_slopes = c_.alibi ? slopes_.data() : nullptr;
+  return a;
+}
+
+Bits Problem::launch(int32_t sm, int32_t multiprocessors,
+                     const std::function<sie_status(const sie_stream *)> &start) {
+  const sie_stream on = {nullptr, sm, multiprocessors, sm >= 90, 0};
+  y_->clear();
+  sie_status status = start(&on);
+  if (status == SIE_OK) status = harness::memory.finish(&on);
+  CHECK(status == SIE_OK, "%s: status %d", text().c_str(), status);
+  CHECK(y_->guards_intact(), "%s: wrote between or beside the rows", text().c_str());
+  return y_->bytes(0, rows_);
+}
+
+Bits Problem::run(int32_t sm, int32_t multiprocessors) {
+  sie_attention_args a = args();
+  sie_op_bounds bounds = {};
+  bounds.rows = std::max(cu_q_.back(), cu_kv_.back());
+  bounds.seqs = seqs_;
+  list_.assign(static_cast<size_t>(sie_cuda::attention_work_bytes(&bounds)), 0xee);
+  sie_status listed = sie_cuda::attention_work(&a, list_.data());
+  CHECK(listed == SIE_OK, "%s: no work list, status %d", text().c_str(), listed);
+  a.work = list_.data();
+  return launch(sm, multiprocessors, [&](const sie_stream *on) {
+    const sie_share share = {0, 1, nullptr, 0, on};
+    return sie_cuda::attention(&a, &share);
+  });
+}
+
+Bits Problem::run_as(const Form &form) {
+  vector<AttentionItem> cta, warp;
+  for (size_t b = 0; b < c_.lengths.size(); b++) {
+    const Lengths l = c_.lengths[b];
+    const bool single = form.warp_form && l.keys <= sie_cuda::kAttentionWarpKeys;
+    const int32_t step = single ? 32 : form.rows;
+    for (int32_t i = 0; i < l.queries; i += step) {
+      const AttentionItem item = {cu_q_[b] + i, std::min(step, l.queries - i), cu_kv_[b],
+                                  l.keys,       l.keys - l.queries + i,        {}};
+      (single ? warp : cta).push_back(item);
+    }
+  }
+  const AttentionWork head = {static_cast<int32_t>(cta.size()), static_cast<int32_t>(warp.size()), {}};
+  cta.insert(cta.end(), warp.begin(), warp.end());
+  list_.resize(sizeof head + cta.size() * sizeof(AttentionItem));
+  memcpy(list_.data(), &head, sizeof head);
+  if (!cta.empty()) memcpy(list_.data() + sizeof head, cta.data(), cta.size() * sizeof(AttentionItem));
+
+  const AttentionShape shape = shape_of(form, c_.head_dim);
+  sie_attention_args a = args();
+  a.work = list_.data();
+  const AttentionParams params = sie_cuda::attention_params(&a, shape);
+  return launch(90, 132, [&](const sie_stream *on) {
+    return start(c_.dtype, c_.head_dim, shape, form.ctas, on, params);
+  });
+}
+
+void Problem::verify() {
+  sie_attention_args a = args();
+  a.y = expected_->tensor();
+  sie_op_bounds bounds = {};
+  bounds.kind = SIE_OP_ATTENTION;
+  bounds.max_len = a.max_kv;
+  bounds.head_dim = c_.head_dim;
+  vector<uint8_t> scratch(static_cast<size_t>(sie_ref_ops()->scratch_bytes(&bounds)));
+  const sie_share share = {0, 1, scratch.data(), static_cast<int64_t>(scratch.size()), nullptr};
+  sie_status status = sie_ref_ops()->attention(&a, &share);
+  CHECK(status == SIE_OK, "%s: the reference says %d", text().c_str(), status);
+
+  // |q|, |k| ≤ 2√D a head, so that scores stay within 4√D; and what the slopes take off.
+  double score = kLargest * kLargest * sqrt(c_.head_dim);
+  if (c_.alibi) score += static_cast<double>(slopes_.back()) * static_cast<double>(a.max_kv);
+  const double own = sie_tol_attention(c_.dtype, c_.head_dim, score, kLargest);
+  for (int64_t r = 0; r < rows_; r++) {
+    for (int64_t c = 0; c < y_->columns(); c++) {
+      const double got = y_->get(r, c), want = expected_->get(r, c),
+                   tolerance = own + sie_tol_store(c_.dtype, want);
+      CHECK(fabs(got - want) <= tolerance, "%s: y[%lld, %lld] = %g, not %g ± %.2g", text().c_str(),
+            static_cast<long long>(r), static_cast<long long>(c), got, want, tolerance);
+    }
+  }
+}
+
+std::string Problem::text() const {
+  static const char *const masks[] = {"full", "causal", "window"};
+  char line[120];
+  snprintf(line, sizeof line, "%s D=%d H=%d/%d mask=%s %d%s B=%zu", c_.dtype == SIE_BF16 ? "bf16" : "f16",
+           c_.head_dim, c_.heads, c_.kv_heads, masks[c_.mask], c_.window, c_.alibi ? " alibi" : "",
+           c_.lengths.size());
+  return line;
+}
+
+}  // namespace attention_test

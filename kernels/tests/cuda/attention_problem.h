@@ -1,0 +1,65 @@
+// attention_problem.h — an attention to try on the CUDA kernel: guarded operands, the table's own way to run
+// it, and runs whose work list, warps and shared memory the test chooses.
+#ifndef SIE_KERNELS_TESTS_CUDA_ATTENTION_PROBLEM_H
+#define SIE_KERNELS_TESTS_CUDA_ATTENTION_PROBLEM_H
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cuda/attention_launch.h"
+#include "tests/harness.h"
+
+namespace attention_test {
+
+struct Lengths {
+  int32_t queries, keys;
+};
+
+struct Config {
+  int32_t dtype, head_dim, heads, kv_heads, mask, window;
+  bool alibi;
+  std::vector<Lengths> lengths;
+};
+
+// A way to run: `warps` a CTA with room for `resident` blocks of keys, `rows` query rows an item of a CTA,
+// `ctas` for each head; sequences of few keys by single warps, or by CTAs like all others.
+struct Form {
+  int warps;
+  int32_t resident, rows;
+  bool warp_form;
+  int64_t ctas = 5;
+};
+
+using Bits = std::vector<uint8_t>;
+
+class Problem {
+ public:
+  explicit Problem(const Config &config);
+
+  // Borrowed from the problem; no work list yet.
+  sie_attention_args args();
+  // The values of y as a table on compute capability sm computes them. Each run starts from a y of NaN and
+  // checks that nothing else was written.
+  Bits run(int32_t sm = 90, int32_t multiprocessors = 132);
+  Bits run_as(const Form &form);
+  // y against the reference, within the tolerance of the operation.
+  void verify();
+  // The problem in a line.
+  std::string text() const;
+
+ private:
+  Bits launch(int32_t sm, int32_t multiprocessors,
+              const std::function<sie_status(const sie_stream *)> &start);
+
+  Config c_;
+  harness::Array<int32_t> cu_q_, cu_kv_;
+  int32_t seqs_, rows_;
+  harness::Array<float> slopes_;
+  harness::Array<uint8_t> list_;
+  std::unique_ptr<harness::Rows> q_, k_, v_, y_, expected_;
+};
+
+}  // namespace attention_test
+
+#endif  // SIE_KERNELS_TESTS_CUDA_ATTENTION_PROBLEM_H

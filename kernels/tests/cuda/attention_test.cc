@@ -1,0 +1,74 @@
+// attention_test.cc — attention's CUDA kernel under emulation, beyond the conformance list: every form,
+// number of warps, grid and way to cut the rows gives the same bits; queries and keys of any lengths.
+#include "attention_problem.h"
+
+namespace attention_test {
+namespace {
+
+using std::vector;
+
+// The table's own run against the reference, and every other way to run against that, bit for bit.
+void check_forms(const Config &config) {
+  Problem problem(config);
+  const Bits bits = problem.run();
+  problem.verify();
+  const Form forms[] = {
+      {4, 2, 64, false},      // tiles of one CTA's rows
+      {4, 2, 1024, true},     // one item a sequence: rounds of tiles
+      {4, 3, 128, true, 1},   // short for up to three blocks, two rounds; one CTA takes all items in turn
+      {8, 2, 128, false},     //
+      {8, 3, 192, true, 40},  // a grid larger than the list; the last round is half empty
+  };
+  for (const Form &f : forms) {
+    if (f.warps == 8 && config.head_dim == 256) continue;
+    CHECK(problem.run_as(f) == bits, "%s: other bits by %d warps, %d resident blocks, %d rows%s",
+          problem.text().c_str(), f.warps, f.resident, f.rows, f.warp_form ? ", warp form" : "");
+  }
+}
+
+TEST(forms_agree) {
+  const vector<Lengths> lengths = {{130, 130}, {0, 40}, {31, 31}, {1, 1},
+                                   {32, 32},   {70, 0}, {65, 65}, {9, 0}};
+  for (int32_t d : {32, 64, 128, 256}) {
+    for (int32_t dtype : {SIE_BF16, SIE_F16}) {
+      check_forms({dtype, d, 2, 2, SIE_MASK_FULL, 0, false, lengths});
+    }
+    check_forms({SIE_BF16, d, 1, 1, SIE_MASK_CAUSAL, 0, true, {{150, 150}, {20, 20}}});
+    check_forms({SIE_F16, d, 1, 1, SIE_MASK_WINDOW, 20, false, {{210, 210}, {20, 20}}});
+  }
+}
+
+// Queries stand at the last keys: fewer than keys (pruning, prefixes), more than keys; heads in groups.
+TEST(lengths_may_differ) {
+  const vector<Lengths> lengths = {{1, 200}, {1, 20}, {5, 90}, {100, 7}, {90, 40}, {40, 64}, {3, 129}};
+  for (int32_t mask : {SIE_MASK_FULL, SIE_MASK_CAUSAL, SIE_MASK_WINDOW}) {
+    check_forms({SIE_BF16, 64, 3, 1, mask, 10, false, lengths});
+    check_forms({SIE_F16, 32, 5, 2, mask, 33, true, lengths});
+  }
+}
+
+// More blocks than are ever resident.
+TEST(long_sequences) {
+  const vector<Lengths> lengths = {{330, 330}, {2, 600}, {64, 64}, {17, 17}, {129, 129}};
+  for (int32_t mask : {SIE_MASK_FULL, SIE_MASK_CAUSAL, SIE_MASK_WINDOW}) {
+    Problem problem({SIE_BF16, 64, 2, 2, mask, 64, false, lengths});
+    const Bits bits = problem.run(80);
+    problem.verify();
+    CHECK(problem.run(89) == bits, "%s: other bits on sm_89", problem.text().c_str());
+  }
+}
+
+// A grid smaller than the list, units of both forms in one run.
+TEST(many_sequences) {
+  vector<Lengths> lengths(40, Lengths{3, 3});
+  lengths.insert(lengths.end(), 20, Lengths{34, 34});
+  Problem problem({SIE_BF16, 32, 4, 4, SIE_MASK_FULL, 0, false, lengths});
+  const Bits bits = problem.run(90, 132);
+  problem.verify();
+  CHECK(problem.run(90, 1) == bits, "%s: other bits by a smaller grid", problem.text().c_str());
+}
+
+}  // namespace
+}  // namespace attention_test
+
+int main(int argc, char **argv) { return check::run_tests(argc, argv); }
