@@ -4,6 +4,7 @@
 
 #include "common/tol.h"
 #include "harness.h"
+#include "tests/model_cases.h"
 
 namespace harness {
 
@@ -47,7 +48,6 @@ class AttentionCase : public Case {
     k_ = make(sequences_.tokens(), kv_columns, extra);
     v_ = make(sequences_.tokens(), kv_columns, extra);
     y_ = make(queries_.tokens(), q_columns, 0);
-    expected_.reset(new Rows(queries_.tokens(), q_columns, SIE_F32));
     // As in the paper, 2^(−8·(h+1)/H), and one head that has none.
     for (int32_t h = 0; h < c_.heads; h++)
       slopes_.push_back(h == 1 ? 0.0f
@@ -81,6 +81,7 @@ class AttentionCase : public Case {
   }
 
   void expect() override {
+    expected_.reset(new Rows(queries_.tokens(), q_->columns(), SIE_F32));
     Scratch scratch(sie_ref_ops(), bounds());
     sie_share share = scratch.share(0, 1);
     call_into(sie_ref_ops(), &share, 0, units, *expected_);
@@ -116,16 +117,28 @@ class AttentionCase : public Case {
   double flops() const override {
     double sum = 0;
     for (int64_t b = 0; b < units; b++) {
-      sum += 4.0 * static_cast<double>(queries_.length(b) * sequences_.length(b) * c_.heads * c_.head_dim);
+      sum += 4.0 * static_cast<double>(seen(queries_.length(b), sequences_.length(b)) * c_.heads * c_.head_dim);
     }
     return sum;
   }
   double bytes() const override {
-    return static_cast<double>(sequences_.tokens()) * c_.heads * c_.head_dim * 4 *
-           (c_.dtype == SIE_F32 ? 4 : 2);
+    return 2.0 * static_cast<double>(queries_.tokens() * c_.heads + sequences_.tokens() * c_.kv_heads) *
+           c_.head_dim * (c_.dtype == SIE_F32 ? 4 : 2);
   }
 
  private:
+  // Pairs of a query and a key that the mask lets through.
+  int64_t seen(int64_t queries, int64_t keys) const {
+    if (c_.mask == SIE_MASK_FULL || queries != keys) return queries * keys;
+    int64_t pairs = 0;
+    for (int64_t i = 0; i < queries; i++) {
+      const int64_t before = c_.mask == SIE_MASK_CAUSAL || i < c_.window ? i : c_.window;
+      const int64_t behind = c_.mask == SIE_MASK_CAUSAL ? 0 : (keys - 1 - i < c_.window ? keys - 1 - i : c_.window);
+      pairs += before + 1 + behind;
+    }
+    return pairs;
+  }
+
   // Rows of q of each sequence.
   static std::vector<int32_t> queries_of(const Config &c) {
     if (!c.gathered) return c.lengths;
@@ -265,6 +278,12 @@ std::unique_ptr<Case> make_attention(int index) {
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
   const auto &[config, layout] = list[static_cast<size_t>(index)];
   return in_layout<AttentionCase>(config, layout, 1300 + index);
+}
+
+std::unique_ptr<Case> model_attention(const ModelShape &m, const Lengths &lengths) {
+  return in_layout<AttentionCase>(Config{lengths, m.heads, m.kv_heads, m.head_dim, m.mask, m.window, SIE_BF16,
+                                   false, true, plain, true},
+                                  dense, 1);
 }
 
 }  // namespace harness

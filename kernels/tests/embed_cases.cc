@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "common/tol.h"
+#include "tests/model_cases.h"
 #include "tests/norm_case.h"
 
 namespace harness {
@@ -19,6 +20,7 @@ struct Config {
   Input input;
   int32_t norm = SIE_NORM_LAYER;
   float word_scale = 0;
+  int32_t vocabulary = 50;
 };
 
 class EmbedCase : public NormCase {
@@ -34,12 +36,12 @@ class EmbedCase : public NormCase {
     units = sequences_.count();
     bench = c_.bench;
     Random random(static_cast<uint32_t>(seed));
-    word_ = table(layout, vocabulary, &random);
+    word_ = table(layout, c_.vocabulary, &random);
     position_ = table(layout, positions, &random);
     type_ = table(layout, 2, &random);
     for (int64_t i = 0; i < sequences_.tokens(); i++) {
       // The last row of each table is used: it ends where the memory ends.
-      ids_.push_back(i % 9 == 8 ? vocabulary - 2 : random.below(vocabulary - 1));
+      ids_.push_back(i % 9 == 8 ? c_.vocabulary - 2 : random.below(c_.vocabulary - 1));
       types_.push_back(random.below(2));
     }
     make_outputs(&random, layout, sequences_.tokens(), c_.c, c_.y, c_.twin, c_.beta, c_.norm, 0);
@@ -107,20 +109,21 @@ class EmbedCase : public NormCase {
 
   // The poisoned word is one that no other sequence has.
   void poison(int64_t u) override {
-    word_->poison(vocabulary - 1);
+    word_->poison(c_.vocabulary - 1);
     for (int64_t t = sequences_.first(u); t < sequences_.first(u + 1); t++) {
-      ids_[static_cast<size_t>(t)] = vocabulary - 1;
+      ids_[static_cast<size_t>(t)] = c_.vocabulary - 1;
     }
   }
 
   double flops() const override { return 10.0 * static_cast<double>(sequences_.tokens() * c_.c); }
+  // A word's row and the result's; positions and types are few enough to stay in a cache.
   double bytes() const override {
     return static_cast<double>(sequences_.tokens() * c_.c) *
-           (2 * (c_.table == SIE_F32 ? 4 : 2) + (c_.y == SIE_F32 ? 4 : 2));
+           ((c_.table == SIE_F32 ? 4 : 2) + (c_.y == SIE_F32 ? 4 : 2));
   }
 
  private:
-  static constexpr int32_t vocabulary = 50, positions = 700;
+  static constexpr int32_t positions = 700;
 
   std::unique_ptr<Rows> table(Layout layout, int64_t rows, Random *random) {
     std::unique_ptr<Rows> t(new Rows(random, layout, rows, c_.c, c_.table));
@@ -179,6 +182,12 @@ std::unique_ptr<Case> make_embed(int index) {
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
   const auto &[config, layout] = list[static_cast<size_t>(index)];
   return in_layout<EmbedCase>(config, layout, 500 + index);
+}
+
+std::unique_ptr<Case> model_embed(const ModelShape &m, const Lengths &lengths) {
+  return in_layout<EmbedCase>(Config{lengths, m.width, SIE_BF16, SIE_BF16, !m.rotary, !m.rotary, no_twin,
+                               m.norm == SIE_NORM_LAYER, true, 0, plain, m.norm, 0, 30000},
+                              dense, 1);
 }
 
 }  // namespace harness

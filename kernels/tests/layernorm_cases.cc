@@ -3,6 +3,7 @@
 
 #include "common/dtype.h"
 #include "common/tol.h"
+#include "tests/model_cases.h"
 #include "tests/norm_case.h"
 
 namespace harness {
@@ -228,6 +229,14 @@ std::unique_ptr<Case> make_layernorm(int index) {
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
   const auto &[config, layout] = list[static_cast<size_t>(index)];
   return in_layout<LayerNormCase>(config, layout, 300 + index);
+}
+
+std::unique_ptr<Case> model_norm(const ModelShape &m, const Lengths &lengths, bool twin) {
+  const int32_t before = m.rotary ? SIE_BF16 : 0;  // residual in, sum out
+  return in_layout<LayerNormCase>(
+      Config{tokens_of(lengths), m.width, SIE_BF16, SIE_BF16, twin ? twin_f8 : no_twin, false,
+       m.norm == SIE_NORM_LAYER, true, plain, m.norm, false, before, before},
+      dense, 1);
 }
 
 }  // namespace harness

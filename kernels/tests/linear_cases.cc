@@ -4,6 +4,7 @@
 #include "common/dtype.h"
 #include "common/tol.h"
 #include "harness.h"
+#include "tests/model_cases.h"
 
 namespace harness {
 
@@ -33,6 +34,10 @@ int32_t x_dtype(uint32_t compute) {
   return types[compute];
 }
 
+int64_t bytes_of(int32_t dtype) {
+  return dtype == SIE_F32 ? 4 : (dtype == SIE_BF16 || dtype == SIE_F16 ? 2 : 1);
+}
+
 // The slope of g(gate)·up in gate and in up, bounded: |g'| ≤ 1.13, |g(z)| ≤ |z|.
 double tol_gate(int32_t gate, uint32_t compute, int32_t stored_as, double z_gate, double z_up, double dz_gate,
                 double dz_up) {
@@ -55,8 +60,6 @@ class LinearCase : public Case {
     Random random(static_cast<uint32_t>(seed));
     x_.reset(new Rows(&random, layout, c_.r, c_.k, x_dtype(c_.compute), {c_.outliers, c_.group}));
     y_.reset(new Rows(&random, layout, c_.r, columns_, c_.y, {c_.outliers, 128}));
-    expected_.reset(new Rows(c_.r, columns_, SIE_F32));
-    before_act_.reset(new Rows(c_.r, c_.n, SIE_F32));
     if (c_.residual != 0) residual_.reset(new Rows(&random, layout, c_.r, columns_, c_.residual));
     fill(&random);
     outputs = {y_.get()};
@@ -86,6 +89,8 @@ class LinearCase : public Case {
   }
 
   void expect() override {
+    expected_.reset(new Rows(c_.r, columns_, SIE_F32));
+    before_act_.reset(new Rows(c_.r, c_.n, SIE_F32));
     const sie_ops *ref = sie_ref_ops();
     sie_op_bounds b = bounds();
     Scratch scratch(ref, b);
@@ -133,8 +138,9 @@ class LinearCase : public Case {
 
   double flops() const override { return 2.0 * static_cast<double>(c_.r * c_.n * c_.k); }
   double bytes() const override {
-    double element = c_.compute == SIE_COMPUTE_F32 ? 4 : (c_.compute == SIE_COMPUTE_BF16 ? 2 : 1);
-    return element * static_cast<double>(c_.n * c_.k + c_.r * c_.k + c_.r * c_.n);
+    const int64_t element = bytes_of(x_dtype(c_.compute));
+    return static_cast<double>(element * (c_.n * c_.k + c_.r * c_.k) +
+                               (bytes_of(c_.y) + (c_.residual != 0 ? bytes_of(c_.residual) : 0)) * c_.r * columns_);
   }
 
  private:
@@ -435,6 +441,24 @@ std::unique_ptr<Case> make_linear(int index) {
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
   const auto &[config, layout] = list[static_cast<size_t>(index)];
   return in_layout<LinearCase>(config, layout, 100 + index);
+}
+
+std::unique_ptr<Case> model_linear(const ModelShape &m, const Lengths &lengths, ModelLinear part,
+                                   uint32_t compute) {
+  const bool fp8 = compute == SIE_COMPUTE_FP8, bias = !m.rotary;
+  const int64_t r = tokens_of(lengths), heads = m.heads * m.head_dim, kv = m.kv_heads * m.head_dim;
+  const int32_t act = m.gate == SIE_GATE_NONE ? SIE_ACT_GELU_ERF : SIE_ACT_NONE;
+  Config c = {compute, r, 0, m.width, SIE_BF16, 0, SIE_ACT_NONE, bias, false, true, plain, ""};
+  if (part == ModelLinear::qkv) c.n = heads + 2 * kv;
+  if (part == ModelLinear::attention_out) c.n = m.width, c.k = heads, c.residual = SIE_BF16;
+  if (part == ModelLinear::up) {
+    c.n = m.gate == SIE_GATE_NONE ? m.inner : 2 * m.inner;
+    c.act = act, c.gate = m.gate;
+    if (fp8) c.y = SIE_F8E4M3;
+  }
+  if (part == ModelLinear::down) c.n = m.width, c.k = m.inner, c.residual = SIE_BF16, c.group = 128;
+  if (fp8 && part == ModelLinear::attention_out) return nullptr;
+  return in_layout<LinearCase>(c, dense, 1);
 }
 
 }  // namespace harness

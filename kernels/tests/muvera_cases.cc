@@ -3,6 +3,7 @@
 
 #include "common/muvera.h"
 #include "common/tol.h"
+#include "tests/model_cases.h"
 #include "tests/out_rows.h"
 #include "tests/row_input.h"
 
@@ -264,6 +265,12 @@ std::unique_ptr<Case> make_muvera(int index) {
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
   const auto &[config, layout] = list[static_cast<size_t>(index)];
   return in_layout<MuveraCase>(config, layout, 3000 + index);
+}
+
+std::unique_ptr<Case> model_muvera(const ModelShape &m, const Lengths &lengths) {
+  return in_layout<MuveraCase>(Config{lengths, SIE_BF16, m.width, 40, 6, 0, 10240, false, false, false, false,
+                                {SIE_F32, 0, true}, true},
+                               dense, 1);
 }
 
 }  // namespace harness

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "common/tol.h"
+#include "tests/model_cases.h"
 #include "tests/out_rows.h"
 #include "tests/row_input.h"
 
@@ -256,6 +257,16 @@ std::unique_ptr<Case> make_pool_output(int index) {
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
   const auto &[config, layout] = list[static_cast<size_t>(index)];
   return in_layout<PoolOutputCase>(config, layout, 1900 + index);
+}
+
+std::unique_ptr<Case> model_output(const ModelShape &m, const Lengths &lengths) {
+  return in_layout<OutputCase>(
+      OutputConfig{static_cast<int64_t>(lengths.size()), m.width, {SIE_I8, 0, true}, plain, true}, dense, 1);
+}
+
+std::unique_ptr<Case> model_pool_output(const ModelShape &m, const Lengths &lengths) {
+  return in_layout<PoolOutputCase>(
+      PoolOutputConfig{lengths, m.width, SIE_BF16, m.pooling, false, {SIE_F32, 0, true}, plain, true}, dense, 1);
 }
 
 }  // namespace harness

@@ -1,5 +1,6 @@
 // quantise_cases.cc — quantise_rows: u8 with and without outliers, e4m3 by rows and by blocks. Exact to the
 // bit.
+#include "tests/model_cases.h"
 #include "tests/row_input.h"
 
 namespace harness {
@@ -115,6 +116,10 @@ std::unique_ptr<Case> make_quantise(int index) {
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
   const auto &[config, layout] = list[static_cast<size_t>(index)];
   return in_layout<QuantiseCase>(config, layout, 700 + index);
+}
+
+std::unique_ptr<Case> model_quantise(const ModelShape &m, const Lengths &lengths) {
+  return in_layout<QuantiseCase>(QuantiseConfig{tokens_of(lengths), m.inner, SIE_BF16, plain, true, false, 128}, dense, 1);
 }
 
 }  // namespace harness

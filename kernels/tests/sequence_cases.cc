@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "common/tol.h"
+#include "tests/model_cases.h"
 #include "tests/row_input.h"
 
 namespace harness {
@@ -203,6 +204,10 @@ std::unique_ptr<Case> make_pool(int index) {
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
   const auto &[config, layout] = list[static_cast<size_t>(index)];
   return in_layout<PoolCase>(config, layout, 1100 + index);
+}
+
+std::unique_ptr<Case> model_gather(const ModelShape &m, const Lengths &lengths) {
+  return in_layout<GatherCase>(SequenceConfig{lengths, m.width, SIE_BF16, SIE_POOL_CLS, false, plain, true}, dense, 1);
 }
 
 }  // namespace harness

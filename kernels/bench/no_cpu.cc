@@ -1,0 +1,5 @@
+// no_cpu.cc — programs of the GPU are built without the CPU backends: their own tests have those.
+#include "ops.h"
+
+extern "C" const sie_ops *sie_cpu_ops(uint32_t) { return nullptr; }
+extern "C" uint32_t sie_cpu_detect(void) { return 0; }

@@ -1,0 +1,56 @@
+// model_cases.h — the operations of real models at their own shapes, for the bench on GPUs (kernels/bench).
+//
+// The same classes as in the conformance list, so that what is timed is what is tested, and flops() and bytes() are
+// counted once. Activations are bf16; cases are dense and marked `bench`.
+#ifndef SIE_KERNELS_TESTS_MODEL_CASES_H
+#define SIE_KERNELS_TESTS_MODEL_CASES_H
+
+#include "tests/harness.h"
+
+namespace harness {
+
+// A transformer as its operations see it.
+struct ModelShape {
+  const char *name;
+  int32_t width, heads, kv_heads, head_dim;
+  int32_t inner;         // columns in the middle of the feed-forward
+  int32_t gate;          // sie_gate; SIE_GATE_NONE: exact GELU
+  int32_t norm;          // sie_norm
+  int32_t mask, window;  // of attention
+  bool rotary;           // positions by rotation, norms before the blocks; else tables, norms behind
+  bool head_norm;        // q and k are normalised before they are rotated
+  int32_t pooling;       // sie_pooling
+};
+
+enum class ModelLinear { qkv, attention_out, up, down };
+
+using Lengths = std::vector<int32_t>;
+
+// compute: SIE_COMPUTE_BF16, or SIE_COMPUTE_FP8 with the scales that the producer of x gives: a row's from norms, a
+// block's of 128 columns into `down`, which `up` writes. attention_out has bf16 only (NULL).
+std::unique_ptr<Case> model_linear(const ModelShape &model, const Lengths &lengths, ModelLinear part,
+                                   uint32_t compute);
+std::unique_ptr<Case> model_embed(const ModelShape &model, const Lengths &lengths);
+// twin: beside y, an e4m3 copy with a scale a row.
+std::unique_ptr<Case> model_norm(const ModelShape &model, const Lengths &lengths, bool twin);
+std::unique_ptr<Case> model_attention(const ModelShape &model, const Lengths &lengths);
+std::unique_ptr<Case> model_rope(const ModelShape &model, const Lengths &lengths);
+// e4m3 in blocks of 128.
+std::unique_ptr<Case> model_quantise(const ModelShape &model, const Lengths &lengths);
+std::unique_ptr<Case> model_gather(const ModelShape &model, const Lengths &lengths);
+// Pooled, normalised, f32.
+std::unique_ptr<Case> model_pool_output(const ModelShape &model, const Lengths &lengths);
+// As many rows as sequences, normalised, int8.
+std::unique_ptr<Case> model_output(const ModelShape &model, const Lengths &lengths);
+// Documents of token vectors of model.width columns: 40 repetitions of 6 bits, sketched to 10240.
+std::unique_ptr<Case> model_muvera(const ModelShape &model, const Lengths &lengths);
+
+inline int64_t tokens_of(const Lengths &lengths) {
+  int64_t sum = 0;
+  for (int32_t length : lengths) sum += length;
+  return sum;
+}
+
+}  // namespace harness
+
+#endif  // SIE_KERNELS_TESTS_MODEL_CASES_H
