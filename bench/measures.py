@@ -108,12 +108,12 @@ def clients64(race, racer, server, load, tokens, times, result):
 
 def overload(race, server, load, result):
     """Ten times the requests that 64 clients got answered, sent at a fixed rate whatever comes back. Several times, so
-    that memory which each burst leaves behind would show."""
+    that memory which each burst leaves behind would show beside what the collector lets one heap size vary."""
     peak = [row["tokens_per_second"] / row["left"] for row in result["clients64"]]
     requests = median([row["texts"] / row["seconds"] / row["left"] for row in result["clients64"]])
     seconds = min(60, max(2 * race.http_seconds, 3 * QUEUE / (10 * requests)))
     runs = []
-    for _ in range(2 if race.quick else 3):
+    for _ in range(4 if race.quick else 6):
         before = server.memory()
         out = load.run(server, "passage", seconds, clients=3000, rate=10 * requests)
         with server.turn():
