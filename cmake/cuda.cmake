@@ -31,16 +31,35 @@ if(SIE_CUDA_TARGETS)
   endforeach()
   set(targets ${SIE_CUDA_TARGETS})
 endif()
-set(gencode "")
-foreach(target IN LISTS targets)
-  list(APPEND gencode -gencode arch=compute_${target},code=sm_${target})
-endforeach()
 list(JOIN targets "," target_list)
+
+# The targets a source is for, to `out`: those whose tables have a launcher that starts its kernels. For the others
+# its kernels would be empty (kernels/cuda/linear.cu chooses; mma.sync of e4m3 is an instruction on 89 and 120 alone).
+function(sie_targets_of source out)
+  set(own ${targets})
+  if(source MATCHES "^gemm_sm90_")
+    list(FILTER own INCLUDE REGEX "^90a$")
+  elseif(source MATCHES "^gemm_sm80_fp8")
+    list(FILTER own INCLUDE REGEX "^(89|120f)$")
+  elseif(source MATCHES "^gemm_sm80_")
+    list(FILTER own EXCLUDE REGEX "^90a$")
+  endif()
+  set(${out} ${own} PARENT_SCOPE)
+endfunction()
+
+# The options of nvcc for targets, to `out`.
+function(sie_gencode out)
+  set(options "")
+  foreach(target ${ARGN})
+    list(APPEND options -gencode arch=compute_${target},code=sm_${target})
+  endforeach()
+  set(${out} ${options} PARENT_SCOPE)
+endfunction()
 
 # No fast-math: what is fast and inexact is written so in the kernel. Warnings of nvcc, ptxas and g++ are errors;
 # -v makes ptxas report registers, stack, spills and shared memory, which tools/kernels/budgets.py reads.
 set(nvcc_flags
-  -O3 -std=c++17 --threads 2 ${gencode} -ccbin ${CMAKE_CXX_COMPILER}
+  -O3 -std=c++17 --threads 2 -ccbin ${CMAKE_CXX_COMPILER} -Xfatbin -compress-all
   -Werror all-warnings -Xptxas -v
   -Xcompiler -fPIC,-Wall,-Wextra,-Werror,-fvisibility=hidden,-ffp-contract=off,-fno-exceptions,-fno-rtti
   -DNDEBUG -I${CMAKE_SOURCE_DIR}/csrc/include -I${CMAKE_SOURCE_DIR}/kernels)
@@ -49,18 +68,27 @@ set(object_dir ${CMAKE_BINARY_DIR}/cuda-objects)
 file(MAKE_DIRECTORY ${object_dir})
 file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
 set(device_objects "")
+set(description "release ${SIE_CUDA_RELEASE}\nhome ${SIE_CUDA_HOME}\ntargets ${target_list}\n")
 set(compile ${CMAKE_SOURCE_DIR}/tools/kernels/compile.sh)
 foreach(source IN LISTS device_sources)
   get_filename_component(name ${source} NAME_WE)
   set(object ${object_dir}/${name}.o)
+  sie_targets_of(${name} own)
+  list(JOIN own "," own_list)
+  string(APPEND description "source ${name} ${own_list}\n")
+  if(NOT own)  # in a build for a part of the targets: its launchers are linked all the same
+    list(GET targets 0 own)
+    set(own_list "${own}, where it is empty")
+  endif()
+  sie_gencode(gencode ${own})
   add_custom_command(
     OUTPUT ${object}
     BYPRODUCTS ${object_dir}/${name}.ptxas.txt
     COMMAND ${compile} ${object_dir}/${name}.ptxas.txt
-            ${nvcc} ${nvcc_flags} -MD -MF ${object_dir}/${name}.d -MT ${object} -c ${source} -o ${object}
+            ${nvcc} ${nvcc_flags} ${gencode} -MD -MF ${object_dir}/${name}.d -MT ${object} -c ${source} -o ${object}
     DEPENDS ${source} ${compile} ${nvcc}
     DEPFILE ${object_dir}/${name}.d
-    COMMENT "nvcc ${name}.cu for ${target_list}"
+    COMMENT "nvcc ${name}.cu for ${own_list}"
     VERBATIM)
   list(APPEND device_objects ${object})
 endforeach()
@@ -73,23 +101,21 @@ target_compile_definitions(sie_cuda PRIVATE SIE_CUDA_TARGETS="${target_list}" SI
 set_target_properties(sie_cuda PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINKER_LANGUAGE CXX)
 
 # What the readers of the compiled code need to know.
-file(CONFIGURE OUTPUT ${object_dir}/build.txt CONTENT "release ${SIE_CUDA_RELEASE}
-home ${SIE_CUDA_HOME}
-targets ${target_list}
-")
+file(CONFIGURE OUTPUT ${object_dir}/build.txt CONTENT "${description}")
 
 # sie_record: what the instructions of a real card return, for the emulator's own test (kernels/simt/record.cu).
 # Linked to the static CUDA runtime, so that it runs where only a driver is.
 set(record_dir ${CMAKE_BINARY_DIR}/record-objects)
 file(MAKE_DIRECTORY ${record_dir})
 set(record_objects "")
+sie_gencode(gencode ${targets})
 foreach(name experiments record)
   set(source ${CMAKE_SOURCE_DIR}/kernels/simt/${name}.cu)
   set(object ${record_dir}/${name}.o)
   add_custom_command(
     OUTPUT ${object}
     COMMAND ${compile} ${record_dir}/${name}.ptxas.txt
-            ${nvcc} ${nvcc_flags} -MD -MF ${record_dir}/${name}.d -MT ${object} -c ${source} -o ${object}
+            ${nvcc} ${nvcc_flags} ${gencode} -MD -MF ${record_dir}/${name}.d -MT ${object} -c ${source} -o ${object}
     DEPENDS ${source} ${compile} ${nvcc}
     DEPFILE ${record_dir}/${name}.d
     COMMENT "nvcc ${name}.cu for ${target_list}"

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Compares what the compiled kernels use with the tables in kernels/budgets, one a target.
+"""Compares what the compiled kernels use with the tables in kernels/budgets/RELEASE, one a source.
 
     budgets.py check  BUILD      rules, promises, and a diff where a table no longer holds; exit status 1 then
-    budgets.py update BUILD      rules and promises, then writes the tables of the build's targets
+    budgets.py update BUILD      rules and promises, then writes the tables
 
 BUILD is a folder of tools/kernels/build.sh. Rules hold for every kernel: no spills, no stack, no local memory, no
-static shared memory, no float atomics, no PTX, code for every target. Promises are what kernels/budgets/promises.txt
-says of single kernels. The tables are exact for one version of ptxas, which stands in their first line: with another
-one rules and promises are checked, and the tables are left alone; to move to a new compiler, remove them first."""
+static shared memory, no float atomics, no PTX, code for every target the source is for, and a promise: a line of
+kernels/budgets/promises.txt that says what the kernel is compiled to. A table has a line for each kernel and target.
+It is exact for one version of ptxas, which stands in its first line: with another one, or with a release of CUDA that
+has no folder of tables, rules and promises are checked and the tables are left alone. For tables of another compiler
+make the folder, or remove its tables, and update."""
 
 import argparse
 import difflib
@@ -57,10 +59,11 @@ def broken_build(build):
             broken.append(f"{source}.cu was not compiled")
             continue
         there = build.targets_in(source)
-        for target in build.targets:
+        wanted = build.targets_of(source) or build.targets[:1]  # nvcc compiles for one at least
+        for target in wanted:
             if elf_name(target) not in there:
                 broken.append(f"{source}.o has no code for sm_{target}")
-        for extra in set(there) - {elf_name(target) for target in build.targets}:
+        for extra in set(there) - {elf_name(target) for target in wanted}:
             broken.append(f"{source}.o has code for sm_{extra}, which is no target")
         for ptx in build.ptx_in(source):
             broken.append(f"{source}.o holds PTX, {ptx}; it is for machine code only")
@@ -107,8 +110,11 @@ def read_promises(text):
 
 
 def broken_promises(kernels, promises, targets):
-    """What kernels owe, and promises of kernels that do not exist, as texts."""
+    """What kernels owe, kernels that promise nothing, and promises of kernels that do not exist, as texts."""
     broken = []
+    for kernel in kernels:
+        if not any(promise.concerns(kernel) for promise in promises):
+            broken.append(f"{where(kernel)} promises.txt says nothing of it")
     for promise in promises:
         for kernel in kernels:
             if promise.concerns(kernel):
@@ -134,26 +140,36 @@ def spell(counter, names):
     return " ".join(f"{name}={counter[name]}" for name in sorted(names, key=natural))
 
 
-def table(kernels, target, compiler):
-    """The text of a target's table: one line a kernel, grouped by source."""
-    rows = [kernel for kernel in kernels if kernel.target == target]
+def table(kernels, source, compiler, order):
+    """The text of a source's table: one line a kernel and target, targets in the order of `order`."""
+    rows = [kernel for kernel in kernels if kernel.source == source]
+    rows.sort(key=lambda kernel: (natural(kernel.name), order.index(kernel.target)))
+    width = max([len("kernel"), *(len(kernel.name) for kernel in rows)])
+    head = ("target", "regs", "threads", "stack", "spills", "static", "instructions")
     lines = [
-        f"# sm_{target} by ptxas {compiler}; make kernels-update writes this file.",
-        "# registers, most threads a CTA, bytes of stack, of spills, of static shared memory; kernel; instructions",
+        f"# {source} by ptxas {compiler}; make kernels-update writes this file.",
+        "# Registers a thread, most threads a CTA, bytes of stack, spills and static shared memory; instructions counted.",
+        f"{'kernel':{width}}  " + "  ".join(head),
     ]
-    source = None
-    for kernel in sorted(rows, key=lambda k: (natural(k.source), natural(k.name))):
-        if kernel.source != source:
-            source = kernel.source
-            lines += ["", source]
-        numbers = f"{kernel.registers:5}{kernel.threads:5}{kernel.stack:4}{kernel.spill:4}{kernel.shared:4}"
-        lines.append(f"{numbers}  {kernel.name}  {spell(kernel.instructions, kernel.instructions)}".rstrip())
+    for kernel in rows:
+        numbers = (kernel.target, kernel.registers, kernel.threads, kernel.stack, kernel.spill, kernel.shared)
+        cells = "  ".join(f"{number:>{len(title)}}" for number, title in zip(numbers, head))
+        lines.append(f"{kernel.name:{width}}  {cells}  {spell(kernel.instructions, kernel.instructions)}".rstrip())
     return "\n".join(lines) + "\n"
+
+
+_ROW = re.compile(r"(\S.*?) {2,}(\w+)((?: +\d+){5})(?:  |$)")
+
+
+def read_table(text):
+    """[(kernel, target, registers, threads, stack, spills, static)] of a table."""
+    rows = (_ROW.match(line) for line in text.splitlines())
+    return [(row[1], row[2], *map(int, row[3].split())) for row in rows if row]
 
 
 def table_compiler(text):
     """The ptxas a table was made by."""
-    match = re.match(r"# sm_\w+ by ptxas (\S+);", text)
+    match = re.match(r"# \S+ by ptxas (\S+);", text)
     return match[1] if match else None
 
 
@@ -172,6 +188,46 @@ def diff(old, new, name):
             old.splitlines(True), new.splitlines(True), f"{name} (checked in)", f"{name} (compiled)", n=1
         )
     )
+
+
+def compare_tables(command, build, kernels, folder, say):
+    """Says a diff for each table that no longer holds and, to update, writes it; the names of those. A build for a part
+    of the targets is compared on that part, and writes nothing."""
+    compiler = build.compiler()
+    paths = {f"{source}.cu": folder / f"{source}.txt" for source in build.sources}
+    old = {source: path.read_text() if path.exists() else "" for source, path in paths.items()}
+    others = {by for by in map(table_compiler, old.values()) if by not in (None, compiler)}
+    if others or not folder.is_dir():
+        of = f"are by ptxas {others.pop()}" if others else f"of CUDA {build.release} do not exist"
+        say(f"the tables {of}, this build is by {compiler}: only rules and promises were checked")
+        return []
+    order = sorted({kernel.target for kernel in kernels}, key=natural)
+    whole = all(row[1] in order for text in old.values() for row in read_table(text))
+    changed = []
+    for source, path in paths.items():
+        rows = [kernel for kernel in kernels if kernel.source == source]
+        new = table(rows, source, compiler, order) if rows else ""
+        before, after = (old[source], new) if whole else (part(old[source], order), part(new, order))
+        if before == after:
+            continue
+        changed.append(path.name)
+        say(diff(before, after, f"{folder.name}/{path.name}").rstrip())
+        if command == "update" and whole and rows:
+            path.write_text(new)
+    for path in sorted(set(folder.glob("*.txt")) - set(paths.values())):
+        changed.append(path.name)
+        say(f"{folder.name}/{path.name} is of no source")
+        if command == "update":
+            path.unlink()
+    if changed and command == "update":
+        say(f"wrote {', '.join(changed)}" if whole else "nothing was written: this build is for a part of the targets")
+    return changed
+
+
+def part(text, targets):
+    """The rows of a table for some targets, without the alignment that others decide."""
+    rows = [line for line in text.splitlines() if (match := _ROW.match(line)) and match[2] in targets]
+    return "".join(re.sub(r" {2,}", "  ", row) + "\n" for row in rows)
 
 
 # ---- commands ---------------------------------------------------------------------------------------------------
@@ -193,29 +249,13 @@ def run(command, folder, sources=SOURCES, tables=TABLES, say=print):
     for problem in problems:
         say(problem)
 
-    compiler = build.compiler()
-    changed, other = [], []
-    for target in build.targets:
-        path = tables / f"sm_{target}.txt"
-        old = path.read_text() if path.exists() else ""
-        new = table(kernels, target, compiler)
-        made_by = table_compiler(old)
-        if made_by not in (None, compiler):
-            other.append(made_by)
-        elif old != new:
-            changed.append(path.name)
-            say(diff(old, new, path.name).rstrip())
-            if command == "update":
-                path.write_text(new)
-    if other:
-        say(f"the tables are by ptxas {other[0]}, this build by {compiler}: only rules and promises were checked")
+    changed = compare_tables(command, build, kernels, tables / build.release, say)
     if changed and command == "check":
         say("what the kernels use has changed: if it is meant, make kernels-update, and commit kernels/budgets with it")
-    elif changed:
-        say(f"wrote {', '.join(changed)}")
     failed = problems or (changed and command == "check")
     count = len({(kernel.source, kernel.name) for kernel in kernels})
-    say(f"{count} kernels, {len(build.targets)} targets: {'FAILED' if failed else 'ok'}")
+    verdict = "FAILED" if failed else "ok"
+    say(f"{count} kernels, {len(kernels)} with their targets ({' '.join(build.targets)}): {verdict}")
     return 1 if failed else 0
 
 

@@ -206,11 +206,17 @@ class Build:
         description = self.objects / "build.txt"
         if not description.exists():
             raise Unreadable(f"{self.folder} holds no CUDA build; run make kernels")
-        fields = dict(line.split(" ", 1) for line in description.read_text().splitlines())
+        lines = [line.split(" ", 1) for line in description.read_text().splitlines()]
+        fields = dict(lines)
         self.release = fields["release"]
         self.targets = fields["targets"].split(",")
         self.bin = pathlib.Path(fields["home"]) / "bin"
         self.sources = sorted(path.stem for path in pathlib.Path(sources).glob("*.cu"))
+        # Of each source, the targets of the build that it is for (sie_targets_of in cmake/cuda.cmake).
+        self._own = {
+            source: [target for target in own.split(",") if target]
+            for source, own in (rest.split(" ", 1) for name, rest in lines if name == "source")
+        }
 
     def compiler(self):
         """The version of ptxas, which decides the code: 13.0.88."""
@@ -219,6 +225,10 @@ class Build:
         if not match:
             raise Unreadable(f"{self.bin}/ptxas --version does not say a version")
         return match[1]
+
+    def targets_of(self, source):
+        """The targets a source is for; an object may hold others, for which its kernels are empty."""
+        return self._own.get(source, [])
 
     def object(self, source):
         return self.objects / f"{source}.o"
@@ -231,7 +241,7 @@ class Build:
         return re.findall(r"PTX file\s+\d+: (\S+)", self._cuobjdump("--list-ptx", self.object(source)))
 
     def kernels(self):
-        """Every kernel of every source for every target, named, in order of source."""
+        """Every kernel of every source for every target it is for, named, in order of source."""
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             kernels = [kernel for found in pool.map(self._kernels_of, self.sources) for kernel in found]
         names = demangle(kernel.symbol for kernel in kernels)
@@ -257,7 +267,7 @@ class Build:
             kernel.instructions = sass[elf_name(target), symbol]
         if len(sass) != len(reported):
             raise Unreadable(f"{source}.o holds {len(sass)} kernels, ptxas reported {len(reported)}")
-        return list(reported.values())
+        return [kernel for kernel in reported.values() if kernel.target in self.targets_of(source)]
 
     def _bounds_of(self, source):
         bounds = {}

@@ -3,12 +3,12 @@
 and clusters, which stand in no compiled code.
 
     launches.py check  RECORD     exit status 1 and a diff where the table no longer holds
-    launches.py update RECORD     writes the table
+    launches.py update RECORD     writes the table (make kernels-launches)
 
 RECORD is what tests write with SIE_SIMT_LAUNCHES=RECORD (kernels/simt/launches.cc). Beside the table, every launch must
-fit what kernels/budgets/sm_*.txt say of the kernel: its launch bounds, and the registers of an SM. A kernel that no test
-launches is an error too: what nobody runs, nobody has proved. Kernels that stand in no table, as those of the
-emulator's own tests, are left out."""
+fit what the newest release's tables in kernels/budgets say of the kernel: its launch bounds, and the registers of an SM.
+A kernel that no test launches is an error too: what nobody runs, nobody has proved. Kernels that stand in no table, as
+those of the emulator's own tests, are left out."""
 
 import argparse
 import collections
@@ -17,13 +17,13 @@ import re
 import subprocess
 import sys
 
-from budgets import TABLES, diff, natural
+from budgets import TABLES, diff, natural, read_table
 from compiled import Unreadable, demangle
 
 REGISTERS = 65536  # of an SM; a thread's are handed out by eights
 
 HEADER = """\
-# How the emulated tests launch each kernel; launches.py update writes this file (make kernels-launches).
+# How the emulated tests launch each kernel; make kernels-launches writes this file.
 # threads a CTA, CTAs a cluster, kernel, most dynamic shared memory a CTA in bytes by compute capability
 """
 
@@ -78,17 +78,13 @@ def table(launches):
     return HEADER + "".join(lines)
 
 
-_ROW = re.compile(r"\s*(\d+)\s+(\d+)\s+\d+\s+\d+\s+\d+  (\S.*?)(?:  |$)")
-
-
 def read_budgets(tables):
-    """{sm: {kernel: (registers, most threads)}} of the checked-in tables."""
-    budgets = {}
-    for path in sorted(tables.glob("sm_*.txt")):
-        kernels = budgets[int(re.match(r"sm_(\d+)", path.name)[1])] = {}
-        for line in path.read_text().splitlines():
-            if match := _ROW.match(line):
-                kernels[match[3]] = (int(match[1]), int(match[2]))
+    """{sm: {kernel: (registers, most threads)}} of the checked-in tables of the newest release."""
+    budgets = collections.defaultdict(dict)
+    releases = sorted((path for path in tables.iterdir() if path.is_dir()), key=lambda path: natural(path.name))
+    for path in sorted(releases[-1].glob("*.txt")) if releases else []:
+        for name, target, registers, threads, *_ in read_table(path.read_text()):
+            budgets[int(re.match(r"\d+", target)[0])][name] = (registers, threads)
     return budgets
 
 

@@ -165,17 +165,21 @@ class Bounds(unittest.TestCase):
 
 class Launches(unittest.TestCase):
     TABLE = (
-        "# sm_80 by ptxas 13.0.88; text\n\ns.cu\n"
-        "  168  256   0   0   0  k<1, 2>  LDG.128=1\n"
-        "   40  128   0   0   0  plain\n"
+        "# s.cu by ptxas 13.0.88; text\n# text\n"
+        "kernel   target  regs  threads  stack  spills  static  instructions\n"
+        "k<1, 2>      80   168      256      0       0       0  LDG.128=1\n"
+        "k<1, 2>     90a   168      256      0       0       0  LDG.128=1\n"
+        "plain        80    40      128      0       0       0\n"
+        "plain       90a    40      128      0       0       0\n"
     )
 
     def setUp(self):
         holder = tempfile.TemporaryDirectory()
         self.addCleanup(holder.cleanup)
         self.root = pathlib.Path(holder.name)
-        (self.root / "sm_80.txt").write_text(self.TABLE)
-        (self.root / "sm_90a.txt").write_text(self.TABLE)
+        for release in ("12.4", "13.0"):
+            (self.root / release).mkdir()
+            (self.root / release / "s.txt").write_text(self.TABLE if release == "13.0" else "")
         source = self.root / "p.c"
         names = ("_Z1kILi1ELi2EEvv", "plain", "stranger")
         source.write_text("".join(f"void {name}(void) {{}}\n" for name in names) + "int main(void) { return 0; }\n")
@@ -217,8 +221,8 @@ class Launches(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("k<1, 2> is launched with 384 threads on sm_80, its bound is 256", said)
         self.assertIn("plain is launched on sm_86, where the tables have no such kernel", said)
-        text = self.TABLE.replace("168  256", "255  512")
-        (self.root / "sm_80.txt").write_text(text)
+        text = self.TABLE.replace("80   168      256", "80   255      512")
+        (self.root / "13.0/s.txt").write_text(text)
         self.write((self.k, 512, 0, 1, 80), (self.plain, 64, 0, 1, 80))
         self.assertIn("k<1, 2> needs 255 registers of 512 threads", self.run_tool("update")[1])
 
@@ -269,19 +273,35 @@ class Rules(unittest.TestCase):
             ],
         )
         elsewhere = kernel(target="120f")
-        self.assertEqual(budgets.broken_promises([elsewhere], budgets.read_promises("k<1> 80 HMMA*"), ["120f"]), [])
+        self.assertEqual(budgets.broken_promises([elsewhere], budgets.read_promises("k* * !STL*\nk 80 HMMA*"), ["120f"]), [])
+        problems = budgets.broken_promises([elsewhere], budgets.read_promises("k<1> 80 HMMA*"), ["120f"])
+        self.assertEqual(problems, ["s.cu k<1> sm_120f: promises.txt says nothing of it"])
         with self.assertRaises(compiled.Unreadable):
             budgets.read_promises("k 80")
 
-    def test_a_table_has_one_line_a_kernel_in_natural_order(self):
+    def test_a_table_has_one_line_a_kernel_and_target_in_natural_order(self):
         loads = {"LDG.128": 2, "LDG.32": 1}
-        rows = [kernel(name="k<128>", symbol="a"), kernel(name="k<64>", symbol="b", instructions=loads)]
-        text = budgets.table(rows, "80", "13.0.88")
+        rows = [
+            kernel(name="k<128>", symbol="a"),
+            kernel(name="k<64>", symbol="b", target="90a", instructions=loads),
+            kernel(name="k<64>", symbol="b", registers=168, instructions=loads),
+            kernel(source="other.cu", name="k<64>", symbol="b"),
+        ]
+        text = budgets.table(rows, "s.cu", "13.0.88", ["80", "90a"])
         self.assertEqual(budgets.table_compiler(text), "13.0.88")
-        lines = text.splitlines()
-        self.assertEqual(lines[3], "s.cu")
-        self.assertEqual(lines[4].split(), ["32", "128", "0", "0", "0", "k<64>", "LDG.32=1", "LDG.128=2"])
-        self.assertEqual(lines[5].split(), ["32", "128", "0", "0", "0", "k<128>"])
+        self.assertEqual(
+            text.splitlines()[2:],
+            [
+                "kernel  target  regs  threads  stack  spills  static  instructions",
+                "k<64>       80   168      128      0       0       0  LDG.32=1 LDG.128=2",
+                "k<64>      90a    32      128      0       0       0  LDG.32=1 LDG.128=2",
+                "k<128>      80    32      128      0       0       0",
+            ],
+        )
+        self.assertEqual(
+            budgets.read_table(text),
+            [("k<64>", "80", 168, 128, 0, 0, 0), ("k<64>", "90a", 32, 128, 0, 0, 0), ("k<128>", "80", 32, 128, 0, 0, 0)],
+        )
         with self.assertRaises(compiled.Unreadable):
             budgets.check_names([kernel(symbol="a"), kernel(symbol="b")])
 
@@ -293,11 +313,11 @@ class WholeRun(unittest.TestCase):
         holder = tempfile.TemporaryDirectory()
         self.addCleanup(holder.cleanup)
         self.root = pathlib.Path(holder.name)
-        for folder in ("sources", "tables", "build/cuda-objects", "home/bin"):
+        for folder in ("sources", "tables/13.0", "build/cuda-objects", "home/bin"):
             (self.root / folder).mkdir(parents=True)
         self.objects = self.root / "build/cuda-objects"
         (self.root / "sources/sample.cu").touch()
-        (self.objects / "build.txt").write_text(f"release 13.0\nhome {self.root}/home\ntargets 80,100f\n")
+        self.describe("13.0", "80,100f", "80,100f")
         (self.objects / "sample.o").touch()
         self.careless(False)
         self.program("ptxas", "echo 'Cuda compilation tools, release 13.0, V13.0.88'")
@@ -312,6 +332,11 @@ class WholeRun(unittest.TestCase):
         (self.objects / "sample.o.list-ptx").write_text("")
         (self.root / "tables/promises.txt").write_text("product_kernel* * HMMA*BF16 LDSM*\n")
         self.said = []
+
+    def describe(self, release, targets, own):
+        (self.objects / "build.txt").write_text(
+            f"release {release}\nhome {self.root}/home\ntargets {targets}\nsource sample {own}\n"
+        )
 
     def careless(self, there):
         """Whether the build has the kernel that breaks rules."""
@@ -348,15 +373,49 @@ class WholeRun(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("make kernels-update", said)
         self.assertEqual(self.run_tool("update")[0], 0)
-        self.assertEqual(self.run_tool("check"), (0, "1 kernels, 2 targets: ok"))
+        self.assertEqual(self.run_tool("check"), (0, "1 kernels, 2 with their targets (80 100f): ok"))
         report = self.objects / "sample.ptxas.txt"
         report.write_text(report.read_text().replace("Used 14 registers", "Used 40 registers"))
         status, said = self.run_tool("check")
         self.assertEqual(status, 1)
-        self.assertRegex(said, r"(?m)^-   14  128   0   0   0  product_kernel<\(Operand\)1, 64>")
-        self.assertRegex(said, r"(?m)^\+   40  128   0   0   0  product_kernel<\(Operand\)1, 64>")
-        self.assertIn("sm_80.txt (checked in)", said)
-        self.assertNotIn("sm_100f.txt", said)
+        self.assertRegex(said, r"(?m)^-product_kernel<\(Operand\)1, 64>      80    14      128      0       0       0  HMMA")
+        self.assertRegex(said, r"(?m)^\+product_kernel<\(Operand\)1, 64>      80    40      128      0       0       0  HMMA")
+        self.assertIn("13.0/sample.txt (checked in)", said)
+        self.assertNotRegex(said, r"(?m)^[-+].* 100f ")
+
+    def test_a_build_for_a_part_of_the_targets(self):
+        self.run_tool("update")
+        table = self.root / "tables/13.0/sample.txt"
+        before = table.read_text()
+        self.describe("13.0", "80", "80")
+        listing = self.objects / "sample.o.list-elf"
+        listing.write_text("ELF file    1: sample.1.sm_80.cubin\n")
+        self.assertEqual(self.run_tool("check"), (0, "1 kernels, 1 with their targets (80): ok"))
+        report = self.objects / "sample.ptxas.txt"
+        report.write_text(report.read_text().replace("Used 14 registers", "Used 40 registers"))
+        for command, status in (("check", 1), ("update", 0)):
+            got, said = self.run_tool(command)
+            self.assertEqual(got, status)
+            self.assertIn("+product_kernel<(Operand)1, 64>  80  40  128  0  0  0  HMMA", said)
+        self.assertIn("nothing was written", said)
+        self.assertEqual(table.read_text(), before)
+
+    def test_targets_that_a_source_is_not_for(self):
+        self.describe("13.0", "80,100f", "80")
+        self.assertIn("has code for sm_100, which is no target", self.run_tool("check")[1])
+        self.describe("13.0", "80,100f", "")
+        (self.objects / "sample.o.list-elf").write_text("ELF file    1: sample.1.sm_80.cubin\n")
+        self.assertIn("0 kernels, 0 with", self.run_tool("update")[1])
+
+    def test_a_table_of_no_source(self):
+        self.run_tool("update")
+        other = self.root / "tables/13.0/gone.txt"
+        other.touch()
+        status, said = self.run_tool("check")
+        self.assertEqual(status, 1)
+        self.assertIn("13.0/gone.txt is of no source", said)
+        self.run_tool("update")
+        self.assertFalse(other.exists())
 
     def test_broken_rules_fail_even_when_the_tables_agree(self):
         self.careless(True)
@@ -384,7 +443,7 @@ class WholeRun(unittest.TestCase):
 
     def test_another_compiler_checks_rules_only_and_writes_nothing(self):
         self.run_tool("update")
-        before = (self.root / "tables/sm_80.txt").read_text()
+        before = (self.root / "tables/13.0/sample.txt").read_text()
         self.program("ptxas", "echo 'Cuda compilation tools, release 12.4, V12.4.131'")
         report = self.objects / "sample.ptxas.txt"
         report.write_text(report.read_text().replace("Used 14 registers", "Used 40 registers"))
@@ -392,7 +451,10 @@ class WholeRun(unittest.TestCase):
             status, said = self.run_tool(command)
             self.assertEqual(status, 0, said)
             self.assertIn("only rules and promises", said)
-        self.assertEqual((self.root / "tables/sm_80.txt").read_text(), before)
+        self.assertEqual((self.root / "tables/13.0/sample.txt").read_text(), before)
+        self.describe("12.4", "80,100f", "80,100f")
+        status, said = self.run_tool("update")
+        self.assertIn("of CUDA 12.4 do not exist", said)
         report.write_text(report.read_text().replace("0 bytes spill stores", "8 bytes spill stores"))
         self.assertEqual(self.run_tool("check")[0], 1)
 
