@@ -99,6 +99,10 @@ bench: build minilm ## race against sentence-transformers, ONNX Runtime and Open
 	@tools/setup/venv.sh bench
 	build/venv-bench/bin/python bench/race.py $(BENCHFLAGS)
 
+bench-sie: build minilm ## race sie-server 0.10.1 over HTTP on this machine
+	@tools/setup/venv.sh sie
+	build/venv-sie/bin/python -B bench/servers.py $(BENCHFLAGS)
+
 bench-kernels: deps ## time every kernel, in Go benchmark format
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
 	@cmake --build build -j $(JOBS)
@@ -117,4 +121,5 @@ lint: ## vet, staticcheck, formats
 clean: ## remove what the build made, keep downloads
 	rm -rf bin build/CMakeCache.txt build/CMakeFiles build/libsie.a build-asan build/cuda-*
 
-.PHONY: help deps tokenizers libsie configure build minilm cuda kernels kernels-check kernels-update run test test-go test-race test-c test-asan test-clients fuzz golden bench bench-kernels fmt lint clean
+# Every target is a name, none a file.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))

@@ -179,10 +179,14 @@ def encode(race, command, path, env):
         raise Failed(f"{' '.join(command[1:2])}: {done.stderr.strip()[-300:]}")
 
 
-def prepare(race, args):
-    """The load generator and the peers' model files; both are kept for the next run."""
+def build_load(race, args):
     race.say("building the load generator")
     subprocess.run(["go", "build", "-trimpath", "-o", str(args.load), "./bench/load"], cwd=ROOT, check=True)
+
+
+def prepare(race, args):
+    """The load generator and the peers' model files; both are kept for the next run."""
+    build_load(race, args)
     for kind in ARTEFACTS:
         if args.engines and not any(e.startswith(kind.split("-")[0]) for e in args.engines):
             continue
@@ -221,25 +225,31 @@ def alone():
         yield
 
 
-def run(args, classes):
-    race = Race(args)
-    about = machine.describe() | {
+def about(race, args, command):
+    """What a result was measured on and with."""
+    return machine.describe() | {
         "threads": race.threads,
         "rounds": race.rounds,
         "quick": args.quick,
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "command": f"make bench BENCHFLAGS={shlex.quote(' '.join(sys.argv[1:]))}" if sys.argv[1:] else "make bench",
+        "command": command,
         "model": race.model,
         "texts": {
             n: {"texts": len(s), "tokens": race.tokens[n], "mean_tokens": round(race.mean_tokens(n), 1)}
             for n, s in race.sets.items()
         },
     }
-    race.say(f"{about['cpu']}, {race.threads} threads, classes: {', '.join(classes)}")
+
+
+def run(args, classes):
+    race = Race(args)
+    command = f"make bench BENCHFLAGS={shlex.quote(' '.join(sys.argv[1:]))}" if sys.argv[1:] else "make bench"
+    told = about(race, args, command)
+    race.say(f"{told['cpu']}, {race.threads} threads, classes: {', '.join(classes)}")
     prepare(race, args)
     for name in classes:
-        record = {"about": about, **race_class(race, args, name)}
-        print(report.write(record, args.results, machine.slug(about["cpu"])))
+        record = {"about": told, **race_class(race, args, name)}
+        print(report.write(record, args.results, machine.slug(told["cpu"])))
     race.say(f"results are in {os.path.relpath(args.results)}")
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Makes build/venv-NAME from tools/setup/requirements-NAME.txt; a second run does nothing. Usage: venv.sh NAME
+# A line "# python 3.12" asks for that release of Python or a newer one, looked for on the PATH and where pyenv keeps them.
 # A line "--no-deps SPEC" is installed on its own, without its dependencies and without its Python bound; a line
 # "--target DIR SPEC" goes into build/venv-NAME/DIR, so that several releases of one package stand side by side.
 set -euo pipefail
@@ -8,13 +9,25 @@ name=$1
 list=tools/setup/requirements-$name.txt
 [ "$name" = golden ] && list=tools/golden/requirements.txt
 venv=build/venv-$name
-stamp=$venv/.stamp-$(cat "$list" "$0" | sha256sum | cut -c1-16)-$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+
+# The first Python that is new enough; python3 where the list asks for none.
+want=$(sed -n 's/^# python //p' "$list")
+python=""
+for candidate in python3 python3.{12..15} "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.*/bin/python3; do
+  "$candidate" - "${want:-3.0}" 2>/dev/null <<<'import ensurepip, sys, venv
+sys.exit(sys.version_info < tuple(map(int, sys.argv[1].split("."))))' || continue
+  python=$candidate
+  break
+done
+[ -n "$python" ] || { echo "sie: $list needs Python ${want:-3} or newer with venv; none was found" >&2; exit 1; }
+
+stamp=$venv/.stamp-$(cat "$list" "$0" | sha256sum | cut -c1-16)-$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 [ -e "$stamp" ] && exit 0
 
 echo "sie: Python packages for '$name' into $venv"
 rm -rf "$venv"
 mkdir -p build
-python3 -m venv "$venv"
+"$python" -m venv "$venv"
 pip="$venv/bin/python -m pip --disable-pip-version-check"
 plain=$(mktemp)
 trap 'rm -f "$plain"' EXIT
