@@ -54,6 +54,16 @@ kernels-check: deps ## compare the compiled kernels with kernels/budgets, and li
 kernels-update: deps ## write kernels/budgets anew from what was compiled
 	@tools/kernels/check.sh update "$(TOOLKIT)" "$(TARGETS)"
 
+kernels-launches: deps ## write kernels/budgets/launches.txt anew from the emulated tests
+	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
+	@cmake --build build -j $(JOBS)
+	@rm -f build/launches
+	SIE_SIMT_LAUNCHES=$(CURDIR)/build/launches ctest --test-dir build --output-on-failure -R 'emulated|cuda_'
+	@python3 -B tools/kernels/launches.py update build/launches
+
+kernels-matrix: deps ## kernels-check with both toolkits, 13.0 from PyPI and 12.4 from a Debian mirror
+	@for toolkit in 13.0 12.4; do tools/kernels/check.sh check $$toolkit || exit 1; done
+
 # ---- run -------------------------------------------------------------------------------------------------------
 
 run: build ## serve all-MiniLM-L6-v2 on port 8080 (PORT=…, MODEL=…)
@@ -103,10 +113,20 @@ bench-sie: build minilm ## race sie-server 0.10.1 over HTTP on this machine
 	@tools/setup/venv.sh sie
 	build/venv-sie/bin/python -B bench/servers.py $(BENCHFLAGS)
 
-bench-kernels: deps ## time every kernel, in Go benchmark format
+bench-kernels: deps ## time every CUDA kernel, beside cuBLASLt and PyTorch; without a GPU check them (FILTER=text)
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
-	@cmake --build build -j $(JOBS)
+	@tools/gpu/bench.sh "$(FILTER)"
+
+bench-kernels-cpu: deps ## time every CPU kernel, in Go benchmark format
+	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
+	@cmake --build build -j $(JOBS) --target kernel_tests
 	build/kernel_tests --bench
+
+gpu-bundle: deps ## pack what a bare GPU host needs to check and time the kernels (TOOLKIT=…, TARGETS="80 90a")
+	@tools/gpu/bundle.sh "$(TOOLKIT)" "$(TARGETS)"
+
+gpu-check: gpu-bundle ## check and time the kernels on this machine's GPU, in at most 8 minutes
+	@build/gpu-bundle/check.sh build/gpu-results
 
 # ---- keep tidy ---------------------------------------------------------------------------------------------------
 

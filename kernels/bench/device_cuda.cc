@@ -46,8 +46,10 @@ std::vector<int32_t> list(std::string *why_none) {
 bool open(int32_t which, Info *info, std::string *why) {
   cudaDeviceProp properties;
   int driver = 0, runtime = 0;
-  if (!worked(cudaSetDevice(which), "device") || !worked(cudaGetDeviceProperties(&properties, which), "device") ||
-      !worked(cudaDriverGetVersion(&driver), "driver") || !worked(cudaRuntimeGetVersion(&runtime), "runtime")) {
+  if (!worked(cudaSetDevice(which), "device") ||
+      !worked(cudaGetDeviceProperties(&properties, which), "device") ||
+      !worked(cudaDriverGetVersion(&driver), "driver") ||
+      !worked(cudaRuntimeGetVersion(&runtime), "runtime")) {
     *why = last;
     return false;
   }
@@ -91,8 +93,12 @@ bool copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
 
 }  // namespace
 
-bool copy_in(void *to, const void *from, size_t bytes) { return copy(to, from, bytes, cudaMemcpyHostToDevice); }
-bool copy_out(void *to, const void *from, size_t bytes) { return copy(to, from, bytes, cudaMemcpyDeviceToHost); }
+bool copy_in(void *to, const void *from, size_t bytes) {
+  return copy(to, from, bytes, cudaMemcpyHostToDevice);
+}
+bool copy_out(void *to, const void *from, size_t bytes) {
+  return copy(to, from, bytes, cudaMemcpyDeviceToHost);
+}
 bool copy_within(void *to, const void *from, size_t bytes) {
   return copy(to, from, bytes, cudaMemcpyDeviceToDevice);
 }

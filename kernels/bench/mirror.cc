@@ -89,7 +89,8 @@ class Call {
     block->named = true;
     if (block->twin == nullptr && !make_twin(found->first, block)) status_ = SIE_OUT_OF_MEMORY;
     uint8_t *twin = block->twin + static_cast<size_t>(selected) * block->stride;
-    *p = reinterpret_cast<T *>(twin + (reinterpret_cast<uint8_t *>(const_cast<std::remove_const_t<T> *>(*p)) - found->first));
+    *p = reinterpret_cast<T *>(
+        twin + (reinterpret_cast<uint8_t *>(const_cast<std::remove_const_t<T> *>(*p)) - found->first));
   }
   void pointer(void **p) { any(p); }
   void pointer(const void **p) { any(const_cast<void **>(p)); }
@@ -222,7 +223,8 @@ sie_status forward(const Args *args, const sie_share *share) {
   sie_share s = *share;
   translate(&call, &a);
   call.pointer(&s.scratch);
-  if (call.status() != SIE_OK || inner->*Entry == nullptr) return call.status() != SIE_OK ? call.status() : SIE_UNSUPPORTED;
+  if (call.status() != SIE_OK || inner->*Entry == nullptr)
+    return call.status() != SIE_OK ? call.status() : SIE_UNSUPPORTED;
   if (replicas > 0) return (inner->*Entry)(&a, &s);
   if (!call.copy_in()) return SIE_DEVICE_LOST;
   const sie_status status = (inner->*Entry)(&a, &s), finished = device::finish();

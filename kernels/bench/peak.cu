@@ -18,8 +18,8 @@ using namespace ptx;
 constexpr int wgmma_rounds = 600, wgmma_steps = 16;  // of 64 × 256 × 16 (32 in e4m3) a warpgroup
 constexpr int mma_rounds = 2000, mma_tiles = 16;     // of 16 × 8 × 16 (32) a warp
 
-// Random operands: zeros would draw less power, and run faster than anything real. Every byte pattern here is a number
-// near one of either sign: bf16 and f16 of exponents around their bias, e4m3 never NaN.
+// Random operands: zeros would draw less power, and run faster than anything real. Every byte pattern here is
+// a number near one of either sign: bf16 and f16 of exponents around their bias, e4m3 never NaN.
 SIE_DEVICE uint32_t random_word(uint32_t i, bool bytes) {
   i = (i ^ 61u ^ (i >> 16)) * 9u;
   i = (i ^ (i >> 4)) * 0x27d4eb2du;
@@ -84,7 +84,8 @@ __global__ void __launch_bounds__(128, 1) nothing_kernel() { grid_dependency_wai
 __global__ void __launch_bounds__(256, 4) read_kernel(const uint4 *from, int64_t count, float *sink) {
   grid_dependency_wait();
   uint32_t sum = 0;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += int64_t{gridDim.x} * blockDim.x) {
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
+       i += int64_t{gridDim.x} * blockDim.x) {
     const uint4 v = load_global<uint4>(from + i);
     sum += v.x ^ v.y ^ v.z ^ v.w;
   }
@@ -115,8 +116,8 @@ sie_status products(const sie_stream *on, uint32_t compute, float *sink, double 
 sie_status nothing(const sie_stream *on) { return SIE_LAUNCH(nothing_kernel, 1, 128, 0, on); }
 
 sie_status read(const sie_stream *on, const void *from, int64_t bytes, float *sink) {
-  return SIE_LAUNCH(read_kernel, 4 * on->multiprocessors, 256, 0, on, static_cast<const uint4 *>(from), bytes / 16,
-                    sink);
+  return SIE_LAUNCH(read_kernel, 4 * on->multiprocessors, 256, 0, on, static_cast<const uint4 *>(from),
+                    bytes / 16, sink);
 }
 
 }  // namespace peak

@@ -117,7 +117,8 @@ class AttentionCase : public Case {
   double flops() const override {
     double sum = 0;
     for (int64_t b = 0; b < units; b++) {
-      sum += 4.0 * static_cast<double>(seen(queries_.length(b), sequences_.length(b)) * c_.heads * c_.head_dim);
+      sum +=
+          4.0 * static_cast<double>(seen(queries_.length(b), sequences_.length(b)) * c_.heads * c_.head_dim);
     }
     return sum;
   }
@@ -133,7 +134,8 @@ class AttentionCase : public Case {
     int64_t pairs = 0;
     for (int64_t i = 0; i < queries; i++) {
       const int64_t before = c_.mask == SIE_MASK_CAUSAL || i < c_.window ? i : c_.window;
-      const int64_t behind = c_.mask == SIE_MASK_CAUSAL ? 0 : (keys - 1 - i < c_.window ? keys - 1 - i : c_.window);
+      const int64_t behind =
+          c_.mask == SIE_MASK_CAUSAL ? 0 : (keys - 1 - i < c_.window ? keys - 1 - i : c_.window);
       pairs += before + 1 + behind;
     }
     return pairs;
@@ -281,9 +283,9 @@ std::unique_ptr<Case> make_attention(int index) {
 }
 
 std::unique_ptr<Case> model_attention(const ModelShape &m, const Lengths &lengths) {
-  return in_layout<AttentionCase>(Config{lengths, m.heads, m.kv_heads, m.head_dim, m.mask, m.window, SIE_BF16,
-                                   false, true, plain, true},
-                                  dense, 1);
+  return in_layout<AttentionCase>(
+      Config{lengths, m.heads, m.kv_heads, m.head_dim, m.mask, m.window, SIE_BF16, false, true, plain, true},
+      dense, 1);
 }
 
 }  // namespace harness

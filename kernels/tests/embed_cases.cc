@@ -186,7 +186,7 @@ std::unique_ptr<Case> make_embed(int index) {
 
 std::unique_ptr<Case> model_embed(const ModelShape &m, const Lengths &lengths) {
   return in_layout<EmbedCase>(Config{lengths, m.width, SIE_BF16, SIE_BF16, !m.rotary, !m.rotary, no_twin,
-                               m.norm == SIE_NORM_LAYER, true, 0, plain, m.norm, 0, 30000},
+                                     m.norm == SIE_NORM_LAYER, true, 0, plain, m.norm, 0, 30000},
                               dense, 1);
 }
 

@@ -235,7 +235,7 @@ std::unique_ptr<Case> model_norm(const ModelShape &m, const Lengths &lengths, bo
   const int32_t before = m.rotary ? SIE_BF16 : 0;  // residual in, sum out
   return in_layout<LayerNormCase>(
       Config{tokens_of(lengths), m.width, SIE_BF16, SIE_BF16, twin ? twin_f8 : no_twin, false,
-       m.norm == SIE_NORM_LAYER, true, plain, m.norm, false, before, before},
+             m.norm == SIE_NORM_LAYER, true, plain, m.norm, false, before, before},
       dense, 1);
 }
 

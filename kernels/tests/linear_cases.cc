@@ -140,7 +140,8 @@ class LinearCase : public Case {
   double bytes() const override {
     const int64_t element = bytes_of(x_dtype(c_.compute));
     return static_cast<double>(element * (c_.n * c_.k + c_.r * c_.k) +
-                               (bytes_of(c_.y) + (c_.residual != 0 ? bytes_of(c_.residual) : 0)) * c_.r * columns_);
+                               (bytes_of(c_.y) + (c_.residual != 0 ? bytes_of(c_.residual) : 0)) * c_.r *
+                                   columns_);
   }
 
  private:

@@ -1,7 +1,7 @@
 // model_cases.h — the operations of real models at their own shapes, for the bench on GPUs (kernels/bench).
 //
-// The same classes as in the conformance list, so that what is timed is what is tested, and flops() and bytes() are
-// counted once. Activations are bf16; cases are dense and marked `bench`.
+// The same classes as in the conformance list, so that what is timed is what is tested, and flops() and
+// bytes() are counted once. Activations are bf16; cases are dense and marked `bench`.
 #ifndef SIE_KERNELS_TESTS_MODEL_CASES_H
 #define SIE_KERNELS_TESTS_MODEL_CASES_H
 
@@ -26,8 +26,8 @@ enum class ModelLinear { qkv, attention_out, up, down };
 
 using Lengths = std::vector<int32_t>;
 
-// compute: SIE_COMPUTE_BF16, or SIE_COMPUTE_FP8 with the scales that the producer of x gives: a row's from norms, a
-// block's of 128 columns into `down`, which `up` writes. attention_out has bf16 only (NULL).
+// compute: SIE_COMPUTE_BF16, or SIE_COMPUTE_FP8 with the scales that the producer of x gives: a row's from
+// norms, a block's of 128 columns into `down`, which `up` writes. attention_out has bf16 only (NULL).
 std::unique_ptr<Case> model_linear(const ModelShape &model, const Lengths &lengths, ModelLinear part,
                                    uint32_t compute);
 std::unique_ptr<Case> model_embed(const ModelShape &model, const Lengths &lengths);

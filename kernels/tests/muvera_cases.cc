@@ -268,9 +268,10 @@ std::unique_ptr<Case> make_muvera(int index) {
 }
 
 std::unique_ptr<Case> model_muvera(const ModelShape &m, const Lengths &lengths) {
-  return in_layout<MuveraCase>(Config{lengths, SIE_BF16, m.width, 40, 6, 0, 10240, false, false, false, false,
-                                {SIE_F32, 0, true}, true},
-                               dense, 1);
+  return in_layout<MuveraCase>(
+      Config{
+          lengths, SIE_BF16, m.width, 40, 6, 0, 10240, false, false, false, false, {SIE_F32, 0, true}, true},
+      dense, 1);
 }
 
 }  // namespace harness

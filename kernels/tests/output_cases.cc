@@ -266,7 +266,8 @@ std::unique_ptr<Case> model_output(const ModelShape &m, const Lengths &lengths) 
 
 std::unique_ptr<Case> model_pool_output(const ModelShape &m, const Lengths &lengths) {
   return in_layout<PoolOutputCase>(
-      PoolOutputConfig{lengths, m.width, SIE_BF16, m.pooling, false, {SIE_F32, 0, true}, plain, true}, dense, 1);
+      PoolOutputConfig{lengths, m.width, SIE_BF16, m.pooling, false, {SIE_F32, 0, true}, plain, true}, dense,
+      1);
 }
 
 }  // namespace harness

@@ -119,7 +119,8 @@ std::unique_ptr<Case> make_quantise(int index) {
 }
 
 std::unique_ptr<Case> model_quantise(const ModelShape &m, const Lengths &lengths) {
-  return in_layout<QuantiseCase>(QuantiseConfig{tokens_of(lengths), m.inner, SIE_BF16, plain, true, false, 128}, dense, 1);
+  return in_layout<QuantiseCase>(
+      QuantiseConfig{tokens_of(lengths), m.inner, SIE_BF16, plain, true, false, 128}, dense, 1);
 }
 
 }  // namespace harness

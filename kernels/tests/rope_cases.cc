@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "common/tol.h"
+#include "tests/model_cases.h"
 #include "tests/row_input.h"
 
 namespace harness {
@@ -119,7 +120,9 @@ class RopeCase : public Case {
       if (k_.in != nullptr) k_.in->poison(t);
     }
   }
-  double flops() const override { return 8.0 * bytes(); }
+  double flops() const override {
+    return 8.0 * static_cast<double>(sequences_.tokens()) * (c_.heads + c_.kv_heads) * c_.head_dim;
+  }
   double bytes() const override {
     return 2.0 * static_cast<double>(sequences_.tokens()) * (c_.heads + c_.kv_heads) * c_.head_dim *
            (c_.dtype == SIE_F32 ? 4 : 2);
@@ -206,6 +209,12 @@ std::unique_ptr<Case> make_rope(int index) {
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
   const auto &[config, layout] = list[static_cast<size_t>(index)];
   return in_layout<RopeCase>(config, layout, 2400 + index);
+}
+
+std::unique_ptr<Case> model_rope(const ModelShape &m, const Lengths &lengths) {
+  return in_layout<RopeCase>(Config{lengths, SIE_BF16, m.heads, m.kv_heads, m.head_dim, m.head_dim,
+                                    m.head_norm, false, 0, true, plain, true},
+                             dense, 1);
 }
 
 }  // namespace harness

@@ -207,7 +207,8 @@ std::unique_ptr<Case> make_pool(int index) {
 }
 
 std::unique_ptr<Case> model_gather(const ModelShape &m, const Lengths &lengths) {
-  return in_layout<GatherCase>(SequenceConfig{lengths, m.width, SIE_BF16, SIE_POOL_CLS, false, plain, true}, dense, 1);
+  return in_layout<GatherCase>(SequenceConfig{lengths, m.width, SIE_BF16, SIE_POOL_CLS, false, plain, true},
+                               dense, 1);
 }
 
 }  // namespace harness

@@ -1,0 +1,56 @@
+# The conformance list and the bench of kernels/bench.
+#
+#   with SIE_CUDA        gpu_programs: sie_conformance, sie_bench and sie_record, for the GPU of the machine they run on;
+#                        the CUDA and C++ runtimes are linked statically, so a driver is all they need
+#   with emulated GPUs   kernel_mirror_test, kernel_conformance_emulated and kernel_bench_emulated, which are tests
+set(bench_dir ${CMAKE_SOURCE_DIR}/kernels/bench)
+
+# Cases, harness and judge; no table.
+file(GLOB case_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/tests/*.cc)
+list(FILTER case_sources EXCLUDE REGEX "/(main|golden_test)\\.cc$")
+add_library(kernel_cases STATIC EXCLUDE_FROM_ALL ${case_sources} ${bench_dir}/mirror.cc ${bench_dir}/points.cc
+            ${bench_dir}/verify.cc ${bench_dir}/no_cpu.cc $<TARGET_OBJECTS:kernels_ref>)
+target_link_libraries(kernel_cases PRIVATE sie_flags)
+
+if(SIE_CUDA)
+  set(peak_object ${CMAKE_BINARY_DIR}/bench-objects/peak.o)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/bench-objects)
+  sie_gencode(gencode ${targets})
+  add_custom_command(
+    OUTPUT ${peak_object}
+    COMMAND ${compile} ${peak_object}.ptxas.txt
+            ${nvcc} ${nvcc_flags} ${gencode} -MD -MF ${peak_object}.d -MT ${peak_object} -c ${bench_dir}/peak.cu
+            -o ${peak_object}
+    DEPENDS ${bench_dir}/peak.cu ${compile} ${nvcc}
+    DEPFILE ${peak_object}.d
+    COMMENT "nvcc peak.cu for ${target_list}"
+    VERBATIM)
+  set_source_files_properties(${peak_object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+
+  find_library(cudart NAMES libcudart_static.a PATHS ${SIE_CUDA_HOME}/lib64 ${SIE_CUDA_HOME}/lib
+               ${SIE_CUDA_HOME}/targets/x86_64-linux/lib NO_DEFAULT_PATH REQUIRED)
+  add_executable(sie_conformance EXCLUDE_FROM_ALL ${bench_dir}/conformance.cc ${bench_dir}/device_cuda.cc)
+  add_executable(sie_bench EXCLUDE_FROM_ALL ${bench_dir}/bench_main.cc ${bench_dir}/device_cuda.cc
+                 ${bench_dir}/timing.cc ${bench_dir}/report.cc ${bench_dir}/sweep.cc ${bench_dir}/cublaslt.cc
+                 ${peak_object})
+  foreach(program sie_conformance sie_bench)
+    target_include_directories(${program} SYSTEM PRIVATE ${SIE_CUDA_HOME}/include)
+    target_link_libraries(${program} PRIVATE sie_flags kernel_cases sie_cuda ${cudart} dl rt pthread m)
+    target_link_options(${program} PRIVATE -static-libgcc -static-libstdc++)
+  endforeach()
+  add_custom_target(gpu_programs DEPENDS sie_conformance sie_bench record)
+endif()
+
+if(SIE_EMULATED)
+  add_executable(kernel_mirror_test ${bench_dir}/mirror_test.cc ${bench_dir}/device_host.cc)
+  target_link_libraries(kernel_mirror_test PRIVATE sie_flags kernel_cases pthread m)
+  add_test(NAME kernel_mirror COMMAND kernel_mirror_test)
+
+  add_executable(kernel_conformance_emulated ${bench_dir}/conformance.cc ${bench_dir}/device_host.cc)
+  add_executable(kernel_bench_emulated ${bench_dir}/emulated_main.cc ${bench_dir}/device_host.cc)
+  foreach(program kernel_conformance_emulated kernel_bench_emulated)
+    target_link_libraries(${program} PRIVATE sie_flags kernel_cases sie_cuda_emulated pthread m)
+  endforeach()
+  add_test(NAME kernel_conformance_emulated COMMAND kernel_conformance_emulated --every 50)
+  add_test(NAME kernel_bench_emulated COMMAND kernel_bench_emulated)
+endif()

@@ -1,0 +1,160 @@
+// points.cc — models and loads.
+#include "bench/points.h"
+
+namespace bench {
+
+using harness::Lengths;
+using harness::ModelLinear;
+using harness::ModelShape;
+
+namespace {
+
+const ModelShape models[] = {
+    {"MiniLM-L6", 384, 12, 12, 32, 1536, SIE_GATE_NONE, SIE_NORM_LAYER, SIE_MASK_FULL, 0, false, false,
+     SIE_POOL_MEAN},
+    {"bge-base", 768, 12, 12, 64, 3072, SIE_GATE_NONE, SIE_NORM_LAYER, SIE_MASK_FULL, 0, false, false,
+     SIE_POOL_CLS},
+    {"e5-large", 1024, 16, 16, 64, 4096, SIE_GATE_NONE, SIE_NORM_LAYER, SIE_MASK_FULL, 0, false, false,
+     SIE_POOL_MEAN},
+    {"ModernBERT-base", 768, 12, 12, 64, 1152, SIE_GATE_GEGLU, SIE_NORM_LAYER, SIE_MASK_WINDOW, 64, true,
+     false, SIE_POOL_CLS},
+    {"Qwen3-0.6B", 1024, 16, 8, 128, 3072, SIE_GATE_SWIGLU, SIE_NORM_RMS, SIE_MASK_CAUSAL, 0, true, true,
+     SIE_POOL_LAST},
+};
+const ModelShape token_vectors = {
+    "colbert", 128, 0, 0, 0, 0, SIE_GATE_NONE, SIE_NORM_LAYER, SIE_MASK_FULL, 0, false, false, SIE_POOL_MEAN};
+const ModelShape tiny = {"tiny",        64, 2,     2,     32,           128, SIE_GATE_NONE, SIE_NORM_LAYER,
+                         SIE_MASK_FULL, 0,  false, false, SIE_POOL_MEAN};
+const ModelShape tiny_rotary = {
+    "tiny-rotary",   128, 2,    1,    64,           128, SIE_GATE_SWIGLU, SIE_NORM_RMS,
+    SIE_MASK_CAUSAL, 0,   true, true, SIE_POOL_LAST};
+const ModelShape tiny_vectors = {
+    "tiny-vectors", 32,           0, 0, 0, 0, SIE_GATE_NONE, SIE_NORM_LAYER, SIE_MASK_FULL, 0, false,
+    false,          SIE_POOL_MEAN};
+
+struct Load {
+  const char *name;
+  Lengths lengths;
+};
+
+// 16,384 tokens of 16 … 512, long and short ones in turn: a fixed walk, so that every run has the same.
+Lengths mixed_lengths() {
+  Lengths lengths;
+  int32_t left = 16384;
+  for (uint32_t state = 1; left > 0;) {
+    state = state * 1664525u + 1013904223u;
+    int32_t length = 16 + static_cast<int32_t>((state >> 8) % 497);
+    lengths.push_back(length < left ? length : left);
+    left -= lengths.back();
+  }
+  return lengths;
+}
+
+const char *part_name(ModelLinear part) {
+  static const char *const names[] = {"qkv", "attention_out", "up", "down"};
+  return names[static_cast<int>(part)];
+}
+
+class List {
+ public:
+  void add_linears(const ModelShape &m, const Load &load) {
+    for (uint32_t compute : {SIE_COMPUTE_BF16, SIE_COMPUTE_FP8}) {
+      const bool fp8 = compute == SIE_COMPUTE_FP8;
+      for (ModelLinear part :
+           {ModelLinear::qkv, ModelLinear::attention_out, ModelLinear::up, ModelLinear::down}) {
+        if (fp8 && part == ModelLinear::attention_out) continue;
+        add("linear", m, part_name(part), load, fp8 ? "fp8" : "bf16", fp8 ? Roof::fp8 : Roof::bf16,
+            [&m, load, part, compute] { return harness::model_linear(m, load.lengths, part, compute); });
+      }
+    }
+  }
+  void add_attention(const ModelShape &m, const Load &load) {
+    add("attention", m, "attention", load, "bf16", Roof::bf16,
+        [&m, load] { return harness::model_attention(m, load.lengths); });
+  }
+  void add_pool_output(const ModelShape &m, const Load &load) {
+    rows(m, load, "pool_output", "pool_output", "bf16", harness::model_pool_output);
+  }
+  void add_rows(const ModelShape &m, const Load &load) {
+    rows(m, load, "embed_layernorm", "embed", "bf16", harness::model_embed);
+    for (bool twin : {false, true}) {
+      add("layernorm", m, "norm", load, twin ? "bf16+fp8" : "bf16", Roof::memory,
+          [&m, load, twin] { return harness::model_norm(m, load.lengths, twin); });
+    }
+    if (m.rotary) rows(m, load, "qk_norm_rope", "rope", "bf16", harness::model_rope);
+    rows(m, load, "quantise_rows", "quantise", "fp8", harness::model_quantise);
+    add_pool_output(m, load);
+    rows(m, load, "gather_rows", "gather", "bf16", harness::model_gather);
+    rows(m, load, "output_rows", "output", "int8", harness::model_output);
+  }
+  void add_muvera(const ModelShape &m, const Load &load) {
+    rows(m, load, "muvera", "muvera", "bf16", harness::model_muvera);
+  }
+  std::vector<Point> take() { return std::move(all_); }
+
+ private:
+  void add(const char *op, const ModelShape &m, const char *part, const Load &load, const char *type,
+           Roof roof, std::function<std::unique_ptr<harness::Case>()> make) {
+    all_.push_back({op, &m, part, load.name, type, load.lengths, roof, std::move(make)});
+  }
+  void rows(const ModelShape &m, const Load &load, const char *op, const char *part, const char *type,
+            std::unique_ptr<harness::Case> (*make)(const ModelShape &, const Lengths &)) {
+    add(op, m, part, load, type, Roof::memory, [&m, load, make] { return make(m, load.lengths); });
+  }
+
+  std::vector<Point> all_;
+};
+
+}  // namespace
+
+std::string Point::name() const {
+  return harness::text("op=%s/model=%s/part=%s/load=%s/T=%lld/type=%s", op.c_str(), model->name, part.c_str(),
+                       load.c_str(), static_cast<long long>(harness::tokens_of(lengths)), type.c_str());
+}
+
+std::vector<Point> points() {
+  const Load query = {"query", {16}}, passages = {"passages", Lengths(128, 128)},
+             mixed = {"mixed", mixed_lengths()};
+  List list;
+  for (const ModelShape &m : models) {
+    for (const Load &load : {passages, query}) {
+      list.add_linears(m, load);
+      list.add_attention(m, load);
+      list.add_rows(m, load);
+    }
+    // Where the lengths matter, and not only their sum.
+    list.add_attention(m, mixed);
+    list.add_pool_output(m, mixed);
+  }
+  list.add_muvera(token_vectors, passages);
+  list.add_muvera(token_vectors, query);
+  return list.take();
+}
+
+std::vector<Point> tiny_points() {
+  const Load load = {"tiny", {9, 1, 0, 17, 33}};
+  List list;
+  for (const ModelShape *m : {&tiny, &tiny_rotary}) {
+    list.add_linears(*m, load);
+    list.add_attention(*m, load);
+    list.add_rows(*m, load);
+  }
+  list.add_muvera(tiny_vectors, {"tiny", {9, 3}});
+  return list.take();
+}
+
+std::vector<SweepShape> sweep_shapes() {
+  std::vector<SweepShape> all;
+  for (const ModelShape &m : models) {
+    for (uint32_t compute : {SIE_COMPUTE_BF16, SIE_COMPUTE_FP8}) {
+      for (ModelLinear part :
+           {ModelLinear::qkv, ModelLinear::attention_out, ModelLinear::up, ModelLinear::down}) {
+        if (compute == SIE_COMPUTE_FP8 && part == ModelLinear::attention_out) continue;
+        all.push_back({&m, part, compute});
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace bench

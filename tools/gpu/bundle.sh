@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Packs what check.sh needs on a host that has a GPU and nothing of ours: build/gpu-bundle and build/gpu-bundle.tar.gz.
+# Usage: bundle.sh [TOOLKIT [TARGETS]]    as tools/kernels/build.sh takes them
+# Programs (static but for libc and the driver), compute-sanitizer from its wheel where it can be had, the sources that
+# build.sh would need, and the scripts. At most 60 MiB.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+say() { echo "sie: $*" >&2; }
+build=$(tools/kernels/build.sh "${1:-}" "${2:-}")
+cmake --build "$build" -j "$(nproc)" --target gpu_programs >&2
+
+bundle=build/gpu-bundle
+rm -rf "$bundle" "$bundle.tar.gz"
+mkdir -p "$bundle/bin" "$bundle/src/csrc"
+for program in sie_conformance sie_bench sie_record; do
+  strip -o "$bundle/bin/$program" "$build/$program"
+done
+cp tools/gpu/check.sh tools/gpu/build.sh kernels/bench/torch_peer.py kernels/bench/report.py LICENSE NOTICE "$bundle/"
+cp -r kernels "$bundle/src/"
+cp -r csrc/include "$bundle/src/csrc/"
+find "$bundle/src" -name __pycache__ -prune -exec rm -rf {} +
+
+# One release older than the newest: the tool of 13.0 knows every driver that runs code of 13.0.
+if [ "$(uname -sm)" = "Linux x86_64" ]; then
+  wheels=build/gpu-sanitizer
+  pin='nvidia-cuda-sanitizer-api==13.0.85 --hash=sha256:b1efff95f63b6fe40dc83801d598550542364393957775912a1abf396904331c'
+  stamp=$wheels/.complete-$(sha256sum <<<"$pin" | cut -c1-16)
+  if [ ! -e "$stamp" ]; then
+    rm -rf "$wheels" && mkdir -p "$wheels"
+    [ -x build/venv-fetch/bin/python ] || python3 -m venv build/venv-fetch
+    echo "$pin" >"$wheels/requirements.txt"
+    if build/venv-fetch/bin/python -m pip --disable-pip-version-check install -q --no-cache-dir --no-deps --no-compile \
+      --only-binary :all: --require-hashes --target "$wheels/site" -r "$wheels/requirements.txt" >&2; then
+      touch "$stamp"
+    else
+      say "compute-sanitizer cannot be fetched: the bundle goes without, and uses the host's"
+    fi
+  fi
+  if [ -e "$stamp" ]; then
+    mkdir -p "$bundle/sanitizer"
+    cp "$wheels"/site/nvidia/cu13/bin/* "$bundle/sanitizer/"
+    # It looks for these beside itself.
+    for library in "$wheels"/site/nvidia/cu13/lib/*.so*; do
+      [ -e "$bundle/sanitizer/$(basename "$library")" ] || cp "$library" "$bundle/sanitizer/"
+    done
+    chmod +x "$bundle/sanitizer/compute-sanitizer"
+  fi
+fi
+
+{
+  echo "commit $(git rev-parse HEAD 2>/dev/null || echo unknown)$(git diff --quiet HEAD -- kernels csrc/include 2>/dev/null || echo ', changed')"
+  sed -n '/^release\|^targets/p' "$build/cuda-objects/build.txt"
+  echo "glibc $(ldd --version | head -1 | grep -o '[0-9.]*$') or newer"
+} >"$bundle/bundle.txt"
+tar -czf "$bundle.tar.gz" -C build gpu-bundle
+bytes=$(stat -c %s "$bundle.tar.gz")
+[ "$bytes" -le $((60 << 20)) ] || { say "the bundle has $bytes bytes, more than 60 MiB"; exit 1; }
+say "$bundle.tar.gz, $((bytes >> 10)) KiB: unpack it on a host with a GPU and run gpu-bundle/check.sh"
