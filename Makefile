@@ -130,12 +130,13 @@ gpu-check: gpu-bundle ## check and time the kernels on this machine's GPU, in at
 
 # ---- keep tidy ---------------------------------------------------------------------------------------------------
 
-fmt: ## format Go and C
-	gofmt -w cmd catalog internal runtime weights
-	clang-format -i $$(git ls-files '*.cc' '*.h')
+format: deps ## format Go and C
+	@tools/setup/venv.sh lint
+	git ls-files -z '*.go' | xargs -0 gofmt -w
+	git ls-files -z '*.c' '*.cc' '*.h' '*.cu' '*.cuh' | xargs -0 build/venv-lint/bin/clang-format -i
 
-lint: ## vet, staticcheck, formats
-	@tools/setup/deps.sh lint
+lint: libsie tokenizers ## vet, staticcheck, shellcheck, formats
+	@tools/setup/venv.sh lint
 	@tools/test/lint.sh
 
 clean: ## remove what the build made, keep downloads

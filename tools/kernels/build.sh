@@ -12,7 +12,9 @@ release=$("$home/bin/nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
 folder=build/cuda-$release${targets:+-${targets// /-}}
 mkdir -p "$folder"
 started=$SECONDS
-cmake -S . -B "$folder" $(command -v ninja >/dev/null && echo -G Ninja) -DCMAKE_BUILD_TYPE=Release -DSIE_TESTS=OFF \
+generator=()
+if command -v ninja >/dev/null; then generator=(-G Ninja); fi
+cmake -S . -B "$folder" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DSIE_TESTS=OFF \
   -DSIE_CGO=OFF -DSIE_CUDA=ON "-DSIE_CUDA_HOME=$home" "-DSIE_CUDA_TARGETS=${targets// /;}" >"$folder/configure.log" 2>&1 ||
   { cat "$folder/configure.log" >&2; exit 1; }
 cmake --build "$folder" -j "$(nproc)" --target sie_cuda >&2

@@ -26,4 +26,4 @@ for library in $needed; do
       ;;
   esac
 done
-echo "links with the static CUDA runtime; needs" $needed
+echo "links with the static CUDA runtime; needs ${needed//$'\n'/ }"

@@ -33,6 +33,7 @@ done
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 [ -e "$keyring" ] || fail "$keyring is missing: apt-get install debian-archive-keyring, and run this again"
 # The first archive that apt is configured with and that is Debian's own, not one of its security archives.
+# shellcheck disable=SC2016 # apt-get puts in the address
 mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -E '^[a-z+]+:.*/debian/$' | sed -n 1p)
 [ -n "$mirror" ] || fail "apt on this machine has no Debian archive (apt-get indextargets shows none): set CUDA_HOME to a toolkit of 12.4 or newer instead"
 
@@ -50,9 +51,8 @@ specs=$(awk '{print $1 "=" $2}' <<<"$pins")
 # shellcheck disable=SC2086
 (cd "$tmp/deb" && apt-get "${apt[@]}" download -qq $specs >&2) || fail "apt could not download the packages above"
 while read -r name version sum; do
-  file=$tmp/deb/${name}_${version}_*.deb
-  # shellcheck disable=SC2086
-  echo "$sum  $(echo $file)" | sha256sum --quiet -c - >&2 || fail "$name $version is not the package this script was written for"
+  file=("$tmp/deb/${name}_${version}"_*.deb)
+  echo "$sum  ${file[0]}" | sha256sum --quiet -c - >&2 || fail "$name $version is not the package this script was written for"
 done <<<"$pins"
 
 say "unpacking"

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# Installs the Debian packages a target needs. Usage: deps.sh build|test|lint
+# Installs the Debian packages a target needs. Usage: deps.sh build|test
 # Does nothing when they are there; uses sudo when not root; says what it runs.
 set -euo pipefail
 
 case "${1:-build}" in
   build) want="g++ make cmake ninja-build git ca-certificates python3-venv" ;;
   test)  want="g++ make cmake ninja-build git ca-certificates python3-venv curl binutils" ;;
-  lint)  want="g++ make cmake ninja-build git ca-certificates python3-venv clang-format" ;;
-  *) echo "usage: $0 build|test|lint" >&2; exit 2 ;;
+  *) echo "usage: $0 build|test" >&2; exit 2 ;;
 esac
 
 missing=""
@@ -28,7 +27,6 @@ for p in $missing; do
     git) have git ;;
     curl) have curl ;;
     binutils) have nm ;;
-    clang-format) have clang-format ;;
     ca-certificates) [ -e /etc/ssl/certs/ca-certificates.crt ] ;;
     python3-venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
     *) false ;;

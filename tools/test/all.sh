@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Every test that needs no GPU, with a heading and a time each. Called by `make test` after the set-up.
+# shellcheck disable=SC2016 # the words of bash -c are expanded by that bash
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

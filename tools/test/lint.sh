@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# Formats and static checks.
+# Formats and static checks of everything git knows. Called by `make lint`, which makes build/venv-lint.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-bad=$(gofmt -l $(git ls-files '*.go'))
-[ -z "$bad" ] || { echo "gofmt: $bad" >&2; exit 1; }
+export PATH=$PWD/build/venv-lint/bin:$PATH
+bad=$(git ls-files -z '*.go' | xargs -0 gofmt -l)
+[ -z "$bad" ] || { echo "gofmt (make format repairs it): $bad" >&2; exit 1; }
 go vet -tags native ./...
 go tool staticcheck -tags native ./...
-if command -v clang-format >/dev/null; then
-  git ls-files '*.cc' '*.h' | xargs clang-format --dry-run -Werror
-fi
-bash -n $(git ls-files '*.sh') .ci/run
+git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck
+git ls-files -z '*.c' '*.cc' '*.h' '*.cu' '*.cuh' | xargs -0 clang-format --dry-run -Werror
 echo "lint: clean"
