@@ -3,12 +3,16 @@
 //   TEST(slabs_hold_every_sequence) { CHECK(n == 3, "n is %d", n); }
 //
 // main() of each test binary calls run_tests(argc, argv); an argument selects the cases whose name contains
-// it.
+// it, or with = in front the one whose name it is. For tools that run the same tests many times (tools/mutate), in the environment:
+//   SIE_TEST_LIST=1      names the selected cases and runs none
+//   SIE_TEST_STOP=1      ends the program at the first failure
+//   SIE_TEST_SHARD=3/16  of cases that are long lists, every 16th entry from the third on (from 0)
 #ifndef SIE_KERNELS_TESTS_CHECK_H
 #define SIE_KERNELS_TESTS_CHECK_H
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -32,6 +36,16 @@ struct Register {
   }
 };
 
+// Whether entry `index` of a case's list is to be run.
+inline bool in_shard(int index) {
+  static int first = -1, every = 1;
+  if (first < 0) {
+    const char *text = getenv("SIE_TEST_SHARD");
+    if (text == nullptr || sscanf(text, "%d/%d", &first, &every) != 2 || every < 1) first = 0, every = 1;
+  }
+  return index % every == first % every;
+}
+
 [[gnu::format(printf, 3, 4)]] inline void failed(const char *file, int line, const char *format, ...) {
   failures++;
   // A broken kernel fails everywhere: the first lines say enough.
@@ -43,6 +57,7 @@ struct Register {
   vfprintf(stderr, format, args);
   va_end(args);
   fputc('\n', stderr);
+  if (getenv("SIE_TEST_STOP") != nullptr) exit(1);
 }
 
 inline double seconds() {
@@ -56,8 +71,16 @@ inline int run_tests(int argc, char **argv) {
   int ran = 0;
   for (Case *c = first_case; c != nullptr; c = c->next) {
     bool selected = argc < 2;
-    for (int i = 1; i < argc; i++) selected = selected || strstr(c->name, argv[i]) != nullptr;
+    for (int i = 1; i < argc; i++) {
+      bool exact = argv[i][0] == '=';
+      selected = selected || (exact ? strcmp(c->name, argv[i] + 1) == 0 : strstr(c->name, argv[i]) != nullptr);
+    }
     if (!selected) continue;
+    if (getenv("SIE_TEST_LIST") != nullptr) {
+      puts(c->name);
+      ran++;
+      continue;
+    }
     failures_of_case = 0;
     double begin = seconds();
     c->run();
