@@ -61,6 +61,20 @@ AttentionParams attention_params(const sie_attention_args *a, const AttentionSha
   return params;
 }
 
+sie_status attention_launch(int32_t dtype, int32_t head_dim, const AttentionShape &shape, int64_t ctas,
+                            const sie_stream *on, const AttentionParams &params) {
+  switch (head_dim) {
+    case 32:
+      return attention_launch<32>(dtype, shape, ctas, on, params);
+    case 64:
+      return attention_launch<64>(dtype, shape, ctas, on, params);
+    case 128:
+      return attention_launch<128>(dtype, shape, ctas, on, params);
+    default:
+      return attention_launch<256>(dtype, shape, ctas, on, params);
+  }
+}
+
 sie_status attention(const sie_attention_args *a, const sie_share *share) {
   if (share->on == nullptr || share->part != 0 || share->parts != 1) return SIE_INVALID_ARGUMENT;
   if (share->on->sm < 80) return SIE_UNSUPPORTED;
@@ -76,20 +90,12 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
 
   AttentionShape shape = attention_shape(a->head_dim, a->max_kv, share->on->sm);
   AttentionParams params = attention_params(a, shape);
+  // As many CTAs as the largest list of these bounds could use, and as the GPU could run.
   int64_t items = attention_max_items(a->q_rows.cap, a->seqs.cap);
   if (a->max_kv <= kAttentionWarpKeys) items = (items + shape.warp_units - 1) / shape.warp_units;
   int64_t most = larger(1, share->on->multiprocessors) * kCtasPerMultiprocessor / a->heads;
   int64_t ctas = smaller(items, smaller(larger(1, most), 65535));
-  switch (a->head_dim) {
-    case 32:
-      return attention_launch<32>(a->q.dtype, shape, ctas, share->on, params);
-    case 64:
-      return attention_launch<64>(a->q.dtype, shape, ctas, share->on, params);
-    case 128:
-      return attention_launch<128>(a->q.dtype, shape, ctas, share->on, params);
-    default:
-      return attention_launch<256>(a->q.dtype, shape, ctas, share->on, params);
-  }
+  return attention_launch(a->q.dtype, a->head_dim, shape, ctas, share->on, params);
 }
 
 }  // namespace sie_cuda

@@ -1,32 +1,36 @@
-// attention — y = softmax(scale·q·kᵀ − slope·|i − j|)·v, per sequence and head, over the keys the mask lets through.
-//   s_j = q·k_j,  p_j = 2^(c·s_j − max c·s),  y = Σ p_j·v_j / Σ p_j      c = scale·log₂e   (attention_block.cuh)
-// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], any row strides; D 32, 64, 128, 256; head h reads key head h·Hkv/H.
-//          Query i of Lq stands at position i + Lkv − Lq. Without visible keys, y is zero.
+// attention — y = softmax(scale·q·kᵀ − slope·|i − j|)·v, per sequence and head, over the keys the mask shows.
+//   s_j = q·k_j,  p_j = 2^(c·s_j − max c·s),  y = Σ p_j·v_j / Σ p_j    c = scale·log₂e (attention_block.cuh)
+// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], any row strides; D 32, 64, 128, 256.
+//          Head h reads key head h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq; y is zero where it
+//          sees no key.
 // Types    bf16 | f16, all one; sums, scores and exponentials f32; p rounded to the operands' type for p·v.
 // Alias    none.      Align  pointers 16 B, row strides 8 elements; else SIE_UNSUPPORTED.
-// Cost     4·Lq·Lkv·D flop and Lq·Lkv exponentials a head; 8·D bytes a token and head, each once → L/2 flop/B for
-//          every D. H100 (3.0 TB/s): 16k tokens, 12 heads of 64 are 100.7 MB = 33.6 µs at every length, so 192
-//          TFLOP/s at L = 128 (aim 40 µs, 85 %), 384 at 256 (45 µs). From 512 on the tensor cores bound it:
-//          51.5 GFLOP at ~500 TFLOP/s of mma.sync and, overlapped, 16 exponentials a clock; aim 280, then 330.
-// Plan     a warp owns 16 query rows; scores of a block of 64 keys (32 at D = 256) stay in its registers and become
-//          the A operand of p·v; softmax online. Three forms, by the item's own key count (attention_work.h):
-//            warp   ≤ 32 keys: a warp of its own for each (sequence, head), no CTA barrier;
-//            short  keys and values resident in shared memory, read once for all of the item's rows; the first
-//                   block is used while the rest arrives, the next round's queries come during this one's last;
-//            tile   any length: 64 or 128 rows at a time against two slots, one barrier a block.
-//          All take the same steps in the same order (attend), so neither form, rows an item, nor warps a CTA
-//          change a bit. A head's CTAs take the list's items in turn, longest first;
-//          the heads of an item run side by side and share its lines in L2.
+// Cost     4·Lq·Lkv·D flop and Lq·Lkv exponentials a head; 8·D bytes a token and head, each once:
+//          L/2 flop/B for every D. H100 (3.0 TB/s), 16k tokens, 12 heads of 64: 100.7 MB = 33.6 µs at every
+//          length, so 192 TFLOP/s at L = 128 (aim 40 µs, 85 %), 384 at 256 (45 µs). From 512 on the tensor
+//          cores bound it: 51.5 GFLOP at ~500 TFLOP/s of mma.sync and, overlapped, 16 exponentials a clock;
+//          aim 280, then 330.
+// Plan     a warp owns 16 query rows. The scores of a block of 64 keys (32 at D = 256) stay in its registers
+//          and become the A operand of p·v; the softmax is online. Three forms, by the item's own keys:
+//            warp    ≤ 32 keys: a warp of its own for each (sequence, head), no CTA barrier;
+//            short   keys and values resident in shared memory, read once for all of the item's rows. The
+//                    first block is used while the rest arrives; the next round's queries come during this
+//                    one's last block;
+//            tiled   any length: 64 or 128 rows at a time against two slots, one barrier a block.
+//          All take the same steps in the same order (attend), so neither form, rows an item, nor warps a
+//          CTA change a bit. A head's CTAs take the list's items in turn, costliest first; the heads of an
+//          item run side by side and share its lines in L2.
 // Memory   queries 16·D·2 B a warp; a block of keys and values 4·64·D B: 72 KiB at D = 64, 256 keys, 4 warps.
-//          L2 → SM at L = 512, D = 64: 128 rows a tile read keys four times, 200 MB, 36 µs of 5.5 TB/s: hidden.
+//          L2 → SM at L = 512, D = 64: 128 rows a round read keys four times, 200 MB, 36 µs of 5.5 TB/s:
+//          hidden.
 // Error    |y − ref| ≤ tol (common/tol.h): dot products f32, p 2⁻⁹ (bf16) or 2⁻¹² (f16), exp2 2 ulp, store.
 //          Non-finite rows of an item spoil that item alone; where a mask hides them, possibly also.
-// Source   Dao 2023, arXiv:2307.08691 (online softmax, rows split over warps); Press 2021, arXiv:2108.12409 (ALiBi).
+// Source   Dao 2023, arXiv:2307.08691 (online softmax, rows split over warps); the slopes: Press 2021,
+//          arXiv:2108.12409.
 #ifndef SIE_KERNELS_CUDA_ATTENTION_CUH
 #define SIE_KERNELS_CUDA_ATTENTION_CUH
 
-#include "cuda/attention_block.cuh"
-#include "cuda/attention_launch.h"
+#include "cuda/attention_unit.cuh"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/launch.h"
 #include "cuda/ptx/opaque.h"
@@ -34,81 +38,6 @@
 namespace sie_cuda {
 
 namespace {
-
-template <int D>
-constexpr uint32_t kWarpBytes = attention_warp_bytes(D);
-
-struct Blocks {
-  int key, count;  // the first block's first key
-};
-
-// One (item, head): the head is the CTA's for good. The item's numbers are read from the list where they are needed;
-// a load from L1 costs less than the registers to keep them in.
-template <int D>
-struct Unit {
-  unsigned item;
-
-  struct Span {
-    int row, count;
-  };
-  SIE_DEVICE Span queries(const AttentionParams &p) const { return span(&entry(p)->q_row); }
-  SIE_DEVICE Span keys(const AttentionParams &p) const { return span(&entry(p)->kv_row); }
-  // Of `rows` rows from `row` on, or as many as there are.
-  SIE_DEVICE Sight sight(const AttentionParams &p, int row, int rows) const {
-    int position = static_cast<int>(ptx::load_global<uint32_t>(&entry(p)->position));
-    return Sight{position + row, min(rows, queries(p).count - row), keys(p).count, p.left, p.right};
-  }
-  // Blocks that some of those rows see.
-  SIE_DEVICE Blocks visible(const AttentionParams &p, int row, int rows) const {
-    constexpr unsigned kKeys = kBlockKeys<D>;
-    Sight sight = this->sight(p, row, rows);
-    unsigned first = static_cast<unsigned>(sight.first()) / kKeys;
-    if (sight.last() <= sight.first()) return Blocks{static_cast<int>(first * kKeys), 0};
-    unsigned last = (static_cast<unsigned>(sight.last()) + kKeys - 1) / kKeys;
-    return Blocks{static_cast<int>(first * kKeys), static_cast<int>(last - first)};
-  }
-  SIE_DEVICE Scale scale(const AttentionParams &p) const {
-    return Scale{p.scale_log2, p.inverse_scale, p.slopes, blockIdx.x};
-  }
-  SIE_DEVICE int64_t q_column() const { return int64_t{blockIdx.x} * D; }
-  SIE_DEVICE int64_t kv_column(const AttentionParams &p) const {
-    return int64_t{blockIdx.x * static_cast<unsigned>(p.kv_heads) / static_cast<unsigned>(p.heads)} * D;
-  }
-
- private:
-  SIE_DEVICE const AttentionItem *entry(const AttentionParams &p) const {
-    return reinterpret_cast<const AttentionItem *>(p.work + 1) + ptx::opaque(static_cast<int>(item));
-  }
-  SIE_DEVICE static Span span(const int32_t *pair) {
-    uint2 v = ptx::load_global<uint2>(pair);
-    return Span{static_cast<int>(v.x), static_cast<int>(v.y)};
-  }
-};
-
-// Keys from `key` on at `tile` and their values behind them, kThreads threads together.
-template <int D, int kKeys, int kThreads>
-SIE_DEVICE void copy_keys(const AttentionParams &p, const Unit<D> &unit, int key, uint32_t tile, int thread) {
-  auto keys = unit.keys(p);
-  int64_t row = int64_t{keys.row} + key, column = unit.kv_column(p);
-  copy_rows<D, kKeys, kThreads>(tile, p.k + row * p.k_ld + column, p.k_ld, keys.count - key, thread);
-  copy_rows<D, kKeys, kThreads>(tile + kKeys * D * 2, p.v + row * p.v_ld + column, p.v_ld, keys.count - key, thread);
-}
-
-// Sixteen rows of queries from `row` on, one warp.
-template <int D>
-SIE_DEVICE void copy_queries(const AttentionParams &p, const Unit<D> &unit, int row, uint32_t tile, int lane) {
-  auto queries = unit.queries(p);
-  const uint16_t *from = p.q + (int64_t{queries.row} + row) * p.q_ld + unit.q_column();
-  copy_rows<D, kWarpRows, 32>(tile, from, p.q_ld, queries.count - row, lane);
-}
-
-template <ptx::Operand T, int D>
-SIE_DEVICE void store_unit_rows(const AttentionParams &p, const Unit<D> &unit, const Rows<D> &rows, int row,
-                                int lane) {
-  auto queries = unit.queries(p);
-  uint16_t *y = p.y + (int64_t{queries.row} + row) * p.y_ld + unit.q_column();
-  if (row < queries.count) store_rows<T, D>(rows, y, p.y_ld, queries.count - row, lane);
-}
 
 // warp: all of a unit of at most 32 keys and 32 query rows by one warp, in its own part of shared memory.
 template <ptx::Operand T, int D>
@@ -134,77 +63,126 @@ SIE_DEVICE void attention_warp(const AttentionParams &p, const Unit<D> &unit, ui
   }
 }
 
-// The warp's first row of a round.
-SIE_DEVICE int warp_row(int thread) { return (thread >> 5) * kWarpRows; }
+// A CTA's shared memory: its warps' queries, behind them the slots of the key blocks.
+template <int D, int kWarps>
+struct Cta {
+  static constexpr int kThreads = kWarps * 32, kRows = kWarps * kWarpRows, kKeys = kBlockKeys<D>;
+  static constexpr uint32_t kSlot = 2 * kKeys * D * 2;
+  uint32_t queries, ring;
+  int thread;
 
-// short and tile: a unit by a CTA. Where each block of the item's keys has a slot of its own (short), they are read
-// once for all of its rows; where not (tile), the blocks pass through two slots for each round of rows.
+  SIE_DEVICE int lane() const { return thread & 31; }
+  // The warp's first row of a round, and its tile.
+  SIE_DEVICE int row() const { return (thread >> 5) * kWarpRows; }
+  SIE_DEVICE uint32_t q_tile() const { return queries + static_cast<uint32_t>(row() * D * 2); }
+  SIE_DEVICE uint32_t slot(int i) const { return ring + static_cast<uint32_t>(i) * kSlot; }
+  // The same, with nothing that depends on the thread kept in registers since.
+  SIE_DEVICE Cta anew() const { return Cta{queries, ring, ptx::opaque(thread)}; }
+};
+
+// short: each block of the item's keys has a slot of its own and is read once for all of the item's rows.
 template <ptx::Operand T, int D, int kWarps>
-SIE_DEVICE void attention_cta(const AttentionParams &p, const Unit<D> &unit, uint32_t queries, uint32_t ring,
-                              int thread) {
-  constexpr int kKeys = kBlockKeys<D>, kRows = kWarps * kWarpRows;
-  constexpr uint32_t kSlot = 2 * kKeys * D * 2;
-  const uint32_t q_tile = queries + static_cast<uint32_t>(warp_row(thread) * D * 2);
-  Blocks blocks = unit.visible(p, 0, unit.queries(p).count);
-  const bool resident = blocks.count <= p.resident_blocks;
-  for (int round = 0; round < unit.queries(p).count; round += kRows) {
-    const bool arriving = !resident || round == 0;
-    if (!resident) {
-      if (round > 0) __syncthreads();  // queries and slots are free again
-      blocks = unit.visible(p, round, kRows);
-    }
-    if (arriving || !Queries<D>::kKept) {
-      ptx::sync_warp();
-      copy_queries<D>(p, unit, round + warp_row(thread), q_tile, thread & 31);
-    }
-    if (arriving) {
-      copy_keys<D, kKeys, kWarps * 32>(p, unit, blocks.key, ring, thread);
-      ptx::cp_async_commit();
-      for (int i = 1; resident && i < blocks.count; i++) {
-        copy_keys<D, kKeys, kWarps * 32>(p, unit, blocks.key + i * kKeys, ring + static_cast<uint32_t>(i) * kSlot,
-                                     thread);
-      }
-      ptx::cp_async_commit();
-      ptx::cp_async_wait<1>();
-      __syncthreads();
-    } else {
-      ptx::cp_async_wait_all();
+SIE_DEVICE void attention_short(const AttentionParams &p, const Unit<D> &unit, const Cta<D, kWarps> &cta,
+                                const Blocks &blocks) {
+  using C = Cta<D, kWarps>;
+  copy_queries<D>(p, unit, cta.row(), cta.q_tile(), cta.lane());
+  copy_keys<D, C::kKeys, C::kThreads>(p, unit, blocks.key, cta.slot(0), cta.thread);
+  ptx::cp_async_commit();
+  for (int i = 1; i < blocks.count; i++) {
+    copy_keys<D, C::kKeys, C::kThreads>(p, unit, blocks.key + i * C::kKeys, cta.slot(i), cta.thread);
+  }
+  ptx::cp_async_commit();
+  ptx::cp_async_wait<1>();
+  __syncthreads();
+  for (int round = 0; round < unit.queries(p).count; round += C::kRows) {
+    if (round > 0) {
+      ptx::cp_async_wait_all();  // the warp's own queries
       ptx::sync_warp();
     }
     Queries<D> q;
     Rows<D> rows;
-    q.take(q_tile, thread & 31);
+    q.take(cta.q_tile(), cta.lane());
     rows.clear();
-    const Sight sight = unit.sight(p, round + warp_row(thread), kWarpRows);
+    const Sight sight = unit.sight(p, round + cta.row(), kWarpRows);
     int key = blocks.key;
-    for (int i = 0; i < blocks.count; i++, key += kKeys) {
-      if (arriving && (resident ? i == 1 : i > 0)) {
+    for (int i = 0; i < blocks.count; i++, key += C::kKeys) {
+      if (round == 0 && i == 1) {
+        ptx::cp_async_wait<0>();
+        __syncthreads();  // the other blocks are here for all
+      }
+      if (Queries<D>::kKept && i + 1 == blocks.count && round + C::kRows < unit.queries(p).count) {
+        ptx::sync_warp();  // all lanes hold their queries: the tile takes the next round's
+        copy_queries<D>(p, unit, round + C::kRows + cta.row(), cta.q_tile(), cta.lane());
+      }
+      if (!sight.sees(key, C::kKeys)) continue;
+      attend<T, D, C::kKeys>(rows, q, sight, unit.scale(p), key, cta.slot(i), cta.slot(i) + C::kSlot / 2,
+                             cta.anew().lane());
+    }
+    const C late = cta.anew();
+    store_unit_rows<T, D>(p, unit, rows, round + late.row(), late.lane());
+    if (!Queries<D>::kKept && round + C::kRows < unit.queries(p).count) {
+      ptx::sync_warp();  // all lanes have read their queries for the last time
+      copy_queries<D>(p, unit, round + C::kRows + cta.row(), cta.q_tile(), cta.lane());
+    }
+  }
+}
+
+// tiled: the blocks that a round of rows sees pass through two slots.
+template <ptx::Operand T, int D, int kWarps>
+SIE_DEVICE void attention_tiled(const AttentionParams &p, const Unit<D> &unit, const Cta<D, kWarps> &cta) {
+  using C = Cta<D, kWarps>;
+  for (int round = 0; round < unit.queries(p).count; round += C::kRows) {
+    const Blocks blocks = unit.visible(p, round, C::kRows);
+    if (round > 0) __syncthreads();  // queries and slots are free again
+    copy_queries<D>(p, unit, round + cta.row(), cta.q_tile(), cta.lane());
+    copy_keys<D, C::kKeys, C::kThreads>(p, unit, blocks.key, cta.slot(0), cta.thread);
+    ptx::cp_async_commit();
+    ptx::cp_async_wait<0>();
+    __syncthreads();
+    Queries<D> q;
+    Rows<D> rows;
+    q.take(cta.q_tile(), cta.lane());
+    rows.clear();
+    const Sight sight = unit.sight(p, round + cta.row(), kWarpRows);
+    int key = blocks.key;
+    for (int i = 0; i < blocks.count; i++, key += C::kKeys) {
+      if (i > 0) {
         ptx::cp_async_wait<0>();
         __syncthreads();  // the block is here for all, and all have left the one before
       }
-      if (!resident && i + 1 < blocks.count) {
-        copy_keys<D, kKeys, kWarps * 32>(p, unit, key + kKeys, ring + (~static_cast<uint32_t>(i) & 1) * kSlot, thread);
+      if (i + 1 < blocks.count) {
+        copy_keys<D, C::kKeys, C::kThreads>(p, unit, key + C::kKeys, cta.slot(~i & 1), cta.thread);
         ptx::cp_async_commit();
       }
-      if (Queries<D>::kKept && resident && i + 1 == blocks.count && round + kRows < unit.queries(p).count) {
-        ptx::sync_warp();  // all lanes hold their queries: the tile takes the next round's
-        copy_queries<D>(p, unit, round + kRows + warp_row(thread), q_tile, thread & 31);
-        ptx::cp_async_commit();
-      }
-      if (!sight.sees(key, kKeys)) continue;
-      uint32_t slot = ring + static_cast<uint32_t>(resident ? i : i & 1) * kSlot;
-      attend<T, D, kKeys>(rows, q, sight, unit.scale(p), key, slot, slot + kSlot / 2, ptx::opaque(thread & 31));
+      if (!sight.sees(key, C::kKeys)) continue;
+      const uint32_t slot = cta.slot(i & 1);
+      attend<T, D, C::kKeys>(rows, q, sight, unit.scale(p), key, slot, slot + C::kSlot / 2,
+                             cta.anew().lane());
     }
-    int late = ptx::opaque(thread);
-    store_unit_rows<T, D>(p, unit, rows, round + warp_row(late), late & 31);
+    const C late = cta.anew();
+    store_unit_rows<T, D>(p, unit, rows, round + late.row(), late.lane());
   }
 }
+
+template <ptx::Operand T, int D, int kWarps>
+SIE_DEVICE void attention_cta(const AttentionParams &p, const Unit<D> &unit, uint32_t shared, int thread) {
+  using C = Cta<D, kWarps>;
+  const C cta = {shared, shared + C::kRows * D * 2, thread};
+  const Blocks blocks = unit.visible(p, 0, unit.queries(p).count);
+  if (blocks.count <= p.resident_blocks) {
+    attention_short<T>(p, unit, cta, blocks);
+  } else {
+    attention_tiled<T>(p, unit, cta);
+  }
+}
+
+template <int D>
+constexpr uint32_t kWarpBytes = attention_warp_bytes(D);
 
 // Registers for 16 warps an SM at D ≤ 64 (128 each), for 8 beyond.
 template <ptx::Operand T, int D, int kWarps>
 __global__ void __launch_bounds__(kWarps * 32, (D <= 64 ? 16 : 8) / kWarps)
     attention_kernel(const __grid_constant__ AttentionParams p) {
-  constexpr int kRows = kWarps * kWarpRows;
   ptx::grid_dependency_wait();
   ptx::grid_dependency_launch();
   SIE_DYNAMIC_SHARED(shared_bytes);
@@ -217,7 +195,7 @@ __global__ void __launch_bounds__(kWarps * 32, (D <= 64 ? 16 : 8) / kWarps)
     if (share != blockIdx.y) __syncthreads();  // shared memory is free again
     int thread = static_cast<int>(threadIdx.x);
     if (share < items.x) {
-      attention_cta<T, D, kWarps>(p, Unit<D>{share}, shared, shared + kRows * D * 2, thread);
+      attention_cta<T, D, kWarps>(p, Unit<D>{share}, shared, thread);
     } else {
       unsigned warp = threadIdx.x / 32, index = (share - items.x) * per_cta + warp;
       if (warp < per_cta && index < items.y) {
@@ -233,10 +211,10 @@ sie_status attention_start(int32_t dtype, const AttentionShape &shape, int64_t c
                            const AttentionParams &params) {
   const dim3 grid(static_cast<unsigned>(params.heads), static_cast<unsigned>(ctas));
   if (dtype == SIE_BF16)
-    return SIE_LAUNCH((attention_kernel<ptx::Operand::bf16, D, kWarps>), grid, kWarps * 32, shape.shared_bytes, on,
-                      params);
-  return SIE_LAUNCH((attention_kernel<ptx::Operand::f16, D, kWarps>), grid, kWarps * 32, shape.shared_bytes, on,
-                    params);
+    return SIE_LAUNCH((attention_kernel<ptx::Operand::bf16, D, kWarps>), grid, kWarps * 32,
+                      shape.shared_bytes, on, params);
+  return SIE_LAUNCH((attention_kernel<ptx::Operand::f16, D, kWarps>), grid, kWarps * 32, shape.shared_bytes,
+                    on, params);
 }
 
 }  // namespace

@@ -1,23 +1,19 @@
-// attention_block.cuh — one warp, sixteen query rows, one block of keys: the step all forms of attention share.
+// attention_block.cuh — one warp, sixteen query rows, one block of keys: the step that all forms share.
 //
 //   s = q·kᵀ − slope'·|i − j|, masked to −∞       mma, f32; slope' = slope/scale
 //   t' = max(t, c·max s),  p = 2^(c·s − t')       c = scale·log₂e; t, the exponent's shift, −∞ at the start
-//   l' = l·2^(t − t') + Σ p,  o' = o·2^(t − t') + p·v       p rounded to the operands' type for the product only
+//   l' = l·2^(t − t') + Σ p
+//   o' = o·2^(t − t') + p·v                       p rounded to the operands' type
 // and in the end y = o/l, or zero where no key was visible.
 //
-// A row's bits depend on its own scores, block by block in ascending order. A block without a visible key would
-// leave all of them alone (2⁰ = 1, p = 0), so which blocks a form skips is a matter of speed. Keys past the end are
-// zeros in shared memory and masked as well: whatever lies behind a sequence never enters.
-//
-// Tiles hold rows of D elements. Their 16-byte chunks are permuted within the row so that the eight rows that
-// ldmatrix reads at one column lie in eight different bank groups.
+// A row's bits depend on its own scores, block by block in ascending order. A block without a visible key
+// would leave all of them alone (2⁰ = 1, p = 0), so which blocks a form skips is a matter of speed. Keys past
+// the end are zeros in shared memory and masked as well: whatever lies behind a sequence never enters.
 #ifndef SIE_KERNELS_CUDA_ATTENTION_BLOCK_CUH
 #define SIE_KERNELS_CUDA_ATTENTION_BLOCK_CUH
 
-#include "cuda/attention_work.h"
+#include "cuda/attention_tile.cuh"
 #include "cuda/ptx/convert.h"
-#include "cuda/ptx/cp_async.h"
-#include "cuda/ptx/device.h"
 #include "cuda/ptx/fast_math.h"
 #include "cuda/ptx/ldmatrix.h"
 #include "cuda/ptx/mma.h"
@@ -27,67 +23,6 @@
 
 namespace sie_cuda {
 namespace {
-
-constexpr int kWarpRows = 16;
-template <int D>
-constexpr int kBlockKeys = attention_block_keys(D);
-
-// What a chunk's index is xored with in its row.
-template <int D>
-SIE_DEVICE int chunk_key(int row) {
-  return D == 32 ? (row >> 1) & 3 : row & 7;  // two rows of 64 bytes share the banks of one of 128
-}
-
-// Copies kRows rows, kThreads threads together; rows from `valid` on become zeros and are not read.
-template <int D, int kRows, int kThreads>
-SIE_DEVICE void copy_rows(uint32_t tile, const uint16_t *from, int64_t ld, int valid, int thread) {
-  constexpr int kChunks = D / 8, kStep = kThreads / kChunks;
-  static_assert(kThreads % kChunks == 0 && kRows % kStep == 0, "every thread copies as much");
-  thread = ptx::opaque(thread);
-  int first = thread / kChunks, chunk = thread % kChunks;
-  const uint16_t *at = from + first * ld + chunk * 8;
-#pragma unroll
-  for (int i = 0; i < kRows / kStep; i++) {
-    int row = first + i * kStep;
-    ptx::cp_async_16(tile + static_cast<uint32_t>((row * kChunks + (chunk ^ chunk_key<D>(row))) * 16), at,
-                     row < valid);
-    at += kStep * ld;
-  }
-}
-
-// Sixteen query rows as A operands. To D = 128 they stay in registers; beyond, the accumulators need those.
-template <int D>
-struct Queries {
-  static constexpr bool kKept = D <= 128;
-  uint32_t kept[kKept ? D / 16 : 1][4];
-  uint32_t row;  // address of this lane's row of the tile
-  int key, half;
-
-  SIE_DEVICE void read(uint32_t (&a)[4], int step) const {
-    ptx::ldmatrix_x4(a, row + static_cast<uint32_t>(((2 * step) ^ half ^ key) * 16));
-  }
-  // Columns 16·step … 16·step + 15.
-  SIE_DEVICE void operand(uint32_t (&a)[4], int step) const {
-    if constexpr (kKept) {
-#pragma unroll
-      for (int e = 0; e < 4; e++) a[e] = kept[step][e];
-    } else {
-      read(a, step);
-    }
-  }
-
-  // From the warp's own tile, which its lanes have filled and met after.
-  SIE_DEVICE void take(uint32_t tile, int lane) {
-    int r = lane & 15;
-    row = tile + static_cast<uint32_t>(r * D * 2);
-    key = chunk_key<D>(r);
-    half = lane >> 4;
-    if constexpr (kKept) {
-#pragma unroll
-      for (int step = 0; step < D / 16; step++) read(kept[step], step);
-    }
-  }
-};
 
 // Which keys the sixteen rows of a warp see. Row g stands at position + g and sees the keys
 // [position + g − left, position + g + right] of [0, keys).
@@ -136,7 +71,7 @@ SIE_DEVICE void score(float (&s)[kKeys / 8][4], const Queries<D> &q, uint32_t k_
   // Matrices 0 … 3 of ldmatrix: keys 0-7 and columns 0-7, keys 0-7 and columns 8-15, the same of keys 8-15.
   int key_row = (lane & 7) + ((lane >> 4) << 3), half = ((lane >> 3) & 1) ^ chunk_key<D>(key_row);
   uint32_t row = k_tile + static_cast<uint32_t>(key_row * D * 2);
-#pragma unroll(Queries<D>::kKept ? D / 16 : 4)
+#pragma unroll(Queries <D>::kKept ? D / 16 : 4)
   for (int step = 0; step < D / 16; step++) {
     uint32_t a[4];
     q.operand(a, step);
@@ -255,14 +190,15 @@ SIE_DEVICE void attend(Rows<D> &rows, const Queries<D> &q, const Sight &sight, c
                        uint32_t k_tile, uint32_t v_tile, int lane) {
   float s[kKeys / 8][4];
   score<T, D, kKeys>(s, q, k_tile, lane);
-  if (scale.slopes != nullptr) subtract_distance<kKeys>(s, scale.slope_of_scores(), sight.position, key, lane);
+  if (scale.slopes != nullptr)
+    subtract_distance<kKeys>(s, scale.slope_of_scores(), sight.position, key, lane);
   if (!sight.sees_all(key, kKeys)) mask<kKeys>(s, sight, key, lane);
   exponentiate<D, kKeys>(s, rows, scale.scale_log2);
   weigh<T, D, kKeys>(rows, s, v_tile, lane);
 }
 
-// Divides, rounds and stores the first `valid` rows from y on. The four lanes of a row trade their words so that
-// each holds 16 bytes in a row: full-width stores without a way through shared memory.
+// Divides, rounds and stores the first `valid` rows from y on. The four lanes of a row trade their words so
+// that each holds 16 bytes in a row: full-width stores without a way through shared memory.
 template <ptx::Operand T, int D>
 SIE_DEVICE void store_rows(const Rows<D> &rows, uint16_t *y, int64_t ld, int valid, int lane) {
   bool odd = (lane & 1) != 0, upper = (lane & 2) != 0;
@@ -292,7 +228,8 @@ SIE_DEVICE void store_rows(const Rows<D> &rows, uint16_t *y, int64_t ld, int val
         (upper ? word[u] : word[u + 2]) = received;
       }
       if (row < valid) {
-        ptx::store_global(y + row * ld + (i + (lane & 3)) * 8, make_uint4(word[0], word[1], word[2], word[3]));
+        ptx::store_global(y + row * ld + (i + (lane & 3)) * 8,
+                          make_uint4(word[0], word[1], word[2], word[3]));
       }
     }
   }

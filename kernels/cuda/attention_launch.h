@@ -37,8 +37,11 @@ AttentionShape attention_shape(int head_dim, int64_t max_kv, int sm);
 // From arguments that attention and attention_check let through.
 AttentionParams attention_params(const sie_attention_args *a, const AttentionShape &shape);
 
-// Starts attention_kernel<dtype, D, warps>, `ctas` (1 … 65535) for each head; one source per head dimension
-// holds its instances.
+// Starts attention_kernel with `ctas` (1 … 65535) CTAs for each head.
+sie_status attention_launch(int32_t dtype, int32_t head_dim, const AttentionShape &shape, int64_t ctas,
+                            const sie_stream *on, const AttentionParams &params);
+
+// The same for one head dimension: attention_d32.cu … attention_d256.cu hold the instances.
 template <int D>
 sie_status attention_launch(int32_t dtype, const AttentionShape &shape, int64_t ctas, const sie_stream *on,
                             const AttentionParams &params);

@@ -1,8 +1,7 @@
 // attention_work.cc — the host's list of what attention's kernel is to do in one run.
 //   form    by the sequence's own key count alone: ≤ 32 keys one warp, else a CTA
-//   rows    of an item: 32 (warp form); otherwise as many as share one reading of the keys, halved until the
-//   run
-//           has enough CTAs for a GPU. Rows never see each other, so this changes no bits.
+//   rows    of an item: 32 (warp form); otherwise as many as share one reading of the keys, halved until
+//           the run has enough CTAs for a GPU. Rows never see each other, so this changes no bits.
 //   order   costliest first within a form; equals by their rows. O(n log n), in place, no allocation.
 #include "cuda/attention_work.h"
 
@@ -17,7 +16,7 @@ constexpr int32_t kFewestRows = 64;
 
 bool is_warp_form(int64_t keys) { return keys <= kAttentionWarpKeys; }
 
-// Rows that one CTA takes through the same keys: a tile, or with resident keys up to four of them.
+// Rows that share one reading of the keys: with resident keys a few rounds of a CTA, else one.
 int32_t most_rows(int32_t head_dim, int64_t keys) {
   if (head_dim > 128) return 64;  // four warps' accumulators fill the register file
   int32_t resident = attention_short_keys(head_dim);
@@ -107,8 +106,8 @@ sie_status attention_check(const sie_attention_args *a) {
   if (a->mask != SIE_MASK_FULL && a->mask != SIE_MASK_CAUSAL && a->mask != SIE_MASK_WINDOW)
     return SIE_INVALID_ARGUMENT;
   if (a->mask == SIE_MASK_WINDOW && a->window < 0) return SIE_INVALID_ARGUMENT;
-  // The largest score is found before scaling, so the scale must keep the order.
-  if (!(a->scale > 0) || a->scale > 1e30f) return SIE_INVALID_ARGUMENT;
+  // The largest score is found before scaling, so the scale must keep the order; slopes are divided by it.
+  if (!(a->scale >= 1e-30f && a->scale <= 1e30f)) return SIE_INVALID_ARGUMENT;
   if (a->max_kv < 0 || a->seqs.cap < 0 || a->q_rows.cap < 0) return SIE_INVALID_ARGUMENT;
   if (a->max_kv > kAttentionMaxLength) return SIE_UNSUPPORTED;
   return SIE_OK;

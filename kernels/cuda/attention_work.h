@@ -2,8 +2,7 @@
 //
 //   byte 0    AttentionWork    how many items of each form follow
 //   byte 32   AttentionItem[]  those for whole CTAs first, then those for single warps; in each form the
-//   costliest
-//                              first, so that the last CTAs to start are the shortest
+//                              costliest first, so that the last CTAs to start are the shortest
 //
 // An item is some query rows of one sequence against all of its keys, for every head. The device reads the
 // counts: a captured graph serves every run, and the CTAs that a run does not need leave at once.
@@ -37,8 +36,8 @@ constexpr int kAttentionWarpKeys = 32;
 // dimension the same, since a row's sums run block by block.
 constexpr int attention_block_keys(int head_dim) { return head_dim <= 128 ? 64 : 32; }
 
-// Sequences of at most this many keys (64 KiB of keys and values) are wholly resident in shared memory: it is
-// what every architecture from sm_80 on can hold beside the queries, and what leaves sm_90 three CTAs an SM.
+// Sequences of at most this many keys (64 KiB of keys and values) are wholly resident in shared memory, three
+// CTAs an SM on sm_90. Where an SM has only 100 KiB, half as many are (attention_shape); bits stay the same.
 constexpr int attention_short_keys(int head_dim) { return 16384 / head_dim; }
 
 // Lengths beyond this are refused: positions and their differences stay far inside 32 bits.

@@ -27,20 +27,6 @@ std::unique_ptr<harness::Rows> make_rows(harness::Random *random, int64_t rows, 
   return x;
 }
 
-sie_status start(int32_t dtype, int32_t head_dim, const AttentionShape &shape, int64_t ctas,
-                 const sie_stream *on, const AttentionParams &params) {
-  switch (head_dim) {
-    case 32:
-      return sie_cuda::attention_launch<32>(dtype, shape, ctas, on, params);
-    case 64:
-      return sie_cuda::attention_launch<64>(dtype, shape, ctas, on, params);
-    case 128:
-      return sie_cuda::attention_launch<128>(dtype, shape, ctas, on, params);
-    default:
-      return sie_cuda::attention_launch<256>(dtype, shape, ctas, on, params);
-  }
-}
-
 // What attention_shape would give for this choice of warps and blocks.
 AttentionShape shape_of(const Form &form, int head_dim) {
   AttentionShape shape = {};
@@ -136,7 +122,7 @@ Bits Problem::run_as(const Form &form) {
   a.work = list_.data();
   const AttentionParams params = sie_cuda::attention_params(&a, shape);
   return launch(90, 132, [&](const sie_stream *on) {
-    return start(c_.dtype, c_.head_dim, shape, form.ctas, on, params);
+    return sie_cuda::attention_launch(c_.dtype, c_.head_dim, shape, form.ctas, on, params);
   });
 }
 

@@ -206,6 +206,7 @@ TEST(both_refuse) {
   r.expect(invalid, "scale 0", [](A a, S, O) { a->scale = 0; });
   r.expect(invalid, "a negative scale", [](A a, S, O) { a->scale = -1; });
   r.expect(invalid, "scale NaN", [](A a, S, O) { a->scale = NAN; });
+  r.expect(invalid, "scale 1e-31", [](A a, S, O) { a->scale = 1e-31f; });
   r.expect(invalid, "an infinite scale", [](A a, S, O) { a->scale = INFINITY; });
   r.expect(invalid, "a negative length", [](A a, S, O) { a->max_kv = -1; });
   r.expect(unsupported, "a length beyond 2^28", [](A a, S, O) { a->max_kv = (int64_t{1} << 28) + 1; });
