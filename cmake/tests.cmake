@@ -2,10 +2,18 @@
 file(GLOB kernel_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/tests/*.cc)
 add_executable(kernel_tests ${kernel_test_sources})
 target_link_libraries(kernel_tests PRIVATE sie_flags sie m pthread)
+if(SIE_EMULATED)
+  target_sources(kernel_tests PRIVATE ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/emulated.cc)
+  target_link_libraries(kernel_tests PRIVATE sie_cuda_emulated)
+  target_compile_definitions(kernel_tests PRIVATE SIE_CUDA_EMULATED)
+endif()
 target_compile_definitions(kernel_tests PRIVATE
   SIE_TESTDATA="${CMAKE_SOURCE_DIR}/kernels/tests/testdata"
   SIE_SUPPORT_FILE="${CMAKE_SOURCE_DIR}/kernels/tests/support.txt")
-add_test(NAME kernels COMMAND kernel_tests)
+add_test(NAME kernels COMMAND kernel_tests --host)
+if(SIE_EMULATED)
+  add_test(NAME kernels_emulated COMMAND kernel_tests --gpu)
+endif()
 
 file(GLOB csrc_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/csrc/tests/*.cc ${CMAKE_SOURCE_DIR}/csrc/tests/*.c)
 add_executable(csrc_tests ${csrc_test_sources})

@@ -1,8 +1,8 @@
 // rows.h — the row operations' launchers, for the tables (kernels/ops.h says what each computes).
 //
-// All refuse before they launch: SIE_INVALID_ARGUMENT for a missing pointer, a stride below the columns, a share
-// that is not the whole or has no stream; SIE_UNSUPPORTED as the operation's header comment limits it. No rows and no
-// sequences launch nothing.
+// All refuse before they launch: SIE_INVALID_ARGUMENT for a missing pointer, a stride below the columns, a
+// share that is not the whole or has no stream; SIE_UNSUPPORTED as the operation's header comment limits it.
+// No rows and no sequences launch nothing.
 #ifndef SIE_KERNELS_CUDA_ROWS_H
 #define SIE_KERNELS_CUDA_ROWS_H
 
@@ -18,7 +18,6 @@ sie_status gather_rows(const sie_gather_rows_args *, const sie_share *);
 sie_status pool(const sie_pool_args *, const sie_share *);
 sie_status output_rows(const sie_output_rows_args *, const sie_share *);
 sie_status pool_output(const sie_pool_output_args *, const sie_share *);
-
 
 }  // namespace sie_cuda
 

@@ -1,8 +1,9 @@
 // table.cc — the operation tables of the CUDA backend, one per family of devices (kernels/ops.h, cuda_ops.h).
 //
-// A launcher belongs here when its kernels pass the conformance list; a line in each table that has it.
+// A launcher belongs here when its kernels pass the conformance list.
 #include "cuda/attention_work.h"
 #include "cuda/cuda_ops.h"
+#include "cuda/rows.h"
 
 extern "C" int64_t sie_cuda_scratch_bytes(const sie_op_bounds *) { return 0; }
 
@@ -14,6 +15,14 @@ sie_ops table(const char *name) {
   ops.act_dtype_bf16 = SIE_BF16;
   ops.act_dtype_int8 = SIE_F32;
   ops.scratch_bytes = sie_cuda_scratch_bytes;
+  ops.embed_layernorm = sie_cuda::embed_layernorm;
+  ops.layernorm = sie_cuda::layernorm;
+  ops.quantise_rows = sie_cuda::quantise_rows;
+  ops.gather_rows = sie_cuda::gather_rows;
+  ops.pool = sie_cuda::pool;
+  ops.output_rows = sie_cuda::output_rows;
+  ops.qk_norm_rope = sie_cuda::qk_norm_rope;
+  ops.pool_output = sie_cuda::pool_output;
   ops.attention = sie_cuda::attention;
   ops.attention_work_bytes = sie_cuda::attention_work_bytes;
   ops.attention_work = sie_cuda::attention_work;

@@ -236,11 +236,20 @@ std::unique_ptr<Case> make_rope(int index);
 std::unique_ptr<Case> make_pool_output(int index);
 std::unique_ptr<Case> make_muvera(int index);
 
-// ref, every CPU table of this build that the machine can run, and the GPU tables.
+// A GPU's table and what it is called with. A program adds its GPUs before the first case: emulated ones
+// (cuda/emulated.h), or real ones, beside a `memory` that they reach.
+struct Gpu {
+  const sie_ops *ops;
+  sie_stream on;
+};
+std::vector<Gpu> &gpus();
+
+// The tables that the list is for: ref, every CPU table of this build that the machine can run, and gpus().
+enum class Tables { all, host, gpu };
+void select(Tables tables);  // before the first case
 const std::vector<const sie_ops *> &backends();
 
-// What a GPU table ("cuda-sm80") is called with; NULL for others. Few multiprocessors, so that kernels whose
-// CTAs take several tiles do so at small sizes.
+// What a GPU's table is called with; NULL for others.
 const sie_stream *stream_of(const sie_ops *ops);
 
 // Scratch of the bound the table states, no byte more.
@@ -260,6 +269,8 @@ class Scratch {
 };
 
 void run_group(const Group &group);
+// Every n-th case only: where a tool makes each run slow, or another test has them all.
+void sample(int every);
 void bench_all(const char *filter);
 int list_support(FILE *out);
 
