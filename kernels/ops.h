@@ -10,6 +10,9 @@
  * sequences are valid and do nothing. A zero field is the plain form: fields named optional may be NULL or 0.
  * Sums, norms and softmax are f32 or better; each result depends on its own row or sequence alone, bit for bit.
  *
+ * CPU tables have everything but f16 tensors, the classes F16 and FP8, and e4m3 or (class BF16) u8 results of linear:
+ * no CPU instruction multiplies in f16 or e4m3, and what they are stored in on a GPU is f32, bf16 or u8 there.
+ *
  * Letters: R rows (tokens or sequences), T token rows, B sequences, N output columns, K input columns,
  * C columns, H heads, D head dimension.  All sizes int64_t, all strides in elements. */
 #ifndef SIE_KERNELS_OPS_H

@@ -1,16 +1,16 @@
-// attention — y = softmax(scale·q·kᵀ)·v, per sequence and head.
-//   s_j = (scale·log₂e·q)·k_j,  p_j = 2^(s_j − max s),  y = (Σ p_j·v_j)/Σ p_j
+// attention — y = softmax(scale·q·kᵀ − slope·distance)·v, per sequence and head, over the keys the mask lets through.
+//   s_j = (scale·log₂e·q)·k_j − (slope·log₂e)·|position − j|,  p_j = 2^(s_j − max s),  y = (Σ p_j·v_j)/Σ p_j
 // Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; head h reads key head
-//          h·Hkv/H. Any number of queries a sequence. Without keys, y is zero.   1 ≤ D ≤ 256.
-// Types    q, k, v, y f32 | bf16, all one type; computed in f32.        Mask     full.
+//          h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq. Without visible keys, y is zero.   1 ≤ D ≤ 256.
+// Types    q, k, v, y f32 | bf16, all one type; computed in f32.        Mask     full, causal, window.
 // Alias    none.                                   Align    element.
 // Share    (sequence, head) pairs in turn.         Scratch  kᵀ and v of one head, one tile of scores.
 // Cost     4·Lq·Lk·D flop and Lq·Lk exponentials a head.
+//          A mask saves the tiles of keys that no query of a tile sees.
 // Plan     kᵀ and v of the head are packed into scratch once (f32, dense, padded to vectors): they stay in L1
 //          or L2 for all query tiles. A tile of kRows queries: scores by gemm_tile, softmax in place, output
 //          by gemm_tile; scores of a tile stay in L1 to Lk ≈ 1,000.
-// Order    scores: one FMA chain over D. Sums over keys: lane by lane, then a fixed tree. Output: one FMA
-// chain
+// Order    scores: one FMA chain over D. Sums over keys: lane by lane, then a fixed tree. Output: one FMA chain
 //          over the keys. All depend on the item's own length alone.
 // Error    |y − ref| ≤ (D + Lk)·2⁻²⁴·max|v| at worst, then bf16 rounding.   Source  Vaswani 2017 §3.2.1
 #include "gemm_tile.h"
@@ -109,10 +109,54 @@ SIE_INLINE float softmax_row(float *s, int64_t keys) {
   return vsum(sum);
 }
 
-// Queries [0, rows) of one tile against a packed head.
-template <typename T>
-void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, int64_t keys, int64_t d,
-                 const Layout &at, float *scratch, T *y, int64_t ldy) {
+// Which keys the queries of a tile see, and how far away they are.
+struct Sight {
+  int32_t mask, window;
+  int64_t position;  // of the tile's first query
+  float slope;       // ALiBi, ·log₂e; 0: none
+};
+
+// The keys that query m of a tile sees.
+SIE_INLINE Range visible(const Sight &sight, int64_t m, int64_t keys) {
+  const int64_t position = sight.position + m;
+  Range range = {0, keys};
+  if (sight.mask == SIE_MASK_WINDOW && position > sight.window) range.first = position - sight.window;
+  if (sight.mask != SIE_MASK_FULL) range.last = position + (sight.mask == SIE_MASK_WINDOW ? sight.window : 0) + 1;
+  if (range.last > keys) range.last = keys;
+  return range;
+}
+
+SIE_INLINE void subtract_distance(float *s, Range keys, int64_t position, float slope) {
+  alignas(64) static const float kCount[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const Vec count = vload(kCount), by = vset(slope);
+  for (int64_t j = keys.first; j < keys.last; j += kLanes) {
+    const Vec distance = vabs(count + vset(static_cast<float>(j - position)));
+    vstore_row(s, j, keys.last, vfnma(by, distance, vload_row(s, j, keys.last)));
+  }
+}
+
+SIE_INLINE void clear(float *s, int64_t first, int64_t last) {
+  if (first < last) memset(s + first, 0, static_cast<size_t>(last - first) * sizeof *s);
+}
+
+// Scores of query m's keys to weights, zero in the rest of `span`, which holds all keys of the tile; gives 1/Σ.
+SIE_INLINE float weigh_visible(float *s, const Sight &sight, int64_t m, int64_t keys, Range span) {
+  const Range own = visible(sight, m, keys);
+  if (own.first >= own.last) {
+    clear(s, span.first, span.last);
+    return 0.0f;
+  }
+  if (sight.slope != 0.0f) subtract_distance(s, own, sight.position + m, sight.slope);
+  const float sum = softmax_row(s + own.first, own.last - own.first);
+  clear(s, span.first, own.first);
+  clear(s, own.last, span.last);
+  return 1.0f / sum;
+}
+
+// Queries [0, rows) of one tile against a packed head. All: they see every key, from no distance.
+template <bool All, typename T>
+void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, const Sight &sight, int64_t keys,
+                 int64_t d, const Layout &at, float *scratch, T *y, int64_t ldy) {
   alignas(64) float query[kRows * kMaxHeadDim], out[kRows * kMaxHeadDim];
   float *s = scratch + at.scores;
   const Vec factor_q = vset(scale * 1.44269504f);
@@ -120,19 +164,28 @@ void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, int64_t key
     for (int64_t i = 0; i < d; i += kLanes)
       vstore(query + m * at.d + i, vload_row(q + m * ldq, i, d) * factor_q);
   }
-  for (int64_t n = 0; n < at.keys; n += kPanel) {
+  // What any query of the tile sees: both ends move on with the position.
+  Range span = {0, keys};
+  if (!All) {
+    span = {visible(sight, 0, keys).first, visible(sight, rows - 1, keys).last};
+    if (span.last < span.first) span.last = span.first;
+  }
+  for (int64_t n = All ? 0 : span.first / kPanel * kPanel; n < (All ? at.keys : span.last); n += kPanel) {
     const int64_t width = at.keys - n < kPanel ? at.keys - n : kPanel;
     kTiles[rows - 1][width / kLanes - 1](query, at.d, scratch + n * d, width, {4 * width, nullptr, 0}, d,
                                          s + n, at.scores_ld);
   }
   float factor[kRows];
-  for (int64_t m = 0; m < rows; m++) factor[m] = 1.0f / softmax_row(s + m * at.scores_ld, keys);
+  for (int64_t m = 0; m < rows; m++) {
+    float *const row = s + m * at.scores_ld;
+    factor[m] = All ? 1.0f / softmax_row(row, keys) : weigh_visible(row, sight, m, keys, span);
+  }
   // Two vectors at a time where that leaves no single one over: D = 64 as 2 + 2, not 3 + 1.
   for (int64_t i = 0, vecs; i < at.d; i += vecs * kLanes) {
     const int64_t left = (at.d - i) / kLanes;
     vecs = left == 4 || left < kVecs ? (left < 2 ? left : 2) : kVecs;
-    kTiles[rows - 1][vecs - 1](s, at.scores_ld, scratch + at.v + i, at.d, {4 * at.d, nullptr, 0}, keys,
-                               out + i, at.d);
+    kTiles[rows - 1][vecs - 1](s + span.first, at.scores_ld, scratch + at.v + span.first * at.d + i, at.d,
+                               {4 * at.d, nullptr, 0}, span.last - span.first, out + i, at.d);
   }
   for (int64_t m = 0; m < rows; m++) {
     for (int64_t i = 0; i < d; i += kLanes)
@@ -146,6 +199,7 @@ struct Head {
   const T *q, *k, *v;
   T *y;
   int64_t queries, keys;
+  float slope;
 };
 
 template <typename T>
@@ -155,7 +209,8 @@ Head<T> head_at(const sie_attention_args *a, int64_t item) {
   return {
       row_of<const T>(a->q, a->cu_q[b]) + column,        row_of<const T>(a->k, a->cu_kv[b]) + kv_column,
       row_of<const T>(a->v, a->cu_kv[b]) + kv_column,    row_of<T>(a->y, a->cu_q[b]) + column,
-      static_cast<int64_t>(a->cu_q[b + 1]) - a->cu_q[b], static_cast<int64_t>(a->cu_kv[b + 1]) - a->cu_kv[b]};
+      static_cast<int64_t>(a->cu_q[b + 1]) - a->cu_q[b], static_cast<int64_t>(a->cu_kv[b + 1]) - a->cu_kv[b],
+      a->alibi_slopes != nullptr ? a->alibi_slopes[head] * 1.44269504f : 0.0f};
 }
 
 // Part i of n of a matrix's rows, on its way to L2. A head's rows lie far apart, which the hardware does not
@@ -181,14 +236,18 @@ void attend_head(const sie_attention_args *a, const Head<T> &head, const Head<T>
   const Layout at = layout_of(head.keys, d);
   pack_keys(head.k, a->k.ld, head.keys, d, scratch);
   pack_values(head.v, a->v.ld, head.keys, d, at.d, scratch + at.v);
+  const bool all = a->mask == SIE_MASK_FULL && a->alibi_slopes == nullptr;
+  Sight sight = {a->mask, a->window, 0, head.slope};
   const int64_t tiles = tile_count(head.queries);
   for (int64_t i = 0; i < tiles; i++) {
     fetch_rows(next.k, a->k.ld, next.keys, d, i, tiles);
     fetch_rows(next.v, a->v.ld, next.keys, d, i, tiles);
     fetch_rows(next.q, a->q.ld, next.queries, d, i, tiles);
     const int64_t row = tile_start(head.queries, tiles, i), end = tile_start(head.queries, tiles, i + 1);
-    attend_tile(head.q + row * a->q.ld, a->q.ld, end - row, a->scale, head.keys, d, at, scratch,
-                head.y + row * a->y.ld, a->y.ld);
+    sight.position = row + head.keys - head.queries;
+    (all ? attend_tile<true, T> : attend_tile<false, T>)(head.q + row * a->q.ld, a->q.ld, end - row, a->scale,
+                                                         sight, head.keys, d, at, scratch,
+                                                         head.y + row * a->y.ld, a->y.ld);
   }
 }
 
@@ -212,7 +271,8 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
       a->y.dtype != a->q.dtype) {
     return SIE_UNSUPPORTED;
   }
-  if (a->mask != SIE_MASK_FULL || a->head_dim < 1 || a->head_dim > kMaxHeadDim) return SIE_UNSUPPORTED;
+  if (a->mask < SIE_MASK_FULL || a->mask > SIE_MASK_WINDOW) return SIE_UNSUPPORTED;
+  if (a->head_dim < 1 || a->head_dim > kMaxHeadDim) return SIE_UNSUPPORTED;
   if (a->q.dtype == SIE_F32) {
     attend_items<float>(a, share);
   } else {

@@ -1,7 +1,7 @@
 // embed_layernorm — y = norm(s),  s = word_scale·word[id] + position[i + offset] + type[type_id], in f32,
 //   i from 0 in each sequence; the norm is layernorm's, or none: y = s.
 // Shapes   ids, type_ids [T]; cu_seqlens [B+1]; tables [vocab, C], row stride ≥ C; γ, β [C]; y, yq [T, C].
-// Types    tables f32 | bf16, all one type; y f32 | bf16; yq u8 with scale and zero, from the f32 result.
+// Types    tables f32 | bf16, all one type; y f32 | bf16; yq u8 | e4m3, a scale a row, from the f32 result.
 // Alias    none.                                   Align    element.
 // Share    tokens.                                 Scratch  C floats: s, then y where yq is wanted.
 // Cost     one random row of the word table a token → latency of memory, hidden by fetching ahead.
@@ -65,7 +65,7 @@ void embed_tokens(const sie_embed_layernorm_args *a, Range tokens, float *s) {
 
 sie_status embed_layernorm(const sie_embed_layernorm_args *a, const sie_share *share) {
   if (!is_float(a->word.dtype) || !is_float(a->y.dtype)) return SIE_UNSUPPORTED;
-  if (a->norm < SIE_NORM_LAYER || a->norm > SIE_NORM_NONE || !is_u8_or_absent(a->yq)) return SIE_UNSUPPORTED;
+  if (a->norm < SIE_NORM_LAYER || a->norm > SIE_NORM_NONE || !is_twin_or_absent(a->yq)) return SIE_UNSUPPORTED;
   if (a->position.p != nullptr && a->position.dtype != a->word.dtype) return SIE_UNSUPPORTED;
   if (a->type.p != nullptr && a->type.dtype != a->word.dtype) return SIE_UNSUPPORTED;
   const Range tokens = share_of(*a->tokens.n, share);

@@ -6,14 +6,15 @@
 
 #include <immintrin.h>
 
-#include "ops.h"
+#include "isa.h"
 #include "fast_math_avx512.h"
 
 namespace sie_cpu {
 
 enum { kBlockRows = 32, kPanelColumns = 32 };
 
-enum EpilogueAct { kActNone, kActGeluErf, kActOther }; /* kActOther looks at a run-time value */
+/* kActOther and kActGate look at a run-time value. Gated columns come in pairs, of which one result each is left. */
+enum EpilogueAct { kActNone, kActGeluErf, kActOther, kActGate };
 enum EpilogueResidual { kResidualNone, kResidualF32, kResidualBF16 };
 enum EpilogueOut { kOutF32, kOutBF16 };
 
@@ -51,10 +52,39 @@ template <int Act> static inline __m512 epilogue_act(__m512 x, int32_t act) {
   }
 }
 
+/* Column `column` of the linear is this one of y: a panel's first. */
+template <int Act> static inline int64_t column_of_y(int64_t column) { return Act == kActGate ? column / 2 : column; }
+
+/* What epilogue_row takes for act. */
+template <int Act> static inline int32_t act_of(const sie_linear_args *a) {
+  return Act == kActGate ? act_of_gate(a->gate) : a->act;
+}
+
+template <int Residual, int Out>
+static inline void gated_row(__m512 x0, __m512 x1, int32_t act, ColumnMask mask, const void *residual, void *y) {
+  const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+  const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+  const __mmask16 pairs = (__mmask16)((1u << __builtin_popcount(mask.all) / 2) - 1);
+  const __m512 gate = _mm512_permutex2var_ps(x0, even, x1);
+  const __m512 open = act == SIE_ACT_GELU_ERF ? epilogue_act<kActGeluErf>(gate, act) : epilogue_act<kActOther>(gate, act);
+  __m512 x = _mm512_mul_ps(open, _mm512_permutex2var_ps(x0, odd, x1));
+  if (Residual == kResidualF32) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(pairs, residual));
+  if (Residual == kResidualBF16) x = _mm512_add_ps(x, widen_bf16(_mm256_maskz_loadu_epi16(pairs, residual)));
+  if (Out == kOutF32)
+    _mm512_mask_storeu_ps(y, pairs, x);
+  else
+#ifdef __AVX512BF16__
+    _mm256_mask_storeu_epi16(y, pairs, (__m256i)_mm512_cvtneps_pbh(x));
+#else
+    _mm256_mask_storeu_epi16(y, pairs, narrow_bf16(x));
+#endif
+}
+
 /* Finishes columns [0, 32) of one row: x0, x1 hold the sums with bias. residual and y point at the row's first
  * column of the panel; residual may be y. */
 template <int Act, int Residual, int Out>
 static inline void epilogue_row(__m512 x0, __m512 x1, int32_t act, ColumnMask mask, const void *residual, void *y) {
+  if (Act == kActGate) return gated_row<Residual, Out>(x0, x1, act, mask, residual, y);
   x0 = epilogue_act<Act>(x0, act);
   x1 = epilogue_act<Act>(x1, act);
   if (Residual == kResidualF32) {
@@ -96,7 +126,9 @@ template <int Act, class Go> static inline void dispatch_residual(bool has, int3
 }
 template <class Go> static inline void dispatch_epilogue(const sie_linear_args *a, int32_t y, const Go &go) {
   const bool has = a->residual.p != nullptr;
-  if (a->act == SIE_ACT_NONE)
+  if (a->gate != SIE_GATE_NONE)
+    dispatch_residual<kActGate>(has, a->residual.dtype, y, go);
+  else if (a->act == SIE_ACT_NONE)
     dispatch_residual<kActNone>(has, a->residual.dtype, y, go);
   else if (a->act == SIE_ACT_GELU_ERF)
     dispatch_residual<kActGeluErf>(has, a->residual.dtype, y, go);

@@ -62,9 +62,10 @@ static inline void int8_row(const sie_linear_args *a, const Int8Columns &c, cons
   const __m512 x0 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d0), _mm512_mul_ps(scale, c.scale0), c.bias0);
   const __m512 x1 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d1), _mm512_mul_ps(scale, c.scale1), c.bias1);
   const int64_t residual_size = Residual == kResidualF32 ? 4 : 2, out_size = Out == kOutF32 ? 4 : 2;
-  epilogue_row<Act, Residual, Out>(x0, x1, a->act, c.mask,
-                                   (const char *)a->residual.p + (r * a->residual.ld + column) * residual_size,
-                                   (char *)a->y.p + (r * a->y.ld + column) * out_size);
+  const int64_t first = column_of_y<Act>(column);
+  epilogue_row<Act, Residual, Out>(x0, x1, act_of<Act>(a), c.mask,
+                                   (const char *)a->residual.p + (r * a->residual.ld + first) * residual_size,
+                                   (char *)a->y.p + (r * a->y.ld + first) * out_size);
 }
 
 } // namespace sie_cpu

@@ -97,7 +97,7 @@ static inline sie_status int8_linear(const sie_linear_args *a, const sie_share *
     part.y.dtype = SIE_F32;
     product(&part, tail != 0 ? tails + (first - rows.first) * kInt8Step : nullptr, 0, panels);
     for (int64_t r = 0; r < count; r++)
-      SIE_ISA_NS::quantise_row(static_cast<const float *>(sums + r * ld), a->n, a->y, first + r);
+      SIE_ISA_NS::quantise_row(static_cast<const float *>(sums + r * ld), result_columns(a), a->y, first + r);
   }
   return SIE_OK;
 }

@@ -23,12 +23,15 @@ namespace sie_cpu {
   sie_status pool(const sie_pool_args *, const sie_share *);                                         \
   sie_status output_rows(const sie_output_rows_args *, const sie_share *);                           \
   sie_status qk_norm_rope(const sie_qk_norm_rope_args *, const sie_share *);                         \
+  sie_status pool_output(const sie_pool_output_args *, const sie_share *);                           \
+  sie_status muvera(const sie_muvera_args *, const sie_share *);                                     \
   sie_status linear_f32(const sie_linear_args *, const sie_share *);                                 \
   int64_t linear_f32_packed_bytes(int64_t n, int64_t k);                                             \
   void linear_f32_pack(int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld, \
                        void *dst);                                                                   \
   int64_t linear_f32_scratch(const sie_op_bounds *bounds);                                           \
   int64_t attention_scratch(const sie_op_bounds *bounds);                                            \
+  int64_t muvera_scratch(const sie_op_bounds *bounds);                                               \
   }
 SIE_CPU_DECLARE(avx2)
 SIE_CPU_DECLARE(avx512)
@@ -43,11 +46,30 @@ static inline Range share_of(int64_t count, const sie_share *share) {
   return {count * share->part / share->parts, count * (share->part + 1) / share->parts};
 }
 
-// Types that CPU kernels store. f16 and e4m3 they do not: no instruction set here computes faster in them than
-// in bf16 or u8, and both can hold less.
+// Float types that CPU kernels read and store. f16 is not among them, nor are the classes F16 and FP8: no instruction
+// set here multiplies in either, so f16 would be a slower bf16 of less range, and e4m3 a coarser u8. A checkpoint
+// in f16 is f32 or bf16 once it is packed. e4m3 rows are quantised here all the same, for who reads them elsewhere.
 static inline bool is_float(int32_t dtype) { return dtype == SIE_F32 || dtype == SIE_BF16; }
 static inline bool is_float_or_absent(const sie_tensor &t) { return t.p == nullptr || is_float(t.dtype); }
-static inline bool is_u8_or_absent(const sie_tensor &t) { return t.p == nullptr || t.dtype == SIE_U8; }
+
+// Types of a quantised row, of its twin beside y, and whether there is none.
+static inline bool is_quantised(const sie_tensor &t) {
+  return t.dtype == SIE_U8 || (t.dtype == SIE_F8E4M3 && (t.scale_group == -1 || t.scale_group == 128));
+}
+static inline bool is_twin_or_absent(const sie_tensor &t) {
+  return t.p == nullptr || (is_quantised(t) && t.scale_group != 128);
+}
+
+// The activation of a gate.
+static inline int32_t act_of_gate(int32_t gate) {
+  if (gate == SIE_GATE_SWIGLU) return SIE_ACT_SILU;
+  return gate == SIE_GATE_GEGLU ? SIE_ACT_GELU_ERF : SIE_ACT_GELU_TANH;
+}
+
+// Columns of a linear's result.
+static inline int64_t result_columns(const sie_linear_args *a) {
+  return a->gate != SIE_GATE_NONE ? a->n / 2 : a->n;
+}
 
 // Scratch of `count` floats, to whole lines.
 static inline int64_t float_bytes(int64_t count) {

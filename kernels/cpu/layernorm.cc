@@ -1,8 +1,8 @@
-// layernorm — y = norm(s), s = (x + bias) + residual, and optionally s itself and y's u8 twin.
+// layernorm — y = norm(s), s = (x + bias) + residual, and optionally s itself and y's quantised twin.
 //   LAYER  μ = Σ s/C,  σ² = Σ (s−μ)²/C,  y = (s−μ)/√(σ²+ε)·(offset + γ) + β     two passes, sums in f32
 //   RMS    y = s/√(Σ s²/C + ε)·(offset + γ) + β
 // Shapes   x, residual, sum, y, yq [R, C], row stride ≥ C; bias, γ, β [C], β may be absent.   R ≥ 0, C ≥ 1.
-// Types    x, residual, sum, y f32 | bf16; yq u8 with scale and zero, quantised from the f32 result.
+// Types    x, residual, sum, y f32 | bf16; yq u8 | e4m3, a scale a row, quantised from the f32 result.
 // Alias    y and sum may each be x or residual when the types agree; else disjoint.
 // Align    element.                                Share    rows.
 // Scratch  C floats: s or the f32 result, where one is wanted beside y.
@@ -65,7 +65,7 @@ sie_status layernorm(const sie_layernorm_args *a, const sie_share *share) {
   if (!is_float(a->x.dtype) || !is_float(a->y.dtype)) return SIE_UNSUPPORTED;
   if (!is_float_or_absent(a->residual) || !is_float_or_absent(a->sum)) return SIE_UNSUPPORTED;
   if (a->norm != SIE_NORM_LAYER && a->norm != SIE_NORM_RMS) return SIE_UNSUPPORTED;
-  if (!is_u8_or_absent(a->yq)) return SIE_UNSUPPORTED;
+  if (!is_twin_or_absent(a->yq)) return SIE_UNSUPPORTED;
   const Range rows = share_of(*a->rows.n, share);
   float *scratch = static_cast<float *>(share->scratch);
   const bool from_f32 = a->x.dtype == SIE_F32, to_f32 = a->y.dtype == SIE_F32;

@@ -1,4 +1,5 @@
 // linear_bf16_amx — y = act(x·Wᵀ + bias) + residual, bf16 operands, f32 sums, on AMX tiles.
+//   or, with a gate, g(even columns)·(odd columns) + residual in N/2 columns
 // Shapes   x [R, K], W packed [N, K], residual, y [R, N], row-major, strides ≥ columns.   R ≥ 0 any; N, K ≥ 1 any.
 // Types    x bf16; bias f32; residual f32 | bf16; y f32 | bf16 (nearest even).  Alias: residual may be y.
 // Align    packed data 64 B; rows any (64 B rows load fastest).
@@ -44,8 +45,9 @@ template <int Act, int Residual, int Out> struct Bf16Form {
     p->mask = column_mask(column, args->n);
     p->bias0 = args->bias ? _mm512_maskz_loadu_ps(p->mask.lo, args->bias + column) : _mm512_setzero_ps();
     p->bias1 = args->bias ? _mm512_maskz_loadu_ps(p->mask.hi, args->bias + column + 16) : _mm512_setzero_ps();
-    p->residual = (const char *)args->residual.p + (row * args->residual.ld + column) * kResidualSize;
-    p->y = (char *)args->y.p + (row * args->y.ld + column) * kOutSize;
+    const int64_t first = column_of_y<Act>(column);
+    p->residual = (const char *)args->residual.p + (row * args->residual.ld + first) * kResidualSize;
+    p->y = (char *)args->y.p + (row * args->y.ld + first) * kOutSize;
   }
 
   void finish(Pending *p, int to) const {
@@ -53,7 +55,7 @@ template <int Act, int Residual, int Out> struct Bf16Form {
     for (int r = p->next; r < to; r++) {
       const __m512 x0 = _mm512_add_ps(_mm512_load_ps(p->sums + 32 * r), p->bias0);
       const __m512 x1 = _mm512_add_ps(_mm512_load_ps(p->sums + 32 * r + 16), p->bias1);
-      epilogue_row<Act, Residual, Out>(x0, x1, args->act, p->mask, p->residual + r * residual_ld, p->y + r * y_ld);
+      epilogue_row<Act, Residual, Out>(x0, x1, act_of<Act>(args), p->mask, p->residual + r * residual_ld, p->y + r * y_ld);
     }
     p->next = to;
   }

@@ -1,6 +1,7 @@
-// linear_f32 — y = act(x·Wᵀ + bias) + residual in class F32.
-//   z = Σ x[r,k]·W[n,k], one FMA chain a result, k ascending; then bias, act, residual, one conversion
-// Shapes   x [R, K], W [N, K] packed, bias [N], residual, y [R, N]; row strides ≥ columns.   R ≥ 0, N, K ≥ 1.
+// linear_f32 — y = act(x·Wᵀ + bias) + residual in class F32, or g(even columns)·(odd columns) + residual.
+//   z = Σ x[r,k]·W[n,k], one FMA chain a result, k ascending; then bias, act or gate, residual, one conversion
+// Shapes   x [R, K], W [N, K] packed, bias [N], residual, y [R, N], with a gate [R, N/2]; row strides ≥ columns.
+//          R ≥ 0, N, K ≥ 1.
 // Types    x f32; residual f32 | bf16; y f32 | bf16 | u8 (rows quantised after act and residual).
 // Alias    residual may be y when the types agree. Align    element; the packed weight 64 B.
 // Share    a grid of columns, then rows; rows alone when y is u8. Scratch  kRows·N floats when y is u8.
@@ -83,9 +84,40 @@ void finish_rows(const sie_linear_args *a, const float *z, int64_t row, int64_t 
   }
 }
 
+template <int32_t Act, typename R, typename Y>
+void finish_gated(const sie_linear_args *a, const float *z, int64_t row, int64_t rows, int64_t n, int64_t end,
+                  Y *y, int64_t ldy) {
+  for (int64_t m = 0; m < rows; m++, z += kPanel, y += ldy) {
+    const R *residual = a->residual.p != nullptr ? row_of<const R>(a->residual, row + m) : nullptr;
+    for (int64_t i = n; i < end; i += 2 * kLanes) {
+      // Two vectors, or the panel's last one; what is beyond the columns is not stored.
+      const int64_t two = i + 2 * kLanes < n + kPanel ? i + 2 * kLanes : n + kPanel, last = two < end ? two : end;
+      Vec in[2] = {vset(0.0f), vset(0.0f)}, gate, up;
+      for (int v = 0; v < 2 && i + v * kLanes < last; v++) {
+        in[v] = vload(z + (i - n) + v * kLanes);
+        if (a->bias != nullptr) in[v] = in[v] + vload_row(a->bias, i + v * kLanes, last);
+      }
+      vsplit_pairs(in[0], in[1], &gate, &up);
+      Vec x = activate<Act>(gate) * up;
+      if (residual != nullptr) x = x + vload_row(residual, i / 2, last / 2);
+      vstore_row(y, i / 2, last / 2, x);
+    }
+  }
+}
+
 template <typename R, typename Y>
 void finish(const sie_linear_args *a, const float *z, int64_t row, int64_t rows, int64_t n, int64_t end, Y *y,
             int64_t ldy) {
+  switch (a->gate) {
+    case SIE_GATE_SWIGLU:
+      return finish_gated<SIE_ACT_SILU, R>(a, z, row, rows, n, end, y, ldy);
+    case SIE_GATE_GEGLU:
+      return finish_gated<SIE_ACT_GELU_ERF, R>(a, z, row, rows, n, end, y, ldy);
+    case SIE_GATE_GEGLU_TANH:
+      return finish_gated<SIE_ACT_GELU_TANH, R>(a, z, row, rows, n, end, y, ldy);
+    default:
+      break;
+  }
   switch (a->act) {
     case SIE_ACT_GELU_ERF:
       return finish_rows<SIE_ACT_GELU_ERF, R>(a, z, row, rows, n, end, y, ldy);
@@ -119,8 +151,9 @@ void finish_tile(const sie_linear_args *a, const Columns &columns, Fetch fetch, 
   const int64_t whole = columns.n + columns.vecs * kLanes, end = whole < a->n ? whole : a->n;
   // The lines of y come to L2 while the product runs; else its stores would wait for them. Not to L1: so many
   // at once would hold up the loads of the product.
+  const int64_t each = a->gate != SIE_GATE_NONE ? 2 : 1;  // columns of z for one of y
   for (int64_t m = 0; m < rows; m++) {
-    for (int64_t i = columns.n; i < end; i += kLanes) {
+    for (int64_t i = columns.n / each; i < end / each; i += kLanes) {
       _mm_prefetch(reinterpret_cast<const char *>(y + m * ldy + i), _MM_HINT_T1);
     }
   }
@@ -161,17 +194,18 @@ void multiply(const sie_linear_args *a, Range rows, Range vectors) {
 
 // Whole rows, a tile of them at a time, quantised when complete.
 void multiply_quantised(const sie_linear_args *a, Range rows, float *scratch) {
-  const int64_t count = rows.last - rows.first, tiles = tile_count(count), vectors = vectors_of(a->n);
+  const int64_t count = rows.last - rows.first, tiles = tile_count(count), vectors = vectors_of(a->n),
+                width = result_columns(a);
   for (int64_t i = 0; i < tiles; i++) {
     const int64_t row = rows.first + tile_start(count, tiles, i),
                   next = rows.first + tile_start(count, tiles, i + 1);
     for (int64_t v = 0; v < vectors;) {
       const Columns columns = columns_at(a->w, v, vectors);
-      finish_tile(a, columns, fetch_of(columns, a->k, 0, 1), row, next - row, scratch, a->n);
+      finish_tile(a, columns, fetch_of(columns, a->k, 0, 1), row, next - row, scratch, width);
       v += columns.vecs;
     }
     for (int64_t r = row; r < next; r++) {
-      quantise_row(scratch + (r - row) * a->n, a->n, a->y, r);
+      quantise_row(scratch + (r - row) * width, width, a->y, r);
     }
   }
 }

@@ -1,4 +1,5 @@
 // linear_int8_amx — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias) + residual on AMX tiles.
+//   or, with a gate, g(even columns)·(odd columns) + residual in N/2 columns
 // Shapes   x [R, K], W packed [N, K], residual, y [R, N], strides ≥ columns.   R ≥ 0 any; N ≥ 1; 1 ≤ K ≤ 65,536.
 // Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum); residual f32 | bf16;
 //          y f32 | bf16 | u8.   Alias: residual may be y (float).
@@ -43,8 +44,9 @@ template <int Act, int Residual, int Out> struct Int8Form {
     p->column = panel * kInt8Panel;
     p->columns = int8_columns(args, weight, panel);
     p->outlier.column = -1;
-    const char *const y = (const char *)args->y.p + (row * args->y.ld + p->column) * kOutSize;
-    if (far) prefetch_for_write(y, args->y.ld * kOutSize, rows, 32 * kOutSize);
+    const int64_t first = column_of_y<Act>(p->column);
+    const char *const y = (const char *)args->y.p + (row * args->y.ld + first) * kOutSize;
+    if (far) prefetch_for_write(y, args->y.ld * kOutSize, rows, (Act == kActGate ? 16 : 32) * kOutSize);
   }
 
   void finish(Pending *p, int to) const {

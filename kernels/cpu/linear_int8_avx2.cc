@@ -1,4 +1,5 @@
 // linear_int8_avx2 — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias) + residual in 16-bit products, 256 bits wide.
+//   or, with a gate, g(even columns)·(odd columns) + residual in N/2 columns
 // Shapes   x [R, K], W packed [N, K], residual, y [R, N], strides ≥ columns.   R ≥ 0 any; N ≥ 1; 1 ≤ K ≤ 65,536.
 // Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum); residual f32 | bf16;
 //          y f32 | bf16 | u8.   Alias: residual may be y (float).
@@ -90,38 +91,50 @@ __m256i outlier_sums(const sie_linear_args *a, const Int8Weight &w, int64_t r, i
   return _mm256_mullo_epi32(_mm256_set1_epi32(x.excess), weights);
 }
 
-/* Columns [column, column + count) of row r, 0 < count <= 8; sums, w at the first of them. */
-void finish(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, int64_t r, int64_t column, int64_t count) {
+/* x·Wᵀ + bias in columns [column, column + count) of row r, 0 < count <= 8; sums at the first of them. */
+Vec biased(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, int64_t r, int64_t column, int64_t count) {
   const __m256i zero = _mm256_set1_epi32(a->x.zero[r]);
   const __m256i sum = _mm256_add_epi32(_mm256_load_si256(reinterpret_cast<const __m256i *>(sums)),
                                        outlier_sums(a, w, r, column));
   const __m256i wsum = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(w.sum + column));
   const Vec difference = _mm256_cvtepi32_ps(_mm256_sub_epi32(sum, _mm256_mullo_epi32(zero, wsum)));
-  const Vec bias = a->bias == nullptr ? vset(0.0f) : count < kLanes ? vload_part(a->bias + column, count) : vload(a->bias + column);
-  Vec y = activate(vfma(difference, vset(a->x.scale[r]) * vload(w.scale + column), bias), a->act);
+  const Vec bias = a->bias == nullptr ? vset(0.0f) : vload_row(a->bias, column, column + count);
+  return vfma(difference, vset(a->x.scale[r]) * vload(w.scale + column), bias);
+}
+
+/* Columns [column, column + count) of row r of y, 0 < count <= 8. */
+void store(const sie_linear_args *a, Vec y, int64_t r, int64_t column, int64_t count) {
+  const int64_t end = column + count;
   if (a->residual.p != nullptr) {
-    if (a->residual.dtype == SIE_F32) {
-      const float *const p = row_of<const float>(a->residual, r) + column;
-      y = y + (count < kLanes ? vload_part(p, count) : vload(p));
-    } else {
-      const Bf16 *const p = row_of<const Bf16>(a->residual, r) + column;
-      y = y + (count < kLanes ? vload_part(p, count) : vload(p));
-    }
+    y = y + (a->residual.dtype == SIE_F32 ? vload_row(row_of<const float>(a->residual, r), column, end)
+                                          : vload_row(row_of<const Bf16>(a->residual, r), column, end));
   }
   if (a->y.dtype == SIE_F32) {
-    float *const p = row_of<float>(a->y, r) + column;
-    if (count < kLanes) {
-      vstore_part(p, y, count);
-    } else {
-      vstore(p, y);
-    }
+    vstore_row(row_of<float>(a->y, r), column, end, y);
   } else {
-    Bf16 *const p = row_of<Bf16>(a->y, r) + column;
-    if (count < kLanes) {
-      vstore_part(p, y, count);
-    } else {
-      vstore(p, y);
-    }
+    vstore_row(row_of<Bf16>(a->y, r), column, end, y);
+  }
+}
+
+/* Columns [column, column + count) of row r, 0 < count <= 32. */
+void finish(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, int64_t r, int64_t column, int64_t count) {
+  for (int64_t c = 0; c < count; c += kLanes) {
+    const int64_t here = count - c < kLanes ? count - c : kLanes;
+    store(a, activate(biased(a, w, sums + c, r, column + c, here), a->act), r, column + c, here);
+  }
+}
+
+/* The same with a gate; count is even, and half as many columns of y. */
+void finish_gated(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, int64_t r, int64_t column,
+                  int64_t count) {
+  for (int64_t c = 0; c < count; c += 2 * kLanes) {
+    const int64_t left = count - c, here = left < kLanes ? left : kLanes;
+    const int64_t there = left - here < kLanes ? left - here : kLanes;
+    const Vec x = biased(a, w, sums + c, r, column + c, here);
+    const Vec more = there > 0 ? biased(a, w, sums + c + kLanes, r, column + c + kLanes, there) : vset(0.0f);
+    Vec gate, up;
+    vsplit_pairs(x, more, &gate, &up);
+    store(a, activate(gate, act_of_gate(a->gate)) * up, r, (column + c) / 2, (here + there) / 2);
   }
 }
 
@@ -143,8 +156,7 @@ void product(const sie_linear_args *a, const char *tails, int64_t panel_begin, i
       block.b += kInt8StepBytes / 2;
       block_sums(block, count, sums + 16);
       for (int r = 0; r < count; r++)
-        for (int64_t c = 0; c < columns; c += kLanes)
-          finish(a, w, sums + 32 * r + c, row + r, column + c, columns - c < kLanes ? columns - c : kLanes);
+        (a->gate != SIE_GATE_NONE ? finish_gated : finish)(a, w, sums + 32 * r, row + r, column, columns);
     }
   }
 }

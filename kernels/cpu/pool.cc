@@ -1,65 +1,38 @@
-// pool — y[b] = the first row, the mean of the rows, or the last row of sequence b, as f32.
-//   mean: Σ x/L, rows added in order, one f32 accumulator a column. An empty sequence gives zeros.
-// Shapes   x [T, C], or [B, C] without cu_seqlens; y [B, C]; row strides ≥ C.   B ≥ 0, C ≥ 1.
+// pool — y[b] = one row of the rows x_0 … x_(L−1) of sequence b, as f32.
+//   cls x_0   last x_(L−1)   mean Σ x_i/L   weighted mean Σ (i+1)·x_i / Σ (i+1)
+//   attention Σ p_i·x_i, p = softmax over i of x_i·w
+//   rows added in order, one f32 accumulator a column. An empty sequence gives zeros.
+// Shapes   x [T, C], or [B, C] without cu_seqlens; y [B, C]; row strides ≥ C; w [C].   B ≥ 0, C ≥ 1.
 // Types    x f32 | bf16; y f32.                    Alias    none.
 // Align    element.                                Share    sequences.
-// Cost     reads x once → memory bound.            Error    |y − ref| ≤ L·2⁻²⁴·max|x|.
-// Plan     four vectors of columns at a time, all rows of the sequence: four independent chains of adds.
-#include "rows.h"
+// Scratch  a float for each row of the longest sequence.
+// Cost     reads x once, for attention twice → memory bound.
+// Plan     weights of the rows first; then four vectors of columns at a time, all rows of the sequence: four
+//          independent chains of adds.
+// Error    |y − ref| ≤ L·2⁻²⁴·max|x|; attention: and a relative 4e-6 + 2·|error of x·w| of each weight.
+// Source   weighted mean: Muennighoff 2022 §3, arXiv:2202.08904; attention: Lin 2017 §2, arXiv:1703.03130
+#include "pool_row.h"
 
 namespace sie_cpu {
 namespace SIE_ISA_NS {
 
 namespace {
 
-// Mean of rows [first, last) of x in columns [i, i + V vectors).
-template <int V, typename X>
-SIE_INLINE void mean_columns(const sie_tensor &x, int64_t first, int64_t last, int64_t i, int64_t c,
-                             float *y) {
-  Vec sum[V];
-  for (int v = 0; v < V; v++) sum[v] = vset(0.0f);
-  for (int64_t r = first; r < last; r++) {
-    const X *row = row_of<const X>(x, r);
-    for (int v = 0; v < V; v++) sum[v] = sum[v] + vload_row(row, i + v * kLanes, c);
-  }
-  const Vec length = vset(static_cast<float>(last - first));
-  for (int v = 0; v < V; v++) vstore_row(y, i + v * kLanes, c, sum[v] / length);
-}
-
 template <typename X>
-void pool_sequences(const sie_pool_args *a, Range seqs) {
-  const int64_t c = a->c;
-  for (int64_t b = seqs.first; b < seqs.last; b++) {
-    float *y = row_of<float>(a->y, b);
-    int64_t first = b, last = b + 1;
-    if (a->cu_seqlens != nullptr) {
-      first = a->cu_seqlens[b];
-      last = a->cu_seqlens[b + 1];
-      if (a->mode == SIE_POOL_CLS && last > first) last = first + 1;
-      if (a->mode == SIE_POOL_LAST && last > first) first = last - 1;
-    }
-    if (last <= first) {
-      memset(y, 0, static_cast<size_t>(c) * sizeof *y);
-    } else if (last == first + 1) {
-      copy_row(row_of<const X>(a->x, first), c, y);
-    } else {
-      int64_t i = 0;
-      for (; i + 4 * kLanes <= c; i += 4 * kLanes) mean_columns<4, X>(a->x, first, last, i, c, y);
-      for (; i < c; i += kLanes) mean_columns<1, X>(a->x, first, last, i, c, y);
-    }
-  }
+void pool_sequences(const sie_pool_args *a, Range seqs, float *scratch) {
+  for (int64_t b = seqs.first; b < seqs.last; b++) pool_row<X>(a, b, scratch, row_of<float>(a->y, b));
 }
 
 }  // namespace
 
 sie_status pool(const sie_pool_args *a, const sie_share *share) {
-  if (!is_float(a->x.dtype) || a->y.dtype != SIE_F32) return SIE_UNSUPPORTED;
-  if (a->mode != SIE_POOL_CLS && a->mode != SIE_POOL_MEAN && a->mode != SIE_POOL_LAST) return SIE_UNSUPPORTED;
+  if (!pool_supported(a->x, a->mode) || a->y.dtype != SIE_F32) return SIE_UNSUPPORTED;
   const Range seqs = share_of(*a->seqs.n, share);
+  float *scratch = static_cast<float *>(share->scratch);
   if (a->x.dtype == SIE_F32) {
-    pool_sequences<float>(a, seqs);
+    pool_sequences<float>(a, seqs, scratch);
   } else {
-    pool_sequences<Bf16>(a, seqs);
+    pool_sequences<Bf16>(a, seqs, scratch);
   }
   return SIE_OK;
 }

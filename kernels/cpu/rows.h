@@ -1,4 +1,4 @@
-// rows.h — what the row kernels share: normalising a row, and quantising it to u8.
+// rows.h — what the row kernels share: normalising a row, and quantising it.
 //
 // Both read a row several times, from L1. Sums run over four accumulators, vector i into number i mod 4, and
 // join in a fixed order: the bits depend on the row and its length alone.
@@ -134,9 +134,30 @@ SIE_INLINE RowRange range_without_outlier(const X *x, int64_t c) {
   return range;
 }
 
-// Quantises x[c] into row r of t as sie_tensor's comment says. A NaN counts as nothing in the range and gives q = 0.
+// Quantises x[c] into e4m3 row r of t as sie_tensor's comment says: in plain code, since no operation here reads what
+// it writes.
 template <typename X>
-SIE_INLINE void quantise_row(const X *x, int64_t c, const sie_tensor &t, int64_t r) {
+void quantise_f8_row(const X *x, int64_t c, const sie_tensor &t, int64_t r) {
+  const int64_t group = t.scale_group == 128 ? 128 : c, groups = (c + group - 1) / group;
+  for (int64_t g = 0; g < groups; g++) {
+    const int64_t first = g * group, end = first + group < c ? first + group : c;
+    Vec most = vset(0.0f);
+    for (int64_t i = first; i < end; i += kLanes) most = vmax(vabs(vload_row(x, i, end)), most);
+    const float scale = sie_f8_scale(vlargest(most));
+    const Vec inverse = vset(1.0f / scale);
+    uint8_t *const q = row_of<uint8_t>(t, r);
+    for (int64_t i = first; i < end; i += kLanes) {
+      float ratio[kLanes];
+      vstore(ratio, vload_row(x, i, end) * inverse);
+      for (int64_t j = i; j < i + kLanes && j < end; j++) q[j] = sie_f8e4m3_from_f32(ratio[j - i]);
+    }
+    t.scale[r * groups + g] = scale;
+  }
+}
+
+// The same for u8. A NaN counts as nothing in the range and gives q = 0.
+template <typename X>
+SIE_INLINE void quantise_u8_row(const X *x, int64_t c, const sie_tensor &t, int64_t r) {
   const RowRange range = t.outlier != nullptr ? range_without_outlier(x, c) : range_of(x, c);
   const float s = range.scale > 0.0f ? range.scale : 1.0f;
   const Vec z = vmin(vset(255.0f), vmax(vrint(vset(-range.lo / s)), vset(0.0f)));
@@ -168,6 +189,12 @@ SIE_INLINE void quantise_row(const X *x, int64_t c, const sie_tensor &t, int64_t
     const bool finite = excess > -32768.0f && excess < 32768.0f;  // not so for an infinity
     t.outlier[r] = {static_cast<int32_t>(range.column), finite ? static_cast<int32_t>(excess) : 0};
   }
+}
+
+template <typename X>
+SIE_INLINE void quantise_row(const X *x, int64_t c, const sie_tensor &t, int64_t r) {
+  if (t.dtype == SIE_F8E4M3) return quantise_f8_row(x, c, t, r);
+  quantise_u8_row(x, c, t, r);
 }
 
 // s[c] += row r of t, which is f32 or bf16.

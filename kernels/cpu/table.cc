@@ -13,16 +13,19 @@
 namespace sie_cpu {
 namespace {
 
-typedef sie_status (*AttentionFn)(const sie_attention_args *, const sie_share *);
 typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
 
-bool supported(const sie_linear_args *a) {
-  return a->gate == SIE_GATE_NONE && (a->residual.p == nullptr || is_float(a->residual.dtype));
+sie_status check(const sie_linear_args *a) {
+  if (!is_float_or_absent(a->residual)) return SIE_UNSUPPORTED;
+  if (a->gate < SIE_GATE_NONE || a->gate > SIE_GATE_GEGLU_TANH) return SIE_UNSUPPORTED;
+  if (a->gate != SIE_GATE_NONE && (a->act != SIE_ACT_NONE || a->n % 2 != 0)) return SIE_INVALID_ARGUMENT;
+  return SIE_OK;
 }
 
 template <LinearFn F32, LinearFn Int8>
 sie_status linear(const sie_linear_args *a, const sie_share *share) {
-  if (!supported(a)) return SIE_UNSUPPORTED;
+  const sie_status status = check(a);
+  if (status != SIE_OK) return status;
   switch (a->w->compute) {
     case SIE_COMPUTE_F32:
       return F32(a, share);
@@ -34,20 +37,16 @@ sie_status linear(const sie_linear_args *a, const sie_share *share) {
 }
 
 sie_status linear_amx(const sie_linear_args *a, const sie_share *share) {
-  if (!supported(a)) return SIE_UNSUPPORTED;
-  if (a->w->compute == SIE_COMPUTE_BF16) return linear_bf16_amx(a, share);
+  if (a->w->compute == SIE_COMPUTE_BF16) {
+    const sie_status status = check(a);
+    return status == SIE_OK ? linear_bf16_amx(a, share) : status;
+  }
   return linear<avx512::linear_f32, linear_int8_amx>(a, share);
 }
 
-// Head dimensions and masks the tiles do not do fall to the generic kernel, by the shape alone.
-template <AttentionFn F>
-sie_status attention(const sie_attention_args *a, const sie_share *share) {
-  return a->alibi_slopes == nullptr ? F(a, share) : SIE_UNSUPPORTED;
-}
-
+// Head dimensions that the tiles do not do, and distances, fall to the generic kernel, by the shape alone.
 sie_status attention_amx(const sie_attention_args *a, const sie_share *share) {
-  if (a->alibi_slopes != nullptr) return SIE_UNSUPPORTED;
-  if (a->q.dtype == SIE_BF16) {
+  if (a->q.dtype == SIE_BF16 && a->alibi_slopes == nullptr) {
     const sie_status status = attention_bf16_amx(a, share);
     if (status != SIE_UNSUPPORTED) return status;
   }
@@ -102,6 +101,12 @@ int64_t scratch_bytes(const sie_op_bounds *bounds) {
       return float_bytes(bounds->c);
     case SIE_OP_QK_NORM_ROPE:
       return float_bytes(bounds->head_dim);
+    case SIE_OP_POOL:
+      return float_bytes(bounds->max_len);
+    case SIE_OP_POOL_OUTPUT:
+      return float_bytes(bounds->c) + float_bytes(bounds->max_len);
+    case SIE_OP_MUVERA:
+      return Wide ? avx512::muvera_scratch(bounds) : avx2::muvera_scratch(bounds);
     case SIE_OP_LINEAR:
       if (bounds->compute == SIE_COMPUTE_INT8) return linear_int8_scratch(bounds);
       if (bounds->compute == SIE_COMPUTE_BF16) return linear_bf16_amx_scratch(bounds);
@@ -131,13 +136,13 @@ const sie_ops avx2_ops = {
     avx2::layernorm,
     linear<avx2::linear_f32, linear_int8_avx2>,
     avx2::quantise_rows,
-    attention<avx2::attention>,
+    avx2::attention,
     avx2::gather_rows,
     avx2::pool,
     avx2::output_rows,
     avx2::qk_norm_rope,
-    nullptr,
-    nullptr,
+    avx2::pool_output,
+    avx2::muvera,
     nullptr,
     nullptr,
 };
@@ -155,13 +160,13 @@ const sie_ops avx512_ops = {
     avx512::layernorm,
     linear<avx512::linear_f32, linear_int8_avx2>,
     avx512::quantise_rows,
-    attention<avx512::attention>,
+    avx512::attention,
     avx512::gather_rows,
     avx512::pool,
     avx512::output_rows,
     avx512::qk_norm_rope,
-    nullptr,
-    nullptr,
+    avx512::pool_output,
+    avx512::muvera,
     nullptr,
     nullptr,
 };
@@ -179,13 +184,13 @@ const sie_ops vnni_ops = {
     avx512::layernorm,
     linear<avx512::linear_f32, linear_int8_vnni>,
     avx512::quantise_rows,
-    attention<avx512::attention>,
+    avx512::attention,
     avx512::gather_rows,
     avx512::pool,
     avx512::output_rows,
     avx512::qk_norm_rope,
-    nullptr,
-    nullptr,
+    avx512::pool_output,
+    avx512::muvera,
     nullptr,
     nullptr,
 };
@@ -208,8 +213,8 @@ const sie_ops amx_ops = {
     avx512::pool,
     avx512::output_rows,
     avx512::qk_norm_rope,
-    nullptr,
-    nullptr,
+    avx512::pool_output,
+    avx512::muvera,
     nullptr,
     nullptr,
 };

@@ -157,6 +157,13 @@ SIE_INLINE void vtranspose(Vec r[kLanes]) {
   }
 }
 
+// a's then b's elements 0, 2, 4, …, and 1, 3, 5, …
+SIE_INLINE void vsplit_pairs(Vec a, Vec b, Vec *even, Vec *odd) {
+  const __m512i at = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+  *even = _mm512_permutex2var_ps(a, at, b);
+  *odd = _mm512_permutex2var_ps(a, _mm512_add_epi32(at, _mm512_set1_epi32(1)), b);
+}
+
 // Bit i is set where lane i > 0.
 SIE_INLINE uint32_t vpositive(Vec v) { return _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_GT_OQ); }
 
@@ -303,6 +310,14 @@ SIE_INLINE void vtranspose(Vec r[kLanes]) {
 
 SIE_INLINE uint32_t vpositive(Vec v) {
   return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_GT_OQ)));
+}
+
+SIE_INLINE Vec vpairs_in_order(Vec v) {
+  return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(v), 0xd8));
+}
+SIE_INLINE void vsplit_pairs(Vec a, Vec b, Vec *even, Vec *odd) {
+  *even = vpairs_in_order(_mm256_shuffle_ps(a, b, 0x88));
+  *odd = vpairs_in_order(_mm256_shuffle_ps(a, b, 0xdd));
 }
 
 #endif

@@ -1,0 +1,109 @@
+// pool_row.h — one sequence's rows to one row of floats: under pool and pool_output.
+//
+// Columns are summed in order of the rows, one chain each: bits depend on the sequence alone.
+#ifndef SIE_KERNELS_CPU_POOL_ROW_H
+#define SIE_KERNELS_CPU_POOL_ROW_H
+
+#include "math.h"
+#include "rows.h"
+
+namespace sie_cpu {
+namespace SIE_ISA_NS {
+
+// y[c] = (Σ weight·x)/total over rows [first, last) of x in columns [i, i + V vectors); not Weighted: all 1. What
+// does not change is a template's business: the loop is a load and an add.
+template <int V, bool Weighted, typename X>
+SIE_INLINE void pool_columns(const sie_tensor &x, int64_t first, int64_t last, int64_t i, int64_t c,
+                             const float *weights, Vec total, float *y) {
+  Vec sum[V];
+  for (int v = 0; v < V; v++) sum[v] = vset(0.0f);
+  for (int64_t r = first; r < last; r++) {
+    const X *row = row_of<const X>(x, r);
+    if (!Weighted) {
+      for (int v = 0; v < V; v++) sum[v] = sum[v] + vload_row(row, i + v * kLanes, c);
+    } else {
+      const Vec weight = vset(weights[r - first]);
+      for (int v = 0; v < V; v++) sum[v] = vfma(weight, vload_row(row, i + v * kLanes, c), sum[v]);
+    }
+  }
+  for (int v = 0; v < V; v++) vstore_row(y, i + v * kLanes, c, sum[v] / total);
+}
+
+template <bool Weighted, typename X>
+SIE_INLINE void pool_rows(const sie_tensor &x, int64_t first, int64_t last, int64_t c, const float *weights,
+                          float total, float *y) {
+  const Vec all = vset(total);
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= c; i += 4 * kLanes)
+    pool_columns<4, Weighted, X>(x, first, last, i, c, weights, all, y);
+  for (; i < c; i += kLanes) pool_columns<1, Weighted, X>(x, first, last, i, c, weights, all, y);
+}
+
+// Weights of `rows` rows from x on by their place, 1 to rows; gives the sum.
+SIE_INLINE float weigh_by_position(int64_t rows, float *weights) {
+  for (int64_t i = 0; i < rows; i++) weights[i] = static_cast<float>(i + 1);
+  return 0.5f * static_cast<float>(rows * (rows + 1));
+}
+
+// e^(x·w − max x·w) of each row; gives the sum.
+template <typename X>
+SIE_INLINE float weigh_by_score(const sie_tensor &x, int64_t first, int64_t rows, int64_t c, const float *w,
+                                float *weights) {
+  Vec top = vset(-__builtin_inff());
+  for (int64_t r = 0; r < rows; r++) {
+    const X *row = row_of<const X>(x, first + r);
+    weights[r] = sum_row(c, [=](int64_t i) __attribute__((always_inline)) {
+      return vload_row(row, i, c) * vload_row(w, i, c);
+    });
+    top = vmax(vset(weights[r]), top);
+  }
+  Vec sum = vset(0.0f);
+  for (int64_t r = 0; r < rows; r += kLanes) {
+    Vec p = vexp(vload_row(weights, r, rows) - top);
+    if (r + kLanes > rows) p = vkeep(p, rows - r);
+    vstore_row(weights, r, rows, p);
+    sum = sum + p;
+  }
+  return vsum(sum);
+}
+
+static inline bool pool_supported(const sie_tensor &x, int32_t mode) {
+  return is_float(x.dtype) && mode >= SIE_POOL_CLS && mode <= SIE_POOL_WEIGHTED_MEAN;
+}
+
+// Sequence b of `a`, whose y is not looked at, into y[c]. X: storage of a->x.
+template <typename X>
+SIE_INLINE void pool_row(const sie_pool_args *a, int64_t b, float *scratch, float *y) {
+  const int64_t c = a->c;
+  int64_t first = b, last = b + 1;
+  if (a->cu_seqlens != nullptr) {
+    first = a->cu_seqlens[b];
+    last = a->cu_seqlens[b + 1];
+    if (a->mode == SIE_POOL_CLS && last > first) last = first + 1;
+    if (a->mode == SIE_POOL_LAST && last > first) first = last - 1;
+  }
+  const int64_t rows = last - first;
+  if (rows <= 0) {
+    memset(y, 0, static_cast<size_t>(c) * sizeof *y);
+    return;
+  }
+  if (rows == 1) {
+    copy_row(row_of<const X>(a->x, first), c, y);
+    return;
+  }
+  float total = static_cast<float>(rows);
+  const float *weights = nullptr;
+  if (a->mode == SIE_POOL_WEIGHTED_MEAN) total = weigh_by_position(rows, scratch), weights = scratch;
+  if (a->mode == SIE_POOL_ATTENTION)
+    total = weigh_by_score<X>(a->x, first, rows, c, a->w, scratch), weights = scratch;
+  if (weights != nullptr) {
+    pool_rows<true, X>(a->x, first, last, c, weights, total, y);
+  } else {
+    pool_rows<false, X>(a->x, first, last, c, weights, total, y);
+  }
+}
+
+}  // namespace SIE_ISA_NS
+}  // namespace sie_cpu
+
+#endif  // SIE_KERNELS_CPU_POOL_ROW_H
