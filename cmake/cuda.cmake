@@ -124,7 +124,8 @@ foreach(name experiments record)
 endforeach()
 add_custom_command(
   OUTPUT ${CMAKE_BINARY_DIR}/sie_record
-  COMMAND ${nvcc} -cudart static -ccbin ${CMAKE_CXX_COMPILER} ${record_objects} -o ${CMAKE_BINARY_DIR}/sie_record
+  COMMAND ${nvcc} -cudart static -ccbin ${CMAKE_CXX_COMPILER} -Xcompiler -static-libgcc,-static-libstdc++
+          ${record_objects} -o ${CMAKE_BINARY_DIR}/sie_record
   DEPENDS ${record_objects}
   COMMENT "linking sie_record"
   VERBATIM)

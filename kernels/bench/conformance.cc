@@ -1,12 +1,10 @@
 // conformance.cc — the conformance list of kernels/tests on a device's own memory.
 //
-//   sie_conformance [--every N] [GROUP…]     groups whose name contains one of the words; every N-th case
-//   sie_conformance --list                   their names
+//   sie_conformance [GROUP…]     groups whose name contains one of the words; SIE_TEST_SHARD=0/N: every N-th
+//   case sie_conformance --list       their names
 //
 // Exit 0: all pass; 1: something fails; 2: no GPU. A fault on the device ends the run: what comes after it
 // would fail for that reason alone.
-#include <stdlib.h>
-
 #include "bench/device.h"
 #include "bench/mirror.h"
 #include "cuda/cuda_ops.h"
@@ -16,24 +14,19 @@ using harness::Group;
 
 namespace {
 
-bool chosen(const Group &group, int argc, char **argv, int from) {
-  for (int i = from; i < argc; i++) {
+bool chosen(const Group &group, int argc, char **argv) {
+  for (int i = 1; i < argc; i++) {
     if (strstr(group.name, argv[i]) != nullptr) return true;
   }
-  return from >= argc;
+  return argc < 2;
 }
 
 }  // namespace
 
 int main(int argc, char **argv) {
-  int from = 1;
   if (argc > 1 && strcmp(argv[1], "--list") == 0) {
     for (const Group &group : harness::groups()) printf("%s\n", group.name);
     return 0;
-  }
-  if (argc > 2 && strcmp(argv[1], "--every") == 0 && atoi(argv[2]) > 0) {
-    harness::sample(atoi(argv[2]));
-    from = 3;
   }
   std::string why;
   device::Info info;
@@ -51,7 +44,7 @@ int main(int argc, char **argv) {
   printf("# %s, table %s\n", info.name.c_str(), harness::backends()[0]->name);
   int ran = 0;
   for (const Group &group : harness::groups()) {
-    if (!chosen(group, argc, argv, from)) continue;
+    if (!chosen(group, argc, argv)) continue;
     check::failures_of_case = 0;
     const double begin = check::seconds();
     harness::run_group(group);

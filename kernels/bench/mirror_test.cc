@@ -42,6 +42,5 @@ int main(int argc, char **argv) {
   mirror::hide(true);
   gpus().push_back({mirror::table(sie_ref_ops()), *device::stream()});
   select(Tables::gpu);
-  sample(40);
   return check::run_tests(argc, argv);
 }

@@ -19,12 +19,13 @@ std::string ceilings_text(const Ceilings &c) {
 }
 
 std::string model_text(const harness::ModelShape &m) {
-  return harness::text(
-      "{\"name\":%s,\"width\":%d,\"heads\":%d,\"kv_heads\":%d,\"head_dim\":%d,\"inner\":%d,\"gate\":%d,"
-      "\"norm\":%d,"
-      "\"mask\":%d,\"window\":%d,\"rotary\":%s,\"pooling\":%d}",
-      quoted(m.name).c_str(), m.width, m.heads, m.kv_heads, m.head_dim, m.inner, m.gate, m.norm, m.mask,
-      m.window, m.rotary ? "true" : "false", m.pooling);
+  const std::string sizes =
+      harness::text("\"width\":%d,\"heads\":%d,\"kv_heads\":%d,\"head_dim\":%d,\"inner\":%d", m.width,
+                    m.heads, m.kv_heads, m.head_dim, m.inner);
+  const std::string kinds =
+      harness::text("\"gate\":%d,\"norm\":%d,\"mask\":%d,\"window\":%d,\"rotary\":%s,\"pooling\":%d", m.gate,
+                    m.norm, m.mask, m.window, m.rotary ? "true" : "false", m.pooling);
+  return "{\"name\":" + quoted(m.name) + "," + sizes + "," + kinds + "}";
 }
 
 }  // namespace
