@@ -7,10 +7,11 @@
 set(SIE_CUDA_SOURCES
   table.cc
   embed_layernorm.cu layernorm.cu quantise_rows.cu qk_norm_rope.cu
-  gather_rows.cu output_rows.cu pool_output.cu
+  gather_rows.cu output_rows.cu pool_output.cu muvera.cu
   attention.cu attention_work.cc attention_d32.cu attention_d64.cu attention_d128.cu attention_d256.cu
-  gemm_pack.cc gemm_epilogue.cc
+  linear.cu gemm_call.cc gemm_pack.cc gemm_epilogue.cc
   gemm_sm80.cc gemm_sm80_bf16.cu gemm_sm80_f16.cu gemm_sm80_fp8.cu
+  gemm_sm90.cc gemm_sm90_bf16.cu gemm_sm90_f16.cu gemm_sm90_e4m3.cu gemm_sm90_skinny.cu
 )
 list(TRANSFORM SIE_CUDA_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/kernels/cuda/)
 
@@ -47,11 +48,14 @@ if(SIE_TESTS AND NOT SIE_SANITIZE MATCHES "thread")
   target_compile_definitions(simt_tests PRIVATE SIE_TESTDATA="${CMAKE_SOURCE_DIR}/testdata")
   add_test(NAME simt COMMAND simt_tests)
 
-  add_executable(gemm_sm80_tests ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/gemm_sm80_test.cc
-                 ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/gemm_problem.cc
-                 ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/activation_test.cc)
-  target_link_libraries(gemm_sm80_tests PRIVATE sie_flags simt_flags sie_cuda_emulated m pthread)
-  add_test(NAME cuda_gemm_sm80 COMMAND gemm_sm80_tests)
+  file(GLOB gemm_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/gemm_*.cc)
+  add_executable(gemm_tests ${gemm_test_sources} ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/activation_test.cc
+                 ${CMAKE_SOURCE_DIR}/kernels/simt/tests/main.cc)
+  target_link_libraries(gemm_tests PRIVATE sie_flags simt_flags sie_cuda_emulated m pthread)
+  foreach(cases gemm_sm80 gemm_sm90)
+    add_test(NAME cuda_${cases} COMMAND gemm_tests ${cases})
+  endforeach()
+  add_test(NAME cuda_gemm COMMAND gemm_tests gemm_epilogue gemm_tiles activations)
 
   set(tests ${CMAKE_SOURCE_DIR}/kernels/tests)
   add_executable(cuda_attention_tests ${tests}/cuda/attention_test.cc ${tests}/cuda/attention_work_test.cc

@@ -1,8 +1,9 @@
 // gemm_sm80.cc — the host side of gemm_sm80.h: checks, the choice of a tile, the kernel's parameter.
 #include "cuda/gemm_sm80.h"
 
-#include "cuda/gemm_pack.h"
+#include "cuda/gemm_call.h"
 #include "cuda/gemm_sm80_instances.h"
+#include "cuda/gemm_tiles.h"
 
 namespace sie_cuda {
 
@@ -24,12 +25,6 @@ Table table_of(uint32_t compute) {
     default:
       return {nullptr, 0};
   }
-}
-
-int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
-
-bool aligned(const void *p, int64_t bytes) {
-  return reinterpret_cast<uintptr_t>(p) % static_cast<uint64_t>(bytes) == 0;
 }
 
 // A block of y's scales must lie in one tile.
@@ -64,23 +59,55 @@ int64_t estimate(const GemmSm80Instance &instance, const sie_linear_args *a, con
   return ctas / wave * clocks(together) + (rest > 0 ? clocks(rest) : 0);
 }
 
-sie_status check(const sie_linear_args *a, const sie_stream *on) {
-  if (on == nullptr || a->w == nullptr) return SIE_INVALID_ARGUMENT;
-  const uint32_t compute = a->w->compute;
-  const bool fp8 = compute == SIE_COMPUTE_FP8;
-  const int32_t type =
-      compute == SIE_COMPUTE_BF16 ? SIE_BF16 : (compute == SIE_COMPUTE_F16 ? SIE_F16 : SIE_F8E4M3);
-  if (table_of(compute).count == 0 || a->x.dtype != type) return SIE_UNSUPPORTED;
-  if (on->sm < 80 || on->sm / 10 == 9 || (fp8 && on->sm != 89 && on->sm < 120)) return SIE_UNSUPPORTED;
-  if (fp8 && a->x.scale_group != -1 && a->x.scale_group != 128) return SIE_UNSUPPORTED;
-  const int64_t element = fp8 ? 1 : 2;
-  if (a->rows.cap < 0 || a->rows.cap > INT32_MAX || a->w->n != a->n || a->w->k != a->k)
-    return SIE_INVALID_ARGUMENT;
-  if (a->k < 1 || a->k > int64_t{1} << 28 || a->k * element % 16 != 0) return SIE_INVALID_ARGUMENT;
-  if (a->x.ld < a->k || a->x.ld * element % 16 != 0 || !aligned(a->x.p, 16)) return SIE_INVALID_ARGUMENT;
-  if (!aligned(a->w->data, 16)) return SIE_INVALID_ARGUMENT;
-  if (fp8 && (a->x.scale == nullptr || !aligned(a->x.scale, 4))) return SIE_INVALID_ARGUMENT;
-  return SIE_OK;
+sie_status check(const sie_linear_args *a, const sie_stream *on, GemmCall *call) {
+  sie_status status = gemm_call(a, on, call);
+  if (status != SIE_OK) return status;
+  const bool fp8 = a->w->compute == SIE_COMPUTE_FP8;
+  const bool takes = on->sm >= 80 && on->sm / 10 != 9 && (!fp8 || on->sm == 89 || on->sm >= 120);
+  return takes ? SIE_OK : SIE_UNSUPPORTED;
+}
+
+// As gemm_choose asks.
+struct Family {
+  const GemmCall &call;
+  const GemmSm80Instance *instances;
+  int32_t count;
+  explicit Family(const GemmCall &of) : call(of) {
+    const Table table = table_of(of.args->w->compute);
+    instances = table.instances;
+    count = table.count;
+  }
+  const char *name(int32_t i) const { return instances[i].shape.name; }
+  bool takes(int32_t i) const { return takes_output(instances[i], call.args); }
+  int64_t clocks(int32_t i) const { return estimate(instances[i], call.args, call.on); }
+};
+
+sie_status run(int32_t variant, const GemmCall &call) {
+  const sie_linear_args &a = *call.args;
+  const Family family(call);
+  if (variant < 0 || variant >= family.count || !family.takes(variant)) return SIE_UNSUPPORTED;
+  const GemmSm80Instance &instance = family.instances[variant];
+  const int64_t row_tiles = divide_up(a.rows.cap, instance.shape.rows);
+  const int64_t column_tiles = divide_up(a.n, instance.shape.columns);
+  if (row_tiles * column_tiles > INT32_MAX) return SIE_UNSUPPORTED;
+  if (row_tiles == 0) return SIE_OK;
+
+  GemmSm80Args args = {};
+  args.rows = a.rows.n;
+  args.x = static_cast<const uint8_t *>(a.x.p);
+  args.w = static_cast<const uint8_t *>(a.w->data);
+  args.x_row = a.x.ld * call.layout.element;
+  args.w_row = call.layout.k_padded * call.layout.element;
+  args.x_scale = a.x.scale;
+  args.w_scale = call.w_scale;
+  args.block_scales = call.block_scales;
+  args.x_scale_ld = call.block_scales ? divide_up(a.k, 128) : 1;
+  args.k_bytes = static_cast<int32_t>(a.k * call.layout.element);
+  args.lines = static_cast<int32_t>(divide_up(args.k_bytes, instance.line));
+  args.row_tiles = static_cast<int32_t>(row_tiles);
+  args.column_tiles = static_cast<int32_t>(column_tiles);
+  args.epilogue = call.epilogue;
+  return instance.launch(args, static_cast<uint32_t>(row_tiles * column_tiles), call.on);
 }
 
 }  // namespace
@@ -91,64 +118,15 @@ const GemmSm80Variant *gemm_sm80_variant(uint32_t compute, int32_t index) {
 }
 
 int32_t gemm_sm80_choose(const sie_linear_args *a, const sie_stream *on) {
-  GemmEpilogue epilogue;
-  if (check(a, on) != SIE_OK || gemm_epilogue(a, &epilogue) != SIE_OK) return -1;
-  Table table = table_of(a->w->compute);
-  int32_t best = -1;
-  int64_t least = 0;
-  for (int32_t i = 0; i < table.count; i++) {
-    if (!takes_output(table.instances[i], a)) continue;
-    int64_t clocks = estimate(table.instances[i], a, on);
-    if (best < 0 || clocks < least) {
-      best = i;
-      least = clocks;
-    }
-  }
-  return best;
+  GemmCall call;
+  if (check(a, on, &call) != SIE_OK) return -1;
+  return gemm_choose(Family(call), gemm_tiles, *call.args, *call.on);
 }
 
 sie_status gemm_sm80_run(int32_t variant, const sie_linear_args *a, const sie_stream *on) {
-  sie_status status = check(a, on);
-  if (status != SIE_OK) return status;
-  GemmSm80Args args = {};
-  status = gemm_epilogue(a, &args.epilogue);
-  if (status != SIE_OK) return status;
-  Table table = table_of(a->w->compute);
-  if (variant < 0 || variant >= table.count) return SIE_INVALID_ARGUMENT;
-  const GemmSm80Instance &instance = table.instances[variant];
-  if (!takes_output(instance, a)) return SIE_UNSUPPORTED;
-  GemmLayout layout;
-  if (!gemm_layout(a->w->compute, a->n, a->k, &layout)) return SIE_UNSUPPORTED;
-  const int64_t row_tiles = divide_up(a->rows.cap, instance.shape.rows);
-  const int64_t column_tiles = divide_up(a->n, instance.shape.columns);
-  if (row_tiles * column_tiles > INT32_MAX) return SIE_INVALID_ARGUMENT;
-  if (row_tiles == 0) return SIE_OK;
-
-  args.rows = a->rows.n;
-  args.x = static_cast<const uint8_t *>(a->x.p);
-  args.w = static_cast<const uint8_t *>(a->w->data);
-  args.x_row = a->x.ld * layout.element;
-  args.w_row = layout.k_padded * layout.element;
-  if (layout.scale_offset >= 0) {
-    args.x_scale = a->x.scale;
-    args.w_scale = reinterpret_cast<const float *>(args.w + layout.scale_offset);
-    args.block_scales = a->x.scale_group == 128;
-    args.x_scale_ld = args.block_scales ? divide_up(a->k, 128) : 1;
-  }
-  args.k_bytes = static_cast<int32_t>(a->k * layout.element);
-  args.lines = static_cast<int32_t>(divide_up(args.k_bytes, instance.line));
-  args.row_tiles = static_cast<int32_t>(row_tiles);
-  args.column_tiles = static_cast<int32_t>(column_tiles);
-  return instance.launch(args, static_cast<uint32_t>(row_tiles * column_tiles), on);
-}
-
-sie_status gemm_sm80_linear(const sie_linear_args *a, const sie_share *share) {
-  sie_status status = check(a, share->on);
-  if (status != SIE_OK) return status;
-  GemmEpilogue epilogue;
-  status = gemm_epilogue(a, &epilogue);
-  if (status != SIE_OK) return status;
-  return gemm_sm80_run(gemm_sm80_choose(a, share->on), a, share->on);
+  GemmCall call;
+  sie_status status = check(a, on, &call);
+  return status == SIE_OK ? run(variant, call) : status;
 }
 
 }  // namespace sie_cuda

@@ -14,7 +14,7 @@ struct GemmSm80Args {
   const float *w_scale;  // e4m3: [N padded to 128]
   int64_t x_row, w_row;  // bytes between rows
   int64_t x_scale_ld;    // 1: one scale a row; else blocks a row
-  int32_t k_bytes;       // of a row of x, a multiple of 16
+  int32_t k_bytes;       // of a row of x
   int32_t lines;         // ⌈k_bytes/Line⌉
   int32_t row_tiles, column_tiles;
   bool block_scales;  // x_scale is per 1×128 block

@@ -4,11 +4,12 @@
 //
 // A stage holds one line (64 or 128 bytes of k) of each of the tile's rows of x and w. Copies are cp.async of
 // 16 bytes, Stages − 1 lines ahead, one barrier a line. Fragments come by ldmatrix, one mma step ahead. In a
-// line the 16-byte pieces are permuted by their row, so that the 8 rows of an ldmatrix matrix and the pieces a
-// quarter warp writes lie in different banks:
+// line the 16-byte pieces are permuted by their row, so that the 8 rows of an ldmatrix matrix and the pieces
+// a quarter warp writes lie in different banks:
 //   Line 128   piece p of row r at r·128 + 16·(p ^ (r % 8))
 //   Line 64                     at r·64 + 16·(p ^ (r / 2 % 4)): two rows share the 128 bytes of all banks
-// What lies outside the operands (rows ≥ *rows, W's rows ≥ N, k ≥ K) is zero in shared memory and not read.
+// What lies outside the operands (rows ≥ *rows, W's rows ≥ N, k ≥ K) is zero in shared memory and not read of
+// x; W has zeros there (gemm_pack.h).
 #ifndef SIE_KERNELS_CUDA_GEMM_SM80_TILE_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM80_TILE_CUH
 
@@ -38,7 +39,7 @@ struct GemmSm80Tile {
   static constexpr int slab_rows = 16 * WarpsR, slab_stride = Columns + 8;
   static constexpr int slab_bytes = slab_rows * slab_stride * 4;
   static constexpr int shared_bytes =
-      stage_bytes * Stages > 2 * slab_bytes ? stage_bytes *Stages : 2 * slab_bytes;
+      stage_bytes * Stages > 2 * slab_bytes ? stage_bytes * Stages : 2 * slab_bytes;
 
   static_assert(Line == 64 || Line == 128, "a swizzle exists for these");
   static_assert(!e4m3 || Line == 128, "a line is a promotion interval");
@@ -89,17 +90,17 @@ struct GemmSm80Copies {
   }
 
   SIE_DEVICE void issue(uint32_t stage, int32_t line) const {
-    int64_t offset = static_cast<int64_t>(line) * Tile::line;
-    bool in_k = static_cast<int32_t>(offset) + piece_bytes < k_bytes;
+    const int64_t offset = static_cast<int64_t>(line) * Tile::line;
+    const int32_t in_k = max(0, min(16, k_bytes - static_cast<int32_t>(offset) - piece_bytes));
 #pragma unroll
     for (int i = 0; i < Tile::x_copies; i++) {
-      ptx::cp_async_16(stage + at + i * Tile::rows_a_pass * Tile::line, x + i * x_pass + offset,
-                       in_k && (x_valid >> i & 1u) != 0);
+      ptx::cp_async_16_head(stage + at + i * Tile::rows_a_pass * Tile::line, x + i * x_pass + offset,
+                            (x_valid >> i & 1u) != 0 ? in_k : 0);
     }
 #pragma unroll
     for (int i = 0; i < Tile::w_copies; i++) {
       ptx::cp_async_16(stage + at + (Tile::rows + i * Tile::rows_a_pass) * Tile::line,
-                       w + i * w_pass + offset, in_k && (w_valid >> i & 1u) != 0);
+                       w + i * w_pass + offset, (w_valid >> i & 1u) != 0);
     }
     if (copies_scale) {
       ptx::cp_async_4(stage + (Tile::rows + Tile::columns) * Tile::line + threadIdx.x * 4, scale + line,

@@ -1,26 +1,24 @@
 // gemm_sm90 — z = x·Wᵀ on Hopper's tensor cores, and through gemm_epilogue.cuh y = act(z + bias) + residual.
 //   16-bit   z[r,n] = Σ_k x[r,k]·W[n,k], one f32 chain: wgmma m64nNk16 in ascending k
 //   FP8      z[r,n] = Σ_g s[r,g]·(Σ_k∈g x·w): a block g of 128 columns is four wgmma m64nNk32 from zero, then
-//   one
-//            FMA into f32 registers (s = 1 where x has one scale a row, which the epilogue multiplies)
-// Shapes   x [R, K], W [N, K] packed (gemm_pack.h), y [R, N] or gated [R, N/2].   R ≥ 0 read on the device;
-// N, K ≥ 1. Types    x, W bf16 | f16 | e4m3; y, residual bf16 | f16 | f32, y also e4m3 with 1×128 scales.
-// Align    x: base 16 B, row stride a multiple of 16 B (TMA). y, residual: any; 16 B the same way for wide
-// stores. Cost     2·R·N·K flop, (R·K + N·K + R·N)·element bytes → at M = 16k, BERT shapes bound by the
-// tensor cores:
+//            one FMA into f32 registers (s = 1 where x has one scale a row, which the epilogue multiplies)
+// Shapes   x [R, K], W [N, K] packed (gemm_pack.h), y [R, N] or gated [R, N/2]. R ≥ 0 read on the device;
+//          N, K ≥ 1.
+// Types    x, W bf16 | f16 | e4m3; y, residual bf16 | f16 | f32, y also e4m3 with scales per 1×128 block.
+// Align    x: base 16 B, row stride a multiple of 16 B (TMA). y, residual: any; wide stores where both are
+//          multiples of 16 B.
+// Cost     2·R·N·K flop, (R·K + N·K + R·N)·element bytes → at R = 16k, BERT shapes bound by the tensor cores:
 //          3072×768 98 µs at 790 TFLOP/s, bytes 44 µs at 3.0 TB/s.
 // Plan     persistent CTAs of three warpgroups. One warp of the last brings K steps of 128 bytes by TMA into
-// a ring
-//          of stages (full and empty barriers); the other two warpgroups compute. Ping-pong: each owns every
-//          second tile, so that one stores while the other multiplies; `turn` barriers order their main loops
-//          (without them a parity wait could be a whole ring early). Cooperative: each owns one half of the
-//          rows of every tile: where accumulators of a whole tile do not fit one warpgroup. Pairs of CTAs may
-//          share W by multicast. Rows reach y through 2 KiB of swizzled staging a warp (16 rows × 128 bytes)
-//          and a TMA store; where fewer than 16 rows are left, by guarded stores: nothing is written behind
-//          row *n.
+//          a ring of stages (full and empty barriers); the other two warpgroups compute. Ping-pong: each owns
+//          every second tile, so that one stores while the other multiplies; `turn` barriers order their main
+//          loops (without them a parity wait could be a whole ring early). Cooperative: each owns one half of
+//          the rows of every tile: where accumulators of a whole tile do not fit one warpgroup. Pairs of CTAs
+//          may share W by multicast. Rows reach y through 2 KiB of swizzled staging a warp (16 rows × 128
+//          bytes) and a TMA store; where fewer than 16 rows are left, by guarded stores: nothing is written
+//          behind row *n.
 // Class    K order, instruction K, promotion and the epilogue's rounding are the same in every tile,
-// schedule,
-//          cluster and in the skinny form (gemm_sm90_skinny.cuh): results are equal bit for bit.
+//          schedule, cluster and in the skinny form (gemm_sm90_skinny.cuh): results are equal bit for bit.
 // Error    16-bit: f32 sums of exact products (tensor cores truncate addends, ≤ 2⁻²³ of the largest each).
 // Source   CUTLASS sm90 ping-pong schedule (PTX ISA 9.0 §9.7.15 wgmma; §5.5 tensors); promotion: DeepSeek-V3,
 //          arXiv:2412.19437 §3.3.2.
@@ -56,9 +54,9 @@ constexpr int sm90_shared_limit = 227 * 1024;
 
 // How a CTA divides its work.
 //   Rows, Columns   of the output, that one warpgroup holds; Rows 64 or 128
-//   Width           columns of one wgmma; Columns is a multiple (promoted classes keep one more block of
-//   sums) Cooperative     both warpgroups on one tile of 2·Rows, else in turn on tiles of Rows Cluster 1, or
-//   2: CTAs of neighbouring row tiles share each tile of W
+//   Width           columns of one wgmma; Columns is a multiple (FP8 keeps one more block of sums)
+//   Cooperative     both warpgroups on one tile of 2·Rows, else in turn on tiles of Rows
+//   Cluster         1, or 2: CTAs of neighbouring row tiles share each tile of W
 template <class Class, int Rows, int Columns, int Width, bool Cooperative, int Cluster>
 struct Sm90Tile : Class {
   static constexpr int warpgroup_rows = Rows, columns = Columns, width = Width, cluster = Cluster;
@@ -74,8 +72,7 @@ struct Sm90Tile : Class {
   static constexpr int shared_bytes = stages * stage_bytes + sm90_staging_all + barrier_bytes;
   // Consumer warps that free a stage, in every CTA that TMA writes into from here.
   static constexpr int releases = (Cooperative ? 8 : 4) * Cluster;
-  // What threads of producer and consumers keep of the 168 registers they start with: 128·p + 256·c =
-  // 384·168.
+  // What threads of producer and consumers keep of their first 168 registers: 128·p + 256·c = 384·168.
   static constexpr int producer_registers = blocks * sums > 128 ? 24 : 40;
   static constexpr int consumer_registers = blocks * sums > 128 ? 240 : 232;
   static_assert(Rows % 64 == 0 && Columns % Width == 0 && Columns <= 256 && stages >= 3, "a tile that fits");

@@ -10,16 +10,6 @@
 
 namespace sie_cuda {
 
-// The operation (ops.h) for these GPUs. share->on names the stream; no scratch. Host function, asynchronous.
-//   x       16-byte aligned, row stride a multiple of 16 bytes (TMA); e4m3 scales per row or per 1×128 block
-//   y       f32, bf16, f16, or e4m3 with scales per 1×128 block; any alignment and stride (multiples of 16
-//   bytes are
-//           faster). Of rows.cap rows only the first *n are written.
-// Any K and N ≥ 1. rows.cap 0 does nothing. SIE_UNSUPPORTED: a class, type or GPU outside this list;
-// SIE_INVALID_ARGUMENT: an alignment or stride outside it, a shape that is not the weight's, or what
-// gemm_epilogue refuses; both before any launch.
-sie_status gemm_sm90_linear(const sie_linear_args *args, const sie_share *share);
-
 // A way to divide the work. Names say schedule, tile and cluster.
 struct GemmSm90Variant {
   const char *name;        // for the sweep's table
@@ -36,11 +26,17 @@ const GemmSm90Variant *gemm_sm90_variant(int32_t index);
 // tile holds whole blocks.
 bool gemm_sm90_takes(int32_t variant, const sie_linear_args *args);
 
-// Which variant gemm_sm90_linear takes: a function of shape, types, rows.cap and the device (gemm_tiles.h).
+// Which variant is fastest: a function of shape, types, rows.cap and the device (gemm_tiles.h).
 // -1: the arguments are refused.
 int32_t gemm_sm90_choose(const sie_linear_args *args, const sie_stream *on);
 
-// The operation by one variant; SIE_UNSUPPORTED where it does not take it.
+// The operation (ops.h) by one variant; no scratch. Host function, asynchronous.
+//   x       16-byte aligned, row stride a multiple of 16 bytes (TMA); e4m3 scales per row or per 1×128 block
+//   y       f32, bf16, f16, or e4m3 with scales per 1×128 block; any alignment and stride (multiples of 16
+//           bytes are faster). Of rows.cap rows only the first *n are written.
+// Any K and N ≥ 1. rows.cap 0 does nothing. SIE_UNSUPPORTED: a GPU that is no sm_9x, a variant that does not
+// take it, or what gemm_call does not support; SIE_INVALID_ARGUMENT: what gemm_call refuses; all before any
+// launch.
 sie_status gemm_sm90_run(int32_t variant, const sie_linear_args *args, const sie_stream *on);
 
 }  // namespace sie_cuda

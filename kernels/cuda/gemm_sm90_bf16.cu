@@ -3,8 +3,8 @@
 
 namespace sie_cuda {
 
-sie_status gemm_sm90_bf16(int32_t variant, const GemmSm90Call &call) {
-  return sm90_launch_16<Sm90Class<ptx::Operand::bf16>>(variant, call);
+sie_status gemm_sm90_bf16(int32_t variant, const GemmCall &call) {
+  return sm90_launch_class<Sm90Class<ptx::Operand::bf16>>(variant, call);
 }
 
 }  // namespace sie_cuda

@@ -4,6 +4,7 @@
 
 #include "cuda/gemm_sm90.cuh"
 #include "cuda/gemm_sm90_store.cuh"
+#include "cuda/ptx/special.h"
 
 namespace sie_cuda {
 
@@ -28,13 +29,13 @@ SIE_DEVICE void sm90_start(const Sm90Shared<Tile> &shared) {
 // The tiles of a CTA (of a cluster): one in `stride`, from `first` on.
 template <class Tile>
 SIE_DEVICE int32_t sm90_tile(int32_t count) {
-  const int32_t first = static_cast<int32_t>(blockIdx.x) / Tile::cluster;
+  const int32_t first = ptx::block_index() / Tile::cluster;
   const int32_t stride = static_cast<int32_t>(gridDim.x) / Tile::cluster;
   return first + count * stride;
 }
 
-// A consumer warpgroup: its tiles, one after the other. Sums need the registers: only `count` and the place in the
-// ring are kept, all else is computed anew, and the number of rows read again.
+// A consumer warpgroup: its tiles, one after the other. Sums need the registers: only `count` and the place
+// in the ring are kept, all else is computed anew, and the number of rows read again.
 template <class Tile, Sm90Form Form>
 SIE_DEVICE void sm90_consume(const Sm90Shared<Tile> &shared, const ptx::TensorMap *y_map, const Sm90Gemm &g) {
   const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32, group = warp / 4;
@@ -53,11 +54,12 @@ SIE_DEVICE void sm90_consume(const Sm90Shared<Tile> &shared, const ptx::TensorMa
     const int32_t row = (m * Tile::cluster + rank) * Tile::rows + x_offset / sm90_line + warp % 4 * 16;
     // Group 0 begins, then each lets the other go on.
     const int32_t turns = count - (group == 0 ? 1 : 0);
-    if (!Tile::cooperative && turns >= 0) ptx::mbarrier_wait(shared.turn + group, static_cast<uint32_t>(turns) & 1u);
+    if (!Tile::cooperative && turns >= 0)
+      ptx::mbarrier_wait(shared.turn + group, static_cast<uint32_t>(turns) & 1u);
     float z[Tile::blocks][Tile::sums];
     if constexpr (Tile::promoted) {
-      sm90_sum_promoted<Tile>(z, shared, &ring, x_offset, g, row + static_cast<int32_t>(ptx::lane_id()) / 4, *g.rows,
-                              turn_of_other);
+      sm90_sum_promoted<Tile>(z, shared, &ring, x_offset, g, row + static_cast<int32_t>(ptx::lane_id()) / 4,
+                              *g.rows, turn_of_other);
     } else {
       sm90_sum<Tile>(z, shared, &ring, x_offset, g.steps, turn_of_other);
     }

@@ -11,10 +11,8 @@ namespace sie_cuda {
 
 namespace {
 
-inline int64_t sm90_divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
-
 // Boxes of one 128-byte K step by box_rows rows. Columns behind K and rows behind the matrix come as zeros.
-inline sie_status sm90_operand_maps(const GemmSm90Call &call, int32_t step, int32_t x_box_rows,
+inline sie_status sm90_operand_maps(const GemmCall &call, int32_t step, int32_t x_box_rows,
                                     int32_t w_box_rows, ptx::TensorMap *x, ptx::TensorMap *w) {
   const sie_linear_args &a = *call.args;
   sie_status status =
@@ -24,22 +22,19 @@ inline sie_status sm90_operand_maps(const GemmSm90Call &call, int32_t step, int3
                             call.layout.k_padded, w_box_rows, step, ptx::Swizzle::b128);
 }
 
-inline Sm90Gemm sm90_arguments(const GemmSm90Call &call, int32_t step) {
+inline Sm90Gemm sm90_arguments(const GemmCall &call, int32_t step) {
   const sie_linear_args &a = *call.args;
   Sm90Gemm g = {};
   g.rows = a.rows.n;
-  g.steps = static_cast<int32_t>(sm90_divide_up(a.k, step));
-  if (call.layout.scale_offset >= 0) {
-    g.w_scale =
-        reinterpret_cast<const float *>(static_cast<const uint8_t *>(a.w->data) + call.layout.scale_offset);
-    (a.x.scale_group == 128 ? g.block_scale : g.row_scale) = a.x.scale;
-  }
+  g.steps = static_cast<int32_t>(divide_up(a.k, step));
+  g.w_scale = call.w_scale;
+  if (g.w_scale != nullptr) (call.block_scales ? g.block_scale : g.row_scale) = a.x.scale;
   g.epilogue = call.epilogue;
   return g;
 }
 
 template <class Tile, Sm90Form Form>
-sie_status sm90_launch(const GemmSm90Call &call) {
+sie_status sm90_launch(const GemmCall &call) {
   const sie_linear_args &a = *call.args;
   ptx::TensorMap x, w, y = {};
   sie_status status = sm90_operand_maps(call, Tile::step, Tile::rows, Tile::columns / Tile::cluster, &x, &w);
@@ -53,8 +48,8 @@ sie_status sm90_launch(const GemmSm90Call &call) {
     if (status != SIE_OK) return status;
     g.y_by_tma = 1;
   }
-  const int64_t tiles_m = sm90_divide_up(a.rows.cap, Tile::rows * Tile::cluster);
-  const int64_t tiles_n = sm90_divide_up(a.n, Tile::columns);
+  const int64_t tiles_m = divide_up(a.rows.cap, Tile::rows * Tile::cluster);
+  const int64_t tiles_n = divide_up(a.n, Tile::columns);
   if (tiles_m * tiles_n > INT32_MAX / 4) return SIE_UNSUPPORTED;
   g.tiles_n = static_cast<int32_t>(tiles_n);
   int64_t clusters = call.on->multiprocessors / Tile::cluster;
@@ -66,7 +61,7 @@ sie_status sm90_launch(const GemmSm90Call &call) {
 
 // The instance whose epilogue does what the call asks for.
 template <class Tile>
-sie_status sm90_launch(const GemmSm90Call &call) {
+sie_status sm90_launch(const GemmCall &call) {
   if (call.epilogue.gate != SIE_GATE_NONE) {
     if constexpr (Tile::columns % 128 == 0) return sm90_launch<Tile, Sm90Form::gated>(call);
     return SIE_UNSUPPORTED;
@@ -75,9 +70,11 @@ sie_status sm90_launch(const GemmSm90Call &call) {
   return sm90_launch<Tile, Sm90Form::plain>(call);
 }
 
-// The tiles of the 16-bit classes.
+// The tiles of a class. FP8 keeps a block of sums beside those it is promoted into: at most 128 columns a
+// wgmma, and none of 192.
 template <class Class>
-sie_status sm90_launch_16(int32_t variant, const GemmSm90Call &call) {
+sie_status sm90_launch_class(int32_t variant, const GemmCall &call) {
+  constexpr int wide = Class::promoted ? 128 : 256;
   switch (variant) {
     case GEMM_SM90_PINGPONG_64X128:
       return sm90_launch<Sm90Tile<Class, 64, 128, 128, false, 1>>(call);
@@ -86,11 +83,12 @@ sie_status sm90_launch_16(int32_t variant, const GemmSm90Call &call) {
     case GEMM_SM90_PINGPONG_128X128_PAIR:
       return sm90_launch<Sm90Tile<Class, 128, 128, 128, false, 2>>(call);
     case GEMM_SM90_PINGPONG_128X192:
-      return sm90_launch<Sm90Tile<Class, 128, 192, 192, false, 1>>(call);
+      if constexpr (!Class::promoted) return sm90_launch<Sm90Tile<Class, 128, 192, 192, false, 1>>(call);
+      return SIE_UNSUPPORTED;
     case GEMM_SM90_COOPERATIVE_128X256:
-      return sm90_launch<Sm90Tile<Class, 64, 256, 256, true, 1>>(call);
+      return sm90_launch<Sm90Tile<Class, 64, 256, wide, true, 1>>(call);
     case GEMM_SM90_COOPERATIVE_128X256_PAIR:
-      return sm90_launch<Sm90Tile<Class, 64, 256, 256, true, 2>>(call);
+      return sm90_launch<Sm90Tile<Class, 64, 256, wide, true, 2>>(call);
     default:
       return SIE_UNSUPPORTED;
   }

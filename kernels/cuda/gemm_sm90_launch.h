@@ -2,9 +2,7 @@
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_LAUNCH_H
 #define SIE_KERNELS_CUDA_GEMM_SM90_LAUNCH_H
 
-#include "cuda/gemm_epilogue.h"
-#include "cuda/gemm_pack.h"
-#include "ops.h"
+#include "cuda/gemm_call.h"
 
 namespace sie_cuda {
 
@@ -20,20 +18,12 @@ enum GemmSm90Index : int32_t {
   GEMM_SM90_COUNT
 };
 
-// A checked call.
-struct GemmSm90Call {
-  const sie_linear_args *args;
-  const sie_stream *on;
-  GemmEpilogue epilogue;
-  GemmLayout layout;
-};
-
 // One function a class; SIE_UNSUPPORTED where it has no such variant.
-sie_status gemm_sm90_bf16(int32_t variant, const GemmSm90Call &call);
-sie_status gemm_sm90_f16(int32_t variant, const GemmSm90Call &call);
-sie_status gemm_sm90_e4m3(int32_t variant, const GemmSm90Call &call);
+sie_status gemm_sm90_bf16(int32_t variant, const GemmCall &call);
+sie_status gemm_sm90_f16(int32_t variant, const GemmCall &call);
+sie_status gemm_sm90_e4m3(int32_t variant, const GemmCall &call);
 // All classes.
-sie_status gemm_sm90_skinny(const GemmSm90Call &call);
+sie_status gemm_sm90_skinny(const GemmCall &call);
 
 }  // namespace sie_cuda
 

@@ -7,23 +7,23 @@ namespace sie_cuda {
 namespace {
 
 template <class Class, int Tokens>
-sie_status launch(const GemmSm90Call &call) {
+sie_status launch(const GemmCall &call) {
   using Tile = Sm90Skinny<Class, Tokens>;
   const int64_t n = call.args->n, processors = call.on->multiprocessors;
   Sm90SkinnyGemm a = {};
   // As many CTAs as still run at once: more of them read W faster, each further one reads x again.
   a.weight_rows = 16;
-  while (a.weight_rows < 64 && sm90_divide_up(n, a.weight_rows) > processors) a.weight_rows *= 2;
+  while (a.weight_rows < 64 && divide_up(n, a.weight_rows) > processors) a.weight_rows *= 2;
   ptx::TensorMap x, w;
   sie_status status = sm90_operand_maps(call, Tile::step, Tokens, a.weight_rows, &x, &w);
   if (status != SIE_OK) return status;
   a.g = sm90_arguments(call, Tile::step);
-  return SIE_LAUNCH((gemm_sm90_skinny_kernel<Tile>), sm90_divide_up(n, a.weight_rows), sm90_skinny_threads,
+  return SIE_LAUNCH((gemm_sm90_skinny_kernel<Tile>), divide_up(n, a.weight_rows), sm90_skinny_threads,
                     Tile::shared_bytes, call.on, x, w, a);
 }
 
 template <class Class>
-sie_status launch(const GemmSm90Call &call) {
+sie_status launch(const GemmCall &call) {
   const int64_t cap = call.args->rows.cap;
   if (cap <= 8) return launch<Class, 8>(call);
   if (cap <= 16) return launch<Class, 16>(call);
@@ -34,7 +34,7 @@ sie_status launch(const GemmSm90Call &call) {
 
 }  // namespace
 
-sie_status gemm_sm90_skinny(const GemmSm90Call &call) {
+sie_status gemm_sm90_skinny(const GemmCall &call) {
   switch (call.args->w->compute) {
     case SIE_COMPUTE_BF16:
       return launch<Sm90Class<ptx::Operand::bf16>>(call);

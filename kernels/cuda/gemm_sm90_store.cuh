@@ -1,16 +1,13 @@
-// gemm_sm90_store — from sums in registers to rows of y: the epilogue of the wide form, warp by warp.
+// gemm_sm90_store — values in registers → rows of y: the second half of the wide form's epilogue.
 //
-// A warp holds 16 rows of each 64-row block of its warpgroup's tile; thread l the rows l/4 and l/4 + 8 and in
-// every eight columns the pair 2(l%4), +1 (wgmma.h). Values are finished in place, a group of columns at a
-// time, and leave through two 2 KiB pieces of staging in turn: 16 rows of one 128-byte line, its 16-byte
-// chunks swizzled by the row as TMA expects (and as keeps the warp's writes free of bank conflicts). A piece
-// goes out as one TMA store where its 16 rows all exist, else by guarded 16-byte stores. Only the warp itself
-// ever waits for it.
+// Finished values (gemm_sm90_finish.cuh) leave through two 2 KiB pieces of staging in turn: 16 rows of one
+// 128-byte line, its 16-byte chunks swizzled by the row as TMA expects (and as keeps the warp's writes free
+// of bank conflicts). A piece goes out as one TMA store where its 16 rows all exist, else by guarded 16-byte
+// stores. Only the warp itself ever waits for it.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_STORE_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM90_STORE_CUH
 
-#include "cuda/gemm_epilogue.cuh"
-#include "cuda/gemm_sm90.cuh"
+#include "cuda/gemm_sm90_finish.cuh"
 #include "cuda/ptx/ldmatrix.h"
 #include "cuda/ptx/opaque.h"
 
@@ -88,186 +85,6 @@ struct Sm90Writer {
     }
   }
 };
-
-// Registers of a thread that make `Columns` columns of one 64-row block: eight columns are four registers, of
-// which (r, c), (r, c + 1), (r + 8, c), (r + 8, c + 1). The group that starts at eighth `first` of row block
-// m.
-template <class Tile>
-SIE_DEVICE float *sm90_eighth(float (&z)[Tile::blocks][Tile::sums], int m, int eighth) {
-  constexpr int per_block = Tile::width / 8;
-  return &z[m * Tile::blocks_n + eighth / per_block][eighth % per_block * 4];
-}
-
-// Two neighbouring columns of W's vector p (bias, scales). Whole: p is aligned and has both.
-template <bool Whole>
-SIE_DEVICE float2 sm90_pair(const float *p, int32_t column, int32_t n) {
-  if (Whole) {
-    uint2 bits = ptx::load_global_nc<uint2>(p + column);
-    return make_float2(__uint_as_float(bits.x), __uint_as_float(bits.y));
-  }
-  return make_float2(column < n ? p[column] : 0.0f, column + 1 < n ? p[column + 1] : 0.0f);
-}
-
-template <bool Whole>
-SIE_DEVICE float2 sm90_residual_f32(const float *p, int32_t bound) {
-  if (Whole) return ptx::load_global<float2>(p);
-  return make_float2(bound > 0 ? p[0] : 0.0f, bound > 1 ? p[1] : 0.0f);
-}
-
-// Element and its right neighbour of a row of the residual; Whole as above. Type: of the residual.
-template <int32_t Type, bool Whole>
-SIE_DEVICE float2 sm90_residual(const void *row, int32_t column, int32_t columns) {
-  if (Type == SIE_F32)
-    return sm90_residual_f32<Whole>(static_cast<const float *>(row) + column, columns - column);
-  const uint16_t *p = static_cast<const uint16_t *>(row) + column;
-  uint32_t bits;
-  if (Whole) {
-    bits = ptx::load_global<uint32_t>(p);
-  } else {
-    bits = (column < columns ? p[0] : 0u) | (column + 1 < columns ? static_cast<uint32_t>(p[1]) << 16 : 0u);
-  }
-  return Type == SIE_BF16 ? ptx::unpack_bf16x2(bits) : ptx::unpack_f16x2(bits);
-}
-
-// Any residual, with looks at its type and at each column; `second` says whether the neighbour exists.
-SIE_DEVICE float2 sm90_residual_any(const GemmEpilogue &e, int64_t row, int32_t column, bool second) {
-  const int32_t columns = column + (second ? 2 : 1);
-  const void *of_row =
-      static_cast<const char *>(e.residual) + row * e.residual_ld * (e.residual_type == SIE_F32 ? 4 : 2);
-  if (e.residual_type == SIE_F32) return sm90_residual<SIE_F32, false>(of_row, column, columns);
-  if (e.residual_type == SIE_BF16) return sm90_residual<SIE_BF16, false>(of_row, column, columns);
-  return sm90_residual<SIE_F16, false>(of_row, column, columns);
-}
-
-// Rounds and stores one or two columns of y (f32, bf16, f16), element by element where y is not aligned.
-SIE_DEVICE void sm90_store_pair(const GemmEpilogue &e, int64_t row, int32_t column, bool second, float2 v) {
-  const int64_t at = row * e.y_ld + column;
-  const bool wide = second && (e.wide & GEMM_WIDE_Y) != 0 && column % 2 == 0;
-  if (e.y_type == SIE_F32) {
-    float *p = static_cast<float *>(e.y) + at;
-    if (wide) return ptx::store_global(p, v);
-    p[0] = v.x;
-    if (second) p[1] = v.y;
-  } else {
-    uint16_t *p = static_cast<uint16_t *>(e.y) + at;
-    uint32_t bits = e.y_type == SIE_BF16 ? ptx::pack_bf16x2(v.x, v.y) : ptx::pack_f16x2(v.x, v.y);
-    if (wide) return ptx::store_global(p, bits);
-    p[0] = static_cast<uint16_t>(bits);
-    if (second) p[1] = static_cast<uint16_t>(bits >> 16);
-  }
-}
-
-// ---- sums → values, in place
-
-// What a thread needs to finish its two rows of one 64-row block.
-struct Sm90Rows {
-  int32_t row, rows;  // the first row; the other is 8 further
-  int t;              // lane % 4
-};
-
-// Sums → z for `Eighths` eighths from `first` on; column: of W, of the first.
-template <class Tile, int Eighths, bool Whole>
-SIE_DEVICE void sm90_add_bias(float (&z)[Tile::blocks][Tile::sums], int m, int first, const Sm90Gemm &g,
-                              Sm90Rows at, int32_t column) {
-  const GemmEpilogue &e = g.epilogue;
-  float row_scale[2] = {1.0f, 1.0f};
-  if (Tile::promoted && g.row_scale != nullptr) {
-    if (at.row < at.rows) row_scale[0] = g.row_scale[at.row];
-    if (at.row + 8 < at.rows) row_scale[1] = g.row_scale[at.row + 8];
-  }
-#pragma unroll
-  for (int i = 0; i < Eighths; i++) {
-    float *v = sm90_eighth<Tile>(z, m, first + i);
-    int32_t c = column + 8 * i + 2 * at.t;
-    float2 bias = make_float2(0.0f, 0.0f), scale = bias;
-    if (e.bias != nullptr) bias = sm90_pair<Whole>(e.bias, c, e.n);
-    if (Tile::promoted) scale = sm90_pair<Whole>(g.w_scale, c, e.n);
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      if (Tile::promoted) {
-        v[2 * half] = gemm_z_scaled(v[2 * half], row_scale[half], scale.x, bias.x);
-        v[2 * half + 1] = gemm_z_scaled(v[2 * half + 1], row_scale[half], scale.y, bias.y);
-      } else {
-        v[2 * half] = gemm_z(v[2 * half], bias.x);
-        v[2 * half + 1] = gemm_z(v[2 * half + 1], bias.y);
-      }
-    }
-  }
-}
-
-template <class Tile, Sm90Form Form, int Eighths, int32_t Type, bool Whole>
-SIE_DEVICE void sm90_add_residual(float (&z)[Tile::blocks][Tile::sums], int m, int first,
-                                  const GemmEpilogue &e, Sm90Rows at, int32_t column) {
-  constexpr int element = Type == SIE_F32 ? 4 : 2;
-#pragma unroll
-  for (int half = 0; half < 2; half++) {
-    if (at.row + 8 * half >= at.rows) continue;
-    const void *row = static_cast<const char *>(e.residual) + (at.row + 8 * half) * e.residual_ld * element;
-#pragma unroll
-    for (int i = 0; i < Eighths; i++) {
-      float *v = sm90_eighth<Tile>(z, m, first + i) + 2 * half;
-      if (Form == Sm90Form::gated) {
-        // One column a lane: its right neighbour is not wanted.
-        int32_t c = column / 2 + 4 * i + at.t;
-        v[0] = gemm_add_residual(v[0], sm90_residual<Type, false>(row, c, min(e.columns, c + 1)).x);
-      } else {
-        float2 r = sm90_residual<Type, Whole>(row, column + 8 * i + 2 * at.t, e.columns);
-        v[0] = gemm_add_residual(v[0], r.x);
-        v[1] = gemm_add_residual(v[1], r.y);
-      }
-    }
-  }
-}
-
-template <class Tile, Sm90Form Form, int Eighths, int32_t Type>
-SIE_DEVICE void sm90_add_residual(float (&z)[Tile::blocks][Tile::sums], int m, int first,
-                                  const GemmEpilogue &e, Sm90Rows at, int32_t column) {
-  if (Form != Sm90Form::gated && (e.wide & GEMM_WIDE_RESIDUAL) != 0 && column + 8 * Eighths <= e.columns) {
-    sm90_add_residual<Tile, Form, Eighths, Type, true>(z, m, first, e, at, column);
-  } else {
-    sm90_add_residual<Tile, Form, Eighths, Type, false>(z, m, first, e, at, column);
-  }
-}
-
-// Sums → values of y. Behind a gate a pair of columns becomes one, in registers 0 and 2 of its eighth.
-template <class Tile, Sm90Form Form, int Eighths>
-SIE_DEVICE void sm90_finish(float (&z)[Tile::blocks][Tile::sums], int m, int first, const Sm90Gemm &g,
-                            Sm90Rows at, int32_t column) {
-  const GemmEpilogue &e = g.epilogue;
-  if ((e.bias == nullptr || (e.wide & GEMM_WIDE_BIAS) != 0) && column + 8 * Eighths <= e.n) {
-    sm90_add_bias<Tile, Eighths, true>(z, m, first, g, at, column);
-  } else {
-    sm90_add_bias<Tile, Eighths, false>(z, m, first, g, at, column);
-  }
-  if constexpr (Form == Sm90Form::activated) {
-    with_activation(e.act, [&](auto act) {
-#pragma unroll
-      for (int i = 0; i < Eighths; i++) {
-        float *v = sm90_eighth<Tile>(z, m, first + i);
-#pragma unroll
-        for (int r = 0; r < 4; r++) v[r] = activate<decltype(act)::value>(v[r]);
-      }
-    });
-  }
-  if constexpr (Form == Sm90Form::gated) {
-    with_gate(e.gate, [&](auto gate) {
-#pragma unroll
-      for (int i = 0; i < Eighths; i++) {
-        float *v = sm90_eighth<Tile>(z, m, first + i);
-        v[0] = gated<decltype(gate)::value>(v[0], v[1]);
-        v[2] = gated<decltype(gate)::value>(v[2], v[3]);
-      }
-    });
-  }
-  if (e.residual == nullptr) return;
-  if (e.residual_type == SIE_F32) {
-    sm90_add_residual<Tile, Form, Eighths, SIE_F32>(z, m, first, e, at, column);
-  } else if (e.residual_type == SIE_BF16) {
-    sm90_add_residual<Tile, Form, Eighths, SIE_BF16>(z, m, first, e, at, column);
-  } else {
-    sm90_add_residual<Tile, Form, Eighths, SIE_F16>(z, m, first, e, at, column);
-  }
-}
 
 // ---- values → pieces; column: of y, of the first eighth; sent: pieces of the tile before these
 

@@ -1,20 +1,20 @@
-// gemm_tiles.h — which tile variant a GEMM runs with, where a sweep on a device has found out: `gpu-check`
-// writes it.
+// gemm_tiles.h — which tile variant a GEMM runs with: by a line for its shape, where a sweep on a device has
+// found one out, else by an estimate (gemm_sm80.cc, gemm_sm90.cc).
 //
 // All variants of a class give the same bits, so a line changes speed and nothing else. The first line that
-// fits counts; a variant that cannot do what is asked (e4m3 out of too narrow a tile) is passed over. What
-// has no line is chosen by an estimate (gemm_sm80.cc, gemm_sm90.cc).
+// fits counts; a variant that cannot do what is asked (e4m3 out of too narrow a tile) is passed over.
 #ifndef SIE_KERNELS_CUDA_GEMM_TILES_H
 #define SIE_KERNELS_CUDA_GEMM_TILES_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include "ops.h"
 
 namespace sie_cuda {
 
 struct GemmTile {
-  int32_t sm;                  // of the device measured; its family runs it (90 stands for 90 … 99)
+  int32_t sm;                  // of the device measured; 90 stands for 90 … 99
   uint32_t compute;            // sie_compute
   int64_t n, k;                // of the weight
   int64_t rows_from, rows_to;  // capacity: rows_from < cap ≤ rows_to
@@ -25,6 +25,38 @@ struct GemmTile {
 constexpr GemmTile gemm_tiles[] = {
     {0, 0, 0, 0, 0, 0, nullptr},
 };
+
+inline bool gemm_tile_fits(const GemmTile &t, const sie_linear_args &a, const sie_stream &on) {
+  const bool device = t.sm == 90 ? on.sm / 10 == 9 : on.sm == t.sm;
+  return device && t.compute == a.w->compute && t.n == a.n && t.k == a.k && a.rows.cap > t.rows_from &&
+         a.rows.cap <= t.rows_to;
+}
+
+// The variant that runs, -1 where none takes it. Family, for variants 0 … count − 1:
+//   int32_t count
+//   const char *name(i)
+//   bool takes(i)       whether it can do what is asked
+//   int64_t clocks(i)   its estimate; only the order counts
+template <class Family>
+int32_t gemm_choose(const Family &family, const GemmTile *tiles, const sie_linear_args &a,
+                    const sie_stream &on) {
+  for (const GemmTile *t = tiles; t->sm != 0; t++) {
+    if (!gemm_tile_fits(*t, a, on)) continue;
+    for (int32_t i = 0; i < family.count; i++) {
+      if (strcmp(family.name(i), t->variant) == 0 && family.takes(i)) return i;
+    }
+  }
+  int32_t best = -1;
+  int64_t least = 0;
+  for (int32_t i = 0; i < family.count; i++) {
+    if (!family.takes(i)) continue;
+    const int64_t clocks = family.clocks(i);
+    if (best >= 0 && clocks >= least) continue;
+    best = i;
+    least = clocks;
+  }
+  return best;
+}
 
 }  // namespace sie_cuda
 

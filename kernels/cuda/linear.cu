@@ -1,7 +1,7 @@
 // linear.cu — the launcher of linear (ops.h): the GEMM of the device's family.
 //   sm_90 … 99   gemm_sm90.h: wgmma, TMA
 //   all others   gemm_sm80.h: mma.sync (fp8 from sm_89 on)
-// Which tile runs is the family's choice, from gemm_tiles.h or an estimate; it never changes a bit of the result.
+// Which tile runs is the family's choice, by gemm_tiles.h; it never changes a bit of the result.
 #include "cuda/gemm_sm80.h"
 #include "cuda/gemm_sm90.h"
 #include "cuda/linear.h"
@@ -11,8 +11,9 @@ namespace sie_cuda {
 sie_status linear(const sie_linear_args *args, const sie_share *share) {
   if (args == nullptr || share == nullptr || share->on == nullptr) return SIE_INVALID_ARGUMENT;
   if (share->part != 0 || share->parts != 1) return SIE_INVALID_ARGUMENT;
-  if (share->on->sm / 10 == 9) return gemm_sm90_linear(args, share);
-  return gemm_sm80_linear(args, share);
+  const sie_stream *on = share->on;
+  if (on->sm / 10 == 9) return gemm_sm90_run(gemm_sm90_choose(args, on), args, on);
+  return gemm_sm80_run(gemm_sm80_choose(args, on), args, on);
 }
 
 }  // namespace sie_cuda

@@ -4,23 +4,20 @@
 namespace simt {
 
 bool Copy::step() {
-  if (valid) {
-    memcpy(to, from, bytes);
-  } else {
-    memset(to, 0, bytes);
-  }
+  if (read > 0) memcpy(to, from, read);
+  memset(to + read, 0, bytes - read);
   return true;
 }
 
-void cp_async(uint32_t shared, const void *global, uint32_t bytes, bool valid) {
+void cp_async(uint32_t shared, const void *global, uint32_t bytes, uint32_t read) {
   require(80, "cp.async");
   Fiber *fiber = current();
-  if (valid) check_global(global, bytes);
+  if (read > 0) check_global(global, bytes);
   Copy copy;
   copy.to = shared_bytes(*fiber->cta, shared, bytes, bytes, "cp.async");
   copy.from = static_cast<const uint8_t *>(global);
   copy.bytes = bytes;
-  copy.valid = valid;
+  copy.read = read;
   copy.group = fiber->copy_group;
   // At once, at some moment, or not before the wait: each finds races the others hide.
   uint32_t moment = random_below(3);

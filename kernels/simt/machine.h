@@ -42,8 +42,7 @@ struct Copy final : Async {  // cp.async
   bool step() override;
   uint8_t *to;
   const uint8_t *from;
-  uint32_t bytes;
-  bool valid;
+  uint32_t bytes, read;
   uint64_t group;
 };
 

@@ -69,7 +69,8 @@ void stmatrix(const uint32_t *registers, int32_t count, bool transposed, uint32_
 enum class Element { bf16, f16, e4m3 };  // the order of ptx::Operand
 void mma(Element type, float *d, const uint32_t *a, uint32_t b0, uint32_t b1);
 
-void cp_async(uint32_t shared, const void *global, uint32_t bytes, bool valid);
+// Copies the first `read` of `bytes` bytes, zeros for the others.
+void cp_async(uint32_t shared, const void *global, uint32_t bytes, uint32_t read);
 void cp_async_commit();
 void cp_async_wait(int32_t pending);
 

@@ -1,7 +1,7 @@
 // convert.h — f32 to and from bf16, f16 and e4m3, alone and packed. Rounding is to nearest, ties to even.
 //
-// bf16, f16   overflow gives infinity, f16 subnormals are exact (NumPy's astype(float16) bit for bit on numbers);
-//             a NaN becomes 0x7fff
+// bf16, f16   overflow gives infinity, f16 subnormals are exact (NumPy's astype(float16) bit for bit on
+//             numbers); a NaN becomes 0x7fff
 // e4m3        saturates: |x| > 448 and infinities give ±448; a NaN becomes 0x7f. Bias 7, no infinity.
 // Packed registers hold the first value in the low bits. Source: PTX ISA 9.0, cvt.
 #ifndef SIE_KERNELS_CUDA_PTX_CONVERT_H
@@ -15,21 +15,27 @@
 
 namespace ptx {
 
-SIE_DEVICE float from_bf16(uint16_t bits) {
-  return __uint_as_float(static_cast<uint32_t>(bits) << 16);
-}
-
-SIE_DEVICE uint16_t to_bf16(float x) {
+// The 16-bit types by operand type, for kernels that are templates over it.
+template <Operand T>
+SIE_DEVICE uint16_t to_16(float x) {
+  static_assert(T != Operand::e4m3, "16-bit types only");
 #ifdef __CUDACC__
   uint16_t bits;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  if constexpr (T == Operand::bf16) {
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  } else {
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  }
   return bits;
 #else
-  return simt::bf16_from_f32(x);
+  return T == Operand::bf16 ? simt::bf16_from_f32(x) : simt::f16_from_f32(x);
 #endif
 }
 
-SIE_DEVICE float from_f16(uint16_t bits) {
+template <Operand T>
+SIE_DEVICE float from_16(uint16_t bits) {
+  static_assert(T != Operand::e4m3, "16-bit types only");
+  if constexpr (T == Operand::bf16) return __uint_as_float(static_cast<uint32_t>(bits) << 16);
 #ifdef __CUDACC__
   float x;
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
@@ -39,43 +45,39 @@ SIE_DEVICE float from_f16(uint16_t bits) {
 #endif
 }
 
-SIE_DEVICE uint16_t to_f16(float x) {
-#ifdef __CUDACC__
-  uint16_t bits;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
-  return bits;
-#else
-  return simt::f16_from_f32(x);
-#endif
-}
-
-SIE_DEVICE uint32_t pack_bf16x2(float low, float high) {
+template <Operand T>
+SIE_DEVICE uint32_t pack2(float low, float high) {
+  static_assert(T != Operand::e4m3, "two values fill a register in bf16 and f16 only");
 #ifdef __CUDACC__
   uint32_t bits;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  if constexpr (T == Operand::bf16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  }
   return bits;
 #else
-  return simt::bf16_from_f32(low) | static_cast<uint32_t>(simt::bf16_from_f32(high)) << 16;
+  return to_16<T>(low) | static_cast<uint32_t>(to_16<T>(high)) << 16;
 #endif
 }
 
-SIE_DEVICE uint32_t pack_f16x2(float low, float high) {
-#ifdef __CUDACC__
-  uint32_t bits;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
-  return bits;
-#else
-  return simt::f16_from_f32(low) | static_cast<uint32_t>(simt::f16_from_f32(high)) << 16;
-#endif
+template <Operand T>
+SIE_DEVICE float2 unpack2(uint32_t bits) {
+  static_assert(T != Operand::e4m3, "a register holds two values in bf16 and f16 only");
+  if constexpr (T == Operand::bf16)
+    return make_float2(__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u));
+  return make_float2(from_16<T>(static_cast<uint16_t>(bits)), from_16<T>(static_cast<uint16_t>(bits >> 16)));
 }
 
-SIE_DEVICE float2 unpack_bf16x2(uint32_t bits) {
-  return make_float2(__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u));
-}
-
-SIE_DEVICE float2 unpack_f16x2(uint32_t bits) {
-  return make_float2(from_f16(static_cast<uint16_t>(bits)), from_f16(static_cast<uint16_t>(bits >> 16)));
-}
+// The same by name.
+SIE_DEVICE float from_bf16(uint16_t bits) { return from_16<Operand::bf16>(bits); }
+SIE_DEVICE float from_f16(uint16_t bits) { return from_16<Operand::f16>(bits); }
+SIE_DEVICE uint16_t to_bf16(float x) { return to_16<Operand::bf16>(x); }
+SIE_DEVICE uint16_t to_f16(float x) { return to_16<Operand::f16>(x); }
+SIE_DEVICE uint32_t pack_bf16x2(float low, float high) { return pack2<Operand::bf16>(low, high); }
+SIE_DEVICE uint32_t pack_f16x2(float low, float high) { return pack2<Operand::f16>(low, high); }
+SIE_DEVICE float2 unpack_bf16x2(uint32_t bits) { return unpack2<Operand::bf16>(bits); }
+SIE_DEVICE float2 unpack_f16x2(uint32_t bits) { return unpack2<Operand::f16>(bits); }
 
 // Before sm_89 there is no instruction: the same numbers by integer arithmetic.
 SIE_DEVICE uint32_t e4m3_bits(float x) {
@@ -129,31 +131,6 @@ SIE_DEVICE float2 unpack_e4m3x2(uint16_t bits) {
 #else
   return make_float2(from_e4m3(static_cast<uint8_t>(bits)), from_e4m3(static_cast<uint8_t>(bits >> 8)));
 #endif
-}
-
-// The same by operand type, for kernels that are templates over it.
-template <Operand T>
-SIE_DEVICE uint32_t pack2(float low, float high) {
-  static_assert(T != Operand::e4m3, "two values fill a register in bf16 and f16 only");
-  return T == Operand::bf16 ? pack_bf16x2(low, high) : pack_f16x2(low, high);
-}
-
-template <Operand T>
-SIE_DEVICE float2 unpack2(uint32_t bits) {
-  static_assert(T != Operand::e4m3, "a register holds two values in bf16 and f16 only");
-  return T == Operand::bf16 ? unpack_bf16x2(bits) : unpack_f16x2(bits);
-}
-
-template <Operand T>
-SIE_DEVICE uint16_t to_16(float x) {
-  static_assert(T != Operand::e4m3, "16-bit types only");
-  return T == Operand::bf16 ? to_bf16(x) : to_f16(x);
-}
-
-template <Operand T>
-SIE_DEVICE float from_16(uint16_t bits) {
-  static_assert(T != Operand::e4m3, "16-bit types only");
-  return T == Operand::bf16 ? from_bf16(bits) : from_f16(bits);
 }
 
 }  // namespace ptx

@@ -4,7 +4,8 @@
 // last commit (an empty group counts); cp_async_wait<N> returns when at most the N youngest groups are still
 // under way. Other threads see the bytes after the issuer's wait and a barrier. Between issue and wait the
 // destination is undefined: the emulator poisons it, and copies at a random moment.
-// Both addresses are aligned to the size. !valid: the destination is zeroed and nothing is read.
+// Both addresses are aligned to the size. !valid: the destination is zeroed and nothing is read. _head: the first
+// `read` bytes, 0 … size, zeros behind; what lies behind them is not read.
 #ifndef SIE_KERNELS_CUDA_PTX_CP_ASYNC_H
 #define SIE_KERNELS_CUDA_PTX_CP_ASYNC_H
 
@@ -19,7 +20,17 @@ SIE_DEVICE void cp_async_16(uint32_t shared, const void *global, bool valid = tr
                "r"(valid ? 16 : 0)
                : "memory");
 #else
-  simt::cp_async(shared, global, 16, valid);
+  simt::cp_async(shared, global, 16, valid ? 16 : 0);
+#endif
+}
+
+SIE_DEVICE void cp_async_16_head(uint32_t shared, const void *global, int32_t read) {
+#ifdef __CUDACC__
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(__cvta_generic_to_global(global)),
+               "r"(read)
+               : "memory");
+#else
+  simt::cp_async(shared, global, 16, static_cast<uint32_t>(read));
 #endif
 }
 
@@ -30,7 +41,7 @@ SIE_DEVICE void cp_async_8(uint32_t shared, const void *global, bool valid = tru
                "r"(valid ? 8 : 0)
                : "memory");
 #else
-  simt::cp_async(shared, global, 8, valid);
+  simt::cp_async(shared, global, 8, valid ? 8 : 0);
 #endif
 }
 
@@ -40,7 +51,7 @@ SIE_DEVICE void cp_async_4(uint32_t shared, const void *global, bool valid = tru
                "r"(valid ? 4 : 0)
                : "memory");
 #else
-  simt::cp_async(shared, global, 4, valid);
+  simt::cp_async(shared, global, 4, valid ? 4 : 0);
 #endif
 }
 

@@ -201,6 +201,25 @@ TEST(cp_async_copies_and_fills) {
   check_copies<4>();
 }
 
+__global__ void head_kernel(const uint8_t *in, uint8_t *out) {
+  SIE_DYNAMIC_SHARED(shared);
+  const uint32_t t = threadIdx.x;
+  cp_async_16_head(shared_address(shared) + 16 * t, in + 16 * t, static_cast<int32_t>(t % 17));
+  cp_async_wait_all();
+  for (uint32_t b = 0; b < 16; b++) out[16 * t + b] = shared[16 * t + b];
+}
+
+TEST(cp_async_copies_the_head_of_a_piece) {
+  Aligned<uint8_t> in(32 * 16);
+  for (size_t i = 0; i < in.size(); i++) in[i] = static_cast<uint8_t>(i * 7 | 1);
+  std::vector<uint8_t> out(32 * 16, 9);
+  CHECK(SIE_LAUNCH(head_kernel, 1, 32, 512, &on_sm80, in.data(), out.data()) == SIE_OK, "launch");
+  for (size_t i = 0; i < out.size(); i++) {
+    uint8_t want = i % 16 < i / 16 % 17 ? in[i] : uint8_t{0};
+    CHECK(out[i] == want, "byte %zu of piece %zu is %u, not %u", i % 16, i / 16, out[i], want);
+  }
+}
+
 __global__ void vector_kernel(const uint32_t *in, uint32_t *out) {
   SIE_DYNAMIC_SHARED(shared);
   uint32_t t = threadIdx.x;

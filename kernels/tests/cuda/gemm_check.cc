@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "common/dtype.h"
+#include "cuda/linear.h"
 #include "tests/check.h"
 
 namespace gemm_test {
@@ -75,12 +76,22 @@ const char *class_name(uint32_t compute) {
   return compute == SIE_COMPUTE_BF16 ? "bf16" : (compute == SIE_COMPUTE_F16 ? "f16" : "fp8");
 }
 
+sie_status call(const Family &family, int32_t variant, const sie_linear_args *a, const sie_stream *on) {
+  if (variant != by_choice) return family.run(variant, a, on);
+  sie_share share = {};
+  share.parts = 1;
+  share.on = on;
+  return sie_cuda::linear(a, &share);
+}
+
 Result run(const Family &family, const Problem &problem, const Ending &e, int32_t variant) {
   const Shape &s = problem.shape();
   const int64_t element = element_bytes(e.y), columns = problem.columns(e), blocks = (columns + 127) / 128;
-  const int64_t shift = e.gap * element % 64, residual_shift = e.gap * element_bytes(e.residual) % 64;
-  Bytes y(problem.y_bytes(e, e.y), shift);
-  Bytes own_residual(e.residual != 0 && !e.in_place ? problem.y_bytes(e, e.residual) : 0, residual_shift);
+  const int64_t shift = e.gap * element % 64;
+  const bool apart = e.residual != 0 && !e.in_place;
+  Bytes y(problem.bytes(e, problem.y_ld(e), e.y), shift);
+  Bytes own_residual(apart ? problem.bytes(e, problem.residual_ld(e), e.residual) : 0,
+                     e.residual_gap * element_bytes(e.residual) % 64);
   const Bytes &residual = e.in_place ? y : own_residual;
   if (e.residual != 0) problem.fill_residual(e, residual);
   std::vector<float> scales(static_cast<size_t>(s.cap * blocks + 1), NAN);
@@ -88,7 +99,7 @@ Result run(const Family &family, const Problem &problem, const Ending &e, int32_
   sie_linear_args a = problem.args(e, y, residual, scales.data());
   a.rows.n = &n_rows;
   Result result;
-  result.status = family.run(variant, &a, &family.on);
+  result.status = call(family, variant, &a, &family.on);
   if (result.status != SIE_OK) return result;
 
   int64_t strangers = 0;
@@ -114,7 +125,7 @@ bool same_bits(const Result &a, const Result &b) {
   auto same = [](const std::vector<float> &x, const std::vector<float> &y) {
     return x.size() == y.size() && (x.empty() || memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0);
   };
-  return same(a.y, b.y) && same(a.scale, b.scale);
+  return a.status == b.status && same(a.y, b.y) && same(a.scale, b.scale);
 }
 
 void check_sums(const Problem &problem, const Ending &e, const Result &result, int32_t variant) {
@@ -154,6 +165,75 @@ Result check_ending(const Family &family, const Problem &problem, const Ending &
         class_name(s.compute), static_cast<long long>(s.n_rows), static_cast<long long>(s.n), e.act, e.gate,
         e.residual, e.y, static_cast<long long>(e.gap), variant);
   return result;
+}
+
+namespace {
+
+const int32_t residuals[] = {0, SIE_F32, SIE_BF16, SIE_F16},
+              outputs[] = {SIE_F32, SIE_BF16, SIE_F16, SIE_F8E4M3};
+// 150 + 10 is a multiple of 16 bytes in all types.
+constexpr int64_t gaps[] = {0, 10, 3};
+
+}  // namespace
+
+std::vector<Ending> activation_endings() {
+  std::vector<Ending> all;
+  int turn = 0;
+  for (int32_t act = SIE_ACT_NONE; act <= SIE_ACT_SILU; act++) {
+    for (int32_t residual : residuals) {
+      Ending e;
+      e.act = act;
+      e.residual = residual;
+      e.y = outputs[turn % 4];
+      e.bias = turn % 5 != 0;
+      e.gap = gaps[turn % 3];
+      e.residual_gap = gaps[turn / 2 % 3];
+      e.in_place = residual == e.y && turn % 2 == 0;
+      all.push_back(e);
+      turn += turn % 4 == 3 ? 2 : 1;  // other pairs of residual and output for the next activation
+    }
+  }
+  return all;
+}
+
+std::vector<Ending> gate_endings() {
+  std::vector<Ending> all;
+  int turn = 0;
+  for (int32_t gate = SIE_GATE_SWIGLU; gate <= SIE_GATE_GEGLU_TANH; gate++) {
+    for (int32_t y : outputs) {
+      Ending e;
+      e.gate = gate;
+      e.residual = residuals[turn % 4];
+      e.y = y;
+      e.bias = turn % 3 != 0;
+      e.gap = gaps[turn % 3];
+      e.residual_gap = gaps[turn / 2 % 3];
+      e.in_place = e.residual == y && turn % 2 == 0;
+      all.push_back(e);
+      turn += y == SIE_F8E4M3 ? 2 : 1;
+    }
+  }
+  return all;
+}
+
+void check_nan_stays_in_its_row(const Family &family, uint32_t compute,
+                                const std::vector<int32_t> &variants) {
+  const Shape s = {compute, 20, 20, 24, 48, -1, 0};
+  Problem problem(s), poisoned(s);
+  memset(poisoned.x_row(3), compute == SIE_COMPUTE_FP8 ? 0x7f : 0xff, 2);
+  Ending e;
+  e.act = SIE_ACT_GELU_ERF;
+  for (int32_t variant : variants) {
+    Result clean = run(family, problem, e, variant), result = run(family, poisoned, e, variant);
+    CHECK(clean.y.size() == 20 * 24 && result.y.size() == clean.y.size(), "%s variant %d: no result",
+          class_name(compute), variant);
+    for (size_t i = 0; i < clean.y.size() && i < result.y.size(); i++) {
+      const bool own = i / 24 == 3;
+      CHECK(own ? isnan(result.y[i]) : result.y[i] == clean.y[i], "%s variant %d: row %zu is %g, was %g",
+            class_name(compute), variant, i / 24, static_cast<double>(result.y[i]),
+            static_cast<double>(clean.y[i]));
+    }
+  }
 }
 
 }  // namespace gemm_test

@@ -1,6 +1,7 @@
 #include "tests/cuda/gemm_problem.h"
 
 #include <math.h>
+#include <sys/mman.h>
 
 #include "common/dtype.h"
 #include "common/tol.h"
@@ -8,12 +9,28 @@
 
 namespace gemm_test {
 
+#if defined(__SANITIZE_ADDRESS__)
 Bytes::Bytes(int64_t size, int64_t shift) : size_(size), shift_(shift) {
-  void *p = nullptr;
-  if (posix_memalign(&p, 64, static_cast<size_t>(size + shift + (size + shift == 0))) != 0) abort();
-  memory_ = static_cast<uint8_t *>(p);
+  map_bytes_ = static_cast<size_t>(size + shift + (size + shift == 0));
+  if (posix_memalign(&map_, 64, map_bytes_) != 0) abort();
+  memory_ = static_cast<uint8_t *>(map_);
   memset(memory_, 0xff, static_cast<size_t>(size + shift));
 }
+Bytes::~Bytes() { free(map_); }
+#else
+Bytes::Bytes(int64_t size, int64_t shift) : size_(size), shift_(shift) {
+  constexpr int64_t page = 4096;
+  const int64_t lines = (size + shift + 63) / 64 * 64, pages = (lines + page - 1) / page * page;
+  map_bytes_ = static_cast<size_t>(pages + page);
+  map_ = mmap(nullptr, map_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (map_ == MAP_FAILED) abort();
+  uint8_t *end = static_cast<uint8_t *>(map_) + pages;
+  if (mprotect(end, static_cast<size_t>(page), PROT_NONE) != 0) abort();
+  memory_ = end - lines;
+  memset(map_, 0xff, static_cast<size_t>(pages));
+}
+Bytes::~Bytes() { munmap(map_, map_bytes_); }
+#endif
 
 int64_t element_bytes(int32_t dtype) {
   return dtype == SIE_F32 ? 4 : (dtype == SIE_BF16 || dtype == SIE_F16 ? 2 : 1);
@@ -48,11 +65,17 @@ int64_t x_bytes(const Shape &s, int64_t ld) {
 
 }  // namespace
 
+int64_t gap(uint32_t compute, int64_t k, int64_t more) {
+  const int64_t of_16 = compute == SIE_COMPUTE_FP8 ? 16 : 8;
+  return (of_16 - k % of_16) % of_16 + more * of_16;
+}
+
 Problem::Problem(const Shape &s)
     : shape_(s),
       x_ld_(s.k + s.x_gap),
       x_(x_bytes(s, x_ld_)),
       w_(sie_cuda::gemm_packed_bytes(s.compute, s.n, s.k)),
+      bias_(s.n * 4),
       packed_() {
   Random random(static_cast<uint32_t>(s.n * 131 + s.k * 7 + s.n_rows));
   const int32_t dtype = x_dtype(s.compute);
@@ -78,7 +101,7 @@ Problem::Problem(const Shape &s)
       norm += static_cast<double>(value) * static_cast<double>(value);
     }
     w_norm_.push_back(sqrt(norm));
-    bias_.push_back(random.real());
+    reinterpret_cast<float *>(bias_.p())[n] = random.real();
   }
   const int64_t groups = !fp8 ? 0 : (s.x_group == 128 ? (s.k + 127) / 128 : 1);
   x_scale_.reserve(1);  // a pointer even without rows
@@ -123,7 +146,7 @@ float Problem::residual(int32_t dtype, int64_t r, int64_t c) const {
 void Problem::fill_residual(const Ending &e, const Bytes &memory) const {
   const int64_t columns = this->columns(e);
   for (int64_t r = 0; r < shape_.n_rows; r++) {
-    uint8_t *row = memory.p() + r * y_ld(e) * element_bytes(e.residual);
+    uint8_t *row = memory.p() + r * residual_ld(e) * element_bytes(e.residual);
     for (int64_t c = 0; c < columns; c++)
       store(e.residual, row, c, residual_[static_cast<size_t>(r * shape_.n + c)]);
   }
@@ -141,7 +164,7 @@ sie_linear_args Problem::args(const Ending &e, const Bytes &y, const Bytes &resi
     a.x.scale = const_cast<float *>(x_scale_.data());
   }
   a.w = &packed_;
-  a.bias = e.bias ? bias_.data() : nullptr;
+  a.bias = e.bias ? reinterpret_cast<const float *>(bias_.p()) : nullptr;
   a.act = e.act;
   a.gate = e.gate;
   a.y.p = y.p();
@@ -153,7 +176,7 @@ sie_linear_args Problem::args(const Ending &e, const Bytes &y, const Bytes &resi
   }
   if (e.residual != 0) {
     a.residual.p = residual.p();
-    a.residual.ld = y_ld(e);
+    a.residual.ld = residual_ld(e);
     a.residual.dtype = e.residual;
   }
   a.rows.cap = shape_.cap;

@@ -28,20 +28,22 @@ class Random {
   uint32_t state_;
 };
 
-// Memory of exactly that size (AddressSanitizer sees the byte behind), at `shift` bytes off a 64-byte
-// boundary.
+// Memory that ends, up to the next multiple of 64 bytes, before a page that may not be touched
+// (AddressSanitizer sees the very next byte). It starts `shift` bytes off a 64-byte boundary.
 class Bytes {
  public:
   explicit Bytes(int64_t size, int64_t shift = 0);
-  ~Bytes() { free(memory_); }
+  ~Bytes();
   Bytes(const Bytes &) = delete;
   Bytes &operator=(const Bytes &) = delete;
   uint8_t *p() const { return memory_ + shift_; }
   int64_t size() const { return size_; }
 
  private:
-  uint8_t *memory_;
+  uint8_t *memory_;  // 64-byte aligned
   int64_t size_, shift_;
+  void *map_;  // what is freed or unmapped
+  size_t map_bytes_;
 };
 
 int64_t element_bytes(int32_t dtype);
@@ -55,14 +57,17 @@ struct Shape {
   int64_t x_gap = 0;     // elements between the rows of x; keeps them aligned
 };
 
+// Elements that fill rows of x up to a multiple of 16 bytes, and `more` such multiples.
+int64_t gap(uint32_t compute, int64_t k, int64_t more);
+
 // How a run ends: everything behind the sums.
 struct Ending {
   int32_t act = SIE_ACT_NONE, gate = SIE_GATE_NONE;
   bool bias = true;
   int32_t residual = 0;  // dtype
   int32_t y = SIE_F32;   // dtype
-  int64_t gap =
-      0;  // elements between rows of y and residual, and their first element's distance from alignment
+  // Elements between the rows of y and of the residual, and their first element's distance from alignment.
+  int64_t gap = 0, residual_gap = 0;
   bool in_place = false;
 };
 
@@ -76,15 +81,17 @@ class Problem {
   // Σ x·w + bias in double, and how far the f32 sum may be from it.
   double z(int64_t r, int64_t c) const { return z_[static_cast<size_t>(r * shape_.n + c)]; }
   double z_tolerance(int64_t r, int64_t c) const;
-  double bias(int64_t c) const { return static_cast<double>(bias_[static_cast<size_t>(c)]); }
+  double bias(int64_t c) const { return static_cast<double>(reinterpret_cast<const float *>(bias_.p())[c]); }
   float residual(int32_t dtype, int64_t r, int64_t c) const;
   uint8_t *x_row(int64_t r) const { return x_.p() + r * x_ld_ * (shape_.compute == SIE_COMPUTE_FP8 ? 1 : 2); }
 
   // The arguments, with y (and the residual behind y, if any) from the caller.
   sie_linear_args args(const Ending &e, const Bytes &y, const Bytes &residual, float *y_scale) const;
   int64_t y_ld(const Ending &e) const { return columns(e) + e.gap; }
-  int64_t y_bytes(const Ending &e, int32_t dtype) const {
-    return (shape_.cap > 0 ? (shape_.cap - 1) * y_ld(e) + columns(e) : 0) * element_bytes(dtype);
+  int64_t residual_ld(const Ending &e) const { return columns(e) + (e.in_place ? e.gap : e.residual_gap); }
+  // Of capacity rows.
+  int64_t bytes(const Ending &e, int64_t ld, int32_t dtype) const {
+    return (shape_.cap > 0 ? (shape_.cap - 1) * ld + columns(e) : 0) * element_bytes(dtype);
   }
   // What a run needs of residual memory, filled; empty without one.
   void fill_residual(const Ending &e, const Bytes &memory) const;
@@ -92,8 +99,8 @@ class Problem {
  private:
   Shape shape_;
   int64_t x_ld_;
-  Bytes x_, w_;
-  std::vector<float> x_scale_, bias_, residual_;
+  Bytes x_, w_, bias_;
+  std::vector<float> x_scale_, residual_;
   sie_packed packed_;
   std::vector<double> z_, x_norm_, w_norm_;
 };

@@ -3,8 +3,6 @@
 // is refused.
 #include "cuda/gemm_sm90.h"
 
-#include <math.h>
-
 #include "tests/check.h"
 #include "tests/cuda/gemm_check.h"
 
@@ -33,14 +31,8 @@ Family family(int32_t multiprocessors = 2) {
   return {sie_cuda::gemm_sm90_run, {nullptr, 90, multiprocessors, 1, 0}};
 }
 
-// Elements that fill the rows of x up to a multiple of 16 bytes, and `more` such multiples.
-int64_t gap(uint32_t compute, int64_t k, int64_t more) {
-  const int64_t of_16 = compute == SIE_COMPUTE_FP8 ? 16 : 8;
-  return (of_16 - k % of_16) % of_16 + more * of_16;
-}
-
 Shape shape(uint32_t compute, int64_t rows, int64_t cap, int64_t n, int64_t k, int32_t x_group) {
-  return {compute, rows, cap, n, k, x_group, gap(compute, k, n % 3)};
+  return {compute, rows, cap, n, k, x_group, gemm_test::gap(compute, k, n % 3)};
 }
 
 // All variants that take it: the first against double, the others bit for bit.
@@ -106,51 +98,17 @@ TEST(gemm_sm90_many_tiles) {
 }
 
 TEST(gemm_sm90_endings) {
-  const int32_t residuals[] = {0, SIE_F32, SIE_BF16, SIE_F16},
-                outputs[] = {SIE_F32, SIE_BF16, SIE_F16, SIE_F8E4M3};
   for (uint32_t compute : computes) {
-    Problem problem(shape(compute, 37, 40, 150, 32, -1));
-    int turn = 0;
-    for (int32_t act = SIE_ACT_NONE; act <= SIE_ACT_SILU; act++) {
-      for (int32_t residual : residuals) {
-        Ending e;
-        e.act = act;
-        e.residual = residual;
-        e.y = outputs[turn % 4];
-        e.bias = turn % 5 != 0;
-        e.gap =
-            turn % 3 == 0 ? 0 : (turn % 3 == 1 ? 10 : 3);  // 150 + 10 is a multiple of 16 bytes in all types
-        e.in_place = residual == e.y && turn % 2 == 0;
-        check_ending(family(), problem, e, e.y == SIE_F8E4M3 || turn % 2 == 0 ? pingpong_64 : skinny);
-        turn += turn % 4 == 3 ? 2 : 1;
-      }
-    }
-  }
-}
-
-TEST(gemm_sm90_gates) {
-  const int32_t residuals[] = {0, SIE_F32, SIE_BF16, SIE_F16},
-                outputs[] = {SIE_F32, SIE_BF16, SIE_F16, SIE_F8E4M3};
-  for (uint32_t compute : computes) {
-    Problem problem(shape(compute, 18, 20, 300, 32, -1));
-    int turn = 0;
-    for (int32_t gate = SIE_GATE_SWIGLU; gate <= SIE_GATE_GEGLU_TANH; gate++) {
-      for (int32_t y : outputs) {
-        Ending e;
-        e.gate = gate;
-        e.residual = residuals[turn % 4];
-        e.y = y;
-        e.bias = turn % 3 != 0;
-        e.gap = turn % 2 == 0 ? 7 : 10;
-        e.in_place = e.residual == y;
-        Result wide = check_ending(family(), problem, e, y == SIE_F8E4M3 ? cooperative : pingpong_64);
-        if (y != SIE_F8E4M3) {
-          Result swapped = run(family(), problem, e, skinny);
-          CHECK(same_bits(wide, swapped), "gate %d, y %d: the skinny form gives other bits", gate, y);
-        }
-        turn += y == SIE_F8E4M3 ? 2 : 1;
-      }
-    }
+    const Problem problem(shape(compute, 37, 40, 150, 32, -1)), gated(shape(compute, 18, 20, 300, 32, -1));
+    auto check = [](const Problem &of, const Ending &e) {
+      const bool blocks = e.y == SIE_F8E4M3, gate = e.gate != SIE_GATE_NONE;
+      Result wide = check_ending(family(), of, e, blocks && gate ? cooperative : pingpong_64);
+      if (blocks) return;
+      CHECK(same_bits(wide, run(family(), of, e, skinny)),
+            "act %d, gate %d, y %d: the skinny form gives other bits", e.act, e.gate, e.y);
+    };
+    for (const Ending &e : gemm_test::activation_endings()) check(problem, e);
+    for (const Ending &e : gemm_test::gate_endings()) check(gated, e);
   }
 }
 
@@ -172,21 +130,8 @@ TEST(gemm_sm90_endings_of_all_tiles) {
 }
 
 TEST(gemm_sm90_nan_stays_in_its_row) {
-  for (uint32_t compute : computes) {
-    Problem problem(shape(compute, 20, 20, 24, 48, -1)), poisoned(shape(compute, 20, 20, 24, 48, -1));
-    memset(poisoned.x_row(3), compute == SIE_COMPUTE_FP8 ? 0x7f : 0xff, 2);
-    for (int32_t variant : {skinny, pingpong_64, cooperative_pair}) {
-      Ending e;
-      e.act = SIE_ACT_GELU_ERF;
-      Result clean = run(family(), problem, e, variant), result = run(family(), poisoned, e, variant);
-      for (size_t i = 0; i < clean.y.size(); i++) {
-        bool own = i / 24 == 3;
-        CHECK(own ? isnan(result.y[i]) : result.y[i] == clean.y[i], "%s variant %d: row %zu is %g, was %g",
-              gemm_test::class_name(compute), variant, i / 24, static_cast<double>(result.y[i]),
-              static_cast<double>(clean.y[i]));
-      }
-    }
-  }
+  for (uint32_t compute : computes)
+    gemm_test::check_nan_stays_in_its_row(family(), compute, {skinny, pingpong_64, cooperative_pair});
 }
 
 TEST(gemm_sm90_choice) {
@@ -218,71 +163,24 @@ TEST(gemm_sm90_choice) {
 }
 
 TEST(gemm_sm90_refuses) {
-  Problem problem(shape(SIE_COMPUTE_BF16, 4, 4, 8, 16, -1)), fp8(shape(SIE_COMPUTE_FP8, 4, 4, 8, 16, -1));
-  Ending e;
-  Bytes y(4 * 8 * 4), none(0);
+  gemm_test::check_refusals(family());
+  const Problem problem(shape(SIE_COMPUTE_BF16, 4, 4, 8, 16, -1));
+  const Bytes y(4 * 8 * 4), none(0);
   const int32_t n_rows = 4;
-  auto refused = [&](const Problem &of, sie_status want, const char *what, auto change) {
-    sie_stream on = family().on;
-    sie_packed packed = *of.args(e, y, none, nullptr).w;
-    sie_linear_args a = of.args(e, y, none, nullptr);
-    a.rows.n = &n_rows;
-    a.w = &packed;
-    change(&a, &packed, &on);
-    sie_share share = {};
-    share.parts = 1;
-    share.on = &on;
-    sie_status status = sie_cuda::gemm_sm90_linear(&a, &share);
-    CHECK(status == want, "%s: status %d", what, status);
-    CHECK(sie_cuda::gemm_sm90_choose(&a, &on) == -1, "%s: a variant is chosen", what);
-    for (int64_t i = 0; i < y.size(); i++) CHECK(y.p()[i] == 0xff, "%s: y was written", what);
-  };
-  using A = sie_linear_args *;
-  using W = sie_packed *;
-  using S = sie_stream *;
-  const sie_status unsupported = SIE_UNSUPPORTED, invalid = SIE_INVALID_ARGUMENT;
-  refused(problem, unsupported, "sm_89", [](A, W, S on) { on->sm = 89; });
-  refused(problem, unsupported, "sm_100", [](A, W, S on) { on->sm = 100; });
-  refused(problem, unsupported, "class int8", [](A, W w, S) { w->compute = SIE_COMPUTE_INT8; });
-  refused(problem, unsupported, "x of another type", [](A a, W, S) { a->x.dtype = SIE_F16; });
-  refused(problem, unsupported, "y u8", [](A a, W, S) { a->y.dtype = SIE_U8; });
-  refused(problem, unsupported, "y e4m3 a row", [](A a, W, S) {
-    a->y.dtype = SIE_F8E4M3;
-    a->y.scale_group = -1;
-  });
-  refused(fp8, unsupported, "scales of 64", [](A a, W, S) { a->x.scale_group = 64; });
-  refused(problem, invalid, "K 0", [](A a, W w, S) { a->k = w->k = 0; });
-  refused(problem, invalid, "K of another weight", [](A, W w, S) { w->k = 32; });
-  refused(problem, invalid, "N of another weight", [](A, W w, S) { w->n = 32; });
-  refused(problem, invalid, "N 0", [](A a, W w, S) { a->n = w->n = 0; });
-  refused(problem, invalid, "x at 2 bytes", [](A a, W, S) { a->x.p = static_cast<uint8_t *>(a->x.p) + 2; });
-  refused(problem, invalid, "a stride of 41", [](A a, W, S) { a->x.ld = 41; });
-  refused(problem, invalid, "a stride below K", [](A a, W, S) { a->x.ld = 8; });
-  refused(problem, invalid, "y's stride below N", [](A a, W, S) { a->y.ld = 7; });
-  refused(problem, invalid, "W at 8 bytes",
-          [](A, W w, S) { w->data = static_cast<const uint8_t *>(w->data) + 8; });
-  refused(problem, invalid, "no count of rows", [](A a, W, S) { a->rows.n = nullptr; });
-  refused(problem, invalid, "an unknown act", [](A a, W, S) { a->act = 9; });
-  refused(problem, invalid, "act and gate", [](A a, W, S) {
-    a->gate = SIE_GATE_GEGLU;
-    a->act = SIE_ACT_RELU;
-  });
-  refused(fp8, invalid, "no scales of x", [](A a, W, S) { a->x.scale = nullptr; });
+  sie_linear_args a = problem.args(Ending(), y, none, nullptr);
+  a.rows.n = &n_rows;
+  for (int32_t sm : {89, 100}) {
+    const sie_stream on = {nullptr, sm, 2, 0, 0};
+    CHECK(sie_cuda::gemm_sm90_choose(&a, &on) == -1, "a variant for sm_%d", sm);
+    CHECK(sie_cuda::gemm_sm90_run(pingpong_64, &a, &on) == SIE_UNSUPPORTED, "runs on sm_%d", sm);
+  }
   // Variants that exist but do not take it.
   const sie_stream on = family().on;
-  sie_linear_args a = problem.args(e, y, none, nullptr);
-  a.rows.n = &n_rows;
-  CHECK(sie_cuda::gemm_sm90_run(pingpong_64, &a, nullptr) == invalid, "%s", "no stream");
-  CHECK(sie_cuda::gemm_sm90_run(99, &a, &on) == unsupported, "%s", "no such variant");
   a.gate = SIE_GATE_GEGLU;
-  CHECK(sie_cuda::gemm_sm90_run(pingpong_192, &a, &on) == unsupported, "%s", "a gate on 192 columns");
+  CHECK(sie_cuda::gemm_sm90_run(pingpong_192, &a, &on) == SIE_UNSUPPORTED, "%s", "a gate on 192 columns");
   a.gate = SIE_GATE_NONE;
   a.rows.cap = 65;
-  CHECK(sie_cuda::gemm_sm90_run(skinny, &a, &on) == unsupported, "%s", "65 rows in the skinny form");
-  a.rows.cap = 0;
-  CHECK(sie_cuda::gemm_sm90_run(pingpong_64, &a, &on) == SIE_OK, "%s", "no rows");
+  CHECK(sie_cuda::gemm_sm90_run(skinny, &a, &on) == SIE_UNSUPPORTED, "%s", "65 rows in the skinny form");
 }
 
 }  // namespace
-
-int main(int argc, char **argv) { return check::run_tests(argc, argv); }

@@ -1,0 +1,71 @@
+// gemm_sm90_pairs — two neighbouring columns at a time: what a thread of a wgmma fragment reads and writes of
+// bias, scales, residual and y.
+#ifndef SIE_KERNELS_CUDA_GEMM_SM90_PAIRS_CUH
+#define SIE_KERNELS_CUDA_GEMM_SM90_PAIRS_CUH
+
+#include "cuda/gemm_epilogue.cuh"
+
+namespace sie_cuda {
+
+// Two neighbouring columns of W's vector p (bias, scales). Whole: p is aligned and has both.
+template <bool Whole>
+SIE_DEVICE float2 sm90_pair(const float *p, int32_t column, int32_t n) {
+  if (Whole) {
+    uint2 bits = ptx::load_global_nc<uint2>(p + column);
+    return make_float2(__uint_as_float(bits.x), __uint_as_float(bits.y));
+  }
+  return make_float2(column < n ? p[column] : 0.0f, column + 1 < n ? p[column + 1] : 0.0f);
+}
+
+template <bool Whole>
+SIE_DEVICE float2 sm90_residual_f32(const float *p, int32_t bound) {
+  if (Whole) return ptx::load_global<float2>(p);
+  return make_float2(bound > 0 ? p[0] : 0.0f, bound > 1 ? p[1] : 0.0f);
+}
+
+// Element and its right neighbour of a row of the residual; Whole as above. Type: of the residual.
+template <int32_t Type, bool Whole>
+SIE_DEVICE float2 sm90_residual(const void *row, int32_t column, int32_t columns) {
+  if (Type == SIE_F32)
+    return sm90_residual_f32<Whole>(static_cast<const float *>(row) + column, columns - column);
+  const uint16_t *p = static_cast<const uint16_t *>(row) + column;
+  uint32_t bits;
+  if (Whole) {
+    bits = ptx::load_global<uint32_t>(p);
+  } else {
+    bits = (column < columns ? p[0] : 0u) | (column + 1 < columns ? static_cast<uint32_t>(p[1]) << 16 : 0u);
+  }
+  return Type == SIE_BF16 ? ptx::unpack_bf16x2(bits) : ptx::unpack_f16x2(bits);
+}
+
+// Any residual, with looks at its type and at each column; `second` says whether the neighbour exists.
+SIE_DEVICE float2 sm90_residual_any(const GemmEpilogue &e, int64_t row, int32_t column, bool second) {
+  const int32_t columns = column + (second ? 2 : 1);
+  const void *of_row =
+      static_cast<const char *>(e.residual) + row * e.residual_ld * (e.residual_type == SIE_F32 ? 4 : 2);
+  if (e.residual_type == SIE_F32) return sm90_residual<SIE_F32, false>(of_row, column, columns);
+  if (e.residual_type == SIE_BF16) return sm90_residual<SIE_BF16, false>(of_row, column, columns);
+  return sm90_residual<SIE_F16, false>(of_row, column, columns);
+}
+
+// Rounds and stores one or two columns of y (f32, bf16, f16), element by element where y is not aligned.
+SIE_DEVICE void sm90_store_pair(const GemmEpilogue &e, int64_t row, int32_t column, bool second, float2 v) {
+  const int64_t at = row * e.y_ld + column;
+  const bool wide = second && (e.wide & GEMM_WIDE_Y) != 0 && column % 2 == 0;
+  if (e.y_type == SIE_F32) {
+    float *p = static_cast<float *>(e.y) + at;
+    if (wide) return ptx::store_global(p, v);
+    p[0] = v.x;
+    if (second) p[1] = v.y;
+  } else {
+    uint16_t *p = static_cast<uint16_t *>(e.y) + at;
+    uint32_t bits = e.y_type == SIE_BF16 ? ptx::pack_bf16x2(v.x, v.y) : ptx::pack_f16x2(v.x, v.y);
+    if (wide) return ptx::store_global(p, bits);
+    p[0] = static_cast<uint16_t>(bits);
+    if (second) p[1] = static_cast<uint16_t>(bits >> 16);
+  }
+}
+
+}  // namespace sie_cuda
+
+#endif  // SIE_KERNELS_CUDA_GEMM_SM90_PAIRS_CUH
