@@ -62,6 +62,7 @@ SIE_DEVICE void load_tokens(const PartitionJob &job, int64_t token, int32_t sequ
 // The same columns of the CTA's repetitions: [column][bit][repetition].
 template <int K>
 SIE_DEVICE void load_planes(const PartitionJob &job, int32_t repetition, int32_t begin, float *planes) {
+  static_assert(K > 0, "without bits there are no planes");
   constexpr int32_t run = partition_columns * K;  // of one repetition, contiguous
   for (int32_t at = static_cast<int32_t>(threadIdx.x); at < run * partition_repetitions; at += partition_threads) {
     const int32_t r = at / run, rest = at % run;  // rest = column·K + bit
@@ -72,7 +73,7 @@ SIE_DEVICE void load_planes(const PartitionJob &job, int32_t repetition, int32_t
 }
 
 template <int K>
-__global__ void __launch_bounds__(partition_threads, 4) muvera_partition_kernel(const PartitionJob job) {
+__global__ void __launch_bounds__(partition_threads, K > 9 ? 3 : 4) muvera_partition_kernel(const PartitionJob job) {
   ptx::grid_dependency_wait();
   SIE_DYNAMIC_SHARED(shared);
   const int64_t first = static_cast<int64_t>(blockIdx.x) * partition_tokens;
@@ -94,24 +95,26 @@ __global__ void __launch_bounds__(partition_threads, 4) muvera_partition_kernel(
   const int32_t r = static_cast<int32_t>(threadIdx.x) % partition_repetitions;
   const int32_t eight = static_cast<int32_t>(threadIdx.x) / partition_repetitions;  // of the CTA's tokens
   float sum[8][K > 0 ? K : 1] = {};
-  for (int32_t begin = 0; begin < job.c && K > 0; begin += partition_columns) {
-    if (begin > 0) __syncthreads();
-    load_tokens(job, own, sequence, begin, tokens);
-    load_planes<K>(job, first_repetition, begin, planes);
-    __syncthreads();
+  if constexpr (K > 0) {
+    for (int32_t begin = 0; begin < job.c; begin += partition_columns) {
+      if (begin > 0) __syncthreads();
+      load_tokens(job, own, sequence, begin, tokens);
+      load_planes<K>(job, first_repetition, begin, planes);
+      __syncthreads();
 #pragma unroll 2
-    for (int32_t column = 0; column < partition_columns; column++) {
-      float x[8], plane[K > 0 ? K : 1];
-      const float *const of = tokens + column * partition_tokens + 8 * eight;
-      const float4 low = ptx::load_shared<float4>(of), high = ptx::load_shared<float4>(of + 4);
-      x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
-      x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
+      for (int32_t column = 0; column < partition_columns; column++) {
+        float x[8], plane[K];
+        const float *const of = tokens + column * partition_tokens + 8 * eight;
+        const float4 low = ptx::load_shared<float4>(of), high = ptx::load_shared<float4>(of + 4);
+        x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
+        x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
 #pragma unroll
-      for (int i = 0; i < K; i++) plane[i] = planes[(column * K + i) * partition_repetitions + r];
+        for (int i = 0; i < K; i++) plane[i] = planes[(column * K + i) * partition_repetitions + r];
 #pragma unroll
-      for (int t = 0; t < 8; t++) {
+        for (int t = 0; t < 8; t++) {
 #pragma unroll
-        for (int i = 0; i < K; i++) sum[t][i] = __fmaf_rn(x[t], plane[i], sum[t][i]);
+          for (int i = 0; i < K; i++) sum[t][i] = __fmaf_rn(x[t], plane[i], sum[t][i]);
+        }
       }
     }
   }

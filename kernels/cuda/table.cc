@@ -3,9 +3,12 @@
 // A launcher belongs here when its kernels pass the conformance list.
 #include "cuda/attention_work.h"
 #include "cuda/cuda_ops.h"
+#include "cuda/muvera.h"
 #include "cuda/rows.h"
 
-extern "C" int64_t sie_cuda_scratch_bytes(const sie_op_bounds *) { return 0; }
+extern "C" int64_t sie_cuda_scratch_bytes(const sie_op_bounds *bounds) {
+  return bounds->kind == SIE_OP_MUVERA ? sie_cuda::muvera_scratch(bounds) : 0;
+}
 
 namespace {
 
@@ -23,6 +26,7 @@ sie_ops table(const char *name) {
   ops.output_rows = sie_cuda::output_rows;
   ops.qk_norm_rope = sie_cuda::qk_norm_rope;
   ops.pool_output = sie_cuda::pool_output;
+  ops.muvera = sie_cuda::muvera;
   ops.attention = sie_cuda::attention;
   ops.attention_work_bytes = sie_cuda::attention_work_bytes;
   ops.attention_work = sie_cuda::attention_work;

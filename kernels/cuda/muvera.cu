@@ -1,0 +1,189 @@
+// muvera.cu — instances and the launcher.
+#include "cuda/muvera.h"
+
+#include "cuda/muvera.cuh"
+#include "cuda/rows.h"
+
+namespace sie_cuda {
+
+namespace {
+
+constexpr int64_t tokens_max = int64_t{1} << 26;  // nearest_token counts in 26 bits
+
+int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// Sizes of an encoding, and where its intermediates lie: byte offsets from the start of scratch.
+struct Plan {
+  int64_t block, columns;  // 2ᵏ·P, F
+  int64_t shared_row, shared_block, slot_row, slot_block;  // floats
+  size_t shared_bytes;
+  int64_t slots;  // CTAs that have one; 0: everything lies in shared memory
+  int64_t stride, partitions, means, intermediates, end;
+};
+
+struct Shape {
+  int64_t tokens, seqs, c, repetitions, bits, projected, final_dims;  // projected 0: identity; final_dims 0: no sketch
+};
+
+// Whether the sizes are ones that plan_of can count with.
+bool countable(const Shape &s) {
+  if (s.c < 1 || s.c > max_columns || s.repetitions > max_columns || s.projected > projected_max) return false;
+  const int64_t block = (s.projected != 0 ? s.projected : s.c) << s.bits;
+  if (s.repetitions * block > INT32_MAX || s.tokens > tokens_max) return false;
+  return (s.final_dims != 0 ? s.final_dims : s.repetitions * block) <= max_columns;
+}
+
+Plan plan_of(const Shape &s) {
+  Plan p = {};
+  p.block = (s.projected != 0 ? s.projected : s.c) << s.bits;
+  p.columns = s.final_dims != 0 ? s.final_dims : s.repetitions * p.block;
+  // Shared memory first to the block, which is read in no order.
+  const int64_t row = round_up(p.columns, 8), block = s.final_dims != 0 ? round_up(p.block, 8) : 0;
+  const int64_t fixed = static_cast<int64_t>(sizeof(double)) * row_warps * output_reductions +
+                        row_warps * 4 * projection_floats(static_cast<int32_t>(s.c), static_cast<int32_t>(s.projected));
+  int64_t left = (static_cast<int64_t>(muvera_shared_max) - fixed) / 4;
+  (block <= left ? p.shared_block : p.slot_block) = block;
+  left -= p.shared_block;
+  (row <= left ? p.shared_row : p.slot_row) = row;
+  p.shared_bytes = static_cast<size_t>(fixed + 4 * (p.shared_row + p.shared_block));
+  const int64_t slot = p.slot_row + p.slot_block;
+  p.slots = slot == 0 ? 0 : (s.seqs < muvera_slots ? s.seqs : muvera_slots);
+  p.stride = round_up(s.tokens, 8);
+  p.partitions = 0;
+  p.means = round_up(s.repetitions * p.stride * 2, 64);
+  p.intermediates = round_up(p.means + s.seqs * s.c * 4, 64);
+  p.end = p.intermediates + p.slots * slot * 4;
+  return p;
+}
+
+sie_status launch_means(const sie_muvera_args &a, float *means, const sie_share *share) {
+  sie_pool_args pool_args = {};
+  pool_args.seqs = a.seqs;
+  pool_args.cu_seqlens = a.cu_seqlens;
+  pool_args.mode = SIE_POOL_MEAN;
+  pool_args.c = a.c;
+  pool_args.x = a.x;
+  pool_args.y.p = means;
+  pool_args.y.ld = a.c;
+  pool_args.y.dtype = SIE_F32;
+  return pool(&pool_args, share);
+}
+
+sie_status launch_partitions(const PartitionJob &job, int32_t bits, const sie_stream *on) {
+  const auto blocks = [](int64_t n, int64_t of) { return static_cast<uint32_t>((n + of - 1) / of); };
+  const dim3 grid(blocks(job.tokens.cap, partition_tokens), blocks(job.repetitions, partition_repetitions));
+  switch (bits) {
+#define SIE_BITS(k)                                                                                            \
+  case k:                                                                                                      \
+    return SIE_LAUNCH(muvera_partition_kernel<k>, grid, partition_threads, partition_shared_bytes(k), on, job)
+    SIE_BITS(0);
+    SIE_BITS(1);
+    SIE_BITS(2);
+    SIE_BITS(3);
+    SIE_BITS(4);
+    SIE_BITS(5);
+    SIE_BITS(6);
+    SIE_BITS(7);
+    SIE_BITS(8);
+    SIE_BITS(9);
+    SIE_BITS(10);
+#undef SIE_BITS
+    default:
+      return SIE_INVALID_ARGUMENT;
+  }
+}
+
+sie_status check(const sie_muvera_args &a, const Shape &s, bool empty) {
+  if (a.c < 1 || a.repetitions < 1 || a.simhash_bits < 0 || a.simhash_bits > partition_bits_max) {
+    return SIE_INVALID_ARGUMENT;
+  }
+  if (a.projected < 0 || a.final_dims < 0 || a.tokens.cap < 0) return SIE_INVALID_ARGUMENT;
+  const bool no_tokens = empty || a.tokens.cap == 0;
+  if (missing(empty, a.seqs.n, a.tokens.n, a.cu_seqlens, a.items, a.out)) return SIE_INVALID_ARGUMENT;
+  if (!valid_rows(a.x, a.c, no_tokens)) return SIE_INVALID_ARGUMENT;
+  if (a.simhash_bits > 0 && missing(no_tokens, a.simhash)) return SIE_INVALID_ARGUMENT;
+  if (a.projected != 0 && missing(no_tokens, a.ams)) return SIE_INVALID_ARGUMENT;
+  if (a.final_dims != 0 && missing(no_tokens, a.sketch_first, a.sketch_source)) return SIE_INVALID_ARGUMENT;
+  if (!is_float(a.x.dtype) || !countable(s)) return SIE_UNSUPPORTED;
+  return a.center_tokens == 0 || a.c <= row_columns_max ? SIE_OK : SIE_UNSUPPORTED;
+}
+
+}  // namespace
+
+int64_t muvera_scratch(const sie_op_bounds *bounds) {
+  if (bounds->simhash_bits < 0 || bounds->simhash_bits > partition_bits_max) return 0;
+  // The bounds do not say whether there is a sketch, nor a projection as wide as a token.
+  const bool may_be_plain =
+      bounds->final_dims == bounds->repetitions * (int64_t{bounds->projected} << bounds->simhash_bits);
+  int64_t bytes = 0;
+  for (int form = 0; form < 4; form++) {
+    const bool plain = form % 2 != 0, identity = form / 2 != 0;
+    const Shape s = {bounds->rows,
+                     bounds->seqs,
+                     bounds->c,
+                     bounds->repetitions,
+                     bounds->simhash_bits,
+                     identity ? 0 : bounds->projected,
+                     plain ? 0 : bounds->final_dims};
+    if ((plain && !may_be_plain) || (identity && bounds->projected != bounds->c) || !countable(s)) continue;
+    if (plan_of(s).end > bytes) bytes = plan_of(s).end;
+  }
+  return bytes;
+}
+
+sie_status muvera(const sie_muvera_args *args, const sie_share *share) {
+  const sie_muvera_args &a = *args;
+  const Shape shape = {a.tokens.cap,   a.seqs.cap,  a.c,         a.repetitions,
+                       a.simhash_bits, a.projected, a.final_dims};
+  bool empty;
+  sie_status status = check_launch(share, a.seqs, &empty);
+  if (status == SIE_OK) status = check(a, shape, empty);
+  if (status != SIE_OK || empty) return status;
+  const Plan plan = plan_of(shape);
+  if (share->scratch == nullptr || share->scratch_bytes < plan.end) return SIE_INVALID_ARGUMENT;
+  char *const scratch = static_cast<char *>(share->scratch);
+  float *const means = reinterpret_cast<float *>(scratch + plan.means);
+  uint16_t *const partitions = reinterpret_cast<uint16_t *>(scratch + plan.partitions);
+
+  // A sequence's own mean takes `center` off with it.
+  const TokenShift shift = {a.center_tokens != 0 ? nullptr : a.center, a.center_tokens != 0 ? means : nullptr};
+  if (shift.mean != nullptr) status = launch_means(a, means, share);
+  if (status != SIE_OK) return status;
+  if (a.tokens.cap > 0) {
+    const PartitionJob job = {a.tokens, a.seqs, a.cu_seqlens, a.x, static_cast<int32_t>(a.c), a.repetitions, a.simhash,
+                              shift, partitions, plan.stride};
+    status = launch_partitions(job, a.simhash_bits, share->on);
+    if (status != SIE_OK) return status;
+  }
+
+  MuveraJob job = {};
+  job.seqs = a.seqs;
+  job.cu_seqlens = a.cu_seqlens;
+  job.x = a.x;
+  job.shift = shift;
+  job.partitions = partitions;
+  job.stride = plan.stride;
+  job.c = static_cast<int32_t>(a.c);
+  job.repetitions = a.repetitions;
+  job.bits = a.simhash_bits;
+  job.form = {a.projected, a.is_query != 0, a.fill_empty != 0};
+  job.ams = a.ams;
+  job.sketch_first = a.sketch_first;
+  job.sketch_source = a.sketch_source;
+  job.columns = static_cast<int32_t>(plan.columns);
+  job.sketch = a.final_dims != 0;
+  job.shared_row = static_cast<int32_t>(plan.shared_row);
+  job.shared_block = static_cast<int32_t>(plan.shared_block);
+  job.slot_row = plan.slot_row;
+  job.slot_block = plan.slot_block;
+  job.slots = reinterpret_cast<float *>(scratch + plan.intermediates);
+  job.items = a.items;
+  job.out = a.out;
+  // CTAs with a slot take turns with the sequences; no more of them than run at a time.
+  const int64_t resident = share->on->multiprocessors > 0 ? 2 * int64_t{share->on->multiprocessors} : 1;
+  int64_t grid = plan.slots != 0 ? plan.slots : a.seqs.cap;
+  if (plan.slots != 0 && grid > resident) grid = resident;
+  return SIE_LAUNCH(muvera_kernel, static_cast<uint32_t>(grid), muvera_threads, plan.shared_bytes, share->on, job);
+}
+
+}  // namespace sie_cuda
