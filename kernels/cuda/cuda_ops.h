@@ -14,9 +14,9 @@ extern "C" {
 #endif
 
 /* The table for devices of compute capability sm (80 for 8.0), NULL below 80.
- *   cuda-sm80  80 … 88     mma.sync, cp.async
- *   cuda-sm89  89; 100 on  and mma.sync of e4m3
- *   cuda-sm90  90 … 99     wgmma, TMA, programmatic launch */
+ *   cuda-sm80  80 … 88; 100 … 119  mma.sync of bf16 and f16, cp.async
+ *   cuda-sm89  89; 120 on          and mma.sync of e4m3
+ *   cuda-sm90  90 … 99             wgmma, TMA, programmatic launch */
 const sie_ops *sie_cuda_ops(int sm);
 
 /* Bytes of scratch each operation needs; the tables' scratch_bytes. */

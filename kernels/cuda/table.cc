@@ -3,6 +3,8 @@
 // A launcher belongs here when its kernels pass the conformance list.
 #include "cuda/attention_work.h"
 #include "cuda/cuda_ops.h"
+#include "cuda/gemm_pack.h"
+#include "cuda/linear.h"
 #include "cuda/muvera.h"
 #include "cuda/rows.h"
 
@@ -12,12 +14,21 @@ extern "C" int64_t sie_cuda_scratch_bytes(const sie_op_bounds *bounds) {
 
 namespace {
 
-sie_ops table(const char *name) {
+constexpr uint32_t classes_16 = 1u << SIE_COMPUTE_BF16 | 1u << SIE_COMPUTE_F16;
+
+sie_ops table(const char *name, uint32_t classes) {
   sie_ops ops = {};
   ops.name = name;
+  ops.compute_mask = classes;
+  ops.packed_bytes = sie_cuda::gemm_packed_bytes;
+  ops.pack = sie_cuda::gemm_pack;
+  ops.linear = sie_cuda::linear;
   ops.act_dtype_bf16 = SIE_BF16;
   ops.act_dtype_int8 = SIE_F32;
   ops.scratch_bytes = sie_cuda_scratch_bytes;
+  ops.attention = sie_cuda::attention;
+  ops.attention_work_bytes = sie_cuda::attention_work_bytes;
+  ops.attention_work = sie_cuda::attention_work;
   ops.embed_layernorm = sie_cuda::embed_layernorm;
   ops.layernorm = sie_cuda::layernorm;
   ops.quantise_rows = sie_cuda::quantise_rows;
@@ -27,31 +38,17 @@ sie_ops table(const char *name) {
   ops.qk_norm_rope = sie_cuda::qk_norm_rope;
   ops.pool_output = sie_cuda::pool_output;
   ops.muvera = sie_cuda::muvera;
-  ops.attention = sie_cuda::attention;
-  ops.attention_work_bytes = sie_cuda::attention_work_bytes;
-  ops.attention_work = sie_cuda::attention_work;
   return ops;
 }
 
-const sie_ops sm80 = [] {
-  sie_ops ops = table("cuda-sm80");
-  return ops;
-}();
-
-const sie_ops sm89 = [] {
-  sie_ops ops = table("cuda-sm89");
-  return ops;
-}();
-
-const sie_ops sm90 = [] {
-  sie_ops ops = table("cuda-sm90");
-  return ops;
-}();
+const sie_ops sm80 = table("cuda-sm80", classes_16);
+const sie_ops sm89 = table("cuda-sm89", classes_16 | 1u << SIE_COMPUTE_FP8);
+const sie_ops sm90 = table("cuda-sm90", classes_16 | 1u << SIE_COMPUTE_FP8);
 
 }  // namespace
 
 extern "C" const sie_ops *sie_cuda_ops(int sm) {
   if (sm < 80) return nullptr;
   if (sm >= 90 && sm < 100) return &sm90;
-  return sm >= 89 ? &sm89 : &sm80;
+  return sm == 89 || sm >= 120 ? &sm89 : &sm80;
 }

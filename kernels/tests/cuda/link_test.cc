@@ -11,7 +11,7 @@ TEST(the_tables_are_there) {
     int sm;
     const char *name;
   } tables[] = {{80, "cuda-sm80"}, {86, "cuda-sm80"},  {89, "cuda-sm89"},
-                {90, "cuda-sm90"}, {100, "cuda-sm89"}, {120, "cuda-sm89"}};
+                {90, "cuda-sm90"}, {100, "cuda-sm80"}, {120, "cuda-sm89"}};
   for (const auto &table : tables) {
     const sie_ops *ops = sie_cuda_ops(table.sm);
     CHECK(ops != nullptr && strcmp(ops->name, table.name) == 0, "sm_%d: %s", table.sm,
