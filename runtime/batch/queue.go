@@ -20,7 +20,8 @@ type Options struct {
 	MaxBytes      int64         // queued token ids in bytes [64 MiB]
 	MaxSeqs       int           // items of a batch the program can take [4,096]
 	Adaptive      AdaptiveOptions
-	// Fatal, if set, says that an error concerns the whole device: running the batch again in halves is pointless.
+	// Fatal, if set, is told of every error of a batch and says whether it concerns the whole device: running the batch
+	// again in halves is then pointless.
 	Fatal func(error) bool
 	// BatchDone, if set, is told of every batch that ran; called from a batch's goroutine.
 	BatchDone func(items, tokens int, run time.Duration)
@@ -324,7 +325,8 @@ func (q *Queue) attempt(items []*Item) (tokens int) {
 		err = fmt.Errorf("batch: the device returned %d bytes instead of %d", len(out), p.OutBytes)
 	}
 	if err != nil {
-		if len(items) == 1 || (q.opt.Fatal != nil && q.opt.Fatal(err)) {
+		fatal := q.opt.Fatal != nil && q.opt.Fatal(err) // asked of a single item's error too: it tells who watches the device
+		if fatal || len(items) == 1 {
 			for _, it := range items {
 				it.group.Fail(err)
 			}

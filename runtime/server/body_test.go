@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
@@ -80,7 +81,7 @@ func TestBodiesOfAnySize(t *testing.T) {
 		}
 		w.ended()
 	}
-	r.until("nothing is held", func() bool { return r.bodies.held.Load() == 0 })
+	testrig.Until(r.t, "nothing is held", func() bool { return r.bodies.held.Load() == 0 })
 }
 
 func TestSlowBodies(t *testing.T) {
@@ -138,7 +139,7 @@ func TestBodiesHeldTogether(t *testing.T) {
 	}
 	w := r.dial()
 	w.send(post(20_000) + oneText + strings.Repeat(" ", 9000))
-	r.until("the first body is being read", func() bool { return r.bodies.held.Load() == 20_000 })
+	testrig.Until(r.t, "the first body is being read", func() bool { return r.bodies.held.Load() == 20_000 })
 	large := oneText + strings.Repeat(" ", 15_000)
 	a := r.encode(large)
 	if e := a.failure(t); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(e.Detail.Message, "20000 bytes pending, cannot add 15030 more (limit: 30000)") {
@@ -196,7 +197,7 @@ func TestConnectionsTooMany(t *testing.T) {
 	}
 	third.ended()
 	first.Close()
-	r.until("a connection is free", func() bool {
+	testrig.Until(r.t, "a connection is free", func() bool {
 		w := r.dial()
 		defer w.Close()
 		w.send(getHealth)

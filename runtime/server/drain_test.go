@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
@@ -30,7 +31,7 @@ func TestHangUp(t *testing.T) {
 			r.queued(2)
 			leave(w.Conn.(*net.TCPConn))
 			cancelled := `sie_requests_total{endpoint="encode",model="test/mean",status="cancelled"}`
-			r.until("it is counted", func() bool { return r.metric(cancelled) == "1" })
+			testrig.Until(r.t, "it is counted", func() bool { return r.metric(cancelled) == "1" })
 			if name == "closes one side" {
 				if a := w.receive("POST"); a.status != 400 {
 					t.Errorf("%d %s", a.status, a.body)
@@ -139,10 +140,10 @@ func TestDrain(t *testing.T) {
 	r.queued(2)
 	sending := r.dial() // a body on its way is not running yet
 	sending.send(post(20_000) + oneText + strings.Repeat(" ", 9000))
-	r.until("its body is being read", func() bool { return r.bodies.held.Load() >= 20_000 })
+	testrig.Until(r.t, "its body is being read", func() bool { return r.bodies.held.Load() >= 20_000 })
 	done := make(chan error, 1)
 	go func() { done <- r.Shutdown(t.Context()) }()
-	r.until("it drains", r.gate.closed)
+	testrig.Until(r.t, "it drains", r.gate.closed)
 	for _, w := range []*wire{idle, r.dial()} {
 		w.send("GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n" + getHealth + post(len(oneText)) + oneText)
 		if a := w.receive("GET"); a.status != 503 {

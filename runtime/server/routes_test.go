@@ -16,6 +16,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/sie-engine/sie/internal/dialect"
+	"github.com/sie-engine/sie/internal/testrig"
 )
 
 // Every route is documented, and everything documented is a route.
@@ -209,7 +210,7 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	r.encode(oneText)
 	r.http.CloseIdleConnections()
-	r.until("the first connection is closed", func() bool { return r.Server.http.GetOpenConnectionsCount() == 0 })
+	testrig.Until(r.t, "the first connection is closed", func() bool { return r.Server.http.GetOpenConnectionsCount() == 0 })
 	goroutines, files := runtime.NumGoroutine(), descriptors()
 	var all sync.WaitGroup
 	for n := range 10 {
@@ -236,7 +237,7 @@ func TestNothingLeaks(t *testing.T) {
 		})
 	}
 	all.Wait()
-	r.until("everything is back", func() bool {
+	testrig.Until(r.t, "everything is back", func() bool {
 		return descriptors() <= files && runtime.NumGoroutine() <= goroutines+1 && r.bodies.held.Load() == 0 &&
 			r.Server.http.GetOpenConnectionsCount() == 0 && len(r.hangups.watches) == 0
 	})

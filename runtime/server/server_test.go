@@ -2,7 +2,6 @@ package server
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,9 +11,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +20,7 @@ import (
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/worker"
 	"github.com/sie-engine/sie/weights/hub"
@@ -36,7 +34,7 @@ type rig struct {
 	*Server
 	t    *testing.T
 	addr string
-	log  *lines
+	log  *testrig.Log
 	http *http.Client
 }
 
@@ -45,7 +43,7 @@ type rig struct {
 func start(t *testing.T, change func(*Options, *worker.Options), tune ...func(*Server)) *rig {
 	t.Helper()
 	_ = new(fasthttp.ResponseHeader).Header() // starts fasthttp's clock, a goroutine that stays
-	before := runtime.NumGoroutine()
+	leftOver := testrig.Goroutines(t)
 	m, err := catalog.AdHoc(model, catalog.AdHocInfo{WeightsPath: filepath.Join(golden.Root(t), "st-mean")})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +65,7 @@ profiles: {default: {adapter_path: "sie_server.adapters.cross_encoder:X", max_ba
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &lines{}
+	log := &testrig.Log{}
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	metrics := obs.NewMetrics()
 	wo := worker.Options{Catalog: c, Hub: h, Device: engine.Options{Threads: 2}, Precision: "fp32", LoadWait: time.Minute, Metrics: metrics, Log: logger}
@@ -108,14 +106,7 @@ profiles: {default: {adapter_path: "sie_server.adapters.cross_encoder:X", max_ba
 			t.Errorf("serve: %v", err)
 		}
 		w.Close()
-		for range 200 {
-			if runtime.NumGoroutine() <= before {
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		buf := make([]byte, 1<<16)
-		t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
+		leftOver()
 	})
 	if err := w.Preload(t.Context(), model); err != nil {
 		t.Fatal(err)
@@ -252,22 +243,10 @@ func post(length int, extra ...string) string {
 
 const getHealth = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
-// until waits up to 10 s for a condition.
-func (r *rig) until(what string, ok func() bool) {
-	r.t.Helper()
-	for range 2000 {
-		if ok() {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	r.t.Fatalf("waited 10 s until %s", what)
-}
-
 // queued waits until n texts wait in the worker's queue.
 func (r *rig) queued(n int) {
 	r.t.Helper()
-	r.until(fmt.Sprintf("%d texts are queued", n), func() bool { return r.depth() == n })
+	testrig.Until(r.t, fmt.Sprintf("%d texts are queued", n), func() bool { return r.depth() == n })
 }
 
 func (r *rig) depth() int {
@@ -287,22 +266,4 @@ func (r *rig) metric(line string) string {
 		}
 	}
 	return ""
-}
-
-// lines is a log.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

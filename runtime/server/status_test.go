@@ -14,6 +14,7 @@ import (
 
 	"github.com/fasthttp/websocket"
 
+	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
@@ -120,9 +121,9 @@ func TestWatchersThatLeaveOrDoNotRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.until("there is a watcher", func() bool { return !gone() })
+		testrig.Until(r.t, "there is a watcher", func() bool { return !gone() })
 		leave(c)
-		r.until("the watcher that "+name+" is dropped", gone)
+		testrig.Until(r.t, "the watcher that "+name+" is dropped", gone)
 		c.Close()
 	}
 	c := r.watch()
@@ -158,7 +159,7 @@ func TestStatusIsBounded(t *testing.T) {
 		defer r.watchers.mu.Unlock()
 		return r.watchers.open
 	}
-	r.until("one watcher is left", func() bool { return watching() == 1 })
+	testrig.Until(r.t, "one watcher is left", func() bool { return watching() == 1 })
 	resp, err = r.http.Do(req)
 	if err != nil {
 		t.Fatal(err)

@@ -66,7 +66,7 @@ func (w *Worker) load(m *catalog.Resolved) (*model, error) {
 	}
 	tok, err := tokenizer.Load(found.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("%w%w", errTokenizer, err)
+		return nil, tokenizerError{err}
 	}
 	tokens := m.MaxBatchTokens
 	if w.opt.MaxBatchTokens > 0 {
@@ -91,8 +91,10 @@ func (w *Worker) load(m *catalog.Resolved) (*model, error) {
 	return l, nil
 }
 
-// errTokenizer marks the errors of loading a tokenizer: they are about the model's files.
-var errTokenizer = errors.New("")
+// tokenizerError is an error of loading a tokenizer, whatever its type: it is about the model's files.
+type tokenizerError struct{ error }
+
+func (e tokenizerError) Unwrap() error { return e.error }
 
 // check compares what the files say about one another.
 func (l *model) check() error {
@@ -241,6 +243,7 @@ func classify(err error) (class string, permanent bool) {
 	var h *hub.Error
 	var m *arch.ModelError
 	var f *weights.FormatError
+	var t tokenizerError
 	switch {
 	case errors.As(err, &h):
 		return string(h.Class), h.Class.Permanent()
@@ -249,7 +252,7 @@ func classify(err error) (class string, permanent bool) {
 	case errors.Is(err, fs.ErrPermission):
 		return "STORAGE", false
 	case errors.As(err, &m), errors.As(err, &f), errors.Is(err, weights.ErrNoWeights), errors.Is(err, fs.ErrNotExist),
-		errors.Is(err, engine.ErrCorrupt), errors.Is(err, engine.ErrUnsupported), errors.Is(err, errTokenizer):
+		errors.Is(err, engine.ErrCorrupt), errors.Is(err, engine.ErrUnsupported), errors.As(err, &t):
 		return "CONFIG", true
 	}
 	return "ENGINE", false

@@ -15,6 +15,7 @@ import (
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/registry"
@@ -100,6 +101,8 @@ func TestClassesOfLoadErrors(t *testing.T) {
 		{&fs.PathError{Op: "open", Path: "/models/x/config.json", Err: fs.ErrNotExist}, "CONFIG", true},
 		{&arch.ModelError{File: "config.json", Reason: "is odd"}, "CONFIG", true},
 		{&weights.FormatError{}, "CONFIG", true},
+		{tokenizerError{errors.New("no merges")}, "CONFIG", true},
+		{tokenizerError{fs.ErrPermission}, "STORAGE", false},
 		{errors.New("something"), "ENGINE", false},
 	} {
 		if class, permanent := classify(fmt.Errorf("load: %w", c.err)); class != c.class || permanent != c.permanent {
@@ -151,7 +154,7 @@ func TestColdLoad(t *testing.T) {
 		t.Errorf("a client that leaves during a load: %v", err)
 	}
 	close(release)
-	r.until("the model is loaded", func() bool { return r.state(mean) == registry.Loaded })
+	testrig.Until(r.t, "the model is loaded", func() bool { return r.state(mean) == registry.Loaded })
 	r.vectors(mean, "a")
 	if r.loads(mean) != 1 {
 		t.Errorf("%d loads", r.loads(mean))

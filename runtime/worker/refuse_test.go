@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/registry"
 	"github.com/sie-engine/sie/runtime/tokenizer"
@@ -188,7 +189,7 @@ func TestCancelMidway(t *testing.T) {
 			_, err := r.Encode(ctx, &Request{Model: mean, Texts: words(20_000)})
 			done <- err
 		}()
-		r.until("a batch ran", func() bool { return r.runner.Stats().Sequences > before })
+		testrig.Until(r.t, "a batch ran", func() bool { return r.runner.Stats().Sequences > before })
 		cancel(left)
 		if err := <-done; err != left {
 			t.Errorf("got %v, want the cause", err)
@@ -241,7 +242,7 @@ func TestFull(t *testing.T) {
 	waiting.Wait()
 	for _, id := range []string{mean, cls} {
 		r.models.Unload(r.key(r.describe(id)))
-		r.until(id+" is unloaded", func() bool { return r.state(id) == registry.Available })
+		testrig.Until(r.t, id+" is unloaded", func() bool { return r.state(id) == registry.Available })
 	}
 	check("unloaded", false, false, false)
 	r.loaded.Range(func(key, _ any) bool {

@@ -31,6 +31,10 @@ type Options struct {
 	MemoryThreshold float64       // share of memory above which unused models are unloaded before a load [0.95]
 	Metrics         *obs.Metrics  // required
 	Log             *slog.Logger  // [slog.Default()]
+
+	// Intercept, if set, is called before a batch goes to the device; an error fails the batch instead. It is how tests
+	// make a device run out of memory or get lost.
+	Intercept func(*engine.Batch) error
 }
 
 // Worker is one inference process. Its methods are safe for concurrent use.
@@ -241,6 +245,11 @@ func (r runPacked) RunPacked(ctx context.Context, p *batch.Packed) ([]byte, erro
 		b.Items[i] = engine.OutItem{DType: engine.DType(s.DType), Dims: int(s.Dims), Normalize: s.Normalize, Offset: p.Offsets[i]}
 	}
 	b.OutBytes[0] = p.OutBytes
+	if f := r.w.opt.Intercept; f != nil {
+		if err := f(&b); err != nil {
+			return nil, err
+		}
+	}
 	if err := r.w.runner.Run(ctx, &b); err != nil {
 		return nil, err
 	}

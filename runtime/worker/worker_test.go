@@ -9,9 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +17,7 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/registry"
 	"github.com/sie-engine/sie/weights/hub"
@@ -37,14 +36,14 @@ var dirs = map[string]string{mean: "st-mean", cls: "st-cls-normalize", prompts: 
 type rig struct {
 	*Worker
 	t   *testing.T
-	log *lines
+	log *testrig.Log
 }
 
 // start opens a worker with one ad-hoc model for each of ids and with extra. It is closed with the test, which fails when
 // goroutines are left over.
 func start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.Model) *rig {
 	t.Helper()
-	before := runtime.NumGoroutine()
+	leftOver := testrig.Goroutines(t)
 	models := extra
 	for _, id := range ids {
 		models = append(models, adHoc(t, id, golden.Open(t, dirs[id]).Dir))
@@ -57,7 +56,7 @@ func start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &lines{}
+	log := &testrig.Log{}
 	o := Options{Catalog: c, Hub: h, Device: engine.Options{Threads: 2}, Precision: "fp32", LoadWait: time.Minute,
 		Metrics: obs.NewMetrics(), Log: slog.New(slog.NewTextHandler(log, nil))}
 	if change != nil {
@@ -72,14 +71,7 @@ func start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.
 	}
 	t.Cleanup(func() {
 		w.Close()
-		for range 200 {
-			if runtime.NumGoroutine() <= before {
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		buf := make([]byte, 1<<16)
-		t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
+		leftOver()
 	})
 	return &rig{w, t, log}
 }
@@ -144,7 +136,7 @@ func (r *rig) loads(id string) int {
 // queued waits until n items are queued for id.
 func (r *rig) queued(id string, n int) {
 	r.t.Helper()
-	r.until(fmt.Sprintf("%d items are queued", n), func() bool {
+	testrig.Until(r.t, fmt.Sprintf("%d items are queued", n), func() bool {
 		got := 0
 		r.models.Each(func(key string, m *model) {
 			if r.name(key) == id {
@@ -163,18 +155,6 @@ func (r *rig) state(id string) registry.State {
 	return r.models.Get(r.key(m)).State
 }
 
-// until waits up to 10 s for a condition.
-func (r *rig) until(what string, ok func() bool) {
-	r.t.Helper()
-	for range 2000 {
-		if ok() {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	r.t.Fatalf("waited 10 s until %s", what)
-}
-
 // held keeps items in the queue: no batch leaves before n items wait.
 func held(n int) func(*Options) {
 	return func(o *Options) {
@@ -182,24 +162,6 @@ func held(n int) func(*Options) {
 		o.Batch.MaxWait, o.Batch.Coalesce, o.Batch.IdleCoalesce = time.Hour, time.Hour, time.Hour
 		o.Batch.CoalesceRatio = 1
 	}
-}
-
-// lines is a log.
-type lines struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func float32s(rows [][]byte) [][]float32 {

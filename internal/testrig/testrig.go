@@ -1,0 +1,60 @@
+// Package testrig is what the tests of several packages need around the thing they test: a log to read back, waiting for a
+// condition, and the check that no goroutine is left over. Tests only.
+package testrig
+
+import (
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Log keeps what is written to it. It is safe for concurrent use.
+type Log struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+// Write implements io.Writer.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// String is all that was written.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// Until waits up to 10 s for a condition, and fails the test without it.
+func Until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	if !within(10*time.Second, ok) {
+		t.Fatalf("waited 10 s until %s", what)
+	}
+}
+
+// Goroutines counts the goroutines now; the function it returns fails the test when there are more a while later.
+func Goroutines(t testing.TB) func() {
+	before := runtime.NumGoroutine()
+	return func() {
+		t.Helper()
+		if !within(2*time.Second, func() bool { return runtime.NumGoroutine() <= before }) {
+			buf := make([]byte, 1<<16)
+			t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
+		}
+	}
+}
+
+func within(limit time.Duration, ok func() bool) bool {
+	for end := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,27 @@
+package server
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/worker"
+)
+
+// A lost device: the client is told to go elsewhere, and the probes tell whoever restarts the server.
+func TestLostDevice(t *testing.T) {
+	r := start(t, func(_ *Options, o *worker.Options) {
+		o.Intercept = func(*engine.Batch) error {
+			return &engine.Error{Op: "run", Status: engine.StatusDeviceLost, Msg: "Xid 79"}
+		}
+	})
+	a := r.encode(`{"items":[{"text":"the cat"}]}`)
+	if a.status != 503 || a.header.Get("Retry-After") == "" || strings.Contains(string(a.body), "Xid") {
+		t.Errorf("status %d, Retry-After %q: %s", a.status, a.header.Get("Retry-After"), a.body)
+	}
+	for path, want := range map[string]int{"/livez": 503, "/readyz": 503, "/healthz": 200} {
+		if a := r.do("GET", path, ""); a.status != want {
+			t.Errorf("%s: status %d %s, want %d", path, a.status, a.body, want)
+		}
+	}
+}
