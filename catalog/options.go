@@ -120,7 +120,7 @@ func requestText(key string, v any, err error) string {
 	case key == "output_dtype" && isText:
 		return fmt.Sprintf("Unsupported output_dtype: %s. Use one of %s", clip(s), strings.Join(outputDTypes, ", "))
 	case key == "overflow_policy" && isText:
-		return fmt.Sprintf("Invalid overflow_policy: '%s'. Must be one of ['default', 'truncate_text', 'error']", clip(s))
+		return fmt.Sprintf("Invalid overflow_policy: '%s'. Must be one of ['default', 'error', 'truncate_text'].", clip(s))
 	}
 	return fmt.Sprintf("Field 'options.%s': %v", key, err)
 }

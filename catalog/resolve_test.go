@@ -196,7 +196,7 @@ func TestOptions(t *testing.T) {
 		"Profile 'x' not found. Available: ['adaptive', 'alone', 'default', 'loadtime', 'muvera', 'runtime', 'scalars']": {"profile": "x"},
 		"Field 'options.profile': expected a string, got the number 1":                                                   {"profile": 1},
 		"Unsupported output_dtype: bfloat16. Use one of float32, float16, int8, uint8, binary, ubinary":                  {"output_dtype": "bfloat16"},
-		"Invalid overflow_policy: 'x'. Must be one of ['default', 'truncate_text', 'error']":                             {"overflow_policy": "x"},
+		"Invalid overflow_policy: 'x'. Must be one of ['default', 'error', 'truncate_text'].":                            {"overflow_policy": "x"},
 		"Field 'options.normalize': expected true or false, got the string \"yes\"":                                      {"normalize": "yes"},
 		"Field 'options.query_template': the template has a single '{'; write '{{' for a brace":                          {"query_template": "{"},
 		"Field 'options.score_mode': must be dense, sparse, colbert or hybrid; got \"best\"":                             {"score_mode": "best"},

@@ -54,7 +54,7 @@ func (d *decoder) embeddings(r *EmbeddingsRequest) error {
 			if v.big || v.i < 1 {
 				d.postpone(errs.Invalid("dimensions", "Field 'dimensions' must be an integer of at least 1"))
 			}
-			r.Dimensions = int(min(v.i, math.MaxInt32))
+			r.Dimensions = int(v.i)
 		case "user":
 			r.User, _, err = d.str()
 		default:

@@ -79,7 +79,7 @@ func (b *bodies) read(ctx *fasthttp.RequestCtx) (*heldBody, error) {
 // fill reads the stream with a deadline that moves with its progress.
 func (b *bodies) fill(h *heldBody, conn net.Conn, stream io.Reader, declared int64) error {
 	limit := time.Now().Add(b.whole)
-	defer conn.SetReadDeadline(time.Time{})
+	defer func() { _ = conn.SetReadDeadline(time.Time{}) }()
 	data := (*h.buf)[:0]
 	if declared > 0 && int64(cap(data)) < declared {
 		// The declared length is below the limit and reserved; still grow with what really arrives beyond 1 MiB, so

@@ -3,8 +3,10 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -81,6 +83,12 @@ func (s *Server) inference(ctx *fasthttp.RequestCtx, c call,
 func (s *Server) checkHeaders(ctx *fasthttp.RequestCtx) error {
 	if err := dialect.CheckMachineProfile(header(ctx, "X-SIE-MACHINE-PROFILE"), s.opt.MachineProfile); err != nil {
 		return err
+	}
+	switch encoding := strings.ToLower(header(ctx, "Content-Encoding")); encoding {
+	case "gzip", "x-gzip", "deflate", "br", "zstd", "compress":
+		e := errs.Invalidf("Content-Encoding", "request bodies must not be compressed; this one has Content-Encoding %s", encoding)
+		e.Status = fasthttp.StatusUnsupportedMediaType
+		return e
 	}
 	remote := ctx.Request.Header.Peek("X-SIE-Remote")
 	if err := dialect.CheckRemote(string(remote), remote != nil); err != nil {
@@ -284,17 +292,25 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	return e.Status
 }
 
-// badHead answers requests whose head could not be read.
+// restOfHead is how long the rest of a head that is too large is read away.
+const restOfHead = 200 * time.Millisecond
+
+// badHead answers requests whose head, or first bytes of the body, could not be read.
 func (s *Server) badHead(ctx *fasthttp.RequestCtx, err error) {
 	e := errs.Invalid("headers", "the request's head is not valid HTTP/1.1")
 	var small *fasthttp.ErrSmallBuffer
 	var ne net.Error
 	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		e = errs.Invalid("", "the connection was closed before the whole request had arrived")
 	case errors.As(err, &small):
+		// Closing on bytes that nobody has read resets the connection, and the answer with it.
+		_ = ctx.Conn().SetReadDeadline(time.Now().Add(restOfHead))
+		_, _ = io.CopyN(io.Discard, ctx.Conn(), 64*headBytes)
 		e = errs.Invalidf("headers", "the request's head is larger than %d bytes", headBytes)
 		e.Status = fasthttp.StatusRequestHeaderFieldsTooLarge
 	case errors.As(err, &ne) && ne.Timeout():
-		e = errs.Invalidf("headers", "the request's head did not arrive within %v", s.http.ReadTimeout)
+		e = errs.Invalidf("headers", "the request's head and the first bytes of its body did not arrive within %v", s.http.ReadTimeout)
 		e.Status = fasthttp.StatusRequestTimeout
 	}
 	ctx.SetConnectionClose()

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"net/url"
 	"runtime/debug"
 	"strings"
@@ -57,6 +58,11 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 			s.fail(ctx, dialect.RouteNative, errs.Internal(nil))
 		}
 	}()
+	if twoLengths(ctx) {
+		ctx.SetConnectionClose()
+		s.fail(ctx, dialect.RouteNative, errs.Invalid("headers", "the request has both Content-Length and Transfer-Encoding"))
+		return
+	}
 	// The path is read as it was sent: "//" and ".." must not be tidied up or redirected, they are part of a model id
 	// that does not exist.
 	path, err := url.PathUnescape(string(ctx.URI().PathOriginal()))
@@ -97,6 +103,21 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		s.discard(ctx)
 		s.fail(ctx, dialect.RouteNative, errs.NoRoute())
 	}
+}
+
+// twoLengths reports whether a request says twice how long its body is. What stands before this server may believe the
+// other one, and take part of the body for somebody's next request (RFC 9112, 6.3).
+func twoLengths(ctx *fasthttp.RequestCtx) bool {
+	h := &ctx.Request.Header
+	if h.ContentLength() != -1 { // not chunked
+		return false
+	}
+	for line := range bytes.Lines(h.RawHeaders()) {
+		if name, _, ok := bytes.Cut(line, []byte(":")); ok && bytes.EqualFold(name, []byte("Content-Length")) {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *route) match(path string) (model string, ok bool) {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"net/http"
 	"os"
 	"runtime"
@@ -162,7 +163,9 @@ func TestBadHeads(t *testing.T) {
 		"garbage":         {"\x00\x01 garbage\r\n\r\n", 400, "not valid HTTP/1.1"},
 		"huge header":     {"GET /healthz HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 70_000) + "\r\n\r\n", 431, "larger than 16384 bytes"},
 		"slow header":     {"GET /healthz HTTP/1.1\r\nHost:", 408, "did not arrive within 200ms"},
-		"slow first byte": {post(9) + `{"it`, 408, "did not arrive within 200ms"},
+		"slow first byte": {post(9) + `{"it`, 408, "first bytes of its body did not arrive within 200ms"},
+		"two lengths":     {"POST /v1/encode/x HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 400, "both Content-Length and Transfer-Encoding"},
+		"lengths swapped": {"POST /v1/encode/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\ncontent-length: 5\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 400, "both Content-Length and Transfer-Encoding"},
 		"bad length":      {"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", 400, "not valid HTTP/1.1"},
 	} {
 		w := r.dial()
@@ -172,6 +175,41 @@ func TestBadHeads(t *testing.T) {
 		a := w.receive("GET")
 		if a.status != c.status || !strings.Contains(a.failure(t).Detail.Message, c.text) {
 			t.Errorf("%s: %d %q, want %d, %q", name, a.status, a.body, c.status, c.text)
+		}
+	}
+}
+
+// A head that is too large is answered even when all of it has been sent: closing on unread bytes would reset the
+// connection before its sender has seen why.
+func TestHugeHeadIsAnswered(t *testing.T) {
+	r := start(t, nil)
+	for range 20 {
+		w := r.dial()
+		w.send("GET /healthz HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 20_000) + "\r\n\r\n")
+		if a := w.receive("GET"); a.status != 431 {
+			t.Fatalf("status %d", a.status)
+		}
+	}
+}
+
+func TestBodyCutShort(t *testing.T) {
+	r := start(t, nil)
+	w := r.dial()
+	w.send(post(100) + `{"items":`)
+	if err := w.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if a := w.receive("POST"); a.status != 400 || !strings.Contains(a.failure(t).Detail.Message, "before the whole request had arrived") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestCompressedBody(t *testing.T) {
+	r := start(t, nil)
+	for encoding, want := range map[string]int{"gzip": 415, "BR": 415, "zstd": 415, "identity": 200, "utf-8": 200} {
+		a := r.encode(oneText, "Content-Encoding", encoding)
+		if a.status != want || want == 415 && !strings.Contains(a.failure(t).Detail.Message, "must not be compressed") {
+			t.Errorf("%s: %d %s", encoding, a.status, a.body)
 		}
 	}
 }

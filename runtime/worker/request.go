@@ -128,5 +128,12 @@ func (w *Worker) checkOutputs(p *plan, r *Request) error {
 		slices.Sort(unsupported)
 		return errs.UnsupportedOutputs(r.Model, unsupported, allowed)
 	}
+	if o := p.options; (o.MUVERA || o.SMVE) && !p.model.Has(string(catalog.OutputMultivector)) {
+		key := "muvera"
+		if !o.MUVERA {
+			key = "smve"
+		}
+		return errs.Invalidf("options."+key, "Model '%s' has no multivectors to fold; remove the option '%s'", r.Model, key)
+	}
 	return nil
 }
