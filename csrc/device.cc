@@ -66,8 +66,11 @@ sie_status choose_cpu_table(sie_device *device, uint32_t bound, sie_error *err) 
   SIE_FAIL_IF(device->ops == nullptr, SIE_UNSUPPORTED, err,
               "this CPU has no AVX2 with FMA and F16C (found: %s)", isa_name(device->isa_detected));
   device->isa = device->ops->isa;
-  add_why(device, "%s of %s detected", isa_name(device->isa), isa_name(device->isa_detected));
-  if (bound != SIE_ISA_BEST) add_why(device, " (bound: %s)", isa_name(bound));
+  add_why(device, "%s kernels", isa_name(device->isa));
+  if (device->isa != device->isa_detected) {
+    add_why(device, " on a CPU with %s", isa_name(device->isa_detected));
+  }
+  if (bound != SIE_ISA_BEST) add_why(device, ", limited to %s", isa_name(bound));
   for (uint32_t compute : {SIE_COMPUTE_F32, SIE_COMPUTE_BF16, SIE_COMPUTE_INT8}) {
     if ((device->ops->compute_mask >> compute & 1) == 0) {
       add_why(device, "; %s: no kernels for %s", compute_name(compute), isa_name(device->isa));

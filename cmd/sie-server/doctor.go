@@ -30,7 +30,7 @@ func (c *doctorCmd) Run() error {
 	dev, err := engine.Open(opt)
 	if err != nil {
 		_ = t.Flush()
-		return fmt.Errorf("%w: %w", errNoDevice, err)
+		return fmt.Errorf("no usable compute device: %w", err)
 	}
 	defer dev.Close()
 	info, err := dev.Info()
@@ -39,7 +39,7 @@ func (c *doctorCmd) Run() error {
 	}
 	row("CPU", "%s", info.Name)
 	row("CPUs", "%d in the affinity mask, quota %s, %d compute threads", info.CPUsAffinity, quota(info.CPUsQuota), info.Threads)
-	row("instruction set", "%s in use, best here %s", info.ISA, info.ISADetected)
+	row("instruction set", "%s in use; the best here is %s", info.ISA, info.ISADetected)
 	var classes []string
 	for _, k := range info.Compute {
 		classes = append(classes, k.String())

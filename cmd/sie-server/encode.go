@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/schollz/progressbar/v3"
 
@@ -77,6 +78,11 @@ func (c *encodeCmd) Run() error {
 	if c.File != "" {
 		return c.file(ctx, w, req)
 	}
+	for i, text := range c.Text {
+		if !utf8.ValidString(text) {
+			return fmt.Errorf("text %d is not UTF-8", i+1)
+		}
+	}
 	req.Texts = c.Text
 	res, err := w.Encode(ctx, &req)
 	if err != nil {
@@ -110,18 +116,12 @@ func (c *encodeCmd) file(ctx context.Context, w *worker.Worker, req worker.Reque
 	}
 	defer func() { err = errors.Join(err, out.close(err == nil)) }()
 	bar := progressbar.DefaultBytes(size, "encoding")
-	lines := bufio.NewScanner(in)
-	lines.Buffer(make([]byte, 64<<10), maxLine)
+	lines := newTextLines(in)
 	n, tokens := 0, 0
-	for more := true; more; {
-		req.Texts = req.Texts[:0]
+	for {
 		read := 0
-		for len(req.Texts) < textsAhead {
-			if more = lines.Scan(); !more {
-				break
-			}
-			req.Texts = append(req.Texts, lines.Text())
-			read += len(lines.Bytes()) + 1
+		if req.Texts, read, err = lines.next(req.Texts[:0], textsAhead); err != nil {
+			return fmt.Errorf("%s, %w", c.File, err)
 		}
 		if len(req.Texts) == 0 {
 			break
@@ -138,12 +138,37 @@ func (c *encodeCmd) file(ctx context.Context, w *worker.Worker, req worker.Reque
 		n, tokens = n+len(req.Texts), tokens+res.Tokens
 		_ = bar.Add(read)
 	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("%s, line %d: %w (a line may have %d bytes)", c.File, n+1, err, maxLine)
-	}
 	_ = bar.Finish()
 	fmt.Fprintf(os.Stderr, "\n%d texts, %d tokens → %s\n", n, tokens, c.Out)
 	return nil
+}
+
+// textLines reads texts, one a line.
+type textLines struct {
+	scan *bufio.Scanner
+	line int // read so far
+}
+
+func newTextLines(r io.Reader) *textLines {
+	s := bufio.NewScanner(r)
+	s.Buffer(make([]byte, 64<<10), maxLine)
+	return &textLines{scan: s}
+}
+
+// next appends up to n texts to dst, none at the end, and says how many bytes they took.
+func (l *textLines) next(dst []string, n int) (texts []string, read int, err error) {
+	for len(dst) < n && l.scan.Scan() {
+		l.line++
+		if !utf8.Valid(l.scan.Bytes()) {
+			return nil, 0, fmt.Errorf("line %d: the text is not UTF-8", l.line)
+		}
+		dst = append(dst, l.scan.Text())
+		read += len(l.scan.Bytes()) + 1
+	}
+	if err := l.scan.Err(); err != nil {
+		return nil, 0, fmt.Errorf("line %d: %w (a line may have %d bytes)", l.line+1, err, maxLine)
+	}
+	return dst, read, nil
 }
 
 // numbers are the components of a row as JSON shows them.

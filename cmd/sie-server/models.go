@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -157,5 +156,3 @@ func has(list []*catalog.Resolved, id string) bool {
 	}
 	return false
 }
-
-var errNoDevice = errors.New("no usable compute device")

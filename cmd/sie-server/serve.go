@@ -91,7 +91,10 @@ func (c *serveCmd) Run() error {
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
 	if err != nil {
-		return fmt.Errorf("listen: %w (is another server on port %d? choose one with --port)", err, c.Port)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return fmt.Errorf("%w: is another server on port %d? Choose one with --port", err, c.Port)
+		}
+		return err
 	}
 	info := w.DeviceInfo()
 	log.Info("sie-server", "version", build.Version, "commit", build.Commit, "address", l.Addr().String(),
