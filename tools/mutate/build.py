@@ -1,0 +1,227 @@
+"""Programs with mutants in them, from a finished CMake build: only kernels/cuda/*.cu are compiled again, everything
+else is linked from what the build made."""
+
+import concurrent.futures
+import hashlib
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+
+import instrument
+import sites
+
+_INCLUDE = re.compile(r'^\s*#\s*include\s+"(cuda/[^"]+\.cuh?)"', re.MULTILINE)
+# Array accesses outside their bounds end the program at once; no library is needed for that. -O1: mutants run for
+# seconds, and are compiled as often as run.
+_FLAGS = ["-O1", "-g0", "-Wno-narrowing", "-Wno-psabi", "-Werror=vla"]
+_TRAPS = ["-fsanitize=bounds", "-fsanitize-undefined-trap-on-error"]
+
+
+class BuildError(Exception):
+    pass
+
+
+class Sources:
+    """kernels/cuda: units (.cu files of the build) and the kernel headers they include."""
+
+    def __init__(self, build):
+        self.build = pathlib.Path(build).resolve()
+        cache = self.build / "CMakeCache.txt"
+        home = re.search(r"^CMAKE_HOME_DIRECTORY:INTERNAL=(.*)$", cache.read_text() if cache.exists() else "", re.MULTILINE)
+        if home is None:
+            raise BuildError(f"{self.build} is no CMake build; `make test-c` makes one")
+        self.root = pathlib.Path(home[1])
+        commands = json.loads((self.build / "compile_commands.json").read_text())
+        folder = self.root / "kernels" / "cuda"
+        self.commands = {}
+        for entry in commands:
+            path = pathlib.Path(entry["directory"], entry["file"]).resolve()
+            if path.parent == folder and path.suffix == ".cu":
+                self.commands[path.name] = (entry["directory"], shlex.split(entry["command"]))
+        if not self.commands:
+            raise BuildError(f"{self.build} has no .cu file of {folder} in compile_commands.json: configure it anew")
+        self.text, self._closure = {}, {}
+        for unit in self.commands:
+            self._read(folder, unit)
+        self.files = sorted(self.text)
+        self.mutants, self.parsed = {}, {}
+        for name in self.files:
+            self.mutants[name], self.parsed[name] = sites.find(name, self.text[name])
+
+    def _read(self, folder, name):
+        if name in self.text:
+            return
+        self.text[name] = (folder / name).read_text()
+        for include in _INCLUDE.findall(self.text[name]):
+            self._read(folder, include.removeprefix("cuda/"))
+
+    def closure(self, name):
+        """The file and all kernel files it includes."""
+        if name not in self._closure:
+            self._closure[name] = {name}
+            for include in _INCLUDE.findall(self.text[name]):
+                self._closure[name] |= self.closure(include.removeprefix("cuda/"))
+        return self._closure[name]
+
+    def units_with(self, name):
+        return sorted(unit for unit in self.commands if name in self.closure(unit))
+
+    def digest(self, name):
+        """Of everything that decides what a mutant of this file does, but the tests."""
+        names = set().union(*(self.closure(unit) for unit in self.units_with(name)))
+        return _digest(self.text[n] for n in sorted(names))
+
+    def tests_digest(self):
+        kernels = self.root / "kernels"
+        paths = [kernels / "ops.h"]
+        for folder in ("tests", "simt", "ref", "common", "cuda/ptx", "cuda"):
+            paths += [p for p in (kernels / folder).rglob("*") if p.suffix in (".h", ".cc", ".bin", ".txt")]
+        return _digest(str(p) + p.read_text(errors="replace") for p in sorted(set(paths)))
+
+
+def _digest(texts):
+    h = hashlib.sha256()
+    for text in texts:
+        h.update(hashlib.sha256(text.encode()).digest())
+    return h.hexdigest()[:24]
+
+
+class Builder:
+    """Compiles and links below `out`. jobs: compilers at a time."""
+
+    def __init__(self, sources, out, jobs=2, say=print):
+        self.sources, self.out, self.jobs, self.say = sources, pathlib.Path(out).resolve(), jobs, say
+        self.sanitized = any("-fsanitize=" in flag for _, c in sources.commands.values() for flag in c)
+
+    # ---- the build that holds all switchable mutants
+
+    def instrumented(self, units, programs):
+        """Compiles the units with every mutant behind its number and links the programs.
+
+        Returns ({program: path}, [mutants by number], [mutants that need a build of their own])."""
+        names = sorted(set().union(*(self.sources.closure(u) for u in units)))
+        mutants = [m for name in names for m in self.sources.mutants[name]]
+        fixed = {m.id for m in mutants if m.fixed} | self._known_fixed(mutants)
+        folder = self.out / "all"
+        tree = folder / "source"
+        while True:
+            switchable = [m for m in mutants if m.id not in fixed]
+            written = {}
+            for name in names:
+                numbered = [(n, m) for n, m in enumerate(switchable) if m.file == name]
+                written[name] = instrument.instrument(self.sources.parsed[name], numbered)
+                _write(tree / "cuda" / name, written[name].text)
+            _write(tree / "mutant.h", instrument.HEADER)
+            blamed = set()
+            with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+                outputs = list(pool.map(lambda u: self._compile(u, tree, folder, ["-include", str(tree / "mutant.h")]), units))
+            for unit, output in zip(units, outputs):
+                if output is not None:
+                    blamed |= self._blamed(unit, output, tree, written)
+            if not blamed:
+                break
+            fixed |= {switchable[n].id for n in blamed}
+            self.say(f"mutate: {len(blamed)} more mutants stand where the compiler needs a constant: a build each")
+        self._remember_fixed(fixed)
+        _write(folder / "switch.cc", instrument.SWITCH)
+        self._run(["g++", "-std=c++17", "-O1", f"-DSIE_MUTANT_COUNT={len(switchable)}", "-c", "switch.cc", "-o", "switch.o"], folder)
+        objects = [folder / f"{u}.o" for u in units] + [folder / "switch.o"]
+        linked = {p: self.link(p, objects, folder) for p in programs}
+        return linked, switchable, [m for m in mutants if m.id in fixed]
+
+    def _blamed(self, unit, output, tree, written):
+        blamed = set()
+        for error in instrument.ERROR.finditer(output):
+            path = pathlib.Path(error["path"])
+            if path.parent == tree / "cuda" and path.name in written:
+                blamed |= set(written[path.name].blame(int(error["line"]), int(error["column"])))
+        if not blamed:
+            raise BuildError(f"{unit} does not compile:\n{output[-3000:]}")
+        return blamed
+
+    def _known_fixed(self, mutants):
+        path = self.out / "fixed.json"
+        known = set(json.loads(path.read_text())) if path.exists() else set()
+        return known & {m.id for m in mutants}
+
+    def _remember_fixed(self, fixed):
+        _write(self.out / "fixed.json", json.dumps(sorted(fixed)))
+
+    # ---- one mutant
+
+    def single(self, mutant, programs):
+        """Programs with this mutant alone; None: it does not compile, and the compiler's words."""
+        folder = self.out / "one"
+        tree = folder / "source"
+        for name in self.sources.files:
+            _write(tree / "cuda" / name, self.sources.text[name])
+        _write(tree / "cuda" / mutant.file, instrument.mutate(self.sources.parsed[mutant.file], mutant))
+        units = self.sources.units_with(mutant.file)
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            outputs = list(pool.map(lambda u: self._compile(u, tree, folder, []), units))
+        for output in outputs:
+            if output is not None:
+                error = instrument.ERROR.search(output)
+                return None, error["text"] if error else output[-300:]
+        return {p: self.link(p, [folder / f"{u}.o" for u in units], folder) for p in programs}, ""
+
+    # ---- compiler and linker
+
+    def _compile(self, unit, tree, folder, extra):
+        """Compiles tree/cuda/unit. None, or what the compiler said."""
+        directory, command = self.sources.commands[unit]
+        source = tree / "cuda" / unit
+        command = list(command)
+        target = command.index("-o") + 1
+        command[target] = str(folder / f"{unit}.o")
+        original = str(self.sources.root / "kernels" / "cuda" / unit)
+        command = [str(source) if c == original or c.endswith("/kernels/cuda/" + unit) else c for c in command]
+        command = [c for c in command if not c.startswith("-W") and c != "-MD"]
+        traps = [] if self.sanitized else _TRAPS
+        command += [*_FLAGS, *traps, "-fmax-errors=200", "-fno-diagnostics-show-caret", *extra]
+        # The mutated tree shadows kernels/cuda; kernels/cuda/ptx is found behind it.
+        command[1:1] = ["-I", str(tree)]
+        stamp = folder / f"{unit}.stamp"
+        key = _digest([shlex.join(command), *((tree / "cuda" / n).read_text() for n in sorted(self.sources.closure(unit))),
+                       self._other_headers()])  # fmt: skip
+        if stamp.exists() and stamp.read_text() == key and (folder / f"{unit}.o").exists():
+            return None
+        result = subprocess.run(command, cwd=directory, capture_output=True, text=True)
+        if result.returncode != 0:
+            return result.stderr
+        stamp.write_text(key)
+        return None
+
+    def _other_headers(self):
+        kernels = self.sources.root / "kernels"
+        paths = [kernels / "ops.h", *kernels.glob("cuda/*.h"), *kernels.glob("cuda/ptx/*.h"), *kernels.glob("simt/*.h"),
+                 *kernels.glob("common/*.h")]  # fmt: skip
+        return _digest(p.read_text() for p in sorted(paths))
+
+    def link(self, program, objects, folder):
+        """The program of the build, these objects in place of its archive's."""
+        build = self.sources.build
+        own = sorted((build / "CMakeFiles" / f"{program}.dir").rglob("*.o"))
+        if not own:
+            raise BuildError(f"{build} has no objects of {program}: build it first")
+        archives = [p for p in (build / "libsie_cuda_emulated.a", build / "libsie.a") if p.exists()]
+        flags = next(([f for f in c if f.startswith("-fsanitize")] for _, c in self.sources.commands.values()), [])
+        path = folder / program
+        self._run(["g++", *flags, "-o", str(path), *map(str, objects), *map(str, own), "-Wl,--start-group",
+                   *map(str, archives), "-Wl,--end-group", "-lm", "-lpthread"], folder)  # fmt: skip
+        return path
+
+    def _run(self, command, directory):
+        result = subprocess.run(command, cwd=directory, capture_output=True, text=True)
+        if result.returncode != 0:
+            raise BuildError(f"{shlex.join(command)[:300]} …\n{result.stderr[-3000:]}")
+
+
+def _write(path, text):
+    """Leaves a file alone that has the text."""
+    if path.exists() and path.read_text() == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)

@@ -1,0 +1,139 @@
+"""One text with all its mutants in it, each behind a number: `a < b` becomes `(SIE_MUTANT(7) ? (a <= b) : (a < b))`.
+
+Lines keep their numbers, so a compiler's complaint finds the mutant it is about (`blame`).
+"""
+
+import dataclasses
+import re
+
+# What the text needs; the variables are in switch.cc.
+HEADER = """\
+#pragma once
+extern "C" int sie_mutant_selected;
+extern "C" unsigned char *sie_mutants_reached;
+[[gnu::always_inline]] inline bool sie_mutant(int number) {
+  if (__builtin_expect(sie_mutants_reached != nullptr, 0)) sie_mutants_reached[number] = 1;
+  return sie_mutant_selected == number;
+}
+#define SIE_MUTANT(number) sie_mutant(number)
+"""
+
+# SIE_MUTANT=n selects a mutant, none otherwise. SIE_MUTANTS_REACHED=path: at exit a byte for each number below
+# SIE_MUTANT_COUNT, 1 where the program came by.
+SWITCH = """\
+#include <stdio.h>
+#include <stdlib.h>
+extern "C" {
+int sie_mutant_selected = -1;
+unsigned char *sie_mutants_reached = nullptr;
+}
+static unsigned char reached[SIE_MUTANT_COUNT + 1];
+static void write_reached() {
+  FILE *file = fopen(getenv("SIE_MUTANTS_REACHED"), "wb");
+  if (file == nullptr) return;
+  fwrite(reached, 1, SIE_MUTANT_COUNT, file);
+  fclose(file);
+}
+[[gnu::constructor(101)]] static void choose() {
+  if (const char *text = getenv("SIE_MUTANT")) sie_mutant_selected = atoi(text);
+  if (getenv("SIE_MUTANTS_REACHED") == nullptr) return;
+  sie_mutants_reached = reached;
+  atexit(write_reached);
+}
+"""
+
+
+@dataclasses.dataclass
+class Instrumented:
+    text: str
+    # Of each number: (line, first column, last column) of its own text, and the lines its region covers.
+    own: dict
+    lines: dict
+
+    def blame(self, line, column):
+        """The numbers a complaint at this place is about: those whose own text it is in, else all of the line."""
+        inside = [n for n, (at, first, last) in self.own.items() if at == line and first <= column <= last]
+        return inside or [n for n, (first, last) in self.lines.items() if first <= line <= last]
+
+
+class _Writer:
+    def __init__(self):
+        self.parts, self.line, self.column = [], 1, 1
+
+    def write(self, text):
+        self.parts.append(text)
+        breaks = text.count("\n")
+        self.line += breaks
+        # g++ counts bytes.
+        tail = len(text.rsplit("\n", 1)[-1].encode())
+        self.column = tail + 1 if breaks else self.column + tail
+
+
+def instrument(file, numbered):
+    """file: cpp.File; numbered: [(number, Mutant)] of that file, none of them fixed."""
+    regions = {}
+    for number, mutant in numbered:
+        regions.setdefault(mutant.region, []).append((number, mutant))
+    starts = {}
+    for region in regions:
+        starts.setdefault(region[0], []).append(region)
+    for candidates in starts.values():
+        candidates.sort(key=lambda r: -r[1])
+    out, own, lines, tokens = _Writer(), {}, {}, file.tokens
+
+    def render(first, last, skip):
+        """Tokens [first, last) and the space in between; skip: regions that are being rendered."""
+        i = first
+        while i < last:
+            region = next((r for r in starts.get(i, ()) if r not in skip and r[1] <= last), None)
+            if region is None:
+                out.write(tokens[i].text)
+                end = i + 1
+            else:
+                choose(region, skip | {region})
+                end = region[1]
+            if end < last:
+                out.write(file.text[tokens[end - 1].end : tokens[end].start])
+            i = end
+
+    def choose(region, skip):
+        statement = any(m.statement for _, m in regions[region])
+        wrap = "(void)" if statement else ""
+        first_line = out.line
+        out.write("(")
+        for number, mutant in regions[region]:
+            out.write(f"SIE_MUTANT({number}) ? ")
+            at = out.column
+            text = mutant.after if mutant.after != "(nothing)" else "0"
+            if text in ("true", "false"):
+                text = f"static_cast<bool>({text})"
+            out.write(f"{wrap}({text})")
+            own[number] = (out.line, at, out.column)
+            out.write(" : ")
+        boolean = any(m.after in ("true", "false") for _, m in regions[region])
+        out.write("static_cast<bool>(" if boolean else f"{wrap}(")
+        render(region[0], region[1], skip)
+        out.write("))")
+        for number, _ in regions[region]:
+            lines[number] = (first_line, out.line)
+
+    if not tokens:
+        return Instrumented(file.text, {}, {})
+    out.write(file.text[: tokens[0].start])
+    render(0, len(tokens), frozenset())
+    out.write(file.text[tokens[-1].end :])
+    return Instrumented("".join(out.parts), own, lines)
+
+
+def mutate(file, mutant):
+    """The text with this one mutant."""
+    out, at = [], 0
+    for first, last, text in sorted(mutant.edits):
+        out.append(file.text[at : file.tokens[first].start])
+        removed = file.text[file.tokens[first].start : file.tokens[last - 1].end]
+        out.append((text or "(void)0" if mutant.statement else text) + "\n" * removed.count("\n"))
+        at = file.tokens[last - 1].end
+    return "".join(out) + file.text[at:]
+
+
+ERROR = re.compile(r"^(?P<path>[^:\n]+):(?P<line>\d+):(?P<column>\d+): (?:fatal )?error: (?P<text>.*)$", re.MULTILINE)

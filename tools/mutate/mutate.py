@@ -1,0 +1,354 @@
+#!/usr/bin/env python3
+"""Mutation check of kernels/cuda on the emulator: is every barrier, wait, mask, shuffle, bound and stride needed, and
+does a test notice?
+
+    mutate.py run [FILE…]       every mutant (of these files); goes on where it was stopped
+    mutate.py sample            some of each file and class, chosen by --seed, within --seconds
+    mutate.py list [FILE…]      the mutants, as equivalent.txt names them
+    mutate.py check             equivalent.txt against the sources, nothing is run
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import hashlib
+import json
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+
+import build
+import proofs
+import runner
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+# Programs that run kernels on the emulator: name → its first arguments. Those that the build has are used.
+PROGRAMS = {"gemm_tests": (), "cuda_attention_tests": (), "kernel_tests": ("--gpu",)}
+SELF_CHECK = ("gemm_sm80_tile.cuh", "__syncthreads()")  # a mutant that must be killed
+
+
+class Cache:
+    """Verdicts by content, one line of JSON each; appended as they come, so that a stopped run goes on."""
+
+    def __init__(self, path):
+        self.path, self.lock, self.known = path, threading.Lock(), {}
+        if path.exists():
+            for line in path.read_text().splitlines():
+                try:
+                    entry = json.loads(line)
+                    self.known[entry.pop("key")] = runner.Verdict(**{k: entry[k] for k in ("outcome", "by", "test", "detail", "seconds")})
+                except (ValueError, KeyError):  # the end of a run that was killed while it wrote
+                    continue
+
+    def get(self, key):
+        return self.known.get(key)
+
+    def put(self, key, name, verdict):
+        with self.lock:
+            self.known[key] = verdict
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a") as file:
+                file.write(json.dumps({"key": key, "mutant": name, **vars(verdict)}) + "\n")
+
+
+class Session:
+    def __init__(self, options):
+        self.options = options
+        self.begin = time.monotonic()
+        self.sources = build.Sources(options.build)
+        self.out = pathlib.Path(options.out or options.build) / "mutate"
+        self.builder = build.Builder(self.sources, self.out, options.jobs, self.say)
+        self.cache = Cache(self.out / "verdicts.jsonl")
+        self.tests_digest = self.sources.tests_digest()
+        present = {p.name.removesuffix(".dir") for p in (pathlib.Path(options.build) / "CMakeFiles").glob("*.dir")}
+        self.programs = {p: a for p, a in PROGRAMS.items() if p in (options.programs or present)}
+
+    def say(self, text):
+        print(text, flush=True)
+
+    def left(self):
+        return self.options.seconds - (time.monotonic() - self.begin)
+
+    def key(self, mutant, stage):
+        text = "\n".join((mutant.id, stage, self.sources.digest(mutant.file), self.tests_digest))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def prepare(self, units):
+        """Builds the program with all mutants of these units, and runs every test without one."""
+        paths, switchable, fixed = self.builder.instrumented(units, self.programs)
+        self.numbers = {m.id: n for n, m in enumerate(switchable)}
+        self.paths, self.tests = paths, []
+        built = time.monotonic()
+        self.say(f"mutate: {len(switchable)} mutants in one build, {len(fixed)} need one each: {built - self.begin:.0f} s")
+        return switchable, fixed
+
+    def try_tests(self):
+        """Runs every test without a mutant; remembers them for these programs."""
+        begin = time.monotonic()
+        digest = hashlib.sha256(b"".join(p.read_bytes() for p in self.paths.values())).hexdigest()
+        remembered = self.out / "tests.json"
+        if remembered.exists() and (known := json.loads(remembered.read_text()))["programs"] == digest:
+            self.tests = [runner.Test(t[0], tuple(t[1]), t[2], t[3], frozenset(t[4])) for t in known["tests"]]
+            return
+        whole = [runner.Test(program, (*arguments, "=" + name), "", 0.0, frozenset())
+                 for program, arguments in self.programs.items()
+                 for name in runner.names_of(self.paths[program], arguments)]  # fmt: skip
+        with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
+            parts = pool.map(lambda t: runner.parts_of(self.paths[t.program], t, self.options.test_seconds), whole)
+            self.tests = [test for tests in parts for test in tests]
+        known = [[t.program, t.arguments, t.part, t.seconds, sorted(t.reached)] for t in self.tests]
+        remembered.write_text(json.dumps({"programs": digest, "tests": known}))
+        self.say(f"mutate: {len(whole)} tests pass without a mutant: {time.monotonic() - begin:.0f} s")
+
+    def try_first_parts(self):
+        """For a sample: a sixteenth of every test without a mutant. The other parts count as alike in time and in
+        the mutants they come by; tests that are long even so are left out."""
+        begin = time.monotonic()
+        first = [runner.Test(program, (*arguments, "=" + name), "0/16", 0.0, frozenset())
+                 for program, arguments in self.programs.items()
+                 for name in runner.names_of(self.paths[program], arguments)]  # fmt: skip
+
+        def tried(test):
+            if time.monotonic() > begin + self.options.seconds / 4:
+                return None
+            return runner.try_test(self.paths[test.program], test, self.options.test_seconds)
+
+        with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
+            done = [t for t in pool.map(tried, first) if t is not None and t.seconds < self.options.longest / 4]
+        self.tests = [dataclasses.replace(t, part=f"{i}/16") for t in done for i in range(16)
+                      if i == 0 or t.program == "kernel_tests"]  # fmt: skip
+        self.say(f"mutate: {len(done)} of {len(first)} tests pass, a part of each, without a mutant: "
+                 f"{time.monotonic() - begin:.0f} s")  # fmt: skip
+
+    def tests_for(self, mutant, near=False):
+        """Tests that come by the mutant; near: or by another one of its function."""
+        number = self.numbers.get(mutant.id)
+        wanted = {number}
+        if near or number is None:
+            start = f"{mutant.file} | {mutant.function} | " if near else mutant.file + " | "
+            wanted |= {n for name, n in self.numbers.items() if name.startswith(start)}
+        return [t for t in self.tests if not t.reached.isdisjoint(wanted)]
+
+    def judge(self, mutant):
+        key = self.key(mutant, "plain")
+        verdict = self.cache.get(key)
+        if verdict is None:
+            number = self.numbers.get(mutant.id)
+            if number is not None:
+                verdict = runner.judge(self.paths, self.tests_for(mutant), number, self.options.seeds)
+            else:
+                tests = self.tests_for(mutant)
+                paths, words = self.builder.single(mutant, sorted({t.program for t in tests}))
+                if paths is None:
+                    verdict = runner.Verdict("uncompiled", "compiler", "", words[:300], 0.0)
+                else:
+                    verdict = runner.judge(paths, tests, None, self.options.seeds)
+            self.cache.put(key, mutant.id, verdict)
+        return verdict
+
+    def judge_all(self, mutants, deadline):
+        """{id: Verdict} of those that were judged before the deadline (time.monotonic(); None: all)."""
+        verdicts, done, shown = {}, 0, time.monotonic()
+        switchable = [m for m in mutants if m.id in self.numbers]
+        single = [m for m in mutants if m.id not in self.numbers]
+        lock = threading.Lock()
+
+        def one(mutant):
+            nonlocal done, shown
+            if deadline is not None and time.monotonic() > deadline:
+                return
+            verdict = self.judge(mutant)
+            with lock:
+                verdicts[mutant.id] = verdict
+                done += 1
+                if verdict.outcome == "survived":
+                    self.say(f"  survived: {mutant.id}    ({verdict.by or 'line ' + str(mutant.line)})")
+                if time.monotonic() - shown > 20:
+                    shown = time.monotonic()
+                    self.say(f"mutate: {done} of {len(mutants)} mutants, {time.monotonic() - self.begin:.0f} s")
+
+        with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
+            list(pool.map(one, switchable))
+        for mutant in single:  # their builds share a folder, and use all jobs
+            one(mutant)
+        return verdicts
+
+    def self_check(self):
+        """The unchanged code has passed; a mutant that must not survive does not."""
+        file, before = SELF_CHECK
+        victim = next((m for m in self.sources.mutants.get(file, ()) if m.before == before and m.id in self.numbers), None)
+        if victim is None:
+            return
+        verdict = runner.judge(self.paths, self.tests_for(victim), self.numbers[victim.id], (1, 2, 3))
+        if verdict.outcome != "killed":
+            raise SystemExit(f"mutate: the check does not work: nobody notices {victim.id}")
+
+
+def summary(session, mutants, verdicts, proven):
+    """A line for each file."""
+    rows, total = [], [0] * 6
+    for name in session.sources.files:
+        ids = [m.id for m in mutants if m.file == name and m.id in verdicts]
+        if not ids:
+            continue
+        outcomes = [verdicts[i].outcome for i in ids]
+        equivalent = sum(i in proven and verdicts[i].outcome == "survived" for i in ids)
+        row = [len(ids), outcomes.count("killed"), outcomes.count("uncompiled"), equivalent,
+               outcomes.count("survived") - equivalent, sum(m.file == name for m in mutants) - len(ids)]  # fmt: skip
+        total = [a + b for a, b in zip(total, row)]
+        rows.append((name, row))
+    lines = [f"{'':28}{'mutants':>9}{'killed':>9}{'uncompiled':>12}{'equivalent':>12}{'survived':>10}{'not run':>9}"]
+    for name, row in [*rows, ("all", total)]:
+        lines.append(f"{name:28}{row[0]:9}{row[1]:9}{row[2]:12}{row[3]:12}{row[4]:10}{row[5]:9}")
+    by = {}
+    for verdict in verdicts.values():
+        if verdict.outcome == "killed":
+            by[verdict.by] = by.get(verdict.by, 0) + 1
+    lines.append("killed by " + ", ".join(f"{word} {n}" for word, n in sorted(by.items(), key=lambda x: -x[1])))
+    return "\n".join(lines)
+
+
+def chosen_units(sources, names):
+    """The units that hold the files; all units without names."""
+    if not names:
+        return sorted(sources.commands)
+    unknown = [n for n in names if n not in sources.text]
+    if unknown:
+        raise SystemExit(f"mutate: {unknown[0]} is no file of the build; there are {' '.join(sources.files)}")
+    return sorted({u for n in names for u in sources.units_with(n)})
+
+
+def run(options):
+    session = Session(options)
+    proven = proofs.parse((HERE / "equivalent.txt").read_text())
+    units = chosen_units(session.sources, options.files)
+    wanted = set(options.files) or set().union(*(session.sources.closure(u) for u in units))
+    switchable, fixed = session.prepare(units)
+    session.try_tests()
+    session.self_check()
+    mutants = [m for m in switchable + fixed if m.file in wanted]
+    deadline = session.begin + options.seconds if options.seconds else None
+    verdicts = session.judge_all(mutants, deadline)
+    print(summary(session, mutants, verdicts, proven))
+    wrong = proofs.compare(known_proofs(session.sources, proven), all_ids(session.sources), verdicts)
+    for line in wrong:
+        print(line)
+    if len(verdicts) < len(mutants):
+        print(f"mutate: {len(mutants) - len(verdicts)} mutants were not run in {options.seconds} s; run again to go on")
+        return 3 if not wrong else 1
+    return 1 if wrong else 0
+
+
+def spread(mutants, seed):
+    """All mutants in an order in which files and classes take turns; by the seed alone."""
+    lots = {}
+    for mutant in mutants:
+        lots.setdefault((mutant.file, mutant.kind), []).append(mutant)
+
+    def draw(text):
+        return hashlib.sha256(f"{seed}\n{text}".encode()).hexdigest()
+
+    for lot in lots.values():
+        lot.sort(key=lambda m: draw(m.id))
+    order = sorted(lots, key=lambda k: draw("/".join(k)))
+    for place in range(max(map(len, lots.values()), default=0)):
+        for key in order:
+            if place < len(lots[key]):
+                yield lots[key][place]
+
+
+def sample(options):
+    """Fails on a stale line of equivalent.txt, and on a survivor. A mutant that is not decided in time, or not by the
+    tests that are quick, counts as not run: the full run is the judge."""
+    seed = options.seed or commit()
+    print(f"mutate: a sample chosen by --seed {seed}, in at most {options.seconds:.0f} s")
+    session = Session(options)
+    proven = proofs.parse((HERE / "equivalent.txt").read_text())
+    switchable, _ = session.prepare(chosen_units(session.sources, []))
+    session.try_first_parts()
+    session.self_check()
+    deadline = session.begin + options.seconds - options.longest
+    mutants = [m for m in spread(switchable, seed) if m.id not in proven and session.tests_for(m, near=True)]
+    verdicts, lock = {}, threading.Lock()
+
+    def one(mutant):
+        if time.monotonic() > deadline:
+            return
+        verdict = runner.judge(session.paths, session.tests_for(mutant, near=True), session.numbers[mutant.id],
+                               (1,), until=deadline + options.longest)  # fmt: skip
+        with lock:
+            if verdict is not None:
+                verdicts[mutant.id] = verdict
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(one, mutants))
+    print(summary(session, mutants, verdicts, proven))
+    wrong = proofs.compare(known_proofs(session.sources, proven), all_ids(session.sources), verdicts)
+    for line in wrong:
+        print(line)
+    if not verdicts:
+        print("mutate: no mutant was run: the time went into building")
+        return 1
+    return 1 if wrong else 0
+
+
+def all_ids(sources):
+    return {m.id for mutants in sources.mutants.values() for m in mutants}
+
+
+def known_proofs(sources, proven):
+    """Without those of files that this build does not have."""
+    return {i: p for i, p in proven.items() if i.split(" | ")[0] in sources.text}
+
+
+def commit():
+    result = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return result.stdout.strip() if result.returncode == 0 else time.strftime("%Y-%m-%d")
+
+
+def list_mutants(options):
+    sources = build.Sources(options.build)
+    for name in options.files or sources.files:
+        for mutant in sources.mutants[name]:
+            print(mutant.id)
+    return 0
+
+
+def check(options):
+    sources = build.Sources(options.build)
+    proven = proofs.parse((HERE / "equivalent.txt").read_text())
+    wrong = proofs.compare(known_proofs(sources, proven), all_ids(sources), {})
+    print("\n".join(wrong) if wrong else f"mutate: {len(all_ids(sources))} mutants, {len(proven)} of them proven equivalent")
+    return 1 if wrong else 0
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("run", "sample", "list", "check"))
+    parser.add_argument("files", nargs="*", help="files of kernels/cuda, for instance rows.cuh")
+    parser.add_argument("--build", default=str(ROOT / "build"), help="a finished CMake build")
+    parser.add_argument("--out", help="where programs and verdicts go, below its folder mutate; the build's by default")
+    parser.add_argument("--programs", type=lambda s: s.split(","), help="of " + ", ".join(PROGRAMS) + "; all by default")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=0, help="stop after this time; 0: never")
+    parser.add_argument("--longest", type=float, default=45, help="sample: seconds the last mutants may take")
+    parser.add_argument("--test-seconds", type=float, default=600, help="a program takes no longer without a mutant")
+    parser.add_argument("--seed", help="sample: chooses the mutants; the commit by default")
+    parser.add_argument("--seeds", type=lambda s: tuple(int(x) for x in s.split(",")), default=runner.SEEDS,
+                        help="of the emulator, for instance 1,2")  # fmt: skip
+    options = parser.parse_args(arguments)
+    if options.command == "sample" and not options.seconds:
+        options.seconds = 300
+    try:
+        return {"run": run, "sample": sample, "list": list_mutants, "check": check}[options.command](options)
+    except (build.BuildError, proofs.Unreadable, RuntimeError) as error:
+        print(f"mutate: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,209 @@
+"""Tests of the mutation check itself: what it finds in a small kernel, what it makes of it, what it says of programs
+that fail, and its list of proofs. A compiler runs, the emulator does not. python3 -m unittest discover tools/mutate"""
+
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import cpp
+import instrument
+import mutate
+import proofs
+import runner
+import sites
+
+HERE = pathlib.Path(__file__).resolve().parent
+SAMPLE = (HERE / "samples" / "sum.cuh").read_text()
+
+
+def found(text=SAMPLE):
+    return sites.find("sum.cuh", text)[0]
+
+
+def changes(kind, text=SAMPLE):
+    return [(m.before, m.after) for m in found(text) if m.kind == kind]
+
+
+class Structure(unittest.TestCase):
+    def test_template_arguments_are_no_relations(self):
+        file = cpp.File("f<a, b<c>>(x < y, z >> 2);")
+        angles = [t.text for t in file.tokens if t.angle]
+        self.assertEqual(angles, ["<", "<", ">", ">"])
+
+    def test_comments_strings_and_directives_hold_nothing(self):
+        texts = [t.text for t in cpp.File('a; // b < c\n#define X (y * 2)\n/* d */ "e < f" R"(g)" \'h\'').tokens]
+        self.assertEqual(texts, ["a", ";", '"e < f"', 'R"(g)"', "'h'"])
+
+    def test_functions_are_named_with_their_type(self):
+        names = {m.function for m in found()}
+        self.assertEqual(names, {"Ring", "Ring::next", "padded", "sum_kernel"})
+
+    def test_unbalanced_text_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "line 2"):
+            cpp.File("f();\ng(")
+
+
+class Sites(unittest.TestCase):
+    def test_barriers_and_waits(self):
+        self.assertEqual(
+            changes("barrier"),
+            [(call, "(nothing)") for call in ("ptx::grid_dependency_wait()", "ptx::cp_async_wait<Stages - 2>()",
+                                              "ptx::mbarrier_wait(&barrier, parity)", "__syncthreads()")],
+        )  # fmt: skip
+        self.assertIn(("parity", "(parity) ^ 1"), changes("wait"))
+        self.assertIn(("ptx::cp_async_wait<Stages - 2>()", "ptx::cp_async_wait<Stages - 2 + 1>()"), changes("wait"))
+
+    def test_bounds(self):
+        bounds = changes("bound")
+        self.assertIn(("row >= n", "row > n"), bounds)
+        self.assertIn(("i < padded(n)", "i <= padded(n)"), bounds)
+        self.assertIn(("i + 1 < Stages", "i + 2 < Stages"), bounds)
+        # sum <= buffer[0] would choose the same value.
+        self.assertIn(("sum < buffer[0]", "sum > buffer[0]"), bounds)
+        self.assertNotIn(("sum < buffer[0]", "sum <= buffer[0]"), bounds)
+
+    def test_masks(self):
+        masks = changes("mask")
+        self.assertIn(("static_cast<int>(threadIdx.x) & 31", "static_cast<int>(threadIdx.x)"), masks)
+        self.assertIn(("i < padded(n)", "true"), masks)
+        self.assertIn(("i != 7", "true"), masks)
+        self.assertIn(("lane == 0", "lane != 0"), masks)
+
+    def test_shuffles(self):
+        self.assertEqual(changes("shuffle"), [("step", "(step) ^ 1")])
+
+    def test_strides(self):
+        strides = changes("stride")
+        self.assertIn(("row * ld + i", "row * (ld + 1) + i"), strides)
+        self.assertIn(("32", "(32) + 1"), strides)
+        self.assertIn(("blockIdx.x * 4 + threadIdx.x / 32", "blockIdx.x * 5 + threadIdx.x / 32"), strides)
+
+    def test_what_is_no_site(self):
+        texts = " ".join(f"{m.before} {m.after}" for m in found())
+        for text in ("sizeof(T)", "32 * 4", "4 * 2", "Stages * 2", "0.5f", "(x) * 2", '"'):
+            self.assertNotIn(text, texts)
+
+    def test_constants_need_a_build_each(self):
+        self.assertEqual({m.before for m in found() if m.fixed}, {"Stages * 128", "c + 7", "(c + 7) / 8 * 8"})
+
+    def test_names_are_unique_and_do_not_move_with_lines(self):
+        names = [m.id for m in found()]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertEqual(names, [m.id for m in found("\n\n// more\n" + SAMPLE)])
+
+
+class Texts(unittest.TestCase):
+    def test_one_mutant_changes_one_place_and_no_line_number(self):
+        mutants, file = sites.find("sum.cuh", SAMPLE)
+        for mutant in mutants:
+            text = instrument.mutate(file, mutant)
+            self.assertNotEqual(text, SAMPLE)
+            self.assertEqual(text.count("\n"), SAMPLE.count("\n"), mutant.id)
+
+    def test_all_in_one_text_with_its_lines(self):
+        mutants, file = sites.find("sum.cuh", SAMPLE)
+        switchable = [m for m in mutants if not m.fixed]
+        result = instrument.instrument(file, list(enumerate(switchable)))
+        self.assertEqual(result.text.count("\n"), SAMPLE.count("\n"))
+        for number, mutant in enumerate(switchable):
+            line, first, last = result.own[number]
+            text = result.text.split("\n")[line - 1].encode()[first - 1 : last - 1].decode()
+            self.assertIn("0" if mutant.after == "(nothing)" else mutant.after, text)
+            self.assertEqual(result.blame(line, first), [n for n, at in result.own.items() if at[0] == line and at[1] <= first <= at[2]])
+
+    def test_a_selected_mutant_acts_and_the_rest_does_not(self):
+        code = "int f(int a, int b) {\n  int sum = 0;\n  for (int i = 0; i < a && sum < 999; i += 2) sum = sum * 3 + i + b;\n  return sum;\n}\n"
+        mutants, file = sites.find("f.cuh", code)
+        main = "#include <cstdio>\nint main() { printf(\"%d\\n\", f(9, 5)); }\n"
+        expected = {}
+        with tempfile.TemporaryDirectory() as folder:
+
+            def output(text, name, **environment):
+                source = pathlib.Path(folder, name + ".cc")
+                source.write_text(text + main)
+                switch = [str(pathlib.Path(folder, "switch.cc"))] if "SIE_MUTANT(" in text else []
+                subprocess.run(["g++", "-std=c++17", "-DSIE_MUTANT_COUNT=99", "-o", folder + "/" + name, str(source), *switch], check=True)
+                return lambda **e: subprocess.run([folder + "/" + name], env=e, capture_output=True, text=True, timeout=10).stdout
+
+            pathlib.Path(folder, "switch.cc").write_text(instrument.SWITCH)
+            for mutant in mutants:
+                expected[mutant.id] = output(instrument.mutate(file, mutant), "one")()
+            all_in_one = output(instrument.HEADER.replace("#pragma once\n", "") + instrument.instrument(file, list(enumerate(mutants))).text, "all")
+            unchanged = output(code, "none")()
+            self.assertEqual(all_in_one(), unchanged)
+            for number, mutant in enumerate(mutants):
+                self.assertEqual(all_in_one(SIE_MUTANT=str(number)), expected[mutant.id], mutant.id)
+            self.assertGreater(sum(text != unchanged for text in expected.values()), len(mutants) / 2)
+            reached = pathlib.Path(folder, "reached")
+            all_in_one(SIE_MUTANTS_REACHED=str(reached))
+            self.assertEqual(set(reached.read_bytes()[: len(mutants)]), {1})
+
+
+class Verdicts(unittest.TestCase):
+    def test_what_killed_a_program(self):
+        for word, script in {
+            "numbers": "echo '    cases.cc:7: 1 is not 2'; exit 1",
+            "deadlock": "echo 'simt: kernel k<<<>>>:'; echo '  deadlock, no thread can go on'; kill -ABRT $$",
+            "emulator": "echo 'simt: kernel k<<<>>>, thread 3:'; echo '  lane 3 leaves'; kill -ABRT $$",
+            "sanitizer": "echo '==1==ERROR: AddressSanitizer: heap-buffer-overflow'; exit 1",
+            "crash": "kill -SEGV $$",
+            "bounds": "kill -ILL $$",
+            "timeout": "sleep 5",
+        }.items():
+            status, output = runner.run("/bin/sh", ("-c", script), {}, 1)
+            self.assertEqual(runner.cause(status, output)[0], word)
+
+    def test_tests_run_until_one_fails(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = pathlib.Path(folder, "log")
+            program = pathlib.Path(folder, "program")
+            program.write_text(f'#!/bin/sh\necho "$1 $SIE_MUTANT $SIE_SIMT_SEED" >>{log}\n[ "$1$SIE_SIMT_SEED" != b2 ]\n')
+            program.chmod(0o755)
+            tests = [runner.Test("p", (name,), "", seconds, frozenset()) for name, seconds in (("b", 2.0), ("a", 1.0))]
+            verdict = runner.judge({"p": program}, tests, 7, (1, 2, 3))
+            self.assertEqual((verdict.outcome, verdict.by, verdict.test), ("killed", "numbers", "p b"))
+            self.assertEqual(log.read_text().split("\n")[:-1], ["a 7 1", "b 7 1", "a 7 2", "b 7 2"])
+            self.assertEqual(runner.judge({"p": program}, tests[1:], 7, (1, 2)).outcome, "survived")
+            self.assertEqual(runner.judge({}, [], 7).by, "never reached")
+
+
+class Proofs(unittest.TestCase):
+    LIST = "# comment\nf.cuh | k | a < b => a <= b\nf.cuh | k | c + 1 => c + 2 | 2\n    Because nobody reads the last of them.\n"
+
+    def test_a_proof_holds_for_the_lines_above_it(self):
+        parsed = proofs.parse(self.LIST)
+        self.assertEqual(list(parsed), ["f.cuh | k | a < b => a <= b", "f.cuh | k | c + 1 => c + 2 | 2"])
+        self.assertEqual({p.text for p in parsed.values()}, {"Because nobody reads the last of them."})
+
+    def test_what_is_refused(self):
+        for text in ("f | k | a => b\n", "    words without any mutant at all\n", "f | k | a\n    some words that prove a lot\n",
+                     self.LIST + self.LIST, "f | k | a => b\n    too short\n"):  # fmt: skip
+            with self.assertRaises(proofs.Unreadable):
+                proofs.parse(text)
+
+    def test_survivors_and_stale_lines(self):
+        a, b, c, d = (f"f | k | {x} => 0" for x in "abcd")
+        killed, survived = (runner.Verdict(o, "numbers", "t", "", 0.0) for o in ("killed", "survived"))
+        proven = proofs.parse(f"{a}\n{b}\n{d}\n    these are all alike, as said\n")
+        wrong = proofs.compare(proven, {a, b, c}, {a: survived, b: killed, c: survived})
+        self.assertEqual([line.split(":")[0] for line in wrong], ["stale", "stale", "survived"])
+        self.assertEqual(proofs.compare(proofs.parse(f"{a}\n    this is alike, as was said\n"), {a, b}, {a: survived, b: killed}), [])
+
+    def test_the_list_reads(self):
+        proofs.parse((HERE / "equivalent.txt").read_text())
+
+
+class Samples(unittest.TestCase):
+    def test_files_and_classes_take_turns(self):
+        mutants = found()
+        order = list(mutate.spread(mutants, "seed"))
+        self.assertEqual(sorted(m.id for m in order), sorted(m.id for m in mutants))
+        kinds = {m.kind for m in mutants}
+        self.assertEqual({m.kind for m in order[: len(kinds)]}, kinds)
+        self.assertEqual(order, list(mutate.spread(mutants, "seed")))
+        self.assertNotEqual(order, list(mutate.spread(mutants, "another")))
+
+
+if __name__ == "__main__":
+    unittest.main()
