@@ -91,8 +91,9 @@ void Report::result(const Point &point, const harness::Case &c, const Result &r)
   const double gbs = timed ? bytes / (us * 1e3) : 0, tflops = timed ? flops / (us * 1e6) : 0,
                share = timed ? 100 * floor / us : 0;
   if (timed) {
-    printf("BenchmarkKernel/%s/impl=%s 1 %.0f ns/op %.1f GB/s %.2f TFLOP/s %.1f %%floor %.1f %%noise\n",
-           point.name().c_str(), r.name.c_str(), us * 1e3, gbs, tflops, share, 100 * r.noise);
+    printf("BenchmarkKernel/%s/impl=%s %lld %.0f ns/op %.1f GB/s %.2f TFLOP/s %.1f %%floor %.1f %%noise\n",
+           point.name().c_str(), r.name.c_str(), static_cast<long long>(r.calls), us * 1e3, gbs, tflops,
+           share, 100 * r.noise);
     fflush(stdout);
   }
   if (json_ == nullptr) return;

@@ -1,6 +1,6 @@
 // timing.h — how long a case takes on the device: cold, in graphs, one implementation beside the other.
 //
-// Each implementation is captured into a graph that runs the case once on each of several twins of its memory
+// Each implementation is captured into a graph that runs the case on several twins of its memory in turn
 // (mirror.h), together more than the L2 cache holds; before every run of a graph a reader fills L2 with
 // something else. So every call finds its inputs and weights in device memory, as a layer of a forward pass
 // does, and no launch is waited for. Runs of the implementations take turns, and the first one's come twice
@@ -36,7 +36,8 @@ struct Result {
   std::string name;
   sie_status status;  // SIE_UNSUPPORTED: it lacks this form
   Times us;
-  double noise;  // of the first: |p50 of one series − the other's| / p50
+  int64_t calls;  // that were timed
+  double noise;   // of the first: |p50 of one series − the other's| / p50
 };
 
 class Timer {
