@@ -21,23 +21,9 @@
 #include "ops.h"
 #include "tests/check.h"
 #include "tests/memory.h"
+#include "tests/random.h"
 
 namespace harness {
-
-// Numbers in −1 … 1, the same on every machine.
-class Random {
- public:
-  explicit Random(uint32_t seed) : state_(seed * 2654435761u + 1) {}
-  uint32_t next() {
-    state_ = state_ * 1664525u + 1013904223u;
-    return state_ >> 8;
-  }
-  int32_t below(int32_t n) { return static_cast<int32_t>(next() % static_cast<uint32_t>(n)); }
-  float real() { return static_cast<float>(next()) * (2.0f / 16777216.0f) - 1.0f; }
-
- private:
-  uint32_t state_;
-};
 
 // How rows lie in memory. Kernels that move 16 bytes at once may refuse odd rows.
 enum Layout {
