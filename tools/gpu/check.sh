@@ -23,7 +23,7 @@ began=$SECONDS
 limit=${SIE_GPU_SECONDS:-460}
 say() { echo "gpu-check: $*"; }
 
-if ! ls /dev/nvidia[0-9]* >/dev/null 2>&1 && ! ls /dev/dxg >/dev/null 2>&1 && ! nvidia-smi -L >/dev/null 2>&1; then
+if ! ls /dev/nvidia[0-9]* >/dev/null 2>&1 && ! ls /dev/dxg >/dev/null 2>&1 && ! timeout 20 nvidia-smi -L >/dev/null 2>&1; then
   say "no GPU on this host: nothing is checked. The kernels' tests without one are in make test."
   exit 2
 fi
@@ -74,14 +74,14 @@ absent() { note "$1" absent 0 "$2"; }
 {
   date -u +%Y-%m-%dT%H:%M:%SZ
   uname -a
-  nvidia-smi -q 2>&1 || echo "no nvidia-smi"
+  timeout 20 nvidia-smi -q 2>&1 || echo "no nvidia-smi"
   nvcc --version 2>&1 || echo "no nvcc"
   cat "$here/bundle.txt" 2>/dev/null
 } >"$results/host.txt"
 
 bin=$here/bin
 # sie_conformance answers 2 where it finds no card that it has code for; 126, 127 and signals: it does not start.
-SIE_TEST_SHARD=0/1000000 "$bin/sie_conformance" quantise >"$scratch/start.txt" 2>&1
+SIE_TEST_SHARD=0/1000000 timeout 60 "$bin/sie_conformance" quantise >"$scratch/start.txt" 2>&1
 started=$?
 if [ "$started" -gt 1 ]; then
   say "the programs in $bin do not run here: $(tail -1 "$scratch/start.txt")"
@@ -102,7 +102,7 @@ part record 20 "$bin/sie_record" "$results/recordings"
 
 sanitizer=
 for candidate in "$(command -v compute-sanitizer)" /usr/local/cuda/bin/compute-sanitizer "$here/sanitizer/compute-sanitizer"; do
-  if [ -x "$candidate" ] && "$candidate" --version >/dev/null 2>&1; then
+  if [ -x "$candidate" ] && timeout 10 "$candidate" --version >/dev/null 2>&1; then
     sanitizer=$candidate
     break
   fi
@@ -124,7 +124,7 @@ part conformance 150 "$bin/sie_conformance"
 wait
 
 # cuBLASLt outside the loader's folders: PyTorch brings its own.
-cublaslt=$(python3 - 2>/dev/null <<'PYTHON'
+cublaslt=$(timeout 10 python3 - 2>/dev/null <<'PYTHON'
 import glob, sys
 found = [f for p in sys.path if p for f in glob.glob(p + "/nvidia/*/lib/libcublasLt.so.1[23]")]
 print(found[0] if found else "")
@@ -132,7 +132,7 @@ PYTHON
 )
 part bench 150 "$bin/sie_bench" --seconds 130 --json "$results/bench.jsonl" ${cublaslt:+--cublaslt "$cublaslt"}
 part sweep 80 "$bin/sie_bench" --seconds 65 --sweep "$results/gemm_tiles.txt"
-if python3 -c 'import torch' 2>/dev/null; then
+if timeout 30 python3 -c 'import torch' 2>/dev/null; then
   part torch 60 python3 -B "$here/torch_peer.py" "$results/bench.jsonl" "$results/torch.jsonl" 45
 else
   absent torch "no PyTorch"
