@@ -69,6 +69,13 @@ part() {
 
 absent() { note "$1" absent 0 "$2"; }
 
+summarise() {
+  cat "$scratch"/note.* | sort >"$results/summary.txt"
+  cat "$scratch"/json.* | sort >"$results/summary.json"
+  tar -czf "$results.tar.gz" -C "$(dirname "$results")" "$(basename "$results")" || say "no archive: $results.tar.gz"
+  say "$results and $results.tar.gz after $((SECONDS - began)) s"
+}
+
 # ---- the host, and programs that run on it -----------------------------------------------------------------------------
 
 {
@@ -90,6 +97,8 @@ if [ "$started" -gt 1 ]; then
     [ -n "$nvcc" ] || absent build "no nvcc on this host"
     say "and they cannot be built here"
     cp "$scratch/start.txt" "$results/start.txt"
+    note start failed 0 "start.txt"
+    summarise
     exit 1
   fi
   bin=$scratch/bin
@@ -141,12 +150,7 @@ if command -v python3 >/dev/null && [ -s "$results/bench.jsonl" ]; then
   part report 20 python3 -B "$here/report.py" "$results" "$results/bench.jsonl" "$results/torch.jsonl"
 fi
 
-# ---- summary -------------------------------------------------------------------------------------------------------------
-
-cat "$scratch"/note.* | sort >"$results/summary.txt"
-cat "$scratch"/json.* | sort >"$results/summary.json"
-tar -czf "$results.tar.gz" -C "$(dirname "$results")" "$(basename "$results")" || say "no archive: $results.tar.gz"
-say "$results and $results.tar.gz after $((SECONDS - began)) s"
+summarise
 grep -q ' failed ' "$results/summary.txt" && exit 1
 grep -q ' stopped ' "$results/summary.txt" && exit 3
 exit 0
