@@ -30,6 +30,7 @@
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/registers.h"
+#include "cuda/ptx/special.h"
 #include "cuda/ptx/tma.h"
 #include "cuda/ptx/wgmma.h"
 
@@ -111,6 +112,12 @@ SIE_DEVICE Sm90Order sm90_order(int32_t rows, const Sm90Gemm &g) {
   return {tiles_m, g.tiles_n, tiles_m * g.tiles_n};
 }
 
+// Number of a CTA's (a cluster's) tile `count`: every CTA takes one in as many as there are CTAs.
+template <class Tile>
+SIE_DEVICE int32_t sm90_tile(int32_t count) {
+  return (ptx::block_index() + count * static_cast<int32_t>(gridDim.x)) / Tile::cluster;
+}
+
 // The ring of stages as one role walks it; one register. Barriers' parities alternate from round to round.
 template <int Stages>
 struct Sm90Ring {
@@ -139,15 +146,19 @@ struct Sm90Shared {
 
 template <class Tile>
 SIE_DEVICE void sm90_produce(const Sm90Shared<Tile> &shared, const ptx::TensorMap *x_map,
-                             const ptx::TensorMap *w_map, const Sm90Gemm &g, const Sm90Order &order,
-                             int32_t first, int32_t stride) {
+                             const ptx::TensorMap *w_map, const Sm90Gemm &g) {
   constexpr int share = Tile::columns / Tile::cluster;  // rows of W that this CTA brings
   int32_t rank = Tile::cluster == 1 ? 0 : static_cast<int32_t>(ptx::cluster_rank());
+  const Sm90Order order = sm90_order<Tile>(*g.rows, g);
   Sm90Ring<Tile::stages> ring;
-  for (int32_t index = first; index < order.total; index += stride) {
+  for (int32_t count = 0;; count++) {
+    const int32_t index = sm90_tile<Tile>(count);
+    if (index >= order.total) break;
     int32_t m, n;
     order.at(index, &m, &n);
     int32_t row = (m * Tile::cluster + rank) * Tile::rows, column = n * Tile::columns + rank * share;
+    // Unrolled it would not fit the 24 registers that the largest tiles leave.
+#pragma unroll 1
     for (int32_t k = 0; k < g.steps; k++) {
       unsigned char *x = shared.stage + ring.stage() * Tile::stage_bytes;
       unsigned char *w = x + Tile::x_bytes + rank * share * sm90_line;

@@ -4,7 +4,6 @@
 
 #include "cuda/gemm_sm90.cuh"
 #include "cuda/gemm_sm90_store.cuh"
-#include "cuda/ptx/special.h"
 
 namespace sie_cuda {
 
@@ -26,45 +25,54 @@ SIE_DEVICE void sm90_start(const Sm90Shared<Tile> &shared) {
   }
 }
 
-// The tiles of a CTA (of a cluster): one in `stride`, from `first` on.
+// Where a consumer warp's share of a tile lies: its first row, the tile's first column of W.
+struct Sm90Place {
+  int32_t row, column;
+};
+
+// Of the CTA's tile number `count`; false past its last.
 template <class Tile>
-SIE_DEVICE int32_t sm90_tile(int32_t count) {
-  const int32_t first = ptx::block_index() / Tile::cluster;
-  const int32_t stride = static_cast<int32_t>(gridDim.x) / Tile::cluster;
-  return first + count * stride;
+SIE_DEVICE bool sm90_place(int32_t count, const Sm90Gemm &g, Sm90Place *place) {
+  const Sm90Order order = sm90_order<Tile>(*g.rows, g);
+  const int32_t index = sm90_tile<Tile>(count);
+  if (index >= order.total) return false;
+  const int32_t rank = Tile::cluster == 1 ? 0 : static_cast<int32_t>(ptx::cluster_rank());
+  const int32_t warp = ptx::thread_index() / 32, group = Tile::cooperative ? warp / 4 : 0;
+  int32_t m, n;
+  order.at(index, &m, &n);
+  place->row = (m * Tile::cluster + rank) * Tile::rows + group * Tile::warpgroup_rows + warp % 4 * 16;
+  place->column = n * Tile::columns;
+  return true;
 }
 
 // A consumer warpgroup: its tiles, one after the other. Sums need the registers: only `count` and the place
 // in the ring are kept, all else is computed anew, and the number of rows read again.
 template <class Tile, Sm90Form Form>
 SIE_DEVICE void sm90_consume(const Sm90Shared<Tile> &shared, const ptx::TensorMap *y_map, const Sm90Gemm &g) {
-  const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32, group = warp / 4;
-  const int32_t rank = Tile::cluster == 1 ? 0 : static_cast<int32_t>(ptx::cluster_rank());
+  const int32_t group = static_cast<int32_t>(threadIdx.x) / sm90_warpgroup;
   const int32_t x_offset = Tile::cooperative ? group * Tile::warpgroup_rows * sm90_line : 0;
-  unsigned char *staging = shared.staging + warp * 2 * sm90_staging;
   uint64_t *turn_of_other = Tile::cooperative ? nullptr : shared.turn + (group ^ 1);
   Sm90Ring<Tile::stages> ring;
   if (!Tile::cooperative && group == 1) ring.skip(g.steps);
+  Sm90Place place;
   for (int32_t count = 0;; count++) {
-    const Sm90Order order = sm90_order<Tile>(*g.rows, g);
-    const int32_t index = sm90_tile<Tile>(Tile::cooperative ? count : 2 * count + group);
-    if (index >= order.total) break;
-    int32_t m, n;
-    order.at(index, &m, &n);
-    const int32_t row = (m * Tile::cluster + rank) * Tile::rows + x_offset / sm90_line + warp % 4 * 16;
+    const int32_t of_cta = Tile::cooperative ? count : 2 * count + group;
+    if (!sm90_place<Tile>(of_cta, g, &place)) break;
     // Group 0 begins, then each lets the other go on.
     const int32_t turns = count - (group == 0 ? 1 : 0);
     if (!Tile::cooperative && turns >= 0)
       ptx::mbarrier_wait(shared.turn + group, static_cast<uint32_t>(turns) & 1u);
     float z[Tile::blocks][Tile::sums];
     if constexpr (Tile::promoted) {
-      sm90_sum_promoted<Tile>(z, shared, &ring, x_offset, g, row + static_cast<int32_t>(ptx::lane_id()) / 4,
-                              *g.rows, turn_of_other);
+      const int32_t row = place.row + static_cast<int32_t>(ptx::lane_id()) / 4;
+      sm90_sum_promoted<Tile>(z, shared, &ring, x_offset, g, row, *g.rows, turn_of_other);
     } else {
       sm90_sum<Tile>(z, shared, &ring, x_offset, g.steps, turn_of_other);
     }
     if (!Tile::cooperative) ring.skip(g.steps);  // the other's tile
-    sm90_store<Tile, Form>(z, g, staging, y_map, row, *g.rows, n * Tile::columns);
+    sm90_place<Tile>(of_cta, g, &place);
+    unsigned char *staging = shared.staging + ptx::thread_index() / 32 * 2 * sm90_staging;
+    sm90_store<Tile, Form>(z, g, staging, y_map, place.row, *g.rows, place.column);
   }
   if (ptx::lane_id() == 0) ptx::tma_store_wait<0>();
 }
@@ -83,8 +91,7 @@ __global__ void __launch_bounds__(sm90_threads, 1)
   if (threadIdx.x >= 2 * sm90_warpgroup) {
     ptx::registers_decrease<Tile::producer_registers>();
     if (threadIdx.x == 2 * sm90_warpgroup) {
-      sm90_produce<Tile>(shared, &x_map, &w_map, g, sm90_order<Tile>(*g.rows, g), sm90_tile<Tile>(0),
-                         sm90_tile<Tile>(1) - sm90_tile<Tile>(0));
+      sm90_produce(shared, &x_map, &w_map, g);
     }
     ptx::sync_warp();
   } else {

@@ -18,6 +18,17 @@ SIE_DEVICE int32_t block_index() {
 #endif
 }
 
+// threadIdx.x.
+SIE_DEVICE int32_t thread_index() {
+#ifdef __CUDACC__
+  uint32_t index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  return static_cast<int32_t>(index);
+#else
+  return static_cast<int32_t>(threadIdx.x);
+#endif
+}
+
 }  // namespace ptx
 
 #endif  // SIE_KERNELS_CUDA_PTX_SPECIAL_H

@@ -59,6 +59,12 @@ int32_t x_dtype(uint32_t compute) {
   return compute == SIE_COMPUTE_BF16 ? SIE_BF16 : (compute == SIE_COMPUTE_F16 ? SIE_F16 : SIE_F8E4M3);
 }
 
+// Scales of a row of x.
+int64_t x_groups(const Shape &s) {
+  if (s.compute != SIE_COMPUTE_FP8) return 0;
+  return s.x_group == 128 ? (s.k + 127) / 128 : 1;
+}
+
 int64_t x_bytes(const Shape &s, int64_t ld) {
   return s.cap > 0 ? ((s.cap - 1) * ld + s.k) * element_bytes(x_dtype(s.compute)) : 0;
 }
@@ -76,6 +82,7 @@ Problem::Problem(const Shape &s)
       x_(x_bytes(s, x_ld_)),
       w_(sie_cuda::gemm_packed_bytes(s.compute, s.n, s.k)),
       bias_(s.n * 4),
+      x_scale_(s.cap * x_groups(s) * 4),
       packed_() {
   Random random(static_cast<uint32_t>(s.n * 131 + s.k * 7 + s.n_rows));
   const int32_t dtype = x_dtype(s.compute);
@@ -103,19 +110,16 @@ Problem::Problem(const Shape &s)
     w_norm_.push_back(sqrt(norm));
     reinterpret_cast<float *>(bias_.p())[n] = random.real();
   }
-  const int64_t groups = !fp8 ? 0 : (s.x_group == 128 ? (s.k + 127) / 128 : 1);
-  x_scale_.reserve(1);  // a pointer even without rows
-  for (int64_t i = 0; i < s.cap * groups; i++) {
-    x_scale_.push_back(
-        i < s.n_rows * groups ? ldexpf(1.5f + 0.5f * random.real(), static_cast<int>(i % 5) - 3) : NAN);
-  }
+  const int64_t groups = x_groups(s);
+  float *x_scale = reinterpret_cast<float *>(x_scale_.p());  // NaN from n_rows on
+  for (int64_t i = 0; i < s.n_rows * groups; i++)
+    x_scale[i] = ldexpf(1.5f + 0.5f * random.real(), static_cast<int>(i % 5) - 3);
   std::vector<double> x(static_cast<size_t>(s.k));
   for (int64_t r = 0; r < s.n_rows; r++) {
     double norm = 0;
     for (int64_t k = 0; k < s.k; k++) {
       store(dtype, x_row(r), k, random.real());
-      float scale =
-          groups == 0 ? 1.0f : x_scale_[static_cast<size_t>(r * groups + (groups > 1 ? k / 128 : 0))];
+      const float scale = groups == 0 ? 1.0f : x_scale[r * groups + (groups > 1 ? k / 128 : 0)];
       double value = static_cast<double>(load(dtype, x_row(r), k)) * static_cast<double>(scale);
       x[static_cast<size_t>(k)] = value;
       norm += value * value;
@@ -161,7 +165,7 @@ sie_linear_args Problem::args(const Ending &e, const Bytes &y, const Bytes &resi
   a.x.dtype = x_dtype(shape_.compute);
   if (shape_.compute == SIE_COMPUTE_FP8) {
     a.x.scale_group = shape_.x_group;
-    a.x.scale = const_cast<float *>(x_scale_.data());
+    a.x.scale = reinterpret_cast<float *>(x_scale_.p());
   }
   a.w = &packed_;
   a.bias = e.bias ? reinterpret_cast<const float *>(bias_.p()) : nullptr;

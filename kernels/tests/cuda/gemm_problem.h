@@ -99,8 +99,8 @@ class Problem {
  private:
   Shape shape_;
   int64_t x_ld_;
-  Bytes x_, w_, bias_;
-  std::vector<float> x_scale_, residual_;
+  Bytes x_, w_, bias_, x_scale_;
+  std::vector<float> residual_;
   sie_packed packed_;
   std::vector<double> z_, x_norm_, w_norm_;
 };
