@@ -63,126 +63,89 @@ SIE_DEVICE void attention_warp(const AttentionParams &p, const Unit<D> &unit, ui
   }
 }
 
-// A CTA's shared memory: its warps' queries, behind them the slots of the key blocks.
-template <int D, int kWarps>
-struct Cta {
-  static constexpr int kThreads = kWarps * 32, kRows = kWarps * kWarpRows, kKeys = kBlockKeys<D>;
-  static constexpr uint32_t kSlot = 2 * kKeys * D * 2;
-  uint32_t queries, ring;
-  int thread;
+// The warp's first row of a round.
+SIE_DEVICE int warp_row(int thread) { return (thread >> 5) * kWarpRows; }
 
-  SIE_DEVICE int lane() const { return thread & 31; }
-  // The warp's first row of a round, and its tile.
-  SIE_DEVICE int row() const { return (thread >> 5) * kWarpRows; }
-  SIE_DEVICE uint32_t q_tile() const { return queries + static_cast<uint32_t>(row() * D * 2); }
-  SIE_DEVICE uint32_t slot(int i) const { return ring + static_cast<uint32_t>(i) * kSlot; }
-  // The same, with nothing that depends on the thread kept in registers since.
-  SIE_DEVICE Cta anew() const { return Cta{queries, ring, ptx::opaque(thread)}; }
-};
-
-// short: each block of the item's keys has a slot of its own and is read once for all of the item's rows.
+// short and tiled: a unit by a CTA. Where each block of the item's keys has a slot of its own (short), they
+// are read once for all of its rows; where not (tiled), the blocks pass through two slots for each round of
+// rows. One function: apart, the two would keep so much in common alive that registers spill.
 template <ptx::Operand T, int D, int kWarps>
-SIE_DEVICE void attention_short(const AttentionParams &p, const Unit<D> &unit, const Cta<D, kWarps> &cta,
-                                const Blocks &blocks) {
-  using C = Cta<D, kWarps>;
-  copy_queries<D>(p, unit, cta.row(), cta.q_tile(), cta.lane());
-  copy_keys<D, C::kKeys, C::kThreads>(p, unit, blocks.key, cta.slot(0), cta.thread);
-  ptx::cp_async_commit();
-  for (int i = 1; i < blocks.count; i++) {
-    copy_keys<D, C::kKeys, C::kThreads>(p, unit, blocks.key + i * C::kKeys, cta.slot(i), cta.thread);
-  }
-  ptx::cp_async_commit();
-  ptx::cp_async_wait<1>();
-  __syncthreads();
-  for (int round = 0; round < unit.queries(p).count; round += C::kRows) {
-    if (round > 0) {
+SIE_DEVICE void attention_cta(const AttentionParams &p, const Unit<D> &unit, uint32_t queries, uint32_t ring,
+                              int thread) {
+  constexpr int kKeys = kBlockKeys<D>, kRows = kWarps * kWarpRows;
+  constexpr uint32_t kSlot = 2 * kKeys * D * 2;
+  const uint32_t q_tile = queries + static_cast<uint32_t>(warp_row(thread) * D * 2);
+  Blocks blocks = unit.visible(p, 0, unit.queries(p).count);
+  const bool resident = blocks.count <= p.resident_blocks;
+  for (int round = 0; round < unit.queries(p).count; round += kRows) {
+    const bool arriving = !resident || round == 0;
+    if (!resident) {
+      if (round > 0) __syncthreads();  // queries and slots are free again
+      blocks = unit.visible(p, round, kRows);
+    }
+    if (arriving || !Queries<D>::kKept) {
+      ptx::sync_warp();
+      copy_queries<D>(p, unit, round + warp_row(thread), q_tile, thread & 31);
+    }
+    if (arriving) {
+      copy_keys<D, kKeys, kWarps * 32>(p, unit, blocks.key, ring, thread);
+      ptx::cp_async_commit();
+      for (int i = 1; resident && i < blocks.count; i++) {
+        copy_keys<D, kKeys, kWarps * 32>(p, unit, blocks.key + i * kKeys,
+                                         ring + static_cast<uint32_t>(i) * kSlot, thread);
+      }
+      ptx::cp_async_commit();
+      ptx::cp_async_wait<1>();
+      __syncthreads();
+    } else {
       ptx::cp_async_wait_all();  // the warp's own queries
       ptx::sync_warp();
     }
     Queries<D> q;
     Rows<D> rows;
-    q.take(cta.q_tile(), cta.lane());
+    q.take(q_tile, thread & 31);
     rows.clear();
-    const Sight sight = unit.sight(p, round + cta.row(), kWarpRows);
+    const Sight sight = unit.sight(p, round + warp_row(thread), kWarpRows);
     int key = blocks.key;
-    for (int i = 0; i < blocks.count; i++, key += C::kKeys) {
-      if (round == 0 && i == 1) {
-        ptx::cp_async_wait<0>();
-        __syncthreads();  // the other blocks are here for all
-      }
-      if (Queries<D>::kKept && i + 1 == blocks.count && round + C::kRows < unit.queries(p).count) {
-        ptx::sync_warp();  // all lanes hold their queries: the tile takes the next round's
-        copy_queries<D>(p, unit, round + C::kRows + cta.row(), cta.q_tile(), cta.lane());
-      }
-      if (!sight.sees(key, C::kKeys)) continue;
-      attend<T, D, C::kKeys>(rows, q, sight, unit.scale(p), key, cta.slot(i), cta.slot(i) + C::kSlot / 2,
-                             cta.anew().lane());
-    }
-    const C late = cta.anew();
-    store_unit_rows<T, D>(p, unit, rows, round + late.row(), late.lane());
-    if (!Queries<D>::kKept && round + C::kRows < unit.queries(p).count) {
-      ptx::sync_warp();  // all lanes have read their queries for the last time
-      copy_queries<D>(p, unit, round + C::kRows + cta.row(), cta.q_tile(), cta.lane());
-    }
-  }
-}
-
-// tiled: the blocks that a round of rows sees pass through two slots.
-template <ptx::Operand T, int D, int kWarps>
-SIE_DEVICE void attention_tiled(const AttentionParams &p, const Unit<D> &unit, const Cta<D, kWarps> &cta) {
-  using C = Cta<D, kWarps>;
-  for (int round = 0; round < unit.queries(p).count; round += C::kRows) {
-    const Blocks blocks = unit.visible(p, round, C::kRows);
-    if (round > 0) __syncthreads();  // queries and slots are free again
-    copy_queries<D>(p, unit, round + cta.row(), cta.q_tile(), cta.lane());
-    copy_keys<D, C::kKeys, C::kThreads>(p, unit, blocks.key, cta.slot(0), cta.thread);
-    ptx::cp_async_commit();
-    ptx::cp_async_wait<0>();
-    __syncthreads();
-    Queries<D> q;
-    Rows<D> rows;
-    q.take(cta.q_tile(), cta.lane());
-    rows.clear();
-    const Sight sight = unit.sight(p, round + cta.row(), kWarpRows);
-    int key = blocks.key;
-    for (int i = 0; i < blocks.count; i++, key += C::kKeys) {
-      if (i > 0) {
+    for (int i = 0; i < blocks.count; i++, key += kKeys) {
+      if (arriving && (resident ? i == 1 : i > 0)) {
         ptx::cp_async_wait<0>();
         __syncthreads();  // the block is here for all, and all have left the one before
       }
-      if (i + 1 < blocks.count) {
-        copy_keys<D, C::kKeys, C::kThreads>(p, unit, key + C::kKeys, cta.slot(~i & 1), cta.thread);
+      if (!resident && i + 1 < blocks.count) {
+        copy_keys<D, kKeys, kWarps * 32>(p, unit, key + kKeys, ring + (~static_cast<uint32_t>(i) & 1) * kSlot,
+                                         thread);
         ptx::cp_async_commit();
       }
-      if (!sight.sees(key, C::kKeys)) continue;
-      const uint32_t slot = cta.slot(i & 1);
-      attend<T, D, C::kKeys>(rows, q, sight, unit.scale(p), key, slot, slot + C::kSlot / 2,
-                             cta.anew().lane());
+      if (Queries<D>::kKept && resident && i + 1 == blocks.count && round + kRows < unit.queries(p).count) {
+        ptx::sync_warp();  // all lanes hold their queries: the tile takes the next round's
+        copy_queries<D>(p, unit, round + kRows + warp_row(thread), q_tile, thread & 31);
+      }
+      if (!sight.sees(key, kKeys)) continue;
+      uint32_t slot = ring + static_cast<uint32_t>(resident ? i : i & 1) * kSlot;
+      attend<T, D, kKeys>(rows, q, sight, unit.scale(p), key, slot, slot + kSlot / 2,
+                          ptx::opaque(thread & 31));
     }
-    const C late = cta.anew();
-    store_unit_rows<T, D>(p, unit, rows, round + late.row(), late.lane());
-  }
-}
-
-template <ptx::Operand T, int D, int kWarps>
-SIE_DEVICE void attention_cta(const AttentionParams &p, const Unit<D> &unit, uint32_t shared, int thread) {
-  using C = Cta<D, kWarps>;
-  const C cta = {shared, shared + C::kRows * D * 2, thread};
-  const Blocks blocks = unit.visible(p, 0, unit.queries(p).count);
-  if (blocks.count <= p.resident_blocks) {
-    attention_short<T>(p, unit, cta, blocks);
-  } else {
-    attention_tiled<T>(p, unit, cta);
+    int late = ptx::opaque(thread);
+    store_unit_rows<T, D>(p, unit, rows, round + warp_row(late), late & 31);
   }
 }
 
 template <int D>
 constexpr uint32_t kWarpBytes = attention_warp_bytes(D);
 
-// Registers for 16 warps an SM at D ≤ 64 (128 each), for 8 beyond.
+// Registers for 16 warps an SM at D ≤ 64 (128 each; Blackwell, where that spills at 64, has 12), for 8
+// beyond.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+constexpr int attention_warps(int head_dim) { return head_dim < 64 ? 16 : (head_dim == 64 ? 12 : 8); }
+#else
+constexpr int attention_warps(int head_dim) { return head_dim <= 64 ? 16 : 8; }
+#endif
+
 template <ptx::Operand T, int D, int kWarps>
-__global__ void __launch_bounds__(kWarps * 32, (D <= 64 ? 16 : 8) / kWarps)
+__global__ void __launch_bounds__(kWarps * 32, attention_warps(D) / kWarps)
     attention_kernel(const __grid_constant__ AttentionParams p) {
+  constexpr int kRows = kWarps * kWarpRows;
   ptx::grid_dependency_wait();
   ptx::grid_dependency_launch();
   SIE_DYNAMIC_SHARED(shared_bytes);
@@ -195,7 +158,7 @@ __global__ void __launch_bounds__(kWarps * 32, (D <= 64 ? 16 : 8) / kWarps)
     if (share != blockIdx.y) __syncthreads();  // shared memory is free again
     int thread = static_cast<int>(threadIdx.x);
     if (share < items.x) {
-      attention_cta<T, D, kWarps>(p, Unit<D>{share}, shared, thread);
+      attention_cta<T, D, kWarps>(p, Unit<D>{share}, shared, shared + kRows * D * 2, thread);
     } else {
       unsigned warp = threadIdx.x / 32, index = (share - items.x) * per_cta + warp;
       if (warp < per_cta && index < items.y) {

@@ -220,12 +220,14 @@ SIE_DEVICE void store_rows(const Rows<D> &rows, uint16_t *y, int64_t ld, int val
 #pragma unroll
       for (int u = 0; u < 4; u += 2) {
         uint32_t received = ptx::shuffle_xor(odd ? word[u] : word[u + 1], 1);
-        (odd ? word[u] : word[u + 1]) = received;
+        word[u] = odd ? received : word[u];
+        word[u + 1] = odd ? word[u + 1] : received;
       }
 #pragma unroll
       for (int u = 0; u < 2; u++) {
         uint32_t received = ptx::shuffle_xor(upper ? word[u] : word[u + 2], 2);
-        (upper ? word[u] : word[u + 2]) = received;
+        word[u] = upper ? received : word[u];
+        word[u + 2] = upper ? word[u + 2] : received;
       }
       if (row < valid) {
         ptx::store_global(y + row * ld + (i + (lane & 3)) * 8,

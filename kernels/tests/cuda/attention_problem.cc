@@ -18,9 +18,11 @@ namespace {
 
 constexpr float kLargest = 2;  // of an operand's elements
 
+// `gap`: another for each operand, so that no two strides are the same.
 std::unique_ptr<harness::Rows> make_rows(harness::Random *random, int64_t rows, int64_t columns,
-                                         int32_t dtype) {
-  std::unique_ptr<harness::Rows> x(new harness::Rows(random, harness::aligned, rows, columns, dtype));
+                                         int32_t dtype, int64_t gap) {
+  std::unique_ptr<harness::Rows> x(
+      new harness::Rows(random, harness::aligned, rows, columns, dtype, {false, -1}, gap));
   for (int64_t r = 0; r < rows; r++) {
     for (int64_t c = 0; c < columns; c++) x->set(r, c, random->real() * kLargest);
   }
@@ -52,9 +54,9 @@ Problem::Problem(const Config &config) : c_(config), cu_q_(1, 0), cu_kv_(1, 0) {
   for (int32_t h = 0; h < c_.heads; h++) slopes_.push_back(0.05f * static_cast<float>(h + 1));
   harness::Random random(static_cast<uint32_t>(c_.head_dim));
   const int64_t q_columns = int64_t{c_.heads} * c_.head_dim, kv_columns = int64_t{c_.kv_heads} * c_.head_dim;
-  q_ = make_rows(&random, rows_, q_columns, c_.dtype);
-  k_ = make_rows(&random, cu_kv_.back(), kv_columns, c_.dtype);
-  v_ = make_rows(&random, cu_kv_.back(), kv_columns, c_.dtype);
+  q_ = make_rows(&random, rows_, q_columns, c_.dtype, 24);
+  k_ = make_rows(&random, cu_kv_.back(), kv_columns, c_.dtype, 48);
+  v_ = make_rows(&random, cu_kv_.back(), kv_columns, c_.dtype, 72);
   y_.reset(new harness::Rows(&random, harness::aligned, rows_, q_columns, c_.dtype));
   expected_.reset(new harness::Rows(rows_, q_columns, SIE_F32));
 }
