@@ -4,7 +4,8 @@
  *   Product  dp<C, A, B>(): the tile multiply
  *   Form     start(&pending, sums, row, rows, panel) describes the epilogue of a block,
  *            finish(&pending, to) does its rows up to `to`;  Form::Pending has `rows` and `next`
- * Both types work on bytes here: a step is 64 bytes of each row (32 bf16, 64 u8) and two tiles of the panel. */
+ * Both types work on bytes here: a step is 64 bytes of each row (32 bf16, 64 u8) and two tiles of the
+ * panel. */
 #ifndef SIE_KERNELS_CPU_AMX_LINEAR_H
 #define SIE_KERNELS_CPU_AMX_LINEAR_H
 
@@ -18,9 +19,10 @@ namespace sie_cpu {
 enum { kStepRowBytes = 64, kStepBytes = 2048, kBlockSums = kBlockRows * kPanelColumns };
 
 struct AmxOperands {
-  const char *a;      /* row 0 of x */
-  int64_t a_ld;       /* bytes */
-  const char *a_tail; /* [rows][64 bytes]: the last step of every row, zero-padded; NULL when K fills its steps */
+  const char *a; /* row 0 of x */
+  int64_t a_ld;  /* bytes */
+  const char
+      *a_tail; /* [rows][64 bytes]: the last step of every row, zero-padded; NULL when K fills its steps */
   const char *packed; /* panel 0 */
   int64_t steps;      /* K steps of a panel */
   int64_t rows, panel_begin, panel_end;
@@ -80,8 +82,8 @@ inline void amx_block(const Form &form, const AmxBlock &block, typename Form::Pe
 
 /* Rows [row0, row0 + count) times all panels. The last block's epilogue is left in *pending. */
 template <class Product, class Form>
-inline void amx_slab(const AmxOperands &x, const Form &form, int64_t row0, int64_t count, char (*sums)[4 * kBlockSums],
-                     int *turn, typename Form::Pending *pending) {
+inline void amx_slab(const AmxOperands &x, const Form &form, int64_t row0, int64_t count,
+                     char (*sums)[4 * kBlockSums], int *turn, typename Form::Pending *pending) {
   const int64_t full = count / kBlockRows, tail = count % kBlockRows, blocks = full + (tail != 0);
   AmxTileConfig full_config, tail_config;
   amx_config(&full_config, 16, 16);
@@ -120,7 +122,8 @@ inline void amx_slab(const AmxOperands &x, const Form &form, int64_t row0, int64
 }
 
 /* The whole product: rows in slabs that stay in half of a 2 MB second-level cache while all panels pass. */
-template <class Product, class Form> inline void amx_linear(const AmxOperands &x, const Form &form) {
+template <class Product, class Form>
+inline void amx_linear(const AmxOperands &x, const Form &form) {
   alignas(64) char sums[2][4 * kBlockSums];
   typename Form::Pending pending = {};
   int turn = 0;
@@ -136,9 +139,10 @@ template <class Product, class Form> inline void amx_linear(const AmxOperands &x
 static inline void amx_copy_tails(const char *x, int64_t ld, int64_t row_bytes, int64_t rows, char *tails) {
   const int64_t tail = row_bytes % kStepRowBytes;
   memset(tails, 0, (size_t)(rows * kStepRowBytes));
-  for (int64_t r = 0; r < rows; r++) memcpy(tails + r * kStepRowBytes, x + r * ld + row_bytes - tail, (size_t)tail);
+  for (int64_t r = 0; r < rows; r++)
+    memcpy(tails + r * kStepRowBytes, x + r * ld + row_bytes - tail, (size_t)tail);
 }
 
-} // namespace sie_cpu
+}  // namespace sie_cpu
 
 #endif /* SIE_KERNELS_CPU_AMX_LINEAR_H */

@@ -24,8 +24,8 @@ struct alignas(64) AmxTileConfig {
 };
 static_assert(sizeof(AmxTileConfig) == 64, "ldtilecfg reads 64 bytes");
 
-/* Fills cfg for left operands of rows0 (tile 4; accumulators 0, 1) and rows1 rows (tile 5; accumulators 2, 3);
- * 1 <= rows <= 16. Fewer rows change no value of the others. */
+/* Fills cfg for left operands of rows0 (tile 4; accumulators 0, 1) and rows1 rows (tile 5; accumulators 2,
+ * 3); 1 <= rows <= 16. Fewer rows change no value of the others. */
 static inline void amx_config(AmxTileConfig *cfg, int rows0, int rows1) {
   memset(cfg, 0, sizeof *cfg);
   cfg->palette = 1;
@@ -41,11 +41,16 @@ static inline void amx_load_config(const AmxTileConfig *cfg) {
 }
 static inline void amx_release() { __asm__ volatile("tilerelease" ::: "memory"); }
 
-template <int T> static inline void amx_zero() { __asm__ volatile("tilezero %%tmm%c0" ::"i"(T)); }
-template <int T> static inline void amx_load(const void *p, int64_t stride_bytes) {
+template <int T>
+static inline void amx_zero() {
+  __asm__ volatile("tilezero %%tmm%c0" ::"i"(T));
+}
+template <int T>
+static inline void amx_load(const void *p, int64_t stride_bytes) {
   __asm__ volatile("tileloadd (%1,%2,1), %%tmm%c0" ::"i"(T), "r"(p), "r"(stride_bytes) : "memory");
 }
-template <int T> static inline void amx_store(void *p, int64_t stride_bytes) {
+template <int T>
+static inline void amx_store(void *p, int64_t stride_bytes) {
   __asm__ volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(T), "r"(p), "r"(stride_bytes) : "memory");
 }
 /* Asks for the lines of [p, p + bytes) of `rows` rows for writing, so that later stores find them owned. */
@@ -55,14 +60,16 @@ static inline void prefetch_for_write(const char *p, int64_t ld_bytes, int rows,
 }
 
 /* C += A·B over 32 bf16 pairs-packed k: sums in f32, one chain per element. */
-template <int C, int A, int B> static inline void amx_dp_bf16() {
+template <int C, int A, int B>
+static inline void amx_dp_bf16() {
   __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
 }
 /* C += A·B over 64 k, A unsigned, B signed: exact in s32. */
-template <int C, int A, int B> static inline void amx_dp_u8s8() {
+template <int C, int A, int B>
+static inline void amx_dp_u8s8() {
   __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
 }
 
-} // namespace sie_cpu
+}  // namespace sie_cpu
 
 #endif /* SIE_KERNELS_CPU_AMX_TILE_H */

@@ -1,7 +1,8 @@
-// attention — y = softmax(scale·q·kᵀ − slope·distance)·v, per sequence and head, over the keys the mask lets through.
+// attention — y = softmax(scale·q·kᵀ − slope·distance)·v, per sequence and head, over the visible keys.
 //   s_j = (scale·log₂e·q)·k_j − (slope·log₂e)·|position − j|,  p_j = 2^(s_j − max s),  y = (Σ p_j·v_j)/Σ p_j
 // Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; head h reads key head
-//          h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq. Without visible keys, y is zero.   1 ≤ D ≤ 256.
+//          h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq. Without visible keys, y is zero.
+//          1 ≤ D ≤ 256.
 // Types    q, k, v, y f32 | bf16, all one type; computed in f32.        Mask     full, causal, window.
 // Alias    none.                                   Align    element.
 // Share    (sequence, head) pairs in turn.         Scratch  kᵀ and v of one head, one tile of scores.
@@ -10,8 +11,8 @@
 // Plan     kᵀ and v of the head are packed into scratch once (f32, dense, padded to vectors): they stay in L1
 //          or L2 for all query tiles. A tile of kRows queries: scores by gemm_tile, softmax in place, output
 //          by gemm_tile; scores of a tile stay in L1 to Lk ≈ 1,000.
-// Order    scores: one FMA chain over D. Sums over keys: lane by lane, then a fixed tree. Output: one FMA chain
-//          over the keys. All depend on the item's own length alone.
+// Order    scores: one FMA chain over D. Sums over keys: lane by lane, then a fixed tree. Output: one FMA
+//          chain over the keys. All depend on the item's own length alone.
 // Error    |y − ref| ≤ (D + Lk)·2⁻²⁴·max|v| at worst, then bf16 rounding.   Source  Vaswani 2017 §3.2.1
 #include "gemm_tile.h"
 #include "math.h"
@@ -121,7 +122,8 @@ SIE_INLINE Range visible(const Sight &sight, int64_t m, int64_t keys) {
   const int64_t position = sight.position + m;
   Range range = {0, keys};
   if (sight.mask == SIE_MASK_WINDOW && position > sight.window) range.first = position - sight.window;
-  if (sight.mask != SIE_MASK_FULL) range.last = position + (sight.mask == SIE_MASK_WINDOW ? sight.window : 0) + 1;
+  if (sight.mask != SIE_MASK_FULL)
+    range.last = position + (sight.mask == SIE_MASK_WINDOW ? sight.window : 0) + 1;
   if (range.last > keys) range.last = keys;
   return range;
 }
@@ -139,7 +141,8 @@ SIE_INLINE void clear(float *s, int64_t first, int64_t last) {
   if (first < last) memset(s + first, 0, static_cast<size_t>(last - first) * sizeof *s);
 }
 
-// Scores of query m's keys to weights, zero in the rest of `span`, which holds all keys of the tile; gives 1/Σ.
+// Scores of query m's keys to weights, zero in the rest of `span`, which holds all keys of the tile.
+// Gives 1/Σ.
 SIE_INLINE float weigh_visible(float *s, const Sight &sight, int64_t m, int64_t keys, Range span) {
   const Range own = visible(sight, m, keys);
   if (own.first >= own.last) {
@@ -206,11 +209,13 @@ template <typename T>
 Head<T> head_at(const sie_attention_args *a, int64_t item) {
   const int64_t b = item / a->heads, head = item % a->heads;
   const int64_t column = head * a->head_dim, kv_column = head * a->kv_heads / a->heads * a->head_dim;
-  return {
-      row_of<const T>(a->q, a->cu_q[b]) + column,        row_of<const T>(a->k, a->cu_kv[b]) + kv_column,
-      row_of<const T>(a->v, a->cu_kv[b]) + kv_column,    row_of<T>(a->y, a->cu_q[b]) + column,
-      static_cast<int64_t>(a->cu_q[b + 1]) - a->cu_q[b], static_cast<int64_t>(a->cu_kv[b + 1]) - a->cu_kv[b],
-      a->alibi_slopes != nullptr ? a->alibi_slopes[head] * 1.44269504f : 0.0f};
+  return {row_of<const T>(a->q, a->cu_q[b]) + column,
+          row_of<const T>(a->k, a->cu_kv[b]) + kv_column,
+          row_of<const T>(a->v, a->cu_kv[b]) + kv_column,
+          row_of<T>(a->y, a->cu_q[b]) + column,
+          static_cast<int64_t>(a->cu_q[b + 1]) - a->cu_q[b],
+          static_cast<int64_t>(a->cu_kv[b + 1]) - a->cu_kv[b],
+          a->alibi_slopes != nullptr ? a->alibi_slopes[head] * 1.44269504f : 0.0f};
 }
 
 // Part i of n of a matrix's rows, on its way to L2. A head's rows lie far apart, which the hardware does not

@@ -1,17 +1,17 @@
 // attention — y = softmax(scale·q·kᵀ)·v per sequence and head, bf16, on AMX tiles.
 //   s_j = q·k_j,  p_j = bf16(2^((s_j − max s)·scale·log2 e)),  y = Σ p_j·v_j / Σ p_j    over the visible keys
-// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; D = 32 or 64. Query i of
-//          Lq stands at position i + Lkv − Lq. Without visible keys y is zero.
+// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; D = 32 or 64. Query i
+//          of Lq stands at position i + Lkv − Lq. Without visible keys y is zero.
 // Types    q, k, v, y bf16.    Alias    none.    Align    any; 64 B rows of a head load fastest.
 // Cost     4·Lq·Lkv·D flop on tiles, Lq·Lkv exponentials on the vector unit: the latter dominate (about 10
 //          instructions for 16), so a head of 128 × 128 takes some 4 µs.
-// Plan     per key head: k transposed into tiles of key columns, v into tiles of key pairs, both with zero rows
-//          to a multiple of 32. Per 32 queries: all scores (f32) to scratch, softmax in place to bf16, then p·v.
-//          Scratch grows with the longest sequence only: 4·D + 128 bytes a key.
+// Plan     per key head: k transposed into tiles of key columns, v into tiles of key pairs, both with zero
+//          rows to a multiple of 32. Per 32 queries: all scores (f32) to scratch, softmax in place to bf16,
+//          then p·v. Scratch grows with the longest sequence only: 4·D + 128 bytes a key.
 // Numeric  keys are never split; the chain over keys runs in steps of 32 from key 0. So the form depends on
 //          the item's own length alone. Only this sequence's rows of k and v are read.
-// Error    p has bf16's relative 2⁻⁹; dividing by the sum of the rounded p, not of the exact ones, cancels the
-//          part common to all keys. Exponential ≤ 4e-6. Then y is rounded to bf16.
+// Error    p has bf16's relative 2⁻⁹; dividing by the sum of the rounded p, not of the exact ones, cancels
+//          the part common to all keys. Exponential ≤ 4e-6. Then y is rounded to bf16.
 // Source   Dao 2022, arXiv:2205.14135, for what is not needed here: a row of scores fits the cache.
 #include "amx_tile.h"
 #include "epilogue_avx512.h"
@@ -43,7 +43,8 @@ void transpose_tile(const char *src, int64_t ld, int64_t rows, char *dst) {
   }
   /* r[4g + c] holds, in 128-bit lane l, column 4l + c of rows 4g … 4g + 3. */
   for (int c = 0; c < 4; c++) {
-    const __m512i a = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88), b = _mm512_shuffle_i32x4(r[c], r[4 + c], 0xdd);
+    const __m512i a = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88),
+                  b = _mm512_shuffle_i32x4(r[c], r[4 + c], 0xdd);
     const __m512i d = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x88);
     const __m512i e = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0xdd);
     _mm512_store_si512(dst + 64 * c, _mm512_shuffle_i32x4(a, d, 0x88));
@@ -54,7 +55,8 @@ void transpose_tile(const char *src, int64_t ld, int64_t rows, char *dst) {
 }
 
 /* Tile (keys 16·b …, dimensions 32·s …) of k at index b·(D/32) + s. */
-template <int D> void pack_keys(const char *k, int64_t ld, int64_t keys, char *dst) {
+template <int D>
+void pack_keys(const char *k, int64_t ld, int64_t keys, char *dst) {
   for (int64_t j = 0; j < padded_keys(keys); j += 16)
     for (int s = 0; s < D / 32; s++, dst += kTileBytes) {
       if (j < keys)
@@ -64,10 +66,12 @@ template <int D> void pack_keys(const char *k, int64_t ld, int64_t keys, char *d
     }
 }
 
-/* Tile (keys 32·b …, dimensions 16·t …) of v at index b·(D/16) + t: row i holds keys 2i, 2i + 1 interleaved. */
-template <int D> void pack_values(const char *v, int64_t ld, int64_t keys, char *dst) {
-  alignas(64) static const uint16_t kLow[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
-                                                8,  40, 9,  41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+/* Tile (keys 32·b …, dimensions 16·t …) of v at index b·(D/16) + t: row i holds keys 2i, 2i + 1
+ * interleaved. */
+template <int D>
+void pack_values(const char *v, int64_t ld, int64_t keys, char *dst) {
+  alignas(64) static const uint16_t kLow[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+                                                8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
   const __m512i low = _mm512_load_si512(kLow), high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
   const __m512i zero = _mm512_setzero_si512();
   for (int64_t j = 0; j < padded_keys(keys); j += 2) {
@@ -142,7 +146,8 @@ float softmax_row(float *row, int64_t first, int64_t last, int64_t padded, float
   const __m512 top = _mm512_mul_ps(_mm512_set1_ps(_mm512_reduce_max_ps(_mm512_max_ps(m0, m1))), scale);
   const __m512bh ones = (__m512bh)_mm512_set1_epi16(0x3f80);
   __m512 sum = _mm512_setzero_ps();
-  if (j > 0) memset(row, 0, (size_t)(2 * j)); /* p of [0, j) covers scores of [0, j/2): already used or unseen */
+  if (j > 0)
+    memset(row, 0, (size_t)(2 * j)); /* p of [0, j) covers scores of [0, j/2): already used or unseen */
   for (; j < last; j += 32) {
     __m512 p0 = fast_exp2(_mm512_fmsub_ps(_mm512_load_ps(row + j), scale, top));
     __m512 p1 = fast_exp2(_mm512_fmsub_ps(_mm512_load_ps(row + j + 16), scale, top));
@@ -242,7 +247,8 @@ void query_block(const sie_attention_args *a, const Head &h, int64_t first, int6
   }
 }
 
-template <int D> void key_head(const sie_attention_args *a, int64_t seq, int64_t kv_head, const Scratch &s) {
+template <int D>
+void key_head(const sie_attention_args *a, int64_t seq, int64_t kv_head, const Scratch &s) {
   const int64_t q0 = a->cu_q[seq], k0 = a->cu_kv[seq], group = a->heads / a->kv_heads;
   Head h = {nullptr, nullptr, 2 * a->q.ld, 2 * a->y.ld, a->cu_q[seq + 1] - q0, a->cu_kv[seq + 1] - k0};
   if (h.queries == 0) return;
@@ -261,7 +267,7 @@ template <int D> void key_head(const sie_attention_args *a, int64_t seq, int64_t
   }
 }
 
-} // namespace
+}  // namespace
 
 int64_t attention_bf16_amx_scratch(const sie_op_bounds *bounds) {
   const int64_t padded = padded_keys(bounds->max_len), d = bounds->head_dim;
@@ -293,4 +299,4 @@ sie_status attention_bf16_amx(const sie_attention_args *a, const sie_share *shar
   return SIE_OK;
 }
 
-} // namespace sie_cpu
+}  // namespace sie_cpu

@@ -65,7 +65,8 @@ void embed_tokens(const sie_embed_layernorm_args *a, Range tokens, float *s) {
 
 sie_status embed_layernorm(const sie_embed_layernorm_args *a, const sie_share *share) {
   if (!is_float(a->word.dtype) || !is_float(a->y.dtype)) return SIE_UNSUPPORTED;
-  if (a->norm < SIE_NORM_LAYER || a->norm > SIE_NORM_NONE || !is_twin_or_absent(a->yq)) return SIE_UNSUPPORTED;
+  if (a->norm < SIE_NORM_LAYER || a->norm > SIE_NORM_NONE || !is_twin_or_absent(a->yq))
+    return SIE_UNSUPPORTED;
   if (a->position.p != nullptr && a->position.dtype != a->word.dtype) return SIE_UNSUPPORTED;
   if (a->type.p != nullptr && a->type.dtype != a->word.dtype) return SIE_UNSUPPORTED;
   const Range tokens = share_of(*a->tokens.n, share);

@@ -19,8 +19,8 @@ namespace sie_cpu {
  * that x·P leaves [−1/2, 1/2] by itself and Φ clamps to 0 or 1. */
 static inline __m512 fast_gelu_erf(__m512 x) {
   const __m512 t = _mm512_mul_ps(x, x);
-  const __m512 u = _mm512_min_ps(_mm512_fmsub_ps(t, _mm512_set1_ps(2.0f / (4.6f * 4.6f)), _mm512_set1_ps(1.0f)),
-                                 _mm512_set1_ps(1.0f));
+  const __m512 u = _mm512_min_ps(
+      _mm512_fmsub_ps(t, _mm512_set1_ps(2.0f / (4.6f * 4.6f)), _mm512_set1_ps(1.0f)), _mm512_set1_ps(1.0f));
   __m512 p = _mm512_set1_ps(-0.0019862994085997343f);
   p = _mm512_fmadd_ps(p, u, _mm512_set1_ps(0.005698722787201405f));
   p = _mm512_fmadd_ps(p, u, _mm512_set1_ps(-0.007595825009047985f));
@@ -62,19 +62,21 @@ static inline __m512 fast_tanh(__m512 x) {
 }
 
 /* The activation of the epilogue; act is a sie_act. */
-template <int Act> static inline __m512 fast_act(__m512 x) {
+template <int Act>
+static inline __m512 fast_act(__m512 x) {
   if (Act == SIE_ACT_GELU_ERF) return fast_gelu_erf(x);
   if (Act == SIE_ACT_TANH) return fast_tanh(x);
   if (Act == SIE_ACT_RELU) return _mm512_max_ps(_mm512_setzero_ps(), x);
   if (Act == SIE_ACT_SILU) return _mm512_mul_ps(x, fast_sigmoid(x));
   if (Act == SIE_ACT_GELU_TANH) { /* x·σ(2·√(2/π)·(x + 0.044715·x³)) */
     const __m512 t = _mm512_mul_ps(x, x);
-    const __m512 u = _mm512_mul_ps(x, _mm512_fmadd_ps(t, _mm512_set1_ps(0.0713548162726f), _mm512_set1_ps(1.59576912161f)));
+    const __m512 u = _mm512_mul_ps(
+        x, _mm512_fmadd_ps(t, _mm512_set1_ps(0.0713548162726f), _mm512_set1_ps(1.59576912161f)));
     return _mm512_mul_ps(x, fast_sigmoid(u));
   }
   return x;
 }
 
-} // namespace sie_cpu
+}  // namespace sie_cpu
 
 #endif /* SIE_KERNELS_CPU_FAST_MATH_AVX512_H */

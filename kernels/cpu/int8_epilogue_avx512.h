@@ -40,7 +40,8 @@ static inline void int8_load_outlier(const char *panel, int32_t column, Int8Outl
   const __m128i shift = _mm_cvtsi32_si128(place.shift);
   o->column = column;
   o->w0 = _mm512_srai_epi32(_mm512_sll_epi32(_mm512_load_si512(panel + place.offset), shift), 24);
-  o->w1 = _mm512_srai_epi32(_mm512_sll_epi32(_mm512_load_si512(panel + place.offset + kInt8StepBytes / 2), shift), 24);
+  o->w1 = _mm512_srai_epi32(
+      _mm512_sll_epi32(_mm512_load_si512(panel + place.offset + kInt8StepBytes / 2), shift), 24);
 }
 
 /* Row r of a, panel columns c. sums [32]: Σ x_q·w_q. The difference is exact, then rounded once to f32. */
@@ -68,6 +69,6 @@ static inline void int8_row(const sie_linear_args *a, const Int8Columns &c, cons
                                    (char *)a->y.p + (r * a->y.ld + first) * out_size);
 }
 
-} // namespace sie_cpu
+}  // namespace sie_cpu
 
 #endif /* SIE_KERNELS_CPU_INT8_EPILOGUE_AVX512_H */

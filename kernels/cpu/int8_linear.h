@@ -2,9 +2,9 @@
  *
  * Packed [N, K], with N' = N up to a multiple of 32, steps = ⌈K/64⌉:
  *   f32 scale[N']; s32 sum[N']   of each output column: s_w and Σ_k w_q
- *   s8 panel[N'/32][steps][2 tiles][16][16][4]   tile element [i][j][l] is column 16·tile + j, k = 4·i + l of its
- *                                                step: what AMX, VNNI and the AVX2 kernel all read in order
- * Padding is zero, so x's bytes beyond K would not matter; they are not read all the same. */
+ *   s8 panel[N'/32][steps][2 tiles][16][16][4]   element [i][j][l] of a tile is column 16·tile + j, k = 4·i +
+ * l of step: what AMX, VNNI and the AVX2 kernel all read in order Padding is zero, so x's bytes beyond K
+ * would not matter; they are not read all the same. */
 #ifndef SIE_KERNELS_CPU_INT8_LINEAR_H
 #define SIE_KERNELS_CPU_INT8_LINEAR_H
 
@@ -24,7 +24,9 @@ struct Int8Weight {
   int64_t steps;
 };
 
-static inline int64_t int8_padded_columns(int64_t n) { return (n + kInt8Panel - 1) / kInt8Panel * kInt8Panel; }
+static inline int64_t int8_padded_columns(int64_t n) {
+  return (n + kInt8Panel - 1) / kInt8Panel * kInt8Panel;
+}
 static inline int64_t int8_steps(int64_t k) { return (k + kInt8Step - 1) / kInt8Step; }
 
 static inline Int8Weight int8_weight(const sie_packed *w) {
@@ -34,14 +36,16 @@ static inline Int8Weight int8_weight(const sie_packed *w) {
   return {scale, sum, reinterpret_cast<const char *>(sum + columns), int8_steps(w->k)};
 }
 
-/* Σ x_q·w_q of a row lacks excess·w_q of its outlier: where the column's four bytes with three neighbours in K
- * begin, for the first column of a panel (the next sixteen are half a step away), and how far up its byte is. */
+/* Σ x_q·w_q of a row lacks excess·w_q of its outlier: where the column's four bytes with three neighbours in
+ * K begin, for the first column of a panel (the next sixteen are half a step away), and how far up its byte
+ * is. */
 struct Int8OutlierPlace {
   int64_t offset;
   int shift; /* bits to the left that put the byte on top of its 32 */
 };
 static inline Int8OutlierPlace int8_outlier_place(int64_t column) {
-  return {column / kInt8Step * kInt8StepBytes + column % kInt8Step / 4 * 64, static_cast<int>(24 - column % 4 * 8)};
+  return {column / kInt8Step * kInt8StepBytes + column % kInt8Step / 4 * 64,
+          static_cast<int>(24 - column % 4 * 8)};
 }
 
 /* Rows of f32 results that wait for their quantisation: at most 1.5 MB, whole blocks of 32. */
@@ -50,12 +54,13 @@ static inline int64_t int8_group_rows(int64_t n) {
   return rows < 32 ? 32 : rows;
 }
 
-/* One product for an instruction set: all rows of a, panels [begin, end), y f32 or bf16. tails: the zero-padded
- * last step of each row, [rows][64], or NULL when K fills its steps. */
-typedef void (*Int8Product)(const sie_linear_args *a, const char *tails, int64_t panel_begin, int64_t panel_end);
+/* One product for an instruction set: all rows of a, panels [begin, end), y f32 or bf16. tails: the
+ * zero-padded last step of each row, [rows][64], or NULL when K fills its steps. */
+typedef void (*Int8Product)(const sie_linear_args *a, const char *tails, int64_t panel_begin,
+                            int64_t panel_end);
 
-/* The linear of an instruction set. Scratch holds the tails, then a group of f32 rows when y is u8: the range of
- * a row is known only when all its columns are. */
+/* The linear of an instruction set. Scratch holds the tails, then a group of f32 rows when y is u8: the range
+ * of a row is known only when all its columns are. */
 static inline sie_status int8_linear(const sie_linear_args *a, const sie_share *share, Int8Product product) {
   if (a->w->compute != SIE_COMPUTE_INT8 || a->x.dtype != SIE_U8) return SIE_UNSUPPORTED;
   if (!is_float(a->y.dtype) && a->y.dtype != SIE_U8) return SIE_UNSUPPORTED;
@@ -102,6 +107,6 @@ static inline sie_status int8_linear(const sie_linear_args *a, const sie_share *
   return SIE_OK;
 }
 
-} // namespace sie_cpu
+}  // namespace sie_cpu
 
 #endif /* SIE_KERNELS_CPU_INT8_LINEAR_H */

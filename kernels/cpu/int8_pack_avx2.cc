@@ -25,7 +25,8 @@ void int8_pack(int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src,
     float largest = 0;
     for (int64_t j = 0; j < k; j++) largest = fabsf(w[j]) > largest ? fabsf(w[j]) : largest;
     const float scale = largest > 0 ? largest / 127.0f : 1.0f;
-    int8_t *const tile = panels + column / 32 * panel_bytes + column % 32 / 16 * (kInt8StepBytes / 2) + column % 16 * 4;
+    int8_t *const tile =
+        panels + column / 32 * panel_bytes + column % 32 / 16 * (kInt8StepBytes / 2) + column % 16 * 4;
     int32_t sum = 0;
     for (int64_t j = 0; j < k; j++) {
       // A denormal largest weight can round its scale down, and the ratio past 127.
@@ -46,4 +47,4 @@ int64_t linear_int8_scratch(const sie_op_bounds *bounds) {
   return tails + rows * int8_padded_columns(bounds->n) * static_cast<int64_t>(sizeof(float));
 }
 
-} // namespace sie_cpu
+}  // namespace sie_cpu

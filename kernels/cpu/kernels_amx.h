@@ -28,6 +28,6 @@ int64_t linear_bf16_amx_scratch(const sie_op_bounds *bounds);
 sie_status attention_bf16_amx(const sie_attention_args *a, const sie_share *share);
 int64_t attention_bf16_amx_scratch(const sie_op_bounds *bounds);
 
-} // namespace sie_cpu
+}  // namespace sie_cpu
 
 #endif /* SIE_KERNELS_CPU_KERNELS_AMX_H */

@@ -2,7 +2,7 @@
  * instruction sets. All three form the same s32 sums, exactly.
  *
  *   weights      s8, one scale per output channel: s_w = max|w|/127, w_q = rint(w/s_w)
- *   activations  u8, one scale and zero point per row, and an outlier each where the rows have them (sie_tensor)
+ *   activations  u8, one scale and zero point per row, where the rows have them an outlier each (sie_tensor)
  *   product      y = act(s_x·s_w·(Σ x_q·w_q + excess·w_q[column] − zero·Σ w_q) + bias) + residual
  *
  * Any number of threads may call at once. */
@@ -29,6 +29,6 @@ sie_status linear_int8_avx2(const sie_linear_args *a, const sie_share *share);
 /* Scratch of any of the three. */
 int64_t linear_int8_scratch(const sie_op_bounds *bounds);
 
-} // namespace sie_cpu
+}  // namespace sie_cpu
 
 #endif /* SIE_KERNELS_CPU_KERNELS_INT8_H */

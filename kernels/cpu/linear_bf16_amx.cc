@@ -1,16 +1,18 @@
 // linear_bf16_amx — y = act(x·Wᵀ + bias) + residual, bf16 operands, f32 sums, on AMX tiles.
 //   or, with a gate, g(even columns)·(odd columns) + residual in N/2 columns
-// Shapes   x [R, K], W packed [N, K], residual, y [R, N], row-major, strides ≥ columns.   R ≥ 0 any; N, K ≥ 1 any.
+// Shapes   x [R, K], W packed [N, K], residual, y [R, N], row-major, strides ≥ columns.
+//          R ≥ 0 any; N, K ≥ 1 any.
 // Types    x bf16; bias f32; residual f32 | bf16; y f32 | bf16 (nearest even).  Alias: residual may be y.
 // Align    packed data 64 B; rows any (64 B rows load fastest).
 // Cost     2·R·N·K flop; a tile product is 16,384 flop in 16 cycles. W is read once per ⌊2¹⁹/K⌋ rows.
 // Plan     panels of 32 columns (64·K bytes, kept in the cache) outside, blocks of 32 rows inside, 2 × 2
 //          accumulator tiles, K innermost in steps of 32. A block's epilogue runs between the tile
-//          instructions of the next block. Row tails use tiles of fewer rows; the K tail of x is copied to scratch
-//          with zeros, so nothing beyond a row enters a sum.
+//          instructions of the next block. Row tails use tiles of fewer rows; the K tail of x is copied to
+//          scratch with zeros, so nothing beyond a row enters a sum.
 // Numeric  one chain over K per output element, in steps of 32 and in the unit's order inside a step: rows,
 //          blocks, panels and shares do not change it. The unit treats denormals as zero.
-// Error    one f32 chain of K products, exact products; then as fast_math_avx512.h; then rounding to y's type.
+// Error    one f32 chain of K products, exact products; then as fast_math_avx512.h; then rounding to y's
+//          type.
 // Source   Intel 64 and IA-32 optimisation reference manual, chapter on AMX.
 #include "amx_linear.h"
 #include "common/dtype.h"
@@ -22,10 +24,14 @@ namespace {
 enum { kStepK = 32 };
 
 struct Bf16Product {
-  template <int C, int A, int B> static void dp() { amx_dp_bf16<C, A, B>(); }
+  template <int C, int A, int B>
+  static void dp() {
+    amx_dp_bf16<C, A, B>();
+  }
 };
 
-template <int Act, int Residual, int Out> struct Bf16Form {
+template <int Act, int Residual, int Out>
+struct Bf16Form {
   const sie_linear_args *args;
 
   struct Pending {
@@ -55,27 +61,32 @@ template <int Act, int Residual, int Out> struct Bf16Form {
     for (int r = p->next; r < to; r++) {
       const __m512 x0 = _mm512_add_ps(_mm512_load_ps(p->sums + 32 * r), p->bias0);
       const __m512 x1 = _mm512_add_ps(_mm512_load_ps(p->sums + 32 * r + 16), p->bias1);
-      epilogue_row<Act, Residual, Out>(x0, x1, act_of<Act>(args), p->mask, p->residual + r * residual_ld, p->y + r * y_ld);
+      epilogue_row<Act, Residual, Out>(x0, x1, act_of<Act>(args), p->mask, p->residual + r * residual_ld,
+                                       p->y + r * y_ld);
     }
     p->next = to;
   }
 
-  static constexpr int64_t kResidualSize = Residual == kResidualF32 ? 4 : 2, kOutSize = Out == kOutF32 ? 4 : 2;
+  static constexpr int64_t kResidualSize = Residual == kResidualF32 ? 4 : 2,
+                           kOutSize = Out == kOutF32 ? 4 : 2;
 };
 
 struct Run {
   const sie_linear_args *args;
   AmxOperands operands;
-  template <int Act, int Residual, int Out> void run() const {
+  template <int Act, int Residual, int Out>
+  void run() const {
     amx_linear<Bf16Product>(operands, Bf16Form<Act, Residual, Out>{args});
   }
 };
 
 int64_t round_up(int64_t v, int64_t to) { return (v + to - 1) / to * to; }
 
-} // namespace
+}  // namespace
 
-int64_t amx_bf16_packed_bytes(int64_t n, int64_t k) { return round_up(n, kPanelColumns) * round_up(k, kStepK) * 2; }
+int64_t amx_bf16_packed_bytes(int64_t n, int64_t k) {
+  return round_up(n, kPanelColumns) * round_up(k, kStepK) * 2;
+}
 
 /* Panel p, step s, tile t: 16 rows of (16 columns × 2 consecutive k). */
 void amx_bf16_pack(int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld, void *dst) {
@@ -83,8 +94,8 @@ void amx_bf16_pack(int64_t n, int64_t k, int64_t n0, int64_t rows, const float *
   const int64_t panel_elements = round_up(k, kStepK) * kPanelColumns;
   for (int64_t i = 0; i < rows; i++) {
     const int64_t column = n0 + i;
-    uint16_t *const base =
-        (uint16_t *)dst + column / 32 * panel_elements + column % 32 / 16 * (kStepBytes / 4) + column % 16 * 2;
+    uint16_t *const base = (uint16_t *)dst + column / 32 * panel_elements +
+                           column % 32 / 16 * (kStepBytes / 4) + column % 16 * 2;
     const float *const w = src + i * ld;
     for (int64_t j = 0; j < k; j++)
       base[j / kStepK * (kStepBytes / 2) + j % kStepK / 2 * 32 + j % 2] = sie_bf16_from_f32(w[j]);
@@ -118,4 +129,4 @@ sie_status linear_bf16_amx(const sie_linear_args *a, const sie_share *share) {
   return SIE_OK;
 }
 
-} // namespace sie_cpu
+}  // namespace sie_cpu

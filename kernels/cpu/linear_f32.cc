@@ -1,7 +1,8 @@
 // linear_f32 — y = act(x·Wᵀ + bias) + residual in class F32, or g(even columns)·(odd columns) + residual.
-//   z = Σ x[r,k]·W[n,k], one FMA chain a result, k ascending; then bias, act or gate, residual, one conversion
-// Shapes   x [R, K], W [N, K] packed, bias [N], residual, y [R, N], with a gate [R, N/2]; row strides ≥ columns.
-//          R ≥ 0, N, K ≥ 1.
+//   z = Σ x[r,k]·W[n,k], one FMA chain a result, k ascending; then bias, act or gate, residual, one
+//   conversion
+// Shapes   x [R, K], W [N, K] packed, bias [N], residual, y [R, N], with a gate [R, N/2]; row strides ≥
+//          columns. R ≥ 0, N, K ≥ 1.
 // Types    x f32; residual f32 | bf16; y f32 | bf16 | u8 (rows quantised after act and residual).
 // Alias    residual may be y when the types agree. Align    element; the packed weight 64 B.
 // Share    a grid of columns, then rows; rows alone when y is u8. Scratch  kRows·N floats when y is u8.
@@ -91,7 +92,8 @@ void finish_gated(const sie_linear_args *a, const float *z, int64_t row, int64_t
     const R *residual = a->residual.p != nullptr ? row_of<const R>(a->residual, row + m) : nullptr;
     for (int64_t i = n; i < end; i += 2 * kLanes) {
       // Two vectors, or the panel's last one; what is beyond the columns is not stored.
-      const int64_t two = i + 2 * kLanes < n + kPanel ? i + 2 * kLanes : n + kPanel, last = two < end ? two : end;
+      const int64_t two = i + 2 * kLanes < n + kPanel ? i + 2 * kLanes : n + kPanel,
+                    last = two < end ? two : end;
       Vec in[2] = {vset(0.0f), vset(0.0f)}, gate, up;
       for (int v = 0; v < 2 && i + v * kLanes < last; v++) {
         in[v] = vload(z + (i - n) + v * kLanes);

@@ -1,11 +1,12 @@
 // linear_int8_amx — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias) + residual on AMX tiles.
 //   or, with a gate, g(even columns)·(odd columns) + residual in N/2 columns
-// Shapes   x [R, K], W packed [N, K], residual, y [R, N], strides ≥ columns.   R ≥ 0 any; N ≥ 1; 1 ≤ K ≤ 65,536.
-// Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum); residual f32 | bf16;
-//          y f32 | bf16 | u8.   Alias: residual may be y (float).
+// Shapes   x [R, K], W packed [N, K], residual, y [R, N], strides ≥ columns.
+//          R ≥ 0 any; N ≥ 1; 1 ≤ K ≤ 65,536.
+// Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum); residual f32 |
+//          bf16; y f32 | bf16 | u8.   Alias: residual may be y (float).
 // Align    packed data 64 B; rows any.
-// Cost     2·R·N·K op; a tile product is 32,768 op in 16 cycles, so the epilogue (10 to 20 instructions for 16
-//          values) weighs more than in bf16 and hides behind the product only from K ≈ 768 up.
+// Cost     2·R·N·K op; a tile product is 32,768 op in 16 cycles, so the epilogue (10 to 20 instructions for
+//          16 values) weighs more than in bf16 and hides behind the product only from K ≈ 768 up.
 // Plan     the loops of amx_linear.h in steps of 64; u8 results as int8_linear.h says.
 // Numeric  sums are exact, so nothing about blocks, panels or shares can change a result.
 // Error    quantisation; then one rounding of the sum, one FMA, the activation (fast_math_avx512.h).
@@ -18,10 +19,14 @@ namespace sie_cpu {
 namespace {
 
 struct Int8TileProduct {
-  template <int C, int A, int B> static void dp() { amx_dp_u8s8<C, A, B>(); }
+  template <int C, int A, int B>
+  static void dp() {
+    amx_dp_u8s8<C, A, B>();
+  }
 };
 
-template <int Act, int Residual, int Out> struct Int8Form {
+template <int Act, int Residual, int Out>
+struct Int8Form {
   static constexpr int kOutSize = Out == kOutF32 ? 4 : 2;
 
   const sie_linear_args *args;
@@ -60,7 +65,8 @@ struct Run {
   const sie_linear_args *args;
   Int8Weight weight;
   AmxOperands operands;
-  template <int Act, int Residual, int Out> void run() const {
+  template <int Act, int Residual, int Out>
+  void run() const {
     const bool far = operands.rows * args->y.ld * (Out == kOutF32 ? 4 : 2) > (2 << 20);
     amx_linear<Int8TileProduct>(operands, Int8Form<Act, Residual, Out>{args, weight, far});
   }
@@ -68,13 +74,15 @@ struct Run {
 
 void product(const sie_linear_args *a, const char *tails, int64_t panel_begin, int64_t panel_end) {
   const Int8Weight w = int8_weight(a->w);
-  const AmxOperands operands = {(const char *)a->x.p, a->x.ld,     tails,       w.panels,
-                                w.steps,              *a->rows.n, panel_begin, panel_end};
+  const AmxOperands operands = {(const char *)a->x.p, a->x.ld,     tails,    w.panels, w.steps,
+                                *a->rows.n,           panel_begin, panel_end};
   dispatch_epilogue(a, a->y.dtype, Run{a, w, operands});
 }
 
-} // namespace
+}  // namespace
 
-sie_status linear_int8_amx(const sie_linear_args *a, const sie_share *share) { return int8_linear(a, share, product); }
+sie_status linear_int8_amx(const sie_linear_args *a, const sie_share *share) {
+  return int8_linear(a, share, product);
+}
 
-} // namespace sie_cpu
+}  // namespace sie_cpu

@@ -1,12 +1,13 @@
-// linear_int8_avx2 — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias) + residual in 16-bit products, 256 bits wide.
+// linear_int8_avx2 — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias) + residual in 16-bit products.
 //   or, with a gate, g(even columns)·(odd columns) + residual in N/2 columns
-// Shapes   x [R, K], W packed [N, K], residual, y [R, N], strides ≥ columns.   R ≥ 0 any; N ≥ 1; 1 ≤ K ≤ 65,536.
-// Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum); residual f32 | bf16;
-//          y f32 | bf16 | u8.   Alias: residual may be y (float).
+// Shapes   x [R, K], W packed [N, K], residual, y [R, N], strides ≥ columns.
+//          R ≥ 0 any; N ≥ 1; 1 ≤ K ≤ 65,536.
+// Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum); residual f32 |
+//          bf16; y f32 | bf16 | u8.   Alias: residual may be y (float).
 // Align    packed data 64 B; rows any.
 // Cost     2·R·N·K op at about 40 op a cycle.
-// Plan     vpmaddubsw saturates (2·255·127 does not fit 16 bits), so both sides widen to 16 bits and meet in vpmaddwd:
-//          a vector holds 4 columns × 2 half sums. Blocks of 3 rows × 16 columns: 12 accumulators.
+// Plan     vpmaddubsw saturates (2·255·127 does not fit 16 bits), so both sides widen to 16 bits and meet in
+//          vpmaddwd: a vector holds 4 columns × 2 half sums. Blocks of 3 rows × 16 columns: 12 accumulators.
 // Numeric  sums are exact, so blocks, panels and shares cannot change a result.
 // Error    quantisation; then one rounding of the sum, one FMA, the activation (math.h).
 #include "int8_linear.h"
@@ -25,7 +26,8 @@ struct Block {
   int64_t a_ld, steps;
 };
 
-template <int R> inline void step(const char *a, int64_t ld, const char *b, __m256i (*c)[4]) {
+template <int R>
+inline void step(const char *a, int64_t ld, const char *b, __m256i (*c)[4]) {
   for (int k = 0; k < kInt8Step / 4; k++) {
     __m256i x[R];
     for (int r = 0; r < R; r++) {
@@ -34,14 +36,16 @@ template <int R> inline void step(const char *a, int64_t ld, const char *b, __m2
       x[r] = _mm256_cvtepu8_epi16(_mm_set1_epi32(v));
     }
     for (int j = 0; j < 4; j++) {
-      const __m256i w = _mm256_cvtepi8_epi16(_mm_load_si128(reinterpret_cast<const __m128i *>(b + 64 * k + 16 * j)));
+      const __m256i w =
+          _mm256_cvtepi8_epi16(_mm_load_si128(reinterpret_cast<const __m128i *>(b + 64 * k + 16 * j)));
       for (int r = 0; r < R; r++) c[r][j] = _mm256_add_epi32(c[r][j], _mm256_madd_epi16(x[r], w));
     }
   }
 }
 
 /* R rows × 16 columns (one tile of a panel) into sums [R][32]. */
-template <int R> void tile_sums(const Block &block, int32_t *sums) {
+template <int R>
+void tile_sums(const Block &block, int32_t *sums) {
   __m256i c[R][4];
   for (int r = 0; r < R; r++)
     for (int j = 0; j < 4; j++) c[r][j] = _mm256_setzero_si256();
@@ -56,26 +60,39 @@ template <int R> void tile_sums(const Block &block, int32_t *sums) {
   for (int r = 0; r < R; r++)
     for (int j = 0; j < 4; j += 2) { /* halves meet: columns 0 1 4 5 2 3 6 7, then in order */
       const __m256i h = _mm256_hadd_epi32(c[r][j], c[r][j + 1]);
-      _mm256_store_si256(reinterpret_cast<__m256i *>(sums + 32 * r + 4 * j), _mm256_permute4x64_epi64(h, 0xd8));
+      _mm256_store_si256(reinterpret_cast<__m256i *>(sums + 32 * r + 4 * j),
+                         _mm256_permute4x64_epi64(h, 0xd8));
     }
 }
 
 void block_sums(const Block &block, int rows, int32_t *sums) {
   switch (rows) {
-    case 1: tile_sums<1>(block, sums); break;
-    case 2: tile_sums<2>(block, sums); break;
-    default: tile_sums<3>(block, sums); break;
+    case 1:
+      tile_sums<1>(block, sums);
+      break;
+    case 2:
+      tile_sums<2>(block, sums);
+      break;
+    default:
+      tile_sums<3>(block, sums);
+      break;
   }
 }
 
 Vec activate(Vec x, int32_t act) {
   switch (act) {
-    case SIE_ACT_GELU_ERF: return gelu_erf(x);
-    case SIE_ACT_TANH: return vtanh(x);
-    case SIE_ACT_GELU_TANH: return gelu_tanh(x);
-    case SIE_ACT_RELU: return relu(x);
-    case SIE_ACT_SILU: return silu(x);
-    default: return x;
+    case SIE_ACT_GELU_ERF:
+      return gelu_erf(x);
+    case SIE_ACT_TANH:
+      return vtanh(x);
+    case SIE_ACT_GELU_TANH:
+      return gelu_tanh(x);
+    case SIE_ACT_RELU:
+      return relu(x);
+    case SIE_ACT_SILU:
+      return silu(x);
+    default:
+      return x;
   }
 }
 
@@ -92,7 +109,8 @@ __m256i outlier_sums(const sie_linear_args *a, const Int8Weight &w, int64_t r, i
 }
 
 /* x·Wᵀ + bias in columns [column, column + count) of row r, 0 < count <= 8; sums at the first of them. */
-Vec biased(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, int64_t r, int64_t column, int64_t count) {
+Vec biased(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, int64_t r, int64_t column,
+           int64_t count) {
   const __m256i zero = _mm256_set1_epi32(a->x.zero[r]);
   const __m256i sum = _mm256_add_epi32(_mm256_load_si256(reinterpret_cast<const __m256i *>(sums)),
                                        outlier_sums(a, w, r, column));
@@ -117,7 +135,8 @@ void store(const sie_linear_args *a, Vec y, int64_t r, int64_t column, int64_t c
 }
 
 /* Columns [column, column + count) of row r, 0 < count <= 32. */
-void finish(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, int64_t r, int64_t column, int64_t count) {
+void finish(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, int64_t r, int64_t column,
+            int64_t count) {
   for (int64_t c = 0; c < count; c += kLanes) {
     const int64_t here = count - c < kLanes ? count - c : kLanes;
     store(a, activate(biased(a, w, sums + c, r, column + c, here), a->act), r, column + c, here);
@@ -125,8 +144,8 @@ void finish(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, 
 }
 
 /* The same with a gate; count is even, and half as many columns of y. */
-void finish_gated(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, int64_t r, int64_t column,
-                  int64_t count) {
+void finish_gated(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, int64_t r,
+                  int64_t column, int64_t count) {
   for (int64_t c = 0; c < count; c += 2 * kLanes) {
     const int64_t left = count - c, here = left < kLanes ? left : kLanes;
     const int64_t there = left - here < kLanes ? left - here : kLanes;
@@ -161,8 +180,10 @@ void product(const sie_linear_args *a, const char *tails, int64_t panel_begin, i
   }
 }
 
-} // namespace
+}  // namespace
 
-sie_status linear_int8_avx2(const sie_linear_args *a, const sie_share *share) { return int8_linear(a, share, product); }
+sie_status linear_int8_avx2(const sie_linear_args *a, const sie_share *share) {
+  return int8_linear(a, share, product);
+}
 
-} // namespace sie_cpu
+}  // namespace sie_cpu

@@ -1,8 +1,9 @@
 // linear_int8_vnni — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias) + residual with vpdpbusd, 512 bits wide.
 //   or, with a gate, g(even columns)·(odd columns) + residual in N/2 columns
-// Shapes   x [R, K], W packed [N, K], residual, y [R, N], strides ≥ columns.   R ≥ 0 any; N ≥ 1; 1 ≤ K ≤ 65,536.
-// Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum); residual f32 | bf16;
-//          y f32 | bf16 | u8.   Alias: residual may be y (float).
+// Shapes   x [R, K], W packed [N, K], residual, y [R, N], strides ≥ columns.
+//          R ≥ 0 any; N ≥ 1; 1 ≤ K ≤ 65,536.
+// Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum); residual f32 |
+//          bf16; y f32 | bf16 | u8.   Alias: residual may be y (float).
 // Align    packed data 64 B; rows any.
 // Cost     2·R·N·K op at 256 op a cycle with two multiply ports.
 // Plan     panels of 32 columns outside, blocks of 12 rows inside: 24 accumulators, 2 weight vectors and 12
@@ -25,13 +26,15 @@ struct Block {
 };
 
 /* Four bytes of row 3·i + j; row pointers three apart keep the addresses in few registers. */
-template <int R> inline __m512i broadcast(const char *const *a, int64_t ld, int r, int64_t offset) {
+template <int R>
+inline __m512i broadcast(const char *const *a, int64_t ld, int r, int64_t offset) {
   int32_t v;
   memcpy(&v, a[r / 3] + (r % 3) * ld + offset, 4);
   return _mm512_set1_epi32(v);
 }
 
-template <int R> inline void step(const char *const *a, int64_t ld, const char *b, __m512i (*c)[2]) {
+template <int R>
+inline void step(const char *const *a, int64_t ld, const char *b, __m512i (*c)[2]) {
 #pragma GCC unroll 4
   for (int k = 0; k < kInt8Step / 4; k++) {
     const __m512i b0 = _mm512_load_si512(b + 64 * k), b1 = _mm512_load_si512(b + 1024 + 64 * k);
@@ -45,7 +48,8 @@ template <int R> inline void step(const char *const *a, int64_t ld, const char *
 }
 
 /* R rows × 32 columns into sums [R][32]. */
-template <int R> void block_sums(const Block &block, int32_t *sums) {
+template <int R>
+void block_sums(const Block &block, int32_t *sums) {
   __m512i c[R][2];
 #pragma GCC unroll 12
   for (int r = 0; r < R; r++) c[r][0] = c[r][1] = _mm512_setzero_si512();
@@ -71,16 +75,17 @@ template <int R> void block_sums(const Block &block, int32_t *sums) {
 }
 
 typedef void (*BlockSums)(const Block &, int32_t *);
-const BlockSums kBlockSums[kRows + 1] = {nullptr,       block_sums<1>, block_sums<2>,  block_sums<3>,  block_sums<4>,
-                                         block_sums<5>, block_sums<6>, block_sums<7>,  block_sums<8>,  block_sums<9>,
-                                         block_sums<10>, block_sums<11>, block_sums<12>};
+const BlockSums kBlockSums[kRows + 1] = {
+    nullptr,       block_sums<1>, block_sums<2>, block_sums<3>,  block_sums<4>,  block_sums<5>, block_sums<6>,
+    block_sums<7>, block_sums<8>, block_sums<9>, block_sums<10>, block_sums<11>, block_sums<12>};
 
 struct Run {
   const sie_linear_args *args;
   const char *tails;
   int64_t panel_begin, panel_end;
 
-  template <int Act, int Residual, int Out> void run() const {
+  template <int Act, int Residual, int Out>
+  void run() const {
     const Int8Weight w = int8_weight(args->w);
     const int64_t rows = *args->rows.n;
     int64_t slab = (1 << 20) / (w.steps * kInt8Step) / kRows * kRows;
@@ -89,7 +94,8 @@ struct Run {
       run_slab<Act, Residual, Out>(w, row, rows - row < slab ? rows : row + slab);
   }
 
-  template <int Act, int Residual, int Out> void run_slab(const Int8Weight &w, int64_t first, int64_t last) const {
+  template <int Act, int Residual, int Out>
+  void run_slab(const Int8Weight &w, int64_t first, int64_t last) const {
     alignas(64) int32_t sums[kRows * kInt8Panel];
     const int64_t blocks = (last - first + kRows - 1) / kRows, panel_bytes = w.steps * kInt8StepBytes;
     Block block = {};
@@ -121,8 +127,10 @@ void product(const sie_linear_args *a, const char *tails, int64_t panel_begin, i
   dispatch_epilogue(a, a->y.dtype, Run{a, tails, panel_begin, panel_end});
 }
 
-} // namespace
+}  // namespace
 
-sie_status linear_int8_vnni(const sie_linear_args *a, const sie_share *share) { return int8_linear(a, share, product); }
+sie_status linear_int8_vnni(const sie_linear_args *a, const sie_share *share) {
+  return int8_linear(a, share, product);
+}
 
-} // namespace sie_cpu
+}  // namespace sie_cpu

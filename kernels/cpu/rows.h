@@ -36,7 +36,8 @@ struct Norm {
   bool centred;  // LayerNorm; else RMSNorm
 };
 
-// y[c] = (x − μ)/√(σ² + ε)·(offset + γ) + β, two-pass variance, or without μ. y may be x when the types agree.
+// y[c] = (x − μ)/√(σ² + ε)·(offset + γ) + β, two-pass variance, or without μ. y may be x when the types
+// agree.
 template <typename X, typename Y>
 SIE_INLINE void normalise_row(const Norm &norm, const X *x, int64_t c, Y *y) {
   float mean = 0.0f;
@@ -52,7 +53,8 @@ SIE_INLINE void normalise_row(const Norm &norm, const X *x, int64_t c, Y *y) {
     return d * d;
   });
   const float variance = squares / static_cast<float>(c) + norm.eps;
-  const Vec f = vset(1.0f / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(variance)))), offset = vset(norm.weight_offset);
+  const Vec f = vset(1.0f / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(variance)))),
+            offset = vset(norm.weight_offset);
   for (int64_t i = 0; i < c; i += kLanes) {
     const Vec b = norm.beta != nullptr ? vload_row(norm.beta, i, c) : vset(0.0f);
     vstore_row(y, i, c, vfma((vload_row(x, i, c) - m) * f, vload_row(norm.gamma, i, c) + offset, b));
@@ -134,8 +136,8 @@ SIE_INLINE RowRange range_without_outlier(const X *x, int64_t c) {
   return range;
 }
 
-// Quantises x[c] into e4m3 row r of t as sie_tensor's comment says: in plain code, since no operation here reads what
-// it writes.
+// Quantises x[c] into e4m3 row r of t as sie_tensor's comment says: in plain code, since no operation here
+// reads what it writes.
 template <typename X>
 void quantise_f8_row(const X *x, int64_t c, const sie_tensor &t, int64_t r) {
   const int64_t group = t.scale_group == 128 ? 128 : c, groups = (c + group - 1) / group;

@@ -14,7 +14,7 @@ int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 // Sizes of an encoding, and where its intermediates lie: byte offsets from the start of scratch.
 struct Plan {
-  int64_t block, columns;  // 2ᵏ·P, F
+  int64_t block, columns;                                  // 2ᵏ·P, F
   int64_t shared_row, shared_block, slot_row, slot_block;  // floats
   size_t shared_bytes;
   int64_t slots;  // CTAs that have one; 0: everything lies in shared memory
@@ -22,12 +22,14 @@ struct Plan {
 };
 
 struct Shape {
-  int64_t tokens, seqs, c, repetitions, bits, projected, final_dims;  // projected 0: identity; final_dims 0: no sketch
+  int64_t tokens, seqs, c, repetitions, bits, projected,
+      final_dims;  // projected 0: identity; final_dims 0: no sketch
 };
 
 // Whether the sizes are ones that plan_of can count with.
 bool countable(const Shape &s) {
-  if (s.c < 1 || s.c > max_columns || s.repetitions > max_columns || s.projected > projected_max) return false;
+  if (s.c < 1 || s.c > max_columns || s.repetitions > max_columns || s.projected > projected_max)
+    return false;
   const int64_t block = (s.projected != 0 ? s.projected : s.c) << s.bits;
   if (s.repetitions * block > INT32_MAX || s.tokens > tokens_max) return false;
   return (s.final_dims != 0 ? s.final_dims : s.repetitions * block) <= max_columns;
@@ -39,8 +41,9 @@ Plan plan_of(const Shape &s) {
   p.columns = s.final_dims != 0 ? s.final_dims : s.repetitions * p.block;
   // Shared memory first to the block, which is read in no order.
   const int64_t row = round_up(p.columns, 8), block = s.final_dims != 0 ? round_up(p.block, 8) : 0;
-  const int64_t fixed = static_cast<int64_t>(sizeof(double)) * row_warps * output_reductions +
-                        row_warps * 4 * projection_floats(static_cast<int32_t>(s.c), static_cast<int32_t>(s.projected));
+  const int64_t fixed =
+      static_cast<int64_t>(sizeof(double)) * row_warps * output_reductions +
+      row_warps * 4 * projection_floats(static_cast<int32_t>(s.c), static_cast<int32_t>(s.projected));
   int64_t left = (static_cast<int64_t>(muvera_shared_max) - fixed) / 4;
   (block <= left ? p.shared_block : p.slot_block) = block;
   left -= p.shared_block;
@@ -73,8 +76,8 @@ sie_status launch_partitions(const PartitionJob &job, int32_t bits, const sie_st
   const auto blocks = [](int64_t n, int64_t of) { return static_cast<uint32_t>((n + of - 1) / of); };
   const dim3 grid(blocks(job.tokens.cap, partition_tokens), blocks(job.repetitions, partition_repetitions));
   switch (bits) {
-#define SIE_BITS(k)                                                                                            \
-  case k:                                                                                                      \
+#define SIE_BITS(k) \
+  case k:           \
     return SIE_LAUNCH(muvera_partition_kernel<k>, grid, partition_threads, partition_shared_bytes(k), on, job)
     SIE_BITS(0);
     SIE_BITS(1);
@@ -146,12 +149,13 @@ sie_status muvera(const sie_muvera_args *args, const sie_share *share) {
   uint16_t *const partitions = reinterpret_cast<uint16_t *>(scratch + plan.partitions);
 
   // A sequence's own mean takes `center` off with it.
-  const TokenShift shift = {a.center_tokens != 0 ? nullptr : a.center, a.center_tokens != 0 ? means : nullptr};
+  const TokenShift shift = {a.center_tokens != 0 ? nullptr : a.center,
+                            a.center_tokens != 0 ? means : nullptr};
   if (shift.mean != nullptr) status = launch_means(a, means, share);
   if (status != SIE_OK) return status;
   if (a.tokens.cap > 0) {
-    const PartitionJob job = {a.tokens, a.seqs, a.cu_seqlens, a.x, static_cast<int32_t>(a.c), a.repetitions, a.simhash,
-                              shift, partitions, plan.stride};
+    const PartitionJob job = {a.tokens,      a.seqs,    a.cu_seqlens, a.x,        static_cast<int32_t>(a.c),
+                              a.repetitions, a.simhash, shift,        partitions, plan.stride};
     status = launch_partitions(job, a.simhash_bits, share->on);
     if (status != SIE_OK) return status;
   }
@@ -183,7 +187,8 @@ sie_status muvera(const sie_muvera_args *args, const sie_share *share) {
   const int64_t resident = share->on->multiprocessors > 0 ? 2 * int64_t{share->on->multiprocessors} : 1;
   int64_t grid = plan.slots != 0 ? plan.slots : a.seqs.cap;
   if (plan.slots != 0 && grid > resident) grid = resident;
-  return SIE_LAUNCH(muvera_kernel, static_cast<uint32_t>(grid), muvera_threads, plan.shared_bytes, share->on, job);
+  return SIE_LAUNCH(muvera_kernel, static_cast<uint32_t>(grid), muvera_threads, plan.shared_bytes, share->on,
+                    job);
 }
 
 }  // namespace sie_cuda

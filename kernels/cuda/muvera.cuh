@@ -1,18 +1,19 @@
 // muvera — the fixed dimensional encoding of each sequence's token vectors, written as an output row.
-//   The formulas and the tables are at sie_muvera_args (kernels/ops.h). Three kernels: the sequences' means, where
-//   tokens are centred on them (pool_output.cuh); the partition of every token in every repetition
-//   (muvera_partition.cuh); and this one: sums, means and filling (muvera_block.cuh), the count sketch, the output.
+//   The formulas and the tables are at sie_muvera_args (kernels/ops.h). Three kernels: the sequences' means,
+//   where tokens are centred on them (pool_output.cuh); the partition of every token in every repetition
+//   (muvera_partition.cuh); and this one: sums, means and filling (muvera_block.cuh), the count sketch, the
+//   output.
 // Shapes   x [T, C], row stride ≥ C; tables as sie_muvera_args, the sketch by output; items [B].
 //          1 ≤ C ≤ 2²⁰ (8192 with center_tokens); k ≤ 10; P ≤ 4096; F ≤ 2²⁰; T ≤ 2²⁶.
 // Types    x bf16 | f16 | f32; outputs as output_rows.cuh.                              Alias    none.
-// Cost     a document of 128 tokens of 128 dimensions, R 40, k 6, sketch to 10,240: 2.6 MB of x from L1 or L2,
-//          2.9 MB of the sketch's tables from L2, 40 KB written. 1000 documents: some 1 ms, bound by L2.
-// Plan     a CTA of 8 warps a sequence, repetition after repetition. The warps share a repetition's partitions out;
-//          no atomics: each partition is one warp's. With a sketch, thread t then gathers outputs t, t + 256, … from
-//          the block. Block and row lie in shared memory where 96 KiB hold them, else in a slot of scratch that
-//          belongs to the CTA, which then takes several sequences.
-// Order    tokens ascend within a partition, places within an output: bits depend on the item alone. A projection
-//          comes after the sum over tokens, and for documents after the division by their number.
+// Cost     a document of 128 tokens of 128 dimensions, R 40, k 6, sketch to 10,240: 2.6 MB of x from L1 or
+//          L2, 2.9 MB of the sketch's tables from L2, 40 KB written. 1000 documents: some 1 ms, bound by L2.
+// Plan     a CTA of 8 warps a sequence, repetition after repetition. The warps share a repetition's
+//          partitions out; no atomics: each partition is one warp's. With a sketch, thread t then gathers
+//          outputs t, t + 256, … from the block. Block and row lie in shared memory where 96 KiB hold them,
+//          else in a slot of scratch that belongs to the CTA, which then takes several sequences.
+// Order    tokens ascend within a partition, places within an output: bits depend on the item alone. A
+//          projection comes after the sum over tokens, and for documents after the division by their number.
 // Error    |y − ref| ≤ 4e-6·max|y| while no token changes its partition (muvera_partition.cuh).
 // Source   Dhulipala 2024 §2, arXiv:2405.19504; the Gray code and the sketch of google/graph-mining
 #ifndef SIE_KERNELS_CUDA_MUVERA_CUH
@@ -38,7 +39,7 @@ struct MuveraJob {
   int32_t c, repetitions, bits;
   BlockForm form;
   const int32_t *ams, *sketch_first, *sketch_source;
-  int32_t columns;     // F
+  int32_t columns;  // F
   bool sketch;
   // Floats a CTA has in shared memory, and in its slot of scratch where they are not there: 0 for none.
   int32_t shared_row, shared_block;
@@ -74,8 +75,8 @@ SIE_DEVICE void add_sketch(const MuveraJob &job, int32_t r, const float *block, 
 }
 
 // The encoding of one sequence, to row.
-SIE_DEVICE void encode_sequence(const MuveraJob &job, int64_t b, const ProjectionSpace &space, float *sketched,
-                                float *row) {
+SIE_DEVICE void encode_sequence(const MuveraJob &job, int64_t b, const ProjectionSpace &space,
+                                float *sketched, float *row) {
   const int32_t first = job.cu_seqlens[b], tokens = job.cu_seqlens[b + 1] - first;
   // Zeros for an empty sequence, and for the sketch to add to.
   if (tokens <= 0 || job.sketch) {
@@ -87,7 +88,7 @@ SIE_DEVICE void encode_sequence(const MuveraJob &job, int64_t b, const Projectio
   const uint32_t partitions = 1u << job.bits, warp = threadIdx.x / 32;
   const uint32_t from = warp * partitions / row_warps, until = (warp + 1) * partitions / row_warps;
   for (int32_t r = 0; r < job.repetitions; r++) {
-    const BlockTokens own = {job.x,  shift, first, tokens, job.c, job.partitions + r * job.stride + first};
+    const BlockTokens own = {job.x, shift, first, tokens, job.c, job.partitions + r * job.stride + first};
     float *const block = job.sketch ? sketched : row + static_cast<int64_t>(r) * partitions * width;
     const int32_t *const ams = job.form.projected != 0 ? job.ams + static_cast<int64_t>(r) * job.c : nullptr;
     fill_partitions(own, job.form, ams, from, until, space, block + static_cast<int64_t>(from) * width);

@@ -1,8 +1,9 @@
 // muvera.h — the launcher of encodings, for the tables (kernels/ops.h says what it computes).
 //
-// Refuses before it launches: SIE_INVALID_ARGUMENT for a missing pointer, a stride below the columns, a share that is
-// not the whole or has no stream or too little scratch; SIE_UNSUPPORTED as muvera.cuh limits shapes and types. No
-// sequences launch nothing. A sketch is read by output (sketch_first, sketch_source): sketch may be NULL.
+// Refuses before it launches: SIE_INVALID_ARGUMENT for a missing pointer, a stride below the columns, a share
+// that is not the whole or has no stream or too little scratch; SIE_UNSUPPORTED as muvera.cuh limits shapes
+// and types. No sequences launch nothing. A sketch is read by output (sketch_first, sketch_source): sketch
+// may be NULL.
 #ifndef SIE_KERNELS_CUDA_MUVERA_H
 #define SIE_KERNELS_CUDA_MUVERA_H
 

@@ -1,8 +1,9 @@
 // muvera_block — the sums of a repetition's partitions, by warps that share them out (muvera.cuh).
 //
-// A warp finds the tokens of a partition by ballots over their numbers, 32 at a time, and adds them up in ascending
-// order, a lane 4 columns of every 128. A projection is linear, so it is done once, to the partition's sum and not
-// to each token: the columns of each ψ column, sorted once per repetition, are added in ascending order.
+// A warp finds the tokens of a partition by ballots over their numbers, 32 at a time, and adds them up in
+// ascending order, a lane 4 columns of every 128. A projection is linear, so it is done once, to the
+// partition's sum and not to each token: the columns of each ψ column, sorted once per repetition, are added
+// in ascending order.
 #ifndef SIE_KERNELS_CUDA_MUVERA_BLOCK_CUH
 #define SIE_KERNELS_CUDA_MUVERA_BLOCK_CUH
 
@@ -10,21 +11,21 @@
 
 namespace sie_cuda {
 
-constexpr int block_quads = 4;                       // of a lane
+constexpr int block_quads = 4;                            // of a lane
 constexpr int32_t block_columns_max = 128 * block_quads;  // summed in one go; wider tokens take several
-constexpr int kept_numbers = 8;                      // partition numbers a lane keeps: of the first 256 tokens
+constexpr int kept_numbers = 8;  // partition numbers a lane keeps: of the first 256 tokens
 constexpr uint32_t no_token = 0xffffffffu;
 
 // One sequence of a batch, as one repetition sees it.
 struct BlockTokens {
   const sie_tensor &x;
-  const float *shift;          // [C] or NULL
-  int64_t first;               // row of x
+  const float *shift;  // [C] or NULL
+  int64_t first;       // row of x
   int32_t tokens, c;
   const uint16_t *partitions;  // [tokens], of this repetition
 };
 
-// Shared memory of a warp for projections: a partition's sum, then the columns sorted by the ψ column they go to.
+// Shared memory of a warp for projections: a partition's sum, then the columns by the ψ column they go to.
 struct ProjectionSpace {
   float *sum;        // [min(C, block_columns_max)]
   uint16_t *begin;   // [P + 1]
@@ -44,7 +45,8 @@ SIE_DEVICE ProjectionSpace projection_space(float *memory, int32_t c, int32_t pr
 }
 
 // Four columns of a token, less the shift; 0 from c on.
-SIE_DEVICE void load_quad(const BlockTokens &s, int64_t row, int32_t column, const float (&shift)[4], float (&v)[4]) {
+SIE_DEVICE void load_quad(const BlockTokens &s, int64_t row, int32_t column, const float (&shift)[4],
+                          float (&v)[4]) {
   const char *from = element_at(s.x, row, column);
   if (column + 4 <= s.c && s.x.dtype == SIE_F32 && ptx::aligned_for<uint4>(from)) {
     const float4 four = ptx::load_global<float4>(from);
@@ -108,7 +110,8 @@ class PartitionSum {
     while (marks != 0) {
       const uint32_t t = static_cast<uint32_t>(__ffs(static_cast<int>(marks))) - 1;
       marks &= marks - 1;
-      const uint32_t u = marks != 0 ? base + static_cast<uint32_t>(__ffs(static_cast<int>(marks))) - 1 : no_token;
+      const uint32_t u =
+          marks != 0 ? base + static_cast<uint32_t>(__ffs(static_cast<int>(marks))) - 1 : no_token;
       marks &= marks - 1;
       add(base + t, u);
     }
@@ -165,8 +168,8 @@ SIE_DEVICE void sort_projection(const int32_t *ams, int32_t begin, int32_t end, 
   ptx::sync_warp();
 }
 
-// to[j] (+)= Σ ±sum[column] over the columns of ψ column j. Fewer than 32 ψ columns: `shares` lanes each, whose
-// sums meet by butterfly.
+// to[j] (+)= Σ ±sum[column] over the columns of ψ column j. Fewer than 32 ψ columns: `shares` lanes each,
+// whose sums meet by butterfly.
 SIE_DEVICE void project(const ProjectionSpace &space, int32_t projected, bool add, float *to) {
   const int32_t lane = static_cast<int32_t>(ptx::lane_id());
   int32_t wide = 32;  // ψ columns of a round, a power of two
@@ -193,9 +196,10 @@ struct BlockForm {
 };
 
 // Partitions [from, until) of a repetition, by one warp; block [until − from, P] receives them.
-SIE_DEVICE void fill_partitions(const BlockTokens &s, const BlockForm &form, const int32_t *ams, uint32_t from,
-                                uint32_t until, const ProjectionSpace &space, float *block) {
-  const int32_t lane = static_cast<int32_t>(ptx::lane_id()), width = form.projected != 0 ? form.projected : s.c;
+SIE_DEVICE void fill_partitions(const BlockTokens &s, const BlockForm &form, const int32_t *ams,
+                                uint32_t from, uint32_t until, const ProjectionSpace &space, float *block) {
+  const int32_t lane = static_cast<int32_t>(ptx::lane_id()),
+                width = form.projected != 0 ? form.projected : s.c;
   // 0xffff is no partition: there are at most 2¹⁰.
   uint32_t numbers[kept_numbers];
 #pragma unroll
@@ -217,7 +221,8 @@ SIE_DEVICE void fill_partitions(const BlockTokens &s, const BlockForm &form, con
         const uint32_t number = base + lane < s.tokens ? s.partitions[base + lane] : 0xffffu;
         count += sum.add_marked(static_cast<uint32_t>(base), number == g);
       }
-      if (count == 0 && form.fill_empty && !form.is_query && s.tokens > 0) sum.add(nearest_token(s, g), no_token);
+      if (count == 0 && form.fill_empty && !form.is_query && s.tokens > 0)
+        sum.add(nearest_token(s, g), no_token);
       const float by = count > 0 && !form.is_query ? static_cast<float>(count) : 1.0f;
       float *const to = block + static_cast<int64_t>(g - from) * width;
       if (form.projected == 0) {

@@ -1,12 +1,14 @@
 // muvera_partition — the partition of every token in every repetition of an encoding (muvera.cuh).
-//   s[i] = Σ_c x[c]·simhash[r,c,i] in f32, ascending c;  g = 0, then for i = 0 … k−1: g = 2g + ((s[i] > 0) xor (g mod 2))
+//   s[i] = Σ_c x[c]·simhash[r,c,i] in f32, ascending c
+//   g = 0, then for i = 0 … k−1: g = 2g + ((s[i] > 0) xor (g mod 2))
 //   with x less the mean of its sequence, or less `center`
 // Shapes   x [T, C]; simhash [R, C, k]; partitions [R, stride], stride ≥ T a multiple of 8.   0 ≤ k ≤ 10.
 // Types    x bf16 | f16 | f32; partitions u16.
-// Cost     2·T·C·R·k flop → bound by f32 FMA: T = 128,000, C = 128, R = 40, k = 6: 7.9 GFLOP, 0.12 ms at 67 TFLOP/s.
-//          Tensor cores would do with split operands, but not in this order.
-// Plan     a CTA of 128 threads takes 128 tokens and 8 repetitions; 64 columns of both at a time lie in shared memory,
-//          tokens transposed. A thread has 8 tokens of one repetition: 8·k sums, fed by 2 + k shared loads a column.
+// Cost     2·T·C·R·k flop → bound by f32 FMA: T = 128,000, C = 128, R = 40, k = 6: 7.9 GFLOP, 0.12 ms at 67
+//          TFLOP/s. Tensor cores would do with split operands, but not in this order.
+// Plan     a CTA of 128 threads takes 128 tokens and 8 repetitions; 64 columns of both at a time lie in
+//          shared memory, tokens transposed. A thread has 8 tokens of one repetition: 8·k sums, fed by 2 + k
+//          shared loads a column.
 // Error    a token whose sum rounding moves across 0 changes partition: |s| < ~1e-6·‖x‖·‖plane‖.
 #ifndef SIE_KERNELS_CUDA_MUVERA_PARTITION_CUH
 #define SIE_KERNELS_CUDA_MUVERA_PARTITION_CUH
@@ -44,10 +46,11 @@ constexpr size_t partition_shared_bytes(int bits) {
 }
 
 // Columns [begin, begin + partition_columns) of the CTA's tokens, transposed: [column][token]; zeros outside.
-SIE_DEVICE void load_tokens(const PartitionJob &job, int64_t token, int32_t sequence, int32_t begin, float *tokens) {
+SIE_DEVICE void load_tokens(const PartitionJob &job, int64_t token, int32_t sequence, int32_t begin,
+                            float *tokens) {
   const bool present = token < *job.tokens.n;
-  const float *const shift = job.shift.mean != nullptr ? job.shift.mean + static_cast<int64_t>(sequence) * job.c
-                                                       : job.shift.center;
+  const float *const shift =
+      job.shift.mean != nullptr ? job.shift.mean + static_cast<int64_t>(sequence) * job.c : job.shift.center;
   for (int32_t column = begin; column < begin + partition_columns; column += 8) {
     float v[8];
     load_octet_any(job.x, token, column, present ? job.c : 0, v);
@@ -64,7 +67,8 @@ template <int K>
 SIE_DEVICE void load_planes(const PartitionJob &job, int32_t repetition, int32_t begin, float *planes) {
   static_assert(K > 0, "without bits there are no planes");
   constexpr int32_t run = partition_columns * K;  // of one repetition, contiguous
-  for (int32_t at = static_cast<int32_t>(threadIdx.x); at < run * partition_repetitions; at += partition_threads) {
+  for (int32_t at = static_cast<int32_t>(threadIdx.x); at < run * partition_repetitions;
+       at += partition_threads) {
     const int32_t r = at / run, rest = at % run;  // rest = column·K + bit
     const bool present = repetition + r < job.repetitions && begin + rest / K < job.c;
     const int64_t from = (static_cast<int64_t>(repetition + r) * job.c + begin) * K + rest;
@@ -73,7 +77,8 @@ SIE_DEVICE void load_planes(const PartitionJob &job, int32_t repetition, int32_t
 }
 
 template <int K>
-__global__ void __launch_bounds__(partition_threads, K > 9 ? 3 : 4) muvera_partition_kernel(const PartitionJob job) {
+__global__ void __launch_bounds__(partition_threads, K > 9 ? 3 : 4)
+    muvera_partition_kernel(const PartitionJob job) {
   ptx::grid_dependency_wait();
   SIE_DYNAMIC_SHARED(shared);
   const int64_t first = static_cast<int64_t>(blockIdx.x) * partition_tokens;

@@ -96,7 +96,8 @@ std::vector<GoldenCase> read_golden(const char *name, size_t least) {
       c.arrays[key] = read_array(&file);
     }
   }
-  CHECK(file.whole() && cases.size() >= least, "%s: %zu cases, or not as long as it says", name, cases.size());
+  CHECK(file.whole() && cases.size() >= least, "%s: %zu cases, or not as long as it says", name,
+        cases.size());
   if (!file.whole()) cases.clear();
   return cases;
 }
@@ -158,8 +159,8 @@ void check_near(const std::string &what, const Rows &got, const GoldenArray &wan
     want_squares += y * y;
   }
   const double cosine = product / sqrt(got_squares * want_squares), norm = sqrt(got_squares / want_squares);
-  CHECK(error <= tolerance * largest, "%s: off by %.3g, largest %.3g, %.2g allowed", what.c_str(), error, largest,
-        tolerance * largest);
+  CHECK(error <= tolerance * largest, "%s: off by %.3g, largest %.3g, %.2g allowed", what.c_str(), error,
+        largest, tolerance * largest);
   CHECK(1 - cosine <= tolerance * tolerance + 1e-12, "%s: cosine 1 − %.3g", what.c_str(), 1 - cosine);
   CHECK(fabs(norm - 1) <= tolerance, "%s: norm is off by a factor of %.9g", what.c_str(), norm);
 }

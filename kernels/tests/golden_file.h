@@ -1,4 +1,4 @@
-// golden_file.h — cases that other software computed (testdata/make_*.py), and how near a result must come to them.
+// golden_file.h — cases that other software computed (testdata/make_*.py), and how near a result must be.
 #ifndef SIE_KERNELS_TESTS_GOLDEN_FILE_H
 #define SIE_KERNELS_TESTS_GOLDEN_FILE_H
 
@@ -40,7 +40,9 @@ struct GoldenCase {
 // Ends the test where the file does not hold what it says. At least `least` cases.
 std::vector<GoldenCase> read_golden(const char *name, size_t least);
 
-inline sie_tensor tensor_of(const std::unique_ptr<Rows> &rows) { return rows != nullptr ? rows->tensor() : sie_tensor{}; }
+inline sie_tensor tensor_of(const std::unique_ptr<Rows> &rows) {
+  return rows != nullptr ? rows->tensor() : sie_tensor{};
+}
 
 // Which backends ran which operations.
 class GoldenRuns {
@@ -54,8 +56,8 @@ class GoldenRuns {
     if (status == SIE_OK) status = memory.finish(share.on);
     return note(c, ops, status, scratch.intact());
   }
-  // Every backend here must have run some case of each of the operations it has an entry for: `entries` lists, in
-  // order, operation and present or not.
+  // Every backend here must have run some case of each of the operations it has an entry for: `entries`
+  // lists, in order, operation and present or not.
   void check(const sie_ops *ops, const std::map<std::string, bool> &entries) const;
 
  private:
@@ -63,8 +65,8 @@ class GoldenRuns {
   std::set<std::string> ran_;  // "backend operation"
 };
 
-// Largest error relative to the largest |want|, cosine and norm of all elements together: all within `tolerance` of
-// perfect (the cosine within its square).
+// Largest error relative to the largest |want|, cosine and norm of all elements together: all within
+// `tolerance` of perfect (the cosine within its square).
 void check_near(const std::string &what, const Rows &got, const GoldenArray &want, double tolerance);
 
 // Half a step of the type a result is stored in, relative, and what sums in f32 lose.

@@ -95,7 +95,8 @@ void attention(const GoldenCase &c, const sie_ops *ops, int32_t dtype, double to
 
 TEST(golden_products) {
   const std::vector<GoldenCase> cases = read_golden("operations.bin", 30);
-  const Class classes[] = {{SIE_COMPUTE_F32, SIE_F32, 4e-6}, {SIE_COMPUTE_BF16, SIE_BF16, 3e-5}, {SIE_COMPUTE_F16, SIE_F16, 3e-5}};
+  const Class classes[] = {
+      {SIE_COMPUTE_F32, SIE_F32, 4e-6}, {SIE_COMPUTE_BF16, SIE_BF16, 3e-5}, {SIE_COMPUTE_F16, SIE_F16, 3e-5}};
   GoldenRuns runs;
   for (const sie_ops *ops : backends()) {
     for (const GoldenCase &c : cases) {
@@ -113,7 +114,9 @@ TEST(golden_products) {
         attention(c, ops, SIE_F16, 0.001, &runs);
       }
     }
-    const auto has = [&](sie_compute compute) { return ops->linear != nullptr && (ops->compute_mask >> compute & 1) != 0; };
+    const auto has = [&](sie_compute compute) {
+      return ops->linear != nullptr && (ops->compute_mask >> compute & 1) != 0;
+    };
     runs.check(ops, {{"linear", ops->linear != nullptr},
                      {"linear_int8", has(SIE_COMPUTE_INT8)},
                      {"linear_f8", has(SIE_COMPUTE_FP8)},

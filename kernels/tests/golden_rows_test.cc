@@ -1,4 +1,4 @@
-// golden_rows_test.cc — norms, embeddings, RoPE, pooling and quantisation as PyTorch and its libraries do them.
+// golden_rows_test.cc — norms, embeddings, RoPE, pooling and quantisation by PyTorch and its libraries.
 #include "tests/golden_file.h"
 #include "tests/out_rows.h"
 
@@ -130,7 +130,8 @@ void pool(const GoldenCase &c, const sie_ops *ops, int32_t dtype, GoldenRuns *ru
                       output_bounds = bounds_of(SIE_OP_POOL_OUTPUT, sequences.tokens(), a.c, &sequences);
   if (!runs->run(c, ops, pool_bounds, [&](sie_share *share) { return ops->pool(&a, share); })) return;
   check_near(what(ops, c, dtype), y, c.array("y"), golden_tolerance(SIE_F32));
-  if (!runs->run(c, ops, output_bounds, [&](sie_share *share) { return ops->pool_output(&b, share); })) return;
+  if (!runs->run(c, ops, output_bounds, [&](sie_share *share) { return ops->pool_output(&b, share); }))
+    return;
   Rows normalised(sequences.count(), cut.dims(), SIE_F32);
   for (int64_t r = 0; r < normalised.rows(); r++) {
     for (int64_t i = 0; i < cut.dims(); i++) normalised.set(r, i, static_cast<float>(cut.element(r, i)));
@@ -149,8 +150,8 @@ void quantise(const GoldenCase &c, const sie_ops *ops, GoldenRuns *runs) {
   const sie_op_bounds bounds = bounds_of(SIE_OP_QUANTISE_ROWS, x->rows(), a.c, nullptr);
   if (!runs->run(c, ops, bounds, [&](sie_share *share) { return ops->quantise_rows(&a, share); })) return;
   for (int64_t r = 0; r < x->rows(); r++) {
-    CHECK(y.bytes(r, r + 1) == want->bytes(r, r + 1), "%s: row %lld has other bits", what(ops, c, dtype).c_str(),
-          static_cast<long long>(r));
+    CHECK(y.bytes(r, r + 1) == want->bytes(r, r + 1), "%s: row %lld has other bits",
+          what(ops, c, dtype).c_str(), static_cast<long long>(r));
   }
 }
 
