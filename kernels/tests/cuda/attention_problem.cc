@@ -56,6 +56,11 @@ Problem::Problem(const Config &config) : c_(config), cu_q_(1, 0), cu_kv_(1, 0) {
   const int64_t q_columns = int64_t{c_.heads} * c_.head_dim, kv_columns = int64_t{c_.kv_heads} * c_.head_dim;
   q_ = make_rows(&random, rows_, q_columns, c_.dtype, 24);
   k_ = make_rows(&random, cu_kv_.back(), kv_columns, c_.dtype, 48);
+  for (int32_t first : cu_kv_) {
+    for (int32_t r = first; r < std::min(first + 64, cu_kv_.back()) && c_.steep != 1; r++) {
+      for (int64_t c = 0; c < kv_columns; c++) k_->set(r, c, static_cast<float>(k_->get(r, c)) * c_.steep);
+    }
+  }
   v_ = make_rows(&random, cu_kv_.back(), kv_columns, c_.dtype, 72);
   y_.reset(new harness::Rows(&random, harness::aligned, rows_, q_columns, c_.dtype));
   expected_.reset(new harness::Rows(rows_, q_columns, SIE_F32));
@@ -141,7 +146,7 @@ void Problem::verify() {
   CHECK(status == SIE_OK, "%s: the reference says %d", text().c_str(), status);
 
   // |q|, |k| ≤ 2√D a head, so that scores stay within 4√D; and what the slopes take off.
-  double score = kLargest * kLargest * sqrt(c_.head_dim);
+  double score = kLargest * kLargest * c_.steep * sqrt(c_.head_dim);
   if (c_.alibi) score += static_cast<double>(slopes_.back()) * static_cast<double>(a.max_kv);
   const double own = sie_tol_attention(c_.dtype, c_.head_dim, score, kLargest);
   for (int64_t r = 0; r < rows_; r++) {

@@ -20,6 +20,7 @@ struct Config {
   int32_t dtype, head_dim, heads, kv_heads, mask, window;
   bool alibi;
   std::vector<Lengths> lengths;
+  float steep = 1;  // the first 64 keys of a sequence are so many times larger
 };
 
 // A way to run: `warps` a CTA with room for `resident` blocks of keys, `rows` query rows an item of a CTA,
