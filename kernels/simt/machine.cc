@@ -149,13 +149,22 @@ void step_floating() {
   step(machine.floating[random_below(static_cast<uint32_t>(machine.floating.size()))]);
 }
 
-// No fiber is ready: something is carried out, or those that dawdle go on, all at once, so that what lingers may
-// linger long. False: there is nothing left.
+// No fiber is ready: something is carried out, or those that dawdle go on, so that what lingers may linger long: all
+// at once, or one warp alone, which is then ahead of the others' copies until they meet. False: there is nothing left.
 bool step_idle() {
   size_t floating = machine.floating.size(), all = floating + machine.lingering.size();
   if (!machine.dawdling.empty() && (all == 0 || random_below(2) == 0)) {
-    for (Fiber *fiber : machine.dawdling) wake(fiber);
-    machine.dawdling.clear();
+    const uint32_t chosen = random_below(2 * static_cast<uint32_t>(machine.dawdling.size()));
+    const Warp *alone = chosen < machine.dawdling.size() ? machine.dawdling[chosen]->warp : nullptr;
+    size_t kept = 0;
+    for (Fiber *fiber : machine.dawdling) {
+      if (alone == nullptr || fiber->warp == alone) {
+        wake(fiber);
+      } else {
+        machine.dawdling[kept++] = fiber;
+      }
+    }
+    machine.dawdling.resize(kept);
     return true;
   }
   if (all == 0) return false;
@@ -297,7 +306,7 @@ void lay_out_cta(Cta &cta, uint32_t rank, uint3 block, size_t first_fiber) {
     fiber->warp = &cta.warps[i / 32];
     fiber->number = i;
     fiber->lane = i % 32;
-    fiber->done = fiber->dependency_waited = fiber->cluster_arrived = fiber->wgmma_fenced = false;
+    fiber->done = fiber->dependency_waited = fiber->cluster_arrived = fiber->wgmma_fenced = fiber->proxy_fenced = false;
     fiber->answer = 0;
     fiber->waits_for = nullptr;
     fiber->waits_on = nullptr;

@@ -67,6 +67,7 @@ struct Fiber : Indices {
   uint32_t number;  // of the thread in its CTA
   uint32_t lane;
   bool done, dependency_waited, cluster_arrived, wgmma_fenced;
+  bool proxy_fenced;          // since its last group of TMA stores
   int32_t answer;             // of the barrier it waited at
   const char *waits_for;      // NULL: ready or running
   const void *waits_on;       // the barrier, if one
@@ -117,6 +118,8 @@ struct PhaseBarrier {  // an mbarrier
   int64_t bytes = 0;       // expected minus written
   int64_t in_flight = 0;   // of loads under way
   uint64_t phase = 0;
+  const Fiber *initialised_by = nullptr;
+  bool published = false;  // by fence_mbarrier_init: TMA and other CTAs may see it
   std::vector<Fiber *> waiting;
 };
 
@@ -208,6 +211,8 @@ uint8_t *shared_bytes(const Cta &cta, uint32_t address, size_t bytes, size_t ali
 constexpr uint32_t shared_base = 1024;
 
 PhaseBarrier &phase_barrier(Cta &cta, uint32_t address);
+// Fails where the thread that initialised it has not fenced; user: what reaches it by another way than its CTA.
+void check_published(const PhaseBarrier &barrier, const char *user);
 void phase_barrier_written(Cta &cta, uint32_t address, uint32_t bytes);
 // What must hold when a CTA is gone.
 void check_phase_barriers(const Cta &cta);

@@ -81,8 +81,23 @@ void mbarrier_init(uint64_t *barrier, uint32_t count) {
   PhaseBarrier fresh;
   fresh.address = address;
   fresh.count = fresh.pending = count;
+  fresh.initialised_by = current();
   cta.phase_barriers.push_back(fresh);
   write_word(cta, fresh);
+}
+
+void fence_mbarrier_init() {
+  require(90, "fence.mbarrier_init");
+  for (PhaseBarrier &barrier : current()->cta->phase_barriers) {
+    if (barrier.initialised_by == current()) barrier.published = true;
+  }
+}
+
+void check_published(const PhaseBarrier &barrier, const char *user) {
+  if (!barrier.published) {
+    fail("%s uses the mbarrier at shared byte %u, after whose mbarrier_init came no fence_mbarrier_init", user,
+         barrier.address - shared_base);
+  }
 }
 
 void mbarrier_arrive(uint64_t *barrier, uint32_t expected_bytes) {
@@ -95,7 +110,9 @@ void mbarrier_arrive_cluster(uint64_t *barrier, uint32_t rank) {
   if (rank >= machine.launch.cluster) fail("mbarrier_arrive_cluster: rank %u of %u", rank, machine.launch.cluster);
   Cta &cta = machine.ctas[rank];
   if (cta.live == 0) fail("mbarrier_arrive_cluster: block %u of the cluster has left", rank);
-  arrive(cta, phase_barrier(cta, shared_address(barrier)), 0);
+  PhaseBarrier &remote = phase_barrier(cta, shared_address(barrier));
+  check_published(remote, "mbarrier_arrive_cluster");
+  arrive(cta, remote, 0);
 }
 
 bool mbarrier_test(uint64_t *barrier, uint32_t parity) {

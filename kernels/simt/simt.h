@@ -80,6 +80,8 @@ void wgmma(Element type, int32_t n, float *d, const uint32_t *a_registers, uint6
 void wgmma_commit();
 void wgmma_wait(int32_t pending);
 
+void fence_proxy_async();
+void fence_mbarrier_init();
 void mbarrier_init(uint64_t *barrier, uint32_t count);
 void mbarrier_arrive(uint64_t *barrier, uint32_t expected_bytes);
 void mbarrier_arrive_cluster(uint64_t *barrier, uint32_t rank);

@@ -71,7 +71,9 @@ void write_box(const Load &load, const Cta &cta) {
 void start(std::unique_ptr<Load> load) {
   for (Cta *cta : load->to) {
     shared_bytes(*cta, load->shared, load->bytes, 16, "TMA load");
-    phase_barrier(*cta, load->barrier).in_flight += load->bytes;
+    PhaseBarrier &barrier = phase_barrier(*cta, load->barrier);
+    check_published(barrier, "TMA load");
+    barrier.in_flight += load->bytes;
   }
   // The issuer's own barrier has been told before; a neighbour tells its own.
   Cta *own = current()->cta;
@@ -198,6 +200,7 @@ void tma_store(const TensorMap *map, int32_t rank, const int32_t *at, const void
   require(90, "TMA store");
   check_map(map, rank);
   Fiber *fiber = current();
+  if (!fiber->proxy_fenced) fail("TMA store: no fence_proxy_async by its thread since the last group of stores");
   auto store = std::make_unique<Store>();
   store->map = *map;
   std::copy(at, at + 3, store->at);
@@ -219,7 +222,15 @@ void tma_store(const TensorMap *map, int32_t rank, const int32_t *at, const void
   }
 }
 
-void tma_store_commit() { current()->store_group++; }
+void fence_proxy_async() {
+  require(90, "fence.proxy.async");
+  current()->proxy_fenced = true;
+}
+
+void tma_store_commit() {
+  current()->store_group++;
+  current()->proxy_fenced = false;
+}
 
 void tma_store_wait(int32_t pending, bool read_only) {
   Fiber *fiber = current();

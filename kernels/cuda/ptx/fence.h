@@ -8,10 +8,11 @@
 namespace ptx {
 
 // Makes this thread's ordinary writes to shared memory visible to wgmma and to TMA stores: after the writes,
-// before the barrier behind which the tensor core or TMA reads them. (Order between proxies is not emulated.)
+// before the barrier behind which the tensor core or TMA reads them. (The emulator asks the thread that issues TMA
+// stores for one fence a group, and knows no more of the order between proxies.)
 SIE_DEVICE void fence_proxy_async() {
 #ifndef __CUDACC__
-  simt::require(90, "fence.proxy.async");
+  simt::fence_proxy_async();
 #elif SIE_PTX_SM90
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #else
@@ -22,7 +23,7 @@ SIE_DEVICE void fence_proxy_async() {
 // After mbarrier_init, before the barrier of the CTA or cluster that publishes the barriers.
 SIE_DEVICE void fence_mbarrier_init() {
 #ifndef __CUDACC__
-  simt::require(90, "fence.mbarrier_init");
+  simt::fence_mbarrier_init();
 #elif SIE_PTX_SM90
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #else

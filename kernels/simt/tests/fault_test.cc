@@ -240,7 +240,9 @@ FAULT(missing_syncwarp, nullptr, 10)
 
 // ---- Hopper's pipelines
 
-enum class PipeFault { none, full_wait, empty_wait, wgmma_wait, release_early, fence, touch, expect_less, expect_more, no_expect, leave };
+enum class PipeFault {
+  none, full_wait, empty_wait, wgmma_wait, release_early, fence, init_fence, touch, expect_less, expect_more, no_expect, leave
+};
 
 // out[64, 8] = Σ over chunks of A·Bᵀ: a producer warp with TMA, a consumer warpgroup with wgmma, two slots.
 template <PipeFault Fault>
@@ -254,7 +256,7 @@ __global__ void pipe_kernel(const __grid_constant__ TensorMap a, const __grid_co
       mbarrier_init(full + i, 1);
       mbarrier_init(empty + i, 1);
     }
-    fence_mbarrier_init();
+    if (Fault != PipeFault::init_fence) fence_mbarrier_init();
   }
   __syncthreads();
   if (threadIdx.x >= 128) {
@@ -330,6 +332,7 @@ PIPE_FAULT(missing_wait_for_a_free_slot, empty_wait, anything, 9)
 PIPE_FAULT(missing_wgmma_wait, wgmma_wait, nullptr, 10)
 PIPE_FAULT(slot_released_before_the_product, release_early, nullptr, 9)
 PIPE_FAULT(missing_wgmma_fence, fence, "without wgmma_fence", 10)
+PIPE_FAULT(missing_fence_mbarrier_init, init_fence, "came no fence_mbarrier_init", 10)
 PIPE_FAULT(accumulators_touched_under_way, touch, "was written before the wait", 10)
 PIPE_FAULT(too_few_bytes_expected, expect_less, "which expects", 10)
 PIPE_FAULT(too_many_bytes_expected, expect_more, "deadlock", 10)
@@ -374,6 +377,7 @@ __global__ void arrival_kernel(const uint8_t *in) {
   SIE_DYNAMIC_SHARED(shared);
   uint64_t *barrier = reinterpret_cast<uint64_t *>(shared);
   mbarrier_init(barrier, 1);
+  fence_mbarrier_init();
   mbarrier_arrive_expect(barrier, 16);
   if (Fault) mbarrier_arrive(barrier);
   bulk_load(shared + 16, in, 16, barrier);
@@ -438,13 +442,13 @@ TEST(fault_waiter_falls_behind) {
   }
 }
 
-enum class StoreFault { none, wait, leave };
+enum class StoreFault { none, wait, leave, fence };
 template <StoreFault Fault>
 __global__ void store_twice_kernel(const __grid_constant__ TensorMap map) {
   SIE_DYNAMIC_SHARED(shared);
   for (int round = 0; round < 4; round++) {
     for (uint32_t i = threadIdx.x; i < 128; i += 32) reinterpret_cast<int *>(shared)[i] = round;
-    fence_proxy_async();
+    if (Fault != StoreFault::fence || round == 0) fence_proxy_async();
     __syncthreads();
     if (threadIdx.x == 0) {
       tma_store_2d(&map, shared, 4 * round, 0);
@@ -472,6 +476,11 @@ int store_buffer_reused_before_it_is_read() {
   return run_store<Fault ? StoreFault::wait : StoreFault::none>();
 }
 FAULT(store_buffer_reused_before_it_is_read, nullptr, 7)
+template <bool Fault>
+int missing_fence_proxy_async() {
+  return run_store<Fault ? StoreFault::fence : StoreFault::none>();
+}
+FAULT(missing_fence_proxy_async, "no fence_proxy_async by its thread", 10)
 TEST(fault_leaving_while_a_store_reads) {
   std::string said;
   int aborted = 0;
