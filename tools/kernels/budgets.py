@@ -36,15 +36,14 @@ def broken_rules(kernel):
     broken = []
     if not kernel.threads:
         broken.append("states no __launch_bounds__(threads, CTAs)")
-    if kernel.spill:
-        broken.append(f"spills {kernel.spill} bytes of registers")
-    if kernel.stack:
-        broken.append(f"has a stack frame of {kernel.stack} bytes (an array indexed at run time, or spills)")
+    local = [name for name in kernel.instructions if re.match(r"(LDL|STL)\.", name)]
+    if kernel.spill or kernel.stack or local:
+        broken.append(
+            f"uses local memory: {kernel.spill} bytes of spills, {kernel.stack} of stack (spills, an array indexed at run "
+            f"time, or a barrier saved around a call) {spell(kernel.instructions, local)}".rstrip()
+        )
     if kernel.shared:
         broken.append(f"has {kernel.shared} bytes of static shared memory; ours is dynamic (ptx/device.h)")
-    local = [name for name in kernel.instructions if re.match(r"(LDL|STL)\.", name)]
-    if local:
-        broken.append(f"accesses local memory: {spell(kernel.instructions, local)}")
     atomics = [name for name in kernel.instructions if _FLOAT_ATOMIC.match(name)]
     if atomics:
         broken.append(f"adds floats in no fixed order: {spell(kernel.instructions, atomics)}")

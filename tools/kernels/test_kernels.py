@@ -246,8 +246,8 @@ class Rules(unittest.TestCase):
         self.assertEqual(budgets.broken_rules(kernel(instructions={"LDG.128": 4, "RED.E.ADD.STRONG.GPU": 1})), [])
         for broken, text in (
             (kernel(threads=0), "__launch_bounds__"),
-            (kernel(spill=4), "spills 4"),
-            (kernel(stack=8), "stack frame of 8"),
+            (kernel(spill=4), "4 bytes of spills"),
+            (kernel(stack=8), " 8 of stack"),
             (kernel(shared=512), "512 bytes of static"),
             (kernel(instructions={"LDL.64": 2}), "LDL.64=2"),
             (kernel(instructions={"STL.128": 1}), "STL.128=1"),
