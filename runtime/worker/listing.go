@@ -1,8 +1,12 @@
 package worker
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
@@ -70,17 +74,17 @@ func (w *Worker) fillFromWeights(info *api.ModelInfo, m *catalog.Resolved) {
 
 // Status is what the status socket shows of the worker.
 type Status struct {
-	Loaded           []string
+	Loaded           []string // ids
 	Models           []ModelStatus
 	MaxBatchRequests int
 	Saturated        bool // a queue is full
 }
 
-// ModelStatus is one loaded model, in the reference's words.
+// ModelStatus is one model, in the reference's words.
 type ModelStatus struct {
 	Name              string          `json:"name"`
 	State             string          `json:"state"`
-	Device            string          `json:"device"`
+	Device            *string         `json:"device"` // nil unless loaded
 	MemoryBytes       int64           `json:"memory_bytes"`
 	Config            ModelConfig     `json:"config"`
 	QueueDepth        int             `json:"queue_depth"`
@@ -90,12 +94,12 @@ type ModelStatus struct {
 
 // ModelConfig is the part of a model's configuration that watchers see.
 type ModelConfig struct {
-	HFID              string         `json:"hf_id"`
+	HFID              *string        `json:"hf_id"`
 	Adapter           string         `json:"adapter"`
 	Inputs            []string       `json:"inputs"`
 	Outputs           []string       `json:"outputs"`
 	Dims              map[string]int `json:"dims"`
-	MaxSequenceLength int            `json:"max_sequence_length"`
+	MaxSequenceLength *int           `json:"max_sequence_length"`
 }
 
 // AdaptiveStatus shows the latency controller of a model.
@@ -109,24 +113,60 @@ type AdaptiveStatus struct {
 	FillRatio   float64 `json:"fill_ratio"`
 }
 
-// Status takes a snapshot. A set of weights appears under the id of the first catalog entry that uses it.
+// use is what a set of loaded weights is doing.
+type use struct {
+	bytes     int64
+	dim       int
+	maxTokens int
+	queue     batch.Stats
+}
+
+// Status takes a snapshot: every id of the catalog, as the reference lists them, the largest first. What several ids
+// share, memory and queue, is shown under the first of them and counted once.
 func (w *Worker) Status() Status {
-	st := Status{Loaded: []string{}, Models: []ModelStatus{}, MaxBatchRequests: w.maxBatchRequests()}
+	st := Status{Loaded: []string{}, MaxBatchRequests: w.maxBatchRequests()}
+	uses := make(map[string]use)
 	w.models.Each(func(key string, l *model) {
-		m := w.copies[key].first
-		q := l.stats()
-		st.Loaded = append(st.Loaded, m.ID)
-		st.Saturated = st.Saturated || q.Items >= w.opt.MaxQueueItems
-		st.Models = append(st.Models, ModelStatus{
-			Name: m.ID, State: string(registry.Loaded), Device: w.DeviceName(), MemoryBytes: l.Bytes(),
-			Config: ModelConfig{HFID: m.HFID, Adapter: m.Adapter.String(), Inputs: m.Inputs, Outputs: m.Outputs,
-				Dims: m.Dims, MaxSequenceLength: l.limit(m)},
-			QueueDepth: q.Items, QueuePendingItems: q.Items,
-			AdaptiveBatching: &AdaptiveStatus{Calibrated: q.Calibrated, TargetP50MS: q.TargetP50,
-				WaitMS: float64(q.Wait.Microseconds()) / 1e3, BatchCost: q.BatchCost, P50MS: q.P50,
-				HeadroomMS: q.Headroom, FillRatio: q.Fill},
-		})
+		u := use{bytes: l.Bytes(), dim: l.weights.Dim, maxTokens: l.maxTokens, queue: l.stats()}
+		st.Saturated = st.Saturated || u.queue.Items >= w.opt.MaxQueueItems
+		uses[key] = u
 	})
+	device := w.DeviceName()
+	list := w.catalog.List()
+	st.Models = make([]ModelStatus, len(list))
+	for i, m := range list {
+		s := &st.Models[i]
+		*s = ModelStatus{Name: m.ID, State: string(registry.Loaded), Config: ModelConfig{Adapter: m.Adapter.String(),
+			Inputs: m.Inputs, Outputs: m.Outputs, Dims: m.Dims}}
+		if m.HFID != "" {
+			s.Config.HFID = &m.HFID
+		}
+		limit := m.MaxSequenceLength
+		u, loaded := uses[w.key(m)]
+		if loaded {
+			st.Loaded = append(st.Loaded, m.ID)
+			s.Device = &device
+			if limit == 0 || u.maxTokens < limit {
+				limit = u.maxTokens
+			}
+			if len(m.Dims) == 0 {
+				s.Config.Dims = map[string]int{"dense": u.dim}
+			}
+		} else {
+			s.State = string(w.models.Get(w.key(m)).State)
+		}
+		if limit > 0 {
+			s.Config.MaxSequenceLength = &limit
+		}
+		if loaded && m == w.copies[w.key(m)].first {
+			s.MemoryBytes = u.bytes
+			s.QueueDepth, s.QueuePendingItems = u.queue.Items, u.queue.Items
+			s.AdaptiveBatching = &AdaptiveStatus{Calibrated: u.queue.Calibrated, TargetP50MS: u.queue.TargetP50,
+				WaitMS: float64(u.queue.Wait.Microseconds()) / 1e3, BatchCost: u.queue.BatchCost, P50MS: u.queue.P50,
+				HeadroomMS: u.queue.Headroom, FillRatio: u.queue.Fill}
+		}
+	}
+	slices.SortStableFunc(st.Models, func(a, b ModelStatus) int { return cmp.Compare(b.MemoryBytes, a.MemoryBytes) })
 	return st
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -180,9 +181,38 @@ func TestManyColdRequestsLoadOnce(t *testing.T) {
 		t.Errorf("listed as %+v, %v", info, err)
 	}
 	st := r.Status()
-	if len(st.Loaded) != 1 || st.Loaded[0] != mean || st.Models[0].Name != mean || st.Models[0].Device != "cpu" ||
-		st.Models[0].MemoryBytes == 0 || st.Models[0].Config.MaxSequenceLength != 40 || st.MaxBatchRequests != 64 {
+	if len(st.Loaded) != 1 || st.Loaded[0] != mean || st.Models[0].Name != mean || st.Models[0].Device == nil || *st.Models[0].Device != "cpu" ||
+		st.Models[0].MemoryBytes == 0 || *st.Models[0].Config.MaxSequenceLength != 40 || st.MaxBatchRequests != 64 {
 		t.Errorf("status %+v", st)
+	}
+}
+
+// The status has every id; what ids share is counted once, under the first.
+func TestStatusListsEveryID(t *testing.T) {
+	dir := golden.Open(t, "st-mean").Dir
+	damaged := copyModel(t, "st-mean")
+	must(t, os.Remove(filepath.Join(damaged, "config.json")))
+	r := start(t, nil, []string{cls}, adHoc(t, "test/damaged", damaged),
+		family(t, "test/two", dir, "  short: {extends: default, max_batch_tokens: 2048}\n"))
+	r.vectors("test/two:short", "the cat")
+	r.refused(t.Context(), &Request{Model: "test/damaged", Texts: []string{"a"}}, errs.ModelLoadFailed, 502)
+	st := r.Status()
+	if want := []string{"test/two", "test/two:short"}; !slices.Equal(st.Loaded, want) {
+		t.Errorf("loaded %v, want %v", st.Loaded, want)
+	}
+	var got []string
+	for _, m := range st.Models {
+		got = append(got, fmt.Sprintf("%s %s device:%v memory:%v batching:%v dims:%v",
+			m.Name, m.State, m.Device != nil, m.MemoryBytes > 0, m.AdaptiveBatching != nil, m.Config.Dims))
+	}
+	want := []string{
+		"test/two loaded device:true memory:true batching:true dims:map[dense:32]",
+		"test/cls available device:false memory:false batching:false dims:map[]",
+		"test/damaged failed device:false memory:false batching:false dims:map[]",
+		"test/two:short loaded device:true memory:false batching:false dims:map[dense:32]",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
