@@ -140,7 +140,7 @@ format: deps ## format Go and C
 	git ls-files -z '*.go' | xargs -0 gofmt -w
 	git ls-files -z '*.c' '*.cc' '*.h' '*.cu' '*.cuh' | xargs -0 build/venv-lint/bin/clang-format -i
 
-lint: libsie tokenizers ## vet, staticcheck, shellcheck, formats
+lint: libsie tokenizers ## vet, staticcheck, golangci-lint, shellcheck, formats
 	@tools/setup/venv.sh lint
 	@tools/test/lint.sh
 

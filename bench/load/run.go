@@ -68,7 +68,7 @@ func (c *config) run() report {
 	d := dialects[c.dialect]
 	s := &sender{c: c, path: c.url + d.path(c.model), seed: maphash.MakeSeed(), client: &fasthttp.Client{
 		MaxConnsPerHost: c.clients + 64, ReadTimeout: 3 * time.Minute, WriteTimeout: time.Minute, NoDefaultUserAgentHeader: true,
-		RetryIf: func(*fasthttp.Request) bool { return false }}}
+		RetryIfErr: func(*fasthttp.Request, int, error) (bool, bool) { return false, false }}}
 	for i := 0; i+c.perRequest <= len(c.texts); i += c.perRequest {
 		s.bodies = append(s.bodies, d.body(c.model, c.texts[i:i+c.perRequest]))
 	}

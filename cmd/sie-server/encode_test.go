@@ -20,8 +20,8 @@ func TestTextLines(t *testing.T) {
 		t.Errorf("%q, want %q", all, want)
 	}
 	for in, want := range map[string]string{
-		"a\nb\xff\n":                             "line 2: the text is not UTF-8",
-		"a\n" + strings.Repeat("x", maxLine+1):   "line 2: ",
+		"a\nb\xff\n":                              "line 2: the text is not UTF-8",
+		"a\n" + strings.Repeat("x", maxLine+1):    "line 2: ",
 		strings.Repeat("y", maxLine) + "\n\xff\n": "line 1: ",
 	} {
 		if _, _, err := newTextLines(strings.NewReader(in)).next(nil, 10); err == nil || !strings.HasPrefix(err.Error(), want) {

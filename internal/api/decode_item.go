@@ -1,6 +1,9 @@
 package api
 
-import "strconv"
+import (
+	"errors"
+	"strconv"
+)
 
 // items reads the list of items.
 func (d *decoder) items(list *[]Item) error {
@@ -144,7 +147,7 @@ func (d *decoder) mediaFields(v value, audio bool, m *Media) error {
 		}
 		return err
 	})
-	if u, ok := err.(*unknownField); ok {
+	if u, ok := errors.AsType[*unknownField](err); ok {
 		if err := checkUTF8([]byte(u.key)); err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import "strings"
 // Format is an encoding of bodies.
 type Format uint8
 
+// The encodings.
 const (
 	Msgpack Format = iota
 	JSON

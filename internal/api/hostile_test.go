@@ -79,7 +79,7 @@ func twin(s *mpack, dst []byte, depth int) ([]byte, bool) {
 	if err != nil || depth > 900 {
 		return nil, false
 	}
-	ok := true
+	var ok bool
 	switch v.kind {
 	case kindNull, kindBool:
 		return appendFree(dst, jsonWriter{}, v.scalar()), true

@@ -9,6 +9,7 @@ import (
 // NumType is the element type of an Array, as numpy names it on the wire.
 type NumType uint8
 
+// The element types.
 const (
 	Float32 NumType = iota // <f4
 	Float16                // <f2

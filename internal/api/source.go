@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"strconv"
 
 	"github.com/sie-engine/sie/internal/errs"
@@ -129,7 +130,7 @@ func (e *bodyError) Error() string {
 
 // at adds an outer path element to err. Errors about the bytes themselves have no place.
 func at(err error, elem string) error {
-	if e, ok := err.(*bodyError); ok && (e.located || e.inKey || e.placed) {
+	if e, ok := errors.AsType[*bodyError](err); ok && (e.located || e.inKey || e.placed) {
 		e.path = elem + e.path
 	}
 	return err
@@ -142,7 +143,7 @@ func toAPI(err error) error {
 	if err == nil {
 		return nil
 	}
-	e, ok := err.(*bodyError)
+	e, ok := errors.AsType[*bodyError](err)
 	if !ok {
 		return err // already an *errs.Error
 	}

@@ -12,6 +12,7 @@ import (
 // RouteKind is what decides the envelope of an error and, for the inference routes, which codes an SDK retries.
 type RouteKind uint8
 
+// The kinds of routes.
 const (
 	RouteNative  RouteKind = iota // models, pools, health, unknown paths
 	RouteEncode                   // /v1/encode

@@ -114,8 +114,7 @@ func TestLeastRecentlyUsedGoesFirstAndPinnedStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var live atomic.Int64
 		load := func() (*fake, error) { live.Add(1); return &fake{}, nil }
-		var r *Registry[*fake]
-		r = New[*fake](Options{
+		r := New[*fake](Options{
 			Short: func() bool { return live.Load() >= 3 },
 			Changed: func(_ string, s State) {
 				if s == Available {

@@ -191,7 +191,7 @@ func (w *watchedBody) Read(p []byte) (int, error) {
 	if n > 0 {
 		w.touch()
 	}
-	if err == nil || err == io.EOF {
+	if err == nil || errors.Is(err, io.EOF) {
 		return n, err
 	}
 	if cause := context.Cause(w.ctx); cause != nil {

@@ -8,6 +8,7 @@ import (
 // Stage is what a Resolve that downloads is doing.
 type Stage string
 
+// The stages, in order.
 const (
 	StageWaiting     Stage = "waiting"     // another process or goroutine downloads this model
 	StageDownloading Stage = "downloading" // files arrive

@@ -11,6 +11,7 @@ import (
 // Source is where a model was found.
 type Source string
 
+// The sources.
 const (
 	SourceLocal Source = "local" // the id was a directory
 	SourceCache Source = "cache" // a complete snapshot was on disk
