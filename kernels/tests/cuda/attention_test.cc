@@ -78,6 +78,13 @@ TEST(many_sequences) {
   CHECK(problem.run(90, 1) == bits, "%s: other bits by a smaller grid", problem.text().c_str());
 }
 
+// A CTA for each head at the least, however few the multiprocessors.
+TEST(many_heads) {
+  Problem problem({SIE_BF16, 32, 20, 10, SIE_MASK_FULL, 0, false, {{40, 40}, {3, 3}}});
+  problem.run(80, 0);
+  problem.verify();
+}
+
 }  // namespace
 }  // namespace attention_test
 
