@@ -200,8 +200,9 @@ class MuveraCase : public Case {
 std::unique_ptr<Case> make_muvera(int index) {
   static const std::vector<std::pair<Config, Layout>> list = [] {
     std::vector<Config> all;
-    const std::vector<int32_t> none = {}, one = {1}, empty = {0, 0},
-                               ragged = {7, 1, 0, 33, 2, 0, 65, 31, 32, 64}, longer = {130, 513};
+    // Tokens of `ragged` fit one CTA of the partition kernel, those of `several_ctas` do not.
+    const std::vector<int32_t> none = {}, one = {1}, empty = {0, 0}, ragged = {7, 1, 0, 33, 2, 0, 65, 16},
+                               several_ctas = {7, 1, 0, 33, 2, 0, 65, 31, 32, 64}, longer = {130, 513};
     const OutType values = {SIE_F32, 0, false};
     auto add = [&](const std::vector<int32_t> &lengths, int32_t dtype, int32_t c, int32_t r, int32_t k,
                    int32_t p, int32_t f, bool query, bool fill, bool center_tokens, bool center,
@@ -210,12 +211,12 @@ std::unique_ptr<Case> make_muvera(int index) {
     };
     for (int32_t dtype : {SIE_F32, SIE_BF16, SIE_F16}) {
       for (bool query : {false, true}) {
-        add(ragged, dtype, 32, 3, 3, 0, 0, query, false, false, false, values);
+        add(several_ctas, dtype, 32, 3, 3, 0, 0, query, false, false, false, values);
         add(ragged, dtype, 40, 3, 4, 8, 0, query, false, false, false, values);
         add(ragged, dtype, 32, 3, 3, 0, 100, query, false, false, false, values);
         add(ragged, dtype, 33, 2, 4, 5, 70, query, false, false, false, values);
         add(ragged, dtype, 32, 2, 4, 8, 0, query, true, false, false, values);
-        add(ragged, dtype, 32, 2, 4, 8, 0, query, false, true, false, values);
+        add(query ? ragged : several_ctas, dtype, 32, 2, 4, 8, 0, query, false, true, false, values);
         add(ragged, dtype, 32, 2, 4, 8, 0, query, false, false, true, values);
         add(ragged, dtype, 24, 2, 5, 0, 64, query, true, true, true, {SIE_F32, 48, true});
       }
