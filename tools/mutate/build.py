@@ -13,10 +13,11 @@ import instrument
 import sites
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"(cuda/[^"]+\.cuh?)"', re.MULTILINE)
-# Array accesses outside their bounds end the program at once; no library is needed for that. -O1: mutants run for
-# seconds, and are compiled as often as run.
+# -O1: mutants run for seconds, and are compiled as often as run.
 _FLAGS = ["-O1", "-g0", "-Wno-narrowing", "-Wno-psabi", "-Werror=vla"]
-_TRAPS = ["-fsanitize=bounds", "-fsanitize-undefined-trap-on-error"]
+# The kernels alone see AddressSanitizer, which then knows of all memory but their own stacks: what they read or write
+# behind an allocation, or behind an array in registers, ends the program.
+_CHECKS = ["-fsanitize=address", "--param", "asan-stack=0", "-fsanitize=bounds", "-fsanitize-undefined-trap-on-error"]
 
 
 class BuildError(Exception):
@@ -42,7 +43,7 @@ class Sources:
                 self.commands[path.name] = (entry["directory"], shlex.split(entry["command"]))
         if not self.commands:
             raise BuildError(f"{self.build} has no .cu file of {folder} in compile_commands.json: configure it anew")
-        self.text, self._closure = {}, {}
+        self.text, self._closure, self._digests = {}, {}, {}
         for unit in self.commands:
             self._read(folder, unit)
         self.files = sorted(self.text)
@@ -70,8 +71,10 @@ class Sources:
 
     def digest(self, name):
         """Of everything that decides what a mutant of this file does, but the tests."""
-        names = set().union(*(self.closure(unit) for unit in self.units_with(name)))
-        return _digest(self.text[n] for n in sorted(names))
+        if name not in self._digests:
+            names = set().union(*(self.closure(unit) for unit in self.units_with(name)))
+            self._digests[name] = _digest(self.text[n] for n in sorted(names))
+        return self._digests[name]
 
     def tests_digest(self):
         kernels = self.root / "kernels"
@@ -179,8 +182,8 @@ class Builder:
         original = str(self.sources.root / "kernels" / "cuda" / unit)
         command = [str(source) if c == original or c.endswith("/kernels/cuda/" + unit) else c for c in command]
         command = [c for c in command if not c.startswith("-W") and c != "-MD"]
-        traps = [] if self.sanitized else _TRAPS
-        command += [*_FLAGS, *traps, "-fmax-errors=200", "-fno-diagnostics-show-caret", *extra]
+        checks = [] if self.sanitized else _CHECKS
+        command += [*_FLAGS, *checks, "-fmax-errors=200", "-fno-diagnostics-show-caret", *extra]
         # The mutated tree shadows kernels/cuda; kernels/cuda/ptx is found behind it.
         command[1:1] = ["-I", str(tree)]
         stamp = folder / f"{unit}.stamp"
@@ -207,7 +210,8 @@ class Builder:
         if not own:
             raise BuildError(f"{build} has no objects of {program}: build it first")
         archives = [p for p in (build / "libsie_cuda_emulated.a", build / "libsie.a") if p.exists()]
-        flags = next(([f for f in c if f.startswith("-fsanitize")] for _, c in self.sources.commands.values()), [])
+        flags = next([f for f in c if f.startswith("-fsanitize=")] for _, c in self.sources.commands.values())
+        flags = flags or ["-fsanitize=address"]
         path = folder / program
         self._run(["g++", *flags, "-o", str(path), *map(str, objects), *map(str, own), "-Wl,--start-group",
                    *map(str, archives), "-Wl,--end-group", "-lm", "-lpthread"], folder)  # fmt: skip

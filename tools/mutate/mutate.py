@@ -14,6 +14,7 @@ import dataclasses
 import hashlib
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import threading
@@ -73,8 +74,9 @@ class Session:
     def left(self):
         return self.options.seconds - (time.monotonic() - self.begin)
 
-    def key(self, mutant, stage):
-        text = "\n".join((mutant.id, stage, self.sources.digest(mutant.file), self.tests_digest))
+    def key(self, mutant):
+        judges = (*sorted(self.programs), str(self.options.tests), str(self.options.seeds), str(self.builder.sanitized))
+        text = "\n".join((mutant.id, *judges, self.sources.digest(mutant.file), self.tests_digest))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def prepare(self, units):
@@ -86,17 +88,20 @@ class Session:
         self.say(f"mutate: {len(switchable)} mutants in one build, {len(fixed)} need one each: {built - self.begin:.0f} s")
         return switchable, fixed
 
+    def names(self, program):
+        return [n for n in runner.names_of(self.paths[program], self.programs[program]) if re.search(self.options.tests, n)]
+
     def try_tests(self):
         """Runs every test without a mutant; remembers them for these programs."""
         begin = time.monotonic()
-        digest = hashlib.sha256(b"".join(p.read_bytes() for p in self.paths.values())).hexdigest()
+        digest = hashlib.sha256(b"".join(p.read_bytes() for p in self.paths.values())).hexdigest() + str(self.options.tests)
         remembered = self.out / "tests.json"
         if remembered.exists() and (known := json.loads(remembered.read_text()))["programs"] == digest:
             self.tests = [runner.Test(t[0], tuple(t[1]), t[2], t[3], frozenset(t[4])) for t in known["tests"]]
             return
         whole = [runner.Test(program, (*arguments, "=" + name), "", 0.0, frozenset())
                  for program, arguments in self.programs.items()
-                 for name in runner.names_of(self.paths[program], arguments)]  # fmt: skip
+                 for name in self.names(program)]  # fmt: skip
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
             parts = pool.map(lambda t: runner.parts_of(self.paths[t.program], t, self.options.test_seconds), whole)
             self.tests = [test for tests in parts for test in tests]
@@ -110,7 +115,7 @@ class Session:
         begin = time.monotonic()
         first = [runner.Test(program, (*arguments, "=" + name), "0/16", 0.0, frozenset())
                  for program, arguments in self.programs.items()
-                 for name in runner.names_of(self.paths[program], arguments)]  # fmt: skip
+                 for name in self.names(program)]  # fmt: skip
 
         def tried(test):
             if time.monotonic() > begin + self.options.seconds / 4:
@@ -133,20 +138,24 @@ class Session:
             wanted |= {n for name, n in self.numbers.items() if name.startswith(start)}
         return [t for t in self.tests if not t.reached.isdisjoint(wanted)]
 
+    def seeds(self, mutant):
+        """Only what orders threads and copies depends on their order."""
+        return self.options.seeds if mutant.kind in ("barrier", "wait", "shuffle") else self.options.seeds[:1]
+
     def judge(self, mutant):
-        key = self.key(mutant, "plain")
+        key = self.key(mutant)
         verdict = self.cache.get(key)
         if verdict is None:
             number = self.numbers.get(mutant.id)
             if number is not None:
-                verdict = runner.judge(self.paths, self.tests_for(mutant), number, self.options.seeds)
+                verdict = runner.judge(self.paths, self.tests_for(mutant), number, self.seeds(mutant))
             else:
                 tests = self.tests_for(mutant)
                 paths, words = self.builder.single(mutant, sorted({t.program for t in tests}))
                 if paths is None:
                     verdict = runner.Verdict("uncompiled", "compiler", "", words[:300], 0.0)
                 else:
-                    verdict = runner.judge(paths, tests, None, self.options.seeds)
+                    verdict = runner.judge(paths, tests, None, self.seeds(mutant))
             self.cache.put(key, mutant.id, verdict)
         return verdict
 
@@ -230,7 +239,7 @@ def run(options):
     switchable, fixed = session.prepare(units)
     session.try_tests()
     session.self_check()
-    mutants = [m for m in switchable + fixed if m.file in wanted]
+    mutants = list(spread([m for m in switchable + fixed if m.file in wanted], ""))  # a part tells about the whole
     deadline = session.begin + options.seconds if options.seconds else None
     verdicts = session.judge_all(mutants, deadline)
     print(summary(session, mutants, verdicts, proven))
@@ -333,6 +342,7 @@ def main(arguments):
     parser.add_argument("--build", default=str(ROOT / "build"), help="a finished CMake build")
     parser.add_argument("--out", help="where programs and verdicts go, below its folder mutate; the build's by default")
     parser.add_argument("--programs", type=lambda s: s.split(","), help="of " + ", ".join(PROGRAMS) + "; all by default")
+    parser.add_argument("--tests", type=re.compile, default="", help="a regular expression: their names")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=0, help="stop after this time; 0: never")
     parser.add_argument("--longest", type=float, default=45, help="sample: seconds the last mutants may take")

@@ -10,8 +10,8 @@ import subprocess
 import tempfile
 import time
 
+ALWAYS = {"SIE_TEST_STOP": "1", "ASAN_OPTIONS": "detect_leaks=0"}
 SEEDS = (1, 2, 3)  # of the emulator: orders of fibers, moments of copies
-MEMORY = 6 << 30
 
 @dataclasses.dataclass(frozen=True)
 class Test:
@@ -42,18 +42,16 @@ class Verdict:
     seconds: float
 
 
-def run(path, arguments, environment, limit, sanitized=False):
+def run(path, arguments, environment, limit):
     """(exit status or negative signal or None after `limit` seconds, output's end)."""
 
     def bounded():
         os.setsid()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if not sanitized:  # AddressSanitizer reserves terabytes
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            [str(path), *arguments], env={**os.environ, "SIE_TEST_STOP": "1", **environment}, stdin=subprocess.DEVNULL,
+            [str(path), *arguments], env={**os.environ, **ALWAYS, **environment}, stdin=subprocess.DEVNULL,
             stdout=output, stderr=subprocess.STDOUT, preexec_fn=bounded,
         )  # fmt: skip
         try:
@@ -76,8 +74,8 @@ def cause(status, output):
 
     if status is None:
         return "timeout", ""
-    if "AddressSanitizer" in output or "runtime error:" in output:
-        return "sanitizer", line_with("AddressSanitizer", "runtime error:")
+    if "ERROR: AddressSanitizer" in output or "runtime error:" in output:
+        return "sanitizer", line_with("ERROR: AddressSanitizer", "runtime error:")
     if "deadlock, no thread can go on" in output:
         return "deadlock", line_with("simt: kernel")
     if "simt: " in output and status == -signal.SIGABRT:
@@ -125,7 +123,7 @@ def parts_of(path, test, limit):
     return [first, *(try_test(path, other, limit) for other in others)]
 
 
-def judge(paths, tests, number, seeds=SEEDS, sanitized=False, until=None):
+def judge(paths, tests, number, seeds=SEEDS, until=None):
     """Runs the tests, quick ones first, with one seed after the other until one fails. number: None for programs
     that hold this mutant alone. until: None where time.monotonic() passes it before the verdict."""
     begin = time.monotonic()
@@ -136,12 +134,10 @@ def judge(paths, tests, number, seeds=SEEDS, sanitized=False, until=None):
             environment = test.environment(seed)
             if number is not None:
                 environment["SIE_MUTANT"] = str(number)
-            if sanitized:
-                environment["ASAN_OPTIONS"] = "detect_leaks=0"
-            limit = 10 + (20 if sanitized else 5) * test.seconds
+            limit = 10 + 5 * test.seconds
             if until is not None and time.monotonic() + limit > until:
                 return None
-            status, output = run(paths[test.program], test.arguments, environment, limit, sanitized)
+            status, output = run(paths[test.program], test.arguments, environment, limit)
             if status != 0:
                 by, detail = cause(status, output)
                 return Verdict("killed", by, test.name, detail[:300], time.monotonic() - begin)
