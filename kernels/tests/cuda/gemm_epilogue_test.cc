@@ -59,6 +59,9 @@ TEST(gemm_epilogue_elements) {
   CHECK(sie_cuda::e4m3_scale(0) == 1 && sie_cuda::e4m3_scale(448) == 1 && sie_cuda::e4m3_scale(1e-30f) == 1 &&
             sie_cuda::e4m3_scale(896) == 2,
         "%s", "e4m3_scale");
+  const float least = 7.888609052210118e-31f;  // 2⁻¹⁰⁰, the least scale there is
+  CHECK(sie_cuda::e4m3_scale(448 * least) == least && sie_cuda::e4m3_scale(447 * least) == 1, "%s",
+        "e4m3_scale at its end");
 }
 
 }  // namespace
