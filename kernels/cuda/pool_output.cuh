@@ -145,8 +145,16 @@ SIE_DEVICE float add_by_attention(const OutputJob &job, int64_t first, int32_t r
   return total;
 }
 
+// CTAs an SM: two where 64 registers suffice, which several octets a thread need more of on other than datacentre cards.
+constexpr int pool_min_blocks(Storage s, int v, bool attention) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 800 && __CUDA_ARCH__ != 900
+  if (v > 1) return 1;
+#endif
+  return s == Storage::any || attention ? 1 : 2;
+}
+
 template <Storage S, int V, bool Attention>
-__global__ void __launch_bounds__(pool_threads, S == Storage::any || Attention ? 1 : 2)
+__global__ void __launch_bounds__(pool_threads, pool_min_blocks(S, V, Attention))
     pool_output_kernel(const OutputJob job, const int32_t warps_per_row) {
   ptx::grid_dependency_wait();
   SIE_DYNAMIC_SHARED(shared);

@@ -98,7 +98,7 @@ SIE_DEVICE void rotate_heads(const sie_tensor &t, int64_t row, int32_t heads, co
 }
 
 template <Storage S, int D>
-__global__ void __launch_bounds__(row_threads, 4) qk_norm_rope_octets_kernel(const sie_qk_norm_rope_args a) {
+__global__ void __launch_bounds__(row_threads, 3) qk_norm_rope_octets_kernel(const sie_qk_norm_rope_args a) {
   ptx::grid_dependency_wait();
   const int64_t token = static_cast<int64_t>(blockIdx.x) * row_warps + threadIdx.x / 32;
   if (token >= *a.tokens.n) return;

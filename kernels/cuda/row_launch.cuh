@@ -10,6 +10,7 @@
 namespace sie_cuda {
 
 constexpr int64_t row_columns_max = 8192;    // of a row in registers
+constexpr int oldest_sm = 80;                // bf16 conversions and cp.async arrived with it (arch.h)
 constexpr int64_t max_columns = 1 << 20;     // of any row: columns are counted in int32
 
 inline bool is_float(int32_t dtype) { return dtype == SIE_F32 || dtype == SIE_BF16 || dtype == SIE_F16; }
@@ -38,7 +39,7 @@ inline Storage storage_of(int64_t c, const sie_tensor &x, const Tensors &...othe
 // What a launcher is asked for first: SIE_OK, and *empty where there is nothing to do.
 inline sie_status check_launch(const sie_share *share, const sie_rows &rows, bool *empty) {
   if (share->on == nullptr || share->part != 0 || share->parts != 1 || rows.cap < 0) return SIE_INVALID_ARGUMENT;
-  if (rows.cap > INT32_MAX) return SIE_UNSUPPORTED;
+  if (rows.cap > INT32_MAX || share->on->sm < oldest_sm) return SIE_UNSUPPORTED;
   *empty = rows.cap == 0;
   return SIE_OK;
 }
@@ -101,6 +102,9 @@ inline sie_status with_row_shape(int64_t c, const Launch &launch) {
 // 2·V loads of 512 bytes under way each keep some 80 KiB in flight, four times what the memory's latency asks for.
 constexpr int row_min_blocks(Storage s, int v) {
   if (s == Storage::any) return v > 4 ? 1 : 2;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+  if (v > 2) return 2;  // the same code needs some more registers there: with 80 it spills
+#endif
   return v > 4 ? 2 : (v > 2 ? 3 : 5);
 }
 
