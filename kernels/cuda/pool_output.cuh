@@ -145,7 +145,7 @@ SIE_DEVICE float add_by_attention(const OutputJob &job, int64_t first, int32_t r
   return total;
 }
 
-// CTAs an SM: two where 64 registers suffice, which several octets a thread need more of on other than datacentre cards.
+// CTAs an SM: two where 64 registers suffice; several octets a thread take more on other cards than A100 and H100.
 constexpr int pool_min_blocks(Storage s, int v, bool attention) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 800 && __CUDA_ARCH__ != 900
   if (v > 1) return 1;
