@@ -30,7 +30,8 @@ class Sources:
     def __init__(self, build):
         self.build = pathlib.Path(build).resolve()
         cache = self.build / "CMakeCache.txt"
-        home = re.search(r"^CMAKE_HOME_DIRECTORY:INTERNAL=(.*)$", cache.read_text() if cache.exists() else "", re.MULTILINE)
+        settings = cache.read_text() if cache.exists() else ""
+        home = re.search(r"^CMAKE_HOME_DIRECTORY:INTERNAL=(.*)$", settings, re.MULTILINE)
         if home is None:
             raise BuildError(f"{self.build} is no CMake build; `make test-c` makes one")
         self.root = pathlib.Path(home[1])
@@ -118,8 +119,9 @@ class Builder:
                 _write(tree / "cuda" / name, written[name].text)
             _write(tree / "mutant.h", instrument.HEADER)
             blamed = set()
+            switch = ["-include", str(tree / "mutant.h")]
             with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
-                outputs = list(pool.map(lambda u: self._compile(u, tree, folder, ["-include", str(tree / "mutant.h")]), units))
+                outputs = list(pool.map(lambda u: self._compile(u, tree, folder, switch), units))
             for unit, output in zip(units, outputs):
                 if output is not None:
                     blamed |= self._blamed(unit, output, tree, written)
@@ -129,7 +131,8 @@ class Builder:
             self.say(f"mutate: {len(blamed)} more mutants stand where the compiler needs a constant: a build each")
         self._remember_fixed(fixed)
         _write(folder / "switch.cc", instrument.SWITCH)
-        self._run(["g++", "-std=c++17", "-O1", f"-DSIE_MUTANT_COUNT={len(switchable)}", "-c", "switch.cc", "-o", "switch.o"], folder)
+        count = f"-DSIE_MUTANT_COUNT={len(switchable)}"
+        self._run(["g++", "-std=c++17", "-O1", count, "-c", "switch.cc", "-o", "switch.o"], folder)
         objects = [folder / f"{u}.o" for u in units] + [folder / "switch.o"]
         linked = {p: self.link(p, objects, folder) for p in programs}
         return linked, switchable, [m for m in mutants if m.id in fixed]
@@ -187,8 +190,8 @@ class Builder:
         # The mutated tree shadows kernels/cuda; kernels/cuda/ptx is found behind it.
         command[1:1] = ["-I", str(tree)]
         stamp = folder / f"{unit}.stamp"
-        key = _digest([shlex.join(command), *((tree / "cuda" / n).read_text() for n in sorted(self.sources.closure(unit))),
-                       self._other_headers()])  # fmt: skip
+        texts = ((tree / "cuda" / name).read_text() for name in sorted(self.sources.closure(unit)))
+        key = _digest([shlex.join(command), *texts, self._other_headers()])
         if stamp.exists() and stamp.read_text() == key and (folder / f"{unit}.o").exists():
             return None
         result = subprocess.run(command, cwd=directory, capture_output=True, text=True)

@@ -16,14 +16,16 @@ _TOKEN = re.compile(
   | (?P<character> '(?:[^'\\\n]|\\.)+' )
   | (?P<number> \.?[0-9](?:[eEpP][+-]|[0-9a-zA-Z_.]|'(?=[0-9a-fA-F]))* )
   | (?P<name> [A-Za-z_][A-Za-z_0-9]* )
-  | (?P<symbol> <<= | >>= | \.\.\. | -> | :: | \+\+ | -- | <= | >= | == | != | && | \|\| | [-+*/%&|^]= | << | >> | [^\s] )
+  | (?P<symbol> <<= | >>= | \.\.\. | -> | :: | \+\+ | -- | <= | >= | == | != | && | \|\| | [-+*/%&|^]= | << | >>
+      | [^\s] )
     """,
     re.VERBOSE | re.DOTALL,
 )
 
 OPENING = {"(": ")", "[": "]", "{": "}"}
 _CONTROL = {"if", "for", "while", "switch", "else", "do", "catch"}
-_NOT_A_FUNCTION = _CONTROL | {"__launch_bounds__", "alignas", "decltype", "noexcept", "return", "sizeof", "static_assert"}
+_NOT_A_FUNCTION = _CONTROL | {"__launch_bounds__", "alignas", "decltype", "noexcept", "return", "sizeof",
+                              "static_assert"}  # fmt: skip
 
 
 @dataclasses.dataclass

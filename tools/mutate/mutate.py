@@ -3,7 +3,7 @@
 does a test notice?
 
     mutate.py run [FILE…]       every mutant (of these files); goes on where it was stopped
-    mutate.py sample            some of each file and class, chosen by --seed, within --seconds
+    mutate.py sample            some of each settled file and each class, chosen by --seed, within --seconds
     mutate.py list [FILE…]      the mutants, as equivalent.txt names them
     mutate.py check             equivalent.txt against the sources, nothing is run
 """
@@ -41,8 +41,9 @@ class Cache:
             for line in path.read_text().splitlines():
                 try:
                     entry = json.loads(line)
-                    self.known[entry.pop("key")] = runner.Verdict(**{k: entry[k] for k in ("outcome", "by", "test", "detail", "seconds")})
-                except (ValueError, KeyError):  # the end of a run that was killed while it wrote
+                    key, _ = entry.pop("key"), entry.pop("mutant")
+                    self.known[key] = runner.Verdict(**entry)
+                except (ValueError, KeyError, TypeError):  # the end of a run that was killed while it wrote
                     continue
 
     def get(self, key):
@@ -85,16 +86,19 @@ class Session:
         self.numbers = {m.id: n for n, m in enumerate(switchable)}
         self.paths, self.tests = paths, []
         built = time.monotonic()
-        self.say(f"mutate: {len(switchable)} mutants in one build, {len(fixed)} need one each: {built - self.begin:.0f} s")
+        self.say(f"mutate: {len(switchable)} mutants in one build, {len(fixed)} need one each: "
+                 f"{built - self.begin:.0f} s")  # fmt: skip
         return switchable, fixed
 
     def names(self, program):
-        return [n for n in runner.names_of(self.paths[program], self.programs[program]) if re.search(self.options.tests, n)]
+        names = runner.names_of(self.paths[program], self.programs[program])
+        return [name for name in names if re.search(self.options.tests, name)]
 
     def try_tests(self):
         """Runs every test without a mutant; remembers them for these programs."""
         begin = time.monotonic()
-        digest = hashlib.sha256(b"".join(p.read_bytes() for p in self.paths.values())).hexdigest() + str(self.options.tests)
+        digest = hashlib.sha256(b"".join(p.read_bytes() for p in self.paths.values())).hexdigest()
+        digest += str(self.options.tests)
         remembered = self.out / "tests.json"
         if remembered.exists() and (known := json.loads(remembered.read_text()))["programs"] == digest:
             self.tests = [runner.Test(t[0], tuple(t[1]), t[2], t[3], frozenset(t[4])) for t in known["tests"]]
@@ -189,7 +193,8 @@ class Session:
     def self_check(self):
         """The unchanged code has passed; a mutant that must not survive does not."""
         file, before = SELF_CHECK
-        victim = next((m for m in self.sources.mutants.get(file, ()) if m.before == before and m.id in self.numbers), None)
+        candidates = self.sources.mutants.get(file, ())
+        victim = next((m for m in candidates if m.before == before and m.id in self.numbers), None)
         if victim is None:
             return
         verdict = runner.judge(self.paths, self.tests_for(victim), self.numbers[victim.id], (1, 2, 3))
@@ -277,11 +282,18 @@ def sample(options):
     print(f"mutate: a sample chosen by --seed {seed}, in at most {options.seconds:.0f} s")
     session = Session(options)
     proven = proofs.parse((HERE / "equivalent.txt").read_text())
-    switchable, _ = session.prepare(chosen_units(session.sources, []))
+    settled = [line for line in (HERE / "settled.txt").read_text().splitlines() if line and not line.startswith("#")]
+    gone = [name for name in settled if name not in session.sources.text]
+    wrong = [f"stale: settled.txt: {name} is no file of this build" for name in gone]
+    if wrong or not settled:
+        print("\n".join(wrong) or "mutate: no file is settled, nothing to sample")
+        return 1 if wrong else 0
+    switchable, _ = session.prepare(chosen_units(session.sources, settled))
     session.try_first_parts()
     session.self_check()
     deadline = session.begin + options.seconds - options.longest
-    mutants = [m for m in spread(switchable, seed) if m.id not in proven and session.tests_for(m, near=True)]
+    mutants = [m for m in spread(switchable, seed)
+               if m.file in settled and m.id not in proven and session.tests_for(m, near=True)]  # fmt: skip
     verdicts, lock = {}, threading.Lock()
 
     def one(mutant):
@@ -331,7 +343,7 @@ def check(options):
     sources = build.Sources(options.build)
     proven = proofs.parse((HERE / "equivalent.txt").read_text())
     wrong = proofs.compare(known_proofs(sources, proven), all_ids(sources), {})
-    print("\n".join(wrong) if wrong else f"mutate: {len(all_ids(sources))} mutants, {len(proven)} of them proven equivalent")
+    print("\n".join(wrong) or f"mutate: {len(all_ids(sources))} mutants, {len(proven)} of them proven equivalent")
     return 1 if wrong else 0
 
 
@@ -339,9 +351,9 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("run", "sample", "list", "check"))
     parser.add_argument("files", nargs="*", help="files of kernels/cuda, for instance rows.cuh")
-    parser.add_argument("--build", default=str(ROOT / "build"), help="a finished CMake build")
+    parser.add_argument("--build", default=str(ROOT / "build-asan"), help="a finished CMake build")
     parser.add_argument("--out", help="where programs and verdicts go, below its folder mutate; the build's by default")
-    parser.add_argument("--programs", type=lambda s: s.split(","), help="of " + ", ".join(PROGRAMS) + "; all by default")
+    parser.add_argument("--programs", type=lambda s: s.split(","), help=f"of {', '.join(PROGRAMS)}; all by default")
     parser.add_argument("--tests", type=re.compile, default="", help="a regular expression: their names")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=0, help="stop after this time; 0: never")

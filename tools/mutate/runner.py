@@ -103,7 +103,8 @@ def try_test(path, test, limit, seed=1):
     with tempfile.TemporaryDirectory() as folder:
         reached = pathlib.Path(folder, "reached")
         begin = time.monotonic()
-        status, output = run(path, test.arguments, {**test.environment(seed), "SIE_MUTANTS_REACHED": str(reached)}, limit)
+        environment = {**test.environment(seed), "SIE_MUTANTS_REACHED": str(reached)}
+        status, output = run(path, test.arguments, environment, limit)
         if status != 0 or not reached.exists():
             raise RuntimeError(f"{test.name} fails without a mutant:\n{output[-3000:]}")
         numbers = frozenset(n for n, came in enumerate(reached.read_bytes()) if came)

@@ -212,7 +212,9 @@ class _Finder:
     def is_declared(self, i):
         """`void sync() {` declares; so does `float max(float x) {`."""
         before = self.tokens[i - 1]
-        return before.kind == "name" and before.text not in _LEFT_WORDS or before.text in ("*", "&") and not before.spaced
+        if before.kind == "name":
+            return before.text not in _LEFT_WORDS
+        return before.text in ("*", "&") and not before.spaced
 
     def _operators(self, i):
         token = self.tokens[i]
@@ -322,7 +324,7 @@ class _Finder:
 
     def mutants(self):
         for i, token in enumerate(self.tokens):
-            if any(self.tokens[b].text == "<" and self.tokens[b - 1].text == "template" for b in self.file.enclosing(i)):
+            if any(self.tokens[b].angle and self.tokens[b - 1].text == "template" for b in self.file.enclosing(i)):
                 continue  # a list of parameters
             if token.kind == "name":
                 self._calls(i)
