@@ -146,7 +146,7 @@ SIE_DEVICE float add_by_attention(const OutputJob &job, int64_t first, int32_t r
 }
 
 // CTAs an SM: two where 64 registers suffice; several octets a thread take more on other cards than A100 and H100.
-constexpr int pool_min_blocks(Storage s, int v, bool attention) {
+constexpr int pool_min_blocks(Storage s, [[maybe_unused]] int v, bool attention) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 800 && __CUDA_ARCH__ != 900
   if (v > 1) return 1;
 #endif
