@@ -153,6 +153,7 @@ template <class Tile>
 __global__ void __launch_bounds__(Tile::threads, Tile::min_ctas)
     gemm_sm80_kernel(const __grid_constant__ GemmSm80Args a) {
   ptx::grid_dependency_wait();
+  ptx::grid_dependency_launch();  // takes effect when the last round of CTAs has begun
   SIE_DYNAMIC_SHARED(memory);
   if constexpr (gemm_sm80_here<Tile::e4m3>) {
     gemm_sm80_body<Tile>(a, memory);

@@ -11,9 +11,8 @@
 
 namespace sie_cuda {
 
-// Registers of a thread that make `Columns` columns of one 64-row block: eight columns are four registers, of
-// which (r, c), (r, c + 1), (r + 8, c), (r + 8, c + 1). The group that starts at eighth `first` of row block
-// m.
+// A thread's four registers of eight columns, number `eighth` of 64-row block m: (r, c), (r, c + 1), (r + 8,
+// c) and (r + 8, c + 1).
 template <class Tile>
 SIE_DEVICE float *sm90_eighth(float (&z)[Tile::blocks][Tile::sums], int m, int eighth) {
   constexpr int per_block = Tile::width / 8;

@@ -154,9 +154,9 @@ SIE_DEVICE void sm90_write_e4m3(float (&z)[Tile::blocks][Tile::sums], int m, int
 #pragma unroll
     for (int i = 0; i < of_piece; i++) {
       const float *v = sm90_eighth<Tile>(z, m, first + i) + 2 * half;
-      int32_t c = column + (Gated ? 4 * i + lane % 4 : 8 * i + lane % 4 * 2);
-      if (c < e.columns) largest = fmaxf(largest, fabsf(v[0]));
-      if (!Gated && c + 1 < e.columns) largest = fmaxf(largest, fabsf(v[1]));
+      // Columns behind the last count as others: 0, or NaN, which fmaxf drops.
+      largest = fmaxf(largest, fabsf(v[0]));
+      if (!Gated) largest = fmaxf(largest, fabsf(v[1]));
     }
     largest = fmaxf(largest, ptx::shuffle_xor(largest, 1));
     largest = fmaxf(largest, ptx::shuffle_xor(largest, 2));

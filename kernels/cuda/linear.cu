@@ -1,6 +1,6 @@
 // linear.cu — the launcher of linear (ops.h): the GEMM of the device's family.
 //   sm_90 … 99   gemm_sm90.h: wgmma, TMA
-//   all others   gemm_sm80.h: mma.sync (fp8 from sm_89 on)
+//   all others   gemm_sm80.h: mma.sync (fp8 on sm_89 and from sm_120 on)
 // Which tile runs is the family's choice, by gemm_tiles.h; it never changes a bit of the result.
 #include "cuda/gemm_sm80.h"
 #include "cuda/gemm_sm90.h"

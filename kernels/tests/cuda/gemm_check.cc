@@ -70,6 +70,11 @@ std::vector<float> finished_row(const Problem &problem, const Ending &e, const f
   return v;
 }
 
+// Rows whose stride is a multiple of 16 bytes start on one, too; others at odd elements.
+int64_t shift_of(int64_t gap, int64_t ld, int64_t element) {
+  return ld * element % 16 == 0 ? 0 : gap * element % 64;
+}
+
 }  // namespace
 
 const char *class_name(uint32_t compute) {
@@ -87,11 +92,11 @@ sie_status call(const Family &family, int32_t variant, const sie_linear_args *a,
 Result run(const Family &family, const Problem &problem, const Ending &e, int32_t variant) {
   const Shape &s = problem.shape();
   const int64_t element = element_bytes(e.y), columns = problem.columns(e), blocks = (columns + 127) / 128;
-  const int64_t shift = e.gap * element % 64;
+  const int64_t shift = shift_of(e.gap, problem.y_ld(e), element);
   const bool apart = e.residual != 0 && !e.in_place;
   Bytes y(problem.bytes(e, problem.y_ld(e), e.y), shift);
   Bytes own_residual(apart ? problem.bytes(e, problem.residual_ld(e), e.residual) : 0,
-                     e.residual_gap * element_bytes(e.residual) % 64);
+                     shift_of(e.residual_gap, problem.residual_ld(e), element_bytes(e.residual)));
   const Bytes &residual = e.in_place ? y : own_residual;
   if (e.residual != 0) problem.fill_residual(e, residual);
   std::vector<float> scales(static_cast<size_t>(s.cap * blocks + 1), NAN);
@@ -149,7 +154,7 @@ Result check_ending(const Family &family, const Problem &problem, const Ending &
   Ending plain = e;
   plain.y = SIE_F32;
   plain.residual = 0;
-  plain.in_place = false;
+  plain.in_place = plain.odd_bias = false;
   Result base = run(family, problem, plain, variant), result = run(family, problem, e, variant);
   CHECK(base.status == SIE_OK && result.status == SIE_OK, "variant %d: status %d, %d", variant, base.status,
         result.status);
@@ -171,26 +176,24 @@ namespace {
 
 const int32_t residuals[] = {0, SIE_F32, SIE_BF16, SIE_F16},
               outputs[] = {SIE_F32, SIE_BF16, SIE_F16, SIE_F8E4M3};
-// 150 + 10 is a multiple of 16 bytes in all types.
+// With 10, rows of 150 columns are a multiple of 16 bytes apart in all types and end in the middle of one.
 constexpr int64_t gaps[] = {0, 10, 3};
 
 }  // namespace
 
 std::vector<Ending> activation_endings() {
   std::vector<Ending> all;
-  int turn = 0;
   for (int32_t act = SIE_ACT_NONE; act <= SIE_ACT_SILU; act++) {
-    for (int32_t residual : residuals) {
+    for (int32_t i = 0; i < 4; i++) {
       Ending e;
       e.act = act;
-      e.residual = residual;
-      e.y = outputs[turn % 4];
-      e.bias = turn % 5 != 0;
-      e.gap = gaps[turn % 3];
-      e.residual_gap = gaps[turn / 2 % 3];
-      e.in_place = residual == e.y && turn % 2 == 0;
+      e.residual = residuals[i];
+      e.y = outputs[(act + i) % 4];
+      e.bias = (act + i) % 5 != 0;
+      e.gap = gaps[(act + 2 * i) % 3];
+      e.residual_gap = gaps[(act + act / 3) % 3];
+      e.in_place = e.residual == e.y;
       all.push_back(e);
-      turn += turn % 4 == 3 ? 2 : 1;  // other pairs of residual and output for the next activation
     }
   }
   return all;
@@ -198,19 +201,17 @@ std::vector<Ending> activation_endings() {
 
 std::vector<Ending> gate_endings() {
   std::vector<Ending> all;
-  int turn = 0;
   for (int32_t gate = SIE_GATE_SWIGLU; gate <= SIE_GATE_GEGLU_TANH; gate++) {
-    for (int32_t y : outputs) {
+    for (int32_t i = 0; i < 4; i++) {
       Ending e;
       e.gate = gate;
-      e.residual = residuals[turn % 4];
-      e.y = y;
-      e.bias = turn % 3 != 0;
-      e.gap = gaps[turn % 3];
-      e.residual_gap = gaps[turn / 2 % 3];
-      e.in_place = e.residual == y && turn % 2 == 0;
+      e.residual = residuals[(gate + i) % 4];
+      e.y = outputs[i];
+      e.bias = (gate + i) % 3 != 0;
+      e.gap = gaps[(gate + i) % 3];
+      e.residual_gap = gaps[(gate + 2 * i + 1) % 3];
+      e.in_place = e.residual == e.y && i == 1;
       all.push_back(e);
-      turn += y == SIE_F8E4M3 ? 2 : 1;
     }
   }
   return all;

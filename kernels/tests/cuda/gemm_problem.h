@@ -63,10 +63,10 @@ int64_t gap(uint32_t compute, int64_t k, int64_t more);
 // How a run ends: everything behind the sums.
 struct Ending {
   int32_t act = SIE_ACT_NONE, gate = SIE_GATE_NONE;
-  bool bias = true;
+  bool bias = true, odd_bias = false;  // odd: 4 bytes past alignment
   int32_t residual = 0;  // dtype
   int32_t y = SIE_F32;   // dtype
-  // Elements between the rows of y and of the residual, and their first element's distance from alignment.
+  // Elements between the rows of y and of the residual.
   int64_t gap = 0, residual_gap = 0;
   bool in_place = false;
 };
@@ -99,7 +99,7 @@ class Problem {
  private:
   Shape shape_;
   int64_t x_ld_;
-  Bytes x_, w_, bias_, x_scale_;
+  Bytes x_, w_, bias_, odd_bias_, x_scale_;
   std::vector<float> residual_;
   sie_packed packed_;
   std::vector<double> z_, x_norm_, w_norm_;
