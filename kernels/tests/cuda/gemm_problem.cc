@@ -82,6 +82,7 @@ Problem::Problem(const Shape &s)
       x_(x_bytes(s, x_ld_)),
       w_(sie_cuda::gemm_packed_bytes(s.compute, s.n, s.k)),
       bias_(s.n * 4),
+      odd_bias_(s.n * 4, 4),
       x_scale_(s.cap * x_groups(s) * 4),
       packed_() {
   Random random(static_cast<uint32_t>(s.n * 131 + s.k * 7 + s.n_rows));
@@ -110,6 +111,7 @@ Problem::Problem(const Shape &s)
     w_norm_.push_back(sqrt(norm));
     reinterpret_cast<float *>(bias_.p())[n] = random.real();
   }
+  memcpy(odd_bias_.p(), bias_.p(), static_cast<size_t>(bias_.size()));
   const int64_t groups = x_groups(s);
   float *x_scale = reinterpret_cast<float *>(x_scale_.p());  // NaN from n_rows on
   for (int64_t i = 0; i < s.n_rows * groups; i++)
@@ -168,7 +170,7 @@ sie_linear_args Problem::args(const Ending &e, const Bytes &y, const Bytes &resi
     a.x.scale = reinterpret_cast<float *>(x_scale_.p());
   }
   a.w = &packed_;
-  a.bias = e.bias ? reinterpret_cast<const float *>(bias_.p()) : nullptr;
+  a.bias = e.bias ? reinterpret_cast<const float *>((e.odd_bias ? odd_bias_ : bias_).p()) : nullptr;
   a.act = e.act;
   a.gate = e.gate;
   a.y.p = y.p();
