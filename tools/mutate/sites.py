@@ -30,7 +30,7 @@ _COUNTED_WAIT = re.compile(r"(cp_async_wait|wgmma_wait|tma_store_wait\w*)$")
 _SHUFFLE = re.compile(r"shuffle_(xor|from|up|down)$")
 _BUTTERFLY = re.compile(r"warp_(sum|max|min)$")
 _SWAPPED = {
-    "min": "max", "max": "min", "fminf": "fmaxf", "fmaxf": "fminf", "nan_max": "fminf",
+    "min": "max", "max": "min", "fminf": "fmaxf", "fmaxf": "fminf",
     "reduce_min": "reduce_max", "reduce_max": "reduce_min",
 }  # fmt: skip
 _RELATION = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
@@ -94,6 +94,8 @@ class _Finder:
         last = max(last, self.tokens[first].pair + 1)
         while first > 0:
             token = self.tokens[first - 1]
+            if token.text == ")" and self.tokens[first].kind in ("name", "number"):
+                break  # if (…) call(…);
             if 0 <= token.pair < first - 1 and token.text != "}":
                 first = token.pair
                 continue
@@ -121,7 +123,7 @@ class _Finder:
             if token.pair > i:
                 i = token.pair + 1
                 continue
-            if token.text in _BOUNDARY:
+            if token.text in _BOUNDARY or token.angle:
                 break
             if token.text in _PRECEDENCE and token.spaced and _PRECEDENCE[token.text] <= limit:
                 break

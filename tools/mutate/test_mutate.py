@@ -49,10 +49,12 @@ class Sites(unittest.TestCase):
         self.assertEqual(
             changes("barrier"),
             [(call, "(nothing)") for call in ("ptx::grid_dependency_wait()", "ptx::cp_async_wait<Stages - 2>()",
-                                              "ptx::mbarrier_wait(&barrier, parity)", "__syncthreads()")],
+                                              "ptx::mbarrier_wait(&barrier, parity)", "ptx::fence_proxy_async()",
+                                              "__syncthreads()")],
         )  # fmt: skip
         self.assertIn(("parity", "(parity) ^ 1"), changes("wait"))
         self.assertIn(("ptx::cp_async_wait<Stages - 2>()", "ptx::cp_async_wait<Stages - 2 + 1>()"), changes("wait"))
+        self.assertIn(("ptx::cp_async_wait<Stages - 2>()", "ptx::cp_async_wait<Stages - 3>()"), changes("bound"))
 
     def test_bounds(self):
         bounds = changes("bound")

@@ -30,6 +30,7 @@ __global__ void __launch_bounds__(32 * 4, 1) sum_kernel(const T *x, int64_t ld, 
   for (int i = lane; i < padded(n) && i != 7; i += 32) sum += x[row * ld + i];
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) sum += ptx::shuffle_xor(sum, step);
+  if (lane == 0) ptx::fence_proxy_async();
   __syncthreads();  // a comment; with a barrier __syncthreads();
   if constexpr (sizeof(T) == 4) {
     if (lane == 0) y[row] = sum < buffer[0] ? sum : buffer[0];
