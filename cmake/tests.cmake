@@ -3,7 +3,8 @@ file(GLOB kernel_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/test
 add_executable(kernel_tests ${kernel_test_sources})
 target_link_libraries(kernel_tests PRIVATE sie_flags sie m pthread)
 if(SIE_EMULATED)
-  target_sources(kernel_tests PRIVATE ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/emulated.cc)
+  target_sources(kernel_tests PRIVATE ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/emulated.cc
+                 ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/refusals_test.cc)
   target_link_libraries(kernel_tests PRIVATE sie_cuda_emulated)
   target_compile_definitions(kernel_tests PRIVATE SIE_CUDA_EMULATED)
 endif()
@@ -12,7 +13,15 @@ target_compile_definitions(kernel_tests PRIVATE
   SIE_SUPPORT_FILE="${CMAKE_SOURCE_DIR}/kernels/tests/support.txt")
 add_test(NAME kernels COMMAND kernel_tests --host)
 if(SIE_EMULATED)
-  add_test(NAME kernels_emulated COMMAND kernel_tests --gpu)
+  # In two processes, for two cores. Sanitizers make it slow: there they have two cases of five.
+  set(shards 2)
+  if(SIE_SANITIZE)
+    set(shards 5)
+  endif()
+  foreach(shard 0 1)
+    add_test(NAME kernels_emulated_${shard} COMMAND kernel_tests --gpu)
+    set_tests_properties(kernels_emulated_${shard} PROPERTIES ENVIRONMENT SIE_TEST_SHARD=${shard}/${shards})
+  endforeach()
 endif()
 
 file(GLOB csrc_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/csrc/tests/*.cc ${CMAKE_SOURCE_DIR}/csrc/tests/*.c)

@@ -171,6 +171,17 @@ std::unique_ptr<Case> make_embed(int index) {
       all.push_back({ragged, c, SIE_F32, SIE_F32, true, true, twin_u8, true, false, 1, plain});
     for (int64_t c : {1, 7, 384, 768, 1024})
       all.push_back({{3, 0, 9}, c, SIE_BF16, SIE_BF16, true, true, twin_f8, true, false, 1, plain});
+    // So many sequences that a GPU's warp finds a token's in two steps, and in three.
+    for (int32_t count : {31, 32, 70, 1100}) {
+      std::vector<int32_t> many;
+      for (int32_t b = 0; b < count; b++) many.push_back(b % 7 == 3 ? 2 : (b % 3 == 0 ? 1 : 0));
+      all.push_back({many, 8, SIE_BF16, SIE_BF16, true, false, no_twin, true, false, 0, plain});
+    }
+    for (int64_t c :
+         {512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192}) {  // a GPU's one to eight warps a row
+      for (int32_t t : {SIE_BF16, SIE_F16})
+        all.push_back({{1, 0, 2}, c, t, t, true, true, twin_f8, true, false, 1, plain});
+    }
     for (Input input : {outliers, equal_rows, offset}) {
       for (Twin twin : {twin_u8, twin_u8_outlier, twin_f8})
         all.push_back({ragged, 130, SIE_F32, SIE_F32, true, true, twin, true, false, 0, input});

@@ -255,10 +255,12 @@ class Scratch {
 };
 
 void run_group(const Group &group);
-// Every n-th case only: where a tool makes each run slow, or another test has them all.
-void sample(int every);
 void bench_all(const char *filter);
-int list_support(FILE *out);
+
+// Runs all of the case. False: the table lacks the form; whether it should is the support table's business.
+bool run_whole(Case &c, const sie_ops *ops);
+// Whether the case is small enough for the table. Of each form ref runs at least the first case.
+bool affordable(const Case &c, const sie_ops *ops, bool first_of_form);
 
 [[gnu::format(printf, 1, 2)]] std::string text(const char *format, ...);
 const char *dtype_text(int32_t dtype);

@@ -214,6 +214,24 @@ void add_residual(std::vector<Config> *all) {
   }
 }
 
+// Every form that a GPU has for rows, one to eight warps each, and the widths at which it goes to the next.
+void add_wide(std::vector<Config> *all) {
+  int i = 0;
+  auto add = [&](int64_t r, int64_t c, int32_t t, bool residual) {
+    all->push_back({r, c, t, t, i % 3 == 0 ? twin_f8 : no_twin, false, true, false, plain,
+                    i / 2 % 2 == 0 ? SIE_NORM_LAYER : SIE_NORM_RMS, residual, residual ? t : 0,
+                    residual ? t : 0});
+    i++;
+  };
+  for (int64_t c : {256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192}) {
+    for (int32_t t : {SIE_BF16, SIE_F16}) {
+      add(2, c, t, false);
+      add(2, c, t, true);
+    }
+  }
+  for (int64_t c : {257, 520, 776, 1032, 1544, 2049, 3080, 4104, 6152, 8191}) add(9, c, SIE_BF16, c % 2 == 0);
+}
+
 }  // namespace
 
 std::unique_ptr<Case> make_layernorm(int index) {
@@ -221,6 +239,7 @@ std::unique_ptr<Case> make_layernorm(int index) {
     std::vector<Config> all;
     add_plain(&all);
     add_residual(&all);
+    add_wide(&all);
     for (int32_t x : {SIE_F32, SIE_BF16}) all.push_back({512, 384, x, x, no_twin, false, true, true, plain});
     for (Twin twin : {twin_u8, twin_u8_outlier})
       all.push_back({512, 384, SIE_F32, SIE_F32, twin, false, true, true, plain});

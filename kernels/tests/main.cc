@@ -1,13 +1,14 @@
 // main.cc — the kernel tests: conformance by default, --bench [filter], --support.
 //
-//   kernel_tests                  every case, on every table: ref, this machine's instruction sets, emulated GPUs
-//   kernel_tests --host           … on the host's tables alone
-//   kernel_tests --gpu            … on the GPUs' alone
-//   kernel_tests linear           cases whose name contains the word; after --host and --gpu, too
+//   kernel_tests                  every case on every table: ref, the CPU's and the emulated GPUs'
+//   kernel_tests --host           … on ref and the CPU's tables
+//   kernel_tests --gpu            … on the GPUs' tables
+//   kernel_tests linear           cases whose name contains the word; may follow --host and --gpu
 //   kernel_tests --bench [text]   timings in the format of Go benchmarks, of the forms that contain the text
 //   kernel_tests --support        the support table; kernels/tests/support.txt is its golden copy
 #include "harness.h"
 #include "tests/cuda/emulated.h"
+#include "tests/support.h"
 
 using namespace harness;
 
@@ -33,6 +34,7 @@ TEST(output_rows) { run(7); }
 TEST(qk_norm_rope) { run(8); }
 TEST(pool_output) { run(9); }
 TEST(muvera) { run(10); }
+TEST(support_table_is_golden) { check_support(); }  // what the groups before have shown
 
 int main(int argc, char **argv) {
 #ifdef SIE_CUDA_EMULATED
@@ -47,7 +49,10 @@ int main(int argc, char **argv) {
     bench_all(argc > 2 ? argv[2] : nullptr);
     return 0;
   }
-  if (argc > 1 && strcmp(argv[1], "--support") == 0) return list_support(stdout) > 0 ? 0 : 1;
+  if (argc > 1 && strcmp(argv[1], "--support") == 0) {
+    list_support(stdout);
+    return 0;
+  }
   const int status = check::run_tests(argc, argv);
 #ifdef SIE_CUDA_EMULATED
   if (status != 0) print_emulation_seed();

@@ -212,6 +212,9 @@ std::unique_ptr<Case> make_output(int index) {
           all.push_back({static_cast<int64_t>(i % 4), columns[i], {dtype, cut, normalize}, plain, false});
           all.push_back({9, columns[i], {dtype, static_cast<int32_t>(columns[i]), normalize}, plain, false});
         }
+        // Rows of a warp, and of a GPU's whole CTA.
+        for (int64_t c : {2048, 2056}) all.push_back({2, c, {dtype, 0, normalize}, plain, false});
+        all.push_back({3, 4099, {dtype, 4093, normalize}, plain, false});
         for (Input input : {outliers, equal_rows, ties})
           all.push_back({12, 100, {dtype, 0, normalize}, input, false});
         if (!normalize) all.push_back({12, 100, {dtype, 0, normalize}, denormals, false});
@@ -245,6 +248,13 @@ std::unique_ptr<Case> make_pool_output(int index) {
         for (const std::vector<int32_t> &lengths : {none, one, empty, longest})
           all.push_back({lengths, 40, x, pooling, false, {SIE_F32, 24, true}, plain, false});
         all.push_back({ragged, 1024, x, pooling, false, {SIE_I8, 0, true}, plain, false});
+        // Both ends of what a GPU's groups of 1 to 16 warps hold of a row.
+        for (int64_t c :
+             {256, 264, 512, 520, 768, 776, 1032, 1536, 2048, 2056, 3080, 4096, 6144, 6152, 8192}) {
+          if (pooling != SIE_POOL_MEAN && pooling != SIE_POOL_ATTENTION && c > 264) continue;
+          if ((x == SIE_BF16) == (c % 512 == 0))
+            all.push_back({{3, 0, 5}, c, x, pooling, false, {SIE_F32, 0, true}, plain, false});
+        }
         all.push_back({ragged, 48, x, pooling, false, {SIE_F32, 0, true}, equal_rows, false});
       }
       for (int32_t dtype : out_types)

@@ -175,6 +175,7 @@ std::vector<SequenceConfig> sequence_configs(bool pool) {
         all.push_back({lengths, 65, x, pooling, false, plain, false});
       }
       for (int64_t c : {1, 7, 31, 33, 64, 384}) all.push_back({ragged, c, x, pooling, false, plain, false});
+      if (!pool) all.push_back({{2, 0, 1}, 3080, x, pooling, false, plain, false});
       for (Input input : {outliers, equal_rows, denormals}) {
         if (input == outliers && x == SIE_F16 && pooling == SIE_POOL_ATTENTION) continue;
         all.push_back({ragged, 33, x, pooling, false, input, false});

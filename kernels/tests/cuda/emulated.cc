@@ -5,8 +5,8 @@
 #include <time.h>
 
 #include "cuda/cuda_ops.h"
-#include "tests/harness.h"
 #include "simt/simt.h"
+#include "tests/harness.h"
 
 namespace harness {
 

@@ -1,4 +1,4 @@
-// emulated.h — the CUDA tables without a GPU: kernels/cuda on kernels/simt, with host memory as device memory.
+// emulated.h — the CUDA tables without a GPU: kernels/cuda on kernels/simt, on host memory.
 #ifndef SIE_KERNELS_TESTS_CUDA_EMULATED_H
 #define SIE_KERNELS_TESTS_CUDA_EMULATED_H
 

@@ -1,0 +1,334 @@
+// refusals_test.cc — what the GPU tables refuse, by which status, before they write anything.
+#include <algorithm>
+
+#include "cuda/cuda_ops.h"
+#include "tests/harness.h"
+
+using namespace harness;
+
+namespace {
+
+// Operands of every operation here: 4 rows of 32 columns in 2 sequences.
+constexpr int64_t rows = 4, columns = 32, too_wide = 1 << 21;
+struct Operands {
+  Array<uint16_t> x = Array<uint16_t>(rows * columns, 0x3f80),
+                  out = Array<uint16_t>(rows * columns * 2, 0xffff);
+  Array<uint8_t> bytes = Array<uint8_t>(rows * columns, 0xff);
+  Array<float> vector = Array<float>(columns, 1.0f), scale = Array<float>(rows, 1.0f);
+  Array<int32_t> cu = {0, 1, 4}, ids = {0, 1, 2, 3}, counts = {4, 2};
+  Array<sie_out_item> items = {{SIE_F32, 0, 0, 0, 0}, {SIE_F32, 0, 0, 0, 128}};
+
+  sie_rows tokens() { return {rows, &counts[0]}; }
+  sie_rows seqs() { return {2, &counts[1]}; }
+  sie_tensor in() { return {x.data(), columns, SIE_BF16, 0, nullptr, nullptr, nullptr}; }
+  sie_tensor to() { return {out.data(), columns, SIE_BF16, 0, nullptr, nullptr, nullptr}; }
+  sie_tensor f8() { return {bytes.data(), columns, SIE_F8E4M3, -1, scale.data(), nullptr, nullptr}; }
+  void clear() {
+    std::fill(out.begin(), out.end(), uint16_t{0xffff});
+    std::fill(bytes.begin(), bytes.end(), uint8_t{0xff});
+  }
+  bool untouched() const {
+    for (uint16_t v : out) {
+      if (v != 0xffff) return false;
+    }
+    for (uint8_t v : bytes) {
+      if (v != 0xff) return false;
+    }
+    return true;
+  }
+};
+
+template <class Args>
+struct Spoiled {
+  const char *what;
+  sie_status status;
+  void (*spoil)(Args *);
+};
+
+// The arguments are right as they are; spoiled in any of these ways they are refused.
+template <class Args>
+void check_refusals(const char *name, sie_status (*const sie_ops::*entry)(const Args *, const sie_share *),
+                    const Args &right, sie_rows Args::*count, Operands *operands,
+                    const std::vector<Spoiled<Args>> &list) {
+  for (const Gpu &gpu : gpus()) {
+    auto expect = [&](const char *what, sie_status status, const Args &args, const sie_share &share) {
+      const sie_status got = (gpu.ops->*entry)(&args, &share);
+      CHECK(got == status, "%s %s: %s: status %d, not %d", gpu.ops->name, name, what, got, status);
+      CHECK(operands->untouched(), "%s %s: %s: refused, but wrote", gpu.ops->name, name, what);
+    };
+    const sie_share whole = {0, 1, nullptr, 0, &gpu.on};
+    for (const Spoiled<Args> &spoiled : list) {
+      Args args = right;
+      spoiled.spoil(&args);
+      expect(spoiled.what, spoiled.status, args, whole);
+    }
+    expect("half of it", SIE_INVALID_ARGUMENT, right, {0, 2, nullptr, 0, &gpu.on});
+    expect("its second part", SIE_INVALID_ARGUMENT, right, {1, 1, nullptr, 0, &gpu.on});
+    expect("no stream", SIE_INVALID_ARGUMENT, right, {0, 1, nullptr, 0, nullptr});
+    sie_stream turing = gpu.on;
+    turing.sm = 75;
+    expect("sm_75", SIE_UNSUPPORTED, right, {0, 1, nullptr, 0, &turing});
+    Args args = right;
+    (args.*count).cap = -1;
+    expect("fewer rows than none", SIE_INVALID_ARGUMENT, args, whole);
+    (args.*count).cap = int64_t{1} << 31;
+    expect("more rows than int32", SIE_UNSUPPORTED, args, whole);
+    args = right;
+    (args.*count).n = nullptr;
+    expect("no row count", SIE_INVALID_ARGUMENT, args, whole);
+    (args.*count).cap = 0;
+    expect("no rows", SIE_OK, args, whole);
+
+    CHECK((gpu.ops->*entry)(&right, &whole) == SIE_OK && memory.finish(&gpu.on) == SIE_OK,
+          "%s %s: refuses what is right", gpu.ops->name, name);
+    CHECK(!operands->untouched(), "%s %s: wrote nothing", gpu.ops->name, name);
+    operands->clear();
+  }
+}
+
+constexpr sie_status invalid = SIE_INVALID_ARGUMENT, unsupported = SIE_UNSUPPORTED;
+
+}  // namespace
+
+TEST(layernorm_refuses) {
+  Operands o;
+  sie_layernorm_args a = {};
+  a.rows = o.tokens();
+  a.c = columns;
+  a.x = o.in();
+  a.gamma = o.vector.data();
+  a.y = o.to();
+  a.yq = o.f8();
+  using Args = sie_layernorm_args;
+  check_refusals<Args>(
+      "layernorm", &sie_ops::layernorm, a, &Args::rows, &o,
+      {
+          {"no columns", invalid, [](Args *b) { b->c = 0; }},
+          {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
+          {"no gamma", invalid, [](Args *b) { b->gamma = nullptr; }},
+          {"no output", invalid, [](Args *b) { b->y.p = b->yq.p = nullptr; }},
+          {"no norm", invalid, [](Args *b) { b->norm = SIE_NORM_NONE; }},
+          {"an unknown norm", invalid, [](Args *b) { b->norm = 7; }},
+          {"a stride of x below its columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
+          {"a stride of y below its columns", invalid, [](Args *b) { b->y.ld = columns - 1; }},
+          {"a stride of yq below its columns", invalid, [](Args *b) { b->yq.ld = columns - 1; }},
+          {"a stride of the residual below its columns", invalid,
+           [](Args *b) { b->residual = b->x, b->residual.ld = columns - 1; }},
+          {"no scale of yq", invalid, [](Args *b) { b->yq.scale = nullptr; }},
+          {"too many columns", unsupported, [](Args *b) { b->c = b->x.ld = b->y.ld = b->yq.ld = 8193; }},
+          {"x of bytes", unsupported, [](Args *b) { b->x.dtype = SIE_U8; }},
+          {"y of bytes", unsupported, [](Args *b) { b->y.dtype = SIE_I8; }},
+          {"sum of bytes", unsupported, [](Args *b) { b->sum = b->y, b->sum.dtype = SIE_U8; }},
+          {"yq of u8", unsupported, [](Args *b) { b->yq.dtype = SIE_U8; }},
+          {"yq in blocks", unsupported, [](Args *b) { b->yq.scale_group = 128; }},
+      });
+}
+
+TEST(embed_layernorm_refuses) {
+  Operands o;
+  sie_embed_layernorm_args a = {};
+  a.tokens = o.tokens();
+  a.seqs = o.seqs();
+  a.ids = o.ids.data();
+  a.cu_seqlens = o.cu.data();
+  a.word = o.in();
+  a.gamma = o.vector.data();
+  a.c = columns;
+  a.y = o.to();
+  using Args = sie_embed_layernorm_args;
+  check_refusals<Args>(
+      "embed_layernorm", &sie_ops::embed_layernorm, a, &Args::tokens, &o,
+      {
+          {"no columns", invalid, [](Args *b) { b->c = 0; }},
+          {"no ids", invalid, [](Args *b) { b->ids = nullptr; }},
+          {"no words", invalid, [](Args *b) { b->word.p = nullptr; }},
+          {"no sequences' count", invalid, [](Args *b) { b->seqs.n = nullptr; }},
+          {"no sequences", invalid, [](Args *b) { b->cu_seqlens = nullptr; }},
+          {"no gamma", invalid, [](Args *b) { b->gamma = nullptr; }},
+          {"no output", invalid, [](Args *b) { b->y.p = nullptr; }},
+          {"an unknown norm", invalid, [](Args *b) { b->norm = 7; }},
+          {"a stride of words below their columns", invalid, [](Args *b) { b->word.ld = columns - 1; }},
+          {"a stride of positions below their columns", invalid,
+           [](Args *b) { b->position = b->word, b->position.ld = columns - 1; }},
+          {"too many columns", unsupported, [](Args *b) { b->c = b->word.ld = b->y.ld = 8193; }},
+          {"words of bytes", unsupported, [](Args *b) { b->word.dtype = SIE_U8; }},
+          {"types of bytes", unsupported, [](Args *b) { b->type = b->word, b->type.dtype = SIE_U8; }},
+          {"yq of u8", unsupported, [](Args *b) { b->yq = b->y, b->yq.dtype = SIE_U8; }},
+      });
+}
+
+TEST(quantise_rows_refuses) {
+  Operands o;
+  sie_quantise_rows_args a = {};
+  a.rows = o.tokens();
+  a.c = columns;
+  a.x = o.in();
+  a.y = o.f8();
+  using Args = sie_quantise_rows_args;
+  check_refusals<Args>(
+      "quantise_rows", &sie_ops::quantise_rows, a, &Args::rows, &o,
+      {
+          {"no columns", invalid, [](Args *b) { b->c = 0; }},
+          {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
+          {"no y", invalid, [](Args *b) { b->y.p = nullptr; }},
+          {"no scale", invalid, [](Args *b) { b->y.scale = nullptr; }},
+          {"a stride of x below its columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
+          {"a stride of y below its columns", invalid, [](Args *b) { b->y.ld = columns - 1; }},
+          {"too many columns of a row", unsupported, [](Args *b) { b->c = b->x.ld = b->y.ld = 8193; }},
+          {"too many columns in blocks", unsupported,
+           [](Args *b) { b->c = b->x.ld = b->y.ld = too_wide, b->y.scale_group = 128; }},
+          {"groups of 64", unsupported, [](Args *b) { b->y.scale_group = 64; }},
+          {"x of bytes", unsupported, [](Args *b) { b->x.dtype = SIE_U8; }},
+          {"y of u8", unsupported, [](Args *b) { b->y.dtype = SIE_U8; }},
+      });
+}
+
+TEST(gather_rows_refuses) {
+  Operands o;
+  sie_gather_rows_args a = {};
+  a.seqs = o.seqs();
+  a.cu_seqlens = o.cu.data();
+  a.which = SIE_POOL_LAST;
+  a.c = columns;
+  a.x = o.in();
+  a.y = o.to();
+  using Args = sie_gather_rows_args;
+  check_refusals<Args>(
+      "gather_rows", &sie_ops::gather_rows, a, &Args::seqs, &o,
+      {
+          {"no columns", invalid, [](Args *b) { b->c = 0; }},
+          {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
+          {"no y", invalid, [](Args *b) { b->y.p = nullptr; }},
+          {"no sequences", invalid, [](Args *b) { b->cu_seqlens = nullptr; }},
+          {"a stride of x below its columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
+          {"a stride of y below its columns", invalid, [](Args *b) { b->y.ld = columns - 1; }},
+          {"two types", unsupported, [](Args *b) { b->y.dtype = SIE_F16; }},
+          {"bytes", unsupported, [](Args *b) { b->x.dtype = b->y.dtype = SIE_U8; }},
+          {"a mean", unsupported, [](Args *b) { b->which = SIE_POOL_MEAN; }},
+      });
+}
+
+TEST(pool_refuses) {
+  Operands o;
+  sie_pool_args a = {};
+  a.seqs = o.seqs();
+  a.cu_seqlens = o.cu.data();
+  a.mode = SIE_POOL_ATTENTION;
+  a.w = o.vector.data();
+  a.c = columns;
+  a.x = o.in();
+  a.y = o.to();
+  a.y.dtype = SIE_F32;
+  using Args = sie_pool_args;
+  check_refusals<Args>(
+      "pool", &sie_ops::pool, a, &Args::seqs, &o,
+      {
+          {"no columns", invalid, [](Args *b) { b->c = 0; }},
+          {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
+          {"no y", invalid, [](Args *b) { b->y.p = nullptr; }},
+          {"no w", invalid, [](Args *b) { b->w = nullptr; }},
+          {"an unknown mode", invalid, [](Args *b) { b->mode = 9; }},
+          {"no mode", invalid, [](Args *b) { b->mode = 0; }},
+          {"a stride of x below its columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
+          {"a stride of y below its columns", invalid, [](Args *b) { b->y.ld = columns - 1; }},
+          {"too many columns", unsupported, [](Args *b) { b->c = b->x.ld = b->y.ld = 8193; }},
+          {"too many columns of one row", unsupported,
+           [](Args *b) { b->c = b->x.ld = b->y.ld = too_wide, b->mode = SIE_POOL_CLS; }},
+          {"x of bytes", unsupported, [](Args *b) { b->x.dtype = SIE_U8; }},
+          {"y of bf16", unsupported, [](Args *b) { b->y.dtype = SIE_BF16; }},
+      });
+}
+
+TEST(pool_output_refuses) {
+  Operands o;
+  sie_pool_output_args a = {};
+  a.seqs = o.seqs();
+  a.cu_seqlens = o.cu.data();
+  a.mode = SIE_POOL_MEAN;
+  a.c = columns;
+  a.x = o.in();
+  a.items = o.items.data();
+  a.out = o.out.data();
+  using Args = sie_pool_output_args;
+  check_refusals<Args>("pool_output", &sie_ops::pool_output, a, &Args::seqs, &o,
+                       {
+                           {"no columns", invalid, [](Args *b) { b->c = 0; }},
+                           {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
+                           {"no items", invalid, [](Args *b) { b->items = nullptr; }},
+                           {"nowhere to write", invalid, [](Args *b) { b->out = nullptr; }},
+                           {"attention without w", invalid, [](Args *b) { b->mode = SIE_POOL_ATTENTION; }},
+                           {"an unknown mode", invalid, [](Args *b) { b->mode = 9; }},
+                           {"a stride below the columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
+                           {"too many columns", unsupported, [](Args *b) { b->c = b->x.ld = 8193; }},
+                           {"bytes", unsupported, [](Args *b) { b->x.dtype = SIE_U8; }},
+                       });
+}
+
+TEST(output_rows_refuses) {
+  Operands o;
+  Array<float> x(2 * columns, 1.0f);
+  sie_output_rows_args a = {};
+  a.seqs = o.seqs();
+  a.c = columns;
+  a.x = {x.data(), columns, SIE_F32, 0, nullptr, nullptr, nullptr};
+  a.items = o.items.data();
+  a.out = o.out.data();
+  using Args = sie_output_rows_args;
+  check_refusals<Args>("output_rows", &sie_ops::output_rows, a, &Args::seqs, &o,
+                       {
+                           {"no columns", invalid, [](Args *b) { b->c = 0; }},
+                           {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
+                           {"no items", invalid, [](Args *b) { b->items = nullptr; }},
+                           {"nowhere to write", invalid, [](Args *b) { b->out = nullptr; }},
+                           {"a stride below the columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
+                           {"too many columns", unsupported, [](Args *b) { b->c = b->x.ld = too_wide; }},
+                           {"x of bf16", unsupported, [](Args *b) { b->x.dtype = SIE_BF16; }},
+                       });
+}
+
+TEST(qk_norm_rope_refuses) {
+  Operands o;
+  sie_qk_norm_rope_args a = {};
+  a.tokens = o.tokens();
+  a.seqs = o.seqs();
+  a.cu_seqlens = o.cu.data();
+  a.heads = 1;
+  a.head_dim = a.rot = columns;
+  a.q_gamma = o.vector.data();
+  Array<float> angles(3 * columns / 2, 0.5f);
+  a.cos = a.sin = angles.data();
+  a.positions = 3;
+  a.q = o.to();
+  using Args = sie_qk_norm_rope_args;
+  check_refusals<Args>(
+      "qk_norm_rope", &sie_ops::qk_norm_rope, a, &Args::tokens, &o,
+      {
+          {"no heads", invalid, [](Args *b) { b->heads = 0; }},
+          {"fewer heads of k than none", invalid, [](Args *b) { b->kv_heads = -1; }},
+          {"no columns", invalid, [](Args *b) { b->head_dim = 0; }},
+          {"an odd rotation", invalid, [](Args *b) { b->rot = 7; }},
+          {"more rotated than there is", invalid, [](Args *b) { b->rot = columns + 2; }},
+          {"a rotation below zero", invalid, [](Args *b) { b->rot = -2; }},
+          {"no cosines", invalid, [](Args *b) { b->cos = nullptr; }},
+          {"no sines", invalid, [](Args *b) { b->sin = nullptr; }},
+          {"no q", invalid, [](Args *b) { b->q.p = nullptr; }},
+          {"no sequences", invalid, [](Args *b) { b->cu_seqlens = nullptr; }},
+          {"no sequences' count", invalid, [](Args *b) { b->seqs.n = nullptr; }},
+          {"a stride of q below its heads", invalid, [](Args *b) { b->heads = 2; }},
+          {"a stride of k below its heads", invalid, [](Args *b) { b->k = b->q, b->kv_heads = 2; }},
+          {"heads of 264", unsupported, [](Args *b) { b->head_dim = 264, b->q.ld = 264; }},
+          {"q of bytes", unsupported, [](Args *b) { b->q.dtype = SIE_U8; }},
+          {"two types", unsupported, [](Args *b) { b->k = b->q, b->k.dtype = SIE_F16, b->kv_heads = 1; }},
+      });
+}
+
+TEST(there_is_no_table_below_sm_80) {
+  for (int sm : {0, 70, 75, 79}) CHECK(sie_cuda_ops(sm) == nullptr, "a table for sm_%d", sm);
+  for (int sm : {80, 86, 87, 89, 90, 100, 103, 120, 121}) {
+    const bool e4m3 = sm == 89 || sm >= 120;  // of mma.sync
+    const char *want = sm / 10 == 9 ? "cuda-sm90" : (e4m3 ? "cuda-sm89" : "cuda-sm80");
+    const sie_ops *ops = sie_cuda_ops(sm);
+    CHECK(ops != nullptr && strcmp(ops->name, want) == 0, "sm_%d has %s", sm,
+          ops == nullptr ? "none" : ops->name);
+  }
+}

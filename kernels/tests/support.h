@@ -1,0 +1,40 @@
+// support.h — which tables have which forms: what kernels/tests/support.txt records.
+//
+// A table has a form when it takes the form's first case; for odd rows, the first with odd rows. That is
+// noted while the list runs, so that looking at it costs nothing more.
+#ifndef SIE_KERNELS_TESTS_SUPPORT_H
+#define SIE_KERNELS_TESTS_SUPPORT_H
+
+#include <stdio.h>
+
+#include "tests/harness.h"
+
+namespace harness {
+
+// Notes that there is such a case, and whether it is run here (another shard may). True for the first of its
+// form and layout.
+bool note_form(const Case &c, bool run);
+void note_support(const Case &c, const sie_ops *ops);
+
+// What has been noted, forms in the order of the list.
+struct Support {
+  std::string form;
+  struct {
+    bool there, run;
+    std::vector<const sie_ops *> tables;
+  } layouts[2];  // aligned rows, odd rows
+};
+const std::vector<Support> &noted_support();
+
+// Runs the first cases of all forms and nothing else.
+void note_all_support();
+
+// One line a form: the tables that have it, "(aligned)" behind those which take no odd rows.
+void list_support(FILE *out);
+
+// Compares what has been noted with support.txt; where nothing has, notes all. golden_test.cc.
+void check_support();
+
+}  // namespace harness
+
+#endif  // SIE_KERNELS_TESTS_SUPPORT_H

@@ -1,0 +1,99 @@
+// tables.cc — which tables there are, which groups of cases, and the names that forms are written with.
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "harness.h"
+
+namespace harness {
+
+std::string text(const char *format, ...) {
+  char line[256];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  return line;
+}
+
+const char *dtype_text(int32_t dtype) {
+  switch (dtype) {
+    case SIE_F32:
+      return "f32";
+    case SIE_F16:
+      return "f16";
+    case SIE_BF16:
+      return "bf16";
+    case SIE_I8:
+      return "i8";
+    case SIE_U8:
+      return "u8";
+    case SIE_BINARY:
+      return "binary";
+    case SIE_F8E4M3:
+      return "f8";
+    default:
+      return "none";
+  }
+}
+
+const char *pooling_text(int32_t pooling) {
+  static const char *const names[] = {"", "cls", "mean", "last", "attention", "weighted mean"};
+  return names[pooling];
+}
+
+std::vector<Gpu> &gpus() {
+  static std::vector<Gpu> list;
+  return list;
+}
+
+const sie_stream *stream_of(const sie_ops *ops) {
+  for (const Gpu &gpu : gpus()) {
+    if (gpu.ops == ops) return &gpu.on;
+  }
+  return nullptr;
+}
+
+namespace {
+
+Tables selected = Tables::all;
+
+}  // namespace
+
+void select(Tables tables) { selected = tables; }
+
+const std::vector<const sie_ops *> &backends() {
+  static const std::vector<const sie_ops *> list = [] {
+    std::vector<const sie_ops *> tables;
+    if (selected != Tables::gpu) {
+      tables.push_back(sie_ref_ops());
+      const uint32_t best = sie_cpu_detect();
+      for (uint32_t isa = SIE_ISA_AVX2; isa <= best; isa++) {
+        if (const sie_ops *ops = sie_cpu_ops(isa)) tables.push_back(ops);
+      }
+    }
+    for (const Gpu &gpu : gpus()) {
+      if (selected != Tables::host) tables.push_back(gpu.ops);
+    }
+    return tables;
+  }();
+  return list;
+}
+
+const std::vector<Group> &groups() {
+  static const std::vector<Group> list = {
+      {"embed_layernorm", make_embed},
+      {"layernorm", make_layernorm},
+      {"linear", make_linear},
+      {"quantise_rows", make_quantise},
+      {"attention", make_attention},
+      {"gather_rows", make_gather},
+      {"pool", make_pool},
+      {"output_rows", make_output},
+      {"qk_norm_rope", make_rope},
+      {"pool_output", make_pool_output},
+      {"muvera", make_muvera},
+  };
+  return list;
+}
+
+}  // namespace harness
