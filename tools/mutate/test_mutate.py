@@ -159,6 +159,13 @@ class Verdicts(unittest.TestCase):
             status, output = runner.run("/bin/sh", ("-c", script), {}, 1)
             self.assertEqual(runner.cause(status, output)[0], word)
 
+    def test_a_program_that_somebody_ended_runs_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = f"[ -e {folder}/came ] && exit 7; touch {folder}/came; kill -TERM $$"
+            self.assertEqual(runner.run("/bin/sh", ("-c", script), {}, 5)[0], 7)
+            with self.assertRaisesRegex(RuntimeError, "three times"):
+                runner.run("/bin/sh", ("-c", "kill -KILL $$"), {}, 5)
+
     def test_tests_run_until_one_fails(self):
         with tempfile.TemporaryDirectory() as folder:
             log = pathlib.Path(folder, "log")

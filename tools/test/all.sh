@@ -22,6 +22,7 @@ step "CUDA kernels for every target" tools/kernels/check.sh check "${TOOLKIT:-13
 step "C: kernels, programs, ABI" bash -c 'cmake --build build -j "$(nproc)" >/dev/null && rm -f build/launches && SIE_SIMT_LAUNCHES=$PWD/build/launches ctest --test-dir build --output-on-failure'
 step "How the emulated kernels were launched" python3 -B tools/kernels/launches.py check build/launches
 step "C under AddressSanitizer and UBSan" bash -c 'cmake --preset asan >/dev/null && cmake --build build-asan -j "$(nproc)" >/dev/null && ctest --test-dir build-asan --output-on-failure'
+step "Mutants that are proven equivalent" python3 -B tools/mutate/mutate.py check
 step "Go" env SIE_REQUIRE_MINILM=1 go test -tags native ./...
 # shellcheck disable=SC2086
 step "Go under the race detector" env SIE_REQUIRE_MINILM=1 go test -tags native -race -short $race_packages
