@@ -190,6 +190,7 @@ std::vector<Ending> activation_endings() {
       e.residual = residuals[i];
       e.y = outputs[(act + i) % 4];
       e.bias = (act + i) % 5 != 0;
+      e.odd_bias = (act + i) % 2 != 0;
       e.gap = gaps[(act + 2 * i) % 3];
       e.residual_gap = gaps[(act + act / 3) % 3];
       e.in_place = e.residual == e.y;
@@ -208,6 +209,7 @@ std::vector<Ending> gate_endings() {
       e.residual = residuals[(gate + i) % 4];
       e.y = outputs[i];
       e.bias = (gate + i) % 3 != 0;
+      e.odd_bias = i % 2 != 0;
       e.gap = gaps[(gate + i) % 3];
       e.residual_gap = gaps[(gate + 2 * i + 1) % 3];
       e.in_place = e.residual == e.y && i == 1;
