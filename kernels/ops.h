@@ -94,12 +94,12 @@ typedef struct sie_share {
  * Norms as in sie_layernorm_args; SIE_NORM_NONE: y = s (gamma is not read). */
 typedef struct sie_embed_layernorm_args {
   sie_rows tokens, seqs;
-  const int32_t *ids;        /* [T] */
-  const int32_t *type_ids;   /* [T] or NULL (all 0) */
-  const int32_t *cu_seqlens; /* [B+1] relative to the first row of ids, y */
+  const int32_t *ids;              /* [T] */
+  const int32_t *type_ids;         /* [T] or NULL (all 0) */
+  const int32_t *cu_seqlens;       /* [B+1] relative to the first row of ids, y */
   sie_tensor word, position, type; /* tables, fX, all one type, [vocab, C]; position, type may be absent */
   int32_t position_offset;
-  int32_t norm; /* sie_norm */
+  int32_t norm;              /* sie_norm */
   const float *gamma, *beta; /* [C]; beta may be NULL */
   float eps;
   float weight_offset; /* 0, or 1 where a checkpoint stores gamma − 1 */
@@ -116,7 +116,7 @@ typedef struct sie_embed_layernorm_args {
 typedef struct sie_layernorm_args {
   sie_rows rows;
   int64_t c;
-  sie_tensor x; /* fX [R, C] */
+  sie_tensor x;              /* fX [R, C] */
   const float *gamma, *beta; /* [C]; beta may be NULL */
   float eps;
   sie_tensor y;        /* fX; may be x or residual when the dtypes agree */
@@ -138,14 +138,14 @@ typedef struct sie_layernorm_args {
 typedef struct sie_linear_args {
   sie_rows rows;
   int64_t n, k;
-  sie_tensor x;      /* F32: f32; BF16: bf16; F16: f16; INT8: u8 with scale and zero per row, outliers or none;
+  sie_tensor x; /* F32: f32; BF16: bf16; F16: f16; INT8: u8 with scale and zero per row, outliers or none;
                         FP8: f8e4m3 with scale_group −1 or 128 */
   const sie_packed *w;
-  const float *bias; /* [N] or NULL */
-  int32_t act;       /* sie_act */
-  int32_t gate;      /* sie_gate */
+  const float *bias;   /* [N] or NULL */
+  int32_t act;         /* sie_act */
+  int32_t gate;        /* sie_gate */
   sie_tensor residual; /* optional, fX [R, columns of y]; may be y when the dtypes agree */
-  sie_tensor y;        /* fX; u8 with scale and zero, or f8e4m3 with scale_group 128 (of y's own columns), both
+  sie_tensor y; /* fX; u8 with scale and zero, or f8e4m3 with scale_group 128 (of y's own columns), both
                           quantised from the f32 result after act, gate and residual */
 } sie_linear_args;
 
@@ -166,9 +166,9 @@ typedef struct sie_attention_args {
   sie_tensor q, k, v;   /* fX, all one dtype; q [Rq, H·D], k, v [Rkv, Hkv·D]; query head h reads h·Hkv/H */
   int32_t heads, kv_heads, head_dim, mask, window;
   float scale;
-  sie_tensor y; /* dtype of q */
+  sie_tensor y;              /* dtype of q */
   const float *alibi_slopes; /* [H] or NULL */
-  const void *work;          /* what attention_work wrote, on the device; NULL where the table has no such entry */
+  const void *work; /* what attention_work wrote, on the device; NULL where the table has no such entry */
 } sie_attention_args;
 
 /* q and k in place: each head's D columns normalised (where a weight is given), then rotated, rounded once.
@@ -179,7 +179,7 @@ typedef struct sie_qk_norm_rope_args {
   sie_rows tokens, seqs;
   const int32_t *cu_seqlens; /* [B+1] relative to the first row of q, k */
   int32_t heads, kv_heads, head_dim;
-  int32_t rot; /* rotated columns of a head: even, 0 … D; 0: cos and sin are not read */
+  int32_t rot;                    /* rotated columns of a head: even, 0 … D; 0: cos and sin are not read */
   const float *q_gamma, *k_gamma; /* [D] or NULL: no norm */
   float eps;
   float weight_offset;
@@ -191,7 +191,8 @@ typedef struct sie_qk_norm_rope_args {
   sie_tensor k; /* dtype of q, [T, Hkv·D]; may be absent (kv_heads 0) */
 } sie_qk_norm_rope_args;
 
-typedef struct sie_gather_rows_args { /* y[b] = x[first or last row of sequence b]; an empty sequence gives zeros */
+typedef struct
+    sie_gather_rows_args { /* y[b] = x[first or last row of sequence b]; an empty sequence gives zeros */
   sie_rows seqs;
   const int32_t *cu_seqlens;
   int32_t which; /* SIE_POOL_CLS or SIE_POOL_LAST */
@@ -252,12 +253,12 @@ typedef struct sie_muvera_args {
   sie_rows tokens, seqs;
   const int32_t *cu_seqlens; /* [B+1] relative to the first row of x */
   int64_t c;
-  sie_tensor x;          /* fX [T, C] */
-  int32_t repetitions;   /* R ≥ 1 */
-  int32_t simhash_bits;  /* k, 0 … 10 */
-  int32_t projected;     /* P; 0: identity */
-  int32_t final_dims;    /* 0: no sketch */
-  int32_t is_query;      /* 1: sums, 0: means */
+  sie_tensor x;         /* fX [T, C] */
+  int32_t repetitions;  /* R ≥ 1 */
+  int32_t simhash_bits; /* k, 0 … 10 */
+  int32_t projected;    /* P; 0: identity */
+  int32_t final_dims;   /* 0: no sketch */
+  int32_t is_query;     /* 1: sums, 0: means */
   int32_t fill_empty;
   int32_t center_tokens; /* 1: subtract the mean of the item's own tokens */
   int32_t reserved;

@@ -91,10 +91,10 @@ typedef enum sie_device_kind {
 /* CPU instruction sets, in ascending order: opening with a lower one than the machine's limits every path. */
 typedef enum sie_isa {
   SIE_ISA_BEST = 0,
-  SIE_ISA_AVX2 = 1,        /* AVX2 + FMA + F16C */
-  SIE_ISA_AVX512 = 2,      /* F, BW, DQ, VL */
+  SIE_ISA_AVX2 = 1,   /* AVX2 + FMA + F16C */
+  SIE_ISA_AVX512 = 2, /* F, BW, DQ, VL */
   SIE_ISA_AVX512_VNNI = 3,
-  SIE_ISA_AMX = 4          /* AMX tile, bf16 and int8 */
+  SIE_ISA_AMX = 4 /* AMX tile, bf16 and int8 */
 } sie_isa;
 
 typedef struct sie_device sie_device;
@@ -119,7 +119,7 @@ SIE_API sie_status sie_device_open(const sie_device_options *options, sie_device
 SIE_API void sie_device_close(sie_device *device);
 
 typedef struct sie_device_info {
-  uint32_t struct_size;   /* in: sizeof(sie_device_info) */
+  uint32_t struct_size; /* in: sizeof(sie_device_info) */
   uint32_t kind;
   int32_t threads;        /* executors */
   int32_t cpus_affinity;  /* CPUs in the affinity mask */
@@ -189,7 +189,7 @@ typedef int32_t sie_value;
 
 typedef enum sie_act {
   SIE_ACT_NONE = 0,
-  SIE_ACT_GELU_ERF = 1,  /* x·Φ(x), exact erf */
+  SIE_ACT_GELU_ERF = 1, /* x·Φ(x), exact erf */
   SIE_ACT_TANH = 2,
   SIE_ACT_GELU_TANH = 3,
   SIE_ACT_RELU = 4,
@@ -223,8 +223,9 @@ SIE_API sie_status sie_op_embed_layernorm(sie_program *program, const sie_weight
                                           int32_t position_offset, sie_value *y, sie_error *err);
 
 /* y = act(x·Wᵀ + bias) + residual. bias and residual are optional (NULL, SIE_NO_VALUE). x [R, K], y [R, N]. */
-SIE_API sie_status sie_op_linear(sie_program *program, sie_value x, const sie_weight *w, const sie_weight *bias,
-                                 sie_act act, sie_value residual, sie_value *y, sie_error *err);
+SIE_API sie_status sie_op_linear(sie_program *program, sie_value x, const sie_weight *w,
+                                 const sie_weight *bias, sie_act act, sie_value residual, sie_value *y,
+                                 sie_error *err);
 
 /* y = LN(x)·gamma + beta; beta may be NULL. x [R, C]. */
 SIE_API sie_status sie_op_layernorm(sie_program *program, sie_value x, const sie_weight *gamma,
@@ -294,18 +295,19 @@ typedef struct sie_out_item {
   int32_t dims;       /* 1 … C, 0 = C */
   uint32_t normalize; /* 0 or 1 */
   uint32_t reserved;
-  int64_t offset;     /* bytes from the start of the output, aligned to the element */
+  int64_t offset; /* bytes from the start of the output, aligned to the element */
 } sie_out_item;
 
 typedef struct sie_slot_caps {
   uint32_t struct_size;
-  uint32_t n_outputs;      /* 1 … 4 */
+  uint32_t n_outputs; /* 1 … 4 */
   int64_t max_tokens;
   int64_t max_seqs;
   int64_t output_bytes[4]; /* capacity of each output */
 } sie_slot_caps;
 
-SIE_API sie_status sie_slot_create(sie_device *device, const sie_slot_caps *caps, sie_slot **slot, sie_error *err);
+SIE_API sie_status sie_slot_create(sie_device *device, const sie_slot_caps *caps, sie_slot **slot,
+                                   sie_error *err);
 SIE_API void sie_slot_free(sie_slot *slot);
 
 /* Fills a free slot with a batch for `program`: copies ids [T], type_ids [T] or NULL (all 0), cu_seqlens [B+1]

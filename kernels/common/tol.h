@@ -33,7 +33,9 @@ static inline double sie_tol_dot(int64_t k, double x_norm, double w_norm) {
 
 /* Class FP8 on tensor cores: their sums of e4m3 products keep 13 bits below the largest term (DeepSeek-V3 §3.3.2,
  * arXiv:2412.19437), which promotion to f32 every 128 products bounds. */
-static inline double sie_tol_fp8_sum(double x_norm, double w_norm) { return 1.220703125e-4 * x_norm * w_norm; }
+static inline double sie_tol_fp8_sum(double x_norm, double w_norm) {
+  return 1.220703125e-4 * x_norm * w_norm;
+}
 
 /* An activation of z that is off by dz: every one of them has a slope of at most 1.13. Its own error is
  * 6e-7·max(1, |z|) in class F32 where the result stays f32 (polynomials in f32). The other classes' operands

@@ -6,8 +6,7 @@
 //   vtanh           ≤ 5.2 ulp, |error| ≤ 3.1e-7
 //   gelu_erf        x·Φ(x): |error| ≤ 2.1e-7·max(1, |x|), at most 9.4e-7 for x < 0; 0 from −5.4 on down
 //   gelu_erf_fast   the same where bf16 or u8 comes next: |error| ≤ 9.6e-5·max(1, |x|); 0 from −3.75 on down.
-//   For
-//                   x ≥ 0.1 that is below half a step of bf16, 2⁻⁹·y
+//                   For x ≥ 0.1 that is below half a step of bf16, 2⁻⁹·y
 //   gelu_tanh       |error| ≤ 1.8e-7·max(1, |x|)
 //   silu            ≤ 2.4 ulp
 // A NaN gives a NaN. ±infinity gives the limit (gelu, silu at −∞: 0 or −0).

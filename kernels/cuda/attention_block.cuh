@@ -71,7 +71,7 @@ SIE_DEVICE void score(float (&s)[kKeys / 8][4], const Queries<D> &q, uint32_t k_
   // Matrices 0 … 3 of ldmatrix: keys 0-7 and columns 0-7, keys 0-7 and columns 8-15, the same of keys 8-15.
   int key_row = (lane & 7) + ((lane >> 4) << 3), half = ((lane >> 3) & 1) ^ chunk_key<D>(key_row);
   uint32_t row = k_tile + static_cast<uint32_t>(key_row * D * 2);
-#pragma unroll(Queries <D>::kKept ? D / 16 : 4)
+#pragma unroll(Queries<D>::kKept ? D / 16 : 4)
   for (int step = 0; step < D / 16; step++) {
     uint32_t a[4];
     q.operand(a, step);

@@ -19,7 +19,8 @@ sie_status check(const sie_embed_layernorm_args &a, bool empty) {
   if (a.c < 1 || missing(empty, a.tokens.n, a.seqs.n, a.ids, a.cu_seqlens)) return SIE_INVALID_ARGUMENT;
   if (a.norm < SIE_NORM_LAYER || a.norm > SIE_NORM_NONE) return SIE_INVALID_ARGUMENT;
   if (a.norm != SIE_NORM_NONE && missing(empty, a.gamma)) return SIE_INVALID_ARGUMENT;
-  if (!valid_rows(a.word, a.c, empty) || (!empty && a.y.p == nullptr && a.yq.p == nullptr)) return SIE_INVALID_ARGUMENT;
+  if (!valid_rows(a.word, a.c, empty) || (!empty && a.y.p == nullptr && a.yq.p == nullptr))
+    return SIE_INVALID_ARGUMENT;
   if (a.c > row_columns_max) return SIE_UNSUPPORTED;
   const sie_status status = check_float_rows(a.c, a.word, a.position, a.type, a.y);
   return status == SIE_OK ? check_f8_rows(a.yq, a.c, -1) : status;

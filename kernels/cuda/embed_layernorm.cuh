@@ -32,7 +32,9 @@ SIE_DEVICE void add_row(const sie_tensor &table, int64_t row, int32_t first, int
 }
 
 // A row of the next table is under way while the sum is in registers: more of them than layernorm.cuh needs.
-constexpr int embed_min_blocks(Storage s, int v) { return s != Storage::any && v == 4 ? 2 : row_min_blocks(s, v); }
+constexpr int embed_min_blocks(Storage s, int v) {
+  return s != Storage::any && v == 4 ? 2 : row_min_blocks(s, v);
+}
 
 template <Storage S, int V, int W>
 __global__ void __launch_bounds__(row_threads, embed_min_blocks(S, V))
@@ -42,7 +44,8 @@ __global__ void __launch_bounds__(row_threads, embed_min_blocks(S, V))
   const uint32_t row_of_block = threadIdx.x / (32 * W);
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_warps / W) + row_of_block;
   if (row >= *a.tokens.n) return;
-  RowThreads<W> threads(row_of_block, reinterpret_cast<double *>(shared) + row_of_block * W * norm_reductions);
+  RowThreads<W> threads(row_of_block,
+                        reinterpret_cast<double *>(shared) + row_of_block * W * norm_reductions);
   const int32_t c = static_cast<int32_t>(a.c), first = 8 * static_cast<int32_t>(threads.thread());
   constexpr int32_t stride = 8 * RowThreads<W>::count;
 

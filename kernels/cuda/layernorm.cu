@@ -11,13 +11,16 @@ sie_status launch_shape(const sie_layernorm_args &a, const sie_stream *on) {
   constexpr int V = Shape::V, W = Shape::W;
   const uint32_t grid = row_grid(a.rows.cap, W);
   if (a.residual.p != nullptr) {
-    return SIE_LAUNCH((layernorm_kernel<S, V, W, true>), grid, row_threads, slot_bytes<W>(norm_reductions), on, a);
+    return SIE_LAUNCH((layernorm_kernel<S, V, W, true>), grid, row_threads, slot_bytes<W>(norm_reductions),
+                      on, a);
   }
-  return SIE_LAUNCH((layernorm_kernel<S, V, W, false>), grid, row_threads, slot_bytes<W>(norm_reductions), on, a);
+  return SIE_LAUNCH((layernorm_kernel<S, V, W, false>), grid, row_threads, slot_bytes<W>(norm_reductions), on,
+                    a);
 }
 
 sie_status check(const sie_layernorm_args &a, bool empty) {
-  if (a.c < 1 || missing(empty, a.gamma, a.rows.n) || !valid_rows(a.x, a.c, empty)) return SIE_INVALID_ARGUMENT;
+  if (a.c < 1 || missing(empty, a.gamma, a.rows.n) || !valid_rows(a.x, a.c, empty))
+    return SIE_INVALID_ARGUMENT;
   if (a.norm != SIE_NORM_LAYER && a.norm != SIE_NORM_RMS) return SIE_INVALID_ARGUMENT;
   if (!empty && a.y.p == nullptr && a.yq.p == nullptr) return SIE_INVALID_ARGUMENT;
   if (a.c > row_columns_max) return SIE_UNSUPPORTED;
@@ -34,7 +37,8 @@ sie_status layernorm(const sie_layernorm_args *args, const sie_share *share) {
   if (status == SIE_OK) status = check(a, empty);
   if (status != SIE_OK || empty) return status;
   Storage storage = storage_of(a.c, a.x, a.residual, a.sum, a.y);
-  if (!aligned_vector(a.gamma) || !aligned_vector(a.beta) || !aligned_vector(a.bias) || !aligned_rows(a.yq, 1)) {
+  if (!aligned_vector(a.gamma) || !aligned_vector(a.beta) || !aligned_vector(a.bias) ||
+      !aligned_rows(a.yq, 1)) {
     storage = Storage::any;
   }
   return with_row_shape(a.c, [&](auto shape) {

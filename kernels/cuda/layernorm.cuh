@@ -28,8 +28,8 @@ struct NormParameters {
 constexpr int norm_reductions = 3;
 
 template <Storage S, int V, class Threads>
-SIE_DEVICE void norm_and_store(float (&v)[V][8], int64_t row, int32_t c, const NormParameters &p, const sie_tensor &y,
-                               const sie_tensor &yq, Threads *threads) {
+SIE_DEVICE void norm_and_store(float (&v)[V][8], int64_t row, int32_t c, const NormParameters &p,
+                               const sie_tensor &y, const sie_tensor &yq, Threads *threads) {
   const int32_t first = 8 * static_cast<int32_t>(threads->thread());
   constexpr int32_t stride = 8 * Threads::count;
   if (p.norm != SIE_NORM_NONE) {
@@ -83,13 +83,15 @@ SIE_DEVICE void norm_and_store(float (&v)[V][8], int64_t row, int32_t c, const N
 }
 
 template <Storage S, int V, int W, bool HasResidual>
-__global__ void __launch_bounds__(row_threads, row_min_blocks(S, V)) layernorm_kernel(const sie_layernorm_args a) {
+__global__ void __launch_bounds__(row_threads, row_min_blocks(S, V))
+    layernorm_kernel(const sie_layernorm_args a) {
   ptx::grid_dependency_wait();
   SIE_DYNAMIC_SHARED(shared);
   const uint32_t row_of_block = threadIdx.x / (32 * W);
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (row_warps / W) + row_of_block;
   if (row >= *a.rows.n) return;
-  RowThreads<W> threads(row_of_block, reinterpret_cast<double *>(shared) + row_of_block * W * norm_reductions);
+  RowThreads<W> threads(row_of_block,
+                        reinterpret_cast<double *>(shared) + row_of_block * W * norm_reductions);
   const int32_t c = static_cast<int32_t>(a.c), first = 8 * static_cast<int32_t>(threads.thread());
   constexpr int32_t stride = 8 * RowThreads<W>::count;
 

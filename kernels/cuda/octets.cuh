@@ -74,14 +74,15 @@ SIE_DEVICE void load_octet_any(const sie_tensor &t, int64_t row, int32_t column,
   for (int j = 0; j < 8; j++) v[j] = column + j < c ? load_element(from, t.dtype, j) : 0.0f;
 }
 
-SIE_DEVICE void store_octet_any(const sie_tensor &t, int64_t row, int32_t column, int32_t c, const float (&v)[8]) {
+SIE_DEVICE void store_octet_any(const sie_tensor &t, int64_t row, int32_t column, int32_t c,
+                                const float (&v)[8]) {
   char *to = element_at(t, row, column);
   if (column + 8 <= c && ptx::aligned_for<uint4>(to)) {
     if (t.dtype == SIE_F32) {
       ptx::store_global(to, make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]),
                                        __float_as_uint(v[3])));
-      ptx::store_global(to + 16, make_uint4(__float_as_uint(v[4]), __float_as_uint(v[5]), __float_as_uint(v[6]),
-                                            __float_as_uint(v[7])));
+      ptx::store_global(to + 16, make_uint4(__float_as_uint(v[4]), __float_as_uint(v[5]),
+                                            __float_as_uint(v[6]), __float_as_uint(v[7])));
     } else {
       ptx::store_global(to, pack_octet(t.dtype == SIE_BF16 ? Storage::bf16 : Storage::f16, v));
     }
@@ -99,7 +100,8 @@ template <Storage S>
 struct Loaded {
   uint4 bits;
   SIE_DEVICE void load(const sie_tensor &t, int64_t row, int32_t column, int32_t c) {
-    bits = ptx::load_global_or_zero<uint4>(static_cast<const uint16_t *>(t.p) + row * t.ld + column, column < c);
+    bits =
+        ptx::load_global_or_zero<uint4>(static_cast<const uint16_t *>(t.p) + row * t.ld + column, column < c);
   }
   SIE_DEVICE void get(float (&v)[8]) const { unpack_octet(S, bits, v); }
 };
@@ -117,7 +119,8 @@ struct Loaded<Storage::any> {
 };
 
 template <Storage S>
-SIE_DEVICE void store_octet(const sie_tensor &t, int64_t row, int32_t column, int32_t c, const float (&v)[8]) {
+SIE_DEVICE void store_octet(const sie_tensor &t, int64_t row, int32_t column, int32_t c,
+                            const float (&v)[8]) {
   if (S == Storage::any) {
     store_octet_any(t, row, column, c, v);
   } else if (column < c) {
@@ -166,8 +169,8 @@ SIE_DEVICE float octet_max(float most, const float (&v)[8], int32_t column, int3
 }
 
 template <Storage S>
-SIE_DEVICE void store_octet_f8(const sie_tensor &t, int64_t row, int32_t column, int32_t c, const float (&v)[8],
-                               float inverse) {
+SIE_DEVICE void store_octet_f8(const sie_tensor &t, int64_t row, int32_t column, int32_t c,
+                               const float (&v)[8], float inverse) {
   float q[8];
 #pragma unroll
   for (int j = 0; j < 8; j++) q[j] = __fmul_rn(v[j], inverse);

@@ -47,7 +47,8 @@ struct TensorRow {
 struct SharedRow {
   const float *row;
   SIE_DEVICE void read(int32_t octet, float (&v)[8]) const {
-    const float4 low = ptx::load_shared<float4>(row + 8 * octet), high = ptx::load_shared<float4>(row + 8 * octet + 4);
+    const float4 low = ptx::load_shared<float4>(row + 8 * octet),
+                 high = ptx::load_shared<float4>(row + 8 * octet + 4);
     v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w;
     v[4] = high.x, v[5] = high.y, v[6] = high.z, v[7] = high.w;
   }
@@ -92,7 +93,8 @@ struct OutputScale {
 };
 
 template <class Row, class Threads>
-SIE_DEVICE OutputScale output_scale(const Row &row, int32_t dims, int32_t dtype, bool normalize, Threads *threads) {
+SIE_DEVICE OutputScale output_scale(const Row &row, int32_t dims, int32_t dtype, bool normalize,
+                                    Threads *threads) {
   OutputScale scale = {1.0f, 0.0f, 1.0f};
   const bool extremes = dtype == SIE_I8 || dtype == SIE_U8;
   if (!extremes && !normalize) return scale;
@@ -133,7 +135,8 @@ SIE_DEVICE OutputScale output_scale(const Row &row, int32_t dims, int32_t dtype,
 // Writes the row as its item says, from `base` on. Every thread of the row calls; a thread reads the octets
 // thread, thread + count, … only.
 template <class Row, class Threads>
-SIE_DEVICE void write_output(const Row &row, int32_t c, const sie_out_item &item, void *base, Threads *threads) {
+SIE_DEVICE void write_output(const Row &row, int32_t c, const sie_out_item &item, void *base,
+                             Threads *threads) {
   const int32_t dims = item.dims != 0 ? item.dims : c, dtype = item.dtype;
   const bool normalize = item.normalize != 0;
   char *out = static_cast<char *>(base) + item.offset;
@@ -185,7 +188,8 @@ __global__ void __launch_bounds__(row_threads, 3) output_rows_kernel(const Outpu
   const uint32_t row_of_block = threadIdx.x / (32 * W);
   const int64_t b = static_cast<int64_t>(blockIdx.x) * (row_warps / W) + row_of_block;
   if (b >= *job.seqs.n) return;
-  RowThreads<W> threads(row_of_block, reinterpret_cast<double *>(shared) + row_of_block * W * output_reductions);
+  RowThreads<W> threads(row_of_block,
+                        reinterpret_cast<double *>(shared) + row_of_block * W * output_reductions);
   int64_t row = b;
   bool present = true;
   if (job.cu_seqlens != nullptr) {

@@ -1,6 +1,6 @@
 // pool_output.cu — instances and launchers of pool and pool_output.
-#include "cuda/pool_output.cuh"
 #include "cuda/output_rows.h"
+#include "cuda/pool_output.cuh"
 #include "cuda/rows.h"
 
 namespace sie_cuda {

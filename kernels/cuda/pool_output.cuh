@@ -32,7 +32,8 @@ __host__ __device__ constexpr int32_t padded_columns(int32_t c) { return (c + 7)
 
 constexpr size_t pool_shared_bytes(int32_t c, int32_t warps_per_row) {
   return sizeof(double) * output_warps * output_reductions + sizeof(float) * 2 * score_tokens +
-         sizeof(float) * static_cast<size_t>(pool_warps / warps_per_row) * static_cast<size_t>(padded_columns(c));
+         sizeof(float) * static_cast<size_t>(pool_warps / warps_per_row) *
+             static_cast<size_t>(padded_columns(c));
 }
 
 // One thread's part of a sequence's sum.
@@ -114,8 +115,8 @@ SIE_DEVICE float token_score(const sie_tensor &x, int64_t row, int32_t c, const 
 
 // The softmax-weighted sum; returns what to divide it by. scores: 2·score_tokens floats of shared memory.
 template <Storage S, int V>
-SIE_DEVICE float add_by_attention(const OutputJob &job, int64_t first, int32_t rows, int32_t group, int32_t groups,
-                                  float *scores, TokenSum<S, V> *sum) {
+SIE_DEVICE float add_by_attention(const OutputJob &job, int64_t first, int32_t rows, int32_t group,
+                                  int32_t groups, float *scores, TokenSum<S, V> *sum) {
   const int32_t warp = static_cast<int32_t>(threadIdx.x / 32), lane = static_cast<int32_t>(ptx::lane_id());
   float most = -INFINITY, total = 0;
   for (int32_t begin = 0; begin < rows; begin += score_tokens) {
@@ -165,7 +166,8 @@ __global__ void __launch_bounds__(pool_threads, pool_min_blocks(S, V, Attention)
   float *const sums = scores + 2 * score_tokens;
   const int64_t first = job.cu_seqlens[b];
   const int32_t rows = job.cu_seqlens[b + 1] - static_cast<int32_t>(first);
-  const int32_t group = static_cast<int32_t>(threadIdx.x / 32) / warps_per_row, groups = pool_warps / warps_per_row;
+  const int32_t group = static_cast<int32_t>(threadIdx.x / 32) / warps_per_row,
+                groups = pool_warps / warps_per_row;
 
   TokenSum<S, V> sum(job.x, first, job.c, warps_per_row);
   float total = 1;

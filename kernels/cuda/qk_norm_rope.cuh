@@ -59,8 +59,8 @@ SIE_DEVICE float norm_factor(float squares, int32_t d, float eps) {
 
 // All heads of one row of t.
 template <Storage S, int D>
-SIE_DEVICE void rotate_heads(const sie_tensor &t, int64_t row, int32_t heads, const float *gamma, float weight_offset,
-                             float eps, const Rotation &r) {
+SIE_DEVICE void rotate_heads(const sie_tensor &t, int64_t row, int32_t heads, const float *gamma,
+                             float weight_offset, float eps, const Rotation &r) {
   constexpr int lanes = D / 8, at_once = 32 / lanes, under_way = 4;
   const int32_t lane = static_cast<int32_t>(ptx::lane_id()), octet = lane % lanes;
   const int32_t columns = heads * D;
@@ -131,7 +131,8 @@ __global__ void __launch_bounds__(row_threads, 4) qk_norm_rope_heads_kernel(cons
   }
   if (gamma != nullptr) {
     const float factor = norm_factor(ptx::warp_sum(squares), d, a.eps);
-    for (int32_t i = lane; i < d; i += 32) x[i] = __fmul_rn(__fmul_rn(x[i], factor), a.weight_offset + gamma[i]);
+    for (int32_t i = lane; i < d; i += 32)
+      x[i] = __fmul_rn(__fmul_rn(x[i], factor), a.weight_offset + gamma[i]);
   }
   const int32_t start = sequence_of(a.cu_seqlens, *a.seqs.n, static_cast<int32_t>(token)).start;
   const int64_t position = static_cast<int64_t>(token) - start + a.position_offset;

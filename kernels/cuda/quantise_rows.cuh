@@ -43,8 +43,8 @@ __global__ void __launch_bounds__(row_threads, row_min_blocks(S, V))
 }
 
 constexpr int block_columns = 128;
-constexpr int block_octets = 4;                             // of a lane
-constexpr int block_warp_columns = 32 * 8 * block_octets;   // of a warp
+constexpr int block_octets = 4;                            // of a lane
+constexpr int block_warp_columns = 32 * 8 * block_octets;  // of a warp
 
 template <Storage S>
 __global__ void __launch_bounds__(row_threads, 4) quantise_blocks_kernel(const sie_quantise_rows_args a) {

@@ -9,9 +9,9 @@
 
 namespace sie_cuda {
 
-constexpr int64_t row_columns_max = 8192;    // of a row in registers
-constexpr int oldest_sm = 80;                // bf16 conversions and cp.async arrived with it (arch.h)
-constexpr int64_t max_columns = 1 << 20;     // of any row: columns are counted in int32
+constexpr int64_t row_columns_max = 8192;  // of a row in registers
+constexpr int oldest_sm = 80;              // bf16 conversions and cp.async arrived with it (arch.h)
+constexpr int64_t max_columns = 1 << 20;   // of any row: columns are counted in int32
 
 inline bool is_float(int32_t dtype) { return dtype == SIE_F32 || dtype == SIE_BF16 || dtype == SIE_F16; }
 
@@ -38,14 +38,17 @@ inline Storage storage_of(int64_t c, const sie_tensor &x, const Tensors &...othe
 
 // What a launcher is asked for first: SIE_OK, and *empty where there is nothing to do.
 inline sie_status check_launch(const sie_share *share, const sie_rows &rows, bool *empty) {
-  if (share->on == nullptr || share->part != 0 || share->parts != 1 || rows.cap < 0) return SIE_INVALID_ARGUMENT;
+  if (share->on == nullptr || share->part != 0 || share->parts != 1 || rows.cap < 0)
+    return SIE_INVALID_ARGUMENT;
   if (rows.cap > INT32_MAX || share->on->sm < oldest_sm) return SIE_UNSUPPORTED;
   *empty = rows.cap == 0;
   return SIE_OK;
 }
 
 // A tensor of c columns that is there, as it must be unless the call is empty.
-inline bool valid_rows(const sie_tensor &t, int64_t c, bool empty) { return t.ld >= c && (empty || t.p != nullptr); }
+inline bool valid_rows(const sie_tensor &t, int64_t c, bool empty) {
+  return t.ld >= c && (empty || t.p != nullptr);
+}
 
 // Whether any pointer is NULL that must not be: an empty call's may.
 template <class... Pointers>

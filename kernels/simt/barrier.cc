@@ -25,7 +25,8 @@ int32_t sync_all(int32_t predicate) {
   Fiber *fiber = current();
   Cta &cta = *fiber->cta;
   Barrier &barrier = cta.barriers[0];
-  if (barrier.arrived != 0 && !barrier.of_all) fail("__syncthreads meets a named barrier 0 of %u threads", barrier.expected);
+  if (barrier.arrived != 0 && !barrier.of_all)
+    fail("__syncthreads meets a named barrier 0 of %u threads", barrier.expected);
   barrier.of_all = true;
   barrier.arrived++;
   barrier.count += predicate != 0;

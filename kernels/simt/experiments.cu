@@ -120,7 +120,8 @@ __global__ void __launch_bounds__(128, 1) wgmma_kernel(const void *in, void *out
 
 // Boxes of one shape from several places, inside and over the edges; the whole of shared memory comes back.
 constexpr int box_places = 4;
-__global__ void __launch_bounds__(128, 1) tma_load_kernel(const __grid_constant__ TensorMap map, void *out, uint32_t bytes) {
+__global__ void __launch_bounds__(128, 1)
+    tma_load_kernel(const __grid_constant__ TensorMap map, void *out, uint32_t bytes) {
   SIE_DYNAMIC_SHARED(shared);
   uint64_t *barrier = reinterpret_cast<uint64_t *>(shared);
   if (threadIdx.x == 0) {
@@ -149,10 +150,12 @@ sie_status tma_load(const sie_stream *on, const void *in, void *out) {
   TensorMap map;
   sie_status status = tensor_map_2d(&map, SIE_U8, in, 40, 120, 128, 16, width, swizzle);
   if (status != SIE_OK) return status;
-  return SIE_LAUNCH(tma_load_kernel, 1, 128, 1024 + 16 * 128, on, map, out, static_cast<uint32_t>(16 * width));
+  return SIE_LAUNCH(tma_load_kernel, 1, 128, 1024 + 16 * 128, on, map, out,
+                    static_cast<uint32_t>(16 * width));
 }
 
-__global__ void __launch_bounds__(32, 1) tma_load_3d_kernel(const __grid_constant__ TensorMap map, void *out) {
+__global__ void __launch_bounds__(32, 1)
+    tma_load_3d_kernel(const __grid_constant__ TensorMap map, void *out) {
   SIE_DYNAMIC_SHARED(shared);
   uint64_t *barrier = reinterpret_cast<uint64_t *>(shared);
   if (threadIdx.x == 0) {
@@ -174,7 +177,8 @@ sie_status tma_load_of_3d(const sie_stream *on, const void *in, void *out) {
   return status != SIE_OK ? status : SIE_LAUNCH(tma_load_3d_kernel, 1, 32, 2048, on, map, out);
 }
 
-__global__ void __launch_bounds__(128, 1) tma_store_kernel(const __grid_constant__ TensorMap map, const void *in) {
+__global__ void __launch_bounds__(128, 1)
+    tma_store_kernel(const __grid_constant__ TensorMap map, const void *in) {
   SIE_DYNAMIC_SHARED(shared);
   take_in(shared, in, 2048);
   fence_proxy_async();
@@ -260,20 +264,21 @@ sie_status run(const sie_stream *on, const void *in, void *out) {
 
 using E = Experiment;
 
-#define WGMMA(NAME, T, N, S, A, INPUT, TOLERANCE)                                                          \
-  {"wgmma_" NAME, 90, true, 43008, N * 64 * 4, E::INPUT, E::T, TOLERANCE,                                  \
-   run<wgmma_kernel<Operand::T, N, S, A>, 128, 40960>}
+#define WGMMA(NAME, T, N, S, A, INPUT, TOLERANCE) \
+  {"wgmma_" NAME, 90,         true,               \
+   43008,         N * 64 * 4, E::INPUT,           \
+   E::T,          TOLERANCE,  run<wgmma_kernel<Operand::T, N, S, A>, 128, 40960>}
 // All swizzles on integers (exact: layout alone), the widest and the narrowest on reals (arithmetic).
-#define WGMMA_TYPE(TYPE, T, TOLERANCE)                                    \
-  WGMMA(TYPE "_n64_none", T, 64, 0, false, small_integers, 0),            \
-      WGMMA(TYPE "_n64_b32", T, 64, 1, false, small_integers, 0),         \
-      WGMMA(TYPE "_n64_b64", T, 64, 2, false, small_integers, 0),         \
-      WGMMA(TYPE "_n64_b128", T, 64, 3, false, small_integers, 0),        \
-      WGMMA(TYPE "_n8_b128", T, 8, 3, false, small_integers, 0),          \
-      WGMMA(TYPE "_n96_b128", T, 96, 3, false, small_integers, 0),        \
-      WGMMA(TYPE "_n256_b128", T, 256, 3, false, small_integers, 0),      \
-      WGMMA(TYPE "_n32_registers", T, 32, 3, true, small_integers, 0),    \
-      WGMMA(TYPE "_n8_reals", T, 8, 3, false, reals, TOLERANCE),          \
+#define WGMMA_TYPE(TYPE, T, TOLERANCE)                                 \
+  WGMMA(TYPE "_n64_none", T, 64, 0, false, small_integers, 0),         \
+      WGMMA(TYPE "_n64_b32", T, 64, 1, false, small_integers, 0),      \
+      WGMMA(TYPE "_n64_b64", T, 64, 2, false, small_integers, 0),      \
+      WGMMA(TYPE "_n64_b128", T, 64, 3, false, small_integers, 0),     \
+      WGMMA(TYPE "_n8_b128", T, 8, 3, false, small_integers, 0),       \
+      WGMMA(TYPE "_n96_b128", T, 96, 3, false, small_integers, 0),     \
+      WGMMA(TYPE "_n256_b128", T, 256, 3, false, small_integers, 0),   \
+      WGMMA(TYPE "_n32_registers", T, 32, 3, true, small_integers, 0), \
+      WGMMA(TYPE "_n8_reals", T, 8, 3, false, reals, TOLERANCE),       \
       WGMMA(TYPE "_n256_reals", T, 256, 3, false, reals, TOLERANCE)
 #define MMA(NAME, SM, T, INPUT, TOLERANCE) \
   {"mma_" NAME, SM, false, 768, 512, E::INPUT, E::T, TOLERANCE, run<mma_kernel<Operand::T>, 32, 0>}
@@ -302,7 +307,8 @@ const Experiment list[] = {
     {"cp_async", 80, false, 512, 896, E::bytes, E::u8, 0, run<copies_kernel, 32, 896>},
     {"exchange", 80, false, 128, 32 * 10 * 4, E::bytes, E::u8, 0, run<exchange_kernel, 32, 0>},
     {"convert", 80, false, 4096, 1024 * 6 * 4, E::bytes, E::u8, 0, run<convert_kernel, 128, 0>},
-    {"approximations", 80, false, 4096, 1024 * 4 * 4, E::reals, E::f32, 1e-3f, run<approximations_kernel, 128, 0>},
+    {"approximations", 80, false, 4096, 1024 * 4 * 4, E::reals, E::f32, 1e-3f,
+     run<approximations_kernel, 128, 0>},
 };
 
 #undef WGMMA

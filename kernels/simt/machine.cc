@@ -72,17 +72,19 @@ void choose_seed() {
 
 void print_place(const Fiber *fiber) {
   const Launch &launch = machine.launch;
-  fprintf(stderr, "simt: kernel %s<<<(%u, %u, %u), (%u, %u, %u), %zu>>>", launch.kernel, launch.grid.x, launch.grid.y,
-          launch.grid.z, launch.block.x, launch.block.y, launch.block.z, launch.shared_bytes);
+  fprintf(stderr, "simt: kernel %s<<<(%u, %u, %u), (%u, %u, %u), %zu>>>", launch.kernel, launch.grid.x,
+          launch.grid.y, launch.grid.z, launch.block.x, launch.block.y, launch.block.z, launch.shared_bytes);
   if (fiber != nullptr) {
-    fprintf(stderr, ", block (%u, %u, %u), thread %u", fiber->block.x, fiber->block.y, fiber->block.z, fiber->number);
+    fprintf(stderr, ", block (%u, %u, %u), thread %u", fiber->block.x, fiber->block.y, fiber->block.z,
+            fiber->number);
   }
   fprintf(stderr, ":\n  ");
 }
 
 [[noreturn]] void stop() {
   fprintf(stderr, "  SIE_SIMT_SEED=%llu, launch %llu of the process\n",
-          static_cast<unsigned long long>(machine.base_seed), static_cast<unsigned long long>(machine.launch_number));
+          static_cast<unsigned long long>(machine.base_seed),
+          static_cast<unsigned long long>(machine.launch_number));
   fflush(stderr);
   abort();
 }
@@ -95,7 +97,8 @@ void print_waiting() {
       const Fiber *fiber = cta.fibers[first];
       uint32_t last = first;
       auto same = [&](const Fiber *other) {
-        return other->done == fiber->done && other->waits_for == fiber->waits_for && other->waits_on == fiber->waits_on;
+        return other->done == fiber->done && other->waits_for == fiber->waits_for &&
+               other->waits_on == fiber->waits_on;
       };
       while (last + 1 < cta.threads && same(cta.fibers[last + 1])) last++;
       char what[160];
@@ -121,7 +124,8 @@ void print_waiting() {
     }
     for (const PhaseBarrier &barrier : cta.phase_barriers) {
       fprintf(stderr,
-              "  block (%u, %u, %u) mbarrier at shared byte %u: phase %llu, %u of %u arrivals missing, %lld bytes "
+              "  block (%u, %u, %u) mbarrier at shared byte %u: phase %llu, %u of %u arrivals missing, %lld "
+              "bytes "
               "expected, %lld under way\n",
               cta.block.x, cta.block.y, cta.block.z, barrier.address - shared_base,
               static_cast<unsigned long long>(barrier.phase), barrier.pending, barrier.count,
@@ -145,9 +149,7 @@ void step(Async *async) {
   remove(async);
 }
 
-void step_floating() {
-  step(machine.floating[random_below(static_cast<uint32_t>(machine.floating.size()))]);
-}
+void step_floating() { step(machine.floating[random_below(static_cast<uint32_t>(machine.floating.size()))]); }
 
 // No fiber is ready: something is carried out, or those that dawdle go on, so that what lingers may linger long: all
 // at once, or one warp alone, which is then ahead of the others' copies until they meet. False: there is nothing left.
@@ -262,8 +264,8 @@ void check_shared_guards(const Cta &cta) {
   for (size_t i = 0; i < guard_bytes; i++) {
     if (cta.shared[machine.launch.shared_bytes + i] != guard_value) {
       print_place(cta.fibers[0]);
-      fprintf(stderr, "byte %zu of %zu bytes of dynamic shared memory was written\n", machine.launch.shared_bytes + i,
-              machine.launch.shared_bytes);
+      fprintf(stderr, "byte %zu of %zu bytes of dynamic shared memory was written\n",
+              machine.launch.shared_bytes + i, machine.launch.shared_bytes);
       stop();
     }
     if (cta.shared[-1 - static_cast<ptrdiff_t>(i)] != guard_value) {
@@ -298,7 +300,8 @@ void lay_out_cta(Cta &cta, uint32_t rank, uint3 block, size_t first_fiber) {
       fibers.back()->stack = new_stack();
     }
     Fiber *fiber = fibers[first_fiber + i].get();
-    fiber->thread = {i % launch.block.x, i / launch.block.x % launch.block.y, i / (launch.block.x * launch.block.y)};
+    fiber->thread = {i % launch.block.x, i / launch.block.x % launch.block.y,
+                     i / (launch.block.x * launch.block.y)};
     fiber->Indices::block = block;
     fiber->block_dim = launch.block;
     fiber->grid_dim = launch.grid;
@@ -306,7 +309,8 @@ void lay_out_cta(Cta &cta, uint32_t rank, uint3 block, size_t first_fiber) {
     fiber->warp = &cta.warps[i / 32];
     fiber->number = i;
     fiber->lane = i % 32;
-    fiber->done = fiber->dependency_waited = fiber->cluster_arrived = fiber->wgmma_fenced = fiber->proxy_fenced = false;
+    fiber->done = fiber->dependency_waited = fiber->cluster_arrived = fiber->wgmma_fenced =
+        fiber->proxy_fenced = false;
     fiber->answer = 0;
     fiber->waits_for = nullptr;
     fiber->waits_on = nullptr;
@@ -329,7 +333,8 @@ void run_cluster(uint32_t x, uint32_t y, uint32_t z) {
   machine.cluster_arrived = 0;
   machine.ctas = std::vector<Cta>(launch.cluster);
   for (uint32_t rank = 0; rank < launch.cluster; rank++) {
-    lay_out_cta(machine.ctas[rank], rank, {x * launch.cluster + rank, y, z}, static_cast<size_t>(rank) * threads);
+    lay_out_cta(machine.ctas[rank], rank, {x * launch.cluster + rank, y, z},
+                static_cast<size_t>(rank) * threads);
   }
   Fiber *first = choose();
   self = first;
@@ -387,7 +392,8 @@ sie_status launch(const Launch &launch, void (*thread)(const void *body), const 
   uint64_t threads = static_cast<uint64_t>(launch.block.x) * launch.block.y * launch.block.z;
   uint64_t ctas = static_cast<uint64_t>(launch.grid.x) * launch.grid.y * launch.grid.z;
   if (threads == 0 || threads > 1024 || launch.block.z > 64) return SIE_INTERNAL;
-  if (ctas == 0 || launch.grid.x > 0x7fffffffu || launch.grid.y > 65535 || launch.grid.z > 65535) return SIE_INTERNAL;
+  if (ctas == 0 || launch.grid.x > 0x7fffffffu || launch.grid.y > 65535 || launch.grid.z > 65535)
+    return SIE_INTERNAL;
   if (launch.cluster == 0 || launch.cluster > 8 || launch.grid.x % launch.cluster != 0) return SIE_INTERNAL;
   if (launch.shared_bytes > shared_limit(launch.sm)) return SIE_UNSUPPORTED;
   if ((launch.cluster > 1 || launch.pdl) && launch.sm < 90) return SIE_UNSUPPORTED;
@@ -476,7 +482,8 @@ uint8_t *shared_bytes(const Cta &cta, uint32_t address, size_t bytes, size_t ali
          static_cast<long long>(address) - shared_base + static_cast<long long>(bytes) - 1,
          machine.launch.shared_bytes);
   }
-  if (address % alignment != 0) fail("%s: shared byte %u is not %zu-byte aligned", what, address - shared_base, alignment);
+  if (address % alignment != 0)
+    fail("%s: shared byte %u is not %zu-byte aligned", what, address - shared_base, alignment);
   return cta.shared + (address - shared_base);
 }
 
@@ -485,7 +492,8 @@ void check_shared(const void *shared, size_t alignment) {
 }
 
 void check_global(const void *global, size_t alignment) {
-  if (reinterpret_cast<uintptr_t>(global) % alignment != 0) fail("%p is not %zu-byte aligned", global, alignment);
+  if (reinterpret_cast<uintptr_t>(global) % alignment != 0)
+    fail("%p is not %zu-byte aligned", global, alignment);
 }
 
 void grid_dependency_wait() { current()->dependency_waited = true; }

@@ -67,10 +67,10 @@ struct Fiber : Indices {
   uint32_t number;  // of the thread in its CTA
   uint32_t lane;
   bool done, dependency_waited, cluster_arrived, wgmma_fenced;
-  bool proxy_fenced;          // since its last group of TMA stores
-  int32_t answer;             // of the barrier it waited at
-  const char *waits_for;      // NULL: ready or running
-  const void *waits_on;       // the barrier, if one
+  bool proxy_fenced;                 // since its last group of TMA stores
+  int32_t answer;                    // of the barrier it waited at
+  const char *waits_for;             // NULL: ready or running
+  const void *waits_on;              // the barrier, if one
   uint64_t copy_group, store_group;  // groups opened so far
   uint64_t wgmma_issued;
   std::deque<uint64_t> wgmma_groups;  // the last operation of each group not waited for
@@ -103,7 +103,8 @@ struct Warp {
 
 // Brings the lanes of mask together; the last one runs act(arguments, mask) for all. arguments lie on the lanes'
 // stacks, where act leaves their results.
-void meet(const char *instruction, uint32_t mask, void *arguments, void (*act)(void *const *arguments, uint32_t mask));
+void meet(const char *instruction, uint32_t mask, void *arguments,
+          void (*act)(void *const *arguments, uint32_t mask));
 
 struct Barrier {  // of a CTA, by number
   uint32_t expected = 0, arrived = 0;
@@ -115,8 +116,8 @@ struct Barrier {  // of a CTA, by number
 struct PhaseBarrier {  // an mbarrier
   uint32_t address;
   uint32_t count, pending;
-  int64_t bytes = 0;       // expected minus written
-  int64_t in_flight = 0;   // of loads under way
+  int64_t bytes = 0;      // expected minus written
+  int64_t in_flight = 0;  // of loads under way
   uint64_t phase = 0;
   const Fiber *initialised_by = nullptr;
   bool published = false;  // by fence_mbarrier_init: TMA and other CTAs may see it

@@ -6,7 +6,9 @@ namespace simt {
 namespace {
 
 // What the barrier's eight bytes hold: enough to notice that something else was written there.
-uint64_t word_of(const PhaseBarrier &barrier) { return 0x6d62617272000000u ^ barrier.address ^ barrier.phase << 48; }
+uint64_t word_of(const PhaseBarrier &barrier) {
+  return 0x6d62617272000000u ^ barrier.address ^ barrier.phase << 48;
+}
 
 void write_word(const Cta &cta, const PhaseBarrier &barrier) {
   uint64_t word = word_of(barrier);
@@ -16,8 +18,8 @@ void write_word(const Cta &cta, const PhaseBarrier &barrier) {
 void end_phase_if_complete(Cta &cta, PhaseBarrier &barrier) {
   if (barrier.pending != 0) return;
   if (barrier.bytes < 0) {
-    fail("mbarrier at shared byte %u: %lld bytes more were written than expected", barrier.address - shared_base,
-         static_cast<long long>(-barrier.bytes));
+    fail("mbarrier at shared byte %u: %lld bytes more were written than expected",
+         barrier.address - shared_base, static_cast<long long>(-barrier.bytes));
   }
   if (barrier.bytes != 0) return;
   barrier.phase++;
@@ -33,12 +35,15 @@ void arrive(Cta &cta, PhaseBarrier &barrier, uint32_t expected_bytes) {
          barrier.address - shared_base, barrier.count, static_cast<long long>(barrier.bytes));
   }
   barrier.bytes += expected_bytes;
-  if (barrier.bytes >= 1 << 20) fail("mbarrier at shared byte %u expects 2^20 bytes or more", barrier.address - shared_base);
+  if (barrier.bytes >= 1 << 20)
+    fail("mbarrier at shared byte %u expects 2^20 bytes or more", barrier.address - shared_base);
   barrier.pending--;
   end_phase_if_complete(cta, barrier);
 }
 
-PhaseBarrier &own_barrier(uint64_t *barrier) { return phase_barrier(*current()->cta, shared_address(barrier)); }
+PhaseBarrier &own_barrier(uint64_t *barrier) {
+  return phase_barrier(*current()->cta, shared_address(barrier));
+}
 
 }  // namespace
 
@@ -64,8 +69,8 @@ void check_phase_barriers(const Cta &cta) {
   for (const PhaseBarrier &barrier : cta.phase_barriers) {
     if (barrier.bytes != 0) {
       self = cta.fibers[0];
-      fail("the block ends while its mbarrier at shared byte %u expects %lld bytes", barrier.address - shared_base,
-           static_cast<long long>(barrier.bytes));
+      fail("the block ends while its mbarrier at shared byte %u expects %lld bytes",
+           barrier.address - shared_base, static_cast<long long>(barrier.bytes));
     }
   }
 }
@@ -76,7 +81,8 @@ void mbarrier_init(uint64_t *barrier, uint32_t count) {
   shared_bytes(cta, address, 8, 8, "mbarrier_init");
   if (count == 0 || count >= 1 << 20) fail("mbarrier_init with count %u", count);
   for (const PhaseBarrier &other : cta.phase_barriers) {
-    if (other.address == address) fail("mbarrier at shared byte %u is initialised twice", address - shared_base);
+    if (other.address == address)
+      fail("mbarrier at shared byte %u is initialised twice", address - shared_base);
   }
   PhaseBarrier fresh;
   fresh.address = address;
@@ -95,8 +101,8 @@ void fence_mbarrier_init() {
 
 void check_published(const PhaseBarrier &barrier, const char *user) {
   if (!barrier.published) {
-    fail("%s uses the mbarrier at shared byte %u, after whose mbarrier_init came no fence_mbarrier_init", user,
-         barrier.address - shared_base);
+    fail("%s uses the mbarrier at shared byte %u, after whose mbarrier_init came no fence_mbarrier_init",
+         user, barrier.address - shared_base);
   }
 }
 
@@ -107,7 +113,8 @@ void mbarrier_arrive(uint64_t *barrier, uint32_t expected_bytes) {
 
 void mbarrier_arrive_cluster(uint64_t *barrier, uint32_t rank) {
   require(90, "mbarrier.arrive.shared::cluster");
-  if (rank >= machine.launch.cluster) fail("mbarrier_arrive_cluster: rank %u of %u", rank, machine.launch.cluster);
+  if (rank >= machine.launch.cluster)
+    fail("mbarrier_arrive_cluster: rank %u of %u", rank, machine.launch.cluster);
   Cta &cta = machine.ctas[rank];
   if (cta.live == 0) fail("mbarrier_arrive_cluster: block %u of the cluster has left", rank);
   PhaseBarrier &remote = phase_barrier(cta, shared_address(barrier));
@@ -131,9 +138,11 @@ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
   // Found again: the list may have grown.
   uint64_t now = own_barrier(barrier).phase;
   if (now != phase + 1) {
-    fail("mbarrier at shared byte %u went on by %llu phases before a waiter looked: on a device it would hang or "
-         "take the wrong phase",
-         shared_address(barrier) - shared_base, static_cast<unsigned long long>(now - phase));
+    fail(
+        "mbarrier at shared byte %u went on by %llu phases before a waiter looked: on a device it would hang "
+        "or "
+        "take the wrong phase",
+        shared_address(barrier) - shared_base, static_cast<unsigned long long>(now - phase));
   }
 }
 

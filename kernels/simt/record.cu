@@ -25,12 +25,14 @@ struct Buffers {
 
 bool run(const Experiment &experiment, const sie_stream &on, const Buffers &b) {
   simt_record::fill_input(experiment, input_seed, b.host_in);
-  if (cudaMemcpy(b.in, b.host_in, experiment.input_bytes, cudaMemcpyHostToDevice) != cudaSuccess) return false;
+  if (cudaMemcpy(b.in, b.host_in, experiment.input_bytes, cudaMemcpyHostToDevice) != cudaSuccess)
+    return false;
   if (cudaMemset(b.out, 0xff, experiment.output_bytes) != cudaSuccess) return false;
   sie_status status = experiment.run(&on, b.in, b.out);
   cudaError_t error = cudaDeviceSynchronize();
   if (status != SIE_OK || error != cudaSuccess) {
-    fprintf(stderr, "%s: status %d, %s\n", experiment.name, static_cast<int>(status), cudaGetErrorString(error));
+    fprintf(stderr, "%s: status %d, %s\n", experiment.name, static_cast<int>(status),
+            cudaGetErrorString(error));
     return false;
   }
   return cudaMemcpy(b.host_out, b.out, experiment.output_bytes, cudaMemcpyDeviceToHost) == cudaSuccess;
@@ -75,7 +77,8 @@ int main(int argc, char **argv) {
     if (list[i].input_bytes > largest) largest = list[i].input_bytes;
     if (list[i].output_bytes > largest) largest = list[i].output_bytes;
   }
-  Buffers b = {static_cast<uint8_t *>(malloc(largest)), static_cast<uint8_t *>(malloc(largest)), nullptr, nullptr};
+  Buffers b = {static_cast<uint8_t *>(malloc(largest)), static_cast<uint8_t *>(malloc(largest)), nullptr,
+               nullptr};
   if (b.host_in == nullptr || b.host_out == nullptr || cudaMalloc(&b.in, largest) != cudaSuccess ||
       cudaMalloc(&b.out, largest) != cudaSuccess) {
     fprintf(stderr, "no memory\n");
@@ -91,6 +94,7 @@ int main(int argc, char **argv) {
       failed++;
     }
   }
-  printf("%s, sm_%d: %d recorded, %d not for this device, %d failed\n", device.name, on.sm, recorded, skipped, failed);
+  printf("%s, sm_%d: %d recorded, %d not for this device, %d failed\n", device.name, on.sm, recorded, skipped,
+         failed);
   return failed == 0 ? 0 : 1;
 }

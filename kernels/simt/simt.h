@@ -23,8 +23,8 @@ struct Launch {
   dim3 grid, block;
   uint32_t cluster;  // CTAs along x
   size_t shared_bytes;
-  int32_t sm;  // 80, 86, 89, 90: what instructions and how much shared memory there are
-  bool pdl;    // each thread must call grid_dependency_wait
+  int32_t sm;            // 80, 86, 89, 90: what instructions and how much shared memory there are
+  bool pdl;              // each thread must call grid_dependency_wait
   const void *function;  // the kernel's address, for the record of launches (launches.cc)
 };
 
@@ -76,7 +76,8 @@ void cp_async_wait(int32_t pending);
 
 void wgmma_fence();
 // a_registers: the A fragment, or NULL with A in shared memory at descriptor a.
-void wgmma(Element type, int32_t n, float *d, const uint32_t *a_registers, uint64_t a, uint64_t b, bool accumulate);
+void wgmma(Element type, int32_t n, float *d, const uint32_t *a_registers, uint64_t a, uint64_t b,
+           bool accumulate);
 void wgmma_commit();
 void wgmma_wait(int32_t pending);
 
@@ -101,10 +102,12 @@ struct alignas(64) TensorMap {
 static_assert(sizeof(TensorMap) == 128, "a CUtensorMap has 128 bytes");
 
 // Host side. The rules of cuTensorMapEncodeTiled.
-sie_status encode_tensor_map(TensorMap *map, int32_t dtype, const void *p, int32_t rank, const int64_t *extent,
-                             const int64_t *stride, const int32_t *box, int32_t swizzle);
+sie_status encode_tensor_map(TensorMap *map, int32_t dtype, const void *p, int32_t rank,
+                             const int64_t *extent, const int64_t *stride, const int32_t *box,
+                             int32_t swizzle);
 // ctas: bits of the CTAs of the cluster that receive the box; 0: the caller's own.
-void tma_load(void *shared, const TensorMap *map, int32_t rank, const int32_t *at, uint64_t *barrier, uint16_t ctas);
+void tma_load(void *shared, const TensorMap *map, int32_t rank, const int32_t *at, uint64_t *barrier,
+              uint16_t ctas);
 void bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *barrier);
 void tma_store(const TensorMap *map, int32_t rank, const int32_t *at, const void *shared);
 void tma_store_commit();

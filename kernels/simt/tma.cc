@@ -12,7 +12,8 @@ constexpr uint64_t map_magic = 0x74656e736f726d61u;
 int32_t row_bytes_of(int32_t swizzle) { return 16 << swizzle; }  // 16: none
 
 void check_map(const TensorMap *map, int32_t rank) {
-  if (reinterpret_cast<uintptr_t>(map) % 64 != 0) fail("tensor map at %p is not 64-byte aligned", static_cast<const void *>(map));
+  if (reinterpret_cast<uintptr_t>(map) % 64 != 0)
+    fail("tensor map at %p is not 64-byte aligned", static_cast<const void *>(map));
   if (map->magic != map_magic) fail("tensor map was never encoded");
   if (map->rank != rank) fail("tensor map of rank %d used with %d coordinates", map->rank, rank);
 }
@@ -38,11 +39,14 @@ void for_each_row(const TensorMap &map, const int32_t *at, uint32_t shared, Move
   for (int32_t z = 0; z < planes; z++) {
     for (int32_t y = 0; y < rows; y++) {
       int64_t gy = static_cast<int64_t>(at[1]) + y, gz = static_cast<int64_t>(at[2]) + z;
-      bool inside = (map.rank < 2 || (gy >= 0 && gy < map.extent[1])) && (map.rank < 3 || (gz >= 0 && gz < map.extent[2]));
+      bool inside = (map.rank < 2 || (gy >= 0 && gy < map.extent[1])) &&
+                    (map.rank < 3 || (gz >= 0 && gz < map.extent[2]));
       int64_t first = static_cast<int64_t>(at[0]) * map.element, extent = map.extent[0] * map.element;
-      int64_t from = std::clamp<int64_t>(-first, 0, row_bytes), to = std::clamp<int64_t>(extent - first, from, row_bytes);
+      int64_t from = std::clamp<int64_t>(-first, 0, row_bytes),
+              to = std::clamp<int64_t>(extent - first, from, row_bytes);
       if (!inside) from = to = 0;
-      int64_t offset = first + (map.rank > 1 ? gy * map.stride[1] : 0) + (map.rank > 2 ? gz * map.stride[2] : 0);
+      int64_t offset =
+          first + (map.rank > 1 ? gy * map.stride[1] : 0) + (map.rank > 2 ? gz * map.stride[2] : 0);
       move(address, offset, from, to);
       address += static_cast<uint32_t>(row_bytes);
     }
@@ -103,14 +107,19 @@ void start(std::unique_ptr<Load> load) {
 
 }  // namespace
 
-sie_status encode_tensor_map(TensorMap *map, int32_t dtype, const void *p, int32_t rank, const int64_t *extent,
-                             const int64_t *stride, const int32_t *box, int32_t swizzle) {
-  int32_t element = dtype == SIE_F32 ? 4 : dtype == SIE_F16 || dtype == SIE_BF16 ? 2 : dtype == SIE_F8E4M3 || dtype == SIE_U8 ? 1 : 0;
+sie_status encode_tensor_map(TensorMap *map, int32_t dtype, const void *p, int32_t rank,
+                             const int64_t *extent, const int64_t *stride, const int32_t *box,
+                             int32_t swizzle) {
+  int32_t element = dtype == SIE_F32                         ? 4
+                    : dtype == SIE_F16 || dtype == SIE_BF16  ? 2
+                    : dtype == SIE_F8E4M3 || dtype == SIE_U8 ? 1
+                                                             : 0;
   if (element == 0 || rank < 1 || rank > 3 || swizzle < 0 || swizzle > 3) return SIE_INVALID_ARGUMENT;
   if (p == nullptr || reinterpret_cast<uintptr_t>(p) % 16 != 0) return SIE_INVALID_ARGUMENT;
   *map = {};
   for (int32_t i = 0; i < rank; i++) {
-    if (extent[i] < 1 || extent[i] > int64_t{1} << 32 || box[i] < 1 || box[i] > 256) return SIE_INVALID_ARGUMENT;
+    if (extent[i] < 1 || extent[i] > int64_t{1} << 32 || box[i] < 1 || box[i] > 256)
+      return SIE_INVALID_ARGUMENT;
     map->extent[i] = extent[i];
     map->box[i] = box[i];
     map->stride[i] = i == 0 ? element : stride[i - 1] * element;
@@ -139,7 +148,8 @@ bool Load::step() {
   return true;
 }
 
-void tma_load(void *shared, const TensorMap *map, int32_t rank, const int32_t *at, uint64_t *barrier, uint16_t ctas) {
+void tma_load(void *shared, const TensorMap *map, int32_t rank, const int32_t *at, uint64_t *barrier,
+              uint16_t ctas) {
   require(90, "TMA load");
   check_map(map, rank);
   auto load = std::make_unique<Load>();
@@ -149,12 +159,14 @@ void tma_load(void *shared, const TensorMap *map, int32_t rank, const int32_t *a
   load->shared = shared_address(shared);
   load->barrier = shared_address(barrier);
   if (load->shared % box_alignment(*map) != 0) {
-    fail("TMA load to shared byte %u, which is not %u-byte aligned", load->shared - shared_base, box_alignment(*map));
+    fail("TMA load to shared byte %u, which is not %u-byte aligned", load->shared - shared_base,
+         box_alignment(*map));
   }
   if (ctas == 0) load->to.push_back(current()->cta);
   for (uint32_t rank_in_cluster = 0; rank_in_cluster < 16; rank_in_cluster++) {
     if ((ctas >> rank_in_cluster & 1) == 0) continue;
-    if (rank_in_cluster >= machine.launch.cluster) fail("TMA multicast to block %u of a cluster of %u", rank_in_cluster, machine.launch.cluster);
+    if (rank_in_cluster >= machine.launch.cluster)
+      fail("TMA multicast to block %u of a cluster of %u", rank_in_cluster, machine.launch.cluster);
     load->to.push_back(&machine.ctas[rank_in_cluster]);
   }
   start(std::move(load));
@@ -200,7 +212,8 @@ void tma_store(const TensorMap *map, int32_t rank, const int32_t *at, const void
   require(90, "TMA store");
   check_map(map, rank);
   Fiber *fiber = current();
-  if (!fiber->proxy_fenced) fail("TMA store: no fence_proxy_async by its thread since the last group of stores");
+  if (!fiber->proxy_fenced)
+    fail("TMA store: no fence_proxy_async by its thread since the last group of stores");
   auto store = std::make_unique<Store>();
   store->map = *map;
   std::copy(at, at + 3, store->at);
@@ -251,7 +264,8 @@ void tma_store_wait(int32_t pending, bool read_only) {
     }
   }
   auto finished = [](const std::unique_ptr<Store> &store) { return store->finished; };
-  fiber->stores.erase(std::remove_if(fiber->stores.begin(), fiber->stores.end(), finished), fiber->stores.end());
+  fiber->stores.erase(std::remove_if(fiber->stores.begin(), fiber->stores.end(), finished),
+                      fiber->stores.end());
 }
 
 }  // namespace simt

@@ -5,12 +5,15 @@
 
 namespace simt {
 
-void meet(const char *instruction, uint32_t mask, void *arguments, void (*act)(void *const *arguments, uint32_t mask)) {
+void meet(const char *instruction, uint32_t mask, void *arguments,
+          void (*act)(void *const *arguments, uint32_t mask)) {
   Fiber *fiber = current();
   Warp &warp = *fiber->warp;
-  if ((mask >> fiber->lane & 1u) == 0) fail("%s: lane %u is not in its own mask %08x", instruction, fiber->lane, mask);
+  if ((mask >> fiber->lane & 1u) == 0)
+    fail("%s: lane %u is not in its own mask %08x", instruction, fiber->lane, mask);
   if ((mask & warp.exited) != 0) {
-    fail("%s: mask %08x names lanes %08x, which have left or never were", instruction, mask, mask & warp.exited);
+    fail("%s: mask %08x names lanes %08x, which have left or never were", instruction, mask,
+         mask & warp.exited);
   }
   // Meetings of other masks may go on beside it; lanes that wait for each other in two of them are a deadlock.
   Meeting *meeting = nullptr;
@@ -102,7 +105,8 @@ struct Vote {
 void vote(void *const *arguments, uint32_t mask) {
   uint32_t result = 0;
   for (uint32_t lane = 0; lane < 32; lane++) {
-    if ((mask >> lane & 1u) != 0 && static_cast<const Vote *>(arguments[lane])->predicate) result |= 1u << lane;
+    if ((mask >> lane & 1u) != 0 && static_cast<const Vote *>(arguments[lane])->predicate)
+      result |= 1u << lane;
   }
   for (uint32_t lane = 0; lane < 32; lane++) {
     if ((mask >> lane & 1u) != 0) static_cast<Vote *>(arguments[lane])->result = result;
@@ -146,7 +150,7 @@ void reduction(void *const *arguments, uint32_t mask) {
 }
 
 struct Matrices {
-  uint32_t *registers;  // loads
+  uint32_t *registers;      // loads
   const uint32_t *sources;  // stores
   int32_t count;
   bool transposed, store;
@@ -198,7 +202,8 @@ void product(void *const *arguments, uint32_t) {
     int32_t g = lane / 4, t = lane % 4;
     for (int32_t i = 0; i < 4; i++)
       unpack(own->type, own->a[i], a + (g + i % 2 * 8) * k + i / 2 * (k / 2) + t * per_register, 1);
-    for (int32_t i = 0; i < 2; i++) unpack(own->type, own->b[i], b + (i * (k / 2) + t * per_register) * 8 + g, 8);
+    for (int32_t i = 0; i < 2; i++)
+      unpack(own->type, own->b[i], b + (i * (k / 2) + t * per_register) * 8 + g, 8);
     for (int32_t i = 0; i < 4; i++) d[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = own->d[i];
   }
   multiply(16, 8, k, a, b, d);

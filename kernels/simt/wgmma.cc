@@ -14,7 +14,8 @@ constexpr uint32_t poison = 0xffffffffu;
 Warpgroup &warpgroup_of(Fiber *fiber) {
   Cta &cta = *fiber->cta;
   uint32_t index = fiber->number / 128;
-  if (128 * (index + 1) > cta.threads) fail("wgmma: warps %u … of the block are no whole warpgroup", 4 * index);
+  if (128 * (index + 1) > cta.threads)
+    fail("wgmma: warps %u … of the block are no whole warpgroup", 4 * index);
   while (cta.warpgroups.size() <= index) {
     cta.warpgroups.push_back(std::make_unique<Warpgroup>());
     cta.warpgroups.back()->cta = &cta;
@@ -35,8 +36,9 @@ Layout decode(uint64_t descriptor, const char *operand) {
   layout.k_group = static_cast<uint32_t>(descriptor >> 16 & 0x3fffu) << 4;
   layout.row_group = static_cast<uint32_t>(descriptor >> 32 & 0x3fffu) << 4;
   if ((descriptor >> 49 & 7u) != 0) fail("wgmma: %s has a base offset, tiles start at an atom here", operand);
-  if ((descriptor & 0x3ff1c000c000c000u) != 0) fail("wgmma: %s descriptor %016llx has reserved bits set", operand,
-                                                    static_cast<unsigned long long>(descriptor));
+  if ((descriptor & 0x3ff1c000c000c000u) != 0)
+    fail("wgmma: %s descriptor %016llx has reserved bits set", operand,
+         static_cast<unsigned long long>(descriptor));
   static const uint32_t row_bytes[4] = {16, 128, 64, 32}, masks[4] = {0, 7, 3, 1};
   layout.row_bytes = row_bytes[descriptor >> 62];
   layout.chunk_mask = masks[descriptor >> 62];
@@ -51,8 +53,8 @@ Layout decode(uint64_t descriptor, const char *operand) {
 }
 
 // The 32 bytes of K of each of `rows` rows as floats, to out[row·row_step + k·k_step].
-void read_operand(const Cta &cta, Element type, uint64_t descriptor, int32_t rows, float *out, int32_t row_step,
-                  int32_t k_step, const char *operand) {
+void read_operand(const Cta &cta, Element type, uint64_t descriptor, int32_t rows, float *out,
+                  int32_t row_step, int32_t k_step, const char *operand) {
   Layout layout = decode(descriptor, operand);
   int32_t per_register = type == Element::e4m3 ? 4 : 2;
   for (int32_t row = 0; row < rows; row++) {
@@ -65,7 +67,8 @@ void read_operand(const Cta &cta, Element type, uint64_t descriptor, int32_t row
       for (int32_t i = 0; i < 4; i++) {
         uint32_t bits;
         memcpy(&bits, bytes + 4 * i, 4);
-        unpack(type, bits, out + row * row_step + (static_cast<int32_t>(chunk) * 4 + i) * per_register * k_step, k_step);
+        unpack(type, bits,
+               out + row * row_step + (static_cast<int32_t>(chunk) * 4 + i) * per_register * k_step, k_step);
       }
     }
   }
@@ -103,7 +106,8 @@ void issue(Warpgroup &group) {
   for (const Warpgroup::Call &call : group.calls) {
     if (call.type != first.type || call.n != first.n || call.a != first.a || call.b != first.b ||
         call.accumulate != first.accumulate || (call.fragment == nullptr) != (first.fragment == nullptr))
-      fail("wgmma: thread %u calls with other operands than thread %u", call.fiber->number, first.fiber->number);
+      fail("wgmma: thread %u calls with other operands than thread %u", call.fiber->number,
+           first.fiber->number);
     if (!call.fiber->wgmma_fenced) fail("wgmma without wgmma_fence since the last wait");
   }
   WgmmaOperation operation;
@@ -172,7 +176,8 @@ void wgmma_fence() {
   current()->wgmma_fenced = true;
 }
 
-void wgmma(Element type, int32_t n, float *d, const uint32_t *a_registers, uint64_t a, uint64_t b, bool accumulate) {
+void wgmma(Element type, int32_t n, float *d, const uint32_t *a_registers, uint64_t a, uint64_t b,
+           bool accumulate) {
   require(90, "wgmma");
   Fiber *fiber = current();
   Warpgroup &group = warpgroup_of(fiber);
@@ -213,7 +218,8 @@ void wgmma_wait(int32_t pending) {
     float *d = accumulator.d[t];
     if (d == nullptr || accumulator.last > done) continue;
     for (int32_t r = 0; r < accumulator.n / 2; r++) {
-      if (memcmp(&d[r], &poison, 4) != 0) fail("wgmma: accumulator register %d was written before the wait", r);
+      if (memcmp(&d[r], &poison, 4) != 0)
+        fail("wgmma: accumulator register %d was written before the wait", r);
       int32_t thread = static_cast<int32_t>(t);
       d[r] = accumulator.value[static_cast<size_t>(row_of(thread, r) * accumulator.n + column_of(thread, r))];
     }

@@ -73,7 +73,8 @@ inline int run_tests(int argc, char **argv) {
     bool selected = argc < 2;
     for (int i = 1; i < argc; i++) {
       bool exact = argv[i][0] == '=';
-      selected = selected || (exact ? strcmp(c->name, argv[i] + 1) == 0 : strstr(c->name, argv[i]) != nullptr);
+      selected =
+          selected || (exact ? strcmp(c->name, argv[i] + 1) == 0 : strstr(c->name, argv[i]) != nullptr);
     }
     if (!selected) continue;
     if (getenv("SIE_TEST_LIST") != nullptr) {

@@ -37,11 +37,13 @@ class Sources:
         self.root = pathlib.Path(home[1])
         commands = json.loads((self.build / "compile_commands.json").read_text())
         folder = self.root / "kernels" / "cuda"
-        self.commands = {}
+        self.commands, self.objects = {}, set()
         for entry in commands:
             path = pathlib.Path(entry["directory"], entry["file"]).resolve()
+            words = shlex.split(entry["command"])
+            self.objects.add(pathlib.Path(entry["directory"], words[words.index("-o") + 1]).resolve())
             if path.parent == folder and path.suffix == ".cu":
-                self.commands[path.name] = (entry["directory"], shlex.split(entry["command"]))
+                self.commands[path.name] = (entry["directory"], words)
         if not self.commands:
             raise BuildError(f"{self.build} has no .cu file of {folder} in compile_commands.json: configure it anew")
         self.text, self._closure, self._digests = {}, {}, {}
@@ -208,7 +210,9 @@ class Builder:
     def link(self, program, objects, folder):
         """The program of the build, these objects in place of its archive's."""
         build = self.sources.build
-        own = sorted((build / "CMakeFiles" / f"{program}.dir").rglob("*.o"))
+        folder_of_objects = build / "CMakeFiles" / f"{program}.dir"
+        # An old build's folder may hold objects of sources that are gone.
+        own = sorted(o for o in folder_of_objects.rglob("*.o") if o in self.sources.objects)
         if not own:
             raise BuildError(f"{build} has no objects of {program}: build it first")
         archives = [p for p in (build / "libsie_cuda_emulated.a", build / "libsie.a") if p.exists()]

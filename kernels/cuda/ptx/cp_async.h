@@ -16,8 +16,8 @@ namespace ptx {
 // 16 bytes past L1 (cp.async.cg).
 SIE_DEVICE void cp_async_16(uint32_t shared, const void *global, bool valid = true) {
 #ifdef __CUDACC__
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(__cvta_generic_to_global(global)),
-               "r"(valid ? 16 : 0)
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared),
+               "l"(__cvta_generic_to_global(global)), "r"(valid ? 16 : 0)
                : "memory");
 #else
   simt::cp_async(shared, global, 16, valid ? 16 : 0);
@@ -26,8 +26,8 @@ SIE_DEVICE void cp_async_16(uint32_t shared, const void *global, bool valid = tr
 
 SIE_DEVICE void cp_async_16_head(uint32_t shared, const void *global, int32_t read) {
 #ifdef __CUDACC__
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(__cvta_generic_to_global(global)),
-               "r"(read)
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared),
+               "l"(__cvta_generic_to_global(global)), "r"(read)
                : "memory");
 #else
   simt::cp_async(shared, global, 16, static_cast<uint32_t>(read));
@@ -37,8 +37,8 @@ SIE_DEVICE void cp_async_16_head(uint32_t shared, const void *global, int32_t re
 // 8 or 4 bytes through L1 (cp.async.ca).
 SIE_DEVICE void cp_async_8(uint32_t shared, const void *global, bool valid = true) {
 #ifdef __CUDACC__
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared), "l"(__cvta_generic_to_global(global)),
-               "r"(valid ? 8 : 0)
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared),
+               "l"(__cvta_generic_to_global(global)), "r"(valid ? 8 : 0)
                : "memory");
 #else
   simt::cp_async(shared, global, 8, valid ? 8 : 0);
@@ -47,8 +47,8 @@ SIE_DEVICE void cp_async_8(uint32_t shared, const void *global, bool valid = tru
 
 SIE_DEVICE void cp_async_4(uint32_t shared, const void *global, bool valid = true) {
 #ifdef __CUDACC__
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(__cvta_generic_to_global(global)),
-               "r"(valid ? 4 : 0)
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared),
+               "l"(__cvta_generic_to_global(global)), "r"(valid ? 4 : 0)
                : "memory");
 #else
   simt::cp_async(shared, global, 4, valid ? 4 : 0);

@@ -44,7 +44,7 @@
 // SIE_DYNAMIC_SHARED(name): `unsigned char *name`, the CTA's dynamic shared memory, 1024-byte aligned, of the
 // size given to SIE_LAUNCH. Contents are undefined at the start (0xff under emulation: NaN in every type).
 #ifdef __CUDACC__
-#define SIE_DYNAMIC_SHARED(name)                                             \
+#define SIE_DYNAMIC_SHARED(name)                                              \
   extern __shared__ __align__(1024) unsigned char sie_dynamic_shared_bytes[]; \
   unsigned char *name = sie_dynamic_shared_bytes
 #else

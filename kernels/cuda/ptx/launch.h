@@ -22,10 +22,10 @@
   SIE_LAUNCH_CLUSTER(kernel, 1, grid, block, shared_bytes, on, ##__VA_ARGS__)
 
 // The same with CTAs in clusters of `cluster` along x (sm_90; grid.x is a multiple of it).
-#define SIE_LAUNCH_CLUSTER(kernel, cluster, grid, block, shared_bytes, on, ...) \
-  ::ptx::launch(#kernel, (kernel),                                              \
+#define SIE_LAUNCH_CLUSTER(kernel, cluster, grid, block, shared_bytes, on, ...)             \
+  ::ptx::launch(#kernel, (kernel),                                                          \
                 ::ptx::LaunchShape{dim3(grid), dim3(block), static_cast<uint32_t>(cluster), \
-                                   static_cast<size_t>(shared_bytes)},          \
+                                   static_cast<size_t>(shared_bytes)},                      \
                 on, ##__VA_ARGS__)
 
 namespace ptx {
@@ -66,9 +66,9 @@ sie_status launch(const char *, void (*kernel)(P...), const LaunchShape &shape, 
                   typename AsDeclared<P>::type... arguments) {
   if (on == nullptr) return SIE_INVALID_ARGUMENT;
   if (shape.shared_bytes > 48 * 1024) {
-    cudaError_t error =
-        cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(shape.shared_bytes));
+    cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
+                                             cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             static_cast<int>(shape.shared_bytes));
     if (error == cudaErrorInvalidValue) {
       (void)cudaGetLastError();
       return SIE_UNSUPPORTED;
@@ -104,7 +104,13 @@ sie_status launch(const char *name, void (*kernel)(P...), const LaunchShape &sha
                   typename AsDeclared<P>::type... arguments) {
   if (on == nullptr) return SIE_INVALID_ARGUMENT;
   auto thread = [=] { kernel(arguments...); };
-  simt::Launch launch = {name, shape.grid, shape.block, shape.cluster, shape.shared_bytes, on->sm, on->pdl != 0,
+  simt::Launch launch = {name,
+                         shape.grid,
+                         shape.block,
+                         shape.cluster,
+                         shape.shared_bytes,
+                         on->sm,
+                         on->pdl != 0,
                          reinterpret_cast<const void *>(kernel)};
   return simt::launch(
       launch, [](const void *body) { (*static_cast<const decltype(thread) *>(body))(); }, &thread);

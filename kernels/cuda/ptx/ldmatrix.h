@@ -44,7 +44,10 @@ SIE_DEVICE void ldmatrix_x4(uint32_t (&r)[4], uint32_t row) {
 
 SIE_DEVICE void ldmatrix_x1_trans(uint32_t (&r)[1], uint32_t row) {
 #ifdef __CUDACC__
-  asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(r[0]) : "r"(row) : "memory");
+  asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];"
+               : "=r"(r[0])
+               : "r"(row)
+               : "memory");
 #else
   simt::ldmatrix(r, 1, true, row);
 #endif
@@ -112,12 +115,20 @@ SIE_DEVICE void stmatrix_x4_trans(uint32_t row, const uint32_t (&r)[4]) {
 SIE_DEVICE void ldmatrix_x1(uint32_t (&r)[1], const void *row) { ldmatrix_x1(r, shared_address(row)); }
 SIE_DEVICE void ldmatrix_x2(uint32_t (&r)[2], const void *row) { ldmatrix_x2(r, shared_address(row)); }
 SIE_DEVICE void ldmatrix_x4(uint32_t (&r)[4], const void *row) { ldmatrix_x4(r, shared_address(row)); }
-SIE_DEVICE void ldmatrix_x1_trans(uint32_t (&r)[1], const void *row) { ldmatrix_x1_trans(r, shared_address(row)); }
-SIE_DEVICE void ldmatrix_x2_trans(uint32_t (&r)[2], const void *row) { ldmatrix_x2_trans(r, shared_address(row)); }
-SIE_DEVICE void ldmatrix_x4_trans(uint32_t (&r)[4], const void *row) { ldmatrix_x4_trans(r, shared_address(row)); }
+SIE_DEVICE void ldmatrix_x1_trans(uint32_t (&r)[1], const void *row) {
+  ldmatrix_x1_trans(r, shared_address(row));
+}
+SIE_DEVICE void ldmatrix_x2_trans(uint32_t (&r)[2], const void *row) {
+  ldmatrix_x2_trans(r, shared_address(row));
+}
+SIE_DEVICE void ldmatrix_x4_trans(uint32_t (&r)[4], const void *row) {
+  ldmatrix_x4_trans(r, shared_address(row));
+}
 SIE_DEVICE void stmatrix_x2(void *row, const uint32_t (&r)[2]) { stmatrix_x2(shared_address(row), r); }
 SIE_DEVICE void stmatrix_x4(void *row, const uint32_t (&r)[4]) { stmatrix_x4(shared_address(row), r); }
-SIE_DEVICE void stmatrix_x4_trans(void *row, const uint32_t (&r)[4]) { stmatrix_x4_trans(shared_address(row), r); }
+SIE_DEVICE void stmatrix_x4_trans(void *row, const uint32_t (&r)[4]) {
+  stmatrix_x4_trans(shared_address(row), r);
+}
 
 }  // namespace ptx
 

@@ -16,7 +16,8 @@ namespace ptx {
 // 1 ≤ count < 2^20 arrivals a phase.
 SIE_DEVICE void mbarrier_init(uint64_t *barrier, uint32_t count) {
 #ifdef __CUDACC__
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count) : "memory");
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count)
+               : "memory");
 #else
   simt::mbarrier_init(barrier, count);
 #endif
@@ -24,8 +25,9 @@ SIE_DEVICE void mbarrier_init(uint64_t *barrier, uint32_t count) {
 
 SIE_DEVICE void mbarrier_arrive(uint64_t *barrier) {
 #ifdef __CUDACC__
-  asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}\n" ::"r"(shared_address(barrier))
-               : "memory");
+  asm volatile(
+      "{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}\n" ::"r"(shared_address(barrier))
+      : "memory");
 #else
   simt::mbarrier_arrive(barrier, 0);
 #endif

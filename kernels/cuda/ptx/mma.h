@@ -16,10 +16,10 @@
 
 namespace ptx {
 
-#define SIE_PTX_MMA(SHAPE, TYPES)                                                            \
-  asm volatile("mma.sync.aligned." SHAPE ".row.col.f32." TYPES                              \
-               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"        \
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                              \
+#define SIE_PTX_MMA(SHAPE, TYPES)                                                     \
+  asm volatile("mma.sync.aligned." SHAPE ".row.col.f32." TYPES                        \
+               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                       \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 
 template <Operand T>

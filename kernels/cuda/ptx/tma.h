@@ -23,7 +23,9 @@ namespace ptx {
 enum class Swizzle : int32_t { none = 0, b32 = 1, b64 = 2, b128 = 3 };
 
 // Bytes of a row of the swizzle's atom of eight rows; without one, of a core matrix of wgmma.
-__host__ __device__ constexpr int32_t swizzle_row_bytes(Swizzle swizzle) { return 16 << static_cast<int32_t>(swizzle); }
+__host__ __device__ constexpr int32_t swizzle_row_bytes(Swizzle swizzle) {
+  return 16 << static_cast<int32_t>(swizzle);
+}
 
 // 128 bytes, 64-byte aligned; a kernel takes it as `const __grid_constant__ ptx::TensorMap map`.
 #ifdef __CUDACC__
@@ -39,8 +41,8 @@ using TensorMap = simt::TensorMap;
 //   p         16-byte aligned, kept: valid while kernels use the map; ld·element a multiple of 16 bytes
 //   box       each extent 1 … 256; a box row has the bytes of the swizzle (128, 64, 32; none: a multiple of 16)
 // SIE_INVALID_ARGUMENT where a rule is broken; SIE_UNSUPPORTED: the driver cannot (a device before sm_90).
-inline sie_status tensor_map_2d(TensorMap *map, int32_t dtype, const void *p, int64_t rows, int64_t columns, int64_t ld,
-                                int32_t box_rows, int32_t box_columns, Swizzle swizzle);
+inline sie_status tensor_map_2d(TensorMap *map, int32_t dtype, const void *p, int64_t rows, int64_t columns,
+                                int64_t ld, int32_t box_rows, int32_t box_columns, Swizzle swizzle);
 
 // The same with three dimensions, innermost first; stride[0] (elements) belongs to extent[1], stride[1] to
 // extent[2].
@@ -61,14 +63,15 @@ SIE_DEVICE void tma_prefetch(const TensorMap *map) {
 }
 
 // The box whose first element is (row, column); both may be negative or beyond the tensor.
-SIE_DEVICE void tma_load_2d(void *shared, const TensorMap *map, int32_t row, int32_t column, uint64_t *barrier) {
+SIE_DEVICE void tma_load_2d(void *shared, const TensorMap *map, int32_t row, int32_t column,
+                            uint64_t *barrier) {
 #ifndef __CUDACC__
   const int32_t at[3] = {column, row, 0};
   simt::tma_load(shared, map, 2, at, barrier, 0);
 #elif SIE_PTX_SM90
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
-          shared_address(shared)),
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], "
+      "[%2];" ::"r"(shared_address(shared)),
       "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row)
       : "memory");
 #else
@@ -77,14 +80,15 @@ SIE_DEVICE void tma_load_2d(void *shared, const TensorMap *map, int32_t row, int
 }
 
 // Coordinates innermost first: c0 belongs to extent[0].
-SIE_DEVICE void tma_load_3d(void *shared, const TensorMap *map, int32_t c0, int32_t c1, int32_t c2, uint64_t *barrier) {
+SIE_DEVICE void tma_load_3d(void *shared, const TensorMap *map, int32_t c0, int32_t c1, int32_t c2,
+                            uint64_t *barrier) {
 #ifndef __CUDACC__
   const int32_t at[3] = {c0, c1, c2};
   simt::tma_load(shared, map, 3, at, barrier, 0);
 #elif SIE_PTX_SM90
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
-          shared_address(shared)),
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+      "[%2];" ::"r"(shared_address(shared)),
       "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2)
       : "memory");
 #else
@@ -101,7 +105,8 @@ SIE_DEVICE void tma_load_2d_multicast(void *shared, const TensorMap *map, int32_
   simt::tma_load(shared, map, 2, at, barrier, ctas);
 #elif SIE_PTX_SM90
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, "
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%3, "
       "%4}], [%2], %5;" ::"r"(shared_address(shared)),
       "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row), "h"(ctas)
       : "memory");
@@ -115,10 +120,11 @@ SIE_DEVICE void bulk_load(void *shared, const void *global, uint32_t bytes, uint
 #ifndef __CUDACC__
   simt::bulk_load(shared, global, bytes, barrier);
 #elif SIE_PTX_SM90
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   shared_address(shared)),
-               "l"(__cvta_generic_to_global(global)), "r"(bytes), "r"(shared_address(barrier))
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          shared_address(shared)),
+      "l"(__cvta_generic_to_global(global)), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
 #else
   unsupported();
 #endif
@@ -182,7 +188,8 @@ inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
   void *entry = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
 #if CUDART_VERSION >= 12050
-  cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
+  cudaError_t error =
+      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
 #else
   cudaError_t error = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &entry, cudaEnableDefault, &found);
 #endif
@@ -190,8 +197,9 @@ inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
   return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
 }
 
-inline sie_status encode_tensor_map(TensorMap *map, int32_t dtype, const void *p, int32_t rank, const int64_t *extent,
-                                    const int64_t *stride, const int32_t *box, Swizzle swizzle) {
+inline sie_status encode_tensor_map(TensorMap *map, int32_t dtype, const void *p, int32_t rank,
+                                    const int64_t *extent, const int64_t *stride, const int32_t *box,
+                                    Swizzle swizzle) {
   CUtensorMapDataType type;
   uint64_t element;
   switch (dtype) {
@@ -225,24 +233,26 @@ inline sie_status encode_tensor_map(TensorMap *map, int32_t dtype, const void *p
     steps[i] = 1;
     if (i + 1 < rank) strides[i] = static_cast<cuuint64_t>(stride[i]) * element;
   }
-  CUresult result = encode(map, type, static_cast<cuuint32_t>(rank), const_cast<void *>(p), extents, strides, boxes,
-                           steps, CU_TENSOR_MAP_INTERLEAVE_NONE, static_cast<CUtensorMapSwizzle>(swizzle),
-                           CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  CUresult result =
+      encode(map, type, static_cast<cuuint32_t>(rank), const_cast<void *>(p), extents, strides, boxes, steps,
+             CU_TENSOR_MAP_INTERLEAVE_NONE, static_cast<CUtensorMapSwizzle>(swizzle),
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result == CUDA_SUCCESS) return SIE_OK;
   return result == CUDA_ERROR_INVALID_VALUE ? SIE_INVALID_ARGUMENT : SIE_UNSUPPORTED;
 }
 
 #else
 
-inline sie_status encode_tensor_map(TensorMap *map, int32_t dtype, const void *p, int32_t rank, const int64_t *extent,
-                                    const int64_t *stride, const int32_t *box, Swizzle swizzle) {
+inline sie_status encode_tensor_map(TensorMap *map, int32_t dtype, const void *p, int32_t rank,
+                                    const int64_t *extent, const int64_t *stride, const int32_t *box,
+                                    Swizzle swizzle) {
   return simt::encode_tensor_map(map, dtype, p, rank, extent, stride, box, static_cast<int32_t>(swizzle));
 }
 
 #endif
 
-inline sie_status tensor_map_2d(TensorMap *map, int32_t dtype, const void *p, int64_t rows, int64_t columns, int64_t ld,
-                                int32_t box_rows, int32_t box_columns, Swizzle swizzle) {
+inline sie_status tensor_map_2d(TensorMap *map, int32_t dtype, const void *p, int64_t rows, int64_t columns,
+                                int64_t ld, int32_t box_rows, int32_t box_columns, Swizzle swizzle) {
   const int64_t extent[2] = {columns, rows}, stride[1] = {ld};
   const int32_t box[2] = {box_columns, box_rows};
   return encode_tensor_map(map, dtype, p, 2, extent, stride, box, swizzle);

@@ -68,7 +68,9 @@ SIE_DEVICE uint32_t ballot(bool predicate, uint32_t mask = full_warp) {
 }
 
 SIE_DEVICE bool warp_any(bool predicate, uint32_t mask = full_warp) { return ballot(predicate, mask) != 0; }
-SIE_DEVICE bool warp_all(bool predicate, uint32_t mask = full_warp) { return ballot(predicate, mask) == mask; }
+SIE_DEVICE bool warp_all(bool predicate, uint32_t mask = full_warp) {
+  return ballot(predicate, mask) == mask;
+}
 
 // redux.sync: over the lanes of mask, the same result in each.
 SIE_DEVICE uint32_t reduce_add(uint32_t value, uint32_t mask = full_warp) {

@@ -32,7 +32,8 @@ namespace ptx {
 SIE_DEVICE uint64_t wgmma_descriptor(uint32_t shared, Swizzle swizzle, uint32_t row_group_bytes,
                                      uint32_t k_group_bytes = 16) {
   uint64_t layout = swizzle == Swizzle::none ? 0u : 4u - static_cast<uint32_t>(swizzle);
-  return static_cast<uint64_t>((shared & 0x3ffffu) >> 4) | static_cast<uint64_t>((k_group_bytes & 0x3ffffu) >> 4) << 16 |
+  return static_cast<uint64_t>((shared & 0x3ffffu) >> 4) |
+         static_cast<uint64_t>((k_group_bytes & 0x3ffffu) >> 4) << 16 |
          static_cast<uint64_t>((row_group_bytes & 0x3ffffu) >> 4) << 32 | layout << 62;
 }
 
@@ -124,13 +125,15 @@ SIE_DEVICE void wgmma(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, int
   SIE_PTX_NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define SIE_PTX_NAMES_64 \
   SIE_PTX_NAMES_48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define SIE_PTX_NAMES_96                                                                                       \
-  SIE_PTX_NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, " \
-                   "%81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define SIE_PTX_NAMES_128                                                                                      \
-  SIE_PTX_NAMES_96 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, " \
-                   "%111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, " \
-                   "%126, %127"
+#define SIE_PTX_NAMES_96                                                                        \
+  SIE_PTX_NAMES_64                                                                              \
+      ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, " \
+      "%81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define SIE_PTX_NAMES_128                                                                          \
+  SIE_PTX_NAMES_96                                                                                 \
+      ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "   \
+      "%111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, " \
+      "%126, %127"
 #define SIE_PTX_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define SIE_PTX_D16(i) SIE_PTX_D4(i), SIE_PTX_D4(i + 4), SIE_PTX_D4(i + 8), SIE_PTX_D4(i + 12)
 #define SIE_PTX_D_4 SIE_PTX_D4(0)
@@ -144,34 +147,38 @@ SIE_DEVICE void wgmma(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, int
 #define SIE_PTX_D_128 SIE_PTX_D_96, SIE_PTX_D16(96), SIE_PTX_D16(112)
 
 // P0 … P5: the numbers behind the accumulators' (descriptors, fragment, predicate).
-#define SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, N, R, P0, P1, P2, P3, P4, P5)                \
-  template <>                                                                                                     \
-  struct Wgmma<Operand::T, N> {                                                                                   \
-    static SIE_DEVICE void shared_a(float (&d)[R], uint64_t a, uint64_t b, int accumulate) {                      \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" P2 ", 0;\n"                                               \
-                   "wgmma.mma_async.sync.aligned.m64n" #N SHAPE ".f32." TYPES " {" SIE_PTX_NAMES_##R "}, %" P0    \
-                   ", %" P1 ", p, 1, 1" FLAGS_SHARED ";\n}\n"                                                     \
-                   : SIE_PTX_D_##R                                                                                \
-                   : "l"(a), "l"(b), "r"(accumulate));                                                            \
-    }                                                                                                             \
-    static SIE_DEVICE void register_a(float (&d)[R], const uint32_t (&a)[4], uint64_t b, int accumulate) {        \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" P5 ", 0;\n"                                               \
-                   "wgmma.mma_async.sync.aligned.m64n" #N SHAPE ".f32." TYPES " {" SIE_PTX_NAMES_##R "}, {%" P0   \
-                   ", %" P1 ", %" P2 ", %" P3 "}, %" P4 ", p, 1, 1" FLAGS_REGISTER ";\n}\n"                       \
-                   : SIE_PTX_D_##R                                                                                \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));                        \
-    }                                                                                                             \
+#define SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, N, R, P0, P1, P2, P3, P4, P5)         \
+  template <>                                                                                              \
+  struct Wgmma<Operand::T, N> {                                                                            \
+    static SIE_DEVICE void shared_a(float (&d)[R], uint64_t a, uint64_t b, int accumulate) {               \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" P2                                                 \
+                   ", 0;\n"                                                                                \
+                   "wgmma.mma_async.sync.aligned.m64n" #N SHAPE ".f32." TYPES " {" SIE_PTX_NAMES_##R       \
+                   "}, %" P0 ", %" P1 ", p, 1, 1" FLAGS_SHARED ";\n}\n"                                    \
+                   : SIE_PTX_D_##R                                                                         \
+                   : "l"(a), "l"(b), "r"(accumulate));                                                     \
+    }                                                                                                      \
+    static SIE_DEVICE void register_a(float (&d)[R], const uint32_t (&a)[4], uint64_t b, int accumulate) { \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" P5                                                 \
+                   ", 0;\n"                                                                                \
+                   "wgmma.mma_async.sync.aligned.m64n" #N SHAPE ".f32." TYPES " {" SIE_PTX_NAMES_##R       \
+                   "}, {%" P0 ", %" P1 ", %" P2 ", %" P3 "}, %" P4 ", p, 1, 1" FLAGS_REGISTER ";\n}\n"     \
+                   : SIE_PTX_D_##R                                                                         \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));                 \
+    }                                                                                                      \
   };
-#define SIE_PTX_WGMMA_TYPE(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER)                                             \
-  SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, 8, 4, "4", "5", "6", "7", "8", "9")                    \
-  SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, 16, 8, "8", "9", "10", "11", "12", "13")               \
-  SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, 24, 12, "12", "13", "14", "15", "16", "17")            \
-  SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, 32, 16, "16", "17", "18", "19", "20", "21")            \
-  SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, 64, 32, "32", "33", "34", "35", "36", "37")            \
-  SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, 96, 48, "48", "49", "50", "51", "52", "53")            \
-  SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, 128, 64, "64", "65", "66", "67", "68", "69")           \
-  SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, 192, 96, "96", "97", "98", "99", "100", "101")         \
-  SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, 256, 128, "128", "129", "130", "131", "132", "133")
+#define SIE_PTX_WGMMA_TYPE(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER)                                   \
+  SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, 8, 4, "4", "5", "6", "7", "8", "9")          \
+  SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, 16, 8, "8", "9", "10", "11", "12", "13")     \
+  SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, 24, 12, "12", "13", "14", "15", "16", "17")  \
+  SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, 32, 16, "16", "17", "18", "19", "20", "21")  \
+  SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, 64, 32, "32", "33", "34", "35", "36", "37")  \
+  SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, 96, 48, "48", "49", "50", "51", "52", "53")  \
+  SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, 128, 64, "64", "65", "66", "67", "68", "69") \
+  SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, 192, 96, "96", "97", "98", "99", "100",      \
+                "101")                                                                                      \
+  SIE_PTX_WGMMA(T, SHAPE, TYPES, FLAGS_SHARED, FLAGS_REGISTER, 256, 128, "128", "129", "130", "131", "132", \
+                "133")
 
 // The trailing zeros say that neither operand is transposed; e4m3 has no such choice.
 SIE_PTX_WGMMA_TYPE(bf16, "k16", "bf16.bf16", ", 0, 0", ", 0")

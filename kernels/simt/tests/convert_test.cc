@@ -31,7 +31,8 @@ template <class Check>
 void for_interesting(int fraction_bits, int bias, uint32_t last, uint32_t step, Check check_one) {
   for (uint32_t code = 0; code < last; code += step) {
     float x = static_cast<float>(value_of(code, fraction_bits, bias));
-    float middle = static_cast<float>((value_of(code, fraction_bits, bias) + value_of(code + 1, fraction_bits, bias)) / 2);
+    float middle = static_cast<float>(
+        (value_of(code, fraction_bits, bias) + value_of(code + 1, fraction_bits, bias)) / 2);
     for (float y : {x, middle, nextafterf(middle, 0.0f), nextafterf(middle, INFINITY)}) {
       check_one(y);
       check_one(-y);
@@ -50,11 +51,13 @@ TEST(f16_rounds_to_nearest_even) {
   for_interesting(10, 15, 0x7bff, 1, [](float x) {
     double magnitude = fabs(static_cast<double>(x));
     // 65504 + 16 is the tie to 2^16, which is infinity.
-    uint32_t want = (signbit(x) ? 0x8000u : 0u) | (magnitude >= 65520.0 ? 0x7c00u : nearest(magnitude, 10, 15, 0x7bff));
+    uint32_t want =
+        (signbit(x) ? 0x8000u : 0u) | (magnitude >= 65520.0 ? 0x7c00u : nearest(magnitude, 10, 15, 0x7bff));
     CHECK(to_f16(x) == want, "%a: %04x, not %04x", static_cast<double>(x), to_f16(x), want);
     CHECK(pack_f16x2(x, 1.0f) == (want | 0x3c000000u), "%a packed", static_cast<double>(x));
     if ((want & 0x7fff) != 0x7c00) {
-      CHECK(static_cast<double>(from_f16(static_cast<uint16_t>(want))) == value_of(want & 0x7fffu, 10, 15) * (signbit(x) ? -1 : 1),
+      CHECK(static_cast<double>(from_f16(static_cast<uint16_t>(want))) ==
+                value_of(want & 0x7fffu, 10, 15) * (signbit(x) ? -1 : 1),
             "%04x back", want);
     }
   });
@@ -66,7 +69,8 @@ TEST(bf16_rounds_to_nearest_even) {
   for_interesting(7, 127, 0x7f7f, 5, [](float x) {
     double magnitude = fabs(static_cast<double>(x));
     double limit = value_of(0x7f7f, 7, 127) + ldexp(1, 119);
-    uint32_t want = (signbit(x) ? 0x8000u : 0u) | (magnitude >= limit ? 0x7f80u : nearest(magnitude, 7, 127, 0x7f7f));
+    uint32_t want =
+        (signbit(x) ? 0x8000u : 0u) | (magnitude >= limit ? 0x7f80u : nearest(magnitude, 7, 127, 0x7f7f));
     CHECK(to_bf16(x) == want, "%a: %04x, not %04x", static_cast<double>(x), to_bf16(x), want);
     CHECK(pack_bf16x2(1.0f, x) == (want << 16 | 0x3f80u), "%a packed", static_cast<double>(x));
   });
@@ -87,7 +91,8 @@ TEST(e4m3_saturates_and_rounds_to_nearest_even) {
       CHECK(x != x, "%02x is a NaN", code);
       continue;
     }
-    CHECK(static_cast<double>(x) == value_of(code & 0x7f, 3, 7) * (code > 127 ? -1 : 1), "%02x is %g", code, static_cast<double>(x));
+    CHECK(static_cast<double>(x) == value_of(code & 0x7f, 3, 7) * (code > 127 ? -1 : 1), "%02x is %g", code,
+          static_cast<double>(x));
     CHECK(to_e4m3(x) == code, "%02x comes back as %02x", code, to_e4m3(x));
     CHECK(pack_e4m3x4(x, 1.0f, -2.0f, 0.0f) == (code | 0x38u << 8 | 0xc0u << 16), "%02x packed", code);
     float2 two = unpack_e4m3x2(static_cast<uint16_t>(code | 0x38u << 8));

@@ -57,14 +57,16 @@ void check_fault(const char *name, int (*right)(), int (*wrong)(), Expectation e
   int noticed = 0;
   for (uint64_t seed = 1; seed <= 10; seed++) {
     int status = run_in_child(right, seed, &said);
-    CHECK(status == 0, "%s, as it should be, seed %d: status %d\n%s", name, static_cast<int>(seed), status, said.c_str());
+    CHECK(status == 0, "%s, as it should be, seed %d: status %d\n%s", name, static_cast<int>(seed), status,
+          said.c_str());
     status = run_in_child(wrong, seed, &said);
     bool aborted = status == -SIGABRT && said.find("simt: kernel") == 0;
     bool as_expected = expect.says != nullptr ? aborted && said.find(expect.says) != std::string::npos &&
                                                     said.find("SIE_SIMT_SEED=") != std::string::npos
                                               : status == wrong_result;
     if (expect.says == anything) as_expected = as_expected || status == wrong_result;
-    CHECK(as_expected || status == 0, "%s, seed %d: status %d, not as expected\n%s", name, static_cast<int>(seed), status, said.c_str());
+    CHECK(as_expected || status == 0, "%s, seed %d: status %d, not as expected\n%s", name,
+          static_cast<int>(seed), status, said.c_str());
     noticed += as_expected;
   }
   CHECK(noticed >= expect.of_ten, "%s: noticed in %d of 10 runs", name, noticed);
@@ -152,7 +154,8 @@ int run_stream() {
   Aligned<int> in(chunks * 128);
   for (int i = 0; i < chunks * 128; i++) in[static_cast<size_t>(i)] = i;
   std::vector<int> out(128);
-  if (SIE_LAUNCH(stream_kernel<Fault>, 1, 128, 1024, &on_sm80, in.data(), out.data(), chunks) != SIE_OK) return 2;
+  if (SIE_LAUNCH(stream_kernel<Fault>, 1, 128, 1024, &on_sm80, in.data(), out.data(), chunks) != SIE_OK)
+    return 2;
   for (int t = 0; t < 128; t++) {
     int want = 0;
     for (int chunk = 0; chunk < chunks; chunk++) want += chunk * 128 + 127 - t;
@@ -211,7 +214,8 @@ int copy_wait_for_one_group_less() {
   Aligned<int> in(4);
   for (int &x : in) x = 5;
   std::vector<int> out(32);
-  if (SIE_LAUNCH(youngest_group_kernel<Fault>, 1, 32, 1024, &on_sm80, in.data(), out.data()) != SIE_OK) return 2;
+  if (SIE_LAUNCH(youngest_group_kernel<Fault>, 1, 32, 1024, &on_sm80, in.data(), out.data()) != SIE_OK)
+    return 2;
   for (int x : out) {
     if (x != 5) return wrong_result;
   }
@@ -241,12 +245,24 @@ FAULT(missing_syncwarp, nullptr, 10)
 // ---- Hopper's pipelines
 
 enum class PipeFault {
-  none, full_wait, empty_wait, wgmma_wait, release_early, fence, init_fence, touch, expect_less, expect_more, no_expect, leave
+  none,
+  full_wait,
+  empty_wait,
+  wgmma_wait,
+  release_early,
+  fence,
+  init_fence,
+  touch,
+  expect_less,
+  expect_more,
+  no_expect,
+  leave
 };
 
 // out[64, 8] = Σ over chunks of A·Bᵀ: a producer warp with TMA, a consumer warpgroup with wgmma, two slots.
 template <PipeFault Fault>
-__global__ void pipe_kernel(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float *out, int chunks) {
+__global__ void pipe_kernel(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
+                            float *out, int chunks) {
   SIE_DYNAMIC_SHARED(shared);
   uint64_t *full = reinterpret_cast<uint64_t *>(shared), *empty = full + 2;
   uint8_t *slots = shared + 1024;
@@ -263,9 +279,12 @@ __global__ void pipe_kernel(const __grid_constant__ TensorMap a, const __grid_co
     if (threadIdx.x != 128) return;
     for (int chunk = 0; chunk < chunks; chunk++) {
       int slot = chunk % 2;
-      if (Fault != PipeFault::empty_wait) mbarrier_wait(empty + slot, static_cast<uint32_t>(chunk / 2 + 1) & 1u);
+      if (Fault != PipeFault::empty_wait)
+        mbarrier_wait(empty + slot, static_cast<uint32_t>(chunk / 2 + 1) & 1u);
       uint8_t *at = slots + static_cast<uint32_t>(slot) * slot_bytes;
-      uint32_t bytes = Fault == PipeFault::expect_less ? slot_bytes - 16 : Fault == PipeFault::expect_more ? slot_bytes + 16 : slot_bytes;
+      uint32_t bytes = Fault == PipeFault::expect_less   ? slot_bytes - 16
+                       : Fault == PipeFault::expect_more ? slot_bytes + 16
+                                                         : slot_bytes;
       if (Fault == PipeFault::no_expect) {
         mbarrier_arrive(full + slot);
       } else {
@@ -281,9 +300,11 @@ __global__ void pipe_kernel(const __grid_constant__ TensorMap a, const __grid_co
     int slot = chunk % 2;
     if (Fault != PipeFault::full_wait) mbarrier_wait(full + slot, static_cast<uint32_t>(chunk / 2) & 1u);
     const uint8_t *at = slots + static_cast<uint32_t>(slot) * slot_bytes;
-    uint64_t da = wgmma_descriptor(at, Swizzle::b128, 1024), db = wgmma_descriptor(at + a_bytes, Swizzle::b128, 1024);
+    uint64_t da = wgmma_descriptor(at, Swizzle::b128, 1024),
+             db = wgmma_descriptor(at + a_bytes, Swizzle::b128, 1024);
     if (Fault != PipeFault::fence) wgmma_fence();
-    for (uint32_t k = 0; k < 4; k++) wgmma<Operand::bf16, 8>(d, wgmma_advance(da, 32 * k), wgmma_advance(db, 32 * k), 1);
+    for (uint32_t k = 0; k < 4; k++)
+      wgmma<Operand::bf16, 8>(d, wgmma_advance(da, 32 * k), wgmma_advance(db, 32 * k), 1);
     wgmma_commit();
     if (Fault == PipeFault::touch) d[0] = 0.0f;
     if (Fault == PipeFault::release_early && threadIdx.x == 0) mbarrier_arrive(empty + slot);
@@ -294,7 +315,8 @@ __global__ void pipe_kernel(const __grid_constant__ TensorMap a, const __grid_co
   float copy[4] = {d[0], d[1], d[2], d[3]};
   if (Fault == PipeFault::wgmma_wait) wgmma_wait<0>();
   uint32_t t = threadIdx.x;
-  for (uint32_t i = 0; i < 4; i++) out[(t / 32 * 16 + t % 32 / 4 + i / 2 * 8) * 8 + t % 4 * 2 + i % 2] = copy[i];
+  for (uint32_t i = 0; i < 4; i++)
+    out[(t / 32 * 16 + t % 32 / 4 + i / 2 * 8) * 8 + t % 4 * 2 + i % 2] = copy[i];
 }
 
 template <PipeFault Fault>
@@ -309,22 +331,24 @@ int run_pipe() {
   if (tensor_map_2d(&ma, SIE_BF16, a.data(), 64, k, k, 64, 64, Swizzle::b128) != SIE_OK) return 2;
   if (tensor_map_2d(&mb, SIE_BF16, b.data(), 8, k, k, 8, 64, Swizzle::b128) != SIE_OK) return 2;
   std::vector<float> out(64 * 8, NAN);
-  if (SIE_LAUNCH(pipe_kernel<Fault>, 1, 160, 1024 + 2 * 9216, &on_sm90, ma, mb, out.data(), chunks) != SIE_OK) return 2;
+  if (SIE_LAUNCH(pipe_kernel<Fault>, 1, 160, 1024 + 2 * 9216, &on_sm90, ma, mb, out.data(), chunks) != SIE_OK)
+    return 2;
   for (int row = 0; row < 64; row++) {
     for (int column = 0; column < 8; column++) {
       int want = 0;
-      for (int l = 0; l < k; l++) want += ia[static_cast<size_t>(row * k + l)] * ib[static_cast<size_t>(column * k + l)];
+      for (int l = 0; l < k; l++)
+        want += ia[static_cast<size_t>(row * k + l)] * ib[static_cast<size_t>(column * k + l)];
       if (!(out[static_cast<size_t>(row * 8 + column)] == static_cast<float>(want))) return wrong_result;
     }
   }
   return 0;
 }
 
-#define PIPE_FAULT(name, fault, says, of_ten)                          \
-  template <bool Fault>                                                \
-  int name() {                                                         \
-    return run_pipe<Fault ? PipeFault::fault : PipeFault::none>();     \
-  }                                                                    \
+#define PIPE_FAULT(name, fault, says, of_ten)                      \
+  template <bool Fault>                                            \
+  int name() {                                                     \
+    return run_pipe<Fault ? PipeFault::fault : PipeFault::none>(); \
+  }                                                                \
   FAULT(name, says, of_ten)
 
 PIPE_FAULT(missing_mbarrier_wait, full_wait, anything, 7)
@@ -437,7 +461,8 @@ TEST(fault_waiter_falls_behind) {
   for (uint64_t seed = 1; seed <= 10; seed++) {
     CHECK(run_in_child(waiter_falls_behind<false>, seed, &said) == 0, "right: %s", said.c_str());
     int status = run_in_child(waiter_falls_behind<true>, seed, &said);
-    CHECK(status == -SIGABRT && (said.find("before a waiter looked") != std::string::npos || said.find("deadlock") != std::string::npos),
+    CHECK(status == -SIGABRT && (said.find("before a waiter looked") != std::string::npos ||
+                                 said.find("deadlock") != std::string::npos),
           "status %d: %s", status, said.c_str());
   }
 }

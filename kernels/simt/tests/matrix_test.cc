@@ -29,16 +29,19 @@ TEST(ldmatrix_gives_the_fragments_of_the_isa) {
   for (int count : {1, 2, 4}) {
     for (bool trans : {false, true}) {
       std::vector<uint32_t> out(static_cast<size_t>(32 * count));
-      sie_status status = SIE_LAUNCH(ldmatrix_kernel, 1, 32, 512, &on_sm80, in.data(), out.data(), count, trans);
+      sie_status status =
+          SIE_LAUNCH(ldmatrix_kernel, 1, 32, 512, &on_sm80, in.data(), out.data(), count, trans);
       CHECK(status == SIE_OK, "status %d", status);
       for (int m = 0; m < count; m++) {
         for (int row = 0; row < 8; row++) {
           for (int column = 0; column < 8; column++) {
-            uint16_t element = in[static_cast<size_t>(trans ? (8 * m + column) * 8 + row : (8 * m + row) * 8 + column)];
+            uint16_t element =
+                in[static_cast<size_t>(trans ? (8 * m + column) * 8 + row : (8 * m + row) * 8 + column)];
             int lane = row * 4 + column / 2;
             uint32_t reg = out[static_cast<size_t>(m * 32 + lane)];
             uint16_t got = static_cast<uint16_t>(column % 2 == 0 ? reg & 0xffff : reg >> 16);
-            CHECK(got == element, "x%d trans %d matrix %d (%d, %d): %u, not %u", count, trans, m, row, column, got, element);
+            CHECK(got == element, "x%d trans %d matrix %d (%d, %d): %u, not %u", count, trans, m, row, column,
+                  got, element);
           }
         }
       }
@@ -70,12 +73,15 @@ TEST(stmatrix_is_the_way_back) {
         for (int column = 0; column < 8; column++) {
           // What lane 4·row + column/2 had in half column%2 of register m.
           int held = 64 * m + 2 * (4 * row + column / 2) + column % 2;
-          uint16_t got = out[static_cast<size_t>(trans ? 64 * m + column * 8 + row : 64 * m + row * 8 + column)];
-          CHECK(got == held, "x%d trans %d matrix %d (%d, %d): %u, not %d", count, trans, m, row, column, got, held);
+          uint16_t got =
+              out[static_cast<size_t>(trans ? 64 * m + column * 8 + row : 64 * m + row * 8 + column)];
+          CHECK(got == held, "x%d trans %d matrix %d (%d, %d): %u, not %d", count, trans, m, row, column, got,
+                held);
         }
       }
     }
-    for (size_t i = static_cast<size_t>(64 * count); i < 256; i++) CHECK(out[i] == 0xffff, "element %zu written", i);
+    for (size_t i = static_cast<size_t>(64 * count); i < 256; i++)
+      CHECK(out[i] == 0xffff, "element %zu written", i);
   }
 }
 
@@ -92,9 +98,13 @@ __global__ void mma_kernel(const uint32_t *a, const uint32_t *b, const float *c,
 struct At {
   int row, column;
 };
-At a_16bit(int group, int t, int i) { return {i < 2 || (i >= 4 && i < 6) ? group : group + 8, t * 2 + (i & 1) + (i >= 4 ? 8 : 0)}; }
+At a_16bit(int group, int t, int i) {
+  return {i < 2 || (i >= 4 && i < 6) ? group : group + 8, t * 2 + (i & 1) + (i >= 4 ? 8 : 0)};
+}
 At b_16bit(int group, int t, int i) { return {t * 2 + (i & 1) + (i >= 2 ? 8 : 0), group}; }
-At a_8bit(int group, int t, int i) { return {i < 4 || (i >= 8 && i < 12) ? group : group + 8, t * 4 + (i & 3) + (i >= 8 ? 16 : 0)}; }
+At a_8bit(int group, int t, int i) {
+  return {i < 4 || (i >= 8 && i < 12) ? group : group + 8, t * 4 + (i & 3) + (i >= 8 ? 16 : 0)};
+}
 At b_8bit(int group, int t, int i) { return {t * 4 + (i & 3) + (i >= 4 ? 16 : 0), group}; }
 At c_32bit(int group, int t, int i) { return {i < 2 ? group : group + 8, t * 2 + (i & 1)}; }
 
@@ -121,17 +131,21 @@ void check_mma(const sie_stream *on) {
     }
     for (int i = 0; i < 4; i++) {
       At at = c_32bit(lane / 4, lane % 4, i);
-      rc[static_cast<size_t>(lane * 4 + i)] = static_cast<float>(c[static_cast<size_t>(at.row * 8 + at.column)]);
+      rc[static_cast<size_t>(lane * 4 + i)] =
+          static_cast<float>(c[static_cast<size_t>(at.row * 8 + at.column)]);
     }
   }
-  CHECK(SIE_LAUNCH(mma_kernel<T>, 1, 32, 0, on, ra.data(), rb.data(), rc.data(), rd.data()) == SIE_OK, "launch");
+  CHECK(SIE_LAUNCH(mma_kernel<T>, 1, 32, 0, on, ra.data(), rb.data(), rc.data(), rd.data()) == SIE_OK,
+        "launch");
   for (int lane = 0; lane < 32; lane++) {
     for (int i = 0; i < 4; i++) {
       At at = c_32bit(lane / 4, lane % 4, i);
       int32_t want = c[static_cast<size_t>(at.row * 8 + at.column)];
-      for (int l = 0; l < k; l++) want += a[static_cast<size_t>(at.row * k + l)] * b[static_cast<size_t>(l * 8 + at.column)];
+      for (int l = 0; l < k; l++)
+        want += a[static_cast<size_t>(at.row * k + l)] * b[static_cast<size_t>(l * 8 + at.column)];
       float got = rd[static_cast<size_t>(lane * 4 + i)];
-      CHECK(got == static_cast<float>(want), "lane %d register %d: %g, not %d", lane, i, static_cast<double>(got), want);
+      CHECK(got == static_cast<float>(want), "lane %d register %d: %g, not %d", lane, i,
+            static_cast<double>(got), want);
     }
   }
 }

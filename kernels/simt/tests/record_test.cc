@@ -55,14 +55,16 @@ long compare(const std::vector<uint8_t> &recording, const char *path) {
   memcpy(&head, recording.data(), sizeof head);
   head.name[sizeof head.name - 1] = '\0';
   const Experiment *experiment = memcmp(head.magic, "SIEREC01", 8) == 0 ? find(head.name) : nullptr;
-  if (experiment == nullptr || head.input_bytes != experiment->input_bytes || head.output_bytes != experiment->output_bytes ||
+  if (experiment == nullptr || head.input_bytes != experiment->input_bytes ||
+      head.output_bytes != experiment->output_bytes ||
       recording.size() != sizeof head + head.input_bytes + head.output_bytes) {
     CHECK(false, "%s: of no experiment here, or of another shape: record again", path);
     return -1;
   }
   std::vector<uint8_t> output;
   run_emulated(*experiment, recording.data() + sizeof head, &output);
-  return static_cast<long>(count_differences(*experiment, output, recording.data() + sizeof head + head.input_bytes));
+  return static_cast<long>(
+      count_differences(*experiment, output, recording.data() + sizeof head + head.input_bytes));
 }
 
 TEST(recordings_of_a_device_are_reproduced) {
@@ -78,7 +80,8 @@ TEST(recordings_of_a_device_are_reproduced) {
       CHECK(file != nullptr, "%s cannot be read", path.c_str());
       if (file == nullptr) continue;
       uint8_t buffer[4096];
-      for (size_t n; (n = fread(buffer, 1, sizeof buffer, file)) > 0;) recording.insert(recording.end(), buffer, buffer + n);
+      for (size_t n; (n = fread(buffer, 1, sizeof buffer, file)) > 0;)
+        recording.insert(recording.end(), buffer, buffer + n);
       fclose(file);
       long different = compare(recording, name.c_str());
       CHECK(different == 0, "%s: %ld elements differ", name.c_str(), different);
@@ -89,7 +92,8 @@ TEST(recordings_of_a_device_are_reproduced) {
   size_t count;
   simt_record::experiments(&count);
   if (compared == 0) {
-    printf("     no recordings of a device: 0 of %zu experiments compared (make one with sie_record)\n", count);
+    printf("     no recordings of a device: 0 of %zu experiments compared (make one with sie_record)\n",
+           count);
   } else {
     CHECK(compared == static_cast<int>(count), "%d recordings of %zu experiments", compared, count);
     printf("     %d recordings of %zu experiments compared\n", compared, count);
@@ -135,7 +139,8 @@ TEST(experiments_have_finite_operands) {
       float x;
       memcpy(&x, &output[b], 4);
       CHECK(x == x && fabsf(x) < 1e7f, "%s: %g", list[i].name, static_cast<double>(x));
-      CHECK(list[i].input != Experiment::small_integers || x == rintf(x), "%s: %g", list[i].name, static_cast<double>(x));
+      CHECK(list[i].input != Experiment::small_integers || x == rintf(x), "%s: %g", list[i].name,
+            static_cast<double>(x));
       nonzero += x != 0.0f;
     }
     CHECK(nonzero > static_cast<int>(output.size() / 16), "%s: nearly all zeros", list[i].name);

@@ -81,7 +81,9 @@ inline uint32_t element_of(ptx::Operand type, int32_t x) {
 }
 inline int32_t bytes_of(ptx::Operand type) { return type == ptx::Operand::e4m3 ? 1 : 2; }
 
-inline void put(void *to, int32_t bytes, uint32_t element) { memcpy(to, &element, static_cast<size_t>(bytes)); }
+inline void put(void *to, int32_t bytes, uint32_t element) {
+  memcpy(to, &element, static_cast<size_t>(bytes));
+}
 
 }  // namespace simt_test
 

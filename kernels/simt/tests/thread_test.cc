@@ -14,7 +14,8 @@ __global__ void index_kernel(uint32_t *seen) {
 
 TEST(every_thread_of_the_grid_runs_once) {
   std::vector<uint32_t> seen(3 * 2 * 2 * 40 * 3 * 2);
-  CHECK(SIE_LAUNCH(index_kernel, dim3(3, 2, 2), dim3(40, 3, 2), 0, &on_sm80, seen.data()) == SIE_OK, "launch");
+  CHECK(SIE_LAUNCH(index_kernel, dim3(3, 2, 2), dim3(40, 3, 2), 0, &on_sm80, seen.data()) == SIE_OK,
+        "launch");
   for (size_t i = 0; i < seen.size(); i++) CHECK(seen[i] == 1, "thread %zu ran %u times", i, seen[i]);
 }
 
@@ -93,9 +94,11 @@ TEST(barriers_order_what_they_should) {
   for (int run = 0; run < 20; run++) {
     std::vector<int32_t> out(96 + 128, -1);
     CHECK(SIE_LAUNCH(barrier_kernel, 1, 128, 4096, &on_sm80, out.data()) == SIE_OK, "launch");
-    for (int t = 0; t < 96; t++) CHECK(out[static_cast<size_t>(t)] == 48000 + 95 - t, "thread %d: %d", t, out[static_cast<size_t>(t)]);
+    for (int t = 0; t < 96; t++)
+      CHECK(out[static_cast<size_t>(t)] == 48000 + 95 - t, "thread %d: %d", t, out[static_cast<size_t>(t)]);
     for (int i = 0; i < 128; i++) {
-      CHECK(out[static_cast<size_t>(96 + i)] == (64 + i % 32) * (i / 64 + 1), "round %d thread %d: %d", i / 64, i % 64, out[static_cast<size_t>(96 + i)]);
+      CHECK(out[static_cast<size_t>(96 + i)] == (64 + i % 32) * (i / 64 + 1), "round %d thread %d: %d",
+            i / 64, i % 64, out[static_cast<size_t>(96 + i)]);
     }
   }
 }
@@ -123,7 +126,8 @@ __global__ void ring_kernel(int32_t *out, int rounds) {
     } else {
       mbarrier_wait(full + slot, parity);
       CHECK(mbarrier_test(full + slot, parity), "a phase that was waited for has ended");
-      out[(round * 3 + static_cast<int>(warp) - 1) * 32 + static_cast<int>(lane)] = slots[slot * 32 + static_cast<int>(31 - lane)];
+      out[(round * 3 + static_cast<int>(warp) - 1) * 32 + static_cast<int>(lane)] =
+          slots[slot * 32 + static_cast<int>(31 - lane)];
       __syncwarp();
       if (lane == 0) mbarrier_arrive(empty + slot);
     }
@@ -136,7 +140,8 @@ TEST(mbarriers_carry_a_pipeline) {
     std::vector<int32_t> out(rounds * 96, -1);
     CHECK(SIE_LAUNCH(ring_kernel, 1, 128, 4096, &on_sm90, out.data(), rounds) == SIE_OK, "launch");
     for (int i = 0; i < rounds * 96; i++) {
-      CHECK(out[static_cast<size_t>(i)] == i / 96 * 100 + 31 - i % 32, "round %d: %d", i / 96, out[static_cast<size_t>(i)]);
+      CHECK(out[static_cast<size_t>(i)] == i / 96 * 100 + 31 - i % 32, "round %d: %d", i / 96,
+            out[static_cast<size_t>(i)]);
     }
   }
 }
@@ -160,7 +165,8 @@ TEST(clusters_run_together) {
   for (uint32_t size : {1u, 2u, 4u}) {
     std::vector<uint32_t> out(8 * 32);
     CHECK(SIE_LAUNCH_CLUSTER(cluster_kernel, size, 8, 32, 64, &on_sm90, out.data()) == SIE_OK, "launch");
-    for (uint32_t i = 0; i < out.size(); i++) CHECK(out[i] == i / 32 % size * 10 + size, "thread %u: %u", i, out[i]);
+    for (uint32_t i = 0; i < out.size(); i++)
+      CHECK(out[i] == i / 32 % size * 10 + size, "thread %u: %u", i, out[i]);
   }
 }
 
@@ -187,7 +193,8 @@ void check_copies() {
   for (size_t i = 0; i < in.size(); i++) in[i] = static_cast<uint8_t>(i * 7 + 1);
   for (int n : {0, 1, 33, 64}) {
     std::vector<uint8_t> out(64 * Bytes, 9);
-    CHECK(SIE_LAUNCH(copy_kernel<Bytes>, 1, 32, 1024, &on_sm80, in.data(), out.data(), n) == SIE_OK, "launch");
+    CHECK(SIE_LAUNCH(copy_kernel<Bytes>, 1, 32, 1024, &on_sm80, in.data(), out.data(), n) == SIE_OK,
+          "launch");
     for (size_t i = 0; i < out.size(); i++) {
       uint8_t want = i < static_cast<size_t>(n * Bytes) ? in[i] : uint8_t{0};
       CHECK(out[i] == want, "%d-byte copies, n %d: byte %zu is %u, not %u", Bytes, n, i, out[i], want);
@@ -236,7 +243,9 @@ TEST(vectors_move_whole) {
   for (size_t i = 0; i < 128; i++) in[i] = static_cast<uint32_t>(i + 1);
   CHECK(SIE_LAUNCH(vector_kernel, 1, 32, 512, &on_sm80, in.data(), out.data()) == SIE_OK, "launch");
   for (size_t t = 0; t < 32; t++) {
-    CHECK(out[4 * t] == 4 * t + 1 && out[4 * t + 1] == 4 * t + 3 && out[4 * t + 2] == 4 * t + 4 && out[4 * t + 3] == 0, "thread %zu", t);
+    CHECK(out[4 * t] == 4 * t + 1 && out[4 * t + 1] == 4 * t + 3 && out[4 * t + 2] == 4 * t + 4 &&
+              out[4 * t + 3] == 0,
+          "thread %zu", t);
   }
 }
 
@@ -248,11 +257,14 @@ TEST(launches_are_refused_as_a_device_does) {
   CHECK(SIE_LAUNCH(index_kernel, 1, 32, 200 << 10, &on_sm80, none) == SIE_UNSUPPORTED, "200 KiB on sm_80");
   CHECK(SIE_LAUNCH(index_kernel, 1, 32, 100 << 10, &on_sm89, none) == SIE_UNSUPPORTED, "100 KiB on sm_89");
   CHECK(SIE_LAUNCH_CLUSTER(index_kernel, 2, 3, 32, 0, &on_sm90, none) == SIE_INTERNAL, "half a cluster");
-  CHECK(SIE_LAUNCH_CLUSTER(index_kernel, 2, 2, 32, 0, &on_sm80, none) == SIE_UNSUPPORTED, "clusters on sm_80");
+  CHECK(SIE_LAUNCH_CLUSTER(index_kernel, 2, 2, 32, 0, &on_sm80, none) == SIE_UNSUPPORTED,
+        "clusters on sm_80");
 }
 
 // The order in which threads pass an unordered place.
-__global__ void order_kernel(uint32_t *order, uint32_t *next) { order[(*next)++] = blockIdx.x * 64 + threadIdx.x; }
+__global__ void order_kernel(uint32_t *order, uint32_t *next) {
+  order[(*next)++] = blockIdx.x * 64 + threadIdx.x;
+}
 
 std::vector<uint32_t> order_of_launch() {
   std::vector<uint32_t> order(4 * 64);

@@ -6,8 +6,8 @@ namespace {
 
 using namespace ptx;
 
-__global__ void load_kernel(const __grid_constant__ TensorMap map, uint8_t *out, int rank, int c0, int c1, int c2,
-                            uint32_t bytes) {
+__global__ void load_kernel(const __grid_constant__ TensorMap map, uint8_t *out, int rank, int c0, int c1,
+                            int c2, uint32_t bytes) {
   SIE_DYNAMIC_SHARED(shared);
   uint64_t *barrier = reinterpret_cast<uint64_t *>(shared);
   if (threadIdx.x == 0) {
@@ -44,22 +44,30 @@ uint32_t chunk_exchanged(Swizzle swizzle, uint32_t row, uint32_t chunk) {
 TEST(tma_load_2d_swizzles_and_fills) {
   const int rows = 40, columns = 150, ld = 160;  // u8
   Aligned<uint8_t> tensor(rows * ld);
-  for (int i = 0; i < rows * ld; i++) tensor[static_cast<size_t>(i)] = static_cast<uint8_t>(i % ld < columns ? 1 + i % 251 : 0xee);
+  for (int i = 0; i < rows * ld; i++)
+    tensor[static_cast<size_t>(i)] = static_cast<uint8_t>(i % ld < columns ? 1 + i % 251 : 0xee);
   for (Swizzle swizzle : {Swizzle::none, Swizzle::b32, Swizzle::b64, Swizzle::b128}) {
-    const uint32_t width = swizzle == Swizzle::none ? 48 : static_cast<uint32_t>(swizzle_row_bytes(swizzle)), height = 24;
+    const uint32_t width = swizzle == Swizzle::none ? 48 : static_cast<uint32_t>(swizzle_row_bytes(swizzle)),
+                   height = 24;
     TensorMap map;
-    CHECK(tensor_map_2d(&map, SIE_U8, tensor.data(), rows, columns, ld, static_cast<int>(height), static_cast<int>(width), swizzle) == SIE_OK, "map");
+    CHECK(tensor_map_2d(&map, SIE_U8, tensor.data(), rows, columns, ld, static_cast<int>(height),
+                        static_cast<int>(width), swizzle) == SIE_OK,
+          "map");
     const int places[][2] = {{0, 0}, {3, 16}, {30, 0}, {-5, -16}, {20, 140}, {100, 0}, {0, 1000}, {-24, 0}};
     for (const auto &at : places) {
       std::vector<uint8_t> out(width * height);
-      CHECK(SIE_LAUNCH(load_kernel, 1, 32, 1024 + 128 * 24, &on_sm90, map, out.data(), 2, at[1], at[0], 0, width * height) == SIE_OK, "launch");
+      CHECK(SIE_LAUNCH(load_kernel, 1, 32, 1024 + 128 * 24, &on_sm90, map, out.data(), 2, at[1], at[0], 0,
+                       width * height) == SIE_OK,
+            "launch");
       for (uint32_t r = 0; r < height; r++) {
         for (uint32_t c = 0; c < width; c++) {
           int row = at[0] + static_cast<int>(r), column = at[1] + static_cast<int>(c);
           uint8_t want = 0;
-          if (row >= 0 && row < rows && column >= 0 && column < columns) want = tensor[static_cast<size_t>(row * ld + column)];
+          if (row >= 0 && row < rows && column >= 0 && column < columns)
+            want = tensor[static_cast<size_t>(row * ld + column)];
           uint8_t got = out[r * width + chunk_exchanged(swizzle, r, c / 16) * 16 + c % 16];
-          CHECK(got == want, "swizzle %d at (%d, %d): (%u, %u) is %u, not %u", static_cast<int>(swizzle), at[0], at[1], r, c, got, want);
+          CHECK(got == want, "swizzle %d at (%d, %d): (%u, %u) is %u, not %u", static_cast<int>(swizzle),
+                at[0], at[1], r, c, got, want);
         }
       }
     }
@@ -76,7 +84,9 @@ TEST(tma_load_3d) {
   const int places[][3] = {{0, 0, 0}, {16, 2, 1}, {-8, 5, 2}, {4, -1, -1}};
   for (const auto &at : places) {
     std::vector<uint8_t> out(16 * 4 * 2 * 2);
-    CHECK(SIE_LAUNCH(load_kernel, 1, 64, 4096, &on_sm90, map, out.data(), 3, at[0], at[1], at[2], 256u) == SIE_OK, "launch");
+    CHECK(SIE_LAUNCH(load_kernel, 1, 64, 4096, &on_sm90, map, out.data(), 3, at[0], at[1], at[2], 256u) ==
+              SIE_OK,
+          "launch");
     for (int z = 0; z < 2; z++) {
       for (int y = 0; y < 4; y++) {
         for (int x = 0; x < 16; x++) {
@@ -85,7 +95,10 @@ TEST(tma_load_3d) {
           uint16_t want = inside ? static_cast<uint16_t>(gz * 216 + gy * 24 + gx + 1) : uint16_t{0};
           uint32_t row = static_cast<uint32_t>(z * 4 + y);
           uint16_t got;
-          memcpy(&got, &out[row * 32 + chunk_exchanged(Swizzle::b32, row, static_cast<uint32_t>(x) / 8) * 16 + static_cast<uint32_t>(x) % 8 * 2], 2);
+          memcpy(&got,
+                 &out[row * 32 + chunk_exchanged(Swizzle::b32, row, static_cast<uint32_t>(x) / 8) * 16 +
+                      static_cast<uint32_t>(x) % 8 * 2],
+                 2);
           CHECK(got == want, "(%d, %d, %d): %u, not %u", gx, gy, gz, got, want);
         }
       }
@@ -100,7 +113,8 @@ __global__ void store_kernel(const __grid_constant__ TensorMap map, int row, int
   for (int round = 0; round < 2; round++) {
     for (uint32_t i = threadIdx.x; i < 16 * 64; i += blockDim.x) {
       uint32_t r = i / 64, c = i % 64;
-      tile[r * 64 + ((c / 8) ^ r % 8) * 8 + c % 8] = static_cast<uint16_t>(1000 * (round + 1) + static_cast<int>(i));
+      tile[r * 64 + ((c / 8) ^ r % 8) * 8 + c % 8] =
+          static_cast<uint16_t>(1000 * (round + 1) + static_cast<int>(i));
     }
     fence_proxy_async();
     __syncthreads();
@@ -126,13 +140,17 @@ TEST(tma_store_2d_writes_what_lies_inside) {
         Aligned<uint16_t> tensor(rows * ld);
         for (uint16_t &x : tensor) x = 7;
         TensorMap map;
-        CHECK(tensor_map_2d(&map, SIE_BF16, tensor.data(), rows, columns, ld, 16, 64, Swizzle::b128) == SIE_OK, "map");
-        CHECK(SIE_LAUNCH(store_kernel, 1, 128, 2048, &on_sm90, map, row, column, read_first) == SIE_OK, "launch");
+        CHECK(
+            tensor_map_2d(&map, SIE_BF16, tensor.data(), rows, columns, ld, 16, 64, Swizzle::b128) == SIE_OK,
+            "map");
+        CHECK(SIE_LAUNCH(store_kernel, 1, 128, 2048, &on_sm90, map, row, column, read_first) == SIE_OK,
+              "launch");
         for (int r = 0; r < rows; r++) {
           for (int c = 0; c < ld; c++) {
             int y = r - row, x = c - column;
             int want = 7;
-            if (c < columns && x >= 0 && x < 64 && y >= 0 && y < 32) want = 1000 * (y / 16 + 1) + y % 16 * 64 + x;
+            if (c < columns && x >= 0 && x < 64 && y >= 0 && y < 32)
+              want = 1000 * (y / 16 + 1) + y % 16 * 64 + x;
             int got = tensor[static_cast<size_t>(r * ld + c)];
             CHECK(got == want, "box at (%d, %d): (%d, %d) is %d, not %d", row, column, r, c, got, want);
           }
@@ -182,7 +200,8 @@ __global__ void multicast_kernel(const __grid_constant__ TensorMap map, uint16_t
     if (threadIdx.x == 0) {
       if (round > 0) mbarrier_wait(barrier + 1, (round - 1) & 1u);  // both blocks have read the last round
       mbarrier_arrive_expect(barrier, 2 * 8 * 128);
-      tma_load_2d_multicast(shared + 1024 + rank * 1024, &map, static_cast<int>(round * 16 + rank * 8), 0, barrier, 3);
+      tma_load_2d_multicast(shared + 1024 + rank * 1024, &map, static_cast<int>(round * 16 + rank * 8), 0,
+                            barrier, 3);
     }
     mbarrier_wait(barrier, round & 1u);
     for (uint32_t i = threadIdx.x; i < 16 * 64; i += 64) {
@@ -204,21 +223,30 @@ TEST(tma_multicast_in_a_cluster) {
   CHECK(tensor_map_2d(&map, SIE_F16, tensor.data(), 48, 64, 64, 8, 64, Swizzle::none) == SIE_OK, "map");
   for (int run = 0; run < 20; run++) {
     std::vector<uint16_t> out(4 * 3 * 1024, 9);
-    CHECK(SIE_LAUNCH_CLUSTER(multicast_kernel, 2, 4, 64, 3072, &on_sm90, map, out.data()) == SIE_OK, "launch");
-    for (size_t i = 0; i < out.size(); i++) CHECK(out[i] == i % 3072, "block %zu: element %zu is %u", i / 3072, i % 3072, out[i]);
+    CHECK(SIE_LAUNCH_CLUSTER(multicast_kernel, 2, 4, 64, 3072, &on_sm90, map, out.data()) == SIE_OK,
+          "launch");
+    for (size_t i = 0; i < out.size(); i++)
+      CHECK(out[i] == i % 3072, "block %zu: element %zu is %u", i / 3072, i % 3072, out[i]);
   }
 }
 
 TEST(tensor_maps_are_refused_as_the_driver_does) {
   Aligned<uint16_t> t(64 * 64);
   TensorMap map;
-  CHECK(tensor_map_2d(&map, SIE_BF16, t.data() + 1, 64, 64, 64, 8, 64, Swizzle::b128) == SIE_INVALID_ARGUMENT, "address");
-  CHECK(tensor_map_2d(&map, SIE_BF16, t.data(), 64, 60, 60, 8, 64, Swizzle::b128) == SIE_INVALID_ARGUMENT, "stride");
-  CHECK(tensor_map_2d(&map, SIE_BF16, t.data(), 0, 64, 64, 8, 64, Swizzle::b128) == SIE_INVALID_ARGUMENT, "no rows");
-  CHECK(tensor_map_2d(&map, SIE_BF16, t.data(), 64, 64, 64, 257, 64, Swizzle::b128) == SIE_INVALID_ARGUMENT, "box");
-  CHECK(tensor_map_2d(&map, SIE_BF16, t.data(), 64, 64, 64, 8, 128, Swizzle::b128) == SIE_INVALID_ARGUMENT, "box wider than the swizzle");
-  CHECK(tensor_map_2d(&map, SIE_BF16, t.data(), 64, 64, 64, 8, 4, Swizzle::none) == SIE_INVALID_ARGUMENT, "box row of 8 bytes");
-  CHECK(tensor_map_2d(&map, SIE_I32, t.data(), 64, 64, 64, 8, 32, Swizzle::none) == SIE_INVALID_ARGUMENT, "type");
+  CHECK(tensor_map_2d(&map, SIE_BF16, t.data() + 1, 64, 64, 64, 8, 64, Swizzle::b128) == SIE_INVALID_ARGUMENT,
+        "address");
+  CHECK(tensor_map_2d(&map, SIE_BF16, t.data(), 64, 60, 60, 8, 64, Swizzle::b128) == SIE_INVALID_ARGUMENT,
+        "stride");
+  CHECK(tensor_map_2d(&map, SIE_BF16, t.data(), 0, 64, 64, 8, 64, Swizzle::b128) == SIE_INVALID_ARGUMENT,
+        "no rows");
+  CHECK(tensor_map_2d(&map, SIE_BF16, t.data(), 64, 64, 64, 257, 64, Swizzle::b128) == SIE_INVALID_ARGUMENT,
+        "box");
+  CHECK(tensor_map_2d(&map, SIE_BF16, t.data(), 64, 64, 64, 8, 128, Swizzle::b128) == SIE_INVALID_ARGUMENT,
+        "box wider than the swizzle");
+  CHECK(tensor_map_2d(&map, SIE_BF16, t.data(), 64, 64, 64, 8, 4, Swizzle::none) == SIE_INVALID_ARGUMENT,
+        "box row of 8 bytes");
+  CHECK(tensor_map_2d(&map, SIE_I32, t.data(), 64, 64, 64, 8, 32, Swizzle::none) == SIE_INVALID_ARGUMENT,
+        "type");
   CHECK(tensor_map_2d(&map, SIE_F32, t.data(), 16, 64, 64, 8, 32, Swizzle::b128) == SIE_OK, "f32");
 }
 

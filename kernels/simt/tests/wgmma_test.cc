@@ -16,14 +16,14 @@ int chunk_place(Swizzle swizzle, int row, int chunk) {
 }
 
 struct Shape {
-  int n, steps;        // K = steps instructions
+  int n, steps;  // K = steps instructions
   Swizzle swizzle;
   bool a_in_registers;
 };
 
 template <Operand T, int N>
-__global__ void wgmma_kernel(const uint8_t *a, const uint8_t *b, const uint32_t *fragments, float *out, Shape shape,
-                             uint32_t a_bytes, uint32_t b_bytes) {
+__global__ void wgmma_kernel(const uint8_t *a, const uint8_t *b, const uint32_t *fragments, float *out,
+                             Shape shape, uint32_t a_bytes, uint32_t b_bytes) {
   SIE_DYNAMIC_SHARED(shared);
   uint8_t *tile_a = shared, *tile_b = shared + a_bytes;
   for (uint32_t i = threadIdx.x; i < a_bytes; i += blockDim.x) tile_a[i] = a[i];
@@ -68,14 +68,17 @@ void check_wgmma(Swizzle swizzle, bool a_in_registers) {
     if (swizzle == Swizzle::none) return row / 8 * 256 * steps + byte / 16 * 128 + row % 8 * 16 + byte % 16;
     return row / 8 * 8 * swizzle_row_bytes(swizzle) + chunk_place(swizzle, row % 8, byte / 16) + byte % 16;
   };
-  std::vector<uint8_t> pa(static_cast<size_t>((64 * k * bytes + 1023) / 1024 * 1024)), pb(static_cast<size_t>(N * k * bytes));
+  std::vector<uint8_t> pa(static_cast<size_t>((64 * k * bytes + 1023) / 1024 * 1024)),
+      pb(static_cast<size_t>(N * k * bytes));
   for (int row = 0; row < 64; row++) {
     for (int i = 0; i < k; i++)
-      put(&pa[static_cast<size_t>(place(row, i * bytes))], bytes, element_of(T, a[static_cast<size_t>(row * k + i)]));
+      put(&pa[static_cast<size_t>(place(row, i * bytes))], bytes,
+          element_of(T, a[static_cast<size_t>(row * k + i)]));
   }
   for (int row = 0; row < N; row++) {
     for (int i = 0; i < k; i++)
-      put(&pb[static_cast<size_t>(place(row, i * bytes))], bytes, element_of(T, b[static_cast<size_t>(row * k + i)]));
+      put(&pb[static_cast<size_t>(place(row, i * bytes))], bytes,
+          element_of(T, b[static_cast<size_t>(row * k + i)]));
   }
   // PTX ISA, wgmma register fragment of A: four registers; rows 16·warp + lane/4 and + 8, K in two halves.
   std::vector<uint32_t> fragments(static_cast<size_t>(steps * 128 * 4));
@@ -85,26 +88,29 @@ void check_wgmma(Swizzle swizzle, bool a_in_registers) {
         for (int e = 0; e < 4 / bytes; e++) {
           int row = t / 32 * 16 + t % 32 / 4 + (r == 1 || r == 3 ? 8 : 0);
           int column = step * k_of_step + (r >= 2 ? k_of_step / 2 : 0) + t % 4 * (4 / bytes) + e;
-          put(reinterpret_cast<uint8_t *>(&fragments[static_cast<size_t>((step * 128 + t) * 4 + r)]) + e * bytes, bytes,
-              element_of(T, a[static_cast<size_t>(row * k + column)]));
+          put(reinterpret_cast<uint8_t *>(&fragments[static_cast<size_t>((step * 128 + t) * 4 + r)]) +
+                  e * bytes,
+              bytes, element_of(T, a[static_cast<size_t>(row * k + column)]));
         }
       }
     }
   }
   std::vector<float> out(static_cast<size_t>(128 * N / 2), NAN);
   Shape shape = {N, steps, swizzle, a_in_registers};
-  sie_status status =
-      SIE_LAUNCH((wgmma_kernel<T, N>), 1, 128, pa.size() + pb.size(), &on_sm90, pa.data(), pb.data(), fragments.data(),
-                 out.data(), shape, static_cast<uint32_t>(pa.size()), static_cast<uint32_t>(pb.size()));
+  sie_status status = SIE_LAUNCH((wgmma_kernel<T, N>), 1, 128, pa.size() + pb.size(), &on_sm90, pa.data(),
+                                 pb.data(), fragments.data(), out.data(), shape,
+                                 static_cast<uint32_t>(pa.size()), static_cast<uint32_t>(pb.size()));
   CHECK(status == SIE_OK, "status %d", status);
   for (int t = 0; t < 128; t++) {
     for (int i = 0; i < N / 2; i++) {
       int row = t / 32 * 16 + t % 32 / 4 + (i % 4 >= 2 ? 8 : 0), column = i / 4 * 8 + t % 4 * 2 + i % 2;
       int32_t want = 0;
-      for (int l = 0; l < k; l++) want += a[static_cast<size_t>(row * k + l)] * b[static_cast<size_t>(column * k + l)];
+      for (int l = 0; l < k; l++)
+        want += a[static_cast<size_t>(row * k + l)] * b[static_cast<size_t>(column * k + l)];
       float got = out[static_cast<size_t>(t * (N / 2) + i)];
-      CHECK(got == static_cast<float>(want), "type %d n %d swizzle %d registers %d: row %d column %d is %g, not %d",
-            static_cast<int>(T), N, static_cast<int>(swizzle), a_in_registers, row, column, static_cast<double>(got), want);
+      CHECK(got == static_cast<float>(want),
+            "type %d n %d swizzle %d registers %d: row %d column %d is %g, not %d", static_cast<int>(T), N,
+            static_cast<int>(swizzle), a_in_registers, row, column, static_cast<double>(got), want);
     }
   }
 }
@@ -135,19 +141,24 @@ template <int N>
 __global__ void one_class_kernel(const uint16_t *a, const uint16_t *b, float *out_wide, float *out_mma) {
   SIE_DYNAMIC_SHARED(shared);
   uint16_t *tile_a = reinterpret_cast<uint16_t *>(shared), *tile_b = tile_a + 64 * 16;
-  for (uint32_t i = threadIdx.x; i < 64 * 16; i += 128) tile_a[i / 128 * 128 + i % 16 / 8 * 64 + i % 128 / 16 * 8 + i % 8] = a[i];
-  for (uint32_t i = threadIdx.x; i < N * 16; i += 128) tile_b[i / 128 * 128 + i % 16 / 8 * 64 + i % 128 / 16 * 8 + i % 8] = b[i];
+  for (uint32_t i = threadIdx.x; i < 64 * 16; i += 128)
+    tile_a[i / 128 * 128 + i % 16 / 8 * 64 + i % 128 / 16 * 8 + i % 8] = a[i];
+  for (uint32_t i = threadIdx.x; i < N * 16; i += 128)
+    tile_b[i / 128 * 128 + i % 16 / 8 * 64 + i % 128 / 16 * 8 + i % 8] = b[i];
   __syncthreads();
   float d[N / 2] = {};
   wgmma_fence();
-  wgmma<Operand::bf16, N>(d, wgmma_descriptor(tile_a, Swizzle::none, 256, 128), wgmma_descriptor(tile_b, Swizzle::none, 256, 128), 0);
+  wgmma<Operand::bf16, N>(d, wgmma_descriptor(tile_a, Swizzle::none, 256, 128),
+                          wgmma_descriptor(tile_b, Swizzle::none, 256, 128), 0);
   wgmma_commit();
   wgmma_wait<0>();
   uint32_t t = threadIdx.x, g = t % 32 / 4, c = t % 4 * 2;
-  for (uint32_t i = 0; i < N / 2; i++) out_wide[(t / 32 * 16 + g + i / 2 % 2 * 8) * N + i / 4 * 8 + c + i % 2] = d[i];
+  for (uint32_t i = 0; i < N / 2; i++)
+    out_wide[(t / 32 * 16 + g + i / 2 % 2 * 8) * N + i / 4 * 8 + c + i % 2] = d[i];
   auto pair = [](const uint16_t *p) { return p[0] | static_cast<uint32_t>(p[1]) << 16; };
   const uint16_t *rows = a + (t / 32 * 16 + g) * 16;
-  const uint32_t fragment[4] = {pair(rows + c), pair(rows + 128 + c), pair(rows + c + 8), pair(rows + 128 + c + 8)};
+  const uint32_t fragment[4] = {pair(rows + c), pair(rows + 128 + c), pair(rows + c + 8),
+                                pair(rows + 128 + c + 8)};
   for (uint32_t j = 0; j < N / 8; j++) {
     float e[4] = {};
     mma_m16n8<Operand::bf16>(e, fragment, pair(b + (j * 8 + g) * 16 + c), pair(b + (j * 8 + g) * 16 + c + 8));
@@ -158,11 +169,14 @@ __global__ void one_class_kernel(const uint16_t *a, const uint16_t *b, float *ou
 template <int N>
 void check_one_class(std::vector<uint16_t> &a, std::vector<uint16_t> &b, std::vector<float> &first) {
   std::vector<float> wide(64 * N), narrow(64 * N);
-  CHECK(SIE_LAUNCH(one_class_kernel<N>, 1, 128, 64 * 32 + N * 32, &on_sm90, a.data(), b.data(), wide.data(), narrow.data()) == SIE_OK, "launch");
+  CHECK(SIE_LAUNCH(one_class_kernel<N>, 1, 128, 64 * 32 + N * 32, &on_sm90, a.data(), b.data(), wide.data(),
+                   narrow.data()) == SIE_OK,
+        "launch");
   CHECK(memcmp(wide.data(), narrow.data(), wide.size() * 4) == 0, "wgmma and mma differ at N = %d", N);
   if (first.empty()) first = wide;
   for (size_t row = 0; row < 64; row++) {
-    CHECK(memcmp(&wide[row * N], &first[row * 256], 8 * 4) == 0, "N = %d differs from N = 256 in row %zu", N, row);
+    CHECK(memcmp(&wide[row * N], &first[row * 256], 8 * 4) == 0, "N = %d differs from N = 256 in row %zu", N,
+          row);
   }
 }
 

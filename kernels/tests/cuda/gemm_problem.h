@@ -64,8 +64,8 @@ int64_t gap(uint32_t compute, int64_t k, int64_t more);
 struct Ending {
   int32_t act = SIE_ACT_NONE, gate = SIE_GATE_NONE;
   bool bias = true, odd_bias = false;  // odd: 4 bytes past alignment
-  int32_t residual = 0;  // dtype
-  int32_t y = SIE_F32;   // dtype
+  int32_t residual = 0;                // dtype
+  int32_t y = SIE_F32;                 // dtype
   // Elements between the rows of y and of the residual.
   int64_t gap = 0, residual_gap = 0;
   bool in_place = false;
