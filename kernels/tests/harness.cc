@@ -142,8 +142,12 @@ void run_case(Case &c, int index, bool first_of_form) {
   c.expect();
   std::vector<std::pair<const sie_ops *, Units>> hosts, devices;
   for (const sie_ops *ops : backends()) {
-    if (!affordable(c, ops, first_of_form) || !run_whole(c, ops)) continue;
-    if (first_of_form) note_support(c, ops);
+    if (!affordable(c, ops, first_of_form)) continue;
+    const bool has = run_whole(c, ops);
+    if (has && first_of_form) note_support(c, ops);
+    CHECK(has == should_run(c, ops, has), "%s %s %s: %s, other than its form in support.txt", ops->name,
+          c.form.c_str(), c.shape.c_str(), has ? "runs" : "refused");
+    if (!has) continue;
     c.verify(ops->name);
     (is_gpu(ops) ? devices : hosts).emplace_back(ops, bytes_of_units(c));
   }

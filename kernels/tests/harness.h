@@ -29,8 +29,10 @@ namespace harness {
 enum Layout {
   dense,    // one after another, from a 64-byte boundary on: the bench
   aligned,  // rows start on 16 bytes, with something between them
-  odd       // strides and starts of any number of elements
+  odd,      // strides and starts that are no multiples of 16 bytes, one of them at least
+  mixed     // the operand x aligned, all else odd
 };
+inline Layout operand(Layout layout) { return layout == mixed ? aligned : layout; }
 
 // Rows in memory of their own. Every byte that is no element is 0xff, which is NaN in every float type:
 // before the first row, between the rows, and (without AddressSanitizer, which sees such accesses itself)
@@ -180,9 +182,11 @@ class Case {
 
 using CaseList = std::vector<std::unique_ptr<Case>>;
 
-// Each config as it is for the bench, else once with aligned and once with odd rows.
+// Each config as it is for the bench, else once with aligned and once with odd rows; of every other one a third time
+// with mixed ones, where the operation has an operand that may be aligned alone.
 template <typename Config>
-std::vector<std::pair<Config, Layout>> in_layouts(const std::vector<Config> &configs) {
+std::vector<std::pair<Config, Layout>> in_layouts(const std::vector<Config> &configs,
+                                                  bool with_mixed = false) {
   std::vector<std::pair<Config, Layout>> all;
   for (const Config &config : configs) {
     if (config.bench) {
@@ -191,6 +195,7 @@ std::vector<std::pair<Config, Layout>> in_layouts(const std::vector<Config> &con
     }
     all.emplace_back(config, aligned);
     all.emplace_back(config, odd);
+    if (with_mixed && (&config - configs.data()) % 2 == 1) all.emplace_back(config, mixed);
   }
   return all;
 }
@@ -199,6 +204,7 @@ std::unique_ptr<Case> in_layout(const Config &config, Layout layout, int seed) {
   std::unique_ptr<Case> c(new CaseOf(config, layout, seed));
   c->layout = layout;
   if (layout == odd) c->shape += " odd rows";
+  if (layout == mixed) c->shape += " mixed rows";
   return c;
 }
 

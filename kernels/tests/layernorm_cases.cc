@@ -34,7 +34,7 @@ class LayerNormCase : public NormCase {
     bench = c_.bench;
     eps_ = c_.norm == SIE_NORM_RMS ? 1e-6f : 1e-12f;
     Random random(static_cast<uint32_t>(seed));
-    x_.reset(new Rows(&random, layout, c_.r, c_.c, c_.x));
+    x_.reset(new Rows(&random, operand(layout), c_.r, c_.c, c_.x));
     make_outputs(&random, layout, c_.r, c_.c, c_.y, c_.twin, c_.beta, c_.norm, c_.weight_offset);
     fill(x_.get(), &random);
     if (c_.residual != 0) {
@@ -243,7 +243,7 @@ std::unique_ptr<Case> make_layernorm(int index) {
     for (int32_t x : {SIE_F32, SIE_BF16}) all.push_back({512, 384, x, x, no_twin, false, true, true, plain});
     for (Twin twin : {twin_u8, twin_u8_outlier})
       all.push_back({512, 384, SIE_F32, SIE_F32, twin, false, true, true, plain});
-    return in_layouts(all);
+    return in_layouts(all, true);
   }();
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
   const auto &[config, layout] = list[static_cast<size_t>(index)];

@@ -58,7 +58,7 @@ class LinearCase : public Case {
     bench = c_.bench;
     columns_ = c_.gate != SIE_GATE_NONE ? c_.n / 2 : c_.n;
     Random random(static_cast<uint32_t>(seed));
-    x_.reset(new Rows(&random, layout, c_.r, c_.k, x_dtype(c_.compute), {c_.outliers, c_.group}));
+    x_.reset(new Rows(&random, operand(layout), c_.r, c_.k, x_dtype(c_.compute), {c_.outliers, c_.group}));
     y_.reset(new Rows(&random, layout, c_.r, columns_, c_.y, {c_.outliers, 128}));
     if (c_.residual != 0) residual_.reset(new Rows(&random, layout, c_.r, columns_, c_.residual));
     fill(&random);
@@ -437,7 +437,7 @@ std::unique_ptr<Case> make_linear(int index) {
       if (compute <= SIE_COMPUTE_INT8) add_bench(&all, compute);
     }
     add_outliers(&all);
-    return in_layouts(all);
+    return in_layouts(all, true);
   }();
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
   const auto &[config, layout] = list[static_cast<size_t>(index)];

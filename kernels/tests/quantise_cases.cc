@@ -28,7 +28,7 @@ class QuantiseCase : public Case {
     Random random(static_cast<uint32_t>(seed));
     const int32_t type = c_.f8_group != 0 ? SIE_F8E4M3 : SIE_U8;
     const Rows::Quantised quantised = {c_.outliers, c_.f8_group != 0 ? c_.f8_group : -1};
-    x_.reset(new Rows(&random, layout, c_.r, c_.c, c_.x));
+    x_.reset(new Rows(&random, operand(layout), c_.r, c_.c, c_.x));
     y_.reset(new Rows(&random, layout, c_.r, c_.c, type, quantised));
     expected_.reset(new Rows(c_.r, c_.c, type, quantised));
     fill(x_.get(), &random, c_.input);
@@ -116,7 +116,7 @@ std::unique_ptr<Case> make_quantise(int index) {
       all.push_back({40, 384, SIE_F16, input == outliers ? plain : input, false, false, 128});
     }
     for (bool outlier : {false, true}) all.push_back({512, 384, SIE_F32, plain, true, outlier});
-    return in_layouts(all);
+    return in_layouts(all, true);
   }();
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
   const auto &[config, layout] = list[static_cast<size_t>(index)];

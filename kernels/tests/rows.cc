@@ -40,12 +40,14 @@ Rows::Rows(Random *random, Layout layout, int64_t rows, int64_t columns, int32_t
     : rows_(rows), columns_(columns), element_(element_bytes(dtype)), dtype_(dtype) {
   const int64_t line = 16 / element_;
   int64_t gap = 0, shift = 0;
-  if (layout == odd) gap = 1 + random->below(7), shift = random->below(9);
+  if (layout > aligned) gap = 1 + random->below(7), shift = random->below(9);
   if (layout == aligned) {
     gap = (line - (columns + extra_gap) % line) % line;
     gap += gap == 0 || random->below(2) == 0 ? line : 0;
     shift = line * random->below(4);
   }
+  // What is odd is so always: a form's support in odd rows must not hang on chance.
+  if (layout > aligned && (columns + extra_gap + gap) % line == 0 && shift % line == 0) gap++;
   ld_ = columns + extra_gap + gap;
   front_ = 128 + shift * element_;
   int64_t content = rows > 0 ? ((rows - 1) * ld_ + columns) * element_ : 0;

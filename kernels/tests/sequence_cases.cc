@@ -32,7 +32,7 @@ class SequenceCase : public Case {
                  static_cast<long long>(units), static_cast<long long>(c_.c), input_names[c_.input]);
     bench = c_.bench;
     Random random(static_cast<uint32_t>(seed));
-    x_.reset(new Rows(&random, layout, rows, c_.c, c_.x));
+    x_.reset(new Rows(&random, operand(layout), rows, c_.c, c_.x));
     y_.reset(new Rows(&random, layout, units, c_.c, y));
     fill(x_.get(), &random, c_.input);
     for (int64_t i = 0; i < c_.c; i++) w_.push_back(random.real() * (c_.c < 16 ? 4.0f : 1.0f));
@@ -175,6 +175,8 @@ std::vector<SequenceConfig> sequence_configs(bool pool) {
         all.push_back({lengths, 65, x, pooling, false, plain, false});
       }
       for (int64_t c : {1, 7, 31, 33, 64, 384}) all.push_back({ragged, c, x, pooling, false, plain, false});
+      // Bytes that 17 divides, and 16 does not.
+      if (!pool) all.push_back({ragged, 17, x, pooling, false, plain, false});
       if (!pool) all.push_back({{2, 0, 1}, 3080, x, pooling, false, plain, false});
       for (Input input : {outliers, equal_rows, denormals}) {
         if (input == outliers && x == SIE_F16 && pooling == SIE_POOL_ATTENTION) continue;
@@ -194,7 +196,8 @@ std::vector<SequenceConfig> sequence_configs(bool pool) {
 }  // namespace
 
 std::unique_ptr<Case> make_gather(int index) {
-  static const std::vector<std::pair<SequenceConfig, Layout>> list = in_layouts(sequence_configs(false));
+  static const std::vector<std::pair<SequenceConfig, Layout>> list =
+      in_layouts(sequence_configs(false), true);
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
   const auto &[config, layout] = list[static_cast<size_t>(index)];
   return in_layout<GatherCase>(config, layout, 900 + index);

@@ -32,7 +32,10 @@ void note_all_support();
 // One line a form: the tables that have it, "(aligned)" behind those which take no odd rows.
 void list_support(FILE *out);
 
-// Compares what has been noted with support.txt; where nothing has, notes all. golden_test.cc.
+// Whether support.txt says that the table has the case's form, in its layout; `otherwise` where it lacks the form.
+bool should_run(const Case &c, const sie_ops *ops, bool otherwise);
+
+// Compares what has been noted with support.txt; where nothing has, notes all.
 void check_support();
 
 }  // namespace harness
