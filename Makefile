@@ -93,9 +93,11 @@ test-asan: deps ## kernel conformance and C tests under AddressSanitizer and UBS
 	ctest --test-dir build-asan --output-on-failure
 
 mutate: deps ## break every kernel in every way and see that a test notices; takes hours, goes on where stopped (FILES=…)
+	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
+	cmake --build build -j $(JOBS) >/dev/null
 	cmake --preset asan >/dev/null
 	cmake --build build-asan -j $(JOBS) >/dev/null
-	python3 -B tools/mutate/mutate.py run --build build-asan --jobs $(JOBS) $(FILES)
+	python3 -B tools/mutate/mutate.py run $(FILES) --build build --build build-asan --jobs $(JOBS)
 
 test-clients: build minilm ## the official clients against the real binary
 	@tools/setup/venv.sh clients

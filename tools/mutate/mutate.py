@@ -58,25 +58,23 @@ class Cache:
 
 
 class Session:
-    def __init__(self, options):
+    def __init__(self, options, build_folder):
         self.options = options
         self.begin = time.monotonic()
-        self.sources = build.Sources(options.build)
-        self.out = pathlib.Path(options.out or options.build) / "mutate"
+        self.sources = build.Sources(build_folder)
+        self.out = (pathlib.Path(options.out, pathlib.Path(build_folder).name) if options.out
+                    else pathlib.Path(build_folder)) / "mutate"  # fmt: skip
         self.builder = build.Builder(self.sources, self.out, options.jobs, self.say)
         self.cache = Cache(self.out / "verdicts.jsonl")
         self.tests_digest = self.sources.tests_digest()
-        present = {p.name.removesuffix(".dir") for p in (pathlib.Path(options.build) / "CMakeFiles").glob("*.dir")}
+        present = {p.name.removesuffix(".dir") for p in (pathlib.Path(build_folder) / "CMakeFiles").glob("*.dir")}
         self.programs = {p: a for p, a in PROGRAMS.items() if p in (options.programs or present)}
 
     def say(self, text):
         print(text, flush=True)
 
-    def left(self):
-        return self.options.seconds - (time.monotonic() - self.begin)
-
     def key(self, mutant):
-        judges = (*sorted(self.programs), str(self.options.tests), str(self.options.seeds), str(self.builder.sanitized))
+        judges = (*sorted(self.programs), str(self.options.tests), str(self.options.seeds), str(bool(self.builder.sanitize)))
         text = "\n".join((mutant.id, *judges, self.sources.digest(mutant.file), self.tests_digest))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -237,16 +235,28 @@ def chosen_units(sources, names):
 
 
 def run(options):
-    session = Session(options)
+    """Every build judges in turn what the ones before let live."""
     proven = proofs.parse((HERE / "equivalent.txt").read_text())
-    units = chosen_units(session.sources, options.files)
-    wanted = set(options.files) or set().union(*(session.sources.closure(u) for u in units))
-    switchable, fixed = session.prepare(units)
-    session.try_tests()
-    session.self_check()
-    mutants = list(spread([m for m in switchable + fixed if m.file in wanted], ""))  # a part tells about the whole
-    deadline = session.begin + options.seconds if options.seconds else None
-    verdicts = session.judge_all(mutants, deadline)
+    deadline = time.monotonic() + options.seconds if options.seconds else None
+    mutants, verdicts, left = [], {}, None
+    for build_folder in options.build:
+        session = Session(options, build_folder)
+        units = chosen_units(session.sources, options.files if left is None else sorted({m.file for m in left}))
+        wanted = set(options.files) or set().union(*(session.sources.closure(u) for u in units))
+        switchable, fixed = session.prepare(units)
+        session.try_tests()
+        session.self_check()
+        found = [m for m in switchable + fixed if m.file in wanted]
+        if left is None:
+            mutants = found
+        else:
+            names = {m.id for m in left}
+            found = [m for m in found if m.id in names]
+        # Spread, so that a part tells about the whole.
+        verdicts |= session.judge_all(list(spread(found, "")), deadline)
+        left = [m for m in found if m.id in verdicts and verdicts[m.id].outcome == "survived"]
+        if not left or deadline is not None and time.monotonic() > deadline:
+            break
     print(summary(session, mutants, verdicts, proven))
     wrong = proofs.compare(known_proofs(session.sources, proven), all_ids(session.sources), verdicts)
     for line in wrong:
@@ -280,7 +290,7 @@ def sample(options):
     tests that are quick, counts as not run: the full run is the judge."""
     seed = options.seed or commit()
     print(f"mutate: a sample chosen by --seed {seed}, in at most {options.seconds:.0f} s")
-    session = Session(options)
+    session = Session(options, options.build[0])
     proven = proofs.parse((HERE / "equivalent.txt").read_text())
     settled = [line for line in (HERE / "settled.txt").read_text().splitlines() if line and not line.startswith("#")]
     gone = [name for name in settled if name not in session.sources.text]
@@ -332,7 +342,7 @@ def commit():
 
 
 def list_mutants(options):
-    sources = build.Sources(options.build)
+    sources = build.Sources(options.build[0])
     for name in options.files or sources.files:
         for mutant in sources.mutants[name]:
             print(mutant.id)
@@ -340,7 +350,7 @@ def list_mutants(options):
 
 
 def check(options):
-    sources = build.Sources(options.build)
+    sources = build.Sources(options.build[0])
     proven = proofs.parse((HERE / "equivalent.txt").read_text())
     wrong = proofs.compare(known_proofs(sources, proven), all_ids(sources), {})
     print("\n".join(wrong) or f"mutate: {len(all_ids(sources))} mutants, {len(proven)} of them proven equivalent")
@@ -351,8 +361,9 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("run", "sample", "list", "check"))
     parser.add_argument("files", nargs="*", help="files of kernels/cuda, for instance rows.cuh")
-    parser.add_argument("--build", default=str(ROOT / "build-asan"), help="a finished CMake build")
-    parser.add_argument("--out", help="where programs and verdicts go, below its folder mutate; the build's by default")
+    parser.add_argument("--build", action="append", help="a finished CMake build; another one, for instance with "
+                        "AddressSanitizer, judges what the first lets live; build by default")  # fmt: skip
+    parser.add_argument("--out", help="where programs and verdicts go; each build's folder mutate by default")
     parser.add_argument("--programs", type=lambda s: s.split(","), help=f"of {', '.join(PROGRAMS)}; all by default")
     parser.add_argument("--tests", type=re.compile, default="", help="a regular expression: their names")
     parser.add_argument("--jobs", type=int, default=2)
@@ -363,6 +374,7 @@ def main(arguments):
     parser.add_argument("--seeds", type=lambda s: tuple(int(x) for x in s.split(",")), default=runner.SEEDS,
                         help="of the emulator, for instance 1,2")  # fmt: skip
     options = parser.parse_args(arguments)
+    options.build = options.build or [str(ROOT / "build")]
     if options.command == "sample" and not options.seconds:
         options.seconds = 300
     try:
