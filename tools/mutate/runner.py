@@ -43,8 +43,8 @@ class Verdict:
 
 
 def run(path, arguments, environment, limit):
-    """(exit status or negative signal or None after `limit` seconds, output's end). Again where somebody else ended
-    it: that tells nothing about the program."""
+    """(exit status or negative signal or None after `limit` seconds of CPU, output's end). Again where somebody else
+    ended it: that tells nothing about the program."""
     for _ in range(3):
         status, output = run_once(path, arguments, environment, limit)
         if status is None or -status not in (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP):
@@ -53,10 +53,13 @@ def run(path, arguments, environment, limit):
 
 
 def run_once(path, arguments, environment, limit):
+    """CPU time, because other work or a stopped session would count as the program's; waiting has a far bound."""
 
     def bounded():
         os.setsid()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        seconds = int(limit) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
 
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -64,10 +67,12 @@ def run_once(path, arguments, environment, limit):
             stdout=output, stderr=subprocess.STDOUT, preexec_fn=bounded,
         )  # fmt: skip
         try:
-            status = process.wait(timeout=limit)
+            status = process.wait(timeout=3600 + 20 * limit)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            status = None
+        if status == -signal.SIGXCPU:
             status = None
         size = output.seek(0, os.SEEK_END)
         output.seek(max(0, size - 20000))
