@@ -8,7 +8,7 @@
 // Share    a grid of columns, then rows; rows alone when y is u8. Scratch  kRows·N floats when y is u8.
 // Packed   panels of kPanel columns as [K][kPanel]; the last panel is as many vectors wide as it needs.
 // Cost     2·R·N·K flop. Many rows: bound by the FMA ports; few: by streaming W once from L3 or memory.
-// Plan     blocks of kBlockRows rows; in each, panel by panel, all its rows in tiles of kRows: x and the panel
+// Plan     blocks of kBlockTiles tiles; in each, panel by panel, all its rows in tiles of kRows: x and the panel
 //          stay in L2, the tile's rows in L1; the epilogue works on the finished tile while it is in L1.
 // Error    |z − ref| ≤ K·2⁻²⁴·Σ|x·w| at worst, ~√K of it in practice; act as math.h says.
 #include "gemm_tile.h"
@@ -20,7 +20,7 @@ namespace SIE_ISA_NS {
 
 namespace {
 
-constexpr int64_t kBlockRows = 144;
+constexpr int64_t kBlockTiles = 24;
 
 // A range of columns inside one panel: vectors [first, first + vecs) of the panel that starts at column n0.
 struct Columns {
@@ -167,29 +167,25 @@ void finish_tile(const sie_linear_args *a, const Columns &columns, Fetch fetch, 
   }
 }
 
-// Rows × vectors of columns, all panels of the range in turn.
-template <typename Y>
-void multiply_block(const sie_linear_args *a, Range rows, Range vectors) {
-  const int64_t count = rows.last - rows.first, tiles = tile_count(count);
-  for (int64_t v = vectors.first; v < vectors.last;) {
-    const Columns columns = columns_at(a->w, v, vectors.last);
-    for (int64_t i = 0; i < tiles; i++) {
-      const int64_t row = rows.first + tile_start(count, tiles, i),
-                    next = rows.first + tile_start(count, tiles, i + 1);
-      finish_tile(a, columns, fetch_of(columns, a->k, i, tiles), row, next - row, row_of<Y>(a->y, row),
-                  a->y.ld);
-    }
-    v += columns.vecs;
-  }
-}
-
-// In blocks of rows whose x, y and panel share L2 with room to spare; each streams the weights once more,
-// which at 2 GB/s costs nothing.
+// Rows × vectors of columns: in blocks of tiles whose x, y and panel share L2 with room to spare, all panels of the
+// range in turn. Each block streams the weights once more, which at 2 GB/s costs nothing. Rows are dealt out to tiles
+// first, so that all but a few tiles are full: a tile of fewer rows reads as much of the panel.
 template <typename Y>
 void multiply(const sie_linear_args *a, Range rows, Range vectors) {
-  const int64_t count = rows.last - rows.first, blocks = (count + kBlockRows - 1) / kBlockRows;
-  for (int64_t i = 0; i < blocks; i++) {
-    multiply_block<Y>(a, {rows.first + count * i / blocks, rows.first + count * (i + 1) / blocks}, vectors);
+  const int64_t count = rows.last - rows.first, tiles = tile_count(count),
+                blocks = (tiles + kBlockTiles - 1) / kBlockTiles;
+  for (int64_t block = 0; block < blocks; block++) {
+    const int64_t first = tiles * block / blocks, end = tiles * (block + 1) / blocks;
+    for (int64_t v = vectors.first; v < vectors.last;) {
+      const Columns columns = columns_at(a->w, v, vectors.last);
+      for (int64_t i = first; i < end; i++) {
+        const int64_t row = rows.first + tile_start(count, tiles, i),
+                      next = rows.first + tile_start(count, tiles, i + 1);
+        finish_tile(a, columns, fetch_of(columns, a->k, i - first, end - first), row, next - row,
+                    row_of<Y>(a->y, row), a->y.ld);
+      }
+      v += columns.vecs;
+    }
   }
 }
 
