@@ -141,11 +141,21 @@ class Builder:
         return linked, switchable, [m for m in mutants if m.id in fixed]
 
     def _blamed(self, unit, output, tree, written):
-        blamed = set()
-        for error in instrument.ERROR.finditer(output):
-            path = pathlib.Path(error["path"])
-            if path.parent == tree / "cuda" and path.name in written:
-                blamed |= set(written[path.name].blame(int(error["line"]), int(error["column"])))
+        def at(place):
+            path = pathlib.Path(place["path"])
+            if path.parent != tree / "cuda" or path.name not in written:
+                return set()
+            return set(written[path.name].blame(int(place["line"]), int(place["column"])))
+
+        # An error that is in no mutant's text came with one that a template was instantiated from: the next one out.
+        blamed, way = set(), []
+        for line in output.splitlines():
+            if came := instrument.REQUIRED.match(line):
+                way.append(came)
+            elif error := instrument.ERROR.match(line):
+                blamed |= next(filter(None, map(at, [error, *way])), set())
+            elif "In instantiation of" in line:
+                way = []
         if not blamed:
             raise BuildError(f"{unit} does not compile:\n{output[-3000:]}")
         return blamed

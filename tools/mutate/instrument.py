@@ -136,4 +136,5 @@ def mutate(file, mutant):
     return "".join(out) + file.text[at:]
 
 
+REQUIRED = re.compile(r"^(?P<path>[^:\n]+):(?P<line>\d+):(?P<column>\d+):   (?:recursively )?required (?:from|by) ")
 ERROR = re.compile(r"^(?P<path>[^:\n]+):(?P<line>\d+):(?P<column>\d+): (?:fatal )?error: (?P<text>.*)$", re.MULTILINE)
