@@ -29,6 +29,7 @@ ROOT = HERE.parents[1]
 
 # Programs that run kernels on the emulator: name → its first arguments. Those that the build has are used.
 PROGRAMS = {"gemm_tests": (), "cuda_attention_tests": (), "kernel_tests": ("--gpu",)}
+QUICK = 10  # seconds
 SELF_CHECK = ("gemm_sm80_tile.cuh", "__syncthreads()")  # a mutant that must be killed
 
 
@@ -58,8 +59,9 @@ class Cache:
 
 
 class Session:
-    def __init__(self, options, build_folder):
+    def __init__(self, options, build_folder, proven):
         self.options = options
+        self.proven = proven
         self.begin = time.monotonic()
         self.sources = build.Sources(build_folder)
         self.out = (pathlib.Path(options.out, pathlib.Path(build_folder).name) if options.out
@@ -145,19 +147,25 @@ class Session:
         return self.options.seeds if mutant.kind in ("barrier", "wait", "shuffle") else self.options.seeds[:1]
 
     def judge(self, mutant):
-        key = self.key(mutant)
+        """What is proven to change nothing, and with --quick every mutant, gets some seconds of tests; all others get
+        all tests."""
+        key, enough = self.key(mutant), None
         verdict = self.cache.get(key)
+        if verdict is None and (self.options.quick or mutant.id in self.proven):
+            enough = QUICK
+            key += f"-{enough}"
+            verdict = self.cache.get(key)
         if verdict is None:
             number = self.numbers.get(mutant.id)
             if number is not None:
-                verdict = runner.judge(self.paths, self.tests_for(mutant), number, self.seeds(mutant))
+                verdict = runner.judge(self.paths, self.tests_for(mutant), number, self.seeds(mutant), enough=enough)
             else:
                 tests = self.tests_for(mutant)
                 paths, words = self.builder.single(mutant, sorted({t.program for t in tests}))
                 if paths is None:
                     verdict = runner.Verdict("uncompiled", "compiler", "", words[:300], 0.0)
                 else:
-                    verdict = runner.judge(paths, tests, None, self.seeds(mutant))
+                    verdict = runner.judge(paths, tests, None, self.seeds(mutant), enough=enough)
             self.cache.put(key, mutant.id, verdict)
         return verdict
 
@@ -240,7 +248,7 @@ def run(options):
     deadline = time.monotonic() + options.seconds if options.seconds else None
     mutants, verdicts, left = [], {}, None
     for build_folder in options.build:
-        session = Session(options, build_folder)
+        session = Session(options, build_folder, proven)
         units = chosen_units(session.sources, options.files if left is None else sorted({m.file for m in left}))
         wanted = set(options.files) or set().union(*(session.sources.closure(u) for u in units))
         switchable, fixed = session.prepare(units)
@@ -290,8 +298,8 @@ def sample(options):
     tests that are quick, counts as not run: the full run is the judge."""
     seed = options.seed or commit()
     print(f"mutate: a sample chosen by --seed {seed}, in at most {options.seconds:.0f} s")
-    session = Session(options, options.build[0])
     proven = proofs.parse((HERE / "equivalent.txt").read_text())
+    session = Session(options, options.build[0], proven)
     settled = [line for line in (HERE / "settled.txt").read_text().splitlines() if line and not line.startswith("#")]
     gone = [name for name in settled if name not in session.sources.text]
     wrong = [f"stale: settled.txt: {name} is no file of this build" for name in gone]
@@ -368,6 +376,8 @@ def main(arguments):
     parser.add_argument("--tests", type=re.compile, default="", help="a regular expression: their names")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=0, help="stop after this time; 0: never")
+    parser.add_argument("--quick", action="store_true", help=f"a mutant that lives through {QUICK} s of tests counts "
+                        "as a survivor, proven or not")  # fmt: skip
     parser.add_argument("--longest", type=float, default=45, help="sample: seconds the last mutants may take")
     parser.add_argument("--test-seconds", type=float, default=600, help="a program takes no longer without a mutant")
     parser.add_argument("--seed", help="sample: chooses the mutants; the commit by default")

@@ -138,14 +138,17 @@ def parts_of(path, test, limit):
     return [first, *(try_test(path, other, limit) for other in others)]
 
 
-def judge(paths, tests, number, seeds=SEEDS, until=None):
+def judge(paths, tests, number, seeds=SEEDS, until=None, enough=None):
     """Runs the tests, quick ones first, with one seed after the other until one fails. number: None for programs
-    that hold this mutant alone. until: None where time.monotonic() passes it before the verdict."""
+    that hold this mutant alone. until: None where time.monotonic() passes it before the verdict. enough: after so
+    many seconds it has survived."""
     begin = time.monotonic()
     if not tests:
         return Verdict("survived", "never reached", "", "", 0.0)
     for seed in seeds:
         for test in sorted(tests, key=lambda t: t.seconds):
+            if enough is not None and time.monotonic() - begin > enough:
+                return Verdict("survived", f"{enough:.0f} s of tests", "", "", time.monotonic() - begin)
             environment = test.environment(seed)
             if number is not None:
                 environment["SIE_MUTANT"] = str(number)
