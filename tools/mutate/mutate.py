@@ -4,8 +4,8 @@ does a test notice?
 
     mutate.py run [FILE…]       every mutant (of these files); goes on where it was stopped
     mutate.py sample            some of each settled file and each class, chosen by --seed, within --seconds
-    mutate.py list [FILE…]      the mutants, as equivalent.txt names them
-    mutate.py check             equivalent.txt against the sources, nothing is run
+    mutate.py list [FILE…]      the mutants, as equivalent/*.txt name them
+    mutate.py check             equivalent/*.txt against the sources, nothing is run
 """
 
 import argparse
@@ -244,7 +244,7 @@ def chosen_units(sources, names):
 
 def run(options):
     """Every build judges in turn what the ones before let live."""
-    proven = proofs.parse((HERE / "equivalent.txt").read_text())
+    proven = proofs.load(HERE / "equivalent")
     deadline = time.monotonic() + options.seconds if options.seconds else None
     mutants, verdicts, left = [], {}, None
     for build_folder in options.build:
@@ -254,7 +254,7 @@ def run(options):
         switchable, fixed = session.prepare(units)
         session.try_tests()
         session.self_check()
-        found = [m for m in switchable + fixed if m.file in wanted]
+        found = [m for m in switchable + fixed if m.file in wanted and re.search(options.mutants, m.id)]
         if left is None:
             mutants = found
         else:
@@ -294,11 +294,11 @@ def spread(mutants, seed):
 
 
 def sample(options):
-    """Fails on a stale line of equivalent.txt, and on a survivor. A mutant that is not decided in time, or not by the
+    """Fails on a stale line of equivalent/*.txt, and on a survivor. A mutant that is not decided in time, or not by the
     tests that are quick, counts as not run: the full run is the judge."""
     seed = options.seed or commit()
     print(f"mutate: a sample chosen by --seed {seed}, in at most {options.seconds:.0f} s")
-    proven = proofs.parse((HERE / "equivalent.txt").read_text())
+    proven = proofs.load(HERE / "equivalent")
     session = Session(options, options.build[0], proven)
     settled = [line for line in (HERE / "settled.txt").read_text().splitlines() if line and not line.startswith("#")]
     gone = [name for name in settled if name not in session.sources.text]
@@ -359,7 +359,7 @@ def list_mutants(options):
 
 def check(options):
     sources = build.Sources(options.build[0])
-    proven = proofs.parse((HERE / "equivalent.txt").read_text())
+    proven = proofs.load(HERE / "equivalent")
     wrong = proofs.compare(known_proofs(sources, proven), all_ids(sources), {})
     print("\n".join(wrong) or f"mutate: {len(all_ids(sources))} mutants, {len(proven)} of them proven equivalent")
     return 1 if wrong else 0
@@ -374,6 +374,7 @@ def main(arguments):
     parser.add_argument("--out", help="where programs and verdicts go; each build's folder mutate by default")
     parser.add_argument("--programs", type=lambda s: s.split(","), help=f"of {', '.join(PROGRAMS)}; all by default")
     parser.add_argument("--tests", type=re.compile, default="", help="a regular expression: their names")
+    parser.add_argument("--mutants", type=re.compile, default="", help="a regular expression: their names")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=0, help="stop after this time; 0: never")
     parser.add_argument("--quick", action="store_true", help=f"a mutant that lives through {QUICK} s of tests counts "

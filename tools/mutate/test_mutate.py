@@ -210,7 +210,7 @@ f.cuh | k | c + 1 => c + 2 | 2
         self.assertEqual(proofs.compare(proven, {a, b}, {a: survived, b: killed}), [])
 
     def test_the_list_reads(self):
-        proofs.parse((HERE / "equivalent.txt").read_text())
+        proofs.load(HERE / "equivalent")
 
 
 class Samples(unittest.TestCase):
