@@ -140,14 +140,14 @@ def parts_of(path, test, limit):
 
 def judge(paths, tests, number, seeds=SEEDS, until=None, enough=None):
     """Runs the tests, quick ones first, with one seed after the other until one fails. number: None for programs
-    that hold this mutant alone. until: None where time.monotonic() passes it before the verdict. enough: after so
-    many seconds it has survived."""
+    that hold this mutant alone. until: None where time.monotonic() passes it before the verdict. enough: whoever
+    lives through the tests that fit into so many seconds has survived."""
     begin = time.monotonic()
     if not tests:
         return Verdict("survived", "never reached", "", "", 0.0)
     for seed in seeds:
         for test in sorted(tests, key=lambda t: t.seconds):
-            if enough is not None and time.monotonic() - begin > enough:
+            if enough is not None and time.monotonic() - begin + test.seconds > enough:
                 return Verdict("survived", f"{enough:.0f} s of tests", "", "", time.monotonic() - begin)
             environment = test.environment(seed)
             if number is not None:
