@@ -115,23 +115,13 @@ sie_status check(const sie_muvera_args &a, const Shape &s, bool empty) {
 
 int64_t muvera_scratch(const sie_op_bounds *bounds) {
   if (bounds->simhash_bits < 0 || bounds->simhash_bits > partition_bits_max) return 0;
-  // The bounds do not say whether there is a sketch, nor a projection as wide as a token.
-  const bool may_be_plain =
-      bounds->final_dims == bounds->repetitions * (int64_t{bounds->projected} << bounds->simhash_bits);
-  int64_t bytes = 0;
-  for (int form = 0; form < 4; form++) {
-    const bool plain = form % 2 != 0, identity = form / 2 != 0;
-    const Shape s = {bounds->rows,
-                     bounds->seqs,
-                     bounds->c,
-                     bounds->repetitions,
-                     bounds->simhash_bits,
-                     identity ? 0 : bounds->projected,
-                     plain ? 0 : bounds->final_dims};
-    if ((plain && !may_be_plain) || (identity && bounds->projected != bounds->c) || !countable(s)) continue;
-    if (plan_of(s).end > bytes) bytes = plan_of(s).end;
-  }
-  return bytes;
+  // The bounds do not say whether there is a sketch, nor a projection as wide as a token. With either, no less has to
+  // lie in scratch than without; a token that is too wide for a projection has none.
+  const bool identity = bounds->projected == bounds->c && bounds->c > projected_max;
+  const Shape s = {bounds->rows,        bounds->seqs,         bounds->c,
+                   bounds->repetitions, bounds->simhash_bits, identity ? 0 : bounds->projected,
+                   bounds->final_dims};
+  return countable(s) ? plan_of(s).end : 0;
 }
 
 sie_status muvera(const sie_muvera_args *args, const sie_share *share) {

@@ -53,8 +53,8 @@ struct MuveraJob {
 struct FloatRow {
   const float *row;
   SIE_DEVICE void read(int32_t octet, float (&v)[8]) const {
-    const float4 *const from = reinterpret_cast<const float4 *>(row) + 2 * octet;
-    const float4 low = from[0], high = from[1];
+    const float4 low = ptx::load_anywhere<float4>(row + 8 * octet),
+                 high = ptx::load_anywhere<float4>(row + 8 * octet + 4);
     v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w;
     v[4] = high.x, v[5] = high.y, v[6] = high.z, v[7] = high.w;
   }

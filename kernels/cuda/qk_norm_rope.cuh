@@ -123,6 +123,8 @@ __global__ void __launch_bounds__(row_threads, 4) qk_norm_rope_heads_kernel(cons
   const float *gamma = of_q ? a.q_gamma : a.k_gamma;
   const int32_t d = a.head_dim, half = a.rot / 2, column = (of_q ? head : head - a.heads) * d;
   float *x = reinterpret_cast<float *>(shared) + threadIdx.x / 32 * rope_head_max;
+  const int32_t start = sequence_of(a.cu_seqlens, *a.seqs.n, static_cast<int32_t>(token)).start;
+  const int64_t position = token - start + a.position_offset;
 
   float squares = 0;
   for (int32_t i = lane; i < d; i += 32) {
@@ -134,8 +136,6 @@ __global__ void __launch_bounds__(row_threads, 4) qk_norm_rope_heads_kernel(cons
     for (int32_t i = lane; i < d; i += 32)
       x[i] = __fmul_rn(__fmul_rn(x[i], factor), a.weight_offset + gamma[i]);
   }
-  const int32_t start = sequence_of(a.cu_seqlens, *a.seqs.n, static_cast<int32_t>(token)).start;
-  const int64_t position = static_cast<int64_t>(token) - start + a.position_offset;
   ptx::grid_dependency_launch();
   ptx::sync_warp();
   for (int32_t i = lane; i < d; i += 32) {

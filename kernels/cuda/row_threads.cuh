@@ -52,15 +52,6 @@ class RowThreads {
   }
   SIE_DEVICE float min(float x) { return -max(-x); }
 
-  // Orders the row's accesses to shared memory.
-  SIE_DEVICE void sync() {
-    if (W == 1) {
-      ptx::sync_warp();
-    } else {
-      ptx::named_barrier_sync(barrier_, 32 * W);
-    }
-  }
-
  private:
   // The values of the W warps. Each meeting has its own slots, so one barrier suffices.
   template <class T>
@@ -68,7 +59,7 @@ class RowThreads {
     T *const of = reinterpret_cast<T *>(slots_);
     slots_ += W;
     if (thread_ % 32 == 0) of[thread_ / 32] = x;
-    sync();
+    ptx::named_barrier_sync(barrier_, 32 * W);
     return of;
   }
 

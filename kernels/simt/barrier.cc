@@ -40,14 +40,14 @@ int32_t sync_all(int32_t predicate) {
   return fiber->answer;
 }
 
-void release_cluster() {
-  machine.cluster_arrived = 0;
-  machine.cluster_phase++;
-  for (const Cta &cta : machine.ctas) {
-    for (Fiber *fiber : cta.fibers) fiber->cluster_arrived = false;
+void release_cluster(Cluster &cluster) {
+  cluster.arrived = 0;
+  cluster.phase++;
+  for (const Cta *cta : cluster.ctas) {
+    for (Fiber *fiber : cta->fibers) fiber->cluster_arrived = false;
   }
-  for (Fiber *fiber : machine.cluster_waiting) wake(fiber);
-  machine.cluster_waiting.clear();
+  for (Fiber *fiber : cluster.waiting) wake(fiber);
+  cluster.waiting.clear();
 }
 
 }  // namespace
@@ -87,8 +87,9 @@ void thread_left_barriers(Fiber *fiber) {
   Barrier &barrier = cta.barriers[0];
   if (barrier.of_all && barrier.arrived != 0 && complete(barrier, cta)) release(barrier);
   // Who has left counts as arrived at every later barrier of the cluster.
-  if (fiber->cluster_arrived) machine.cluster_arrived--;
-  if (machine.cluster_arrived != 0 && machine.cluster_arrived == machine.live) release_cluster();
+  Cluster &cluster = *cta.cluster;
+  if (fiber->cluster_arrived) cluster.arrived--;
+  if (cluster.arrived != 0 && cluster.arrived == cluster.live) release_cluster(cluster);
 }
 
 uint32_t cluster_rank() {
@@ -105,18 +106,20 @@ void cluster_arrive() {
   require(90, "barrier.cluster");
   Fiber *fiber = current();
   if (fiber->cluster_arrived) fail("cluster_arrive twice without cluster_wait");
+  Cluster &cluster = *fiber->cta->cluster;
   fiber->cluster_arrived = true;
-  fiber->answer = static_cast<int32_t>(machine.cluster_phase);
-  if (++machine.cluster_arrived == machine.live) release_cluster();
+  fiber->answer = static_cast<int32_t>(cluster.phase);
+  if (++cluster.arrived == cluster.live) release_cluster(cluster);
 }
 
 void cluster_wait() {
   require(90, "barrier.cluster");
   Fiber *fiber = current();
-  if (fiber->answer == static_cast<int32_t>(machine.cluster_phase) && !fiber->cluster_arrived)
+  Cluster &cluster = *fiber->cta->cluster;
+  if (fiber->answer == static_cast<int32_t>(cluster.phase) && !fiber->cluster_arrived)
     fail("cluster_wait without cluster_arrive");
   if (!fiber->cluster_arrived) return;  // the phase it arrived in has ended
-  machine.cluster_waiting.push_back(fiber);
+  cluster.waiting.push_back(fiber);
   block("cluster_wait");
 }
 

@@ -2,6 +2,7 @@
 #include "simt/machine.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,13 +30,14 @@ pthread_mutex_t one_launch = PTHREAD_MUTEX_INITIALIZER;
 bool seeded = false;
 void *host_stack_pointer;
 
-// Fibers and shared memories outlive launches; a cluster takes what it needs from the front.
+// Fibers and shared memories outlive launches; the resident CTAs take what they need from the front.
 std::vector<std::unique_ptr<Fiber>> fibers;
 std::vector<uint8_t *> shared_memories;
 
 constexpr size_t guard_bytes = 4096;
 constexpr size_t largest_shared = 232448;  // 227 KiB, sm_90
 constexpr uint8_t guard_value = 0xa5;
+constexpr uint64_t most_ctas = 1 << 24;  // more would take hours
 
 size_t shared_limit(int32_t sm) {
   if (sm >= 90 && sm < 120) return 232448;
@@ -175,7 +177,7 @@ bool step_idle() {
   return true;
 }
 
-// The next fiber to run; NULL when the cluster has finished.
+// The next fiber to run; NULL when all have finished.
 Fiber *choose() {
   if (!machine.floating.empty() && random_below(machine.float_switches) == 0) step_floating();
   while (machine.ready.empty()) {
@@ -216,6 +218,7 @@ void leave() {
   fiber->done = true;
   fiber->warp->exited |= 1u << fiber->lane;
   fiber->cta->live--;
+  fiber->cta->cluster->live--;
   machine.live--;
   thread_left_barriers(fiber);
   Fiber *next = choose();
@@ -251,6 +254,7 @@ void lay_out_shared(uint8_t *shared, size_t bytes) {
 #endif
   memset(shared - guard_bytes, guard_value, guard_bytes);
   memset(shared, 0xff, bytes);
+  if (machine.infinite) std::fill_n(reinterpret_cast<float *>(shared), bytes / sizeof(float), INFINITY);
   memset(shared + bytes, guard_value, guard_bytes);
 #if defined(__SANITIZE_ADDRESS__)
   __asan_poison_memory_region(shared - guard_bytes, guard_bytes);
@@ -279,14 +283,20 @@ void check_shared_guards(const Cta &cta) {
 #endif
 }
 
-void lay_out_cta(Cta &cta, uint32_t rank, uint3 block, size_t first_fiber) {
+// place: among the resident CTAs.
+void lay_out_cta(size_t place, Cluster *cluster, uint3 block) {
   const Launch &launch = machine.launch;
-  uint32_t threads = launch.block.x * launch.block.y * launch.block.z;
-  cta.rank = rank;
+  const uint32_t threads = launch.block.x * launch.block.y * launch.block.z;
+  const size_t first_fiber = place * threads;
+  Cta &cta = machine.ctas[place];
+  cta.cluster = cluster;
+  cta.rank = static_cast<uint32_t>(cluster->ctas.size());
+  cluster->ctas.push_back(&cta);
+  cluster->live += threads;
   cta.block = block;
   cta.threads = cta.live = threads;
-  while (shared_memories.size() <= rank) shared_memories.push_back(new_shared());
-  cta.shared = shared_memories[rank];
+  while (shared_memories.size() <= place) shared_memories.push_back(new_shared());
+  cta.shared = shared_memories[place];
   lay_out_shared(cta.shared, launch.shared_bytes);
   cta.warps = std::vector<Warp>((threads + 31) / 32);
   for (uint32_t w = 0; w < cta.warps.size(); w++) {
@@ -325,25 +335,29 @@ void lay_out_cta(Cta &cta, uint32_t rank, uint3 block, size_t first_fiber) {
   machine.live += threads;
 }
 
-void run_cluster(uint32_t x, uint32_t y, uint32_t z) {
+// Runs clusters first[0 … count) of the grid at once, numbered along x, then y, then z.
+void run_clusters(const uint64_t *first, size_t count) {
   const Launch &launch = machine.launch;
-  uint32_t threads = launch.block.x * launch.block.y * launch.block.z;
+  const uint32_t across = launch.grid.x / launch.cluster;
   machine.ready.clear();
   machine.live = 0;
-  machine.cluster_arrived = 0;
-  machine.ctas = std::vector<Cta>(launch.cluster);
-  for (uint32_t rank = 0; rank < launch.cluster; rank++) {
-    lay_out_cta(machine.ctas[rank], rank, {x * launch.cluster + rank, y, z},
-                static_cast<size_t>(rank) * threads);
+  machine.ctas = std::vector<Cta>(count * launch.cluster);
+  machine.clusters = std::vector<Cluster>(count);
+  for (size_t place = 0; place < machine.ctas.size(); place++) {
+    const size_t i = place / launch.cluster;
+    const uint32_t x = static_cast<uint32_t>(first[i] % across) * launch.cluster,
+                   y = static_cast<uint32_t>(first[i] / across % launch.grid.y),
+                   z = static_cast<uint32_t>(first[i] / across / launch.grid.y);
+    lay_out_cta(place, &machine.clusters[i], {x + static_cast<uint32_t>(place % launch.cluster), y, z});
   }
-  Fiber *first = choose();
-  self = first;
-  switch_stack(&host_stack_pointer, first->stack_pointer, first->stack, false);
+  Fiber *fiber = choose();
+  self = fiber;
+  switch_stack(&host_stack_pointer, fiber->stack_pointer, fiber->stack, false);
   self = nullptr;
   // Stores that nobody waits for are written all the same.
   for (const Cta &cta : machine.ctas) {
-    for (const Fiber *fiber : cta.fibers) {
-      for (const auto &store : fiber->stores) finish_async(store.get());
+    for (const Fiber *thread : cta.fibers) {
+      for (const auto &store : thread->stores) finish_async(store.get());
     }
   }
   while (step_idle()) {
@@ -397,6 +411,7 @@ sie_status launch(const Launch &launch, void (*thread)(const void *body), const 
   if (launch.cluster == 0 || launch.cluster > 8 || launch.grid.x % launch.cluster != 0) return SIE_INTERNAL;
   if (launch.shared_bytes > shared_limit(launch.sm)) return SIE_UNSUPPORTED;
   if ((launch.cluster > 1 || launch.pdl) && launch.sm < 90) return SIE_UNSUPPORTED;
+  if (ctas > most_ctas) return SIE_OUT_OF_MEMORY;
 
   pthread_mutex_lock(&one_launch);
   choose_seed();
@@ -405,6 +420,8 @@ sie_status launch(const Launch &launch, void (*thread)(const void *body), const 
   machine.random_state = mix(machine.base_seed * 0x2545f4914f6cdd1du + machine.launch_number) | 1u;
   static const uint32_t float_switches[4] = {4, 16, 64, 256};
   machine.float_switches = float_switches[random_below(4)];
+  const size_t at_once = random_below(4) == 0 ? 2 : 1;
+  machine.infinite = random_below(4) == 0;  // a maximum overlooks NaN
   machine.launch = launch;
   machine.thread = thread;
   machine.body = body;
@@ -416,11 +433,8 @@ sie_status launch(const Launch &launch, void (*thread)(const void *body), const 
     order[i] = order[j];
     order[j] = i;
   }
-  uint32_t across = launch.grid.x / launch.cluster;
-  for (uint64_t i : order) {
-    run_cluster(static_cast<uint32_t>(i % across), static_cast<uint32_t>(i / across % launch.grid.y),
-                static_cast<uint32_t>(i / across / launch.grid.y));
-  }
+  for (size_t i = 0; i < order.size(); i += at_once)
+    run_clusters(order.data() + i, std::min(at_once, order.size() - i));
   pthread_mutex_unlock(&one_launch);
   return SIE_OK;
 }

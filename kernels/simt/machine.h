@@ -1,6 +1,6 @@
 // machine.h — inside the emulator: fibers, the scheduler, and what a CTA owns while it runs.
 //
-// One cluster of CTAs is resident at a time; all state hangs on `machine`, which launch() guards. A fiber runs
+// One cluster of CTAs is resident at a time, or two; all state hangs on `machine`, which launch() guards. A fiber runs
 // until it blocks; then a random ready one goes on. An asynchronous operation is carried out at once, or it floats
 // (at each switch one of those may be carried out), or it lingers until no fiber is ready; a wait carries out what
 // it waits for, at once or when no fiber is ready. So others run as far ahead as barriers let them, now and then.
@@ -16,6 +16,7 @@
 namespace simt {
 
 struct Cta;
+struct Cluster;
 struct Warp;
 struct Warpgroup;
 
@@ -170,8 +171,16 @@ struct Load final : Async {  // TMA load or bulk copy
   std::vector<Cta *> to;
 };
 
+struct Cluster {  // without clusters, each CTA is one of its own
+  std::vector<Cta *> ctas;
+  uint32_t live = 0, arrived = 0;
+  uint64_t phase = 0;
+  std::vector<Fiber *> waiting;
+};
+
 struct Cta {
-  uint32_t rank;
+  Cluster *cluster;
+  uint32_t rank;  // in it
   uint3 block;
   uint8_t *shared;
   uint32_t threads, live;
@@ -190,13 +199,12 @@ struct Machine {
   std::vector<Fiber *> ready;
   std::vector<Async *> floating, lingering;
   std::vector<Fiber *> dawdling;
-  std::vector<Cta> ctas;  // of the resident cluster
+  std::vector<Cta> ctas;  // that are resident
+  std::vector<Cluster> clusters;
   std::vector<std::unique_ptr<Load>> loads;
   uint32_t float_switches = 1;  // of which one carries out something that floats
   uint32_t live = 0;
-  uint32_t cluster_arrived = 0;
-  std::vector<Fiber *> cluster_waiting;
-  uint64_t cluster_phase = 0;
+  bool infinite = false;  // fresh shared memory is full of infinities, not of NaN
 };
 extern Machine machine;
 

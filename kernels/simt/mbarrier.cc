@@ -115,7 +115,7 @@ void mbarrier_arrive_cluster(uint64_t *barrier, uint32_t rank) {
   require(90, "mbarrier.arrive.shared::cluster");
   if (rank >= machine.launch.cluster)
     fail("mbarrier_arrive_cluster: rank %u of %u", rank, machine.launch.cluster);
-  Cta &cta = machine.ctas[rank];
+  Cta &cta = *current()->cta->cluster->ctas[rank];
   if (cta.live == 0) fail("mbarrier_arrive_cluster: block %u of the cluster has left", rank);
   PhaseBarrier &remote = phase_barrier(cta, shared_address(barrier));
   check_published(remote, "mbarrier_arrive_cluster");

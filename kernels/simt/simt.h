@@ -2,7 +2,8 @@
 //
 // A launch runs on the calling thread and returns when the grid has finished. Each CUDA thread is a fiber; the
 // threads of a CTA (and of its cluster) run in random order between the points where they meet, CTAs follow each
-// other in random order. What is asynchronous on the device happens at a random moment between issue and wait.
+// other in random order, now and then two at once. What is asynchronous on the device happens at a random moment
+// between issue and wait.
 // All randomness comes from one seed: SIE_SIMT_SEED in the environment, or seed(); a failure prints it.
 //
 // A broken rule (see README.md) prints kernel, block, threads and seed to stderr and aborts the process.
@@ -29,7 +30,7 @@ struct Launch {
 };
 
 // Runs thread(body) for each thread of the grid. SIE_UNSUPPORTED: the target lacks the shared memory or
-// clusters; SIE_INTERNAL: a shape that CUDA would refuse.
+// clusters; SIE_INTERNAL: a shape that CUDA would refuse; SIE_OUT_OF_MEMORY: more than 2²⁴ CTAs.
 sie_status launch(const Launch &launch, void (*thread)(const void *body), const void *body);
 
 // Starts the sequence of random choices anew; the next launches depend on it alone.

@@ -167,7 +167,7 @@ void tma_load(void *shared, const TensorMap *map, int32_t rank, const int32_t *a
     if ((ctas >> rank_in_cluster & 1) == 0) continue;
     if (rank_in_cluster >= machine.launch.cluster)
       fail("TMA multicast to block %u of a cluster of %u", rank_in_cluster, machine.launch.cluster);
-    load->to.push_back(&machine.ctas[rank_in_cluster]);
+    load->to.push_back(current()->cta->cluster->ctas[rank_in_cluster]);
   }
   start(std::move(load));
 }

@@ -235,10 +235,18 @@ std::unique_ptr<Case> make_muvera(int index) {
     add({9, 0, 2}, SIE_F32, 7, 1, 0, 0, 0, false, true, false, false, values);
     add({9, 0, 2}, SIE_F32, 1, 1, 1, 1, 1, true, false, false, false, values);
     add({9, 3}, SIE_F32, 16, 1, 8, 2, 0, false, true, false, false, values);
+    // Columns that are no multiple of what a lane takes, and more repetitions than a CTA of a GPU takes.
+    add({9, 0, 2}, SIE_F32, 7, 2, 4, 0, 0, false, false, false, false, values);
+    add({5, 0, 3}, SIE_F32, 20, 17, 2, 0, 0, false, false, false, false, values);
+    // Wide tokens, few projected columns: sums of sums.
+    add({5, 3}, SIE_F32, 520, 1, 2, 8, 0, false, false, false, false, values);
     // Blocks and rows too large for a CTA's shared memory, and tokens wider than what is summed in one go.
     const std::vector<int32_t> several = {3, 0, 2, 1, 4, 2};
     add(several, SIE_BF16, 48, 1, 10, 0, 0, false, false, false, false, {SIE_I8, 0, true});
     add(several, SIE_F32, 48, 1, 10, 0, 90, true, false, false, false, {SIE_F32, 0, true});
+    add({2, 1, 3}, SIE_F32, 24, 1, 10, 0, 24600, false, false, false, false, values);
+    // A row that 96 KiB hold, as nearly every one of an older card's CTA has.
+    add({2, 1}, SIE_F32, 44, 1, 9, 0, 0, true, false, false, false, values);
     add({5, 3}, SIE_BF16, 600, 1, 3, 0, 0, false, true, false, false, values);
     add({5, 3}, SIE_F32, 600, 2, 3, 40, 64, false, false, true, false, values);
     for (int32_t tokens : {32, 128, 512}) {

@@ -250,7 +250,7 @@ std::unique_ptr<Case> make_pool_output(int index) {
         all.push_back({ragged, 1024, x, pooling, false, {SIE_I8, 0, true}, plain, false});
         // Both ends of what a GPU's groups of 1 to 16 warps hold of a row.
         for (int64_t c :
-             {256, 264, 512, 520, 768, 776, 1032, 1536, 2048, 2056, 3080, 4096, 6144, 6152, 8192}) {
+             {256, 264, 512, 513, 520, 768, 769, 776, 1032, 1536, 2048, 2056, 3080, 4096, 6144, 6152, 8192}) {
           if (pooling != SIE_POOL_MEAN && pooling != SIE_POOL_ATTENTION && c > 264) continue;
           if ((x == SIE_BF16) == (c % 512 == 0))
             all.push_back({{3, 0, 5}, c, x, pooling, false, {SIE_F32, 0, true}, plain, false});

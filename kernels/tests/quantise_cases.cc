@@ -103,7 +103,10 @@ std::unique_ptr<Case> make_quantise(int index) {
     for (int64_t c : {256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192}) {
       for (int32_t x : {SIE_BF16, SIE_F16}) all.push_back({3, c, x, plain, false, false, -1});
     }
-    for (int64_t c : {1024, 1032, 1300, 3072}) all.push_back({5, c, SIE_BF16, plain, false, false, 128});
+    for (int64_t c : {1024, 1025, 1032, 1300, 3072})
+      all.push_back({5, c, SIE_BF16, plain, false, false, 128});
+    // Scales about the least.
+    for (int32_t group : {-1, 128}) all.push_back({4, 140, SIE_F32, least_scale, false, false, group});
     // One column: all is outlier. Two: a rest of one.
     for (int64_t c : {1, 2, 17}) {
       for (Input input : {outliers, ties, holes}) all.push_back({33, c, SIE_F32, input, false, true});

@@ -5,8 +5,8 @@
 
 namespace harness {
 
-const char *const input_names[] = {"plain",    "outliers", "equal", "denormals",
-                                   "positive", "ties",     "holes", "offset"};
+const char *const input_names[] = {"plain", "outliers", "equal",  "denormals",  "positive",
+                                   "ties",  "holes",    "offset", "least scale"};
 
 float input_value(Random *random, Input input, int64_t r) {
   switch (input) {
@@ -25,6 +25,9 @@ float input_value(Random *random, Input input, int64_t r) {
       return r % 3 != 0 && random->below(90) == 0 ? (r % 3 == 1 ? INFINITY : -INFINITY) : random->real();
     case offset:
       return 1000.0f + random->real();  // a two-pass variance keeps what one pass loses
+    case least_scale:                   // of e4m3 with a scale: 2⁻¹⁰⁰ and the number before it
+      return (r % 2 == 0 ? 448.0f : nextafterf(448.0f, 0.0f)) * 0x1p-100f *
+             (random->below(2) == 0 ? 1.0f : -1.0f);
     default:
       return random->real();
   }

@@ -6,7 +6,7 @@
 
 namespace harness {
 
-enum Input { plain, outliers, equal_rows, denormals, positive, ties, holes, offset };
+enum Input { plain, outliers, equal_rows, denormals, positive, ties, holes, offset, least_scale };
 extern const char *const input_names[];
 
 // A value of row r.

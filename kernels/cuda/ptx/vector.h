@@ -72,6 +72,15 @@ SIE_DEVICE void store_global(void *global, const V &v) {
   *static_cast<V *>(global) = v;
 }
 
+// From global or shared memory, whichever it is.
+template <class V>
+SIE_DEVICE V load_anywhere(const void *from) {
+#ifndef __CUDACC__
+  simt::check_global(from, sizeof(V));
+#endif
+  return *static_cast<const V *>(from);
+}
+
 template <class V>
 SIE_DEVICE V load_shared(const void *shared) {
 #ifndef __CUDACC__
