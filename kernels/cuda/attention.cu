@@ -14,7 +14,7 @@ constexpr int64_t kCtasPerMultiprocessor = 16;
 constexpr int32_t kFar = 1 << 29;
 
 // Compute capabilities whose multiprocessors have 100 KiB of shared memory; the others have 164 or more.
-bool has_small_shared(int sm) { return sm == 86 || sm == 87 || sm == 89 || sm == 120 || sm == 121; }
+bool has_small_shared(int sm) { return sm == 86 || sm == 89 || sm == 120 || sm == 121; }
 
 int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
 int64_t larger(int64_t x, int64_t y) { return x > y ? x : y; }

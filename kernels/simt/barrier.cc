@@ -22,6 +22,7 @@ bool complete(const Barrier &barrier, const Cta &cta) {
 }
 
 int32_t sync_all(int32_t predicate) {
+  arrive_at_barrier();
   Fiber *fiber = current();
   Cta &cta = *fiber->cta;
   Barrier &barrier = cta.barriers[0];
@@ -56,6 +57,7 @@ void sync_threads() { sync_all(0); }
 int sync_threads_count(int predicate) { return sync_all(predicate); }
 
 void named_barrier(uint32_t id, uint32_t threads, bool wait) {
+  arrive_at_barrier();
   Fiber *fiber = current();
   Cta &cta = *fiber->cta;
   if (id > 15) fail("barrier %u: there are 16", id);
@@ -104,6 +106,7 @@ uint32_t cluster_size() {
 
 void cluster_arrive() {
   require(90, "barrier.cluster");
+  arrive_at_barrier();
   Fiber *fiber = current();
   if (fiber->cluster_arrived) fail("cluster_arrive twice without cluster_wait");
   Cluster &cluster = *fiber->cta->cluster;

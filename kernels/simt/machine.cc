@@ -324,9 +324,10 @@ void lay_out_cta(size_t place, Cluster *cluster, uint3 block) {
     fiber->answer = 0;
     fiber->waits_for = nullptr;
     fiber->waits_on = nullptr;
-    fiber->copy_group = fiber->store_group = fiber->wgmma_issued = 0;
+    fiber->copy_group = fiber->copies_awaited = fiber->store_group = fiber->wgmma_issued = 0;
     fiber->wgmma_groups.clear();
     fiber->copies.clear();
+    fiber->unmet.clear();
     fiber->stores.clear();
     fiber->stack_pointer = prepare_stack(fiber->stack, enter);
     cta.fibers.push_back(fiber);

@@ -9,6 +9,7 @@
 
 #include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "simt/simt.h"
@@ -75,7 +76,9 @@ struct Fiber : Indices {
   uint64_t copy_group, store_group;  // groups opened so far
   uint64_t wgmma_issued;
   std::deque<uint64_t> wgmma_groups;  // the last operation of each group not waited for
+  uint64_t copies_awaited;            // groups before this one have been waited for
   std::vector<std::unique_ptr<Copy>> copies;
+  std::vector<std::pair<uint64_t, uint32_t>> unmet;  // its copies marked in Cta::touched: group, place
   std::vector<std::unique_ptr<Store>> stores;
 };
 
@@ -99,6 +102,7 @@ struct Meeting {  // of the lanes of a warp at one instruction
 struct Warp {
   uint32_t number;
   uint32_t exited = 0;
+  uint32_t met = 0;               // times that a lane came to a barrier
   std::vector<Meeting> meetings;  // a few, by mask
 };
 
@@ -178,6 +182,12 @@ struct Cluster {  // without clusters, each CTA is one of its own
   std::vector<Fiber *> waiting;
 };
 
+// What cp.async and ldmatrix did to sixteen bytes of shared memory, until those who did it come to a barrier.
+struct Touch {
+  uint16_t copier = 0, reader = 0;  // a thread, a warp; plus one
+  uint32_t met = 0;                 // the warp's, when it read
+};
+
 struct Cta {
   Cluster *cluster;
   uint32_t rank;  // in it
@@ -189,6 +199,7 @@ struct Cta {
   std::vector<std::unique_ptr<Warpgroup>> warpgroups;
   Barrier barriers[16];
   std::vector<PhaseBarrier> phase_barriers;
+  std::vector<Touch> touched;  // empty before the first cp.async
 };
 
 struct Machine {
@@ -218,6 +229,12 @@ uint32_t random_below(uint32_t n);
 uint8_t *shared_bytes(const Cta &cta, uint32_t address, size_t bytes, size_t alignment, const char *what);
 // Where shared memory begins, as on a device whose first KiB is the system's.
 constexpr uint32_t shared_base = 1024;
+
+// The running fiber comes to a barrier of any kind: others may see what its copies brought, once waited for, and may
+// overwrite what its warp has read.
+void arrive_at_barrier();
+// ldmatrix of the warp reads these sixteen bytes; fails where a copy there lacks its wait and a barrier behind that.
+void read_row(Cta &cta, const Warp &warp, uint32_t address);
 
 PhaseBarrier &phase_barrier(Cta &cta, uint32_t address);
 // Fails where the thread that initialised it has not fenced; user: what reaches it by another way than its CTA.

@@ -30,6 +30,7 @@ void end_phase_if_complete(Cta &cta, PhaseBarrier &barrier) {
 }
 
 void arrive(Cta &cta, PhaseBarrier &barrier, uint32_t expected_bytes) {
+  arrive_at_barrier();
   if (barrier.pending == 0) {
     fail("mbarrier at shared byte %u: an arrival too many, its phase has its %u and waits for %lld bytes",
          barrier.address - shared_base, barrier.count, static_cast<long long>(barrier.bytes));

@@ -42,6 +42,7 @@ void meet(const char *instruction, uint32_t mask, void *arguments,
 }
 
 void sync_warp(uint32_t mask) {
+  arrive_at_barrier();
   meet("__syncwarp", mask, nullptr, [](void *const *, uint32_t) {});
 }
 
@@ -160,13 +161,16 @@ struct Matrices {
 // Register of lane l for matrix m: elements (l/4, 2(l%4)) and (l/4, 2(l%4)+1), rows and columns swapped when
 // transposed.
 void move_matrices(void *const *arguments, uint32_t) {
-  const Cta &cta = *current()->cta;
+  Cta &cta = *current()->cta;
   const Matrices *first = static_cast<const Matrices *>(arguments[0]);
   const char *what = first->store ? "stmatrix" : "ldmatrix";
   for (int32_t m = 0; m < first->count; m++) {
     uint8_t *rows[8];
-    for (int32_t r = 0; r < 8; r++)
-      rows[r] = shared_bytes(cta, static_cast<const Matrices *>(arguments[8 * m + r])->row, 16, 16, what);
+    for (int32_t r = 0; r < 8; r++) {
+      const uint32_t row = static_cast<const Matrices *>(arguments[8 * m + r])->row;
+      rows[r] = shared_bytes(cta, row, 16, 16, what);
+      if (!first->store) read_row(cta, *current()->warp, row);
+    }
     for (int32_t lane = 0; lane < 32; lane++) {
       Matrices *own = static_cast<Matrices *>(arguments[lane]);
       uint16_t pair[2];

@@ -223,6 +223,41 @@ int copy_wait_for_one_group_less() {
 }
 FAULT(copy_wait_for_one_group_less, nullptr, 10)
 
+// Each lane waits for its own copy; ldmatrix reads those of all lanes, and the next copies go over what it reads.
+enum class RowFault { none, copied, read };
+
+template <RowFault Fault>
+__global__ void rows_kernel(const uint8_t *in, uint32_t *out) {
+  SIE_DYNAMIC_SHARED(shared);
+  uint32_t sum = 0;
+  for (int i = 0; i < 2; i++) {
+    cp_async_16(shared + 16 * threadIdx.x, in + 16 * threadIdx.x);
+    cp_async_wait_all();
+    if (Fault != RowFault::copied) __syncwarp();
+    uint32_t r[4];
+    ldmatrix_x4(r, shared + 16 * threadIdx.x);
+    if (Fault != RowFault::read) __syncwarp();
+    sum += r[0] + r[3];
+  }
+  out[threadIdx.x] = sum;
+}
+template <RowFault Fault>
+int run_rows() {
+  Aligned<uint8_t> in(512);
+  std::vector<uint32_t> out(32);
+  return SIE_LAUNCH(rows_kernel<Fault>, 1, 32, 512, &on_sm80, in.data(), out.data()) == SIE_OK ? 0 : 2;
+}
+template <bool Fault>
+int rows_of_others_without_a_barrier() {
+  return run_rows<Fault ? RowFault::copied : RowFault::none>();
+}
+template <bool Fault>
+int copy_onto_rows_just_read() {
+  return run_rows<Fault ? RowFault::read : RowFault::none>();
+}
+FAULT(rows_of_others_without_a_barrier, "copies to without a wait and a barrier behind it", 10)
+FAULT(copy_onto_rows_just_read, "read by ldmatrix without a barrier behind it", 10)
+
 template <bool Fault>
 __global__ void warp_kernel(int *out) {
   SIE_DYNAMIC_SHARED(shared);

@@ -18,6 +18,10 @@ namespace {
 
 constexpr float kLargest = 2;  // of an operand's elements
 
+// Behind a work list: as items they have rows far away, and whoever takes one fails there.
+constexpr size_t kBehind = 16 * sizeof(AttentionItem);
+constexpr uint8_t kFarRows = 0x11;
+
 // `gap`: another for each operand, so that no two strides are the same.
 std::unique_ptr<harness::Rows> make_rows(harness::Random *random, int64_t rows, int64_t columns,
                                          int32_t dtype, int64_t gap) {
@@ -96,7 +100,7 @@ Bits Problem::run(int32_t sm, int32_t multiprocessors) {
   sie_op_bounds bounds = {};
   bounds.rows = std::max(cu_q_.back(), cu_kv_.back());
   bounds.seqs = seqs_;
-  list_.assign(static_cast<size_t>(sie_cuda::attention_work_bytes(&bounds)), 0xee);
+  list_.assign(static_cast<size_t>(sie_cuda::attention_work_bytes(&bounds)) + kBehind, kFarRows);
   sie_status listed = sie_cuda::attention_work(&a, list_.data());
   CHECK(listed == SIE_OK, "%s: no work list, status %d", text().c_str(), listed);
   a.work = list_.data();
@@ -120,7 +124,7 @@ Bits Problem::run_as(const Form &form) {
   }
   const AttentionWork head = {static_cast<int32_t>(cta.size()), static_cast<int32_t>(warp.size()), {}};
   cta.insert(cta.end(), warp.begin(), warp.end());
-  list_.resize(sizeof head + cta.size() * sizeof(AttentionItem));
+  list_.assign(sizeof head + cta.size() * sizeof(AttentionItem) + kBehind, kFarRows);
   memcpy(list_.data(), &head, sizeof head);
   if (!cta.empty()) memcpy(list_.data() + sizeof head, cta.data(), cta.size() * sizeof(AttentionItem));
 

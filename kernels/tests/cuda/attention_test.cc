@@ -39,6 +39,18 @@ TEST(forms_agree) {
   }
 }
 
+// A warp's first row sees all keys of a block but the last, or its last row all but the first: the block is masked.
+TEST(blocks_seen_but_for_one_key) {
+  for (int32_t d : {64, 256}) {
+    Problem window({SIE_F16, d, 1, 1, SIE_MASK_WINDOW, 78, false, {{160, 160}}});
+    window.run();
+    window.verify();
+    Problem causal({SIE_F16, d, 1, 1, SIE_MASK_CAUSAL, 0, false, {{66, 128}, {80, 94}}});
+    causal.run();
+    causal.verify();
+  }
+}
+
 // Queries stand at the last keys: fewer than keys (pruning, prefixes), more than keys; heads in groups.
 TEST(lengths_may_differ) {
   const vector<Lengths> lengths = {{1, 200}, {1, 20}, {5, 90}, {100, 7}, {90, 40}, {40, 64}, {3, 129}};
@@ -65,6 +77,10 @@ TEST(scores_may_fall_and_rise) {
   for (int32_t d : {64, 256}) {
     check_forms({SIE_BF16, d, 1, 1, SIE_MASK_FULL, 0, false, {{40, 130}}, 40});
     check_forms({SIE_BF16, d, 1, 1, SIE_MASK_FULL, 0, false, {{40, 130}}, 0.02f});
+    // 2¹⁶ is beyond f16, so the shift must be the largest score itself.
+    Problem problem({SIE_F16, d, 1, 1, SIE_MASK_FULL, 0, false, {{40, 130}}, 40});
+    problem.run();
+    problem.verify();
   }
 }
 

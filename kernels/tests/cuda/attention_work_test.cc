@@ -129,9 +129,11 @@ TEST(work_list_fills_a_gpu) {
 }
 
 TEST(shape_fits_the_shared_memory) {
-  for (int sm : {80, 86, 87, 89, 90, 100, 120}) {
+  for (int sm : {80, 86, 87, 89, 90, 100, 120, 121}) {
     const int64_t most = (sm == 80 || sm == 87 ? 163 : (sm == 90 || sm == 100 ? 227 : 99)) * 1024;
     for (int d : {32, 64, 128, 256}) {
+      // Keys that are resident where a sequence has so many; at least two blocks.
+      const int64_t resident = sie_cuda::attention_short_keys(d) / (most < 100 * 1024 ? 2 : 1);
       for (int64_t max_kv = 0; max_kv <= 4096; max_kv++) {
         const sie_cuda::AttentionShape shape = sie_cuda::attention_shape(d, max_kv, sm);
         const int64_t keys = sie_cuda::attention_block_keys(d), block = keys * d * 4;
@@ -143,6 +145,16 @@ TEST(shape_fits_the_shared_memory) {
           wrong = "too little for its warps";
         if (max_kv > keys && shape.resident_blocks < 2) wrong = "one slot for several blocks";
         if (shape.warp_units < 1 || shape.warp_units > shape.warps) wrong = "units without warps";
+        // And it takes all that it can use, and no more.
+        if (shape.warps != (d < 256 && max_kv > sie_cuda::attention_short_keys(d) ? 8 : 4))
+          wrong = "another number of warps than keys as many want";
+        const int64_t blocks = std::max<int64_t>((max_kv + keys - 1) / keys, 1);
+        if (shape.resident_blocks != std::min(blocks, std::max<int64_t>(resident / keys, 2)))
+          wrong = "other blocks than fit or are wanted";
+        const int64_t unit = sie_cuda::attention_warp_bytes(d), used = max_kv > 32 ? cta : 0,
+                      units = std::min<int64_t>(shape.warps, std::max<int64_t>(48 * 1024, used) / unit);
+        if (shape.warp_units != units) wrong = "fewer units than fit";
+        if (shape.shared_bytes != std::max(used, units * unit)) wrong = "more than is used";
         CHECK(wrong == nullptr, "sm_%d D = %d, %lld keys: %lld bytes, %s", sm, d,
               static_cast<long long>(max_kv), static_cast<long long>(shape.shared_bytes), wrong);
       }
@@ -259,6 +271,11 @@ TEST(nothing_to_do) {
     a->cu_q = a->cu_kv = nullptr;
   });
   static const int32_t zeros[] = {0, 0, 0};
+  r.expect(ok, "no keys and no pointers to them", [](A a, S, O) {
+    a->max_kv = 0;
+    a->k.p = a->v.p = nullptr;
+    a->cu_kv = zeros;
+  });
   r.expect(ok, "no rows and no pointers", [](A a, S, O) {
     a->q_rows.cap = 0;
     a->work = a->q.p = a->k.p = a->v.p = a->y.p = nullptr;
