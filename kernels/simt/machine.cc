@@ -279,6 +279,22 @@ void check_shared_guards(const Cta &cta) {
 #endif
 }
 
+// On a device a setmaxnreg that asks for more than the others leave waits for ever.
+void check_registers(const Cta &cta) {
+  constexpr int32_t of_cta = 65536;
+  const int32_t at_launch = of_cta / static_cast<int32_t>(cta.threads) / 8 * 8;
+  int32_t held = 0;
+  bool set = false;
+  for (const Fiber *fiber : cta.fibers) {
+    held += fiber->registers != 0 ? fiber->registers : at_launch;
+    set = set || fiber->registers != 0;
+  }
+  if (set && held > of_cta) {
+    self = cta.fibers[0];
+    fail("setmaxnreg: the threads hold %d registers of %d", held, of_cta);
+  }
+}
+
 void lay_out_cta(Cta &cta, uint32_t rank, uint3 block, size_t first_fiber) {
   const Launch &launch = machine.launch;
   uint32_t threads = launch.block.x * launch.block.y * launch.block.z;
@@ -314,7 +330,8 @@ void lay_out_cta(Cta &cta, uint32_t rank, uint3 block, size_t first_fiber) {
     fiber->answer = 0;
     fiber->waits_for = nullptr;
     fiber->waits_on = nullptr;
-    fiber->copy_group = fiber->store_group = fiber->wgmma_issued = 0;
+    fiber->copy_group = fiber->store_group = fiber->wgmma_issued = fiber->wgmma_awaited = 0;
+    fiber->registers = 0;
     fiber->wgmma_groups.clear();
     fiber->copies.clear();
     fiber->stores.clear();
@@ -351,6 +368,7 @@ void run_cluster(uint32_t x, uint32_t y, uint32_t z) {
   for (const Cta &cta : machine.ctas) {
     check_shared_guards(cta);
     check_phase_barriers(cta);
+    check_registers(cta);
   }
   machine.loads.clear();
 }
@@ -500,7 +518,7 @@ void grid_dependency_wait() { current()->dependency_waited = true; }
 
 void set_registers(int32_t count) {
   require(90, "setmaxnreg");
-  (void)count;
+  current()->registers = count;
 }
 
 }  // namespace simt

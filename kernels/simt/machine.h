@@ -67,13 +67,14 @@ struct Fiber : Indices {
   uint32_t number;  // of the thread in its CTA
   uint32_t lane;
   bool done, dependency_waited, cluster_arrived, wgmma_fenced;
-  bool proxy_fenced;                 // since its last group of TMA stores
-  int32_t answer;                    // of the barrier it waited at
-  const char *waits_for;             // NULL: ready or running
-  const void *waits_on;              // the barrier, if one
-  uint64_t copy_group, store_group;  // groups opened so far
-  uint64_t wgmma_issued;
-  std::deque<uint64_t> wgmma_groups;  // the last operation of each group not waited for
+  bool proxy_fenced;                     // since its last group of TMA stores
+  int32_t answer;                        // of the barrier it waited at
+  const char *waits_for;                 // NULL: ready or running
+  const void *waits_on;                  // the barrier, if one
+  uint64_t copy_group, store_group;      // groups opened so far
+  int32_t registers;                     // 0: as many as the launch gave
+  uint64_t wgmma_issued, wgmma_awaited;  // operations
+  std::deque<uint64_t> wgmma_groups;     // the last operation of each group not waited for
   std::vector<std::unique_ptr<Copy>> copies;
   std::vector<std::unique_ptr<Store>> stores;
 };
@@ -125,7 +126,7 @@ struct PhaseBarrier {  // an mbarrier
 };
 
 struct Accumulator {  // registers a warpgroup's wgmma works on
-  float *d[128];      // NULL: written back
+  float *d[128];      // NULL: given back
   int32_t n;
   std::vector<float> value;  // [64, n]
   uint64_t last;             // operation

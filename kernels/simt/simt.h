@@ -80,6 +80,8 @@ void wgmma(Element type, int32_t n, float *d, const uint32_t *a_registers, uint6
            bool accumulate);
 void wgmma_commit();
 void wgmma_wait(int32_t pending);
+// What was awaited comes into the registers here, so that a kernel without it computes with NaN.
+void wgmma_keep(float *d);
 
 void fence_proxy_async();
 void fence_mbarrier_init();

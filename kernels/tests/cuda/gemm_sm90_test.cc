@@ -79,6 +79,21 @@ TEST(gemm_sm90_columns_and_sums) {
   }
 }
 
+TEST(gemm_sm90_reads_to_the_end) {
+  // Operands, scales, bias and residual end where what may be read ends: no further row or column.
+  for (uint32_t compute : computes) {
+    const int64_t line = compute == SIE_COMPUTE_FP8 ? 128 : 64;
+    for (int32_t residual : {SIE_F32, SIE_BF16}) {
+      Ending e;
+      e.residual = residual;
+      check_shape(shape(compute, 20, 20, 48, line, -1), e);
+      check_shape(shape(compute, 24, 24, 44, 2 * line, 128), e);
+      e.gate = SIE_GATE_SWIGLU;
+      check_shape(shape(compute, 24, 24, 80, line, -1), e);
+    }
+  }
+}
+
 TEST(gemm_sm90_many_steps) {
   // More K steps than any ring has stages, several times around; several tiles a CTA; odd and even numbers of
   // them.
@@ -181,6 +196,17 @@ TEST(gemm_sm90_refuses) {
   a.gate = SIE_GATE_NONE;
   a.rows.cap = 65;
   CHECK(sie_cuda::gemm_sm90_run(skinny, &a, &on) == SIE_UNSUPPORTED, "%s", "65 rows in the skinny form");
+  // The most tiles there may be, 2²⁹ − 1, and one more; without rows, so that nothing is read.
+  const int32_t no_rows = 0;
+  sie_packed packed = *a.w;
+  a.w = &packed;
+  a.rows = {233 * 64, &no_rows};
+  a.n = packed.n = a.y.ld = int64_t{2304167} * 128;
+  a.bias = nullptr;
+  CHECK(sie_cuda::gemm_sm90_run(pingpong_64, &a, &on) == SIE_OK, "%s", "as many tiles as there may be");
+  a.rows.cap = 64 * 64;
+  a.n = packed.n = a.y.ld = int64_t{1} << 30;
+  CHECK(sie_cuda::gemm_sm90_run(pingpong_64, &a, &on) == SIE_UNSUPPORTED, "%s", "too many tiles");
 }
 
 }  // namespace
