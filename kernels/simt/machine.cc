@@ -28,6 +28,7 @@ namespace {
 pthread_mutex_t one_launch = PTHREAD_MUTEX_INITIALIZER;
 bool seeded = false;
 void *host_stack_pointer;
+const uint8_t *written_begin, *written_end;  // by the kernel before
 
 // Fibers and shared memories outlive launches; a cluster takes what it needs from the front.
 std::vector<std::unique_ptr<Fiber>> fibers;
@@ -515,6 +516,16 @@ void check_global(const void *global, size_t alignment) {
 }
 
 void grid_dependency_wait() { current()->dependency_waited = true; }
+
+void written_before(const void *p, size_t bytes) {
+  written_begin = static_cast<const uint8_t *>(p);
+  written_end = written_begin + bytes;
+}
+
+void check_written(const void *p) {
+  if (machine.launch.pdl && !current()->dependency_waited && p >= written_begin && p < written_end)
+    fail("a copy of what the kernel before writes, without grid_dependency_wait");
+}
 
 void set_registers(int32_t count) {
   require(90, "setmaxnreg");

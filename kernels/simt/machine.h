@@ -207,6 +207,8 @@ void record_launch(const Launch &launch);
 // A number below n, from the seed.
 uint32_t random_below(uint32_t n);
 
+// Fails where the running thread has not waited for the kernel that writes what is at p.
+void check_written(const void *p);
 // `bytes` bytes at an address of the CTA's shared memory; fails outside, or misaligned.
 uint8_t *shared_bytes(const Cta &cta, uint32_t address, size_t bytes, size_t alignment, const char *what);
 // Where shared memory begins, as on a device whose first KiB is the system's.

@@ -56,6 +56,9 @@ void cluster_arrive();
 void cluster_wait();
 void set_registers(int32_t count);
 void grid_dependency_wait();
+// From the next launch on, the kernel before writes these bytes: in a programmatic launch no thread may copy from
+// them before its grid_dependency_wait. None with bytes = 0.
+void written_before(const void *p, size_t bytes);
 
 enum class Shuffle { exclusive_or, from, up, down };
 void shuffle(Shuffle kind, uint32_t mask, void *value, size_t size, int32_t argument);

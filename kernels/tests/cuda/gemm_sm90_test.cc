@@ -86,11 +86,39 @@ TEST(gemm_sm90_reads_to_the_end) {
     for (int32_t residual : {SIE_F32, SIE_BF16}) {
       Ending e;
       e.residual = residual;
-      check_shape(shape(compute, 20, 20, 48, line, -1), e);
-      check_shape(shape(compute, 24, 24, 44, 2 * line, 128), e);
+      check_shape(shape(compute, 20, 20, 48, line, 128), e);
+      check_shape(shape(compute, 24, 24, 44, 2 * line, -1), e);
+      e.odd_bias = true;
+      check_shape(shape(compute, 20, 20, 43, line, -1), e);
       e.gate = SIE_GATE_SWIGLU;
       check_shape(shape(compute, 24, 24, 80, line, -1), e);
     }
+    // The last block of scales is the tile's first half; its rows' stride allows 8 bytes at a time and no TMA.
+    Ending blocks;
+    blocks.y = SIE_F8E4M3;
+    check_shape(shape(compute, 20, 20, 128, line, -1), blocks);
+    blocks.gap = 2;
+    check_shape(shape(compute, 20, 20, 150, line, -1), blocks);
+  }
+}
+
+TEST(gemm_sm90_y_that_tma_does_not_take) {
+  // Rows a multiple of 16 bytes apart that begin off one, at a multiple of 17; rows 68 bytes apart that begin on
+  // one. Without rows: what is asked is whether it is launched.
+  uint8_t memory[1024] alignas(16);
+  size_t odd = 4;
+  while (odd % 16 == 0 || reinterpret_cast<uintptr_t>(memory + odd) % 17 != 0) odd += 4;
+  const Bytes none(0);
+  const int32_t n_rows = 0;
+  const sie_stream on = family().on;
+  for (int64_t n : {16, 13}) {
+    const Problem problem(shape(SIE_COMPUTE_BF16, 0, 4, n, 16, -1));
+    sie_linear_args a = problem.args(Ending(), none, none, nullptr);
+    a.rows.n = &n_rows;
+    a.y.p = memory + (n == 16 ? odd : 0);
+    a.y.ld = n == 16 ? 16 : 17;
+    const sie_status status = sie_cuda::gemm_sm90_run(pingpong_64, &a, &on);
+    CHECK(status == SIE_OK, "N=%lld: status %d", static_cast<long long>(n), status);
   }
 }
 
