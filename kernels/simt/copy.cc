@@ -57,7 +57,10 @@ void read_row(Cta &cta, const Warp &warp, uint32_t address) {
 void cp_async(uint32_t shared, const void *global, uint32_t bytes, uint32_t read) {
   require(80, "cp.async");
   Fiber *fiber = current();
-  if (read > 0) check_global(global, bytes);
+  if (read > 0) {
+    check_global(global, bytes);
+    check_written(global);
+  }
   Copy copy;
   copy.to = shared_bytes(*fiber->cta, shared, bytes, bytes, "cp.async");
   copy.from = static_cast<const uint8_t *>(global);

@@ -29,6 +29,7 @@ namespace {
 pthread_mutex_t one_launch = PTHREAD_MUTEX_INITIALIZER;
 bool seeded = false;
 void *host_stack_pointer;
+const uint8_t *written_begin, *written_end;  // by the kernel before
 
 // Fibers and shared memories outlive launches; the resident CTAs take what they need from the front.
 std::vector<std::unique_ptr<Fiber>> fibers;
@@ -283,6 +284,22 @@ void check_shared_guards(const Cta &cta) {
 #endif
 }
 
+// On a device a setmaxnreg that asks for more than the others leave waits for ever.
+void check_registers(const Cta &cta) {
+  constexpr int32_t of_cta = 65536;
+  const int32_t at_launch = of_cta / static_cast<int32_t>(cta.threads) / 8 * 8;
+  int32_t held = 0;
+  bool set = false;
+  for (const Fiber *fiber : cta.fibers) {
+    held += fiber->registers != 0 ? fiber->registers : at_launch;
+    set = set || fiber->registers != 0;
+  }
+  if (set && held > of_cta) {
+    self = cta.fibers[0];
+    fail("setmaxnreg: the threads hold %d registers of %d", held, of_cta);
+  }
+}
+
 // place: among the resident CTAs.
 void lay_out_cta(size_t place, Cluster *cluster, uint3 block) {
   const Launch &launch = machine.launch;
@@ -324,7 +341,9 @@ void lay_out_cta(size_t place, Cluster *cluster, uint3 block) {
     fiber->answer = 0;
     fiber->waits_for = nullptr;
     fiber->waits_on = nullptr;
-    fiber->copy_group = fiber->copies_awaited = fiber->store_group = fiber->wgmma_issued = 0;
+    fiber->copy_group = fiber->copies_awaited = fiber->store_group = 0;
+    fiber->wgmma_issued = fiber->wgmma_awaited = 0;
+    fiber->registers = 0;
     fiber->wgmma_groups.clear();
     fiber->copies.clear();
     fiber->unmet.clear();
@@ -366,6 +385,7 @@ void run_clusters(const uint64_t *first, size_t count) {
   for (const Cta &cta : machine.ctas) {
     check_shared_guards(cta);
     check_phase_barriers(cta);
+    check_registers(cta);
   }
   machine.loads.clear();
 }
@@ -513,9 +533,19 @@ void check_global(const void *global, size_t alignment) {
 
 void grid_dependency_wait() { current()->dependency_waited = true; }
 
+void written_before(const void *p, size_t bytes) {
+  written_begin = static_cast<const uint8_t *>(p);
+  written_end = written_begin + bytes;
+}
+
+void check_written(const void *p) {
+  if (machine.launch.pdl && !current()->dependency_waited && p >= written_begin && p < written_end)
+    fail("a copy of what the kernel before writes, without grid_dependency_wait");
+}
+
 void set_registers(int32_t count) {
   require(90, "setmaxnreg");
-  (void)count;
+  current()->registers = count;
 }
 
 }  // namespace simt

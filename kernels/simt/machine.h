@@ -69,14 +69,15 @@ struct Fiber : Indices {
   uint32_t number;  // of the thread in its CTA
   uint32_t lane;
   bool done, dependency_waited, cluster_arrived, wgmma_fenced;
-  bool proxy_fenced;                 // since its last group of TMA stores
-  int32_t answer;                    // of the barrier it waited at
-  const char *waits_for;             // NULL: ready or running
-  const void *waits_on;              // the barrier, if one
-  uint64_t copy_group, store_group;  // groups opened so far
-  uint64_t wgmma_issued;
-  std::deque<uint64_t> wgmma_groups;  // the last operation of each group not waited for
-  uint64_t copies_awaited;            // groups before this one have been waited for
+  bool proxy_fenced;                     // since its last group of TMA stores
+  int32_t answer;                        // of the barrier it waited at
+  const char *waits_for;                 // NULL: ready or running
+  const void *waits_on;                  // the barrier, if one
+  uint64_t copy_group, store_group;      // groups opened so far
+  int32_t registers;                     // 0: as many as the launch gave
+  uint64_t wgmma_issued, wgmma_awaited;  // operations
+  std::deque<uint64_t> wgmma_groups;     // the last operation of each group not waited for
+  uint64_t copies_awaited;               // groups before this one have been waited for
   std::vector<std::unique_ptr<Copy>> copies;
   std::vector<std::pair<uint64_t, uint32_t>> unmet;  // its copies marked in Cta::touched: group, place
   std::vector<std::unique_ptr<Store>> stores;
@@ -130,7 +131,7 @@ struct PhaseBarrier {  // an mbarrier
 };
 
 struct Accumulator {  // registers a warpgroup's wgmma works on
-  float *d[128];      // NULL: written back
+  float *d[128];      // NULL: given back
   int32_t n;
   std::vector<float> value;  // [64, n]
   uint64_t last;             // operation
@@ -225,6 +226,8 @@ void record_launch(const Launch &launch);
 // A number below n, from the seed.
 uint32_t random_below(uint32_t n);
 
+// Fails where the running thread has not waited for the kernel that writes what is at p.
+void check_written(const void *p);
 // `bytes` bytes at an address of the CTA's shared memory; fails outside, or misaligned.
 uint8_t *shared_bytes(const Cta &cta, uint32_t address, size_t bytes, size_t alignment, const char *what);
 // Where shared memory begins, as on a device whose first KiB is the system's.

@@ -57,6 +57,9 @@ void cluster_arrive();
 void cluster_wait();
 void set_registers(int32_t count);
 void grid_dependency_wait();
+// From the next launch on, the kernel before writes these bytes: in a programmatic launch no thread may copy from
+// them before its grid_dependency_wait. None with bytes = 0.
+void written_before(const void *p, size_t bytes);
 
 enum class Shuffle { exclusive_or, from, up, down };
 void shuffle(Shuffle kind, uint32_t mask, void *value, size_t size, int32_t argument);
@@ -81,6 +84,8 @@ void wgmma(Element type, int32_t n, float *d, const uint32_t *a_registers, uint6
            bool accumulate);
 void wgmma_commit();
 void wgmma_wait(int32_t pending);
+// What was awaited comes into the registers here, so that a kernel without it computes with NaN.
+void wgmma_keep(float *d);
 
 void fence_proxy_async();
 void fence_mbarrier_init();

@@ -152,6 +152,7 @@ void tma_load(void *shared, const TensorMap *map, int32_t rank, const int32_t *a
               uint16_t ctas) {
   require(90, "TMA load");
   check_map(map, rank);
+  check_written(map->p);
   auto load = std::make_unique<Load>();
   load->map = *map;
   load->bytes = box_bytes(*map);
@@ -175,6 +176,7 @@ void tma_load(void *shared, const TensorMap *map, int32_t rank, const int32_t *a
 void bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *barrier) {
   require(90, "bulk copy");
   check_global(global, 16);
+  check_written(global);
   if (bytes == 0 || bytes % 16 != 0) fail("bulk copy of %u bytes", bytes);
   auto load = std::make_unique<Load>();
   load->map.rank = 0;

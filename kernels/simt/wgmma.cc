@@ -140,7 +140,8 @@ bool wgmma_under_way(const Fiber *fiber) {
   const Cta &cta = *fiber->cta;
   if (fiber->number / 128 >= cta.warpgroups.size()) return false;
   for (const auto &accumulator : cta.warpgroups[fiber->number / 128]->accumulators) {
-    if (accumulator->d[fiber->number % 128] != nullptr) return true;
+    if (accumulator->d[fiber->number % 128] != nullptr && accumulator->last > fiber->wgmma_awaited)
+      return true;
   }
   return false;
 }
@@ -212,24 +213,35 @@ void wgmma_wait(int32_t pending) {
   while (group.executed < done) {
     if (group.step()) finish_async(&group);
   }
-  uint32_t t = fiber->number % 128;
-  for (size_t i = 0; i < group.accumulators.size(); i++) {
-    Accumulator &accumulator = *group.accumulators[i];
-    float *d = accumulator.d[t];
-    if (d == nullptr || accumulator.last > done) continue;
-    for (int32_t r = 0; r < accumulator.n / 2; r++) {
+  for (const auto &accumulator : group.accumulators) {
+    const float *d = accumulator->d[fiber->number % 128];
+    if (d == nullptr || accumulator->last > done || accumulator->last <= fiber->wgmma_awaited) continue;
+    for (int32_t r = 0; r < accumulator->n / 2; r++) {
       if (memcmp(&d[r], &poison, 4) != 0)
         fail("wgmma: accumulator register %d was written before the wait", r);
-      int32_t thread = static_cast<int32_t>(t);
-      d[r] = accumulator.value[static_cast<size_t>(row_of(thread, r) * accumulator.n + column_of(thread, r))];
     }
-    accumulator.d[t] = nullptr;
     fiber->wgmma_fenced = false;
-    if (std::all_of(accumulator.d, accumulator.d + 128, [](float *p) { return p == nullptr; })) {
-      group.accumulators.erase(group.accumulators.begin() + static_cast<ptrdiff_t>(i));
-      i--;
-    }
   }
+  fiber->wgmma_awaited = std::max(fiber->wgmma_awaited, done);
+}
+
+void wgmma_keep(float *d) {
+  const Fiber *fiber = current();
+  if (fiber->number / 128 >= fiber->cta->warpgroups.size()) return;
+  auto &accumulators = fiber->cta->warpgroups[fiber->number / 128]->accumulators;
+  const uint32_t t = fiber->number % 128;
+  const auto found = std::find_if(accumulators.begin(), accumulators.end(), [&](const auto &accumulator) {
+    return accumulator->d[t] == d && accumulator->last <= fiber->wgmma_awaited;
+  });
+  if (found == accumulators.end()) return;
+  Accumulator &accumulator = **found;
+  for (int32_t r = 0; r < accumulator.n / 2; r++) {
+    const int32_t thread = static_cast<int32_t>(t);
+    d[r] = accumulator.value[static_cast<size_t>(row_of(thread, r) * accumulator.n + column_of(thread, r))];
+  }
+  accumulator.d[t] = nullptr;
+  if (std::all_of(accumulator.d, accumulator.d + 128, [](float *p) { return p == nullptr; }))
+    accumulators.erase(found);
 }
 
 }  // namespace simt

@@ -84,7 +84,7 @@ SIE_DEVICE void wgmma_keep(float (&d)[Registers]) {
 #pragma unroll
   for (int i = 0; i < Registers; i++) asm volatile("" : "+f"(d[i])::"memory");
 #else
-  (void)d;
+  simt::wgmma_keep(d);
 #endif
 }
 

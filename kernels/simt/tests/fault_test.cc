@@ -287,6 +287,7 @@ enum class PipeFault {
   release_early,
   fence,
   init_fence,
+  keep,
   touch,
   expect_less,
   expect_more,
@@ -347,6 +348,7 @@ __global__ void pipe_kernel(const __grid_constant__ TensorMap a, const __grid_co
     if (Fault != PipeFault::release_early && threadIdx.x == 0) mbarrier_arrive(empty + slot);
   }
   if (Fault == PipeFault::leave) return;
+  if (Fault != PipeFault::keep) wgmma_keep(d);
   float copy[4] = {d[0], d[1], d[2], d[3]};
   if (Fault == PipeFault::wgmma_wait) wgmma_wait<0>();
   uint32_t t = threadIdx.x;
@@ -390,6 +392,7 @@ PIPE_FAULT(missing_mbarrier_wait, full_wait, anything, 7)
 PIPE_FAULT(missing_wait_for_a_free_slot, empty_wait, anything, 9)
 PIPE_FAULT(missing_wgmma_wait, wgmma_wait, nullptr, 10)
 PIPE_FAULT(slot_released_before_the_product, release_early, nullptr, 9)
+PIPE_FAULT(missing_wgmma_keep, keep, nullptr, 10)
 PIPE_FAULT(missing_wgmma_fence, fence, "without wgmma_fence", 10)
 PIPE_FAULT(missing_fence_mbarrier_init, init_fence, "came no fence_mbarrier_init", 10)
 PIPE_FAULT(accumulators_touched_under_way, touch, "was written before the wait", 10)
@@ -414,8 +417,10 @@ __global__ void two_groups_kernel(float *out) {
   wgmma<Operand::bf16, 8>(younger, a, a, 0);
   wgmma_commit();
   wgmma_wait<1>();
+  wgmma_keep(older);
   float first = older[0];
   if (!Fault) wgmma_wait<0>();
+  wgmma_keep(younger);
   float second = younger[0];
   if (Fault) wgmma_wait<0>();
   out[threadIdx.x] = first + second;
@@ -821,6 +826,21 @@ int cluster_arrival_twice() {
   return SIE_LAUNCH_CLUSTER((cluster_fault_kernel<Fault>), 2, 2, 32, 0, &on_sm90) == SIE_OK ? 0 : 2;
 }
 FAULT(cluster_arrival_twice, "cluster_", 5)
+
+// A warpgroup gives registers, the two others take what is there, or 1024 more.
+template <bool Fault>
+__global__ void __launch_bounds__(384, 1) registers_kernel() {
+  if (threadIdx.x >= 256) {
+    registers_decrease<Fault ? 40 : 32>();
+  } else {
+    registers_increase<240>();
+  }
+}
+template <bool Fault>
+int more_registers_than_there_are() {
+  return SIE_LAUNCH(registers_kernel<Fault>, 1, 384, 0, &on_sm90) == SIE_OK ? 0 : 2;
+}
+FAULT(more_registers_than_there_are, "registers of 65536", 10)
 
 }  // namespace
 }  // namespace simt_test

@@ -51,6 +51,7 @@ __global__ void wgmma_kernel(const uint8_t *a, const uint8_t *b, const uint32_t 
   }
   wgmma_commit();
   wgmma_wait<0>();
+  wgmma_keep(d);
   for (int i = 0; i < N / 2; i++) out[threadIdx.x * (N / 2) + static_cast<uint32_t>(i)] = d[i];
 }
 
@@ -152,6 +153,7 @@ __global__ void one_class_kernel(const uint16_t *a, const uint16_t *b, float *ou
                           wgmma_descriptor(tile_b, Swizzle::none, 256, 128), 0);
   wgmma_commit();
   wgmma_wait<0>();
+  wgmma_keep(d);
   uint32_t t = threadIdx.x, g = t % 32 / 4, c = t % 4 * 2;
   for (uint32_t i = 0; i < N / 2; i++)
     out_wide[(t / 32 * 16 + g + i / 2 % 2 * 8) * N + i / 4 * 8 + c + i % 2] = d[i];

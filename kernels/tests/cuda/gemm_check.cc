@@ -4,6 +4,7 @@
 
 #include "common/dtype.h"
 #include "cuda/linear.h"
+#include "simt/simt.h"
 #include "tests/check.h"
 
 namespace gemm_test {
@@ -104,7 +105,10 @@ Result run(const Family &family, const Problem &problem, const Ending &e, int32_
   sie_linear_args a = problem.args(e, y, residual, scales.data());
   a.rows.n = &n_rows;
   Result result;
+  const int64_t x_elements = s.cap > 0 ? (s.cap - 1) * a.x.ld + s.k : 0;
+  simt::written_before(a.x.p, static_cast<size_t>(x_elements * element_bytes(a.x.dtype)));
   result.status = call(family, variant, &a, &family.on);
+  simt::written_before(nullptr, 0);
   if (result.status != SIE_OK) return result;
 
   int64_t strangers = 0;

@@ -12,7 +12,7 @@ namespace gemm_test {
 #if defined(__SANITIZE_ADDRESS__)
 Bytes::Bytes(int64_t size, int64_t shift) : size_(size), shift_(shift) {
   map_bytes_ = static_cast<size_t>(size + shift + (size + shift == 0));
-  if (posix_memalign(&map_, 64, map_bytes_) != 0) abort();
+  if (posix_memalign(&map_, 16, map_bytes_) != 0) abort();
   memory_ = static_cast<uint8_t *>(map_);
   memset(memory_, 0xff, static_cast<size_t>(size + shift));
 }
@@ -20,7 +20,7 @@ Bytes::~Bytes() { free(map_); }
 #else
 Bytes::Bytes(int64_t size, int64_t shift) : size_(size), shift_(shift) {
   constexpr int64_t page = 4096;
-  const int64_t lines = (size + shift + 63) / 64 * 64, pages = (lines + page - 1) / page * page;
+  const int64_t lines = (size + shift + 15) / 16 * 16, pages = (lines + page - 1) / page * page;
   map_bytes_ = static_cast<size_t>(pages + page);
   map_ = mmap(nullptr, map_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (map_ == MAP_FAILED) abort();

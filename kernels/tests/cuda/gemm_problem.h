@@ -28,8 +28,8 @@ class Random {
   uint32_t state_;
 };
 
-// Memory that ends, up to the next multiple of 64 bytes, before a page that may not be touched
-// (AddressSanitizer sees the very next byte). It starts `shift` bytes off a 64-byte boundary.
+// Memory that ends, up to the next multiple of 16 bytes, before a page that may not be touched
+// (AddressSanitizer sees the very next byte). It starts `shift` bytes off a 16-byte boundary.
 class Bytes {
  public:
   explicit Bytes(int64_t size, int64_t shift = 0);
@@ -40,7 +40,7 @@ class Bytes {
   int64_t size() const { return size_; }
 
  private:
-  uint8_t *memory_;  // 64-byte aligned
+  uint8_t *memory_;  // 16-byte aligned
   int64_t size_, shift_;
   void *map_;  // what is freed or unmapped
   size_t map_bytes_;

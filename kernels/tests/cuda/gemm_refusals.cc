@@ -1,4 +1,5 @@
 // gemm_refusals.cc — the arguments that no GEMM takes.
+#include "cuda/linear.h"
 #include "tests/check.h"
 #include "tests/cuda/gemm_check.h"
 
@@ -100,6 +101,16 @@ void check_refusals(const Family &family) {
   sie_linear_args a = problem.args(e, y, none, nullptr);
   a.rows.n = &n_rows;
   CHECK(call(family, by_choice, &a, nullptr) == SIE_INVALID_ARGUMENT, "%s", "no stream");
+  sie_share share = {};
+  share.parts = 1;
+  share.on = &family.on;
+  CHECK(sie_cuda::linear(nullptr, &share) == SIE_INVALID_ARGUMENT, "%s", "no arguments");
+  CHECK(sie_cuda::linear(&a, nullptr) == SIE_INVALID_ARGUMENT, "%s", "no share");
+  share.parts = 2;
+  CHECK(sie_cuda::linear(&a, &share) == SIE_INVALID_ARGUMENT, "%s", "one part of two");
+  share.parts = 1;
+  share.part = 1;
+  CHECK(sie_cuda::linear(&a, &share) == SIE_INVALID_ARGUMENT, "%s", "part 1 of 1");
   CHECK(call(family, 99, &a, &family.on) == SIE_UNSUPPORTED, "%s", "no such variant");
   a.rows.cap = 0;
   a.x.p = a.y.p = nullptr;

@@ -84,6 +84,22 @@ int32_t small_variant(uint32_t compute, const Ending &e) {
   return 2;
 }
 
+TEST(gemm_sm80_reads_to_the_end) {
+  // Operands, scales and bias end where what may be read ends: rows of whole lines, no further row or column.
+  for (uint32_t compute : computes) {
+    const int64_t line = compute == SIE_COMPUTE_FP8 ? 128 : 64;
+    check_shape(shape(compute, 16, 16, 128, line, -1, 0));
+    check_shape(shape(compute, 20, 20, 128, 2 * line, 128, 0));
+    const Problem even(shape(compute, 4, 4, 20, 3 * line, -1, 0)), odd(shape(compute, 8, 8, 21, line, -1, 0));
+    for (int32_t residual : {SIE_F32, SIE_BF16}) {
+      Ending e;
+      e.residual = residual;
+      check_ending(family(compute), even, e, small_variant(compute, e));
+      check_ending(family(compute), odd, e, small_variant(compute, e));
+    }
+  }
+}
+
 TEST(gemm_sm80_endings) {
   for (uint32_t compute : computes) {
     const Problem problem(shape(compute, 18, 20, 150, 32, -1, 0)),

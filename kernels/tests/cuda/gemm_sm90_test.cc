@@ -79,6 +79,49 @@ TEST(gemm_sm90_columns_and_sums) {
   }
 }
 
+TEST(gemm_sm90_reads_to_the_end) {
+  // Operands, scales, bias and residual end where what may be read ends: no further row or column.
+  for (uint32_t compute : computes) {
+    const int64_t line = compute == SIE_COMPUTE_FP8 ? 128 : 64;
+    for (int32_t residual : {SIE_F32, SIE_BF16}) {
+      Ending e;
+      e.residual = residual;
+      check_shape(shape(compute, 20, 20, 48, line, 128), e);
+      check_shape(shape(compute, 24, 24, 44, 2 * line, -1), e);
+      e.odd_bias = true;
+      check_shape(shape(compute, 20, 20, 43, line, -1), e);
+      e.gate = SIE_GATE_SWIGLU;
+      check_shape(shape(compute, 24, 24, 80, line, -1), e);
+    }
+    // The last block of scales is the tile's first half; its rows' stride allows 8 bytes at a time and no TMA.
+    Ending blocks;
+    blocks.y = SIE_F8E4M3;
+    check_shape(shape(compute, 20, 20, 128, line, -1), blocks);
+    blocks.gap = 2;
+    check_shape(shape(compute, 20, 20, 150, line, -1), blocks);
+  }
+}
+
+TEST(gemm_sm90_y_that_tma_does_not_take) {
+  // Rows a multiple of 16 bytes apart that begin off one, at a multiple of 17; rows 68 bytes apart that begin on
+  // one. Without rows: what is asked is whether it is launched.
+  uint8_t memory[1024] alignas(16);
+  size_t odd = 4;
+  while (odd % 16 == 0 || reinterpret_cast<uintptr_t>(memory + odd) % 17 != 0) odd += 4;
+  const Bytes none(0);
+  const int32_t n_rows = 0;
+  const sie_stream on = family().on;
+  for (int64_t n : {16, 13}) {
+    const Problem problem(shape(SIE_COMPUTE_BF16, 0, 4, n, 16, -1));
+    sie_linear_args a = problem.args(Ending(), none, none, nullptr);
+    a.rows.n = &n_rows;
+    a.y.p = memory + (n == 16 ? odd : 0);
+    a.y.ld = n == 16 ? 16 : 17;
+    const sie_status status = sie_cuda::gemm_sm90_run(pingpong_64, &a, &on);
+    CHECK(status == SIE_OK, "N=%lld: status %d", static_cast<long long>(n), status);
+  }
+}
+
 TEST(gemm_sm90_many_steps) {
   // More K steps than any ring has stages, several times around; several tiles a CTA; odd and even numbers of
   // them.
@@ -181,6 +224,17 @@ TEST(gemm_sm90_refuses) {
   a.gate = SIE_GATE_NONE;
   a.rows.cap = 65;
   CHECK(sie_cuda::gemm_sm90_run(skinny, &a, &on) == SIE_UNSUPPORTED, "%s", "65 rows in the skinny form");
+  // The most tiles there may be, 2²⁹ − 1, and one more; without rows, so that nothing is read.
+  const int32_t no_rows = 0;
+  sie_packed packed = *a.w;
+  a.w = &packed;
+  a.rows = {233 * 64, &no_rows};
+  a.n = packed.n = a.y.ld = int64_t{2304167} * 128;
+  a.bias = nullptr;
+  CHECK(sie_cuda::gemm_sm90_run(pingpong_64, &a, &on) == SIE_OK, "%s", "as many tiles as there may be");
+  a.rows.cap = 64 * 64;
+  a.n = packed.n = a.y.ld = int64_t{1} << 30;
+  CHECK(sie_cuda::gemm_sm90_run(pingpong_64, &a, &on) == SIE_UNSUPPORTED, "%s", "too many tiles");
 }
 
 }  // namespace
