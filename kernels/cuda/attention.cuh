@@ -134,9 +134,9 @@ SIE_DEVICE void attention_cta(const AttentionParams &p, const Unit<D> &unit, uin
 template <int D>
 constexpr uint32_t kWarpBytes = attention_warp_bytes(D);
 
-// Registers for 16 warps an SM at D ≤ 64 (128 each; Blackwell, where that spills at 64, has 12), for 8
-// beyond.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+// Registers for 16 warps an SM at D ≤ 64 (128 each; at 64 Blackwell has 12, where that spills, and so has sm_80 as
+// compiled by nvcc 12.4), for 8 beyond.
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ >= 1000 || (__CUDA_ARCH__ == 800 && __CUDACC_VER_MAJOR__ < 13))
 constexpr int attention_warps(int head_dim) { return head_dim < 64 ? 16 : (head_dim == 64 ? 12 : 8); }
 #else
 constexpr int attention_warps(int head_dim) { return head_dim <= 64 ? 16 : 8; }
