@@ -243,4 +243,23 @@ void check_nan_stays_in_its_row(const Family &family, uint32_t compute,
   }
 }
 
+void check_least_scale(const Family &family, int32_t variant) {
+  const Problem problem({SIE_COMPUTE_BF16, 4, 4, 128, 64, -1, 0});
+  for (int64_t r = 0; r < 4; r++) memset(problem.x_row(r), 0, 128);
+  const std::vector<float> bias(128, ldexpf(448, -100));
+  Ending e;
+  e.y = SIE_F8E4M3;
+  const Bytes y(4 * 128), none(0);
+  float scale[4] = {};
+  const int32_t n_rows = 4;
+  sie_linear_args a = problem.args(e, y, none, scale);
+  a.rows.n = &n_rows;
+  a.bias = bias.data();
+  CHECK(call(family, variant, &a, &family.on) == SIE_OK, "variant %d is not run", variant);
+  for (int64_t r = 0; r < 4; r++) {
+    CHECK(scale[r] == ldexpf(1, -100) && y.p()[r * 128] == 0x7e, "scale %g, element %02x",
+          static_cast<double>(scale[r]), y.p()[r * 128]);
+  }
+}
+
 }  // namespace gemm_test

@@ -38,6 +38,8 @@ std::vector<Ending> activation_endings();
 std::vector<Ending> gate_endings();
 // A NaN in x gives a row of NaN and changes no other row.
 void check_nan_stays_in_its_row(const Family &family, uint32_t compute, const std::vector<int32_t> &variants);
+// Blocks of y in e4m3 whose largest element is 448 times the least scale there is, 2⁻¹⁰⁰.
+void check_least_scale(const Family &family, int32_t variant);
 // Arguments outside the contract (gemm_call.h) come back with their status and nothing written.
 void check_refusals(const Family &family);
 

@@ -141,6 +141,8 @@ TEST(gemm_sm80_nan_stays_in_its_row) {
     gemm_test::check_nan_stays_in_its_row(family(compute), compute, variants_of(compute));
 }
 
+TEST(gemm_sm80_least_scale) { gemm_test::check_least_scale(family(SIE_COMPUTE_BF16), 2); }
+
 TEST(gemm_sm80_choice) {
   for (uint32_t compute : computes) {
     Problem problem({compute, 33, 33, 48, 48, -1, 0});

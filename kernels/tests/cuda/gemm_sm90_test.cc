@@ -87,11 +87,11 @@ TEST(gemm_sm90_reads_to_the_end) {
       Ending e;
       e.residual = residual;
       check_shape(shape(compute, 20, 20, 48, line, 128), e);
-      check_shape(shape(compute, 24, 24, 44, 2 * line, -1), e);
+      check_shape(shape(compute, 28, 28, 44, 2 * line, -1), e);
       e.odd_bias = true;
       check_shape(shape(compute, 20, 20, 43, line, -1), e);
       e.gate = SIE_GATE_SWIGLU;
-      check_shape(shape(compute, 24, 24, 80, line, -1), e);
+      check_shape(shape(compute, 28, 28, 80, line, -1), e);
     }
     // The last block of scales is the tile's first half; its rows' stride allows 8 bytes at a time and no TMA.
     Ending blocks;
@@ -138,6 +138,9 @@ TEST(gemm_sm90_many_tiles) {
   // More than one band of row tiles, on one CTA and on many.
   check_shape(shape(SIE_COMPUTE_BF16, 1100, 1200, 260, 16, -1), Ending(), 4);
   check_shape(shape(SIE_COMPUTE_FP8, 600, 600, 70, 16, -1), Ending(), 64);
+  // A band that is full, and none behind it.
+  const Problem full(shape(SIE_COMPUTE_BF16, 450, 450, 24, 16, -1));
+  check_ending(family(3), full, Ending(), pingpong_64);
 }
 
 TEST(gemm_sm90_endings) {
@@ -176,6 +179,8 @@ TEST(gemm_sm90_nan_stays_in_its_row) {
   for (uint32_t compute : computes)
     gemm_test::check_nan_stays_in_its_row(family(), compute, {skinny, pingpong_64, cooperative_pair});
 }
+
+TEST(gemm_sm90_least_scale) { gemm_test::check_least_scale(family(), pingpong_64); }
 
 TEST(gemm_sm90_choice) {
   const sie_stream h100 = {nullptr, 90, 132, 0, 0};
