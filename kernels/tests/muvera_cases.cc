@@ -234,10 +234,14 @@ std::unique_ptr<Case> make_muvera(int index) {
     add({9, 2}, SIE_BF16, 96, 3, 5, 16, 0, true, false, false, false, values);
     add({9, 0, 2}, SIE_F32, 7, 1, 0, 0, 0, false, true, false, false, values);
     add({9, 0, 2}, SIE_F32, 1, 1, 1, 1, 1, true, false, false, false, values);
-    add({9, 3}, SIE_F32, 16, 1, 8, 2, 0, false, true, false, false, values);
+    add({33, 3}, SIE_F32, 16, 1, 8, 2, 0, false, true, false, false, values);
     // Columns that are no multiple of what a lane takes, and more repetitions than a CTA of a GPU takes.
     add({9, 0, 2}, SIE_F32, 7, 2, 4, 0, 0, false, false, false, false, values);
     add({5, 0, 3}, SIE_F32, 20, 17, 2, 0, 0, false, false, false, false, values);
+    add({3, 0, 9}, SIE_F32, 33, 2, 4, 5, 0, false, false, true, false, values);
+    add({3, 0, 9}, SIE_F32, 33, 2, 4, 5, 0, false, false, false, true, values);
+    // A warp's tables of a projection, with no byte to spare.
+    add({3, 2}, SIE_F32, 24, 1, 2, 7, 0, false, false, false, false, values);
     // Wide tokens, few projected columns: sums of sums.
     add({5, 3}, SIE_F32, 520, 1, 2, 8, 0, false, false, false, false, values);
     // Blocks and rows too large for a CTA's shared memory, and tokens wider than what is summed in one go.

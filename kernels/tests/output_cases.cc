@@ -218,6 +218,8 @@ std::unique_ptr<Case> make_output(int index) {
         for (Input input : {outliers, equal_rows, ties})
           all.push_back({12, 100, {dtype, 0, normalize}, input, false});
         if (!normalize) all.push_back({12, 100, {dtype, 0, normalize}, denormals, false});
+        if (!normalize && (dtype == SIE_I8 || dtype == SIE_U8))
+          all.push_back({12, 100, {dtype, 0, normalize}, holes, false});
         all.push_back({64, 384, {dtype, 0, normalize}, plain, true});
       }
     }

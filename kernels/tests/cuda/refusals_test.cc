@@ -521,8 +521,8 @@ TEST(muvera_refuses) {
       {
           {"no columns", invalid, [](Args *b) { b->c = 0; }},
           {"no repetitions", invalid, [](Args *b) { b->repetitions = 0; }},
-          {"fewer bits than none", invalid, [](Args *b) { b->simhash_bits = -1; }},
-          {"eleven bits", invalid, [](Args *b) { b->simhash_bits = 11; }},
+          {"fewer bits than none", invalid, [](Args *b) { b->seqs.cap = 0, b->simhash_bits = -1; }},
+          {"eleven bits", invalid, [](Args *b) { b->seqs.cap = 0, b->simhash_bits = 11; }},
           {"fewer projected columns than none", invalid, [](Args *b) { b->projected = -1; }},
           {"fewer columns than none", invalid, [](Args *b) { b->final_dims = -1; }},
           {"fewer tokens than none", invalid, [](Args *b) { b->tokens.cap = -1; }},
