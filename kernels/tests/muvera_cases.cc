@@ -235,6 +235,7 @@ std::unique_ptr<Case> make_muvera(int index) {
     add({9, 0, 2}, SIE_F32, 7, 1, 0, 0, 0, false, true, false, false, values);
     add({9, 0, 2}, SIE_F32, 1, 1, 1, 1, 1, true, false, false, false, values);
     add({33, 3}, SIE_F32, 16, 1, 8, 2, 0, false, true, false, false, values);
+    add({33, 3}, SIE_F32, 16, 1, 7, 2, 0, true, false, false, false, values);
     // Columns that are no multiple of what a lane takes, and more repetitions than a CTA of a GPU takes.
     add({9, 0, 2}, SIE_F32, 7, 2, 4, 0, 0, false, false, false, false, values);
     add({5, 0, 3}, SIE_F32, 20, 17, 2, 0, 0, false, false, false, false, values);
