@@ -1,0 +1,254 @@
+// muvera_calls_test.cc — MUVERA on the GPU tables: what is refused, how much scratch is asked for, and whose it is.
+#include "common/muvera.h"
+#include "tests/cuda/operands.h"
+
+using namespace calls;
+
+namespace {
+
+// The tables of one repetition, for encodings with everything.
+struct Encoding {
+  Encoding(int64_t c, int32_t bits, int32_t projected, int32_t final_dims)
+      : simhash(c * std::max(bits, 1), 1.0f), ams(c), first(final_dims + 1) {
+    const int64_t block = (projected != 0 ? projected : c) << bits;
+    std::vector<int32_t> sketch;
+    for (int64_t i = 0; i < block; i++)
+      sketch.push_back(static_cast<int32_t>(i % 3 == 0 ? ~(i % final_dims) : i % final_dims));
+    for (size_t i = 0; i < simhash.size(); i += 2) simhash[i] = -0.5f;
+    for (size_t i = 0; i < ams.size() && projected != 0; i++) ams[i] = static_cast<int32_t>(i) % projected;
+    source.resize(sketch.size());
+    sie_group_sketch(sketch.data(), 1, block, final_dims, first.data(), source.data());
+    args.c = c;
+    args.repetitions = 1;
+    args.simhash_bits = bits;
+    args.projected = projected;
+    args.final_dims = final_dims;
+    args.simhash = simhash.data();
+    args.ams = ams.data();
+    args.sketch_first = first.data();
+    args.sketch_source = source.data();
+  }
+
+  Array<float> simhash;
+  Array<int32_t> ams, first, source;
+  sie_muvera_args args = {};
+};
+
+sie_op_bounds muvera_bounds(int64_t tokens, int64_t seqs, int64_t c, int32_t repetitions, int32_t bits,
+                            int32_t projected, int64_t final_dims) {
+  sie_op_bounds b = {};
+  b.kind = SIE_OP_MUVERA;
+  b.rows = tokens;
+  b.seqs = seqs;
+  b.c = c;
+  b.repetitions = repetitions;
+  b.simhash_bits = bits;
+  b.projected = projected;
+  b.final_dims = final_dims;
+  return b;
+}
+
+}  // namespace
+
+TEST(muvera_refuses) {
+  Operands o;
+  Encoding e(columns, 1, 8, 16);
+  sie_muvera_args a = e.args;
+  a.tokens = o.tokens();
+  a.seqs = o.seqs();
+  a.cu_seqlens = o.cu.data();
+  a.x = o.in();
+  a.items = o.items.data();
+  a.out = o.out.data();
+  using Args = sie_muvera_args;
+  static constexpr int64_t most_tokens = int64_t{1} << 26;
+  check_refusals<Args>(
+      "muvera", &sie_ops::muvera, a, &Args::seqs, &o,
+      {
+          {"no columns", invalid, [](Args *b) { b->c = 0; }},
+          {"no repetitions", invalid, [](Args *b) { b->repetitions = 0; }},
+          {"fewer bits than none", invalid, [](Args *b) { b->seqs.cap = 0, b->simhash_bits = -1; }},
+          {"eleven bits", invalid, [](Args *b) { b->seqs.cap = 0, b->simhash_bits = 11; }},
+          {"fewer projected columns than none", invalid, [](Args *b) { b->projected = -1; }},
+          {"fewer columns than none", invalid, [](Args *b) { b->final_dims = -1; }},
+          {"fewer tokens than none", invalid, [](Args *b) { b->tokens.cap = -1; }},
+          {"no token count", invalid, [](Args *b) { b->tokens.n = nullptr; }},
+          {"no sequences", invalid, [](Args *b) { b->cu_seqlens = nullptr; }},
+          {"no items", invalid, [](Args *b) { b->items = nullptr; }},
+          {"nowhere to write", invalid, [](Args *b) { b->out = nullptr; }},
+          {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
+          {"a stride of x below its columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
+          {"no planes", invalid, [](Args *b) { b->simhash = nullptr; }},
+          {"no projection", invalid, [](Args *b) { b->ams = nullptr; }},
+          {"no sketch", invalid, [](Args *b) { b->sketch_first = nullptr; }},
+          {"no source of the sketch", invalid, [](Args *b) { b->sketch_source = nullptr; }},
+          {"x of bytes", unsupported, [](Args *b) { b->x.dtype = SIE_U8; }},
+          {"more tokens than 26 bits", unsupported, [](Args *b) { b->tokens.cap = most_tokens + 1; }},
+          {"as many tokens as 26 bits, in too little scratch", invalid,
+           [](Args *b) { b->tokens.cap = most_tokens; }},
+          {"a sequence more than there is scratch for", invalid, [](Args *b) { b->seqs.cap = 1000; }},
+          {"wide tokens to centre", unsupported,
+           [](Args *b) { b->seqs.cap = 0, b->c = b->x.ld = 8193, b->center_tokens = 1; }},
+          {"no wide tokens to centre", SIE_OK,
+           [](Args *b) { b->seqs.cap = 0, b->c = b->x.ld = 8192, b->center_tokens = 1; }},
+          {"no wide tokens", SIE_OK, [](Args *b) { b->seqs.cap = 0, b->c = b->x.ld = 8193; }},
+          {"no sequences of the widest tokens", SIE_OK,
+           [](Args *b) {
+             b->seqs.cap = 0, b->c = b->x.ld = widest, b->simhash_bits = 10, b->repetitions = 2;
+           }},
+          {"too many columns", unsupported, [](Args *b) { b->seqs.cap = 0, b->c = b->x.ld = too_wide; }},
+          {"no sequences in the most repetitions", SIE_OK,
+           [](Args *b) { b->seqs.cap = 0, b->repetitions = widest, b->projected = 1023; }},
+          {"too many repetitions", unsupported,
+           [](Args *b) { b->seqs.cap = 0, b->repetitions = too_wide, b->projected = 1; }},
+          {"no sequences in the widest projection", SIE_OK,
+           [](Args *b) { b->seqs.cap = 0, b->projected = 4096, b->simhash_bits = 10, b->repetitions = 511; }},
+          {"too wide a projection", unsupported, [](Args *b) { b->seqs.cap = 0, b->projected = 4097; }},
+          {"more places than int32", unsupported,
+           [](Args *b) { b->seqs.cap = 0, b->projected = 4096, b->simhash_bits = 10, b->repetitions = 512; }},
+          {"no sequences of nearly as many places as int32", SIE_OK,
+           [](Args *b) {
+             b->seqs.cap = 0, b->projected = 2047, b->simhash_bits = 0, b->repetitions = widest;
+           }},
+          {"no sequences of the widest results", SIE_OK,
+           [](Args *b) { b->seqs.cap = 0, b->final_dims = widest; }},
+          {"too wide a result", unsupported, [](Args *b) { b->seqs.cap = 0, b->final_dims = too_wide; }},
+          {"no sequences of the widest results without a sketch", SIE_OK,
+           [](Args *b) {
+             b->seqs.cap = 0;
+             b->final_dims = 0;
+             b->projected = 1024;
+             b->simhash_bits = 10;
+           }},
+          {"too wide a result without a sketch", unsupported,
+           [](Args *b) {
+             b->seqs.cap = 0;
+             b->final_dims = 0;
+             b->projected = 1025;
+             b->simhash_bits = 10;
+           }},
+          {"no sequences and no memory", SIE_OK,
+           [](Args *b) {
+             b->seqs = {0, nullptr};
+             b->tokens.n = b->cu_seqlens = b->ams = b->sketch_first = b->sketch_source = nullptr;
+             b->simhash = nullptr;
+             b->items = nullptr;
+             b->x.p = b->out = nullptr;
+           }},
+      },
+      {}, muvera_bounds(rows, 2, columns, 1, 1, 8, 16));
+
+  for (const Gpu &gpu : gpus()) {
+    Scratch scratch(gpu.ops, muvera_bounds(rows, 2, columns, 1, 1, 8, 16));
+    sie_share share = scratch.share(0, 1);
+    share.scratch_bytes--;
+    CHECK(gpu.ops->muvera(&a, &share) == invalid, "%s: a byte of scratch less", gpu.ops->name);
+    share = scratch.share(0, 1);
+    share.scratch = nullptr;
+    CHECK(gpu.ops->muvera(&a, &share) == invalid, "%s: no scratch", gpu.ops->name);
+    CHECK(o.untouched(), "%s: refused, but wrote", gpu.ops->name);
+    // Sequences without tokens: nothing that a token needs has to be there.
+    sie_muvera_args none = a;
+    Array<int32_t> cu = {0, 0, 0}, n = {0};
+    none.tokens = {0, n.data()};
+    none.cu_seqlens = cu.data();
+    none.simhash = nullptr;
+    none.ams = none.sketch_first = none.sketch_source = nullptr;
+    none.x.p = nullptr;
+    share = scratch.share(0, 1);
+    CHECK(gpu.ops->muvera(&none, &share) == SIE_OK && memory.finish(&gpu.on) == SIE_OK, "%s: no tokens",
+          gpu.ops->name);
+    for (size_t i = 0; i < 2 * 2 * 16; i++)
+      CHECK(o.out[i / 32 * 64 + i % 32] == 0, "%s: [%zu]", gpu.ops->name, i);
+    o.clear();
+  }
+}
+
+// Partitions [R, T], means [B, C], and for at most 128 sequences at a time what 96 KiB do not hold: muvera.h.
+TEST(muvera_scratch_is_no_larger_than_said) {
+  struct Shape {
+    sie_op_bounds bounds;
+    int64_t slot;  // floats
+  };
+  // P·2⁴ and F on both sides of what fits beside the tables of a projection.
+  const Shape shapes[] = {
+      {muvera_bounds(130, 3, 100, 3, 2, 8, 50), 0},
+      {muvera_bounds(0, 1, 1, 1, 0, 1, 1), 0},
+      {muvera_bounds(8, 3, 4, 1, 4, 1222, 16), 0},
+      {muvera_bounds(9, 3, 4, 1, 4, 1222, 17), 24},
+      {muvera_bounds(8, 3, 4, 1, 4, 1219, 96), 0},
+      {muvera_bounds(9, 3, 4, 1, 4, 1223, 16), 16},
+      {muvera_bounds(9, 3, 4, 1, 4, 1224, 16), 19584},
+      {muvera_bounds(9, 128, 4, 1, 4, 1224, 16), 19584},
+      {muvera_bounds(9, 200, 4, 1, 4, 1224, 16), 19584},
+      {muvera_bounds(70, 3, 4, 2, 4, 1224, 19568), 19584},
+      {muvera_bounds(70, 3, 4, 2, 4, 1224, 19569), 19584 + 19576},
+      {muvera_bounds(9, 3, 1224, 1, 4, 1224, 16), 19584},
+      {muvera_bounds(9, 3, 4096, 1, 2, 4096, 16), 16384},
+      {muvera_bounds(70, 3, 5000, 2, 3, 8, 24), 0},
+      {muvera_bounds(70, 3, 5000, 2, 2, 5000, 24), 0},
+      {muvera_bounds(70, 3, 5000, 2, 3, 5000, 24), 40000},
+      {muvera_bounds(70, 3, 5000, 2, 3, 5000, 80000), 120000},
+  };
+  auto up = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
+  for (const Gpu &gpu : gpus()) {
+    for (const Shape &s : shapes) {
+      const sie_op_bounds &b = s.bounds;
+      const int64_t partitions = up(b.repetitions * up(b.rows, 8) * 2, 64), means = b.seqs * b.c * 4,
+                    want = up(partitions + means, 64) + std::min<int64_t>(b.seqs, 128) * s.slot * 4,
+                    got = gpu.ops->scratch_bytes(&b);
+      CHECK(got == want, "%s: %lld bytes for C=%lld P=%d F=%lld, not %lld", gpu.ops->name,
+            static_cast<long long>(got), static_cast<long long>(b.c), b.projected,
+            static_cast<long long>(b.final_dims), static_cast<long long>(want));
+    }
+    for (const sie_op_bounds &b :
+         {muvera_bounds(9, 3, 0, 1, 4, 8, 16), muvera_bounds(9, 3, 4, 1, 11, 8, 16),
+          muvera_bounds(9, 3, 4, 1, -1, 8, 16), muvera_bounds(9, 3, 4, 512, 10, 4096, 16)}) {
+      CHECK(gpu.ops->scratch_bytes(&b) == 0, "%s: scratch for what is refused", gpu.ops->name);
+    }
+  }
+}
+
+// However many CTAs there are, each has a slot of scratch, and they take all sequences.
+TEST(muvera_slots) {
+  constexpr int32_t sequences = 130, c = 24, f = 8;
+  Encoding e(c, 10, 0, f);  // 24,576 floats a block
+  const std::vector<int32_t> with_tokens = {0, 1, 2, 127, 128, 129};
+  std::vector<int32_t> lengths(sequences, 0);
+  for (int32_t b : with_tokens) lengths[static_cast<size_t>(b)] = 1;
+  Sequences own(lengths);
+  Array<int32_t> n = {static_cast<int32_t>(own.tokens()), sequences};
+  Array<float> x(own.tokens() * c);
+  for (size_t i = 0; i < x.size(); i++) x[i] = static_cast<float>(i * i % 23) - 11.0f;
+  Array<sie_out_item> items(sequences);
+  for (int32_t b = 0; b < sequences; b++) items[static_cast<size_t>(b)] = {SIE_F32, 0, 0, 0, b * f * 4};
+  sie_muvera_args a = e.args;
+  a.tokens = {own.tokens(), &n[0]};
+  a.seqs = {sequences, &n[1]};
+  a.cu_seqlens = own.cu(0, sequences);
+  a.x = {x.data(), c, SIE_F32, 0, nullptr, nullptr, nullptr};
+  a.items = items.data();
+  std::vector<float> expected;
+  for (const Gpu &gpu : gpus()) {
+    for (int32_t multiprocessors : {1, 0, 70}) {
+      Scratch scratch(gpu.ops, muvera_bounds(own.tokens(), sequences, c, 1, 10, c, f));
+      sie_stream on = gpu.on;
+      on.multiprocessors = multiprocessors;
+      sie_share share = scratch.share(0, 1);
+      share.on = &on;
+      Array<float> out(sequences * f, -1.0f);
+      a.out = out.data();
+      CHECK(gpu.ops->muvera(&a, &share) == SIE_OK && memory.finish(&on) == SIE_OK, "%s with %d: refused",
+            gpu.ops->name, multiprocessors);
+      CHECK(scratch.intact(), "%s with %d: wrote behind its scratch", gpu.ops->name, multiprocessors);
+      const std::vector<float> got(out.begin(), out.end());
+      if (expected.empty()) expected = got;
+      CHECK(got == expected, "%s with %d: other bits", gpu.ops->name, multiprocessors);
+    }
+  }
+  for (int32_t b : with_tokens) {
+    float most = 0;
+    for (int32_t i = 0; i < f; i++) most = std::max(most, std::abs(expected[static_cast<size_t>(b * f + i)]));
+    CHECK(most > 0, "sequence %d has no sum", b);
+  }
+}
