@@ -308,7 +308,7 @@ def sample(options):
     survives all tests that come by it or by its neighbours; one that these do not decide in time counts as not run."""
     seed = options.seed or commit()
     print(f"mutate: a sample chosen by --seed {seed}, in at most {options.seconds:.0f} s")
-    proven, still_open = proofs.load(HERE / "equivalent"), open_mutants()
+    proven, left_out = proofs.load(HERE / "equivalent"), listed("open.txt") | listed("asan.txt")
     session = Session(options, options.build[0], proven)
     files, units = some_files(session.sources, seed)
     print(f"mutate: {' '.join(sorted(files))}")
@@ -317,7 +317,7 @@ def sample(options):
     session.self_check()
     end = session.begin + options.seconds
     mutants = [m for m in spread(switchable, seed)
-               if m.file in files and m.id not in proven and m.id not in still_open]  # fmt: skip
+               if m.file in files and m.id not in proven and m.id not in left_out]  # fmt: skip
     verdicts, undecided, lock = {}, [], threading.Lock()
 
     def judged(mutant, tests, seeds, until):
@@ -354,9 +354,10 @@ def sample(options):
     return 1 if wrong else 0
 
 
-def open_mutants():
-    """Ids of open.txt: known to survive, and nobody has proven yet that they may."""
-    path = HERE / "open.txt"
+def listed(name):
+    """Ids of a list: open.txt, known to survive and nobody has proven yet that they may; asan.txt, which need a build
+    with AddressSanitizer."""
+    path = HERE / name
     lines = path.read_text().splitlines() if path.exists() else []
     return {line for line in lines if line and not line.startswith("#")}
 
@@ -400,10 +401,11 @@ def check(options):
     sources = build.Sources(options.build[0])
     proven = proofs.load(HERE / "equivalent")
     wrong = proofs.compare(known_proofs(sources, proven), all_ids(sources), {})
-    wrong += [f"stale: open.txt: there is no such mutant, or it is proven: {name}" for name in sorted(open_mutants())
-              if name in proven or name.split(" | ")[0] in sources.text and name not in all_ids(sources)]  # fmt: skip
+    for file in ("open.txt", "asan.txt"):
+        wrong += [f"stale: {file}: there is no such mutant, or it is proven: {name}" for name in sorted(listed(file))
+                  if name in proven or name.split(" | ")[0] in sources.text and name not in all_ids(sources)]  # fmt: skip
     print("\n".join(wrong) or f"mutate: {len(all_ids(sources))} mutants, {len(proven)} of them proven equivalent, "
-          f"{len(open_mutants())} that live still to be decided")
+          f"{len(listed('open.txt'))} that live still to be decided")
     return 1 if wrong else 0
 
 
