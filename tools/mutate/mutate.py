@@ -423,7 +423,7 @@ def main(arguments):
     parser.add_argument("--seconds", type=float, default=0, help="stop after this time; 0: never")
     parser.add_argument("--quick", action="store_true", help=f"a mutant that lives through {QUICK} s of tests counts "
                         "as a survivor, proven or not")  # fmt: skip
-    parser.add_argument("--longest", type=float, default=45, help="sample: seconds the last mutants may take")
+    parser.add_argument("--longest", type=float, default=25, help="sample: seconds the last mutants may take")
     parser.add_argument("--test-seconds", type=float, default=600, help="a program takes no longer without a mutant")
     parser.add_argument("--seed", help="sample: chooses the mutants; the commit by default")
     parser.add_argument("--seeds", type=lambda s: tuple(int(x) for x in s.split(",")), default=runner.SEEDS,
