@@ -20,7 +20,7 @@ namespace SIE_ISA_NS {
 
 namespace {
 
-constexpr int64_t kBlockTiles = 24;
+constexpr int64_t kBlockTiles = 144 / kRows;
 
 // A range of columns inside one panel: vectors [first, first + vecs) of the panel that starts at column n0.
 struct Columns {

@@ -76,7 +76,8 @@ class Session:
         print(text, flush=True)
 
     def key(self, mutant):
-        judges = (*sorted(self.programs), str(self.options.tests), str(self.options.seeds), str(bool(self.builder.sanitize)))
+        judges = (*sorted(self.programs), str(self.options.tests), str(self.options.seeds),
+                  str(bool(self.builder.sanitize)))  # fmt: skip
         text = "\n".join((mutant.id, *judges, self.sources.digest(mutant.file), self.tests_digest))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
