@@ -1,6 +1,7 @@
 # What links the CUDA backend into a program.
 #
 #   sie_driver   libcuda.a: stubs that open the driver's library when it is first needed (csrc/cuda/driver)
+#   standin      libcuda.so.1 for tests, a GPU on the host (csrc/cuda/standin)
 enable_language(ASM)
 set(gpu_dir ${CMAKE_SOURCE_DIR}/csrc/cuda)
 
@@ -25,4 +26,24 @@ if(SIE_TESTS)
   set_tests_properties(stubs_without_library PROPERTIES ENVIRONMENT SIE_LIBCUDA=no-such-libcuda.so.1)
   set_tests_properties(stubs_over_probe_that_fails PROPERTIES
                        ENVIRONMENT "SIE_LIBCUDA=$<TARGET_FILE:driver_probe>;PROBE_INIT=999")
+endif()
+
+if(SIE_EMULATED)
+  file(GLOB standin_sources CONFIGURE_DEPENDS ${gpu_dir}/standin/*.cc)
+  list(FILTER standin_sources EXCLUDE REGEX "/program\\.cc$")
+  add_library(standin SHARED ${standin_sources})
+  target_link_libraries(standin PRIVATE sie_flags pthread)
+  target_include_directories(standin PRIVATE csrc)
+  target_link_options(standin PRIVATE -static-libgcc -static-libstdc++)
+  set_target_properties(standin PROPERTIES OUTPUT_NAME cuda SOVERSION 1 LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/standin)
+
+  add_executable(standin_test ${gpu_dir}/tests/standin_test.cc ${gpu_dir}/tests/standin_memory_test.cc
+                 ${gpu_dir}/standin/program.cc $<TARGET_OBJECTS:sie_simt>)
+  target_link_libraries(standin_test PRIVATE sie_flags simt_flags sie_driver dl pthread m)
+  target_include_directories(standin_test PRIVATE csrc)
+  add_dependencies(standin_test standin)
+  add_test(NAME standin COMMAND standin_test)
+  # Its kernel is no kernel of the product: not in the record of launches.
+  set_tests_properties(standin PROPERTIES ENVIRONMENT_MODIFICATION
+                       "SIE_LIBCUDA=set:$<TARGET_FILE:standin>;SIE_SIMT_LAUNCHES=unset:;ASAN_OPTIONS=set:handle_segv=0")
 endif()
