@@ -1,0 +1,49 @@
+# What links the CUDA backend into a program.
+#
+#   sie_driver   libcuda.a: stubs that open the driver's library when it is first needed (csrc/cuda/driver)
+#   standin      libcuda.so.1 for tests, a GPU on the host (csrc/cuda/standin)
+enable_language(ASM)
+set(gpu_dir ${CMAKE_SOURCE_DIR}/csrc/cuda)
+
+add_library(sie_driver STATIC EXCLUDE_FROM_ALL ${gpu_dir}/driver/stubs.S ${gpu_dir}/driver/stubs.cc)
+target_link_libraries(sie_driver PRIVATE sie_flags)
+target_include_directories(sie_driver PRIVATE csrc)
+set_source_files_properties(${gpu_dir}/driver/stubs.S ${gpu_dir}/driver/stubs.cc PROPERTIES
+                            OBJECT_DEPENDS ${gpu_dir}/driver/functions.inc)
+# A folder of its own: the linker must find this libcuda before any other (CGO_LDFLAGS).
+set_target_properties(sie_driver PROPERTIES OUTPUT_NAME cuda ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/driver)
+
+if(SIE_TESTS)
+  add_library(driver_probe MODULE ${gpu_dir}/tests/probe.cc)
+  target_link_libraries(driver_probe PRIVATE sie_flags)
+  add_executable(stubs_test ${gpu_dir}/tests/stubs_test.cc)
+  target_link_libraries(stubs_test PRIVATE sie_flags sie_driver dl pthread)
+  target_include_directories(stubs_test PRIVATE csrc)
+  foreach(case stubs_without_library stubs_over_probe stubs_over_probe_that_fails)
+    add_test(NAME ${case} COMMAND stubs_test =${case})
+    set_tests_properties(${case} PROPERTIES ENVIRONMENT SIE_LIBCUDA=$<TARGET_FILE:driver_probe>)
+  endforeach()
+  set_tests_properties(stubs_without_library PROPERTIES ENVIRONMENT SIE_LIBCUDA=no-such-libcuda.so.1)
+  set_tests_properties(stubs_over_probe_that_fails PROPERTIES
+                       ENVIRONMENT "SIE_LIBCUDA=$<TARGET_FILE:driver_probe>;PROBE_INIT=999")
+endif()
+
+if(SIE_EMULATED)
+  file(GLOB standin_sources CONFIGURE_DEPENDS ${gpu_dir}/standin/*.cc)
+  list(FILTER standin_sources EXCLUDE REGEX "/program\\.cc$")
+  add_library(standin SHARED ${standin_sources})
+  target_link_libraries(standin PRIVATE sie_flags pthread)
+  target_include_directories(standin PRIVATE csrc)
+  target_link_options(standin PRIVATE -static-libgcc -static-libstdc++)
+  set_target_properties(standin PROPERTIES OUTPUT_NAME cuda SOVERSION 1 LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/standin)
+
+  add_executable(standin_test ${gpu_dir}/tests/standin_test.cc ${gpu_dir}/tests/standin_memory_test.cc
+                 ${gpu_dir}/standin/program.cc $<TARGET_OBJECTS:sie_simt>)
+  target_link_libraries(standin_test PRIVATE sie_flags simt_flags sie_driver dl pthread m)
+  target_include_directories(standin_test PRIVATE csrc)
+  add_dependencies(standin_test standin)
+  add_test(NAME standin COMMAND standin_test)
+  # Its kernel is no kernel of the product: not in the record of launches.
+  set_tests_properties(standin PROPERTIES ENVIRONMENT_MODIFICATION
+                       "SIE_LIBCUDA=set:$<TARGET_FILE:standin>;SIE_SIMT_LAUNCHES=unset:;ASAN_OPTIONS=set:handle_segv=0")
+endif()
