@@ -85,21 +85,11 @@ if(SIE_EMULATED)
                   LIBRARIES sie_gpu_emulated sie_driver LINK -lstdc++ -lm -lpthread -ldl)
     add_dependencies(cgo_flags_emulated standin)
   endif()
-endif()
 
-if(SIE_EMULATED)
-  # csrc on an emulated card: the library's objects with csrc/cuda in place of its refusals.
-  file(GLOB gpu_sources CONFIGURE_DEPENDS ${gpu_dir}/*.cc)
-  set(csrc_without_refusals ${csrc_sources})
-  list(FILTER csrc_without_refusals EXCLUDE REGEX "/no_gpu\\.cc$")
-  add_library(sie_gpu_emulated STATIC EXCLUDE_FROM_ALL ${csrc_without_refusals} ${gpu_sources} ${gpu_dir}/standin/program.cc
-              ${CMAKE_SOURCE_DIR}/kernels/cuda/arch.cc ${SIE_KERNEL_OBJECTS})
-  target_link_libraries(sie_gpu_emulated PRIVATE sie_flags simt_flags)
-  target_include_directories(sie_gpu_emulated PRIVATE csrc)
-
+  # Recorded programs on an emulated card.
   add_executable(gpu_tests ${gpu_dir}/tests/gpu_program_test.cc ${CMAKE_SOURCE_DIR}/csrc/tests/model.cc
                  ${CMAKE_SOURCE_DIR}/csrc/tests/main.cc)
-  target_link_libraries(gpu_tests PRIVATE sie_flags simt_flags sie_gpu_emulated sie_cuda_emulated sie_driver dl pthread m)
+  target_link_libraries(gpu_tests PRIVATE sie_flags simt_flags sie_gpu_emulated sie_driver dl pthread m)
   target_include_directories(gpu_tests PRIVATE csrc csrc/tests csrc/cuda/tests)
   add_dependencies(gpu_tests standin)
   add_test(NAME gpu_programs COMMAND gpu_tests)

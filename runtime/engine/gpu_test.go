@@ -198,7 +198,7 @@ func TestCardAgreesWithTheCPU(t *testing.T) {
 
 func TestCardManyCallersTwoInFlight(t *testing.T) {
 	d := openCard(t, "9.0", Options{})
-	command(t, "delay 2000")
+	command(t, "delay 20000")
 	defer command(t, "delay 100")
 	m, err := newBlock(d, ComputeBF16, blockCaps)
 	if err != nil {
@@ -433,7 +433,7 @@ func TestFindGPUs(t *testing.T) {
 
 func TestTwoCards(t *testing.T) {
 	command(t, "devices 2")
-	defer command(t, "devices 1")
+	t.Cleanup(func() { command(t, "devices 1") }) // after the cards are closed
 	first := openCard(t, "9.0", Options{})
 	second, err := Open(Options{Kind: CUDA, Ordinal: 1})
 	if err != nil {
