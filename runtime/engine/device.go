@@ -17,7 +17,10 @@ type Options struct {
 // Info describes an open device.
 type Info struct {
 	Kind          Kind
+	Ordinal       int    // CUDA: device index
 	Name          string // CPU or GPU model
+	Capability    string // CUDA: compute capability, "9.0"
+	Driver        string // CUDA: the newest CUDA version the driver supports, "13.0"
 	Threads       int    // executors
 	CPUsAffinity  int    // CPUs in the affinity mask
 	CPUsQuota     float64
