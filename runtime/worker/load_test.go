@@ -278,8 +278,8 @@ func TestFloat32Profile(t *testing.T) {
 	exact, own := r.describe("test/family:exact"), r.describe("test/family")
 	r.vectors(own.ID, "a")
 	v := r.vectors(exact.ID, "the cat sat on the mat")[0]
-	if (r.key(exact) == r.key(own)) != (r.DeviceInfo().DefaultCompute() == engine.ComputeF32) {
-		t.Errorf("keys %q and %q on a device whose best is %v", r.key(exact), r.key(own), r.DeviceInfo().DefaultCompute())
+	if (r.key(exact) == r.key(own)) != (r.Devices()[0].DefaultCompute() == engine.ComputeF32) {
+		t.Errorf("keys %q and %q on a device whose best is %v", r.key(exact), r.key(own), r.Devices()[0].DefaultCompute())
 	}
 	r32 := start(t, nil, []string{mean})
 	if d := golden.Compare(v, r32.vectors(mean, "the cat sat on the mat")[0]); d.MaxAbs != 0 {
