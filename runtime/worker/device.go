@@ -104,12 +104,17 @@ func (w *Worker) checkPrecision(precision string) error {
 	if d == nil {
 		return nil
 	}
-	err := fmt.Errorf("precision %s is not available on %s (%s), which has %s: %s", precision, d.name, d.about.Name, classes(d.about.Compute), d.about.Why)
-	if d.about.Kind == engine.CUDA && (c == engine.ComputeF32 || c == engine.ComputeINT8) {
-		err = fmt.Errorf("precision %s exists on the CPU only; %s (%s) has %s: choose one of them, or --device cpu", precision, d.name,
+	onGPU := d.about.Kind == engine.CUDA
+	switch {
+	case onGPU && (c == engine.ComputeF32 || c == engine.ComputeINT8):
+		return fmt.Errorf("precision %s exists on the CPU only; %s (%s) has %s: choose one of them, or --device cpu", precision, d.name,
+			d.about.Name, classes(d.about.Compute))
+	case !onGPU && (c == engine.ComputeF16 || c == engine.ComputeFP8):
+		return fmt.Errorf("precision %s exists on GPUs only; this machine's %s (%s) has %s: choose one of them", precision, d.name,
 			d.about.Name, classes(d.about.Compute))
 	}
-	return err
+	return fmt.Errorf("precision %s is not available on %s (%s), which has %s: %s", precision, d.name, d.about.Name,
+		classes(d.about.Compute), d.about.Why)
 }
 
 func classes(list []engine.Compute) string {
