@@ -133,6 +133,16 @@ func TestOneOfTwoDevicesIsLost(t *testing.T) {
 	}
 }
 
+// A device that is lost while a model is loaded ends the process as well; the client is told to go elsewhere.
+func TestDeviceIsLostDuringALoad(t *testing.T) {
+	r := start(t, nil, []string{mean})
+	r.devices[0].memory = func() (int64, int64, error) { return 0, 0, failing(engine.StatusDeviceLost) }
+	e := r.refused(t.Context(), &Request{Model: mean, Texts: words(1)}, errs.Draining, 503)
+	if e.RetryAfter == 0 || !r.Lost() {
+		t.Errorf("retry after %v, lost %v", e.RetryAfter, r.Lost())
+	}
+}
+
 func TestDeviceNames(t *testing.T) {
 	for want, o := range map[string]engine.Options{"cpu": {}, "cuda:0": {Kind: engine.CUDA}, "cuda:3": {Kind: engine.CUDA, Ordinal: 3}, "ref": {Kind: engine.Ref}} {
 		if got := deviceName(o); got != want {

@@ -149,7 +149,7 @@ func (r runPacked) RunPacked(ctx context.Context, card int, p *batch.Packed) ([]
 	return b.Out[0], nil
 }
 
-// fatal reports whether a batch's error means that its device is gone. The process ends then, whatever other devices it
+// fatal reports whether an error of a batch or a load means that a device is gone. The process ends then, whatever other devices it
 // has: whoever restarts it knows better than it does what is left of the machine.
 func (w *Worker) fatal(err error) bool {
 	if !errors.Is(err, engine.ErrDeviceLost) {

@@ -76,6 +76,7 @@ func (w *Worker) load(m *catalog.Resolved) (*model, error) {
 	}
 	copies, err := w.pack(found.Dir, arch.Options{Compute: compute, MaxSeqLen: shared.maxTokens, MaxTokens: tokens})
 	if err != nil {
+		w.fatal(err)
 		tok.Close()
 		return nil, err
 	}
