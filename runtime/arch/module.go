@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"errors"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -134,5 +135,9 @@ func loadDense(dir string, c denseConfig, owner *packer) (dense, error) {
 	}
 	owner.packed = append(owner.packed, p.packed...)
 	owner.bytes += p.bytes
+	if errors.Is(p.err, engine.ErrUnsupported) {
+		return d, refuse(modulesFile, "type", "%s is a Dense module, which is computed in float32 after pooling and only on the CPU so far; "+
+			"serve this model with --device cpu", c.module)
+	}
 	return d, p.err
 }

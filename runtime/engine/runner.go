@@ -253,7 +253,7 @@ func (r *Runner) fitSlot(s *runSlot, b *Batch) error {
 	want.MaxTokens, want.MaxSeqs = max(want.MaxTokens, have.MaxTokens), max(want.MaxSeqs, have.MaxSeqs)
 	want.InputBytes = max(want.InputBytes, have.InputBytes)
 	for i := range max(b.Program.outputs, len(have.OutputBytes)) {
-		size := int64(1) << bits.Len64(uint64(max(b.OutBytes[i], minOutputBytes)-1))
+		size := outputSize(b.OutBytes[i])
 		if i < len(have.OutputBytes) {
 			size = max(size, have.OutputBytes[i])
 		}
@@ -278,6 +278,26 @@ const (
 	minOutputBytes = 64 << 10
 	maxOutputBytes = 4 << 30
 )
+
+// outputSize is the capacity that a slot gets for an output of n bytes.
+func outputSize(n int64) int64 { return 1 << bits.Len64(uint64(max(n, minOutputBytes)-1)) }
+
+// Footprint is what a Runner takes at most for batches of p whose first output has outBytes or less and whose other ones
+// are small: in its arena, through which a GPU's outputs go, and in its slots. RunnerStats says what it has taken.
+func (p *Program) Footprint(outBytes int64) (arena, slots int64) {
+	c := SlotCaps{MaxTokens: p.caps.MaxTokens, MaxSeqs: p.caps.MaxSeqs, InputBytes: p.inputBytes}
+	for range p.outputs {
+		c.OutputBytes = append(c.OutputBytes, outputSize(0))
+	}
+	c.OutputBytes[0] = outputSize(outBytes)
+	arena = p.workspace
+	if p.dev.gpu != nil {
+		for _, n := range c.OutputBytes {
+			arena += n
+		}
+	}
+	return arena, slotsInFlight * slotBytes(c)
+}
 
 func slotBytes(c SlotCaps) int64 {
 	n := 8*c.MaxTokens + 4*(c.MaxSeqs+1) + 24*c.MaxSeqs

@@ -4,6 +4,7 @@ package worker
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"sync"
@@ -138,40 +139,76 @@ func TestPrecisionOnACard(t *testing.T) {
 	}
 }
 
-// A card that is too small for all makes room for a load; the driver's refusal in the middle of one is survived as well.
+// A load that the driver has no memory for, at whichever allocation, unloads the other model and is done again.
 func TestLoadOnAFullCard(t *testing.T) {
-	r := onCards(t, 1, nil, mean, prompts)
+	r := onCards(t, 1, nil, mean, cls)
 	r.vectors(mean, "the cat")
-	standIn(t, "fail cuMemAlloc_v2 5 2")
-	r.vectors(prompts, "the cat")
-	if left := standIn(t, "pending"); r.state(mean) != registry.Available || r.state(prompts) != registry.Loaded || strings.Contains(left, "cuMemAlloc") {
-		t.Errorf("mean is %s and prompts %s after a load without memory; pending %q", r.state(mean), r.state(prompts), left)
+	for n, load := range []string{cls, mean, cls} {
+		standIn(t, fmt.Sprintf("fail cuMemAlloc_v2 %d 2", 1+10*n))
+		r.vectors(load, "the cat")
+		other := map[string]string{mean: cls, cls: mean}[load]
+		if left := standIn(t, "pending"); r.state(other) != registry.Available || strings.Contains(left, "cuMemAlloc") {
+			t.Errorf("the other model is %s after a load without memory; pending %q", r.state(other), left)
+		}
 	}
-	r.vectors(mean, "the cat")
+}
+
+// A card with memory for one model alone serves both in turn.
+func TestSmallCard(t *testing.T) {
+	r := onCards(t, 1, nil, mean, cls)
+	free, total, err := r.devices[0].engine.Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Preload(t.Context(), cls); err != nil {
+		t.Fatal(err)
+	}
+	l := r.copy(cls) // it has the larger scratch
+	standIn(t, fmt.Sprintf("memory %d", total-free+l.scratch.arena+l.scratch.slots+l.weights.Bytes()*3/2))
+	defer standIn(t, fmt.Sprintf("memory %d", total))
+	r.opt.MemoryThreshold = 99 // never: what does not fit is what counts here
+	for _, id := range []string{mean, cls, mean} {
+		r.vectors(id, shorts(3)...)
+	}
+	if got := r.metric("sie_device_memory_used_bytes", "device", "cuda:0"); got <= float64(total-free) {
+		t.Errorf("%v bytes are used", got)
+	}
+	if r.loads(mean) != 2 || r.loads(cls) != 2 {
+		t.Errorf("%d and %d loads: there is memory for one at a time", r.loads(mean), r.loads(cls))
+	}
 }
 
 // A batch that the card has no memory for unloads the other model and comes through.
 func TestBatchOnAFullCard(t *testing.T) {
-	r := onCards(t, 1, nil, mean, prompts)
-	r.vectors(prompts, "the cat")
-	if err := r.Preload(t.Context(), mean); err != nil {
+	r := onCards(t, 1, nil, mean, cls)
+	r.vectors(mean, "the cat")
+	if err := r.Preload(t.Context(), cls); err != nil {
 		t.Fatal(err)
 	}
-	standIn(t, "fail cuMemAlloc_v2 1 2")
-	if rows := r.vectors(mean, shorts(3)...); len(rows) != 3 {
+	standIn(t, "fail cuMemAlloc_v2 1 2") // the workspace of cls is larger
+	if rows := r.vectors(cls, shorts(3)...); len(rows) != 3 {
 		t.Errorf("%d rows", len(rows))
 	}
 	if left := standIn(t, "pending"); strings.Contains(left, "cuMemAlloc") {
-		t.Skipf("the batch allocated nothing: %s", left)
+		t.Fatalf("the batch allocated nothing: %s", left)
 	}
-	if r.state(prompts) != registry.Available || r.ofModel("sie_oom_recoveries_succeeded_total", mean) != 1 {
-		t.Errorf("prompts is %s, %v recoveries", r.state(prompts), r.ofModel("sie_oom_recoveries_succeeded_total", mean))
+	if r.state(mean) != registry.Available || r.ofModel("sie_oom_recoveries_succeeded_total", cls) != 1 {
+		t.Errorf("mean is %s, %v recoveries", r.state(mean), r.ofModel("sie_oom_recoveries_succeeded_total", cls))
+	}
+}
+
+// Modules after pooling are float32, which no card has: the refusal says what to do.
+func TestDenseModuleOnACard(t *testing.T) {
+	r := onCards(t, 1, nil, prompts)
+	e := r.refused(t.Context(), &Request{Model: prompts, Texts: shorts(1)}, errs.ModelLoadFailed, 502)
+	if !strings.Contains(e.Message, "2_Dense") || !strings.Contains(e.Message, "--device cpu") {
+		t.Error(e)
 	}
 }
 
 // A card that dies in a batch: a 503 that says to go elsewhere, the process is told to end, and closing frees what it can.
 func TestCardDies(t *testing.T) {
-	r := onCards(t, 1, nil, mean, prompts)
+	r := onCards(t, 1, nil, mean, cls)
 	r.vectors(mean, "the cat")
 	standIn(t, "fail kernel 3 719")
 	r.refused(t.Context(), &Request{Model: mean, Texts: shorts(2)}, errs.Draining, 503)
@@ -179,7 +216,7 @@ func TestCardDies(t *testing.T) {
 		t.Error("the worker does not count as lost")
 	}
 	r.refused(t.Context(), &Request{Model: mean, Texts: shorts(1)}, errs.Draining, 503)
-	e := r.refused(t.Context(), &Request{Model: prompts, Texts: shorts(1)}, errs.Draining, 503)
+	e := r.refused(t.Context(), &Request{Model: cls, Texts: shorts(1)}, errs.Draining, 503)
 	if !errors.Is(e, engine.ErrDeviceLost) {
 		t.Errorf("a load on a lost card: %v", e.Cause)
 	}

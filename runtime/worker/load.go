@@ -28,7 +28,7 @@ type model struct {
 	tokenizer *tokenizer.Tokenizer
 	maxTokens int // of one text, special tokens included
 	vocab     int
-	workspace int64 // scratch memory of the largest batch
+	scratch   scratch // of the largest batch
 	options   batch.Options
 
 	mu       sync.Mutex // guards variants
@@ -82,7 +82,7 @@ func (w *Worker) load(m *catalog.Resolved) (*model, error) {
 	}
 	a := copies[0]
 	l := &model{w: w, key: key, copies: copies, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
-		workspace: a.Program().Workspace(), options: w.queueOptions(m, a), variants: make(map[engine.Pooling]*variant)}
+		scratch: scratchOf(a), options: w.queueOptions(m, a), variants: make(map[engine.Pooling]*variant)}
 	if err := l.check(); err != nil {
 		tok.Close()
 		closeCopies(copies)
@@ -124,8 +124,8 @@ func (w *Worker) pack(dir string, o arch.Options) ([]*arch.Model, error) {
 			return nil, w.devices[i].explain(err, weights)
 		}
 	}
-	workspace := copies[0].Program().Workspace()
-	if err := w.makeRoom(need{workspace: workspace, whole: copies[0].Bytes() + workspace,
+	s := scratchOf(copies[0])
+	if err := w.makeRoom(need{scratch: s, whole: copies[0].Bytes() + s.arena + s.slots,
 		what: "its weights and its largest batch need"}); err != nil {
 		closeCopies(copies)
 		return nil, err

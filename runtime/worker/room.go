@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
 )
@@ -67,10 +68,10 @@ func curable(err error) bool {
 
 // need is what a load takes of each card.
 type need struct {
-	weights   int64 // bytes that are not on the card yet
-	workspace int64 // scratch memory of its largest batch
-	whole     int64 // of an empty card
-	what      string
+	weights int64   // bytes that are not on the card yet
+	scratch scratch // of its largest batch
+	whole   int64   // bytes of an empty card
+	what    string
 }
 
 // makeRoom unloads models that are not in use, the least recently used first, until every card has room. It returns a
@@ -85,7 +86,7 @@ func (w *Worker) makeRoom(n need) error {
 			if err != nil {
 				return fmt.Errorf("memory of %s: %w", d.name, err)
 			}
-			if free-w.promised(d, n.workspace) >= n.weights {
+			if free-w.promised(d, n.scratch) >= n.weights {
 				break
 			}
 			hopeless := n.whole > total
@@ -97,14 +98,25 @@ func (w *Worker) makeRoom(n need) error {
 	return nil
 }
 
-// promised is what the card's free memory must still give: the scratch memory is shared by all models and grows to the
-// largest one's need with the first batch that has it.
-func (w *Worker) promised(d *device, workspace int64) int64 {
+// scratch is what a model's batches take of a card beside weights, in bytes. All models share it: a runner's arena and slots
+// grow to the largest need with the first batch that has it.
+type scratch struct{ arena, slots int64 }
+
+func scratchOf(a *arch.Model) (s scratch) {
+	c := a.Caps()
+	s.arena, s.slots = a.Program().Footprint(engine.F32.RowBytes(int64(a.Dim)) * min(c.MaxSeqs, c.MaxTokens))
+	return s
+}
+
+// promised is what the card's free memory must still give to batches, those of a model with scratch s included.
+func (w *Worker) promised(d *device, s scratch) int64 {
 	w.loaded.Range(func(_, l any) bool {
-		workspace = max(workspace, l.(*model).workspace)
+		other := l.(*model).scratch
+		s = scratch{max(s.arena, other.arena), max(s.slots, other.slots)}
 		return true
 	})
-	return max(0, workspace-d.runner.Stats().ArenaBytes)
+	has := d.runner.Stats()
+	return max(0, s.arena-has.ArenaBytes) + max(0, s.slots-has.SlotBytes)
 }
 
 // explain says to an out-of-memory error of packing what the card has.

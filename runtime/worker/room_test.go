@@ -17,20 +17,20 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// card gives the rig's device memory of its own: total bytes, of which the packed weights and the scratch memory of its
-// runner are taken.
+// card gives the rig's device memory of its own: total bytes, of which the packed weights and what its runner has are taken.
 func (r *rig) card(total int64) {
 	d := r.devices[0]
 	d.name = "cuda:0"
 	d.memory = func() (int64, int64, error) {
 		info, err := d.engine.Info()
-		return total - info.MemoryWeights - d.runner.Stats().ArenaBytes, total, err
+		has := d.runner.Stats()
+		return total - info.MemoryWeights - has.ArenaBytes - has.SlotBytes, total, err
 	}
 }
 
 // sizes are what a model packs to, the estimate of that, which counts tensors that are not read, and the scratch memory of
 // its largest batch.
-func sizes(t *testing.T, id string) (packed, estimate, workspace int64) {
+func sizes(t *testing.T, id string) (packed, estimate, scratch int64) {
 	t.Helper()
 	r := start(t, nil, []string{id})
 	r.encode(&Request{Model: id, Texts: words(1)})
@@ -39,17 +39,17 @@ func sizes(t *testing.T, id string) (packed, estimate, workspace int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l.Bytes(), estimate, l.workspace
+	return l.Bytes(), estimate, l.scratch.arena + l.scratch.slots
 }
 
 // Models that are not in use make room on a card for the weights and the largest batch of another, the least recently used
 // first, and no more of them than needed.
 func TestRoomOnACard(t *testing.T) {
-	meanBytes, _, workspace := sizes(t, mean)
+	meanBytes, _, scratch := sizes(t, mean)
 	clsBytes, _, other := sizes(t, cls)
-	workspace = max(workspace, other)
+	scratch = max(scratch, other)
 	r := start(t, nil, []string{mean, cls, prompts})
-	r.card(meanBytes + clsBytes + workspace + 30<<10) // prompts needs more than 30 KiB and less than mean
+	r.card(meanBytes + clsBytes + scratch + 30<<10) // prompts needs more than 30 KiB and less than mean
 	r.encode(&Request{Model: mean, Texts: words(1)})
 	r.encode(&Request{Model: cls, Texts: words(1)})
 	r.encode(&Request{Model: mean, Texts: words(1)})
@@ -65,15 +65,15 @@ func TestRoomOnACard(t *testing.T) {
 // A model is loaded when its weights fit beside the scratch memory of its largest batch; when they do not fit on an empty
 // card either, nobody is unloaded for it.
 func TestRoomForTheLargestBatch(t *testing.T) {
-	packed, estimate, workspace := sizes(t, mean)
+	packed, estimate, scratch := sizes(t, mean)
 	for name, c := range map[string]struct {
 		total  int64
 		text   string // of the error; "" = it fits
 		beside bool   // another model is there
 	}{
-		"both fit":               {max(estimate, packed) + workspace, "", false},
-		"the batch does not fit": {packed + workspace - 1, "its weights and its largest batch need about 1 MiB", false},
-		"nor do the weights":     {estimate - 1, "its weights need about 1 MiB", true},
+		"both fit":               {max(estimate, packed) + scratch, "", false},
+		"the batch does not fit": {packed + scratch - 1, "its weights and its largest batch need about", false},
+		"nor do the weights":     {estimate - 1, "its weights need about", true},
 	} {
 		r := start(t, func(o *Options) { o.MemoryThreshold = 99 }, []string{mean, prompts}) // never
 		if c.text == "" {
@@ -89,7 +89,7 @@ func TestRoomForTheLargestBatch(t *testing.T) {
 		if e.Load.Class != "OOM" || e.Load.Permanent {
 			t.Errorf("%s: %+v, want class OOM, to be tried again", name, e.Load)
 		}
-		for _, part := range []string{"out of memory on cuda:0", c.text, "the card has 1 MiB in all", "--max-batch-tokens", "fp8"} {
+		for _, part := range []string{"out of memory on cuda:0", c.text, "and the card has", "--max-batch-tokens", "fp8"} {
 			if !strings.Contains(e.Message, part) {
 				t.Errorf("%s: %q does not say %q", name, e.Message, part)
 			}
@@ -106,9 +106,9 @@ func TestRoomForTheLargestBatch(t *testing.T) {
 // A model that is in use stays: the load fails with a text that says so, and is tried again once the other is unloaded.
 func TestNoRoomBesideAModelInUse(t *testing.T) {
 	_, estimate, _ := sizes(t, mean)
-	_, beside, workspace := sizes(t, cls) // the largest
+	_, beside, scratch := sizes(t, cls) // the largest
 	r := start(t, held(3), []string{mean, cls})
-	r.card(max(estimate, beside) + workspace + 8<<10)
+	r.card(max(estimate, beside) + scratch + 8<<10)
 	done := make(chan error, 1)
 	go func() { // two of three items: they stay in the queue and hold the model
 		_, err := r.Encode(t.Context(), &Request{Model: cls, Texts: words(2)})
