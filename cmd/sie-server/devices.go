@@ -13,6 +13,7 @@ import (
 type choice struct {
 	options  []engine.Options // one CPU, or GPUs
 	why      string           // one line for the log
+	fallback bool             // the CPU in place of GPUs that someone may miss
 	warnings []string
 }
 
@@ -45,9 +46,7 @@ func chooseDevices(flag, precision string, cpu engine.Options, find func() engin
 		c, reason := allGPUs(found)
 		if reason != "" {
 			c = onCPU("no GPU can be used: " + reason)
-			if found.Built && found.Driver != "" { // whoever has a driver expects a GPU
-				c.warnings = []string{c.why}
-			}
+			c.fallback = found.Built && found.Driver != "" // whoever has a driver expects a GPU
 			return c, nil
 		}
 		c.why = "--device auto takes every GPU it can use"
@@ -55,7 +54,7 @@ func chooseDevices(flag, precision string, cpu engine.Options, find func() engin
 	case d == "cuda":
 		c, reason := allGPUs(find())
 		if reason != "" {
-			return c, fmt.Errorf("--device %s: %s; or use --device cpu", flag, reason)
+			return c, fmt.Errorf("--device %s: %s; --device cpu does without", flag, reason)
 		}
 		c.why = "--device cuda takes every GPU it can use"
 		return c, nil
@@ -129,7 +128,7 @@ func allGPUs(r engine.GPUReport) (c choice, reason string) {
 // someGPUs takes the cards of these ordinals, all or none.
 func someGPUs(r engine.GPUReport, ordinals []int) (choice, error) {
 	if reason := blocked(r); reason != "" {
-		return choice{}, fmt.Errorf("%s; or use --device cpu", reason)
+		return choice{}, fmt.Errorf("%s; --device cpu does without", reason)
 	}
 	var named []engine.GPU
 	for _, n := range ordinals {

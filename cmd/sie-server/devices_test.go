@@ -45,9 +45,9 @@ func TestDevicesThatAreChosen(t *testing.T) {
 	}{
 		"auto without CUDA":                    {"auto", "auto", noCUDA, "cpu", "built without CUDA", nil},
 		"auto without a driver":                {"auto", "auto", noDriver, "cpu", "no NVIDIA driver", nil},
-		"auto with an old driver":              {"auto", "auto", tooOld, "cpu", "CUDA 11.4", []string{"CUDA 11.4"}},
-		"auto without a card":                  {"auto", "auto", noCard, "cpu", "shows no GPU", []string{"shows no GPU"}},
-		"auto with an old card":                {"auto", "auto", onlyOld, "cpu", "cuda:3 (Tesla V100, compute capability 7.0) cannot be used: compute capability 8.0", []string{"V100"}},
+		"auto with an old driver":              {"auto", "auto", tooOld, "cpu", "CUDA 11.4", nil},
+		"auto without a card":                  {"auto", "auto", noCard, "cpu", "shows no GPU", nil},
+		"auto with an old card":                {"auto", "auto", onlyOld, "cpu", "cuda:3 (Tesla V100, compute capability 7.0) cannot be used: compute capability 8.0", nil},
 		"auto with a card":                     {"auto", "auto", one, "cuda:0", "every GPU", nil},
 		"auto with two":                        {"", "auto", pair, "cuda:0, cuda:1", "every GPU", nil},
 		"auto with all sorts":                  {"auto", "auto", mixed, "cuda:0, cuda:1, cuda:2", "every GPU", []string{"different models", "V100"}},
@@ -68,6 +68,9 @@ func TestDevicesThatAreChosen(t *testing.T) {
 		}
 		if !slices.EqualFunc(choice.warnings, c.warnings, strings.Contains) {
 			t.Errorf("%s: warnings %q, want %q", name, choice.warnings, c.warnings)
+		}
+		if want := strings.HasPrefix(name, "auto") && c.want == "cpu" && c.on.Driver != "" && c.precision == "auto"; choice.fallback != want {
+			t.Errorf("%s: fallback is %v: a driver without a GPU that can be used is worth a warning, and nothing else", name, choice.fallback)
 		}
 		if c.want == "cpu" && (err != nil || choice.options[0] != engine.Options{Threads: 3}) {
 			t.Errorf("%s: the CPU's options are %+v", name, choice.options)

@@ -71,8 +71,10 @@ func (c *doctorCmd) device(o engine.Options, row func(string, string, ...any)) e
 	if err != nil {
 		return err
 	}
+	have := "passed their self-test"
 	if info.Kind == engine.CUDA {
-		row(fmt.Sprintf("cuda:%d", o.Ordinal), "%s opened", info.Name)
+		row("in use", "cuda:%d, %s", o.Ordinal, info.Name)
+		have = "it has"
 	} else {
 		row("CPU", "%s", info.Name)
 		row("CPUs", "%d in the affinity mask, quota %s, %d compute threads", info.CPUsAffinity, quota(info.CPUsQuota), info.Threads)
@@ -93,7 +95,7 @@ func (c *doctorCmd) device(o engine.Options, row func(string, string, ...any)) e
 			chosen += ": NOT available here"
 		}
 	}
-	row("precision", "%s; passed their self-test: %s", chosen, strings.Join(classes, ", "))
+	row("precision", "%s; %s: %s", chosen, have, strings.Join(classes, ", "))
 	for i, why := range strings.Split(info.Why, ";") {
 		key := ""
 		if i == 0 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -228,7 +229,11 @@ func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.
 	for _, w := range dev.warnings {
 		log.Warn("device", "problem", w)
 	}
-	log.Info("device", "chosen", dev.names(), "why", dev.why)
+	level := slog.LevelInfo
+	if dev.fallback {
+		level = slog.LevelWarn
+	}
+	log.Log(context.Background(), level, "device", "chosen", dev.names(), "why", dev.why)
 	bo, err := bat.options()
 	if err != nil {
 		return nil, err
