@@ -6,6 +6,8 @@ MODEL ?= sentence-transformers/all-MiniLM-L6-v2
 GO ?= go
 GOTAGS := -tags native
 JOBS := $(shell nproc)
+# What the binary says it was built from; given where there is no .git (Dockerfile).
+COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +31,7 @@ configure: deps
 
 build: libsie tokenizers ## build bin/sie-server
 	@mkdir -p bin
-	@$(GO) build $(GOTAGS) -trimpath -ldflags "-X github.com/sie-engine/sie/internal/build.Commit=$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)" -o bin/ ./cmd/...
+	@$(GO) build $(GOTAGS) -trimpath -ldflags "-X github.com/sie-engine/sie/internal/build.Commit=$(COMMIT)" -o bin/ ./cmd/...
 	@echo "sie: bin/sie-server is ready"
 
 minilm: deps
