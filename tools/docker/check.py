@@ -23,6 +23,7 @@ import container
 import dockerfile
 import rootfs
 import rules
+import stage
 from container import Container, wait_for
 from dockerfile import Broken
 
@@ -92,7 +93,7 @@ def right_vectors(port):
 # ---- running ---------------------------------------------------------------------------------------------------------
 
 
-def serve(c, log, health):
+def serve(c, log, health, patience):
     """Starts c and sees it through: ready, right, healthy, its stop, and not healthy after."""
     port = int(c.image.ports[0].partition("/")[0])
     flags, probe = health
@@ -107,8 +108,8 @@ def serve(c, log, health):
             raise Broken(f"{' '.join(c.words)} ended with {c.process.returncode}:\n{c.said()[-1500:]}")
         status, text = c.run(*probe, limit=limit)
         return status == 0, text.strip()
-    wait_for(ready, 60, f"HEALTHCHECK {' '.join(probe)} of a server that was just started")
-    wait_for(lambda: right_vectors(port), 60, "the vectors of MiniLM")
+    wait_for(ready, patience, f"HEALTHCHECK {' '.join(probe)} of a server that was just started")
+    wait_for(lambda: right_vectors(port), patience, "the vectors of MiniLM")
     status = c.stop(30)
     if status != 0:
         raise Broken(f"{c.image.stop_signal} ended process 1 with {status}, want 0:\n{c.said()[-1500:]}")
@@ -117,7 +118,7 @@ def serve(c, log, health):
         raise Broken(f"HEALTHCHECK {' '.join(probe)} answers 0 after the server ended")
 
 
-def first_run(image, volume, log):
+def first_run(image, volume, log, patience):
     """docker run IMAGE, with a new volume."""
     path = image.env["HF_HOME"]
     with Container(image, volumes={path: container.fresh_volume(image, path, volume)}) as c:
@@ -125,16 +126,16 @@ def first_run(image, volume, log):
         if status or text.strip() != image.workdir:
             raise Broken(f"the image's user cannot write to {path}, or can write to /usr/local/bin: {text.strip()}")
         put_model(volume, c.uid, c.gid)
-        serve(c, log, image.health)
+        serve(c, log, image.health, patience)
 
 
-def second_run(image, volume, log):
+def second_run(image, volume, log, patience):
     """docker run --read-only --user 4321:4321 -v CACHE:…:ro IMAGE serve -m MODEL --preload MODEL"""
     words = ["serve", "-m", MODEL, "--preload", MODEL]
     subprocess.run(["mount", "--bind", "-o", "ro", str(volume), str(volume)], check=True)
     try:
         with Container(image, words, user="4321:4321", volumes={image.env["HF_HOME"]: volume}, read_only=True) as c:
-            serve(c, log, image.health)
+            serve(c, log, image.health, patience)
     finally:
         subprocess.run(["umount", str(volume)], check=True)
 
@@ -142,8 +143,13 @@ def second_run(image, volume, log):
 # ---- one Dockerfile --------------------------------------------------------------------------------------------------
 
 
-def artefact(stages, made_by, stage, path):
-    """The file at path of a build stage: what `make` left at the same place of the repository."""
+def artefact(stages, made_by, built, stage, path):
+    """The file at path of a build stage: in the root it was built in, else what `make` left at the same place of the
+    repository."""
+    if built:
+        if not rootfs.inside(built, path).is_file():
+            raise Broken(f"COPY --from={stage} {path}: the build leaves no such file")
+        return rootfs.inside(built, path)
     place = next((at.text for s in stages if s.name == stage for at in s.instructions if at.word == "WORKDIR"), None)
     if place is None or not path.startswith(place + "/"):
         raise Broken(f"COPY --from={stage} {path}: no such stage, or not below its WORKDIR {place}")
@@ -155,24 +161,27 @@ def artefact(stages, made_by, stage, path):
     return file
 
 
-def check(file, cache, scratch):
+def check(file, cache, scratch, arguments, patience):
     started = time.monotonic()
     stages = dockerfile.parse(file.read_text())
     ignore = dockerfile.Ignore((REPOSITORY / ".dockerignore").read_text())
     context = rootfs.Context(REPOSITORY, ignore)
     rules.together([(rules.pinned, [stages]), (rules.go_version, [stages, (REPOSITORY / "go.mod").read_text()]),
                     (rules.sources, [stages, context, (REPOSITORY / "Makefile").read_text()]), (rules.kept_out, [ignore])])
-    made_by = MADE_BY.get(file.name)
-    image = rootfs.build(stages, context, functools.partial(artefact, stages, made_by), cache, scratch / "root",
-                         {"COMMIT": "0123456789ab"})
+    built = None
+    if arguments is not None:
+        built = stage.build(stages, "build", context, REPOSITORY, arguments)
+        yield f"the build stage ran in {time.monotonic() - started:.0f} s"
+    image = rootfs.build(stages, context, functools.partial(artefact, stages, MADE_BY.get(file.name), built), cache,
+                         scratch / "root", {"COMMIT": "0123456789ab"})
     rules.together([(rules.configuration, [image, file.name == "Dockerfile.cuda"]), (rules.volumes, [image])])
     size = rules.contents(image)
     with Container(image) as c:
         linked = rules.libraries(c, rules.program(image))
     yield f"{len(context.files)} files of context; image {size:.0f} MB; links {' '.join(linked)}"
     container.leave_network()
-    first_run(image, scratch / "volume", scratch / "first.log")
-    second_run(image, scratch / "volume", scratch / "second.log")
+    first_run(image, scratch / "volume", scratch / "first.log", patience)
+    second_run(image, scratch / "volume", scratch / "second.log", patience)
     yield f"served MiniLM twice, healthy and stopped as it should, in {time.monotonic() - started:.0f} s"
 
 
@@ -180,7 +189,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("file", type=pathlib.Path)
     parser.add_argument("--need", action="append", default=[], metavar="FILE", help="fail where its binary is not built")
+    parser.add_argument("--build", nargs="*", metavar="NAME=VALUE", help="run the build stage, too, with these arguments")
+    parser.add_argument("--patience", type=float, default=60, metavar="SECONDS", help="for a server to be ready, and to load the model")
     options = parser.parse_args()
+    arguments = None if options.build is None else dict(word.partition("=")[::2] for word in options.build)
     cache = REPOSITORY / "build/docker"
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
@@ -188,7 +200,7 @@ def main():
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2g,mode=755", "tmpfs", scratch], check=True)
         (pathlib.Path(scratch) / "root").mkdir()
         try:
-            for line in check(options.file, cache, pathlib.Path(scratch)):
+            for line in check(options.file, cache, pathlib.Path(scratch), arguments, options.patience):
                 print(f"   {options.file.name}: {line}", flush=True)
         except Absent as e:
             if options.file.name not in options.need:

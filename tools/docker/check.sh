@@ -1,14 +1,20 @@
 #!/usr/bin/env bash
 # Checks Dockerfile and Dockerfile.cuda, or the FILEs named, without a container engine; check.py says how.
-# Usage: check.sh [--need FILE] [FILE…]
+# Usage: check.sh [--patience SECONDS] [--need FILE] [--build NAME=VALUE,…] [FILE…]
 #   --need Dockerfile.cuda    fail where bin/cuda/sie-server has not been built; without it only the text is checked then
+#   --build TARGETS=80        run the build stage, too, over this machine's Go and Rust (stage.py), with these arguments
+#                             or with "": minutes, and nothing of it stays
 # As root, or as a user who may make user namespaces; what is mounted and started lives in namespaces of its own and ends
 # with them. Needs the binary of make build, and for the base image, once, a Debian mirror.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-need=()
-while [ "${1:-}" = --need ]; do
-  need+=(--need "$2")
+options=()
+while [[ ${1:-} = --* ]]; do
+  case $1 in
+    --need | --patience) options+=("$1" "$2") ;;
+    --build) IFS=, read -ra given <<<"$2" && options+=(--build "${given[@]}" --) ;;
+    *) sed -n '3,9p' "$0" >&2; exit 2 ;;
+  esac
   shift 2
 done
 [ $# -gt 0 ] || set -- "$here/../../Dockerfile" "$here/../../Dockerfile.cuda"
@@ -26,6 +32,6 @@ if ! why=$(unshare "${namespaces[@]}" true 2>&1); then
 fi
 status=0
 for file in "$@"; do
-  unshare "${namespaces[@]}" python3 -B "$here/check.py" "${need[@]}" "$file" || status=1
+  unshare "${namespaces[@]}" python3 -B "$here/check.py" "${options[@]}" "$file" || status=1
 done
 exit $status

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import time
 
 import dockerfile
 from dockerfile import Broken
@@ -14,6 +15,7 @@ from dockerfile import Broken
 SUITES = {"debian:12-slim": "bookworm"}
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+LAYERS, QUICK = 2, 2  # layers kept, of 80 MB each; seconds within which one is made again rather
 # What Docker hands on from the one who builds.
 PROXIES = {name: value for name, value in os.environ.items() if name.lower() in
            ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")}
@@ -100,23 +102,25 @@ def unmount(targets):
         subprocess.run(["umount", str(target)], check=True)
 
 
-def with_devices(root, *files):
-    """Binds the device nodes every container has, and files of this machine; returns the mounts."""
+def with_devices(root):
+    """Gives root the devices every container has; returns the mounts."""
     mounts = []
-    for file in [pathlib.Path("/dev") / name for name in DEVICES] + list(files):
-        if file.exists():
-            mounts.append(root / str(file.resolve() if file.is_symlink() else file).lstrip("/"))
-            bind(file, mounts[-1])
+    for name in DEVICES:
+        mounts.append(root / "dev" / name)
+        bind(pathlib.Path("/dev") / name, mounts[-1])
+    for name, target in (("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
+        if not os.path.lexists(root / "dev" / name):
+            os.symlink(f"/proc/self/{target}", root / "dev" / name)
     return mounts
 
 
-def run(root, text, env, workdir="/"):
-    """A RUN, in the shell form, with this machine's network."""
-    # Behind a symbolic link the name servers would not be found in there.
-    resolv = pathlib.Path("/etc/resolv.conf")
+def run(root, text, env, workdir="/", folders=None):
+    """A RUN, in the shell form, with this machine's network; folders: {place in root: folder here}, for its time."""
     mounts = with_devices(root)
-    bind(resolv.resolve(), root / "etc/resolv.conf")
-    mounts.append(root / "etc/resolv.conf")
+    # Resolved: behind a symbolic link the name servers would not be found in there.
+    for place, folder in {"/etc/resolv.conf": os.path.realpath("/etc/resolv.conf"), **(folders or {})}.items():
+        mounts.append(inside(root, place))
+        bind(pathlib.Path(folder), mounts[-1])
     try:
         done = subprocess.run(
             ["/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", f"--root={root}", f"--wd={workdir}",
@@ -143,15 +147,18 @@ def build(stages, context, artefact, cache, root, arguments):
             history.update(f"RUN {at.text} {sorted(variables_now.items())}".encode())
             layer = cache / f"layer-{history.hexdigest()[:16]}.tar"
             if layer.exists():
+                os.utime(layer)
                 subprocess.run(["find", root, "-mindepth", "1", "-delete"], check=True)
                 tar("-C", root, "-xf", layer)
             else:
+                started = time.monotonic()
                 run(root, at.text, variables_now, image.workdir)
-                # Two layers of each image's past are enough.
-                for old in sorted(cache.glob("layer-*.tar"), key=os.path.getmtime)[:-4]:
-                    old.unlink()
+                if time.monotonic() - started < QUICK:
+                    continue
                 tar("-C", root, "-cf", f"{layer}.part", ".")
                 os.rename(f"{layer}.part", layer)
+                for unused in sorted(cache.glob("layer-*.tar"), key=os.path.getmtime)[:-LAYERS]:
+                    unused.unlink()
         elif at.word == "COPY":
             copy(at, text, image, context, artefact, history)
         elif at.word == "ARG":

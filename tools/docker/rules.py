@@ -15,7 +15,7 @@ UNWANTED = re.compile(r"(^|/)(python[0-9.]*|pip[0-9.]*|gcc|g\+\+|cc|c\+\+|clang[
                       r"|x86_64-linux-gnu-(gcc|g\+\+|ld|as)[^/]*|lib(cuda|cudart|cublas|cublasLt|nvrtc|nvidia-ml|python)[^/]*\.so[^/]*"
                       r"|[^/]*\.(a|o|whl|safetensors|go))$")
 # What lies, or may lie, in a working tree and never belongs into an image or its build.
-KEPT_OUT = (".git/config", "build/libsie.a", "build-asan/CMakeCache.txt", "bin/sie-server", "bin/cuda/sie-server", ".env",
+KEPT_OUT = (".git/config", "build/libsie.a", "build/x", "build-asan/CMakeCache.txt", "bin/sie-server", "bin/cuda/sie-server", ".env",
             "deploy/.env.local", "tls.key", "models-cache/x", "kernels/cpu/x.o", "tools/kernels/__pycache__/x.pyc",
             "runtime/engine/libsie_gen.go", "runtime/engine/libsie_cuda_gen.go", "runtime/tokenizer/libtok_gen.go")
 
