@@ -34,6 +34,9 @@ build: libsie tokenizers ## build bin/sie-server
 	@$(GO) build $(GOTAGS) -trimpath -ldflags "-X github.com/sie-engine/sie/internal/build.Commit=$(COMMIT)" -o bin/ ./cmd/...
 	@echo "sie: bin/sie-server is ready"
 
+build-cuda: deps tokenizers ## build bin/cuda/sie-server, with the CUDA kernels in it (TOOLKIT=13.0|12.4, TARGETS="80 90a")
+	@tools/setup/build-cuda.sh "$(TOOLKIT)" "$(TARGETS)"
+
 minilm: deps
 	@tools/setup/minilm.sh
 
@@ -88,6 +91,9 @@ test-c: deps ## kernel conformance and C tests
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
 	@cmake --build build -j $(JOBS)
 	ctest --test-dir build --output-on-failure
+
+test-emulated: test-c tokenizers minilm ## the GPU path with emulated kernels and a stand-in driver
+	@tools/test/emulated.sh
 
 test-asan: deps ## kernel conformance and C tests under AddressSanitizer and UBSan
 	cmake --preset asan >/dev/null
@@ -149,7 +155,7 @@ lint: libsie tokenizers ## vet, staticcheck, golangci-lint, shellcheck, formats
 	@tools/test/lint.sh
 
 clean: ## remove what the build made, keep downloads
-	rm -rf bin build/CMakeCache.txt build/CMakeFiles build/libsie.a build-asan build/cuda-*
+	rm -rf bin build/CMakeCache.txt build/CMakeFiles build/libsie.a build/libsie_gpu_emulated.a build/driver build/standin build-asan build/cuda-*
 
 # Every target is a name, none a file.
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))

@@ -1,11 +1,12 @@
 # The CUDA backend without a GPU: kernels/cuda compiled by g++ with the emulator of kernels/simt.
 #
 #   sie_cuda_emulated   the emulator, the kernels and their launchers: sie_cuda_ops() on host memory
+#   cuda_emulated       their objects, for libsie_gpu_emulated.a (cmake/gpu.cmake)
 #   simt_tests          the emulator against the definitions of the instructions, and planted faults
 #
 # A kernel's files enter this list when they pass the conformance list.
 set(SIE_CUDA_SOURCES
-  table.cc
+  table.cc arch.cc
   embed_layernorm.cu layernorm.cu quantise_rows.cu qk_norm_rope.cu
   gather_rows.cu output_rows.cu pool_output.cu muvera.cu
   attention.cu attention_work.cc attention_d32.cu attention_d64.cu attention_d128.cu attention_d256.cu
@@ -32,9 +33,11 @@ function(sie_emulate)
   endforeach()
 endfunction()
 
-add_library(sie_cuda_emulated STATIC EXCLUDE_FROM_ALL ${SIE_CUDA_SOURCES} $<TARGET_OBJECTS:sie_simt>)
-target_link_libraries(sie_cuda_emulated PRIVATE sie_flags simt_flags)
+add_library(cuda_emulated OBJECT EXCLUDE_FROM_ALL ${SIE_CUDA_SOURCES})
+target_link_libraries(cuda_emulated PRIVATE sie_flags simt_flags)
 sie_emulate(${SIE_CUDA_SOURCES})
+add_library(sie_cuda_emulated STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:cuda_emulated> $<TARGET_OBJECTS:sie_simt>)
+set_target_properties(sie_cuda_emulated PROPERTIES LINKER_LANGUAGE CXX)
 
 # Fibers change stacks behind ThreadSanitizer's back: its build goes without them.
 set(SIE_EMULATED OFF)

@@ -71,6 +71,9 @@ void add_details(Text *text, const Op &op) {
     case SIE_OP_POOL:
       text->add("%s", poolings[op.pooling]);
       break;
+    case SIE_OP_POOL_OUTPUT:
+      text->add("%s output %d", poolings[op.pooling], op.output);
+      break;
     case SIE_OP_OUTPUT_ROWS:
     case op_output_values:
       text->add(" output %d", op.output);
@@ -118,10 +121,16 @@ size_t sie_program_describe(const sie_program *program, char *text, size_t cap) 
     }
     return out.length();
   }
-  out.add("slabs of at most %lld tokens, %lld sequences; %d lanes of %lld B, scratch %lld B of each\n",
-          static_cast<ll>(program->slab_tokens), static_cast<ll>(program->slab_seqs),
-          program->device->threads, static_cast<ll>(lane_bytes(program)),
-          static_cast<ll>(program->scratch_bytes));
+  if (program->device->is_gpu()) {
+    out.add("arena: input %lld B, values %lld B, scratch %lld B; %d work lists\n",
+            static_cast<ll>(sie_program_input_bytes(program)), static_cast<ll>(program->values_bytes),
+            static_cast<ll>(program->scratch_bytes), program->n_work_lists);
+  } else {
+    out.add("slabs of at most %lld tokens, %lld sequences; %d lanes of %lld B, scratch %lld B of each\n",
+            static_cast<ll>(program->slab_tokens), static_cast<ll>(program->slab_seqs),
+            program->device->threads, static_cast<ll>(lane_bytes(program)),
+            static_cast<ll>(program->scratch_bytes));
+  }
   for (int64_t i = 0; i < program->plan.size(); i++) {
     out.add("%3lld ", static_cast<ll>(i));
     add_planned(&out, program, program->plan[i]);

@@ -13,6 +13,7 @@
 #endif
 
 #include "cpu_limits.h"
+#include "gpu.h"
 #include "program.h"
 #include "self_test.h"
 #include "status.h"
@@ -111,8 +112,7 @@ void choose_threads(sie_device *device, int32_t asked) {
 sie_status check_options(const sie_device_options *o, sie_error *err) {
   SIE_FAIL_IF(o->struct_size != sizeof *o, SIE_INVALID_ARGUMENT, err,
               "sie_device_options has %u bytes; %zu expected", o->struct_size, sizeof *o);
-  SIE_FAIL_IF(o->kind == SIE_DEVICE_CUDA, SIE_UNSUPPORTED, err, "this build has no CUDA; it has CPU");
-  SIE_FAIL_IF(o->kind != SIE_DEVICE_CPU && o->kind != SIE_DEVICE_REF, SIE_INVALID_ARGUMENT, err,
+  SIE_FAIL_IF(o->kind < SIE_DEVICE_CPU || o->kind > SIE_DEVICE_REF, SIE_INVALID_ARGUMENT, err,
               "device kind %u is none of sie_device_kind", o->kind);
   SIE_FAIL_IF(o->threads < 0 || o->threads > max_executors, SIE_INVALID_ARGUMENT, err,
               "%d threads; 0 (choose) to %d are possible", o->threads, max_executors);
@@ -122,6 +122,7 @@ sie_status check_options(const sie_device_options *o, sie_error *err) {
 
 sie_status open_device(sie_device *device, const sie_device_options *options, sie_error *err) {
   device->kind = options->kind;
+  if (device->is_gpu()) return gpu_open(device, options->gpu, err);
   read_name(device->name, sizeof device->name);
   if (options->kind == SIE_DEVICE_REF) {
     device->ops = sie_ref_ops();

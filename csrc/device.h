@@ -1,4 +1,4 @@
-// device.h — a CPU (or the reference): its operation table, its limits and its executors.
+// device.h — a CPU (or the reference) with its executors, or a GPU: operation table and limits.
 #ifndef SIE_CSRC_DEVICE_H
 #define SIE_CSRC_DEVICE_H
 
@@ -19,7 +19,12 @@ struct sie_device {
   int64_t memory_weights = 0;
   char name[96] = {};
   char why[512] = {};
-  sie::Executors executors;
+  sie::Executors executors;  // none on a GPU
+  sie_stream on = {};        // GPU: where its kernels run
+  bool graphs = false;       // GPU: capture small batches
+  uint64_t arenas = 0;       // GPU: placed so far; numbers them
+
+  bool is_gpu() const { return kind == SIE_DEVICE_CUDA; }
 };
 
 #endif  // SIE_CSRC_DEVICE_H

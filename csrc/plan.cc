@@ -1,16 +1,16 @@
 // plan.cc — from a recorded program to what replaying needs.
 //
-//   1 uses      who reads each value: as float rows, as float rows of the class's own type, as u8 rows
-//   2 emit      one planned operation each, plus the quantisations and widenings their types need; buffers
-//   are
-//               made where they are first written
-//   3 share     an output takes over the memory of an input that dies with the operation, where kernels allow
-//   it 4 place     largest first, each at the lowest offset free during its life 5 rehearse  every operation
-//   once with no rows: a form the device lacks is refused here, not in a run
+//   1 uses      who reads each value: as float rows, as float rows of the class's own type, as quantised rows
+//   2 emit      one planned operation each, plus the quantisations and widenings their types need; buffers are
+//               made where they are first written; on a GPU, pooling runs in the kernel that writes the output
+//   3 share     an output takes over the memory of an input that dies with the operation, where kernels allow it
+//   4 place     largest first, each at the lowest offset free during its life
+//   5 rehearse  every operation once with no rows: a form the device lacks is refused here, not in a run
 #include <stdio.h>
 
 #include <algorithm>
 
+#include "gpu.h"
 #include "program.h"
 #include "replay.h"
 #include "status.h"
@@ -23,13 +23,22 @@ using ll = long long;
 
 struct Uses {
   int32_t floats = 0;     // of a base: readers of its float rows
-  int32_t quantised = 0;  // of any value: INT8 linears that read it
+  int32_t outputs = 0;    // of a base: those of them that are output rows
+  int32_t quantised = 0;  // of any value: INT8 and FP8 linears that read it
   bool strict = false;    // of a base: some reader needs the class's activation type
+};
+
+// How rows are stored.
+struct Form {
+  int32_t dtype;
+  int32_t scale_group = 0;
+  bool outliers = false;
 };
 
 class Planner {
  public:
-  Planner(sie_program *program, sie_error *err) : p_(program), err_(err) {}
+  Planner(sie_program *program, sie_error *err)
+      : p_(program), err_(err), gpu_(program->device->is_gpu()) {}
 
   sie_status run() {
     choose_caps();
@@ -44,6 +53,11 @@ class Planner {
 
  private:
   void choose_caps() {
+    if (gpu_) {
+      p_->slab_tokens = p_->caps.max_tokens;
+      p_->slab_seqs = p_->caps.max_seqs;
+      return;
+    }
     p_->slab_tokens = std::min(p_->caps.max_tokens, std::max(slab_tokens_max, p_->caps.max_len));
     p_->slab_seqs = std::min(p_->caps.max_seqs, slab_seqs_max);
   }
@@ -53,7 +67,10 @@ class Planner {
   int32_t activation_dtype(uint32_t compute) const {
     switch (storage_class(p_->device, compute)) {
       case SIE_COMPUTE_BF16:
+      case SIE_COMPUTE_FP8:
         return SIE_BF16;
+      case SIE_COMPUTE_F16:
+        return SIE_F16;
       case SIE_COMPUTE_INT8:
         return p_->device->ops->act_dtype_int8;
       default:
@@ -62,7 +79,15 @@ class Planner {
   }
 
   bool reads_quantised(const Op &op) const {
-    return op.kind == SIE_OP_LINEAR && op.weights[0]->packed.compute == SIE_COMPUTE_INT8;
+    return op.kind == SIE_OP_LINEAR && is_quantised(op.weights[0]->packed.compute);
+  }
+
+  // Quantised rows of a value, by who writes them. FP8: a norm sees its whole row, a linear's tile does not.
+  Form quantised_form(const Value &value, uint32_t producer) const {
+    if (value.compute == SIE_COMPUTE_FP8) return {SIE_F8E4M3, producer == SIE_OP_LINEAR ? 128 : -1};
+    // A norm leaves some hidden dimensions many times the others, and short texts show it: docs/adr/0002.
+    bool norm = producer == SIE_OP_EMBED_LAYERNORM || producer == SIE_OP_LAYERNORM;
+    return {SIE_U8, -1, norm};
   }
 
   sie_status count_uses() {
@@ -81,6 +106,7 @@ class Planner {
           continue;
         }
         uses_[base].floats++;
+        uses_[base].outputs += op.kind == SIE_OP_OUTPUT_ROWS ? 1 : 0;
         bool typed = op.kind == SIE_OP_ATTENTION || (op.kind == SIE_OP_LINEAR && v == op.in[0]) ||
                      (op.kind == SIE_OP_GATHER_ROWS && uses_[op.out].strict);
         uses_[base].strict = uses_[base].strict || typed;
@@ -90,29 +116,38 @@ class Planner {
   }
 
   // A new buffer, alive from the operation about to be emitted; -1 without memory.
-  int32_t add_buffer(Rows rows, int32_t dtype, int64_t columns, bool outliers = false) {
-    int64_t element = dtype_bytes(dtype), row = round_up(columns * element, 64);
-    // Rows a multiple of 2 KiB apart share few cache sets; one line more spreads them.
-    if (row >= 2048 && row % 2048 == 0) row += 64;
+  int32_t add_buffer(Rows rows, int64_t columns, const Form &form) {
+    int64_t element = dtype_bytes(form.dtype), row = round_up(columns * element, 64);
+    // Rows a multiple of 2 KiB apart share few sets of a CPU's cache; one line more spreads them.
+    if (!gpu_ && row >= 2048 && row % 2048 == 0) row += 64;
     int32_t now = static_cast<int32_t>(p_->plan.size());
-    int64_t bytes = rows_cap(rows) * row;
-    if (dtype == SIE_U8) bytes += 2 * round_up(rows_cap(rows) * 4, 64);
-    if (outliers) bytes += round_up(rows_cap(rows) * static_cast<int64_t>(sizeof(sie_outlier)), 64);
-    Buffer buffer = {rows, dtype, columns, row / element, outliers, bytes, now, now, -1, 0};
+    Buffer buffer = {rows, form.dtype, columns, row / element, form.scale_group, form.outliers, 0, now, now, -1, 0};
+    buffer.bytes = round_up(places_of(buffer).end, gpu_ ? 256 : 64);
     return p_->buffers.push(buffer) ? static_cast<int32_t>(p_->buffers.size() - 1) : -1;
+  }
+
+  // Where a buffer's parts begin.
+  struct Places {
+    int64_t scale, zero, outlier, end;
+  };
+  Places places_of(const Buffer &b) const {
+    int64_t cap = rows_cap(b.rows), bytes = cap * b.ld * dtype_bytes(b.dtype);
+    int64_t groups = b.scale_group > 0 ? (b.columns + b.scale_group - 1) / b.scale_group : (b.scale_group < 0 ? 1 : 0);
+    Places p = {};
+    p.scale = round_up(bytes, 64);
+    p.zero = p.scale + round_up(cap * groups * 4, 64);
+    p.outlier = p.zero + (b.dtype == SIE_U8 ? round_up(cap * 4, 64) : 0);
+    p.end = p.outlier + (b.outliers ? round_up(cap * static_cast<int64_t>(sizeof(sie_outlier)), 64) : 0);
+    return p;
   }
 
   // Offsets are relative to the buffer until it is placed.
   Operand operand(int32_t buffer, int64_t column) {
     Buffer &b = p_->buffers[buffer];
     b.last = static_cast<int32_t>(p_->plan.size());
-    Operand o = {true, buffer, b.dtype, column * dtype_bytes(b.dtype), b.ld, 0, 0, b.outliers, 0};
-    if (b.dtype == SIE_U8) {
-      o.scale = rows_cap(b.rows) * b.ld;
-      o.zero = o.scale + round_up(rows_cap(b.rows) * 4, 64);
-      o.outlier = o.zero + round_up(rows_cap(b.rows) * 4, 64);
-    }
-    return o;
+    Places places = places_of(b);
+    return {true,         buffer,     b.dtype,  column * dtype_bytes(b.dtype), b.ld, b.scale_group, places.scale,
+            places.zero, b.outliers, places.outlier};
   }
 
   Operand float_operand(sie_value v) {
@@ -120,8 +155,30 @@ class Planner {
     return operand(p_->values[value.base].buffer, value.column);
   }
 
-  sie_status push(const PlannedOp &planned) {
+  sie_status push(PlannedOp planned) {
+    planned.work = -1;
+    if (gpu_ && planned.op.kind == SIE_OP_ATTENTION) SIE_TRY(find_work_list(planned, &planned.work));
     SIE_FAIL_IF(!p_->plan.push(planned), SIE_OUT_OF_MEMORY, err_, "no memory to plan a program");
+    return SIE_OK;
+  }
+
+  // The number of the work list that the attention reads, a new one where none serves.
+  sie_status find_work_list(const PlannedOp &planned, int32_t *number) {
+    const sie_attention_params &a = planned.op.attention;
+    bool gathered = p_->values[planned.op.in[0]].rows == Rows::seqs;
+    for (int32_t i = 0; i < p_->n_work_lists; i++) {
+      const WorkList &list = p_->work_lists[i];
+      const sie_attention_params &b = list.attention;
+      if (list.gathered == gathered && list.dtype == planned.in[0].dtype && a.heads == b.heads &&
+          a.head_dim == b.head_dim && a.kv_heads == b.kv_heads && a.mask == b.mask && a.window == b.window) {
+        *number = i;
+        return SIE_OK;
+      }
+    }
+    SIE_FAIL_IF(p_->n_work_lists == max_work_lists, SIE_UNSUPPORTED, err_,
+                "the program has attention of more than %d different shapes", max_work_lists);
+    p_->work_lists[p_->n_work_lists] = {a, planned.in[0].dtype, gathered};
+    *number = p_->n_work_lists++;
     return SIE_OK;
   }
 
@@ -138,7 +195,7 @@ class Planner {
     planned.op.kind = SIE_OP_QUANTISE_ROWS;
     planned.op.in[0] = v;
     planned.op.out = v;
-    value.quantised = add_buffer(value.rows, SIE_U8, value.columns);
+    value.quantised = add_buffer(value.rows, value.columns, quantised_form(value, SIE_OP_QUANTISE_ROWS));
     SIE_TRY(need(value.quantised));
     planned.in[0] = float_operand(v);
     planned.quantised = operand(value.quantised, 0);
@@ -153,7 +210,7 @@ class Planner {
     planned.op.kind = SIE_OP_POOL;
     planned.op.in[0] = planned.op.out = output.in[0];
     planned.op.pooling = SIE_POOL_CLS;
-    int32_t buffer = add_buffer(Rows::seqs, SIE_F32, value.columns);
+    int32_t buffer = add_buffer(Rows::seqs, value.columns, {SIE_F32});
     SIE_TRY(need(buffer));
     planned.in[0] = float_operand(output.in[0]);
     planned.out = operand(buffer, 0);
@@ -169,25 +226,47 @@ class Planner {
     bool norm = op.kind == SIE_OP_EMBED_LAYERNORM || op.kind == SIE_OP_LAYERNORM;
     bool only_quantised = op.kind == SIE_OP_LINEAR && uses.quantised > 0 && uses.floats == 0;
     if (only_quantised || (norm && uses.quantised > 0)) {
-      // A norm leaves some hidden dimensions many times the others, and short texts show it: docs/adr/0002.
-      out.quantised = add_buffer(out.rows, SIE_U8, out.columns, norm);
+      out.quantised = add_buffer(out.rows, out.columns, quantised_form(out, op.kind));
       SIE_TRY(need(out.quantised));
       planned->quantised = operand(out.quantised, 0);
     }
     if (only_quantised) return SIE_OK;
     int32_t dtype = activation_dtype(out.compute);
-    // A sum with a residual feeds a norm: one rounding less.
-    if (op.kind == SIE_OP_LINEAR && op.residual != SIE_NO_VALUE && !uses.strict) dtype = SIE_F32;
+    // A sum with a residual feeds a norm: one rounding less. A GPU would pay for it in bandwidth.
+    if (!gpu_ && op.kind == SIE_OP_LINEAR && op.residual != SIE_NO_VALUE && !uses.strict) dtype = SIE_F32;
     if (op.kind == SIE_OP_POOL) dtype = SIE_F32;
     if (op.kind == SIE_OP_GATHER_ROWS) dtype = planned->in[0].dtype;
-    out.buffer = add_buffer(out.rows, dtype, out.columns);
+    out.buffer = add_buffer(out.rows, out.columns, {dtype});
     SIE_TRY(need(out.buffer));
     planned->out = operand(out.buffer, 0);
     return SIE_OK;
   }
 
+  // Whether a pooled value goes to outputs alone, whose kernel then pools on its way.
+  bool pooled_by_outputs(const Op &pool) const {
+    const Uses &uses = uses_[pool.out];
+    return gpu_ && pool.kind == SIE_OP_POOL && uses.outputs > 0 && uses.outputs == uses.floats;
+  }
+
+  // An output of sequence rows on a GPU: pool_output of what was to be pooled, or of the rows as they are.
+  sie_status emit_pool_output(const Op &output) {
+    PlannedOp planned = {};
+    planned.op = output;
+    planned.op.kind = SIE_OP_POOL_OUTPUT;
+    planned.op.pooling = SIE_POOL_CLS;
+    for (const Op &op : p_->ops) {
+      if (op.out != output.in[0] || !pooled_by_outputs(op)) continue;
+      planned.op.in[0] = op.in[0];
+      planned.op.pooling = op.pooling;
+    }
+    planned.in[0] = float_operand(planned.op.in[0]);
+    return push(planned);
+  }
+
   sie_status emit(const Op &op) {
     Operand widened = {};
+    if (pooled_by_outputs(op)) return SIE_OK;
+    if (gpu_ && op.kind == SIE_OP_OUTPUT_ROWS) return emit_pool_output(op);
     if (reads_quantised(op)) SIE_TRY(quantise(op.in[0]));
     if (op.kind == SIE_OP_OUTPUT_ROWS) SIE_TRY(widen(op, &widened));
     PlannedOp planned = {};
@@ -310,17 +389,28 @@ class Planner {
   }
 
   sie_status rehearse() {
-    Block lane;
-    SIE_FAIL_IF(!allocate(static_cast<size_t>(lane_bytes(p_)), &lane), SIE_OUT_OF_MEMORY, err_,
-                "no memory to plan a program");
+    Block lane = {};
+    const int32_t none = 0;
     const int32_t nothing[2] = {0, 0};
     Slab slab = {};
     slab.cu_seqlens = nothing;
     Replay replay = {};
     replay.program = p_;
     replay.slab = &slab;
-    replay.values = lane.at(p_->scratch_bytes);
-    replay.share = {0, 1, lane.p, p_->scratch_bytes, nullptr};
+    replay.tokens = {p_->slab_tokens, &none};
+    replay.seqs = {p_->slab_seqs, &none};
+    replay.share = {0, 1, nullptr, p_->scratch_bytes, nullptr};
+    if (gpu_) {
+      // Launchers check all the same when there is no room for a row, and touch nothing.
+      replay.tokens.cap = replay.seqs.cap = 0;
+      replay.share.on = &p_->device->on;
+      replay.values = reinterpret_cast<char *>(uintptr_t{1} << 20);
+    } else {
+      SIE_FAIL_IF(!allocate(static_cast<size_t>(lane_bytes(p_)), &lane), SIE_OUT_OF_MEMORY, err_,
+                  "no memory to plan a program");
+      replay.share.scratch = lane.p;
+      replay.values = lane.at(p_->scratch_bytes);
+    }
     sie_status status = SIE_OK;
     for (int32_t i = 0; i < p_->plan.size() && status == SIE_OK; i++) {
       status = replay_op(replay, i);
@@ -344,6 +434,7 @@ class Planner {
 
   sie_program *p_;
   sie_error *err_;
+  bool gpu_;
   List<Uses> uses_;
 };
 
@@ -364,9 +455,12 @@ sie_status sie_program_end(sie_program *program, size_t *workspace, sie_error *e
   program->buffers.clear();
   release(&program->one_row_each);
   program->scratch_bytes = program->values_bytes = 0;
+  program->n_work_lists = 0;
   for (Value &value : program->values) value.buffer = value.quantised = -1;
   SIE_TRY(plan_program(program, err));
+  int64_t lanes = program->device->threads;
+  if (program->device->is_gpu()) SIE_TRY(gpu_program_end(program, err));
   program->ended = true;
-  *workspace = static_cast<size_t>(lane_bytes(program)) * static_cast<size_t>(program->device->threads);
+  *workspace = static_cast<size_t>(lane_bytes(program) * lanes + sie_program_input_bytes(program));
   return SIE_OK;
 }

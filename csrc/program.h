@@ -1,9 +1,9 @@
 // program.h — a recorded forward pass: its values and operations, and the plan made from them.
 //
 // Recording (record.cc) checks shapes and classes and appends. sie_program_end makes the plan (plan.cc): it
-// decides each value's storage type from its consumers, inserts the quantisations INT8 needs, and places the
-// buffers of one lane by liveness. Replaying (replay.cc) only adds a lane's base address to the plan's
-// offsets.
+// decides each value's storage type from its consumers, inserts the quantisations INT8 and FP8 need, and places
+// the buffers of one lane by liveness. Replaying (replay.cc) only adds a lane's base address to the plan's
+// offsets. A GPU has one lane, which takes whole batches.
 #ifndef SIE_CSRC_PROGRAM_H
 #define SIE_CSRC_PROGRAM_H
 
@@ -25,8 +25,8 @@ constexpr int64_t slab_seqs_max = 512;
 
 enum class Rows : uint8_t { tokens, seqs };
 
-// The operations of ops.h, and one that csrc does itself.
-constexpr uint32_t op_output_values = 8;
+// Beside the operations of ops.h, one that csrc does itself.
+constexpr uint32_t op_output_values = 64;
 const char *op_name(uint32_t kind);
 const char *dtype_name(int32_t dtype);
 int64_t dtype_bytes(int32_t dtype);
@@ -40,7 +40,7 @@ struct Value {
   int64_t columns;
   // Plan:
   int32_t buffer;     // of the base: float rows, or -1 when only a quantised form exists
-  int32_t quantised;  // u8 rows, or -1
+  int32_t quantised;  // u8 or f8e4m3 rows, or -1
 };
 
 struct Op {
@@ -64,7 +64,8 @@ struct Operand {
   int32_t buffer;
   int32_t dtype;
   int64_t offset, ld;
-  int64_t scale, zero;  // offsets, u8 only
+  int32_t scale_group;  // of u8 and f8e4m3 (sie_tensor)
+  int64_t scale, zero;  // offsets; zero: u8 only
   bool outliers;
   int64_t outlier;  // offset, where outliers
 };
@@ -73,6 +74,7 @@ struct Buffer {
   Rows rows;
   int32_t dtype;
   int64_t columns, ld;
+  int32_t scale_group;  // u8, f8e4m3: as in sie_tensor; else 0
   bool outliers;        // u8: each row has one
   int64_t bytes;        // rows at their cap, then scales, zero points and outliers
   int32_t first, last;  // plan operations between which it lives, both included
@@ -89,8 +91,19 @@ constexpr int64_t redzone_bytes = 64;
 
 struct PlannedOp {
   Op op;
-  Operand in[3], residual, out, quantised;  // quantised: the u8 twin of out
+  Operand in[3], residual, out, quantised;  // quantised: the u8 or f8e4m3 twin of out
+  int32_t work;                             // attention on a GPU: which of the batch's work lists; else -1
 };
+
+// A work list that attention reads on a GPU: one for all operations it serves.
+struct WorkList {
+  sie_attention_params attention;
+  int32_t dtype;
+  bool gathered;  // one query a sequence
+};
+constexpr int32_t max_work_lists = 8;
+
+struct GpuProgram;  // csrc/cuda
 
 }  // namespace sie
 
@@ -115,6 +128,10 @@ struct sie_program {
   int64_t scratch_bytes = 0;  // of one executor
   int64_t values_bytes = 0;   // of one lane
   sie::Block one_row_each;    // int32 0, 1, 2 …: cumulative lengths of one row a sequence
+  // Plan of a GPU:
+  sie::WorkList work_lists[sie::max_work_lists] = {};
+  int32_t n_work_lists = 0;
+  sie::GpuProgram *gpu = nullptr;
 };
 
 namespace sie {
@@ -125,6 +142,8 @@ inline int64_t lane_bytes(const sie_program *p) { return p->scratch_bytes + p->v
 inline uint32_t storage_class(const sie_device *device, uint32_t compute) {
   return device->kind == SIE_DEVICE_REF ? static_cast<uint32_t>(SIE_COMPUTE_F32) : compute;
 }
+
+inline bool is_quantised(uint32_t compute) { return compute == SIE_COMPUTE_INT8 || compute == SIE_COMPUTE_FP8; }
 
 // Fills plan, buffers and sizes from values and ops.
 sie_status plan_program(sie_program *program, sie_error *err);

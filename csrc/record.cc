@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "gpu.h"
 #include "program.h"
 #include "status.h"
 
@@ -34,6 +35,8 @@ sie_status check_weight(const sie_program *p, const sie_weight *w, uint32_t kind
   SIE_FAIL_IF(w->device != p->device, SIE_INVALID_ARGUMENT, err, "%s belongs to another device", name);
   SIE_FAIL_IF(w->kind != kind, SIE_INVALID_ARGUMENT, err, "%s is %s; %s is needed", name, kinds[w->kind],
               kinds[kind]);
+  SIE_FAIL_IF(w->table.p == nullptr, SIE_INVALID_ARGUMENT, err,
+              "%s is not on the device yet; sie_weight_place says when it is", name);
   return SIE_OK;
 }
 
@@ -51,6 +54,11 @@ sie_status check_eps(float eps, sie_error *err) {
   SIE_FAIL_IF(!(eps >= 0 && eps < 1), SIE_INVALID_ARGUMENT, err, "eps is %g; 0 to below 1 is needed",
               static_cast<double>(eps));
   return SIE_OK;
+}
+
+// Whether a weight multiplies values of a class: its own, or in an FP8 model, whose values are bf16, BF16.
+bool goes_with(const sie_device *device, uint32_t value, uint32_t weight) {
+  return value == weight || (device->is_gpu() && value == SIE_COMPUTE_FP8 && weight == SIE_COMPUTE_BF16);
 }
 
 const char *rows_name(Rows rows) { return rows == Rows::tokens ? "token" : "sequence"; }
@@ -157,6 +165,7 @@ sie_status sie_program_begin(sie_device *device, const sie_caps *caps, sie_progr
 
 void sie_program_free(sie_program *program) {
   if (program == nullptr) return;
+  gpu_program_free(program);
   release(&program->one_row_each);
   destroy_object(program);
 }
@@ -200,7 +209,7 @@ sie_status sie_op_linear(sie_program *p, sie_value x, const sie_weight *w, const
   Value value = p->values[x];
   SIE_FAIL_IF(value.columns != w->k, SIE_INVALID_ARGUMENT, err, "x has %lld columns; the weight takes %lld",
               static_cast<ll>(value.columns), static_cast<ll>(w->k));
-  SIE_FAIL_IF(value.compute != w->compute, SIE_INVALID_ARGUMENT, err,
+  SIE_FAIL_IF(!goes_with(p->device, value.compute, w->compute), SIE_INVALID_ARGUMENT, err,
               "x is of class %s, the weight of class %s; after sie_op_pool weights are f32",
               compute_name(value.compute), compute_name(w->compute));
   SIE_TRY(check_vector(p, bias, w->n, true, "bias", err));

@@ -13,28 +13,24 @@ namespace {
 
 sie_tensor tensor(const Replay &r, const Operand &o) {
   if (!o.present) return {};
-  sie_tensor t = {r.values + o.offset, o.ld, o.dtype, 0, nullptr, nullptr, nullptr};
+  sie_tensor t = {r.values + o.offset, o.ld, o.dtype, o.scale_group, nullptr, nullptr, nullptr};
+  if (o.scale_group != 0) t.scale = reinterpret_cast<float *>(r.values + o.scale);
   if (o.dtype == SIE_U8) {
-    t.scale_group = -1;
-    t.scale = reinterpret_cast<float *>(r.values + o.scale);
     t.zero = reinterpret_cast<int32_t *>(r.values + o.zero);
     if (o.outliers) t.outlier = reinterpret_cast<sie_outlier *>(r.values + o.outlier);
   }
   return t;
 }
 
-sie_rows tokens(const Replay &r) { return {r.program->slab_tokens, &r.slab->n_tokens}; }
-sie_rows seqs(const Replay &r) { return {r.program->slab_seqs, &r.slab->n_seqs}; }
-
 Rows rows_of(const Replay &r, sie_value v) { return r.program->values[v].rows; }
-sie_rows rows(const Replay &r, sie_value v) { return rows_of(r, v) == Rows::tokens ? tokens(r) : seqs(r); }
+sie_rows rows(const Replay &r, sie_value v) { return rows_of(r, v) == Rows::tokens ? r.tokens : r.seqs; }
 int64_t columns(const Replay &r, sie_value v) { return r.program->values[v].columns; }
 
 sie_status embed_layernorm(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
   sie_embed_layernorm_args a = {};
-  a.tokens = tokens(r);
-  a.seqs = seqs(r);
+  a.tokens = r.tokens;
+  a.seqs = r.seqs;
   a.ids = r.slab->ids;
   a.type_ids = r.slab->type_ids;
   a.cu_seqlens = r.slab->cu_seqlens;
@@ -94,8 +90,8 @@ sie_status attention(const Replay &r, const PlannedOp &planned) {
   bool gathered = rows_of(r, op.in[0]) == Rows::seqs;
   sie_attention_args a = {};
   a.q_rows = rows(r, op.in[0]);
-  a.seqs = seqs(r);
-  a.cu_q = gathered ? static_cast<const int32_t *>(r.program->one_row_each.p) : r.slab->cu_seqlens;
+  a.seqs = r.seqs;
+  a.cu_q = gathered ? r.one_row_each : r.slab->cu_seqlens;
   a.cu_kv = r.slab->cu_seqlens;
   a.max_kv = r.slab->max_len;
   a.q = tensor(r, planned.in[0]);
@@ -108,12 +104,13 @@ sie_status attention(const Replay &r, const PlannedOp &planned) {
   a.window = op.attention.window;
   a.scale = op.attention.scale;
   a.y = tensor(r, planned.out);
+  if (planned.work >= 0) a.work = r.work[planned.work];
   return r.program->device->ops->attention(&a, &r.share);
 }
 
 sie_status gather_rows(const Replay &r, const PlannedOp &planned) {
   sie_gather_rows_args a = {};
-  a.seqs = seqs(r);
+  a.seqs = r.seqs;
   a.cu_seqlens = r.slab->cu_seqlens;
   a.which = planned.op.pooling;
   a.c = columns(r, planned.op.out);
@@ -125,7 +122,7 @@ sie_status gather_rows(const Replay &r, const PlannedOp &planned) {
 sie_status pool(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
   sie_pool_args a = {};
-  a.seqs = seqs(r);
+  a.seqs = r.seqs;
   a.cu_seqlens = rows_of(r, op.in[0]) == Rows::tokens ? r.slab->cu_seqlens : nullptr;
   a.mode = op.pooling;
   a.c = columns(r, op.in[0]);
@@ -136,12 +133,37 @@ sie_status pool(const Replay &r, const PlannedOp &planned) {
 
 sie_status output_rows(const Replay &r, const PlannedOp &planned) {
   sie_output_rows_args a = {};
-  a.seqs = seqs(r);
+  a.seqs = r.seqs;
   a.c = columns(r, planned.op.in[0]);
   a.x = tensor(r, planned.in[0]);
   a.items = r.slab->items;
   a.out = r.outputs[planned.op.output];
   return r.program->device->ops->output_rows(&a, &r.share);
+}
+
+sie_status pool_output(const Replay &r, const PlannedOp &planned) {
+  const Op &op = planned.op;
+  sie_pool_output_args a = {};
+  a.seqs = r.seqs;
+  a.cu_seqlens = rows_of(r, op.in[0]) == Rows::tokens ? r.slab->cu_seqlens : nullptr;
+  a.mode = op.pooling;
+  a.c = columns(r, op.in[0]);
+  a.x = tensor(r, planned.in[0]);
+  a.items = r.slab->items;
+  a.out = r.outputs[op.output];
+  return r.program->device->ops->pool_output(&a, &r.share);
+}
+
+// On a GPU, where a batch is one slab in its own order: pooling one row each is widening.
+sie_status output_values_on_gpu(const Replay &r, const PlannedOp &planned) {
+  sie_value v = planned.op.in[0];
+  sie_pool_args a = {};
+  a.seqs = rows(r, v);
+  a.mode = SIE_POOL_CLS;
+  a.c = columns(r, v);
+  a.x = tensor(r, planned.in[0]);
+  a.y = {r.outputs[planned.op.output], a.c, SIE_F32, 0, nullptr, nullptr, nullptr};
+  return r.program->device->ops->pool(&a, &r.share);
 }
 
 // Copies rows, widened to f32, to where the batch has them.
@@ -192,8 +214,10 @@ sie_status dispatch(const Replay &r, const PlannedOp &planned) {
       return pool(r, planned);
     case SIE_OP_OUTPUT_ROWS:
       return output_rows(r, planned);
+    case SIE_OP_POOL_OUTPUT:
+      return pool_output(r, planned);
     case op_output_values:
-      return output_values(r, planned);
+      return r.program->device->is_gpu() ? output_values_on_gpu(r, planned) : output_values(r, planned);
     default:
       return SIE_INTERNAL;
   }
@@ -232,7 +256,7 @@ sie_status dispatch_checked(const Replay &r, const PlannedOp &planned) {
 sie_status replay_op(const Replay &replay, int32_t index) {
   const PlannedOp &planned = replay.program->plan[index];
 #ifndef NDEBUG
-  if (replay.share.parts == 1) return dispatch_checked(replay, planned);
+  if (replay.share.parts == 1 && !replay.program->device->is_gpu()) return dispatch_checked(replay, planned);
 #endif
   return dispatch(replay, planned);
 }

@@ -6,7 +6,8 @@
 
 namespace sie {
 
-// Whole sequences of a batch, with row numbers of their own. The pointers lead into the slot.
+// Whole sequences of a batch, with row numbers of their own. The pointers lead into the slot. On a GPU it is the
+// whole batch, its pointers lead into device memory, and the three numbers are not set.
 struct Slab {
   int32_t n_tokens, n_seqs;
   int64_t max_len;            // of its sequences
@@ -21,9 +22,12 @@ struct Slab {
 struct Replay {
   const sie_program *program;
   const Slab *slab;
-  char *values;  // of the lane
+  sie_rows tokens, seqs;  // bounds, and where the slab's numbers are
+  char *values;           // of the lane
   sie_share share;
   void *outputs[max_outputs];
+  const int32_t *one_row_each;
+  const void *work[max_work_lists];  // GPU: attention's lists, on the device
 };
 
 // Does this caller's share of planned operation `index`.

@@ -1,4 +1,5 @@
 // run.cc — arenas, and a loaded batch's way through the executors.
+#include "gpu.h"
 #include "slot.h"
 #include "status.h"
 
@@ -16,6 +17,9 @@ Replay make_replay(sie_slot *slot, int32_t slab, int32_t member, int32_t executo
   Replay replay = {};
   replay.program = slot->program;
   replay.slab = static_cast<const Slab *>(slot->slabs.p) + slab;
+  replay.tokens = {slot->program->slab_tokens, &replay.slab->n_tokens};
+  replay.seqs = {slot->program->slab_seqs, &replay.slab->n_seqs};
+  replay.one_row_each = static_cast<const int32_t *>(slot->program->one_row_each.p);
   replay.share = {member, slot->team, arena->memory.at(executor * arena->lane_stride),
                   slot->program->scratch_bytes, nullptr};
   for (uint32_t i = 0; i < slot->caps.n_outputs; i++) replay.outputs[i] = slot->outputs[i].p;
@@ -86,11 +90,12 @@ sie_status sie_arena_create(sie_device *device, size_t workspace, sie_arena **ar
               workspace, lanes * 64);
   sie_arena *a = new_object<sie_arena>();
   SIE_FAIL_IF(a == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for an arena");
-  if (!allocate(workspace, &a->memory)) {
+  if (!device->is_gpu() && !allocate(workspace, &a->memory)) {
     destroy_object(a);
     return fail(err, SIE_OUT_OF_MEMORY, "no memory for an arena of %zu bytes", workspace);
   }
   a->device = device;
+  a->bytes = static_cast<int64_t>(device->is_gpu() ? workspace : a->memory.bytes);
   a->lane_stride = static_cast<int64_t>(workspace / lanes / 64 * 64);
   *arena = a;
   return SIE_OK;
@@ -102,8 +107,28 @@ void sie_arena_free(sie_arena *arena) {
   destroy_object(arena);
 }
 
-int64_t sie_arena_bytes(const sie_arena *arena) {
-  return arena != nullptr ? static_cast<int64_t>(arena->memory.bytes) : 0;
+int64_t sie_arena_bytes(const sie_arena *arena) { return arena != nullptr ? arena->bytes : 0; }
+
+sie_status sie_arena_place(sie_arena *arena, void *memory, void *const outputs[4],
+                           const int64_t output_bytes[4], sie_error *err) {
+  SIE_FAIL_IF(arena == nullptr || memory == nullptr || outputs == nullptr || output_bytes == nullptr,
+              SIE_INVALID_ARGUMENT, err, "arena, memory, outputs or output_bytes is NULL");
+  SIE_FAIL_IF(!arena->device->is_gpu(), SIE_INVALID_ARGUMENT, err, "only arenas of a GPU are placed");
+  SIE_FAIL_IF(reinterpret_cast<uintptr_t>(memory) % 256 != 0, SIE_INVALID_ARGUMENT, err,
+              "memory is not aligned to 256 bytes");
+  for (int32_t i = 0; i < max_outputs; i++) {
+    SIE_FAIL_IF(reinterpret_cast<uintptr_t>(outputs[i]) % 256 != 0, SIE_INVALID_ARGUMENT, err,
+                "the memory of output %d is not aligned to 256 bytes", i);
+    SIE_FAIL_IF(output_bytes[i] < 0 || (output_bytes[i] > 0 && outputs[i] == nullptr), SIE_INVALID_ARGUMENT,
+                err, "output %d has %lld bytes at NULL", i, static_cast<long long>(output_bytes[i]));
+  }
+  arena->placed = static_cast<char *>(memory);
+  for (int32_t i = 0; i < max_outputs; i++) {
+    arena->outputs[i] = outputs[i];
+    arena->output_bytes[i] = output_bytes[i];
+  }
+  arena->number = ++arena->device->arenas;
+  return SIE_OK;
 }
 
 sie_status sie_program_submit(sie_program *program, sie_arena *arena, sie_slot *slot, sie_error *err) {
@@ -113,6 +138,11 @@ sie_status sie_program_submit(sie_program *program, sie_arena *arena, sie_slot *
               "program, arena and slot are not of one device");
   SIE_FAIL_IF(slot->state.load(std::memory_order_acquire) != run_loaded || slot->program != program,
               SIE_INVALID_ARGUMENT, err, "the slot is not loaded with a batch for this program");
+  if (slot->device->is_gpu()) {
+    SIE_TRY(gpu_submit(program, arena, slot, err));
+    slot->state.store(run_started, std::memory_order_release);
+    return SIE_OK;
+  }
   SIE_FAIL_IF(arena->lane_stride < lane_bytes(program), SIE_INVALID_ARGUMENT, err,
               "the arena has %lld bytes an executor; the program needs %lld",
               static_cast<long long>(arena->lane_stride), static_cast<long long>(lane_bytes(program)));
@@ -134,6 +164,10 @@ sie_status sie_slot_wait(sie_slot *slot, sie_error *err) {
   uint32_t state = slot->state.load(std::memory_order_acquire);
   SIE_FAIL_IF(state != run_started && state != run_done, SIE_INVALID_ARGUMENT, err,
               "the slot has no run to wait for");
+  if (slot->device->is_gpu()) {
+    slot->state.store(run_idle, std::memory_order_release);
+    return SIE_OK;
+  }
   slot->device->executors.wait(slot);
   const sie_program *program = slot->program;
   int32_t op = slot->failed_op.load(std::memory_order_relaxed);

@@ -5,6 +5,7 @@
 
 #include <initializer_list>
 
+#include "gpu.h"
 #include "status.h"
 
 using namespace sie;
@@ -201,7 +202,13 @@ sie_status sie_slot_create(sie_device *device, const sie_slot_caps *caps, sie_sl
   SIE_FAIL_IF(s == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for a slot");
   s->device = device;
   s->caps = *caps;
-  if (!allocate_slot(s)) {
+  if (device->is_gpu()) {
+    sie_status status = gpu_slot_create(s, err);
+    if (status != SIE_OK) {
+      sie_slot_free(s);
+      return status;
+    }
+  } else if (!allocate_slot(s)) {
     sie_slot_free(s);
     return fail(err, SIE_OUT_OF_MEMORY, "no memory for a slot of %lld tokens and %lld sequences",
                 static_cast<ll>(caps->max_tokens), static_cast<ll>(caps->max_seqs));
@@ -212,7 +219,11 @@ sie_status sie_slot_create(sie_device *device, const sie_slot_caps *caps, sie_sl
 
 void sie_slot_free(sie_slot *slot) {
   if (slot == nullptr) return;
-  if (slot->state.load(std::memory_order_acquire) == run_started) slot->device->executors.wait(slot);
+  if (slot->device->is_gpu()) {
+    gpu_slot_free(slot);
+  } else if (slot->state.load(std::memory_order_acquire) == run_started) {
+    slot->device->executors.wait(slot);
+  }
   release_slot(slot);
   destroy_object(slot);
 }
@@ -234,6 +245,12 @@ sie_status sie_slot_load(sie_slot *slot, const sie_program *program, int64_t n_t
     SIE_TRY(check_ids(type_ids, n_tokens, program->types, "type id", err));
   }
   SIE_TRY(check_outputs(slot, program, n_tokens, n_seqs, items, err));
+  if (slot->device->is_gpu()) {
+    SIE_TRY(gpu_slot_load(slot, program, n_tokens, n_seqs, ids, type_ids, cu_seqlens, items, err));
+    slot->program = program;
+    slot->state.store(run_loaded, std::memory_order_relaxed);
+    return SIE_OK;
+  }
 
   SlabLimits limits = {slot->device->threads, slab_tokens_max, slab_seqs_max};
   SlabWork work = {in<SlabShare>(slot->shares), in<int32_t>(slot->order), in<int32_t>(slot->slab_of),

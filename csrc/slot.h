@@ -9,9 +9,19 @@
 
 struct sie_arena {
   sie_device *device = nullptr;
+  int64_t bytes = 0;
   sie::Block memory = {};
   int64_t lane_stride = 0;  // lane i starts at i · lane_stride: the same for every program
+  // GPU: what the caller placed it in.
+  char *placed = nullptr;
+  void *outputs[sie::max_outputs] = {};
+  int64_t output_bytes[sie::max_outputs] = {};
+  uint64_t number = 0;  // of the placement: a graph is good for one
 };
+
+namespace sie {
+struct GpuSlot;  // csrc/cuda
+}
 
 struct sie_slot : sie::Run {
   sie_device *device = nullptr;
@@ -24,6 +34,7 @@ struct sie_slot : sie::Run {
   int32_t n_slabs = 0;
   // Outputs.
   sie::Block outputs[sie::max_outputs] = {};
+  sie::GpuSlot *gpu = nullptr;
   // Set by load and submit, kept until wait.
   const sie_program *program = nullptr;
   const sie_arena *arena = nullptr;

@@ -86,9 +86,10 @@ const void *source_row(const sie_weight_desc *d, int64_t row) {
 
 // Widens rows [first, first + count) into chunk; refuses what is not finite in the class it is kept in.
 sie_status read_rows(const sie_weight_desc *d, int64_t first, int64_t count, float *chunk, sie_error *err) {
-  // Above this a bf16 would round to infinity.
   bool narrow = d->kind != SIE_WEIGHT_VECTOR && d->compute != SIE_COMPUTE_F32;
-  uint32_t limit = sie_f32_bits(narrow ? 3.3895314e38f : FLT_MAX);
+  bool half = narrow && d->compute == SIE_COMPUTE_F16;
+  // Above these a bf16 and an f16 would round to infinity.
+  uint32_t limit = sie_f32_bits(half ? 65519.996f : (narrow ? 3.3895314e38f : FLT_MAX));
   for (int64_t i = 0; i < count; i++) {
     float *row = chunk + i * d->k;
     widen(source_row(d, first + i), d->dtype, d->k, row);
@@ -98,7 +99,7 @@ sie_status read_rows(const sie_weight_desc *d, int64_t first, int64_t count, flo
       largest = magnitude > largest ? magnitude : largest;
     }
     SIE_FAIL_IF(largest > limit, SIE_CORRUPT, err, "row %lld holds a value that is not finite%s",
-                static_cast<long long>(first + i), narrow ? " in bf16" : "");
+                static_cast<long long>(first + i), half ? " in f16" : (narrow ? " in bf16" : ""));
   }
   return SIE_OK;
 }
@@ -111,11 +112,13 @@ void keep_rows(sie_weight *w, const sie_ops *ops, int64_t first, int64_t count, 
   for (int64_t i = 0; i < count; i++) {
     const float *row = chunk + i * w->k;
     int64_t at = (first + i) * w->table.ld;
+    uint16_t *halves = static_cast<uint16_t *>(w->data.p) + at;
     if (w->table.dtype == SIE_F32) {
       memcpy(static_cast<float *>(w->data.p) + at, row, static_cast<size_t>(w->k) * sizeof(float));
+    } else if (w->table.dtype == SIE_F16) {
+      for (int64_t j = 0; j < w->k; j++) halves[j] = sie_f16_from_f32(row[j]);
     } else {
-      for (int64_t j = 0; j < w->k; j++)
-        static_cast<uint16_t *>(w->data.p)[at + j] = sie_bf16_from_f32(row[j]);
+      for (int64_t j = 0; j < w->k; j++) halves[j] = sie_bf16_from_f32(row[j]);
     }
   }
 }
@@ -130,7 +133,8 @@ int64_t choose_form(sie_weight *w, const sie_device *device) {
     w->packed.k = w->k;
     return device->ops->packed_bytes(compute, w->n, w->k);
   }
-  w->table.dtype = w->kind == SIE_WEIGHT_VECTOR || compute == SIE_COMPUTE_F32 ? SIE_F32 : SIE_BF16;
+  bool wide = w->kind == SIE_WEIGHT_VECTOR || compute == SIE_COMPUTE_F32;
+  w->table.dtype = wide ? SIE_F32 : (compute == SIE_COMPUTE_F16 ? SIE_F16 : SIE_BF16);
   int64_t element = dtype_bytes(w->table.dtype);
   w->table.ld = w->kind == SIE_WEIGHT_VECTOR ? 1 : round_up(w->k, 64 / element);
   return w->n * w->table.ld * element + 64;
@@ -141,7 +145,9 @@ sie_status fill(sie_weight *w, const sie_weight_desc *d, sie_error *err) {
   SIE_FAIL_IF(bytes < 0, SIE_INTERNAL, err, "no packed form of class %s", compute_name(w->compute));
   SIE_FAIL_IF(!allocate(static_cast<size_t>(bytes), &w->data), SIE_OUT_OF_MEMORY, err,
               "no memory for a weight of %lld bytes", static_cast<long long>(bytes));
-  w->packed.data = w->table.p = w->data.p;
+  w->bytes = static_cast<int64_t>(w->data.bytes);
+  // On a GPU nobody may look until the bytes have been copied there.
+  if (!w->device->is_gpu()) w->packed.data = w->table.p = w->data.p;
   // Whole panels at a time, as long as 64 rows fit.
   int64_t rows = chunk_bytes / (d->k * static_cast<int64_t>(sizeof(float)));
   rows = rows >= 64 ? rows / 64 * 64 : (rows > 0 ? rows : 1);
@@ -183,18 +189,32 @@ sie_status sie_weight_create(sie_device *device, const sie_weight_desc *desc, si
     destroy_object(w);
     return status;
   }
-  device->memory_weights += static_cast<int64_t>(w->data.bytes);
+  device->memory_weights += w->bytes;
   *weight = w;
   return SIE_OK;
 }
 
 void sie_weight_free(sie_weight *weight) {
   if (weight == nullptr) return;
-  weight->device->memory_weights -= static_cast<int64_t>(weight->data.bytes);
+  weight->device->memory_weights -= weight->bytes;
   sie::release(&weight->data);
   sie::destroy_object(weight);
 }
 
-int64_t sie_weight_bytes(const sie_weight *weight) {
-  return weight != nullptr ? static_cast<int64_t>(weight->data.bytes) : 0;
+int64_t sie_weight_bytes(const sie_weight *weight) { return weight != nullptr ? weight->bytes : 0; }
+
+const void *sie_weight_staged(const sie_weight *weight) {
+  return weight != nullptr && weight->device->is_gpu() ? weight->data.p : nullptr;
+}
+
+sie_status sie_weight_place(sie_weight *weight, void *memory, sie_error *err) {
+  using namespace sie;
+  SIE_FAIL_IF(weight == nullptr || memory == nullptr, SIE_INVALID_ARGUMENT, err, "weight or memory is NULL");
+  SIE_FAIL_IF(!weight->device->is_gpu(), SIE_INVALID_ARGUMENT, err, "only weights of a GPU are placed");
+  SIE_FAIL_IF(weight->table.p != nullptr, SIE_INVALID_ARGUMENT, err, "the weight is placed already");
+  SIE_FAIL_IF(reinterpret_cast<uintptr_t>(memory) % 256 != 0, SIE_INVALID_ARGUMENT, err,
+              "memory is not aligned to 256 bytes");
+  weight->packed.data = weight->table.p = memory;
+  release(&weight->data);
+  return SIE_OK;
 }

@@ -10,11 +10,12 @@ struct sie_weight {
   uint32_t kind = 0;     // sie_weight_kind
   uint32_t compute = 0;  // as asked for
   int64_t n = 0, k = 0;
-  sie::Block data = {};
+  int64_t bytes = 0;       // packed
+  sie::Block data = {};    // host memory; on a GPU until placed
   sie_packed packed = {};  // LINEAR
-  sie_tensor table = {};   // TABLE: rows start on 64 bytes
+  sie_tensor table = {};   // TABLE: rows start on 64 bytes. Its p is where any weight lies, on a GPU once placed
 
-  const float *vector() const { return static_cast<const float *>(data.p); }
+  const float *vector() const { return static_cast<const float *>(table.p); }
 };
 
 #endif  // SIE_CSRC_WEIGHT_H

@@ -8,6 +8,7 @@
  *   4. sie_arena_create          scratch memory for intermediates, sized by the largest program
  *   5. sie_slot_create           one or two I/O slots: token ids in, results out
  *   6. per batch: sie_slot_load, sie_program_submit, sie_slot_wait, sie_slot_output
+ * On a GPU the caller also owns context, memory and copies: section 7.
  *
  * Rules that hold everywhere
  *   - Memory is allocated only by *_open, *_create, *_begin and *_end. submit and wait never allocate,
@@ -40,7 +41,7 @@ extern "C" {
 
 /* ---- 1 Versions and errors ------------------------------------------------------------------------- */
 
-#define SIE_ABI_VERSION 1u
+#define SIE_ABI_VERSION 2u
 SIE_API uint32_t sie_abi_version(void);
 
 /* Append-only numbers: they are logged, compared by Go sentinels and mapped to HTTP. */
@@ -105,12 +106,26 @@ typedef struct sie_slot sie_slot;
 
 /* ---- 3 Device -------------------------------------------------------------------------------------- */
 
+/* A GPU that the caller has opened. */
+typedef struct sie_gpu {
+  uint32_t struct_size; /* sizeof(sie_gpu) */
+  int32_t major, minor; /* compute capability */
+  int32_t multiprocessors;
+  int32_t graphs;       /* 1: small batches are captured as CUDA graphs and replayed; 0: never */
+  int32_t reserved;
+  int64_t memory_total; /* bytes */
+  void *stream;         /* CUstream of the primary context, kept: where kernels run */
+  char name[96];        /* model, NUL-terminated */
+} sie_gpu;
+
 typedef struct sie_device_options {
   uint32_t struct_size; /* sizeof(sie_device_options) */
   uint32_t kind;        /* sie_device_kind */
   int32_t ordinal;      /* CUDA: device index */
   int32_t threads;      /* CPU: executors; 0 = the CPUs this process may use (affinity and cgroup quota) */
   uint32_t isa;         /* CPU: upper bound, sie_isa */
+  uint32_t reserved;
+  const sie_gpu *gpu; /* CUDA only, borrowed; NULL elsewhere */
 } sie_device_options;
 
 /* Opens a device and starts its executors. AMX permission is asked for before any thread starts. */
@@ -304,6 +319,7 @@ typedef struct sie_slot_caps {
   int64_t max_tokens;
   int64_t max_seqs;
   int64_t output_bytes[4]; /* capacity of each output */
+  int64_t input_bytes;     /* GPU: the largest sie_program_input_bytes; else 0 */
 } sie_slot_caps;
 
 SIE_API sie_status sie_slot_create(sie_device *device, const sie_slot_caps *caps, sie_slot **slot,
@@ -325,8 +341,44 @@ SIE_API sie_status sie_program_submit(sie_program *program, sie_arena *arena, si
  * valid until it is loaded again. Any thread. */
 SIE_API sie_status sie_slot_wait(sie_slot *slot, sie_error *err);
 
-/* The bytes of output `index` after sie_slot_wait. */
+/* The bytes of output `index` after sie_slot_wait. On a GPU: pinned memory, to which the caller copies. */
 SIE_API const void *sie_slot_output(const sie_slot *slot, int32_t index);
+
+/* ---- 7 GPUs --------------------------------------------------------------------------------------------
+ * The caller makes context, streams, events and device memory with the driver's API, and copies; this library packs,
+ * plans, launches and captures, and owns what lies in pinned host memory. The device's context is current in every
+ * thread that calls a function with a handle of a GPU. What the calls above leave to the caller:
+ *   weight  sie_weight_create packs into host memory. Copy sie_weight_staged to device memory of
+ *           sie_weight_bytes, aligned to 256 bytes, and hand that to sie_weight_place before recording with it.
+ *   arena   give sie_arena_create's workspace as device memory to sie_arena_place, with memory for the outputs.
+ *   batch   sie_slot_load; copy sie_slot_input to the start of the arena's memory, on the stream of sie_gpu;
+ *           sie_program_submit (enqueues on that stream and returns); copy the arena's outputs to
+ *           sie_slot_output; wait for all of it; sie_slot_wait (which does not wait) frees the slot.
+ * Device memory is the caller's to free, after the handle that was placed in it. */
+
+/* Whether this build runs on a card of compute capability major.minor, with a driver for CUDA `driver` (13000 for 13.0;
+ * 0: not asked). SIE_UNSUPPORTED: the message says what was found, what is needed and what to do. */
+SIE_API sie_status sie_gpu_check(int32_t major, int32_t minor, int32_t driver, sie_error *err);
+
+/* What a code of the driver (CUresult) means: SIE_OUT_OF_MEMORY, SIE_UNSUPPORTED, SIE_INTERNAL for a misuse, else
+ * SIE_DEVICE_LOST. Any build. */
+SIE_API sie_status sie_gpu_status(int32_t code);
+
+/* The packed bytes in host memory, NULL once placed or on a CPU. */
+SIE_API const void *sie_weight_staged(const sie_weight *weight);
+/* Gives up the host copy; from now on the weight lies at `memory` on the device. Once. */
+SIE_API sie_status sie_weight_place(sie_weight *weight, void *memory, sie_error *err);
+
+/* memory has the arena's workspace, outputs[i] output_bytes[i] bytes (NULL and 0 where none is used); all aligned to
+ * 256 bytes. Again after the outputs have moved. */
+SIE_API sie_status sie_arena_place(sie_arena *arena, void *memory, void *const outputs[4],
+                                   const int64_t output_bytes[4], sie_error *err);
+
+/* Bytes of the largest sie_slot_input of a batch of the program; 0 on a CPU. */
+SIE_API int64_t sie_program_input_bytes(const sie_program *program);
+
+/* What the loaded batch needs on the device: pinned memory, valid until the slot is loaded again. */
+SIE_API sie_status sie_slot_input(const sie_slot *slot, const void **host, int64_t *bytes, sie_error *err);
 
 #ifdef __cplusplus
 }

@@ -29,6 +29,15 @@ sie_status sie_cuda_arch_refusal(int32_t major, int32_t minor, char *message, si
 sie_status sie_cuda_arch_refusal_of(const char *targets, const char *release, int32_t major, int32_t minor,
                                     char *message, size_t size);
 
+/* sie_cuda_driver_refusal — whether this library runs with a driver for CUDA `driver`, 1000·major + 10·minor as the
+ * driver says (13000). The driver must be of the library's major release or newer: releases of one major are
+ * compatible both ways as long as the library brings machine code (CUDA Compatibility, minor version compatibility).
+ * Message and status as above. */
+sie_status sie_cuda_driver_refusal(int32_t driver, char *message, size_t size);
+
+/* The same for a library built by CUDA `release`. */
+sie_status sie_cuda_driver_refusal_of(const char *release, int32_t driver, char *message, size_t size);
+
 #ifdef __cplusplus
 }
 #endif

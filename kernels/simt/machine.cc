@@ -423,7 +423,7 @@ uint64_t launches() {
   return n;
 }
 
-sie_status launch(const Launch &launch, void (*thread)(const void *body), const void *body) {
+sie_status check_shape(const Launch &launch) {
   uint64_t threads = static_cast<uint64_t>(launch.block.x) * launch.block.y * launch.block.z;
   uint64_t ctas = static_cast<uint64_t>(launch.grid.x) * launch.grid.y * launch.grid.z;
   if (threads == 0 || threads > 1024 || launch.block.z > 64) return SIE_INTERNAL;
@@ -433,7 +433,14 @@ sie_status launch(const Launch &launch, void (*thread)(const void *body), const 
   if (launch.shared_bytes > shared_limit(launch.sm)) return SIE_UNSUPPORTED;
   if ((launch.cluster > 1 || launch.pdl) && launch.sm < 90) return SIE_UNSUPPORTED;
   if (ctas > most_ctas) return SIE_OUT_OF_MEMORY;
+  return SIE_OK;
+}
 
+sie_status launch(const Launch &launch, void (*thread)(const void *body), const void *body) {
+  const sie_status status = check_shape(launch);
+  if (status != SIE_OK) return status;
+  const uint64_t clusters =
+      static_cast<uint64_t>(launch.grid.x) * launch.grid.y * launch.grid.z / launch.cluster;
   pthread_mutex_lock(&one_launch);
   choose_seed();
   record_launch(launch);
@@ -447,7 +454,6 @@ sie_status launch(const Launch &launch, void (*thread)(const void *body), const 
   machine.thread = thread;
   machine.body = body;
   forget_thread_stack();
-  uint64_t clusters = ctas / launch.cluster;
   std::vector<uint64_t> order(clusters);
   for (uint64_t i = 0; i < clusters; i++) {
     uint64_t j = random_below(static_cast<uint32_t>(i + 1));

@@ -220,6 +220,9 @@ struct Machine {
 };
 extern Machine machine;
 
+// What CUDA would answer to a launch of this shape before anything runs.
+sie_status check_shape(const Launch &launch);
+
 // Notes a launch for SIE_SIMT_LAUNCHES (launches.cc); does nothing without it.
 void record_launch(const Launch &launch);
 

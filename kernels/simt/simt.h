@@ -1,9 +1,9 @@
 // simt.h — the emulator's entry points: what the wrappers of kernels/cuda/ptx call under g++.
 //
-// A launch runs on the calling thread and returns when the grid has finished. Each CUDA thread is a fiber; the
-// threads of a CTA (and of its cluster) run in random order between the points where they meet, CTAs follow each
-// other in random order, now and then two at once. What is asynchronous on the device happens at a random moment
-// between issue and wait.
+// A launch runs on the calling thread and returns when the grid has finished; one with a stream goes to the sink of
+// streams, if there is one. Each CUDA thread is a fiber; the threads of a CTA (and of its cluster) run in random order
+// between the points where they meet, CTAs follow each other in random order, now and then two at once. What is
+// asynchronous on the device happens at a random moment between issue and wait.
 // All randomness comes from one seed: SIE_SIMT_SEED in the environment, or seed(); a failure prints it.
 //
 // A broken rule (see README.md) prints kernel, block, threads and seed to stderr and aborts the process.
@@ -32,6 +32,19 @@ struct Launch {
 // Runs thread(body) for each thread of the grid. SIE_UNSUPPORTED: the target lacks the shared memory or
 // clusters; SIE_INTERNAL: a shape that CUDA would refuse; SIE_OUT_OF_MEMORY: more than 2²⁴ CTAs.
 sie_status launch(const Launch &launch, void (*thread)(const void *body), const void *body);
+
+// ---- launches that wait their turn in a stream
+
+// Takes over a launch with a stream: some thread calls run(kernel) when the stream has come to it (never, once, or
+// often: a CUDA graph replays it), then destroy(kernel) once. Where it does not answer SIE_OK it has taken nothing.
+using StreamSink = sie_status (*)(void *stream, void (*run)(void *kernel), void *kernel,
+                                  void (*destroy)(void *kernel));
+// From now on launches with a stream go to the sink; with NULL, as at the start, they run at once.
+void set_stream_sink(StreamSink sink);
+// launch() for a stream, not NULL: a shape that CUDA would refuse is refused here. Owns body, which destroy frees, and
+// calls thread(body) as often as the sink runs the launch.
+sie_status launch_in_stream(void *stream, const Launch &launch, void (*thread)(const void *body), void *body,
+                            void (*destroy)(void *body));
 
 // Starts the sequence of random choices anew; the next launches depend on it alone.
 void seed(uint64_t value);

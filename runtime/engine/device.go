@@ -12,12 +12,17 @@ type Options struct {
 	Ordinal int  // CUDA: device index
 	Threads int  // CPU: executors; 0 = the CPUs of the affinity mask and cgroup quota
 	ISA     ISA  // CPU: upper bound on the instruction set
+
+	NoGraphs bool // CUDA: launch small batches kernel by kernel, not as graphs
 }
 
 // Info describes an open device.
 type Info struct {
 	Kind          Kind
+	Ordinal       int    // CUDA: device index
 	Name          string // CPU or GPU model
+	Capability    string // CUDA: compute capability, "9.0"
+	Driver        string // CUDA: the newest CUDA version the driver supports, "13.0"
 	Threads       int    // executors
 	CPUsAffinity  int    // CPUs in the affinity mask
 	CPUsQuota     float64
@@ -52,10 +57,12 @@ type Device struct {
 	mu     sync.Mutex // guards every C call on the device's handles, except waits, and the fields below
 	handle unsafe.Pointer
 	open   map[string]int // handles of the device that are not closed yet, by kind
+	gpu    *gpu           // nil: not a card
 	mark   *mark
 }
 
-// Open starts a device. Errors: ErrUnsupported when there is no such device or instruction set; ErrNotBuilt.
+// Open starts a device. Errors: ErrUnsupported when there is no such device or instruction set; ErrNoMemory and
+// ErrDeviceLost of a card; ErrNotBuilt.
 func Open(o Options) (*Device, error) {
 	if o.Kind == 0 {
 		o.Kind = CPU
@@ -63,38 +70,76 @@ func Open(o Options) (*Device, error) {
 	if o.Threads < 0 || o.Threads > 4096 || o.Ordinal < 0 || o.Ordinal > 1<<16 {
 		return nil, invalid("open", fmt.Sprintf("threads %d or ordinal %d is out of range", o.Threads, o.Ordinal))
 	}
-	h, err := cDeviceOpen(o)
+	d := &Device{open: make(map[string]int)}
+	var card *sieGPU
+	if o.Kind == CUDA {
+		drv, err := openDriver(o)
+		if err != nil {
+			return nil, err
+		}
+		if d.gpu, err = startGPU(drv); err != nil {
+			drv.close()
+			return nil, err
+		}
+		card = &sieGPU{about: drv.about(), stream: drv.kernelStream(), graphs: !o.NoGraphs}
+	}
+	var err error
+	d.do(func() { d.handle, err = cDeviceOpen(o, card) })
 	if err != nil {
+		d.closeGPU()
 		return nil, err
 	}
-	d := &Device{handle: h, open: make(map[string]int)}
 	d.mark = watch(d, "device")
 	return d, nil
 }
 
+// sieGPU is what C is told of a card.
+type sieGPU struct {
+	about  GPU
+	stream uintptr
+	graphs bool
+}
+
 // Info returns the device's description.
-func (d *Device) Info() (Info, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return cDeviceInfo(d.ptrLocked())
+func (d *Device) Info() (info Info, err error) {
+	d.do(func() { info, err = cDeviceInfo(d.ptrLocked()) })
+	if err == nil && d.gpu != nil {
+		card := d.gpu.driver.about()
+		info.Ordinal, info.Driver = card.Ordinal, d.gpu.driver.version()
+		info.Capability = fmt.Sprintf("%d.%d", card.Major, card.Minor)
+	}
+	return info, err
 }
 
 // Close stops the executors. It panics when a handle of the device is still open: C would be left with a dangling
 // pointer.
 func (d *Device) Close() {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.handle == nil {
-		return
-	}
 	for kind, n := range d.open {
 		if n != 0 {
+			d.mu.Unlock()
 			panic(fmt.Sprintf("engine: Device closed while %d of its handles of kind %s are open", n, kind))
 		}
 	}
-	cDeviceClose(d.handle)
-	d.handle = nil
+	closed := d.handle == nil
+	d.mu.Unlock()
+	if closed {
+		return
+	}
+	d.do(func() {
+		cDeviceClose(d.handle)
+		d.handle = nil
+	})
 	d.mark.close()
+	d.closeGPU()
+}
+
+// closeGPU lets go of the card, if it is one.
+func (d *Device) closeGPU() {
+	if d.gpu != nil {
+		d.do(d.gpu.driver.close)
+		d.gpu.stop()
+	}
 }
 
 // ptrLocked returns the handle. Caller must hold d.mu.

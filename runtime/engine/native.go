@@ -76,7 +76,7 @@ func fail(op string, status C.sie_status, e *C.sie_error) error {
 
 func ids(s []int32) *C.int32_t { return (*C.int32_t)(unsafe.SliceData(s)) }
 
-func cDeviceOpen(o Options) (unsafe.Pointer, error) {
+func cDeviceOpen(o Options, card *sieGPU) (unsafe.Pointer, error) {
 	if v := C.sie_abi_version(); v != C.SIE_ABI_VERSION {
 		return nil, &Error{Op: "open", Status: StatusInternal,
 			Msg: fmt.Sprintf("the library has ABI %d, this binary wants %d: rebuild both", v, C.SIE_ABI_VERSION)}
@@ -85,6 +85,21 @@ func cDeviceOpen(o Options) (unsafe.Pointer, error) {
 	var d *C.sie_device
 	options := C.sie_device_options{struct_size: C.sizeof_sie_device_options, kind: C.uint32_t(o.Kind),
 		ordinal: C.int32_t(o.Ordinal), threads: C.int32_t(o.Threads), isa: C.uint32_t(o.ISA)}
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	if card != nil {
+		g := &C.sie_gpu{struct_size: C.sizeof_sie_gpu, major: C.int32_t(card.about.Major), minor: C.int32_t(card.about.Minor),
+			multiprocessors: C.int32_t(card.about.Multiprocessors), memory_total: C.int64_t(card.about.MemoryTotal)}
+		if card.graphs {
+			g.graphs = 1
+		}
+		*(*uintptr)(unsafe.Pointer(&g.stream)) = card.stream // the driver's handle: not memory of Go's
+		for i := range min(len(card.about.Name), len(g.name)-1) {
+			g.name[i] = C.char(card.about.Name[i])
+		}
+		pins.Pin(g)
+		options.gpu = g
+	}
 	if st := C.sie_device_open(&options, &d, &e); st != C.SIE_OK {
 		return nil, fail("open", st, &e)
 	}
@@ -131,6 +146,20 @@ func cWeightCreate(d unsafe.Pointer, s WeightSpec, rows int64) (unsafe.Pointer, 
 	}
 	return unsafe.Pointer(w), nil
 }
+
+// cWeightStaged is the address of the packed bytes on their way to a GPU.
+func cWeightStaged(w unsafe.Pointer) uintptr { return uintptr(C.sie_weight_staged((*C.sie_weight)(w))) }
+
+func cWeightPlace(w unsafe.Pointer, p devicePtr) error {
+	var e C.sie_error
+	if st := C.sie_weight_place((*C.sie_weight)(w), deviceMemory(p), &e); st != C.SIE_OK {
+		return fail("weight", st, &e)
+	}
+	return nil
+}
+
+// deviceMemory is an address on a GPU as C takes it. Go's collector passes over what is no memory of its own.
+func deviceMemory(p devicePtr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
 func cWeightFree(w unsafe.Pointer)        { C.sie_weight_free((*C.sie_weight)(w)) }
 func cWeightBytes(w unsafe.Pointer) int64 { return int64(C.sie_weight_bytes((*C.sie_weight)(w))) }
@@ -245,6 +274,10 @@ func cProgramEnd(p unsafe.Pointer) (workspace int64, err error) {
 	return int64(size), nil
 }
 
+func cProgramInputBytes(p unsafe.Pointer) int64 {
+	return int64(C.sie_program_input_bytes((*C.sie_program)(p)))
+}
+
 func cProgramFree(p unsafe.Pointer) { C.sie_program_free((*C.sie_program)(p)) }
 
 func cProgramDescribe(p unsafe.Pointer) string {
@@ -262,6 +295,19 @@ func cArenaCreate(d unsafe.Pointer, workspace int64) (unsafe.Pointer, error) {
 	return unsafe.Pointer(a), nil
 }
 
+func cArenaPlace(a unsafe.Pointer, at *gpuArena) error {
+	var e C.sie_error
+	var outputs [MaxOutputs]unsafe.Pointer
+	var bytes [MaxOutputs]C.int64_t
+	for i := range MaxOutputs {
+		outputs[i], bytes[i] = deviceMemory(at.output[i]), C.int64_t(at.bytes[i])
+	}
+	if st := C.sie_arena_place((*C.sie_arena)(a), deviceMemory(at.memory), &outputs[0], &bytes[0], &e); st != C.SIE_OK {
+		return fail("arena", st, &e)
+	}
+	return nil
+}
+
 func cArenaFree(a unsafe.Pointer)        { C.sie_arena_free((*C.sie_arena)(a)) }
 func cArenaBytes(a unsafe.Pointer) int64 { return int64(C.sie_arena_bytes((*C.sie_arena)(a))) }
 
@@ -269,7 +315,7 @@ func cSlotCreate(d unsafe.Pointer, caps SlotCaps) (unsafe.Pointer, error) {
 	var e C.sie_error
 	var s *C.sie_slot
 	c := C.sie_slot_caps{struct_size: C.sizeof_sie_slot_caps, n_outputs: C.uint32_t(len(caps.OutputBytes)),
-		max_tokens: C.int64_t(caps.MaxTokens), max_seqs: C.int64_t(caps.MaxSeqs)}
+		max_tokens: C.int64_t(caps.MaxTokens), max_seqs: C.int64_t(caps.MaxSeqs), input_bytes: C.int64_t(caps.InputBytes)}
 	for i, n := range caps.OutputBytes {
 		c.output_bytes[i] = C.int64_t(n)
 	}
@@ -277,6 +323,17 @@ func cSlotCreate(d unsafe.Pointer, caps SlotCaps) (unsafe.Pointer, error) {
 		return nil, fail("slot", st, &e)
 	}
 	return unsafe.Pointer(s), nil
+}
+
+// cSlotInput is the pinned memory of a loaded slot that goes to the GPU.
+func cSlotInput(s unsafe.Pointer) (host uintptr, bytes int64, err error) {
+	var e C.sie_error
+	var p unsafe.Pointer
+	var n C.int64_t
+	if st := C.sie_slot_input((*C.sie_slot)(s), &p, &n, &e); st != C.SIE_OK {
+		return 0, 0, fail("slot input", st, &e)
+	}
+	return uintptr(p), int64(n), nil
 }
 
 func cSlotFree(s unsafe.Pointer) { C.sie_slot_free((*C.sie_slot)(s)) }

@@ -16,9 +16,11 @@ type Program struct {
 	caps      Caps
 	outputs   int
 	workspace int64
-	weights   map[*Weight]struct{}
-	inFlight  atomic.Int32 // submitted and not waited for
-	mark      *mark
+	// inputBytes is what a batch takes in a slot of a GPU, at most; 0 elsewhere.
+	inputBytes int64
+	weights    map[*Weight]struct{}
+	inFlight   atomic.Int32 // submitted and not waited for
+	mark       *mark
 }
 
 // Caps are the bounds it was recorded with.
@@ -31,23 +33,21 @@ func (p *Program) Outputs() int { return p.outputs }
 func (p *Program) Workspace() int64 { return p.workspace }
 
 // Describe lists the operations, one a line, with shapes, types and bytes.
-func (p *Program) Describe() string {
-	p.dev.mu.Lock()
-	defer p.dev.mu.Unlock()
-	return cProgramDescribe(p.ptrLocked())
+func (p *Program) Describe() (text string) {
+	p.dev.do(func() { text = cProgramDescribe(p.ptrLocked()) })
+	return text
 }
 
 // Close frees the program and lets go of its weights. It panics while a batch of it is in flight.
 func (p *Program) Close() {
-	p.dev.mu.Lock()
-	defer p.dev.mu.Unlock()
-	if p.handle == nil {
-		return
-	}
 	if n := p.inFlight.Load(); n > 0 {
 		panic(fmt.Sprintf("engine: Program closed while %d batches of it are in flight", n))
 	}
-	p.freeLocked()
+	p.dev.do(func() {
+		if p.handle != nil {
+			p.freeLocked()
+		}
+	})
 }
 
 // freeLocked is the second half of Close. Caller must hold dev.mu.
@@ -72,22 +72,36 @@ func (p *Program) ptrLocked() unsafe.Pointer {
 // Submit starts the batch loaded into s and returns at once; at most two batches may be in flight on a device. p, a and
 // s must stay open until s.Wait returns, which must be called once for each Submit that succeeded.
 func (p *Program) Submit(a *Arena, s *Slot) error {
-	p.dev.mu.Lock()
-	defer p.dev.mu.Unlock()
-	if err := cProgramSubmit(p.ptrLocked(), a.ptrLocked(), s.ptrLocked()); err != nil {
+	if !p.dev.here() {
+		var err error
+		p.dev.do(func() { err = p.submitLocked(a, s) })
 		return err
 	}
-	p.inFlight.Add(1)
-	s.running.Store(p)
-	return nil
+	p.dev.mu.Lock()
+	defer p.dev.mu.Unlock()
+	return p.submitLocked(a, s)
+}
+
+func (p *Program) submitLocked(a *Arena, s *Slot) (err error) {
+	if p.dev.gpu != nil {
+		err = p.dev.gpu.submit(p, a, s)
+	} else {
+		err = cProgramSubmit(p.ptrLocked(), a.ptrLocked(), s.ptrLocked())
+	}
+	if err == nil {
+		p.inFlight.Add(1)
+		s.running.Store(p)
+	}
+	return err
 }
 
 // Arena is scratch memory for intermediates, shared by all programs of a device whose Workspace it covers.
 type Arena struct {
 	dev    *Device
 	handle unsafe.Pointer // guarded by dev.mu
+	gpu    *gpuArena      // GPU: guarded by dev.mu
 	size   int64
-	bytes  int64
+	bytes  atomic.Int64
 	mark   *mark
 }
 
@@ -96,32 +110,50 @@ func (d *Device) NewArena(workspace int64) (*Arena, error) {
 	if workspace < 0 {
 		return nil, invalid("arena", "workspace is negative")
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	h, err := cArenaCreate(d.ptrLocked(), workspace)
+	a := &Arena{dev: d, size: workspace}
+	var err error
+	d.do(func() { err = a.createLocked() })
 	if err != nil {
 		return nil, err
 	}
-	a := &Arena{dev: d, handle: h, size: workspace, bytes: cArenaBytes(h)}
-	d.open["arena"]++
 	a.mark = watch(a, "arena")
 	return a, nil
 }
 
-// Bytes is what the arena takes on the device.
-func (a *Arena) Bytes() int64 { return a.bytes }
+func (a *Arena) createLocked() error {
+	h, err := cArenaCreate(a.dev.ptrLocked(), a.size)
+	if err != nil {
+		return err
+	}
+	if a.dev.gpu != nil {
+		if a.gpu, err = a.dev.gpu.newGPUArena(h, a.size); err != nil {
+			cArenaFree(h)
+			return err
+		}
+	}
+	a.handle = h
+	a.bytes.Store(cArenaBytes(h))
+	a.dev.open["arena"]++
+	return nil
+}
+
+// Bytes is what the arena takes on the device, with what it has grown by for outputs on a GPU.
+func (a *Arena) Bytes() int64 { return a.bytes.Load() }
 
 // Close frees the arena. No run may be in flight.
 func (a *Arena) Close() {
-	a.dev.mu.Lock()
-	defer a.dev.mu.Unlock()
-	if a.handle == nil {
-		return
-	}
-	cArenaFree(a.handle)
-	a.handle = nil
-	a.mark.close()
-	a.dev.open["arena"]--
+	a.dev.do(func() {
+		if a.handle == nil {
+			return
+		}
+		cArenaFree(a.handle)
+		a.handle = nil
+		if a.gpu != nil {
+			a.dev.gpu.freeGPUArena(a.gpu)
+		}
+		a.mark.close()
+		a.dev.open["arena"]--
+	})
 }
 
 func (a *Arena) ptrLocked() unsafe.Pointer {

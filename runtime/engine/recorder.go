@@ -31,13 +31,12 @@ type Recorder struct {
 
 // Record begins a program. End must be called, also after an error.
 func (d *Device) Record(caps Caps) *Recorder {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	r := &Recorder{dev: d, caps: caps, weights: make(map[*Weight]struct{})}
-	r.handle, r.err = cProgramBegin(d.ptrLocked(), caps)
-	if r.err == nil {
-		d.open["program"]++
-	}
+	d.do(func() {
+		if r.handle, r.err = cProgramBegin(d.ptrLocked(), caps); r.err == nil {
+			d.open["program"]++
+		}
+	})
 	return r
 }
 
@@ -56,11 +55,9 @@ func (r *Recorder) record(call func() (Value, error)) Value {
 	if r.err != nil {
 		return NoValue
 	}
-	r.dev.mu.Lock()
-	defer r.dev.mu.Unlock()
-	v, err := call()
-	if err != nil {
-		r.err = err
+	v := NoValue
+	r.dev.do(func() { v, r.err = call() })
+	if r.err != nil {
 		return NoValue
 	}
 	return v
@@ -171,16 +168,18 @@ func (r *Recorder) End() (*Program, error) {
 		}
 		return nil, r.err
 	}
-	d := r.dev
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	p := &Program{dev: d, handle: r.handle, caps: r.caps, outputs: r.outputs, weights: r.weights}
+	p := &Program{dev: r.dev, handle: r.handle, caps: r.caps, outputs: r.outputs, weights: r.weights}
 	r.handle = nil
-	if r.err == nil {
-		p.workspace, r.err = cProgramEnd(p.handle)
-	}
+	r.dev.do(func() {
+		if r.err == nil {
+			p.workspace, r.err = cProgramEnd(p.handle)
+			p.inputBytes = cProgramInputBytes(p.handle)
+		}
+		if r.err != nil {
+			p.freeLocked()
+		}
+	})
 	if r.err != nil {
-		p.freeLocked()
 		return nil, r.err
 	}
 	p.mark = watch(p, "program")

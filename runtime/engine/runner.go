@@ -50,7 +50,7 @@ type RunnerStats struct {
 
 // Runner replays programs on a device. One goroutine, locked to its thread, takes batches in the order of Run calls,
 // loads each into a free slot and submits it; another waits for completion, copies outputs and answers. Two batches are
-// in flight at most. The runner owns the arena and the slots and makes them larger when a program or batch needs it.
+// in flight at most. On a card that goroutine is the card's own, so there is one Runner a card. The runner owns the arena and the slots and makes them larger when a program or batch needs it.
 type Runner struct {
 	dev     *Device
 	work    chan *Batch   // unbuffered: a batch is taken only when a slot is free for it
@@ -79,7 +79,7 @@ func NewRunner(d *Device) *Runner {
 	for range slotsInFlight {
 		r.free <- &runSlot{}
 	}
-	go r.submitLoop()
+	d.own(r.submitLoop)
 	go r.waitLoop()
 	return r
 }
@@ -138,20 +138,16 @@ func (r *Runner) Close() {
 	<-r.stopped
 }
 
-// submitLoop is the owner of the device's arena and slots.
-func (r *Runner) submitLoop() {
-	runtime.LockOSThread() // not unlocked: a device may keep state in its thread, and the thread ends with the loop
+// submitLoop is the owner of the device's arena and slots, locked to its thread. Between batches it does the jobs that
+// others have for the device.
+func (r *Runner) submitLoop(jobs <-chan func()) {
 	defer close(r.flying)
 	for {
-		var s *runSlot
-		select {
-		case s = <-r.free:
-		case <-r.quit:
+		s := r.nextSlot(jobs)
+		if s == nil {
 			return
 		}
-		select {
-		case s.batch = <-r.work:
-		case <-r.quit:
+		if s.batch = r.nextBatch(jobs); s.batch == nil {
 			r.free <- s
 			return
 		}
@@ -164,6 +160,34 @@ func (r *Runner) submitLoop() {
 			continue
 		}
 		r.flying <- s
+	}
+}
+
+// nextSlot waits for a free slot; nil when the runner is closed.
+func (r *Runner) nextSlot(jobs <-chan func()) *runSlot {
+	for {
+		select {
+		case s := <-r.free:
+			return s
+		case job := <-jobs:
+			job()
+		case <-r.quit:
+			return nil
+		}
+	}
+}
+
+// nextBatch waits for work; nil when the runner is closed.
+func (r *Runner) nextBatch(jobs <-chan func()) *Batch {
+	for {
+		select {
+		case b := <-r.work:
+			return b
+		case job := <-jobs:
+			job()
+		case <-r.quit:
+			return nil
+		}
 	}
 }
 
@@ -182,9 +206,11 @@ func (r *Runner) start(s *runSlot) error {
 	if err := s.slot.Load(b.Program, b.IDs, b.TypeIDs, b.CuSeqlens, b.Items); err != nil {
 		return err
 	}
+	s.slot.wanted = &b.OutBytes
 	if err := b.Program.Submit(r.arena, s.slot); err != nil {
 		return err
 	}
+	r.arenaBytes.Store(r.arena.Bytes())
 	r.running.Add(1)
 	return nil
 }
@@ -211,12 +237,13 @@ func (r *Runner) fitArena(workspace int64) error {
 
 // fitSlot replaces the slot by one that fits. Capacities only grow, outputs by powers of two, so this ends.
 func (r *Runner) fitSlot(s *runSlot, b *Batch) error {
-	want := SlotCaps{MaxTokens: b.Program.caps.MaxTokens, MaxSeqs: b.Program.caps.MaxSeqs}
+	want := SlotCaps{MaxTokens: b.Program.caps.MaxTokens, MaxSeqs: b.Program.caps.MaxSeqs, InputBytes: b.Program.inputBytes}
 	var have SlotCaps
 	if s.slot != nil {
 		have = s.slot.caps
 	}
-	fits := want.MaxTokens <= have.MaxTokens && want.MaxSeqs <= have.MaxSeqs && b.Program.outputs <= len(have.OutputBytes)
+	fits := want.MaxTokens <= have.MaxTokens && want.MaxSeqs <= have.MaxSeqs && want.InputBytes <= have.InputBytes &&
+		b.Program.outputs <= len(have.OutputBytes)
 	for i := range have.OutputBytes {
 		fits = fits && b.OutBytes[i] <= have.OutputBytes[i]
 	}
@@ -224,6 +251,7 @@ func (r *Runner) fitSlot(s *runSlot, b *Batch) error {
 		return nil
 	}
 	want.MaxTokens, want.MaxSeqs = max(want.MaxTokens, have.MaxTokens), max(want.MaxSeqs, have.MaxSeqs)
+	want.InputBytes = max(want.InputBytes, have.InputBytes)
 	for i := range max(b.Program.outputs, len(have.OutputBytes)) {
 		size := int64(1) << bits.Len64(uint64(max(b.OutBytes[i], minOutputBytes)-1))
 		if i < len(have.OutputBytes) {
@@ -253,6 +281,9 @@ const (
 
 func slotBytes(c SlotCaps) int64 {
 	n := 8*c.MaxTokens + 4*(c.MaxSeqs+1) + 24*c.MaxSeqs
+	if c.InputBytes > 0 { // a GPU's is as C lays it out
+		n = c.InputBytes
+	}
 	for _, out := range c.OutputBytes {
 		n += out
 	}

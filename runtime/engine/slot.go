@@ -10,6 +10,7 @@ import (
 type SlotCaps struct {
 	MaxTokens   int64
 	MaxSeqs     int64
+	InputBytes  int64   // GPU: of the largest batch, Program.InputBytes
 	OutputBytes []int64 // capacity of each output, 1 to MaxOutputs of them
 }
 
@@ -36,8 +37,11 @@ type outItem struct {
 type Slot struct {
 	dev     *Device
 	handle  unsafe.Pointer // guarded by dev.mu
+	gpu     *gpuSlot       // GPU
 	caps    SlotCaps
-	items   []outItem // [MaxSeqs], reused by Load
+	outputs [MaxOutputs]unsafe.Pointer // C memory
+	wanted  *[MaxOutputs]int64         // GPU: bytes of each output to fetch; nil: all there is room for
+	items   []outItem                  // [MaxSeqs], reused by Load
 	running atomic.Pointer[Program]
 	mark    *mark
 }
@@ -50,16 +54,33 @@ func (d *Device) NewSlot(caps SlotCaps) (*Slot, error) {
 	if caps.MaxSeqs <= 0 || caps.MaxTokens <= 0 || caps.MaxSeqs > 1<<30 || caps.MaxTokens > 1<<30 {
 		return nil, invalid("slot", fmt.Sprintf("max tokens %d and max seqs %d: must be 1 to 2^30", caps.MaxTokens, caps.MaxSeqs))
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	h, err := cSlotCreate(d.ptrLocked(), caps)
+	s := &Slot{dev: d, caps: caps, items: make([]outItem, caps.MaxSeqs)}
+	var err error
+	d.do(func() { err = s.createLocked() })
 	if err != nil {
 		return nil, err
 	}
-	s := &Slot{dev: d, handle: h, caps: caps, items: make([]outItem, caps.MaxSeqs)}
-	d.open["slot"]++
 	s.mark = watch(s, "slot")
 	return s, nil
+}
+
+func (s *Slot) createLocked() error {
+	h, err := cSlotCreate(s.dev.ptrLocked(), s.caps)
+	if err != nil {
+		return err
+	}
+	if s.dev.gpu != nil {
+		if s.gpu, err = s.dev.gpu.newGPUSlot(s.caps); err != nil {
+			cSlotFree(h)
+			return err
+		}
+	}
+	for i := range s.caps.OutputBytes {
+		s.outputs[i] = cSlotOutput(h, i)
+	}
+	s.handle = h
+	s.dev.open["slot"]++
+	return nil
 }
 
 // Caps are the bounds the slot was made with.
@@ -96,6 +117,11 @@ func (s *Slot) Load(p *Program, ids, typeIDs, cuSeqlens []int32, items []OutItem
 			}
 		}
 	}
+	if !s.dev.here() {
+		var err error
+		s.dev.do(func() { err = cSlotLoad(s.ptrLocked(), p.ptrLocked(), ids, typeIDs, cuSeqlens, packed) })
+		return err
+	}
 	s.dev.mu.Lock()
 	defer s.dev.mu.Unlock()
 	return cSlotLoad(s.ptrLocked(), p.ptrLocked(), ids, typeIDs, cuSeqlens, packed)
@@ -107,7 +133,14 @@ func (s *Slot) Wait() error {
 	if p == nil {
 		return invalid("slot wait", "nothing was submitted")
 	}
+	var failed error
+	if s.gpu != nil {
+		failed = s.dev.gpu.driver.wait(s.gpu.events)
+	}
 	err := cSlotWait(s.handle) // Close refuses a running slot, so the handle is stable without the lock
+	if failed != nil {
+		err = failed
+	}
 	p.inFlight.Add(-1)
 	s.running.Store(nil)
 	return err
@@ -119,25 +152,30 @@ func (s *Slot) UnsafeOutput(index int) []byte {
 	if index < 0 || index >= len(s.caps.OutputBytes) {
 		panic(fmt.Sprintf("engine: output %d of a slot with %d", index, len(s.caps.OutputBytes)))
 	}
-	s.dev.mu.Lock()
-	defer s.dev.mu.Unlock()
-	return unsafe.Slice((*byte)(cSlotOutput(s.ptrLocked(), index)), s.caps.OutputBytes[index])
+	if s.outputs[index] == nil {
+		panic("engine: use of a closed Slot")
+	}
+	return unsafe.Slice((*byte)(s.outputs[index]), s.caps.OutputBytes[index])
 }
 
 // Close frees the slot. It panics between Submit and Wait.
 func (s *Slot) Close() {
-	s.dev.mu.Lock()
-	defer s.dev.mu.Unlock()
-	if s.handle == nil {
-		return
-	}
 	if s.running.Load() != nil {
 		panic("engine: Slot closed while its batch is in flight")
 	}
-	cSlotFree(s.handle)
-	s.handle = nil
-	s.mark.close()
-	s.dev.open["slot"]--
+	s.dev.do(func() {
+		if s.handle == nil {
+			return
+		}
+		cSlotFree(s.handle)
+		s.handle = nil
+		s.outputs = [MaxOutputs]unsafe.Pointer{}
+		if s.gpu != nil {
+			s.dev.gpu.freeGPUSlot(s.gpu)
+		}
+		s.mark.close()
+		s.dev.open["slot"]--
+	})
 }
 
 func (s *Slot) ptrLocked() unsafe.Pointer {

@@ -13,11 +13,16 @@ func LibSum() string { return "" }
 // Without a device no other handle can exist, so only opening is ever reached.
 const unreachable = "engine: internal error: a handle exists in a binary without the native engine"
 
-func cDeviceOpen(Options) (unsafe.Pointer, error) { return nil, ErrNotBuilt }
+func cDeviceOpen(Options, *sieGPU) (unsafe.Pointer, error) { return nil, ErrNotBuilt }
 
 func cDeviceClose(unsafe.Pointer)                                             { panic(unreachable) }
 func cDeviceInfo(unsafe.Pointer) (Info, error)                                { panic(unreachable) }
 func cWeightCreate(unsafe.Pointer, WeightSpec, int64) (unsafe.Pointer, error) { panic(unreachable) }
+func cWeightStaged(unsafe.Pointer) uintptr                                    { panic(unreachable) }
+func cWeightPlace(unsafe.Pointer, devicePtr) error                            { panic(unreachable) }
+func cProgramInputBytes(unsafe.Pointer) int64                                 { panic(unreachable) }
+func cArenaPlace(unsafe.Pointer, *gpuArena) error                             { panic(unreachable) }
+func cSlotInput(unsafe.Pointer) (uintptr, int64, error)                       { panic(unreachable) }
 func cWeightFree(unsafe.Pointer)                                              { panic(unreachable) }
 func cWeightBytes(unsafe.Pointer) int64                                       { panic(unreachable) }
 func cProgramBegin(unsafe.Pointer, Caps) (unsafe.Pointer, error)              { panic(unreachable) }

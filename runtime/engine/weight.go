@@ -48,6 +48,7 @@ type WeightSpec struct {
 type Weight struct {
 	dev    *Device
 	handle unsafe.Pointer // guarded by dev.mu
+	memory devicePtr      // GPU
 	bytes  int64
 	rows   int64
 	uses   int // programs that hold it, guarded by dev.mu
@@ -61,16 +62,30 @@ func (d *Device) NewWeight(s WeightSpec) (*Weight, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	h, err := cWeightCreate(d.ptrLocked(), s, rows)
+	w := &Weight{dev: d, rows: rows}
+	d.do(func() { err = w.createLocked(s) })
 	if err != nil {
 		return nil, err
 	}
-	w := &Weight{dev: d, handle: h, bytes: cWeightBytes(h), rows: rows}
-	d.open["weight"]++
 	w.mark = watch(w, "weight")
 	return w, nil
+}
+
+// createLocked packs, and on a GPU uploads.
+func (w *Weight) createLocked(s WeightSpec) error {
+	h, err := cWeightCreate(w.dev.ptrLocked(), s, w.rows)
+	if err != nil {
+		return err
+	}
+	if w.dev.gpu != nil {
+		if w.memory, err = w.dev.gpu.placeWeight(h); err != nil {
+			cWeightFree(h)
+			return err
+		}
+	}
+	w.handle, w.bytes = h, cWeightBytes(h)
+	w.dev.open["weight"]++
+	return nil
 }
 
 // check proves to C, which sees pointers only, that each part holds Rows·K elements.
@@ -105,16 +120,20 @@ func (w *Weight) Rows() int64 { return w.rows }
 
 // Close frees the weight. It panics while a program holds it.
 func (w *Weight) Close() {
-	w.dev.mu.Lock()
-	defer w.dev.mu.Unlock()
-	if w.handle == nil {
-		return
+	uses := 0
+	w.dev.do(func() {
+		if uses = w.uses; w.handle == nil || uses > 0 {
+			return
+		}
+		cWeightFree(w.handle)
+		w.handle = nil
+		if w.memory != 0 {
+			w.dev.gpu.driver.free(w.memory)
+		}
+		w.mark.close()
+		w.dev.open["weight"]--
+	})
+	if uses > 0 {
+		panic(fmt.Sprintf("engine: Weight closed while %d programs hold it", uses))
 	}
-	if w.uses > 0 {
-		panic(fmt.Sprintf("engine: Weight closed while %d programs hold it", w.uses))
-	}
-	cWeightFree(w.handle)
-	w.handle = nil
-	w.mark.close()
-	w.dev.open["weight"]--
 }

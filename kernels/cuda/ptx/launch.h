@@ -7,6 +7,10 @@
 #ifndef SIE_KERNELS_CUDA_PTX_LAUNCH_H
 #define SIE_KERNELS_CUDA_PTX_LAUNCH_H
 
+#ifndef __CUDACC__
+#include <new>
+#endif
+
 #include "cuda/ptx/device.h"
 #include "ops.h"
 
@@ -104,6 +108,8 @@ sie_status launch(const char *name, void (*kernel)(P...), const LaunchShape &sha
                   typename AsDeclared<P>::type... arguments) {
   if (on == nullptr) return SIE_INVALID_ARGUMENT;
   auto thread = [=] { kernel(arguments...); };
+  using Thread = decltype(thread);
+  auto call = [](const void *body) { (*static_cast<const Thread *>(body))(); };
   simt::Launch launch = {name,
                          shape.grid,
                          shape.block,
@@ -112,8 +118,11 @@ sie_status launch(const char *name, void (*kernel)(P...), const LaunchShape &sha
                          on->sm,
                          on->pdl != 0,
                          reinterpret_cast<const void *>(kernel)};
-  return simt::launch(
-      launch, [](const void *body) { (*static_cast<const decltype(thread) *>(body))(); }, &thread);
+  if (on->stream == nullptr) return simt::launch(launch, call, &thread);
+  auto *body = new (std::nothrow) Thread(thread);
+  if (body == nullptr) return SIE_OUT_OF_MEMORY;
+  auto destroy = [](void *p) { delete static_cast<Thread *>(p); };
+  return simt::launch_in_stream(on->stream, launch, call, body, destroy);
 }
 
 #endif

@@ -71,6 +71,20 @@ TEST(messages_name_the_capability_the_need_and_the_fix) {
   CHECK(strlen(message) < sizeof message - 1, "%zu bytes", strlen(message));
 }
 
+TEST(drivers_of_the_same_major_release_or_newer) {
+  char message[252];
+  auto ask_driver = [&message](const char *release, int32_t driver) {
+    return sie_cuda_driver_refusal_of(release, driver, message, sizeof message) == SIE_OK;
+  };
+  CHECK(ask_driver("13.0", 13000) && ask_driver("13.0", 13020) && ask_driver("13.2", 13000), "%s", message);
+  CHECK(ask_driver("12.4", 12000) && ask_driver("12.4", 12080) && ask_driver("12.4", 13000), "%s", message);
+  CHECK(!ask_driver("12.4", 11080), "an older major is accepted");
+  CHECK(!ask_driver("13.0", 12090) && strstr(message, "CUDA 12.9") && strstr(message, "580") &&
+            strstr(message, "TOOLKIT=12.4"),
+        "%s", message);
+  CHECK(strlen(message) < sizeof message - 1, "%zu bytes", strlen(message));
+}
+
 TEST(a_small_or_absent_buffer) {
   char message[8] = "yyyyyyy";
   CHECK(sie_cuda_arch_refusal(7, 5, message, 4) == SIE_UNSUPPORTED, "accepted");

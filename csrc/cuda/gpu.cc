@@ -1,0 +1,58 @@
+// gpu.cc — opens a GPU for csrc: which table of kernels, which compute classes, and why.
+#include "gpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cuda/arch.h"
+#include "cuda/cuda_ops.h"
+#include "status.h"
+
+namespace sie {
+
+namespace {
+
+sie_status check_gpu(const sie_gpu *gpu, sie_error *err) {
+  SIE_FAIL_IF(gpu == nullptr, SIE_INVALID_ARGUMENT, err, "options.gpu is NULL; a GPU is opened by the caller");
+  SIE_FAIL_IF(gpu->struct_size != sizeof *gpu, SIE_INVALID_ARGUMENT, err, "sie_gpu has %u bytes; %zu expected",
+              gpu->struct_size, sizeof *gpu);
+  SIE_FAIL_IF(gpu->stream == nullptr, SIE_INVALID_ARGUMENT, err, "the stream is NULL");
+  SIE_FAIL_IF(gpu->multiprocessors < 1 || gpu->multiprocessors > 65536, SIE_INVALID_ARGUMENT, err,
+              "%d multiprocessors", gpu->multiprocessors);
+  SIE_FAIL_IF(memchr(gpu->name, '\0', sizeof gpu->name) == nullptr, SIE_INVALID_ARGUMENT, err,
+              "the card's name has no end");
+  return SIE_OK;
+}
+
+}  // namespace
+
+sie_status gpu_open(sie_device *device, const sie_gpu *gpu, sie_error *err) {
+  SIE_TRY(check_gpu(gpu, err));
+  SIE_TRY(sie_gpu_check(gpu->major, gpu->minor, 0, err));
+  int32_t sm = 10 * gpu->major + gpu->minor;
+  device->ops = sie_cuda_ops(sm);
+  SIE_FAIL_IF(device->ops == nullptr, SIE_UNSUPPORTED, err, "no kernels for compute capability %d.%d", gpu->major,
+              gpu->minor);
+  device->compute_mask = device->ops->compute_mask;
+  device->threads = 1;  // lanes of an arena
+  device->memory_total = gpu->memory_total;
+  device->graphs = gpu->graphs != 0;
+  // Programmatic dependent launch: the next kernel's start overlaps the end of the one before.
+  device->on = {gpu->stream, sm, gpu->multiprocessors, sm >= 90 ? 1 : 0, 0};
+  memcpy(device->name, gpu->name, sizeof device->name);
+  snprintf(device->why, sizeof device->why, "%s kernels for compute capability %d.%d; %d multiprocessors; %s",
+           device->ops->name, gpu->major, gpu->minor, gpu->multiprocessors,
+           device->graphs ? "batches of up to 1024 tokens as CUDA graphs" : "no CUDA graphs");
+  return SIE_OK;
+}
+
+}  // namespace sie
+
+sie_status sie_gpu_check(int32_t major, int32_t minor, int32_t driver, sie_error *err) {
+  using namespace sie;
+  char refusal[sizeof err->message];
+  sie_status status = driver > 0 ? sie_cuda_driver_refusal(driver, refusal, sizeof refusal) : SIE_OK;
+  if (status == SIE_OK) status = sie_cuda_arch_refusal(major, minor, refusal, sizeof refusal);
+  SIE_FAIL_IF(status != SIE_OK, status, err, "%s", refusal);
+  return SIE_OK;
+}

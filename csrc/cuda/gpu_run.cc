@@ -1,0 +1,132 @@
+// gpu_run.cc — a batch's way through the GPU: its kernels one after another, or a graph of them.
+#include "cuda/gpu_program.h"
+#include "gpu.h"
+#include "status.h"
+
+namespace sie {
+
+namespace {
+
+// Where everything of a program lies in the arena: the batch's input first, as every program has it there.
+struct Places {
+  char *input, *values, *scratch;
+};
+
+Places places_in(const sie_arena *arena, const sie_program *program) {
+  char *values = arena->placed + program->gpu->layouts[whole_bucket].bytes;
+  return {arena->placed, values, values + program->values_bytes};
+}
+
+// Enqueues every operation. `batch` bounds the grids: of a graph its bucket, else what this run has.
+sie_status launch_all(const sie_program *program, const sie_arena *arena, const InputLayout &layout,
+                      const InputBatch &batch, sie_error *err) {
+  Places places = places_in(arena, program);
+  auto input = [&places](int64_t offset) { return reinterpret_cast<const int32_t *>(places.input + offset); };
+  Slab slab = {};
+  slab.max_len = batch.longest;
+  slab.ids = input(layout.ids);
+  slab.type_ids = layout.type_ids > 0 ? input(layout.type_ids) : nullptr;
+  slab.cu_seqlens = input(layout.cu_seqlens);
+  slab.items = reinterpret_cast<const sie_out_item *>(places.input + layout.items);
+  Replay replay = {};
+  replay.program = program;
+  replay.slab = &slab;
+  replay.tokens = {batch.n_tokens, input(0)};
+  replay.seqs = {batch.n_seqs, input(0) + 1};
+  replay.values = places.values;
+  replay.share = {0, 1, places.scratch, program->scratch_bytes, &program->device->on};
+  replay.one_row_each = input(layout.one_each);
+  for (int32_t i = 0; i < program->n_work_lists; i++) replay.work[i] = places.input + layout.work[i];
+  for (int32_t i = 0; i < max_outputs; i++) replay.outputs[i] = arena->outputs[i];
+  for (int32_t i = 0; i < program->plan.size(); i++) {
+    sie_status status = replay_op(replay, i);
+    SIE_FAIL_IF(status != SIE_OK, status, err, "operation %d (%s) was not launched, status %d", i,
+                op_name(program->plan[i].op.kind), static_cast<int>(status));
+  }
+  return SIE_OK;
+}
+
+InputBatch bounds_of(const InputLayout &layout) {
+  return {layout.tokens, layout.seqs, layout.longest, nullptr, nullptr, nullptr, nullptr};
+}
+
+void drop(Graph *graph) {
+  if (graph->exec != nullptr) (void)cuGraphExecDestroy(graph->exec);
+  *graph = {};
+}
+
+// Writes down what launch_all launches. A refusal of the driver's leaves no graph and is no error.
+sie_status capture(const sie_program *program, const sie_arena *arena, const InputLayout &layout, Graph *graph,
+                   sie_error *err) {
+  CUstream stream = static_cast<CUstream>(program->device->on.stream);
+  graph->impossible = true;
+  if (cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS) return SIE_OK;
+  sie_status status = launch_all(program, arena, layout, bounds_of(layout), err);
+  CUgraph recorded = nullptr;
+  int ended = cuStreamEndCapture(stream, &recorded);
+  if (status == SIE_OK && ended == CUDA_SUCCESS && recorded != nullptr) {
+    CUgraphExec exec = nullptr;
+    if (cuGraphInstantiateWithFlags(&exec, recorded, 0) == CUDA_SUCCESS) {
+      graph->exec = exec;
+      graph->impossible = false;
+    }
+  }
+  if (recorded != nullptr) (void)cuGraphDestroy(recorded);
+  return status == SIE_DEVICE_LOST ? status : SIE_OK;
+}
+
+sie_status submit_graph(const sie_program *program, const sie_arena *arena, const sie_slot *slot, sie_error *err) {
+  Graph *graph = &program->gpu->graphs[slot->gpu->bucket];
+  const InputLayout &layout = program->gpu->layouts[slot->gpu->bucket];
+  if (graph->arena != arena->number) {
+    drop(graph);
+    graph->arena = arena->number;
+  }
+  // The first run loads the kernels, which a capture could not.
+  if (graph->runs++ > 0 && graph->exec == nullptr && !graph->impossible) {
+    SIE_TRY(capture(program, arena, layout, graph, err));
+  }
+  if (graph->exec == nullptr) return launch_all(program, arena, layout, bounds_of(layout), err);
+  int result = cuGraphLaunch(graph->exec, static_cast<CUstream>(program->device->on.stream));
+  return result == CUDA_SUCCESS ? SIE_OK : driver_failure(result, "graph", err);
+}
+
+}  // namespace
+
+sie_status gpu_program_end(sie_program *program, sie_error *err) {
+  gpu_program_free(program);
+  GpuProgram *gpu = new_object<GpuProgram>();
+  SIE_FAIL_IF(gpu == nullptr, SIE_OUT_OF_MEMORY, err, "no memory to plan a program");
+  for (int32_t i = 0; i <= whole_bucket; i++) lay_out_input(program, i, &gpu->layouts[i]);
+  program->gpu = gpu;
+  return SIE_OK;
+}
+
+void gpu_program_free(sie_program *program) {
+  if (program->gpu == nullptr) return;
+  for (Graph &graph : program->gpu->graphs) drop(&graph);
+  destroy_object(program->gpu);
+  program->gpu = nullptr;
+}
+
+sie_status gpu_submit(sie_program *program, sie_arena *arena, sie_slot *slot, sie_error *err) {
+  int64_t need = sie_program_input_bytes(program) + lane_bytes(program);
+  SIE_FAIL_IF(arena->placed == nullptr, SIE_INVALID_ARGUMENT, err, "the arena is not placed");
+  SIE_FAIL_IF(arena->bytes < need, SIE_INVALID_ARGUMENT, err, "the arena has %lld bytes; the program needs %lld",
+              static_cast<long long>(arena->bytes), static_cast<long long>(need));
+  for (int32_t i = 0; i < program->n_outputs; i++) {
+    SIE_FAIL_IF(arena->output_bytes[i] < slot->caps.output_bytes[i], SIE_INVALID_ARGUMENT, err,
+                "output %d has %lld bytes in the arena; the slot has %lld", i,
+                static_cast<long long>(arena->output_bytes[i]), static_cast<long long>(slot->caps.output_bytes[i]));
+  }
+  slot->arena = arena;
+  if (slot->gpu->bucket < whole_bucket && program->device->graphs) return submit_graph(program, arena, slot, err);
+  return launch_all(program, arena, program->gpu->layouts[slot->gpu->bucket], slot->gpu->batch, err);
+}
+
+}  // namespace sie
+
+int64_t sie_program_input_bytes(const sie_program *program) {
+  if (program == nullptr || program->gpu == nullptr) return 0;
+  return program->gpu->layouts[sie::whole_bucket].bytes;
+}

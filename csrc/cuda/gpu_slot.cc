@@ -1,0 +1,76 @@
+// gpu_slot.cc — slots of a GPU: pinned memory, and a batch's way into it.
+#include "cuda/gpu_program.h"
+#include "gpu.h"
+#include "status.h"
+
+namespace sie {
+
+namespace {
+
+sie_status allocate_pinned(void **memory, int64_t bytes, sie_error *err) {
+  int result = cuMemHostAlloc(memory, static_cast<size_t>(bytes > 0 ? bytes : 1), 0);
+  if (result == CUDA_SUCCESS) return SIE_OK;
+  *memory = nullptr;
+  return driver_failure(result, "pinned memory", err);
+}
+
+}  // namespace
+
+sie_status gpu_slot_create(sie_slot *slot, sie_error *err) {
+  SIE_FAIL_IF(slot->caps.input_bytes < 1, SIE_INVALID_ARGUMENT, err,
+              "input_bytes is %lld; sie_program_input_bytes says how many are needed",
+              static_cast<long long>(slot->caps.input_bytes));
+  GpuSlot *gpu = new_object<GpuSlot>();
+  SIE_FAIL_IF(gpu == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for a slot");
+  slot->gpu = gpu;
+  SIE_TRY(allocate_pinned(&gpu->input, slot->caps.input_bytes, err));
+  for (uint32_t i = 0; i < slot->caps.n_outputs; i++) {
+    SIE_TRY(allocate_pinned(&gpu->outputs[i], slot->caps.output_bytes[i], err));
+  }
+  return SIE_OK;
+}
+
+void gpu_slot_free(sie_slot *slot) {
+  GpuSlot *gpu = slot->gpu;
+  if (gpu == nullptr) return;
+  // A lost device frees nothing; there is nobody to tell.
+  if (gpu->input != nullptr) (void)cuMemFreeHost(gpu->input);
+  for (void *output : gpu->outputs) {
+    if (output != nullptr) (void)cuMemFreeHost(output);
+  }
+  destroy_object(gpu);
+  slot->gpu = nullptr;
+}
+
+sie_status gpu_slot_load(sie_slot *slot, const sie_program *program, int64_t n_tokens, int64_t n_seqs,
+                         const int32_t *ids, const int32_t *type_ids, const int32_t *cu_seqlens,
+                         const sie_out_item *items, sie_error *err) {
+  GpuSlot *gpu = slot->gpu;
+  gpu->bucket = choose_bucket(program->gpu->layouts, n_tokens, n_seqs);
+  const InputLayout &layout = program->gpu->layouts[gpu->bucket];
+  SIE_FAIL_IF(layout.bytes > slot->caps.input_bytes, SIE_INVALID_ARGUMENT, err,
+              "the batch's input has %lld bytes; the slot takes %lld", static_cast<long long>(layout.bytes),
+              static_cast<long long>(slot->caps.input_bytes));
+  InputBatch batch = {n_tokens, n_seqs, 0, ids, type_ids, cu_seqlens, items};
+  for (int64_t b = 0; b < n_seqs; b++) {
+    int64_t length = int64_t{cu_seqlens[b + 1]} - cu_seqlens[b];
+    batch.longest = length > batch.longest ? length : batch.longest;
+  }
+  SIE_TRY(write_input(program, layout, batch, static_cast<char *>(gpu->input), err));
+  gpu->batch = {n_tokens, n_seqs, batch.longest, nullptr, nullptr, nullptr, nullptr};
+  return SIE_OK;
+}
+
+}  // namespace sie
+
+sie_status sie_slot_input(const sie_slot *slot, const void **host, int64_t *bytes, sie_error *err) {
+  using namespace sie;
+  SIE_FAIL_IF(slot == nullptr || host == nullptr || bytes == nullptr, SIE_INVALID_ARGUMENT, err,
+              "slot, host or bytes is NULL");
+  SIE_FAIL_IF(slot->gpu == nullptr, SIE_INVALID_ARGUMENT, err, "the slot is not of a GPU");
+  SIE_FAIL_IF(slot->state.load(std::memory_order_acquire) != run_loaded, SIE_INVALID_ARGUMENT, err,
+              "the slot is not loaded");
+  *host = slot->gpu->input;
+  *bytes = slot->program->gpu->layouts[slot->gpu->bucket].bytes;
+  return SIE_OK;
+}

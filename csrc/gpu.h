@@ -1,0 +1,34 @@
+// gpu.h — what csrc asks of the GPU backend (csrc/cuda), and no_gpu.cc refuses in a build without one.
+//
+// All but gpu_open are reached with handles of an open GPU only, whose context is current. Arguments have been
+// checked as sie.h says.
+#ifndef SIE_CSRC_GPU_H
+#define SIE_CSRC_GPU_H
+
+#include "slot.h"
+
+namespace sie {
+
+// Fills the device from what the caller opened. SIE_UNSUPPORTED names the card and what it would need.
+sie_status gpu_open(sie_device *device, const sie_gpu *gpu, sie_error *err);
+
+// After planning: places the parts of a batch's input. SIE_OUT_OF_MEMORY.
+sie_status gpu_program_end(sie_program *program, sie_error *err);
+// Accepts a program without a GPU's parts.
+void gpu_program_free(sie_program *program);
+
+// Pinned memory for the slot's input and outputs.
+sie_status gpu_slot_create(sie_slot *slot, sie_error *err);
+void gpu_slot_free(sie_slot *slot);
+
+// Writes the batch and its work lists to the slot's input. type_ids and items may be null.
+sie_status gpu_slot_load(sie_slot *slot, const sie_program *program, int64_t n_tokens, int64_t n_seqs,
+                         const int32_t *ids, const int32_t *type_ids, const int32_t *cu_seqlens,
+                         const sie_out_item *items, sie_error *err);
+
+// Enqueues the loaded batch on the device's stream. On an error some of it may run; its results are void.
+sie_status gpu_submit(sie_program *program, sie_arena *arena, sie_slot *slot, sie_error *err);
+
+}  // namespace sie
+
+#endif  // SIE_CSRC_GPU_H

@@ -1,0 +1,33 @@
+// no_gpu.cc — stands in for csrc/cuda in a build without CUDA: no GPU opens, so nothing else is reached.
+#include "gpu.h"
+#include "status.h"
+
+namespace sie {
+
+sie_status gpu_open(sie_device *, const sie_gpu *, sie_error *err) {
+  return fail(err, SIE_UNSUPPORTED, "this build has no CUDA; it has CPU");
+}
+
+sie_status gpu_program_end(sie_program *, sie_error *err) { return fail(err, SIE_INTERNAL, "no GPU"); }
+void gpu_program_free(sie_program *) {}
+sie_status gpu_slot_create(sie_slot *, sie_error *err) { return fail(err, SIE_INTERNAL, "no GPU"); }
+void gpu_slot_free(sie_slot *) {}
+sie_status gpu_slot_load(sie_slot *, const sie_program *, int64_t, int64_t, const int32_t *, const int32_t *,
+                         const int32_t *, const sie_out_item *, sie_error *err) {
+  return fail(err, SIE_INTERNAL, "no GPU");
+}
+sie_status gpu_submit(sie_program *, sie_arena *, sie_slot *, sie_error *err) {
+  return fail(err, SIE_INTERNAL, "no GPU");
+}
+
+}  // namespace sie
+
+sie_status sie_gpu_check(int32_t, int32_t, int32_t, sie_error *err) {
+  return sie::gpu_open(nullptr, nullptr, err);
+}
+
+int64_t sie_program_input_bytes(const sie_program *) { return 0; }
+
+sie_status sie_slot_input(const sie_slot *, const void **, int64_t *, sie_error *err) {
+  return sie::fail(err, SIE_INVALID_ARGUMENT, "the slot is not of a GPU");
+}

@@ -1,0 +1,274 @@
+//go:build native && cuda
+
+package engine
+
+// #include <stdint.h>
+// #include "sie.h"
+// int sie_driver_start(const char **why);
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"unsafe"
+
+	"gorgonia.org/cu"
+)
+
+// This file holds every call of the CUDA driver that gorgonia.org/cu has; what it lacks (pinned memory, graphs) is in
+// csrc/cuda. The package-level functions of cu are used, which act on the calling thread's context: a cu.Ctx would hand
+// every call to another thread.
+
+// cudaDriver implements driver.
+type cudaDriver struct {
+	card                   GPU
+	cuda                   string
+	device                 cu.Device
+	context                cu.CUContext
+	inputs, work, outbound cu.Stream
+}
+
+// cudaEvents implements slotEvents.
+type cudaEvents struct{ arrived, kept, done cu.Event }
+
+func findGPUs() GPUReport {
+	r := GPUReport{Built: true}
+	var why *C.char
+	if code := C.sie_driver_start(&why); code != 0 {
+		r.Problem = fmt.Sprintf("no CUDA driver (%s): install NVIDIA's driver, in a container run with --gpus all, or use the CPU", C.GoString(why))
+		return r
+	}
+	version := cu.Version()
+	r.Driver = cudaVersion(version)
+	n, err := cu.NumDevices()
+	if err != nil || n == 0 {
+		r.Problem = "the CUDA driver shows no GPU: look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use the CPU"
+		return r
+	}
+	for i := range n {
+		card, err := describe(i)
+		if err != nil {
+			card.Refusal = err.Error()
+		} else if err := gpuCheck(card, version); err != nil {
+			card.Refusal = err.Msg
+		}
+		r.GPUs = append(r.GPUs, card)
+	}
+	return r
+}
+
+func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
+
+// gpuCheck asks C whether this build runs on the card with the driver.
+func gpuCheck(card GPU, driver int) *Error {
+	var e C.sie_error
+	if st := C.sie_gpu_check(C.int32_t(card.Major), C.int32_t(card.Minor), C.int32_t(driver), &e); st != C.SIE_OK {
+		return fail("open", st, &e).(*Error)
+	}
+	return nil
+}
+
+func describe(ordinal int) (GPU, error) {
+	g := GPU{Ordinal: ordinal}
+	dev, err := cu.GetDevice(ordinal)
+	if err != nil {
+		return g, cudaError("GPU", err)
+	}
+	if g.Name, err = dev.Name(); err != nil {
+		return g, cudaError("GPU", err)
+	}
+	if g.MemoryTotal, err = dev.TotalMem(); err != nil {
+		return g, cudaError("GPU", err)
+	}
+	for _, a := range []struct {
+		to   *int
+		what cu.DeviceAttribute
+	}{{&g.Major, cu.ComputeCapabilityMajor}, {&g.Minor, cu.ComputeCapabilityMinor}, {&g.Multiprocessors, cu.MultiprocessorCount}} {
+		if *a.to, err = dev.Attribute(a.what); err != nil {
+			return g, cudaError("GPU", err)
+		}
+	}
+	return g, nil
+}
+
+// openDriver finds the card and retains its primary context, which the CUDA runtime of the kernels shares.
+func openDriver(o Options) (driver, error) {
+	r := findGPUs()
+	if r.Problem != "" {
+		return nil, &Error{Op: "open", Status: StatusUnsupported, Msg: r.Problem}
+	}
+	if o.Ordinal >= len(r.GPUs) {
+		return nil, &Error{Op: "open", Status: StatusUnsupported,
+			Msg: fmt.Sprintf("there is no cuda:%d: the driver shows %d GPUs, the first is cuda:0", o.Ordinal, len(r.GPUs))}
+	}
+	d := &cudaDriver{card: r.GPUs[o.Ordinal], cuda: r.Driver}
+	if d.card.Refusal != "" {
+		return nil, &Error{Op: "open", Status: StatusUnsupported, Msg: fmt.Sprintf("cuda:%d: %s", o.Ordinal, d.card.Refusal)}
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := d.open(o.Ordinal); err != nil {
+		return nil, err
+	}
+	// The owner enters the context on its own thread; this one may serve anything next.
+	_ = cu.SetCurrentContext(cu.CUContext{})
+	return d, nil
+}
+
+func (d *cudaDriver) open(ordinal int) (err error) {
+	if d.device, err = cu.GetDevice(ordinal); err != nil {
+		return cudaError("open", err)
+	}
+	// Waiting threads sleep: they would spin on the cores that tokenise. An active context of another library of this
+	// process keeps its flags, which is no error.
+	_ = d.device.SetPrimaryCtxFlags(cu.SchedBlockingSync)
+	if d.context, err = d.device.RetainPrimaryCtx(); err != nil {
+		return cudaError("open: primary context", err)
+	}
+	if err = d.enter(); err == nil {
+		for _, s := range []*cu.Stream{&d.inputs, &d.work, &d.outbound} {
+			if *s, err = cu.MakeStream(cu.NonBlocking); err != nil {
+				err = cudaError("open: stream", err)
+				break
+			}
+		}
+	}
+	if err != nil {
+		d.close()
+	}
+	return err
+}
+
+func (d *cudaDriver) close() {
+	for _, s := range []*cu.Stream{&d.inputs, &d.work, &d.outbound} {
+		if *s != (cu.Stream{}) {
+			_ = s.Destroy()
+		}
+	}
+	_ = cu.SetCurrentContext(cu.CUContext{})
+	_ = d.device.ReleasePrimaryCtx()
+}
+
+func (d *cudaDriver) about() GPU      { return d.card }
+func (d *cudaDriver) version() string { return d.cuda }
+
+func (d *cudaDriver) enter() error { return cudaError("context", cu.SetCurrentContext(d.context)) }
+
+// kernelStream is the CUstream inside cu's value: its accessor returns a cgo type that is private to cu.
+func (d *cudaDriver) kernelStream() uintptr { return *(*uintptr)(unsafe.Pointer(&d.work)) }
+
+func (d *cudaDriver) memory() (free, total int64, err error) {
+	free, total, err = cu.MemInfo()
+	return free, total, cudaError("memory", err)
+}
+
+func (d *cudaDriver) allocate(bytes int64) (devicePtr, error) {
+	p, err := cu.MemAlloc(max(bytes, 1))
+	if err != nil {
+		return 0, cudaError(fmt.Sprintf("%d bytes of memory of %s", bytes, d.card.Name), err)
+	}
+	return devicePtr(p), nil
+}
+
+// free cannot fail but on a lost device, whose memory goes with the process.
+func (d *cudaDriver) free(p devicePtr) { _ = cu.MemFree(cu.DevicePtr(p)) }
+
+func (d *cudaDriver) upload(dst devicePtr, src uintptr, bytes int64) error {
+	return cudaError("upload", cu.MemcpyHtoD(cu.DevicePtr(dst), hostMemory(src), bytes))
+}
+
+func (d *cudaDriver) newEvents() (slotEvents, error) {
+	e := new(cudaEvents)
+	for _, event := range []*cu.Event{&e.arrived, &e.kept, &e.done} {
+		made, err := cu.MakeEvent(cu.BlockingSyncEvent | cu.DisableTiming)
+		if err != nil {
+			d.freeEvents(e)
+			return nil, cudaError("event", err)
+		}
+		*event = made
+	}
+	return e, nil
+}
+
+func (d *cudaDriver) freeEvents(events slotEvents) {
+	e := events.(*cudaEvents)
+	for _, event := range []*cu.Event{&e.arrived, &e.kept, &e.done} {
+		if *event != (cu.Event{}) {
+			_ = cu.DestroyEvent(event)
+		}
+	}
+}
+
+func (d *cudaDriver) bring(events slotEvents, dst, staging devicePtr, src uintptr, bytes int64) error {
+	e := events.(*cudaEvents)
+	if err := cu.MemcpyHtoDAsync(cu.DevicePtr(staging), hostMemory(src), bytes, d.inputs); err != nil {
+		return cudaError("input", err)
+	}
+	if err := e.arrived.Record(d.inputs); err != nil {
+		return cudaError("input", err)
+	}
+	if err := d.work.Wait(e.arrived, 0); err != nil {
+		return cudaError("input", err)
+	}
+	return cudaError("input", cu.MemcpyDtoDAsync(cu.DevicePtr(dst), cu.DevicePtr(staging), bytes, d.work))
+}
+
+func (d *cudaDriver) keep(dst, src devicePtr, bytes int64) error {
+	return cudaError("output", cu.MemcpyDtoDAsync(cu.DevicePtr(dst), cu.DevicePtr(src), bytes, d.work))
+}
+
+func (d *cudaDriver) take(events slotEvents, outputs []transfer) error {
+	e := events.(*cudaEvents)
+	if err := e.kept.Record(d.work); err != nil {
+		return cudaError("output", err)
+	}
+	if err := d.outbound.Wait(e.kept, 0); err != nil {
+		return cudaError("output", err)
+	}
+	for _, o := range outputs {
+		if err := cu.MemcpyDtoHAsync(hostMemory(o.dst), cu.DevicePtr(o.src), o.bytes, d.outbound); err != nil {
+			return cudaError("output", err)
+		}
+	}
+	return cudaError("output", e.done.Record(d.outbound))
+}
+
+func (d *cudaDriver) wait(events slotEvents) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := d.enter(); err != nil {
+		return err
+	}
+	return cudaError("run", events.(*cudaEvents).done.Synchronize())
+}
+
+func (d *cudaDriver) drain() error {
+	for _, s := range []cu.Stream{d.inputs, d.work, d.outbound} {
+		if err := s.Synchronize(); err != nil {
+			return cudaError("run", err)
+		}
+	}
+	return nil
+}
+
+// hostMemory is an address of C's as cu wants it.
+func hostMemory(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
+
+// cudaError gives cu's errors, whose type is private, their meaning. nil stays nil.
+func cudaError(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	status := StatusDeviceLost
+	if v := reflect.ValueOf(err); v.Kind() == reflect.Int {
+		status = Status(C.sie_gpu_status(C.int32_t(v.Int())))
+		return &Error{Op: op, Status: status, Msg: fmt.Sprintf("CUDA error %d, %v", v.Int(), err)}
+	}
+	return &Error{Op: op, Status: status, Msg: err.Error()}
+}

@@ -1,0 +1,168 @@
+package engine
+
+import "unsafe"
+
+// gpuSlot is what a slot has on a card. Its pinned memory is C's.
+type gpuSlot struct {
+	events slotEvents
+	input  devicePtr
+	output [MaxOutputs]devicePtr
+}
+
+// newGPUSlot allocates device memory for a slot of these capacities. Owner goroutine.
+func (g *gpu) newGPUSlot(caps SlotCaps) (s *gpuSlot, err error) {
+	s = &gpuSlot{}
+	defer func() {
+		if err != nil {
+			g.freeGPUSlot(s)
+			s = nil
+		}
+	}()
+	if s.events, err = g.driver.newEvents(); err != nil {
+		return s, err
+	}
+	if s.input, err = g.driver.allocate(caps.InputBytes); err != nil {
+		return s, err
+	}
+	for i, n := range caps.OutputBytes {
+		if n == 0 {
+			continue
+		}
+		if s.output[i], err = g.driver.allocate(n); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func (g *gpu) freeGPUSlot(s *gpuSlot) {
+	if s.events != nil {
+		g.driver.freeEvents(s.events)
+	}
+	g.freeAll(s.input)
+	g.freeAll(s.output[:]...)
+}
+
+func (g *gpu) freeAll(pointers ...devicePtr) {
+	for _, p := range pointers {
+		if p != 0 {
+			g.driver.free(p)
+		}
+	}
+}
+
+// gpuArena is where an arena lies.
+type gpuArena struct {
+	memory devicePtr
+	output [MaxOutputs]devicePtr
+	bytes  [MaxOutputs]int64 // of output
+}
+
+// placeWeight uploads what C packed and tells it where. It returns the memory, the weight's to free. Owner goroutine.
+func (g *gpu) placeWeight(handle unsafe.Pointer) (devicePtr, error) {
+	bytes := cWeightBytes(handle)
+	p, err := g.driver.allocate(bytes)
+	if err != nil {
+		return 0, err
+	}
+	if err = g.driver.upload(p, cWeightStaged(handle), bytes); err == nil {
+		err = cWeightPlace(handle, p)
+	}
+	if err != nil {
+		g.driver.free(p)
+		return 0, err
+	}
+	return p, nil
+}
+
+// newGPUArena allocates the workspace; outputs come with the first batch that needs them. Owner goroutine.
+func (g *gpu) newGPUArena(handle unsafe.Pointer, workspace int64) (*gpuArena, error) {
+	p, err := g.driver.allocate(workspace)
+	if err != nil {
+		return nil, err
+	}
+	a := &gpuArena{memory: p}
+	if err := cArenaPlace(handle, a); err != nil {
+		g.driver.free(p)
+		return nil, err
+	}
+	return a, nil
+}
+
+func (g *gpu) freeGPUArena(a *gpuArena) {
+	g.freeAll(a.memory)
+	g.freeAll(a.output[:]...)
+}
+
+// fitOutputs makes the arena's outputs as large as the slot's. The old ones go first, when no batch writes there any
+// more: both at once may not fit.
+func (g *gpu) fitOutputs(arena *Arena, caps SlotCaps) error {
+	fits, a := true, arena.gpu
+	for i, n := range caps.OutputBytes {
+		fits = fits && n <= a.bytes[i]
+	}
+	if fits {
+		return nil
+	}
+	if err := g.driver.drain(); err != nil {
+		return err
+	}
+	for i, n := range caps.OutputBytes {
+		if n <= a.bytes[i] {
+			continue
+		}
+		g.freeAll(a.output[i])
+		arena.bytes.Add(-a.bytes[i])
+		a.output[i], a.bytes[i] = 0, 0
+		p, err := g.driver.allocate(n)
+		if err != nil {
+			return err
+		}
+		a.output[i], a.bytes[i] = p, n
+		arena.bytes.Add(n)
+	}
+	return cArenaPlace(arena.ptrLocked(), a)
+}
+
+// submit enqueues a loaded batch: its input, its kernels, its outputs. Owner goroutine. After an error nothing of the
+// batch is under way.
+func (g *gpu) submit(p *Program, a *Arena, s *Slot) error {
+	if err := g.fitOutputs(a, s.caps); err != nil {
+		return err
+	}
+	err := g.enqueue(p, a, s)
+	if err != nil {
+		_ = g.driver.drain() // its own error would be this one again
+	}
+	return err
+}
+
+func (g *gpu) enqueue(p *Program, a *Arena, s *Slot) error {
+	input, bytes, err := cSlotInput(s.ptrLocked())
+	if err != nil {
+		return err
+	}
+	if err := g.driver.bring(s.gpu.events, a.gpu.memory, s.gpu.input, input, bytes); err != nil {
+		return err
+	}
+	if err := cProgramSubmit(p.ptrLocked(), a.ptrLocked(), s.ptrLocked()); err != nil {
+		return err
+	}
+	var outputs [MaxOutputs]transfer
+	n := 0
+	for i := range min(p.outputs, len(s.caps.OutputBytes)) {
+		bytes := s.caps.OutputBytes[i]
+		if s.wanted != nil {
+			bytes = min(bytes, s.wanted[i])
+		}
+		if bytes == 0 {
+			continue
+		}
+		if err := g.driver.keep(s.gpu.output[i], a.gpu.output[i], bytes); err != nil {
+			return err
+		}
+		outputs[n] = transfer{uintptr(s.outputs[i]), s.gpu.output[i], bytes}
+		n++
+	}
+	return g.driver.take(s.gpu.events, outputs[:n])
+}
