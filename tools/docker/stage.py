@@ -7,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import tempfile
+import time
 
 import dockerfile
 from dockerfile import Broken
@@ -74,8 +75,9 @@ def build(stages, name, context, repository, arguments):
         elif at.word == "COPY":
             copy(text, inside(root, workdir), context)
         elif at.word == "RUN":
-            say(f"RUN {at.text if len(at.text) < 100 else at.text[:97] + '…'}")
+            started = time.monotonic()
             run(root, at.text, {**variables, **env}, workdir, caches(at, machine))
+            say(f"{time.monotonic() - started:4.0f} s  RUN {at.text}")
         elif at.word == "ARG":
             key, _, default = text.partition("=")
             variables[key] = arguments.get(key, default)
