@@ -111,6 +111,11 @@ test-clients: build minilm ## the official clients against the real binary
 	@tools/setup/venv.sh clients
 	build/venv-clients/bin/python -m pytest -q tools/test/clients
 
+docker-check: build minilm ## check the images' contents, start and stop, without a container engine
+	@tools/setup/deps.sh test
+	@tools/docker/check.sh
+	@python3 -B -m unittest discover -s tools/docker
+
 fuzz: libsie tokenizers ## every fuzz target for FUZZTIME (30s) each
 	@tools/test/fuzz.sh
 

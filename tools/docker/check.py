@@ -21,6 +21,7 @@ import urllib.request
 
 import container
 import dockerfile
+import gpu
 import rootfs
 import rules
 import stage
@@ -180,6 +181,8 @@ def check(file, cache, scratch, arguments, patience):
         linked = rules.libraries(c, rules.program(image))
     yield f"{len(context.files)} files of context; image {size:.0f} MB; links {' '.join(linked)}"
     container.leave_network()
+    if file.name == "Dockerfile.cuda":
+        yield gpu.check(image, REPOSITORY / "build/standin/libcuda.so.1")
     first_run(image, scratch / "volume", scratch / "first.log", patience)
     second_run(image, scratch / "volume", scratch / "second.log", patience)
     yield f"served MiniLM twice, healthy and stopped as it should, in {time.monotonic() - started:.0f} s"

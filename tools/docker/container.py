@@ -31,11 +31,11 @@ def leave_network():
 
 class Container:
     def __init__(self, image, words=None, user=None, volumes=None, read_only=False):
-        """image with CMD replaced by words and USER by user; volumes: {path in the image: folder here}."""
+        """image with CMD replaced by words and USER by user; volumes: {path in the image: folder or file here}."""
         self.image, self.words = image, image.entrypoint + (image.cmd if words is None else words)
         self.uid, self.gid, home = owner(image.root, user or image.user or "root")
         self.env = {"HOSTNAME": "container", "HOME": home, **image.env}
-        self.mounts, self.volumes, self.read_only = [], volumes or {}, read_only
+        self.mounts, self.made, self.volumes, self.read_only = [], [], volumes or {}, read_only
         self.process = self.log = None
 
     def __enter__(self):
@@ -44,9 +44,11 @@ class Container:
             subprocess.run(["mount", "--bind", root, root], check=True)
             self.mounts.append(root)
         self.mounts += with_devices(root)
-        for path, folder in self.volumes.items():
-            bind(folder, inside(root, path))
-            self.mounts.append(inside(root, path))
+        for path, source in self.volumes.items():
+            place = inside(root, path)
+            self.made += [place] if not place.exists() else []
+            bind(source, place)
+            self.mounts.append(place)
         if self.read_only:
             subprocess.run(["mount", "-o", "remount,bind,ro", root], check=True)
         return self
@@ -58,6 +60,8 @@ class Container:
         if self.log:
             self.log.close()
         unmount(self.mounts)
+        for place in self.made:  # the folder or file that a volume was bound to
+            place.rmdir() if place.is_dir() else place.unlink()
 
     def prefix(self):
         return ["/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", f"--root={self.image.root}",
