@@ -193,7 +193,8 @@ def main():
     parser.add_argument("file", type=pathlib.Path)
     parser.add_argument("--need", action="append", default=[], metavar="FILE", help="fail where its binary is not built")
     parser.add_argument("--build", nargs="*", metavar="NAME=VALUE", help="run the build stage, too, with these arguments")
-    parser.add_argument("--patience", type=float, default=60, metavar="SECONDS", help="for a server to be ready, and to load the model")
+    parser.add_argument("--patience", type=float, default=60, metavar="SECONDS",
+                        help="for a server to be ready, and to load the model")
     options = parser.parse_args()
     arguments = None if options.build is None else dict(word.partition("=")[::2] for word in options.build)
     cache = REPOSITORY / "build/docker"

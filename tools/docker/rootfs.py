@@ -123,8 +123,8 @@ def run(root, text, env, workdir="/", folders=None):
         bind(pathlib.Path(folder), mounts[-1])
     try:
         done = subprocess.run(
-            ["/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", f"--root={root}", f"--wd={workdir}",
-             "/bin/sh", "-c", text], env={**PROXIES, **env, "HOME": "/root"}, stdin=subprocess.DEVNULL,
+            ["/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", f"--root={root}",
+             f"--wd={workdir}", "/bin/sh", "-c", text], env={**PROXIES, **env, "HOME": "/root"}, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     finally:
         unmount(mounts)

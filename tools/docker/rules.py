@@ -11,12 +11,13 @@ from rootfs import inside, owner
 
 MEGABYTES = 250  # of an image, without models
 # Nothing of a build, and of the GPU nothing: the driver's library comes with `docker run --gpus`.
-UNWANTED = re.compile(r"(^|/)(python[0-9.]*|pip[0-9.]*|gcc|g\+\+|cc|c\+\+|clang[^/]*|ld|as|nvcc|ptxas|go|cargo|rustc|cmake|make|git|curl"
-                      r"|x86_64-linux-gnu-(gcc|g\+\+|ld|as)[^/]*|lib(cuda|cudart|cublas|cublasLt|nvrtc|nvidia-ml|python)[^/]*\.so[^/]*"
-                      r"|[^/]*\.(a|o|whl|safetensors|go))$")
+UNWANTED = re.compile(r"""(^|/)(
+    python[0-9.]* | pip[0-9.]* | gcc | g\+\+ | cc | c\+\+ | clang[^/]* | ld | as | nvcc | ptxas | go | cargo | rustc
+    | cmake | make | git | curl | x86_64-linux-gnu-(gcc|g\+\+|ld|as)[^/]*
+    | lib(cuda|cudart|cublas|cublasLt|nvrtc|nvidia-ml|python)[^/]*\.so[^/]* | [^/]*\.(a|o|whl|safetensors|go))$""", re.X)
 # What lies, or may lie, in a working tree and never belongs into an image or its build.
-KEPT_OUT = (".git/config", "build/libsie.a", "build/x", "build-asan/CMakeCache.txt", "bin/sie-server", "bin/cuda/sie-server", ".env",
-            "deploy/.env.local", "tls.key", "models-cache/x", "kernels/cpu/x.o", "tools/kernels/__pycache__/x.pyc",
+KEPT_OUT = (".git/config", "build/libsie.a", "build/x", "build-asan/CMakeCache.txt", "bin/sie-server",
+            "bin/cuda/sie-server", ".env", "deploy/.env.local", "tls.key", "models-cache/x", "kernels/cpu/x.o", "tools/kernels/__pycache__/x.pyc",
             "runtime/engine/libsie_gen.go", "runtime/engine/libsie_cuda_gen.go", "runtime/tokenizer/libtok_gen.go")
 
 
@@ -68,8 +69,7 @@ def sources(stages, context, makefile):
             for script in re.findall(r"\btools/[\w./-]+\.sh\b", at.text):
                 if script not in context.files or not os.access(context.repository / script, os.X_OK):
                     raise Broken(f"line {at.line}: RUN {script}: not in the build context, or not executable")
-                if not any(path in (".", script) or script.startswith(path + "/") or script.startswith("tools/setup/") and
-                           path == script for path in present):
+                if not any(path in (".", script) or script.startswith(path + "/") for path in present):
                     raise Broken(f"line {at.line}: RUN {script}: copied later, or never")
             for target in re.findall(r"(?:^|[;&] *|\s)make ([a-z-]+)", at.text):
                 if not re.search(rf"^{target}:", makefile, re.M):
@@ -104,7 +104,7 @@ def configuration(image, gpu):
             raise Broken("NVIDIA_VISIBLE_DEVICES must be all: the container toolkit reads it")
         lacking = {"compute", "utility"} - set(image.env.get("NVIDIA_DRIVER_CAPABILITIES", "").split(","))
         if lacking:
-            raise Broken(f"NVIDIA_DRIVER_CAPABILITIES lacks {', '.join(sorted(lacking))}: the driver's libraries would not be there")
+            raise Broken(f"NVIDIA_DRIVER_CAPABILITIES lacks {', '.join(sorted(lacking))}: a part of the driver would not be there")
     for label in ("title", "description", "licenses", "revision"):
         if not image.labels.get(f"org.opencontainers.image.{label}"):
             raise Broken(f"LABEL org.opencontainers.image.{label} is missing")
@@ -118,7 +118,8 @@ def volumes(image):
             raise Broken(f"VOLUME {volume}: the image has no such folder: a new volume would belong to root")
         found = place.stat()
         if (found.st_uid, found.st_gid) != (uid, gid):
-            raise Broken(f"VOLUME {volume} belongs to {found.st_uid}:{found.st_gid}, the server runs as {uid}:{gid}: it could not write there")
+            raise Broken(f"VOLUME {volume} belongs to {found.st_uid}:{found.st_gid}, and the server, which runs as {uid}:{gid}, "
+                         "could not write there")
 
 
 def contents(image):

@@ -19,7 +19,8 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 class Reading(unittest.TestCase):
     def test_stages(self):
-        first, last = dockerfile.parse('ARG V="12"\nFROM a:${V}-x AS one\n# no\nRUN --mount=type=cache,target=/t \\\n # no\n\n  b \\\n  c\n'
+        first, last = dockerfile.parse('ARG V="12"\nFROM a:${V}-x AS one\n# no\n'
+                                       'RUN --mount=type=cache,target=/t \\\n # no\n\n  b \\\n  c\n'
                                        'FROM one\nENV A="b c" D=$E/f \\\n G=${H:-i}\n')
         self.assertEqual((first.base, first.name, last.base, last.name), ("a:12-x", "one", "one", "1"))
         run = first.instructions[0]
@@ -63,7 +64,8 @@ class Reading(unittest.TestCase):
 class Contents(unittest.TestCase):
     def test_what_an_image_may_not_hold(self):
         for path, size in (("usr/bin/python3.11", 1), ("usr/bin/x86_64-linux-gnu-gcc-12", 1), ("usr/lib/libcuda.so.1", 1),
-                           ("opt/libcudart.so.13", 1), ("usr/lib/libsie.a", 1), ("app/model.safetensors", 1), ("app/big", 251_000_000)):
+                           ("opt/libcudart.so.13", 1), ("usr/lib/libsie.a", 1), ("app/model.safetensors", 1),
+                           ("app/big", 251_000_000)):
             with tempfile.TemporaryDirectory() as folder:
                 file = pathlib.Path(folder) / path
                 file.parent.mkdir(parents=True)
