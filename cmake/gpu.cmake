@@ -85,4 +85,14 @@ if(SIE_EMULATED)
                   LIBRARIES sie_gpu_emulated sie_driver LINK -lstdc++ -lm -lpthread -ldl)
     add_dependencies(cgo_flags_emulated standin)
   endif()
+
+  # Recorded programs on an emulated card.
+  add_executable(gpu_tests ${gpu_dir}/tests/gpu_program_test.cc ${CMAKE_SOURCE_DIR}/csrc/tests/model.cc
+                 ${CMAKE_SOURCE_DIR}/csrc/tests/main.cc)
+  target_link_libraries(gpu_tests PRIVATE sie_flags simt_flags sie_gpu_emulated sie_driver dl pthread m)
+  target_include_directories(gpu_tests PRIVATE csrc csrc/tests csrc/cuda/tests)
+  add_dependencies(gpu_tests standin)
+  add_test(NAME gpu_programs COMMAND gpu_tests)
+  set_tests_properties(gpu_programs PROPERTIES ENVIRONMENT_MODIFICATION
+                       "SIE_LIBCUDA=set:$<TARGET_FILE:standin>;SIE_SIMT_LAUNCHES=unset:;ASAN_OPTIONS=set:handle_segv=0")
 endif()

@@ -21,6 +21,8 @@ void gpu_program_free(sie_program *program);
 sie_status gpu_slot_create(sie_slot *slot, sie_error *err);
 void gpu_slot_free(sie_slot *slot);
 
+const void *gpu_slot_output(const sie_slot *slot, int32_t index);
+
 // Writes the batch and its work lists to the slot's input. type_ids and items may be null.
 sie_status gpu_slot_load(sie_slot *slot, const sie_program *program, int64_t n_tokens, int64_t n_seqs,
                          const int32_t *ids, const int32_t *type_ids, const int32_t *cu_seqlens,

@@ -271,5 +271,5 @@ sie_status sie_slot_load(sie_slot *slot, const sie_program *program, int64_t n_t
 
 const void *sie_slot_output(const sie_slot *slot, int32_t index) {
   if (slot == nullptr || index < 0 || static_cast<uint32_t>(index) >= slot->caps.n_outputs) return nullptr;
-  return slot->outputs[index].p;
+  return slot->gpu != nullptr ? gpu_slot_output(slot, index) : slot->outputs[index].p;
 }

@@ -23,28 +23,69 @@ func (c *doctorCmd) Run() error {
 	t := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 	row := func(k, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", k, fmt.Sprintf(format, args...)) }
 	row("version", "%s (%s), %s", build.Version, build.Commit, runtime.Version())
-	opt, err := c.options()
-	if err != nil {
-		return err
-	}
-	dev, err := engine.Open(opt)
+	gpus(engine.FindGPUs(), row)
+	chosen, err := c.devices()
 	if err != nil {
 		_ = t.Flush()
-		return fmt.Errorf("no usable compute device: %w", err)
+		return err
+	}
+	row("device", "%s: %s", chosen.names(), chosen.why)
+	for _, w := range chosen.warnings {
+		row("", "%s", w)
+	}
+	for _, o := range chosen.options {
+		if err := c.device(o, row); err != nil {
+			_ = t.Flush()
+			return fmt.Errorf("no usable compute device: %w", err)
+		}
+	}
+	c.cache(row)
+	return t.Flush()
+}
+
+// gpus explains what the driver shows, whether or not it is used.
+func gpus(r engine.GPUReport, row func(string, string, ...any)) {
+	if reason := blocked(r); reason != "" {
+		row("GPU", "none: %s", reason)
+	} else {
+		row("GPU driver", "supports CUDA %s", r.Driver)
+	}
+	for _, g := range r.GPUs {
+		verdict := "this build has code for it"
+		if g.Refusal != "" {
+			verdict = "cannot be used: " + g.Refusal
+		}
+		row(fmt.Sprintf("cuda:%d", g.Ordinal), "%s, compute capability %d.%d, %d multiprocessors, %d MiB; %s", g.Name, g.Major, g.Minor,
+			g.Multiprocessors, g.MemoryTotal>>20, verdict)
+	}
+}
+
+// device opens one of the chosen devices and tells what it offers.
+func (c *doctorCmd) device(o engine.Options, row func(string, string, ...any)) error {
+	dev, err := engine.Open(o)
+	if err != nil {
+		return err
 	}
 	defer dev.Close()
 	info, err := dev.Info()
 	if err != nil {
 		return err
 	}
-	row("CPU", "%s", info.Name)
-	row("CPUs", "%d in the affinity mask, quota %s, %d compute threads", info.CPUsAffinity, quota(info.CPUsQuota), info.Threads)
-	row("instruction set", "%s in use; the best here is %s", info.ISA, info.ISADetected)
+	if info.Kind == engine.CUDA {
+		row(fmt.Sprintf("cuda:%d", o.Ordinal), "%s opened", info.Name)
+	} else {
+		row("CPU", "%s", info.Name)
+		row("CPUs", "%d in the affinity mask, quota %s, %d compute threads", info.CPUsAffinity, quota(info.CPUsQuota), info.Threads)
+		row("instruction set", "%s in use; the best here is %s", info.ISA, info.ISADetected)
+	}
 	var classes []string
 	for _, k := range info.Compute {
 		classes = append(classes, k.String())
 	}
 	chosen := info.DefaultCompute().String() + " (chosen because nothing else was asked for)"
+	if info.Kind == engine.CUDA && info.Supports(engine.ComputeF16) {
+		chosen = info.DefaultCompute().String() + ", fp16 for checkpoints in it (chosen because nothing else was asked for)"
+	}
 	if c.Precision != "auto" {
 		k, ok := engine.ParseCompute(c.Precision)
 		chosen = c.Precision + " (--precision)"
@@ -62,10 +103,12 @@ func (c *doctorCmd) Run() error {
 			row(key, "%s", why)
 		}
 	}
-	row("memory", "%d MiB for this process", info.MemoryTotal>>20)
-	c.cache(row)
-	row("GPU", "this build has no CUDA backend")
-	return t.Flush()
+	if free, total, err := dev.Memory(); err == nil {
+		row("memory", "%d of %d MiB free", free>>20, total>>20)
+	} else {
+		row("memory", "%d MiB for this process", info.MemoryTotal>>20)
+	}
+	return nil
 }
 
 func quota(q float64) string {

@@ -29,27 +29,29 @@ type sourceFlags struct {
 
 // computeFlags say what the models run on.
 type computeFlags struct {
-	Device    string `help:"auto or cpu." short:"d" env:"SIE_DEVICE" default:"auto"`
-	Precision string `help:"auto, fp32, bf16 or int8." env:"SIE_PRECISION" default:"auto" enum:"auto,fp32,bf16,int8"`
-	Threads   int    `help:"Compute threads; 0: the CPUs this process may use." env:"SIE_THREADS"`
-	ISA       string `help:"Upper bound on the instruction set: best, avx2, avx512, avx512-vnni or amx." env:"SIE_ISA" default:"best" enum:"best,avx2,avx512,avx512-vnni,amx"`
+	Device    string `help:"auto (GPUs if they can be used, else the CPU), cpu, cuda (every GPU), cuda:0 or cuda:0,1." short:"d" env:"SIE_DEVICE" default:"auto"`
+	Precision string `help:"auto; fp32, bf16 or int8 on the CPU; bf16, fp16 or fp8 on GPUs." env:"SIE_PRECISION" default:"auto" enum:"auto,fp32,bf16,int8,fp16,fp8"`
+	Threads   int    `help:"Compute threads of the CPU; 0: the CPUs this process may use." env:"SIE_THREADS"`
+	ISA       string `help:"Upper bound on the CPU's instruction set: best, avx2, avx512, avx512-vnni or amx." env:"SIE_ISA" default:"best" enum:"best,avx2,avx512,avx512-vnni,amx"`
+	GPUType   string `help:"What the GPUs count as for clients that choose a machine profile, instead of what their name says." env:"SIE_GPU_TYPE"`
 }
 
-func (f *computeFlags) options() (engine.Options, error) {
-	o := engine.Options{Threads: f.Threads}
-	switch d := strings.ToLower(f.Device); {
-	case d == "auto" || d == "cpu":
-	case strings.HasPrefix(d, "cuda"):
-		return o, fmt.Errorf("--device %s: this build has no CUDA backend; use --device cpu", f.Device)
-	default:
-		return o, fmt.Errorf("--device %s: unknown device; use auto or cpu", f.Device)
-	}
+// cpu is the CPU as the flags want it.
+func (f *computeFlags) cpu() (engine.Options, error) {
 	if f.Threads < 0 {
-		return o, fmt.Errorf("--threads must be at least 0, got %d", f.Threads)
+		return engine.Options{}, fmt.Errorf("--threads must be at least 0, got %d", f.Threads)
 	}
-	o.ISA = map[string]engine.ISA{"best": engine.BestISA, "avx2": engine.AVX2, "avx512": engine.AVX512,
-		"avx512-vnni": engine.AVX512VNNI, "amx": engine.AMX}[f.ISA]
-	return o, nil
+	return engine.Options{Threads: f.Threads, ISA: map[string]engine.ISA{"best": engine.BestISA, "avx2": engine.AVX2,
+		"avx512": engine.AVX512, "avx512-vnni": engine.AVX512VNNI, "amx": engine.AMX}[f.ISA]}, nil
+}
+
+// devices is what the flags and this machine come to.
+func (f *computeFlags) devices() (choice, error) {
+	cpu, err := f.cpu()
+	if err != nil {
+		return choice{}, err
+	}
+	return chooseDevices(f.Device, f.Precision, cpu, engine.FindGPUs)
 }
 
 // hub finds weights; progress, if not nil, hears of downloads. The environment is the reference's and Hugging Face's.
@@ -219,10 +221,14 @@ func msec(v float64) time.Duration { return time.Duration(v * float64(time.Milli
 // newWorker wires a worker from flags.
 func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.Catalog, log *slog.Logger,
 	m *obs.Metrics, progress func(hub.Progress)) (*worker.Worker, error) {
-	dev, err := cmp.options()
+	dev, err := cmp.devices()
 	if err != nil {
 		return nil, err
 	}
+	for _, w := range dev.warnings {
+		log.Warn("device", "problem", w)
+	}
+	log.Info("device", "chosen", dev.names(), "why", dev.why)
 	bo, err := bat.options()
 	if err != nil {
 		return nil, err
@@ -231,7 +237,7 @@ func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.
 	if err != nil {
 		return nil, err
 	}
-	return worker.New(worker.Options{Catalog: c, Hub: h, Device: dev, Precision: cmp.Precision, LoadWait: bat.LoadWait,
-		MaxBatchTokens: bat.MaxBatchTokens, Batch: bo, MaxQueueItems: bat.MaxQueued,
+	return worker.New(worker.Options{Catalog: c, Hub: h, Devices: dev.options, Precision: cmp.Precision, GPUType: cmp.GPUType,
+		LoadWait: bat.LoadWait, MaxBatchTokens: bat.MaxBatchTokens, Batch: bo, MaxQueueItems: bat.MaxQueued,
 		MemoryThreshold: bat.MemoryPercent / 100, Metrics: m, Log: log})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/build"
 	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/server"
 	"github.com/sie-engine/sie/weights/hub"
 )
@@ -80,7 +82,7 @@ func (c *serveCmd) Run() error {
 		Limits: api.Limits{MaxBodyBytes: c.MaxBody, MaxItemTextBytes: c.MaxItemText, MaxItems: c.MaxItems,
 			MaxScoreItems: c.MaxScoreItems, MaxLabels: c.MaxLabels},
 		MaxHeldBytes: c.MaxHeldBytes, MaxConns: c.MaxConns, RequestTimeout: c.RequestTimeout,
-		MachineProfile: c.MachineProfile, Name: server.WorkerName(), Pool: c.Pool, Bundle: "default", Log: log, Metrics: metrics,
+		MachineProfile: cmp.Or(c.MachineProfile, c.GPUType, w.GPUType()), Name: server.WorkerName(), Pool: c.Pool, Bundle: "default", Log: log, Metrics: metrics,
 	}
 	if bundle != nil {
 		opt.Bundle, opt.BundleHash = bundle.Name, cat.BundleConfigHash(bundle)
@@ -96,9 +98,11 @@ func (c *serveCmd) Run() error {
 		}
 		return err
 	}
-	info := w.DeviceInfo()
 	log.Info("sie-server", "version", build.Version, "commit", build.Commit, "address", l.Addr().String(),
-		"device", info.Name, "isa", info.ISA.String(), "threads", info.Threads, "precision", w.Precision(), "models", cat.Len())
+		"device", w.DeviceName(), "precision", w.Precision(), "models", cat.Len())
+	for _, d := range w.Devices() {
+		log.Info("device", aboutDevice(d)...)
+	}
 
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer cancel()
@@ -125,6 +129,15 @@ func (c *serveCmd) Run() error {
 			return drain(s, c.DrainTimeout)
 		}
 	}
+}
+
+// aboutDevice is what the log says of an open device.
+func aboutDevice(d engine.Info) []any {
+	if d.Kind == engine.CUDA {
+		return []any{"name", fmt.Sprintf("cuda:%d", d.Ordinal), "model", d.Name, "capability", d.Capability, "driver_cuda", d.Driver,
+			"memory_mib", d.MemoryTotal >> 20}
+	}
+	return []any{"name", d.Kind.String(), "model", d.Name, "isa", d.ISA.String(), "threads", d.Threads}
 }
 
 func drain(s *server.Server, limit time.Duration) error {

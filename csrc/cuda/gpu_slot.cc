@@ -42,6 +42,8 @@ void gpu_slot_free(sie_slot *slot) {
   slot->gpu = nullptr;
 }
 
+const void *gpu_slot_output(const sie_slot *slot, int32_t index) { return slot->gpu->outputs[index]; }
+
 sie_status gpu_slot_load(sie_slot *slot, const sie_program *program, int64_t n_tokens, int64_t n_seqs,
                          const int32_t *ids, const int32_t *type_ids, const int32_t *cu_seqlens,
                          const sie_out_item *items, sie_error *err) {

@@ -34,12 +34,17 @@ sie_status Model::weight(uint32_t kind, uint32_t compute, int64_t n, int64_t k, 
   desc.parts[0] = {values.data(), n, 0};
   TRY(sie_weight_create(device, &desc, out, &err));
   weights.push_back(*out);
-  return SIE_OK;
+  if (card == nullptr) return SIE_OK;
+  memory_.push_back(card->allocate(sie_weight_bytes(*out)));
+  card->copy_in(memory_.back(), sie_weight_staged(*out), sie_weight_bytes(*out));
+  return sie_weight_place(*out, memory_.back(), &err);
 }
 
-sie_status Model::linear(sie_value x, int64_t n, int64_t k, sie_act act, sie_value residual, sie_value *y) {
+sie_status Model::linear(sie_value x, int64_t n, int64_t k, sie_act act, sie_value residual, sie_value *y,
+                         bool after_attention) {
   sie_weight *w, *bias;
-  TRY(weight(SIE_WEIGHT_LINEAR, compute_, n, k, 1.7f / sqrtf(static_cast<float>(k)), 0, &w));
+  uint32_t compute = after_attention && compute_ == SIE_COMPUTE_FP8 ? uint32_t{SIE_COMPUTE_BF16} : compute_;
+  TRY(weight(SIE_WEIGHT_LINEAR, compute, n, k, 1.7f / sqrtf(static_cast<float>(k)), 0, &w));
   TRY(weight(SIE_WEIGHT_VECTOR, compute_, n, 1, 0.1f, 0, &bias));
   return sie_op_linear(program, x, w, bias, act, residual, y, &err);
 }
@@ -69,7 +74,7 @@ sie_status Model::layer(sie_value *x, bool last) {
   params.head_dim = shape.head_dim;
   params.scale = 1 / sqrtf(static_cast<float>(shape.head_dim));
   TRY(sie_op_attention(program, q, k, v, &params, &context, &err));
-  TRY(linear(context, hidden, hidden, SIE_ACT_NONE, residual, &sum));
+  TRY(linear(context, hidden, hidden, SIE_ACT_NONE, residual, &sum, true));
   TRY(norm(sum, x));
   TRY(linear(*x, shape.ffn, hidden, SIE_ACT_GELU_ERF, SIE_NO_VALUE, &inner));
   TRY(linear(inner, hidden, shape.ffn, SIE_ACT_NONE, *x, &sum));
@@ -99,14 +104,38 @@ sie_status Model::record() {
 }
 
 sie_status Model::open(uint32_t kind, uint32_t isa, int threads, uint32_t compute, const Shape &wanted) {
-  shape = wanted;
-  hidden = shape.heads * shape.head_dim;
-  compute_ = compute;
   sie_device_options options = {};
   options.struct_size = sizeof options;
   options.kind = kind;
   options.isa = isa;
   options.threads = threads;
+  return make(options, compute, wanted);
+}
+
+sie_status Model::open_on(Card *on, uint32_t compute, const Shape &wanted) {
+  card = on;
+  sie_device_options options = {};
+  options.struct_size = sizeof options;
+  options.kind = SIE_DEVICE_CUDA;
+  options.gpu = &on->gpu;
+  return make(options, compute, wanted);
+}
+
+sie_status Model::place_arena(size_t workspace, const sie_slot_caps &caps) {
+  if (card == nullptr) return SIE_OK;
+  memory_.push_back(card->allocate(static_cast<int64_t>(workspace)));
+  arena_memory = memory_.back();
+  for (int i = 0; i < 2; i++) {
+    memory_.push_back(card->allocate(caps.output_bytes[i]));
+    outputs[i] = memory_.back();
+  }
+  return sie_arena_place(arena, arena_memory, outputs, caps.output_bytes, &err);
+}
+
+sie_status Model::make(const sie_device_options &options, uint32_t compute, const Shape &wanted) {
+  shape = wanted;
+  hidden = shape.heads * shape.head_dim;
+  compute_ = compute;
   TRY(sie_device_open(&options, &device, &err));
   TRY(record());
   size_t workspace;
@@ -119,6 +148,8 @@ sie_status Model::open(uint32_t kind, uint32_t isa, int threads, uint32_t comput
   caps.max_seqs = max_seqs;
   caps.output_bytes[0] = max_seqs * hidden * 4;
   caps.output_bytes[1] = max_tokens * hidden * 4;
+  caps.input_bytes = sie_program_input_bytes(program);
+  TRY(place_arena(workspace, caps));
   for (sie_slot *&slot : slots) TRY(sie_slot_create(device, &caps, &slot, &err));
   return SIE_OK;
 }
@@ -133,6 +164,8 @@ void Model::close() {
   for (sie_weight *w : weights) sie_weight_free(w);
   weights.clear();
   sie_device_close(device);
+  for (void *p : memory_) card->release(p);
+  memory_.clear();
   arena = nullptr;
   program = nullptr;
   device = nullptr;
@@ -154,12 +187,26 @@ void Batch::add(const Shape &shape, int number, int length) {
 sie_status submit(Model *m, int slot, const Batch &batch) {
   TRY(sie_slot_load(m->slots[slot], m->program, batch.tokens(), batch.seqs(), batch.ids.data(),
                     batch.types.data(), batch.cu.data(), batch.items.data(), &m->err));
+  if (m->card != nullptr) {
+    const void *host;
+    int64_t bytes;
+    TRY(sie_slot_input(m->slots[slot], &host, &bytes, &m->err));
+    m->card->copy_in(m->arena_memory, host, bytes);
+  }
   return sie_program_submit(m->program, m->arena, m->slots[slot], &m->err);
 }
 
 Result wait(Model *m, int slot, const Batch &batch) {
   Result result;
   sie_error err;
+  if (m->card != nullptr) {
+    m->card->finish();
+    auto fetch = [m, slot](int i, int64_t bytes) {
+      m->card->copy_out(const_cast<void *>(sie_slot_output(m->slots[slot], i)), m->outputs[i], bytes);
+    };
+    fetch(0, batch.seqs() * m->hidden * 4);
+    if (m->shape.tokens && !m->shape.prune) fetch(1, batch.tokens() * m->hidden * 4);
+  }
   result.status = sie_slot_wait(m->slots[slot], &err);
   const float *rows = static_cast<const float *>(sie_slot_output(m->slots[slot], 0));
   const float *values = static_cast<const float *>(sie_slot_output(m->slots[slot], 1));

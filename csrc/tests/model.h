@@ -20,6 +20,20 @@ struct Shape {
 
 using harness::Random;
 
+// The caller's half of a GPU (sie.h, section 7): memory, aligned to 256 bytes, and copies, waited for.
+class Card {
+ public:
+  virtual void *allocate(int64_t bytes) = 0;
+  virtual void release(void *p) = 0;
+  virtual void copy_in(void *to, const void *from, int64_t bytes) = 0;
+  virtual void copy_out(void *to, const void *from, int64_t bytes) = 0;
+  virtual void finish() = 0;  // waits for the stream
+  sie_gpu gpu = {};
+
+ protected:
+  ~Card() = default;
+};
+
 // A device with one model and everything needed to run it. Not copyable; closes what it opened.
 class Model {
  public:
@@ -30,8 +44,12 @@ class Model {
 
   // Status of the first call that failed. Runs batches up to 4,096 tokens, 512 sequences, 640 tokens each.
   sie_status open(uint32_t kind, uint32_t isa, int threads, uint32_t compute, const Shape &shape = {});
+  // On a GPU; the matrix behind attention is BF16 where compute is FP8, as in real models.
+  sie_status open_on(Card *card, uint32_t compute, const Shape &shape);
   void close();
 
+  Card *card = nullptr;
+  void *arena_memory = nullptr, *outputs[4] = {};  // on a GPU
   sie_device *device = nullptr;
   sie_program *program = nullptr;
   sie_arena *arena = nullptr;
@@ -44,13 +62,17 @@ class Model {
  private:
   sie_status weight(uint32_t kind, uint32_t compute, int64_t n, int64_t k, float scale, float offset,
                     sie_weight **out);
-  sie_status linear(sie_value x, int64_t n, int64_t k, sie_act act, sie_value residual, sie_value *y);
+  sie_status linear(sie_value x, int64_t n, int64_t k, sie_act act, sie_value residual, sie_value *y,
+                    bool after_attention = false);
+  sie_status make(const sie_device_options &options, uint32_t compute, const Shape &wanted);
+  sie_status place_arena(size_t workspace, const sie_slot_caps &caps);
   sie_status norm(sie_value x, sie_value *y);
   sie_status record();
   sie_status layer(sie_value *x, bool last);
 
   uint32_t compute_ = 0;
   uint32_t seed_ = 1;
+  std::vector<void *> memory_;  // of a GPU
 };
 
 struct Batch {

@@ -20,6 +20,8 @@ type Metrics struct {
 	run      *prometheus.HistogramVec
 	loaded   *prometheus.GaugeVec
 	memory   *prometheus.GaugeVec
+
+	oomAttempted, oomSucceeded, oomTerminal, oomEvictions, oomSplits *prometheus.CounterVec
 }
 
 // Outcome of a request, the status label of sie_requests_total.
@@ -59,10 +61,20 @@ func NewMetrics() *Metrics {
 			Help: "1 while the model is loaded."}, []string{"model", "device"}),
 		memory: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sie_model_memory_bytes",
 			Help: "Packed weights of a loaded model."}, []string{"model", "device"}),
+		oomAttempted: byModel("sie_oom_recoveries_attempted_total", "Batches that found too little device memory."),
+		oomSucceeded: byModel("sie_oom_recoveries_succeeded_total", "Batches that found too little device memory and came through after all."),
+		oomTerminal:  byModel("sie_oom_terminal_failures_total", "Batches of which an item found too little device memory even alone."),
+		oomEvictions: byModel("sie_oom_evictions_triggered_total", "Models unloaded for a batch."),
+		oomSplits:    byModel("sie_oom_batch_splits_total", "Times that a batch or a part of it was halved for lack of memory."),
 	}
 	r.MustRegister(m.requests, m.duration, m.batch, m.tokens, m.items, m.cost, m.run, m.loaded, m.memory,
+		m.oomAttempted, m.oomSucceeded, m.oomTerminal, m.oomEvictions, m.oomSplits,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+func byModel(name, help string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"model"})
 }
 
 // Request counts one finished request. A model that is not in the catalog must be given as "", so that clients can't
@@ -103,6 +115,43 @@ func (m *Metrics) Loaded(model, device string, bytes int64) {
 	}
 	m.loaded.WithLabelValues(model, device).Set(up)
 	m.memory.WithLabelValues(model, device).Set(float64(bytes))
+}
+
+// Recovered counts a batch that found too little device memory: models unloaded and halvings for it, and whether an item of it
+// failed in the end.
+func (m *Metrics) Recovered(model string, evictions, splits int, failed bool) {
+	m.oomAttempted.WithLabelValues(model).Inc()
+	if failed {
+		m.oomTerminal.WithLabelValues(model).Inc()
+	} else {
+		m.oomSucceeded.WithLabelValues(model).Inc()
+	}
+	m.oomEvictions.WithLabelValues(model).Add(float64(evictions))
+	m.oomSplits.WithLabelValues(model).Add(float64(splits))
+}
+
+// DeviceMemory registers gauges of the memory of devices that have their own; read is called at each scrape.
+func (m *Metrics) DeviceMemory(read func(report func(device string, used, total int64))) {
+	m.Registry.MustRegister(&memoryCollector{read: read,
+		used: prometheus.NewDesc("sie_device_memory_used_bytes", "Memory of a GPU in use, by any process.", []string{"device"}, nil),
+		all:  prometheus.NewDesc("sie_device_memory_total_bytes", "Memory of a GPU.", []string{"device"}, nil)})
+}
+
+type memoryCollector struct {
+	used, all *prometheus.Desc
+	read      func(func(string, int64, int64))
+}
+
+func (c *memoryCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.used
+	ch <- c.all
+}
+
+func (c *memoryCollector) Collect(ch chan<- prometheus.Metric) {
+	c.read(func(device string, used, total int64) {
+		ch <- prometheus.MustNewConstMetric(c.used, prometheus.GaugeValue, float64(used), device)
+		ch <- prometheus.MustNewConstMetric(c.all, prometheus.GaugeValue, float64(total), device)
+	})
 }
 
 // QueueDepth registers a gauge of the items queued for a model; depth is called at each scrape.

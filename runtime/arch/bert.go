@@ -122,7 +122,7 @@ func loadBert(dir fs.FS, p *packer) (encoder, error) {
 		var l bertBlock
 		l.qkv = p.linear(c, c, q+"weight", k+"weight", v+"weight")
 		l.qkvBias = p.vector(c, q+"bias", k+"bias", v+"bias")
-		l.out = p.linear(c, c, at+"attention.output.dense.weight")
+		l.out = p.linearAfterAttention(c, c, at+"attention.output.dense.weight")
 		l.outBias = p.vector(c, at+"attention.output.dense.bias")
 		l.attGamma, l.attBeta = p.norm(c, at+"attention.output.LayerNorm")
 		l.up = p.linear(f, c, at+"intermediate.dense.weight")

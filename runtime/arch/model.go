@@ -43,7 +43,7 @@ const (
 
 // Options of Load. The zero value follows the model's files.
 type Options struct {
-	Compute   engine.Compute // 0 = the device's default
+	Compute   engine.Compute // 0 = fp16 on a GPU for a checkpoint in it, else the device's default
 	Pooling   engine.Pooling // 0 = as the module chain says, mean without one
 	Normalize *bool          // nil = as the module chain says, true without one
 	MaxSeqLen int            // 0 = as the files say; never beyond the model's positions
@@ -94,11 +94,15 @@ func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	compute, err := chooseCompute(dev, o.Compute)
+	info, err := dev.Info()
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{device: dev, Compute: compute, Pooling: cmp.Or(o.Pooling, chain.pooling), Normalize: chain.normalize,
+	if o.Compute != 0 && !info.Supports(o.Compute) {
+		return nil, &engine.Error{Op: "load", Status: engine.StatusUnsupported,
+			Msg: fmt.Sprintf("precision %s is not available on this device; it has %v", o.Compute, info.Compute)}
+	}
+	m := &Model{device: dev, Compute: o.Compute, Pooling: cmp.Or(o.Pooling, chain.pooling), Normalize: chain.normalize,
 		LowerCase: limits.lowerCase, Prompts: prompts.Prompts}
 	if o.Normalize != nil {
 		m.Normalize = *o.Normalize
@@ -106,30 +110,15 @@ func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
 	if prompts.Default != nil {
 		m.DefaultPrompt = *prompts.Default
 	}
-	if err := m.load(dir, chain, limits, o); err != nil {
+	if err := m.load(dir, chain, limits, info, o); err != nil {
 		m.Close()
 		return nil, err
 	}
 	return m, nil
 }
 
-func chooseCompute(dev *engine.Device, wanted engine.Compute) (engine.Compute, error) {
-	info, err := dev.Info()
-	if err != nil {
-		return 0, err
-	}
-	if wanted == 0 {
-		return info.DefaultCompute(), nil
-	}
-	if !info.Supports(wanted) {
-		return 0, &engine.Error{Op: "load", Status: engine.StatusUnsupported,
-			Msg: fmt.Sprintf("precision %s is not available on this device; it has %v", wanted, info.Compute)}
-	}
-	return wanted, nil
-}
-
 // load packs the weights and records the program.
-func (m *Model) load(dir string, chain chain, limits textLimits, o Options) error {
+func (m *Model) load(dir string, chain chain, limits textLimits, info engine.Info, o Options) error {
 	encoderDir := filepath.Join(dir, filepath.FromSlash(chain.encoderDir))
 	var config struct {
 		ModelType string `json:"model_type"`
@@ -152,6 +141,9 @@ func (m *Model) load(dir string, chain chain, limits textLimits, o Options) erro
 	}
 	_ = checkpoint.Prefetch() // advice, as in packer.pack
 	m.Arch = config.ModelType
+	if m.Compute == 0 {
+		m.Compute = defaultCompute(info, checkpoint)
+	}
 	m.packer = &packer{dev: m.device, from: checkpoint, file: weights.SingleFile, compute: m.Compute}
 	if m.encoder, err = loadEncoder(os.DirFS(encoderDir), m.packer); err != nil {
 		return err

@@ -52,6 +52,11 @@ func (p *packer) linear(n, k int64, names ...string) *engine.Weight {
 	return p.pack(engine.LinearWeight, []int64{n, k}, names)
 }
 
+// linearAfterAttention is linear for the matrix that reads what attention wrote.
+func (p *packer) linearAfterAttention(n, k int64, names ...string) *engine.Weight {
+	return p.packAs(afterAttention(p.compute), engine.LinearWeight, []int64{n, k}, names)
+}
+
 // table packs a lookup table.
 func (p *packer) table(n, k int64, name string) *engine.Weight {
 	return p.pack(engine.TableWeight, []int64{n, k}, []string{name})
@@ -72,10 +77,15 @@ func (p *packer) norm(n int64, name string) (gamma, beta *engine.Weight) {
 
 // pack packs tensors that all have the given shape as the parts of one weight.
 func (p *packer) pack(kind engine.WeightKind, shape []int64, names []string) *engine.Weight {
+	return p.packAs(p.compute, kind, shape, names)
+}
+
+// packAs is pack in a class of its own.
+func (p *packer) packAs(compute engine.Compute, kind engine.WeightKind, shape []int64, names []string) *engine.Weight {
 	if p.err != nil {
 		return nil
 	}
-	spec := engine.WeightSpec{Kind: kind, Compute: p.compute, K: 1}
+	spec := engine.WeightSpec{Kind: kind, Compute: compute, K: 1}
 	if len(shape) == 2 {
 		spec.K = shape[1]
 	}

@@ -23,8 +23,21 @@ type Options struct {
 	// Fatal, if set, is told of every error of a batch and says whether it concerns the whole device: running the batch
 	// again in halves is then pointless.
 	Fatal func(error) bool
+	// NoMemory, if set, says whether an error of a batch means that the device had too little memory for it. Such a batch
+	// is run again as it is when MakeRoom, if set, frees some, and then in halves. MakeRoom may block.
+	NoMemory func(error) bool
+	MakeRoom func() bool
+	// Recovered, if set, is told what became of every batch that met NoMemory; called from a batch's goroutine.
+	Recovered func(Recovery)
 	// BatchDone, if set, is told of every batch that ran; called from a batch's goroutine.
 	BatchDone func(items, tokens int, run time.Duration)
+}
+
+// Recovery is what was done for a batch that the device had too little memory for.
+type Recovery struct {
+	Evictions int // times that MakeRoom freed something
+	Splits    int // times that a batch or a part of it was cut in halves
+	Failed    int // items that there is no memory for even alone
 }
 
 func (o *Options) setDefaults() {
@@ -74,6 +87,7 @@ type Queue struct {
 	arrived time.Time     // of the newest item
 	room    chan struct{} // closed and replaced when items leave
 	ctl     *controller
+	running int // batches taken and not done
 	closed  bool
 
 	wake    chan struct{} // one pending wake-up is enough
@@ -81,7 +95,7 @@ type Queue struct {
 	batches sync.WaitGroup
 }
 
-// NewQueue starts a queue that runs its batches with run, within dev's slots.
+// NewQueue starts a queue that runs its batches with run, within dev's slots and on the card whose slot it gets.
 func NewQueue(dev *Device, run Runner, opt Options) *Queue {
 	opt.setDefaults()
 	q := &Queue{opt: opt, dev: dev, run: run, room: make(chan struct{}), wake: make(chan struct{}, 1),
@@ -147,6 +161,13 @@ func (q *Queue) Full() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.items) >= q.opt.MaxItems
+}
+
+// Idle reports that nothing is queued and no batch is in flight.
+func (q *Queue) Idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.items) == 0 && q.running == 0
 }
 
 // RequestDone tells the latency controller how long a whole request took.
@@ -221,14 +242,16 @@ func (q *Queue) loop() {
 		}
 		due, after := q.dueLocked(now, idle, free)
 		q.mu.Unlock()
-		if due && q.dev.acquire(q) {
-			if b := q.take(now); len(b) > 0 {
-				q.batches.Add(1)
-				go q.runBatch(b)
-			} else {
-				q.dev.release()
+		if due {
+			if card, ok := q.dev.acquire(q); ok {
+				if b := q.take(now); len(b) > 0 {
+					q.batches.Add(1)
+					go q.runBatch(card, b)
+				} else {
+					q.dev.release(card)
+				}
+				continue
 			}
-			continue
 		}
 		timer.Reset(after)
 		select {
@@ -290,6 +313,9 @@ func (q *Queue) take(now time.Time) []*Item {
 	if len(q.items) == 0 {
 		q.items = nil
 	}
+	if len(out) > 0 {
+		q.running++
+	}
 	if n > 0 {
 		close(q.room)
 		q.room = make(chan struct{})
@@ -297,44 +323,50 @@ func (q *Queue) take(now time.Time) []*Item {
 	return out
 }
 
-// runBatch owns one slot for one batch.
-func (q *Queue) runBatch(items []*Item) {
+// runBatch owns one slot of the card for one batch.
+func (q *Queue) runBatch(card int, items []*Item) {
 	defer q.batches.Done()
 	start := time.Now()
 	for _, it := range items {
 		it.group.started(start)
 	}
-	tokens := q.attempt(items)
+	a := attempt{q: q, card: card}
+	tokens := a.run(items, true)
 	end := time.Now()
-	q.dev.release()
+	q.dev.release(card)
 	q.mu.Lock()
+	q.running--
 	q.ctl.batchDone(end.Sub(start), tokens, len(items), end)
 	q.mu.Unlock()
 	if q.opt.BatchDone != nil {
 		q.opt.BatchDone(len(items), tokens, end.Sub(start))
 	}
+	if a.short && q.opt.Recovered != nil {
+		q.opt.Recovered(a.did)
+	}
 }
 
-// attempt runs items and delivers their results. A batch that fails is run again in halves, so that one bad item fails
-// only its own group; the depth is bounded by the halving.
-func (q *Queue) attempt(items []*Item) (tokens int) {
+// attempt is a batch on its way through one slot, and what its errors asked for.
+type attempt struct {
+	q     *Queue
+	card  int
+	short bool // the device had too little memory
+	did   Recovery
+}
+
+// run runs items and delivers their results. A batch that fails is run again in halves, so that one bad item fails only
+// its own group; the depth is bounded by the halving. Memory is made for the whole batch and for an item that is alone,
+// not for the parts between: they get smaller anyway, and what is unloaded for them would be missed.
+func (a *attempt) run(items []*Item, whole bool) (tokens int) {
 	p := pack(items)
-	out, err := q.run.RunPacked(context.Background(), p)
-	tokens = len(p.IDs)
-	if err == nil && int64(len(out)) != p.OutBytes {
-		err = fmt.Errorf("batch: the device returned %d bytes instead of %d", len(out), p.OutBytes)
+	out, err := a.once(p)
+	if a.noMemory(err) && (whole || len(items) == 1) && a.q.opt.MakeRoom != nil && a.q.opt.MakeRoom() {
+		a.did.Evictions++
+		out, err = a.once(p)
 	}
+	tokens = len(p.IDs)
 	if err != nil {
-		fatal := q.opt.Fatal != nil && q.opt.Fatal(err) // asked of a single item's error too: it tells who watches the device
-		if fatal || len(items) == 1 {
-			for _, it := range items {
-				it.group.Fail(err)
-			}
-			return tokens
-		}
-		h := len(items) / 2
-		q.attempt(items[:h])
-		q.attempt(items[h:])
+		a.failed(items, err)
 		return tokens
 	}
 	now := time.Now()
@@ -343,6 +375,45 @@ func (q *Queue) attempt(items []*Item) (tokens int) {
 		it.group.deliver(it.Index, out[o:o+n:o+n], now)
 	}
 	return tokens
+}
+
+// once runs p on the card.
+func (a *attempt) once(p *Packed) ([]byte, error) {
+	out, err := a.q.run.RunPacked(context.Background(), a.card, p)
+	if err == nil && int64(len(out)) != p.OutBytes {
+		err = fmt.Errorf("batch: the device returned %d bytes instead of %d", len(out), p.OutBytes)
+	}
+	return out, err
+}
+
+// failed cuts items in halves, or tells their groups.
+func (a *attempt) failed(items []*Item, err error) {
+	// Asked of a single item's error too: it tells who watches the device.
+	fatal := a.q.opt.Fatal != nil && a.q.opt.Fatal(err)
+	if fatal {
+		a.q.dev.lose(a.card)
+	}
+	if fatal || len(items) == 1 {
+		if a.noMemory(err) {
+			a.did.Failed += len(items)
+		}
+		for _, it := range items {
+			it.group.Fail(err)
+		}
+		return
+	}
+	if a.noMemory(err) {
+		a.did.Splits++
+	}
+	h := len(items) / 2
+	a.run(items[:h], false)
+	a.run(items[h:], false)
+}
+
+func (a *attempt) noMemory(err error) bool {
+	short := err != nil && a.q.opt.NoMemory != nil && a.q.opt.NoMemory(err)
+	a.short = a.short || short
+	return short
 }
 
 // resultAlign keeps every result's elements aligned for the device's stores.

@@ -21,7 +21,7 @@ type fakeRunner struct {
 	now, max int
 }
 
-func (r *fakeRunner) RunPacked(_ context.Context, p *Packed) ([]byte, error) {
+func (r *fakeRunner) RunPacked(_ context.Context, card int, p *Packed) ([]byte, error) {
 	r.mu.Lock()
 	r.batches = append(r.batches, len(p.Specs))
 	r.tokens = append(r.tokens, len(p.IDs))

@@ -8,9 +8,13 @@ import (
 	"time"
 )
 
-// Model is what a registry holds. Close is called once, with no reference left; it may block.
+// Model is what a registry holds.
 type Model interface {
 	Bytes() int64
+	// Idle reports that nothing of the model runs, so that Close will not wait. It is asked with no reference left and the
+	// registry's lock held.
+	Idle() bool
+	// Close is called once, with no reference left; it may block.
 	Close()
 }
 
@@ -54,6 +58,9 @@ type Options struct {
 	Classify func(error) (class string, permanent bool)
 	// Short reports whether memory is short now; nil means never.
 	Short func() bool
+	// NoMemory reports whether a load failed for lack of memory: it is tried again after each model that EvictOne unloads.
+	// nil means never.
+	NoMemory func(error) bool
 	// Cooldown is how long a transient failure is remembered [30 s]; it doubles with each attempt up to MaxCooldown
 	// [30 min]. After MaxAttempts [8] a failure is permanent.
 	Cooldown, MaxCooldown time.Duration
@@ -173,6 +180,9 @@ func (r *Registry[M]) doLoad(e *entry[M], load func() (M, error)) {
 	r.load.Lock()
 	r.Relieve()
 	m, err := load()
+	for err != nil && r.opt.NoMemory != nil && r.opt.NoMemory(err) && r.EvictOne() {
+		m, err = load()
+	}
 	r.load.Unlock()
 
 	r.mu.Lock()
@@ -213,25 +223,38 @@ func (r *Registry[M]) release(e *entry[M]) {
 
 // Relieve unloads the least recently used models that nobody holds, while memory is short.
 func (r *Registry[M]) Relieve() {
-	if r.opt.Short == nil {
-		return
-	}
-	for r.opt.Short() {
-		r.mu.Lock()
-		var victim *entry[M]
-		for _, e := range r.entries {
-			if e.state == Loaded && e.refs == 0 && (victim == nil || e.used < victim.used) {
-				victim = e
-			}
-		}
-		if victim == nil {
-			r.mu.Unlock()
+	for r.opt.Short != nil && r.opt.Short() {
+		if !r.evict(func(M) bool { return true }) {
 			return
 		}
-		done := r.unloadLocked(victim)
-		r.mu.Unlock()
-		<-done
 	}
+}
+
+// EvictOne unloads the least recently used model that nobody holds and that is idle, waits until it is gone, and reports
+// whether there was one. A batch may call it: what waits for a batch is not idle, so nobody waits in a circle.
+func (r *Registry[M]) EvictOne() bool { return r.evict(M.Idle) }
+
+// evict unloads the least recently used of the models that nobody holds and that suit.
+func (r *Registry[M]) evict(suits func(M) bool) bool {
+	r.mu.Lock()
+	if r.closed { // Close unloads what is left
+		r.mu.Unlock()
+		return false
+	}
+	var victim *entry[M]
+	for _, e := range r.entries {
+		if e.state == Loaded && e.refs == 0 && (victim == nil || e.used < victim.used) && suits(e.model) {
+			victim = e
+		}
+	}
+	if victim == nil {
+		r.mu.Unlock()
+		return false
+	}
+	done := r.unloadLocked(victim)
+	r.mu.Unlock()
+	<-done
+	return true
 }
 
 // Unload unloads the model of key once its last reference is released. It reports whether there was one.

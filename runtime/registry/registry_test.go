@@ -12,10 +12,12 @@ import (
 
 type fake struct {
 	bytes  int64
+	busy   bool
 	closed atomic.Int32
 }
 
 func (f *fake) Bytes() int64 { return f.bytes }
+func (f *fake) Idle() bool   { return !f.busy }
 func (f *fake) Close()       { f.closed.Add(1) }
 
 func ok(m *fake) func() (*fake, error) { return func() (*fake, error) { return m, nil } }
@@ -171,5 +173,81 @@ func TestOutOfMemoryIsForgottenWhenMemoryComesFree(t *testing.T) {
 		if _, err := r.Acquire(t.Context(), "b", ok(&fake{})); !errors.Is(err, ErrClosed) {
 			t.Errorf("err %v", err)
 		}
+	})
+}
+
+// A load without memory is tried again after each model that can go: idle ones that nobody holds, the oldest first.
+func TestLoadMakesRoom(t *testing.T) {
+	full := errors.New("no room")
+	for name, c := range map[string]struct {
+		need  int32 // unloads before the load succeeds
+		loads int32
+		want  map[string]State
+	}{
+		"one has to go":  {1, 2, map[string]State{"held": Loaded, "busy": Loaded, "old": Available, "new": Loaded, "x": Loaded}},
+		"two have to go": {2, 3, map[string]State{"held": Loaded, "busy": Loaded, "old": Available, "new": Available, "x": Loaded}},
+		"it never fits":  {9, 3, map[string]State{"held": Loaded, "busy": Loaded, "old": Available, "new": Available, "x": Failed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var unloaded, loads atomic.Int32
+				r := New[*fake](Options{
+					NoMemory: func(err error) bool { return errors.Is(err, full) },
+					Classify: func(error) (string, bool) { return "OOM", false },
+					Changed: func(_ string, s State) {
+						if s == Available {
+							unloaded.Add(1)
+						}
+					},
+				})
+				held, _ := r.Acquire(t.Context(), "held", ok(&fake{}))
+				for _, key := range []string{"busy", "old", "new"} {
+					ref, err := r.Acquire(t.Context(), key, ok(&fake{busy: key == "busy"}))
+					if err != nil {
+						t.Fatal(err)
+					}
+					ref.Release()
+				}
+				ref, err := r.Acquire(t.Context(), "x", func() (*fake, error) {
+					loads.Add(1)
+					if unloaded.Load() < c.need {
+						return nil, full
+					}
+					return &fake{}, nil
+				})
+				for key, want := range c.want {
+					if s := r.Get(key).State; s != want {
+						t.Errorf("%s is %s, want %s", key, s, want)
+					}
+				}
+				if loads.Load() != c.loads || (err == nil) != (c.want["x"] == Loaded) {
+					t.Errorf("%d loads, %v", loads.Load(), err)
+				}
+				if err == nil {
+					ref.Release()
+				}
+				held.Release()
+				r.Close()
+				if r.EvictOne() {
+					t.Error("a closed registry evicts")
+				}
+			})
+		})
+	}
+}
+
+// Any other failure is not worth another model.
+func TestOtherFailuresEvictNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New[*fake](Options{NoMemory: func(error) bool { return false }})
+		ref, _ := r.Acquire(t.Context(), "a", ok(&fake{}))
+		ref.Release()
+		if _, err := r.Acquire(t.Context(), "b", func() (*fake, error) { return nil, errors.New("corrupt") }); err == nil {
+			t.Error("no error")
+		}
+		if r.Get("a").State != Loaded {
+			t.Error("a was unloaded")
+		}
+		r.Close()
 	})
 }

@@ -14,10 +14,13 @@ var static embed.FS
 // healthz says that the process answers; it stays ok while draining, so that nobody kills a server that finishes its work.
 func (s *Server) healthz(ctx *fasthttp.RequestCtx, _ string) { plain(ctx, 200, "ok") }
 
-// livez says that the device answers.
+// unhealthy is what the reference answers when a card does not, to both probes.
+const unhealthy = "gpu unhealthy"
+
+// livez says that the devices answer.
 func (s *Server) livez(ctx *fasthttp.RequestCtx, _ string) {
 	if s.worker.Lost() {
-		plain(ctx, 503, "device lost")
+		plain(ctx, 503, unhealthy)
 		return
 	}
 	plain(ctx, 200, "ok")
@@ -25,11 +28,14 @@ func (s *Server) livez(ctx *fasthttp.RequestCtx, _ string) {
 
 // readyz says that requests should be sent here.
 func (s *Server) readyz(ctx *fasthttp.RequestCtx, _ string) {
-	if !s.isReady() {
+	switch {
+	case s.worker.Lost():
+		plain(ctx, 503, unhealthy)
+	case !s.isReady():
 		plain(ctx, 503, "not ready")
-		return
+	default:
+		plain(ctx, 200, "ok")
 	}
-	plain(ctx, 200, "ok")
 }
 
 func (s *Server) isReady() bool { return s.ready.Load() && !s.gate.closed() && !s.worker.Lost() }

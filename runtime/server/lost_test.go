@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -19,9 +20,9 @@ func TestLostDevice(t *testing.T) {
 	if a.status != 503 || a.header.Get("Retry-After") == "" || strings.Contains(string(a.body), "Xid") {
 		t.Errorf("status %d, Retry-After %q: %s", a.status, a.header.Get("Retry-After"), a.body)
 	}
-	for path, want := range map[string]int{"/livez": 503, "/readyz": 503, "/healthz": 200} {
-		if a := r.do("GET", path, ""); a.status != want {
-			t.Errorf("%s: status %d %s, want %d", path, a.status, a.body, want)
+	for path, want := range map[string]string{"/livez": "503 gpu unhealthy", "/readyz": "503 gpu unhealthy", "/healthz": "200 ok"} {
+		if a := r.do("GET", path, ""); fmt.Sprintf("%d %s", a.status, a.body) != want {
+			t.Errorf("%s: status %d %s, want %s", path, a.status, a.body, want)
 		}
 	}
 }

@@ -68,7 +68,7 @@ profiles: {default: {adapter_path: "sie_server.adapters.cross_encoder:X", max_ba
 	log := &testrig.Log{}
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	metrics := obs.NewMetrics()
-	wo := worker.Options{Catalog: c, Hub: h, Device: engine.Options{Threads: 2}, Precision: "fp32", LoadWait: time.Minute, Metrics: metrics, Log: logger}
+	wo := worker.Options{Catalog: c, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute, Metrics: metrics, Log: logger}
 	so := Options{Name: "w1", Bundle: "default", Metrics: metrics, Log: logger}
 	if change != nil {
 		change(&so, &wo)

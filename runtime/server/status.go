@@ -83,7 +83,7 @@ type statusMessage struct {
 	LoadedModels     []string             `json:"loaded_models"`
 	MaxBatchRequests int                  `json:"max_batch_requests"`
 	Server           serverStatus         `json:"server"`
-	GPUs             []struct{}           `json:"gpus"` // a CPU worker has none
+	GPUs             []worker.GPUStatus   `json:"gpus"` // a CPU worker has none
 	Models           []worker.ModelStatus `json:"models"`
 }
 
@@ -182,7 +182,7 @@ func (s *Server) statusNow() statusMessage {
 		Ready:     s.isReady(), Saturated: st.Saturated,
 		Name: s.opt.Name, MachineProfile: s.opt.MachineProfile, PoolName: s.opt.Pool,
 		Bundle: s.opt.Bundle, BundleConfigHash: s.opt.BundleHash,
-		LoadedModels: st.Loaded, MaxBatchRequests: st.MaxBatchRequests, GPUs: []struct{}{}, Models: st.Models,
+		LoadedModels: st.Loaded, MaxBatchRequests: st.MaxBatchRequests, GPUCount: len(st.GPUs), GPUs: st.GPUs, Models: st.Models,
 		Server: serverStatus{Version: build.Version, UptimeSeconds: int(time.Since(s.started).Seconds()), PID: os.Getpid()},
 	}
 	if u, err := user.Current(); err == nil {

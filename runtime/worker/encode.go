@@ -79,7 +79,7 @@ type chunk struct {
 func newJob(ctx context.Context, w *Worker, m *model, p *plan, r *Request) (*job, error) {
 	v, err := m.variant(p.options.Pooling)
 	if err != nil {
-		return nil, variantError(err, p)
+		return nil, w.variantError(err, p)
 	}
 	dims := m.weights.Dim
 	if p.dimensions > 0 {
@@ -254,8 +254,10 @@ func (j *job) abandon(err error) {
 }
 
 // variantError says why a model cannot be pooled as a request wishes.
-func variantError(err error, p *plan) error {
+func (w *Worker) variantError(err error, p *plan) error {
 	switch {
+	case w.fatal(err):
+		return errs.DeviceLost(err)
 	case errors.Is(err, engine.ErrNoMemory):
 		return errs.OutOfMemory("Encoding", err)
 	case errors.Is(err, engine.ErrUnsupported):
@@ -306,6 +308,8 @@ func (w *Worker) acquire(ctx context.Context, m *catalog.Resolved) (*registry.Re
 		return nil, errs.Unloading(m.ID)
 	case errors.Is(err, registry.ErrClosed):
 		return nil, errs.ShuttingDown()
+	case errors.As(err, &f) && errors.Is(f.Err, engine.ErrDeviceLost):
+		return nil, errs.DeviceLost(f)
 	case errors.As(err, &f):
 		return nil, errs.LoadFailed(m.ID, errs.LoadFailure{Class: f.Class, Attempts: f.Attempts, Permanent: f.Permanent},
 			publicCause(f.Err), f)

@@ -78,6 +78,7 @@ type Status struct {
 	Models           []ModelStatus
 	MaxBatchRequests int
 	Saturated        bool // a queue is full
+	GPUs             []GPUStatus
 }
 
 // ModelStatus is one model, in the reference's words.
@@ -124,7 +125,7 @@ type use struct {
 // Status takes a snapshot: every id of the catalog, as the reference lists them, the largest first. What several ids
 // share, memory and queue, is shown under the first of them and counted once.
 func (w *Worker) Status() Status {
-	st := Status{Loaded: []string{}, MaxBatchRequests: w.maxBatchRequests()}
+	st := Status{Loaded: []string{}, MaxBatchRequests: w.maxBatchRequests(), GPUs: w.gpus()}
 	uses := make(map[string]use)
 	w.models.Each(func(key string, l *model) {
 		u := use{bytes: l.Bytes(), dim: l.weights.Dim, maxTokens: l.maxTokens, queue: l.stats()}

@@ -23,10 +23,12 @@ import (
 type model struct {
 	w         *Worker
 	key       string
-	weights   *arch.Model
+	copies    []*arch.Model // the weights on each device
+	weights   *arch.Model   // the first of them, for what they have in common
 	tokenizer *tokenizer.Tokenizer
 	maxTokens int // of one text, special tokens included
 	vocab     int
+	workspace int64 // scratch memory of the largest batch
 	options   batch.Options
 
 	mu       sync.Mutex // guards variants
@@ -35,9 +37,9 @@ type model struct {
 
 // variant is a recorded program over a model's weights, and its queue.
 type variant struct {
-	queue   *batch.Queue
-	program *engine.Program
-	owned   bool // recorded here, not with the weights
+	queue    *batch.Queue
+	programs []*engine.Program // on each device
+	owned    bool              // recorded here, not with the weights
 }
 
 var poolings = map[catalog.Pooling]engine.Pooling{
@@ -72,23 +74,71 @@ func (w *Worker) load(m *catalog.Resolved) (*model, error) {
 	if w.opt.MaxBatchTokens > 0 {
 		tokens = w.opt.MaxBatchTokens
 	}
-	a, err := arch.Load(found.Dir, w.device, arch.Options{Compute: compute, MaxSeqLen: shared.maxTokens, MaxTokens: tokens})
+	copies, err := w.pack(found.Dir, arch.Options{Compute: compute, MaxSeqLen: shared.maxTokens, MaxTokens: tokens})
 	if err != nil {
+		w.fatal(err)
 		tok.Close()
 		return nil, err
 	}
-	l := &model{w: w, key: key, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
-		options: w.queueOptions(m, a), variants: make(map[engine.Pooling]*variant)}
+	a := copies[0]
+	l := &model{w: w, key: key, copies: copies, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
+		workspace: a.Program().Workspace(), options: w.queueOptions(m, a), variants: make(map[engine.Pooling]*variant)}
 	if err := l.check(); err != nil {
 		tok.Close()
-		a.Close()
+		closeCopies(copies)
 		return nil, err
 	}
 	w.loaded.Store(key, l)
-	w.opt.Metrics.Loaded(m.ID, w.DeviceName(), a.Bytes())
-	w.opt.Log.Info("model ready", "model", m.ID, "weights", string(found.Source), "precision", a.Compute.String(),
+	for i, d := range w.devices {
+		w.opt.Metrics.Loaded(m.ID, d.name, copies[i].Bytes())
+	}
+	w.opt.Log.Info("model ready", "model", m.ID, "weights", string(found.Source), "device", w.DeviceName(), "precision", a.Compute.String(),
 		"dim", a.Dim, "max_tokens", a.MaxSeqLen, "packed_mib", a.Bytes()>>20, "took", time.Since(start).Round(time.Millisecond))
 	return l, nil
+}
+
+// pack packs the weights in dir on every device, at the same time, once there is room for them and for the largest batch.
+func (w *Worker) pack(dir string, o arch.Options) ([]*arch.Model, error) {
+	var weights int64
+	if w.devices[0].memory != nil {
+		var err error
+		if weights, err = arch.PackedBytes(dir, w.devices[0].about, o.Compute); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.makeRoom(need{weights: weights, whole: weights, what: "its weights need"}); err != nil {
+		return nil, err
+	}
+	copies := make([]*arch.Model, len(w.devices))
+	failures := make([]error, len(w.devices))
+	var all sync.WaitGroup
+	for i, d := range w.devices {
+		all.Go(func() {
+			copies[i], failures[i] = arch.Load(dir, d.engine, o)
+		})
+	}
+	all.Wait()
+	for i, err := range failures {
+		if err != nil {
+			closeCopies(copies)
+			return nil, w.devices[i].explain(err, weights)
+		}
+	}
+	workspace := copies[0].Program().Workspace()
+	if err := w.makeRoom(need{workspace: workspace, whole: copies[0].Bytes() + workspace,
+		what: "its weights and its largest batch need"}); err != nil {
+		closeCopies(copies)
+		return nil, err
+	}
+	return copies, nil
+}
+
+func closeCopies(copies []*arch.Model) {
+	for _, c := range copies {
+		if c != nil {
+			c.Close()
+		}
+	}
 }
 
 // tokenizerError is an error of loading a tokenizer, whatever its type: it is about the model's files.
@@ -133,6 +183,7 @@ func (w *Worker) queueOptions(m *catalog.Resolved, a *arch.Model) batch.Options 
 	o.MaxItems = w.opt.MaxQueueItems
 	o.Fatal = w.fatal
 	name := m.ID
+	o.NoMemory, o.MakeRoom, o.Recovered = noMemory, w.models.EvictOne, w.recovered(name)
 	o.BatchDone = func(items, tokens int, run time.Duration) { w.opt.Metrics.Batch(name, items, tokens, run) }
 	ad, from := &o.Adaptive, m.AdaptiveBatching
 	if from.Enabled != nil {
@@ -167,17 +218,29 @@ func (l *model) variant(p catalog.Pooling) (*variant, error) {
 	if v := l.variants[mode]; v != nil {
 		return v, nil
 	}
-	v := &variant{program: l.weights.Program()}
-	if mode != l.weights.Pooling {
-		program, err := l.weights.RecordPooling(mode)
-		if err != nil {
-			return nil, err
+	v := &variant{owned: mode != l.weights.Pooling}
+	for _, c := range l.copies {
+		program := c.Program()
+		if v.owned {
+			var err error
+			if program, err = c.RecordPooling(mode); err != nil {
+				v.closePrograms()
+				return nil, err
+			}
 		}
-		v.program, v.owned = program, true
+		v.programs = append(v.programs, program)
 	}
-	v.queue = batch.NewQueue(l.w.slots, runPacked{w: l.w, program: v.program}, l.options)
+	v.queue = batch.NewQueue(l.w.slots, runPacked{w: l.w, programs: v.programs}, l.options)
 	l.variants[mode] = v
 	return v, nil
+}
+
+func (v *variant) closePrograms() {
+	if v.owned {
+		for _, p := range v.programs {
+			p.Close()
+		}
+	}
 }
 
 // limit is the most tokens of one text that m takes.
@@ -188,8 +251,26 @@ func (l *model) limit(m *catalog.Resolved) int {
 	return l.maxTokens
 }
 
-// Bytes is the size of the packed weights.
-func (l *model) Bytes() int64 { return l.weights.Bytes() }
+// Bytes is the size of the packed weights, on all devices.
+func (l *model) Bytes() int64 {
+	var n int64
+	for _, c := range l.copies {
+		n += c.Bytes()
+	}
+	return n
+}
+
+// Idle reports that nothing is queued or in flight. No lock of the model is held for long while nobody uses it.
+func (l *model) Idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, v := range l.variants {
+		if !v.queue.Idle() {
+			return false
+		}
+	}
+	return true
+}
 
 // Close fails what is queued, waits for running batches and frees the weights.
 func (l *model) Close() {
@@ -198,12 +279,10 @@ func (l *model) Close() {
 	defer l.mu.Unlock()
 	for _, v := range l.variants {
 		v.queue.Close(batch.ErrClosed)
-		if v.owned {
-			v.program.Close()
-		}
+		v.closePrograms()
 	}
 	l.tokenizer.Close()
-	l.weights.Close()
+	closeCopies(l.copies)
 }
 
 // full reports that no queue has room for one item more.

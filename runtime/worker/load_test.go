@@ -231,7 +231,7 @@ func TestUnloadUnderMemoryPressure(t *testing.T) {
 	}
 	r.encode(&Request{Model: mean, Texts: words(3)})
 	r.encode(&Request{Model: cls, Texts: words(3)})
-	if r.state(mean) != registry.Loaded || r.state(cls) != registry.Loaded || r.gauge("sie_model_loaded", mean) != 1 {
+	if r.state(mean) != registry.Loaded || r.state(cls) != registry.Loaded || r.ofModel("sie_model_loaded", mean) != 1 {
 		t.Fatal("with memory to spare both models stay")
 	}
 	var tok *tokenizer.Tokenizer
@@ -253,7 +253,7 @@ func TestUnloadUnderMemoryPressure(t *testing.T) {
 	if r.state(mean) != registry.Available || r.state(cls) != registry.Loaded {
 		t.Errorf("mean is %s and cls, which is in use, %s", r.state(mean), r.state(cls))
 	}
-	if r.gauge("sie_model_loaded", mean) != 0 || r.gauge("sie_model_memory_bytes", mean) != 0 || r.gauge("sie_model_loaded", cls) != 1 {
+	if r.ofModel("sie_model_loaded", mean) != 0 || r.ofModel("sie_model_memory_bytes", mean) != 0 || r.ofModel("sie_model_loaded", cls) != 1 {
 		t.Error("the gauges do not show it")
 	}
 	if err := tok.EncodeParallel(t.Context(), new(tokenizer.Batch), []string{"a"}, tokenizer.Options{}); !errors.Is(err, tokenizer.ErrClosed) {
@@ -278,8 +278,8 @@ func TestFloat32Profile(t *testing.T) {
 	exact, own := r.describe("test/family:exact"), r.describe("test/family")
 	r.vectors(own.ID, "a")
 	v := r.vectors(exact.ID, "the cat sat on the mat")[0]
-	if (r.key(exact) == r.key(own)) != (r.DeviceInfo().DefaultCompute() == engine.ComputeF32) {
-		t.Errorf("keys %q and %q on a device whose best is %v", r.key(exact), r.key(own), r.DeviceInfo().DefaultCompute())
+	if (r.key(exact) == r.key(own)) != (r.Devices()[0].DefaultCompute() == engine.ComputeF32) {
+		t.Errorf("keys %q and %q on a device whose best is %v", r.key(exact), r.key(own), r.Devices()[0].DefaultCompute())
 	}
 	r32 := start(t, nil, []string{mean})
 	if d := golden.Compare(v, r32.vectors(mean, "the cat sat on the mat")[0]); d.MaxAbs != 0 {
@@ -304,8 +304,14 @@ func TestClosedWorker(t *testing.T) {
 	r.refused(t.Context(), &Request{Model: mean, Texts: []string{"a"}}, errs.Draining, 503)
 }
 
-// gauge reads a metric of one model.
-func (r *rig) gauge(name, model string) float64 {
+// ofModel reads a gauge or counter of one model.
+func (r *rig) ofModel(name, model string) float64 {
+	r.t.Helper()
+	return r.metric(name, "model", model)
+}
+
+// metric reads the gauge or counter that has a label of that value.
+func (r *rig) metric(name, label, value string) float64 {
 	r.t.Helper()
 	families, err := r.opt.Metrics.Registry.Gather()
 	if err != nil {
@@ -314,13 +320,13 @@ func (r *rig) gauge(name, model string) float64 {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
-				if f.GetName() == name && l.GetName() == "model" && l.GetValue() == model {
-					return m.GetGauge().GetValue()
+				if f.GetName() == name && l.GetName() == label && l.GetValue() == value {
+					return m.GetGauge().GetValue() + m.GetCounter().GetValue()
 				}
 			}
 		}
 	}
-	r.t.Fatalf("no metric %s of %s", name, model)
+	r.t.Fatalf("no metric %s of %s", name, value)
 	return 0
 }
 

@@ -72,7 +72,7 @@ func TestRefusedRequestLeavesNoWork(t *testing.T) {
 	ids[chunkTexts][1] = 5000
 	r.refused(t.Context(), &Request{Model: mean, Tokens: ids}, errs.InvalidInput, 400)
 	r.encode(&Request{Model: mean, Texts: words(3)})
-	if n := r.runner.Stats().Sequences; n != 3 {
+	if n := r.devices[0].runner.Stats().Sequences; n != 3 {
 		t.Errorf("%d sequences ran, want 3", n)
 	}
 }
@@ -184,20 +184,20 @@ func TestCancelMidway(t *testing.T) {
 	t.Run("while it runs", func(t *testing.T) {
 		r := start(t, func(o *Options) { o.Batch.MaxRequests = 1; o.MaxBatchTokens = 64 }, []string{mean})
 		r.vectors(mean, "a")
-		before := r.runner.Stats().Sequences
+		before := r.devices[0].runner.Stats().Sequences
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error, 1)
 		go func() {
 			_, err := r.Encode(ctx, &Request{Model: mean, Texts: words(20_000)})
 			done <- err
 		}()
-		testrig.Until(r.t, "a batch ran", func() bool { return r.runner.Stats().Sequences > before })
+		testrig.Until(r.t, "a batch ran", func() bool { return r.devices[0].runner.Stats().Sequences > before })
 		cancel(left)
 		if err := <-done; err != left {
 			t.Errorf("got %v, want the cause", err)
 		}
 		r.queued(mean, 0)
-		if ran := r.runner.Stats().Sequences - before; ran > 15_000 {
+		if ran := r.devices[0].runner.Stats().Sequences - before; ran > 15_000 {
 			t.Errorf("%d of 20,000 texts ran for a client that left early", ran)
 		}
 		r.vectors(mean, "still serving")

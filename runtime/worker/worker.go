@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -21,8 +20,9 @@ import (
 type Options struct {
 	Catalog   *catalog.Catalog // required
 	Hub       *hub.Resolver    // required; finds and fetches weights
-	Device    engine.Options   // which device, how many threads
-	Precision string           // auto, fp32, bf16 or int8 [auto]
+	Devices   []engine.Options // equal GPUs, or the CPU and how many threads [the CPU]
+	Precision string           // auto, fp32, bf16, int8, fp16 or fp8 [auto]
+	GPUType   string           // what the GPUs count as [found from their name]
 
 	LoadWait        time.Duration // a cold request waits this long for its model, then gets MODEL_LOADING [2 s]
 	MaxBatchTokens  int           // overrides the profiles' max_batch_tokens
@@ -41,16 +41,15 @@ type Options struct {
 type Worker struct {
 	opt     Options
 	catalog *catalog.Catalog
-	device  *engine.Device
-	about   engine.Info
-	runner  *engine.Runner
-	slots   *batch.Device
+	devices []*device
+	slots   *batch.Device // over all devices
 	models  *registry.Registry[*model]
 	keys    map[string]string // by id: the key of its weights; fixed by New
 	copies  map[string]copyOf // by key: fixed by New
 	loaded  sync.Map          // by key: the *model, while it is loaded
-	memory  func() memory
-	lost    chan struct{} // closed when the device failed for good
+	memory  func() memory     // of the host
+	usage   usage
+	lost    chan struct{} // closed when a device failed for good
 	lose    sync.Once
 }
 
@@ -63,14 +62,18 @@ type copyOf struct {
 // key names the packed weights behind m: equal keys share a copy. A profile in float32 has a copy of its own where the
 // operator leaves the precision open and the device's best is another.
 func (w *Worker) key(m *catalog.Resolved) string {
-	if w.inFloat32(m) && w.about.DefaultCompute() != engine.ComputeF32 {
+	if w.inFloat32(m) && w.devices[0].about.DefaultCompute() != engine.ComputeF32 {
 		return m.WeightsKey + " in float32"
 	}
 	return m.WeightsKey
 }
 
-// inFloat32 says whether m's profile decides on float32.
+// inFloat32 says whether m's profile decides on float32: it is a wish, and no GPU has it.
 func (w *Worker) inFloat32(m *catalog.Resolved) bool {
+	return w.wishesFloat32(m) && w.supports(engine.ComputeF32)
+}
+
+func (w *Worker) wishesFloat32(m *catalog.Resolved) bool {
 	return (w.opt.Precision == "" || w.opt.Precision == "auto") && m.Precision == "float32"
 }
 
@@ -82,10 +85,10 @@ func (w *Worker) name(key string) string {
 	return ""
 }
 
-// slotsInFlight is how many batches the runner takes at a time.
+// slotsInFlight is how many batches a runner takes at a time.
 const slotsInFlight = 2
 
-// New opens the device. No model is loaded yet.
+// New opens the devices. No model is loaded yet.
 func New(opt Options) (*Worker, error) {
 	if opt.LoadWait == 0 {
 		opt.LoadWait = 2 * time.Second
@@ -99,22 +102,24 @@ func New(opt Options) (*Worker, error) {
 	if opt.Log == nil {
 		opt.Log = slog.Default()
 	}
-	dev, err := engine.Open(opt.Device)
+	if len(opt.Devices) == 0 {
+		opt.Devices = []engine.Options{{}}
+	}
+	devices, err := openDevices(opt.Devices)
 	if err != nil {
 		return nil, err
 	}
-	info, err := dev.Info()
-	if err != nil {
-		dev.Close()
+	w := &Worker{opt: opt, catalog: opt.Catalog, devices: devices, slots: batch.NewDevices(len(devices), slotsInFlight),
+		lost: make(chan struct{}), keys: make(map[string]string), copies: make(map[string]copyOf), memory: hostMemory}
+	if err := w.checkPrecision(opt.Precision); err != nil {
+		closeDevices(devices)
 		return nil, err
 	}
-	if c, ok := engine.ParseCompute(opt.Precision); ok && !info.Supports(c) {
-		dev.Close()
-		return nil, fmt.Errorf("precision %s is not available on this machine, which has %v: %s", opt.Precision, info.Compute, info.Why)
-	}
-	w := &Worker{opt: opt, catalog: opt.Catalog, device: dev, about: info, runner: engine.NewRunner(dev),
-		slots: batch.NewDevice(slotsInFlight), lost: make(chan struct{}), keys: make(map[string]string), copies: make(map[string]copyOf), memory: hostMemory}
+	var wishes []string
 	for _, m := range opt.Catalog.List() {
+		if w.wishesFloat32(m) && !w.inFloat32(m) {
+			wishes = append(wishes, m.ID)
+		}
 		c, known := w.copies[w.key(m)]
 		switch {
 		case !known:
@@ -126,27 +131,33 @@ func New(opt Options) (*Worker, error) {
 		}
 		w.keys[m.ID], w.copies[w.key(m)] = w.key(m), c
 	}
+	if len(wishes) > 0 {
+		opt.Log.Info("profiles ask for float32, which this device does not have; they run in "+w.Precision(), "models", wishes)
+	}
 	w.models = registry.New[*model](registry.Options{
 		Classify: classify,
-		Short:    func() bool { return w.memory().ratio() > opt.MemoryThreshold },
+		Short:    w.short,
+		NoMemory: curable,
 		Changed: func(key string, s registry.State) {
 			opt.Log.Info("model "+string(s), "weights", key)
 			if s == registry.Available {
-				opt.Metrics.Loaded(w.name(key), w.DeviceName(), 0)
+				for _, d := range w.devices {
+					opt.Metrics.Loaded(w.name(key), d.name, 0)
+				}
 			}
 		},
 	})
 	opt.Metrics.QueueDepth(func(report func(string, int)) {
 		w.models.Each(func(key string, m *model) { report(w.name(key), m.queued()) })
 	})
+	opt.Metrics.DeviceMemory(w.reportMemory)
 	return w, nil
 }
 
-// Close unloads every model and gives the device back. No request may be running.
+// Close unloads every model and gives the devices back. No request may be running.
 func (w *Worker) Close() {
 	w.models.Close()
-	w.runner.Close()
-	w.device.Close()
+	closeDevices(w.devices)
 }
 
 // Preload loads the model behind id and waits until it is there.
@@ -166,7 +177,7 @@ func (w *Worker) Preload(ctx context.Context, id string) error {
 	return nil
 }
 
-// LostC is closed when the device failed for good: the process should drain and exit.
+// LostC is closed when a device failed for good: the process should drain and exit.
 func (w *Worker) LostC() <-chan struct{} { return w.lost }
 
 // Lost reports whether LostC is closed.
@@ -179,18 +190,12 @@ func (w *Worker) Lost() bool {
 	}
 }
 
-// DeviceName is "cpu" or "cuda:0", as the reference writes it.
-func (w *Worker) DeviceName() string { return w.about.Kind.String() }
-
-// DeviceInfo describes the device as it was opened.
-func (w *Worker) DeviceInfo() engine.Info { return w.about }
-
-// Precision is what models run in unless their profile says float32.
+// Precision is what models run in, but for a profile in float32 on the CPU and a checkpoint in fp16 on a GPU.
 func (w *Worker) Precision() string {
 	if c, ok := engine.ParseCompute(w.opt.Precision); ok {
 		return c.String()
 	}
-	return w.about.DefaultCompute().String()
+	return w.devices[0].about.DefaultCompute().String()
 }
 
 // Describe returns the catalog's entry for a model id, or the 404 with suggestions.
@@ -231,36 +236,3 @@ func (w *Worker) AllFull() bool {
 
 // QueueLimit is how many items a queue takes.
 func (w *Worker) QueueLimit() int { return w.opt.MaxQueueItems }
-
-// runPacked adapts the device runner to one program's queue.
-type runPacked struct {
-	w       *Worker
-	program *engine.Program
-}
-
-// RunPacked implements batch.Runner. The output is made anew for each batch: results alias it until they are sent.
-func (r runPacked) RunPacked(ctx context.Context, p *batch.Packed) ([]byte, error) {
-	b := engine.Batch{Program: r.program, IDs: p.IDs, CuSeqlens: p.CuSeqlens, Items: make([]engine.OutItem, len(p.Specs))}
-	for i, s := range p.Specs {
-		b.Items[i] = engine.OutItem{DType: engine.DType(s.DType), Dims: int(s.Dims), Normalize: s.Normalize, Offset: p.Offsets[i]}
-	}
-	b.OutBytes[0] = p.OutBytes
-	if f := r.w.opt.Intercept; f != nil {
-		if err := f(&b); err != nil {
-			return nil, err
-		}
-	}
-	if err := r.w.runner.Run(ctx, &b); err != nil {
-		return nil, err
-	}
-	return b.Out[0], nil
-}
-
-// fatal reports whether a batch's error means that the device is gone.
-func (w *Worker) fatal(err error) bool {
-	if !errors.Is(err, engine.ErrDeviceLost) {
-		return false
-	}
-	w.lose.Do(func() { close(w.lost) })
-	return true
-}

@@ -57,7 +57,7 @@ func start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.
 		t.Fatal(err)
 	}
 	log := &testrig.Log{}
-	o := Options{Catalog: c, Hub: h, Device: engine.Options{Threads: 2}, Precision: "fp32", LoadWait: time.Minute,
+	o := Options{Catalog: c, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
 		Metrics: obs.NewMetrics(), Log: slog.New(slog.NewTextHandler(log, nil))}
 	if change != nil {
 		change(&o)

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+// choice is what --device came to.
+type choice struct {
+	options  []engine.Options // one CPU, or GPUs
+	why      string           // one line for the log
+	warnings []string
+}
+
+// names are the devices as users write them: "cpu", "cuda:0, cuda:1".
+func (c choice) names() string {
+	if c.options[0].Kind != engine.CUDA {
+		return engine.CPU.String()
+	}
+	var names []string
+	for _, o := range c.options {
+		names = append(names, fmt.Sprintf("cuda:%d", o.Ordinal))
+	}
+	return strings.Join(names, ", ")
+}
+
+const deviceForms = "use auto, cpu, cuda, cuda:0 or cuda:0,1"
+
+// chooseDevices reads --device. find is asked only when GPUs come into question. An error says what was asked for, what is
+// there, and what to do.
+func chooseDevices(flag, precision string, cpu engine.Options, find func() engine.GPUReport) (choice, error) {
+	onCPU := func(why string) choice { return choice{options: []engine.Options{cpu}, why: why} }
+	switch d := strings.ToLower(strings.TrimSpace(flag)); {
+	case d == "cpu":
+		return onCPU("--device cpu"), nil
+	case d == "auto" || d == "":
+		if c, ok := engine.ParseCompute(precision); ok && (c == engine.ComputeF32 || c == engine.ComputeINT8) {
+			return onCPU("--precision " + precision + " exists on the CPU only"), nil
+		}
+		found := find()
+		c, reason := allGPUs(found)
+		if reason != "" {
+			c = onCPU("no GPU can be used: " + reason)
+			if found.Built && found.Driver != "" { // whoever has a driver expects a GPU
+				c.warnings = []string{c.why}
+			}
+			return c, nil
+		}
+		c.why = "--device auto takes every GPU it can use"
+		return c, nil
+	case d == "cuda":
+		c, reason := allGPUs(find())
+		if reason != "" {
+			return c, fmt.Errorf("--device %s: %s; or use --device cpu", flag, reason)
+		}
+		c.why = "--device cuda takes every GPU it can use"
+		return c, nil
+	case strings.HasPrefix(d, "cuda:"):
+		ordinals, err := parseOrdinals(d)
+		if err != nil {
+			return choice{}, fmt.Errorf("--device %s: %w; %s", flag, err, deviceForms)
+		}
+		c, err := someGPUs(find(), ordinals)
+		if err != nil {
+			return c, fmt.Errorf("--device %s: %w", flag, err)
+		}
+		c.why = "--device " + d
+		return c, nil
+	}
+	return choice{}, fmt.Errorf("--device %s: unknown device; %s", flag, deviceForms)
+}
+
+// parseOrdinals reads "cuda:0,1" and "cuda:0,cuda:1".
+func parseOrdinals(s string) ([]int, error) {
+	var out []int
+	for part := range strings.SplitSeq(strings.TrimPrefix(s, "cuda:"), ",") {
+		part = strings.TrimPrefix(strings.TrimSpace(part), "cuda:")
+		n, err := strconv.ParseUint(part, 10, 16)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not the number of a GPU", part)
+		}
+		if slices.Contains(out, int(n)) {
+			return nil, fmt.Errorf("GPU %d is named twice", n)
+		}
+		out = append(out, int(n))
+	}
+	return out, nil
+}
+
+// blocked says why no GPU can be used whichever it is, or "".
+func blocked(r engine.GPUReport) string {
+	switch {
+	case !r.Built:
+		return "this binary was built without CUDA: use the one of `make build-cuda` or the image of Dockerfile.cuda for GPUs"
+	case r.Problem != "":
+		return r.Problem
+	case len(r.GPUs) == 0:
+		return "the driver (CUDA " + r.Driver + ") shows no GPU: see `nvidia-smi -L` and CUDA_VISIBLE_DEVICES, and start a container with --gpus all"
+	}
+	return ""
+}
+
+// allGPUs takes every usable card, or says why there is none.
+func allGPUs(r engine.GPUReport) (c choice, reason string) {
+	if reason := blocked(r); reason != "" {
+		return c, reason
+	}
+	var usable []engine.GPU
+	var refused []string
+	for _, g := range r.GPUs {
+		if g.Refusal == "" {
+			usable = append(usable, g)
+			continue
+		}
+		refused = append(refused, describe(g)+" cannot be used: "+g.Refusal)
+	}
+	if len(usable) == 0 {
+		return c, strings.Join(refused, "; ")
+	}
+	c = use(usable)
+	c.warnings = append(c.warnings, refused...)
+	return c, ""
+}
+
+// someGPUs takes the cards of these ordinals, all or none.
+func someGPUs(r engine.GPUReport, ordinals []int) (choice, error) {
+	if reason := blocked(r); reason != "" {
+		return choice{}, fmt.Errorf("%s; or use --device cpu", reason)
+	}
+	var named []engine.GPU
+	for _, n := range ordinals {
+		i := slices.IndexFunc(r.GPUs, func(g engine.GPU) bool { return g.Ordinal == n })
+		if i < 0 {
+			var have []string
+			for _, g := range r.GPUs {
+				have = append(have, describe(g))
+			}
+			return choice{}, fmt.Errorf("there is no cuda:%d; the driver shows %s", n, strings.Join(have, ", "))
+		}
+		if g := r.GPUs[i]; g.Refusal != "" {
+			return choice{}, fmt.Errorf("%s cannot be used: %s", describe(g), g.Refusal)
+		}
+		named = append(named, r.GPUs[i])
+	}
+	return use(named), nil
+}
+
+func use(cards []engine.GPU) (c choice) {
+	for _, g := range cards {
+		c.options = append(c.options, engine.Options{Kind: engine.CUDA, Ordinal: g.Ordinal})
+		if g.Major != cards[0].Major || g.Minor != cards[0].Minor || g.Name != cards[0].Name {
+			c.warnings = append(c.warnings, fmt.Sprintf("%s and %s are different models: a text's vector can differ in its last bits "+
+				"with the card that made it; name equal ones with --device cuda:…", describe(cards[0]), describe(g)))
+		}
+	}
+	return c
+}
+
+// describe names a card: "cuda:0 (NVIDIA H100, compute capability 9.0)".
+func describe(g engine.GPU) string {
+	return fmt.Sprintf("cuda:%d (%s, compute capability %d.%d)", g.Ordinal, g.Name, g.Major, g.Minor)
+}

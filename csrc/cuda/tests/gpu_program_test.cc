@@ -1,0 +1,266 @@
+// gpu_program_test.cc — whole programs on an emulated GPU, with the stand-in driver: against the reference, in any
+// company, as graphs, and refused.
+#include <math.h>
+#include <string.h>
+
+#include "model.h"
+#include "standin_test.h"
+
+using model::Batch;
+using model::Model;
+using model::Result;
+using model::Shape;
+
+namespace {
+
+// The stand-in's card, with the primary context current in this thread.
+class StandInCard final : public model::Card {
+ public:
+  StandInCard(int32_t major, int32_t minor, bool graphs) {
+    OK(cuDevicePrimaryCtxRetain(&context_, 0));
+    OK(cuCtxSetCurrent(context_));
+    OK(cuStreamCreate(&stream_, 1));
+    gpu.struct_size = sizeof gpu;
+    gpu.major = major;
+    gpu.minor = minor;
+    gpu.multiprocessors = 2;
+    gpu.graphs = graphs ? 1 : 0;
+    gpu.memory_total = int64_t{1} << 30;
+    gpu.stream = stream_;
+    snprintf(gpu.name, sizeof gpu.name, "stand-in");
+  }
+  ~StandInCard() {
+    OK(cuStreamDestroy_v2(stream_));
+    OK(cuCtxSetCurrent(nullptr));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+  }
+  void *allocate(int64_t bytes) override {
+    DevicePointer p = 0;
+    OK(cuMemAlloc_v2(&p, static_cast<size_t>(bytes)));
+    return reinterpret_cast<void *>(p);
+  }
+  void release(void *p) override { OK(cuMemFree_v2(reinterpret_cast<DevicePointer>(p))); }
+  void copy_in(void *to, const void *from, int64_t bytes) override {
+    finish();
+    OK(cuMemcpyHtoD_v2(reinterpret_cast<DevicePointer>(to), from, static_cast<size_t>(bytes)));
+  }
+  void copy_out(void *to, const void *from, int64_t bytes) override {
+    if (bytes > 0) OK(cuMemcpyDtoH_v2(to, reinterpret_cast<DevicePointer>(from), static_cast<size_t>(bytes)));
+  }
+  void finish() override { OK(cuStreamSynchronize(stream_)); }
+
+ private:
+  CUcontext context_ = nullptr;
+  CUstream stream_ = nullptr;
+};
+
+struct Path {
+  int32_t major, minor;
+  uint32_t compute;
+  double tolerance, cosine;
+};
+
+// One card of each family of kernels, each class that it has. Tolerances as for the CPU's bf16 (program_test.cc); f16
+// has three bits more; e4m3 rows and weights have 2⁻⁴.
+const Path paths[] = {
+    {8, 0, SIE_COMPUTE_BF16, 0.08, 0.9995}, {8, 0, SIE_COMPUTE_F16, 0.02, 0.99995},
+    {8, 9, SIE_COMPUTE_FP8, 0.5, 0.99},     {9, 0, SIE_COMPUTE_BF16, 0.08, 0.9995},
+    {9, 0, SIE_COMPUTE_FP8, 0.5, 0.99},
+};
+
+const char *name_of(const Path &path) {
+  static char name[32];
+  snprintf(name, sizeof name, "sm_%d%d class %u", path.major, path.minor, path.compute);
+  return name;
+}
+
+Shape small_shape(bool prune) {
+  Shape shape;
+  shape.prune = prune;
+  shape.ffn = 192;
+  shape.positions = 300;
+  return shape;
+}
+
+Batch ragged(const Shape &shape, std::initializer_list<int> lengths) {
+  Batch batch;
+  int number = 0;
+  for (int length : lengths) batch.add(shape, number++, length);
+  return batch;
+}
+
+double cosine(const float *a, const float *b, int n) {
+  double ab = 0, aa = 0, bb = 0;
+  for (int i = 0; i < n; i++) {
+    double x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
+    ab += x * y;
+    aa += x * x;
+    bb += y * y;
+  }
+  return aa == 0 && bb == 0 ? 1 : ab / sqrt(aa * bb);
+}
+
+double largest_difference(const std::vector<float> &a, const std::vector<float> &b) {
+  double largest = a.size() == b.size() ? 0 : INFINITY;
+  for (size_t i = 0; i < a.size() && i < b.size(); i++) {
+    double d = fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    if (!(d <= largest)) largest = d;
+  }
+  return largest;
+}
+
+bool same_bits(const std::vector<float> &a, const std::vector<float> &b) {
+  return a.size() == b.size() && (a.empty() || memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+}  // namespace
+
+TEST(gpu_program_agrees_with_the_reference) {
+  for (bool prune : {false, true}) {
+    Shape shape = small_shape(prune);
+    Batch batch = ragged(shape, {1, 7, 31, 64, 0, 65, 33, 2, 130});
+    Model reference;
+    CHECK(reference.open(SIE_DEVICE_REF, 0, 0, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", reference.err.message);
+    Result expected = run(&reference, batch);
+    for (const Path &path : paths) {
+      StandInCard card(path.major, path.minor, true);
+      Model m;
+      CHECK(m.open_on(&card, path.compute, shape) == SIE_OK, "%s: %s", name_of(path), m.err.message);
+      if (m.arena == nullptr) continue;
+      Result got = run(&m, batch);
+      CHECK(got.status == SIE_OK, "%s: status %d", name_of(path), got.status);
+      double worst =
+          fmax(largest_difference(got.rows, expected.rows), largest_difference(got.values, expected.values));
+      CHECK(worst <= path.tolerance, "%s prune=%d: largest difference %g", name_of(path), prune, worst);
+      for (int64_t b = 0; b < batch.seqs(); b++) {
+        size_t at = static_cast<size_t>(b * m.hidden);
+        double c = cosine(&got.rows[at], &expected.rows[at], m.hidden);
+        CHECK(c >= path.cosine, "%s prune=%d: cosine %.6f of sequence %d", name_of(path), prune, c,
+              static_cast<int>(b));
+      }
+    }
+  }
+}
+
+TEST(gpu_program_results_do_not_depend_on_the_batch_or_the_graph) {
+  for (const Path &path : paths) {
+    Shape shape = small_shape(path.minor == 0);
+    StandInCard card(path.major, path.minor, true);
+    Model m;
+    CHECK(m.open_on(&card, path.compute, shape) == SIE_OK, "%s: %s", name_of(path), m.err.message);
+    if (m.arena == nullptr) continue;
+    const std::initializer_list<int> lengths = {12, 1, 40, 0, 33, 65};
+    Batch batch = ragged(shape, lengths);
+    Result together = run(&m, batch);
+    int number = 0;
+    for (int length : lengths) {
+      Batch one;
+      one.add(shape, number, length);
+      const size_t at = static_cast<size_t>(number * m.hidden);
+      const std::vector<float> row(together.rows.begin() + static_cast<ptrdiff_t>(at),
+                                   together.rows.begin() + static_cast<ptrdiff_t>(at) + m.hidden);
+      // Kernel by kernel, captured, replayed: the bucket's first, second and third batch.
+      for (int time = 0; time < 3; time++) {
+        Result alone = run(&m, one);
+        CHECK(alone.status == SIE_OK && same_bits(alone.rows, row), "%s: sequence %d of %d tokens differs alone, time %d",
+              name_of(path), number, length, time);
+      }
+      number++;
+    }
+    // The same sequences in another order.
+    Batch reversed;
+    for (int i = number - 1; i >= 0; i--) reversed.add(shape, i, lengths.begin()[i]);
+    Result backwards = run(&m, reversed);
+    for (int i = 0; i < number; i++) {
+      CHECK(memcmp(&backwards.rows[static_cast<size_t>((number - 1 - i) * m.hidden)],
+                   &together.rows[static_cast<size_t>(i * m.hidden)], static_cast<size_t>(m.hidden) * 4) == 0,
+            "%s: sequence %d differs in another order", name_of(path), i);
+    }
+  }
+}
+
+TEST(gpu_batches_of_a_bucket_are_one_graph) {
+  char calls[8192];
+  Shape shape = small_shape(false);
+  for (bool graphs : {true, false}) {
+    StandInCard card(9, 0, graphs);
+    Model m;
+    CHECK(m.open_on(&card, SIE_COMPUTE_BF16, shape) == SIE_OK, "%s", m.err.message);
+    if (m.arena == nullptr) return;
+    CHECK(sie_standin_command("reset-calls", calls, sizeof calls) == 0, "%s", calls);
+    for (int length : {3, 9, 16, 5}) CHECK(run(&m, ragged(shape, {length})).status == SIE_OK, "%s", m.err.message);
+    CHECK(sie_standin_command("calls", calls, sizeof calls) == 0, "%s", calls);
+    bool launched = strstr(calls, "cuGraphLaunch 3") != nullptr;
+    bool captured = strstr(calls, "cuStreamBeginCapture_v2 1") != nullptr;
+    CHECK(launched == graphs && captured == graphs, "graphs %d:\n%s", graphs, calls);
+  }
+}
+
+TEST(gpu_graph_that_cannot_be_captured_is_launched) {
+  char answer[256];
+  Shape shape = small_shape(false);
+  StandInCard card(9, 0, true);
+  Model m;
+  CHECK(m.open_on(&card, SIE_COMPUTE_BF16, shape) == SIE_OK, "%s", m.err.message);
+  if (m.arena == nullptr) return;
+  Result expected = run(&m, ragged(shape, {9}));
+  for (const char *failure : {"fail cuStreamBeginCapture_v2 1 900", "fail cuGraphInstantiateWithFlags 1 2"}) {
+    Model other;
+    CHECK(other.open_on(&card, SIE_COMPUTE_BF16, shape) == SIE_OK, "%s", other.err.message);
+    CHECK(run(&other, ragged(shape, {9})).status == SIE_OK, "%s", other.err.message);
+    CHECK(sie_standin_command(failure, answer, sizeof answer) == 0, "%s", answer);
+    for (int time = 0; time < 2; time++) {
+      Result got = run(&other, ragged(shape, {9}));
+      CHECK(got.status == SIE_OK && same_bits(got.rows, expected.rows), "%s: time %d: status %d", failure, time,
+            got.status);
+    }
+  }
+}
+
+TEST(gpu_refuses) {
+  StandInCard card(9, 0, true);
+  sie_device *device;
+  sie_error err;
+  auto open = [&](const sie_gpu *gpu) {
+    sie_device_options options = {};
+    options.struct_size = sizeof options;
+    options.kind = SIE_DEVICE_CUDA;
+    options.gpu = gpu;
+    return sie_device_open(&options, &device, &err);
+  };
+  CHECK(open(nullptr) == SIE_INVALID_ARGUMENT, "no card");
+  sie_gpu old = card.gpu;
+  old.major = 7;
+  old.minor = 5;
+  CHECK(open(&old) == SIE_UNSUPPORTED && strstr(err.message, "7.5") != nullptr, "%s", err.message);
+  sie_gpu no_stream = card.gpu;
+  no_stream.stream = nullptr;
+  CHECK(open(&no_stream) == SIE_INVALID_ARGUMENT, "%s", err.message);
+  CHECK(open(&card.gpu) == SIE_OK, "%s", err.message);
+  sie_weight_desc desc = {};
+  float values[4] = {1, 2, 3, 4};
+  desc.struct_size = sizeof desc;
+  desc.kind = SIE_WEIGHT_LINEAR;
+  desc.dtype = SIE_F32;
+  desc.n_parts = 1;
+  desc.n = desc.k = 2;
+  desc.parts[0] = {values, 2, 0};
+  sie_weight *weight;
+  for (uint32_t compute : {SIE_COMPUTE_F32, SIE_COMPUTE_INT8}) {
+    desc.compute = compute;
+    CHECK(sie_weight_create(device, &desc, &weight, &err) == SIE_UNSUPPORTED, "class %u: %s", compute, err.message);
+  }
+  desc.compute = SIE_COMPUTE_F16;
+  values[2] = 70000;
+  CHECK(sie_weight_create(device, &desc, &weight, &err) == SIE_CORRUPT && strstr(err.message, "f16") != nullptr, "%s",
+        err.message);
+  values[2] = 3;
+  CHECK(sie_weight_create(device, &desc, &weight, &err) == SIE_OK, "%s", err.message);
+  CHECK(sie_weight_place(weight, values + 1, &err) == SIE_INVALID_ARGUMENT, "not aligned");
+  void *memory = card.allocate(sie_weight_bytes(weight));
+  CHECK(sie_weight_place(weight, memory, &err) == SIE_OK, "%s", err.message);
+  CHECK(sie_weight_place(weight, memory, &err) == SIE_INVALID_ARGUMENT, "placed twice");
+  sie_weight_free(weight);
+  card.release(memory);
+  sie_device_close(device);
+}

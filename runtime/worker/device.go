@@ -1,0 +1,160 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/sie-engine/sie/runtime/batch"
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+// device is a card, or the CPU, and the runner that owns it.
+type device struct {
+	name   string // "cpu", "cuda:0"
+	engine *engine.Device
+	about  engine.Info
+	runner *engine.Runner
+	// memory is what a card has free and in all, in bytes; nil for a device that lives in the host's memory.
+	memory func() (free, total int64, err error)
+}
+
+// openDevices opens all or none.
+func openDevices(options []engine.Options) (devices []*device, err error) {
+	defer func() {
+		if err != nil {
+			closeDevices(devices)
+			devices = nil
+		}
+	}()
+	for _, o := range options {
+		d := &device{name: deviceName(o)}
+		if d.engine, err = engine.Open(o); err != nil {
+			return devices, fmt.Errorf("device %s: %w", d.name, err)
+		}
+		d.runner = engine.NewRunner(d.engine)
+		devices = append(devices, d)
+		if d.about, err = d.engine.Info(); err != nil {
+			return devices, fmt.Errorf("device %s: %w", d.name, err)
+		}
+		if d.about.Kind == engine.CUDA {
+			d.memory = d.engine.Memory
+		}
+	}
+	return devices, nil
+}
+
+func closeDevices(devices []*device) {
+	for _, d := range devices {
+		d.runner.Close()
+		d.engine.Close()
+	}
+}
+
+// deviceName is "cpu" or "cuda:0", as the reference writes it.
+func deviceName(o engine.Options) string {
+	switch o.Kind {
+	case engine.CUDA:
+		return fmt.Sprintf("cuda:%d", o.Ordinal)
+	case 0:
+		return engine.CPU.String()
+	}
+	return o.Kind.String()
+}
+
+// DeviceName names the devices, "cpu", "cuda:0" or "cuda:0,cuda:1".
+func (w *Worker) DeviceName() string {
+	names := make([]string, len(w.devices))
+	for i, d := range w.devices {
+		names[i] = d.name
+	}
+	return strings.Join(names, ",")
+}
+
+// Devices describes the devices as they were opened.
+func (w *Worker) Devices() []engine.Info {
+	out := make([]engine.Info, len(w.devices))
+	for i, d := range w.devices {
+		out[i] = d.about
+	}
+	return out
+}
+
+// supports reports whether every device packs weights for c.
+func (w *Worker) supports(c engine.Compute) bool { return w.lacking(c) == nil }
+
+// lacking is the first device that does not pack weights for c, or nil.
+func (w *Worker) lacking(c engine.Compute) *device {
+	for _, d := range w.devices {
+		if !d.about.Supports(c) {
+			return d
+		}
+	}
+	return nil
+}
+
+// checkPrecision refuses a precision that a device lacks.
+func (w *Worker) checkPrecision(precision string) error {
+	c, ok := engine.ParseCompute(precision)
+	if !ok {
+		return nil // "auto", or a name that each load refuses
+	}
+	d := w.lacking(c)
+	if d == nil {
+		return nil
+	}
+	onGPU := d.about.Kind == engine.CUDA
+	switch {
+	case onGPU && (c == engine.ComputeF32 || c == engine.ComputeINT8):
+		return fmt.Errorf("precision %s exists on the CPU only; %s (%s) has %s: choose one of them, or --device cpu", precision, d.name,
+			d.about.Name, classes(d.about.Compute))
+	case !onGPU && (c == engine.ComputeF16 || c == engine.ComputeFP8):
+		return fmt.Errorf("precision %s exists on GPUs only; this machine's %s (%s) has %s: choose one of them", precision, d.name,
+			d.about.Name, classes(d.about.Compute))
+	}
+	return fmt.Errorf("precision %s is not available on %s (%s), which has %s: %s", precision, d.name, d.about.Name,
+		classes(d.about.Compute), d.about.Why)
+}
+
+func classes(list []engine.Compute) string {
+	names := make([]string, len(list))
+	for i, c := range list {
+		names[i] = c.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+// runPacked adapts the devices' runners to one queue: a program for each device, over its own copy of the weights.
+type runPacked struct {
+	w        *Worker
+	programs []*engine.Program
+}
+
+// RunPacked implements batch.Runner. The output is made anew for each batch: results alias it until they are sent.
+func (r runPacked) RunPacked(ctx context.Context, card int, p *batch.Packed) ([]byte, error) {
+	b := engine.Batch{Program: r.programs[card], IDs: p.IDs, CuSeqlens: p.CuSeqlens, Items: make([]engine.OutItem, len(p.Specs))}
+	for i, s := range p.Specs {
+		b.Items[i] = engine.OutItem{DType: engine.DType(s.DType), Dims: int(s.Dims), Normalize: s.Normalize, Offset: p.Offsets[i]}
+	}
+	b.OutBytes[0] = p.OutBytes
+	if f := r.w.opt.Intercept; f != nil {
+		if err := f(&b); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.w.devices[card].runner.Run(ctx, &b); err != nil {
+		return nil, err
+	}
+	return b.Out[0], nil
+}
+
+// fatal reports whether an error of a batch or a load means that a device is gone. The process ends then, whatever other devices it
+// has: whoever restarts it knows better than it does what is left of the machine.
+func (w *Worker) fatal(err error) bool {
+	if !errors.Is(err, engine.ErrDeviceLost) {
+		return false
+	}
+	w.lose.Do(func() { close(w.lost) })
+	return true
+}

@@ -1,0 +1,106 @@
+package worker
+
+import (
+	"cmp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+// GPUStatus is one card, in the reference's words.
+type GPUStatus struct {
+	Device             string  `json:"device"`
+	Name               string  `json:"name"`
+	GPUType            string  `json:"gpu_type"`
+	UtilizationPct     int     `json:"utilization_pct"` // of the last second or more, with a batch in flight
+	MemoryUsedBytes    int64   `json:"memory_used_bytes"`
+	MemoryTotalBytes   int64   `json:"memory_total_bytes"`
+	MemoryThresholdPct float64 `json:"memory_threshold_pct"`
+}
+
+// GPUType is what the cards count as where clients choose machines, "h100", or "" without a GPU. A worker with different
+// cards is named after the first.
+func (w *Worker) GPUType() string {
+	if d := w.devices[0]; d.about.Kind == engine.CUDA {
+		return cmp.Or(w.opt.GPUType, gpuType(d.about.Name, d.about.MemoryTotal))
+	}
+	return ""
+}
+
+// reportMemory reports the memory of every card that tells it.
+func (w *Worker) reportMemory(report func(device string, used, total int64)) {
+	for _, d := range w.devices {
+		if d.memory == nil {
+			continue
+		}
+		if free, total, err := d.memory(); err == nil {
+			report(d.name, total-free, total)
+		}
+	}
+}
+
+// usage keeps the last two samples of the cards, so that status frames, five a second for each watcher, neither ask the
+// devices each time nor show how busy a card was in too short a moment.
+type usage struct {
+	mu      sync.Mutex // guards the fields below, and held while the devices are asked
+	at      time.Time
+	working []time.Duration
+	last    []GPUStatus
+}
+
+const usageWindow = time.Second
+
+// gpus describes every card; the result is shared and read-only.
+func (w *Worker) gpus() []GPUStatus {
+	u := &w.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now := time.Now()
+	if !u.at.IsZero() && now.Sub(u.at) < usageWindow {
+		return u.last
+	}
+	list := []GPUStatus{}
+	working := make([]time.Duration, len(w.devices))
+	for i, d := range w.devices {
+		if d.memory == nil {
+			continue
+		}
+		working[i] = w.slots.Working(i)
+		g := GPUStatus{Device: d.name, Name: d.about.Name, GPUType: cmp.Or(w.opt.GPUType, gpuType(d.about.Name, d.about.MemoryTotal)),
+			MemoryTotalBytes: d.about.MemoryTotal, MemoryThresholdPct: 100 * w.opt.MemoryThreshold}
+		if free, total, err := d.memory(); err == nil {
+			g.MemoryUsedBytes, g.MemoryTotalBytes = total-free, total
+		}
+		if u.working != nil {
+			g.UtilizationPct = int(min(100, 100*(working[i]-u.working[i])/max(1, now.Sub(u.at))))
+		}
+		list = append(list, g)
+	}
+	u.at, u.working, u.last = now, working, list
+	return list
+}
+
+// gpuTypes are the machine profiles of the reference, and of newer cards in its manner, by a word of the card's name.
+var gpuTypes = map[string]string{"L4": "l4", "T4": "t4", "A10G": "a10g", "A10": "a10", "A30": "a30", "A40": "a40", "L40": "l40",
+	"L40S": "l40s", "H100": "h100", "GH200": "gh200", "H200": "h200", "B200": "b200", "GB200": "gb200", "B300": "b300"}
+
+// gpuType names a card as clients do that choose a machine profile; "unknown" is what the reference says of any other.
+func gpuType(name string, memory int64) string {
+	words := strings.FieldsFunc(strings.ToUpper(name), func(r rune) bool { return r == ' ' || r == '-' })
+	for i, word := range words {
+		if t, ok := gpuTypes[word]; ok {
+			return t
+		}
+		switch {
+		case word == "A100" && memory > 60<<30:
+			return "a100-80gb"
+		case word == "A100":
+			return "a100-40gb"
+		case word == "RTX" && i+1 < len(words) && len(words[i+1]) == 4 && strings.Trim(words[i+1], "0123456789") == "":
+			return "rtx-" + words[i+1]
+		}
+	}
+	return "unknown"
+}
