@@ -13,7 +13,7 @@ while [[ ${1:-} = --* ]]; do
   case $1 in
     --need | --patience) options+=("$1" "$2") ;;
     --build) IFS=, read -ra given <<<"$2" && options+=(--build "${given[@]}" --) ;;
-    *) sed -n '3,9p' "$0" >&2; exit 2 ;;
+    *) sed -n '3,8p' "$0" >&2; exit 2 ;;
   esac
   shift 2
 done
