@@ -6,6 +6,8 @@ MODEL ?= sentence-transformers/all-MiniLM-L6-v2
 GO ?= go
 GOTAGS := -tags native
 JOBS := $(shell nproc)
+# What the binary says it was built from; given where there is no .git (Dockerfile).
+COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +31,7 @@ configure: deps
 
 build: libsie tokenizers ## build bin/sie-server
 	@mkdir -p bin
-	@$(GO) build $(GOTAGS) -trimpath -ldflags "-X github.com/sie-engine/sie/internal/build.Commit=$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)" -o bin/ ./cmd/...
+	@$(GO) build $(GOTAGS) -trimpath -ldflags "-X github.com/sie-engine/sie/internal/build.Commit=$(COMMIT)" -o bin/ ./cmd/...
 	@echo "sie: bin/sie-server is ready"
 
 build-cuda: deps tokenizers ## build bin/cuda/sie-server, with the CUDA kernels in it (TOOLKIT=13.0|12.4, TARGETS="80 90a")
@@ -108,6 +110,11 @@ mutate: deps ## break every kernel in every way and see that a test notices; tak
 test-clients: build minilm ## the official clients against the real binary
 	@tools/setup/venv.sh clients
 	build/venv-clients/bin/python -m pytest -q tools/test/clients
+
+docker-check: build minilm ## check the images' contents, start and stop, without a container engine
+	@tools/setup/deps.sh test
+	@tools/docker/check.sh
+	@python3 -B -m unittest discover -s tools/docker
 
 fuzz: libsie tokenizers ## every fuzz target for FUZZTIME (30s) each
 	@tools/test/fuzz.sh

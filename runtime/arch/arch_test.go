@@ -116,7 +116,7 @@ func computes(t testing.TB, dev *engine.Device) []engine.Compute {
 		t.Fatal(err)
 	}
 	var out []engine.Compute
-	for _, c := range []engine.Compute{engine.ComputeF32, engine.ComputeBF16, engine.ComputeINT8} {
+	for _, c := range []engine.Compute{engine.ComputeF32, engine.ComputeBF16, engine.ComputeINT8, engine.ComputeF16, engine.ComputeFP8} {
 		if info.Supports(c) {
 			out = append(out, c)
 		}

@@ -37,6 +37,10 @@ func hiddenBounds(compute engine.Compute) (maxAbs, cosine float64) {
 		return 1e-5, 0.9999999
 	case engine.ComputeBF16:
 		return 0.3, 0.9999
+	case engine.ComputeF16:
+		return 0.05, 0.999999
+	case engine.ComputeFP8:
+		return 2, 0.996
 	}
 	return 0.5, 0.9998
 }

@@ -9,7 +9,7 @@ home=$(sed -n 's/^home //p' "$build/cuda-objects/build.txt")
 eval "$(tools/setup/cgo-cuda.sh "$build" "$home")"
 mkdir -p bin/cuda
 "${GO:-go}" build -tags 'native cuda' -trimpath \
-  -ldflags "-X github.com/sie-engine/sie/internal/build.Commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)" \
+  -ldflags "-X github.com/sie-engine/sie/internal/build.Commit=${COMMIT:-$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)}" \
   -o bin/cuda/sie-server ./cmd/sie-server
 
 # What any glibc has. A library of CUDA among its needs would keep it from starting on a machine without a GPU.

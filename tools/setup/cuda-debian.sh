@@ -32,9 +32,10 @@ for tool in apt-get dpkg-deb; do
 done
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 [ -e "$keyring" ] || fail "$keyring is missing: apt-get install debian-archive-keyring, and run this again"
-# The first archive that apt is configured with and that is Debian's own, not one of its security archives.
+# The first archive that apt is configured with and that is Debian's own, not one of its security archives; whether or not
+# its index has been read here.
 # shellcheck disable=SC2016 # apt-get puts in the address
-mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -E '^[a-z+]+:.*/debian/$' | sed -n 1p)
+mirror=$(apt-get indextargets --no-release-info --format '$(REPO_URI)' | grep -E '^[a-z+]+:.*/debian/$' | sed -n 1p)
 [ -n "$mirror" ] || fail "apt on this machine has no Debian archive (apt-get indextargets shows none): set CUDA_HOME to a toolkit of 12.4 or newer instead"
 
 say "CUDA 12.4 from Debian's packages into build/cuda/12.4 (1.0 GB to download)"

@@ -5,7 +5,7 @@ set -euo pipefail
 
 case "${1:-build}" in
   build) want="g++ make cmake ninja-build git ca-certificates python3-venv" ;;
-  test)  want="g++ make cmake ninja-build git ca-certificates python3-venv curl binutils" ;;
+  test)  want="g++ make cmake ninja-build git ca-certificates python3-venv curl binutils mmdebstrap" ;;
   *) echo "usage: $0 build|test" >&2; exit 2 ;;
 esac
 
@@ -27,6 +27,7 @@ for p in $missing; do
     git) have git ;;
     curl) have curl ;;
     binutils) have nm ;;
+    mmdebstrap) have mmdebstrap ;;
     ca-certificates) [ -e /etc/ssl/certs/ca-certificates.crt ] ;;
     python3-venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
     *) false ;;

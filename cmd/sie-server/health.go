@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// healthCmd asks a running server how it is and answers with its exit status, so that an image needs no curl for its
+// HEALTHCHECK.
+type healthCmd struct {
+	URL     string        `name:"url" help:"Address of the server." default:"http://127.0.0.1:8080"`
+	Probe   string        `help:"readyz: requests should be sent here. livez: the device answers. healthz: the process answers." default:"readyz" enum:"readyz,livez,healthz"`
+	Timeout time.Duration `help:"Time for the answer." default:"3s"`
+}
+
+func (c *healthCmd) Run() error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
+	defer cancel()
+	return c.ask(ctx)
+}
+
+// ask returns nil when the probe answers 200. No proxy: the server is on this machine. No redirections: they are another
+// program's answer.
+func (c *healthCmd) ask(ctx context.Context) error {
+	url := strings.TrimSuffix(c.URL, "/") + "/" + c.Probe
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("--url %s: %w", c.URL, err)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	answer, err := client.Do(request)
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("%s: no answer within %v", url, c.Timeout)
+		}
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(io.LimitReader(answer.Body, 200)) // the status alone says enough
+		return fmt.Errorf("%s: %d %s", url, answer.StatusCode, strings.TrimSpace(string(body)))
+	}
+	return nil
+}
