@@ -54,7 +54,7 @@ func chooseDevices(flag, precision string, cpu engine.Options, find func() engin
 	case d == "cuda":
 		c, reason := allGPUs(find())
 		if reason != "" {
-			return c, fmt.Errorf("--device %s: %s; --device cpu does without", flag, reason)
+			return c, fmt.Errorf("--device %s: %s; or use --device cpu", flag, reason)
 		}
 		c.why = "--device cuda takes every GPU it can use"
 		return c, nil
@@ -128,7 +128,7 @@ func allGPUs(r engine.GPUReport) (c choice, reason string) {
 // someGPUs takes the cards of these ordinals, all or none.
 func someGPUs(r engine.GPUReport, ordinals []int) (choice, error) {
 	if reason := blocked(r); reason != "" {
-		return choice{}, fmt.Errorf("%s; --device cpu does without", reason)
+		return choice{}, fmt.Errorf("%s; or use --device cpu", reason)
 	}
 	var named []engine.GPU
 	for _, n := range ordinals {

@@ -7,5 +7,5 @@ cd "$(dirname "$0")/../.."
 home=$(tools/setup/cuda.sh "${TOOLKIT:-13.0}")
 eval "$(tools/setup/cgo-cuda.sh build "$home")"
 export SIE_LIBCUDA=$PWD/build/standin/libcuda.so.1
-[ $# -gt 0 ] || set -- ./runtime/...
+[ $# -gt 0 ] || set -- ./runtime/... ./cmd/...
 exec "${GO:-go}" test -tags 'native cuda emulated' "$@"
