@@ -170,8 +170,12 @@ func TestSmallCard(t *testing.T) {
 	for _, id := range []string{mean, cls, mean} {
 		r.vectors(id, shorts(3)...)
 	}
-	if got := r.metric("sie_device_memory_used_bytes", "device", "cuda:0"); got <= float64(total-free) {
-		t.Errorf("%v bytes are used", got)
+	has, now := r.devices[0].runner.Stats(), r.copy(mean)
+	if has.ArenaBytes != l.scratch.arena || has.SlotBytes == 0 || has.SlotBytes > l.scratch.slots {
+		t.Errorf("the runner has %d and %d bytes; it was to have %d and at most %d", has.ArenaBytes, has.SlotBytes, l.scratch.arena, l.scratch.slots)
+	}
+	if got, want := r.metric("sie_device_memory_used_bytes", "device", "cuda:0"), total-free+now.weights.Bytes()+has.ArenaBytes+has.SlotBytes; int64(got) != want {
+		t.Errorf("%v bytes are used, %d are known of", got, want)
 	}
 	if r.loads(mean) != 2 || r.loads(cls) != 2 {
 		t.Errorf("%d and %d loads: there is memory for one at a time", r.loads(mean), r.loads(cls))
