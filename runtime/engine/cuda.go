@@ -3,8 +3,10 @@
 package engine
 
 // #include <stdint.h>
+// #include <stdlib.h>
 // #include "sie.h"
 // int sie_driver_start(const char **why);
+// void *sie_driver_symbol(const char *name);
 import "C"
 
 import (
@@ -35,16 +37,14 @@ type cudaEvents struct{ arrived, kept, done cu.Event }
 
 func findGPUs() GPUReport {
 	r := GPUReport{Built: true}
-	var why *C.char
-	if code := C.sie_driver_start(&why); code != 0 {
-		r.Problem = fmt.Sprintf("no CUDA driver (%s): install NVIDIA's driver, in a container run with --gpus all, or use the CPU", C.GoString(why))
+	if r.Problem = driverProblem(); r.Problem != "" {
 		return r
 	}
 	version := cu.Version()
 	r.Driver = cudaVersion(version)
 	n, err := cu.NumDevices()
 	if err != nil || n == 0 {
-		r.Problem = "the CUDA driver shows no GPU: look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use the CPU"
+		r.Problem = noGPU
 		return r
 	}
 	for i := range n {
@@ -57,6 +57,25 @@ func findGPUs() GPUReport {
 		r.GPUs = append(r.GPUs, card)
 	}
 	return r
+}
+
+const noGPU = "the CUDA driver shows no GPU: look at nvidia-smi and CUDA_VISIBLE_DEVICES, in a container run with --gpus all, or use the CPU"
+
+// driverProblem opens the driver's library and initialises it; "" if that works.
+func driverProblem() string {
+	var why *C.char
+	code := C.sie_driver_start(&why)
+	name := C.CString("cuInit")
+	defer C.free(unsafe.Pointer(name))
+	switch {
+	case code == 0:
+		return ""
+	case C.sie_driver_symbol(name) == nil:
+		return fmt.Sprintf("no CUDA driver (%s): install NVIDIA's driver, in a container run with --gpus all, or use the CPU", C.GoString(why))
+	case C.sie_gpu_status(code) == C.SIE_UNSUPPORTED:
+		return fmt.Sprintf("%s (error %d)", noGPU, int(code))
+	}
+	return fmt.Sprintf("the CUDA driver does not start (%s): look at nvidia-smi and the kernel's log, or use the CPU", C.GoString(why))
 }
 
 func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }

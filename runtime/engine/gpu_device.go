@@ -3,6 +3,7 @@ package engine
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,6 +15,7 @@ type gpu struct {
 	driver driver
 	thread int         // of the owner
 	jobs   chan func() // unbuffered
+	taken  atomic.Bool // a loop has moved in
 	quit   chan struct{}
 	gone   sync.WaitGroup
 }
@@ -90,14 +92,17 @@ func (d *Device) locked(f func()) {
 }
 
 // own lets loop be the device's owner until it returns: on a card, the card's own goroutine, which meanwhile leaves
-// others' jobs to loop; else a new goroutine, with no jobs to do.
+// others' jobs to loop. On a CPU, and on a card that has such a loop already, it is a new goroutine, with no jobs to do.
 func (d *Device) own(loop func(jobs <-chan func())) {
-	if d.gpu == nil {
+	if d.gpu == nil || !d.gpu.taken.CompareAndSwap(false, true) {
 		go func() {
 			runtime.LockOSThread() // not unlocked: a device may keep state in its thread, and the thread ends with the loop
 			loop(nil)
 		}()
 		return
 	}
-	d.gpu.jobs <- func() { loop(d.gpu.jobs) }
+	d.gpu.jobs <- func() {
+		defer d.gpu.taken.Store(false)
+		loop(d.gpu.jobs)
+	}
 }

@@ -459,3 +459,26 @@ func TestTwoCards(t *testing.T) {
 		t.Error("two equal cards give different bits")
 	}
 }
+
+// The second Runner of a card is not its owner and hands it every call; when the first one goes, the card's own goroutine
+// serves it.
+func TestTwoRunnersOfACard(t *testing.T) {
+	d := openCard(t, "9.0", Options{})
+	m, err := newBlock(d, ComputeBF16, blockCaps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	first, second := NewRunner(d), NewRunner(d)
+	defer second.Close()
+	want, err := run(first, texts(m.program, 9))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got, err := run(second, texts(m.program, 9)); err != nil || !slices.Equal(got, want) {
+			t.Errorf("the second runner: %v", err)
+		}
+		first.Close()
+	}
+}

@@ -50,7 +50,7 @@ type RunnerStats struct {
 
 // Runner replays programs on a device. One goroutine, locked to its thread, takes batches in the order of Run calls,
 // loads each into a free slot and submits it; another waits for completion, copies outputs and answers. Two batches are
-// in flight at most. On a card that goroutine is the card's own, so there is one Runner a card. The runner owns the arena and the slots and makes them larger when a program or batch needs it.
+// in flight at most. On a card that goroutine is the card's own; a second Runner of a card hands it every call. The runner owns the arena and the slots and makes them larger when a program or batch needs it.
 type Runner struct {
 	dev     *Device
 	work    chan *Batch   // unbuffered: a batch is taken only when a slot is free for it
