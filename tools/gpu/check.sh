@@ -200,8 +200,12 @@ serving_step() {
 
 # serving SECONDS: of them for the load, the step with most to measure.
 serving() {
-  if ! timeout 90 "$python" -c 'import torch, transformers, sentence_transformers' 2>"$scratch/import.txt"; then
-    absent serving "no Python with torch, transformers and sentence-transformers: $(tail -1 "$scratch/import.txt" | cut -c1-90)"
+  if ! "$python" - 2>"$scratch/import.txt" <<'PYTHON'; then
+import importlib.util, sys
+missing = [m for m in ("numpy", "torch", "transformers", "sentence_transformers") if not importlib.util.find_spec(m)]
+sys.exit("it has no " + " and no ".join(missing) if missing else 0)
+PYTHON
+    absent serving "$python: $(tail -1 "$scratch/import.txt" | cut -c1-90)"
     return
   fi
   serving_step doctor 20

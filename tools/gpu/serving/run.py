@@ -33,6 +33,8 @@ def main():
         missed = steps.STEPS[name](steps.Run(plan.current(), work, results))
     except Failed as err:
         missed = [str(err)]
+    except OSError as err:  # a server that is gone, a full disk
+        missed = [f"{name} was broken off: {err}"]
     results.save(f"missed-{name}", missed)
     for what in missed:
         print(f"MISSED {what}", flush=True)

@@ -13,6 +13,7 @@ import plan as plans
 import quality as judge
 from measures import quantile
 from racers import Failed, Racer
+from results import disguise
 
 HERE = Path(__file__).resolve().parent
 PRIMER_SECONDS = 0.5  # unmeasured load before a measured one
@@ -73,8 +74,11 @@ class Run:
         return f"compute capability {capability} has no fp8" if capability and capability < 8.9 else None
 
 
-def say(text):
-    print(text, flush=True)
+    def say(self, text, found=None):
+        """For the step's log; found is measured, so a rehearsal hides it here, too."""
+        if found is not None:
+            text += ": " + json.dumps(disguise(found) if self.plan.rehearsal else found)
+        print(text, flush=True)
 
 
 def prepare(run):
@@ -100,7 +104,7 @@ def prepare(run):
             np.save(run.work / f"{name}-{kind}.npy", torch_side.vectors(run.model(name), kind, texts["quality"]))
         found["models"][name] = vars(shape)
         run.results.save("prepare", found)
-        say(f"{name}: made in {time.perf_counter() - start:.1f} s")
+        run.say(f"{name} made", {"seconds": time.perf_counter() - start})
     return []
 
 
@@ -127,7 +131,7 @@ def quality(run):
                 wrong = [f"{model} {precision}: {w}" for w in judge.misses(precision, row[precision])]
             missed += wrong
             shown = row[precision].get("cosine_min")
-            say(f"{model} {precision}: " + (f"smallest cosine {shown:.6f}" if shown else "; ".join(wrong)))
+            run.say(f"{model} {precision}: " + (f"smallest cosine {shown:.6f}" if shown else "; ".join(wrong)))
             run.results.save("quality", found)
     return missed
 
@@ -164,7 +168,7 @@ def latency(run):
         finally:
             for racer in racers.values():
                 racer.close()
-        say(f"{model}: " + json.dumps(rows))
+        run.say(model, rows)
     return []
 
 
@@ -207,7 +211,7 @@ def memory(run):
                 readings = [reading(server) for _ in range(3)]
             found["readings"].append({"batches": done, **readings[-1], "rss_bytes": min(r["rss_bytes"] for r in readings)})
             run.results.save("memory", found)
-            say(f"after {done} batches: " + json.dumps(readings[-1]))
+            run.say(f"after {done} batches", readings[-1])
     finally:
         server.close()
     return missed + grown(found["readings"], plans.device() != "cpu")
@@ -275,7 +279,7 @@ def throughput(run):
                     rows["sets"][s]["sentence-transformers default"][-1] |= in_ms(calls)
                 rows.setdefault("clocks", []).append(host.clocks())
                 run.results.save("load", found)
-                say(f"{model}: round {turn + 1} of {run.plan.rounds}")
+                run.say(f"{model}: round {turn + 1} of {run.plan.rounds}")
         finally:
             for racer in [*servers.values(), peer]:
                 if racer:
@@ -318,25 +322,24 @@ def compiled(run):
     """The peer with torch.compile, in turns with itself without. Compiling may not work, or take longer than there is
     time: then the results say so, and nothing of ours is wrong."""
     model = run.made()[0]
-    found, peers = {"model": model, "settings": {}, "sets": {}}, {}
+    found, peer = {"model": model, "settings": {}, "sets": {}}, None
     try:
-        for name, flags in (("plain", ()), ("compiled", ("--compile",))):
-            peers[name] = run.peer(model, *flags)
+        peer = run.peer(model, "--compile")
         for s in (str(run.plan.lengths[1]), "mixed"):
-            rows = found["sets"][s] = {name: [] for name in peers}
-            for name, peer in peers.items():
-                found["settings"][f"{s}, {name}"] = peer.ask(f"best tune {s}", run.left() - 5)["setting"]
+            rows = found["sets"][s] = {"best": [], "compiled": []}
+            for which in rows:
+                found["settings"][f"{s}, {which}"] = peer.ask(f"{which} tune {s}", run.left() - 5)["setting"]
             for _ in range(run.plan.rounds):
-                for name, peer in peers.items():
-                    rows[name].append(offline(run, peer, "best", s))
+                for which in rows:
+                    rows[which].append(offline(run, peer, which, s))
             run.results.save("compiled", found)
-            say(f"{s}: " + json.dumps(rows))
+            run.say(s, rows)
     except Failed as err:
         found["absent"] = str(err)
         run.results.save("compiled", found)
-        say(f"not measured: {err}")
+        run.say(f"not measured: {err}")
     finally:
-        for peer in peers.values():
+        if peer:
             peer.close()
     return []
 
@@ -346,7 +349,7 @@ def doctor(run):
     command = [ours.program("sie-server"), "doctor", "--device", plans.device()]
     done = subprocess.run(command, capture_output=True, text=True, env=ours.environment(), timeout=60)
     run.results.save("doctor", {"exit": done.returncode, "says": (done.stdout + done.stderr).splitlines()})
-    say(done.stdout + done.stderr)
+    run.say(done.stdout + done.stderr)
     return [] if done.returncode == 0 else [f"sie-server doctor: {ours.last(done.stderr)}"]
 
 

@@ -46,8 +46,8 @@ def versions():
 class Engine:
     """What bench/peer.py drives: encode() with the batch of use()."""
 
-    def __init__(self, model, batches):
-        self.model, self.batch = model, 32
+    def __init__(self, folder, batches):
+        self.model, self.batch = load(folder, "bfloat16"), 32
         self.choices, self.choices_one = {"batch": batches}, {}
 
     def use(self, setting):
@@ -58,13 +58,13 @@ class Engine:
 
 
 def main():
-    """Answers lines "ENGINE COMMAND SET [TIMES]" with lines of JSON. Engines: default (encode's own batches of 32) and
-    best (the fastest batch that tune found). Commands: tune, go, each as in bench/peer.py, and calls, which encodes
-    so many texts a call and gives each call's seconds."""
+    """Answers lines "ENGINE COMMAND SET [TIMES]" with lines of JSON. Engines: default (encode's own batches of 32), best
+    (the fastest batch that tune found) and, where asked for, compiled (the same with torch.compile). Commands: tune, go,
+    each as in bench/peer.py, and calls, which encodes so many texts a call and gives each call's seconds."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("texts", help="JSON file: name of a set → texts")
-    parser.add_argument("--compile", action="store_true", help="torch.compile with dynamic shapes")
+    parser.add_argument("--compile", action="store_true", help="have the engine compiled")
     args = parser.parse_args()
     out = os.fdopen(os.dup(1), "w", buffering=1)  # libraries print: they get standard error
     os.dup2(2, 1)
@@ -73,12 +73,14 @@ def main():
 
     with open(args.texts, encoding="utf-8") as f:
         sets = json.load(f)
-    model = load(args.model, "bfloat16")
+    batches = plan.current().batches
+    plain = Engine(args.model, batches)
+    peers = {"default": Peer(plain, sets, False), "best": Peer(plain, sets, False)}
     if args.compile:
+        engine = Engine(args.model, batches)
         # A rehearsal only traces: compiling for a CPU takes a minute and would show nothing.
-        model.compile(dynamic=True, backend="eager" if plan.current().rehearsal else "inductor")
-    engine = Engine(model, plan.current().batches)
-    peers = {"default": Peer(engine, sets, False), "best": Peer(engine, sets, False)}
+        engine.model.compile(dynamic=True, backend="eager" if plan.current().rehearsal else "inductor")
+        peers["compiled"] = Peer(engine, sets, False)
     for name in sets:
         peers["default"].settings[name] = peers["default"].settings["each", name] = {}
     print(json.dumps({"ready": True, "versions": versions()}), file=out)
@@ -86,9 +88,9 @@ def main():
         which, verb, name, *rest = line.split()
         peer = peers[which]
         if verb == "calls":
-            engine.use({})
+            plain.use({})
             size, texts = int(rest[0]), sets[name]
-            answer = {"each": [timed(engine.encode, texts[i : i + size]) for i in range(0, len(texts) - size + 1, size)]}
+            answer = {"each": [timed(plain.encode, texts[i : i + size]) for i in range(0, len(texts) - size + 1, size)]}
         else:
             answer = getattr(peer, verb)(name, *rest)
         print(json.dumps(answer), file=out)
