@@ -18,14 +18,17 @@ if ! [ -x "$python" ]; then
 fi
 "$python" -B -m unittest discover -q -s tools/gpu
 
+cmake --build build -j "$(nproc)" --target cgo_flags_emulated kernel_conformance_emulated >build/rehearse.log 2>&1 || { cat build/rehearse.log; exit 1; }
 server=${SIE_REHEARSE_SERVER:-}
 if [ -z "$server" ]; then
-  # shellcheck source=/dev/null
-  source tools/test/emulated.sh
   server=build/emulated/sie-server
-  go build -tags 'native cuda emulated' -trimpath -o "$server" ./cmd/sie-server
+  home=$(tools/setup/cuda.sh "${TOOLKIT:-13.0}")
+  (
+    eval "$(tools/setup/cgo-cuda.sh build "$home")"
+    "${GO:-go}" build -tags 'native cuda emulated' -trimpath -o "$server" ./cmd/sie-server
+  )
+  export SIE_LIBCUDA=$PWD/build/standin/libcuda.so.1
 fi
-cmake --build build -j "$(nproc)" --target kernel_conformance_emulated >build/rehearse.log 2>&1 || { cat build/rehearse.log; exit 1; }
 tools/gpu/bundle.sh --rehearse "$server" build/kernel_conformance_emulated
 SIE_GPU_REHEARSE=1 SIE_PYTHON=$(cd "$(dirname "$python")" && pwd)/$(basename "$python") SIE_TEST_SHARD=${SIE_TEST_SHARD:-0/200} \
   build/gpu-rehearsal/check.sh "$results"

@@ -93,7 +93,7 @@ TOY = Plan(
     rounds=1,
     model_seconds=0,
     batches=(2, 8),
-    memory_marks=(6, 12),
+    memory_marks=(50, 250),
 )
 
 

@@ -94,7 +94,7 @@ def picture(record):
             out.append(f'<rect x="{x + left}" y="{at + 1}" width="{size:.1f}" height="{bar - 4}" fill="{colour}"/>')
             out.append(f'<text x="{x + left + size + 4:.1f}" y="{at + 10}">{html.escape(text)}</text>')
     if record["rehearsal"]:
-        out.append(f'<text x="40" y="{60 + lines * tall // 2}" font-size="90" fill="#c00" opacity="0.35" '
+        out.append(f'<text x="40" y="{60 + lines * tall // 2}" font-size="64" fill="#c00" opacity="0.35" '
                    'transform="rotate(-8)">REHEARSAL: nothing measured</text>')
     return "\n".join(out + ["</svg>"]) + "\n"
 
