@@ -29,12 +29,13 @@ def main():
 
     if name not in steps.STEPS:
         sys.exit(f"run.py: no step {name}; there are {', '.join(steps.STEPS)} and report")
+    run = steps.Run(plan.current(), work, results)
     try:
-        missed = steps.STEPS[name](steps.Run(plan.current(), work, results))
+        missed = steps.STEPS[name](run)
     except Failed as err:
         missed = [str(err)]
     except OSError as err:  # a server that is gone, a full disk
-        missed = [f"{name} was broken off: {err}"]
+        missed = [f"{name} was broken off: {err}; {run.last_words()}"]
     results.save(f"missed-{name}", missed)
     for what in missed:
         print(f"MISSED {what}", flush=True)
