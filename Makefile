@@ -142,11 +142,17 @@ bench-kernels-cpu: deps ## time every CPU kernel, in Go benchmark format
 	@cmake --build build -j $(JOBS) --target kernel_tests
 	build/kernel_tests --bench
 
-gpu-bundle: deps ## pack what a bare GPU host needs to check and time the kernels (TOOLKIT=…, TARGETS="80 90a")
+gpu-bundle: build-cuda ## pack what a bare GPU host needs to check kernels, models and the server (TOOLKIT=…, TARGETS="80 90a")
 	@tools/gpu/bundle.sh "$(TOOLKIT)" "$(TARGETS)"
 
-gpu-check: gpu-bundle ## check and time the kernels on this machine's GPU, in at most 8 minutes
-	@build/gpu-bundle/check.sh build/gpu-results
+# REHEARSE=1: the same script in toy sizes without a GPU; nothing is measured. PART=kernels or serving: that part, in full.
+ifdef REHEARSE
+gpu-check: libsie tokenizers ## check and time kernels, models and the server on this machine's GPU, in at most 8 minutes (REHEARSE=1, PART=…)
+	@tools/gpu/rehearse.sh
+else
+gpu-check: gpu-bundle
+	@build/gpu-bundle/check.sh $(addprefix --,$(PART)) build/gpu-results
+endif
 
 # ---- keep tidy ---------------------------------------------------------------------------------------------------
 

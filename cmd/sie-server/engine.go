@@ -34,6 +34,7 @@ type computeFlags struct {
 	Precision string `help:"auto; fp32, bf16 or int8 on the CPU; bf16, fp16 or fp8 on GPUs." env:"SIE_PRECISION" default:"auto" enum:"auto,fp32,bf16,int8,fp16,fp8"`
 	Threads   int    `help:"Compute threads of the CPU; 0: the CPUs this process may use." env:"SIE_THREADS"`
 	ISA       string `help:"Upper bound on the CPU's instruction set: best, avx2, avx512, avx512-vnni or amx." env:"SIE_ISA" default:"best" enum:"best,avx2,avx512,avx512-vnni,amx"`
+	Graphs    string `name:"cuda-graphs" help:"on, or off: GPUs get small batches kernel by kernel." env:"SIE_CUDA_GRAPHS" default:"on" enum:"on,off"`
 	GPUType   string `help:"What the GPUs count as for clients that choose a machine profile, instead of what their name says." env:"SIE_GPU_TYPE"`
 }
 
@@ -52,7 +53,11 @@ func (f *computeFlags) devices() (choice, error) {
 	if err != nil {
 		return choice{}, err
 	}
-	return chooseDevices(f.Device, f.Precision, cpu, engine.FindGPUs)
+	c, err := chooseDevices(f.Device, f.Precision, cpu, engine.FindGPUs)
+	for i := range c.options {
+		c.options[i].NoGraphs = f.Graphs == "off"
+	}
+	return c, err
 }
 
 // hub finds weights; progress, if not nil, hears of downloads. The environment is the reference's and Hugging Face's.

@@ -3,19 +3,45 @@
 # Usage: bundle.sh [TOOLKIT [TARGETS]]    as tools/kernels/build.sh takes them
 # Programs (static but for libc and the driver), compute-sanitizer from its wheel where it can be had, the sources that
 # build.sh would need, and the scripts. At most 60 MiB.
+#
+# bundle.sh --rehearse SERVER CONFORMANCE: the same folder as build/gpu-rehearsal for a host without a GPU, from emulated
+# programs, without sources, archive and what only a card can run.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 say() { echo "sie: $*" >&2; }
+
+# fill BUNDLE SERVER: the scripts, the server and its load generator, in a fresh folder.
+fill() {
+  rm -rf "$1" "$1.tar.gz"
+  mkdir -p "$1/bin" "$1/bench" "$1/serving"
+  cp tools/gpu/check.sh tools/gpu/build.sh kernels/bench/torch_peer.py kernels/bench/report.py LICENSE NOTICE "$1/"
+  cp tools/gpu/serving/*.py "$1/serving/"
+  cp bench/{limit,machine,measures,peer,racers,served}.py "$1/bench/"
+  strip -o "$1/bin/sie-server" "$2"
+  CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$1/bin/sie-load" ./bench/load
+}
+commit() {
+  echo "commit $(git rev-parse HEAD 2>/dev/null || echo unknown)$(git diff --quiet HEAD 2>/dev/null || echo ', changed')"
+}
+
+if [ "${1:-}" = --rehearse ]; then
+  bundle=build/gpu-rehearsal
+  fill "$bundle" "$2"
+  cp "$3" "$bundle/bin/sie_conformance"
+  { commit; echo "emulated, for a rehearsal"; } >"$bundle/bundle.txt"
+  exit 0
+fi
+server=bin/cuda/sie-server
+[ -x "$server" ] || { say "there is no $server: make build-cuda makes it"; exit 1; }
 build=$(tools/kernels/build.sh "${1:-}" "${2:-}")
 cmake --build "$build" -j "$(nproc)" --target gpu_programs >&2
 
 bundle=build/gpu-bundle
-rm -rf "$bundle" "$bundle.tar.gz"
-mkdir -p "$bundle/bin" "$bundle/src/csrc"
+fill "$bundle" "$server"
+mkdir -p "$bundle/src/csrc"
 for program in sie_conformance sie_bench sie_record; do
   strip -o "$bundle/bin/$program" "$build/$program"
 done
-cp tools/gpu/check.sh tools/gpu/build.sh kernels/bench/torch_peer.py kernels/bench/report.py LICENSE NOTICE "$bundle/"
 cp -r kernels "$bundle/src/"
 cp -r csrc/include "$bundle/src/csrc/"
 find "$bundle/src" -name __pycache__ -prune -exec rm -rf {} +
@@ -48,7 +74,7 @@ if [ "$(uname -sm)" = "Linux x86_64" ]; then
 fi
 
 {
-  echo "commit $(git rev-parse HEAD 2>/dev/null || echo unknown)$(git diff --quiet HEAD -- kernels csrc/include 2>/dev/null || echo ', changed')"
+  commit
   sed -n '/^release\|^targets/p' "$build/cuda-objects/build.txt"
   echo "glibc $(ldd --version | head -1 | grep -o '[0-9.]*$') or newer"
 } >"$bundle/bundle.txt"

@@ -1,29 +1,44 @@
 #!/usr/bin/env bash
-# Checks and times the CUDA kernels on the GPU of this host. Usage: check.sh [RESULTS]    (default: gpu-results)
+# Checks and times the CUDA kernels, models and the server on the GPU of this host.
+# Usage: check.sh [--kernels | --serving] [RESULTS]    (default: all of it, the kernels by a sample; gpu-results)
 #
 # Runs from a bundle (tools/gpu/bundle.sh) on a host that has a driver and nothing else: no network, no Go, no compiler.
-# Where the bundle's programs do not start or have no code for the card, they are built with the host's nvcc. Writes the
-# folder RESULTS and RESULTS.tar.gz: summary.txt and summary.json, a log of each part, recordings, bench.jsonl,
-# gemm_tiles.txt, kernels.md and kernels.svg. At most SIE_GPU_SECONDS (460), each part within its share of them; a part
-# that fails or runs out of time does not stop the others.
+# Where the bundle's kernel programs do not start or have no code for the card, they are built with the host's nvcc.
+# Writes the folder RESULTS and RESULTS.tar.gz. At most SIE_GPU_SECONDS (460), each part within its share of them; parts
+# run in the order of their worth, and one that fails or runs out of time does not stop the others.
 #
 #   record       what ldmatrix, mma, wgmma and TMA return, for testdata/hopper
-#   conformance  every case of kernels/tests, on device memory
+#   conformance  every case of kernels/tests, on device memory; without --kernels every third
 #   memcheck, racecheck, synccheck    a sample of them under compute-sanitizer, where there is one
+#   doctor, prepare, quality, memory, latency, load, compiled, results    models and server: README.md, serving/run.py;
+#                they need Python with torch, transformers and sentence-transformers (SIE_PYTHON, default python3)
 #   bench        every operation at models' shapes, cuBLASLt beside
 #   sweep        tile variants of the GEMM, and that all give the same bits
 #   torch        PyTorch at the same shapes, where it is
+#
+# SIE_GPU_REHEARSE=1: models and server in toy sizes on a machine without a GPU, over the stand-in driver of the bundle
+# that `bundle.sh --rehearse` makes; nothing is timed, and the results say so.
 #
 # Exit 0: every part passed, or its tool is not there (summary.txt says so); 1: one failed; 2: no GPU; 3: none failed, but
 # one ran out of time.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+SIE_GPU_COMMAND="check.sh $*"
+mode=all
+case ${1:-} in
+  --kernels | --serving) mode=${1#--} && shift ;;
+  -*) echo "gpu-check: ${1}: use --kernels, --serving or neither, and a folder for the results" >&2 && exit 1 ;;
+esac
 results=${1:-gpu-results}
+rehearse=${SIE_GPU_REHEARSE:-}
+python=${SIE_PYTHON:-python3}
 began=$SECONDS
 limit=${SIE_GPU_SECONDS:-460}
 say() { echo "gpu-check: $*"; }
 
-if ! ls /dev/nvidia[0-9]* >/dev/null 2>&1 && ! ls /dev/dxg >/dev/null 2>&1 && ! timeout 20 nvidia-smi -L >/dev/null 2>&1; then
+if [ -n "$rehearse" ]; then
+  say "REHEARSAL: no GPU is used, the models are toys, nothing is measured"
+elif ! ls /dev/nvidia[0-9]* >/dev/null 2>&1 && ! ls /dev/dxg >/dev/null 2>&1 && ! timeout 20 nvidia-smi -L >/dev/null 2>&1; then
   say "no GPU on this host: nothing is checked. The kernels' tests without one are in make test."
   exit 2
 fi
@@ -47,17 +62,17 @@ note() {
 }
 
 # part NAME SECONDS COMMAND…: runs it with its output in RESULTS/NAME.txt. Returns the command's status, 124 when its time
-# was up. What only writes down the others' results may be late.
+# was up; SIE_GPU_STEP_SECONDS tells the command how long it has. What only writes down the others' results may be late.
 part() {
   local name=$1 seconds=$2 status begin=$SECONDS left=$((limit - (SECONDS - began)))
-  [ "$name" != report ] || left=$seconds
+  case $name in report | results) left=$seconds ;; esac
   shift 2
   if [ "$left" -lt 5 ]; then
     note "$name" stopped 0 "no time left"
     return 124
   fi
   [ "$seconds" -lt "$left" ] || seconds=$left
-  timeout -k 5 "$seconds" "$@" >"$results/$name.txt" 2>&1
+  SIE_GPU_STEP_SECONDS=$seconds timeout -k 5 "$seconds" "$@" >"$results/$name.txt" 2>&1
   status=$?
   case $status in
     0) note "$name" passed $((SECONDS - begin)) ;;
@@ -86,11 +101,14 @@ summarise() {
   cat "$here/bundle.txt" 2>/dev/null
 } >"$results/host.txt"
 
-bin=$here/bin
-# sie_conformance answers 2 where it finds no card that it has code for; 126, 127 and signals: it does not start.
-SIE_TEST_SHARD=0/1000000 timeout 60 "$bin/sie_conformance" quantise >"$scratch/start.txt" 2>&1
-started=$?
-if [ "$started" -gt 1 ]; then
+# find_programs: sets bin to kernel programs that run here: the bundle's, else some built now.
+find_programs() {
+  local started nvcc
+  bin=$here/bin
+  # sie_conformance answers 2 where it finds no card that it has code for; 126, 127 and signals: it does not start.
+  SIE_TEST_SHARD=0/1000000 timeout 60 "$bin/sie_conformance" quantise >"$scratch/start.txt" 2>&1
+  started=$?
+  [ "$started" -gt 1 ] || return 0
   say "the programs in $bin do not run here: $(tail -1 "$scratch/start.txt")"
   nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
   if [ -z "$nvcc" ] || ! part build 240 "$here/build.sh" "$scratch/bin" "$nvcc"; then
@@ -98,28 +116,31 @@ if [ "$started" -gt 1 ]; then
     say "and they cannot be built here"
     cp "$scratch/start.txt" "$results/start.txt"
     note start failed 0 "start.txt"
-    summarise
-    exit 1
+    return 1
   fi
   bin=$scratch/bin
-fi
+}
 
-# ---- right, then fast ----------------------------------------------------------------------------------------------------
+# ---- kernels: right, then fast ---------------------------------------------------------------------------------------
 
-mkdir -p "$results/recordings"
-part record 20 "$bin/sie_record" "$results/recordings"
-
-sanitizer=
-for candidate in "$(command -v compute-sanitizer)" /usr/local/cuda/bin/compute-sanitizer "$here/sanitizer/compute-sanitizer"; do
-  if [ -x "$candidate" ] && timeout 10 "$candidate" --version >/dev/null 2>&1; then
-    sanitizer=$candidate
-    break
+record() {
+  if [ ! -x "$bin/sie_record" ]; then
+    absent record "not in this bundle"
+    return
   fi
-done
+  mkdir -p "$results/recordings"
+  part record 20 "$bin/sie_record" "$results/recordings"
+}
 
 # Half of a conformance run is the host's reference: the sanitizers run beside it. Nothing is timed meanwhile.
 sanitize() {
-  local tool
+  local tool candidate sanitizer=
+  for candidate in "$(command -v compute-sanitizer)" /usr/local/cuda/bin/compute-sanitizer "$here/sanitizer/compute-sanitizer"; do
+    if [ -x "$candidate" ] && timeout 10 "$candidate" --version >/dev/null 2>&1; then
+      sanitizer=$candidate
+      break
+    fi
+  done
   if [ -z "$sanitizer" ]; then
     for tool in memcheck racecheck synccheck; do absent "$tool" "no compute-sanitizer"; done
     return
@@ -128,27 +149,90 @@ sanitize() {
   part racecheck 50 env SIE_TEST_SHARD=0/31 "$sanitizer" --tool racecheck --racecheck-report all --error-exitcode 9 --print-limit 20 "$bin/sie_conformance"
   part synccheck 30 env SIE_TEST_SHARD=0/31 "$sanitizer" --tool synccheck --error-exitcode 9 --print-limit 20 "$bin/sie_conformance"
 }
-sanitize &
-part conformance 150 "$bin/sie_conformance"
-wait
+kernels_whole() {
+  record
+  sanitize &
+  part conformance 150 "$bin/sie_conformance"
+  wait
+  time_kernels 150
+  part sweep 80 "$bin/sie_bench" --seconds 65 --sweep "$results/gemm_tiles.txt"
+  if timeout 30 "$python" -c 'import torch' 2>/dev/null; then
+    part torch 60 "$python" -B "$here/torch_peer.py" "$results/bench.jsonl" "$results/torch.jsonl" 45
+  else
+    absent torch "no PyTorch"
+  fi
+  report_kernels
+}
 
-# cuBLASLt outside the loader's folders: PyTorch brings its own.
-cublaslt=$(timeout 10 python3 - 2>/dev/null <<'PYTHON'
+kernels_sample() {
+  record
+  part conformance 60 env SIE_TEST_SHARD="${SIE_TEST_SHARD:-0/3}" "$bin/sie_conformance"
+}
+
+# time_kernels SECONDS: as many operations as fit.
+time_kernels() {
+  local cublaslt seconds=$(($1 - 20))
+  # cuBLASLt outside the loader's folders: PyTorch brings its own.
+  cublaslt=$(timeout 10 "$python" - 2>/dev/null <<'PYTHON'
 import glob, sys
 found = [f for p in sys.path if p for f in glob.glob(p + "/nvidia/*/lib/libcublasLt.so.1[23]")]
 print(found[0] if found else "")
 PYTHON
 )
-part bench 150 "$bin/sie_bench" --seconds 130 --json "$results/bench.jsonl" ${cublaslt:+--cublaslt "$cublaslt"}
-part sweep 80 "$bin/sie_bench" --seconds 65 --sweep "$results/gemm_tiles.txt"
-if timeout 30 python3 -c 'import torch' 2>/dev/null; then
-  part torch 60 python3 -B "$here/torch_peer.py" "$results/bench.jsonl" "$results/torch.jsonl" 45
-else
-  absent torch "no PyTorch"
-fi
-if command -v python3 >/dev/null && [ -s "$results/bench.jsonl" ]; then
-  part report 20 python3 -B "$here/report.py" "$results" "$results/bench.jsonl" "$results/torch.jsonl"
-fi
+  part bench "$1" "$bin/sie_bench" --seconds "$seconds" --json "$results/bench.jsonl" ${cublaslt:+--cublaslt "$cublaslt"}
+}
+
+report_kernels() {
+  if command -v "$python" >/dev/null && [ -s "$results/bench.jsonl" ]; then
+    part report 20 "$python" -B "$here/report.py" "$results" "$results/bench.jsonl" "$results/torch.jsonl"
+  fi
+}
+
+# ---- models and server -----------------------------------------------------------------------------------------------
+
+export SIE_GPU_BIN=$here/bin SIE_GPU_BUNDLE=$here SIE_GPU_COMMAND
+export PYTHONPATH=$here/serving:$here/bench HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
+
+# serving_step NAME SECONDS
+serving_step() {
+  part "$1" "$2" "$python" -B "$here/serving/run.py" "$1" "$scratch/serving" "$results"
+}
+
+# serving SECONDS: of them for the load, the step with most to measure.
+serving() {
+  if ! "$python" - 2>"$scratch/import.txt" <<'PYTHON'; then
+import importlib.util, sys
+missing = [m for m in ("numpy", "torch", "transformers", "sentence_transformers") if not importlib.util.find_spec(m)]
+sys.exit("it has no " + " and no ".join(missing) if missing else 0)
+PYTHON
+    absent serving "$python: $(tail -1 "$scratch/import.txt" | cut -c1-90)"
+    return
+  fi
+  serving_step doctor 20
+  if serving_step prepare 90; then
+    serving_step quality 90
+    serving_step memory 70
+    serving_step latency 75
+    serving_step load "$1"
+    serving_step compiled 60
+  fi
+  cp -r "$scratch/serving/logs" "$results/serving/" 2>/dev/null
+  part results 20 "$python" -B "$here/serving/run.py" report "$scratch/serving" "$results"
+}
+
+case $mode in
+  kernels) find_programs && kernels_whole ;;
+  serving) serving 240 ;;
+  all)
+    # The server has its own program: it is checked even where the kernels' programs do not start.
+    find_programs && kernels_sample
+    serving 130
+    if [ -z "$rehearse" ] && [ -x "$bin/sie_bench" ]; then
+      time_kernels 60
+      report_kernels
+    fi
+    ;;
+esac
 
 summarise
 grep -q ' failed ' "$results/summary.txt" && exit 1

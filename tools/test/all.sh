@@ -28,5 +28,6 @@ step "Go" env SIE_REQUIRE_MINILM=1 go test -tags native ./...
 # shellcheck disable=SC2086
 step "Go under the race detector" env SIE_REQUIRE_MINILM=1 go test -tags native -race -short $race_packages
 step "Fuzz targets, briefly" env FUZZTIME=3s tools/test/fuzz.sh
+step "GPU check, rehearsed" tools/gpu/rehearse.sh
 step "Clients" build/venv-clients/bin/python -m pytest -q tools/test/clients
 echo "== all tests passed in $SECONDS s; no GPU was used"
