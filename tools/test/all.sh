@@ -28,6 +28,11 @@ step "Go" env SIE_REQUIRE_MINILM=1 go test -tags native ./...
 # shellcheck disable=SC2086
 step "Go under the race detector" env SIE_REQUIRE_MINILM=1 go test -tags native -race -short $race_packages
 step "Fuzz targets, briefly" env FUZZTIME=3s tools/test/fuzz.sh
+step "The GPU path, emulated" env SIE_REQUIRE_MINILM=1 tools/test/emulated.sh
+step "The build with CUDA inside" tools/setup/build-cuda.sh 13.0
+step "The same without a driver" tools/test/no-driver.sh
 step "GPU check, rehearsed" tools/gpu/rehearse.sh
+step "Images" tools/docker/check.sh --need Dockerfile.cuda
+step "Images, broken on purpose" python3 -B -m unittest discover -s tools/docker
 step "Clients" build/venv-clients/bin/python -m pytest -q tools/test/clients
 echo "== all tests passed in $SECONDS s; no GPU was used"
