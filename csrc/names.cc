@@ -4,8 +4,8 @@
 namespace sie {
 
 const char *op_name(uint32_t kind) {
-  static const char *const names[] = {"embed_layernorm", "layernorm",   "linear",       "quantise_rows",
-                                      "attention",       "gather_rows", "pool",         "output_rows",
+  static const char *const names[] = {"embed_layernorm", "layernorm",   "linear", "quantise_rows",
+                                      "attention",       "gather_rows", "pool",   "output_rows",
                                       "qk_norm_rope",    "pool_output", "muvera"};
   if (kind == op_output_values) return "output_values";
   return kind < sizeof names / sizeof *names ? names[kind] : "unknown";

@@ -37,8 +37,7 @@ struct Form {
 
 class Planner {
  public:
-  Planner(sie_program *program, sie_error *err)
-      : p_(program), err_(err), gpu_(program->device->is_gpu()) {}
+  Planner(sie_program *program, sie_error *err) : p_(program), err_(err), gpu_(program->device->is_gpu()) {}
 
   sie_status run() {
     choose_caps();
@@ -121,7 +120,8 @@ class Planner {
     // Rows a multiple of 2 KiB apart share few sets of a CPU's cache; one line more spreads them.
     if (!gpu_ && row >= 2048 && row % 2048 == 0) row += 64;
     int32_t now = static_cast<int32_t>(p_->plan.size());
-    Buffer buffer = {rows, form.dtype, columns, row / element, form.scale_group, form.outliers, 0, now, now, -1, 0};
+    Buffer buffer = {rows, form.dtype, columns, row / element, form.scale_group, form.outliers, 0, now,
+                     now,  -1,         0};
     buffer.bytes = round_up(places_of(buffer).end, gpu_ ? 256 : 64);
     return p_->buffers.push(buffer) ? static_cast<int32_t>(p_->buffers.size() - 1) : -1;
   }
@@ -132,7 +132,8 @@ class Planner {
   };
   Places places_of(const Buffer &b) const {
     int64_t cap = rows_cap(b.rows), bytes = cap * b.ld * dtype_bytes(b.dtype);
-    int64_t groups = b.scale_group > 0 ? (b.columns + b.scale_group - 1) / b.scale_group : (b.scale_group < 0 ? 1 : 0);
+    int64_t groups =
+        b.scale_group > 0 ? (b.columns + b.scale_group - 1) / b.scale_group : (b.scale_group < 0 ? 1 : 0);
     Places p = {};
     p.scale = round_up(bytes, 64);
     p.zero = p.scale + round_up(cap * groups * 4, 64);
@@ -146,8 +147,9 @@ class Planner {
     Buffer &b = p_->buffers[buffer];
     b.last = static_cast<int32_t>(p_->plan.size());
     Places places = places_of(b);
-    return {true,         buffer,     b.dtype,  column * dtype_bytes(b.dtype), b.ld, b.scale_group, places.scale,
-            places.zero, b.outliers, places.outlier};
+    return {true,       buffer,        b.dtype,      column * dtype_bytes(b.dtype),
+            b.ld,       b.scale_group, places.scale, places.zero,
+            b.outliers, places.outlier};
   }
 
   Operand float_operand(sie_value v) {

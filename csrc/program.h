@@ -143,7 +143,9 @@ inline uint32_t storage_class(const sie_device *device, uint32_t compute) {
   return device->kind == SIE_DEVICE_REF ? static_cast<uint32_t>(SIE_COMPUTE_F32) : compute;
 }
 
-inline bool is_quantised(uint32_t compute) { return compute == SIE_COMPUTE_INT8 || compute == SIE_COMPUTE_FP8; }
+inline bool is_quantised(uint32_t compute) {
+  return compute == SIE_COMPUTE_INT8 || compute == SIE_COMPUTE_FP8;
+}
 
 // Fills plan, buffers and sizes from values and ops.
 sie_status plan_program(sie_program *program, sie_error *err);

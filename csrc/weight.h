@@ -13,7 +13,8 @@ struct sie_weight {
   int64_t bytes = 0;       // packed
   sie::Block data = {};    // host memory; on a GPU until placed
   sie_packed packed = {};  // LINEAR
-  sie_tensor table = {};   // TABLE: rows start on 64 bytes. Its p is where any weight lies, on a GPU once placed
+  sie_tensor table =
+      {};  // TABLE: rows start on 64 bytes. Its p is where any weight lies, on a GPU once placed
 
   const float *vector() const { return static_cast<const float *>(table.p); }
 };

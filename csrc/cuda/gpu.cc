@@ -13,9 +13,10 @@ namespace sie {
 namespace {
 
 sie_status check_gpu(const sie_gpu *gpu, sie_error *err) {
-  SIE_FAIL_IF(gpu == nullptr, SIE_INVALID_ARGUMENT, err, "options.gpu is NULL; a GPU is opened by the caller");
-  SIE_FAIL_IF(gpu->struct_size != sizeof *gpu, SIE_INVALID_ARGUMENT, err, "sie_gpu has %u bytes; %zu expected",
-              gpu->struct_size, sizeof *gpu);
+  SIE_FAIL_IF(gpu == nullptr, SIE_INVALID_ARGUMENT, err,
+              "options.gpu is NULL; a GPU is opened by the caller");
+  SIE_FAIL_IF(gpu->struct_size != sizeof *gpu, SIE_INVALID_ARGUMENT, err,
+              "sie_gpu has %u bytes; %zu expected", gpu->struct_size, sizeof *gpu);
   SIE_FAIL_IF(gpu->stream == nullptr, SIE_INVALID_ARGUMENT, err, "the stream is NULL");
   SIE_FAIL_IF(gpu->multiprocessors < 1 || gpu->multiprocessors > 65536, SIE_INVALID_ARGUMENT, err,
               "%d multiprocessors", gpu->multiprocessors);
@@ -31,8 +32,8 @@ sie_status gpu_open(sie_device *device, const sie_gpu *gpu, sie_error *err) {
   SIE_TRY(sie_gpu_check(gpu->major, gpu->minor, 0, err));
   int32_t sm = 10 * gpu->major + gpu->minor;
   device->ops = sie_cuda_ops(sm);
-  SIE_FAIL_IF(device->ops == nullptr, SIE_UNSUPPORTED, err, "no kernels for compute capability %d.%d", gpu->major,
-              gpu->minor);
+  SIE_FAIL_IF(device->ops == nullptr, SIE_UNSUPPORTED, err, "no kernels for compute capability %d.%d",
+              gpu->major, gpu->minor);
   device->compute_mask = device->ops->compute_mask;
   device->threads = 1;  // lanes of an arena
   device->memory_total = gpu->memory_total;

@@ -10,10 +10,10 @@ namespace sie {
 
 // A bucket's batches: run kernel by kernel once, which loads the kernels, then captured, then replayed.
 struct Graph {
-  CUgraphExec exec;      // null: not captured
-  uint64_t arena;        // the placement it was captured for
-  int64_t runs;          // in this placement
-  bool impossible;       // the driver refused to capture it; it is launched kernel by kernel
+  CUgraphExec exec;  // null: not captured
+  uint64_t arena;    // the placement it was captured for
+  int64_t runs;      // in this placement
+  bool impossible;   // the driver refused to capture it; it is launched kernel by kernel
 };
 
 struct GpuProgram {
@@ -25,7 +25,7 @@ struct GpuSlot {
   void *input;                 // pinned
   void *outputs[max_outputs];  // pinned
   int32_t bucket;
-  InputBatch batch;            // sizes of the loaded one; its pointers are not kept
+  InputBatch batch;  // sizes of the loaded one; its pointers are not kept
 };
 
 // Fills err from a code of the driver: `what` failed, by its name and in the driver's words.

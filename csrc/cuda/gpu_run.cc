@@ -56,8 +56,8 @@ void drop(Graph *graph) {
 }
 
 // Writes down what launch_all launches. A refusal of the driver's leaves no graph and is no error.
-sie_status capture(const sie_program *program, const sie_arena *arena, const InputLayout &layout, Graph *graph,
-                   sie_error *err) {
+sie_status capture(const sie_program *program, const sie_arena *arena, const InputLayout &layout,
+                   Graph *graph, sie_error *err) {
   CUstream stream = static_cast<CUstream>(program->device->on.stream);
   graph->impossible = true;
   if (cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS) return SIE_OK;
@@ -75,7 +75,8 @@ sie_status capture(const sie_program *program, const sie_arena *arena, const Inp
   return status == SIE_DEVICE_LOST ? status : SIE_OK;
 }
 
-sie_status submit_graph(const sie_program *program, const sie_arena *arena, const sie_slot *slot, sie_error *err) {
+sie_status submit_graph(const sie_program *program, const sie_arena *arena, const sie_slot *slot,
+                        sie_error *err) {
   Graph *graph = &program->gpu->graphs[slot->gpu->bucket];
   const InputLayout &layout = program->gpu->layouts[slot->gpu->bucket];
   if (graph->arena != arena->number) {
@@ -112,15 +113,18 @@ void gpu_program_free(sie_program *program) {
 sie_status gpu_submit(sie_program *program, sie_arena *arena, sie_slot *slot, sie_error *err) {
   int64_t need = sie_program_input_bytes(program) + lane_bytes(program);
   SIE_FAIL_IF(arena->placed == nullptr, SIE_INVALID_ARGUMENT, err, "the arena is not placed");
-  SIE_FAIL_IF(arena->bytes < need, SIE_INVALID_ARGUMENT, err, "the arena has %lld bytes; the program needs %lld",
-              static_cast<long long>(arena->bytes), static_cast<long long>(need));
+  SIE_FAIL_IF(arena->bytes < need, SIE_INVALID_ARGUMENT, err,
+              "the arena has %lld bytes; the program needs %lld", static_cast<long long>(arena->bytes),
+              static_cast<long long>(need));
   for (int32_t i = 0; i < program->n_outputs; i++) {
     SIE_FAIL_IF(arena->output_bytes[i] < slot->caps.output_bytes[i], SIE_INVALID_ARGUMENT, err,
                 "output %d has %lld bytes in the arena; the slot has %lld", i,
-                static_cast<long long>(arena->output_bytes[i]), static_cast<long long>(slot->caps.output_bytes[i]));
+                static_cast<long long>(arena->output_bytes[i]),
+                static_cast<long long>(slot->caps.output_bytes[i]));
   }
   slot->arena = arena;
-  if (slot->gpu->bucket < whole_bucket && program->device->graphs) return submit_graph(program, arena, slot, err);
+  if (slot->gpu->bucket < whole_bucket && program->device->graphs)
+    return submit_graph(program, arena, slot, err);
   return launch_all(program, arena, program->gpu->layouts[slot->gpu->bucket], slot->gpu->batch, err);
 }
 

@@ -11,7 +11,9 @@ namespace sie {
 
 namespace {
 
-int64_t bytes_of(int64_t count, size_t element) { return round_up(count * static_cast<int64_t>(element), 256); }
+int64_t bytes_of(int64_t count, size_t element) {
+  return round_up(count * static_cast<int64_t>(element), 256);
+}
 
 sie_op_bounds work_bounds(const WorkList &list, const InputLayout &layout) {
   sie_op_bounds bounds = {};
@@ -33,8 +35,8 @@ bool has_gathered(const sie_program *program) {
 }
 
 // Attention's view of the batch on the host: shapes and offsets, no data.
-sie_attention_args host_view(const WorkList &list, const InputLayout &layout,
-                             const InputBatch &batch, const int32_t *counts, const int32_t *one_each) {
+sie_attention_args host_view(const WorkList &list, const InputLayout &layout, const InputBatch &batch,
+                             const int32_t *counts, const int32_t *one_each) {
   sie_attention_args a = {};
   a.q_rows = list.gathered ? sie_rows{layout.seqs, counts + 1} : sie_rows{layout.tokens, counts};
   a.seqs = {layout.seqs, counts + 1};
@@ -99,8 +101,8 @@ int32_t choose_bucket(const InputLayout *layouts, int64_t tokens, int64_t seqs) 
   return whole_bucket;
 }
 
-sie_status write_input(const sie_program *program, const InputLayout &layout, const InputBatch &batch, char *memory,
-                       sie_error *err) {
+sie_status write_input(const sie_program *program, const InputLayout &layout, const InputBatch &batch,
+                       char *memory, sie_error *err) {
   size_t id_bytes = static_cast<size_t>(batch.n_tokens) * sizeof(int32_t);
   int32_t *counts = at<int32_t>(memory, 0);
   counts[0] = static_cast<int32_t>(batch.n_tokens);
@@ -123,8 +125,7 @@ sie_status write_input(const sie_program *program, const InputLayout &layout, co
            static_cast<size_t>(batch.n_seqs) * sizeof(sie_out_item));
   }
   for (int32_t i = 0; i < program->n_work_lists; i++) {
-    sie_attention_args view =
-        host_view(program->work_lists[i], layout, batch, counts, one_each);
+    sie_attention_args view = host_view(program->work_lists[i], layout, batch, counts, one_each);
     sie_status status = program->device->ops->attention_work(&view, memory + layout.work[i]);
     SIE_FAIL_IF(status != SIE_OK, status, err, "attention's work list %d failed with status %d", i,
                 static_cast<int>(status));

@@ -21,7 +21,8 @@ namespace sie {
 // GPU's own time (a launch takes about 2 µs, a kernel of 1,024 tokens as long).
 constexpr int32_t graph_buckets[] = {16, 32, 64, 128, 192, 256, 384, 512, 768, 1024};
 constexpr int32_t n_graph_buckets = sizeof graph_buckets / sizeof *graph_buckets;
-constexpr int32_t whole_bucket = n_graph_buckets;  // of batches up to the caps, launched one kernel after another
+constexpr int32_t whole_bucket =
+    n_graph_buckets;  // of batches up to the caps, launched one kernel after another
 
 struct InputLayout {
   int64_t tokens, seqs, longest;  // bounds
@@ -44,8 +45,8 @@ struct InputBatch {
 };
 
 // Writes the batch, work lists included, to memory of layout.bytes.
-sie_status write_input(const sie_program *program, const InputLayout &layout, const InputBatch &batch, char *memory,
-                       sie_error *err);
+sie_status write_input(const sie_program *program, const InputLayout &layout, const InputBatch &batch,
+                       char *memory, sie_error *err);
 
 }  // namespace sie
 

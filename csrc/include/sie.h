@@ -111,7 +111,7 @@ typedef struct sie_gpu {
   uint32_t struct_size; /* sizeof(sie_gpu) */
   int32_t major, minor; /* compute capability */
   int32_t multiprocessors;
-  int32_t graphs;       /* 1: small batches are captured as CUDA graphs and replayed; 0: never */
+  int32_t graphs; /* 1: small batches are captured as CUDA graphs and replayed; 0: never */
   int32_t reserved;
   int64_t memory_total; /* bytes */
   void *stream;         /* CUstream of the primary context, kept: where kernels run */

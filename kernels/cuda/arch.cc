@@ -74,18 +74,21 @@ extern "C" sie_status sie_cuda_arch_refusal(int32_t major, int32_t minor, char *
   return sie_cuda_arch_refusal_of(SIE_CUDA_TARGETS, SIE_CUDA_RELEASE, major, minor, message, size);
 }
 
-extern "C" sie_status sie_cuda_driver_refusal_of(const char *release, int32_t driver, char *message, size_t size) {
+extern "C" sie_status sie_cuda_driver_refusal_of(const char *release, int32_t driver, char *message,
+                                                 size_t size) {
   if (size > 0) message[0] = '\0';
   const int32_t major = static_cast<int32_t>(strtol(release, nullptr, 10));
   if (driver / 1000 >= major) return SIE_OK;
   // The first driver of each major release (CUDA Toolkit release notes, table 3).
   const char *floor = major >= 13 ? "580" : "525";
-  const char *older = major >= 13 ? "update the driver, build with CUDA 12.4 (make build-cuda TOOLKIT=12.4, driver 525), "
-                                  : "update the driver, ";
-  (void)snprintf(message, size,
-                 "the driver supports CUDA %d.%d; this build of CUDA %s needs %d.0 (driver %s or newer): %sor run on "
-                 "the CPU",
-                 driver / 1000, driver % 1000 / 10, release, major, floor, older);
+  const char *older =
+      major >= 13 ? "update the driver, build with CUDA 12.4 (make build-cuda TOOLKIT=12.4, driver 525), "
+                  : "update the driver, ";
+  (void)snprintf(
+      message, size,
+      "the driver supports CUDA %d.%d; this build of CUDA %s needs %d.0 (driver %s or newer): %sor run on "
+      "the CPU",
+      driver / 1000, driver % 1000 / 10, release, major, floor, older);
   return SIE_UNSUPPORTED;
 }
 

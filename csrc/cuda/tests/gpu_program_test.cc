@@ -120,7 +120,8 @@ TEST(gpu_program_agrees_with_the_reference) {
     Shape shape = small_shape(prune);
     Batch batch = ragged(shape, {1, 7, 31, 64, 0, 65, 33, 2, 130});
     Model reference;
-    CHECK(reference.open(SIE_DEVICE_REF, 0, 0, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", reference.err.message);
+    CHECK(reference.open(SIE_DEVICE_REF, 0, 0, SIE_COMPUTE_F32, shape) == SIE_OK, "%s",
+          reference.err.message);
     Result expected = run(&reference, batch);
     for (const Path &path : paths) {
       StandInCard card(path.major, path.minor, true);
@@ -162,8 +163,8 @@ TEST(gpu_program_results_do_not_depend_on_the_batch_or_the_graph) {
       // Kernel by kernel, captured, replayed: the bucket's first, second and third batch.
       for (int time = 0; time < 3; time++) {
         Result alone = run(&m, one);
-        CHECK(alone.status == SIE_OK && same_bits(alone.rows, row), "%s: sequence %d of %d tokens differs alone, time %d",
-              name_of(path), number, length, time);
+        CHECK(alone.status == SIE_OK && same_bits(alone.rows, row),
+              "%s: sequence %d of %d tokens differs alone, time %d", name_of(path), number, length, time);
       }
       number++;
     }
@@ -188,7 +189,8 @@ TEST(gpu_batches_of_a_bucket_are_one_graph) {
     CHECK(m.open_on(&card, SIE_COMPUTE_BF16, shape) == SIE_OK, "%s", m.err.message);
     if (m.arena == nullptr) return;
     CHECK(sie_standin_command("reset-calls", calls, sizeof calls) == 0, "%s", calls);
-    for (int length : {3, 9, 16, 5}) CHECK(run(&m, ragged(shape, {length})).status == SIE_OK, "%s", m.err.message);
+    for (int length : {3, 9, 16, 5})
+      CHECK(run(&m, ragged(shape, {length})).status == SIE_OK, "%s", m.err.message);
     CHECK(sie_standin_command("calls", calls, sizeof calls) == 0, "%s", calls);
     bool launched = strstr(calls, "cuGraphLaunch 3") != nullptr;
     bool captured = strstr(calls, "cuStreamBeginCapture_v2 1") != nullptr;
@@ -211,8 +213,8 @@ TEST(gpu_graph_that_cannot_be_captured_is_launched) {
     CHECK(sie_standin_command(failure, answer, sizeof answer) == 0, "%s", answer);
     for (int time = 0; time < 2; time++) {
       Result got = run(&other, ragged(shape, {9}));
-      CHECK(got.status == SIE_OK && same_bits(got.rows, expected.rows), "%s: time %d: status %d", failure, time,
-            got.status);
+      CHECK(got.status == SIE_OK && same_bits(got.rows, expected.rows), "%s: time %d: status %d", failure,
+            time, got.status);
     }
   }
 }
@@ -248,12 +250,14 @@ TEST(gpu_refuses) {
   sie_weight *weight;
   for (uint32_t compute : {SIE_COMPUTE_F32, SIE_COMPUTE_INT8}) {
     desc.compute = compute;
-    CHECK(sie_weight_create(device, &desc, &weight, &err) == SIE_UNSUPPORTED, "class %u: %s", compute, err.message);
+    CHECK(sie_weight_create(device, &desc, &weight, &err) == SIE_UNSUPPORTED, "class %u: %s", compute,
+          err.message);
   }
   desc.compute = SIE_COMPUTE_F16;
   values[2] = 70000;
-  CHECK(sie_weight_create(device, &desc, &weight, &err) == SIE_CORRUPT && strstr(err.message, "f16") != nullptr, "%s",
-        err.message);
+  CHECK(
+      sie_weight_create(device, &desc, &weight, &err) == SIE_CORRUPT && strstr(err.message, "f16") != nullptr,
+      "%s", err.message);
   values[2] = 3;
   CHECK(sie_weight_create(device, &desc, &weight, &err) == SIE_OK, "%s", err.message);
   CHECK(sie_weight_place(weight, values + 1, &err) == SIE_INVALID_ARGUMENT, "not aligned");

@@ -55,10 +55,22 @@ inline sie_status launch_status(cudaError_t error) {
       return SIE_OUT_OF_MEMORY;
     case cudaErrorInvalidDeviceFunction:
     case cudaErrorNoKernelImageForDevice:
+    case cudaErrorNotSupported:
+    case cudaErrorInsufficientDriver:
       return SIE_UNSUPPORTED;
     case cudaErrorInvalidValue:
     case cudaErrorInvalidConfiguration:
     case cudaErrorLaunchOutOfResources:
+    // A capture that this launch cannot be part of; nothing runs.
+    case cudaErrorStreamCaptureUnsupported:
+    case cudaErrorStreamCaptureInvalidated:
+    case cudaErrorStreamCaptureMerge:
+    case cudaErrorStreamCaptureUnmatched:
+    case cudaErrorStreamCaptureUnjoined:
+    case cudaErrorStreamCaptureIsolation:
+    case cudaErrorStreamCaptureImplicit:
+    case cudaErrorCapturedEvent:
+    case cudaErrorStreamCaptureWrongThread:
       return SIE_INTERNAL;
     default:
       return SIE_DEVICE_LOST;
