@@ -3,8 +3,8 @@
 //   1 uses      who reads each value: as float rows, as float rows of the class's own type, as quantised rows
 //   2 emit      one planned operation each, plus the quantisations and widenings their types need; buffers are
 //               made where they are first written; on a GPU, pooling runs in the kernel that writes the output
-//   3 share     an output takes over the memory of an input that dies with the operation, where kernels allow it
-//   4 place     largest first, each at the lowest offset free during its life
+//   3 place     place.cc gives every buffer its memory
+//   4 scratch   the most that any operation asks for
 //   5 rehearse  every operation once with no rows: a form the device lacks is refused here, not in a run
 #include <stdio.h>
 
@@ -43,8 +43,7 @@ class Planner {
     choose_caps();
     SIE_TRY(count_uses());
     for (const Op &op : p_->ops) SIE_TRY(emit(op));
-    share_memory();
-    SIE_TRY(place());
+    SIE_TRY(place_buffers(p_, err_));
     SIE_TRY(plan_scratch());
     SIE_TRY(make_row_offsets());
     return rehearse();
@@ -282,77 +281,6 @@ class Planner {
     if (op.residual != SIE_NO_VALUE) planned.residual = float_operand(op.residual);
     if (op.out != SIE_NO_VALUE) SIE_TRY(emit_result(op, &planned));
     return push(planned);
-  }
-
-  // The input whose memory the output may take over: all of its buffer, and read by nobody later.
-  const Operand *replaceable(const PlannedOp &planned) const {
-    if (!planned.out.present) return nullptr;
-    if (planned.op.kind == SIE_OP_LAYERNORM) return &planned.in[0];
-    bool residual = planned.op.kind == SIE_OP_LINEAR && planned.residual.present;
-    return residual && planned.residual.buffer != planned.in[0].buffer ? &planned.residual : nullptr;
-  }
-
-  int32_t owner(int32_t buffer) const {
-    while (p_->buffers[buffer].shares >= 0) buffer = p_->buffers[buffer].shares;
-    return buffer;
-  }
-
-  void share_memory() {
-    for (int64_t i = 0; i < p_->plan.size(); i++) {
-      const PlannedOp &planned = p_->plan[i];
-      const Operand *input = replaceable(planned);
-      if (input == nullptr) continue;
-      Buffer &from = p_->buffers[input->buffer], &to = p_->buffers[planned.out.buffer];
-      if (from.last != i || from.rows != to.rows || from.dtype != to.dtype || from.columns != to.columns) {
-        continue;
-      }
-      to.shares = input->buffer;
-      Buffer &root = p_->buffers[owner(input->buffer)];
-      root.last = std::max(root.last, to.last);
-    }
-  }
-
-  static bool meet(const Buffer &a, const Buffer &b) { return a.first <= b.last && b.first <= a.last; }
-
-  sie_status place() {
-    List<int32_t> order;
-    for (int32_t i = 0; i < p_->buffers.size(); i++) {
-      if (p_->buffers[i].shares >= 0) continue;
-      SIE_FAIL_IF(!order.push(i), SIE_OUT_OF_MEMORY, err_, "no memory to plan a program");
-    }
-    const List<Buffer> &buffers = p_->buffers;
-    std::sort(order.begin(), order.end(), [&buffers](int32_t a, int32_t b) {
-      return buffers[a].bytes != buffers[b].bytes ? buffers[a].bytes > buffers[b].bytes : a < b;
-    });
-    for (int64_t i = 0; i < order.size(); i++) {
-      Buffer &buffer = p_->buffers[order[i]];
-      int64_t offset = 0, size = buffer.bytes + redzone_bytes;
-      for (int64_t j = 0; j < i; j++) {
-        const Buffer &other = p_->buffers[order[j]];
-        int64_t other_end = other.offset + other.bytes + redzone_bytes;
-        if (!meet(buffer, other) || other_end <= offset || offset + size <= other.offset) continue;
-        offset = other_end;
-        j = -1;  // what was passed before may be in the way now
-      }
-      buffer.offset = offset;
-      p_->values_bytes = std::max(p_->values_bytes, offset + size);
-    }
-    for (Buffer &buffer : p_->buffers) {
-      int32_t self = static_cast<int32_t>(&buffer - p_->buffers.begin());
-      buffer.offset = p_->buffers[owner(self)].offset;
-    }
-    for (PlannedOp &planned : p_->plan) {
-      for (Operand *o : {&planned.in[0], &planned.in[1], &planned.in[2], &planned.residual, &planned.out,
-                         &planned.quantised}) {
-        if (!o->present) continue;
-        int64_t base = p_->buffers[o->buffer].offset;
-        o->offset += base;
-        o->scale += base;
-        o->zero += base;
-        o->outlier += base;
-      }
-    }
-    return SIE_OK;
   }
 
   sie_status plan_scratch() {

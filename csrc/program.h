@@ -147,6 +147,9 @@ inline bool is_quantised(uint32_t compute) {
   return compute == SIE_COMPUTE_INT8 || compute == SIE_COMPUTE_FP8;
 }
 
+// Gives the plan's buffers and operands their offsets; sets values_bytes.
+sie_status place_buffers(sie_program *program, sie_error *err);
+
 // Fills plan, buffers and sizes from values and ops.
 sie_status plan_program(sie_program *program, sie_error *err);
 
