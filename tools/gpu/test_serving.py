@@ -1,12 +1,15 @@
 """Tests of the check of models and server: its figures, its bars, its results. Needs numpy and the parts of bench/ that
 a bundle has. python -m unittest discover -s tools/gpu"""
 
-import json
+import glob
 import math
-import random
+import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -53,7 +56,12 @@ class Quality(unittest.TestCase):
         self.assertLess(found["centred_cosine_min"], 0.95)
 
     def test_bars(self):
-        for precision, cosine, passes in (("bf16", 0.99901, True), ("bf16", 0.99899, False), ("fp8", 0.9901, True), ("fp8", 0.9899, False)):
+        for precision, cosine, passes in (
+            ("bf16", 0.99901, True),
+            ("bf16", 0.99899, False),
+            ("fp8", 0.9901, True),
+            ("fp8", 0.9899, False),
+        ):
             missed = quality.misses(precision, quality.compare(self.off(cosine), self.reference))
             self.assertEqual(missed == [], passes, f"{precision} {cosine}: {missed}")
 
@@ -79,7 +87,9 @@ class Quality(unittest.TestCase):
 
 class Memory(unittest.TestCase):
     def readings(self, device=(7, 7), rss=(100 << 20, 100 << 20)):
-        return [{"batches": 10 ** (3 + i), "device_bytes": d, "rss_bytes": r} for i, (d, r) in enumerate(zip(device, rss))]
+        return [
+            {"batches": 10 ** (3 + i), "device_bytes": d, "rss_bytes": r} for i, (d, r) in enumerate(zip(device, rss))
+        ]
 
     def test_equal_passes(self):
         self.assertEqual(steps.grown(self.readings(), True), [])
@@ -126,8 +136,15 @@ class Records(unittest.TestCase):
     def test_rehearsal_has_no_numbers(self):
         found = {"tokens_per_second": 1.5, "texts": 4, "rows": [{"p50_ms": 2.0, "failed": 0, "name": "x"}], "yes": True}
         hidden = results.disguise(found)
-        self.assertEqual(hidden, {"tokens_per_second": "rehearsal", "texts": 4, "yes": True,
-                                  "rows": [{"p50_ms": "rehearsal", "failed": 0, "name": "x"}]})
+        self.assertEqual(
+            hidden,
+            {
+                "tokens_per_second": "rehearsal",
+                "texts": 4,
+                "yes": True,
+                "rows": [{"p50_ms": "rehearsal", "failed": 0, "name": "x"}],
+            },
+        )
         self.assertEqual(rehearsed.numbers(hidden, "load"), [])
         self.assertEqual(rehearsed.numbers(found, "load"), ["load.tokens_per_second", "load.rows[0].p50_ms"])
 
@@ -152,7 +169,10 @@ class Records(unittest.TestCase):
         record = {
             "rehearsal": False,
             "about": {"card": {"name": "A <card>"}, "commit": "abc", "date": "2026-01-01T"},
-            "load": {"m": {"sets": {"128": {"ours bf16": runs, "sentence-transformers default": runs[:1]}}}, "n": {"sets": {}}},
+            "load": {
+                "m": {"sets": {"128": {"ours bf16": runs, "sentence-transformers default": runs[:1]}}},
+                "n": {"sets": {}},
+            },
         }
         drawn = report.picture(record)
         self.assertIn("m, 128 tokens: tokens/s", drawn)
@@ -164,10 +184,32 @@ class Records(unittest.TestCase):
         self.assertIn("REHEARSAL", report.picture(record | {"rehearsal": True}))
 
 
+class Script(unittest.TestCase):
+    def check(self, *args, **env):
+        return subprocess.run([HERE / "check.sh", *args], capture_output=True, text=True, env=os.environ | env)
+
+    def test_without_a_gpu(self):
+        if glob.glob("/dev/nvidia[0-9]*") or shutil.which("nvidia-smi"):
+            self.skipTest("this machine has a GPU")
+        done = self.check("results-that-must-not-appear")
+        self.assertEqual((done.returncode, Path("results-that-must-not-appear").exists()), (2, False), done.stdout)
+
+    def test_unknown_option(self):
+        self.assertEqual(self.check("--kernel").returncode, 1)
+
+    def test_folder_of_somebody_else(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "precious").write_text("x")
+            done = self.check(folder, SIE_GPU_REHEARSE="1")
+            self.assertEqual((done.returncode, (Path(folder) / "precious").exists()), (1, True), done.stdout)
+
+
 class Parsing(unittest.TestCase):
     def test_metrics(self):
-        found = ours.parse('# HELP a b\na_total{model="x"} 3\na_total{model="y"} 4\nb 1.5e+09\n'
-                           'sie_device_memory_used_bytes{device="cuda:0"} 7\n')
+        found = ours.parse(
+            '# HELP a b\na_total{model="x"} 3\na_total{model="y"} 4\nb 1.5e+09\n'
+            'sie_device_memory_used_bytes{device="cuda:0"} 7\n'
+        )
         self.assertEqual(found["a_total"], 7)
         self.assertEqual(found['a_total{model="y"}'], 4)
         self.assertEqual(found["b"], 1.5e9)
@@ -175,6 +217,13 @@ class Parsing(unittest.TestCase):
 
     def test_card_name(self):
         self.assertEqual(host.machine.slug("NVIDIA H100 80GB HBM3"), "nvidia-h100-80gb-hbm3")
+
+    def test_clocks_are_of_the_block(self):
+        with unittest.mock.patch.object(host, "clocks", lambda: {"clocks.sm": "1980 MHz"}), host.clocks_after(
+            0.01
+        ) as found:
+            pass
+        self.assertEqual(found, {"clocks.sm": "1980 MHz"})
 
     def test_last_line_is_the_reason(self):
         self.assertEqual(ours.last("a\nsie-server: no GPU\n\n"), "sie-server: no GPU")

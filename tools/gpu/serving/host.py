@@ -1,17 +1,30 @@
 """What the run ran on: card, driver, clocks, versions, commit."""
 
+import contextlib
 import datetime
 import functools
 import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import machine
 
-FIELDS = ("name", "driver_version", "compute_cap", "memory.total", "vbios_version", "ecc.mode.current", "power.limit",
-          "clocks.max.sm", "clocks.max.mem", "persistence_mode", "mig.mode.current")
+FIELDS = (
+    "name",
+    "driver_version",
+    "compute_cap",
+    "memory.total",
+    "vbios_version",
+    "ecc.mode.current",
+    "power.limit",
+    "clocks.max.sm",
+    "clocks.max.mem",
+    "persistence_mode",
+    "mig.mode.current",
+)
 CLOCKS = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "clocks_event_reasons.active")
 
 
@@ -52,6 +65,18 @@ def capability():
 
 def clocks():
     return ask(CLOCKS)
+
+
+@contextlib.contextmanager
+def clocks_after(seconds):
+    """Yields a dictionary that has the clocks of a moment within the block, once the block is left."""
+    found = {}
+    timer = threading.Timer(seconds, lambda: found.update(clocks()))
+    timer.start()
+    try:
+        yield found
+    finally:
+        timer.join()
 
 
 def describe(bundle):

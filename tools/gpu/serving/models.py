@@ -94,12 +94,18 @@ def write(shape, folder, seed, device="cpu"):
         (folder / name).write_text(json.dumps(value, indent=1) + "\n")
 
     package = "sentence_transformers.models"
-    put("modules.json", [
-        {"idx": 0, "name": "0", "path": "", "type": f"{package}.Transformer"},
-        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{package}.Pooling"},
-    ])
-    put("1_Pooling/config.json", {"word_embedding_dimension": shape.hidden, POOLING[shape.pooling]: True}
-        | {mode: False for p, mode in POOLING.items() if p != shape.pooling})
+    put(
+        "modules.json",
+        [
+            {"idx": 0, "name": "0", "path": "", "type": f"{package}.Transformer"},
+            {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{package}.Pooling"},
+        ],
+    )
+    put(
+        "1_Pooling/config.json",
+        {"word_embedding_dimension": shape.hidden, POOLING[shape.pooling]: True}
+        | {mode: False for p, mode in POOLING.items() if p != shape.pooling},
+    )
     put("sentence_bert_config.json", {"max_seq_length": shape.positions, "do_lower_case": False})
 
 

@@ -34,8 +34,10 @@ def write(results, folder):
     name = host.slug(record["about"])
     put(folder / f"{name}.json", record)
     (folder / f"{name}.svg").write_text(picture(record))
-    print(f"# {folder / name}.json and .svg: {len(record['passed'])} steps passed, "
-          f"{len(record['missed'])} missed something, {len(record['not_finished'])} did not end")
+    print(
+        f"# {folder / name}.json and .svg: {len(record['passed'])} steps passed, "
+        f"{len(record['missed'])} missed something, {len(record['not_finished'])} did not end"
+    )
     return 0
 
 
@@ -94,8 +96,10 @@ def picture(record):
             out.append(f'<rect x="{x + left}" y="{at + 1}" width="{size:.1f}" height="{bar - 4}" fill="{colour}"/>')
             out.append(f'<text x="{x + left + size + 4:.1f}" y="{at + 10}">{html.escape(text)}</text>')
     if record["rehearsal"]:
-        out.append(f'<text x="40" y="{60 + lines * tall // 2}" font-size="64" fill="#c00" opacity="0.35" '
-                   'transform="rotate(-8)">REHEARSAL: nothing measured</text>')
+        out.append(
+            f'<text x="40" y="{60 + lines * tall // 2}" font-size="64" fill="#c00" opacity="0.35" '
+            'transform="rotate(-8)">REHEARSAL: nothing measured</text>'
+        )
     return "\n".join(out + ["</svg>"]) + "\n"
 
 

@@ -25,11 +25,12 @@ def main():
         import report
 
         return report.write(results, folder)
+    import stage
     import steps
 
     if name not in steps.STEPS:
         sys.exit(f"run.py: no step {name}; there are {', '.join(steps.STEPS)} and report")
-    run = steps.Run(plan.current(), work, results)
+    run = stage.Run(plan.current(), work, results)
     try:
         missed = steps.STEPS[name](run)
     except Failed as err:
