@@ -141,3 +141,13 @@ func TestDoctorOnGPUs(t *testing.T) {
 		}
 	}
 }
+
+func TestCUDAGraphs(t *testing.T) {
+	for _, flag := range []string{"on", "off"} {
+		f := computeFlags{Device: "cpu", Precision: "auto", ISA: "best", Graphs: flag}
+		c, err := f.devices()
+		if err != nil || c.options[0].NoGraphs != (flag == "off") {
+			t.Errorf("--cuda-graphs %s: NoGraphs %v, %v", flag, c.options[0].NoGraphs, err)
+		}
+	}
+}
