@@ -58,7 +58,7 @@ if(SIE_TESTS AND NOT SIE_SANITIZE MATCHES "thread")
   foreach(cases gemm_sm80 gemm_sm90)
     add_test(NAME cuda_${cases} COMMAND gemm_tests ${cases})
   endforeach()
-  add_test(NAME cuda_gemm COMMAND gemm_tests gemm_epilogue gemm_tiles activations)
+  add_test(NAME cuda_gemm COMMAND gemm_tests gemm_epilogue gemm_tiles gemm_f32 activations)
 
   set(tests ${CMAKE_SOURCE_DIR}/kernels/tests)
   add_executable(cuda_attention_tests ${tests}/cuda/attention_test.cc ${tests}/cuda/attention_work_test.cc
