@@ -51,9 +51,9 @@ SIE_DEVICE float gated_f32(float gate, float up) {
 // Where a thread's copies of a stage come from and go to: 16 bytes of a row of x and of two rows of W.
 struct LinearF32Copies {
   const uint8_t *x, *w;
-  int64_t w_pass;  // bytes between the two rows
-  int32_t k_left;  // elements of k from the piece's first on
-  int32_t at;      // in a stage
+  int64_t w_pass;      // bytes between the two rows
+  int32_t bytes_left;  // of a row of x from the piece's first on
+  int32_t at;          // in a stage
   bool row_exists;
 
   SIE_DEVICE LinearF32Copies(const LinearF32Args &a, int64_t row0, int32_t column0, int32_t n) {
@@ -61,7 +61,7 @@ struct LinearF32Copies {
     x = a.x + (row0 + row) * a.x_row + piece * 16;
     w = a.w + (static_cast<int64_t>(column0) + row) * a.w_row + piece * 16;
     w_pass = a.w_row * f32_rows;
-    k_left = a.k - piece * 4;
+    bytes_left = a.k * 4 - piece * 16;
     at = row * f32_stride + piece * 4;
     row_exists = row0 + row < n;
   }
@@ -69,7 +69,7 @@ struct LinearF32Copies {
   // Line `line` to a stage. Behind K there are zeros: in W as it is packed, in x put here.
   SIE_DEVICE void issue(float *stage, int32_t line) const {
     const int64_t offset = static_cast<int64_t>(line) * (f32_line * 4);
-    const int32_t read = row_exists ? max(0, min(16, (k_left - line * f32_line) * 4)) : 0;
+    const int32_t read = row_exists ? max(0, min(16, bytes_left - static_cast<int32_t>(offset))) : 0;
     ptx::cp_async_16_head(ptx::shared_address(stage + at), x + offset, read);
 #pragma unroll
     for (int i = 0; i < f32_columns / f32_rows; i++) {
@@ -119,7 +119,7 @@ SIE_DEVICE void f32_store(const GemmEpilogue &e, const float *sums, int64_t row0
   const int32_t sums_row = thread / runs_a_row, column = thread % runs_a_row * run;
   const int32_t y_column = (column0 + column) / (Gate ? 2 : 1);
   const int64_t row = row0 + sums_row;
-  const bool stored = row < n && y_column < e.columns;
+  const bool stored = row < n;  // of columns behind the last, the calls below use none
   float v[8] = {};
   if (stored) {
     float z[run];
