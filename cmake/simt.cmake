@@ -10,7 +10,7 @@ set(SIE_CUDA_SOURCES
   embed_layernorm.cu layernorm.cu quantise_rows.cu qk_norm_rope.cu
   gather_rows.cu output_rows.cu pool_output.cu muvera.cu
   attention.cu attention_work.cc attention_d32.cu attention_d64.cu attention_d128.cu attention_d256.cu
-  linear.cu gemm_call.cc gemm_pack.cc gemm_epilogue.cc
+  linear.cu linear_f32.cu gemm_call.cc gemm_pack.cc gemm_epilogue.cc
   gemm_sm80.cc gemm_sm80_bf16.cu gemm_sm80_f16.cu gemm_sm80_fp8.cu
   gemm_sm90.cc gemm_sm90_bf16.cu gemm_sm90_f16.cu gemm_sm90_e4m3.cu gemm_sm90_skinny.cu
 )
@@ -58,7 +58,7 @@ if(SIE_TESTS AND NOT SIE_SANITIZE MATCHES "thread")
   foreach(cases gemm_sm80 gemm_sm90)
     add_test(NAME cuda_${cases} COMMAND gemm_tests ${cases})
   endforeach()
-  add_test(NAME cuda_gemm COMMAND gemm_tests gemm_epilogue gemm_tiles activations)
+  add_test(NAME cuda_gemm COMMAND gemm_tests gemm_epilogue gemm_tiles gemm_f32 activations)
 
   set(tests ${CMAKE_SOURCE_DIR}/kernels/tests)
   add_executable(cuda_attention_tests ${tests}/cuda/attention_test.cc ${tests}/cuda/attention_work_test.cc

@@ -51,7 +51,9 @@ sie_status check_desc(const sie_device *device, const sie_weight_desc *d, sie_er
   if (d->kind == SIE_WEIGHT_VECTOR) return SIE_OK;
   SIE_FAIL_IF(d->compute < SIE_COMPUTE_F32 || d->compute > SIE_COMPUTE_FP8, SIE_INVALID_ARGUMENT, err,
               "compute class %u is none of sie_compute", d->compute);
-  SIE_FAIL_IF((device->compute_mask >> d->compute & 1) == 0, SIE_UNSUPPORTED, err,
+  // On a GPU more classes have weights than models.
+  uint32_t classes = device->is_gpu() ? device->ops->compute_mask : device->compute_mask;
+  SIE_FAIL_IF((classes >> d->compute & 1) == 0, SIE_UNSUPPORTED, err,
               "compute class %s is not available on this device (%s)", compute_name(d->compute), device->why);
   return SIE_OK;
 }

@@ -81,6 +81,14 @@ sie_status Model::layer(sie_value *x, bool last) {
   return norm(sum, x);
 }
 
+sie_status Model::head(sie_value *x) {
+  sie_weight *w, *bias;
+  TRY(weight(SIE_WEIGHT_LINEAR, SIE_COMPUTE_F32, hidden, hidden, 1.7f / sqrtf(static_cast<float>(hidden)), 0,
+             &w));
+  TRY(weight(SIE_WEIGHT_VECTOR, SIE_COMPUTE_F32, hidden, 1, 0.1f, 0, &bias));
+  return sie_op_linear(program, *x, w, bias, SIE_ACT_TANH, SIE_NO_VALUE, x, &err);
+}
+
 sie_status Model::record() {
   sie_weight *word, *position, *type, *gamma, *beta;
   TRY(weight(SIE_WEIGHT_TABLE, compute_, shape.vocabulary, hidden, 1, 0, &word));
@@ -98,6 +106,7 @@ sie_status Model::record() {
   TRY(sie_op_embed_layernorm(program, word, position, type, gamma, beta, 1e-12f, 2, &x, &err));
   for (int i = 0; i < shape.layers; i++) TRY(layer(&x, i == shape.layers - 1));
   TRY(sie_op_pool(program, x, shape.prune ? SIE_POOL_CLS : SIE_POOL_MEAN, &pooled, &err));
+  if (shape.head) TRY(head(&pooled));
   TRY(sie_op_output_rows(program, pooled, 0, &err));
   if (shape.tokens && !shape.prune) TRY(sie_op_output_values(program, x, 1, &err));
   return SIE_OK;

@@ -16,6 +16,7 @@ struct Shape {
   int vocabulary = 97, positions = 700, types = 2;
   bool prune = false;  // the last layer for the first token only; pooling cls instead of mean
   bool tokens = true;  // output 1: all rows of the last layer (not when pruned)
+  bool head = false;   // behind pooling: a matrix of class F32, and tanh
 };
 
 using harness::Random;
@@ -69,6 +70,7 @@ class Model {
   sie_status norm(sie_value x, sie_value *y);
   sie_status record();
   sie_status layer(sie_value *x, bool last);
+  sie_status head(sie_value *x);
 
   uint32_t compute_ = 0;
   uint32_t seed_ = 1;

@@ -86,6 +86,7 @@ class List {
     add_pool_output(m, load);
     rows(m, load, "gather_rows", "gather", "bf16", harness::model_gather);
     rows(m, load, "output_rows", "output", "int8", harness::model_output);
+    rows(m, load, "linear_f32", "head", "f32", harness::model_head);
   }
   void add_muvera(const ModelShape &m, const Load &load) {
     rows(m, load, "muvera", "muvera", "bf16", harness::model_muvera);

@@ -127,6 +127,17 @@ class Peers:
 
         return [("torch", 2 * (tokens * (k + n) + n * k), make)]
 
+    def linear_f32(self, case):
+        torch, F = self.torch, self.F
+        rows, width = len(case["lengths"]), case["model"]["width"]
+
+        def make(count):
+            new = lambda *shape: [torch.randn(*shape, device="cuda") for _ in range(count)]
+            x, w, b = new(rows, width), new(width, width), new(width)
+            return lambda i: torch.tanh(F.linear(x[i], w[i], b[i]))
+
+        return [("torch", 4 * (2 * rows * width + width * width), make)]
+
     def attention(self, case):
         torch, m, lengths = self.torch, case["model"], case["lengths"]
         from torch.nn.attention import SDPBackend, sdpa_kernel

@@ -11,6 +11,8 @@ bool aligned(const void *p, int64_t bytes) {
 // What x is in a class; 0: not a class of GPUs.
 int32_t operand_type(uint32_t compute) {
   switch (compute) {
+    case SIE_COMPUTE_F32:
+      return SIE_F32;
     case SIE_COMPUTE_BF16:
       return SIE_BF16;
     case SIE_COMPUTE_F16:

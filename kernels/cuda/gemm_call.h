@@ -1,4 +1,4 @@
-// gemm_call.h — a call of linear as both families of GEMMs take it: what they demand of the arguments alike.
+// gemm_call.h — a call of linear as all families of kernels take it: what they demand of the arguments alike.
 #ifndef SIE_KERNELS_CUDA_GEMM_CALL_H
 #define SIE_KERNELS_CUDA_GEMM_CALL_H
 

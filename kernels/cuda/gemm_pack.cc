@@ -2,6 +2,7 @@
 #include "cuda/gemm_pack.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "common/dtype.h"
 #include "sie.h"
@@ -34,9 +35,9 @@ float pack_e4m3(const float *row, int64_t k, uint8_t *dst) {
 }  // namespace
 
 bool gemm_layout(uint32_t compute, int64_t n, int64_t k, GemmLayout *layout) {
-  if (compute != SIE_COMPUTE_BF16 && compute != SIE_COMPUTE_F16 && compute != SIE_COMPUTE_FP8) return false;
-  bool fp8 = compute == SIE_COMPUTE_FP8;
-  layout->element = fp8 ? 1 : 2;
+  const bool f32 = compute == SIE_COMPUTE_F32, fp8 = compute == SIE_COMPUTE_FP8;
+  if (!f32 && !fp8 && compute != SIE_COMPUTE_BF16 && compute != SIE_COMPUTE_F16) return false;
+  layout->element = f32 ? 4 : (fp8 ? 1 : 2);
   layout->n_padded = round_up(n, row_multiple);
   layout->k_padded = round_up(k, line_bytes / layout->element);
   int64_t rows = layout->n_padded * layout->k_padded * layout->element;
@@ -59,6 +60,8 @@ void gemm_pack(uint32_t compute, int64_t n, int64_t k, int64_t n0, int64_t rows,
     uint8_t *row = bytes + (n0 + i) * layout.k_padded * layout.element;
     if (compute == SIE_COMPUTE_FP8) {
       reinterpret_cast<float *>(bytes + layout.scale_offset)[n0 + i] = pack_e4m3(src + i * ld, k, row);
+    } else if (compute == SIE_COMPUTE_F32) {
+      memcpy(row, src + i * ld, static_cast<size_t>(k) * sizeof(float));
     } else {
       pack_16(compute, src + i * ld, k, reinterpret_cast<uint16_t *>(row));
     }

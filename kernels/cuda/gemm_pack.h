@@ -4,7 +4,7 @@
 // it, row-major [N, K] ("K-major"), every row padded with zeros to a whole number of 128-byte lines, and the
 // row count padded with zero rows to a multiple of 128:
 //
-//   rows     n_padded × k_padded elements      16-bit classes: bf16 or f16;  FP8: e4m3
+//   rows     n_padded × k_padded elements      F32: f32;  16-bit classes: bf16 or f16;  FP8: e4m3
 //   scales   n_padded × f32, at scale_offset   FP8 only: W[n, k] ≈ scales[n]·e4m3[n, k]
 //
 // 128 bytes is the TMA swizzle line, a K step of wgmma (64 × 16 bit, 128 × 8 bit) and the promotion interval
@@ -26,7 +26,7 @@ struct GemmLayout {
   int64_t bytes;               // all of it
 };
 
-// The layout of an [n, k] weight, n, k ≥ 1. False where the class is not a CUDA one (sie_compute F32, INT8).
+// The layout of an [n, k] weight, n, k ≥ 1. False where the class is not a CUDA one (sie_compute INT8).
 bool gemm_layout(uint32_t compute, int64_t n, int64_t k, GemmLayout *layout);
 
 // The table's packed_bytes (-1: no such class) and pack (ops.h), host memory.

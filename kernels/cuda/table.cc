@@ -14,12 +14,13 @@ extern "C" int64_t sie_cuda_scratch_bytes(const sie_op_bounds *bounds) {
 
 namespace {
 
-constexpr uint32_t classes_16 = 1u << SIE_COMPUTE_BF16 | 1u << SIE_COMPUTE_F16;
+// F32 is for what follows pooling: attention has no such form.
+constexpr uint32_t classes = 1u << SIE_COMPUTE_F32 | 1u << SIE_COMPUTE_BF16 | 1u << SIE_COMPUTE_F16;
 
-sie_ops table(const char *name, uint32_t classes) {
+sie_ops table(const char *name, uint32_t compute_mask) {
   sie_ops ops = {};
   ops.name = name;
-  ops.compute_mask = classes;
+  ops.compute_mask = compute_mask;
   ops.packed_bytes = sie_cuda::gemm_packed_bytes;
   ops.pack = sie_cuda::gemm_pack;
   ops.linear = sie_cuda::linear;
@@ -41,9 +42,9 @@ sie_ops table(const char *name, uint32_t classes) {
   return ops;
 }
 
-const sie_ops sm80 = table("cuda-sm80", classes_16);
-const sie_ops sm89 = table("cuda-sm89", classes_16 | 1u << SIE_COMPUTE_FP8);
-const sie_ops sm90 = table("cuda-sm90", classes_16 | 1u << SIE_COMPUTE_FP8);
+const sie_ops sm80 = table("cuda-sm80", classes);
+const sie_ops sm89 = table("cuda-sm89", classes | 1u << SIE_COMPUTE_FP8);
+const sie_ops sm90 = table("cuda-sm90", classes | 1u << SIE_COMPUTE_FP8);
 
 }  // namespace
 

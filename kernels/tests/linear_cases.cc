@@ -462,4 +462,11 @@ std::unique_ptr<Case> model_linear(const ModelShape &m, const Lengths &lengths, 
   return in_layout<LinearCase>(c, dense, 1);
 }
 
+std::unique_ptr<Case> model_head(const ModelShape &m, const Lengths &lengths) {
+  const int64_t r = static_cast<int64_t>(lengths.size());
+  return in_layout<LinearCase>(
+      Config{SIE_COMPUTE_F32, r, m.width, m.width, SIE_F32, 0, SIE_ACT_TANH, true, false, true, plain, ""},
+      dense, 1);
+}
+
 }  // namespace harness

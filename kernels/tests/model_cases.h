@@ -1,7 +1,7 @@
 // model_cases.h — the operations of real models at their own shapes, for the bench on GPUs (kernels/bench).
 //
 // The same classes as in the conformance list, so that what is timed is what is tested, and flops() and
-// bytes() are counted once. Activations are bf16; cases are dense and marked `bench`.
+// bytes() are counted once. Activations are bf16, behind pooling f32; cases are dense and marked `bench`.
 #ifndef SIE_KERNELS_TESTS_MODEL_CASES_H
 #define SIE_KERNELS_TESTS_MODEL_CASES_H
 
@@ -30,6 +30,8 @@ using Lengths = std::vector<int32_t>;
 // norms, a block's of 128 columns into `down`, which `up` writes. attention_out has bf16 only (NULL).
 std::unique_ptr<Case> model_linear(const ModelShape &model, const Lengths &lengths, ModelLinear part,
                                    uint32_t compute);
+// A Dense module behind pooling: width × width in f32 for a row a sequence, with tanh.
+std::unique_ptr<Case> model_head(const ModelShape &model, const Lengths &lengths);
 std::unique_ptr<Case> model_embed(const ModelShape &model, const Lengths &lengths);
 // twin: beside y, an e4m3 copy with a scale a row.
 std::unique_ptr<Case> model_norm(const ModelShape &model, const Lengths &lengths, bool twin);

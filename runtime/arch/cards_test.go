@@ -59,6 +59,29 @@ func TestCardBatchInvariance(t *testing.T) {
 	})
 }
 
+// Dense modules are f32 behind a model of any class: as near to sentence-transformers as the model is.
+func TestCardDenseModules(t *testing.T) {
+	bounds := map[engine.Compute]float64{engine.ComputeBF16: 0.9995, engine.ComputeF16: 0.99999, engine.ComputeFP8: 0.99}
+	eachCard(t, func(t *testing.T, dev *engine.Device) {
+		for _, name := range []string{"st-last-dense-identity", "st-mean-dense-tanh-normalize-prompts"} {
+			c := golden.Open(t, name)
+			reference, shape := c.Float32("vectors")
+			for _, compute := range computes(t, dev) {
+				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
+					m, r := load(t, dev, c.Dir, Options{Compute: compute})
+					got := embed(t, m, r, goldenBatch(c), m.Normalize)
+					for i := range shape[0] {
+						d := golden.Compare(got[i*m.Dim:(i+1)*m.Dim], reference[i*m.Dim:(i+1)*m.Dim])
+						if !(d.Cosine >= bounds[compute]) || math.Abs(d.NormRatio-1) > 0.02 {
+							t.Errorf("text %d: %v; cosine %v expected", i, d, bounds[compute])
+						}
+					}
+				})
+			}
+		}
+	})
+}
+
 // The real all-MiniLM-L6-v2 against sentence-transformers in float32. An emulated card takes minutes for the whole set of
 // 1,100 texts, which SIE_GOLDEN_ALL=1 asks for; otherwise twelve queries and as many passages.
 func TestCardMiniLM(t *testing.T) {

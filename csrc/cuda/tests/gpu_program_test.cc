@@ -74,9 +74,10 @@ const char *name_of(const Path &path) {
   return name;
 }
 
-Shape small_shape(bool prune) {
+Shape small_shape(bool prune, bool head = false) {
   Shape shape;
   shape.prune = prune;
+  shape.head = head;
   shape.ffn = 192;
   shape.positions = 300;
   return shape;
@@ -116,8 +117,7 @@ bool same_bits(const std::vector<float> &a, const std::vector<float> &b) {
 }  // namespace
 
 TEST(gpu_program_agrees_with_the_reference) {
-  for (bool prune : {false, true}) {
-    Shape shape = small_shape(prune);
+  for (const Shape &shape : {small_shape(false), small_shape(true), small_shape(false, true)}) {
     Batch batch = ragged(shape, {1, 7, 31, 64, 0, 65, 33, 2, 130});
     Model reference;
     CHECK(reference.open(SIE_DEVICE_REF, 0, 0, SIE_COMPUTE_F32, shape) == SIE_OK, "%s",
@@ -132,12 +132,13 @@ TEST(gpu_program_agrees_with_the_reference) {
       CHECK(got.status == SIE_OK, "%s: status %d", name_of(path), got.status);
       double worst =
           fmax(largest_difference(got.rows, expected.rows), largest_difference(got.values, expected.values));
-      CHECK(worst <= path.tolerance, "%s prune=%d: largest difference %g", name_of(path), prune, worst);
+      CHECK(worst <= path.tolerance, "%s prune=%d head=%d: largest difference %g", name_of(path), shape.prune,
+            shape.head, worst);
       for (int64_t b = 0; b < batch.seqs(); b++) {
         size_t at = static_cast<size_t>(b * m.hidden);
         double c = cosine(&got.rows[at], &expected.rows[at], m.hidden);
-        CHECK(c >= path.cosine, "%s prune=%d: cosine %.6f of sequence %d", name_of(path), prune, c,
-              static_cast<int>(b));
+        CHECK(c >= path.cosine, "%s prune=%d head=%d: cosine %.6f of sequence %d", name_of(path), shape.prune,
+              shape.head, c, static_cast<int>(b));
       }
     }
   }
@@ -145,7 +146,7 @@ TEST(gpu_program_agrees_with_the_reference) {
 
 TEST(gpu_program_results_do_not_depend_on_the_batch_or_the_graph) {
   for (const Path &path : paths) {
-    Shape shape = small_shape(path.minor == 0);
+    Shape shape = small_shape(path.minor == 0, true);
     StandInCard card(path.major, path.minor, true);
     Model m;
     CHECK(m.open_on(&card, path.compute, shape) == SIE_OK, "%s: %s", name_of(path), m.err.message);
@@ -248,11 +249,8 @@ TEST(gpu_refuses) {
   desc.n = desc.k = 2;
   desc.parts[0] = {values, 2, 0};
   sie_weight *weight;
-  for (uint32_t compute : {SIE_COMPUTE_F32, SIE_COMPUTE_INT8}) {
-    desc.compute = compute;
-    CHECK(sie_weight_create(device, &desc, &weight, &err) == SIE_UNSUPPORTED, "class %u: %s", compute,
-          err.message);
-  }
+  desc.compute = SIE_COMPUTE_INT8;
+  CHECK(sie_weight_create(device, &desc, &weight, &err) == SIE_UNSUPPORTED, "%s", err.message);
   desc.compute = SIE_COMPUTE_F16;
   values[2] = 70000;
   CHECK(
@@ -267,4 +265,17 @@ TEST(gpu_refuses) {
   sie_weight_free(weight);
   card.release(memory);
   sie_device_close(device);
+}
+
+// Class F32 is for weights behind pooling.
+TEST(gpu_refuses_models_in_f32) {
+  StandInCard card(9, 0, true);
+  Model m;
+  CHECK(m.open_on(&card, SIE_COMPUTE_F32, small_shape(false)) == SIE_UNSUPPORTED, "%s", m.err.message);
+  CHECK(strstr(m.err.message, "attention of f32 rows") != nullptr, "%s", m.err.message);
+  sie_device_info info = {};
+  info.struct_size = sizeof info;
+  CHECK(sie_device_query(m.device, &info, &m.err) == SIE_OK, "%s", m.err.message);
+  CHECK(info.compute_mask == (1u << SIE_COMPUTE_BF16 | 1u << SIE_COMPUTE_F16 | 1u << SIE_COMPUTE_FP8),
+        "classes %x", info.compute_mask);
 }

@@ -79,7 +79,8 @@ int64_t shift_of(int64_t gap, int64_t ld, int64_t element) {
 }  // namespace
 
 const char *class_name(uint32_t compute) {
-  return compute == SIE_COMPUTE_BF16 ? "bf16" : (compute == SIE_COMPUTE_F16 ? "f16" : "fp8");
+  static const char *const names[] = {"", "f32", "bf16", "int8", "f16", "fp8"};
+  return names[compute];
 }
 
 sie_status call(const Family &family, int32_t variant, const sie_linear_args *a, const sie_stream *on) {
@@ -227,7 +228,7 @@ void check_nan_stays_in_its_row(const Family &family, uint32_t compute,
                                 const std::vector<int32_t> &variants) {
   const Shape s = {compute, 20, 20, 24, 48, -1, 0};
   Problem problem(s), poisoned(s);
-  memset(poisoned.x_row(3), compute == SIE_COMPUTE_FP8 ? 0x7f : 0xff, 2);
+  memset(poisoned.x_row(3), compute == SIE_COMPUTE_FP8 ? 0x7f : 0xff, 4);
   Ending e;
   e.act = SIE_ACT_GELU_ERF;
   for (int32_t variant : variants) {

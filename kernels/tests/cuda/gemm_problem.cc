@@ -56,6 +56,7 @@ void store(int32_t dtype, void *row, int64_t column, float x) {
 namespace {
 
 int32_t x_dtype(uint32_t compute) {
+  if (compute == SIE_COMPUTE_F32) return SIE_F32;
   return compute == SIE_COMPUTE_BF16 ? SIE_BF16 : (compute == SIE_COMPUTE_F16 ? SIE_F16 : SIE_F8E4M3);
 }
 
@@ -72,7 +73,7 @@ int64_t x_bytes(const Shape &s, int64_t ld) {
 }  // namespace
 
 int64_t gap(uint32_t compute, int64_t k, int64_t more) {
-  const int64_t of_16 = compute == SIE_COMPUTE_FP8 ? 16 : 8;
+  const int64_t of_16 = 16 / element_bytes(x_dtype(compute));
   return (of_16 - k % of_16) % of_16 + more * of_16;
 }
 
@@ -136,6 +137,10 @@ Problem::Problem(const Shape &s)
       residual_.push_back(random.real() * 2);
     }
   }
+}
+
+uint8_t *Problem::x_row(int64_t r) const {
+  return x_.p() + r * x_ld_ * element_bytes(x_dtype(shape_.compute));
 }
 
 double Problem::z_tolerance(int64_t r, int64_t c) const {

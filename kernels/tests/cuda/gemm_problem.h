@@ -83,7 +83,7 @@ class Problem {
   double z_tolerance(int64_t r, int64_t c) const;
   double bias(int64_t c) const { return static_cast<double>(reinterpret_cast<const float *>(bias_.p())[c]); }
   float residual(int32_t dtype, int64_t r, int64_t c) const;
-  uint8_t *x_row(int64_t r) const { return x_.p() + r * x_ld_ * (shape_.compute == SIE_COMPUTE_FP8 ? 1 : 2); }
+  uint8_t *x_row(int64_t r) const;
 
   // The arguments, with y (and the residual behind y, if any) from the caller.
   sie_linear_args args(const Ending &e, const Bytes &y, const Bytes &residual, float *y_scale) const;
