@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -135,9 +134,5 @@ func loadDense(dir string, c denseConfig, owner *packer) (dense, error) {
 	}
 	owner.packed = append(owner.packed, p.packed...)
 	owner.bytes += p.bytes
-	if errors.Is(p.err, engine.ErrUnsupported) {
-		return d, refuse(modulesFile, "type", "%s is a Dense module, which is computed in float32 after pooling and only on the CPU so far; "+
-			"serve this model with --device cpu", c.module)
-	}
 	return d, p.err
 }
