@@ -5,8 +5,13 @@ namespace simt {
 
 namespace {
 
+// One time in four a warp is late from the barrier: what others write meanwhile finds what it has not read yet.
 void release(Barrier &barrier) {
+  const uint32_t waiting = static_cast<uint32_t>(barrier.waiting.size());
+  const Warp *late =
+      waiting > 0 && random_below(4) == 0 ? barrier.waiting[random_below(waiting)]->warp : nullptr;
   for (Fiber *fiber : barrier.waiting) {
+    fiber->late = fiber->warp == late;
     fiber->answer = barrier.count;
     wake(fiber);
   }
@@ -14,6 +19,14 @@ void release(Barrier &barrier) {
   barrier.arrived = 0;
   barrier.expected = 0;
   barrier.count = 0;
+}
+
+// Until the barrier opens, or a late one until all others wait for something.
+void wait_at_barrier(Barrier &barrier, const char *name) {
+  Fiber *fiber = current();
+  barrier.waiting.push_back(fiber);
+  block(name);
+  if (fiber->late) dawdle("late from a barrier", true);
 }
 
 // All that live have arrived: nobody is left to run.
@@ -36,8 +49,7 @@ int32_t sync_all(int32_t predicate) {
     release(barrier);
     return count;
   }
-  barrier.waiting.push_back(fiber);
-  block("__syncthreads");
+  wait_at_barrier(barrier, "__syncthreads");
   return fiber->answer;
 }
 
@@ -79,8 +91,7 @@ void named_barrier(uint32_t id, uint32_t threads, bool wait) {
         "named barrier 4",  "named barrier 5",  "named barrier 6",  "named barrier 7",
         "named barrier 8",  "named barrier 9",  "named barrier 10", "named barrier 11",
         "named barrier 12", "named barrier 13", "named barrier 14", "named barrier 15"};
-    barrier.waiting.push_back(fiber);
-    block(names[id]);
+    wait_at_barrier(barrier, names[id]);
   }
 }
 

@@ -70,6 +70,7 @@ struct Fiber : Indices {
   uint32_t lane;
   bool done, dependency_waited, cluster_arrived, wgmma_fenced;
   bool proxy_fenced;                     // since its last group of TMA stores
+  bool late;                             // from the barrier it waited at
   int32_t answer;                        // of the barrier it waited at
   const char *waits_for;                 // NULL: ready or running
   const void *waits_on;                  // the barrier, if one

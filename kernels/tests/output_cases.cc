@@ -258,6 +258,9 @@ std::unique_ptr<Case> make_pool_output(int index) {
             all.push_back({{3, 0, 5}, c, x, pooling, false, {SIE_F32, 0, true}, plain, false});
         }
         all.push_back({ragged, 48, x, pooling, false, {SIE_F32, 0, true}, equal_rows, false});
+        // Three rounds of scores, and all warps write the row.
+        if (pooling == SIE_POOL_ATTENTION)
+          all.push_back({{130}, 4096, x, pooling, false, {SIE_F32, 0, false}, plain, false});
       }
       for (int32_t dtype : out_types)
         all.push_back({ragged, 72, x, SIE_POOL_CLS, true, {dtype, 0, dtype != SIE_BINARY}, plain, false});

@@ -124,6 +124,37 @@ int write_after_read() {
 }
 FAULT(write_after_read, nullptr, 10)
 
+// The first warp overwrites what the others read, after so many meetings of its own that only a warp which is late
+// from the barrier has not read yet.
+template <bool Fault>
+__global__ void far_ahead_kernel(int *out) {
+  SIE_DYNAMIC_SHARED(shared);
+  int *values = reinterpret_cast<int *>(shared);
+  const int t = static_cast<int>(threadIdx.x);
+  if (t < 32) values[t] = t;
+  __syncthreads();
+  if (t < 32) {
+    for (int i = 0; i < 40; i++) __syncwarp();
+    if (Fault) values[t] = -1;
+  } else {
+    out[t] = values[t % 32];
+  }
+}
+
+template <bool Fault>
+int late_from_a_barrier() {
+  std::vector<int> out(512);
+  // One launch in four has a late warp.
+  for (int run = 0; run < 20; run++) {
+    if (SIE_LAUNCH(far_ahead_kernel<Fault>, 1, 512, 128, &on_sm80, out.data()) != SIE_OK) return 2;
+    for (int i = 32; i < 512; i++) {
+      if (out[static_cast<size_t>(i)] != i % 32) return wrong_result;
+    }
+  }
+  return 0;
+}
+FAULT(late_from_a_barrier, nullptr, 9)
+
 enum class CopyFault { none, wait, reuse };
 
 // Chunks of 512 bytes through two buffers, summed.
@@ -459,7 +490,7 @@ __global__ void two_phases_kernel() {
   SIE_DYNAMIC_SHARED(shared);
   uint64_t *barrier = reinterpret_cast<uint64_t *>(shared);
   if (threadIdx.x == 0) mbarrier_init(barrier, 1);
-  __syncthreads();
+  __syncwarp(3);  // none is late from it
   if (threadIdx.x == 0) {
     mbarrier_wait(barrier, 0);
   } else {

@@ -179,6 +179,25 @@ TEST(gemm_sm80_choice) {
   }
 }
 
+// Of the cards, those of GeForce kind leave a CTA the least shared memory: 99 KiB.
+TEST(gemm_sm80_tiles_fit_every_card) {
+  const Bytes none(0);
+  const int32_t n_rows = 0;
+  uint8_t somewhere[16] alignas(16) = {};
+  for (uint32_t compute : computes) {
+    const sie_stream on = {nullptr, compute == SIE_COMPUTE_FP8 ? 89 : 86, 2, 0, 0};
+    const Problem problem(shape(compute, 0, 0, 8, 16, -1, 0));
+    sie_linear_args a = problem.args(Ending(), none, none, nullptr);
+    a.rows = {128, &n_rows};
+    a.x.p = a.y.p = somewhere;
+    for (int32_t variant : variants_of(compute)) {
+      const sie_status status = sie_cuda::gemm_sm80_run(variant, &a, &on);
+      CHECK(status == SIE_OK, "%s on sm_%d: status %d", sie_cuda::gemm_sm80_variant(compute, variant)->name,
+            on.sm, status);
+    }
+  }
+}
+
 TEST(gemm_sm80_refuses) {
   gemm_test::check_refusals(family(SIE_COMPUTE_FP8));
   // The class or the card; sm_9x have kernels of their own.

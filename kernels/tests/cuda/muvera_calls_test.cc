@@ -241,6 +241,10 @@ TEST(muvera_slots) {
       CHECK(gpu.ops->muvera(&a, &share) == SIE_OK && memory.finish(&on) == SIE_OK, "%s with %d: refused",
             gpu.ops->name, multiprocessors);
       CHECK(scratch.intact(), "%s with %d: wrote behind its scratch", gpu.ops->name, multiprocessors);
+      // As many CTAs as slots, and a block fills one: each has written its own, so the last ends where scratch does.
+      uint32_t last;
+      memcpy(&last, static_cast<char *>(share.scratch) + share.scratch_bytes - sizeof last, sizeof last);
+      CHECK(multiprocessors != 70 || last != 0xffffffffu, "%s: nobody used the last slot", gpu.ops->name);
       const std::vector<float> got(out.begin(), out.end());
       if (expected.empty()) expected = got;
       CHECK(got == expected, "%s with %d: other bits", gpu.ops->name, multiprocessors);

@@ -266,6 +266,7 @@ TEST(qk_norm_rope_refuses) {
           {"no heads", invalid, [](Args *b) { b->heads = 0; }},
           {"fewer heads of k than none", invalid, [](Args *b) { b->kv_heads = -1; }},
           {"no columns", invalid, [](Args *b) { b->head_dim = 0; }},
+          {"no columns, and none of them rotated", invalid, [](Args *b) { b->head_dim = b->rot = 0; }},
           {"an odd rotation", invalid, [](Args *b) { b->rot = 7; }},
           {"more rotated than there is", invalid, [](Args *b) { b->rot = columns + 2; }},
           {"a rotation below zero", invalid, [](Args *b) { b->rot = -2; }},
