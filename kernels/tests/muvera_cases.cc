@@ -132,6 +132,7 @@ class MuveraCase : public Case {
       simhash_.push_back(random->real() + random->real() + random->real());
     for (int32_t i = 0; i < c_.repetitions * c_.c && c_.projected != 0; i++)
       ams_.push_back(with_sign(random->below(c_.projected), random));
+    center_.reserve(static_cast<size_t>(c_.c));  // no more: a sanitizer sees who reads on
     for (int32_t i = 0; i < c_.c; i++) center_.push_back(0.3f * random->real());
     if (c_.final_dims == 0) return;
     for (int64_t i = 0; i < c_.repetitions * block_; i++)

@@ -11,6 +11,7 @@ import json
 import math
 import pathlib
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -189,6 +190,8 @@ def check(file, cache, scratch, arguments, patience):
 
 
 def main():
+    # Engines start process 1 with the default for every signal, whatever started this (nohup ignores SIGHUP).
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("file", type=pathlib.Path)
     parser.add_argument("--need", action="append", default=[], metavar="FILE", help="fail where its binary is not built")
