@@ -146,9 +146,11 @@ SIE_DEVICE float add_by_attention(const OutputJob &job, int64_t first, int32_t r
   return total;
 }
 
-// CTAs an SM: two where 64 registers suffice; several octets a thread take more on other cards than A100 and H100.
+// CTAs an SM: two where 64 registers suffice; several octets a thread take more on other cards than A100 and H100, and
+// from compilers before 13.0.
 constexpr int pool_min_blocks(Storage s, [[maybe_unused]] int v, bool attention) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 800 && __CUDA_ARCH__ != 900
+#if (defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 800 && __CUDA_ARCH__ != 900) || \
+    (defined(__CUDACC__) && __CUDACC_VER_MAJOR__ < 13)
   if (v > 1) return 1;
 #endif
   return s == Storage::any || attention ? 1 : 2;

@@ -105,8 +105,9 @@ inline sie_status with_row_shape(int64_t c, const Launch &launch) {
 // 2·V loads of 512 bytes under way each keep some 80 KiB in flight, four times what the memory's latency asks for.
 constexpr int row_min_blocks(Storage s, int v) {
   if (s == Storage::any) return v > 4 ? 1 : 2;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-  if (v > 2) return 2;  // the same code needs some more registers there: with 80 it spills
+  // The same code needs some more registers on Blackwell, and from older compilers: with 80 it spills.
+#if (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000) || (defined(__CUDACC__) && __CUDACC_VER_MAJOR__ < 13)
+  if (v > 2) return 2;
 #endif
   return v > 4 ? 2 : (v > 2 ? 3 : 5);
 }
