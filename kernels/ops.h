@@ -128,7 +128,7 @@ typedef struct sie_layernorm_args {
   sie_tensor sum;      /* optional output s, fX [R, C]; may be x or residual when the dtypes agree, not y */
 } sie_layernorm_args;
 
-/* z = x·Wᵀ + bias, then y = act(z) + residual, or with a gate (W's rows alternate: gate 0, up 0, gate 1, up 1, …;
+/* z = x·Wᵀ + bias + addend, then y = act(z) + residual, or with a gate (W's rows alternate: gate 0, up 0, gate 1, up 1, …;
  * bias likewise)  y[j] = g(z[2j])·z[2j + 1] + residual[j],  N/2 columns, N even, act SIE_ACT_NONE.
  *   F32, BF16, F16  x·Wᵀ = Σ x[r,k]·W[n,k], f32 sums in ascending K
  *   INT8            x·Wᵀ = s_x[r]·s_w[n]·Σ (q[r,k] − zero[r])·w[n,k], exact in s32
@@ -144,6 +144,7 @@ typedef struct sie_linear_args {
   const float *bias;   /* [N] or NULL */
   int32_t act;         /* sie_act */
   int32_t gate;        /* sie_gate */
+  sie_tensor addend;   /* optional, f32 [R, N]: joins z beside the bias, before act and gate (LoRA) */
   sie_tensor residual; /* optional, fX [R, columns of y]; may be y when the dtypes agree */
   sie_tensor y; /* fX; u8 with scale and zero, or f8e4m3 with scale_group 128 (of y's own columns), both
                           quantised from the f32 result after act, gate and residual */
@@ -261,7 +262,7 @@ typedef struct sie_muvera_args {
   int32_t is_query;     /* 1: sums, 0: means */
   int32_t fill_empty;
   int32_t center_tokens; /* 1: subtract the mean of the item's own tokens */
-  int32_t reserved;
+  int32_t normalize;     /* 1: each row of x is divided by its L2 norm (eps 1e-12) before anything else */
   const float *center;   /* optional [C] */
   const float *simhash;  /* [R, C, k] */
   const int32_t *ams;    /* [R, C], columns 0 … P−1; NULL for identity */
@@ -275,6 +276,96 @@ typedef struct sie_muvera_args {
   void *out;
 } sie_muvera_args;
 
+/* y[i] = x[index[i]]: the token rows that the batch keeps, in order. */
+typedef struct sie_keep_rows_args {
+  sie_rows kept;
+  const int32_t *index; /* [K] rows of x, ascending */
+  int64_t c;
+  sie_tensor x, y; /* one dtype, fX */
+} sie_keep_rows_args;
+
+/* A sparse output row, at its item's offset (a multiple of 16):
+ *   int32 count, three int32 of 0, int32 column[dims], value[dims]
+ * count is how many columns the row has, ascending; the first min(count, dims) of them are written, the rest of the
+ * item's bytes stay as they were. item.dims is the room in columns, 1 or more; dtype SIE_F32 or SIE_F16; normalize 0. */
+/* The SPLADE maximum: y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]); no tokens: 0. The logits
+ * [T, N] never exist: each tile's rows are reduced in its epilogue. Classes and x as in sie_linear_args. */
+typedef struct sie_splade_args {
+  sie_rows tokens, seqs;
+  const int32_t *cu_seqlens; /* [B+1] relative to the first row of x */
+  int64_t n, k;
+  sie_tensor x; /* as sie_linear_args.x */
+  const sie_packed *w;
+  const float *bias; /* [N] or NULL */
+  sie_tensor y;      /* f32 [B, N] */
+} sie_splade_args;
+
+/* The columns of each row with x > 0, and t(x), as sparse output rows. */
+typedef struct sie_output_sparse_args {
+  sie_rows seqs;
+  int64_t c;
+  sie_tensor x;              /* f32 [B, C], values ≥ 0 */
+  int32_t transform;         /* sie_sparse */
+  int32_t reserved;
+  const sie_out_item *items; /* [B] */
+  void *out;
+} sie_output_sparse_args;
+
+/* Late interaction: y[b] = Σ_i max_j q_i·d_j, q the query's rows, d the rows of sequence b of x, each divided by its L2
+ * norm (eps 1e-12) where normalize says so; sums f32, over columns and i ascending. No partner (−1), no query rows or no d: 0. */
+typedef struct sie_maxsim_args {
+  sie_rows rows, seqs;       /* of x: token rows or kept ones */
+  const int32_t *cu_seqlens; /* [B+1] relative to the first row of x */
+  int64_t c;
+  sie_tensor x;              /* fX [R, C] */
+  const float *queries;      /* [Q, C], dense, as they are */
+  const int32_t *cu_queries; /* [queries + 1] */
+  const int32_t *partner;    /* [B] the query of a sequence, or −1 */
+  int32_t normalize;
+  int32_t reserved;
+  sie_tensor y; /* f32 [B, 1] */
+} sie_maxsim_args;
+
+/* One adapter of one linear (LoRA, arXiv:2106.09685): rows as checkpoints store them, dense, both of dtype fX; b has the
+ * scale folded in. rank 0: this linear has none of it. */
+typedef struct sie_lora_pair {
+  const void *a; /* [rank, K] */
+  const void *b; /* [N, rank] */
+  int32_t rank;
+  int32_t dtype; /* sie_dtype of a and b: f32 on a CPU; bf16 or f16 as x on a GPU */
+} sie_lora_pair;
+
+/* y = (x·Aᵀ)·Bᵀ with the adapter of each row's sequence; rows of sequences without one become 0. Both sums f32, the inner
+ * one is not rounded between them (on a GPU it may be, to x's dtype, say so in the header's Error). */
+typedef struct sie_lora_args {
+  sie_rows rows, seqs;
+  const int32_t *cu_seqlens; /* [B+1] relative to the first row of x; NULL: x has one row a sequence */
+  const int32_t *adapter;    /* [B] index into adapters, or −1 */
+  int32_t n_adapters;
+  int32_t max_rank;
+  const sie_lora_pair *adapters; /* [n_adapters]; device memory on a GPU */
+  int64_t n, k;
+  sie_tensor x; /* fX [R, K] */
+  sie_tensor y; /* f32 [R, N] */
+} sie_lora_args;
+
+/* Sparse multi-vector encoding: each row keeps its `top` largest projections x·anchor (of equals the lower column), per
+ * repetition; a column's value is their sum (queries) or that divided by how many non-zero contributions it has
+ * (documents); zeros are dropped, and with max_nonzeros > 0 only that many of largest |value| stay (of equals the lower
+ * column). Columns are r·width + anchor, ascending. Written as sparse output rows. Values may be negative. */
+typedef struct sie_smve_args {
+  sie_rows rows, seqs;
+  const int32_t *cu_seqlens;
+  int64_t c;
+  sie_tensor x; /* fX [R, C] */
+  int32_t repetitions, width, top, max_nonzeros;
+  int32_t is_query;
+  int32_t normalize;    /* 1: rows of x are divided by their L2 norm first */
+  const float *anchors; /* [repetitions, width, C], unit length */
+  const sie_out_item *items;
+  void *out;
+} sie_smve_args;
+
 typedef enum sie_op_kind {
   SIE_OP_EMBED_LAYERNORM = 0,
   SIE_OP_LAYERNORM = 1,
@@ -286,7 +377,13 @@ typedef enum sie_op_kind {
   SIE_OP_OUTPUT_ROWS = 7,
   SIE_OP_QK_NORM_ROPE = 8,
   SIE_OP_POOL_OUTPUT = 9,
-  SIE_OP_MUVERA = 10
+  SIE_OP_MUVERA = 10,
+  SIE_OP_KEEP_ROWS = 11,
+  SIE_OP_SPLADE = 12,
+  SIE_OP_OUTPUT_SPARSE = 13,
+  SIE_OP_MAXSIM = 14,
+  SIE_OP_LORA = 15,
+  SIE_OP_SMVE = 16
 } sie_op_kind;
 
 /* Bounds from which scratch is planned: what one call may be given. */
@@ -301,6 +398,9 @@ typedef struct sie_op_bounds {
   int32_t repetitions;  /* muvera */
   int32_t simhash_bits; /* muvera */
   int64_t final_dims;   /* muvera: F, columns of the result */
+  int64_t query_rows;   /* maxsim: Q */
+  int32_t max_rank;     /* lora */
+  int32_t top;          /* smve */
 } sie_op_bounds;
 
 typedef struct sie_ops {
@@ -328,6 +428,12 @@ typedef struct sie_ops {
   sie_status (*qk_norm_rope)(const sie_qk_norm_rope_args *, const sie_share *);
   sie_status (*pool_output)(const sie_pool_output_args *, const sie_share *);
   sie_status (*muvera)(const sie_muvera_args *, const sie_share *);
+  sie_status (*keep_rows)(const sie_keep_rows_args *, const sie_share *);
+  sie_status (*splade)(const sie_splade_args *, const sie_share *);
+  sie_status (*output_sparse)(const sie_output_sparse_args *, const sie_share *);
+  sie_status (*maxsim)(const sie_maxsim_args *, const sie_share *);
+  sie_status (*lora)(const sie_lora_args *, const sie_share *);
+  sie_status (*smve)(const sie_smve_args *, const sie_share *);
 
   /* GPUs only, NULL elsewhere. The tiles of an attention run, listed on the host for sie_attention_args.work:
    * work_bytes is what any run within the bounds needs; work reads the host's copies of seqs.n, q_rows.n, cu_q and

@@ -225,6 +225,12 @@ typedef enum sie_gate {
   SIE_GATE_GEGLU = 2,     /* gelu(gate)·up, exact erf */
   SIE_GATE_GEGLU_TANH = 3 /* gelu(gate)·up, tanh form */
 } sie_gate;
+/* What becomes of the values of a sparse output row. */
+typedef enum sie_sparse {
+  SIE_SPARSE_AS_IS = 0,
+  SIE_SPARSE_LOG = 1,    /* log(1 + x) */
+  SIE_SPARSE_LOG_LOG = 2 /* log(1 + log(1 + x)) */
+} sie_sparse;
 typedef enum sie_mask { SIE_MASK_FULL = 0, SIE_MASK_CAUSAL = 1, SIE_MASK_WINDOW = 2 } sie_mask;
 
 SIE_API sie_status sie_program_begin(sie_device *device, const sie_caps *caps, sie_program **program,

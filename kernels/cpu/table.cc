@@ -145,6 +145,12 @@ const sie_ops avx2_ops = {
     avx2::muvera,
     nullptr,
     nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
 };
 
 const sie_ops avx512_ops = {
@@ -167,6 +173,12 @@ const sie_ops avx512_ops = {
     avx512::qk_norm_rope,
     avx512::pool_output,
     avx512::muvera,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
     nullptr,
     nullptr,
 };
@@ -193,6 +205,12 @@ const sie_ops vnni_ops = {
     avx512::muvera,
     nullptr,
     nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
 };
 
 const sie_ops amx_ops = {
@@ -215,6 +233,12 @@ const sie_ops amx_ops = {
     avx512::qk_norm_rope,
     avx512::pool_output,
     avx512::muvera,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
     nullptr,
     nullptr,
 };

@@ -43,6 +43,12 @@ const sie_ops *sie_ref_ops(void) {
       sie_ref::muvera,
       nullptr,
       nullptr,
+      nullptr,
+      nullptr,
+      nullptr,
+      nullptr,
+      nullptr,
+      nullptr,
   };
   return &ops;
 }
