@@ -43,6 +43,7 @@ const (
 
 // Options of Load. The zero value follows the model's files.
 type Options struct {
+	Task      Task
 	Compute   engine.Compute // 0 = fp16 on a GPU for a checkpoint in it, else the device's default
 	Pooling   engine.Pooling // 0 = as the module chain says, mean without one
 	Normalize *bool          // nil = as the module chain says, true without one
@@ -65,6 +66,10 @@ type Model struct {
 	Pooling   engine.Pooling
 	Normalize bool // whether vectors are normalised unless a request says otherwise
 	LowerCase bool // whether text is lower-cased before the tokenizer
+
+	TokenDim   int        // columns of a token's vector; 0: the model gives none
+	Labels     []string   // of a classification head, by logit; nil without one
+	Activation Activation // of a score
 
 	Prompts       map[string]string // by name; nil without any
 	DefaultPrompt string            // name of the prompt for inputs that choose none; "" = none
@@ -189,6 +194,18 @@ func (m *Model) record(pooling engine.Pooling, noPruning bool) (*engine.Program,
 	}
 	r.OutputRows(x)
 	return r.End()
+}
+
+// Own is what Program gives.
+func (m *Model) Own() Want { return Want{Dense: true, Pooling: m.Pooling} }
+
+// Record records another program over the same weights. The caller closes it before the model. What the model has no head for
+// is a *ModelError.
+func (m *Model) Record(want Want) (*engine.Program, error) {
+	if want != (Want{Dense: true, Pooling: want.Pooling}) {
+		return nil, refuse(configFile, "architectures", "the model gives dense vectors alone")
+	}
+	return m.record(want.Pooling, false)
 }
 
 // RecordPooling records another program over the same weights that pools in another way, for a profile that asks for

@@ -21,3 +21,29 @@ type Want struct {
 	// ColBERT that are filled up with [MASK].
 	AttendKept bool
 }
+
+// Task is what a catalog entry uses a model for: which heads are read from its files besides the encoder.
+type Task uint8
+
+// The tasks.
+const (
+	Embed    Task = iota // dense vectors, by the module chain
+	Splade               // the masked-language-model head
+	ColBERT              // the projection of token vectors
+	BGEM3                // the encoder, colbert_linear.pt and sparse_linear.pt
+	Classify             // a sequence classification head: scores, labels
+	Tag                  // a token classification head
+)
+
+func (t Task) String() string {
+	return [...]string{"embed", "splade", "colbert", "bge_m3", "classify", "tag"}[t]
+}
+
+// Activation is what becomes of a logit that is a score.
+type Activation uint8
+
+// The activations of scores.
+const (
+	Identity Activation = iota
+	Sigmoid
+)
