@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sie-engine/sie/catalog"
@@ -188,4 +189,28 @@ func (w *Worker) checkOutputs(p *plan, r *Request) error {
 		}
 	}
 	return p.planFolding(r.Model)
+}
+
+// planExtract checks a request for extraction.
+func (w *Worker) planExtract(r *ExtractRequest) (*plan, error) {
+	m, err := w.catalog.Resolve(r.Model)
+	if err != nil {
+		return nil, errs.UnknownModel(err.Error())
+	}
+	if !m.Has("json") {
+		return nil, errs.NoExtraction(r.Model)
+	}
+	p, err := w.planAny(r.Model, r.Options, nil)
+	if err != nil {
+		return nil, err
+	}
+	if p.model.Family == catalog.FamilyZeroShot && len(r.Labels) == 0 {
+		return nil, errs.Invalidf("params.labels", "%s requires labels: give the classes to choose from in params.labels", p.model.Adapter.Class)
+	}
+	for i, l := range r.Labels {
+		if strings.TrimSpace(l) == "" {
+			return nil, errs.Invalidf("params.labels", "label %d of params.labels is empty", i)
+		}
+	}
+	return p, nil
 }
