@@ -194,14 +194,14 @@ func (r *Resolved) Options(request map[string]any) (*RuntimeOptions, error) {
 	if _, named := request["profile"]; len(request) == 0 || named && len(request) == 1 {
 		return base, nil
 	}
+	out, err := parseRuntime(overlay(base.Raw, request), true)
+	if err != nil {
+		return nil, err
+	}
 	if r.Usable() == nil { // else the request fails for a better reason
 		if err := r.checkUse(request); err != nil {
 			return nil, err
 		}
-	}
-	out, err := parseRuntime(overlay(base.Raw, request), true)
-	if err != nil {
-		return nil, err
 	}
 	out.profileTypes = base.profileTypes
 	return out, nil

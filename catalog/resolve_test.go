@@ -177,13 +177,17 @@ func TestOptions(t *testing.T) {
 	if o.QueryMaxLength != 16 || o.Normalize != nil || !o.IsQuery {
 		t.Errorf("overlay: %+v", o)
 	}
-	for _, c := range []struct{ key, want string }{
-		{"unheard_of", "Field 'options.unheard_of': there is no such option; model 'acme/family' takes default_instruction"},
-		{"normalise", "Field 'options.normalise': there is no such option; did you mean 'normalize'?"},
-		{"pooling", "Field 'options.pooling': model 'acme/family' has no use for it; remove it"},
-		{"max_new_tokens", "Field 'options.max_new_tokens': model 'acme/family' has no use for it; remove it"},
+	for _, c := range []struct {
+		key   string
+		value any
+		want  string
+	}{
+		{"unheard_of", 1, "Field 'options.unheard_of': there is no such option; model 'acme/family' takes default_instruction"},
+		{"normalise", true, "Field 'options.normalise': there is no such option; did you mean 'normalize'?"},
+		{"pooling", "cls", "Field 'options.pooling': model 'acme/family' has no use for it; remove it"},
+		{"max_new_tokens", 5, "Field 'options.max_new_tokens': model 'acme/family' has no use for it; remove it"},
 	} {
-		_, err := base.Options(map[string]any{c.key: "x"})
+		_, err := base.Options(map[string]any{c.key: c.value})
 		var bad *OptionError
 		if !errors.As(err, &bad) || bad.Key != c.key || !strings.HasPrefix(bad.Msg, c.want) {
 			t.Errorf("option %s: %v, want %s", c.key, err, c.want)

@@ -3,6 +3,7 @@ package worker
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/runtime/arch"
@@ -14,23 +15,23 @@ import (
 // B- and I- prefixes say, its score the mean of theirs (the aggregation "simple" of transformers).
 func (x *extraction) tag() error {
 	m := x.model.weights
-	spans := make([]tokenizer.Offsets, len(x.req.Texts))
+	places := make([][]tokenizer.Place, len(x.req.Texts))
 	return x.logits(arch.Want{TokenLogits: true}, len(x.req.Texts), func(first, end int) ([]batch.Item, error) {
-		b, offsets, err := x.reader.readOffsets(x.req.Texts[first:end], first)
+		placed, err := x.reader.readPlaces(x.req.Texts[first:end], first)
 		if err != nil {
 			return nil, err
 		}
 		items := make([]batch.Item, end-first)
 		for i := range items {
-			ids := b.Text(i)
-			spans[first+i] = offsets[i]
+			ids := placed[i].IDs()
+			places[first+i] = placed[i].Tokens
 			items[i] = batch.Item{IDs: ids, Specs: []batch.Spec{values(len(ids) * len(m.Labels))}, Index: i}
 		}
 		return items, nil
 	}, func(i int, z []float32) error {
-		tags := bestTags(z, m.Labels, spans[i])
+		tags := bestTags(z, m.Labels, places[i])
 		threshold, _ := number(x.plan.options.Raw["threshold"])
-		for _, e := range join(tags, []rune(x.req.Texts[i])) {
+		for _, e := range join(tags, x.req.Texts[i]) {
 			if e.Score >= threshold && (len(x.req.Labels) == 0 || containsFold(x.req.Labels, e.Label)) {
 				x.result.Items[i].Entities = append(x.result.Items[i].Entities, e)
 			}
@@ -47,16 +48,15 @@ func containsFold(list []string, s string) bool {
 type tagged struct {
 	label      string
 	score      float64
-	start, end int // code points
+	start, end int // bytes of the text
 }
 
 // bestTags reads the logits of a text's tokens.
-func bestTags(z []float32, labels []string, spans tokenizer.Offsets) []tagged {
+func bestTags(z []float32, labels []string, places []tokenizer.Place) []tagged {
 	var out []tagged
 	n := len(labels)
 	for t := range len(z) / n {
-		start, end, special := spans.At(t)
-		if special {
+		if places[t].Special() {
 			continue
 		}
 		row := make([]float64, n)
@@ -70,7 +70,7 @@ func bestTags(z []float32, labels []string, spans tokenizer.Offsets) []tagged {
 				best = j
 			}
 		}
-		out = append(out, tagged{labels[best], p[best], start, end})
+		out = append(out, tagged{labels[best], p[best], int(places[t].Start), int(places[t].End)})
 	}
 	return out
 }
@@ -84,9 +84,11 @@ func split(label string) (begins bool, name string) {
 	return false, rest
 }
 
-// join makes entities of neighbouring tokens with the same name; a B- begins a new one. O is no entity.
-func join(tags []tagged, text []rune) []api.Entity {
+// join makes entities of neighbouring tokens with the same name; a B- begins a new one. O is no entity. Their places are
+// counted in code points, as clients count.
+func join(tags []tagged, text string) []api.Entity {
 	var out []api.Entity
+	bytes, points := 0, 0
 	for i := 0; i < len(tags); {
 		_, name := split(tags[i].label)
 		j, sum := i+1, tags[i].score
@@ -99,7 +101,11 @@ func join(tags []tagged, text []rune) []api.Entity {
 		}
 		if name != "O" {
 			start, end := tags[i].start, tags[j-1].end
-			out = append(out, api.Entity{Text: string(text[start:end]), Label: name, Score: sum / float64(j-i), Start: start, End: end})
+			points += utf8.RuneCountInString(text[bytes:start])
+			from := points
+			points += utf8.RuneCountInString(text[start:end])
+			bytes = end
+			out = append(out, api.Entity{Text: text[start:end], Label: name, Score: sum / float64(j-i), Start: from, End: points})
 		}
 		i = j
 	}

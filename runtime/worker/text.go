@@ -67,6 +67,22 @@ func (r *reader) readPairs(a, b []string, number int) (*tokenizer.Batch, error) 
 	return &out, r.checkCut(&out, number)
 }
 
+// readPlaces tokenises texts as they are, with the place of each token.
+func (r *reader) readPlaces(texts []string, first int) ([]tokenizer.Placed, error) {
+	start := time.Now()
+	placed, err := r.model.tokenizer.EncodePlaces(r.ctx, texts, tokenizer.Options{MaxTokens: r.limit})
+	if err != nil {
+		return nil, r.textError(err, first)
+	}
+	r.took += time.Since(start)
+	var b tokenizer.Batch // for the count and the check
+	for i := range placed {
+		b.IDs = append(b.IDs, placed[i].IDs()...)
+		b.Truncated = append(b.Truncated, placed[i].Truncated)
+	}
+	return placed, r.checkCut(&b, first)
+}
+
 func lower(texts []string) []string {
 	out := make([]string, len(texts))
 	for i, s := range texts {
