@@ -133,9 +133,10 @@ type runPacked struct {
 
 // RunPacked implements batch.Runner. The output is made anew for each batch: results alias it until they are sent.
 func (r runPacked) RunPacked(ctx context.Context, card int, p *batch.Packed) ([]byte, error) {
-	b := engine.Batch{Program: r.programs[card], IDs: p.IDs, CuSeqlens: p.CuSeqlens, Items: make([]engine.OutItem, len(p.Specs))}
+	b := engine.Batch{Program: r.programs[card], IDs: p.IDs, CuSeqlens: p.CuSeqlens}
+	b.Items[0] = make([]engine.OutItem, len(p.Specs))
 	for i, s := range p.Specs {
-		b.Items[i] = engine.OutItem{DType: engine.DType(s.DType), Dims: int(s.Dims), Normalize: s.Normalize, Offset: p.Offsets[i]}
+		b.Items[0][i] = engine.OutItem{DType: engine.DType(s.DType), Dims: int(s.Dims), Normalize: s.Normalize, Offset: p.Offsets[i]}
 	}
 	b.OutBytes[0] = p.OutBytes
 	if f := r.w.opt.Intercept; f != nil {
