@@ -45,7 +45,7 @@ func teiError(err *errs.Error) (status int, body []byte) {
 		status = 422
 	case status == 503:
 		kind = teiUnhealthy
-	case status == 500 || status == 502: // the model failed
+	case status == 424 || status == 500 || status == 502: // the model failed, or is of another kind
 		status, kind = 424, teiBackend
 	case status > 500:
 		kind = teiBackend

@@ -191,17 +191,6 @@ func (s *Server) embeddings(ctx *fasthttp.RequestCtx, _ string) {
 	})
 }
 
-// score answers POST /v1/score/{model}: this build has no model with a score task loaded, but the request is checked in the
-// order clients know.
-func (s *Server) score(ctx *fasthttp.RequestCtx, model string) {
-	s.inference(ctx, call{endpoint: "score", kind: dialect.RouteScore}, func(_ context.Context, body []byte) (string, error) {
-		if _, err := api.DecodeScore(header(ctx, "Content-Type"), body, s.opt.Limits); err != nil {
-			return "", err
-		}
-		return s.cannot(model, "score", errs.NoScoring)
-	})
-}
-
 func (s *Server) extract(ctx *fasthttp.RequestCtx, model string) {
 	s.inference(ctx, call{endpoint: "extract", kind: dialect.RouteExtract}, func(_ context.Context, body []byte) (string, error) {
 		if _, err := api.DecodeExtract(header(ctx, "Content-Type"), body, s.opt.Limits); err != nil {
