@@ -219,32 +219,6 @@ func (s *Server) embeddings(ctx *fasthttp.RequestCtx, _ string) {
 	})
 }
 
-// score answers POST /v1/score/{model}: this build has no model with a score task loaded, but the request is checked in the
-// order clients know.
-func (s *Server) score(ctx *fasthttp.RequestCtx, model string) {
-	s.inference(ctx, call{endpoint: "score", kind: dialect.RouteScore}, func(_ context.Context, body []byte) (string, error) {
-		if _, err := api.DecodeScore(header(ctx, "Content-Type"), body, s.opt.Limits); err != nil {
-			return "", err
-		}
-		return s.cannot(model, "score", errs.NoScoring)
-	})
-}
-
-// cannot says why model does not give output: it is unknown, it has no such task, or this build does not serve its family.
-func (s *Server) cannot(model, output string, none func(string) *errs.Error) (string, error) {
-	m, err := s.worker.Describe(model)
-	if err != nil {
-		return "", err
-	}
-	if !m.Has(output) {
-		return m.ID, none(model)
-	}
-	if err := m.Usable(); err != nil {
-		return m.ID, errs.Invalid("model", err.Error())
-	}
-	return m.ID, none(model)
-}
-
 // observe counts one success.
 func (s *Server) observe(endpoint string, res *worker.Result) {
 	s.opt.Metrics.Request(res.Model.ID, endpoint, obs.Success)
