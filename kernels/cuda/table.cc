@@ -39,6 +39,8 @@ sie_ops table(const char *name, uint32_t compute_mask) {
   ops.qk_norm_rope = sie_cuda::qk_norm_rope;
   ops.pool_output = sie_cuda::pool_output;
   ops.muvera = sie_cuda::muvera;
+  ops.keep_rows = sie_cuda::keep_rows;
+  ops.output_sparse = sie_cuda::output_sparse;
   return ops;
 }
 

@@ -123,6 +123,76 @@ TEST(quantise_rows_refuses) {
       });
 }
 
+TEST(keep_rows_refuses) {
+  Operands o;
+  sie_keep_rows_args a = {};
+  a.kept = o.seqs();
+  a.index = o.ids.data();
+  a.c = columns;
+  a.x = o.in();
+  a.y = o.to();
+  using Args = sie_keep_rows_args;
+  check_refusals<Args>(
+      "keep_rows", &sie_ops::keep_rows, a, &Args::kept, &o,
+      {
+          {"no columns", invalid, [](Args *b) { b->c = 0; }},
+          {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
+          {"no y", invalid, [](Args *b) { b->y.p = nullptr; }},
+          {"no index", invalid, [](Args *b) { b->index = nullptr; }},
+          {"a stride of x below its columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
+          {"a stride of y below its columns", invalid, [](Args *b) { b->y.ld = columns - 1; }},
+          {"two types", unsupported, [](Args *b) { b->y.dtype = SIE_F16; }},
+          {"bytes", unsupported, [](Args *b) { b->x.dtype = b->y.dtype = SIE_U8; }},
+          {"no rows and no memory", SIE_OK,
+           [](Args *b) { b->kept = {0, nullptr}, b->index = nullptr, b->x.p = b->y.p = nullptr; }},
+      });
+}
+
+TEST(output_sparse_refuses) {
+  Operands o;
+  Array<float> x(2 * columns, 0.5f);
+  o.items = {{SIE_F32, 6, 0, 0, 0}, {SIE_F32, 6, 0, 0, 64}};
+  sie_output_sparse_args a = {};
+  a.seqs = o.seqs();
+  a.c = columns;
+  a.x = {x.data(), columns, SIE_F32, 0, nullptr, nullptr, nullptr};
+  a.transform = SIE_SPARSE_LOG;
+  a.items = o.items.data();
+  a.out = o.out.data();
+  using Args = sie_output_sparse_args;
+  check_refusals<Args>(
+      "output_sparse", &sie_ops::output_sparse, a, &Args::seqs, &o,
+      {
+          {"no columns", invalid, [](Args *b) { b->c = 0; }},
+          {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
+          {"no items", invalid, [](Args *b) { b->items = nullptr; }},
+          {"nowhere to write", invalid, [](Args *b) { b->out = nullptr; }},
+          {"a stride below the columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
+          {"a transform before the first", invalid, [](Args *b) { b->transform = -1; }},
+          {"an unknown transform", invalid, [](Args *b) { b->transform = 3; }},
+          {"bf16", unsupported, [](Args *b) { b->x.dtype = SIE_BF16; }},
+          {"too many columns", unsupported, [](Args *b) { b->c = b->x.ld = too_wide; }},
+          {"no sequences of the widest", SIE_OK, [](Args *b) { b->seqs.cap = 0, b->c = b->x.ld = widest; }},
+          {"no sequences and no memory", SIE_OK,
+           [](Args *b) { b->seqs = {0, nullptr}, b->items = nullptr, b->x.p = b->out = nullptr; }},
+      });
+  // Items that say what no sparse row is: nothing is written, beside one that is right.
+  for (const sie_out_item &wrong :
+       {sie_out_item{SIE_I8, 6, 0, 0, 0}, {SIE_F32, 0, 0, 0, 0}, {SIE_F32, 6, 1, 0, 0}}) {
+    for (const Gpu &gpu : gpus()) {
+      o.clear();
+      o.items[0] = wrong;
+      Scratch scratch(gpu.ops, {});
+      const sie_share share = scratch.share(0, 1);
+      CHECK(gpu.ops->output_sparse(&a, &share) == SIE_OK && memory.finish(&gpu.on) == SIE_OK, "%s: refuses",
+            gpu.ops->name);
+      for (size_t i = 0; i < 32; i++)
+        CHECK(o.out[i] == 0xffff, "%s: wrote an item of type %d", gpu.ops->name, wrong.dtype);
+      CHECK(o.out[32] == columns, "%s: %d columns in the other item", gpu.ops->name, o.out[32]);
+    }
+  }
+}
+
 TEST(gather_rows_refuses) {
   Operands o;
   sie_gather_rows_args a = {};
