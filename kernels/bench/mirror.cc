@@ -222,6 +222,13 @@ void translate(Call *c, sie_keep_rows_args *a) {
   c->tensor(&a->x), c->tensor(&a->y);
 }
 
+void translate(Call *c, sie_splade_args *a) {
+  c->rows(&a->tokens), c->rows(&a->seqs);
+  c->weight(&a->w);
+  c->pointer(&a->cu_seqlens), c->pointer(&a->bias);
+  c->tensor(&a->x), c->tensor(&a->y);
+}
+
 void translate(Call *c, sie_output_sparse_args *a) {
   c->rows(&a->seqs);
   c->tensor(&a->x);
@@ -274,6 +281,7 @@ const sie_ops *table(const sie_ops *of) {
   SIE_FORWARD(pool_output);
   SIE_FORWARD(muvera);
   SIE_FORWARD(keep_rows);
+  SIE_FORWARD(splade);
   SIE_FORWARD(output_sparse);
 #undef SIE_FORWARD
   return &outer;

@@ -94,6 +94,11 @@ class List {
   // From token rows to sparse rows: what a SPLADE head does.
   void add_splade(const ModelShape &m, const Load &load) {
     rows(m, load, "keep_rows", "keep", "bf16", harness::model_keep);
+    for (uint32_t compute : {SIE_COMPUTE_BF16, SIE_COMPUTE_FP8}) {
+      const bool fp8 = compute == SIE_COMPUTE_FP8;
+      add("splade", m, "vocabulary", load, fp8 ? "fp8" : "bf16", fp8 ? Roof::fp8 : Roof::bf16,
+          [&m, load, compute] { return harness::model_splade(m, load.lengths, compute); });
+    }
     rows(m, load, "output_sparse", "sparse", "f32", harness::model_sparse);
   }
   std::vector<Point> take() { return std::move(all_); }

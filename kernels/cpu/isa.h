@@ -11,6 +11,9 @@
 
 namespace sie_cpu {
 
+// The linear of a class, for operations that have one inside.
+typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
+
 // Shapes, types and errors of each are at the top of its source file. The *_scratch functions give the bytes
 // a share's scratch must have; linear_f32_pack follows sie_ops.pack.
 #define SIE_CPU_DECLARE(ns)                                                                          \
@@ -34,10 +37,16 @@ namespace sie_cpu {
   int64_t linear_f32_scratch(const sie_op_bounds *bounds);                                           \
   int64_t attention_scratch(const sie_op_bounds *bounds);                                            \
   int64_t muvera_scratch(const sie_op_bounds *bounds);                                               \
+  sie_status splade(const sie_splade_args *, const sie_share *, LinearFn linear, int64_t panel);     \
+  int64_t splade_logits_bytes(int64_t n, int64_t panel);                                             \
+  int64_t linear_f32_panel();                                                                        \
   }
 SIE_CPU_DECLARE(avx2)
 SIE_CPU_DECLARE(avx512)
 #undef SIE_CPU_DECLARE
+
+// Rows of a linear inside splade at most; behind splade_logits_bytes comes what the linear of so many rows asks for.
+constexpr int64_t splade_slab_rows = 288;
 
 // Items [first, last) of `count` that belong to this call.
 struct Range {

@@ -36,6 +36,7 @@ TEST(pool_output) { run(9); }
 TEST(muvera) { run(10); }
 TEST(keep_rows) { run(11); }
 TEST(output_sparse) { run(12); }
+TEST(splade) { run(13); }
 TEST(support_table_is_golden) { check_support(); }  // what the groups before have shown
 
 int main(int argc, char **argv) {

@@ -50,6 +50,8 @@ std::unique_ptr<Case> model_muvera(const ModelShape &model, const Lengths &lengt
 std::unique_ptr<Case> model_keep(const ModelShape &model, const Lengths &lengths);
 // A row of BERT's vocabulary a sequence, some 200 columns kept.
 constexpr int64_t vocabulary = 30522;
+// compute: SIE_COMPUTE_BF16 or FP8 with a scale a row.
+std::unique_ptr<Case> model_splade(const ModelShape &model, const Lengths &lengths, uint32_t compute);
 std::unique_ptr<Case> model_sparse(const ModelShape &model, const Lengths &lengths);
 
 inline int64_t tokens_of(const Lengths &lengths) {

@@ -94,6 +94,7 @@ const std::vector<Group> &groups() {
       {"muvera", make_muvera},
       {"keep_rows", make_keep},
       {"output_sparse", make_sparse},
+      {"splade", make_splade},
   };
   return list;
 }
