@@ -36,11 +36,6 @@ template <bool E4m3>
 constexpr bool splade_sm80_here = !E4m3 || __CUDA_ARCH__ / 10 == 89 || __CUDA_ARCH__ >= 1200;
 #endif
 
-// The largest sums of eight columns a lane: those it writes of the 8·8 of a round.
-struct SpladeColumns {
-  float most[2];  // columns 2·(lane % 4) and + 1 of tile lane / 4
-};
-
 // Rows [first, last) of sequence b, all among the warp's, which begin at `top`.
 template <class Tile>
 SIE_DEVICE void splade_sequence(const SpladeSm80Args &a, const float (&acc)[Tile::tiles_r][Tile::tiles_c][4],
@@ -48,37 +43,33 @@ SIE_DEVICE void splade_sequence(const SpladeSm80Args &a, const float (&acc)[Tile
   const int32_t lane = static_cast<int32_t>(ptx::lane_id());
   const int32_t from = first - top - lane / 4, until = last - top - lane / 4;
   const GemmEpilogue &e = a.gemm.epilogue;
+  static_assert(Tile::tiles_c <= 8, "eight lanes a column, one for each tile of columns");
+  float own[2] = {-INFINITY, -INFINITY};  // of columns 2·(lane % 4) and + 1 of tile lane / 4: the lane's to write
 #pragma unroll
-  for (int round = 0; round < Tile::tiles_c; round += 8) {
-    SpladeColumns own = {{-INFINITY, -INFINITY}};
+  for (int c = 0; c < Tile::tiles_c; c++) {
+    float most[2] = {-INFINITY, -INFINITY};
 #pragma unroll
-    for (int c = round; c < Tile::tiles_c && c < round + 8; c++) {
-      float most[2] = {-INFINITY, -INFINITY};
-#pragma unroll
-      for (int r = 0; r < 2 * Tile::tiles_r; r++) {
-        if (8 * r >= from && 8 * r < until) {
-          most[0] = fmaxf(most[0], acc[r / 2][c][r % 2 * 2]);
-          most[1] = fmaxf(most[1], acc[r / 2][c][r % 2 * 2 + 1]);
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < 2; i++) {
-#pragma unroll
-        for (int step = 4; step < 32; step *= 2) most[i] = fmaxf(most[i], ptx::shuffle_xor(most[i], step));
-        if (lane / 4 == c - round) own.most[i] = most[i];
+    for (int r = 0; r < 2 * Tile::tiles_r; r++) {
+      if (8 * r >= from && 8 * r < until) {
+        most[0] = fmaxf(most[0], acc[r / 2][c][r % 2 * 2]);
+        most[1] = fmaxf(most[1], acc[r / 2][c][r % 2 * 2 + 1]);
       }
     }
-    if (round + lane / 4 >= Tile::tiles_c) continue;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      const int32_t column = column0 + (round + lane / 4) * 8 + lane % 4 * 2 + i;
-      if (column >= e.n) continue;
-      const float bias = e.bias != nullptr ? e.bias[column] : 0.0f;
-      const float z = Tile::e4m3 ? gemm_z_scaled(own.most[i], 1.0f, a.gemm.w_scale[column], bias)
-                                 : gemm_z(own.most[i], bias);
-      if (z > 0.0f) {
-        ptx::reduce_max_global(reinterpret_cast<int32_t *>(a.y + b * a.y_ld + column), __float_as_int(z));
-      }
+#pragma unroll
+      for (int step = 4; step < 32; step *= 2) most[i] = fmaxf(most[i], ptx::shuffle_xor(most[i], step));
+      if (lane / 4 == c) own[i] = most[i];
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int32_t column = column0 + lane / 4 * 8 + lane % 4 * 2 + i;
+    if (lane / 4 >= Tile::tiles_c || column >= e.n) continue;
+    const float bias = e.bias != nullptr ? e.bias[column] : 0.0f;
+    const float z = Tile::e4m3 ? gemm_z_scaled(own[i], 1.0f, a.gemm.w_scale[column], bias) : gemm_z(own[i], bias);
+    if (z > 0.0f) {
+      ptx::reduce_max_global(reinterpret_cast<int32_t *>(a.y + b * a.y_ld + column), __float_as_int(z));
     }
   }
 }

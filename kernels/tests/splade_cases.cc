@@ -210,7 +210,8 @@ std::unique_ptr<Case> make_splade(int index) {
       add({64}, 257, 40);
       add({31, 33, 1}, 64, 256);
       add({2, 1}, 1031, 24);       // groups of panels of every width
-      add({1, 4}, 2050, 16);
+      add({1, 4}, 8200, 16);       // zeros by several CTAs a row
+      add({600, 1, 0, 560}, 136, 16);  // more than eight tiles of rows, and several of columns
       all.push_back({compute, ragged, 96, 513, -1, false, true, false});
       if (compute <= SIE_COMPUTE_INT8)
         all.push_back({compute, {32, 32, 32, 32}, 30522, 384, -1, false, true, true});

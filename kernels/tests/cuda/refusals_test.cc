@@ -193,6 +193,57 @@ TEST(output_sparse_refuses) {
   }
 }
 
+TEST(splade_refuses) {
+  Operands o;
+  // Two columns of a vocabulary; y is `out` as f32.
+  constexpr int64_t n = 2;
+  Array<uint8_t> packed(1 << 16, 0);
+  const sie_packed w = {SIE_COMPUTE_BF16, 0, n, columns, packed.data()},
+                   wide = {SIE_COMPUTE_BF16, 0, too_wide, columns, packed.data()},
+                   f32 = {SIE_COMPUTE_F32, 0, n, columns, packed.data()};
+  static const sie_packed *weights[3];
+  weights[0] = &w, weights[1] = &wide, weights[2] = &f32;
+  sie_splade_args a = {};
+  a.tokens = o.tokens();
+  a.seqs = o.seqs();
+  a.cu_seqlens = o.cu.data();
+  a.n = n;
+  a.k = columns;
+  a.x = o.in();
+  a.w = &w;
+  a.y = {o.out.data(), n, SIE_F32, 0, nullptr, nullptr, nullptr};
+  using Args = sie_splade_args;
+  check_refusals<Args>(
+      "splade", &sie_ops::splade, a, &Args::seqs, &o,
+      {
+          {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
+          {"no y", invalid, [](Args *b) { b->y.p = nullptr; }},
+          {"no weight", invalid, [](Args *b) { b->w = nullptr; }},
+          {"no sequences", invalid, [](Args *b) { b->cu_seqlens = nullptr; }},
+          {"no token count", invalid, [](Args *b) { b->tokens.n = nullptr; }},
+          {"fewer tokens than none", invalid, [](Args *b) { b->tokens.cap = -1; }},
+          {"a stride of x below its columns", invalid, [](Args *b) { b->x.ld = columns - 8; }},
+          {"a stride of y below its columns", invalid, [](Args *b) { b->y.ld = n - 1; }},
+          {"another shape than the weight's", invalid, [](Args *b) { b->n = 1; }},
+          {"x of another class", unsupported, [](Args *b) { b->x.dtype = SIE_F16; }},
+          {"y in bf16", unsupported, [](Args *b) { b->y.dtype = SIE_BF16; }},
+          {"class F32", unsupported, [](Args *b) { b->w = weights[2], b->x.dtype = SIE_F32, b->x.ld = columns; }},
+          {"too many columns", unsupported,
+           [](Args *b) { b->seqs.cap = 0, b->w = weights[1], b->n = b->y.ld = too_wide; }},
+          {"no sequences and no memory", SIE_OK,
+           [](Args *b) {
+             b->seqs = b->tokens = {0, nullptr};
+             b->cu_seqlens = nullptr;
+             b->x.p = b->y.p = nullptr;
+           }},
+      },
+      {{" without tokens",
+        SIE_OK, [](Args *b) {
+          static Array<int32_t> cu = {0, 0, 0};
+          b->tokens.cap = 0, b->cu_seqlens = cu.data();
+        }}});
+}
+
 TEST(gather_rows_refuses) {
   Operands o;
   sie_gather_rows_args a = {};
