@@ -17,6 +17,7 @@ typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
 
 sie_status check(const sie_linear_args *a) {
   if (!is_float_or_absent(a->residual)) return SIE_UNSUPPORTED;
+  if (a->addend.p != nullptr && a->addend.dtype != SIE_F32) return SIE_UNSUPPORTED;
   if (a->gate < SIE_GATE_NONE || a->gate > SIE_GATE_GEGLU_TANH) return SIE_UNSUPPORTED;
   if (a->gate != SIE_GATE_NONE && (a->act != SIE_ACT_NONE || a->n % 2 != 0)) return SIE_INVALID_ARGUMENT;
   return SIE_OK;
