@@ -91,6 +91,9 @@ class List {
   void add_muvera(const ModelShape &m, const Load &load) {
     rows(m, load, "muvera", "muvera", "bf16", harness::model_muvera);
   }
+  void add_maxsim(const ModelShape &m, const Load &load) {
+    rows(m, load, "maxsim", "maxsim", "bf16", harness::model_maxsim);
+  }
   std::vector<Point> take() { return std::move(all_); }
 
  private:
@@ -129,6 +132,8 @@ std::vector<Point> points() {
   }
   list.add_muvera(token_vectors, passages);
   list.add_muvera(token_vectors, query);
+  list.add_maxsim(token_vectors, passages);
+  list.add_maxsim(token_vectors, query);
   return list.take();
 }
 
@@ -141,6 +146,7 @@ std::vector<Point> tiny_points() {
     list.add_rows(*m, load);
   }
   list.add_muvera(tiny_vectors, {"tiny", {9, 3}});
+  list.add_maxsim(tiny_vectors, {"tiny", {9, 3}});
   return list.take();
 }
 

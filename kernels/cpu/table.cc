@@ -108,6 +108,8 @@ int64_t scratch_bytes(const sie_op_bounds *bounds) {
       return float_bytes(bounds->c) + float_bytes(bounds->max_len);
     case SIE_OP_MUVERA:
       return Wide ? avx512::muvera_scratch(bounds) : avx2::muvera_scratch(bounds);
+    case SIE_OP_MAXSIM:
+      return Wide ? avx512::maxsim_scratch(bounds) : avx2::maxsim_scratch(bounds);
     case SIE_OP_LINEAR:
       if (bounds->compute == SIE_COMPUTE_INT8) return linear_int8_scratch(bounds);
       if (bounds->compute == SIE_COMPUTE_BF16) return linear_bf16_amx_scratch(bounds);
@@ -147,7 +149,7 @@ const sie_ops avx2_ops = {
     nullptr,
     nullptr,
     nullptr,
-    nullptr,
+    avx2::maxsim,
     nullptr,
     nullptr,
     nullptr,
@@ -177,7 +179,7 @@ const sie_ops avx512_ops = {
     nullptr,
     nullptr,
     nullptr,
-    nullptr,
+    avx512::maxsim,
     nullptr,
     nullptr,
     nullptr,
@@ -207,7 +209,7 @@ const sie_ops vnni_ops = {
     nullptr,
     nullptr,
     nullptr,
-    nullptr,
+    avx512::maxsim,
     nullptr,
     nullptr,
     nullptr,
@@ -237,7 +239,7 @@ const sie_ops amx_ops = {
     nullptr,
     nullptr,
     nullptr,
-    nullptr,
+    avx512::maxsim,
     nullptr,
     nullptr,
     nullptr,

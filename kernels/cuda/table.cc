@@ -5,6 +5,7 @@
 #include "cuda/cuda_ops.h"
 #include "cuda/gemm_pack.h"
 #include "cuda/linear.h"
+#include "cuda/maxsim.h"
 #include "cuda/muvera.h"
 #include "cuda/rows.h"
 
@@ -39,6 +40,7 @@ sie_ops table(const char *name, uint32_t compute_mask) {
   ops.qk_norm_rope = sie_cuda::qk_norm_rope;
   ops.pool_output = sie_cuda::pool_output;
   ops.muvera = sie_cuda::muvera;
+  ops.maxsim = sie_cuda::maxsim;
   return ops;
 }
 

@@ -44,7 +44,7 @@ const sie_ops *sie_ref_ops(void) {
       nullptr,
       nullptr,
       nullptr,
-      nullptr,
+    sie_ref::maxsim,
       nullptr,
       nullptr,
       nullptr,

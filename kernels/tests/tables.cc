@@ -92,6 +92,7 @@ const std::vector<Group> &groups() {
       {"qk_norm_rope", make_rope},
       {"pool_output", make_pool_output},
       {"muvera", make_muvera},
+      {"maxsim", make_maxsim},
   };
   return list;
 }
