@@ -29,6 +29,7 @@ type serveCmd struct {
 	Host     string   `help:"Address to listen on." default:"0.0.0.0"`
 	Port     int      `help:"Port to listen on." short:"p" default:"8080"`
 	Preload  []string `help:"Model ids to load before the server is ready." sep:"," env:"SIE_PRELOAD_MODELS"`
+	Default  []string `name:"default-model" help:"Model of routes that name none (text-embeddings-inference's, a rerank request without one): the first that fits the task. Default: the models of -m." sep:"," env:"SIE_DEFAULT_MODEL"`
 	Verbose  bool     `help:"Log every request that is refused, and why." short:"v"`
 	JSONLogs bool     `help:"Log JSON." env:"SIE_LOG_JSON"`
 
@@ -71,6 +72,10 @@ func (c *serveCmd) Run() error {
 	for _, w := range cat.Warnings() {
 		log.Warn("catalog", "problem", w.Error())
 	}
+	defaults, err := defaultModels(c.Default, c.Models, cat)
+	if err != nil {
+		return err
+	}
 	metrics := obs.NewMetrics()
 	w, err := newWorker(&c.sourceFlags, &c.computeFlags, &c.batchFlags, cat, log, metrics, logProgress(log.Info))
 	if err != nil {
@@ -81,7 +86,7 @@ func (c *serveCmd) Run() error {
 	opt := server.Options{
 		Limits: api.Limits{MaxBodyBytes: c.MaxBody, MaxItemTextBytes: c.MaxItemText, MaxItems: c.MaxItems,
 			MaxScoreItems: c.MaxScoreItems, MaxLabels: c.MaxLabels},
-		MaxHeldBytes: c.MaxHeldBytes, MaxConns: c.MaxConns, RequestTimeout: c.RequestTimeout,
+		MaxHeldBytes: c.MaxHeldBytes, MaxConns: c.MaxConns, RequestTimeout: c.RequestTimeout, DefaultModels: defaults,
 		MachineProfile: cmp.Or(c.MachineProfile, c.GPUType, w.GPUType()), Name: server.WorkerName(), Pool: c.Pool, Bundle: "default", Log: log, Metrics: metrics,
 	}
 	if bundle != nil {

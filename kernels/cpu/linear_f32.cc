@@ -240,6 +240,8 @@ int64_t linear_f32_scratch(const sie_op_bounds *bounds) {
   return kRows * bounds->n * static_cast<int64_t>(sizeof(float));
 }
 
+int64_t linear_f32_panel() { return kPanel; }
+
 int64_t linear_f32_packed_bytes(int64_t n, int64_t k) {
   return vectors_of(n) * kLanes * k * static_cast<int64_t>(sizeof(float));
 }

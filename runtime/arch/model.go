@@ -74,6 +74,7 @@ type Model struct {
 	TokenDim   int        // columns of a token's vector; 0: the model gives none
 	Labels     []string   // of a classification head, by logit; nil without one
 	Activation Activation // of a score
+	MultiLabel bool       // the labels do not exclude each other
 
 	Prompts       map[string]string // by name; nil without any
 	DefaultPrompt string            // name of the prompt for inputs that choose none; "" = none

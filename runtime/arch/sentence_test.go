@@ -65,7 +65,8 @@ func TestOptionsOverrideTheChain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	run := engine.Batch{Program: again, IDs: b.ids, CuSeqlens: b.cu, Items: []engine.OutItem{{DType: engine.F32}}}
+	run := engine.Batch{Program: again, IDs: b.ids, CuSeqlens: b.cu}
+	run.Items[0] = []engine.OutItem{{DType: engine.F32}}
 	run.OutBytes[0] = int64(m.Dim * 4)
 	if err := r.Run(t.Context(), &run); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,9 @@
 package arch
 
-import "github.com/sie-engine/sie/runtime/engine"
+import (
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/fold"
+)
 
 // Want says which outputs a program over a model's weights gives. Outputs are declared in the order of its fields, the first
 // one is output 0. It is comparable: programs are kept by it.
@@ -20,6 +23,11 @@ type Want struct {
 	// AttendKept lets tokens attend only to the tokens that the batch keeps, while Multi and MaxSim read all rows: queries of
 	// ColBERT that are filled up with [MASK].
 	AttendKept bool
+
+	// A dense row [B, ·] and a sparse one folded from the token vectors; FoldQuery: as queries are.
+	Muvera    fold.Muvera
+	SMVE      fold.SMVE
+	FoldQuery bool
 }
 
 // Task is what a catalog entry uses a model for: which heads are read from its files besides the encoder.

@@ -28,6 +28,18 @@ func init() {
 		{"POST", "/v1/score/", (*Server).score},
 		{"POST", "/v1/extract/", (*Server).extract},
 		{"POST", "/v1/embeddings", (*Server).embeddings},
+		{"POST", "/embeddings", (*Server).embeddings},
+		{"POST", "/v1/rerank", (*Server).rerank},
+		{"POST", "/v2/rerank", (*Server).rerankV2},
+		{"POST", "/embed", (*Server).teiEmbed},
+		{"POST", "/rerank", (*Server).teiRerank},
+		{"POST", "/predict", (*Server).teiPredict},
+		{"POST", "/similarity", (*Server).teiSimilarity},
+		{"POST", "/tokenize", (*Server).teiTokenize},
+		{"POST", "/decode", (*Server).teiDecode},
+		{"POST", "/", (*Server).teiRoot},
+		{"GET", "/info", (*Server).teiInfo},
+		{"GET", "/health", (*Server).teiHealth},
 		{"GET", "/v1/models", (*Server).listModels},
 		{"GET", "/v1/models/", (*Server).getModel},
 		{"GET", "/healthz", (*Server).healthz},
@@ -45,7 +57,7 @@ func init() {
 // outOfScope lists the reference's endpoints that this server answers with 501, and below which prefix.
 var outOfScope = []string{
 	"/v1/generate/", "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/audio/", "/v1/estimate",
-	"/v1/recommend", "/v1/jobs", "/v1/files", "/v1/batches", "/v1/rerank",
+	"/v1/recommend", "/v1/jobs", "/v1/files", "/v1/batches",
 }
 
 // handle is the one entry of every request.

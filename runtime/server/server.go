@@ -26,6 +26,7 @@ type Options struct {
 	MaxHeldBytes   int64         // request bodies in memory together [1 GiB]
 	MaxConns       int           // open connections [4,096]; one more gets a 503 and is closed
 	RequestTimeout time.Duration // for an answer [140 s: below the SDKs' 150 s, after which they do not retry]
+	DefaultModels  []string      // ids, for routes that name no model: the first that fits the task answers
 	MachineProfile string        // what X-SIE-MACHINE-PROFILE must name; "" when there is none
 	Name           string        // of this worker in /ws/status
 	Pool, Bundle   string
@@ -62,6 +63,7 @@ const (
 type Server struct {
 	opt      Options
 	worker   *worker.Worker
+	tasks    tasks // the worker, for what it does besides encode
 	http     *fasthttp.Server
 	hangups  *hangups
 	bodies   bodies
@@ -87,6 +89,7 @@ func New(w *worker.Worker, opt Options) (*Server, error) {
 	s := &Server{opt: opt, worker: w, hangups: h, started: time.Now(), gate: newGate(), watchers: newWatchers(),
 		full:   dialect.Prepare(errs.FullQueue(limit, 1, limit)),
 		bodies: bodies{maxOne: bodyLimit(opt.Limits), maxHeld: opt.MaxHeldBytes, stall: stallTime, whole: bodyTime, drainFor: drainTime}}
+	s.tasks = w
 	s.work, s.abort = context.WithCancelCause(context.Background())
 	s.http = &fasthttp.Server{
 		Name:                          "sie-server/" + build.Version,

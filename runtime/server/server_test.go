@@ -52,7 +52,7 @@ func start(t *testing.T, change func(*Options, *worker.Options), tune ...func(*S
 hf_id: acme/reranker
 tasks: {score: {}}
 max_sequence_length: 40
-profiles: {default: {adapter_path: "sie_server.adapters.cross_encoder:X", max_batch_tokens: 4096}}
+profiles: {default: {adapter_path: "sie_server.adapters.qwen2_flash_cross_encoder:X", max_batch_tokens: 4096}}
 `))
 	if err != nil {
 		t.Fatal(err)
