@@ -31,7 +31,11 @@ type encoderShape struct {
 
 // architectures by the model_type of config.json.
 var architectures = map[string]func(dir fs.FS, p *packer) (encoder, error){
-	"bert": loadBert,
+	"bert":        bertNames.load,
+	"roberta":     robertaNames.load,
+	"xlm-roberta": robertaNames.load,
+	"camembert":   robertaNames.load,
+	"distilbert":  distilbertNames.load,
 }
 
 // The caps of a program unless Options say otherwise: the token budget of a batch, and as many sequences as it can hold
@@ -150,7 +154,7 @@ func (m *Model) load(dir string, chain chain, limits textLimits, info engine.Inf
 	if m.Compute == 0 {
 		m.Compute = defaultCompute(info, checkpoint)
 	}
-	m.packer = &packer{dev: m.device, from: checkpoint, file: weights.SingleFile, compute: m.Compute}
+	m.packer = &packer{dev: m.device, from: checkpoint, file: checkpoint.Name(), compute: m.Compute}
 	if m.encoder, err = loadEncoder(os.DirFS(encoderDir), m.packer); err != nil {
 		return err
 	}

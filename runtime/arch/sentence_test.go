@@ -24,6 +24,7 @@ func TestModuleChains(t *testing.T) {
 		{"st-mean", 32, 40, engine.PoolMean, false, 2, ""},
 		{"st-last-dense-identity", 48, 120, engine.PoolLast, false, 2, ""},
 		{"st-mean-dense-tanh-normalize-prompts", 20, 64, engine.PoolMean, true, 3, "query"},
+		{"st-xlmr-mean-torch", 64, 32, engine.PoolMean, true, 3, ""},
 	} {
 		t.Run(want.name, func(t *testing.T) {
 			c := golden.Open(t, want.name)
