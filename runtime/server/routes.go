@@ -54,7 +54,7 @@ func init() {
 		{method: "GET", path: "/ws/status", serve: (*Server).status},
 		{method: "GET", path: "/openapi.json", serve: (*Server).openapi, open: true},
 		{method: "GET", path: "/docs", serve: (*Server).docs, open: true},
-		{method: "GET", path: "/static/page.css", serve: (*Server).css, open: true},
+		{method: "GET", path: "/static/", serve: (*Server).files, open: true},
 		{method: "GET", path: "/", serve: (*Server).index, open: true},
 	}
 }

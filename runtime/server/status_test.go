@@ -40,7 +40,7 @@ func TestStatusFrames(t *testing.T) {
 		}
 		times = append(times, time.Now())
 	}
-	want := []string{"bundle", "bundle_config_hash", "gpu_count", "gpus", "loaded_models", "machine_profile", "max_batch_requests",
+	want := []string{"activity", "bundle", "bundle_config_hash", "gpu_count", "gpus", "loaded_models", "machine_profile", "max_batch_requests",
 		"models", "name", "pool_name", "ready", "saturated", "server", "timestamp"}
 	if got := slices.Sorted(maps.Keys(frame)); !slices.Equal(got, want) {
 		t.Errorf("keys %v, want %v", got, want)
