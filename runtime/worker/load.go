@@ -30,6 +30,7 @@ type model struct {
 	vocab     int
 	scratch   scratch // of the largest batch
 	options   batch.Options
+	files     hub.Resolved // in use until Close, so that they stay on the disk
 
 	mu       sync.Mutex // guards variants
 	variants map[engine.Pooling]*variant
@@ -62,6 +63,12 @@ func (w *Worker) load(m *catalog.Resolved) (*model, error) {
 	if err != nil {
 		return nil, err
 	}
+	made := false
+	defer func() {
+		if !made {
+			found.Release()
+		}
+	}()
 	compute, err := w.compute(m)
 	if err != nil {
 		return nil, err
@@ -82,12 +89,13 @@ func (w *Worker) load(m *catalog.Resolved) (*model, error) {
 	}
 	a := copies[0]
 	l := &model{w: w, key: key, copies: copies, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
-		scratch: scratchOf(a), options: w.queueOptions(m, a), variants: make(map[engine.Pooling]*variant)}
+		scratch: scratchOf(a), options: w.queueOptions(m, a), files: found, variants: make(map[engine.Pooling]*variant)}
 	if err := l.check(); err != nil {
 		tok.Close()
 		closeCopies(copies)
 		return nil, err
 	}
+	made = true
 	w.loaded.Store(key, l)
 	for i, d := range w.devices {
 		w.opt.Metrics.Loaded(m.ID, d.name, copies[i].Bytes())
@@ -283,6 +291,7 @@ func (l *model) Close() {
 	}
 	l.tokenizer.Close()
 	closeCopies(l.copies)
+	l.files.Release()
 }
 
 // full reports that no queue has room for one item more.
