@@ -10,22 +10,29 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/build"
 	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/weights/bucket"
 	"github.com/sie-engine/sie/weights/hub"
 )
 
 // sourceFlags say which models there are and where their weights come from. Environment names are the reference's.
 type sourceFlags struct {
-	ModelsDir  string   `help:"Directory of model YAML files; replaces the built-in catalog." env:"SIE_MODELS_DIR" type:"path"`
+	ModelsDir  string   `help:"Directory of model YAML files, or an s3:// or gs:// URL of one; replaces the built-in catalog." env:"SIE_MODELS_DIR"`
 	Bundle     string   `help:"Serve the models of this bundle." short:"b" env:"SIE_BUNDLE" xor:"which"`
 	Models     []string `help:"Serve these ids only; also a directory, a hub id, or id=directory." short:"m" sep:"," env:"SIE_MODEL_FILTER" xor:"which"`
 	LocalCache string   `help:"Weights cache in the Hugging Face layout." env:"SIE_LOCAL_CACHE" type:"path"`
-	HFFallback bool     `help:"Download weights that are not in the cache." env:"SIE_HF_FALLBACK" default:"true" negatable:""`
+	HFFallback bool     `help:"Download weights from the hub that are in no cache." env:"SIE_HF_FALLBACK" default:"true" negatable:""`
+
+	ClusterCache string  `help:"Bucket that a cluster shares, s3://name/prefix or gs://name/prefix: asked before the hub, and filled with what comes from it." env:"SIE_CLUSTER_CACHE"`
+	DiskCache    bool    `name:"disk-cache-enabled" help:"Remove the weights used longest ago when the disk gets full." env:"SIE_DISK_CACHE_ENABLED" default:"true" negatable:""`
+	DiskPercent  float64 `name:"disk-pressure-threshold-percent" help:"Disk use above which a download removes them." env:"SIE_DISK_PRESSURE_THRESHOLD_PERCENT" default:"85"`
 }
 
 // computeFlags say what the models run on.
@@ -61,7 +68,7 @@ func (f *computeFlags) devices() (choice, error) {
 }
 
 // hub finds weights; progress, if not nil, hears of downloads. The environment is the reference's and Hugging Face's.
-func (f *sourceFlags) hub(progress func(hub.Progress)) (*hub.Resolver, hub.Options, error) {
+func (f *sourceFlags) hub(progress func(hub.Progress), log *slog.Logger) (*hub.Resolver, hub.Options, error) {
 	o, err := hub.OptionsFromEnv(os.LookupEnv)
 	if f.LocalCache != "" {
 		o.CacheDir = f.LocalCache
@@ -70,7 +77,16 @@ func (f *sourceFlags) hub(progress func(hub.Progress)) (*hub.Resolver, hub.Optio
 		return nil, o, err
 	}
 	o.Offline = o.Offline || !f.HFFallback
-	o.Progress = progress
+	if o.Bucket, err = openBucket("--cluster-cache", f.ClusterCache); err != nil {
+		return nil, o, err
+	}
+	if f.DiskCache {
+		if f.DiskPercent < 50 || f.DiskPercent > 99 {
+			return nil, o, fmt.Errorf("--disk-pressure-threshold-percent must be between 50 and 99, got %v", f.DiskPercent)
+		}
+		o.DiskThreshold = f.DiskPercent / 100
+	}
+	o.Progress, o.Log = progress, log
 	o.UserAgent = "sie-server/" + build.Version
 	r, err := hub.New(o)
 	return r, o, err
@@ -78,10 +94,7 @@ func (f *sourceFlags) hub(progress func(hub.Progress)) (*hub.Resolver, hub.Optio
 
 // catalog reads the catalog that the flags describe.
 func (f *sourceFlags) catalog() (*catalog.Catalog, *catalog.Bundle, error) {
-	all, err := catalog.Builtin()
-	if f.ModelsDir != "" {
-		all, err = catalog.LoadDir(f.ModelsDir)
-	}
+	all, err := f.files()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -126,6 +139,17 @@ func defaultModels(flag, refs []string, cat *catalog.Catalog) ([]string, error) 
 		}
 	}
 	return out, nil
+}
+
+// files are the model files that the flags name, or the built-in ones.
+func (f *sourceFlags) files() (*catalog.Catalog, error) {
+	switch {
+	case f.ModelsDir == "":
+		return catalog.Builtin()
+	case bucket.IsURL(f.ModelsDir):
+		return loadFromBucket(context.Background(), f.ModelsDir)
+	}
+	return catalog.LoadDir(kong.ExpandPath(f.ModelsDir))
 }
 
 // selectModels narrows all to the given references: a catalog id, "id=directory" to take its weights from there, a
@@ -268,7 +292,7 @@ func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.
 	if err != nil {
 		return nil, err
 	}
-	h, _, err := src.hub(progress)
+	h, _, err := src.hub(progress, log)
 	if err != nil {
 		return nil, err
 	}

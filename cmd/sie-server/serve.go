@@ -61,9 +61,8 @@ type serveCmd struct {
 	MachineProfile string `help:"What X-SIE-MACHINE-PROFILE must name." env:"SIE_MACHINE_PROFILE"`
 	Pool           string `help:"Pool shown in the status." env:"SIE_POOL"`
 
-	Reload          bool   `help:"Accepted for compatibility; has no effect." hidden:""`
-	Instrumentation bool   `help:"Accepted for compatibility; has no effect." short:"i" hidden:"" env:"SIE_INSTRUMENTATION"`
-	ClusterCache    string `help:"Accepted for compatibility; has no effect." hidden:"" env:"SIE_CLUSTER_CACHE"`
+	Reload          bool `help:"Accepted for compatibility; has no effect." hidden:""`
+	Instrumentation bool `help:"Accepted for compatibility; has no effect." short:"i" hidden:"" env:"SIE_INSTRUMENTATION"`
 }
 
 func (c *serveCmd) Run() error {
@@ -71,7 +70,7 @@ func (c *serveCmd) Run() error {
 	for _, f := range []struct {
 		set  bool
 		name string
-	}{{c.Reload, "--reload"}, {c.Instrumentation, "--instrumentation"}, {c.ClusterCache != "", "--cluster-cache"}} {
+	}{{c.Reload, "--reload"}, {c.Instrumentation, "--instrumentation"}} {
 		if f.set {
 			log.Warn("flag has no effect in this server", "flag", f.name)
 		}

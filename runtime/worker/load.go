@@ -31,6 +31,7 @@ type model struct {
 	vocab     int
 	scratch   scratch // of the largest batch
 	options   batch.Options
+	files     hub.Resolved // in use until Close, so that they stay on the disk
 
 	idf     []float32 // SPLADE: the weight of each token id in queries; nil: queries run like documents
 	marking sync.Map  // *catalog.LoadtimeOptions: func() *markers
@@ -62,6 +63,12 @@ func (w *Worker) load(m *catalog.Resolved) (*model, error) {
 	if err != nil {
 		return nil, err
 	}
+	made := false
+	defer func() {
+		if !made {
+			found.Release()
+		}
+	}()
 	compute, err := w.compute(m)
 	if err != nil {
 		return nil, err
@@ -82,7 +89,7 @@ func (w *Worker) load(m *catalog.Resolved) (*model, error) {
 	}
 	a := copies[0]
 	l := &model{w: w, key: key, copies: copies, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
-		scratch: scratchOf(a), options: w.queueOptions(m, a), variants: make(map[arch.Want]*variant)}
+		scratch: scratchOf(a), options: w.queueOptions(m, a), files: found, variants: make(map[arch.Want]*variant)}
 	if m.Family == catalog.FamilySparse {
 		l.idf, err = readIDF(found.Dir, tok)
 	}
@@ -91,6 +98,7 @@ func (w *Worker) load(m *catalog.Resolved) (*model, error) {
 		closeCopies(copies)
 		return nil, err
 	}
+	made = true
 	w.loaded.Store(key, l)
 	for i, d := range w.devices {
 		w.opt.Metrics.Loaded(m.ID, d.name, copies[i].Bytes())
@@ -250,6 +258,7 @@ func (l *model) Close() {
 	}
 	l.tokenizer.Close()
 	closeCopies(l.copies)
+	l.files.Release()
 }
 
 // full reports that no queue has room for one item more.

@@ -20,7 +20,7 @@ import (
 // Options of a worker. Zero fields take the defaults in brackets.
 type Options struct {
 	Catalog   *catalog.Catalog // required
-	Hub       *hub.Resolver    // required; finds and fetches weights
+	Hub       *hub.Resolver    // required; finds and fetches weights, and is closed with the worker
 	Devices   []engine.Options // equal GPUs, or the CPU and how many threads [the CPU]
 	Precision string           // auto, fp32, bf16, int8, fp16 or fp8 [auto]
 	GPUType   string           // what the GPUs count as [found from their name]
@@ -162,6 +162,7 @@ func New(opt Options) (*Worker, error) {
 // Close unloads every model and gives the devices back. No request may be running.
 func (w *Worker) Close() {
 	w.models.Close()
+	w.opt.Hub.Close()
 	closeDevices(w.devices)
 }
 
