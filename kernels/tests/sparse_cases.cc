@@ -118,9 +118,9 @@ std::unique_ptr<Case> make_sparse(int index) {
   return in_layout<SparseCase>(config, layout, 4300 + index);
 }
 
-std::unique_ptr<Case> model_sparse(const ModelShape &, const Lengths &lengths) {
+std::unique_ptr<Case> model_sparse(const ModelShape &m, const Lengths &lengths) {
   return in_layout<SparseCase>(
-      SparseConfig{static_cast<int64_t>(lengths.size()), vocabulary, 7, 512, SIE_F32, SIE_SPARSE_LOG, plain, true},
+      SparseConfig{static_cast<int64_t>(lengths.size()), vocabulary_of(m), 7, 512, SIE_F32, SIE_SPARSE_LOG, plain, true},
       dense, 1);
 }
 

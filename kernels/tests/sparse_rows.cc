@@ -55,7 +55,7 @@ SparseEntry SparseRows::entry(int64_t r, int64_t i) const {
 }
 
 void SparseRows::verify(const char *what, int64_t r, const std::vector<SparseEntry> &want,
-                        double relative) const {
+                        double relative, double absolute) const {
   const int32_t *header = static_cast<const int32_t *>(rows_.at(r));
   CHECK(header[0] == static_cast<int32_t>(want.size()), "%s: row %lld has %d columns, %zu expected", what,
         static_cast<long long>(r), header[0], want.size());
@@ -64,7 +64,7 @@ void SparseRows::verify(const char *what, int64_t r, const std::vector<SparseEnt
   const int64_t written = want.size() < static_cast<size_t>(room_) ? static_cast<int64_t>(want.size()) : room_;
   for (int64_t i = 0; i < written; i++) {
     const SparseEntry got = entry(r, i), &expected = want[static_cast<size_t>(i)];
-    const double tolerance = relative * fabs(expected.value) + 2.1 * sie_tol_store(dtype_, expected.value);
+    const double tolerance = relative * fabs(expected.value) + absolute + 2.1 * sie_tol_store(dtype_, expected.value);
     CHECK(got.column == expected.column && (got.value == expected.value ||
                                             fabs(got.value - expected.value) <= tolerance),
           "%s: row %lld entry %lld is column %lld, %.9g; expected %lld, %.9g ±%.2g", what,

@@ -224,7 +224,7 @@ std::unique_ptr<Case> make_splade(int index) {
 }
 
 std::unique_ptr<Case> model_splade(const ModelShape &m, const Lengths &lengths, uint32_t compute) {
-  return in_layout<SpladeCase>(Config{compute, lengths, vocabulary, m.width, -1, false, true, true}, dense, 1);
+  return in_layout<SpladeCase>(Config{compute, lengths, vocabulary_of(m), m.width, -1, false, true, true}, dense, 1);
 }
 
 }  // namespace harness
