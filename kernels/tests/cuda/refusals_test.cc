@@ -244,6 +244,97 @@ TEST(splade_refuses) {
         }}});
 }
 
+TEST(smve_refuses) {
+  Operands o;
+  Array<float> anchors(8 * columns, 0.25f);
+  o.items = {{SIE_F32, 6, 0, 0, 0}, {SIE_F32, 6, 0, 0, 64}};
+  sie_smve_args a = {};
+  a.rows = o.tokens();
+  a.seqs = o.seqs();
+  a.cu_seqlens = o.cu.data();
+  a.c = columns;
+  a.x = o.in();
+  a.repetitions = 2;
+  a.width = 4;
+  a.top = 3;
+  a.anchors = anchors.data();
+  a.items = o.items.data();
+  a.out = o.out.data();
+  sie_op_bounds bounds = {};
+  bounds.kind = SIE_OP_SMVE;
+  bounds.rows = rows;
+  bounds.repetitions = 2;
+  bounds.top = 3;
+  using Args = sie_smve_args;
+  check_refusals<Args>(
+      "smve", &sie_ops::smve, a, &Args::seqs, &o,
+      {
+          {"no columns", invalid, [](Args *b) { b->c = 0; }},
+          {"no repetitions", invalid, [](Args *b) { b->repetitions = 0; }},
+          {"no anchors of a repetition", invalid, [](Args *b) { b->width = 0; }},
+          {"none of the projections", invalid, [](Args *b) { b->top = 0; }},
+          {"more projections than there are", invalid, [](Args *b) { b->top = 5; }},
+          {"fewer values than none", invalid, [](Args *b) { b->max_nonzeros = -1; }},
+          {"fewer rows than none", invalid, [](Args *b) { b->rows.cap = -1; }},
+          {"no row count", invalid, [](Args *b) { b->rows.n = nullptr; }},
+          {"no sequences", invalid, [](Args *b) { b->cu_seqlens = nullptr; }},
+          {"no items", invalid, [](Args *b) { b->items = nullptr; }},
+          {"nowhere to write", invalid, [](Args *b) { b->out = nullptr; }},
+          {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
+          {"no anchors", invalid, [](Args *b) { b->anchors = nullptr; }},
+          {"a stride of x below its columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
+          {"a row more than there is scratch for", invalid, [](Args *b) { b->rows.cap = rows + 100; }},
+          {"x of bytes", unsupported, [](Args *b) { b->x.dtype = SIE_U8; }},
+          {"too many columns", unsupported, [](Args *b) { b->seqs.cap = 0, b->c = b->x.ld = too_wide; }},
+          {"no sequences of the widest", SIE_OK, [](Args *b) { b->seqs.cap = 0, b->c = b->x.ld = widest; }},
+          {"too long a list", unsupported, [](Args *b) { b->seqs.cap = 0, b->width = b->top = 257; }},
+          {"no sequences of the longest list", SIE_OK,
+           [](Args *b) { b->seqs.cap = 0, b->width = b->top = 256; }},
+          {"too many repetitions", unsupported, [](Args *b) { b->seqs.cap = 0, b->repetitions = 65536; }},
+          {"no sequences of the most repetitions", SIE_OK,
+           [](Args *b) { b->seqs.cap = 0, b->repetitions = 65535; }},
+          {"more columns than int32", unsupported,
+           [](Args *b) { b->seqs.cap = 0, b->repetitions = 32768, b->width = 65536; }},
+          {"no sequences of as many columns as int32", SIE_OK,
+           [](Args *b) { b->seqs.cap = 0, b->repetitions = 1, b->width = INT32_MAX; }},
+          {"more rows than int32", unsupported,
+           [](Args *b) { b->seqs.cap = 0, b->rows.cap = int64_t{1} << 31; }},
+          {"no sequences and no memory", SIE_OK,
+           [](Args *b) {
+             b->seqs = b->rows = {0, nullptr};
+             b->cu_seqlens = nullptr;
+             b->anchors = nullptr;
+             b->items = nullptr;
+             b->x.p = b->out = nullptr;
+           }},
+      },
+      {}, bounds);
+  for (const Gpu &gpu : gpus()) {
+    Scratch scratch(gpu.ops, bounds);
+    sie_share share = scratch.share(0, 1);
+    share.scratch_bytes--;
+    CHECK(gpu.ops->smve(&a, &share) == invalid, "%s: a byte of scratch less", gpu.ops->name);
+    share = scratch.share(0, 1);
+    share.scratch = nullptr;
+    CHECK(gpu.ops->smve(&a, &share) == invalid, "%s: no scratch", gpu.ops->name);
+    CHECK(o.untouched(), "%s: refused, but wrote", gpu.ops->name);
+    // A sequence without rows: nothing that a row needs has to be there. Beside it an item that no sparse row is.
+    sie_smve_args none = a;
+    Array<int32_t> cu = {0, 0, 0}, n = {0};
+    none.rows = {0, n.data()};
+    none.cu_seqlens = cu.data();
+    none.anchors = nullptr;
+    none.x.p = nullptr;
+    o.items[1].dtype = SIE_I8;
+    share = scratch.share(0, 1);
+    CHECK(gpu.ops->smve(&none, &share) == SIE_OK && memory.finish(&gpu.on) == SIE_OK, "%s: no rows", gpu.ops->name);
+    for (size_t i = 0; i < 64; i++)
+      CHECK(o.out[i] == (i < 8 ? 0 : 0xffff), "%s: [%zu] is %d", gpu.ops->name, i, o.out[i]);
+    o.items[1].dtype = SIE_F32;
+    o.clear();
+  }
+}
+
 TEST(gather_rows_refuses) {
   Operands o;
   sie_gather_rows_args a = {};
