@@ -30,14 +30,14 @@ struct Layout {
 
 Layout layout_of(int64_t c, int64_t entries) {
   Layout at;
-  at.rows = 0;                                                // f32 [kSlab, C]
-  at.panel = at.rows + float_bytes(kSlab * c);                // f32 [C, kPanel]
-  at.values = at.panel + float_bytes(c * kPanel);             // f32 [repetitions, L, top]
-  at.columns = at.values + float_bytes(entries);              // s32, the same; −1: none
-  at.pooled_values = at.columns + float_bytes(entries);       // f32 [≤ entries]
+  at.rows = 0;                                           // f32 [kSlab, C]
+  at.panel = at.rows + float_bytes(kSlab * c);           // f32 [C, kPanel]
+  at.values = at.panel + float_bytes(c * kPanel);        // f32 [repetitions, L, top]
+  at.columns = at.values + float_bytes(entries);         // s32, the same; −1: none
+  at.pooled_values = at.columns + float_bytes(entries);  // f32 [≤ entries]
   at.pooled_columns = at.pooled_values + float_bytes(entries);
-  at.sums = at.pooled_columns + float_bytes(entries);         // f32 [kRange]
-  at.counts = at.sums + float_bytes(kRange);                  // s32 [kRange]
+  at.sums = at.pooled_columns + float_bytes(entries);  // f32 [kRange]
+  at.counts = at.sums + float_bytes(kRange);           // s32 [kRange]
   at.end = at.counts + float_bytes(kRange);
   return at;
 }

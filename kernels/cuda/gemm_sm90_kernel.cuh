@@ -77,8 +77,8 @@ SIE_DEVICE void sm90_consume(const Sm90Shared<Tile> &shared, const Sm90Gemm &g, 
 
 // What the three warpgroups of a CTA do, from its start to its end.
 template <class Tile, class Consume>
-SIE_DEVICE void sm90_roles(const Sm90Shared<Tile> &shared, const ptx::TensorMap *x_map, const ptx::TensorMap *w_map,
-                           const Sm90Gemm &g, const Consume &consume) {
+SIE_DEVICE void sm90_roles(const Sm90Shared<Tile> &shared, const ptx::TensorMap *x_map,
+                           const ptx::TensorMap *w_map, const Sm90Gemm &g, const Consume &consume) {
   sm90_start(shared);
   ptx::grid_dependency_wait();
   ptx::grid_dependency_launch();

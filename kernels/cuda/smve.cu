@@ -28,7 +28,8 @@ Plan plan_of(int64_t rows, int64_t repetitions, int64_t top) {
 
 sie_status check(const sie_smve_args &a, bool empty) {
   const bool no_rows = empty || a.rows.cap == 0;
-  if (a.c < 1 || a.repetitions < 1 || a.width < 1 || a.top < 1 || a.top > a.width) return SIE_INVALID_ARGUMENT;
+  if (a.c < 1 || a.repetitions < 1 || a.width < 1 || a.top < 1 || a.top > a.width)
+    return SIE_INVALID_ARGUMENT;
   if (a.max_nonzeros < 0 || a.rows.cap < 0) return SIE_INVALID_ARGUMENT;
   if (missing(empty, a.seqs.n, a.rows.n, a.cu_seqlens, a.items, a.out)) return SIE_INVALID_ARGUMENT;
   if (!valid_rows(a.x, a.c, no_rows) || missing(no_rows, a.anchors)) return SIE_INVALID_ARGUMENT;
@@ -82,7 +83,8 @@ sie_status smve(const sie_smve_args *args, const sie_share *share) {
     status = SIE_LAUNCH(smve_project_kernel, grid, smve_threads, smve_project_bytes(a.top), share->on, job);
     if (status != SIE_OK) return status;
   }
-  return SIE_LAUNCH(smve_kernel, static_cast<uint32_t>(a.seqs.cap), smve_threads, smve_pool_bytes, share->on, job);
+  return SIE_LAUNCH(smve_kernel, static_cast<uint32_t>(a.seqs.cap), smve_threads, smve_pool_bytes, share->on,
+                    job);
 }
 
 }  // namespace sie_cuda

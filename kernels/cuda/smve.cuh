@@ -83,11 +83,11 @@ SIE_DEVICE int32_t smve_pool(const SmveJob &job, int32_t first, int32_t rows, co
   const int64_t all = static_cast<int64_t>(job.repetitions) * job.width;
   int32_t pooled = 0;
   for (int64_t base = 0; base < all; base += smve_range) {
-    const int64_t low = base + warp * smve_warp_range, end = low + smve_warp_range, high = end < all ? end : all;
+    const int64_t low = base + warp * smve_warp_range, end = low + smve_warp_range,
+                  high = end < all ? end : all;
     smve_add_rows(job, first, rows, low, high, sums, counts);
     int32_t own = 0;
-    for (int32_t i = lane; i < smve_warp_range; i += 32)
-      own += counts[i] != 0 && sums[i] != 0.0f ? 1 : 0;
+    for (int32_t i = lane; i < smve_warp_range; i += 32) own += counts[i] != 0 && sums[i] != 0.0f ? 1 : 0;
     const Places places =
         smve_places(static_cast<int32_t>(ptx::reduce_add(static_cast<uint32_t>(own))), shared.warps);
     int32_t place = pooled + places.before;
@@ -118,7 +118,8 @@ SIE_DEVICE int32_t smve_count_from(const float *values, int32_t count, uint32_t 
 __global__ void __launch_bounds__(smve_threads, 2) smve_kernel(const SmveJob job) {
   ptx::grid_dependency_wait();
   SIE_DYNAMIC_SHARED(memory);
-  const SmveShared shared = {reinterpret_cast<float *>(memory), reinterpret_cast<int32_t *>(memory) + smve_range,
+  const SmveShared shared = {reinterpret_cast<float *>(memory),
+                             reinterpret_cast<int32_t *>(memory) + smve_range,
                              reinterpret_cast<int32_t *>(memory) + 2 * smve_range};
   const int64_t b = blockIdx.x;
   if (b >= *job.seqs.n) return;
@@ -148,14 +149,17 @@ __global__ void __launch_bounds__(smve_threads, 2) smve_kernel(const SmveJob job
     own_larger += magnitude(values[i]) > least ? 1 : 0;
     own_equal += magnitude(values[i]) == least ? 1 : 0;
   }
-  Places larger = smve_places(static_cast<int32_t>(ptx::reduce_add(static_cast<uint32_t>(own_larger))), shared.warps);
-  Places equal = smve_places(static_cast<int32_t>(ptx::reduce_add(static_cast<uint32_t>(own_equal))), shared.warps);
+  Places larger =
+      smve_places(static_cast<int32_t>(ptx::reduce_add(static_cast<uint32_t>(own_larger))), shared.warps);
+  Places equal =
+      smve_places(static_cast<int32_t>(ptx::reduce_add(static_cast<uint32_t>(own_equal))), shared.warps);
   const SparseRow to(item, job.out);
   if (threadIdx.x == 0) to.write_header(larger.all + min(equal.all, equals));
   for (int32_t at = begin; at < end; at += 32) {
     const int32_t i = at + lane;
     const float value = i < end ? values[i] : 0.0f;
-    const bool is_larger = i < end && magnitude(value) > least, is_equal = i < end && magnitude(value) == least;
+    const bool is_larger = i < end && magnitude(value) > least,
+               is_equal = i < end && magnitude(value) == least;
     const uint32_t larger_lanes = ptx::ballot(is_larger), equal_lanes = ptx::ballot(is_equal),
                    below = (1u << lane) - 1u;
     const int32_t equals_before = equal.before + __popc(equal_lanes & below);

@@ -119,8 +119,8 @@ struct SmveList {
     least_at = at;
     ptx::sync_warp();  // all have read before one writes
   }
-  SIE_DEVICE static void take(float other, int32_t other_column, int32_t other_at, float *value, int32_t *column,
-                              int32_t *at) {
+  SIE_DEVICE static void take(float other, int32_t other_column, int32_t other_at, float *value,
+                              int32_t *column, int32_t *at) {
     const bool less = *column < 0 || other < *value || (other == *value && other_column > *column);
     if (other_column < 0 || !less) return;
     *value = other;
@@ -191,13 +191,14 @@ __global__ void __launch_bounds__(smve_threads, 2) smve_project_kernel(const Smv
     // The barriers of the columns' loop have parted these from the last anchors' readers.
 #pragma unroll
     for (int i = 0; i < 4; i++)
-      ptx::store_shared(z + (own_rows + i) * smve_anchor_stride + own_anchors, make_float2(sum[i][0], sum[i][1]));
+      ptx::store_shared(z + (own_rows + i) * smve_anchor_stride + own_anchors,
+                        make_float2(sum[i][0], sum[i][1]));
     __syncthreads();
     const int32_t count = min(smve_anchors, job.width - first);
 #pragma unroll
     for (int i = 0; i < smve_rows_a_warp; i++) {
-      smve_offer(z + (warp * smve_rows_a_warp + i) * smve_anchor_stride, r * job.width + first, count, job.top,
-                 &lists[i]);
+      smve_offer(z + (warp * smve_rows_a_warp + i) * smve_anchor_stride, r * job.width + first, count,
+                 job.top, &lists[i]);
     }
   }
 #pragma unroll

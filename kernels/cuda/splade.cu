@@ -19,7 +19,8 @@ __global__ void __launch_bounds__(row_threads, 4)
   if (b >= *seqs.n) return;
   const int32_t first = static_cast<int32_t>(blockIdx.y) * zero_columns;
   const int32_t end = min(n, first + zero_columns);
-  for (int32_t column = first + static_cast<int32_t>(threadIdx.x) * 4; column < end; column += row_threads * 4) {
+  for (int32_t column = first + static_cast<int32_t>(threadIdx.x) * 4; column < end;
+       column += row_threads * 4) {
     float *const to = y + b * ld + column;
     if (column + 4 <= end && ptx::aligned_for<uint4>(to)) {
       ptx::store_global(to, make_uint4(0, 0, 0, 0));
@@ -80,7 +81,8 @@ sie_status launch_sm80(const sie_splade_args &a, const GemmCall &call, const Spl
   int32_t variant = table.count - 1;
   while (variant > 0 && table.instances[variant].rows < a.tokens.cap) variant--;
   const SpladeSm80Instance &instance = table.instances[variant];
-  const int64_t row_tiles = divide_up(a.tokens.cap, instance.rows), column_tiles = divide_up(a.n, instance.columns);
+  const int64_t row_tiles = divide_up(a.tokens.cap, instance.rows),
+                column_tiles = divide_up(a.n, instance.columns);
   if (row_tiles * column_tiles > INT32_MAX) return SIE_UNSUPPORTED;
 
   SpladeSm80Args args = {};
@@ -121,8 +123,8 @@ sie_status splade(const sie_splade_args *args, const sie_share *share) {
   if (a.w->compute == SIE_COMPUTE_FP8 && !hopper && sm != 89 && sm < 120) return SIE_UNSUPPORTED;
   if (empty) return SIE_OK;
   const dim3 grid(static_cast<uint32_t>(a.seqs.cap), static_cast<uint32_t>(divide_up(a.n, zero_columns)));
-  status = SIE_LAUNCH(splade_zero_kernel, grid, row_threads, 0, share->on, a.seqs, static_cast<float *>(a.y.p), a.y.ld,
-                      static_cast<int32_t>(a.n));
+  status = SIE_LAUNCH(splade_zero_kernel, grid, row_threads, 0, share->on, a.seqs,
+                      static_cast<float *>(a.y.p), a.y.ld, static_cast<int32_t>(a.n));
   if (status != SIE_OK || a.tokens.cap == 0) return status;
   const SpladeTarget to = {a.seqs.n, a.cu_seqlens, static_cast<float *>(a.y.p), a.y.ld};
   return hopper ? launch_sm90(call, to) : launch_sm80(a, call, to);

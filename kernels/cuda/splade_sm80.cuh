@@ -35,7 +35,8 @@ SIE_DEVICE void splade_sequence(const SpladeSm80Args &a, const float (&acc)[Tile
   const int32_t from = first - top - lane / 4, until = last - top - lane / 4;
   const GemmEpilogue &e = a.gemm.epilogue;
   static_assert(Tile::tiles_c <= 8, "eight lanes a column, one for each tile of columns");
-  float own[2] = {-INFINITY, -INFINITY};  // of columns 2·(lane % 4) and + 1 of tile lane / 4: the lane's to write
+  float own[2] = {-INFINITY,
+                  -INFINITY};  // of columns 2·(lane % 4) and + 1 of tile lane / 4: the lane's to write
 #pragma unroll
   for (int c = 0; c < Tile::tiles_c; c++) {
     float most[2] = {-INFINITY, -INFINITY};
@@ -58,7 +59,8 @@ SIE_DEVICE void splade_sequence(const SpladeSm80Args &a, const float (&acc)[Tile
     const int32_t column = column0 + lane / 4 * 8 + lane % 4 * 2 + i;
     if (lane / 4 >= Tile::tiles_c || column >= e.n) continue;
     const float bias = e.bias != nullptr ? e.bias[column] : 0.0f;
-    const float z = Tile::e4m3 ? gemm_z_scaled(own[i], 1.0f, a.gemm.w_scale[column], bias) : gemm_z(own[i], bias);
+    const float z =
+        Tile::e4m3 ? gemm_z_scaled(own[i], 1.0f, a.gemm.w_scale[column], bias) : gemm_z(own[i], bias);
     if (z > 0.0f) {
       ptx::reduce_max_global(reinterpret_cast<int32_t *>(a.to.y + b * a.to.y_ld + column), __float_as_int(z));
     }
@@ -91,7 +93,8 @@ SIE_DEVICE void splade_sm80_body(const SpladeSm80Args &a, unsigned char *memory)
 #pragma unroll
       for (int c = 0; c < Tile::tiles_c; c++) {
 #pragma unroll
-        for (int i = 0; i < 2; i++) acc[r / 2][c][r % 2 * 2 + i] = __fmul_rn(acc[r / 2][c][r % 2 * 2 + i], scale);
+        for (int i = 0; i < 2; i++)
+          acc[r / 2][c][r % 2 * 2 + i] = __fmul_rn(acc[r / 2][c][r % 2 * 2 + i], scale);
       }
     }
   }

@@ -25,15 +25,16 @@ namespace sie_cuda {
 // Rows [first, last) of sequence b, all among the 16 of the warp in 64-row block m, which begin at `top`.
 template <class Tile>
 SIE_DEVICE void sm90_splade_sequence(float (&z)[Tile::blocks][Tile::sums], int m, const Sm90Gemm &g,
-                                     const SpladeTarget &to, int32_t top, int32_t column0, int32_t b, int32_t first,
-                                     int32_t last) {
+                                     const SpladeTarget &to, int32_t top, int32_t column0, int32_t b,
+                                     int32_t first, int32_t last) {
   const int32_t lane = static_cast<int32_t>(ptx::lane_id());
   const int32_t from = first - top - lane / 4, until = last - top - lane / 4;
   const bool low = from <= 0 && until > 0, high = from <= 8 && until > 8;
   const GemmEpilogue &e = g.epilogue;
 #pragma unroll
   for (int group = 0; group < Tile::columns / 64; group++) {
-    float own[2] = {-INFINITY, -INFINITY};  // of columns 2·(lane % 4) and + 1 of eighth lane / 4: the lane's to write
+    float own[2] = {-INFINITY,
+                    -INFINITY};  // of columns 2·(lane % 4) and + 1 of eighth lane / 4: the lane's to write
 #pragma unroll
     for (int i = 0; i < 8; i++) {
       const float *v = sm90_eighth<Tile>(z, m, group * 8 + i);
@@ -50,9 +51,11 @@ SIE_DEVICE void sm90_splade_sequence(float (&z)[Tile::blocks][Tile::sums], int m
       const int32_t column = column0 + group * 64 + lane / 4 * 8 + lane % 4 * 2 + c;
       if (column >= e.n) continue;
       const float bias = e.bias != nullptr ? e.bias[column] : 0.0f;
-      const float logit = Tile::promoted ? gemm_z_scaled(own[c], 1.0f, g.w_scale[column], bias) : gemm_z(own[c], bias);
+      const float logit =
+          Tile::promoted ? gemm_z_scaled(own[c], 1.0f, g.w_scale[column], bias) : gemm_z(own[c], bias);
       if (logit > 0.0f) {
-        ptx::reduce_max_global(reinterpret_cast<int32_t *>(to.y + b * to.y_ld + column), __float_as_int(logit));
+        ptx::reduce_max_global(reinterpret_cast<int32_t *>(to.y + b * to.y_ld + column),
+                               __float_as_int(logit));
       }
     }
   }
@@ -94,8 +97,9 @@ namespace {
 
 template <class Tile>
 __global__ void __launch_bounds__(sm90_threads, 1)
-    splade_sm90_kernel(const __grid_constant__ ptx::TensorMap x_map, const __grid_constant__ ptx::TensorMap w_map,
-                       const __grid_constant__ Sm90Gemm g, const __grid_constant__ SpladeTarget to) {
+    splade_sm90_kernel(const __grid_constant__ ptx::TensorMap x_map,
+                       const __grid_constant__ ptx::TensorMap w_map, const __grid_constant__ Sm90Gemm g,
+                       const __grid_constant__ SpladeTarget to) {
 #if !defined(__CUDA_ARCH__) || SIE_PTX_SM90A
   SIE_DYNAMIC_SHARED(base);
   const Sm90Shared<Tile> shared(base);
@@ -119,8 +123,8 @@ sie_status splade_sm90_launch(const GemmCall &call, const SpladeTarget &to) {
   g.tiles_n = static_cast<int32_t>(tiles_n);
   int64_t ctas = call.on->multiprocessors > 1 ? call.on->multiprocessors : 1;
   if (ctas > tiles) ctas = tiles;
-  return SIE_LAUNCH((splade_sm90_kernel<Tile>), static_cast<uint32_t>(ctas), sm90_threads, Tile::shared_bytes, call.on,
-                    x, w, g, to);
+  return SIE_LAUNCH((splade_sm90_kernel<Tile>), static_cast<uint32_t>(ctas), sm90_threads, Tile::shared_bytes,
+                    call.on, x, w, g, to);
 }
 
 // Few rows fill half of a large tile at most.

@@ -15,7 +15,8 @@ constexpr SpladeClass classes[] = {
     {SIE_COMPUTE_F32, SIE_F32}, {SIE_COMPUTE_BF16, SIE_BF16}, {SIE_COMPUTE_F16, SIE_F16}};
 
 // Sparse rows as dense ones; columns must ascend.
-std::unique_ptr<Rows> dense_rows(const std::string &what, const SparseRows &sparse, int64_t rows, int64_t columns) {
+std::unique_ptr<Rows> dense_rows(const std::string &what, const SparseRows &sparse, int64_t rows,
+                                 int64_t columns) {
   std::unique_ptr<Rows> y(new Rows(rows, columns, SIE_F32));
   for (int64_t r = 0; r < rows; r++) {
     for (int64_t i = 0; i < columns; i++) y->set(r, i, 0.0f);

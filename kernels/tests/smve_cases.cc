@@ -23,9 +23,9 @@ class SmveCase : public Case {
   SmveCase(const Config &config, Layout layout, int seed) : c_(config), sequences_(config.lengths) {
     form = text("smve x=%s %s%s%s %s", dtype_text(c_.dtype), c_.query ? "query" : "document",
                 c_.normalize ? " normalised" : "", c_.max_nonzeros > 0 ? " limited" : "", dtype_text(c_.out));
-    shape = text("T=%lld B=%lld C=%d R=%d width=%d top=%d most=%d room=%d", static_cast<long long>(sequences_.tokens()),
-                 static_cast<long long>(sequences_.count()), c_.c, c_.repetitions, c_.width, c_.top, c_.max_nonzeros,
-                 c_.room);
+    shape = text("T=%lld B=%lld C=%d R=%d width=%d top=%d most=%d room=%d",
+                 static_cast<long long>(sequences_.tokens()), static_cast<long long>(sequences_.count()),
+                 c_.c, c_.repetitions, c_.width, c_.top, c_.max_nonzeros, c_.room);
     units = sequences_.count();
     bench = c_.bench;
     Random random(static_cast<uint32_t>(seed));
@@ -158,7 +158,8 @@ class SmveCase : public Case {
       std::sort(all.begin(), all.end());
       const size_t top = static_cast<size_t>(c_.top);
       if (top == all.size()) continue;
-      if (all[top].first - all[top - 1].first < 1e-5 * sqrt(norm) && !same_pair(all[top].second, all[top - 1].second))
+      if (all[top].first - all[top - 1].first < 1e-5 * sqrt(norm) &&
+          !same_pair(all[top].second, all[top - 1].second))
         return false;
     }
     return true;
@@ -172,8 +173,9 @@ class SmveCase : public Case {
     std::vector<SparseEntry> values = entries(all, b);
     const size_t most = static_cast<size_t>(c_.max_nonzeros);
     if (values.size() <= most) return true;
-    std::stable_sort(values.begin(), values.end(),
-                     [](const SparseEntry &x, const SparseEntry &y) { return fabs(x.value) > fabs(y.value); });
+    std::stable_sort(values.begin(), values.end(), [](const SparseEntry &x, const SparseEntry &y) {
+      return fabs(x.value) > fabs(y.value);
+    });
     return fabs(values[most - 1].value) - fabs(values[most].value) > 1e-5 * fabs(values[0].value) ||
            same_pair(values[most].column, values[most - 1].column);
   }
@@ -191,7 +193,8 @@ std::unique_ptr<Case> make_smve(int index) {
   static const std::vector<std::pair<Config, Layout>> list = [] {
     std::vector<Config> all;
     // Rows of `ragged` are several CTAs of a GPU; `longer` has more than a slab of a CPU.
-    const std::vector<int32_t> none = {}, one = {1}, empty = {0, 0}, ragged = {7, 1, 0, 33, 2, 0, 9}, longer = {66, 3};
+    const std::vector<int32_t> none = {}, one = {1}, empty = {0, 0}, ragged = {7, 1, 0, 33, 2, 0, 9},
+                               longer = {66, 3};
     for (int32_t dtype : {SIE_F32, SIE_BF16, SIE_F16}) {
       for (bool query : {false, true}) {
         all.push_back({ragged, dtype, 33, 2, 65, 4, 0, 130, query, false, false});
@@ -203,13 +206,36 @@ std::unique_ptr<Case> make_smve(int index) {
       for (const std::vector<int32_t> &lengths : {none, one, empty})
         all.push_back({lengths, dtype, 9, 1, 20, 2, 0, 20, false, true, false});
     }
-    all.push_back({{3, 0, 2}, SIE_F32, 1, 1, 1, 1, 0, 1, true, false, false});    // the smallest
-    all.push_back({{4, 1}, SIE_F32, 5, 3, 7, 7, 0, 21, true, false, false});      // every projection is kept: negative ones
-    all.push_back({{4, 1}, SIE_F32, 5, 3, 7, 7, 4, 21, false, false, false});     // and the largest of either sign
-    all.push_back({{4, 1}, SIE_F32, 130, 1, 65, 64, 0, 65, true, true, false});   // a list of two rounds of a warp's lanes
-    all.push_back({{3, 4}, SIE_F32, 4, 1, 9000, 3, 0, 30, false, true, false});   // more columns than a range
-    all.push_back({{3, 4}, SIE_F32, 4, 3, 3000, 3, 5, 30, true, false, false});   // a range that ends within a repetition
-    all.push_back({{2, 3}, SIE_F32, 6, 1, 300, 256, 0, 300, true, false, false});  // the longest list of a GPU
+    all.push_back({{3, 0, 2}, SIE_F32, 1, 1, 1, 1, 0, 1, true, false, false});  // the smallest
+    all.push_back(
+        {{4, 1}, SIE_F32, 5, 3, 7, 7, 0, 21, true, false, false});  // every projection is kept: negative ones
+    all.push_back(
+        {{4, 1}, SIE_F32, 5, 3, 7, 7, 4, 21, false, false, false});  // and the largest of either sign
+    all.push_back({{4, 1},
+                   SIE_F32,
+                   130,
+                   1,
+                   65,
+                   64,
+                   0,
+                   65,
+                   true,
+                   true,
+                   false});  // a list of two rounds of a warp's lanes
+    all.push_back({{3, 4}, SIE_F32, 4, 1, 9000, 3, 0, 30, false, true, false});  // more columns than a range
+    all.push_back({{3, 4},
+                   SIE_F32,
+                   4,
+                   3,
+                   3000,
+                   3,
+                   5,
+                   30,
+                   true,
+                   false,
+                   false});  // a range that ends within a repetition
+    all.push_back(
+        {{2, 3}, SIE_F32, 6, 1, 300, 256, 0, 300, true, false, false});  // the longest list of a GPU
     all.push_back({{3, 2}, SIE_F32, 8, 1, 320, 65, 40, 320, true, false, false, SIE_F32, true});
     all.push_back({{128, 128}, SIE_F32, 128, 1, 16384, 32, 0, 8192, false, true, true});
     return in_layouts(all);
@@ -220,7 +246,8 @@ std::unique_ptr<Case> make_smve(int index) {
 }
 
 std::unique_ptr<Case> model_smve(const ModelShape &m, const Lengths &lengths) {
-  return in_layout<SmveCase>(Config{lengths, SIE_BF16, m.width, 1, 512 * m.width, 32, 0, 8192, false, true, true}, dense, 1);
+  return in_layout<SmveCase>(
+      Config{lengths, SIE_BF16, m.width, 1, 512 * m.width, 32, 0, 8192, false, true, true}, dense, 1);
 }
 
 }  // namespace harness

@@ -227,7 +227,8 @@ TEST(splade_refuses) {
           {"another shape than the weight's", invalid, [](Args *b) { b->n = 1; }},
           {"x of another class", unsupported, [](Args *b) { b->x.dtype = SIE_F16; }},
           {"y in bf16", unsupported, [](Args *b) { b->y.dtype = SIE_BF16; }},
-          {"class F32", unsupported, [](Args *b) { b->w = weights[2], b->x.dtype = SIE_F32, b->x.ld = columns; }},
+          {"class F32", unsupported,
+           [](Args *b) { b->w = weights[2], b->x.dtype = SIE_F32, b->x.ld = columns; }},
           {"too many columns", unsupported,
            [](Args *b) { b->seqs.cap = 0, b->w = weights[1], b->n = b->y.ld = too_wide; }},
           {"no sequences and no memory", SIE_OK,
@@ -237,8 +238,7 @@ TEST(splade_refuses) {
              b->x.p = b->y.p = nullptr;
            }},
       },
-      {{" without tokens",
-        SIE_OK, [](Args *b) {
+      {{" without tokens", SIE_OK, [](Args *b) {
           static Array<int32_t> cu = {0, 0, 0};
           b->tokens.cap = 0, b->cu_seqlens = cu.data();
         }}});
@@ -327,7 +327,8 @@ TEST(smve_refuses) {
     none.x.p = nullptr;
     o.items[1].dtype = SIE_I8;
     share = scratch.share(0, 1);
-    CHECK(gpu.ops->smve(&none, &share) == SIE_OK && memory.finish(&gpu.on) == SIE_OK, "%s: no rows", gpu.ops->name);
+    CHECK(gpu.ops->smve(&none, &share) == SIE_OK && memory.finish(&gpu.on) == SIE_OK, "%s: no rows",
+          gpu.ops->name);
     for (size_t i = 0; i < 64; i++)
       CHECK(o.out[i] == (i < 8 ? 0 : 0xffff), "%s: [%zu] is %d", gpu.ops->name, i, o.out[i]);
     o.items[1].dtype = SIE_F32;
