@@ -16,6 +16,9 @@ struct Config {
   bool query, normalize, bench;
   int32_t out = SIE_F32;
   bool pairs = false;  // anchors 2a and 2a + 1 are the same: ties, which the lower column wins
+  // The last row of a sequence is the first one negated: with every projection kept, sums of 0, which are dropped.
+  bool mirrored = false;
+  bool holes = false;  // the third row has a NaN, and so nothing that is kept
 };
 
 class SmveCase : public Case {
@@ -136,6 +139,9 @@ class SmveCase : public Case {
           for (int64_t c = 0; c < c_.c; c++) x_->set(t, c, zero ? 0.0f : random->real());
         } while (!bench && !clear_choice(t));
       }
+      for (int64_t c = 0; c < c_.c && c_.mirrored && last > first; c++)
+        x_->set(last - 1, c, -static_cast<float>(x_->get(first, c)));
+      if (c_.holes && last - first > 2) x_->set(first + 2, c_.c / 2, NAN);
     } while (!bench && c_.max_nonzeros > 0 && !clear_limit(b));
   }
 
@@ -236,6 +242,15 @@ std::unique_ptr<Case> make_smve(int index) {
                    false});  // a range that ends within a repetition
     all.push_back(
         {{2, 3}, SIE_F32, 6, 1, 300, 256, 0, 300, true, false, false});  // the longest list of a GPU
+    all.push_back({{2, 3}, SIE_F32, 6, 1, 300, 256, 100, 300, false, false, false});
+    all.push_back({{2, 3}, SIE_F32, 6, 1, 300, 256, 270, 300, true, true, false});
+    all.push_back(
+        {{12, 9}, SIE_F32, 4, 1, 2100, 256, 0, 2100, false, false, false});  // both sides of a warp's columns
+    for (bool query : {false, true}) {
+      all.push_back({{2, 4, 3}, SIE_F32, 5, 2, 7, 7, 0, 14, query, false, false, SIE_F32, false, true});
+      all.push_back(
+          {{4, 3, 1}, SIE_BF16, 5, 1, 30, 4, 0, 16, query, true, false, SIE_F32, false, false, true});
+    }
     all.push_back({{3, 2}, SIE_F32, 8, 1, 320, 65, 40, 320, true, false, false, SIE_F32, true});
     all.push_back({{128, 128}, SIE_F32, 128, 1, 16384, 32, 0, 8192, false, true, true});
     return in_layouts(all);

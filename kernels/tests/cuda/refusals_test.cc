@@ -273,7 +273,7 @@ TEST(smve_refuses) {
           {"no repetitions", invalid, [](Args *b) { b->repetitions = 0; }},
           {"no anchors of a repetition", invalid, [](Args *b) { b->width = 0; }},
           {"none of the projections", invalid, [](Args *b) { b->top = 0; }},
-          {"more projections than there are", invalid, [](Args *b) { b->top = 5; }},
+          {"more projections than there are", invalid, [](Args *b) { b->seqs.cap = 0, b->top = 5; }},
           {"fewer values than none", invalid, [](Args *b) { b->max_nonzeros = -1; }},
           {"fewer rows than none", invalid, [](Args *b) { b->rows.cap = -1; }},
           {"no row count", invalid, [](Args *b) { b->rows.n = nullptr; }},
@@ -295,6 +295,12 @@ TEST(smve_refuses) {
            [](Args *b) { b->seqs.cap = 0, b->repetitions = 65535; }},
           {"more columns than int32", unsupported,
            [](Args *b) { b->seqs.cap = 0, b->repetitions = 32768, b->width = 65536; }},
+          {"no sequences of nearly as many columns as int32", SIE_OK,
+           [](Args *b) { b->seqs.cap = 0, b->repetitions = 65535, b->width = 32768; }},
+          {"no sequences of as many rows as int32", SIE_OK,
+           [](Args *b) { b->seqs.cap = 0, b->rows.cap = INT32_MAX; }},
+          {"no sequences, and rows without memory", SIE_OK,
+           [](Args *b) { b->seqs.cap = 0, b->x.p = nullptr, b->anchors = nullptr; }},
           {"no sequences of as many columns as int32", SIE_OK,
            [](Args *b) { b->seqs.cap = 0, b->repetitions = 1, b->width = INT32_MAX; }},
           {"more rows than int32", unsupported,
@@ -310,6 +316,9 @@ TEST(smve_refuses) {
       },
       {}, bounds);
   for (const Gpu &gpu : gpus()) {
+    // Norms, and four lists of 4 rows · 2 repetitions · 3, each to whole 64 bytes.
+    CHECK(gpu.ops->scratch_bytes(&bounds) == 64 + 4 * 128, "%s: %lld bytes of scratch", gpu.ops->name,
+          static_cast<long long>(gpu.ops->scratch_bytes(&bounds)));
     Scratch scratch(gpu.ops, bounds);
     sie_share share = scratch.share(0, 1);
     share.scratch_bytes--;
