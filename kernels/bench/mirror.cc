@@ -229,6 +229,13 @@ void translate(Call *c, sie_splade_args *a) {
   c->tensor(&a->x), c->tensor(&a->y);
 }
 
+void translate(Call *c, sie_smve_args *a) {
+  c->rows(&a->rows), c->rows(&a->seqs);
+  c->pointer(&a->cu_seqlens), c->pointer(&a->anchors);
+  c->tensor(&a->x);
+  c->pointer(&a->items), c->pointer(&a->out);
+}
+
 void translate(Call *c, sie_output_sparse_args *a) {
   c->rows(&a->seqs);
   c->tensor(&a->x);
@@ -289,6 +296,7 @@ const sie_ops *table(const sie_ops *of) {
   SIE_FORWARD(keep_rows);
   SIE_FORWARD(splade);
   SIE_FORWARD(output_sparse);
+  SIE_FORWARD(smve);
   SIE_FORWARD(maxsim);
 #undef SIE_FORWARD
   return &outer;

@@ -90,6 +90,7 @@ class List {
   }
   void add_muvera(const ModelShape &m, const Load &load) {
     rows(m, load, "muvera", "muvera", "bf16", harness::model_muvera);
+    rows(m, load, "smve", "smve", "bf16", harness::model_smve);
   }
   // From token rows to sparse rows: what a SPLADE head does.
   void add_splade(const ModelShape &m, const Load &load) {

@@ -41,6 +41,8 @@ typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
   sie_status splade(const sie_splade_args *, const sie_share *, LinearFn linear, int64_t panel);     \
   int64_t splade_logits_bytes(int64_t n, int64_t panel);                                             \
   int64_t linear_f32_panel();                                                                        \
+  sie_status smve(const sie_smve_args *, const sie_share *);                                         \
+  int64_t smve_scratch(const sie_op_bounds *bounds);                                                 \
   int64_t maxsim_scratch(const sie_op_bounds *bounds);                                               \
   }
 SIE_CPU_DECLARE(avx2)

@@ -137,6 +137,8 @@ int64_t scratch_bytes(const sie_op_bounds *bounds) {
       if (bounds->compute == SIE_COMPUTE_INT8) return linear_int8_scratch(bounds);
       if (bounds->compute == SIE_COMPUTE_BF16) return linear_bf16_amx_scratch(bounds);
       return Wide ? avx512::linear_f32_scratch(bounds) : avx2::linear_f32_scratch(bounds);
+    case SIE_OP_SMVE:
+      return Wide ? avx512::smve_scratch(bounds) : avx2::smve_scratch(bounds);
     case SIE_OP_SPLADE:
       return splade_scratch<Wide>(bounds);
     case SIE_OP_ATTENTION: {
@@ -176,7 +178,7 @@ const sie_ops avx2_ops = {
     avx2::output_sparse,
     avx2::maxsim,
     nullptr,
-    nullptr,
+    avx2::smve,
     nullptr,
     nullptr,
 };
@@ -206,7 +208,7 @@ const sie_ops avx512_ops = {
     avx512::output_sparse,
     avx512::maxsim,
     nullptr,
-    nullptr,
+    avx512::smve,
     nullptr,
     nullptr,
 };
@@ -236,7 +238,7 @@ const sie_ops vnni_ops = {
     avx512::output_sparse,
     avx512::maxsim,
     nullptr,
-    nullptr,
+    avx512::smve,
     nullptr,
     nullptr,
 };
@@ -266,7 +268,7 @@ const sie_ops amx_ops = {
     avx512::output_sparse,
     avx512::maxsim,
     nullptr,
-    nullptr,
+    avx512::smve,
     nullptr,
     nullptr,
 };

@@ -7,6 +7,7 @@ namespace {
 
 int64_t scratch_bytes(const sie_op_bounds *bounds) {
   if (bounds->kind == SIE_OP_MUVERA) return muvera_scratch(bounds);
+  if (bounds->kind == SIE_OP_SMVE) return smve_scratch(bounds);
   if (bounds->kind == SIE_OP_SPLADE) return splade_scratch(bounds);
   if (bounds->kind == SIE_OP_LINEAR) return (2 * bounds->k + (bounds->n + 1) / 2) * 8;
   if (bounds->kind == SIE_OP_ATTENTION) return bounds->max_len * (2 * bounds->head_dim + 1) * 8;
@@ -47,7 +48,7 @@ const sie_ops *sie_ref_ops(void) {
       sie_ref::output_sparse,
     sie_ref::maxsim,
       nullptr,
-      nullptr,
+      sie_ref::smve,
       nullptr,
       nullptr,
   };
