@@ -45,7 +45,7 @@ const sie_ops *sie_ref_ops(void) {
       sie_ref::keep_rows,
       sie_ref::splade,
       sie_ref::output_sparse,
-      nullptr,
+    sie_ref::maxsim,
       nullptr,
       nullptr,
       nullptr,

@@ -95,6 +95,7 @@ const std::vector<Group> &groups() {
       {"keep_rows", make_keep},
       {"output_sparse", make_sparse},
       {"splade", make_splade},
+      {"maxsim", make_maxsim},
   };
   return list;
 }

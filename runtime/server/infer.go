@@ -69,6 +69,7 @@ func (s *Server) inference(ctx *fasthttp.RequestCtx, c call,
 	defer stop()
 
 	c.model, err = f(work, body.Bytes)
+	visitOf(ctx).model = c.model
 	switch {
 	case err == nil:
 	case errors.Is(err, errClientGone):
@@ -135,6 +136,7 @@ func (s *Server) encode(ctx *fasthttp.RequestCtx, model string) {
 		res.Timings.Total = time.Since(start)
 		s.writeEncode(ctx, model, req, res)
 		s.observe("encode", res)
+		note(ctx, len(res.Rows), res.Tokens, req.OutputTypes, res.Timings)
 		return res.Model.ID, nil
 	})
 }
@@ -215,6 +217,7 @@ func (s *Server) embeddings(ctx *fasthttp.RequestCtx, _ string) {
 		ctx.SetContentType("application/json")
 		ctx.Response.SetBodyRaw(api.AppendEmbeddingsJSON(nil, req.Model, vectors, req.Base64, res.Tokens))
 		s.observe("embeddings", res)
+		note(ctx, len(res.Rows), res.Tokens, []string{"dense"}, res.Timings)
 		return m.ID, nil
 	})
 }
@@ -273,7 +276,9 @@ func write(ctx *fasthttp.RequestCtx, status int, headers []dialect.Header, body 
 // server drains.
 func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	var e *errs.Error
-	switch {
+	switch _, refused := s.keyed(ctx); {
+	case refused != nil:
+		e = refused
 	case int64(ctx.Request.Header.ContentLength()) > s.bodies.maxOne:
 		e = errs.BodyTooLarge(s.bodies.maxOne)
 	case s.gate.closed():
@@ -281,7 +286,9 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	default:
 		return fasthttp.StatusContinue
 	}
+	v := s.arrive(ctx)
 	s.fail(ctx, dialect.RouteNative, e)
+	s.depart(ctx, v)
 	return e.Status
 }
 
@@ -299,15 +306,17 @@ func (s *Server) badHead(ctx *fasthttp.RequestCtx, err error) {
 	case errors.As(err, &small):
 		// Closing on bytes that nobody has read resets the connection, and the answer with it.
 		_ = ctx.Conn().SetReadDeadline(time.Now().Add(restOfHead))
-		_, _ = io.CopyN(io.Discard, ctx.Conn(), 64*headBytes)
-		e = errs.Invalidf("headers", "the request's head is larger than %d bytes", headBytes)
+		_, _ = io.CopyN(io.Discard, ctx.Conn(), 64*int64(s.opt.MaxHeadBytes))
+		e = errs.Invalidf("headers", "the request's head is larger than %d bytes", s.opt.MaxHeadBytes)
 		e.Status = fasthttp.StatusRequestHeaderFieldsTooLarge
 	case errors.As(err, &ne) && ne.Timeout():
 		e = errs.Invalidf("headers", "the request's head and the first bytes of its body did not arrive within %v", s.http.ReadTimeout)
 		e.Status = fasthttp.StatusRequestTimeout
 	}
 	ctx.SetConnectionClose()
+	v := s.arrive(ctx)
 	s.fail(ctx, dialect.RouteNative, e)
+	s.depart(ctx, v)
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -73,7 +73,7 @@ func (s *Server) rerankAs(ctx *fasthttp.RequestCtx, kind dialect.RouteKind, vers
 		ctx.SetContentType(api.ContentTypeJSON)
 		ctx.Response.SetBodyRaw(api.AppendRerankJSON(nil, &out))
 		res.Timings.Total = time.Since(start)
-		s.served(m.ID, "rerank", len(res.Scores), res.Tokens, res.Timings)
+		s.served(ctx, m.ID, "rerank", len(res.Scores), res.Tokens, res.Timings)
 		return m.ID, nil
 	})
 }

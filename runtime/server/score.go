@@ -52,7 +52,7 @@ func (s *Server) score(ctx *fasthttp.RequestCtx, model string) {
 		res.Timings.Preprocess += time.Since(start) - res.Timings.Total
 		res.Timings.Total = time.Since(start)
 		s.writeScore(ctx, model, req, res, order)
-		s.served(m.ID, "score", len(res.Scores), res.Tokens, res.Timings)
+		s.served(ctx, m.ID, "score", len(res.Scores), res.Tokens, res.Timings)
 		return m.ID, nil
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/valyala/fasthttp"
+
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/obs"
@@ -54,8 +56,9 @@ func ranking(model string, scores []float64) ([]int, error) {
 	return order, nil
 }
 
-// served counts one success of items that took tokens.
-func (s *Server) served(model, endpoint string, items, tokens int, t worker.Timings) {
+// served counts and notes one success of items that took tokens.
+func (s *Server) served(ctx *fasthttp.RequestCtx, model, endpoint string, items, tokens int, t worker.Timings) {
+	note(ctx, items, tokens, nil, t)
 	s.opt.Metrics.Request(model, endpoint, obs.Success)
 	s.opt.Metrics.Served(model, endpoint, items, tokens,
 		obs.Phases{Total: t.Total, Queue: t.BatchWait, Tokenize: t.Tokenize, Inference: t.Inference})

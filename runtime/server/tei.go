@@ -85,7 +85,7 @@ func (s *Server) teiEmbed(ctx *fasthttp.RequestCtx, _ string) {
 		res.Timings.Total = time.Since(start)
 		s.teiHeaders(ctx, chars(req.Texts...), res.Tokens, res.Timings)
 		ctx.Response.SetBodyRaw(api.AppendTEIEmbeddings(nil, vectors))
-		s.served(model, "embed", len(res.Rows), res.Tokens, res.Timings)
+		s.served(ctx, model, "embed", len(res.Rows), res.Tokens, res.Timings)
 		return nil
 	})
 }
@@ -115,7 +115,7 @@ func (s *Server) teiSimilarity(ctx *fasthttp.RequestCtx, _ string) {
 		res.Timings.Total = time.Since(start)
 		s.teiHeaders(ctx, chars(texts...), res.Tokens, res.Timings)
 		ctx.Response.SetBodyRaw(api.AppendTEISimilarities(nil, out))
-		s.served(model, "similarity", len(res.Rows), res.Tokens, res.Timings)
+		s.served(ctx, model, "similarity", len(res.Rows), res.Tokens, res.Timings)
 		return nil
 	})
 }
@@ -159,7 +159,7 @@ func (s *Server) teiTokenize(ctx *fasthttp.RequestCtx, _ string) {
 		}
 		ctx.SetContentType(api.ContentTypeJSON)
 		ctx.Response.SetBodyRaw(api.AppendTEITokens(nil, out))
-		s.served(model, "tokenize", len(read), 0, worker.Timings{Total: time.Since(start), Tokenize: time.Since(start)})
+		s.served(ctx, model, "tokenize", len(read), 0, worker.Timings{Total: time.Since(start), Tokenize: time.Since(start)})
 		return nil
 	})
 }
@@ -178,7 +178,7 @@ func (s *Server) teiDecode(ctx *fasthttp.RequestCtx, _ string) {
 		}
 		ctx.SetContentType(api.ContentTypeJSON)
 		ctx.Response.SetBodyRaw(api.AppendTEITexts(nil, texts))
-		s.served(model, "decode", len(texts), 0, worker.Timings{Total: time.Since(start)})
+		s.served(ctx, model, "decode", len(texts), 0, worker.Timings{Total: time.Since(start)})
 		return nil
 	})
 }

@@ -51,7 +51,7 @@ func (s *Server) teiRerank(ctx *fasthttp.RequestCtx, _ string) {
 		t.Total = time.Since(start)
 		s.teiHeaders(ctx, chars(req.Texts...)+len(req.Texts)*chars(req.Query), tokens, t)
 		ctx.Response.SetBodyRaw(api.AppendTEIRanks(nil, ranks))
-		s.served(model, "rerank", len(ranks), tokens, t)
+		s.served(ctx, model, "rerank", len(ranks), tokens, t)
 		return nil
 	})
 }
@@ -118,7 +118,7 @@ func (s *Server) teiPredict(ctx *fasthttp.RequestCtx, _ string) {
 		t.Total = time.Since(start)
 		s.teiHeaders(ctx, characters, tokens, t)
 		ctx.Response.SetBodyRaw(api.AppendTEIPredictions(nil, req.Batch, out))
-		s.served(model, "predict", len(req.Inputs), tokens, t)
+		s.served(ctx, model, "predict", len(req.Inputs), tokens, t)
 		return nil
 	})
 }
