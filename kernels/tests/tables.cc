@@ -92,6 +92,10 @@ const std::vector<Group> &groups() {
       {"qk_norm_rope", make_rope},
       {"pool_output", make_pool_output},
       {"muvera", make_muvera},
+      {"keep_rows", make_keep},
+      {"output_sparse", make_sparse},
+      {"splade", make_splade},
+      {"maxsim", make_maxsim},
   };
   return list;
 }

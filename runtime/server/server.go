@@ -106,11 +106,7 @@ func New(w *worker.Worker, opt Options) (*Server, error) {
 	s := &Server{opt: opt, worker: w, hangups: h, started: time.Now(), gate: newGate(), watchers: newWatchers(opt.MaxWatchers),
 		full:   dialect.Prepare(errs.FullQueue(limit, 1, limit)),
 		bodies: bodies{maxOne: bodyLimit(opt.Limits), maxHeld: opt.MaxHeldBytes, stall: opt.BodyStall, whole: opt.BodyTimeout, drainFor: drainTime}}
-	if t, ok := any(w).(tasks); ok {
-		s.tasks = t
-	} else {
-		s.tasks = encodeOnly{s}
-	}
+	s.tasks = w
 	s.work, s.abort = context.WithCancelCause(context.Background())
 	s.http = &fasthttp.Server{
 		Name:                          "sie-server/" + build.Version,

@@ -63,24 +63,3 @@ func (s *Server) served(ctx *fasthttp.RequestCtx, model, endpoint string, items,
 	s.opt.Metrics.Served(model, endpoint, items, tokens,
 		obs.Phases{Total: t.Total, Queue: t.BatchWait, Tokenize: t.Tokenize, Inference: t.Inference})
 }
-
-// encodeOnly stands for a worker that only encodes: it says of every model why it does not do more.
-type encodeOnly struct{ s *Server }
-
-func (e encodeOnly) Score(_ context.Context, r *worker.ScoreRequest) (*worker.ScoreResult, error) {
-	_, err := e.s.cannot(r.Model, "score", errs.NoScoring)
-	return nil, err
-}
-
-func (e encodeOnly) Classify(_ context.Context, r *worker.ClassifyRequest) (*worker.ClassifyResult, error) {
-	_, err := e.s.cannot(r.Model, "json", errs.NoExtraction)
-	return nil, err
-}
-
-func (encodeOnly) Tokenize(context.Context, string, []string, bool) ([][]worker.Token, error) {
-	return nil, errs.OutOfScope("/tokenize")
-}
-
-func (encodeOnly) Detokenize(context.Context, string, [][]int32, bool) ([]string, error) {
-	return nil, errs.OutOfScope("/decode")
-}
