@@ -141,7 +141,7 @@ func TestPage(t *testing.T) {
 	r := start(t, nil, with(&fakeTasks{}))
 	b := r.browse(chromium)
 	b.until(`document.getElementById("state").textContent === "ready"`)
-	b.until(`[...document.querySelectorAll("#models tbody tr")].map(r => r.cells[0].textContent + r.cells[1].textContent).join() === "test/meanloaded,acme/rerankeravailable"`)
+	b.until(`[...document.querySelectorAll("#models tbody tr")].map(r => r.cells[0].textContent + r.cells[1].textContent).join() === "test/meanloaded,acme/judgeavailable,acme/rerankeravailable"`)
 
 	b.do(chromedp.KeyEvent(kb.Tab))
 	if got := b.eval(`document.activeElement.className`); got != "skip" {
@@ -173,7 +173,7 @@ func TestPage(t *testing.T) {
 	if got := b.eval(`document.activeElement.id + document.getElementById("score").hidden + document.getElementById("encode").hidden`); got != "tab-scorefalsetrue" {
 		t.Errorf("after an arrow: %s", got)
 	}
-	b.do(chromedp.SetValue("#score input", "red cat"), chromedp.SetValue("#score textarea", "dog\nred cat\ncat"), chromedp.Focus("#score textarea"),
+	b.do(chromedp.SetValue("#score select", reranker), chromedp.SetValue("#score input", "red cat"), chromedp.SetValue("#score textarea", "dog\nred cat\ncat"), chromedp.Focus("#score textarea"),
 		chromedp.KeyEvent(kb.Enter, chromedp.KeyModifiers(2)))
 	b.until(`document.querySelectorAll("#score .bars li").length === 3`)
 	if got := b.eval(`[...document.querySelectorAll("#score .bars li")].map(l => l.textContent).join("|")`); got != "2.0000  red cat|1.0000  cat|0.0000  dog" {
@@ -185,7 +185,7 @@ func TestPage(t *testing.T) {
 	b.shoot("dark-score")
 
 	b.do(chromedp.SetValue("#filter", "rerank"), chromedp.Evaluate(`$("filter").dispatchEvent(new Event("input"))`, nil))
-	if got := b.eval(`document.getElementById("count").textContent`); got != "1 of 2" {
+	if got := b.eval(`document.getElementById("count").textContent`); got != "1 of 3" {
 		t.Errorf("the filter shows %s", got)
 	}
 	b.quiet()
