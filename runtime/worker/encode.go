@@ -295,7 +295,7 @@ func (w *Worker) translate(err error, m *catalog.Resolved, j *job) error {
 func (w *Worker) acquire(ctx context.Context, m *catalog.Resolved) (*registry.Ref[*model], error) {
 	wait, cancel := context.WithTimeout(ctx, w.opt.LoadWait)
 	defer cancel()
-	ref, err := w.models.Acquire(wait, w.key(m), func() (*model, error) { return w.load(m) })
+	ref, err := w.models.Acquire(wait, w.key(m), w.loader(m))
 	var f *registry.Failure
 	switch {
 	case err == nil:
@@ -304,8 +304,6 @@ func (w *Worker) acquire(ctx context.Context, m *catalog.Resolved) (*registry.Re
 		return nil, context.Cause(ctx)
 	case errors.Is(err, registry.ErrLoading):
 		return nil, errs.Loading(m.ID)
-	case errors.Is(err, registry.ErrUnloading):
-		return nil, errs.Unloading(m.ID)
 	case errors.Is(err, registry.ErrClosed):
 		return nil, errs.ShuttingDown()
 	case errors.As(err, &f) && errors.Is(f.Err, engine.ErrDeviceLost):

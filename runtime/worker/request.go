@@ -56,7 +56,7 @@ type plan struct {
 
 // plan checks the request against the catalog, in the order that clients know: model, profile and options, output types.
 func (w *Worker) plan(r *Request) (*plan, error) {
-	m, err := w.catalog.Resolve(r.Model)
+	m, err := w.view.Load().catalog.Resolve(r.Model)
 	if err != nil {
 		return nil, errs.UnknownModel(err.Error())
 	}
