@@ -249,6 +249,10 @@ type batchFlags struct {
 	IdleCoalesce     float64       `name:"idle-coalesce-ms" help:"Pause awaited before the first batch on an idle device, in ms." env:"SIE_IDLE_COALESCE_MS" default:"0"`
 	MaxQueued        int           `name:"max-concurrent-requests" help:"Items queued per model; more get a retryable 503." env:"SIE_MAX_CONCURRENT_REQUESTS" default:"2048"`
 	LoadWait         time.Duration `help:"How long a cold request waits for its model before MODEL_LOADING." env:"SIE_LOAD_WAIT" default:"2s"`
+	LoadTimeout      int           `name:"model-load-timeout-s" help:"Seconds after which a load fails; what was downloaded is kept." env:"SIE_MODEL_LOAD_TIMEOUT_S" default:"1800"`
+	Pinned           []string      `name:"pinned-models" help:"Model ids to load before the server is ready and never to unload." sep:"," env:"SIE_PINNED_MODELS"`
+	IdleEvict        int           `name:"idle-evict-s" help:"Seconds after which an unused model is unloaded; 0: never." env:"SIE_IDLE_EVICT_S" default:"0"`
+	MemoryBudget     int64         `help:"Bytes of packed weights on each device; 0: as much as there is memory." env:"SIE_MEMORY_BUDGET" default:"0"`
 	MemoryPercent    float64       `name:"memory-pressure-threshold-percent" help:"Memory use above which unused models are unloaded." env:"SIE_MEMORY_PRESSURE_THRESHOLD_PERCENT" default:"95"`
 	Adaptive         bool          `name:"adaptive-batching" help:"Adapt the batch wait to the latency seen." env:"SIE_ADAPTIVE_BATCHING__ENABLED" default:"true" negatable:""`
 	TargetP50        float64       `name:"adaptive-target-p50-ms" help:"Latency target of adaptive batching, in ms; 0: calibrated." env:"SIE_ADAPTIVE_BATCHING__TARGET_P50_MS"`
@@ -262,13 +266,28 @@ func (f *batchFlags) options() (batch.Options, error) {
 	}{{"max-batch-tokens", float64(f.MaxBatchTokens), 0, 1 << 20}, {"max-batch-requests", float64(f.MaxBatchRequests), 1, 1 << 16},
 		{"max-batch-wait-ms", f.MaxBatchWait, 0, 10_000}, {"idle-coalesce-ms", f.IdleCoalesce, 0, 10_000},
 		{"max-concurrent-requests", float64(f.MaxQueued), 1, 1 << 20}, {"adaptive-target-p50-ms", f.TargetP50, 0, 60_000},
-		{"memory-pressure-threshold-percent", f.MemoryPercent, 50, 99}} {
+		{"memory-pressure-threshold-percent", f.MemoryPercent, 50, 99}, {"model-load-timeout-s", float64(f.LoadTimeout), 0, 86400},
+		{"memory-budget", float64(f.MemoryBudget), 0, 1 << 50}} {
 		if x.v < x.lo || x.v > x.hi {
 			return batch.Options{}, fmt.Errorf("--%s must be between %v and %v, got %v", x.name, x.lo, x.hi, x.v)
 		}
 	}
+	if f.IdleEvict != 0 && (f.IdleEvict < 10 || f.IdleEvict > 86400) {
+		return batch.Options{}, fmt.Errorf("--idle-evict-s must be 0 or between 10 and 86400, got %d", f.IdleEvict)
+	}
 	return batch.Options{MaxRequests: f.MaxBatchRequests, MaxWait: msec(f.MaxBatchWait), IdleCoalesce: msec(f.IdleCoalesce),
 		MaxItems: f.MaxQueued, Adaptive: batch.AdaptiveOptions{Disabled: !f.Adaptive, TargetP50: msec(f.TargetP50)}}, nil
+}
+
+// ids is a list of ids without what is empty in it.
+func ids(list []string) []string {
+	var out []string
+	for _, id := range list {
+		if id = strings.TrimSpace(id); id != "" {
+			out = append(out, id)
+		}
+	}
+	return out
 }
 
 func msec(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
@@ -298,5 +317,6 @@ func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.
 	}
 	return worker.New(worker.Options{Catalog: c, Hub: h, Devices: dev.options, Precision: cmp.Precision, GPUType: cmp.GPUType,
 		LoadWait: bat.LoadWait, MaxBatchTokens: bat.MaxBatchTokens, Batch: bo, MaxQueueItems: bat.MaxQueued,
-		MemoryThreshold: bat.MemoryPercent / 100, Metrics: m, Log: log})
+		Pinned: ids(bat.Pinned), LoadTimeout: time.Duration(bat.LoadTimeout) * time.Second,
+		IdleEvict: time.Duration(bat.IdleEvict) * time.Second, MemoryBudget: bat.MemoryBudget, MemoryThreshold: bat.MemoryPercent / 100, Metrics: m, Log: log})
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -146,7 +145,7 @@ func (c *serveCmd) Run() error {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	loaded := make(chan error, 1)
-	go func() { loaded <- preload(stop, w, c.Preload) }()
+	go func() { loaded <- preload(stop, w, append(ids(c.Pinned), ids(c.Preload)...)) }()
 	for {
 		select {
 		case err := <-loaded:
@@ -199,9 +198,7 @@ type preloader interface {
 func preload(ctx context.Context, w preloader, ids []string) error {
 	var all error
 	for _, id := range ids {
-		if id = strings.TrimSpace(id); id != "" {
-			all = errors.Join(all, w.Preload(ctx, id))
-		}
+		all = errors.Join(all, w.Preload(ctx, id))
 	}
 	return all
 }
