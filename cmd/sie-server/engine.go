@@ -103,6 +103,31 @@ func (f *sourceFlags) catalog() (*catalog.Catalog, *catalog.Bundle, error) {
 	return all, nil, nil
 }
 
+// defaultModels are the ids that routes without a model choose from: the flag's, which must exist, else those of -m.
+func defaultModels(flag, refs []string, cat *catalog.Catalog) ([]string, error) {
+	var out []string
+	for _, id := range flag {
+		m, err := cat.Resolve(strings.TrimSpace(id))
+		if err != nil {
+			return nil, fmt.Errorf("--default-model: %w", err)
+		}
+		out = append(out, m.ID)
+	}
+	if out != nil {
+		return out, nil
+	}
+	for _, ref := range refs {
+		id, _, _ := strings.Cut(strings.TrimSpace(ref), "=")
+		if catalog.IsPath(id) || isModelDir(id) {
+			id = catalog.AdHocID(id)
+		}
+		if m, err := cat.Resolve(id); err == nil {
+			out = append(out, m.ID)
+		}
+	}
+	return out, nil
+}
+
 // selectModels narrows all to the given references: a catalog id, "id=directory" to take its weights from there, a
 // directory, or the id of a hub repository.
 func selectModels(all *catalog.Catalog, refs []string) (*catalog.Catalog, error) {

@@ -161,7 +161,7 @@ void translate(Call *c, sie_linear_args *a) {
   c->rows(&a->rows);
   c->weight(&a->w);
   c->pointer(&a->bias);
-  for (sie_tensor *t : {&a->x, &a->residual, &a->y}) c->tensor(t);
+  for (sie_tensor *t : {&a->x, &a->addend, &a->residual, &a->y}) c->tensor(t);
 }
 
 void translate(Call *c, sie_quantise_rows_args *a) {
@@ -242,6 +242,12 @@ void translate(Call *c, sie_output_sparse_args *a) {
   c->pointer(&a->items), c->pointer(&a->out);
 }
 
+void translate(Call *c, sie_maxsim_args *a) {
+  c->rows(&a->rows), c->rows(&a->seqs);
+  c->pointer(&a->cu_seqlens), c->pointer(&a->queries), c->pointer(&a->cu_queries), c->pointer(&a->partner);
+  c->tensor(&a->x), c->tensor(&a->y);
+}
+
 template <auto Entry, typename Args>
 sie_status forward(const Args *args, const sie_share *share) {
   Call call;
@@ -291,6 +297,7 @@ const sie_ops *table(const sie_ops *of) {
   SIE_FORWARD(splade);
   SIE_FORWARD(output_sparse);
   SIE_FORWARD(smve);
+  SIE_FORWARD(maxsim);
 #undef SIE_FORWARD
   return &outer;
 }

@@ -102,6 +102,10 @@ class List {
     }
     rows(m, load, "output_sparse", "sparse", "f32", harness::model_sparse);
   }
+
+  void add_maxsim(const ModelShape &m, const Load &load) {
+    rows(m, load, "maxsim", "maxsim", "bf16", harness::model_maxsim);
+  }
   std::vector<Point> take() { return std::move(all_); }
 
  private:
@@ -141,6 +145,8 @@ std::vector<Point> points() {
   for (const Load &load : {passages, query}) list.add_splade(models[1], load);
   list.add_muvera(token_vectors, passages);
   list.add_muvera(token_vectors, query);
+  list.add_maxsim(token_vectors, passages);
+  list.add_maxsim(token_vectors, query);
   return list.take();
 }
 
@@ -154,6 +160,7 @@ std::vector<Point> tiny_points() {
   }
   list.add_splade(tiny, {"tiny", {9, 3}});
   list.add_muvera(tiny_vectors, {"tiny", {9, 3}});
+  list.add_maxsim(tiny_vectors, {"tiny", {9, 3}});
   return list.take();
 }
 

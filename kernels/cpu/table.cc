@@ -15,6 +15,7 @@ namespace {
 
 sie_status check(const sie_linear_args *a) {
   if (!is_float_or_absent(a->residual)) return SIE_UNSUPPORTED;
+  if (a->addend.p != nullptr && a->addend.dtype != SIE_F32) return SIE_UNSUPPORTED;
   if (a->gate < SIE_GATE_NONE || a->gate > SIE_GATE_GEGLU_TANH) return SIE_UNSUPPORTED;
   if (a->gate != SIE_GATE_NONE && (a->act != SIE_ACT_NONE || a->n % 2 != 0)) return SIE_INVALID_ARGUMENT;
   return SIE_OK;
@@ -129,6 +130,8 @@ int64_t scratch_bytes(const sie_op_bounds *bounds) {
       return float_bytes(bounds->c) + float_bytes(bounds->max_len);
     case SIE_OP_MUVERA:
       return Wide ? avx512::muvera_scratch(bounds) : avx2::muvera_scratch(bounds);
+    case SIE_OP_MAXSIM:
+      return Wide ? avx512::maxsim_scratch(bounds) : avx2::maxsim_scratch(bounds);
     case SIE_OP_LINEAR:
       if (bounds->compute == SIE_COMPUTE_INT8) return linear_int8_scratch(bounds);
       if (bounds->compute == SIE_COMPUTE_BF16) return linear_bf16_amx_scratch(bounds);
@@ -172,7 +175,7 @@ const sie_ops avx2_ops = {
     avx2::keep_rows,
     splade<false, avx2::linear_f32, linear_int8_avx2>,
     avx2::output_sparse,
-    nullptr,
+    avx2::maxsim,
     nullptr,
     avx2::smve,
     nullptr,
@@ -202,7 +205,7 @@ const sie_ops avx512_ops = {
     avx512::keep_rows,
     splade<true, avx512::linear_f32, linear_int8_avx2>,
     avx512::output_sparse,
-    nullptr,
+    avx512::maxsim,
     nullptr,
     avx512::smve,
     nullptr,
@@ -232,7 +235,7 @@ const sie_ops vnni_ops = {
     avx512::keep_rows,
     splade<true, avx512::linear_f32, linear_int8_vnni>,
     avx512::output_sparse,
-    nullptr,
+    avx512::maxsim,
     nullptr,
     avx512::smve,
     nullptr,
@@ -262,7 +265,7 @@ const sie_ops amx_ops = {
     avx512::keep_rows,
     splade_amx,
     avx512::output_sparse,
-    nullptr,
+    avx512::maxsim,
     nullptr,
     avx512::smve,
     nullptr,

@@ -5,6 +5,7 @@
 #include "cuda/cuda_ops.h"
 #include "cuda/gemm_pack.h"
 #include "cuda/linear.h"
+#include "cuda/maxsim.h"
 #include "cuda/muvera.h"
 #include "cuda/rows.h"
 #include "cuda/smve.h"
@@ -46,6 +47,7 @@ sie_ops table(const char *name, uint32_t compute_mask) {
   ops.output_sparse = sie_cuda::output_sparse;
   ops.splade = sie_cuda::splade;
   ops.smve = sie_cuda::smve;
+  ops.maxsim = sie_cuda::maxsim;
   return ops;
 }
 

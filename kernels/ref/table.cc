@@ -46,7 +46,7 @@ const sie_ops *sie_ref_ops(void) {
       sie_ref::keep_rows,
       sie_ref::splade,
       sie_ref::output_sparse,
-      nullptr,
+    sie_ref::maxsim,
       nullptr,
       sie_ref::smve,
       nullptr,

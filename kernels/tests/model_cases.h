@@ -57,6 +57,9 @@ inline int64_t vocabulary_of(const ModelShape &model) { return model.width < 384
 std::unique_ptr<Case> model_splade(const ModelShape &model, const Lengths &lengths, uint32_t compute);
 std::unique_ptr<Case> model_sparse(const ModelShape &model, const Lengths &lengths);
 
+// Documents of token vectors of model.width columns against one query of 32 rows, normalised.
+std::unique_ptr<Case> model_maxsim(const ModelShape &model, const Lengths &lengths);
+
 inline int64_t tokens_of(const Lengths &lengths) {
   int64_t sum = 0;
   for (int32_t length : lengths) sum += length;

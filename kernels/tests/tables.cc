@@ -96,6 +96,7 @@ const std::vector<Group> &groups() {
       {"output_sparse", make_sparse},
       {"splade", make_splade},
       {"smve", make_smve},
+      {"maxsim", make_maxsim},
   };
   return list;
 }

@@ -31,7 +31,11 @@ type encoderShape struct {
 
 // architectures by the model_type of config.json.
 var architectures = map[string]func(dir fs.FS, p *packer) (encoder, error){
-	"bert": loadBert,
+	"bert":        bertNames.load,
+	"roberta":     robertaNames.load,
+	"xlm-roberta": robertaNames.load,
+	"camembert":   robertaNames.load,
+	"distilbert":  distilbertNames.load,
 }
 
 // The caps of a program unless Options say otherwise: the token budget of a batch, and as many sequences as it can hold
@@ -43,6 +47,7 @@ const (
 
 // Options of Load. The zero value follows the model's files.
 type Options struct {
+	Task      Task
 	Compute   engine.Compute // 0 = fp16 on a GPU for a checkpoint in it, else the device's default
 	Pooling   engine.Pooling // 0 = as the module chain says, mean without one
 	Normalize *bool          // nil = as the module chain says, true without one
@@ -65,6 +70,11 @@ type Model struct {
 	Pooling   engine.Pooling
 	Normalize bool // whether vectors are normalised unless a request says otherwise
 	LowerCase bool // whether text is lower-cased before the tokenizer
+
+	TokenDim   int        // columns of a token's vector; 0: the model gives none
+	Labels     []string   // of a classification head, by logit; nil without one
+	Activation Activation // of a score
+	MultiLabel bool       // the labels do not exclude each other
 
 	Prompts       map[string]string // by name; nil without any
 	DefaultPrompt string            // name of the prompt for inputs that choose none; "" = none
@@ -144,7 +154,7 @@ func (m *Model) load(dir string, chain chain, limits textLimits, info engine.Inf
 	if m.Compute == 0 {
 		m.Compute = defaultCompute(info, checkpoint)
 	}
-	m.packer = &packer{dev: m.device, from: checkpoint, file: weights.SingleFile, compute: m.Compute}
+	m.packer = &packer{dev: m.device, from: checkpoint, file: checkpoint.Name(), compute: m.Compute}
 	if m.encoder, err = loadEncoder(os.DirFS(encoderDir), m.packer); err != nil {
 		return err
 	}
@@ -189,6 +199,18 @@ func (m *Model) record(pooling engine.Pooling, noPruning bool) (*engine.Program,
 	}
 	r.OutputRows(x)
 	return r.End()
+}
+
+// Own is what Program gives.
+func (m *Model) Own() Want { return Want{Dense: true, Pooling: m.Pooling} }
+
+// Record records another program over the same weights. The caller closes it before the model. What the model has no head for
+// is a *ModelError.
+func (m *Model) Record(want Want) (*engine.Program, error) {
+	if want != (Want{Dense: true, Pooling: want.Pooling}) {
+		return nil, refuse(configFile, "architectures", "the model gives dense vectors alone")
+	}
+	return m.record(want.Pooling, false)
 }
 
 // RecordPooling records another program over the same weights that pools in another way, for a profile that asks for

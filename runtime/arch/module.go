@@ -127,7 +127,7 @@ func loadDense(dir string, c denseConfig, owner *packer) (dense, error) {
 		return dense{}, err
 	}
 	defer checkpoint.Close()
-	p := &packer{dev: owner.dev, from: checkpoint, file: path.Join(c.module, weights.SingleFile), compute: engine.ComputeF32}
+	p := &packer{dev: owner.dev, from: checkpoint, file: path.Join(c.module, checkpoint.Name()), compute: engine.ComputeF32}
 	d := dense{weight: p.linear(c.out, c.in, "linear.weight"), act: c.act}
 	if c.bias {
 		d.bias = p.vector(c.out, "linear.bias")

@@ -36,8 +36,8 @@ type watchers struct {
 	stopped bool
 }
 
-func newWatchers() *watchers {
-	return &watchers{interval: statusInterval, write: statusWrite, max: maxWatchers, quit: make(chan struct{})}
+func newWatchers(most int) *watchers {
+	return &watchers{interval: statusInterval, write: statusWrite, max: most, quit: make(chan struct{})}
 }
 
 // enter reports whether one more may watch; it then ends with leave.
@@ -99,6 +99,7 @@ var upgrader = websocket.FastHTTPUpgrader{
 	CheckOrigin:     func(*fasthttp.RequestCtx) bool { return true }, // read-only, and no cookies to misuse
 	ReadBufferSize:  1 << 10,
 	WriteBufferSize: 16 << 10,
+	Subprotocols:    []string{"sie"}, // what a browser that sends a key offers beside it
 }
 
 // status answers GET /ws/status: a frame at once and one every 200 ms.
@@ -128,7 +129,7 @@ func (s *Server) stream(c *websocket.Conn) {
 		}
 	}()
 	if raw, ok := c.NetConn().(interface{ UnsafeConn() net.Conn }); ok {
-		if tcp, ok := raw.UnsafeConn().(*net.TCPConn); ok {
+		if tcp, ok := plainConn(raw.UnsafeConn()).(*net.TCPConn); ok {
 			_ = tcp.SetWriteBuffer(statusBuffer)
 		}
 	}

@@ -9,11 +9,8 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 )
 
 const (
@@ -23,10 +20,13 @@ const (
 	maxCorrupt = 3
 )
 
+// errDamaged is the cause of a file that arrives whole and wrong again and again.
+var errDamaged = errors.New("wrong content")
+
 // blobDownload fetches one file into blobs/<hash>.incomplete and, verified, renames it to blobs/<hash>. It is used by
 // one goroutine, which holds the blob's lock.
 type blobDownload struct {
-	client *client
+	from   origin
 	ref    modelRef
 	commit string
 	file   remoteFile
@@ -35,12 +35,21 @@ type blobDownload struct {
 	part    *os.File
 	sum     hash.Hash // over the first have bytes of part
 	have    int64
-	etag    string // strong ETag of the storage that part came from in this process; "" unknown
+	etag    string // what the storage that part came from calls this content, in this process; "" unknown
 	corrupt int
 }
 
+// origin is where the bytes of listed files come from.
+type origin interface {
+	// request makes one request for what d lacks of its file and gives what arrives to d.receive. d.have says where to
+	// begin; d.restart is called first when the bytes cannot go on from there. Errors that may pass are transient.
+	request(ctx context.Context, d *blobDownload) error
+	// advice says what a person may check when a download from there goes wrong.
+	advice() string
+}
+
 // fetchBlob makes blobs/<hash> exist with the file's content, downloading what is missing.
-func (s *hubSource) fetchBlob(ctx context.Context, cache repoCache, ref modelRef, commit string, f remoteFile, report *reporter) error {
+func (s *fetcher) fetchBlob(ctx context.Context, cache repoCache, ref modelRef, commit string, f remoteFile, report *reporter) error {
 	final := cache.blob(f.hash)
 	if blobExists(final, f.size) {
 		report.moved(f.name, f.size)
@@ -58,7 +67,7 @@ func (s *hubSource) fetchBlob(ctx context.Context, cache repoCache, ref modelRef
 		report.finished(f.name)
 		return nil
 	}
-	d := &blobDownload{client: s.client, ref: ref, commit: commit, file: f, report: report}
+	d := &blobDownload{from: s.from, ref: ref, commit: commit, file: f, report: report}
 	if err := d.open(final + ".incomplete"); err != nil {
 		return err
 	}
@@ -138,74 +147,22 @@ func (d *blobDownload) restart() error {
 func (d *blobDownload) try(ctx context.Context) (gained int64, err error) {
 	if d.have < d.file.size {
 		before := d.have
-		if err := d.request(ctx); err != nil {
+		if err := d.from.request(ctx, d); err != nil {
 			return max(0, d.have-before), err
 		}
 	}
 	got := hex.EncodeToString(d.sum.Sum(nil))
-	if got == d.file.hash {
+	if got == d.file.hash || !d.file.named() {
 		return 0, nil
 	}
 	if err := d.restart(); err != nil {
 		return 0, err
 	}
 	if d.corrupt++; d.corrupt == maxCorrupt {
-		return 0, fail(ClassNetwork, nil, "%s arrived damaged %d times: its checksum is %s, the hub says %s; check the proxy, HF_ENDPOINT and the disk",
-			d.file.name, maxCorrupt, got, d.file.hash)
+		return 0, fail(ClassNetwork, errDamaged, "%s arrived damaged %d times: its checksum is %s, the list says %s; check %s and the disk",
+			d.file.name, maxCorrupt, got, d.file.hash, d.from.advice())
 	}
 	return 0, transient("%s arrived damaged", d.file.name)
-}
-
-func (d *blobDownload) request(ctx context.Context) error {
-	header := http.Header{}
-	if d.have > 0 {
-		header.Set("Range", fmt.Sprintf("bytes=%d-", d.have))
-		if d.etag != "" {
-			header.Set("If-Range", d.etag)
-		}
-	}
-	resp, err := d.client.do(ctx, http.MethodGet, d.client.fileURL(d.ref, d.commit, d.file.name), header)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	// A content hash other than the listing's means a stale mirror or a replaced file: not what was asked for.
-	if len(resp.etag) == len(d.file.hash) && isHex(resp.etag) && resp.etag != d.file.hash {
-		if err := d.restart(); err != nil {
-			return err
-		}
-		return transient("%s offers another content of %s than it listed", resp.Request.URL.Host, d.file.name)
-	}
-	switch resp.StatusCode {
-	case http.StatusOK:
-		if d.have > 0 { // the server does not resume, or the file behind the link is another one
-			if err := d.restart(); err != nil {
-				return err
-			}
-		}
-	case http.StatusPartialContent:
-		if first, total, ok := contentRange(resp.Header.Get("Content-Range")); !ok || first != d.have || total >= 0 && total != d.file.size {
-			if err := d.restart(); err != nil {
-				return err
-			}
-			return transient("%s sent another part of %s than was asked for", resp.Request.URL.Host, d.file.name)
-		}
-	case http.StatusRequestedRangeNotSatisfiable:
-		if err := d.restart(); err != nil {
-			return err
-		}
-		return transient("%s does not have the rest of %s", resp.Request.URL.Host, d.file.name)
-	default:
-		return d.client.statusError(resp, d.ref, "file "+d.file.name)
-	}
-	rest := d.file.size - d.have
-	if resp.ContentLength >= 0 && resp.ContentLength != rest {
-		return transient("%s sends %d bytes of %s where %d are missing", resp.Request.URL.Host, resp.ContentLength, d.file.name, rest)
-	}
-	if etag := resp.Header.Get("Etag"); strings.HasPrefix(etag, `"`) { // a weak one cannot vouch for bytes
-		d.etag = etag
-	}
-	return d.receive(io.LimitReader(resp.Body, rest))
 }
 
 // receive appends the body to the partial file and the hash until the file is whole.
@@ -239,28 +196,4 @@ func (d *blobDownload) cut(n int) error {
 		return nil
 	}
 	return d.part.Truncate(d.have)
-}
-
-// contentRange parses "bytes first-last/total"; total is -1 for "*".
-func contentRange(value string) (first, total int64, ok bool) {
-	span, found := strings.CutPrefix(value, "bytes ")
-	span, size, sized := strings.Cut(span, "/")
-	begin, _, ranged := strings.Cut(span, "-")
-	if !found || !sized || !ranged {
-		return 0, 0, false
-	}
-	first, err := strconv.ParseInt(begin, 10, 64)
-	if err != nil || first < 0 {
-		return 0, 0, false
-	}
-	if size == "*" {
-		return first, -1, true
-	}
-	total, err = strconv.ParseInt(size, 10, 64)
-	return first, total, err == nil && total >= 0
-}
-
-func isHex(text string) bool {
-	_, err := hex.DecodeString(text)
-	return err == nil
 }

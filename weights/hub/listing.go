@@ -19,6 +19,13 @@ type remoteFile struct {
 	name string
 	size int64
 	hash string
+
+	key, version string // in a bucket: the object and its content, as the bucket calls it
+}
+
+// named reports whether hash is a checksum of the content.
+func (f remoteFile) named() bool {
+	return sha256Pattern.MatchString(f.hash) || commitPattern.MatchString(f.hash)
 }
 
 // listing is a repository at one commit.

@@ -3,12 +3,15 @@ package hub
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/sie-engine/sie/weights/bucket"
 )
 
 // DefaultEndpoint is the hub used when HF_ENDPOINT names no other.
@@ -38,6 +41,16 @@ type Options struct {
 	Attempts int
 	// StallTimeout ends a request during which nothing arrives for so long; it is then tried again. Default 30 s.
 	StallTimeout time.Duration
+
+	// Bucket is the cluster's shared storage, asked after the disk and before the hub, and filled with what comes from the
+	// hub. nil: none.
+	Bucket bucket.Bucket
+	// DiskThreshold is the share of the disk in use, 0.85 for 85 %, above which a download first removes the models used
+	// longest ago. 0: never.
+	DiskThreshold float64
+	// Log hears of what no caller waits for: models removed from the disk, trouble with the bucket. Default
+	// slog.Default().
+	Log *slog.Logger
 
 	// Progress, if set, is told how a download goes: one call at a time, at most ten a second and one at the end, from
 	// the goroutines of Resolve. It must return quickly.
@@ -150,6 +163,9 @@ func (o Options) withDefaults() Options {
 	if o.Endpoint == "" {
 		o.Endpoint = DefaultEndpoint
 	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
 	if o.UserAgent == "" {
 		o.UserAgent = "sie-server"
 	}
@@ -183,6 +199,9 @@ func (o Options) validate() (*url.URL, error) {
 		if value < 0 {
 			problems = append(problems, fmt.Errorf("%s: must not be negative", name))
 		}
+	}
+	if o.DiskThreshold < 0 || o.DiskThreshold >= 1 {
+		problems = append(problems, fmt.Errorf("DiskThreshold: must be at least 0 and below 1, got %v", o.DiskThreshold))
 	}
 	return endpoint, errors.Join(problems...)
 }

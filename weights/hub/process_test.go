@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -11,34 +12,101 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sie-engine/sie/weights/bucket"
+	"github.com/sie-engine/sie/weights/bucket/s3"
 )
 
-// TestMain makes the test binary a process that resolves the test model, when it is asked to by the environment.
+// TestMain makes the test binary a process that resolves a model, when it is asked to by the environment: SIE_TEST_RESOLVE
+// names the model. SIE_TEST_BUCKET is a cluster's bucket, SIE_TEST_STALL what of it stalls (see stalling), SIE_TEST_HOLD
+// keeps the model in use until the standard input ends.
 func TestMain(m *testing.M) {
 	if os.Getenv("SIE_TEST_RESOLVE") == "" {
 		os.Exit(m.Run())
 	}
-	options, err := OptionsFromEnv(os.LookupEnv)
-	if err == nil {
-		options.Progress = func(p Progress) { fmt.Println(p.Stage) }
-		var r *Resolver
-		if r, err = New(options); err == nil {
-			var found Resolved
-			if found, err = r.Resolve(context.Background(), modelID, ""); err == nil {
-				fmt.Println("found", found.Source)
-				os.Exit(0)
-			}
-		}
+	if err := resolveInProcess(os.Getenv("SIE_TEST_RESOLVE")); err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
 	}
-	fmt.Println("error", err)
-	os.Exit(1)
 }
 
-// process starts another process on the same hub and cache.
-func (h *harness) process() (*exec.Cmd, *bufio.Scanner) {
+func resolveInProcess(model string) error {
+	options, err := OptionsFromEnv(os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	options.Progress = func(p Progress) { fmt.Println(p.Stage) }
+	if raw := os.Getenv("SIE_TEST_BUCKET"); raw != "" {
+		url, err := bucket.Parse(raw)
+		if err != nil {
+			return err
+		}
+		options.Bucket = stalling{s3.New(url), os.Getenv("SIE_TEST_STALL")}
+	}
+	r, err := New(options)
+	if err != nil {
+		return err
+	}
+	found, err := r.Resolve(context.Background(), model, "")
+	if err != nil {
+		return err
+	}
+	fmt.Println("found", found.Source)
+	if os.Getenv("SIE_TEST_HOLD") != "" {
+		io.Copy(io.Discard, os.Stdin)
+	}
+	found.Release()
+	r.Settle(context.Background())
+	return nil
+}
+
+// stalling is a bucket that says so and then stops for good in the middle of the first large object ("get"), or before
+// the first upload of one ("put blobs") or of a manifest ("put .sie").
+type stalling struct {
+	bucket.Bucket
+	where string
+}
+
+const stallAfter = 50_000
+
+func (s stalling) Open(ctx context.Context, key string, from int64, version string) (bucket.Object, io.ReadCloser, error) {
+	o, body, err := s.Bucket.Open(ctx, key, from, version)
+	if err == nil && s.where == "get" && o.Size > stallAfter {
+		return o, stalled{io.LimitReader(body, stallAfter)}, nil
+	}
+	return o, body, err
+}
+
+type stalled struct{ io.Reader }
+
+func (s stalled) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err == io.EOF {
+		stall()
+	}
+	return n, err
+}
+
+func (stalled) Close() error { return nil }
+
+func stall() {
+	fmt.Println("stalled")
+	select {}
+}
+
+func (s stalling) Put(ctx context.Context, key string, body io.ReaderAt, size int64, when bucket.Condition) (string, error) {
+	what, isPut := strings.CutPrefix(s.where, "put ")
+	if isPut && strings.Contains(key, "/"+what+"/") && !strings.HasSuffix(key, ".lock") {
+		stall()
+	}
+	return s.Bucket.Put(ctx, key, body, size, when)
+}
+
+// process starts another process on the same hub and cache; env comes on top.
+func (h *harness) process(env ...string) (*exec.Cmd, *bufio.Scanner) {
 	h.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = []string{"SIE_TEST_RESOLVE=1", "HF_ENDPOINT=" + h.hub.URL, "SIE_LOCAL_CACHE=" + h.cache, "NO_PROXY=*"}
+	cmd.Env = append([]string{"SIE_TEST_RESOLVE=" + modelID, "HF_ENDPOINT=" + h.hub.URL, "SIE_LOCAL_CACHE=" + h.cache, "NO_PROXY=*"}, env...)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()

@@ -13,9 +13,10 @@ type Source string
 
 // The sources.
 const (
-	SourceLocal Source = "local" // the id was a directory
-	SourceCache Source = "cache" // a complete snapshot was on disk
-	SourceHub   Source = "hub"   // it was downloaded now
+	SourceLocal  Source = "local"  // the id was a directory
+	SourceCache  Source = "cache"  // a complete snapshot was on disk
+	SourceBucket Source = "bucket" // it was downloaded now, from the cluster's bucket
+	SourceHub    Source = "hub"    // it was downloaded now, from the hub
 )
 
 // Resolved is a model's directory on disk.
@@ -23,7 +24,13 @@ type Resolved struct {
 	Dir    string
 	Commit string // of the snapshot; "" for a local directory
 	Source Source
+
+	held *hold
 }
+
+// Release says that the directory is not used any more. Until then, or the end of the process, it is not removed from the
+// cache to make room for another model. Further calls do nothing.
+func (r Resolved) Release() { r.held.release() }
 
 // source is one place a model may be in. find returns the model; or, with a zero Resolved, why it is not there, and
 // the next source is asked; or an error, which ends the search.
@@ -33,7 +40,9 @@ type source interface {
 
 // Resolver finds models. It is safe for concurrent use, by other processes on the same cache too.
 type Resolver struct {
-	sources []source // in the order they are asked
+	cacheDir string
+	sources  []source // in the order they are asked
+	share    *sharer  // nil without a cluster's bucket and a hub
 }
 
 // New makes a Resolver. The error names every option that is wrong.
@@ -43,14 +52,41 @@ func New(o Options) (*Resolver, error) {
 	if err != nil {
 		return nil, &Error{Class: ClassConfig, Message: "wrong settings for model downloads", Err: err}
 	}
-	r := &Resolver{}
-	r.sources = append(r.sources, diskCache{dir: o.CacheDir, offline: o.Offline})
-	// A cluster's shared bucket takes its place here: after the disk, before the hub.
+	r := &Resolver{cacheDir: o.CacheDir}
+	r.sources = append(r.sources, diskCache{dir: o.CacheDir, offline: o.Offline && o.Bucket == nil})
+	disk := disk{dir: o.CacheDir, threshold: o.DiskThreshold, space: diskSpace, log: o.Log}
+	if o.Bucket != nil {
+		// A bucket is near, and the hub comes after it: three tries are enough to see that it is away.
+		retry := retrier{attempts: min(3, o.Attempts), sleep: sleep, who: "the cluster cache", check: "the cluster cache " + o.Bucket.String()}
+		if !o.Offline {
+			r.share = newSharer(o.Bucket, o, retry)
+		}
+		from := bucketOrigin{bucket: o.Bucket, stall: o.StallTimeout}
+		r.sources = append(r.sources, &bucketSource{fetcher: fetcher{from: from, cacheDir: o.CacheDir, parallel: o.Parallel, retry: retry, disk: disk},
+			bucket: o.Bucket, options: o, log: o.Log, share: r.share, last: o.Offline})
+	}
 	if !o.Offline {
-		r.sources = append(r.sources, &hubSource{cacheDir: o.CacheDir, client: newClient(o, endpoint),
-			retry: retrier{attempts: o.Attempts, sleep: sleep}, options: o})
+		client := newClient(o, endpoint)
+		retry := retrier{attempts: o.Attempts, sleep: sleep, who: "the hub", check: "the connection, the proxy settings and HF_ENDPOINT"}
+		r.sources = append(r.sources, &hubSource{fetcher: fetcher{from: client, cacheDir: o.CacheDir, parallel: o.Parallel, retry: retry, disk: disk},
+			client: client, options: o, share: r.share})
 	}
 	return r, nil
+}
+
+// Close ends uploads to the cluster's bucket; what is not there yet is taken up by the next process that uses the model.
+// No Resolve may be running.
+func (r *Resolver) Close() {
+	if r.share != nil {
+		r.share.close(context.Background(), false)
+	}
+}
+
+// Settle is Close, but lets uploads finish until ctx ends.
+func (r *Resolver) Settle(ctx context.Context) {
+	if r.share != nil {
+		r.share.close(ctx, true)
+	}
 }
 
 // Resolve returns the directory of a model. id is a path to a directory (absolute, or beginning with ./, ../ or ~/, or
@@ -61,7 +97,8 @@ func New(o Options) (*Resolver, error) {
 // for a fixed state. (A snapshot of another tool that may lack a part is checked against the hub's list once, for at
 // most 5 s.) Otherwise the model is downloaded, while concurrent callers wait for the one download.
 //
-// Errors are *Error, except that a cancelled ctx gives its cause. What a failed download received is kept.
+// Release the result when its files are not needed any more. Errors are *Error, except that a cancelled ctx gives its
+// cause. What a failed download received is kept.
 func (r *Resolver) Resolve(ctx context.Context, id, revision string) (Resolved, error) {
 	found, err := r.resolve(ctx, id, revision)
 	if e, ok := errors.AsType[*Error](err); ok {
@@ -76,28 +113,46 @@ func (r *Resolver) resolve(ctx context.Context, id, revision string) (Resolved, 
 	if err != nil {
 		return Resolved{}, err
 	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
+	if isDirectory(path) {
 		return Resolved{Dir: path, Source: SourceLocal}, nil
-	} else if isPath {
-		return Resolved{}, fail(ClassNotFound, err, "is not a directory on this machine; check the path")
+	}
+	if isPath {
+		return Resolved{}, fail(ClassNotFound, nil, "is not a directory on this machine; check the path")
 	}
 	ref, err := parseRef(id, revision)
 	if err != nil {
 		return Resolved{}, err
 	}
 	var missing string
+	var held *hold
 	for _, s := range r.sources {
+		// Held before it is looked for, so that nobody removes what was just found. To look for what is not there needs no
+		// lock, and leaves none behind.
+		if _, isDisk := s.(diskCache); held == nil && (!isDisk || isDirectory(filepath.Join(r.cacheDir, ref.repoFolder()))) {
+			held = holdRepo(ctx, r.cacheDir, ref.repoFolder())
+		}
 		found, why, err := s.find(ctx, ref)
 		if err != nil {
+			held.release()
 			return Resolved{}, err
 		}
 		if found.Dir != "" {
+			found.held = held
+			if r.share != nil && found.Source == SourceCache {
+				r.share.resume(ref, found.Commit)
+			}
 			return found, nil
 		}
-		missing = why
+		missing = strings.TrimPrefix(missing+", and "+why, ", and ")
 	}
+	held.release()
 	return Resolved{}, fail(ClassNotFound, nil, "%s, and downloads are off (HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE, SIE_HF_FALLBACK or "+
 		"--no-hf-fallback): turn them on, or fill the cache beforehand", missing)
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // localPath expands an id that may be a path, and reports whether it can be nothing else.

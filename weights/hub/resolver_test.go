@@ -67,16 +67,24 @@ func (h *harness) resolver(change ...func(*Options)) *Resolver {
 	if err != nil {
 		h.Fatal(err)
 	}
+	quick := func(ctx context.Context, d time.Duration) error {
+		h.mu.Lock()
+		h.waits = append(h.waits, d)
+		h.mu.Unlock()
+		return context.Cause(ctx)
+	}
 	for _, s := range r.sources {
-		if s, ok := s.(*hubSource); ok {
-			s.retry.sleep = func(ctx context.Context, d time.Duration) error {
-				h.mu.Lock()
-				h.waits = append(h.waits, d)
-				h.mu.Unlock()
-				return context.Cause(ctx)
-			}
+		switch s := s.(type) {
+		case *hubSource:
+			s.retry.sleep = quick
+		case *bucketSource:
+			s.retry.sleep = quick
 		}
 	}
+	if r.share != nil {
+		r.share.retry.sleep = quick
+	}
+	h.Cleanup(r.Close)
 	return r
 }
 

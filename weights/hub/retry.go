@@ -38,6 +38,8 @@ func transient(format string, args ...any) error {
 type retrier struct {
 	attempts int
 	sleep    func(context.Context, time.Duration) error
+	who      string // is asked, "the hub"
+	check    string // what a person may check when it does not answer
 }
 
 // run calls try until it returns nil or an error that is not transient. try also returns the bytes it gained: a try
@@ -63,15 +65,14 @@ func (r retrier) run(ctx context.Context, total int, try func() (gained int64, e
 		if !t.unreachable {
 			unreachable = 0
 		} else if unreachable++; unreachable >= unreachableMax {
-			return fail(ClassNetwork, t.err, "the hub cannot be reached; check the connection, the proxy settings and HF_ENDPOINT, "+
-				"or work from a filled cache")
+			return fail(ClassNetwork, t.err, "%s cannot be reached; check %s, or work from a filled cache", r.who, r.check)
 		}
 		if failures++; failures >= r.attempts || n >= total {
-			return fail(ClassNetwork, t.err, "gave up after %d tries; check the connection, the proxy settings and HF_ENDPOINT", n)
+			return fail(ClassNetwork, t.err, "gave up after %d tries; check %s", n, r.check)
 		}
 		if t.after > retryAfterMax {
-			return fail(ClassNetwork, t.err, "the hub asks to wait %s; try again then (with HF_TOKEN set, its limits are higher)",
-				t.after.Round(time.Second))
+			return fail(ClassNetwork, t.err, "%s asks to wait %s; try again then (with HF_TOKEN set, the hub's limits are higher)",
+				r.who, t.after.Round(time.Second))
 		}
 		wait := min(backoffFirst<<(failures-1), backoffLongest)
 		wait = wait/2 + rand.N(wait/2+1)

@@ -1,22 +1,17 @@
 package hub
 
 import (
-	"cmp"
 	"context"
 	"path/filepath"
-	"slices"
 	"time"
-
-	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 )
 
 // hubSource downloads models into the cache.
 type hubSource struct {
-	cacheDir string
-	client   *client
-	retry    retrier
-	options  Options
+	fetcher
+	client  *client
+	options Options
+	share   *sharer // nil without a cluster's bucket
 }
 
 // find downloads the model, or what the cache lacks of it. One download of a repository runs at a time, in this process
@@ -54,6 +49,9 @@ func (s *hubSource) find(ctx context.Context, ref modelRef) (Resolved, string, e
 	if err := s.install(ctx, cache, ref, l, report); err != nil {
 		return Resolved{}, "", err
 	}
+	if s.share != nil {
+		s.share.model(ref, l.commit)
+	}
 	report.stage(StageDone)
 	return Resolved{Dir: cache.snapshot(l.commit), Commit: l.commit, Source: SourceHub}, "", nil
 }
@@ -67,34 +65,11 @@ func (s *hubSource) confirm(ctx context.Context, ref modelRef, commit string) *l
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
 	ref.revision = commit
-	l, err := s.describeAll(ctx, ref, retrier{attempts: 1, sleep: s.retry.sleep})
+	l, err := s.describeAll(ctx, ref, retrier{attempts: 1, sleep: s.retry.sleep, who: s.retry.who, check: s.retry.check})
 	if err != nil {
 		return nil
 	}
 	return l
-}
-
-// install makes the listed files visible as a snapshot, and then as the revision. The caller holds the lock.
-func (s *hubSource) install(ctx context.Context, cache repoCache, ref modelRef, l *listing, report *reporter) error {
-	if err := cache.removeStaging(); err != nil {
-		return storageError(err, "clean up an earlier download")
-	}
-	// A file that another tool put there is kept, as a blob of the right name is.
-	missing := slices.DeleteFunc(slices.Clone(l.files), func(f remoteFile) bool {
-		return cache.lacks(l.commit, map[string]int64{f.name: f.size}) == ""
-	})
-	if err := s.download(ctx, cache, ref, l.commit, missing, report); err != nil {
-		return err
-	}
-	if err := cache.publish(l.commit, l.files); err != nil {
-		return storageError(err, "put the files into the cache")
-	}
-	if !ref.isCommit() {
-		if err := writeAtomically(cache.ref(ref.revision), []byte(l.commit)); err != nil {
-			return storageError(err, "write the cache's ref")
-		}
-	}
-	return nil
 }
 
 // describeAll lists the revision and completes the files' checksums and sizes, all within the bounds.
@@ -110,10 +85,9 @@ func (s *hubSource) describeAll(ctx context.Context, ref modelRef, retry retrier
 	if len(l.files) == 0 {
 		return nil, fail(ClassConfig, nil, "has no model files at commit %s; check that it is a model repository", l.commit)
 	}
-	if len(l.files) > s.options.MaxFiles {
-		return nil, fail(ClassConfig, nil, "has %d files, above the limit of %d", len(l.files), s.options.MaxFiles)
+	if len(l.files) > s.options.MaxFiles { // before a question for each of them
+		return nil, s.options.checkBounds(l)
 	}
-	var total int64
 	for i := range l.files {
 		f := &l.files[i]
 		if f.hash == "" {
@@ -125,66 +99,23 @@ func (s *hubSource) describeAll(ctx context.Context, ref modelRef, retry retrier
 				return nil, err
 			}
 		}
-		if f.size > s.options.MaxFileBytes {
-			return nil, fail(ClassConfig, nil, "%s has %d bytes, above the limit of %d for one file", f.name, f.size, s.options.MaxFileBytes)
-		}
-		if total += f.size; total > s.options.MaxTotalBytes {
-			return nil, fail(ClassConfig, nil, "has more than %d bytes of files, the limit for one model", s.options.MaxTotalBytes)
-		}
 	}
-	return l, nil
+	return l, s.options.checkBounds(l)
 }
 
-// download fetches the blobs of files, the largest first so that the long ones do not start last.
-func (s *hubSource) download(ctx context.Context, cache repoCache, ref modelRef, commit string, files []remoteFile, report *reporter) error {
-	// Two names may share one content; it is downloaded once.
-	blobs := slices.Clone(files)
-	slices.SortFunc(blobs, func(a, b remoteFile) int { return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.hash, b.hash)) })
-	blobs = slices.CompactFunc(blobs, func(a, b remoteFile) bool { return a.hash == b.hash })
-	var total, needed int64
-	for _, f := range blobs {
-		total += f.size
-		if !blobExists(cache.blob(f.hash), f.size) {
-			needed += f.size - partialSize(cache.blob(f.hash)+".incomplete", f.size)
+// checkBounds refuses a list that is longer, or files that are larger, than the options allow.
+func (o Options) checkBounds(l *listing) error {
+	if len(l.files) > o.MaxFiles {
+		return fail(ClassConfig, nil, "has %d files, above the limit of %d", len(l.files), o.MaxFiles)
+	}
+	var total int64
+	for _, f := range l.files {
+		if f.size > o.MaxFileBytes {
+			return fail(ClassConfig, nil, "%s has %d bytes, above the limit of %d for one file", f.name, f.size, o.MaxFileBytes)
+		}
+		if total += f.size; total > o.MaxTotalBytes {
+			return fail(ClassConfig, nil, "has more than %d bytes of files, the limit for one model", o.MaxTotalBytes)
 		}
 	}
-	if free, ok := freeBytes(s.cacheDir); ok && needed > free {
-		return fail(ClassStorage, nil, "needs %d MiB more on the disk of %s, which has %d MiB free: free space, or point SIE_LOCAL_CACHE to a larger disk",
-			(needed>>20)+1, s.cacheDir, free>>20)
-	}
-	report.begin(total, len(blobs))
-	report.stage(StageDownloading)
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(s.options.Parallel)
-	for _, f := range blobs {
-		group.Go(func() error {
-			if groupCtx.Err() != nil { // another file failed while this one waited for its turn
-				return context.Cause(groupCtx)
-			}
-			return s.fetchBlob(groupCtx, cache, ref, commit, f, report)
-		})
-	}
-	err := group.Wait()
-	if err != nil && ctx.Err() != nil {
-		return contextError(ctx)
-	}
-	return err
-}
-
-// partialSize is what a partial file saves of a download of size bytes.
-func partialSize(path string, size int64) int64 {
-	var stat unix.Stat_t
-	if unix.Stat(path, &stat) != nil || stat.Size > size {
-		return 0
-	}
-	return stat.Size
-}
-
-// freeBytes is the space on the disk of dir that this user may fill.
-func freeBytes(dir string) (int64, bool) {
-	var stat unix.Statfs_t
-	if unix.Statfs(dir, &stat) != nil {
-		return 0, false
-	}
-	return int64(min(stat.Bavail, 1<<40) * uint64(stat.Bsize)), true
+	return nil
 }

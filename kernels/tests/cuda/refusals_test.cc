@@ -333,3 +333,48 @@ TEST(there_is_no_table_below_sm_80) {
           ops == nullptr ? "none" : ops->name);
   }
 }
+
+TEST(maxsim_refuses) {
+  Operands o;
+  const Array<int32_t> cu_queries = {0, 2}, partner = {0, 0};
+  sie_maxsim_args a = {};
+  a.rows = o.tokens();
+  a.seqs = o.seqs();
+  a.cu_seqlens = o.cu.data();
+  a.c = columns;
+  a.x = o.in();
+  const Array<float> queries(2 * columns, 0.5f);
+  a.queries = queries.data();
+  a.cu_queries = cu_queries.data();
+  a.partner = partner.data();
+  a.y = {o.out.data(), 1, SIE_F32, 0, nullptr, nullptr, nullptr};
+  using Args = sie_maxsim_args;
+  check_refusals<Args>(
+      "maxsim", &sie_ops::maxsim, a, &Args::seqs, &o,
+      {
+          {"no columns", invalid, [](Args *b) { b->c = 0; }},
+          {"fewer rows of x than none", invalid, [](Args *b) { b->rows.cap = -1; }},
+          {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
+          {"no y", invalid, [](Args *b) { b->y.p = nullptr; }},
+          {"no sequences", invalid, [](Args *b) { b->cu_seqlens = nullptr; }},
+          {"no queries", invalid, [](Args *b) { b->queries = nullptr; }},
+          {"no lengths of queries", invalid, [](Args *b) { b->cu_queries = nullptr; }},
+          {"no partners", invalid, [](Args *b) { b->partner = nullptr; }},
+          {"a stride of x below its columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
+          {"a stride of y below one", invalid, [](Args *b) { b->y.ld = 0; }},
+          {"x of bytes", unsupported, [](Args *b) { b->x.dtype = SIE_U8; }},
+          {"y of bf16", unsupported, [](Args *b) { b->y.dtype = SIE_BF16; }},
+          {"too many columns", unsupported, [](Args *b) { b->c = b->x.ld = too_wide; }},
+          {"no sequences of the widest", SIE_OK, [](Args *b) { b->seqs.cap = 0, b->c = b->x.ld = widest; }},
+          {"too many rows of x", unsupported, [](Args *b) { b->rows.cap = int64_t{1} << 31; }},
+          {"no sequences of as many rows as int32", SIE_OK,
+           [](Args *b) { b->seqs.cap = 0, b->rows.cap = INT32_MAX; }},
+          {"no sequences and no memory", SIE_OK,
+           [](Args *b) {
+             b->seqs = {0, nullptr};
+             b->cu_seqlens = b->cu_queries = b->partner = nullptr;
+             b->queries = nullptr;
+             b->x.p = b->y.p = nullptr;
+           }},
+      });
+}

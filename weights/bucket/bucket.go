@@ -1,0 +1,99 @@
+// Package bucket is shared object storage as the model cache needs it: [Bucket] lists, reads from an offset, and writes
+// whole objects, optionally on a condition. Packages s3 and gcs below implement it; [Parse] reads the URL that a user
+// gives. A Bucket makes single requests and no retries, so that its callers have one policy.
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Errors of a Bucket, to be tested with errors.Is. Any other error may pass.
+var (
+	ErrNotFound    = errors.New("no such object")
+	ErrChanged     = errors.New("the object is not in the expected state")
+	ErrDenied      = errors.New("access denied")
+	ErrUnsupported = errors.New("the storage does not support this")
+)
+
+// Object is an object as a listing or an answer describes it.
+type Object struct {
+	Key      string // below the Bucket's prefix
+	Size     int64
+	Version  string // changes with the content: an ETag or a generation
+	Modified time.Time
+}
+
+// Condition is what must hold for a Put; the zero value is always met.
+type Condition struct {
+	Absent  bool   // there is no object of the key
+	Version string // the object of the key has this version
+}
+
+// Bucket is a bucket, or the part of one below a prefix. Its methods are safe for concurrent use; ctx bounds each.
+type Bucket interface {
+	// String is the URL of the bucket, for messages.
+	String() string
+	// List returns the objects whose keys begin with prefix, in order of their keys; more than limit are an error.
+	List(ctx context.Context, prefix string, limit int) ([]Object, error)
+	// Open reads an object from byte from on, which must be below its size unless both are 0. With a version, an object
+	// of another version is ErrChanged. The caller closes the body. Object.Size is of the whole object.
+	Open(ctx context.Context, key string, from int64, version string) (Object, io.ReadCloser, error)
+	// Put writes size bytes of body as an object that appears whole or not at all. ErrChanged: the condition does not
+	// hold. ErrUnsupported: the storage has no conditions. Conditions are for small objects.
+	Put(ctx context.Context, key string, body io.ReaderAt, size int64, when Condition) (version string, err error)
+	// Delete removes an object; one that is not there is no error.
+	Delete(ctx context.Context, key string) error
+}
+
+// URL is a parsed bucket URL.
+type URL struct {
+	Scheme string // "s3" or "gs"
+	Name   string
+	Prefix string // "" or ends with "/"
+}
+
+func (u URL) String() string { return u.Scheme + "://" + u.Name + "/" + u.Prefix }
+
+// IsURL reports whether a setting names a bucket and not a path.
+func IsURL(s string) bool { return strings.HasPrefix(s, "s3://") || strings.HasPrefix(s, "gs://") }
+
+// Parse reads "s3://bucket/prefix" or "gs://bucket/prefix"; the prefix is optional.
+func Parse(s string) (URL, error) {
+	u, err := url.Parse(s)
+	if err != nil || !IsURL(s) {
+		return URL{}, fmt.Errorf("%q is not a bucket; want s3://bucket/prefix or gs://bucket/prefix", s)
+	}
+	if u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Port() != "" {
+		return URL{}, fmt.Errorf("%q: want a bucket's name and an optional prefix, without credentials, port or query", u.Redacted())
+	}
+	out := URL{Scheme: u.Scheme, Name: u.Host, Prefix: strings.Trim(u.Path, "/")}
+	for part := range strings.SplitSeq(out.Prefix, "/") {
+		if out.Prefix != "" && (part == "" || part == "." || part == "..") {
+			return URL{}, fmt.Errorf("%q: its prefix has an empty or relative part", s)
+		}
+	}
+	if out.Prefix != "" {
+		out.Prefix += "/"
+	}
+	return out, nil
+}
+
+// Read reads a whole object of at most limit bytes.
+func Read(ctx context.Context, b Bucket, key string, limit int64) ([]byte, Object, error) {
+	object, body, err := b.Open(ctx, key, 0, "")
+	if err != nil {
+		return nil, object, err
+	}
+	raw, err := io.ReadAll(io.LimitReader(body, limit+1))
+	err = errors.Join(err, body.Close())
+	if err == nil && int64(len(raw)) > limit {
+		err = fmt.Errorf("%s%s: larger than %d bytes", b, key, limit)
+	}
+	return raw, object, err
+}

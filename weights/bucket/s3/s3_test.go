@@ -1,0 +1,54 @@
+package s3
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/sie-engine/sie/weights/bucket"
+	"github.com/sie-engine/sie/weights/bucket/buckettest"
+)
+
+func open(t *testing.T, raw string) *Bucket {
+	url, err := bucket.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(url)
+}
+
+// S3 wants parts of 5 MiB at least.
+const testPart = 5 << 20
+
+func TestContract(t *testing.T) {
+	url, _, _ := buckettest.S3(t)
+	b := open(t, url)
+	b.part = testPart
+	buckettest.Contract(t, b, 2*testPart+1000)
+}
+
+func TestContractBelowAPrefix(t *testing.T) {
+	url, _, _ := buckettest.S3(t)
+	outside := open(t, url)
+	for _, key := range []string{"a/outside", "pre"} {
+		if _, err := outside.Put(t.Context(), key, bytes.NewReader(nil), 0, bucket.Condition{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := open(t, url+"/some/prefix/")
+	b.part = testPart
+	buckettest.Contract(t, b, 2*testPart+1000)
+}
+
+func TestRefusalsAreDenied(t *testing.T) {
+	url, _, _ := buckettest.S3(t)
+	if _, _, err := open(t, "s3://not-there").Open(t.Context(), "x", 0, ""); !errors.Is(err, bucket.ErrDenied) || !strings.Contains(err.Error(), "not-there") {
+		t.Errorf("a bucket that is not there: %v", err)
+	}
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong-secret")
+	_, _, err := open(t, url).Open(t.Context(), "x", 0, "")
+	if !errors.Is(err, bucket.ErrDenied) || strings.Contains(err.Error(), "wrong-secret") {
+		t.Errorf("a wrong key: %v", err)
+	}
+}

@@ -1,0 +1,93 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/sie-engine/sie/weights/bucket"
+)
+
+// bucketSource downloads models from the cluster's bucket into the cache.
+type bucketSource struct {
+	fetcher
+	bucket  bucket.Bucket
+	options Options
+	log     *slog.Logger
+	share   *sharer
+	last    bool // there is no hub to ask after it
+}
+
+// find downloads the model if the bucket has it whole. A bucket that does not answer, refuses, or holds damaged files is
+// reported and passed over where there is a hub to ask, since it is there to save time.
+func (s *bucketSource) find(ctx context.Context, ref modelRef) (Resolved, string, error) {
+	cache := repoCache{filepath.Join(s.cacheDir, ref.repoFolder())}
+	report := &reporter{call: s.options.Progress, state: Progress{Model: ref.id}}
+	release, err := lockFile(ctx, filepath.Join(s.cacheDir, ".locks", ref.repoFolder(), "sie.lock"),
+		func() { report.stage(StageWaiting) })
+	held := cache.find(ref)
+	fromCache := Resolved{Dir: held.dir, Commit: held.commit, Source: SourceCache}
+	if err != nil {
+		if held.dir != "" && ctx.Err() == nil { // a read-only cache serves what it has
+			return fromCache, "", nil
+		}
+		return Resolved{}, "", err
+	}
+	defer release()
+	if held.dir != "" && !held.doubt {
+		return fromCache, "", nil
+	}
+	commit, err := s.fetch(ctx, cache, ref, held, report)
+	switch {
+	case err == nil:
+		report.stage(StageDone)
+		return Resolved{Dir: cache.snapshot(commit), Commit: commit, Source: SourceBucket}, "", nil
+	case ctx.Err() != nil:
+		return Resolved{}, "", contextError(ctx)
+	case held.dir != "" && s.last:
+		return fromCache, "", nil
+	case errors.Is(err, bucket.ErrNotFound):
+		return Resolved{}, "the cluster cache " + s.bucket.String() + " does not have it", nil
+	case ClassOf(err) == ClassStorage: // the local disk would fail the hub's download, too
+		return Resolved{}, "", err
+	case !s.last:
+		if errors.Is(err, errDamaged) {
+			s.share.damaged.Store(ref.repoFolder(), true)
+		}
+		s.log.Warn("model cache: the cluster cache cannot give a model; the hub is asked", "model", ref.id, "bucket", s.bucket.String(), "error", err)
+		return Resolved{}, "the cluster cache failed", nil
+	case errors.Is(err, bucket.ErrDenied):
+		return Resolved{}, "", fail(ClassConfig, err, "the cluster cache %s refuses; check its name and this machine's credentials", s.bucket)
+	}
+	if _, ok := errors.AsType[*Error](err); !ok {
+		err = fail(ClassNetwork, err, "the cluster cache %s failed", s.bucket)
+	}
+	return Resolved{}, "", err
+}
+
+// fetch installs the model; bucket.ErrNotFound when the bucket does not have it whole.
+func (s *bucketSource) fetch(ctx context.Context, cache repoCache, ref modelRef, held cached, report *reporter) (string, error) {
+	repo := sharedRepo{s.bucket, ref.repoFolder()}
+	if held.doubt { // complete the commit that is there, not the branch's newest
+		ref.revision = held.commit
+	}
+	var l *listing
+	err := s.retry.run(ctx, s.retry.attempts, func() (int64, error) {
+		commit, err := repo.commit(ctx, ref)
+		if err == nil {
+			l, err = repo.list(ctx, commit, s.options.MaxFiles)
+		}
+		if err != nil {
+			return 0, bucketError(err)
+		}
+		return 0, nil
+	})
+	if err != nil {
+		return "", err
+	}
+	if err := s.options.checkBounds(l); err != nil {
+		return "", err
+	}
+	return l.commit, s.install(ctx, cache, ref, l, report)
+}

@@ -1,0 +1,97 @@
+package hub
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+// fetcher brings listed files from one origin into the cache.
+type fetcher struct {
+	from     origin
+	cacheDir string
+	parallel int // files at a time
+	retry    retrier
+	disk     disk
+}
+
+// install makes the listed files visible as a snapshot, and then as the revision. The caller holds the lock.
+func (s *fetcher) install(ctx context.Context, cache repoCache, ref modelRef, l *listing, report *reporter) error {
+	if err := cache.removeStaging(); err != nil {
+		return storageError(err, "clean up an earlier download")
+	}
+	if entries, _ := os.ReadDir(filepath.Join(cache.dir, "snapshots")); len(entries) == 0 { // nobody else's
+		if err := createRecord(accessRecord(cache.dir)); err != nil {
+			return storageError(err, "create the model's folder in the cache")
+		}
+	}
+	// A file that another tool put there is kept, as a blob of the right name is.
+	missing := slices.DeleteFunc(slices.Clone(l.files), func(f remoteFile) bool {
+		return cache.lacks(l.commit, map[string]int64{f.name: f.size}) == ""
+	})
+	if err := s.download(ctx, cache, ref, l.commit, missing, report); err != nil {
+		return err
+	}
+	if err := cache.publish(l.commit, l.files); err != nil {
+		return storageError(err, "put the files into the cache")
+	}
+	if !ref.isCommit() {
+		if err := writeAtomically(cache.ref(ref.revision), []byte(l.commit)); err != nil {
+			return storageError(err, "write the cache's ref")
+		}
+	}
+	return nil
+}
+
+// download fetches the blobs of files, the largest first so that the long ones do not start last.
+func (s *fetcher) download(ctx context.Context, cache repoCache, ref modelRef, commit string, files []remoteFile, report *reporter) error {
+	// Two names may share one content; it is downloaded once.
+	blobs := slices.Clone(files)
+	slices.SortFunc(blobs, func(a, b remoteFile) int { return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.hash, b.hash)) })
+	blobs = slices.CompactFunc(blobs, func(a, b remoteFile) bool { return a.hash == b.hash })
+	var total, needed int64
+	for _, f := range blobs {
+		total += f.size
+		if !blobExists(cache.blob(f.hash), f.size) {
+			needed += f.size - partialSize(cache.blob(f.hash)+".incomplete", f.size)
+		}
+	}
+	if err := s.disk.makeRoom(ctx, needed); err != nil {
+		return err
+	}
+	if free, _, ok := s.disk.space(s.cacheDir); ok && needed > free {
+		return fail(ClassStorage, nil, "needs %d MiB more on the disk of %s, which has %d MiB free: free space, or point SIE_LOCAL_CACHE to a larger disk",
+			(needed>>20)+1, s.cacheDir, free>>20)
+	}
+	report.begin(total, len(blobs))
+	report.stage(StageDownloading)
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(s.parallel)
+	for _, f := range blobs {
+		group.Go(func() error {
+			if groupCtx.Err() != nil { // another file failed while this one waited for its turn
+				return context.Cause(groupCtx)
+			}
+			return s.fetchBlob(groupCtx, cache, ref, commit, f, report)
+		})
+	}
+	err := group.Wait()
+	if err != nil && ctx.Err() != nil {
+		return contextError(ctx)
+	}
+	return err
+}
+
+// partialSize is what a partial file saves of a download of size bytes.
+func partialSize(path string, size int64) int64 {
+	var stat unix.Stat_t
+	if unix.Stat(path, &stat) != nil || stat.Size > size {
+		return 0
+	}
+	return stat.Size
+}

@@ -1,0 +1,80 @@
+package hub
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// useLock is the lock that says who uses a repository: shared by everyone who does, in any process, and taken alone by
+// whoever removes it.
+func useLock(cacheDir, repoFolder string) string {
+	return filepath.Join(cacheDir, ".locks", repoFolder, "sie-use.lock")
+}
+
+// hold keeps a repository from being removed. A nil hold holds nothing.
+type hold struct {
+	file   *os.File // closing it drops the lock, as the end of the process does
+	record string   // the repository's access record
+	once   sync.Once
+}
+
+// holdRepo holds the repository until release, waiting for a removal under way. A cache that cannot be written to, or a
+// file system without locks, gives nil: nothing can be removed there either.
+func holdRepo(ctx context.Context, cacheDir, repoFolder string) *hold {
+	path := useLock(cacheDir, repoFolder)
+	if os.MkdirAll(filepath.Dir(path), 0o755) != nil {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o664)
+	if err != nil {
+		return nil
+	}
+	for unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil {
+		if sleep(ctx, 10*time.Millisecond) != nil {
+			f.Close()
+			return nil
+		}
+	}
+	h := &hold{file: f, record: accessRecord(filepath.Join(cacheDir, repoFolder))}
+	touch(h.record)
+	return h
+}
+
+// release drops the hold, after noting that the repository was in use until now.
+func (h *hold) release() {
+	if h == nil {
+		return
+	}
+	h.once.Do(func() {
+		touch(h.record)
+		h.file.Close()
+	})
+}
+
+// accessRecord is the file whose modification time is the last use of a repository. Only repositories that this package
+// downloaded have one, and only those are ever removed.
+func accessRecord(repoDir string) string { return filepath.Join(repoDir, ".sie", "used") }
+
+// touch notes a use now, of a repository that has a record.
+func touch(record string) {
+	now := time.Now()
+	_ = os.Chtimes(record, now, now)
+}
+
+// createRecord gives a repository its record, at the start of a download: what the disk gets from then on is ours.
+func createRecord(record string) error {
+	if err := os.MkdirAll(filepath.Dir(record), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(record, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	touch(record)
+	return f.Close()
+}

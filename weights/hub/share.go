@@ -1,0 +1,322 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/sie-engine/sie/weights/bucket"
+)
+
+const (
+	// leaseTime is how long the lock of a process that fills the bucket counts after its last renewal.
+	leaseTime = 10 * time.Minute
+	// maxSharing bounds the models that wait to be uploaded; one more is left for the next start.
+	maxSharing = 256
+)
+
+// sharer uploads what came from the hub to the cluster's bucket, in the background, one model at a time: the others of a
+// cluster then need not ask the hub.
+//
+// Nothing half uploaded is ever visible, because the manifest comes last. Two that upload the same do no harm, since a
+// blob's name is its checksum; a lock in the bucket keeps them from doing the work twice. A mark beside the local
+// snapshot says that it is not shared yet: an upload that was interrupted is taken up when the model is next resolved.
+type sharer struct {
+	bucket   bucket.Bucket
+	cacheDir string
+	retry    retrier
+	log      *slog.Logger
+	lease    time.Duration
+
+	ctx    context.Context // ended by close
+	cancel context.CancelFunc
+	turn   chan struct{} // holds one token: whose turn it is
+
+	damaged sync.Map // by folder: the bucket gave wrong contents, which a good download may replace
+
+	mu      sync.Mutex // guards waiting
+	waiting map[string]bool
+	done    sync.WaitGroup
+}
+
+func newSharer(b bucket.Bucket, o Options, retry retrier) *sharer {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &sharer{bucket: b, cacheDir: o.CacheDir, retry: retry, log: o.Log, lease: leaseTime, ctx: ctx, cancel: cancel,
+		turn: make(chan struct{}, 1), waiting: make(map[string]bool)}
+}
+
+// mark is the file that says that a snapshot is to be shared; it holds the revision by which it was asked for.
+func (s *sharer) mark(folder, commit string) string {
+	return filepath.Join(s.cacheDir, folder, ".sie", commit+".share")
+}
+
+// model begins to share a snapshot that has just been downloaded.
+func (s *sharer) model(ref modelRef, commit string) {
+	if err := writeAtomically(s.mark(ref.repoFolder(), commit), []byte(ref.revision)); err != nil {
+		s.log.Warn("model cache: a model will not be shared", "model", ref.id, "error", err)
+		return
+	}
+	s.start(ref, commit)
+}
+
+// resume goes on with a snapshot whose upload was interrupted.
+func (s *sharer) resume(ref modelRef, commit string) {
+	if raw, err := readBounded(s.mark(ref.repoFolder(), commit), maxRefBytes); err == nil {
+		ref.revision = string(raw)
+		if revisionPattern.MatchString(ref.revision) {
+			s.start(ref, commit)
+		}
+	}
+}
+
+func (s *sharer) start(ref modelRef, commit string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := ref.repoFolder() + " " + commit
+	if s.waiting[key] || len(s.waiting) >= maxSharing || s.ctx.Err() != nil {
+		return
+	}
+	s.waiting[key] = true
+	held := holdRepo(s.ctx, s.cacheDir, ref.repoFolder())
+	s.done.Go(func() {
+		defer held.release()
+		defer func() {
+			s.mu.Lock()
+			delete(s.waiting, key)
+			s.mu.Unlock()
+		}()
+		select {
+		case s.turn <- struct{}{}:
+		case <-s.ctx.Done():
+			return
+		}
+		defer func() { <-s.turn }()
+		start := time.Now()
+		bytes, err := s.upload(s.ctx, ref, commit)
+		switch {
+		case s.ctx.Err() != nil:
+		case err != nil:
+			s.log.Warn("model cache: a model could not be put into the cluster cache; it is tried again at its next load",
+				"model", ref.id, "bucket", s.bucket.String(), "error", err)
+		case bytes >= 0:
+			s.log.Info("model cache: a model is in the cluster cache now", "model", ref.id, "bucket", s.bucket.String(),
+				"uploaded_mib", bytes>>20, "took", time.Since(start).Round(time.Millisecond))
+		}
+	})
+}
+
+// close ends uploads, or lets them finish first when wait is set and ctx does not end.
+func (s *sharer) close(ctx context.Context, wait bool) {
+	if wait {
+		stop := context.AfterFunc(ctx, s.cancel)
+		s.done.Wait()
+		stop()
+	}
+	s.cancel()
+	s.done.Wait()
+}
+
+// upload puts a snapshot into the bucket. It returns the bytes sent, -1 when another process does it.
+func (s *sharer) upload(ctx context.Context, ref modelRef, commit string) (sent int64, err error) {
+	cache := repoCache{filepath.Join(s.cacheDir, ref.repoFolder())}
+	repo := sharedRepo{s.bucket, ref.repoFolder()}
+	files, err := cache.contents(commit)
+	if err != nil {
+		return 0, err
+	}
+	present := func() (bool, error) {
+		_, _, err := bucket.Read(ctx, s.bucket, repo.manifest(commit), maxManifestBytes)
+		return err == nil, ignoreMissing(err)
+	}
+	_, repair := s.damaged.LoadAndDelete(repo.folder)
+	there, err := present()
+	if err != nil {
+		return 0, err
+	}
+	if !there || repair {
+		release, mine, err := s.lockBucket(ctx, repo.lock(commit))
+		if err != nil || !mine {
+			return -1, err
+		}
+		defer release()
+		if there, err = present(); err != nil { // it may have come between the two questions
+			return 0, err
+		}
+	}
+	if !there || repair {
+		if sent, err = s.uploadFiles(ctx, cache, repo, files, repair); err != nil {
+			return sent, err
+		}
+		raw, err := json.MarshalIndent(bucketManifest{manifestFormat, files}, "", " ")
+		if err != nil {
+			return sent, err
+		}
+		if err := s.put(ctx, repo.manifest(commit), bytes.NewReader(raw), int64(len(raw))); err != nil {
+			return sent, err
+		}
+	}
+	if !ref.isCommit() {
+		if err := s.put(ctx, repo.ref(ref.revision), bytes.NewReader([]byte(commit)), int64(len(commit))); err != nil {
+			return sent, err
+		}
+	}
+	return sent, os.Remove(s.mark(ref.repoFolder(), commit))
+}
+
+// contents is a snapshot's manifest with the checksums that its links name.
+func (c repoCache) contents(commit string) (map[string]bucketFile, error) {
+	raw, err := readBounded(c.manifest(commit), maxManifestBytes)
+	if err != nil {
+		return nil, err
+	}
+	var m manifest
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return nil, err
+	}
+	out := make(map[string]bucketFile, len(m.Files))
+	for name, size := range m.Files {
+		target, err := os.Readlink(filepath.Join(c.snapshot(commit), filepath.FromSlash(name)))
+		if err != nil {
+			return nil, fmt.Errorf("the snapshot's files do not tell their checksums: %w", err)
+		}
+		f := remoteFile{name: name, size: size, hash: filepath.Base(target)}
+		if !f.named() {
+			return nil, fmt.Errorf("%s has no checksum", name)
+		}
+		out[name] = bucketFile{Size: size, Hash: f.hash}
+	}
+	return out, nil
+}
+
+// uploadFiles uploads the blobs that the bucket lacks, or all, each checked before: a file that the disk damaged must not get the
+// name of a good one.
+func (s *sharer) uploadFiles(ctx context.Context, cache repoCache, repo sharedRepo, files map[string]bucketFile, all bool) (sent int64, err error) {
+	objects, err := s.bucket.List(ctx, repo.folder+"/blobs/", 100_000)
+	if err != nil {
+		return 0, err
+	}
+	has := make(map[string]int64)
+	for _, o := range objects {
+		has[o.Key] = o.Size
+	}
+	for name, f := range files {
+		key := repo.blob(f.Hash)
+		if size, ok := has[key]; ok && size == f.Size && !all {
+			continue
+		}
+		if err := s.uploadBlob(ctx, cache.blob(f.Hash), key, remoteFile{name: name, size: f.Size, hash: f.Hash}); err != nil {
+			return sent, fmt.Errorf("%s: %w", name, err)
+		}
+		has[key] = f.Size
+		sent += f.Size
+	}
+	return sent, nil
+}
+
+func (s *sharer) uploadBlob(ctx context.Context, path, key string, f remoteFile) error {
+	blob, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer blob.Close()
+	sum := newSum(f)
+	if _, err := io.Copy(sum, contextReader{ctx, blob}); err != nil {
+		return err
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != f.hash {
+		return fmt.Errorf("is damaged on this disk: its checksum is %s, not %s; delete the model's folder from the cache", got, f.hash)
+	}
+	return s.put(ctx, key, blob, f.size)
+}
+
+// contextReader ends a long copy with its context.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c contextReader) Read(p []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	return c.r.Read(p)
+}
+
+func (s *sharer) put(ctx context.Context, key string, body io.ReaderAt, size int64) error {
+	return s.retry.run(ctx, s.retry.attempts, func() (int64, error) {
+		if _, err := s.bucket.Put(ctx, key, body, size, bucket.Condition{}); err != nil {
+			return 0, bucketError(err)
+		}
+		return 0, nil
+	})
+}
+
+// lockBucket takes the lock of a model in the bucket and renews it until release. Not mine: another process has it. A
+// lock that was not renewed for its time is taken over. Where the bucket knows no conditions there are no locks.
+func (s *sharer) lockBucket(ctx context.Context, key string) (release func(), mine bool, err error) {
+	owner := []byte(rand.Text())
+	put := func(when bucket.Condition) (string, error) {
+		return s.bucket.Put(ctx, key, bytes.NewReader(owner), int64(len(owner)), when)
+	}
+	version, err := put(bucket.Condition{Absent: true})
+	if errors.Is(err, bucket.ErrChanged) {
+		_, held, readErr := bucket.Read(ctx, s.bucket, key, 1024)
+		if errors.Is(readErr, bucket.ErrNotFound) { // released just now: its holder has done the work, or failed
+			return nil, false, nil
+		}
+		if readErr != nil || time.Since(held.Modified) < s.lease {
+			return nil, false, readErr
+		}
+		if version, err = put(bucket.Condition{Version: held.Version}); errors.Is(err, bucket.ErrChanged) {
+			return nil, false, nil
+		}
+	}
+	if errors.Is(err, bucket.ErrUnsupported) {
+		return func() {}, true, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	stop := make(chan struct{})
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		for tick := time.NewTicker(s.lease / 4); ; {
+			select {
+			case <-stop:
+				tick.Stop()
+				return
+			case <-tick.C:
+				// A renewal that fails costs no more than work done twice.
+				if v, err := put(bucket.Condition{Version: version}); err == nil {
+					version = v
+				}
+			}
+		}
+	})
+	return func() {
+		close(stop)
+		renewing.Wait()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
+		defer cancel()
+		if err := s.bucket.Delete(ctx, key); err != nil {
+			s.log.Warn("model cache: the lock in the cluster cache stays until it is old", "key", key, "error", err)
+		}
+	}, true, nil
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, bucket.ErrNotFound) {
+		return nil
+	}
+	return err
+}
