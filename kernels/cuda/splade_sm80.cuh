@@ -57,7 +57,7 @@ SIE_DEVICE void splade_sequence(const SpladeSm80Args &a, const float (&acc)[Tile
 #pragma unroll
   for (int i = 0; i < 2; i++) {
     const int32_t column = column0 + lane / 4 * 8 + lane % 4 * 2 + i;
-    if (lane / 4 >= Tile::tiles_c || column >= e.n) continue;
+    if (column >= e.n) continue;
     const float bias = e.bias != nullptr ? e.bias[column] : 0.0f;
     const float z =
         Tile::e4m3 ? gemm_z_scaled(own[i], 1.0f, a.gemm.w_scale[column], bias) : gemm_z(own[i], bias);

@@ -122,6 +122,24 @@ TEST(splade_refuses) {
           static Array<int32_t> cu = {0, 0, 0};
           b->tokens.cap = 0, b->cu_seqlens = cu.data();
         }}});
+  // e4m3: on the cards that multiply it.
+  const sie_packed f8 = {SIE_COMPUTE_FP8, 0, n, columns, packed.data()};
+  a.w = &f8;
+  a.x = o.f8();
+  for (const Gpu &gpu : gpus()) {
+    Scratch scratch(gpu.ops, {});
+    for (int32_t sm : {80, 88, 89, 90, 99, 100, 119, 120, 121}) {
+      sie_stream on = gpu.on;
+      on.sm = sm;
+      sie_share share = scratch.share(0, 1);
+      share.on = &on;
+      sie_splade_args none = a;
+      none.seqs.cap = 0;
+      const bool has = sm == 89 || sm / 10 == 9 || sm >= 120;
+      CHECK(gpu.ops->splade(&none, &share) == (has ? SIE_OK : unsupported), "%s: e4m3 on sm_%d",
+            gpu.ops->name, sm);
+    }
+  }
 }
 
 TEST(smve_refuses) {
