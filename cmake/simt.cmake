@@ -8,7 +8,7 @@
 set(SIE_CUDA_SOURCES
   table.cc arch.cc
   embed_layernorm.cu layernorm.cu quantise_rows.cu qk_norm_rope.cu
-  gather_rows.cu output_rows.cu pool_output.cu muvera.cu maxsim.cu
+  gather_rows.cu output_rows.cu pool_output.cu muvera.cu maxsim.cu lora.cu
   attention.cu attention_work.cc attention_d32.cu attention_d64.cu attention_d128.cu attention_d256.cu
   linear.cu linear_f32.cu gemm_call.cc gemm_pack.cc gemm_epilogue.cc
   gemm_sm80.cc gemm_sm80_bf16.cu gemm_sm80_f16.cu gemm_sm80_fp8.cu

@@ -26,6 +26,7 @@ namespace sie_cpu {
   sie_status pool_output(const sie_pool_output_args *, const sie_share *);                           \
   sie_status muvera(const sie_muvera_args *, const sie_share *);                                     \
   sie_status maxsim(const sie_maxsim_args *, const sie_share *);                                     \
+  sie_status lora(const sie_lora_args *, const sie_share *);                                         \
   sie_status linear_f32(const sie_linear_args *, const sie_share *);                                 \
   int64_t linear_f32_packed_bytes(int64_t n, int64_t k);                                             \
   void linear_f32_pack(int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld, \
@@ -34,6 +35,7 @@ namespace sie_cpu {
   int64_t attention_scratch(const sie_op_bounds *bounds);                                            \
   int64_t muvera_scratch(const sie_op_bounds *bounds);                                               \
   int64_t maxsim_scratch(const sie_op_bounds *bounds);                                               \
+  int64_t lora_scratch(const sie_op_bounds *bounds);                                                 \
   }
 SIE_CPU_DECLARE(avx2)
 SIE_CPU_DECLARE(avx512)

@@ -108,6 +108,8 @@ int64_t scratch_bytes(const sie_op_bounds *bounds) {
       return float_bytes(bounds->c) + float_bytes(bounds->max_len);
     case SIE_OP_MUVERA:
       return Wide ? avx512::muvera_scratch(bounds) : avx2::muvera_scratch(bounds);
+    case SIE_OP_LORA:
+      return Wide ? avx512::lora_scratch(bounds) : avx2::lora_scratch(bounds);
     case SIE_OP_MAXSIM:
       return Wide ? avx512::maxsim_scratch(bounds) : avx2::maxsim_scratch(bounds);
     case SIE_OP_LINEAR:
@@ -150,7 +152,7 @@ const sie_ops avx2_ops = {
     nullptr,
     nullptr,
     avx2::maxsim,
-    nullptr,
+    avx2::lora,
     nullptr,
     nullptr,
     nullptr,
@@ -180,7 +182,7 @@ const sie_ops avx512_ops = {
     nullptr,
     nullptr,
     avx512::maxsim,
-    nullptr,
+    avx512::lora,
     nullptr,
     nullptr,
     nullptr,
@@ -210,7 +212,7 @@ const sie_ops vnni_ops = {
     nullptr,
     nullptr,
     avx512::maxsim,
-    nullptr,
+    avx512::lora,
     nullptr,
     nullptr,
     nullptr,
@@ -240,7 +242,7 @@ const sie_ops amx_ops = {
     nullptr,
     nullptr,
     avx512::maxsim,
-    nullptr,
+    avx512::lora,
     nullptr,
     nullptr,
     nullptr,

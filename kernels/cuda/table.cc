@@ -5,6 +5,7 @@
 #include "cuda/cuda_ops.h"
 #include "cuda/gemm_pack.h"
 #include "cuda/linear.h"
+#include "cuda/lora.h"
 #include "cuda/maxsim.h"
 #include "cuda/muvera.h"
 #include "cuda/rows.h"
@@ -41,6 +42,7 @@ sie_ops table(const char *name, uint32_t compute_mask) {
   ops.pool_output = sie_cuda::pool_output;
   ops.muvera = sie_cuda::muvera;
   ops.maxsim = sie_cuda::maxsim;
+  ops.lora = sie_cuda::lora;
   return ops;
 }
 

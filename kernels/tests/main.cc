@@ -35,6 +35,7 @@ TEST(qk_norm_rope) { run(8); }
 TEST(pool_output) { run(9); }
 TEST(muvera) { run(10); }
 TEST(maxsim) { run(11); }
+TEST(lora) { run(12); }
 TEST(support_table_is_golden) { check_support(); }  // what the groups before have shown
 
 int main(int argc, char **argv) {

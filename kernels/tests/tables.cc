@@ -93,6 +93,7 @@ const std::vector<Group> &groups() {
       {"pool_output", make_pool_output},
       {"muvera", make_muvera},
       {"maxsim", make_maxsim},
+      {"lora", make_lora},
   };
   return list;
 }
