@@ -30,7 +30,7 @@ var rules = []rule{
 	{From: "runtime/fold", Forbid: []string{""}, Allow: []string{"internal/nprand"}, Why: "a table is numbers"},
 	{From: "runtime/lora", Forbid: []string{""}, Allow: []string{"weights"}, Why: "an adapter is numbers by names"},
 	{From: "runtime/arch", Forbid: []string{"runtime", "internal", "catalog", "cmd", "gateway", "sidecar", "configd"},
-		Allow: []string{"runtime/engine", "runtime/fold", "internal/golden"}, Why: "an architecture is tensors and operations"},
+		Allow: []string{"runtime/engine", "runtime/fold", "runtime/lora", "internal/golden"}, Why: "an architecture is tensors and operations"},
 	{From: "runtime/worker", Forbid: []string{"runtime/server", "cmd"}, Why: "the worker does not know HTTP"},
 	{From: "weights", Forbid: []string{""}, Allow: []string{"weights"}, Why: "file formats know no models"},
 	{From: "catalog", Forbid: []string{""}, Allow: []string{"internal"}, Why: "configuration is data"},

@@ -158,11 +158,7 @@ func (family *bertFamily) load(dir fs.FS, p *packer) (encoder, error) {
 	return b, p.err
 }
 
-// forward records the encoder. keep says which row of each sequence is read afterwards: with PoolCLS or PoolLast the
-// last block computes only what that row needs, which changes no bit of it, because rows meet in attention alone and
-// there every key is still there. observe, if not nil, is called with the state after the embeddings (0) and after each
-// block (1 …).
-func (b *bert) forward(r *engine.Recorder, keep engine.Pooling, observe func(i int, x engine.Value)) engine.Value {
+func (b *bert) forward(r *engine.Recorder, p pass) engine.Value {
 	c, eps := b.config.HiddenSize, float32(b.config.LayerNormEps)
 	act := activations[b.config.HiddenAct]
 	attention := engine.Attention{Heads: int32(b.config.Heads), KVHeads: int32(b.config.Heads),
@@ -170,20 +166,34 @@ func (b *bert) forward(r *engine.Recorder, keep engine.Pooling, observe func(i i
 
 	x := r.EmbedLayerNorm(engine.Embedding{Word: b.word, Position: b.position, Type: b.types,
 		Gamma: b.gamma, Beta: b.beta, Eps: eps, PositionOffset: b.firstPosition})
-	observe(0, x)
+	p.see(0, x)
 	for i, l := range b.blocks {
-		qkv := r.Linear(x, l.qkv, l.qkvBias, engine.NoAct, engine.NoValue)
+		qkv := p.linear(r, x, l.qkv, l.qkvBias, engine.NoAct, engine.NoValue)
 		q, k, v := r.Columns(qkv, 0, c), r.Columns(qkv, c, c), r.Columns(qkv, 2*c, c)
-		if i == len(b.blocks)-1 && keep != engine.PoolMean {
-			q, x = r.GatherRows(q, keep), r.GatherRows(x, keep)
+		if p.attendKept {
+			k, v = r.KeepRows(k), r.KeepRows(v)
+		}
+		if i == len(b.blocks)-1 && p.keep != engine.PoolMean {
+			q, x = r.GatherRows(q, p.keep), r.GatherRows(x, p.keep)
 		}
 		a := r.Attention(q, k, v, attention)
-		x = r.LayerNorm(r.Linear(a, l.out, l.outBias, engine.NoAct, x), l.attGamma, l.attBeta, eps)
-		h := r.Linear(x, l.up, l.upBias, act, engine.NoValue)
-		x = r.LayerNorm(r.Linear(h, l.down, l.downBias, engine.NoAct, x), l.blockGamma, l.blockBeta, eps)
-		observe(i+1, x)
+		x = r.LayerNorm(p.linear(r, a, l.out, l.outBias, engine.NoAct, x), l.attGamma, l.attBeta, eps)
+		h := p.linear(r, x, l.up, l.upBias, act, engine.NoValue)
+		x = r.LayerNorm(p.linear(r, h, l.down, l.downBias, engine.NoAct, x), l.blockGamma, l.blockBeta, eps)
+		p.see(i+1, x)
 	}
 	return x
+}
+
+func (b *bert) linears() []linear {
+	c, f, n := b.config.HiddenSize, b.config.IntermediateSize, b.family.names
+	var all []linear
+	for i, l := range b.blocks {
+		at := fmt.Sprintf(n.block, i)
+		all = append(all, linear{l.qkv, []string{at + n.query, at + n.key, at + n.value}, c, c},
+			linear{l.out, []string{at + n.out}, c, c}, linear{l.up, []string{at + n.up}, f, c}, linear{l.down, []string{at + n.down}, c, f})
+	}
+	return all
 }
 
 func (b *bert) shape() encoderShape {

@@ -132,7 +132,7 @@ func TestMaskedLanguageHeads(t *testing.T) {
 			m, r := load(t, dev, c.Dir, Options{Task: Splade, Compute: compute})
 			program := record(t, m, Want{Sparse: true})
 			rec := dev.Record(m.Caps())
-			x := m.encoder.forward(rec, engine.PoolMean, func(int, engine.Value) {})
+			x := m.encoder.forward(rec, pass{keep: engine.PoolMean})
 			h := m.heads.masked
 			rec.OutputValues(rec.Linear(h.beforeDecoder(rec, x), h.decoder, h.bias, engine.NoAct, engine.NoValue))
 			words, err := rec.End()

@@ -18,8 +18,10 @@ import (
 
 // encoder is an architecture with its weights packed.
 type encoder interface {
-	// forward records the encoder; see bert.forward for keep and observe.
-	forward(r *engine.Recorder, keep engine.Pooling, observe func(i int, x engine.Value)) engine.Value
+	// forward records the encoder.
+	forward(r *engine.Recorder, p pass) engine.Value
+	// linears are its matrices, as adapters name them.
+	linears() []linear
 	shape() encoderShape
 	heads() headNames
 }
@@ -204,7 +206,7 @@ func (m *Model) load(dir string, chain chain, limits textLimits, info engine.Inf
 	m.MaxSeqLen = int(longest)
 	m.caps = engine.Caps{MaxTokens: max(longest, int64(cmp.Or(o.MaxTokens, DefaultMaxTokens))),
 		MaxSeqs: int64(cmp.Or(o.MaxSeqs, DefaultMaxSeqs)), MaxLen: longest}
-	m.program, err = m.record(m.Own(), o.NoPruning)
+	m.program, err = m.record(m.Own(), o.NoPruning, nil)
 	return err
 }
 
@@ -243,17 +245,17 @@ func (m *Model) loadHeads(dir, encoderDir string, chain chain) (err error) {
 
 // RecordHiddenStates records a second program over the same weights whose outputs are the states first, first+1, … as
 // float32 [T, hidden_size]: 0 is after the embeddings, i after block i. It has as many outputs as there are states left,
-// at most engine.MaxOutputs. The caller closes it before the model.
-func (m *Model) RecordHiddenStates(first int) (*engine.Program, error) {
+// at most engine.MaxOutputs; batches name the adapters by their index. The caller closes it before the model.
+func (m *Model) RecordHiddenStates(first int, adapters ...*Adapter) (*engine.Program, error) {
 	if first < 0 || first > m.Layers {
 		return nil, fmt.Errorf("hidden state %d: the model has 0 to %d", first, m.Layers)
 	}
 	r := m.device.Record(m.caps)
-	m.encoder.forward(r, engine.PoolMean, func(i int, x engine.Value) {
+	m.encoder.forward(r, pass{keep: engine.PoolMean, adapters: adapters, observe: func(i int, x engine.Value) {
 		if i >= first && i < first+engine.MaxOutputs {
 			r.OutputValues(x)
 		}
-	})
+	}})
 	return r.End()
 }
 

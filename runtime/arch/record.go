@@ -27,14 +27,20 @@ func (m *Model) Own() Want {
 
 // Record records another program over the same weights. The caller closes it before the model. What the model has no head for
 // is a *ModelError; what the device lacks, an error of the engine.
-func (m *Model) Record(want Want) (*engine.Program, error) { return m.record(want, false) }
+func (m *Model) Record(want Want) (*engine.Program, error) { return m.record(want, false, nil) }
+
+// RecordAdapted is Record for batches whose sequences may have one of the adapters each, by index; -1 for none. The adapters
+// must stay open until the program is closed.
+func (m *Model) RecordAdapted(want Want, adapters []*Adapter) (*engine.Program, error) {
+	return m.record(want, false, adapters)
+}
 
 // RecordPooling is Record for a dense vector pooled in another way, for a profile that asks for it.
 func (m *Model) RecordPooling(p engine.Pooling) (*engine.Program, error) {
-	return m.record(Want{Dense: true, Pooling: p}, false)
+	return m.record(Want{Dense: true, Pooling: p}, false, nil)
 }
 
-func (m *Model) record(want Want, noPruning bool) (*engine.Program, error) {
+func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.Program, error) {
 	if want.Dense && want.Pooling == 0 {
 		want.Pooling = m.Pooling
 	}
@@ -50,7 +56,7 @@ func (m *Model) record(want Want, noPruning bool) (*engine.Program, error) {
 		caps.MaxQueryRows = max(minQueryRows, caps.MaxLen)
 	}
 	r := m.device.Record(caps)
-	x := m.encoder.forward(r, keep, func(int, engine.Value) {})
+	x := m.encoder.forward(r, pass{keep: keep, attendKept: want.AttendKept, adapters: adapters})
 	if want.Dense {
 		r.OutputRows(applyAll(r, r.Pool(x, want.Pooling), m.dense))
 	}
@@ -63,7 +69,11 @@ func (m *Model) record(want Want, noPruning bool) (*engine.Program, error) {
 	}
 	tokens := engine.NoValue
 	if want.readsVectors() {
-		tokens = applyAll(r, r.KeepRows(x), m.heads.vectors)
+		tokens = x
+		if !want.AttendKept { // else what is kept is what others attend to, and all rows are read
+			tokens = r.KeepRows(x)
+		}
+		tokens = applyAll(r, tokens, m.heads.vectors)
 	}
 	if want.Multi {
 		r.OutputTokenRows(tokens)
@@ -97,9 +107,6 @@ func (m *Model) check(want Want) error {
 		return missing("class of a text")
 	case want.TokenLogits && h.tagger == nil:
 		return missing("classes of tokens")
-	case want.AttendKept:
-		return &engine.Error{Op: "record", Status: engine.StatusUnsupported,
-			Msg: "attention to kept tokens alone is not available: use attend_to_expansion_tokens: true or query_expansion: false"}
 	}
 	return nil
 }

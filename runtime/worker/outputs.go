@@ -231,7 +231,7 @@ func (f *forms) sparseOf(w weighted) Sparse {
 	for i, c := range w.columns {
 		s.Columns = binary.LittleEndian.AppendUint32(s.Columns, uint32(c))
 		if f.weights.device == engine.F16 {
-			s.Values = binary.LittleEndian.AppendUint16(s.Values, api.Half(w.weights[i]))
+			s.Values = binary.LittleEndian.AppendUint16(s.Values, engine.Half(w.weights[i]))
 		} else {
 			s.Values = binary.LittleEndian.AppendUint32(s.Values, math.Float32bits(w.weights[i]))
 		}

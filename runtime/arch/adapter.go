@@ -1,0 +1,106 @@
+package arch
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/lora"
+)
+
+// linear is a matrix of an encoder: several of the checkpoint's linears, each [n, k], one below another.
+type linear struct {
+	weight *engine.Weight
+	names  []string // in the checkpoint, without the prefix of the class that saved it
+	n, k   int64
+}
+
+// Adapter is a LoRA adapter packed for a model. The caller closes it after the programs recorded with it and before the model.
+// Read-only; safe for concurrent use.
+type Adapter struct {
+	Rank  int // the largest
+	pairs map[*engine.Weight]engine.LoRA
+	owner *packer
+}
+
+// LoadAdapter reads the PEFT adapter in dir and packs it. Errors: those of lora.Read, and the engine's.
+func (m *Model) LoadAdapter(dir string) (*Adapter, error) {
+	linears := m.encoder.linears()
+	base := lora.Base{Linears: make(map[string]lora.Shape), Unused: m.unused()}
+	for _, l := range linears {
+		for _, name := range l.names {
+			base.Linears[name] = lora.Shape{N: int(l.n), K: int(l.k)}
+		}
+	}
+	read, err := lora.Read(dir, base)
+	if err != nil {
+		return nil, err
+	}
+	a := &Adapter{Rank: read.Rank, pairs: make(map[*engine.Weight]engine.LoRA), owner: &packer{dev: m.device}}
+	dtype, err := m.adapterType()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range linears {
+		pair, ok := read.Fused(l.names...)
+		if !ok {
+			continue
+		}
+		a.pairs[l.weight] = engine.LoRA{A: a.owner.data(l.k, dtype, encoded(pair.A, dtype)),
+			B: a.owner.data(int64(pair.Rank), dtype, encoded(pair.B, dtype))}
+	}
+	if a.owner.err != nil {
+		a.Close()
+		return nil, a.owner.err
+	}
+	return a, nil
+}
+
+// unused are the linears of the model's class that no output of its task depends on.
+func (m *Model) unused() []string {
+	h, all := m.encoder.heads(), []string{}
+	if m.heads.classifier == nil {
+		all = append(all, h.pooler, "pooler.dense", h.logits, "classifier", "classifier.dense", "classifier.out_proj")
+	}
+	if m.heads.masked == nil {
+		all = append(all, h.masked.transform, h.masked.decoder)
+	}
+	return all
+}
+
+// adapterType is the type that the device takes adapters in.
+func (m *Model) adapterType() (engine.DType, error) {
+	info, err := m.device.Info()
+	switch {
+	case err != nil:
+		return 0, err
+	case info.Kind != engine.CUDA:
+		return engine.F32, nil
+	case m.Compute == engine.ComputeF16:
+		return engine.F16, nil
+	}
+	return engine.BF16, nil
+}
+
+// encoded are values in the device's type, rounded to nearest, ties to even.
+func encoded(values []float32, dtype engine.DType) []byte {
+	out := make([]byte, 0, int(dtype.RowBytes(int64(len(values)))))
+	for _, v := range values {
+		switch dtype {
+		case engine.BF16:
+			bits := math.Float32bits(v) // finite: lora.Read says so
+			out = binary.LittleEndian.AppendUint16(out, uint16((bits+0x7fff+bits>>16&1)>>16))
+		case engine.F16:
+			out = binary.LittleEndian.AppendUint16(out, engine.Half(v))
+		default:
+			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
+		}
+	}
+	return out
+}
+
+// Bytes is the size of the adapter on the device.
+func (a *Adapter) Bytes() int64 { return a.owner.bytes }
+
+// Close frees the adapter. No program recorded with it may be open.
+func (a *Adapter) Close() { a.owner.close() }
