@@ -287,6 +287,9 @@ func checkHubID(id string) error {
 	return nil
 }
 
+// IsHubID reports whether id could be a hub repository.
+func IsHubID(id string) bool { return checkHubID(id) == nil }
+
 func notHubRune(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '_' && r != '-'
 }

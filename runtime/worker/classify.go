@@ -40,6 +40,11 @@ func (w *Worker) Classify(ctx context.Context, r *ClassifyRequest) (*ClassifyRes
 	}
 	defer ref.Release()
 	m := ref.Model()
+	adapter, drop, err := m.adapter(p)
+	if err != nil {
+		return nil, err
+	}
+	defer drop()
 	n := max(len(r.Texts), len(r.Pairs))
 	res := &ClassifyResult{Labels: m.weights.Labels, Scores: make([][]float64, n)}
 	reader := newReader(ctx, m, p, "inputs")
@@ -47,7 +52,7 @@ func (w *Worker) Classify(ctx context.Context, r *ClassifyRequest) (*ClassifyRes
 	if err != nil {
 		return nil, w.translate(ctx, w.recordError(err, p), p.model, nil, n, "extraction")
 	}
-	j := job{ctx: ctx, queue: v.queue, n: n, timings: &res.Timings,
+	j := job{ctx: ctx, queue: v.queue, n: n, timings: &res.Timings, adapter: adapter,
 		make: func(first, end int) ([]batch.Item, error) { return reader.classified(r, first, end) },
 		put: func(first int, results []batch.Result) error {
 			for i := range results {

@@ -127,13 +127,23 @@ func classes(list []engine.Compute) string {
 
 // runPacked adapts the devices' runners to one queue: a program for each device, over its own copy of the weights.
 type runPacked struct {
-	w        *Worker
-	programs []*engine.Program
+	model   *model
+	variant *variant
 }
 
 // RunPacked implements batch.Runner. Outputs are made anew for each batch: results alias them until they are sent.
 func (r runPacked) RunPacked(ctx context.Context, card int, p *batch.Packed) (batch.Result, error) {
-	b := engine.Batch{Program: r.programs[card], IDs: p.IDs, TypeIDs: p.TypeIDs, CuSeqlens: p.CuSeqlens, Keep: p.Keep,
+	programs, w := r.variant.programs, r.model.w
+	var which []int32
+	if p.Adapters != nil {
+		set, of, done, err := r.variant.adapted(r.model.loras, p.Adapters)
+		if err != nil {
+			return batch.Result{}, err
+		}
+		defer done()
+		programs, which = set.programs, of
+	}
+	b := engine.Batch{Program: programs[card], Adapter: which, IDs: p.IDs, TypeIDs: p.TypeIDs, CuSeqlens: p.CuSeqlens, Keep: p.Keep,
 		Queries: p.Queries, CuQueries: p.CuQueries, Partner: p.Partner}
 	for o := range p.Outputs {
 		out := &p.Outputs[o]
@@ -146,12 +156,12 @@ func (r runPacked) RunPacked(ctx context.Context, card int, p *batch.Packed) (ba
 			b.Items[o][i] = engine.OutItem{DType: engine.DType(s.DType), Dims: int(s.Dims), Normalize: s.Normalize, Offset: out.Offsets[i]}
 		}
 	}
-	if f := r.w.opt.Intercept; f != nil {
+	if f := w.opt.Intercept; f != nil {
 		if err := f(&b); err != nil {
 			return batch.Result{}, err
 		}
 	}
-	if err := r.w.devices[card].runner.Run(ctx, &b); err != nil {
+	if err := w.devices[card].runner.Run(ctx, &b); err != nil {
 		return batch.Result{}, err
 	}
 	return b.Out, nil

@@ -27,10 +27,16 @@ func (w *Worker) Encode(ctx context.Context, r *Request) (*Result, error) {
 		return nil, err
 	}
 	defer ref.Release()
+	adapter, drop, err := ref.Model().adapter(p)
+	if err != nil {
+		return nil, err
+	}
+	defer drop()
 	e, err := newEncoding(ctx, ref.Model(), p, r)
 	if err != nil {
 		return nil, w.translate(ctx, w.recordError(err, p), p.model, nil, 0, "encoding")
 	}
+	e.adapter = adapter
 	e.result.Timings.Preprocess = time.Since(start)
 	if err := e.run(); err != nil {
 		return nil, w.translate(ctx, err, p.model, e.queue(), e.n, "encoding")
@@ -53,6 +59,7 @@ type encoding struct {
 	reader  *reader
 	markers *markers // ColBERT's; nil for others
 	variant *variant // nil when no forward pass is needed
+	adapter batch.Adapter
 	forms   forms
 	result  Result
 
@@ -118,7 +125,7 @@ func (e *encoding) run() error {
 	if e.variant == nil {
 		return e.lookUp()
 	}
-	j := job{ctx: e.ctx, queue: e.variant.queue, n: e.n, timings: &e.result.Timings, make: e.items, put: e.put}
+	j := job{ctx: e.ctx, queue: e.variant.queue, n: e.n, timings: &e.result.Timings, adapter: e.adapter, make: e.items, put: e.put}
 	if err := j.run(); err != nil {
 		return err
 	}
@@ -126,7 +133,7 @@ func (e *encoding) run() error {
 		again := e.short
 		e.short = nil
 		e.variant.grow(e.room)
-		j := job{ctx: e.ctx, queue: e.variant.queue, n: len(again), timings: &e.result.Timings, admitted: true,
+		j := job{ctx: e.ctx, queue: e.variant.queue, n: len(again), timings: &e.result.Timings, adapter: e.adapter, admitted: true,
 			make: func(first, end int) ([]batch.Item, error) { return e.pick(again[first:end]) },
 			put: func(first int, results []batch.Result) error {
 				for i := range results {

@@ -49,7 +49,12 @@ func (w *Worker) Extract(ctx context.Context, r *ExtractRequest) (*ExtractResult
 		return nil, err
 	}
 	defer ref.Release()
-	x := &extraction{ctx: ctx, model: ref.Model(), plan: p, req: r, reader: newReader(ctx, ref.Model(), p, "items"),
+	adapter, drop, err := ref.Model().adapter(p)
+	if err != nil {
+		return nil, err
+	}
+	defer drop()
+	x := &extraction{ctx: ctx, model: ref.Model(), adapter: adapter, plan: p, req: r, reader: newReader(ctx, ref.Model(), p, "items"),
 		result: ExtractResult{Model: p.model, Items: make([]Extracted, len(r.Texts))}}
 	x.result.Timings.Preprocess = time.Since(start)
 	if err := x.run(); err != nil {
@@ -63,13 +68,14 @@ func (w *Worker) Extract(ctx context.Context, r *ExtractRequest) (*ExtractResult
 
 // extraction is a request on its way through a loaded model. Owned by one goroutine.
 type extraction struct {
-	ctx    context.Context
-	model  *model
-	plan   *plan
-	req    *ExtractRequest
-	reader *reader
-	queue  *batch.Queue // set by run
-	result ExtractResult
+	ctx     context.Context
+	model   *model
+	plan    *plan
+	req     *ExtractRequest
+	reader  *reader
+	adapter batch.Adapter
+	queue   *batch.Queue // set by run
+	result  ExtractResult
 }
 
 func (x *extraction) run() error {
@@ -91,7 +97,7 @@ func (x *extraction) logits(want arch.Want, n int, items func(first, end int) ([
 		return err
 	}
 	x.queue = v.queue
-	j := job{ctx: x.ctx, queue: v.queue, n: n, timings: &x.result.Timings, make: items, put: func(first int, results []batch.Result) error {
+	j := job{ctx: x.ctx, queue: v.queue, n: n, timings: &x.result.Timings, adapter: x.adapter, make: items, put: func(first int, results []batch.Result) error {
 		for i := range results {
 			z := floats(results[i][0])
 			for _, logit := range z {

@@ -25,6 +25,8 @@ type job struct {
 	make func(first, end int) ([]batch.Item, error)
 	put  func(first int, results []batch.Result) error
 
+	// adapter changes the weights for every item; nil: none.
+	adapter batch.Adapter
 	// admitted jobs go on with a request that has got results already: a full queue makes them wait, not fail.
 	admitted bool
 	timings  *Timings
@@ -83,6 +85,11 @@ func (j *job) submit(first, end int) error {
 	items, err := j.make(first, end)
 	if err != nil {
 		return err
+	}
+	if j.adapter != nil {
+		for i := range items {
+			items[i].Adapter = j.adapter
+		}
 	}
 	c := chunk{group: batch.NewGroup(j.ctx, len(items)), first: first, at: time.Now()}
 	if err := j.queue.Submit(j.ctx, c.group, items, wait); err != nil {

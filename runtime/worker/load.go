@@ -36,6 +36,8 @@ type model struct {
 	idf     []float32 // SPLADE: the weight of each token id in queries; nil: queries run like documents
 	marking sync.Map  // *catalog.LoadtimeOptions: func() *markers
 
+	loras *loras
+
 	mu       sync.Mutex // guards variants
 	variants map[arch.Want]*variant
 }
@@ -112,6 +114,8 @@ func (w *Worker) load(ctx context.Context, key string, shared copyOf, found hub.
 		closeCopies(copies)
 		return nil, err
 	}
+	l.loras = newLoras(l, w.opt.MaxLoRAs)
+	l.loras.preload(lorasOf(shared.users))
 	w.loaded.Store(key, l)
 	for i, d := range w.devices {
 		w.opt.Metrics.Loaded(m.ID, d.name, copies[i].Bytes())
@@ -240,6 +244,9 @@ func (l *model) Bytes() int64 {
 	for _, c := range l.copies {
 		n += c.Bytes()
 	}
+	if l.loras != nil {
+		n += l.loras.bytes()
+	}
 	return n
 }
 
@@ -258,12 +265,11 @@ func (l *model) Idle() bool {
 // Close fails what is queued, waits for running batches and frees the weights.
 func (l *model) Close() {
 	l.w.loaded.Delete(l.key)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, v := range l.variants {
+	for _, v := range l.recorded() { // nobody holds the model, so there will be no more
 		v.queue.Close(batch.ErrClosed)
 		v.closePrograms()
 	}
+	l.loras.close()
 	l.tokenizer.Close()
 	closeCopies(l.copies)
 	l.files.Release()

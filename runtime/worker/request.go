@@ -66,6 +66,7 @@ type plan struct {
 	form        outputForm
 	dimensions  int
 	fold        *folding // nil: nothing is folded
+	lora        *loraKey // nil: the base weights
 }
 
 // planAny checks what all operations share, in the order that clients know: model, then profile and options.
@@ -81,10 +82,13 @@ func (w *Worker) planAny(id string, options map[string]any, instruction *string)
 	if err != nil {
 		return nil, optionError(err)
 	}
-	if opt.LoRAID != "" {
-		return nil, errs.NoLoRA(opt.LoRAID, id)
+	p := &plan{model: m, options: opt, query: opt.IsQuery, instruction: instruction, dimensions: opt.Dimensions}
+	if key, ok, err := loraOf(m, opt, options); err != nil {
+		return nil, err
+	} else if ok {
+		p.lora = &key
 	}
-	return &plan{model: m, options: opt, query: opt.IsQuery, instruction: instruction, dimensions: opt.Dimensions}, nil
+	return p, nil
 }
 
 // instructionText is the instruction that holds for the request: its own, else the profile's.

@@ -42,7 +42,12 @@ func (w *Worker) Score(ctx context.Context, r *ScoreRequest) (*ScoreResult, erro
 		return nil, err
 	}
 	defer ref.Release()
-	s := &scoring{ctx: ctx, model: ref.Model(), plan: p, req: r, reader: newReader(ctx, ref.Model(), p, "items"),
+	adapter, drop, err := ref.Model().adapter(p)
+	if err != nil {
+		return nil, err
+	}
+	defer drop()
+	s := &scoring{ctx: ctx, model: ref.Model(), adapter: adapter, plan: p, req: r, reader: newReader(ctx, ref.Model(), p, "items"),
 		result: ScoreResult{Model: p.model, Scores: make([]float64, len(r.Texts))}}
 	s.result.Timings.Preprocess = time.Since(start)
 	if err := s.run(); err != nil {
@@ -68,6 +73,7 @@ type scoring struct {
 	plan    *plan
 	req     *ScoreRequest
 	reader  *reader
+	adapter batch.Adapter
 	queue   *batch.Queue // of the program that scores; set by run
 	special int          // tokens that are nobody's text
 	result  ScoreResult
@@ -96,7 +102,7 @@ func (s *scoring) open(want arch.Want) (*variant, error) {
 
 // job runs a program over the request's texts.
 func (s *scoring) job(v *variant, admitted bool, make func(first, end int) ([]batch.Item, error), put func(i int, r *batch.Result) error) error {
-	j := job{ctx: s.ctx, queue: v.queue, n: len(s.req.Texts), timings: &s.result.Timings, admitted: admitted, make: make,
+	j := job{ctx: s.ctx, queue: v.queue, n: len(s.req.Texts), timings: &s.result.Timings, adapter: s.adapter, admitted: admitted, make: make,
 		put: func(first int, results []batch.Result) error {
 			for i := range results {
 				if err := put(first+i, &results[i]); err != nil {
@@ -216,7 +222,7 @@ func (s *scoring) encodeQuery(out outputs) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.reader.field = "query"
+	e.reader.field, e.adapter = "query", s.adapter
 	s.queue = e.variant.queue
 	if err := e.run(); err != nil {
 		return nil, err

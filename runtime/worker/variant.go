@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/sie-engine/sie/catalog"
@@ -15,6 +17,8 @@ type variant struct {
 	queue    *batch.Queue
 	programs []*engine.Program // on each device
 	owned    bool              // recorded here, not with the weights
+
+	set *adaptedSet // the programs with adapters, if any; guarded by the model's loras.mu
 
 	// room is how many columns a sparse result has room for at first; it grows with what is seen.
 	room atomic.Int32
@@ -58,9 +62,16 @@ func (l *model) variant(want arch.Want) (*variant, error) {
 	if want.MaxSim {
 		o.MaxQueryRows = int(v.programs[0].Caps().MaxQueryRows)
 	}
-	v.queue = batch.NewQueue(l.w.slots, runPacked{w: l.w, programs: v.programs}, o)
+	v.queue = batch.NewQueue(l.w.slots, runPacked{model: l, variant: v}, o)
 	l.variants[want] = v
 	return v, nil
+}
+
+// recorded are the variants there are.
+func (l *model) recorded() []*variant {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Values(l.variants))
 }
 
 func (v *variant) closePrograms() {

@@ -34,6 +34,7 @@ type Options struct {
 	MaxBatchTokens  int           // overrides the profiles' max_batch_tokens
 	Batch           batch.Options // as documented there
 	MaxQueueItems   int           // [2,048]
+	MaxLoRAs        int           // LoRA adapters of one model at a time [10]
 	MemoryThreshold float64       // share of memory above which unused models are unloaded [0.95]
 	Metrics         *obs.Metrics  // required
 	Log             *slog.Logger  // [slog.Default()]
@@ -68,6 +69,9 @@ func New(opt Options) (*Worker, error) {
 	}
 	if opt.MaxQueueItems == 0 {
 		opt.MaxQueueItems = 2048
+	}
+	if opt.MaxLoRAs == 0 {
+		opt.MaxLoRAs = 10
 	}
 	if opt.MemoryThreshold == 0 {
 		opt.MemoryThreshold = 0.95

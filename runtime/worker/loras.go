@@ -1,0 +1,263 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/batch"
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/weights/hub"
+)
+
+// loras are the LoRA adapters of one model: loaded on demand in the background, kept while they are used, the least recently
+// used one gone when there are too many. Sequences of one batch may have different ones.
+type loras struct {
+	model  *model
+	most   int
+	ctx    context.Context
+	cancel context.CancelFunc
+	jobs   sync.WaitGroup
+
+	mu   sync.Mutex // guards the fields below, the entries, and the sets of the model's variants
+	all  map[loraKey]*lora
+	used uint64
+}
+
+// loraKey names an adapter: a hub id or a directory, and the revision of the former.
+type loraKey struct{ id, revision string }
+
+// lora is an adapter on every device. It is what batch.Item.Adapter holds.
+type lora struct {
+	key    loraKey
+	state  loraState
+	err    error           // of a failed load, until somebody was told
+	copies []*arch.Adapter // on each device, once ready
+	pins   int             // requests that use it
+	sets   int             // recorded programs that hold it
+	used   uint64
+	gone   bool // freed when neither holds it
+}
+
+type loraState uint8
+
+const (
+	loraLoading loraState = iota
+	loraReady
+	loraFailed
+)
+
+func newLoras(l *model, most int) *loras {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &loras{model: l, most: most, ctx: ctx, cancel: cancel, all: make(map[loraKey]*lora)}
+}
+
+// acquire pins the adapter that a request names, or says that it is being loaded, which the first to ask for it starts.
+func (s *loras) acquire(key loraKey, m *catalog.Resolved) (*lora, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.all[key]
+	if a == nil {
+		if !s.makeRoomLocked() {
+			return nil, errs.LoadingLoRA(key.id, m.ID) // every adapter is in use at this moment; later one is not
+		}
+		s.startLocked(key)
+		return nil, errs.LoadingLoRA(key.id, m.ID)
+	}
+	switch a.state {
+	case loraLoading:
+		return nil, errs.LoadingLoRA(key.id, m.ID)
+	case loraFailed:
+		delete(s.all, key) // told once; the next request tries again
+		if errors.Is(a.err, engine.ErrNoMemory) {
+			return nil, errs.OutOfMemory("LoRA", a.err)
+		}
+		e := errs.LoRAFailed(key.id, m.ID, a.err)
+		e.Message += ": " + publicCause(a.err)
+		return nil, e
+	}
+	s.used++
+	a.used = s.used
+	a.pins++
+	return a, nil
+}
+
+// adapter pins the adapter that a plan wants, if any, until drop is called.
+func (l *model) adapter(p *plan) (adapter batch.Adapter, drop func(), err error) {
+	if p.lora == nil {
+		return nil, func() {}, nil
+	}
+	a, err := l.loras.acquire(*p.lora, p.model)
+	if err != nil {
+		return nil, nil, err
+	}
+	return a, func() { l.loras.release(a) }, nil
+}
+
+func (s *loras) release(a *lora) {
+	s.mu.Lock()
+	a.pins--
+	s.freeLocked(a)
+	s.mu.Unlock()
+}
+
+// preload starts loading adapters that profiles name; a failure is logged and told to the first request.
+func (s *loras) preload(keys []loraKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, key := range keys {
+		if s.all[key] == nil && len(s.all) < s.most {
+			s.startLocked(key)
+		}
+	}
+}
+
+func (s *loras) startLocked(key loraKey) {
+	a := &lora{key: key}
+	s.all[key] = a
+	s.jobs.Add(1)
+	go s.load(a)
+}
+
+// load finds and packs an adapter.
+func (s *loras) load(a *lora) {
+	defer s.jobs.Done()
+	copies, err := s.pack(a.key)
+	log := s.model.w.opt.Log
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		a.state, a.err = loraFailed, err
+		log.Warn("LoRA adapter failed to load", "lora", a.key.id, "weights", s.model.key, "error", err)
+		return
+	}
+	a.state, a.copies = loraReady, copies
+	log.Info("LoRA adapter ready", "lora", a.key.id, "weights", s.model.key, "rank", copies[0].Rank, "packed_kib", copies[0].Bytes()>>10)
+}
+
+func (s *loras) pack(key loraKey) (copies []*arch.Adapter, err error) {
+	var found hub.Resolved
+	if found, err = s.model.w.opt.Hub.Resolve(s.ctx, key.id, key.revision); err != nil {
+		return nil, err
+	}
+	defer found.Release()
+	for _, c := range s.model.copies {
+		a, err := c.LoadAdapter(found.Dir)
+		if err != nil {
+			for _, packed := range copies {
+				packed.Close()
+			}
+			return nil, err
+		}
+		copies = append(copies, a)
+	}
+	return copies, nil
+}
+
+// makeRoomLocked lets go of the adapter used longest ago that no request holds, when there are as many as there may be. It
+// reports whether there is room for one more.
+func (s *loras) makeRoomLocked() bool {
+	if len(s.all) < s.most {
+		return true
+	}
+	var victim *lora
+	for _, a := range s.all {
+		if a.pins == 0 && a.state != loraLoading && (victim == nil || a.used < victim.used) {
+			victim = a
+		}
+	}
+	if victim == nil {
+		return false
+	}
+	delete(s.all, victim.key)
+	victim.gone = true
+	for _, set := range s.model.adaptedSets() {
+		if slices.Contains(set.adapters, victim) {
+			s.dropLocked(set)
+		}
+	}
+	s.freeLocked(victim)
+	return true
+}
+
+// freeLocked frees an adapter that was let go of and that nobody holds any more.
+func (s *loras) freeLocked(a *lora) {
+	if !a.gone || a.pins > 0 || a.sets > 0 {
+		return
+	}
+	for _, c := range a.copies {
+		c.Close()
+	}
+	a.copies = nil
+}
+
+// bytes is what the adapters take on all devices.
+func (s *loras) bytes() (n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.all {
+		for _, c := range a.copies {
+			n += c.Bytes()
+		}
+	}
+	return n
+}
+
+// close ends loads and frees everything. No batch runs and no request holds an adapter.
+func (s *loras) close() {
+	s.cancel()
+	s.jobs.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, set := range s.model.adaptedSets() {
+		s.dropLocked(set)
+	}
+	for _, a := range s.all {
+		a.gone = true
+		s.freeLocked(a)
+	}
+	s.all = nil
+}
+
+// loraOf is the adapter that a request under these options wants; ok is false for none. A client names adapters of the hub, or
+// those that the model's load-time options name; directories are the operator's to name.
+func loraOf(m *catalog.Resolved, o *catalog.RuntimeOptions, request map[string]any) (key loraKey, ok bool, err error) {
+	if o.LoRAID == "" {
+		return loraKey{}, false, nil
+	}
+	for _, known := range m.Loadtime.LoRAs {
+		if known.Name == o.LoRAID {
+			return loraKey{known.ID, known.Revision}, true, nil
+		}
+	}
+	if _, named := request["lora_id"]; named && o.LoRAID != m.Runtime.LoRAID && (catalog.IsPath(o.LoRAID) || !catalog.IsHubID(o.LoRAID)) {
+		return loraKey{}, false, errs.Invalidf("options.lora_id",
+			"Field 'options.lora_id' must name a hub repository such as \"org/name\", or an adapter of the model's lora_paths; got %.80q", o.LoRAID)
+	}
+	return loraKey{id: o.LoRAID}, true, nil
+}
+
+// lorasOf are the adapters that entries name in their profiles.
+func lorasOf(users []*catalog.Resolved) (keys []loraKey) {
+	add := func(k loraKey) {
+		if !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	for _, m := range users {
+		for _, known := range m.Loadtime.LoRAs {
+			add(loraKey{known.ID, known.Revision})
+		}
+		if key, ok, err := loraOf(m, m.Runtime, nil); ok && err == nil {
+			add(key)
+		}
+	}
+	return keys
+}
+
+var errTooManyLoras = fmt.Errorf("worker: a batch has more adapters than a program takes")
