@@ -8,6 +8,7 @@
 
 #include <atomic>
 
+#include "heads.h"
 #include "model.h"
 #include "tests/check.h"
 
@@ -52,11 +53,8 @@ int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void 
 
 }  // extern "C"
 
-TEST(allocations_fail_one_by_one) {
-  model::Shape shape;
-  shape.layers = 1;
-  model::Batch batch;
-  for (int i = 0; i < 5; i++) batch.add(shape, i, 9 * i);
+// Opens the model with each allocation failing in turn; then runs the batch with none allowed.
+static void fail_each(const model::Shape &shape, const model::Batch &batch) {
   int n = 0;
   for (;; n++) {
     model::Model m;
@@ -67,6 +65,7 @@ TEST(allocations_fail_one_by_one) {
     calls_left.store(-1);
     if (!hit) {
       CHECK(status == SIE_OK, "without a failure: %s", m.err.message);
+      if (status != SIE_OK) return;
       // submit and wait allocate nothing: the next call would fail.
       calls_left.store(0);
       model::Result result = run(&m, batch);
@@ -80,4 +79,24 @@ TEST(allocations_fail_one_by_one) {
   }
   CHECK(n > 50 && n <= 5000, "%d allocations seen", n);
   printf("     %d allocations and threads failed in turn\n", n);
+}
+
+TEST(allocations_fail_one_by_one) {
+  model::Shape shape;
+  shape.layers = 1;
+  model::Batch batch;
+  for (int i = 0; i < 5; i++) batch.add(shape, i, 9 * i);
+  fail_each(shape, batch);
+}
+
+TEST(allocations_of_heads_fail_one_by_one) {
+  for (int i = 0; i < heads::count; i++) {
+    const heads::Head &head = heads::all[i];
+    model::Shape shape;
+    shape.layers = 1;
+    shape.tail = head.tail;
+    model::Model m;
+    if (m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32, shape) == SIE_UNSUPPORTED) continue;
+    fail_each(shape, heads::batch_of(head, shape, {1, 2, 3, 5}, false));
+  }
 }

@@ -6,38 +6,16 @@
 #include <vector>
 
 #include "model.h"
-#include "tests/check.h"
+#include "refused.h"
 
 using model::Model;
 
 namespace {
 
-void refused(const char *what, sie_status got, const sie_error &err, sie_status want = SIE_INVALID_ARGUMENT) {
-  CHECK(got == want, "%s: status %d, %d expected (%s)", what, got, want, err.message);
-  CHECK(err.status == got && err.message[0] != '\0', "%s: no message", what);
-  for (const char *c = err.message; *c != '\0'; c++)
-    CHECK(*c >= ' ' && *c <= '~', "%s: \"%s\" is not ASCII", what, err.message);
-}
-
-// A fresh error for each call, so that an old message cannot stand in.
-#define REFUSED(call, ...)                      \
-  do {                                          \
-    sie_error err = {};                         \
-    sie_status status = (call);                 \
-    refused(#call, status, err, ##__VA_ARGS__); \
-  } while (0)
-
 struct Open {
   Model m;
   Open() { CHECK(m.open(SIE_DEVICE_CPU, 0, 2, SIE_COMPUTE_F32) == SIE_OK, "%s", m.err.message); }
 };
-
-template <class T>
-T sized() {
-  T t = {};
-  t.struct_size = sizeof t;
-  return t;
-}
 
 sie_batch batch_of(int64_t tokens, int64_t seqs, const int32_t *ids, const int32_t *types, const int32_t *cu,
                    const sie_out_item *items) {
@@ -298,8 +276,7 @@ TEST(bad_run_arguments) {
   sie_out_item items[2] = {{SIE_F32, 0, 0, 0, 0}, {SIE_F32, 0, 0, 0, 256}};
   sie_slot *s = m.slots[0];
   auto load = [&](int64_t t, int64_t b, const int32_t *i, const int32_t *ty, const int32_t *c,
-                  const sie_out_item *it,
-                  sie_error *err) {
+                  const sie_out_item *it, sie_error *err) {
     sie_batch batch = batch_of(t, b, i, ty, c, it);
     return sie_slot_load(s, m.program, &batch, err);
   };

@@ -15,6 +15,12 @@ namespace {
   } while (0)
 
 constexpr int64_t max_tokens = 4096, max_seqs = 512, max_len = 640;
+constexpr int64_t tail_bytes = 4 << 20;  // of each output of a tail
+
+template <class T>
+const T *or_null(const std::vector<T> &v) {
+  return v.empty() ? nullptr : v.data();
+}
 
 }  // namespace
 
@@ -32,6 +38,22 @@ sie_status Model::weight(uint32_t kind, uint32_t compute, int64_t n, int64_t k, 
   desc.n = n;
   desc.k = k;
   desc.parts[0] = {values.data(), n, 0};
+  return create(desc, out);
+}
+
+sie_status Model::data(uint32_t dtype, int64_t n, int64_t k, const void *values, sie_weight **out) {
+  sie_weight_desc desc = {};
+  desc.struct_size = sizeof desc;
+  desc.kind = SIE_WEIGHT_DATA;
+  desc.dtype = dtype;
+  desc.n_parts = 1;
+  desc.n = n;
+  desc.k = k;
+  desc.parts[0] = {values, n, 0};
+  return create(desc, out);
+}
+
+sie_status Model::create(const sie_weight_desc &desc, sie_weight **out) {
   TRY(sie_weight_create(device, &desc, out, &err));
   weights.push_back(*out);
   if (card == nullptr) return SIE_OK;
@@ -101,10 +123,12 @@ sie_status Model::record() {
   caps.max_tokens = max_tokens;
   caps.max_seqs = max_seqs;
   caps.max_len = max_len;
+  caps.max_query_rows = 256;
   TRY(sie_program_begin(device, &caps, &program, &err));
   sie_value x, pooled;
   TRY(sie_op_embed_layernorm(program, word, position, type, gamma, beta, 1e-12f, 2, &x, &err));
   for (int i = 0; i < shape.layers; i++) TRY(layer(&x, i == shape.layers - 1));
+  if (shape.tail != nullptr) return shape.tail(this, x);
   TRY(sie_op_pool(program, x, shape.prune ? SIE_POOL_CLS : SIE_POOL_MEAN, &pooled, &err));
   if (shape.head) TRY(head(&pooled));
   TRY(sie_op_output_rows(program, pooled, 0, &err));
@@ -134,7 +158,7 @@ sie_status Model::place_arena(size_t workspace, const sie_slot_caps &caps) {
   if (card == nullptr) return SIE_OK;
   memory_.push_back(card->allocate(static_cast<int64_t>(workspace)));
   arena_memory = memory_.back();
-  for (int i = 0; i < 2; i++) {
+  for (uint32_t i = 0; i < caps.n_outputs; i++) {
     memory_.push_back(card->allocate(caps.output_bytes[i]));
     outputs[i] = memory_.back();
   }
@@ -157,7 +181,12 @@ sie_status Model::make(const sie_device_options &options, uint32_t compute, cons
   caps.max_seqs = max_seqs;
   caps.output_bytes[0] = max_seqs * hidden * 4;
   caps.output_bytes[1] = max_tokens * hidden * 4;
+  if (shape.tail != nullptr) {
+    caps.n_outputs = 4;
+    for (int64_t &bytes : caps.output_bytes) bytes = tail_bytes;
+  }
   caps.input_bytes = sie_program_input_bytes(program);
+  caps.query_bytes = sie_program_query_bytes(program);
   TRY(place_arena(workspace, caps));
   for (sie_slot *&slot : slots) TRY(sie_slot_create(device, &caps, &slot, &err));
   return SIE_OK;
@@ -185,7 +214,7 @@ void Batch::add(const Shape &shape, int number, int length) {
   Random random(static_cast<uint32_t>(1000 + number));
   int64_t hidden = shape.heads * shape.head_dim;
   sie_out_item item = {SIE_F32, 0, 0, 0, seqs() * hidden * 4};
-  items.push_back(item);
+  items[0].push_back(item);
   for (int i = 0; i < length; i++) {
     ids.push_back(random.below(shape.vocabulary));
     types.push_back(random.below(shape.types));
@@ -201,7 +230,13 @@ sie_status submit(Model *m, int slot, const Batch &batch) {
   packed.ids = batch.ids.data();
   packed.type_ids = batch.types.data();
   packed.cu_seqlens = batch.cu.data();
-  packed.items[0] = batch.items.data();
+  packed.keep = or_null(batch.keep);
+  packed.adapter = or_null(batch.adapter);
+  packed.partner = or_null(batch.partner);
+  packed.n_queries = batch.cu_queries.empty() ? 0 : static_cast<int64_t>(batch.cu_queries.size()) - 1;
+  packed.cu_queries = or_null(batch.cu_queries);
+  packed.queries = or_null(batch.queries);
+  for (int i = 0; i < 4; i++) packed.items[i] = or_null(batch.items[i]);
   TRY(sie_slot_load(m->slots[slot], m->program, &packed, &m->err));
   if (m->card != nullptr) {
     const void *host;
@@ -220,10 +255,20 @@ Result wait(Model *m, int slot, const Batch &batch) {
     auto fetch = [m, slot](int i, int64_t bytes) {
       m->card->copy_out(const_cast<void *>(sie_slot_output(m->slots[slot], i)), m->outputs[i], bytes);
     };
-    fetch(0, batch.seqs() * m->hidden * 4);
-    if (m->shape.tokens && !m->shape.prune) fetch(1, batch.tokens() * m->hidden * 4);
+    if (m->shape.tail == nullptr) fetch(0, batch.seqs() * m->hidden * 4);
+    if (m->shape.tail == nullptr && m->shape.tokens && !m->shape.prune) {
+      fetch(1, batch.tokens() * m->hidden * 4);
+    }
+    for (int i = 0; m->shape.tail != nullptr && i < 4; i++) fetch(i, batch.bytes[i]);
   }
   result.status = sie_slot_wait(m->slots[slot], &err);
+  if (m->shape.tail != nullptr) {
+    for (int i = 0; i < 4; i++) {
+      const uint8_t *from = static_cast<const uint8_t *>(sie_slot_output(m->slots[slot], i));
+      result.bytes[i].assign(from, from + batch.bytes[i]);
+    }
+    return result;
+  }
   const float *rows = static_cast<const float *>(sie_slot_output(m->slots[slot], 0));
   const float *values = static_cast<const float *>(sie_slot_output(m->slots[slot], 1));
   result.rows.assign(rows, rows + batch.seqs() * m->hidden);

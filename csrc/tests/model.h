@@ -11,12 +11,16 @@
 
 namespace model {
 
+class Model;
+
 struct Shape {
   int layers = 2, heads = 2, head_dim = 32, ffn = 160;
   int vocabulary = 97, positions = 700, types = 2;
   bool prune = false;  // the last layer for the first token only; pooling cls instead of mean
   bool tokens = true;  // output 1: all rows of the last layer (not when pruned)
   bool head = false;   // behind pooling: a matrix of class F32, and tanh
+  // Records what follows the last layer, whose token rows it gets, instead of pooling and its outputs.
+  sie_status (*tail)(Model *, sie_value) = nullptr;
 };
 
 using harness::Random;
@@ -60,9 +64,14 @@ class Model {
   Shape shape;
   int hidden = 0;
 
- private:
+  // For tails: random weights of the model's class, and tables as they are.
+  uint32_t compute() const { return compute_; }
   sie_status weight(uint32_t kind, uint32_t compute, int64_t n, int64_t k, float scale, float offset,
                     sie_weight **out);
+  sie_status data(uint32_t dtype, int64_t n, int64_t k, const void *values, sie_weight **out);
+
+ private:
+  sie_status create(const sie_weight_desc &desc, sie_weight **out);
   sie_status linear(sie_value x, int64_t n, int64_t k, sie_act act, sie_value residual, sie_value *y,
                     bool after_attention = false);
   sie_status make(const sie_device_options &options, uint32_t compute, const Shape &wanted);
@@ -79,7 +88,12 @@ class Model {
 
 struct Batch {
   std::vector<int32_t> ids, types, cu = {0};
-  std::vector<sie_out_item> items;
+  std::vector<sie_out_item> items[4];
+  // For tails; empty: NULL.
+  std::vector<uint8_t> keep;
+  std::vector<int32_t> adapter, partner, cu_queries;
+  std::vector<float> queries;
+  int64_t bytes[4] = {};  // of each output to look at
 
   int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
   int64_t seqs() const { return static_cast<int64_t>(cu.size()) - 1; }
@@ -89,8 +103,9 @@ struct Batch {
 
 struct Result {
   sie_status status = SIE_OK;
-  std::vector<float> rows;    // [B, hidden]
-  std::vector<float> values;  // [T, hidden]
+  std::vector<float> rows;        // [B, hidden]
+  std::vector<float> values;      // [T, hidden]
+  std::vector<uint8_t> bytes[4];  // of a tail's outputs
 };
 
 sie_status submit(Model *m, int slot, const Batch &batch);

@@ -1,55 +1,21 @@
 // program_test.cc — whole programs: the CPU against the reference, and the promises about batches.
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <string>
 #include <vector>
 
+#include "compare.h"
 #include "model.h"
+#include "paths.h"
 #include "tests/check.h"
 
 using model::Batch;
 using model::Model;
+using model::Path;
 using model::Result;
 using model::Shape;
 
 namespace {
-
-struct Path {
-  uint32_t isa, compute;
-  const char *name;
-};
-
-// Every path this machine can take; the others are reported once, not failed.
-std::vector<Path> machine_paths() {
-  static const char *const isas[] = {"", "avx2", "avx512", "avx512-vnni", "amx"};
-  static const char *const classes[] = {"", "f32", "bf16", "int8"};
-  static std::vector<std::string> names;
-  names.reserve(32);
-  std::vector<Path> paths;
-  for (uint32_t isa = SIE_ISA_AVX2; isa <= SIE_ISA_AMX; isa++) {
-    sie_device_options options = {};
-    options.struct_size = sizeof options;
-    options.kind = SIE_DEVICE_CPU;
-    options.isa = isa;
-    options.threads = 1;
-    sie_device *device;
-    sie_error err;
-    if (sie_device_open(&options, &device, &err) != SIE_OK) continue;
-    sie_device_info info = {};
-    info.struct_size = sizeof info;
-    sie_device_query(device, &info, &err);
-    sie_device_close(device);
-    if (info.isa != isa) continue;
-    for (uint32_t compute = SIE_COMPUTE_F32; compute <= SIE_COMPUTE_INT8; compute++) {
-      if ((info.compute_mask >> compute & 1) == 0) continue;
-      names.push_back(std::string(isas[isa]) + "/" + classes[compute]);
-      paths.push_back({isa, compute, names.back().c_str()});
-    }
-  }
-  return paths;
-}
 
 Batch ragged_batch(const Shape &shape) {
   Batch batch;
@@ -59,30 +25,7 @@ Batch ragged_batch(const Shape &shape) {
   return batch;
 }
 
-double cosine(const float *a, const float *b, int n) {
-  double ab = 0, aa = 0, bb = 0;
-  for (int i = 0; i < n; i++) {
-    ab += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-    aa += static_cast<double>(a[i]) * static_cast<double>(a[i]);
-    bb += static_cast<double>(b[i]) * static_cast<double>(b[i]);
-  }
-  return aa == 0 && bb == 0 ? 1 : ab / sqrt(aa * bb);
-}
-
-double largest_difference(const std::vector<float> &a, const std::vector<float> &b) {
-  double largest = a.size() == b.size() ? 0 : INFINITY;
-  for (size_t i = 0; i < a.size() && i < b.size(); i++) {
-    double d = fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
-    if (!(d <= largest)) largest = d;
-  }
-  return largest;
-}
-
-bool same_bits(const std::vector<float> &a, const std::vector<float> &b) {
-  return a.size() == b.size() && (a.empty() || memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
-}
-
-bool same_bits(const Result &a, const Result &b) {
+bool same_results(const Result &a, const Result &b) {
   return same_bits(a.rows, b.rows) && same_bits(a.values, b.values);
 }
 
@@ -113,7 +56,7 @@ TEST(program_agrees_with_the_reference) {
     Batch batch = ragged_batch(shape);
     Result expected = run(&reference, batch);
     CHECK(expected.status == SIE_OK, "reference status %d", expected.status);
-    for (const Path &path : machine_paths()) {
+    for (const Path &path : model::machine_paths()) {
       Model m;
       CHECK(m.open(SIE_DEVICE_CPU, path.isa, 2, path.compute, shape) == SIE_OK, "%s: %s", path.name,
             m.err.message);
@@ -134,7 +77,7 @@ TEST(program_agrees_with_the_reference) {
 }
 
 TEST(program_results_do_not_depend_on_the_batch) {
-  for (const Path &path : machine_paths()) {
+  for (const Path &path : model::machine_paths()) {
     for (bool prune : {false, true}) {
       Shape shape;
       shape.prune = prune;
@@ -158,7 +101,7 @@ TEST(program_results_do_not_depend_on_the_batch) {
 }
 
 TEST(program_teams_give_the_bits_of_one_executor) {
-  for (const Path &path : machine_paths()) {
+  for (const Path &path : model::machine_paths()) {
     Shape shape;
     Model solo;
     CHECK(solo.open(SIE_DEVICE_CPU, path.isa, 1, path.compute, shape) == SIE_OK, "%s: %s", path.name,
@@ -177,7 +120,7 @@ TEST(program_teams_give_the_bits_of_one_executor) {
       for (size_t i = 0; i < batches.size(); i++) {
         Result expected = run(&solo, batches[i]), got = run(&team, batches[i]);
         CHECK(got.status == SIE_OK, "%s: status %d", path.name, got.status);
-        CHECK(same_bits(expected, got), "%s: batch %zu differs with %d executors", path.name, i, threads);
+        CHECK(same_results(expected, got), "%s: batch %zu differs with %d executors", path.name, i, threads);
       }
     }
   }
@@ -207,8 +150,8 @@ TEST(program_two_runs_in_flight) {
         next++;
       }
       Result got = wait(&m, first % 2, batches[static_cast<size_t>(first)]);
-      CHECK(got.status == SIE_OK && same_bits(got, expected[static_cast<size_t>(first)]), "batch %d differs",
-            first);
+      CHECK(got.status == SIE_OK && same_results(got, expected[static_cast<size_t>(first)]),
+            "batch %d differs", first);
       first++;
     }
   }

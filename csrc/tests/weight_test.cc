@@ -124,3 +124,45 @@ TEST(weight_refuses_what_is_not_finite) {
   d.compute = SIE_COMPUTE_BF16;
   CHECK(sie_weight_create(ref.device, &d, &w, &ref.err) == SIE_CORRUPT, "bf16 cannot hold it");
 }
+
+TEST(weight_data_is_kept_as_it_is) {
+  Reference ref;
+  // Parts with strides of their own, dense in the weight.
+  const uint16_t halves[] = {1, 2, 99, 3, 4, 99};
+  const int32_t numbers[] = {5, -8, 7, 0, 2, -3}, rising[] = {1, 2};
+  struct {
+    uint32_t dtype;
+    sie_weight_part parts[2];
+    int64_t n, k;
+    std::vector<uint8_t> expected;
+    int64_t least, end;
+  } cases[] = {
+      {SIE_BF16, {{halves, 2, 3}, {}}, 2, 2, {1, 0, 2, 0, 3, 0, 4, 0}, 0, 0},
+      {SIE_I32,
+       {{numbers, 1, 2}, {numbers + 4, 1, 2}},
+       2,
+       2,
+       {5, 0, 0, 0, 0xf8, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0xfd, 0xff, 0xff, 0xff},
+       -8,
+       8},
+      {SIE_I32, {{numbers + 2, 2, 1}, {}}, 2, 1, {7, 0, 0, 0, 0, 0, 0, 0}, 0, 8},
+      {SIE_I32, {{rising, 2, 1}, {}}, 2, 1, {1, 0, 0, 0, 2, 0, 0, 0}, 1, 3},
+  };
+  for (const auto &c : cases) {
+    sie_weight_desc d = linear_desc(c.n, c.k, nullptr, c.dtype);
+    d.kind = SIE_WEIGHT_DATA;
+    d.compute = 77;  // ignored
+    d.n_parts = c.parts[1].data != nullptr ? 2 : 1;
+    d.parts[0] = c.parts[0];
+    d.parts[1] = c.parts[1];
+    sie_weight *w = nullptr;
+    CHECK(sie_weight_create(ref.device, &d, &w, &ref.err) == SIE_OK, "%s", ref.err.message);
+    if (w == nullptr) continue;
+    CHECK(memcmp(w->table.p, c.expected.data(), c.expected.size()) == 0 && w->table.ld == c.k, "other bytes");
+    CHECK(
+        w->table.dtype == static_cast<int32_t>(c.dtype) && w->index_least == c.least && w->index_end == c.end,
+        "indices from %lld to below %lld", static_cast<long long>(w->index_least),
+        static_cast<long long>(w->index_end));
+    sie_weight_free(w);
+  }
+}

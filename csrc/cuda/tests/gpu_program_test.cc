@@ -3,76 +3,20 @@
 #include <math.h>
 #include <string.h>
 
+#include "card.h"
+#include "compare.h"
 #include "model.h"
-#include "standin_test.h"
 
+using card::name_of;
+using card::Path;
+using card::paths;
+using card::StandInCard;
 using model::Batch;
 using model::Model;
 using model::Result;
 using model::Shape;
 
 namespace {
-
-// The stand-in's card, with the primary context current in this thread.
-class StandInCard final : public model::Card {
- public:
-  StandInCard(int32_t major, int32_t minor, bool graphs) {
-    OK(cuDevicePrimaryCtxRetain(&context_, 0));
-    OK(cuCtxSetCurrent(context_));
-    OK(cuStreamCreate(&stream_, 1));
-    gpu.struct_size = sizeof gpu;
-    gpu.major = major;
-    gpu.minor = minor;
-    gpu.multiprocessors = 2;
-    gpu.graphs = graphs ? 1 : 0;
-    gpu.memory_total = int64_t{1} << 30;
-    gpu.stream = stream_;
-    snprintf(gpu.name, sizeof gpu.name, "stand-in");
-  }
-  ~StandInCard() {
-    OK(cuStreamDestroy_v2(stream_));
-    OK(cuCtxSetCurrent(nullptr));
-    OK(cuDevicePrimaryCtxRelease_v2(0));
-  }
-  void *allocate(int64_t bytes) override {
-    DevicePointer p = 0;
-    OK(cuMemAlloc_v2(&p, static_cast<size_t>(bytes)));
-    return reinterpret_cast<void *>(p);
-  }
-  void release(void *p) override { OK(cuMemFree_v2(reinterpret_cast<DevicePointer>(p))); }
-  void copy_in(void *to, const void *from, int64_t bytes) override {
-    finish();
-    OK(cuMemcpyHtoD_v2(reinterpret_cast<DevicePointer>(to), from, static_cast<size_t>(bytes)));
-  }
-  void copy_out(void *to, const void *from, int64_t bytes) override {
-    if (bytes > 0) OK(cuMemcpyDtoH_v2(to, reinterpret_cast<DevicePointer>(from), static_cast<size_t>(bytes)));
-  }
-  void finish() override { OK(cuStreamSynchronize(stream_)); }
-
- private:
-  CUcontext context_ = nullptr;
-  CUstream stream_ = nullptr;
-};
-
-struct Path {
-  int32_t major, minor;
-  uint32_t compute;
-  double tolerance, cosine;
-};
-
-// One card of each family of kernels, each class that it has. Tolerances as for the CPU's bf16 (program_test.cc); f16
-// has three bits more; e4m3 rows and weights have 2⁻⁴.
-const Path paths[] = {
-    {8, 0, SIE_COMPUTE_BF16, 0.08, 0.9995}, {8, 0, SIE_COMPUTE_F16, 0.02, 0.99995},
-    {8, 9, SIE_COMPUTE_FP8, 0.5, 0.99},     {9, 0, SIE_COMPUTE_BF16, 0.08, 0.9995},
-    {9, 0, SIE_COMPUTE_FP8, 0.5, 0.99},
-};
-
-const char *name_of(const Path &path) {
-  static char name[32];
-  snprintf(name, sizeof name, "sm_%d%d class %u", path.major, path.minor, path.compute);
-  return name;
-}
 
 Shape small_shape(bool prune, bool head = false) {
   Shape shape;
@@ -88,30 +32,6 @@ Batch ragged(const Shape &shape, std::initializer_list<int> lengths) {
   int number = 0;
   for (int length : lengths) batch.add(shape, number++, length);
   return batch;
-}
-
-double cosine(const float *a, const float *b, int n) {
-  double ab = 0, aa = 0, bb = 0;
-  for (int i = 0; i < n; i++) {
-    double x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
-    ab += x * y;
-    aa += x * x;
-    bb += y * y;
-  }
-  return aa == 0 && bb == 0 ? 1 : ab / sqrt(aa * bb);
-}
-
-double largest_difference(const std::vector<float> &a, const std::vector<float> &b) {
-  double largest = a.size() == b.size() ? 0 : INFINITY;
-  for (size_t i = 0; i < a.size() && i < b.size(); i++) {
-    double d = fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
-    if (!(d <= largest)) largest = d;
-  }
-  return largest;
-}
-
-bool same_bits(const std::vector<float> &a, const std::vector<float> &b) {
-  return a.size() == b.size() && (a.empty() || memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 }  // namespace

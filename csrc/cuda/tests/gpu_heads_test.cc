@@ -1,0 +1,138 @@
+// gpu_heads_test.cc — programs with heads on an emulated GPU: against the reference, in any company, as graphs.
+#include <math.h>
+#include <string.h>
+
+#include "card.h"
+#include "compare.h"
+#include "device.h"
+#include "heads.h"
+#include "model.h"
+
+using card::name_of;
+using card::Path;
+using card::paths;
+using card::StandInCard;
+using heads::Head;
+using model::Batch;
+using model::Model;
+using model::Result;
+using model::Shape;
+
+namespace {
+
+Shape shape_of(const Head &head) {
+  Shape shape;
+  shape.layers = 1;
+  shape.ffn = 192;
+  shape.positions = 300;
+  shape.tail = head.tail;
+  return shape;
+}
+
+// False where the card has no kernel for the head, which recording must say.
+bool open(Model *m, const Head &head, StandInCard *card, const Path &path) {
+  sie_status status = m->open_on(card, path.compute, shape_of(head));
+  if (m->device == nullptr || head.has(m->device->ops)) {
+    CHECK(status == SIE_OK, "%s %s: %s", head.name, name_of(path), m->err.message);
+    return status == SIE_OK;
+  }
+  CHECK(status == SIE_UNSUPPORTED && strstr(m->err.message, "has no ") != nullptr, "%s %s: status %d, %s",
+        head.name, name_of(path), status, m->err.message);
+  return false;
+}
+
+const std::vector<int> numbers = {0, 1, 2, 4, 5, 7, 11};
+
+// How far output o is from the reference's: its largest difference, or for what jumps how far its direction turns.
+double distance(const Head &head, const Batch &batch, const Result &got, const Result &expected, int o) {
+  double worst = 0;
+  for (int b = 0; b < static_cast<int>(batch.seqs()); b++) {
+    std::vector<float> x = heads::numbers_of(head, batch, got, o, b);
+    std::vector<float> y = heads::numbers_of(head, batch, expected, o, b);
+    bool turns = head.jumps && head.outputs[o].kind != heads::Kind::values && x.size() == y.size();
+    double d = turns ? 1 - cosine(x.data(), y.data(), static_cast<int>(x.size())) : largest_difference(x, y);
+    worst = fmax(worst, d);
+  }
+  return worst;
+}
+
+}  // namespace
+
+TEST(gpu_heads_agree_with_the_reference) {
+  for (int i = 0; i < heads::count; i++) {
+    const Head &head = heads::all[i];
+    Model reference;
+    sie_status status = reference.open(SIE_DEVICE_REF, 0, 0, SIE_COMPUTE_F32, shape_of(head));
+    if (status == SIE_UNSUPPORTED) continue;
+    CHECK(status == SIE_OK, "%s: %s", head.name, reference.err.message);
+    Batch batch = heads::batch_of(head, reference.shape, numbers, false);
+    Result expected = run(&reference, batch);
+    for (const Path &path : paths) {
+      StandInCard card(path.major, path.minor, true);
+      Model m;
+      if (!open(&m, head, &card, path)) continue;
+      Result got = run(&m, batch);
+      CHECK(got.status == SIE_OK, "%s %s: %s", head.name, name_of(path), m.err.message);
+      for (int o = 0; o < 4 && head.outputs[o].kind != heads::Kind::none; o++) {
+        // A sign or an order that flips moves a row to another partition, or its weight to another column.
+        bool jumps = head.jumps && head.outputs[o].kind != heads::Kind::values;
+        double worst = distance(head, batch, got, expected, o);
+        double bound = jumps ? (path.compute == SIE_COMPUTE_FP8 ? 0.5 : 0.25)
+                             : path.tolerance * (head.jumps ? 1 : head.tolerance);
+        CHECK(worst <= bound, "%s %s: output %d differs by %g", head.name, name_of(path), o, worst);
+      }
+    }
+  }
+}
+
+TEST(gpu_heads_do_not_depend_on_the_batch_or_the_graph) {
+  for (int i = 0; i < heads::count; i++) {
+    const Head &head = heads::all[i];
+    for (const Path &path : paths) {
+      StandInCard card(path.major, path.minor, true);
+      Model m;
+      if (!open(&m, head, &card, path)) continue;
+      Batch all = heads::batch_of(head, m.shape, numbers, true);
+      Result together = run(&m, all);
+      CHECK(together.status == SIE_OK, "%s %s: %s", head.name, name_of(path), m.err.message);
+      // Every one of a bucket's batches is the next one's company in its graph.
+      for (int time = 0; time < 2; time++) {
+        for (size_t b = 0; b < numbers.size(); b++) {
+          Batch one = heads::batch_of(head, m.shape, {numbers[b]}, true);
+          Result alone = run(&m, one);
+          for (int o = 0; o < 4 && head.outputs[o].kind != heads::Kind::none; o++) {
+            CHECK(alone.status == SIE_OK && heads::part(head, one, alone, o, 0) ==
+                                                heads::part(head, all, together, o, static_cast<int>(b)),
+                  "%s %s: output %d of sequence %d differs alone, time %d", head.name, name_of(path), o,
+                  numbers[b], time);
+          }
+        }
+      }
+    }
+  }
+}
+
+// What a bucket's graph reads must come with the batch: two batches of one bucket that differ in nothing but choices.
+TEST(gpu_graphs_read_a_batchs_choices) {
+  for (const char *name : {"keep", "lora", "maxsim of kept rows"}) {
+    const Head &head = heads::named(name);
+    StandInCard card(9, 0, true);
+    Model m;
+    if (!open(&m, head, &card, paths[3])) continue;
+    Batch batch = heads::batch_of(head, m.shape, {1, 9, 3}, false);
+    Result expected = run(&m, batch);
+    for (int time = 0; time < 2; time++) (void)run(&m, batch);
+    Batch other = batch;
+    for (size_t i = 0; i < other.keep.size(); i++) other.keep[i] = i % 5 == 0 ? 1 : 0;
+    for (int32_t &a : other.adapter) a = (a + 2) % heads::n_adapters;
+    for (int32_t &p : other.partner) p = p < 0 ? 0 : -1;
+    Result changed = run(&m, other);
+    CHECK(changed.status == SIE_OK, "%s: %s", name, m.err.message);
+    CHECK(changed.bytes[0] != expected.bytes[0], "%s: other choices, the same result", name);
+    Result again = run(&m, batch);
+    for (int b = 0; b < 3; b++) {
+      CHECK(heads::part(head, batch, again, 0, b) == heads::part(head, batch, expected, 0, b),
+            "%s: sequence %d differs after another batch", name, b);
+    }
+  }
+}

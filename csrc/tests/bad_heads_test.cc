@@ -1,0 +1,303 @@
+// bad_heads_test.cc — wrong arguments of the operations behind a model's last layer, and of what a batch brings for them.
+// Recording is asked of the reference device, which has every operation.
+#include <limits.h>
+#include <math.h>
+
+#include <functional>
+#include <initializer_list>
+
+#include "device.h"
+#include "heads.h"
+#include "refused.h"
+
+using model::Batch;
+using model::Model;
+
+namespace {
+
+// A program on the reference device with its embedding recorded, and data of chosen sizes.
+struct Recording {
+  Model m;  // weights: word, position, type, gamma, beta
+  sie_program *p = nullptr;
+  sie_value x = SIE_NO_VALUE, kept = SIE_NO_VALUE, pooled = SIE_NO_VALUE;
+  sie_error none = {};
+
+  explicit Recording(int64_t max_query_rows = 16) {
+    CHECK(m.open(SIE_DEVICE_REF, 0, 0, SIE_COMPUTE_F32, {}) == SIE_OK, "%s", m.err.message);
+    sie_caps caps = sized<sie_caps>();
+    caps.max_tokens = 64;
+    caps.max_seqs = 4;
+    caps.max_len = 64;
+    caps.max_query_rows = max_query_rows;
+    const std::vector<sie_weight *> &w = m.weights;
+    ok(sie_program_begin(m.device, &caps, &p, &none));
+    ok(sie_op_embed_layernorm(p, w[0], w[1], w[2], w[3], w[4], 0, 0, &x, &none));
+    ok(sie_op_keep_rows(p, x, &kept, &none));
+    ok(sie_op_pool(p, x, SIE_POOL_MEAN, &pooled, &none));
+  }
+  ~Recording() { sie_program_free(p); }
+
+  void ok(sie_status status) { CHECK(status == SIE_OK, "%s", none.message); }
+
+  sie_weight *data(uint32_t dtype, int64_t n, int64_t k, int32_t index = 0) {
+    std::vector<int32_t> values(static_cast<size_t>(n * k), index);
+    sie_weight *w = nullptr;
+    CHECK(m.data(dtype, n, k, values.data(), &w) == SIE_OK, "%s", m.err.message);
+    return w;
+  }
+  sie_weight *linear(int64_t n, int64_t k) {
+    sie_weight *w = nullptr;
+    CHECK(m.weight(SIE_WEIGHT_LINEAR, SIE_COMPUTE_F32, n, k, 1, 0, &w) == SIE_OK, "%s", m.err.message);
+    return w;
+  }
+};
+
+}  // namespace
+
+TEST(bad_data_weights) {
+  Recording r;
+  sie_weight *w;
+  float values[4] = {1, 2, NAN, 4};
+  CHECK(r.m.data(SIE_F32, 2, 2, values, &w) == SIE_CORRUPT, "a NaN is data");
+  CHECK(r.m.data(SIE_U8, 2, 2, values, &w) == SIE_UNSUPPORTED, "bytes are data");
+  CHECK(r.m.data(SIE_I32, 2, 2, values, &w) == SIE_OK, "%s", r.m.err.message);
+  sie_value y;
+  REFUSED(sie_op_linear(r.p, r.x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
+  REFUSED(sie_op_layernorm(r.p, r.x, w, nullptr, 0, &y, &err));
+}
+
+TEST(bad_kept_rows) {
+  Recording r;
+  sie_value y;
+  REFUSED(sie_op_keep_rows(nullptr, r.x, &y, &err));
+  REFUSED(sie_op_keep_rows(r.p, r.x, nullptr, &err));
+  REFUSED(sie_op_keep_rows(r.p, 99, &y, &err));
+  REFUSED(sie_op_keep_rows(r.p, r.kept, &y, &err));
+  REFUSED(sie_op_keep_rows(r.p, r.pooled, &y, &err));
+  REFUSED(sie_op_linear(r.p, r.kept, r.linear(64, 64), nullptr, SIE_ACT_NONE, r.x, &y,
+                        &err));  // rows of two kinds
+  sie_attention_params a = sized<sie_attention_params>();
+  a.heads = a.kv_heads = 2;
+  a.head_dim = 32;
+  REFUSED(sie_op_attention(r.p, r.kept, r.x, r.x, &a, &y, &err));
+  REFUSED(sie_op_attention(r.p, r.x, r.kept, r.x, &a, &y, &err));
+  REFUSED(sie_op_attention(r.p, r.x, r.x, r.kept, &a, &y, &err));
+  REFUSED(sie_op_output_rows(r.p, r.kept, 0, &err));
+  REFUSED(sie_op_output_token_rows(r.p, r.pooled, 0, &err));
+  REFUSED(sie_op_output_token_rows(r.p, r.x, 1, &err));
+}
+
+TEST(bad_splade) {
+  Recording r;
+  sie_value y, z;
+  sie_weight *w = r.linear(301, 64);
+  REFUSED(sie_op_splade(r.p, r.x, w, nullptr, nullptr, &err));
+  REFUSED(sie_op_splade(r.p, r.x, nullptr, nullptr, &y, &err));
+  REFUSED(sie_op_splade(r.p, r.x, r.linear(301, 32), nullptr, &y, &err));
+  REFUSED(sie_op_splade(r.p, r.x, w, r.m.weights[3], &y, &err));  // a bias of 64
+  REFUSED(sie_op_splade(r.p, r.kept, w, nullptr, &y, &err));
+  REFUSED(sie_op_splade(r.p, r.pooled, w, nullptr, &y, &err));
+  r.ok(sie_op_splade(r.p, r.x, w, nullptr, &y, &r.none));
+  REFUSED(sie_op_columns(r.p, y, 0, 1, &z, &err));
+  REFUSED(sie_op_pool(r.p, y, SIE_POOL_CLS, &z, &err));
+  REFUSED(sie_op_linear(r.p, y, r.linear(8, 301), nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &z, &err));
+  REFUSED(sie_op_output_rows(r.p, y, 0, &err));
+  REFUSED(sie_op_output_sparse(r.p, y, static_cast<sie_sparse>(3), 0, &err));
+  REFUSED(sie_op_output_sparse(r.p, r.x, SIE_SPARSE_LOG, 0, &err));
+  REFUSED(sie_op_output_sparse(r.p, -1, SIE_SPARSE_LOG, 0, &err));
+  r.ok(sie_op_output_sparse(r.p, y, SIE_SPARSE_LOG, 0, &r.none));
+}
+
+TEST(bad_maxsim) {
+  Recording r, without(0);
+  sie_value y, reduced;
+  if (r.m.device->ops->maxsim == nullptr) {
+    REFUSED(sie_op_maxsim(r.p, r.x, 0, &y, &err), SIE_UNSUPPORTED);
+    return;
+  }
+  REFUSED(sie_op_maxsim(r.p, r.x, 0, nullptr, &err));
+  REFUSED(sie_op_maxsim(r.p, r.x, 2, &y, &err));
+  REFUSED(sie_op_maxsim(r.p, r.pooled, 0, &y, &err));
+  REFUSED(sie_op_maxsim(without.p, without.x, 0, &y, &err));
+  CHECK(sie_program_query_bytes(r.p) == 0 && sie_program_query_bytes(nullptr) == 0, "queries without maxsim");
+  r.ok(sie_op_maxsim(r.p, r.x, 0, &y, &r.none));
+  CHECK(sie_program_query_bytes(r.p) == 16 * 64 * 4, "%lld bytes of queries",
+        static_cast<long long>(sie_program_query_bytes(r.p)));
+  r.ok(sie_op_linear(r.p, r.x, r.linear(8, 64), nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &reduced, &r.none));
+  REFUSED(sie_op_maxsim(r.p, reduced, 0, &y, &err));  // queries of two widths
+}
+
+TEST(bad_lora) {
+  Recording r;
+  sie_value y;
+  sie_weight *w = r.linear(96, 64), *as[] = {r.data(SIE_F32, 4, 64), nullptr},
+             *bs[] = {r.data(SIE_F32, 96, 4), nullptr};
+  sie_lora lora = {sizeof lora, 2, as, bs};
+  auto record = [&](const sie_lora *l, sie_error *err) {
+    return sie_op_linear_lora(r.p, r.x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, l, &y, err);
+  };
+  REFUSED(record(nullptr, &err));
+  auto with = [&](const std::function<void(sie_lora *)> &change) {
+    sie_lora changed = lora;
+    change(&changed);
+    REFUSED(record(&changed, &err));
+  };
+  with([](sie_lora *l) { l->struct_size = 0; });
+  for (int32_t n : {INT_MIN, 0, 65}) with([n](sie_lora *l) { l->n_adapters = n; });
+  with([](sie_lora *l) { l->a = nullptr; });
+  with([](sie_lora *l) { l->b = nullptr; });
+  auto with_pair = [&](sie_weight *a, sie_weight *b) {
+    sie_weight *second_a[] = {as[0], a}, *second_b[] = {bs[0], b};
+    with([&](sie_lora *l) {
+      l->a = second_a;
+      l->b = second_b;
+    });
+  };
+  with_pair(as[0], nullptr);
+  with_pair(nullptr, bs[0]);
+  with_pair(r.data(SIE_F32, 4, 63), bs[0]);
+  with_pair(as[0], r.data(SIE_F32, 95, 4));
+  with_pair(as[0], r.data(SIE_F32, 96, 5));
+  with_pair(as[0], r.data(SIE_I32, 96, 4));
+  with_pair(r.data(SIE_F16, 4, 64), r.data(SIE_F16, 96, 4));  // a CPU's are f32
+  with_pair(r.data(SIE_F32, 1025, 64), r.data(SIE_F32, 96, 1025));
+  with_pair(w, bs[0]);
+  if (r.m.device->ops->lora == nullptr) {
+    REFUSED(record(&lora, &err), SIE_UNSUPPORTED);
+  } else {
+    r.ok(record(&lora, &r.none));
+    with([](sie_lora *l) { l->n_adapters = 1; });  // two everywhere, once two
+  }
+  // Nothing for this linear: a plain one, on any device.
+  sie_weight *nothing[] = {nullptr, nullptr};
+  lora.a = lora.b = nothing;
+  r.ok(record(&lora, &r.none));
+}
+
+TEST(bad_muvera) {
+  Recording r;
+  sie_muvera good = sized<sie_muvera>();
+  good.repetitions = 3;
+  good.simhash_bits = 2;
+  good.projected = 16;
+  good.final_dims = 100;
+  good.simhash = r.data(SIE_F32, 3 * 64, 2);
+  good.ams = r.data(SIE_I32, 3, 64, 15);
+  good.sketch = r.data(SIE_I32, 3 * 4 * 16, 1, ~99);
+  auto record = [&](const sie_muvera *m, sie_error *err) {
+    return sie_op_output_muvera(r.p, r.x, m, 0, err);
+  };
+  REFUSED(record(nullptr, &err));
+  REFUSED(sie_op_output_muvera(r.p, r.pooled, &good, 0, &err));
+  auto with = [&](const std::function<void(sie_muvera *)> &change, sie_status want = SIE_INVALID_ARGUMENT) {
+    sie_muvera changed = good;
+    change(&changed);
+    REFUSED(record(&changed, &err), want);
+  };
+  with([](sie_muvera *m) { m->struct_size = 4; });
+  for (int32_t n : {-1, 0, 2, 4097, INT_MAX}) with([n](sie_muvera *m) { m->repetitions = n; });
+  for (int32_t n : {-1, 1, 11, 31}) with([n](sie_muvera *m) { m->simhash_bits = n; });
+  for (int32_t n : {-1, 0, 17, INT_MAX}) with([n](sie_muvera *m) { m->projected = n; });
+  for (int32_t n : {-1, 0, INT_MAX}) with([n](sie_muvera *m) { m->final_dims = n; });
+  for (int32_t flag : {-1, 2}) {
+    with([flag](sie_muvera *m) { m->is_query = flag; });
+    with([flag](sie_muvera *m) { m->fill_empty = flag; });
+    with([flag](sie_muvera *m) { m->center_tokens = flag; });
+    with([flag](sie_muvera *m) { m->normalize = flag; });
+  }
+  with([](sie_muvera *m) { m->simhash = nullptr; });
+  with([](sie_muvera *m) { m->simhash = m->ams; });
+  with([](sie_muvera *m) { m->ams = nullptr; });
+  with([](sie_muvera *m) { m->sketch = nullptr; });
+  with([&](sie_muvera *m) { m->ams = r.data(SIE_I32, 3, 64, 16); }, SIE_CORRUPT);
+  with([&](sie_muvera *m) { m->ams = r.data(SIE_I32, 3, 64, ~16); }, SIE_CORRUPT);
+  with([&](sie_muvera *m) { m->sketch = r.data(SIE_I32, 3 * 4 * 16, 1, 100); }, SIE_CORRUPT);
+  with([&](sie_muvera *m) { m->sketch = r.data(SIE_I32, 3 * 4 * 16, 1, INT_MIN); }, SIE_CORRUPT);
+  r.ok(record(&good, &r.none));
+
+  int32_t sketch[4] = {0, ~1, 2, 1}, first[6], source[4];
+  REFUSED(sie_muvera_group(nullptr, 2, 2, 3, first, source, &err));
+  REFUSED(sie_muvera_group(sketch, 2, 2, 3, nullptr, source, &err));
+  REFUSED(sie_muvera_group(sketch, 2, 2, 3, first, nullptr, &err));
+  for (int64_t n : {int64_t{0}, int64_t{-1}, INT64_MAX}) {
+    REFUSED(sie_muvera_group(sketch, n, 2, 3, first, source, &err));
+    REFUSED(sie_muvera_group(sketch, 2, n, 3, first, source, &err));
+    REFUSED(sie_muvera_group(sketch, 2, 2, n, first, source, &err));
+  }
+  REFUSED(sie_muvera_group(sketch, 2, 2, 2, first, source, &err), SIE_CORRUPT);
+}
+
+TEST(bad_smve) {
+  Recording r;
+  sie_smve good = sized<sie_smve>();
+  good.repetitions = 2;
+  good.width = 10;
+  good.top = 10;
+  good.anchors = r.data(SIE_F32, 20, 64);
+  auto record = [&](const sie_smve *s, sie_error *err) { return sie_op_output_smve(r.p, r.x, s, 0, err); };
+  if (r.m.device->ops->smve == nullptr) {
+    REFUSED(record(&good, &err), SIE_UNSUPPORTED);
+    return;
+  }
+  REFUSED(record(nullptr, &err));
+  REFUSED(sie_op_output_smve(r.p, r.pooled, &good, 0, &err));
+  auto with = [&](const std::function<void(sie_smve *)> &change) {
+    sie_smve changed = good;
+    change(&changed);
+    REFUSED(record(&changed, &err));
+  };
+  with([](sie_smve *s) { s->struct_size = 4; });
+  for (int32_t n : {-1, 0, 3, INT_MAX}) with([n](sie_smve *s) { s->repetitions = n; });
+  for (int32_t n : {-1, 0, 11, INT_MAX}) with([n](sie_smve *s) { s->width = n; });
+  for (int32_t n : {-1, 0, 11}) with([n](sie_smve *s) { s->top = n; });
+  with([](sie_smve *s) { s->max_nonzeros = -1; });
+  with([](sie_smve *s) { s->is_query = 2; });
+  with([](sie_smve *s) { s->normalize = -1; });
+  with([](sie_smve *s) { s->anchors = nullptr; });
+  with([&](sie_smve *s) { s->anchors = r.data(SIE_F32, 20, 63); });
+  r.ok(record(&good, &r.none));
+}
+
+// What a batch brings for a head, one thing wrong at a time.
+TEST(bad_batches_of_heads) {
+  auto refuse = [](const char *name, const std::function<void(Batch *)> &change,
+                   sie_status want = SIE_INVALID_ARGUMENT) {
+    const heads::Head &head = heads::named(name);
+    model::Shape shape;
+    shape.layers = 1;
+    shape.tail = head.tail;
+    Model m;
+    if (m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32, shape) == SIE_UNSUPPORTED) return;
+    Batch batch = heads::batch_of(head, m.shape, {1, 2, 3}, false);
+    CHECK(run(&m, batch).status == SIE_OK, "%s: %s", name, m.err.message);
+    change(&batch);
+    m.err = {};
+    refused(name, submit(&m, 0, batch), m.err, want);
+  };
+  refuse("keep", [](Batch *b) { b->keep[5] = 2; });
+  refuse("keep", [](Batch *b) { b->keep[0] = 255; });
+  for (int o : {0, 2, 3}) refuse("keep", [o](Batch *b) { b->items[o].clear(); });
+  refuse("keep", [](Batch *b) { b->items[0][1].offset = 2; });
+  refuse("keep", [](Batch *b) { b->items[0][1].dims = heads::reduced + 1; });
+  refuse("keep", [](Batch *b) { b->items[0][1].dtype = SIE_BF16; }, SIE_UNSUPPORTED);
+  // The first row of the last sequence has room, the others have none.
+  refuse("keep", [](Batch *b) { b->items[3][2].offset = (4 << 20) - 64 * 4; });
+  for (int32_t adapter : {-2, heads::n_adapters, INT_MAX}) {
+    refuse("lora", [adapter](Batch *b) { b->adapter[1] = adapter; });
+  }
+  for (int32_t partner : {-2, heads::n_queries, INT_MAX}) {
+    refuse("maxsim", [partner](Batch *b) { b->partner[1] = partner; });
+  }
+  refuse("maxsim", [](Batch *b) { b->cu_queries[0] = 1; });
+  refuse("maxsim", [](Batch *b) { b->cu_queries[1] = 99; });
+  refuse("maxsim", [](Batch *b) { b->cu_queries.back() = 257; });
+  refuse("maxsim", [](Batch *b) { b->queries.clear(); });
+  refuse("maxsim", [](Batch *b) { b->cu_queries.resize(600, b->cu_queries.back()); });
+  for (int32_t dims : {0, -1}) refuse("splade", [dims](Batch *b) { b->items[0][1].dims = dims; });
+  refuse("splade", [](Batch *b) { b->items[0][1].offset += 8; });
+  refuse("splade", [](Batch *b) { b->items[0][1].normalize = 1; });
+  refuse("splade", [](Batch *b) { b->items[0][1].dtype = SIE_I8; }, SIE_UNSUPPORTED);
+  refuse("splade", [](Batch *b) { b->items[0][1].dims = INT_MAX; });
+  refuse("splade", [](Batch *b) { b->items[0][2].offset = (4 << 20) - 16; });
+  refuse("muvera", [](Batch *b) { b->items[0][0].dims = heads::encoded + 1; });
+}

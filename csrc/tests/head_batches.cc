@@ -1,0 +1,143 @@
+// head_batches.cc — packs the batches of heads, and reads what they gave.
+#include <string.h>
+
+#include "heads.h"
+
+namespace heads {
+
+namespace {
+
+using model::Batch;
+using model::Random;
+using model::Result;
+
+int64_t bytes_of(const sie_out_item &item, int64_t columns) {
+  int64_t dims = item.dims != 0 ? item.dims : columns;
+  if (item.dtype == SIE_BINARY) return (dims + 7) / 8;
+  return dims * (item.dtype == SIE_F32 ? 4 : (item.dtype == SIE_F16 ? 2 : 1));
+}
+
+bool is_kept(int number, int i) {
+  Random random(static_cast<uint32_t>(7000 + 131 * number + i));
+  return number % 6 != 5 && random.below(3) != 0;  // every sixth sequence keeps nothing
+}
+
+int64_t rows_of(const Output &output, const Batch &batch, int b) {
+  int64_t rows = 0;
+  for (int32_t i = batch.cu[static_cast<size_t>(b)]; i < batch.cu[static_cast<size_t>(b) + 1]; i++) {
+    rows += !output.kept || batch.keep[static_cast<size_t>(i)] != 0 ? 1 : 0;
+  }
+  return rows;
+}
+
+sie_out_item item_of(const Output &output, int number, bool mixed) {
+  static const int32_t types[] = {SIE_F32, SIE_F16, SIE_I8, SIE_U8, SIE_BINARY};
+  sie_out_item item = {SIE_F32, 0, 0, 0, 0};
+  bool sparse = output.kind == Kind::sparse;
+  if (sparse) item.dims = output.columns;
+  if (!mixed) return item;
+  item.dtype = sparse ? types[number % 2] : types[number % 5];
+  item.normalize = sparse ? 0 : static_cast<uint32_t>(number / 2 % 2);
+  if (number % 3 == 1) item.dims = sparse ? 7 : output.columns / 2 + 1;
+  return item;
+}
+
+// The bytes of an output that are sequence b's own: of values too, which lie in the order of the batch.
+void locate(const Head &head, const Batch &batch, int o, int b, int64_t *offset, int64_t *bytes) {
+  const Output &output = head.outputs[o];
+  if (output.kind == Kind::values) {
+    int64_t before = b;
+    for (int i = 0; !output.by_seq && i < b; i++) before += rows_of(output, batch, i) - 1;
+    *offset = before * output.columns * 4;
+    *bytes = (output.by_seq ? 1 : rows_of(output, batch, b)) * output.columns * 4;
+    return;
+  }
+  const sie_out_item &item = batch.items[o][static_cast<size_t>(b)];
+  *offset = item.offset;
+  if (output.kind == Kind::sparse) {
+    *bytes = 16 + int64_t{item.dims} * (item.dtype == SIE_F32 ? 8 : 6);
+  } else {
+    *bytes =
+        (output.kind == Kind::token_rows ? rows_of(output, batch, b) : 1) * bytes_of(item, output.columns);
+  }
+}
+
+}  // namespace
+
+int length_of(int number) {
+  static const int lengths[] = {1, 7, 31, 64, 0, 65, 130, 33, 2, 100, 32, 5};
+  return lengths[number % 12];
+}
+
+Batch batch_of(const Head &head, const model::Shape &shape, const std::vector<int> &numbers, bool mixed) {
+  Batch batch;
+  int64_t ends[4] = {};
+  bool asks[n_queries] = {};
+  int place[n_queries] = {}, queries = 0;
+  for (int number : numbers) asks[number % n_queries] = true;
+  // Only the queries that somebody asks.
+  batch.cu_queries.push_back(0);
+  for (int q = 0; q < n_queries; q++) {
+    if (!asks[q]) continue;
+    const int rows[n_queries] = {5, 0, 9};
+    std::vector<float> values = reals(static_cast<uint32_t>(300 + q), rows[q] * reduced, 0.3f);
+    batch.queries.insert(batch.queries.end(), values.begin(), values.end());
+    batch.cu_queries.push_back(batch.cu_queries.back() + rows[q]);
+    place[q] = queries++;
+  }
+  for (int number : numbers) {
+    int length = length_of(number), b = static_cast<int>(batch.seqs());
+    batch.add(shape, number, length);
+    for (int i = 0; i < length; i++) batch.keep.push_back(is_kept(number, i) ? 1 : 0);
+    batch.adapter.push_back(number % (n_adapters + 1) - 1);
+    batch.partner.push_back(number % 4 == 3 ? -1 : place[number % n_queries]);
+    batch.items[0].pop_back();  // the plain model's
+    for (int o = 0; o < 4; o++) {
+      const Output &output = head.outputs[o];
+      int64_t offset = 0, bytes = 0;
+      if (output.kind == Kind::none) continue;
+      if (output.kind != Kind::values) {
+        batch.items[o].push_back(item_of(output, number, mixed));
+        batch.items[o].back().offset = (ends[o] + 15) / 16 * 16;
+      }
+      locate(head, batch, o, b, &offset, &bytes);
+      ends[o] = offset + bytes;
+      batch.bytes[o] = ends[o];
+    }
+  }
+  return batch;
+}
+
+std::vector<uint8_t> part(const Head &head, const Batch &batch, const Result &result, int o, int b) {
+  int64_t offset, bytes;
+  locate(head, batch, o, b, &offset, &bytes);
+  const uint8_t *from = result.bytes[o].data() + offset;
+  if (head.outputs[o].kind != Kind::sparse) return {from, from + bytes};
+  const sie_out_item &item = batch.items[o][static_cast<size_t>(b)];
+  int32_t columns;
+  memcpy(&columns, from, sizeof columns);
+  int64_t used = columns < item.dims ? columns : item.dims;
+  std::vector<uint8_t> row(from, from + 16 + used * 4);
+  const uint8_t *values = from + 16 + int64_t{item.dims} * 4;
+  row.insert(row.end(), values, values + used * (item.dtype == SIE_F32 ? 4 : 2));
+  return row;
+}
+
+std::vector<float> numbers_of(const Head &head, const Batch &batch, const Result &result, int o, int b) {
+  std::vector<uint8_t> bytes = part(head, batch, result, o, b);
+  bool sparse = head.outputs[o].kind == Kind::sparse;
+  std::vector<float> numbers(sparse ? static_cast<size_t>(head.outputs[o].columns) : bytes.size() / 4);
+  if (!sparse) {
+    if (!bytes.empty()) memcpy(numbers.data(), bytes.data(), numbers.size() * 4);
+    return numbers;
+  }
+  size_t used = (bytes.size() - 16) / 8;
+  for (size_t i = 0; i < used; i++) {
+    int32_t column;
+    memcpy(&column, &bytes[16 + 4 * i], 4);
+    memcpy(&numbers.at(static_cast<size_t>(column)), &bytes[16 + 4 * used + 4 * i], 4);
+  }
+  return numbers;
+}
+
+}  // namespace heads

@@ -1,0 +1,294 @@
+// heads.cc — records the heads.
+#include "heads.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/dtype.h"
+#include "common/muvera.h"
+
+namespace heads {
+
+std::vector<float> reals(uint32_t seed, int64_t n, float scale) {
+  model::Random random(seed);
+  std::vector<float> values(static_cast<size_t>(n));
+  for (float &x : values) x = random.real() * scale;
+  return values;
+}
+
+namespace {
+
+using model::Model;
+using model::Random;
+
+#define TRY(call)                          \
+  do {                                     \
+    sie_status status_ = (call);           \
+    if (status_ != SIE_OK) return status_; \
+  } while (0)
+
+constexpr int hidden = 64;
+
+std::vector<int32_t> signed_indices(uint32_t seed, int64_t n, int32_t below) {
+  Random random(seed);
+  std::vector<int32_t> values(static_cast<size_t>(n));
+  for (int32_t &x : values) {
+    x = random.below(below);
+    if (random.below(2) == 1) x = ~x;
+  }
+  return values;
+}
+
+bool is_gpu(const Model *m) { return m->card != nullptr; }
+
+// y[R, reduced] of x, in the model's class.
+sie_status reduce(Model *m, sie_value x, sie_value *y) {
+  sie_weight *w;
+  TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), reduced, hidden, 0.2f, 0, &w));
+  return sie_op_linear(m->program, x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, y, &m->err);
+}
+
+// The rows that are reduced are of a sum, which a CPU keeps in f32 unless what becomes of its kept rows forbids it.
+sie_status keep_tail(Model *m, sie_value x) {
+  sie_weight *w;
+  sie_value sum, moved, kept, y, pooled;
+  TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), hidden, hidden, 0.2f, 0, &w));
+  TRY(sie_op_linear(m->program, x, w, nullptr, SIE_ACT_NONE, x, &sum, &m->err));
+  TRY(sie_op_keep_rows(m->program, sum, &moved, &m->err));
+  TRY(reduce(m, moved, &y));
+  TRY(sie_op_keep_rows(m->program, x, &kept, &m->err));
+  TRY(sie_op_pool(m->program, kept, SIE_POOL_MEAN, &pooled, &m->err));
+  TRY(sie_op_output_token_rows(m->program, y, 0, &m->err));
+  TRY(sie_op_output_values(m->program, kept, 1, &m->err));
+  TRY(sie_op_output_rows(m->program, pooled, 2, &m->err));
+  return sie_op_output_token_rows(m->program, x, 3, &m->err);
+}
+
+// Rows of tokens alone, for devices without keep_rows.
+sie_status tokens_tail(Model *m, sie_value x) {
+  sie_value pooled;
+  TRY(sie_op_pool(m->program, x, SIE_POOL_MEAN, &pooled, &m->err));
+  TRY(sie_op_output_token_rows(m->program, x, 0, &m->err));
+  TRY(sie_op_output_values(m->program, x, 1, &m->err));
+  return sie_op_output_rows(m->program, pooled, 2, &m->err);
+}
+
+// The logits of tokens beside: what the maximum is of.
+sie_status splade_tail(Model *m, sie_value x) {
+  sie_weight *w, *bias;
+  sie_value y, logits;
+  // FP8 has a kernel on one family alone; elsewhere the matrix is BF16, as a checkpoint's loader decides.
+  bool narrow = m->compute() == SIE_COMPUTE_FP8 && m->card->gpu.minor != 9;
+  uint32_t compute = narrow ? uint32_t{SIE_COMPUTE_BF16} : m->compute();
+  TRY(m->weight(SIE_WEIGHT_LINEAR, compute, vocabulary, hidden, 0.2f, 0, &w));
+  TRY(m->weight(SIE_WEIGHT_VECTOR, compute, vocabulary, 1, 0.5f, -1.5f, &bias));
+  TRY(sie_op_splade(m->program, x, w, bias, &y, &m->err));
+  TRY(sie_op_linear(m->program, x, w, bias, SIE_ACT_NONE, SIE_NO_VALUE, &logits, &m->err));
+  TRY(sie_op_output_sparse(m->program, y, SIE_SPARSE_LOG, 0, &m->err));
+  TRY(sie_op_output_values(m->program, y, 1, &m->err));
+  TRY(sie_op_output_values(m->program, logits, 2, &m->err));
+  return sie_op_output_sparse(m->program, y, SIE_SPARSE_AS_IS, 3, &m->err);
+}
+
+sie_status maxsim_tail(Model *m, sie_value x) {
+  sie_value y, unit, plain;
+  TRY(reduce(m, x, &y));
+  TRY(sie_op_maxsim(m->program, y, 1, &unit, &m->err));
+  TRY(sie_op_maxsim(m->program, y, 0, &plain, &m->err));
+  TRY(sie_op_output_values(m->program, unit, 0, &m->err));
+  TRY(sie_op_output_values(m->program, plain, 1, &m->err));
+  return sie_op_output_values(m->program, y, 2, &m->err);
+}
+
+sie_status kept_maxsim_tail(Model *m, sie_value x) {
+  sie_value kept, y, unit;
+  TRY(sie_op_keep_rows(m->program, x, &kept, &m->err));
+  TRY(reduce(m, kept, &y));
+  TRY(sie_op_maxsim(m->program, y, 1, &unit, &m->err));
+  TRY(sie_op_output_values(m->program, unit, 0, &m->err));
+  return sie_op_output_values(m->program, y, 1, &m->err);
+}
+
+// An adapter's matrix in the type the device wants.
+sie_status adapter(Model *m, uint32_t seed, int64_t n, int64_t k, float scale, sie_weight **out) {
+  std::vector<float> values = reals(seed, n * k, scale);
+  if (!is_gpu(m)) return m->data(SIE_F32, n, k, values.data(), out);
+  bool half = m->compute() == SIE_COMPUTE_F16;
+  std::vector<uint16_t> narrow(values.size());
+  for (size_t i = 0; i < values.size(); i++) {
+    narrow[i] = half ? sie_f16_from_f32(values[i]) : sie_bf16_from_f32(values[i]);
+  }
+  return m->data(half ? SIE_F16 : SIE_BF16, n, k, narrow.data(), out);
+}
+
+// y[R, n] with adapters of ranks 4, 8 and 5; the last has nothing where `some`.
+sie_status adapted(Model *m, sie_value x, int64_t n, int64_t k, bool some, sie_act act, sie_value residual,
+                   sie_value *y) {
+  sie_weight *w, *bias, *a[n_adapters] = {}, *b[n_adapters] = {};
+  TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), n, k, 1.7f / sqrtf(static_cast<float>(k)), 0, &w));
+  TRY(m->weight(SIE_WEIGHT_VECTOR, m->compute(), n, 1, 0.1f, 0, &bias));
+  const int64_t ranks[n_adapters] = {4, 8, 5};
+  for (int i = 0; i < n_adapters - (some ? 1 : 0); i++) {
+    uint32_t seed = static_cast<uint32_t>(900 + 10 * i + n);
+    TRY(adapter(m, seed, ranks[i], k, 0.2f, &a[i]));
+    TRY(adapter(m, seed + 1, n, ranks[i], 0.3f, &b[i]));
+  }
+  sie_lora lora = {sizeof lora, n_adapters, a, b};
+  return sie_op_linear_lora(m->program, x, w, bias, act, residual, &lora, y, &m->err);
+}
+
+// Behind a norm (whose quantised twin the linear reads), behind a linear, and of one row a sequence.
+sie_status lora_tail(Model *m, sie_value x) {
+  sie_value inner, sum, first, last;
+  TRY(adapted(m, x, 96, hidden, false, SIE_ACT_GELU_ERF, SIE_NO_VALUE, &inner));
+  TRY(adapted(m, inner, hidden, 96, true, SIE_ACT_NONE, x, &sum));
+  TRY(sie_op_gather_rows(m->program, sum, SIE_POOL_CLS, &first, &m->err));
+  TRY(adapted(m, first, reduced, hidden, false, SIE_ACT_TANH, SIE_NO_VALUE, &last));
+  TRY(sie_op_output_token_rows(m->program, sum, 0, &m->err));
+  return sie_op_output_values(m->program, last, 1, &m->err);
+}
+
+sie_status muvera(Model *m, sie_value x, bool query, int32_t index) {
+  sie_muvera params = {};
+  params.struct_size = sizeof params;
+  params.repetitions = repetitions;
+  params.simhash_bits = bits;
+  params.projected = projected;
+  params.final_dims = encoded;
+  params.is_query = query;
+  params.fill_empty = !query;
+  params.normalize = 1;
+  sie_weight *w;
+  TRY(m->data(SIE_F32, repetitions * hidden, bits, simhash().data(), &w));
+  params.simhash = w;
+  TRY(m->data(SIE_I32, repetitions, hidden, ams().data(), &w));
+  params.ams = w;
+  std::vector<int32_t> table = sketch();
+  int64_t all = static_cast<int64_t>(table.size());
+  if (is_gpu(m)) {
+    std::vector<int32_t> first(repetitions * (encoded + 1)), source(table.size());
+    TRY(sie_muvera_group(table.data(), repetitions, all / repetitions, encoded, first.data(), source.data(),
+                         &m->err));
+    TRY(m->data(SIE_I32, repetitions, encoded + 1, first.data(), &w));
+    params.sketch_first = w;
+    TRY(m->data(SIE_I32, all, 1, source.data(), &w));
+    params.sketch_source = w;
+  } else {
+    TRY(m->data(SIE_I32, all, 1, table.data(), &w));
+    params.sketch = w;
+  }
+  return sie_op_output_muvera(m->program, x, &params, index, &m->err);
+}
+
+sie_status muvera_tail(Model *m, sie_value x) {
+  TRY(muvera(m, x, false, 0));
+  TRY(muvera(m, x, true, 1));
+  TRY(sie_op_output_values(m->program, x, 2, &m->err));
+  sie_muvera sum = {};  // no bits, no tables: the sum of the rows, twice
+  sum.struct_size = sizeof sum;
+  sum.repetitions = 2;
+  sum.is_query = 1;
+  return sie_op_output_muvera(m->program, x, &sum, 3, &m->err);
+}
+
+sie_status smve_tail(Model *m, sie_value x) {
+  sie_smve params = {};
+  params.struct_size = sizeof params;
+  params.repetitions = repetitions;
+  params.width = width;
+  params.top = top;
+  params.normalize = 1;
+  sie_weight *w;
+  TRY(m->data(SIE_F32, repetitions * width, hidden, anchors().data(), &w));
+  params.anchors = w;
+  TRY(sie_op_output_smve(m->program, x, &params, 0, &m->err));
+  params.is_query = 1;
+  params.max_nonzeros = 20;
+  TRY(sie_op_output_smve(m->program, x, &params, 1, &m->err));
+  return sie_op_output_values(m->program, x, 2, &m->err);
+}
+
+bool always(const sie_ops *) { return true; }
+
+}  // namespace
+
+std::vector<float> simhash() { return reals(71, int64_t{repetitions} * hidden * bits, 1); }
+std::vector<int32_t> ams() { return signed_indices(72, int64_t{repetitions} * hidden, projected); }
+std::vector<int32_t> sketch() {
+  return signed_indices(73, int64_t{repetitions} * (1 << bits) * projected, encoded);
+}
+std::vector<float> anchors() {
+  std::vector<float> values = reals(74, int64_t{repetitions} * width * hidden, 1);
+  for (size_t row = 0; row < values.size(); row += hidden) {
+    float norm = 0;
+    for (size_t i = row; i < row + hidden; i++) norm += values[i] * values[i];
+    for (size_t i = row; i < row + hidden; i++) values[i] /= sqrtf(norm);
+  }
+  return values;
+}
+
+const Head all[] = {
+    {"tokens",
+     tokens_tail,
+     always,
+     {{Kind::token_rows, hidden}, {Kind::values, hidden}, {Kind::rows, hidden}, {}},
+     1,
+     false},
+    {"keep",
+     keep_tail,
+     [](const sie_ops *ops) { return ops->keep_rows != nullptr; },
+     {{Kind::token_rows, reduced, true},
+      {Kind::values, hidden, true},
+      {Kind::rows, hidden},
+      {Kind::token_rows, hidden}},
+     2,
+     false},
+    {"splade",
+     splade_tail,
+     [](const sie_ops *ops) { return ops->splade != nullptr && ops->output_sparse != nullptr; },
+     {{Kind::sparse, vocabulary},
+      {Kind::values, vocabulary, false, true},
+      {Kind::values, vocabulary},
+      {Kind::sparse, vocabulary}},
+     2,
+     false},
+    {"maxsim",
+     maxsim_tail,
+     [](const sie_ops *ops) { return ops->maxsim != nullptr; },
+     {{Kind::values, 1, false, true}, {Kind::values, 1, false, true}, {Kind::values, reduced}, {}},
+     8,
+     false},
+    {"maxsim of kept rows",
+     kept_maxsim_tail,
+     [](const sie_ops *ops) { return ops->maxsim != nullptr && ops->keep_rows != nullptr; },
+     {{Kind::values, 1, false, true}, {Kind::values, reduced, true}, {}, {}},
+     8,
+     false},
+    {"lora",
+     lora_tail,
+     [](const sie_ops *ops) { return ops->lora != nullptr; },
+     {{Kind::token_rows, hidden}, {Kind::values, reduced, false, true}, {}, {}},
+     4,
+     false},
+    {"muvera",
+     muvera_tail,
+     [](const sie_ops *ops) { return ops->muvera != nullptr; },
+     {{Kind::rows, encoded}, {Kind::rows, encoded}, {Kind::values, hidden}, {Kind::rows, 2 * hidden}},
+     20,
+     true},
+    {"smve",
+     smve_tail,
+     [](const sie_ops *ops) { return ops->smve != nullptr; },
+     {{Kind::sparse, repetitions * width}, {Kind::sparse, repetitions * width}, {Kind::values, hidden}, {}},
+     2,
+     true},
+};
+const int count = sizeof all / sizeof *all;
+
+const Head &named(const char *name) {
+  int i = 0;
+  while (strcmp(all[i].name, name) != 0) i++;
+  return all[i];
+}
+
+}  // namespace heads

@@ -1,0 +1,59 @@
+// heads.h — what follows a model's last layer: kept rows, adapters, SPLADE, late interaction, encodings. Recorded once, run
+// on every device; a head that a device has no kernel for is passed over.
+#ifndef SIE_CSRC_TESTS_HEADS_H
+#define SIE_CSRC_TESTS_HEADS_H
+
+#include <vector>
+
+#include "model.h"
+#include "ops.h"
+
+namespace heads {
+
+enum class Kind { none, values, rows, token_rows, sparse };
+
+struct Output {
+  Kind kind = Kind::none;
+  int columns = 0;
+  bool kept = false;    // its rows are kept ones
+  bool by_seq = false;  // values: one row a sequence
+};
+
+struct Head {
+  const char *name;
+  sie_status (*tail)(model::Model *, sie_value);
+  bool (*has)(const sie_ops *);
+  Output outputs[4];
+  double tolerance;  // times that of the class
+  bool jumps;        // a rounding may change much: signs and orders decide
+};
+extern const Head all[];
+extern const int count;
+const Head &named(const char *name);
+
+constexpr int n_adapters = 3, n_queries = 3, reduced = 48, vocabulary = 301;
+
+// n numbers of up to ±scale, by seed.
+std::vector<float> reals(uint32_t seed, int64_t n, float scale);
+
+// MUVERA and SMVE as recorded, for who computes them again.
+constexpr int repetitions = 3, bits = 2, projected = 16, encoded = 100, width = 37, top = 3;
+std::vector<float> simhash(), anchors();
+std::vector<int32_t> ams(), sketch();
+
+// Sequences by their numbers, each with `length_of(number)` tokens. What a sequence has (ids, kept rows, adapter, query,
+// items) depends on its number alone. mixed: items of every type, cut and normalised; else f32 as they are.
+model::Batch batch_of(const Head &head, const model::Shape &shape, const std::vector<int> &numbers,
+                      bool mixed);
+int length_of(int number);
+
+// What sequence b wrote to output o: the bytes that count.
+std::vector<uint8_t> part(const Head &head, const model::Batch &batch, const model::Result &result, int o,
+                          int b);
+// The same as numbers, of f32 items: rows one after another, or a sparse row's columns in their places.
+std::vector<float> numbers_of(const Head &head, const model::Batch &batch, const model::Result &result, int o,
+                              int b);
+
+}  // namespace heads
+
+#endif  // SIE_CSRC_TESTS_HEADS_H

@@ -1,0 +1,226 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The tiny program's rows with everything that can follow them, small enough to check by hand. x has the rows that
+// tinyToken gives before the linear, (-0.5, 2) of ids 0 and 2 and (1.5, -2) of id 1:
+//
+//	0  the kept rows of x
+//	1  MaxSim of x's kept rows, not normalised
+//	2  SPLADE over W = [[1, 1], [0, -1], [-1, 0]]: max over tokens of (x0 + x1, -x1, -x0), log(1 + v) of what is above 0
+//	3  the rows of x·Wᵀ + B·A·x, W = 1, of the adapters A = (1, 0), B = (10, 0)ᵀ and A = (0, 1), B = (0, 100)ᵀ
+type tinyHeads struct {
+	program *Program
+	weights []*Weight
+}
+
+func int32Bytes(values ...int32) []byte {
+	var out []byte
+	for _, v := range values {
+		out = binary.LittleEndian.AppendUint32(out, uint32(v))
+	}
+	return out
+}
+
+func newTinyHeads(t *testing.T, d *Device) *tinyHeads {
+	t.Helper()
+	m := &tinyHeads{}
+	weight := func(kind WeightKind, k int64, values ...float32) *Weight {
+		w, err := d.NewWeight(WeightSpec{Kind: kind, Compute: ComputeF32, DType: F32, K: k,
+			Parts: []Part{{Data: bytesOf(values...), Rows: int64(len(values)) / k}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.weights = append(m.weights, w)
+		return w
+	}
+	r := d.Record(Caps{MaxTokens: 32, MaxSeqs: 8, MaxLen: 16, MaxQueryRows: 6})
+	x := r.EmbedLayerNorm(Embedding{Word: weight(TableWeight, 2, 0, 2, 6, 2, -1, 1), Gamma: weight(VectorWeight, 1, 1, 2),
+		Beta: weight(VectorWeight, 1, 0.5, 0)})
+	kept := r.KeepRows(x)
+	r.OutputTokenRows(kept)
+	r.OutputValues(r.MaxSim(kept, false))
+	r.OutputSparse(r.Splade(x, weight(LinearWeight, 2, 1, 1, 0, -1, -1, 0), nil), SparseLog)
+	r.OutputTokenRows(r.LinearLoRA(x, weight(LinearWeight, 2, 1, 0, 0, 1), nil, NoAct, NoValue, []LoRA{
+		{A: weight(DataWeight, 2, 1, 0), B: weight(DataWeight, 1, 10, 0)}, {A: weight(DataWeight, 2, 0, 1), B: weight(DataWeight, 1, 0, 100)}}))
+	var err error
+	if m.program, err = r.End(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		m.program.Close()
+		for _, w := range m.weights {
+			w.Close()
+		}
+	})
+	return m
+}
+
+// batch is ids 0 1 | 1 | 2 0 1 with every choice there is. Sequence 1 keeps nothing and has neither query nor adapter.
+func (m *tinyHeads) batch() *Batch {
+	b := &Batch{Program: m.program, IDs: []int32{0, 1, 1, 2, 0, 1}, CuSeqlens: []int32{0, 2, 3, 6}, Keep: []uint8{0, 1, 0, 1, 0, 1},
+		Adapter: []int32{1, -1, 0}, Queries: []float32{1, 0, 0, 1, 2, 2}, CuQueries: []int32{0, 2, 3}, Partner: []int32{1, -1, 0}}
+	b.Items[0] = []OutItem{{DType: F32, Offset: 16}, {DType: F32}, {DType: I8, Offset: 2}}
+	b.Items[2] = []OutItem{{DType: F32, Dims: 3}, {DType: F32, Dims: 3, Offset: 48}, {DType: F32, Dims: 1, Offset: 96}}
+	b.Items[3] = []OutItem{{DType: F32}, {DType: F32, Offset: 16}, {DType: F32, Offset: 24}}
+	b.OutBytes = [MaxOutputs]int64{24, 12, 128, 48}
+	return b
+}
+
+func TestHeadsByHand(t *testing.T) {
+	for _, kind := range []Kind{CPU, Ref} {
+		t.Run(kind.String(), func(t *testing.T) {
+			d := openTest(t, Options{Kind: kind})
+			m := newTinyHeads(t, d)
+			r := NewRunner(d)
+			t.Cleanup(r.Close)
+			b := m.batch()
+			if err := r.Run(context.Background(), b); err != nil {
+				t.Fatal(err)
+			}
+			if err := near(floatsOf(b.Out[0][16:]), []float32{1.5, -2}); err != nil {
+				t.Errorf("the kept row of sequence 0: %v", err)
+			}
+			// (-0.5, 2)/2·127 and (1.5, -2)/2·127, ties to even.
+			if got := b.Out[0][2:6]; !slices.Equal(got, []byte{0xe0, 127, 95, 0x81}) {
+				t.Errorf("the kept rows of sequence 2 as int8: %v", got)
+			}
+			// (2, 2) against (1.5, -2); (1, 0) and (0, 1) against (-0.5, 2) and (1.5, -2).
+			if err := near(floatsOf(b.Out[1]), []float32{-1, 0, 1.5 + 2}); err != nil {
+				t.Errorf("late interaction: %v", err)
+			}
+			ln := func(x float64) float32 { return float32(math.Log1p(x)) }
+			for i, want := range []struct {
+				count   int
+				columns []int32
+				values  []float32
+			}{{3, []int32{0, 1, 2}, []float32{ln(1.5), ln(2), ln(0.5)}}, {1, []int32{1}, []float32{ln(2)}}, {3, []int32{0}, []float32{ln(1.5)}}} {
+				it := b.Items[2][i]
+				count, columns, values := SparseRow(b.Out[2][it.Offset:], it.Dims, it.DType)
+				if err := near(floatsOf(values), want.values); err != nil || count != want.count || !slices.Equal(columns, want.columns) {
+					t.Errorf("sparse row %d: %d columns, %v, %v", i, count, columns, err)
+				}
+			}
+			if err := near(floatsOf(b.Out[3]), []float32{-0.5, 202, 1.5, -202, 1.5, -2, -5.5, 2, -5.5, 2, 16.5, -2}); err != nil {
+				t.Errorf("rows with adapters: %v", err)
+			}
+			// Without choices: all rows are kept, no query, no adapter.
+			b.Keep, b.Adapter, b.Queries, b.CuQueries, b.Partner = nil, nil, nil, nil, nil
+			b.Items[0] = []OutItem{{DType: F32}, {DType: F32, Offset: 16}, {DType: F32, Offset: 24}}
+			b.OutBytes[0] = 48
+			if err := r.Run(context.Background(), b); err != nil {
+				t.Fatal(err)
+			}
+			rows := []float32{-0.5, 2, 1.5, -2, 1.5, -2, -0.5, 2, -0.5, 2, 1.5, -2}
+			if err := errors.Join(near(floatsOf(b.Out[0]), rows), near(floatsOf(b.Out[1]), make([]float32, 3)), near(floatsOf(b.Out[3]), rows)); err != nil {
+				t.Errorf("without choices: %v", err)
+			}
+		})
+	}
+}
+
+// Every slice whose length contradicts the others is refused before C sees it.
+func TestBatchLengths(t *testing.T) {
+	d := openTest(t, Options{Threads: 1})
+	m := newTinyHeads(t, d)
+	r := NewRunner(d)
+	t.Cleanup(r.Close)
+	for name, change := range map[string]func(b *Batch){
+		"keep":              func(b *Batch) { b.Keep = b.Keep[:5] },
+		"keep of 2":         func(b *Batch) { b.Keep[0] = 2 },
+		"adapter":           func(b *Batch) { b.Adapter = b.Adapter[:2] },
+		"adapter 2 of 2":    func(b *Batch) { b.Adapter[0] = 2 },
+		"partner":           func(b *Batch) { b.Partner = append(b.Partner, 0) },
+		"partner 2 of 2":    func(b *Batch) { b.Partner[0] = 2 },
+		"partner, no query": func(b *Batch) { b.CuQueries = nil },
+		"query values":      func(b *Batch) { b.Queries = b.Queries[:5] },
+		"query ends":        func(b *Batch) { b.CuQueries[2] = 4 },
+		"query rows":        func(b *Batch) { b.CuQueries[2], b.Queries = 7, make([]float32, 14) },
+		"items":             func(b *Batch) { b.Items[0] = b.Items[0][:2] },
+		"no items":          func(b *Batch) { b.Items[2] = nil },
+		"dims":              func(b *Batch) { b.Items[2][0].Dims = -1 },
+		"sparse offset":     func(b *Batch) { b.Items[2][1].Offset = 40 },
+	} {
+		b := m.batch()
+		change(b)
+		if err := r.Run(context.Background(), b); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	b := m.batch()
+	if err := r.Run(context.Background(), b); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+func TestMuveraSum(t *testing.T) {
+	// No bits, one repetition, identity: a query's encoding is the sum of its rows; with a sketch to 3 columns, their places.
+	d := openTest(t, Options{Threads: 1})
+	tables := map[string]*Weight{}
+	for name, w := range map[string]WeightSpec{
+		"word":   {Kind: TableWeight, Compute: ComputeF32, DType: F32, K: 2, Parts: []Part{{Data: bytesOf(0, 2, 6, 2), Rows: 2}}},
+		"gamma":  {Kind: VectorWeight, DType: F32, K: 1, Parts: []Part{{Data: bytesOf(1, 2), Rows: 2}}},
+		"sketch": {Kind: DataWeight, DType: I32, K: 1, Parts: []Part{{Data: int32Bytes(2, ^0), Rows: 2}}},
+		"wrong":  {Kind: DataWeight, DType: I32, K: 1, Parts: []Part{{Data: int32Bytes(2, 3), Rows: 2}}},
+	} {
+		var err error
+		if tables[name], err = d.NewWeight(w); err != nil {
+			t.Fatal(err)
+		}
+		defer tables[name].Close()
+	}
+	record := func(sketch *Weight) (*Program, error) {
+		r := d.Record(Caps{MaxTokens: 8, MaxSeqs: 2, MaxLen: 8})
+		x := r.EmbedLayerNorm(Embedding{Word: tables["word"], Gamma: tables["gamma"]})
+		r.OutputMuvera(x, Muvera{Repetitions: 1, Query: true})
+		r.OutputMuvera(x, Muvera{Repetitions: 1, Query: true, FinalDims: 3, Sketch: sketch})
+		return r.End()
+	}
+	if _, err := record(tables["wrong"]); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "sketch") {
+		t.Errorf("a sketch to column 3 of 3: %v", err)
+	}
+	p, err := record(tables["sketch"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	r := NewRunner(d)
+	defer r.Close()
+	b := &Batch{Program: p, IDs: []int32{0, 0, 1}, CuSeqlens: []int32{0, 3}}
+	b.Items[0], b.Items[1] = []OutItem{{DType: F32}}, []OutItem{{DType: F32}}
+	b.OutBytes[0], b.OutBytes[1] = 8, 12
+	if err := r.Run(context.Background(), b); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(near(floatsOf(b.Out[0]), []float32{-1, 2}), near(floatsOf(b.Out[1]), []float32{-2, 0, -1})); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGroupSketch(t *testing.T) {
+	if !Built {
+		t.Skip("no native engine: run `make test-go`")
+	}
+	// Two repetitions of three entries to two columns.
+	first, source, err := GroupSketch([]int32{1, ^0, 1, 0, 0, ^1}, 2, 3, 2)
+	if err != nil || !slices.Equal(first, []int32{0, 1, 3, 3, 5, 6}) || !slices.Equal(source, []int32{^1, 0, 2, 0, 1, ^2}) {
+		t.Errorf("%v, %v, %v", first, source, err)
+	}
+	for _, c := range []struct {
+		n, repetitions, block, dims int
+		want                        error
+	}{{5, 2, 3, 2, ErrInvalid}, {6, 0, 3, 2, ErrInvalid}, {6, 2, 0, 2, ErrInvalid}, {6, 2, 3, 0, ErrInvalid}, {6, 2, 3, 1 << 40, ErrInvalid}, {6, 2, 3, 1, ErrCorrupt}} {
+		sketch := []int32{1, 0, 0, 0, 0, 0}[:c.n]
+		if _, _, err := GroupSketch(sketch, c.repetitions, c.block, c.dims); !errors.Is(err, c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
