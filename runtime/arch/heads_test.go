@@ -254,14 +254,21 @@ func sparseRows(t *testing.T, r *engine.Runner, p *engine.Program, b packed, voc
 	if err := r.Run(t.Context(), &run); err != nil {
 		t.Fatal(err)
 	}
-	out := make([]float32, b.seqs()*vocab)
-	for seq := range b.seqs() {
-		count, columns, data := engine.SparseRow(run.Out[0][int64(seq)*size:], vocab, engine.F32)
-		if count != len(columns) || !slices.IsSorted(columns) {
-			t.Fatalf("%d columns announced, %v found", count, columns)
+	return spread(t, run.Out[0], b.seqs(), vocab)
+}
+
+// spread writes sparse rows as dense ones of columns columns.
+func spread(t *testing.T, rows []byte, n, columns int) []float32 {
+	t.Helper()
+	size := engine.SparseBytes(columns, engine.F32)
+	out := make([]float32, n*columns)
+	for i := range n {
+		count, places, data := engine.SparseRow(rows[int64(i)*size:], columns, engine.F32)
+		if count != len(places) || !slices.IsSorted(places) {
+			t.Fatalf("%d columns announced, %v found", count, places)
 		}
-		for i, x := range floats(data) {
-			out[seq*vocab+int(columns[i])] = x
+		for j, x := range floats(data) {
+			out[i*columns+int(places[j])] = x
 		}
 	}
 	return out

@@ -73,6 +73,9 @@ func (t *Tokenizer) place(ctx context.Context, text string, opt Options) (Placed
 		return Placed{}, ctx.Err()
 	}
 	defer func() { <-slots }()
+	if err := ctx.Err(); err != nil {
+		return Placed{}, err
+	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if !t.lib.open() {

@@ -238,6 +238,19 @@ def golden(tok, all_texts):
     return {"full": full, "plain": plain, "cut": cut, "left": left, "pairs": pairs, "decoded": decoded}
 
 
+def places(tok, all_texts):
+    """Where tokens stand, in code points: [id, start, end, is special, …] of each text, whole and cut to 12 tokens."""
+    out = {}
+    for key, limit in [("full", 0), ("cut", 12)]:
+        tok.no_padding()
+        tok.enable_truncation(limit) if limit else tok.no_truncation()
+        out[key] = []
+        for t in all_texts[:LONG] + all_texts[-150:]:
+            e = tok.encode(t)
+            out[key].append([v for i, (a, b), s in zip(e.ids, e.offsets, e.special_tokens_mask) for v in (i, a, b, s)])
+    return out
+
+
 def main():
     args = argparse.ArgumentParser()
     args.add_argument("--minilm", required=True, type=pathlib.Path)
@@ -269,6 +282,8 @@ def main():
         result = golden(Tokenizer.from_file(str(path)), all_texts)
         (folder / "golden.json").write_text(
             json.dumps(result, ensure_ascii=True, separators=(",", ":")) + "\n", encoding="utf-8")
+        (folder / "places.json").write_text(
+            json.dumps(places(Tokenizer.from_file(str(path)), all_texts), separators=(",", ":")) + "\n", encoding="utf-8")
         print(name, path.stat().st_size, (folder / "golden.json").stat().st_size)
     (OUT / "texts.json").write_text(
         json.dumps(all_texts, ensure_ascii=True, indent=0) + "\n", encoding="utf-8")

@@ -4,7 +4,7 @@
 use crate::bert::{Bert, Word};
 use crate::cut::Rule;
 use crate::template::{longest_first, Template};
-use tokenizers::{Encoding, Normalizer, Tokenizer, TruncationDirection};
+use tokenizers::{Normalizer, Tokenizer};
 
 /// Add the special tokens of the post-processor.
 pub const SPECIAL: u32 = 1;
@@ -45,6 +45,13 @@ impl Scratch {
     pub fn ids(&self) -> [&[u32]; 2] {
         [&self.ids[0], &self.ids[1]]
     }
+}
+
+/// A token and where it stands, in bytes of the text; special ones are the post-processor's.
+pub struct Token {
+    pub id: u32,
+    pub place: (usize, usize),
+    pub special: bool,
 }
 
 /// What to do with each text of a call.
@@ -169,24 +176,34 @@ impl Model {
         self.library(text, out)
     }
 
-    /// One text with the place of each of its tokens, cut to the plan's limit; whether anything was cut off.
-    pub fn places(&self, text: &[u8], plan: &Plan) -> Result<(Encoding, bool), Failure> {
+    /// The tokens of one text with their places, cut to the plan's limit; whether anything was cut off.
+    pub fn places(&self, text: &[u8], plan: &Plan) -> Result<(Vec<Token>, bool), Failure> {
         let specials = self.template(plan).specials;
         let room = plan.max_tokens.checked_sub(specials).ok_or(Failure::NoRoom(specials))?;
         if text.len() > plan.max_whole {
             return Err(Failure::TooLong);
         }
-        let library = |e: tokenizers::Error| Failure::Library(e.to_string());
         let text = String::from_utf8_lossy(text);
-        let mut e = self.hf.encode(text.as_ref(), false).map_err(library)?;
-        let cut = e.len() > room;
-        if cut {
-            let side = if plan.has(LEFT) { TruncationDirection::Left } else { TruncationDirection::Right };
-            e.truncate(room, 0, side);
+        // The post-processor runs once, before the cut: a second time it would trim the places' spaces again.
+        let e = match self.hf.encode(text.as_ref(), plan.has(SPECIAL)) {
+            Ok(e) => e,
+            Err(e) => return Err(Failure::Library(e.to_string())),
+        };
+        let added = e.get_special_tokens_mask();
+        let own = added.iter().filter(|&&a| a == 0).count();
+        let from = if plan.has(LEFT) { own.saturating_sub(room) } else { 0 };
+        let mut seen = 0;
+        let mut tokens = Vec::with_capacity(e.len().min(plan.max_tokens));
+        for i in 0..e.len() {
+            if added[i] == 0 {
+                seen += 1;
+                if seen <= from || seen > from.saturating_add(room) {
+                    continue;
+                }
+            }
+            tokens.push(Token { id: e.get_ids()[i], place: e.get_offsets()[i], special: added[i] != 0 });
         }
-        // What was cut off would be tokenized again by the post-processor.
-        e.take_overflowing();
-        Ok((self.hf.post_process(e, None, plan.has(SPECIAL)).map_err(library)?, cut))
+        Ok((tokens, own > room))
     }
 
     fn library(&self, text: &[u8], out: &mut Vec<u32>) -> Result<(), Failure> {

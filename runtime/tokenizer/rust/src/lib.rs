@@ -240,24 +240,23 @@ pub unsafe extern "C" fn sietok_places(
 ) {
     let (m, plan, p) = (&*m, (*opt).plan(), &mut *progress);
     (p.code, p.need, p.message_len) = (OK, 0, 0);
-    let (e, was_cut) = match guard(|| m.places(bytes(text, len), &plan)) {
+    let (found, was_cut) = match guard(|| m.places(bytes(text, len), &plan)) {
         Ok(done) => done,
         Err(f) => return fail(f, p, message, message_cap),
     };
-    if e.len() > cap {
-        p.need = e.len() as u64;
+    if found.len() > cap {
+        p.need = found.len() as u64;
         return;
     }
-    for i in 0..e.len() {
-        let (start, end) = e.get_offsets()[i];
+    for (i, t) in found.iter().enumerate() {
         *tokens.add(i) = Place {
-            id: e.get_ids()[i] as i32,
-            start: start as u32,
-            end: end as u32,
-            special: e.get_special_tokens_mask()[i],
+            id: t.id as i32,
+            start: t.place.0 as u32,
+            end: t.place.1 as u32,
+            special: t.special as u32,
         };
     }
-    p.ids = e.len() as u64;
+    p.ids = found.len() as u64;
     p.done = 1;
     *cut = was_cut as u8;
 }
