@@ -212,40 +212,19 @@ std::unique_ptr<Case> make_smve(int index) {
       for (const std::vector<int32_t> &lengths : {none, one, empty})
         all.push_back({lengths, dtype, 9, 1, 20, 2, 0, 20, false, true, false});
     }
-    all.push_back({{3, 0, 2}, SIE_F32, 1, 1, 1, 1, 0, 1, true, false, false});  // the smallest
-    all.push_back(
-        {{4, 1}, SIE_F32, 5, 3, 7, 7, 0, 21, true, false, false});  // every projection is kept: negative ones
-    all.push_back(
-        {{4, 1}, SIE_F32, 5, 3, 7, 7, 4, 21, false, false, false});  // and the largest of either sign
-    all.push_back({{4, 1},
-                   SIE_F32,
-                   130,
-                   1,
-                   65,
-                   64,
-                   0,
-                   65,
-                   true,
-                   true,
-                   false});  // a list of two rounds of a warp's lanes
-    all.push_back({{3, 4}, SIE_F32, 4, 1, 9000, 3, 0, 30, false, true, false});  // more columns than a range
-    all.push_back({{3, 4},
-                   SIE_F32,
-                   4,
-                   3,
-                   3000,
-                   3,
-                   5,
-                   30,
-                   true,
-                   false,
-                   false});  // a range that ends within a repetition
-    all.push_back(
-        {{2, 3}, SIE_F32, 6, 1, 300, 256, 0, 300, true, false, false});  // the longest list of a GPU
+    // The smallest; all projections kept, negative ones too, and of those the largest of either sign.
+    all.push_back({{3, 0, 2}, SIE_F32, 1, 1, 1, 1, 0, 1, true, false, false});
+    all.push_back({{4, 1}, SIE_F32, 5, 3, 7, 7, 0, 21, true, false, false});
+    all.push_back({{4, 1}, SIE_F32, 5, 3, 7, 7, 4, 21, false, false, false});
+    // A list of two rounds of a warp's lanes, and a range of columns that ends within a repetition.
+    all.push_back({{4, 1}, SIE_F32, 130, 1, 65, 64, 0, 65, true, true, false});
+    all.push_back({{3, 4}, SIE_F32, 4, 3, 2800, 3, 5, 30, true, false, false});
+    // The longest list of a GPU: several rounds of values, too, and limits on both sides of one.
+    all.push_back({{2, 3}, SIE_F32, 6, 1, 300, 256, 0, 300, true, false, false});
     all.push_back({{2, 3}, SIE_F32, 6, 1, 300, 256, 100, 300, false, false, false});
     all.push_back({{2, 3}, SIE_F32, 6, 1, 300, 256, 270, 300, true, true, false});
-    all.push_back(
-        {{12, 9}, SIE_F32, 4, 1, 2100, 256, 0, 2100, false, false, false});  // both sides of a warp's columns
+    // Columns on both sides of where a warp's own end.
+    all.push_back({{12, 9}, SIE_F32, 4, 1, 2100, 256, 0, 2100, false, false, false});
     for (bool query : {false, true}) {
       all.push_back({{2, 4, 3}, SIE_F32, 5, 2, 7, 7, 0, 14, query, false, false, SIE_F32, false, true});
       all.push_back(
