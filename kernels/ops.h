@@ -304,8 +304,8 @@ typedef struct sie_splade_args {
 typedef struct sie_output_sparse_args {
   sie_rows seqs;
   int64_t c;
-  sie_tensor x;              /* f32 [B, C], values ≥ 0 */
-  int32_t transform;         /* sie_sparse */
+  sie_tensor x;      /* f32 [B, C], values ≥ 0 */
+  int32_t transform; /* sie_sparse */
   int32_t reserved;
   const sie_out_item *items; /* [B] */
   void *out;
@@ -395,7 +395,7 @@ typedef struct sie_op_bounds {
   int64_t seqs;
   int32_t kv_heads;
   int32_t projected;    /* muvera: columns of a partition (P, or C for identity) */
-  int32_t repetitions;  /* muvera */
+  int32_t repetitions;  /* muvera, smve */
   int32_t simhash_bits; /* muvera */
   int64_t final_dims;   /* muvera: F, columns of the result */
   int64_t query_rows;   /* maxsim: Q */

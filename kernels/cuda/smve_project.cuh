@@ -167,6 +167,11 @@ __global__ void __launch_bounds__(smve_threads, 2) smve_project_kernel(const Smv
   for (int i = 0; i < smve_rows_a_warp; i++) {
     const int32_t row = warp * smve_rows_a_warp + i;
     lists[i] = {values + row * job.top, columns + row * job.top, 0, 0, 0.0f};
+#pragma unroll 1
+    for (int32_t e = lane; e < job.top; e += 32) {
+      lists[i].values[e] = 0.0f;
+      lists[i].columns[e] = -1;  // none
+    }
   }
   const int32_t own_rows = thread % 8 * 4, own_anchors = thread / 8 * 2;
   for (int32_t first = 0; first < job.width; first += smve_anchors) {
@@ -206,9 +211,10 @@ __global__ void __launch_bounds__(smve_threads, 2) smve_project_kernel(const Smv
     const int64_t row = first_row + warp * smve_rows_a_warp + i;
     if (row >= *job.rows.n) break;
     const int64_t to = (r * job.stride + row) * job.top;
+#pragma unroll 1
     for (int32_t e = lane; e < job.top; e += 32) {
-      job.values[to + e] = e < lists[i].count ? lists[i].values[e] : 0.0f;
-      job.columns[to + e] = e < lists[i].count ? lists[i].columns[e] : -1;
+      job.values[to + e] = lists[i].values[e];
+      job.columns[to + e] = lists[i].columns[e];
     }
   }
 }

@@ -16,7 +16,8 @@ struct Config {
   bool query, normalize, bench;
   int32_t out = SIE_F32;
   bool pairs = false;  // anchors 2a and 2a + 1 are the same: ties, which the lower column wins
-  // The last row of a sequence is the first one negated: with every projection kept, sums of 0, which are dropped.
+  // The last row of a sequence is the first one negated in every second column, and every second anchor looks at those
+  // alone: with every projection kept, some sums are 0, which are dropped.
   bool mirrored = false;
   bool holes = false;  // the third row has a NaN, and so nothing that is kept
 };
@@ -118,6 +119,7 @@ class SmveCase : public Case {
       float sum = 0;
       for (int32_t i = 0; i < c_.c; i++) {
         anchors_.push_back(random->real() + random->real() + random->real());
+        if (c_.mirrored && a % 2 != i % 2) anchors_.back() = 0;
         sum += anchors_.back() * anchors_.back();
       }
       for (size_t i = at; i < anchors_.size(); i++) {
@@ -139,7 +141,7 @@ class SmveCase : public Case {
           for (int64_t c = 0; c < c_.c; c++) x_->set(t, c, zero ? 0.0f : random->real());
         } while (!bench && !clear_choice(t));
       }
-      for (int64_t c = 0; c < c_.c && c_.mirrored && last > first; c++)
+      for (int64_t c = 0; c < c_.c && c_.mirrored && last > first + 1; c += 2)
         x_->set(last - 1, c, -static_cast<float>(x_->get(first, c)));
       if (c_.holes && last - first > 2) x_->set(first + 2, c_.c / 2, NAN);
     } while (!bench && c_.max_nonzeros > 0 && !clear_limit(b));
@@ -212,40 +214,19 @@ std::unique_ptr<Case> make_smve(int index) {
       for (const std::vector<int32_t> &lengths : {none, one, empty})
         all.push_back({lengths, dtype, 9, 1, 20, 2, 0, 20, false, true, false});
     }
-    all.push_back({{3, 0, 2}, SIE_F32, 1, 1, 1, 1, 0, 1, true, false, false});  // the smallest
-    all.push_back(
-        {{4, 1}, SIE_F32, 5, 3, 7, 7, 0, 21, true, false, false});  // every projection is kept: negative ones
-    all.push_back(
-        {{4, 1}, SIE_F32, 5, 3, 7, 7, 4, 21, false, false, false});  // and the largest of either sign
-    all.push_back({{4, 1},
-                   SIE_F32,
-                   130,
-                   1,
-                   65,
-                   64,
-                   0,
-                   65,
-                   true,
-                   true,
-                   false});  // a list of two rounds of a warp's lanes
-    all.push_back({{3, 4}, SIE_F32, 4, 1, 9000, 3, 0, 30, false, true, false});  // more columns than a range
-    all.push_back({{3, 4},
-                   SIE_F32,
-                   4,
-                   3,
-                   3000,
-                   3,
-                   5,
-                   30,
-                   true,
-                   false,
-                   false});  // a range that ends within a repetition
-    all.push_back(
-        {{2, 3}, SIE_F32, 6, 1, 300, 256, 0, 300, true, false, false});  // the longest list of a GPU
+    // The smallest; all projections kept, negative ones too, and of those the largest of either sign.
+    all.push_back({{3, 0, 2}, SIE_F32, 1, 3, 1, 1, 0, 3, true, false, false});
+    all.push_back({{4, 1}, SIE_F32, 5, 3, 7, 7, 0, 21, true, false, false});
+    all.push_back({{4, 1}, SIE_F32, 5, 3, 7, 7, 4, 21, false, false, false});
+    // A list of two rounds of a warp's lanes, and a range of columns that ends within a repetition.
+    all.push_back({{4, 1}, SIE_F32, 130, 1, 65, 64, 0, 65, true, true, false});
+    all.push_back({{3, 4}, SIE_F32, 4, 3, 2800, 3, 5, 30, true, false, false});
+    // The longest list of a GPU: several rounds of values, too, and limits on both sides of one.
+    all.push_back({{2, 3}, SIE_F32, 6, 1, 300, 256, 0, 300, true, false, false});
     all.push_back({{2, 3}, SIE_F32, 6, 1, 300, 256, 100, 300, false, false, false});
     all.push_back({{2, 3}, SIE_F32, 6, 1, 300, 256, 270, 300, true, true, false});
-    all.push_back(
-        {{12, 9}, SIE_F32, 4, 1, 2100, 256, 0, 2100, false, false, false});  // both sides of a warp's columns
+    // Columns on both sides of where a warp's own end.
+    all.push_back({{12, 9}, SIE_F32, 4, 1, 2100, 256, 0, 2100, false, false, false});
     for (bool query : {false, true}) {
       all.push_back({{2, 4, 3}, SIE_F32, 5, 2, 7, 7, 0, 14, query, false, false, SIE_F32, false, true});
       all.push_back(

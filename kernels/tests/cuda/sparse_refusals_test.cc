@@ -80,9 +80,10 @@ TEST(splade_refuses) {
   Array<uint8_t> packed(1 << 16, 0);
   const sie_packed w = {SIE_COMPUTE_BF16, 0, n, columns, packed.data()},
                    wide = {SIE_COMPUTE_BF16, 0, too_wide, columns, packed.data()},
-                   f32 = {SIE_COMPUTE_F32, 0, n, columns, packed.data()};
-  static const sie_packed *weights[3];
-  weights[0] = &w, weights[1] = &wide, weights[2] = &f32;
+                   f32 = {SIE_COMPUTE_F32, 0, n, columns, packed.data()},
+                   most = {SIE_COMPUTE_BF16, 0, widest, columns, packed.data()};
+  static const sie_packed *weights[4];
+  weights[0] = &w, weights[1] = &wide, weights[2] = &f32, weights[3] = &most;
   sie_splade_args a = {};
   a.tokens = o.tokens();
   a.seqs = o.seqs();
@@ -111,6 +112,8 @@ TEST(splade_refuses) {
            [](Args *b) { b->w = weights[2], b->x.dtype = SIE_F32, b->x.ld = columns; }},
           {"too many columns", unsupported,
            [](Args *b) { b->seqs.cap = 0, b->w = weights[1], b->n = b->y.ld = too_wide; }},
+          {"no sequences of as many columns as there may be", SIE_OK,
+           [](Args *b) { b->seqs.cap = 0, b->w = weights[3], b->n = b->y.ld = widest; }},
           {"no sequences and no memory", SIE_OK,
            [](Args *b) {
              b->seqs = b->tokens = {0, nullptr};
@@ -122,6 +125,17 @@ TEST(splade_refuses) {
           static Array<int32_t> cu = {0, 0, 0};
           b->tokens.cap = 0, b->cu_seqlens = cu.data();
         }}});
+  // Where kernels without wgmma may start before their predecessors have ended.
+  for (const Gpu &gpu : gpus()) {
+    if (!emulated(gpu)) continue;
+    sie_stream on = gpu.on;
+    on.sm = 100;
+    on.pdl = 1;
+    Scratch scratch(gpu.ops, {});
+    sie_share share = scratch.share(0, 1);
+    share.on = &on;
+    CHECK(gpu.ops->splade(&a, &share) == SIE_OK, "%s: refused on sm_100", gpu.ops->name);
+  }
   // e4m3: on the cards that multiply it.
   const sie_packed f8 = {SIE_COMPUTE_FP8, 0, n, columns, packed.data()};
   a.w = &f8;
