@@ -51,10 +51,13 @@ struct LoraSegment {
   SIE_DEVICE bool has(int32_t row) const { return row >= first && row < last; }
 };
 
-// Elements [k, k + 8) of a row of `bound`: zeros behind it, and nothing read there.
+// Elements [k, k + 8) of a row of `bound`: zeros behind it, and nothing read there. Adapter: of A or B, which no kernel
+// writes; their address comes from memory, so that a plain load would not know that it is global.
+template <bool Adapter>
 SIE_DEVICE uint4 lora_eight(const uint16_t *row, int32_t k, int32_t bound) {
   const uint16_t *from = row + k;
-  if (k + 8 <= bound && ptx::aligned_for<uint4>(from)) return ptx::load_global<uint4>(from);
+  if (k + 8 <= bound && ptx::aligned_for<uint4>(from))
+    return Adapter ? ptx::load_global_nc<uint4>(from) : ptx::load_global<uint4>(from);
   uint32_t pairs[4];
 #pragma unroll
   for (int i = 0; i < 4; i++) {
@@ -65,9 +68,9 @@ SIE_DEVICE uint4 lora_eight(const uint16_t *row, int32_t k, int32_t bound) {
   return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 }
 
-// Elements k and k + 1 likewise, k even.
+// Elements k and k + 1 of a row of B likewise, k even.
 SIE_DEVICE uint32_t lora_two(const uint16_t *row, int32_t k, int32_t bound) {
-  if (k + 2 <= bound && ptx::aligned_for<uint32_t>(row)) return ptx::load_global<uint32_t>(row + k);
+  if (k + 2 <= bound && ptx::aligned_for<uint32_t>(row)) return ptx::load_global_nc<uint32_t>(row + k);
   const uint32_t low = k < bound ? row[k] : 0u, high = k + 1 < bound ? row[k + 1] : 0u;
   return low | high << 16;
 }
@@ -93,14 +96,14 @@ SIE_DEVICE void lora_down(const sie_lora_args &a, const sie_lora_pair &pair, int
     float sum[lora_rank_step / 8][4] = {};
     for (int32_t k0 = 0; k0 < k_end; k0 += 32) {
       const int32_t k = k0 + 8 * quarter;
-      const uint4 top = lora_eight(x[0], k, bound[0]), low = lora_eight(x[1], k, bound[1]);
+      const uint4 top = lora_eight<false>(x[0], k, bound[0]), low = lora_eight<false>(x[1], k, bound[1]);
       const uint32_t first[4] = {top.x, low.x, top.y, low.y}, second[4] = {top.z, low.z, top.w, low.w};
 #pragma unroll
       for (int i = 0; i < lora_rank_step / 8; i++) {
         if (i >= tiles) break;
         const int32_t r = rank0 + 8 * i + g;
         const uint16_t *w = static_cast<const uint16_t *>(pair.a) + static_cast<int64_t>(r) * a.k;
-        const uint4 q = lora_eight(w, k, r < rank ? k_end : 0);
+        const uint4 q = lora_eight<true>(w, k, r < rank ? k_end : 0);
         ptx::mma_m16n8<T>(sum[i], first, q.x, q.y);
         ptx::mma_m16n8<T>(sum[i], second, q.z, q.w);
       }

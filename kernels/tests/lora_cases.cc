@@ -116,7 +116,7 @@ class LoraCase : public Case {
   int64_t row(int64_t b) const { return c_.by_sequence ? b : sequences_.first(b); }
   int64_t rows() const { return row(sequences_.count()); }
 
-  // The same values in f32 and, where x has 16 bits, in x's type, which holds them exactly.
+  // The same values in f32 and, where x has 16 bits, in x's type, which holds them exactly; a NaN before and behind them.
   void add_matrix(Random *random, int64_t size, int64_t off, float scale) {
     wide_.emplace_back();
     halves_.emplace_back();
@@ -128,6 +128,12 @@ class LoraCase : public Case {
       wide_.back().push_back(value);
       halves_.back().push_back(bits);
     }
+    wide_.back().push_back(NAN);
+    halves_.back().push_back(0xffff);
+    for (int64_t i = 0; i < off; i++)
+      wide_.back()[static_cast<size_t>(i)] = NAN, halves_.back()[static_cast<size_t>(i)] = 0xffff;
+    wide_.back().shrink_to_fit();
+    halves_.back().shrink_to_fit();
   }
 
   sie_status call_into(const sie_ops *ops, const sie_share *share, int64_t first, int64_t count,
