@@ -136,6 +136,9 @@ bench-sie: build minilm ## race sie-server 0.10.1 over HTTP on this machine
 	@tools/setup/venv.sh sie
 	build/venv-sie/bin/python -B bench/servers.py $(BENCHFLAGS)
 
+bench-models: build minilm ## a hundred models in turn on a memory budget for ten, and mixed traffic on three (BENCHFLAGS)
+	python3 -B bench/models.py $(BENCHFLAGS)
+
 bench-kernels: deps ## time every CUDA kernel, beside cuBLASLt and PyTorch; without a GPU check them (FILTER=text)
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
 	@tools/gpu/bench.sh "$(FILTER)"

@@ -59,6 +59,46 @@ func LoadDir(dir string) (*Catalog, error) {
 	return loadModels(filepath.ToSlash(filepath.Clean(dir)), os.DirFS(dir))
 }
 
+// ReloadDir is LoadDir for a directory that was loaded before as old: a file that is broken now counts as what it said
+// then, and what is wrong with it is returned beside the catalog; nil when nothing is. An error means that there is no new
+// catalog at all.
+func ReloadDir(dir string, old *Catalog) (c *Catalog, broken *Problems, err error) {
+	if err := isDir(dir, "models"); err != nil {
+		return nil, nil, err
+	}
+	before := make(map[string]*Model)
+	for _, m := range old.models {
+		before[path.Base(m.File)] = m
+	}
+	all := &Problems{}
+	var models []*Model
+	var warnings []Problem
+	err = source{filepath.ToSlash(filepath.Clean(dir)), os.DirFS(dir)}.each(func(name string, src []byte) {
+		m, warn, err := ParseModel(name, src)
+		if err == nil {
+			_, err = build([]*Model{m}) // its profiles resolve
+		}
+		if err != nil {
+			all.merge(err)
+			m = before[path.Base(name)]
+		}
+		if m != nil {
+			models, warnings = append(models, m), append(warnings, warn...)
+		}
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if c, err = build(models); err != nil {
+		return nil, nil, err
+	}
+	c.warnings = warnings
+	if len(all.List) == 0 {
+		return c, nil, nil
+	}
+	return c, all, nil
+}
+
 // LoadBundles reads the *.yaml files at the top of a file system.
 func LoadBundles(fsys fs.FS) (Bundles, error) { return loadBundles("", fsys) }
 

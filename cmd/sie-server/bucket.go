@@ -38,18 +38,27 @@ const (
 
 // loadFromBucket reads the YAML files at the top of a bucket, as catalog.LoadDir does those of a directory.
 func loadFromBucket(ctx context.Context, raw string) (c *catalog.Catalog, err error) {
+	err = withBucketFiles(ctx, raw, func(dir string) error {
+		c, err = catalog.LoadDir(dir)
+		return err
+	})
+	return c, err
+}
+
+// withBucketFiles calls use with a directory that holds the bucket's YAML files during the call.
+func withBucketFiles(ctx context.Context, raw string, use func(dir string) error) (err error) {
 	b, err := openBucket("--models-dir", raw)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	dir, err := os.MkdirTemp("", "sie-models-")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	objects, err := b.List(ctx, "", maxModelFiles)
 	if err != nil {
-		return nil, fmt.Errorf("--models-dir: %w", err)
+		return fmt.Errorf("--models-dir: %w", err)
 	}
 	for _, o := range objects {
 		if strings.Contains(o.Key, "/") || path.Ext(o.Key) != ".yaml" || !filepath.IsLocal(o.Key) {
@@ -57,11 +66,11 @@ func loadFromBucket(ctx context.Context, raw string) (c *catalog.Catalog, err er
 		}
 		text, _, err := bucket.Read(ctx, b, o.Key, maxModelFileBytes)
 		if err != nil {
-			return nil, fmt.Errorf("--models-dir: %w", err)
+			return fmt.Errorf("--models-dir: %w", err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, o.Key), text, 0o600); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return catalog.LoadDir(dir)
+	return use(dir)
 }

@@ -98,6 +98,11 @@ func (f *sourceFlags) catalog() (*catalog.Catalog, *catalog.Bundle, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	return f.narrow(all)
+}
+
+// narrow keeps of all what the flags ask for.
+func (f *sourceFlags) narrow(all *catalog.Catalog) (*catalog.Catalog, *catalog.Bundle, error) {
 	switch {
 	case f.Bundle != "":
 		bundles, err := catalog.BuiltinBundles()

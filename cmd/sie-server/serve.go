@@ -81,7 +81,11 @@ func (c *serveCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	cat, bundle, err := c.catalog()
+	all, err := c.files()
+	if err != nil {
+		return err
+	}
+	cat, bundle, err := c.narrow(all)
 	if err != nil {
 		return err
 	}
@@ -142,6 +146,8 @@ func (c *serveCmd) Run() error {
 
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer cancel()
+	reload := newReloader(&c.sourceFlags, all, w, log)
+	defer reload.close()
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	loaded := make(chan error, 1)

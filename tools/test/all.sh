@@ -34,5 +34,6 @@ step "The same without a driver" tools/test/no-driver.sh
 step "GPU check, rehearsed" tools/gpu/rehearse.sh
 step "Images" tools/docker/check.sh --need Dockerfile.cuda
 step "Images, broken on purpose" python3 -B -m unittest discover -s tools/docker
+step "Many models, briefly" python3 -B bench/models.py --models 30 --room 5 --requests 300
 step "Clients" build/venv-clients/bin/python -m pytest -q tools/test/clients
 echo "== all tests passed in $SECONDS s; no GPU was used"
