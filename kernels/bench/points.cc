@@ -85,11 +85,13 @@ class List {
     rows(m, load, "quantise_rows", "quantise", "fp8", harness::model_quantise);
     add_pool_output(m, load);
     rows(m, load, "gather_rows", "gather", "bf16", harness::model_gather);
+    rows(m, load, "lora", "adapters", "bf16", harness::model_lora);
     rows(m, load, "output_rows", "output", "int8", harness::model_output);
     rows(m, load, "linear_f32", "head", "f32", harness::model_head);
   }
   void add_muvera(const ModelShape &m, const Load &load) {
     rows(m, load, "muvera", "muvera", "bf16", harness::model_muvera);
+    rows(m, load, "smve", "smve", "bf16", harness::model_smve);
   }
   // From token rows to sparse rows: what a SPLADE head does.
   void add_splade(const ModelShape &m, const Load &load) {

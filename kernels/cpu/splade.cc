@@ -68,12 +68,12 @@ void take_largest(const float *z, int64_t ld, int64_t rows, int64_t count, float
 
 // The logits of rows [row, row + rows) into the sequences' rows of y; *b: the sequence that holds `row`, and after
 // it the one that holds the row behind.
-void reduce_slab(const sie_splade_args *a, const float *z, int64_t ld, int64_t row, int64_t rows, Range columns,
-                 int64_t *b) {
+void reduce_slab(const sie_splade_args *a, const float *z, int64_t ld, int64_t row, int64_t rows,
+                 Range columns, int64_t *b) {
   const int64_t seqs = *a->seqs.n, end = row + rows;
   for (; *b < seqs; ++*b) {
-    const int64_t first = a->cu_seqlens[*b] > row ? a->cu_seqlens[*b] : row,
-                  next = a->cu_seqlens[*b + 1], last = next < end ? next : end;
+    const int64_t first = a->cu_seqlens[*b] > row ? a->cu_seqlens[*b] : row, next = a->cu_seqlens[*b + 1],
+                  last = next < end ? next : end;
     if (first < last) {
       take_largest(z + (first - row) * ld, ld, last - first, columns.last - columns.first,
                    row_of<float>(a->y, *b) + columns.first);

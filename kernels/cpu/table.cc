@@ -46,12 +46,11 @@ sie_status linear_amx(const sie_linear_args *a, const sie_share *share) {
 // The 16-bit and 8-bit classes have panels of 32 columns.
 constexpr int64_t narrow_panel = 32;
 
-template <LinearFn F32, LinearFn Int8>
+template <bool Wide, LinearFn F32, LinearFn Int8>
 sie_status splade(const sie_splade_args *a, const sie_share *share) {
-  constexpr bool wide = F32 == avx512::linear_f32;
   const bool f32 = a->w->compute == SIE_COMPUTE_F32;
-  const int64_t panel = !f32 ? narrow_panel : (wide ? avx512::linear_f32_panel() : avx2::linear_f32_panel());
-  return (wide ? avx512::splade : avx2::splade)(a, share, linear<F32, Int8>, panel);
+  const int64_t panel = !f32 ? narrow_panel : (Wide ? avx512::linear_f32_panel() : avx2::linear_f32_panel());
+  return (Wide ? avx512::splade : avx2::splade)(a, share, linear<F32, Int8>, panel);
 }
 
 sie_status splade_amx(const sie_splade_args *a, const sie_share *share) {
@@ -131,12 +130,16 @@ int64_t scratch_bytes(const sie_op_bounds *bounds) {
       return float_bytes(bounds->c) + float_bytes(bounds->max_len);
     case SIE_OP_MUVERA:
       return Wide ? avx512::muvera_scratch(bounds) : avx2::muvera_scratch(bounds);
+    case SIE_OP_LORA:
+      return Wide ? avx512::lora_scratch(bounds) : avx2::lora_scratch(bounds);
     case SIE_OP_MAXSIM:
       return Wide ? avx512::maxsim_scratch(bounds) : avx2::maxsim_scratch(bounds);
     case SIE_OP_LINEAR:
       if (bounds->compute == SIE_COMPUTE_INT8) return linear_int8_scratch(bounds);
       if (bounds->compute == SIE_COMPUTE_BF16) return linear_bf16_amx_scratch(bounds);
       return Wide ? avx512::linear_f32_scratch(bounds) : avx2::linear_f32_scratch(bounds);
+    case SIE_OP_SMVE:
+      return Wide ? avx512::smve_scratch(bounds) : avx2::smve_scratch(bounds);
     case SIE_OP_SPLADE:
       return splade_scratch<Wide>(bounds);
     case SIE_OP_ATTENTION: {
@@ -172,11 +175,11 @@ const sie_ops avx2_ops = {
     avx2::pool_output,
     avx2::muvera,
     avx2::keep_rows,
-    splade<avx2::linear_f32, linear_int8_avx2>,
+    splade<false, avx2::linear_f32, linear_int8_avx2>,
     avx2::output_sparse,
     avx2::maxsim,
-    nullptr,
-    nullptr,
+    avx2::lora,
+    avx2::smve,
     nullptr,
     nullptr,
 };
@@ -202,11 +205,11 @@ const sie_ops avx512_ops = {
     avx512::pool_output,
     avx512::muvera,
     avx512::keep_rows,
-    splade<avx512::linear_f32, linear_int8_avx2>,
+    splade<true, avx512::linear_f32, linear_int8_avx2>,
     avx512::output_sparse,
     avx512::maxsim,
-    nullptr,
-    nullptr,
+    avx512::lora,
+    avx512::smve,
     nullptr,
     nullptr,
 };
@@ -232,11 +235,11 @@ const sie_ops vnni_ops = {
     avx512::pool_output,
     avx512::muvera,
     avx512::keep_rows,
-    splade<avx512::linear_f32, linear_int8_vnni>,
+    splade<true, avx512::linear_f32, linear_int8_vnni>,
     avx512::output_sparse,
     avx512::maxsim,
-    nullptr,
-    nullptr,
+    avx512::lora,
+    avx512::smve,
     nullptr,
     nullptr,
 };
@@ -265,8 +268,8 @@ const sie_ops amx_ops = {
     splade_amx,
     avx512::output_sparse,
     avx512::maxsim,
-    nullptr,
-    nullptr,
+    avx512::lora,
+    avx512::smve,
     nullptr,
     nullptr,
 };

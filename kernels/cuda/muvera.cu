@@ -63,8 +63,8 @@ Plan plan_of(const Shape &s) {
 
 sie_status launch_means(const sie_muvera_args &a, const float *norms, float *means, const sie_share *share) {
   if (norms != nullptr) {
-    return SIE_LAUNCH(muvera_mean_kernel, static_cast<uint32_t>(a.seqs.cap), muvera_threads, 0, share->on, a.seqs,
-                      a.cu_seqlens, a.x, static_cast<int32_t>(a.c), norms, means);
+    return SIE_LAUNCH(muvera_mean_kernel, static_cast<uint32_t>(a.seqs.cap), muvera_threads, 0, share->on,
+                      a.seqs, a.cu_seqlens, a.x, static_cast<int32_t>(a.c), norms, means);
   }
   sie_pool_args pool_args = {};
   pool_args.seqs = a.seqs;

@@ -106,7 +106,8 @@ SIE_DEVICE void encode_sequence(const MuveraJob &job, int64_t b, const Projectio
   const uint32_t partitions = 1u << job.bits, warp = threadIdx.x / 32;
   const uint32_t from = warp * partitions / row_warps, until = (warp + 1) * partitions / row_warps;
   for (int32_t r = 0; r < job.repetitions; r++) {
-    const BlockTokens own = {job.x, job.shift.norm, shift, first, tokens, job.c, job.partitions + r * job.stride + first};
+    const BlockTokens own = {
+        job.x, job.shift.norm, shift, first, tokens, job.c, job.partitions + r * job.stride + first};
     float *const block = job.sketch ? sketched : row + static_cast<int64_t>(r) * partitions * width;
     const int32_t *const ams = job.form.projected != 0 ? job.ams + static_cast<int64_t>(r) * job.c : nullptr;
     fill_partitions(own, job.form, ams, from, until, space, block + static_cast<int64_t>(from) * width);

@@ -31,7 +31,8 @@ __global__ void __launch_bounds__(row_threads, 4)
 
 }  // namespace
 
-sie_status launch_row_norms(const sie_rows &rows, const sie_tensor &x, int32_t c, float *norms, const sie_stream *on) {
+sie_status launch_row_norms(const sie_rows &rows, const sie_tensor &x, int32_t c, float *norms,
+                            const sie_stream *on) {
   return SIE_LAUNCH(row_norms_kernel, row_grid(rows.cap, 1), row_threads, 0, on, rows, x, c, norms);
 }
 

@@ -19,7 +19,8 @@ __global__ void __launch_bounds__(row_threads, 4)
   if (b >= *seqs.n) return;
   const int32_t first = static_cast<int32_t>(blockIdx.y) * zero_columns;
   const int32_t end = min(n, first + zero_columns);
-  for (int32_t column = first + static_cast<int32_t>(threadIdx.x) * 4; column < end; column += row_threads * 4) {
+  for (int32_t column = first + static_cast<int32_t>(threadIdx.x) * 4; column < end;
+       column += row_threads * 4) {
     float *const to = y + b * ld + column;
     if (column + 4 <= end && ptx::aligned_for<uint4>(to)) {
       ptx::store_global(to, make_uint4(0, 0, 0, 0));
@@ -63,13 +64,25 @@ sie_linear_args linear_of(const sie_splade_args &a) {
   return linear;
 }
 
-sie_status launch_gemm(const sie_splade_args &a, const GemmCall &call) {
+sie_status launch_sm90(const GemmCall &call, const SpladeTarget &to) {
+  switch (call.args->w->compute) {
+    case SIE_COMPUTE_BF16:
+      return splade_sm90_bf16(call, to);
+    case SIE_COMPUTE_F16:
+      return splade_sm90_f16(call, to);
+    default:
+      return splade_sm90_e4m3(call, to);
+  }
+}
+
+sie_status launch_sm80(const sie_splade_args &a, const GemmCall &call, const SpladeTarget &to) {
   const Table table = table_of(a.w->compute);
   // The smallest tile that holds all rows, or the largest.
   int32_t variant = table.count - 1;
   while (variant > 0 && table.instances[variant].rows < a.tokens.cap) variant--;
   const SpladeSm80Instance &instance = table.instances[variant];
-  const int64_t row_tiles = divide_up(a.tokens.cap, instance.rows), column_tiles = divide_up(a.n, instance.columns);
+  const int64_t row_tiles = divide_up(a.tokens.cap, instance.rows),
+                column_tiles = divide_up(a.n, instance.columns);
   if (row_tiles * column_tiles > INT32_MAX) return SIE_UNSUPPORTED;
 
   SpladeSm80Args args = {};
@@ -87,10 +100,7 @@ sie_status launch_gemm(const sie_splade_args &a, const GemmCall &call) {
   args.gemm.row_tiles = static_cast<int32_t>(row_tiles);
   args.gemm.column_tiles = static_cast<int32_t>(column_tiles);
   args.gemm.epilogue = call.epilogue;
-  args.seqs = a.seqs.n;
-  args.cu_seqlens = a.cu_seqlens;
-  args.y = static_cast<float *>(a.y.p);
-  args.y_ld = a.y.ld;
+  args.to = to;
   return instance.launch(args, static_cast<uint32_t>(row_tiles * column_tiles), call.on);
 }
 
@@ -109,12 +119,15 @@ sie_status splade(const sie_splade_args *args, const sie_share *share) {
   if (status != SIE_OK) return status;
   const int32_t sm = share->on->sm;
   if (table_of(a.w->compute).count == 0 || a.n > max_columns) return SIE_UNSUPPORTED;
-  if (a.w->compute == SIE_COMPUTE_FP8 && sm != 89 && sm < 120) return SIE_UNSUPPORTED;
+  const bool hopper = sm / 10 == 9;
+  if (a.w->compute == SIE_COMPUTE_FP8 && !hopper && sm != 89 && sm < 120) return SIE_UNSUPPORTED;
   if (empty) return SIE_OK;
   const dim3 grid(static_cast<uint32_t>(a.seqs.cap), static_cast<uint32_t>(divide_up(a.n, zero_columns)));
-  status = SIE_LAUNCH(splade_zero_kernel, grid, row_threads, 0, share->on, a.seqs, static_cast<float *>(a.y.p), a.y.ld,
-                      static_cast<int32_t>(a.n));
-  return status != SIE_OK || a.tokens.cap == 0 ? status : launch_gemm(a, call);
+  status = SIE_LAUNCH(splade_zero_kernel, grid, row_threads, 0, share->on, a.seqs,
+                      static_cast<float *>(a.y.p), a.y.ld, static_cast<int32_t>(a.n));
+  if (status != SIE_OK || a.tokens.cap == 0) return status;
+  const SpladeTarget to = {a.seqs.n, a.cu_seqlens, static_cast<float *>(a.y.p), a.y.ld};
+  return hopper ? launch_sm90(call, to) : launch_sm80(a, call, to);
 }
 
 }  // namespace sie_cuda

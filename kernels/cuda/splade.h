@@ -2,24 +2,30 @@
 //
 // Refuses before it launches what gemm_call refuses of the linear inside, and: SIE_INVALID_ARGUMENT for a share that is
 // not the whole or has no stream, and missing pointers; SIE_UNSUPPORTED for y that is not f32, class F32, more than 2²⁰
-// columns, FP8 on GPUs without an mma.sync of e4m3 (sm_80 … 88, 90 … 119), and devices below sm_80. No sequences launch
+// columns, FP8 on GPUs without a product of e4m3 (sm_80 … 88, 100 … 119), and devices below sm_80. No sequences launch
 // nothing.
 #ifndef SIE_KERNELS_CUDA_SPLADE_H
 #define SIE_KERNELS_CUDA_SPLADE_H
 
+#include "cuda/gemm_call.h"
 #include "cuda/gemm_sm80_instances.h"
 
 namespace sie_cuda {
 
 sie_status splade(const sie_splade_args *, const sie_share *);
 
-// Everything of a launch; the kernel's one parameter. Of the epilogue only n and bias are read.
-struct SpladeSm80Args {
-  GemmSm80Args gemm;
+// Where maxima go.
+struct SpladeTarget {
   const int32_t *seqs;        // *n, on the device
   const int32_t *cu_seqlens;  // [*seqs + 1]
   float *y;                   // [B, y_ld], zeros at the start
   int64_t y_ld;
+};
+
+// Everything of a launch without wgmma; the kernel's one parameter. Of the epilogue only n and bias are read.
+struct SpladeSm80Args {
+  GemmSm80Args gemm;
+  SpladeTarget to;
 };
 
 // A tile variant as the launcher sees it.
@@ -33,6 +39,11 @@ constexpr int32_t splade_sm80_16bit_count = 3, splade_sm80_fp8_count = 2;
 extern const SpladeSm80Instance splade_sm80_bf16[splade_sm80_16bit_count];
 extern const SpladeSm80Instance splade_sm80_f16[splade_sm80_16bit_count];
 extern const SpladeSm80Instance splade_sm80_fp8[splade_sm80_fp8_count];
+
+// On sm_90, one function a class.
+sie_status splade_sm90_bf16(const GemmCall &call, const SpladeTarget &to);
+sie_status splade_sm90_f16(const GemmCall &call, const SpladeTarget &to);
+sie_status splade_sm90_e4m3(const GemmCall &call, const SpladeTarget &to);
 
 }  // namespace sie_cuda
 

@@ -1,7 +1,7 @@
 // splade_sm80 — y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]) on mma.sync.
 //   acc as gemm_sm80.cuh has it; z = acc + bias[v], e4m3 ((total·s_x[i])·s_w[v]) + bias[v], as gemm_epilogue.cuh
 // Shapes   x [T, K], W [N, K] packed (gemm_pack.h), y [B, N], zeros before the launch. T read from *rows, K, N ≥ 1.
-// Types    x, W: bf16 | f16 (every target) | e4m3 (sm_89, sm_120), scales of x by row or 1×128 block. bias, y f32.
+// Types    x, W: bf16 | f16 | e4m3 (sm_89, sm_120), scales of x by row or 1×128 block. bias, y f32.
 //          A NaN is no part of the maximum.                                                  Alias    none.
 // Align    x: pointer and row stride 16 bytes. y, bias any.
 // Cost     2·T·N·K flop: a batch of 16,384 tokens with BERT's vocabulary (30,522 × 768) 768 GFLOP, 3.1 ms at 80 % of
@@ -18,7 +18,7 @@
 #ifndef SIE_KERNELS_CUDA_SPLADE_SM80_CUH
 #define SIE_KERNELS_CUDA_SPLADE_SM80_CUH
 
-#include "cuda/gemm_sm80_tile.cuh"
+#include "cuda/gemm_sm80.cuh"
 #include "cuda/ptx/atomic.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/launch.h"
@@ -26,15 +26,6 @@
 #include "cuda/splade.h"
 
 namespace sie_cuda {
-
-// Whether this target runs the kernels: mma.sync of e4m3 is an instruction on sm_89 and sm_120 alone.
-#if !defined(__CUDA_ARCH__)
-template <bool E4m3>
-constexpr bool splade_sm80_here = true;
-#else
-template <bool E4m3>
-constexpr bool splade_sm80_here = !E4m3 || __CUDA_ARCH__ / 10 == 89 || __CUDA_ARCH__ >= 1200;
-#endif
 
 // Rows [first, last) of sequence b, all among the warp's, which begin at `top`.
 template <class Tile>
@@ -44,7 +35,8 @@ SIE_DEVICE void splade_sequence(const SpladeSm80Args &a, const float (&acc)[Tile
   const int32_t from = first - top - lane / 4, until = last - top - lane / 4;
   const GemmEpilogue &e = a.gemm.epilogue;
   static_assert(Tile::tiles_c <= 8, "eight lanes a column, one for each tile of columns");
-  float own[2] = {-INFINITY, -INFINITY};  // of columns 2·(lane % 4) and + 1 of tile lane / 4: the lane's to write
+  float own[2] = {-INFINITY,
+                  -INFINITY};  // of columns 2·(lane % 4) and + 1 of tile lane / 4: the lane's to write
 #pragma unroll
   for (int c = 0; c < Tile::tiles_c; c++) {
     float most[2] = {-INFINITY, -INFINITY};
@@ -65,11 +57,12 @@ SIE_DEVICE void splade_sequence(const SpladeSm80Args &a, const float (&acc)[Tile
 #pragma unroll
   for (int i = 0; i < 2; i++) {
     const int32_t column = column0 + lane / 4 * 8 + lane % 4 * 2 + i;
-    if (lane / 4 >= Tile::tiles_c || column >= e.n) continue;
+    if (column >= e.n) continue;
     const float bias = e.bias != nullptr ? e.bias[column] : 0.0f;
-    const float z = Tile::e4m3 ? gemm_z_scaled(own[i], 1.0f, a.gemm.w_scale[column], bias) : gemm_z(own[i], bias);
+    const float z =
+        Tile::e4m3 ? gemm_z_scaled(own[i], 1.0f, a.gemm.w_scale[column], bias) : gemm_z(own[i], bias);
     if (z > 0.0f) {
-      ptx::reduce_max_global(reinterpret_cast<int32_t *>(a.y + b * a.y_ld + column), __float_as_int(z));
+      ptx::reduce_max_global(reinterpret_cast<int32_t *>(a.to.y + b * a.to.y_ld + column), __float_as_int(z));
     }
   }
 }
@@ -100,14 +93,15 @@ SIE_DEVICE void splade_sm80_body(const SpladeSm80Args &a, unsigned char *memory)
 #pragma unroll
       for (int c = 0; c < Tile::tiles_c; c++) {
 #pragma unroll
-        for (int i = 0; i < 2; i++) acc[r / 2][c][r % 2 * 2 + i] = __fmul_rn(acc[r / 2][c][r % 2 * 2 + i], scale);
+        for (int i = 0; i < 2; i++)
+          acc[r / 2][c][r % 2 * 2 + i] = __fmul_rn(acc[r / 2][c][r % 2 * 2 + i], scale);
       }
     }
   }
-  const int32_t seqs = *a.seqs;
+  const int32_t seqs = *a.to.seqs;
   int32_t first = top;
-  for (int32_t b = sequence_of(a.cu_seqlens, seqs, top).index; first < bottom && b < seqs; b++) {
-    const int32_t last = min(bottom, a.cu_seqlens[b + 1]);
+  for (int32_t b = sequence_of(a.to.cu_seqlens, seqs, top).index; first < bottom && b < seqs; b++) {
+    const int32_t last = min(bottom, a.to.cu_seqlens[b + 1]);
     if (first < last) splade_sequence<Tile>(a, acc, top, column, b, first, last);
     first = last;
   }
@@ -121,7 +115,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::min_ctas)
   ptx::grid_dependency_wait();
   ptx::grid_dependency_launch();  // takes effect when the last round of CTAs has begun
   SIE_DYNAMIC_SHARED(memory);
-  if constexpr (splade_sm80_here<Tile::e4m3>) {
+  if constexpr (gemm_sm80_here<Tile::e4m3>) {
     splade_sm80_body<Tile>(a, memory);
   } else {
     ptx::unsupported();

@@ -15,7 +15,8 @@ constexpr SpladeClass classes[] = {
     {SIE_COMPUTE_F32, SIE_F32}, {SIE_COMPUTE_BF16, SIE_BF16}, {SIE_COMPUTE_F16, SIE_F16}};
 
 // Sparse rows as dense ones; columns must ascend.
-std::unique_ptr<Rows> dense_rows(const std::string &what, const SparseRows &sparse, int64_t rows, int64_t columns) {
+std::unique_ptr<Rows> dense_rows(const std::string &what, const SparseRows &sparse, int64_t rows,
+                                 int64_t columns) {
   std::unique_ptr<Rows> y(new Rows(rows, columns, SIE_F32));
   for (int64_t r = 0; r < rows; r++) {
     for (int64_t i = 0; i < columns; i++) y->set(r, i, 0.0f);
@@ -73,7 +74,53 @@ void splade(const GoldenCase &c, const sie_ops *ops, const SpladeClass &of, Gold
   check_near(what, *dense_rows(what, out, seqs, n), c.array("y"), golden_tolerance(SIE_F32));
 }
 
+void smve(const GoldenCase &c, const sie_ops *ops, int32_t dtype, GoldenRuns *runs) {
+  Sequences sequences = c.sequences();
+  const std::unique_ptr<Rows> x = c.rows("x", dtype);
+  const int64_t seqs = sequences.count(), columns = c.array("y").columns;
+  SparseRows out(nullptr, seqs, static_cast<int32_t>(columns), SIE_F32);
+  Array<int32_t> counts = {static_cast<int32_t>(sequences.tokens()), static_cast<int32_t>(seqs)};
+  sie_smve_args a = {};
+  a.rows = {sequences.tokens(), counts.data()};
+  a.seqs = {seqs, counts.data() + 1};
+  a.cu_seqlens = sequences.cu(0, seqs);
+  a.c = c.integer("c");
+  a.x = x->tensor();
+  a.repetitions = c.integer("repetitions");
+  a.width = c.integer("width");
+  a.top = c.integer("top");
+  a.max_nonzeros = c.integer("max_nonzeros");
+  a.is_query = c.integer("query");
+  a.normalize = c.integer("normalize_rows");
+  a.anchors = c.floats("anchors");
+  a.items = out.items(0, seqs);
+  a.out = out.base();
+  sie_op_bounds bounds = {};
+  bounds.kind = SIE_OP_SMVE;
+  bounds.rows = sequences.tokens();
+  bounds.seqs = seqs;
+  bounds.c = a.c;
+  bounds.max_len = sequences.longest();
+  bounds.repetitions = a.repetitions;
+  bounds.top = a.top;
+  if (!runs->run(c, ops, bounds, [&](sie_share *share) { return ops->smve(&a, share); })) return;
+  const std::string what = text("%s: smve %s, %s", ops->name, c.name.c_str(), dtype_text(dtype));
+  check_near(what, *dense_rows(what, out, seqs, columns), c.array("y"), golden_tolerance(SIE_F32));
+}
+
 }  // namespace
+
+TEST(golden_smve) {
+  const std::vector<GoldenCase> cases = read_golden("smve.bin", 8);
+  GoldenRuns runs;
+  for (const sie_ops *ops : backends()) {
+    if (ops->smve == nullptr) continue;
+    for (const GoldenCase &c : cases) {
+      for (int32_t dtype : {SIE_F32, SIE_BF16, SIE_F16}) smve(c, ops, dtype, &runs);
+    }
+    runs.check(ops, {{"smve", true}});
+  }
+}
 
 TEST(golden_splade) {
   const std::vector<GoldenCase> cases = read_golden("splade.bin", 4);

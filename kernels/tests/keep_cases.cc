@@ -56,8 +56,8 @@ class KeepCase : public Case {
   void verify(const char *backend) override {
     for (int64_t i = 0; i < units; i++) {
       const int64_t row = index_[static_cast<size_t>(i)];
-      CHECK(y_->bytes(i, i + 1) == x_->bytes(row, row + 1), "%s %s %s: row %lld is not row %lld of x", backend,
-            form.c_str(), shape.c_str(), static_cast<long long>(i), static_cast<long long>(row));
+      CHECK(y_->bytes(i, i + 1) == x_->bytes(row, row + 1), "%s %s %s: row %lld is not row %lld of x",
+            backend, form.c_str(), shape.c_str(), static_cast<long long>(i), static_cast<long long>(row));
     }
   }
   void poison(int64_t u) override { x_->poison(index_[static_cast<size_t>(u)]); }

@@ -24,11 +24,11 @@ struct Config {
 class MuveraCase : public Case {
  public:
   MuveraCase(const Config &config, Layout layout, int seed) : c_(config), sequences_(config.lengths) {
-    form = text("muvera x=%s %s%s%s%s%s%s%s %s", dtype_text(c_.dtype), c_.query ? "query" : "document",
-                c_.projected != 0 ? " projected" : "", c_.final_dims != 0 ? " sketch" : "",
-                c_.fill_empty ? " filled" : "", c_.center_tokens ? " centred tokens" : "",
-                c_.center ? " centred" : "", c_.normalize ? " normalised" : "",
-                out_type_text(c_.out).c_str());
+    form =
+        text("muvera x=%s %s%s%s%s%s%s%s %s", dtype_text(c_.dtype), c_.query ? "query" : "document",
+             c_.projected != 0 ? " projected" : "", c_.final_dims != 0 ? " sketch" : "",
+             c_.fill_empty ? " filled" : "", c_.center_tokens ? " centred tokens" : "",
+             c_.center ? " centred" : "", c_.normalize ? " normalised" : "", out_type_text(c_.out).c_str());
     shape = text("T=%lld B=%lld C=%d R=%d k=%d P=%d F=%d", static_cast<long long>(sequences_.tokens()),
                  static_cast<long long>(sequences_.count()), c_.c, c_.repetitions, c_.bits, c_.projected,
                  c_.final_dims);
@@ -170,7 +170,8 @@ class MuveraCase : public Case {
     std::vector<double> norms;
     for (int64_t t = first; t < first + tokens; t++) norms.push_back(c_.normalize ? norm_of(t) : 1);
     auto left = [&](int64_t t, size_t c) {
-      return x_->get(t, static_cast<int64_t>(c)) / norms[static_cast<size_t>(t - first)] - (c_.center ? static_cast<double>(center_[c]) : 0);
+      return x_->get(t, static_cast<int64_t>(c)) / norms[static_cast<size_t>(t - first)] -
+             (c_.center ? static_cast<double>(center_[c]) : 0);
     };
     for (size_t c = 0; c < mean.size() && c_.center_tokens; c++) {
       for (int64_t t = first; t < first + tokens; t++) mean[c] += left(t, c) / static_cast<double>(tokens);
@@ -244,12 +245,25 @@ std::unique_ptr<Case> make_muvera(int index) {
     for (int32_t dtype : {SIE_F32, SIE_BF16, SIE_F16}) {
       for (bool query : {false, true}) {
         for (int32_t what = 0; what < 4; what++) {
-          all.push_back({several_ctas, dtype, 33, 2, 4, what % 2 == 0 ? 8 : 0, 0, query, !query, what % 2 == 1, what >= 2,
-                         values, false, true});
+          all.push_back({several_ctas, dtype, 33, 2, 4, what % 2 == 0 ? 8 : 0, 0, query, !query,
+                         what % 2 == 1, what >= 2, values, false, true});
         }
       }
     }
-    all.push_back({{9, 0, 2, 65}, SIE_BF16, 128, 2, 5, 0, 300, false, true, true, false, {SIE_F32, 0, true}, false, true});
+    all.push_back({{9, 0, 2, 65},
+                   SIE_BF16,
+                   128,
+                   2,
+                   5,
+                   0,
+                   300,
+                   false,
+                   true,
+                   true,
+                   false,
+                   {SIE_F32, 0, true},
+                   false,
+                   true});
     all.push_back({{5, 3}, SIE_F32, 600, 2, 3, 40, 64, false, false, true, false, values, false, true});
     // The widths of real models, and the smallest tables there are.
     add({31, 0, 5}, SIE_BF16, 128, 2, 6, 0, 512, false, false, false, false, {SIE_F32, 0, true});

@@ -98,7 +98,8 @@ std::unique_ptr<Case> make_sparse(int index) {
           // Room for all, for all but some, for one.
           const int32_t rooms[] = {static_cast<int32_t>(c), static_cast<int32_t>((c + 3) / 4), 1};
           const int64_t rows[] = {9, 1, 3};
-          all.push_back({rows[i % 3], c, i % 2 == 0 ? 400 : 1000, rooms[i % 3], dtype, transform, plain, false});
+          all.push_back(
+              {rows[i % 3], c, i % 2 == 0 ? 400 : 1000, rooms[i % 3], dtype, transform, plain, false});
           i++;
         }
         all.push_back({0, 9, 400, 9, dtype, transform, plain, false});
@@ -118,10 +119,10 @@ std::unique_ptr<Case> make_sparse(int index) {
   return in_layout<SparseCase>(config, layout, 4300 + index);
 }
 
-std::unique_ptr<Case> model_sparse(const ModelShape &, const Lengths &lengths) {
-  return in_layout<SparseCase>(
-      SparseConfig{static_cast<int64_t>(lengths.size()), vocabulary, 7, 512, SIE_F32, SIE_SPARSE_LOG, plain, true},
-      dense, 1);
+std::unique_ptr<Case> model_sparse(const ModelShape &m, const Lengths &lengths) {
+  return in_layout<SparseCase>(SparseConfig{static_cast<int64_t>(lengths.size()), vocabulary_of(m), 7, 512,
+                                            SIE_F32, SIE_SPARSE_LOG, plain, true},
+                               dense, 1);
 }
 
 }  // namespace harness

@@ -54,19 +54,21 @@ SparseEntry SparseRows::entry(int64_t r, int64_t i) const {
   return {column, static_cast<double>(value)};
 }
 
-void SparseRows::verify(const char *what, int64_t r, const std::vector<SparseEntry> &want,
-                        double relative) const {
+void SparseRows::verify(const char *what, int64_t r, const std::vector<SparseEntry> &want, double relative,
+                        double absolute) const {
   const int32_t *header = static_cast<const int32_t *>(rows_.at(r));
   CHECK(header[0] == static_cast<int32_t>(want.size()), "%s: row %lld has %d columns, %zu expected", what,
         static_cast<long long>(r), header[0], want.size());
   CHECK(header[1] == 0 && header[2] == 0 && header[3] == 0, "%s: row %lld: words behind the count", what,
         static_cast<long long>(r));
-  const int64_t written = want.size() < static_cast<size_t>(room_) ? static_cast<int64_t>(want.size()) : room_;
+  const int64_t written =
+      want.size() < static_cast<size_t>(room_) ? static_cast<int64_t>(want.size()) : room_;
   for (int64_t i = 0; i < written; i++) {
     const SparseEntry got = entry(r, i), &expected = want[static_cast<size_t>(i)];
-    const double tolerance = relative * fabs(expected.value) + 2.1 * sie_tol_store(dtype_, expected.value);
-    CHECK(got.column == expected.column && (got.value == expected.value ||
-                                            fabs(got.value - expected.value) <= tolerance),
+    const double tolerance =
+        relative * fabs(expected.value) + absolute + 2.1 * sie_tol_store(dtype_, expected.value);
+    CHECK(got.column == expected.column &&
+              (got.value == expected.value || fabs(got.value - expected.value) <= tolerance),
           "%s: row %lld entry %lld is column %lld, %.9g; expected %lld, %.9g ±%.2g", what,
           static_cast<long long>(r), static_cast<long long>(i), static_cast<long long>(got.column), got.value,
           static_cast<long long>(expected.column), expected.value, tolerance);
@@ -74,8 +76,8 @@ void SparseRows::verify(const char *what, int64_t r, const std::vector<SparseEnt
   for (int64_t i = written; i < room_; i++) {
     bool untouched = header[4 + i] == -1;
     for (int64_t byte = 0; byte < element_; byte++) untouched = untouched && value_at(r, i)[byte] == 0xff;
-    CHECK(untouched, "%s: row %lld: wrote entry %lld, which it does not have", what, static_cast<long long>(r),
-          static_cast<long long>(i));
+    CHECK(untouched, "%s: row %lld: wrote entry %lld, which it does not have", what,
+          static_cast<long long>(r), static_cast<long long>(i));
   }
 }
 

@@ -22,9 +22,10 @@ class SparseRows {
   int32_t count(int64_t r) const;
   SparseEntry entry(int64_t r, int64_t i) const;
 
-  // Row r is `want`, as far as there is room, and nothing behind it was written. Values within `relative` and the
-  // rounding of their type.
-  void verify(const char *what, int64_t r, const std::vector<SparseEntry> &want, double relative) const;
+  // Row r is `want`, as far as there is room, and nothing behind it was written. Values within `relative`,
+  // `absolute` and the rounding of their type.
+  void verify(const char *what, int64_t r, const std::vector<SparseEntry> &want, double relative,
+              double absolute = 0) const;
 
  private:
   const uint8_t *value_at(int64_t r, int64_t i) const;

@@ -93,7 +93,8 @@ class SpladeCase : public Case {
   void verify(const char *backend) override {
     for (int64_t b = 0; b < units; b++) {
       double x_norm = 0;
-      for (int64_t t = sequences_.first(b); t < sequences_.first(b + 1); t++) x_norm = fmax(x_norm, row_norm(t));
+      for (int64_t t = sequences_.first(b); t < sequences_.first(b + 1); t++)
+        x_norm = fmax(x_norm, row_norm(t));
       for (int64_t v = 0; v < c_.n; v++) {
         double want = 0, size = c_.bias ? fabs(static_cast<double>(bias_[static_cast<size_t>(v)])) : 0;
         for (int64_t t = sequences_.first(b); t < sequences_.first(b + 1); t++)
@@ -112,7 +113,8 @@ class SpladeCase : public Case {
   }
   double flops() const override { return 2.0 * static_cast<double>(sequences_.tokens() * c_.n * c_.k); }
   double bytes() const override {
-    const int64_t element = c_.compute == SIE_COMPUTE_F32 ? 4 : (x_->dtype() == SIE_BF16 || x_->dtype() == SIE_F16 ? 2 : 1);
+    const int64_t element =
+        c_.compute == SIE_COMPUTE_F32 ? 4 : (x_->dtype() == SIE_BF16 || x_->dtype() == SIE_F16 ? 2 : 1);
     return static_cast<double>(element * (c_.n * c_.k + sequences_.tokens() * c_.k) + 4 * units * c_.n);
   }
 
@@ -183,8 +185,10 @@ class SpladeCase : public Case {
 std::unique_ptr<Case> make_splade(int index) {
   static const std::vector<std::pair<Config, Layout>> list = [] {
     std::vector<Config> all;
-    const std::vector<int32_t> none = {}, one = {1}, empty = {0, 0}, ragged = {7, 1, 0, 33, 2, 0, 65, 31, 32, 64},
-                               // Sequences that end with a tile or a warp's rows, begin there, or are many in one.
+    const std::vector<int32_t>
+        none = {},
+        one = {1}, empty = {0, 0}, ragged = {7, 1, 0, 33, 2, 0, 65, 31, 32, 64},
+        // Sequences that end with a tile or a warp's rows, begin there, or are many in one.
         edges = {16, 48, 64, 0, 128, 1, 1, 1, 1, 60, 0, 0}, longer = {130, 0, 513};
     for (uint32_t compute :
          {SIE_COMPUTE_F32, SIE_COMPUTE_BF16, SIE_COMPUTE_INT8, SIE_COMPUTE_F16, SIE_COMPUTE_FP8}) {
@@ -204,13 +208,13 @@ std::unique_ptr<Case> make_splade(int index) {
       add(edges, 129, 64);
       add(longer, 64, 31);
       add(longer, 65, 130);
-      add({3, 0, 9, 2}, 7, 33);    // rows of one small tile of a GPU
+      add({3, 0, 9, 2}, 7, 33);  // rows of one small tile of a GPU
       add({16}, 264, 72);
-      add({33, 0, 31}, 513, 48);   // of a middle one
+      add({33, 0, 31}, 513, 48);  // of a middle one
       add({64}, 257, 40);
       add({31, 33, 1}, 64, 256);
-      add({2, 1}, 1031, 24);       // groups of panels of every width
-      add({1, 4}, 8200, 16);       // zeros by several CTAs a row
+      add({2, 1}, 1031, 24);           // groups of panels of every width
+      add({1, 4}, 8200, 16);           // zeros by several CTAs a row
       add({600, 1, 0, 560}, 136, 16);  // more than eight tiles of rows, and several of columns
       all.push_back({compute, ragged, 96, 513, -1, false, true, false});
       if (compute <= SIE_COMPUTE_INT8)
@@ -224,7 +228,8 @@ std::unique_ptr<Case> make_splade(int index) {
 }
 
 std::unique_ptr<Case> model_splade(const ModelShape &m, const Lengths &lengths, uint32_t compute) {
-  return in_layout<SpladeCase>(Config{compute, lengths, vocabulary, m.width, -1, false, true, true}, dense, 1);
+  return in_layout<SpladeCase>(Config{compute, lengths, vocabulary_of(m), m.width, -1, false, true, true},
+                               dense, 1);
 }
 
 }  // namespace harness

@@ -95,7 +95,9 @@ const std::vector<Group> &groups() {
       {"keep_rows", make_keep},
       {"output_sparse", make_sparse},
       {"splade", make_splade},
+      {"smve", make_smve},
       {"maxsim", make_maxsim},
+      {"lora", make_lora},
   };
   return list;
 }

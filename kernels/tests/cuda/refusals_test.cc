@@ -123,127 +123,6 @@ TEST(quantise_rows_refuses) {
       });
 }
 
-TEST(keep_rows_refuses) {
-  Operands o;
-  sie_keep_rows_args a = {};
-  a.kept = o.seqs();
-  a.index = o.ids.data();
-  a.c = columns;
-  a.x = o.in();
-  a.y = o.to();
-  using Args = sie_keep_rows_args;
-  check_refusals<Args>(
-      "keep_rows", &sie_ops::keep_rows, a, &Args::kept, &o,
-      {
-          {"no columns", invalid, [](Args *b) { b->c = 0; }},
-          {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
-          {"no y", invalid, [](Args *b) { b->y.p = nullptr; }},
-          {"no index", invalid, [](Args *b) { b->index = nullptr; }},
-          {"a stride of x below its columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
-          {"a stride of y below its columns", invalid, [](Args *b) { b->y.ld = columns - 1; }},
-          {"two types", unsupported, [](Args *b) { b->y.dtype = SIE_F16; }},
-          {"bytes", unsupported, [](Args *b) { b->x.dtype = b->y.dtype = SIE_U8; }},
-          {"no rows and no memory", SIE_OK,
-           [](Args *b) { b->kept = {0, nullptr}, b->index = nullptr, b->x.p = b->y.p = nullptr; }},
-      });
-}
-
-TEST(output_sparse_refuses) {
-  Operands o;
-  Array<float> x(2 * columns, 0.5f);
-  o.items = {{SIE_F32, 6, 0, 0, 0}, {SIE_F32, 6, 0, 0, 64}};
-  sie_output_sparse_args a = {};
-  a.seqs = o.seqs();
-  a.c = columns;
-  a.x = {x.data(), columns, SIE_F32, 0, nullptr, nullptr, nullptr};
-  a.transform = SIE_SPARSE_LOG;
-  a.items = o.items.data();
-  a.out = o.out.data();
-  using Args = sie_output_sparse_args;
-  check_refusals<Args>(
-      "output_sparse", &sie_ops::output_sparse, a, &Args::seqs, &o,
-      {
-          {"no columns", invalid, [](Args *b) { b->c = 0; }},
-          {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
-          {"no items", invalid, [](Args *b) { b->items = nullptr; }},
-          {"nowhere to write", invalid, [](Args *b) { b->out = nullptr; }},
-          {"a stride below the columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
-          {"a transform before the first", invalid, [](Args *b) { b->transform = -1; }},
-          {"an unknown transform", invalid, [](Args *b) { b->transform = 3; }},
-          {"bf16", unsupported, [](Args *b) { b->x.dtype = SIE_BF16; }},
-          {"too many columns", unsupported, [](Args *b) { b->c = b->x.ld = too_wide; }},
-          {"no sequences of the widest", SIE_OK, [](Args *b) { b->seqs.cap = 0, b->c = b->x.ld = widest; }},
-          {"no sequences and no memory", SIE_OK,
-           [](Args *b) { b->seqs = {0, nullptr}, b->items = nullptr, b->x.p = b->out = nullptr; }},
-      });
-  // Items that say what no sparse row is: nothing is written, beside one that is right.
-  for (const sie_out_item &wrong :
-       {sie_out_item{SIE_I8, 6, 0, 0, 0}, {SIE_F32, 0, 0, 0, 0}, {SIE_F32, 6, 1, 0, 0}}) {
-    for (const Gpu &gpu : gpus()) {
-      o.clear();
-      o.items[0] = wrong;
-      Scratch scratch(gpu.ops, {});
-      const sie_share share = scratch.share(0, 1);
-      CHECK(gpu.ops->output_sparse(&a, &share) == SIE_OK && memory.finish(&gpu.on) == SIE_OK, "%s: refuses",
-            gpu.ops->name);
-      for (size_t i = 0; i < 32; i++)
-        CHECK(o.out[i] == 0xffff, "%s: wrote an item of type %d", gpu.ops->name, wrong.dtype);
-      CHECK(o.out[32] == columns, "%s: %d columns in the other item", gpu.ops->name, o.out[32]);
-    }
-  }
-}
-
-TEST(splade_refuses) {
-  Operands o;
-  // Two columns of a vocabulary; y is `out` as f32.
-  constexpr int64_t n = 2;
-  Array<uint8_t> packed(1 << 16, 0);
-  const sie_packed w = {SIE_COMPUTE_BF16, 0, n, columns, packed.data()},
-                   wide = {SIE_COMPUTE_BF16, 0, too_wide, columns, packed.data()},
-                   f32 = {SIE_COMPUTE_F32, 0, n, columns, packed.data()};
-  static const sie_packed *weights[3];
-  weights[0] = &w, weights[1] = &wide, weights[2] = &f32;
-  sie_splade_args a = {};
-  a.tokens = o.tokens();
-  a.seqs = o.seqs();
-  a.cu_seqlens = o.cu.data();
-  a.n = n;
-  a.k = columns;
-  a.x = o.in();
-  a.w = &w;
-  a.y = {o.out.data(), n, SIE_F32, 0, nullptr, nullptr, nullptr};
-  using Args = sie_splade_args;
-  check_refusals<Args>(
-      "splade", &sie_ops::splade, a, &Args::seqs, &o,
-      {
-          {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
-          {"no y", invalid, [](Args *b) { b->y.p = nullptr; }},
-          {"no weight", invalid, [](Args *b) { b->w = nullptr; }},
-          {"no sequences", invalid, [](Args *b) { b->cu_seqlens = nullptr; }},
-          {"no token count", invalid, [](Args *b) { b->tokens.n = nullptr; }},
-          {"fewer tokens than none", invalid, [](Args *b) { b->tokens.cap = -1; }},
-          {"a stride of x below its columns", invalid, [](Args *b) { b->x.ld = columns - 8; }},
-          {"a stride of y below its columns", invalid, [](Args *b) { b->y.ld = n - 1; }},
-          {"another shape than the weight's", invalid, [](Args *b) { b->n = 1; }},
-          {"x of another class", unsupported, [](Args *b) { b->x.dtype = SIE_F16; }},
-          {"y in bf16", unsupported, [](Args *b) { b->y.dtype = SIE_BF16; }},
-          {"class F32", unsupported, [](Args *b) { b->w = weights[2], b->x.dtype = SIE_F32, b->x.ld = columns; }},
-          {"too many columns", unsupported,
-           [](Args *b) { b->seqs.cap = 0, b->w = weights[1], b->n = b->y.ld = too_wide; }},
-          {"no sequences and no memory", SIE_OK,
-           [](Args *b) {
-             b->seqs = b->tokens = {0, nullptr};
-             b->cu_seqlens = nullptr;
-             b->x.p = b->y.p = nullptr;
-           }},
-      },
-      {{" without tokens",
-        SIE_OK, [](Args *b) {
-          static Array<int32_t> cu = {0, 0, 0};
-          b->tokens.cap = 0, b->cu_seqlens = cu.data();
-        }}});
-}
-
 TEST(gather_rows_refuses) {
   Operands o;
   sie_gather_rows_args a = {};
@@ -498,4 +377,59 @@ TEST(maxsim_refuses) {
              b->x.p = b->y.p = nullptr;
            }},
       });
+}
+
+TEST(lora_refuses) {
+  Operands o;
+  const Array<int32_t> adapter = {0, -1};
+  const Array<sie_lora_pair> pairs = {{o.x.data(), o.x.data(), 2, SIE_BF16}};
+  sie_lora_args a = {};
+  a.rows = o.tokens();
+  a.seqs = o.seqs();
+  a.cu_seqlens = o.cu.data();
+  a.adapter = adapter.data();
+  a.n_adapters = 1;
+  a.max_rank = 2;
+  a.adapters = pairs.data();
+  a.n = a.k = columns;
+  a.x = o.in();
+  a.y = {o.out.data(), columns, SIE_F32, 0, nullptr, nullptr, nullptr};
+  using Args = sie_lora_args;
+  check_refusals<Args>(
+      "lora", &sie_ops::lora, a, &Args::rows, &o,
+      {
+          {"no columns of x", invalid, [](Args *b) { b->k = 0; }},
+          {"no columns of y", invalid, [](Args *b) { b->n = 0; }},
+          {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
+          {"no y", invalid, [](Args *b) { b->y.p = nullptr; }},
+          {"no sequences' count", invalid, [](Args *b) { b->seqs.n = nullptr; }},
+          {"fewer sequences than none", invalid, [](Args *b) { b->seqs.cap = -1; }},
+          {"no sequences' adapters", invalid, [](Args *b) { b->adapter = nullptr; }},
+          {"no adapters", invalid, [](Args *b) { b->adapters = nullptr; }},
+          {"fewer adapters than none", invalid, [](Args *b) { b->n_adapters = -1; }},
+          {"fewer ranks than none", invalid, [](Args *b) { b->max_rank = -1; }},
+          {"a stride of x below its columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
+          {"a stride of y below its columns", invalid, [](Args *b) { b->y.ld = columns - 1; }},
+          {"x of f32", unsupported, [](Args *b) { b->x.dtype = SIE_F32; }},
+          {"x of bytes", unsupported, [](Args *b) { b->x.dtype = SIE_U8; }},
+          {"y of bf16", unsupported, [](Args *b) { b->y.dtype = SIE_BF16; }},
+          {"a rank of 513", unsupported, [](Args *b) { b->max_rank = 513; }},
+          {"no rows of rank 512", SIE_OK, [](Args *b) { b->rows.cap = 0, b->max_rank = 512; }},
+          {"too many columns of x", unsupported, [](Args *b) { b->k = b->x.ld = too_wide; }},
+          {"too many columns of y", unsupported, [](Args *b) { b->n = b->y.ld = too_wide; }},
+          {"no rows of the widest", SIE_OK,
+           [](Args *b) { b->rows.cap = 0, b->n = b->k = b->x.ld = b->y.ld = widest; }},
+          {"too many sequences", unsupported, [](Args *b) { b->seqs.cap = int64_t{1} << 31; }},
+          {"no rows of as many sequences as int32", SIE_OK,
+           [](Args *b) { b->rows.cap = 0, b->seqs.cap = INT32_MAX; }},
+          {"no rows and no memory", SIE_OK,
+           [](Args *b) {
+             b->rows = b->seqs = {0, nullptr};
+             b->cu_seqlens = b->adapter = nullptr;
+             b->adapters = nullptr;
+             b->x.p = b->y.p = nullptr;
+           }},
+      },
+      {{" without adapters", SIE_OK, [](Args *b) { b->n_adapters = 0, b->adapters = nullptr; }},
+       {" of rank 0", SIE_OK, [](Args *b) { b->max_rank = 0; }}});
 }
