@@ -15,6 +15,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 MODEL_DIR = ROOT / "build/models/all-MiniLM-L6-v2"
+JUDGE = "cross-encoder/ms-marco-MiniLM-L-6-v2"  # the id of a reranker; its weights are the tiny ones of the golden data
 
 
 def free_port():
@@ -82,6 +83,15 @@ def server():
     text = s.text()
     assert s.stop() == 0
     assert "panic" not in text, text
+
+
+@pytest.fixture(scope="session")
+def judge():
+    """A tiny reranker under the id of a known one, in the reference's precision, beside the encoder."""
+    s = Server("--precision", "fp32", models=f"{JUDGE}={ROOT / 'testdata/golden/rerank-sigmoid'},{MODEL}={MODEL_DIR}", preload=JUDGE)
+    yield s
+    assert s.alive(), "the server died:\n" + s.text()
+    assert s.stop() == 0
 
 
 @pytest.fixture(scope="session")

@@ -225,15 +225,16 @@ def test_other_routes(server, path, status):
     assert got == status and json.loads(out)["error"]["message"]
 
 
-def test_listed_models_that_come_later_say_so(server):
-    with Server("--no-adaptive-batching", models="cross-encoder/ms-marco-MiniLM-L-6-v2,naver/splade-v3,colbert-ir/colbertv2.0",
-                preload="").context() as s:
+def test_models_of_families_that_are_not_served_say_so(tmp_path):
+    (tmp_path / "judge.yaml").write_text("sie_id: acme/judge\nhf_id: acme/judge\ntasks: {score: {}}\nprofiles: {default: {adapter_path: "
+                                         "'sie_server.adapters.qwen2_flash_cross_encoder:X', max_batch_tokens: 4096}}\n")
+    s = Server("--models-dir", str(tmp_path), models="acme/judge", preload="")
+    with s.context():
         names = {m["name"] for m in json.loads(urllib.request.urlopen(s.url + "/v1/models").read())["models"]}
-        assert {"naver/splade-v3", "colbert-ir/colbertv2.0"} <= names
-        for model in names:
-            status, _, out = post(s.url, items("x"), "/v1/encode/" + model)
-            assert status == 400, (model, out)
-        status, _, out = post(s.url, {"query": {"text": "q"}, "items": [{"text": "d"}]}, "/v1/score/cross-encoder/ms-marco-MiniLM-L-6-v2")
+        assert names == {"acme/judge"}
+        status, _, out = post(s.url, items("x"), "/v1/encode/acme/judge")
+        assert status == 400, out
+        status, _, out = post(s.url, {"query": {"text": "q"}, "items": [{"text": "d"}]}, "/v1/score/acme/judge")
         assert status == 400 and "cannot be served" in message(out)
 
 
