@@ -45,8 +45,8 @@ type model struct {
 // tasks is what each family reads of a model's files.
 var tasks = map[catalog.Family]arch.Task{
 	catalog.FamilyDense: arch.Embed, catalog.FamilySparse: arch.Splade, catalog.FamilyColBERT: arch.ColBERT,
-	catalog.FamilyMultiFunction: arch.BGEM3, catalog.FamilyCrossEncoder: arch.Classify, catalog.FamilyClassifier: arch.Classify,
-	catalog.FamilyTokenClassifier: arch.Tag,
+	catalog.FamilyMultiFunction: arch.BGEM3, catalog.FamilyCrossEncoder: arch.Classify, catalog.FamilyZeroShot: arch.Classify,
+	catalog.FamilySequenceClassifier: arch.Classify, catalog.FamilyTagger: arch.Tag,
 }
 
 // loader is how the weights behind m are loaded. What it makes depends on m's key alone, not on which of the ids over the

@@ -57,27 +57,27 @@ func newLoras(l *model, most int) *loras {
 	return &loras{model: l, most: most, ctx: ctx, cancel: cancel, all: make(map[loraKey]*lora)}
 }
 
-// acquire pins the adapter that a request names, or says that it is being loaded, which the first to ask for it starts.
-func (s *loras) acquire(key loraKey, m *catalog.Resolved) (*lora, error) {
+// acquire pins the adapter that a request calls name, or says that it is being loaded, which the first to ask for it starts.
+func (s *loras) acquire(key loraKey, name string, m *catalog.Resolved) (*lora, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.all[key]
 	if a == nil {
 		if !s.makeRoomLocked() {
-			return nil, errs.LoadingLoRA(key.id, m.ID) // every adapter is in use at this moment; later one is not
+			return nil, errs.LoadingLoRA(name, m.ID) // every adapter is in use at this moment; later one is not
 		}
 		s.startLocked(key)
-		return nil, errs.LoadingLoRA(key.id, m.ID)
+		return nil, errs.LoadingLoRA(name, m.ID)
 	}
 	switch a.state {
 	case loraLoading:
-		return nil, errs.LoadingLoRA(key.id, m.ID)
+		return nil, errs.LoadingLoRA(name, m.ID)
 	case loraFailed:
 		delete(s.all, key) // told once; the next request tries again
 		if errors.Is(a.err, engine.ErrNoMemory) {
 			return nil, errs.OutOfMemory("LoRA", a.err)
 		}
-		e := errs.LoRAFailed(key.id, m.ID, a.err)
+		e := errs.LoRAFailed(name, m.ID, a.err)
 		e.Message += ": " + publicCause(a.err)
 		return nil, e
 	}
@@ -92,7 +92,7 @@ func (l *model) adapter(p *plan) (adapter batch.Adapter, drop func(), err error)
 	if p.lora == nil {
 		return nil, func() {}, nil
 	}
-	a, err := l.loras.acquire(*p.lora, p.model)
+	a, err := l.loras.acquire(*p.lora, p.options.LoRAID, p.model)
 	if err != nil {
 		return nil, nil, err
 	}
