@@ -178,8 +178,9 @@ class Planner {
     for (int32_t i = 0; i < p_->n_work_lists; i++) {
       const WorkList &list = p_->work_lists[i];
       const sie_attention_params &b = list.attention;
-      if (list.gathered == gathered && list.kept_keys == kept_keys && list.dtype == planned.in[0].dtype && a.heads == b.heads &&
-          a.head_dim == b.head_dim && a.kv_heads == b.kv_heads && a.mask == b.mask && a.window == b.window) {
+      if (list.gathered == gathered && list.kept_keys == kept_keys && list.dtype == planned.in[0].dtype &&
+          a.heads == b.heads && a.head_dim == b.head_dim && a.kv_heads == b.kv_heads && a.mask == b.mask &&
+          a.window == b.window) {
         *number = i;
         return SIE_OK;
       }
