@@ -39,6 +39,20 @@ func TestCardHiddenStates(t *testing.T) {
 	})
 }
 
+// Every head in every class of a card.
+func TestCardHeads(t *testing.T) {
+	eachCard(t, func(t *testing.T, dev *engine.Device) {
+		for what, check := range map[string]func(*testing.T, *engine.Device, engine.Compute){
+			"classify": checkClassification, "tag": checkTagging, "masked": checkMasked, "splade": checkSPLADE,
+			"vectors": checkTokenVectors, "bge-m3": checkBGEM3, "maxsim": checkMaxSim, "folded": checkFolded,
+		} {
+			for _, compute := range computes(t, dev) {
+				t.Run(fmt.Sprintf("%s/%s", what, compute), func(t *testing.T) { check(t, dev, compute) })
+			}
+		}
+	})
+}
+
 func TestCardPruningChangesNoBit(t *testing.T) { eachCard(t, checkPruning) }
 
 // Alone, in company, in other orders, as a graph and without: the same bits.

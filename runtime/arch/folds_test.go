@@ -42,47 +42,49 @@ func dot(a, b []float64) (sum float64) {
 }
 
 // Late interaction of every sequence with two queries, of which one has a single row.
-func TestMaxSimOfAModel(t *testing.T) {
+func TestMaxSimOfAModel(t *testing.T) { onEach(t, checkMaxSim) }
+
+func checkMaxSim(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	c := golden.Open(t, "colbert-linear")
 	seqs := unitRows(c)
-	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
-		m, r := load(t, dev, c.Dir, Options{Task: ColBERT, Compute: compute})
-		p := record(t, m, Want{MaxSim: true})
-		if p.Caps().MaxQueryRows != minQueryRows {
-			t.Errorf("room for %d rows of queries", p.Caps().MaxQueryRows)
-		}
-		b := goldenBatch(c)
-		queries := [][][]float64{seqs[0], seqs[3][2:3]}
-		run := engine.Batch{Program: p, CuQueries: []int32{0, int32(len(queries[0])), int32(len(queries[0]) + 1)}, Partner: []int32{0, 1, 0, 1, -1}}
-		for _, q := range queries {
-			for _, row := range q {
-				for _, x := range row {
-					run.Queries = append(run.Queries, float32(x))
-				}
+	m, r := load(t, dev, c.Dir, Options{Task: ColBERT, Compute: compute})
+	p := record(t, m, Want{MaxSim: true})
+	if p.Caps().MaxQueryRows != minQueryRows {
+		t.Errorf("room for %d rows of queries", p.Caps().MaxQueryRows)
+	}
+	b := goldenBatch(c)
+	queries := [][][]float64{seqs[0], seqs[3][2:3]}
+	run := engine.Batch{Program: p, CuQueries: []int32{0, int32(len(queries[0])), int32(len(queries[0]) + 1)}, Partner: []int32{0, 1, 0, 1, -1}}
+	for _, q := range queries {
+		for _, row := range q {
+			for _, x := range row {
+				run.Queries = append(run.Queries, float32(x))
 			}
 		}
-		var want []float32
-		for s, partner := range run.Partner {
-			var sum float64
-			for _, q := range queries[max(partner, 0)] {
-				best := math.Inf(-1)
-				for _, d := range seqs[s] {
-					best = max(best, dot(q, d))
-				}
-				sum += best
+	}
+	var want []float32
+	for s, partner := range run.Partner {
+		var sum float64
+		for _, q := range queries[max(partner, 0)] {
+			best := math.Inf(-1)
+			for _, d := range seqs[s] {
+				best = max(best, dot(q, d))
 			}
-			if partner < 0 {
-				sum = 0
-			}
-			want = append(want, float32(sum))
+			sum += best
 		}
-		compareHead(t, "maxsim", compute, values(t, r, run, b, 0, b.seqs()), want)
-	})
+		if partner < 0 {
+			sum = 0
+		}
+		want = append(want, float32(sum))
+	}
+	compareHead(t, "maxsim", compute, values(t, r, run, b, 0, b.seqs()), want)
 }
 
 // What is folded goes through the tables of runtime/fold: a MUVERA of a query adds up, over the parts of the space, to the sum
 // of its tokens; an SMVE is the largest products with the anchors.
-func TestFoldedOutputs(t *testing.T) {
+func TestFoldedOutputs(t *testing.T) { onEach(t, checkFolded) }
+
+func checkFolded(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	c := golden.Open(t, "colbert-linear")
 	seqs := unitRows(c)
 	muvera := fold.Muvera{Repetitions: 3, Bits: 2, Seed: 42}
@@ -91,61 +93,59 @@ func TestFoldedOutputs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
-		m, r := load(t, dev, c.Dir, Options{Task: ColBERT, Compute: compute})
-		before := m.Bytes()
-		p := record(t, m, Want{Muvera: muvera, SMVE: smve, FoldQuery: true})
-		with := m.Bytes()
-		again := record(t, m, Want{Muvera: muvera, SMVE: smve})
-		if with-before < 3*2*24*4+100*24*4 || m.Bytes() != with {
-			t.Errorf("%d bytes, %d with tables, %d with those of another program that has the same", before, with, m.Bytes())
+	m, r := load(t, dev, c.Dir, Options{Task: ColBERT, Compute: compute})
+	before := m.Bytes()
+	p := record(t, m, Want{Muvera: muvera, SMVE: smve, FoldQuery: true})
+	with := m.Bytes()
+	again := record(t, m, Want{Muvera: muvera, SMVE: smve})
+	if with-before < 3*2*24*4+100*24*4 || m.Bytes() != with {
+		t.Errorf("%d bytes, %d with tables, %d with those of another program that has the same", before, with, m.Bytes())
+	}
+	if p.Outputs() != 2 || again.Outputs() != 2 {
+		t.Fatalf("%d and %d outputs", p.Outputs(), again.Outputs())
+	}
+	b := goldenBatch(c)
+	dims := muvera.Dims(24)
+	run := engine.Batch{Program: p}
+	size := engine.SparseBytes(smve.Dims(), engine.F32)
+	for s := range b.seqs() {
+		run.Items[0] = append(run.Items[0], engine.OutItem{DType: engine.F32, Offset: int64(s * dims * 4)})
+		run.Items[1] = append(run.Items[1], engine.OutItem{DType: engine.F32, Dims: smve.Dims(), Offset: int64(s) * size})
+	}
+	run.OutBytes[1] = int64(b.seqs()) * size
+	got := values(t, r, run, b, 0, b.seqs()*dims)
+	for s, rows := range seqs {
+		sum := make([]float64, 24)
+		for _, row := range rows {
+			for i, x := range row {
+				sum[i] += x
+			}
 		}
-		if p.Outputs() != 2 || again.Outputs() != 2 {
-			t.Fatalf("%d and %d outputs", p.Outputs(), again.Outputs())
+		for rep := range muvera.Repetitions {
+			folded, want := make([]float32, 24), make([]float32, 24)
+			for i, x := range got[s*dims+rep*dims/3 : s*dims+(rep+1)*dims/3] {
+				folded[i%24] += x
+			}
+			for i := range want {
+				want[i] = float32(sum[i])
+			}
+			compareHead(t, fmt.Sprintf("muvera of sequence %d, repetition %d", s, rep), compute, folded, want)
 		}
-		b := goldenBatch(c)
-		dims := muvera.Dims(24)
-		run := engine.Batch{Program: p}
-		size := engine.SparseBytes(smve.Dims(), engine.F32)
-		for s := range b.seqs() {
-			run.Items[0] = append(run.Items[0], engine.OutItem{DType: engine.F32, Offset: int64(s * dims * 4)})
-			run.Items[1] = append(run.Items[1], engine.OutItem{DType: engine.F32, Dims: smve.Dims(), Offset: int64(s) * size})
-		}
-		run.OutBytes[1] = int64(b.seqs()) * size
-		got := values(t, r, run, b, 0, b.seqs()*dims)
-		for s, rows := range seqs {
-			sum := make([]float64, 24)
+	}
+	sparse := spread(t, runAgain(t, r, run, b), b.seqs(), smve.Dims())
+	for s, rows := range seqs {
+		want := make([]float32, smve.Dims())
+		for a := range want {
+			anchor := make([]float64, 24)
+			for i := range anchor {
+				anchor[i] = float64(anchors.Anchors[a*24+i])
+			}
 			for _, row := range rows {
-				for i, x := range row {
-					sum[i] += x
-				}
-			}
-			for rep := range muvera.Repetitions {
-				folded, want := make([]float32, 24), make([]float32, 24)
-				for i, x := range got[s*dims+rep*dims/3 : s*dims+(rep+1)*dims/3] {
-					folded[i%24] += x
-				}
-				for i := range want {
-					want[i] = float32(sum[i])
-				}
-				compareHead(t, fmt.Sprintf("muvera of sequence %d, repetition %d", s, rep), compute, folded, want)
+				want[a] += float32(dot(row, anchor))
 			}
 		}
-		sparse := spread(t, runAgain(t, r, run, b), b.seqs(), smve.Dims())
-		for s, rows := range seqs {
-			want := make([]float32, smve.Dims())
-			for a := range want {
-				anchor := make([]float64, 24)
-				for i := range anchor {
-					anchor[i] = float64(anchors.Anchors[a*24+i])
-				}
-				for _, row := range rows {
-					want[a] += float32(dot(row, anchor))
-				}
-			}
-			compareHead(t, fmt.Sprint("smve of sequence ", s), compute, sparse[s*len(want):(s+1)*len(want)], want)
-		}
-	})
+		compareHead(t, fmt.Sprint("smve of sequence ", s), compute, sparse[s*len(want):(s+1)*len(want)], want)
+	}
 }
 
 // runAgain runs b and returns output 1.

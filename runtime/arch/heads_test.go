@@ -64,12 +64,18 @@ func onEach(t *testing.T, check func(t *testing.T, dev *engine.Device, compute e
 func compareHead(t *testing.T, what string, compute engine.Compute, got, want []float32) {
 	t.Helper()
 	maxAbs, cosine := headBounds(compute)
-	if d := golden.Compare(got, want); d.MaxAbs > maxAbs || d.Cosine < cosine || d.NormRatio < 0.95 || d.NormRatio > 1.05 {
+	norm := 0.05
+	if compute == engine.ComputeFP8 {
+		norm = 0.15 // the four logits of rerank-identity, the largest 0.27, reach 0.10
+	}
+	if d := golden.Compare(got, want); d.MaxAbs > maxAbs || d.Cosine < cosine || math.Abs(d.NormRatio-1) > norm {
 		t.Errorf("%s: %v; bounds %.3g and %v", what, d, maxAbs, cosine)
 	}
 }
 
-func TestClassificationHeads(t *testing.T) {
+func TestClassificationHeads(t *testing.T) { onEach(t, checkClassification) }
+
+func checkClassification(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	cases := map[string]labelConfig{
 		"classify-bert":       {[]string{"joy", "anger", "fear"}, Identity, false},
 		"classify-xlmr":       {[]string{"LABEL_0"}, Sigmoid, false},
@@ -77,89 +83,87 @@ func TestClassificationHeads(t *testing.T) {
 		"rerank-sigmoid":      {[]string{"LABEL_0"}, Sigmoid, false},
 		"rerank-identity":     {[]string{"LABEL_0"}, Identity, false},
 	}
-	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
-		for name, want := range cases {
-			c := golden.Open(t, name)
-			m, r := load(t, dev, c.Dir, Options{Task: Classify, Compute: compute})
-			if !slices.Equal(m.Labels, want.labels) || m.Activation != want.activation || m.MultiLabel != want.multiLabel {
-				t.Errorf("%s: labels %q, activation %d, several %v; expected %+v", name, m.Labels, m.Activation, m.MultiLabel, want)
-			}
-			logits, shape := c.Float32("logits")
-			b := goldenBatch(c)
-			run := engine.Batch{Program: m.Program()}
-			got := values(t, r, run, b, 0, shape[0]*shape[1])
-			compareHead(t, name, compute, got, logits)
-			whole, _ := load(t, dev, c.Dir, Options{Task: Classify, Compute: compute, NoPruning: true})
-			if err := sameBits(values(t, r, engine.Batch{Program: whole.Program()}, b, 0, len(logits)), got); err != nil {
-				t.Errorf("%s: pruning changes logits: %v", name, err)
-			}
-			if compute == engine.ComputeF32 && c.Has("scores") {
-				scores, _ := c.Float32("scores")
-				for i, x := range got {
-					if want.activation == Sigmoid {
-						x = sigmoid(x)
-					}
-					if d := golden.Compare([]float32{x}, scores[i:i+1]); d.MaxAbs > 1e-5 {
-						t.Errorf("%s: score %d is %g, CrossEncoder's %g", name, i, x, scores[i])
-					}
+	for name, want := range cases {
+		c := golden.Open(t, name)
+		m, r := load(t, dev, c.Dir, Options{Task: Classify, Compute: compute})
+		if !slices.Equal(m.Labels, want.labels) || m.Activation != want.activation || m.MultiLabel != want.multiLabel {
+			t.Errorf("%s: labels %q, activation %d, several %v; expected %+v", name, m.Labels, m.Activation, m.MultiLabel, want)
+		}
+		logits, shape := c.Float32("logits")
+		b := goldenBatch(c)
+		run := engine.Batch{Program: m.Program()}
+		got := values(t, r, run, b, 0, shape[0]*shape[1])
+		compareHead(t, name, compute, got, logits)
+		whole, _ := load(t, dev, c.Dir, Options{Task: Classify, Compute: compute, NoPruning: true})
+		if err := sameBits(values(t, r, engine.Batch{Program: whole.Program()}, b, 0, len(logits)), got); err != nil {
+			t.Errorf("%s: pruning changes logits: %v", name, err)
+		}
+		if compute == engine.ComputeF32 && c.Has("scores") {
+			scores, _ := c.Float32("scores")
+			for i, x := range got {
+				if want.activation == Sigmoid {
+					x = sigmoid(x)
+				}
+				if d := golden.Compare([]float32{x}, scores[i:i+1]); d.MaxAbs > 1e-5 {
+					t.Errorf("%s: score %d is %g, CrossEncoder's %g", name, i, x, scores[i])
 				}
 			}
 		}
-	})
+	}
 }
 
-func TestTokenClassificationHeads(t *testing.T) {
+func TestTokenClassificationHeads(t *testing.T) { onEach(t, checkTagging) }
+
+func checkTagging(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	cases := map[string][]string{"tag-bert": {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
 		"tag-roberta": {"LABEL_0", "LABEL_1", "LABEL_2"}, "tag-distilbert": {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"}}
-	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
-		for name, labels := range cases {
-			c := golden.Open(t, name)
-			m, r := load(t, dev, c.Dir, Options{Task: Tag, Compute: compute})
-			if !slices.Equal(m.Labels, labels) {
-				t.Errorf("%s: labels %q, expected %q", name, m.Labels, labels)
-			}
-			want, _ := c.Float32("token_logits")
-			compareHead(t, name, compute, values(t, r, engine.Batch{Program: m.Program()}, goldenBatch(c), 0, len(want)), want)
+	for name, labels := range cases {
+		c := golden.Open(t, name)
+		m, r := load(t, dev, c.Dir, Options{Task: Tag, Compute: compute})
+		if !slices.Equal(m.Labels, labels) {
+			t.Errorf("%s: labels %q, expected %q", name, m.Labels, labels)
 		}
-	})
+		want, _ := c.Float32("token_logits")
+		compareHead(t, name, compute, values(t, r, engine.Batch{Program: m.Program()}, goldenBatch(c), 0, len(want)), want)
+	}
 }
 
 // The logits of every word, which a SPLADE model never keeps, say whether the layers before the maximum are right.
-func TestMaskedLanguageHeads(t *testing.T) {
-	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
-		for _, name := range []string{"masked-bert", "masked-bert-untied", "masked-xlmr", "masked-distilbert"} {
-			c := golden.Open(t, name)
-			m, r := load(t, dev, c.Dir, Options{Task: Splade, Compute: compute})
-			program := record(t, m, Want{Sparse: true})
-			rec := dev.Record(m.Caps())
-			x := m.encoder.forward(rec, pass{keep: engine.PoolMean})
-			h := m.heads.masked
-			rec.OutputValues(rec.Linear(h.beforeDecoder(rec, x), h.decoder, h.bias, engine.NoAct, engine.NoValue))
-			words, err := rec.End()
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(words.Close)
-			want, _ := c.Float32("word_logits")
-			got := values(t, r, engine.Batch{Program: words}, goldenBatch(c), 0, len(want))
-			compareHead(t, name, compute, got, want)
-			checkLargest(t, name, r, program, goldenBatch(c), got, m.Vocab, compute)
+func TestMaskedLanguageHeads(t *testing.T) { onEach(t, checkMasked) }
+
+func checkMasked(t *testing.T, dev *engine.Device, compute engine.Compute) {
+	for _, name := range []string{"masked-bert", "masked-bert-untied", "masked-xlmr", "masked-distilbert"} {
+		c := golden.Open(t, name)
+		m, r := load(t, dev, c.Dir, Options{Task: Splade, Compute: compute})
+		program := record(t, m, Want{Sparse: true})
+		rec := dev.Record(m.Caps())
+		x := m.encoder.forward(rec, pass{keep: engine.PoolMean})
+		h := m.heads.masked
+		rec.OutputValues(rec.Linear(h.beforeDecoder(rec, x), h.decoder, h.bias, engine.NoAct, engine.NoValue))
+		words, err := rec.End()
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
+		t.Cleanup(words.Close)
+		want, _ := c.Float32("word_logits")
+		got := values(t, r, engine.Batch{Program: words}, goldenBatch(c), 0, len(want))
+		compareHead(t, name, compute, got, want)
+		checkLargest(t, name, r, program, goldenBatch(c), got, m.Vocab, compute)
+	}
 }
 
-func TestTokenVectors(t *testing.T) {
+func TestTokenVectors(t *testing.T) { onEach(t, checkTokenVectors) }
+
+func checkTokenVectors(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	cases := map[string]int{"colbert-linear": 1, "colbert-dense": 1, "colbert-dense-act": 2}
-	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
-		for name, layers := range cases {
-			c := golden.Open(t, name)
-			m, r := load(t, dev, c.Dir, Options{Task: ColBERT, Compute: compute})
-			if m.TokenDim != 24 || len(m.heads.vectors) != layers {
-				t.Errorf("%s: vectors of %d columns by %d layers; expected 24 by %d", name, m.TokenDim, len(m.heads.vectors), layers)
-			}
-			checkVectors(t, c, m, r, m.Program(), 0, compute)
+	for name, layers := range cases {
+		c := golden.Open(t, name)
+		m, r := load(t, dev, c.Dir, Options{Task: ColBERT, Compute: compute})
+		if m.TokenDim != 24 || len(m.heads.vectors) != layers {
+			t.Errorf("%s: vectors of %d columns by %d layers; expected 24 by %d", name, m.TokenDim, len(m.heads.vectors), layers)
 		}
-	})
+		checkVectors(t, c, m, r, m.Program(), 0, compute)
+	}
 }
 
 // checkVectors compares output i, token rows, with the golden's vectors: all rows, and those a batch keeps.
@@ -198,33 +202,33 @@ func checkVectors(t *testing.T, c *golden.Case, m *Model, r *engine.Runner, p *e
 }
 
 // BGE-M3's three outputs come from one pass.
-func TestThreeOutputsOfBGEM3(t *testing.T) {
+func TestThreeOutputsOfBGEM3(t *testing.T) { onEach(t, checkBGEM3) }
+
+func checkBGEM3(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	c := golden.Open(t, "bge-m3")
-	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
-		m, r := load(t, dev, c.Dir, Options{Task: BGEM3, Compute: compute})
-		if m.Pooling != engine.PoolCLS || !m.Normalize || m.TokenDim != 64 || m.Dim != 64 || m.Own() != (Want{Dense: true, Pooling: engine.PoolCLS}) {
-			t.Errorf("pooling %v, normalize %v, %d and %d columns, own %+v", m.Pooling, m.Normalize, m.Dim, m.TokenDim, m.Own())
-		}
-		p := record(t, m, Want{Dense: true, TokenWeights: true, Multi: true})
-		b := goldenBatch(c)
-		dense, shape := c.Float32("dense")
-		run := engine.Batch{Program: p}
-		for seq := range b.seqs() {
-			run.Items[0] = append(run.Items[0], engine.OutItem{DType: engine.F32, Normalize: true, Offset: int64(seq * m.Dim * 4)})
-			run.Items[2] = append(run.Items[2], engine.OutItem{DType: engine.F32, Offset: int64(b.cu[seq]) * 64 * 4})
-		}
-		got := values(t, r, run, b, 0, len(dense))
-		for seq := range shape[0] {
-			compareHead(t, fmt.Sprint("dense ", seq), compute, got[seq*64:(seq+1)*64], dense[seq*64:(seq+1)*64])
-		}
-		if err := sameBits(embed(t, m, r, b, true), got); err != nil {
-			t.Errorf("dense alone: %v", err)
-		}
-		weights, _ := c.Float32("token_weights")
-		compareHead(t, "token weights", compute, values(t, r, run, b, 1, len(weights)), weights)
-		vectors, _ := c.Float32("vectors")
-		compareHead(t, "vectors", compute, values(t, r, run, b, 2, len(vectors)), vectors)
-	})
+	m, r := load(t, dev, c.Dir, Options{Task: BGEM3, Compute: compute})
+	if m.Pooling != engine.PoolCLS || !m.Normalize || m.TokenDim != 64 || m.Dim != 64 || m.Own() != (Want{Dense: true, Pooling: engine.PoolCLS}) {
+		t.Errorf("pooling %v, normalize %v, %d and %d columns, own %+v", m.Pooling, m.Normalize, m.Dim, m.TokenDim, m.Own())
+	}
+	p := record(t, m, Want{Dense: true, TokenWeights: true, Multi: true})
+	b := goldenBatch(c)
+	dense, shape := c.Float32("dense")
+	run := engine.Batch{Program: p}
+	for seq := range b.seqs() {
+		run.Items[0] = append(run.Items[0], engine.OutItem{DType: engine.F32, Normalize: true, Offset: int64(seq * m.Dim * 4)})
+		run.Items[2] = append(run.Items[2], engine.OutItem{DType: engine.F32, Offset: int64(b.cu[seq]) * 64 * 4})
+	}
+	got := values(t, r, run, b, 0, len(dense))
+	for seq := range shape[0] {
+		compareHead(t, fmt.Sprint("dense ", seq), compute, got[seq*64:(seq+1)*64], dense[seq*64:(seq+1)*64])
+	}
+	if err := sameBits(embed(t, m, r, b, true), got); err != nil {
+		t.Errorf("dense alone: %v", err)
+	}
+	weights, _ := c.Float32("token_weights")
+	compareHead(t, "token weights", compute, values(t, r, run, b, 1, len(weights)), weights)
+	vectors, _ := c.Float32("vectors")
+	compareHead(t, "vectors", compute, values(t, r, run, b, 2, len(vectors)), vectors)
 }
 
 // checkLargest compares a SPLADE program's sparse rows, log(1 + x), with the largest of the logits of each sequence.
@@ -275,19 +279,19 @@ func spread(t *testing.T, rows []byte, n, columns int) []float32 {
 }
 
 // Whole SPLADE models as sentence-transformers saves them, with both of its transforms.
-func TestSPLADE(t *testing.T) {
-	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
-		for name, transform := range map[string]engine.Sparse{"splade-bert": engine.SparseLog, "splade-bert-log1p": engine.SparseLogLog} {
-			c := golden.Open(t, name)
-			m, r := load(t, dev, c.Dir, Options{Task: Splade, Compute: compute})
-			if m.heads.sparse != transform {
-				t.Errorf("%s: transform %d, expected %d", name, m.heads.sparse, transform)
-			}
-			want, shape := c.Float32("splade")
-			got := sparseRows(t, r, m.Program(), goldenBatch(c), shape[1])
-			compareHead(t, name, compute, got, want)
+func TestSPLADE(t *testing.T) { onEach(t, checkSPLADE) }
+
+func checkSPLADE(t *testing.T, dev *engine.Device, compute engine.Compute) {
+	for name, transform := range map[string]engine.Sparse{"splade-bert": engine.SparseLog, "splade-bert-log1p": engine.SparseLogLog} {
+		c := golden.Open(t, name)
+		m, r := load(t, dev, c.Dir, Options{Task: Splade, Compute: compute})
+		if m.heads.sparse != transform {
+			t.Errorf("%s: transform %d, expected %d", name, m.heads.sparse, transform)
 		}
-	})
+		want, shape := c.Float32("splade")
+		got := sparseRows(t, r, m.Program(), goldenBatch(c), shape[1])
+		compareHead(t, name, compute, got, want)
+	}
 }
 
 func sigmoid(x float32) float32 { return float32(1 / (1 + math.Exp(-float64(x)))) }
