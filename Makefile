@@ -40,6 +40,9 @@ build-cuda: deps tokenizers ## build bin/cuda/sie-server, with the CUDA kernels 
 minilm: deps
 	@tools/setup/minilm.sh
 
+buckets: deps ## build the storage servers that the tests of the model cache use
+	@tools/setup/buckets.sh
+
 # ---- CUDA: compiled and checked without a GPU ------------------------------------------------------------------
 
 # TOOLKIT=13.0 or 12.4 (for drivers older than 580); empty: the host's own where it is 12.4 or newer, else 13.0.
@@ -76,7 +79,7 @@ run: build ## serve all-MiniLM-L6-v2 on port 8080 (PORT=…, MODEL=…)
 
 # ---- test ------------------------------------------------------------------------------------------------------
 
-test: build minilm ## set up and run every test that needs no GPU (CI runs this)
+test: build minilm buckets ## set up and run every test that needs no GPU (CI runs this)
 	@tools/setup/deps.sh test
 	@tools/setup/venv.sh clients
 	@tools/test/all.sh

@@ -174,10 +174,11 @@ class Planner {
   sie_status find_work_list(const PlannedOp &planned, int32_t *number) {
     const sie_attention_params &a = planned.op.attention;
     bool gathered = p_->values[planned.op.in[0]].rows == Rows::seqs;
+    bool kept_keys = p_->values[planned.op.in[1]].rows == Rows::kept;
     for (int32_t i = 0; i < p_->n_work_lists; i++) {
       const WorkList &list = p_->work_lists[i];
       const sie_attention_params &b = list.attention;
-      if (list.gathered == gathered && list.dtype == planned.in[0].dtype && a.heads == b.heads &&
+      if (list.gathered == gathered && list.kept_keys == kept_keys && list.dtype == planned.in[0].dtype && a.heads == b.heads &&
           a.head_dim == b.head_dim && a.kv_heads == b.kv_heads && a.mask == b.mask && a.window == b.window) {
         *number = i;
         return SIE_OK;
@@ -185,7 +186,7 @@ class Planner {
     }
     SIE_FAIL_IF(p_->n_work_lists == max_work_lists, SIE_UNSUPPORTED, err_,
                 "the program has attention of more than %d different shapes", max_work_lists);
-    p_->work_lists[p_->n_work_lists] = {a, planned.in[0].dtype, gathered};
+    p_->work_lists[p_->n_work_lists] = {a, planned.in[0].dtype, gathered, kept_keys};
     *number = p_->n_work_lists++;
     return SIE_OK;
   }

@@ -121,7 +121,8 @@ struct PlannedOp {
 struct WorkList {
   sie_attention_params attention;
   int32_t dtype;
-  bool gathered;  // one query a sequence
+  bool gathered;   // one query a sequence
+  bool kept_keys;  // keys are the rows that the batch keeps
 };
 constexpr int32_t max_work_lists = 8;
 

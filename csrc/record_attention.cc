@@ -47,8 +47,10 @@ sie_status sie_op_attention(sie_program *p, sie_value q, sie_value k, sie_value 
               static_cast<ll>(q_columns), static_cast<ll>(kv_columns), static_cast<ll>(kv_columns));
   SIE_FAIL_IF(vq.rows == Rows::kept, SIE_INVALID_ARGUMENT, err,
               "q has kept rows; token or sequence rows are needed");
-  SIE_FAIL_IF(vk.rows != Rows::tokens || vv.rows != Rows::tokens, SIE_INVALID_ARGUMENT, err,
-              "k and v must have token rows");
+  SIE_FAIL_IF(vk.rows != vv.rows || vk.rows == Rows::seqs, SIE_INVALID_ARGUMENT, err,
+              "k and v must both have token rows or both kept rows");
+  SIE_FAIL_IF(vk.rows == Rows::kept && params->mask != SIE_MASK_FULL, SIE_UNSUPPORTED, err,
+              "kept keys have lost their places; a mask needs token rows");
   SIE_FAIL_IF(vq.compute != vk.compute || vq.compute != vv.compute, SIE_INVALID_ARGUMENT, err,
               "q, k, v are of classes %s, %s, %s; one is needed", compute_name(vq.compute),
               compute_name(vk.compute), compute_name(vv.compute));

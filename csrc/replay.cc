@@ -78,7 +78,7 @@ sie_status attention(const Replay &r, const PlannedOp &planned) {
   a.q_rows = rows(r, op.in[0]);
   a.seqs = r.seqs;
   a.cu_q = gathered ? r.one_row_each : r.slab->cu_seqlens;
-  a.cu_kv = r.slab->cu_seqlens;
+  a.cu_kv = offsets(r, op.in[1]);
   a.max_kv = r.slab->max_len;
   a.q = tensor(r, planned.in[0]);
   a.k = tensor(r, planned.in[1]);

@@ -121,7 +121,7 @@ func quota(q float64) string {
 }
 
 func (c *doctorCmd) cache(row func(string, string, ...any)) {
-	_, opt, err := c.hub(nil)
+	_, opt, err := c.hub(nil, nil)
 	if err != nil {
 		row("cache", "%v", err)
 		return

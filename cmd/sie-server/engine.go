@@ -10,22 +10,29 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/build"
 	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/weights/bucket"
 	"github.com/sie-engine/sie/weights/hub"
 )
 
 // sourceFlags say which models there are and where their weights come from. Environment names are the reference's.
 type sourceFlags struct {
-	ModelsDir  string   `help:"Directory of model YAML files; replaces the built-in catalog." env:"SIE_MODELS_DIR" type:"path"`
+	ModelsDir  string   `help:"Directory of model YAML files, or an s3:// or gs:// URL of one; replaces the built-in catalog." env:"SIE_MODELS_DIR"`
 	Bundle     string   `help:"Serve the models of this bundle." short:"b" env:"SIE_BUNDLE" xor:"which"`
 	Models     []string `help:"Serve these ids only; also a directory, a hub id, or id=directory." short:"m" sep:"," env:"SIE_MODEL_FILTER" xor:"which"`
 	LocalCache string   `help:"Weights cache in the Hugging Face layout." env:"SIE_LOCAL_CACHE" type:"path"`
-	HFFallback bool     `help:"Download weights that are not in the cache." env:"SIE_HF_FALLBACK" default:"true" negatable:""`
+	HFFallback bool     `help:"Download weights from the hub that are in no cache." env:"SIE_HF_FALLBACK" default:"true" negatable:""`
+
+	ClusterCache string  `help:"Bucket that a cluster shares, s3://name/prefix or gs://name/prefix: asked before the hub, and filled with what comes from it." env:"SIE_CLUSTER_CACHE"`
+	DiskCache    bool    `name:"disk-cache-enabled" help:"Remove the weights used longest ago when the disk gets full." env:"SIE_DISK_CACHE_ENABLED" default:"true" negatable:""`
+	DiskPercent  float64 `name:"disk-pressure-threshold-percent" help:"Disk use above which a download removes them." env:"SIE_DISK_PRESSURE_THRESHOLD_PERCENT" default:"85"`
 }
 
 // computeFlags say what the models run on.
@@ -61,7 +68,7 @@ func (f *computeFlags) devices() (choice, error) {
 }
 
 // hub finds weights; progress, if not nil, hears of downloads. The environment is the reference's and Hugging Face's.
-func (f *sourceFlags) hub(progress func(hub.Progress)) (*hub.Resolver, hub.Options, error) {
+func (f *sourceFlags) hub(progress func(hub.Progress), log *slog.Logger) (*hub.Resolver, hub.Options, error) {
 	o, err := hub.OptionsFromEnv(os.LookupEnv)
 	if f.LocalCache != "" {
 		o.CacheDir = f.LocalCache
@@ -70,7 +77,16 @@ func (f *sourceFlags) hub(progress func(hub.Progress)) (*hub.Resolver, hub.Optio
 		return nil, o, err
 	}
 	o.Offline = o.Offline || !f.HFFallback
-	o.Progress = progress
+	if o.Bucket, err = openBucket("--cluster-cache", f.ClusterCache); err != nil {
+		return nil, o, err
+	}
+	if f.DiskCache {
+		if f.DiskPercent < 50 || f.DiskPercent > 99 {
+			return nil, o, fmt.Errorf("--disk-pressure-threshold-percent must be between 50 and 99, got %v", f.DiskPercent)
+		}
+		o.DiskThreshold = f.DiskPercent / 100
+	}
+	o.Progress, o.Log = progress, log
 	o.UserAgent = "sie-server/" + build.Version
 	r, err := hub.New(o)
 	return r, o, err
@@ -78,10 +94,7 @@ func (f *sourceFlags) hub(progress func(hub.Progress)) (*hub.Resolver, hub.Optio
 
 // catalog reads the catalog that the flags describe.
 func (f *sourceFlags) catalog() (*catalog.Catalog, *catalog.Bundle, error) {
-	all, err := catalog.Builtin()
-	if f.ModelsDir != "" {
-		all, err = catalog.LoadDir(f.ModelsDir)
-	}
+	all, err := f.files()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -126,6 +139,17 @@ func defaultModels(flag, refs []string, cat *catalog.Catalog) ([]string, error) 
 		}
 	}
 	return out, nil
+}
+
+// files are the model files that the flags name, or the built-in ones.
+func (f *sourceFlags) files() (*catalog.Catalog, error) {
+	switch {
+	case f.ModelsDir == "":
+		return catalog.Builtin()
+	case bucket.IsURL(f.ModelsDir):
+		return loadFromBucket(context.Background(), f.ModelsDir)
+	}
+	return catalog.LoadDir(kong.ExpandPath(f.ModelsDir))
 }
 
 // selectModels narrows all to the given references: a catalog id, "id=directory" to take its weights from there, a
@@ -225,6 +249,10 @@ type batchFlags struct {
 	IdleCoalesce     float64       `name:"idle-coalesce-ms" help:"Pause awaited before the first batch on an idle device, in ms." env:"SIE_IDLE_COALESCE_MS" default:"0"`
 	MaxQueued        int           `name:"max-concurrent-requests" help:"Items queued per model; more get a retryable 503." env:"SIE_MAX_CONCURRENT_REQUESTS" default:"2048"`
 	LoadWait         time.Duration `help:"How long a cold request waits for its model before MODEL_LOADING." env:"SIE_LOAD_WAIT" default:"2s"`
+	LoadTimeout      int           `name:"model-load-timeout-s" help:"Seconds after which a load fails; what was downloaded is kept." env:"SIE_MODEL_LOAD_TIMEOUT_S" default:"1800"`
+	Pinned           []string      `name:"pinned-models" help:"Model ids to load before the server is ready and never to unload." sep:"," env:"SIE_PINNED_MODELS"`
+	IdleEvict        int           `name:"idle-evict-s" help:"Seconds after which an unused model is unloaded; 0: never." env:"SIE_IDLE_EVICT_S" default:"0"`
+	MemoryBudget     int64         `help:"Bytes of packed weights on each device; 0: as much as there is memory." env:"SIE_MEMORY_BUDGET" default:"0"`
 	MemoryPercent    float64       `name:"memory-pressure-threshold-percent" help:"Memory use above which unused models are unloaded." env:"SIE_MEMORY_PRESSURE_THRESHOLD_PERCENT" default:"95"`
 	Adaptive         bool          `name:"adaptive-batching" help:"Adapt the batch wait to the latency seen." env:"SIE_ADAPTIVE_BATCHING__ENABLED" default:"true" negatable:""`
 	TargetP50        float64       `name:"adaptive-target-p50-ms" help:"Latency target of adaptive batching, in ms; 0: calibrated." env:"SIE_ADAPTIVE_BATCHING__TARGET_P50_MS"`
@@ -238,13 +266,28 @@ func (f *batchFlags) options() (batch.Options, error) {
 	}{{"max-batch-tokens", float64(f.MaxBatchTokens), 0, 1 << 20}, {"max-batch-requests", float64(f.MaxBatchRequests), 1, 1 << 16},
 		{"max-batch-wait-ms", f.MaxBatchWait, 0, 10_000}, {"idle-coalesce-ms", f.IdleCoalesce, 0, 10_000},
 		{"max-concurrent-requests", float64(f.MaxQueued), 1, 1 << 20}, {"adaptive-target-p50-ms", f.TargetP50, 0, 60_000},
-		{"memory-pressure-threshold-percent", f.MemoryPercent, 50, 99}} {
+		{"memory-pressure-threshold-percent", f.MemoryPercent, 50, 99}, {"model-load-timeout-s", float64(f.LoadTimeout), 0, 86400},
+		{"memory-budget", float64(f.MemoryBudget), 0, 1 << 50}} {
 		if x.v < x.lo || x.v > x.hi {
 			return batch.Options{}, fmt.Errorf("--%s must be between %v and %v, got %v", x.name, x.lo, x.hi, x.v)
 		}
 	}
+	if f.IdleEvict != 0 && (f.IdleEvict < 10 || f.IdleEvict > 86400) {
+		return batch.Options{}, fmt.Errorf("--idle-evict-s must be 0 or between 10 and 86400, got %d", f.IdleEvict)
+	}
 	return batch.Options{MaxRequests: f.MaxBatchRequests, MaxWait: msec(f.MaxBatchWait), IdleCoalesce: msec(f.IdleCoalesce),
 		MaxItems: f.MaxQueued, Adaptive: batch.AdaptiveOptions{Disabled: !f.Adaptive, TargetP50: msec(f.TargetP50)}}, nil
+}
+
+// ids is a list of ids without what is empty in it.
+func ids(list []string) []string {
+	var out []string
+	for _, id := range list {
+		if id = strings.TrimSpace(id); id != "" {
+			out = append(out, id)
+		}
+	}
+	return out
 }
 
 func msec(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
@@ -268,11 +311,12 @@ func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.
 	if err != nil {
 		return nil, err
 	}
-	h, _, err := src.hub(progress)
+	h, _, err := src.hub(progress, log)
 	if err != nil {
 		return nil, err
 	}
 	return worker.New(worker.Options{Catalog: c, Hub: h, Devices: dev.options, Precision: cmp.Precision, GPUType: cmp.GPUType,
 		LoadWait: bat.LoadWait, MaxBatchTokens: bat.MaxBatchTokens, Batch: bo, MaxQueueItems: bat.MaxQueued,
-		MemoryThreshold: bat.MemoryPercent / 100, Metrics: m, Log: log})
+		Pinned: ids(bat.Pinned), LoadTimeout: time.Duration(bat.LoadTimeout) * time.Second,
+		IdleEvict: time.Duration(bat.IdleEvict) * time.Second, MemoryBudget: bat.MemoryBudget, MemoryThreshold: bat.MemoryPercent / 100, Metrics: m, Log: log})
 }

@@ -25,11 +25,11 @@ func (c *modelsCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	_, opt, err := c.hub(nil)
+	_, opt, err := c.hub(nil, nil)
 	if err != nil {
 		return err
 	}
-	opt.Offline = true // look, don't fetch
+	opt.Offline, opt.Bucket = true, nil // look, don't fetch
 	cache, err := hub.New(opt)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (c *pullCmd) Run() error {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	bars := &downloadBars{quiet: c.Quiet}
-	h, _, err := c.hub(bars.update)
+	h, _, err := c.hub(bars.update, nil)
 	if err != nil {
 		return err
 	}
@@ -117,6 +117,7 @@ func (c *pullCmd) Run() error {
 			fmt.Println(found.Dir)
 		}
 	}
+	h.Settle(ctx)
 	return nil
 }
 

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -61,9 +60,8 @@ type serveCmd struct {
 	MachineProfile string `help:"What X-SIE-MACHINE-PROFILE must name." env:"SIE_MACHINE_PROFILE"`
 	Pool           string `help:"Pool shown in the status." env:"SIE_POOL"`
 
-	Reload          bool   `help:"Accepted for compatibility; has no effect." hidden:""`
-	Instrumentation bool   `help:"Accepted for compatibility; has no effect." short:"i" hidden:"" env:"SIE_INSTRUMENTATION"`
-	ClusterCache    string `help:"Accepted for compatibility; has no effect." hidden:"" env:"SIE_CLUSTER_CACHE"`
+	Reload          bool `help:"Accepted for compatibility; has no effect." hidden:""`
+	Instrumentation bool `help:"Accepted for compatibility; has no effect." short:"i" hidden:"" env:"SIE_INSTRUMENTATION"`
 }
 
 func (c *serveCmd) Run() error {
@@ -71,7 +69,7 @@ func (c *serveCmd) Run() error {
 	for _, f := range []struct {
 		set  bool
 		name string
-	}{{c.Reload, "--reload"}, {c.Instrumentation, "--instrumentation"}, {c.ClusterCache != "", "--cluster-cache"}} {
+	}{{c.Reload, "--reload"}, {c.Instrumentation, "--instrumentation"}} {
 		if f.set {
 			log.Warn("flag has no effect in this server", "flag", f.name)
 		}
@@ -147,7 +145,7 @@ func (c *serveCmd) Run() error {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	loaded := make(chan error, 1)
-	go func() { loaded <- preload(stop, w, c.Preload) }()
+	go func() { loaded <- preload(stop, w, append(ids(c.Pinned), ids(c.Preload)...)) }()
 	for {
 		select {
 		case err := <-loaded:
@@ -200,9 +198,7 @@ type preloader interface {
 func preload(ctx context.Context, w preloader, ids []string) error {
 	var all error
 	for _, id := range ids {
-		if id = strings.TrimSpace(id); id != "" {
-			all = errors.Join(all, w.Preload(ctx, id))
-		}
+		all = errors.Join(all, w.Preload(ctx, id))
 	}
 	return all
 }

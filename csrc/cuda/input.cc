@@ -37,12 +37,13 @@ bool has_gathered(const sie_program *program) {
 
 // Attention's view of the batch on the host: shapes and offsets, no data.
 sie_attention_args host_view(const WorkList &list, const InputLayout &layout, const InputSizes &sizes,
-                             const int32_t *cu_seqlens, const int32_t *counts, const int32_t *one_each) {
+                             const int32_t *cu_seqlens, const int32_t *cu_kept, const int32_t *counts,
+                             const int32_t *one_each) {
   sie_attention_args a = {};
   a.q_rows = list.gathered ? sie_rows{layout.seqs, counts + 1} : sie_rows{layout.tokens, counts};
   a.seqs = {layout.seqs, counts + 1};
   a.cu_q = list.gathered ? one_each : cu_seqlens;
-  a.cu_kv = cu_seqlens;
+  a.cu_kv = list.kept_keys ? cu_kept : cu_seqlens;
   a.max_kv = sizes.longest;
   a.heads = list.attention.heads;
   a.kv_heads = list.attention.kv_heads;
@@ -91,9 +92,10 @@ class Writer {
   // Every attention's work list.
   sie_status write_work(sie_error *err) {
     const int32_t *one_each = layout_.one_each > 0 ? at<int32_t>(layout_.one_each) : nullptr;
+    const int32_t *cu_kept = layout_.cu_kept > 0 ? at<int32_t>(layout_.cu_kept) : nullptr;
     for (int32_t i = 0; i < program_->n_work_lists; i++) {
-      sie_attention_args view =
-          host_view(program_->work_lists[i], layout_, sizes_, batch_.cu_seqlens, at<int32_t>(0), one_each);
+      sie_attention_args view = host_view(program_->work_lists[i], layout_, sizes_, batch_.cu_seqlens,
+                                          cu_kept, at<int32_t>(0), one_each);
       sie_status status = program_->device->ops->attention_work(&view, memory_ + layout_.work[i]);
       SIE_FAIL_IF(status != SIE_OK, status, err, "attention's work list %d failed with status %d", i,
                   static_cast<int>(status));

@@ -270,7 +270,8 @@ typedef struct sie_attention_params {
 } sie_attention_params;
 
 /* y = softmax(scale·q·kᵀ)·v per sequence and head. q has the batch's token rows, or one row per sequence
- * (after sie_op_gather_rows: last-layer pruning); k and v always have token rows. q [R, H·D], y [R, H·D]. */
+ * (after sie_op_gather_rows: last-layer pruning); k and v have token rows or, without a mask, kept rows: keys that nobody
+ * sees are left out. q [R, H·D], y [R, H·D]. */
 SIE_API sie_status sie_op_attention(sie_program *program, sie_value q, sie_value k, sie_value v,
                                     const sie_attention_params *params, sie_value *y, sie_error *err);
 
@@ -284,7 +285,7 @@ SIE_API sie_status sie_op_pool(sie_program *program, sie_value x, sie_pooling mo
                                sie_error *err);
 
 /* y[K, C] = the token rows the batch keeps (sie_batch.keep), in order. Operations on rows take kept rows as they take token
- * rows; attention does not. */
+ * rows; attention takes them for k and v. */
 SIE_API sie_status sie_op_keep_rows(sie_program *program, sie_value x, sie_value *y, sie_error *err);
 
 /* y = act(x·Wᵀ + bias + s) + residual, s the LoRA term of each row's sequence: B·(A·x) of the adapter that sie_batch.adapter

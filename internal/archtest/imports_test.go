@@ -28,6 +28,7 @@ var rules = []rule{
 	{From: "runtime/batch", Forbid: []string{""}, Why: "the batcher sees ids and bytes, nothing else"},
 	{From: "runtime/registry", Forbid: []string{""}, Why: "the registry holds any model"},
 	{From: "runtime/fold", Forbid: []string{""}, Allow: []string{"internal/nprand"}, Why: "a table is numbers"},
+	{From: "runtime/lora", Forbid: []string{""}, Allow: []string{"weights"}, Why: "an adapter is numbers by names"},
 	{From: "runtime/arch", Forbid: []string{"runtime", "internal", "catalog", "cmd", "gateway", "sidecar", "configd"},
 		Allow: []string{"runtime/engine", "runtime/fold", "internal/golden"}, Why: "an architecture is tensors and operations"},
 	{From: "runtime/worker", Forbid: []string{"runtime/server", "cmd"}, Why: "the worker does not know HTTP"},

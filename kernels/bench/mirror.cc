@@ -108,6 +108,22 @@ class Call {
     *w = &packed_;
   }
 
+  // Adapters lie in memory that holds addresses itself: the device gets a list of its own, one a replica.
+  void adapters(const sie_lora_pair **pairs, int32_t count) {
+    if (*pairs == nullptr || count == 0) return;
+    std::vector<sie_lora_pair> all(*pairs, *pairs + count);
+    for (sie_lora_pair &pair : all) pointer(&pair.a), pointer(&pair.b);
+    static std::map<int64_t, std::vector<sie_lora_pair, harness::Allocator<sie_lora_pair>>> lists;
+    auto &list = lists[selected];
+    const size_t bytes = all.size() * sizeof all[0];
+    if (list.size() != all.size() || memcmp(list.data(), all.data(), bytes) != 0) {
+      list.assign(all.begin(), all.end());
+      drop_twin(&block_of(list.data())->second);
+    }
+    *pairs = list.data();
+    pointer(pairs);
+  }
+
   sie_status status() const { return status_; }
 
   bool copy_in() {
@@ -248,6 +264,13 @@ void translate(Call *c, sie_maxsim_args *a) {
   c->tensor(&a->x), c->tensor(&a->y);
 }
 
+void translate(Call *c, sie_lora_args *a) {
+  c->rows(&a->rows), c->rows(&a->seqs);
+  c->pointer(&a->cu_seqlens), c->pointer(&a->adapter);
+  c->adapters(&a->adapters, a->n_adapters);
+  c->tensor(&a->x), c->tensor(&a->y);
+}
+
 template <auto Entry, typename Args>
 sie_status forward(const Args *args, const sie_share *share) {
   Call call;
@@ -298,6 +321,7 @@ const sie_ops *table(const sie_ops *of) {
   SIE_FORWARD(output_sparse);
   SIE_FORWARD(smve);
   SIE_FORWARD(maxsim);
+  SIE_FORWARD(lora);
 #undef SIE_FORWARD
   return &outer;
 }

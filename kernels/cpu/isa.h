@@ -31,6 +31,7 @@ typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
   sie_status keep_rows(const sie_keep_rows_args *, const sie_share *);                               \
   sie_status output_sparse(const sie_output_sparse_args *, const sie_share *);                       \
   sie_status maxsim(const sie_maxsim_args *, const sie_share *);                                     \
+  sie_status lora(const sie_lora_args *, const sie_share *);                                         \
   sie_status linear_f32(const sie_linear_args *, const sie_share *);                                 \
   int64_t linear_f32_packed_bytes(int64_t n, int64_t k);                                             \
   void linear_f32_pack(int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld, \
@@ -44,6 +45,7 @@ typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
   sie_status smve(const sie_smve_args *, const sie_share *);                                         \
   int64_t smve_scratch(const sie_op_bounds *bounds);                                                 \
   int64_t maxsim_scratch(const sie_op_bounds *bounds);                                               \
+  int64_t lora_scratch(const sie_op_bounds *bounds);                                                 \
   }
 SIE_CPU_DECLARE(avx2)
 SIE_CPU_DECLARE(avx512)

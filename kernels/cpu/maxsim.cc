@@ -11,8 +11,7 @@
 //          first.
 // Error    sie_tol_dot a product, then n roundings of the sum.
 // Source   Khattab 2020 §3.3, arXiv:2004.12832
-#include "gemm_tile.h"
-#include "rows.h"
+#include "panel.h"
 
 namespace sie_cpu {
 namespace SIE_ISA_NS {
@@ -25,22 +24,11 @@ struct Panel {
   int64_t first, count;
 };
 
-int64_t vectors_of(int64_t n) { return (n + kLanes - 1) / kLanes; }
-
 void load_panel(const sie_maxsim_args *a, int64_t first, int64_t count, Panel *panel) {
   if (panel->first == first && panel->count == count) return;
   panel->first = first;
   panel->count = count;
-  const int64_t c = a->c, width = vectors_of(count) * kLanes;
-  for (int64_t n = 0; n < width; n += kLanes) {
-    for (int64_t i = 0; i < c; i += kLanes) {
-      Vec block[kLanes];
-      for (int64_t r = 0; r < kLanes; r++)
-        block[r] = n + r < count ? vload_row(a->queries + (first + n + r) * c, i, c) : vset(0.0f);
-      vtranspose(block);
-      for (int64_t k = i; k < i + kLanes && k < c; k++) vstore(panel->b + k * width + n, block[k - i]);
-    }
-  }
+  transpose_rows(a->queries + first * a->c, a->c, count, a->c, panel->b);
 }
 
 float norm_of(const float *x, int64_t c) {
@@ -50,28 +38,17 @@ float norm_of(const float *x, int64_t c) {
   return norm < 1e-12f ? 1e-12f : norm;
 }
 
-// Rows [row, row + rows) of x as f32, `ld` apart: where they are, or widened into `wide`.
-const float *f32_rows(const sie_maxsim_args *a, int64_t row, int64_t rows, float *wide, int64_t *ld) {
-  if (a->x.dtype == SIE_F32) {
-    *ld = a->x.ld;
-    return row_of<const float>(a->x, row);
-  }
-  for (int64_t m = 0; m < rows; m++) copy_row(row_of<const Bf16>(a->x, row + m), a->c, wide + m * a->c);
-  *ld = a->c;
-  return wide;
-}
-
 // The sum over the panel's query rows of their best among rows [first, end) of x, added to `sum` one by one.
 float add_best(const sie_maxsim_args *a, const Panel &panel, int64_t first, int64_t end, float *wide,
                float sum) {
-  const int64_t vecs = vectors_of(panel.count), tiles = tile_count(end - first);
+  const int64_t vecs = vectors_in(panel.count), tiles = tile_count(end - first);
   alignas(64) float best[kPanel], z[kRows * kPanel];
   for (int64_t v = 0; v < vecs; v++) vstore(best + v * kLanes, vset(-__builtin_inff()));
   for (int64_t i = 0; i < tiles; i++) {
     const int64_t row = first + tile_start(end - first, tiles, i),
                   rows = first + tile_start(end - first, tiles, i + 1) - row;
     int64_t ld;
-    const float *x = f32_rows(a, row, rows, wide, &ld);
+    const float *x = f32_rows(a->x, a->c, row, rows, wide, &ld);
     kTiles[rows - 1][vecs - 1](x, ld, panel.b, vecs * kLanes, {4 * vecs * kLanes, nullptr, 0}, a->c, z,
                                kPanel);
     for (int64_t m = 0; m < rows; m++) {

@@ -130,6 +130,8 @@ int64_t scratch_bytes(const sie_op_bounds *bounds) {
       return float_bytes(bounds->c) + float_bytes(bounds->max_len);
     case SIE_OP_MUVERA:
       return Wide ? avx512::muvera_scratch(bounds) : avx2::muvera_scratch(bounds);
+    case SIE_OP_LORA:
+      return Wide ? avx512::lora_scratch(bounds) : avx2::lora_scratch(bounds);
     case SIE_OP_MAXSIM:
       return Wide ? avx512::maxsim_scratch(bounds) : avx2::maxsim_scratch(bounds);
     case SIE_OP_LINEAR:
@@ -176,7 +178,7 @@ const sie_ops avx2_ops = {
     splade<false, avx2::linear_f32, linear_int8_avx2>,
     avx2::output_sparse,
     avx2::maxsim,
-    nullptr,
+    avx2::lora,
     avx2::smve,
     nullptr,
     nullptr,
@@ -206,7 +208,7 @@ const sie_ops avx512_ops = {
     splade<true, avx512::linear_f32, linear_int8_avx2>,
     avx512::output_sparse,
     avx512::maxsim,
-    nullptr,
+    avx512::lora,
     avx512::smve,
     nullptr,
     nullptr,
@@ -236,7 +238,7 @@ const sie_ops vnni_ops = {
     splade<true, avx512::linear_f32, linear_int8_vnni>,
     avx512::output_sparse,
     avx512::maxsim,
-    nullptr,
+    avx512::lora,
     avx512::smve,
     nullptr,
     nullptr,
@@ -266,7 +268,7 @@ const sie_ops amx_ops = {
     splade_amx,
     avx512::output_sparse,
     avx512::maxsim,
-    nullptr,
+    avx512::lora,
     avx512::smve,
     nullptr,
     nullptr,

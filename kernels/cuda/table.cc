@@ -5,6 +5,7 @@
 #include "cuda/cuda_ops.h"
 #include "cuda/gemm_pack.h"
 #include "cuda/linear.h"
+#include "cuda/lora.h"
 #include "cuda/maxsim.h"
 #include "cuda/muvera.h"
 #include "cuda/rows.h"
@@ -48,6 +49,7 @@ sie_ops table(const char *name, uint32_t compute_mask) {
   ops.splade = sie_cuda::splade;
   ops.smve = sie_cuda::smve;
   ops.maxsim = sie_cuda::maxsim;
+  ops.lora = sie_cuda::lora;
   return ops;
 }
 

@@ -190,6 +190,7 @@ int64_t splade_scratch(const sie_op_bounds *bounds);
 sie_status smve(const sie_smve_args *, const sie_share *);
 int64_t smve_scratch(const sie_op_bounds *bounds);
 sie_status maxsim(const sie_maxsim_args *, const sie_share *);
+sie_status lora(const sie_lora_args *, const sie_share *);
 int64_t muvera_scratch(const sie_op_bounds *bounds);
 
 int64_t packed_bytes(uint32_t compute, int64_t n, int64_t k);

@@ -9,6 +9,7 @@ int64_t scratch_bytes(const sie_op_bounds *bounds) {
   if (bounds->kind == SIE_OP_MUVERA) return muvera_scratch(bounds);
   if (bounds->kind == SIE_OP_SMVE) return smve_scratch(bounds);
   if (bounds->kind == SIE_OP_SPLADE) return splade_scratch(bounds);
+  if (bounds->kind == SIE_OP_LORA) return bounds->max_rank * static_cast<int64_t>(sizeof(double));
   if (bounds->kind == SIE_OP_LINEAR) return (2 * bounds->k + (bounds->n + 1) / 2) * 8;
   if (bounds->kind == SIE_OP_ATTENTION) return bounds->max_len * (2 * bounds->head_dim + 1) * 8;
   int64_t columns = bounds->c > bounds->n ? bounds->c : bounds->n;
@@ -46,8 +47,8 @@ const sie_ops *sie_ref_ops(void) {
       sie_ref::keep_rows,
       sie_ref::splade,
       sie_ref::output_sparse,
-    sie_ref::maxsim,
-      nullptr,
+      sie_ref::maxsim,
+      sie_ref::lora,
       sie_ref::smve,
       nullptr,
       nullptr,

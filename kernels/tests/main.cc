@@ -39,6 +39,7 @@ TEST(output_sparse) { run(12); }
 TEST(splade) { run(13); }
 TEST(smve) { run(14); }
 TEST(maxsim) { run(15); }
+TEST(lora) { run(16); }
 TEST(support_table_is_golden) { check_support(); }  // what the groups before have shown
 
 int main(int argc, char **argv) {

@@ -60,6 +60,9 @@ std::unique_ptr<Case> model_sparse(const ModelShape &model, const Lengths &lengt
 // Documents of token vectors of model.width columns against one query of 32 rows, normalised.
 std::unique_ptr<Case> model_maxsim(const ModelShape &model, const Lengths &lengths);
 
+// Two adapters of rank 16 on a width × width linear, sequences in turn with one, the other and none.
+std::unique_ptr<Case> model_lora(const ModelShape &model, const Lengths &lengths);
+
 inline int64_t tokens_of(const Lengths &lengths) {
   int64_t sum = 0;
   for (int32_t length : lengths) sum += length;

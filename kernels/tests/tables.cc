@@ -97,6 +97,7 @@ const std::vector<Group> &groups() {
       {"splade", make_splade},
       {"smve", make_smve},
       {"maxsim", make_maxsim},
+      {"lora", make_lora},
   };
   return list;
 }

@@ -112,6 +112,9 @@ type bertBlock struct {
 	blockGamma, blockBeta *engine.Weight
 }
 
+// wordTable is the family's name of the table that a decoder may share.
+const wordTable = "embeddings.word_embeddings.weight"
+
 // load packs an encoder of the family, leaving p at the prefix of its tensors.
 func (family *bertFamily) load(dir fs.FS, p *packer) (encoder, error) {
 	config, err := readBertConfig(dir, family)
@@ -124,9 +127,8 @@ func (family *bertFamily) load(dir fs.FS, p *packer) (encoder, error) {
 		b.firstPosition = int32(config.PadTokenID) + 1
 	}
 
-	const words = "embeddings.word_embeddings.weight"
-	p.findPrefix(words, family.prefixes)
-	b.word = p.table(config.VocabSize, c, words)
+	p.findPrefix(wordTable, family.prefixes)
+	b.word = p.table(config.VocabSize, c, wordTable)
 	b.position = p.table(config.MaxPositionEmbeddings, c, "embeddings.position_embeddings.weight")
 	if config.TypeVocabSize > 0 {
 		b.types = p.table(config.TypeVocabSize, c, "embeddings.token_type_embeddings.weight")
@@ -187,4 +189,14 @@ func (b *bert) forward(r *engine.Recorder, keep engine.Pooling, observe func(i i
 func (b *bert) shape() encoderShape {
 	return encoderShape{columns: b.config.HiddenSize, blocks: int(b.config.Layers), positions: b.config.MaxPositionEmbeddings - int64(b.firstPosition),
 		vocab: b.config.VocabSize, types: b.config.TypeVocabSize}
+}
+
+// heads are the names of the layers behind it; the head over the vocabulary takes what the encoder's configuration says.
+func (b *bert) heads() headNames {
+	h := b.family.heads
+	h.masked.eps = b.config.LayerNormEps
+	if h.masked.act == engine.NoAct {
+		h.masked.act = activations[b.config.HiddenAct]
+	}
+	return h
 }

@@ -1,11 +1,16 @@
 package arch
 
-import "io/fs"
+import (
+	"io/fs"
+
+	"github.com/sie-engine/sie/runtime/engine"
+)
 
 // bertFamily is what sets a member of BERT's family apart.
 type bertFamily struct {
 	prefixes []string // before the encoder's tensor names, by the class that saved them
 	names    bertTensors
+	heads    headNames
 
 	defaults bertConfig // of keys that a configuration may leave out
 	// convert reads a configuration with keys of its own; nil where BERT's are used. keys are their names for messages.
@@ -40,6 +45,9 @@ var encoderLayer = bertTensors{block: "encoder.layer.%d.", query: "attention.sel
 var bertNames = &bertFamily{
 	prefixes: []string{"", "bert.", "model.", "0.auto_model."},
 	names:    encoderLayer,
+	heads: headNames{pooler: "pooler.dense", poolerInEncoder: true, poolerAct: engine.Tanh, logits: "classifier", tag: "classifier",
+		masked: maskedNames{transform: "cls.predictions.transform.dense", norm: "cls.predictions.transform.LayerNorm",
+			decoder: "cls.predictions.decoder", biases: []string{"cls.predictions.decoder.bias", "cls.predictions.bias"}}},
 	defaults: bertConfig{HiddenAct: "gelu", LayerNormEps: 1e-12, TypeVocabSize: 2, PositionEmbeddingType: "absolute"},
 }
 
@@ -48,6 +56,9 @@ var bertNames = &bertFamily{
 var robertaNames = &bertFamily{
 	prefixes: []string{"", "roberta.", "model.", "0.auto_model."},
 	names:    encoderLayer,
+	heads: headNames{pooler: "classifier.dense", poolerAct: engine.Tanh, logits: "classifier.out_proj", tag: "classifier",
+		masked: maskedNames{transform: "lm_head.dense", act: engine.GELU, norm: "lm_head.layer_norm",
+			decoder: "lm_head.decoder", biases: []string{"lm_head.decoder.bias", "lm_head.bias"}}},
 	defaults: bertConfig{HiddenAct: "gelu", LayerNormEps: 1e-12, TypeVocabSize: 2, PadTokenID: 1,
 		PositionEmbeddingType: "absolute"},
 	positionsAfterPad: true,
@@ -58,6 +69,9 @@ var distilbertNames = &bertFamily{
 	prefixes: []string{"", "distilbert.", "model.", "0.auto_model."},
 	names: bertTensors{block: "transformer.layer.%d.", query: "attention.q_lin", key: "attention.k_lin", value: "attention.v_lin",
 		out: "attention.out_lin", attentionNorm: "sa_layer_norm", up: "ffn.lin1", down: "ffn.lin2", blockNorm: "output_layer_norm"},
+	heads: headNames{pooler: "pre_classifier", poolerAct: engine.ReLU, logits: "classifier", tag: "classifier",
+		masked: maskedNames{transform: "vocab_transform", norm: "vocab_layer_norm", decoder: "vocab_projector",
+			biases: []string{"vocab_projector.bias"}}},
 	convert: readDistilbertConfig,
 	keys: map[string]string{"hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers",
 		"intermediate_size": "hidden_dim", "hidden_act": "activation"},

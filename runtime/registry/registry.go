@@ -45,12 +45,26 @@ func (f *Failure) Error() string { return f.Class + ": " + f.Err.Error() }
 // Unwrap returns the load's error.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Errors of Acquire, besides *Failure and the context's.
+// Errors of Acquire, besides *Failure.
 var (
-	ErrLoading   = errors.New("registry: model is loading")
-	ErrUnloading = errors.New("registry: model is unloading")
-	ErrClosed    = errors.New("registry: closed")
+	ErrLoading = errors.New("registry: model is loading")
+	ErrClosed  = errors.New("registry: closed")
 )
+
+// ErrBusy is for a load to return, wrapped, when it needs what models in use have: it is not remembered as a failure, its
+// callers get ErrLoading, and the next one begins a new load.
+var ErrBusy = errors.New("registry: every model that could make room is in use")
+
+// Load is how a model is loaded.
+type Load[M Model] struct {
+	// Fetch brings what Pack needs to this machine. Several may run at once. ctx ends with the load's time, or when the
+	// registry closes. nil: nothing to fetch.
+	Fetch func(ctx context.Context) error
+	// Pack makes the model. One runs at a time, and may be called again after a failure for lack of memory.
+	Pack func(ctx context.Context) (M, error)
+	// Drop, if set, is called at the end of a load that failed: what Fetch brought is not needed.
+	Drop func()
+}
 
 // Options of a registry.
 type Options struct {
@@ -61,9 +75,22 @@ type Options struct {
 	// NoMemory reports whether a load failed for lack of memory: it is tried again after each model that EvictOne unloads.
 	// nil means never.
 	NoMemory func(error) bool
-	// Cooldown is how long a transient failure is remembered [30 s]; it doubles with each attempt up to MaxCooldown
-	// [30 min]. After MaxAttempts [8] a failure is permanent.
+	// Pinned reports whether the model of a key stays loaded whatever happens; nil means none does. It is asked with the
+	// registry's lock held.
+	Pinned func(key string) bool
+	// Idle is how long a model may go unused before the monitor unloads it; 0: for ever.
+	Idle time.Duration
+	// Timeout bounds a load [30 min]; packing that has begun is not stopped.
+	Timeout time.Duration
+	// Fetches is how many models are fetched at a time [4].
+	Fetches int
+	// Patience is how long EvictForLoad waits for a model that nobody uses before it makes one so [500 ms], and Drain how
+	// long it then waits for the model's last user [30 s].
+	Patience, Drain time.Duration
+	// Cooldown is how long a transient failure is remembered [30 s], Cooldowns the same by class; it doubles with each
+	// attempt up to MaxCooldown [30 min]. After MaxAttempts [8] a failure is permanent.
 	Cooldown, MaxCooldown time.Duration
+	Cooldowns             map[string]time.Duration
 	MaxAttempts           int
 	// Changed, if set, is told of every change of state, without locks held.
 	Changed func(key string, s State)
@@ -71,12 +98,16 @@ type Options struct {
 
 // Registry is safe for concurrent use.
 type Registry[M Model] struct {
-	opt  Options
-	load sync.Mutex // one load at a time
+	opt     Options
+	fetches chan struct{} // tokens of running fetches
+	packing chan struct{} // holds a token while a model is packed
+	ctx     context.Context
+	stop    context.CancelFunc // ends ctx: loads and the monitor
 
 	mu      sync.Mutex // guards the fields below
 	entries map[string]*entry[M]
-	used    uint64 // counts acquisitions: the clock of the LRU order
+	used    uint64        // counts acquisitions: the clock of the LRU order
+	freed   chan struct{} // if not nil: closed when a model has lost its last reference
 	closed  bool
 	jobs    sync.WaitGroup
 }
@@ -87,9 +118,18 @@ type entry[M Model] struct {
 	model   M
 	refs    int
 	used    uint64
-	ready   chan struct{} // closed when a load ends
+	at      time.Time // of the last use
+	flight  *flight   // the load under way
+	stale   bool      // what it makes is to be unloaded after the use by those who wait for it
 	failure *Failure
-	evict   bool // close when the last reference goes
+	gone    chan struct{} // not nil while the model goes: it is closed when the last reference is released, nobody gets a new one
+}
+
+// flight is one load. Its fields are guarded by Registry.mu until done is closed.
+type flight struct {
+	done    chan struct{} // closed when the load ends
+	waiting int           // callers that get a reference each when it succeeds
+	err     error         // of those who waited
 }
 
 // New returns an empty registry.
@@ -103,10 +143,25 @@ func New[M Model](opt Options) *Registry[M] {
 	if opt.MaxAttempts == 0 {
 		opt.MaxAttempts = 8
 	}
+	if opt.Timeout == 0 {
+		opt.Timeout = 30 * time.Minute
+	}
+	if opt.Fetches == 0 {
+		opt.Fetches = 4
+	}
+	if opt.Patience == 0 {
+		opt.Patience = 500 * time.Millisecond
+	}
+	if opt.Drain == 0 {
+		opt.Drain = 30 * time.Second
+	}
 	if opt.Classify == nil {
 		opt.Classify = func(error) (string, bool) { return "UNKNOWN", false }
 	}
-	return &Registry[M]{opt: opt, entries: make(map[string]*entry[M])}
+	r := &Registry[M]{opt: opt, entries: make(map[string]*entry[M]), packing: make(chan struct{}, 1),
+		fetches: make(chan struct{}, opt.Fetches)}
+	r.ctx, r.stop = context.WithCancel(context.Background())
+	return r
 }
 
 // Ref pins a model. Release it exactly once; further calls do nothing.
@@ -122,9 +177,11 @@ func (r *Ref[M]) Model() M { return r.e.model }
 // Release lets go of the model.
 func (r *Ref[M]) Release() { r.once.Do(func() { r.r.release(r.e) }) }
 
-// Acquire returns a reference to the model of key, loading it with load if it is not there. It waits for a load until
-// ctx ends, then returns ErrLoading while the load goes on. A remembered failure is returned as *Failure.
-func (r *Registry[M]) Acquire(ctx context.Context, key string, load func() (M, error)) (*Ref[M], error) {
+// Acquire returns a reference to the model of key, loading it with load if it is not there. It waits, for a load and for
+// an unload before that, until ctx ends, then returns ErrLoading while the load goes on. Every caller that still waits when
+// a load succeeds has a reference from then on, so that no other load takes the model from under it. A remembered failure
+// is returned as *Failure.
+func (r *Registry[M]) Acquire(ctx context.Context, key string, load Load[M]) (*Ref[M], error) {
 	for {
 		r.mu.Lock()
 		if r.closed {
@@ -137,164 +194,82 @@ func (r *Registry[M]) Acquire(ctx context.Context, key string, load func() (M, e
 			r.entries[key] = e
 		}
 		started := false
-		switch e.state {
-		case Loaded:
-			r.used++
-			e.used = r.used
+		switch {
+		case e.gone != nil: // then it is loaded again
+			gone := e.gone
+			r.mu.Unlock()
+			select {
+			case <-gone:
+				continue
+			case <-ctx.Done():
+				return nil, ErrLoading
+			}
+		case e.state == Loaded:
+			r.useLocked(e)
 			e.refs++
 			r.mu.Unlock()
 			return &Ref[M]{r: r, e: e}, nil
-		case Unloading:
+		case e.state == Failed && (e.failure.Permanent || time.Now().Before(e.failure.Until)):
+			f := e.failure
 			r.mu.Unlock()
-			return nil, ErrUnloading
-		case Failed:
-			if e.failure.Permanent || time.Now().Before(e.failure.Until) {
-				f := e.failure
-				r.mu.Unlock()
-				return nil, f
-			}
-			fallthrough
-		case Available:
+			return nil, f
+		case e.state != Loading:
 			e.state = Loading
-			e.ready = make(chan struct{})
+			e.flight = &flight{done: make(chan struct{})}
 			r.jobs.Add(1)
 			started = true
-		case Loading:
 		}
-		ready := e.ready
+		f := e.flight
+		f.waiting++
 		r.mu.Unlock()
 		if started {
 			r.changed(key, Loading)
 			go r.doLoad(e, load)
 		}
 		select {
-		case <-ready:
+		case <-f.done:
 		case <-ctx.Done():
-			return nil, ErrLoading
 		}
+		return r.landed(e, f)
 	}
 }
 
-func (r *Registry[M]) doLoad(e *entry[M], load func() (M, error)) {
-	defer r.jobs.Done()
-	r.load.Lock()
-	r.Relieve()
-	m, err := load()
-	for err != nil && r.opt.NoMemory != nil && r.opt.NoMemory(err) && r.EvictOne() {
-		m, err = load()
-	}
-	r.load.Unlock()
-
+// landed is what became of the load that a caller waited for, or left.
+func (r *Registry[M]) landed(e *entry[M], f *flight) (*Ref[M], error) {
 	r.mu.Lock()
-	state := Loaded
-	if err != nil {
-		state = Failed
-		f := &Failure{Err: err, Attempts: 1}
-		if e.failure != nil {
-			f.Attempts = e.failure.Attempts + 1
-		}
-		f.Class, f.Permanent = r.opt.Classify(err)
-		f.Permanent = f.Permanent || f.Attempts >= r.opt.MaxAttempts
-		wait := r.opt.Cooldown
-		for i := 1; i < f.Attempts && wait < r.opt.MaxCooldown; i++ {
-			wait *= 2
-		}
-		f.Until = time.Now().Add(min(wait, r.opt.MaxCooldown))
-		e.failure = f
-	} else {
-		e.model, e.failure = m, nil
-		r.used++
-		e.used = r.used
+	defer r.mu.Unlock()
+	select {
+	case <-f.done:
+	default:
+		f.waiting--
+		return nil, ErrLoading
 	}
-	e.state = state
-	close(e.ready)
-	r.mu.Unlock()
-	r.changed(e.key, state)
+	if f.err != nil {
+		return nil, f.err
+	}
+	return &Ref[M]{r: r, e: e}, nil
+}
+
+// useLocked notes a use of e now.
+func (r *Registry[M]) useLocked(e *entry[M]) {
+	r.used++
+	e.used, e.at = r.used, time.Now()
 }
 
 func (r *Registry[M]) release(e *entry[M]) {
 	r.mu.Lock()
 	e.refs--
-	if e.refs == 0 && e.evict {
-		r.unloadLocked(e)
-	}
-	r.mu.Unlock()
-}
-
-// Relieve unloads the least recently used models that nobody holds, while memory is short.
-func (r *Registry[M]) Relieve() {
-	for r.opt.Short != nil && r.opt.Short() {
-		if !r.evict(func(M) bool { return true }) {
-			return
-		}
-	}
-}
-
-// EvictOne unloads the least recently used model that nobody holds and that is idle, waits until it is gone, and reports
-// whether there was one. A batch may call it: what waits for a batch is not idle, so nobody waits in a circle.
-func (r *Registry[M]) EvictOne() bool { return r.evict(M.Idle) }
-
-// evict unloads the least recently used of the models that nobody holds and that suit.
-func (r *Registry[M]) evict(suits func(M) bool) bool {
-	r.mu.Lock()
-	if r.closed { // Close unloads what is left
-		r.mu.Unlock()
-		return false
-	}
-	var victim *entry[M]
-	for _, e := range r.entries {
-		if e.state == Loaded && e.refs == 0 && (victim == nil || e.used < victim.used) && suits(e.model) {
-			victim = e
-		}
-	}
-	if victim == nil {
-		r.mu.Unlock()
-		return false
-	}
-	done := r.unloadLocked(victim)
-	r.mu.Unlock()
-	<-done
-	return true
-}
-
-// Unload unloads the model of key once its last reference is released. It reports whether there was one.
-func (r *Registry[M]) Unload(key string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.entries[key]
-	if e == nil || e.state != Loaded {
-		return false
-	}
-	e.evict = true
+	e.at = time.Now()
 	if e.refs == 0 {
-		r.unloadLocked(e)
-	}
-	return true
-}
-
-// unloadLocked closes e's model in a goroutine; the returned channel closes when that is done.
-func (r *Registry[M]) unloadLocked(e *entry[M]) <-chan struct{} {
-	e.state, e.evict = Unloading, false
-	done := make(chan struct{})
-	m := e.model
-	r.jobs.Add(1)
-	go func() {
-		defer r.jobs.Done()
-		r.changed(e.key, Unloading)
-		m.Close()
-		r.mu.Lock()
-		var none M
-		e.model, e.state = none, Available
-		for _, other := range r.entries { // memory came free: what failed for lack of it may be tried again
-			if other.state == Failed && other.failure.Class == "OOM" {
-				other.state, other.failure = Available, nil
-			}
+		if e.gone != nil {
+			r.unloadLocked(e)
 		}
-		r.mu.Unlock()
-		r.changed(e.key, Available)
-		close(done)
-	}()
-	return done
+		if r.freed != nil {
+			close(r.freed)
+			r.freed = nil
+		}
+	}
+	r.mu.Unlock()
 }
 
 // Info describes one key for listings.
@@ -347,11 +322,13 @@ func (r *Registry[M]) Each(f func(key string, m M)) {
 	}
 }
 
-// Close refuses new acquisitions, waits for loads, and closes every model. References must have been released.
+// Close refuses new acquisitions, ends fetches, waits for loads, and closes every model. References must have been
+// released.
 func (r *Registry[M]) Close() {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
+	r.stop()
 	r.jobs.Wait()
 	r.mu.Lock()
 	for _, e := range r.entries {

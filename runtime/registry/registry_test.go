@@ -11,6 +11,7 @@ import (
 )
 
 type fake struct {
+	name   int
 	bytes  int64
 	busy   bool
 	closed atomic.Int32
@@ -20,7 +21,11 @@ func (f *fake) Bytes() int64 { return f.bytes }
 func (f *fake) Idle() bool   { return !f.busy }
 func (f *fake) Close()       { f.closed.Add(1) }
 
-func ok(m *fake) func() (*fake, error) { return func() (*fake, error) { return m, nil } }
+func ok(m *fake) Load[*fake] { return by(func() (*fake, error) { return m, nil }) }
+
+func by(pack func() (*fake, error)) Load[*fake] {
+	return Load[*fake]{Pack: func(context.Context) (*fake, error) { return pack() }}
+}
 
 func TestConcurrentCallersShareOneLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -30,11 +35,11 @@ func TestConcurrentCallersShareOneLoad(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {
-				ref, err := r.Acquire(t.Context(), "a", func() (*fake, error) {
+				ref, err := r.Acquire(t.Context(), "a", by(func() (*fake, error) {
 					loads.Add(1)
 					time.Sleep(time.Second)
 					return m, nil
-				})
+				}))
 				if err != nil {
 					t.Error(err)
 					return
@@ -63,7 +68,7 @@ func TestCallerLeavesLoadGoesOn(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		slow := func() (*fake, error) { time.Sleep(5 * time.Second); return &fake{}, nil }
-		if _, err := r.Acquire(ctx, "a", slow); !errors.Is(err, ErrLoading) {
+		if _, err := r.Acquire(ctx, "a", by(slow)); !errors.Is(err, ErrLoading) {
 			t.Fatalf("err %v", err)
 		}
 		if s := r.Get("a").State; s != Loading {
@@ -71,7 +76,7 @@ func TestCallerLeavesLoadGoesOn(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
-		ref, err := r.Acquire(t.Context(), "a", func() (*fake, error) { t.Error("loaded twice"); return nil, nil })
+		ref, err := r.Acquire(t.Context(), "a", by(func() (*fake, error) { t.Error("loaded twice"); return nil, nil }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,13 +96,13 @@ func TestFailuresAreRememberedWithCooldown(t *testing.T) {
 		for i, w := range wait {
 			if i > 0 {
 				time.Sleep(w - time.Millisecond)
-				if _, err := r.Acquire(t.Context(), "a", bad); !errors.Is(err, boom) || loads != i {
+				if _, err := r.Acquire(t.Context(), "a", by(bad)); !errors.Is(err, boom) || loads != i {
 					t.Fatalf("attempt %d within the cooldown: %v after %d loads", i, err, loads)
 				}
 				time.Sleep(time.Millisecond)
 			}
 			var f *Failure
-			if _, err := r.Acquire(t.Context(), "a", bad); !errors.As(err, &f) || f.Attempts != i+1 || loads != i+1 {
+			if _, err := r.Acquire(t.Context(), "a", by(bad)); !errors.As(err, &f) || f.Attempts != i+1 || loads != i+1 {
 				t.Fatalf("attempt %d: %v after %d loads", i, err, loads)
 			}
 			if f.Permanent != (i == 2) {
@@ -105,7 +110,7 @@ func TestFailuresAreRememberedWithCooldown(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Hour)
-		if _, err := r.Acquire(t.Context(), "a", bad); err == nil || loads != 3 {
+		if _, err := r.Acquire(t.Context(), "a", by(bad)); err == nil || loads != 3 {
 			t.Errorf("a permanent failure was tried again: %d loads", loads)
 		}
 		r.Close()
@@ -126,7 +131,7 @@ func TestLeastRecentlyUsedGoesFirstAndPinnedStay(t *testing.T) {
 		})
 		get := func(k string) *Ref[*fake] {
 			t.Helper()
-			ref, err := r.Acquire(t.Context(), k, load)
+			ref, err := r.Acquire(t.Context(), k, by(load))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,7 +164,7 @@ func TestOutOfMemoryIsForgottenWhenMemoryComesFree(t *testing.T) {
 		r := New[*fake](Options{Classify: func(error) (string, bool) { return "OOM", false }})
 		ref, _ := r.Acquire(t.Context(), "a", ok(&fake{}))
 		ref.Release()
-		if _, err := r.Acquire(t.Context(), "b", func() (*fake, error) { return nil, errors.New("oom") }); err == nil {
+		if _, err := r.Acquire(t.Context(), "b", by(func() (*fake, error) { return nil, errors.New("oom") })); err == nil {
 			t.Fatal("no error")
 		}
 		r.Unload("a")
@@ -208,13 +213,13 @@ func TestLoadMakesRoom(t *testing.T) {
 					}
 					ref.Release()
 				}
-				ref, err := r.Acquire(t.Context(), "x", func() (*fake, error) {
+				ref, err := r.Acquire(t.Context(), "x", by(func() (*fake, error) {
 					loads.Add(1)
 					if unloaded.Load() < c.need {
 						return nil, full
 					}
 					return &fake{}, nil
-				})
+				}))
 				for key, want := range c.want {
 					if s := r.Get(key).State; s != want {
 						t.Errorf("%s is %s, want %s", key, s, want)
@@ -242,7 +247,7 @@ func TestOtherFailuresEvictNothing(t *testing.T) {
 		r := New[*fake](Options{NoMemory: func(error) bool { return false }})
 		ref, _ := r.Acquire(t.Context(), "a", ok(&fake{}))
 		ref.Release()
-		if _, err := r.Acquire(t.Context(), "b", func() (*fake, error) { return nil, errors.New("corrupt") }); err == nil {
+		if _, err := r.Acquire(t.Context(), "b", by(func() (*fake, error) { return nil, errors.New("corrupt") })); err == nil {
 			t.Error("no error")
 		}
 		if r.Get("a").State != Loaded {

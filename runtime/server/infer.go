@@ -136,7 +136,7 @@ func (s *Server) encode(ctx *fasthttp.RequestCtx, model string) {
 		res.Timings.Total = time.Since(start)
 		s.writeEncode(ctx, model, req, res)
 		s.observe("encode", res)
-		note(ctx, len(res.Rows), res.Tokens, req.OutputTypes, res.Timings)
+		note(ctx, len(req.Items), res.Tokens, req.OutputTypes, res.Timings)
 		return res.Model.ID, nil
 	})
 }

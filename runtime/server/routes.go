@@ -37,6 +37,8 @@ func init() {
 		{method: "POST", path: "/v1/rerank", serve: (*Server).rerank, kind: dialect.RouteRerank, span: "rerank"},
 		{method: "POST", path: "/v2/rerank", serve: (*Server).rerankV2, kind: dialect.RouteCohere, span: "rerank"},
 		{method: "POST", path: "/embed", serve: (*Server).teiEmbed, kind: dialect.RouteTEI, span: "tei_embed"},
+		{method: "POST", path: "/embed_sparse", serve: (*Server).teiSparse, kind: dialect.RouteTEI, span: "tei_embed_sparse"},
+		{method: "POST", path: "/embed_all", serve: (*Server).teiAll, kind: dialect.RouteTEI, span: "tei_embed_all"},
 		{method: "POST", path: "/rerank", serve: (*Server).teiRerank, kind: dialect.RouteTEI, span: "tei_rerank"},
 		{method: "POST", path: "/predict", serve: (*Server).teiPredict, kind: dialect.RouteTEI, span: "tei_predict"},
 		{method: "POST", path: "/similarity", serve: (*Server).teiSimilarity, kind: dialect.RouteTEI, span: "tei_similarity"},
@@ -54,7 +56,7 @@ func init() {
 		{method: "GET", path: "/ws/status", serve: (*Server).status},
 		{method: "GET", path: "/openapi.json", serve: (*Server).openapi, open: true},
 		{method: "GET", path: "/docs", serve: (*Server).docs, open: true},
-		{method: "GET", path: "/static/page.css", serve: (*Server).css, open: true},
+		{method: "GET", path: "/static/", serve: (*Server).files, open: true},
 		{method: "GET", path: "/", serve: (*Server).index, open: true},
 	}
 }

@@ -44,10 +44,13 @@ func TestKeys(t *testing.T) {
 		o.Keys, o.DefaultModels = guarded(t, "first-key", "second"), []string{model}
 	})
 	open := map[string]bool{"/healthz": true, "/livez": true, "/readyz": true, "/health": true, "/metrics": true, "/": true, "/docs": true,
-		"/openapi.json": true, "/static/page.css": true, "/static/page.js": true}
+		"/openapi.json": true, "/static/page.js": true}
 	for _, route := range routes {
 		path := route.path
-		if path != "/" && strings.HasSuffix(path, "/") {
+		switch {
+		case path == "/static/":
+			path += "page.js"
+		case path != "/" && strings.HasSuffix(path, "/"):
 			path += model
 		}
 		a := r.do(route.method, path, oneText)

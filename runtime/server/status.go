@@ -13,6 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/sie-engine/sie/internal/build"
+	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
@@ -85,6 +86,15 @@ type statusMessage struct {
 	Server           serverStatus         `json:"server"`
 	GPUs             []worker.GPUStatus   `json:"gpus"` // a CPU worker has none
 	Models           []worker.ModelStatus `json:"models"`
+	Activity         activity             `json:"activity"` // ours, beside the reference's keys
+}
+
+// activity is what the page and `sie-server top` draw: sums since the start, of which they take differences.
+type activity struct {
+	obs.Totals
+	Running          int   `json:"running"` // inference requests in this moment
+	MemoryUsedBytes  int64 `json:"memory_used_bytes"`
+	MemoryTotalBytes int64 `json:"memory_total_bytes"` // of the machine or the container
 }
 
 type serverStatus struct {
@@ -186,6 +196,8 @@ func (s *Server) statusNow() statusMessage {
 		LoadedModels: st.Loaded, MaxBatchRequests: st.MaxBatchRequests, GPUCount: len(st.GPUs), GPUs: st.GPUs, Models: st.Models,
 		Server: serverStatus{Version: build.Version, UptimeSeconds: int(time.Since(s.started).Seconds()), PID: os.Getpid()},
 	}
+	m.Activity = activity{Totals: s.opt.Metrics.Totals(), Running: s.gate.count()}
+	m.Activity.MemoryUsedBytes, m.Activity.MemoryTotalBytes = s.worker.HostMemory()
 	if u, err := user.Current(); err == nil {
 		m.Server.User = u.Username
 	}

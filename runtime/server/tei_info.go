@@ -38,7 +38,7 @@ func (s *Server) teiInfo(ctx *fasthttp.RequestCtx, _ string) {
 	if m.Revision != "" {
 		info.ModelSHA = &m.Revision
 	}
-	if commit := build.Commit; commit != "" {
+	if commit := build.Commit; commit != "" && commit != "unknown" {
 		info.SHA = &commit
 	}
 	ctx.SetContentType(api.ContentTypeJSON)
@@ -88,6 +88,9 @@ func (s *Server) teiRoot(ctx *fasthttp.RequestCtx, _ string) {
 			switch t := teiType(m); {
 			case t.Reranker != nil:
 				s.teiRerank(ctx, "")
+				return
+			case t.Embedding != nil && t.Embedding.Pooling == "splade":
+				s.teiSparse(ctx, "")
 				return
 			case t.Classifier != nil:
 				s.teiPredict(ctx, "")

@@ -1,11 +1,13 @@
 package server
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"math"
 	"strings"
 	"testing"
 
+	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/worker"
 )
@@ -117,6 +119,8 @@ func TestTEIErrors(t *testing.T) {
 		{"/embed", `{"inputs":"a","prompt_name":"x"}`, nil, 422, "Validation", "prompt_name"},
 		{"/embed", `{"inputs":"a","truncation_direction":"left"}`, nil, 422, "Validation", "truncation_direction"},
 		{"/embed", `{"inputs":"a","dimensions":33}`, nil, 422, "Validation", "32"},
+		{"/embed_sparse", `{"inputs":"a"}`, nil, 422, "Validation", "does not support output types: {'sparse'}"},
+		{"/embed_all", `{"inputs":"a"}`, nil, 422, "Validation", "does not support output types: {'multivector'}"},
 		{"/rerank", `{"query":"q","texts":["a"]}`, nil, 424, "Backend", "not a re-ranker"},
 		{"/predict", `{"inputs":"a","prompt_name":"query"}`, nil, 422, "Validation", "prompt_name"},
 		{"/predict", `{"inputs":"a"}`, errs.FullQueue(1, 1, 1), 429, "Overloaded", "Queue full"},
@@ -168,5 +172,23 @@ func TestTEIWithoutDefaultModel(t *testing.T) {
 	}
 	if a := r.do("GET", "/info", ""); a.status != 404 || !strings.Contains(string(a.body), "--default-model") {
 		t.Errorf("/info: %d %s", a.status, a.body)
+	}
+}
+
+// What the worker gives, as TEI writes it.
+func TestTEIOutputs(t *testing.T) {
+	le := func(values ...float32) (b []byte) {
+		for _, v := range values {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+		}
+		return b
+	}
+	res := &worker.Result{SparseType: api.Float32, SparseDims: 9, Sparse: []worker.Sparse{{Columns: []byte{7, 0, 0, 0}, Values: le(0.5)}, {}},
+		MultiType: api.Float32, TokenDims: 2, Multi: []worker.Matrix{{Rows: 2, Data: le(1, 2, 3, 4)}, {}}}
+	if got := string(api.AppendTEISparse(nil, sparseRows(res))); got != `[[{"index":7,"value":0.5}],[]]` {
+		t.Errorf("sparse %s", got)
+	}
+	if got := string(api.AppendTEIAll(nil, tokenRows(res))); got != `[[[1,2],[3,4]],[]]` {
+		t.Errorf("all %s", got)
 	}
 }

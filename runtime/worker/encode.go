@@ -263,7 +263,7 @@ func (w *Worker) translate(ctx context.Context, err error, m *catalog.Resolved, 
 func (w *Worker) acquire(ctx context.Context, m *catalog.Resolved) (*registry.Ref[*model], error) {
 	wait, cancel := context.WithTimeout(ctx, w.opt.LoadWait)
 	defer cancel()
-	ref, err := w.models.Acquire(wait, w.key(m), func() (*model, error) { return w.load(m) })
+	ref, err := w.models.Acquire(wait, w.key(m), w.loader(m))
 	var f *registry.Failure
 	switch {
 	case err == nil:
@@ -272,8 +272,6 @@ func (w *Worker) acquire(ctx context.Context, m *catalog.Resolved) (*registry.Re
 		return nil, context.Cause(ctx)
 	case errors.Is(err, registry.ErrLoading):
 		return nil, errs.Loading(m.ID)
-	case errors.Is(err, registry.ErrUnloading):
-		return nil, errs.Unloading(m.ID)
 	case errors.Is(err, registry.ErrClosed):
 		return nil, errs.ShuttingDown()
 	case errors.As(err, &f) && errors.Is(f.Err, engine.ErrDeviceLost):

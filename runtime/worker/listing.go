@@ -12,7 +12,7 @@ import (
 
 // Models lists every id that can be asked for, in catalog order. It loads nothing.
 func (w *Worker) Models() []api.ModelInfo {
-	list := w.catalog.List()
+	list := w.view.Load().catalog.List()
 	out := make([]api.ModelInfo, len(list))
 	for i, m := range list {
 		out[i] = w.info(m)
@@ -133,7 +133,8 @@ func (w *Worker) Status() Status {
 		uses[key] = u
 	})
 	device := w.DeviceName()
-	list := w.catalog.List()
+	v := w.view.Load()
+	list := v.catalog.List()
 	st.Models = make([]ModelStatus, len(list))
 	for i, m := range list {
 		s := &st.Models[i]
@@ -159,7 +160,7 @@ func (w *Worker) Status() Status {
 		if limit > 0 {
 			s.Config.MaxSequenceLength = &limit
 		}
-		if loaded && m == w.copies[w.key(m)].first {
+		if loaded && m == v.copies[w.key(m)].first {
 			s.MemoryBytes = u.bytes
 			s.QueueDepth, s.QueuePendingItems = u.queue.Items, u.queue.Items
 			s.AdaptiveBatching = &AdaptiveStatus{Calibrated: u.queue.Calibrated, TargetP50MS: u.queue.TargetP50,

@@ -14,8 +14,8 @@ import (
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/registry"
 	"github.com/sie-engine/sie/runtime/tokenizer"
-	"github.com/sie-engine/sie/weights"
 	"github.com/sie-engine/sie/weights/hub"
 )
 
@@ -31,6 +31,7 @@ type model struct {
 	vocab     int
 	scratch   scratch // of the largest batch
 	options   batch.Options
+	files     hub.Resolved // in use until Close, so that they stay on the disk
 
 	idf     []float32 // SPLADE: the weight of each token id in queries; nil: queries run like documents
 	marking sync.Map  // *catalog.LoadtimeOptions: func() *markers
@@ -46,22 +47,42 @@ var tasks = map[catalog.Family]arch.Task{
 	catalog.FamilyTokenClassifier: arch.Tag,
 }
 
-// load finds, packs and records the model that m names. It is called by the registry, one load at a time. What it makes
-// depends on m's key alone, not on which of the ids over the same weights is asked for first: their pooling, lengths and
-// prompts are applied per request.
-func (w *Worker) load(m *catalog.Resolved) (*model, error) {
-	start := time.Now()
+// loader is how the weights behind m are loaded. What it makes depends on m's key alone, not on which of the ids over the
+// same weights is asked for first: their pooling, lengths and prompts are applied per request.
+func (w *Worker) loader(m *catalog.Resolved) registry.Load[*model] {
 	key := w.key(m)
-	shared := w.copies[key]
-	m = shared.first
-	id := m.HFID
-	if m.WeightsPath != "" {
-		id = m.WeightsPath
+	shared, ok := w.view.Load().copies[key]
+	if !ok { // the entry was removed just now
+		shared = copyOf{first: m, maxTokens: m.MaxSequenceLength}
 	}
-	found, err := w.opt.Hub.Resolve(context.Background(), id, m.Revision)
-	if err != nil {
-		return nil, err
+	id := shared.first.HFID
+	if shared.first.WeightsPath != "" {
+		id = shared.first.WeightsPath
 	}
+	start := time.Now()
+	var found hub.Resolved
+	return registry.Load[*model]{
+		Fetch: func(ctx context.Context) (err error) {
+			found, err = w.opt.Hub.Resolve(ctx, id, shared.first.Revision)
+			return err
+		},
+		Pack: func(ctx context.Context) (*model, error) {
+			l, err := w.load(ctx, key, shared, found)
+			if err == nil {
+				w.opt.Log.Info("model ready", "model", shared.first.ID, "weights", string(found.Source), "device", w.DeviceName(),
+					"precision", l.weights.Compute.String(), "dim", l.weights.Dim, "max_tokens", l.maxTokens, "packed_mib", l.Bytes()>>20,
+					"took", time.Since(start).Round(time.Millisecond))
+			}
+			return l, err
+		},
+		Drop: func() { found.Release() },
+	}
+}
+
+// load packs and records the model that was found, which it holds from then on. It is called by the registry, one load at
+// a time. ctx bounds its waits for memory.
+func (w *Worker) load(ctx context.Context, key string, shared copyOf, found hub.Resolved) (*model, error) {
+	m := shared.first
 	compute, err := w.compute(m)
 	if err != nil {
 		return nil, err
@@ -74,7 +95,7 @@ func (w *Worker) load(m *catalog.Resolved) (*model, error) {
 	if w.opt.MaxBatchTokens > 0 {
 		tokens = w.opt.MaxBatchTokens
 	}
-	copies, err := w.pack(found.Dir, arch.Options{Task: tasks[m.Family], Compute: compute, MaxSeqLen: shared.maxTokens, MaxTokens: tokens})
+	copies, err := w.pack(ctx, found.Dir, arch.Options{Task: tasks[m.Family], Compute: compute, MaxSeqLen: shared.maxTokens, MaxTokens: tokens})
 	if err != nil {
 		w.fatal(err)
 		tok.Close()
@@ -82,7 +103,7 @@ func (w *Worker) load(m *catalog.Resolved) (*model, error) {
 	}
 	a := copies[0]
 	l := &model{w: w, key: key, copies: copies, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
-		scratch: scratchOf(a), options: w.queueOptions(m, a), variants: make(map[arch.Want]*variant)}
+		scratch: scratchOf(a), options: w.queueOptions(m, a), files: found, variants: make(map[arch.Want]*variant)}
 	if m.Family == catalog.FamilySparse {
 		l.idf, err = readIDF(found.Dir, tok)
 	}
@@ -95,21 +116,16 @@ func (w *Worker) load(m *catalog.Resolved) (*model, error) {
 	for i, d := range w.devices {
 		w.opt.Metrics.Loaded(m.ID, d.name, copies[i].Bytes())
 	}
-	w.opt.Log.Info("model ready", "model", m.ID, "weights", string(found.Source), "device", w.DeviceName(), "precision", a.Compute.String(),
-		"dim", a.Dim, "max_tokens", a.MaxSeqLen, "packed_mib", a.Bytes()>>20, "took", time.Since(start).Round(time.Millisecond))
 	return l, nil
 }
 
 // pack packs the weights in dir on every device, at the same time, once there is room for them and for the largest batch.
-func (w *Worker) pack(dir string, o arch.Options) ([]*arch.Model, error) {
-	var weights int64
-	if w.devices[0].memory != nil {
-		var err error
-		if weights, err = arch.PackedBytes(dir, w.devices[0].about, o.Compute); err != nil {
-			return nil, err
-		}
+func (w *Worker) pack(ctx context.Context, dir string, o arch.Options) ([]*arch.Model, error) {
+	weights, err := arch.PackedBytes(dir, w.devices[0].about, o.Compute)
+	if err != nil {
+		return nil, err
 	}
-	if err := w.makeRoom(need{weights: weights, whole: weights, what: "its weights need"}); err != nil {
+	if err := w.makeRoom(ctx, need{weights: weights, whole: weights, what: "its weights need"}); err != nil {
 		return nil, err
 	}
 	copies := make([]*arch.Model, len(w.devices))
@@ -128,7 +144,7 @@ func (w *Worker) pack(dir string, o arch.Options) ([]*arch.Model, error) {
 		}
 	}
 	s := scratchOf(copies[0])
-	if err := w.makeRoom(need{scratch: s, whole: copies[0].Bytes() + s.arena + s.slots,
+	if err := w.makeRoom(ctx, need{packed: copies[0].Bytes(), scratch: s, whole: copies[0].Bytes() + s.arena + s.slots,
 		what: "its weights and its largest batch need"}); err != nil {
 		closeCopies(copies)
 		return nil, err
@@ -250,6 +266,7 @@ func (l *model) Close() {
 	}
 	l.tokenizer.Close()
 	closeCopies(l.copies)
+	l.files.Release()
 }
 
 // full reports that no queue has room for one item more.
@@ -282,26 +299,6 @@ func (l *model) stats() batch.Stats {
 		out.Items, out.Tokens = items, tokens
 	}
 	return out
-}
-
-// classify sorts load errors into the classes that clients see.
-func classify(err error) (class string, permanent bool) {
-	var h *hub.Error
-	var m *arch.ModelError
-	var f *weights.FormatError
-	var t tokenizerError
-	switch {
-	case errors.As(err, &h):
-		return string(h.Class), h.Class.Permanent()
-	case errors.Is(err, engine.ErrNoMemory):
-		return "OOM", false
-	case errors.Is(err, fs.ErrPermission):
-		return "STORAGE", false
-	case errors.As(err, &m), errors.As(err, &f), errors.Is(err, weights.ErrNoWeights), errors.Is(err, fs.ErrNotExist),
-		errors.Is(err, engine.ErrCorrupt), errors.Is(err, engine.ErrUnsupported), errors.As(err, &t):
-		return "CONFIG", true
-	}
-	return "ENGINE", false
 }
 
 // publicCause is a load error in words that a client may see: without the machine's paths.

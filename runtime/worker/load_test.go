@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -104,7 +105,14 @@ func TestClassesOfLoadErrors(t *testing.T) {
 		{&weights.FormatError{}, "CONFIG", true},
 		{tokenizerError{errors.New("no merges")}, "CONFIG", true},
 		{tokenizerError{fs.ErrPermission}, "STORAGE", false},
-		{errors.New("something"), "ENGINE", false},
+		{&roomless{}, "OOM", false},
+		{&roomless{hopeless: true}, "PLACEMENT", false},
+		{context.DeadlineExceeded, "TIMEOUT", false},
+		{&fs.PathError{Op: "read", Path: "/models/x/model.safetensors", Err: syscall.EIO}, "STORAGE", false},
+		{&os.SyscallError{Syscall: "write", Err: syscall.ENOSPC}, "STORAGE", false},
+		{&engine.Error{Status: engine.StatusUnsupported}, "DEPENDENCY", true},
+		{&engine.Error{Status: engine.StatusInternal}, "ENGINE", false},
+		{errors.New("something"), "UNKNOWN", false},
 	} {
 		if class, permanent := classify(fmt.Errorf("load: %w", c.err)); class != c.class || permanent != c.permanent {
 			t.Errorf("%v: %s, permanent %v; want %s, %v", c.err, class, permanent, c.class, c.permanent)
@@ -133,11 +141,11 @@ func TestColdLoad(t *testing.T) {
 	release := make(chan struct{})
 	busy := make(chan struct{})
 	go func() { // loads come one at a time: this one holds up those of the test
-		_, _ = r.models.Acquire(context.Background(), "blocker", func() (*model, error) {
+		_, _ = r.models.Acquire(context.Background(), "blocker", registry.Load[*model]{Pack: func(context.Context) (*model, error) {
 			close(busy)
 			<-release
 			return nil, errors.New("released")
-		})
+		}})
 	}()
 	<-busy
 	began := time.Now()
@@ -225,9 +233,9 @@ func TestUnloadUnderMemoryPressure(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if short {
-			return memory{used: 99, total: 100}
+			return memory{used: 99 << 30, total: 100 << 30}
 		}
-		return memory{used: 1, total: 100}
+		return memory{used: 1 << 30, total: 100 << 30}
 	}
 	r.encode(&Request{Model: mean, Texts: words(3)})
 	r.encode(&Request{Model: cls, Texts: words(3)})

@@ -81,7 +81,7 @@ func TestRefusedRequestLeavesNoWork(t *testing.T) {
 func TestTokenIDs(t *testing.T) {
 	r := start(t, nil, []string{mean})
 	const text = "the cat sat on the mat"
-	tok, err := tokenizer.Load(r.copies[r.key(r.describe(mean))].first.WeightsPath)
+	tok, err := tokenizer.Load(r.view.Load().copies[r.key(r.describe(mean))].first.WeightsPath)
 	if err != nil {
 		t.Fatal(err)
 	}

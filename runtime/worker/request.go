@@ -70,7 +70,7 @@ type plan struct {
 
 // planAny checks what all operations share, in the order that clients know: model, then profile and options.
 func (w *Worker) planAny(id string, options map[string]any, instruction *string) (*plan, error) {
-	m, err := w.catalog.Resolve(id)
+	m, err := w.view.Load().catalog.Resolve(id)
 	if err != nil {
 		return nil, errs.UnknownModel(err.Error())
 	}
@@ -130,7 +130,7 @@ func (w *Worker) plan(r *Request) (*plan, error) {
 
 // planScore checks a request for scores.
 func (w *Worker) planScore(r *ScoreRequest) (*plan, error) {
-	m, err := w.catalog.Resolve(r.Model)
+	m, err := w.view.Load().catalog.Resolve(r.Model)
 	if err != nil {
 		return nil, errs.UnknownModel(err.Error())
 	}
@@ -193,7 +193,7 @@ func (w *Worker) checkOutputs(p *plan, r *Request) error {
 
 // planExtract checks a request for extraction.
 func (w *Worker) planExtract(r *ExtractRequest) (*plan, error) {
-	m, err := w.catalog.Resolve(r.Model)
+	m, err := w.view.Load().catalog.Resolve(r.Model)
 	if err != nil {
 		return nil, errs.UnknownModel(err.Error())
 	}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -35,11 +36,17 @@ type roomless struct {
 	need        int64
 	free, total int64
 	hopeless    bool  // an empty card would not do either
+	budget      bool  // total is the operator's budget for weights
+	soft        bool  // there is room, but more is in use than the operator wants
 	cause       error // of the engine, or nil when it was not asked
 }
 
 func (e *roomless) Error() string {
 	s := fmt.Sprintf("out of memory on %s: %s about %d MiB", e.card, e.what, mib(e.need))
+	if e.budget {
+		return s + fmt.Sprintf(" and %d of the %d MiB that --memory-budget gives weights are free; raise it, or pin fewer models",
+			mib(e.free), mib(e.total))
+	}
 	if e.hopeless {
 		return s + fmt.Sprintf(" and the card has %d MiB in all; use a smaller model, a lower --max-batch-tokens, --precision fp8 or a larger card",
 			mib(e.total))
@@ -66,36 +73,79 @@ func curable(err error) bool {
 	return noMemory(err) && !(errors.As(err, &r) && r.hopeless)
 }
 
-// need is what a load takes of each card.
+// need is what a load takes of each device.
 type need struct {
-	weights int64   // bytes that are not on the card yet
+	weights int64   // bytes that are not on the device yet
+	packed  int64   // bytes of it that are
 	scratch scratch // of its largest batch
-	whole   int64   // bytes of an empty card
+	whole   int64   // bytes of an empty device
 	what    string
 }
 
-// makeRoom unloads models that are not in use, the least recently used first, until every card has room. It returns a
-// *roomless when that is not enough.
-func (w *Worker) makeRoom(n need) error {
+// makeRoom unloads models, the least recently used first, until every device has room. A card without room is a
+// *roomless, as is a budget; models that are in use are waited for. The host's memory is not ours alone and its other use
+// comes and goes: there only what is not in use is unloaded, and only a model that does not fit beside the rest is
+// refused.
+func (w *Worker) makeRoom(ctx context.Context, n need) error {
 	for _, d := range w.devices {
-		if d.memory == nil {
-			continue
-		}
 		for {
-			free, total, err := d.memory()
+			lack, err := w.lack(d, n)
 			if err != nil {
-				return fmt.Errorf("memory of %s: %w", d.name, err)
+				return err
 			}
-			if free-w.promised(d, n.scratch) >= n.weights {
+			if lack == nil {
 				break
 			}
-			hopeless := n.whole > total
-			if hopeless || !w.models.EvictOne() {
-				return &roomless{card: d.name, what: n.what, need: n.whole, free: free, total: total, hopeless: hopeless}
+			if lack.soft {
+				if !w.models.EvictOne() {
+					break
+				}
+				continue
+			}
+			if lack.hopeless {
+				return lack
+			}
+			evicted, err := w.models.EvictForLoad(ctx)
+			if err != nil {
+				return fmt.Errorf("%s: %w", lack.Error(), err)
+			}
+			if !evicted {
+				return lack
 			}
 		}
 	}
 	return nil
+}
+
+// lack is what d lacks for n, nil when it has room.
+func (w *Worker) lack(d *device, n need) (*roomless, error) {
+	if budget := w.opt.MemoryBudget; budget > 0 {
+		used := w.models.Bytes()/int64(len(w.devices)) + n.packed
+		if used+n.weights > budget {
+			return &roomless{card: d.name, what: n.what, need: max(n.weights, n.packed), free: max(0, budget-used), total: budget,
+				budget: true, hopeless: max(n.weights, n.packed) > budget}, nil
+		}
+	}
+	if d.memory == nil {
+		m, more := w.memory(), n.weights+w.promised(d, n.scratch)
+		switch {
+		case m.total <= 0:
+			return nil, nil
+		case m.used+more > m.total:
+			return &roomless{card: "this machine", what: n.what, need: more, free: m.total - m.used, total: m.total, hopeless: more > m.total}, nil
+		case float64(m.used+more) > w.opt.MemoryThreshold*float64(m.total):
+			return &roomless{soft: true}, nil
+		}
+		return nil, nil
+	}
+	free, total, err := d.memory()
+	if err != nil {
+		return nil, fmt.Errorf("memory of %s: %w", d.name, err)
+	}
+	if free-w.promised(d, n.scratch) >= n.weights {
+		return nil, nil
+	}
+	return &roomless{card: d.name, what: n.what, need: n.whole, free: free, total: total, hopeless: n.whole > total}, nil
 }
 
 // scratch is what a model's batches take of a card beside weights, in bytes. All models share it: a runner's arena and slots

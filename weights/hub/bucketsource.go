@@ -55,6 +55,9 @@ func (s *bucketSource) find(ctx context.Context, ref modelRef) (Resolved, string
 		if errors.Is(err, errDamaged) {
 			s.share.damaged.Store(ref.repoFolder(), true)
 		}
+		if e, ok := errors.AsType[*Error](err); ok {
+			e.Model = ref.id
+		}
 		s.log.Warn("model cache: the cluster cache cannot give a model; the hub is asked", "model", ref.id, "bucket", s.bucket.String(), "error", err)
 		return Resolved{}, "the cluster cache failed", nil
 	case errors.Is(err, bucket.ErrDenied):

@@ -1,5 +1,5 @@
 // Package hub turns a model id into a local directory: a directory as it is, a snapshot of the Hugging Face cache on
-// disk, or a download from the hub into that cache.
+// disk, or a download into that cache, from a bucket that a cluster shares (shared.go says what it holds) or the hub.
 //
 // Entry points: [OptionsFromEnv] reads the environment variables that Hugging Face tools share (and SIE_LOCAL_CACHE),
 // [New] makes a [Resolver], [Resolver.Resolve] does the work. Errors are [*Error] with a [Class] that says whether
@@ -15,6 +15,10 @@
 // What comes over the network is untrusted: listings, sizes, names, redirects and bodies are bounded and checked, file
 // contents are verified against the checksum of the listing, and the token goes to the endpoint's own origin only.
 //
-// A Resolve starts at most Options.Parallel goroutines and waits for them. The package does not log (see
-// Options.Progress), does not evict, does not read weights (package weights does) and runs no code of a model.
+// Before a download the disk may be relieved of repositories that nobody uses (disk.go); a Resolved is in use until its
+// Release. What came from the hub is put into the bucket in the background (share.go).
+//
+// A Resolve starts at most Options.Parallel goroutines and waits for them; a Resolver with a bucket has one more for each
+// model that waits for its upload, ended by Close. The package does not read weights (package weights does) and runs no
+// code of a model.
 package hub

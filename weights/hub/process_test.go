@@ -105,8 +105,18 @@ func (s stalling) Put(ctx context.Context, key string, body io.ReaderAt, size in
 // process starts another process on the same hub and cache; env comes on top.
 func (h *harness) process(env ...string) (*exec.Cmd, *bufio.Scanner) {
 	h.Helper()
+	cmd, out, _ := h.processWithInput(env...)
+	return cmd, out
+}
+
+func (h *harness) processWithInput(env ...string) (*exec.Cmd, *bufio.Scanner, io.WriteCloser) {
+	h.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append([]string{"SIE_TEST_RESOLVE=" + modelID, "HF_ENDPOINT=" + h.hub.URL, "SIE_LOCAL_CACHE=" + h.cache, "NO_PROXY=*"}, env...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		h.Fatal(err)
+	}
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -115,7 +125,7 @@ func (h *harness) process(env ...string) (*exec.Cmd, *bufio.Scanner) {
 		h.Fatal(err)
 	}
 	h.Cleanup(func() { cmd.Process.Kill() })
-	return cmd, bufio.NewScanner(out)
+	return cmd, bufio.NewScanner(out), in
 }
 
 // TestKillNine kills a downloading process with SIGKILL in the middle of the weights. A process that waited for it

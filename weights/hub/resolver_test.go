@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -59,7 +60,8 @@ func newHarness(t *testing.T) *harness {
 
 func (h *harness) resolver(change ...func(*Options)) *Resolver {
 	h.Helper()
-	o := Options{CacheDir: h.cache, Endpoint: h.hub.URL, Token: "hf_secret", StallTimeout: 10 * time.Second}
+	o := Options{CacheDir: h.cache, Endpoint: h.hub.URL, Token: "hf_secret", StallTimeout: 10 * time.Second,
+		Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&o)
 	}

@@ -62,8 +62,24 @@ def addends():
         y=F.silu(z[:, 0::2]) * z[:, 1::2])
 
 
+def adapters(name, lengths, adapter, *of, n, k):
+    x = draw(sum(lengths), k)
+    y = [of[i](part) if i >= 0 else torch.zeros(len(part), n) for i, part in zip(adapter, torch.split(t(x), lengths))]
+    numbers = {"adapters": len(of), **{f"rank{i}": len(one.a) for i, one in enumerate(of)}}
+    arrays = {f"{key}{i}": getattr(one, key) for i, one in enumerate(of) for key in ("a", "b")}
+    add("lora", name, numbers, x=x, lengths=np.array(lengths), adapter=np.array(adapter), y=torch.cat(y), **arrays)
+
+
+def loras():
+    adapters("one", [9, 1, 4], [0, 0, 0], Adapter(64, 40, 8, 16), n=40, k=64)
+    adapters("two and none", [5, 70, 3, 2], [1, 0, -1, 1], Adapter(48, 33, 16, 16), Adapter(48, 33, 4, 8), n=33, k=48)
+    adapters("rslora", [12, 7], [0, 1], Adapter(96, 24, 16, 8, rslora=True), Adapter(96, 24, 64, 16, rslora=True), n=24,
+             k=96)
+
+
 def main():
     addends()
+    loras()
     golden_file.write(pathlib.Path(__file__).with_name("adapters.bin"), cases)
 
 

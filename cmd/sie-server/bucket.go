@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/weights/bucket"
+	"github.com/sie-engine/sie/weights/bucket/gcs"
+	"github.com/sie-engine/sie/weights/bucket/s3"
+)
+
+// openBucket is the bucket of a setting, or nil for "". It asks nothing of the storage yet.
+func openBucket(setting, raw string) (bucket.Bucket, error) {
+	if raw == "" {
+		return nil, nil
+	}
+	url, err := bucket.Parse(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", setting, err)
+	}
+	if url.Scheme == "gs" {
+		return gcs.New(url), nil
+	}
+	return s3.New(url), nil
+}
+
+// Bounds of a models directory in a bucket; those of package catalog are stricter about each file.
+const (
+	maxModelFiles     = 10_000
+	maxModelFileBytes = 4 << 20
+)
+
+// loadFromBucket reads the YAML files at the top of a bucket, as catalog.LoadDir does those of a directory.
+func loadFromBucket(ctx context.Context, raw string) (c *catalog.Catalog, err error) {
+	b, err := openBucket("--models-dir", raw)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "sie-models-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	objects, err := b.List(ctx, "", maxModelFiles)
+	if err != nil {
+		return nil, fmt.Errorf("--models-dir: %w", err)
+	}
+	for _, o := range objects {
+		if strings.Contains(o.Key, "/") || path.Ext(o.Key) != ".yaml" || !filepath.IsLocal(o.Key) {
+			continue
+		}
+		text, _, err := bucket.Read(ctx, b, o.Key, maxModelFileBytes)
+		if err != nil {
+			return nil, fmt.Errorf("--models-dir: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, o.Key), text, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return catalog.LoadDir(dir)
+}

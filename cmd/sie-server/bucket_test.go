@@ -1,0 +1,56 @@
+//go:build native
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sie-engine/sie/weights/bucket"
+	"github.com/sie-engine/sie/weights/bucket/buckettest"
+)
+
+const modelYAML = `sie_id: acme/%
+hf_id: acme/%
+tasks: {encode: {dense: {dim: 8}}}
+profiles:
+  default: {adapter_path: "sie_server.adapters.bert_flash:BertFlashAdapter", max_batch_tokens: 1024}
+`
+
+func TestModelsDirInABucket(t *testing.T) {
+	for name, start := range map[string]func(testing.TB) (string, []string, string){"s3": buckettest.S3, "gcs": buckettest.GCS} {
+		t.Run(name, func(t *testing.T) {
+			url, _, _ := start(t)
+			b, err := openBucket("", url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			put := func(key, text string) {
+				if _, err := b.Put(t.Context(), key, strings.NewReader(text), int64(len(text)), bucket.Condition{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			put("conf/a.yaml", strings.ReplaceAll(modelYAML, "%", "a"))
+			put("conf/deeper/b.yaml", strings.ReplaceAll(modelYAML, "%", "b"))
+			put("conf/c.txt", "no")
+			put("d.yaml", "not: ours")
+			c, _, err := (&sourceFlags{ModelsDir: url + "/conf"}).catalog()
+			if err != nil || c.Len() != 1 || c.Models()[0].ID != "acme/a" {
+				t.Fatalf("%+v, %v", c, err)
+			}
+			put("conf/bad.yaml", "sie_id: 7")
+			if _, _, err := (&sourceFlags{ModelsDir: url + "/conf"}).catalog(); err == nil || !strings.Contains(err.Error(), "bad.yaml") {
+				t.Errorf("a broken file: %v", err)
+			}
+		})
+	}
+}
+
+func TestWrongBuckets(t *testing.T) {
+	for _, f := range []sourceFlags{{ClusterCache: "/tmp/x", LocalCache: "c"}, {ClusterCache: "s3://", LocalCache: "c"},
+		{DiskCache: true, DiskPercent: 40, LocalCache: "c"}} {
+		if _, _, err := f.hub(nil, nil); err == nil || !strings.Contains(err.Error(), "--") {
+			t.Errorf("%+v: %v", f, err)
+		}
+	}
+}

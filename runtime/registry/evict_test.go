@@ -1,0 +1,281 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func acquire(t *testing.T, r *Registry[*fake], key string) *Ref[*fake] {
+	t.Helper()
+	ref, err := r.Acquire(t.Context(), key, ok(&fake{bytes: 1}))
+	if err != nil {
+		t.Fatalf("%s: %v", key, err)
+	}
+	return ref
+}
+
+func wantStates(t *testing.T, r *Registry[*fake], want map[string]State) {
+	t.Helper()
+	for key, state := range want {
+		if s := r.Get(key).State; s != state {
+			t.Errorf("%s is %s, want %s", key, s, state)
+		}
+	}
+}
+
+func TestMonitorRelievesButKeepsTheLastThePinnedAndTheUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var short atomic.Bool
+		r := New[*fake](Options{Short: short.Load, Pinned: func(key string) bool { return key == "pinned" }})
+		r.Watch(0)
+		acquire(t, r, "pinned").Release()
+		held := acquire(t, r, "held")
+		acquire(t, r, "old").Release()
+		acquire(t, r, "new").Release()
+		time.Sleep(5 * time.Second)
+		wantStates(t, r, map[string]State{"pinned": Loaded, "held": Loaded, "old": Loaded, "new": Loaded})
+		short.Store(true)
+		time.Sleep(1100 * time.Millisecond)
+		wantStates(t, r, map[string]State{"pinned": Loaded, "held": Loaded, "old": Available, "new": Available})
+		held.Release()
+		time.Sleep(2 * time.Second)
+		wantStates(t, r, map[string]State{"pinned": Loaded, "held": Available})
+		r.Close()
+
+		r = New[*fake](Options{Short: short.Load})
+		r.Watch(0)
+		short.Store(false)
+		acquire(t, r, "only").Release()
+		short.Store(true)
+		time.Sleep(3 * time.Second)
+		wantStates(t, r, map[string]State{"only": Loaded})
+		r.Close()
+	})
+}
+
+func TestIdleModelsGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New[*fake](Options{Idle: 10 * time.Second, Pinned: func(key string) bool { return key == "pinned" }})
+		r.Watch(0)
+		acquire(t, r, "pinned").Release()
+		long := acquire(t, r, "long") // one request that takes a while: the time counts from its end
+		acquire(t, r, "a").Release()
+		acquire(t, r, "b").Release()
+		time.Sleep(6 * time.Second)
+		acquire(t, r, "b").Release()
+		time.Sleep(6 * time.Second)
+		long.Release()
+		wantStates(t, r, map[string]State{"pinned": Loaded, "long": Loaded, "a": Available, "b": Loaded})
+		time.Sleep(6 * time.Second)
+		wantStates(t, r, map[string]State{"long": Loaded, "b": Available})
+		time.Sleep(6 * time.Second)
+		wantStates(t, r, map[string]State{"pinned": Loaded, "long": Available})
+		r.Close()
+	})
+}
+
+func TestFetchesRunTogetherAndPackingAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New[*fake](Options{})
+		var fetching, packing, most atomic.Int32
+		start := time.Now()
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				ref, err := r.Acquire(t.Context(), fmt.Sprint(i), Load[*fake]{
+					Fetch: func(context.Context) error {
+						for n := fetching.Add(1); n > most.Load(); {
+							most.Store(n)
+						}
+						time.Sleep(10 * time.Second)
+						fetching.Add(-1)
+						return nil
+					},
+					Pack: func(context.Context) (*fake, error) {
+						if packing.Add(1) != 1 {
+							t.Error("two are packed at once")
+						}
+						time.Sleep(time.Second)
+						packing.Add(-1)
+						return &fake{}, nil
+					},
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				ref.Release()
+			})
+		}
+		all.Wait()
+		if most.Load() != 4 || time.Since(start) != 24*time.Second {
+			t.Errorf("%d fetches at once, %s in all; want 4 and 24 s", most.Load(), time.Since(start))
+		}
+		r.Close()
+	})
+}
+
+func TestLoadsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dropped := 0
+		hanging := Load[*fake]{Fetch: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) },
+			Drop: func() { dropped++ }}
+		r := New[*fake](Options{Timeout: time.Minute, Cooldowns: map[string]time.Duration{"TIMEOUT": time.Hour},
+			Classify: func(err error) (string, bool) {
+				if errors.Is(err, context.DeadlineExceeded) {
+					return "TIMEOUT", false
+				}
+				return "UNKNOWN", false
+			}})
+		var f *Failure
+		if _, err := r.Acquire(t.Context(), "a", hanging); !errors.As(err, &f) || f.Class != "TIMEOUT" || dropped != 1 {
+			t.Errorf("%v, dropped %d times", err, dropped)
+		}
+		if wait := time.Until(f.Until); wait != 30*time.Minute {
+			t.Errorf("the cooldown of its class is %s, want MaxCooldown", wait)
+		}
+		r.Unload("a")
+		go r.Acquire(t.Context(), "a", hanging)
+		synctest.Wait()
+		start := time.Now()
+		r.Close()
+		if time.Since(start) > time.Second || dropped != 2 {
+			t.Errorf("Close waited %s for a download; dropped %d times", time.Since(start), dropped)
+		}
+	})
+}
+
+// TestLoadWaitsForAModelInUse: the first that is given back goes; the least recently used is drained when none is.
+func TestLoadWaitsForAModelInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New[*fake](Options{Patience: time.Second, Drain: 10 * time.Second})
+		evict := func() (bool, error) { return r.EvictForLoad(t.Context()) }
+		if did, err := evict(); did || err != nil {
+			t.Errorf("an empty registry: %v, %v", did, err)
+		}
+		a, b := acquire(t, r, "a"), acquire(t, r, "b")
+		first := a.Model()
+		time.AfterFunc(500*time.Millisecond, b.Release)
+		if did, err := evict(); !did || err != nil {
+			t.Errorf("%v, %v", did, err)
+		}
+		wantStates(t, r, map[string]State{"a": Loaded, "b": Available})
+
+		b = acquire(t, r, "b")
+		time.AfterFunc(4*time.Second, a.Release)
+		var again *Ref[*fake]
+		go func() { // comes while a is drained: it waits, and gets a new one
+			time.Sleep(2 * time.Second)
+			again = acquire(t, r, "a")
+		}()
+		start := time.Now()
+		if did, err := evict(); !did || err != nil || time.Since(start) != 4*time.Second {
+			t.Errorf("%v, %v after %s", did, err, time.Since(start))
+		}
+		synctest.Wait()
+		if again == nil || again.Model() == first {
+			t.Error("a new user got the model that was drained")
+		}
+		start = time.Now()
+		if _, err := evict(); !errors.Is(err, ErrBusy) || time.Since(start) != 11*time.Second {
+			t.Errorf("%v after %s, want ErrBusy", err, time.Since(start))
+		}
+		wantStates(t, r, map[string]State{"a": Loaded, "b": Loaded})
+		acquire(t, r, "a").Release() // undone: it takes users again
+		acquire(t, r, "b").Release()
+		again.Release()
+		b.Release()
+		r.Close()
+	})
+}
+
+func TestBusyIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New[*fake](Options{})
+		busy := by(func() (*fake, error) { return nil, fmt.Errorf("no room: %w", ErrBusy) })
+		if _, err := r.Acquire(t.Context(), "a", busy); err != ErrLoading {
+			t.Errorf("%v", err)
+		}
+		acquire(t, r, "a").Release()
+		r.Close()
+	})
+}
+
+// TestAHundredModelsInRoomForTen: concurrent callers go round over models of which ten fit. All get the model they asked
+// for, and never are more than ten loaded.
+func TestAHundredModelsInRoomForTen(t *testing.T) {
+	const models, room, callers, rounds = 100, 10, 16, 200
+	r := New[*fake](Options{Patience: time.Millisecond})
+	full := errors.New("full")
+	load := func(key int) Load[*fake] {
+		return Load[*fake]{Pack: func(ctx context.Context) (*fake, error) {
+			for r.Bytes() >= room {
+				if did, err := r.EvictForLoad(ctx); err != nil {
+					return nil, err
+				} else if !did {
+					return nil, full
+				}
+			}
+			return &fake{bytes: 1, name: key}, nil
+		}}
+	}
+	var all sync.WaitGroup
+	for caller := range callers {
+		all.Go(func() {
+			for i := range rounds {
+				key := (caller*7 + i) % models
+				ref, err := r.Acquire(t.Context(), fmt.Sprint(key), load(key))
+				if err != nil {
+					t.Errorf("model %d: %v", key, err)
+					return
+				}
+				if m := ref.Model(); m.name != key || m.closed.Load() != 0 {
+					t.Errorf("asked for %d, got %d, closed %d times", key, m.name, m.closed.Load())
+				}
+				if n := r.Bytes(); n > room {
+					t.Errorf("%d models are loaded", n)
+				}
+				ref.Release()
+			}
+		})
+	}
+	all.Wait()
+	r.Close()
+}
+
+// TestUnloadWhileLoading: what was begun before is good for those who asked before, and then goes.
+func TestUnloadWhileLoading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New[*fake](Options{})
+		m := &fake{}
+		var ref *Ref[*fake]
+		go func() {
+			ref, _ = r.Acquire(t.Context(), "a", by(func() (*fake, error) { time.Sleep(time.Second); return m, nil }))
+		}()
+		synctest.Wait()
+		if !r.Unload("a") {
+			t.Error("a model that loads was not there")
+		}
+		time.Sleep(2 * time.Second)
+		if ref == nil || ref.Model() != m || m.closed.Load() != 0 {
+			t.Fatal("its caller did not get it")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := r.Acquire(ctx, "a", ok(m)); err != ErrLoading {
+			t.Errorf("a new caller: %v", err)
+		}
+		ref.Release()
+		synctest.Wait()
+		if m.closed.Load() != 1 || r.Get("a").State != Available {
+			t.Errorf("closed %d times, %s", m.closed.Load(), r.Get("a").State)
+		}
+		r.Close()
+	})
+}

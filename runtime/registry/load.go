@@ -1,0 +1,102 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// doLoad loads e and tells everyone who waits.
+func (r *Registry[M]) doLoad(e *entry[M], load Load[M]) {
+	defer r.jobs.Done()
+	ctx, cancel := context.WithTimeout(r.ctx, r.opt.Timeout)
+	defer cancel()
+	m, end, err := r.fetchAndPack(ctx, load)
+	if err != nil && load.Drop != nil {
+		load.Drop()
+	}
+
+	r.mu.Lock()
+	f := e.flight
+	e.flight = nil
+	switch {
+	case err == nil:
+		e.state, e.model, e.failure = Loaded, m, nil
+		e.refs = f.waiting
+		r.useLocked(e)
+		if e.stale {
+			e.gone = make(chan struct{})
+			if e.refs == 0 {
+				r.unloadLocked(e)
+			}
+		}
+	case r.closed:
+		e.state, f.err = Available, ErrClosed
+	case errors.Is(err, ErrBusy):
+		e.state, f.err = Available, ErrLoading
+	default:
+		e.failure = r.failureLocked(e, err)
+		e.state, f.err = Failed, e.failure
+	}
+	e.stale = false
+	state := e.state
+	close(f.done)
+	r.mu.Unlock()
+	end()
+	r.changed(e.key, state)
+}
+
+// fetchAndPack runs the two parts of a load, each when it is its turn. The caller calls end when the model counts as
+// loaded: the next to be packed must see what memory it takes.
+func (r *Registry[M]) fetchAndPack(ctx context.Context, load Load[M]) (m M, end func(), err error) {
+	end = func() {}
+	if load.Fetch != nil {
+		if err := turn(ctx, r.fetches); err != nil {
+			return m, end, err
+		}
+		err := load.Fetch(ctx)
+		<-r.fetches
+		if err != nil {
+			return m, end, err
+		}
+	}
+	if err := turn(ctx, r.packing); err != nil {
+		return m, end, err
+	}
+	end = func() { <-r.packing }
+	r.Relieve()
+	m, err = load.Pack(ctx)
+	for err != nil && r.opt.NoMemory != nil && r.opt.NoMemory(err) && r.EvictOne() {
+		m, err = load.Pack(ctx)
+	}
+	return m, end, err
+}
+
+// turn waits for a place in a channel of tokens.
+func turn(ctx context.Context, tokens chan struct{}) error {
+	select {
+	case tokens <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// failureLocked is err as a failure of e to remember.
+func (r *Registry[M]) failureLocked(e *entry[M], err error) *Failure {
+	f := &Failure{Err: err, Attempts: 1}
+	if e.failure != nil {
+		f.Attempts = e.failure.Attempts + 1
+	}
+	f.Class, f.Permanent = r.opt.Classify(err)
+	f.Permanent = f.Permanent || f.Attempts >= r.opt.MaxAttempts
+	wait, ok := r.opt.Cooldowns[f.Class]
+	if !ok {
+		wait = r.opt.Cooldown
+	}
+	for i := 1; i < f.Attempts && wait < r.opt.MaxCooldown; i++ {
+		wait *= 2
+	}
+	f.Until = time.Now().Add(min(wait, r.opt.MaxCooldown))
+	return f
+}
