@@ -28,7 +28,13 @@
 
 namespace sie_cuda {
 
-constexpr int32_t lora_threads = 128, lora_min_ctas = 4;
+constexpr int32_t lora_threads = 128;
+// 128 registers suffice, but not to compilers before 13.0, which spill one.
+#if defined(__CUDACC__) && __CUDACC_VER_MAJOR__ < 13
+constexpr int32_t lora_min_ctas = 3;
+#else
+constexpr int32_t lora_min_ctas = 4;
+#endif
 constexpr int32_t lora_rows = 64;     // of a tile
 constexpr int32_t lora_columns = 64;  // of y a CTA's warps take in one turn, 16 each
 constexpr int32_t lora_rank_max = 512;
