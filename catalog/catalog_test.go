@@ -69,7 +69,7 @@ func summary(r *Resolved) string {
 	}
 	for name, tm := range map[string]*Template{"Q": r.Runtime.QueryTemplate, "D": r.Runtime.DocTemplate} {
 		if tm != nil {
-			cols = append(cols, name+"="+tm.String())
+			cols = append(cols, name+"="+strings.ReplaceAll(tm.String(), "\n", "⏎"))
 		}
 	}
 	slices.Sort(cols[4:])
@@ -97,6 +97,15 @@ func summary(r *Resolved) string {
 		if m.CenterTokens {
 			cols = append(cols, "centre")
 		}
+	}
+	if i := r.Runtime.DefaultInstruction; i != nil {
+		cols = append(cols, "I="+*i)
+	}
+	if r.Runtime.LoRAID != "" {
+		cols = append(cols, "lora="+r.Runtime.LoRAID)
+	}
+	if len(r.Runtime.OutputTypes) > 0 {
+		cols = append(cols, fmt.Sprint("out=", r.Runtime.OutputTypes))
 	}
 	if e := r.AdaptiveBatching.Enabled; e != nil {
 		cols = append(cols, fmt.Sprintf("adaptive=%v", *e))
@@ -150,7 +159,7 @@ func TestBuiltinBundles(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := c.InBundle(candle)
-	if got.Len() != 22 || candle.Engine != "candle" { // 8 candle-only models twice, 6 others as a variant
+	if got.Len() != 26 || candle.Engine != "candle" { // 8 candle-only models twice, 10 others as a variant
 		t.Errorf("candle serves %v", ids(got))
 	}
 	for _, r := range got.List() {

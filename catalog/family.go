@@ -23,14 +23,18 @@ const (
 	FamilyVisualReranker  Family = "visual_reranker"  // vision-language relevance judge
 	FamilySpanExtractor   Family = "span_extractor"   // GLiNER and its kin: entities
 	FamilyRelations       Family = "relations"        // GLiREL
-	FamilyClassifier      Family = "classifier"       // GLiClass, NLI zero-shot, Laya
+	FamilyZeroShot        Family = "zero_shot"        // NLI: any labels, by entailment
+	FamilyClassifier      Family = "classifier"       // GLiClass, Laya
 	FamilyTokenClassifier Family = "token_classifier" // privacy filter
-	FamilyDetector        Family = "detector"         // open-vocabulary boxes
-	FamilyOCR             Family = "ocr"              // image to text or fields
-	FamilyDocument        Family = "document"         // document conversion
-	FamilyAudio           Family = "audio"            // speech to text
-	FamilyGeneration      Family = "generation"       // text generation
-	FamilyRemote          Family = "remote"           // proxies to another provider
+	// Heads with labels of their own. The reference has no adapters for them; ours are named like its own.
+	FamilySequenceClassifier Family = "sequence_classifier" // one or several labels a text
+	FamilyTagger             Family = "tagger"              // a label a token: entities
+	FamilyDetector           Family = "detector"            // open-vocabulary boxes
+	FamilyOCR                Family = "ocr"                 // image to text or fields
+	FamilyDocument           Family = "document"            // document conversion
+	FamilyAudio              Family = "audio"               // speech to text
+	FamilyGeneration         Family = "generation"          // text generation
+	FamilyRemote             Family = "remote"              // proxies to another provider
 )
 
 // familyInfo is one row of the support table: the outputs the family can give and, when this build does
@@ -40,32 +44,35 @@ type familyInfo struct {
 	reason  string
 }
 
-const notYet = "this build serves dense text embeddings; "
+const notYet = "this build serves text embeddings, reranking and classification; "
 
 // families is the one place that says what this build serves. To serve a family, clear its reason.
 var families = map[Family]familyInfo{
-	FamilyDense:           {outputs: []string{outDense}},
-	FamilySparse:          {outputs: []string{outSparse}, reason: notYet + "sparse (SPLADE) encoding is not part of it"},
-	FamilyColBERT:         {outputs: []string{outMultivector, outScore}, reason: notYet + "late interaction (ColBERT) is not part of it"},
-	FamilyMultiFunction:   {outputs: []string{outDense, outSparse, outMultivector, outScore}, reason: notYet + "multi-function encoding (BGE-M3) is not part of it"},
-	FamilyCrossEncoder:    {outputs: []string{outScore}, reason: notYet + "cross-encoder reranking is not part of it"},
-	FamilyCausalReranker:  {outputs: []string{outScore}, reason: notYet + "decoder reranking is not part of it"},
-	FamilyPruner:          {outputs: []string{outScore, outJSON}, reason: notYet + "context pruning is not part of it"},
-	FamilyImageText:       {outputs: []string{outDense}, reason: notYet + "image and text embedding is not part of it"},
-	FamilyVisualColBERT:   {outputs: []string{outMultivector, outSparse, outScore}, reason: notYet + "visual late interaction is not part of it"},
-	FamilyVisualDense:     {outputs: []string{outDense}, reason: notYet + "visual embedding is not part of it"},
-	FamilyVisualSparse:    {outputs: []string{outSparse}, reason: notYet + "visual sparse encoding is not part of it"},
-	FamilyVisualReranker:  {outputs: []string{outScore}, reason: notYet + "visual reranking is not part of it"},
-	FamilySpanExtractor:   {outputs: []string{outJSON, outDense}, reason: notYet + "entity extraction is not part of it"},
-	FamilyRelations:       {outputs: []string{outJSON}, reason: notYet + "relation extraction is not part of it"},
-	FamilyClassifier:      {outputs: []string{outJSON}, reason: notYet + "zero-shot classification is not part of it"},
-	FamilyTokenClassifier: {outputs: []string{outJSON}, reason: notYet + "token classification is not part of it"},
-	FamilyDetector:        {outputs: []string{outJSON}, reason: notYet + "object detection is not part of it"},
-	FamilyOCR:             {outputs: []string{outJSON}, reason: notYet + "OCR is not part of it"},
-	FamilyDocument:        {outputs: []string{outJSON}, reason: "document conversion is out of scope for this server"},
-	FamilyAudio:           {outputs: []string{outJSON}, reason: "audio is out of scope for this server"},
-	FamilyGeneration:      {outputs: []string{outTokens}, reason: "text generation is out of scope for this server"},
-	FamilyRemote:          {reason: "this server runs models itself and does not forward to other providers"},
+	FamilyDense:              {outputs: []string{outDense}},
+	FamilySparse:             {outputs: []string{outSparse}},
+	FamilyColBERT:            {outputs: []string{outMultivector, outScore}},
+	FamilyMultiFunction:      {outputs: []string{outDense, outSparse, outMultivector, outScore}},
+	FamilyCrossEncoder:       {outputs: []string{outScore}},
+	FamilyCausalReranker:     {outputs: []string{outScore}, reason: notYet + "decoder reranking is not part of it"},
+	FamilyPruner:             {outputs: []string{outScore, outJSON}, reason: notYet + "context pruning is not part of it"},
+	FamilyImageText:          {outputs: []string{outDense}, reason: notYet + "image and text embedding is not part of it"},
+	FamilyVisualColBERT:      {outputs: []string{outMultivector, outSparse, outScore}, reason: notYet + "visual late interaction is not part of it"},
+	FamilyVisualDense:        {outputs: []string{outDense}, reason: notYet + "visual embedding is not part of it"},
+	FamilyVisualSparse:       {outputs: []string{outSparse}, reason: notYet + "visual sparse encoding is not part of it"},
+	FamilyVisualReranker:     {outputs: []string{outScore}, reason: notYet + "visual reranking is not part of it"},
+	FamilySpanExtractor:      {outputs: []string{outJSON, outDense}, reason: notYet + "entity extraction is not part of it"},
+	FamilyRelations:          {outputs: []string{outJSON}, reason: notYet + "relation extraction is not part of it"},
+	FamilyZeroShot:           {outputs: []string{outJSON}},
+	FamilySequenceClassifier: {outputs: []string{outJSON}},
+	FamilyTagger:             {outputs: []string{outJSON}},
+	FamilyClassifier:         {outputs: []string{outJSON}, reason: notYet + "classification with GLiClass and its kin is not part of it"},
+	FamilyTokenClassifier:    {outputs: []string{outJSON}, reason: notYet + "token classification is not part of it"},
+	FamilyDetector:           {outputs: []string{outJSON}, reason: notYet + "object detection is not part of it"},
+	FamilyOCR:                {outputs: []string{outJSON}, reason: notYet + "OCR is not part of it"},
+	FamilyDocument:           {outputs: []string{outJSON}, reason: "document conversion is out of scope for this server"},
+	FamilyAudio:              {outputs: []string{outJSON}, reason: "audio is out of scope for this server"},
+	FamilyGeneration:         {outputs: []string{outTokens}, reason: "text generation is out of scope for this server"},
+	FamilyRemote:             {reason: "this server runs models itself and does not forward to other providers"},
 }
 
 // Served reports whether this build runs the family; the reason, without a full stop, says why not.
@@ -114,7 +121,8 @@ var adapterFamilies = map[string]Family{
 	"gliner": FamilySpanExtractor, "gliner_bi": FamilySpanExtractor, "gliner_union": FamilySpanExtractor,
 	"gliner2": FamilySpanExtractor, "gliner2.entities": FamilySpanExtractor, "gliformer": FamilySpanExtractor,
 	"glirel":   FamilyRelations,
-	"gliclass": FamilyClassifier, "nli_classification": FamilyClassifier, "nli_classification_flash": FamilyClassifier,
+	"gliclass": FamilyClassifier, "nli_classification": FamilyZeroShot, "nli_classification_flash": FamilyZeroShot,
+	"sequence_classification": FamilySequenceClassifier, "token_classification": FamilyTagger,
 	"gliner2.classification": FamilyClassifier, "gliner2.decide": FamilyClassifier, "laya": FamilyClassifier,
 	"privacy_filter": FamilyTokenClassifier,
 

@@ -177,8 +177,8 @@ func (r *Resolved) Usable() error {
 }
 
 // Options returns the options of one request: the runtime options of the profile it names with "profile"
-// (its own when absent), with every other option of the request laid over them; null unsets. Keys this
-// package does not know are kept in Raw. An *OptionError is the client's mistake. The result may be shared
+// (its own when absent), with every other option of the request laid over them; null unsets. Options that the model makes
+// nothing of are refused. An *OptionError is the client's mistake. The result may be shared
 // and must not be changed.
 func (r *Resolved) Options(request map[string]any) (*RuntimeOptions, error) {
 	base := r.Runtime
@@ -197,6 +197,11 @@ func (r *Resolved) Options(request map[string]any) (*RuntimeOptions, error) {
 	out, err := parseRuntime(overlay(base.Raw, request), true)
 	if err != nil {
 		return nil, err
+	}
+	if r.Usable() == nil { // else the request fails for a better reason
+		if err := r.checkUse(request); err != nil {
+			return nil, err
+		}
 	}
 	out.profileTypes = base.profileTypes
 	return out, nil

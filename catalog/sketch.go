@@ -15,6 +15,7 @@ type MUVERAConfig struct {
 	Seed               int64
 	Normalize          bool
 	CenterTokens       bool // subtract the mean token first
+	FillEmpty          bool // documents: an empty partition gets the token that is nearest to it
 }
 
 // maxFoldedDim bounds the folded vector: 16 Mi floats is 64 MiB for one text.
@@ -52,6 +53,7 @@ func asMUVERA(v any) (*MUVERAConfig, error) {
 		"seed":                    {seed: &c.Seed},
 		"normalize":               {flag: &c.Normalize},
 		"center_tokens":           {flag: &c.CenterTokens},
+		"fill_empty":              {flag: &c.FillEmpty},
 	})
 	if err == nil && c.UnsketchedDim(1) > maxFoldedDim {
 		err = fmt.Errorf("the folded vector would have %d or more numbers; the limit is %d", c.UnsketchedDim(1), maxFoldedDim)

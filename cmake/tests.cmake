@@ -2,7 +2,7 @@
 file(GLOB kernel_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/tests/*.cc)
 add_executable(kernel_tests ${kernel_test_sources})
 target_link_libraries(kernel_tests PRIVATE sie_flags sie m pthread)
-set(SIE_GPU_CALLS emulated.cc refusals_test.cc muvera_calls_test.cc places_test.cc)
+set(SIE_GPU_CALLS emulated.cc refusals_test.cc sparse_refusals_test.cc muvera_calls_test.cc places_test.cc)
 if(SIE_EMULATED)
   list(TRANSFORM SIE_GPU_CALLS PREPEND ${CMAKE_SOURCE_DIR}/kernels/tests/cuda/)
   target_sources(kernel_tests PRIVATE ${SIE_GPU_CALLS})

@@ -23,10 +23,9 @@ void gpu_slot_free(sie_slot *slot);
 
 const void *gpu_slot_output(const sie_slot *slot, int32_t index);
 
-// Writes the batch and its work lists to the slot's input. type_ids and items may be null.
-sie_status gpu_slot_load(sie_slot *slot, const sie_program *program, int64_t n_tokens, int64_t n_seqs,
-                         const int32_t *ids, const int32_t *type_ids, const int32_t *cu_seqlens,
-                         const sie_out_item *items, sie_error *err);
+// Writes the batch, of which it keeps n_kept rows, and its work lists to the slot's input.
+sie_status gpu_slot_load(sie_slot *slot, const sie_program *program, const sie_batch &batch, int64_t n_kept,
+                         sie_error *err);
 
 // Enqueues the loaded batch on the device's stream. On an error some of it may run; its results are void.
 sie_status gpu_submit(sie_program *program, sie_arena *arena, sie_slot *slot, sie_error *err);

@@ -4,9 +4,23 @@
 namespace sie {
 
 const char *op_name(uint32_t kind) {
-  static const char *const names[] = {"embed_layernorm", "layernorm",   "linear", "quantise_rows",
-                                      "attention",       "gather_rows", "pool",   "output_rows",
-                                      "qk_norm_rope",    "pool_output", "muvera"};
+  static const char *const names[] = {"embed_layernorm",
+                                      "layernorm",
+                                      "linear",
+                                      "quantise_rows",
+                                      "attention",
+                                      "gather_rows",
+                                      "pool",
+                                      "output_rows",
+                                      "qk_norm_rope",
+                                      "pool_output",
+                                      "muvera",
+                                      "keep_rows",
+                                      "splade",
+                                      "output_sparse",
+                                      "maxsim",
+                                      "lora",
+                                      "smve"};
   if (kind == op_output_values) return "output_values";
   return kind < sizeof names / sizeof *names ? names[kind] : "unknown";
 }

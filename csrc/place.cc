@@ -69,8 +69,8 @@ sie_status place(sie_program *p, sie_error *err) {
     buffer.offset = p->buffers[owner(p, self)].offset;
   }
   for (PlannedOp &planned : p->plan) {
-    for (Operand *o : {&planned.in[0], &planned.in[1], &planned.in[2], &planned.residual, &planned.out,
-                       &planned.quantised}) {
+    for (Operand *o : {&planned.in[0], &planned.in[1], &planned.in[2], &planned.addend, &planned.residual,
+                       &planned.out, &planned.quantised}) {
       if (!o->present) continue;
       int64_t base = p->buffers[o->buffer].offset;
       o->offset += base;

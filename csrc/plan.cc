@@ -4,15 +4,11 @@
 //   2 emit      one planned operation each, plus the quantisations and widenings their types need; buffers are
 //               made where they are first written; on a GPU, pooling runs in the kernel that writes the output
 //   3 place     place.cc gives every buffer its memory
-//   4 scratch   the most that any operation asks for
-//   5 rehearse  every operation once with no rows: a form the device lacks is refused here, not in a run
-#include <stdio.h>
-
+//   4 rehearse  rehearse.cc asks for scratch, and whether the device has every form
 #include <algorithm>
 
 #include "gpu.h"
 #include "program.h"
-#include "replay.h"
 #include "status.h"
 
 namespace sie {
@@ -44,9 +40,9 @@ class Planner {
     SIE_TRY(count_uses());
     for (const Op &op : p_->ops) SIE_TRY(emit(op));
     SIE_TRY(place_buffers(p_, err_));
-    SIE_TRY(plan_scratch());
+    SIE_TRY(plan_scratch(p_, err_));
     SIE_TRY(make_row_offsets());
-    return rehearse();
+    return rehearse(p_, err_);
   }
 
  private:
@@ -57,10 +53,16 @@ class Planner {
       return;
     }
     p_->slab_tokens = std::min(p_->caps.max_tokens, std::max(slab_tokens_max, p_->caps.max_len));
-    p_->slab_seqs = std::min(p_->caps.max_seqs, slab_seqs_max);
+    // Rows as wide as a vocabulary are few: 8 MiB of them in every lane, and 16 of the widest.
+    int64_t widest = 1;
+    for (const Op &op : p_->ops) {
+      if (op.kind == SIE_OP_SPLADE) widest = std::max(widest, op.weights[0]->n);
+    }
+    int64_t seqs = std::max<int64_t>(16, (int64_t{8} << 20) / (widest * 4));
+    p_->slab_seqs = std::min({p_->caps.max_seqs, slab_seqs_max, seqs});
   }
 
-  int64_t rows_cap(Rows rows) const { return rows == Rows::tokens ? p_->slab_tokens : p_->slab_seqs; }
+  int64_t rows_cap(Rows rows) const { return rows == Rows::seqs ? p_->slab_seqs : p_->slab_tokens; }
 
   int32_t activation_dtype(uint32_t compute) const {
     switch (storage_class(p_->device, compute)) {
@@ -77,7 +79,12 @@ class Planner {
   }
 
   bool reads_quantised(const Op &op) const {
-    return op.kind == SIE_OP_LINEAR && is_quantised(op.weights[0]->packed.compute);
+    return has_matrix(op.kind) && is_quantised(op.weights[0]->packed.compute);
+  }
+
+  // Operations whose result has the type of their operand.
+  static bool moves_rows(const Op &op) {
+    return op.kind == SIE_OP_GATHER_ROWS || op.kind == SIE_OP_KEEP_ROWS;
   }
 
   // Quantised rows of a value, by who writes them. FP8: a norm sees its whole row, a linear's tile does not.
@@ -100,13 +107,13 @@ class Planner {
         int32_t base = p_->values[v].base;
         if (v == op.in[0] && reads_quantised(op)) {
           uses_[v].quantised++;
-          if (v != base) uses_[base].floats++;  // read to be quantised
+          if (v != base || op.lora >= 0) uses_[base].floats++;  // read to be quantised, or by adapters
           continue;
         }
         uses_[base].floats++;
         uses_[base].outputs += op.kind == SIE_OP_OUTPUT_ROWS ? 1 : 0;
-        bool typed = op.kind == SIE_OP_ATTENTION || (op.kind == SIE_OP_LINEAR && v == op.in[0]) ||
-                     (op.kind == SIE_OP_GATHER_ROWS && uses_[op.out].strict);
+        bool typed = op.kind == SIE_OP_ATTENTION || (has_matrix(op.kind) && v == op.in[0]) ||
+                     (moves_rows(op) && uses_[op.out].strict);
         uses_[base].strict = uses_[base].strict || typed;
       }
     }
@@ -167,10 +174,11 @@ class Planner {
   sie_status find_work_list(const PlannedOp &planned, int32_t *number) {
     const sie_attention_params &a = planned.op.attention;
     bool gathered = p_->values[planned.op.in[0]].rows == Rows::seqs;
+    bool kept_keys = p_->values[planned.op.in[1]].rows == Rows::kept;
     for (int32_t i = 0; i < p_->n_work_lists; i++) {
       const WorkList &list = p_->work_lists[i];
       const sie_attention_params &b = list.attention;
-      if (list.gathered == gathered && list.dtype == planned.in[0].dtype && a.heads == b.heads &&
+      if (list.gathered == gathered && list.kept_keys == kept_keys && list.dtype == planned.in[0].dtype && a.heads == b.heads &&
           a.head_dim == b.head_dim && a.kv_heads == b.kv_heads && a.mask == b.mask && a.window == b.window) {
         *number = i;
         return SIE_OK;
@@ -178,7 +186,7 @@ class Planner {
     }
     SIE_FAIL_IF(p_->n_work_lists == max_work_lists, SIE_UNSUPPORTED, err_,
                 "the program has attention of more than %d different shapes", max_work_lists);
-    p_->work_lists[p_->n_work_lists] = {a, planned.in[0].dtype, gathered};
+    p_->work_lists[p_->n_work_lists] = {a, planned.in[0].dtype, gathered, kept_keys};
     *number = p_->n_work_lists++;
     return SIE_OK;
   }
@@ -203,15 +211,15 @@ class Planner {
     return push(planned);
   }
 
-  // Output rows are f32; a value of another type is widened first.
+  // Outputs take f32; a value of another type is widened first, row by row.
   sie_status widen(const Op &output, Operand *operand_out) {
     const Value &value = p_->values[output.in[0]];
     if (p_->buffers[p_->values[value.base].buffer].dtype == SIE_F32) return SIE_OK;
     PlannedOp planned = {};
     planned.op.kind = SIE_OP_POOL;
     planned.op.in[0] = planned.op.out = output.in[0];
-    planned.op.pooling = SIE_POOL_CLS;
-    int32_t buffer = add_buffer(Rows::seqs, value.columns, {SIE_F32});
+    planned.op.pooling = each_row;
+    int32_t buffer = add_buffer(value.rows, value.columns, {SIE_F32});
     SIE_TRY(need(buffer));
     planned.in[0] = float_operand(output.in[0]);
     planned.out = operand(buffer, 0);
@@ -235,8 +243,8 @@ class Planner {
     int32_t dtype = activation_dtype(out.compute);
     // A sum with a residual feeds a norm: one rounding less. A GPU would pay for it in bandwidth.
     if (!gpu_ && op.kind == SIE_OP_LINEAR && op.residual != SIE_NO_VALUE && !uses.strict) dtype = SIE_F32;
-    if (op.kind == SIE_OP_POOL) dtype = SIE_F32;
-    if (op.kind == SIE_OP_GATHER_ROWS) dtype = planned->in[0].dtype;
+    if (op.kind == SIE_OP_POOL || op.kind == SIE_OP_SPLADE || op.kind == SIE_OP_MAXSIM) dtype = SIE_F32;
+    if (moves_rows(op)) dtype = planned->in[0].dtype;
     out.buffer = add_buffer(out.rows, out.columns, {dtype});
     SIE_TRY(need(out.buffer));
     planned->out = operand(out.buffer, 0);
@@ -249,12 +257,12 @@ class Planner {
     return gpu_ && pool.kind == SIE_OP_POOL && uses.outputs > 0 && uses.outputs == uses.floats;
   }
 
-  // An output of sequence rows on a GPU: pool_output of what was to be pooled, or of the rows as they are.
+  // An output of rows on a GPU: pool_output of what was to be pooled, or of the rows as they are.
   sie_status emit_pool_output(const Op &output) {
     PlannedOp planned = {};
     planned.op = output;
     planned.op.kind = SIE_OP_POOL_OUTPUT;
-    planned.op.pooling = SIE_POOL_CLS;
+    planned.op.pooling = each_row;
     for (const Op &op : p_->ops) {
       if (op.out != output.in[0] || !pooled_by_outputs(op)) continue;
       planned.op.in[0] = op.in[0];
@@ -264,14 +272,31 @@ class Planner {
     return push(planned);
   }
 
+  // The adapters' part of a linear, whose float rows of x it reads whatever the linear reads.
+  sie_status emit_lora(const Op &linear, Operand *addend) {
+    const Value &value = p_->values[linear.in[0]];
+    PlannedOp planned = {};
+    planned.op = linear;
+    planned.op.kind = SIE_OP_LORA;
+    planned.op.residual = SIE_NO_VALUE;
+    int32_t buffer = add_buffer(value.rows, linear.weights[0]->n, {SIE_F32});
+    SIE_TRY(need(buffer));
+    planned.in[0] = float_operand(linear.in[0]);
+    planned.out = operand(buffer, 0);
+    SIE_TRY(push(planned));
+    *addend = operand(buffer, 0);
+    return SIE_OK;
+  }
+
   sie_status emit(const Op &op) {
     Operand widened = {};
     if (pooled_by_outputs(op)) return SIE_OK;
     if (gpu_ && op.kind == SIE_OP_OUTPUT_ROWS) return emit_pool_output(op);
     if (reads_quantised(op)) SIE_TRY(quantise(op.in[0]));
-    if (op.kind == SIE_OP_OUTPUT_ROWS) SIE_TRY(widen(op, &widened));
+    if (op.kind == SIE_OP_OUTPUT_ROWS || op.kind == SIE_OP_OUTPUT_SPARSE) SIE_TRY(widen(op, &widened));
     PlannedOp planned = {};
     planned.op = op;
+    if (op.lora >= 0) SIE_TRY(emit_lora(op, &planned.addend));
     for (int i = 0; i < 3; i++) {
       if (op.in[i] == SIE_NO_VALUE) continue;
       bool quantised = i == 0 && reads_quantised(op);
@@ -283,83 +308,11 @@ class Planner {
     return push(planned);
   }
 
-  sie_status plan_scratch() {
-    for (const PlannedOp &planned : p_->plan) {
-      const Op &op = planned.op;
-      if (op.kind == op_output_values) continue;
-      sie_op_bounds bounds = {};
-      bounds.kind = op.kind;
-      const Value &in = p_->values[op.in[0] != SIE_NO_VALUE ? op.in[0] : op.out];
-      bounds.rows = rows_cap(in.rows);
-      bounds.c = in.columns;
-      bounds.max_len = p_->caps.max_len;
-      if (op.kind == SIE_OP_LINEAR) {
-        bounds.compute = op.weights[0]->packed.compute;
-        bounds.n = op.weights[0]->n;
-        bounds.k = op.weights[0]->k;
-      }
-      if (op.kind == SIE_OP_ATTENTION) {
-        bounds.head_dim = op.attention.head_dim;
-        bounds.heads = op.attention.heads;
-      }
-      int64_t bytes = p_->device->ops->scratch_bytes(&bounds);
-      SIE_FAIL_IF(bytes < 0, SIE_INTERNAL, err_, "%s has no scratch bound", op_name(op.kind));
-      p_->scratch_bytes = std::max(p_->scratch_bytes, bytes);
-    }
-    p_->scratch_bytes = round_up(p_->scratch_bytes, 64);
-    p_->values_bytes = round_up(p_->values_bytes, 64);
-    return SIE_OK;
-  }
-
   sie_status make_row_offsets() {
     int32_t *offsets = array_of<int32_t>(&p_->one_row_each, p_->slab_seqs + 1);
     SIE_FAIL_IF(offsets == nullptr, SIE_OUT_OF_MEMORY, err_, "no memory to plan a program");
     for (int32_t i = 0; i <= p_->slab_seqs; i++) offsets[i] = i;
     return SIE_OK;
-  }
-
-  sie_status rehearse() {
-    Block lane = {};
-    const int32_t none = 0;
-    const int32_t nothing[2] = {0, 0};
-    Slab slab = {};
-    slab.cu_seqlens = nothing;
-    Replay replay = {};
-    replay.program = p_;
-    replay.slab = &slab;
-    replay.tokens = {p_->slab_tokens, &none};
-    replay.seqs = {p_->slab_seqs, &none};
-    replay.share = {0, 1, nullptr, p_->scratch_bytes, nullptr};
-    if (gpu_) {
-      // Launchers check all the same when there is no room for a row, and touch nothing.
-      replay.tokens.cap = replay.seqs.cap = 0;
-      replay.share.on = &p_->device->on;
-      replay.values = reinterpret_cast<char *>(uintptr_t{1} << 20);
-    } else {
-      SIE_FAIL_IF(!allocate(static_cast<size_t>(lane_bytes(p_)), &lane), SIE_OUT_OF_MEMORY, err_,
-                  "no memory to plan a program");
-      replay.share.scratch = lane.p;
-      replay.values = lane.at(p_->scratch_bytes);
-    }
-    sie_status status = SIE_OK;
-    for (int32_t i = 0; i < p_->plan.size() && status == SIE_OK; i++) {
-      status = replay_op(replay, i);
-      if (status != SIE_OK) fail_rehearsal(status, i);
-    }
-    release(&lane);
-    return status;
-  }
-
-  void fail_rehearsal(sie_status status, int32_t i) {
-    const PlannedOp &planned = p_->plan[i];
-    const Op &op = planned.op;
-    char detail[96] = "";
-    if (op.kind == SIE_OP_ATTENTION) {
-      snprintf(detail, sizeof detail, ", head_dim %d, mask %u", op.attention.head_dim, op.attention.mask);
-    }
-    fail(err_, status, "operation %d, %s of %s rows%s: this device (%s) has no such form", i,
-         op_name(op.kind), dtype_name(planned.in[0].present ? planned.in[0].dtype : planned.out.dtype),
-         detail, p_->device->ops->name);
   }
 
   sie_program *p_;

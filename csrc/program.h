@@ -23,10 +23,25 @@ constexpr int32_t max_outputs = 4;
 constexpr int64_t slab_tokens_max = 512;
 constexpr int64_t slab_seqs_max = 512;
 
-enum class Rows : uint8_t { tokens, seqs };
+constexpr int32_t max_adapters = 64;
+constexpr int64_t max_lora_rank = 1024;
+
+// Which rows a value has: one for each token of the batch, for each token it keeps, or for each sequence.
+enum class Rows : uint8_t { tokens, kept, seqs };
+
+// How an output is written: all rows densely, or where items say: a row for each sequence, its rows one after
+// another, or columns with their values.
+enum class OutputForm : uint8_t { values, rows, token_rows, sparse };
+struct Output {
+  OutputForm form;
+  Rows rows;        // of what is written; sparse: seqs
+  int64_t columns;  // of a row before its item cuts it
+};
 
 // Beside the operations of ops.h, one that csrc does itself.
 constexpr uint32_t op_output_values = 64;
+// A pooling of ours: each row stays one of its own, widened.
+constexpr int32_t each_row = 0;
 const char *op_name(uint32_t kind);
 const char *dtype_name(int32_t dtype);
 int64_t dtype_bytes(int32_t dtype);
@@ -38,6 +53,7 @@ struct Value {
   int32_t base;      // the value it is a view of, or itself
   int64_t column;    // where the view starts in the base
   int64_t columns;
+  bool outputs_only;  // of sie_op_splade, too wide for anything else
   // Plan:
   int32_t buffer;     // of the base: float rows, or -1 when only a quantised form exists
   int32_t quantised;  // u8 or f8e4m3 rows, or -1
@@ -56,6 +72,12 @@ struct Op {
   int32_t pooling;
   int32_t output;
   sie_attention_params attention;
+  int32_t lora;       // linear: the first of its pairs in the program's list; -1: none
+  int32_t max_rank;   // of those
+  int32_t normalize;  // maxsim
+  int32_t transform;  // output_sparse
+  sie_muvera muvera;
+  sie_smve smve;
 };
 
 // Where an operand lies in a lane.
@@ -91,15 +113,16 @@ constexpr int64_t redzone_bytes = 64;
 
 struct PlannedOp {
   Op op;
-  Operand in[3], residual, out, quantised;  // quantised: the u8 or f8e4m3 twin of out
-  int32_t work;                             // attention on a GPU: which of the batch's work lists; else -1
+  Operand in[3], addend, residual, out, quantised;  // quantised: the u8 or f8e4m3 twin of out
+  int32_t work;  // attention on a GPU: which of the batch's work lists; else -1
 };
 
 // A work list that attention reads on a GPU: one for all operations it serves.
 struct WorkList {
   sie_attention_params attention;
   int32_t dtype;
-  bool gathered;  // one query a sequence
+  bool gathered;   // one query a sequence
+  bool kept_keys;  // keys are the rows that the batch keeps
 };
 constexpr int32_t max_work_lists = 8;
 
@@ -117,10 +140,12 @@ struct sie_program {
   int64_t vocabulary = 0, types = 0;  // rows of the tables; types 0: no type table
   int64_t positions = 0;              // longest sequence the position table allows; 0: no table
   int32_t n_outputs = 0;
-  bool has_output_rows = false;
-  bool output_is_rows[sie::max_outputs] = {};
-  sie::Rows output_rows_of[sie::max_outputs] = {};
-  int64_t output_columns[sie::max_outputs] = {};
+  sie::Output outputs[sie::max_outputs] = {};
+  // What else of a batch it reads.
+  bool has_kept = false;
+  int32_t n_adapters = 0;               // 0: no linear has any
+  sie::List<sie_lora_pair> lora_pairs;  // n_adapters for each such linear
+  int64_t query_columns = 0;            // of maxsim; 0: none
   // Plan:
   int64_t slab_tokens = 0, slab_seqs = 0;  // caps of one slab
   sie::List<sie::PlannedOp> plan;
@@ -147,11 +172,19 @@ inline bool is_quantised(uint32_t compute) {
   return compute == SIE_COMPUTE_INT8 || compute == SIE_COMPUTE_FP8;
 }
 
+// The shape of a sie_op_linear's weight is its operation's too.
+inline bool has_matrix(uint32_t kind) { return kind == SIE_OP_LINEAR || kind == SIE_OP_SPLADE; }
+
 // Gives the plan's buffers and operands their offsets; sets values_bytes.
 sie_status place_buffers(sie_program *program, sie_error *err);
 
 // Fills plan, buffers and sizes from values and ops.
 sie_status plan_program(sie_program *program, sie_error *err);
+
+// Of a planned program: the scratch an executor needs, and each operation once with no rows, so that a form the device
+// lacks is refused when the program ends, not in a run.
+sie_status plan_scratch(sie_program *program, sie_error *err);
+sie_status rehearse(const sie_program *program, sie_error *err);
 
 }  // namespace sie
 

@@ -5,26 +5,11 @@
 
 #include <initializer_list>
 
-#include "common/dtype.h"
+#include "replay_parts.h"
 
 namespace sie {
 
 namespace {
-
-sie_tensor tensor(const Replay &r, const Operand &o) {
-  if (!o.present) return {};
-  sie_tensor t = {r.values + o.offset, o.ld, o.dtype, o.scale_group, nullptr, nullptr, nullptr};
-  if (o.scale_group != 0) t.scale = reinterpret_cast<float *>(r.values + o.scale);
-  if (o.dtype == SIE_U8) {
-    t.zero = reinterpret_cast<int32_t *>(r.values + o.zero);
-    if (o.outliers) t.outlier = reinterpret_cast<sie_outlier *>(r.values + o.outlier);
-  }
-  return t;
-}
-
-Rows rows_of(const Replay &r, sie_value v) { return r.program->values[v].rows; }
-sie_rows rows(const Replay &r, sie_value v) { return rows_of(r, v) == Rows::tokens ? r.tokens : r.seqs; }
-int64_t columns(const Replay &r, sie_value v) { return r.program->values[v].columns; }
 
 sie_status embed_layernorm(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
@@ -71,6 +56,7 @@ sie_status linear(const Replay &r, const PlannedOp &planned) {
   a.w = &op.weights[0]->packed;
   a.bias = op.bias;
   a.act = op.act;
+  a.addend = tensor(r, planned.addend);
   a.residual = tensor(r, planned.residual);
   a.y = tensor(r, planned.out.present ? planned.out : planned.quantised);
   return r.program->device->ops->linear(&a, &r.share);
@@ -92,7 +78,7 @@ sie_status attention(const Replay &r, const PlannedOp &planned) {
   a.q_rows = rows(r, op.in[0]);
   a.seqs = r.seqs;
   a.cu_q = gathered ? r.one_row_each : r.slab->cu_seqlens;
-  a.cu_kv = r.slab->cu_seqlens;
+  a.cu_kv = offsets(r, op.in[1]);
   a.max_kv = r.slab->max_len;
   a.q = tensor(r, planned.in[0]);
   a.k = tensor(r, planned.in[1]);
@@ -111,7 +97,7 @@ sie_status attention(const Replay &r, const PlannedOp &planned) {
 sie_status gather_rows(const Replay &r, const PlannedOp &planned) {
   sie_gather_rows_args a = {};
   a.seqs = r.seqs;
-  a.cu_seqlens = r.slab->cu_seqlens;
+  a.cu_seqlens = offsets(r, planned.op.in[0]);
   a.which = planned.op.pooling;
   a.c = columns(r, planned.op.out);
   a.x = tensor(r, planned.in[0]);
@@ -119,81 +105,76 @@ sie_status gather_rows(const Replay &r, const PlannedOp &planned) {
   return r.program->device->ops->gather_rows(&a, &r.share);
 }
 
+// Also a value's rows, widened.
 sie_status pool(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
+  bool each = op.pooling == each_row;
   sie_pool_args a = {};
-  a.seqs = r.seqs;
-  a.cu_seqlens = rows_of(r, op.in[0]) == Rows::tokens ? r.slab->cu_seqlens : nullptr;
-  a.mode = op.pooling;
+  a.seqs = each ? rows(r, op.in[0]) : r.seqs;
+  a.cu_seqlens = each ? nullptr : offsets(r, op.in[0]);
+  a.mode = each ? SIE_POOL_CLS : op.pooling;
   a.c = columns(r, op.in[0]);
   a.x = tensor(r, planned.in[0]);
   a.y = tensor(r, planned.out);
   return r.program->device->ops->pool(&a, &r.share);
 }
 
-sie_status output_rows(const Replay &r, const PlannedOp &planned) {
-  sie_output_rows_args a = {};
-  a.seqs = r.seqs;
-  a.c = columns(r, planned.op.in[0]);
+sie_status keep_rows(const Replay &r, const PlannedOp &planned) {
+  sie_keep_rows_args a = {};
+  a.kept = r.kept;
+  a.index = r.slab->keep;
+  a.c = columns(r, planned.op.out);
   a.x = tensor(r, planned.in[0]);
-  a.items = r.slab->items;
-  a.out = r.outputs[planned.op.output];
-  return r.program->device->ops->output_rows(&a, &r.share);
+  a.y = tensor(r, planned.out);
+  return r.program->device->ops->keep_rows(&a, &r.share);
 }
 
-sie_status pool_output(const Replay &r, const PlannedOp &planned) {
+sie_status splade(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
-  sie_pool_output_args a = {};
+  sie_splade_args a = {};
+  a.tokens = r.tokens;
   a.seqs = r.seqs;
-  a.cu_seqlens = rows_of(r, op.in[0]) == Rows::tokens ? r.slab->cu_seqlens : nullptr;
-  a.mode = op.pooling;
+  a.cu_seqlens = r.slab->cu_seqlens;
+  a.n = op.weights[0]->n;
+  a.k = op.weights[0]->k;
+  a.x = tensor(r, planned.in[0]);
+  a.w = &op.weights[0]->packed;
+  a.bias = op.bias;
+  a.y = tensor(r, planned.out);
+  return r.program->device->ops->splade(&a, &r.share);
+}
+
+sie_status maxsim(const Replay &r, const PlannedOp &planned) {
+  const Op &op = planned.op;
+  sie_maxsim_args a = {};
+  a.rows = rows(r, op.in[0]);
+  a.seqs = r.seqs;
+  a.cu_seqlens = offsets(r, op.in[0]);
   a.c = columns(r, op.in[0]);
   a.x = tensor(r, planned.in[0]);
-  a.items = r.slab->items;
-  a.out = r.outputs[op.output];
-  return r.program->device->ops->pool_output(&a, &r.share);
+  a.queries = r.slab->queries;
+  a.cu_queries = r.slab->cu_queries;
+  a.partner = r.slab->partner;
+  a.normalize = op.normalize;
+  a.y = tensor(r, planned.out);
+  return r.program->device->ops->maxsim(&a, &r.share);
 }
 
-// On a GPU, where a batch is one slab in its own order: pooling one row each is widening.
-sie_status output_values_on_gpu(const Replay &r, const PlannedOp &planned) {
-  sie_value v = planned.op.in[0];
-  sie_pool_args a = {};
-  a.seqs = rows(r, v);
-  a.mode = SIE_POOL_CLS;
-  a.c = columns(r, v);
+sie_status lora(const Replay &r, const PlannedOp &planned) {
+  const Op &op = planned.op;
+  sie_lora_args a = {};
+  a.rows = rows(r, op.in[0]);
+  a.seqs = r.seqs;
+  a.cu_seqlens = offsets(r, op.in[0]);
+  a.adapter = r.slab->adapter;
+  a.n_adapters = r.program->n_adapters;
+  a.max_rank = op.max_rank;
+  a.adapters = r.lora_pairs + op.lora;
+  a.n = op.weights[0]->n;
+  a.k = op.weights[0]->k;
   a.x = tensor(r, planned.in[0]);
-  a.y = {r.outputs[planned.op.output], a.c, SIE_F32, 0, nullptr, nullptr, nullptr};
-  return r.program->device->ops->pool(&a, &r.share);
-}
-
-// Copies rows, widened to f32, to where the batch has them.
-void copy_rows(const sie_tensor &x, int64_t first, int64_t count, int64_t c, float *out) {
-  for (int64_t i = 0; i < count; i++) {
-    int64_t at = (first + i) * x.ld;
-    if (x.dtype == SIE_F32) {
-      memcpy(out + i * c, static_cast<const float *>(x.p) + at, static_cast<size_t>(c) * sizeof(float));
-    } else {
-      const uint16_t *row = static_cast<const uint16_t *>(x.p) + at;
-      for (int64_t j = 0; j < c; j++) out[i * c + j] = sie_f32_from_bf16(row[j]);
-    }
-  }
-}
-
-sie_status output_values(const Replay &r, const PlannedOp &planned) {
-  sie_value v = planned.op.in[0];
-  sie_tensor x = tensor(r, planned.in[0]);
-  int64_t c = columns(r, v), n = r.slab->n_seqs;
-  float *out = static_cast<float *>(r.outputs[planned.op.output]);
-  int64_t first = n * r.share.part / r.share.parts, last = n * (r.share.part + 1) / r.share.parts;
-  for (int64_t b = first; b < last; b++) {
-    if (rows_of(r, v) == Rows::seqs) {
-      copy_rows(x, b, 1, c, out + r.slab->batch_seqs[b] * c);
-    } else {
-      int64_t begin = r.slab->cu_seqlens[b], end = r.slab->cu_seqlens[b + 1];
-      copy_rows(x, begin, end - begin, c, out + r.slab->batch_rows[b] * c);
-    }
-  }
-  return SIE_OK;
+  a.y = tensor(r, planned.out);
+  return r.program->device->ops->lora(&a, &r.share);
 }
 
 sie_status dispatch(const Replay &r, const PlannedOp &planned) {
@@ -212,14 +193,16 @@ sie_status dispatch(const Replay &r, const PlannedOp &planned) {
       return gather_rows(r, planned);
     case SIE_OP_POOL:
       return pool(r, planned);
-    case SIE_OP_OUTPUT_ROWS:
-      return output_rows(r, planned);
-    case SIE_OP_POOL_OUTPUT:
-      return pool_output(r, planned);
-    case op_output_values:
-      return r.program->device->is_gpu() ? output_values_on_gpu(r, planned) : output_values(r, planned);
+    case SIE_OP_KEEP_ROWS:
+      return keep_rows(r, planned);
+    case SIE_OP_SPLADE:
+      return splade(r, planned);
+    case SIE_OP_MAXSIM:
+      return maxsim(r, planned);
+    case SIE_OP_LORA:
+      return lora(r, planned);
     default:
-      return SIE_INTERNAL;
+      return replay_output(r, planned);
   }
 }
 

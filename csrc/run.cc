@@ -18,7 +18,9 @@ Replay make_replay(sie_slot *slot, int32_t slab, int32_t member, int32_t executo
   replay.program = slot->program;
   replay.slab = static_cast<const Slab *>(slot->slabs.p) + slab;
   replay.tokens = {slot->program->slab_tokens, &replay.slab->n_tokens};
+  replay.kept = {slot->program->slab_tokens, &replay.slab->n_kept};
   replay.seqs = {slot->program->slab_seqs, &replay.slab->n_seqs};
+  replay.lora_pairs = slot->program->lora_pairs.begin();
   replay.one_row_each = static_cast<const int32_t *>(slot->program->one_row_each.p);
   replay.share = {member, slot->team, arena->memory.at(executor * arena->lane_stride),
                   slot->program->scratch_bytes, nullptr};

@@ -26,8 +26,11 @@ struct GpuSlot;  // csrc/cuda
 struct sie_slot : sie::Run {
   sie_device *device = nullptr;
   sie_slot_caps caps = {};
-  // Inputs, in slab order.
-  sie::Block ids = {}, type_ids = {}, cu_seqlens = {}, items = {}, batch_rows = {};
+  // Inputs, in slab order; queries and where they begin as the batch has them.
+  sie::Block ids = {}, type_ids = {}, cu_seqlens = {}, batch_rows = {};
+  sie::Block keep = {}, cu_kept = {}, batch_kept = {}, first_kept = {};
+  sie::Block adapter = {}, partner = {}, queries = {}, cu_queries = {};
+  sie::Block items[sie::max_outputs] = {};
   // Work list.
   sie::Block slabs = {}, teams = {};
   sie::Block shares = {}, order = {}, slab_of = {}, heap = {}, by_length = {};
@@ -41,5 +44,37 @@ struct sie_slot : sie::Run {
   std::atomic<int32_t> failed_op{-1};
   sie_status failure = SIE_OK;
 };
+
+namespace sie {
+
+// Every id, length, index, offset and cap of a batch; counts the rows it keeps.
+sie_status check_batch(const sie_slot *slot, const sie_program *program, const sie_batch &batch,
+                       int64_t *n_kept, sie_error *err);
+
+// Bytes of one row of `columns` that an item makes; not of a sparse one.
+inline int64_t item_bytes(const sie_out_item &item, int64_t columns) {
+  int64_t dims = item.dims != 0 ? item.dims : columns;
+  return item.dtype == SIE_BINARY ? (dims + 7) / 8 : dims * dtype_bytes(item.dtype);
+}
+
+// The items of a sequence's rows: each row lies behind the one before.
+inline void spread_item(const sie_out_item &item, int64_t columns, int64_t rows, sie_out_item *to) {
+  int64_t bytes = item_bytes(item, columns);
+  for (int64_t i = 0; i < rows; i++) {
+    to[i] = item;
+    to[i].offset += i * bytes;
+  }
+}
+
+// Which rows of tokens [0, length) are kept; null: all. Writes them, counted from `base`, and returns how many.
+inline int32_t list_kept(const uint8_t *keep, int32_t length, int32_t base, int32_t *to) {
+  int32_t count = 0;
+  for (int32_t i = 0; i < length; i++) {
+    if (keep == nullptr || keep[i] != 0) to[count++] = base + i;
+  }
+  return count;
+}
+
+}  // namespace sie
 
 #endif  // SIE_CSRC_SLOT_H

@@ -19,10 +19,12 @@ constexpr int64_t chunk_bytes = int64_t{2} << 20;  // of f32 rows converted at a
 sie_status check_desc(const sie_device *device, const sie_weight_desc *d, sie_error *err) {
   SIE_FAIL_IF(d->struct_size != sizeof *d, SIE_INVALID_ARGUMENT, err,
               "sie_weight_desc has %u bytes; %zu expected", d->struct_size, sizeof *d);
-  SIE_FAIL_IF(d->kind < SIE_WEIGHT_LINEAR || d->kind > SIE_WEIGHT_VECTOR, SIE_INVALID_ARGUMENT, err,
+  SIE_FAIL_IF(d->kind < SIE_WEIGHT_LINEAR || d->kind > SIE_WEIGHT_DATA, SIE_INVALID_ARGUMENT, err,
               "weight kind %u is none of sie_weight_kind", d->kind);
-  SIE_FAIL_IF(d->dtype != SIE_F32 && d->dtype != SIE_F16 && d->dtype != SIE_BF16, SIE_UNSUPPORTED, err,
-              "weights are read from f32, f16 or bf16, not from dtype %u", d->dtype);
+  bool integers = d->kind == SIE_WEIGHT_DATA && d->dtype == SIE_I32;
+  SIE_FAIL_IF(d->dtype != SIE_F32 && d->dtype != SIE_F16 && d->dtype != SIE_BF16 && !integers,
+              SIE_UNSUPPORTED, err,
+              "weights are read from f32, f16 or bf16, data from i32 too, not from dtype %u", d->dtype);
   SIE_FAIL_IF(d->n_parts < 1 || d->n_parts > 8, SIE_INVALID_ARGUMENT, err,
               "%d weight parts; 1 to 8 are possible", d->n_parts);
   SIE_FAIL_IF(d->n < 1 || d->n > max_rows, SIE_INVALID_ARGUMENT, err, "n is %lld; 1 to %lld is possible",
@@ -48,7 +50,7 @@ sie_status check_desc(const sie_device *device, const sie_weight_desc *d, sie_er
               "layout %u is none of sie_weight_layout", d->layout);
   SIE_FAIL_IF(gate_up && (d->n_parts != 2 || d->parts[0].rows != d->parts[1].rows), SIE_INVALID_ARGUMENT, err,
               "interleaving needs two parts of equal height: gate and up");
-  if (d->kind == SIE_WEIGHT_VECTOR) return SIE_OK;
+  if (d->kind == SIE_WEIGHT_VECTOR || d->kind == SIE_WEIGHT_DATA) return SIE_OK;
   SIE_FAIL_IF(d->compute < SIE_COMPUTE_F32 || d->compute > SIE_COMPUTE_FP8, SIE_INVALID_ARGUMENT, err,
               "compute class %u is none of sie_compute", d->compute);
   // On a GPU more classes have weights than models.
@@ -74,7 +76,7 @@ void widen(const void *source, uint32_t dtype, int64_t count, float *out) {
 
 // Row `row` of the packed order → its address in the source.
 const void *source_row(const sie_weight_desc *d, int64_t row) {
-  int64_t element = d->dtype == SIE_F32 ? 4 : 2;
+  int64_t element = dtype_bytes(static_cast<int32_t>(d->dtype));
   int32_t part = 0;
   if (d->layout == SIE_LAYOUT_INTERLEAVE_GATE_UP) {
     part = static_cast<int32_t>(row % 2);
@@ -88,7 +90,8 @@ const void *source_row(const sie_weight_desc *d, int64_t row) {
 
 // Widens rows [first, first + count) into chunk; refuses what is not finite in the class it is kept in.
 sie_status read_rows(const sie_weight_desc *d, int64_t first, int64_t count, float *chunk, sie_error *err) {
-  bool narrow = d->kind != SIE_WEIGHT_VECTOR && d->compute != SIE_COMPUTE_F32;
+  bool narrow =
+      (d->kind == SIE_WEIGHT_LINEAR || d->kind == SIE_WEIGHT_TABLE) && d->compute != SIE_COMPUTE_F32;
   bool half = narrow && d->compute == SIE_COMPUTE_F16;
   // Above these a bf16 and an f16 would round to infinity.
   uint32_t limit = sie_f32_bits(half ? 65519.996f : (narrow ? 3.3895314e38f : FLT_MAX));
@@ -106,7 +109,7 @@ sie_status read_rows(const sie_weight_desc *d, int64_t first, int64_t count, flo
   return SIE_OK;
 }
 
-void keep_rows(sie_weight *w, const sie_ops *ops, int64_t first, int64_t count, const float *chunk) {
+void pack_rows(sie_weight *w, const sie_ops *ops, int64_t first, int64_t count, const float *chunk) {
   if (w->kind == SIE_WEIGHT_LINEAR) {
     ops->pack(w->packed.compute, w->n, w->k, first, count, chunk, w->k, w->data.p);
     return;
@@ -125,15 +128,38 @@ void keep_rows(sie_weight *w, const sie_ops *ops, int64_t first, int64_t count, 
   }
 }
 
+// Copies rows of data as they are.
+void copy_data(sie_weight *w, const sie_weight_desc *d, int64_t first, int64_t count) {
+  int64_t bytes = d->k * dtype_bytes(w->table.dtype);
+  for (int64_t i = first; i < first + count; i++) {
+    memcpy(w->data.at(i * bytes), source_row(d, i), static_cast<size_t>(bytes));
+  }
+}
+
+// Notes between which bounds a table of indices lies.
+void note_indices(sie_weight *w) {
+  const int32_t *values = static_cast<const int32_t *>(w->data.p);
+  for (int64_t i = 0; i < w->n * w->k; i++) {
+    int64_t v = values[i], index = v < 0 ? -1 - v : v;
+    w->index_least = i == 0 || v < w->index_least ? v : w->index_least;
+    w->index_end = index >= w->index_end ? index + 1 : w->index_end;
+  }
+}
+
 // Bytes to keep the weight in; sets its form. A row of zeros behind tables and vectors lets kernels read
 // whole vectors at the end.
-int64_t choose_form(sie_weight *w, const sie_device *device) {
+int64_t choose_form(sie_weight *w, const sie_device *device, uint32_t dtype) {
   uint32_t compute = storage_class(device, w->compute);
   if (w->kind == SIE_WEIGHT_LINEAR) {
     w->packed.compute = compute;
     w->packed.n = w->n;
     w->packed.k = w->k;
     return device->ops->packed_bytes(compute, w->n, w->k);
+  }
+  if (w->kind == SIE_WEIGHT_DATA) {
+    w->table.dtype = static_cast<int32_t>(dtype);
+    w->table.ld = w->k;
+    return w->n * w->k * dtype_bytes(w->table.dtype) + 64;
   }
   bool wide = w->kind == SIE_WEIGHT_VECTOR || compute == SIE_COMPUTE_F32;
   w->table.dtype = wide ? SIE_F32 : (compute == SIE_COMPUTE_F16 ? SIE_F16 : SIE_BF16);
@@ -143,13 +169,18 @@ int64_t choose_form(sie_weight *w, const sie_device *device) {
 }
 
 sie_status fill(sie_weight *w, const sie_weight_desc *d, sie_error *err) {
-  int64_t bytes = choose_form(w, w->device);
+  int64_t bytes = choose_form(w, w->device, d->dtype);
   SIE_FAIL_IF(bytes < 0, SIE_INTERNAL, err, "no packed form of class %s", compute_name(w->compute));
   SIE_FAIL_IF(!allocate(static_cast<size_t>(bytes), &w->data), SIE_OUT_OF_MEMORY, err,
               "no memory for a weight of %lld bytes", static_cast<long long>(bytes));
   w->bytes = static_cast<int64_t>(w->data.bytes);
   // On a GPU nobody may look until the bytes have been copied there.
   if (!w->device->is_gpu()) w->packed.data = w->table.p = w->data.p;
+  if (d->dtype == SIE_I32) {
+    copy_data(w, d, 0, d->n);
+    note_indices(w);
+    return SIE_OK;
+  }
   // Whole panels at a time, as long as 64 rows fit.
   int64_t rows = chunk_bytes / (d->k * static_cast<int64_t>(sizeof(float)));
   rows = rows >= 64 ? rows / 64 * 64 : (rows > 0 ? rows : 1);
@@ -161,7 +192,12 @@ sie_status fill(sie_weight *w, const sie_weight_desc *d, sie_error *err) {
   for (int64_t first = 0; first < d->n && status == SIE_OK; first += rows) {
     int64_t count = rows < d->n - first ? rows : d->n - first;
     status = read_rows(d, first, count, chunk, err);
-    if (status == SIE_OK) keep_rows(w, w->device->ops, first, count, chunk);
+    if (status != SIE_OK) break;
+    if (w->kind == SIE_WEIGHT_DATA) {
+      copy_data(w, d, first, count);
+    } else {
+      pack_rows(w, w->device->ops, first, count, chunk);
+    }
   }
   release(&block);
   return status;

@@ -13,11 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files that Open looks for, in this order.
+// The files of safetensors that Open looks for.
 const (
 	SingleFile = "model.safetensors"
 	IndexFile  = "model.safetensors.index.json"
 )
+
+// checkpointFiles is the order in which Open looks.
+var checkpointFiles = []string{SingleFile, IndexFile, TorchFile, TorchIndexFile}
 
 // Tensor describes one tensor of an open Checkpoint. It is a small value: copying it does not copy the elements.
 type Tensor struct {
@@ -26,7 +29,8 @@ type Tensor struct {
 	Shape []int64 // row-major; empty for a scalar. Shared: do not write.
 
 	file       *mapping
-	begin, end int64 // in the file
+	begin, end int64  // in the file, or in own
+	own        []byte // elements that do not lie in the file row-major; nil elsewhere
 }
 
 // Bytes is the size of the elements in bytes.
@@ -38,11 +42,17 @@ func (t Tensor) Elements() int64 { return t.Bytes() * 8 / t.DType.Bits() }
 // UnsafeBytes is a view of the elements: row-major, little-endian, read-only (writing to it faults), and not aligned
 // beyond one byte, because old files do not align their data section. The view is valid until Checkpoint.Close;
 // touching it later faults, and calling UnsafeBytes later panics. Safe for concurrent use.
-func (t Tensor) UnsafeBytes() []byte { return t.file.bytes(t.begin, t.end) }
+func (t Tensor) UnsafeBytes() []byte {
+	if t.own != nil {
+		return t.own
+	}
+	return t.file.bytes(t.begin, t.end)
+}
 
 // Checkpoint is an open set of tensors: one file, or all shards of an index. Its methods are safe for concurrent use,
 // but Close must come after the last use of every view.
 type Checkpoint struct {
+	name     string // of the file it was opened by, without its folder
 	files    []*mapping
 	tensors  map[string]Tensor
 	names    []string // sorted
@@ -51,27 +61,28 @@ type Checkpoint struct {
 }
 
 // Open opens the checkpoint of a model directory: model.safetensors if it is there, else the shards that
-// model.safetensors.index.json names. Errors: ErrNoWeights when there is neither; *FormatError when a file breaks the
-// format; otherwise the error of the file system.
+// model.safetensors.index.json names, else pytorch_model.bin or the shards of its index. Errors: ErrNoWeights when there is
+// none of them; *FormatError when a file breaks the format; otherwise the error of the file system.
 func Open(dir string) (*Checkpoint, error) {
-	single := filepath.Join(dir, SingleFile)
-	if _, err := os.Stat(single); err == nil {
-		return OpenFile(single)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	index := filepath.Join(dir, IndexFile)
-	if _, err := os.Stat(index); err == nil {
-		return openSharded(dir, index)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	for _, name := range checkpointFiles {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		if strings.HasSuffix(name, ".json") {
+			return openSharded(dir, path)
+		}
+		return OpenFile(path)
 	}
 	return nil, noWeights(dir)
 }
 
-// OpenFile opens one safetensors file of any name. Errors as Open, but a missing file is fs.ErrNotExist.
+// OpenFile opens one file: of torch.save when its name ends in .bin, .pt, .pth or .ckpt, safetensors under any other name.
+// Errors as Open, but a missing file is fs.ErrNotExist.
 func OpenFile(path string) (*Checkpoint, error) {
-	c := &Checkpoint{tensors: make(map[string]Tensor)}
+	c := &Checkpoint{name: filepath.Base(path), tensors: make(map[string]Tensor)}
 	if err := c.add(path, nil); err != nil {
 		c.Close()
 		return nil, err
@@ -85,7 +96,7 @@ func openSharded(dir, index string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Checkpoint{tensors: make(map[string]Tensor, len(ix.shardOf))}
+	c := &Checkpoint{name: filepath.Base(index), tensors: make(map[string]Tensor, len(ix.shardOf))}
 	for i, shard := range ix.shards {
 		// The index decides which shard a tensor comes from: a copy of it elsewhere is left out.
 		mine := func(name string) bool { at, listed := ix.shardOf[name]; return listed && at == i }
@@ -119,6 +130,9 @@ func (c *Checkpoint) add(path string, keep func(name string) bool) error {
 		return err
 	}
 	c.files = append(c.files, m)
+	if isTorch(path) {
+		return c.addTorch(m, path, keep)
+	}
 	h, err := readHeader(m.file, m.opened.Size(), path)
 	if err != nil {
 		return err
@@ -147,24 +161,31 @@ func (c *Checkpoint) finish() {
 	}
 }
 
-// noWeights says what was looked for, and why a directory with torch weights does not help.
-func noWeights(dir string) error {
-	others, err := filepath.Glob(filepath.Join(globEscape(dir), "*.bin"))
-	if err == nil && len(others) > 0 {
-		return fmt.Errorf("%w in %s: found %s, but only safetensors is read; use a revision of the model that has %s, "+
-			"or convert it once with transformers' save_pretrained", ErrNoWeights, dir, filepath.Base(others[0]), SingleFile)
+// addTorch is the rest of add for a file of torch.save.
+func (c *Checkpoint) addTorch(m *mapping, path string, keep func(name string) bool) error {
+	entries, err := readTorch(m.file, m.opened.Size(), path)
+	if err != nil {
+		return err
 	}
+	for _, e := range entries {
+		if keep == nil || keep(e.name) {
+			c.tensors[e.name] = Tensor{Name: e.name, DType: e.dtype, Shape: e.shape, file: m, begin: e.begin, end: e.end, own: e.data}
+		}
+	}
+	return nil
+}
+
+// noWeights says what was looked for.
+func noWeights(dir string) error {
 	if _, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("%w: %w", ErrNoWeights, err)
 	}
-	return fmt.Errorf("%w in %s: looked for %s and %s; check the path, or download the model again",
-		ErrNoWeights, dir, SingleFile, IndexFile)
+	return fmt.Errorf("%w in %s: looked for %s; check the path, or download the model again",
+		ErrNoWeights, dir, strings.Join(checkpointFiles, ", "))
 }
 
-// globEscape quotes the pattern characters of a path.
-func globEscape(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
-}
+// Name is the file it was opened by, without its folder: for messages.
+func (c *Checkpoint) Name() string { return c.name }
 
 // Tensor returns the tensor of that name, and whether there is one.
 func (c *Checkpoint) Tensor(name string) (Tensor, bool) {
@@ -189,6 +210,9 @@ func (c *Checkpoint) Prefetch() error { return c.adviseAll(unix.MADV_WILLNEED) }
 // Release drops the pages that hold only this tensor from the resident set. The view stays valid, and reading it again
 // brings the pages back from the page cache or disk. The pages shared with neighbours go with ReleaseAll.
 func (c *Checkpoint) Release(t Tensor) error {
+	if t.own != nil {
+		return nil
+	}
 	return t.file.advise(t.begin, t.end, unix.MADV_DONTNEED, true)
 }
 

@@ -162,10 +162,10 @@ func TestNoWeights(t *testing.T) {
 	if !errors.Is(err, weights.ErrNoWeights) || !strings.Contains(err.Error(), weights.IndexFile) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("empty directory: %v", err)
 	}
-	weightstest.WriteFile(t, dir, "pytorch_model.bin", []byte("PK"))
+	weightstest.WriteFile(t, dir, "tf_model.h5", nil)
 	_, err = weights.Open(dir)
-	if !errors.Is(err, weights.ErrNoWeights) || !strings.Contains(err.Error(), "pytorch_model.bin, but only safetensors is read") {
-		t.Errorf("torch weights only: %v", err)
+	if !errors.Is(err, weights.ErrNoWeights) || !strings.Contains(err.Error(), weights.TorchFile) {
+		t.Errorf("weights of another framework: %v", err)
 	}
 	_, err = weights.Open(filepath.Join(dir, "absent"))
 	if !errors.Is(err, weights.ErrNoWeights) || !errors.Is(err, fs.ErrNotExist) {

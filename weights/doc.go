@@ -1,5 +1,5 @@
-// Package weights reads model checkpoints in the safetensors format, from one file or from the shards named by a
-// model.safetensors.index.json.
+// Package weights reads model checkpoints in the safetensors format and in that of torch.save, from one file or from the
+// shards named by a model.safetensors.index.json or pytorch_model.bin.index.json.
 //
 // Entry points: [Open] for a model directory, [OpenFile] for one file such as a module's 2_Dense/model.safetensors.
 // Both return a [Checkpoint], whose [Tensor] values are views into read-only memory maps: opening reads the headers
@@ -15,6 +15,12 @@
 // that is replaced or deleted (rather than truncated in place) is harmless, as cache and package managers do it;
 // [Checkpoint.CheckUnchanged] finds a changed file cheaply before a long read.
 //
-// The package starts no goroutines, writes nothing and runs no code from a checkpoint. It does not read torch pickles
-// (pytorch_model.bin), does not download (see weights/hub) and does not know any model architecture.
+// A torch file is a program in the pickle language inside an archive. The program is read by a machine that can build
+// plain values and tensors and nothing else (pickle.go): what it names besides is refused by name, never looked up. Its
+// size, steps, depth and memory are bounded, and each tensor's offset and strides are checked against the bytes that are
+// there. Tensors that lie row-major are views of the map, as in safetensors; others are copied, within a few times the
+// file's own size. Files of PyTorch before 1.6 and TorchScript programs are refused.
+//
+// The package starts no goroutines, writes nothing and runs no code from a checkpoint. It does not download (see
+// weights/hub) and does not know any model architecture.
 package weights

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ErrNoWeights is matched by the error of Open when the directory holds neither model.safetensors nor its index.
-var ErrNoWeights = errors.New("no safetensors weights")
+// ErrNoWeights is matched by the error of Open when the directory holds no file that it looks for.
+var ErrNoWeights = errors.New("no weights")
 
 // FormatError reports a checkpoint file that breaks a rule of the format. The file is damaged or hostile: reading it
 // again gives the same error.

@@ -68,7 +68,7 @@ func FuzzParseIndex(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		ix, err := parseIndex(raw)
+		ix, err := parseIndex(raw, ".safetensors")
 		if err != nil {
 			if ix != nil {
 				t.Error("an index came with the error")

@@ -16,7 +16,7 @@ const (
 	maxShards     = 4096
 )
 
-// shardIndex is a checked model.safetensors.index.json.
+// shardIndex is a checked model.safetensors.index.json or pytorch_model.bin.index.json.
 type shardIndex struct {
 	shards  []string       // file names, in order of first mention
 	shardOf map[string]int // tensor name → position in shards
@@ -37,7 +37,11 @@ func readIndex(path string) (*shardIndex, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	ix, err := parseIndex(raw)
+	extension := ".safetensors"
+	if filepath.Base(path) == TorchIndexFile {
+		extension = ".bin"
+	}
+	ix, err := parseIndex(raw, extension)
 	if err != nil {
 		var fe *FormatError
 		if !errors.As(err, &fe) {
@@ -49,9 +53,9 @@ func readIndex(path string) (*shardIndex, error) {
 	return ix, nil
 }
 
-// parseIndex parses an index. weight_map is read strictly; the free-form metadata beside it is skipped, its total_size
+// parseIndex parses an index whose shards end in extension. weight_map is read strictly; the free-form metadata beside it is skipped, its total_size
 // too, because published indexes get it wrong and nothing rests on it. On error the index is nil.
-func parseIndex(raw []byte) (*shardIndex, error) {
+func parseIndex(raw []byte, extension string) (*shardIndex, error) {
 	if !utf8.Valid(raw) {
 		return nil, errors.New("is not valid UTF-8")
 	}
@@ -80,8 +84,8 @@ func parseIndex(raw []byte) (*shardIndex, error) {
 			}
 			at, known := position[shard]
 			if !known {
-				if !plainShardName(shard) {
-					return fail("%s is not the plain name of a .safetensors file in the same directory", quoted(shard))
+				if !plainShardName(shard, extension) {
+					return fail("%s is not the plain name of a %s file in the same directory", quoted(shard), extension)
 				}
 				if len(ix.shards) == maxShards {
 					return fail("more than %d shards", maxShards)
@@ -108,8 +112,8 @@ func parseIndex(raw []byte) (*shardIndex, error) {
 
 // plainShardName reports whether an index may name this file: a visible file of the index's own directory. Anything
 // else (a path, "..", a NUL) could make a hostile index read a file the model does not own.
-func plainShardName(name string) bool {
-	return len(name) <= 255 && strings.HasSuffix(name, ".safetensors") && name[0] != '.' &&
+func plainShardName(name, extension string) bool {
+	return len(name) <= 255 && strings.HasSuffix(name, extension) && name[0] != '.' &&
 		filepath.IsLocal(name) && !strings.ContainsAny(name, "/\\\x00")
 }
 

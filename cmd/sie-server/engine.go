@@ -121,6 +121,31 @@ func (f *sourceFlags) narrow(all *catalog.Catalog) (*catalog.Catalog, *catalog.B
 	return all, nil, nil
 }
 
+// defaultModels are the ids that routes without a model choose from: the flag's, which must exist, else those of -m.
+func defaultModels(flag, refs []string, cat *catalog.Catalog) ([]string, error) {
+	var out []string
+	for _, id := range flag {
+		m, err := cat.Resolve(strings.TrimSpace(id))
+		if err != nil {
+			return nil, fmt.Errorf("--default-model: %w", err)
+		}
+		out = append(out, m.ID)
+	}
+	if out != nil {
+		return out, nil
+	}
+	for _, ref := range refs {
+		id, _, _ := strings.Cut(strings.TrimSpace(ref), "=")
+		if catalog.IsPath(id) || isModelDir(id) {
+			id = catalog.AdHocID(id)
+		}
+		if m, err := cat.Resolve(id); err == nil {
+			out = append(out, m.ID)
+		}
+	}
+	return out, nil
+}
+
 // files are the model files that the flags name, or the built-in ones.
 func (f *sourceFlags) files() (*catalog.Catalog, error) {
 	switch {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,8 @@ type healthCmd struct {
 	URL     string        `name:"url" help:"Address of the server." default:"http://127.0.0.1:8080"`
 	Probe   string        `help:"readyz: requests should be sent here. livez: the device answers. healthz: the process answers." default:"readyz" enum:"readyz,livez,healthz"`
 	Timeout time.Duration `help:"Time for the answer." default:"3s"`
+
+	Insecure bool `help:"Take any certificate of an https address: the probe is for this machine's own server."`
 }
 
 func (c *healthCmd) Run() error {
@@ -32,7 +35,7 @@ func (c *healthCmd) ask(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--url %s: %w", c.URL, err)
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true},
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: c.Insecure}},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	answer, err := client.Do(request)
 	if err != nil {

@@ -18,6 +18,7 @@ type cli struct {
 	Models  modelsCmd  `cmd:"" help:"List the models of the catalog and whether their weights are here."`
 	Pull    pullCmd    `cmd:"" help:"Download a model's weights into the local cache."`
 	Doctor  doctorCmd  `cmd:"" help:"Explain what this machine offers and what would be used."`
+	Top     topCmd     `cmd:"" help:"Watch a running server in the terminal; q ends it."`
 	Health  healthCmd  `cmd:"" help:"Ask a running server whether it is ready; the exit status tells."`
 	OpenAPI openapiCmd `cmd:"" name:"openapi" help:"Print the OpenAPI document."`
 	Version versionCmd `cmd:"" help:"Print the version."`

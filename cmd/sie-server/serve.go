@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -25,11 +27,17 @@ type serveCmd struct {
 	computeFlags `embed:""`
 	batchFlags   `embed:""`
 
+	securityFlags `embed:""`
+
 	Host     string   `help:"Address to listen on." default:"0.0.0.0"`
 	Port     int      `help:"Port to listen on." short:"p" default:"8080"`
 	Preload  []string `help:"Model ids to load before the server is ready." sep:"," env:"SIE_PRELOAD_MODELS"`
+	Default  []string `name:"default-model" help:"Model of routes that name none (text-embeddings-inference's, a rerank request without one): the first that fits the task. Default: the models of -m." sep:"," env:"SIE_DEFAULT_MODEL"`
 	Verbose  bool     `help:"Log every request that is refused, and why." short:"v"`
-	JSONLogs bool     `help:"Log JSON." env:"SIE_LOG_JSON"`
+	JSONLogs bool     `help:"Log JSON; the same as --log-format json." env:"SIE_LOG_JSON"`
+	Format   string   `name:"log-format" help:"text or json." env:"SIE_LOG_FORMAT" default:"text" enum:"text,json"`
+	Access   bool     `name:"access-log" help:"Log every request: id, path, status, model, counts and times; never texts or keys." env:"SIE_ACCESS_LOG"`
+	Tracing  bool     `help:"Send traces and metrics to an OTLP collector; the OTEL_ variables say where." env:"SIE_TRACING_ENABLED"`
 
 	MaxBody        int           `name:"max-request-body-bytes" help:"Bytes of a request body; more get 413." env:"SIE_MAX_REQUEST_BODY_BYTES" default:"35651584"`
 	MaxItemText    int           `name:"max-item-text-bytes" help:"Bytes of text and metadata of one item." env:"SIE_MAX_ITEM_TEXT_BYTES" default:"2097152"`
@@ -41,26 +49,37 @@ type serveCmd struct {
 	RequestTimeout time.Duration `help:"Time for an answer; later ones get 504." env:"SIE_REQUEST_TIMEOUT" default:"140s"`
 	DrainTimeout   time.Duration `help:"Time for running requests at shutdown." env:"SIE_DRAIN_TIMEOUT" default:"25s"`
 
+	MaxHeadBytes int           `help:"Bytes of a request's head; more get 431." env:"SIE_MAX_HEAD_BYTES" default:"16384"`
+	HeadTimeout  time.Duration `help:"Time for a request's head." env:"SIE_HEAD_TIMEOUT" default:"30s"`
+	BodyTimeout  time.Duration `help:"Time for a request's body." env:"SIE_BODY_TIMEOUT" default:"5m"`
+	BodyStall    time.Duration `help:"Time between two pieces of a body." env:"SIE_BODY_STALL" default:"20s"`
+	WriteTimeout time.Duration `help:"Time for a client to take an answer." env:"SIE_WRITE_TIMEOUT" default:"2m"`
+	KeepAlive    time.Duration `help:"Time a connection may be idle." env:"SIE_KEEP_ALIVE" default:"2m"`
+	MaxWatchers  int           `name:"max-status-sockets" help:"Open status sockets." env:"SIE_MAX_STATUS_SOCKETS" default:"256"`
+
 	MachineProfile string `help:"What X-SIE-MACHINE-PROFILE must name." env:"SIE_MACHINE_PROFILE"`
 	Pool           string `help:"Pool shown in the status." env:"SIE_POOL"`
 
 	Reload          bool `help:"Accepted for compatibility; has no effect." hidden:""`
-	Tracing         bool `help:"Accepted for compatibility; has no effect." hidden:"" env:"SIE_TRACING_ENABLED"`
 	Instrumentation bool `help:"Accepted for compatibility; has no effect." short:"i" hidden:"" env:"SIE_INSTRUMENTATION"`
 }
 
 func (c *serveCmd) Run() error {
-	log := obs.NewLogger(os.Stderr, c.JSONLogs, c.Verbose)
+	log := obs.NewLogger(os.Stderr, c.JSONLogs || c.Format == "json", c.Verbose)
 	for _, f := range []struct {
 		set  bool
 		name string
-	}{{c.Reload, "--reload"}, {c.Tracing, "--tracing"}, {c.Instrumentation, "--instrumentation"}} {
+	}{{c.Reload, "--reload"}, {c.Instrumentation, "--instrumentation"}} {
 		if f.set {
 			log.Warn("flag has no effect in this server", "flag", f.name)
 		}
 	}
 	if c.Port < 0 || c.Port > 65535 {
 		return fmt.Errorf("--port must be between 0 and 65535, got %d", c.Port)
+	}
+	secure, err := c.secure(log)
+	if err != nil {
+		return err
 	}
 	all, err := c.files()
 	if err != nil {
@@ -73,6 +92,10 @@ func (c *serveCmd) Run() error {
 	for _, w := range cat.Warnings() {
 		log.Warn("catalog", "problem", w.Error())
 	}
+	defaults, err := defaultModels(c.Default, c.Models, cat)
+	if err != nil {
+		return err
+	}
 	metrics := obs.NewMetrics()
 	w, err := newWorker(&c.sourceFlags, &c.computeFlags, &c.batchFlags, cat, log, metrics, logProgress(log.Info))
 	if err != nil {
@@ -83,8 +106,19 @@ func (c *serveCmd) Run() error {
 	opt := server.Options{
 		Limits: api.Limits{MaxBodyBytes: c.MaxBody, MaxItemTextBytes: c.MaxItemText, MaxItems: c.MaxItems,
 			MaxScoreItems: c.MaxScoreItems, MaxLabels: c.MaxLabels},
-		MaxHeldBytes: c.MaxHeldBytes, MaxConns: c.MaxConns, RequestTimeout: c.RequestTimeout,
+		MaxHeldBytes: c.MaxHeldBytes, MaxConns: c.MaxConns, RequestTimeout: c.RequestTimeout, DefaultModels: defaults,
 		MachineProfile: cmp.Or(c.MachineProfile, c.GPUType, w.GPUType()), Name: server.WorkerName(), Pool: c.Pool, Bundle: "default", Log: log, Metrics: metrics,
+	}
+	opt.Keys, opt.CORSOrigins, opt.AccessLog = secure.keys, secure.origins, c.Access
+	opt.MaxHeadBytes, opt.HeadTimeout, opt.BodyTimeout, opt.BodyStall = c.MaxHeadBytes, c.HeadTimeout, c.BodyTimeout, c.BodyStall
+	opt.WriteTimeout, opt.KeepAlive, opt.MaxWatchers = c.WriteTimeout, c.KeepAlive, c.MaxWatchers
+	if c.Tracing {
+		telemetry, err := obs.StartTelemetry(context.Background(), "sie-server", build.Version, metrics.Registry, log)
+		if err != nil {
+			return err
+		}
+		defer closeTelemetry(telemetry, log)
+		opt.Tracer = telemetry.Tracer
 	}
 	if bundle != nil {
 		opt.Bundle, opt.BundleHash = bundle.Name, cat.BundleConfigHash(bundle)
@@ -100,8 +134,12 @@ func (c *serveCmd) Run() error {
 		}
 		return err
 	}
+	if secure.tls != nil {
+		l = tls.NewListener(l, secure.tls)
+	}
 	log.Info("sie-server", "version", build.Version, "commit", build.Commit, "address", l.Addr().String(),
-		"device", w.DeviceName(), "precision", w.Precision(), "models", cat.Len())
+		"device", w.DeviceName(), "precision", w.Precision(), "models", cat.Len(),
+		"api_keys", secure.keys != nil, "tls", secure.tls != nil)
 	for _, d := range w.Devices() {
 		log.Info("device", aboutDevice(d)...)
 	}
@@ -121,7 +159,7 @@ func (c *serveCmd) Run() error {
 				log.Error("preload", "error", err)
 			}
 			s.Ready()
-			log.Info("ready", "url", url(l.Addr()))
+			log.Info("ready", "url", url(l.Addr(), secure.tls != nil))
 		case err := <-served:
 			return err
 		case <-w.LostC():
@@ -144,6 +182,15 @@ func aboutDevice(d engine.Info) []any {
 	return []any{"name", d.Kind.String(), "model", d.Name, "isa", d.ISA.String(), "threads", d.Threads}
 }
 
+// closeTelemetry sends what is waiting, for a few seconds.
+func closeTelemetry(t *obs.Telemetry, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := t.Close(ctx); err != nil {
+		log.Warn("telemetry", "error", err)
+	}
+}
+
 func drain(s *server.Server, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -162,10 +209,13 @@ func preload(ctx context.Context, w preloader, ids []string) error {
 	return all
 }
 
-func url(a net.Addr) string {
+func url(a net.Addr, secure bool) string {
 	_, port, err := net.SplitHostPort(a.String())
 	if err != nil {
 		return a.String()
+	}
+	if secure {
+		return "https://localhost:" + port
 	}
 	return "http://localhost:" + port
 }

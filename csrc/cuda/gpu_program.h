@@ -24,8 +24,10 @@ struct GpuProgram {
 struct GpuSlot {
   void *input;                 // pinned
   void *outputs[max_outputs];  // pinned
+  // Of the loaded batch:
   int32_t bucket;
-  InputBatch batch;  // sizes of the loaded one; its pointers are not kept
+  InputSizes sizes;
+  int64_t input_bytes;
 };
 
 // Fills err from a code of the driver: `what` failed, by its name and in the driver's words.

@@ -17,22 +17,32 @@ Places places_in(const sie_arena *arena, const sie_program *program) {
   return {arena->placed, values, values + program->values_bytes};
 }
 
-// Enqueues every operation. `batch` bounds the grids: of a graph its bucket, else what this run has.
+// Enqueues every operation. `bounds` are those of the grids: of a graph its bucket's, else what this run has.
 sie_status launch_all(const sie_program *program, const sie_arena *arena, const InputLayout &layout,
-                      const InputBatch &batch, sie_error *err) {
+                      const InputSizes &bounds, sie_error *err) {
   Places places = places_in(arena, program);
   auto input = [&places](int64_t offset) { return reinterpret_cast<const int32_t *>(places.input + offset); };
   Slab slab = {};
-  slab.max_len = batch.longest;
+  slab.max_len = bounds.longest;
   slab.ids = input(layout.ids);
   slab.type_ids = layout.type_ids > 0 ? input(layout.type_ids) : nullptr;
   slab.cu_seqlens = input(layout.cu_seqlens);
-  slab.items = reinterpret_cast<const sie_out_item *>(places.input + layout.items);
+  slab.keep = input(layout.keep);
+  slab.cu_kept = input(layout.cu_kept);
+  slab.adapter = input(layout.adapter);
+  slab.partner = input(layout.partner);
+  slab.cu_queries = input(layout.cu_queries);
+  slab.queries = reinterpret_cast<const float *>(places.input + layout.queries);
+  for (int32_t i = 0; i < max_outputs; i++) {
+    slab.items[i] = reinterpret_cast<const sie_out_item *>(places.input + layout.items[i]);
+  }
   Replay replay = {};
   replay.program = program;
   replay.slab = &slab;
-  replay.tokens = {batch.n_tokens, input(0)};
-  replay.seqs = {batch.n_seqs, input(0) + 1};
+  replay.tokens = {bounds.tokens, input(0)};
+  replay.seqs = {bounds.seqs, input(0) + 1};
+  replay.kept = {bounds.kept, input(0) + 2};
+  replay.lora_pairs = reinterpret_cast<const sie_lora_pair *>(places.input + layout.pairs);
   replay.values = places.values;
   replay.share = {0, 1, places.scratch, program->scratch_bytes, &program->device->on};
   replay.one_row_each = input(layout.one_each);
@@ -46,8 +56,8 @@ sie_status launch_all(const sie_program *program, const sie_arena *arena, const 
   return SIE_OK;
 }
 
-InputBatch bounds_of(const InputLayout &layout) {
-  return {layout.tokens, layout.seqs, layout.longest, nullptr, nullptr, nullptr, nullptr};
+InputSizes bounds_of(const InputLayout &layout) {
+  return {layout.tokens, layout.tokens, layout.seqs, layout.longest};
 }
 
 void drop(Graph *graph) {
@@ -125,7 +135,7 @@ sie_status gpu_submit(sie_program *program, sie_arena *arena, sie_slot *slot, si
   slot->arena = arena;
   if (slot->gpu->bucket < whole_bucket && program->device->graphs)
     return submit_graph(program, arena, slot, err);
-  return launch_all(program, arena, program->gpu->layouts[slot->gpu->bucket], slot->gpu->batch, err);
+  return launch_all(program, arena, program->gpu->layouts[slot->gpu->bucket], slot->gpu->sizes, err);
 }
 
 }  // namespace sie

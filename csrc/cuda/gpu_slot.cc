@@ -44,23 +44,21 @@ void gpu_slot_free(sie_slot *slot) {
 
 const void *gpu_slot_output(const sie_slot *slot, int32_t index) { return slot->gpu->outputs[index]; }
 
-sie_status gpu_slot_load(sie_slot *slot, const sie_program *program, int64_t n_tokens, int64_t n_seqs,
-                         const int32_t *ids, const int32_t *type_ids, const int32_t *cu_seqlens,
-                         const sie_out_item *items, sie_error *err) {
+sie_status gpu_slot_load(sie_slot *slot, const sie_program *program, const sie_batch &batch, int64_t n_kept,
+                         sie_error *err) {
   GpuSlot *gpu = slot->gpu;
-  gpu->bucket = choose_bucket(program->gpu->layouts, n_tokens, n_seqs);
+  gpu->bucket = choose_bucket(program->gpu->layouts, batch.n_tokens, batch.n_seqs);
   const InputLayout &layout = program->gpu->layouts[gpu->bucket];
   SIE_FAIL_IF(layout.bytes > slot->caps.input_bytes, SIE_INVALID_ARGUMENT, err,
               "the batch's input has %lld bytes; the slot takes %lld", static_cast<long long>(layout.bytes),
               static_cast<long long>(slot->caps.input_bytes));
-  InputBatch batch = {n_tokens, n_seqs, 0, ids, type_ids, cu_seqlens, items};
-  for (int64_t b = 0; b < n_seqs; b++) {
-    int64_t length = int64_t{cu_seqlens[b + 1]} - cu_seqlens[b];
-    batch.longest = length > batch.longest ? length : batch.longest;
+  gpu->sizes = {batch.n_tokens, n_kept, batch.n_seqs, 0};
+  for (int64_t b = 0; b < batch.n_seqs; b++) {
+    int64_t length = int64_t{batch.cu_seqlens[b + 1]} - batch.cu_seqlens[b];
+    gpu->sizes.longest = length > gpu->sizes.longest ? length : gpu->sizes.longest;
   }
-  SIE_TRY(write_input(program, layout, batch, static_cast<char *>(gpu->input), err));
-  gpu->batch = {n_tokens, n_seqs, batch.longest, nullptr, nullptr, nullptr, nullptr};
-  return SIE_OK;
+  return write_input(program, layout, gpu->sizes, batch, static_cast<char *>(gpu->input), &gpu->input_bytes,
+                     err);
 }
 
 }  // namespace sie
@@ -73,6 +71,6 @@ sie_status sie_slot_input(const sie_slot *slot, const void **host, int64_t *byte
   SIE_FAIL_IF(slot->state.load(std::memory_order_acquire) != run_loaded, SIE_INVALID_ARGUMENT, err,
               "the slot is not loaded");
   *host = slot->gpu->input;
-  *bytes = slot->program->gpu->layouts[slot->gpu->bucket].bytes;
+  *bytes = slot->gpu->input_bytes;
   return SIE_OK;
 }

@@ -1,15 +1,20 @@
 // input.h — a batch as it goes to a GPU: one block of pinned memory, one copy.
 //
-//   0          int32 tokens, int32 sequences    what sie_rows point to
+//   0          int32 tokens, sequences, kept rows    what sie_rows point to
 //   ids        int32 [tokens]
 //   type_ids   int32 [tokens], zeros where the batch has none; absent where the program has no type table
 //   cu_seqlens int32 [sequences + 1]
 //   one_each   int32 [sequences + 1] 0, 1, 2 …, where attention is asked one query a sequence
-//   items      sie_out_item [sequences], where the program writes output rows
+//   keep       int32 [kept rows] token rows, cu_kept int32 [sequences + 1], where rows are kept
+//   adapter    int32 [sequences], pairs sie_lora_pair [all of the program], where linears have adapters
+//   partner    int32 [sequences], cu_queries int32 [queries + 1], where queries are compared
+//   items      sie_out_item of each output that takes them: [sequences], of token rows [tokens] or [kept rows]
 //   work       of each list, as kernels/cuda/attention_work.h has it
+//   queries    float [query rows, columns]: last, since only what the batch has is copied
 //
-// Every part begins at a fixed multiple of 256 bytes. Where depends on the batch's bucket alone, the smallest one that
-// it fits, so that a graph captured for a bucket finds everything in place; the last bucket is the program's caps.
+// Every part begins at a fixed multiple of 256 bytes, and is there only where the program reads it. Where depends on the
+// batch's bucket alone, the smallest one that it fits, so that a graph captured for a bucket finds everything in place;
+// the last bucket is the program's caps. Queries are bounded by the program's caps in every bucket.
 #ifndef SIE_CSRC_CUDA_INPUT_H
 #define SIE_CSRC_CUDA_INPUT_H
 
@@ -26,9 +31,12 @@ constexpr int32_t whole_bucket =
 
 struct InputLayout {
   int64_t tokens, seqs, longest;  // bounds
-  int64_t ids, type_ids, cu_seqlens, one_each, items;
+  int64_t ids, type_ids, cu_seqlens, one_each;
+  int64_t keep, cu_kept, adapter, pairs, partner, cu_queries;
+  int64_t items[max_outputs];
   int64_t work[max_work_lists];
-  int64_t bytes;  // to copy
+  int64_t queries;
+  int64_t bytes;  // of all, queries up to their bound included
 };
 
 // The parts of a planned program's batches in a bucket; tokens is 0 where the program's caps are below it.
@@ -37,16 +45,15 @@ void lay_out_input(const sie_program *program, int32_t bucket, InputLayout *layo
 // The smallest bucket with room.
 int32_t choose_bucket(const InputLayout *layouts, int64_t tokens, int64_t seqs);
 
-struct InputBatch {
-  int64_t n_tokens, n_seqs;
+// How much of everything a batch has.
+struct InputSizes {
+  int64_t tokens, kept, seqs;
   int64_t longest;  // of its sequences
-  const int32_t *ids, *type_ids, *cu_seqlens;
-  const sie_out_item *items;
 };
 
-// Writes the batch, work lists included, to memory of layout.bytes.
-sie_status write_input(const sie_program *program, const InputLayout &layout, const InputBatch &batch,
-                       char *memory, sie_error *err);
+// Writes a checked batch, work lists included, to memory of layout.bytes; *bytes receives how many of them to copy.
+sie_status write_input(const sie_program *program, const InputLayout &layout, const InputSizes &sizes,
+                       const sie_batch &batch, char *memory, int64_t *bytes, sie_error *err);
 
 }  // namespace sie
 

@@ -41,7 +41,7 @@ extern "C" {
 
 /* ---- 1 Versions and errors ------------------------------------------------------------------------- */
 
-#define SIE_ABI_VERSION 2u
+#define SIE_ABI_VERSION 3u
 SIE_API uint32_t sie_abi_version(void);
 
 /* Append-only numbers: they are logged, compared by Go sentinels and mapped to HTTP. */
@@ -154,7 +154,8 @@ SIE_API sie_status sie_device_query(const sie_device *device, sie_device_info *i
 typedef enum sie_weight_kind {
   SIE_WEIGHT_LINEAR = 1, /* [N, K] row-major as checkpoints store nn.Linear; packed for the compute class */
   SIE_WEIGHT_TABLE = 2,  /* [N, C] rows looked up by index; kept as f32 (F32) or bf16 (other classes) */
-  SIE_WEIGHT_VECTOR = 3  /* [N] bias, gamma, beta; kept as f32 */
+  SIE_WEIGHT_VECTOR = 3, /* [N] bias, gamma, beta; kept as f32 */
+  SIE_WEIGHT_DATA = 4 /* [N, K] kept as it is, dense; compute is ignored: LoRA, tables of MUVERA and SMVE */
 } sie_weight_kind;
 
 typedef enum sie_weight_layout {
@@ -172,7 +173,7 @@ typedef struct sie_weight_desc {
   uint32_t struct_size;
   uint32_t kind;    /* sie_weight_kind */
   uint32_t compute; /* sie_compute */
-  uint32_t dtype;   /* of the source: SIE_F32, SIE_F16 or SIE_BF16 */
+  uint32_t dtype;   /* of the source: SIE_F32, SIE_F16 or SIE_BF16; DATA: also SIE_I32 */
   uint32_t layout;  /* sie_weight_layout */
   int32_t n_parts;  /* 1 … 8 */
   int64_t n;        /* sum of the parts' rows */
@@ -192,13 +193,14 @@ SIE_API int64_t sie_weight_bytes(const sie_weight *weight);
 typedef struct sie_caps {
   uint32_t struct_size;
   uint32_t reserved;
-  int64_t max_tokens; /* of a batch */
-  int64_t max_seqs;   /* of a batch */
-  int64_t max_len;    /* of one sequence */
+  int64_t max_tokens;     /* of a batch */
+  int64_t max_seqs;       /* of a batch */
+  int64_t max_len;        /* of one sequence */
+  int64_t max_query_rows; /* of a batch's queries together (sie_op_maxsim); 0 without */
 } sie_caps;
 
-/* An intermediate of a program: rows are the batch's tokens or its sequences, columns are fixed. Its
- * storage type follows the compute class of the weights and is never seen here. */
+/* An intermediate of a program: rows are the batch's tokens, those of them it keeps, or its sequences; columns are fixed.
+ * Its storage type follows the compute class of the weights and is never seen here. */
 typedef int32_t sie_value;
 #define SIE_NO_VALUE (-1)
 
@@ -268,7 +270,8 @@ typedef struct sie_attention_params {
 } sie_attention_params;
 
 /* y = softmax(scale·q·kᵀ)·v per sequence and head. q has the batch's token rows, or one row per sequence
- * (after sie_op_gather_rows: last-layer pruning); k and v always have token rows. q [R, H·D], y [R, H·D]. */
+ * (after sie_op_gather_rows: last-layer pruning); k and v have token rows or, without a mask, kept rows: keys that nobody
+ * sees are left out. q [R, H·D], y [R, H·D]. */
 SIE_API sie_status sie_op_attention(sie_program *program, sie_value q, sie_value k, sie_value v,
                                     const sie_attention_params *params, sie_value *y, sie_error *err);
 
@@ -281,6 +284,34 @@ SIE_API sie_status sie_op_gather_rows(sie_program *program, sie_value x, sie_poo
 SIE_API sie_status sie_op_pool(sie_program *program, sie_value x, sie_pooling mode, sie_value *y,
                                sie_error *err);
 
+/* y[K, C] = the token rows the batch keeps (sie_batch.keep), in order. Operations on rows take kept rows as they take token
+ * rows; attention takes them for k and v. */
+SIE_API sie_status sie_op_keep_rows(sie_program *program, sie_value x, sie_value *y, sie_error *err);
+
+/* y = act(x·Wᵀ + bias + s) + residual, s the LoRA term of each row's sequence: B·(A·x) of the adapter that sie_batch.adapter
+ * names, 0 for −1. Adapter i is (a[i], b[i]): SIE_WEIGHT_DATA of one dtype, [rank, K] and [N, rank], the scale folded into
+ * b; both NULL where it has none for this linear. n_adapters 1 … 64, the same in all calls of a program. */
+typedef struct sie_lora {
+  uint32_t struct_size;
+  int32_t n_adapters;
+  const sie_weight *const *a;
+  const sie_weight *const *b;
+} sie_lora;
+SIE_API sie_status sie_op_linear_lora(sie_program *program, sie_value x, const sie_weight *w,
+                                      const sie_weight *bias, sie_act act, sie_value residual,
+                                      const sie_lora *lora, sie_value *y, sie_error *err);
+
+/* y[B, V] f32 = max(0, the largest logit of the sequence's tokens, x·Wᵀ + bias) per column of the vocabulary. x has token
+ * rows. The logits of tokens are never stored. Only sie_op_output_sparse and sie_op_output_values read y. */
+SIE_API sie_status sie_op_splade(sie_program *program, sie_value x, const sie_weight *w,
+                                 const sie_weight *bias, sie_value *y, sie_error *err);
+
+/* y[B, 1] f32 = Σ over the rows i of the sequence's query of max over its own rows j of q_i·x_j (ColBERT's MaxSim); the
+ * sequence's rows are divided by their L2 norm when normalize is 1. Queries come with the batch (sie_batch.queries), have
+ * x's columns and are taken as they are. A sequence without partner gives 0. x has token or kept rows. */
+SIE_API sie_status sie_op_maxsim(sie_program *program, sie_value x, int32_t normalize, sie_value *y,
+                                 sie_error *err);
+
 /* Declares output `index` (0, 1, … in order): each sequence's row of x [B, C], cut to the item's dims,
  * divided by its L2 norm (eps 1e-12) when the item says so, converted to the item's dtype and written at
  * the item's offset. Rounding as documented at sie_out_item. */
@@ -290,9 +321,58 @@ SIE_API sie_status sie_op_output_rows(sie_program *program, sie_value x, int32_t
  * models. */
 SIE_API sie_status sie_op_output_values(sie_program *program, sie_value x, int32_t index, sie_error *err);
 
+/* Declares output `index`: the rows of x [R, C] (token or kept rows), each as sie_op_output_rows writes one; a sequence's
+ * rows lie one after another from the item's offset, without gaps. */
+SIE_API sie_status sie_op_output_token_rows(sie_program *program, sie_value x, int32_t index, sie_error *err);
+
+/* Declares output `index`: the columns of each sequence's row of x [B, V] that are above 0, after `transform`. The item's
+ * dims is room for that many columns, its dtype F32 or F16 that of the values; at its offset, a multiple of 16, are
+ *   int32 count, three int32 of 0, int32 column[dims], value[dims]
+ * count is the true number, which may exceed dims; columns ascend; places beyond are left as they were. */
+SIE_API sie_status sie_op_output_sparse(sie_program *program, sie_value x, sie_sparse transform,
+                                        int32_t index, sie_error *err);
+
+/* Declares output `index`: the fixed dimensional encoding of each sequence's rows of x (MUVERA, arXiv:2405.19504; the
+ * formula is at sie_muvera_args in kernels/ops.h), a row shaped by its item. Tables are SIE_WEIGHT_DATA: simhash f32
+ * [R·C, bits] or NULL for 0 bits, ams i32 [R, C] or NULL for identity (P = C), sketch i32 [R·2^bits·P, 1]. Without a
+ * sketch (final_dims 0) all three of its tables are NULL; with one, a CPU takes `sketch` and a GPU the other two, which
+ * sie_muvera_group makes of it. Indices outside their range are refused here. */
+typedef struct sie_muvera {
+  uint32_t struct_size;
+  int32_t repetitions, simhash_bits, projected, final_dims;
+  int32_t is_query, fill_empty, center_tokens;
+  int32_t normalize; /* 1: rows are divided by their L2 norm first */
+  const sie_weight *simhash, *ams;
+  const sie_weight *sketch;        /* a CPU's */
+  const sie_weight *sketch_first;  /* a GPU's: i32 [R, final_dims + 1] */
+  const sie_weight *sketch_source; /* a GPU's: i32 [R·2^bits·P, 1] */
+} sie_muvera;
+SIE_API sie_status sie_op_output_muvera(sie_program *program, sie_value x, const sie_muvera *params,
+                                        int32_t index, sie_error *err);
+
+/* Groups the sketch [R, block], block = 2^bits·P, by output, as GPUs read it: first [R, final_dims + 1], source [R, block].
+ * SIE_CORRUPT: an index outside the result. Any build. */
+SIE_API sie_status sie_muvera_group(const int32_t *sketch, int64_t repetitions, int64_t block,
+                                    int64_t final_dims, int32_t *first, int32_t *source, sie_error *err);
+
+/* Declares output `index`: the sparse multi-vector encoding of each sequence's rows of x (sie_smve_args in
+ * kernels/ops.h), written as sie_op_output_sparse does. anchors: SIE_WEIGHT_DATA f32 [repetitions·width, C]. */
+typedef struct sie_smve {
+  uint32_t struct_size;
+  int32_t repetitions, width, top, max_nonzeros;
+  int32_t is_query;
+  int32_t normalize;
+  const sie_weight *anchors;
+} sie_smve;
+SIE_API sie_status sie_op_output_smve(sie_program *program, sie_value x, const sie_smve *params,
+                                      int32_t index, sie_error *err);
+
 /* Plans the intermediates by liveness. *workspace receives the bytes an arena needs for this program. */
 SIE_API sie_status sie_program_end(sie_program *program, size_t *workspace, sie_error *err);
 SIE_API void sie_program_free(sie_program *program);
+
+/* Bytes of the most queries a batch of the program can bring, max_query_rows · C · 4; 0 where it has no sie_op_maxsim. */
+SIE_API int64_t sie_program_query_bytes(const sie_program *program);
 
 /* Writes a readable listing (one operation a line: shapes, types, bytes) to text[cap], NUL-terminated; returns
  * the length it needs. */
@@ -326,18 +406,34 @@ typedef struct sie_slot_caps {
   int64_t max_seqs;
   int64_t output_bytes[4]; /* capacity of each output */
   int64_t input_bytes;     /* GPU: the largest sie_program_input_bytes; else 0 */
+  int64_t query_bytes;     /* CPU: the largest sie_program_query_bytes */
 } sie_slot_caps;
 
 SIE_API sie_status sie_slot_create(sie_device *device, const sie_slot_caps *caps, sie_slot **slot,
                                    sie_error *err);
 SIE_API void sie_slot_free(sie_slot *slot);
 
-/* Fills a free slot with a batch for `program`: copies ids [T], type_ids [T] or NULL (all 0), cu_seqlens [B+1]
- * (starts at 0, ascending, T = cu_seqlens[B]) and items [B]; builds the work lists. Checks every id, length,
- * offset and cap; on error the slot stays free. items may be NULL for a program without output_rows. */
-SIE_API sie_status sie_slot_load(sie_slot *slot, const sie_program *program, int64_t n_tokens, int64_t n_seqs,
-                                 const int32_t *ids, const int32_t *type_ids, const int32_t *cu_seqlens,
-                                 const sie_out_item *items, sie_error *err);
+/* A batch. T tokens of B sequences, packed. */
+typedef struct sie_batch {
+  uint32_t struct_size;
+  uint32_t reserved;
+  int64_t n_tokens, n_seqs;
+  const int32_t *ids;           /* [T] */
+  const int32_t *type_ids;      /* [T], or NULL: all 0 */
+  const int32_t *cu_seqlens;    /* [B+1], from 0, ascending, T = cu_seqlens[B] */
+  const uint8_t *keep;          /* [T] 1 where sie_op_keep_rows keeps the row, else 0; NULL: all */
+  const int32_t *adapter;       /* [B] for sie_op_linear_lora, −1: none; NULL: none anywhere */
+  int64_t n_queries;            /* for sie_op_maxsim; at most max_seqs */
+  const float *queries;         /* [cu_queries[n_queries], C]; max_query_rows at most */
+  const int32_t *cu_queries;    /* [n_queries + 1], from 0, ascending; NULL without queries */
+  const int32_t *partner;       /* [B] the query of each sequence, −1: none; NULL: none anywhere */
+  const sie_out_item *items[4]; /* [B] of each output that takes them; NULL for the others */
+} sie_batch;
+
+/* Fills a free slot with a batch for `program`, copying it, and builds the work lists. Checks every id, length, index,
+ * offset and cap; on error the slot stays free. What the program has no operation for is not looked at. */
+SIE_API sie_status sie_slot_load(sie_slot *slot, const sie_program *program, const sie_batch *batch,
+                                 sie_error *err);
 
 /* Starts the loaded batch and returns at once. Runs of a device finish in the order of submission or overlap;
  * at most two may be in flight. program, arena and slot are kept until sie_slot_wait returns. */

@@ -39,6 +39,18 @@ T sized() {
   return t;
 }
 
+sie_batch batch_of(int64_t tokens, int64_t seqs, const int32_t *ids, const int32_t *types, const int32_t *cu,
+                   const sie_out_item *items) {
+  sie_batch batch = sized<sie_batch>();
+  batch.n_tokens = tokens;
+  batch.n_seqs = seqs;
+  batch.ids = ids;
+  batch.type_ids = types;
+  batch.cu_seqlens = cu;
+  batch.items[0] = items;
+  return batch;
+}
+
 }  // namespace
 
 TEST(bad_device_arguments) {
@@ -94,7 +106,8 @@ TEST(bad_weight_arguments) {
   };
   with([](sie_weight_desc *x) { x->struct_size++; });
   with([](sie_weight_desc *x) { x->kind = 0; });
-  with([](sie_weight_desc *x) { x->kind = 4; });
+  with([](sie_weight_desc *x) { x->kind = 5; });
+  with([](sie_weight_desc *x) { x->dtype = SIE_I32; }, SIE_UNSUPPORTED);
   with([](sie_weight_desc *x) { x->compute = 0; });
   with([](sie_weight_desc *x) { x->compute = 99; });
   with([](sie_weight_desc *x) { x->compute = SIE_COMPUTE_FP8; }, SIE_UNSUPPORTED);
@@ -125,6 +138,11 @@ TEST(bad_recording_arguments) {
   REFUSED(sie_program_begin(nullptr, &caps, &p, &err));
   REFUSED(sie_program_begin(open.m.device, nullptr, &p, &err));
   REFUSED(sie_program_begin(open.m.device, &caps, nullptr, &err));
+  for (int64_t rows : {int64_t{-1}, INT64_MAX}) {
+    sie_caps changed = caps;
+    changed.max_query_rows = rows;
+    REFUSED(sie_program_begin(open.m.device, &changed, &p, &err));
+  }
   for (int field = 0; field < 3; field++) {
     for (int64_t value : {int64_t{0}, int64_t{-1}, INT64_MAX}) {
       sie_caps changed = caps;
@@ -274,16 +292,24 @@ TEST(bad_run_arguments) {
   with([](sie_slot_caps *x) { x->max_tokens = 0; });
   with([](sie_slot_caps *x) { x->max_seqs = INT64_MAX; });
   with([](sie_slot_caps *x) { x->output_bytes[0] = -1; });
+  with([](sie_slot_caps *x) { x->query_bytes = -1; });
 
   const int32_t ids[] = {1, 2, 3, 4}, types[] = {0, 1, 0, 1}, cu[] = {0, 1, 4};
   sie_out_item items[2] = {{SIE_F32, 0, 0, 0, 0}, {SIE_F32, 0, 0, 0, 256}};
   sie_slot *s = m.slots[0];
   auto load = [&](int64_t t, int64_t b, const int32_t *i, const int32_t *ty, const int32_t *c,
                   const sie_out_item *it,
-                  sie_error *err) { return sie_slot_load(s, m.program, t, b, i, ty, c, it, err); };
-  REFUSED(sie_slot_load(nullptr, m.program, 4, 2, ids, types, cu, items, &err));
-  REFUSED(sie_slot_load(s, nullptr, 4, 2, ids, types, cu, items, &err));
-  REFUSED(sie_slot_load(s, other.m.program, 4, 2, ids, types, cu, items, &err));
+                  sie_error *err) {
+    sie_batch batch = batch_of(t, b, i, ty, c, it);
+    return sie_slot_load(s, m.program, &batch, err);
+  };
+  sie_batch good = batch_of(4, 2, ids, types, cu, items), unsized = good;
+  unsized.struct_size = 0;
+  REFUSED(sie_slot_load(nullptr, m.program, &good, &err));
+  REFUSED(sie_slot_load(s, nullptr, &good, &err));
+  REFUSED(sie_slot_load(s, m.program, nullptr, &err));
+  REFUSED(sie_slot_load(s, m.program, &unsized, &err));
+  REFUSED(sie_slot_load(s, other.m.program, &good, &err));
   REFUSED(load(4, 2, nullptr, types, cu, items, &err));
   REFUSED(load(4, 2, ids, types, nullptr, items, &err));
   REFUSED(load(4, 2, ids, types, cu, nullptr, &err));
@@ -346,12 +372,12 @@ TEST(bad_run_arguments) {
 
   // A slot of fewer outputs or bytes than the program writes.
   CHECK(sie_slot_create(m.device, &caps, &slot, &none) == SIE_OK, "%s", none.message);
-  REFUSED(sie_slot_load(slot, m.program, 4, 2, ids, types, cu, items, &err));
+  REFUSED(sie_slot_load(slot, m.program, &good, &err));
   sie_slot_free(slot);
   caps.n_outputs = 2;
   caps.output_bytes[0] = 512;
   caps.output_bytes[1] = 4 * 64 * 4 - 1;
   CHECK(sie_slot_create(m.device, &caps, &slot, &none) == SIE_OK, "%s", none.message);
-  REFUSED(sie_slot_load(slot, m.program, 4, 2, ids, types, cu, items, &err));
+  REFUSED(sie_slot_load(slot, m.program, &good, &err));
   sie_slot_free(slot);
 }

@@ -194,8 +194,15 @@ void Batch::add(const Shape &shape, int number, int length) {
 }
 
 sie_status submit(Model *m, int slot, const Batch &batch) {
-  TRY(sie_slot_load(m->slots[slot], m->program, batch.tokens(), batch.seqs(), batch.ids.data(),
-                    batch.types.data(), batch.cu.data(), batch.items.data(), &m->err));
+  sie_batch packed = {};
+  packed.struct_size = sizeof packed;
+  packed.n_tokens = batch.tokens();
+  packed.n_seqs = batch.seqs();
+  packed.ids = batch.ids.data();
+  packed.type_ids = batch.types.data();
+  packed.cu_seqlens = batch.cu.data();
+  packed.items[0] = batch.items.data();
+  TRY(sie_slot_load(m->slots[slot], m->program, &packed, &m->err));
   if (m->card != nullptr) {
     const void *host;
     int64_t bytes;

@@ -201,7 +201,14 @@ struct Run {
     const int32_t cu[] = {0, 3, 20, 21, tokens};
     std::vector<sie_out_item> items;
     for (int64_t b = 0; b < seqs; b++) items.push_back({SIE_F32, 0, 0, 0, b * width * 4});
-    MUST(sie_slot_load(slot, program, tokens, seqs, ids.data(), nullptr, cu, items.data(), &err));
+    sie_batch batch = {};
+    batch.struct_size = sizeof batch;
+    batch.n_tokens = tokens;
+    batch.n_seqs = seqs;
+    batch.ids = ids.data();
+    batch.cu_seqlens = cu;
+    for (const sie_out_item *&of_output : batch.items) of_output = items.data();
+    MUST(sie_slot_load(slot, program, &batch, &err));
     MUST(sie_program_submit(program, arena, slot, &err));
     MUST(sie_slot_wait(slot, &err));
     for (int32_t i = 0; i < 4; i++) {

@@ -2,7 +2,6 @@ package api
 
 import (
 	"math"
-	"strconv"
 	"strings"
 
 	"github.com/sie-engine/sie/internal/errs"
@@ -36,7 +35,7 @@ func (d *decoder) embeddings(r *EmbeddingsRequest) error {
 			r.Model, hasModel = text(v.b), true
 		case "input":
 			hasInput = true
-			empty, err = d.input(r)
+			r.Texts, r.Tokens, empty, err = d.input("input")
 		case "encoding_format":
 			var s string
 			s, _, err = d.str()
@@ -85,16 +84,16 @@ var (
 	wantToken      = expect{1 << kindInt, "int"}
 )
 
-// input reads a text, a list of texts, a list of token ids or a list of such lists. What the first entry is, all
+// input reads field: a text, a list of texts, a list of token ids or a list of such lists. What the first entry is, all
 // must be.
-func (d *decoder) input(r *EmbeddingsRequest) (empty bool, err error) {
-	r.Texts, r.Tokens = nil, nil
+func (d *decoder) input(field string) (texts []string, tokens [][]int32, empty bool, err error) {
 	v, err := d.want(wantInput)
 	if err != nil {
-		return false, err
+		return nil, nil, false, err
 	}
 	if v.kind == kindStr {
-		return false, d.inputText(r, v, "input")
+		s, err := d.inputText(v, field, -1)
+		return []string{s}, nil, false, err
 	}
 	var ids []int32
 	first := wantInputEntry
@@ -103,23 +102,25 @@ func (d *decoder) input(r *EmbeddingsRequest) (empty bool, err error) {
 	for i := 0; ; i++ {
 		more, err := d.src.more(c)
 		if err != nil {
-			return false, err
+			return nil, nil, false, err
 		}
 		if !more {
 			if ids != nil {
-				r.Tokens = [][]int32{ids}
+				tokens = [][]int32{ids}
 			}
-			return i == 0, nil
+			return texts, tokens, i == 0, nil
 		}
 		e, err := d.want(first)
 		if err != nil {
-			return false, atIndex(err, i)
+			return nil, nil, false, atIndex(err, i)
 		}
 		switch e.kind {
 		case kindStr:
 			first = wantStr
 			if err = d.count(); err == nil {
-				err = d.inputText(r, e, "input["+strconv.Itoa(i)+"]")
+				var s string
+				s, err = d.inputText(e, field, i)
+				texts = append(texts, s)
 			}
 		case kindInt:
 			first = wantToken
@@ -127,34 +128,36 @@ func (d *decoder) input(r *EmbeddingsRequest) (empty bool, err error) {
 		case kindArray:
 			first = wantArray
 			if err = d.count(); err == nil {
-				err = d.tokenList(r, e)
+				var list []int32
+				list, err = d.tokenList(e)
+				tokens = append(tokens, list)
 			}
 		}
 		if err != nil {
-			return false, atIndex(err, i)
+			return nil, nil, false, atIndex(err, i)
 		}
 	}
 }
 
-func (d *decoder) inputText(r *EmbeddingsRequest, v value, place string) error {
+// inputText takes the string v, which is field or its entry i (negative: none), and checks its size.
+func (d *decoder) inputText(v value, field string, i int) (string, error) {
 	if err := checkUTF8(v.b); err != nil {
-		return err
+		return "", err
 	}
 	if limit := d.lim.itemTextLimit(); limit >= 0 && len(v.b) > limit {
-		d.postpone(errs.Invalid("input", tooMuchText(place, limit, "text").Error()))
+		d.postpone(errs.Invalid(field, tooMuchText(place(field, i), limit, "text").Error()))
 	}
-	r.Texts = append(r.Texts, text(v.b))
-	return nil
+	return text(v.b), nil
 }
 
-func (d *decoder) tokenList(r *EmbeddingsRequest, v value) error {
-	var ids []int32
+// tokenList reads the entries of the array v, at least one.
+func (d *decoder) tokenList(v value) (ids []int32, err error) {
 	c := d.enter(v)
 	defer d.leave()
 	for i := 0; ; i++ {
 		more, err := d.src.more(c)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if !more {
 			break
@@ -164,14 +167,13 @@ func (d *decoder) tokenList(r *EmbeddingsRequest, v value) error {
 			ids, err = appendToken(ids, e)
 		}
 		if err != nil {
-			return atIndex(err, i)
+			return nil, atIndex(err, i)
 		}
 	}
 	if ids == nil {
-		return located("A list of token ids must not be empty")
+		return nil, located("A list of token ids must not be empty")
 	}
-	r.Tokens = append(r.Tokens, ids)
-	return nil
+	return ids, nil
 }
 
 func appendToken(ids []int32, v value) ([]int32, error) {

@@ -1,8 +1,9 @@
 // Package api is the wire format of the HTTP API and of nothing else: requests into Go values, results into bytes.
 //
 // Entry points: [DecodeEncode], [DecodeScore], [DecodeExtract] and [DecodeEmbeddings] read a body in msgpack or
-// JSON; AppendEncodeMsgpack, AppendEncodeJSON and their siblings write an answer into a caller's buffer;
-// [ResponseFormat] and [IsMsgpack] negotiate. Options are decoded, not interpreted: package catalog knows what they mean.
+// JSON, [DecodeRerank] and DecodeTEIEmbed with its siblings the guests' dialects in JSON; AppendEncodeMsgpack,
+// AppendEncodeJSON and their siblings write an answer into a caller's buffer; [ResponseFormat] and [IsMsgpack] negotiate.
+// Options are decoded, not interpreted: package catalog knows what they mean.
 //
 // Requests come from anywhere. Decoding is one pass without reflection over one private copy of the body; strings
 // and media of a request alias that copy, so the caller may reuse its own buffer at once and a request keeps

@@ -19,6 +19,9 @@ const (
 	RouteScore                    // /v1/score
 	RouteExtract                  // /v1/extract
 	RouteOpenAI                   // /v1/embeddings and the other routes of OpenAI's API
+	RouteRerank                   // /v1/rerank, which SIE, Cohere v1 and Jina clients share
+	RouteCohere                   // /v2/rerank
+	RouteTEI                      // the routes of text-embeddings-inference
 )
 
 func (k RouteKind) inference() bool { return k == RouteEncode || k == RouteScore || k == RouteExtract }
@@ -64,8 +67,19 @@ func (f form) render(err *errs.Error) (status int, headers []Header, body []byte
 		return 202, headers, accepted(err)
 	}
 	headers = append(headers, Header{HeaderErrorCode, string(f.code)})
-	if f.kind == RouteOpenAI {
+	if err.Status == 401 {
+		headers = append(headers, Header{"WWW-Authenticate", `Bearer realm="sie"`})
+	}
+	switch f.kind {
+	case RouteOpenAI:
 		return err.Status, headers, openAIBody(err)
+	case RouteRerank:
+		return err.Status, headers, rerankBody(err)
+	case RouteCohere:
+		return err.Status, headers, cohereBody(err)
+	case RouteTEI:
+		status, body = teiError(err)
+		return status, headers, body
 	}
 	return err.Status, headers, nativeBody(err, string(f.code))
 }

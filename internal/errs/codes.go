@@ -18,6 +18,7 @@ type Code string
 const (
 	InvalidInput      Code = "INVALID_INPUT"
 	InputTooLong      Code = "INPUT_TOO_LONG"
+	Unauthorized      Code = "UNAUTHORIZED"
 	NotFound          Code = "NOT_FOUND"
 	MethodNotAllowed  Code = "METHOD_NOT_ALLOWED"
 	ModelNotFound     Code = "MODEL_NOT_FOUND"
@@ -60,6 +61,8 @@ var table = [...]Info{
 		Meaning: "the request is malformed or asks for something the model does not offer"},
 	{Code: InputTooLong, Status: 400, OpenAIType: typeInvalidRequest, OpenAICode: "INPUT_TOO_LONG",
 		Meaning: "an input is longer than the model or the server accepts (413 for a whole body)"},
+	{Code: Unauthorized, Status: 401, OpenAIType: typeInvalidRequest, OpenAICode: "invalid_api_key",
+		Meaning: "the request has no API key, or one that the server does not accept"},
 	{Code: NotFound, Status: 404, OpenAIType: typeInvalidRequest, OpenAICode: "not_found",
 		Meaning: "no such route"},
 	{Code: MethodNotAllowed, Status: 405, OpenAIType: typeInvalidRequest, OpenAICode: "method_not_allowed",

@@ -47,6 +47,9 @@ func TestConstructors(t *testing.T) {
 	}{
 		{Invalidf("items", "n=%d", 3), "INVALID_INPUT", 400, 0, "n=3"},
 		{BodyTooLarge(34 << 20), "INPUT_TOO_LONG", 413, 0, "request body exceeds the limit of 35651584 bytes"},
+		{Empty("inputs", "x"), "INVALID_INPUT", 400, 0, "x"},
+		{NoKey(), "UNAUTHORIZED", 401, 0, "This server needs an API key: send it as 'Authorization: Bearer <key>' or 'X-API-Key: <key>'"},
+		{WrongKey(), "UNAUTHORIZED", 401, 0, "The API key is not one that this server accepts"},
 		{TooLong("items", "x"), "INPUT_TOO_LONG", 400, 0, "x"},
 		{MachineProfile("H100", &l4), "INVALID_INPUT", 400, 0, "Request targets machine profile 'H100' but this worker is 'l4'. This may indicate a routing error. Check your gateway configuration."},
 		{MachineProfile("h100", nil), "INVALID_INPUT", 400, 0, "Request targets machine profile 'h100' but this worker has no GPU and SIE_MACHINE_PROFILE is not set. Route requests to a GPU worker or remove the X-SIE-MACHINE-PROFILE header."},

@@ -33,6 +33,26 @@ func UnsupportedField(param, msg string) *Error {
 	return e
 }
 
+// CodeEmpty is the OpenAI code of Empty, which TEI has a type of error for.
+const CodeEmpty = "empty_input"
+
+// Empty is Invalid for a list that must have entries.
+func Empty(param, msg string) *Error {
+	e := Invalid(param, msg)
+	e.OpenAICode = CodeEmpty
+	return e
+}
+
+// NoKey is the 401 for a request without a valid API key.
+func NoKey() *Error {
+	return newError(Unauthorized, "This server needs an API key: send it as 'Authorization: Bearer <key>' or 'X-API-Key: <key>'")
+}
+
+// WrongKey is the 401 for a key that the server does not know.
+func WrongKey() *Error {
+	return newError(Unauthorized, "The API key is not one that this server accepts")
+}
+
 // BodyTooLarge is the 413 for a request body over limit bytes.
 func BodyTooLarge(limit int64) *Error {
 	e := newError(InputTooLong, fmt.Sprintf("request body exceeds the limit of %d bytes", limit))

@@ -21,6 +21,8 @@ type Metrics struct {
 	loaded   *prometheus.GaugeVec
 	memory   *prometheus.GaugeVec
 
+	totals totals
+
 	oomAttempted, oomSucceeded, oomTerminal, oomEvictions, oomSplits *prometheus.CounterVec
 }
 
@@ -81,6 +83,11 @@ func byModel(name, help string) *prometheus.CounterVec {
 // grow the label set.
 func (m *Metrics) Request(model, endpoint string, o Outcome) {
 	m.requests.WithLabelValues(model, endpoint, string(o)).Inc()
+	if o == Success {
+		m.totals.requests.Add(1)
+	} else {
+		m.totals.failed.Add(1)
+	}
 }
 
 // Phases are the durations of one successful request; zero phases are not observed.
@@ -98,6 +105,8 @@ func (m *Metrics) Served(model, endpoint string, items, tokens int, p Phases) {
 	}
 	m.batch.WithLabelValues(model).Observe(float64(items))
 	m.tokens.WithLabelValues(model).Add(float64(tokens))
+	m.totals.items.Add(int64(items))
+	m.totals.tokens.Add(int64(tokens))
 }
 
 // Batch observes one batch on the device.
@@ -105,6 +114,10 @@ func (m *Metrics) Batch(model string, items, tokens int, run time.Duration) {
 	m.items.WithLabelValues(model).Observe(float64(items))
 	m.cost.WithLabelValues(model).Observe(float64(tokens))
 	m.run.WithLabelValues(model).Observe(run.Seconds())
+	m.totals.batches.Add(1)
+	m.totals.batchItems.Add(int64(items))
+	m.totals.batchTokens.Add(int64(tokens))
+	m.totals.busy.Add(int64(run))
 }
 
 // Loaded notes that a model was loaded (bytes > 0) or unloaded (0).

@@ -108,6 +108,22 @@ class Call {
     *w = &packed_;
   }
 
+  // Adapters lie in memory that holds addresses itself: the device gets a list of its own, one a replica.
+  void adapters(const sie_lora_pair **pairs, int32_t count) {
+    if (*pairs == nullptr || count == 0) return;
+    std::vector<sie_lora_pair> all(*pairs, *pairs + count);
+    for (sie_lora_pair &pair : all) pointer(&pair.a), pointer(&pair.b);
+    static std::map<int64_t, std::vector<sie_lora_pair, harness::Allocator<sie_lora_pair>>> lists;
+    auto &list = lists[selected];
+    const size_t bytes = all.size() * sizeof all[0];
+    if (list.size() != all.size() || memcmp(list.data(), all.data(), bytes) != 0) {
+      list.assign(all.begin(), all.end());
+      drop_twin(&block_of(list.data())->second);
+    }
+    *pairs = list.data();
+    pointer(pairs);
+  }
+
   sie_status status() const { return status_; }
 
   bool copy_in() {
@@ -161,7 +177,7 @@ void translate(Call *c, sie_linear_args *a) {
   c->rows(&a->rows);
   c->weight(&a->w);
   c->pointer(&a->bias);
-  for (sie_tensor *t : {&a->x, &a->residual, &a->y}) c->tensor(t);
+  for (sie_tensor *t : {&a->x, &a->addend, &a->residual, &a->y}) c->tensor(t);
 }
 
 void translate(Call *c, sie_quantise_rows_args *a) {
@@ -216,6 +232,45 @@ void translate(Call *c, sie_muvera_args *a) {
   c->pointer(&a->items), c->pointer(&a->out);
 }
 
+void translate(Call *c, sie_keep_rows_args *a) {
+  c->rows(&a->kept);
+  c->pointer(&a->index);
+  c->tensor(&a->x), c->tensor(&a->y);
+}
+
+void translate(Call *c, sie_splade_args *a) {
+  c->rows(&a->tokens), c->rows(&a->seqs);
+  c->weight(&a->w);
+  c->pointer(&a->cu_seqlens), c->pointer(&a->bias);
+  c->tensor(&a->x), c->tensor(&a->y);
+}
+
+void translate(Call *c, sie_smve_args *a) {
+  c->rows(&a->rows), c->rows(&a->seqs);
+  c->pointer(&a->cu_seqlens), c->pointer(&a->anchors);
+  c->tensor(&a->x);
+  c->pointer(&a->items), c->pointer(&a->out);
+}
+
+void translate(Call *c, sie_output_sparse_args *a) {
+  c->rows(&a->seqs);
+  c->tensor(&a->x);
+  c->pointer(&a->items), c->pointer(&a->out);
+}
+
+void translate(Call *c, sie_maxsim_args *a) {
+  c->rows(&a->rows), c->rows(&a->seqs);
+  c->pointer(&a->cu_seqlens), c->pointer(&a->queries), c->pointer(&a->cu_queries), c->pointer(&a->partner);
+  c->tensor(&a->x), c->tensor(&a->y);
+}
+
+void translate(Call *c, sie_lora_args *a) {
+  c->rows(&a->rows), c->rows(&a->seqs);
+  c->pointer(&a->cu_seqlens), c->pointer(&a->adapter);
+  c->adapters(&a->adapters, a->n_adapters);
+  c->tensor(&a->x), c->tensor(&a->y);
+}
+
 template <auto Entry, typename Args>
 sie_status forward(const Args *args, const sie_share *share) {
   Call call;
@@ -245,7 +300,7 @@ void install() { harness::memory = {allocate, release, nothing_to_wait_for}; }
 
 const sie_ops *table(const sie_ops *of) {
   // A new entry of the table belongs here, and its pointers in a translate().
-  static_assert(sizeof(sie_ops) == 24 + 16 * sizeof(void *), "an entry is not forwarded");
+  static_assert(sizeof(sie_ops) == 24 + 22 * sizeof(void *), "an entry is not forwarded");
   first_inner = inner = of;
   outer = *of;
 #define SIE_FORWARD(entry) \
@@ -261,6 +316,12 @@ const sie_ops *table(const sie_ops *of) {
   SIE_FORWARD(qk_norm_rope);
   SIE_FORWARD(pool_output);
   SIE_FORWARD(muvera);
+  SIE_FORWARD(keep_rows);
+  SIE_FORWARD(splade);
+  SIE_FORWARD(output_sparse);
+  SIE_FORWARD(smve);
+  SIE_FORWARD(maxsim);
+  SIE_FORWARD(lora);
 #undef SIE_FORWARD
   return &outer;
 }

@@ -85,11 +85,27 @@ class List {
     rows(m, load, "quantise_rows", "quantise", "fp8", harness::model_quantise);
     add_pool_output(m, load);
     rows(m, load, "gather_rows", "gather", "bf16", harness::model_gather);
+    rows(m, load, "lora", "adapters", "bf16", harness::model_lora);
     rows(m, load, "output_rows", "output", "int8", harness::model_output);
     rows(m, load, "linear_f32", "head", "f32", harness::model_head);
   }
   void add_muvera(const ModelShape &m, const Load &load) {
     rows(m, load, "muvera", "muvera", "bf16", harness::model_muvera);
+    rows(m, load, "smve", "smve", "bf16", harness::model_smve);
+  }
+  // From token rows to sparse rows: what a SPLADE head does.
+  void add_splade(const ModelShape &m, const Load &load) {
+    rows(m, load, "keep_rows", "keep", "bf16", harness::model_keep);
+    for (uint32_t compute : {SIE_COMPUTE_BF16, SIE_COMPUTE_FP8}) {
+      const bool fp8 = compute == SIE_COMPUTE_FP8;
+      add("splade", m, "vocabulary", load, fp8 ? "fp8" : "bf16", fp8 ? Roof::fp8 : Roof::bf16,
+          [&m, load, compute] { return harness::model_splade(m, load.lengths, compute); });
+    }
+    rows(m, load, "output_sparse", "sparse", "f32", harness::model_sparse);
+  }
+
+  void add_maxsim(const ModelShape &m, const Load &load) {
+    rows(m, load, "maxsim", "maxsim", "bf16", harness::model_maxsim);
   }
   std::vector<Point> take() { return std::move(all_); }
 
@@ -127,8 +143,11 @@ std::vector<Point> points() {
     list.add_attention(m, mixed);
     list.add_pool_output(m, mixed);
   }
+  for (const Load &load : {passages, query}) list.add_splade(models[1], load);
   list.add_muvera(token_vectors, passages);
   list.add_muvera(token_vectors, query);
+  list.add_maxsim(token_vectors, passages);
+  list.add_maxsim(token_vectors, query);
   return list.take();
 }
 
@@ -140,7 +159,9 @@ std::vector<Point> tiny_points() {
     list.add_attention(*m, load);
     list.add_rows(*m, load);
   }
+  list.add_splade(tiny, {"tiny", {9, 3}});
   list.add_muvera(tiny_vectors, {"tiny", {9, 3}});
+  list.add_maxsim(tiny_vectors, {"tiny", {9, 3}});
   return list.take();
 }
 

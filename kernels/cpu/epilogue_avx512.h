@@ -1,4 +1,4 @@
-/* epilogue_avx512.h — what follows a block product: bias, activation, residual, conversion, store. A block is
+/* epilogue_avx512.h — what follows a block product: bias, addend, activation, residual, conversion, store. A block is
  * up to 32 rows × 32 columns of sums in a small buffer; the linear kernels spread its rows over the
  * product of the next block, so that the vector units work while the tile unit does. */
 #ifndef SIE_KERNELS_CPU_EPILOGUE_AVX512_H
@@ -96,7 +96,16 @@ static inline void gated_row(__m512 x0, __m512 x1, int32_t act, ColumnMask mask,
 #endif
 }
 
-/* Finishes columns [0, 32) of one row: x0, x1 hold the sums with bias. residual and y point at the row's
+/* Columns `column` … + 31 of row r of the addend; NULL where there is none. */
+static inline const float *addend_row(const sie_linear_args *a, int64_t r, int64_t column) {
+  return a->addend.p ? (const float *)a->addend.p + r * a->addend.ld + column : nullptr;
+}
+static inline void add_addend(const float *addend, ColumnMask mask, __m512 *x0, __m512 *x1) {
+  *x0 = _mm512_add_ps(*x0, _mm512_maskz_loadu_ps(mask.lo, addend));
+  *x1 = _mm512_add_ps(*x1, _mm512_maskz_loadu_ps(mask.hi, addend + 16));
+}
+
+/* Finishes columns [0, 32) of one row: x0, x1 hold the sums with bias and addend. residual and y point at the row's
  * first column of the panel; residual may be y. */
 template <int Act, int Residual, int Out>
 static inline void epilogue_row(__m512 x0, __m512 x1, int32_t act, ColumnMask mask, const void *residual,

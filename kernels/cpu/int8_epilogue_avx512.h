@@ -60,8 +60,9 @@ static inline void int8_row(const sie_linear_args *a, const Int8Columns &c, cons
     d0 = _mm512_dpwssd_epi32(d0, excess, o->w0);
     d1 = _mm512_dpwssd_epi32(d1, excess, o->w1);
   }
-  const __m512 x0 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d0), _mm512_mul_ps(scale, c.scale0), c.bias0);
-  const __m512 x1 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d1), _mm512_mul_ps(scale, c.scale1), c.bias1);
+  __m512 x0 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d0), _mm512_mul_ps(scale, c.scale0), c.bias0);
+  __m512 x1 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d1), _mm512_mul_ps(scale, c.scale1), c.bias1);
+  if (const float *addend = addend_row(a, r, column)) add_addend(addend, c.mask, &x0, &x1);
   const int64_t residual_size = Residual == kResidualF32 ? 4 : 2, out_size = Out == kOutF32 ? 4 : 2;
   const int64_t first = column_of_y<Act>(column);
   epilogue_row<Act, Residual, Out>(x0, x1, act_of<Act>(a), c.mask,

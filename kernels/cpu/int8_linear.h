@@ -93,6 +93,7 @@ static inline sie_status int8_linear(const sie_linear_args *a, const sie_share *
     part.x.scale = a->x.scale + first;
     part.x.zero = a->x.zero + first;
     if (a->x.outlier != nullptr) part.x.outlier = a->x.outlier + first;
+    if (a->addend.p != nullptr) part.addend.p = static_cast<float *>(a->addend.p) + first * a->addend.ld;
     if (a->residual.p != nullptr) {
       const int64_t size = a->residual.dtype == SIE_F32 ? 4 : 2;
       part.residual.p = static_cast<char *>(a->residual.p) + first * a->residual.ld * size;

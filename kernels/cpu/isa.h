@@ -11,6 +11,9 @@
 
 namespace sie_cpu {
 
+// The linear of a class, for operations that have one inside.
+typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
+
 // Shapes, types and errors of each are at the top of its source file. The *_scratch functions give the bytes
 // a share's scratch must have; linear_f32_pack follows sie_ops.pack.
 #define SIE_CPU_DECLARE(ns)                                                                          \
@@ -25,6 +28,10 @@ namespace sie_cpu {
   sie_status qk_norm_rope(const sie_qk_norm_rope_args *, const sie_share *);                         \
   sie_status pool_output(const sie_pool_output_args *, const sie_share *);                           \
   sie_status muvera(const sie_muvera_args *, const sie_share *);                                     \
+  sie_status keep_rows(const sie_keep_rows_args *, const sie_share *);                               \
+  sie_status output_sparse(const sie_output_sparse_args *, const sie_share *);                       \
+  sie_status maxsim(const sie_maxsim_args *, const sie_share *);                                     \
+  sie_status lora(const sie_lora_args *, const sie_share *);                                         \
   sie_status linear_f32(const sie_linear_args *, const sie_share *);                                 \
   int64_t linear_f32_packed_bytes(int64_t n, int64_t k);                                             \
   void linear_f32_pack(int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld, \
@@ -32,10 +39,20 @@ namespace sie_cpu {
   int64_t linear_f32_scratch(const sie_op_bounds *bounds);                                           \
   int64_t attention_scratch(const sie_op_bounds *bounds);                                            \
   int64_t muvera_scratch(const sie_op_bounds *bounds);                                               \
+  sie_status splade(const sie_splade_args *, const sie_share *, LinearFn linear, int64_t panel);     \
+  int64_t splade_logits_bytes(int64_t n, int64_t panel);                                             \
+  int64_t linear_f32_panel();                                                                        \
+  sie_status smve(const sie_smve_args *, const sie_share *);                                         \
+  int64_t smve_scratch(const sie_op_bounds *bounds);                                                 \
+  int64_t maxsim_scratch(const sie_op_bounds *bounds);                                               \
+  int64_t lora_scratch(const sie_op_bounds *bounds);                                                 \
   }
 SIE_CPU_DECLARE(avx2)
 SIE_CPU_DECLARE(avx512)
 #undef SIE_CPU_DECLARE
+
+// Rows of a linear inside splade at most; behind splade_logits_bytes comes what the linear of so many rows asks for.
+constexpr int64_t splade_slab_rows = 288;
 
 // Items [first, last) of `count` that belong to this call.
 struct Range {

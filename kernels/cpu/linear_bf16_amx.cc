@@ -1,8 +1,8 @@
-// linear_bf16_amx — y = act(x·Wᵀ + bias) + residual, bf16 operands, f32 sums, on AMX tiles.
+// linear_bf16_amx — y = act(x·Wᵀ + bias + addend) + residual, bf16 operands, f32 sums, on AMX tiles.
 //   or, with a gate, g(even columns)·(odd columns) + residual in N/2 columns
-// Shapes   x [R, K], W packed [N, K], residual, y [R, N], row-major, strides ≥ columns.
+// Shapes   x [R, K], W packed [N, K], addend, residual, y [R, N], row-major, strides ≥ columns.
 //          R ≥ 0 any; N, K ≥ 1 any.
-// Types    x bf16; bias f32; residual f32 | bf16; y f32 | bf16 (nearest even).  Alias: residual may be y.
+// Types    x bf16; bias, addend f32; residual f32 | bf16; y f32 | bf16 (nearest even).  Alias: residual may be y.
 // Align    packed data 64 B; rows any (64 B rows load fastest).
 // Cost     2·R·N·K flop; a tile product is 16,384 flop in 16 cycles. W is read once per ⌊2¹⁹/K⌋ rows.
 // Plan     panels of 32 columns (64·K bytes, kept in the cache) outside, blocks of 32 rows inside, 2 × 2
@@ -39,6 +39,7 @@ struct Bf16Form {
     int rows, next;    /* rows [next, rows) are to do */
     ColumnMask mask;
     __m512 bias0, bias1;
+    const float *addend;  /* row 0 of the block, first column of the panel; or NULL */
     const char *residual; /* row 0 of the block, first column of the panel */
     char *y;
   };
@@ -51,6 +52,7 @@ struct Bf16Form {
     p->mask = column_mask(column, args->n);
     p->bias0 = args->bias ? _mm512_maskz_loadu_ps(p->mask.lo, args->bias + column) : _mm512_setzero_ps();
     p->bias1 = args->bias ? _mm512_maskz_loadu_ps(p->mask.hi, args->bias + column + 16) : _mm512_setzero_ps();
+    p->addend = addend_row(args, row, column);
     const int64_t first = column_of_y<Act>(column);
     p->residual = (const char *)args->residual.p + (row * args->residual.ld + first) * kResidualSize;
     p->y = (char *)args->y.p + (row * args->y.ld + first) * kOutSize;
@@ -59,8 +61,9 @@ struct Bf16Form {
   void finish(Pending *p, int to) const {
     const int64_t residual_ld = args->residual.ld * kResidualSize, y_ld = args->y.ld * kOutSize;
     for (int r = p->next; r < to; r++) {
-      const __m512 x0 = _mm512_add_ps(_mm512_load_ps(p->sums + 32 * r), p->bias0);
-      const __m512 x1 = _mm512_add_ps(_mm512_load_ps(p->sums + 32 * r + 16), p->bias1);
+      __m512 x0 = _mm512_add_ps(_mm512_load_ps(p->sums + 32 * r), p->bias0);
+      __m512 x1 = _mm512_add_ps(_mm512_load_ps(p->sums + 32 * r + 16), p->bias1);
+      if (p->addend) add_addend(p->addend + r * args->addend.ld, p->mask, &x0, &x1);
       epilogue_row<Act, Residual, Out>(x0, x1, act_of<Act>(args), p->mask, p->residual + r * residual_ld,
                                        p->y + r * y_ld);
     }

@@ -1,9 +1,9 @@
-// linear_f32 — y = act(x·Wᵀ + bias) + residual in class F32, or g(even columns)·(odd columns) + residual.
-//   z = Σ x[r,k]·W[n,k], one FMA chain a result, k ascending; then bias, act or gate, residual, one
-//   conversion
-// Shapes   x [R, K], W [N, K] packed, bias [N], residual, y [R, N], with a gate [R, N/2]; row strides ≥
-//          columns. R ≥ 0, N, K ≥ 1.
-// Types    x f32; residual f32 | bf16; y f32 | bf16 | u8 (rows quantised after act and residual).
+// linear_f32 — y = act(x·Wᵀ + addend + bias) + residual in class F32, or g(even columns)·(odd columns) + residual.
+//   z = Σ x[r,k]·W[n,k], one FMA chain a result, k ascending; then addend, bias, act or gate, residual,
+//   one conversion
+// Shapes   x [R, K], W [N, K] packed, bias [N], addend [R, N], residual, y [R, N], with a gate [R, N/2]; row strides
+//          ≥ columns. R ≥ 0, N, K ≥ 1.
+// Types    x, addend f32; residual f32 | bf16; y f32 | bf16 | u8 (rows quantised after act and residual).
 // Alias    residual may be y when the types agree. Align    element; the packed weight 64 B.
 // Share    a grid of columns, then rows; rows alone when y is u8. Scratch  kRows·N floats when y is u8.
 // Packed   panels of kPanel columns as [K][kPanel]; the last panel is as many vectors wide as it needs.
@@ -135,6 +135,16 @@ void finish(const sie_linear_args *a, const float *z, int64_t row, int64_t rows,
   }
 }
 
+// z += addend over columns [n, end) of `rows` rows of a finished tile.
+void add_addend(const sie_linear_args *a, int64_t row, int64_t rows, int64_t n, int64_t end, float *z) {
+  for (int64_t m = 0; m < rows; m++, z += kPanel) {
+    const float *addend = row_of<const float>(a->addend, row + m) + n;
+    for (int64_t i = 0; i < end - n; i += kLanes) {
+      vstore_row(z, i, end - n, vload_row(z, i, end - n) + vload_row(addend, i, end - n));
+    }
+  }
+}
+
 // What tile i of a panel's `tiles` fetches. Alone, it waits for the panel to come from L3 or memory, so it
 // reaches far ahead. Several find the panel in L2 and bring the next one there, each its part, so that the
 // stream from memory never pauses.
@@ -160,6 +170,7 @@ void finish_tile(const sie_linear_args *a, const Columns &columns, Fetch fetch, 
   }
   const TileFn run = (fetch.step != 0 ? kTilesFar : kTiles)[rows - 1][columns.vecs - 1];
   run(row_of<const float>(a->x, row), a->x.ld, columns.b, columns.ldb, fetch, a->k, z, kPanel);
+  if (a->addend.p != nullptr) add_addend(a, row, rows, columns.n, end, z);
   if (a->residual.p != nullptr && a->residual.dtype == SIE_BF16) {
     finish<Bf16>(a, z, row, rows, columns.n, end, y, ldy);
   } else {
@@ -239,6 +250,8 @@ sie_status linear_f32(const sie_linear_args *a, const sie_share *share) {
 int64_t linear_f32_scratch(const sie_op_bounds *bounds) {
   return kRows * bounds->n * static_cast<int64_t>(sizeof(float));
 }
+
+int64_t linear_f32_panel() { return kPanel; }
 
 int64_t linear_f32_packed_bytes(int64_t n, int64_t k) {
   return vectors_of(n) * kLanes * k * static_cast<int64_t>(sizeof(float));

@@ -1,6 +1,6 @@
-// linear_int8_amx — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias) + residual on AMX tiles.
+// linear_int8_amx — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias + addend) + residual on AMX tiles.
 //   or, with a gate, g(even columns)·(odd columns) + residual in N/2 columns
-// Shapes   x [R, K], W packed [N, K], residual, y [R, N], strides ≥ columns.
+// Shapes   x [R, K], W packed [N, K], addend, residual, y [R, N], strides ≥ columns.
 //          R ≥ 0 any; N ≥ 1; 1 ≤ K ≤ 65,536.
 // Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum); residual f32 |
 //          bf16; y f32 | bf16 | u8.   Alias: residual may be y (float).

@@ -1,6 +1,6 @@
-// linear_int8_avx2 — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias) + residual in 16-bit products.
+// linear_int8_avx2 — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias + addend) + residual in 16-bit products.
 //   or, with a gate, g(even columns)·(odd columns) + residual in N/2 columns
-// Shapes   x [R, K], W packed [N, K], residual, y [R, N], strides ≥ columns.
+// Shapes   x [R, K], W packed [N, K], addend, residual, y [R, N], strides ≥ columns.
 //          R ≥ 0 any; N ≥ 1; 1 ≤ K ≤ 65,536.
 // Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum); residual f32 |
 //          bf16; y f32 | bf16 | u8.   Alias: residual may be y (float).
@@ -108,7 +108,7 @@ __m256i outlier_sums(const sie_linear_args *a, const Int8Weight &w, int64_t r, i
   return _mm256_mullo_epi32(_mm256_set1_epi32(x.excess), weights);
 }
 
-/* x·Wᵀ + bias in columns [column, column + count) of row r, 0 < count <= 8; sums at the first of them. */
+/* x·Wᵀ + bias + addend in columns [column, column + count) of row r, 0 < count <= 8; sums at the first of them. */
 Vec biased(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, int64_t r, int64_t column,
            int64_t count) {
   const __m256i zero = _mm256_set1_epi32(a->x.zero[r]);
@@ -117,7 +117,9 @@ Vec biased(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, i
   const __m256i wsum = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(w.sum + column));
   const Vec difference = _mm256_cvtepi32_ps(_mm256_sub_epi32(sum, _mm256_mullo_epi32(zero, wsum)));
   const Vec bias = a->bias == nullptr ? vset(0.0f) : vload_row(a->bias, column, column + count);
-  return vfma(difference, vset(a->x.scale[r]) * vload(w.scale + column), bias);
+  const Vec z = vfma(difference, vset(a->x.scale[r]) * vload(w.scale + column), bias);
+  return a->addend.p == nullptr ? z
+                                : z + vload_row(row_of<const float>(a->addend, r), column, column + count);
 }
 
 /* Columns [column, column + count) of row r of y, 0 < count <= 8. */

@@ -63,7 +63,7 @@ struct Item {
   uint16_t *codes;
 };
 
-// Token t less the centre and the mean, in the scratch's row `to`.
+// Token t, divided by its norm where that is asked for, less the centre and the mean, in the scratch's row `to`.
 void load_token(const Item &item, int64_t t, float *to, bool less_mean) {
   const sie_muvera_args *a = item.a;
   const int64_t c = a->c, row = item.first + t;
@@ -72,6 +72,7 @@ void load_token(const Item &item, int64_t t, float *to, bool less_mean) {
   } else {
     copy_row(row_of<const Bf16>(a->x, row), c, to);
   }
+  if (a->normalize != 0) divide_by_norm(to, c);
   for (int64_t i = 0; a->center != nullptr && i < c; i += kLanes)
     vstore_row(to, i, c, vload_row(to, i, c) - vload_row(a->center, i, c));
   for (int64_t i = 0; less_mean && i < c; i += kLanes)

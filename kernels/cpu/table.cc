@@ -13,10 +13,9 @@
 namespace sie_cpu {
 namespace {
 
-typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
-
 sie_status check(const sie_linear_args *a) {
   if (!is_float_or_absent(a->residual)) return SIE_UNSUPPORTED;
+  if (a->addend.p != nullptr && a->addend.dtype != SIE_F32) return SIE_UNSUPPORTED;
   if (a->gate < SIE_GATE_NONE || a->gate > SIE_GATE_GEGLU_TANH) return SIE_UNSUPPORTED;
   if (a->gate != SIE_GATE_NONE && (a->act != SIE_ACT_NONE || a->n % 2 != 0)) return SIE_INVALID_ARGUMENT;
   return SIE_OK;
@@ -42,6 +41,30 @@ sie_status linear_amx(const sie_linear_args *a, const sie_share *share) {
     return status == SIE_OK ? linear_bf16_amx(a, share) : status;
   }
   return linear<avx512::linear_f32, linear_int8_amx>(a, share);
+}
+
+// The 16-bit and 8-bit classes have panels of 32 columns.
+constexpr int64_t narrow_panel = 32;
+
+template <bool Wide, LinearFn F32, LinearFn Int8>
+sie_status splade(const sie_splade_args *a, const sie_share *share) {
+  const bool f32 = a->w->compute == SIE_COMPUTE_F32;
+  const int64_t panel = !f32 ? narrow_panel : (Wide ? avx512::linear_f32_panel() : avx2::linear_f32_panel());
+  return (Wide ? avx512::splade : avx2::splade)(a, share, linear<F32, Int8>, panel);
+}
+
+sie_status splade_amx(const sie_splade_args *a, const sie_share *share) {
+  const int64_t panel = a->w->compute == SIE_COMPUTE_F32 ? avx512::linear_f32_panel() : narrow_panel;
+  return avx512::splade(a, share, linear_amx, panel);
+}
+
+// Logits of a group, and the last steps of a slab's rows where K does not fill them; f32 rows need none.
+template <bool Wide>
+int64_t splade_scratch(const sie_op_bounds *bounds) {
+  const bool f32 = bounds->compute == SIE_COMPUTE_F32;
+  const int64_t panel = !f32 ? narrow_panel : (Wide ? avx512::linear_f32_panel() : avx2::linear_f32_panel());
+  const int64_t logits = (Wide ? avx512::splade_logits_bytes : avx2::splade_logits_bytes)(bounds->n, panel);
+  return f32 ? logits : logits + splade_slab_rows * 64;
 }
 
 // Head dimensions that the tiles do not do, and distances, fall to the generic kernel, by the shape alone.
@@ -107,10 +130,18 @@ int64_t scratch_bytes(const sie_op_bounds *bounds) {
       return float_bytes(bounds->c) + float_bytes(bounds->max_len);
     case SIE_OP_MUVERA:
       return Wide ? avx512::muvera_scratch(bounds) : avx2::muvera_scratch(bounds);
+    case SIE_OP_LORA:
+      return Wide ? avx512::lora_scratch(bounds) : avx2::lora_scratch(bounds);
+    case SIE_OP_MAXSIM:
+      return Wide ? avx512::maxsim_scratch(bounds) : avx2::maxsim_scratch(bounds);
     case SIE_OP_LINEAR:
       if (bounds->compute == SIE_COMPUTE_INT8) return linear_int8_scratch(bounds);
       if (bounds->compute == SIE_COMPUTE_BF16) return linear_bf16_amx_scratch(bounds);
       return Wide ? avx512::linear_f32_scratch(bounds) : avx2::linear_f32_scratch(bounds);
+    case SIE_OP_SMVE:
+      return Wide ? avx512::smve_scratch(bounds) : avx2::smve_scratch(bounds);
+    case SIE_OP_SPLADE:
+      return splade_scratch<Wide>(bounds);
     case SIE_OP_ATTENTION: {
       const int64_t bytes = Wide ? avx512::attention_scratch(bounds) : avx2::attention_scratch(bounds);
       return Tiles ? larger(bytes, attention_bf16_amx_scratch(bounds)) : bytes;
@@ -143,12 +174,12 @@ const sie_ops avx2_ops = {
     avx2::qk_norm_rope,
     avx2::pool_output,
     avx2::muvera,
-    nullptr,
-    nullptr,
-    nullptr,
-    nullptr,
-    nullptr,
-    nullptr,
+    avx2::keep_rows,
+    splade<false, avx2::linear_f32, linear_int8_avx2>,
+    avx2::output_sparse,
+    avx2::maxsim,
+    avx2::lora,
+    avx2::smve,
     nullptr,
     nullptr,
 };
@@ -173,12 +204,12 @@ const sie_ops avx512_ops = {
     avx512::qk_norm_rope,
     avx512::pool_output,
     avx512::muvera,
-    nullptr,
-    nullptr,
-    nullptr,
-    nullptr,
-    nullptr,
-    nullptr,
+    avx512::keep_rows,
+    splade<true, avx512::linear_f32, linear_int8_avx2>,
+    avx512::output_sparse,
+    avx512::maxsim,
+    avx512::lora,
+    avx512::smve,
     nullptr,
     nullptr,
 };
@@ -203,12 +234,12 @@ const sie_ops vnni_ops = {
     avx512::qk_norm_rope,
     avx512::pool_output,
     avx512::muvera,
-    nullptr,
-    nullptr,
-    nullptr,
-    nullptr,
-    nullptr,
-    nullptr,
+    avx512::keep_rows,
+    splade<true, avx512::linear_f32, linear_int8_vnni>,
+    avx512::output_sparse,
+    avx512::maxsim,
+    avx512::lora,
+    avx512::smve,
     nullptr,
     nullptr,
 };
@@ -233,12 +264,12 @@ const sie_ops amx_ops = {
     avx512::qk_norm_rope,
     avx512::pool_output,
     avx512::muvera,
-    nullptr,
-    nullptr,
-    nullptr,
-    nullptr,
-    nullptr,
-    nullptr,
+    avx512::keep_rows,
+    splade_amx,
+    avx512::output_sparse,
+    avx512::maxsim,
+    avx512::lora,
+    avx512::smve,
     nullptr,
     nullptr,
 };

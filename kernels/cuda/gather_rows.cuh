@@ -8,26 +8,9 @@
 #ifndef SIE_KERNELS_CUDA_GATHER_ROWS_CUH
 #define SIE_KERNELS_CUDA_GATHER_ROWS_CUH
 
-#include "cuda/rows.cuh"
+#include "cuda/copy_row.cuh"
 
 namespace sie_cuda {
-
-// Copies `count` elements of type E by one warp; zeros where `from` is null.
-template <class E>
-SIE_DEVICE void copy_elements(E *to, const E *from, int64_t count) {
-  constexpr int under_way = 4;
-  for (int64_t begin = ptx::lane_id(); begin < count; begin += 32 * under_way) {
-    E e[under_way] = {};
-#pragma unroll
-    for (int i = 0; i < under_way; i++) {
-      if (from != nullptr && begin + 32 * i < count) e[i] = from[begin + 32 * i];
-    }
-#pragma unroll
-    for (int i = 0; i < under_way; i++) {
-      if (begin + 32 * i < count) to[begin + 32 * i] = e[i];
-    }
-  }
-}
 
 __global__ void __launch_bounds__(row_threads, 4) gather_rows_kernel(const sie_gather_rows_args a) {
   ptx::grid_dependency_wait();
@@ -37,14 +20,7 @@ __global__ void __launch_bounds__(row_threads, 4) gather_rows_kernel(const sie_g
   ptx::grid_dependency_launch();
   char *to = element_at(a.y, b, 0);
   const char *from = last < first ? nullptr : element_at(a.x, a.which == SIE_POOL_CLS ? first : last, 0);
-  const int64_t bytes = a.c * element_bytes(a.x.dtype);
-  if (bytes % 16 == 0 && ptx::aligned_for<uint4>(to) && ptx::aligned_for<uint4>(from)) {
-    copy_elements(reinterpret_cast<uint4 *>(to), reinterpret_cast<const uint4 *>(from), bytes / 16);
-  } else if (a.x.dtype == SIE_F32) {
-    copy_elements(reinterpret_cast<uint32_t *>(to), reinterpret_cast<const uint32_t *>(from), a.c);
-  } else {
-    copy_elements(reinterpret_cast<uint16_t *>(to), reinterpret_cast<const uint16_t *>(from), a.c);
-  }
+  copy_row(to, from, a.c, a.x.dtype);
 }
 
 }  // namespace sie_cuda

@@ -27,6 +27,7 @@ sie_status gemm_epilogue(const sie_linear_args *a, GemmEpilogue *e) {
   const sie_tensor &y = a->y, &residual = a->residual;
   if (!is_float(y.dtype) && !(y.dtype == SIE_F8E4M3 && y.scale_group == 128)) return SIE_UNSUPPORTED;
   if (residual.p != nullptr && !is_float(residual.dtype)) return SIE_UNSUPPORTED;
+  if (a->addend.p != nullptr && a->addend.dtype != SIE_F32) return SIE_UNSUPPORTED;
   if (a->act < SIE_ACT_NONE || a->act > SIE_ACT_SILU) return SIE_INVALID_ARGUMENT;
   if (a->gate < SIE_GATE_NONE || a->gate > SIE_GATE_GEGLU_TANH) return SIE_INVALID_ARGUMENT;
   bool gate = a->gate != SIE_GATE_NONE;
@@ -40,11 +41,15 @@ sie_status gemm_epilogue(const sie_linear_args *a, GemmEpilogue *e) {
       (residual.ld < columns || !aligned(residual.p, element_bytes(residual.dtype)))) {
     return SIE_INVALID_ARGUMENT;
   }
+  if (a->addend.p != nullptr && (a->addend.ld < a->n || !aligned(a->addend.p, 4)))
+    return SIE_INVALID_ARGUMENT;
   *e = {};
   e->bias = a->bias;
+  e->addend = static_cast<const float *>(a->addend.p);
   e->residual = residual.p;
   e->y = y.p;
   e->y_scale = y.scale;
+  e->addend_ld = a->addend.ld;
   e->residual_ld = residual.ld;
   e->y_ld = y.ld;
   e->y_scale_ld = (columns + 127) / 128;
@@ -55,7 +60,8 @@ sie_status gemm_epilogue(const sie_linear_args *a, GemmEpilogue *e) {
   e->residual_type = residual.p != nullptr ? residual.dtype : 0;
   e->y_type = y.dtype;
   e->wide = (aligned(a->bias, 16) ? GEMM_WIDE_BIAS : 0) | (wide_rows(y) ? GEMM_WIDE_Y : 0) |
-            (residual.p != nullptr && wide_rows(residual) ? GEMM_WIDE_RESIDUAL : 0);
+            (residual.p != nullptr && wide_rows(residual) ? GEMM_WIDE_RESIDUAL : 0) |
+            (a->addend.p != nullptr && wide_rows(a->addend) ? GEMM_WIDE_ADDEND : 0);
   return SIE_OK;
 }
 

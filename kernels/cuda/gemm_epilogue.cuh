@@ -2,6 +2,7 @@
 //
 //   z = acc + bias[c]                            bf16, f16; an absent bias counts as 0
 //   z = ((total·s_x[r])·s_w[c]) + bias[c]        e4m3: total as below, s_x = 1 with scales per block
+//   z = z + addend[r, c]                         where there is one
 //   v = act(z), or v = gate(z[2c])·z[2c + 1]     a gate halves the columns
 //   y = round(v + residual[r, c])                rounded once, here, to y's type
 //
@@ -15,13 +16,13 @@
 // shared memory by the caller.
 //
 // Two ways to use it
-//   by element  a lane with columns c and c + 1 of a row (mma and wgmma fragments): gemm_z, activate<> or
-//               gated<> (a lane's pair is one gated output), gemm_add_residual, ptx::pack…; with_activation
+//   by element  a lane with columns c and c + 1 of a row (mma and wgmma fragments): gemm_z, gemm_add_addend,
+//               activate<> or gated<> (a lane's pair is one gated output), gemm_add_residual, ptx::pack…; with_activation
 //               turns the run-time act into a template argument, once around the loop.
 //   by run      a lane with 8 neighbouring columns of y (after a pass through shared memory): gemm_add_bias,
-//               gemm_activate_run or gemm_gate_run, gemm_add_residual_run, gemm_store_run. 16-byte accesses
+//               gemm_add_addend_run, gemm_activate_run or gemm_gate_run, gemm_add_residual_run, gemm_store_run. 16-byte accesses
 //               where pointers and strides allow, element by element otherwise: the same result.
-// Cost     by run, per 8 outputs: 2 bias loads, 1 residual load, 1 store (bf16, f16); 8 activations.
+// Cost     by run, per 8 outputs: 2 bias loads, 2 of the addend (4 behind a gate), 1 residual load, 1 store (bf16, f16); 8 activations.
 #ifndef SIE_KERNELS_CUDA_GEMM_EPILOGUE_CUH
 #define SIE_KERNELS_CUDA_GEMM_EPILOGUE_CUH
 
@@ -44,6 +45,8 @@ SIE_DEVICE float gemm_z_scaled(float total, float row_scale, float column_scale,
 SIE_DEVICE float gemm_promote(float block_scale, float inner, float total) {
   return __fmaf_rn(block_scale, inner, total);
 }
+
+SIE_DEVICE float gemm_add_addend(float z, float addend) { return __fadd_rn(z, addend); }
 
 SIE_DEVICE float gemm_add_residual(float v, float residual) { return __fadd_rn(v, residual); }
 
@@ -133,6 +136,29 @@ SIE_DEVICE void gemm_scale_add_bias(const GemmEpilogue &e, float row_scale, cons
   }
 #pragma unroll
   for (int i = 0; i < Count; i++) v[i] = gemm_z_scaled(v[i], row_scale, scale[i], bias[i]);
+}
+
+// z + addend for Count columns of W from `column` on of row `row`. Reads nothing at columns ≥ e.n.
+template <int Count>
+SIE_DEVICE void gemm_add_addend_run(const GemmEpilogue &e, int64_t row, int32_t column, float (&z)[Count]) {
+  if (e.addend == nullptr) return;
+  const float *p = e.addend + row * e.addend_ld + column;
+  const int32_t bound = e.n - column;
+  if ((e.wide & GEMM_WIDE_ADDEND) != 0 && bound >= Count) {
+#pragma unroll
+    for (int i = 0; i < Count; i += 4) {
+      const float4 q = ptx::load_global<float4>(p + i);
+      z[i] = gemm_add_addend(z[i], q.x);
+      z[i + 1] = gemm_add_addend(z[i + 1], q.y);
+      z[i + 2] = gemm_add_addend(z[i + 2], q.z);
+      z[i + 3] = gemm_add_addend(z[i + 3], q.w);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < Count; i++) {
+      if (i < bound) z[i] = gemm_add_addend(z[i], p[i]);
+    }
+  }
 }
 
 // z → v in place, without a gate.

@@ -1,5 +1,5 @@
 // gemm_sm80 — y = act(x·Wᵀ + bias) + residual on mma.sync, or with a gate: a linear without wgmma.
-//   acc = Σ_k x[r, k]·W[c, k];  bias, activation, gate, residual and rounding as gemm_epilogue.cuh has them
+//   acc = Σ_k x[r, k]·W[c, k];  bias, addend, activation, gate, residual, rounding as gemm_epilogue.cuh has them
 // Shapes   x [R, K], W [N, K] packed (gemm_pack.h), y [R, N] or with a gate [R, N/2].  R ≥ 0 read from *rows,
 //          K, N ≥ 1. Rows of y from *rows on are not touched.
 // Types    x, W: bf16 | f16 (m16n8k16) | e4m3 (m16n8k32; sm_89, sm_120) with scales of x by row or 1×128
@@ -97,10 +97,12 @@ SIE_DEVICE void gemm_sm80_store(const GemmSm80Args &a, const float *slab, int64_
         float z[16];
         slab_read<Tile>(slab, slab_row, column, z);
         gemm_sm80_z<Tile>(a, row, row < n, column0 + column, z);
+        gemm_add_addend_run(a.epilogue, row, column0 + column, z);
         gemm_gate_run(a.epilogue, z, v);
       } else {
         slab_read<Tile>(slab, slab_row, column, v);
         gemm_sm80_z<Tile>(a, row, row < n, column0 + column, v);
+        gemm_add_addend_run(a.epilogue, row, column0 + column, v);
         gemm_activate_run(a.epilogue, v);
       }
       gemm_add_residual_run(a.epilogue, row, y_column, v);

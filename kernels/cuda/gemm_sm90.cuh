@@ -1,4 +1,4 @@
-// gemm_sm90 — z = x·Wᵀ on Hopper's tensor cores, and through gemm_epilogue.cuh y = act(z + bias) + residual.
+// gemm_sm90 — z = x·Wᵀ on Hopper's tensor cores, and through gemm_epilogue.cuh y = act(z + bias + addend) + residual.
 //   16-bit   z[r,n] = Σ_k x[r,k]·W[n,k], one f32 chain: wgmma m64nNk16 in ascending k
 //   FP8      z[r,n] = Σ_g s[r,g]·(Σ_k∈g x·w): a block g of 128 columns is four wgmma m64nNk32 from zero, then
 //            one FMA into f32 registers (s = 1 where x has one scale a row, which the epilogue multiplies)

@@ -55,6 +55,24 @@ SIE_DEVICE void sm90_add_bias(float (&z)[Tile::blocks][Tile::sums], int m, int f
   }
 }
 
+// z + addend, for the same columns.
+template <class Tile, int Eighths, bool Whole>
+SIE_DEVICE void sm90_add_addend(float (&z)[Tile::blocks][Tile::sums], int m, int first, const GemmEpilogue &e,
+                                Sm90Rows at, int32_t column) {
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    if (at.row + 8 * half >= at.rows) continue;
+    const float *row = e.addend + (at.row + 8 * half) * e.addend_ld;
+#pragma unroll
+    for (int i = 0; i < Eighths; i++) {
+      float *v = sm90_eighth<Tile>(z, m, first + i) + 2 * half;
+      const float2 a = sm90_residual<SIE_F32, Whole>(row, column + 8 * i + 2 * at.t, e.n);
+      v[0] = gemm_add_addend(v[0], a.x);
+      v[1] = gemm_add_addend(v[1], a.y);
+    }
+  }
+}
+
 template <class Tile, Sm90Form Form, int Eighths, int32_t Type, bool Whole>
 SIE_DEVICE void sm90_add_residual(float (&z)[Tile::blocks][Tile::sums], int m, int first,
                                   const GemmEpilogue &e, Sm90Rows at, int32_t column) {
@@ -98,6 +116,13 @@ SIE_DEVICE void sm90_finish(float (&z)[Tile::blocks][Tile::sums], int m, int fir
     sm90_add_bias<Tile, Eighths, true>(z, m, first, g, at, column);
   } else {
     sm90_add_bias<Tile, Eighths, false>(z, m, first, g, at, column);
+  }
+  if (e.addend != nullptr) {
+    if ((e.wide & GEMM_WIDE_ADDEND) != 0 && column + 8 * Eighths <= e.n) {
+      sm90_add_addend<Tile, Eighths, true>(z, m, first, e, at, column);
+    } else {
+      sm90_add_addend<Tile, Eighths, false>(z, m, first, e, at, column);
+    }
   }
   if constexpr (Form == Sm90Form::activated) {
     with_activation(e.act, [&](auto act) {

@@ -45,10 +45,10 @@ SIE_DEVICE bool sm90_place(int32_t count, const Sm90Gemm &g, Sm90Place *place) {
   return true;
 }
 
-// A consumer warpgroup: its tiles, one after the other. Sums need the registers: only `count` and the place
+// A consumer warpgroup: its tiles, one after the other; finish(z, place) takes the sums of each. Sums need the registers: only `count` and the place
 // in the ring are kept, all else is computed anew, and the number of rows read again.
-template <class Tile, Sm90Form Form>
-SIE_DEVICE void sm90_consume(const Sm90Shared<Tile> &shared, const ptx::TensorMap *y_map, const Sm90Gemm &g) {
+template <class Tile, class Finish>
+SIE_DEVICE void sm90_consume(const Sm90Shared<Tile> &shared, const Sm90Gemm &g, const Finish &finish) {
   const int32_t group = static_cast<int32_t>(threadIdx.x) / sm90_warpgroup;
   const int32_t x_offset = Tile::cooperative ? group * Tile::warpgroup_rows * sm90_line : 0;
   uint64_t *turn_of_other = Tile::cooperative ? nullptr : shared.turn + (group ^ 1);
@@ -71,10 +71,29 @@ SIE_DEVICE void sm90_consume(const Sm90Shared<Tile> &shared, const ptx::TensorMa
     }
     if (!Tile::cooperative) ring.skip(g.steps);  // the other's tile
     sm90_place<Tile>(of_cta, g, &place);
-    unsigned char *staging = shared.staging + ptx::thread_index() / 32 * 2 * sm90_staging;
-    sm90_store<Tile, Form>(z, g, staging, y_map, place.row, *g.rows, place.column);
+    finish(z, place);
   }
-  if (ptx::lane_id() == 0) ptx::tma_store_wait<0>();
+}
+
+// What the three warpgroups of a CTA do, from its start to its end.
+template <class Tile, class Consume>
+SIE_DEVICE void sm90_roles(const Sm90Shared<Tile> &shared, const ptx::TensorMap *x_map,
+                           const ptx::TensorMap *w_map, const Sm90Gemm &g, const Consume &consume) {
+  sm90_start(shared);
+  ptx::grid_dependency_wait();
+  ptx::grid_dependency_launch();
+  if (threadIdx.x >= 2 * sm90_warpgroup) {
+    ptx::registers_decrease<Tile::producer_registers>();
+    if (threadIdx.x == 2 * sm90_warpgroup) {
+      sm90_produce(shared, x_map, w_map, g);
+    }
+    ptx::sync_warp();
+  } else {
+    ptx::registers_increase<Tile::consumer_registers>();
+    consume();
+  }
+  // A neighbour may still signal barriers here.
+  if (Tile::cluster > 1) ptx::cluster_sync();
 }
 
 template <class Tile, Sm90Form Form>
@@ -85,21 +104,13 @@ __global__ void __launch_bounds__(sm90_threads, 1)
 #if !defined(__CUDA_ARCH__) || SIE_PTX_SM90A
   SIE_DYNAMIC_SHARED(base);
   const Sm90Shared<Tile> shared(base);
-  sm90_start(shared);
-  ptx::grid_dependency_wait();
-  ptx::grid_dependency_launch();
-  if (threadIdx.x >= 2 * sm90_warpgroup) {
-    ptx::registers_decrease<Tile::producer_registers>();
-    if (threadIdx.x == 2 * sm90_warpgroup) {
-      sm90_produce(shared, &x_map, &w_map, g);
-    }
-    ptx::sync_warp();
-  } else {
-    ptx::registers_increase<Tile::consumer_registers>();
-    sm90_consume<Tile, Form>(shared, &y_map, g);
-  }
-  // A neighbour may still signal barriers here.
-  if (Tile::cluster > 1) ptx::cluster_sync();
+  sm90_roles(shared, &x_map, &w_map, g, [&] {
+    sm90_consume(shared, g, [&](float (&z)[Tile::blocks][Tile::sums], const Sm90Place &place) {
+      unsigned char *staging = shared.staging + ptx::thread_index() / 32 * 2 * sm90_staging;
+      sm90_store<Tile, Form>(z, g, staging, &y_map, place.row, *g.rows, place.column);
+    });
+    if (ptx::lane_id() == 0) ptx::tma_store_wait<0>();
+  });
 #endif
 }
 

@@ -130,6 +130,10 @@ SIE_DEVICE void sm90_skinny_finish(float2 v, const Sm90Gemm &g, int32_t row, int
   } else {
     v = make_float2(gemm_z(v.x, bias.x), gemm_z(v.y, bias.y));
   }
+  if (e.addend != nullptr) {
+    const float2 a = sm90_residual<SIE_F32, false>(e.addend + row * e.addend_ld, column, e.n);
+    v = make_float2(gemm_add_addend(v.x, a.x), gemm_add_addend(v.y, a.y));
+  }
   if (e.gate != SIE_GATE_NONE) {
     with_gate(e.gate, [&](auto gate) { v.x = gated<decltype(gate)::value>(v.x, v.y); });
     column /= 2;

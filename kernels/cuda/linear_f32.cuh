@@ -1,8 +1,8 @@
-// linear_f32 — y = act(x·Wᵀ + bias) + residual in f32, or with a gate: the heads behind pooling.
-//   acc = fma(x[r, k], W[c, k], acc) for k = 0 … K − 1;  bias, activation, gate, residual, rounding as gemm_epilogue.cuh
+// linear_f32 — y = act(x·Wᵀ + bias + addend) + residual in f32, or with a gate: the heads behind pooling.
+//   acc = fma(x[r, k], W[c, k], acc) for k = 0 … K − 1;  bias, addend, activation, gate, residual, rounding as gemm_epilogue.cuh
 // Shapes   x [R, K], W [N, K] packed (gemm_pack.h), y [R, N] or with a gate [R, N/2].  R ≥ 0 read from *rows, K, N ≥ 1.
 //          R is sequences, not tokens. Rows of y from *rows on are not touched.
-// Types    x, W, bias f32; residual, y: f32 | bf16 | f16. Alias: y may be residual.
+// Types    x, W, bias, addend f32; residual, y: f32 | bf16 | f16. Alias: y may be residual.
 // Align    x: pointer and row stride 16 bytes. The rest any; 16-byte runs where pointers and strides allow.
 // Cost     2·R·N·K flop on the FMA units, 4·N·K bytes of W. R = 64, N = K = 768: 75.5 MFLOP, 1.1 µs at 67 TFLOP/s; 2.4 MB,
 //          0.8 µs at 3.0 TB/s; and a chain of 768 FMAs of 4 clocks, 1.8 µs at 1.7 GHz, which no tiling shortens → latency
@@ -131,6 +131,7 @@ SIE_DEVICE void f32_store(const GemmEpilogue &e, const float *sums, int64_t row0
       for (int j = 0; j < 4; j++) z[i + j] = q[j];
     }
     gemm_add_bias(e, column0 + column, z);
+    gemm_add_addend_run(e, row, column0 + column, z);
     if constexpr (Gate) {
       with_gate(e.gate, [&](auto gate) {
 #pragma unroll

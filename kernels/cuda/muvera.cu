@@ -2,6 +2,7 @@
 #include "cuda/muvera.h"
 
 #include "cuda/muvera.cuh"
+#include "cuda/row_norms.h"
 #include "cuda/rows.h"
 
 namespace sie_cuda {
@@ -18,7 +19,7 @@ struct Plan {
   int64_t shared_row, shared_block, slot_row, slot_block;  // floats
   size_t shared_bytes;
   int64_t slots;  // CTAs that have one; 0: everything lies in shared memory
-  int64_t stride, partitions, means, intermediates, end;
+  int64_t stride, partitions, means, norms, intermediates, end;
 };
 
 struct Shape {
@@ -54,12 +55,17 @@ Plan plan_of(const Shape &s) {
   p.stride = round_up(s.tokens, 8);
   p.partitions = 0;
   p.means = round_up(s.repetitions * p.stride * 2, 64);
-  p.intermediates = round_up(p.means + s.seqs * s.c * 4, 64);
+  p.norms = round_up(p.means + s.seqs * s.c * 4, 64);
+  p.intermediates = round_up(p.norms + s.tokens * 4, 64);
   p.end = p.intermediates + p.slots * slot * 4;
   return p;
 }
 
-sie_status launch_means(const sie_muvera_args &a, float *means, const sie_share *share) {
+sie_status launch_means(const sie_muvera_args &a, const float *norms, float *means, const sie_share *share) {
+  if (norms != nullptr) {
+    return SIE_LAUNCH(muvera_mean_kernel, static_cast<uint32_t>(a.seqs.cap), muvera_threads, 0, share->on,
+                      a.seqs, a.cu_seqlens, a.x, static_cast<int32_t>(a.c), norms, means);
+  }
   sie_pool_args pool_args = {};
   pool_args.seqs = a.seqs;
   pool_args.cu_seqlens = a.cu_seqlens;
@@ -139,9 +145,12 @@ sie_status muvera(const sie_muvera_args *args, const sie_share *share) {
   uint16_t *const partitions = reinterpret_cast<uint16_t *>(scratch + plan.partitions);
 
   // A sequence's own mean takes `center` off with it.
-  const TokenShift shift = {a.center_tokens != 0 ? nullptr : a.center,
+  float *const norms = reinterpret_cast<float *>(scratch + plan.norms);
+  const TokenShift shift = {a.normalize != 0 ? norms : nullptr, a.center_tokens != 0 ? nullptr : a.center,
                             a.center_tokens != 0 ? means : nullptr};
-  if (shift.mean != nullptr) status = launch_means(a, means, share);
+  if (shift.norm != nullptr && a.tokens.cap > 0)
+    status = launch_row_norms(a.tokens, a.x, static_cast<int32_t>(a.c), norms, share->on);
+  if (status == SIE_OK && shift.mean != nullptr) status = launch_means(a, shift.norm, means, share);
   if (status != SIE_OK) return status;
   if (a.tokens.cap > 0) {
     const PartitionJob job = {a.tokens,      a.seqs,    a.cu_seqlens, a.x,        static_cast<int32_t>(a.c),

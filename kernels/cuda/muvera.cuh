@@ -1,6 +1,7 @@
 // muvera — the fixed dimensional encoding of each sequence's token vectors, written as an output row.
-//   The formulas and the tables are at sie_muvera_args (kernels/ops.h). Three kernels: the sequences' means,
-//   where tokens are centred on them (pool_output.cuh); the partition of every token in every repetition
+//   The formulas and the tables are at sie_muvera_args (kernels/ops.h). The tokens' norms, where they are divided by
+//   them (row_norms.cu); the sequences' means, where tokens are centred on them (pool_output.cuh, or below of divided
+//   ones); the partition of every token in every repetition
 //   (muvera_partition.cuh); and this one: sums, means and filling (muvera_block.cuh), the count sketch, the
 //   output.
 // Shapes   x [T, C], row stride ≥ C; tables as sie_muvera_args, the sketch by output; items [B].
@@ -60,6 +61,23 @@ struct FloatRow {
   }
 };
 
+// mean[b, c] = Σ x/norm over the tokens of sequence b, ascending, by their number; zeros without any.
+__global__ void __launch_bounds__(muvera_threads, 4)
+    muvera_mean_kernel(const sie_rows seqs, const int32_t *cu_seqlens, const sie_tensor x, int32_t c,
+                       const float *norm, float *mean) {
+  ptx::grid_dependency_wait();
+  ptx::grid_dependency_launch();
+  const int64_t b = blockIdx.x;
+  if (b >= *seqs.n) return;
+  const int32_t first = cu_seqlens[b], tokens = cu_seqlens[b + 1] - first;
+  for (int32_t column = static_cast<int32_t>(threadIdx.x); column < c; column += muvera_threads) {
+    float sum = 0.0f;
+    for (int32_t t = 0; t < tokens; t++)
+      sum += __fdiv_rn(load_element(element_at(x, first + t, column), x.dtype, 0), norm[first + t]);
+    mean[b * c + column] = tokens > 0 ? __fdiv_rn(sum, static_cast<float>(tokens)) : 0.0f;
+  }
+}
+
 // Adds what the block of repetition r gives to each output, places ascending.
 SIE_DEVICE void add_sketch(const MuveraJob &job, int32_t r, const float *block, float *row) {
   const int32_t *const first = job.sketch_first + static_cast<int64_t>(r) * (job.columns + 1);
@@ -88,7 +106,8 @@ SIE_DEVICE void encode_sequence(const MuveraJob &job, int64_t b, const Projectio
   const uint32_t partitions = 1u << job.bits, warp = threadIdx.x / 32;
   const uint32_t from = warp * partitions / row_warps, until = (warp + 1) * partitions / row_warps;
   for (int32_t r = 0; r < job.repetitions; r++) {
-    const BlockTokens own = {job.x, shift, first, tokens, job.c, job.partitions + r * job.stride + first};
+    const BlockTokens own = {
+        job.x, job.shift.norm, shift, first, tokens, job.c, job.partitions + r * job.stride + first};
     float *const block = job.sketch ? sketched : row + static_cast<int64_t>(r) * partitions * width;
     const int32_t *const ams = job.form.projected != 0 ? job.ams + static_cast<int64_t>(r) * job.c : nullptr;
     fill_partitions(own, job.form, ams, from, until, space, block + static_cast<int64_t>(from) * width);

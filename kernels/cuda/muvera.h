@@ -13,7 +13,7 @@ namespace sie_cuda {
 
 sie_status muvera(const sie_muvera_args *, const sie_share *);
 
-// Bytes of scratch: partitions [R, T], means [B, C], and slots for what shared memory cannot hold.
+// Bytes of scratch: partitions [R, T], means [B, C], norms [T], and slots for what shared memory cannot hold.
 int64_t muvera_scratch(const sie_op_bounds *bounds);
 
 }  // namespace sie_cuda

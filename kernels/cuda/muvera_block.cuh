@@ -19,6 +19,7 @@ constexpr uint32_t no_token = 0xffffffffu;
 // One sequence of a batch, as one repetition sees it.
 struct BlockTokens {
   const sie_tensor &x;
+  const float *norm;   // [T] or NULL: what rows of x are divided by
   const float *shift;  // [C] or NULL
   int64_t first;       // row of x
   int32_t tokens, c;
@@ -44,7 +45,7 @@ SIE_DEVICE ProjectionSpace projection_space(float *memory, int32_t c, int32_t pr
   return {memory, begin, begin + projected + 1};
 }
 
-// Four columns of a token, less the shift; 0 from c on.
+// Four columns of a token, divided by its norm, less the shift; 0 from c on.
 SIE_DEVICE void load_quad(const BlockTokens &s, int64_t row, int32_t column, const float (&shift)[4],
                           float (&v)[4]) {
   const char *from = element_at(s.x, row, column);
@@ -60,6 +61,11 @@ SIE_DEVICE void load_quad(const BlockTokens &s, int64_t row, int32_t column, con
   } else {
 #pragma unroll
     for (int j = 0; j < 4; j++) v[j] = column + j < s.c ? load_element(from, s.x.dtype, j) : 0.0f;
+  }
+  if (s.norm != nullptr) {
+    const float norm = s.norm[row];
+#pragma unroll
+    for (int j = 0; j < 4; j++) v[j] = __fdiv_rn(v[j], norm);
   }
 #pragma unroll
   for (int j = 0; j < 4; j++) v[j] -= shift[j];

@@ -1,7 +1,7 @@
 // muvera_partition — the partition of every token in every repetition of an encoding (muvera.cuh).
 //   s[i] = Σ_c x[c]·simhash[r,c,i] in f32, ascending c
 //   g = 0, then for i = 0 … k−1: g = 2g + ((s[i] > 0) xor (g mod 2))
-//   with x less the mean of its sequence, or less `center`
+//   with x divided by its norm, less the mean of its sequence, or less `center`, where that is asked for
 // Shapes   x [T, C]; simhash [R, C, k]; partitions [R, stride], stride ≥ T a multiple of 8.   0 ≤ k ≤ 10.
 // Types    x bf16 | f16 | f32; partitions u16.
 // Cost     2·T·C·R·k flop → bound by f32 FMA: T = 128,000, C = 128, R = 40, k = 6: 7.9 GFLOP, 0.12 ms at 67
@@ -23,8 +23,9 @@ constexpr int partition_repetitions = 8;  // of a CTA
 constexpr int partition_columns = 64;     // in shared memory at a time
 constexpr int partition_bits_max = 10;
 
-// What is taken off every token: row `sequence` of `mean`, or `center`, or nothing.
+// What every token is divided by, and what is then taken off it: row `sequence` of `mean`, or `center`, or nothing.
 struct TokenShift {
+  const float *norm;    // [T] or NULL
   const float *center;  // [C] or NULL
   const float *mean;    // [B, C] or NULL
 };
@@ -49,6 +50,7 @@ constexpr size_t partition_shared_bytes(int bits) {
 SIE_DEVICE void load_tokens(const PartitionJob &job, int64_t token, int32_t sequence, int32_t begin,
                             float *tokens) {
   const bool present = token < *job.tokens.n;
+  const float norm = job.shift.norm != nullptr && present ? job.shift.norm[token] : 1.0f;
   const float *const shift =
       job.shift.mean != nullptr ? job.shift.mean + static_cast<int64_t>(sequence) * job.c : job.shift.center;
   for (int32_t column = begin; column < begin + partition_columns; column += 8) {
@@ -56,6 +58,7 @@ SIE_DEVICE void load_tokens(const PartitionJob &job, int64_t token, int32_t sequ
     load_octet_any(job.x, token, column, present ? job.c : 0, v);
 #pragma unroll
     for (int j = 0; j < 8; j++) {
+      if (job.shift.norm != nullptr) v[j] = __fdiv_rn(v[j], norm);
       if (shift != nullptr && present && column + j < job.c) v[j] -= shift[column + j];
       tokens[(column - begin + j) * partition_tokens + static_cast<int32_t>(threadIdx.x)] = v[j];
     }

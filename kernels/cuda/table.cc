@@ -5,10 +5,15 @@
 #include "cuda/cuda_ops.h"
 #include "cuda/gemm_pack.h"
 #include "cuda/linear.h"
+#include "cuda/lora.h"
+#include "cuda/maxsim.h"
 #include "cuda/muvera.h"
 #include "cuda/rows.h"
+#include "cuda/smve.h"
+#include "cuda/splade.h"
 
 extern "C" int64_t sie_cuda_scratch_bytes(const sie_op_bounds *bounds) {
+  if (bounds->kind == SIE_OP_SMVE) return sie_cuda::smve_scratch(bounds);
   return bounds->kind == SIE_OP_MUVERA ? sie_cuda::muvera_scratch(bounds) : 0;
 }
 
@@ -39,6 +44,12 @@ sie_ops table(const char *name, uint32_t compute_mask) {
   ops.qk_norm_rope = sie_cuda::qk_norm_rope;
   ops.pool_output = sie_cuda::pool_output;
   ops.muvera = sie_cuda::muvera;
+  ops.keep_rows = sie_cuda::keep_rows;
+  ops.output_sparse = sie_cuda::output_sparse;
+  ops.splade = sie_cuda::splade;
+  ops.smve = sie_cuda::smve;
+  ops.maxsim = sie_cuda::maxsim;
+  ops.lora = sie_cuda::lora;
   return ops;
 }
 

@@ -1,12 +1,13 @@
-// linear — y = act(x·Wᵀ + bias) + residual, or g(gate)·up + residual.
+// linear — y = act(x·Wᵀ + bias + addend) + residual, or g(gate)·up + residual.
 //   F32, BF16, F16  z = Σ x[r,k]·W[n,k]                              W in the class's type, rounded by pack
 //   INT8            z = s_x[r]·s_w[n]·Σ (q[r,k] − zero[r])·w_q[n,k]  s_w = max|W[n,:]|/127 (0 counts as 1),
 //                   with x's outlier's excess added to its q         w_q = rint(W/s_w)
 //   FP8             z = s_w[n]·Σ_g s_x[r,g]·Σ_k∈g x[r,k]·w_q[n,k]    s_w, w_q as sie_tensor's e4m3, one a row
-//   y = act(z + bias[n]) + residual[r,n]; with a gate, z' = z + bias:
+//   y = act(z + bias[n] + addend[r,n]) + residual[r,n]; with a gate, z' = z + bias + addend:
 //   y[j] = g(z'[2j])·z'[2j+1] + residual[r,j]; sums and activations in double, rounded once to f32
-// Shapes   x [R, K], W [N, K], bias [N], residual, y [R, N or N/2]; row strides ≥ columns.   R ≥ 0.
-// Types    x of the class: f32, bf16, f16, u8, e4m3; residual f32 | bf16 | f16; y f32 | bf16 | f16 | u8 |
+// Shapes   x [R, K], W [N, K], bias [N], addend [R, N], residual, y [R, N or N/2]; row strides ≥ columns.   R ≥ 0.
+//          addend and residual may be absent.
+// Types    x of the class: f32, bf16, f16, u8, e4m3; addend f32; residual f32 | bf16 | f16; y f32 | bf16 | f16 | u8 |
 //          e4m3 in blocks of 128 (quantised from the f32 row).
 // Alias    residual may be y when the types agree. Share    rows.              Scratch  2·K doubles, N
 // floats. Packed   F32, BF16, F16: [N, K] of that type. INT8, FP8: f32 s_w [N], then a byte an element [N,
@@ -73,6 +74,7 @@ int32_t x_dtype(uint32_t compute) {
 
 bool supported(const sie_linear_args *a) {
   if (a->x.dtype != x_dtype(a->w->compute) || !is_float_or_absent(a->residual)) return false;
+  if (a->addend.p != nullptr && a->addend.dtype != SIE_F32) return false;
   if (a->x.dtype == SIE_F8E4M3 && !is_quantised(a->x)) return false;
   if (a->gate < SIE_GATE_NONE || a->gate > SIE_GATE_GEGLU_TANH) return false;
   if (a->y.dtype == SIE_F8E4M3) return a->y.scale_group == 128;
@@ -121,7 +123,8 @@ sie_status linear(const sie_linear_args *a, const sie_share *share) {
   float *out = reinterpret_cast<float *>(w + a->k);
   Range rows = share_of(*a->rows.n, share);
   auto z = [=](int64_t r, int64_t n) {
-    return dot(a, r, n, x, w) + (a->bias != nullptr ? static_cast<double>(a->bias[n]) : 0);
+    return dot(a, r, n, x, w) + (a->bias != nullptr ? static_cast<double>(a->bias[n]) : 0) +
+           (a->addend.p != nullptr ? load(a->addend, r, n) : 0);
   };
   for (int64_t r = rows.first; r < rows.last; r++) {
     x_row(a, r, x);

@@ -4,7 +4,7 @@
 // Shapes   x [T, C], row stride ≥ C; simhash [R, C, k]; ams [R, C]; sketch [R·2ᵏ·P]; items [B].
 // Types    x f32 | bf16 | f16; output types as output_rows.
 // Alias    none.                                   Share    sequences.
-// Scratch  C doubles for the mean, C for a token, 2ᵏ·P for a block; F floats; 2ᵏ + L integers.
+// Scratch  C doubles for the mean, C for a token, 2ᵏ·P for a block, L for norms; F floats; 2ᵏ + L integers.
 // Source   Dhulipala 2024 §2, arXiv:2405.19504; the Gray code and the sketch of google/graph-mining
 #include "rows.h"
 
@@ -32,14 +32,27 @@ struct Item {
   Sizes sizes;
   int64_t first, tokens;
   double *mean, *token, *block;  // [C], [C], [2ᵏ·P]
+  double *norm;                  // [L]: what each token is divided by
   float *out;                    // [F]
   int32_t *counts, *partition;   // [2ᵏ], [L]
 };
 
 double centred(const Item &item, int64_t token, int64_t column) {
-  double x = load(item.a->x, item.first + token, column);
+  double x = load(item.a->x, item.first + token, column) / item.norm[token];
   if (item.a->center != nullptr) x -= static_cast<double>(item.a->center[column]);
   return x;
+}
+
+void find_norms(const Item &item) {
+  for (int64_t t = 0; t < item.tokens; t++) {
+    double sum = 0;
+    for (int64_t c = 0; c < item.a->c; c++) {
+      const double x = load(item.a->x, item.first + t, c);
+      sum += x * x;
+    }
+    const double norm = sqrt(sum);
+    item.norm[t] = item.a->normalize == 0 ? 1 : (norm < 1e-12 ? 1e-12 : norm);
+  }
 }
 
 void load_token(const Item &item, int64_t token) {
@@ -108,6 +121,7 @@ void encode(const Item &item) {
   const sie_muvera_args *a = item.a;
   for (int64_t j = 0; j < item.sizes.out; j++) item.out[j] = 0;
   if (item.tokens == 0) return;
+  find_norms(item);
   for (int64_t c = 0; c < a->c; c++) {
     item.mean[c] = 0;
     for (int64_t t = 0; t < item.tokens && a->center_tokens != 0; t++) item.mean[c] += centred(item, t, c);
@@ -134,7 +148,7 @@ int64_t muvera_scratch(const sie_op_bounds *bounds) {
   if (bounds->simhash_bits < 0 || bounds->simhash_bits > 10) return 0;
   Sizes s =
       sizes_of(bounds->c, bounds->repetitions, bounds->simhash_bits, bounds->projected, bounds->final_dims);
-  return (2 * bounds->c + s.block) * 8 + s.out * 4 + (s.partitions + bounds->max_len) * 4;
+  return (2 * bounds->c + s.block + bounds->max_len) * 8 + s.out * 4 + (s.partitions + bounds->max_len) * 4;
 }
 
 sie_status muvera(const sie_muvera_args *a, const sie_share *share) {
@@ -146,13 +160,14 @@ sie_status muvera(const sie_muvera_args *a, const sie_share *share) {
   item.mean = static_cast<double *>(share->scratch);
   item.token = item.mean + a->c;
   item.block = item.token + a->c;
-  item.out = reinterpret_cast<float *>(item.block + item.sizes.block);
-  item.counts = reinterpret_cast<int32_t *>(item.out + item.sizes.out);
-  item.partition = item.counts + item.sizes.partitions;
+  item.norm = item.block + item.sizes.block;
   Range seqs = share_of(*a->seqs.n, share);
   for (int64_t b = seqs.first; b < seqs.last; b++) {
     item.first = a->cu_seqlens[b];
     item.tokens = a->cu_seqlens[b + 1] - a->cu_seqlens[b];
+    item.out = reinterpret_cast<float *>(item.norm + item.tokens);
+    item.counts = reinterpret_cast<int32_t *>(item.out + item.sizes.out);
+    item.partition = item.counts + item.sizes.partitions;
     encode(item);
     sie_status status = write_item(a->items[b], item.sizes.out, item.out, a->out);
     if (status != SIE_OK) return status;

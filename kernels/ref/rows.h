@@ -183,6 +183,14 @@ sie_status output_rows(const sie_output_rows_args *, const sie_share *);
 sie_status qk_norm_rope(const sie_qk_norm_rope_args *, const sie_share *);
 sie_status pool_output(const sie_pool_output_args *, const sie_share *);
 sie_status muvera(const sie_muvera_args *, const sie_share *);
+sie_status keep_rows(const sie_keep_rows_args *, const sie_share *);
+sie_status output_sparse(const sie_output_sparse_args *, const sie_share *);
+sie_status splade(const sie_splade_args *, const sie_share *);
+int64_t splade_scratch(const sie_op_bounds *bounds);
+sie_status smve(const sie_smve_args *, const sie_share *);
+int64_t smve_scratch(const sie_op_bounds *bounds);
+sie_status maxsim(const sie_maxsim_args *, const sie_share *);
+sie_status lora(const sie_lora_args *, const sie_share *);
 int64_t muvera_scratch(const sie_op_bounds *bounds);
 
 int64_t packed_bytes(uint32_t compute, int64_t n, int64_t k);

@@ -7,6 +7,9 @@ namespace {
 
 int64_t scratch_bytes(const sie_op_bounds *bounds) {
   if (bounds->kind == SIE_OP_MUVERA) return muvera_scratch(bounds);
+  if (bounds->kind == SIE_OP_SMVE) return smve_scratch(bounds);
+  if (bounds->kind == SIE_OP_SPLADE) return splade_scratch(bounds);
+  if (bounds->kind == SIE_OP_LORA) return bounds->max_rank * static_cast<int64_t>(sizeof(double));
   if (bounds->kind == SIE_OP_LINEAR) return (2 * bounds->k + (bounds->n + 1) / 2) * 8;
   if (bounds->kind == SIE_OP_ATTENTION) return bounds->max_len * (2 * bounds->head_dim + 1) * 8;
   int64_t columns = bounds->c > bounds->n ? bounds->c : bounds->n;
@@ -41,12 +44,12 @@ const sie_ops *sie_ref_ops(void) {
       sie_ref::qk_norm_rope,
       sie_ref::pool_output,
       sie_ref::muvera,
-      nullptr,
-      nullptr,
-      nullptr,
-      nullptr,
-      nullptr,
-      nullptr,
+      sie_ref::keep_rows,
+      sie_ref::splade,
+      sie_ref::output_sparse,
+      sie_ref::maxsim,
+      sie_ref::lora,
+      sie_ref::smve,
       nullptr,
       nullptr,
   };

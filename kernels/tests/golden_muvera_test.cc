@@ -25,6 +25,7 @@ void muvera(const GoldenCase &c, const sie_ops *ops, int32_t dtype, GoldenRuns *
   a.final_dims = c.integer("final_dims");
   a.is_query = c.integer("query");
   a.center_tokens = c.integer("center_tokens");
+  a.normalize = c.integer("normalize_rows");
   a.simhash = c.floats("simhash");
   a.ams = c.integers("ams");
   a.sketch = c.integers("sketch");

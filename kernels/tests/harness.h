@@ -227,6 +227,12 @@ std::unique_ptr<Case> make_output(int index);
 std::unique_ptr<Case> make_rope(int index);
 std::unique_ptr<Case> make_pool_output(int index);
 std::unique_ptr<Case> make_muvera(int index);
+std::unique_ptr<Case> make_keep(int index);
+std::unique_ptr<Case> make_sparse(int index);
+std::unique_ptr<Case> make_splade(int index);
+std::unique_ptr<Case> make_smve(int index);
+std::unique_ptr<Case> make_maxsim(int index);
+std::unique_ptr<Case> make_lora(int index);
 
 // A GPU's table and what it is called with. A program adds its GPUs before the first case: emulated ones
 // (cuda/emulated.h), or real ones, beside a `memory` that they reach.

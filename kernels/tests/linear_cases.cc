@@ -1,4 +1,4 @@
-// linear_cases.cc — y = act(x·Wᵀ + bias) + residual, or a gate of it, in every class.
+// linear_cases.cc — y = act(x·Wᵀ + bias + addend) + residual, or a gate of it, in every class.
 #include <math.h>
 
 #include "common/dtype.h"
@@ -24,6 +24,7 @@ struct Config {
   bool outliers = false;  // of x, and of y where it is u8
   int32_t gate = SIE_GATE_NONE;
   int32_t group = -1;  // columns a scale of x, class FP8
+  bool addend = false;
 };
 
 const char *const classes[] = {"", "f32", "bf16", "int8", "f16", "fp8"};
@@ -49,9 +50,9 @@ double tol_gate(int32_t gate, uint32_t compute, int32_t stored_as, double z_gate
 class LinearCase : public Case {
  public:
   LinearCase(const Config &config, Layout layout, int seed) : c_(config) {
-    form = text("linear class=%s%s y=%s residual=%s%s%s", classes[c_.compute],
+    form = text("linear class=%s%s y=%s residual=%s%s%s%s", classes[c_.compute],
                 c_.compute == SIE_COMPUTE_FP8 && c_.group == 128 ? " blocks" : "", dtype_text(c_.y),
-                dtype_text(c_.residual), gates[c_.gate], c_.why);
+                dtype_text(c_.residual), gates[c_.gate], c_.addend ? " addend" : "", c_.why);
     shape = text("R=%lld N=%lld K=%lld input=%s", static_cast<long long>(c_.r), static_cast<long long>(c_.n),
                  static_cast<long long>(c_.k), input_names[c_.input]);
     units = c_.r;
@@ -61,6 +62,7 @@ class LinearCase : public Case {
     x_.reset(new Rows(&random, operand(layout), c_.r, c_.k, x_dtype(c_.compute), {c_.outliers, c_.group}));
     y_.reset(new Rows(&random, layout, c_.r, columns_, c_.y, {c_.outliers, 128}));
     if (c_.residual != 0) residual_.reset(new Rows(&random, layout, c_.r, columns_, c_.residual));
+    if (c_.addend) addend_.reset(new Rows(&random, layout, c_.r, c_.n, SIE_F32));
     fill(&random);
     outputs = {y_.get()};
   }
@@ -133,6 +135,7 @@ class LinearCase : public Case {
 
   void poison(int64_t u) override {
     x_->poison(u);
+    if (addend_ != nullptr) addend_->poison(u);
     if (residual_ != nullptr) residual_->poison(u);
   }
 
@@ -141,7 +144,8 @@ class LinearCase : public Case {
     const int64_t element = bytes_of(x_dtype(c_.compute));
     return static_cast<double>(element * (c_.n * c_.k + c_.r * c_.k) +
                                (bytes_of(c_.y) + (c_.residual != 0 ? bytes_of(c_.residual) : 0)) * c_.r *
-                                   columns_);
+                                   columns_ +
+                               (c_.addend ? 4 * c_.r * c_.n : 0));
   }
 
  private:
@@ -156,6 +160,7 @@ class LinearCase : public Case {
     a.bias = c_.bias ? bias_.data() : nullptr;
     a.act = act;
     a.gate = gate;
+    if (addend_ != nullptr) a.addend = addend_->tensor(first);
     if (residual != nullptr) a.residual = residual->tensor(first);
     a.y = y.tensor(first);
     return ops->linear(&a, share);
@@ -165,6 +170,7 @@ class LinearCase : public Case {
   double computed_within(int64_t r, int64_t j, double x_norm, double want) const {
     auto dz = [&](int64_t n) {
       double bias = c_.bias ? fabs(static_cast<double>(bias_[static_cast<size_t>(n)])) : 0;
+      if (addend_ != nullptr) bias += fabs(addend_->get(r, n));
       double w_norm = weight_->norm(n), own = sie_tol_dot(c_.k, x_norm, w_norm);
       if (c_.compute == SIE_COMPUTE_FP8) own += sie_tol_fp8_sum(x_norm, w_norm);
       return own + 2 * SIE_TOL_U * (fabs(before_act_->get(r, n)) + bias) + flushed_;
@@ -226,6 +232,9 @@ class LinearCase : public Case {
     }
     for (int64_t r = 0; residual_ != nullptr && r < c_.r; r++) {
       for (int64_t n = 0; n < columns_; n++) residual_->set(r, n, random->real() * 2);
+    }
+    for (int64_t r = 0; addend_ != nullptr && r < c_.r; r++) {
+      for (int64_t n = 0; n < c_.n; n++) addend_->set(r, n, random->real());
     }
     for (int64_t n = 0; n < c_.n; n++) bias_.push_back(random->real());
     std::vector<float> w(static_cast<size_t>(c_.n * c_.k));
@@ -300,7 +309,7 @@ class LinearCase : public Case {
   Config c_;
   int64_t columns_ = 0;  // of y
   double flushed_ = 0;
-  std::unique_ptr<Rows> x_, y_, residual_, expected_, before_act_;
+  std::unique_ptr<Rows> x_, y_, addend_, residual_, expected_, before_act_;
   std::unique_ptr<Weight> weight_;
   Array<float> bias_;
 };
@@ -394,6 +403,27 @@ void add_gates(std::vector<Config> *list, uint32_t compute) {
   }
 }
 
+// Beside every kind of tile: whole, cut short, few rows, a row that is none; every y, with and without a gate.
+void add_addends(std::vector<Config> *list, uint32_t compute) {
+  const std::vector<int32_t> ys = output_types(compute), residuals = residual_types(compute);
+  const int64_t shapes[][3] = {{1, 1, 1},     {0, 34, 33},    {7, 34, 130},    {37, 70, 45},  {31, 33, 65},
+                               {65, 130, 64}, {130, 264, 72}, {257, 136, 128}, {16, 512, 64}, {33, 96, 257}};
+  size_t i = 0;
+  for (const int64_t *s : shapes) {
+    for (int32_t gate : {SIE_GATE_NONE, SIE_GATE_SWIGLU, SIE_GATE_GEGLU, SIE_GATE_GEGLU_TANH}) {
+      if (gate != SIE_GATE_NONE && s[1] % 2 != 0) continue;
+      const int32_t act = gate == SIE_GATE_NONE ? static_cast<int32_t>(i % 6) : SIE_ACT_NONE;
+      list->push_back({compute, s[0], s[1], s[2], ys[i % ys.size()], residuals[i / 2 % 3], act, i % 3 != 0,
+                       false, false, plain, "", false, gate, i % 2 == 0 ? 128 : -1, true});
+      i++;
+    }
+  }
+  if (compute == SIE_COMPUTE_INT8) {
+    list->push_back({compute, 35, 66, 257, SIE_U8, SIE_F32, SIE_ACT_SILU, true, false, false, plain,
+                     " outlier", true, SIE_GATE_NONE, -1, true});
+  }
+}
+
 void add_outliers(std::vector<Config> *list) {
   const int64_t shapes[][3] = {{1, 1, 1},   {7, 33, 65},   {31, 70, 45},  {33, 130, 31}, {65, 34, 127},
                                {12, 32, 4}, {64, 64, 384}, {35, 66, 257}, {13, 96, 1536}};
@@ -434,6 +464,7 @@ std::unique_ptr<Case> make_linear(int index) {
       add_sizes(&all, compute);
       add_types(&all, compute);
       add_gates(&all, compute);
+      add_addends(&all, compute);
       if (compute <= SIE_COMPUTE_INT8) add_bench(&all, compute);
     }
     add_outliers(&all);

@@ -34,6 +34,12 @@ TEST(output_rows) { run(7); }
 TEST(qk_norm_rope) { run(8); }
 TEST(pool_output) { run(9); }
 TEST(muvera) { run(10); }
+TEST(keep_rows) { run(11); }
+TEST(output_sparse) { run(12); }
+TEST(splade) { run(13); }
+TEST(smve) { run(14); }
+TEST(maxsim) { run(15); }
+TEST(lora) { run(16); }
 TEST(support_table_is_golden) { check_support(); }  // what the groups before have shown
 
 int main(int argc, char **argv) {

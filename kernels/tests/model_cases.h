@@ -46,6 +46,22 @@ std::unique_ptr<Case> model_pool_output(const ModelShape &model, const Lengths &
 std::unique_ptr<Case> model_output(const ModelShape &model, const Lengths &lengths);
 // Documents of token vectors of model.width columns: 40 repetitions of 6 bits, sketched to 10240.
 std::unique_ptr<Case> model_muvera(const ModelShape &model, const Lengths &lengths);
+// Documents of token vectors: 32 projections a row out of 512 for each column, normalised.
+std::unique_ptr<Case> model_smve(const ModelShape &model, const Lengths &lengths);
+// As many rows as tokens, out of twice as many.
+std::unique_ptr<Case> model_keep(const ModelShape &model, const Lengths &lengths);
+// BERT's, and of the tiny models what an emulator does in a second.
+inline int64_t vocabulary_of(const ModelShape &model) { return model.width < 384 ? 1000 : 30522; }
+// A row of the vocabulary a sequence, some 200 columns kept.
+// compute: SIE_COMPUTE_BF16 or FP8 with a scale a row.
+std::unique_ptr<Case> model_splade(const ModelShape &model, const Lengths &lengths, uint32_t compute);
+std::unique_ptr<Case> model_sparse(const ModelShape &model, const Lengths &lengths);
+
+// Documents of token vectors of model.width columns against one query of 32 rows, normalised.
+std::unique_ptr<Case> model_maxsim(const ModelShape &model, const Lengths &lengths);
+
+// Two adapters of rank 16 on a width × width linear, sequences in turn with one, the other and none.
+std::unique_ptr<Case> model_lora(const ModelShape &model, const Lengths &lengths);
 
 inline int64_t tokens_of(const Lengths &lengths) {
   int64_t sum = 0;

@@ -18,15 +18,17 @@ struct Config {
   bool query, fill_empty, center_tokens, center;
   OutType out;
   bool bench;
+  bool normalize = false;
 };
 
 class MuveraCase : public Case {
  public:
   MuveraCase(const Config &config, Layout layout, int seed) : c_(config), sequences_(config.lengths) {
-    form = text("muvera x=%s %s%s%s%s%s%s %s", dtype_text(c_.dtype), c_.query ? "query" : "document",
-                c_.projected != 0 ? " projected" : "", c_.final_dims != 0 ? " sketch" : "",
-                c_.fill_empty ? " filled" : "", c_.center_tokens ? " centred tokens" : "",
-                c_.center ? " centred" : "", out_type_text(c_.out).c_str());
+    form =
+        text("muvera x=%s %s%s%s%s%s%s%s %s", dtype_text(c_.dtype), c_.query ? "query" : "document",
+             c_.projected != 0 ? " projected" : "", c_.final_dims != 0 ? " sketch" : "",
+             c_.fill_empty ? " filled" : "", c_.center_tokens ? " centred tokens" : "",
+             c_.center ? " centred" : "", c_.normalize ? " normalised" : "", out_type_text(c_.out).c_str());
     shape = text("T=%lld B=%lld C=%d R=%d k=%d P=%d F=%d", static_cast<long long>(sequences_.tokens()),
                  static_cast<long long>(sequences_.count()), c_.c, c_.repetitions, c_.bits, c_.projected,
                  c_.final_dims);
@@ -110,6 +112,7 @@ class MuveraCase : public Case {
     a.is_query = c_.query ? 1 : 0;
     a.fill_empty = c_.fill_empty ? 1 : 0;
     a.center_tokens = c_.center_tokens ? 1 : 0;
+    a.normalize = c_.normalize ? 1 : 0;
     a.center = c_.center ? center_.data() : nullptr;
     a.simhash = simhash_.data();
     if (c_.projected != 0) a.ams = ams_.data();
@@ -156,10 +159,19 @@ class MuveraCase : public Case {
     } while (!bench && !clear_of_planes(first, tokens));
   }
 
+  double norm_of(int64_t t) const {
+    double sum = 0;
+    for (int64_t c = 0; c < c_.c; c++) sum += x_->get(t, c) * x_->get(t, c);
+    return fmax(sqrt(sum), 1e-12);
+  }
+
   bool clear_of_planes(int64_t first, int64_t tokens) const {
     std::vector<double> mean(static_cast<size_t>(c_.c)), x(static_cast<size_t>(c_.c));
+    std::vector<double> norms;
+    for (int64_t t = first; t < first + tokens; t++) norms.push_back(c_.normalize ? norm_of(t) : 1);
     auto left = [&](int64_t t, size_t c) {
-      return x_->get(t, static_cast<int64_t>(c)) - (c_.center ? static_cast<double>(center_[c]) : 0);
+      return x_->get(t, static_cast<int64_t>(c)) / norms[static_cast<size_t>(t - first)] -
+             (c_.center ? static_cast<double>(center_[c]) : 0);
     };
     for (size_t c = 0; c < mean.size() && c_.center_tokens; c++) {
       for (int64_t t = first; t < first + tokens; t++) mean[c] += left(t, c) / static_cast<double>(tokens);
@@ -229,6 +241,30 @@ std::unique_ptr<Case> make_muvera(int index) {
       for (const std::vector<int32_t> &lengths : {none, one, empty, longer})
         add(lengths, dtype, 32, 2, 4, 8, 0, false, lengths.size() == 2, false, false, values);
     }
+    // Rows divided by their norms first, beside everything else that is done to them.
+    for (int32_t dtype : {SIE_F32, SIE_BF16, SIE_F16}) {
+      for (bool query : {false, true}) {
+        for (int32_t what = 0; what < 4; what++) {
+          all.push_back({several_ctas, dtype, 33, 2, 4, what % 2 == 0 ? 8 : 0, 0, query, !query,
+                         what % 2 == 1, what >= 2, values, false, true});
+        }
+      }
+    }
+    all.push_back({{9, 0, 2, 65},
+                   SIE_BF16,
+                   128,
+                   2,
+                   5,
+                   0,
+                   300,
+                   false,
+                   true,
+                   true,
+                   false,
+                   {SIE_F32, 0, true},
+                   false,
+                   true});
+    all.push_back({{5, 3}, SIE_F32, 600, 2, 3, 40, 64, false, false, true, false, values, false, true});
     // The widths of real models, and the smallest tables there are.
     add({31, 0, 5}, SIE_BF16, 128, 2, 6, 0, 512, false, false, false, false, {SIE_F32, 0, true});
     add({31, 0, 5}, SIE_F32, 128, 2, 6, 8, 0, false, true, false, false, {SIE_F32, 0, true});

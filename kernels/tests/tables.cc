@@ -92,6 +92,12 @@ const std::vector<Group> &groups() {
       {"qk_norm_rope", make_rope},
       {"pool_output", make_pool_output},
       {"muvera", make_muvera},
+      {"keep_rows", make_keep},
+      {"output_sparse", make_sparse},
+      {"splade", make_splade},
+      {"smve", make_smve},
+      {"maxsim", make_maxsim},
+      {"lora", make_lora},
   };
   return list;
 }

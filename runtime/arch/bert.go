@@ -8,10 +8,11 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// BERT (Devlin 2018, arXiv:1810.04805), the encoder of MiniLM, E5, BGE, GTE, Arctic and many more: learned positions,
-// post-norm blocks of full attention and a two-layer MLP.
+// BERT (Devlin 2018, arXiv:1810.04805) and its family: learned positions, post-norm blocks of full attention and a two-layer
+// MLP. It is the encoder of MiniLM, E5, BGE, GTE, Arctic, of SPLADE and ColBERT models, and as RoBERTa and XLM-R of the
+// multilingual ones. What the members call their tensors and keys is data: bertnames.go.
 
-// bertConfig are the keys of config.json that the computation depends on. Pointers tell absent from zero.
+// bertConfig are the keys of config.json that the computation depends on, by BERT's names.
 type bertConfig struct {
 	HiddenSize            int64   `json:"hidden_size"`
 	Heads                 int64   `json:"num_attention_heads"`
@@ -22,22 +23,28 @@ type bertConfig struct {
 	MaxPositionEmbeddings int64   `json:"max_position_embeddings"`
 	TypeVocabSize         int64   `json:"type_vocab_size"`
 	VocabSize             int64   `json:"vocab_size"`
+	PadTokenID            int64   `json:"pad_token_id"`
 	PositionEmbeddingType string  `json:"position_embedding_type"`
 	IsDecoder             bool    `json:"is_decoder"`
 	AddCrossAttention     bool    `json:"add_cross_attention"`
 }
 
-// readBertConfig reads and checks config.json. Absent keys have the defaults of transformers' BertConfig where a
-// published model leaves them out; sizes must be there.
-func readBertConfig(dir fs.FS) (bertConfig, error) {
-	c := bertConfig{HiddenAct: "gelu", LayerNormEps: 1e-12, TypeVocabSize: 2, PositionEmbeddingType: "absolute"}
-	if err := needJSON(dir, configFile, &c); err != nil {
+// readBertConfig reads and checks config.json. Absent keys have the family's defaults in transformers where a published
+// model leaves them out; sizes must be there.
+func readBertConfig(dir fs.FS, family *bertFamily) (bertConfig, error) {
+	c := family.defaults
+	if family.convert != nil {
+		var err error
+		if c, err = family.convert(dir); err != nil {
+			return c, err
+		}
+	} else if err := needJSON(dir, configFile, &c); err != nil {
 		return c, err
 	}
-	return c, c.check()
+	return c, c.check(family)
 }
 
-func (c *bertConfig) check() error {
+func (c *bertConfig) check(family *bertFamily) error {
 	for _, size := range []struct {
 		key             string
 		value, from, to int64
@@ -51,20 +58,23 @@ func (c *bertConfig) check() error {
 		{"vocab_size", c.VocabSize, 1, 1 << 22},
 	} {
 		if size.value < size.from || size.value > size.to {
-			return refuse(configFile, size.key, "is %d or missing; %d to %d is possible", size.value, size.from, size.to)
+			return refuse(configFile, family.key(size.key), "is %d or missing; %d to %d is possible", size.value, size.from, size.to)
 		}
 	}
 	if c.HiddenSize%c.Heads != 0 {
-		return refuse(configFile, "num_attention_heads", "is %d, which does not divide hidden_size %d", c.Heads, c.HiddenSize)
+		return refuse(configFile, family.key("num_attention_heads"), "is %d, which does not divide %s %d", c.Heads, family.key("hidden_size"), c.HiddenSize)
 	}
 	if d := c.headDim(); d != 32 && d != 64 {
-		return refuse(configFile, "num_attention_heads", "gives heads of %d columns; 32 and 64 are supported", d)
+		return refuse(configFile, family.key("num_attention_heads"), "gives heads of %d columns; 32 and 64 are supported", d)
 	}
 	if !(c.LayerNormEps > 0 && c.LayerNormEps < 1) {
 		return refuse(configFile, "layer_norm_eps", "is %g; it must be above 0 and below 1", c.LayerNormEps)
 	}
 	if _, ok := activations[c.HiddenAct]; !ok {
-		return refuse(configFile, "hidden_act", "is %q; supported are gelu, gelu_new, gelu_pytorch_tanh, relu, silu and tanh", c.HiddenAct)
+		return refuse(configFile, family.key("hidden_act"), "is %q; supported are gelu, gelu_new, gelu_pytorch_tanh, relu, silu and tanh", c.HiddenAct)
+	}
+	if family.positionsAfterPad && (c.PadTokenID < 0 || c.PadTokenID >= c.MaxPositionEmbeddings-1) {
+		return refuse(configFile, "pad_token_id", "is %d, which leaves no position of %d: positions begin behind it", c.PadTokenID, c.MaxPositionEmbeddings)
 	}
 	if c.PositionEmbeddingType != "absolute" {
 		return refuse(configFile, "position_embedding_type", "is %q; only absolute positions are supported", c.PositionEmbeddingType)
@@ -85,7 +95,9 @@ var activations = map[string]engine.Act{
 
 // bert holds the packed weights. C = hidden_size, F = intermediate_size.
 type bert struct {
+	family                *bertFamily
 	config                bertConfig
+	firstPosition         int32
 	word, position, types *engine.Weight // [vocab, C], [positions, C], [types, C] or nil
 	gamma, beta           *engine.Weight
 	blocks                []bertBlock
@@ -100,36 +112,44 @@ type bertBlock struct {
 	blockGamma, blockBeta *engine.Weight
 }
 
-func loadBert(dir fs.FS, p *packer) (encoder, error) {
-	config, err := readBertConfig(dir)
+// wordTable is the family's name of the table that a decoder may share.
+const wordTable = "embeddings.word_embeddings.weight"
+
+// load packs an encoder of the family, leaving p at the prefix of its tensors.
+func (family *bertFamily) load(dir fs.FS, p *packer) (encoder, error) {
+	config, err := readBertConfig(dir, family)
 	if err != nil {
 		return nil, err
 	}
 	c, f := config.HiddenSize, config.IntermediateSize
-	b := &bert{config: config}
+	b := &bert{family: family, config: config}
+	if family.positionsAfterPad {
+		b.firstPosition = int32(config.PadTokenID) + 1
+	}
 
-	p.findPrefix("embeddings.word_embeddings.weight")
-	b.word = p.table(config.VocabSize, c, "embeddings.word_embeddings.weight")
+	p.findPrefix(wordTable, family.prefixes)
+	b.word = p.table(config.VocabSize, c, wordTable)
 	b.position = p.table(config.MaxPositionEmbeddings, c, "embeddings.position_embeddings.weight")
 	if config.TypeVocabSize > 0 {
 		b.types = p.table(config.TypeVocabSize, c, "embeddings.token_type_embeddings.weight")
 	}
 	b.gamma, b.beta = p.norm(c, "embeddings.LayerNorm")
 
+	n := family.names
 	for i := range config.Layers {
-		at := fmt.Sprintf("encoder.layer.%d.", i)
-		q, k, v := at+"attention.self.query.", at+"attention.self.key.", at+"attention.self.value."
+		at := fmt.Sprintf(n.block, i)
+		q, k, v := at+n.query, at+n.key, at+n.value
 		var l bertBlock
-		l.qkv = p.linear(c, c, q+"weight", k+"weight", v+"weight")
-		l.qkvBias = p.vector(c, q+"bias", k+"bias", v+"bias")
-		l.out = p.linearAfterAttention(c, c, at+"attention.output.dense.weight")
-		l.outBias = p.vector(c, at+"attention.output.dense.bias")
-		l.attGamma, l.attBeta = p.norm(c, at+"attention.output.LayerNorm")
-		l.up = p.linear(f, c, at+"intermediate.dense.weight")
-		l.upBias = p.vector(f, at+"intermediate.dense.bias")
-		l.down = p.linear(c, f, at+"output.dense.weight")
-		l.downBias = p.vector(c, at+"output.dense.bias")
-		l.blockGamma, l.blockBeta = p.norm(c, at+"output.LayerNorm")
+		l.qkv = p.linear(c, c, q+".weight", k+".weight", v+".weight")
+		l.qkvBias = p.vector(c, q+".bias", k+".bias", v+".bias")
+		l.out = p.linearAfterAttention(c, c, at+n.out+".weight")
+		l.outBias = p.vector(c, at+n.out+".bias")
+		l.attGamma, l.attBeta = p.norm(c, at+n.attentionNorm)
+		l.up = p.linear(f, c, at+n.up+".weight")
+		l.upBias = p.vector(f, at+n.up+".bias")
+		l.down = p.linear(c, f, at+n.down+".weight")
+		l.downBias = p.vector(c, at+n.down+".bias")
+		l.blockGamma, l.blockBeta = p.norm(c, at+n.blockNorm)
 		if p.err != nil {
 			break
 		}
@@ -149,7 +169,7 @@ func (b *bert) forward(r *engine.Recorder, keep engine.Pooling, observe func(i i
 		HeadDim: int32(b.config.headDim()), Scale: float32(1 / math.Sqrt(float64(b.config.headDim())))}
 
 	x := r.EmbedLayerNorm(engine.Embedding{Word: b.word, Position: b.position, Type: b.types,
-		Gamma: b.gamma, Beta: b.beta, Eps: eps})
+		Gamma: b.gamma, Beta: b.beta, Eps: eps, PositionOffset: b.firstPosition})
 	observe(0, x)
 	for i, l := range b.blocks {
 		qkv := r.Linear(x, l.qkv, l.qkvBias, engine.NoAct, engine.NoValue)
@@ -167,6 +187,16 @@ func (b *bert) forward(r *engine.Recorder, keep engine.Pooling, observe func(i i
 }
 
 func (b *bert) shape() encoderShape {
-	return encoderShape{columns: b.config.HiddenSize, blocks: int(b.config.Layers), positions: b.config.MaxPositionEmbeddings,
+	return encoderShape{columns: b.config.HiddenSize, blocks: int(b.config.Layers), positions: b.config.MaxPositionEmbeddings - int64(b.firstPosition),
 		vocab: b.config.VocabSize, types: b.config.TypeVocabSize}
+}
+
+// heads are the names of the layers behind it; the head over the vocabulary takes what the encoder's configuration says.
+func (b *bert) heads() headNames {
+	h := b.family.heads
+	h.masked.eps = b.config.LayerNormEps
+	if h.masked.act == engine.NoAct {
+		h.masked.act = activations[b.config.HiddenAct]
+	}
+	return h
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-var bertCases = []string{"bert-deep-h32", "bert-gelutanh-h64", "bert-erf-h128", "bert-relu-h192"}
+var bertCases = []string{"bert-deep-h32", "bert-gelutanh-h64", "bert-erf-h128", "bert-relu-h192",
+	"xlmr-h64", "roberta-pad5-h128", "camembert-h32", "distilbert-h96", "distilbert-sinus-h64"}
 
 // isas are the CPU paths of the machine: a bound above what it has gives its best again.
 var isas = []engine.Options{{Kind: engine.CPU, ISA: engine.AMX}, {Kind: engine.CPU, ISA: engine.AVX512VNNI},

@@ -9,8 +9,10 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/fold"
 	"github.com/sie-engine/sie/weights"
 )
 
@@ -19,6 +21,7 @@ type encoder interface {
 	// forward records the encoder; see bert.forward for keep and observe.
 	forward(r *engine.Recorder, keep engine.Pooling, observe func(i int, x engine.Value)) engine.Value
 	shape() encoderShape
+	heads() headNames
 }
 
 type encoderShape struct {
@@ -31,7 +34,11 @@ type encoderShape struct {
 
 // architectures by the model_type of config.json.
 var architectures = map[string]func(dir fs.FS, p *packer) (encoder, error){
-	"bert": loadBert,
+	"bert":        bertNames.load,
+	"roberta":     robertaNames.load,
+	"xlm-roberta": robertaNames.load,
+	"camembert":   robertaNames.load,
+	"distilbert":  distilbertNames.load,
 }
 
 // The caps of a program unless Options say otherwise: the token budget of a batch, and as many sequences as it can hold
@@ -43,6 +50,7 @@ const (
 
 // Options of Load. The zero value follows the model's files.
 type Options struct {
+	Task      Task           // which heads are read
 	Compute   engine.Compute // 0 = fp16 on a GPU for a checkpoint in it, else the device's default
 	Pooling   engine.Pooling // 0 = as the module chain says, mean without one
 	Normalize *bool          // nil = as the module chain says, true without one
@@ -52,11 +60,12 @@ type Options struct {
 	NoPruning bool           // compute the whole last block even where one row of it is read; for tests
 }
 
-// Model is a loaded model: packed weights and the program that gives one vector a text (its output 0, declared with
-// OutputRows). The exported fields are read-only. Safe for concurrent use.
+// Model is a loaded model: packed weights and the program that gives what its task is for. The exported fields are read-only.
+// Safe for concurrent use.
 type Model struct {
 	Arch      string // model_type
-	Dim       int    // columns of the output
+	Task      Task
+	Dim       int // columns of a dense vector
 	Layers    int
 	MaxSeqLen int // tokens, special ones included
 	Vocab     int
@@ -66,15 +75,36 @@ type Model struct {
 	Normalize bool // whether vectors are normalised unless a request says otherwise
 	LowerCase bool // whether text is lower-cased before the tokenizer
 
+	TokenDim   int        // columns of a token's vector; 0: the model gives none
+	Labels     []string   // of a classification head, by logit; nil without one
+	Activation Activation // of a score
+	MultiLabel bool       // the labels do not exclude each other
+
 	Prompts       map[string]string // by name; nil without any
 	DefaultPrompt string            // name of the prompt for inputs that choose none; "" = none
 
 	device  *engine.Device
 	encoder encoder
-	dense   []dense
+	dense   []layer
+	heads   heads
 	packer  *packer
 	caps    engine.Caps
 	program *engine.Program
+
+	mu     sync.Mutex
+	folds  *packer // tables of what programs fold, by what they are; guarded by mu
+	muvera map[fold.Muvera]engine.Muvera
+	smve   map[fold.SMVE]engine.SMVE
+}
+
+// heads are the layers behind the encoder besides the module chain; nil or empty where the task has none.
+type heads struct {
+	classifier []layer       // over the first token's state
+	tagger     *layer        // over each token
+	masked     *maskedHead   // SPLADE
+	sparse     engine.Sparse // of its output
+	vectors    []layer       // of tokens
+	weight     *layer        // of tokens, BGE-M3
 }
 
 // Load packs the model in dir for dev and records its program. It touches each page of the checkpoint once and releases
@@ -82,7 +112,7 @@ type Model struct {
 // that cannot be served, weights.ErrNoWeights, fs.ErrNotExist, and those of the engine.
 func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
 	files := os.DirFS(dir)
-	chain, err := readChain(files)
+	chain, err := readFiles(files, o.Task)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +132,7 @@ func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
 		return nil, &engine.Error{Op: "load", Status: engine.StatusUnsupported,
 			Msg: fmt.Sprintf("precision %s is not available on this device; it has %v", o.Compute, info.Compute)}
 	}
-	m := &Model{device: dev, Compute: o.Compute, Pooling: cmp.Or(o.Pooling, chain.pooling), Normalize: chain.normalize,
+	m := &Model{Task: o.Task, device: dev, Compute: o.Compute, Pooling: cmp.Or(o.Pooling, chain.pooling), Normalize: chain.normalize,
 		LowerCase: limits.lowerCase, Prompts: prompts.Prompts}
 	if o.Normalize != nil {
 		m.Normalize = *o.Normalize
@@ -144,12 +174,15 @@ func (m *Model) load(dir string, chain chain, limits textLimits, info engine.Inf
 	if m.Compute == 0 {
 		m.Compute = defaultCompute(info, checkpoint)
 	}
-	m.packer = &packer{dev: m.device, from: checkpoint, file: weights.SingleFile, compute: m.Compute}
+	m.packer = &packer{dev: m.device, from: checkpoint, file: checkpoint.Name(), compute: m.Compute}
 	if m.encoder, err = loadEncoder(os.DirFS(encoderDir), m.packer); err != nil {
 		return err
 	}
-	_ = checkpoint.ReleaseAll() // advice, as in packer.pack
 	shape := m.encoder.shape()
+	if err := m.loadHeads(dir, encoderDir, chain); err != nil {
+		return err
+	}
+	_ = checkpoint.ReleaseAll() // advice, as in packer.pack
 	m.Layers, m.Vocab, m.TypeVocab, m.Dim = shape.blocks, int(shape.vocab), int(shape.types), int(shape.columns)
 	for _, c := range chain.dense {
 		if c.in != int64(m.Dim) {
@@ -171,29 +204,42 @@ func (m *Model) load(dir string, chain chain, limits textLimits, info engine.Inf
 	m.MaxSeqLen = int(longest)
 	m.caps = engine.Caps{MaxTokens: max(longest, int64(cmp.Or(o.MaxTokens, DefaultMaxTokens))),
 		MaxSeqs: int64(cmp.Or(o.MaxSeqs, DefaultMaxSeqs)), MaxLen: longest}
-	m.program, err = m.record(m.Pooling, o.NoPruning)
+	m.program, err = m.record(m.Own(), o.NoPruning)
 	return err
 }
 
-// record records encoder, pooling and dense layers.
-func (m *Model) record(pooling engine.Pooling, noPruning bool) (*engine.Program, error) {
-	keep := pooling
-	if noPruning {
-		keep = engine.PoolMean
+// loadHeads packs what the task reads behind the encoder.
+func (m *Model) loadHeads(dir, encoderDir string, chain chain) (err error) {
+	names, shape := m.encoder.heads(), m.encoder.shape()
+	if m.Task == Classify || m.Task == Tag {
+		l, err := readLabels(os.DirFS(encoderDir))
+		if err != nil {
+			return err
+		}
+		m.Labels, m.Activation, m.MultiLabel = l.labels, l.activation, l.multiLabel
 	}
-	r := m.device.Record(m.caps)
-	x := m.encoder.forward(r, keep, func(int, engine.Value) {})
-	x = r.Pool(x, pooling)
-	for _, d := range m.dense {
-		x = r.Linear(x, d.weight, d.bias, d.act, engine.NoValue)
+	switch m.Task {
+	case Classify:
+		m.heads.classifier = loadClassifier(names, shape.columns, len(m.Labels), m.packer)
+	case Tag:
+		tagger := loadTagger(names, shape.columns, len(m.Labels), m.packer)
+		m.heads.tagger = &tagger
+	case Splade:
+		m.heads.sparse = chain.sparse
+		m.heads.masked, err = loadMasked(os.DirFS(encoderDir), names.masked, shape, m.packer)
+	case ColBERT:
+		var width int64
+		m.heads.vectors, width, err = loadProjection(dir, chain.tokens, shape.columns, m.packer)
+		m.TokenDim = int(width)
+	case BGEM3:
+		vectors, weight, width, err := loadM3(encoderDir, shape.columns, m.packer)
+		if err != nil {
+			return err
+		}
+		m.heads.vectors, m.heads.weight, m.TokenDim = []layer{vectors}, &weight, int(width)
 	}
-	r.OutputRows(x)
-	return r.End()
+	return cmp.Or(err, m.packer.err)
 }
-
-// RecordPooling records another program over the same weights that pools in another way, for a profile that asks for
-// it. The caller closes it before the model.
-func (m *Model) RecordPooling(p engine.Pooling) (*engine.Program, error) { return m.record(p, false) }
 
 // RecordHiddenStates records a second program over the same weights whose outputs are the states first, first+1, … as
 // float32 [T, hidden_size]: 0 is after the embeddings, i after block i. It has as many outputs as there are states left,
@@ -220,8 +266,15 @@ func (m *Model) Program() *engine.Program { return m.program }
 // Caps are the bounds of a batch.
 func (m *Model) Caps() engine.Caps { return m.caps }
 
-// Bytes is the size of the packed weights on the device.
-func (m *Model) Bytes() int64 { return m.packer.bytes }
+// Bytes is the size of the packed weights on the device, with the tables of what its programs fold.
+func (m *Model) Bytes() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.folds == nil {
+		return m.packer.bytes
+	}
+	return m.packer.bytes + m.folds.bytes
+}
 
 // Close frees the program and the weights. No batch of it may be in flight.
 func (m *Model) Close() {
@@ -231,5 +284,8 @@ func (m *Model) Close() {
 	}
 	if m.packer != nil {
 		m.packer.close()
+	}
+	if m.folds != nil {
+		m.folds.close()
 	}
 }

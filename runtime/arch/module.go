@@ -78,6 +78,8 @@ type denseConfig struct {
 	in, out int64
 	bias    bool
 	act     engine.Act
+	// residual adds the input, through a matrix of its own where the widths differ; PyLate's layers of tokens have it.
+	residual bool
 }
 
 var denseActivations = map[string]engine.Act{
@@ -86,7 +88,9 @@ var denseActivations = map[string]engine.Act{
 	"torch.nn.modules.activation.SiLU": engine.SiLU,
 }
 
-func readDense(dir fs.FS, module string) (denseConfig, error) {
+// readDense reads the config.json of a Dense module over input, which is what it may name as going in and coming out besides
+// sentence_embedding.
+func readDense(dir fs.FS, module, input string) (denseConfig, error) {
 	c := struct {
 		In     int64  `json:"in_features"`
 		Out    int64  `json:"out_features"`
@@ -94,6 +98,8 @@ func readDense(dir fs.FS, module string) (denseConfig, error) {
 		Act    string `json:"activation_function"`
 		Input  string `json:"module_input_name"`
 		Output string `json:"module_output_name"`
+
+		Residual bool `json:"use_residual"`
 	}{Bias: true, Act: "torch.nn.modules.activation.Tanh", Input: "sentence_embedding", Output: "sentence_embedding"}
 	name := path.Join(module, configFile)
 	if err := needJSON(dir, name, &c); err != nil {
@@ -108,31 +114,26 @@ func readDense(dir fs.FS, module string) (denseConfig, error) {
 	if !ok {
 		return denseConfig{}, refuse(name, "activation_function", "%.80q is not supported; Identity, Tanh, ReLU, GELU and SiLU of torch.nn are", c.Act)
 	}
-	if c.Input != "sentence_embedding" || c.Output != "sentence_embedding" {
-		return denseConfig{}, refuse(name, "module_input_name", "only sentence_embedding can go in and come out")
+	for _, named := range []string{c.Input, c.Output} {
+		if named != "sentence_embedding" && named != input {
+			return denseConfig{}, refuse(name, "module_input_name", "only %s can go in and come out", input)
+		}
 	}
-	return denseConfig{module: module, in: c.In, out: c.Out, bias: c.Bias, act: act}, nil
-}
-
-// dense is a loaded Dense module.
-type dense struct {
-	weight, bias *engine.Weight
-	act          engine.Act
+	return denseConfig{module: module, in: c.In, out: c.Out, bias: c.Bias, act: act, residual: c.Residual}, nil
 }
 
 // loadDense packs the module's weights with a packer of its own file, adding to owner what must be freed.
-func loadDense(dir string, c denseConfig, owner *packer) (dense, error) {
+func loadDense(dir string, c denseConfig, owner *packer) (layer, error) {
 	checkpoint, err := weights.Open(filepath.Join(dir, filepath.FromSlash(c.module)))
 	if err != nil {
-		return dense{}, err
+		return layer{}, err
 	}
 	defer checkpoint.Close()
-	p := &packer{dev: owner.dev, from: checkpoint, file: path.Join(c.module, weights.SingleFile), compute: engine.ComputeF32}
-	d := dense{weight: p.linear(c.out, c.in, "linear.weight"), act: c.act}
+	p := &packer{dev: owner.dev, from: checkpoint, file: path.Join(c.module, checkpoint.Name()), compute: engine.ComputeF32}
+	l := layer{weight: p.linear(c.out, c.in, "linear.weight"), act: c.act}
 	if c.bias {
-		d.bias = p.vector(c.out, "linear.bias")
+		l.bias = p.vector(c.out, "linear.bias")
 	}
-	owner.packed = append(owner.packed, p.packed...)
-	owner.bytes += p.bytes
-	return d, p.err
+	owner.join(p)
+	return l, p.err
 }

@@ -27,18 +27,15 @@ type packer struct {
 	err     error
 }
 
-// prefixes are what checkpoints put before an encoder's tensor names, by the class that saved them.
-var prefixes = []string{"", "bert.", "model.", "0.auto_model."}
-
-// findPrefix chooses the prefix under which the checkpoint has the tensor.
-func (p *packer) findPrefix(name string) {
+// findPrefix chooses the first of prefixes under which the checkpoint has the tensor.
+func (p *packer) findPrefix(name string, prefixes []string) {
 	for _, prefix := range prefixes {
 		if _, ok := p.from.Tensor(prefix + name); ok {
 			p.prefix = prefix
 			return
 		}
 	}
-	p.fail(refuse(p.file, name, "no such tensor, also not with the prefixes %q: is this checkpoint of another architecture?", prefixes[1:]))
+	p.fail(refuse(p.file, name, "no such tensor, also not with the prefixes %q: is this checkpoint of another architecture?", prefixes))
 }
 
 func (p *packer) fail(err error) {

@@ -45,13 +45,13 @@ func afterAttention(c engine.Compute) engine.Compute {
 }
 
 // PackedBytes estimates what Load of dir takes on a device of that description, to within a few percent when the model
-// uses all its tensors: matrices in the operand type, vectors in float32. Modules after the encoder are left out.
+// uses all its tensors: matrices in the operand type, vectors in float32. Files of modules after the encoder are left out.
 func PackedBytes(dir string, info engine.Info, c engine.Compute) (int64, error) {
-	chain, err := readChain(os.DirFS(dir))
+	encoderDir, err := encoderFolder(os.DirFS(dir))
 	if err != nil {
 		return 0, err
 	}
-	checkpoint, err := weights.Open(filepath.Join(dir, filepath.FromSlash(chain.encoderDir)))
+	checkpoint, err := weights.Open(filepath.Join(dir, filepath.FromSlash(encoderDir)))
 	if err != nil {
 		return 0, err
 	}

@@ -83,6 +83,33 @@ func TestBadConfigIsRefused(t *testing.T) {
 	}
 }
 
+// The other members of BERT's family: their own keys and names stand in the messages.
+func TestBadFamilyConfigurationsAreRefused(t *testing.T) {
+	dev := open(t, engine.Options{Threads: 1})
+	for _, c := range []struct {
+		name, key string
+		value     any
+		parts     []string
+	}{
+		{"distilbert-h96", "dim", 97, []string{"n_heads: is 3", "divide dim 97"}},
+		{"distilbert-h96", "n_layers", nil, []string{"n_layers: is 0 or missing"}},
+		{"distilbert-h96", "hidden_dim", 151, []string{"distilbert.transformer.layer.0.ffn.lin1.weight", "[150 96]", "[151 96]"}},
+		{"distilbert-h96", "activation", "swoosh", []string{"activation", "swoosh"}},
+		{"distilbert-h96", "model_type", "bert", []string{"hidden_size: is 0 or missing"}},
+		{"distilbert-h96", "max_position_embeddings", 71, []string{"distilbert.embeddings.position_embeddings", "[70 96]", "[71 96]"}},
+		{"xlmr-h64", "pad_token_id", 67, []string{"pad_token_id: is 67", "no position of 68"}},
+		{"xlmr-h64", "pad_token_id", -1, []string{"pad_token_id: is -1"}},
+		{"xlmr-h64", "model_type", "bert", []string{"embeddings.word_embeddings.weight", "another architecture"}},
+	} {
+		refused(t, dev, edit(t, golden.Open(t, c.name).Dir, "config.json", map[string]any{c.key: c.value}), c.name+" "+c.key, c.parts...)
+	}
+	for name, want := range map[string]int{"xlmr-h64": 66, "roberta-pad5-h128": 35, "camembert-h32": 32, "distilbert-h96": 70} {
+		if m, _ := load(t, dev, golden.Open(t, name).Dir, Options{}); m.MaxSeqLen != want {
+			t.Errorf("%s takes %d tokens, expected %d", name, m.MaxSeqLen, want)
+		}
+	}
+}
+
 func TestBadFilesAreRefused(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	from := golden.Open(t, "st-mean-dense-tanh-normalize-prompts").Dir
@@ -261,9 +288,14 @@ func FuzzConfigurations(f *testing.F) {
 		for i, data := range [6][]byte{config, modules, pooling, dense, prompts, limits} {
 			dir[names[i]] = &fstest.MapFile{Data: data}
 		}
-		if b, err := readBertConfig(dir); err == nil {
+		for _, family := range []*bertFamily{bertNames, robertaNames, distilbertNames} {
+			b, err := readBertConfig(dir, family)
+			if err != nil {
+				continue
+			}
 			if b.HiddenSize*b.Layers*b.IntermediateSize <= 0 || b.HiddenSize > 8192 || b.Layers > 128 || b.IntermediateSize > 65536 ||
-				b.VocabSize > 1<<22 || b.MaxPositionEmbeddings > 1<<17 || b.Heads*b.headDim() != b.HiddenSize {
+				b.VocabSize > 1<<22 || b.MaxPositionEmbeddings > 1<<17 || b.Heads*b.headDim() != b.HiddenSize ||
+				family.positionsAfterPad && (b.PadTokenID < 0 || b.PadTokenID+1 >= b.MaxPositionEmbeddings) {
 				t.Errorf("accepted %+v", b)
 			}
 		}

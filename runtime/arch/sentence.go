@@ -33,61 +33,118 @@ type chain struct {
 	pooling    engine.Pooling
 	dense      []denseConfig
 	normalize  bool
+
+	tokens []denseConfig // ColBERT: over the tokens' vectors
+	sparse engine.Sparse // SPLADE: over the largest logits
 }
 
-// readChain reads modules.json. Without it a model is an encoder whose tokens are averaged and normalised.
-func readChain(dir fs.FS) (chain, error) {
-	var modules []struct {
+// readFiles reads which modules a model has, as far as the task asks for them. Models that are not for dense vectors have
+// those of a plain encoder besides.
+func readFiles(dir fs.FS, task Task) (chain, error) {
+	if task == Embed || task == BGEM3 {
+		return readChain(dir)
+	}
+	c := chain{pooling: engine.PoolMean, normalize: true}
+	var err error
+	switch task {
+	case ColBERT:
+		c.encoderDir, c.tokens, err = readTokenChain(dir)
+		return c, err
+	case Splade:
+		if c.sparse, err = readSpladePooling(dir); err != nil {
+			return c, err
+		}
+	}
+	c.encoderDir, err = encoderFolder(dir)
+	return c, err
+}
+
+// encoderFolder is where the encoder is: the first module's folder, or the folder of the documents' one behind a router.
+func encoderFolder(dir fs.FS) (string, error) {
+	modules, err := readModules(dir)
+	if err != nil || modules == nil {
+		return "", err
+	}
+	if strings.HasSuffix(modules[0].kind, "Transformer") {
+		return modules[0].path, nil
+	}
+	return moduleFolder(dir, "MLMTransformer")
+}
+
+// module is one entry of modules.json.
+type module struct {
+	class string // as written
+	kind  string // without its package: packages move between releases, the class keeps its name
+	path  string // its folder, inside the directory
+}
+
+// readModules reads modules.json; nil where there is none.
+func readModules(dir fs.FS) ([]module, error) {
+	var entries []struct {
 		Path string `json:"path"`
 		Type string `json:"type"`
 	}
-	found, err := optional(readJSON(dir, modulesFile, &modules))
+	found, err := optional(readJSON(dir, modulesFile, &entries))
+	if err != nil || !found {
+		return nil, err
+	}
+	if len(entries) == 0 || len(entries) > maxModules {
+		return nil, refuse(modulesFile, "", "lists %d modules; 1 to %d are possible", len(entries), maxModules)
+	}
+	modules := make([]module, len(entries))
+	for i, e := range entries {
+		if e.Path != "" && !filepath.IsLocal(filepath.FromSlash(e.Path)) {
+			return nil, refuse(modulesFile, "path", "%q leads out of the model directory", e.Path)
+		}
+		modules[i] = module{e.Type, e.Type[strings.LastIndexByte(e.Type, '.')+1:], e.Path}
+	}
+	return modules, nil
+}
+
+// readChain reads the chain of modules.json. Without it a model is an encoder whose tokens are averaged and normalised.
+func readChain(dir fs.FS) (chain, error) {
+	modules, err := readModules(dir)
 	if err != nil {
 		return chain{}, err
 	}
-	if !found {
+	if modules == nil {
 		return chain{pooling: engine.PoolMean, normalize: true}, nil
-	}
-	if len(modules) == 0 || len(modules) > maxModules {
-		return chain{}, refuse(modulesFile, "", "lists %d modules; 1 to %d are possible", len(modules), maxModules)
 	}
 	var c chain
 	for i, m := range modules {
-		if m.Path != "" && !filepath.IsLocal(filepath.FromSlash(m.Path)) {
-			return c, refuse(modulesFile, "path", "%q leads out of the model directory", m.Path)
+		if (m.kind == "Transformer") != (i == 0) {
+			return c, refuse(modulesFile, "type", "module %d is a %s; the chain must begin with its only Transformer", i, m.kind)
 		}
-		// Packages move between releases; the class keeps its name.
-		kind := m.Type[strings.LastIndexByte(m.Type, '.')+1:]
-		if (kind == "Transformer") != (i == 0) {
-			return c, refuse(modulesFile, "type", "module %d is a %s; the chain must begin with its only Transformer", i, kind)
+		if m.kind != "Transformer" && m.kind != "Pooling" && c.pooling == 0 {
+			return c, refuse(modulesFile, "type", "module %d is a %s before any Pooling", i, m.kind)
 		}
-		if kind != "Transformer" && kind != "Pooling" && c.pooling == 0 {
-			return c, refuse(modulesFile, "type", "module %d is a %s before any Pooling", i, kind)
-		}
-		switch kind {
+		switch m.kind {
 		case "Transformer":
-			c.encoderDir = m.Path
+			c.encoderDir = m.path
 		case "Pooling":
 			if c.pooling != 0 {
 				return c, refuse(modulesFile, "type", "a second Pooling is not supported")
 			}
-			if c.pooling, err = readPooling(dir, m.Path); err != nil {
+			if c.pooling, err = readPooling(dir, m.path); err != nil {
 				return c, err
 			}
 		case "Dense":
 			if c.normalize {
 				return c, refuse(modulesFile, "type", "a Dense after Normalize is not supported")
 			}
-			d, err := readDense(dir, m.Path)
+			d, err := readDense(dir, m.path, "sentence_embedding")
 			if err != nil {
 				return c, err
+			}
+			if d.residual {
+				return c, refuse(path.Join(m.path, configFile), "use_residual", "is supported for vectors of tokens only")
 			}
 			c.dense = append(c.dense, d)
 		case "Normalize":
 			c.normalize = true
 		case "Dropout": // does nothing outside training
 		default:
-			return c, refuse(modulesFile, "type", "%q is not supported; Transformer, Pooling, Dense and Normalize are", m.Type)
+			return c, refuse(modulesFile, "type", "%q is not supported; Transformer, Pooling, Dense and Normalize are", m.class)
 		}
 	}
 	if c.pooling == 0 {

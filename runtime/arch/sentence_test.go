@@ -24,6 +24,7 @@ func TestModuleChains(t *testing.T) {
 		{"st-mean", 32, 40, engine.PoolMean, false, 2, ""},
 		{"st-last-dense-identity", 48, 120, engine.PoolLast, false, 2, ""},
 		{"st-mean-dense-tanh-normalize-prompts", 20, 64, engine.PoolMean, true, 3, "query"},
+		{"st-xlmr-mean-torch", 64, 32, engine.PoolMean, true, 3, ""},
 	} {
 		t.Run(want.name, func(t *testing.T) {
 			c := golden.Open(t, want.name)
@@ -64,7 +65,8 @@ func TestOptionsOverrideTheChain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	run := engine.Batch{Program: again, IDs: b.ids, CuSeqlens: b.cu, Items: []engine.OutItem{{DType: engine.F32}}}
+	run := engine.Batch{Program: again, IDs: b.ids, CuSeqlens: b.cu}
+	run.Items[0] = []engine.OutItem{{DType: engine.F32}}
 	run.OutBytes[0] = int64(m.Dim * 4)
 	if err := r.Run(t.Context(), &run); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,9 @@
 package arch
 
-import "github.com/sie-engine/sie/runtime/engine"
+import (
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/fold"
+)
 
 // Want says which outputs a program over a model's weights gives. Outputs are declared in the order of its fields, the first
 // one is output 0. It is comparable: programs are kept by it.
@@ -20,4 +23,35 @@ type Want struct {
 	// AttendKept lets tokens attend only to the tokens that the batch keeps, while Multi and MaxSim read all rows: queries of
 	// ColBERT that are filled up with [MASK].
 	AttendKept bool
+
+	// A dense row [B, ·] and a sparse one folded from the token vectors; FoldQuery: as queries are.
+	Muvera    fold.Muvera
+	SMVE      fold.SMVE
+	FoldQuery bool
 }
+
+// Task is what a catalog entry uses a model for: which heads are read from its files besides the encoder.
+type Task uint8
+
+// The tasks.
+const (
+	Embed    Task = iota // dense vectors, by the module chain
+	Splade               // the masked-language-model head
+	ColBERT              // the projection of token vectors
+	BGEM3                // the encoder, colbert_linear.pt and sparse_linear.pt
+	Classify             // a sequence classification head: scores, labels
+	Tag                  // a token classification head
+)
+
+func (t Task) String() string {
+	return [...]string{"embed", "splade", "colbert", "bge_m3", "classify", "tag"}[t]
+}
+
+// Activation is what becomes of a logit that is a score.
+type Activation uint8
+
+// The activations of scores.
+const (
+	Identity Activation = iota
+	Sigmoid
+)

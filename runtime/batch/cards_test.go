@@ -22,14 +22,14 @@ type cardRunner struct {
 	seen     map[int32]int // runs of each id, failed ones too
 }
 
-func (r *cardRunner) RunPacked(ctx context.Context, card int, p *Packed) ([]byte, error) {
+func (r *cardRunner) RunPacked(ctx context.Context, card int, p *Packed) (Result, error) {
 	r.mu.Lock()
 	r.now[card]++
 	r.max[card] = max(r.max[card], r.now[card])
 	if r.seen == nil {
 		r.seen = make(map[int32]int)
 	}
-	for _, start := range p.CuSeqlens[:len(p.Specs)] {
+	for _, start := range p.CuSeqlens[:len(p.CuSeqlens)-1] {
 		r.seen[p.IDs[start]]++
 	}
 	r.mu.Unlock()
@@ -44,7 +44,7 @@ func (r *cardRunner) RunPacked(ctx context.Context, card int, p *Packed) ([]byte
 	}
 	r.mu.Unlock()
 	if err != nil {
-		return nil, err
+		return Result{}, err
 	}
 	return out, nil
 }
@@ -64,7 +64,7 @@ func TestCardsShareAQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, b := range res {
-			if id, n := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:]); int(id) != i || int(n) != 1+i%40 {
+			if id, n := binary.LittleEndian.Uint32(b[0]), binary.LittleEndian.Uint32(b[0][4:]); int(id) != i || int(n) != 1+i%40 {
 				t.Fatalf("result %d is of item %d, %d tokens", i, id, n)
 			}
 			if r.seen[int32(i)] != 1 {
@@ -204,7 +204,7 @@ func TestNoMemory(t *testing.T) {
 				}
 				for i, g := range groups {
 					res, err := g.Wait()
-					if slices.Contains(c.failed, int32(i)) != errors.Is(err, short) || (err == nil && binary.LittleEndian.Uint32(res[0]) != uint32(i)) {
+					if slices.Contains(c.failed, int32(i)) != errors.Is(err, short) || (err == nil && binary.LittleEndian.Uint32(res[0][0]) != uint32(i)) {
 						t.Errorf("item %d: %v", i, err)
 					}
 				}

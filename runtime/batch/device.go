@@ -7,19 +7,10 @@ import (
 	"time"
 )
 
-// Packed is a batch as the device takes it: sequences one after another, no padding.
-type Packed struct {
-	IDs       []int32 // [T]
-	CuSeqlens []int32 // [B+1], from 0
-	Specs     []Spec  // [B]
-	Offsets   []int64 // [B], where each result starts in the output
-	OutBytes  int64   // size of the output
-}
-
-// Runner runs one packed batch on a card of the queue's Device and returns its output, which the caller then owns. Safe
+// Runner runs one packed batch on a card of the queue's Device and returns its outputs, which the caller then owns. Safe
 // for concurrent use. p is borrowed until it returns.
 type Runner interface {
-	RunPacked(ctx context.Context, card int, p *Packed) ([]byte, error)
+	RunPacked(ctx context.Context, card int, p *Packed) (Result, error)
 }
 
 // Device bounds the batches in flight on one card or several equal ones, over all its queues, and hands freed slots to

@@ -7,12 +7,20 @@ import (
 	"time"
 )
 
-// Item is one tokenised text and what its result should look like.
+// Item is one packed sequence: a text, a pair of texts, or a document with the query it is compared with.
 type Item struct {
-	// IDs are the token ids, special tokens included. They are read until the item's group is done.
+	// IDs are the token ids, special tokens included. They are read until the item's group is done; so are the fields below.
 	IDs []int32
-	// Spec says what the result's bytes are.
-	Spec Spec
+	// TypeIDs is as long as IDs; nil: all 0.
+	TypeIDs []int32
+	// Keep is as long as IDs, 1 for the tokens whose rows the batch keeps, else 0; nil: all.
+	Keep []uint8
+	// Query is what the item is compared with; nil: nothing.
+	Query *Query
+	// Adapter changes the weights for this item; nil: none.
+	Adapter Adapter
+	// Specs say what the item's results are, one for each output of the program; at most MaxOutputs.
+	Specs []Spec
 	// Index is the item's place in its group.
 	Index int
 
@@ -20,17 +28,34 @@ type Item struct {
 	at    time.Time
 }
 
-// Spec is the form of one result row.
+// MaxOutputs is how many outputs a program can have.
+const MaxOutputs = 4
+
+// Query is a matrix of token vectors that many items of a batch may be compared with; it travels once.
+type Query struct {
+	Rows []float32 // N rows, end to end
+	N    int
+}
+
+// Adapter stands for a change of weights that some items of a batch have. Only the Runner knows what it is; it is compared by ==.
+type Adapter any
+
+// Spec is the form of one result.
 type Spec struct {
 	// DType is the output type, in the device's numbering.
 	DType int32
-	// Dims is how many leading components are kept; 0 keeps all.
+	// Dims is how many leading components are kept, or for a sparse output how many it has room for; 0 keeps all.
 	Dims int32
 	// Normalize divides by the L2 norm after cutting.
 	Normalize bool
+	// Values marks an output that the device writes without gaps in the order of the batch, whatever the fields above say.
+	Values bool
 	// Bytes is the size of the result.
 	Bytes int
 }
+
+// Result is what one item gave, by output. The bytes belong to whoever waited for it.
+type Result [MaxOutputs][]byte
 
 // Group collects the results of one client request. Create it with NewGroup; its methods are safe for concurrent use.
 type Group struct {
@@ -38,7 +63,7 @@ type Group struct {
 	deadline time.Time
 
 	mu      sync.Mutex
-	results [][]byte
+	results []Result
 	left    int
 	err     error
 	done    chan struct{}
@@ -51,7 +76,7 @@ type Group struct {
 // NewGroup returns a group of n items, n ≥ 1. When ctx ends the group's queued items are dropped; a batch that already
 // runs finishes and its results are thrown away.
 func NewGroup(ctx context.Context, n int) *Group {
-	g := &Group{ctx: ctx, results: make([][]byte, n), left: n, done: make(chan struct{})}
+	g := &Group{ctx: ctx, results: make([]Result, n), left: n, done: make(chan struct{})}
 	if d, ok := ctx.Deadline(); ok {
 		g.deadline = d
 	}
@@ -60,7 +85,7 @@ func NewGroup(ctx context.Context, n int) *Group {
 
 // Wait blocks until every item has its result, one failed, or the group's context ended. The results are in item order
 // and belong to the caller.
-func (g *Group) Wait() ([][]byte, error) {
+func (g *Group) Wait() ([]Result, error) {
 	select {
 	case <-g.done:
 	case <-g.ctx.Done():
@@ -113,13 +138,13 @@ func (g *Group) started(now time.Time) {
 }
 
 // deliver stores one result.
-func (g *Group) deliver(index int, b []byte, now time.Time) {
+func (g *Group) deliver(index int, r Result, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.err != nil {
 		return
 	}
-	g.results[index] = b
+	g.results[index] = r
 	g.last = now
 	if g.left--; g.left == 0 {
 		g.stopped.Store(true)

@@ -19,6 +19,7 @@ type Options struct {
 	MaxItems      int           // queued items [2,048]
 	MaxBytes      int64         // queued token ids in bytes [64 MiB]
 	MaxSeqs       int           // items of a batch the program can take [4,096]
+	MaxQueryRows  int           // rows of a batch's queries together [0: no item has a query]
 	Adaptive      AdaptiveOptions
 	// Fatal, if set, is told of every error of a batch and says whether it concerns the whole device: running the batch
 	// again in halves is then pointless.
@@ -293,14 +294,17 @@ func (q *Queue) take(now time.Time) []*Item {
 	defer q.mu.Unlock()
 	var out []*Item
 	cost, n := 0, 0
+	var queries querySet
 	for _, it := range q.items {
 		t := len(it.IDs)
 		if it.group.gone(now) {
 			it.group.Fail(ErrExpired)
 		} else {
-			if len(out) > 0 && (cost+t > q.ctl.cost || cost+t > q.opt.MaxCost || len(out) == q.opt.MaxSeqs) {
+			if len(out) > 0 && (cost+t > q.ctl.cost || cost+t > q.opt.MaxCost || len(out) == q.opt.MaxSeqs ||
+				queries.with(it.Query) > q.opt.MaxQueryRows) {
 				break
 			}
+			queries.add(it.Query)
 			out = append(out, it)
 			cost += t
 		}
@@ -371,17 +375,23 @@ func (a *attempt) run(items []*Item, whole bool) (tokens int) {
 	}
 	now := time.Now()
 	for i, it := range items {
-		o, n := p.Offsets[i], int64(it.Spec.Bytes)
-		it.group.deliver(it.Index, out[o:o+n:o+n], now)
+		var r Result
+		for o := range p.Outputs {
+			from, n := p.Outputs[o].Offsets[i], int64(it.Specs[o].Bytes)
+			r[o] = out[o][from : from+n : from+n]
+		}
+		it.group.deliver(it.Index, r, now)
 	}
 	return tokens
 }
 
 // once runs p on the card.
-func (a *attempt) once(p *Packed) ([]byte, error) {
+func (a *attempt) once(p *Packed) (Result, error) {
 	out, err := a.q.run.RunPacked(context.Background(), a.card, p)
-	if err == nil && int64(len(out)) != p.OutBytes {
-		err = fmt.Errorf("batch: the device returned %d bytes instead of %d", len(out), p.OutBytes)
+	for o := range p.Outputs {
+		if want := p.Outputs[o].Bytes; err == nil && int64(len(out[o])) != want {
+			err = fmt.Errorf("batch: the device returned %d bytes of output %d instead of %d", len(out[o]), o, want)
+		}
 	}
 	return out, err
 }
@@ -414,24 +424,4 @@ func (a *attempt) noMemory(err error) bool {
 	short := err != nil && a.q.opt.NoMemory != nil && a.q.opt.NoMemory(err)
 	a.short = a.short || short
 	return short
-}
-
-// resultAlign keeps every result's elements aligned for the device's stores.
-const resultAlign = 16
-
-func pack(items []*Item) *Packed {
-	t := 0
-	for _, it := range items {
-		t += len(it.IDs)
-	}
-	p := &Packed{IDs: make([]int32, 0, t), CuSeqlens: make([]int32, 1, len(items)+1),
-		Specs: make([]Spec, len(items)), Offsets: make([]int64, len(items))}
-	for i, it := range items {
-		p.IDs = append(p.IDs, it.IDs...)
-		p.CuSeqlens = append(p.CuSeqlens, int32(len(p.IDs)))
-		p.Specs[i] = it.Spec
-		p.Offsets[i] = p.OutBytes
-		p.OutBytes += (int64(it.Spec.Bytes) + resultAlign - 1) / resultAlign * resultAlign
-	}
-	return p
 }

@@ -21,9 +21,9 @@ type fakeRunner struct {
 	now, max int
 }
 
-func (r *fakeRunner) RunPacked(_ context.Context, card int, p *Packed) ([]byte, error) {
+func (r *fakeRunner) RunPacked(_ context.Context, card int, p *Packed) (Result, error) {
 	r.mu.Lock()
-	r.batches = append(r.batches, len(p.Specs))
+	r.batches = append(r.batches, len(p.CuSeqlens)-1)
 	r.tokens = append(r.tokens, len(p.IDs))
 	r.now++
 	r.max = max(r.max, r.now)
@@ -34,20 +34,21 @@ func (r *fakeRunner) RunPacked(_ context.Context, card int, p *Packed) ([]byte, 
 	r.mu.Unlock()
 	if r.fail != nil {
 		if err := r.fail(p); err != nil {
-			return nil, err
+			return Result{}, err
 		}
 	}
-	out := make([]byte, p.OutBytes)
-	for i := range p.Specs {
+	place := p.Outputs[0]
+	out := make([]byte, place.Bytes)
+	for i := range place.Specs {
 		a, b := p.CuSeqlens[i], p.CuSeqlens[i+1]
 		first := int32(-1)
 		if a < b {
 			first = p.IDs[a]
 		}
-		binary.LittleEndian.PutUint32(out[p.Offsets[i]:], uint32(first))
-		binary.LittleEndian.PutUint32(out[p.Offsets[i]+4:], uint32(b-a))
+		binary.LittleEndian.PutUint32(out[place.Offsets[i]:], uint32(first))
+		binary.LittleEndian.PutUint32(out[place.Offsets[i]+4:], uint32(b-a))
 	}
-	return out, nil
+	return Result{out}, nil
 }
 
 func text(id int32, n int) Item {
@@ -55,7 +56,7 @@ func text(id int32, n int) Item {
 	for i := range ids {
 		ids[i] = id
 	}
-	return Item{IDs: ids, Spec: Spec{Bytes: 8}}
+	return Item{IDs: ids, Specs: []Spec{{Bytes: 8}}}
 }
 
 func submit(t *testing.T, q *Queue, ctx context.Context, items ...Item) *Group {
@@ -161,7 +162,7 @@ func TestOrderSplitAndOversize(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, b := range res {
-			id, n := int32(binary.LittleEndian.Uint32(b)), int(binary.LittleEndian.Uint32(b[4:]))
+			id, n := int32(binary.LittleEndian.Uint32(b[0])), int(binary.LittleEndian.Uint32(b[0][4:]))
 			if n != len(items[i].IDs) || (n > 0 && id != int32(i)) {
 				t.Fatalf("result %d is of item %d, %d tokens", i, id, n)
 			}

@@ -24,6 +24,11 @@ func openTest(t testing.TB, o Options) *Device {
 	return d
 }
 
+// rowsBatch is a batch whose output 0 takes items.
+func rowsBatch(ids, types, cu []int32, items []OutItem) *Batch {
+	return &Batch{IDs: ids, TypeIDs: types, CuSeqlens: cu, Items: [MaxOutputs][]OutItem{items}}
+}
+
 func bytesOf(values ...float32) []byte {
 	var out []byte
 	for _, v := range values {
@@ -138,7 +143,7 @@ func TestProgramByHand(t *testing.T) {
 			defer s.Close()
 			ids, cu := []int32{0, 1, 2, 2, 1}, []int32{0, 1, 4, 5}
 			items := []OutItem{{DType: F32, Offset: 8}, {DType: F32, Offset: 0}, {DType: F32, Dims: 1, Normalize: true, Offset: 16}}
-			if err := s.Load(m.program, ids, nil, cu, items); err != nil {
+			if err := s.Load(m.program, rowsBatch(ids, nil, cu, items)); err != nil {
 				t.Fatal(err)
 			}
 			if err := m.program.Submit(a, s); err != nil {
@@ -301,7 +306,7 @@ func TestUseAfterClose(t *testing.T) {
 	mustPanic(t, "device with open handles", "Device closed while", d.Close)
 	mustPanic(t, "weight of a program", "Weight closed while 1 programs", m.weights[0].Close)
 	ids, cu, items := []int32{0}, []int32{0, 1}, []OutItem{{DType: F32}}
-	if err := s.Load(m.program, ids, nil, cu, items); err != nil {
+	if err := s.Load(m.program, rowsBatch(ids, nil, cu, items)); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.program.Submit(a, s); err != nil {
@@ -321,7 +326,7 @@ func TestUseAfterClose(t *testing.T) {
 		a.Close()
 		m.close()
 	}
-	mustPanic(t, "closed slot", "closed Slot", func() { _ = s.Load(m.program, ids, nil, cu, items) })
+	mustPanic(t, "closed slot", "closed Slot", func() { _ = s.Load(m.program, rowsBatch(ids, nil, cu, items)) })
 	mustPanic(t, "closed program", "closed Program", func() { m.program.Describe() })
 	r := d.Record(Caps{MaxTokens: 8, MaxSeqs: 2, MaxLen: 8})
 	mustPanic(t, "closed weight", "closed Weight", func() { r.EmbedLayerNorm(Embedding{Word: m.weights[0]}) })
@@ -374,11 +379,11 @@ func TestSlotLoadChecks(t *testing.T) {
 		"dims negative":      {[]int32{0}, nil, []int32{0, 1}, []OutItem{{DType: F32, Dims: -1}}},
 		"dtype unknown":      {[]int32{0}, nil, []int32{0, 1}, []OutItem{{DType: 40}}},
 	} {
-		if err := s.Load(m.program, c.ids, c.types, c.cu, c.items); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrUnsupported) {
+		if err := s.Load(m.program, rowsBatch(c.ids, c.types, c.cu, c.items)); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if err := s.Load(m.program, []int32{1}, nil, []int32{0, 1}, one); err != nil {
+		if err := s.Load(m.program, rowsBatch([]int32{1}, nil, []int32{0, 1}, one)); err != nil {
 			t.Fatalf("after %s, a good batch: %v", name, err)
 		}
 		if err := m.program.Submit(a, s); err != nil {
@@ -406,9 +411,9 @@ func TestLoadSubmitWaitAllocateNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	ids, cu, items := []int32{0, 1, 2}, []int32{0, 2, 3}, []OutItem{{DType: F32}, {DType: F32, Offset: 8}}
+	b := rowsBatch([]int32{0, 1, 2}, nil, []int32{0, 2, 3}, []OutItem{{DType: F32}, {DType: F32, Offset: 8}})
 	allocations := testing.AllocsPerRun(100, func() {
-		if s.Load(m.program, ids, nil, cu, items) != nil || m.program.Submit(a, s) != nil || s.Wait() != nil || len(s.UnsafeOutput(0)) == 0 {
+		if s.Load(m.program, b) != nil || m.program.Submit(a, s) != nil || s.Wait() != nil || len(s.UnsafeOutput(0)) == 0 {
 			t.Error("the batch failed")
 		}
 	})

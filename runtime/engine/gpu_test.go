@@ -121,7 +121,7 @@ func texts(p *Program, lengths ...int) *Batch {
 			b.IDs = append(b.IDs, rng.Int32N(blockVocabulary))
 		}
 		b.CuSeqlens = append(b.CuSeqlens, int32(len(b.IDs)))
-		b.Items = append(b.Items, OutItem{DType: F32, Normalize: true, Offset: int64(4 * blockColumns * number)})
+		b.Items[0] = append(b.Items[0], OutItem{DType: F32, Normalize: true, Offset: int64(4 * blockColumns * number)})
 	}
 	b.OutBytes[0] = int64(4 * blockColumns * len(lengths))
 	return b
@@ -256,7 +256,7 @@ func TestCardBatchInvariance(t *testing.T) {
 	whole := texts(m.program, lengths...)
 	for i, n := range lengths {
 		one := &Batch{Program: m.program, IDs: whole.IDs[whole.CuSeqlens[i]:whole.CuSeqlens[i+1]], CuSeqlens: []int32{0, int32(n)},
-			Items: []OutItem{{DType: F32, Normalize: true}}}
+			Items: [MaxOutputs][]OutItem{{{DType: F32, Normalize: true}}}}
 		one.OutBytes[0] = 4 * blockColumns
 		for time := range 3 { // launched, captured, replayed
 			alone, err := run(r, one)

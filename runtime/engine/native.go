@@ -5,15 +5,8 @@ package engine
 // #cgo CFLAGS: -I${SRCDIR}/../../csrc/include
 //
 // #cgo noescape sie_weight_create
-// #cgo noescape sie_op_embed_layernorm
-// #cgo noescape sie_op_linear
-// #cgo noescape sie_op_layernorm
-// #cgo noescape sie_op_columns
-// #cgo noescape sie_op_attention
-// #cgo noescape sie_op_gather_rows
-// #cgo noescape sie_op_pool
-// #cgo noescape sie_slot_load
-// #cgo nocallback sie_slot_load
+// #cgo noescape sie_go_slot_load
+// #cgo nocallback sie_go_slot_load
 // #cgo noescape sie_program_submit
 // #cgo nocallback sie_program_submit
 // #cgo noescape sie_slot_wait
@@ -21,6 +14,17 @@ package engine
 // #cgo noescape sie_slot_output
 // #cgo nocallback sie_slot_output
 // #include "sie.h"
+//
+// // Takes a batch's pointers one by one: a struct of Go's that holds them would have to be pinned.
+// static sie_status sie_go_slot_load(sie_slot *slot, const sie_program *program, int64_t n_tokens, int64_t n_seqs,
+//     int64_t n_queries, const int32_t *ids, const int32_t *type_ids, const int32_t *cu_seqlens, const uint8_t *keep,
+//     const int32_t *adapter, const float *queries, const int32_t *cu_queries, const int32_t *partner,
+//     const sie_out_item *items0, const sie_out_item *items1, const sie_out_item *items2, const sie_out_item *items3,
+//     sie_error *err) {
+//   sie_batch batch = {sizeof batch, 0, n_tokens, n_seqs, ids, type_ids, cu_seqlens, keep, adapter, n_queries, queries,
+//                      cu_queries, partner, {items0, items1, items2, items3}};
+//   return sie_slot_load(slot, program, &batch, err);
+// }
 import "C"
 
 import (
@@ -31,8 +35,9 @@ import (
 )
 
 // This file holds every call into C, one small function each: it converts arguments and copies the caller-owned error
-// out. Go memory is passed as a direct argument of one call, except the parts of a weight, which are pinned. With the
-// noescape directives the error buffer and out parameters stay on the stack, so load, submit and wait allocate nothing.
+// out; native_record.go holds those that record. Go memory is passed as a direct argument of one call, except the parts of
+// a weight and the lists of adapters, which are pinned. With the noescape directives the error buffer and out parameters
+// stay on the stack, so load, submit and wait allocate nothing.
 
 // The Go slice of items is handed to C as it is.
 var (
@@ -55,6 +60,8 @@ var (
 	_ = [1]int{}[PoolCLS-C.SIE_POOL_CLS] + [1]int{}[PoolMean-C.SIE_POOL_MEAN] + [1]int{}[PoolLast-C.SIE_POOL_LAST]
 	_ = [1]int{}[FullMask-C.SIE_MASK_FULL] + [1]int{}[CausalMask-C.SIE_MASK_CAUSAL] + [1]int{}[WindowMask-C.SIE_MASK_WINDOW]
 	_ = [1]int{}[LinearWeight-C.SIE_WEIGHT_LINEAR] + [1]int{}[TableWeight-C.SIE_WEIGHT_TABLE] + [1]int{}[VectorWeight-C.SIE_WEIGHT_VECTOR]
+	_ = [1]int{}[DataWeight-C.SIE_WEIGHT_DATA]
+	_ = [1]int{}[SparseAsIs-C.SIE_SPARSE_AS_IS] + [1]int{}[SparseLog-C.SIE_SPARSE_LOG] + [1]int{}[SparseLogLog-C.SIE_SPARSE_LOG_LOG]
 	_ = [1]int{}[Concat-C.SIE_LAYOUT_CONCAT] + [1]int{}[InterleaveGateUp-C.SIE_LAYOUT_INTERLEAVE_GATE_UP]
 	_ = [1]int{}[NoValue-C.SIE_NO_VALUE]
 )
@@ -168,101 +175,11 @@ func cProgramBegin(d unsafe.Pointer, caps Caps) (unsafe.Pointer, error) {
 	var e C.sie_error
 	var p *C.sie_program
 	c := C.sie_caps{struct_size: C.sizeof_sie_caps, max_tokens: C.int64_t(caps.MaxTokens), max_seqs: C.int64_t(caps.MaxSeqs),
-		max_len: C.int64_t(caps.MaxLen)}
+		max_len: C.int64_t(caps.MaxLen), max_query_rows: C.int64_t(caps.MaxQueryRows)}
 	if st := C.sie_program_begin((*C.sie_device)(d), &c, &p, &e); st != C.SIE_OK {
 		return nil, fail("program", st, &e)
 	}
 	return unsafe.Pointer(p), nil
-}
-
-func cEmbedLayerNorm(p, word, position, typ, gamma, beta unsafe.Pointer, eps float32, offset int32) (Value, error) {
-	var e C.sie_error
-	var y C.sie_value
-	st := C.sie_op_embed_layernorm((*C.sie_program)(p), (*C.sie_weight)(word), (*C.sie_weight)(position), (*C.sie_weight)(typ),
-		(*C.sie_weight)(gamma), (*C.sie_weight)(beta), C.float(eps), C.int32_t(offset), &y, &e)
-	if st != C.SIE_OK {
-		return NoValue, fail("embed_layernorm", st, &e)
-	}
-	return Value(y), nil
-}
-
-func cLinear(p unsafe.Pointer, x Value, w, bias unsafe.Pointer, act Act, residual Value) (Value, error) {
-	var e C.sie_error
-	var y C.sie_value
-	st := C.sie_op_linear((*C.sie_program)(p), C.sie_value(x), (*C.sie_weight)(w), (*C.sie_weight)(bias), C.sie_act(act),
-		C.sie_value(residual), &y, &e)
-	if st != C.SIE_OK {
-		return NoValue, fail("linear", st, &e)
-	}
-	return Value(y), nil
-}
-
-func cLayerNorm(p unsafe.Pointer, x Value, gamma, beta unsafe.Pointer, eps float32) (Value, error) {
-	var e C.sie_error
-	var y C.sie_value
-	st := C.sie_op_layernorm((*C.sie_program)(p), C.sie_value(x), (*C.sie_weight)(gamma), (*C.sie_weight)(beta), C.float(eps), &y, &e)
-	if st != C.SIE_OK {
-		return NoValue, fail("layernorm", st, &e)
-	}
-	return Value(y), nil
-}
-
-func cColumns(p unsafe.Pointer, x Value, column, width int64) (Value, error) {
-	var e C.sie_error
-	var y C.sie_value
-	st := C.sie_op_columns((*C.sie_program)(p), C.sie_value(x), C.int64_t(column), C.int64_t(width), &y, &e)
-	if st != C.SIE_OK {
-		return NoValue, fail("columns", st, &e)
-	}
-	return Value(y), nil
-}
-
-func cAttention(p unsafe.Pointer, q, k, v Value, a Attention) (Value, error) {
-	var e C.sie_error
-	var y C.sie_value
-	params := C.sie_attention_params{struct_size: C.sizeof_sie_attention_params, mask: C.uint32_t(a.Mask), heads: C.int32_t(a.Heads),
-		kv_heads: C.int32_t(a.KVHeads), head_dim: C.int32_t(a.HeadDim), window: C.int32_t(a.Window), scale: C.float(a.Scale)}
-	st := C.sie_op_attention((*C.sie_program)(p), C.sie_value(q), C.sie_value(k), C.sie_value(v), &params, &y, &e)
-	if st != C.SIE_OK {
-		return NoValue, fail("attention", st, &e)
-	}
-	return Value(y), nil
-}
-
-func cGatherRows(p unsafe.Pointer, x Value, which Pooling) (Value, error) {
-	var e C.sie_error
-	var y C.sie_value
-	st := C.sie_op_gather_rows((*C.sie_program)(p), C.sie_value(x), C.sie_pooling(which), &y, &e)
-	if st != C.SIE_OK {
-		return NoValue, fail("gather_rows", st, &e)
-	}
-	return Value(y), nil
-}
-
-func cPool(p unsafe.Pointer, x Value, mode Pooling) (Value, error) {
-	var e C.sie_error
-	var y C.sie_value
-	st := C.sie_op_pool((*C.sie_program)(p), C.sie_value(x), C.sie_pooling(mode), &y, &e)
-	if st != C.SIE_OK {
-		return NoValue, fail("pool", st, &e)
-	}
-	return Value(y), nil
-}
-
-func cOutputRows(p unsafe.Pointer, x Value, index int) error {
-	var e C.sie_error
-	if st := C.sie_op_output_rows((*C.sie_program)(p), C.sie_value(x), C.int32_t(index), &e); st != C.SIE_OK {
-		return fail("output_rows", st, &e)
-	}
-	return nil
-}
-
-func cOutputValues(p unsafe.Pointer, x Value, index int) error {
-	var e C.sie_error
-	if st := C.sie_op_output_values((*C.sie_program)(p), C.sie_value(x), C.int32_t(index), &e); st != C.SIE_OK {
-		return fail("output_values", st, &e)
-	}
-	return nil
 }
 
 func cProgramEnd(p unsafe.Pointer) (workspace int64, err error) {
@@ -276,6 +193,10 @@ func cProgramEnd(p unsafe.Pointer) (workspace int64, err error) {
 
 func cProgramInputBytes(p unsafe.Pointer) int64 {
 	return int64(C.sie_program_input_bytes((*C.sie_program)(p)))
+}
+
+func cProgramQueryBytes(p unsafe.Pointer) int64 {
+	return int64(C.sie_program_query_bytes((*C.sie_program)(p)))
 }
 
 func cProgramFree(p unsafe.Pointer) { C.sie_program_free((*C.sie_program)(p)) }
@@ -315,7 +236,8 @@ func cSlotCreate(d unsafe.Pointer, caps SlotCaps) (unsafe.Pointer, error) {
 	var e C.sie_error
 	var s *C.sie_slot
 	c := C.sie_slot_caps{struct_size: C.sizeof_sie_slot_caps, n_outputs: C.uint32_t(len(caps.OutputBytes)),
-		max_tokens: C.int64_t(caps.MaxTokens), max_seqs: C.int64_t(caps.MaxSeqs), input_bytes: C.int64_t(caps.InputBytes)}
+		max_tokens: C.int64_t(caps.MaxTokens), max_seqs: C.int64_t(caps.MaxSeqs), input_bytes: C.int64_t(caps.InputBytes),
+		query_bytes: C.int64_t(caps.QueryBytes)}
 	for i, n := range caps.OutputBytes {
 		c.output_bytes[i] = C.int64_t(n)
 	}
@@ -338,14 +260,24 @@ func cSlotInput(s unsafe.Pointer) (host uintptr, bytes int64, err error) {
 
 func cSlotFree(s unsafe.Pointer) { C.sie_slot_free((*C.sie_slot)(s)) }
 
-func cSlotLoad(s, p unsafe.Pointer, tokens, typeIDs, cuSeqlens []int32, items []outItem) error {
+func cSlotLoad(s, p unsafe.Pointer, b *Batch, items *[MaxOutputs][]outItem) error {
 	var e C.sie_error
-	st := C.sie_slot_load((*C.sie_slot)(s), (*C.sie_program)(p), C.int64_t(len(tokens)), C.int64_t(len(cuSeqlens)-1),
-		ids(tokens), ids(typeIDs), ids(cuSeqlens), (*C.sie_out_item)(unsafe.Pointer(unsafe.SliceData(items))), &e)
+	st := C.sie_go_slot_load((*C.sie_slot)(s), (*C.sie_program)(p), C.int64_t(len(b.IDs)), C.int64_t(len(b.CuSeqlens)-1),
+		C.int64_t(max(len(b.CuQueries)-1, 0)), ids(b.IDs), ids(b.TypeIDs), ids(b.CuSeqlens),
+		(*C.uint8_t)(unsafe.SliceData(b.Keep)), ids(b.Adapter), (*C.float)(unsafe.SliceData(b.Queries)), ids(b.CuQueries),
+		ids(b.Partner), outItems(items[0]), outItems(items[1]), outItems(items[2]), outItems(items[3]), &e)
 	if st != C.SIE_OK {
 		return fail("slot load", st, &e)
 	}
 	return nil
+}
+
+// outItems is NULL for none: a slot keeps its room at length 0.
+func outItems(s []outItem) *C.sie_out_item {
+	if len(s) == 0 {
+		return nil
+	}
+	return (*C.sie_out_item)(unsafe.Pointer(unsafe.SliceData(s)))
 }
 
 func cProgramSubmit(p, a, s unsafe.Pointer) error {

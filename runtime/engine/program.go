@@ -18,6 +18,8 @@ type Program struct {
 	workspace int64
 	// inputBytes is what a batch takes in a slot of a GPU, at most; 0 elsewhere.
 	inputBytes int64
+	// queryBytes is what a batch's queries take at most, 0 without MaxSim.
+	queryBytes int64
 	weights    map[*Weight]struct{}
 	inFlight   atomic.Int32 // submitted and not waited for
 	mark       *mark
@@ -31,6 +33,14 @@ func (p *Program) Outputs() int { return p.outputs }
 
 // Workspace is the size in bytes an arena needs to run the program.
 func (p *Program) Workspace() int64 { return p.workspace }
+
+// queryColumns is the width of a batch's queries, 0 without MaxSim.
+func (p *Program) queryColumns() int64 {
+	if p.caps.MaxQueryRows == 0 {
+		return 0
+	}
+	return p.queryBytes / 4 / p.caps.MaxQueryRows
+}
 
 // Describe lists the operations, one a line, with shapes, types and bytes.
 func (p *Program) Describe() (text string) {

@@ -1,18 +1,16 @@
 package engine
 
-import (
-	"fmt"
-	"unsafe"
-)
+import "unsafe"
 
-// Caps bound the batches of a program. All three are positive.
+// Caps bound the batches of a program. The first three are positive.
 type Caps struct {
-	MaxTokens int64 // of a batch
-	MaxSeqs   int64 // of a batch
-	MaxLen    int64 // of one sequence, in tokens
+	MaxTokens    int64 // of a batch
+	MaxSeqs      int64 // of a batch
+	MaxLen       int64 // of one sequence, in tokens
+	MaxQueryRows int64 // of a batch's queries together (MaxSim); 0 without
 }
 
-// Value names an intermediate of a program: rows are the batch's tokens or sequences, columns are fixed.
+// Value names an intermediate of a program: rows are the batch's tokens, those it keeps, or its sequences; columns are fixed.
 type Value int32
 
 // NoValue stands for an absent optional operand.
@@ -139,25 +137,38 @@ func (r *Recorder) Pool(x Value, mode Pooling) Value {
 	return r.record(func() (Value, error) { return cPool(r.handle, x, mode) })
 }
 
-// OutputRows declares the next output: each sequence's row of x [B, C], shaped by its OutItem. It returns the output's
-// index.
-func (r *Recorder) OutputRows(x Value) int {
-	return r.output(func(i int) error { return cOutputRows(r.handle, x, i) })
+// KeepRows gives y[K, C], the token rows the batch keeps (Batch.Keep), in order. Operations on rows take them as they take
+// token rows; Attention does not.
+func (r *Recorder) KeepRows(x Value) Value {
+	return r.record(func() (Value, error) { return cKeepRows(r.handle, x) })
 }
 
-// OutputValues declares the next output: all rows of x as float32, dense, in batch order. It returns the output's index.
-func (r *Recorder) OutputValues(x Value) int {
-	return r.output(func(i int) error { return cOutputValues(r.handle, x, i) })
+// LoRA is one adapter's part of one linear: DataWeight of one type (F32 on a CPU; on a GPU F16 for the class F16, else BF16),
+// A [rank, K] and B [N, rank], the scale folded into B. Both are nil where the adapter has none of it.
+type LoRA struct{ A, B *Weight }
+
+// LinearLoRA gives y[R, N] = act(x·Wᵀ + bias + B·(A·x)) + residual, with the adapter that Batch.Adapter names for each row's
+// sequence. adapters has all of the program's, 1 to 64, at every call.
+func (r *Recorder) LinearLoRA(x Value, w, bias *Weight, act Act, residual Value, adapters []LoRA) Value {
+	return r.record(func() (Value, error) {
+		a, b := make([]unsafe.Pointer, len(adapters)), make([]unsafe.Pointer, len(adapters))
+		for i, adapter := range adapters {
+			a[i], b[i] = r.useLocked(adapter.A), r.useLocked(adapter.B)
+		}
+		return cLinearLoRA(r.handle, x, r.useLocked(w), r.useLocked(bias), act, residual, a, b)
+	})
 }
 
-func (r *Recorder) output(declare func(index int) error) int {
-	index := r.outputs
-	if index >= MaxOutputs {
-		r.Fail(invalid("output", fmt.Sprintf("a program has at most %d outputs", MaxOutputs)))
-	}
-	r.record(func() (Value, error) { return NoValue, declare(index) })
-	r.outputs++
-	return index
+// Splade gives y[B, V] = max(0, the largest logit of the sequence's tokens, x·Wᵀ + bias). bias may be nil. OutputSparse and
+// OutputValues alone read y.
+func (r *Recorder) Splade(x Value, w, bias *Weight) Value {
+	return r.record(func() (Value, error) { return cSplade(r.handle, x, r.useLocked(w), r.useLocked(bias)) })
+}
+
+// MaxSim gives y[B, 1] in float32: the late interaction of each sequence's rows of x (token or kept rows, divided by their
+// norm if normalize) with its query, of Batch.Queries; 0 without one.
+func (r *Recorder) MaxSim(x Value, normalize bool) Value {
+	return r.record(func() (Value, error) { return cMaxSim(r.handle, x, normalize) })
 }
 
 // End plans the program's memory and returns it, or the first error of the recording.
@@ -174,6 +185,7 @@ func (r *Recorder) End() (*Program, error) {
 		if r.err == nil {
 			p.workspace, r.err = cProgramEnd(p.handle)
 			p.inputBytes = cProgramInputBytes(p.handle)
+			p.queryBytes = cProgramQueryBytes(p.handle)
 		}
 		if r.err != nil {
 			p.freeLocked()

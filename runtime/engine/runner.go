@@ -17,26 +17,6 @@ var ErrClosed = errors.New("engine: the runner is closed")
 // slotsInFlight is what sie.h allows: one batch runs while the next is loaded and the last one's outputs are copied.
 const slotsInFlight = 2
 
-// Batch is a run of a program: the packed inputs, and the outputs it fills. A Batch may be reused after Run returns;
-// its output buffers are then reused too.
-type Batch struct {
-	Program   *Program
-	IDs       []int32   // [T]
-	TypeIDs   []int32   // [T], nil for zeros
-	CuSeqlens []int32   // [B+1]
-	Items     []OutItem // [B], nil for a program without OutputRows
-	// OutBytes says how many bytes of each output to copy out; an output of the program that is not wanted has 0.
-	OutBytes [MaxOutputs]int64
-	// Out receives the outputs, OutBytes long each, in Go memory that belongs to the caller.
-	Out [MaxOutputs][]byte
-
-	Started  time.Time     // when the device got it
-	Duration time.Duration // from then until its outputs were copied
-
-	err  error
-	done chan struct{}
-}
-
 // RunnerStats are counters since NewRunner, and memory held now.
 type RunnerStats struct {
 	Batches    int64
@@ -203,7 +183,7 @@ func (r *Runner) start(s *runSlot) error {
 	if err := r.fitSlot(s, b); err != nil {
 		return err
 	}
-	if err := s.slot.Load(b.Program, b.IDs, b.TypeIDs, b.CuSeqlens, b.Items); err != nil {
+	if err := s.slot.Load(b.Program, b); err != nil {
 		return err
 	}
 	s.slot.wanted = &b.OutBytes
@@ -237,13 +217,14 @@ func (r *Runner) fitArena(workspace int64) error {
 
 // fitSlot replaces the slot by one that fits. Capacities only grow, outputs by powers of two, so this ends.
 func (r *Runner) fitSlot(s *runSlot, b *Batch) error {
-	want := SlotCaps{MaxTokens: b.Program.caps.MaxTokens, MaxSeqs: b.Program.caps.MaxSeqs, InputBytes: b.Program.inputBytes}
+	want := SlotCaps{MaxTokens: b.Program.caps.MaxTokens, MaxSeqs: b.Program.caps.MaxSeqs, InputBytes: b.Program.inputBytes,
+		QueryBytes: b.Program.queryBytes}
 	var have SlotCaps
 	if s.slot != nil {
 		have = s.slot.caps
 	}
 	fits := want.MaxTokens <= have.MaxTokens && want.MaxSeqs <= have.MaxSeqs && want.InputBytes <= have.InputBytes &&
-		b.Program.outputs <= len(have.OutputBytes)
+		want.QueryBytes <= have.QueryBytes && b.Program.outputs <= len(have.OutputBytes)
 	for i := range have.OutputBytes {
 		fits = fits && b.OutBytes[i] <= have.OutputBytes[i]
 	}
@@ -251,7 +232,7 @@ func (r *Runner) fitSlot(s *runSlot, b *Batch) error {
 		return nil
 	}
 	want.MaxTokens, want.MaxSeqs = max(want.MaxTokens, have.MaxTokens), max(want.MaxSeqs, have.MaxSeqs)
-	want.InputBytes = max(want.InputBytes, have.InputBytes)
+	want.InputBytes, want.QueryBytes = max(want.InputBytes, have.InputBytes), max(want.QueryBytes, have.QueryBytes)
 	for i := range max(b.Program.outputs, len(have.OutputBytes)) {
 		size := outputSize(b.OutBytes[i])
 		if i < len(have.OutputBytes) {
@@ -285,7 +266,7 @@ func outputSize(n int64) int64 { return 1 << bits.Len64(uint64(max(n, minOutputB
 // Footprint is what a Runner takes at most for batches of p whose first output has outBytes or less and whose other ones
 // are small: in its arena, through which a GPU's outputs go, and in its slots. RunnerStats says what it has taken.
 func (p *Program) Footprint(outBytes int64) (arena, slots int64) {
-	c := SlotCaps{MaxTokens: p.caps.MaxTokens, MaxSeqs: p.caps.MaxSeqs, InputBytes: p.inputBytes}
+	c := SlotCaps{MaxTokens: p.caps.MaxTokens, MaxSeqs: p.caps.MaxSeqs, InputBytes: p.inputBytes, QueryBytes: p.queryBytes}
 	for range p.outputs {
 		c.OutputBytes = append(c.OutputBytes, outputSize(0))
 	}
@@ -300,7 +281,8 @@ func (p *Program) Footprint(outBytes int64) (arena, slots int64) {
 }
 
 func slotBytes(c SlotCaps) int64 {
-	n := 8*c.MaxTokens + 4*(c.MaxSeqs+1) + 24*c.MaxSeqs
+	// Ids, types and kept rows; what a sequence has; and the items of each output, of rows or sequences.
+	n := 12*c.MaxTokens + 64*c.MaxSeqs + 24*max(c.MaxTokens, c.MaxSeqs)*int64(len(c.OutputBytes)) + c.QueryBytes
 	if c.InputBytes > 0 { // a GPU's is as C lays it out
 		n = c.InputBytes
 	}

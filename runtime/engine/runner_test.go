@@ -17,7 +17,7 @@ func batchOf(rng *rand.Rand, p *Program, n int) (*Batch, []float32) {
 			b.IDs = append(b.IDs, rng.Int32N(3))
 		}
 		b.CuSeqlens = append(b.CuSeqlens, int32(len(b.IDs)))
-		b.Items = append(b.Items, OutItem{DType: F32, Offset: int64(8 * i)})
+		b.Items[0] = append(b.Items[0], OutItem{DType: F32, Offset: int64(8 * i)})
 	}
 	b.OutBytes[0] = int64(8 * n)
 	return b, tinyWant(b.IDs, b.CuSeqlens)

@@ -10,12 +10,14 @@ import (
 type SlotCaps struct {
 	MaxTokens   int64
 	MaxSeqs     int64
-	InputBytes  int64   // GPU: of the largest batch, Program.InputBytes
+	InputBytes  int64   // GPU: of the largest batch
+	QueryBytes  int64   // CPU: of the queries of the largest batch; 0 without MaxSim
 	OutputBytes []int64 // capacity of each output, 1 to MaxOutputs of them
 }
 
-// OutItem says what one sequence's row becomes in an output declared with OutputRows: cut to Dims, divided by its norm
-// if Normalize, converted to DType and written at Offset.
+// OutItem says what one sequence's row becomes in an output: cut to Dims, divided by its norm if Normalize, converted to
+// DType and written at Offset. Of a sparse output: Dims is room for so many columns, the first of them; DType is F32 or
+// F16, Offset a multiple of 16, Normalize false.
 type OutItem struct {
 	DType     DType // F32, F16, I8, U8 or Binary
 	Dims      int   // 0 = all
@@ -41,7 +43,7 @@ type Slot struct {
 	caps    SlotCaps
 	outputs [MaxOutputs]unsafe.Pointer // C memory
 	wanted  *[MaxOutputs]int64         // GPU: bytes of each output to fetch; nil: all there is room for
-	items   []outItem                  // [MaxSeqs], reused by Load
+	items   [MaxOutputs][]outItem      // of each output what Load packed, room for [MaxSeqs]
 	running atomic.Pointer[Program]
 	mark    *mark
 }
@@ -54,7 +56,10 @@ func (d *Device) NewSlot(caps SlotCaps) (*Slot, error) {
 	if caps.MaxSeqs <= 0 || caps.MaxTokens <= 0 || caps.MaxSeqs > 1<<30 || caps.MaxTokens > 1<<30 {
 		return nil, invalid("slot", fmt.Sprintf("max tokens %d and max seqs %d: must be 1 to 2^30", caps.MaxTokens, caps.MaxSeqs))
 	}
-	s := &Slot{dev: d, caps: caps, items: make([]outItem, caps.MaxSeqs)}
+	s := &Slot{dev: d, caps: caps}
+	for i := range caps.OutputBytes {
+		s.items[i] = make([]outItem, caps.MaxSeqs)
+	}
 	var err error
 	d.do(func() { err = s.createLocked() })
 	if err != nil {
@@ -86,45 +91,43 @@ func (s *Slot) createLocked() error {
 // Caps are the bounds the slot was made with.
 func (s *Slot) Caps() SlotCaps { return s.caps }
 
-// Load fills a free slot with a batch for p. ids [T] and typeIDs ([T], or nil for zeros) are the packed tokens,
-// cuSeqlens [B+1] starts at 0, ascends and ends at T, items is [B], or nil for a program without OutputRows. All are
-// borrowed for the call. On error the slot stays free. It allocates nothing.
-func (s *Slot) Load(p *Program, ids, typeIDs, cuSeqlens []int32, items []OutItem) error {
-	seqs := len(cuSeqlens) - 1
-	// C sees pointers and counts: the lengths are proven here, the contents are checked there.
-	switch {
-	case seqs < 1:
-		return invalid("slot load", "cu_seqlens needs at least two entries")
-	case len(ids) == 0 || int(cuSeqlens[seqs]) != len(ids):
-		return invalid("slot load", fmt.Sprintf("cu_seqlens ends at %d but there are %d ids", cuSeqlens[seqs], len(ids)))
-	case typeIDs != nil && len(typeIDs) != len(ids):
-		return invalid("slot load", fmt.Sprintf("%d type ids for %d ids", len(typeIDs), len(ids)))
-	case items != nil && len(items) != seqs:
-		return invalid("slot load", fmt.Sprintf("%d items for %d sequences", len(items), seqs))
-	case seqs > len(s.items):
-		return invalid("slot load", fmt.Sprintf("%d sequences: the slot takes at most %d", seqs, len(s.items)))
+// Load fills a free slot with a batch for p, of which it takes the inputs and the items. All are borrowed for the call. On
+// error the slot stays free. It allocates nothing.
+func (s *Slot) Load(p *Program, b *Batch) error {
+	if err := b.checkLengths(p, int(s.caps.MaxSeqs)); err != nil {
+		return err
 	}
-	var packed []outItem
-	if items != nil {
-		packed = s.items[:seqs]
-		for i, it := range items {
-			if it.Dims < 0 || it.Dims > 1<<30 {
-				return invalid("slot load", fmt.Sprintf("item %d asks for %d dims", i, it.Dims))
-			}
-			packed[i] = outItem{dtype: int32(it.DType), dims: int32(it.Dims), offset: it.Offset}
-			if it.Normalize {
-				packed[i].normalize = 1
-			}
-		}
+	if p.outputs > len(s.caps.OutputBytes) {
+		return invalid("slot load", fmt.Sprintf("the slot has %d outputs, the program %d", len(s.caps.OutputBytes), p.outputs))
+	}
+	if err := s.pack(b); err != nil {
+		return err
 	}
 	if !s.dev.here() {
 		var err error
-		s.dev.do(func() { err = cSlotLoad(s.ptrLocked(), p.ptrLocked(), ids, typeIDs, cuSeqlens, packed) })
+		s.dev.do(func() { err = cSlotLoad(s.ptrLocked(), p.ptrLocked(), b, &s.items) })
 		return err
 	}
 	s.dev.mu.Lock()
 	defer s.dev.mu.Unlock()
-	return cSlotLoad(s.ptrLocked(), p.ptrLocked(), ids, typeIDs, cuSeqlens, packed)
+	return cSlotLoad(s.ptrLocked(), p.ptrLocked(), b, &s.items)
+}
+
+// pack writes a batch's items as C takes them.
+func (s *Slot) pack(b *Batch) error {
+	for o, items := range b.Items {
+		s.items[o] = s.items[o][:len(items)]
+		for i, it := range items {
+			if it.Dims < 0 || it.Dims > 1<<30 {
+				return invalid("slot load", fmt.Sprintf("item %d of output %d asks for %d dims", i, o, it.Dims))
+			}
+			s.items[o][i] = outItem{dtype: int32(it.DType), dims: int32(it.Dims), offset: it.Offset}
+			if it.Normalize {
+				s.items[o][i].normalize = 1
+			}
+		}
+	}
+	return nil
 }
 
 // Wait blocks until the submitted batch is done and returns its error. It takes no lock and allocates nothing.

@@ -49,7 +49,21 @@ func cSlotOutput(unsafe.Pointer, int) unsafe.Pointer                         { p
 func cLinear(_ unsafe.Pointer, _ Value, _, _ unsafe.Pointer, _ Act, _ Value) (Value, error) {
 	panic(unreachable)
 }
-func cSlotLoad(_, _ unsafe.Pointer, _, _, _ []int32, _ []outItem) error { panic(unreachable) }
+func cSlotLoad(_, _ unsafe.Pointer, _ *Batch, _ *[MaxOutputs][]outItem) error { panic(unreachable) }
+func cProgramQueryBytes(unsafe.Pointer) int64                                 { panic(unreachable) }
+func cKeepRows(unsafe.Pointer, Value) (Value, error)                          { panic(unreachable) }
+func cMaxSim(unsafe.Pointer, Value, bool) (Value, error)                      { panic(unreachable) }
+func cOutputTokenRows(unsafe.Pointer, Value, int) error                       { panic(unreachable) }
+func cOutputSparse(unsafe.Pointer, Value, Sparse, int) error                  { panic(unreachable) }
+func cOutputSMVE(unsafe.Pointer, Value, SMVE, unsafe.Pointer, int) error      { panic(unreachable) }
+func cSplade(_ unsafe.Pointer, _ Value, _, _ unsafe.Pointer) (Value, error)   { panic(unreachable) }
+func cLinearLoRA(_ unsafe.Pointer, _ Value, _, _ unsafe.Pointer, _ Act, _ Value, _, _ []unsafe.Pointer) (Value, error) {
+	panic(unreachable)
+}
+func cOutputMuvera(_ unsafe.Pointer, _ Value, _ Muvera, _, _, _, _, _ unsafe.Pointer, _ int) error {
+	panic(unreachable)
+}
+func cMuveraGroup([]int32, int, int, int, []int32, []int32) error { return ErrNotBuilt }
 func cEmbedLayerNorm(_, _, _, _, _, _ unsafe.Pointer, _ float32, _ int32) (Value, error) {
 	panic(unreachable)
 }

@@ -9,11 +9,13 @@ import (
 // WeightKind is what a weight is for.
 type WeightKind uint32
 
-// The kinds: a matrix [N, K] of a linear layer, a table [N, K] of rows looked up by index, a vector [N].
+// The kinds: a matrix [N, K] of a linear layer, a table [N, K] of rows looked up by index, a vector [N], and [N, K] kept as
+// it is, dense, whatever the class.
 const (
 	LinearWeight WeightKind = 1
 	TableWeight  WeightKind = 2
 	VectorWeight WeightKind = 3
+	DataWeight   WeightKind = 4
 )
 
 // Layout is how the parts of a weight are put together.
@@ -38,7 +40,7 @@ type Part struct {
 type WeightSpec struct {
 	Kind    WeightKind
 	Compute Compute
-	DType   DType // of the source: F32, F16 or BF16
+	DType   DType // of the source: F32, F16 or BF16; of data also I32
 	Layout  Layout
 	K       int64  // columns; 1 for a vector
 	Parts   []Part // 1 to 8

@@ -51,3 +51,10 @@ func (g *gate) closed() bool {
 	defer g.mu.Unlock()
 	return g.isShut
 }
+
+// count is how many run.
+func (g *gate) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.running
+}

@@ -49,7 +49,7 @@ func newHangups() (*hangups, error) {
 // watch calls gone, at most once, when c's peer hangs up. The returned function ends the watch; after it returns gone
 // is not called any more. It must be called before the connection is used for the next request.
 func (h *hangups) watch(c net.Conn, gone func()) (end func(), err error) {
-	sc, ok := c.(syscall.Conn)
+	sc, ok := plainConn(c).(syscall.Conn)
 	if !ok {
 		return func() {}, errNoDescriptor
 	}
@@ -79,6 +79,14 @@ func (h *hangups) watch(c net.Conn, gone func()) (end func(), err error) {
 		// connection is closed already the kernel has removed it itself.
 		_ = raw.Control(func(d uintptr) { _ = unix.EpollCtl(h.epfd, unix.EPOLL_CTL_DEL, int(d), nil) })
 	}, nil
+}
+
+// plainConn is the connection below TLS.
+func plainConn(c net.Conn) net.Conn {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
+		return t.NetConn()
+	}
+	return c
 }
 
 func (h *hangups) forget(fd int32) {

@@ -2,10 +2,14 @@ package server
 
 import (
 	"embed"
+	"path"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
+
+	"github.com/sie-engine/sie/internal/dialect"
+	"github.com/sie-engine/sie/internal/errs"
 )
 
 //go:embed static
@@ -51,12 +55,24 @@ func (s *Server) openapi(ctx *fasthttp.RequestCtx, _ string) {
 func (s *Server) docs(ctx *fasthttp.RequestCtx, _ string) {
 	page(ctx, "static/docs.html", "text/html; charset=utf-8")
 }
-func (s *Server) css(ctx *fasthttp.RequestCtx, _ string) {
-	page(ctx, "static/page.css", "text/css; charset=utf-8")
-}
+
 func (s *Server) index(ctx *fasthttp.RequestCtx, _ string) {
 	page(ctx, "static/index.html", "text/html; charset=utf-8")
 }
+
+// files serves the pages' scripts and style.
+func (s *Server) files(ctx *fasthttp.RequestCtx, name string) {
+	kind, ok := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}[path.Ext(name)]
+	if _, err := static.ReadFile("static/" + name); err != nil || !ok {
+		s.fail(ctx, dialect.RouteNative, errs.NoRoute())
+		return
+	}
+	page(ctx, "static/"+name, kind)
+}
+
+// policy lets the pages load what this server serves, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; " +
+	"form-action 'none'; frame-ancestors 'none'"
 
 // OpenAPI returns the document that /openapi.json serves.
 func OpenAPI() []byte {
@@ -74,6 +90,8 @@ func page(ctx *fasthttp.RequestCtx, name, contentType string) {
 	}
 	ctx.SetContentType(contentType)
 	ctx.Response.Header.Set("Cache-Control", "no-cache")
+	ctx.Response.Header.Set("Content-Security-Policy", policy)
+	ctx.Response.Header.Set("X-Content-Type-Options", "nosniff")
 	ctx.SetBody(b)
 }
 

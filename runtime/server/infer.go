@@ -11,6 +11,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/build"
 	"github.com/sie-engine/sie/internal/dialect"
@@ -68,6 +69,7 @@ func (s *Server) inference(ctx *fasthttp.RequestCtx, c call,
 	defer stop()
 
 	c.model, err = f(work, body.Bytes)
+	visitOf(ctx).model = c.model
 	switch {
 	case err == nil:
 	case errors.Is(err, errClientGone):
@@ -134,33 +136,61 @@ func (s *Server) encode(ctx *fasthttp.RequestCtx, model string) {
 		res.Timings.Total = time.Since(start)
 		s.writeEncode(ctx, model, req, res)
 		s.observe("encode", res)
+		note(ctx, len(req.Items), res.Tokens, req.OutputTypes, res.Timings)
 		return res.Model.ID, nil
 	})
 }
 
+func timingOf(t worker.Timings) *api.Timing {
+	return &api.Timing{Total: ms(t.Total), Queue: ms(t.BatchWait), Tokenization: ms(t.Tokenize), Inference: ms(t.Inference),
+		Detailed: true, Preprocess: ms(t.Preprocess), BatchWait: ms(t.BatchWait)}
+}
+
 func (s *Server) writeEncode(ctx *fasthttp.RequestCtx, model string, req *api.EncodeRequest, res *worker.Result) {
-	t := res.Timings
-	timing := &api.Timing{Total: ms(t.Total), Queue: ms(t.BatchWait), Tokenization: ms(t.Tokenize),
-		Inference: ms(t.Inference), Detailed: true, Preprocess: ms(t.Preprocess), BatchWait: ms(t.BatchWait)}
-	out := api.EncodeResponse{Model: model, Items: make([]api.EncodeItem, len(res.Rows)), Timing: timing,
-		Usage: &api.Usage{InputTokens: res.Tokens}}
-	dense := make([]api.Dense, len(res.Rows))
-	for i, row := range res.Rows {
-		dense[i] = api.Dense{Dims: res.Dims, Values: api.Vector(res.Type, row)}
-		out.Items[i] = api.EncodeItem{ID: req.Items[i].ID, HasID: req.Items[i].HasID, Dense: &dense[i]}
+	timing := timingOf(res.Timings)
+	out := api.EncodeResponse{Model: model, Items: encodeItems(req, res), Timing: timing, Usage: &api.Usage{InputTokens: res.Tokens}}
+	s.setHeaders(ctx, res.Model, timing, res.Tokens)
+	f := api.ResponseFormat(header(ctx, "Accept"))
+	ctx.SetContentType(f.ContentType())
+	ctx.Response.SetBodyRaw(api.AppendEncode(nil, f, &out))
+}
+
+// encodeItems puts each text's outputs under its id.
+func encodeItems(req *api.EncodeRequest, res *worker.Result) []api.EncodeItem {
+	items := make([]api.EncodeItem, len(req.Items))
+	for i := range items {
+		it := &items[i]
+		it.ID, it.HasID = req.Items[i].ID, req.Items[i].HasID
+		if res.Rows != nil {
+			it.Dense = &api.Dense{Dims: res.Dims, Values: api.Vector(res.Type, res.Rows[i])}
+		}
+		if res.Sparse != nil {
+			row := res.Sparse[i]
+			it.Sparse = &api.Sparse{Dims: res.SparseDims, Indices: api.Vector(api.Int32, row.Columns), Values: api.Vector(res.SparseType, row.Values)}
+		}
+		if res.Multi != nil {
+			m := res.Multi[i]
+			cols := res.TokenDims
+			if m.Rows > 0 {
+				cols = len(m.Data) / m.Rows / res.MultiType.Size()
+			}
+			it.Multivector = &api.Multivector{TokenDims: res.TokenDims, Values: api.Matrix(res.MultiType, m.Rows, cols, m.Data)}
+		}
 	}
+	return items
+}
+
+// setHeaders sets what every success of the native routes has.
+func (s *Server) setHeaders(ctx *fasthttp.RequestCtx, m *catalog.Resolved, timing *api.Timing, tokens int) {
 	h := &ctx.Response.Header
 	for _, x := range dialect.SuccessHeaders(nil, caller(ctx), build.Version, timing) {
 		h.Set(x.Name, x.Value)
 	}
 	h.Set("X-SIE-Build", build.Version+"+"+build.Commit)
-	h.Set("X-SIE-Units-Input-Tokens", strconv.Itoa(res.Tokens))
-	if res.Model.Revision != "" {
-		h.Set("X-SIE-Model-Revision", res.Model.Revision)
+	h.Set("X-SIE-Units-Input-Tokens", strconv.Itoa(tokens))
+	if m.Revision != "" {
+		h.Set("X-SIE-Model-Revision", m.Revision)
 	}
-	f := api.ResponseFormat(header(ctx, "Accept"))
-	ctx.SetContentType(f.ContentType())
-	ctx.Response.SetBodyRaw(api.AppendEncode(nil, f, &out))
 }
 
 // embeddings answers POST /v1/embeddings in OpenAI's dialect.
@@ -187,43 +217,9 @@ func (s *Server) embeddings(ctx *fasthttp.RequestCtx, _ string) {
 		ctx.SetContentType("application/json")
 		ctx.Response.SetBodyRaw(api.AppendEmbeddingsJSON(nil, req.Model, vectors, req.Base64, res.Tokens))
 		s.observe("embeddings", res)
+		note(ctx, len(res.Rows), res.Tokens, []string{"dense"}, res.Timings)
 		return m.ID, nil
 	})
-}
-
-// score answers POST /v1/score/{model}: this build has no model with a score task loaded, but the request is checked in the
-// order clients know.
-func (s *Server) score(ctx *fasthttp.RequestCtx, model string) {
-	s.inference(ctx, call{endpoint: "score", kind: dialect.RouteScore}, func(_ context.Context, body []byte) (string, error) {
-		if _, err := api.DecodeScore(header(ctx, "Content-Type"), body, s.opt.Limits); err != nil {
-			return "", err
-		}
-		return s.cannot(model, "score", errs.NoScoring)
-	})
-}
-
-func (s *Server) extract(ctx *fasthttp.RequestCtx, model string) {
-	s.inference(ctx, call{endpoint: "extract", kind: dialect.RouteExtract}, func(_ context.Context, body []byte) (string, error) {
-		if _, err := api.DecodeExtract(header(ctx, "Content-Type"), body, s.opt.Limits); err != nil {
-			return "", err
-		}
-		return s.cannot(model, "json", errs.NoExtraction)
-	})
-}
-
-// cannot says why model does not give output: it is unknown, it has no such task, or this build does not serve its family.
-func (s *Server) cannot(model, output string, none func(string) *errs.Error) (string, error) {
-	m, err := s.worker.Describe(model)
-	if err != nil {
-		return "", err
-	}
-	if !m.Has(output) {
-		return m.ID, none(model)
-	}
-	if err := m.Usable(); err != nil {
-		return m.ID, errs.Invalid("model", err.Error())
-	}
-	return m.ID, none(model)
 }
 
 // observe counts one success.
@@ -280,7 +276,9 @@ func write(ctx *fasthttp.RequestCtx, status int, headers []dialect.Header, body 
 // server drains.
 func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	var e *errs.Error
-	switch {
+	switch _, refused := s.keyed(ctx); {
+	case refused != nil:
+		e = refused
 	case int64(ctx.Request.Header.ContentLength()) > s.bodies.maxOne:
 		e = errs.BodyTooLarge(s.bodies.maxOne)
 	case s.gate.closed():
@@ -288,7 +286,9 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	default:
 		return fasthttp.StatusContinue
 	}
+	v := s.arrive(ctx)
 	s.fail(ctx, dialect.RouteNative, e)
+	s.depart(ctx, v)
 	return e.Status
 }
 
@@ -306,15 +306,17 @@ func (s *Server) badHead(ctx *fasthttp.RequestCtx, err error) {
 	case errors.As(err, &small):
 		// Closing on bytes that nobody has read resets the connection, and the answer with it.
 		_ = ctx.Conn().SetReadDeadline(time.Now().Add(restOfHead))
-		_, _ = io.CopyN(io.Discard, ctx.Conn(), 64*headBytes)
-		e = errs.Invalidf("headers", "the request's head is larger than %d bytes", headBytes)
+		_, _ = io.CopyN(io.Discard, ctx.Conn(), 64*int64(s.opt.MaxHeadBytes))
+		e = errs.Invalidf("headers", "the request's head is larger than %d bytes", s.opt.MaxHeadBytes)
 		e.Status = fasthttp.StatusRequestHeaderFieldsTooLarge
 	case errors.As(err, &ne) && ne.Timeout():
 		e = errs.Invalidf("headers", "the request's head and the first bytes of its body did not arrive within %v", s.http.ReadTimeout)
 		e.Status = fasthttp.StatusRequestTimeout
 	}
 	ctx.SetConnectionClose()
+	v := s.arrive(ctx)
 	s.fail(ctx, dialect.RouteNative, e)
+	s.depart(ctx, v)
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

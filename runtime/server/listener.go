@@ -38,7 +38,8 @@ func refuseConn(c net.Conn, limit int) {
 	status, headers, body := dialect.Render(e, dialect.Caller{}, dialect.RouteNative)
 	answer := fmt.Appendf(nil, "HTTP/1.1 %d Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n",
 		status, len(body))
-	for _, h := range headers {
+	id := newID()
+	for _, h := range append(headers, dialect.Header{Name: "X-Request-ID", Value: id}, dialect.Header{Name: "X-SIE-Request-ID", Value: id}) {
 		answer = fmt.Appendf(answer, "%s: %s\r\n", h.Name, h.Value)
 	}
 	answer = append(append(answer, "\r\n"...), body...)

@@ -218,8 +218,8 @@ func TestPanicInAHandler(t *testing.T) {
 	r := start(t, nil)
 	old := routes
 	t.Cleanup(func() { routes = old })
-	routes = append(slices.Clone(routes), route{"GET", "/panic", func(*Server, *fasthttp.RequestCtx, string) { panic("boom") }},
-		route{"POST", "/panic", func(s *Server, ctx *fasthttp.RequestCtx, _ string) {
+	routes = append(slices.Clone(routes), route{method: "GET", path: "/panic", serve: func(*Server, *fasthttp.RequestCtx, string) { panic("boom") }},
+		route{method: "POST", path: "/panic", serve: func(s *Server, ctx *fasthttp.RequestCtx, _ string) {
 			s.inference(ctx, call{endpoint: "panic", kind: dialect.RouteEncode}, panics)
 		}})
 	for _, method := range []string{"GET", "POST"} {

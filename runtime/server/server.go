@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/build"
@@ -26,12 +27,26 @@ type Options struct {
 	MaxHeldBytes   int64         // request bodies in memory together [1 GiB]
 	MaxConns       int           // open connections [4,096]; one more gets a 503 and is closed
 	RequestTimeout time.Duration // for an answer [140 s: below the SDKs' 150 s, after which they do not retry]
+	DefaultModels  []string      // ids, for routes that name no model: the first that fits the task answers
 	MachineProfile string        // what X-SIE-MACHINE-PROFILE must name; "" when there is none
 	Name           string        // of this worker in /ws/status
 	Pool, Bundle   string
 	BundleHash     string
 	Log            *slog.Logger // [slog.Default()]
 	Metrics        *obs.Metrics // required
+
+	Keys        *Keys        // nil: everybody is served
+	CORSOrigins []string     // whose scripts may read answers; "*": all
+	AccessLog   bool         // a line for every request
+	Tracer      trace.Tracer // nil: no spans
+
+	MaxHeadBytes int           // of a request's head [16 KiB]; a buffer of this size lives with every open connection
+	HeadTimeout  time.Duration // for a request's head [30 s]
+	BodyTimeout  time.Duration // for a whole body [5 min]
+	BodyStall    time.Duration // between two pieces of a body [20 s]
+	WriteTimeout time.Duration // for sending an answer to a slow reader [2 min]
+	KeepAlive    time.Duration // pause between requests [120 s: SDKs keep idle connections for 90 s]
+	MaxWatchers  int           // open status sockets [256]
 }
 
 func (o *Options) setDefaults() {
@@ -47,21 +62,25 @@ func (o *Options) setDefaults() {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+	o.MaxHeadBytes = cmp.Or(o.MaxHeadBytes, headBytes)
+	o.HeadTimeout, o.KeepAlive = cmp.Or(o.HeadTimeout, headTime), cmp.Or(o.KeepAlive, keepAlive)
+	o.BodyTimeout, o.BodyStall = cmp.Or(o.BodyTimeout, bodyTime), cmp.Or(o.BodyStall, stallTime)
+	o.WriteTimeout, o.MaxWatchers = cmp.Or(o.WriteTimeout, writeTime), cmp.Or(o.MaxWatchers, maxWatchers)
 }
 
+// The defaults of the bounds in Options.
 const (
-	// headTime bounds reading a request's head, keepAlive the pause between requests: SDKs keep idle connections for 90 s.
 	headTime  = 30 * time.Second
 	keepAlive = 120 * time.Second
-	// writeTime bounds sending an answer to a slow reader.
 	writeTime = 2 * time.Minute
-	headBytes = 16 << 10 // a buffer of this size lives with every open connection
+	headBytes = 16 << 10
 )
 
 // Server is one HTTP front. Its methods are safe for concurrent use.
 type Server struct {
 	opt      Options
 	worker   *worker.Worker
+	tasks    tasks // the worker, for what it does besides encode
 	http     *fasthttp.Server
 	hangups  *hangups
 	bodies   bodies
@@ -84,9 +103,10 @@ func New(w *worker.Worker, opt Options) (*Server, error) {
 		return nil, fmt.Errorf("server: watch for hang-ups: %w", err)
 	}
 	limit := w.QueueLimit()
-	s := &Server{opt: opt, worker: w, hangups: h, started: time.Now(), gate: newGate(), watchers: newWatchers(),
+	s := &Server{opt: opt, worker: w, hangups: h, started: time.Now(), gate: newGate(), watchers: newWatchers(opt.MaxWatchers),
 		full:   dialect.Prepare(errs.FullQueue(limit, 1, limit)),
-		bodies: bodies{maxOne: bodyLimit(opt.Limits), maxHeld: opt.MaxHeldBytes, stall: stallTime, whole: bodyTime, drainFor: drainTime}}
+		bodies: bodies{maxOne: bodyLimit(opt.Limits), maxHeld: opt.MaxHeldBytes, stall: opt.BodyStall, whole: opt.BodyTimeout, drainFor: drainTime}}
+	s.tasks = w
 	s.work, s.abort = context.WithCancelCause(context.Background())
 	s.http = &fasthttp.Server{
 		Name:                          "sie-server/" + build.Version,
@@ -95,10 +115,10 @@ func New(w *worker.Worker, opt Options) (*Server, error) {
 		ExpectHandler:                 s.expect,
 		StreamRequestBody:             true,
 		MaxRequestBodySize:            inlineBody,
-		ReadBufferSize:                headBytes,
-		ReadTimeout:                   headTime,
-		WriteTimeout:                  writeTime,
-		IdleTimeout:                   keepAlive,
+		ReadBufferSize:                opt.MaxHeadBytes,
+		ReadTimeout:                   opt.HeadTimeout,
+		WriteTimeout:                  opt.WriteTimeout,
+		IdleTimeout:                   opt.KeepAlive,
 		Concurrency:                   opt.MaxConns + 1, // the listener keeps to MaxConns
 		TCPKeepalive:                  true,
 		DisablePreParseMultipartForm:  true,

@@ -57,7 +57,15 @@ profiles: {default: {adapter_path: "sie_server.adapters.cross_encoder:X", max_ba
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := new(catalog.Catalog).With(m, scored)
+	judge, _, err := catalog.ParseModel("judge.yaml", []byte(`sie_id: acme/judge
+hf_id: acme/judge
+tasks: {score: {}}
+profiles: {default: {adapter_path: "sie_server.adapters.qwen2_flash_cross_encoder:X", max_batch_tokens: 4096}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := new(catalog.Catalog).With(m, scored, judge)
 	if err != nil {
 		t.Fatal(err)
 	}

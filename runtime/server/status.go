@@ -13,6 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/sie-engine/sie/internal/build"
+	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
@@ -36,8 +37,8 @@ type watchers struct {
 	stopped bool
 }
 
-func newWatchers() *watchers {
-	return &watchers{interval: statusInterval, write: statusWrite, max: maxWatchers, quit: make(chan struct{})}
+func newWatchers(most int) *watchers {
+	return &watchers{interval: statusInterval, write: statusWrite, max: most, quit: make(chan struct{})}
 }
 
 // enter reports whether one more may watch; it then ends with leave.
@@ -85,6 +86,15 @@ type statusMessage struct {
 	Server           serverStatus         `json:"server"`
 	GPUs             []worker.GPUStatus   `json:"gpus"` // a CPU worker has none
 	Models           []worker.ModelStatus `json:"models"`
+	Activity         activity             `json:"activity"` // ours, beside the reference's keys
+}
+
+// activity is what the page and `sie-server top` draw: sums since the start, of which they take differences.
+type activity struct {
+	obs.Totals
+	Running          int   `json:"running"` // inference requests in this moment
+	MemoryUsedBytes  int64 `json:"memory_used_bytes"`
+	MemoryTotalBytes int64 `json:"memory_total_bytes"` // of the machine or the container
 }
 
 type serverStatus struct {
@@ -99,6 +109,7 @@ var upgrader = websocket.FastHTTPUpgrader{
 	CheckOrigin:     func(*fasthttp.RequestCtx) bool { return true }, // read-only, and no cookies to misuse
 	ReadBufferSize:  1 << 10,
 	WriteBufferSize: 16 << 10,
+	Subprotocols:    []string{"sie"}, // what a browser that sends a key offers beside it
 }
 
 // status answers GET /ws/status: a frame at once and one every 200 ms.
@@ -128,7 +139,7 @@ func (s *Server) stream(c *websocket.Conn) {
 		}
 	}()
 	if raw, ok := c.NetConn().(interface{ UnsafeConn() net.Conn }); ok {
-		if tcp, ok := raw.UnsafeConn().(*net.TCPConn); ok {
+		if tcp, ok := plainConn(raw.UnsafeConn()).(*net.TCPConn); ok {
 			_ = tcp.SetWriteBuffer(statusBuffer)
 		}
 	}
@@ -185,6 +196,8 @@ func (s *Server) statusNow() statusMessage {
 		LoadedModels: st.Loaded, MaxBatchRequests: st.MaxBatchRequests, GPUCount: len(st.GPUs), GPUs: st.GPUs, Models: st.Models,
 		Server: serverStatus{Version: build.Version, UptimeSeconds: int(time.Since(s.started).Seconds()), PID: os.Getpid()},
 	}
+	m.Activity = activity{Totals: s.opt.Metrics.Totals(), Running: s.gate.count()}
+	m.Activity.MemoryUsedBytes, m.Activity.MemoryTotalBytes = s.worker.HostMemory()
 	if u, err := user.Current(); err == nil {
 		m.Server.User = u.Username
 	}

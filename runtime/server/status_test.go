@@ -40,7 +40,7 @@ func TestStatusFrames(t *testing.T) {
 		}
 		times = append(times, time.Now())
 	}
-	want := []string{"bundle", "bundle_config_hash", "gpu_count", "gpus", "loaded_models", "machine_profile", "max_batch_requests",
+	want := []string{"activity", "bundle", "bundle_config_hash", "gpu_count", "gpus", "loaded_models", "machine_profile", "max_batch_requests",
 		"models", "name", "pool_name", "ready", "saturated", "server", "timestamp"}
 	if got := slices.Sorted(maps.Keys(frame)); !slices.Equal(got, want) {
 		t.Errorf("keys %v, want %v", got, want)
@@ -51,7 +51,7 @@ func TestStatusFrames(t *testing.T) {
 			t.Errorf("%s is %v, want %v", key, frame[key], want)
 		}
 	}
-	if m := frame["models"].([]any); len(m) != 2 || frame["loaded_models"].([]any)[0] != model || frame["gpus"].([]any) == nil {
+	if m := frame["models"].([]any); len(m) != 3 || frame["loaded_models"].([]any)[0] != model || frame["gpus"].([]any) == nil {
 		t.Errorf("models %v, loaded %v, gpus %v", m, frame["loaded_models"], frame["gpus"])
 	}
 	got := slices.Sorted(maps.Keys(frame["models"].([]any)[0].(map[string]any)))

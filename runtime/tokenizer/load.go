@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 const (
@@ -128,10 +127,13 @@ func (t *Tokenizer) specialIDs(set *settings) (SpecialIDs, error) {
 	}, nil
 }
 
+// bertClasses are transformers' BERT tokenizer and what is derived from it unchanged.
+var bertClasses = []string{"BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast"}
+
 // bertFlags returns the normalizer flags that transformers' BERT tokenizer takes from its
 // configuration, whatever tokenizer.json says; nil for other classes.
 func (s *settings) bertFlags() *bertFlags {
-	if s.Class != "BertTokenizer" && s.Class != "BertTokenizerFast" {
+	if !slices.Contains(bertClasses, s.Class) {
 		return nil
 	}
 	or := func(b *bool, unset bool) bool {
@@ -184,5 +186,5 @@ func readBounded(path string, limit int64) ([]byte, error) {
 
 // knownClass reports whether a vocab.txt under these settings is a BERT WordPiece vocabulary.
 func (s *settings) knownClass() bool {
-	return s.Class == "" || strings.HasPrefix(s.Class, "BertTokenizer")
+	return s.Class == "" || slices.Contains(bertClasses, s.Class)
 }

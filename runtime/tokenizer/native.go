@@ -177,6 +177,39 @@ func (t *Tokenizer) encode(dst *Batch, in input, from, to int, opt Options) erro
 	return nil
 }
 
+// The Go slice of places is handed to C as it is.
+var (
+	_ [unsafe.Sizeof(C.sietok_place{}) - unsafe.Sizeof(Place{})]struct{}
+	_ [unsafe.Sizeof(Place{}) - unsafe.Sizeof(C.sietok_place{})]struct{}
+)
+
+// places tokenizes one text. The caller holds t.mu for reading and t is open.
+func (t *Tokenizer) places(text string, opt Options) (tokens []Place, cut bool, err error) {
+	o := C.sietok_options{max_tokens: C.uint64_t(max(opt.MaxTokens, 0)), max_whole: MaxWholeBytes, flags: t.flags(input{}, opt)}
+	room := len(text)/3 + 8
+	if opt.MaxTokens > 0 {
+		room = min(room, opt.MaxTokens)
+	}
+	for {
+		var (
+			p       C.sietok_progress
+			wasCut  C.uint8_t
+			message [512]byte
+		)
+		tokens = make([]Place, room)
+		C.sietok_places(t.lib.model, (*C.uint8_t)(unsafe.StringData(text)), C.size_t(len(text)), &o,
+			(*C.sietok_place)(unsafe.Pointer(unsafe.SliceData(tokens))), C.size_t(len(tokens)), &wasCut, &p,
+			(*C.uint8_t)(&message[0]), C.size_t(len(message)))
+		switch {
+		case p.code != C.SIETOK_OK:
+			return nil, false, failure(int(p.code), opt, string(message[:p.message_len]))
+		case p.need == 0:
+			return tokens[:p.ids], wasCut != 0, nil
+		}
+		room = int(p.need)
+	}
+}
+
 // fill lays out texts [from, to) and returns their address. A single text is passed where it is.
 func (a *arena) fill(in input, from, to int) *C.uint8_t {
 	a.text, a.offsets = a.text[:0], append(a.offsets[:0], 0)

@@ -131,22 +131,30 @@ type runPacked struct {
 	programs []*engine.Program
 }
 
-// RunPacked implements batch.Runner. The output is made anew for each batch: results alias it until they are sent.
-func (r runPacked) RunPacked(ctx context.Context, card int, p *batch.Packed) ([]byte, error) {
-	b := engine.Batch{Program: r.programs[card], IDs: p.IDs, CuSeqlens: p.CuSeqlens, Items: make([]engine.OutItem, len(p.Specs))}
-	for i, s := range p.Specs {
-		b.Items[i] = engine.OutItem{DType: engine.DType(s.DType), Dims: int(s.Dims), Normalize: s.Normalize, Offset: p.Offsets[i]}
+// RunPacked implements batch.Runner. Outputs are made anew for each batch: results alias them until they are sent.
+func (r runPacked) RunPacked(ctx context.Context, card int, p *batch.Packed) (batch.Result, error) {
+	b := engine.Batch{Program: r.programs[card], IDs: p.IDs, TypeIDs: p.TypeIDs, CuSeqlens: p.CuSeqlens, Keep: p.Keep,
+		Queries: p.Queries, CuQueries: p.CuQueries, Partner: p.Partner}
+	for o := range p.Outputs {
+		out := &p.Outputs[o]
+		b.OutBytes[o] = out.Bytes
+		if out.Specs[0].Values {
+			continue
+		}
+		b.Items[o] = make([]engine.OutItem, len(out.Specs))
+		for i, s := range out.Specs {
+			b.Items[o][i] = engine.OutItem{DType: engine.DType(s.DType), Dims: int(s.Dims), Normalize: s.Normalize, Offset: out.Offsets[i]}
+		}
 	}
-	b.OutBytes[0] = p.OutBytes
 	if f := r.w.opt.Intercept; f != nil {
 		if err := f(&b); err != nil {
-			return nil, err
+			return batch.Result{}, err
 		}
 	}
 	if err := r.w.devices[card].runner.Run(ctx, &b); err != nil {
-		return nil, err
+		return batch.Result{}, err
 	}
-	return b.Out[0], nil
+	return b.Out, nil
 }
 
 // fatal reports whether an error of a batch or a load means that a device is gone. The process ends then, whatever other devices it

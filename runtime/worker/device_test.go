@@ -43,7 +43,7 @@ func TestOutOfMemoryIsTriedInHalves(t *testing.T) {
 		held(len(texts))(o)
 		o.Intercept = func(b *engine.Batch) error {
 			runs.Add(1)
-			if len(b.Items) > 2 {
+			if len(b.Items[0]) > 2 {
 				return failing(engine.StatusNoMemory)
 			}
 			return nil
@@ -75,7 +75,7 @@ func TestOneTextFailsAlone(t *testing.T) {
 		r := start(t, func(o *Options) {
 			held(len(texts) + 1)(o)
 			o.Intercept = func(b *engine.Batch) error {
-				for i := range b.Items {
+				for i := range b.Items[0] {
 					if slices.Equal(b.IDs[b.CuSeqlens[i]:b.CuSeqlens[i+1]], bad) {
 						return failing(status)
 					}

@@ -4,23 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/registry"
-	"github.com/sie-engine/sie/runtime/tokenizer"
-)
-
-const (
-	// chunkTexts is how many texts are tokenised and queued together; a request is worked through in chunks, so that
-	// tokenising overlaps running and 5,000 texts in one request neither fill the queue nor wait for each other.
-	chunkTexts = 128
-	// chunksAhead bounds the chunks of one request that are queued or running.
-	chunksAhead = 4
 )
 
 // Encode answers one request. ctx bounds waiting and queueing: when it ends, queued items are dropped and the cause is
@@ -36,251 +27,228 @@ func (w *Worker) Encode(ctx context.Context, r *Request) (*Result, error) {
 		return nil, err
 	}
 	defer ref.Release()
-	run, err := newJob(ctx, w, ref.Model(), p, r)
+	e, err := newEncoding(ctx, ref.Model(), p, r)
 	if err != nil {
-		return nil, err
+		return nil, w.translate(ctx, w.recordError(err, p), p.model, nil, 0, "encoding")
 	}
-	run.timings.Preprocess = time.Since(start)
-	if err := run.work(); err != nil {
-		return nil, w.translate(err, p.model, run)
+	e.result.Timings.Preprocess = time.Since(start)
+	if err := e.run(); err != nil {
+		return nil, w.translate(ctx, err, p.model, e.queue(), e.n, "encoding")
 	}
-	run.timings.Total = time.Since(start)
-	run.queue.RequestDone(run.timings.Total)
-	return &Result{Model: p.model, Rows: run.rows, Type: p.form.element, Dims: run.dims, Tokens: run.tokens,
-		Timings: run.timings}, nil
+	res := &e.result
+	res.Tokens, res.Timings.Tokenize, res.Timings.Total = e.reader.tokens, e.reader.took, time.Since(start)
+	if e.variant != nil {
+		e.variant.queue.RequestDone(res.Timings.Total)
+	}
+	return res, nil
 }
 
-// job is one request on its way through a loaded model. Owned by one goroutine.
-type job struct {
+// encoding is a request for vectors on its way through a loaded model. Owned by one goroutine.
+type encoding struct {
 	ctx     context.Context
 	model   *model
-	queue   *batch.Queue
 	plan    *plan
 	req     *Request
-	spec    batch.Spec
-	dims    int
-	limit   int // tokens of one text
-	rows    [][]byte
-	tokens  int
-	timings Timings
+	n       int
+	reader  *reader
+	markers *markers // ColBERT's; nil for others
+	variant *variant // nil when no forward pass is needed
+	forms   forms
+	result  Result
 
-	pending []chunk
-	ran     bool
-	ranFrom time.Time
+	ids   [][]int32 // of each text, where its token weights are wanted
+	short []int     // texts whose sparse result had too little room
+	room  int       // that they need
 }
 
-// chunk is a run of texts that was queued.
-type chunk struct {
-	group *batch.Group
-	first int
-	at    time.Time
+func newEncoding(ctx context.Context, m *model, p *plan, r *Request) (*encoding, error) {
+	e := &encoding{ctx: ctx, model: m, plan: p, req: r, n: max(len(r.Texts), len(r.Tokens)), reader: newReader(ctx, m, p, "items")}
+	if r.Tokens != nil {
+		e.reader.field = "input"
+	}
+	e.result.Model = p.model
+	if p.model.Family == catalog.FamilyColBERT {
+		e.markers = m.markersOf(p.model)
+		e.reader.limit = e.markers.limit(e.reader.limit, p.query, p.options.QueryMaxLength)
+	}
+	if err := e.prepare(); err != nil {
+		return nil, err
+	}
+	if p.outputs.sparse && m.idf != nil && p.query && p.outputs == (outputs{sparse: true}) {
+		return e, nil
+	}
+	want := e.want()
+	if want.TokenWeights {
+		e.ids = make([][]int32, e.n)
+	}
+	var err error
+	e.variant, err = m.variant(want)
+	return e, err
 }
 
-func newJob(ctx context.Context, w *Worker, m *model, p *plan, r *Request) (*job, error) {
-	v, err := m.variant(p.options.Pooling)
-	if err != nil {
-		return nil, w.variantError(err, p)
+// want is what the program of the request gives.
+func (e *encoding) want() arch.Want {
+	p := e.plan
+	var folded folding
+	if p.fold != nil {
+		folded = *p.fold
 	}
-	dims := m.weights.Dim
-	if p.dimensions > 0 {
-		if p.dimensions > dims {
-			return nil, errs.UnsupportedField("dimensions", fmt.Sprintf(
-				"dimensions must be at most %d, the width of model '%s'; got %d", dims, p.model.ID, p.dimensions))
-		}
-		dims = p.dimensions
+	want := arch.Want{Dense: p.outputs.dense && folded.muvera == nil, Multi: p.outputs.multi,
+		AttendKept: e.markers != nil && p.query && e.markers.masksExpansion()}
+	if want.Dense {
+		want.Pooling = poolings[p.options.Pooling]
 	}
-	normalize := m.weights.Normalize
-	if p.options.Normalize != nil {
-		normalize = *p.options.Normalize
+	if p.outputs.sparse && folded.smve == nil {
+		want.TokenWeights = p.model.Family == catalog.FamilyMultiFunction
+		want.Sparse = !want.TokenWeights
 	}
-	limit := m.limit(p.model)
-	if n := p.options.MaxSeqLength; n > 0 {
-		limit = min(limit, n)
-	}
-	limit = max(limit, m.tokenizer.CountSpecial(false))
-	n := max(len(r.Texts), len(r.Tokens))
-	return &job{ctx: ctx, model: m, queue: v.queue, plan: p, req: r, dims: dims, limit: limit, rows: make([][]byte, n),
-		spec: batch.Spec{DType: int32(p.form.device), Dims: int32(dims), Normalize: normalize || p.dimensions > 0,
-			Bytes: p.form.bytes(dims)}}, nil
+	folded.ask(&want, p.query)
+	return want
 }
 
-func (j *job) work() error {
-	for first := 0; first < len(j.rows); first += chunkTexts {
-		if err := j.submit(first, min(first+chunkTexts, len(j.rows))); err != nil {
-			j.abandon(err)
-			return err
-		}
-		if len(j.pending) == chunksAhead {
-			if err := j.collect(); err != nil {
-				j.abandon(err)
-				return err
-			}
-		}
+// queue is where the request's items wait, if they do.
+func (e *encoding) queue() *batch.Queue {
+	if e.variant == nil {
+		return nil
 	}
-	for len(j.pending) > 0 {
-		if err := j.collect(); err != nil {
-			j.abandon(err)
+	return e.variant.queue
+}
+
+func (e *encoding) run() error {
+	if e.variant == nil {
+		return e.lookUp()
+	}
+	j := job{ctx: e.ctx, queue: e.variant.queue, n: e.n, timings: &e.result.Timings, make: e.items, put: e.put}
+	if err := j.run(); err != nil {
+		return err
+	}
+	for len(e.short) > 0 { // a second time, with the room that the first one found to be needed
+		again := e.short
+		e.short = nil
+		e.variant.grow(e.room)
+		j := job{ctx: e.ctx, queue: e.variant.queue, n: len(again), timings: &e.result.Timings, admitted: true,
+			make: func(first, end int) ([]batch.Item, error) { return e.pick(again[first:end]) },
+			put: func(first int, results []batch.Result) error {
+				for i := range results {
+					if err := e.take(again[first+i], &results[i]); err != nil {
+						return err
+					}
+				}
+				return nil
+			}}
+		if err := j.run(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// submit tokenises texts [first, end) and queues them. The first chunk is offered: a full queue refuses the request. Later
-// ones wait for room.
-func (j *job) submit(first, end int) error {
-	if first == 0 && !j.queue.Room(end-first) {
-		return batch.ErrFull
-	}
-	items, err := j.items(first, end)
-	if err != nil {
-		return err
-	}
-	c := chunk{group: batch.NewGroup(j.ctx, len(items)), first: first, at: time.Now()}
-	if err := j.queue.Submit(j.ctx, c.group, items, first > 0); err != nil {
-		return err
-	}
-	j.pending = append(j.pending, c)
-	return nil
-}
-
-func (j *job) items(first, end int) ([]batch.Item, error) {
+// items makes the items of texts [first, end).
+func (e *encoding) items(first, end int) ([]batch.Item, error) {
 	items := make([]batch.Item, end-first)
-	if j.req.Tokens != nil {
+	if e.req.Tokens != nil {
 		for i := range items {
-			ids, err := j.checkIDs(first + i)
+			ids, err := e.reader.check(e.req.Tokens[first+i], first+i)
 			if err != nil {
 				return nil, err
 			}
-			items[i] = batch.Item{IDs: ids, Spec: j.spec, Index: i}
-			j.tokens += len(ids)
+			items[i] = e.item(ids, first, i)
 		}
 		return items, nil
 	}
-	start := time.Now()
-	texts := make([]string, len(items))
-	for i := range texts {
-		texts[i] = j.format(j.req.Texts[first+i])
-	}
-	// The ids stay alive as long as the items do, so each chunk has a batch of its own.
-	var b tokenizer.Batch
-	if err := j.model.tokenizer.EncodeParallel(j.ctx, &b, texts, tokenizer.Options{MaxTokens: j.limit}); err != nil {
-		return nil, j.textError(err, first)
+	b, err := e.reader.read(e.req.Texts[first:end], first)
+	if err != nil {
+		return nil, err
 	}
 	for i := range items {
-		if b.Truncated[i] && j.plan.options.OverflowPolicy == "error" {
-			return nil, errs.TooLong(fmt.Sprintf("items[%d]", first+i), fmt.Sprintf(
-				"Field 'items[%d]' is longer than %d tokens, the limit of model '%s', and overflow_policy is 'error'",
-				first+i, j.limit, j.plan.model.ID))
-		}
-		items[i] = batch.Item{IDs: b.Text(i), Spec: j.spec, Index: i}
+		items[i] = e.item(b.Text(i), first, i)
 	}
-	j.tokens += len(b.IDs)
-	j.timings.Tokenize += time.Since(start)
 	return items, nil
 }
 
-// format applies templates and instructions. A model without templates may bring prompts of its own, by the names that
-// sentence-transformers uses.
-func (j *job) format(text string) string {
-	o, w := j.plan.options, j.model.weights
-	instructed := j.req.Instruction != nil || o.Instruction != nil || j.plan.query && o.DefaultInstruction != nil
-	if o.QueryTemplate == nil && o.DocTemplate == nil && !instructed {
-		name := "document"
-		if j.plan.query {
-			name = "query"
+// pick makes the items of some texts anew. Their tokens have been counted.
+func (e *encoding) pick(numbers []int) ([]batch.Item, error) {
+	counted := e.reader.tokens
+	defer func() { e.reader.tokens = counted }()
+	items := make([]batch.Item, len(numbers))
+	for i, n := range numbers {
+		one, err := e.items(n, n+1)
+		if err != nil {
+			return nil, err
 		}
-		prompt, ok := w.Prompts[name]
-		if !ok {
-			prompt = w.Prompts[w.DefaultPrompt]
-		}
-		text = prompt + text
+		items[i] = one[0]
+		items[i].Index = i
 	}
-	text = o.FormatText(text, j.plan.query, j.req.Instruction)
-	if w.LowerCase {
-		text = strings.ToLower(text)
-	}
-	return text
+	return items, nil
 }
 
-// checkIDs validates token ids that a client sent; longer lists are cut as texts are.
-func (j *job) checkIDs(i int) ([]int32, error) {
-	ids := j.req.Tokens[i]
-	vocab := int32(j.model.vocab)
-	if len(ids) == 0 {
-		return nil, errs.Invalidf("input", "input %d has no token ids; it needs at least one", i)
+// item lays out the tokens of text first+index.
+func (e *encoding) item(ids []int32, first, index int) batch.Item {
+	it := batch.Item{IDs: ids, Index: index}
+	rows := len(ids)
+	switch {
+	case e.markers != nil:
+		it.IDs, it.Keep, rows = e.markers.mark(ids, e.plan.query, e.reader.limit)
+	case e.variant.want.Multi: // BGE-M3's
+		it.Keep, rows = withoutFirst(len(ids))
 	}
-	for _, id := range ids {
-		if id < 0 || id >= vocab {
-			return nil, errs.Invalidf("input", "token id %d of input %d is outside the model's vocabulary of %d", id, i, vocab)
+	if e.ids != nil {
+		e.ids[first+index] = ids
+	}
+	it.Specs = e.forms.specs(e.variant, len(it.IDs), rows)
+	return it
+}
+
+// withoutFirst keeps all rows but the first: BGE-M3's token vectors leave [CLS] out.
+func withoutFirst(n int) (keep []uint8, rows int) {
+	keep = make([]uint8, n)
+	for i := 1; i < n; i++ {
+		keep[i] = 1
+	}
+	return keep, max(0, n-1)
+}
+
+// put takes the results of texts first, first+1, …
+func (e *encoding) put(first int, results []batch.Result) error {
+	for i := range results {
+		if err := e.take(first+i, &results[i]); err != nil {
+			return err
 		}
 	}
-	return ids[:min(len(ids), j.limit)], nil
-}
-
-// textError turns a tokenizer's complaint about one text into the client's words.
-func (j *job) textError(err error, first int) error {
-	var te *tokenizer.TextError
-	if errors.As(err, &te) && errors.Is(err, tokenizer.ErrTooLong) {
-		return errs.TooLong(fmt.Sprintf("items[%d]", first+te.Index),
-			fmt.Sprintf("Field 'items[%d]': %v", first+te.Index, te.Err))
-	}
-	return err
-}
-
-// collect waits for the oldest chunk and puts its rows in place.
-func (j *job) collect() error {
-	c := j.pending[0]
-	rows, err := c.group.Wait()
-	if err != nil {
-		return err
-	}
-	j.pending = j.pending[1:]
-	copy(j.rows[c.first:], rows)
-	wait, run := c.group.Times(c.at)
-	if !j.ran {
-		j.ran, j.ranFrom = true, c.at.Add(wait)
-		j.timings.BatchWait = wait
-	}
-	j.timings.Inference = max(j.timings.Inference, c.at.Add(wait+run).Sub(j.ranFrom))
 	return nil
 }
 
-// abandon drops what is still queued.
-func (j *job) abandon(err error) {
-	for _, c := range j.pending {
-		c.group.Fail(err)
-	}
-}
-
-// variantError says why a model cannot be pooled as a request wishes.
-func (w *Worker) variantError(err error, p *plan) error {
-	switch {
-	case w.fatal(err):
-		return errs.DeviceLost(err)
-	case errors.Is(err, engine.ErrNoMemory):
-		return errs.OutOfMemory("Encoding", err)
-	case errors.Is(err, engine.ErrUnsupported):
-		e := errs.Invalidf("options.pooling", "pooling '%s' is not available for model '%s'", p.options.Pooling, p.model.ID)
-		e.Cause = err
-		return e
-	}
-	return errs.Inference("encoding", err)
-}
-
-// translate gives an internal failure its public form.
-func (w *Worker) translate(err error, m *catalog.Resolved, j *job) error {
+// recordError says why a model cannot give what a request wants.
+func (w *Worker) recordError(err error, p *plan) error {
 	var known *errs.Error
 	switch {
 	case errors.As(err, &known):
 		return err
-	case j.ctx.Err() != nil:
-		return context.Cause(j.ctx)
+	case w.fatal(err):
+		return errs.DeviceLost(err)
+	case errors.Is(err, engine.ErrNoMemory):
+		return errs.OutOfMemory("Encoding", err)
+	case errors.Is(err, engine.ErrUnsupported) && p.options.Pooling != "":
+		e := errs.Invalidf("options.pooling", "pooling '%s' is not available for model '%s'", p.options.Pooling, p.model.ID)
+		e.Cause = err
+		return e
+	}
+	return err
+}
+
+// translate gives an internal failure its public form; what is "encoding", "scoring" or "extraction".
+func (w *Worker) translate(ctx context.Context, err error, m *catalog.Resolved, q *batch.Queue, items int, what string) error {
+	var known *errs.Error
+	switch {
+	case errors.As(err, &known):
+		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	case errors.Is(err, batch.ErrExpired): // the queue saw the deadline pass a moment before the context did
-		<-j.ctx.Done()
-		return context.Cause(j.ctx)
+		<-ctx.Done()
+		return context.Cause(ctx)
 	case errors.Is(err, batch.ErrFull):
-		return errs.FullQueue(j.queue.Stats().Items, len(j.rows), w.opt.MaxQueueItems)
+		return errs.FullQueue(q.Stats().Items, items, w.opt.MaxQueueItems)
 	case errors.Is(err, batch.ErrClosed):
 		return errs.Evicted(m.ID)
 	case errors.Is(err, engine.ErrDeviceLost):
@@ -288,7 +256,7 @@ func (w *Worker) translate(err error, m *catalog.Resolved, j *job) error {
 	case errors.Is(err, engine.ErrNoMemory):
 		return errs.OutOfMemory("Inference", err)
 	}
-	return errs.Inference("encoding", err)
+	return errs.Inference(what, err)
 }
 
 // acquire pins the loaded model, waiting at most LoadWait for a load.
@@ -314,3 +282,5 @@ func (w *Worker) acquire(ctx context.Context, m *catalog.Resolved) (*registry.Re
 	}
 	return nil, errs.Internal(err)
 }
+
+var errTooManyVariants = fmt.Errorf("worker: a model has more than %d different outputs in use", maxVariants)

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,19 +33,18 @@ type model struct {
 	options   batch.Options
 	files     hub.Resolved // in use until Close, so that they stay on the disk
 
+	idf     []float32 // SPLADE: the weight of each token id in queries; nil: queries run like documents
+	marking sync.Map  // *catalog.LoadtimeOptions: func() *markers
+
 	mu       sync.Mutex // guards variants
-	variants map[engine.Pooling]*variant
+	variants map[arch.Want]*variant
 }
 
-// variant is a recorded program over a model's weights, and its queue.
-type variant struct {
-	queue    *batch.Queue
-	programs []*engine.Program // on each device
-	owned    bool              // recorded here, not with the weights
-}
-
-var poolings = map[catalog.Pooling]engine.Pooling{
-	catalog.PoolingCLS: engine.PoolCLS, catalog.PoolingMean: engine.PoolMean, catalog.PoolingLast: engine.PoolLast,
+// tasks is what each family reads of a model's files.
+var tasks = map[catalog.Family]arch.Task{
+	catalog.FamilyDense: arch.Embed, catalog.FamilySparse: arch.Splade, catalog.FamilyColBERT: arch.ColBERT,
+	catalog.FamilyMultiFunction: arch.BGEM3, catalog.FamilyCrossEncoder: arch.Classify, catalog.FamilyClassifier: arch.Classify,
+	catalog.FamilyTokenClassifier: arch.Tag,
 }
 
 // loader is how the weights behind m are loaded. What it makes depends on m's key alone, not on which of the ids over the
@@ -95,7 +95,7 @@ func (w *Worker) load(ctx context.Context, key string, shared copyOf, found hub.
 	if w.opt.MaxBatchTokens > 0 {
 		tokens = w.opt.MaxBatchTokens
 	}
-	copies, err := w.pack(ctx, found.Dir, arch.Options{Compute: compute, MaxSeqLen: shared.maxTokens, MaxTokens: tokens})
+	copies, err := w.pack(ctx, found.Dir, arch.Options{Task: tasks[m.Family], Compute: compute, MaxSeqLen: shared.maxTokens, MaxTokens: tokens})
 	if err != nil {
 		w.fatal(err)
 		tok.Close()
@@ -103,8 +103,11 @@ func (w *Worker) load(ctx context.Context, key string, shared copyOf, found hub.
 	}
 	a := copies[0]
 	l := &model{w: w, key: key, copies: copies, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
-		scratch: scratchOf(a), options: w.queueOptions(m, a), files: found, variants: make(map[engine.Pooling]*variant)}
-	if err := l.check(); err != nil {
+		scratch: scratchOf(a), options: w.queueOptions(m, a), files: found, variants: make(map[arch.Want]*variant)}
+	if m.Family == catalog.FamilySparse {
+		l.idf, err = readIDF(found.Dir, tok)
+	}
+	if err := cmp.Or(err, l.check()); err != nil {
 		tok.Close()
 		closeCopies(copies)
 		return nil, err
@@ -221,42 +224,6 @@ func (w *Worker) queueOptions(m *catalog.Resolved, a *arch.Model) batch.Options 
 		}
 	}
 	return o
-}
-
-// variant returns the program for a pooling, recording it on first use; "" is the model's own.
-func (l *model) variant(p catalog.Pooling) (*variant, error) {
-	mode := l.weights.Pooling
-	if p != "" {
-		mode = poolings[p]
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if v := l.variants[mode]; v != nil {
-		return v, nil
-	}
-	v := &variant{owned: mode != l.weights.Pooling}
-	for _, c := range l.copies {
-		program := c.Program()
-		if v.owned {
-			var err error
-			if program, err = c.RecordPooling(mode); err != nil {
-				v.closePrograms()
-				return nil, err
-			}
-		}
-		v.programs = append(v.programs, program)
-	}
-	v.queue = batch.NewQueue(l.w.slots, runPacked{w: l.w, programs: v.programs}, l.options)
-	l.variants[mode] = v
-	return v, nil
-}
-
-func (v *variant) closePrograms() {
-	if v.owned {
-		for _, p := range v.programs {
-			p.Close()
-		}
-	}
 }
 
 // limit is the most tokens of one text that m takes.

@@ -11,6 +11,12 @@ import (
 // memory is what the machine, or the container this process lives in, has in bytes.
 type memory struct{ used, total int64 }
 
+// HostMemory is what the machine, or the container, uses and has, in bytes.
+func (w *Worker) HostMemory() (used, total int64) {
+	m := w.memory()
+	return m.used, m.total
+}
+
 // hostMemory reads the cgroup's limit and use when there is a limit, else the machine's.
 func hostMemory() memory {
 	var si unix.Sysinfo_t

@@ -146,7 +146,7 @@ func TestDeadline(t *testing.T) {
 func TestDeadlineSeenByTheQueueFirst(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Millisecond, errs.Late(time.Second))
 	defer cancel()
-	err := new(Worker).translate(batch.ErrExpired, nil, &job{ctx: ctx})
+	err := new(Worker).translate(ctx, batch.ErrExpired, nil, nil, 1, "encoding")
 	if e := errs.As(err); e.Status != 504 {
 		t.Errorf("got %v", err)
 	}

@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sie-engine/sie/catalog"
@@ -26,13 +27,23 @@ type Request struct {
 	ForceFloat32 bool
 }
 
-// Result holds one row per text, in order.
+// Result holds what was asked for of each text, in order; the other slices are nil.
 type Result struct {
-	Model   *catalog.Resolved
-	Rows    [][]byte    // little-endian
-	Type    api.NumType // of a row's elements
-	Dims    int         // components of a row, before bits are packed
-	Tokens  int         // read by the model, special tokens included
+	Model *catalog.Resolved
+
+	Rows [][]byte    // dense rows, little-endian
+	Type api.NumType // of a row's elements
+	Dims int         // components of a row, before bits are packed
+
+	Sparse     []Sparse
+	SparseType api.NumType // of the values
+	SparseDims int         // columns there could be
+
+	Multi     []Matrix
+	MultiType api.NumType // of the elements
+	TokenDims int         // components of a token's row, before bits are packed
+
+	Tokens  int // read by the model, special tokens included
 	Timings Timings
 }
 
@@ -47,27 +58,52 @@ type Timings struct {
 
 // plan is a request after every check that needs no loaded model.
 type plan struct {
-	model      *catalog.Resolved
-	options    *catalog.RuntimeOptions
-	query      bool
-	form       outputForm
-	dimensions int
+	model       *catalog.Resolved
+	options     *catalog.RuntimeOptions
+	query       bool
+	instruction *string // the request's own
+	outputs     outputs
+	form        outputForm
+	dimensions  int
+	fold        *folding // nil: nothing is folded
 }
 
-// plan checks the request against the catalog, in the order that clients know: model, profile and options, output types.
-func (w *Worker) plan(r *Request) (*plan, error) {
-	m, err := w.view.Load().catalog.Resolve(r.Model)
+// planAny checks what all operations share, in the order that clients know: model, then profile and options.
+func (w *Worker) planAny(id string, options map[string]any, instruction *string) (*plan, error) {
+	m, err := w.view.Load().catalog.Resolve(id)
 	if err != nil {
 		return nil, errs.UnknownModel(err.Error())
 	}
 	if err := m.Usable(); err != nil {
 		return nil, errs.Invalid("model", err.Error())
 	}
-	opt, err := m.Options(r.Options)
+	opt, err := m.Options(options)
 	if err != nil {
 		return nil, optionError(err)
 	}
-	p := &plan{model: m, options: opt, query: opt.IsQuery, dimensions: opt.Dimensions}
+	if opt.LoRAID != "" {
+		return nil, errs.NoLoRA(opt.LoRAID, id)
+	}
+	return &plan{model: m, options: opt, query: opt.IsQuery, instruction: instruction, dimensions: opt.Dimensions}, nil
+}
+
+// instructionText is the instruction that holds for the request: its own, else the profile's.
+func (p *plan) instructionText() string {
+	switch {
+	case p.instruction != nil:
+		return *p.instruction
+	case p.options.Instruction != nil:
+		return *p.options.Instruction
+	}
+	return ""
+}
+
+// plan checks a request for vectors against the catalog.
+func (w *Worker) plan(r *Request) (*plan, error) {
+	p, err := w.planAny(r.Model, r.Options, r.Instruction)
+	if err != nil {
+		return nil, err
+	}
 	if r.Dimensions > 0 {
 		p.dimensions = r.Dimensions
 	}
@@ -79,7 +115,7 @@ func (w *Worker) plan(r *Request) (*plan, error) {
 	}
 	dtype := r.OutputDType
 	if dtype == "" {
-		dtype = opt.OutputDType
+		dtype = p.options.OutputDType
 	}
 	if dtype == "" || r.ForceFloat32 {
 		dtype = "float32"
@@ -89,9 +125,23 @@ func (w *Worker) plan(r *Request) (*plan, error) {
 		return nil, errs.UnknownOutputDType(dtype)
 	}
 	p.form = form
-	if opt.LoRAID != "" {
-		return nil, errs.NoLoRA(opt.LoRAID, r.Model)
+	return p, nil
+}
+
+// planScore checks a request for scores.
+func (w *Worker) planScore(r *ScoreRequest) (*plan, error) {
+	m, err := w.view.Load().catalog.Resolve(r.Model)
+	if err != nil {
+		return nil, errs.UnknownModel(err.Error())
 	}
+	if !m.Has("score") {
+		return nil, errs.NoScoring(r.Model)
+	}
+	p, err := w.planAny(r.Model, r.Options, r.Instruction)
+	if err != nil {
+		return nil, err
+	}
+	p.form = outputForms["float32"]
 	return p, nil
 }
 
@@ -128,12 +178,39 @@ func (w *Worker) checkOutputs(p *plan, r *Request) error {
 		slices.Sort(unsupported)
 		return errs.UnsupportedOutputs(r.Model, unsupported, allowed)
 	}
-	if o := p.options; (o.MUVERA || o.SMVE) && !p.model.Has(string(catalog.OutputMultivector)) {
-		key := "muvera"
-		if !o.MUVERA {
-			key = "smve"
+	for _, t := range wanted {
+		switch catalog.OutputType(t) {
+		case catalog.OutputDense:
+			p.outputs.dense = true
+		case catalog.OutputSparse:
+			p.outputs.sparse = true
+		case catalog.OutputMultivector:
+			p.outputs.multi = true
 		}
-		return errs.Invalidf("options."+key, "Model '%s' has no multivectors to fold; remove the option '%s'", r.Model, key)
 	}
-	return nil
+	return p.planFolding(r.Model)
+}
+
+// planExtract checks a request for extraction.
+func (w *Worker) planExtract(r *ExtractRequest) (*plan, error) {
+	m, err := w.view.Load().catalog.Resolve(r.Model)
+	if err != nil {
+		return nil, errs.UnknownModel(err.Error())
+	}
+	if !m.Has("json") {
+		return nil, errs.NoExtraction(r.Model)
+	}
+	p, err := w.planAny(r.Model, r.Options, nil)
+	if err != nil {
+		return nil, err
+	}
+	if p.model.Family == catalog.FamilyZeroShot && len(r.Labels) == 0 {
+		return nil, errs.Invalidf("params.labels", "%s requires labels: give the classes to choose from in params.labels", p.model.Adapter.Class)
+	}
+	for i, l := range r.Labels {
+		if strings.TrimSpace(l) == "" {
+			return nil, errs.Invalidf("params.labels", "label %d of params.labels is empty", i)
+		}
+	}
+	return p, nil
 }

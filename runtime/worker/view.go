@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
@@ -28,10 +29,14 @@ type copyOf struct {
 // key names the packed weights behind m: equal keys share a copy. A profile in float32 has a copy of its own where the
 // operator leaves the precision open and the device's best is another.
 func (w *Worker) key(m *catalog.Resolved) string {
-	if w.inFloat32(m) && w.devices[0].about.DefaultCompute() != engine.ComputeF32 {
-		return m.WeightsKey + " in float32"
+	key := m.WeightsKey
+	if task := tasks[m.Family]; task != arch.Embed {
+		key += " to " + task.String()
 	}
-	return m.WeightsKey
+	if w.inFloat32(m) && w.devices[0].about.DefaultCompute() != engine.ComputeF32 {
+		key += " in float32"
+	}
+	return key
 }
 
 // inFloat32 says whether m's profile decides on float32: it is a wish, and no GPU has it.

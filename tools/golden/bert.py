@@ -1,8 +1,8 @@
-"""Tiny random BERTs of odd shapes and every hidden state of them, from transformers (float32, eager).
+"""Tiny random models of BERT's family, of odd shapes, and every hidden state of them, from transformers (float32, eager).
 
     python tools/golden/bert.py
 
-Each case is a folder testdata/golden/bert-<name> with config.json, model.safetensors (stored in the
+Each case is a folder testdata/golden/<family>-<name> with config.json, model.safetensors (stored in the
 case's dtype) and golden.safetensors:
 
     ids, type_ids [T] int32    packed tokens        cu_seqlens [B+1] int32
@@ -23,38 +23,70 @@ import shutil
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from transformers import BertConfig, BertModel
+from transformers import (BertConfig, BertModel, CamembertConfig, CamembertModel, DistilBertConfig, DistilBertModel,
+                          RobertaConfig, RobertaModel, XLMRobertaConfig, XLMRobertaModel)
 
 import manifest
+
+FAMILIES = {
+    "bert": (BertConfig, BertModel),
+    "roberta": (RobertaConfig, RobertaModel),
+    "xlmr": (XLMRobertaConfig, XLMRobertaModel),
+    "camembert": (CamembertConfig, CamembertModel),
+    "distilbert": (DistilBertConfig, DistilBertModel),
+}
 
 CASES = {
     # 24 layers, one head; f16 checkpoint; FFN narrower than a vector and odd. The branches are damped so
     # that rounding does not grow from layer to layer past what a comparison can use.
-    "deep-h32": dict(
+    "bert-deep-h32": dict(
         config=dict(vocab_size=101, hidden_size=32, num_hidden_layers=24, num_attention_heads=1,
                     intermediate_size=37, max_position_embeddings=64, type_vocab_size=2),
         dtype=torch.float16, prefix="", lengths=[1, 33, 2, 64, 5], gain=0.35),
     # head dimension 32, tanh-GELU, one token type, vocabulary one short of a power of two, f32 checkpoint.
-    "gelutanh-h64": dict(
+    "bert-gelutanh-h64": dict(
         config=dict(vocab_size=1023, hidden_size=64, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=100, max_position_embeddings=80, type_vocab_size=1,
                     hidden_act="gelu_new"),
         dtype=torch.float32, prefix="bert.", lengths=[7, 80, 1, 16, 31, 32]),
     # head dimension 64, exact GELU, bf16 checkpoint.
-    "erf-h128": dict(
+    "bert-erf-h128": dict(
         config=dict(vocab_size=101, hidden_size=128, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=200, max_position_embeddings=130, type_vocab_size=2),
         dtype=torch.bfloat16, prefix="", lengths=[129, 3, 64, 17]),
     # 192 columns, three heads, ReLU, one layer, a large eps, bf16 checkpoint.
-    "relu-h192": dict(
+    "bert-relu-h192": dict(
         config=dict(vocab_size=211, hidden_size=192, num_hidden_layers=1, num_attention_heads=3,
                     intermediate_size=250, max_position_embeddings=48, type_vocab_size=2,
                     hidden_act="relu", layer_norm_eps=1e-5),
         dtype=torch.bfloat16, prefix="model.", lengths=[2, 48, 1, 1, 15, 33]),
+    # positions from 2, one token type, the longest sequence that they hold, f32 checkpoint.
+    "xlmr-h64": dict(
+        config=dict(vocab_size=303, hidden_size=64, num_hidden_layers=3, num_attention_heads=2,
+                    intermediate_size=90, max_position_embeddings=68, type_vocab_size=1, layer_norm_eps=1e-5),
+        dtype=torch.float32, prefix="roberta.", lengths=[66, 1, 33, 2, 17]),
+    # positions from 6, two token types, head dimension 64, f16 checkpoint.
+    "roberta-pad5-h128": dict(
+        config=dict(vocab_size=157, hidden_size=128, num_hidden_layers=2, num_attention_heads=2,
+                    intermediate_size=130, max_position_embeddings=41, type_vocab_size=2, layer_norm_eps=1e-5,
+                    pad_token_id=5, bos_token_id=0, eos_token_id=2),
+        dtype=torch.float16, prefix="", lengths=[3, 35, 1, 16]),
+    "camembert-h32": dict(
+        config=dict(vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=1,
+                    intermediate_size=64, max_position_embeddings=34, type_vocab_size=1, layer_norm_eps=1e-5),
+        dtype=torch.float32, prefix="roberta.", lengths=[32, 5]),
+    # keys of its own, no token types, bf16 checkpoint.
+    "distilbert-h96": dict(
+        config=dict(vocab_size=203, dim=96, n_layers=2, n_heads=3, hidden_dim=150, max_position_embeddings=70),
+        dtype=torch.bfloat16, prefix="distilbert.", lengths=[70, 1, 32, 9]),
+    "distilbert-sinus-h64": dict(
+        config=dict(vocab_size=101, dim=64, n_layers=3, n_heads=1, hidden_dim=100, max_position_embeddings=40,
+                    activation="relu", sinusoidal_pos_embds=True),
+        dtype=torch.float32, prefix="", lengths=[2, 40, 11]),
 }
 
 
-def randomise(model: BertModel, seed: int, branch_gain: float) -> None:
+def randomise(model: torch.nn.Module, seed: int, branch_gain: float) -> None:
     """Fan-in scaled normals; queries and keys stronger; gamma around 1 with a few large columns."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -63,7 +95,7 @@ def randomise(model: BertModel, seed: int, branch_gain: float) -> None:
 
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if name.endswith("LayerNorm.weight"):
+            if name.endswith(("LayerNorm.weight", "layer_norm.weight")):
                 p.copy_(1 + normal(p.shape, 0.15))
                 p[:: max(1, p.numel() // 3)] *= 1.5
             elif name.endswith("bias"):
@@ -71,28 +103,30 @@ def randomise(model: BertModel, seed: int, branch_gain: float) -> None:
             elif "embeddings" in name:
                 p.copy_(normal(p.shape, 0.7))
             else:
-                gain = 1.3 if ".query." in name or ".key." in name else branch_gain
+                gain = 1.3 if any(n in name for n in (".query.", ".key.", ".q_lin.", ".k_lin.")) else branch_gain
                 p.copy_(normal(p.shape, gain / math.sqrt(p.shape[1])))
 
 
-def hidden_states(model: BertModel, ids, type_ids, cu) -> list[np.ndarray]:
+def hidden_states(model: torch.nn.Module, ids, type_ids, cu) -> list[np.ndarray]:
     states = []
     with torch.no_grad():
         for start, end in zip(cu[:-1], cu[1:]):
-            out = model(input_ids=torch.tensor(ids[None, start:end], dtype=torch.long),
-                        token_type_ids=torch.tensor(type_ids[None, start:end], dtype=torch.long),
-                        output_hidden_states=True)
+            types = {} if type_ids is None else {"token_type_ids": torch.tensor(type_ids[None, start:end], dtype=torch.long)}
+            out = model(input_ids=torch.tensor(ids[None, start:end], dtype=torch.long), output_hidden_states=True, **types)
             states.append([h[0].numpy() for h in out.hidden_states])
     return [np.concatenate([s[i] for s in states]) for i in range(len(states[0]))]
 
 
 def make(name: str, spec: dict, seed: int) -> None:
-    case = manifest.GOLDEN / f"bert-{name}"
+    case = manifest.GOLDEN / name
     shutil.rmtree(case, ignore_errors=True)
     case.mkdir(parents=True)
 
-    config = BertConfig(**spec["config"], attn_implementation="eager")
-    model = BertModel(config, add_pooling_layer=False).eval()
+    family = name.split("-")[0]
+    config_class, model_class = FAMILIES[family]
+    config = config_class(**spec["config"], attn_implementation="eager")
+    torch.manual_seed(seed)
+    model = (model_class(config) if family == "distilbert" else model_class(config, add_pooling_layer=False)).eval()
     randomise(model, seed, spec.get("gain", 0.9))
     # The reference computes in float32 on exactly the values the checkpoint stores.
     stored = {spec["prefix"] + k: v.detach().to(spec["dtype"]).contiguous() for k, v in model.named_parameters()}
@@ -102,8 +136,9 @@ def make(name: str, spec: dict, seed: int) -> None:
     save_file(stored, case / "model.safetensors", metadata={"format": "pt"})
 
     plain = config.to_diff_dict() | spec["config"]
-    plain |= {"model_type": "bert", "architectures": ["BertModel"], "layer_norm_eps": config.layer_norm_eps,
-              "hidden_act": config.hidden_act}
+    plain |= {"model_type": config.model_type, "architectures": [model_class.__name__]}
+    if family != "distilbert":
+        plain |= {"layer_norm_eps": config.layer_norm_eps, "hidden_act": config.hidden_act}
     plain = {k: v for k, v in plain.items() if not k.startswith("_")}
     (case / "config.json").write_text(json.dumps(plain, indent=2, sort_keys=True) + "\n")
 
@@ -111,16 +146,19 @@ def make(name: str, spec: dict, seed: int) -> None:
     cu = np.cumsum([0] + spec["lengths"]).astype(np.int32)
     ids = rng.integers(0, config.vocab_size, cu[-1], dtype=np.int32)
     ids[0], ids[-1] = 0, config.vocab_size - 1  # both ends of the table
-    type_ids = rng.integers(0, config.type_vocab_size, cu[-1], dtype=np.int32)
+    if "bert" != family:  # transformers gives padding no position of its own
+        ids[ids == config.pad_token_id] = 9
+    types = getattr(config, "type_vocab_size", 0)
+    type_ids = rng.integers(0, types, cu[-1], dtype=np.int32) if types else None
 
     states = hidden_states(model, ids, type_ids, cu)
     exact = hidden_states(copy.deepcopy(model).double(), ids, type_ids, cu)
     floor = max(float(np.abs(a - b).max()) for a, b in zip(states, exact))
 
-    tensors = {"ids": ids, "type_ids": type_ids, "cu_seqlens": cu}
+    tensors = {"ids": ids, "cu_seqlens": cu} | ({"type_ids": type_ids} if types else {})
     tensors |= {f"hidden_{i}": np.ascontiguousarray(h, dtype=np.float32) for i, h in enumerate(states)}
     save_file({k: torch.from_numpy(v) for k, v in tensors.items()}, case / "golden.safetensors")
-    manifest.write(case, "python tools/golden/bert.py", f"random BERT, seed {seed}", "float32",
+    manifest.write(case, "python tools/golden/bert.py", f"random {config_class.__name__[:-6]}, seed {seed}", "float32",
                    {"max_abs_float32_to_float64": floor,
                     "max_abs_value": max(float(np.abs(h).max()) for h in states)})
     print(name, "float32 noise floor", floor, "max", max(float(np.abs(h).max()) for h in states))

@@ -6,7 +6,8 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 MINILM = HERE.parents[1] / "build/models/all-MiniLM-L6-v2"
-MAKERS = [["bert.py"], ["sentence.py"], ["minilm.py"], ["minilm_short.py"], ["tokenizer.py", "--minilm", str(MINILM)]]
+MAKERS = [["bert.py"], ["sentence.py"], ["heads.py"], ["lora.py"], ["minilm.py"], ["minilm_short.py"], ["fold.py"], ["quantise.py"],
+          ["tokenizer.py", "--minilm", str(MINILM)]]
 
 for name, *args in MAKERS:
     print(f"== {name}", flush=True)

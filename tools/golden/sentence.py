@@ -19,12 +19,12 @@ import shutil
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertModel, BertTokenizerFast
+from transformers import BertConfig, BertModel, BertTokenizerFast, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
 import bert
 import manifest
@@ -60,6 +60,25 @@ def base(folder, seed: int, layers: int = 2) -> None:
     tokenizer(120).save_pretrained(folder)
 
 
+def xlmr_base(folder, seed: int) -> None:
+    """XLM-R with the unigram tokenizer of testdata/golden/tokenizer, longer than its positions hold."""
+    config = XLMRobertaConfig(vocab_size=430, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=70,
+                              max_position_embeddings=34, type_vocab_size=1, layer_norm_eps=1e-5)
+    model = XLMRobertaModel(config, add_pooling_layer=False).eval()
+    bert.randomise(model, seed, 0.9)
+    model.save_pretrained(folder)
+    PreTrainedTokenizerFast(
+        tokenizer_file=str(manifest.GOLDEN / "tokenizer/xlmr/tokenizer.json"), model_max_length=32, bos_token="<s>", eos_token="</s>",
+        cls_token="<s>", sep_token="</s>", unk_token="<unk>", pad_token="<pad>", mask_token="<mask>",
+        model_input_names=["input_ids", "attention_mask"]).save_pretrained(folder)
+
+
+def only_torch(case) -> None:
+    """Weights as torch.save writes them, and no others: many models were published so."""
+    torch.save(load_file(case / "model.safetensors"), case / "pytorch_model.bin")
+    (case / "model.safetensors").unlink()
+
+
 def dense(seed: int, rows: int, columns: int, **kwargs) -> Dense:
     generator = torch.Generator().manual_seed(seed)
     weight = torch.randn((rows, columns), generator=generator) * 1.2 / math.sqrt(columns)
@@ -67,12 +86,12 @@ def dense(seed: int, rows: int, columns: int, **kwargs) -> Dense:
     return Dense(columns, rows, init_weight=weight, init_bias=bias, **kwargs)
 
 
-def legacy_pooling(case, mode: str) -> None:
+def legacy_pooling(case, mode: str, width: int) -> None:
     """The flags form of 1_Pooling/config.json, which most published models have."""
     names = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens",
              "mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "weightedmean": "weightedmean_tokens",
              "lasttoken": "lasttoken"}
-    flags = {"word_embedding_dimension": 32} | {f"pooling_mode_{v}": k == mode for k, v in names.items()}
+    flags = {"word_embedding_dimension": width} | {f"pooling_mode_{v}": k == mode for k, v in names.items()}
     (case / "1_Pooling" / "config.json").write_text(json.dumps(flags | {"include_prompt": True}, indent=2) + "\n")
 
 
@@ -85,6 +104,8 @@ CASES = {
         lambda: [dense(31, 48, 32, bias=False, activation_function=torch.nn.Identity())], {}, None, None),
     "mean-dense-tanh-normalize-prompts": (
         "mean", True, lambda: [dense(41, 20, 32), Normalize()], PROMPTS, "query", 64),
+    # XLM-R, its weights in a torch file
+    "xlmr-mean-torch": ("mean", True, lambda: [Normalize()], PROMPTS, None, 32),
 }
 
 
@@ -95,14 +116,17 @@ def make(name: str, spec, seed: int) -> None:
     torch.manual_seed(seed)  # the pooler, which no module reads, is initialised at random
     source = case / "source"
     source.mkdir(parents=True)
-    base(source, seed)
+    xlmr = name.startswith("xlmr")
+    (xlmr_base if xlmr else base)(source, seed)
     transformer = Transformer(str(source), **({"max_seq_length": max_length} if max_length else {}))
-    chain = [transformer, Pooling(32, pooling_mode=pooling)] + tail()
+    chain = [transformer, Pooling(64 if xlmr else 32, pooling_mode=pooling)] + tail()
     model = SentenceTransformer(modules=chain, prompts=prompts, default_prompt_name=default_prompt, device="cpu")
     model.save(str(case), create_model_card=False)
     shutil.rmtree(source)
+    if xlmr:
+        only_torch(case)
     if legacy:
-        legacy_pooling(case, pooling)
+        legacy_pooling(case, pooling, 64 if xlmr else 32)
         (case / "sentence_bert_config.json").write_text(
             json.dumps({"max_seq_length": max_length or 120, "do_lower_case": False}, indent=2) + "\n")
 
@@ -123,7 +147,7 @@ def make(name: str, spec, seed: int) -> None:
     tensors = {"ids": np.concatenate(ids).astype(np.int32), "cu_seqlens": np.array(cu, dtype=np.int32),
                "vectors": np.stack(vectors).astype(np.float32)}
     save_file({k: torch.from_numpy(v) for k, v in tensors.items()}, case / "golden.safetensors")
-    manifest.write(case, "python tools/golden/sentence.py", f"random BERT chain, seed {seed}", "float32",
+    manifest.write(case, "python tools/golden/sentence.py", f"random {'XLM-R' if xlmr else 'BERT'} chain, seed {seed}", "float32",
                    {"max_seq_length": model.max_seq_length, "pooling": pooling, "default_prompt_name": default_prompt})
     print(name, "tokens", cu[-1], "vectors", tensors["vectors"].shape, "max_seq_length", model.max_seq_length)
 

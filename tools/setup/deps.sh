@@ -5,7 +5,7 @@ set -euo pipefail
 
 case "${1:-build}" in
   build) want="g++ make cmake ninja-build git ca-certificates python3-venv" ;;
-  test)  want="g++ make cmake ninja-build git ca-certificates python3-venv curl binutils mmdebstrap" ;;
+  test)  want="g++ make cmake ninja-build git ca-certificates python3-venv curl binutils mmdebstrap chromium" ;;
   *) echo "usage: $0 build|test" >&2; exit 2 ;;
 esac
 
@@ -28,6 +28,7 @@ for p in $missing; do
     curl) have curl ;;
     binutils) have nm ;;
     mmdebstrap) have mmdebstrap ;;
+    chromium) have chromium || have chromium-browser || have google-chrome ;;
     ca-certificates) [ -e /etc/ssl/certs/ca-certificates.crt ] ;;
     python3-venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
     *) false ;;

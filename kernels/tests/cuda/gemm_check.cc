@@ -36,7 +36,10 @@ int32_t gate_activation(int32_t gate) {
 // What one element is, and how far f32 may be from it; no residual.
 double expected(const Problem &problem, const Ending &e, int64_t r, int64_t c, double *tolerance) {
   constexpr double own = 2e-6;  // of any activation
-  auto z = [&](int64_t column) { return problem.z(r, column) + (e.bias ? problem.bias(column) : 0.0); };
+  auto z = [&](int64_t column) {
+    return problem.z(r, column) + (e.bias ? problem.bias(column) : 0.0) +
+           (e.addend ? problem.addend(r, column) : 0.0);
+  };
   if (e.gate == SIE_GATE_NONE) {
     *tolerance = 1.13 * problem.z_tolerance(r, c) + (e.act == SIE_ACT_NONE ? 0 : own * fmax(1, fabs(z(c))));
     return exact_activation(e.act, z(c));
@@ -100,10 +103,12 @@ Result run(const Family &family, const Problem &problem, const Ending &e, int32_
   Bytes own_residual(apart ? problem.bytes(e, problem.residual_ld(e), e.residual) : 0,
                      shift_of(e.residual_gap, problem.residual_ld(e), element_bytes(e.residual)));
   const Bytes &residual = e.in_place ? y : own_residual;
+  const Bytes addend(problem.addend_bytes(e), shift_of(e.residual_gap, problem.addend_ld(e), 4));
+  if (e.addend) problem.fill_addend(e, addend);
   if (e.residual != 0) problem.fill_residual(e, residual);
   std::vector<float> scales(static_cast<size_t>(s.cap * blocks + 1), NAN);
   const int32_t n_rows = static_cast<int32_t>(s.n_rows);
-  sie_linear_args a = problem.args(e, y, residual, scales.data());
+  sie_linear_args a = problem.args(e, y, residual, scales.data(), &addend);
   a.rows.n = &n_rows;
   Result result;
   const int64_t x_elements = s.cap > 0 ? (s.cap - 1) * a.x.ld + s.k : 0;
@@ -199,6 +204,7 @@ std::vector<Ending> activation_endings() {
       e.gap = gaps[(act + 2 * i) % 3];
       e.residual_gap = gaps[(act + act / 3) % 3];
       e.in_place = e.residual == e.y;
+      e.addend = (act + i) % 3 == 0;
       all.push_back(e);
     }
   }
@@ -218,6 +224,7 @@ std::vector<Ending> gate_endings() {
       e.gap = gaps[(gate + i) % 3];
       e.residual_gap = gaps[(gate + 2 * i + 1) % 3];
       e.in_place = e.residual == e.y && i == 1;
+      e.addend = (gate + i) % 3 == 1;
       all.push_back(e);
     }
   }

@@ -56,6 +56,7 @@ TEST(gemm_f32_reads_to_the_end) {
   for (int32_t residual : {SIE_F32, SIE_BF16}) {
     Ending e;
     e.residual = residual;
+    e.addend = true;
     check_ending(sm100, even, e, 0);
     check_ending(sm100, odd, e, 0);
   }

@@ -135,6 +135,7 @@ Problem::Problem(const Shape &s)
       }
       z_.push_back(sum);
       residual_.push_back(random.real() * 2);
+      addend_.push_back(random.real());
     }
   }
 }
@@ -163,7 +164,15 @@ void Problem::fill_residual(const Ending &e, const Bytes &memory) const {
   }
 }
 
-sie_linear_args Problem::args(const Ending &e, const Bytes &y, const Bytes &residual, float *y_scale) const {
+void Problem::fill_addend(const Ending &e, const Bytes &memory) const {
+  for (int64_t r = 0; r < shape_.n_rows; r++) {
+    memcpy(memory.p() + r * addend_ld(e) * 4, addend_.data() + r * shape_.n,
+           static_cast<size_t>(shape_.n * 4));
+  }
+}
+
+sie_linear_args Problem::args(const Ending &e, const Bytes &y, const Bytes &residual, float *y_scale,
+                              const Bytes *addend) const {
   sie_linear_args a = {};
   a.n = shape_.n;
   a.k = shape_.k;
@@ -189,6 +198,11 @@ sie_linear_args Problem::args(const Ending &e, const Bytes &y, const Bytes &resi
     a.residual.p = residual.p();
     a.residual.ld = residual_ld(e);
     a.residual.dtype = e.residual;
+  }
+  if (e.addend && addend != nullptr) {
+    a.addend.p = addend->p();
+    a.addend.ld = addend_ld(e);
+    a.addend.dtype = SIE_F32;
   }
   a.rows.cap = shape_.cap;
   return a;

@@ -69,6 +69,7 @@ struct Ending {
   // Elements between the rows of y and of the residual.
   int64_t gap = 0, residual_gap = 0;
   bool in_place = false;
+  bool addend = false;  // its rows lie as far apart as the residual's would
 };
 
 // The operands. They depend on the shape alone, not on the ending.
@@ -83,11 +84,20 @@ class Problem {
   double z_tolerance(int64_t r, int64_t c) const;
   double bias(int64_t c) const { return static_cast<double>(reinterpret_cast<const float *>(bias_.p())[c]); }
   float residual(int32_t dtype, int64_t r, int64_t c) const;
+  double addend(int64_t r, int64_t c) const {
+    return static_cast<double>(addend_[static_cast<size_t>(r * shape_.n + c)]);
+  }
+  void fill_addend(const Ending &e, const Bytes &memory) const;
   uint8_t *x_row(int64_t r) const;
 
-  // The arguments, with y (and the residual behind y, if any) from the caller.
-  sie_linear_args args(const Ending &e, const Bytes &y, const Bytes &residual, float *y_scale) const;
+  // The arguments, with y (and the residual and the addend behind y, if any) from the caller.
+  sie_linear_args args(const Ending &e, const Bytes &y, const Bytes &residual, float *y_scale,
+                       const Bytes *addend = nullptr) const;
   int64_t y_ld(const Ending &e) const { return columns(e) + e.gap; }
+  int64_t addend_ld(const Ending &e) const { return shape_.n + e.residual_gap; }
+  int64_t addend_bytes(const Ending &e) const {
+    return e.addend && shape_.cap > 0 ? ((shape_.cap - 1) * addend_ld(e) + shape_.n) * 4 : 0;
+  }
   int64_t residual_ld(const Ending &e) const { return columns(e) + (e.in_place ? e.gap : e.residual_gap); }
   // Of capacity rows.
   int64_t bytes(const Ending &e, int64_t ld, int32_t dtype) const {
@@ -100,7 +110,7 @@ class Problem {
   Shape shape_;
   int64_t x_ld_;
   Bytes x_, w_, bias_, odd_bias_, x_scale_;
-  std::vector<float> residual_;
+  std::vector<float> residual_, addend_;
   sie_packed packed_;
   std::vector<double> z_, x_norm_, w_norm_;
 };

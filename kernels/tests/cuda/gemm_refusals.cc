@@ -55,6 +55,23 @@ const Refusal refusals[] = {
     {SIE_INVALID_ARGUMENT, false, "y's stride below N", [](A a, W, S) { a->y.ld = 7; }},
     {SIE_INVALID_ARGUMENT, false, "y at 1 byte",
      [](A a, W, S) { a->y.p = static_cast<uint8_t *>(a->y.p) + 1; }},
+    {SIE_UNSUPPORTED, false, "addend bf16",
+     [](A a, W, S) {
+       a->addend = a->y;
+       a->addend.dtype = SIE_BF16;
+     }},
+    {SIE_INVALID_ARGUMENT, false, "addend's stride below N",
+     [](A a, W, S) {
+       a->addend = a->y;
+       a->addend.dtype = SIE_F32;
+       a->addend.ld = 7;
+     }},
+    {SIE_INVALID_ARGUMENT, false, "addend off by two bytes",
+     [](A a, W, S) {
+       a->addend = a->y;
+       a->addend.dtype = SIE_F32;
+       a->addend.p = static_cast<char *>(a->y.p) + 2;
+     }},
     {SIE_INVALID_ARGUMENT, false, "residual's stride below N",
      [](A a, W, S) {
        a->residual = a->y;

@@ -94,6 +94,7 @@ TEST(gemm_sm80_reads_to_the_end) {
     for (int32_t residual : {SIE_F32, SIE_BF16}) {
       Ending e;
       e.residual = residual;
+      e.addend = true;
       check_ending(family(compute), even, e, small_variant(compute, e));
       check_ending(family(compute), odd, e, small_variant(compute, e));
     }

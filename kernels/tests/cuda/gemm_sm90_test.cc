@@ -86,6 +86,7 @@ TEST(gemm_sm90_reads_to_the_end) {
     for (int32_t residual : {SIE_F32, SIE_BF16}) {
       Ending e;
       e.residual = residual;
+      e.addend = true;
       check_shape(shape(compute, 20, 20, 48, line, 128), e);
       check_shape(shape(compute, 28, 28, 44, 2 * line, -1), e);
       e.odd_bias = true;

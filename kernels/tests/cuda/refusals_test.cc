@@ -333,3 +333,103 @@ TEST(there_is_no_table_below_sm_80) {
           ops == nullptr ? "none" : ops->name);
   }
 }
+
+TEST(maxsim_refuses) {
+  Operands o;
+  const Array<int32_t> cu_queries = {0, 2}, partner = {0, 0};
+  sie_maxsim_args a = {};
+  a.rows = o.tokens();
+  a.seqs = o.seqs();
+  a.cu_seqlens = o.cu.data();
+  a.c = columns;
+  a.x = o.in();
+  const Array<float> queries(2 * columns, 0.5f);
+  a.queries = queries.data();
+  a.cu_queries = cu_queries.data();
+  a.partner = partner.data();
+  a.y = {o.out.data(), 1, SIE_F32, 0, nullptr, nullptr, nullptr};
+  using Args = sie_maxsim_args;
+  check_refusals<Args>(
+      "maxsim", &sie_ops::maxsim, a, &Args::seqs, &o,
+      {
+          {"no columns", invalid, [](Args *b) { b->c = 0; }},
+          {"fewer rows of x than none", invalid, [](Args *b) { b->rows.cap = -1; }},
+          {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
+          {"no y", invalid, [](Args *b) { b->y.p = nullptr; }},
+          {"no sequences", invalid, [](Args *b) { b->cu_seqlens = nullptr; }},
+          {"no queries", invalid, [](Args *b) { b->queries = nullptr; }},
+          {"no lengths of queries", invalid, [](Args *b) { b->cu_queries = nullptr; }},
+          {"no partners", invalid, [](Args *b) { b->partner = nullptr; }},
+          {"a stride of x below its columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
+          {"a stride of y below one", invalid, [](Args *b) { b->y.ld = 0; }},
+          {"x of bytes", unsupported, [](Args *b) { b->x.dtype = SIE_U8; }},
+          {"y of bf16", unsupported, [](Args *b) { b->y.dtype = SIE_BF16; }},
+          {"too many columns", unsupported, [](Args *b) { b->c = b->x.ld = too_wide; }},
+          {"no sequences of the widest", SIE_OK, [](Args *b) { b->seqs.cap = 0, b->c = b->x.ld = widest; }},
+          {"too many rows of x", unsupported, [](Args *b) { b->rows.cap = int64_t{1} << 31; }},
+          {"no sequences of as many rows as int32", SIE_OK,
+           [](Args *b) { b->seqs.cap = 0, b->rows.cap = INT32_MAX; }},
+          {"no sequences and no memory", SIE_OK,
+           [](Args *b) {
+             b->seqs = {0, nullptr};
+             b->cu_seqlens = b->cu_queries = b->partner = nullptr;
+             b->queries = nullptr;
+             b->x.p = b->y.p = nullptr;
+           }},
+      });
+}
+
+TEST(lora_refuses) {
+  Operands o;
+  const Array<int32_t> adapter = {0, -1};
+  const Array<sie_lora_pair> pairs = {{o.x.data(), o.x.data(), 2, SIE_BF16}};
+  sie_lora_args a = {};
+  a.rows = o.tokens();
+  a.seqs = o.seqs();
+  a.cu_seqlens = o.cu.data();
+  a.adapter = adapter.data();
+  a.n_adapters = 1;
+  a.max_rank = 2;
+  a.adapters = pairs.data();
+  a.n = a.k = columns;
+  a.x = o.in();
+  a.y = {o.out.data(), columns, SIE_F32, 0, nullptr, nullptr, nullptr};
+  using Args = sie_lora_args;
+  check_refusals<Args>(
+      "lora", &sie_ops::lora, a, &Args::rows, &o,
+      {
+          {"no columns of x", invalid, [](Args *b) { b->k = 0; }},
+          {"no columns of y", invalid, [](Args *b) { b->n = 0; }},
+          {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
+          {"no y", invalid, [](Args *b) { b->y.p = nullptr; }},
+          {"no sequences' count", invalid, [](Args *b) { b->seqs.n = nullptr; }},
+          {"fewer sequences than none", invalid, [](Args *b) { b->seqs.cap = -1; }},
+          {"no sequences' adapters", invalid, [](Args *b) { b->adapter = nullptr; }},
+          {"no adapters", invalid, [](Args *b) { b->adapters = nullptr; }},
+          {"fewer adapters than none", invalid, [](Args *b) { b->n_adapters = -1; }},
+          {"fewer ranks than none", invalid, [](Args *b) { b->max_rank = -1; }},
+          {"a stride of x below its columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
+          {"a stride of y below its columns", invalid, [](Args *b) { b->y.ld = columns - 1; }},
+          {"x of f32", unsupported, [](Args *b) { b->x.dtype = SIE_F32; }},
+          {"x of bytes", unsupported, [](Args *b) { b->x.dtype = SIE_U8; }},
+          {"y of bf16", unsupported, [](Args *b) { b->y.dtype = SIE_BF16; }},
+          {"a rank of 513", unsupported, [](Args *b) { b->max_rank = 513; }},
+          {"no rows of rank 512", SIE_OK, [](Args *b) { b->rows.cap = 0, b->max_rank = 512; }},
+          {"too many columns of x", unsupported, [](Args *b) { b->k = b->x.ld = too_wide; }},
+          {"too many columns of y", unsupported, [](Args *b) { b->n = b->y.ld = too_wide; }},
+          {"no rows of the widest", SIE_OK,
+           [](Args *b) { b->rows.cap = 0, b->n = b->k = b->x.ld = b->y.ld = widest; }},
+          {"too many sequences", unsupported, [](Args *b) { b->seqs.cap = int64_t{1} << 31; }},
+          {"no rows of as many sequences as int32", SIE_OK,
+           [](Args *b) { b->rows.cap = 0, b->seqs.cap = INT32_MAX; }},
+          {"no rows and no memory", SIE_OK,
+           [](Args *b) {
+             b->rows = b->seqs = {0, nullptr};
+             b->cu_seqlens = b->adapter = nullptr;
+             b->adapters = nullptr;
+             b->x.p = b->y.p = nullptr;
+           }},
+      },
+      {{" without adapters", SIE_OK, [](Args *b) { b->n_adapters = 0, b->adapters = nullptr; }},
+       {" of rank 0", SIE_OK, [](Args *b) { b->max_rank = 0; }}});
+}

@@ -22,17 +22,21 @@ def signed(index, sign):
     return np.where(np.asarray(sign) > 0, index, ~np.asarray(index, dtype=np.int64))
 
 
-def case(name, lengths, c, query, **options):
+def case(name, lengths, c, query, normalize_rows=False, **options):
     config = MuveraConfig(**options)
     muvera = MuveraPostprocessor(c, config)
     cache = muvera._get_random_cache()
     shared = rng.standard_normal(c) * 0.2
     tokens = [golden_file.bf16(np.clip(rng.standard_normal((n, c)) * 0.4 + shared, -1.9, 1.9)) for n in lengths]
-    output = SimpleNamespace(multivector=tokens, dense=None, dense_dim=None, batch_size=len(tokens))
+    given = tokens
+    if normalize_rows:  # as the original's models hand them over; the operation gets them as they were
+        wide = [x.astype(np.float64) for x in tokens]
+        given = [(x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32) for x in wide]
+    output = SimpleNamespace(multivector=given, dense=None, dense_dim=None, batch_size=len(tokens))
     muvera.transform(output, is_query=query)
     simhash = np.stack(cache.simhash_matrices)
     nearest = 1.0
-    for x in tokens:
+    for x in given:
         x = x.astype(np.float64) - (x.mean(0, dtype=np.float64) if config.center_tokens else 0)
         for plane in simhash.astype(np.float64):
             sums = np.abs(x @ plane) / (np.linalg.norm(x, axis=1)[:, None] * np.linalg.norm(plane, axis=0) + 1e-30)
@@ -49,7 +53,8 @@ def case(name, lengths, c, query, **options):
         arrays["sketch"] = signed(cache.count_sketch_indices.astype(np.int64), cache.count_sketch_signs)
     numbers = {"c": c, "repetitions": config.num_repetitions, "bits": config.num_simhash_projections,
                "projected": config.projection_dim or 0, "final_dims": muvera._final_dim or 0, "query": int(query),
-               "center_tokens": int(config.center_tokens), "normalize": int(config.normalize)}
+               "center_tokens": int(config.center_tokens), "normalize": int(config.normalize),
+               "normalize_rows": int(normalize_rows)}
     return "muvera", name, numbers, arrays
 
 
@@ -67,6 +72,12 @@ def main():
                           num_simhash_projections=4, projection_dim=8, final_projection_dim=150, normalize=True))
         cases.append(case(f"{word} centred tokens", [17, 5], 24, query, num_repetitions=2, num_simhash_projections=4,
                           projection_dim=8, final_projection_dim=None, center_tokens=True))
+    for query in (False, True):
+        word = "query" if query else "document"
+        cases.append(case(f"{word} of normalised rows", [17, 1, 5], 24, query, normalize_rows=True, num_repetitions=2,
+                          num_simhash_projections=4, projection_dim=8, final_projection_dim=None))
+        cases.append(case(f"{word} of normalised centred rows", [17, 5], 32, query, normalize_rows=True,
+                          num_repetitions=2, num_simhash_projections=3, final_projection_dim=None, center_tokens=True))
     golden_file.write(pathlib.Path(__file__).with_name("muvera.bin"), cases)
 
 

@@ -4,7 +4,7 @@
 use crate::bert::{Bert, Word};
 use crate::cut::Rule;
 use crate::template::{longest_first, Template};
-use tokenizers::{Normalizer, Tokenizer};
+use tokenizers::{Encoding, Normalizer, Tokenizer, TruncationDirection};
 
 /// Add the special tokens of the post-processor.
 pub const SPECIAL: u32 = 1;
@@ -167,6 +167,26 @@ impl Model {
             return Err(Failure::TooLong);
         }
         self.library(text, out)
+    }
+
+    /// One text with the place of each of its tokens, cut to the plan's limit; whether anything was cut off.
+    pub fn places(&self, text: &[u8], plan: &Plan) -> Result<(Encoding, bool), Failure> {
+        let specials = self.template(plan).specials;
+        let room = plan.max_tokens.checked_sub(specials).ok_or(Failure::NoRoom(specials))?;
+        if text.len() > plan.max_whole {
+            return Err(Failure::TooLong);
+        }
+        let library = |e: tokenizers::Error| Failure::Library(e.to_string());
+        let text = String::from_utf8_lossy(text);
+        let mut e = self.hf.encode(text.as_ref(), false).map_err(library)?;
+        let cut = e.len() > room;
+        if cut {
+            let side = if plan.has(LEFT) { TruncationDirection::Left } else { TruncationDirection::Right };
+            e.truncate(room, 0, side);
+        }
+        // What was cut off would be tokenized again by the post-processor.
+        e.take_overflowing();
+        Ok((self.hf.post_process(e, None, plan.has(SPECIAL)).map_err(library)?, cut))
     }
 
     fn library(&self, text: &[u8], out: &mut Vec<u32>) -> Result<(), Failure> {

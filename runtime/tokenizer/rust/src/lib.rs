@@ -30,6 +30,16 @@ pub struct Options {
     flags: u32,
 }
 
+impl Options {
+    fn plan(&self) -> Plan {
+        Plan {
+            flags: self.flags,
+            max_tokens: if self.max_tokens == 0 { usize::MAX } else { self.max_tokens as usize },
+            max_whole: self.max_whole as usize,
+        }
+    }
+}
+
 /// In and out: a call goes on where the last one stopped.
 #[repr(C)]
 pub struct Progress {
@@ -38,6 +48,15 @@ pub struct Progress {
     need: u64,
     code: i32,
     message_len: u32,
+}
+
+/// A token and its place in the text, in bytes.
+#[repr(C)]
+pub struct Place {
+    id: i32,
+    start: u32,
+    end: u32,
+    special: u32,
 }
 
 #[repr(C)]
@@ -66,6 +85,16 @@ unsafe fn bytes<'a, T>(p: *const T, n: usize) -> &'a [T] {
     } else {
         slice::from_raw_parts(p, n)
     }
+}
+
+unsafe fn fail(f: Failure, p: &mut Progress, message: *mut u8, cap: usize) {
+    let (code, text) = match f {
+        Failure::TooLong => (TOO_LONG, String::new()),
+        Failure::NoRoom(n) => (NO_ROOM, n.to_string()),
+        Failure::Library(s) => (FAILED, s),
+    };
+    p.code = code;
+    p.message_len = put(&text, message, cap);
 }
 
 fn guard<T>(f: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
@@ -154,12 +183,7 @@ pub unsafe extern "C" fn sietok_encode(
     message: *mut u8,
     message_cap: usize,
 ) {
-    let (m, opt, p) = (&*m, &*opt, &mut *progress);
-    let plan = Plan {
-        flags: opt.flags,
-        max_tokens: if opt.max_tokens == 0 { usize::MAX } else { opt.max_tokens as usize },
-        max_whole: opt.max_whole as usize,
-    };
+    let (m, plan, p) = (&*m, (*opt).plan(), &mut *progress);
     let per = 1 + (plan.flags & PAIR != 0) as usize;
     let offsets = slice::from_raw_parts(offsets, count * per + 1);
     let part = |i: usize| {
@@ -178,16 +202,7 @@ pub unsafe extern "C" fn sietok_encode(
         let texts = [part(i * per), if per == 2 { part(i * 2 + 1) } else { &[] }];
         let was_cut = match guard(|| m.encode(texts, &plan, &mut scratch)) {
             Ok(c) => c,
-            Err(f) => {
-                let (code, text) = match f {
-                    Failure::TooLong => (TOO_LONG, String::new()),
-                    Failure::NoRoom(n) => (NO_ROOM, n.to_string()),
-                    Failure::Library(s) => (FAILED, s),
-                };
-                p.code = code;
-                p.message_len = put(&text, message, message_cap);
-                return;
-            }
+            Err(f) => return fail(f, p, message, message_cap),
         };
         let [a, b] = scratch.ids();
         let n = a.len() + b.len() + template.specials;
@@ -206,6 +221,45 @@ pub unsafe extern "C" fn sietok_encode(
         *ends.add(i) = p.ids as i32;
         *cut.add(i) = was_cut as u8;
     }
+}
+
+/// # Safety
+/// Sizes as `sietok.h` says; `m` lives through the call.
+#[no_mangle]
+pub unsafe extern "C" fn sietok_places(
+    m: *const Model,
+    text: *const u8,
+    len: usize,
+    opt: *const Options,
+    tokens: *mut Place,
+    cap: usize,
+    cut: *mut u8,
+    progress: *mut Progress,
+    message: *mut u8,
+    message_cap: usize,
+) {
+    let (m, plan, p) = (&*m, (*opt).plan(), &mut *progress);
+    (p.code, p.need, p.message_len) = (OK, 0, 0);
+    let (e, was_cut) = match guard(|| m.places(bytes(text, len), &plan)) {
+        Ok(done) => done,
+        Err(f) => return fail(f, p, message, message_cap),
+    };
+    if e.len() > cap {
+        p.need = e.len() as u64;
+        return;
+    }
+    for i in 0..e.len() {
+        let (start, end) = e.get_offsets()[i];
+        *tokens.add(i) = Place {
+            id: e.get_ids()[i] as i32,
+            start: start as u32,
+            end: end as u32,
+            special: e.get_special_tokens_mask()[i],
+        };
+    }
+    p.ids = e.len() as u64;
+    p.done = 1;
+    *cut = was_cut as u8;
 }
 
 /// # Safety

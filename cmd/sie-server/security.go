@@ -1,0 +1,83 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	neturl "net/url"
+	"os"
+	"strings"
+
+	"github.com/sie-engine/sie/runtime/server"
+)
+
+// securityFlags say who may use the server, and how it speaks on the wire.
+type securityFlags struct {
+	APIKey      []string `name:"api-key" help:"Key that requests must bring, as Authorization: Bearer or X-API-Key; repeat for several. Anybody who may list processes can read it: prefer SIE_API_KEYS (comma-separated) or --api-keys-file. Health, metrics and the static pages need none." sep:"none"`
+	APIKeysFile string   `name:"api-keys-file" help:"File of keys, one a line; # begins a comment." env:"SIE_API_KEYS_FILE" type:"path"`
+
+	TLSCert     string   `name:"tls-cert" help:"Certificate in PEM, with the chain: serve HTTPS. Read again when it changes." env:"SIE_TLS_CERT" type:"path"`
+	TLSKey      string   `name:"tls-key" help:"Its private key in PEM." env:"SIE_TLS_KEY" type:"path"`
+	TLSClientCA string   `name:"tls-client-ca" help:"Serve only clients with a certificate that one of these authorities signed; health probes too." env:"SIE_TLS_CLIENT_CA" type:"path"`
+	CORSOrigin  []string `name:"cors-origin" help:"Origin whose scripts may read answers, as https://app.example.com; * for all. Repeat for several." env:"SIE_CORS_ORIGINS" sep:","`
+}
+
+// keys are those of flags, environment and file together. What is given but holds no key is an error, never an open server.
+func (f *securityFlags) keys(lookup func(string) (string, bool)) (*server.Keys, error) {
+	given := f.APIKey
+	if list, ok := lookup("SIE_API_KEYS"); ok {
+		before := len(given)
+		for key := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' || r == '\n' || r == ' ' }) {
+			given = append(given, key)
+		}
+		if len(given) == before {
+			return nil, errors.New("SIE_API_KEYS is set but holds no key; set one, or unset it to serve everybody")
+		}
+	}
+	return server.NewKeys(given, f.APIKeysFile)
+}
+
+// tls is nil without a certificate.
+func (f *securityFlags) tls(log *slog.Logger) (*tls.Config, error) {
+	if f.TLSCert == "" && f.TLSKey == "" {
+		if f.TLSClientCA != "" {
+			return nil, errors.New("--tls-client-ca needs --tls-cert and --tls-key")
+		}
+		return nil, nil
+	}
+	return server.NewTLS(f.TLSCert, f.TLSKey, f.TLSClientCA, log)
+}
+
+// origins are the allowed origins as browsers write them.
+func (f *securityFlags) origins() ([]string, error) {
+	out := make([]string, 0, len(f.CORSOrigin))
+	for _, o := range f.CORSOrigin {
+		o = strings.TrimSuffix(strings.TrimSpace(o), "/")
+		u, err := neturl.Parse(o)
+		if o != "*" && o != "null" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" || u.RawQuery != "") {
+			return nil, fmt.Errorf("--cors-origin %q is no origin: write scheme://host or scheme://host:port, or *", o)
+		}
+		out = append(out, strings.ToLower(o))
+	}
+	return out, nil
+}
+
+// security is what the security flags come to.
+type security struct {
+	keys    *server.Keys
+	tls     *tls.Config
+	origins []string
+}
+
+// secure reads keys and certificates before anything else is opened: what is wrong with them must not go unnoticed.
+func (f *securityFlags) secure(log *slog.Logger) (s security, err error) {
+	if s.keys, err = f.keys(os.LookupEnv); err != nil {
+		return s, err
+	}
+	if s.tls, err = f.tls(log); err != nil {
+		return s, err
+	}
+	s.origins, err = f.origins()
+	return s, err
+}

@@ -1,0 +1,114 @@
+// rehearse.cc — what a planned program will ask of its device: scratch, and every form of every operation.
+#include <stdio.h>
+
+#include <algorithm>
+
+#include "program.h"
+#include "replay.h"
+#include "status.h"
+
+namespace sie {
+
+namespace {
+
+// What the operation may be given in a run.
+sie_op_bounds bounds_of(const sie_program *p, const Op &op) {
+  const Value &in = p->values[op.in[0] != SIE_NO_VALUE ? op.in[0] : op.out];
+  sie_op_bounds bounds = {};
+  bounds.kind = op.kind;
+  bounds.rows = in.rows == Rows::seqs ? p->slab_seqs : p->slab_tokens;
+  bounds.seqs = p->slab_seqs;
+  bounds.c = in.columns;
+  bounds.max_len = p->caps.max_len;
+  if (op.weights[0] != nullptr && (has_matrix(op.kind) || op.kind == SIE_OP_LORA)) {
+    bounds.compute = op.weights[0]->packed.compute;
+    bounds.n = op.weights[0]->n;
+    bounds.k = op.weights[0]->k;
+    bounds.max_rank = op.max_rank;
+  }
+  if (op.kind == SIE_OP_ATTENTION) {
+    bounds.head_dim = op.attention.head_dim;
+    bounds.heads = op.attention.heads;
+    bounds.kv_heads = op.attention.kv_heads;
+  }
+  if (op.kind == SIE_OP_MAXSIM) bounds.query_rows = p->caps.max_query_rows;
+  if (op.kind == SIE_OP_MUVERA) {
+    bounds.repetitions = op.muvera.repetitions;
+    bounds.simhash_bits = op.muvera.simhash_bits;
+    bounds.projected = static_cast<int32_t>(op.muvera.projected != 0 ? op.muvera.projected : in.columns);
+    bounds.final_dims = p->outputs[op.output].columns;
+  }
+  if (op.kind == SIE_OP_SMVE) {
+    bounds.repetitions = op.smve.repetitions;
+    bounds.n = op.smve.width;
+    bounds.top = op.smve.top;
+  }
+  return bounds;
+}
+
+sie_status fail_rehearsal(const sie_program *p, int32_t i, sie_status status, sie_error *err) {
+  const PlannedOp &planned = p->plan[i];
+  const Op &op = planned.op;
+  char detail[96] = "";
+  if (op.kind == SIE_OP_ATTENTION) {
+    snprintf(detail, sizeof detail, ", head_dim %d, mask %u", op.attention.head_dim, op.attention.mask);
+  }
+  return fail(err, status, "operation %d, %s of %s rows%s: this device (%s) has no such form", i,
+              op_name(op.kind), dtype_name(planned.in[0].present ? planned.in[0].dtype : planned.out.dtype),
+              detail, p->device->ops->name);
+}
+
+}  // namespace
+
+sie_status plan_scratch(sie_program *p, sie_error *err) {
+  for (const PlannedOp &planned : p->plan) {
+    if (planned.op.kind == op_output_values) continue;
+    sie_op_bounds bounds = bounds_of(p, planned.op);
+    int64_t bytes = p->device->ops->scratch_bytes(&bounds);
+    SIE_FAIL_IF(bytes < 0, SIE_INTERNAL, err, "%s has no scratch bound", op_name(planned.op.kind));
+    p->scratch_bytes = std::max(p->scratch_bytes, bytes);
+  }
+  p->scratch_bytes = round_up(p->scratch_bytes, 64);
+  p->values_bytes = round_up(p->values_bytes, 64);
+  return SIE_OK;
+}
+
+sie_status rehearse(const sie_program *p, sie_error *err) {
+  Block lane = {};
+  const int32_t none = 0;
+  alignas(64) const int32_t nothing[16] = {};
+  alignas(64) const float no_query[16] = {};
+  const sie_out_item no_item = {};
+  Slab slab = {};
+  slab.cu_seqlens = slab.cu_kept = slab.cu_queries = nothing;
+  slab.ids = slab.keep = slab.adapter = slab.partner = nothing;
+  slab.queries = no_query;
+  for (const sie_out_item *&items : slab.items) items = &no_item;
+  Replay replay = {};
+  replay.program = p;
+  replay.slab = &slab;
+  replay.tokens = replay.kept = {p->slab_tokens, &none};
+  replay.seqs = {p->slab_seqs, &none};
+  replay.share = {0, 1, nullptr, p->scratch_bytes, nullptr};
+  replay.lora_pairs = p->lora_pairs.begin();
+  if (p->device->is_gpu()) {
+    // Launchers check all the same when there is no room for a row, and touch nothing.
+    replay.tokens.cap = replay.kept.cap = replay.seqs.cap = 0;
+    replay.share.on = &p->device->on;
+    replay.values = reinterpret_cast<char *>(uintptr_t{1} << 20);
+  } else {
+    SIE_FAIL_IF(!allocate(static_cast<size_t>(lane_bytes(p)), &lane), SIE_OUT_OF_MEMORY, err,
+                "no memory to plan a program");
+    replay.share.scratch = lane.p;
+    replay.values = lane.at(p->scratch_bytes);
+  }
+  sie_status status = SIE_OK;
+  for (int32_t i = 0; i < p->plan.size() && status == SIE_OK; i++) {
+    status = replay_op(replay, i);
+    if (status != SIE_OK) status = fail_rehearsal(p, i, status, err);
+  }
+  release(&lane);
+  return status;
+}
+
+}  // namespace sie

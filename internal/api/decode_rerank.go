@@ -1,0 +1,206 @@
+package api
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/sie-engine/sie/internal/errs"
+)
+
+// maxDocumentValues bounds the values inside one document that is an object.
+const maxDocumentValues = 1000
+
+// rerankRead is a rerank body before its documents' texts are known: rank_fields may come last.
+type rerankRead struct {
+	query, documents bool
+	objects          map[int]map[string]any // by index: documents that are objects
+	rankFields       []string
+}
+
+// DecodeRerank reads the body of /v1/rerank or /v2/rerank, always JSON: SIE's form, Cohere's (v1 and v2) and Jina's are
+// told apart by their fields, which do not collide. Any other field is a 400, as in the reference. Errors are *errs.Error
+// with Param set.
+func DecodeRerank(body []byte, lim Limits) (*RerankRequest, error) {
+	r := &RerankRequest{}
+	d, err := open(JSON, body, lim)
+	if err == nil {
+		err = d.rerank(r)
+	}
+	if err != nil {
+		err := errs.As(toAPI(err))
+		err.Param, _, _ = strings.Cut(err.Param, "[")
+		return nil, err
+	}
+	return r, nil
+}
+
+func (d *decoder) rerank(r *RerankRequest) error {
+	var read rerankRead
+	_, err := d.fields(wantObject, func(key string) error { return d.rerankField(r, &read, key) })
+	if u, ok := errors.AsType[*unknownField](err); ok {
+		return errs.Invalid(clipped(u.key), "Object contains unknown field `"+clipped(u.key)+"`")
+	}
+	switch {
+	case err != nil:
+		return err
+	case !read.query:
+		return errs.Invalid("query", "Object missing required field `query`")
+	case !read.documents:
+		return errs.Invalid("documents", "Object missing required field `documents`")
+	}
+	if err := d.rerankTexts(r, &read); err != nil {
+		d.postpone(err)
+	}
+	d.checkCount(len(r.Documents), "documents", d.lim.MaxScoreItems, "documents")
+	return d.close()
+}
+
+func (d *decoder) rerankField(r *RerankRequest, read *rerankRead, key string) (err error) {
+	switch key {
+	case "model":
+		r.Model, _, err = d.str()
+	case "query":
+		read.query = true
+		var v value
+		if v, err = d.want(wantStr); err == nil {
+			r.Query, err = d.inputText(v, "query", -1)
+		}
+	case "documents":
+		read.documents, read.objects = true, nil
+		err = d.documents(r, read)
+	case "top_n":
+		r.TopN, err = d.atLeastOne(key)
+	case "return_documents":
+		r.ReturnDocuments, err = d.yes(false)
+	case "options":
+		r.Options, err = d.options()
+	case "rank_fields":
+		read.rankFields, err = d.strings()
+	case "max_chunks_per_doc":
+		// An upper bound on pieces a long document may be scored in; one piece, cut at the model's limit, keeps to it.
+		_, err = d.atLeastOne(key)
+	case "max_tokens_per_doc":
+		r.MaxTokensPerDoc, err = d.atLeastOne(key)
+	case "truncation":
+		var yes bool
+		yes, err = d.yes(true)
+		r.NoTruncation = !yes
+	case "return_embeddings":
+		var yes bool
+		if yes, err = d.yes(false); err == nil && yes {
+			d.postpone(errs.Invalid(key, "Field 'return_embeddings' is not supported: a reranker has no embeddings to return"))
+		}
+	case "user", "priority": // names for a provider's accounting and queue
+		err = d.src.skip()
+	default:
+		return &unknownField{key}
+	}
+	return err
+}
+
+// yes reads a flag; null counts as def.
+func (d *decoder) yes(def bool) (bool, error) {
+	b, err := d.flag()
+	if b == nil {
+		return def, err
+	}
+	return *b, err
+}
+
+// atLeastOne reads an integer of 1 or more, or null for 0.
+func (d *decoder) atLeastOne(field string) (int, error) {
+	v, err := d.want(wantIntOrNull)
+	if err != nil || v.kind == kindNull {
+		return 0, err
+	}
+	if v.big || v.i < 1 {
+		d.postpone(errs.Invalid(field, "Field '"+field+"' must be an integer of at least 1"))
+		return 0, nil
+	}
+	return int(min(v.i, 1<<31-1)), nil
+}
+
+// documents reads strings and objects. An object's bytes are kept for the answer, so it is read without resolving escapes
+// in place.
+func (d *decoder) documents(r *RerankRequest, read *rerankRead) error {
+	r.Documents = nil
+	_, err := d.elements(wantArray,
+		func(n int) { r.Documents = make([]RerankDocument, 0, n) },
+		func(i int) error {
+			s := d.src.(*jsonBody)
+			if b, err := s.peek(); err != nil || b != '{' {
+				v, err := d.want(wantDocument)
+				if err != nil {
+					return err
+				}
+				text, err := d.inputText(v, "documents", i)
+				r.Documents = append(r.Documents, RerankDocument{Text: text})
+				return err
+			}
+			from := s.pos()
+			w := walk{build: true, field: place("documents", i), maxValues: maxDocumentValues}
+			x, err := s.tree(&w, 0)
+			switch {
+			case err != nil && w.values > w.maxValues:
+				return placed("", err.Error())
+			case err != nil:
+				return err
+			}
+			if read.objects == nil {
+				read.objects = make(map[int]map[string]any)
+			}
+			read.objects[i], _ = x.(map[string]any)
+			r.Documents = append(r.Documents, RerankDocument{Object: s.span(from)})
+			return nil
+		})
+	return err
+}
+
+var wantDocument = expect{1<<kindStr | 1<<kindObject, "str | object"}
+
+// rerankTexts makes the texts of documents that are objects, from the fields that the request names in their order, and
+// refuses blank documents.
+func (d *decoder) rerankTexts(r *RerankRequest, read *rerankRead) error {
+	names := read.rankFields
+	if len(names) == 0 {
+		names = []string{"text"}
+	}
+	for i := range r.Documents {
+		doc, at := &r.Documents[i], place("documents", i)
+		if fields, ok := read.objects[i]; ok {
+			parts := make([]string, 0, len(names))
+			for _, name := range names {
+				switch v := fields[name].(type) {
+				case string:
+					parts = append(parts, v)
+				case int64:
+					parts = append(parts, strconv.FormatInt(v, 10))
+				case float64:
+					parts = append(parts, strconv.FormatFloat(v, 'g', -1, 64))
+				case bool:
+					parts = append(parts, strconv.FormatBool(v))
+				default:
+					return errs.Invalidf("documents", "Field '%s' has no text in '%s'; name the fields to rank by in 'rank_fields'",
+						at, clipped(name))
+				}
+			}
+			doc.Text = strings.Join(parts, "\n")
+			if limit := d.lim.itemTextLimit(); limit >= 0 && len(doc.Text) > limit {
+				return errs.Invalid("documents", tooMuchText(at, limit, "text").Error())
+			}
+		}
+		if strings.TrimSpace(doc.Text) == "" {
+			return errs.Invalidf("documents", "Field '%s' must not be blank", at)
+		}
+	}
+	return nil
+}
+
+// clipped bounds a caller's name in a message.
+func clipped(s string) string {
+	if len(s) <= 100 {
+		return s
+	}
+	return strings.ToValidUTF8(s[:100], "") + "…"
+}

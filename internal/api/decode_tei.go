@@ -1,0 +1,425 @@
+package api
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/sie-engine/sie/internal/errs"
+)
+
+// DecodeTEIEmbed reads the body of /embed, /embed_all or /embed_sparse, always JSON. Unknown fields are ignored, as TEI
+// does. Errors are *errs.Error with Param set.
+func DecodeTEIEmbed(body []byte, lim Limits) (*TEIEmbedRequest, error) {
+	return decodeTEI(body, lim, (*decoder).teiEmbed)
+}
+
+// DecodeTEIRerank reads the body of /rerank.
+func DecodeTEIRerank(body []byte, lim Limits) (*TEIRerankRequest, error) {
+	return decodeTEI(body, lim, (*decoder).teiRerank)
+}
+
+// DecodeTEIPredict reads the body of /predict.
+func DecodeTEIPredict(body []byte, lim Limits) (*TEIPredictRequest, error) {
+	return decodeTEI(body, lim, (*decoder).teiPredict)
+}
+
+// DecodeTEISimilarity reads the body of /similarity.
+func DecodeTEISimilarity(body []byte, lim Limits) (*TEISimilarityRequest, error) {
+	return decodeTEI(body, lim, (*decoder).teiSimilarity)
+}
+
+// DecodeTEITokenize reads the body of /tokenize.
+func DecodeTEITokenize(body []byte, lim Limits) (*TEITokenizeRequest, error) {
+	return decodeTEI(body, lim, (*decoder).teiTokenize)
+}
+
+// DecodeTEIDecode reads the body of /decode.
+func DecodeTEIDecode(body []byte, lim Limits) (*TEIDecodeRequest, error) {
+	return decodeTEI(body, lim, (*decoder).teiDecode)
+}
+
+// decodeTEI has read fill an R. Its second argument is the set of the body's required fields, which it empties.
+func decodeTEI[R any](body []byte, lim Limits, read func(*decoder, *R, *required) error) (*R, error) {
+	d, err := open(JSON, body, lim)
+	if err != nil {
+		return nil, err
+	}
+	r, need := new(R), &required{}
+	if err = read(d, r, need); err == nil {
+		if err = need.check(); err == nil {
+			err = d.close()
+		}
+	}
+	if err != nil {
+		err := errs.As(toAPI(err))
+		err.Param, _, _ = strings.Cut(err.Param, "[")
+		return nil, err
+	}
+	return r, nil
+}
+
+// required notes the fields that must come, and what is wrong about them once all have.
+type required struct {
+	missing map[string]bool
+	empty   error
+}
+
+// want names the fields; got ticks one off.
+func (q *required) want(fields ...string) {
+	q.missing = make(map[string]bool, len(fields))
+	for _, f := range fields {
+		q.missing[f] = true
+	}
+}
+
+func (q *required) got(field string) { delete(q.missing, field) }
+
+func (q *required) check() error {
+	for _, f := range []string{"inputs", "query", "texts", "ids"} {
+		if q.missing[f] {
+			return errs.Invalid(f, "missing field `"+f+"`")
+		}
+	}
+	return q.empty
+}
+
+// option reads the fields that inference requests share; ok is false for any other.
+func (d *decoder) teiOption(o *TEIOptions, key string) (ok bool, err error) {
+	switch key {
+	case "truncate":
+		o.Truncate, err = d.flag()
+	case "truncation_direction":
+		var s string
+		s, _, err = d.str()
+		switch s {
+		case "", "right", "Right":
+			o.Left = false
+		case "left", "Left":
+			o.Left = true
+		default:
+			d.postpone(errs.Invalid(key, "Field 'truncation_direction' must be 'left' or 'right', got "+errs.Quote(clipped(s))))
+		}
+	case "prompt_name":
+		o.PromptName, _, err = d.str()
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
+func (d *decoder) teiEmbed(r *TEIEmbedRequest, need *required) error {
+	need.want("inputs")
+	r.Normalize = true
+	_, err := d.fields(wantObject, func(key string) (err error) {
+		if ok, err := d.teiOption(&r.TEIOptions, key); ok {
+			return err
+		}
+		switch key {
+		case "inputs":
+			need.got(key)
+			var empty bool
+			r.Texts, r.Tokens, empty, err = d.input(key)
+			need.notEmpty(empty, key)
+			if n := d.lim.MaxItems; n > 0 && len(r.Texts)+len(r.Tokens) > n {
+				d.postpone(errs.Invalidf(key, "batch size %d > maximum allowed batch size %d", len(r.Texts)+len(r.Tokens), n))
+			}
+		case "normalize":
+			r.Normalize, err = d.yes(true)
+		case "dimensions":
+			r.Dimensions, err = d.atLeastOne(key)
+		default:
+			err = d.src.skip()
+		}
+		return err
+	})
+	return err
+}
+
+// notEmpty notes the 400 that TEI has for a batch of nothing.
+func (q *required) notEmpty(empty bool, field string) {
+	q.empty = nil
+	if empty {
+		q.empty = errs.Empty(field, "`"+field+"` cannot be empty")
+	}
+}
+
+// texts reads an array of strings, each within the limit on an item.
+func (d *decoder) texts(field string, most int) ([]string, error) {
+	var out []string
+	_, err := d.elements(wantArray,
+		func(n int) { out = make([]string, 0, n) },
+		func(i int) error {
+			v, err := d.want(wantStr)
+			if err != nil {
+				return err
+			}
+			s, err := d.inputText(v, field, i)
+			out = append(out, s)
+			return err
+		})
+	if most > 0 && len(out) > most {
+		d.postpone(errs.Invalidf(field, "batch size %d > maximum allowed batch size %d", len(out), most))
+	}
+	return out, err
+}
+
+// oneText reads a string within the limit on an item.
+func (d *decoder) oneText(field string) (string, error) {
+	v, err := d.want(wantStr)
+	if err != nil {
+		return "", err
+	}
+	return d.inputText(v, field, -1)
+}
+
+func (d *decoder) teiRerank(r *TEIRerankRequest, need *required) error {
+	need.want("query", "texts")
+	_, err := d.fields(wantObject, func(key string) (err error) {
+		if ok, err := d.teiOption(&r.TEIOptions, key); ok {
+			return err
+		}
+		switch key {
+		case "query":
+			need.got(key)
+			r.Query, err = d.oneText(key)
+		case "texts":
+			need.got(key)
+			r.Texts, err = d.texts(key, d.lim.MaxScoreItems)
+			need.notEmpty(len(r.Texts) == 0, key)
+		case "raw_scores":
+			r.RawScores, err = d.yes(false)
+		case "return_text":
+			r.ReturnText, err = d.yes(false)
+		default:
+			err = d.src.skip()
+		}
+		return err
+	})
+	return err
+}
+
+func (d *decoder) teiSimilarity(r *TEISimilarityRequest, need *required) error {
+	need.want("inputs")
+	_, err := d.fields(wantObject, func(key string) error {
+		switch key {
+		case "inputs":
+			need.got(key)
+			return d.similarityInputs(r, need)
+		case "parameters":
+			_, err := d.fields(wantObjectOrNull, func(key string) error {
+				if ok, err := d.teiOption(&r.TEIOptions, key); ok {
+					return err
+				}
+				return d.src.skip()
+			})
+			return err
+		}
+		return d.src.skip()
+	})
+	return err
+}
+
+func (d *decoder) similarityInputs(r *TEISimilarityRequest, need *required) error {
+	source, sentences := false, false
+	_, err := d.fields(wantObject, func(key string) (err error) {
+		switch key {
+		case "source_sentence":
+			source = true
+			r.Source, err = d.oneText("inputs.source_sentence")
+		case "sentences":
+			sentences = true
+			r.Sentences, err = d.texts("inputs.sentences", d.lim.MaxItems)
+			need.notEmpty(len(r.Sentences) == 0, "inputs.sentences")
+		default:
+			err = d.src.skip()
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case !source:
+		return errs.Invalid("inputs", "missing field `inputs.source_sentence`")
+	case !sentences:
+		return errs.Invalid("inputs", "missing field `inputs.sentences`")
+	}
+	return nil
+}
+
+func (d *decoder) teiTokenize(r *TEITokenizeRequest, need *required) error {
+	need.want("inputs")
+	r.AddSpecial = true
+	_, err := d.fields(wantObject, func(key string) (err error) {
+		switch key {
+		case "inputs":
+			need.got(key)
+			var v value
+			if v, err = d.want(wantInput); err != nil {
+				return err
+			}
+			if v.kind == kindStr {
+				r.Texts = make([]string, 1)
+				r.Texts[0], err = d.inputText(v, key, -1)
+				return err
+			}
+			r.Texts, err = d.rest(v, key)
+			need.notEmpty(len(r.Texts) == 0, key)
+		case "add_special_tokens":
+			r.AddSpecial, err = d.yes(true)
+		case "prompt_name":
+			r.PromptName, _, err = d.str()
+		default:
+			err = d.src.skip()
+		}
+		return err
+	})
+	return err
+}
+
+// rest reads the strings of the array whose head is v.
+func (d *decoder) rest(v value, field string) (out []string, err error) {
+	c := d.enter(v)
+	defer d.leave()
+	for i := 0; ; i++ {
+		more, err := d.src.more(c)
+		if err != nil || !more {
+			return out, err
+		}
+		e, err := d.want(wantStr)
+		if err == nil {
+			err = d.count()
+		}
+		if err != nil {
+			return out, atIndex(err, i)
+		}
+		s, err := d.inputText(e, field, i)
+		if err != nil {
+			return out, atIndex(err, i)
+		}
+		out = append(out, s)
+	}
+}
+
+func (d *decoder) teiDecode(r *TEIDecodeRequest, need *required) error {
+	need.want("ids")
+	r.SkipSpecial = true
+	_, err := d.fields(wantObject, func(key string) (err error) {
+		switch key {
+		case "ids":
+			need.got(key)
+			var texts []string
+			var empty bool
+			texts, r.IDs, empty, err = d.input(key)
+			if err == nil && texts != nil {
+				err = mismatch(wantIDs, "str")
+			}
+			need.notEmpty(empty, key)
+		case "skip_special_tokens":
+			r.SkipSpecial, err = d.yes(true)
+		default:
+			err = d.src.skip()
+		}
+		return err
+	})
+	return err
+}
+
+var wantIDs = expect{1 << kindArray, "array of token ids"}
+
+// errSequence is what /predict says of inputs of another shape.
+var errSequence = errors.New("a string, a pair of strings [string, string] or a batch of mixed strings and pairs [[string], [string, string], ...]")
+
+func (d *decoder) teiPredict(r *TEIPredictRequest, need *required) error {
+	need.want("inputs")
+	_, err := d.fields(wantObject, func(key string) (err error) {
+		if ok, err := d.teiOption(&r.TEIOptions, key); ok {
+			return err
+		}
+		switch key {
+		case "inputs":
+			need.got(key)
+			err = d.sequences(r)
+		case "raw_scores":
+			r.RawScores, err = d.yes(false)
+		default:
+			err = d.src.skip()
+		}
+		return err
+	})
+	return err
+}
+
+// sequences reads a string, a list of one or two strings (one sequence), or a list of such lists (a batch).
+func (d *decoder) sequences(r *TEIPredictRequest) error {
+	r.Inputs, r.Batch = nil, false
+	v, err := d.want(wantInput)
+	if err != nil {
+		return err
+	}
+	if v.kind == kindStr {
+		s, err := d.inputText(v, "inputs", -1)
+		r.Inputs = []TEISequence{{Text: s}}
+		return err
+	}
+	c := d.enter(v)
+	defer d.leave()
+	var single []string
+	expected := wantInput
+	for i := 0; ; i++ {
+		more, err := d.src.more(c)
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		e, err := d.want(expected)
+		if err == nil {
+			err = d.count()
+		}
+		if err != nil {
+			return atIndex(err, i)
+		}
+		if e.kind == kindStr {
+			expected = wantStr
+			s, err := d.inputText(e, "inputs", i)
+			if err != nil {
+				return atIndex(err, i)
+			}
+			single = append(single, s)
+			continue
+		}
+		expected, r.Batch = expect{1 << kindArray, "array"}, true
+		texts, err := d.rest(e, place("inputs", i))
+		if err != nil {
+			return atIndex(err, i)
+		}
+		q, ok := sequence(texts)
+		if !ok {
+			return errs.Invalidf("inputs", "invalid length %d of inputs[%d], expected %v", len(texts), i, errSequence)
+		}
+		r.Inputs = append(r.Inputs, q)
+	}
+	if r.Batch {
+		if n := d.lim.MaxItems; n > 0 && len(r.Inputs) > n {
+			d.postpone(errs.Invalidf("inputs", "batch size %d > maximum allowed batch size %d", len(r.Inputs), n))
+		}
+		return nil
+	}
+	q, ok := sequence(single)
+	if !ok {
+		return errs.Invalidf("inputs", "invalid length %d, expected %v", len(single), errSequence)
+	}
+	r.Inputs = []TEISequence{q}
+	return nil
+}
+
+func sequence(texts []string) (TEISequence, bool) {
+	switch len(texts) {
+	case 1:
+		return TEISequence{Text: texts[0]}, true
+	case 2:
+		return TEISequence{Text: texts[0], Second: texts[1], Pair: true}, true
+	}
+	return TEISequence{}, false
+}

@@ -1,0 +1,10 @@
+// splade_sm90_f16.cu — instances of class F16.
+#include "cuda/splade_sm90.cuh"
+
+namespace sie_cuda {
+
+sie_status splade_sm90_f16(const GemmCall &call, const SpladeTarget &to) {
+  return splade_sm90_class<Sm90Class<ptx::Operand::f16>>(call, to);
+}
+
+}  // namespace sie_cuda

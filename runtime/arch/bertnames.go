@@ -1,0 +1,96 @@
+package arch
+
+import (
+	"io/fs"
+
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+// bertFamily is what sets a member of BERT's family apart.
+type bertFamily struct {
+	prefixes []string // before the encoder's tensor names, by the class that saved them
+	names    bertTensors
+	heads    headNames
+
+	defaults bertConfig // of keys that a configuration may leave out
+	// convert reads a configuration with keys of its own; nil where BERT's are used. keys are their names for messages.
+	convert func(dir fs.FS) (bertConfig, error)
+	keys    map[string]string
+
+	// positionsAfterPad: the first token has position pad_token_id + 1, and so many fewer tokens fit. A padding token within
+	// a text counts like any other here; fairseq's own code, which transformers follows, skips it.
+	positionsAfterPad bool
+}
+
+// bertTensors are the names of one block's layers, below block, which takes its number.
+type bertTensors struct {
+	block                  string
+	query, key, value, out string
+	attentionNorm          string
+	up, down, blockNorm    string
+}
+
+// key is the family's name for one of BERT's keys.
+func (f *bertFamily) key(name string) string {
+	if own, ok := f.keys[name]; ok {
+		return own
+	}
+	return name
+}
+
+var encoderLayer = bertTensors{block: "encoder.layer.%d.", query: "attention.self.query", key: "attention.self.key",
+	value: "attention.self.value", out: "attention.output.dense", attentionNorm: "attention.output.LayerNorm",
+	up: "intermediate.dense", down: "output.dense", blockNorm: "output.LayerNorm"}
+
+var bertNames = &bertFamily{
+	prefixes: []string{"", "bert.", "model.", "0.auto_model."},
+	names:    encoderLayer,
+	heads: headNames{pooler: "pooler.dense", poolerInEncoder: true, poolerAct: engine.Tanh, logits: "classifier", tag: "classifier",
+		masked: maskedNames{transform: "cls.predictions.transform.dense", norm: "cls.predictions.transform.LayerNorm",
+			decoder: "cls.predictions.decoder", biases: []string{"cls.predictions.decoder.bias", "cls.predictions.bias"}}},
+	defaults: bertConfig{HiddenAct: "gelu", LayerNormEps: 1e-12, TypeVocabSize: 2, PositionEmbeddingType: "absolute"},
+}
+
+// RoBERTa (Liu 2019, arXiv:1907.11692), XLM-R (Conneau 2019, arXiv:1911.02116) and CamemBERT differ from BERT in where
+// positions begin, and in their tokenizers.
+var robertaNames = &bertFamily{
+	prefixes: []string{"", "roberta.", "model.", "0.auto_model."},
+	names:    encoderLayer,
+	heads: headNames{pooler: "classifier.dense", poolerAct: engine.Tanh, logits: "classifier.out_proj", tag: "classifier",
+		masked: maskedNames{transform: "lm_head.dense", act: engine.GELU, norm: "lm_head.layer_norm",
+			decoder: "lm_head.decoder", biases: []string{"lm_head.decoder.bias", "lm_head.bias"}}},
+	defaults: bertConfig{HiddenAct: "gelu", LayerNormEps: 1e-12, TypeVocabSize: 2, PadTokenID: 1,
+		PositionEmbeddingType: "absolute"},
+	positionsAfterPad: true,
+}
+
+// DistilBERT (Sanh 2019, arXiv:1910.01108) has other names and no token types.
+var distilbertNames = &bertFamily{
+	prefixes: []string{"", "distilbert.", "model.", "0.auto_model."},
+	names: bertTensors{block: "transformer.layer.%d.", query: "attention.q_lin", key: "attention.k_lin", value: "attention.v_lin",
+		out: "attention.out_lin", attentionNorm: "sa_layer_norm", up: "ffn.lin1", down: "ffn.lin2", blockNorm: "output_layer_norm"},
+	heads: headNames{pooler: "pre_classifier", poolerAct: engine.ReLU, logits: "classifier", tag: "classifier",
+		masked: maskedNames{transform: "vocab_transform", norm: "vocab_layer_norm", decoder: "vocab_projector",
+			biases: []string{"vocab_projector.bias"}}},
+	convert: readDistilbertConfig,
+	keys: map[string]string{"hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers",
+		"intermediate_size": "hidden_dim", "hidden_act": "activation"},
+}
+
+func readDistilbertConfig(dir fs.FS) (bertConfig, error) {
+	c := struct {
+		Dim        int64  `json:"dim"`
+		Heads      int64  `json:"n_heads"`
+		Layers     int64  `json:"n_layers"`
+		HiddenDim  int64  `json:"hidden_dim"`
+		Activation string `json:"activation"`
+		Positions  int64  `json:"max_position_embeddings"`
+		VocabSize  int64  `json:"vocab_size"`
+	}{Activation: "gelu"}
+	if err := needJSON(dir, configFile, &c); err != nil {
+		return bertConfig{}, err
+	}
+	// The epsilon is fixed in the model's code. Sinusoidal positions are in the checkpoint like learned ones.
+	return bertConfig{HiddenSize: c.Dim, Heads: c.Heads, Layers: c.Layers, IntermediateSize: c.HiddenDim, HiddenAct: c.Activation,
+		LayerNormEps: 1e-12, MaxPositionEmbeddings: c.Positions, VocabSize: c.VocabSize, PositionEmbeddingType: "absolute"}, nil
+}

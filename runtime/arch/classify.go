@@ -1,0 +1,120 @@
+package arch
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+// Classification heads: what transformers' …ForSequenceClassification and …ForTokenClassification put behind an encoder.
+
+// maxLabels bounds the logits of a head.
+const maxLabels = 1 << 16
+
+// headNames are the names of the layers behind an encoder, where its family has them.
+type headNames struct {
+	// A sequence is classified by its first token: a layer with an activation, then the logits. The first is part of the
+	// encoder in some families, so that its name takes the encoder's prefix.
+	pooler          string
+	poolerInEncoder bool
+	poolerAct       engine.Act
+	logits          string
+
+	tag string // logits of each token
+
+	masked maskedNames
+}
+
+// labelConfig is what config.json says of labels and scores.
+type labelConfig struct {
+	labels     []string
+	activation Activation
+	multiLabel bool
+}
+
+// readLabels reads the labels in the order of the logits, and what makes a score of a logit: the activation that
+// sentence-transformers wrote into the configuration; without one a single logit goes through a sigmoid.
+func readLabels(dir fs.FS) (labelConfig, error) {
+	var c struct {
+		IDToLabel   map[int]string `json:"id2label"`
+		LabelToID   map[string]int `json:"label2id"`
+		NumLabels   *int           `json:"num_labels"`
+		ProblemType string         `json:"problem_type"`
+		Sentence    struct {
+			Activation string `json:"activation_fn"`
+		} `json:"sentence_transformers"`
+		OldActivation string `json:"sbert_ce_default_activation_function"`
+	}
+	var l labelConfig
+	if err := needJSON(dir, configFile, &c); err != nil {
+		return l, err
+	}
+	key, names := "id2label", c.IDToLabel
+	if len(names) == 0 {
+		key, names = "label2id", make(map[int]string, len(c.LabelToID))
+		for name, id := range c.LabelToID {
+			names[id] = name
+		}
+	}
+	if len(names) == 0 {
+		n := 2 // transformers' default
+		if c.NumLabels != nil {
+			n = *c.NumLabels
+		}
+		if n < 1 || n > maxLabels {
+			return l, refuse(configFile, "num_labels", "is %d; 1 to %d are possible", n, maxLabels)
+		}
+		for i := range n {
+			names[i] = fmt.Sprintf("LABEL_%d", i)
+		}
+	}
+	if len(names) > maxLabels {
+		return l, refuse(configFile, key, "has %d labels; at most %d are possible", len(names), maxLabels)
+	}
+	for i := range len(names) {
+		name, ok := names[i]
+		if !ok {
+			return l, refuse(configFile, key, "has %d labels, but none for logit %d; they must be numbered from 0 without a gap", len(names), i)
+		}
+		l.labels = append(l.labels, name)
+	}
+	l.multiLabel = c.ProblemType == "multi_label_classification"
+	for _, said := range []string{c.Sentence.Activation, c.OldActivation} {
+		switch {
+		case strings.Contains(said, "Sigmoid"):
+			l.activation = Sigmoid
+			return l, nil
+		case strings.Contains(said, "Identity"):
+			return l, nil
+		case said != "":
+			return l, refuse(configFile, "activation_fn", "%.80q is not supported; Sigmoid and Identity of torch.nn are", said)
+		}
+	}
+	if len(l.labels) == 1 {
+		l.activation = Sigmoid
+	}
+	return l, nil
+}
+
+// loadClassifier packs the layers behind the first token's state, in float32 like everything behind pooling.
+func loadClassifier(h headNames, columns int64, labels int, p *packer) []layer {
+	inside, outside := p.head(p.prefix, engine.ComputeF32), p.head("", engine.ComputeF32)
+	pooler := outside
+	if h.poolerInEncoder {
+		pooler = inside
+	}
+	layers := []layer{pooler.layer(columns, columns, h.pooler, h.poolerAct), outside.layer(int64(labels), columns, h.logits, engine.NoAct)}
+	p.join(inside)
+	p.join(outside)
+	return layers
+}
+
+// loadTagger packs the layer that classifies each token.
+func loadTagger(h headNames, columns int64, labels int, p *packer) layer {
+	q := p.head("", p.compute)
+	l := q.layer(int64(labels), columns, h.tag, engine.NoAct)
+	p.join(q)
+	return l
+}

@@ -1,0 +1,286 @@
+package arch
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+// headBounds are how far a head's output may be from the reference's float32, whose values reach 30: f32 by the order of
+// additions, the others as their hidden states (hiddenBounds) through one more matrix.
+func headBounds(compute engine.Compute) (maxAbs, cosine float64) {
+	switch compute {
+	case engine.ComputeF32:
+		return 3e-5, 0.9999999
+	case engine.ComputeBF16:
+		return 1, 0.999
+	case engine.ComputeF16:
+		return 0.2, 0.99999
+	case engine.ComputeFP8:
+		return 6, 0.98
+	}
+	return 1.5, 0.998
+}
+
+// record records a program that the test closes.
+func record(t *testing.T, m *Model, want Want) *engine.Program {
+	t.Helper()
+	p, err := m.Record(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// values runs b and returns output i, of bytes bytes, as float32.
+func values(t *testing.T, r *engine.Runner, run engine.Batch, b packed, i int, count int) []float32 {
+	t.Helper()
+	run.IDs, run.TypeIDs, run.CuSeqlens = b.ids, b.types, b.cu
+	run.OutBytes[i] = int64(count * 4)
+	if err := r.Run(t.Context(), &run); err != nil {
+		t.Fatal(err)
+	}
+	return floats(run.Out[i])
+}
+
+// onEach runs check on every instruction set and class that the machine has, and on the judge.
+func onEach(t *testing.T, check func(t *testing.T, dev *engine.Device, compute engine.Compute)) {
+	for _, o := range append(slices.Clone(isas), engine.Options{Kind: engine.Ref}) {
+		dev := open(t, o)
+		for _, compute := range computes(t, dev) {
+			if o.Kind == engine.Ref && compute != engine.ComputeF32 {
+				continue
+			}
+			t.Run(fmt.Sprintf("kind=%s/isa=%s/%s", o.Kind, o.ISA, compute), func(t *testing.T) { check(t, dev, compute) })
+		}
+	}
+}
+
+func compareHead(t *testing.T, what string, compute engine.Compute, got, want []float32) {
+	t.Helper()
+	maxAbs, cosine := headBounds(compute)
+	if d := golden.Compare(got, want); d.MaxAbs > maxAbs || d.Cosine < cosine || d.NormRatio < 0.95 || d.NormRatio > 1.05 {
+		t.Errorf("%s: %v; bounds %.3g and %v", what, d, maxAbs, cosine)
+	}
+}
+
+func TestClassificationHeads(t *testing.T) {
+	cases := map[string]labelConfig{
+		"classify-bert":       {[]string{"joy", "anger", "fear"}, Identity, false},
+		"classify-xlmr":       {[]string{"LABEL_0"}, Sigmoid, false},
+		"classify-distilbert": {[]string{"LABEL_0", "LABEL_1"}, Identity, true},
+		"rerank-sigmoid":      {[]string{"LABEL_0"}, Sigmoid, false},
+		"rerank-identity":     {[]string{"LABEL_0"}, Identity, false},
+	}
+	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
+		for name, want := range cases {
+			c := golden.Open(t, name)
+			m, r := load(t, dev, c.Dir, Options{Task: Classify, Compute: compute})
+			if !slices.Equal(m.Labels, want.labels) || m.Activation != want.activation || m.MultiLabel != want.multiLabel {
+				t.Errorf("%s: labels %q, activation %d, several %v; expected %+v", name, m.Labels, m.Activation, m.MultiLabel, want)
+			}
+			logits, shape := c.Float32("logits")
+			b := goldenBatch(c)
+			run := engine.Batch{Program: m.Program()}
+			got := values(t, r, run, b, 0, shape[0]*shape[1])
+			compareHead(t, name, compute, got, logits)
+			whole, _ := load(t, dev, c.Dir, Options{Task: Classify, Compute: compute, NoPruning: true})
+			if err := sameBits(values(t, r, engine.Batch{Program: whole.Program()}, b, 0, len(logits)), got); err != nil {
+				t.Errorf("%s: pruning changes logits: %v", name, err)
+			}
+			if compute == engine.ComputeF32 && c.Has("scores") {
+				scores, _ := c.Float32("scores")
+				for i, x := range got {
+					if want.activation == Sigmoid {
+						x = sigmoid(x)
+					}
+					if d := golden.Compare([]float32{x}, scores[i:i+1]); d.MaxAbs > 1e-5 {
+						t.Errorf("%s: score %d is %g, CrossEncoder's %g", name, i, x, scores[i])
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestTokenClassificationHeads(t *testing.T) {
+	cases := map[string][]string{"tag-bert": {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
+		"tag-roberta": {"LABEL_0", "LABEL_1", "LABEL_2"}, "tag-distilbert": {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"}}
+	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
+		for name, labels := range cases {
+			c := golden.Open(t, name)
+			m, r := load(t, dev, c.Dir, Options{Task: Tag, Compute: compute})
+			if !slices.Equal(m.Labels, labels) {
+				t.Errorf("%s: labels %q, expected %q", name, m.Labels, labels)
+			}
+			want, _ := c.Float32("token_logits")
+			compareHead(t, name, compute, values(t, r, engine.Batch{Program: m.Program()}, goldenBatch(c), 0, len(want)), want)
+		}
+	})
+}
+
+// The logits of every word, which a SPLADE model never keeps, say whether the layers before the maximum are right.
+func TestMaskedLanguageHeads(t *testing.T) {
+	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
+		for _, name := range []string{"masked-bert", "masked-bert-untied", "masked-xlmr", "masked-distilbert"} {
+			c := golden.Open(t, name)
+			m, r := load(t, dev, c.Dir, Options{Task: Splade, Compute: compute})
+			program := record(t, m, Want{Sparse: true})
+			rec := dev.Record(m.Caps())
+			x := m.encoder.forward(rec, engine.PoolMean, func(int, engine.Value) {})
+			h := m.heads.masked
+			rec.OutputValues(rec.Linear(h.beforeDecoder(rec, x), h.decoder, h.bias, engine.NoAct, engine.NoValue))
+			words, err := rec.End()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(words.Close)
+			want, _ := c.Float32("word_logits")
+			got := values(t, r, engine.Batch{Program: words}, goldenBatch(c), 0, len(want))
+			compareHead(t, name, compute, got, want)
+			checkLargest(t, name, r, program, goldenBatch(c), got, m.Vocab, compute)
+		}
+	})
+}
+
+func TestTokenVectors(t *testing.T) {
+	cases := map[string]int{"colbert-linear": 1, "colbert-dense": 1, "colbert-dense-act": 2}
+	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
+		for name, layers := range cases {
+			c := golden.Open(t, name)
+			m, r := load(t, dev, c.Dir, Options{Task: ColBERT, Compute: compute})
+			if m.TokenDim != 24 || len(m.heads.vectors) != layers {
+				t.Errorf("%s: vectors of %d columns by %d layers; expected 24 by %d", name, m.TokenDim, len(m.heads.vectors), layers)
+			}
+			checkVectors(t, c, m, r, m.Program(), 0, compute)
+		}
+	})
+}
+
+// checkVectors compares output i, token rows, with the golden's vectors: all rows, and those a batch keeps.
+func checkVectors(t *testing.T, c *golden.Case, m *Model, r *engine.Runner, p *engine.Program, i int, compute engine.Compute) {
+	t.Helper()
+	want, shape := c.Float32("vectors")
+	b, width := goldenBatch(c), shape[1]
+	run := engine.Batch{Program: p}
+	fill := func(rows func(seq int) int) {
+		at := int64(0)
+		run.Items[i] = run.Items[i][:0]
+		for seq := range b.seqs() {
+			run.Items[i] = append(run.Items[i], engine.OutItem{DType: engine.F32, Offset: at})
+			at += int64(rows(seq) * width * 4)
+		}
+	}
+	fill(func(seq int) int { return int(b.cu[seq+1] - b.cu[seq]) })
+	all := values(t, r, run, b, i, len(want))
+	compareHead(t, c.Dir, compute, all, want)
+
+	// Every third row of a sequence, and its first, which leaves the sequence of one token whole.
+	run.Keep = make([]uint8, len(b.ids))
+	kept := make([]int, b.seqs())
+	var rows []float32
+	for seq := range b.seqs() {
+		for at := b.cu[seq]; at < b.cu[seq+1]; at += 3 {
+			run.Keep[at] = 1
+			kept[seq]++
+			rows = append(rows, all[int(at)*width:int(at+1)*width]...)
+		}
+	}
+	fill(func(seq int) int { return kept[seq] })
+	if err := sameBits(values(t, r, run, b, i, len(rows)), rows); err != nil {
+		t.Errorf("%s: kept rows: %v", c.Dir, err)
+	}
+}
+
+// BGE-M3's three outputs come from one pass.
+func TestThreeOutputsOfBGEM3(t *testing.T) {
+	c := golden.Open(t, "bge-m3")
+	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
+		m, r := load(t, dev, c.Dir, Options{Task: BGEM3, Compute: compute})
+		if m.Pooling != engine.PoolCLS || !m.Normalize || m.TokenDim != 64 || m.Dim != 64 || m.Own() != (Want{Dense: true, Pooling: engine.PoolCLS}) {
+			t.Errorf("pooling %v, normalize %v, %d and %d columns, own %+v", m.Pooling, m.Normalize, m.Dim, m.TokenDim, m.Own())
+		}
+		p := record(t, m, Want{Dense: true, TokenWeights: true, Multi: true})
+		b := goldenBatch(c)
+		dense, shape := c.Float32("dense")
+		run := engine.Batch{Program: p}
+		for seq := range b.seqs() {
+			run.Items[0] = append(run.Items[0], engine.OutItem{DType: engine.F32, Normalize: true, Offset: int64(seq * m.Dim * 4)})
+			run.Items[2] = append(run.Items[2], engine.OutItem{DType: engine.F32, Offset: int64(b.cu[seq]) * 64 * 4})
+		}
+		got := values(t, r, run, b, 0, len(dense))
+		for seq := range shape[0] {
+			compareHead(t, fmt.Sprint("dense ", seq), compute, got[seq*64:(seq+1)*64], dense[seq*64:(seq+1)*64])
+		}
+		if err := sameBits(embed(t, m, r, b, true), got); err != nil {
+			t.Errorf("dense alone: %v", err)
+		}
+		weights, _ := c.Float32("token_weights")
+		compareHead(t, "token weights", compute, values(t, r, run, b, 1, len(weights)), weights)
+		vectors, _ := c.Float32("vectors")
+		compareHead(t, "vectors", compute, values(t, r, run, b, 2, len(vectors)), vectors)
+	})
+}
+
+// checkLargest compares a SPLADE program's sparse rows, log(1 + x), with the largest of the logits of each sequence.
+func checkLargest(t *testing.T, name string, r *engine.Runner, p *engine.Program, b packed, logits []float32, vocab int, compute engine.Compute) {
+	t.Helper()
+	want := make([]float32, b.seqs()*vocab)
+	for seq := range b.seqs() {
+		for at := b.cu[seq]; at < b.cu[seq+1]; at++ {
+			for w := range vocab {
+				x := float32(math.Log1p(float64(max(0, logits[int(at)*vocab+w]))))
+				want[seq*vocab+w] = max(want[seq*vocab+w], x)
+			}
+		}
+	}
+	compareHead(t, name+", SPLADE", compute, sparseRows(t, r, p, b, vocab), want)
+}
+
+// sparseRows runs b and spreads the sparse rows of output 0 over the vocabulary.
+func sparseRows(t *testing.T, r *engine.Runner, p *engine.Program, b packed, vocab int) []float32 {
+	t.Helper()
+	size := engine.SparseBytes(vocab, engine.F32)
+	run := engine.Batch{Program: p, IDs: b.ids, TypeIDs: b.types, CuSeqlens: b.cu}
+	for seq := range b.seqs() {
+		run.Items[0] = append(run.Items[0], engine.OutItem{DType: engine.F32, Dims: vocab, Offset: int64(seq) * size})
+	}
+	run.OutBytes[0] = int64(b.seqs()) * size
+	if err := r.Run(t.Context(), &run); err != nil {
+		t.Fatal(err)
+	}
+	out := make([]float32, b.seqs()*vocab)
+	for seq := range b.seqs() {
+		count, columns, data := engine.SparseRow(run.Out[0][int64(seq)*size:], vocab, engine.F32)
+		if count != len(columns) || !slices.IsSorted(columns) {
+			t.Fatalf("%d columns announced, %v found", count, columns)
+		}
+		for i, x := range floats(data) {
+			out[seq*vocab+int(columns[i])] = x
+		}
+	}
+	return out
+}
+
+// Whole SPLADE models as sentence-transformers saves them, with both of its transforms.
+func TestSPLADE(t *testing.T) {
+	onEach(t, func(t *testing.T, dev *engine.Device, compute engine.Compute) {
+		for name, transform := range map[string]engine.Sparse{"splade-bert": engine.SparseLog, "splade-bert-log1p": engine.SparseLogLog} {
+			c := golden.Open(t, name)
+			m, r := load(t, dev, c.Dir, Options{Task: Splade, Compute: compute})
+			if m.heads.sparse != transform {
+				t.Errorf("%s: transform %d, expected %d", name, m.heads.sparse, transform)
+			}
+			want, shape := c.Float32("splade")
+			got := sparseRows(t, r, m.Program(), goldenBatch(c), shape[1])
+			compareHead(t, name, compute, got, want)
+		}
+	})
+}
+
+func sigmoid(x float32) float32 { return float32(1 / (1 + math.Exp(-float64(x)))) }

@@ -1,0 +1,68 @@
+package arch
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+// layer is a loaded y = act(x·Wᵀ + bias). bias may be nil.
+type layer struct {
+	weight, bias *engine.Weight
+	act          engine.Act
+}
+
+func (l layer) apply(r *engine.Recorder, x engine.Value) engine.Value {
+	return r.Linear(x, l.weight, l.bias, l.act, engine.NoValue)
+}
+
+// applyAll applies layers one after another.
+func applyAll(r *engine.Recorder, x engine.Value, layers []layer) engine.Value {
+	for _, l := range layers {
+		x = l.apply(r, x)
+	}
+	return x
+}
+
+// layer packs the linear layer of that name, [n, k], with its bias.
+func (p *packer) layer(n, k int64, name string, act engine.Act) layer {
+	return layer{weight: p.linear(n, k, name+".weight"), bias: p.vector(n, name+".bias"), act: act}
+}
+
+// head is a packer for tensors of the same checkpoint whose names begin with prefix, in a class of its own. What it packs is
+// taken over by join.
+func (p *packer) head(prefix string, compute engine.Compute) *packer {
+	return &packer{dev: p.dev, from: p.from, file: p.file, compute: compute, prefix: prefix, err: p.err}
+}
+
+// join takes over what q packed, and its error.
+func (p *packer) join(q *packer) {
+	p.packed = append(p.packed, q.packed...)
+	p.bytes += q.bytes
+	p.fail(q.err)
+}
+
+// first returns the first of the names that the checkpoint has below p's prefix, or the first.
+func (p *packer) first(names ...string) string {
+	for _, name := range names {
+		if _, ok := p.from.Tensor(p.prefix + name); ok {
+			return name
+		}
+	}
+	return names[0]
+}
+
+// littleEndian are the bytes of values as a weight's source has them.
+func littleEndian[T float32 | int32](values []T) []byte {
+	out := make([]byte, 0, 4*len(values))
+	for _, v := range values {
+		switch v := any(v).(type) {
+		case float32:
+			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
+		case int32:
+			out = binary.LittleEndian.AppendUint32(out, uint32(v))
+		}
+	}
+	return out
+}

@@ -1,0 +1,96 @@
+package arch
+
+import (
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+// maskedNames are the names of a masked-language-model head: a layer with an activation and a LayerNorm, then one logit for
+// each entry of the vocabulary, whose matrix may be the table of words.
+type maskedNames struct {
+	transform, norm string
+	act             engine.Act
+	eps             float64
+	decoder         string
+	biases          []string // where a checkpoint may keep the decoder's bias; the first there is computed with
+}
+
+// maskedHead is that head, packed. The logits of a SPLADE model are computed, and the largest of a sequence taken, by one
+// operation (Formal 2021, arXiv:2109.10086), so the decoder is kept apart.
+type maskedHead struct {
+	transform     layer
+	gamma, beta   *engine.Weight
+	eps           float32
+	decoder, bias *engine.Weight // [vocab, C], [vocab]
+}
+
+// beforeDecoder gives y[T, C], of which the logits are y·decoderᵀ + bias.
+func (h *maskedHead) beforeDecoder(r *engine.Recorder, x engine.Value) engine.Value {
+	return r.LayerNorm(h.transform.apply(r, x), h.gamma, h.beta, h.eps)
+}
+
+// loadMasked packs the head. A checkpoint without a decoder's matrix shares the table of words, as transformers ties them.
+func loadMasked(dir fs.FS, n maskedNames, shape encoderShape, p *packer) (*maskedHead, error) {
+	tied := struct {
+		Tie bool `json:"tie_word_embeddings"`
+	}{true}
+	if err := needJSON(dir, configFile, &tied); err != nil {
+		return nil, err
+	}
+	q := p.head("", p.compute)
+	h := &maskedHead{transform: q.layer(shape.columns, shape.columns, n.transform, n.act), eps: float32(n.eps)}
+	h.gamma, h.beta = q.norm(shape.columns, n.norm)
+	matrix := n.decoder + ".weight"
+	if _, own := p.from.Tensor(matrix); !own && tied.Tie {
+		matrix = p.prefix + wordTable
+	}
+	h.decoder = q.linear(shape.vocab, shape.columns, matrix)
+	h.bias = q.vector(shape.vocab, q.first(n.biases...))
+	p.join(q)
+	return h, p.err
+}
+
+// readSpladePooling reads what becomes of the largest logits: log(1 + x) unless sentence-transformers' SpladePooling says
+// otherwise. Its folder is named by its class, below a router with the route before it.
+func readSpladePooling(dir fs.FS) (engine.Sparse, error) {
+	module, err := moduleFolder(dir, "SpladePooling")
+	if err != nil || module == "" {
+		return engine.SparseLog, err
+	}
+	c := struct {
+		Strategy   string `json:"pooling_strategy"`
+		Activation string `json:"activation_function"`
+	}{"max", "relu"}
+	name := path.Join(module, configFile)
+	if _, err := optional(readJSON(dir, name, &c)); err != nil {
+		return 0, err
+	}
+	if c.Strategy != "max" {
+		return 0, refuse(name, "pooling_strategy", "is %.40q; only max is supported", c.Strategy)
+	}
+	switch c.Activation {
+	case "relu":
+		return engine.SparseLog, nil
+	case "log1p_relu":
+		return engine.SparseLogLog, nil
+	}
+	return 0, refuse(name, "activation_function", "is %.40q; relu and log1p_relu are supported", c.Activation)
+}
+
+// moduleFolder is the folder that sentence-transformers made for a module of the class, in the route of documents where there
+// are routes; "" without one.
+func moduleFolder(dir fs.FS, class string) (string, error) {
+	entries, err := fs.ReadDir(dir, ".")
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if e.IsDir() && strings.HasSuffix(e.Name(), "_"+class) && !strings.HasPrefix(e.Name(), "query_") {
+			return e.Name(), nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,231 @@
+package arch
+
+import (
+	"fmt"
+
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/fold"
+)
+
+// minQueryRows is the least number of query rows that a batch for MaxSim has room for: those of 128 queries of ColBERT.
+const minQueryRows = 4096
+
+// Own is what Program gives: what the model's task is for.
+func (m *Model) Own() Want {
+	switch m.Task {
+	case Splade:
+		return Want{Sparse: true}
+	case ColBERT:
+		return Want{Multi: true}
+	case Classify:
+		return Want{Logits: true}
+	case Tag:
+		return Want{TokenLogits: true}
+	}
+	return Want{Dense: true, Pooling: m.Pooling}
+}
+
+// Record records another program over the same weights. The caller closes it before the model. What the model has no head for
+// is a *ModelError; what the device lacks, an error of the engine.
+func (m *Model) Record(want Want) (*engine.Program, error) { return m.record(want, false) }
+
+// RecordPooling is Record for a dense vector pooled in another way, for a profile that asks for it.
+func (m *Model) RecordPooling(p engine.Pooling) (*engine.Program, error) {
+	return m.record(Want{Dense: true, Pooling: p}, false)
+}
+
+func (m *Model) record(want Want, noPruning bool) (*engine.Program, error) {
+	if want.Dense && want.Pooling == 0 {
+		want.Pooling = m.Pooling
+	}
+	if err := m.check(want); err != nil {
+		return nil, err
+	}
+	keep := want.keep()
+	if noPruning {
+		keep = engine.PoolMean
+	}
+	caps := m.caps
+	if want.MaxSim {
+		caps.MaxQueryRows = max(minQueryRows, caps.MaxLen)
+	}
+	r := m.device.Record(caps)
+	x := m.encoder.forward(r, keep, func(int, engine.Value) {})
+	if want.Dense {
+		r.OutputRows(applyAll(r, r.Pool(x, want.Pooling), m.dense))
+	}
+	if want.Sparse {
+		h := m.heads.masked
+		r.OutputSparse(r.Splade(h.beforeDecoder(r, x), h.decoder, h.bias), m.heads.sparse)
+	}
+	if want.TokenWeights {
+		r.OutputValues(m.heads.weight.apply(r, x))
+	}
+	tokens := engine.NoValue
+	if want.readsVectors() {
+		tokens = applyAll(r, r.KeepRows(x), m.heads.vectors)
+	}
+	if want.Multi {
+		r.OutputTokenRows(tokens)
+	}
+	if want.MaxSim {
+		r.OutputValues(r.MaxSim(tokens, true))
+	}
+	if want.Logits {
+		r.OutputValues(applyAll(r, r.Pool(x, engine.PoolCLS), m.heads.classifier))
+	}
+	if want.TokenLogits {
+		r.OutputValues(m.heads.tagger.apply(r, x))
+	}
+	m.fold(r, want, tokens)
+	return r.End()
+}
+
+// check refuses what the model has no head for.
+func (m *Model) check(want Want) error {
+	missing := func(what string) error {
+		return refuse(configFile, "architectures", "the model, loaded for the task %s, gives no %s", m.Task, what)
+	}
+	switch h := m.heads; {
+	case want.Sparse && h.masked == nil:
+		return missing("SPLADE weights")
+	case want.TokenWeights && h.weight == nil:
+		return missing("token weights")
+	case want.readsVectors() && h.vectors == nil:
+		return missing("token vectors")
+	case want.Logits && h.classifier == nil:
+		return missing("class of a text")
+	case want.TokenLogits && h.tagger == nil:
+		return missing("classes of tokens")
+	case want.AttendKept:
+		return &engine.Error{Op: "record", Status: engine.StatusUnsupported,
+			Msg: "attention to kept tokens alone is not available: use attend_to_expansion_tokens: true or query_expansion: false"}
+	}
+	return nil
+}
+
+// readsVectors says whether the tokens' vectors are computed.
+func (w Want) readsVectors() bool {
+	return w.Multi || w.MaxSim || w.Muvera != (fold.Muvera{}) || w.SMVE != (fold.SMVE{})
+}
+
+// keep is the row of each sequence that alone is read of the last state; PoolMean where more are.
+func (w Want) keep() engine.Pooling {
+	switch all := w.Sparse || w.TokenWeights || w.TokenLogits || w.readsVectors(); {
+	case all || w.Dense && w.Logits && w.Pooling != engine.PoolCLS:
+		return engine.PoolMean
+	case w.Logits:
+		return engine.PoolCLS
+	}
+	return w.Pooling
+}
+
+// fold records the outputs that are folded from the tokens' vectors. Their tables are packed once and stay with the model.
+func (m *Model) fold(r *engine.Recorder, want Want, tokens engine.Value) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.folds == nil {
+		m.folds = &packer{dev: m.device}
+		m.muvera, m.smve = make(map[fold.Muvera]engine.Muvera), make(map[fold.SMVE]engine.SMVE)
+	}
+	if want.Muvera != (fold.Muvera{}) {
+		f, err := m.muveraLocked(want.Muvera)
+		if err != nil {
+			r.Fail(err)
+			return
+		}
+		f.Query = want.FoldQuery
+		r.OutputMuvera(tokens, f)
+	}
+	if want.SMVE != (fold.SMVE{}) {
+		f, err := m.smveLocked(want.SMVE)
+		if err != nil {
+			r.Fail(err)
+			return
+		}
+		f.Query = want.FoldQuery
+		r.OutputSMVE(tokens, f)
+	}
+}
+
+// muveraLocked returns the encoding with its tables on the device. Caller must hold m.mu.
+func (m *Model) muveraLocked(f fold.Muvera) (engine.Muvera, error) {
+	if made, ok := m.muvera[f]; ok {
+		return made, nil
+	}
+	tables, err := f.Tables(m.TokenDim)
+	if err != nil {
+		return engine.Muvera{}, fmt.Errorf("token vectors of %d columns: %w", m.TokenDim, err)
+	}
+	out := engine.Muvera{Repetitions: int32(f.Repetitions), SimHashBits: int32(f.Bits), Projected: int32(tables.Projected),
+		FinalDims: int32(tables.Final), FillEmpty: f.FillEmpty, CenterTokens: f.CenterTokens, Normalize: true}
+	out.SimHash = m.folds.data(int64(f.Bits), engine.F32, littleEndian(tables.Simhash))
+	if tables.AMS != nil {
+		out.AMS = m.folds.data(int64(m.TokenDim), engine.I32, littleEndian(tables.AMS))
+	}
+	if tables.Sketch != nil {
+		if err := m.sketchLocked(&out, tables.Sketch); err != nil {
+			return engine.Muvera{}, err
+		}
+	}
+	if err := m.folds.err; err != nil {
+		m.folds.err = nil // another configuration may fit
+		return engine.Muvera{}, err
+	}
+	m.muvera[f] = out
+	return out, nil
+}
+
+// sketchLocked packs a sketch as the device reads it. Caller must hold m.mu.
+func (m *Model) sketchLocked(out *engine.Muvera, sketch []int32) error {
+	info, err := m.device.Info()
+	if err != nil {
+		return err
+	}
+	if info.Kind != engine.CUDA {
+		out.Sketch = m.folds.data(1, engine.I32, littleEndian(sketch))
+		return nil
+	}
+	first, source, err := engine.GroupSketch(sketch, int(out.Repetitions), len(sketch)/int(out.Repetitions), int(out.FinalDims))
+	if err != nil {
+		return err
+	}
+	out.SketchFirst = m.folds.data(int64(out.FinalDims)+1, engine.I32, littleEndian(first))
+	out.SketchSource = m.folds.data(1, engine.I32, littleEndian(source))
+	return nil
+}
+
+// smveLocked returns the encoding with its anchors on the device. Caller must hold m.mu.
+func (m *Model) smveLocked(f fold.SMVE) (engine.SMVE, error) {
+	if made, ok := m.smve[f]; ok {
+		return made, nil
+	}
+	tables, err := f.Tables(m.TokenDim)
+	if err != nil {
+		return engine.SMVE{}, fmt.Errorf("token vectors of %d columns: %w", m.TokenDim, err)
+	}
+	out := engine.SMVE{Repetitions: int32(f.Repetitions), Width: int32(f.Width), Top: int32(f.Top), MaxNonzeros: int32(f.MaxNonzeros),
+		Normalize: true, Anchors: m.folds.data(int64(m.TokenDim), engine.F32, littleEndian(tables.Anchors))}
+	if err := m.folds.err; err != nil {
+		m.folds.err = nil // another configuration may fit
+		return engine.SMVE{}, err
+	}
+	m.smve[f] = out
+	return out, nil
+}
+
+// data packs a table as it is, rows of k columns.
+func (p *packer) data(k int64, dtype engine.DType, bytes []byte) *engine.Weight {
+	if p.err != nil {
+		return nil
+	}
+	w, err := p.dev.NewWeight(engine.WeightSpec{Kind: engine.DataWeight, Compute: engine.ComputeF32, DType: dtype, K: k,
+		Parts: []engine.Part{{Data: bytes, Rows: int64(len(bytes)) / dtype.RowBytes(k)}}})
+	if err != nil {
+		p.fail(err)
+		return nil
+	}
+	p.packed = append(p.packed, w)
+	p.bytes += w.Bytes()
+	return w
+}

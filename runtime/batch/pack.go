@@ -1,0 +1,138 @@
+package batch
+
+// Packed is a batch as the device takes it: sequences one after another, no padding.
+type Packed struct {
+	IDs       []int32   // [T]
+	TypeIDs   []int32   // [T], or nil: all 0
+	CuSeqlens []int32   // [B+1], from 0
+	Keep      []uint8   // [T], or nil: all
+	Adapters  []Adapter // [B], or nil: none has one
+	Queries   []float32 // [Q, C], those of the items, each once
+	CuQueries []int32   // rows of Queries at which each begins, from 0; nil: none
+	Partner   []int32   // [B] the query of each item, -1: none; nil: none has one
+	Outputs   []PackedOutput
+}
+
+// PackedOutput is where the results of one output lie.
+type PackedOutput struct {
+	Specs   []Spec  // [B]
+	Offsets []int64 // [B], in bytes
+	Bytes   int64   // of all
+}
+
+// resultAlign keeps every result's elements aligned for the device's stores.
+const resultAlign = 16
+
+// pack lays items end to end. They are of one program: all have as many specs as the first.
+func pack(items []*Item) *Packed {
+	t := 0
+	var types, keeps, adapters, queries bool
+	for _, it := range items {
+		t += len(it.IDs)
+		types, keeps = types || it.TypeIDs != nil, keeps || it.Keep != nil
+		adapters, queries = adapters || it.Adapter != nil, queries || it.Query != nil
+	}
+	p := &Packed{IDs: make([]int32, 0, t), CuSeqlens: make([]int32, 1, len(items)+1), Outputs: make([]PackedOutput, len(items[0].Specs))}
+	for _, it := range items {
+		p.IDs = append(p.IDs, it.IDs...)
+		p.CuSeqlens = append(p.CuSeqlens, int32(len(p.IDs)))
+	}
+	if types {
+		p.TypeIDs = make([]int32, t)
+		for i, it := range items {
+			copy(p.TypeIDs[p.CuSeqlens[i]:], it.TypeIDs)
+		}
+	}
+	if keeps {
+		p.Keep = make([]uint8, t)
+		for i, it := range items {
+			mine := p.Keep[p.CuSeqlens[i]:p.CuSeqlens[i+1]]
+			if copy(mine, it.Keep) == 0 {
+				for j := range mine {
+					mine[j] = 1
+				}
+			}
+		}
+	}
+	if adapters {
+		p.Adapters = make([]Adapter, len(items))
+		for i, it := range items {
+			p.Adapters[i] = it.Adapter
+		}
+	}
+	if queries {
+		p.packQueries(items)
+	}
+	for o := range p.Outputs {
+		p.Outputs[o].lay(items, o)
+	}
+	return p
+}
+
+func (p *Packed) packQueries(items []*Item) {
+	p.Partner, p.CuQueries = make([]int32, len(items)), []int32{0}
+	var set querySet
+	for i, it := range items {
+		p.Partner[i] = -1
+		if it.Query == nil {
+			continue
+		}
+		at, known := set.find(it.Query)
+		if !known {
+			set.add(it.Query)
+			p.Queries = append(p.Queries, it.Query.Rows...)
+			p.CuQueries = append(p.CuQueries, p.CuQueries[at]+int32(it.Query.N))
+		}
+		p.Partner[i] = int32(at)
+	}
+}
+
+// lay gives the results of output o their places.
+func (out *PackedOutput) lay(items []*Item, o int) {
+	out.Specs, out.Offsets = make([]Spec, len(items)), make([]int64, len(items))
+	for i, it := range items {
+		s := it.Specs[o]
+		out.Specs[i], out.Offsets[i] = s, out.Bytes
+		out.Bytes += int64(s.Bytes)
+		if !s.Values {
+			out.Bytes = (out.Bytes + resultAlign - 1) / resultAlign * resultAlign
+		}
+	}
+}
+
+// querySet is the queries of a batch, in the order in which they came. The items of a request share one, so there are few.
+type querySet struct {
+	all  []*Query
+	rows int
+}
+
+// find returns where q is, or else where it would be.
+func (s *querySet) find(q *Query) (at int, known bool) {
+	for i := len(s.all) - 1; i >= 0; i-- {
+		if s.all[i] == q {
+			return i, true
+		}
+	}
+	return len(s.all), false
+}
+
+// with is the rows of the set once q is in it.
+func (s *querySet) with(q *Query) int {
+	if q == nil {
+		return s.rows
+	}
+	if _, known := s.find(q); known {
+		return s.rows
+	}
+	return s.rows + q.N
+}
+
+func (s *querySet) add(q *Query) {
+	if q == nil {
+		return
+	}
+	if _, known := s.find(q); !known {
+		s.all = append(s.all, q)
+		s.rows += q.N
+	}
+}

@@ -1,0 +1,79 @@
+package batch
+
+import (
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What an item leaves out is filled in, what items share travels once, and each output has places of its own.
+func TestPack(t *testing.T) {
+	q := &Query{Rows: []float32{1, 2, 3, 4}, N: 2}
+	other := &Query{Rows: []float32{5, 6}, N: 1}
+	red := "red"
+	items := []*Item{
+		{IDs: []int32{1, 2, 3}, Keep: []uint8{0, 1, 1}, Query: q, Specs: []Spec{{Bytes: 8}, {Bytes: 4, Values: true}}},
+		{IDs: nil, Query: other, Specs: []Spec{{Bytes: 20}, {Bytes: 4, Values: true}}},
+		{IDs: []int32{4, 5}, TypeIDs: []int32{0, 1}, Adapter: &red, Specs: []Spec{{Bytes: 8}, {Bytes: 4, Values: true}}},
+		{IDs: []int32{6}, Query: q, Specs: []Spec{{Bytes: 8}, {Bytes: 4, Values: true}}},
+	}
+	p := pack(items)
+	for _, c := range []struct {
+		what       string
+		have, want any
+	}{
+		{"ids", p.IDs, []int32{1, 2, 3, 4, 5, 6}},
+		{"cu_seqlens", p.CuSeqlens, []int32{0, 3, 3, 5, 6}},
+		{"type ids", p.TypeIDs, []int32{0, 0, 0, 0, 1, 0}},
+		{"keep", p.Keep, []uint8{0, 1, 1, 1, 1, 1}},
+		{"adapters", p.Adapters, []Adapter{nil, nil, &red, nil}},
+		{"queries", p.Queries, []float32{1, 2, 3, 4, 5, 6}},
+		{"cu_queries", p.CuQueries, []int32{0, 2, 3}},
+		{"partner", p.Partner, []int32{0, 1, -1, 0}},
+		{"places of output 0", p.Outputs[0].Offsets, []int64{0, 16, 48, 64}},
+		{"places of output 1", p.Outputs[1].Offsets, []int64{0, 4, 8, 12}},
+		{"size of output 0", p.Outputs[0].Bytes, int64(80)},
+		{"size of output 1", p.Outputs[1].Bytes, int64(16)},
+	} {
+		if !reflect.DeepEqual(c.have, c.want) {
+			t.Errorf("%s: %v, want %v", c.what, c.have, c.want)
+		}
+	}
+	plain := pack(items[3:])
+	plain = pack([]*Item{{IDs: plain.IDs, Specs: []Spec{{Bytes: 1}}}})
+	if plain.TypeIDs != nil || plain.Keep != nil || plain.Adapters != nil || plain.Partner != nil || plain.CuQueries != nil {
+		t.Errorf("a batch of plain texts carries more than texts: %+v", plain)
+	}
+}
+
+// Items whose queries would not fit into one batch together go in several, and one query counts once.
+func TestQueryRowsBoundABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := &fakeRunner{perToken: time.Millisecond}
+		d := NewDevice(1)
+		q := NewQueue(d, run, Options{MaxQueryRows: 10})
+		defer q.Close(ErrClosed)
+		first := submit(t, q, t.Context(), text(1, 100)) // keeps the device busy while the others gather
+		synctest.Wait()
+		var items []Item
+		for i := range 9 {
+			if i%3 == 0 {
+				items = append(items, text(int32(i), 1))
+				items[i].Query = &Query{N: 4}
+				continue
+			}
+			items = append(items, text(int32(i), 1))
+			items[i].Query = items[i-1].Query
+		}
+		if _, err := submit(t, q, t.Context(), items...).Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := first.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if want := []int{1, 6, 3}; !reflect.DeepEqual(run.batches, want) {
+			t.Errorf("batches of %v items, want %v: three queries of 4 rows, at most 10 rows a batch", run.batches, want)
+		}
+	})
+}

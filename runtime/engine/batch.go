@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+)
+
+// Batch is a run of a program: the packed inputs, and the outputs it fills. A Batch may be reused after Run returns;
+// its output buffers are then reused too. T tokens of B sequences; what the program has no operation for is not looked at.
+type Batch struct {
+	Program   *Program
+	IDs       []int32 // [T]
+	TypeIDs   []int32 // [T], nil for zeros
+	CuSeqlens []int32 // [B+1], from 0, ascending, ends at T
+	Keep      []uint8 // [T] 1 where KeepRows keeps the row, else 0; nil for all
+	Adapter   []int32 // [B] for LinearLoRA, −1 for none; nil for none anywhere
+
+	Queries   []float32 // [rows, C] for MaxSim
+	CuQueries []int32   // [queries+1], from 0, ascending, ends at rows; nil without queries
+	Partner   []int32   // [B] each sequence's query, −1 for none; nil for none anywhere
+
+	// Items are those of each output that takes them, [B]; nil for the others.
+	Items [MaxOutputs][]OutItem
+
+	// OutBytes says how many bytes of each output to copy out; an output of the program that is not wanted has 0.
+	OutBytes [MaxOutputs]int64
+	// Out receives the outputs, OutBytes long each, in Go memory that belongs to the caller.
+	Out [MaxOutputs][]byte
+
+	Started  time.Time     // when the device got it
+	Duration time.Duration // from then until its outputs were copied
+
+	err  error
+	done chan struct{}
+}
+
+// checkLengths proves to C, which sees pointers and counts, that each slice is as long as the others say. What they contain
+// is checked there.
+func (b *Batch) checkLengths(p *Program, maxSeqs int) error {
+	seqs := len(b.CuSeqlens) - 1
+	wrong := func(format string, args ...any) error { return invalid("slot load", fmt.Sprintf(format, args...)) }
+	switch {
+	case seqs < 1:
+		return wrong("cu_seqlens needs at least two entries")
+	case len(b.IDs) == 0 || int(b.CuSeqlens[seqs]) != len(b.IDs):
+		return wrong("cu_seqlens ends at %d but there are %d ids", b.CuSeqlens[seqs], len(b.IDs))
+	case b.TypeIDs != nil && len(b.TypeIDs) != len(b.IDs):
+		return wrong("%d type ids for %d ids", len(b.TypeIDs), len(b.IDs))
+	case b.Keep != nil && len(b.Keep) != len(b.IDs):
+		return wrong("keep has %d entries for %d ids", len(b.Keep), len(b.IDs))
+	case b.Adapter != nil && len(b.Adapter) != seqs:
+		return wrong("%d adapters for %d sequences", len(b.Adapter), seqs)
+	case b.Partner != nil && len(b.Partner) != seqs:
+		return wrong("%d partners for %d sequences", len(b.Partner), seqs)
+	case seqs > maxSeqs:
+		return wrong("%d sequences: the slot takes at most %d", seqs, maxSeqs)
+	}
+	for i, items := range b.Items {
+		if items != nil && (len(items) != seqs || i >= p.outputs) {
+			return wrong("%d items of output %d for %d sequences and %d outputs", len(items), i, seqs, p.outputs)
+		}
+	}
+	if n := len(b.CuQueries); n > 0 && p.queryBytes > 0 {
+		if c := p.queryColumns(); int64(b.CuQueries[n-1])*c != int64(len(b.Queries)) {
+			return wrong("cu_queries ends at %d rows of %d columns but queries has %d values", b.CuQueries[n-1], c, len(b.Queries))
+		}
+	}
+	return nil
+}

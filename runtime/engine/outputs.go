@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// OutputRows declares the next output: each sequence's row of x [B, C], shaped by its OutItem. It returns the output's
+// index.
+func (r *Recorder) OutputRows(x Value) int {
+	return r.output(func(i int) error { return cOutputRows(r.handle, x, i) })
+}
+
+// OutputValues declares the next output: all rows of x as float32, dense, in batch order. It returns the output's index.
+func (r *Recorder) OutputValues(x Value) int {
+	return r.output(func(i int) error { return cOutputValues(r.handle, x, i) })
+}
+
+// OutputTokenRows declares the next output: the rows of x (token or kept rows), each shaped by its sequence's OutItem, a
+// sequence's one after another from the item's offset, without gaps. It returns the output's index.
+func (r *Recorder) OutputTokenRows(x Value) int {
+	return r.output(func(i int) error { return cOutputTokenRows(r.handle, x, i) })
+}
+
+// Sparse is what becomes of the values of a sparse output row.
+type Sparse uint32
+
+// The transforms: x, log(1 + x), log(1 + log(1 + x)).
+const (
+	SparseAsIs Sparse = iota
+	SparseLog
+	SparseLogLog
+)
+
+// SparseBytes is what a sparse row with room for dims columns takes, a multiple of 16 as offsets have to be.
+func SparseBytes(dims int, d DType) int64 {
+	return (16 + int64(dims)*4 + d.RowBytes(int64(dims)) + 15) &^ 15
+}
+
+// SparseRow reads a sparse row with room for dims columns from where its item put it. count is how many columns the row has,
+// ascending; columns and values (little-endian, of type d, a view of row) are the first dims of them.
+func SparseRow(row []byte, dims int, d DType) (count int, columns []int32, values []byte) {
+	count = int(int32(binary.LittleEndian.Uint32(row)))
+	columns = make([]int32, min(count, dims))
+	for i := range columns {
+		columns[i] = int32(binary.LittleEndian.Uint32(row[16+4*i:]))
+	}
+	values = row[16+4*dims:]
+	return count, columns, values[:d.RowBytes(int64(len(columns)))]
+}
+
+// OutputSparse declares the next output: the columns of each sequence's row of x [B, V] that are above 0, after t, laid out
+// as SparseRow reads them. It returns the output's index.
+func (r *Recorder) OutputSparse(x Value, t Sparse) int {
+	return r.output(func(i int) error { return cOutputSparse(r.handle, x, t, i) })
+}
+
+// Muvera is the fixed dimensional encoding of token rows (arXiv:2405.19504). Its tables are DataWeight; R repetitions of 2^k
+// partitions of P columns, P is Projected or x's columns. An index i in AMS and the sketch stands for +1, ^i for −1.
+type Muvera struct {
+	Repetitions, SimHashBits, Projected, FinalDims int32 // Projected 0: identity; FinalDims 0: no sketch
+	Query, FillEmpty, CenterTokens                 bool
+	Normalize                                      bool // rows are divided by their norm first
+
+	SimHash *Weight // F32 [R·C, k]; nil for k 0
+	AMS     *Weight // I32 [R, C] of 0 to P−1; nil for identity
+
+	Sketch                    *Weight // on a CPU: I32 [R·2^k·P, 1] of 0 to FinalDims−1
+	SketchFirst, SketchSource *Weight // on a GPU: I32 [R, FinalDims+1] and [R·2^k·P, 1], of GroupSketch
+}
+
+// OutputMuvera declares the next output: the encoding of each sequence's rows of x, FinalDims or R·2^k·P columns, shaped by
+// its OutItem. It returns the output's index.
+func (r *Recorder) OutputMuvera(x Value, m Muvera) int {
+	return r.output(func(i int) error {
+		return cOutputMuvera(r.handle, x, m, r.useLocked(m.SimHash), r.useLocked(m.AMS), r.useLocked(m.Sketch),
+			r.useLocked(m.SketchFirst), r.useLocked(m.SketchSource), i)
+	})
+}
+
+// GroupSketch groups a sketch of repetitions × block entries by output, as GPUs read it. Errors: ErrInvalid for sizes that
+// contradict each other, ErrCorrupt for an entry outside the finalDims columns.
+func GroupSketch(sketch []int32, repetitions, block, finalDims int) (first, source []int32, err error) {
+	if repetitions < 1 || block < 1 || finalDims < 1 || finalDims > 1<<20 || len(sketch) > 1<<24 || len(sketch)/block != repetitions ||
+		len(sketch)%block != 0 {
+		return nil, nil, invalid("muvera sketch", fmt.Sprintf("%d entries for %d repetitions of %d columns to %d", len(sketch),
+			repetitions, block, finalDims))
+	}
+	first, source = make([]int32, repetitions*(finalDims+1)), make([]int32, len(sketch))
+	if err := cMuveraGroup(sketch, repetitions, block, finalDims, first, source); err != nil {
+		return nil, nil, err
+	}
+	return first, source, nil
+}
+
+// SMVE is the sparse multi-vector encoding of token rows over Repetitions·Width anchors.
+type SMVE struct {
+	Repetitions, Width int32
+	Top                int32   // projections a row keeps, of each repetition
+	MaxNonzeros        int32   // of an encoding; 0: all
+	Query              bool    // sums; else means
+	Normalize          bool    // rows are divided by their norm first
+	Anchors            *Weight // DataWeight F32 [Repetitions·Width, C], of length 1
+}
+
+// OutputSMVE declares the next output: the encoding of each sequence's rows of x, laid out as SparseRow reads it. It returns
+// the output's index.
+func (r *Recorder) OutputSMVE(x Value, s SMVE) int {
+	return r.output(func(i int) error { return cOutputSMVE(r.handle, x, s, r.useLocked(s.Anchors), i) })
+}
+
+func (r *Recorder) output(declare func(index int) error) int {
+	index := r.outputs
+	if index >= MaxOutputs {
+		r.Fail(invalid("output", fmt.Sprintf("a program has at most %d outputs", MaxOutputs)))
+	}
+	r.record(func() (Value, error) { return NoValue, declare(index) })
+	r.outputs++
+	return index
+}

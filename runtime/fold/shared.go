@@ -1,0 +1,77 @@
+package fold
+
+import (
+	"runtime"
+	"sync"
+	"weak"
+)
+
+var (
+	muveraTables shared[keyOf[Muvera], MuveraTables]
+	smveTables   shared[keyOf[SMVE], SMVETables]
+)
+
+// keyOf is a configuration together with the width of the tokens.
+type keyOf[C comparable] struct {
+	config   C
+	tokenDim int
+}
+
+// shared gives all who ask with one key the same value for as long as anybody holds it. The zero value is ready.
+type shared[K comparable, V any] struct {
+	mu      sync.Mutex
+	entries map[K]*entry[V] // of values that are held or being asked for
+}
+
+type entry[V any] struct {
+	asking int        // calls of get that use the entry; guarded by shared.mu
+	making sync.Mutex // held while value is looked at or made
+	value  weak.Pointer[V]
+}
+
+// get returns the value of the key, making it when nobody holds one. Others who ask for the same key meanwhile wait; other
+// keys do not.
+func (s *shared[K, V]) get(key K, create func() *V) *V {
+	e := s.take(key)
+	defer s.done(key, e)
+	e.making.Lock()
+	defer e.making.Unlock()
+	if v := e.value.Value(); v != nil {
+		return v
+	}
+	v := create()
+	e.value = weak.Make(v)
+	runtime.AddCleanup(v, s.forget, key)
+	return v
+}
+
+func (s *shared[K, V]) take(key K) *entry[V] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.entries == nil {
+		s.entries = map[K]*entry[V]{}
+	}
+	e := s.entries[key]
+	if e == nil {
+		e = &entry[V]{}
+		s.entries[key] = e
+	}
+	e.asking++
+	return e
+}
+
+func (s *shared[K, V]) done(key K, e *entry[V]) {
+	s.mu.Lock()
+	e.asking--
+	s.mu.Unlock()
+	s.forget(key)
+}
+
+// forget drops the entry of a value that nobody holds or asks for.
+func (s *shared[K, V]) forget(key K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.entries[key]; e != nil && e.asking == 0 && e.value.Value() == nil {
+		delete(s.entries, key)
+	}
+}

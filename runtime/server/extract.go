@@ -1,0 +1,71 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/dialect"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/runtime/worker"
+)
+
+// extract answers POST /v1/extract/{model}.
+func (s *Server) extract(ctx *fasthttp.RequestCtx, model string) {
+	c := call{endpoint: "extract", kind: dialect.RouteExtract}
+	if s.worker.Full(model) {
+		c.model, c.full = model, true
+	}
+	s.inference(ctx, c, func(work context.Context, body []byte) (string, error) {
+		start := time.Now()
+		req, err := api.DecodeExtract(header(ctx, "Content-Type"), body, s.opt.Limits)
+		if err != nil {
+			return "", err
+		}
+		m, err := s.worker.Describe(model)
+		if err != nil {
+			return "", err
+		}
+		wr := &worker.ExtractRequest{Model: model, Texts: make([]string, len(req.Items)), Labels: req.Labels, Options: req.Options}
+		if !req.OutputSchema.Empty() {
+			return m.ID, errs.Invalidf("params.output_schema", "Field 'params.output_schema': model '%s' has no use for it; remove it", model)
+		}
+		if req.Instruction != nil && *req.Instruction != "" {
+			return m.ID, errs.Invalidf("params.instruction", "Field 'params.instruction': model '%s' has no use for it; remove it", model)
+		}
+		if m.Has("json") { // else the request fails for a better reason
+			for i := range req.Items {
+				if !req.Items[i].HasText {
+					return m.ID, errs.RequiresText(m.Adapter.Class, i)
+				}
+				wr.Texts[i] = req.Items[i].Text
+			}
+		}
+		res, err := s.worker.Extract(work, wr)
+		if err != nil {
+			return m.ID, err
+		}
+		res.Timings.Preprocess += time.Since(start) - res.Timings.Total
+		res.Timings.Total = time.Since(start)
+		s.writeExtract(ctx, model, req, res)
+		s.opt.Metrics.Request(m.ID, "extract", obs.Success)
+		t := res.Timings
+		s.opt.Metrics.Served(m.ID, "extract", len(res.Items), res.Tokens,
+			obs.Phases{Total: t.Total, Queue: t.BatchWait, Tokenize: t.Tokenize, Inference: t.Inference})
+		return m.ID, nil
+	})
+}
+
+func (s *Server) writeExtract(ctx *fasthttp.RequestCtx, model string, req *api.ExtractRequest, res *worker.ExtractResult) {
+	out := api.ExtractResponse{Model: model, Items: make([]api.ExtractItem, len(res.Items)), Usage: &api.Usage{InputTokens: res.Tokens}}
+	for i, x := range res.Items {
+		out.Items[i] = api.ExtractItem{ID: api.ItemID(&req.Items[i], i), Entities: x.Entities, Classifications: x.Classes}
+	}
+	s.setHeaders(ctx, res.Model, timingOf(res.Timings), res.Tokens)
+	f := api.ResponseFormat(header(ctx, "Accept"))
+	ctx.SetContentType(f.ContentType())
+	ctx.Response.SetBodyRaw(api.AppendExtract(nil, f, &out))
+}

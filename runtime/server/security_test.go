@@ -1,0 +1,383 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fasthttp/websocket"
+	"github.com/valyala/fasthttp"
+
+	"github.com/sie-engine/sie/internal/testrig"
+	"github.com/sie-engine/sie/runtime/worker"
+)
+
+func guarded(t *testing.T, keys ...string) *Keys {
+	t.Helper()
+	k, err := NewKeys(keys, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// Every route but the documented ones wants a key, and says so in its own words.
+func TestKeys(t *testing.T) {
+	r := start(t, func(o *Options, _ *worker.Options) {
+		o.Keys, o.DefaultModels = guarded(t, "first-key", "second"), []string{model}
+	})
+	open := map[string]bool{"/healthz": true, "/livez": true, "/readyz": true, "/health": true, "/metrics": true, "/": true, "/docs": true,
+		"/openapi.json": true, "/static/page.js": true}
+	for _, route := range routes {
+		path := route.path
+		switch {
+		case path == "/static/":
+			path += "page.js"
+		case path != "/" && strings.HasSuffix(path, "/"):
+			path += model
+		}
+		a := r.do(route.method, path, oneText)
+		if wanted := route.method == "POST" || !open[path]; wanted != (a.status == 401) {
+			t.Errorf("%s %s without a key: %d %s", route.method, path, a.status, a.body)
+		} else if wanted && (a.header.Get("WWW-Authenticate") == "" || !json.Valid(a.body) || !strings.Contains(string(a.body), "API key")) {
+			t.Errorf("%s %s: %v %s", route.method, path, a.header, a.body)
+		}
+	}
+	for _, c := range []struct {
+		path    string
+		headers []string
+		status  int
+	}{
+		{"/v1/nothing", nil, 401}, // what exists is not told
+		{"/v1/chat/completions", nil, 401},
+		{encodePath, []string{"Authorization", "Bearer first-key"}, 200},
+		{encodePath, []string{"Authorization", "bearer  second "}, 200},
+		{encodePath, []string{"X-API-Key", "second"}, 200},
+		{encodePath, []string{"X-API-Key", "first-ke"}, 401},
+		{encodePath, []string{"X-API-Key", "first-key2"}, 401},
+		{encodePath, []string{"X-API-Key", ""}, 401},
+		{encodePath, []string{"X-API-Key", strings.Repeat("k", 600)}, 401},
+		{encodePath, []string{"Authorization", "Basic first-key"}, 401},
+		{encodePath, []string{"Authorization", "first-key"}, 401},
+		{encodePath, []string{"Authorization", "Bearer wrong", "X-API-Key", "second"}, 401},
+		{"/v1/chat/completions", []string{"X-API-Key", "second"}, 501},
+	} {
+		if a := r.do("POST", c.path, oneText, append(c.headers, "Content-Type", "application/json")...); a.status != c.status {
+			t.Errorf("%s %v: %d %s, want %d", c.path, c.headers, a.status, a.body, c.status)
+		}
+	}
+	// The envelopes of the routes.
+	for path, want := range map[string]string{"/embed": `"error_type"`, "/v2/rerank": `{"message":`, "/v1/rerank": `"detail":"`, "/v1/embeddings": `"invalid_api_key"`,
+		encodePath: `"UNAUTHORIZED"`} {
+		if a := r.do("POST", path, "{}"); !strings.Contains(string(a.body), want) {
+			t.Errorf("%s: %s", path, a.body)
+		}
+	}
+	// A client that asks before it sends its body is told at once.
+	w := r.dial()
+	w.send("POST " + encodePath + " HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 99999\r\n\r\n")
+	if a := w.receive("POST"); a.status != 401 {
+		t.Errorf("Expect: %d %s", a.status, a.body)
+	}
+	if strings.Contains(r.log.String(), "first-key") {
+		t.Error("a key is in the log")
+	}
+}
+
+// A browser sends its key to the status socket as a subprotocol.
+func TestKeysOnTheStatusSocket(t *testing.T) {
+	r := start(t, func(o *Options, _ *worker.Options) { o.Keys = guarded(t, "käy"[:1]+"ey") })
+	for _, c := range []struct {
+		protocols []string
+		header    http.Header
+		ok        bool
+	}{
+		{nil, nil, false},
+		{nil, http.Header{"Authorization": {"Bearer key"}}, true},
+		{[]string{"sie", keyProtocol + base64.RawURLEncoding.EncodeToString([]byte("key"))}, nil, true},
+		{[]string{"sie", keyProtocol + base64.RawURLEncoding.EncodeToString([]byte("kez"))}, nil, false},
+		{[]string{"sie", keyProtocol + "?"}, nil, false},
+	} {
+		d := websocket.Dialer{Subprotocols: c.protocols}
+		conn, resp, err := d.Dial("ws://"+r.addr+"/ws/status", c.header)
+		if (err == nil) != c.ok {
+			t.Errorf("%v %v: %v", c.protocols, c.header, err)
+		}
+		if err == nil {
+			if _, _, err := conn.ReadMessage(); err != nil || (c.protocols != nil && resp.Header.Get("Sec-WebSocket-Protocol") != "sie") {
+				t.Errorf("%v: %v, %v", c.protocols, err, resp.Header)
+			}
+			conn.Close()
+		}
+	}
+}
+
+func TestRequestIDs(t *testing.T) {
+	r := start(t, func(o *Options, _ *worker.Options) { o.AccessLog = true })
+	long := strings.Repeat("i", 257)
+	for _, c := range []struct {
+		method, path, body string
+		headers            []string
+		want               string
+	}{
+		{"POST", encodePath, oneText, []string{"X-Request-ID", "abc-1"}, "abc-1"},
+		{"POST", encodePath, oneText, []string{"X-SIE-Request-ID", "s/2"}, "s/2"},
+		{"POST", encodePath, oneText, []string{"X-Request-ID", "a b", "X-SIE-Request-ID", "s"}, "s"},
+		{"POST", encodePath, "{", []string{"X-Request-ID", "bad"}, "bad"},
+		{"GET", "/v1/nothing", "", []string{"X-Request-ID", "none"}, "none"},
+		{"GET", "/healthz", "", nil, ""},
+		{"GET", "/metrics", "", []string{"X-Request-ID", long}, ""},
+		{"GET", "/healthz", "", []string{"X-Request-ID", "é"}, ""},
+	} {
+		a := r.do(c.method, c.path, c.body, append(c.headers, "Accept", "application/json")...)
+		id := a.header.Get("X-Request-ID")
+		if id == "" || id != a.header.Get("X-SIE-Request-ID") || (c.want != "" && id != c.want) || (c.want == "" && len(id) != 36) {
+			t.Errorf("%s %v: %q, want %q", c.path, c.headers, id, c.want)
+		}
+	}
+	w := r.dial()
+	w.send("GET\r\n\r\n")
+	if a := w.receive("GET"); len(a.header.Get("X-Request-ID")) != 36 {
+		t.Errorf("a bad head: %v", a.header)
+	}
+	log := r.log.String()
+	for _, want := range []string{"id=abc-1", "path=" + encodePath, "status=200", "model=" + model, "items=1", "error=INVALID_INPUT", "client=127.0.0.1"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the access log lacks %s:\n%s", want, log)
+		}
+	}
+	if strings.Contains(log, "the cat") {
+		t.Error("a text is in the log")
+	}
+}
+
+func TestCORS(t *testing.T) {
+	r := start(t, func(o *Options, _ *worker.Options) {
+		o.CORSOrigins, o.Keys = []string{"https://app.example"}, guarded(t, "k")
+	})
+	pre := []string{"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,content-type"}
+	a := r.do("OPTIONS", encodePath, "", append(pre, "Origin", "https://app.example")...)
+	if a.status != 204 || a.header.Get("Access-Control-Allow-Origin") != "https://app.example" || a.header.Get("Access-Control-Allow-Headers") != "authorization,content-type" ||
+		!strings.Contains(a.header.Get("Access-Control-Allow-Methods"), "POST") || a.header.Get("Vary") != "Origin" {
+		t.Errorf("preflight: %d %v", a.status, a.header)
+	}
+	if a := r.do("OPTIONS", encodePath, "", append(pre, "Origin", "https://evil.example")...); a.status == 204 || a.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("preflight of another origin: %d %v", a.status, a.header)
+	}
+	for origin, want := range map[string]string{"https://app.example": "https://app.example", "https://app.example.evil": "", "": ""} {
+		var headers []string
+		if origin != "" {
+			headers = []string{"Origin", origin}
+		}
+		a := r.do("POST", encodePath, oneText, append(headers, "X-API-Key", "k")...)
+		if a.status != 200 || a.header.Get("Access-Control-Allow-Origin") != want || (want != "") != strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "X-Request-ID") {
+			t.Errorf("%q: %d %v", origin, a.status, a.header)
+		}
+	}
+	if a := r.do("POST", encodePath, oneText, "Origin", "https://app.example"); a.status != 401 || a.header.Get("Access-Control-Allow-Origin") == "" {
+		t.Errorf("a script must be able to read the 401: %d %v", a.status, a.header)
+	}
+	all := start(t, func(o *Options, _ *worker.Options) { o.CORSOrigins = []string{"*"} })
+	if a := all.do("GET", "/healthz", "", "Origin", "https://x"); a.header.Get("Access-Control-Allow-Origin") != "*" || a.header.Get("Vary") != "" {
+		t.Errorf("all: %v", a.header)
+	}
+	none := start(t, nil)
+	if a := none.do("OPTIONS", encodePath, "", append(pre, "Origin", "https://x")...); a.status != 405 || a.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("none: %d %v", a.status, a.header)
+	}
+}
+
+// authority signs certificates for tests.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	t    *testing.T
+}
+
+func newAuthority(t *testing.T) *authority {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, _ := x509.ParseCertificate(der)
+	return &authority{cert, key, t}
+}
+
+// issue returns a certificate and its key in PEM.
+func (a *authority) issue(serial int64) (cert, key []byte) {
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "leaf"}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, &k.PublicKey, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	kb, _ := x509.MarshalPKCS8PrivateKey(k)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: kb})
+}
+
+func write2(t *testing.T, dir string, cert, key []byte) {
+	t.Helper()
+	for name, b := range map[string][]byte{"cert.pem": cert, "key.pem": key} {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The server speaks TLS, notices a hang-up below it, takes a renewed certificate without a restart, and keeps the old one
+// while the files are broken.
+func TestTLS(t *testing.T) {
+	ca, dir := newAuthority(t), t.TempDir()
+	cert, key := ca.issue(10)
+	write2(t, dir, cert, key)
+	f := &fakeTasks{held: make(chan struct{})}
+	r := start(t, nil, with(f))
+	files := &certificates{cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"), log: slog.New(slog.NewTextHandler(r.log, nil))}
+	if err := files.load(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = r.Serve(tls.NewListener(l, files.config())) }()
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	serial := func() int64 {
+		t.Helper()
+		resp, err := client.Post("https://"+l.Addr().String()+encodePath, "application/json", strings.NewReader(oneText))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 200 {
+			t.Fatal(resp.Status)
+		}
+		return resp.TLS.PeerCertificates[0].SerialNumber.Int64()
+	}
+	if n := serial(); n != 10 {
+		t.Errorf("certificate %d", n)
+	}
+	cert, key = ca.issue(11)
+	write2(t, dir, cert, key)
+	if n := serial(); n != 11 {
+		t.Errorf("after the renewal: certificate %d", n)
+	}
+	write2(t, dir, []byte("broken"), key)
+	if n := serial(); n != 11 || !strings.Contains(r.log.String(), "cannot be used") {
+		t.Errorf("broken files: certificate %d, log %s", n, r.log)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		testrig.Until(t, "it is being scored", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return len(f.scored) == 1 })
+		cancel()
+	}()
+	req, _ := http.NewRequestWithContext(ctx, "POST", "https://"+l.Addr().String()+scorePath, strings.NewReader(`{"query":{"text":"q"},"items":[{"text":"d"}]}`))
+	if resp, err := client.Do(req); err == nil {
+		resp.Body.Close()
+		t.Error("no error for a cancelled request")
+	}
+	testrig.Until(t, "the work was cancelled", func() bool {
+		return r.metric(`sie_requests_total{endpoint="score",model="acme/reranker",status="cancelled"}`) == "1"
+	})
+}
+
+// Clients must show a certificate where an authority for them is given.
+func TestTLSClientAuthority(t *testing.T) {
+	ca, other, dir := newAuthority(t), newAuthority(t), t.TempDir()
+	cert, key := ca.issue(1)
+	write2(t, dir, cert, key)
+	caFile := filepath.Join(dir, "ca.pem")
+	if err := os.WriteFile(caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := NewTLS(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), caFile, slog.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = r.Serve(tls.NewListener(l, config)) }()
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	for name, from := range map[string]*authority{"none": nil, "ours": ca, "another's": other} {
+		c := &tls.Config{RootCAs: pool}
+		if from != nil {
+			cert, key := from.issue(2)
+			pair, _ := tls.X509KeyPair(cert, key)
+			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+		}
+		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: c}}).Get("https://" + l.Addr().String() + "/healthz")
+		if (err == nil) != (name == "ours") {
+			t.Errorf("a certificate of %s: %v", name, err)
+		}
+		if err == nil {
+			resp.Body.Close()
+		}
+	}
+	if _, err := NewTLS(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "key.pem"), slog.Default()); err == nil {
+		t.Error("a key is no authority")
+	}
+}
+
+// Every limit that is a flag reaches the place that keeps it.
+func TestLimitsAreOptions(t *testing.T) {
+	r := start(t, func(o *Options, _ *worker.Options) { o.MaxHeadBytes, o.MaxWatchers = 2048, 1 })
+	if a := r.do("GET", "/healthz", "", "X-Long", strings.Repeat("x", 3000)); a.status != 431 || !bytes.Contains(a.body, []byte("2048")) {
+		t.Errorf("a long head: %d %s", a.status, a.body)
+	}
+	one, _, err := websocket.DefaultDialer.Dial("ws://"+r.addr+"/ws/status", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.Close()
+	if _, resp, err := websocket.DefaultDialer.Dial("ws://"+r.addr+"/ws/status", nil); err == nil || resp.StatusCode != fasthttp.StatusServiceUnavailable {
+		t.Errorf("a second socket: %v", err)
+	}
+}
+
+// Everything that the reference answers elsewhere is a 501 with a code here (clients-0.10.md 5).
+func TestOutOfScope(t *testing.T) {
+	r := start(t, nil)
+	for _, path := range []string{"/v1/generate/org__name", "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/audio/transcriptions", "/v1/estimate",
+		"/v1/recommend", "/v1/jobs", "/v1/jobs/j", "/v1/jobs/j/cancel", "/v1/jobs/j/execute", "/v1/jobs/j/repair", "/v1/files", "/v1/files/f", "/v1/files/f/content",
+		"/v1/batches", "/v1/batches/b", "/v1/batches/b/cancel"} {
+		for _, method := range []string{"GET", "POST"} {
+			a := r.do(method, path, "{}")
+			if e := a.failure(t); a.status != 501 || e.Error.Code != "not_implemented" || a.header.Get("X-SIE-Error-Code") != "not_implemented" || a.header.Get("Retry-After") != "" {
+				t.Errorf("%s %s: %d %s", method, path, a.status, a.body)
+			}
+		}
+	}
+}

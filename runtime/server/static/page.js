@@ -1,0 +1,114 @@
+// The live part of the page: frames of /ws/status into numbers, lines and the table of models.
+"use strict";
+const $ = id => document.getElementById(id);
+
+const tiles = $("tiles");
+const live = {
+  requests: charts.tile(tiles, "requests / s"),
+  tokens: charts.tile(tiles, "tokens / s"),
+  running: charts.tile(tiles, "requests running"),
+  queue: charts.tile(tiles, "items queued"),
+  batch: charts.tile(tiles, "items / batch"),
+  busy: charts.tile(tiles, "device busy", v => (100 * v).toFixed(0) + " %", 1),
+  memory: charts.tile(tiles, "memory", charts.bytes),
+  models: charts.tile(tiles, "memory of models", charts.bytes),
+};
+
+// Rates are over a second of frames: at five frames a second single ones jump.
+const frames = [];
+
+function draw(s) {
+  frames.push(s);
+  while (frames.length > 2 && s.timestamp - frames[0].timestamp > 1.1) frames.shift();
+  const a = s.activity, old = frames[0], seconds = Math.max(s.timestamp - old.timestamp, 1e-3);
+  const rate = key => frames.length < 2 ? 0 : (a[key] - old.activity[key]) / seconds;
+  live.requests.push(rate("requests"));
+  live.tokens.push(rate("tokens"));
+  live.running.push(a.running);
+  live.queue.push(s.models.reduce((n, m) => n + m.queue_pending_items, 0));
+  live.batch.push(rate("batches") > 0 ? rate("batch_items") / rate("batches") : 0);
+  live.busy.push(Math.min(rate("busy_seconds") / Math.max(s.gpu_count, 1), 1));
+  const gpu = s.gpus.reduce((n, g) => [n[0] + g.memory_used_bytes, n[1] + g.memory_total_bytes], [0, 0]);
+  if (gpu[1]) live.memory.push(gpu[0], gpu[1]);
+  else live.memory.push(a.memory_used_bytes, a.memory_total_bytes);
+  live.models.push(s.models.reduce((n, m) => n + m.memory_bytes, 0));
+
+  $("version").textContent = s.server.version;
+  $("state").textContent = s.saturated ? "full" : s.ready ? "ready" : "not ready";
+  $("state").className = "pill " + (s.ready && !s.saturated ? "good" : "bad");
+  const up = s.server.uptime_seconds;
+  $("devices").textContent = [s.gpus.map(g => `${g.device} ${g.name} ${g.utilization_pct} %`).join(", ") || "CPU",
+    `up ${up >= 3600 ? (up / 3600).toFixed(1) + " h" : up >= 60 ? (up / 60).toFixed(0) + " min" : up + " s"}`].join(" · ");
+  table(s.models);
+}
+
+const rows = new Map(); // by id
+let loadedBefore = "";
+
+// table keeps the rows and changes what changed: a page that is rebuilt five times a second can't be read or selected.
+function table(models) {
+  const body = $("models").tBodies[0];
+  for (const m of models) {
+    let row = rows.get(m.name);
+    if (!row) {
+      row = body.insertRow();
+      for (let i = 0; i < 7; i++) row.insertCell();
+      row.cells[5].className = row.cells[6].className = "n";
+      rows.set(m.name, row);
+    }
+    const values = [m.name, m.state, m.config.outputs.join(", "), Object.values(m.config.dims).join(", "), m.config.max_sequence_length ?? "",
+      m.memory_bytes ? charts.bytes(m.memory_bytes) : "", m.queue_pending_items || ""];
+    values.forEach((v, i) => {
+      if (row.cells[i].textContent !== String(v)) row.cells[i].textContent = v;
+    });
+    row.dataset.state = m.state;
+  }
+  const now = models.filter(m => m.state !== "available").map(m => m.name + m.state).join();
+  if (now !== loadedBefore) { // loaded ones come first, in the frame's order
+    loadedBefore = now;
+    body.append(...[...models].sort((a, b) => (b.state !== "available") - (a.state !== "available")).map(m => rows.get(m.name)));
+    offer();
+  }
+  filter();
+}
+
+function filter() {
+  const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+  let shown = 0;
+  for (const row of rows.values()) {
+    row.hidden = !words.every(w => row.textContent.toLowerCase().includes(w));
+    shown += !row.hidden;
+  }
+  $("count").textContent = `${shown} of ${rows.size}`;
+}
+$("filter").addEventListener("input", filter);
+
+async function offer() {
+  const r = await sie.fetch("/v1/models");
+  if (r.ok) play.models((await r.json()).models);
+}
+
+addEventListener("sie-key", () => { $("ask").hidden = false; });
+$("ask").addEventListener("submit", e => {
+  e.preventDefault();
+  sie.setKey($("key").value.trim());
+  $("key").value = "";
+  $("ask").hidden = true;
+  offer();
+  watch();
+});
+
+let socket = null, again = 0;
+function watch() {
+  clearTimeout(again);
+  if (socket) socket.onclose = null, socket.close();
+  socket = sie.socket("/ws/status");
+  socket.onmessage = m => draw(JSON.parse(m.data));
+  socket.onclose = () => {
+    $("state").textContent = "not connected";
+    $("state").className = "pill bad";
+    if ($("ask").hidden) again = setTimeout(watch, 2000); // else the key that is asked for starts it
+  };
+}
+offer();
+watch();

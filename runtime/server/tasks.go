@@ -1,0 +1,65 @@
+package server
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/runtime/worker"
+)
+
+// tasks is what the server asks of a worker beyond encode. Texts are checked for size and encoding before; everything that
+// depends on the model is the worker's to check. Errors are *errs.Error.
+type tasks interface {
+	Score(ctx context.Context, r *worker.ScoreRequest) (*worker.ScoreResult, error)
+	Classify(ctx context.Context, r *worker.ClassifyRequest) (*worker.ClassifyResult, error)
+	Tokenize(ctx context.Context, model string, texts []string, addSpecial bool) ([][]worker.Token, error)
+	Detokenize(ctx context.Context, model string, ids [][]int32, skipSpecial bool) ([]string, error)
+}
+
+// scorer returns the catalog's entry for a model that scores, or why there is none.
+func (s *Server) scorer(model string, describe func(string) (*catalog.Resolved, error)) (*catalog.Resolved, error) {
+	m, err := describe(model)
+	if err != nil {
+		return nil, err
+	}
+	if !m.Has("score") {
+		return m, errs.NoScoring(model)
+	}
+	return m, nil
+}
+
+// ranking returns the indices of scores, best first; equal scores keep their order. Scores that are no numbers have no
+// order: they are a 500.
+func ranking(model string, scores []float64) ([]int, error) {
+	order := make([]int, len(scores))
+	for i, v := range scores {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, errs.NonFinite(model, "scores")
+		}
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case scores[a] > scores[b]:
+			return -1
+		case scores[a] < scores[b]:
+			return 1
+		}
+		return 0
+	})
+	return order, nil
+}
+
+// served counts and notes one success of items that took tokens.
+func (s *Server) served(ctx *fasthttp.RequestCtx, model, endpoint string, items, tokens int, t worker.Timings) {
+	note(ctx, items, tokens, nil, t)
+	s.opt.Metrics.Request(model, endpoint, obs.Success)
+	s.opt.Metrics.Served(model, endpoint, items, tokens,
+		obs.Phases{Total: t.Total, Queue: t.BatchWait, Tokenize: t.Tokenize, Inference: t.Inference})
+}

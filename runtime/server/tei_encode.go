@@ -1,0 +1,65 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/runtime/worker"
+)
+
+// teiSparse answers POST /embed_sparse: a SPLADE model's weights by vocabulary id.
+func (s *Server) teiSparse(ctx *fasthttp.RequestCtx, _ string) {
+	s.teiOutput(ctx, "embed_sparse", "sparse", func(res *worker.Result) []byte { return api.AppendTEISparse(nil, sparseRows(res)) })
+}
+
+// teiAll answers POST /embed_all: a vector a token. A model that has trained multivectors gives those; one that has only
+// pooled vectors is refused, as for /v1/encode.
+func (s *Server) teiAll(ctx *fasthttp.RequestCtx, _ string) {
+	s.teiOutput(ctx, "embed_all", "multivector", func(res *worker.Result) []byte { return api.AppendTEIAll(nil, tokenRows(res)) })
+}
+
+// teiOutput answers with one output of a model, which write turns into the body.
+func (s *Server) teiOutput(ctx *fasthttp.RequestCtx, endpoint, output string, write func(*worker.Result) []byte) {
+	s.tei(ctx, endpoint, []string{output}, func(work context.Context, model string, body []byte) error {
+		start := time.Now()
+		req, err := api.DecodeTEIEmbed(body, s.opt.Limits)
+		if err != nil {
+			return err
+		}
+		options, err := teiOptions(&req.TEIOptions)
+		if err != nil {
+			return err
+		}
+		res, err := s.worker.Encode(work, &worker.Request{Model: model, Texts: req.Texts, Tokens: req.Tokens, Options: options,
+			OutputTypes: []string{output}, ForceFloat32: true})
+		if err != nil {
+			return err
+		}
+		res.Timings.Total = time.Since(start)
+		s.teiHeaders(ctx, chars(req.Texts...), res.Tokens, res.Timings)
+		ctx.Response.SetBodyRaw(write(res))
+		s.served(ctx, model, endpoint, len(req.Texts)+len(req.Tokens), res.Tokens, res.Timings)
+		return nil
+	})
+}
+
+// sparseRows are the sparse rows of a result whose values are float32.
+func sparseRows(res *worker.Result) []api.Sparse {
+	out := make([]api.Sparse, len(res.Sparse))
+	for i, row := range res.Sparse {
+		out[i] = api.Sparse{Dims: res.SparseDims, Indices: api.Vector(api.Int32, row.Columns), Values: api.Vector(res.SparseType, row.Values)}
+	}
+	return out
+}
+
+// tokenRows are the matrices of a result whose elements are float32.
+func tokenRows(res *worker.Result) []api.Array {
+	out := make([]api.Array, len(res.Multi))
+	for i, m := range res.Multi {
+		out[i] = api.Matrix(res.MultiType, m.Rows, res.TokenDims, m.Data)
+	}
+	return out
+}

@@ -1,0 +1,102 @@
+package server
+
+import (
+	"runtime"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/build"
+	"github.com/sie-engine/sie/internal/dialect"
+	"github.com/sie-engine/sie/internal/errs"
+)
+
+// teiInfo answers GET /info about the default model. It loads nothing.
+func (s *Server) teiInfo(ctx *fasthttp.RequestCtx, _ string) {
+	model, err := s.defaultModel("dense", "score", "sparse", "json")
+	var m *catalog.Resolved
+	if err == nil {
+		m, err = s.worker.Describe(model)
+	}
+	if err != nil {
+		s.fail(ctx, dialect.RouteTEI, errs.As(err))
+		return
+	}
+	info := api.TEIInfo{ModelID: m.ID, ServedModelName: m.ID, ModelDType: dtypeName(s.worker.Precision()), ModelType: teiType(m),
+		MaxConcurrentRequests: s.worker.QueueLimit(), MaxBatchTokens: m.MaxBatchTokens,
+		MaxClientBatchSize: s.opt.Limits.MaxItems, AutoTruncate: true, TokenizationWorkers: runtime.GOMAXPROCS(0), Version: build.Version}
+	if listed, err := s.worker.Model(m.ID); err == nil && listed.MaxSequenceLength != nil {
+		info.MaxInputLength = *listed.MaxSequenceLength
+	}
+	if info.MaxClientBatchSize == 0 { // no limit of its own: as many as the smallest items that a body can hold
+		info.MaxClientBatchSize = max(s.opt.Limits.BodyLimit(), 1)
+	}
+	if m.HFID != "" {
+		info.ModelID = m.HFID
+	}
+	if m.Revision != "" {
+		info.ModelSHA = &m.Revision
+	}
+	if commit := build.Commit; commit != "" && commit != "unknown" {
+		info.SHA = &commit
+	}
+	ctx.SetContentType(api.ContentTypeJSON)
+	ctx.SetBody(api.AppendTEIInfo(nil, &info))
+}
+
+// teiType is what kind of model m is to TEI's clients. A head's labels are in its weights, which may not be there yet.
+func teiType(m *catalog.Resolved) api.TEIModelType {
+	switch {
+	case m.Has("sparse") && !m.Has("dense"):
+		return api.TEIModelType{Embedding: &api.TEIEmbedding{Pooling: "splade"}}
+	case m.Has("dense") || m.Has("multivector"):
+		pooling := "mean"
+		if m.Runtime != nil && m.Runtime.Pooling != "" {
+			pooling = string(m.Runtime.Pooling)
+		}
+		return api.TEIModelType{Embedding: &api.TEIEmbedding{Pooling: pooling}}
+	case m.Has("score"):
+		return api.TEIModelType{Reranker: &api.TEIClassifier{ID2Label: map[string]string{"0": "LABEL_0"}, Label2ID: map[string]int{"LABEL_0": 0}}}
+	}
+	return api.TEIModelType{Classifier: &api.TEIClassifier{ID2Label: map[string]string{}, Label2ID: map[string]int{}}}
+}
+
+// dtypeName is a precision in TEI's words.
+func dtypeName(precision string) string {
+	if name, ok := map[string]string{"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}[precision]; ok {
+		return name
+	}
+	return precision
+}
+
+// teiHealth answers GET /health: 200, or TEI's 503. The body is for people and for SIE clients, which look for a gateway.
+func (s *Server) teiHealth(ctx *fasthttp.RequestCtx, _ string) {
+	ctx.SetContentType(api.ContentTypeJSON)
+	if !s.isReady() {
+		ctx.SetStatusCode(fasthttp.StatusServiceUnavailable)
+		ctx.SetBodyString(`{"error":"unhealthy","error_type":"Unhealthy"}`)
+		return
+	}
+	ctx.SetBodyString(`{"type":"worker","status":"ok"}`)
+}
+
+// teiRoot answers POST / as TEI does: what the default model is for. InferenceClient(base_url) posts there.
+func (s *Server) teiRoot(ctx *fasthttp.RequestCtx, _ string) {
+	if len(s.opt.DefaultModels) > 0 {
+		if m, err := s.worker.Describe(s.opt.DefaultModels[0]); err == nil {
+			switch t := teiType(m); {
+			case t.Reranker != nil:
+				s.teiRerank(ctx, "")
+				return
+			case t.Embedding != nil && t.Embedding.Pooling == "splade":
+				s.teiSparse(ctx, "")
+				return
+			case t.Classifier != nil:
+				s.teiPredict(ctx, "")
+				return
+			}
+		}
+	}
+	s.teiEmbed(ctx, "")
+}

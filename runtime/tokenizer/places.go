@@ -1,0 +1,83 @@
+package tokenizer
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// Place is a token and where it stands in its text.
+type Place struct {
+	ID         int32
+	Start, End uint32 // bytes of the text
+	special    uint32
+}
+
+// Special reports whether the token stands for no text.
+func (p Place) Special() bool { return p.special != 0 }
+
+// Placed is the tokens of one text.
+type Placed struct {
+	Tokens    []Place
+	Truncated bool // Options.MaxTokens removed tokens
+}
+
+// IDs are the tokens' ids.
+func (p *Placed) IDs() []int32 {
+	ids := make([]int32, len(p.Tokens))
+	for i, t := range p.Tokens {
+		ids[i] = t.ID
+	}
+	return ids
+}
+
+// EncodePlaces tokenizes valid UTF-8 texts with the place of each token, on up to GOMAXPROCS goroutines: the same ids as Encode,
+// slower. A text above MaxWholeBytes is refused. The first error in the order of texts wins.
+func (t *Tokenizer) EncodePlaces(ctx context.Context, texts []string, opt Options) ([]Placed, error) {
+	out, failures := make([]Placed, len(texts)), make([]error, len(texts))
+	var taken atomic.Int64
+	var failed atomic.Bool
+	work := func() {
+		for !failed.Load() {
+			i := int(taken.Add(1)) - 1
+			if i >= len(texts) {
+				return
+			}
+			if out[i], failures[i] = t.place(ctx, texts[i], opt); failures[i] != nil {
+				failed.Store(true)
+			}
+		}
+	}
+	var all sync.WaitGroup
+	for range min(cap(slots), len(texts)) - 1 {
+		all.Go(work)
+	}
+	work()
+	all.Wait()
+	for i, err := range failures {
+		switch {
+		case err == nil:
+		case err == ErrClosed || err == ctx.Err():
+			return nil, err
+		default:
+			return nil, &TextError{Index: i, Err: err}
+		}
+	}
+	return out, nil
+}
+
+func (t *Tokenizer) place(ctx context.Context, text string, opt Options) (Placed, error) {
+	select {
+	case slots <- struct{}{}:
+	case <-ctx.Done():
+		return Placed{}, ctx.Err()
+	}
+	defer func() { <-slots }()
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if !t.lib.open() {
+		return Placed{}, ErrClosed
+	}
+	tokens, cut, err := t.places(text, opt)
+	return Placed{Tokens: tokens, Truncated: cut}, err
+}

@@ -1,0 +1,113 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/batch"
+)
+
+// ClassifyRequest asks a model with a classification head for the scores of its labels. Exactly one of Texts and Pairs is
+// set.
+type ClassifyRequest struct {
+	Model     string
+	Texts     []string
+	Pairs     [][2]string // texts that are read together, as a cross-encoder does
+	RawScores bool        // the head's logits; else their softmax, or the sigmoid of a single one
+	Options   map[string]any
+}
+
+// ClassifyResult holds one row of scores per text or pair, in input order; a row is in the order of Labels.
+type ClassifyResult struct {
+	Labels  []string
+	Scores  [][]float64
+	Tokens  int
+	Timings Timings
+}
+
+// Classify answers one request; see Encode for ctx and errors.
+func (w *Worker) Classify(ctx context.Context, r *ClassifyRequest) (*ClassifyResult, error) {
+	start := time.Now()
+	p, err := w.planClassify(r)
+	if err != nil {
+		return nil, err
+	}
+	ref, err := w.acquire(ctx, p.model)
+	if err != nil {
+		return nil, err
+	}
+	defer ref.Release()
+	m := ref.Model()
+	n := max(len(r.Texts), len(r.Pairs))
+	res := &ClassifyResult{Labels: m.weights.Labels, Scores: make([][]float64, n)}
+	reader := newReader(ctx, m, p, "inputs")
+	v, err := m.variant(arch.Want{Logits: true})
+	if err != nil {
+		return nil, w.translate(ctx, w.recordError(err, p), p.model, nil, n, "extraction")
+	}
+	j := job{ctx: ctx, queue: v.queue, n: n, timings: &res.Timings,
+		make: func(first, end int) ([]batch.Item, error) { return reader.classified(r, first, end) },
+		put: func(first int, results []batch.Result) error {
+			for i := range results {
+				res.Scores[first+i] = probabilities(floats(results[i][0]), r.RawScores)
+			}
+			return nil
+		}}
+	res.Timings.Preprocess = time.Since(start)
+	if err := j.run(); err != nil {
+		return nil, w.translate(ctx, err, p.model, v.queue, n, "extraction")
+	}
+	res.Tokens, res.Timings.Tokenize, res.Timings.Total = reader.tokens, reader.took, time.Since(start)
+	v.queue.RequestDone(res.Timings.Total)
+	return res, nil
+}
+
+// planClassify checks a request against the catalog.
+func (w *Worker) planClassify(r *ClassifyRequest) (*plan, error) {
+	p, err := w.planAny(r.Model, r.Options, nil)
+	if err != nil {
+		return nil, err
+	}
+	if tasks[p.model.Family] != arch.Classify {
+		return nil, errs.NoExtraction(r.Model)
+	}
+	return p, nil
+}
+
+// classified makes the items of texts or pairs [first, end).
+func (r *reader) classified(req *ClassifyRequest, first, end int) ([]batch.Item, error) {
+	specs, special := []batch.Spec{values(len(r.model.weights.Labels))}, 0
+	if req.Pairs != nil {
+		a, b := make([]string, end-first), make([]string, end-first)
+		for i, pair := range req.Pairs[first:end] {
+			a[i], b[i] = pair[0], pair[1]
+		}
+		return r.pairItems(a, b, first, specs, &special)
+	}
+	b, err := r.read(req.Texts[first:end], first)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]batch.Item, end-first)
+	for i := range items {
+		items[i] = batch.Item{IDs: b.Text(i), Specs: specs, Index: i}
+	}
+	return items, nil
+}
+
+// probabilities is what text-embeddings-inference makes of a head's logits.
+func probabilities(z []float32, raw bool) []float64 {
+	wide := make([]float64, len(z))
+	for i, x := range z {
+		wide[i] = float64(x)
+	}
+	switch {
+	case raw:
+		return wide
+	case len(wide) == 1:
+		return sigmoids(wide)
+	}
+	return softmax(wide)
+}

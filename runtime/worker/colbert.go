@@ -1,0 +1,151 @@
+package worker
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/runtime/tokenizer"
+)
+
+// markers is how a late-interaction model reads texts (ColBERT, arXiv:2004.12832): a marker behind [CLS] tells queries from
+// documents, queries are filled up with [MASK], and documents lose the vectors of their punctuation. Immutable.
+type markers struct {
+	query, doc         int32  // token ids, -1: none
+	queryText, docText string // what stands before a text whose marker is no token
+	queryLength        int    // tokens of a query
+	docLength          int    // of a document; 0: as the model takes
+	expand, attend     bool   // fill queries up; and let their words attend to the filling
+	mask               int32
+	skip               map[int32]struct{} // ids whose vectors documents lose
+	skipSpecial        bool
+	special            tokenizer.SpecialIDs
+}
+
+// defaultQueryLength is ColBERT's query_maxlen.
+const defaultQueryLength = 32
+
+// asciiPunctuation is Python's string.punctuation, ColBERT's skip list.
+const asciiPunctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+
+// markersOf returns how m's texts are read; it is worked out once for each profile.
+func (l *model) markersOf(m *catalog.Resolved) *markers {
+	once, _ := l.marking.LoadOrStore(m.Loadtime, sync.OnceValue(func() *markers { return newMarkers(m.Loadtime, l.tokenizer) }))
+	return once.(func() *markers)()
+}
+
+func newMarkers(o *catalog.LoadtimeOptions, t *tokenizer.Tokenizer) *markers {
+	k := &markers{queryLength: o.QueryMaxLength, docLength: o.DocMaxLength, expand: isTrue(o.QueryExpansion, true),
+		attend: isTrue(o.AttendToExpansion, false), mask: t.Special().MASK, skipSpecial: o.SkipSpecialTokens, special: t.Special()}
+	if k.queryLength == 0 {
+		k.queryLength = defaultQueryLength
+	}
+	k.expand = k.expand && k.mask >= 0
+	k.query, k.queryText = marker(o.QueryPrefix, t)
+	k.doc, k.docText = marker(o.DocPrefix, t)
+	if isTrue(o.SkipPunctuation, true) {
+		k.skip = make(map[int32]struct{})
+		for _, c := range asciiPunctuation {
+			if id, ok := t.TokenToID(string(c)); ok {
+				k.skip[id] = struct{}{}
+			}
+		}
+	}
+	return k
+}
+
+func isTrue(b *bool, otherwise bool) bool {
+	if b == nil {
+		return otherwise
+	}
+	return *b
+}
+
+// marker is the id of a prefix that is a token of its own, or the text to put before others.
+func marker(prefix string, t *tokenizer.Tokenizer) (id int32, text string) {
+	for _, spelled := range []string{prefix, strings.TrimSpace(prefix)} {
+		if id, ok := t.TokenToID(spelled); ok && spelled != "" {
+			return id, ""
+		}
+	}
+	return -1, prefix
+}
+
+// limit is how many tokens the tokenizer may leave of a text, of at most max: the marker comes on top.
+func (k *markers) limit(longest int, query bool, queryLength int) int {
+	id := k.doc
+	if query {
+		id = k.query
+		length := k.queryLength
+		if queryLength > 0 {
+			length = min(length, queryLength)
+		}
+		longest = min(longest, length)
+	} else if k.docLength > 0 {
+		longest = min(longest, k.docLength)
+	}
+	if id >= 0 {
+		longest--
+	}
+	return longest
+}
+
+// before is the prefix of a text whose marker is no token.
+func (k *markers) before(query bool) string {
+	if query {
+		return k.queryText
+	}
+	return k.docText
+}
+
+// masksExpansion says whether queries have tokens that others do not attend to.
+func (k *markers) masksExpansion() bool { return k.expand && !k.attend }
+
+// mark gives the tokens of a text as the model reads them, which of them the batch keeps, and how many rows it has in its
+// result. limit is what limit said. What a query's batch keeps is what its words attend to; all its rows are read.
+func (k *markers) mark(ids []int32, query bool, limit int) (marked []int32, keep []uint8, rows int) {
+	id := k.doc
+	if query {
+		id = k.query
+	}
+	length := len(ids)
+	if query && k.expand {
+		length = limit
+	}
+	marked = make([]int32, 0, length+1)
+	if id >= 0 && len(ids) > 0 {
+		marked = append(marked, ids[0], id)
+		ids = ids[1:]
+		length++
+	}
+	marked = append(marked, ids...)
+	words := len(marked)
+	if query {
+		if !k.expand {
+			return marked, nil, words
+		}
+		for len(marked) < length {
+			marked = append(marked, k.mask)
+		}
+		if k.attend || words == len(marked) {
+			return marked, nil, len(marked)
+		}
+		keep = make([]uint8, len(marked))
+		for i := range words {
+			keep[i] = 1
+		}
+		return marked, keep, len(marked)
+	}
+	keep = make([]uint8, len(marked))
+	for i, id := range marked {
+		if _, skipped := k.skip[id]; skipped || k.skipSpecial && (id == k.special.CLS || id == k.special.SEP) {
+			continue
+		}
+		keep[i] = 1
+		rows++
+	}
+	if rows == len(marked) {
+		keep = nil
+	}
+	return marked, keep, rows
+}

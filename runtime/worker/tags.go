@@ -1,0 +1,113 @@
+package worker
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/batch"
+	"github.com/sie-engine/sie/runtime/tokenizer"
+)
+
+// tag finds entities with a token classification head: each token's best label, neighbours of one entity joined as their
+// B- and I- prefixes say, its score the mean of theirs (the aggregation "simple" of transformers).
+func (x *extraction) tag() error {
+	m := x.model.weights
+	places := make([][]tokenizer.Place, len(x.req.Texts))
+	return x.logits(arch.Want{TokenLogits: true}, len(x.req.Texts), func(first, end int) ([]batch.Item, error) {
+		placed, err := x.reader.readPlaces(x.req.Texts[first:end], first)
+		if err != nil {
+			return nil, err
+		}
+		items := make([]batch.Item, end-first)
+		for i := range items {
+			ids := placed[i].IDs()
+			places[first+i] = placed[i].Tokens
+			items[i] = batch.Item{IDs: ids, Specs: []batch.Spec{values(len(ids) * len(m.Labels))}, Index: i}
+		}
+		return items, nil
+	}, func(i int, z []float32) error {
+		tags := bestTags(z, m.Labels, places[i])
+		threshold, _ := number(x.plan.options.Raw["threshold"])
+		for _, e := range join(tags, x.req.Texts[i]) {
+			if e.Score >= threshold && (len(x.req.Labels) == 0 || containsFold(x.req.Labels, e.Label)) {
+				x.result.Items[i].Entities = append(x.result.Items[i].Entities, e)
+			}
+		}
+		return nil
+	})
+}
+
+func containsFold(list []string, s string) bool {
+	return slices.ContainsFunc(list, func(l string) bool { return strings.EqualFold(l, s) })
+}
+
+// tagged is a token of the text with its best label. Special tokens are none.
+type tagged struct {
+	label      string
+	score      float64
+	start, end int // bytes of the text
+}
+
+// bestTags reads the logits of a text's tokens.
+func bestTags(z []float32, labels []string, places []tokenizer.Place) []tagged {
+	var out []tagged
+	n := len(labels)
+	for t := range len(z) / n {
+		if places[t].Special() {
+			continue
+		}
+		row := make([]float64, n)
+		for j := range row {
+			row[j] = float64(z[t*n+j])
+		}
+		p := softmax(row)
+		best := 0
+		for j := range p {
+			if p[j] > p[best] {
+				best = j
+			}
+		}
+		out = append(out, tagged{labels[best], p[best], int(places[t].Start), int(places[t].End)})
+	}
+	return out
+}
+
+// split takes a label apart: B-PER is the beginning of PER, a label without prefix is inside.
+func split(label string) (begins bool, name string) {
+	if rest, ok := strings.CutPrefix(label, "B-"); ok {
+		return true, rest
+	}
+	rest, _ := strings.CutPrefix(label, "I-")
+	return false, rest
+}
+
+// join makes entities of neighbouring tokens with the same name; a B- begins a new one. O is no entity. Their places are
+// counted in code points, as clients count.
+func join(tags []tagged, text string) []api.Entity {
+	var out []api.Entity
+	bytes, points := 0, 0
+	for i := 0; i < len(tags); {
+		_, name := split(tags[i].label)
+		j, sum := i+1, tags[i].score
+		for ; j < len(tags); j++ {
+			begins, next := split(tags[j].label)
+			if begins || next != name {
+				break
+			}
+			sum += tags[j].score
+		}
+		if name != "O" {
+			start, end := tags[i].start, tags[j-1].end
+			points += utf8.RuneCountInString(text[bytes:start])
+			from := points
+			points += utf8.RuneCountInString(text[start:end])
+			bytes = end
+			out = append(out, api.Entity{Text: text[start:end], Label: name, Score: sum / float64(j-i), Start: from, End: points})
+		}
+		i = j
+	}
+	return out
+}

@@ -1,0 +1,157 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/tokenizer"
+)
+
+// reader turns the texts of a request into token ids of its model. Owned by one goroutine.
+type reader struct {
+	ctx         context.Context
+	model       *model
+	entry       *catalog.Resolved
+	options     *catalog.RuntimeOptions
+	query       bool
+	instruction *string // the request's own
+	limit       int     // tokens of one text, special ones included
+	field       string  // what a client calls the texts: "items", "input"
+
+	tokens int           // read by the model so far
+	took   time.Duration // tokenising
+}
+
+// newReader returns a reader for texts that are queries or not.
+func newReader(ctx context.Context, m *model, p *plan, field string) *reader {
+	limit := m.limit(p.model)
+	if n := p.options.MaxSeqLength; n > 0 {
+		limit = min(limit, n)
+	}
+	return &reader{ctx: ctx, model: m, entry: p.model, options: p.options, query: p.query, instruction: p.instruction,
+		limit: max(limit, m.tokenizer.CountSpecial(false)), field: field}
+}
+
+// read tokenises texts, the first of which is number first of the request. The ids stay alive as long as anything refers to
+// them, so each call has a batch of its own.
+func (r *reader) read(texts []string, first int) (*tokenizer.Batch, error) {
+	start := time.Now()
+	formatted := make([]string, len(texts))
+	for i, text := range texts {
+		formatted[i] = r.format(text)
+	}
+	var b tokenizer.Batch
+	if err := r.model.tokenizer.EncodeParallel(r.ctx, &b, formatted, tokenizer.Options{MaxTokens: r.limit}); err != nil {
+		return nil, r.textError(err, first)
+	}
+	r.took += time.Since(start)
+	return &b, r.checkCut(&b, first)
+}
+
+// readPairs tokenises (first text, second text) pairs; number is the place of the first pair in the request.
+func (r *reader) readPairs(a, b []string, number int) (*tokenizer.Batch, error) {
+	start := time.Now()
+	if r.model.weights.LowerCase {
+		a, b = lower(a), lower(b)
+	}
+	var out tokenizer.Batch
+	if err := r.model.tokenizer.EncodePairsParallel(r.ctx, &out, a, b, tokenizer.Options{MaxTokens: r.limit}); err != nil {
+		return nil, r.textError(err, number)
+	}
+	r.took += time.Since(start)
+	return &out, r.checkCut(&out, number)
+}
+
+// readPlaces tokenises texts as they are, with the place of each token.
+func (r *reader) readPlaces(texts []string, first int) ([]tokenizer.Placed, error) {
+	start := time.Now()
+	placed, err := r.model.tokenizer.EncodePlaces(r.ctx, texts, tokenizer.Options{MaxTokens: r.limit})
+	if err != nil {
+		return nil, r.textError(err, first)
+	}
+	r.took += time.Since(start)
+	var b tokenizer.Batch // for the count and the check
+	for i := range placed {
+		b.IDs = append(b.IDs, placed[i].IDs()...)
+		b.Truncated = append(b.Truncated, placed[i].Truncated)
+	}
+	return placed, r.checkCut(&b, first)
+}
+
+func lower(texts []string) []string {
+	out := make([]string, len(texts))
+	for i, s := range texts {
+		out[i] = strings.ToLower(s)
+	}
+	return out
+}
+
+// checkCut counts the tokens, and refuses what was cut where the request wants that.
+func (r *reader) checkCut(b *tokenizer.Batch, first int) error {
+	r.tokens += len(b.IDs)
+	if r.options.OverflowPolicy != "error" {
+		return nil
+	}
+	for i, cut := range b.Truncated {
+		if cut {
+			place := fmt.Sprintf("%s[%d]", r.field, first+i)
+			return errs.TooLong(place, fmt.Sprintf("Field '%s' is longer than %d tokens, the limit of model '%s', and overflow_policy is 'error'",
+				place, r.limit, r.entry.ID))
+		}
+	}
+	return nil
+}
+
+// format applies templates and instructions. A model without templates may bring prompts of its own, by the names that
+// sentence-transformers uses.
+func (r *reader) format(text string) string {
+	o, w := r.options, r.model.weights
+	instructed := r.instruction != nil || o.Instruction != nil || r.query && o.DefaultInstruction != nil
+	if o.QueryTemplate == nil && o.DocTemplate == nil && !instructed {
+		name := "document"
+		if r.query {
+			name = "query"
+		}
+		prompt, ok := w.Prompts[name]
+		if !ok {
+			prompt = w.Prompts[w.DefaultPrompt]
+		}
+		text = prompt + text
+	}
+	text = o.FormatText(text, r.query, r.instruction)
+	if w.LowerCase {
+		text = strings.ToLower(text)
+	}
+	return text
+}
+
+// check validates token ids that a client sent as input number i; longer lists are cut as texts are.
+func (r *reader) check(ids []int32, i int) ([]int32, error) {
+	vocab := int32(r.model.vocab)
+	if len(ids) == 0 {
+		return nil, errs.Invalidf("input", "input %d has no token ids; it needs at least one", i)
+	}
+	for _, id := range ids {
+		if id < 0 || id >= vocab {
+			return nil, errs.Invalidf("input", "token id %d of input %d is outside the model's vocabulary of %d", id, i, vocab)
+		}
+	}
+	ids = ids[:min(len(ids), r.limit)]
+	r.tokens += len(ids)
+	return ids, nil
+}
+
+// textError turns a tokenizer's complaint about one text into the client's words.
+func (r *reader) textError(err error, first int) error {
+	var te *tokenizer.TextError
+	if errors.As(err, &te) && errors.Is(err, tokenizer.ErrTooLong) {
+		place := fmt.Sprintf("%s[%d]", r.field, first+te.Index)
+		return errs.TooLong(place, fmt.Sprintf("Field '%s': %v", place, te.Err))
+	}
+	return err
+}
