@@ -30,11 +30,15 @@ type catalogSetter interface {
 	SetCatalog(*catalog.Catalog) (worker.Changes, error)
 }
 
+// hashSetter is the server, as the reloader needs it.
+type hashSetter interface{ SetBundleHash(hash string) }
+
 // reloader reads the models directory again when its files change, and on SIGHUP; one in a bucket on SIGHUP only. Models
 // are told apart by their ids, not by their files' names. A file that is broken is reported and its model stays as it was.
 type reloader struct {
 	flags *sourceFlags
 	to    catalogSetter
+	hash  hashSetter
 	log   *slog.Logger
 	all   *catalog.Catalog // of the files as they were last read
 	stop  context.CancelFunc
@@ -43,9 +47,9 @@ type reloader struct {
 
 // newReloader starts the reloader; close ends it. It does not fail: without a directory to watch there is SIGHUP.
 // all is what the files said at the start.
-func newReloader(flags *sourceFlags, all *catalog.Catalog, to catalogSetter, log *slog.Logger) *reloader {
+func newReloader(flags *sourceFlags, all *catalog.Catalog, to catalogSetter, hash hashSetter, log *slog.Logger) *reloader {
 	ctx, stop := context.WithCancel(context.Background())
-	r := &reloader{flags: flags, all: all, to: to, log: log, stop: stop}
+	r := &reloader{flags: flags, all: all, to: to, hash: hash, log: log, stop: stop}
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP) // before the first file is read, so that none is missed, and nobody is killed by it
 	var changes <-chan fsnotify.Event
@@ -126,7 +130,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	if broken != nil {
 		r.log.Error("broken model files; their models stay as they were", "problems", broken.Error())
 	}
-	c, _, err := r.flags.narrow(all)
+	c, bundle, err := r.flags.narrow(all)
 	if err != nil {
 		r.log.Error("the models were not changed", "error", err)
 		return
@@ -137,6 +141,9 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 		return
 	}
 	r.all = all
+	if bundle != nil {
+		r.hash.SetBundleHash(c.BundleConfigHash(bundle))
+	}
 	if asked || !did.None() {
 		r.log.Info("models read again", "added", did.Added, "changed", did.Changed, "removed", did.Removed, "models", c.Len())
 	}

@@ -26,6 +26,7 @@ type told struct {
 	mu   sync.Mutex
 	last *catalog.Catalog
 	n    int
+	hash string
 }
 
 func (w *told) SetCatalog(c *catalog.Catalog) (worker.Changes, error) {
@@ -33,6 +34,12 @@ func (w *told) SetCatalog(c *catalog.Catalog) (worker.Changes, error) {
 	defer w.mu.Unlock()
 	w.last, w.n = c, w.n+1
 	return worker.Changes{}, nil
+}
+
+func (w *told) SetBundleHash(hash string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hash = hash
 }
 
 // models are the ids and widths the worker was told last.
@@ -84,7 +91,7 @@ func startReloader(t *testing.T, flags sourceFlags) *reloadRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reload := newReloader(&flags, all, r.to, slog.New(slog.NewTextHandler(r.log, nil)))
+	reload := newReloader(&flags, all, r.to, r.to, slog.New(slog.NewTextHandler(r.log, nil)))
 	t.Cleanup(reload.close)
 	return r
 }
@@ -165,6 +172,22 @@ func TestReplacedDirectory(t *testing.T) {
 	r.want("acme/b 8")
 	r.write("c.yaml", "c", 8)
 	r.want("acme/b 8, acme/c 8")
+}
+
+func TestReloadOfABundle(t *testing.T) {
+	dir := t.TempDir()
+	(&reloadRig{T: t, dir: dir}).write("a.yaml", "a", 8)
+	r := startReloader(t, sourceFlags{ModelsDir: dir, Bundle: "default"})
+	hash := func() string { r.to.mu.Lock(); defer r.to.mu.Unlock(); return r.to.hash }
+	r.want("acme/a 8")
+	before := hash()
+	r.write("b.yaml", "b", 8)
+	r.want("acme/a 8, acme/b 8")
+	for deadline := time.Now().Add(5 * time.Second); hash() == before; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the hash of the bundle is still %q", before)
+		}
+	}
 }
 
 func TestReloadOnHangUp(t *testing.T) {

@@ -146,7 +146,7 @@ func (c *serveCmd) Run() error {
 
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer cancel()
-	reload := newReloader(&c.sourceFlags, all, w, log)
+	reload := newReloader(&c.sourceFlags, all, w, s, log)
 	defer reload.close()
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()

@@ -88,12 +88,23 @@ type Server struct {
 	watchers *watchers
 	started  time.Time
 	ready    atomic.Bool
-	gate     *gate // inference requests; shut by Shutdown
+	bundle   atomic.Pointer[string] // SetBundleHash's, over the options'
+	gate     *gate                  // inference requests; shut by Shutdown
 	work     context.Context
 	abort    context.CancelCauseFunc // ends work: every running request
 }
 
 var errClientGone = errors.New("the client closed the connection")
+
+// SetBundleHash replaces Options.BundleHash when the catalog changed: a gateway sends work by it.
+func (s *Server) SetBundleHash(hash string) { s.bundle.Store(&hash) }
+
+func (s *Server) bundleHash() string {
+	if h := s.bundle.Load(); h != nil {
+		return *h
+	}
+	return s.opt.BundleHash
+}
 
 // New returns a server in front of w that is not ready yet.
 func New(w *worker.Worker, opt Options) (*Server, error) {

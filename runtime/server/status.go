@@ -192,7 +192,7 @@ func (s *Server) statusNow() statusMessage {
 		Timestamp: float64(time.Now().UnixMicro()) / 1e6,
 		Ready:     s.isReady(), Saturated: st.Saturated,
 		Name: s.opt.Name, MachineProfile: s.opt.MachineProfile, PoolName: s.opt.Pool,
-		Bundle: s.opt.Bundle, BundleConfigHash: s.opt.BundleHash,
+		Bundle: s.opt.Bundle, BundleConfigHash: s.bundleHash(),
 		LoadedModels: st.Loaded, MaxBatchRequests: st.MaxBatchRequests, GPUCount: len(st.GPUs), GPUs: st.GPUs, Models: st.Models,
 		Server: serverStatus{Version: build.Version, UptimeSeconds: int(time.Since(s.started).Seconds()), PID: os.Getpid()},
 	}

@@ -65,6 +65,15 @@ func TestStatusFrames(t *testing.T) {
 	if five := times[5].Sub(times[0]); five < 800*time.Millisecond || five > 4*time.Second {
 		t.Errorf("five frames take %v, want 1 s", five)
 	}
+	r.SetBundleHash("def") // the catalog changed
+	for range 10 {
+		if err := c.ReadJSON(&frame); err != nil || frame["bundle_config_hash"] == "def" {
+			break
+		}
+	}
+	if frame["bundle_config_hash"] != "def" {
+		t.Errorf("the bundle's hash is still %v", frame["bundle_config_hash"])
+	}
 }
 
 func TestStatusEndsWithTheServer(t *testing.T) {
