@@ -51,6 +51,7 @@ func (s *Server) extract(ctx *fasthttp.RequestCtx, model string) {
 		res.Timings.Preprocess += time.Since(start) - res.Timings.Total
 		res.Timings.Total = time.Since(start)
 		s.writeExtract(ctx, model, req, res)
+		note(ctx, len(res.Items), res.Tokens, nil, res.Timings)
 		s.opt.Metrics.Request(m.ID, "extract", obs.Success)
 		t := res.Timings
 		s.opt.Metrics.Served(m.ID, "extract", len(res.Items), res.Tokens,

@@ -137,7 +137,7 @@ func TestScoreIsCancelled(t *testing.T) {
 
 // The order of an answer does not depend on how its scores are sorted.
 func TestRanking(t *testing.T) {
-	got, err := ranking("m", []float64{1, 3, 1, 2, 3, -0.0, 0})
+	got, err := ranking("m", []float64{1, 3, 1, 2, 3, math.Copysign(0, -1), 0})
 	if err != nil || !reflect.DeepEqual(got, []int{1, 4, 3, 0, 2, 5, 6}) {
 		t.Errorf("%v, %v", got, err)
 	}
