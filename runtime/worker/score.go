@@ -164,7 +164,10 @@ func (r *reader) pairItems(a, b []string, first int, specs []batch.Spec, special
 	from := int32(0)
 	for i := range items {
 		to := out.Ends[i]
-		items[i] = batch.Item{IDs: out.IDs[from:to:to], TypeIDs: out.TypeIDs[from:to:to], Specs: specs, Index: i}
+		items[i] = batch.Item{IDs: out.IDs[from:to:to], Specs: specs, Index: i}
+		if r.model.weights.TypeVocab > 1 { // else a tokenizer's types are not the model's: transformers leaves them out too
+			items[i].TypeIDs = out.TypeIDs[from:to:to]
+		}
 		from = to
 	}
 	return items, nil
