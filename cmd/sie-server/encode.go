@@ -61,7 +61,7 @@ func (c *encodeCmd) Run() error {
 	log := obs.NewLogger(io.Discard, false, false)
 	bars := &downloadBars{}
 	w, err := newWorker(&c.sourceFlags, &c.computeFlags, &batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048,
-		MemoryPercent: 95}, cat, log, obs.NewMetrics(), bars.update)
+		MemoryPercent: 95, MaxLoRAs: 10}, cat, log, obs.NewMetrics(), bars.update)
 	if err != nil {
 		return err
 	}

@@ -259,6 +259,7 @@ type batchFlags struct {
 	IdleEvict        int           `name:"idle-evict-s" help:"Seconds after which an unused model is unloaded; 0: never." env:"SIE_IDLE_EVICT_S" default:"0"`
 	MemoryBudget     int64         `help:"Bytes of packed weights on each device; 0: as much as there is memory." env:"SIE_MEMORY_BUDGET" default:"0"`
 	MemoryPercent    float64       `name:"memory-pressure-threshold-percent" help:"Memory use above which unused models are unloaded." env:"SIE_MEMORY_PRESSURE_THRESHOLD_PERCENT" default:"95"`
+	MaxLoRAs         int           `name:"max-loras-per-model" help:"LoRA adapters of one model at a time; the least recently used one goes." env:"SIE_MAX_LORAS_PER_MODEL" default:"10"`
 	Adaptive         bool          `name:"adaptive-batching" help:"Adapt the batch wait to the latency seen." env:"SIE_ADAPTIVE_BATCHING__ENABLED" default:"true" negatable:""`
 	TargetP50        float64       `name:"adaptive-target-p50-ms" help:"Latency target of adaptive batching, in ms; 0: calibrated." env:"SIE_ADAPTIVE_BATCHING__TARGET_P50_MS"`
 }
@@ -272,7 +273,7 @@ func (f *batchFlags) options() (batch.Options, error) {
 		{"max-batch-wait-ms", f.MaxBatchWait, 0, 10_000}, {"idle-coalesce-ms", f.IdleCoalesce, 0, 10_000},
 		{"max-concurrent-requests", float64(f.MaxQueued), 1, 1 << 20}, {"adaptive-target-p50-ms", f.TargetP50, 0, 60_000},
 		{"memory-pressure-threshold-percent", f.MemoryPercent, 50, 99}, {"model-load-timeout-s", float64(f.LoadTimeout), 0, 86400},
-		{"memory-budget", float64(f.MemoryBudget), 0, 1 << 50}} {
+		{"max-loras-per-model", float64(f.MaxLoRAs), 1, 64}, {"memory-budget", float64(f.MemoryBudget), 0, 1 << 50}} {
 		if x.v < x.lo || x.v > x.hi {
 			return batch.Options{}, fmt.Errorf("--%s must be between %v and %v, got %v", x.name, x.lo, x.hi, x.v)
 		}
@@ -322,6 +323,6 @@ func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.
 	}
 	return worker.New(worker.Options{Catalog: c, Hub: h, Devices: dev.options, Precision: cmp.Precision, GPUType: cmp.GPUType,
 		LoadWait: bat.LoadWait, MaxBatchTokens: bat.MaxBatchTokens, Batch: bo, MaxQueueItems: bat.MaxQueued,
-		Pinned: ids(bat.Pinned), LoadTimeout: time.Duration(bat.LoadTimeout) * time.Second,
+		Pinned: ids(bat.Pinned), MaxLoRAs: bat.MaxLoRAs, LoadTimeout: time.Duration(bat.LoadTimeout) * time.Second,
 		IdleEvict: time.Duration(bat.IdleEvict) * time.Second, MemoryBudget: bat.MemoryBudget, MemoryThreshold: bat.MemoryPercent / 100, Metrics: m, Log: log})
 }

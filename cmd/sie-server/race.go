@@ -36,7 +36,7 @@ func (c *raceCmd) Run() error {
 		return err
 	}
 	w, err := newWorker(&c.sourceFlags, &c.computeFlags, &batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048,
-		MemoryPercent: 95}, cat, obs.NewLogger(os.Stderr, false, false), obs.NewMetrics(), nil)
+		MemoryPercent: 95, MaxLoRAs: 10}, cat, obs.NewLogger(os.Stderr, false, false), obs.NewMetrics(), nil)
 	if err != nil {
 		return err
 	}

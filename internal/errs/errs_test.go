@@ -67,7 +67,6 @@ func TestConstructors(t *testing.T) {
 		{LoadFailed("m", LoadFailure{}, "d", nil), "MODEL_LOAD_FAILED", 502, 0, "Model 'm' failed to load (UNKNOWN, attempts=1): d"},
 		{LoadingLoRA("l", "m"), "LORA_LOADING", 503, time.Second, "LoRA 'l' is loading for model 'm', please retry"},
 		{LoRAFailed("l", "m", io.EOF), "INFERENCE_ERROR", 500, 0, "Failed to load LoRA 'l' for model 'm'"},
-		{NoLoRA("l", "m"), "INVALID_INPUT", 400, 0, "Model 'm' does not support LoRA adapters; remove lora_id 'l'"},
 		{FullQueue(500, 20, 512), "QUEUE_FULL", 503, time.Second, "Queue full: 500 items pending, cannot add 20 more (limit: 512)"},
 		{FullQueueBytes(5, 2, 6), "QUEUE_FULL", 503, time.Second, "Queue full: 5 bytes pending, cannot add 2 more (limit: 6)"},
 		{OutOfMemory("Encoding", io.EOF), "RESOURCE_EXHAUSTED", 503, 5 * time.Second, "Encoding temporarily unavailable due to resource pressure: out of memory"},

@@ -157,11 +157,6 @@ func LoRAFailed(lora, model string, cause error) *Error {
 	return e
 }
 
-// NoLoRA is the 400 for a model that takes no adapters.
-func NoLoRA(lora, model string) *Error {
-	return Invalid("lora_id", "Model '"+model+"' does not support LoRA adapters; remove lora_id '"+lora+"'")
-}
-
 // FullQueue is the 503 for a queue that other work fills.
 func FullQueue(pending, adding, limit int) *Error {
 	return newError(QueueFull, fmt.Sprintf("Queue full: %d items pending, cannot add %d more (limit: %d)",

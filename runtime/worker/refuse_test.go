@@ -41,7 +41,7 @@ func TestRefusedRequests(t *testing.T) {
 		{"dtype by option", Request{Model: mean, Texts: text, Options: map[string]any{"output_dtype": "float8"}}, errs.InvalidInput, 400, "options.output_dtype", "Unsupported output_dtype: float8. Use one of float32"},
 		{"muvera", Request{Model: mean, Texts: text, Options: map[string]any{"muvera": map[string]any{}}}, errs.InvalidInput, 400, "options.muvera", "Model 'test/mean' has no multivectors to fold; remove the option 'muvera'"},
 		{"smve", Request{Model: mean, Texts: text, Options: map[string]any{"smve": true}}, errs.InvalidInput, 400, "options.smve", "has no multivectors"},
-		{"lora", Request{Model: mean, Texts: text, Options: map[string]any{"lora_id": "x"}}, errs.InvalidInput, 400, "lora_id", "does not support LoRA"},
+		{"lora", Request{Model: mean, Texts: text, Options: map[string]any{"lora_id": "/etc/x"}}, errs.InvalidInput, 400, "options.lora_id", "must name a hub repository"},
 		{"overflow", Request{Model: mean, Texts: []string{"a", wide}, Options: map[string]any{"overflow_policy": "error"}}, errs.InputTooLong, 400, "items[1]", "Field 'items[1]' is longer than 40 tokens, the limit of model 'test/mean', and overflow_policy is 'error'"},
 		{"overflow of a lower limit", Request{Model: mean, Texts: []string{"the cat sat on the mat"}, Options: map[string]any{"overflow_policy": "error", "max_seq_length": int64(4)}}, errs.InputTooLong, 400, "items[0]", "longer than 4 tokens"},
 		{"overflow policy", Request{Model: mean, Texts: text, Options: map[string]any{"overflow_policy": "x"}}, errs.InvalidInput, 400, "options.overflow_policy", "Invalid overflow_policy: 'x'"},
