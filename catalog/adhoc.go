@@ -7,12 +7,15 @@ import (
 	"strings"
 )
 
-// AdHocInfo describes a dense encoder that has no model file. Exactly one of HFID and WeightsPath is set;
+// AdHocInfo describes a model that has no model file, a dense encoder unless it says otherwise. Exactly one of HFID and WeightsPath is set;
 // zero values elsewhere leave the matter to the model's own files.
 type AdHocInfo struct {
 	HFID        string
 	Revision    string
 	WeightsPath string
+
+	Adapter string // module:Class; "" = an encoder of dense vectors
+	Tasks   Tasks  // where Adapter is given
 
 	Dim                int // 0 = unknown until the weights are read
 	MaxSequenceLength  int // tokens
@@ -55,7 +58,11 @@ func AdHoc(id string, info AdHocInfo) (*Model, error) {
 			return nil, fmt.Errorf("%s must be between 0 and %d; got %d", n.name, n.limit, n.v)
 		}
 	}
-	adapter, err := ParseAdapterPath(adHocAdapter)
+	path, tasks := adHocAdapter, Tasks{Dense: &Dim{info.Dim}}
+	if info.Adapter != "" {
+		path, tasks = info.Adapter, info.Tasks
+	}
+	adapter, err := ParseAdapterPath(path)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +72,7 @@ func AdHoc(id string, info AdHocInfo) (*Model, error) {
 	}
 	return &Model{
 		ID: id, HFID: info.HFID, HFRevision: info.Revision, WeightsPath: info.WeightsPath,
-		Inputs: Inputs{Text: true}, Tasks: Tasks{Dense: &Dim{info.Dim}},
+		Inputs: Inputs{Text: true}, Tasks: tasks,
 		MaxSequenceLength: info.MaxSequenceLength, Profiles: []Profile{p},
 	}, nil
 }

@@ -238,7 +238,11 @@ func adHocDir(id, dir string) (*catalog.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return catalog.AdHoc(id, catalog.AdHocInfo{WeightsPath: abs})
+	info := catalog.AdHocInfo{WeightsPath: abs}
+	if info.Adapter, info.Tasks, err = adHocTasks(abs); err != nil {
+		return nil, fmt.Errorf("--models %s: %w", dir, err)
+	}
+	return catalog.AdHoc(id, info)
 }
 
 func isModelDir(dir string) bool {

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/sie-engine/sie/internal/golden"
+)
+
+// A directory is served as what its files say it was made for.
+func TestAdHocTasks(t *testing.T) {
+	for dir, want := range map[string]struct {
+		adapter string
+		outputs []string
+	}{
+		"st-mean":        {"", nil},
+		"splade-bert":    {"splade_flash", []string{"sparse"}},
+		"colbert-dense":  {"colbert", []string{"multivector", "score"}},
+		"bge-m3":         {"bge_m3_flash", []string{"dense", "sparse", "multivector", "score"}},
+		"rerank-sigmoid": {"cross_encoder", []string{"score"}},
+		"classify-bert":  {"sequence_classification", []string{"json"}},
+		"tag-distilbert": {"token_classification", []string{"json"}},
+		"bert-erf-h128":  {"", nil},
+	} {
+		adapter, tasks, err := adHocTasks(golden.Open(t, dir).Dir)
+		if want.adapter != "" {
+			want.adapter = "sie_server.adapters." + want.adapter + ":Adapter"
+		}
+		if err != nil || adapter != want.adapter || !slices.Equal(tasks.Outputs(), want.outputs) {
+			t.Errorf("%s: adapter %q, outputs %v, %v; want %q, %v", dir, adapter, tasks.Outputs(), err, want.adapter, want.outputs)
+		}
+	}
+	if _, _, err := adHocTasks(t.TempDir()); err == nil {
+		t.Error("an empty directory is something")
+	}
+}
