@@ -139,6 +139,10 @@ bench-sie: build minilm ## race sie-server 0.10.1 over HTTP on this machine
 bench-models: build minilm ## a hundred models in turn on a memory budget for ten, and mixed traffic on three (BENCHFLAGS)
 	python3 -B bench/models.py $(BENCHFLAGS)
 
+bench-heads: build minilm ## reranking and sparse encoding beside sentence-transformers (BENCHFLAGS)
+	@tools/setup/venv.sh bench
+	build/venv-bench/bin/python -B bench/heads.py $(BENCHFLAGS)
+
 bench-kernels: deps ## time every CUDA kernel, beside cuBLASLt and PyTorch; without a GPU check them (FILTER=text)
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
 	@tools/gpu/bench.sh "$(FILTER)"
