@@ -59,8 +59,9 @@ typedef struct {
 
 /* Encodes one text into tokens[cap] with the place of each token; progress as above, except that a call with too little room
  * starts again. Takes the library's whole pipeline: at most opt->max_whole bytes. */
-void sietok_places(const sietok *model, const uint8_t *text, size_t len, const sietok_options *opt, sietok_place *tokens,
-                   size_t cap, uint8_t *cut, sietok_progress *progress, uint8_t *message, size_t message_cap);
+void sietok_places(const sietok *model, const uint8_t *text, size_t len, const sietok_options *opt,
+                   sietok_place *tokens, size_t cap, uint8_t *cut, sietok_progress *progress,
+                   uint8_t *message, size_t message_cap);
 
 /* Text of `ids` (code SIETOK_OK) or a message (SIETOK_FAILED), freed with sietok_free_text. */
 uint8_t *sietok_decode(const sietok *model, const uint32_t *ids, size_t len, bool skip_special,
