@@ -34,17 +34,11 @@ func (w *Worker) Classify(ctx context.Context, r *ClassifyRequest) (*ClassifyRes
 	if err != nil {
 		return nil, err
 	}
-	ref, err := w.acquire(ctx, p.model)
+	m, adapter, done, err := w.open(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	defer ref.Release()
-	m := ref.Model()
-	adapter, drop, err := m.adapter(p)
-	if err != nil {
-		return nil, err
-	}
-	defer drop()
+	defer done()
 	n := max(len(r.Texts), len(r.Pairs))
 	res := &ClassifyResult{Labels: m.weights.Labels, Scores: make([][]float64, n)}
 	reader := newReader(ctx, m, p, "inputs")

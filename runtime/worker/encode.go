@@ -22,17 +22,12 @@ func (w *Worker) Encode(ctx context.Context, r *Request) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	ref, err := w.acquire(ctx, p.model)
+	model, adapter, done, err := w.open(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	defer ref.Release()
-	adapter, drop, err := ref.Model().adapter(p)
-	if err != nil {
-		return nil, err
-	}
-	defer drop()
-	e, err := newEncoding(ctx, ref.Model(), p, r)
+	defer done()
+	e, err := newEncoding(ctx, model, p, r)
 	if err != nil {
 		return nil, w.translate(ctx, w.recordError(err, p), p.model, nil, 0, "encoding")
 	}
@@ -264,6 +259,20 @@ func (w *Worker) translate(ctx context.Context, err error, m *catalog.Resolved, 
 		return errs.OutOfMemory("Inference", err)
 	}
 	return errs.Inference(what, err)
+}
+
+// open pins a plan's model and the adapter it wants, until done is called.
+func (w *Worker) open(ctx context.Context, p *plan) (m *model, adapter batch.Adapter, done func(), err error) {
+	ref, err := w.acquire(ctx, p.model)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	adapter, drop, err := ref.Model().adapter(p)
+	if err != nil {
+		ref.Release()
+		return nil, nil, nil, err
+	}
+	return ref.Model(), adapter, func() { drop(); ref.Release() }, nil
 }
 
 // acquire pins the loaded model, waiting at most LoadWait for a load.

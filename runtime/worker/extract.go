@@ -44,17 +44,12 @@ func (w *Worker) Extract(ctx context.Context, r *ExtractRequest) (*ExtractResult
 	if err != nil {
 		return nil, err
 	}
-	ref, err := w.acquire(ctx, p.model)
+	model, adapter, done, err := w.open(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	defer ref.Release()
-	adapter, drop, err := ref.Model().adapter(p)
-	if err != nil {
-		return nil, err
-	}
-	defer drop()
-	x := &extraction{ctx: ctx, model: ref.Model(), adapter: adapter, plan: p, req: r, reader: newReader(ctx, ref.Model(), p, "items"),
+	defer done()
+	x := &extraction{ctx: ctx, model: model, adapter: adapter, plan: p, req: r, reader: newReader(ctx, model, p, "items"),
 		result: ExtractResult{Model: p.model, Items: make([]Extracted, len(r.Texts))}}
 	x.result.Timings.Preprocess = time.Since(start)
 	if err := x.run(); err != nil {

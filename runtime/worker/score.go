@@ -37,17 +37,12 @@ func (w *Worker) Score(ctx context.Context, r *ScoreRequest) (*ScoreResult, erro
 	if err != nil {
 		return nil, err
 	}
-	ref, err := w.acquire(ctx, p.model)
+	model, adapter, done, err := w.open(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	defer ref.Release()
-	adapter, drop, err := ref.Model().adapter(p)
-	if err != nil {
-		return nil, err
-	}
-	defer drop()
-	s := &scoring{ctx: ctx, model: ref.Model(), adapter: adapter, plan: p, req: r, reader: newReader(ctx, ref.Model(), p, "items"),
+	defer done()
+	s := &scoring{ctx: ctx, model: model, adapter: adapter, plan: p, req: r, reader: newReader(ctx, model, p, "items"),
 		result: ScoreResult{Model: p.model, Scores: make([]float64, len(r.Texts))}}
 	s.result.Timings.Preprocess = time.Since(start)
 	if err := s.run(); err != nil {
