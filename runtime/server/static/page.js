@@ -85,7 +85,9 @@ $("filter").addEventListener("input", filter);
 
 async function offer() {
   const r = await sie.fetch("/v1/models");
-  if (r.ok) play.models((await r.json()).models);
+  if (!r.ok) return;
+  const list = await r.json();
+  play.models(list.models);
 }
 
 addEventListener("sie-key", () => { $("ask").hidden = false; });
