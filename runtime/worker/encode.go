@@ -71,6 +71,7 @@ func newEncoding(ctx context.Context, m *model, p *plan, r *Request) (*encoding,
 	e.result.Model = p.model
 	if p.model.Family == catalog.FamilyColBERT {
 		e.markers = m.markersOf(p.model)
+		e.reader.prefix = e.markers.before(p.query)
 		e.reader.limit = e.markers.limit(e.reader.limit, p.query, p.options.QueryMaxLength)
 	}
 	if err := e.prepare(); err != nil {

@@ -396,6 +396,36 @@ func TestColBERT(t *testing.T) {
 	}
 }
 
+// A marker that is a token goes behind [CLS]; one that is none is text before the text.
+func TestMarkers(t *testing.T) {
+	r := start(t, nil, nil, lateModel(t, "token", `{query_expansion: false, query_prefix: "[MASK] ", doc_prefix: "[UNK]"}`),
+		lateModel(t, "text", `{query_expansion: false, query_prefix: "ask ", doc_prefix: "say "}`), lateModel(t, "none", "{query_expansion: false}"))
+	yes := true
+	rows := func(model, text string, query *bool) (n int, data string) {
+		res, err := r.Encode(t.Context(), &Request{Model: model, Texts: []string{text}, OutputTypes: []string{"multivector"}, IsQuery: query})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Multi[0].Rows, string(res.Multi[0].Data)
+	}
+	plain, _ := rows("none", "the cat", nil)
+	if n, _ := rows("token", "the cat", nil); n != plain+1 {
+		t.Errorf("a marker that is a token: %d rows, without it %d", n, plain)
+	}
+	_, asked := rows("text", "the cat", &yes)
+	_, said := rows("text", "the cat", nil)
+	_, ask := rows("none", "ask the cat", &yes)
+	_, say := rows("none", "say the cat", nil)
+	if asked != ask || said != say || ask == say {
+		t.Error("a marker that is no token does not stand before the text")
+	}
+	res, err := r.Score(t.Context(), &ScoreRequest{Model: "text", Query: "the cat", Texts: []string{"the cat"}})
+	want, err2 := r.Score(t.Context(), &ScoreRequest{Model: "none", Query: "ask the cat", Texts: []string{"say the cat"}})
+	if err != nil || err2 != nil || res.Scores[0] != want.Scores[0] {
+		t.Errorf("scores %v and %v, %v, %v", res, want, err, err2)
+	}
+}
+
 // A model that folds gives dense rows by MUVERA and sparse ones by SMVE, for queries and documents apart, alone and in company
 // alike; the dot product of a MUVERA pair stands for their MaxSim.
 func TestFolding(t *testing.T) {

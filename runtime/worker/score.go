@@ -183,7 +183,7 @@ func (s *scoring) lateInteraction() error {
 	if err != nil {
 		return err
 	}
-	s.reader.limit = k.limit(s.reader.limit, false, 0)
+	s.reader.prefix, s.reader.limit = k.before(false), k.limit(s.reader.limit, false, 0)
 	specs := []batch.Spec{values(1)}
 	return s.job(v, true, func(first, end int) ([]batch.Item, error) {
 		b, err := s.reader.read(s.req.Texts[first:end], first)

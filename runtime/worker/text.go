@@ -21,6 +21,7 @@ type reader struct {
 	query       bool
 	instruction *string // the request's own
 	limit       int     // tokens of one text, special ones included
+	prefix      string  // put before each formatted text
 	field       string  // what a client calls the texts: "items", "input"
 
 	tokens int           // read by the model so far
@@ -123,7 +124,7 @@ func (r *reader) format(text string) string {
 		}
 		text = prompt + text
 	}
-	text = o.FormatText(text, r.query, r.instruction)
+	text = r.prefix + o.FormatText(text, r.query, r.instruction)
 	if w.LowerCase {
 		text = strings.ToLower(text)
 	}
