@@ -160,7 +160,7 @@ func New[M Model](opt Options) *Registry[M] {
 	}
 	r := &Registry[M]{opt: opt, entries: make(map[string]*entry[M]), packing: make(chan struct{}, 1),
 		fetches: make(chan struct{}, opt.Fetches)}
-	r.ctx, r.stop = context.WithCancel(context.Background())
+	r.ctx, r.stop = context.WithCancel(context.Background()) //nolint:gosec // Close calls it
 	return r
 }
 

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 )
@@ -57,7 +58,7 @@ func (t *Tokenizer) EncodePlaces(ctx context.Context, texts []string, opt Option
 	for i, err := range failures {
 		switch {
 		case err == nil:
-		case err == ErrClosed || err == ctx.Err():
+		case errors.Is(err, ErrClosed), errors.Is(err, ctx.Err()):
 			return nil, err
 		default:
 			return nil, &TextError{Index: i, Err: err}

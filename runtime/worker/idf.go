@@ -74,7 +74,7 @@ func readBounded(path string) ([]byte, error) {
 func parseIDFJSON(data []byte, entry func(string, float64) error) error {
 	var table map[string]float64
 	if err := json.Unmarshal(data, &table); err != nil {
-		return fmt.Errorf("is no JSON object of numbers: %v", err)
+		return fmt.Errorf("is no JSON object of numbers: %w", err)
 	}
 	for token, w := range table {
 		if err := entry(token, w); err != nil {
