@@ -263,6 +263,7 @@ func TestUnloadWhileLoading(t *testing.T) {
 			t.Error("a model that loads was not there")
 		}
 		time.Sleep(2 * time.Second)
+		synctest.Wait() // the race detector knows of this meeting, not of clocks
 		if ref == nil || ref.Model() != m || m.closed.Load() != 0 {
 			t.Fatal("its caller did not get it")
 		}
