@@ -122,7 +122,7 @@ SPOILT = [
     ("a missing library", "VOLUME", "RUN rm /lib/x86_64-linux-gnu/libgcc_s.so.1\nVOLUME", "lacks libraries"),
     ("Python", "VOLUME", "RUN touch /usr/bin/python3\nVOLUME", "the image holds /usr/bin/python3"),
     ("a step that fails", "VOLUME", "RUN echo oh && false\nVOLUME", "RUN failed with 1"),
-    ("a signal that is no stop", "STOPSIGNAL SIGTERM", "STOPSIGNAL SIGHUP", "SIGHUP ended process 1"),
+    ("a signal that is no stop", "STOPSIGNAL SIGTERM", "STOPSIGNAL SIGQUIT", "SIGQUIT ended process 1"),
     ("another port", 'CMD ["serve"]', 'CMD ["serve", "--port", "8081"]', "just started"),
     ("another port exposed", "EXPOSE 8080", "EXPOSE 8081", "the vectors of MiniLM: not within"),
     ("models looked for elsewhere", "SIE_DEVICE=cpu", "SIE_LOCAL_CACHE=/tmp", "embeddings: 502"),
