@@ -1,0 +1,155 @@
+package worker
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/errs"
+)
+
+const colbertTasks = "tasks: {encode: {multivector: {dim: 24}}, score: {}}"
+
+// lateModel is a ColBERT model with those load-time options.
+func lateModel(t *testing.T, id, options string) *catalog.Model {
+	t.Helper()
+	dir := withTokenizer(t, "colbert-linear", "st-mean", nil)
+	return loadtime(t, id, dir, "colbert", colbertTasks, options)
+}
+
+// loadtime is entry with load-time options, in YAML's short form.
+func loadtime(t *testing.T, id, dir, adapter, tasks, options string) *catalog.Model {
+	t.Helper()
+	m, warn, err := catalog.ParseModel("test.yaml", fmt.Appendf(nil, `sie_id: %s
+weights_path: %s
+max_sequence_length: 60
+%s
+profiles:
+  default: {adapter_path: "sie_server.adapters.%s:X", max_batch_tokens: 4096, adapter_options: {loadtime: %s}}
+`, id, dir, tasks, adapter, options))
+	if err != nil || len(warn) > 0 {
+		t.Fatal(err, warn)
+	}
+	return m
+}
+
+// Queries are filled up, documents lose their punctuation, and a score is the MaxSim of what encode gives.
+func TestColBERT(t *testing.T) {
+	r := start(t, nil, nil, lateModel(t, "hidden", "{query_max_length: 12}"),
+		lateModel(t, "attended", "{query_max_length: 12, attend_to_expansion_tokens: true}"), lateModel(t, "plain", "{query_max_length: 12, query_expansion: false}"))
+	yes := true
+	query, texts := "the cat sat", []string{"a cat, on the mat!", "zebra quiz", "what is the tallest mountain"}
+	vectors := func(model string, query bool, texts ...string) []Matrix {
+		req := &Request{Model: model, Texts: texts, OutputTypes: []string{"multivector"}}
+		if query {
+			req.IsQuery = &yes
+		}
+		res, err := r.Encode(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Multi
+	}
+	plain := vectors("plain", true, query)[0]
+	for _, model := range []string{"hidden", "attended"} {
+		q := vectors(model, true, query)[0]
+		if q.Rows != 12 || plain.Rows >= 12 {
+			t.Errorf("%s: a query of %d rows, plain %d", model, q.Rows, plain.Rows)
+		}
+		same := string(q.Data[:len(plain.Data)]) == string(plain.Data)
+		if same != (model == "hidden") {
+			t.Errorf("%s: its words have the vectors of a query without filling: %v", model, same)
+		}
+	}
+	docs := vectors("hidden", false, texts...)
+	whole := vectors("hidden", false, "a cat on the mat")[0]
+	if docs[0].Rows != whole.Rows {
+		t.Errorf("a text with punctuation has %d rows, without it %d", docs[0].Rows, whole.Rows)
+	}
+	res, err := r.Score(t.Context(), &ScoreRequest{Model: "hidden", Query: query, Texts: slices.Repeat(texts, 200)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := vectors("hidden", true, query)[0]
+	for i, got := range res.Scores {
+		if want := maxsim(q, docs[i%3]); math.Abs(got-want) > 1e-4 {
+			t.Fatalf("text %d: %v, want %v", i, got, want)
+		}
+	}
+}
+
+// A marker that is a token goes behind [CLS]; one that is none is text before the text.
+func TestMarkers(t *testing.T) {
+	r := start(t, nil, nil, lateModel(t, "token", `{query_expansion: false, query_prefix: "[MASK] ", doc_prefix: "[UNK]"}`),
+		lateModel(t, "text", `{query_expansion: false, query_prefix: "ask ", doc_prefix: "say "}`), lateModel(t, "none", "{query_expansion: false}"))
+	yes := true
+	rows := func(model, text string, query *bool) (n int, data string) {
+		res, err := r.Encode(t.Context(), &Request{Model: model, Texts: []string{text}, OutputTypes: []string{"multivector"}, IsQuery: query})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Multi[0].Rows, string(res.Multi[0].Data)
+	}
+	plain, _ := rows("none", "the cat", nil)
+	if n, _ := rows("token", "the cat", nil); n != plain+1 {
+		t.Errorf("a marker that is a token: %d rows, without it %d", n, plain)
+	}
+	_, asked := rows("text", "the cat", &yes)
+	_, said := rows("text", "the cat", nil)
+	_, ask := rows("none", "ask the cat", &yes)
+	_, say := rows("none", "say the cat", nil)
+	if asked != ask || said != say || ask == say {
+		t.Error("a marker that is no token does not stand before the text")
+	}
+	res, err := r.Score(t.Context(), &ScoreRequest{Model: "text", Query: "the cat", Texts: []string{"the cat"}})
+	want, err2 := r.Score(t.Context(), &ScoreRequest{Model: "none", Query: "ask the cat", Texts: []string{"say the cat"}})
+	if err != nil || err2 != nil || res.Scores[0] != want.Scores[0] {
+		t.Errorf("scores %v and %v, %v, %v", res, want, err, err2)
+	}
+}
+
+// A model that folds gives dense rows by MUVERA and sparse ones by SMVE, for queries and documents apart, alone and in company
+// alike; the dot product of a MUVERA pair stands for their MaxSim.
+func TestFolding(t *testing.T) {
+	r := start(t, nil, nil, lateModel(t, "fold", `{query_expansion: false, smve_config: {width: 256, k: 4}, `+
+		`muvera_config: {num_repetitions: 8, num_simhash_projections: 3, projection_dim: 8, final_projection_dim: null}}`))
+	yes := true
+	req := &Request{Model: "fold", Texts: words(9), OutputTypes: []string{"dense", "sparse", "multivector"}, Options: map[string]any{"muvera": map[string]any{}, "smve": map[string]any{}}}
+	docs, err := r.Encode(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if docs.Dims != 8*8*8 || docs.SparseDims != 256 || docs.TokenDims != 24 {
+		t.Errorf("%d, %d and %d dims", docs.Dims, docs.SparseDims, docs.TokenDims)
+	}
+	req.IsQuery = &yes
+	queries, err := r.Encode(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Texts = req.Texts[4:5]
+	one, err := r.Encode(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(one.Rows[0]) != string(queries.Rows[4]) || string(one.Sparse[0].Columns) != string(queries.Sparse[4].Columns) {
+		t.Error("what is folded depends on the company")
+	}
+	for i, row := range docs.Sparse {
+		if n := len(row.Columns) / 4; n == 0 || n > 4*docs.Multi[i].Rows || len(row.Values) != len(row.Columns) {
+			t.Errorf("text %d: %d columns of %d rows", i, n, docs.Multi[i].Rows)
+		}
+	}
+	for _, bad := range []struct {
+		options map[string]any
+		want    string
+	}{{map[string]any{"muvera": nil}, "does not support output types"}} {
+		_, err := r.Encode(t.Context(), &Request{Model: "fold", Texts: words(1), OutputTypes: []string{"dense"}, Options: bad.options})
+		if e := errs.As(err); e == nil || e.Status != 400 || !strings.Contains(e.Message, bad.want) {
+			t.Errorf("%v: %v", bad.options, err)
+		}
+	}
+}
