@@ -21,6 +21,17 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def child(cpus=None):
+    """For preexec_fn: dies with its parent, and runs on these CPUs alone where they are given."""
+
+    def start():
+        die_with_parent()
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+
+    return start
+
+
 class Racer:
     """A process of the line protocol of peer.py and `sie-server race`; created running, held after its first answer."""
 

@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from racers import Failed, die_with_parent
+from racers import Failed, child
 
 MIB = 1 << 20
 
@@ -29,9 +29,9 @@ def get(url, within=5):
 
 
 class Server:
-    """A running server, ready to answer; held (stopped) outside turn()."""
+    """A running server, ready to answer; held (stopped) outside turn(). cpus: those it may run on, default all."""
 
-    def __init__(self, command, model, env, log, ready_within=60):
+    def __init__(self, command, model, env, log, ready_within=60, cpus=None):
         self.url, self.model, self.log = f"http://127.0.0.1:{free_port()}", model, log
         with open(log, "ab") as out:
             start = time.perf_counter()
@@ -40,7 +40,7 @@ class Server:
                 stdout=out,
                 stderr=out,
                 env=env,
-                preexec_fn=die_with_parent,
+                preexec_fn=child(cpus),
             )
         try:
             self._wait(start + ready_within)
@@ -113,10 +113,11 @@ class Remote:
 
 
 class Load:
-    """Runs the load generator; texts are the files of the sets by name."""
+    """Runs the load generator; texts are the files of the sets by name. own: CPUs that are the generator's alone, where
+    the server has others; by default they share `cpus` CPUs."""
 
-    def __init__(self, binary, files, cpus):
-        self.binary, self.files, self.cpus = str(binary), files, cpus
+    def __init__(self, binary, files, cpus, own=None):
+        self.binary, self.files, self.cpus, self.own = str(binary), files, cpus, own
 
     def run(self, server, name, seconds, clients=64, rate=0.0, per_request=1, dialect=None):
         """One run and the share of the machine's CPU time that it left to the server."""
@@ -142,12 +143,13 @@ class Load:
             command += ["-rate", f"{rate:.3f}"]
         with server.turn():
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=seconds + 300, preexec_fn=die_with_parent
+                command, capture_output=True, text=True, timeout=seconds + 300, preexec_fn=child(self.own)
             )
         if done.returncode:
             raise Failed(f"load on {server.url}: {done.stderr.strip()[-300:]}")
         report = json.loads(done.stdout)
-        report["left"] = 1 - report["generator_cpu_seconds"] / (self.cpus * report["seconds"])
+        taken = 0 if self.own else report["generator_cpu_seconds"] / (self.cpus * report["seconds"])
+        report["left"] = 1 - taken
         return report
 
 

@@ -20,6 +20,7 @@ type raceCmd struct {
 	Texts        string `arg:"" help:"JSON file with a list of texts."`
 	Model        string `default:"${model}"`
 	One          bool   `help:"One text at a time, printing each one's seconds."`
+	IDs          bool   `name:"ids" help:"Tokenise once, before the first pass: what is timed is batching and the device."`
 }
 
 func (c *raceCmd) Run() error {
@@ -45,34 +46,63 @@ func (c *raceCmd) Run() error {
 	if err := w.Preload(ctx, c.Model); err != nil {
 		return err
 	}
+	all := worker.Request{Model: c.Model, Texts: texts}
+	if c.IDs {
+		if all, err = tokenised(ctx, w, all); err != nil {
+			return err
+		}
+	}
 	out := json.NewEncoder(os.Stdout)
 	if err := out.Encode(map[string]any{"ready": true, "precision": w.Precision()}); err != nil {
 		return err
 	}
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		if err := c.pass(ctx, w, texts, out); err != nil {
+		if err := c.pass(ctx, w, all, out); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *raceCmd) pass(ctx context.Context, w *worker.Worker, texts []string, out *json.Encoder) error {
+func (c *raceCmd) pass(ctx context.Context, w *worker.Worker, all worker.Request, out *json.Encoder) error {
 	if !c.One {
 		start := time.Now()
-		res, err := w.Encode(ctx, &worker.Request{Model: c.Model, Texts: texts})
+		res, err := w.Encode(ctx, &all)
 		if err != nil {
 			return err
 		}
 		return out.Encode(map[string]any{"seconds": time.Since(start).Seconds(), "tokens": res.Tokens})
 	}
-	seconds := make([]float64, len(texts))
-	for i := range texts {
+	seconds := make([]float64, max(len(all.Texts), len(all.Tokens)))
+	for i := range seconds {
+		one := worker.Request{Model: all.Model}
+		if all.Tokens != nil {
+			one.Tokens = all.Tokens[i : i+1]
+		} else {
+			one.Texts = all.Texts[i : i+1]
+		}
 		start := time.Now()
-		if _, err := w.Encode(ctx, &worker.Request{Model: c.Model, Texts: texts[i : i+1]}); err != nil {
+		if _, err := w.Encode(ctx, &one); err != nil {
 			return err
 		}
 		seconds[i] = time.Since(start).Seconds()
 	}
 	return out.Encode(map[string]any{"each": seconds})
+}
+
+// tokenised is the request with token ids for its texts, special tokens included. A text over the model's limit is refused
+// by the first pass, not cut.
+func tokenised(ctx context.Context, w *worker.Worker, r worker.Request) (worker.Request, error) {
+	read, err := w.Tokenize(ctx, r.Model, r.Texts, true)
+	if err != nil {
+		return r, err
+	}
+	r.Texts, r.Tokens = nil, make([][]int32, len(read))
+	for i, tokens := range read {
+		r.Tokens[i] = make([]int32, len(tokens))
+		for k, t := range tokens {
+			r.Tokens[i][k] = int32(t.ID) //nolint:gosec // an id of the vocabulary
+		}
+	}
+	return r, nil
 }

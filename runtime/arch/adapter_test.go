@@ -80,8 +80,14 @@ func checkAdapters(t *testing.T, dev *engine.Device, c *golden.Case, compute eng
 	if compute == engine.ComputeF32 {
 		maxAbs = 2e-5 // the states of rank13 are up to 9 times a plain model's; PEFT's own float32 is off by half of this
 	}
-	if compute == engine.ComputeINT8 {
-		cosine = 0.9997 // state 2 with "patterns", whose linears' inputs have wider outliers: 0.99977
+	// State 2 of lora-bert with "patterns": its linears' inputs have wider outliers.
+	switch compute {
+	case engine.ComputeINT8:
+		cosine = 0.9997 // 0.99977
+	case engine.ComputeF16:
+		cosine = 0.999998 // 0.99999898
+	case engine.ComputeFP8:
+		cosine = 0.9955 // 0.99599
 	}
 	for i := range program.Outputs() {
 		for a := -1; a < len(adapters); a++ {

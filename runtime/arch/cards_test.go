@@ -1,31 +1,18 @@
-//go:build native && cuda && emulated
+//go:build native && cuda
 
 package arch
 
 import (
 	"fmt"
 	"math"
-	"os"
 	"testing"
 
 	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// The same architecture files, goldens and bounds on cards: one of each family of kernels, emulated. No test here is
-// parallel: they share the stand-in for the driver.
-
-// eachCard runs f with a card of each capability.
-func eachCard(t *testing.T, f func(t *testing.T, dev *engine.Device)) {
-	for _, capability := range []string{"8.0", "8.9", "9.0"} {
-		t.Run("sm_"+capability, func(t *testing.T) {
-			if _, err := engine.StandIn("capability " + capability); err != nil {
-				t.Fatal(err)
-			}
-			f(t, open(t, engine.Options{Kind: engine.CUDA}))
-		})
-	}
-}
+// The same architecture files, goldens and bounds on cards: the host's first one, or in a build with emulated kernels one of
+// each family of kernels (eachCard). No test here is parallel: they share the card.
 
 func TestCardHiddenStates(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
@@ -48,6 +35,19 @@ func TestCardHeads(t *testing.T) {
 		} {
 			for _, compute := range computes(t, dev) {
 				t.Run(fmt.Sprintf("%s/%s", what, compute), func(t *testing.T) { check(t, dev, compute) })
+			}
+		}
+	})
+}
+
+// Adapters in one batch and each alone, in every class of a card.
+func TestCardAdapters(t *testing.T) {
+	eachCard(t, func(t *testing.T, dev *engine.Device) {
+		for _, name := range []string{"lora-bert", "lora-xlm-roberta"} {
+			for _, compute := range computes(t, dev) {
+				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
+					checkAdapters(t, dev, golden.Open(t, name), compute)
+				})
 			}
 		}
 	})
@@ -94,49 +94,4 @@ func TestCardDenseModules(t *testing.T) {
 			}
 		}
 	})
-}
-
-// The real all-MiniLM-L6-v2 against sentence-transformers in float32. An emulated card takes minutes for the whole set of
-// 1,100 texts, which SIE_GOLDEN_ALL=1 asks for; otherwise twelve queries and as many passages.
-func TestCardMiniLM(t *testing.T) {
-	dir := minilmDir(t)
-	c := golden.Open(t, "minilm")
-	all := goldenBatch(c)
-	vectors, _ := c.Float32("vectors")
-	queries, order := 12, append(indices(0, 12), indices(100, 112)...)
-	if os.Getenv("SIE_GOLDEN_ALL") == "1" {
-		queries, order = 100, indices(0, all.seqs())
-	}
-	for _, card := range []struct {
-		capability string
-		compute    engine.Compute
-		// cosine at least, per text; the ranking's NDCG@10 at least, with all texts
-		cosine, ndcg float64
-	}{{"8.0", engine.ComputeF16, 0.99999, 0.999}, {"9.0", engine.ComputeBF16, 0.9995, 0.999}, {"9.0", engine.ComputeFP8, 0.99, 0.99}} {
-		t.Run("sm_"+card.capability+"/"+card.compute.String(), func(t *testing.T) {
-			if _, err := engine.StandIn("capability " + card.capability); err != nil {
-				t.Fatal(err)
-			}
-			m, r := load(t, open(t, engine.Options{Kind: engine.CUDA}), dir, Options{Compute: card.compute})
-			got := embedAll(t, m, r, all.pick(order...), m.Normalize, 1024)
-			want := make([]float32, 0, len(got))
-			for _, i := range order {
-				want = append(want, vectors[i*m.Dim:(i+1)*m.Dim]...)
-			}
-			minCosine, sum, maxAbs := 1.0, 0.0, 0.0
-			for i := range order {
-				d := golden.Compare(got[i*m.Dim:(i+1)*m.Dim], want[i*m.Dim:(i+1)*m.Dim])
-				minCosine, sum, maxAbs = min(minCosine, d.Cosine), sum+d.Cosine, max(maxAbs, d.MaxAbs)
-				if math.Abs(d.NormRatio-1) > 1e-5 {
-					t.Errorf("text %d: %v", order[i], d)
-				}
-			}
-			ndcg := golden.NDCG10(got, want, m.Dim, queries)
-			t.Logf("%d texts: max abs %.3g, min cosine %.6f, mean %.6f, NDCG@10 %.5f, packed %d bytes", len(order), maxAbs,
-				minCosine, sum/float64(len(order)), ndcg, m.Bytes())
-			if minCosine < card.cosine || ndcg < card.ndcg {
-				t.Errorf("min cosine %.6f, NDCG@10 %.5f; bounds %v and %v", minCosine, ndcg, card.cosine, card.ndcg)
-			}
-		})
-	}
 }

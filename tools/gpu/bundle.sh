@@ -10,14 +10,18 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 say() { echo "sie: $*" >&2; }
 
-# fill BUNDLE SERVER: the scripts, the server and its load generator, in a fresh folder.
+# fill BUNDLE SERVER TAGS: the scripts, the server, the models' tests and the load generator, in a fresh folder. With CUDA's
+# headers and libraries in cgo's environment (cgo-cuda.sh).
 fill() {
   rm -rf "$1" "$1.tar.gz"
-  mkdir -p "$1/bin" "$1/bench" "$1/serving"
+  mkdir -p "$1/bin" "$1/bench" "$1/serving" "$1/golden"
   cp tools/gpu/check.sh tools/gpu/build.sh kernels/bench/torch_peer.py kernels/bench/report.py LICENSE NOTICE "$1/"
   cp tools/gpu/serving/*.py "$1/serving/"
   cp bench/{limit,machine,measures,peer,racers,served}.py "$1/bench/"
   strip -o "$1/bin/sie-server" "$2"
+  go test -c -trimpath -tags "$3" -ldflags '-s -w' -o "$1/bin/models.test" ./runtime/arch
+  # What those tests read; the tokenizers' and the real model's texts are for others.
+  find testdata/golden -mindepth 1 -maxdepth 1 -type d ! -name tokenizer ! -name 'minilm*' -exec cp -r -t "$1/golden" {} +
   CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$1/bin/sie-load" ./bench/load
 }
 commit() {
@@ -26,7 +30,9 @@ commit() {
 
 if [ "${1:-}" = --rehearse ]; then
   bundle=build/gpu-rehearsal
-  fill "$bundle" "$2"
+  home=$(tools/setup/cuda.sh "${TOOLKIT:-13.0}")
+  eval "$(tools/setup/cgo-cuda.sh build "$home")"
+  fill "$bundle" "$2" 'native cuda emulated'
   cp "$3" "$bundle/bin/sie_conformance"
   { commit; echo "emulated, for a rehearsal"; } >"$bundle/bundle.txt"
   exit 0
@@ -37,7 +43,9 @@ build=$(tools/kernels/build.sh "${1:-}" "${2:-}")
 cmake --build "$build" -j "$(nproc)" --target gpu_programs >&2
 
 bundle=build/gpu-bundle
-fill "$bundle" "$server"
+home=$(sed -n 's/^home //p' "$build/cuda-objects/build.txt")
+eval "$(tools/setup/cgo-cuda.sh "$build" "$home")"
+fill "$bundle" "$server" 'native cuda'
 mkdir -p "$bundle/src/csrc"
 for program in sie_conformance sie_bench sie_record; do
   strip -o "$bundle/bin/$program" "$build/$program"

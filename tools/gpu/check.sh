@@ -10,7 +10,9 @@
 #   record       what ldmatrix, mma, wgmma and TMA return, for testdata/hopper
 #   conformance  every case of kernels/tests, on device memory; without --kernels every third
 #   memcheck, racecheck, synccheck    a sample of them under compute-sanitizer, where there is one
-#   doctor, prepare, quality, memory, latency, load, compiled, results    models and server: README.md, serving/run.py;
+#   models       every architecture, head and adapter of testdata/golden against the vectors of transformers, packed with
+#                others and alone, as graphs and without; in two processes on the card at once
+#   doctor, prepare, quality, memory, latency, load, overload, compiled, results    models and server: README.md, serving/run.py;
 #                they need Python with torch, transformers and sentence-transformers (SIE_PYTHON, default python3)
 #   bench        every operation at models' shapes, cuBLASLt beside
 #   sweep        tile variants of the GEMM, and that all give the same bits
@@ -198,6 +200,19 @@ serving_step() {
   part "$1" "$2" "$python" -B "$here/serving/run.py" "$1" "$scratch/serving" "$results"
 }
 
+# Twice at once: two processes share a card, and neither may see it. In a rehearsal one card of the three and one head.
+models() {
+  local some=TestCard
+  [ -z "$rehearse" ] || some='TestCardHeads/sm_9.0/(classify|splade)'
+  # shellcheck disable=SC2016 # the words are expanded by that bash
+  part models 90 env SIE_REQUIRE_CARD=1 SIE_GOLDEN="$here/golden" bash -c '
+    "$1" -test.v -test.run "$2" >"$3/other.txt" 2>&1 &
+    "$1" -test.v -test.run "$2"
+    first=$?
+    wait $! || { status=$?; echo "the other process at the same time:"; cat "$3/other.txt"; exit $status; }
+    exit $first' models "$here/bin/models.test" "$some" "$scratch"
+}
+
 # serving SECONDS: of them for the load, the step with most to measure.
 serving() {
   if ! "$python" - 2>"$scratch/import.txt" <<'PYTHON'; then
@@ -214,6 +229,7 @@ PYTHON
     serving_step memory 70
     serving_step latency 75
     serving_step load "$1"
+    serving_step overload 30
     serving_step compiled 60
   fi
   cp -r "$scratch/serving/logs" "$results/serving/" 2>/dev/null
@@ -222,10 +238,11 @@ PYTHON
 
 case $mode in
   kernels) find_programs && kernels_whole ;;
-  serving) serving 240 ;;
+  serving) models; serving 240 ;;
   all)
     # The server has its own program: it is checked even where the kernels' programs do not start.
     find_programs && kernels_sample
+    models
     serving 130
     if [ -z "$rehearse" ] && [ -x "$bin/sie_bench" ]; then
       time_kernels 60

@@ -5,6 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import machine
 import plan
 from racers import Failed, Racer, die_with_parent
 from served import Load, Server, clean_env, get
@@ -54,10 +55,9 @@ def last(said):
 class Serving(Server):
     """A server with one model. As in bench/, it is stopped (SIGSTOP) outside turn()."""
 
-    def __init__(self, precision, model, folder, log, graphs=True):
+    def __init__(self, precision, model, folder, log, graphs=True, flags=()):
         named, start = command("serve", precision, model, folder)
-        # Room for all that the load step has in flight: what is measured is no refusal.
-        super().__init__([*start, "--max-concurrent-requests", "16384"], named, environment(graphs), log)
+        super().__init__([*start, *flags], named, environment(graphs), log, cpus=cpus()[0])
 
     def metrics(self):
         """Sum of each metric over its labels, and the samples with their labels as they stand."""
@@ -73,11 +73,20 @@ def parse(text):
     return found
 
 
-def library(precision, model, folder, texts, log, graphs=True):
-    """A process that encodes all texts, one after the other, for each line it is asked."""
+def library(precision, model, folder, texts, log, *flags, graphs=True):
+    """A process that encodes all texts for each line it is asked. --one: one after the other; --ids: tokenised before."""
     named, start = command("race", precision, model, folder)
-    return Racer(f"ours, {model}", [*start, str(texts), "--model", named, "--one"], environment(graphs), log)
+    return Racer(f"ours, {model}", [*start, str(texts), "--model", named, *flags], environment(graphs), log)
+
+
+def cpus():
+    """The server's CPUs and the load generator's own, a quarter; None twice where there are too few to part."""
+    mine = sorted(os.sched_getaffinity(0))[: machine.usable_cpus()]
+    if len(mine) < 8:
+        return None, None
+    own = len(mine) // 4
+    return set(mine[:-own]), set(mine[-own:])
 
 
 def load(files):
-    return Load(program("sie-load"), files, len(os.sched_getaffinity(0)))
+    return Load(program("sie-load"), files, machine.usable_cpus(), cpus()[1])

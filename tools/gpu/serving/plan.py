@@ -36,6 +36,7 @@ class Plan:
     load_models: int  # and in the load step
     request_tokens: int  # that a request of the load step has, about
     clients: int
+    overload_clients: int  # requests in flight of the open loop, at most
     turn_seconds: float
     rounds: int
     model_seconds: float  # what a model of the load step takes at least: with less left it is not begun
@@ -57,13 +58,14 @@ REAL = Plan(
     lengths=(50, 128, 512),
     texts=1024,
     quality_texts=96,
-    single=(12, 50),
+    single=(12, 32),
     queries=150,
     query_rounds=3,
     query_models=2,
     load_models=3,
     request_tokens=8192,
     clients=16,
+    overload_clients=2048,
     turn_seconds=0.8,
     rounds=2,
     model_seconds=60,
@@ -89,6 +91,7 @@ TOY = Plan(
     load_models=1,
     request_tokens=20,
     clients=2,
+    overload_clients=200,
     turn_seconds=0.3,
     rounds=1,
     model_seconds=0,

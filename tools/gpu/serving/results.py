@@ -9,8 +9,8 @@ WARNING = (
     "REHEARSAL: no GPU was used. The kernels ran on a CPU, thread by thread, over a stand-in driver, on toy models. "
     "Nothing in this file was measured; times, rates and bytes are replaced by the word rehearsal."
 )
-MEASURED = ("load", "latency", "compiled", "memory")  # steps whose numbers a rehearsal hides
-COUNTED = ("failed", "refused", "wrong", "batches", "texts", "clients", "per_request", "batch", "tokens_miscounted")
+MEASURED = ("load", "latency", "overload", "compiled", "memory")  # steps whose numbers a rehearsal hides
+COUNTED = ("failed", "refused", "held_back", "wrong", "batches", "texts", "clients", "per_request", "batch", "tokens_miscounted")
 
 
 def disguise(value, key=""):

@@ -2,7 +2,7 @@
 time bound.
 
 WORK holds models, texts and logs, RESULTS/serving the steps' results. Steps: doctor, prepare, quality, memory, latency,
-load, compiled; and report, which joins what there is into RESULTS/<card>.json and a picture. Exit 1 and a line that
+load, overload, compiled; and report, which joins what there is into RESULTS/<card>.json and a picture. Exit 1 and a line that
 begins with MISSED where something is not as it must be.
 """
 

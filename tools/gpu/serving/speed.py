@@ -1,4 +1,4 @@
-"""The steps that time: single queries, the server under load, and the peer compiled. Everybody takes turns."""
+"""The steps that time: single queries, the server under load and overload, and the peer compiled. Everybody takes turns."""
 
 import host
 import models
@@ -8,6 +8,7 @@ from measures import quantile
 from racers import Failed
 
 PRIMER_SECONDS = 0.5  # unmeasured load before a measured one
+ROOM = ("--max-concurrent-requests", "16384")  # for all that the load step has in flight: what is measured is no refusal
 
 
 def latency(run):
@@ -24,16 +25,9 @@ def latency(run):
             racers["http, graphs"] = run.serve(model)
             racers["http, no graphs"] = run.serve(model, graphs=False)
             for s in sets:
-                for graphs in (True, False):
-                    label = "graphs" if graphs else "no graphs"
-                    racers[f"library, {label}", s] = ours.library(
-                        run.precision,
-                        model,
-                        run.model(model),
-                        run.file(s),
-                        run.log(f"race-{model}-{s}-{label}"),
-                        graphs,
-                    )
+                racers["library, graphs", s] = run.library(model, s, "--one")
+                racers["library, no graphs", s] = run.library(model, s, "--one", graphs=False)
+                racers["library, graphs, token ids", s] = run.library(model, s, "--one", "--ids")
             peer, why = peer_or_why(run, model)
             if peer:
                 racers["sentence-transformers"] = peer
@@ -88,14 +82,17 @@ def throughput(run):
             run.results.save("load", found)
             continue
         rows = found[model] = {"settings": {}, "clocks": {}, "sets": {s: {} for s in sets}, "failed": {}}
-        servers, peer = {}, None
+        servers, offline_ours, peer = {}, {}, None
         try:
             for precision in plans.precisions():
                 if precision == "fp8" and run.fp8():
                     rows["failed"][f"ours {precision}"] = run.fp8()
                     continue
                 try:
-                    servers[f"ours {precision}"] = run.serve(model, precision)
+                    servers[f"ours {precision}"] = run.serve(model, precision, flags=ROOM)
+                    for s in (sets[0], sets[-2]):  # the shortest texts and the longest: each is a process to start
+                        label = f"ours {precision}, token ids in process"
+                        offline_ours[label, s] = run.library(model, s, "--ids", precision=precision)
                 except Failed as err:
                     rows["failed"][f"ours {precision}"] = str(err)
                     missed.append(f"{model} {precision}: {err}")
@@ -121,6 +118,10 @@ def throughput(run):
                     name, server = next(iter(servers.items()))
                     out = under_load(run, load, server, s, 4 * run.plan.clients, 1)
                     rows["sets"][s].setdefault(f"{name}, 1 text a request", []).append(out)
+                    # What the device does, with batching around it: no HTTP, no tokenising.
+                    for (name, of), racer in offline_ours.items():
+                        if of == s:
+                            rows["sets"][s].setdefault(name, []).append(passes(racer, run.plan.turn_seconds))
                     if not peer:
                         continue
                     for which in ("default", "best"):
@@ -132,7 +133,7 @@ def throughput(run):
                 run.results.save("load", found)
                 run.say(f"{model}: round {turn + 1} of {run.plan.rounds}")
         finally:
-            for racer in [*servers.values(), peer]:
+            for racer in [*servers.values(), *offline_ours.values(), peer]:
                 if racer:
                     racer.close()
         missed += [
@@ -165,6 +166,44 @@ def under_load(run, load, server, name, clients, per):
         key: out[key]
         for key in ("p50_ms", "p99_ms", "texts", "failed", "refused", "wrong", "generator_cpu_seconds", "seconds")
     }
+
+
+def passes(racer, seconds):
+    """Whole passes of a library process over its set for about so many seconds, after one that is not counted."""
+    once = racer.ask("go")["seconds"]
+    done = [racer.ask("go") for _ in range(max(1, min(200, round(seconds / once))))]
+    return {"tokens_per_second": sum(d["tokens"] for d in done) / sum(d["seconds"] for d in done)}
+
+
+def overload(run):
+    """Ten times the requests that a few clients get answered, at a fixed rate whatever comes back: what is kept of the peak.
+    No answer may be wrong or lost, and every refusal must say when to come back."""
+    load, found, missed = run.load(), {}, []
+    s = str(run.plan.lengths[0])
+    per, seconds = per_request(run, s), 2 * run.plan.turn_seconds
+    for model in run.made()[: run.plan.query_models]:
+        server, rows = run.serve(model), []
+        found[model] = {"texts": s, "per_request": per, "rows": rows}
+        try:
+            load.run(server, s, PRIMER_SECONDS, clients=run.plan.clients, per_request=per)
+            for _ in range(run.plan.rounds):
+                peak = load.run(server, s, seconds, clients=run.plan.clients, per_request=per)
+                rate = 10 * peak["requests"] / peak["seconds"]
+                out = load.run(
+                    server, s, seconds, clients=run.plan.overload_clients, per_request=per, rate=rate
+                )
+                kept = (out["texts"] / out["seconds"] / out["left"]) / (peak["texts"] / peak["seconds"] / peak["left"])
+                rows.append({"kept": kept, "rate": rate} | {k: out[k] for k in ("texts", "failed", "refused", "held_back", "wrong", "seconds")})
+                if out["failed"] or out["wrong"] or out["no_retry_after"]:
+                    missed.append(
+                        f"{model}: {out['failed']} failed, {out['wrong']} wrong, {out['no_retry_after']} refused "
+                        "without Retry-After"
+                    )
+                run.results.save("overload", found)
+            run.say(model, rows)
+        finally:
+            server.close()
+    return missed
 
 
 def offline(run, peer, which, name):

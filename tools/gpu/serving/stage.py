@@ -48,10 +48,15 @@ class Run:
             raise Failed("there are no models and texts: the step prepare has not ended well")
         return names
 
-    def serve(self, model, precision=None, graphs=True):
+    def serve(self, model, precision=None, graphs=True, flags=()):
         precision = precision or self.precision
         log = self.log(f"serve-{model}-{precision}{'' if graphs else '-no-graphs'}")
-        return ours.Serving(precision, model, self.model(model), log, graphs)
+        return ours.Serving(precision, model, self.model(model), log, graphs, flags)
+
+    def library(self, model, texts, *flags, precision=None, graphs=True):
+        precision = precision or self.precision
+        log = self.log(f"race-{model}-{precision}-{texts}{''.join(flags)}{'' if graphs else '-no-graphs'}")
+        return ours.library(precision, model, self.model(model), self.file(texts), log, *flags, graphs=graphs)
 
     def peer(self, model, *flags):
         command = [

@@ -162,5 +162,6 @@ STEPS = {
     "memory": memory,
     "latency": speed.latency,
     "load": speed.throughput,
+    "overload": speed.overload,
     "compiled": speed.compiled,
 }

@@ -1,0 +1,23 @@
+//go:build native && cuda && !emulated
+
+package arch
+
+import (
+	"os"
+	"testing"
+
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+// eachCard runs f with the host's first card. SIE_REQUIRE_CARD: to have none is a failure.
+func eachCard(t *testing.T, f func(t *testing.T, dev *engine.Device)) {
+	dev, err := engine.Open(engine.Options{Kind: engine.CUDA})
+	if err != nil && os.Getenv("SIE_REQUIRE_CARD") == "" {
+		t.Skipf("no card: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dev.Close)
+	f(t, dev)
+}
