@@ -21,6 +21,9 @@ const ModelShape models[] = {
     {"Qwen3-0.6B", 1024, 16, 8, 128, 3072, SIE_GATE_SWIGLU, SIE_NORM_RMS, SIE_MASK_CAUSAL, 0, true, true,
      SIE_POOL_LAST},
 };
+// What cards are compared by: [8192, 8192]·[8192, 8192], as its qkv linear has it.
+const ModelShape square = {"square",       8192,          32, 16,    128,   8192,         SIE_GATE_NONE,
+                           SIE_NORM_LAYER, SIE_MASK_FULL, 0,  false, false, SIE_POOL_MEAN};
 const ModelShape token_vectors = {
     "colbert", 128, 0, 0, 0, 0, SIE_GATE_NONE, SIE_NORM_LAYER, SIE_MASK_FULL, 0, false, false, SIE_POOL_MEAN};
 const ModelShape tiny = {"tiny",        64, 2,     2,     32,           128, SIE_GATE_NONE, SIE_NORM_LAYER,
@@ -58,14 +61,17 @@ const char *part_name(ModelLinear part) {
 class List {
  public:
   void add_linears(const ModelShape &m, const Load &load) {
+    for (ModelLinear part :
+         {ModelLinear::qkv, ModelLinear::attention_out, ModelLinear::up, ModelLinear::down}) {
+      add_linear(m, load, part);
+    }
+  }
+  void add_linear(const ModelShape &m, const Load &load, ModelLinear part) {
     for (uint32_t compute : {SIE_COMPUTE_BF16, SIE_COMPUTE_FP8}) {
       const bool fp8 = compute == SIE_COMPUTE_FP8;
-      for (ModelLinear part :
-           {ModelLinear::qkv, ModelLinear::attention_out, ModelLinear::up, ModelLinear::down}) {
-        if (fp8 && part == ModelLinear::attention_out) continue;
-        add("linear", m, part_name(part), load, fp8 ? "fp8" : "bf16", fp8 ? Roof::fp8 : Roof::bf16,
-            [&m, load, part, compute] { return harness::model_linear(m, load.lengths, part, compute); });
-      }
+      if (fp8 && part == ModelLinear::attention_out) continue;
+      add("linear", m, part_name(part), load, fp8 ? "fp8" : "bf16", fp8 ? Roof::fp8 : Roof::bf16,
+          [&m, load, part, compute] { return harness::model_linear(m, load.lengths, part, compute); });
     }
   }
   void add_attention(const ModelShape &m, const Load &load) {
@@ -131,7 +137,7 @@ std::string Point::name() const {
 
 std::vector<Point> points() {
   const Load query = {"query", {16}}, passages = {"passages", Lengths(128, 128)},
-             mixed = {"mixed", mixed_lengths()};
+             mixed = {"mixed", mixed_lengths()}, longest = {"longest", Lengths(32, 512)};
   List list;
   for (const ModelShape &m : models) {
     for (const Load &load : {passages, query}) {
@@ -141,6 +147,7 @@ std::vector<Point> points() {
     }
     // Where the lengths matter, and not only their sum.
     list.add_attention(m, mixed);
+    list.add_attention(m, longest);
     list.add_pool_output(m, mixed);
   }
   for (const Load &load : {passages, query}) list.add_splade(models[1], load);
@@ -148,6 +155,7 @@ std::vector<Point> points() {
   list.add_muvera(token_vectors, query);
   list.add_maxsim(token_vectors, passages);
   list.add_maxsim(token_vectors, query);
+  list.add_linear(square, {"square", Lengths(16, 512)}, ModelLinear::qkv);
   return list.take();
 }
 
