@@ -137,7 +137,7 @@ bench-sie: build minilm ## race sie-server 0.10.1 over HTTP on this machine
 	build/venv-sie/bin/python -B bench/servers.py $(BENCHFLAGS)
 
 bench-models: build minilm ## a hundred models in turn on a memory budget for ten, and mixed traffic on three (BENCHFLAGS)
-	python3 -B bench/models.py $(BENCHFLAGS)
+	python3 -B bench/models.py --results bench/results $(BENCHFLAGS)
 
 bench-heads: build minilm ## reranking and sparse encoding beside sentence-transformers (BENCHFLAGS)
 	@tools/setup/venv.sh bench

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import machine
+import records
 from served import clean_env
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +27,7 @@ def arguments():
     p.add_argument("--rounds", type=int, default=5, help="turns of each engine")
     p.add_argument("--texts", type=int, default=256, help="texts of 128 tokens in a turn")
     p.add_argument("--threads", type=int, default=machine.usable_cpus(), help="threads of every engine")
-    p.add_argument("--out", type=Path, default=ROOT / "build/bench-heads.json", help="where the record goes")
+    p.add_argument("--results", type=Path, default=ROOT / "bench/results", help="the folder that table and record go to")
     return p.parse_args()
 
 
@@ -140,6 +141,24 @@ def difference(ours, theirs):
     return max(abs(a - b) for a, b in zip(ours, theirs))
 
 
+TITLES = {"score": "reranking, one query", "sparse": "sparse vectors (SPLADE)"}
+
+
+def markdown(record):
+    rows = []
+    for task, found in record["tasks"].items():
+        for name, rate in found["median"].items():
+            ratios = found["ratios"][name]
+            rows.append([
+                TITLES[task], name + (f", batches of {found['peer_batch']}" if name.startswith("sentence") else " over HTTP"), f"{rate:.1f}",
+                f"{statistics.median(ratios):.2f}× ({ratios[0]:.2f} to {ratios[-1]:.2f})",
+                f"{found['largest_difference'][name]:.1e}" if name in found["largest_difference"] else ""])
+    head = ["", "engine", "texts/s", "ratio, round by round", "largest difference of any score or weight"]
+    return (f"{record['texts']} texts of 128 tokens, {record['threads']} threads, {record['rounds']} rounds in turns. MiniLM's encoder "
+            f"with heads of random weights, the same for both. sentence-transformers computes in fp32; auto is what our server picks: "
+            f"bf16 where the CPU has AMX, else fp32.\n\n{records.table(head, rows)}\n")
+
+
 def main():
     args = arguments()
     os.environ["HF_HUB_OFFLINE"] = "1"
@@ -154,7 +173,7 @@ def main():
         judge, sparse = make_models(Path(folder))
         theirs = peers(judge, sparse, args.threads)
         ours = {p: Ours(judge, sparse, p, args.threads, Path(folder) / f"{p}.log") for p in ("fp32", "auto")}
-        record = {"machine": machine.describe(), "command": "make bench-heads BENCHFLAGS='" + " ".join(sys.argv[1:]) + "'", "texts": len(texts), "tasks": {}}
+        record = {"about": records.about("bench-heads"), "texts": len(texts), "threads": args.threads, "rounds": args.rounds, "tasks": {}}
         try:
             for task in ("score", "sparse"):
                 best = max((8, 32), key=lambda b: timed(theirs[task], texts[:64], b)[0])
@@ -171,7 +190,9 @@ def main():
                         off["SIE " + name] = difference(got, want)
                 middle = {k: statistics.median(v) for k, v in rates.items()}
                 peer = middle["sentence-transformers"]
-                record["tasks"][task] = {"texts_per_second": rates, "median": middle, "ratio": {k: v / peer for k, v in middle.items()},
+                against = rates["sentence-transformers"]
+                ratios = {k: sorted(a / b for a, b in zip(v, against)) for k, v in rates.items()}
+                record["tasks"][task] = {"texts_per_second": rates, "median": middle, "ratios": ratios,
                                          "largest_difference": off, "peer_batch": best,
                                          "columns": statistics.mean(map(len, want)) if task == "sparse" else None}
                 for name, rate in middle.items():
@@ -179,9 +200,7 @@ def main():
         finally:
             for server in ours.values():
                 server.close()
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(record, indent=1))
-    print("record:", args.out)
+    records.write(args.results, "heads", record, markdown(record))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 import machine
+import records
 from served import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -218,9 +219,9 @@ def main():
     flags.add_argument("--room", type=int, default=10, help="how many of them the memory budget holds")
     flags.add_argument("--clients", type=int, default=8)
     flags.add_argument("--requests", type=int, default=2000)
-    flags.add_argument("--out", help="a JSON file to write the figures to")
+    flags.add_argument("--results", type=Path, help="a folder to write table and record to")
     o = flags.parse_args()
-    result = {"machine": machine.describe()}
+    result = {"about": records.about("bench-models")}
     try:
         for name, run in (("round-robin", round_robin), ("mixed", mixed)):
             with tempfile.TemporaryDirectory(prefix="sie-models-") as into:
@@ -228,8 +229,21 @@ def main():
             print(name, json.dumps(result[name], indent=1))
     except Wrong as e:
         sys.exit(f"models.py: {e}")
-    if o.out:
-        Path(o.out).write_text(json.dumps(result, indent=1) + "\n")
+    if o.results:
+        records.write(o.results, "models", result, markdown(result))
+
+
+def markdown(result):
+    turn = result["round-robin"]
+    rows = [[f"{turn['models']} models in turn, memory for {turn['room_for']}", turn]] + [[k, v] for k, v in result["mixed"].items()]
+    head = ["", "requests", "a second", "p50 ms", "p99 ms"]
+    keys = ("requests", "per_second", "p50_ms", "p99_ms")
+    return (
+        f"{turn['clients']} clients, one text a request. In turn: {turn['loads_per_request']} loads a request, "
+        f"{turn['told_to_come_again']} tries told to come again, {turn['lost']} requests lost, no vector of another model.\n\n"
+        + records.table(head, [[name, *(row[k] for k in keys)] for name, row in rows])
+        + "\n"
+    )
 
 
 if __name__ == "__main__":

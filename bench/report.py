@@ -5,6 +5,7 @@ import math
 
 from goals import goals, middle, name_of, pair, single
 from measures import SETS
+from records import table
 
 VERDICTS = {True: "met", False: "**missed**", None: "not measured"}
 
@@ -23,11 +24,6 @@ def same_precision(record):
                 ]
             )
     return rows
-
-
-def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(str(c) for c in row) + " |" for row in rows])
 
 
 def number(value, form):

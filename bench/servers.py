@@ -14,6 +14,7 @@ from pathlib import Path
 import machine
 import measures
 import race
+import records
 import report
 from goals import MIN_HTTP, middle, name_of, pair
 from options import ROOT
@@ -126,7 +127,7 @@ def markdown(record):
             f"{about['load_at_start']:.1f}",
             f"Real tokens per second over HTTP, medians; the load generator's share of the CPU is in both. Wanted: "
             f"≥ {MIN_HTTP}×. Requests refused or failed: {refused}.",
-            report.table(["texts, clients × texts a request", "ours", "tokens/s", PUBLISHED, "ratio", ""], rows(record)),
+            records.table(["texts, clients × texts a request", "ours", "tokens/s", PUBLISHED, "ratio", ""], rows(record)),
             f"One short query, p50 ms: {single}.",
         ]
     )

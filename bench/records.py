@@ -1,0 +1,35 @@
+"""Records of the smaller benchmarks: what they ran on, a markdown table and a JSON file in results/."""
+
+import datetime
+import json
+import sys
+
+import machine
+
+
+def about(target):
+    """The machine, the commit, the date, and the command by which anyone can run the same."""
+    flags = " ".join(a for i, a in enumerate(sys.argv[1:], 1) if "--results" not in (a, sys.argv[i - 1]))  # where is no matter
+    return machine.describe() | {
+        "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC",
+        "command": f"make {target}" + (f" BENCHFLAGS='{flags}'" if flags else ""),
+    }
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(str(c) for c in row) + " |" for row in rows])
+
+
+def write(folder, kind, record, text):
+    """Writes <cpu>-<kind>.md and .json; text is the table and what it is of."""
+    told = record["about"]
+    folder.mkdir(parents=True, exist_ok=True)
+    base = folder / f"{machine.slug(told['cpu'])}-{kind}"
+    head = (
+        f"# {told['cpu']}, {kind}\n\n{told['date']} · {told['usable_cpus']} CPUs · kernel {told['kernel']} · commit {told['commit']} · "
+        f"`{told['command']}` · load average at the start {told['load_at_start']:.1f}\n\n"
+    )
+    base.with_name(base.name + ".md").write_text(head + text, encoding="utf-8")
+    base.with_name(base.name + ".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(head + text)
