@@ -205,7 +205,7 @@ func (s *Server) embeddings(ctx *fasthttp.RequestCtx, _ string) {
 		if err != nil {
 			return "", err
 		}
-		res, err := s.worker.Encode(work, &worker.Request{Model: m.ID, Texts: req.Texts, Tokens: req.Tokens,
+		res, err := s.worker.Encode(work, &worker.Request{Model: m.ID, Texts: req.Texts, Tokens: req.Tokens, Field: "input",
 			OutputTypes: []string{"dense"}, Dimensions: req.Dimensions, ForceFloat32: true})
 		if err != nil {
 			return m.ID, err

@@ -144,12 +144,21 @@ func TestFolding(t *testing.T) {
 		}
 	}
 	for _, bad := range []struct {
+		output  string
 		options map[string]any
 		want    string
-	}{{map[string]any{"muvera": nil}, "does not support output types"}} {
-		_, err := r.Encode(t.Context(), &Request{Model: "fold", Texts: words(1), OutputTypes: []string{"dense"}, Options: bad.options})
+	}{{"dense", map[string]any{"muvera": nil}, "does not support output types"},
+		{"multivector", map[string]any{"dimensions": int64(8)}, "dimensions cuts dense vectors and the request asks for none"}} {
+		_, err := r.Encode(t.Context(), &Request{Model: "fold", Texts: words(1), OutputTypes: []string{bad.output}, Options: bad.options})
 		if e := errs.As(err); e == nil || e.Status != 400 || !strings.Contains(e.Message, bad.want) {
 			t.Errorf("%v: %v", bad.options, err)
+		}
+	}
+	for _, key := range []string{"dimensions", "muvera", "output_dtype", "output_types", "smve"} {
+		value := map[string]any{"dimensions": int64(8), "muvera": map[string]any{}, "output_dtype": "int8", "output_types": []any{"multivector"}, "smve": true}[key]
+		_, err := r.Score(t.Context(), &ScoreRequest{Model: "fold", Query: "a", Texts: words(1), Options: map[string]any{key: value}})
+		if e := errs.As(err); e == nil || e.Status != 400 || e.Param != "options."+key || !strings.Contains(e.Message, "scoring has no use for it") {
+			t.Errorf("score with %s: %v", key, err)
 		}
 	}
 }
