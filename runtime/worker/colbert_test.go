@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/errs"
 )
 
@@ -121,6 +122,15 @@ func TestFolding(t *testing.T) {
 	docs, err := r.Encode(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
+	}
+	info, err := r.Model("fold")
+	if err != nil || info.Dims != (api.ModelDims{Multivector: 24}) { // the backbone's width is none of its outputs
+		t.Errorf("listed with %+v, %v", info.Dims, err)
+	}
+	for _, m := range r.Status().Models {
+		if len(m.Config.Dims) != 1 || m.Config.Dims["multivector"] != 24 {
+			t.Errorf("the status says %v", m.Config.Dims)
+		}
 	}
 	if docs.Dims != 8*8*8 || docs.SparseDims != 256 || docs.TokenDims != 24 {
 		t.Errorf("%d, %d and %d dims", docs.Dims, docs.SparseDims, docs.TokenDims)
