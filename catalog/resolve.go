@@ -235,7 +235,7 @@ func (r *Resolved) AllowedOutputTypes(o *RuntimeOptions) []OutputType {
 // canGive says whether the model gives t directly or by folding its multivector.
 func (r *Resolved) canGive(t OutputType, o *RuntimeOptions) bool {
 	multi := r.Model.Tasks.Multivector != nil
-	return slices.Contains(r.Outputs, string(t)) ||
+	return slices.Contains(r.Model.Tasks.Outputs(), string(t)) ||
 		t == OutputDense && multi && o.MUVERA && r.Loadtime.MUVERA != nil ||
 		t == OutputSparse && multi && o.SMVE && r.Loadtime.SMVE != nil
 }

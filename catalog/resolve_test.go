@@ -113,6 +113,9 @@ func TestInheritance(t *testing.T) {
 	if got := m.AllowedOutputTypes(m.Runtime); !slices.Equal(got, []OutputType{OutputDense}) {
 		t.Errorf("muvera allows %v", got)
 	}
+	if o, err := m.Options(map[string]any{"muvera": nil}); err != nil || len(m.AllowedOutputTypes(o)) != 0 {
+		t.Errorf("muvera without its folding allows dense: %v, %v", m.AllowedOutputTypes(o), err)
+	}
 	if got := base.AllowedOutputTypes(base.Runtime); !slices.Equal(got, []OutputType{OutputMultivector}) {
 		t.Errorf("base allows %v", got)
 	}

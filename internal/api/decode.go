@@ -141,18 +141,26 @@ func (d *decoder) elements(e expect, begin func(n int), elem func(i int) error) 
 	}
 	// A claimed length is believed as far as the bytes behind it reach; the rest is grown as it comes.
 	begin(min(max(v.n, 0), d.left(), 4096))
+	return true, d.list(v, func(i int) error {
+		if err := d.count(); err != nil {
+			return err
+		}
+		return elem(i)
+	})
+}
+
+// list calls elem for each index of the array whose head is v; elem must consume the value. An error of elem gets the index
+// as its place.
+func (d *decoder) list(v value, elem func(i int) error) error {
 	c := d.enter(v)
 	defer d.leave()
 	for i := 0; ; i++ {
 		more, err := d.src.more(c)
 		if err != nil || !more {
-			return true, err
-		}
-		if err := d.count(); err != nil {
-			return true, err
+			return err
 		}
 		if err := elem(i); err != nil {
-			return true, atIndex(err, i)
+			return atIndex(err, i)
 		}
 	}
 }

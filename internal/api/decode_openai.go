@@ -97,22 +97,10 @@ func (d *decoder) input(field string) (texts []string, tokens [][]int32, empty b
 	}
 	var ids []int32
 	first := wantInputEntry
-	c := d.enter(v)
-	defer d.leave()
-	for i := 0; ; i++ {
-		more, err := d.src.more(c)
-		if err != nil {
-			return nil, nil, false, err
-		}
-		if !more {
-			if ids != nil {
-				tokens = [][]int32{ids}
-			}
-			return texts, tokens, i == 0, nil
-		}
+	err = d.list(v, func(i int) error {
 		e, err := d.want(first)
 		if err != nil {
-			return nil, nil, false, atIndex(err, i)
+			return err
 		}
 		switch e.kind {
 		case kindStr:
@@ -133,10 +121,15 @@ func (d *decoder) input(field string) (texts []string, tokens [][]int32, empty b
 				tokens = append(tokens, list)
 			}
 		}
-		if err != nil {
-			return nil, nil, false, atIndex(err, i)
-		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, false, err
 	}
+	if ids != nil {
+		tokens = [][]int32{ids}
+	}
+	return texts, tokens, texts == nil && tokens == nil, nil
 }
 
 // inputText takes the string v, which is field or its entry i (negative: none), and checks its size.
@@ -152,28 +145,17 @@ func (d *decoder) inputText(v value, field string, i int) (string, error) {
 
 // tokenList reads the entries of the array v, at least one.
 func (d *decoder) tokenList(v value) (ids []int32, err error) {
-	c := d.enter(v)
-	defer d.leave()
-	for i := 0; ; i++ {
-		more, err := d.src.more(c)
-		if err != nil {
-			return nil, err
-		}
-		if !more {
-			break
-		}
+	err = d.list(v, func(int) error {
 		e, err := d.want(wantToken)
 		if err == nil {
 			ids, err = appendToken(ids, e)
 		}
-		if err != nil {
-			return nil, atIndex(err, i)
-		}
+		return err
+	})
+	if err == nil && ids == nil {
+		err = located("A list of token ids must not be empty")
 	}
-	if ids == nil {
-		return nil, located("A list of token ids must not be empty")
-	}
-	return ids, nil
+	return ids, err
 }
 
 func appendToken(ids []int32, v value) ([]int32, error) {

@@ -14,6 +14,7 @@ const maxDocumentValues = 1000
 // rerankRead is a rerank body before its documents' texts are known: rank_fields may come last.
 type rerankRead struct {
 	query, documents bool
+	blank            bool                   // the query
 	objects          map[int]map[string]any // by index: documents that are objects
 	rankFields       []string
 }
@@ -49,6 +50,9 @@ func (d *decoder) rerank(r *RerankRequest) error {
 	case !read.documents:
 		return errs.Invalid("documents", "Object missing required field `documents`")
 	}
+	if read.blank {
+		d.postpone(errs.Invalid("query", "Field 'query' must not be blank"))
+	}
 	if err := d.rerankTexts(r, &read); err != nil {
 		d.postpone(err)
 	}
@@ -65,6 +69,7 @@ func (d *decoder) rerankField(r *RerankRequest, read *rerankRead, key string) (e
 		var v value
 		if v, err = d.want(wantStr); err == nil {
 			r.Query, err = d.inputText(v, "query", -1)
+			read.blank = strings.TrimSpace(r.Query) == ""
 		}
 	case "documents":
 		read.documents, read.objects = true, nil

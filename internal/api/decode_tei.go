@@ -120,9 +120,7 @@ func (d *decoder) teiEmbed(r *TEIEmbedRequest, need *required) error {
 			var empty bool
 			r.Texts, r.Tokens, empty, err = d.input(key)
 			need.notEmpty(empty, key)
-			if n := d.lim.MaxItems; n > 0 && len(r.Texts)+len(r.Tokens) > n {
-				d.postpone(errs.Invalidf(key, "batch size %d > maximum allowed batch size %d", len(r.Texts)+len(r.Tokens), n))
-			}
+			d.checkBatch(key, len(r.Texts)+len(r.Tokens), d.lim.MaxItems)
 		case "normalize":
 			r.Normalize, err = d.yes(true)
 		case "dimensions":
@@ -145,22 +143,37 @@ func (q *required) notEmpty(empty bool, field string) {
 
 // texts reads an array of strings, each within the limit on an item.
 func (d *decoder) texts(field string, most int) ([]string, error) {
-	var out []string
-	_, err := d.elements(wantArray,
-		func(n int) { out = make([]string, 0, n) },
-		func(i int) error {
-			v, err := d.want(wantStr)
-			if err != nil {
-				return err
-			}
-			s, err := d.inputText(v, field, i)
-			out = append(out, s)
-			return err
-		})
-	if most > 0 && len(out) > most {
-		d.postpone(errs.Invalidf(field, "batch size %d > maximum allowed batch size %d", len(out), most))
+	v, err := d.want(wantArray)
+	if err != nil {
+		return nil, err
 	}
+	out, err := d.textsOf(v, field)
+	d.checkBatch(field, len(out), most)
 	return out, err
+}
+
+// textsOf is texts after the array's head was read.
+func (d *decoder) textsOf(v value, field string) (out []string, err error) {
+	err = d.list(v, func(i int) error {
+		e, err := d.want(wantStr)
+		if err == nil {
+			err = d.count()
+		}
+		if err != nil {
+			return err
+		}
+		s, err := d.inputText(e, field, i)
+		out = append(out, s)
+		return err
+	})
+	return out, err
+}
+
+// checkBatch notes the 400 for more inputs than there may be; most is 0 for any number.
+func (d *decoder) checkBatch(field string, n, most int) {
+	if most > 0 && n > most {
+		d.postpone(errs.Invalidf(field, "batch size %d > maximum allowed batch size %d", n, most))
+	}
 }
 
 // oneText reads a string within the limit on an item.
@@ -262,7 +275,7 @@ func (d *decoder) teiTokenize(r *TEITokenizeRequest, need *required) error {
 				r.Texts[0], err = d.inputText(v, key, -1)
 				return err
 			}
-			r.Texts, err = d.rest(v, key)
+			r.Texts, err = d.textsOf(v, key)
 			need.notEmpty(len(r.Texts) == 0, key)
 		case "add_special_tokens":
 			r.AddSpecial, err = d.yes(true)
@@ -274,30 +287,6 @@ func (d *decoder) teiTokenize(r *TEITokenizeRequest, need *required) error {
 		return err
 	})
 	return err
-}
-
-// rest reads the strings of the array whose head is v.
-func (d *decoder) rest(v value, field string) (out []string, err error) {
-	c := d.enter(v)
-	defer d.leave()
-	for i := 0; ; i++ {
-		more, err := d.src.more(c)
-		if err != nil || !more {
-			return out, err
-		}
-		e, err := d.want(wantStr)
-		if err == nil {
-			err = d.count()
-		}
-		if err != nil {
-			return out, atIndex(err, i)
-		}
-		s, err := d.inputText(e, field, i)
-		if err != nil {
-			return out, atIndex(err, i)
-		}
-		out = append(out, s)
-	}
 }
 
 func (d *decoder) teiDecode(r *TEIDecodeRequest, need *required) error {
@@ -361,49 +350,39 @@ func (d *decoder) sequences(r *TEIPredictRequest) error {
 		r.Inputs = []TEISequence{{Text: s}}
 		return err
 	}
-	c := d.enter(v)
-	defer d.leave()
 	var single []string
 	expected := wantInput
-	for i := 0; ; i++ {
-		more, err := d.src.more(c)
-		if err != nil {
-			return err
-		}
-		if !more {
-			break
-		}
+	err = d.list(v, func(i int) error {
 		e, err := d.want(expected)
 		if err == nil {
 			err = d.count()
 		}
 		if err != nil {
-			return atIndex(err, i)
+			return err
 		}
 		if e.kind == kindStr {
 			expected = wantStr
 			s, err := d.inputText(e, "inputs", i)
-			if err != nil {
-				return atIndex(err, i)
-			}
 			single = append(single, s)
-			continue
+			return err
 		}
-		expected, r.Batch = expect{1 << kindArray, "array"}, true
-		texts, err := d.rest(e, place("inputs", i))
+		expected, r.Batch = wantArray, true
+		texts, err := d.textsOf(e, place("inputs", i))
 		if err != nil {
-			return atIndex(err, i)
+			return err
 		}
 		q, ok := sequence(texts)
 		if !ok {
 			return errs.Invalidf("inputs", "invalid length %d of inputs[%d], expected %v", len(texts), i, errSequence)
 		}
 		r.Inputs = append(r.Inputs, q)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if r.Batch {
-		if n := d.lim.MaxItems; n > 0 && len(r.Inputs) > n {
-			d.postpone(errs.Invalidf("inputs", "batch size %d > maximum allowed batch size %d", len(r.Inputs), n))
-		}
+		d.checkBatch("inputs", len(r.Inputs), d.lim.MaxItems)
 		return nil
 	}
 	q, ok := sequence(single)

@@ -8,10 +8,13 @@ import (
 
 // AppendJSONFloat appends f the way Python prints it: the shortest digits that read back as f, fixed notation from
 // 1e-4 up to 1e16, always with a point or an exponent. JSON has no NaN and no infinity; they become null.
-func AppendJSONFloat(dst []byte, f float64) []byte {
+func AppendJSONFloat(dst []byte, f float64) []byte { return appendNumber(dst, f, 64) }
+
+// appendNumber is AppendJSONFloat for the digits that read back as f of 32 or 64 bits.
+func appendNumber(dst []byte, f float64, bits int) []byte {
 	switch abs := math.Abs(f); {
 	case abs == 0 || abs >= 1e-4 && abs < 1e16:
-		dst = strconv.AppendFloat(dst, f, 'f', -1, 64)
+		dst = strconv.AppendFloat(dst, f, 'f', -1, bits)
 		if f == math.Trunc(f) {
 			dst = append(dst, '.', '0')
 		}
@@ -19,7 +22,7 @@ func AppendJSONFloat(dst []byte, f float64) []byte {
 	case f-f != 0: // NaN or infinite
 		return append(dst, "null"...)
 	}
-	return strconv.AppendFloat(dst, f, 'e', -1, 64)
+	return strconv.AppendFloat(dst, f, 'e', -1, bits)
 }
 
 // appendFloat32 appends f widened to double precision, as numpy's lists print.

@@ -29,7 +29,6 @@ func TestDecodeRerank(t *testing.T) {
 		// Jina
 		`{"model":"m","query":"q","documents":[{"text":"a"}],"truncation":false,"return_embeddings":false,"user":"u"}`: {
 			Model: "m", Query: "q", Documents: []RerankDocument{{Text: "a", Object: []byte(`{"text":"a"}`)}}, NoTruncation: true},
-		`{"query":"","documents":["a"]}`:                                         {Documents: docs("a")},
 		`{"query":"q","documents":[{"text":"z"}],"documents":["a"],"model":"m"}`: {Model: "m", Query: "q", Documents: docs("a")},
 	} {
 		got, err := DecodeRerank([]byte(body), Limits{})
@@ -47,6 +46,7 @@ func TestDecodeRerank(t *testing.T) {
 		`{"query":"q","documents":["a"," \n"]}`:                                              {"documents", "Field 'documents[1]' must not be blank"},
 		`{"query":"q","documents":[{"title":"a"}]}`:                                          {"documents", "Field 'documents[0]' has no text in 'text'"},
 		`{"query":"q","documents":["a","b","c","d"]}`:                                        {"documents", "Field 'documents' must contain at most 3 documents"},
+		`{"query":" \t","documents":["a"]}`:                                                  {"query", "Field 'query' must not be blank"},
 		`{"query":"q","documents":["a"],"top_n":0}`:                                          {"top_n", "Field 'top_n' must be an integer of at least 1"},
 		`{"query":"q","documents":["a"],"nope":1}`:                                           {"nope", "Object contains unknown field `nope`"},
 		`{"query":"q","documents":["a"],"return_embeddings":true}`:                           {"return_embeddings", "not supported"},

@@ -7,14 +7,8 @@ func AppendRerankJSON(dst []byte, r *RerankResponse) []byte {
 	tokens := strconv.Itoa(r.Tokens)
 	dst = AppendJSONString(append(dst, `{"id":`...), r.ID)
 	dst = AppendJSONString(append(dst, `,"object":"list","model":`...), r.Model)
-	dst = append(dst, `,"results":[`...)
-	for i := range r.Results {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendRerankResult(dst, &r.Results[i])
-	}
-	dst = append(dst, `],"meta":{"api_version":{"version":"`...)
+	dst = appendList(append(dst, `,"results":`...), r.Results, appendRerankResult)
+	dst = append(dst, `,"meta":{"api_version":{"version":"`...)
 	dst = strconv.AppendInt(dst, int64(r.APIVersion), 10)
 	dst = append(dst, `"},"tokens":{"input_tokens":`+tokens+`,"output_tokens":0}}`...)
 	return append(dst, `,"usage":{"input_tokens":`+tokens+`,"prompt_tokens":`+tokens+`,"total_tokens":`+tokens+`}}`...)

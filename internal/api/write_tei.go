@@ -9,108 +9,62 @@ import (
 // AppendTEIEmbeddings appends the answer of /embed: one float32 array a text. Numbers are the shortest that read back as
 // the same float32, as TEI prints them.
 func AppendTEIEmbeddings(dst []byte, vectors []Array) []byte {
-	dst = append(dst, '[')
-	for i, v := range vectors {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendFloats(dst, v.Data)
-	}
-	return append(dst, ']')
+	return appendList(dst, vectors, func(dst []byte, v *Array) []byte { return appendFloats(dst, v.Data) })
 }
 
 // AppendTEIAll appends the answer of /embed_all: one float32 matrix a text, tokens by width.
 func AppendTEIAll(dst []byte, matrices []Array) []byte {
-	dst = append(dst, '[')
-	for i, m := range matrices {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
+	return appendList(dst, matrices, func(dst []byte, m *Array) []byte {
 		dst = append(dst, '[')
 		for row := range m.Rows {
-			if row > 0 {
-				dst = append(dst, ',')
-			}
-			dst = appendFloats(dst, m.Data[row*m.Cols*4:(row+1)*m.Cols*4])
+			dst = appendFloats(comma(dst, row), m.Data[row*m.Cols*4:(row+1)*m.Cols*4])
 		}
-		dst = append(dst, ']')
-	}
-	return append(dst, ']')
+		return append(dst, ']')
+	})
 }
 
 // AppendTEISparse appends the answer of /embed_sparse.
 func AppendTEISparse(dst []byte, rows []Sparse) []byte {
-	dst = append(dst, '[')
-	for i, r := range rows {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
+	return appendList(dst, rows, func(dst []byte, r *Sparse) []byte {
 		dst = append(dst, '[')
 		for k := range r.Indices.Cols {
-			if k > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(dst, `{"index":`...)
+			dst = append(comma(dst, k), `{"index":`...)
 			dst = strconv.AppendUint(dst, uint64(le32(r.Indices.Data[4*k:])), 10)
 			dst = append(dst, `,"value":`...)
 			dst = append(appendShort(dst, math.Float32frombits(le32(r.Values.Data[4*k:]))), '}')
 		}
-		dst = append(dst, ']')
-	}
-	return append(dst, ']')
+		return append(dst, ']')
+	})
 }
 
 // AppendTEISimilarities appends the answer of /similarity.
 func AppendTEISimilarities(dst []byte, scores []float64) []byte {
-	dst = append(dst, '[')
-	for i, s := range scores {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendShort(dst, float32(s))
-	}
-	return append(dst, ']')
+	return appendList(dst, scores, func(dst []byte, s *float64) []byte { return appendShort(dst, float32(*s)) })
 }
 
 // AppendTEIRanks appends the answer of /rerank; ranks are best first.
 func AppendTEIRanks(dst []byte, ranks []TEIRank) []byte {
-	dst = append(dst, '[')
-	for i, r := range ranks {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
+	return appendList(dst, ranks, func(dst []byte, r *TEIRank) []byte {
 		dst = strconv.AppendInt(append(dst, `{"index":`...), int64(r.Index), 10)
 		if r.Text != nil {
 			dst = AppendJSONString(append(dst, `,"text":`...), *r.Text)
 		}
-		dst = append(appendShort(append(dst, `,"score":`...), float32(r.Score)), '}')
-	}
-	return append(dst, ']')
+		return append(appendShort(append(dst, `,"score":`...), float32(r.Score)), '}')
+	})
 }
 
 // AppendTEIPredictions appends the answer of /predict: a list of lists for a batch, the only list otherwise.
 func AppendTEIPredictions(dst []byte, batch bool, predictions [][]TEIPrediction) []byte {
-	if batch {
-		dst = append(dst, '[')
-	}
-	for i, list := range predictions {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, '[')
-		for k, p := range list {
-			if k > 0 {
-				dst = append(dst, ',')
-			}
+	one := func(dst []byte, list *[]TEIPrediction) []byte {
+		return appendList(dst, *list, func(dst []byte, p *TEIPrediction) []byte {
 			dst = appendShort(append(dst, `{"score":`...), float32(p.Score))
-			dst = append(AppendJSONString(append(dst, `,"label":`...), p.Label), '}')
-		}
-		dst = append(dst, ']')
+			return append(AppendJSONString(append(dst, `,"label":`...), p.Label), '}')
+		})
 	}
 	if batch {
-		dst = append(dst, ']')
+		return appendList(dst, predictions, one)
 	}
-	return dst
+	return one(dst, &predictions[0])
 }
 
 // AppendTEITokens appends the answer of /tokenize.
@@ -121,37 +75,20 @@ func AppendTEITokens(dst []byte, texts [][]TEIToken) []byte {
 		}
 		return strconv.AppendInt(dst, int64(*p), 10)
 	}
-	dst = append(dst, '[')
-	for i, tokens := range texts {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, '[')
-		for k, t := range tokens {
-			if k > 0 {
-				dst = append(dst, ',')
-			}
+	return appendList(dst, texts, func(dst []byte, tokens *[]TEIToken) []byte {
+		return appendList(dst, *tokens, func(dst []byte, t *TEIToken) []byte {
 			dst = strconv.AppendInt(append(dst, `{"id":`...), int64(t.ID), 10)
 			dst = AppendJSONString(append(dst, `,"text":`...), t.Text)
 			dst = strconv.AppendBool(append(dst, `,"special":`...), t.Special)
 			dst = place(append(dst, `,"start":`...), t.Start)
-			dst = append(place(append(dst, `,"stop":`...), t.Stop), '}')
-		}
-		dst = append(dst, ']')
-	}
-	return append(dst, ']')
+			return append(place(append(dst, `,"stop":`...), t.Stop), '}')
+		})
+	})
 }
 
 // AppendTEITexts appends the answer of /decode.
 func AppendTEITexts(dst []byte, texts []string) []byte {
-	dst = append(dst, '[')
-	for i, s := range texts {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = AppendJSONString(dst, s)
-	}
-	return append(dst, ']')
+	return appendList(dst, texts, func(dst []byte, s *string) []byte { return AppendJSONString(dst, *s) })
 }
 
 // AppendTEIInfo appends the answer of /info.
@@ -163,22 +100,32 @@ func AppendTEIInfo(dst []byte, info *TEIInfo) []byte {
 	return append(dst, b...)
 }
 
-// appendFloats appends little-endian float32 values as a list.
-func appendFloats(dst, data []byte) []byte {
+// appendList appends entries as a JSON array, each written by one.
+func appendList[T any](dst []byte, entries []T, one func(dst []byte, entry *T) []byte) []byte {
 	dst = append(dst, '[')
-	for i := 0; i+4 <= len(data); i += 4 {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendShort(dst, math.Float32frombits(le32(data[i:])))
+	for i := range entries {
+		dst = one(comma(dst, i), &entries[i])
 	}
 	return append(dst, ']')
 }
 
-// appendShort appends the shortest number that reads back as f; what JSON has no number for becomes null.
-func appendShort(dst []byte, f float32) []byte {
-	if f-f != 0 {
-		return append(dst, "null"...)
+// comma appends what stands before entry i of a list.
+func comma(dst []byte, i int) []byte {
+	if i > 0 {
+		dst = append(dst, ',')
 	}
-	return strconv.AppendFloat(dst, float64(f), 'g', -1, 32)
+	return dst
 }
+
+// appendFloats appends little-endian float32 values as a list.
+func appendFloats(dst, data []byte) []byte {
+	dst = append(dst, '[')
+	for i := 0; i+4 <= len(data); i += 4 {
+		dst = appendShort(comma(dst, i), math.Float32frombits(le32(data[i:])))
+	}
+	return append(dst, ']')
+}
+
+// appendShort appends the shortest number with a point or an exponent that reads back as f: typed clients take 1 for an
+// integer. What JSON has no number for becomes null.
+func appendShort(dst []byte, f float32) []byte { return appendNumber(dst, float64(f), 32) }

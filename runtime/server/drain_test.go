@@ -194,7 +194,7 @@ func TestDrainRunsOutOfTime(t *testing.T) {
 	r.queued(2)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := r.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if err := r.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 requests still ran") {
 		t.Errorf("got %v", err)
 	}
 	if r.gate.running != 0 {
@@ -202,6 +202,53 @@ func TestDrainRunsOutOfTime(t *testing.T) {
 	}
 	if a := w.receive("POST"); a.status != 503 || a.header.Get("Retry-After") == "" {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	}
+}
+
+// Clients that send half of something, or nothing, hold up the end only for a moment; those who wait for an answer get one.
+func TestDrainDoesNotWaitForSenders(t *testing.T) {
+	r := start(t, nil, func(s *Server) { s.lastBytes = 200 * time.Millisecond })
+	var senders []*wire
+	for _, half := range []string{"", "POST " + encodePath + " HTTP/1.1\r\nHost: x\r\n", post(100) + "{", post(200_000) + "{" + strings.Repeat(" ", 100_000)} {
+		w := r.dial()
+		w.send(half)
+		senders = append(senders, w)
+	}
+	testrig.Until(t, "the large body is being read", func() bool { return r.bodies.held.Load() >= 200_000 })
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := r.Shutdown(ctx); err != nil || time.Since(began) > 10*time.Second {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+	for i, w := range senders {
+		if a := w.receive("POST"); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(string(a.body), "draining") {
+			t.Errorf("sender %d: %d %v %s", i, a.status, a.header, a.body)
+		}
+		w.ended()
+	}
+}
+
+// Nor is it an error when a client takes its answer too slowly: nothing runs any more.
+func TestDrainDoesNotWaitForReaders(t *testing.T) {
+	r := start(t, nil)
+	w := r.dial()
+	if err := w.Conn.SetWriteDeadline(time.Now().Add(time.Second)); err != nil { // until the server reads no more
+		t.Fatal(err)
+	}
+	requests := []byte(strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n", 100))
+	for {
+		if _, err := w.Conn.Write(requests); err != nil {
+			break
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := r.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	if ctx.Err() == nil || !strings.Contains(r.log.String(), "connections=1") {
+		t.Errorf("it was not held up: %s", r.log.String())
 	}
 }
 

@@ -49,6 +49,9 @@ func (s *Server) inference(ctx *fasthttp.RequestCtx, c call,
 	}
 	body, err := s.bodies.read(ctx)
 	if err != nil {
+		if s.gate.closed() { // whatever is wrong with it, it may be that the server did not wait for the rest
+			err = errs.ShuttingDown()
+		}
 		s.refuse(ctx, c, err)
 		return
 	}
@@ -205,7 +208,7 @@ func (s *Server) embeddings(ctx *fasthttp.RequestCtx, _ string) {
 		if err != nil {
 			return "", err
 		}
-		res, err := s.worker.Encode(work, &worker.Request{Model: m.ID, Texts: req.Texts, Tokens: req.Tokens,
+		res, err := s.worker.Encode(work, &worker.Request{Model: m.ID, Texts: req.Texts, Tokens: req.Tokens, Field: "input",
 			OutputTypes: []string{"dense"}, Dimensions: req.Dimensions, ForceFloat32: true})
 		if err != nil {
 			return m.ID, err
@@ -309,6 +312,8 @@ func (s *Server) badHead(ctx *fasthttp.RequestCtx, err error) {
 		_, _ = io.CopyN(io.Discard, ctx.Conn(), 64*int64(s.opt.MaxHeadBytes))
 		e = errs.Invalidf("headers", "the request's head is larger than %d bytes", s.opt.MaxHeadBytes)
 		e.Status = fasthttp.StatusRequestHeaderFieldsTooLarge
+	case errors.As(err, &ne) && ne.Timeout() && s.gate.closed():
+		e = errs.ShuttingDown()
 	case errors.As(err, &ne) && ne.Timeout():
 		e = errs.Invalidf("headers", "the request's head and the first bytes of its body did not arrive within %v", s.http.ReadTimeout)
 		e.Status = fasthttp.StatusRequestTimeout

@@ -167,6 +167,13 @@ func TestPage(t *testing.T) {
 		t.Errorf("dark is %s", got)
 	}
 	b.shoot("dark-encode")
+	b.do(chromedp.EmulateViewport(390, 844))
+	b.eval(`(() => { const o = new Option("an/id-that-is-longer-than-a-telephone-is-wide-in-hand"); document.querySelector("#encode select").append(o); o.selected = true; return true; })()`)
+	if got := b.eval(`document.documentElement.scrollWidth + " " + getComputedStyle(document.getElementById("tiles")).gridTemplateColumns.split(" ").length`); got != "390 2" {
+		t.Errorf("on a telephone it is wide, with tiles a row: %s", got)
+	}
+	b.shoot("dark-narrow")
+	b.do(chromedp.EmulateViewport(1200, 1500))
 
 	// By keyboard alone: arrows move between the tabs.
 	b.do(chromedp.Focus("#tab-encode"), chromedp.KeyEvent(kb.ArrowRight))
@@ -183,6 +190,10 @@ func TestPage(t *testing.T) {
 		t.Errorf("curl: %s", got)
 	}
 	b.shoot("dark-score")
+	b.do(chromedp.SetValue("#score input", "blue"), chromedp.Evaluate(`document.querySelector("#score input").dispatchEvent(new Event("input", {bubbles: true}))`, nil))
+	if got := b.eval(`document.getElementById("curl").textContent`); !strings.Contains(got, `"query":{"text":"blue"}`) {
+		t.Errorf("curl keeps to what was sent: %s", got)
+	}
 
 	b.do(chromedp.SetValue("#filter", "rerank"), chromedp.Evaluate(`$("filter").dispatchEvent(new Event("input"))`, nil))
 	if got := b.eval(`document.getElementById("count").textContent`); got != "1 of 3" {
@@ -222,6 +233,44 @@ func TestPageExtract(t *testing.T) {
 		t.Errorf("classes: %s", got)
 	}
 	b.shoot("light-extract")
+	b.quiet()
+}
+
+// The table of models says why one failed, has widths in the order of the outputs, and loses those that a reload of the models
+// directory took away. An answer with nothing in it says so; a failure is red.
+func TestPageModels(t *testing.T) {
+	chromium := browser(t)
+	r := start(t, nil)
+	b := r.browse(chromium)
+	b.until(`document.getElementById("state").textContent === "ready" && !document.querySelector("#encode button.go").disabled`)
+	got := b.eval(`(() => {
+  socket.onclose = null;
+  socket.close();
+  offer = async () => {};
+  failures.set("a", {code: "CONFIG", message: "no <tokenizer>"});
+  table([{name: "a", state: "failed", config: {outputs: ["dense", "sparse", "multivector"], dims: {dense: 1, multivector: 2, sparse: 3}}}]);
+  return [...document.querySelectorAll("#models tbody tr")].map(r => [...r.cells].map(c => c.textContent + c.title).join("|")).join("\n");
+})()`)
+	if got != "a|failed: CONFIGno <tokenizer>|dense, sparse, multivector|1, 3, 2|||" {
+		t.Errorf("the table is %q", got)
+	}
+	for _, c := range []struct{ answer, want string }{
+		{`new Response('{"items":[{"entities":[],"relations":[],"classifications":[],"objects":[],"data":{}}]}')`, "muted Nothing was found."},
+		{`new Response('{"error":{"message":"no such thing"}}', {status: 400})`, "bad 400: no such thing"},
+	} {
+		b.eval(`(() => {
+  sie.fetch = async () => ` + c.answer + `;
+  document.querySelector("#extract button.go").disabled = false;
+  document.querySelector("#extract output").textContent = "";
+  document.getElementById("extract").requestSubmit();
+  return true;
+})()`)
+		b.until(`document.querySelector("#extract output").textContent.length > 1`)
+		if got := b.eval(`document.querySelector("#extract output").className + " " + document.querySelector("#extract output").textContent + document.querySelector("#extract .result").textContent`); !strings.HasPrefix(got, strings.Fields(c.want)[0]) ||
+			!strings.Contains(got, strings.SplitN(c.want, " ", 2)[1]) {
+			t.Errorf("%s: %s", c.answer, got)
+		}
+	}
 	b.quiet()
 }
 

@@ -40,7 +40,8 @@ func (s *Server) rerankAs(ctx *fasthttp.RequestCtx, kind dialect.RouteKind, vers
 		if err != nil {
 			return known(m), err
 		}
-		wr := &worker.ScoreRequest{Model: m.ID, Query: req.Query, Texts: make([]string, len(req.Documents)), Options: req.Options}
+		wr := &worker.ScoreRequest{Model: m.ID, Query: req.Query, Texts: make([]string, len(req.Documents)), Field: "documents",
+			Options: req.Options}
 		for i := range req.Documents {
 			wr.Texts[i] = req.Documents[i].Text
 		}
@@ -114,15 +115,13 @@ func (s *Server) named(model, output string) (string, error) {
 	return s.defaultModel(output)
 }
 
-// defaultModel is the first of the default models that gives one of outputs, or the first of all, whose refusal then says
-// what is wrong.
+// defaultModel is the first of the default models that gives the first of outputs that any of them gives, or the first of
+// all, whose refusal then says what is wrong.
 func (s *Server) defaultModel(outputs ...string) (string, error) {
-	for _, id := range s.opt.DefaultModels {
-		if m, err := s.worker.Describe(id); err == nil {
-			for _, o := range outputs {
-				if m.Has(o) {
-					return id, nil
-				}
+	for _, o := range outputs {
+		for _, id := range s.opt.DefaultModels {
+			if m, err := s.worker.Describe(id); err == nil && m.Has(o) {
+				return id, nil
 			}
 		}
 	}

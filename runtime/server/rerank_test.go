@@ -60,8 +60,8 @@ func TestRerankDialects(t *testing.T) {
 	// Jina's truncation and Cohere's limit on tokens reach the worker.
 	r.rerank("/v1/rerank", `{"model":"acme/reranker","query":"q","documents":["a"],"truncation":false}`)
 	r.rerank("/v2/rerank", `{"model":"acme/reranker","query":"q","documents":["one  two three","x"],"max_tokens_per_doc":2}`)
-	if f.scored[4].Options["overflow_policy"] != "error" {
-		t.Errorf("truncation: false became %v", f.scored[4].Options)
+	if f.scored[4].Options["overflow_policy"] != "error" || f.scored[4].Field != "documents" {
+		t.Errorf("truncation: false became %+v", f.scored[4])
 	}
 	if got := strings.Join(f.scored[5].Texts, "|"); got != "one  two|x" {
 		t.Errorf("cut to %q", got)

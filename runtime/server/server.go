@@ -90,8 +90,11 @@ type Server struct {
 	ready    atomic.Bool
 	bundle   atomic.Pointer[string] // SetBundleHash's, over the options'
 	gate     *gate                  // inference requests; shut by Shutdown
-	work     context.Context
-	abort    context.CancelCauseFunc // ends work: every running request
+	conns    conns
+	// lastBytes is the constant; shorter in tests.
+	lastBytes time.Duration
+	work      context.Context
+	abort     context.CancelCauseFunc // ends work: every running request
 }
 
 var errClientGone = errors.New("the client closed the connection")
@@ -117,7 +120,7 @@ func New(w *worker.Worker, opt Options) (*Server, error) {
 	s := &Server{opt: opt, worker: w, hangups: h, started: time.Now(), gate: newGate(), watchers: newWatchers(opt.MaxWatchers),
 		full:   dialect.Prepare(errs.FullQueue(limit, 1, limit)),
 		bodies: bodies{maxOne: bodyLimit(opt.Limits), maxHeld: opt.MaxHeldBytes, stall: opt.BodyStall, whole: opt.BodyTimeout, drainFor: drainTime}}
-	s.tasks = w
+	s.tasks, s.lastBytes = w, lastBytes
 	s.work, s.abort = context.WithCancelCause(context.Background())
 	s.http = &fasthttp.Server{
 		Name:                          "sie-server/" + build.Version,
@@ -136,6 +139,7 @@ func New(w *worker.Worker, opt Options) (*Server, error) {
 		DisableHeaderNamesNormalizing: false,
 		CloseOnShutdown:               true,
 		Logger:                        quiet{opt.Log},
+		ConnState:                     s.conns.note,
 	}
 	return s, nil
 }
@@ -158,13 +162,19 @@ func (s *Server) Serve(l net.Listener) error {
 	return s.http.Serve(&capped{Listener: l, max: s.opt.MaxConns, open: func() int { return int(s.http.GetOpenConnectionsCount()) }})
 }
 
-// lastAnswers is how long requests that were cut short may take to be answered.
-const lastAnswers = 5 * time.Second
+const (
+	// lastAnswers is how long requests that were cut short may take to be answered.
+	lastAnswers = 5 * time.Second
+	// lastBytes is how long after the last running request the rest of a request that is still on its way is awaited, so that
+	// its sender gets the 503.
+	lastBytes = 2 * time.Second
+)
 
 // Shutdown drains: new work is refused with a 503 that says when to retry, while health and listings go on and running
 // requests finish. Then, or when ctx ends, it closes the listener and every connection; requests that still run are
-// answered with that 503 too. No request runs once it has returned nil or ctx's error; the worker, which is the caller's,
-// may then be closed. Only the first call does something.
+// answered with that 503 too, and make an error of ctx's. Clients that are slow to send or to read, or that do neither, hold
+// it up but are no error. No request runs once it has returned nil or ctx's error; the worker, which is the caller's, may then
+// be closed. Only the first call does something.
 func (s *Server) Shutdown(ctx context.Context) error {
 	if !s.gate.shut() {
 		return nil
@@ -174,7 +184,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	select {
 	case <-s.gate.idle:
 	case <-ctx.Done():
-		late = ctx.Err()
+		late = fmt.Errorf("server: %d requests still ran when the time for draining was up; they were answered with a retryable 503: %w",
+			s.gate.count(), ctx.Err())
 		s.abort(errs.ShuttingDown())
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.Background(), lastAnswers)
@@ -184,11 +195,31 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	err := s.http.ShutdownWithContext(ctx)
+	err := s.closeConns(ctx)
 	s.watchers.wait()
 	s.hangups.close()
 	s.abort(nil)
 	return cmp.Or(late, err)
+}
+
+// closeConns closes the listener, lets connections finish their answers while ctx lasts, and closes them. It is to be called
+// once no inference runs.
+func (s *Server) closeConns(ctx context.Context) error {
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		s.conns.hurry(time.Now().Add(s.lastBytes), stop)
+		close(done)
+	}()
+	err := s.http.ShutdownWithContext(ctx)
+	close(stop)
+	<-done
+	if n := s.conns.close(); n > 0 {
+		s.opt.Log.Warn("connections closed whose clients did not take their answers in time", "connections", n)
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
 }
 
 // quiet keeps fasthttp's complaints about broken connections at the debug level.

@@ -73,7 +73,7 @@ func (s *Server) teiEmbed(ctx *fasthttp.RequestCtx, _ string) {
 			return err
 		}
 		options["normalize"] = req.Normalize
-		res, err := s.worker.Encode(work, &worker.Request{Model: model, Texts: req.Texts, Tokens: req.Tokens, Options: options,
+		res, err := s.worker.Encode(work, &worker.Request{Model: model, Texts: req.Texts, Tokens: req.Tokens, Field: "inputs", Options: options,
 			OutputTypes: []string{"dense"}, Dimensions: req.Dimensions, ForceFloat32: true})
 		if err != nil {
 			return err
@@ -103,7 +103,7 @@ func (s *Server) teiSimilarity(ctx *fasthttp.RequestCtx, _ string) {
 			return err
 		}
 		texts := append([]string{req.Source}, req.Sentences...)
-		res, err := s.worker.Encode(work, &worker.Request{Model: model, Texts: texts, Options: options,
+		res, err := s.worker.Encode(work, &worker.Request{Model: model, Texts: texts, Field: "inputs", Options: options,
 			OutputTypes: []string{"dense"}, ForceFloat32: true})
 		if err != nil {
 			return err

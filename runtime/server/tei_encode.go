@@ -33,7 +33,7 @@ func (s *Server) teiOutput(ctx *fasthttp.RequestCtx, endpoint, output string, wr
 		if err != nil {
 			return err
 		}
-		res, err := s.worker.Encode(work, &worker.Request{Model: model, Texts: req.Texts, Tokens: req.Tokens, Options: options,
+		res, err := s.worker.Encode(work, &worker.Request{Model: model, Texts: req.Texts, Tokens: req.Tokens, Field: "inputs", Options: options,
 			OutputTypes: []string{output}, ForceFloat32: true})
 		if err != nil {
 			return err

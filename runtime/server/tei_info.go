@@ -12,9 +12,9 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// teiInfo answers GET /info about the default model. It loads nothing.
+// teiInfo answers GET /info about the default model, the one that POST / uses. It loads nothing.
 func (s *Server) teiInfo(ctx *fasthttp.RequestCtx, _ string) {
-	model, err := s.defaultModel("dense", "score", "sparse", "json")
+	model, err := s.defaultModel()
 	var m *catalog.Resolved
 	if err == nil {
 		m, err = s.worker.Describe(model)

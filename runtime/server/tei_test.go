@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/worker"
@@ -75,8 +76,8 @@ func TestTEITasks(t *testing.T) {
 	f := &fakeTasks{labels: []string{"LABEL_0"}}
 	r := start(t, defaults(model, reranker), with(f))
 	for _, c := range []struct{ path, body, want string }{
-		{"/rerank", `{"query":"red cat","texts":["dog","red cat","cat"]}`, `[{"index":1,"score":2},{"index":2,"score":1},{"index":0,"score":0}]`},
-		{"/rerank", `{"query":"a","texts":["b"],"raw_scores":true,"return_text":true}`, `[{"index":0,"text":"b","score":100}]`},
+		{"/rerank", `{"query":"red cat","texts":["dog","red cat","cat"]}`, `[{"index":1,"score":2.0},{"index":2,"score":1.0},{"index":0,"score":0.0}]`},
+		{"/rerank", `{"query":"a","texts":["b"],"raw_scores":true,"return_text":true}`, `[{"index":0,"text":"b","score":100.0}]`},
 		{"/tokenize", `{"inputs":"ab  c"}`, `[[{"id":101,"text":"[CLS]","special":true,"start":null,"stop":null},{"id":2,"text":"ab","special":false,"start":0,"stop":2},{"id":1,"text":"c","special":false,"start":4,"stop":5}]]`},
 		{"/tokenize", `{"inputs":["a",""],"add_special_tokens":false}`, `[[{"id":1,"text":"a","special":false,"start":0,"stop":1}],[]]`},
 		{"/decode", `{"ids":[[101,2],[1]]}`, `["xx","x"]`},
@@ -89,12 +90,15 @@ func TestTEITasks(t *testing.T) {
 	if p := f.classed[0].Pairs; len(p) != 3 || p[1] != [2]string{"red cat", "red cat"} || !f.classed[1].RawScores {
 		t.Errorf("asked %+v", f.classed)
 	}
+	if f.classed[0].Field != "texts" {
+		t.Errorf("errors would name %q", f.classed[0].Field)
+	}
 	// Pairs and single texts of one batch keep their places; labels come best first.
 	f.labels = []string{"no", "yes"}
 	for _, c := range []struct{ body, want string }{
-		{`{"inputs":[["abc"],["x","x"],["a"]]}`, `[[{"score":3,"label":"yes"},{"score":0,"label":"no"}],[{"score":1,"label":"no"},{"score":0,"label":"yes"}],[{"score":1,"label":"yes"},{"score":0,"label":"no"}]]`},
-		{`{"inputs":"ab"}`, `[{"score":2,"label":"yes"},{"score":0,"label":"no"}]`},
-		{`{"inputs":["ab","b"],"raw_scores":true}`, `[{"score":100,"label":"no"},{"score":0,"label":"yes"}]`},
+		{`{"inputs":[["abc"],["x","x"],["a"]]}`, `[[{"score":3.0,"label":"yes"},{"score":0.0,"label":"no"}],[{"score":1.0,"label":"no"},{"score":0.0,"label":"yes"}],[{"score":1.0,"label":"yes"},{"score":0.0,"label":"no"}]]`},
+		{`{"inputs":"ab"}`, `[{"score":2.0,"label":"yes"},{"score":0.0,"label":"no"}]`},
+		{`{"inputs":["ab","b"],"raw_scores":true}`, `[{"score":100.0,"label":"no"},{"score":0.0,"label":"yes"}]`},
 	} {
 		if a := r.do("POST", "/predict", c.body); a.status != 200 || string(a.body) != c.want {
 			t.Errorf("/predict %s: %d %s, want %s", c.body, a.status, a.body, c.want)
@@ -119,6 +123,8 @@ func TestTEIErrors(t *testing.T) {
 		{"/embed", `{"inputs":"a","prompt_name":"x"}`, nil, 422, "Validation", "prompt_name"},
 		{"/embed", `{"inputs":"a","truncation_direction":"left"}`, nil, 422, "Validation", "truncation_direction"},
 		{"/embed", `{"inputs":"a","dimensions":33}`, nil, 422, "Validation", "32"},
+		{"/embed", `{"inputs":["a","` + strings.Repeat("cat ", 60) + `"],"truncate":false}`, nil, 422, "Validation", "Field 'inputs[1]' is longer than 40 tokens"},
+		{"/embed", `{"inputs":[[2,3],[101]]}`, nil, 422, "Validation", "Field 'inputs[1]': token id 101 is outside"},
 		{"/embed_sparse", `{"inputs":"a"}`, nil, 422, "Validation", "does not support output types: {'sparse'}"},
 		{"/embed_all", `{"inputs":"a"}`, nil, 422, "Validation", "does not support output types: {'multivector'}"},
 		{"/rerank", `{"query":"q","texts":["a"]}`, nil, 424, "Backend", "not a re-ranker"},
@@ -162,6 +168,33 @@ func TestTEIInfoAndHealth(t *testing.T) {
 	}
 }
 
+// The task comes before the order of the default models: /predict asks a classifier even if a reranker stands before it.
+func TestTEIDefaultModels(t *testing.T) {
+	f := &fakeTasks{labels: []string{"a"}}
+	r := start(t, func(o *Options, w *worker.Options) {
+		m, _, err := catalog.ParseModel("moods.yaml", []byte("sie_id: acme/moods\nhf_id: acme/moods\ntasks: {extract: {}}\nmax_sequence_length: 40\n"+
+			`profiles: {default: {adapter_path: "sie_server.adapters.sequence_classification:X", max_batch_tokens: 4096}}`))
+		if err == nil {
+			w.Catalog, err = w.Catalog.With(m)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.DefaultModels = []string{reranker, "acme/moods", model}
+	}, with(f))
+	r.do("POST", "/predict", `{"inputs":"x"}`)
+	r.do("POST", "/rerank", `{"query":"x","texts":["y"]}`)
+	if len(f.classed) != 2 || f.classed[0].Model != "acme/moods" || f.classed[1].Model != reranker {
+		t.Errorf("asked %+v", f.classed)
+	}
+	var info struct {
+		ModelID string `json:"model_id"`
+	}
+	if r.do("GET", "/info", "").into(t, &info); info.ModelID != reranker {
+		t.Errorf("/info is about %q", info.ModelID)
+	}
+}
+
 // Without a default model every route of TEI says what to do.
 func TestTEIWithoutDefaultModel(t *testing.T) {
 	r := start(t, nil)
@@ -188,7 +221,7 @@ func TestTEIOutputs(t *testing.T) {
 	if got := string(api.AppendTEISparse(nil, sparseRows(res))); got != `[[{"index":7,"value":0.5}],[]]` {
 		t.Errorf("sparse %s", got)
 	}
-	if got := string(api.AppendTEIAll(nil, tokenRows(res))); got != `[[[1,2],[3,4]],[]]` {
+	if got := string(api.AppendTEIAll(nil, tokenRows(res))); got != `[[[1.0,2.0],[3.0,4.0]],[]]` {
 		t.Errorf("all %s", got)
 	}
 }

@@ -15,6 +15,7 @@ type ClassifyRequest struct {
 	Model     string
 	Texts     []string
 	Pairs     [][2]string // texts that are read together, as a cross-encoder does
+	Field     string      // what the client calls them, for errors; "": items
 	RawScores bool        // the head's logits; else their softmax, or the sigmoid of a single one
 	Options   map[string]any
 }
@@ -41,7 +42,7 @@ func (w *Worker) Classify(ctx context.Context, r *ClassifyRequest) (*ClassifyRes
 	defer done()
 	n := max(len(r.Texts), len(r.Pairs))
 	res := &ClassifyResult{Labels: m.weights.Labels, Scores: make([][]float64, n)}
-	reader := newReader(ctx, m, p, "inputs")
+	reader := newReader(ctx, m, p, r.Field)
 	v, err := m.variant(arch.Want{Logits: true})
 	if err != nil {
 		return nil, w.translate(ctx, w.recordError(err, p), p.model, nil, n, "extraction")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/errs"
 )
 
@@ -122,6 +123,15 @@ func TestFolding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	info, err := r.Model("fold")
+	if err != nil || info.Dims != (api.ModelDims{Multivector: 24}) { // the backbone's width is none of its outputs
+		t.Errorf("listed with %+v, %v", info.Dims, err)
+	}
+	for _, m := range r.Status().Models {
+		if len(m.Config.Dims) != 1 || m.Config.Dims["multivector"] != 24 {
+			t.Errorf("the status says %v", m.Config.Dims)
+		}
+	}
 	if docs.Dims != 8*8*8 || docs.SparseDims != 256 || docs.TokenDims != 24 {
 		t.Errorf("%d, %d and %d dims", docs.Dims, docs.SparseDims, docs.TokenDims)
 	}
@@ -144,12 +154,21 @@ func TestFolding(t *testing.T) {
 		}
 	}
 	for _, bad := range []struct {
+		output  string
 		options map[string]any
 		want    string
-	}{{map[string]any{"muvera": nil}, "does not support output types"}} {
-		_, err := r.Encode(t.Context(), &Request{Model: "fold", Texts: words(1), OutputTypes: []string{"dense"}, Options: bad.options})
+	}{{"dense", map[string]any{"muvera": nil}, "does not support output types"},
+		{"multivector", map[string]any{"dimensions": int64(8)}, "dimensions cuts dense vectors and the request asks for none"}} {
+		_, err := r.Encode(t.Context(), &Request{Model: "fold", Texts: words(1), OutputTypes: []string{bad.output}, Options: bad.options})
 		if e := errs.As(err); e == nil || e.Status != 400 || !strings.Contains(e.Message, bad.want) {
 			t.Errorf("%v: %v", bad.options, err)
+		}
+	}
+	for _, key := range []string{"dimensions", "muvera", "output_dtype", "output_types", "smve"} {
+		value := map[string]any{"dimensions": int64(8), "muvera": map[string]any{}, "output_dtype": "int8", "output_types": []any{"multivector"}, "smve": true}[key]
+		_, err := r.Score(t.Context(), &ScoreRequest{Model: "fold", Query: "a", Texts: words(1), Options: map[string]any{key: value}})
+		if e := errs.As(err); e == nil || e.Status != 400 || e.Param != "options."+key || !strings.Contains(e.Message, "scoring has no use for it") {
+			t.Errorf("score with %s: %v", key, err)
 		}
 	}
 }

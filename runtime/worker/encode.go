@@ -64,10 +64,7 @@ type encoding struct {
 }
 
 func newEncoding(ctx context.Context, m *model, p *plan, r *Request) (*encoding, error) {
-	e := &encoding{ctx: ctx, model: m, plan: p, req: r, n: max(len(r.Texts), len(r.Tokens)), reader: newReader(ctx, m, p, "items")}
-	if r.Tokens != nil {
-		e.reader.field = "input"
-	}
+	e := &encoding{ctx: ctx, model: m, plan: p, req: r, n: max(len(r.Texts), len(r.Tokens)), reader: newReader(ctx, m, p, r.Field)}
 	e.result.Model = p.model
 	if p.model.Family == catalog.FamilyColBERT {
 		e.markers = m.markersOf(p.model)

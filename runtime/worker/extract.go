@@ -49,7 +49,7 @@ func (w *Worker) Extract(ctx context.Context, r *ExtractRequest) (*ExtractResult
 		return nil, err
 	}
 	defer done()
-	x := &extraction{ctx: ctx, model: model, adapter: adapter, plan: p, req: r, reader: newReader(ctx, model, p, "items"),
+	x := &extraction{ctx: ctx, model: model, adapter: adapter, plan: p, req: r, reader: newReader(ctx, model, p, ""),
 		result: ExtractResult{Model: p.model, Items: make([]Extracted, len(r.Texts))}}
 	x.result.Timings.Preprocess = time.Since(start)
 	if err := x.run(); err != nil {

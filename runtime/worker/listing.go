@@ -55,14 +55,15 @@ func (w *Worker) info(m *catalog.Resolved) api.ModelInfo {
 
 // fillFromWeights adds what only a loaded model knows: the widths of a model without a catalog entry.
 func (w *Worker) fillFromWeights(info *api.ModelInfo, m *catalog.Resolved) {
-	if !info.Loaded || (info.Dims.Dense > 0 && info.MaxSequenceLength != nil) {
+	needsDim := info.Dims.Dense == 0 && m.Has(string(catalog.OutputDense))
+	if !info.Loaded || (!needsDim && info.MaxSequenceLength != nil) {
 		return
 	}
 	w.models.Each(func(key string, l *model) {
 		if key != w.key(m) {
 			return
 		}
-		if info.Dims.Dense == 0 {
+		if needsDim {
 			info.Dims.Dense = l.weights.Dim
 		}
 		if info.MaxSequenceLength == nil {
@@ -151,7 +152,7 @@ func (w *Worker) Status() Status {
 			if limit == 0 || u.maxTokens < limit {
 				limit = u.maxTokens
 			}
-			if len(m.Dims) == 0 {
+			if len(m.Dims) == 0 && m.Has(string(catalog.OutputDense)) {
 				s.Config.Dims = map[string]int{"dense": u.dim}
 			}
 		} else {

@@ -78,7 +78,7 @@ func (e *encoding) prepare() error {
 		p.fold.settle(f)
 	}
 	if p.dimensions > 0 {
-		if p.dimensions > f.dims || !p.outputs.dense {
+		if p.dimensions > f.dims {
 			return errs.UnsupportedField("dimensions", fmt.Sprintf("dimensions must be at most %d, the width of model '%s'; got %d",
 				f.dims, p.model.ID, p.dimensions))
 		}

@@ -42,12 +42,14 @@ func TestRefusedRequests(t *testing.T) {
 		{"muvera", Request{Model: mean, Texts: text, Options: map[string]any{"muvera": map[string]any{}}}, errs.InvalidInput, 400, "options.muvera", "Model 'test/mean' has no multivectors to fold; remove the option 'muvera'"},
 		{"smve", Request{Model: mean, Texts: text, Options: map[string]any{"smve": true}}, errs.InvalidInput, 400, "options.smve", "has no multivectors"},
 		{"lora", Request{Model: mean, Texts: text, Options: map[string]any{"lora_id": "/etc/x"}}, errs.InvalidInput, 400, "options.lora_id", "must name a hub repository"},
-		{"overflow", Request{Model: mean, Texts: []string{"a", wide}, Options: map[string]any{"overflow_policy": "error"}}, errs.InputTooLong, 400, "items[1]", "Field 'items[1]' is longer than 40 tokens, the limit of model 'test/mean', and overflow_policy is 'error'"},
+		{"overflow", Request{Model: mean, Texts: []string{"a", wide}, Options: map[string]any{"overflow_policy": "error"}}, errs.InputTooLong, 400, "items[1]", "Field 'items[1]' is longer than 40 tokens, the limit of model 'test/mean', and the request forbids cutting it"},
 		{"overflow of a lower limit", Request{Model: mean, Texts: []string{"the cat sat on the mat"}, Options: map[string]any{"overflow_policy": "error", "max_seq_length": int64(4)}}, errs.InputTooLong, 400, "items[0]", "longer than 4 tokens"},
 		{"overflow policy", Request{Model: mean, Texts: text, Options: map[string]any{"overflow_policy": "x"}}, errs.InvalidInput, 400, "options.overflow_policy", "Invalid overflow_policy: 'x'"},
-		{"negative token id", Request{Model: mean, Tokens: [][]int32{{2, 3}, {2, -1, 3}}}, errs.InvalidInput, 400, "input", "token id -1 of input 1 is outside the model's vocabulary of 101"},
-		{"token id", Request{Model: mean, Tokens: [][]int32{{2, 101, 3}}}, errs.InvalidInput, 400, "input", "token id 101 of input 0"},
-		{"no token ids", Request{Model: mean, Tokens: [][]int32{{2, 3}, {}}}, errs.InvalidInput, 400, "input", "input 1 has no token ids"},
+		{"negative token id", Request{Model: mean, Tokens: [][]int32{{2, 3}, {2, -1, 3}}, Field: "input"}, errs.InvalidInput, 400, "input", "Field 'input[1]': token id -1 is outside the model's vocabulary of 101"},
+		{"token id", Request{Model: mean, Tokens: [][]int32{{2, 101, 3}}}, errs.InvalidInput, 400, "items", "Field 'items[0]': token id 101"},
+		{"no token ids", Request{Model: mean, Tokens: [][]int32{{2, 3}, {}}}, errs.InvalidInput, 400, "items", "Field 'items[1]' has no token ids"},
+		{"overflow of token ids", Request{Model: mean, Tokens: [][]int32{{2, 3, 3}}, Options: map[string]any{"overflow_policy": "error", "max_seq_length": int64(2)}}, errs.InputTooLong, 400, "items[0]", "longer than 2 tokens"},
+		{"a score's option", Request{Model: mean, Texts: text, Options: map[string]any{"score_mode": "dense"}}, errs.InvalidInput, 400, "options.score_mode", "has no use for it"},
 	} {
 		e := r.refused(t.Context(), &c.q, c.code, c.status)
 		if e.Param != c.param || !strings.Contains(e.Message, c.text) {
@@ -59,6 +61,18 @@ func TestRefusedRequests(t *testing.T) {
 		if res, err := r.Encode(t.Context(), &Request{Model: mean, Texts: []string{wide}, Options: o}); err != nil || res.Tokens != 40 {
 			t.Errorf("%v: %v tokens, %v", o, res.Tokens, err)
 		}
+	}
+}
+
+// An id that the vocabulary does not have is named, with its place.
+func TestRefusedTokenIDs(t *testing.T) {
+	r := start(t, nil, []string{mean})
+	if _, err := r.Detokenize(t.Context(), mean, [][]int32{{2, 3}, {2, 85}}, true); err == nil ||
+		errs.As(err).Status != 400 || errs.As(err).Message != "Field 'ids[1]': id 85 at position 1 is outside the vocabulary (0 to 84)" {
+		t.Errorf("%v", err)
+	}
+	if texts, err := r.Detokenize(t.Context(), mean, [][]int32{{2, 3}}, false); err != nil || len(texts) != 1 || texts[0] == "" {
+		t.Errorf("%q, %v", texts, err)
 	}
 }
 

@@ -16,6 +16,7 @@ type Request struct {
 	Model  string
 	Texts  []string  // valid UTF-8
 	Tokens [][]int32 // taken as they are, special tokens included
+	Field  string    // what the client calls them, for errors; "": items
 
 	Options     map[string]any // the request's own, laid over the profile's
 	OutputTypes []string       // params.output_types
@@ -114,6 +115,9 @@ func (w *Worker) plan(r *Request) (*plan, error) {
 	if _, given := r.Options["is_query"]; !given && r.IsQuery != nil {
 		p.query = *r.IsQuery
 	}
+	if err := noUse(r.Options, "encoding", "score_mode", "score_weights"); err != nil {
+		return nil, err
+	}
 	if err := w.checkOutputs(p, r); err != nil {
 		return nil, err
 	}
@@ -146,7 +150,17 @@ func (w *Worker) planScore(r *ScoreRequest) (*plan, error) {
 		return nil, err
 	}
 	p.form = outputForms["float32"]
-	return p, nil
+	return p, noUse(r.Options, "scoring", "dimensions", "muvera", "output_dtype", "output_types", "smve")
+}
+
+// noUse refuses options of a request that its model knows and this kind of request makes nothing of.
+func noUse(options map[string]any, what string, keys ...string) error {
+	for _, key := range keys {
+		if options[key] != nil {
+			return errs.Invalidf("options."+key, "Field 'options.%s': %s has no use for it; remove it", key, what)
+		}
+	}
+	return nil
 }
 
 // optionError is the 400 for an option that the catalog refused.
@@ -191,6 +205,9 @@ func (w *Worker) checkOutputs(p *plan, r *Request) error {
 		case catalog.OutputMultivector:
 			p.outputs.multi = true
 		}
+	}
+	if p.dimensions > 0 && !p.outputs.dense {
+		return errs.UnsupportedField("dimensions", "dimensions cuts dense vectors and the request asks for none: remove it, or add 'dense' to the output types")
 	}
 	return p.planFolding(r.Model)
 }

@@ -17,6 +17,7 @@ type ScoreRequest struct {
 	Model       string
 	Query       string
 	Texts       []string
+	Field       string // what the client calls the texts, for errors; "": items
 	Instruction *string
 	Options     map[string]any // the request's own, laid over the profile's
 }
@@ -42,7 +43,7 @@ func (w *Worker) Score(ctx context.Context, r *ScoreRequest) (*ScoreResult, erro
 		return nil, err
 	}
 	defer done()
-	s := &scoring{ctx: ctx, model: model, adapter: adapter, plan: p, req: r, reader: newReader(ctx, model, p, "items"),
+	s := &scoring{ctx: ctx, model: model, adapter: adapter, plan: p, req: r, reader: newReader(ctx, model, p, r.Field),
 		result: ScoreResult{Model: p.model, Scores: make([]float64, len(r.Texts))}}
 	s.result.Timings.Preprocess = time.Since(start)
 	if err := s.run(); err != nil {

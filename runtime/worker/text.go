@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,20 +23,20 @@ type reader struct {
 	instruction *string // the request's own
 	limit       int     // tokens of one text, special ones included
 	prefix      string  // put before each formatted text
-	field       string  // what a client calls the texts: "items", "input"
+	field       string  // what the client calls the texts
 
 	tokens int           // read by the model so far
 	took   time.Duration // tokenising
 }
 
-// newReader returns a reader for texts that are queries or not.
+// newReader returns a reader for texts that are queries or not. field is what the client calls them; "" is the native name.
 func newReader(ctx context.Context, m *model, p *plan, field string) *reader {
 	limit := m.limit(p.model)
 	if n := p.options.MaxSeqLength; n > 0 {
 		limit = min(limit, n)
 	}
 	return &reader{ctx: ctx, model: m, entry: p.model, options: p.options, query: p.query, instruction: p.instruction,
-		limit: max(limit, m.tokenizer.CountSpecial(false)), field: field}
+		limit: max(limit, m.tokenizer.CountSpecial(false)), field: cmp.Or(field, "items")}
 }
 
 // read tokenises texts, the first of which is number first of the request. The ids stay alive as long as anything refers to
@@ -100,13 +101,20 @@ func (r *reader) checkCut(b *tokenizer.Batch, first int) error {
 	}
 	for i, cut := range b.Truncated {
 		if cut {
-			place := fmt.Sprintf("%s[%d]", r.field, first+i)
-			return errs.TooLong(place, fmt.Sprintf("Field '%s' is longer than %d tokens, the limit of model '%s', and overflow_policy is 'error'",
-				place, r.limit, r.entry.ID))
+			return r.tooLong(first + i)
 		}
 	}
 	return nil
 }
+
+// tooLong is the 400 for text or list of token ids number i, which the request does not let be cut.
+func (r *reader) tooLong(i int) error {
+	place := r.place(i)
+	return errs.TooLong(place, fmt.Sprintf("Field '%s' is longer than %d tokens, the limit of model '%s', and the request forbids cutting it",
+		place, r.limit, r.entry.ID))
+}
+
+func (r *reader) place(i int) string { return fmt.Sprintf("%s[%d]", r.field, i) }
 
 // format applies templates and instructions. A model without templates may bring prompts of its own, by the names that
 // sentence-transformers uses.
@@ -131,16 +139,19 @@ func (r *reader) format(text string) string {
 	return text
 }
 
-// check validates token ids that a client sent as input number i; longer lists are cut as texts are.
+// check validates token ids that a client sent as list number i; longer lists are cut or refused as texts are.
 func (r *reader) check(ids []int32, i int) ([]int32, error) {
 	vocab := int32(r.model.vocab)
 	if len(ids) == 0 {
-		return nil, errs.Invalidf("input", "input %d has no token ids; it needs at least one", i)
+		return nil, errs.Invalidf(r.field, "Field '%s' has no token ids; it needs at least one", r.place(i))
 	}
 	for _, id := range ids {
 		if id < 0 || id >= vocab {
-			return nil, errs.Invalidf("input", "token id %d of input %d is outside the model's vocabulary of %d", id, i, vocab)
+			return nil, errs.Invalidf(r.field, "Field '%s': token id %d is outside the model's vocabulary of %d", r.place(i), id, vocab)
 		}
+	}
+	if len(ids) > r.limit && r.options.OverflowPolicy == "error" {
+		return nil, r.tooLong(i)
 	}
 	ids = ids[:min(len(ids), r.limit)]
 	r.tokens += len(ids)
@@ -151,7 +162,7 @@ func (r *reader) check(ids []int32, i int) ([]int32, error) {
 func (r *reader) textError(err error, first int) error {
 	var te *tokenizer.TextError
 	if errors.As(err, &te) && errors.Is(err, tokenizer.ErrTooLong) {
-		place := fmt.Sprintf("%s[%d]", r.field, first+te.Index)
+		place := r.place(first + te.Index)
 		return errs.TooLong(place, fmt.Sprintf("Field '%s': %v", place, te.Err))
 	}
 	return err

@@ -2,7 +2,7 @@ package worker
 
 import (
 	"context"
-	"errors"
+	"strings"
 
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/tokenizer"
@@ -74,7 +74,7 @@ func (w *Worker) Detokenize(ctx context.Context, id string, ids [][]int32, skipS
 			return nil, context.Cause(ctx)
 		}
 		if err := t.CheckIDs(list); err != nil {
-			return nil, errs.Invalidf("ids", "ids[%d]: %v", i, errors.Unwrap(err))
+			return nil, errs.Invalidf("ids", "Field 'ids[%d]': %s", i, strings.TrimPrefix(err.Error(), "tokenizer: "))
 		}
 		if out[i], err = decode(list); err != nil {
 			return nil, errs.Internal(err)

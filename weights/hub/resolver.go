@@ -117,7 +117,7 @@ func (r *Resolver) resolve(ctx context.Context, id, revision string) (Resolved, 
 		return Resolved{Dir: path, Source: SourceLocal}, nil
 	}
 	if isPath {
-		return Resolved{}, fail(ClassNotFound, nil, "is not a directory on this machine; check the path")
+		return Resolved{}, fail(ClassNotFound, nil, "the path of its weights is not a directory on this machine; check it")
 	}
 	ref, err := parseRef(id, revision)
 	if err != nil {

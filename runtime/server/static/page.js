@@ -43,6 +43,7 @@ function draw(s) {
 }
 
 const rows = new Map(); // by id
+let failures = new Map(); // why models did not load, by id
 let loadedBefore = "";
 
 // table keeps the rows and changes what changed: a page that is rebuilt five times a second can't be read or selected.
@@ -56,12 +57,20 @@ function table(models) {
       row.cells[5].className = row.cells[6].className = "n";
       rows.set(m.name, row);
     }
-    const values = [m.name, m.state, m.config.outputs.join(", "), Object.values(m.config.dims).join(", "), m.config.max_sequence_length ?? "",
+    const widths = m.config.outputs.map(o => m.config.dims[o]).filter(Boolean); // in the order of the outputs
+    const failure = m.state === "failed" && failures.get(m.name);
+    const values = [m.name, failure ? `failed: ${failure.code}` : m.state, m.config.outputs.join(", "), widths.join(", "), m.config.max_sequence_length ?? "",
       m.memory_bytes ? charts.bytes(m.memory_bytes) : "", m.queue_pending_items || ""];
     values.forEach((v, i) => {
       if (row.cells[i].textContent !== String(v)) row.cells[i].textContent = v;
     });
     row.dataset.state = m.state;
+    row.cells[1].title = failure ? failure.message : "";
+  }
+  if (rows.size > models.length) { // the models directory was read again, and some are gone
+    const named = new Set(models.map(m => m.name));
+    for (const [name, row] of rows) if (!named.has(name)) row.remove(), rows.delete(name);
+    offer();
   }
   const now = models.filter(m => m.state !== "available").map(m => m.name + m.state).join();
   if (now !== loadedBefore) { // loaded ones come first, in the frame's order
@@ -88,6 +97,7 @@ async function offer() {
   if (!r.ok) return;
   const list = await r.json();
   play.models(list.models);
+  failures = new Map(list.models.filter(m => m.last_error).map(m => [m.name, m.last_error]));
 }
 
 addEventListener("sie-key", () => { $("ask").hidden = false; });

@@ -3,7 +3,7 @@
 const play = (() => {
   const forms = Object.fromEntries(["encode", "score", "extract"].map(id => [id, document.getElementById(id)]));
   const needs = {encode: ["dense", "sparse", "multivector"], score: ["score"], extract: ["json"]};
-  let known = [];
+  let known = [], chosen = "encode";
 
   const lines = text => text.split("\n").map(s => s.trim()).filter(Boolean);
 
@@ -24,6 +24,7 @@ const play = (() => {
       if (form.model.disabled) form.querySelector("output").textContent = "no model of this server does this";
     }
     outputs();
+    curl(chosen);
   }
 
   function outputs() {
@@ -42,6 +43,7 @@ const play = (() => {
 
   function curl(id) {
     const form = forms[id];
+    chosen = id;
     const quoted = JSON.stringify(body[id](form)).replace(/'/g, "'\\''");
     document.getElementById("curl").textContent = `curl ${location.origin}/v1/${id}/${form.model.value} \\\n` +
       `  -H 'Content-Type: application/json' -H 'Accept: application/json' \\\n` +
@@ -53,6 +55,7 @@ const play = (() => {
     const button = form.querySelector("button.go");
     button.disabled = true;
     out.textContent = "…";
+    out.className = "muted";
     curl(id);
     const started = performance.now();
     try {
@@ -77,6 +80,7 @@ const play = (() => {
     } catch (e) {
       result.replaceChildren();
       out.textContent = e.message;
+      out.className = "bad";
     }
     button.disabled = false;
   }
@@ -123,6 +127,7 @@ const play = (() => {
     extract(result, answer, form) {
       const item = answer.items[0];
       if (item.error) throw new Error(item.error.message);
+      if (!item.entities.length && !item.classifications.length) result.append("Nothing was found.");
       if (item.entities.length) marked(result, form.texts.value, item.entities);
       if (item.classifications.length) charts.bars(result, item.classifications.map(c => ({value: c.score, name: c.label})));
       const pre = document.createElement("pre");
@@ -156,6 +161,7 @@ const play = (() => {
       e.preventDefault();
       send(id, form);
     });
+    form.addEventListener("input", () => curl(id));
     form.addEventListener("keydown", e => {
       if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) form.requestSubmit();
     });

@@ -1,0 +1,46 @@
+package archtest
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A page that names tests names tests that there are.
+func TestDocumentedTestsExist(t *testing.T) {
+	const page = "docs/compatibility.md"
+	root := root(t)
+	text, err := os.ReadFile(filepath.Join(root, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := make(map[string]bool)
+	for _, name := range regexp.MustCompile(`\b(Test[A-Z]|test_)\w+`).FindAllString(string(text), -1) {
+		missing[name] = true
+	}
+	if len(missing) < 40 {
+		t.Fatalf("%s names %d tests; is it still a table of them?", page, len(missing))
+	}
+	for _, part := range []string{"catalog", "cmd", "internal", "runtime", "tools/test", "weights"} {
+		err := filepath.WalkDir(filepath.Join(root, part), func(path string, d fs.DirEntry, err error) error {
+			name := d.Name()
+			if err != nil || d.IsDir() || !strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(name, "test_") {
+				return err
+			}
+			source, err := os.ReadFile(path)
+			for _, m := range regexp.MustCompile(`(?m)^(?:func|def) (\w+)\(`).FindAllSubmatch(source, -1) {
+				delete(missing, string(m[1]))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name := range missing {
+		t.Errorf("%s: there is no test %s", page, name)
+	}
+}
