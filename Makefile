@@ -126,6 +126,10 @@ golden: minilm ## make testdata/golden anew from the Python reference
 	@tools/setup/venv.sh golden
 	build/venv-golden/bin/python tools/golden/make.py
 
+golden-sie: deps ## make what of testdata/golden sie-server itself makes; installs it whole, with Python 3.12
+	@tools/setup/venv.sh sie
+	HF_HUB_OFFLINE=1 build/venv-sie/bin/python -B tools/golden/late.py
+
 # ---- measure ---------------------------------------------------------------------------------------------------
 
 bench: build minilm ## race against sentence-transformers, ONNX Runtime and OpenVINO on this machine

@@ -67,6 +67,9 @@ func AdHoc(id string, info AdHocInfo) (*Model, error) {
 		return nil, err
 	}
 	p := Profile{Name: DefaultProfile, Adapter: adapter, MaxBatchTokens: info.MaxBatchTokens, ComputePrecision: info.Precision, Runtime: info.runtime()}
+	if familyOf(adapter, tasks) == FamilyColBERT {
+		p.Loadtime = map[string]any{"skip_special_tokens": false} // as those who train such models have it
+	}
 	if p.MaxBatchTokens == 0 {
 		p.MaxBatchTokens = defaultMaxBatchTokens
 	}

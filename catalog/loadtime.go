@@ -14,12 +14,12 @@ type LoadtimeOptions struct {
 	DocMaxLength        int    // tokens, ColBERT documents; 0 = MaxSequenceLength
 	QueryPrefix         string // ColBERT marker, trailing space included as published
 	DocPrefix           string
-	QueryExpansion      *bool // pad queries with [MASK] to QueryMaxLength; nil = true
-	AttendToExpansion   *bool // may other tokens attend to the expansion; nil = the architecture's default
-	SkipPunctuation     *bool // drop the vectors of punctuation in documents; nil = the architecture's default
-	SkipSpecialTokens   bool
-	MUVERA              *MUVERAConfig // nil = not declared
-	SMVE                *SMVEConfig   // nil = not declared
+	QueryExpansion      *bool         // pad queries with [MASK] to QueryMaxLength; nil = true
+	AttendToExpansion   *bool         // may other tokens attend to the expansion; nil = the architecture's default
+	SkipPunctuation     *bool         // drop the vectors of punctuation in documents; nil = the architecture's default
+	SkipSpecialTokens   *bool         // drop the vectors of [CLS], [SEP] and [PAD]; nil = true, the reference's default
+	MUVERA              *MUVERAConfig // nil = the model folds nothing; late-interaction models always have one
+	SMVE                *SMVEConfig   // the same
 	LoRAs               []LoRA
 	TrustRemoteCode     bool // accepted and without effect: no repository code ever runs here
 	DenseProjectionPath string
@@ -66,9 +66,9 @@ func init() {
 		"dense_projection_path":      text(func(o *LoadtimeOptions) *string { return &o.DenseProjectionPath }),
 		"query_expansion":            flag(func(o *LoadtimeOptions) **bool { return &o.QueryExpansion }),
 		"attend_to_expansion_tokens": flag(func(o *LoadtimeOptions) **bool { return &o.AttendToExpansion }),
-		"skip_punctuation":           flag(func(o *LoadtimeOptions) **bool { return &o.SkipPunctuation }),
+		"doc_punctuation_skiplist":   flag(func(o *LoadtimeOptions) **bool { return &o.SkipPunctuation }),
 		"normalize":                  flag(func(o *LoadtimeOptions) **bool { return &o.Normalize }),
-		"skip_special_tokens":        func(o *LoadtimeOptions, v any) (err error) { o.SkipSpecialTokens, err = asBool(v); return err },
+		"skip_special_tokens":        flag(func(o *LoadtimeOptions) **bool { return &o.SkipSpecialTokens }),
 		"trust_remote_code":          func(o *LoadtimeOptions, v any) (err error) { o.TrustRemoteCode, err = asBool(v); return err },
 		"pooling":                    func(o *LoadtimeOptions, v any) (err error) { o.Pooling, err = asPooling(v); return err },
 		"default_instruction": func(o *LoadtimeOptions, v any) (err error) {

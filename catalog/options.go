@@ -14,6 +14,8 @@ const (
 	PoolingCLS  Pooling = "cls"
 	PoolingMean Pooling = "mean"
 	PoolingLast Pooling = "last"
+	// poolingSPLADE is how model files of the reference say that a model gives sparse vectors. It changes nothing.
+	poolingSPLADE Pooling = "splade"
 )
 
 // OutputType is one form of an encode result.

@@ -57,7 +57,7 @@ func init() {
 		"score_weights": func(o *RuntimeOptions, v any) (err error) { o.ScoreWeights, err = asWeights(v); return err },
 	}
 	checked := map[string]func(any) error{
-		"profile": isText, "lora": isText, "output_similarity": isText, "hypothesis_template": isText,
+		"profile": isText, "lora": isText, "output_similarity": isSimilarity, "hypothesis_template": isText,
 		"task": isText, "classification_type": isText, "classification_task": isText, "cuda_graphs": isText,
 		"group_encoding": isText,
 		"flat_ner":       isBool, "multi_label": isBool, "merge_adjacent_entities": isBool,
@@ -129,6 +129,9 @@ func asEnum(v any, values []string) (string, error) {
 }
 
 func asPooling(v any) (Pooling, error) {
+	if v == string(poolingSPLADE) {
+		return poolingSPLADE, nil // checkPooling settles for which models
+	}
 	s, err := asEnum(v, []string{"cls", "mean", "last", "last_token"})
 	if s == "last_token" {
 		s = "last"
@@ -261,6 +264,20 @@ func isBool(v any) error { _, err := asBool(v); return err }
 func isAny(any) error    { return nil }
 
 func isCount(v any) error { _, err := asInt(v, 0, maxOptionTokens); return err }
+
+// isSimilarity checks the name of a similarity, or a map of output types to such names. Nothing here computes one.
+func isSimilarity(v any) error {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return isText(v)
+	}
+	for _, k := range sortedKeys(m) {
+		if err := isText(m[k]); err != nil {
+			return fmt.Errorf("%s: %w", clip(k), err)
+		}
+	}
+	return nil
+}
 
 func isNumber(v any) error {
 	if f, ok := toFloat(v); !ok || math.IsNaN(f) || math.IsInf(f, 0) {

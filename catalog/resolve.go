@@ -93,6 +93,14 @@ func resolveOne(m *Model, id, profile string) (*Resolved, error) {
 		Runtime: run, Loadtime: load, AdaptiveBatching: p.AdaptiveBatching, Model: m,
 		runtimes: map[string]*RuntimeOptions{DefaultProfile: run},
 	}
+	if err := r.checkPooling(run); err != nil {
+		return nil, fmt.Errorf("model '%s': %w", id, err)
+	}
+	if r.Family == FamilyColBERT {
+		if err := load.foldByDefault(); err != nil {
+			return nil, err
+		}
+	}
 	if load.MaxSeqLength > 0 {
 		r.MaxSequenceLength = load.MaxSeqLength
 	}
@@ -202,9 +210,21 @@ func (r *Resolved) Options(request map[string]any) (*RuntimeOptions, error) {
 		if err := r.checkUse(request); err != nil {
 			return nil, err
 		}
+		if err := r.checkPooling(out); err != nil {
+			return nil, err
+		}
 	}
 	out.profileTypes = base.profileTypes
 	return out, nil
+}
+
+// checkPooling refuses "splade" where there is something to pool.
+func (r *Resolved) checkPooling(o *RuntimeOptions) error {
+	if o.Pooling != poolingSPLADE || r.Family == FamilySparse {
+		return nil
+	}
+	err := errors.New("must be cls, mean, last or last_token; splade is for models that give sparse vectors")
+	return &OptionError{Key: "pooling", Msg: requestText("pooling", string(poolingSPLADE), err)}
 }
 
 func (r *Resolved) profileNames() []string {

@@ -412,3 +412,53 @@ func TestDimensionsOfAProfile(t *testing.T) {
 		t.Errorf("dimensions 0: %v", err)
 	}
 }
+
+// What model files of the reference's 0.10 say beyond its older ones is read: similarities by output type, the skip list, SPLADE as
+// a pooling, and no configuration where late interaction folds by the defaults.
+func TestPublishedForms(t *testing.T) {
+	file := func(tasks, adapter, loadtime, runtime string) (*Catalog, error) {
+		m, warn, err := ParseModel("x.yaml", fmt.Appendf(nil, "sie_id: x\nhf_id: a/x\ntasks: {encode: {%s}}\nprofiles:\n  default:\n    adapter_path: %s:A\n"+
+			"    max_batch_tokens: 512\n    adapter_options: {loadtime: {%s}, runtime: {%s}}\n", tasks, adapter, loadtime, runtime))
+		if len(warn) > 0 {
+			t.Error(warn)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return new(Catalog).With(m)
+	}
+	c, err := file("multivector: {dim: 96}", "sie_server.adapters.colbert", "doc_punctuation_skiplist: false, skip_special_tokens: false",
+		"muvera: {}, smve: {}, output_types: [dense, sparse], output_similarity: {dense: dot, sparse: dot}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Resolve("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := r.Loadtime
+	if l.SkipPunctuation == nil || *l.SkipPunctuation || l.SkipSpecialTokens == nil || *l.SkipSpecialTokens || r.Dims["dense"] != 10240 || r.Dims["sparse"] != 65536 {
+		t.Errorf("%+v, dims %v", l, r.Dims)
+	}
+	if _, err := file("sparse: {dim: 30522}", "sie_server_rust.adapters.candle", "", "pooling: splade"); err != nil {
+		t.Error(err)
+	}
+	if _, err := file("dense: {dim: 8}", "sie_server_rust.adapters.candle", "", "pooling: splade"); err == nil || !strings.Contains(err.Error(), "sparse vectors") {
+		t.Errorf("splade as the pooling of dense vectors: %v", err)
+	}
+	if _, err := file("dense: {dim: 8}", "sie_server.adapters.bert_flash", "", "output_similarity: {dense: 3}"); err == nil || !strings.Contains(err.Error(), "dense: expected a string") {
+		t.Errorf("a number as a similarity: %v", err)
+	}
+	if c, err = file("dense: {dim: 8}", "sie_server.adapters.bert_flash", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = c.Resolve("x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Options(map[string]any{"pooling": "splade"}); err == nil || !strings.Contains(err.Error(), "options.pooling") {
+		t.Errorf("a request for splade pooling: %v", err)
+	}
+	if r.Loadtime.MUVERA != nil {
+		t.Error("an encoder of dense vectors folds")
+	}
+}

@@ -94,6 +94,17 @@ func asSMVE(v any) (*SMVEConfig, error) {
 	return c, err
 }
 
+// foldByDefault gives a late-interaction model the foldings that its file does not configure, as the reference does.
+func (o *LoadtimeOptions) foldByDefault() (err error) {
+	if o.MUVERA == nil {
+		o.MUVERA, err = asMUVERA(map[string]any{})
+	}
+	if err == nil && o.SMVE == nil {
+		o.SMVE, err = asSMVE(map[string]any{})
+	}
+	return err
+}
+
 // sketchField is where one key of a sketch map goes; exactly one pointer is set. A nullable number
 // becomes 0 on null; any other null keeps the default.
 type sketchField struct {

@@ -30,6 +30,9 @@ type Want struct {
 	FoldQuery bool
 }
 
+// Folds says whether a row is folded from the token vectors.
+func (w Want) Folds() bool { return w.Muvera != (fold.Muvera{}) || w.SMVE != (fold.SMVE{}) }
+
 // Task is what a catalog entry uses a model for: which heads are read from its files besides the encoder.
 type Task uint8
 

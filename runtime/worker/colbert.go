@@ -36,7 +36,7 @@ func (l *model) markersOf(m *catalog.Resolved) *markers {
 
 func newMarkers(o *catalog.LoadtimeOptions, t *tokenizer.Tokenizer) *markers {
 	k := &markers{queryLength: o.QueryMaxLength, docLength: o.DocMaxLength, expand: isTrue(o.QueryExpansion, true),
-		attend: isTrue(o.AttendToExpansion, false), mask: t.Special().MASK, skipSpecial: o.SkipSpecialTokens, special: t.Special()}
+		attend: isTrue(o.AttendToExpansion, false), mask: t.Special().MASK, skipSpecial: isTrue(o.SkipSpecialTokens, true), special: t.Special()}
 	if k.queryLength == 0 {
 		k.queryLength = defaultQueryLength
 	}
@@ -101,8 +101,33 @@ func (k *markers) before(query bool) string {
 // masksExpansion says whether queries have tokens that others do not attend to.
 func (k *markers) masksExpansion() bool { return k.expand && !k.attend }
 
-// mark gives the tokens of a text as the model reads them, which of them the batch keeps, and how many rows it has in its
-// result. limit is what limit said. What a query's batch keeps is what its words attend to; all its rows are read.
+// dropped says whether a token's row is not in the result.
+func (k *markers) dropped(id int32, query bool) bool {
+	if k.skipSpecial && (id == k.special.CLS || id == k.special.SEP || id == k.special.PAD) {
+		return true
+	}
+	_, skipped := k.skip[id]
+	return skipped && !query
+}
+
+// trims says whether rows of a query are left out of what the device gives: it keeps the tokens that words attend to there, so
+// the special ones among them come back too.
+func (k *markers) trims() bool { return k.skipSpecial && k.masksExpansion() }
+
+// trim leaves the rows of dropped tokens out, rows of that many bytes.
+func (k *markers) trim(data []byte, bytes int, ids []int32) []byte {
+	out := make([]byte, 0, len(data))
+	for i, id := range ids {
+		if !k.dropped(id, true) {
+			out = append(out, data[i*bytes:(i+1)*bytes]...)
+		}
+	}
+	return out
+}
+
+// mark gives the tokens of a text as the model reads them, which of them the batch keeps, and how many rows it has in the
+// device's result. limit is what limit said. Where masksExpansion, what a query's batch keeps is what its words attend to, and
+// all its rows are read.
 func (k *markers) mark(ids []int32, query bool, limit int) (marked []int32, keep []uint8, rows int) {
 	id := k.doc
 	if query {
@@ -120,29 +145,21 @@ func (k *markers) mark(ids []int32, query bool, limit int) (marked []int32, keep
 	}
 	marked = append(marked, ids...)
 	words := len(marked)
-	if query {
-		if !k.expand {
-			return marked, nil, words
-		}
-		for len(marked) < length {
-			marked = append(marked, k.mask)
-		}
-		if k.attend || words == len(marked) {
-			return marked, nil, len(marked)
-		}
-		keep = make([]uint8, len(marked))
+	for query && k.expand && len(marked) < length {
+		marked = append(marked, k.mask)
+	}
+	keep = make([]uint8, len(marked))
+	if query && k.masksExpansion() {
 		for i := range words {
 			keep[i] = 1
 		}
 		return marked, keep, len(marked)
 	}
-	keep = make([]uint8, len(marked))
 	for i, id := range marked {
-		if _, skipped := k.skip[id]; skipped || k.skipSpecial && (id == k.special.CLS || id == k.special.SEP) {
-			continue
+		if !k.dropped(id, query) {
+			keep[i] = 1
+			rows++
 		}
-		keep[i] = 1
-		rows++
 	}
 	if rows == len(marked) {
 		keep = nil

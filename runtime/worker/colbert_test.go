@@ -39,8 +39,9 @@ profiles:
 
 // Queries are filled up, documents lose their punctuation, and a score is the MaxSim of what encode gives.
 func TestColBERT(t *testing.T) {
-	r := start(t, nil, nil, lateModel(t, "hidden", "{query_max_length: 12}"),
-		lateModel(t, "attended", "{query_max_length: 12, attend_to_expansion_tokens: true}"), lateModel(t, "plain", "{query_max_length: 12, query_expansion: false}"))
+	r := start(t, nil, nil, lateModel(t, "hidden", "{query_max_length: 12, skip_special_tokens: false}"),
+		lateModel(t, "attended", "{query_max_length: 12, skip_special_tokens: false, attend_to_expansion_tokens: true}"),
+		lateModel(t, "plain", "{query_max_length: 12, skip_special_tokens: false, query_expansion: false}"))
 	yes := true
 	query, texts := "the cat sat", []string{"a cat, on the mat!", "zebra quiz", "what is the tallest mountain"}
 	vectors := func(model string, query bool, texts ...string) []Matrix {

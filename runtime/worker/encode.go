@@ -58,7 +58,7 @@ type encoding struct {
 	forms   forms
 	result  Result
 
-	ids   [][]int32 // of each text, where its token weights are wanted
+	ids   [][]int32 // of each text as the model reads it, where what it gives is read by them
 	short []int     // texts whose sparse result had too little room
 	room  int       // that they need
 }
@@ -78,7 +78,12 @@ func newEncoding(ctx context.Context, m *model, p *plan, r *Request) (*encoding,
 		return e, nil
 	}
 	want := e.want()
-	if want.TokenWeights {
+	trims := want.AttendKept && e.markers.trims()
+	if trims && want.Folds() {
+		return nil, errs.Invalidf("options", "Model '%s' cannot fold queries that are filled up and lose their special tokens; "+
+			"set the load-time option skip_special_tokens: false, query_expansion: false or attend_to_expansion_tokens: true", p.model.ID)
+	}
+	if want.TokenWeights || trims {
 		e.ids = make([][]int32, e.n)
 	}
 	var err error
@@ -193,7 +198,7 @@ func (e *encoding) item(ids []int32, first, index int) batch.Item {
 		it.Keep, rows = withoutFirst(len(ids))
 	}
 	if e.ids != nil {
-		e.ids[first+index] = ids
+		e.ids[first+index] = it.IDs
 	}
 	it.Specs = e.forms.specs(e.variant, len(it.IDs), rows)
 	return it

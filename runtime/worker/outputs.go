@@ -169,8 +169,11 @@ func (e *encoding) take(i int, r *batch.Result) error {
 		e.result.Sparse[i] = e.forms.sparseOf(e.model.lexical(e.ids[i], floats(next())))
 	}
 	if w.Multi {
-		data := next()
-		e.result.Multi[i] = Matrix{Rows: len(data) / max(1, e.forms.rows.bytes(e.forms.tokenDims)), Data: data}
+		data, bytes := next(), max(1, e.forms.rows.bytes(e.forms.tokenDims))
+		if w.AttendKept && e.markers.trims() {
+			data = e.markers.trim(data, bytes, e.ids[i])
+		}
+		e.result.Multi[i] = Matrix{Rows: len(data) / bytes, Data: data}
 	}
 	return e.takeFolded(i, next)
 }

@@ -1,4 +1,6 @@
-"""Makes all of testdata/golden anew, one maker after another. `make golden` calls it in a venv of its own."""
+"""Makes testdata/golden anew, one maker after another. `make golden` calls it in a venv of its own; late.py has another
+(`make golden-sie`), for it runs an adapter of sie-server, which needs all of that.
+"""
 
 import pathlib
 import subprocess

@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+GOLDEN = ROOT / "testdata/golden"
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 MODEL_DIR = ROOT / "build/models/all-MiniLM-L6-v2"
 JUDGE = "cross-encoder/ms-marco-MiniLM-L-6-v2"  # the id of a reranker; its weights are the tiny ones of the golden data
@@ -119,3 +121,56 @@ def golden():
     rows = [json.loads(x) for x in (d / "texts.jsonl").read_text().splitlines()]
     texts = [r if isinstance(r, str) else r["text"] for r in rows]
     return texts, tensors(d / "golden.safetensors")["vectors"]
+
+
+ENTRY = """sie_id: {id}
+weights_path: {path}
+tasks: {tasks}
+max_sequence_length: 60
+profiles:
+  default:
+    adapter_path: sie_server.adapters.{adapter}:Adapter
+    max_batch_tokens: 4096
+    adapter_options: {{loadtime: {loadtime}}}
+{more}"""
+LATE = json.loads((GOLDEN / "late/MANIFEST.json").read_text())["notes"]["settings"]["expanded"]
+FOLD = "{num_repetitions: 4, num_simhash_projections: 3, projection_dim: 8, final_projection_dim: null}"
+
+
+def with_tokenizer(case, to, **config):
+    shutil.copytree(GOLDEN / case, to)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(GOLDEN / "st-mean" / name, to)
+    path = to / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | config))
+    return to
+
+
+@pytest.fixture(scope="session")
+def heads(tmp_path_factory):
+    """Tiny models of every head, from the golden data."""
+    root = tmp_path_factory.mktemp("heads")
+    entails = {"0": "contradiction", "1": "neutral", "2": "entailment"}
+    lora = with_tokenizer("lora-bert", root / "lora")
+    models = root / "models"
+    models.mkdir()
+    for name, path, adapter, tasks, loadtime, more in [
+        ("splade", GOLDEN / "splade-bert", "splade_flash", "{encode: {sparse: {dim: 101}}}", "{}", ""),
+        ("colbert", with_tokenizer("colbert-linear", root / "colbert"), "colbert", "{encode: {multivector: {dim: 24}}, score: {}}",
+         f"{{skip_special_tokens: false, muvera_config: {FOLD}}}",
+         "  muvera: {extends: default, adapter_options: {runtime: {muvera: {}, output_types: [dense]}}}\n"
+         "  both: {extends: default, adapter_options: {runtime: {muvera: {}, smve: {}, output_types: [dense, sparse, multivector]}}}"),
+        ("late", with_tokenizer("colbert-linear", root / "late"), "colbert", "{encode: {multivector: {dim: 24}}, score: {}}",
+         json.dumps(LATE["options"] | {"muvera_config": LATE["folds"]["muvera projected"]}),
+         "  muvera: {extends: default, adapter_options: {runtime: {muvera: {}, output_types: [dense]}}}"),
+        ("moods", with_tokenizer("classify-bert", root / "moods"), "sequence_classification", "{extract: {}}", "{}", ""),
+        ("entails", with_tokenizer("classify-bert", root / "entails", id2label=entails, label2id={v: int(k) for k, v in entails.items()}),
+         "nli_classification", "{extract: {}}", "{}", ""),
+        ("tags", with_tokenizer("tag-bert", root / "tags"), "token_classification", "{extract: {}}", "{}", ""),
+        ("lora", lora, "bert_flash", "{encode: {dense: {dim: 64}}}", f"{{lora_paths: {{four: {lora}/adapters/rank4}}}}", ""),
+    ]:
+        (models / f"{name}.yaml").write_text(ENTRY.format(id=name, path=path, adapter=adapter, tasks=tasks, loadtime=loadtime, more=more))
+    s = Server("--precision", "fp32", "--models-dir", str(models), models="splade,colbert,colbert:muvera,colbert:both,late,late:muvera,moods,entails,tags,lora", preload="splade")
+    yield s
+    assert s.alive(), "the server died:\n" + s.text()
+    assert s.stop() == 0

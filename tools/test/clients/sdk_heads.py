@@ -2,12 +2,13 @@
 
 Usage: sdk_heads.py URL VERSION GOLDEN.npz. Exits non-zero when anything differs from what that release documents.
 """
+import asyncio
 import importlib.metadata
 import sys
 import time
 
 import numpy as np
-from sie_sdk import SIEClient
+from sie_sdk import SIEAsyncClient, SIEClient
 
 url, version, path = sys.argv[1:4]
 golden = np.load(path)
@@ -66,5 +67,19 @@ for bad, words in [
         assert words in str(e), (str(e), words)
     else:
         raise AssertionError(f"no error for {words}")
+
+
+async def several():
+    async with SIEAsyncClient(url) as c:
+        one, two, three = await asyncio.gather(
+            c.encode("colbert", {"text": texts[1]}, output_types=["multivector"]),
+            c.extract("moods", [{"id": "x", "text": texts[1]}, {"text": texts[4]}]),
+            c.encode("splade", {"text": texts[1]}, output_types=["sparse"], output_dtype="float16"))
+    assert np.array_equal(one["multivector"], rows[1]["multivector"])
+    assert [i["classifications"] for i in two] == [i["classifications"] for i in items] and two[0]["id"] == "x"
+    assert three["sparse"]["values"].dtype == np.float16
+
+
+asyncio.run(several())
 client.close()
 print("ok", version)

@@ -1,4 +1,5 @@
 """The openai package, unmodified."""
+import asyncio
 import base64
 
 import numpy as np
@@ -49,6 +50,43 @@ def test_dimensions_truncate_and_renormalise(client):
     cut = np.array(client.embeddings.create(model=MODEL, input="hello", dimensions=64).data[0].embedding, np.float32)
     assert cut.shape == (64,)
     assert np.allclose(cut, full[:64] / np.linalg.norm(full[:64]), atol=1e-6)
+
+
+def test_largest_batch(client):
+    """OpenAI's own limit, 2,048 texts, as texts and as token ids."""
+    texts = [f"text number {i}" for i in range(2048)]
+    r = client.embeddings.create(model=MODEL, input=texts)
+    assert [d.index for d in r.data] == list(range(2048)) and {len(d.embedding) for d in r.data} == {384}
+    some = client.embeddings.create(model=MODEL, input=texts[1000:1003])
+    assert [d.embedding for d in some.data] == [d.embedding for d in r.data[1000:1003]]
+    ids = client.embeddings.create(model=MODEL, input=[[101, 1000 + i, 102] for i in range(2048)])
+    assert len(ids.data) == 2048 and ids.usage.prompt_tokens == 3 * 2048
+
+
+def test_async(server):
+    async def run():
+        async with openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="unused", max_retries=0) as c:
+            a, b = await asyncio.gather(*(c.embeddings.create(model=MODEL, input=t, dimensions=32) for t in ("hello", "world")))
+            with pytest.raises(openai.BadRequestError) as e:
+                await c.embeddings.create(model=MODEL, input=[])
+        return a.data[0].embedding, b.data[0].embedding, e.value
+
+    a, b, e = asyncio.run(run())
+    assert len(a) == len(b) == 32 and a != b
+    assert (e.status_code, e.type, e.param) == (400, "invalid_request_error", "input")
+
+
+@pytest.mark.parametrize("kwargs,param,code", [
+    ({"input": "x", "dimensions": 385}, "dimensions", "unsupported_field"),
+    ({"input": "x", "encoding_format": "int4"}, "encoding_format", "invalid_request"),
+    ({"input": [[1, 2, 10**6]]}, "input", "invalid_request"),
+    ({"input": "x", "model": "nope"}, "model", "model_not_found"),
+])
+def test_fields_of_errors(client, kwargs, param, code):
+    with pytest.raises(openai.APIStatusError) as e:
+        client.embeddings.create(**({"model": MODEL} | kwargs))
+    assert e.value.param == param and e.value.type == "invalid_request_error" and e.value.request_id, vars(e.value)
+    assert e.value.code == code, e.value.code
 
 
 @pytest.mark.parametrize("kwargs,kind,words", [

@@ -1,0 +1,31 @@
+"""Three generations of the SDK wait for a cold model by themselves, and raise their own errors where waiting does not help."""
+import os
+import shutil
+import subprocess
+import sys
+
+from conftest import GOLDEN, ROOT, Server
+
+VERSIONS = ["0.3.4", "0.6.30", "0.10.1"]
+
+
+def test_cold_and_broken_models(tmp_path):
+    # Weights of its own for each: models of one directory share them, and what has failed is not tried again soon.
+    models = [f"cut={GOLDEN / 'st-mean'}"]
+    for i in range(len(VERSIONS)):
+        models.append(f"cold{i}={shutil.copytree(GOLDEN / 'st-mean', tmp_path / f'cold{i}')}")
+        broken = shutil.copytree(GOLDEN / "st-mean", tmp_path / f"broken{i}")
+        (broken / "model.safetensors").write_bytes((broken / "model.safetensors").read_bytes()[:1000])
+        models.append(f"broken{i}={broken}")
+    s = Server("--load-wait", "1ms", models=",".join(models), preload="cut")
+    with s.context():
+        runs = []
+        for i, version in enumerate(VERSIONS):
+            env = dict(os.environ)
+            if version != "0.10.1":
+                env["PYTHONPATH"] = str(ROOT / f"build/venv-clients/sdk-{version}")
+            command = [sys.executable, str(ROOT / "tools/test/clients/sdk_waits.py"), s.url, f"cold{i}", f"broken{i}", "cut", version]
+            runs.append((version, subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)))
+        for version, run in runs:
+            out, _ = run.communicate(timeout=120)
+            assert run.returncode == 0 and f"ok {version}" in out, out
