@@ -52,6 +52,8 @@ type Options struct {
 	// MaxTokens is kept per text or pair, special tokens included; 0 or less keeps all. A pair is cut
 	// longest first.
 	MaxTokens int
+	// Left keeps the end of what is too long, not its start; so does a tokenizer whose truncation_side is left.
+	Left bool
 	// NoSpecial leaves out the special tokens.
 	NoSpecial bool
 

@@ -29,27 +29,30 @@ func withTokenizer(t *testing.T, model, tokenizer string, config map[string]any)
 			t.Fatal(err)
 		}
 	}
-	if config != nil {
-		path := filepath.Join(dir, "config.json")
-		data, err := os.ReadFile(path)
-		var all map[string]any
-		if err == nil {
-			err = json.Unmarshal(data, &all)
-		}
-		for k, v := range config {
-			all[k] = v
-		}
-		if err == nil {
-			data, err = json.Marshal(all)
-		}
-		if err == nil {
-			err = os.WriteFile(path, data, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	edit(t, filepath.Join(dir, "config.json"), config)
 	return dir
+}
+
+// edit changes entries of a JSON file.
+func edit(t *testing.T, path string, changes map[string]any) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	var all map[string]any
+	if err == nil {
+		err = json.Unmarshal(data, &all)
+	}
+	for k, v := range changes {
+		all[k] = v
+	}
+	if err == nil {
+		data, err = json.Marshal(all)
+	}
+	if err == nil {
+		err = os.WriteFile(path, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // entry is a model file over dir; rest is what follows the weights.

@@ -17,12 +17,13 @@ type Request struct {
 	Texts  []string  // valid UTF-8
 	Tokens [][]int32 // taken as they are, special tokens included
 
-	Options     map[string]any // the request's own, laid over the profile's
-	OutputTypes []string       // params.output_types
-	OutputDType string         // params.output_dtype
-	Instruction *string
-	IsQuery     *bool // params.is_query; options.is_query wins
-	Dimensions  int   // keep the first components and normalise again; 0: as the option of that name says
+	Options      map[string]any // the request's own, laid over the profile's
+	OutputTypes  []string       // params.output_types
+	OutputDType  string         // params.output_dtype
+	Instruction  *string
+	IsQuery      *bool // params.is_query; options.is_query wins
+	Dimensions   int   // keep the first components and normalise again; 0: as the option of that name says
+	TruncateLeft bool  // keep the end of what is too long, not its start
 	// ForceFloat32 ignores every wish for another dtype (the OpenAI endpoint).
 	ForceFloat32 bool
 }
@@ -67,6 +68,15 @@ type plan struct {
 	dimensions  int
 	fold        *folding // nil: nothing is folded
 	lora        *loraKey // nil: the base weights
+	left        bool     // texts that are too long lose their start
+}
+
+// option is an option without a field of its own: the request's, else its profile's, else what the model is loaded with.
+func (p *plan) option(key string) any {
+	if v := p.options.Raw[key]; v != nil {
+		return v
+	}
+	return p.model.Loadtime.Raw[key]
 }
 
 // planAny checks what all operations share, in the order that clients know: model, then profile and options.
@@ -111,6 +121,7 @@ func (w *Worker) plan(r *Request) (*plan, error) {
 	if r.Dimensions > 0 {
 		p.dimensions = r.Dimensions
 	}
+	p.left = r.TruncateLeft
 	if _, given := r.Options["is_query"]; !given && r.IsQuery != nil {
 		p.query = *r.IsQuery
 	}
@@ -145,7 +156,7 @@ func (w *Worker) planScore(r *ScoreRequest) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.form = outputForms["float32"]
+	p.form, p.left = outputForms["float32"], r.TruncateLeft
 	return p, nil
 }
 
