@@ -7,7 +7,7 @@
 //
 // Work stops at Options.MaxTokens: of a text much longer than the limit only a prefix that decides
 // the ids kept is tokenized. Tokenizers for which no such prefix is known take the whole text, and
-// refuse one above MaxWholeBytes.
+// refuse one above MaxWholeBytes. So does Options.Left: the end of a text is known once all of it is.
 //
 // A longest invalid sequence of UTF-8 counts as one U+FFFD, as in Python's and the web's decoders;
 // refusing it is the API's decision, earlier. NUL is a character.

@@ -48,6 +48,7 @@ func TestRefusedRequests(t *testing.T) {
 		{"negative token id", Request{Model: mean, Tokens: [][]int32{{2, 3}, {2, -1, 3}}}, errs.InvalidInput, 400, "input", "token id -1 of input 1 is outside the model's vocabulary of 101"},
 		{"token id", Request{Model: mean, Tokens: [][]int32{{2, 101, 3}}}, errs.InvalidInput, 400, "input", "token id 101 of input 0"},
 		{"no token ids", Request{Model: mean, Tokens: [][]int32{{2, 3}, {}}}, errs.InvalidInput, 400, "input", "input 1 has no token ids"},
+		{"overflow of token ids", Request{Model: mean, Tokens: [][]int32{{2, 3}, make([]int32, 41)}, Options: map[string]any{"overflow_policy": "error"}}, errs.InputTooLong, 400, "input[1]", "Field 'input[1]' is longer than 40 tokens"},
 	} {
 		e := r.refused(t.Context(), &c.q, c.code, c.status)
 		if e.Param != c.param || !strings.Contains(e.Message, c.text) {
