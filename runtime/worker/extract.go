@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sie-engine/sie/catalog"
@@ -132,6 +133,9 @@ func (x *extraction) logits(want arch.Want, n int, items func(first, end int) ([
 // request wants it.
 func (x *extraction) classify() error {
 	m := x.model.weights
+	if err := x.checkLabels(m.Labels); err != nil {
+		return err
+	}
 	each := softmax
 	if on, given := x.plan.option("multi_label").(bool); m.MultiLabel && !given || on || len(m.Labels) == 1 {
 		each = sigmoids
@@ -140,11 +144,28 @@ func (x *extraction) classify() error {
 		return x.reader.textItems(x.req.Texts[first:end], first)
 	}, func(i int, z []float64) {
 		classes := ranked(m.Labels, each(z), x.plan.options.Raw)
-		if x.req.Labels != nil {
-			classes = slices.DeleteFunc(classes, func(c api.Class) bool { return !slices.Contains(x.req.Labels, c.Label) })
-		}
-		x.result.Items[i].Classes = classes
+		x.result.Items[i].Classes = slices.DeleteFunc(classes, func(c api.Class) bool { return !x.wants(c.Label) })
 	})
+}
+
+// checkLabels refuses a label that a head with labels of its own does not have: nothing would ever be found for it.
+func (x *extraction) checkLabels(own []string) error {
+	for i, l := range x.req.Labels {
+		if !containsFold(own, l) {
+			return errs.Invalidf("params.labels", "label %d of params.labels is %s; model '%s' has the labels %s", i, errs.Quote(l[:min(len(l), 100)]),
+				x.plan.model.ID, strings.Join(own[:min(len(own), 50)], ", "))
+		}
+	}
+	return nil
+}
+
+// wants says whether the request asks for a label of the model's own, upper or lower case.
+func (x *extraction) wants(label string) bool {
+	return len(x.req.Labels) == 0 || containsFold(x.req.Labels, label)
+}
+
+func containsFold(list []string, s string) bool {
+	return slices.ContainsFunc(list, func(l string) bool { return strings.EqualFold(l, s) })
 }
 
 // textItems tokenises texts, number first of the request and on, into items with a value for each of the model's labels.

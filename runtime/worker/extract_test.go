@@ -206,3 +206,27 @@ func poisoned(t *testing.T, model string, token int) string {
 	}
 	return dir
 }
+
+// Labels choose among the model's own, whatever their case; one that it does not have is refused, for nothing would be found.
+func TestChosenLabels(t *testing.T) {
+	r := start(t, nil, nil, entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", "tasks: {extract: {}}"),
+		entry(t, "tags", golden.Open(t, "pipeline-tags").Dir, "token_classification", "tasks: {extract: {}}"))
+	for _, c := range []struct {
+		model  string
+		labels []string
+		want   int // classes
+		text   string
+	}{
+		{"moods", nil, 3, ""}, {"moods", []string{}, 3, ""}, {"moods", []string{"Fear", "joy", "joy"}, 2, ""}, {"tags", []string{"per", "Misc"}, 0, ""},
+		{"moods", []string{"joy", "hope"}, 0, "label 1 of params.labels is 'hope'; model 'moods' has the labels joy, anger, fear"},
+		{"tags", []string{"B-PER"}, 0, "label 0 of params.labels is 'B-PER'; model 'tags' has the labels PER, LOC, MISC"},
+		{"tags", []string{"LOC", "O"}, 0, "label 1 of params.labels is 'O'"}, {"tags", []string{" "}, 0, "label 0 of params.labels is empty"},
+	} {
+		res, err := r.Extract(t.Context(), &ExtractRequest{Model: c.model, Texts: []string{"the cat"}, Labels: c.labels})
+		if e := errs.As(err); c.text != "" && (e == nil || e.Status != 400 || e.Param != "params.labels" || !strings.Contains(e.Message, c.text)) {
+			t.Errorf("%s %q: %v", c.model, c.labels, err)
+		} else if c.text == "" && (err != nil || len(res.Items[0].Classes) != c.want) {
+			t.Errorf("%s %q: %+v, %v", c.model, c.labels, res, err)
+		}
+	}
+}

@@ -15,6 +15,15 @@ import (
 // B- and I- prefixes say, its score the mean of theirs (the aggregation "simple" of transformers).
 func (x *extraction) tag() error {
 	m := x.model.weights
+	var names []string
+	for _, l := range m.Labels {
+		if _, name := split(l); name != "O" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if err := x.checkLabels(names); err != nil {
+		return err
+	}
 	places := make([][]tokenizer.Place, len(x.req.Texts))
 	return x.logits(arch.Want{TokenLogits: true}, len(x.req.Texts), func(first, end int) ([]batch.Item, error) {
 		placed, err := x.reader.readPlaces(x.req.Texts[first:end], first)
@@ -32,15 +41,11 @@ func (x *extraction) tag() error {
 		tags := bestTags(z, m.Labels, places[i])
 		threshold, _ := number(x.plan.options.Raw["threshold"])
 		for _, e := range join(tags, x.req.Texts[i]) {
-			if e.Score >= threshold && (len(x.req.Labels) == 0 || containsFold(x.req.Labels, e.Label)) {
+			if e.Score >= threshold && x.wants(e.Label) {
 				x.result.Items[i].Entities = append(x.result.Items[i].Entities, e)
 			}
 		}
 	})
-}
-
-func containsFold(list []string, s string) bool {
-	return slices.ContainsFunc(list, func(l string) bool { return strings.EqualFold(l, s) })
 }
 
 // tagged is a token of the text with its best label. Special tokens are none.
