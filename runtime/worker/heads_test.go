@@ -167,6 +167,11 @@ func TestSparseQueriesByTable(t *testing.T) {
 		return n
 	}
 	want := map[int32]uint16{id("[CLS]"): 0x3000, id("c"): 0x4280, id("b"): 0x3800}
+	ids := []int32{id("[CLS]"), id("b"), id("c"), id("b"), id("[SEP]")} // the same query as token ids
+	byIDs, err := r.Encode(t.Context(), &Request{Model: "idf", Tokens: [][]int32{ids}, OutputTypes: []string{"sparse"}, IsQuery: &yes, OutputDType: "float16"})
+	if err != nil || !slices.Equal(ints(byIDs.Sparse[0].Columns), ints(res.Sparse[0].Columns)) || byIDs.Tokens != len(ids) {
+		t.Errorf("token ids: %+v, %v", byIDs, err)
+	}
 	columns := ints(res.Sparse[0].Columns)
 	if len(columns) != len(want) || !slices.IsSorted(columns) {
 		t.Fatalf("columns %v, want those of %v", columns, want)

@@ -166,7 +166,7 @@ func (e *encoding) take(i int, r *batch.Result) error {
 		}
 	}
 	if w.TokenWeights {
-		e.result.Sparse[i] = e.forms.sparseOf(e.model.lexical(e.ids[i], floats(next())))
+		e.result.Sparse[i] = e.forms.sparseOf(e.model.lexical(e.kept[i], floats(next())))
 	}
 	if w.Multi {
 		data := next()
