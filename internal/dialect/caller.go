@@ -88,6 +88,10 @@ func (c Caller) retriesQueueFull() bool {
 	return !c.Named || c.oldest() || c.Known && !c.before(0, 7, 3)
 }
 
+// ReadsItemErrors reports whether the caller sees that one item of an extraction failed. The first generation reads its lists
+// alone, and these are empty. A caller without an SDK reads the documentation.
+func (c Caller) ReadsItemErrors() bool { return !c.oldest() }
+
 // ServerVersion is the value for X-SIE-Server-Version. SDKs warn when the minor version is not near their own, and
 // no fixed number is near all of them, so a caller is told its own major.minor. real is the version of this build.
 func (c Caller) ServerVersion(real string) string {

@@ -48,6 +48,9 @@ func (s *Server) extract(ctx *fasthttp.RequestCtx, model string) {
 		if err != nil {
 			return m.ID, err
 		}
+		if err := unreadable(caller(ctx), res); err != nil {
+			return m.ID, err
+		}
 		res.Timings.Preprocess += time.Since(start) - res.Timings.Total
 		res.Timings.Total = time.Since(start)
 		s.writeExtract(ctx, model, req, res)
@@ -60,10 +63,20 @@ func (s *Server) extract(ctx *fasthttp.RequestCtx, model string) {
 	})
 }
 
+// unreadable is the first item's error, for a client that would take a failed item for one in which nothing was found.
+func unreadable(c dialect.Caller, res *worker.ExtractResult) error {
+	for i := range res.Items {
+		if err := res.Items[i].Err; err != nil && !c.ReadsItemErrors() {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s *Server) writeExtract(ctx *fasthttp.RequestCtx, model string, req *api.ExtractRequest, res *worker.ExtractResult) {
 	out := api.ExtractResponse{Model: model, Items: make([]api.ExtractItem, len(res.Items)), Usage: &api.Usage{InputTokens: res.Tokens}}
 	for i, x := range res.Items {
-		out.Items[i] = api.ExtractItem{ID: api.ItemID(&req.Items[i], i), Entities: x.Entities, Classifications: x.Classes}
+		out.Items[i] = api.ExtractItem{ID: api.ItemID(&req.Items[i], i), Entities: x.Entities, Classifications: x.Classes, Error: x.Err}
 	}
 	s.setHeaders(ctx, res.Model, timingOf(res.Timings), res.Tokens)
 	f := api.ResponseFormat(header(ctx, "Accept"))

@@ -45,8 +45,6 @@ func teiOptions(o *api.TEIOptions) (map[string]any, error) {
 	options := map[string]any{}
 	if o.Truncate != nil && !*o.Truncate {
 		options["overflow_policy"] = "error"
-	} else if o.Left {
-		return nil, errs.UnsupportedField("truncation_direction", "`truncation_direction` 'left' is not supported: texts that are too long lose their end")
 	}
 	switch o.PromptName {
 	case "":
@@ -74,7 +72,7 @@ func (s *Server) teiEmbed(ctx *fasthttp.RequestCtx, _ string) {
 		}
 		options["normalize"] = req.Normalize
 		res, err := s.worker.Encode(work, &worker.Request{Model: model, Texts: req.Texts, Tokens: req.Tokens, Field: "inputs", Options: options,
-			OutputTypes: []string{"dense"}, Dimensions: req.Dimensions, ForceFloat32: true})
+			OutputTypes: []string{"dense"}, Dimensions: req.Dimensions, TruncateLeft: req.Left, ForceFloat32: true})
 		if err != nil {
 			return err
 		}
@@ -104,7 +102,7 @@ func (s *Server) teiSimilarity(ctx *fasthttp.RequestCtx, _ string) {
 		}
 		texts := append([]string{req.Source}, req.Sentences...)
 		res, err := s.worker.Encode(work, &worker.Request{Model: model, Texts: texts, Field: "inputs", Options: options,
-			OutputTypes: []string{"dense"}, ForceFloat32: true})
+			OutputTypes: []string{"dense"}, TruncateLeft: req.Left, ForceFloat32: true})
 		if err != nil {
 			return err
 		}

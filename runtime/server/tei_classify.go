@@ -60,7 +60,7 @@ func (s *Server) teiRerank(ctx *fasthttp.RequestCtx, _ string) {
 func (s *Server) teiScores(ctx context.Context, m *catalog.Resolved, req *api.TEIRerankRequest, options map[string]any) (
 	scores []float64, tokens int, t worker.Timings, err error) {
 	if m.Family != catalog.FamilyCrossEncoder {
-		res, err := s.tasks.Score(ctx, &worker.ScoreRequest{Model: m.ID, Query: req.Query, Texts: req.Texts, Field: "texts", Options: options})
+		res, err := s.tasks.Score(ctx, &worker.ScoreRequest{Model: m.ID, Query: req.Query, Texts: req.Texts, Field: "texts", Options: options, TruncateLeft: req.Left})
 		if err != nil {
 			return nil, 0, t, err
 		}
@@ -70,7 +70,7 @@ func (s *Server) teiScores(ctx context.Context, m *catalog.Resolved, req *api.TE
 	for i, text := range req.Texts {
 		pairs[i] = [2]string{req.Query, text}
 	}
-	res, err := s.tasks.Classify(ctx, &worker.ClassifyRequest{Model: m.ID, Pairs: pairs, Field: "texts", RawScores: req.RawScores, Options: options})
+	res, err := s.tasks.Classify(ctx, &worker.ClassifyRequest{Model: m.ID, Pairs: pairs, Field: "texts", RawScores: req.RawScores, Options: options, TruncateLeft: req.Left})
 	if err != nil {
 		return nil, 0, t, err
 	}
@@ -126,7 +126,7 @@ func (s *Server) teiPredict(ctx *fasthttp.RequestCtx, _ string) {
 // predictSome fills out for the inputs that are pairs, or for those that are not.
 func (s *Server) predictSome(ctx context.Context, model string, req *api.TEIPredictRequest, options map[string]any, pairs bool,
 	out [][]api.TEIPrediction) (tokens int, t worker.Timings, err error) {
-	wr := &worker.ClassifyRequest{Model: model, Field: "inputs", RawScores: req.RawScores, Options: options}
+	wr := &worker.ClassifyRequest{Model: model, Field: "inputs", RawScores: req.RawScores, Options: options, TruncateLeft: req.Left}
 	var at []int
 	for i, q := range req.Inputs {
 		switch {

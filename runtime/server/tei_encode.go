@@ -34,7 +34,7 @@ func (s *Server) teiOutput(ctx *fasthttp.RequestCtx, endpoint, output string, wr
 			return err
 		}
 		res, err := s.worker.Encode(work, &worker.Request{Model: model, Texts: req.Texts, Tokens: req.Tokens, Field: "inputs", Options: options,
-			OutputTypes: []string{output}, ForceFloat32: true})
+			OutputTypes: []string{output}, TruncateLeft: req.Left, ForceFloat32: true})
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,6 +110,43 @@ func TestTEITasks(t *testing.T) {
 	}
 }
 
+// truncation_direction reaches every route that cuts texts.
+func TestTEILeftTruncation(t *testing.T) {
+	f := &fakeTasks{labels: []string{"a"}}
+	r := start(t, defaults(model, reranker), with(f))
+	words := strings.Repeat("a b c d e ", 20)
+	var left, right, tail [][]float32
+	r.do("POST", "/embed", `{"inputs":"`+words+`","truncation_direction":"Left"}`).into(t, &left)
+	r.do("POST", "/embed", `{"inputs":"`+words+`","truncation_direction":"Right"}`).into(t, &right)
+	r.do("POST", "/embed", `{"inputs":"`+words[len(words)-76:]+`"}`).into(t, &tail) // the last 38 words
+	if !slices.Equal(left[0], tail[0]) || slices.Equal(left[0], right[0]) {
+		t.Errorf("/embed gives %v, of the text's end %v", left[0][:4], tail[0][:4])
+	}
+	var sims [2][]float64
+	r.do("POST", "/similarity", `{"inputs":{"source_sentence":"`+words+`","sentences":["x"]},"parameters":{"truncation_direction":"left"}}`).into(t, &sims[0])
+	r.do("POST", "/similarity", `{"inputs":{"source_sentence":"`+words[len(words)-76:]+`","sentences":["x"]}}`).into(t, &sims[1])
+	if !slices.Equal(sims[0], sims[1]) {
+		t.Errorf("/similarity: %v", sims)
+	}
+	sparse := start(t, func(o *Options, w *worker.Options) {
+		besides(t, [4]string{"acme/sparse", "splade-bert", "splade_flash", "{encode: {sparse: {dim: 101}}}"})(o, w)
+		o.DefaultModels = []string{"acme/sparse"}
+	})
+	var rows [3]string
+	for i, body := range []string{`{"inputs":"` + words + `","truncation_direction":"left"}`, `{"inputs":"` + words[len(words)-76:] + `"}`, `{"inputs":"` + words + `"}`} {
+		rows[i] = string(sparse.do("POST", "/embed_sparse", body).body)
+	}
+	if rows[0] != rows[1] || rows[0] == rows[2] || len(rows[0]) < 20 {
+		t.Errorf("/embed_sparse gives %.100s, of the text's end %.100s", rows[0], rows[1])
+	}
+	r.do("POST", "/rerank", `{"query":"a","texts":["b"],"truncation_direction":"left"}`)
+	r.do("POST", "/predict", `{"inputs":[["a"],["b","c"]],"truncation_direction":"left"}`)
+	r.do("POST", "/predict", `{"inputs":"a"}`)
+	if len(f.classed) != 4 || !f.classed[0].TruncateLeft || !f.classed[1].TruncateLeft || !f.classed[2].TruncateLeft || f.classed[3].TruncateLeft {
+		t.Errorf("asked %+v", f.classed)
+	}
+}
+
 func TestTEIErrors(t *testing.T) {
 	f := &fakeTasks{labels: []string{"a"}}
 	r := start(t, defaults(model), with(f))
@@ -121,7 +159,7 @@ func TestTEIErrors(t *testing.T) {
 		{"/embed", `{"inputs":[]}`, nil, 400, "Empty", "`inputs` cannot be empty"},
 		{"/embed", `{`, nil, 422, "Validation", "truncated"},
 		{"/embed", `{"inputs":"a","prompt_name":"x"}`, nil, 422, "Validation", "prompt_name"},
-		{"/embed", `{"inputs":"a","truncation_direction":"left"}`, nil, 422, "Validation", "truncation_direction"},
+		{"/embed", `{"inputs":"a","truncation_direction":"up"}`, nil, 422, "Validation", "truncation_direction"},
 		{"/embed", `{"inputs":"a","dimensions":33}`, nil, 422, "Validation", "32"},
 		{"/embed", `{"inputs":["a","` + strings.Repeat("cat ", 60) + `"],"truncate":false}`, nil, 422, "Validation", "Field 'inputs[1]' is longer than 40 tokens"},
 		{"/embed", `{"inputs":[[2,3],[101]]}`, nil, 422, "Validation", "Field 'inputs[1]': token id 101 is outside"},

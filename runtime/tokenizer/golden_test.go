@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
@@ -75,13 +76,40 @@ func TestTruncatedIDsEqualPython(t *testing.T) {
 	}
 }
 
+// goldenLeft is what is kept of texts by limit, the first 2,000 code points of each, and of pairs that lose their start.
+type goldenLeft struct {
+	Cut   map[string][]goldenIDs
+	Pairs []goldenPair
+}
+
 func TestLeftTruncationEqualsPython(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			tok, g := load(t, k.name), golden(k.name)
-			tok.left = true
+			var want goldenLeft
+			mustJSON(filepath.Join(goldenDir, k.name, "left.json"), &want)
+			if len(want.Cut) != 2 || len(want.Pairs) != 120 {
+				t.Fatalf("golden data of %d limits and %d pairs", len(want.Cut), len(want.Pairs))
+			}
 			var b Batch
+			for limit, lists := range want.Cut {
+				n, err := strconv.Atoi(limit)
+				must(err)
+				some := make([]string, len(lists))
+				for i := range some {
+					some[i] = runes(texts()[i], 2000)
+				}
+				if err := tok.Encode(&b, some, Options{MaxTokens: n, Left: true}); err != nil {
+					t.Fatal(err)
+				}
+				for i := range lists {
+					lists[i].check(t, fmt.Sprintf("text %d, limit %d", i, n), b.Text(i))
+				}
+			}
+			checkPairs(t, tok, want.Pairs, true)
+			// A tokenizer whose own side is left needs no option.
+			tok.left = true
 			if err := tok.Encode(&b, texts()[:len(g.Left)], Options{MaxTokens: 16}); err != nil {
 				t.Fatal(err)
 			}
@@ -93,24 +121,27 @@ func TestLeftTruncationEqualsPython(t *testing.T) {
 }
 
 func TestPairsEqualPython(t *testing.T) {
-	const chars = 150
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
-			tok, g := load(t, k.name), golden(k.name)
-			var b Batch
-			for _, p := range g.Pairs {
-				first, second := runes(texts()[p.First], chars), runes(texts()[p.Second], chars+p.More)
-				// Three times, so that more than one pair of a call is looked at.
-				if err := tok.EncodePairs(&b, []string{"x", first, first}, []string{"", second, second}, Options{MaxTokens: p.Max}); err != nil {
-					t.Fatal(err)
-				}
-				from := b.Ends[1]
-				if !slices.Equal(b.Text(1), p.IDs) || !slices.Equal(b.Text(2), p.IDs) || !slices.Equal(b.TypeIDs[from:], p.Types) {
-					t.Errorf("pair %d, %d, limit %d:\n got %v\n     %v\nwant %v\n     %v", p.First, p.Second, p.Max, b.Text(2), b.TypeIDs[from:], p.IDs, p.Types)
-				}
-			}
+			checkPairs(t, load(t, k.name), golden(k.name).Pairs, false)
 		})
+	}
+}
+
+func checkPairs(t *testing.T, tok *Tokenizer, pairs []goldenPair, left bool) {
+	const chars = 150
+	var b Batch
+	for _, p := range pairs {
+		first, second := runes(texts()[p.First], chars), runes(texts()[p.Second], chars+p.More)
+		// Three times, so that more than one pair of a call is looked at.
+		if err := tok.EncodePairs(&b, []string{"x", first, first}, []string{"", second, second}, Options{MaxTokens: p.Max, Left: left}); err != nil {
+			t.Fatal(err)
+		}
+		from := b.Ends[1]
+		if !slices.Equal(b.Text(1), p.IDs) || !slices.Equal(b.Text(2), p.IDs) || !slices.Equal(b.TypeIDs[from:], p.Types) {
+			t.Errorf("pair %d, %d, limit %d:\n got %v\n     %v\nwant %v\n     %v", p.First, p.Second, p.Max, b.Text(2), b.TypeIDs[from:], p.IDs, p.Types)
+		}
 	}
 }
 

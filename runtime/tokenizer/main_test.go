@@ -112,18 +112,21 @@ func (g *goldenIDs) check(t *testing.T, what string, got []int32) {
 func clip(ids []int32) []int32 { return ids[:min(len(ids), 64)] }
 
 type goldenFile struct {
-	Full  []goldenIDs             `json:"full"`
-	Plain []goldenIDs             `json:"plain"`
-	Cut   map[string][]*goldenIDs `json:"cut"`
-	Left  []goldenIDs             `json:"left"` // 16 tokens, truncated on the left
-	Pairs []struct {
-		First, Second, More, Max int
-		IDs, Types               []int32
-	} `json:"pairs"`
+	Full    []goldenIDs             `json:"full"`
+	Plain   []goldenIDs             `json:"plain"`
+	Cut     map[string][]*goldenIDs `json:"cut"`
+	Left    []goldenIDs             `json:"left"` // 16 tokens, truncated on the left
+	Pairs   []goldenPair            `json:"pairs"`
 	Decoded []struct {
 		IDs       []int32
 		Text, All string
 	} `json:"decoded"`
+}
+
+// goldenPair is a pair of texts by number, cut to 150 code points and 150 + More, under a limit of Max tokens.
+type goldenPair struct {
+	First, Second, More, Max int
+	IDs, Types               []int32
 }
 
 func golden(kind string) *goldenFile {

@@ -238,7 +238,7 @@ func (t *Tokenizer) flags(in input, opt Options) C.uint32_t {
 	}
 	set(!opt.NoSpecial, C.SIETOK_SPECIAL)
 	set(in.second != nil, C.SIETOK_PAIR)
-	set(t.left, C.SIETOK_LEFT)
+	set(t.left || opt.Left, C.SIETOK_LEFT)
 	set(opt.general, C.SIETOK_GENERAL)
 	set(opt.whole, C.SIETOK_WHOLE)
 	return f

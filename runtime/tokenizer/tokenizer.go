@@ -7,7 +7,7 @@
 //
 // Work stops at Options.MaxTokens: of a text much longer than the limit only a prefix that decides
 // the ids kept is tokenized. Tokenizers for which no such prefix is known take the whole text, and
-// refuse one above MaxWholeBytes.
+// refuse one above MaxWholeBytes. So does Options.Left: the end of a text is known once all of it is.
 //
 // A longest invalid sequence of UTF-8 counts as one U+FFFD, as in Python's and the web's decoders;
 // refusing it is the API's decision, earlier. NUL is a character.
@@ -52,6 +52,8 @@ type Options struct {
 	// MaxTokens is kept per text or pair, special tokens included; 0 or less keeps all. A pair is cut
 	// longest first.
 	MaxTokens int
+	// Left keeps the end of what is too long, not its start; so does a tokenizer whose truncation_side is left.
+	Left bool
 	// NoSpecial leaves out the special tokens.
 	NoSpecial bool
 

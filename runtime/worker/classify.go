@@ -18,6 +18,8 @@ type ClassifyRequest struct {
 	Field     string      // what the client calls them, for errors; "": items
 	RawScores bool        // the head's logits; else their softmax, or the sigmoid of a single one
 	Options   map[string]any
+
+	TruncateLeft bool // keep the end of what is too long, not its start
 }
 
 // ClassifyResult holds one row of scores per text or pair, in input order; a row is in the order of Labels.
@@ -51,7 +53,7 @@ func (w *Worker) Classify(ctx context.Context, r *ClassifyRequest) (*ClassifyRes
 		make: func(first, end int) ([]batch.Item, error) { return reader.classified(r, first, end) },
 		put: func(first int, results []batch.Result) error {
 			for i := range results {
-				res.Scores[first+i] = probabilities(floats(results[i][0]), r.RawScores)
+				res.Scores[first+i] = probabilities(wide(floats(results[i][0])), r.RawScores)
 			}
 			return nil
 		}}
@@ -73,41 +75,30 @@ func (w *Worker) planClassify(r *ClassifyRequest) (*plan, error) {
 	if tasks[p.model.Family] != arch.Classify {
 		return nil, errs.NoExtraction(r.Model)
 	}
+	p.left = r.TruncateLeft
 	return p, nil
 }
 
 // classified makes the items of texts or pairs [first, end).
 func (r *reader) classified(req *ClassifyRequest, first, end int) ([]batch.Item, error) {
-	specs, special := []batch.Spec{values(len(r.model.weights.Labels))}, 0
-	if req.Pairs != nil {
-		a, b := make([]string, end-first), make([]string, end-first)
-		for i, pair := range req.Pairs[first:end] {
-			a[i], b[i] = pair[0], pair[1]
-		}
-		return r.pairItems(a, b, first, specs, &special)
+	if req.Pairs == nil {
+		return r.textItems(req.Texts[first:end], first)
 	}
-	b, err := r.read(req.Texts[first:end], first)
-	if err != nil {
-		return nil, err
+	a, b := make([]string, end-first), make([]string, end-first)
+	for i, pair := range req.Pairs[first:end] {
+		a[i], b[i] = pair[0], pair[1]
 	}
-	items := make([]batch.Item, end-first)
-	for i := range items {
-		items[i] = batch.Item{IDs: b.Text(i), Specs: specs, Index: i}
-	}
-	return items, nil
+	special := 0
+	return r.pairItems(a, b, first, []batch.Spec{values(len(r.model.weights.Labels))}, &special)
 }
 
 // probabilities is what text-embeddings-inference makes of a head's logits.
-func probabilities(z []float32, raw bool) []float64 {
-	wide := make([]float64, len(z))
-	for i, x := range z {
-		wide[i] = float64(x)
-	}
+func probabilities(z []float64, raw bool) []float64 {
 	switch {
 	case raw:
-		return wide
-	case len(wide) == 1:
-		return sigmoids(wide)
+		return z
+	case len(z) == 1:
+		return sigmoids(z)
 	}
-	return softmax(wide)
+	return softmax(z)
 }

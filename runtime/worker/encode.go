@@ -58,7 +58,7 @@ type encoding struct {
 	forms   forms
 	result  Result
 
-	ids   [][]int32 // of each text as the model reads it, where what it gives is read by them
+	kept  [][]int32 // ids of each text as the model reads it, where what it gives is read by them
 	short []int     // texts whose sparse result had too little room
 	room  int       // that they need
 }
@@ -84,7 +84,7 @@ func newEncoding(ctx context.Context, m *model, p *plan, r *Request) (*encoding,
 			"set the load-time option skip_special_tokens: false, query_expansion: false or attend_to_expansion_tokens: true", p.model.ID)
 	}
 	if want.TokenWeights || trims {
-		e.ids = make([][]int32, e.n)
+		e.kept = make([][]int32, e.n)
 	}
 	var err error
 	e.variant, err = m.variant(want)
@@ -148,25 +148,37 @@ func (e *encoding) run() error {
 	return nil
 }
 
-// items makes the items of texts [first, end).
-func (e *encoding) items(first, end int) ([]batch.Item, error) {
-	items := make([]batch.Item, end-first)
+// ids are the token ids of texts [first, end).
+func (e *encoding) ids(first, end int) ([][]int32, error) {
+	out := make([][]int32, end-first)
 	if e.req.Tokens != nil {
-		for i := range items {
-			ids, err := e.reader.check(e.req.Tokens[first+i], first+i)
-			if err != nil {
+		for i := range out {
+			var err error
+			if out[i], err = e.reader.check(e.req.Tokens[first+i], first+i); err != nil {
 				return nil, err
 			}
-			items[i] = e.item(ids, first, i)
 		}
-		return items, nil
+		return out, nil
 	}
 	b, err := e.reader.read(e.req.Texts[first:end], first)
 	if err != nil {
 		return nil, err
 	}
+	for i := range out {
+		out[i] = b.Text(i)
+	}
+	return out, nil
+}
+
+// items makes the items of texts [first, end).
+func (e *encoding) items(first, end int) ([]batch.Item, error) {
+	ids, err := e.ids(first, end)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]batch.Item, len(ids))
 	for i := range items {
-		items[i] = e.item(b.Text(i), first, i)
+		items[i] = e.item(ids[i], first, i)
 	}
 	return items, nil
 }
@@ -197,8 +209,8 @@ func (e *encoding) item(ids []int32, first, index int) batch.Item {
 	case e.variant.want.Multi: // BGE-M3's
 		it.Keep, rows = withoutFirst(len(ids))
 	}
-	if e.ids != nil {
-		e.ids[first+index] = it.IDs
+	if e.kept != nil {
+		e.kept[first+index] = it.IDs
 	}
 	it.Specs = e.forms.specs(e.variant, len(it.IDs), rows)
 	return it

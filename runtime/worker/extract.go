@@ -31,10 +31,12 @@ type ExtractResult struct {
 	Timings Timings
 }
 
-// Extracted is what was found in one text: entities by place, classes by score, best first.
+// Extracted is what was found in one text: entities by place, classes by score, best first. An item with Err has neither: it
+// could not be answered, and the others could.
 type Extracted struct {
 	Entities []api.Entity
 	Classes  []api.Class
+	Err      *errs.Error
 }
 
 // Extract answers one request; see Encode for ctx and errors.
@@ -51,6 +53,7 @@ func (w *Worker) Extract(ctx context.Context, r *ExtractRequest) (*ExtractResult
 	defer done()
 	x := &extraction{ctx: ctx, model: model, adapter: adapter, plan: p, req: r, reader: newReader(ctx, model, p, ""),
 		result: ExtractResult{Model: p.model, Items: make([]Extracted, len(r.Texts))}}
+	x.reader.tooLong = x.fail
 	x.result.Timings.Preprocess = time.Since(start)
 	if err := x.run(); err != nil {
 		return nil, w.translate(ctx, w.recordError(err, p), p.model, x.queue, len(r.Texts), "extraction")
@@ -85,23 +88,40 @@ func (x *extraction) run() error {
 	return errs.NoExtraction(x.plan.model.ID)
 }
 
-// logits runs n items through the head that gives that many values a unit of each item, and hands them on.
-func (x *extraction) logits(want arch.Want, n int, items func(first, end int) ([]batch.Item, error), put func(i int, z []float32) error) error {
+// fail answers an item with an error, its first.
+func (x *extraction) fail(item int, why *errs.Error) {
+	if it := &x.result.Items[item]; it.Err == nil {
+		*it = Extracted{Err: why}
+	}
+}
+
+// logits runs n texts through the head that gives a value for each of the model's labels, for each text or each of its tokens. It
+// hands on the logits of items that can be answered: all finite.
+func (x *extraction) logits(want arch.Want, n int, items func(first, end int) ([]batch.Item, error), put func(i int, z []float64)) error {
 	v, err := x.model.variant(want)
 	if err != nil {
 		return err
 	}
 	x.queue = v.queue
-	j := job{ctx: x.ctx, queue: v.queue, n: n, timings: &x.result.Timings, adapter: x.adapter, make: items, put: func(first int, results []batch.Result) error {
-		for i := range results {
-			z := floats(results[i][0])
-			for _, logit := range z {
-				if logit-logit != 0 { // NaN or infinite
-					return errs.NonFinite(x.plan.model.ID, "scores")
-				}
+	answered := func(i int) bool { return x.result.Items[x.reader.item(i)].Err == nil }
+	least := []batch.Spec{values(len(x.model.weights.Labels))}
+	j := job{ctx: x.ctx, queue: v.queue, n: n, timings: &x.result.Timings, adapter: x.adapter, make: func(first, end int) ([]batch.Item, error) {
+		list, err := items(first, end)
+		for i := range list {
+			if !answered(first + i) { // as little work as keeps its place
+				x.reader.tokens -= len(list[i].IDs)
+				list[i] = batch.Item{IDs: list[i].IDs[:min(1, len(list[i].IDs))], Specs: least, Index: i}
 			}
-			if err := put(first+i, z); err != nil {
-				return err
+		}
+		return list, err
+	}, put: func(first int, results []batch.Result) error {
+		for i := range results {
+			z := wide(floats(results[i][0]))
+			if answered(first+i) && slices.ContainsFunc(z, func(logit float64) bool { return logit-logit != 0 }) { // NaN or infinite
+				x.fail(x.reader.item(first+i), errs.NonFinite(x.plan.model.ID, "scores"))
+			}
+			if answered(first + i) {
+				put(first+i, z)
 			}
 		}
 		return nil
@@ -109,84 +129,64 @@ func (x *extraction) logits(want arch.Want, n int, items func(first, end int) ([
 	return j.run()
 }
 
-// zeroShot asks a model of natural language inference whether each text entails "This text is about {label}." for each label
-// (Yin 2019, arXiv:1909.00161). The labels' entailment logits compete in a softmax, or with multi_label stand alone.
-func (x *extraction) zeroShot() error {
-	entails := entailment(x.model.weights.Labels)
-	if entails < 0 {
-		return errs.Invalidf("model", "Model '%s' has no label of entailment among %s and cannot classify with labels of your own",
-			x.plan.model.ID, strings.Join(x.model.weights.Labels, ", "))
-	}
-	template, err := hypothesis(x.plan.options.Raw)
-	if err != nil {
-		return err
-	}
-	labels := x.req.Labels
-	hypotheses := make([]string, len(labels))
-	for i, l := range labels {
-		hypotheses[i] = template.Format(l)
-	}
-	scores := make([][]float64, len(x.req.Texts))
-	specs, special := []batch.Spec{values(len(x.model.weights.Labels))}, 0
-	n := len(labels)
-	err = x.logits(arch.Want{Logits: true}, len(x.req.Texts)*n, func(first, end int) ([]batch.Item, error) {
-		a, b := make([]string, end-first), make([]string, end-first)
-		for i := range a {
-			a[i], b[i] = x.req.Texts[(first+i)/n], hypotheses[(first+i)%n]
-		}
-		return x.reader.pairItems(a, b, first/n, specs, &special)
-	}, func(i int, z []float32) error {
-		scores[i/n] = append(scores[i/n], float64(z[entails]))
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	each := softmax
-	if on, _ := x.plan.options.Raw["multi_label"].(bool); on {
-		each = sigmoids
-	}
-	for i, z := range scores {
-		x.result.Items[i].Classes = ranked(labels, each(z), x.plan.options.Raw)
-	}
-	return nil
-}
-
-// entailment is the index of the label of that name, or -1.
-func entailment(labels []string) int {
-	return slices.IndexFunc(labels, func(l string) bool { return strings.HasPrefix(strings.ToLower(l), "entail") })
-}
-
 // classify gives each text the labels of the model's own head: one of them, or each by itself where the model says so or the
 // request wants it.
 func (x *extraction) classify() error {
 	m := x.model.weights
+	if err := x.checkLabels(m.Labels); err != nil {
+		return err
+	}
 	each := softmax
-	if on, given := x.plan.options.Raw["multi_label"].(bool); m.MultiLabel && !given || on || len(m.Labels) == 1 {
+	if on, given := x.plan.option("multi_label").(bool); m.MultiLabel && !given || on || len(m.Labels) == 1 {
 		each = sigmoids
 	}
-	specs := []batch.Spec{values(len(m.Labels))}
 	return x.logits(arch.Want{Logits: true}, len(x.req.Texts), func(first, end int) ([]batch.Item, error) {
-		b, err := x.reader.read(x.req.Texts[first:end], first)
-		if err != nil {
-			return nil, err
-		}
-		items := make([]batch.Item, end-first)
-		for i := range items {
-			items[i] = batch.Item{IDs: b.Text(i), Specs: specs, Index: i}
-		}
-		return items, nil
-	}, func(i int, z []float32) error {
-		wide := make([]float64, len(z))
-		for j := range z {
-			wide[j] = float64(z[j])
-		}
-		x.result.Items[i].Classes = ranked(m.Labels, each(wide), x.plan.options.Raw)
-		if x.req.Labels != nil {
-			x.result.Items[i].Classes = slices.DeleteFunc(x.result.Items[i].Classes, func(c api.Class) bool { return !slices.Contains(x.req.Labels, c.Label) })
-		}
-		return nil
+		return x.reader.textItems(x.req.Texts[first:end], first)
+	}, func(i int, z []float64) {
+		classes := ranked(m.Labels, each(z), x.plan.options.Raw)
+		x.result.Items[i].Classes = slices.DeleteFunc(classes, func(c api.Class) bool { return !x.wants(c.Label) })
 	})
+}
+
+// checkLabels refuses a label that a head with labels of its own does not have: nothing would ever be found for it.
+func (x *extraction) checkLabels(own []string) error {
+	for i, l := range x.req.Labels {
+		if !containsFold(own, l) {
+			return errs.Invalidf("params.labels", "label %d of params.labels is %s; model '%s' has the labels %s", i, errs.Quote(l[:min(len(l), 100)]),
+				x.plan.model.ID, strings.Join(own[:min(len(own), 50)], ", "))
+		}
+	}
+	return nil
+}
+
+// wants says whether the request asks for a label of the model's own, upper or lower case.
+func (x *extraction) wants(label string) bool {
+	return len(x.req.Labels) == 0 || containsFold(x.req.Labels, label)
+}
+
+func containsFold(list []string, s string) bool {
+	return slices.ContainsFunc(list, func(l string) bool { return strings.EqualFold(l, s) })
+}
+
+// textItems tokenises texts, number first of the request and on, into items with a value for each of the model's labels.
+func (r *reader) textItems(texts []string, first int) ([]batch.Item, error) {
+	b, err := r.read(texts, first)
+	if err != nil {
+		return nil, err
+	}
+	items, specs := make([]batch.Item, len(texts)), []batch.Spec{values(len(r.model.weights.Labels))}
+	for i := range items {
+		items[i] = batch.Item{IDs: b.Text(i), Specs: specs, Index: i}
+	}
+	return items, nil
+}
+
+func wide(z []float32) []float64 {
+	out := make([]float64, len(z))
+	for i, x := range z {
+		out[i] = float64(x)
+	}
+	return out
 }
 
 // softmax turns logits into shares of one.

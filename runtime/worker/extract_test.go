@@ -1,12 +1,19 @@
 package worker
 
 import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/golden"
 )
 
 // Zero-shot labels compete by their entailment logits, or stand alone; a model without such a label says so.
@@ -35,8 +42,10 @@ func TestZeroShot(t *testing.T) {
 		for i, item := range res.Items {
 			z := []float64{raw.Scores[3*i][2], raw.Scores[3*i+1][2], raw.Scores[3*i+2][2]}
 			want := softmax(z)
-			if multi {
-				want = sigmoids(z)
+			for k := range want {
+				if row := raw.Scores[3*i+k]; multi {
+					want[k] = 1 / (1 + math.Exp(row[0]-row[2])) // entailment against contradiction
+				}
 			}
 			for j, c := range item.Classes {
 				if j > 0 && c.Score > item.Classes[j-1].Score {
@@ -55,7 +64,7 @@ func TestZeroShot(t *testing.T) {
 		labels  []string
 		options map[string]any
 		want    string
-	}{"moods": {names, nil, "has no label of entailment among joy, anger, fear"}, "nli": {nil, nil, "requires labels"},
+	}{"moods": {names, nil, "has no label of entailment, or no other, among joy, anger, fear"}, "nli": {nil, nil, "requires labels"},
 		"nli ": {names, map[string]any{"hypothesis_template": "no place"}, "must have {} once"}} {
 		_, err := r.Extract(t.Context(), &ExtractRequest{Model: strings.TrimSpace(model), Texts: texts, Labels: c.labels, Options: c.options})
 		if e := errs.As(err); e == nil || e.Status != 400 || !strings.Contains(e.Message, c.want) {
@@ -96,5 +105,128 @@ func TestOwnLabels(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("no entity in any text: the test proves nothing")
+	}
+}
+
+// Where nothing may be cut, an item that is too long has an error of its own, and the others have what they have without it.
+func TestItemErrors(t *testing.T) {
+	r := start(t, nil, nil, entry(t, "nli", golden.Open(t, "pipeline-zero-shot").Dir, "nli_classification_flash", "tasks: {extract: {}}"),
+		entry(t, "tags", golden.Open(t, "pipeline-tags").Dir, "token_classification", "tasks: {extract: {}}"),
+		entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", "tasks: {extract: {}}"))
+	long := strings.Repeat("the cat sat ", 40)
+	texts := []string{"Angela \U0001f642", long, "in Berlin", long, ""}
+	for model, labels := range map[string][]string{"nli": {"sea", "the cat spoke", "x"}, "tags": nil, "moods": nil} {
+		ask := func(texts []string, policy string) *ExtractResult {
+			res, err := r.Extract(t.Context(), &ExtractRequest{Model: model, Texts: texts, Labels: labels, Options: map[string]any{"overflow_policy": policy}})
+			if err != nil {
+				t.Fatalf("%s: %v", model, err)
+			}
+			return res
+		}
+		res, alone := ask(texts, "error"), ask([]string{texts[0], texts[2], texts[4]}, "error")
+		for i, j := range []int{0, 2, 4} {
+			if !reflect.DeepEqual(res.Items[j], alone.Items[i]) {
+				t.Errorf("%s, item %d: %+v, without the long ones %+v", model, j, res.Items[j], alone.Items[i])
+			}
+		}
+		if res.Tokens != alone.Tokens {
+			t.Errorf("%s: %d tokens, %d without the items that failed", model, res.Tokens, alone.Tokens)
+		}
+		for _, j := range []int{1, 3} {
+			e := res.Items[j].Err
+			if e == nil || e.Code != errs.InputTooLong || e.Param != fmt.Sprintf("items[%d]", j) || res.Items[j].Classes != nil || res.Items[j].Entities != nil {
+				t.Errorf("%s, item %d: %+v", model, j, res.Items[j])
+			}
+		}
+		for _, policy := range []string{"default", "truncate_text"} {
+			for j, item := range ask(texts, policy).Items {
+				if item.Err != nil || len(item.Classes)+len(item.Entities) == 0 && texts[j] != "" {
+					t.Errorf("%s, %s, item %d: %+v", model, policy, j, item)
+				}
+			}
+		}
+	}
+	// A label that fills the model alone is the request's fault.
+	_, err := r.Extract(t.Context(), &ExtractRequest{Model: "nli", Texts: texts[:1], Labels: []string{"sea", long}, Options: map[string]any{"overflow_policy": "error"}})
+	if e := errs.As(err); e == nil || e.Code != errs.InputTooLong || e.Status != 400 || e.Param != "params.labels[1]" {
+		t.Errorf("a long label: %v", err)
+	}
+}
+
+// An item whose logits are no numbers fails alone.
+func TestItemWithoutNumbers(t *testing.T) {
+	r := start(t, nil, nil,
+		entry(t, "nli", poisoned(t, "pipeline-zero-shot", 4), "nli_classification_flash", "tasks: {extract: {}}"),
+		entry(t, "tags", poisoned(t, "pipeline-tags", 4), "token_classification", "tasks: {extract: {}}"))
+	texts := []string{"in Berlin", "in <mask>", "the cat"}
+	for model, labels := range map[string][]string{"nli": {"sea", "cats"}, "tags": nil} {
+		res, err := r.Extract(t.Context(), &ExtractRequest{Model: model, Texts: texts, Labels: labels})
+		if err != nil {
+			t.Fatalf("%s: %v", model, err)
+		}
+		for i, item := range res.Items {
+			if i == 1 {
+				if item.Err == nil || item.Err.Code != errs.InferenceError || !strings.Contains(item.Err.Message, "non-finite") || item.Classes != nil || item.Entities != nil {
+					t.Errorf("%s, item %d: %+v", model, i, item)
+				}
+			} else if item.Err != nil || model == "nli" && len(item.Classes) != 2 {
+				t.Errorf("%s, item %d: %+v", model, i, item)
+			}
+		}
+	}
+}
+
+// poisoned is a copy of a golden RoBERTa in which the embedding of one token has a sum that is no number.
+func poisoned(t *testing.T, model string, token int) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(golden.Open(t, model).Dir)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "model.safetensors")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var header map[string]struct {
+		Shape   []int    `json:"shape"`
+		Offsets [2]int64 `json:"data_offsets"`
+	}
+	n := int64(binary.LittleEndian.Uint64(data)) + 8
+	if err := json.Unmarshal(data[8:n], &header); err != nil {
+		t.Fatal(err)
+	}
+	words := header["roberta.embeddings.word_embeddings.weight"]
+	row := data[n+words.Offsets[0]+int64(4*token*words.Shape[1]):]
+	for i := range words.Shape[1] {
+		binary.LittleEndian.PutUint32(row[4*i:], math.Float32bits(math.MaxFloat32))
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Labels choose among the model's own, whatever their case; one that it does not have is refused, for nothing would be found.
+func TestChosenLabels(t *testing.T) {
+	r := start(t, nil, nil, entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", "tasks: {extract: {}}"),
+		entry(t, "tags", golden.Open(t, "pipeline-tags").Dir, "token_classification", "tasks: {extract: {}}"))
+	for _, c := range []struct {
+		model  string
+		labels []string
+		want   int // classes
+		text   string
+	}{
+		{"moods", nil, 3, ""}, {"moods", []string{}, 3, ""}, {"moods", []string{"Fear", "joy", "joy"}, 2, ""}, {"tags", []string{"per", "Misc"}, 0, ""},
+		{"moods", []string{"joy", "hope"}, 0, "label 1 of params.labels is 'hope'; model 'moods' has the labels joy, anger, fear"},
+		{"tags", []string{"B-PER"}, 0, "label 0 of params.labels is 'B-PER'; model 'tags' has the labels PER, LOC, MISC"},
+		{"tags", []string{"LOC", "O"}, 0, "label 1 of params.labels is 'O'"}, {"tags", []string{" "}, 0, "label 0 of params.labels is empty"},
+	} {
+		res, err := r.Extract(t.Context(), &ExtractRequest{Model: c.model, Texts: []string{"the cat"}, Labels: c.labels})
+		if e := errs.As(err); c.text != "" && (e == nil || e.Status != 400 || e.Param != "params.labels" || !strings.Contains(e.Message, c.text)) {
+			t.Errorf("%s %q: %v", c.model, c.labels, err)
+		} else if c.text == "" && (err != nil || len(res.Items[0].Classes) != c.want) {
+			t.Errorf("%s %q: %+v, %v", c.model, c.labels, res, err)
+		}
 	}
 }

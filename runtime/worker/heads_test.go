@@ -29,27 +29,30 @@ func withTokenizer(t *testing.T, model, tokenizer string, config map[string]any)
 			t.Fatal(err)
 		}
 	}
-	if config != nil {
-		path := filepath.Join(dir, "config.json")
-		data, err := os.ReadFile(path)
-		var all map[string]any
-		if err == nil {
-			err = json.Unmarshal(data, &all)
-		}
-		for k, v := range config {
-			all[k] = v
-		}
-		if err == nil {
-			data, err = json.Marshal(all)
-		}
-		if err == nil {
-			err = os.WriteFile(path, data, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	edit(t, filepath.Join(dir, "config.json"), config)
 	return dir
+}
+
+// edit changes entries of a JSON file.
+func edit(t *testing.T, path string, changes map[string]any) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	var all map[string]any
+	if err == nil {
+		err = json.Unmarshal(data, &all)
+	}
+	for k, v := range changes {
+		all[k] = v
+	}
+	if err == nil {
+		data, err = json.Marshal(all)
+	}
+	if err == nil {
+		err = os.WriteFile(path, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // entry is a model file over dir; rest is what follows the weights.
@@ -164,6 +167,11 @@ func TestSparseQueriesByTable(t *testing.T) {
 		return n
 	}
 	want := map[int32]uint16{id("[CLS]"): 0x3000, id("c"): 0x4280, id("b"): 0x3800}
+	ids := []int32{id("[CLS]"), id("b"), id("c"), id("b"), id("[SEP]")} // the same query as token ids
+	byIDs, err := r.Encode(t.Context(), &Request{Model: "idf", Tokens: [][]int32{ids}, OutputTypes: []string{"sparse"}, IsQuery: &yes, OutputDType: "float16"})
+	if err != nil || !slices.Equal(ints(byIDs.Sparse[0].Columns), ints(res.Sparse[0].Columns)) || byIDs.Tokens != len(ids) {
+		t.Errorf("token ids: %+v, %v", byIDs, err)
+	}
 	columns := ints(res.Sparse[0].Columns)
 	if len(columns) != len(want) || !slices.IsSorted(columns) {
 		t.Fatalf("columns %v, want those of %v", columns, want)

@@ -12,8 +12,8 @@ type hypothesisTemplate struct{ before, after string }
 const defaultHypothesis = "This text is about {}."
 
 // hypothesis reads the option hypothesis_template: text with one {} for the label, braces doubled to stand for themselves.
-func hypothesis(options map[string]any) (hypothesisTemplate, error) {
-	text, _ := options["hypothesis_template"].(string)
+func hypothesis(p *plan) (hypothesisTemplate, error) {
+	text, _ := p.option("hypothesis_template").(string)
 	if text == "" {
 		text = defaultHypothesis
 	}

@@ -108,13 +108,13 @@ func parseIDFTable(data []byte, entry func(string, float64) error) error {
 func (e *encoding) lookUp() error {
 	for first := 0; first < e.n; first += chunkTexts {
 		end := min(first+chunkTexts, e.n)
-		b, err := e.reader.read(e.req.Texts[first:end], first)
+		ids, err := e.ids(first, end)
 		if err != nil {
 			return err
 		}
-		for i := range end - first {
+		for i := range ids {
 			var row weighted
-			for _, id := range b.Text(i) {
+			for _, id := range ids[i] {
 				if w := e.model.idf[id]; w > 0 {
 					row.columns, row.weights = append(row.columns, id), append(row.weights, w)
 				}

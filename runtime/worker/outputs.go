@@ -166,12 +166,12 @@ func (e *encoding) take(i int, r *batch.Result) error {
 		}
 	}
 	if w.TokenWeights {
-		e.result.Sparse[i] = e.forms.sparseOf(e.model.lexical(e.ids[i], floats(next())))
+		e.result.Sparse[i] = e.forms.sparseOf(e.model.lexical(e.kept[i], floats(next())))
 	}
 	if w.Multi {
 		data, bytes := next(), max(1, e.forms.rows.bytes(e.forms.tokenDims))
 		if w.AttendKept && e.markers.trims() {
-			data = e.markers.trim(data, bytes, e.ids[i])
+			data = e.markers.trim(data, bytes, e.kept[i])
 		}
 		e.result.Multi[i] = Matrix{Rows: len(data) / bytes, Data: data}
 	}

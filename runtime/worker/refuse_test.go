@@ -48,7 +48,7 @@ func TestRefusedRequests(t *testing.T) {
 		{"negative token id", Request{Model: mean, Tokens: [][]int32{{2, 3}, {2, -1, 3}}, Field: "input"}, errs.InvalidInput, 400, "input", "Field 'input[1]': token id -1 is outside the model's vocabulary of 101"},
 		{"token id", Request{Model: mean, Tokens: [][]int32{{2, 101, 3}}}, errs.InvalidInput, 400, "items", "Field 'items[0]': token id 101"},
 		{"no token ids", Request{Model: mean, Tokens: [][]int32{{2, 3}, {}}}, errs.InvalidInput, 400, "items", "Field 'items[1]' has no token ids"},
-		{"overflow of token ids", Request{Model: mean, Tokens: [][]int32{{2, 3, 3}}, Options: map[string]any{"overflow_policy": "error", "max_seq_length": int64(2)}}, errs.InputTooLong, 400, "items[0]", "longer than 2 tokens"},
+		{"overflow of token ids", Request{Model: mean, Tokens: [][]int32{{2, 3}, make([]int32, 41)}, Field: "input", Options: map[string]any{"overflow_policy": "error"}}, errs.InputTooLong, 400, "input[1]", "Field 'input[1]' is longer than 40 tokens"},
 		{"a score's option", Request{Model: mean, Texts: text, Options: map[string]any{"score_mode": "dense"}}, errs.InvalidInput, 400, "options.score_mode", "has no use for it"},
 	} {
 		e := r.refused(t.Context(), &c.q, c.code, c.status)

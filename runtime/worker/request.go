@@ -18,12 +18,13 @@ type Request struct {
 	Tokens [][]int32 // taken as they are, special tokens included
 	Field  string    // what the client calls them, for errors; "": items
 
-	Options     map[string]any // the request's own, laid over the profile's
-	OutputTypes []string       // params.output_types
-	OutputDType string         // params.output_dtype
-	Instruction *string
-	IsQuery     *bool // params.is_query; options.is_query wins
-	Dimensions  int   // keep the first components and normalise again; 0: as the option of that name says
+	Options      map[string]any // the request's own, laid over the profile's
+	OutputTypes  []string       // params.output_types
+	OutputDType  string         // params.output_dtype
+	Instruction  *string
+	IsQuery      *bool // params.is_query; options.is_query wins
+	Dimensions   int   // keep the first components and normalise again; 0: as the option of that name says
+	TruncateLeft bool  // keep the end of what is too long, not its start
 	// ForceFloat32 ignores every wish for another dtype (the OpenAI endpoint).
 	ForceFloat32 bool
 }
@@ -68,6 +69,15 @@ type plan struct {
 	dimensions  int
 	fold        *folding // nil: nothing is folded
 	lora        *loraKey // nil: the base weights
+	left        bool     // texts that are too long lose their start
+}
+
+// option is an option without a field of its own: the request's, else its profile's, else what the model is loaded with.
+func (p *plan) option(key string) any {
+	if v := p.options.Raw[key]; v != nil {
+		return v
+	}
+	return p.model.Loadtime.Raw[key]
 }
 
 // planAny checks what all operations share, in the order that clients know: model, then profile and options.
@@ -112,6 +122,7 @@ func (w *Worker) plan(r *Request) (*plan, error) {
 	if r.Dimensions > 0 {
 		p.dimensions = r.Dimensions
 	}
+	p.left = r.TruncateLeft
 	if _, given := r.Options["is_query"]; !given && r.IsQuery != nil {
 		p.query = *r.IsQuery
 	}
@@ -149,7 +160,7 @@ func (w *Worker) planScore(r *ScoreRequest) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.form = outputForms["float32"]
+	p.form, p.left = outputForms["float32"], r.TruncateLeft
 	return p, noUse(r.Options, "scoring", "dimensions", "muvera", "output_dtype", "output_types", "smve")
 }
 

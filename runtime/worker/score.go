@@ -20,6 +20,8 @@ type ScoreRequest struct {
 	Field       string // what the client calls the texts, for errors; "": items
 	Instruction *string
 	Options     map[string]any // the request's own, laid over the profile's
+
+	TruncateLeft bool // keep the end of what is too long, not its start
 }
 
 // ScoreResult holds one score a text, in the order of the request.

@@ -15,6 +15,15 @@ import (
 // B- and I- prefixes say, its score the mean of theirs (the aggregation "simple" of transformers).
 func (x *extraction) tag() error {
 	m := x.model.weights
+	var names []string
+	for _, l := range m.Labels {
+		if _, name := split(l); name != "O" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if err := x.checkLabels(names); err != nil {
+		return err
+	}
 	places := make([][]tokenizer.Place, len(x.req.Texts))
 	return x.logits(arch.Want{TokenLogits: true}, len(x.req.Texts), func(first, end int) ([]batch.Item, error) {
 		placed, err := x.reader.readPlaces(x.req.Texts[first:end], first)
@@ -28,20 +37,15 @@ func (x *extraction) tag() error {
 			items[i] = batch.Item{IDs: ids, Specs: []batch.Spec{values(len(ids) * len(m.Labels))}, Index: i}
 		}
 		return items, nil
-	}, func(i int, z []float32) error {
+	}, func(i int, z []float64) {
 		tags := bestTags(z, m.Labels, places[i])
 		threshold, _ := number(x.plan.options.Raw["threshold"])
 		for _, e := range join(tags, x.req.Texts[i]) {
-			if e.Score >= threshold && (len(x.req.Labels) == 0 || containsFold(x.req.Labels, e.Label)) {
+			if e.Score >= threshold && x.wants(e.Label) {
 				x.result.Items[i].Entities = append(x.result.Items[i].Entities, e)
 			}
 		}
-		return nil
 	})
-}
-
-func containsFold(list []string, s string) bool {
-	return slices.ContainsFunc(list, func(l string) bool { return strings.EqualFold(l, s) })
 }
 
 // tagged is a token of the text with its best label. Special tokens are none.
@@ -52,18 +56,14 @@ type tagged struct {
 }
 
 // bestTags reads the logits of a text's tokens.
-func bestTags(z []float32, labels []string, places []tokenizer.Place) []tagged {
+func bestTags(z []float64, labels []string, places []tokenizer.Place) []tagged {
 	var out []tagged
 	n := len(labels)
 	for t := range len(z) / n {
 		if places[t].Special() {
 			continue
 		}
-		row := make([]float64, n)
-		for j := range row {
-			row[j] = float64(z[t*n+j])
-		}
-		p := softmax(row)
+		p := softmax(z[t*n : t*n+n])
 		best := 0
 		for j := range p {
 			if p[j] > p[best] {
@@ -88,7 +88,7 @@ func split(label string) (begins bool, name string) {
 // counted in code points, as clients count.
 func join(tags []tagged, text string) []api.Entity {
 	var out []api.Entity
-	bytes, points := 0, 0
+	at := place{text: text}
 	for i := 0; i < len(tags); {
 		_, name := split(tags[i].label)
 		j, sum := i+1, tags[i].score
@@ -101,13 +101,27 @@ func join(tags []tagged, text string) []api.Entity {
 		}
 		if name != "O" {
 			start, end := tags[i].start, tags[j-1].end
-			points += utf8.RuneCountInString(text[bytes:start])
-			from := points
-			points += utf8.RuneCountInString(text[start:end])
-			bytes = end
-			out = append(out, api.Entity{Text: text[start:end], Label: name, Score: sum / float64(j-i), Start: from, End: points})
+			out = append(out, api.Entity{Text: text[start:end], Label: name, Score: sum / float64(j-i), Start: at.points(start), End: at.points(end)})
 		}
 		i = j
 	}
 	return out
+}
+
+// place is a place in a text that moves to where it is asked about.
+type place struct {
+	text         string
+	bytes, runes int // of the text before it
+}
+
+// points is how many code points there are before a byte of the text. Places come nearly in order: tokens that share a character
+// (the bytes of an emoji, the letters of a ligature) step back to where it begins.
+func (p *place) points(at int) int {
+	if at >= p.bytes {
+		p.runes += utf8.RuneCountInString(p.text[p.bytes:at])
+	} else {
+		p.runes -= utf8.RuneCountInString(p.text[at:p.bytes])
+	}
+	p.bytes = at
+	return p.runes
 }

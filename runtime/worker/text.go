@@ -23,7 +23,11 @@ type reader struct {
 	instruction *string // the request's own
 	limit       int     // tokens of one text, special ones included
 	prefix      string  // put before each formatted text
-	field       string  // what the client calls the texts
+	field       string  // what a client calls the texts: "items", "input"
+	each        int     // texts that belong to one item of the request, one after another; 0: one
+	left        bool    // a text that is too long loses its start, not its end
+	// tooLong, if set, is told of an item that may not be cut; else such an item fails the request.
+	tooLong func(item int, why *errs.Error)
 
 	tokens int           // read by the model so far
 	took   time.Duration // tokenising
@@ -36,8 +40,11 @@ func newReader(ctx context.Context, m *model, p *plan, field string) *reader {
 		limit = min(limit, n)
 	}
 	return &reader{ctx: ctx, model: m, entry: p.model, options: p.options, query: p.query, instruction: p.instruction,
-		limit: max(limit, m.tokenizer.CountSpecial(false)), field: cmp.Or(field, "items")}
+		limit: max(limit, m.tokenizer.CountSpecial(false)), field: cmp.Or(field, "items"), left: p.left}
 }
+
+// cuts is what the tokenizer is to do with texts that are too long.
+func (r *reader) cuts() tokenizer.Options { return tokenizer.Options{MaxTokens: r.limit, Left: r.left} }
 
 // read tokenises texts, the first of which is number first of the request. The ids stay alive as long as anything refers to
 // them, so each call has a batch of its own.
@@ -48,7 +55,7 @@ func (r *reader) read(texts []string, first int) (*tokenizer.Batch, error) {
 		formatted[i] = r.format(text)
 	}
 	var b tokenizer.Batch
-	if err := r.model.tokenizer.EncodeParallel(r.ctx, &b, formatted, tokenizer.Options{MaxTokens: r.limit}); err != nil {
+	if err := r.model.tokenizer.EncodeParallel(r.ctx, &b, formatted, r.cuts()); err != nil {
 		return nil, r.textError(err, first)
 	}
 	r.took += time.Since(start)
@@ -62,7 +69,7 @@ func (r *reader) readPairs(a, b []string, number int) (*tokenizer.Batch, error) 
 		a, b = lower(a), lower(b)
 	}
 	var out tokenizer.Batch
-	if err := r.model.tokenizer.EncodePairsParallel(r.ctx, &out, a, b, tokenizer.Options{MaxTokens: r.limit}); err != nil {
+	if err := r.model.tokenizer.EncodePairsParallel(r.ctx, &out, a, b, r.cuts()); err != nil {
 		return nil, r.textError(err, number)
 	}
 	r.took += time.Since(start)
@@ -72,7 +79,7 @@ func (r *reader) readPairs(a, b []string, number int) (*tokenizer.Batch, error) 
 // readPlaces tokenises texts as they are, with the place of each token.
 func (r *reader) readPlaces(texts []string, first int) ([]tokenizer.Placed, error) {
 	start := time.Now()
-	placed, err := r.model.tokenizer.EncodePlaces(r.ctx, texts, tokenizer.Options{MaxTokens: r.limit})
+	placed, err := r.model.tokenizer.EncodePlaces(r.ctx, texts, r.cuts())
 	if err != nil {
 		return nil, r.textError(err, first)
 	}
@@ -96,25 +103,32 @@ func lower(texts []string) []string {
 // checkCut counts the tokens, and refuses what was cut where the request wants that.
 func (r *reader) checkCut(b *tokenizer.Batch, first int) error {
 	r.tokens += len(b.IDs)
-	if r.options.OverflowPolicy != "error" {
-		return nil
-	}
 	for i, cut := range b.Truncated {
-		if cut {
-			return r.tooLong(first + i)
+		if err := r.refuseCut(cut, first+i); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// tooLong is the 400 for text or list of token ids number i, which the request does not let be cut.
-func (r *reader) tooLong(i int) error {
-	place := r.place(i)
-	return errs.TooLong(place, fmt.Sprintf("Field '%s' is longer than %d tokens, the limit of model '%s', and the request forbids cutting it",
+// refuseCut refuses a text that was cut, where the request wants that.
+func (r *reader) refuseCut(cut bool, number int) error {
+	if !cut || r.options.OverflowPolicy != "error" {
+		return nil
+	}
+	place := r.place(number)
+	err := errs.TooLong(place, fmt.Sprintf("Field '%s' is longer than %d tokens, the limit of model '%s', and the request forbids cutting it",
 		place, r.limit, r.entry.ID))
+	if r.tooLong != nil {
+		r.tooLong(r.item(number), err)
+		return nil
+	}
+	return err
 }
 
-func (r *reader) place(i int) string { return fmt.Sprintf("%s[%d]", r.field, i) }
+// item is the item of the request that a text belongs to, and place what a client calls it.
+func (r *reader) item(number int) int     { return number / max(1, r.each) }
+func (r *reader) place(number int) string { return fmt.Sprintf("%s[%d]", r.field, r.item(number)) }
 
 // format applies templates and instructions. A model without templates may bring prompts of its own, by the names that
 // sentence-transformers uses.
@@ -150,8 +164,11 @@ func (r *reader) check(ids []int32, i int) ([]int32, error) {
 			return nil, errs.Invalidf(r.field, "Field '%s': token id %d is outside the model's vocabulary of %d", r.place(i), id, vocab)
 		}
 	}
-	if len(ids) > r.limit && r.options.OverflowPolicy == "error" {
-		return nil, r.tooLong(i)
+	if err := r.refuseCut(len(ids) > r.limit, i); err != nil {
+		return nil, err
+	}
+	if over := len(ids) - r.limit; over > 0 && r.left {
+		ids = ids[over:]
 	}
 	ids = ids[:min(len(ids), r.limit)]
 	r.tokens += len(ids)

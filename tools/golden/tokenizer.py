@@ -238,6 +238,26 @@ def golden(tok, all_texts):
     return {"full": full, "plain": plain, "cut": cut, "left": left, "pairs": pairs, "decoded": decoded}
 
 
+def left(tok, all_texts):
+    """What is kept of texts and pairs that lose their start: texts of all lengths at 7 tokens and 16, pairs as in golden()."""
+    tok.no_padding()
+    cut = {}
+    for n in (7, 16):
+        tok.enable_truncation(n, direction="left")
+        cut[str(n)] = [store(tok.encode(expand(t)[:2000]).ids) for t in all_texts[:LONG + 8]]
+    pairs = []
+    rng = random.Random(11)
+    for k in range(120):
+        i, j, n = rng.randrange(len(all_texts)), rng.randrange(len(all_texts)), rng.choice([5, 8, 9, 32, 33])
+        if k < 12:
+            i, j, n = LONG + k % 4, LONG + (k + 1) % 4, 32 + k // 4
+        tok.enable_truncation(n, direction="left")
+        e = tok.encode(expand(all_texts[i])[:PAIR_CHARS], expand(all_texts[j])[:PAIR_CHARS + k % 3])
+        pairs.append({"first": i, "second": j, "more": k % 3, "max": n, "ids": e.ids, "types": e.type_ids})
+    tok.no_truncation()
+    return {"cut": cut, "pairs": pairs}
+
+
 def places(tok, all_texts):
     """Where tokens stand, in code points: [id, start, end, is special, …] of each text, whole and cut to 12 tokens."""
     out = {}
@@ -284,6 +304,8 @@ def main():
             json.dumps(result, ensure_ascii=True, separators=(",", ":")) + "\n", encoding="utf-8")
         (folder / "places.json").write_text(
             json.dumps(places(Tokenizer.from_file(str(path)), all_texts), separators=(",", ":")) + "\n", encoding="utf-8")
+        (folder / "left.json").write_text(
+            json.dumps(left(Tokenizer.from_file(str(path)), all_texts), separators=(",", ":")) + "\n", encoding="utf-8")
         print(name, path.stat().st_size, (folder / "golden.json").stat().st_size)
     (OUT / "texts.json").write_text(
         json.dumps(all_texts, ensure_ascii=True, indent=0) + "\n", encoding="utf-8")
