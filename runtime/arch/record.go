@@ -56,13 +56,14 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 		caps.MaxQueryRows = max(minQueryRows, caps.MaxLen)
 	}
 	r := m.device.Record(caps)
-	x := m.encoder.forward(r, pass{keep: keep, attendKept: want.AttendKept, adapters: adapters})
+	p := pass{keep: keep, attendKept: want.AttendKept, adapters: adapters}
+	x := m.encoder.forward(r, p)
 	if want.Dense {
 		r.OutputRows(applyAll(r, r.Pool(x, want.Pooling), m.dense))
 	}
 	if want.Sparse {
 		h := m.heads.masked
-		r.OutputSparse(r.Splade(h.beforeDecoder(r, x), h.decoder, h.bias), m.heads.sparse)
+		r.OutputSparse(r.Splade(h.beforeDecoder(r, p, x), h.decoder, h.bias), m.heads.sparse)
 	}
 	if want.TokenWeights {
 		r.OutputValues(m.heads.weight.apply(r, x))
@@ -82,10 +83,14 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 		r.OutputValues(r.MaxSim(tokens, true))
 	}
 	if want.Logits {
-		r.OutputValues(applyAll(r, r.Pool(x, engine.PoolCLS), m.heads.classifier))
+		z := r.Pool(x, engine.PoolCLS)
+		for _, l := range m.heads.classifier {
+			z = p.layer(r, z, l)
+		}
+		r.OutputValues(z)
 	}
 	if want.TokenLogits {
-		r.OutputValues(m.heads.tagger.apply(r, x))
+		r.OutputValues(p.layer(r, x, *m.heads.tagger))
 	}
 	m.fold(r, want, tokens)
 	return r.End()

@@ -6,7 +6,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 MINILM = HERE.parents[1] / "build/models/all-MiniLM-L6-v2"
-MAKERS = [["bert.py"], ["sentence.py"], ["heads.py"], ["lora.py"], ["minilm.py"], ["minilm_short.py"], ["fold.py"], ["quantise.py"],
+MAKERS = [["bert.py"], ["sentence.py"], ["heads.py"], ["lora.py"], ["lora_heads.py"], ["minilm.py"], ["minilm_short.py"], ["fold.py"], ["quantise.py"],
           ["tokenizer.py", "--minilm", str(MINILM)]]
 
 for name, *args in MAKERS:
