@@ -25,6 +25,15 @@ func (m *Model) Own() Want {
 	return Want{Dense: true, Pooling: m.Pooling}
 }
 
+// All is what the model's task can give in one pass: BGE-M3's three outputs, of others Own.
+func (m *Model) All() Want {
+	want := m.Own()
+	if m.Task == BGEM3 {
+		want.TokenWeights, want.Multi = true, true
+	}
+	return want
+}
+
 // Record records another program over the same weights. The caller closes it before the model. What the model has no head for
 // is a *ModelError; what the device lacks, an error of the engine.
 func (m *Model) Record(want Want) (*engine.Program, error) { return m.record(want, false, nil) }

@@ -75,6 +75,9 @@ func (v *variant) recordLocked(s *loras, need []*lora) (*adaptedSet, error) {
 		}
 		set.programs = append(set.programs, p)
 	}
+	s.model.mu.Lock()
+	s.model.scratch = s.model.scratch.of(s.model.weights, v.want, set.programs[0])
+	s.model.mu.Unlock()
 	for _, a := range set.adapters {
 		a.sets++
 	}
