@@ -26,7 +26,8 @@ func (v *variant) adapted(s *loras, wanted []batch.Adapter) (set *adaptedSet, wh
 	defer s.mu.Unlock()
 	var need []*lora
 	for _, a := range wanted {
-		if l, ok := a.(*lora); ok && !slices.Contains(need, l) {
+		// One that is gone was in use by requests that have ended, whose results nobody reads.
+		if l, ok := a.(*lora); ok && !l.gone && !slices.Contains(need, l) {
 			need = append(need, l)
 		}
 	}

@@ -80,6 +80,7 @@ type need struct {
 	scratch scratch // of its largest batch
 	whole   int64   // bytes of an empty device
 	what    string
+	spare   string // key of a model that is not unloaded for it
 }
 
 // makeRoom unloads models, the least recently used first, until every device has room. A card without room is a
@@ -97,7 +98,7 @@ func (w *Worker) makeRoom(ctx context.Context, n need) error {
 				break
 			}
 			if lack.soft {
-				if !w.models.EvictOne() {
+				if !w.models.EvictOther(n.spare) {
 					break
 				}
 				continue
@@ -105,12 +106,16 @@ func (w *Worker) makeRoom(ctx context.Context, n need) error {
 			if lack.hopeless {
 				return lack
 			}
-			evicted, err := w.models.EvictForLoad(ctx)
+			evicted, err := w.models.EvictForLoad(ctx, n.spare)
 			if err != nil {
 				return fmt.Errorf("%s: %w", lack.Error(), err)
 			}
-			if !evicted {
-				return lack
+			if !evicted { // unless what went was gone between the two looks
+				if lack, err = w.lack(d, n); err != nil {
+					return err
+				} else if lack != nil && !lack.soft {
+					return lack
+				}
 			}
 		}
 	}
