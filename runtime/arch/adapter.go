@@ -8,7 +8,7 @@ import (
 	"github.com/sie-engine/sie/runtime/lora"
 )
 
-// linear is a matrix of an encoder: several of the checkpoint's linears, each [n, k], one below another.
+// linear is a matrix of a model: several of the checkpoint's linears, each [n, k], one below another.
 type linear struct {
 	weight *engine.Weight
 	names  []string // in the checkpoint, without the prefix of the class that saved it
@@ -25,8 +25,11 @@ type Adapter struct {
 
 // LoadAdapter reads the PEFT adapter in dir and packs it. Errors: those of lora.Read, and the engine's.
 func (m *Model) LoadAdapter(dir string) (*Adapter, error) {
-	linears := m.encoder.linears()
-	base := lora.Base{Linears: make(map[string]lora.Shape), Unused: m.unused()}
+	linears, fixed, err := m.linears()
+	if err != nil {
+		return nil, err
+	}
+	base := lora.Base{Linears: make(map[string]lora.Shape), Unused: m.unused(), Fixed: fixed}
 	for _, l := range linears {
 		for _, name := range l.names {
 			base.Linears[name] = lora.Shape{N: int(l.n), K: int(l.k)}
@@ -56,11 +59,41 @@ func (m *Model) LoadAdapter(dir string) (*Adapter, error) {
 	return a, nil
 }
 
-// unused are the linears of the model's class that no output of its task depends on.
+// linears are those that an adapter can change: the encoder's, and what the task's head has before its last operation. fixed
+// are the others that outputs depend on, by name, each with the reason.
+func (m *Model) linears() (all []linear, fixed map[string]string, err error) {
+	info, err := m.device.Info()
+	if err != nil {
+		return nil, nil, err
+	}
+	all, fixed = m.encoder.linears(), make(map[string]string)
+	names, c := m.encoder.heads(), m.encoder.shape().columns
+	if head := m.heads.classifier; head != nil {
+		if info.Kind == engine.CUDA {
+			const why = "the head is computed in float32, which adapters on a GPU are not; train one for the encoder's linears"
+			fixed[names.pooler], fixed[names.logits] = why, why
+		} else {
+			all = append(all, linear{head[0].weight, []string{names.pooler}, c, c}, linear{head[1].weight, []string{names.logits}, int64(len(m.Labels)), c})
+		}
+	}
+	if head := m.heads.tagger; head != nil {
+		all = append(all, linear{head.weight, []string{names.tag}, int64(len(m.Labels)), c})
+	}
+	if head := m.heads.masked; head != nil {
+		all = append(all, linear{head.transform.weight, []string{names.masked.transform}, c, c})
+		fixed[names.masked.decoder] = "the words' logits are computed without adapters; train one for the linears before them"
+	}
+	return all, fixed, nil
+}
+
+// unused are the linears that classes of the model's family have and that no output of its task depends on.
 func (m *Model) unused() []string {
 	h, all := m.encoder.heads(), []string{}
 	if m.heads.classifier == nil {
-		all = append(all, h.pooler, "pooler.dense", h.logits, "classifier", "classifier.dense", "classifier.out_proj")
+		all = append(all, h.pooler, "pooler.dense", "classifier.dense", "classifier.out_proj")
+		if m.heads.tagger == nil {
+			all = append(all, h.logits, "classifier")
+		}
 	}
 	if m.heads.masked == nil {
 		all = append(all, h.masked.transform, h.masked.decoder)

@@ -31,7 +31,7 @@ func TestCardHeads(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		for what, check := range map[string]func(*testing.T, *engine.Device, engine.Compute){
 			"classify": checkClassification, "tag": checkTagging, "masked": checkMasked, "splade": checkSPLADE,
-			"vectors": checkTokenVectors, "bge-m3": checkBGEM3, "maxsim": checkMaxSim, "folded": checkFolded,
+			"vectors": checkTokenVectors, "bge-m3": checkBGEM3, "maxsim": checkMaxSim, "folded": checkFolded, "adapted": checkAdaptedHeads,
 		} {
 			for _, compute := range computes(t, dev) {
 				t.Run(fmt.Sprintf("%s/%s", what, compute), func(t *testing.T) { check(t, dev, compute) })

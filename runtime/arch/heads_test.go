@@ -139,7 +139,7 @@ func checkMasked(t *testing.T, dev *engine.Device, compute engine.Compute) {
 		rec := dev.Record(m.Caps())
 		x := m.encoder.forward(rec, pass{keep: engine.PoolMean})
 		h := m.heads.masked
-		rec.OutputValues(rec.Linear(h.beforeDecoder(rec, x), h.decoder, h.bias, engine.NoAct, engine.NoValue))
+		rec.OutputValues(rec.Linear(h.beforeDecoder(rec, pass{}, x), h.decoder, h.bias, engine.NoAct, engine.NoValue))
 		words, err := rec.End()
 		if err != nil {
 			t.Fatal(err)

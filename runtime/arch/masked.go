@@ -28,8 +28,8 @@ type maskedHead struct {
 }
 
 // beforeDecoder gives y[T, C], of which the logits are y·decoderᵀ + bias.
-func (h *maskedHead) beforeDecoder(r *engine.Recorder, x engine.Value) engine.Value {
-	return r.LayerNorm(h.transform.apply(r, x), h.gamma, h.beta, h.eps)
+func (h *maskedHead) beforeDecoder(r *engine.Recorder, p pass, x engine.Value) engine.Value {
+	return r.LayerNorm(p.layer(r, x, h.transform), h.gamma, h.beta, h.eps)
 }
 
 // loadMasked packs the head. A checkpoint without a decoder's matrix shares the table of words, as transformers ties them.

@@ -21,7 +21,7 @@ func (p pass) see(i int, x engine.Value) {
 	}
 }
 
-// linear records a linear of the encoder, with what adapters add to it.
+// linear records a linear, with what adapters add to it.
 func (p pass) linear(r *engine.Recorder, x engine.Value, w, bias *engine.Weight, act engine.Act, residual engine.Value) engine.Value {
 	pairs, changed := make([]engine.LoRA, len(p.adapters)), false
 	for i, a := range p.adapters {
@@ -32,4 +32,9 @@ func (p pass) linear(r *engine.Recorder, x engine.Value, w, bias *engine.Weight,
 		return r.Linear(x, w, bias, act, residual)
 	}
 	return r.LinearLoRA(x, w, bias, act, residual, pairs)
+}
+
+// layer records a layer of a head, with what adapters add to it.
+func (p pass) layer(r *engine.Recorder, x engine.Value, l layer) engine.Value {
+	return p.linear(r, x, l.weight, l.bias, l.act, engine.NoValue)
 }

@@ -25,6 +25,15 @@ func (m *Model) Own() Want {
 	return Want{Dense: true, Pooling: m.Pooling}
 }
 
+// All is what the model's task can give in one pass: BGE-M3's three outputs, of others Own.
+func (m *Model) All() Want {
+	want := m.Own()
+	if m.Task == BGEM3 {
+		want.TokenWeights, want.Multi = true, true
+	}
+	return want
+}
+
 // Record records another program over the same weights. The caller closes it before the model. What the model has no head for
 // is a *ModelError; what the device lacks, an error of the engine.
 func (m *Model) Record(want Want) (*engine.Program, error) { return m.record(want, false, nil) }
@@ -56,13 +65,14 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 		caps.MaxQueryRows = max(minQueryRows, caps.MaxLen)
 	}
 	r := m.device.Record(caps)
-	x := m.encoder.forward(r, pass{keep: keep, attendKept: want.AttendKept, adapters: adapters})
+	p := pass{keep: keep, attendKept: want.AttendKept, adapters: adapters}
+	x := m.encoder.forward(r, p)
 	if want.Dense {
 		r.OutputRows(applyAll(r, r.Pool(x, want.Pooling), m.dense))
 	}
 	if want.Sparse {
 		h := m.heads.masked
-		r.OutputSparse(r.Splade(h.beforeDecoder(r, x), h.decoder, h.bias), m.heads.sparse)
+		r.OutputSparse(r.Splade(h.beforeDecoder(r, p, x), h.decoder, h.bias), m.heads.sparse)
 	}
 	if want.TokenWeights {
 		r.OutputValues(m.heads.weight.apply(r, x))
@@ -82,10 +92,14 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 		r.OutputValues(r.MaxSim(tokens, true))
 	}
 	if want.Logits {
-		r.OutputValues(applyAll(r, r.Pool(x, engine.PoolCLS), m.heads.classifier))
+		z := r.Pool(x, engine.PoolCLS)
+		for _, l := range m.heads.classifier {
+			z = p.layer(r, z, l)
+		}
+		r.OutputValues(z)
 	}
 	if want.TokenLogits {
-		r.OutputValues(m.heads.tagger.apply(r, x))
+		r.OutputValues(p.layer(r, x, *m.heads.tagger))
 	}
 	m.fold(r, want, tokens)
 	return r.End()

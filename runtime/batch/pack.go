@@ -93,10 +93,32 @@ func (out *PackedOutput) lay(items []*Item, o int) {
 	for i, it := range items {
 		s := it.Specs[o]
 		out.Specs[i], out.Offsets[i] = s, out.Bytes
-		out.Bytes += int64(s.Bytes)
-		if !s.Values {
-			out.Bytes = (out.Bytes + resultAlign - 1) / resultAlign * resultAlign
-		}
+		out.Bytes = s.end(out.Bytes)
+	}
+}
+
+// end is where the result after one that begins at from begins.
+func (s *Spec) end(from int64) int64 {
+	if s.Values {
+		return from + int64(s.Bytes)
+	}
+	return (from + int64(s.Bytes) + resultAlign - 1) / resultAlign * resultAlign
+}
+
+// outputSizes are the bytes of a batch's outputs so far.
+type outputSizes [MaxOutputs]int64
+
+// with is the largest of them once the item is in it.
+func (s *outputSizes) with(it *Item) (most int64) {
+	for o := range it.Specs {
+		most = max(most, it.Specs[o].end(s[o]))
+	}
+	return most
+}
+
+func (s *outputSizes) add(it *Item) {
+	for o := range it.Specs {
+		s[o] = it.Specs[o].end(s[o])
 	}
 }
 

@@ -77,3 +77,31 @@ func TestQueryRowsBoundABatch(t *testing.T) {
 		}
 	})
 }
+
+// Wide results bound a batch before its items do, each output by itself; one item goes whatever it takes.
+func TestOutputsBoundABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := &fakeRunner{perToken: time.Millisecond}
+		d := NewDevice(1)
+		q := NewQueue(d, run, Options{MaxOutput: 100})
+		defer q.Close(ErrClosed)
+		first := submit(t, q, t.Context(), text(1, 100)) // keeps the device busy while the others gather
+		synctest.Wait()
+		var items []Item
+		for i, bytes := range [][2]int{{8, 1}, {8, 30}, {8, 30}, {8, 30}, {8, 200}, {8, 1}, {20, 1}, {20, 1}, {20, 1}, {20, 1}} {
+			it := text(int32(i), 1)
+			it.Specs = []Spec{{Bytes: bytes[0]}, {Bytes: bytes[1], Values: i < 2}}
+			items = append(items, it)
+		}
+		if _, err := submit(t, q, t.Context(), items...).Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := first.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		// Output 1 to 1, 31, then in multiples of 16 to 64 and 96; the large one alone; output 0 to 16, 48, 80, then what is left.
+		if want := []int{1, 4, 1, 3, 2}; !reflect.DeepEqual(run.batches, want) {
+			t.Errorf("batches of %v items, want %v", run.batches, want)
+		}
+	})
+}

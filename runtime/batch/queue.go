@@ -8,6 +8,10 @@ import (
 	"time"
 )
 
+// MaxOutput bounds each output of a batch unless Options say otherwise: what slots and arena grow to stays when the batch is
+// gone, and short texts with wide rows, such as sparse ones, would make it thousands of rows.
+const MaxOutput = 64 << 20
+
 // Options bound a queue and say when its batches close. Zero fields take the defaults in brackets.
 type Options struct {
 	MaxCost       int           // tokens of a batch [16,384]
@@ -19,6 +23,7 @@ type Options struct {
 	MaxItems      int           // queued items [2,048]
 	MaxBytes      int64         // queued token ids in bytes [64 MiB]
 	MaxSeqs       int           // items of a batch the program can take [4,096]
+	MaxOutput     int64         // bytes of one output of a batch of several items [MaxOutput]
 	MaxQueryRows  int           // rows of a batch's queries together [0: no item has a query]
 	Adaptive      AdaptiveOptions
 	// Fatal, if set, is told of every error of a batch and says whether it concerns the whole device: running the batch
@@ -65,6 +70,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.MaxSeqs == 0 {
 		o.MaxSeqs = 4096
+	}
+	if o.MaxOutput == 0 {
+		o.MaxOutput = MaxOutput
 	}
 }
 
@@ -295,16 +303,18 @@ func (q *Queue) take(now time.Time) []*Item {
 	var out []*Item
 	cost, n := 0, 0
 	var queries querySet
+	var sizes outputSizes
 	for _, it := range q.items {
 		t := len(it.IDs)
 		if it.group.gone(now) {
 			it.group.Fail(ErrExpired)
 		} else {
 			if len(out) > 0 && (cost+t > q.ctl.cost || cost+t > q.opt.MaxCost || len(out) == q.opt.MaxSeqs ||
-				queries.with(it.Query) > q.opt.MaxQueryRows) {
+				queries.with(it.Query) > q.opt.MaxQueryRows || sizes.with(it) > q.opt.MaxOutput) {
 				break
 			}
 			queries.add(it.Query)
+			sizes.add(it)
 			out = append(out, it)
 			cost += t
 		}

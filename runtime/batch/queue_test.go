@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// fakeRunner answers each sequence with its first id and its length, after a time per token.
+// fakeRunner answers each sequence with its first id and its length in output 0, after a time per token.
 type fakeRunner struct {
 	mu       sync.Mutex
 	batches  []int // sequences of each batch
@@ -48,7 +48,11 @@ func (r *fakeRunner) RunPacked(_ context.Context, card int, p *Packed) (Result, 
 		binary.LittleEndian.PutUint32(out[place.Offsets[i]:], uint32(first))
 		binary.LittleEndian.PutUint32(out[place.Offsets[i]+4:], uint32(b-a))
 	}
-	return Result{out}, nil
+	res := Result{out}
+	for o := 1; o < len(p.Outputs); o++ {
+		res[o] = make([]byte, p.Outputs[o].Bytes)
+	}
+	return res, nil
 }
 
 func text(id int32, n int) Item {

@@ -263,14 +263,16 @@ const (
 // outputSize is the capacity that a slot gets for an output of n bytes.
 func outputSize(n int64) int64 { return 1 << bits.Len64(uint64(max(n, minOutputBytes)-1)) }
 
-// Footprint is what a Runner takes at most for batches of p whose first output has outBytes or less and whose other ones
-// are small: in its arena, through which a GPU's outputs go, and in its slots. RunnerStats says what it has taken.
-func (p *Program) Footprint(outBytes int64) (arena, slots int64) {
+// Footprint is what a Runner takes at most for batches of p whose outputs have so many bytes or less, those that are not
+// named few: in its arena, through which a GPU's outputs go, and in its slots. RunnerStats says what it has taken.
+func (p *Program) Footprint(outBytes ...int64) (arena, slots int64) {
 	c := SlotCaps{MaxTokens: p.caps.MaxTokens, MaxSeqs: p.caps.MaxSeqs, InputBytes: p.inputBytes, QueryBytes: p.queryBytes}
-	for range p.outputs {
+	for i := range p.outputs {
 		c.OutputBytes = append(c.OutputBytes, outputSize(0))
+		if i < len(outBytes) {
+			c.OutputBytes[i] = outputSize(outBytes[i])
+		}
 	}
-	c.OutputBytes[0] = outputSize(outBytes)
 	arena = p.workspace
 	if p.dev.gpu != nil {
 		for _, n := range c.OutputBytes {
@@ -281,8 +283,9 @@ func (p *Program) Footprint(outBytes int64) (arena, slots int64) {
 }
 
 func slotBytes(c SlotCaps) int64 {
-	// Ids, types and kept rows; what a sequence has; and the items of each output, of rows or sequences.
-	n := 12*c.MaxTokens + 64*c.MaxSeqs + 24*max(c.MaxTokens, c.MaxSeqs)*int64(len(c.OutputBytes)) + c.QueryBytes
+	// Ids, types and kept rows; what a sequence has, a slab of its own included (csrc/slot.cc); and the items of each output,
+	// of rows or sequences.
+	n := 12*c.MaxTokens + 256*c.MaxSeqs + 24*max(c.MaxTokens, c.MaxSeqs)*int64(len(c.OutputBytes)) + c.QueryBytes
 	if c.InputBytes > 0 { // a GPU's is as C lays it out
 		n = c.InputBytes
 	}

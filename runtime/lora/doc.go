@@ -31,6 +31,8 @@ type Base struct {
 	// Unused are linears of the same model that no output depends on, such as "pooler.dense". An adapter may have tensors
 	// for them, which are left out.
 	Unused []string
+	// Fixed are linears that outputs do depend on and that cannot be adapted, each with the reason.
+	Fixed map[string]string
 }
 
 // Pair is an adapter's part of one linear: B·A is what is added to the weight.

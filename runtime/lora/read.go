@@ -137,6 +137,11 @@ func (r *reader) matched(all []*module) (used []*module, err error) {
 		if endsIn(r.base.Unused, m.full) {
 			continue
 		}
+		for name, why := range r.base.Fixed {
+			if endsIn([]string{name}, m.full) {
+				return nil, refuse(r.file, m.full, "cannot be adapted: %s", why)
+			}
+		}
 		// The class that was trained may keep the encoder under a name of its own: "bert.", "0.auto_model.".
 		for at := 0; ; {
 			if _, ok := r.base.Linears[m.full[at:]]; ok {

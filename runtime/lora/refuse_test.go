@@ -22,6 +22,7 @@ var tinyBase = Base{
 		"layer.0.q": {2, 3}, "layer.0.v": {4, 3}, "layer.1.q": {2, 3}, "layer.1.v": {4, 3}, "head": {5, 3},
 	},
 	Unused: []string{"pooler"},
+	Fixed:  map[string]string{"decoder": "it is in use"},
 }
 
 // files are an adapter that is right: rank 1 for q of both layers.
@@ -160,6 +161,10 @@ func TestRefusals(t *testing.T) {
 			f.config["target_modules"] = list{"pooler"}
 			f.module("base_model.model.pooler", 1, 3, 3)
 		}, "has no tensor for a linear that the base computes with"},
+		{func(f files) {
+			f.config["target_modules"] = list{"q", "decoder"}
+			f.module("base_model.model.cls.decoder", 1, 3, 3)
+		}, "cls.decoder: cannot be adapted: it is in use"},
 		{func(f files) {
 			f.tensors["a"] = weightstest.Float32(q0+".lora_A.weight", []int64{1, 3}, 1, float32(math.NaN()), 2)
 			delete(f.tensors, q0+".lora_A.weight")

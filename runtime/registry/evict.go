@@ -8,7 +8,7 @@ import (
 // Relieve unloads the least recently used models that nobody holds, while memory is short.
 func (r *Registry[M]) Relieve() {
 	for r.opt.Short != nil && r.opt.Short() {
-		if !r.evict(func(M) bool { return true }, 0) {
+		if !r.evict(func(*entry[M]) bool { return true }, 0) {
 			return
 		}
 	}
@@ -16,12 +16,19 @@ func (r *Registry[M]) Relieve() {
 
 // EvictOne unloads the least recently used model that nobody holds and that is idle, waits until it is gone, and reports
 // whether there was one. A batch may call it: what waits for a batch is not idle, so nobody waits in a circle.
-func (r *Registry[M]) EvictOne() bool { return r.evict(M.Idle, 0) }
+func (r *Registry[M]) EvictOne() bool { return r.evict(idle[M], 0) }
+
+// EvictOther is EvictOne but for the model of a key.
+func (r *Registry[M]) EvictOther(spare string) bool {
+	return r.evict(func(e *entry[M]) bool { return e.key != spare && e.model.Idle() }, 0)
+}
+
+func idle[M Model](e *entry[M]) bool { return e.model.Idle() }
 
 // evict unloads the least recently used of the models that nobody holds and that suit, if more than keep are loaded.
-func (r *Registry[M]) evict(suits func(M) bool, keep int) bool {
+func (r *Registry[M]) evict(suits func(*entry[M]) bool, keep int) bool {
 	r.mu.Lock()
-	victim := r.victimLocked(keep, func(e *entry[M]) bool { return e.refs == 0 && suits(e.model) })
+	victim := r.victimLocked(keep, func(e *entry[M]) bool { return e.refs == 0 && suits(e) })
 	if victim == nil {
 		r.mu.Unlock()
 		return false
@@ -56,10 +63,12 @@ func (r *Registry[M]) victimLocked(keep int, suits func(*entry[M]) bool) (victim
 
 func (r *Registry[M]) pinned(key string) bool { return r.opt.Pinned != nil && r.opt.Pinned(key) }
 
-// EvictForLoad is EvictOne for a load, which can wait: at first for a model to lose its last user; then the least recently
+// EvictForLoad is EvictOne for a load, which can wait: at first for a model that goes already, or to lose its last user; then the least recently
 // used gets no new users, and its requests wait for it to be loaded again, so that a load is not kept waiting by models
-// that are always in use. It reports ErrBusy when that takes too long, and false when there is nothing to unload.
-func (r *Registry[M]) EvictForLoad(ctx context.Context) (bool, error) {
+// that are always in use. The model of the key spare, if any, is left alone. It reports ErrBusy when that takes too long, and
+// false when there is nothing to unload.
+func (r *Registry[M]) EvictForLoad(ctx context.Context, spare string) (bool, error) {
+	other := func(e *entry[M]) bool { return e.key != spare }
 	patience := time.NewTimer(r.opt.Patience)
 	defer patience.Stop()
 	for {
@@ -68,55 +77,78 @@ func (r *Registry[M]) EvictForLoad(ctx context.Context) (bool, error) {
 			r.freed = make(chan struct{})
 		}
 		freed := r.freed
-		used := r.victimLocked(0, func(*entry[M]) bool { return true })
+		used := r.victimLocked(0, other)
+		going, ends := r.goingLocked()
 		r.mu.Unlock()
-		if r.EvictOne() {
+		if !ends && r.EvictOther(spare) {
 			return true, nil
 		}
-		if used == nil {
+		if used == nil && going == nil {
 			return false, nil
 		}
+		hurry := patience.C
+		if ends {
+			hurry = nil // another would be drained for what comes free by itself
+		}
 		select {
+		case <-going:
+			return true, nil
 		case <-freed:
-		case <-patience.C:
-			return r.drain(ctx)
+		case <-hurry:
+			return r.drain(ctx, other)
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
 		}
 	}
 }
 
-// drain unloads the least recently used model when its users are done.
-func (r *Registry[M]) drain(ctx context.Context) (bool, error) {
+// goingLocked is closed when a model that goes is gone; nil when none does. ends: nobody uses it any more, it is being closed.
+func (r *Registry[M]) goingLocked() (gone chan struct{}, ends bool) {
+	for _, e := range r.entries {
+		if e.gone != nil && (gone == nil || e.state == Unloading) {
+			gone, ends = e.gone, e.state == Unloading
+		}
+	}
+	return gone, ends
+}
+
+// drain unloads the least recently used of the models that suit when its users are done. One that goes already may be gone first.
+func (r *Registry[M]) drain(ctx context.Context, suits func(*entry[M]) bool) (bool, error) {
 	r.mu.Lock()
-	victim := r.victimLocked(0, func(*entry[M]) bool { return true })
-	if victim == nil {
+	going, _ := r.goingLocked()
+	victim := r.victimLocked(0, suits)
+	if victim == nil && going == nil {
 		r.mu.Unlock()
 		return false, nil
 	}
-	gone := make(chan struct{})
-	victim.gone = gone
-	if victim.refs == 0 {
-		r.unloadLocked(victim)
+	var gone chan struct{}
+	if victim != nil {
+		gone = make(chan struct{})
+		victim.gone = gone
+		if victim.refs == 0 {
+			r.unloadLocked(victim)
+		}
 	}
 	r.mu.Unlock()
 	limit := time.NewTimer(r.opt.Drain)
 	defer limit.Stop()
-	err := ErrBusy
+	var err error
 	select {
 	case <-gone:
 		return true, nil
+	case <-going:
 	case <-limit.C:
+		err = ErrBusy
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if victim.gone == gone && victim.state == Loaded { // still in use: it stays
+	if victim != nil && victim.gone == gone && victim.state == Loaded { // still in use: it stays
 		victim.gone = nil
 		close(gone)
 	}
-	return false, err
+	return err == nil, err
 }
 
 // Unload unloads the model of key once its last reference is released; one that is loading, after those who wait for it.
@@ -190,7 +222,7 @@ func (r *Registry[M]) Watch(interval time.Duration) {
 			case <-r.ctx.Done():
 				return
 			}
-			for r.opt.Short != nil && r.opt.Short() && r.evict(M.Idle, 1) {
+			for r.opt.Short != nil && r.opt.Short() && r.evict(idle[M], 1) {
 			}
 			r.evictIdle()
 		}

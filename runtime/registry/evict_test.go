@@ -155,7 +155,7 @@ func TestLoadsEnd(t *testing.T) {
 func TestLoadWaitsForAModelInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New[*fake](Options{Patience: time.Second, Drain: 10 * time.Second})
-		evict := func() (bool, error) { return r.EvictForLoad(t.Context()) }
+		evict := func() (bool, error) { return r.EvictForLoad(t.Context(), "") }
 		if did, err := evict(); did || err != nil {
 			t.Errorf("an empty registry: %v, %v", did, err)
 		}
@@ -216,7 +216,7 @@ func TestAHundredModelsInRoomForTen(t *testing.T) {
 	load := func(key int) Load[*fake] {
 		return Load[*fake]{Pack: func(ctx context.Context) (*fake, error) {
 			for r.Bytes() >= room {
-				if did, err := r.EvictForLoad(ctx); err != nil {
+				if did, err := r.EvictForLoad(ctx, ""); err != nil {
 					return nil, err
 				} else if !did {
 					return nil, full
@@ -276,6 +276,70 @@ func TestUnloadWhileLoading(t *testing.T) {
 		synctest.Wait()
 		if m.closed.Load() != 1 || r.Get("a").State != Available {
 			t.Errorf("closed %d times, %s", m.closed.Load(), r.Get("a").State)
+		}
+		r.Close()
+	})
+}
+
+// TestLoadWaitsForWhatGoes: memory that comes free in a moment is waited for, whoever unloads; no other model goes for it.
+func TestLoadWaitsForWhatGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New[*fake](Options{Patience: time.Second, Drain: 10 * time.Second})
+		evict := func() (bool, error) { return r.EvictForLoad(t.Context(), "") }
+
+		acquire(t, r, "kept").Release()
+		closing := &fake{closing: 3 * time.Second}
+		ref, err := r.Acquire(t.Context(), "closing", ok(closing))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref.Release()
+		r.Unload("closing")
+		start := time.Now()
+		if did, err := evict(); !did || err != nil || time.Since(start) != 3*time.Second {
+			t.Errorf("while a model is closed: %v, %v after %s", did, err, time.Since(start))
+		}
+		wantStates(t, r, map[string]State{"kept": Loaded, "closing": Available})
+		r.Unload("kept")
+		synctest.Wait()
+
+		used := acquire(t, r, "used") // removed, and used by one request a while longer
+		r.Unload("used")
+		time.AfterFunc(4*time.Second, used.Release)
+		start = time.Now()
+		if did, err := evict(); !did || err != nil || time.Since(start) != 4*time.Second {
+			t.Errorf("while a model that goes is used: %v, %v after %s", did, err, time.Since(start))
+		}
+
+		used, other := acquire(t, r, "used"), acquire(t, r, "other")
+		r.Unload("used")
+		start = time.Now()
+		if did, err := evict(); did || !errors.Is(err, ErrBusy) || time.Since(start) != 11*time.Second {
+			t.Errorf("with both in use: %v, %v after %s", did, err, time.Since(start))
+		}
+		acquire(t, r, "other").Release() // undone
+		time.AfterFunc(4*time.Second, other.Release)
+		start = time.Now()
+		if did, err := evict(); !did || err != nil || time.Since(start) != 4*time.Second {
+			t.Errorf("the other is drained meanwhile: %v, %v after %s", did, err, time.Since(start))
+		}
+		used.Release()
+		synctest.Wait()
+
+		one, two := acquire(t, r, "one"), acquire(t, r, "two")
+		if did, err := r.EvictForLoad(t.Context(), "one"); did || !errors.Is(err, ErrBusy) {
+			t.Errorf("two is in use, one is spared: %v, %v", did, err)
+		}
+		one.Release()
+		if r.EvictOther("one") || r.Get("one").State != Loaded {
+			t.Error("a model that is spared went")
+		}
+		two.Release()
+		if did, err := r.EvictForLoad(t.Context(), "one"); !did || err != nil || r.Get("one").State != Loaded || r.Get("two").State != Available {
+			t.Errorf("one is %s, two %s: %v, %v", r.Get("one").State, r.Get("two").State, did, err)
+		}
+		if did, err := r.EvictForLoad(t.Context(), "one"); did || err != nil {
+			t.Errorf("nothing but what is spared: %v, %v", did, err)
 		}
 		r.Close()
 	})

@@ -72,6 +72,16 @@ func (r *Registry[M]) fetchAndPack(ctx context.Context, load Load[M]) (m M, end 
 	return m, end, err
 }
 
+// Alone runs pack while no model is packed: what it finds free stays so, and what it takes is seen by the next load. ctx bounds
+// the wait.
+func (r *Registry[M]) Alone(ctx context.Context, pack func() error) error {
+	if err := turn(ctx, r.packing); err != nil {
+		return err
+	}
+	defer func() { <-r.packing }()
+	return pack()
+}
+
 // turn waits for a place in a channel of tokens.
 func turn(ctx context.Context, tokens chan struct{}) error {
 	select {

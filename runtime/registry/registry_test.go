@@ -15,11 +15,13 @@ type fake struct {
 	bytes  int64
 	busy   bool
 	closed atomic.Int32
+
+	closing time.Duration // that Close takes
 }
 
 func (f *fake) Bytes() int64 { return f.bytes }
 func (f *fake) Idle() bool   { return !f.busy }
-func (f *fake) Close()       { f.closed.Add(1) }
+func (f *fake) Close()       { time.Sleep(f.closing); f.closed.Add(1) }
 
 func ok(m *fake) Load[*fake] { return by(func() (*fake, error) { return m, nil }) }
 

@@ -26,7 +26,8 @@ func (v *variant) adapted(s *loras, wanted []batch.Adapter) (set *adaptedSet, wh
 	defer s.mu.Unlock()
 	var need []*lora
 	for _, a := range wanted {
-		if l, ok := a.(*lora); ok && !slices.Contains(need, l) {
+		// One that is gone was in use by requests that have ended, whose results nobody reads.
+		if l, ok := a.(*lora); ok && !l.gone && !slices.Contains(need, l) {
 			need = append(need, l)
 		}
 	}
@@ -75,6 +76,9 @@ func (v *variant) recordLocked(s *loras, need []*lora) (*adaptedSet, error) {
 		}
 		set.programs = append(set.programs, p)
 	}
+	s.model.mu.Lock()
+	s.model.scratch = s.model.scratch.of(s.model.weights, v.want, set.programs[0])
+	s.model.mu.Unlock()
 	for _, a := range set.adapters {
 		a.sets++
 	}

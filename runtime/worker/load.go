@@ -29,7 +29,6 @@ type model struct {
 	tokenizer *tokenizer.Tokenizer
 	maxTokens int // of one text, special tokens included
 	vocab     int
-	scratch   scratch // of the largest batch
 	options   batch.Options
 	files     hub.Resolved // in use until Close, so that they stay on the disk
 
@@ -38,8 +37,9 @@ type model struct {
 
 	loras *loras
 
-	mu       sync.Mutex // guards variants
+	mu       sync.Mutex // guards the fields below
 	variants map[arch.Want]*variant
+	scratch  scratch // of the largest batch of the variants, and of what the model can be asked for besides
 }
 
 // tasks is what each family reads of a model's files.
@@ -97,7 +97,7 @@ func (w *Worker) load(ctx context.Context, key string, shared copyOf, found hub.
 	if w.opt.MaxBatchTokens > 0 {
 		tokens = w.opt.MaxBatchTokens
 	}
-	copies, err := w.pack(ctx, found.Dir, arch.Options{Task: tasks[m.Family], Compute: compute, MaxSeqLen: shared.maxTokens, MaxTokens: tokens})
+	copies, need, err := w.pack(ctx, found.Dir, arch.Options{Task: tasks[m.Family], Compute: compute, MaxSeqLen: shared.maxTokens, MaxTokens: tokens})
 	if err != nil {
 		w.fatal(err)
 		tok.Close()
@@ -105,7 +105,7 @@ func (w *Worker) load(ctx context.Context, key string, shared copyOf, found hub.
 	}
 	a := copies[0]
 	l := &model{w: w, key: key, copies: copies, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
-		scratch: scratchOf(a), options: w.queueOptions(m, a), files: found, variants: make(map[arch.Want]*variant)}
+		scratch: need, options: w.queueOptions(m, a), files: found, variants: make(map[arch.Want]*variant)}
 	if m.Family == catalog.FamilySparse {
 		l.idf, err = readIDF(found.Dir, tok)
 	}
@@ -124,13 +124,13 @@ func (w *Worker) load(ctx context.Context, key string, shared copyOf, found hub.
 }
 
 // pack packs the weights in dir on every device, at the same time, once there is room for them and for the largest batch.
-func (w *Worker) pack(ctx context.Context, dir string, o arch.Options) ([]*arch.Model, error) {
+func (w *Worker) pack(ctx context.Context, dir string, o arch.Options) ([]*arch.Model, scratch, error) {
 	weights, err := arch.PackedBytes(dir, w.devices[0].about, o.Compute)
 	if err != nil {
-		return nil, err
+		return nil, scratch{}, err
 	}
 	if err := w.makeRoom(ctx, need{weights: weights, whole: weights, what: "its weights need"}); err != nil {
-		return nil, err
+		return nil, scratch{}, err
 	}
 	copies := make([]*arch.Model, len(w.devices))
 	failures := make([]error, len(w.devices))
@@ -144,16 +144,20 @@ func (w *Worker) pack(ctx context.Context, dir string, o arch.Options) ([]*arch.
 	for i, err := range failures {
 		if err != nil {
 			closeCopies(copies)
-			return nil, w.devices[i].explain(err, weights)
+			return nil, scratch{}, w.devices[i].explain(err, weights)
 		}
 	}
-	s := scratchOf(copies[0])
+	s, err := scratchOf(copies[0])
+	if err != nil {
+		closeCopies(copies)
+		return nil, scratch{}, err
+	}
 	if err := w.makeRoom(ctx, need{packed: copies[0].Bytes(), scratch: s, whole: copies[0].Bytes() + s.arena + s.slots,
 		what: "its weights and its largest batch need"}); err != nil {
 		closeCopies(copies)
-		return nil, err
+		return nil, scratch{}, err
 	}
-	return copies, nil
+	return copies, s, nil
 }
 
 func closeCopies(copies []*arch.Model) {

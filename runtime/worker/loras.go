@@ -12,7 +12,7 @@ import (
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
-	"github.com/sie-engine/sie/weights/hub"
+	"github.com/sie-engine/sie/runtime/registry"
 )
 
 // loras are the LoRA adapters of one model: loaded on demand in the background, kept while they are used, the least recently
@@ -124,39 +124,55 @@ func (s *loras) startLocked(key loraKey) {
 	go s.load(a)
 }
 
-// load finds and packs an adapter.
+// load finds and packs an adapter, in turn with the loads of models: its memory is of the same budget.
 func (s *loras) load(a *lora) {
 	defer s.jobs.Done()
-	copies, err := s.pack(a.key)
-	log := s.model.w.opt.Log
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		a.state, a.err = loraFailed, err
-		log.Warn("LoRA adapter failed to load", "lora", a.key.id, "weights", s.model.key, "error", err)
+	w := s.model.w
+	found, err := w.opt.Hub.Resolve(s.ctx, a.key.id, a.key.revision)
+	if err == nil {
+		err = w.models.Alone(s.ctx, func() error { return s.pack(a, found.Dir) })
+		found.Release()
+	}
+	if err == nil {
 		return
 	}
-	a.state, a.copies = loraReady, copies
-	log.Info("LoRA adapter ready", "lora", a.key.id, "weights", s.model.key, "rank", copies[0].Rank, "packed_kib", copies[0].Bytes()>>10)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case errors.Is(err, registry.ErrBusy): // no failure: the next request tries again
+		delete(s.all, a.key)
+	case s.ctx.Err() == nil: // else the model goes, and all it has
+		w.opt.Log.Warn("LoRA adapter failed to load", "lora", a.key.id, "weights", s.model.key, "error", err)
+	}
+	a.state, a.err = loraFailed, err
 }
 
-func (s *loras) pack(key loraKey) (copies []*arch.Adapter, err error) {
-	var found hub.Resolved
-	if found, err = s.model.w.opt.Hub.Resolve(s.ctx, key.id, key.revision); err != nil {
-		return nil, err
-	}
-	defer found.Release()
-	for _, c := range s.model.copies {
-		a, err := c.LoadAdapter(found.Dir)
+// pack packs the adapter in dir on every device and makes it ready, if there is room for it beside its model.
+func (s *loras) pack(a *lora, dir string) (err error) {
+	var copies []*arch.Adapter
+	defer func() {
 		if err != nil {
 			for _, packed := range copies {
 				packed.Close()
 			}
-			return nil, err
 		}
-		copies = append(copies, a)
+	}()
+	for _, c := range s.model.copies {
+		packed, err := c.LoadAdapter(dir)
+		if err != nil {
+			return err
+		}
+		copies = append(copies, packed)
 	}
-	return copies, nil
+	bytes := copies[0].Bytes()
+	if err := s.model.w.makeRoom(s.ctx, need{packed: bytes, whole: bytes, what: "a LoRA adapter needs", spare: s.model.key}); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.state, a.copies = loraReady, copies
+	s.model.w.opt.Log.Info("LoRA adapter ready", "lora", a.key.id, "weights", s.model.key, "rank", copies[0].Rank, "packed_kib", bytes>>10)
+	return nil
 }
 
 // makeRoomLocked lets go of the adapter used longest ago that no request holds, when there are as many as there may be. It

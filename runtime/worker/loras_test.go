@@ -45,6 +45,7 @@ func TestLoRA(t *testing.T) {
 	if !strings.Contains(e.Message, "third") {
 		t.Error(e.Message)
 	}
+	without := r.copy("lo").largest()
 	seen := map[string]string{"": plain}
 	for _, lora := range []string{"four", "other", "third", "four", "other"} { // three adapters, room for two
 		got := row(lora)
@@ -52,6 +53,9 @@ func TestLoRA(t *testing.T) {
 			t.Errorf("%s gives another row than before it was unloaded", lora)
 		}
 		seen[lora] = got
+	}
+	if with := r.copy("lo").largest(); with.arena <= without.arena {
+		t.Errorf("batches with adapters count as %+v, those without as %+v", with, without)
 	}
 	if len(seen) != 4 || seen["four"] == plain || seen["other"] == seen["four"] || seen["third"] == plain {
 		t.Error("adapters change nothing")

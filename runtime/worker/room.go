@@ -80,6 +80,7 @@ type need struct {
 	scratch scratch // of its largest batch
 	whole   int64   // bytes of an empty device
 	what    string
+	spare   string // key of a model that is not unloaded for it
 }
 
 // makeRoom unloads models, the least recently used first, until every device has room. A card without room is a
@@ -97,7 +98,7 @@ func (w *Worker) makeRoom(ctx context.Context, n need) error {
 				break
 			}
 			if lack.soft {
-				if !w.models.EvictOne() {
+				if !w.models.EvictOther(n.spare) {
 					break
 				}
 				continue
@@ -105,12 +106,16 @@ func (w *Worker) makeRoom(ctx context.Context, n need) error {
 			if lack.hopeless {
 				return lack
 			}
-			evicted, err := w.models.EvictForLoad(ctx)
+			evicted, err := w.models.EvictForLoad(ctx, n.spare)
 			if err != nil {
 				return fmt.Errorf("%s: %w", lack.Error(), err)
 			}
-			if !evicted {
-				return lack
+			if !evicted { // unless what went was gone between the two looks
+				if lack, err = w.lack(d, n); err != nil {
+					return err
+				} else if lack != nil && !lack.soft {
+					return lack
+				}
 			}
 		}
 	}
@@ -152,16 +157,38 @@ func (w *Worker) lack(d *device, n need) (*roomless, error) {
 // grow to the largest need with the first batch that has it.
 type scratch struct{ arena, slots int64 }
 
-func scratchOf(a *arch.Model) (s scratch) {
-	c := a.Caps()
-	s.arena, s.slots = a.Program().Footprint(engine.F32.RowBytes(int64(a.Dim)) * min(c.MaxSeqs, c.MaxTokens))
-	return s
+// of adds what batches of a program that gives want take.
+func (s scratch) of(a *arch.Model, want arch.Want, p *engine.Program) scratch {
+	arena, slots := p.Footprint(a.OutputBytes(want, batch.MaxOutput)...)
+	return scratch{max(s.arena, arena), max(s.slots, slots)}
+}
+
+// scratchOf is what batches of a model take that gives all its task can. What requests ask for besides, another pooling or a fold,
+// is added when it is recorded.
+func scratchOf(a *arch.Model) (s scratch, err error) {
+	s = s.of(a, a.Own(), a.Program())
+	if all := a.All(); all != a.Own() {
+		p, err := a.Record(all)
+		if err != nil {
+			return s, err
+		}
+		defer p.Close()
+		s = s.of(a, all, p)
+	}
+	return s, nil
+}
+
+// largest is the scratch of the model's largest batch so far.
+func (l *model) largest() scratch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.scratch
 }
 
 // promised is what the card's free memory must still give to batches, those of a model with scratch s included.
 func (w *Worker) promised(d *device, s scratch) int64 {
 	w.loaded.Range(func(_, l any) bool {
-		other := l.(*model).scratch
+		other := l.(*model).largest()
 		s = scratch{max(s.arena, other.arena), max(s.slots, other.slots)}
 		return true
 	})

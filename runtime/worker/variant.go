@@ -62,6 +62,7 @@ func (l *model) variant(want arch.Want) (*variant, error) {
 	if want.MaxSim {
 		o.MaxQueryRows = int(v.programs[0].Caps().MaxQueryRows)
 	}
+	l.scratch = l.scratch.of(l.weights, want, v.programs[0])
 	v.queue = batch.NewQueue(l.w.slots, runPacked{model: l, variant: v}, o)
 	l.variants[want] = v
 	return v, nil

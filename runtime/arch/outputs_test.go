@@ -1,0 +1,57 @@
+package arch
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/fold"
+)
+
+// Every output of a program has a size, in the order in which it is declared: rows by texts, token rows by tokens, sparse rows by
+// their columns; what several texts take is bounded, what one takes is not.
+func TestOutputBytes(t *testing.T) {
+	const tokens, texts = 100, 8
+	dev := open(t, engine.Options{})
+	const free = 1 << 30
+	muvera, smve := fold.Muvera{Repetitions: 2, Bits: 3}, fold.SMVE{Repetitions: 2, Width: 50, Top: 3}
+	for _, c := range []struct {
+		model string
+		task  Task
+		want  Want
+		most  int64
+		sizes []int64
+	}{
+		{"bge-m3", BGEM3, Want{}, free, []int64{texts * 4 * 64, tokens * 4, tokens * 4 * 64}}, // 48 tokens a text at most
+		{"bge-m3", BGEM3, Want{}, 1000, []int64{1000, tokens * 4, 48 * 4 * 64}},
+		{"bge-m3", BGEM3, Want{}, 10, []int64{4 * 64, 48 * 4, 48 * 4 * 64}},
+		{"splade-bert", Splade, Want{}, free, []int64{texts * (16 + 8*101 + 8)}}, // rows begin at multiples of 16
+		{"colbert-linear", ColBERT, Want{}, free, []int64{tokens * 4 * 24}},
+		{"colbert-linear", ColBERT, Want{MaxSim: true}, free, []int64{texts * 16}},
+		{"colbert-linear", ColBERT, Want{Muvera: muvera, SMVE: smve}, free, []int64{texts * 4 * 2 * 8 * 24, texts * (16 + 8*100)}},
+		{"classify-bert", Classify, Want{}, free, []int64{texts * 16}}, // three labels
+		{"tag-bert", Tag, Want{}, free, []int64{tokens * 4 * 5}},
+	} {
+		m, _ := load(t, dev, golden.Open(t, c.model).Dir, Options{Task: c.task, MaxTokens: tokens, MaxSeqs: texts})
+		want := c.want
+		if want == (Want{}) {
+			want = m.All()
+		}
+		if got := m.OutputBytes(want, c.most); !slices.Equal(got, c.sizes) {
+			t.Errorf("%s, %+v, at most %d: %d bytes, want %d", c.model, want, c.most, got, c.sizes)
+		}
+		p := record(t, m, want)
+		if p.Outputs() != len(c.sizes) {
+			t.Errorf("%s, %+v: sizes of %d outputs, the program has %d", c.model, want, len(c.sizes), p.Outputs())
+		}
+		_, none := p.Footprint()
+		for i := range c.sizes { // each counts, in both slots
+			sizes := make([]int64, len(c.sizes))
+			sizes[i] = 1 << 20
+			if _, slots := p.Footprint(sizes...); slots-none != 2*(1<<20-64<<10) {
+				t.Errorf("%s: output %d of 1 MiB adds %d bytes to both slots", c.model, i, slots-none)
+			}
+		}
+	}
+}
