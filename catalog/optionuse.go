@@ -14,8 +14,9 @@ var optionUse = func() map[string][]Family {
 	return map[string][]Family{
 		"profile": everyone, "is_query": everyone, "overflow_policy": everyone, "max_seq_length": everyone, "lora_id": everyone,
 		"instruction": slices.Concat(embedders, []Family{FamilyCrossEncoder}), "default_instruction": embedders,
-		"output_types": embedders, "output_dtype": embedders, "normalize": embedders, "query_template": embedders, "doc_template": embedders,
+		"output_types": embedders, "output_dtype": embedders, "query_template": embedders, "doc_template": embedders,
 		"muvera": embedders, "smve": embedders, // refused by name where there is nothing to fold
+		"normalize": {FamilyDense, FamilyColBERT, FamilyMultiFunction}, // a sparse row's weights are never scaled
 		"pooling": {FamilyDense, FamilyMultiFunction}, "dimensions": {FamilyDense, FamilyMultiFunction, FamilyColBERT},
 		"query_max_length": {FamilyColBERT}, "score_mode": {FamilyMultiFunction}, "score_weights": {FamilyMultiFunction},
 		"hypothesis_template": {FamilyZeroShot}, "multi_label": classifiers, "top_k": classifiers,

@@ -196,6 +196,13 @@ func TestOptions(t *testing.T) {
 			t.Errorf("option %s: %v, want %s", c.key, err, c.want)
 		}
 	}
+	sparse := &Resolved{ID: "s", Family: FamilySparse}
+	for key, value := range map[string]any{"normalize": true, "pooling": "cls", "dimensions": 3} {
+		var bad *OptionError
+		if err := sparse.checkUse(map[string]any{key: value}); !errors.As(err, &bad) || bad.Key != key {
+			t.Errorf("a sparse model takes %s: %v", key, err)
+		}
+	}
 	if base.Runtime.QueryMaxLength != 32 || base.Runtime.Normalize == nil {
 		t.Error("the overlay changed the profile")
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"net/url"
 	"slices"
 
 	"github.com/valyala/fasthttp"
@@ -22,7 +23,7 @@ func (s *Server) cors(ctx *fasthttp.RequestCtx) (done bool) {
 	if !any {
 		h.Add("Vary", "Origin")
 	}
-	allowed := any || slices.Contains(s.opt.CORSOrigins, origin)
+	allowed := s.allowed(origin)
 	if allowed {
 		if any {
 			origin = "*"
@@ -40,4 +41,20 @@ func (s *Server) cors(ctx *fasthttp.RequestCtx) (done bool) {
 	h.Set("Access-Control-Max-Age", "600")
 	ctx.SetStatusCode(fasthttp.StatusNoContent)
 	return true
+}
+
+func (s *Server) allowed(origin string) bool {
+	return slices.Contains(s.opt.CORSOrigins, "*") || slices.Contains(s.opt.CORSOrigins, origin)
+}
+
+// foreign reports whether a page of an origin that is not allowed asks. Browsers keep answers from such scripts, but not what
+// comes through a WebSocket, so the status socket asks. A proxy in front may have changed Host; it then says so, or the browser
+// does.
+func (s *Server) foreign(ctx *fasthttp.RequestCtx) bool {
+	origin := header(ctx, "Origin")
+	if origin == "" || s.allowed(origin) || header(ctx, "Sec-Fetch-Site") == "same-origin" {
+		return false // no browser, or one of ours
+	}
+	u, err := url.Parse(origin)
+	return err != nil || u.Host == "" || u.Host != header(ctx, "Host") && u.Host != header(ctx, "X-Forwarded-Host")
 }

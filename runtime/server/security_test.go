@@ -204,6 +204,32 @@ func TestCORS(t *testing.T) {
 	}
 }
 
+// A browser shows what comes through a WebSocket to the scripts of any page, so the server looks whose page it is.
+func TestStatusSocketOfForeignPages(t *testing.T) {
+	r := start(t, func(o *Options, _ *worker.Options) { o.CORSOrigins = []string{"https://app.example"} })
+	for _, c := range []struct {
+		headers http.Header
+		want    int
+	}{
+		{nil, 101},
+		{http.Header{"Origin": {"http://" + r.addr}}, 101},
+		{http.Header{"Origin": {"https://app.example"}}, 101},
+		{http.Header{"Origin": {"https://evil.example"}}, 403},
+		{http.Header{"Origin": {"null"}}, 403},
+		{http.Header{"Origin": {"https://sie.example"}, "X-Forwarded-Host": {"sie.example"}}, 101},
+		{http.Header{"Origin": {"https://sie.example"}, "Sec-Fetch-Site": {"same-origin"}}, 101},
+		{http.Header{"Origin": {"https://evil.example"}, "Sec-Fetch-Site": {"cross-site"}}, 403},
+	} {
+		conn, resp, err := websocket.DefaultDialer.Dial("ws://"+r.addr+"/ws/status", c.headers)
+		if resp == nil || resp.StatusCode != c.want {
+			t.Fatalf("%v: %v, %v; want %d", c.headers, resp, err, c.want)
+		}
+		if conn != nil {
+			conn.Close()
+		}
+	}
+}
+
 // authority signs certificates for tests.
 type authority struct {
 	cert *x509.Certificate

@@ -106,7 +106,7 @@ type serverStatus struct {
 }
 
 var upgrader = websocket.FastHTTPUpgrader{
-	CheckOrigin:     func(*fasthttp.RequestCtx) bool { return true }, // read-only, and no cookies to misuse
+	CheckOrigin:     func(*fasthttp.RequestCtx) bool { return true }, // foreign has looked
 	ReadBufferSize:  1 << 10,
 	WriteBufferSize: 16 << 10,
 	Subprotocols:    []string{"sie"}, // what a browser that sends a key offers beside it
@@ -117,6 +117,10 @@ func (s *Server) status(ctx *fasthttp.RequestCtx, _ string) {
 	if !websocket.FastHTTPIsWebSocketUpgrade(ctx) {
 		plain(ctx, fasthttp.StatusUpgradeRequired, "this is a WebSocket route: connect with ws://")
 		ctx.Response.Header.Set("Upgrade", "websocket")
+		return
+	}
+	if s.foreign(ctx) {
+		plain(ctx, fasthttp.StatusForbidden, "pages of this origin may not read the status; --cors-origin allows one")
 		return
 	}
 	if !s.watchers.enter() {

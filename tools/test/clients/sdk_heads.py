@@ -48,13 +48,13 @@ assert labelled["entities"] == [] and labelled["relations"] == [], labelled
 
 # An item that is too long fails alone; the first generation does not read item errors, and gets the request's.
 try:
-    items = client.extract("moods", [{"id": "short", "text": texts[1]}, {"id": "long", "text": "cat " * 200}], options={"overflow_policy": "error"})
+    some = client.extract("moods", [{"id": "short", "text": texts[1]}, {"id": "long", "text": "cat " * 200}], options={"overflow_policy": "error"})
 except Exception as e:
     assert version == "0.3.4" and getattr(e, "status_code", None) == 400 and "items[1]" in str(e), e
 else:
-    assert version != "0.3.4" and len(items) == 2, items
-    assert "error" not in items[0] and len(items[0]["classifications"]) == 3, items
-    assert items[1]["id"] == "long" and items[1]["error"]["code"] == "INPUT_TOO_LONG" and items[1]["classifications"] == [], items
+    assert version != "0.3.4" and len(some) == 2, some
+    assert "error" not in some[0] and len(some[0]["classifications"]) == 3, some
+    assert some[1]["id"] == "long" and some[1]["error"]["code"] == "INPUT_TOO_LONG" and some[1]["classifications"] == [], some
 
 # An adapter that is not there yet: the SDK waits out LORA_LOADING by itself.
 begun = time.time()

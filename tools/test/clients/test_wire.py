@@ -2,6 +2,7 @@
 import collections
 import concurrent.futures
 import json
+import signal
 import socket
 import struct
 import time
@@ -320,6 +321,29 @@ def test_shutdown_finishes_running_work():
         status, _, out = running.result()
     assert status == 200 and len(json.loads(out)["items"]) == 600
     assert code == 0
+
+
+def test_shutdown_does_not_wait_for_half_a_request():
+    s = Server()
+    with socket.create_connection(("127.0.0.1", s.port)) as silent, socket.create_connection(("127.0.0.1", s.port)) as half:
+        half.sendall(b"POST " + PATH.encode() + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        time.sleep(0.2)
+        began = time.time()
+        code = s.stop()
+        assert code == 0 and time.time() - began < 10
+        assert b" 503 " in half.recv(100) and silent.recv(100) is not None
+
+
+def test_a_second_signal_ends_the_server_at_once():
+    s = Server("--drain-timeout", "50s")
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        running = pool.submit(post, s.url, items(*["some words to read " * 60] * 5000), PATH, 120)
+        time.sleep(0.3)
+        s.proc.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert s.alive()
+        assert s.stop() == -signal.SIGTERM
+        assert running.exception() is not None
 
 
 def test_health_metrics_and_pages(server):
