@@ -129,6 +129,7 @@ golden: minilm ## make testdata/golden anew from the Python reference
 golden-sie: deps ## make what of testdata/golden sie-server itself makes; installs it whole, with Python 3.12
 	@tools/setup/venv.sh sie
 	HF_HUB_OFFLINE=1 build/venv-sie/bin/python -B tools/golden/late.py
+	HF_HUB_OFFLINE=1 build/venv-sie/bin/python -B tools/golden/m3_text.py
 
 # ---- measure ---------------------------------------------------------------------------------------------------
 

@@ -253,7 +253,7 @@ func asWeights(v any) (map[string]float64, error) {
 		out[k] = w
 		sum += w
 	}
-	if sum == 0 {
+	if sum == 0 && len(out) == len(scoreModes)-1 { // those that are not given stay as they are
 		return nil, errors.New("at least one weight must be above 0")
 	}
 	return out, nil

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"maps"
+
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
 )
@@ -16,10 +18,8 @@ func (s *scoring) multiFunction() error {
 	case "":
 		weights["dense"] = 1
 	case "hybrid":
-		weights = hybridWeights
-		if s.plan.options.ScoreWeights != nil {
-			weights = s.plan.options.ScoreWeights
-		}
+		maps.Copy(weights, hybridWeights)
+		maps.Copy(weights, s.plan.options.ScoreWeights) // the others stay as they are
 	default:
 		weights[mode] = 1
 	}

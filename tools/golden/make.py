@@ -1,5 +1,5 @@
-"""Makes testdata/golden anew, one maker after another. `make golden` calls it in a venv of its own; late.py has another
-(`make golden-sie`), for it runs an adapter of sie-server, which needs all of that.
+"""Makes testdata/golden anew, one maker after another. `make golden` calls it in a venv of its own; late.py and m3_text.py
+have another (`make golden-sie`), for they run adapters of sie-server, which need all of that.
 """
 
 import pathlib
