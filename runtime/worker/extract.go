@@ -88,12 +88,8 @@ func (x *extraction) run() error {
 	return errs.NoExtraction(x.plan.model.ID)
 }
 
-// fail answers an item with an error, its first.
-func (x *extraction) fail(item int, why *errs.Error) {
-	if it := &x.result.Items[item]; it.Err == nil {
-		*it = Extracted{Err: why}
-	}
-}
+// fail answers an item with an error.
+func (x *extraction) fail(item int, why *errs.Error) { x.result.Items[item] = Extracted{Err: why} }
 
 // logits runs n texts through the head that gives a value for each of the model's labels, for each text or each of its tokens. It
 // hands on the logits of items that can be answered: all finite.
