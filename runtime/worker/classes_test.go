@@ -152,3 +152,43 @@ func TestZeroShotNeedsTwoLabels(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Classify gives logits, shares, or the probability of a single label, for more texts and pairs than are tokenised together.
+func TestClassify(t *testing.T) {
+	const tasks = "tasks: {extract: {}}"
+	r := start(t, nil, []string{mean}, entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", tasks),
+		entry(t, "one", golden.Open(t, "rerank-sigmoid").Dir, "sequence_classification", tasks))
+	ask := func(c ClassifyRequest) *ClassifyResult {
+		res, err := r.Classify(t.Context(), &c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	texts := words(chunkTexts + 3)
+	pairs := make([][2]string, len(texts))
+	for i := range pairs {
+		pairs[i] = [2]string{texts[i], "the mat"}
+	}
+	all, both := ask(ClassifyRequest{Model: "moods", Texts: texts, RawScores: true}), ask(ClassifyRequest{Model: "moods", Pairs: pairs, RawScores: true})
+	for _, i := range []int{0, 1, chunkTexts - 1, chunkTexts, chunkTexts + 2} {
+		one := ask(ClassifyRequest{Model: "moods", Texts: texts[i : i+1], RawScores: true})
+		pair := ask(ClassifyRequest{Model: "moods", Pairs: pairs[i : i+1], RawScores: true})
+		if !slices.Equal(one.Scores[0], all.Scores[i]) || !slices.Equal(pair.Scores[0], both.Scores[i]) || slices.Equal(one.Scores[0], pair.Scores[0]) {
+			t.Errorf("number %d: %v %v, alone %v %v", i, all.Scores[i], both.Scores[i], one.Scores[0], pair.Scores[0])
+		}
+	}
+	c := golden.Open(t, "rerank-sigmoid")
+	logits, _ := c.Float32("logits")
+	pairs = readTexts[[2]string](t, "rerank-sigmoid")
+	raw, scores := ask(ClassifyRequest{Model: "one", Pairs: pairs, RawScores: true}), ask(ClassifyRequest{Model: "one", Pairs: pairs})
+	for i := range pairs {
+		if z := float64(logits[i]); math.Abs(raw.Scores[i][0]-z) > 1e-5 || math.Abs(scores.Scores[i][0]-1/(1+math.Exp(-z))) > 1e-5 {
+			t.Errorf("pair %d: %v, %v; CrossEncoder's logit is %v", i, raw.Scores[i], scores.Scores[i], z)
+		}
+	}
+	_, err := r.Classify(t.Context(), &ClassifyRequest{Model: mean, Texts: texts[:1]})
+	if e := errs.As(err); e == nil || e.Status != 400 || !strings.Contains(e.Message, "does not support extraction") {
+		t.Errorf("a model without labels: %v", err)
+	}
+}
