@@ -81,3 +81,37 @@ func TestScoresThatAreNone(t *testing.T) {
 		t.Errorf("without the broken token: %v", err)
 	}
 }
+
+// Late interaction and BGE-M3 read the query once and every text: so they count, and so they refuse what is too long.
+func TestTokensOfScores(t *testing.T) {
+	m3 := withTokenizer(t, "bge-m3", "st-xlmr-mean-torch", map[string]any{})
+	shrink(t, m3, 111)
+	r := start(t, nil, nil, lateModel(t, "late", `{query_prefix: "a", doc_prefix: "b", query_expansion: false, query_max_length: 12}`),
+		entry(t, "m3", m3, "bge_m3_flash", "tasks: {encode: {dense: {dim: 64}, sparse: {dim: 111}, multivector: {dim: 64}}, score: {}}"))
+	yes, texts, long := true, []string{"the cat", "a", "on the mat"}, strings.Repeat("cat ", 60)
+	for _, model := range []string{"late", "m3"} {
+		strict := map[string]any{"overflow_policy": "error"}
+		res, err := r.Score(t.Context(), &ScoreRequest{Model: model, Query: "cat sat", Texts: texts, Options: strict})
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs, err := r.Encode(t.Context(), &Request{Model: model, Texts: texts, OutputTypes: []string{"multivector"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		query, err := r.Encode(t.Context(), &Request{Model: model, Texts: []string{"cat sat"}, OutputTypes: []string{"multivector"}, IsQuery: &yes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := docs.Tokens + query.Tokens; res.Tokens != want || res.ContentTokens != want-2*4 {
+			t.Errorf("%s: %d tokens, %d of content; the query has %d, the texts %d", model, res.Tokens, res.ContentTokens, query.Tokens, docs.Tokens)
+		}
+		for param, q := range map[string]*ScoreRequest{"query": {Query: long, Texts: texts}, "items[1]": {Query: "a", Texts: []string{"b", long}}} {
+			q.Model, q.Options = model, strict
+			_, err := r.Score(t.Context(), q)
+			if e := errs.As(err); e == nil || e.Code != errs.InputTooLong || e.Param != param || !strings.Contains(e.Message, "Field '"+param+"' is longer than") {
+				t.Errorf("%s, %s: %v", model, param, err)
+			}
+		}
+	}
+}
