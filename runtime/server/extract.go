@@ -9,7 +9,6 @@ import (
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
-	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
@@ -54,11 +53,7 @@ func (s *Server) extract(ctx *fasthttp.RequestCtx, model string) {
 		res.Timings.Preprocess += time.Since(start) - res.Timings.Total
 		res.Timings.Total = time.Since(start)
 		s.writeExtract(ctx, model, req, res)
-		note(ctx, len(res.Items), res.Tokens, nil, res.Timings)
-		s.opt.Metrics.Request(m.ID, "extract", obs.Success)
-		t := res.Timings
-		s.opt.Metrics.Served(m.ID, "extract", len(res.Items), res.Tokens,
-			obs.Phases{Total: t.Total, Queue: t.BatchWait, Tokenize: t.Tokenize, Inference: t.Inference})
+		s.served(ctx, m.ID, "extract", len(res.Items), res.Tokens, res.Timings)
 		return m.ID, nil
 	})
 }

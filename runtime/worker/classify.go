@@ -37,19 +37,19 @@ func (w *Worker) Classify(ctx context.Context, r *ClassifyRequest) (*ClassifyRes
 	if err != nil {
 		return nil, err
 	}
-	m, adapter, done, err := w.open(ctx, p)
+	work, done, err := w.begin(ctx, p, r.Field)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
+	reader := work.reader
 	n := max(len(r.Texts), len(r.Pairs))
-	res := &ClassifyResult{Labels: m.weights.Labels, Scores: make([][]float64, n)}
-	reader := newReader(ctx, m, p, r.Field)
-	v, err := m.variant(arch.Want{Logits: true})
+	res := &ClassifyResult{Labels: work.model.weights.Labels, Scores: make([][]float64, n)}
+	v, err := work.use(arch.Want{Logits: true})
 	if err != nil {
 		return nil, w.translate(ctx, w.recordError(err, p), p.model, nil, n, "extraction")
 	}
-	j := job{ctx: ctx, queue: v.queue, n: n, timings: &res.Timings, adapter: adapter,
+	j := job{ctx: ctx, queue: v.queue, n: n, timings: &res.Timings, adapter: work.adapter,
 		make: func(first, end int) ([]batch.Item, error) { return reader.classified(r, first, end) },
 		put: func(first int, results []batch.Result) error {
 			for i := range results {

@@ -46,13 +46,12 @@ func (w *Worker) Extract(ctx context.Context, r *ExtractRequest) (*ExtractResult
 	if err != nil {
 		return nil, err
 	}
-	model, adapter, done, err := w.open(ctx, p)
+	work, done, err := w.begin(ctx, p, "")
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	x := &extraction{ctx: ctx, model: model, adapter: adapter, plan: p, req: r, reader: newReader(ctx, model, p, ""),
-		result: ExtractResult{Model: p.model, Items: make([]Extracted, len(r.Texts))}}
+	x := &extraction{passage: work, req: r, result: ExtractResult{Model: p.model, Items: make([]Extracted, len(r.Texts))}}
 	x.reader.tooLong = x.fail
 	x.result.Timings.Preprocess = time.Since(start)
 	if err := x.run(); err != nil {
@@ -64,16 +63,11 @@ func (w *Worker) Extract(ctx context.Context, r *ExtractRequest) (*ExtractResult
 	return res, nil
 }
 
-// extraction is a request on its way through a loaded model. Owned by one goroutine.
+// extraction is a request for what is in texts.
 type extraction struct {
-	ctx     context.Context
-	model   *model
-	plan    *plan
-	req     *ExtractRequest
-	reader  *reader
-	adapter batch.Adapter
-	queue   *batch.Queue // set by run
-	result  ExtractResult
+	passage
+	req    *ExtractRequest
+	result ExtractResult
 }
 
 func (x *extraction) run() error {
@@ -88,21 +82,16 @@ func (x *extraction) run() error {
 	return errs.NoExtraction(x.plan.model.ID)
 }
 
-// fail answers an item with an error, its first.
-func (x *extraction) fail(item int, why *errs.Error) {
-	if it := &x.result.Items[item]; it.Err == nil {
-		*it = Extracted{Err: why}
-	}
-}
+// fail answers an item with an error.
+func (x *extraction) fail(item int, why *errs.Error) { x.result.Items[item] = Extracted{Err: why} }
 
 // logits runs n texts through the head that gives a value for each of the model's labels, for each text or each of its tokens. It
 // hands on the logits of items that can be answered: all finite.
 func (x *extraction) logits(want arch.Want, n int, items func(first, end int) ([]batch.Item, error), put func(i int, z []float64)) error {
-	v, err := x.model.variant(want)
+	v, err := x.use(want)
 	if err != nil {
 		return err
 	}
-	x.queue = v.queue
 	answered := func(i int) bool { return x.result.Items[x.reader.item(i)].Err == nil }
 	least := []batch.Spec{values(len(x.model.weights.Labels))}
 	j := job{ctx: x.ctx, queue: v.queue, n: n, timings: &x.result.Timings, adapter: x.adapter, make: func(first, end int) ([]batch.Item, error) {

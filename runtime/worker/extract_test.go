@@ -176,7 +176,7 @@ func TestItemWithoutNumbers(t *testing.T) {
 	}
 }
 
-// poisoned is a copy of a golden RoBERTa in which the embedding of one token has a sum that is no number.
+// poisoned is a copy of a golden BERT or RoBERTa in which the embedding of one token has a sum that is no number.
 func poisoned(t *testing.T, model string, token int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -197,6 +197,9 @@ func poisoned(t *testing.T, model string, token int) string {
 		t.Fatal(err)
 	}
 	words := header["roberta.embeddings.word_embeddings.weight"]
+	if words.Shape == nil {
+		words = header["bert.embeddings.word_embeddings.weight"]
+	}
 	row := data[n+words.Offsets[0]+int64(4*token*words.Shape[1]):]
 	for i := range words.Shape[1] {
 		binary.LittleEndian.PutUint32(row[4*i:], math.Float32bits(math.MaxFloat32))

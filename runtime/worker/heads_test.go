@@ -290,9 +290,13 @@ func m3Scores(t *testing.T, r *rig) {
 		return out
 	}
 	for mode, weights := range map[string]map[string]float64{"": {"dense": 1}, "dense": {"dense": 1}, "sparse": {"sparse": 1}, "colbert": {"colbert": 1},
-		"hybrid": {"dense": 0.4, "sparse": 0.2, "colbert": 0.4}} {
+		"hybrid": {"dense": 0.4, "sparse": 0.2, "colbert": 0.4}, "weighted": {"dense": 0.5, "colbert": 3}} {
 		req := &ScoreRequest{Model: "m3", Query: query, Texts: texts, Options: map[string]any{}}
-		if mode != "" {
+		switch mode {
+		case "":
+		case "weighted":
+			req.Options = map[string]any{"score_mode": "hybrid", "score_weights": map[string]any{"dense": 0.5, "colbert": 3.0}}
+		default:
 			req.Options["score_mode"] = mode
 		}
 		res, err := r.Score(t.Context(), req)

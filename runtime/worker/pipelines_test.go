@@ -52,6 +52,14 @@ func TestTagsEqualPipeline(t *testing.T) {
 			t.Errorf("%q: %v", texts[i], item.Err)
 		}
 	}
+	// What reaches the threshold exactly is kept.
+	first := res.Items[0].Entities[0]
+	for above, threshold := range []float64{first.Score, math.Nextafter(first.Score, 2)} {
+		res, err := r.Extract(t.Context(), &ExtractRequest{Model: "tags", Texts: texts[:1], Options: map[string]any{"threshold": threshold}})
+		if err != nil || slices.ContainsFunc(res.Items[0].Entities, func(e api.Entity) bool { return e.Start == first.Start }) != (above == 0) {
+			t.Errorf("threshold %v: %v, %v", threshold, res.Items[0].Entities, err)
+		}
+	}
 	// Labels and threshold choose among them.
 	res, err = r.Extract(t.Context(), &ExtractRequest{Model: "tags", Texts: texts, Labels: []string{"loc"}, Options: map[string]any{"threshold": 0.5}})
 	if err != nil {

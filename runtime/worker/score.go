@@ -40,13 +40,12 @@ func (w *Worker) Score(ctx context.Context, r *ScoreRequest) (*ScoreResult, erro
 	if err != nil {
 		return nil, err
 	}
-	model, adapter, done, err := w.open(ctx, p)
+	work, done, err := w.begin(ctx, p, r.Field)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	s := &scoring{ctx: ctx, model: model, adapter: adapter, plan: p, req: r, reader: newReader(ctx, model, p, r.Field),
-		result: ScoreResult{Model: p.model, Scores: make([]float64, len(r.Texts))}}
+	s := &scoring{passage: work, req: r, result: ScoreResult{Model: p.model, Scores: make([]float64, len(r.Texts))}}
 	s.result.Timings.Preprocess = time.Since(start)
 	if err := s.run(); err != nil {
 		return nil, w.translate(ctx, w.recordError(err, p), p.model, s.queue, len(r.Texts), "scoring")
@@ -64,16 +63,11 @@ func (w *Worker) Score(ctx context.Context, r *ScoreRequest) (*ScoreResult, erro
 	return res, nil
 }
 
-// scoring is a request for scores on its way through a loaded model. Owned by one goroutine.
+// scoring is a request for scores.
 type scoring struct {
-	ctx     context.Context
-	model   *model
-	plan    *plan
+	passage
 	req     *ScoreRequest
-	reader  *reader
-	adapter batch.Adapter
-	queue   *batch.Queue // of the program that scores; set by run
-	special int          // tokens that are nobody's text
+	special int // tokens that are nobody's text
 	result  ScoreResult
 }
 
@@ -87,15 +81,6 @@ func (s *scoring) run() error {
 		return s.multiFunction()
 	}
 	return errs.NoScoring(s.plan.model.ID)
-}
-
-// open makes the program that gives what is wanted the one whose queue the request is in.
-func (s *scoring) open(want arch.Want) (*variant, error) {
-	v, err := s.model.variant(want)
-	if err == nil {
-		s.queue = v.queue
-	}
-	return v, err
 }
 
 // job runs a program over the request's texts.
@@ -118,7 +103,7 @@ func (s *scoring) pairs() error {
 	if len(m.Labels) != 1 {
 		return errs.Invalidf("model", "Model '%s' has %d labels and classifies; a model that scores has one", s.plan.model.ID, len(m.Labels))
 	}
-	v, err := s.open(arch.Want{Logits: true})
+	v, err := s.use(arch.Want{Logits: true})
 	if err != nil {
 		return err
 	}
@@ -178,7 +163,7 @@ func (s *scoring) lateInteraction() error {
 	if err != nil {
 		return err
 	}
-	v, err := s.open(arch.Want{MaxSim: true})
+	v, err := s.use(arch.Want{MaxSim: true})
 	if err != nil {
 		return err
 	}

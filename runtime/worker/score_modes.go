@@ -32,7 +32,7 @@ func (s *scoring) multiFunction() error {
 	if want.Dense {
 		want.Pooling = poolings[s.plan.options.Pooling]
 	}
-	v, err := s.open(want)
+	v, err := s.use(want)
 	if err != nil {
 		return err
 	}

@@ -127,8 +127,13 @@ func (r *reader) refuseCut(cut bool, number int) error {
 }
 
 // item is the item of the request that a text belongs to, and place what a client calls it.
-func (r *reader) item(number int) int     { return number / max(1, r.each) }
-func (r *reader) place(number int) string { return fmt.Sprintf("%s[%d]", r.field, r.item(number)) }
+func (r *reader) item(number int) int { return number / max(1, r.each) }
+func (r *reader) place(number int) string {
+	if r.field == "query" { // there is one
+		return r.field
+	}
+	return fmt.Sprintf("%s[%d]", r.field, r.item(number))
+}
 
 // format applies templates and instructions. A model without templates may bring prompts of its own, by the names that
 // sentence-transformers uses.
