@@ -17,7 +17,7 @@ var optionUse = func() map[string][]Family {
 		"output_types": embedders, "output_dtype": embedders, "query_template": embedders, "doc_template": embedders,
 		"muvera": embedders, "smve": embedders, // refused by name where there is nothing to fold
 		"normalize": {FamilyDense, FamilyColBERT, FamilyMultiFunction}, // a sparse row's weights are never scaled
-		"pooling": {FamilyDense, FamilyMultiFunction}, "dimensions": {FamilyDense, FamilyMultiFunction, FamilyColBERT},
+		"pooling":   {FamilyDense, FamilyMultiFunction}, "dimensions": {FamilyDense, FamilyMultiFunction, FamilyColBERT},
 		"query_max_length": {FamilyColBERT}, "score_mode": {FamilyMultiFunction}, "score_weights": {FamilyMultiFunction},
 		"hypothesis_template": {FamilyZeroShot}, "multi_label": classifiers, "top_k": classifiers,
 		"threshold": slices.Concat(classifiers, []Family{FamilyTagger}),
