@@ -293,7 +293,7 @@ func m3Scores(t *testing.T, r *rig) {
 		t.Error("no token of the query has a weight: the test proves too little")
 	}
 	for mode, weights := range map[string]map[string]float64{"": {"dense": 1}, "dense": {"dense": 1}, "sparse": {"sparse": 1}, "colbert": {"colbert": 1},
-		"hybrid": {"dense": 0.4, "sparse": 0.2, "colbert": 0.4}, "weighted": {"dense": 0.5, "colbert": 3}} {
+		"hybrid": {"dense": 0.4, "sparse": 0.2, "colbert": 0.4}, "weighted": {"dense": 0.5, "sparse": 0.2, "colbert": 3}} {
 		req := &ScoreRequest{Model: "m3", Query: query, Texts: texts, Options: map[string]any{}}
 		switch mode {
 		case "":
