@@ -101,7 +101,7 @@ func tokenised(ctx context.Context, w *worker.Worker, r worker.Request) (worker.
 	for i, tokens := range read {
 		r.Tokens[i] = make([]int32, len(tokens))
 		for k, t := range tokens {
-			r.Tokens[i][k] = int32(t.ID) //nolint:gosec // an id of the vocabulary
+			r.Tokens[i][k] = int32(t.ID)
 		}
 	}
 	return r, nil

@@ -36,6 +36,11 @@ func TestLeftTruncationOfVectors(t *testing.T) {
 	for i := range ids {
 		ids[i] = int32(5 + i%40)
 	}
+	// Without the wish their start is kept, and a limit above the model's counts for nothing.
+	res, err = r.Encode(t.Context(), &Request{Model: mean, Tokens: [][]int32{ids}, Options: map[string]any{"max_seq_length": int64(50)}})
+	if start, err2 := r.Encode(t.Context(), &Request{Model: mean, Tokens: [][]int32{ids[:40]}}); err != nil || err2 != nil || res.Tokens != 40 || !bytes.Equal(start.Rows[0], res.Rows[0]) {
+		t.Errorf("the vector of token ids is not that of their start: %d tokens, %v, %v", res.Tokens, err, err2)
+	}
 	res, err = r.Encode(t.Context(), &Request{Model: mean, Tokens: [][]int32{ids, ids[:3]}, TruncateLeft: true})
 	if err != nil {
 		t.Fatal(err)

@@ -115,3 +115,39 @@ func TestTokensOfScores(t *testing.T) {
 		}
 	}
 }
+
+// The pooling of a request holds for query and texts alike, and texts are lower-cased where the model's files say so.
+func TestReadingOfScores(t *testing.T) {
+	m3 := withTokenizer(t, "bge-m3", "st-xlmr-mean-torch", map[string]any{})
+	shrink(t, m3, 111)
+	lower := relabelled(t, "rerank-sigmoid", []string{"LABEL_0"})
+	if err := os.WriteFile(filepath.Join(lower, "sentence_bert_config.json"), []byte(`{"max_seq_length": 60, "do_lower_case": true}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, nil, nil, entry(t, "m3", m3, "bge_m3_flash", "tasks: {encode: {dense: {dim: 64}, sparse: {dim: 111}, multivector: {dim: 64}}, score: {}}"),
+		entry(t, "ce", lower, "cross_encoder", "tasks: {score: {}}"))
+	mean := map[string]any{"pooling": "mean"}
+	res, err := r.Score(t.Context(), &ScoreRequest{Model: "m3", Query: "the cat", Texts: []string{"on the mat"}, Options: mean})
+	if err != nil {
+		t.Fatal(err)
+	}
+	enc, err := r.Encode(t.Context(), &Request{Model: "m3", Texts: []string{"the cat", "on the mat"}, Options: mean})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dot := 0.0
+	for i, x := range floats(enc.Rows[0]) {
+		dot += float64(x) * float64(floats(enc.Rows[1])[i])
+	}
+	if d := res.Scores[0] - dot; d > 1e-5 || d < -1e-5 {
+		t.Errorf("score %v, of the encodings %v", res.Scores[0], dot)
+	}
+	res, err = r.Score(t.Context(), &ScoreRequest{Model: "ce", Query: "The CAT", Texts: []string{"MAT", "mat"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, err := r.Score(t.Context(), &ScoreRequest{Model: "ce", Query: "the cat", Texts: []string{"mat"}})
+	if err != nil || res.Scores[0] != res.Scores[1] || res.Scores[0] != small.Scores[0] {
+		t.Errorf("scores %v and %v, %v", res.Scores, small, err)
+	}
+}
