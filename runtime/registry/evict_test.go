@@ -344,3 +344,28 @@ func TestLoadWaitsForWhatGoes(t *testing.T) {
 		r.Close()
 	})
 }
+
+// TestAlone: nothing is packed meanwhile, and a wait for that ends with its context.
+func TestAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New[*fake](Options{})
+		go r.Alone(t.Context(), func() error { time.Sleep(5 * time.Second); return nil })
+		synctest.Wait()
+		start := time.Now()
+		acquire(t, r, "a").Release()
+		if time.Since(start) != 5*time.Second {
+			t.Errorf("a model was packed after %s", time.Since(start))
+		}
+		go r.Acquire(t.Context(), "b", by(func() (*fake, error) { time.Sleep(5 * time.Second); return &fake{}, nil }))
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := r.Alone(ctx, func() error { return errors.New("it ran") }); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		if err := r.Alone(t.Context(), func() error { return ErrBusy }); err != ErrBusy || r.Get("b").State != Loaded {
+			t.Errorf("%v while b is %s", err, r.Get("b").State)
+		}
+		r.Close()
+	})
+}

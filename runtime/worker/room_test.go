@@ -305,3 +305,19 @@ func TestBatchesWithoutMemoryDoNotWaitInACircle(t *testing.T) {
 		r.encode(&Request{Model: id, Texts: words(1)})
 	}
 }
+
+// What was in the way when a load looked may be gone when it looks for something to unload.
+func TestRoomThatCameFreeByItself(t *testing.T) {
+	r := start(t, nil, []string{mean})
+	looks := 0
+	r.devices[0].memory = func() (int64, int64, error) {
+		if looks++; looks == 2 { // the first is the registry's own look
+			return 1, 1 << 30, nil
+		}
+		return 1 << 29, 1 << 30, nil
+	}
+	r.encode(&Request{Model: mean, Texts: words(1)})
+	if looks < 3 {
+		t.Errorf("%d looks", looks)
+	}
+}
