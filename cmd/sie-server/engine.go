@@ -15,6 +15,7 @@ import (
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/build"
 	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/worker"
@@ -115,7 +116,7 @@ func (f *sourceFlags) narrow(all *catalog.Catalog) (*catalog.Catalog, *catalog.B
 		}
 		return all.InBundle(b), b, nil
 	case len(f.Models) > 0:
-		c, err := selectModels(all, f.Models)
+		c, err := selectModels(all, f.Models, f.adHocHub)
 		return c, nil, err
 	}
 	return all, nil, nil
@@ -158,8 +159,8 @@ func (f *sourceFlags) files() (*catalog.Catalog, error) {
 }
 
 // selectModels narrows all to the given references: a catalog id, "id=directory" to take its weights from there, a
-// directory, or the id of a hub repository.
-func selectModels(all *catalog.Catalog, refs []string) (*catalog.Catalog, error) {
+// directory, or the id of a hub repository, of which onHub makes a model.
+func selectModels(all *catalog.Catalog, refs []string, onHub func(id string) (*catalog.Model, error)) (*catalog.Catalog, error) {
 	var ids []string
 	var extra []*catalog.Model
 	for _, ref := range refs {
@@ -189,7 +190,7 @@ func selectModels(all *catalog.Catalog, refs []string) (*catalog.Catalog, error)
 		if variant || !strings.Contains(base, "/") {
 			return nil, fmt.Errorf("--models %s: not in the catalog%s", id, hint(all, id, profile))
 		}
-		m, err := catalog.AdHoc(id, catalog.AdHocInfo{HFID: id})
+		m, err := onHub(id)
 		if err != nil {
 			return nil, fmt.Errorf("--models %s: %w", id, err)
 		}
@@ -221,6 +222,32 @@ func withWeights(all *catalog.Catalog, id, dir string) (*catalog.Model, error) {
 	m := *all.Models()[i]
 	m.WeightsPath = abs
 	return &m, nil
+}
+
+// sketchTime bounds the question to the hub what a model is.
+const sketchTime = 30 * time.Second
+
+// adHocHub is a hub repository without a model file, served as what its files say. Where they cannot be had now it counts as an
+// encoder of dense vectors, which the load refuses when it is none.
+func (f *sourceFlags) adHocHub(id string) (*catalog.Model, error) {
+	info := catalog.AdHocInfo{HFID: id}
+	resolver, _, err := f.hub(nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer resolver.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), sketchTime)
+	defer cancel()
+	dir, remove, err := resolver.Sketch(ctx, id, "", arch.DetectedBy...)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "sie-server: warning: what %s is cannot be seen now, so it is taken for an encoder of dense vectors: %v\n", id, err)
+		return catalog.AdHoc(id, info)
+	}
+	defer remove()
+	if info.Adapter, info.Tasks, err = adHocTasks(dir); err != nil {
+		return nil, err
+	}
+	return catalog.AdHoc(id, info)
 }
 
 func adHocDir(id, dir string) (*catalog.Model, error) {

@@ -7,6 +7,12 @@ import (
 	"strings"
 )
 
+// DetectedBy are the files that Detect reads; of others it asks whether they are there.
+var DetectedBy = []string{modulesFile, configFile, adapterFile}
+
+// adapterFile is what PEFT keeps beside an adapter's weights.
+const adapterFile = "adapter_config.json"
+
 // Detect says what a model directory was made for, from the files that its makers left: the classes of modules.json, the heads
 // of BGE-M3, the class in config.json. labels are those of a classification head. What nothing speaks of is an embedder.
 func Detect(dir string) (task Task, labels []string, err error) {
@@ -36,6 +42,9 @@ func Detect(dir string) (task Task, labels []string, err error) {
 	}
 	var config struct {
 		Architectures []string `json:"architectures"`
+	}
+	if !has(files, configFile) && has(files, adapterFile) {
+		return Embed, nil, refuse(adapterFile, "", "this is a LoRA adapter and no model: serve the model it was made for, and name the adapter in the option lora_id")
 	}
 	if err := needJSON(files, configFile, &config); err != nil || len(config.Architectures) == 0 {
 		return Embed, nil, err

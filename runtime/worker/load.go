@@ -89,6 +89,12 @@ func (w *Worker) load(ctx context.Context, key string, shared copyOf, found hub.
 	if err != nil {
 		return nil, err
 	}
+	if m.Model.File == "" { // nobody wrote down what it is
+		if task, _, err := arch.Detect(found.Dir); err == nil && task != tasks[m.Family] {
+			return nil, &arch.ModelError{File: "config.json", Field: "architectures", Reason: fmt.Sprintf(
+				"the model is made for the task %s and was taken for one of %s when it could not be seen; start again, or send SIGHUP", task, tasks[m.Family])}
+		}
+	}
 	tok, err := tokenizer.Load(found.Dir)
 	if err != nil {
 		return nil, tokenizerError{err}

@@ -71,25 +71,11 @@ func (s *bucketSource) find(ctx context.Context, ref modelRef) (Resolved, string
 
 // fetch installs the model; bucket.ErrNotFound when the bucket does not have it whole.
 func (s *bucketSource) fetch(ctx context.Context, cache repoCache, ref modelRef, held cached, report *reporter) (string, error) {
-	repo := sharedRepo{s.bucket, ref.repoFolder()}
 	if held.doubt { // complete the commit that is there, not the branch's newest
 		ref.revision = held.commit
 	}
-	var l *listing
-	err := s.retry.run(ctx, s.retry.attempts, func() (int64, error) {
-		commit, err := repo.commit(ctx, ref)
-		if err == nil {
-			l, err = repo.list(ctx, commit, s.options.MaxFiles)
-		}
-		if err != nil {
-			return 0, bucketError(err)
-		}
-		return 0, nil
-	})
+	l, err := s.contents(ctx, ref)
 	if err != nil {
-		return "", err
-	}
-	if err := s.options.checkBounds(l); err != nil {
 		return "", err
 	}
 	return l.commit, s.install(ctx, cache, ref, l, report)

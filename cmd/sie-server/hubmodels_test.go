@@ -1,0 +1,197 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/weights/hub/hubtest"
+)
+
+// published are the files of a golden directory as a repository has them, with the tokenizer of st-mean where there is none.
+func published(t *testing.T, of string) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{"README.md": []byte("# tiny")}
+	base, name, _ := strings.Cut(of, "/") // "case" or "case/folder"
+	read := func(dir string, keep func(string) bool) {
+		err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && keep(path) {
+				files[path], err = os.ReadFile(filepath.Join(dir, path))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	read(filepath.Join(golden.Open(t, base).Dir, name), func(path string) bool {
+		return path != "golden.safetensors" && path != "MANIFEST.json" && path != "texts.json" && !strings.HasPrefix(path, "adapters")
+	})
+	if files["tokenizer.json"] == nil && files["config.json"] != nil {
+		read(golden.Open(t, "st-mean").Dir, func(path string) bool { return strings.HasPrefix(path, "tokenizer") })
+	}
+	return files
+}
+
+// hubWorker serves the ids of a hub as sie-server -m does.
+func hubWorker(t *testing.T, server *hubtest.Server, refs ...string) (*worker.Worker, *catalog.Catalog) {
+	t.Helper()
+	t.Setenv("HF_ENDPOINT", server.URL)
+	src := &sourceFlags{Models: refs, LocalCache: t.TempDir(), HFFallback: true}
+	cat, _, err := src.catalog()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := newWorker(src, &computeFlags{Device: "cpu", Precision: "fp32", Threads: 2},
+		&batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048, MemoryPercent: 99, MaxLoRAs: 10, LoadWait: time.Minute}, cat, slog.New(slog.DiscardHandler), obs.NewMetrics(), nil)
+	if errors.Is(err, engine.ErrNotBuilt) {
+		t.Skip("no native engine")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w, cat
+}
+
+// A repository of the hub without a model file is served as what its files say, before its weights are there: no weight is asked for
+// at the start. Then it is downloaded and answers.
+func TestHubIDsAreWhatTheyAre(t *testing.T) {
+	server := hubtest.New(t)
+	want := map[string][]string{
+		"st-mean": {"dense"}, "splade-bert": {"sparse"}, "colbert-dense": {"multivector", "score"}, "rerank-sigmoid": {"score"},
+		"classify-bert": {"json"}, "tag-bert": {"json"}, "bge-m3": {"dense", "sparse", "multivector", "score"}, "bert-erf-h128": {"dense"},
+	}
+	var refs []string
+	for name := range want {
+		server.Add("acme/"+name, published(t, name))
+		refs = append(refs, "acme/"+name)
+	}
+	w, cat := hubWorker(t, server, refs...)
+	for _, r := range server.Requests() {
+		if strings.Contains(r.Path, ".safetensors") && r.Method == http.MethodGet || r.Storage {
+			t.Errorf("%s %s at the start", r.Method, r.Path)
+		}
+	}
+	for name, outputs := range want {
+		m, err := cat.Resolve("acme/" + name)
+		if err != nil || !slices.Equal(m.Outputs, outputs) {
+			t.Errorf("%s gives %v, %v; want %v", name, m.Outputs, err, outputs)
+		}
+	}
+	texts := []string{"the cat sat on the mat"}
+	if res, err := w.Encode(t.Context(), &worker.Request{Model: "acme/splade-bert", Texts: texts, OutputTypes: []string{"sparse"}}); err != nil || len(res.Sparse) != 1 {
+		t.Error(err)
+	}
+	if res, err := w.Encode(t.Context(), &worker.Request{Model: "acme/st-mean", Texts: texts}); err != nil || res.Dims != 32 {
+		t.Error(err)
+	}
+	if res, err := w.Score(t.Context(), &worker.ScoreRequest{Model: "acme/rerank-sigmoid", Query: "a", Texts: texts}); err != nil || len(res.Scores) != 1 {
+		t.Error(err)
+	}
+	if res, err := w.Score(t.Context(), &worker.ScoreRequest{Model: "acme/colbert-dense", Query: "a", Texts: texts}); err != nil || len(res.Scores) != 1 {
+		t.Error(err)
+	}
+	for _, id := range []string{"acme/classify-bert", "acme/tag-bert"} {
+		if res, err := w.Extract(t.Context(), &worker.ExtractRequest{Model: id, Texts: texts}); err != nil || len(res.Items) != 1 {
+			t.Error(id, err)
+		}
+	}
+}
+
+// What could not be seen at the start is not served as something else; what is no model says what it is.
+func TestHubIDsThatAreNotSeen(t *testing.T) {
+	server := hubtest.New(t)
+	server.Add("acme/rerank", published(t, "rerank-sigmoid"))
+	server.Add("acme/lora", published(t, "lora-heads/rerank-sigmoid/all"))
+	server.Fault(func(w http.ResponseWriter, _ *http.Request, _ bool) bool {
+		hubtest.Refuse(w, http.StatusUnauthorized, "GatedRepo", "later")
+		return true
+	})
+	w, cat := hubWorker(t, server, "acme/rerank")
+	if m, err := cat.Resolve("acme/rerank"); err != nil || !slices.Equal(m.Outputs, []string{"dense"}) {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	server.Fault(nil)
+	_, err := w.Encode(t.Context(), &worker.Request{Model: "acme/rerank", Texts: []string{"a"}})
+	if e := errs.As(err); e == nil || e.Status != 502 || !strings.Contains(e.Message, "made for the task classify and was taken for one of embed") {
+		t.Error(err)
+	}
+	src := &sourceFlags{Models: []string{"acme/lora"}, LocalCache: t.TempDir(), HFFallback: true}
+	if _, _, err := src.catalog(); err == nil || !strings.Contains(err.Error(), "this is a LoRA adapter and no model") || !strings.Contains(err.Error(), "acme/lora") {
+		t.Errorf("an adapter as a model: %v", err)
+	}
+}
+
+// Adapters are repositories of their own, without a config.json: one by its id in a request, one in a profile. The second server
+// finds both in the cache, without the hub.
+func TestAdaptersOfTheHub(t *testing.T) {
+	server := hubtest.New(t)
+	server.Add("acme/rerank", published(t, "rerank-sigmoid"))
+	server.Add("acme/lora", published(t, "lora-heads/rerank-sigmoid/attention"))
+	server.Add("acme/tuned", published(t, "lora-heads/rerank-sigmoid/all"))
+	t.Setenv("HF_ENDPOINT", server.URL)
+	dir, cache := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "m.yaml"), []byte(`sie_id: acme/rerank
+hf_id: acme/rerank
+tasks: {score: {}}
+max_sequence_length: 60
+profiles:
+  default: {adapter_path: "sie_server.adapters.cross_encoder:X", max_batch_tokens: 4096}
+  tuned: {extends: default, adapter_options: {runtime: {lora_id: acme/tuned}}}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var first [3]float64
+	for round := range 2 {
+		src := &sourceFlags{ModelsDir: dir, LocalCache: cache, HFFallback: round == 0}
+		cat, _, err := src.catalog()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := newWorker(src, &computeFlags{Device: "cpu", Precision: "fp32", Threads: 2},
+			&batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048, MemoryPercent: 99, MaxLoRAs: 10, LoadWait: time.Minute}, cat, slog.New(slog.DiscardHandler), obs.NewMetrics(), nil)
+		if err != nil {
+			t.Skip(err)
+		}
+		var scores [3]float64
+		for i, c := range []struct {
+			model   string
+			options map[string]any
+		}{{"acme/rerank", nil}, {"acme/rerank", map[string]any{"lora_id": "acme/lora"}}, {"acme/rerank:tuned", nil}} {
+			for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+				res, err := w.Score(t.Context(), &worker.ScoreRequest{Model: c.model, Query: "the cat", Texts: []string{"sat on the mat"}, Options: c.options})
+				if err == nil {
+					scores[i] = res.Scores[0]
+					break
+				}
+				if e := errs.As(err); e == nil || e.Code != errs.LoRALoading || time.Now().After(end) {
+					t.Fatal(c.model, err)
+				}
+			}
+		}
+		w.Close()
+		if scores[0] == scores[1] || scores[1] == scores[2] || scores[0] == scores[2] {
+			t.Errorf("without, with one and with the other: %v", scores)
+		}
+		asked := server.Requests()
+		if round == 0 {
+			first = scores
+		} else if scores != first || len(asked) > 0 {
+			t.Errorf("from the cache %v, from the hub %v; the hub was asked %v", scores, first, asked)
+		}
+	}
+}

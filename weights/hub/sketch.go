@@ -1,0 +1,147 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/sie-engine/sie/weights/bucket"
+)
+
+// maxSketchBytes bounds each file that a sketch has with its content.
+const maxSketchBytes = 16 << 20
+
+// lister is a source that can say what a model is made of before it brings it.
+type lister interface {
+	// contents lists the model's files; bucket.ErrNotFound when a bucket does not have it.
+	contents(ctx context.Context, ref modelRef) (*listing, error)
+	brings() *fetcher
+}
+
+// Sketch shows what a model is made of without its weights: a directory with the named files as they are and all others empty.
+// remove deletes it. A model on this machine is shown as it is. What is downloaded for it is in the cache, where Resolve finds it.
+// id, revision and errors are Resolve's.
+func (r *Resolver) Sketch(ctx context.Context, id, revision string, names ...string) (dir string, remove func(), err error) {
+	dir, remove, err = r.sketch(ctx, id, revision, names)
+	if e, ok := errors.AsType[*Error](err); ok {
+		e.Model = short(id)
+	}
+	return dir, remove, err
+}
+
+func (r *Resolver) sketch(ctx context.Context, id, revision string, names []string) (string, func(), error) {
+	path, isPath, err := localPath(id)
+	if err != nil {
+		return "", nil, err
+	}
+	if isDirectory(path) {
+		return path, func() {}, nil
+	}
+	if isPath {
+		return "", nil, fail(ClassNotFound, nil, "is not a directory on this machine; check the path")
+	}
+	ref, err := parseRef(id, revision)
+	if err != nil {
+		return "", nil, err
+	}
+	held := holdRepo(ctx, r.cacheDir, ref.repoFolder())
+	have := repoCache{filepath.Join(r.cacheDir, ref.repoFolder())}.find(ref)
+	if have.dir != "" && !have.doubt {
+		return have.dir, held.release, nil
+	}
+	err = fail(ClassNotFound, nil, "is not on this machine, and downloads are off")
+	for _, s := range r.sources {
+		from, ok := s.(lister)
+		if !ok {
+			continue
+		}
+		var l *listing
+		if l, err = from.contents(ctx, ref); err == nil {
+			var dir string
+			if dir, err = from.brings().show(ctx, ref, l, names); err == nil {
+				held.release()
+				return dir, func() { _ = os.RemoveAll(dir) }, nil
+			}
+		}
+	}
+	switch {
+	case have.dir != "": // as Resolve does when nobody can say whether it is complete
+		return have.dir, held.release, nil
+	case ctx.Err() != nil:
+		err = contextError(ctx)
+	}
+	held.release()
+	if errors.Is(err, bucket.ErrNotFound) {
+		err = fail(ClassNotFound, err, "is neither on this machine nor in the cluster cache")
+	}
+	return "", nil, err
+}
+
+// show makes the directory of a sketch.
+func (s *fetcher) show(ctx context.Context, ref modelRef, l *listing, names []string) (string, error) {
+	dir, err := os.MkdirTemp("", "sie-sketch-")
+	if err != nil {
+		return "", storageError(err, "make a temporary directory")
+	}
+	for _, f := range l.files {
+		if err := s.draw(ctx, dir, ref, l.commit, f, slices.Contains(names, f.name)); err != nil {
+			return "", errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	return dir, nil
+}
+
+// draw puts one file into a sketch, with its content or empty.
+func (s *fetcher) draw(ctx context.Context, dir string, ref modelRef, commit string, f remoteFile, whole bool) error {
+	var content []byte
+	if whole {
+		if f.size > maxSketchBytes {
+			return fail(ClassConfig, nil, "%s has %d bytes, above the limit of %d for a configuration", f.name, f.size, maxSketchBytes)
+		}
+		cache := repoCache{filepath.Join(s.cacheDir, ref.repoFolder())}
+		if err := s.fetchBlob(ctx, cache, ref, commit, f, &reporter{}); err != nil {
+			return err
+		}
+		var err error
+		if content, err = readBounded(cache.blob(f.hash), maxSketchBytes); err != nil {
+			return storageError(err, "read "+f.name)
+		}
+	}
+	at := filepath.Join(dir, filepath.FromSlash(f.name))
+	err := os.MkdirAll(filepath.Dir(at), 0o755)
+	if err == nil {
+		err = os.WriteFile(at, content, 0o600)
+	}
+	if err != nil {
+		return storageError(err, "write a temporary file")
+	}
+	return nil
+}
+
+func (s *hubSource) brings() *fetcher { return &s.fetcher }
+
+func (s *hubSource) contents(ctx context.Context, ref modelRef) (*listing, error) {
+	return s.describeAll(ctx, ref, s.retry)
+}
+
+func (s *bucketSource) brings() *fetcher { return &s.fetcher }
+
+func (s *bucketSource) contents(ctx context.Context, ref modelRef) (l *listing, err error) {
+	repo := sharedRepo{s.bucket, ref.repoFolder()}
+	err = s.retry.run(ctx, s.retry.attempts, func() (int64, error) {
+		commit, err := repo.commit(ctx, ref)
+		if err == nil {
+			l, err = repo.list(ctx, commit, s.options.MaxFiles)
+		}
+		if err != nil {
+			return 0, bucketError(err)
+		}
+		return 0, nil
+	})
+	if err == nil {
+		err = s.options.checkBounds(l)
+	}
+	return l, err
+}

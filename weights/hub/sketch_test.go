@@ -1,0 +1,147 @@
+package hub
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sie-engine/sie/weights/hub/hubtest"
+)
+
+// sketched is the content of a sketch by file.
+func sketched(h *harness, r *Resolver, id string) (files map[string]string, remove func()) {
+	h.Helper()
+	dir, drop, err := r.Sketch(h.Context(), id, "", "config.json", "modules.json", "absent.json")
+	if err != nil {
+		h.Fatal(err)
+	}
+	files = map[string]string{}
+	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		name, _ := filepath.Rel(dir, path)
+		files[name] = string(content)
+		return err
+	})
+	if err != nil {
+		h.Fatal(err)
+	}
+	return files, func() {
+		drop()
+		if _, err := os.Stat(dir); os.IsNotExist(err) != strings.Contains(dir, "sie-sketch-") {
+			h.Errorf("%s after its removal: %v", dir, err)
+		}
+	}
+}
+
+// A sketch has the named files and the names of the others, asks for nothing else, and spares the download what it brought.
+func TestSketch(t *testing.T) {
+	h := newHarness(t)
+	r := h.resolver()
+	files, remove := sketched(h, r, modelID)
+	for _, name := range wantedFiles {
+		want := ""
+		if name == "config.json" || name == "modules.json" {
+			want = string(modelFiles()[name])
+		}
+		if got, ok := files[name]; !ok || got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if len(files) != len(wantedFiles) {
+		t.Errorf("%v", files)
+	}
+	remove()
+	for _, q := range h.hub.Requests() {
+		if q.Storage || strings.Contains(q.Path, "tokenizer") {
+			t.Errorf("asked for %s", q.Path)
+		}
+	}
+	if _, err := h.resolver(func(o *Options) { o.Offline = true }).Resolve(t.Context(), modelID, ""); err == nil {
+		t.Error("a sketch counts as a model")
+	}
+	if _, err := r.Resolve(t.Context(), modelID, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range h.hub.Requests() {
+		if strings.HasSuffix(q.Path, "/config.json") && !strings.Contains(q.Path, "1_Pooling") {
+			t.Errorf("asked for %s again", q.Path)
+		}
+	}
+	files, remove = sketched(h, h.resolver(func(o *Options) { o.Offline = true }), modelID) // the snapshot itself
+	if len(files["model.safetensors"]) != 100_000 || len(h.hub.Requests()) > 0 {
+		t.Error("a cached model is not shown as it is")
+	}
+	remove()
+	if _, err := os.Stat(filepath.Join(h.cache, "models--sie-test--tiny-bert")); err != nil {
+		t.Errorf("removing the sketch removed the model: %v", err)
+	}
+}
+
+// What Resolve refuses a sketch refuses, too, and leaves nothing behind.
+func TestSketchRefused(t *testing.T) {
+	h := newHarness(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	for id, c := range map[string]struct {
+		change func(*Options)
+		fault  func(http.ResponseWriter, *http.Request, bool) bool
+		class  Class
+	}{
+		"sie-test/none":   {nil, nil, ClassNotFound},
+		"./none":          {nil, nil, ClassNotFound},
+		"no id":           {nil, nil, ClassConfig},
+		modelID:           {func(o *Options) { o.Offline = true }, nil, ClassNotFound},
+		modelID + "-away": {nil, func(w http.ResponseWriter, _ *http.Request, _ bool) bool { w.WriteHeader(503); return true }, ClassNetwork},
+	} {
+		h.hub.Fault(c.fault)
+		r := h.resolver()
+		if c.change != nil {
+			r = h.resolver(c.change)
+		}
+		dir, remove, err := r.Sketch(t.Context(), id, "", "config.json")
+		if ClassOf(err) != c.class || dir != "" || remove != nil {
+			t.Errorf("%s: %q, %v of class %s, want %s", id, dir, err, ClassOf(err), c.class)
+		}
+	}
+	h.hub.Fault(func(w http.ResponseWriter, r *http.Request, _ bool) bool { // the list comes, the file does not
+		if strings.HasSuffix(r.URL.Path, "config.json") {
+			hubtest.Refuse(w, http.StatusForbidden, "", "no")
+			return true
+		}
+		return false
+	})
+	if _, _, err := h.resolver().Sketch(t.Context(), modelID, "", "config.json"); err == nil {
+		t.Error("a sketch without its file")
+	}
+	if left, _ := os.ReadDir(os.TempDir()); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// From a bucket without a hub, and from the hub where the bucket does not have it.
+func TestSketchFromABucket(t *testing.T) {
+	c := newCluster(t)
+	c.fill()
+	c.machine()
+	files, remove := sketched(c.harness, c.resolver(c.shared, noHub), modelID)
+	if files["config.json"] != string(modelFiles()["config.json"]) || files["model.safetensors"] != "" || len(files) != len(wantedFiles) {
+		t.Errorf("%v", files)
+	}
+	remove()
+	if asked := c.hub.Requests(); len(asked) > 0 {
+		t.Errorf("the hub was asked: %v", asked)
+	}
+	c.hub.Add("sie-test/other", modelFiles())
+	if _, _, err := c.resolver(c.shared, noHub).Sketch(t.Context(), "sie-test/other", ""); ClassOf(err) != ClassNotFound {
+		t.Errorf("in no bucket, without a hub: %v", err)
+	}
+	files, remove = sketched(c.harness, c.resolver(c.shared), "sie-test/other")
+	if files["config.json"] == "" {
+		t.Errorf("%v", files)
+	}
+	remove()
+}
