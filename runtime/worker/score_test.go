@@ -86,7 +86,7 @@ func TestScoresThatAreNone(t *testing.T) {
 func TestTokensOfScores(t *testing.T) {
 	m3 := withTokenizer(t, "bge-m3", "st-xlmr-mean-torch", map[string]any{})
 	shrink(t, m3, 111)
-	r := start(t, nil, nil, lateModel(t, "late", `{query_prefix: "a", doc_prefix: "b", query_expansion: false, query_max_length: 12}`),
+	r := start(t, nil, nil, lateModel(t, "late", `{query_prefix: "a", doc_prefix: "b", query_expansion: false, query_max_length: 12, doc_max_length: 30}`),
 		entry(t, "m3", m3, "bge_m3_flash", "tasks: {encode: {dense: {dim: 64}, sparse: {dim: 111}, multivector: {dim: 64}}, score: {}}"))
 	yes, texts, long := true, []string{"the cat", "a", "on the mat"}, strings.Repeat("cat ", 60)
 	for _, model := range []string{"late", "m3"} {
@@ -105,6 +105,14 @@ func TestTokensOfScores(t *testing.T) {
 		}
 		if want := docs.Tokens + query.Tokens; res.Tokens != want || res.ContentTokens != want-2*4 {
 			t.Errorf("%s: %d tokens, %d of content; the query has %d, the texts %d", model, res.Tokens, res.ContentTokens, query.Tokens, docs.Tokens)
+		}
+		cut, err := r.Score(t.Context(), &ScoreRequest{Model: model, Query: "cat sat", Texts: []string{long}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc, err := r.Encode(t.Context(), &Request{Model: model, Texts: []string{long}, OutputTypes: []string{"multivector"}})
+		if err != nil || cut.Tokens != doc.Tokens+query.Tokens {
+			t.Errorf("%s: %d tokens of a text that is cut, encoded it has %d, the query %d, %v", model, cut.Tokens, doc.Tokens, query.Tokens, err)
 		}
 		for param, q := range map[string]*ScoreRequest{"query": {Query: long, Texts: texts}, "items[1]": {Query: "a", Texts: []string{"b", long}}} {
 			q.Model, q.Options = model, strict
