@@ -132,6 +132,7 @@ func TestReadingOfScores(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(lower, "sentence_bert_config.json"), []byte(`{"max_seq_length": 60, "do_lower_case": true}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	edit(t, filepath.Join(lower, "tokenizer.json"), map[string]any{"normalizer": nil}) // its own would do it too
 	r := start(t, nil, nil, entry(t, "m3", m3, "bge_m3_flash", "tasks: {encode: {dense: {dim: 64}, sparse: {dim: 111}, multivector: {dim: 64}}, score: {}}"),
 		entry(t, "ce", lower, "cross_encoder", "tasks: {score: {}}"))
 	mean := map[string]any{"pooling": "mean"}
