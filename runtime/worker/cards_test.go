@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/engine"
@@ -95,13 +96,20 @@ func TestPoolingOnTwoDevices(t *testing.T) {
 func TestOneOfTwoDevicesIsLost(t *testing.T) {
 	var second *engine.Program
 	var lost atomic.Int64 // batches
+	met := make(chan struct{})
 	r := start(t, func(o *Options) {
 		two(o)
 		o.Batch.MaxRequests, o.MaxBatchTokens = 1, 1
 		o.Intercept = func(b *engine.Batch) error {
 			if b.Program == second {
-				lost.Add(1)
+				if lost.Add(1) == 1 {
+					close(met)
+				}
 				return failing(engine.StatusDeviceLost)
+			}
+			select { // the other device leaves it work, however late it comes
+			case <-met:
+			case <-time.After(10 * time.Second):
 			}
 			return nil
 		}
