@@ -167,3 +167,17 @@ func TestFillingIsNotAttendedTo(t *testing.T) {
 		}
 	}
 }
+
+// Adapters are rounded to a GPU's types to nearest, ties to even.
+func TestEncodedAdapters(t *testing.T) {
+	values := []float32{1, 1 + 1.0/256, 1 + 3.0/256, -1 - 1.5/256, 0.1}
+	for dtype, want := range map[engine.DType][]byte{
+		engine.BF16: {0x80, 0x3f, 0x80, 0x3f, 0x82, 0x3f, 0x81, 0xbf, 0xcd, 0x3d},
+		engine.F16:  {0x00, 0x3c, 0x04, 0x3c, 0x0c, 0x3c, 0x06, 0xbc, 0x66, 0x2e},
+		engine.F32:  {0, 0, 0x80, 0x3f, 0, 0x80, 0x80, 0x3f, 0, 0x80, 0x81, 0x3f, 0, 0xc0, 0x80, 0xbf, 0xcd, 0xcc, 0xcc, 0x3d},
+	} {
+		if got := encoded(values, dtype); !bytes.Equal(got, want) {
+			t.Errorf("%v: % x, want % x", dtype, got, want)
+		}
+	}
+}

@@ -258,3 +258,54 @@ func TestOtherFailuresEvictNothing(t *testing.T) {
 		r.Close()
 	})
 }
+
+// What a load leaves behind: its model counts as used last, a caller that left holds nothing, one that waits when the registry closes
+// is told so, and a failure for another reason than memory is not forgotten when a model goes.
+func TestWhatALoadLeavesBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New[*fake](Options{Classify: func(error) (string, bool) { return "NETWORK", false }, Idle: 10 * time.Second})
+		acquire(t, r, "old").Release()
+		acquire(t, r, "old").Release()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		slow := by(func() (*fake, error) { time.Sleep(2 * time.Second); return &fake{}, nil })
+		if _, err := r.Acquire(ctx, "new", slow); err != ErrLoading {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		failing := by(func() (*fake, error) { return nil, errors.New("no network") })
+		if _, err := r.Acquire(t.Context(), "away", failing); err == nil {
+			t.Error("no error")
+		}
+		if !r.EvictOne() || r.Get("old").State != Available || r.Get("new").State != Loaded {
+			t.Errorf("old is %s, new %s: old was used before new was there", r.Get("old").State, r.Get("new").State)
+		}
+		if r.Get("away").State != Failed {
+			t.Errorf("a failure of class NETWORK was forgotten when a model went: %s", r.Get("away").State)
+		}
+		if !r.EvictOne() || r.Get("new").State != Available {
+			t.Error("a caller that left holds the model")
+		}
+
+		busy := &fake{busy: true}
+		ref, _ := r.Acquire(t.Context(), "busy", ok(busy))
+		ref.Release()
+		time.Sleep(time.Minute)
+		r.evictIdle()
+		if r.Get("busy").State != Loaded {
+			t.Error("a model with batches on their way counts as idle")
+		}
+
+		told := make(chan error, 1)
+		go func() {
+			_, err := r.Acquire(t.Context(), "late", Load[*fake]{Fetch: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }})
+			told <- err
+		}()
+		synctest.Wait()
+		r.Close()
+		if err := <-told; err != ErrClosed {
+			t.Errorf("a caller that waits when the registry closes: %v", err)
+		}
+	})
+}

@@ -186,3 +186,27 @@ func TestMostPrograms(t *testing.T) {
 		}
 	}
 }
+
+// Lengths of ColBERT's texts: documents and queries have their own, markers included, and a request may shorten its queries.
+func TestLengthsOfColBERT(t *testing.T) {
+	r := start(t, nil, nil, lateModel(t, "short", `{skip_special_tokens: false, query_max_length: 12, doc_max_length: 6}`),
+		lateModel(t, "marked", `{skip_special_tokens: false, query_max_length: 12, doc_max_length: 6, query_prefix: "[MASK] ", doc_prefix: "[UNK]"}`))
+	long := []string{"the cat sat on the mat and what is the tallest mountain in the world"}
+	rows := func(model string, query bool, options map[string]any) int {
+		t.Helper()
+		res, err := r.Encode(t.Context(), &Request{Model: model, Texts: long, OutputTypes: []string{"multivector"}, IsQuery: &query, Options: options})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Multi[0].Rows
+	}
+	for _, model := range []string{"short", "marked"} {
+		doc, query, asked := rows(model, false, nil), rows(model, true, nil), rows(model, true, map[string]any{"query_max_length": 8})
+		if doc != 6 || query != 12 || asked != 8 {
+			t.Errorf("%s: a document of %d rows, queries of %d and %d; want 6, 12, 8", model, doc, query, asked)
+		}
+		if more := rows(model, true, map[string]any{"query_max_length": 40}); more != 12 {
+			t.Errorf("%s: a request makes its query longer, %d rows", model, more)
+		}
+	}
+}

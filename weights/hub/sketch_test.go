@@ -72,7 +72,7 @@ func TestSketch(t *testing.T) {
 			t.Errorf("asked for %s again", q.Path)
 		}
 	}
-	files, remove = sketched(h, h.resolver(func(o *Options) { o.Offline = true }), modelID) // the snapshot itself
+	files, remove = sketched(h, r, modelID) // the snapshot itself
 	if len(files["model.safetensors"]) != 100_000 || len(h.hub.Requests()) > 0 {
 		t.Error("a cached model is not shown as it is")
 	}
