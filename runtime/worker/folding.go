@@ -18,23 +18,25 @@ type folding struct {
 // give itself.
 func (p *plan) planFolding(id string) error {
 	o, load := p.options, p.model.Loadtime
-	multi := p.model.Has(string(catalog.OutputMultivector))
+	multi, tasks := p.model.Has(string(catalog.OutputMultivector)), p.model.Model.Tasks
 	for _, f := range []struct {
-		on, configured bool
-		key            string
-	}{{o.MUVERA, load.MUVERA != nil, "muvera"}, {o.SMVE, load.SMVE != nil, "smve"}} {
+		on, configured, own bool
+		key, output         string
+	}{{o.MUVERA, load.MUVERA != nil, tasks.Dense != nil, "muvera", "dense"}, {o.SMVE, load.SMVE != nil, tasks.Sparse != nil, "smve", "sparse"}} {
 		switch {
 		case f.on && !multi:
 			return errs.Invalidf("options."+f.key, "Model '%s' has no multivectors to fold; remove the option '%s'", id, f.key)
+		case f.on && f.own:
+			return errs.Invalidf("options."+f.key, "Model '%s' has %s vectors of its own and folds none; remove the option '%s'", id, f.output, f.key)
 		case f.on && !f.configured:
 			return errs.Invalidf("options."+f.key, "Model '%s' has no %s_config; remove the option '%s'", id, f.key, f.key)
 		}
 	}
 	var f folding
-	if p.outputs.dense && o.MUVERA && p.model.Model.Tasks.Dense == nil {
+	if p.outputs.dense && o.MUVERA {
 		f.muvera = load.MUVERA
 	}
-	if p.outputs.sparse && o.SMVE && p.model.Model.Tasks.Sparse == nil {
+	if p.outputs.sparse && o.SMVE {
 		f.smve = load.SMVE
 	}
 	if f != (folding{}) {

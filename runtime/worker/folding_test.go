@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/runtime/fold"
 )
@@ -131,6 +133,20 @@ func checkSMVE(t *testing.T, row, two Sparse, tokens [][]float32, anchors []floa
 	slices.SortFunc(largest, func(a, b float32) int { return cmp.Compare(b, a) })
 	if got := floats(two.Values); len(got) != min(2, len(values)) || slices.Max(got) != largest[0] || slices.Min(got) != largest[len(got)-1] {
 		t.Errorf("query %v: of %v the two largest are %v", query, values, got)
+	}
+}
+
+// A model with dense or sparse vectors of its own gives those: an option that would fold others is refused, not dropped.
+func TestOwnVectorsAreNotFolded(t *testing.T) {
+	dir := withTokenizer(t, "bge-m3", "st-xlmr-mean-torch", map[string]any{})
+	shrink(t, dir, 111)
+	r := start(t, nil, nil, loadtime(t, "m3", dir, "bge_m3_flash", "tasks: {encode: {dense: {dim: 64}, sparse: {dim: 111}, multivector: {dim: 64}}}",
+		"{muvera_config: {num_repetitions: 3}, smve_config: {width: 64, k: 3}}"))
+	for key, own := range map[string]string{"muvera": "dense", "smve": "sparse"} {
+		e := r.refused(t.Context(), &Request{Model: "m3", Texts: words(2), OutputTypes: []string{"dense", "sparse"}, Options: map[string]any{key: true}}, errs.InvalidInput, 400)
+		if e.Param != "options."+key || !strings.Contains(e.Message, "has "+own+" vectors of its own") {
+			t.Errorf("%s: %v", key, e)
+		}
 	}
 }
 
