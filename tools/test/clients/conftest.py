@@ -18,6 +18,8 @@ GOLDEN = ROOT / "testdata/golden"
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 MODEL_DIR = ROOT / "build/models/all-MiniLM-L6-v2"
 JUDGE = "cross-encoder/ms-marco-MiniLM-L-6-v2"  # the id of a reranker; its weights are the tiny ones of the golden data
+QUERY = "how tall is the mountain"
+DOCS = ["the cat sat on the mat", "zebra", "the tallest mountain in the world is 8849 metres tall", "zebra"]
 
 
 def free_port():
@@ -94,6 +96,16 @@ def judge():
     yield s
     assert s.alive(), "the server died:\n" + s.text()
     assert s.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def ranking(judge):
+    """DOCS best first for QUERY, by index, and the scores."""
+    from sie_sdk import SIEClient
+
+    with SIEClient(judge.url) as c:
+        scores = c.score(JUDGE, {"text": QUERY}, [{"id": str(i), "text": d} for i, d in enumerate(DOCS)])["scores"]
+    return [int(s["item_id"]) for s in scores], [s["score"] for s in scores]
 
 
 @pytest.fixture(scope="session")

@@ -7,25 +7,16 @@ import pytest
 from huggingface_hub import InferenceClient
 from sie_sdk import SIEClient
 
-from conftest import JUDGE, MODEL
+from conftest import DOCS, JUDGE, MODEL, QUERY
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 TEXTS = ["A cat sleeps on the sofa.", "naïve café 東京 🙂", "x"]
-DOCS = ["the cat sat on the mat", "zebra", "the tallest mountain in the world is 8849 metres tall", "zebra"]
-QUERY = "how tall is the mountain"
 
 
 @pytest.fixture(scope="module")
 def vectors(server):
     with SIEClient(server.url) as c:
         return np.array([r["dense"] for r in c.encode(MODEL, [{"text": t} for t in TEXTS])])
-
-
-@pytest.fixture(scope="module")
-def ranking(judge):
-    with SIEClient(judge.url) as c:
-        scores = c.score(JUDGE, {"text": QUERY}, [{"id": str(i), "text": d} for i, d in enumerate(DOCS)])["scores"]
-    return [int(s["item_id"]) for s in scores], [s["score"] for s in scores]
 
 
 @pytest.fixture(scope="module")

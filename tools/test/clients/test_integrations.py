@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 from sie_sdk import SIEClient
 
-from conftest import GOLDEN, JUDGE, MODEL, tensors
+from conftest import DOCS, GOLDEN, JUDGE, MODEL, QUERY, tensors
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
-DOCS = ["the cat sat on the mat", "zebra", "the tallest mountain in the world is 8849 metres tall", "zebra"]
-QUERY = "how tall is the mountain"
 LABELS = ["animals", "sea"]
 
 
@@ -25,14 +23,6 @@ def vectors(server, texts):
     """What the SDK gives, which test_sdk compares with sentence-transformers."""
     with SIEClient(server.url) as c:
         return np.array([r["dense"] for r in c.encode(MODEL, [{"text": t} for t in texts])])
-
-
-@pytest.fixture(scope="module")
-def ranking(judge):
-    """Documents best first, by index, and the scores."""
-    with SIEClient(judge.url) as c:
-        scores = c.score(JUDGE, {"text": QUERY}, [{"id": str(i), "text": d} for i, d in enumerate(DOCS)])["scores"]
-    return [int(s["item_id"]) for s in scores], [s["score"] for s in scores]
 
 
 @pytest.fixture(scope="module")
