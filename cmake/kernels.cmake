@@ -4,6 +4,7 @@
 #   table.cc, detect.cc      once, for the baseline instruction set: they run before anything is known
 #   X_avx2.cc, X_avx512.cc,
 #   X_vnni.cc, X_amx.cc      once, with the flags of that instruction set
+#   X_avx512.S               once: assembly
 #   any other X.cc           twice, as namespace sie_cpu::avx2 and sie_cpu::avx512 (SIE_ISA_NS)
 # Kernel sources include no C++ library headers: an inline function of such a header, compiled here with
 # AVX-512, could be the copy the linker keeps for baseline code. ctest's symbols test watches over it.
@@ -42,6 +43,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     if(isa STREQUAL "avx2" OR isa STREQUAL "avx512")
       list(APPEND own ${SIE_CPU_GENERIC})
     endif()
+    file(GLOB assembly CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cpu/*_${isa}.S)
+    list(APPEND own ${assembly})
     # GCC 12's own AVX-512 headers read a vector they leave undefined on purpose (GCC bug 105593).
     set(header_noise $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     # No errno from sqrt and no trap semantics: nothing reads either, and both forbid vectorising.

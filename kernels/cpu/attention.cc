@@ -175,8 +175,7 @@ void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, const Sight
   }
   for (int64_t n = All ? 0 : span.first / kPanel * kPanel; n < (All ? at.keys : span.last); n += kPanel) {
     const int64_t width = at.keys - n < kPanel ? at.keys - n : kPanel;
-    kTiles[rows - 1][width / kLanes - 1](query, at.d, scratch + n * d, width, {4 * width, nullptr, 0}, d,
-                                         s + n, at.scores_ld);
+    multiply_tile(rows, width / kLanes, query, at.d, scratch + n * d, width, d, s + n, at.scores_ld);
   }
   float factor[kRows];
   for (int64_t m = 0; m < rows; m++) {
@@ -187,8 +186,8 @@ void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, const Sight
   for (int64_t i = 0, vecs; i < at.d; i += vecs * kLanes) {
     const int64_t left = (at.d - i) / kLanes;
     vecs = left == 4 || left < kVecs ? (left < 2 ? left : 2) : kVecs;
-    kTiles[rows - 1][vecs - 1](s + span.first, at.scores_ld, scratch + at.v + span.first * at.d + i, at.d,
-                               {4 * at.d, nullptr, 0}, span.last - span.first, out + i, at.d);
+    multiply_tile(rows, vecs, s + span.first, at.scores_ld, scratch + at.v + span.first * at.d + i, at.d,
+                  span.last - span.first, out + i, at.d);
   }
   for (int64_t m = 0; m < rows; m++) {
     for (int64_t i = 0; i < d; i += kLanes)

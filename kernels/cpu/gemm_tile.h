@@ -1,61 +1,90 @@
-// gemm_tile.h — c[mr, nv·kLanes] = a[mr, K]·b[K, nv·kLanes]: the register-blocked product under linear and
-// attention, for any mr ≤ kRows and nv ≤ kVecs.
+// gemm_tile.h — c[mr, nv·kLanes] = a[mr, K]·b[K, nv·kLanes] + bias + residual: the register-blocked product under
+// linear and attention, for any mr ≤ kRows and nv ≤ kVecs.
 //
-// One FMA chain per element of c, k ascending from 0: an element's bits depend on its row of a and its column
-// of b alone, never on the tile it was computed in. a is read element by element, b in whole vectors; neither
-// beyond its end. c is overwritten.
+// One FMA chain per element of c, k ascending from 0, then bias, then residual: an element's bits depend on its row of
+// a and its column of b alone, never on the tile it was computed in. a is read element by element, b, bias and residual
+// in whole vectors; none beyond its end. c is overwritten.
 #ifndef SIE_KERNELS_CPU_GEMM_TILE_H
 #define SIE_KERNELS_CPU_GEMM_TILE_H
+
+#include <stddef.h>
 
 #include "vec.h"
 
 namespace sie_cpu {
+
+// What a tile fetches while it works. Loads and fetches beside the FMAs draw current, and where wide vectors are
+// clocked by what they draw each of them costs clock: so no more than the panel's place asks for.
+enum Reach {
+  kHere,    // b is near: nothing
+  kStream,  // b comes from far away, this once: its element `ahead` of the one at work, into L1
+  kShare,   // b is in L2: a line for every two rows of it, `next` moving on by `step` elements, into L2
+};
+constexpr int kReaches = 3;
+
+// Strides in elements. A fetch of memory that is not there does nothing.
+struct TileArgs {
+  const float *a;
+  int64_t lda;
+  const float *b;
+  int64_t ldb;
+  int64_t k;
+  float *c;
+  int64_t ldc;
+  const float *bias;      // [nv·kLanes], or null
+  const float *residual;  // [mr, nv·kLanes], may be c; or null
+  int64_t ldr;
+  int64_t ahead;      // kStream
+  const float *next;  // kShare
+  int64_t step;
+};
+
+typedef void (*TileFn)(const TileArgs *args);
+
+#if defined(__AVX512F__)
+constexpr int kTileRows = 9, kTileVecs = 3;
+// gemm_tile_avx512.S, which knows the places of the arguments: [reach][rows − 1][vecs − 1].
+extern "C" __attribute__((visibility("hidden")))
+const TileFn sie_tiles_avx512[kReaches][kTileRows][kTileVecs];
+static_assert(offsetof(TileArgs, lda) == 8 && offsetof(TileArgs, k) == 32 && offsetof(TileArgs, ldc) == 48 &&
+                  offsetof(TileArgs, ldr) == 72 && offsetof(TileArgs, ahead) == 80 &&
+                  offsetof(TileArgs, step) == 96,
+              "gemm_tile_avx512.S reads TileArgs at these places");
+#else
+constexpr int kTileRows = 6, kTileVecs = 2;
+#endif
+
 namespace SIE_ISA_NS {
 
 // kRows·kVecs accumulators, kVecs vectors of b and a broadcast fill the registers, 32 or 16; enough chains to
 // cover the FMA's latency on both ports, and more FMAs than loads.
-#if defined(__AVX512F__)
-constexpr int kRows = 9, kVecs = 3;
-#else
-constexpr int kRows = 6, kVecs = 2;
-#endif
+constexpr int kRows = kTileRows, kVecs = kTileVecs;
 constexpr int kPanel = kVecs * kLanes;
 
-// While it works the tile fetches memory for later: b's elements `near` further on into L1, and, where step
-// is not 0, two lines from `far` on into L2 for each row of b, far moving on by `step` elements. A fetch of
-// memory that is not there does nothing.
-struct Fetch {
-  int64_t near;
-  const float *far;
-  int64_t step;
-};
+#if !defined(__AVX512F__)
 
-typedef void (*TileFn)(const float *a, int64_t lda, const float *b, int64_t ldb, Fetch fetch, int64_t k,
-                       float *c, int64_t ldc);
-
-template <int MR, int NV, bool Far>
-static void tile(const float *a, int64_t lda, const float *b, int64_t ldb, Fetch fetch, int64_t k, float *c,
-                 int64_t ldc) {
+template <int MR, int NV, Reach Far>
+static void tile(const TileArgs *args) {
+  const float *a = args->a, *b = args->b, *next = args->next;
+  const int64_t lda = args->lda, ldb = args->ldb, ahead = args->ahead, step = args->step;
   Vec sum[MR][NV];
 #pragma GCC unroll 16
   for (int m = 0; m < MR; m++) {
 #pragma GCC unroll 4
     for (int v = 0; v < NV; v++) sum[m][v] = vset(0.0f);
   }
+  const int64_t k = args->k;
 #pragma GCC unroll 1
   for (int64_t i = 0; i < k; i++, b += ldb) {
+    if (Far == kStream)
+      _mm_prefetch(reinterpret_cast<const char *>(b + ahead), _MM_HINT_T0);  // 16 floats: a line
+    if (Far == kShare && i % 2 == 0) {
+      _mm_prefetch(reinterpret_cast<const char *>(next), _MM_HINT_T1);
+      next += step;
+    }
     Vec row[NV];
 #pragma GCC unroll 4
-    for (int v = 0; v < NV; v++) {
-      row[v] = vload(b + v * kLanes);
-      if (v * kLanes % 16 != 0) continue;  // a line is 16 floats
-      _mm_prefetch(reinterpret_cast<const char *>(b + fetch.near + v * kLanes), _MM_HINT_T0);
-    }
-    if (Far) {
-      _mm_prefetch(reinterpret_cast<const char *>(fetch.far), _MM_HINT_T1);
-      _mm_prefetch(reinterpret_cast<const char *>(fetch.far + 16), _MM_HINT_T1);
-      fetch.far += fetch.step;
-    }
+    for (int v = 0; v < NV; v++) row[v] = vload(b + v * kLanes);
 #pragma GCC unroll 16
     for (int m = 0; m < MR; m++) {
       const Vec x = vset(a[m * lda + i]);
@@ -63,28 +92,41 @@ static void tile(const float *a, int64_t lda, const float *b, int64_t ldb, Fetch
       for (int v = 0; v < NV; v++) sum[m][v] = vfma(x, row[v], sum[m][v]);
     }
   }
-#pragma GCC unroll 16
-  for (int m = 0; m < MR; m++) {
 #pragma GCC unroll 4
-    for (int v = 0; v < NV; v++) vstore(c + m * ldc + v * kLanes, sum[m][v]);
+  for (int v = 0; v < NV; v++) {
+    const Vec bias = args->bias != nullptr ? vload(args->bias + v * kLanes) : vset(0.0f);
+#pragma GCC unroll 16
+    for (int m = 0; m < MR; m++) {
+      Vec y = sum[m][v] + bias;
+      if (args->residual != nullptr) y = y + vload(args->residual + m * args->ldr + v * kLanes);
+      vstore(args->c + m * args->ldc + v * kLanes, y);
+    }
   }
 }
 
-// kTiles[rows - 1][vectors - 1], without and with the far fetch.
-#if defined(__AVX512F__)
-#define SIE_TILE(m, far) {tile<m, 1, far>, tile<m, 2, far>, tile<m, 3, far>}
-#define SIE_TILES(far)                                                                       \
-  {SIE_TILE(1, far), SIE_TILE(2, far), SIE_TILE(3, far), SIE_TILE(4, far), SIE_TILE(5, far), \
-   SIE_TILE(6, far), SIE_TILE(7, far), SIE_TILE(8, far), SIE_TILE(9, far)}
-#else
-#define SIE_TILE(m, far) {tile<m, 1, far>, tile<m, 2, far>}
-#define SIE_TILES(far) \
-  {SIE_TILE(1, far), SIE_TILE(2, far), SIE_TILE(3, far), SIE_TILE(4, far), SIE_TILE(5, far), SIE_TILE(6, far)}
-#endif
-constexpr TileFn kTiles[kRows][kVecs] = SIE_TILES(false);
-constexpr TileFn kTilesFar[kRows][kVecs] = SIE_TILES(true);
+#define SIE_TILE(m, reach) {tile<m, 1, reach>, tile<m, 2, reach>}
+#define SIE_TILES(r) \
+  {SIE_TILE(1, r), SIE_TILE(2, r), SIE_TILE(3, r), SIE_TILE(4, r), SIE_TILE(5, r), SIE_TILE(6, r)}
+constexpr TileFn kTiles[kReaches][kRows][kVecs] = {SIE_TILES(kHere), SIE_TILES(kStream), SIE_TILES(kShare)};
 #undef SIE_TILES
 #undef SIE_TILE
+
+#endif  // AVX2
+
+// A tile of 1 to kRows rows and 1 to kVecs vectors.
+SIE_INLINE void multiply_tile(Reach reach, int64_t rows, int64_t vecs, const TileArgs &args) {
+#if defined(__AVX512F__)
+  sie_tiles_avx512[reach][rows - 1][vecs - 1](&args);
+#else
+  kTiles[reach][rows - 1][vecs - 1](&args);
+#endif
+}
+
+// The same where b is near and c takes the product alone.
+SIE_INLINE void multiply_tile(int64_t rows, int64_t vecs, const float *a, int64_t lda, const float *b,
+                              int64_t ldb, int64_t k, float *c, int64_t ldc) {
+  multiply_tile(kHere, rows, vecs, {a, lda, b, ldb, k, c, ldc, nullptr, nullptr, 0, 0, nullptr, 0});
+}
 
 // Rows of tile i of `tiles` that cover `rows` evenly: 17 rows are 6 + 6 + 5, not 8 + 8 + 1.
 SIE_INLINE int64_t tile_start(int64_t rows, int64_t tiles, int64_t i) { return rows * i / tiles; }

@@ -21,6 +21,7 @@ namespace SIE_ISA_NS {
 namespace {
 
 constexpr int64_t kBlockTiles = 144 / kRows;
+constexpr int64_t kSharers = 6;  // tiles that can bring a panel, at a line for two of its rows
 
 // A range of columns inside one panel: vectors [first, first + vecs) of the panel that starts at column n0.
 struct Columns {
@@ -145,36 +146,79 @@ void add_addend(const sie_linear_args *a, int64_t row, int64_t rows, int64_t n, 
   }
 }
 
-// What tile i of a panel's `tiles` fetches. Alone, it waits for the panel to come from L3 or memory, so it
-// reaches far ahead. Several find the panel in L2 and bring the next one there, each its part, so that the
-// stream from memory never pauses.
+struct Fetch {
+  Reach reach;
+  int64_t ahead;
+  const float *next;
+  int64_t step;
+};
+
+// What tile i of a panel's `tiles` fetches. Few wait for the panel to come from L3 or memory, so the first reaches far
+// ahead. Many find the panel in L2 and bring the next one there, each its part, so that the stream from memory never
+// pauses.
 Fetch fetch_of(const Columns &columns, int64_t k, int64_t i, int64_t tiles) {
-  if (tiles == 1) return {24 * columns.ldb, nullptr, 0};
-  const int64_t step = (columns.ldb + tiles - 1) / tiles;
-  return {4 * columns.ldb, columns.b + k * (columns.ldb + i * step), step};
+  if (tiles < kSharers) return {i == 0 ? kStream : kHere, 24 * columns.ldb, nullptr, 0};
+  const int64_t step = (2 * columns.ldb + tiles - 1) / tiles;
+  return {kShare, 0, columns.b + k * columns.ldb + k / 2 * i * step, step};
+}
+
+// The lines of y come to L2 while the product runs; else its stores would wait for them. Not to L1: so many at once
+// would hold up the loads of the product.
+template <typename Y>
+void fetch_result(const Y *y, int64_t ldy, int64_t rows, int64_t columns) {
+  constexpr int64_t line = 64 / sizeof(Y);
+  for (int64_t m = 0; m < rows; m++, y += ldy) {
+    for (int64_t i = 0; i < columns; i += line) {
+      _mm_prefetch(reinterpret_cast<const char *>(y + i), _MM_HINT_T1);
+    }
+  }
+}
+
+// Whether bias and residual alone make y of the product, which the tile then does itself. The bits are the same.
+template <typename Y>
+bool is_plain(const sie_linear_args *a) {
+  return sizeof(Y) == sizeof(float) && a->bias != nullptr && a->act == SIE_ACT_NONE &&
+         a->gate == SIE_GATE_NONE && a->addend.p == nullptr &&
+         (a->residual.p == nullptr || a->residual.dtype == SIE_F32);
 }
 
 // One tile of the product and its epilogue into y, whose row 0 is row `row` of the operation.
 template <typename Y>
-void finish_tile(const sie_linear_args *a, const Columns &columns, Fetch fetch, int64_t row, int64_t rows,
-                 Y *y, int64_t ldy) {
+void finish_tile(const sie_linear_args *a, const Columns &columns, const Fetch &fetch, int64_t row,
+                 int64_t rows, Y *y, int64_t ldy) {
   alignas(64) float z[kRows * kPanel];
-  const int64_t whole = columns.n + columns.vecs * kLanes, end = whole < a->n ? whole : a->n;
-  // The lines of y come to L2 while the product runs; else its stores would wait for them. Not to L1: so many
-  // at once would hold up the loads of the product.
+  const int64_t n = columns.n, whole = n + columns.vecs * kLanes, end = whole < a->n ? whole : a->n;
   const int64_t each = a->gate != SIE_GATE_NONE ? 2 : 1;  // columns of z for one of y
-  for (int64_t m = 0; m < rows; m++) {
-    for (int64_t i = columns.n / each; i < end / each; i += kLanes) {
-      _mm_prefetch(reinterpret_cast<const char *>(y + m * ldy + i), _MM_HINT_T1);
+  fetch_result(y + n / each, ldy, rows, (end - n) / each);
+  TileArgs tile = {row_of<const float>(a->x, row),
+                   a->x.ld,
+                   columns.b,
+                   columns.ldb,
+                   a->k,
+                   z,
+                   kPanel,
+                   nullptr,
+                   nullptr,
+                   0,
+                   fetch.ahead,
+                   fetch.next,
+                   fetch.step};
+  if (is_plain<Y>(a) && end == whole) {
+    tile.c = reinterpret_cast<float *>(y) + n;
+    tile.ldc = ldy;
+    tile.bias = a->bias + n;
+    if (a->residual.p != nullptr) {
+      tile.residual = row_of<const float>(a->residual, row) + n;
+      tile.ldr = a->residual.ld;
     }
+    return multiply_tile(fetch.reach, rows, columns.vecs, tile);
   }
-  const TileFn run = (fetch.step != 0 ? kTilesFar : kTiles)[rows - 1][columns.vecs - 1];
-  run(row_of<const float>(a->x, row), a->x.ld, columns.b, columns.ldb, fetch, a->k, z, kPanel);
-  if (a->addend.p != nullptr) add_addend(a, row, rows, columns.n, end, z);
+  multiply_tile(fetch.reach, rows, columns.vecs, tile);
+  if (a->addend.p != nullptr) add_addend(a, row, rows, n, end, z);
   if (a->residual.p != nullptr && a->residual.dtype == SIE_BF16) {
-    finish<Bf16>(a, z, row, rows, columns.n, end, y, ldy);
+    finish<Bf16>(a, z, row, rows, n, end, y, ldy);
   } else {
-    finish<float>(a, z, row, rows, columns.n, end, y, ldy);
+    finish<float>(a, z, row, rows, n, end, y, ldy);
   }
 }
 

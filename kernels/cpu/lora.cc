@@ -40,8 +40,7 @@ void multiply_a(const sie_lora_args *a, const sie_lora_pair &pair, int64_t row, 
       alignas(64) float z[kRows * kPanel];
       int64_t ld;
       const float *x = f32_rows(a->x, a->k, row + first, m, scratch.wide, &ld);
-      kTiles[m - 1][vecs - 1](x, ld, scratch.panel, vecs * kLanes, {4 * vecs * kLanes, nullptr, 0}, a->k, z,
-                              kPanel);
+      multiply_tile(m, vecs, x, ld, scratch.panel, vecs * kLanes, a->k, z, kPanel);
       for (int64_t j = 0; j < m; j++)
         copy_row(z + j * kPanel, count, scratch.t + (first + j) * pair.rank + r);
     }
@@ -59,8 +58,8 @@ void multiply_b(const sie_lora_args *a, const sie_lora_pair &pair, int64_t row, 
     for (int64_t i = 0; i < tiles; i++) {
       const int64_t first = tile_start(rows, tiles, i), m = tile_start(rows, tiles, i + 1) - first;
       alignas(64) float z[kRows * kPanel];
-      kTiles[m - 1][vecs - 1](scratch.t + first * pair.rank, pair.rank, scratch.panel, vecs * kLanes,
-                              {4 * vecs * kLanes, nullptr, 0}, pair.rank, z, kPanel);
+      multiply_tile(m, vecs, scratch.t + first * pair.rank, pair.rank, scratch.panel, vecs * kLanes,
+                    pair.rank, z, kPanel);
       for (int64_t j = 0; j < m; j++)
         copy_row(z + j * kPanel, count, row_of<float>(a->y, row + first + j) + n);
     }

@@ -49,8 +49,7 @@ float add_best(const sie_maxsim_args *a, const Panel &panel, int64_t first, int6
                   rows = first + tile_start(end - first, tiles, i + 1) - row;
     int64_t ld;
     const float *x = f32_rows(a->x, a->c, row, rows, wide, &ld);
-    kTiles[rows - 1][vecs - 1](x, ld, panel.b, vecs * kLanes, {4 * vecs * kLanes, nullptr, 0}, a->c, z,
-                               kPanel);
+    multiply_tile(rows, vecs, x, ld, panel.b, vecs * kLanes, a->c, z, kPanel);
     for (int64_t m = 0; m < rows; m++) {
       const Vec norm = vset(a->normalize != 0 ? norm_of(x + m * ld, a->c) : 1.0f);
       for (int64_t v = 0; v < vecs; v++) {

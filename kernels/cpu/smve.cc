@@ -93,8 +93,7 @@ void keep_largest(const Item &item, int64_t repetition, int64_t t, int64_t count
     load_panel(item, a->anchors + column * a->c, columns);
     for (int64_t row = 0; row < count; row += kRows) {
       const int64_t rows = count - row < kRows ? count - row : kRows;
-      kTiles[rows - 1][kVecs - 1](item.rows + row * a->c, a->c, item.panel, kPanel, {0, nullptr, 0}, a->c, z,
-                                  kPanel);
+      multiply_tile(rows, kVecs, item.rows + row * a->c, a->c, item.panel, kPanel, a->c, z, kPanel);
       for (int64_t i = 0; i < rows; i++) offer_panel(&heaps[row + i], z + i * kPanel, columns, column);
     }
   }
