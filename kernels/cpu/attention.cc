@@ -80,34 +80,46 @@ void pack_values(const T *v, int64_t ld, int64_t keys, int64_t d, int64_t ldv, f
   }
 }
 
-// s[j] becomes 2^(s[j] − max) for j below keys; gives their sum.
-SIE_INLINE float softmax_row(float *s, int64_t keys) {
+// In each of R rows s[j] becomes 2^(s[j] − max) for j below keys; sums takes the rows' sums. A row's bits are the same
+// for any R: rows side by side only fill the time in which each waits for its own maximum and sum.
+template <int R>
+SIE_INLINE void softmax_rows(float *s, int64_t ld, int64_t keys, float *sums) {
   const Vec none = vset(-__builtin_inff());
-  Vec top[2] = {none, none};
+  Vec top[R], largest[R], sum[R];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; r++) {
+    top[r] = none;
+    sum[r] = vset(0.0f);
+  }
   int64_t j = 0;
-  for (; j + 2 * kLanes <= keys; j += 2 * kLanes) {
-    top[0] = vmax(vload(s + j), top[0]);
-    top[1] = vmax(vload(s + j + kLanes), top[1]);
-  }
-  if (j + kLanes <= keys) {
-    top[0] = vmax(vload(s + j), top[0]);
-    j += kLanes;
-  }
-  if (j < keys) top[1] = vmax(vload_part_or(s + j, keys - j, none), top[1]);
-  const Vec largest = vset(vlargest(vmax(top[0], top[1])));
-
-  Vec sum = vset(0.0f);
-  for (j = 0; j + kLanes <= keys; j += kLanes) {
-    const Vec p = vpow2_weight(vload(s + j) - largest);
-    vstore(s + j, p);
-    sum = sum + p;
+  for (; j + kLanes <= keys; j += kLanes) {
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++) top[r] = vmax(vload(s + r * ld + j), top[r]);
   }
   if (j < keys) {
-    const Vec p = vkeep(vpow2_weight(vload_part(s + j, keys - j) - largest), keys - j);
-    vstore(s + j, p);  // the row's padding takes the zeros
-    sum = sum + p;
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++) top[r] = vmax(vload_part_or(s + r * ld + j, keys - j, none), top[r]);
   }
-  return vsum(sum);
+#pragma GCC unroll 4
+  for (int r = 0; r < R; r++) largest[r] = vset(vlargest(top[r]));
+  for (j = 0; j + kLanes <= keys; j += kLanes) {
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++) {
+      const Vec p = vpow2_weight(vload(s + r * ld + j) - largest[r]);
+      vstore(s + r * ld + j, p);
+      sum[r] = sum[r] + p;
+    }
+  }
+  if (j < keys) {
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++) {
+      const Vec p = vkeep(vpow2_weight(vload_part(s + r * ld + j, keys - j) - largest[r]), keys - j);
+      vstore(s + r * ld + j, p);  // the row's padding takes the zeros
+      sum[r] = sum[r] + p;
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < R; r++) sums[r] = vsum(sum[r]);
 }
 
 // Which keys the queries of a tile see, and how far away they are.
@@ -150,7 +162,8 @@ SIE_INLINE float weigh_visible(float *s, const Sight &sight, int64_t m, int64_t 
     return 0.0f;
   }
   if (sight.slope != 0.0f) subtract_distance(s, own, sight.position + m, sight.slope);
-  const float sum = softmax_row(s + own.first, own.last - own.first);
+  float sum;
+  softmax_rows<1>(s + own.first, 0, own.last - own.first, &sum);
   clear(s, span.first, own.first);
   clear(s, own.last, span.last);
   return 1.0f / sum;
@@ -178,9 +191,13 @@ void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, const Sight
     multiply_tile(rows, width / kLanes, query, at.d, scratch + n * d, width, d, s + n, at.scores_ld);
   }
   float factor[kRows];
-  for (int64_t m = 0; m < rows; m++) {
-    float *const row = s + m * at.scores_ld;
-    factor[m] = All ? 1.0f / softmax_row(row, keys) : weigh_visible(row, sight, m, keys, span);
+  if (All) {
+    int64_t m = 0;
+    for (; m + 3 <= rows; m += 3) softmax_rows<3>(s + m * at.scores_ld, at.scores_ld, keys, factor + m);
+    for (; m < rows; m++) softmax_rows<1>(s + m * at.scores_ld, 0, keys, factor + m);
+    for (m = 0; m < rows; m++) factor[m] = 1.0f / factor[m];
+  } else {
+    for (int64_t m = 0; m < rows; m++) factor[m] = weigh_visible(s + m * at.scores_ld, sight, m, keys, span);
   }
   // Two vectors at a time where that leaves no single one over: D = 64 as 2 + 2, not 3 + 1.
   for (int64_t i = 0, vecs; i < at.d; i += vecs * kLanes) {
