@@ -144,6 +144,9 @@ bench-sie: build minilm ## race sie-server 0.10.1 over HTTP on this machine
 bench-models: build minilm ## a hundred models in turn on a memory budget for ten, and mixed traffic on three (BENCHFLAGS)
 	python3 -B bench/models.py --results bench/results $(BENCHFLAGS)
 
+bench-clock: ## what loads beside wide FMAs leave of this CPU's clock (BENCHFLAGS)
+	python3 -B bench/clock.py $(BENCHFLAGS)
+
 bench-heads: build minilm ## reranking and sparse encoding beside sentence-transformers (BENCHFLAGS)
 	@tools/setup/venv.sh bench
 	build/venv-bench/bin/python -B bench/heads.py $(BENCHFLAGS)

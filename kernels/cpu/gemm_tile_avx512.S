@@ -2,8 +2,7 @@
 #
 # In assembly for what the compiler does not promise: 27 accumulators that never move, no address in memory, and the
 # place of the loop. Xeons clock wide vectors by what they draw, so that each load and fetch beside the FMAs costs
-# clock, and so does where the loop lies in its line: the same instructions 48 bytes further on run 3 % faster
-# (Granite Rapids; bench/README.md). Two rows of b a turn: three are the same, four leave the loop buffer and lose 3 %.
+# clock (docs/adr/0012). Two rows of b a turn: three are the same, four leave the loop buffer and lose 3 %.
 #
 #   rdi  args, then step in bytes     rsi  lda in bytes      r9   b             r11  k left
 #   rax, rdx, r8  rows 0, 3, 6 of a   rcx  ahead, or next    r10  ldb in bytes  rbx  ahead of the second row of b
@@ -159,6 +158,7 @@ tile_\reach\()_\rows\()_\vecs:
   sub r11, 2
   jge 1f
   jmp 2f
+  # Where in its line the loop begins is worth 3 %: these are the best places of full tiles on Granite Rapids.
   .p2align 6
   .if \rows == 8
   .skip 44, 0x90
@@ -217,6 +217,7 @@ tile_\reach\()_\rows\()_\vecs:
   mov rsi, [rdi + ARG_LDC]
   shl rsi, 2
   EACH STORE, \rows, \vecs
+  vzeroupper
   ret
   .cfi_endproc
   .size tile_\reach\()_\rows\()_\vecs, . - tile_\reach\()_\rows\()_\vecs

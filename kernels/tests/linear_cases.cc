@@ -468,6 +468,9 @@ std::unique_ptr<Case> make_linear(int index) {
       if (compute <= SIE_COMPUTE_INT8) add_bench(&all, compute);
     }
     add_outliers(&all);
+    // Whole panels, and an addend before what is else left to the tile: bias and residual.
+    all.push_back({SIE_COMPUTE_F32, 33, 96, 257, SIE_F32, SIE_F32, SIE_ACT_NONE, true, false, false, plain,
+                   "", false, SIE_GATE_NONE, -1, true});
     return in_layouts(all, true);
   }();
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
