@@ -9,7 +9,8 @@
 // Packed   panels of kPanel columns as [K][kPanel]; the last panel is as many vectors wide as it needs.
 // Cost     2·R·N·K flop. Many rows: bound by the FMA ports; few: by streaming W once from L3 or memory.
 // Plan     blocks of kBlockTiles tiles; in each, panel by panel, all its rows in tiles of kRows: x and the panel
-//          stay in L2, the tile's rows in L1; the epilogue works on the finished tile while it is in L1.
+//          stay in L2, the tile's rows in L1. The tile adds bias and residual itself where nothing else is asked;
+//          else the epilogue works on it while it is in L1.
 // Error    |z − ref| ≤ K·2⁻²⁴·Σ|x·w| at worst, ~√K of it in practice; act as math.h says.
 #include "gemm_tile.h"
 #include "math.h"
