@@ -151,6 +151,10 @@ bench-heads: build minilm ## reranking and sparse encoding beside sentence-trans
 	@tools/setup/venv.sh bench
 	build/venv-bench/bin/python -B bench/heads.py $(BENCHFLAGS)
 
+bench-against: build minilm ## race this tree against the build of an earlier commit, and compare vectors bit for bit (BASE=commit)
+	@test -n "$(BASE)" || { echo "bench-against: say which commit: make bench-against BASE=HEAD~1" >&2; exit 2; }
+	python3 -B bench/against.py "$(BASE)" $(BENCHFLAGS)
+
 bench-kernels: deps ## time every CUDA kernel, beside cuBLASLt and PyTorch; without a GPU check them (FILTER=text)
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
 	@tools/gpu/bench.sh "$(FILTER)"

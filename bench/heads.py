@@ -4,6 +4,7 @@ the one that does not run is stopped or idle. Every answer of ours comes over HT
 """
 
 import argparse
+import contextlib
 import http.client
 import json
 import os
@@ -174,10 +175,13 @@ def main():
         theirs = peers(judge, sparse, args.threads)
         ours = {p: Ours(judge, sparse, p, args.threads, Path(folder) / f"{p}.log") for p in ("fp32", "auto")}
         record = {"about": records.about("bench-heads"), "texts": len(texts), "threads": args.threads, "rounds": args.rounds, "tasks": {}}
-        try:
+        with records.kept(record, args.results, "heads"), contextlib.ExitStack() as stack:
+            for server in ours.values():
+                stack.callback(server.close)
             for task in ("score", "sparse"):
                 best = max((8, 32), key=lambda b: timed(theirs[task], texts[:64], b)[0])
                 rates, off = {"sentence-transformers": []}, {}
+                record["tasks"][task] = {"texts_per_second": rates}
                 for name, server in ours.items():
                     rates["SIE " + name] = []
                     getattr(server, task)(texts)
@@ -197,9 +201,6 @@ def main():
                                          "columns": statistics.mean(map(len, want)) if task == "sparse" else None}
                 for name, rate in middle.items():
                     print(f"{task:7} {name:24} {rate:8.1f} texts/s  {rate / peer:5.2f}x  largest difference {off.get(name, 0):.2g}", flush=True)
-        finally:
-            for server in ours.values():
-                server.close()
     records.write(args.results, "heads", record, markdown(record))
 
 

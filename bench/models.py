@@ -223,10 +223,11 @@ def main():
     o = flags.parse_args()
     result = {"about": records.about("bench-models")}
     try:
-        for name, run in (("round-robin", round_robin), ("mixed", mixed)):
-            with tempfile.TemporaryDirectory(prefix="sie-models-") as into:
-                result[name] = run(o, Path(into))
-            print(name, json.dumps(result[name], indent=1))
+        with records.kept(result, o.results, "models"):
+            for name, run in (("round-robin", round_robin), ("mixed", mixed)):
+                with tempfile.TemporaryDirectory(prefix="sie-models-") as into:
+                    result[name] = run(o, Path(into))
+                print(name, json.dumps(result[name], indent=1))
     except Wrong as e:
         sys.exit(f"models.py: {e}")
     if o.results:

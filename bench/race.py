@@ -19,6 +19,7 @@ import export
 import machine
 import measures
 import options
+import records
 import report
 import texts
 from options import ROOT
@@ -67,8 +68,8 @@ class Race:
         print(f"bench: [{time.monotonic() - self.began:4.0f} s] {what}", file=sys.stderr, flush=True)
 
 
-def race_class(race, args, name):
-    """Everything for one class of instruction sets. Returns the record that report.py writes."""
+def race_class(race, args, name, result):
+    """Everything for one class of instruction sets, put into result as it is measured: the record that report.py writes."""
     kind, env = machine.CLASSES[name], clean_env()
     common = ["-m", f"{race.model}={args.weights}", "--threads", str(race.threads), "--isa", kind["isa"]]
 
@@ -81,7 +82,7 @@ def race_class(race, args, name):
             f"class {name} has the precisions {', '.join(kind['precisions'])}; --precisions leaves none of them"
         )
     served = "bf16" if "bf16" in precisions else precisions[0]
-    result = {
+    result |= {
         "class": name,
         "isa": kind["isa"],
         "served": served,
@@ -129,7 +130,6 @@ def race_class(race, args, name):
         measures.overload(race, server, load, result)
         remotes = {f"{dialect} {url}": Remote(dialect, url, race.model) for dialect, url in args.peer}
         measures.over_http(race, {f"sie-http-{served}": server, **remotes}, load, result)
-    return result
 
 
 def start_peers(race, args, name, racers, result):
@@ -248,7 +248,9 @@ def run(args, classes):
     race.say(f"{told['cpu']}, {race.threads} threads, classes: {', '.join(classes)}")
     prepare(race, args)
     for name in classes:
-        record = {"about": told, **race_class(race, args, name)}
+        record = {"about": told}
+        with records.kept(record, args.results, name):
+            race_class(race, args, name, record)
         print(report.write(record, args.results, machine.slug(told["cpu"])))
     race.say(f"results are in {os.path.relpath(args.results)}")
 

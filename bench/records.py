@@ -1,8 +1,11 @@
-"""Records of the smaller benchmarks: what they ran on, a markdown table and a JSON file in results/."""
+"""Records of benchmarks: what they ran on, a markdown table and a JSON file in results/, and what is kept of a run that is ended early."""
 
+import contextlib
 import datetime
 import json
+import signal
 import sys
+from pathlib import Path
 
 import machine
 
@@ -33,3 +36,23 @@ def write(folder, kind, record, text):
     base.with_name(base.name + ".md").write_text(head + text, encoding="utf-8")
     base.with_name(base.name + ".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print(head + text)
+
+
+@contextlib.contextmanager
+def kept(record, folder, kind):
+    """Keeps what was measured when the block ends early, by an error, Ctrl-C or SIGTERM: <cpu>-<kind>.interrupted.json in the folder, or
+    in build/ without one. record is a dictionary that the block fills. Such a file of an earlier run goes when the block ends well.
+    """
+    folder = Path(folder or Path(__file__).resolve().parent.parent / "build")
+    path = folder / f"{machine.slug(machine.describe()['cpu'])}-{kind}.interrupted.json"
+    before = signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt("SIGTERM")))
+    try:
+        yield
+    except BaseException as why:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record | {"interrupted": f"{type(why).__name__}: {why}"}, indent=1, default=str) + "\n", encoding="utf-8")
+        print(f"bench: ended early; what was measured is in {path}", file=sys.stderr, flush=True)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    path.unlink(missing_ok=True)

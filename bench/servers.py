@@ -143,6 +143,7 @@ def main():
         command = "make bench-sie" + (f" BENCHFLAGS={shlex.quote(' '.join(sys.argv[1:]))}" if sys.argv[1:] else "")
         record = {"about": race.about(run, args, command), "class": name, "http": {}, "single": {}}
         race.build_load(run, args)
+        stack.enter_context(records.kept(record, args.results, f"{name}-sie-server"))
         servers = open_servers(stack, run, args, machine.CLASSES[name])
         load = Load(args.load, run.files, run.threads)
         measures.over_http(run, servers, load, record)
