@@ -144,7 +144,7 @@ func (r *Registry[M]) drain(ctx context.Context, suits func(*entry[M]) bool) (bo
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if victim != nil && victim.gone == gone && victim.state == Loaded { // still in use: it stays
+	if victim != nil && victim.gone == gone && victim.state == Loaded && !victim.unload { // still in use: it stays
 		victim.gone = nil
 		close(gone)
 	}
@@ -152,6 +152,7 @@ func (r *Registry[M]) drain(ctx context.Context, suits func(*entry[M]) bool) (bo
 }
 
 // Unload unloads the model of key once its last reference is released; one that is loading, after those who wait for it.
+// Nothing takes that back.
 // It reports whether there was one. A failed load is forgotten, so that the next Acquire tries again at once.
 func (r *Registry[M]) Unload(key string) bool {
 	r.mu.Lock()
@@ -161,7 +162,7 @@ func (r *Registry[M]) Unload(key string) bool {
 	case e == nil:
 		return false
 	case e.state == Loading:
-		e.stale = true
+		e.unload = true
 		return true
 	case e.state == Failed:
 		e.state, e.failure = Available, nil
@@ -169,6 +170,7 @@ func (r *Registry[M]) Unload(key string) bool {
 	case e.state != Loaded:
 		return false
 	}
+	e.unload = true
 	if e.gone == nil {
 		e.gone = make(chan struct{})
 		if e.refs == 0 {
@@ -193,7 +195,7 @@ func (r *Registry[M]) unloadLocked(e *entry[M]) <-chan struct{} {
 		m.Close()
 		r.mu.Lock()
 		var none M
-		e.model, e.state, e.gone = none, Available, nil
+		e.model, e.state, e.gone, e.unload = none, Available, nil, false
 		for _, other := range r.entries { // memory came free: what failed for lack of it may be tried again
 			if other.state == Failed && other.failure.Class == "OOM" {
 				other.state, other.failure = Available, nil

@@ -369,3 +369,38 @@ func TestAlone(t *testing.T) {
 		r.Close()
 	})
 }
+
+// TestUnloadOutlivesADrain: a load that gives up waiting for a model does not take back what somebody else asked for.
+func TestUnloadOutlivesADrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New[*fake](Options{Patience: time.Second, Drain: 10 * time.Second})
+		defer r.Close()
+		for _, before := range []bool{true, false} {
+			ref := acquire(t, r, "a")
+			m := ref.Model()
+			if before {
+				r.Unload("a")
+			}
+			ended := make(chan error)
+			go func() { _, err := r.EvictForLoad(t.Context(), ""); ended <- err }()
+			time.Sleep(5 * time.Second) // it drains
+			if !r.Unload("a") {
+				t.Fatal("nothing to unload")
+			}
+			if err := <-ended; !errors.Is(err, ErrBusy) {
+				t.Errorf("%v, want ErrBusy", err)
+			}
+			ref.Release()
+			synctest.Wait()
+			if m.closed.Load() != 1 || r.Get("a").State != Available {
+				t.Errorf("unloaded before the drain %v: closed %d times, %s", before, m.closed.Load(), r.Get("a").State)
+			}
+			next := acquire(t, r, "a") // the wish is fulfilled: the next one stays
+			next.Release()
+			synctest.Wait()
+			wantStates(t, r, map[string]State{"a": Loaded})
+			r.Unload("a")
+			synctest.Wait()
+		}
+	})
+}

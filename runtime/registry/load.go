@@ -24,21 +24,20 @@ func (r *Registry[M]) doLoad(e *entry[M], load Load[M]) {
 		e.state, e.model, e.failure = Loaded, m, nil
 		e.refs = f.waiting
 		r.useLocked(e)
-		if e.stale {
+		if e.unload {
 			e.gone = make(chan struct{})
 			if e.refs == 0 {
 				r.unloadLocked(e)
 			}
 		}
 	case r.closed:
-		e.state, f.err = Available, ErrClosed
+		e.state, f.err, e.unload = Available, ErrClosed, false
 	case errors.Is(err, ErrBusy):
-		e.state, f.err = Available, ErrLoading
+		e.state, f.err, e.unload = Available, ErrLoading, false
 	default:
-		e.failure = r.failureLocked(e, err)
-		e.state, f.err = Failed, e.failure
+		e.failure = r.Failed(e.failure, err)
+		e.state, f.err, e.unload = Failed, e.failure, false
 	}
-	e.stale = false
 	state := e.state
 	close(f.done)
 	r.mu.Unlock()
@@ -50,13 +49,14 @@ func (r *Registry[M]) doLoad(e *entry[M], load Load[M]) {
 // loaded: the next to be packed must see what memory it takes.
 func (r *Registry[M]) fetchAndPack(ctx context.Context, load Load[M]) (m M, end func(), err error) {
 	end = func() {}
-	if load.Fetch != nil {
-		if err := turn(ctx, r.fetches); err != nil {
+	found := false
+	if load.Find != nil {
+		if found, err = load.Find(ctx); err != nil {
 			return m, end, err
 		}
-		err := load.Fetch(ctx)
-		<-r.fetches
-		if err != nil {
+	}
+	if load.Fetch != nil && !found {
+		if err := r.fetch(ctx, load.Fetch); err != nil {
 			return m, end, err
 		}
 	}
@@ -70,6 +70,22 @@ func (r *Registry[M]) fetchAndPack(ctx context.Context, load Load[M]) (m M, end 
 		m, err = load.Pack(ctx)
 	}
 	return m, end, err
+}
+
+// Fetch runs fetch as a load's Fetch runs: in its turn, and at most for Options.Timeout.
+func (r *Registry[M]) Fetch(ctx context.Context, fetch func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, r.opt.Timeout)
+	defer cancel()
+	return r.fetch(ctx, fetch)
+}
+
+// fetch waits for a token of the fetches and holds it while fetch runs.
+func (r *Registry[M]) fetch(ctx context.Context, fetch func(context.Context) error) error {
+	if err := turn(ctx, r.fetches); err != nil {
+		return err
+	}
+	defer func() { <-r.fetches }()
+	return fetch(ctx)
 }
 
 // Alone runs pack while no model is packed: what it finds free stays so, and what it takes is seen by the next load. ctx bounds
@@ -92,11 +108,11 @@ func turn(ctx context.Context, tokens chan struct{}) error {
 	}
 }
 
-// failureLocked is err as a failure of e to remember.
-func (r *Registry[M]) failureLocked(e *entry[M], err error) *Failure {
+// Failed returns err as a failure to remember, after the failure before it, if any: its cooldown is twice as long.
+func (r *Registry[M]) Failed(before *Failure, err error) *Failure {
 	f := &Failure{Err: err, Attempts: 1}
-	if e.failure != nil {
-		f.Attempts = e.failure.Attempts + 1
+	if before != nil {
+		f.Attempts = before.Attempts + 1
 	}
 	f.Class, f.Permanent = r.opt.Classify(err)
 	f.Permanent = f.Permanent || f.Attempts >= r.opt.MaxAttempts

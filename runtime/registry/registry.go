@@ -57,12 +57,15 @@ var ErrBusy = errors.New("registry: every model that could make room is in use")
 
 // Load is how a model is loaded.
 type Load[M Model] struct {
-	// Fetch brings what Pack needs to this machine. Several may run at once. ctx ends with the load's time, or when the
-	// registry closes. nil: nothing to fetch.
+	// Find looks for what Pack needs on this machine and reports whether it is there; then nothing is fetched, and no
+	// fetch is waited for. It brings nothing from elsewhere. nil: Fetch decides.
+	Find func(ctx context.Context) (found bool, err error)
+	// Fetch brings what Pack needs to this machine. Options.Fetches bounds how many run at once. ctx ends with the load's
+	// time, or when the registry closes. nil: nothing to fetch.
 	Fetch func(ctx context.Context) error
 	// Pack makes the model. One runs at a time, and may be called again after a failure for lack of memory.
 	Pack func(ctx context.Context) (M, error)
-	// Drop, if set, is called at the end of a load that failed: what Fetch brought is not needed.
+	// Drop, if set, is called at the end of a load that failed: what Find or Fetch gave is not needed.
 	Drop func()
 }
 
@@ -82,7 +85,7 @@ type Options struct {
 	Idle time.Duration
 	// Timeout bounds a load [30 min]; packing that has begun is not stopped.
 	Timeout time.Duration
-	// Fetches is how many models are fetched at a time [4].
+	// Fetches bounds the fetches that run at a time, those of Registry.Fetch included [4].
 	Fetches int
 	// Patience is how long EvictForLoad waits for a model that nobody uses before it makes one so [500 ms], and Drain how
 	// long it then waits for the model's last user [30 s].
@@ -120,9 +123,9 @@ type entry[M Model] struct {
 	used    uint64
 	at      time.Time // of the last use
 	flight  *flight   // the load under way
-	stale   bool      // what it makes is to be unloaded after the use by those who wait for it
 	failure *Failure
 	gone    chan struct{} // not nil while the model goes: it is closed when the last reference is released, nobody gets a new one
+	unload  bool          // Unload was called: the model goes, also when a drain gives up; while loading: after those who wait for it
 }
 
 // flight is one load. Its fields are guarded by Registry.mu until done is closed.

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -306,6 +307,60 @@ func TestWhatALoadLeavesBehind(t *testing.T) {
 		r.Close()
 		if err := <-told; err != ErrClosed {
 			t.Errorf("a caller that waits when the registry closes: %v", err)
+		}
+	})
+}
+
+// TestSlowFetchesDoNotHoldUpWhatIsHere: a model that is on this machine waits for no fetch.
+func TestSlowFetchesDoNotHoldUpWhatIsHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New[*fake](Options{Fetches: 2})
+		defer r.Close()
+		var asked atomic.Int32
+		slow := Load[*fake]{Find: func(context.Context) (bool, error) { asked.Add(1); return false, nil },
+			Fetch: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }}
+		for i := range 5 {
+			go r.Acquire(t.Context(), fmt.Sprint(i), slow)
+		}
+		synctest.Wait()
+		if asked.Load() != 5 {
+			t.Errorf("%d of 5 loads looked at the disk", asked.Load())
+		}
+		ref, err := r.Acquire(t.Context(), "here", Load[*fake]{Find: func(context.Context) (bool, error) { return true, nil },
+			Fetch: func(context.Context) error { t.Error("what is here was fetched"); return nil },
+			Pack:  func(context.Context) (*fake, error) { return &fake{}, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref.Release()
+		broken := errors.New("broken")
+		if _, err := r.Acquire(t.Context(), "broken", Load[*fake]{Find: func(context.Context) (bool, error) { return false, broken },
+			Fetch: slow.Fetch}); !errors.Is(err, broken) {
+			t.Errorf("%v, want the error of Find", err)
+		}
+	})
+}
+
+// TestFetchSharesTheLimit: what is fetched besides models waits with them, and ends with the time of a load.
+func TestFetchSharesTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New[*fake](Options{Fetches: 1, Timeout: time.Minute})
+		defer r.Close()
+		start := time.Now()
+		go r.Acquire(t.Context(), "a", Load[*fake]{Fetch: func(context.Context) error { time.Sleep(10 * time.Second); return errors.New("no") }})
+		synctest.Wait()
+		err := r.Fetch(t.Context(), func(ctx context.Context) error {
+			if time.Since(start) != 10*time.Second {
+				t.Errorf("it began after %s, beside a fetch", time.Since(start))
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Minute {
+			t.Errorf("%v after %s, want the deadline of a load, the wait included", err, time.Since(start))
+		}
+		if err := r.Fetch(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Errorf("the token was kept: %v", err)
 		}
 	})
 }

@@ -64,6 +64,10 @@ func (w *Worker) loader(m *catalog.Resolved) registry.Load[*model] {
 	start := time.Now()
 	var found hub.Resolved
 	return registry.Load[*model]{
+		Find: func(ctx context.Context) (ok bool, err error) {
+			found, ok, err = w.opt.Hub.Find(ctx, id, shared.first.Revision)
+			return ok, err
+		},
 		Fetch: func(ctx context.Context) (err error) {
 			found, err = w.opt.Hub.Resolve(ctx, id, shared.first.Revision)
 			return err

@@ -109,19 +109,9 @@ func (r *Resolver) Resolve(ctx context.Context, id, revision string) (Resolved, 
 }
 
 func (r *Resolver) resolve(ctx context.Context, id, revision string) (Resolved, error) {
-	path, isPath, err := localPath(id)
-	if err != nil {
-		return Resolved{}, err
-	}
-	if isDirectory(path) {
-		return Resolved{Dir: path, Source: SourceLocal}, nil
-	}
-	if isPath {
-		return Resolved{}, fail(ClassNotFound, nil, "the path of its weights is not a directory on this machine; check it")
-	}
-	ref, err := parseRef(id, revision)
-	if err != nil {
-		return Resolved{}, err
+	found, ref, err := r.local(id, revision)
+	if found.Dir != "" || err != nil {
+		return found, err
 	}
 	var missing string
 	var held *hold
@@ -148,6 +138,53 @@ func (r *Resolver) resolve(ctx context.Context, id, revision string) (Resolved, 
 	held.release()
 	return Resolved{}, fail(ClassNotFound, nil, "%s, and downloads are off (HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE, SIE_HF_FALLBACK or "+
 		"--no-hf-fallback): turn them on, or fill the cache beforehand", missing)
+}
+
+// Find is Resolve without downloads: it looks for the model on this machine alone, and reports false when Resolve would
+// have to fetch it. Errors are Resolve's.
+func (r *Resolver) Find(ctx context.Context, id, revision string) (Resolved, bool, error) {
+	found, ok, err := r.find(ctx, id, revision)
+	if e, is := errors.AsType[*Error](err); is {
+		e.Model = short(id)
+	}
+	return found, ok, err
+}
+
+func (r *Resolver) find(ctx context.Context, id, revision string) (Resolved, bool, error) {
+	found, ref, err := r.local(id, revision)
+	if found.Dir != "" || err != nil {
+		return found, err == nil, err
+	}
+	if !isDirectory(filepath.Join(r.cacheDir, ref.repoFolder())) {
+		return Resolved{}, false, nil
+	}
+	held := holdRepo(ctx, r.cacheDir, ref.repoFolder())
+	found, _, err = r.sources[0].find(ctx, ref)
+	if found.Dir == "" || err != nil {
+		held.release()
+		return Resolved{}, false, err
+	}
+	found.held = held
+	if r.share != nil {
+		r.share.resume(ref, found.Commit)
+	}
+	return found, true, nil
+}
+
+// local is the directory that id names, or else id as that of a repository.
+func (r *Resolver) local(id, revision string) (Resolved, modelRef, error) {
+	path, isPath, err := localPath(id)
+	if err != nil {
+		return Resolved{}, modelRef{}, err
+	}
+	if isDirectory(path) {
+		return Resolved{Dir: path, Source: SourceLocal}, modelRef{}, nil
+	}
+	if isPath {
+		return Resolved{}, modelRef{}, fail(ClassNotFound, nil, "the path of its weights is not a directory on this machine; check it")
+	}
+	ref, err := parseRef(id, revision)
+	return Resolved{}, ref, err
 }
 
 func isDirectory(path string) bool {

@@ -591,3 +591,41 @@ func TestOffline(t *testing.T) {
 		t.Errorf("asked %+v", r)
 	}
 }
+
+// TestFind looks on this machine alone: nothing is asked of the hub, and what it gives is in use.
+func TestFind(t *testing.T) {
+	h := newHarness(t)
+	r := h.resolver()
+	if found, ok, err := r.Find(t.Context(), modelID, ""); ok || err != nil || found.Dir != "" {
+		t.Errorf("an empty cache gives %+v, %v, %v", found, ok, err)
+	}
+	if _, err := os.Stat(filepath.Join(h.cache, ".locks")); err == nil {
+		t.Error("a look left locks in an empty cache")
+	}
+	whole, err := r.Resolve(t.Context(), modelID, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole.Release()
+	h.hub.Requests()
+	found, ok, err := r.Find(t.Context(), modelID, "")
+	if !ok || err != nil || found.Dir != whole.Dir || found.Source != SourceCache {
+		t.Fatalf("%+v, %v, %v; want %s", found, ok, err, whole.Dir)
+	}
+	d := disk{dir: h.cache, log: slog.New(slog.DiscardHandler)}
+	if removed, err := d.remove("models--sie-test--tiny-bert"); removed || err != nil {
+		t.Errorf("removed while in use: %v, %v", removed, err)
+	}
+	found.Release()
+	if got := h.hub.Requests(); len(got) != 0 {
+		t.Errorf("asked the hub: %v", got)
+	}
+	if found, ok, err := r.Find(t.Context(), found.Dir, ""); !ok || err != nil || found.Source != SourceLocal {
+		t.Errorf("a directory: %+v, %v, %v", found, ok, err)
+	}
+	for _, id := range []string{"/nowhere", "a b"} {
+		if _, ok, err := r.Find(t.Context(), id, ""); ok || err == nil || !strings.Contains(err.Error(), id) {
+			t.Errorf("%q: %v, %v", id, ok, err)
+		}
+	}
+}
