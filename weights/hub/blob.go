@@ -31,6 +31,7 @@ type blobDownload struct {
 	commit string
 	file   remoteFile
 	report *reporter
+	room   *reservation
 
 	part    *os.File
 	sum     hash.Hash // over the first have bytes of part
@@ -49,7 +50,7 @@ type origin interface {
 }
 
 // fetchBlob makes blobs/<hash> exist with the file's content, downloading what is missing.
-func (s *fetcher) fetchBlob(ctx context.Context, cache repoCache, ref modelRef, commit string, f remoteFile, report *reporter) error {
+func (s *fetcher) fetchBlob(ctx context.Context, cache repoCache, ref modelRef, commit string, f remoteFile, report *reporter, room *reservation) error {
 	final := cache.blob(f.hash)
 	if blobExists(final, f.size) {
 		report.moved(f.name, f.size)
@@ -57,7 +58,7 @@ func (s *fetcher) fetchBlob(ctx context.Context, cache repoCache, ref modelRef, 
 		return nil
 	}
 	// The Python tools take this lock for the same blob, so that two writers never share one .incomplete file.
-	release, err := lockFile(ctx, filepath.Join(s.cacheDir, ".locks", ref.repoFolder(), f.hash+".lock"), nil)
+	release, err := s.disk.locks.take(ctx, filepath.Join(s.cacheDir, ".locks", ref.repoFolder(), f.hash+".lock"), nil)
 	if err != nil {
 		return err
 	}
@@ -67,8 +68,8 @@ func (s *fetcher) fetchBlob(ctx context.Context, cache repoCache, ref modelRef, 
 		report.finished(f.name)
 		return nil
 	}
-	d := &blobDownload{from: s.from, ref: ref, commit: commit, file: f, report: report}
-	if err := d.open(final + ".incomplete"); err != nil {
+	d := &blobDownload{from: s.from, ref: ref, commit: commit, file: f, report: report, room: room}
+	if err := d.open(s.disk.locks.partial(final)); err != nil {
 		return err
 	}
 	defer d.part.Close()
@@ -131,6 +132,7 @@ func newSum(f remoteFile) hash.Hash {
 // restart throws the partial content away.
 func (d *blobDownload) restart() error {
 	d.report.moved(d.file.name, -d.have)
+	d.room.wrote(-d.have)
 	d.have, d.etag = 0, ""
 	d.sum = newSum(d.file)
 	if _, err := d.part.Seek(0, io.SeekStart); err != nil {
@@ -178,6 +180,7 @@ func (d *blobDownload) receive(body io.Reader) error {
 			d.sum.Write(buffer[:n])
 			d.have += int64(n)
 			d.report.moved(d.file.name, int64(n))
+			d.room.wrote(int64(n))
 		}
 		switch {
 		case d.have == d.file.size:

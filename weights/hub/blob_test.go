@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -386,7 +387,7 @@ func TestContext(t *testing.T) {
 	// Waiting for another's download ends with the context too: one of this package, or of a blob by a Python tool.
 	h.hub.Fault(nil)
 	for _, lock := range []string{"sie.lock", filepath.Base(h.blobOf("model.safetensors")) + ".lock"} {
-		release, err := lockFile(context.Background(), filepath.Join(h.cache, ".locks", "models--sie-test--tiny-bert", lock), nil)
+		release, err := newLocks(slog.Default()).take(context.Background(), filepath.Join(h.cache, ".locks", "models--sie-test--tiny-bert", lock), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

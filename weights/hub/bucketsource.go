@@ -24,7 +24,7 @@ type bucketSource struct {
 func (s *bucketSource) find(ctx context.Context, ref modelRef) (Resolved, string, error) {
 	cache := repoCache{filepath.Join(s.cacheDir, ref.repoFolder())}
 	report := &reporter{call: s.options.Progress, state: Progress{Model: ref.id}}
-	release, err := lockFile(ctx, filepath.Join(s.cacheDir, ".locks", ref.repoFolder(), "sie.lock"),
+	release, err := s.disk.locks.take(ctx, filepath.Join(s.cacheDir, ".locks", ref.repoFolder(), "sie.lock"),
 		func() { report.stage(StageWaiting) })
 	held := cache.find(ref)
 	fromCache := Resolved{Dir: held.dir, Commit: held.commit, Source: SourceCache}

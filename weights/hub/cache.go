@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Bounds of the small files of the cache.
@@ -222,7 +223,7 @@ func (c repoCache) writeManifest(commit string, files []remoteFile) error {
 // publish makes the verified blobs of files visible as the snapshot of commit. A new snapshot appears by one rename.
 // One that another tool left incomplete gets the missing files one by one: with the manifest in place it counts as
 // incomplete until the last is there. The caller holds the repository's lock.
-func (c repoCache) publish(commit string, files []remoteFile) error {
+func (c repoCache) publish(commit string, files []remoteFile, own string) error {
 	if err := c.writeManifest(commit, files); err != nil {
 		return err
 	}
@@ -235,7 +236,7 @@ func (c repoCache) publish(commit string, files []remoteFile) error {
 		}
 		return nil
 	}
-	staging := c.staging(commit)
+	staging := c.staging(commit + own)
 	if err := os.RemoveAll(staging); err != nil {
 		return err
 	}
@@ -250,7 +251,11 @@ func (c repoCache) publish(commit string, files []remoteFile) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err
 	}
-	return os.Rename(staging, target)
+	err := os.Rename(staging, target)
+	if err != nil && own != "" && isDirectory(target) { // another process was first, with the same files
+		return os.RemoveAll(staging)
+	}
+	return err
 }
 
 // link puts one file into a snapshot directory as a symbolic link relative to snapshots/<commit>, or a hard link where
@@ -290,6 +295,21 @@ func (c repoCache) removeStaging() error {
 		}
 	}
 	return nil
+}
+
+// abandoned is the age from which a file that another process has not finished counts as left behind.
+const abandoned = 24 * time.Hour
+
+// removeOld deletes what processes that died have not finished, on a file system that cannot say who lives.
+func (c repoCache) removeOld() {
+	for _, pattern := range []string{"blobs/*.incomplete", ".sie/*.tmp"} {
+		paths, _ := filepath.Glob(filepath.Join(c.dir, pattern))
+		for _, path := range paths {
+			if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > abandoned {
+				_ = os.RemoveAll(path)
+			}
+		}
+	}
 }
 
 // writeAtomically writes a small file by rename, creating its directory.

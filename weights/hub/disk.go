@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -23,32 +22,26 @@ import (
 // download.
 type disk struct {
 	dir       string
+	locks     *locks
 	threshold float64 // share of the disk in use above which repositories are removed; 0: never
 	space     func(dir string) (free, total int64, ok bool)
 	log       *slog.Logger
+	patience  time.Duration // how long a download waits for models in use, while nothing else is downloaded
 }
 
-// makeRoom removes repositories until needed more bytes leave the disk below the threshold, or nothing more can go.
-func (d disk) makeRoom(ctx context.Context, needed int64) error {
-	if d.threshold == 0 || !d.above(needed) {
-		return nil
+// relieve removes repositories, the one used longest ago first, while over says that the disk is too full. It returns those
+// that stay because they are in use. The caller holds the lock of removals.
+func (d disk) relieve(ctx context.Context, spare string, over func() bool) (inUse []candidate, err error) {
+	if !over() || d.locks.weak.Load() { // without locks nobody can say what other processes use
+		return nil, nil
 	}
-	// One process removes at a time, so that two do not both remove for the same need.
-	release, err := lockFile(ctx, filepath.Join(d.dir, ".locks", "sie-evict.lock"), nil)
-	if err != nil {
-		if ctx.Err() != nil {
-			return err
-		}
-		return nil // a file system without locks: nobody can say what is in use
-	}
-	defer release()
 	d.emptyTrash()
-	for _, c := range d.candidates() {
-		if !d.above(needed) {
-			return nil
+	for _, c := range d.candidates(spare) {
+		if !over() {
+			return nil, nil
 		}
 		if ctx.Err() != nil {
-			return contextError(ctx)
+			return nil, contextError(ctx)
 		}
 		removed, err := d.remove(c.folder)
 		switch {
@@ -57,19 +50,11 @@ func (d disk) makeRoom(ctx context.Context, needed int64) error {
 		case removed:
 			d.log.Info("model cache: removed the model used longest ago, to make room on the disk", "folder", c.folder,
 				"last_used", c.used.Format(time.RFC3339))
+		default:
+			inUse = append(inUse, c)
 		}
 	}
-	if d.above(needed) {
-		d.log.Warn("model cache: the disk stays fuller than wanted; nothing more can be removed", "dir", d.dir,
-			"threshold_percent", 100*d.threshold)
-	}
-	return nil
-}
-
-// above reports whether the disk with needed more bytes on it is fuller than the threshold.
-func (d disk) above(needed int64) bool {
-	free, total, ok := d.space(d.dir)
-	return ok && total > 0 && float64(total-free+needed) > d.threshold*float64(total)
+	return inUse, nil
 }
 
 type candidate struct {
@@ -77,15 +62,26 @@ type candidate struct {
 	used   time.Time
 }
 
-// candidates are the repositories that may be removed, the one used longest ago first.
-func (d disk) candidates() []candidate {
+// size is what the repository's blobs take, finished or not.
+func (d disk) size(c candidate) (bytes int64) {
+	entries, _ := os.ReadDir(filepath.Join(d.dir, c.folder, "blobs"))
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+			bytes += info.Size()
+		}
+	}
+	return bytes
+}
+
+// candidates are the repositories that may be removed, the one used longest ago first; spare is not one of them.
+func (d disk) candidates(spare string) []candidate {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
 		return nil
 	}
 	var out []candidate
 	for _, e := range entries {
-		if !e.IsDir() || !strings.HasPrefix(e.Name(), "models--") {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), "models--") || e.Name() == spare {
 			continue
 		}
 		repo := repoCache{filepath.Join(d.dir, e.Name())}
@@ -125,17 +121,16 @@ func (d disk) remove(folder string) (bool, error) {
 		}
 	}
 	for _, name := range names {
-		f, err := os.OpenFile(filepath.Join(locks, name), os.O_RDWR|os.O_CREATE, 0o664)
+		f, err := openLock(filepath.Join(locks, name))
 		if err != nil {
 			return false, err
 		}
-		defer f.Close()
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			if errors.Is(err, unix.EWOULDBLOCK) {
-				return false, nil
-			}
-			return false, fmt.Errorf("lock %s: %w", name, err)
+		held, err := d.locks.try(f, true)
+		if held == nil || err != nil {
+			f.Close()
+			return false, err
 		}
+		defer held.release()
 	}
 	bin := filepath.Join(d.dir, trash)
 	if err := os.MkdirAll(bin, 0o755); err != nil {

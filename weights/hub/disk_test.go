@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,13 +19,16 @@ import (
 type smallDisk struct {
 	*harness
 	total int64
+
+	patience time.Duration // 0: as it is
+	flock    func(fd, how int) error
 }
 
 // One of the test's models takes a little more than 100,000 bytes.
 const modelBytes = 100_000
 
 func newSmallDisk(t *testing.T, total int64) *smallDisk {
-	return &smallDisk{newHarness(t), total}
+	return &smallDisk{harness: newHarness(t), total: total}
 }
 
 func (d *smallDisk) space(dir string) (free, total int64, ok bool) {
@@ -42,16 +46,33 @@ func (d *smallDisk) space(dir string) (free, total int64, ok bool) {
 
 func (d *smallDisk) get(id string, change ...func(*Options)) (Resolved, error) {
 	d.Helper()
+	return d.getIn(context.Background(), id, change...)
+}
+
+func (d *smallDisk) getIn(ctx context.Context, id string, change ...func(*Options)) (Resolved, error) {
+	d.Helper()
 	files := modelFiles()
 	copy(files["model.safetensors"], id) // each has contents of its own
 	d.hub.Add(id, files)
+	return d.small(change...).Resolve(ctx, id, "")
+}
+
+// small is a resolver that sees the small disk.
+func (d *smallDisk) small(change ...func(*Options)) *Resolver {
+	d.Helper()
 	r := d.resolver(append([]func(*Options){func(o *Options) { o.DiskThreshold = 0.85 }}, change...)...)
+	if d.flock != nil {
+		r.locks.flock = d.flock
+	}
 	for _, s := range r.sources {
 		if s, ok := s.(*hubSource); ok {
 			s.disk.space = d.space
+			if d.patience != 0 {
+				s.disk.patience = d.patience
+			}
 		}
 	}
-	return r.Resolve(context.Background(), id, "")
+	return r
 }
 
 func (d *smallDisk) use(id string) {
@@ -196,7 +217,7 @@ func TestLockedByPythonStays(t *testing.T) {
 	d.use("t/a")
 	d.use("t/b")
 	d.use("t/c")
-	release, err := lockFile(t.Context(), filepath.Join(d.cache, ".locks", "models--t--a", strings.Repeat("b", 40)+".lock"), nil)
+	release, err := newLocks(slog.Default()).take(t.Context(), filepath.Join(d.cache, ".locks", "models--t--a", strings.Repeat("b", 40)+".lock"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,9 @@
 // What comes over the network is untrusted: listings, sizes, names, redirects and bodies are bounded and checked, file
 // contents are verified against the checksum of the listing, and the token goes to the endpoint's own origin only.
 //
-// Before a download the disk may be relieved of repositories that nobody uses (disk.go); a Resolved is in use until its
-// Release. What came from the hub is put into the bucket in the background (share.go).
+// Before a download the disk may be relieved of repositories that nobody uses (disk.go), and the download's room is reserved
+// until its last byte (room.go); a Resolved is in use until its Release. On a file system without locks the cache is filled
+// and used, and nothing is removed from it (lock.go). What came from the hub is put into the bucket in the background (share.go).
 //
 // A Resolve starts at most Options.Parallel goroutines and waits for them; a Resolver with a bucket has one more for each
 // model that waits for its upload, ended by Close. The package does not read weights (package weights does) and runs no

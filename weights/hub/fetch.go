@@ -22,7 +22,9 @@ type fetcher struct {
 
 // install makes the listed files visible as a snapshot, and then as the revision. The caller holds the lock.
 func (s *fetcher) install(ctx context.Context, cache repoCache, ref modelRef, l *listing, report *reporter) error {
-	if err := cache.removeStaging(); err != nil {
+	if s.disk.locks.own() != "" {
+		cache.removeOld()
+	} else if err := cache.removeStaging(); err != nil {
 		return storageError(err, "clean up an earlier download")
 	}
 	if entries, _ := os.ReadDir(filepath.Join(cache.dir, "snapshots")); len(entries) == 0 { // nobody else's
@@ -37,7 +39,7 @@ func (s *fetcher) install(ctx context.Context, cache repoCache, ref modelRef, l 
 	if err := s.download(ctx, cache, ref, l.commit, missing, report); err != nil {
 		return err
 	}
-	if err := cache.publish(l.commit, l.files); err != nil {
+	if err := cache.publish(l.commit, l.files, s.disk.locks.own()); err != nil {
 		return storageError(err, "put the files into the cache")
 	}
 	if !ref.isCommit() {
@@ -58,16 +60,14 @@ func (s *fetcher) download(ctx context.Context, cache repoCache, ref modelRef, c
 	for _, f := range blobs {
 		total += f.size
 		if !blobExists(cache.blob(f.hash), f.size) {
-			needed += f.size - partialSize(cache.blob(f.hash)+".incomplete", f.size)
+			needed += f.size - partialSize(s.disk.locks.partial(cache.blob(f.hash)), f.size)
 		}
 	}
-	if err := s.disk.makeRoom(ctx, needed); err != nil {
+	room, err := s.disk.reserve(ctx, roomNeed{bytes: needed, folder: ref.repoFolder()}, func() { report.stage(StageWaiting) })
+	if err != nil {
 		return err
 	}
-	if free, _, ok := s.disk.space(s.cacheDir); ok && needed > free {
-		return fail(ClassStorage, nil, "needs %d MiB more on the disk of %s, which has %d MiB free: free space, or point SIE_LOCAL_CACHE to a larger disk",
-			(needed>>20)+1, s.cacheDir, free>>20)
-	}
+	defer room.release()
 	report.begin(total, len(blobs))
 	report.stage(StageDownloading)
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -77,10 +77,10 @@ func (s *fetcher) download(ctx context.Context, cache repoCache, ref modelRef, c
 			if groupCtx.Err() != nil { // another file failed while this one waited for its turn
 				return context.Cause(groupCtx)
 			}
-			return s.fetchBlob(groupCtx, cache, ref, commit, f, report)
+			return s.fetchBlob(groupCtx, cache, ref, commit, f, report, room)
 		})
 	}
-	err := group.Wait()
+	err = group.Wait()
 	if err != nil && ctx.Err() != nil {
 		return contextError(ctx)
 	}

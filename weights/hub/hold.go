@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // useLock is the lock that says who uses a repository: shared by everyone who does, in any process, and taken alone by
@@ -18,29 +16,27 @@ func useLock(cacheDir, repoFolder string) string {
 
 // hold keeps a repository from being removed. A nil hold holds nothing.
 type hold struct {
-	file   *os.File // closing it drops the lock, as the end of the process does
-	record string   // the repository's access record
+	lock   *lock
+	record string // the repository's access record
 	once   sync.Once
 }
 
-// holdRepo holds the repository until release, waiting for a removal under way. A cache that cannot be written to, or a
-// file system without locks, gives nil: nothing can be removed there either.
-func holdRepo(ctx context.Context, cacheDir, repoFolder string) *hold {
-	path := useLock(cacheDir, repoFolder)
-	if os.MkdirAll(filepath.Dir(path), 0o755) != nil {
-		return nil
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o664)
+// holdRepo holds the repository until release, waiting for a removal under way. A cache that cannot be written to gives nil:
+// nothing can be removed there either.
+func (k *locks) holdRepo(ctx context.Context, cacheDir, repoFolder string) *hold {
+	f, err := openLock(useLock(cacheDir, repoFolder))
 	if err != nil {
 		return nil
 	}
-	for unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil {
-		if sleep(ctx, 10*time.Millisecond) != nil {
+	held, err := k.try(f, false)
+	for held == nil {
+		if err != nil || sleep(ctx, 10*time.Millisecond) != nil {
 			f.Close()
 			return nil
 		}
+		held, err = k.try(f, false)
 	}
-	h := &hold{file: f, record: accessRecord(filepath.Join(cacheDir, repoFolder))}
+	h := &hold{lock: held, record: accessRecord(filepath.Join(cacheDir, repoFolder))}
 	touch(h.record)
 	return h
 }
@@ -52,7 +48,7 @@ func (h *hold) release() {
 	}
 	h.once.Do(func() {
 		touch(h.record)
-		h.file.Close()
+		h.lock.release()
 	})
 }
 

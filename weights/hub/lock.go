@@ -2,41 +2,115 @@ package hub
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// lockFile takes the flock(2) lock of path, creating it, and returns its release. It waits while another process, or
-// another goroutine of this one, holds the lock, and calls waiting once before it does. The kernel drops the lock when
-// a process dies. Lock files are never deleted: a deleted one could be locked twice.
+// locks takes the flock(2) locks of a cache. The kernel drops a lock when its process dies. Lock files are never deleted: a
+// deleted one could be locked twice.
 //
-// It polls, because a blocked flock cannot be cancelled.
-func lockFile(ctx context.Context, path string, waiting func()) (release func(), err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, storageError(err, "create the cache")
+// Some network file systems have no locks. There the locks hold within this process only, and other processes are kept apart
+// in other ways: unfinished files have names of this process (own), and nothing is removed to make room. Safe for
+// concurrent use.
+type locks struct {
+	flock func(fd, how int) error // unix.Flock
+	log   *slog.Logger
+
+	weak atomic.Bool // the file system has no locks
+}
+
+func newLocks(log *slog.Logger) *locks { return &locks{flock: unix.Flock, log: log} }
+
+// lock is a lock that is held.
+type lock struct {
+	file  *os.File // closing it drops the lock
+	inner string   // path in processLocks, "" where the kernel has the lock
+	alone bool
+}
+
+func (l *lock) release() {
+	if l.inner != "" {
+		processLocks.release(l.inner, l.alone)
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o664)
+	l.file.Close()
+}
+
+// open opens the file of a lock, making it and its directory. The caller closes it.
+func openLock(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o664)
+}
+
+// try takes the lock of f, shared with others or alone; nil when somebody else has it. The lock owns f from then on.
+func (k *locks) try(f *os.File, alone bool) (*lock, error) {
+	how := unix.LOCK_SH | unix.LOCK_NB
+	if alone {
+		how = unix.LOCK_EX | unix.LOCK_NB
+	}
+	for !k.weak.Load() {
+		switch err := k.flock(int(f.Fd()), how); {
+		case err == nil:
+			return &lock{file: f}, nil
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EWOULDBLOCK):
+			return nil, nil
+		case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOSYS),
+			errors.Is(err, unix.EINVAL):
+			if !k.weak.Swap(true) {
+				k.log.Warn("model cache: its file system has no locks, so nothing is removed to make room, and a download does not go on where "+
+					"another process stopped", "dir", filepath.Dir(f.Name()), "error", err)
+			}
+		default:
+			return nil, fmt.Errorf("flock %s: %w", f.Name(), err)
+		}
+	}
+	if !processLocks.try(f.Name(), alone) {
+		return nil, nil
+	}
+	return &lock{file: f, inner: f.Name(), alone: alone}, nil
+}
+
+// own is a part of the names of unfinished files: "" where locks keep other processes from them.
+func (k *locks) own() string {
+	if k.weak.Load() {
+		return "." + processName
+	}
+	return ""
+}
+
+// partial is the unfinished file of a blob.
+func (k *locks) partial(blob string) string { return blob + k.own() + ".incomplete" }
+
+// processName tells this process from all others on all machines.
+var processName = rand.Text()
+
+// take takes the lock of path alone and returns its release. It waits while another process, or another goroutine of this
+// one, holds the lock, and calls waiting once before it does. It polls, because a blocked flock cannot be cancelled.
+func (k *locks) take(ctx context.Context, path string, waiting func()) (release func(), err error) {
+	f, err := openLock(path)
 	if err != nil {
 		return nil, storageError(err, "open the cache's lock")
 	}
 	wait := 10 * time.Millisecond
 	for first := true; ; first = false {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil // closing drops the lock
+		held, err := k.try(f, true)
+		if held != nil {
+			return held.release, nil
 		}
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
+		if err != nil {
 			f.Close()
-			return nil, fail(ClassStorage, fmt.Errorf("flock %s: %w", path, err),
-				"the cache's file system has no file locks; point SIE_LOCAL_CACHE to a local disk")
+			return nil, fail(ClassStorage, err, "the cache cannot be locked; point SIE_LOCAL_CACHE to a local disk")
 		}
 		if first && waiting != nil {
 			waiting()
@@ -58,5 +132,38 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// processLocks are the locks of this process on file systems that have none.
+var processLocks innerLocks
+
+type innerLocks struct {
+	mu   sync.Mutex
+	held map[string]int // by path: how many share it, or -1 for one that has it alone
+}
+
+func (l *innerLocks) try(path string, alone bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held == nil {
+		l.held = make(map[string]int)
+	}
+	switch n := l.held[path]; {
+	case n < 0 || alone && n > 0:
+		return false
+	case alone:
+		l.held[path] = -1
+	default:
+		l.held[path]++
+	}
+	return true
+}
+
+func (l *innerLocks) release(path string, alone bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held[path]--; alone || l.held[path] == 0 {
+		delete(l.held, path)
 	}
 }

@@ -41,6 +41,7 @@ type source interface {
 // Resolver finds models. It is safe for concurrent use, by other processes on the same cache too.
 type Resolver struct {
 	cacheDir string
+	locks    *locks
 	sources  []source // in the order they are asked
 	share    *sharer  // nil without a cluster's bucket and a hub
 }
@@ -52,14 +53,14 @@ func New(o Options) (*Resolver, error) {
 	if err != nil {
 		return nil, &Error{Class: ClassConfig, Message: "wrong settings for model downloads", Err: err}
 	}
-	r := &Resolver{cacheDir: o.CacheDir}
+	r := &Resolver{cacheDir: o.CacheDir, locks: newLocks(o.Log)}
 	r.sources = append(r.sources, diskCache{dir: o.CacheDir, offline: o.Offline && o.Bucket == nil})
-	disk := disk{dir: o.CacheDir, threshold: o.DiskThreshold, space: diskSpace, log: o.Log}
+	disk := disk{dir: o.CacheDir, locks: r.locks, patience: defaultPatience, threshold: o.DiskThreshold, space: diskSpace, log: o.Log}
 	if o.Bucket != nil {
 		// A bucket is near, and the hub comes after it: three tries are enough to see that it is away.
 		retry := retrier{attempts: min(3, o.Attempts), sleep: sleep, who: "the cluster cache", check: "the cluster cache " + o.Bucket.String()}
 		if !o.Offline {
-			r.share = newSharer(o.Bucket, o, retry)
+			r.share = newSharer(o.Bucket, o, r.locks, retry)
 		}
 		from := bucketOrigin{bucket: o.Bucket, stall: o.StallTimeout}
 		r.sources = append(r.sources, &bucketSource{fetcher: fetcher{from: from, cacheDir: o.CacheDir, parallel: o.Parallel, retry: retry, disk: disk},
@@ -119,7 +120,7 @@ func (r *Resolver) resolve(ctx context.Context, id, revision string) (Resolved, 
 		// Held before it is looked for, so that nobody removes what was just found. To look for what is not there needs no
 		// lock, and leaves none behind.
 		if _, isDisk := s.(diskCache); held == nil && (!isDisk || isDirectory(filepath.Join(r.cacheDir, ref.repoFolder()))) {
-			held = holdRepo(ctx, r.cacheDir, ref.repoFolder())
+			held = r.locks.holdRepo(ctx, r.cacheDir, ref.repoFolder())
 		}
 		found, why, err := s.find(ctx, ref)
 		if err != nil {
@@ -158,7 +159,7 @@ func (r *Resolver) find(ctx context.Context, id, revision string) (Resolved, boo
 	if !isDirectory(filepath.Join(r.cacheDir, ref.repoFolder())) {
 		return Resolved{}, false, nil
 	}
-	held := holdRepo(ctx, r.cacheDir, ref.repoFolder())
+	held := r.locks.holdRepo(ctx, r.cacheDir, ref.repoFolder())
 	found, _, err = r.sources[0].find(ctx, ref)
 	if found.Dir == "" || err != nil {
 		held.release()

@@ -612,7 +612,7 @@ func TestFind(t *testing.T) {
 	if !ok || err != nil || found.Dir != whole.Dir || found.Source != SourceCache {
 		t.Fatalf("%+v, %v, %v; want %s", found, ok, err, whole.Dir)
 	}
-	d := disk{dir: h.cache, log: slog.New(slog.DiscardHandler)}
+	d := disk{dir: h.cache, locks: r.locks, log: slog.New(slog.DiscardHandler)}
 	if removed, err := d.remove("models--sie-test--tiny-bert"); removed || err != nil {
 		t.Errorf("removed while in use: %v, %v", removed, err)
 	}

@@ -34,6 +34,7 @@ const (
 type sharer struct {
 	bucket   bucket.Bucket
 	cacheDir string
+	locks    *locks
 	retry    retrier
 	log      *slog.Logger
 	lease    time.Duration
@@ -49,9 +50,9 @@ type sharer struct {
 	done    sync.WaitGroup
 }
 
-func newSharer(b bucket.Bucket, o Options, retry retrier) *sharer {
+func newSharer(b bucket.Bucket, o Options, k *locks, retry retrier) *sharer {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &sharer{bucket: b, cacheDir: o.CacheDir, retry: retry, log: o.Log, lease: leaseTime, ctx: ctx, cancel: cancel,
+	return &sharer{bucket: b, cacheDir: o.CacheDir, locks: k, retry: retry, log: o.Log, lease: leaseTime, ctx: ctx, cancel: cancel,
 		turn: make(chan struct{}, 1), waiting: make(map[string]bool)}
 }
 
@@ -80,14 +81,15 @@ func (s *sharer) resume(ref modelRef, commit string) {
 }
 
 func (s *sharer) start(ref modelRef, commit string) {
+	key := ref.repoFolder() + " " + commit
+	held := s.locks.holdRepo(s.ctx, s.cacheDir, ref.repoFolder())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := ref.repoFolder() + " " + commit
 	if s.waiting[key] || len(s.waiting) >= maxSharing || s.ctx.Err() != nil {
+		held.release()
 		return
 	}
 	s.waiting[key] = true
-	held := holdRepo(s.ctx, s.cacheDir, ref.repoFolder())
 	s.done.Go(func() {
 		defer held.release()
 		defer func() {

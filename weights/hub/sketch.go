@@ -46,7 +46,7 @@ func (r *Resolver) sketch(ctx context.Context, id, revision string, names []stri
 	if err != nil {
 		return "", nil, err
 	}
-	held := holdRepo(ctx, r.cacheDir, ref.repoFolder())
+	held := r.locks.holdRepo(ctx, r.cacheDir, ref.repoFolder())
 	have := repoCache{filepath.Join(r.cacheDir, ref.repoFolder())}.find(ref)
 	if have.dir != "" && !have.doubt {
 		return have.dir, held.release, nil
@@ -101,7 +101,7 @@ func (s *fetcher) draw(ctx context.Context, dir string, ref modelRef, commit str
 			return fail(ClassConfig, nil, "%s has %d bytes, above the limit of %d for a configuration", f.name, f.size, maxSketchBytes)
 		}
 		cache := repoCache{filepath.Join(s.cacheDir, ref.repoFolder())}
-		if err := s.fetchBlob(ctx, cache, ref, commit, f, &reporter{}); err != nil {
+		if err := s.fetchBlob(ctx, cache, ref, commit, f, &reporter{}, nil); err != nil {
 			return err
 		}
 		var err error

@@ -1,0 +1,181 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestFileSystemWithoutLocks: a cache there is filled and used, also by processes that know nothing of each other, and nothing
+// of it is removed.
+func TestFileSystemWithoutLocks(t *testing.T) {
+	for _, refusal := range []unix.Errno{unix.ENOLCK, unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL} {
+		t.Run(refusal.Error(), func(t *testing.T) {
+			d := newSmallDisk(t, 2*modelBytes+modelBytes/10)
+			var log strings.Builder
+			d.flock = func(int, int) error { return refusal }
+			quiet := func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }
+			for _, id := range []string{"t/a", "t/b"} {
+				found, err := d.get(id, quiet)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found.Release()
+			}
+			d.wantModels("a", "b") // the disk is fuller than wanted
+			if n := strings.Count(log.String(), "has no locks"); n != 2 {
+				t.Errorf("two resolvers warned %d times:\n%s", n, &log)
+			}
+			found, ok, err := d.small().Find(t.Context(), "t/a", "")
+			if !ok || err != nil {
+				t.Errorf("%v, %v", ok, err)
+			}
+			found.Release()
+			if left, _ := filepath.Glob(filepath.Join(d.cache, "models--*", "*", "*.incomplete")); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+// TestHoldEndsOnAnyError: a lock that cannot be had for whatever reason keeps nobody waiting.
+func TestHoldEndsOnAnyError(t *testing.T) {
+	k := newLocks(slog.New(slog.DiscardHandler))
+	k.flock = func(int, int) error { return unix.EIO }
+	if held := k.holdRepo(context.Background(), t.TempDir(), "models--a"); held != nil {
+		t.Error("a hold without a lock")
+	}
+	if _, err := k.take(context.Background(), filepath.Join(t.TempDir(), "x"), nil); ClassOf(err) != ClassStorage {
+		t.Errorf("%v", err)
+	}
+	calls := 0
+	k.flock = func(fd, how int) error {
+		if calls++; calls < 3 {
+			return unix.EINTR
+		}
+		return unix.Flock(fd, how)
+	}
+	held := k.holdRepo(context.Background(), t.TempDir(), "models--a")
+	if held == nil {
+		t.Error("an interrupted call was not made again")
+	}
+	held.release()
+}
+
+// TestLocksWithinAProcess: without the file system's, this process's goroutines still keep out of each other's way.
+func TestLocksWithinAProcess(t *testing.T) {
+	k := newLocks(slog.New(slog.DiscardHandler))
+	k.flock = func(int, int) error { return unix.ENOLCK }
+	path := filepath.Join(t.TempDir(), "lock")
+	var in, most atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			release, err := k.take(t.Context(), path, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			most.Store(max(most.Load(), in.Add(1)))
+			time.Sleep(time.Millisecond)
+			in.Add(-1)
+			release()
+		})
+	}
+	all.Wait()
+	if most.Load() != 1 {
+		t.Errorf("%d held the lock at once", most.Load())
+	}
+	try := func(alone bool) *lock {
+		t.Helper()
+		f, err := openLock(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := k.try(f, alone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	a, b := try(false), try(false)
+	if a == nil || b == nil || try(true) != nil {
+		t.Error("shared locks exclude each other, or not a lone one")
+	}
+	a.release()
+	if try(true) != nil {
+		t.Error("taken alone while it is shared")
+	}
+	b.release()
+	c := try(true)
+	if c == nil || try(false) != nil || try(true) != nil {
+		t.Error("a lone lock excludes nobody")
+	}
+	c.release()
+	if d := try(true); d == nil {
+		t.Error("released and not free")
+	} else {
+		d.release()
+	}
+}
+
+// TestTwoProcessesWithoutLocks: each has unfinished files of its own, the first to finish is the one that is seen, and what
+// processes left behind that died goes after a day.
+func TestTwoProcessesWithoutLocks(t *testing.T) {
+	h := newHarness(t)
+	cache := h.repo()
+	k := newLocks(slog.New(slog.DiscardHandler))
+	blob := cache.blob("x")
+	if k.partial(blob) != blob+".incomplete" || k.own() != "" {
+		t.Error("with locks an unfinished file is the next process's to go on with")
+	}
+	k.weak.Store(true)
+	if p := k.partial(blob); p == blob+".incomplete" || !strings.HasSuffix(p, ".incomplete") {
+		t.Errorf("without locks it is called %s", p)
+	}
+	files := []remoteFile{{name: "config.json", size: 2, hash: strings.Repeat("a", 40)}}
+	for _, name := range []string{"blobs", "snapshots", ".sie"} {
+		if err := os.MkdirAll(filepath.Join(cache.dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(cache.blob(files[0].hash), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	commit := strings.Repeat("c", 40)
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			if err := cache.publish(commit, files, fmt.Sprintf(".%d", i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if found := cache.findCommit(commit); found.dir == "" {
+		t.Errorf("%+v", found)
+	}
+	old, young := blob+".1.incomplete", blob+".2.incomplete"
+	for _, path := range []string{old, young} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := time.Now().Add(-abandoned - time.Minute)
+	if err := os.Chtimes(old, before, before); err != nil {
+		t.Fatal(err)
+	}
+	cache.removeOld()
+	if exists(old) || !exists(young) {
+		t.Errorf("old there: %v, young there: %v", exists(old), exists(young))
+	}
+}
