@@ -26,8 +26,14 @@ if(SIE_EMULATED)
 endif()
 
 file(GLOB csrc_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/csrc/tests/*.cc ${CMAKE_SOURCE_DIR}/csrc/tests/*.c)
-add_executable(csrc_tests ${csrc_test_sources})
-target_link_libraries(csrc_tests PRIVATE sie_flags sie m pthread)
+# With csrc compiled again, so that its tests can hold a thread where they want (csrc/hooks.h).
+add_library(csrc_hooked OBJECT EXCLUDE_FROM_ALL ${csrc_sources} csrc/no_gpu.cc)
+target_link_libraries(csrc_hooked PRIVATE sie_flags)
+target_include_directories(csrc_hooked PRIVATE csrc)
+target_compile_definitions(csrc_hooked PRIVATE SIE_TEST_HOOKS)
+add_executable(csrc_tests ${csrc_test_sources} $<TARGET_OBJECTS:csrc_hooked> ${SIE_KERNEL_OBJECTS})
+target_link_libraries(csrc_tests PRIVATE sie_flags m pthread)
+target_compile_definitions(csrc_tests PRIVATE SIE_TEST_HOOKS)
 target_include_directories(csrc_tests PRIVATE csrc csrc/tests)
 set_source_files_properties(
   ${CMAKE_SOURCE_DIR}/csrc/tests/abi_test.c ${CMAKE_SOURCE_DIR}/csrc/tests/abi_test.cc

@@ -106,6 +106,7 @@ bool Executors::take(uint32_t number, int32_t executor) {
   } while (!entry.tickets.compare_exchange_weak(tickets, tickets - 1, std::memory_order_acq_rel,
                                                 std::memory_order_acquire));
   int32_t ticket = run->tickets - static_cast<int32_t>(static_cast<uint32_t>(tickets));
+  hooks::takes_ticket(ticket % run->team);
   run->work(run, ticket / run->team, ticket % run->team, executor);
   if (run->left.fetch_sub(1, std::memory_order_acq_rel) == 1) finish(run);
   return true;

@@ -35,6 +35,7 @@ constexpr int64_t spin_ns = 30000;
 class Barrier {
  public:
   void arrive_and_wait(int32_t members) {
+    hooks::arrives(this);
     uint32_t phase = phase_.load();
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) == members - 1) {
       arrived_.store(0, std::memory_order_relaxed);
@@ -42,10 +43,11 @@ class Barrier {
     } else {
       phase_.wait_while(phase, spin_ns);
     }
+    hooks::leaves(this);
   }
 
  private:
-  alignas(64) std::atomic<int32_t> arrived_{0};
+  alignas(64) hooks::Watched<int32_t> arrived_{0};
   alignas(64) WaitWord phase_;
 };
 

@@ -11,6 +11,8 @@
 
 #include <atomic>
 
+#include "hooks.h"
+
 namespace sie {
 
 inline void pause_cpu() {
@@ -29,10 +31,12 @@ inline int64_t monotonic_ns() {
 
 // Sleeps while *word is `value`; may return early.
 inline void futex_wait(const std::atomic<uint32_t> *word, uint32_t value) {
+  if (hooks::sleeps(word, value)) return;
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
 }
 
 inline void futex_wake(const std::atomic<uint32_t> *word, int waiters) {
+  if (hooks::wakes(word, waiters)) return;
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, waiters, nullptr, nullptr, 0);
 }
 
@@ -58,7 +62,7 @@ class WaitWord {
     // A pause takes 10 to 150 cycles, so time is counted and not pauses; most waits end before the first look
     // at the clock.
     int64_t end = 0;
-    for (int i = 1; spin_ns > 0; i++) {
+    for (int i = 1; spin_ns > 0 && !hooks::scheduled(); i++) {
       if (word_.load(std::memory_order_acquire) != value) return;
       pause_cpu();
       if (i % 32 != 0) continue;
@@ -73,8 +77,8 @@ class WaitWord {
   }
 
  private:
-  std::atomic<uint32_t> word_{0};
-  std::atomic<uint32_t> sleepers_{0};
+  hooks::Watched<uint32_t> word_{0};
+  hooks::Watched<uint32_t> sleepers_{0};
 };
 
 }  // namespace sie

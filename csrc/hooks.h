@@ -1,0 +1,110 @@
+// hooks.h — places where a test holds or schedules a thread: each step of a wait word, each meeting of a team.
+//
+// Only csrc_tests has them: it compiles csrc again with SIE_TEST_HOOKS. In the library Watched is std::atomic and the
+// functions are empty.
+#ifndef SIE_CSRC_HOOKS_H
+#define SIE_CSRC_HOOKS_H
+
+#include <stdint.h>
+
+#include <atomic>
+
+namespace sie::hooks {
+
+#ifndef SIE_TEST_HOOKS
+
+template <class T>
+using Watched = std::atomic<T>;
+
+constexpr bool scheduled() { return false; }
+inline bool sleeps(const std::atomic<uint32_t> *, uint32_t) { return false; }
+inline bool wakes(const std::atomic<uint32_t> *, int) { return false; }
+inline void takes_ticket(int32_t) {}
+inline void arrives(const void *) {}
+inline void leaves(const void *) {}
+
+#else
+
+// What a test puts in. All functions run on the thread that comes by; a null one is skipped.
+struct Hooks {
+  // Before every operation on a Watched word.
+  void (*step)();
+  // In place of the futex calls; the waiter may return early, as from the kernel.
+  void (*sleep)(const std::atomic<uint32_t> *word, uint32_t value);
+  void (*wake)(const std::atomic<uint32_t> *word, int waiters);
+  // A thread begins a ticket as this member of a team; it arrives at a meeting; the meeting let it go.
+  void (*ticket)(int32_t member);
+  void (*arrive)(const void *barrier);
+  void (*leave)(const void *barrier);
+};
+
+// Set while no other thread is in csrc. Null: nothing is hooked.
+inline std::atomic<const Hooks *> installed{nullptr};
+
+inline const Hooks *now() { return installed.load(std::memory_order_acquire); }
+
+inline void step() {
+  const Hooks *h = now();
+  if (h != nullptr && h->step != nullptr) h->step();
+}
+
+template <class T>
+class Watched : public std::atomic<T> {
+  using Base = std::atomic<T>;
+
+ public:
+  using Base::Base;
+  T load(std::memory_order order = std::memory_order_seq_cst) const {
+    step();
+    return Base::load(order);
+  }
+  void store(T value, std::memory_order order = std::memory_order_seq_cst) {
+    step();
+    Base::store(value, order);
+  }
+  T fetch_add(T value, std::memory_order order = std::memory_order_seq_cst) {
+    step();
+    return Base::fetch_add(value, order);
+  }
+  T fetch_sub(T value, std::memory_order order = std::memory_order_seq_cst) {
+    step();
+    return Base::fetch_sub(value, order);
+  }
+};
+
+// Whether a test decides who runs: then nobody spins.
+inline bool scheduled() {
+  const Hooks *h = now();
+  return h != nullptr && h->step != nullptr;
+}
+// True: the test has done it.
+inline bool sleeps(const std::atomic<uint32_t> *word, uint32_t value) {
+  const Hooks *h = now();
+  if (h == nullptr || h->sleep == nullptr) return false;
+  h->sleep(word, value);
+  return true;
+}
+inline bool wakes(const std::atomic<uint32_t> *word, int waiters) {
+  const Hooks *h = now();
+  if (h == nullptr || h->wake == nullptr) return false;
+  h->wake(word, waiters);
+  return true;
+}
+inline void takes_ticket(int32_t member) {
+  const Hooks *h = now();
+  if (h != nullptr && h->ticket != nullptr) h->ticket(member);
+}
+inline void arrives(const void *barrier) {
+  const Hooks *h = now();
+  if (h != nullptr && h->arrive != nullptr) h->arrive(barrier);
+}
+inline void leaves(const void *barrier) {
+  const Hooks *h = now();
+  if (h != nullptr && h->leave != nullptr) h->leave(barrier);
+}
+
+#endif
+
+}  // namespace sie::hooks
+
+#endif  // SIE_CSRC_HOOKS_H

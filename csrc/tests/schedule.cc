@@ -1,0 +1,158 @@
+// schedule.cc — one thread at a time, handed on by semaphores; orders by depth-first search over the choices.
+#include "schedule.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <vector>
+
+#include "hooks.h"
+
+namespace schedule {
+
+namespace {
+
+constexpr int max_threads = 4;
+constexpr int max_steps = 10000;
+
+enum class State { ready, asleep, done };
+
+struct Choice {
+  int chosen, options;
+};
+
+struct Run {
+  const Threads *threads;
+  State state[max_threads];
+  const std::atomic<uint32_t> *sleeps_on[max_threads];
+  sem_t turn[max_threads], over;
+  std::vector<Choice> choices;
+  std::vector<int> order;  // who ran each step
+  size_t next_choice;
+  int preemptions, steps;
+};
+
+// Only the thread whose turn it is touches it.
+Run *run = nullptr;
+thread_local int self = -1;
+
+[[noreturn]] void give_up(const char *what) {
+  fprintf(stderr, "    schedule.cc: %s; threads by step:", what);
+  for (int thread : run->order) fprintf(stderr, " %d", thread);
+  fputc('\n', stderr);
+  exit(1);
+}
+
+int choose(int options) {
+  if (options == 1) return 0;
+  if (run->next_choice == run->choices.size()) run->choices.push_back({0, options});
+  const Choice &choice = run->choices[run->next_choice++];
+  if (choice.options != options) give_up("the threads do other things in the same order");
+  return choice.chosen;
+}
+
+// Who goes on: `thread` itself first, where it can.
+int next_of(int thread) {
+  int candidates[max_threads], count = 0;
+  const bool goes_on = thread >= 0 && run->state[thread] == State::ready;
+  if (goes_on) candidates[count++] = thread;
+  for (int i = 0; i < run->threads->count && (!goes_on || run->preemptions < run->threads->preemptions); i++) {
+    if (i != thread && run->state[i] == State::ready) candidates[count++] = i;
+  }
+  if (count == 0) {
+    for (int i = 0; i < run->threads->count; i++) {
+      if (run->state[i] == State::asleep) give_up("all threads sleep");
+    }
+    return -1;
+  }
+  const int next = candidates[choose(count)];
+  if (goes_on && next != thread) run->preemptions++;
+  if (++run->steps > max_steps) give_up("no end after ten thousand steps");
+  run->order.push_back(next);
+  return next;
+}
+
+void hand_on() {
+  const int next = next_of(self);
+  if (next == self) return;
+  sem_post(&run->turn[next]);
+  while (sem_wait(&run->turn[self]) != 0) continue;
+}
+
+void step() {
+  if (self >= 0) hand_on();
+}
+
+void sleep_on(const std::atomic<uint32_t> *word, uint32_t value) {
+  step();
+  if (word->load() != value) return;
+  run->state[self] = State::asleep;
+  run->sleeps_on[self] = word;
+  hand_on();
+}
+
+void wake(const std::atomic<uint32_t> *word, int waiters) {
+  step();
+  for (int i = 0; i < run->threads->count && waiters > 0; i++) {
+    if (run->state[i] != State::asleep || run->sleeps_on[i] != word) continue;
+    run->state[i] = State::ready;
+    waiters--;
+  }
+}
+
+const sie::hooks::Hooks hooks = {step, sleep_on, wake, nullptr, nullptr, nullptr};
+
+void *thread_main(void *number) {
+  self = static_cast<int>(reinterpret_cast<intptr_t>(number));
+  while (sem_wait(&run->turn[self]) != 0) continue;
+  run->threads->body(self);
+  run->state[self] = State::done;
+  const int next = next_of(self);
+  sem_post(next < 0 ? &run->over : &run->turn[next]);
+  return nullptr;
+}
+
+void run_once() {
+  run->next_choice = 0;
+  run->preemptions = run->steps = 0;
+  run->order.clear();
+  pthread_t ids[max_threads];
+  for (int i = 0; i < run->threads->count; i++) {
+    run->state[i] = State::ready;
+    pthread_create(&ids[i], nullptr, thread_main, reinterpret_cast<void *>(static_cast<intptr_t>(i)));
+  }
+  sem_post(&run->turn[next_of(-1)]);
+  while (sem_wait(&run->over) != 0) continue;
+  for (int i = 0; i < run->threads->count; i++) pthread_join(ids[i], nullptr);
+}
+
+}  // namespace
+
+long explore(const Threads &threads) {
+  Run all = {};
+  all.threads = &threads;
+  run = &all;
+  for (sem_t &turn : all.turn) sem_init(&turn, 0, 0);
+  sem_init(&all.over, 0, 0);
+  long orders = 0;
+  do {
+    threads.prepare();
+    sie::hooks::installed.store(&hooks);
+    run_once();
+    sie::hooks::installed.store(nullptr);
+    threads.afterwards();
+    orders++;
+    // The last choice that has another option takes it.
+    while (!all.choices.empty() && all.choices.back().chosen + 1 == all.choices.back().options)
+      all.choices.pop_back();
+    if (!all.choices.empty()) all.choices.back().chosen++;
+  } while (!all.choices.empty());
+  for (sem_t &turn : all.turn) sem_destroy(&turn);
+  sem_destroy(&all.over);
+  run = nullptr;
+  return orders;
+}
+
+}  // namespace schedule
