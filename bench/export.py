@@ -75,7 +75,9 @@ def _encoder(model, attention):
 
     modules = json.loads(Path(model, "modules.json").read_text())
     pooling = json.loads(Path(model, "1_Pooling", "config.json").read_text())
-    if len(modules) != 3 or not pooling["pooling_mode_mean_tokens"]:
+    mode = pooling.get("pooling_mode")  # as releases from 5.4 on write it; before, one flag a mode
+    mean = pooling.get("pooling_mode_mean_tokens", False) if mode is None else mode in ("mean", ["mean"])
+    if len(modules) != 3 or not mean:
         raise SystemExit("the bench exports mean-pooled, normalised models only: take a model like all-MiniLM-L6-v2")
     return Encoder()
 

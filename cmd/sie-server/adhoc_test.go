@@ -21,6 +21,12 @@ func TestAdHocTasks(t *testing.T) {
 		"classify-bert":  {"sequence_classification", []string{"json"}},
 		"tag-distilbert": {"token_classification", []string{"json"}},
 		"bert-erf-h128":  {"", nil},
+
+		"saved-embedder/6.2.0": {"", nil},
+		"saved-sparse/6.2.0":   {"splade_flash", []string{"sparse"}},
+		"saved-router/6.2.0":   {"splade_flash", []string{"sparse"}},
+		"saved-reranker/6.2.0": {"cross_encoder", []string{"score"}},
+		"saved-labels/6.2.0":   {"nli_classification", []string{"json"}},
 	} {
 		adapter, tasks, err := adHocTasks(golden.Open(t, dir).Dir)
 		if want.adapter != "" {

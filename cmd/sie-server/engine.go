@@ -209,7 +209,7 @@ func hint(c *catalog.Catalog, id, _ string) string {
 // withWeights is the catalog's entry for id, or an ad-hoc one, with its weights in dir.
 func withWeights(all *catalog.Catalog, id, dir string) (*catalog.Model, error) {
 	if !isModelDir(dir) {
-		return nil, fmt.Errorf("--models %s=%s: %s is not a model directory (it has no config.json)", id, dir, dir)
+		return nil, fmt.Errorf("--models %s=%s: %s is not a model directory (it has neither config.json nor modules.json)", id, dir, dir)
 	}
 	i := slices.IndexFunc(all.Models(), func(m *catalog.Model) bool { return m.ID == id })
 	if i < 0 {
@@ -259,7 +259,7 @@ func adHocDir(id, dir string) (*catalog.Model, error) {
 		dir = filepath.Join(home, rest)
 	}
 	if !isModelDir(dir) {
-		return nil, fmt.Errorf("--models %s: not a model directory (it has no config.json)", dir)
+		return nil, fmt.Errorf("--models %s: not a model directory (it has neither config.json nor modules.json)", dir)
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -273,8 +273,12 @@ func adHocDir(id, dir string) (*catalog.Model, error) {
 }
 
 func isModelDir(dir string) bool {
-	st, err := os.Stat(filepath.Join(dir, "config.json"))
-	return err == nil && st.Mode().IsRegular()
+	for _, name := range []string{"config.json", "modules.json"} {
+		if st, err := os.Stat(filepath.Join(dir, name)); err == nil && st.Mode().IsRegular() {
+			return true
+		}
+	}
+	return false
 }
 
 // batchFlags bound the queues.

@@ -63,7 +63,7 @@ func embed(t testing.TB, m *Model, r *engine.Runner, b packed, normalize bool) [
 	t.Helper()
 	run := engine.Batch{Program: m.Program(), IDs: b.ids, TypeIDs: b.types, CuSeqlens: b.cu}
 	for i := range b.seqs() {
-		run.Items[0] = append(run.Items[0], engine.OutItem{DType: engine.F32, Normalize: normalize, Offset: int64(i * m.Dim * 4)})
+		run.Items[0] = append(run.Items[0], engine.OutItem{DType: engine.F32, Dims: m.Dim, Normalize: normalize, Offset: int64(i * m.Dim * 4)})
 	}
 	run.OutBytes[0] = int64(b.seqs() * m.Dim * 4)
 	if err := r.Run(context.Background(), &run); err != nil {

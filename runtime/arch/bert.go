@@ -64,9 +64,6 @@ func (c *bertConfig) check(family *bertFamily) error {
 	if c.HiddenSize%c.Heads != 0 {
 		return refuse(configFile, family.key("num_attention_heads"), "is %d, which does not divide %s %d", c.Heads, family.key("hidden_size"), c.HiddenSize)
 	}
-	if d := c.headDim(); d != 32 && d != 64 {
-		return refuse(configFile, family.key("num_attention_heads"), "gives heads of %d columns; 32 and 64 are supported", d)
-	}
 	if !(c.LayerNormEps > 0 && c.LayerNormEps < 1) {
 		return refuse(configFile, "layer_norm_eps", "is %g; it must be above 0 and below 1", c.LayerNormEps)
 	}
@@ -119,6 +116,9 @@ const wordTable = "embeddings.word_embeddings.weight"
 func (family *bertFamily) load(dir fs.FS, p *packer) (encoder, error) {
 	config, err := readBertConfig(dir, family)
 	if err != nil {
+		return nil, err
+	}
+	if err := p.checkHeadDim(config.headDim(), family.key("num_attention_heads")); err != nil {
 		return nil, err
 	}
 	c, f := config.HiddenSize, config.IntermediateSize

@@ -3,6 +3,7 @@ package arch
 import (
 	"fmt"
 	"io/fs"
+	"path"
 	"strings"
 
 	"github.com/sie-engine/sie/runtime/engine"
@@ -34,9 +35,10 @@ type labelConfig struct {
 	multiLabel bool
 }
 
-// readLabels reads the labels in the order of the logits, and what makes a score of a logit: the activation that
-// sentence-transformers wrote into the configuration; without one a single logit goes through a sigmoid.
-func readLabels(dir fs.FS) (labelConfig, error) {
+// readLabels reads the labels of the encoder in folder, in the order of the logits, and what makes a score of a logit: the
+// activation that sentence-transformers wrote beside its modules (from 5.4 on) or into the encoder's configuration; without
+// one a single logit goes through a sigmoid.
+func readLabels(dir fs.FS, folder string) (labelConfig, error) {
 	var c struct {
 		IDToLabel   map[int]string `json:"id2label"`
 		LabelToID   map[string]int `json:"label2id"`
@@ -47,15 +49,22 @@ func readLabels(dir fs.FS) (labelConfig, error) {
 		} `json:"sentence_transformers"`
 		OldActivation string `json:"sbert_ce_default_activation_function"`
 	}
+	var beside struct {
+		Activation string `json:"activation_fn"`
+	}
 	var l labelConfig
-	if err := needJSON(dir, configFile, &c); err != nil {
+	name := path.Join(folder, configFile)
+	if err := needJSON(dir, name, &c); err != nil {
+		return l, err
+	}
+	if _, err := optional(readJSON(dir, promptsFile, &beside)); err != nil {
 		return l, err
 	}
 	key, names := "id2label", c.IDToLabel
 	if len(names) == 0 {
 		key, names = "label2id", make(map[int]string, len(c.LabelToID))
-		for name, id := range c.LabelToID {
-			names[id] = name
+		for label, id := range c.LabelToID {
+			names[id] = label
 		}
 	}
 	if len(names) == 0 {
@@ -64,32 +73,32 @@ func readLabels(dir fs.FS) (labelConfig, error) {
 			n = *c.NumLabels
 		}
 		if n < 1 || n > maxLabels {
-			return l, refuse(configFile, "num_labels", "is %d; 1 to %d are possible", n, maxLabels)
+			return l, refuse(name, "num_labels", "is %d; 1 to %d are possible", n, maxLabels)
 		}
 		for i := range n {
 			names[i] = fmt.Sprintf("LABEL_%d", i)
 		}
 	}
 	if len(names) > maxLabels {
-		return l, refuse(configFile, key, "has %d labels; at most %d are possible", len(names), maxLabels)
+		return l, refuse(name, key, "has %d labels; at most %d are possible", len(names), maxLabels)
 	}
 	for i := range len(names) {
-		name, ok := names[i]
+		label, ok := names[i]
 		if !ok {
-			return l, refuse(configFile, key, "has %d labels, but none for logit %d; they must be numbered from 0 without a gap", len(names), i)
+			return l, refuse(name, key, "has %d labels, but none for logit %d; they must be numbered from 0 without a gap", len(names), i)
 		}
-		l.labels = append(l.labels, name)
+		l.labels = append(l.labels, label)
 	}
 	l.multiLabel = c.ProblemType == "multi_label_classification"
-	for _, said := range []string{c.Sentence.Activation, c.OldActivation} {
-		switch {
-		case strings.Contains(said, "Sigmoid"):
+	for _, said := range []struct{ file, activation string }{{promptsFile, beside.Activation}, {name, c.Sentence.Activation}, {name, c.OldActivation}} {
+		switch class := said.activation[strings.LastIndexByte(said.activation, '.')+1:]; {
+		case class == "Sigmoid":
 			l.activation = Sigmoid
 			return l, nil
-		case strings.Contains(said, "Identity"):
+		case class == "Identity":
 			return l, nil
-		case said != "":
-			return l, refuse(configFile, "activation_fn", "%.80q is not supported; Sigmoid and Identity of torch.nn are", said)
+		case class != "":
+			return l, refuse(said.file, "activation_fn", "%.80q is not supported; Sigmoid and Identity of torch.nn are", said.activation)
 		}
 	}
 	if len(l.labels) == 1 {

@@ -8,37 +8,25 @@ import (
 )
 
 // DetectedBy are the files that Detect reads; of others it asks whether they are there.
-var DetectedBy = []string{modulesFile, configFile, adapterFile}
+var DetectedBy = append([]string{modulesFile, configFile, promptsFile, adapterFile}, transformerFiles...)
 
 // adapterFile is what PEFT keeps beside an adapter's weights.
 const adapterFile = "adapter_config.json"
 
-// Detect says what a model directory was made for, from the files that its makers left: the classes of modules.json, the heads
-// of BGE-M3, the class in config.json. labels are those of a classification head. What nothing speaks of is an embedder.
+// Detect says what a model directory was made for, from the files that its makers left: the model_type and the task of its
+// Transformer that sentence-transformers writes from 5.4 on, the classes of modules.json, the heads of BGE-M3, the class in
+// config.json. labels are those of a classification head. What nothing speaks of is an embedder.
 func Detect(dir string) (task Task, labels []string, err error) {
 	files := os.DirFS(dir)
 	if has(files, m3Vectors) && has(files, m3Weights) {
 		return BGEM3, nil, nil
 	}
-	var modules []struct {
-		Type string `json:"type"`
-	}
-	found, err := optional(readJSON(files, modulesFile, &modules))
+	modules, err := readModules(files)
 	if err != nil {
 		return Embed, nil, err
 	}
-	if found {
-		kinds := ""
-		for _, m := range modules {
-			kinds += m.Type[strings.LastIndexByte(m.Type, '.')+1:] + " "
-		}
-		switch {
-		case strings.Contains(kinds, "SpladePooling"):
-			return Splade, nil, nil
-		case strings.Contains(kinds, "Dense") && !strings.Contains(kinds, "Pooling"):
-			return ColBERT, nil, nil
-		}
-		return Embed, nil, nil
+	if modules != nil {
+		return detectModules(files, modules)
 	}
 	var config struct {
 		Architectures []string `json:"architectures"`
@@ -51,11 +39,42 @@ func Detect(dir string) (task Task, labels []string, err error) {
 	}
 	switch class := config.Architectures[0]; {
 	case strings.HasSuffix(class, "ForSequenceClassification"):
-		l, err := readLabels(files)
+		l, err := readLabels(files, "")
 		return Classify, l.labels, err
 	case strings.HasSuffix(class, "ForTokenClassification"):
 		return Tag, nil, nil
 	case strings.HasSuffix(class, "ColBERT"):
+		return ColBERT, nil, nil
+	}
+	return Embed, nil, nil
+}
+
+// detectModules is Detect for a directory with modules.json.
+func detectModules(files fs.FS, modules []module) (Task, []string, error) {
+	var saved struct {
+		ModelType string `json:"model_type"`
+	}
+	if _, err := optional(readJSON(files, promptsFile, &saved)); err != nil {
+		return Embed, nil, err
+	}
+	var first transformerConfig
+	if modules[0].path == "" { // releases that write a task keep their first module there
+		var err error
+		if first, err = readTransformer(files, ""); err != nil {
+			return Embed, nil, err
+		}
+	}
+	kinds := ""
+	for _, m := range modules {
+		kinds += m.kind + " "
+	}
+	switch {
+	case saved.ModelType == "CrossEncoder" || first.task == taskClassify:
+		l, err := readLabels(files, modules[0].path)
+		return Classify, l.labels, err
+	case saved.ModelType == "SparseEncoder" || strings.Contains(kinds, "SpladePooling"):
+		return Splade, nil, nil
+	case saved.ModelType == "MultiVectorEncoder" || strings.Contains(kinds, "Dense") && !strings.Contains(kinds, "Pooling"):
 		return ColBERT, nil, nil
 	}
 	return Embed, nil, nil

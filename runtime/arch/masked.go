@@ -3,7 +3,6 @@ package arch
 import (
 	"io/fs"
 	"path"
-	"strings"
 
 	"github.com/sie-engine/sie/runtime/engine"
 )
@@ -53,18 +52,17 @@ func loadMasked(dir fs.FS, n maskedNames, shape encoderShape, p *packer) (*maske
 	return h, p.err
 }
 
-// readSpladePooling reads what becomes of the largest logits: log(1 + x) unless sentence-transformers' SpladePooling says
-// otherwise. Its folder is named by its class, below a router with the route before it.
-func readSpladePooling(dir fs.FS) (engine.Sparse, error) {
-	module, err := moduleFolder(dir, "SpladePooling")
-	if err != nil || module == "" {
-		return engine.SparseLog, err
+// readSpladePooling reads the configuration of the SpladePooling module in folder: log(1 + x) of the largest logits unless it
+// says otherwise, or there is none.
+func readSpladePooling(dir fs.FS, folder string) (engine.Sparse, error) {
+	if folder == "" {
+		return engine.SparseLog, nil
 	}
 	c := struct {
 		Strategy   string `json:"pooling_strategy"`
 		Activation string `json:"activation_function"`
 	}{"max", "relu"}
-	name := path.Join(module, configFile)
+	name := path.Join(folder, configFile)
 	if _, err := optional(readJSON(dir, name, &c)); err != nil {
 		return 0, err
 	}
@@ -78,19 +76,4 @@ func readSpladePooling(dir fs.FS) (engine.Sparse, error) {
 		return engine.SparseLogLog, nil
 	}
 	return 0, refuse(name, "activation_function", "is %.40q; relu and log1p_relu are supported", c.Activation)
-}
-
-// moduleFolder is the folder that sentence-transformers made for a module of the class, in the route of documents where there
-// are routes; "" without one.
-func moduleFolder(dir fs.FS, class string) (string, error) {
-	entries, err := fs.ReadDir(dir, ".")
-	if err != nil {
-		return "", err
-	}
-	for _, e := range entries {
-		if e.IsDir() && strings.HasSuffix(e.Name(), "_"+class) && !strings.HasPrefix(e.Name(), "query_") {
-			return e.Name(), nil
-		}
-	}
-	return "", nil
 }

@@ -67,7 +67,7 @@ type Options struct {
 type Model struct {
 	Arch      string // model_type
 	Task      Task
-	Dim       int // columns of a dense vector
+	Dim       int // columns of a dense vector; truncate_dim of a program's, where the files set that
 	Layers    int
 	MaxSeqLen int // tokens, special ones included
 	Vocab     int
@@ -81,6 +81,8 @@ type Model struct {
 	Labels     []string   // of a classification head, by logit; nil without one
 	Activation Activation // of a score
 	MultiLabel bool       // the labels do not exclude each other
+
+	QueryWeights []float32 // SPLADE: of each token id in queries, which then need no encoder; nil: queries run like documents
 
 	Prompts       map[string]string // by name; nil without any
 	DefaultPrompt string            // name of the prompt for inputs that choose none; "" = none
@@ -118,11 +120,18 @@ func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	prompts, err := readPrompts(files)
+	prompts, err := readPrompts(files, o.Task)
 	if err != nil {
 		return nil, err
 	}
-	limits, err := readTextLimits(files, chain.encoderDir)
+	module, err := readTransformer(files, chain.encoderDir)
+	if err != nil {
+		return nil, err
+	}
+	if err := module.expect(chain.task, o.Task); err != nil {
+		return nil, err
+	}
+	limits, err := readTextLimits(files, chain.encoderDir, module)
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +154,9 @@ func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
 	if err := m.load(dir, chain, limits, info, o); err != nil {
 		m.Close()
 		return nil, err
+	}
+	if n := prompts.TruncateDim; n != nil {
+		m.Dim = int(min(int64(m.Dim), *n))
 	}
 	return m, nil
 }
@@ -214,7 +226,7 @@ func (m *Model) load(dir string, chain chain, limits textLimits, info engine.Inf
 func (m *Model) loadHeads(dir, encoderDir string, chain chain) (err error) {
 	names, shape := m.encoder.heads(), m.encoder.shape()
 	if m.Task == Classify || m.Task == Tag {
-		l, err := readLabels(os.DirFS(encoderDir))
+		l, err := readLabels(os.DirFS(dir), chain.encoderDir)
 		if err != nil {
 			return err
 		}
@@ -228,6 +240,9 @@ func (m *Model) loadHeads(dir, encoderDir string, chain chain) (err error) {
 		m.heads.tagger = &tagger
 	case Splade:
 		m.heads.sparse = chain.sparse
+		if m.QueryWeights, err = readQueryTable(dir, chain.queryTable); err != nil {
+			return err
+		}
 		m.heads.masked, err = loadMasked(os.DirFS(encoderDir), names.masked, shape, m.packer)
 	case ColBERT:
 		var width int64

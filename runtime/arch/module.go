@@ -62,6 +62,9 @@ func readPooling(dir fs.FS, module string) (engine.Pooling, error) {
 	default:
 		return 0, refuse(name, "pooling_mode", "must be a name or a list of names")
 	}
+	if len(modes) == 0 { // as sentence-transformers reads files that set none
+		modes = []string{"mean"}
+	}
 	if len(modes) != 1 {
 		return 0, refuse(name, "pooling_mode", "%d modes are set; exactly one of cls, mean and lasttoken is supported", len(modes))
 	}
@@ -70,6 +73,25 @@ func readPooling(dir fs.FS, module string) (engine.Pooling, error) {
 		return 0, refuse(name, "pooling_mode", "%.60q is not supported; cls, mean and lasttoken are", modes[0])
 	}
 	return pooling, nil
+}
+
+// readNormalize checks the config.json of a Normalize module, which releases before 5.7 do not write.
+func readNormalize(dir fs.FS, module string) error {
+	c := struct {
+		Input  string `json:"module_input_name"`
+		Output string `json:"module_output_name"`
+	}{"sentence_embedding", "sentence_embedding"}
+	name := path.Join(module, configFile)
+	if module == "" {
+		return nil
+	}
+	if _, err := optional(readJSON(dir, name, &c)); err != nil {
+		return err
+	}
+	if c.Input != "sentence_embedding" || c.Output != "sentence_embedding" {
+		return refuse(name, "module_input_name", "is %.60q to %.60q; only sentence_embedding can go in and come out", c.Input, c.Output)
+	}
+	return nil
 }
 
 // denseConfig is a Dense module: y = act(x·Wᵀ + bias), computed in float32 like everything after pooling.

@@ -38,6 +38,25 @@ func (p *packer) findPrefix(name string, prefixes []string) {
 	p.fail(refuse(p.file, name, "no such tensor, also not with the prefixes %q: is this checkpoint of another architecture?", prefixes))
 }
 
+// maxHeadDim is the widest head of attention that a CPU computes; cardHeadDims are those that a GPU has kernels for.
+const maxHeadDim = 256
+
+var cardHeadDims = []int64{32, 64, 128, 256}
+
+// checkHeadDim refuses heads of d columns that the device has no attention for; key is what gives them in config.json.
+func (p *packer) checkHeadDim(d int64, key string) error {
+	info, err := p.dev.Info()
+	switch {
+	case err != nil:
+		return err
+	case d > maxHeadDim:
+		return refuse(configFile, key, "gives heads of %d columns; at most %d are supported", d, maxHeadDim)
+	case info.Kind == engine.CUDA && !slices.Contains(cardHeadDims, d):
+		return refuse(configFile, key, "gives heads of %d columns, which GPUs have no kernel for (32, 64, 128 and 256 they have); serve it with --device cpu", d)
+	}
+	return nil
+}
+
 func (p *packer) fail(err error) {
 	if p.err == nil {
 		p.err = err

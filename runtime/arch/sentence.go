@@ -1,9 +1,8 @@
 package arch
 
 import (
-	"encoding/json"
 	"io/fs"
-	"math"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -34,29 +33,47 @@ type chain struct {
 	dense      []denseConfig
 	normalize  bool
 
-	tokens []denseConfig // ColBERT: over the tokens' vectors
-	sparse engine.Sparse // SPLADE: over the largest logits
+	task string // what the encoder's Transformer module must compute
+
+	tokens     []denseConfig // ColBERT: over the tokens' vectors
+	sparse     engine.Sparse // SPLADE: over the largest logits
+	queryTable string        // SPLADE: folder of the weights that a query's tokens have; "" = queries run like documents
 }
 
 // readFiles reads which modules a model has, as far as the task asks for them. Models that are not for dense vectors have
 // those of a plain encoder besides.
-func readFiles(dir fs.FS, task Task) (chain, error) {
-	if task == Embed || task == BGEM3 {
-		return readChain(dir)
-	}
-	c := chain{pooling: engine.PoolMean, normalize: true}
-	var err error
+func readFiles(dir fs.FS, task Task) (c chain, err error) {
 	switch task {
-	case ColBERT:
-		c.encoderDir, c.tokens, err = readTokenChain(dir)
-		return c, err
+	case Embed, BGEM3:
+		c, err = readChain(dir)
+		c.task = taskFeatures
 	case Splade:
-		if c.sparse, err = readSpladePooling(dir); err != nil {
-			return c, err
+		c, err = readSparseChain(dir)
+	case ColBERT:
+		c = chain{pooling: engine.PoolMean, normalize: true, task: taskFeatures}
+		c.encoderDir, c.tokens, err = readTokenChain(dir)
+	default:
+		c = chain{pooling: engine.PoolMean, normalize: true, task: taskClassify}
+		var modules []module
+		if modules, err = readModules(dir); err == nil {
+			c.encoderDir, err = readBareChain(modules)
 		}
 	}
-	c.encoderDir, err = encoderFolder(dir)
 	return c, err
+}
+
+// readBareChain returns the folder of the encoder whose head the checkpoint holds: a Transformer module alone, or one whose
+// pooling an embedder of older releases has left.
+func readBareChain(modules []module) (encoderDir string, err error) {
+	for i, m := range modules {
+		switch {
+		case i == 0 && (m.kind == "Transformer" || m.kind == "MLMTransformer"):
+			encoderDir = m.path
+		case i == 0 || m.kind != "Pooling" && m.kind != "Normalize" && m.kind != "Dropout":
+			return "", refuse(modulesFile, "type", "%q is not supported for this kind of model; a Transformer alone is", m.class)
+		}
+	}
+	return encoderDir, nil
 }
 
 // encoderFolder is where the encoder is: the first module's folder, or the folder of the documents' one behind a router.
@@ -65,10 +82,27 @@ func encoderFolder(dir fs.FS) (string, error) {
 	if err != nil || modules == nil {
 		return "", err
 	}
-	if strings.HasSuffix(modules[0].kind, "Transformer") {
-		return modules[0].path, nil
+	if modules[0].kind == "Router" {
+		c, err := readSparseChain(dir)
+		return c.encoderDir, err
 	}
-	return moduleFolder(dir, "MLMTransformer")
+	return modules[0].path, nil
+}
+
+// TokenizerFolder returns the folder of dir that holds the files of the model's tokenizer: its encoder's where these are
+// there, else dir itself.
+func TokenizerFolder(dir string) (string, error) {
+	files := os.DirFS(dir)
+	folder, err := encoderFolder(files)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{"tokenizer.json", "vocab.txt"} {
+		if has(files, path.Join(folder, name)) {
+			return filepath.Join(dir, filepath.FromSlash(folder)), nil
+		}
+	}
+	return dir, nil
 }
 
 // module is one entry of modules.json.
@@ -141,6 +175,9 @@ func readChain(dir fs.FS) (chain, error) {
 			}
 			c.dense = append(c.dense, d)
 		case "Normalize":
+			if err := readNormalize(dir, m.path); err != nil {
+				return c, err
+			}
 			c.normalize = true
 		case "Dropout": // does nothing outside training
 		default:
@@ -153,13 +190,16 @@ func readChain(dir fs.FS) (chain, error) {
 	return c, nil
 }
 
-// prompts are texts put before an input, by name.
+// prompts are texts put before an input, by name, and what else sentence-transformers keeps beside its modules.
 type prompts struct {
 	Prompts map[string]string `json:"prompts"`
 	Default *string           `json:"default_prompt_name"`
+
+	TruncateDim   *int64 `json:"truncate_dim"`    // components of a dense vector that are kept
+	MaxActiveDims *int64 `json:"max_active_dims"` // weights of a sparse vector that are kept
 }
 
-func readPrompts(dir fs.FS) (prompts, error) {
+func readPrompts(dir fs.FS, task Task) (prompts, error) {
 	var p prompts
 	if _, err := optional(readJSON(dir, promptsFile, &p)); err != nil {
 		return p, err
@@ -172,50 +212,16 @@ func readPrompts(dir fs.FS) (prompts, error) {
 			return p, refuse(promptsFile, "prompts", "%.60q has %d bytes; at most %d are possible", name, len(text), maxPromptBytes)
 		}
 	}
+	if p.TruncateDim != nil && *p.TruncateDim < 1 {
+		return p, refuse(promptsFile, "truncate_dim", "is %d; it must be at least 1", *p.TruncateDim)
+	}
+	if p.MaxActiveDims != nil && task == Splade {
+		return p, refuse(promptsFile, "max_active_dims", "is %d; sparse vectors cut to their largest weights are not supported", *p.MaxActiveDims)
+	}
 	if p.Default != nil {
 		if _, ok := p.Prompts[*p.Default]; !ok {
 			return p, refuse(promptsFile, "default_prompt_name", "%.60q is not one of the prompts", *p.Default)
 		}
 	}
 	return p, nil
-}
-
-// textLimits are what the files say about inputs. maxSeqLen is 0 when they say nothing.
-type textLimits struct {
-	maxSeqLen int64
-	lowerCase bool
-}
-
-// readTextLimits reads sentence_bert_config.json, and the tokenizer's model_max_length where it is silent, as
-// sentence-transformers does.
-func readTextLimits(dir fs.FS, encoderDir string) (textLimits, error) {
-	var limits struct {
-		MaxSeqLength *int64 `json:"max_seq_length"`
-		DoLowerCase  bool   `json:"do_lower_case"`
-	}
-	name := path.Join(encoderDir, limitsFile)
-	if _, err := optional(readJSON(dir, name, &limits)); err != nil {
-		return textLimits{}, err
-	}
-	t := textLimits{lowerCase: limits.DoLowerCase}
-	if n := limits.MaxSeqLength; n != nil {
-		if *n < 1 {
-			return t, refuse(name, "max_seq_length", "is %d; it must be at least 1", *n)
-		}
-		t.maxSeqLen = *n
-		return t, nil
-	}
-	var tokenizer struct {
-		// A float on disk where there is no limit: 1e30.
-		ModelMaxLength json.RawMessage `json:"model_max_length"`
-	}
-	name = path.Join(encoderDir, tokenizerFile)
-	if _, err := optional(readJSON(dir, name, &tokenizer)); err != nil {
-		return t, err
-	}
-	var length float64
-	if json.Unmarshal(tokenizer.ModelMaxLength, &length) == nil && length >= 1 && length <= math.MaxInt32 {
-		t.maxSeqLen = int64(length)
-	}
-	return t, nil
 }

@@ -3,6 +3,7 @@ package arch
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"path"
 	"path/filepath"
 
@@ -235,4 +236,31 @@ func loadM3(dir string, columns int64, p *packer) (vectors, weight layer, width 
 		}
 	}
 	return vectors, weight, width, nil
+}
+
+// readQueryTable reads the weights of a SparseStaticEmbedding module in dir's folder, one for each token id; nil without one.
+func readQueryTable(dir, folder string) ([]float32, error) {
+	if folder == "" {
+		return nil, nil
+	}
+	checkpoint, err := weights.Open(filepath.Join(dir, filepath.FromSlash(folder)))
+	if err != nil {
+		return nil, err
+	}
+	defer checkpoint.Close()
+	p := &packer{from: checkpoint, file: path.Join(folder, checkpoint.Name())}
+	t, ok := checkpoint.Tensor("weight")
+	if !ok || len(t.Shape) != 1 {
+		return nil, refuse(p.file, "weight", "no such vector; a SparseStaticEmbedding has a weight for each token")
+	}
+	table, err := p.floats("weight", t.Shape[0])
+	if err != nil {
+		return nil, err
+	}
+	for id, w := range table {
+		if math.IsNaN(float64(w)) || math.IsInf(float64(w), 0) {
+			return nil, refuse(p.file, "weight", "token %d has the weight %v; it must be finite", id, w)
+		}
+	}
+	return table, nil
 }

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -56,6 +57,25 @@ func readIDF(dir string, t *tokenizer.Tokenizer) ([]float32, error) {
 		return weights, nil
 	}
 	return nil, nil
+}
+
+// queryWeights returns the weight of each token id in queries that the model's own module has, or nil without one. The module
+// reads a query without special tokens, so those that frame a text weigh nothing.
+func (l *model) queryWeights() ([]float32, error) {
+	have := l.weights.QueryWeights
+	if have == nil {
+		return nil, nil
+	}
+	if n := l.tokenizer.VocabSize(); n > len(have) {
+		return nil, &arch.ModelError{File: "tokenizer.json", Reason: fmt.Sprintf("has ids up to %d; the queries' table has %d weights", n-1, len(have))}
+	}
+	table := slices.Clone(have)
+	for _, id := range []int32{l.tokenizer.Special().CLS, l.tokenizer.Special().SEP} {
+		if id >= 0 {
+			table[id] = 0
+		}
+	}
+	return table, nil
 }
 
 func readBounded(path string) ([]byte, error) {

@@ -99,7 +99,11 @@ func (w *Worker) load(ctx context.Context, key string, shared copyOf, found hub.
 				"the model is made for the task %s and was taken for one of %s when it could not be seen; start again, or send SIGHUP", task, tasks[m.Family])}
 		}
 	}
-	tok, err := tokenizer.Load(found.Dir)
+	folder, err := arch.TokenizerFolder(found.Dir)
+	if err != nil {
+		return nil, err
+	}
+	tok, err := tokenizer.Load(folder)
 	if err != nil {
 		return nil, tokenizerError{err}
 	}
@@ -117,7 +121,9 @@ func (w *Worker) load(ctx context.Context, key string, shared copyOf, found hub.
 	l := &model{w: w, key: key, copies: copies, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
 		scratch: need, options: w.queueOptions(m, a), files: found, variants: make(map[arch.Want]*variant)}
 	if m.Family == catalog.FamilySparse {
-		l.idf, err = readIDF(found.Dir, tok)
+		if l.idf, err = readIDF(found.Dir, tok); err == nil && l.idf == nil {
+			l.idf, err = l.queryWeights()
+		}
 	}
 	if err := cmp.Or(err, l.check()); err != nil {
 		tok.Close()

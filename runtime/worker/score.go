@@ -110,6 +110,8 @@ func (s *scoring) pairs() error {
 	query := s.req.Query
 	if ins := s.plan.instructionText(); ins != "" {
 		query = ins + " " + query
+	} else if m.DefaultPrompt != "" { // before the first text of a pair, as CrossEncoder has it
+		query = m.Prompts[m.DefaultPrompt] + query
 	}
 	specs := []batch.Spec{values(1)}
 	return s.job(v, false, func(first, end int) ([]batch.Item, error) {

@@ -1,0 +1,145 @@
+package arch
+
+import (
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+// A Router module sends queries and documents through modules of their own (sentence-transformers 5). Sparse encoders have
+// one where a query is looked up in a table and only documents pass the encoder.
+
+const routerFile = "router_config.json"
+
+// maxRoutes bounds a router.
+const maxRoutes = 16
+
+// readRouter reads the modules of each route of the Router module in folder; nil where its file is missing.
+func readRouter(dir fs.FS, folder string) (map[string][]module, error) {
+	var c struct {
+		Types      map[string]string   `json:"types"`     // by the module's folder
+		Structure  map[string][]string `json:"structure"` // folders by route
+		Parameters struct {
+			Mappings map[string]string `json:"route_mappings"`
+		} `json:"parameters"`
+	}
+	name := path.Join(folder, routerFile)
+	found, err := optional(readJSON(dir, name, &c))
+	if err != nil || !found {
+		return nil, err
+	}
+	if len(c.Structure) == 0 || len(c.Structure) > maxRoutes {
+		return nil, refuse(name, "structure", "has %d routes; 1 to %d are possible", len(c.Structure), maxRoutes)
+	}
+	if len(c.Parameters.Mappings) > 0 {
+		return nil, refuse(name, "parameters.route_mappings", "is not supported; routes named query and document are")
+	}
+	routes := make(map[string][]module, len(c.Structure))
+	for route, ids := range c.Structure {
+		if len(ids) == 0 || len(ids) > maxModules {
+			return nil, refuse(name, "structure", "route %.60q has %d modules; 1 to %d are possible", route, len(ids), maxModules)
+		}
+		for _, id := range ids {
+			class, ok := c.Types[id]
+			at := path.Join(folder, id)
+			if !ok || !filepath.IsLocal(filepath.FromSlash(at)) {
+				return nil, refuse(name, "structure", "%.60q of route %.60q is not among the types, or leads out of the model directory", id, route)
+			}
+			routes[route] = append(routes[route], module{class, class[strings.LastIndexByte(class, '.')+1:], at})
+		}
+	}
+	return routes, nil
+}
+
+// readSparseChain reads the modules of a sparse encoder: a masked language model and SpladePooling, or a router that has
+// these for documents.
+func readSparseChain(dir fs.FS) (chain, error) {
+	c := chain{pooling: engine.PoolMean, normalize: true, task: taskMasked}
+	modules, err := readModules(dir)
+	if err != nil {
+		return c, err
+	}
+	file := modulesFile
+	if len(modules) == 1 && modules[0].kind == "Router" {
+		routes, err := readRouter(dir, modules[0].path)
+		if err != nil {
+			return c, err
+		}
+		if routes == nil {
+			return readSparseFolders(dir, c)
+		}
+		file = path.Join(modules[0].path, routerFile)
+		if modules = routes["document"]; modules == nil {
+			return c, refuse(file, "structure", "has no route named document")
+		}
+		query, ok := routes["query"]
+		switch {
+		case ok && slices.Equal(query, modules):
+		case ok && len(query) == 1 && query[0].kind == "SparseStaticEmbedding":
+			c.queryTable = query[0].path
+		default:
+			return c, refuse(file, "structure", "the route query must be one SparseStaticEmbedding, or the modules of documents")
+		}
+		if len(routes) > 2 {
+			return c, refuse(file, "structure", "has %d routes; query and document are supported", len(routes))
+		}
+	}
+	if modules == nil { // what transformers saves
+		c.sparse, err = readSpladePooling(dir, "")
+		return c, err
+	}
+	if !slices.ContainsFunc(modules, func(m module) bool { return m.kind == "SpladePooling" }) && file == modulesFile {
+		c.encoderDir, err = readBareChain(modules)
+		return c, err
+	}
+	for i, m := range modules {
+		switch {
+		case i == 0 && (m.kind == "Transformer" || m.kind == "MLMTransformer"):
+			c.encoderDir = m.path
+		case i == 1 && m.kind == "SpladePooling":
+			if c.sparse, err = readSpladePooling(dir, m.path); err != nil {
+				return c, err
+			}
+		default:
+			return c, refuse(file, "type", "module %d is %q; a sparse encoder is a Transformer or MLMTransformer and then SpladePooling", i, m.class)
+		}
+	}
+	if len(modules) != 2 {
+		return c, refuse(file, "type", "there is no SpladePooling module")
+	}
+	return c, nil
+}
+
+// readSparseFolders finds the modules of documents by their folders' names, where a router's own file is missing.
+func readSparseFolders(dir fs.FS, c chain) (chain, error) {
+	pooling, err := moduleFolder(dir, "SpladePooling")
+	if err != nil {
+		return c, err
+	}
+	if c.sparse, err = readSpladePooling(dir, pooling); err != nil {
+		return c, err
+	}
+	c.encoderDir, err = moduleFolder(dir, "Transformer", "MLMTransformer")
+	return c, err
+}
+
+// moduleFolder is the folder that sentence-transformers made for a module of one of the classes, in the route of documents
+// where there are routes; "" without one.
+func moduleFolder(dir fs.FS, classes ...string) (string, error) {
+	entries, err := fs.ReadDir(dir, ".")
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		for _, class := range classes {
+			if e.IsDir() && strings.HasSuffix(e.Name(), "_"+class) && !strings.HasPrefix(e.Name(), "query_") {
+				return e.Name(), nil
+			}
+		}
+	}
+	return "", nil
+}
