@@ -20,8 +20,24 @@ type hangups struct {
 	done chan struct{}
 
 	mu      sync.Mutex
-	watches map[int32]func() // by descriptor
+	last    uint64            // the key of the newest watch
+	watches map[uint64]func() // by key
+
+	// harvested, if set, is called when events were taken from the kernel and before any is looked at. For tests.
+	harvested func()
 }
+
+// stopKey is the key of the pipe's events. Watches have the keys from 1 on.
+const stopKey = 0
+
+// event returns an epoll event that carries key. A descriptor would not do as a key: an event that was taken from the
+// kernel before its connection was closed would hit the next connection that gets the descriptor.
+func event(events uint32, key uint64) *unix.EpollEvent {
+	return &unix.EpollEvent{Events: events, Fd: int32(uint32(key)), Pad: int32(uint32(key >> 32))}
+}
+
+// eventKey returns the key that an event carries.
+func eventKey(e *unix.EpollEvent) uint64 { return uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32 }
 
 var errNoDescriptor = errors.New("server: connection has no descriptor")
 
@@ -30,13 +46,12 @@ func newHangups() (*hangups, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hangups{epfd: ep, done: make(chan struct{}), watches: make(map[int32]func())}
+	h := &hangups{epfd: ep, done: make(chan struct{}), watches: make(map[uint64]func())}
 	if err := unix.Pipe2(h.stop[:], unix.O_CLOEXEC); err != nil {
 		unix.Close(ep)
 		return nil, err
 	}
-	ev := unix.EpollEvent{Events: unix.EPOLLHUP, Fd: int32(h.stop[0])}
-	if err := unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, h.stop[0], &ev); err != nil {
+	if err := unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, h.stop[0], event(unix.EPOLLHUP, stopKey)); err != nil {
 		unix.Close(ep)
 		unix.Close(h.stop[0])
 		unix.Close(h.stop[1])
@@ -57,24 +72,24 @@ func (h *hangups) watch(c net.Conn, gone func()) (end func(), err error) {
 	if err != nil {
 		return func() {}, err
 	}
-	var fd int32
+	h.mu.Lock()
+	h.last++
+	key := h.last
+	h.watches[key] = gone
+	h.mu.Unlock()
 	var ctlErr error
 	err = raw.Control(func(d uintptr) {
-		fd = int32(d)
-		h.mu.Lock()
-		h.watches[fd] = gone
-		h.mu.Unlock()
-		ev := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: fd}
-		if ctlErr = unix.EpollCtl(h.epfd, unix.EPOLL_CTL_ADD, int(d), &ev); errors.Is(ctlErr, unix.EEXIST) {
-			ctlErr = unix.EpollCtl(h.epfd, unix.EPOLL_CTL_MOD, int(d), &ev)
+		ev := event(unix.EPOLLRDHUP|unix.EPOLLONESHOT, key)
+		if ctlErr = unix.EpollCtl(h.epfd, unix.EPOLL_CTL_ADD, int(d), ev); errors.Is(ctlErr, unix.EEXIST) {
+			ctlErr = unix.EpollCtl(h.epfd, unix.EPOLL_CTL_MOD, int(d), ev)
 		}
 	})
 	if err = errors.Join(err, ctlErr); err != nil {
-		h.forget(fd)
+		h.forget(key)
 		return func() {}, err
 	}
 	return func() {
-		h.forget(fd)
+		h.forget(key)
 		// The descriptor is taken out inside Control, so that it can't be closed and reused in between. When the
 		// connection is closed already the kernel has removed it itself.
 		_ = raw.Control(func(d uintptr) { _ = unix.EpollCtl(h.epfd, unix.EPOLL_CTL_DEL, int(d), nil) })
@@ -89,9 +104,9 @@ func plainConn(c net.Conn) net.Conn {
 	return c
 }
 
-func (h *hangups) forget(fd int32) {
+func (h *hangups) forget(key uint64) {
 	h.mu.Lock()
-	delete(h.watches, fd)
+	delete(h.watches, key)
 	h.mu.Unlock()
 }
 
@@ -106,13 +121,17 @@ func (h *hangups) loop() {
 		if err != nil {
 			return // the set was closed under us: only close does that
 		}
-		for _, e := range events[:n] {
-			if e.Fd == int32(h.stop[0]) {
+		if h.harvested != nil {
+			h.harvested()
+		}
+		for i := range events[:n] {
+			key := eventKey(&events[i])
+			if key == stopKey {
 				return
 			}
 			h.mu.Lock()
-			if gone := h.watches[e.Fd]; gone != nil {
-				delete(h.watches, e.Fd)
+			if gone := h.watches[key]; gone != nil {
+				delete(h.watches, key)
 				gone() // under the lock, so that the end function can promise that it won't be called later
 			}
 			h.mu.Unlock()
