@@ -33,7 +33,7 @@ type serveCmd struct {
 	Port     int      `help:"Port to listen on." short:"p" default:"8080"`
 	Preload  []string `help:"Model ids to load before the server is ready." sep:"," env:"SIE_PRELOAD_MODELS"`
 	Default  []string `name:"default-model" help:"Model of routes that name none (text-embeddings-inference's, a rerank request without one): the first that fits the task. Default: the models of -m." sep:"," env:"SIE_DEFAULT_MODEL"`
-	Verbose  bool     `help:"Log every request that is refused, in the words its client gets." short:"v"`
+	Verbose  bool     `help:"Log every request that is refused: its id, code and field; never a text, a key or a header." short:"v"`
 	JSONLogs bool     `help:"Log JSON; the same as --log-format json." env:"SIE_LOG_JSON"`
 	Format   string   `name:"log-format" help:"text or json." env:"SIE_LOG_FORMAT" default:"text" enum:"text,json"`
 	Access   bool     `name:"access-log" help:"Log every request: id, path, status, model, counts and times; never texts or keys." env:"SIE_ACCESS_LOG"`

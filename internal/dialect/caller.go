@@ -11,6 +11,7 @@
 package dialect
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -54,6 +55,17 @@ func ParseCaller(sdkVersion string) Caller {
 	}
 	c.Known = true
 	return c
+}
+
+// Version returns the SDK's version as it was understood, "unknown" where it was not, "" for a caller that named none.
+func (c Caller) Version() string {
+	switch {
+	case !c.Named:
+		return ""
+	case !c.Known:
+		return "unknown"
+	}
+	return fmt.Sprintf("%d.%d.%d", c.Major, c.Minor, c.Patch)
 }
 
 // number reads up to six digits.

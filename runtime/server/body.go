@@ -15,9 +15,11 @@ import (
 
 const (
 	// drainBytes and drainTime bound what is read and thrown away of a body that is not wanted, so that its sender sees
-	// the answer instead of a reset connection, and so that the rest of it is not taken for the next request.
+	// the answer instead of a reset connection, and so that the rest of it is not taken for the next request. briefTime is
+	// the time where nobody had a reason to send one: on open routes, and without a key.
 	drainBytes = 512 << 20
 	drainTime  = 30 * time.Second
+	briefTime  = 500 * time.Millisecond
 	// stallTime is how long a sender may pause within a body, bodyTime how long a whole body may take.
 	stallTime = 20 * time.Second
 	bodyTime  = 5 * time.Minute
@@ -27,29 +29,27 @@ const (
 type bodies struct {
 	maxOne  int64 // bytes; 0 refuses every body
 	maxHeld int64
-	// stall bounds the pause between two pieces of a body, whole the time for all of it, drainFor the time spent on
-	// throwing one away.
-	stall, whole, drainFor time.Duration
+	// stall bounds the pause between two pieces of a body, whole the time for all of it, drainFor and brief the time spent
+	// on throwing one away.
+	stall, whole, drainFor, brief time.Duration
 
 	held atomic.Int64
 	pool sync.Pool
 }
 
-// readAhead is what fasthttp reads of a body before it calls the handler.
-const readAhead = 8 << 10
-
 // read returns the request's body, which the caller gives back with release. The bytes are the caller's own: they stay
 // valid whatever happens to the connection. Errors are *errs.Error; the body is then read away, or the connection marked
-// to be closed.
+// to be closed: at once for a body that came too slowly or was malformed, since nobody knows where the next request begins.
 func (b *bodies) read(ctx *fasthttp.RequestCtx) (*heldBody, error) {
+	visitOf(ctx).body = true
 	declared := int64(ctx.Request.Header.ContentLength())
 	if declared > b.maxOne {
-		b.drain(ctx)
+		b.drain(ctx, b.drainFor)
 		return nil, errs.BodyTooLarge(b.maxOne)
 	}
 	reserve := max(declared, 4096)
 	if !b.reserve(reserve) {
-		b.drain(ctx)
+		b.drain(ctx, b.drainFor)
 		return nil, errs.FullQueueBytes(b.held.Load(), reserve, b.maxHeld)
 	}
 	h := &heldBody{owner: b, reserved: reserve}
@@ -68,16 +68,21 @@ func (b *bodies) read(ctx *fasthttp.RequestCtx) (*heldBody, error) {
 		}
 		return h, nil
 	}
-	if err := b.fill(h, ctx.Conn(), stream, declared); err != nil {
-		h.release()
-		b.drain(ctx)
-		return nil, err
+	err, broken := b.fill(h, ctx.Conn(), stream, declared)
+	if err == nil {
+		return h, nil
 	}
-	return h, nil
+	h.release()
+	if broken {
+		ctx.SetConnectionClose()
+	} else {
+		b.drain(ctx, b.drainFor)
+	}
+	return nil, err
 }
 
-// fill reads the stream with a deadline that moves with its progress.
-func (b *bodies) fill(h *heldBody, conn net.Conn, stream io.Reader, declared int64) error {
+// fill reads the stream with a deadline that moves with its progress. broken says that no more can be read of it.
+func (b *bodies) fill(h *heldBody, conn net.Conn, stream io.Reader, declared int64) (err error, broken bool) {
 	limit := time.Now().Add(b.whole)
 	defer func() { _ = conn.SetReadDeadline(time.Time{}) }()
 	data := (*h.buf)[:0]
@@ -96,51 +101,66 @@ func (b *bodies) fill(h *heldBody, conn net.Conn, stream io.Reader, declared int
 			copy(grown, data)
 			data = grown
 		}
-		deadline := time.Now().Add(b.stall)
-		if deadline.After(limit) {
-			deadline = limit
-		}
-		_ = conn.SetReadDeadline(deadline)
+		_ = conn.SetReadDeadline(sooner(time.Now().Add(b.stall), limit))
 		n, err := stream.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
 		*h.buf, h.Bytes = data, data
 		if int64(len(data)) > b.maxOne {
-			return errs.BodyTooLarge(b.maxOne)
+			return errs.BodyTooLarge(b.maxOne), false
 		}
 		if more := int64(len(data)) - h.reserved; more > 0 {
 			if !b.reserve(more) {
-				return errs.FullQueueBytes(b.held.Load(), more, b.maxHeld)
+				return errs.FullQueueBytes(b.held.Load(), more, b.maxHeld), false
 			}
 			h.reserved += more
 		}
 		switch {
 		case errors.Is(err, io.EOF) && int64(len(data)) >= declared: // fasthttp ends a broken off body with EOF too
-			return nil
+			return nil, false
+		case isTimeout(err):
+			return errs.Invalidf("body", "the request body arrived too slowly: no more than %v between two pieces and %v in all are allowed",
+				b.stall, b.whole), true
 		case err != nil:
-			var ne net.Error
-			if errors.As(err, &ne) && ne.Timeout() {
-				return errs.Invalidf("body", "the request body arrived too slowly: no more than %v between two pieces and %v in all are allowed",
-					b.stall, b.whole)
-			}
-			return errs.Invalidf("body", "the request body ended early or its chunks are malformed: %v", err)
+			return errs.Invalid("body", "the request body ended early or its chunks are malformed"), true
 		}
 	}
 }
 
-// drain throws away a body that will not be read, within bounds. Unless all of it came the connection is closed after the
-// answer.
-func (b *bodies) drain(ctx *fasthttp.RequestCtx) {
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+// drain throws away a body that will not be read, for at most that long and with no longer pauses than any body may have.
+// Unless all of it came the connection is closed after the answer.
+func (b *bodies) drain(ctx *fasthttp.RequestCtx, most time.Duration) {
+	visitOf(ctx).body = true
 	stream := ctx.RequestBodyStream()
 	if stream == nil {
 		return
 	}
-	if n := ctx.Request.Header.ContentLength(); n >= 0 && n <= readAhead {
-		return // fasthttp has all of it, and throws it away
+	limit := time.Now().Add(min(most, b.whole))
+	buf := lingerBuffers.Get().(*[4096]byte)
+	defer lingerBuffers.Put(buf)
+	for left := int64(drainBytes); left > 0; {
+		_ = ctx.Conn().SetReadDeadline(sooner(time.Now().Add(b.stall), limit))
+		n, err := stream.Read(buf[:])
+		left -= int64(n)
+		switch {
+		case errors.Is(err, io.EOF):
+			return
+		case err != nil:
+			left = 0
+		}
 	}
-	_ = ctx.Conn().SetReadDeadline(time.Now().Add(b.drainFor))
-	if _, err := io.CopyN(io.Discard, stream, drainBytes); !errors.Is(err, io.EOF) {
-		ctx.SetConnectionClose()
+	ctx.SetConnectionClose()
+}
+
+func sooner(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
 	}
+	return b
 }
 
 func (b *bodies) reserve(n int64) bool {

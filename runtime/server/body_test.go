@@ -26,6 +26,61 @@ func chunked(chunks ...string) string {
 	return b.String()
 }
 
+// After a chunk that cannot be read nothing is: what follows may be anything, also what looks like a request.
+func TestNothingIsReadAfterABadChunk(t *testing.T) {
+	r := start(t, nil, func(s *Server) { s.bodies.drainFor = time.Hour })
+	head := strings.Replace(post(0), "Content-Length: 0", "Transfer-Encoding: chunked", 1)
+	for name, body := range map[string]string{
+		"longer than it says":  "5\r\nabcdefg\r\n0\r\n\r\n" + getHealth,
+		"an end of its own":    "5\r\nabcde\n0\r\n\r\n" + getHealth,
+		"a size with a prefix": "0x2\r\n{}\r\n0\r\n\r\n" + getHealth,
+		"a bad trailer":        "2\r\n{}\r\n0\r\n\x00:\r\n\r\n" + getHealth,
+		"a huge size":          "fffffffffffffffff\r\n{}\r\n0\r\n\r\n" + getHealth,
+	} {
+		for _, to := range []string{head, strings.Replace(head, encodePath, "/v1/nothing", 1), strings.Replace(head, "POST "+encodePath, "GET /healthz", 1)} {
+			w := r.dial()
+			w.send(to + body)
+			want := map[string]int{"POST /v1/e": 400, "POST /v1/n": 404, "GET /healt": 200}[to[:10]]
+			if a := w.receive("POST"); a.status != want || a.header.Get("Connection") != "close" {
+				t.Errorf("%s, %.20q: %d %v %s", name, to, a.status, a.header, a.body)
+			}
+			w.ended()
+		}
+	}
+}
+
+// Open routes, and those who have no key, do not hold a connection by a body that does not come. The clock of the bounds that
+// must not count here does not run out within the test.
+func TestUnwantedBodiesThatStall(t *testing.T) {
+	r := start(t, func(o *Options, _ *worker.Options) { o.Keys = guarded(t, "key") }, func(s *Server) {
+		s.bodies.stall, s.bodies.whole, s.bodies.drainFor, s.bodies.brief = time.Hour, time.Hour, time.Hour, 50*time.Millisecond
+	})
+	stalled := "Host: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"
+	for _, c := range []struct {
+		line   string
+		status int
+	}{{"GET /healthz HTTP/1.1\r\n", 200}, {"GET /v1/models HTTP/1.1\r\nX-API-Key: key\r\n", 200}, {"POST " + encodePath + " HTTP/1.1\r\n", 401},
+		{"POST /v1/nothing HTTP/1.1\r\n", 401}, {"POST /v1/nothing HTTP/1.1\r\nX-API-Key: key\r\n", 404}, {"POST /%zz HTTP/1.1\r\n", 400}} {
+		w := r.dial()
+		w.send(c.line + stalled)
+		if a := w.receive("POST"); a.status != c.status || a.header.Get("Connection") != "close" {
+			t.Errorf("%q: %d %v %s", c.line, a.status, a.header, a.body)
+		}
+		w.ended()
+	}
+	w := r.dial() // a body nobody looked at is not the next request
+	w.send("POST /%zz HTTP/1.1\r\nHost: x\r\nContent-Length: " + fmt.Sprint(len(getHealth)) + "\r\n\r\n" + getHealth + getHealth)
+	if a := w.receive("POST"); a.status != 400 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := w.receive("GET"); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	w.send("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	w.receive("GET")
+	w.ended()
+}
+
 // Whatever is wrong with a body, its rest is never taken for the next request.
 func TestBodiesOfAnySize(t *testing.T) {
 	r := start(t, limited)
@@ -86,7 +141,7 @@ func TestBodiesOfAnySize(t *testing.T) {
 
 func TestSlowBodies(t *testing.T) {
 	r := start(t, limited, func(s *Server) {
-		s.bodies.stall, s.bodies.whole, s.bodies.drainFor = 150*time.Millisecond, 500*time.Millisecond, 50*time.Millisecond
+		s.bodies.stall, s.bodies.whole, s.bodies.drainFor = 150*time.Millisecond, 500*time.Millisecond, time.Hour
 	})
 	for name, trickle := range map[string]bool{"stalls": false, "trickles": true} {
 		w := r.dial()
@@ -113,7 +168,12 @@ func TestSlowBodies(t *testing.T) {
 			t.Errorf("a sender that %s: %d %s after %v", name, a.status, a.body, took)
 		}
 	}
-	w := r.dial() // refused for what it announces, which is not reserved
+	first := r.dial() // nothing of a body: the time for a head is not up, that for a pause is
+	first.send(post(9))
+	if a := first.receive("POST"); a.status != 408 || a.header.Get("Connection") != "close" {
+		t.Errorf("a body that does not begin: %d %v %s", a.status, a.header, a.body)
+	}
+	w := r.dial() // refused for what it announces, which is not reserved, and thrown away no longer than a body may take
 	w.send(post(1<<40) + oneText + strings.Repeat(" ", 9000))
 	if a := w.receive("POST"); a.status != 413 || a.header.Get("Connection") != "close" {
 		t.Errorf("a body of a terabyte: %d %v %s", a.status, a.header, a.body)

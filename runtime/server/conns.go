@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net"
 	"sync"
 	"time"
@@ -8,60 +9,69 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// conns are the open connections. fasthttp waits at its end for all that are not idle between two requests, and so for a
-// client that has sent half a request, or connected and sent nothing. Safe for concurrent use.
+// conns are the open connections, those that became status sockets left out. Safe for concurrent use.
 type conns struct {
 	mu   sync.Mutex
-	open map[net.Conn]struct{}
+	open map[net.Conn]bool // and whether each is idle: between two requests
 }
 
 // note is fasthttp's hook for changes of state.
 func (c *conns) note(conn net.Conn, state fasthttp.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch state {
-	case fasthttp.StateNew:
-		c.mu.Lock()
+	case fasthttp.StateNew, fasthttp.StateActive, fasthttp.StateIdle:
 		if c.open == nil {
-			c.open = make(map[net.Conn]struct{})
+			c.open = make(map[net.Conn]bool)
 		}
-		c.open[conn] = struct{}{}
-		c.mu.Unlock()
+		c.open[conn] = state == fasthttp.StateIdle
 	case fasthttp.StateClosed, fasthttp.StateHijacked:
-		c.mu.Lock()
 		delete(c.open, conn)
-		c.mu.Unlock()
 	}
 }
 
-// hurryTick is how often deadlines are set again while a server waits for its connections: whoever reads one sets its own.
-const hurryTick = 50 * time.Millisecond
+// count returns how many are open.
+func (c *conns) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.open)
+}
 
-// hurry lets nothing be read from any connection after by, until stop is closed. Answers may still be written.
-func (c *conns) hurry(by time.Time, stop <-chan struct{}) {
-	tick := time.NewTicker(hurryTick)
+// each calls f for every open connection, or for those that are idle only. f must not wait.
+func (c *conns) each(idle bool, f func(ender)) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn, isIdle := range c.open {
+		if e, ok := conn.(ender); ok && (isIdle || !idle) {
+			f(e)
+			n++
+		}
+	}
+	return n
+}
+
+// windTick is how often wind looks at the connections.
+const windTick = 20 * time.Millisecond
+
+// wind waits until none is open, or ctx ends. From idleBy on it ends those between two requests, from allBy on every one: a
+// request that has arrived is answered all the same.
+func (c *conns) wind(ctx context.Context, idleBy, allBy time.Time) {
+	tick := time.NewTicker(windTick)
 	defer tick.Stop()
-	for {
-		c.each(func(conn net.Conn) { _ = conn.SetReadDeadline(by) })
+	for c.count() > 0 {
+		switch now := time.Now(); {
+		case now.After(allBy):
+			c.each(false, ender.end)
+		case now.After(idleBy):
+			c.each(true, ender.end)
+		}
 		select {
-		case <-stop:
+		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 	}
 }
 
-// close closes all of them, and returns how many there were.
-func (c *conns) close() (n int) {
-	c.each(func(conn net.Conn) {
-		_ = plainConn(conn).Close() // below TLS, which would wait for a peer that takes nothing
-		n++
-	})
-	return n
-}
-
-func (c *conns) each(f func(net.Conn)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for conn := range c.open {
-		f(conn)
-	}
-}
+// cut closes all of them at once, and returns how many there were.
+func (c *conns) cut() int { return c.each(false, ender.cut) }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -94,7 +97,7 @@ func TestFullQueueRefusesAtTheHead(t *testing.T) {
 	r.queued(2)
 
 	w := r.dial()
-	for _, body := range []string{"", "{", strings.Repeat("x", readAhead), strings.Repeat("x", readAhead+1), strings.Repeat("x", 300_000)} {
+	for _, body := range []string{"", "{", strings.Repeat("x", 8<<10), strings.Repeat("x", 8<<10+1), strings.Repeat("x", 300_000)} {
 		w.send(post(len(body)) + body)
 		a := w.receive("POST")
 		if e := a.failure(t); a.status != 503 || a.header.Get("Retry-After") != "1" || e.Code != "QUEUE_FULL" ||
@@ -144,18 +147,31 @@ func TestDrain(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- r.Shutdown(t.Context()) }()
 	testrig.Until(r.t, "it drains", r.gate.closed)
-	for _, w := range []*wire{idle, r.dial()} {
-		w.send("GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n" + getHealth + post(len(oneText)) + oneText)
-		if a := w.receive("GET"); a.status != 503 {
-			t.Errorf("/readyz: %d %s", a.status, a.body)
+	asked := func(w *wire, method, request string) answer { // and told that nothing more will be answered on this connection
+		w.send(request + getHealth)
+		a := w.receive(method)
+		if a.header.Get("Connection") != "close" {
+			t.Errorf("%.40q: the connection goes on: %v", request, a.header)
 		}
-		if a := w.receive("GET"); a.status != 200 {
-			t.Errorf("/healthz: %d %s", a.status, a.body)
-		}
-		a := w.receive("POST")
+		w.ended()
+		return a
+	}
+	refused := func(a answer) {
+		t.Helper()
 		if a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(string(a.body), "draining") {
 			t.Errorf("new work: %d %v %s", a.status, a.header, a.body)
 		}
+	}
+	refused(asked(idle, "POST", post(len(oneText))+oneText))
+	refused(asked(r.dial(), "POST", post(len(oneText))+oneText))
+	if a := asked(r.dial(), "GET", "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"); a.status != 503 {
+		t.Errorf("/readyz: %d %s", a.status, a.body)
+	}
+	if a := asked(r.dial(), "GET", getHealth); a.status != 200 {
+		t.Errorf("/healthz: %d %s", a.status, a.body)
+	}
+	if a := asked(r.dial(), "GET", "GET / HTTP/9\r\n\r\n"); a.status != 400 {
+		t.Errorf("a head that cannot be read: %d %s", a.status, a.body)
 	}
 	sending.send(strings.Repeat(" ", 20_000-9000-len(oneText)))
 	if a := sending.receive("POST"); a.status != 503 {
@@ -184,6 +200,120 @@ func TestDrain(t *testing.T) {
 		c.Close()
 		t.Error("it still listens")
 	}
+}
+
+// A request that has arrived on a kept connection is answered, whenever the server stops: its clients are told with the last
+// answer that there will be no other. Connections nobody uses are ended.
+func TestDrainAnswersKeptConnections(t *testing.T) {
+	r := start(t, nil, func(s *Server) { s.lastBytes = time.Hour })
+	var clients sync.WaitGroup
+	served, warm := make([]int, 20), make(chan struct{}, 20)
+	for i := range served {
+		w := r.dial()
+		clients.Go(func() {
+			for {
+				if _, err := io.WriteString(w, post(len(oneText))+oneText); err != nil {
+					t.Errorf("client %d, request %d: %v", i, served[i], err)
+					return
+				}
+				resp, err := http.ReadResponse(w.br, &http.Request{Method: "POST"})
+				if err != nil {
+					t.Errorf("client %d: request %d was sent and not answered: %v", i, served[i], err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				if served[i]++; served[i] == 2 {
+					warm <- struct{}{}
+				}
+				switch {
+				case resp.Close:
+					return
+				case resp.StatusCode != 200:
+					t.Errorf("client %d: %d without Connection: close", i, resp.StatusCode)
+					return
+				}
+			}
+		})
+	}
+	idle := r.dial()
+	idle.send(getHealth)
+	idle.receive("GET")
+	for range served {
+		<-warm
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	if err := r.Shutdown(ctx); err != nil || ctx.Err() != nil {
+		t.Error(err, ctx.Err())
+	}
+	clients.Wait()
+	idle.ended()
+}
+
+// A request that lies unread when its connection is ended is answered; nothing that comes later is read.
+func TestEndLetsWhatHasArrivedBeRead(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	here, there := ends(t, l)
+	c := newConn(here).(*conn)
+	if _, err := there.Write([]byte("abc")); err != nil {
+		t.Fatal(err)
+	}
+	one := make([]byte, 1)
+	if _, err := c.Read(one); err != nil { // the rest is here too
+		t.Fatal(err)
+	}
+	c.end()
+	rest := make([]byte, 10)
+	if n, err := c.Read(rest); err != nil || string(rest[:n]) != "bc" {
+		t.Errorf("what had arrived reads %q, %v", rest[:n], err)
+	}
+	if n, err := c.Read(rest); n != 0 || !isTimeout(err) {
+		t.Errorf("then %d bytes, %v", n, err)
+	}
+	if _, err := c.Write([]byte("answer")); err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if b, err := io.ReadAll(there); err != nil || string(b) != "answer" {
+		t.Errorf("the peer reads %q, %v", b, err)
+	}
+}
+
+// An answer reaches a client that is still sending.
+func TestCloseDoesNotResetUnderAnAnswer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	here, there := ends(t, l)
+	c := newConn(here)
+	if _, err := there.Write(make([]byte, 100_000)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte("answer")); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { c.Close(); close(done) }()
+	buf := make([]byte, 6)
+	if _, err := io.ReadFull(there, buf); err != nil || string(buf) != "answer" {
+		t.Fatalf("%q, %v", buf, err)
+	}
+	if n, err := there.Read(buf); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("after the answer %d bytes, %v", n, err)
+	}
+	if _, err := there.Write(make([]byte, 100_000)); err != nil { // a reset would come back
+		t.Error(err)
+	}
+	there.Close()
+	<-done
 }
 
 // What still runs when the time is up is answered, and nothing runs when Shutdown returns.

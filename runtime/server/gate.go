@@ -1,12 +1,17 @@
 package server
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
 
 // gate counts the inference requests that run, and lets no more in once it is shut. Safe for concurrent use.
 type gate struct {
 	mu      sync.Mutex
 	running int
-	isShut  bool
+	isShut  atomic.Bool   // written under mu
+	shutAt  time.Time     // of shut
 	idle    chan struct{} // closed when it is shut and nothing runs
 }
 
@@ -16,7 +21,7 @@ func newGate() *gate { return &gate{idle: make(chan struct{})} }
 func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.isShut {
+	if g.isShut.Load() {
 		return false
 	}
 	g.running++
@@ -27,7 +32,7 @@ func (g *gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.running--
-	if g.isShut && g.running == 0 {
+	if g.isShut.Load() && g.running == 0 {
 		close(g.idle)
 	}
 }
@@ -36,21 +41,18 @@ func (g *gate) leave() {
 func (g *gate) shut() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.isShut {
+	if g.isShut.Load() {
 		return false
 	}
-	g.isShut = true
+	g.shutAt = time.Now()
+	g.isShut.Store(true)
 	if g.running == 0 {
 		close(g.idle)
 	}
 	return true
 }
 
-func (g *gate) closed() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.isShut
-}
+func (g *gate) closed() bool { return g.isShut.Load() }
 
 // count is how many run.
 func (g *gate) count() int {

@@ -96,14 +96,6 @@ func (h *hangups) watch(c net.Conn, gone func()) (end func(), err error) {
 	}, nil
 }
 
-// plainConn is the connection below TLS.
-func plainConn(c net.Conn) net.Conn {
-	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
-		return t.NetConn()
-	}
-	return c
-}
-
 func (h *hangups) forget(key uint64) {
 	h.mu.Lock()
 	delete(h.watches, key)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -33,17 +32,17 @@ type call struct {
 func (s *Server) inference(ctx *fasthttp.RequestCtx, c call,
 	f func(work context.Context, body []byte) (model string, err error)) {
 	if s.gate.closed() {
-		s.discard(ctx)
+		s.unwanted(ctx)
 		s.refuse(ctx, c, errs.ShuttingDown())
 		return
 	}
 	if err := s.checkHeaders(ctx); err != nil {
-		s.discard(ctx)
+		s.unwanted(ctx)
 		s.refuse(ctx, c, err)
 		return
 	}
 	if c.full {
-		s.discard(ctx)
+		s.unwanted(ctx)
 		s.refuseFull(ctx, c)
 		return
 	}
@@ -84,16 +83,17 @@ func (s *Server) inference(ctx *fasthttp.RequestCtx, c call,
 	}
 }
 
+// unwanted reads away the body of a request for inference that is refused before it. Its sender had good reason to send it,
+// and often looks for the answer only afterwards.
+func (s *Server) unwanted(ctx *fasthttp.RequestCtx) { s.bodies.drain(ctx, s.bodies.drainFor) }
+
 // checkHeaders refuses what is wrong before the body is looked at.
 func (s *Server) checkHeaders(ctx *fasthttp.RequestCtx) error {
 	if err := dialect.CheckMachineProfile(header(ctx, "X-SIE-MACHINE-PROFILE"), s.opt.MachineProfile); err != nil {
 		return err
 	}
-	switch encoding := strings.ToLower(header(ctx, "Content-Encoding")); encoding {
-	case "gzip", "x-gzip", "deflate", "br", "zstd", "compress":
-		e := errs.Invalidf("Content-Encoding", "request bodies must not be compressed; this one has Content-Encoding %s", encoding)
-		e.Status = fasthttp.StatusUnsupportedMediaType
-		return e
+	if err := checkEncoding(&ctx.Request.Header); err != nil {
+		return err
 	}
 	remote := ctx.Request.Header.Peek("X-SIE-Remote")
 	if err := dialect.CheckRemote(string(remote), remote != nil); err != nil {
@@ -247,7 +247,7 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, c call, err error) {
 	if e.Status >= 500 && !e.Transient() {
 		s.opt.Log.Error("request failed", "endpoint", c.endpoint, "model", c.model, "status", e.Status, "error", e)
 	} else {
-		s.opt.Log.Debug("request refused", "endpoint", c.endpoint, "model", c.model, "status", e.Status, "error", e)
+		s.opt.Log.Debug("request refused", "id", visitOf(ctx).id, "endpoint", c.endpoint, "model", c.model, "status", e.Status, "code", e.Code, "field", field(e))
 	}
 	s.fail(ctx, c.kind, e)
 }
@@ -295,9 +295,6 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	return e.Status
 }
 
-// restOfHead is how long the rest of a head that is too large is read away.
-const restOfHead = 200 * time.Millisecond
-
 // badHead answers requests whose head, or first bytes of the body, could not be read.
 func (s *Server) badHead(ctx *fasthttp.RequestCtx, err error) {
 	e := errs.Invalid("headers", "the request's head is not valid HTTP/1.1")
@@ -307,15 +304,13 @@ func (s *Server) badHead(ctx *fasthttp.RequestCtx, err error) {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		e = errs.Invalid("", "the connection was closed before the whole request had arrived")
 	case errors.As(err, &small):
-		// Closing on bytes that nobody has read resets the connection, and the answer with it.
-		_ = ctx.Conn().SetReadDeadline(time.Now().Add(restOfHead))
-		_, _ = io.CopyN(io.Discard, ctx.Conn(), 64*int64(s.opt.MaxHeadBytes))
 		e = errs.Invalidf("headers", "the request's head is larger than %d bytes", s.opt.MaxHeadBytes)
 		e.Status = fasthttp.StatusRequestHeaderFieldsTooLarge
 	case errors.As(err, &ne) && ne.Timeout() && s.gate.closed():
 		e = errs.ShuttingDown()
 	case errors.As(err, &ne) && ne.Timeout():
-		e = errs.Invalidf("headers", "the request's head and the first bytes of its body did not arrive within %v", s.http.ReadTimeout)
+		e = errs.Invalidf("headers", "the request's head did not arrive within %v, or the first byte of its body within %v of it",
+			s.http.ReadTimeout, s.bodies.stall)
 		e.Status = fasthttp.StatusRequestTimeout
 	}
 	ctx.SetConnectionClose()

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/sie-engine/sie/internal/dialect"
@@ -10,19 +11,31 @@ import (
 )
 
 // capped is a listener that keeps the number of open connections within a bound. A connection too many is told to come
-// back, in the words of an answer, and closed.
+// back, in the words of an answer, and closed. It may be closed more than once.
 type capped struct {
 	net.Listener
 	open func() int
 	max  int
+
+	once   sync.Once
+	closed error
+}
+
+// Close implements net.Listener.
+func (l *capped) Close() error {
+	l.once.Do(func() { l.closed = l.Listener.Close() })
+	return l.closed
 }
 
 // Accept implements net.Listener.
 func (l *capped) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
-		if err != nil || l.open() < l.max {
-			return c, err
+		if err != nil {
+			return nil, err
+		}
+		if l.open() < l.max {
+			return newConn(c), nil
 		}
 		refuseConn(c, l.max)
 	}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"net/url"
 	"runtime/debug"
 	"strings"
@@ -19,8 +18,9 @@ type route struct {
 	serve  func(s *Server, ctx *fasthttp.RequestCtx, model string)
 	kind   dialect.RouteKind // the envelope of errors before the handler's own
 	span   string            // of the trace; "": none
-	// open routes need no API key: they say nothing of models, texts or who else is here. Health and metrics are read by
-	// machines that have no key; the pages are the same for everybody, and ask for a key themselves.
+	// open routes need no API key. Health and metrics are read by machines that have none: /metrics names the models that
+	// are in use and counts their requests and tokens, and says nothing of texts, keys or clients. The pages are the same for
+	// everybody, and ask for a key themselves.
 	open bool
 }
 
@@ -84,9 +84,9 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		s.discard(ctx)
 		return
 	}
-	if twoLengths(ctx) {
+	if err := checkFraming(&ctx.Request.Header); err != nil {
 		ctx.SetConnectionClose()
-		s.fail(ctx, dialect.RouteNative, errs.Invalid("headers", "the request has both Content-Length and Transfer-Encoding"))
+		s.fail(ctx, dialect.RouteNative, err)
 		return
 	}
 	// The path is read as it was sent: "//" and ".." must not be tidied up or redirected, they are part of a model id
@@ -159,21 +159,6 @@ func (s *Server) keyed(ctx *fasthttp.RequestCtx) (int, *errs.Error) {
 	return s.opt.Keys.admit(ctx)
 }
 
-// twoLengths reports whether a request says twice how long its body is. What stands before this server may believe the
-// other one, and take part of the body for somebody's next request (RFC 9112, 6.3).
-func twoLengths(ctx *fasthttp.RequestCtx) bool {
-	h := &ctx.Request.Header
-	if h.ContentLength() != -1 { // not chunked
-		return false
-	}
-	for line := range bytes.Lines(h.RawHeaders()) {
-		if name, _, ok := bytes.Cut(line, []byte(":")); ok && bytes.EqualFold(name, []byte("Content-Length")) {
-			return true
-		}
-	}
-	return false
-}
-
 func (r *route) match(path string) (model string, ok bool) {
 	if r.path != "/" && strings.HasSuffix(r.path, "/") {
 		model, ok = strings.CutPrefix(path, r.path)
@@ -192,5 +177,6 @@ func scopeless(path string) bool {
 	return false
 }
 
-// discard reads away a body that no handler wants, so that the connection stays usable, or closes it.
-func (s *Server) discard(ctx *fasthttp.RequestCtx) { s.bodies.drain(ctx) }
+// discard reads away a body that no handler wants, so that the connection stays usable, or closes it
+// where that would take long.
+func (s *Server) discard(ctx *fasthttp.RequestCtx) { s.bodies.drain(ctx, s.bodies.brief) }

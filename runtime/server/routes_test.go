@@ -154,7 +154,7 @@ func TestHTTP10AndPipelining(t *testing.T) {
 }
 
 func TestBadHeads(t *testing.T) {
-	r := start(t, nil, func(s *Server) { s.http.ReadTimeout = 200 * time.Millisecond })
+	r := start(t, nil, func(s *Server) { s.http.ReadTimeout, s.bodies.stall = 200*time.Millisecond, 150*time.Millisecond })
 	for name, c := range map[string]struct {
 		send   string
 		status int
@@ -163,10 +163,22 @@ func TestBadHeads(t *testing.T) {
 		"garbage":         {"\x00\x01 garbage\r\n\r\n", 400, "not valid HTTP/1.1"},
 		"huge header":     {"GET /healthz HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 70_000) + "\r\n\r\n", 431, "larger than 16384 bytes"},
 		"slow header":     {"GET /healthz HTTP/1.1\r\nHost:", 408, "did not arrive within 200ms"},
-		"slow first byte": {post(9) + `{"it`, 408, "first bytes of its body did not arrive within 200ms"},
+		"slow first byte": {post(9), 408, "the first byte of its body within 150ms of it"},
+		"slow small body": {post(9) + `{"it`, 400, "no more than 150ms between two pieces"},
 		"two lengths":     {"POST /v1/encode/x HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 400, "both Content-Length and Transfer-Encoding"},
 		"lengths swapped": {"POST /v1/encode/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\ncontent-length: 5\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 400, "both Content-Length and Transfer-Encoding"},
 		"bad length":      {"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", 400, "not valid HTTP/1.1"},
+		"HTTP/9.9":        {"GET /healthz HTTP/9.9\r\nHost: x\r\n\r\n", 505, "speaks HTTP/1.1"},
+		"HTTP/2.0":        {"PRI * HTTP/2.0\r\nHost: x\r\n\r\n", 505, "speaks HTTP/1.1"},
+		"bare LF":         {"GET /healthz HTTP/1.1\r\nHost: x\nA: b\r\n\r\n", 400, "does not end in CRLF"},
+		"bare LF, all":    {"GET /healthz HTTP/1.1\nHost: x\n\n", 408, "did not arrive within 200ms"},
+		"bare LF, end":    {"GET /healthz HTTP/1.1\r\nHost: x\r\n\n", 408, "did not arrive within 200ms"},
+		"folded":          {"GET /healthz HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n", 400, ""},
+		"identity":        {"POST /v1/encode/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity\r\nContent-Length: 2\r\n\r\n{}", 400, "both Content-Length"},
+		"identity alone":  {"POST /v1/encode/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity\r\n\r\n", 400, "is chunked"},
+		"gzip, chunked":   {"POST /v1/encode/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 400, "not valid HTTP/1.1"},
+		"chunked in 1.0":  {"POST /v1/encode/x HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "must be HTTP/1.1"},
+		"no host":         {"GET /healthz HTTP/1.1\r\nA: b\r\n\r\n", 400, "not valid HTTP/1.1"},
 	} {
 		w := r.dial()
 		if _, err := w.Write([]byte(c.send)); err != nil {
@@ -176,6 +188,15 @@ func TestBadHeads(t *testing.T) {
 		if a.status != c.status || !strings.Contains(a.failure(t).Detail.Message, c.text) {
 			t.Errorf("%s: %d %q, want %d, %q", name, a.status, a.body, c.status, c.text)
 		}
+		if a.header.Get("Connection") != "close" {
+			t.Errorf("%s: the connection goes on", name)
+		}
+		w.ended()
+	}
+	w := r.dial() // later minor versions are read as the one we know
+	w.send("GET /healthz HTTP/1.2\r\nHost: x\r\n\r\n")
+	if a := w.receive("GET"); a.status != 200 {
+		t.Errorf("HTTP/1.2: %d %s", a.status, a.body)
 	}
 }
 
@@ -194,19 +215,21 @@ func TestHugeHeadIsAnswered(t *testing.T) {
 
 func TestBodyCutShort(t *testing.T) {
 	r := start(t, nil)
-	w := r.dial()
-	w.send(post(100) + `{"items":`)
-	if err := w.Conn.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	if a := w.receive("POST"); a.status != 400 || !strings.Contains(a.failure(t).Detail.Message, "before the whole request had arrived") {
-		t.Errorf("%d %s", a.status, a.body)
+	for sent, want := range map[string]string{`{"items":`: "ended early", "": "before the whole request had arrived"} {
+		w := r.dial()
+		w.send(post(100) + sent)
+		if err := w.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if a := w.receive("POST"); a.status != 400 || !strings.Contains(a.failure(t).Detail.Message, want) {
+			t.Errorf("after %q: %d %s", sent, a.status, a.body)
+		}
 	}
 }
 
 func TestCompressedBody(t *testing.T) {
 	r := start(t, nil)
-	for encoding, want := range map[string]int{"gzip": 415, "BR": 415, "zstd": 415, "identity": 200, "utf-8": 200} {
+	for encoding, want := range map[string]int{"gzip": 415, "BR": 415, "zstd": 415, "identity": 200, "utf-8": 200, "": 200, "foo": 415, "gzip, gzip": 415, "identity, gzip": 415} {
 		a := r.encode(oneText, "Content-Encoding", encoding)
 		if a.status != want || want == 415 && !strings.Contains(a.failure(t).Detail.Message, "must not be compressed") {
 			t.Errorf("%s: %d %s", encoding, a.status, a.body)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -91,10 +92,13 @@ type Server struct {
 	bundle   atomic.Pointer[string] // SetBundleHash's, over the options'
 	gate     *gate                  // inference requests; shut by Shutdown
 	conns    conns
-	// lastBytes is the constant; shorter in tests.
-	lastBytes time.Duration
-	work      context.Context
-	abort     context.CancelCauseFunc // ends work: every running request
+	// idleGrace and lastBytes are the constants; shorter in tests.
+	idleGrace, lastBytes time.Duration
+	work                 context.Context
+	abort                context.CancelCauseFunc // ends work: every running request
+
+	listening sync.Mutex // guards listeners
+	listeners []net.Listener
 }
 
 var errClientGone = errors.New("the client closed the connection")
@@ -118,9 +122,10 @@ func New(w *worker.Worker, opt Options) (*Server, error) {
 	}
 	limit := w.QueueLimit()
 	s := &Server{opt: opt, worker: w, hangups: h, started: time.Now(), gate: newGate(), watchers: newWatchers(opt.MaxWatchers),
-		full:   dialect.Prepare(errs.FullQueue(limit, 1, limit)),
-		bodies: bodies{maxOne: bodyLimit(opt.Limits), maxHeld: opt.MaxHeldBytes, stall: opt.BodyStall, whole: opt.BodyTimeout, drainFor: drainTime}}
-	s.tasks, s.lastBytes = w, lastBytes
+		full: dialect.Prepare(errs.FullQueue(limit, 1, limit)),
+		bodies: bodies{maxOne: bodyLimit(opt.Limits), maxHeld: opt.MaxHeldBytes, stall: opt.BodyStall, whole: opt.BodyTimeout,
+			drainFor: drainTime, brief: briefTime}}
+	s.tasks, s.idleGrace, s.lastBytes = w, idleGrace, lastBytes
 	s.work, s.abort = context.WithCancelCause(context.Background())
 	s.http = &fasthttp.Server{
 		Name:                          "sie-server/" + build.Version,
@@ -133,19 +138,29 @@ func New(w *worker.Worker, opt Options) (*Server, error) {
 		ReadTimeout:                   opt.HeadTimeout,
 		WriteTimeout:                  opt.WriteTimeout,
 		IdleTimeout:                   opt.KeepAlive,
-		Concurrency:                   opt.MaxConns + 1, // the listener keeps to MaxConns
-		TCPKeepalive:                  true,
+		HeaderReceived:                s.bodyTimes,
+		Concurrency:                   opt.MaxConns + spareConns,
 		DisablePreParseMultipartForm:  true,
 		DisableHeaderNamesNormalizing: false,
-		CloseOnShutdown:               true,
 		Logger:                        quiet{opt.Log},
 		ConnState:                     s.conns.note,
 	}
 	return s, nil
 }
 
-// inlineBody is how much of a body fasthttp reads before it calls the handler; the rest is streamed.
-const inlineBody = 64 << 10
+const (
+	// inlineBody is how much of a body fasthttp reads before it calls the handler: as little as it can, since the bounds on
+	// a slow body are the handler's.
+	inlineBody = 1
+	// spareConns is how many connections fasthttp may think open beyond MaxConns, which the listener keeps to: those that
+	// were just closed.
+	spareConns = 256
+)
+
+// bodyTimes is asked by fasthttp when a head was read: the first byte of the body may take as long as any pause in it.
+func (s *Server) bodyTimes(*fasthttp.RequestHeader) fasthttp.RequestConfig {
+	return fasthttp.RequestConfig{ReadTimeout: s.bodies.stall}
+}
 
 func bodyLimit(l api.Limits) int64 {
 	if n := l.BodyLimit(); n >= 0 {
@@ -159,22 +174,30 @@ func (s *Server) Ready() { s.ready.Store(true) }
 
 // Serve answers connections of l until Shutdown.
 func (s *Server) Serve(l net.Listener) error {
-	return s.http.Serve(&capped{Listener: l, max: s.opt.MaxConns, open: func() int { return int(s.http.GetOpenConnectionsCount()) }})
+	own := &capped{Listener: l, max: s.opt.MaxConns, open: s.conns.count}
+	s.listening.Lock()
+	s.listeners = append(s.listeners, own)
+	s.listening.Unlock()
+	return s.http.Serve(own)
 }
 
 const (
 	// lastAnswers is how long requests that were cut short may take to be answered.
 	lastAnswers = 5 * time.Second
+	// idleGrace is how long after the gate was shut connections are kept open that wait for their next request: it gets a
+	// 503 and is the last.
+	idleGrace = time.Second
 	// lastBytes is how long after the last running request the rest of a request that is still on its way is awaited, so that
 	// its sender gets the 503.
 	lastBytes = 2 * time.Second
 )
 
 // Shutdown drains: new work is refused with a 503 that says when to retry, while health and listings go on and running
-// requests finish. Then, or when ctx ends, it closes the listener and every connection; requests that still run are
-// answered with that 503 too, and make an error of ctx's. Clients that are slow to send or to read, or that do neither, hold
-// it up but are no error. No request runs once it has returned nil or ctx's error; the worker, which is the caller's, may then
-// be closed. Only the first call does something.
+// requests finish. Every answer from now on ends its connection, and a request that has arrived is answered. Then, or when
+// ctx ends, it closes the listeners and every connection; requests that still run are answered with that 503 too, and make
+// an error of ctx's. Clients that are slow to send or to read, or that do neither, hold it up but are no error. No request
+// runs once it has returned nil or ctx's error; the worker, which is the caller's, may then be closed. Only the first call
+// does something.
 func (s *Server) Shutdown(ctx context.Context) error {
 	if !s.gate.shut() {
 		return nil
@@ -202,27 +225,23 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return cmp.Or(late, err)
 }
 
-// closeConns closes the listener, lets connections finish their answers while ctx lasts, and closes them. It is to be called
+// closeConns closes the listeners, lets connections finish their answers while ctx lasts, and closes them. It is to be called
 // once no inference runs.
 func (s *Server) closeConns(ctx context.Context) error {
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		s.conns.hurry(time.Now().Add(s.lastBytes), stop)
-		close(done)
-	}()
-	err := s.http.ShutdownWithContext(ctx)
-	close(stop)
-	<-done
-	if n := s.conns.close(); n > 0 {
+	s.listening.Lock()
+	for _, l := range s.listeners {
+		_ = l.Close() // fasthttp does it again and says why it failed
+	}
+	s.listening.Unlock()
+	now := time.Now()
+	s.conns.wind(ctx, s.gate.shutAt.Add(s.idleGrace), now.Add(s.lastBytes))
+	if n := s.conns.cut(); n > 0 {
 		s.opt.Log.Warn("connections closed whose clients did not take their answers in time", "connections", n)
 	}
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return nil
+	ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
+	defer cancel()
+	if err := s.http.ShutdownWithContext(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		return err
 	}
-	return err
+	return nil
 }
-
-// quiet keeps fasthttp's complaints about broken connections at the debug level.
-type quiet struct{ log *slog.Logger }
-
-func (q quiet) Printf(format string, args ...any) { q.log.Debug(fmt.Sprintf(format, args...)) }

@@ -74,7 +74,7 @@ profiles: {default: {adapter_path: "sie_server.adapters.qwen2_flash_cross_encode
 		t.Fatal(err)
 	}
 	log := &testrig.Log{}
-	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	logger := newDebugLog(log)
 	metrics := obs.NewMetrics()
 	wo := worker.Options{Catalog: c, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute, Metrics: metrics, Log: logger}
 	so := Options{Name: "w1", Bundle: "default", Metrics: metrics, Log: logger}
@@ -121,6 +121,11 @@ profiles: {default: {adapter_path: "sie_server.adapters.qwen2_flash_cross_encode
 	}
 	s.Ready()
 	return r
+}
+
+// newDebugLog returns a logger that writes every level to w.
+func newDebugLog(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 // held keeps texts in the worker's queue: no batch leaves before n wait.

@@ -7,6 +7,7 @@ import (
 	"os/user"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fasthttp/websocket"
@@ -32,9 +33,21 @@ type watchers struct {
 	quit            chan struct{} // closed by stop
 	all             sync.WaitGroup
 
+	// latest is the frame that all watchers get until it is older than half an interval. Who holds building makes the next;
+	// the others do not wait for it.
+	latest   atomic.Pointer[statusFrame]
+	building sync.Mutex
+	built    atomic.Int64 // frames made, for tests
+
 	mu      sync.Mutex // guards the fields below
 	open    int
 	stopped bool
+}
+
+// statusFrame is one frame of /ws/status, encoded.
+type statusFrame struct {
+	made  time.Time
+	bytes []byte
 }
 
 func newWatchers(most int) *watchers {
@@ -164,7 +177,7 @@ func (s *Server) stream(c *websocket.Conn) {
 	tick := time.NewTicker(s.watchers.interval)
 	defer tick.Stop()
 	for {
-		if s.frame(c) != nil {
+		if s.frame(c, false) != nil {
 			return
 		}
 		select {
@@ -172,7 +185,7 @@ func (s *Server) stream(c *websocket.Conn) {
 		case <-gone:
 			return
 		case <-s.watchers.quit:
-			if s.frame(c) == nil { // it says that the server is not ready any more
+			if s.frame(c, true) == nil { // it says that the server is not ready any more
 				_ = c.WriteControl(websocket.CloseMessage,
 					websocket.FormatCloseMessage(websocket.CloseGoingAway, "shutting down"), time.Now().Add(time.Second))
 			}
@@ -181,13 +194,35 @@ func (s *Server) stream(c *websocket.Conn) {
 	}
 }
 
-func (s *Server) frame(c *websocket.Conn) error {
-	b, err := json.Marshal(s.statusNow())
+// frame sends the latest frame, or one made now.
+func (s *Server) frame(c *websocket.Conn, now bool) error {
+	f, err := s.latestFrame(now)
 	if err != nil {
 		return err
 	}
 	_ = c.SetWriteDeadline(time.Now().Add(s.watchers.write))
-	return c.WriteMessage(websocket.TextMessage, b)
+	return c.WriteMessage(websocket.TextMessage, f.bytes)
+}
+
+func (s *Server) latestFrame(now bool) (*statusFrame, error) {
+	w := s.watchers
+	f := w.latest.Load()
+	if f != nil && !now && time.Since(f.made) < w.interval/2 {
+		return f, nil
+	}
+	if w.building.TryLock() {
+		defer w.building.Unlock()
+	} else if f != nil && !now {
+		return f, nil
+	}
+	w.built.Add(1)
+	f = &statusFrame{made: time.Now()}
+	var err error
+	if f.bytes, err = json.Marshal(s.statusNow()); err != nil {
+		return nil, err
+	}
+	w.latest.Store(f)
+	return f, nil
 }
 
 func (s *Server) statusNow() statusMessage {

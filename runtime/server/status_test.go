@@ -147,6 +147,36 @@ func TestWatchersThatLeaveOrDoNotRead(t *testing.T) {
 	}
 }
 
+// However many watch, a frame is made once.
+func TestStatusFramesAreShared(t *testing.T) {
+	r := start(t, nil, func(s *Server) { s.watchers.interval = time.Hour })
+	var first []byte
+	for i := range 8 {
+		_, b, err := r.watch().ReadMessage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first = b
+		}
+		if string(b) != string(first) {
+			t.Errorf("watcher %d gets another frame", i)
+		}
+	}
+	if n := r.watchers.built.Load(); n != 1 {
+		t.Errorf("%d frames were made for 8 watchers", n)
+	}
+	r.watchers.building.Lock() // somebody makes the next: nobody waits for it
+	r.watchers.latest.Load().made = time.Now().Add(-time.Hour)
+	if _, b, err := r.watch().ReadMessage(); err != nil || string(b) != string(first) {
+		t.Errorf("while a frame is made: %v, %.100s", err, b)
+	}
+	r.watchers.building.Unlock()
+	if _, b, err := r.watch().ReadMessage(); err != nil || string(b) == string(first) || r.watchers.built.Load() != 2 {
+		t.Errorf("%d frames were made, the last %.100s, %v", r.watchers.built.Load(), b, err)
+	}
+}
+
 func TestStatusIsBounded(t *testing.T) {
 	r := start(t, nil, func(s *Server) { s.watchers.max = 2 })
 	r.watch()

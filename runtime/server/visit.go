@@ -26,6 +26,7 @@ type visit struct {
 	outputs []string
 	timings worker.Timings
 	span    trace.Span // nil: no tracing, or not an inference route
+	body    bool       // somebody has read the request's body, or tried to
 }
 
 type visitKey struct{}
@@ -62,9 +63,15 @@ func note(ctx *fasthttp.RequestCtx, items, tokens int, outputs []string, t worke
 	v.items, v.tokens, v.outputs, v.timings = items, tokens, outputs, t
 }
 
-// depart ends a visit: ids on the answer, the span, the log.
+// depart ends a visit: ids on the answer, the span, the log. Once the server drains, the answer is its connection's last.
 func (s *Server) depart(ctx *fasthttp.RequestCtx, v *visit) {
 	h := &ctx.Response.Header
+	if !v.body && !h.ConnectionClose() {
+		s.discard(ctx) // what stays unread would be taken for the next request
+	}
+	if s.gate.closed() && !ctx.Hijacked() {
+		ctx.SetConnectionClose()
+	}
 	h.Set("X-Request-ID", v.id)
 	h.Set("X-SIE-Request-ID", v.id)
 	failure := string(h.Peek("X-SIE-Error-Code"))
@@ -77,16 +84,8 @@ func (s *Server) depart(ctx *fasthttp.RequestCtx, v *visit) {
 		s.opt.Log.Info("request", "id", v.id, "method", string(ctx.Method()), "path", string(ctx.URI().PathOriginal()),
 			"status", ctx.Response.StatusCode(), "error", failure, "model", v.model, "items", v.items, "tokens", v.tokens,
 			"ms", ms(time.Since(v.start)), "bytes_in", max(ctx.Request.Header.ContentLength(), 0), "bytes_out", len(ctx.Response.Body()),
-			"client", ctx.RemoteIP().String(), "sdk", clip(header(ctx, "X-SIE-SDK-Version"), 64), "key", v.key)
+			"client", ctx.RemoteIP().String(), "sdk", caller(ctx).Version(), "key", v.key)
 	}
-}
-
-// clip bounds a caller's words in a log.
-func clip(s string, n int) string {
-	if len(s) > n {
-		return s[:n]
-	}
-	return s
 }
 
 // begin starts the span of an inference request, as part of the caller's trace if it names one.

@@ -1,0 +1,69 @@
+package server
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/sie-engine/sie/internal/errs"
+)
+
+// checkFraming refuses a head that somebody in front of this server may read as another request than we do, and so take a
+// part of it for somebody else's (RFC 9112, 2.2, 5.2, 6.1 and 6.3). The connection is to be closed then. That lines end in
+// CRLF is checked from the second line on; what fasthttp does not read at all is badHead's.
+func checkFraming(h *fasthttp.RequestHeader) *errs.Error {
+	if !bytes.HasPrefix(h.Protocol(), []byte("HTTP/1.")) {
+		e := errs.Invalid("headers", "the server speaks HTTP/1.1")
+		e.Status = fasthttp.StatusHTTPVersionNotSupported
+		return e
+	}
+	length, coding := false, ""
+	for rest := h.RawHeaders(); len(rest) > 0; {
+		end := bytes.IndexByte(rest, '\n')
+		if end < 0 {
+			break
+		}
+		line := rest[:end]
+		rest = rest[end+1:]
+		if end == 0 || line[end-1] != '\r' {
+			return errs.Invalid("headers", "a line of the request's head does not end in CRLF")
+		}
+		if line[0] == ' ' || line[0] == '\t' {
+			return errs.Invalid("headers", "a header of the request goes on in another line")
+		}
+		switch name, value, _ := bytes.Cut(line, []byte(":")); {
+		case bytes.EqualFold(name, []byte("Content-Length")):
+			length = true
+		case bytes.EqualFold(name, []byte("Transfer-Encoding")):
+			coding = strings.ToLower(strings.TrimSpace(string(value)))
+		}
+	}
+	switch {
+	case coding == "":
+	case length:
+		return errs.Invalid("headers", "the request has both Content-Length and Transfer-Encoding")
+	case coding != "chunked":
+		return errs.Invalid("headers", "the only Transfer-Encoding of a request is chunked")
+	case !h.IsHTTP11():
+		return errs.Invalid("headers", "a request with Transfer-Encoding must be HTTP/1.1")
+	}
+	return nil
+}
+
+// checkEncoding refuses bodies in a content coding. That of "utf-8" is none: some clients mean the charset.
+func checkEncoding(h *fasthttp.RequestHeader) *errs.Error {
+	if len(h.Peek("Content-Encoding")) == 0 {
+		return nil
+	}
+	for _, value := range h.PeekAll("Content-Encoding") {
+		switch strings.ToLower(string(value)) {
+		case "", "identity", "utf-8", "utf8":
+		default:
+			e := errs.Invalid("Content-Encoding", "request bodies must not be compressed or otherwise encoded: send no Content-Encoding")
+			e.Status = fasthttp.StatusUnsupportedMediaType
+			return e
+		}
+	}
+	return nil
+}
