@@ -13,7 +13,7 @@ type Bundle struct {
 	Name     string
 	Priority int
 	Default  bool
-	Engine   string // "" = the ordinary engine
+	Engine   string // one of engines; "" = confighash.DefaultEngine
 	Adapters []string
 	Deps     map[string]any // Python requirements in the reference; kept, without meaning here
 
@@ -21,6 +21,9 @@ type Bundle struct {
 }
 
 var bundleKeys = []string{"name", "priority", "default", "engine", "adapters", "deps"}
+
+// engines are those that bundles of the reference name. All of them are one here.
+var engines = []string{confighash.DefaultEngine, "candle"}
 
 const (
 	defaultPriority   = 50
@@ -49,7 +52,12 @@ func ParseBundle(name string, src []byte) (*Bundle, error) {
 		}
 	}
 	b.Default = truth(f.boolean("default"))
-	b.Engine = f.text("engine", maxProfileBytes)
+	b.Engine = f.checked("engine", maxProfileBytes, func(s string) error {
+		if !contains(engines, s) {
+			return fmt.Errorf("must be %s; got %q", orList(engines), clip(s))
+		}
+		return nil
+	})
 	f.require("adapters")
 	b.Adapters = f.strings("adapters", maxBundleAdapters)
 	r := modelReader{l: l}
@@ -83,7 +91,7 @@ func (bs Bundles) ByName(name string) (*Bundle, error) {
 func (bs Bundles) Hash() string {
 	list := make([]confighash.Bundle, len(bs))
 	for i, b := range bs {
-		list[i] = confighash.Bundle{Name: b.Name, Priority: b.Priority, Adapters: b.Adapters}
+		list[i] = confighash.Bundle{Name: b.Name, Priority: b.Priority, Adapters: b.Adapters, Engine: b.Engine}
 	}
 	return confighash.Bundles(list)
 }

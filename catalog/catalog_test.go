@@ -422,16 +422,24 @@ func TestBundleFiles(t *testing.T) {
 		t.Errorf("got %+v, %v", b, err)
 	}
 	for src, want := range map[string]string{
-		"name: x\nadapter: [a]\n":                "b.yaml:1: adapters: required key is missing\nb.yaml:2: adapter: unknown key; did you mean \"adapters\"?",
-		"adapters: [a]\n":                        "b.yaml:1: name: required key is missing",
-		"name: x\nadapters: a\n":                 "b.yaml:2: adapters: expected a list of strings, got the string \"a\"",
-		"name: x\nadapters:\n- a\n- 1\n":         "b.yaml:4: adapters[1]: expected a non-empty string, got the number 1",
-		"name: x\npriority: 1.5\nadapters: []\n": "b.yaml:2: priority: expected a whole number, got the number 1.5",
-		"name: a b\nadapters: []\n":              "b.yaml:1: name: a bundle name has letters, digits, '.', '_' and '-'; got \"a b\"",
-		"":                                       "b.yaml:1: the file holds no YAML document",
+		"name: x\nadapter: [a]\n":                  "b.yaml:1: adapters: required key is missing\nb.yaml:2: adapter: unknown key; did you mean \"adapters\"?",
+		"adapters: [a]\n":                          "b.yaml:1: name: required key is missing",
+		"name: x\nadapters: a\n":                   "b.yaml:2: adapters: expected a list of strings, got the string \"a\"",
+		"name: x\nadapters:\n- a\n- 1\n":           "b.yaml:4: adapters[1]: expected a non-empty string, got the number 1",
+		"name: x\npriority: 1.5\nadapters: []\n":   "b.yaml:2: priority: expected a whole number, got the number 1.5",
+		"name: x\nengine: pytroch\nadapters: []\n": "b.yaml:2: engine: must be pytorch or candle; got \"pytroch\"",
+		"name: a b\nadapters: []\n":                "b.yaml:1: name: a bundle name has letters, digits, '.', '_' and '-'; got \"a b\"",
+		"":                                         "b.yaml:1: the file holds no YAML document",
 	} {
 		if _, err := ParseBundle("b.yaml", []byte(src)); err == nil || err.Error() != want {
 			t.Errorf("%q: got %v, want %s", src, err, want)
+		}
+	}
+	// The reference's own hash of this bundle; the engine counts, and pytorch is the engine of a bundle that names none.
+	const vector, one = "d8311b2d7c297335c0b93792a9e27cfde08843b17eeef4db9a8dff1da64df7b9", "name: default\npriority: 10\nadapters: [mod.a]\n"
+	for src, same := range map[string]bool{one: true, one + "engine: pytorch\n": true, one + "engine: candle\n": false} {
+		if b, err := ParseBundle("b.yaml", []byte(src)); err != nil || (Bundles{b}.Hash() == vector) != same {
+			t.Errorf("%q: %v, %+v", src, err, b)
 		}
 	}
 	bs, err := LoadBundles(fstest.MapFS{"1.yaml": {Data: []byte("name: z\npriority: 1\nadapters: []\n")}, "2.yaml": {Data: []byte("name: b\nadapters: []\n")}, "3.yaml": {Data: []byte("name: a\nadapters: []\n")}})

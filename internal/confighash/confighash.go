@@ -8,6 +8,7 @@
 package confighash
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -32,12 +33,16 @@ type Profile struct {
 	Runtime          map[string]any
 }
 
-// Bundle is what of a bundle is hashed.
+// Bundle is what of a bundle is hashed. An empty Engine hashes as DefaultEngine.
 type Bundle struct {
 	Name     string
 	Priority int
 	Adapters []string
+	Engine   string
 }
+
+// DefaultEngine is the engine of a bundle that names none.
+const DefaultEngine = "pytorch"
 
 // BundleConfig returns the lowercase hex SHA-256 of the models that a bundle with these adapter modules
 // serves: per model its id, its revision and those profiles whose adapter module (the text before the
@@ -103,8 +108,8 @@ func orNull(s string) any {
 	return s
 }
 
-// Bundles returns the lowercase hex SHA-256 of a set of bundles: name, priority and adapters of each. The
-// order of bundles and of their adapters does not matter. No bundles give "".
+// Bundles returns the lowercase hex SHA-256 of a set of bundles: name, priority, adapters and engine of
+// each. The order of bundles and of their adapters does not matter. No bundles give "".
 func Bundles(bundles []Bundle) string {
 	if len(bundles) == 0 {
 		return ""
@@ -119,7 +124,7 @@ func Bundles(bundles []Bundle) string {
 		for j, a := range adapters {
 			names[j] = a
 		}
-		list[i] = map[string]any{"name": b.Name, "priority": b.Priority, "adapters": names}
+		list[i] = map[string]any{"name": b.Name, "priority": b.Priority, "adapters": names, "engine": cmp.Or(b.Engine, DefaultEngine)}
 	}
 	return sum(Canonical(list, ASCII))
 }

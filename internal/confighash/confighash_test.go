@@ -125,19 +125,38 @@ func TestOlderVectors(t *testing.T) {
 
 func TestBundles(t *testing.T) {
 	one := []Bundle{{Name: "default", Priority: 10, Adapters: []string{"mod.a"}}}
-	if got, want := Bundles(one), "fd457836597454ce400961e7586318b23d0c45992440478a4e729e7fd81b0683"; got != want {
+	const want = "d8311b2d7c297335c0b93792a9e27cfde08843b17eeef4db9a8dff1da64df7b9"
+	if got := Bundles(one); got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+	one[0].Engine = DefaultEngine
+	if got := Bundles(one); got != want {
+		t.Errorf("the default engine by its name hashes to %s, want %s", got, want)
+	}
+	one[0].Engine = "candle"
+	if got := Bundles(one); got == want {
+		t.Error("the engine does not reach the hash")
 	}
 	if got := Bundles(nil); got != "" {
 		t.Errorf("no bundles hash to %q", got)
 	}
-	a := []Bundle{{"b", 2, []string{"y", "x"}}, {"a", 1, nil}}
-	b := []Bundle{{"a", 1, nil}, {"b", 2, []string{"x", "y"}}}
+	a := []Bundle{{"b", 2, []string{"y", "x"}, "candle"}, {"a", 1, nil, ""}}
+	b := []Bundle{{"a", 1, nil, ""}, {"b", 2, []string{"x", "y"}, "candle"}}
 	if Bundles(a) != Bundles(b) {
 		t.Error("the order of bundles or adapters changes the hash")
 	}
 	if a[0].Name != "b" || a[0].Adapters[0] != "y" {
 		t.Error("the input was reordered")
+	}
+}
+
+// The reference's own answer for a model with a revision and two profiles.
+func TestBundleConfigVector(t *testing.T) {
+	toy := Model{ID: "org/base", Revision: strings.Repeat("a", 40), Profiles: []Profile{
+		{Name: "default", AdapterPath: "mod.a:A", MaxBatchTokens: 1}, {Name: "fast", AdapterPath: "mod.a:A", MaxBatchTokens: 2}}}
+	const want = "e14321b4f63d963296c9cc3fba6b25f71f5c99642dc8d22dbc48751f170df860"
+	if got := BundleConfig([]Model{toy}, []string{"mod.a"}); got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
