@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -41,7 +40,8 @@ func sub(fsys fs.FS, dir string) fs.FS {
 }
 
 // Load reads the *.yaml files at the top of each file system, without going into folders. Two files with
-// one sie_id are an error. The error is a *Problems with everything wrong in all files, or an I/O error.
+// one sie_id are an error. The error is a *Problems with everything wrong in all files, those that cannot
+// be read included, or says why a whole file system cannot be.
 func Load(fsys ...fs.FS) (*Catalog, error) {
 	var sources []source
 	for _, f := range fsys {
@@ -51,21 +51,26 @@ func Load(fsys ...fs.FS) (*Catalog, error) {
 }
 
 // LoadDir is Load for a directory, whose path then appears in messages. A user's directory replaces the
-// built-in catalog; an empty one gives an empty catalog.
+// built-in catalog; an empty one gives an empty catalog. Only regular files are read, and links to such
+// within the directory; a *.yaml of another kind is a problem. It takes as long as the file system does.
 func LoadDir(dir string) (*Catalog, error) {
-	if err := isDir(dir, "models"); err != nil {
+	d, err := openDirectory(dir, "models")
+	if err != nil {
 		return nil, err
 	}
-	return loadModels(filepath.ToSlash(filepath.Clean(dir)), os.DirFS(dir))
+	defer func() { _ = d.root.Close() }()
+	return loadModels(filepath.ToSlash(filepath.Clean(dir)), d)
 }
 
-// ReloadDir is LoadDir for a directory that was loaded before as old: a file that is broken now counts as what it said
-// then, and what is wrong with it is returned beside the catalog; nil when nothing is. An error means that there is no new
-// catalog at all.
+// ReloadDir is LoadDir for a directory that was loaded before as old: a file that is broken now, or cannot be read, counts as
+// what it said then, and what is wrong with it is returned beside the catalog; nil when nothing is. An error means that there
+// is no new catalog at all.
 func ReloadDir(dir string, old *Catalog) (c *Catalog, broken *Problems, err error) {
-	if err := isDir(dir, "models"); err != nil {
+	d, err := openDirectory(dir, "models")
+	if err != nil {
 		return nil, nil, err
 	}
+	defer func() { _ = d.root.Close() }()
 	before := make(map[string]*Model)
 	for _, m := range old.models {
 		before[path.Base(m.File)] = m
@@ -73,8 +78,12 @@ func ReloadDir(dir string, old *Catalog) (c *Catalog, broken *Problems, err erro
 	all := &Problems{}
 	var models []*Model
 	var warnings []Problem
-	err = source{filepath.ToSlash(filepath.Clean(dir)), os.DirFS(dir)}.each(func(name string, src []byte) {
-		m, warn, err := ParseModel(name, src)
+	err = source{filepath.ToSlash(filepath.Clean(dir)), d}.each(func(name string, src []byte, err error) {
+		var m *Model
+		var warn []Problem
+		if err == nil {
+			m, warn, err = ParseModel(name, src)
+		}
 		if err == nil {
 			_, err = build([]*Model{m}) // its profiles resolve
 		}
@@ -104,21 +113,12 @@ func LoadBundles(fsys fs.FS) (Bundles, error) { return loadBundles("", fsys) }
 
 // LoadBundlesDir is LoadBundles for a directory.
 func LoadBundlesDir(dir string) (Bundles, error) {
-	if err := isDir(dir, "bundles"); err != nil {
+	d, err := openDirectory(dir, "bundles")
+	if err != nil {
 		return nil, err
 	}
-	return loadBundles(filepath.ToSlash(filepath.Clean(dir)), os.DirFS(dir))
-}
-
-func isDir(dir, what string) error {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return fmt.Errorf("%s directory: %w", what, err)
-	}
-	if !info.IsDir() {
-		return fmt.Errorf("%s directory %s is not a directory", what, dir)
-	}
-	return nil
+	defer func() { _ = d.root.Close() }()
+	return loadBundles(filepath.ToSlash(filepath.Clean(dir)), d)
 }
 
 // source is a file system and the name its files have in messages.
@@ -136,8 +136,12 @@ func loadSources(sources []source) (*Catalog, error) {
 	var models []*Model
 	var warnings []Problem
 	for _, s := range sources {
-		err := s.each(func(name string, src []byte) {
-			m, warn, err := ParseModel(name, src)
+		err := s.each(func(name string, src []byte, err error) {
+			var m *Model
+			var warn []Problem
+			if err == nil {
+				m, warn, err = ParseModel(name, src)
+			}
 			warnings = append(warnings, warn...)
 			if err != nil {
 				all.merge(err)
@@ -164,8 +168,11 @@ func loadBundles(dir string, fsys fs.FS) (Bundles, error) {
 	all := &Problems{}
 	var out Bundles
 	byName := map[string]*Bundle{}
-	err := source{dir, fsys}.each(func(name string, src []byte) {
-		b, err := ParseBundle(name, src)
+	err := source{dir, fsys}.each(func(name string, src []byte, err error) {
+		var b *Bundle
+		if err == nil {
+			b, err = ParseBundle(name, src)
+		}
 		if err != nil {
 			all.merge(err)
 			return
@@ -193,9 +200,9 @@ func loadBundles(dir string, fsys fs.FS) (Bundles, error) {
 	return out, nil
 }
 
-// each calls visit with every *.yaml file in name order; at most maxFileBytes+1 bytes of each are read, so
-// that an oversized file is seen as such.
-func (s source) each(visit func(name string, src []byte)) error {
+// each calls visit with every *.yaml file in name order, or with the *Problems of one that cannot be read. At most
+// maxFileBytes+1 bytes of each are read, so that an oversized file is seen as such.
+func (s source) each(visit func(name string, src []byte, err error)) error {
 	entries, err := fs.ReadDir(s.fsys, ".")
 	if err != nil {
 		return fmt.Errorf("read %s: %w", s.dir, err)
@@ -208,11 +215,12 @@ func (s source) each(visit func(name string, src []byte)) error {
 		if n++; n > maxFiles {
 			return fmt.Errorf("%s has more than %d YAML files", s.dir, maxFiles)
 		}
+		name := path.Join(s.dir, e.Name())
 		src, err := readBounded(s.fsys, e.Name())
 		if err != nil {
-			return fmt.Errorf("read %s: %w", path.Join(s.dir, e.Name()), err)
+			err = &Problems{List: []Problem{{File: name, Line: 1, Msg: "the file cannot be read: " + err.Error()}}}
 		}
-		visit(path.Join(s.dir, e.Name()), src)
+		visit(name, src, err)
 	}
 	return nil
 }

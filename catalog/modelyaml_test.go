@@ -53,7 +53,7 @@ func TestBadModels(t *testing.T) {
 		{"comment only", "# nothing\n", "x.yaml:1: the file holds no YAML document"},
 		{"null", "null\n", "x.yaml:1: the file is empty"},
 		{"list", "- a\n", "x.yaml:1: expected a map, got a list"},
-		{"scalar", "abc\n", `x.yaml:1: expected a map, got the string "abc"`},
+		{"scalar", "abc\n", "x.yaml:1: expected a map, got a single value"},
 		{"two documents", good + "---\n" + good, "x.yaml:18: a second YAML document starts here; put one document in a file"},
 		{"not UTF-8", "sie_id: \xff\n", "x.yaml:1: the file is not valid UTF-8"},
 		{"NUL", "sie_id: a\nhf_id: \x00\n", "x.yaml:2: the file holds a NUL byte"},

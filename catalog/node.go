@@ -97,7 +97,11 @@ func parseDocument(src []byte, l *problemList) *node {
 		l.add(n.line, "", "the file is empty")
 		return nil
 	case n.kind != kindMap:
-		l.add(n.line, "", "expected a map, got %s", n.describe())
+		what := "a list"
+		if n.kind != kindList {
+			what = "a single value" // which is not told: the file may be none of ours, and a log is no place for it
+		}
+		l.add(n.line, "", "expected a map, got %s", what)
 		return nil
 	}
 	return n
