@@ -34,12 +34,12 @@ func TestModelsDirInABucket(t *testing.T) {
 			put("conf/deeper/b.yaml", strings.ReplaceAll(modelYAML, "%", "b"))
 			put("conf/c.txt", "no")
 			put("d.yaml", "not: ours")
-			c, _, err := (&sourceFlags{ModelsDir: url + "/conf"}).catalog()
+			c, err := (&sourceFlags{ModelsDir: url + "/conf"}).catalog()
 			if err != nil || c.Len() != 1 || c.Models()[0].ID != "acme/a" {
 				t.Fatalf("%+v, %v", c, err)
 			}
 			put("conf/bad.yaml", "sie_id: 7")
-			if _, _, err := (&sourceFlags{ModelsDir: url + "/conf"}).catalog(); err == nil || !strings.Contains(err.Error(), "bad.yaml") {
+			if _, err := (&sourceFlags{ModelsDir: url + "/conf"}).catalog(); err == nil || !strings.Contains(err.Error(), "bad.yaml") {
 				t.Errorf("a broken file: %v", err)
 			}
 		})
@@ -47,8 +47,7 @@ func TestModelsDirInABucket(t *testing.T) {
 }
 
 func TestWrongBuckets(t *testing.T) {
-	for _, f := range []sourceFlags{{ClusterCache: "/tmp/x", LocalCache: "c"}, {ClusterCache: "s3://", LocalCache: "c"},
-		{DiskCache: true, DiskPercent: 40, LocalCache: "c"}} {
+	for _, f := range []sourceFlags{{ClusterCache: "/tmp/x", LocalCache: "c"}, {ClusterCache: "s3://", LocalCache: "c"}} {
 		if _, _, err := f.hub(nil, nil); err == nil || !strings.Contains(err.Error(), "--") {
 			t.Errorf("%+v: %v", f, err)
 		}

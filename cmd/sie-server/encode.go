@@ -37,7 +37,7 @@ type encodeCmd struct {
 	File       string   `help:"File with one text a line; - reads standard input." short:"f"`
 	Out        string   `help:"NumPy file for the vectors of --file." short:"o"`
 	Query      bool     `help:"The texts are queries: the model's query template applies."`
-	Dimensions int      `help:"Keep the first components and renormalise."`
+	Dimensions int      `help:"Keep the first components and renormalise." range:"0..1048576"`
 	DType      string   `help:"float32, float16, int8, uint8 or binary." default:"float32" enum:"float32,float16,int8,uint8,binary"`
 }
 
@@ -50,39 +50,79 @@ func (c *encodeCmd) Run() error {
 	case (c.File != "") != (c.Out != ""):
 		return errors.New("--file and --out go together")
 	}
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	context.AfterFunc(ctx, cancel) // a second signal ends the process at once: a terminal may be read
+	if c.File == "" {
+		return c.texts(ctx)
+	}
+	in := os.Stdin
+	if c.File != "-" {
+		f, err := os.Open(c.File)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in = f
+	}
+	st, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := createNPY(ctx, c.Out, c.DType, st)
+	if err != nil {
+		return err
+	}
+	size := int64(-1)
+	if st.Mode().IsRegular() {
+		size = st.Size()
+	}
+	n, tokens, err := c.file(ctx, in, size, out)
+	if err = errors.Join(err, out.close(err == nil)); err == nil {
+		fmt.Fprintf(os.Stderr, "\n%d texts, %d tokens → %s\n", n, tokens, c.Out)
+	}
+	return err
+}
+
+// start loads the model and returns it with the request that has no texts yet.
+func (c *encodeCmd) start(ctx context.Context) (w *worker.Worker, req worker.Request, err error) {
 	if len(c.Models) == 0 && c.ModelsDir == "" && c.Bundle == "" {
 		c.Models = []string{c.Model}
 	}
-	id, _, _ := cut(c.Model)
-	cat, _, err := c.catalog()
+	id := refID(c.Model)
+	cat, err := c.catalog()
 	if err != nil {
-		return err
+		return nil, req, err
 	}
 	log := obs.NewLogger(io.Discard, false, false)
 	bars := &downloadBars{}
-	w, err := newWorker(&c.sourceFlags, &c.computeFlags, &batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048,
+	w, err = newWorker(&c.sourceFlags, &c.computeFlags, &batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048,
 		MemoryPercent: 95, MaxLoRAs: 10}, cat, log, obs.NewMetrics(), bars.update)
 	if err != nil {
-		return err
+		return nil, req, err
 	}
-	defer w.Close()
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
 	if len(cat.List()) > 0 && !has(cat.List(), id) {
-		id = cat.List()[0].ID // a directory given as the model has the id made from its name
+		id = cat.List()[0].ID
 	}
 	if err := w.Preload(ctx, id); err != nil {
-		return err
+		w.Close()
+		return nil, req, err
 	}
-	req := worker.Request{Model: id, OutputDType: c.DType, Dimensions: c.Dimensions, IsQuery: &c.Query}
-	if c.File != "" {
-		return c.file(ctx, w, req)
-	}
+	return w, worker.Request{Model: id, OutputDType: c.DType, Dimensions: c.Dimensions, IsQuery: &c.Query}, nil
+}
+
+// texts prints the vectors of the texts on the command line.
+func (c *encodeCmd) texts(ctx context.Context) error {
 	for i, text := range c.Text {
 		if !utf8.ValidString(text) {
 			return fmt.Errorf("text %d is not UTF-8", i+1)
 		}
 	}
+	w, req, err := c.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
 	req.Texts = c.Text
 	res, err := w.Encode(ctx, &req)
 	if err != nil {
@@ -98,49 +138,38 @@ func (c *encodeCmd) Run() error {
 	return nil
 }
 
-// file streams lines into a NumPy file, with a progress bar on a terminal.
-func (c *encodeCmd) file(ctx context.Context, w *worker.Worker, req worker.Request) (err error) {
-	in, size := os.Stdin, int64(-1)
-	if c.File != "-" {
-		if in, err = os.Open(c.File); err != nil {
-			return err
-		}
-		defer in.Close()
-		if st, err := in.Stat(); err == nil && st.Mode().IsRegular() {
-			size = st.Size()
-		}
-	}
-	out, err := createNPY(c.Out, c.DType)
+// file streams the lines of a file of that size, -1 where it has none, into a NumPy file, with a progress bar on a terminal.
+// It returns how many texts and tokens there were.
+func (c *encodeCmd) file(ctx context.Context, in io.Reader, size int64, out *npyFile) (n, tokens int, err error) {
+	w, req, err := c.start(ctx)
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
-	defer func() { err = errors.Join(err, out.close(err == nil)) }()
+	defer w.Close()
 	bar := progressbar.DefaultBytes(size, "encoding")
 	lines := newTextLines(in)
-	n, tokens := 0, 0
 	for {
 		read := 0
 		if req.Texts, read, err = lines.next(req.Texts[:0], textsAhead); err != nil {
-			return fmt.Errorf("%s, %w", c.File, err)
+			return n, tokens, fmt.Errorf("%s, %w", c.File, err)
 		}
 		if len(req.Texts) == 0 {
 			break
 		}
 		res, err := w.Encode(ctx, &req)
 		if err != nil {
-			return fmt.Errorf("lines %d to %d: %w", n+1, n+len(req.Texts), err)
+			return n, tokens, fmt.Errorf("lines %d to %d: %w", n+1, n+len(req.Texts), err)
 		}
 		for _, row := range res.Rows {
 			if err := out.write(row); err != nil {
-				return err
+				return n, tokens, err
 			}
 		}
 		n, tokens = n+len(req.Texts), tokens+res.Tokens
 		_ = bar.Add(read)
 	}
 	_ = bar.Finish()
-	fmt.Fprintf(os.Stderr, "\n%d texts, %d tokens → %s\n", n, tokens, c.Out)
-	return nil
+	return n, tokens, nil
 }
 
 // textLines reads texts, one a line.

@@ -51,7 +51,7 @@ func hubWorker(t *testing.T, server *hubtest.Server, refs ...string) (*worker.Wo
 	t.Helper()
 	t.Setenv("HF_ENDPOINT", server.URL)
 	src := &sourceFlags{Models: refs, LocalCache: t.TempDir(), HFFallback: true}
-	cat, _, err := src.catalog()
+	cat, err := src.catalog()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestHubIDsThatAreNotSeen(t *testing.T) {
 		t.Error(err)
 	}
 	src := &sourceFlags{Models: []string{"acme/lora"}, LocalCache: t.TempDir(), HFFallback: true}
-	if _, _, err := src.catalog(); err == nil || !strings.Contains(err.Error(), "this is a LoRA adapter and no model") || !strings.Contains(err.Error(), "acme/lora") {
+	if _, err := src.catalog(); err == nil || !strings.Contains(err.Error(), "this is a LoRA adapter and no model") || !strings.Contains(err.Error(), "acme/lora") {
 		t.Errorf("an adapter as a model: %v", err)
 	}
 }
@@ -158,7 +158,7 @@ profiles:
 	var first [3]float64
 	for round := range 2 {
 		src := &sourceFlags{ModelsDir: dir, LocalCache: cache, HFFallback: round == 0}
-		cat, _, err := src.catalog()
+		cat, err := src.catalog()
 		if err != nil {
 			t.Fatal(err)
 		}

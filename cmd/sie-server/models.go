@@ -21,7 +21,7 @@ type modelsCmd struct {
 }
 
 func (c *modelsCmd) Run() error {
-	cat, _, err := c.catalog()
+	cat, err := c.catalog()
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ type pullCmd struct {
 }
 
 func (c *pullCmd) Run() error {
-	cat, _, err := c.catalog()
+	cat, err := c.catalog()
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (c *pullCmd) Run() error {
 			}
 			repo, rev = m.HFID, m.Revision
 		} else if !strings.Contains(id, "/") {
-			return fmt.Errorf("%s: not in the catalog%s", id, hint(cat, id, ""))
+			return fmt.Errorf("%s: not in the catalog%s", id, hint(cat, id))
 		}
 		found, err := h.Resolve(ctx, repo, rev)
 		if err != nil {
@@ -145,9 +145,6 @@ func (d *downloadBars) update(p hub.Progress) {
 	b.ChangeMax64(p.Total)
 	_ = b.Set64(p.Bytes)
 }
-
-// cut splits "id=directory".
-func cut(ref string) (id, dir string, ok bool) { return strings.Cut(ref, "=") }
 
 func has(list []*catalog.Resolved, id string) bool {
 	for _, m := range list {

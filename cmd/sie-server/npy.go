@@ -2,17 +2,19 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 )
 
-// npyFile writes a two-dimensional NumPy array (format 1.0) row by row. The header has room for the final row count,
-// which is filled in by close. The file appears under its name only when it is complete.
+// npyFile writes a two-dimensional NumPy array (format 1.0) row by row. The header says how many rows there are, and is written
+// by close: rows go to a file of its own until then.
 type npyFile struct {
-	path, descr string
-	f           *os.File
+	out         *outFile
+	descr       string
 	w           *bufio.Writer
 	rows, width int // width in bytes
 }
@@ -25,13 +27,16 @@ var npyTypes = map[string]struct {
 	size  int
 }{"float32": {"<f4", 4}, "float16": {"<f2", 2}, "int8": {"|i1", 1}, "uint8": {"|u1", 1}, "binary": {"|u1", 1}}
 
-func createNPY(path, dtype string) (*npyFile, error) {
-	f, err := os.Create(path + ".part")
+// createNPY begins an array of that type in the file path; see createOut for what it refuses.
+func createNPY(ctx context.Context, path, dtype string, in os.FileInfo) (*npyFile, error) {
+	out, err := createOut(ctx, path, in)
 	if err != nil {
 		return nil, err
 	}
-	n := &npyFile{path: path, descr: dtype, f: f, w: bufio.NewWriterSize(f, 1<<20)}
-	_, err = n.w.Write(make([]byte, npyHeader))
+	n := &npyFile{out: out, descr: dtype, w: bufio.NewWriterSize(out.f, 1<<20)}
+	if _, err = n.w.Write(make([]byte, npyHeader)); err != nil {
+		err = errors.Join(err, out.discard())
+	}
 	return n, err
 }
 
@@ -47,9 +52,8 @@ func (n *npyFile) write(row []byte) error {
 
 // close writes the header and gives the file its name, or removes it.
 func (n *npyFile) close(ok bool) error {
-	part := n.f.Name()
 	if !ok {
-		return errors.Join(n.f.Close(), os.Remove(part))
+		return n.out.discard()
 	}
 	t := npyTypes[n.descr]
 	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d, %d), }", t.descr, n.rows, n.width/t.size)
@@ -57,10 +61,13 @@ func (n *npyFile) close(ok bool) error {
 	head += strings.Repeat(" ", npyHeader-len(head)-1) + "\n"
 	err := n.w.Flush()
 	if err == nil {
-		_, err = n.f.WriteAt([]byte(head), 0)
+		_, err = n.out.f.WriteAt([]byte(head), 0)
 	}
-	if err = errors.Join(err, n.f.Close()); err != nil {
-		return errors.Join(err, os.Remove(part))
+	if err == nil {
+		_, err = n.out.f.Seek(0, io.SeekStart)
 	}
-	return os.Rename(part, n.path)
+	if err != nil {
+		return errors.Join(err, n.out.discard())
+	}
+	return n.out.finish()
 }

@@ -32,7 +32,7 @@ func (c *raceCmd) Run() error {
 	if err := json.Unmarshal(b, &texts); err != nil {
 		return fmt.Errorf("%s: %w", c.Texts, err)
 	}
-	cat, _, err := c.catalog()
+	cat, err := c.catalog()
 	if err != nil {
 		return err
 	}

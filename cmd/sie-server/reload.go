@@ -5,13 +5,11 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/runtime/worker"
@@ -21,8 +19,14 @@ import (
 const (
 	// reloadPause is how long a models directory must be quiet before it is read: editors and copies write in steps.
 	reloadPause = time.Second
-	// rewatchEvery is how often a directory that went away is looked for.
-	rewatchEvery = 5 * time.Second
+	// maxPause is when it is read although it is never quiet.
+	maxPause = 15 * time.Second
+	// readTime bounds a reading of the model files. One in a file system that does not answer cannot be ended, only given up.
+	readTime = 2 * time.Minute
+	// giveUpTime is when that happens: later than what can be ended has ended.
+	giveUpTime = readTime + 30*time.Second
+	// maxStuck bounds the readings that were given up and have not returned, each of which holds a thread.
+	maxStuck = 4
 )
 
 // catalogSetter is the worker, as the reloader needs it.
@@ -35,132 +39,161 @@ type hashSetter interface{ SetBundleHash(hash string) }
 
 // reloader reads the models directory again when its files change, and on SIGHUP; one in a bucket on SIGHUP only. Models
 // are told apart by their ids, not by their files' names. A file that is broken is reported and its model stays as it was.
+//
+// Each reading has a goroutine of its own, so that a file system that does not answer holds up neither the next reading nor
+// close. One reading runs at a time; what is asked for meanwhile is the next one.
 type reloader struct {
-	flags *sourceFlags
-	to    catalogSetter
-	hash  hashSetter
-	log   *slog.Logger
-	all   *catalog.Catalog // of the files as they were last read
-	stop  context.CancelFunc
-	done  sync.WaitGroup
+	read func(ctx context.Context, before *catalog.Catalog) reading // may never return
+	to   catalogSetter
+	hash hashSetter
+	log  *slog.Logger
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// reading is what came of reading all model files.
+type reading struct {
+	number int              // of the reading, from 1
+	all    *catalog.Catalog // of the files
+	use    selection        // what the flags make of it
+	broken *catalog.Problems
+	err    error // there is no catalog
 }
 
 // newReloader starts the reloader; close ends it. It does not fail: without a directory to watch there is SIGHUP.
 // all is what the files said at the start.
 func newReloader(flags *sourceFlags, all *catalog.Catalog, to catalogSetter, hash hashSetter, log *slog.Logger) *reloader {
 	ctx, stop := context.WithCancel(context.Background())
-	r := &reloader{flags: flags, all: all, to: to, hash: hash, log: log, stop: stop}
+	r := &reloader{read: flags.readAgain, to: to, hash: hash, log: log, stop: stop}
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP) // before the first file is read, so that none is missed, and nobody is killed by it
-	var changes <-chan fsnotify.Event
-	var watcher *fsnotify.Watcher
+	var changed <-chan struct{}
 	if dir := flags.ModelsDir; dir != "" && !bucket.IsURL(dir) {
-		var err error
-		if watcher, err = fsnotify.NewWatcher(); err == nil {
-			err = watcher.Add(kong.ExpandPath(dir))
-			changes = watcher.Events
-		}
-		if err != nil {
-			log.Warn("changes of the models directory are not seen; send SIGHUP after one", "error", err)
-		}
+		changed = watchDirectory(ctx, kong.ExpandPath(dir), log)
 	}
 	r.done.Go(func() {
 		defer signal.Stop(hup)
-		if watcher != nil {
-			defer watcher.Close()
-		}
-		r.watch(ctx, hup, changes, watcher)
+		r.run(ctx, all, hup, changed)
 	})
 	return r
 }
 
+// close ends the reloader. It waits for no reading: one that runs ends by itself, or with the process.
 func (r *reloader) close() {
 	r.stop()
 	r.done.Wait()
 }
 
-func (r *reloader) watch(ctx context.Context, hup <-chan os.Signal, changes <-chan fsnotify.Event, watcher *fsnotify.Watcher) {
-	pause := time.NewTimer(reloadPause) // what changed between the start's reading and the watch is read, too
+// run decides when the files are read, until ctx ends. all is what they said last.
+func (r *reloader) run(ctx context.Context, all *catalog.Catalog, hup <-chan os.Signal, changed <-chan struct{}) {
+	results := make(chan reading)
+	pause, late := time.NewTimer(reloadPause), time.NewTimer(giveUpTime)
 	defer pause.Stop()
-	again := time.NewTicker(rewatchEvery)
-	defer again.Stop()
-	var failures <-chan error
-	if watcher != nil {
-		failures = watcher.Errors
-	} else {
-		pause.Stop()
-	}
+	defer late.Stop()
+	pause.Stop()
+	late.Stop()
+	var (
+		since           time.Time // of the first change that no reading has begun for; zero: there is none
+		begun, running  int       // readings; the number of the one that runs, 0: none
+		stuck           int       // readings given up that have not returned
+		wanted          bool      // a reading is to begin
+		asked, answered bool      // somebody waits for a line about the next reading, about the one that runs
+	)
 	for {
+		if wanted && running == 0 && stuck < maxStuck {
+			begun++
+			running, answered, wanted, asked = begun, asked, false, false
+			r.begin(ctx, running, all, results)
+			late.Reset(giveUpTime)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-hup:
-			r.reload(ctx, true)
-		case _, open := <-changes:
-			if !open {
-				changes = nil
-				continue
+			wanted, asked = true, true
+			if running == 0 && stuck == maxStuck {
+				r.log.Error("the models are not read: earlier readings are stuck; see to the file system of the models directory", "stuck", stuck)
 			}
-			pause.Reset(reloadPause)
-		case err := <-failures: // events were lost: read everything
-			r.log.Warn("watching the models directory", "error", err)
-			pause.Reset(reloadPause)
+		case <-changed:
+			if since.IsZero() {
+				since = time.Now()
+			}
+			pause.Reset(min(reloadPause, max(0, time.Until(since.Add(maxPause)))))
 		case <-pause.C:
-			r.reload(ctx, false)
-		case <-again.C:
-			if watcher == nil {
+			since, wanted = time.Time{}, true
+		case got := <-results:
+			if got.number != running {
+				stuck--
+				wanted = true // what it read is old
+				r.log.Info("a reading of the models that was given up has ended; they are read again", "stuck", stuck)
 				continue
 			}
-			// A directory that was removed is not watched any more, also when there is a new one of that name.
-			dir := kong.ExpandPath(r.flags.ModelsDir)
-			if !slices.Contains(watcher.WatchList(), dir) && watcher.Add(dir) == nil {
-				pause.Reset(reloadPause)
+			running = 0
+			late.Stop()
+			if r.apply(got, answered) {
+				all = got.all
 			}
+		case <-late.C:
+			running = 0
+			stuck++
+			r.log.Error("the models were not read again: the file system of the models directory does not answer; those of before stay",
+				"waited", giveUpTime.String(), "stuck", stuck, "stuck_at_most", maxStuck)
 		}
 	}
 }
 
-// reload reads the files and gives the worker the new catalog. asked: somebody waits for a line about it.
-func (r *reloader) reload(ctx context.Context, asked bool) {
-	all, broken, err := r.read(ctx)
-	if err != nil {
-		r.log.Error("the models were not read again; those of before stay", "error", err)
-		return
-	}
-	if broken != nil {
-		r.log.Error("broken model files; their models stay as they were", "problems", broken.Error())
-	}
-	c, bundle, err := r.flags.narrow(all)
-	if err != nil {
-		r.log.Error("the models were not changed", "error", err)
-		return
-	}
-	did, err := r.to.SetCatalog(c)
-	if err != nil {
-		r.log.Error("the models were not changed", "error", err)
-		return
-	}
-	r.all = all
-	if bundle != nil {
-		r.hash.SetBundleHash(c.BundleConfigHash(bundle))
-	}
-	if asked || !did.None() {
-		r.log.Info("models read again", "added", did.Added, "changed", did.Changed, "removed", did.Removed, "models", c.Len())
-	}
+// begin starts a reading, whose result goes to results.
+func (r *reloader) begin(ctx context.Context, number int, before *catalog.Catalog, results chan<- reading) {
+	go func() { // ends with the read, which nobody can end: see close
+		limited, cancel := context.WithTimeout(ctx, readTime)
+		defer cancel()
+		got := r.read(limited, before)
+		got.number = number
+		select {
+		case results <- got:
+		case <-ctx.Done():
+		}
+	}()
 }
 
-// read reads all model files, the broken ones as they were.
-func (r *reloader) read(ctx context.Context) (all *catalog.Catalog, broken *catalog.Problems, err error) {
-	switch dir := r.flags.ModelsDir; {
+// apply gives the worker the new catalog, or says why it does not. asked: somebody waits for a line about it.
+func (r *reloader) apply(got reading, asked bool) bool {
+	if got.err != nil {
+		r.log.Error("the models were not read again; those of before stay", "error", got.err)
+		return false
+	}
+	if got.broken != nil {
+		r.log.Error("broken model files; their models stay as they were", "problems", got.broken.Error())
+	}
+	did, err := r.to.SetCatalog(got.use.catalog)
+	if err != nil {
+		r.log.Error("the models were not changed", "error", err)
+		return false
+	}
+	if got.use.bundle != nil {
+		r.hash.SetBundleHash(got.use.hash)
+	}
+	if asked || !did.None() {
+		r.log.Info("models read again", "added", did.Added, "changed", did.Changed, "removed", did.Removed, "models", got.use.catalog.Len())
+	}
+	return true
+}
+
+// readAgain reads all model files, the broken ones as they were before, and keeps what the flags ask for.
+func (f *sourceFlags) readAgain(ctx context.Context, before *catalog.Catalog) (got reading) {
+	switch dir := f.ModelsDir; {
 	case dir == "":
-		all, err = catalog.Builtin()
+		got.all, got.err = catalog.Builtin()
 	case bucket.IsURL(dir):
-		err = withBucketFiles(ctx, dir, func(dir string) (err error) {
-			all, broken, err = catalog.ReloadDir(dir, r.all)
+		got.err = withBucketFiles(ctx, dir, func(dir string) (err error) {
+			got.all, got.broken, err = catalog.ReloadDir(dir, before)
 			return err
 		})
 	default:
-		all, broken, err = catalog.ReloadDir(kong.ExpandPath(dir), r.all)
+		got.all, got.broken, got.err = catalog.ReloadDir(kong.ExpandPath(dir), before)
 	}
-	return all, broken, err
+	if got.err == nil {
+		got.use, got.err = f.narrow(ctx, got.all)
+	}
+	return got
 }

@@ -135,22 +135,6 @@ func TestHotReload(t *testing.T) {
 	r.want("acme/a 4, acme/c 8")
 }
 
-// TestChangesAreGathered: many writes in a row are one reload, a second after the last.
-func TestChangesAreGathered(t *testing.T) {
-	dir := t.TempDir()
-	r := startReloader(t, sourceFlags{ModelsDir: dir})
-	time.Sleep(reloadPause + 500*time.Millisecond)
-	_, before := r.to.models()
-	for i := range 20 {
-		r.write(fmt.Sprintf("%02d.yaml", i), fmt.Sprintf("m%02d", i), 8)
-		time.Sleep(50 * time.Millisecond)
-	}
-	time.Sleep(reloadPause + time.Second)
-	if models, n := r.to.models(); n != before+1 || strings.Count(models, "acme/") != 20 {
-		t.Errorf("%d reloads, %q", n-before, models)
-	}
-}
-
 // TestReplacedDirectory: a directory that goes away keeps its models, and is watched again when it is back.
 func TestReplacedDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "models")

@@ -30,8 +30,8 @@ type serveCmd struct {
 	securityFlags `embed:""`
 
 	Host     string   `help:"Address to listen on." default:"0.0.0.0"`
-	Port     int      `help:"Port to listen on." short:"p" default:"8080"`
-	Preload  []string `help:"Model ids to load before the server is ready." sep:"," env:"SIE_PRELOAD_MODELS"`
+	Port     int      `help:"Port to listen on." short:"p" default:"8080" range:"0..65535"`
+	Preload  []string `help:"Models to load before the server is ready, named as with -m; those that would not be served otherwise are." sep:"," env:"SIE_PRELOAD_MODELS"`
 	Default  []string `name:"default-model" help:"Model of routes that name none (text-embeddings-inference's, a rerank request without one): the first that fits the task. Default: the models of -m." sep:"," env:"SIE_DEFAULT_MODEL"`
 	Verbose  bool     `help:"Log every request that is refused: its id, code and field; never a text, a key or a header." short:"v"`
 	JSONLogs bool     `help:"Log JSON; the same as --log-format json." env:"SIE_LOG_JSON"`
@@ -39,29 +39,35 @@ type serveCmd struct {
 	Access   bool     `name:"access-log" help:"Log every request: id, path, status, model, counts and times; never texts or keys." env:"SIE_ACCESS_LOG"`
 	Tracing  bool     `help:"Send traces and metrics to an OTLP collector; the OTEL_ variables say where." env:"SIE_TRACING_ENABLED"`
 
-	MaxBody        int           `name:"max-request-body-bytes" help:"Bytes of a request body; more get 413." env:"SIE_MAX_REQUEST_BODY_BYTES" default:"35651584"`
-	MaxItemText    int           `name:"max-item-text-bytes" help:"Bytes of text and metadata of one item." env:"SIE_MAX_ITEM_TEXT_BYTES" default:"2097152"`
-	MaxItems       int           `help:"Items of a request; 0: no limit." env:"SIE_MAX_ITEMS"`
-	MaxScoreItems  int           `help:"Candidates of a score request; 0: no limit." env:"SIE_MAX_SCORE_ITEMS"`
-	MaxLabels      int           `help:"Labels of an extract request; 0: no limit." env:"SIE_MAX_LABELS"`
-	MaxHeldBytes   int64         `help:"Bytes of request bodies in memory together." env:"SIE_MAX_HELD_BYTES" default:"1073741824"`
-	MaxConns       int           `help:"Open connections." env:"SIE_MAX_CONNS" default:"4096"`
-	RequestTimeout time.Duration `help:"Time for an answer; later ones get 504." env:"SIE_REQUEST_TIMEOUT" default:"140s"`
-	DrainTimeout   time.Duration `help:"Time for running requests at shutdown." env:"SIE_DRAIN_TIMEOUT" default:"25s"`
+	MaxBody        int           `name:"max-request-body-bytes" help:"Bytes of a request body; more get 413." env:"SIE_MAX_REQUEST_BODY_BYTES" default:"35651584" range:"1..1099511627776"`
+	MaxItemText    int           `name:"max-item-text-bytes" help:"Bytes of text and metadata of one item." env:"SIE_MAX_ITEM_TEXT_BYTES" default:"2097152" range:"1..1099511627776"`
+	MaxItems       int           `help:"Items of a request; 0: no limit." env:"SIE_MAX_ITEMS" range:"0..1073741824"`
+	MaxScoreItems  int           `help:"Candidates of a score request; 0: no limit." env:"SIE_MAX_SCORE_ITEMS" range:"0..1073741824"`
+	MaxLabels      int           `help:"Labels of an extract request; 0: no limit." env:"SIE_MAX_LABELS" range:"0..1073741824"`
+	MaxHeldBytes   int64         `help:"Bytes of request bodies in memory together." env:"SIE_MAX_HELD_BYTES" default:"1073741824" range:"1..1125899906842624"`
+	MaxConns       int           `help:"Open connections." env:"SIE_MAX_CONNS" default:"4096" range:"1..1048576"`
+	RequestTimeout time.Duration `help:"Time for an answer; later ones get 504." env:"SIE_REQUEST_TIMEOUT" default:"140s" range:"1ms..24h"`
+	DrainTimeout   time.Duration `help:"Time that a shutdown may take: running requests finish, then models are closed; what is left then ends with the process." env:"SIE_DRAIN_TIMEOUT" default:"25s" range:"0s..24h"`
 
-	MaxHeadBytes int           `help:"Bytes of a request's head; more get 431." env:"SIE_MAX_HEAD_BYTES" default:"16384"`
-	HeadTimeout  time.Duration `help:"Time for a request's head." env:"SIE_HEAD_TIMEOUT" default:"30s"`
-	BodyTimeout  time.Duration `help:"Time for a request's body." env:"SIE_BODY_TIMEOUT" default:"5m"`
-	BodyStall    time.Duration `help:"Time between two pieces of a body." env:"SIE_BODY_STALL" default:"20s"`
-	WriteTimeout time.Duration `help:"Time for a client to take an answer." env:"SIE_WRITE_TIMEOUT" default:"2m"`
-	KeepAlive    time.Duration `help:"Time a connection may be idle." env:"SIE_KEEP_ALIVE" default:"2m"`
-	MaxWatchers  int           `name:"max-status-sockets" help:"Open status sockets." env:"SIE_MAX_STATUS_SOCKETS" default:"256"`
+	MaxHeadBytes int           `help:"Bytes of a request's head; more get 431." env:"SIE_MAX_HEAD_BYTES" default:"16384" range:"1024..1048576"`
+	HeadTimeout  time.Duration `help:"Time for a request's head." env:"SIE_HEAD_TIMEOUT" default:"30s" range:"1ms..24h"`
+	BodyTimeout  time.Duration `help:"Time for a request's body." env:"SIE_BODY_TIMEOUT" default:"5m" range:"1ms..24h"`
+	BodyStall    time.Duration `help:"Time between two pieces of a body." env:"SIE_BODY_STALL" default:"20s" range:"1ms..24h"`
+	WriteTimeout time.Duration `help:"Time for a client to take an answer." env:"SIE_WRITE_TIMEOUT" default:"2m" range:"1ms..24h"`
+	KeepAlive    time.Duration `help:"Time a connection may be idle." env:"SIE_KEEP_ALIVE" default:"2m" range:"1ms..24h"`
+	MaxWatchers  int           `name:"max-status-sockets" help:"Open status sockets." env:"SIE_MAX_STATUS_SOCKETS" default:"256" range:"1..65536"`
 
 	MachineProfile string `help:"What X-SIE-MACHINE-PROFILE must name." env:"SIE_MACHINE_PROFILE"`
 	Pool           string `help:"Pool shown in the status." env:"SIE_POOL"`
 
 	Reload          bool `help:"Accepted for compatibility; has no effect." hidden:""`
 	Instrumentation bool `help:"Accepted for compatibility; has no effect." short:"i" hidden:"" env:"SIE_INSTRUMENTATION"`
+}
+
+// check says what is wrong with keys, certificates and origins.
+func (c *serveCmd) check() error {
+	_, err := c.secure(slog.New(slog.DiscardHandler))
+	return err
 }
 
 func (c *serveCmd) Run() error {
@@ -74,9 +80,6 @@ func (c *serveCmd) Run() error {
 			log.Warn("flag has no effect in this server", "flag", f.name)
 		}
 	}
-	if c.Port < 0 || c.Port > 65535 {
-		return fmt.Errorf("--port must be between 0 and 65535, got %d", c.Port)
-	}
 	secure, err := c.secure(log)
 	if err != nil {
 		return err
@@ -85,10 +88,17 @@ func (c *serveCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	cat, bundle, err := c.narrow(all)
+	c.sourceFlags.preload = c.Preload
+	for _, ref := range ids(c.Preload) {
+		if _, err := all.Resolve(ref); err == nil {
+			c.known = append(c.known, ref)
+		}
+	}
+	selected, err := c.narrow(context.Background(), all)
 	if err != nil {
 		return err
 	}
+	cat, bundle := selected.catalog, selected.bundle
 	for _, w := range cat.Warnings() {
 		log.Warn("catalog", "problem", w.Error())
 	}
@@ -101,7 +111,8 @@ func (c *serveCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	defer w.Close()
+	var end time.Time // of the time that shutting down has
+	defer func() { closeBy(end, "models", log, w.Close) }()
 
 	opt := server.Options{
 		Limits: api.Limits{MaxBodyBytes: c.MaxBody, MaxItemTextBytes: c.MaxItemText, MaxItems: c.MaxItems,
@@ -117,11 +128,11 @@ func (c *serveCmd) Run() error {
 		if err != nil {
 			return err
 		}
-		defer closeTelemetry(telemetry, log)
+		defer func() { closeTelemetry(end, telemetry, log) }()
 		opt.Tracer = telemetry.Tracer
 	}
 	if bundle != nil {
-		opt.Bundle, opt.BundleHash = bundle.Name, cat.BundleConfigHash(bundle)
+		opt.Bundle, opt.BundleHash = bundle.Name, selected.hash
 	}
 	s, err := server.New(w, opt)
 	if err != nil {
@@ -151,7 +162,7 @@ func (c *serveCmd) Run() error {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	loaded := make(chan error, 1)
-	go func() { loaded <- preload(stop, w, append(ids(c.Pinned), ids(c.Preload)...)) }()
+	go func() { loaded <- preload(stop, w, append(ids(c.Pinned), selected.preload...)) }()
 	for {
 		select {
 		case err := <-loaded:
@@ -164,12 +175,14 @@ func (c *serveCmd) Run() error {
 			return err
 		case <-w.LostC():
 			log.Error("the device is lost; draining and exiting")
-			_ = drain(s, c.DrainTimeout)
+			end = time.Now().Add(c.DrainTimeout)
+			_ = drain(s, end)
 			return errors.New("device lost")
 		case <-stop.Done():
 			cancel() // a second signal ends the process at once
 			log.Info("shutting down: finishing running requests; a second signal stops at once", "at_most", c.DrainTimeout)
-			return drain(s, c.DrainTimeout)
+			end = time.Now().Add(c.DrainTimeout)
+			return drain(s, end)
 		}
 	}
 }
@@ -181,21 +194,6 @@ func aboutDevice(d engine.Info) []any {
 			"memory_mib", d.MemoryTotal >> 20}
 	}
 	return []any{"name", d.Kind.String(), "model", d.Name, "isa", d.ISA.String(), "threads", d.Threads}
-}
-
-// closeTelemetry sends what is waiting, for a few seconds.
-func closeTelemetry(t *obs.Telemetry, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := t.Close(ctx); err != nil {
-		log.Warn("telemetry", "error", err)
-	}
-}
-
-func drain(s *server.Server, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	return s.Shutdown(ctx)
 }
 
 type preloader interface {
