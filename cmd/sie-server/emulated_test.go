@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/engine"
@@ -30,16 +28,12 @@ func serve(t *testing.T, flags ...string) (url string, ended chan error) {
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	parser, err := kong.New(&cli{}, kong.Vars{"model": defaultModel})
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := parser.Parse(append([]string{"serve", "--host", "127.0.0.1", "--port", strconv.Itoa(port)}, flags...))
+	k, err := newParser(&cli{}).Parse(append([]string{"serve", "--host", "127.0.0.1", "--port", strconv.Itoa(port)}, flags...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended = make(chan error, 1)
-	go func() { ended <- k.Run() }()
+	go func() { ended <- run(k) }()
 	return fmt.Sprintf("http://127.0.0.1:%d", port), ended
 }
 

@@ -16,7 +16,7 @@ import (
 type healthCmd struct {
 	URL     string        `name:"url" help:"Address of the server." default:"http://127.0.0.1:8080"`
 	Probe   string        `help:"readyz: requests should be sent here. livez: the device answers. healthz: the process answers." default:"readyz" enum:"readyz,livez,healthz"`
-	Timeout time.Duration `help:"Time for the answer." default:"3s"`
+	Timeout time.Duration `help:"Time for the answer." default:"3s" range:"1ms..1h"`
 
 	Insecure bool `help:"Take any certificate of an https address: the probe is for this machine's own server."`
 }

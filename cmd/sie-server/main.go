@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -44,13 +45,34 @@ func (versionCmd) Run() error {
 	return nil
 }
 
+// checker is a command that can say what is wrong with its flags, beyond their ranges, before it does anything.
+type checker interface{ check() error }
+
 func main() {
-	var c cli
-	k := kong.Parse(&c, kong.Name("sie-server"), kong.UsageOnError(),
-		kong.Vars{"model": defaultModel}, kong.Description("A self-hosted inference engine for embeddings."),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
-	if err := k.Run(); err != nil {
+	k := newParser(&cli{})
+	ctx, err := k.Parse(os.Args[1:])
+	k.FatalIfErrorf(err)
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "sie-server:", err)
 		os.Exit(1)
 	}
+}
+
+// newParser reads command lines into c.
+func newParser(c *cli) *kong.Kong {
+	return kong.Must(c, kong.Name("sie-server"), kong.UsageOnError(),
+		kong.Vars{"model": defaultModel}, kong.Description("A self-hosted inference engine for embeddings."),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
+}
+
+// run checks the flags of a command, so that everything wrong with them is said at once, and runs it.
+func run(k *kong.Context) error {
+	err := checkRanges(k)
+	if c, ok := k.Selected().Target.Addr().Interface().(checker); ok {
+		err = errors.Join(err, c.check())
+	}
+	if err != nil {
+		return err
+	}
+	return k.Run()
 }

@@ -52,15 +52,16 @@ func (f *securityFlags) tls(log *slog.Logger) (*tls.Config, error) {
 // origins are the allowed origins as browsers write them.
 func (f *securityFlags) origins() ([]string, error) {
 	out := make([]string, 0, len(f.CORSOrigin))
+	var problems []error
 	for _, o := range f.CORSOrigin {
 		o = strings.TrimSuffix(strings.TrimSpace(o), "/")
 		u, err := neturl.Parse(o)
 		if o != "*" && o != "null" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" || u.RawQuery != "") {
-			return nil, fmt.Errorf("--cors-origin %q is no origin: write scheme://host or scheme://host:port, or *", o)
+			problems = append(problems, fmt.Errorf("--cors-origin %q is no origin: write scheme://host or scheme://host:port, or *", o))
 		}
 		out = append(out, strings.ToLower(o))
 	}
-	return out, nil
+	return out, errors.Join(problems...)
 }
 
 // security is what the security flags come to.
@@ -72,12 +73,9 @@ type security struct {
 
 // secure reads keys and certificates before anything else is opened: what is wrong with them must not go unnoticed.
 func (f *securityFlags) secure(log *slog.Logger) (s security, err error) {
-	if s.keys, err = f.keys(os.LookupEnv); err != nil {
-		return s, err
-	}
-	if s.tls, err = f.tls(log); err != nil {
-		return s, err
-	}
-	s.origins, err = f.origins()
-	return s, err
+	var keys, tls, origins error
+	s.keys, keys = f.keys(os.LookupEnv)
+	s.tls, tls = f.tls(log)
+	s.origins, origins = f.origins()
+	return s, errors.Join(keys, tls, origins)
 }
