@@ -29,16 +29,17 @@ type disk struct {
 	patience  time.Duration // how long a download waits for models in use, while nothing else is downloaded
 }
 
-// relieve removes repositories, the one used longest ago first, while over says that the disk is too full. It returns those
-// that stay because they are in use. The caller holds the lock of removals.
-func (d disk) relieve(ctx context.Context, spare string, over func() bool) (inUse []candidate, err error) {
-	if !over() || d.locks.weak.Load() { // without locks nobody can say what other processes use
+// relieve removes repositories, the one used longest ago first, while over says that the disk is too full. stuck are
+// those that cannot be removed, whoever uses them. The caller holds the lock of removals.
+func (d disk) relieve(ctx context.Context, spare string, over func() bool) (stuck map[string]bool, err error) {
+	if !over() || !d.removes() {
 		return nil, nil
 	}
+	stuck = make(map[string]bool)
 	d.emptyTrash()
 	for _, c := range d.candidates(spare) {
 		if !over() {
-			return nil, nil
+			break
 		}
 		if ctx.Err() != nil {
 			return nil, contextError(ctx)
@@ -46,16 +47,18 @@ func (d disk) relieve(ctx context.Context, spare string, over func() bool) (inUs
 		removed, err := d.remove(c.folder)
 		switch {
 		case err != nil:
+			stuck[c.folder] = true
 			d.log.Warn("model cache: cannot remove a model", "folder", c.folder, "error", err)
 		case removed:
 			d.log.Info("model cache: removed the model used longest ago, to make room on the disk", "folder", c.folder,
 				"last_used", c.used.Format(time.RFC3339))
-		default:
-			inUse = append(inUse, c)
 		}
 	}
-	return inUse, nil
+	return stuck, nil
 }
+
+// removes says whether anything is ever removed; without locks nobody can say what other processes use.
+func (d disk) removes() bool { return d.threshold > 0 && !d.locks.weak.Load() }
 
 type candidate struct {
 	folder string

@@ -123,7 +123,7 @@ func (d disk) attempt(ctx context.Context, need roomNeed) (a attempt, err error)
 		return d.threshold > 0 && ok && total > 0 && float64(total-free+reserved+need.bytes) > d.threshold*float64(total) &&
 			(!need.modest || free-reserved < need.bytes || free-before < need.bytes)
 	}
-	inUse, err := d.relieve(ctx, need.folder, over)
+	stuck, err := d.relieve(ctx, need.folder, over)
 	if err != nil {
 		return a, err
 	}
@@ -136,13 +136,19 @@ func (d disk) attempt(ctx context.Context, need roomNeed) (a attempt, err error)
 		a.got, err = d.keep(need.bytes)
 		return a, err
 	}
-	var held int64
-	for _, c := range inUse {
-		held += d.size(c)
+	var held int64 // by what may be removed once nobody uses it
+	inUse := 0
+	if d.removes() {
+		for _, c := range d.candidates(need.folder) {
+			if !stuck[c.folder] {
+				held += d.size(c)
+				inUse++
+			}
+		}
 	}
 	switch a.never = free+held < need.bytes; {
-	case !a.never && len(inUse) > 0:
-		a.why = fmt.Sprintf(" beside the %d models that are in use", len(inUse))
+	case !a.never && inUse > 0:
+		a.why = fmt.Sprintf(" beside the %d models that are in use", inUse)
 	case reserved > 0:
 		a.why = fmt.Sprintf(", of which %d MiB are reserved by other downloads", reserved>>20)
 	}
