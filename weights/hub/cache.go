@@ -41,6 +41,8 @@ func (c repoCache) staging(commit string) string {
 type manifest struct {
 	Format int              `json:"format"` // manifestFormat
 	Files  map[string]int64 `json:"files"`
+	// Adapter says that the repository has more that a model is run from: of this snapshot the LoRA adapter alone was wanted.
+	Adapter bool `json:"adapter,omitempty"`
 }
 
 const manifestFormat = 1
@@ -65,19 +67,26 @@ func (c repoCache) find(ref modelRef) cached {
 			return cached{missing: fmt.Sprintf("the cache's ref %q does not hold a commit", ref.revision)}
 		}
 	}
-	return c.findCommit(commit)
+	return c.findCommit(commit, ref.adapter > 0)
 }
 
 // findCommit judges the snapshot of a commit: by its manifest, or, when another tool made it, by what a model cannot
-// be run without.
-func (c repoCache) findCommit(commit string) cached {
+// be run without. adapter: the LoRA adapter of it is enough, and needed.
+func (c repoCache) findCommit(commit string, adapter bool) cached {
 	dir := c.snapshot(commit)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return cached{commit: commit, missing: "the cache has no snapshot of commit " + commit}
 	}
 	raw, err := readBounded(c.manifest(commit), maxManifestBytes)
 	var m manifest
-	if err == nil && json.Unmarshal(raw, &m) == nil && m.Format == manifestFormat && len(m.Files) > 0 {
+	known := err == nil && json.Unmarshal(raw, &m) == nil && m.Format == manifestFormat && len(m.Files) > 0
+	if adapter {
+		return c.findAdapter(commit, m.Files)
+	}
+	if known {
+		if m.Adapter {
+			return cached{commit: commit, missing: "of the cached snapshot only the LoRA adapter is there"}
+		}
 		if missing := c.lacks(commit, m.Files); missing != "" {
 			return cached{commit: commit, missing: missing}
 		}
@@ -91,6 +100,31 @@ func (c repoCache) findCommit(commit string) cached {
 	sure := exists(filepath.Join(dir, "modules.json")) || exists(filepath.Join(dir, "adapter_config.json")) ||
 		exists(filepath.Join(c.dir, ".no_exist", commit, "modules.json"))
 	return cached{dir: dir, commit: commit, doubt: !sure}
+}
+
+// findAdapter judges the snapshot of a commit as that of an adapter. files are those of its manifest, if it has one.
+func (c repoCache) findAdapter(commit string, files map[string]int64) cached {
+	dir := c.snapshot(commit)
+	names := slices.Sorted(maps.Keys(files))
+	if files == nil {
+		for _, name := range adapterFiles {
+			if exists(filepath.Join(dir, name)) {
+				names = append(names, name)
+			}
+		}
+	}
+	picked := selectAdapter(names)
+	if len(picked) < 2 {
+		return cached{commit: commit, missing: "the cached snapshot lacks " + lackingOfAdapter(picked)}
+	}
+	for _, name := range picked {
+		if size, ok := files[name]; ok {
+			if missing := c.lacks(commit, map[string]int64{name: size}); missing != "" {
+				return cached{commit: commit, missing: missing}
+			}
+		}
+	}
+	return cached{dir: dir, commit: commit}
 }
 
 // lacks names the first file, by name, that the snapshot does not hold in the right size; "" when it holds all.
@@ -211,20 +245,21 @@ func sizes(files []remoteFile) map[string]int64 {
 	return m
 }
 
-// writeManifest records what the snapshot of a commit holds, or will hold.
-func (c repoCache) writeManifest(commit string, files []remoteFile) error {
-	raw, err := json.MarshalIndent(manifest{Format: manifestFormat, Files: sizes(files)}, "", " ")
+// writeManifest records what the snapshot of a listing holds, or will hold.
+func (c repoCache) writeManifest(l *listing) error {
+	raw, err := json.MarshalIndent(manifest{Format: manifestFormat, Files: sizes(l.files), Adapter: l.part}, "", " ")
 	if err != nil {
 		return err
 	}
-	return writeAtomically(c.manifest(commit), append(raw, '\n'))
+	return writeAtomically(c.manifest(l.commit), append(raw, '\n'))
 }
 
-// publish makes the verified blobs of files visible as the snapshot of commit. A new snapshot appears by one rename.
+// publish makes the verified blobs of a listing visible as the snapshot of its commit. A new snapshot appears by one rename.
 // One that another tool left incomplete gets the missing files one by one: with the manifest in place it counts as
 // incomplete until the last is there. The caller holds the repository's lock.
-func (c repoCache) publish(commit string, files []remoteFile, own string) error {
-	if err := c.writeManifest(commit, files); err != nil {
+func (c repoCache) publish(l *listing, own string) error {
+	commit, files := l.commit, l.files
+	if err := c.writeManifest(l); err != nil {
 		return err
 	}
 	target := c.snapshot(commit)

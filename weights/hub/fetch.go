@@ -39,7 +39,7 @@ func (s *fetcher) install(ctx context.Context, cache repoCache, ref modelRef, l 
 	if err := s.download(ctx, cache, ref, l.commit, missing, report); err != nil {
 		return err
 	}
-	if err := cache.publish(l.commit, l.files, s.disk.locks.own()); err != nil {
+	if err := cache.publish(l, s.disk.locks.own()); err != nil {
 		return storageError(err, "put the files into the cache")
 	}
 	if !ref.isCommit() {
@@ -63,7 +63,7 @@ func (s *fetcher) download(ctx context.Context, cache repoCache, ref modelRef, c
 			needed += f.size - partialSize(s.disk.locks.partial(cache.blob(f.hash)), f.size)
 		}
 	}
-	room, err := s.disk.reserve(ctx, roomNeed{bytes: needed, folder: ref.repoFolder()}, func() { report.stage(StageWaiting) })
+	room, err := s.disk.reserve(ctx, roomNeed{bytes: needed, folder: ref.repoFolder(), modest: ref.adapter > 0}, func() { report.stage(StageWaiting) })
 	if err != nil {
 		return err
 	}

@@ -48,6 +48,49 @@ func selectFiles(names []string) []string {
 	return slices.Compact(selected)
 }
 
+// adapterFiles are those of a LoRA adapter that PEFT saved; it has one of the last two.
+var adapterFiles = []string{"adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"}
+
+// selectAdapter returns the names of an adapter's files, sorted: two when it is whole.
+func selectAdapter(names []string) (selected []string) {
+	for _, name := range adapterFiles {
+		if slices.Contains(names, name) && len(selected) < 2 {
+			selected = append(selected, name)
+		}
+	}
+	return selected
+}
+
+// lackingOfAdapter says what a repository with these of an adapter's files lacks.
+func lackingOfAdapter(selected []string) string {
+	if !slices.Contains(selected, adapterFiles[0]) {
+		return adapterFiles[0]
+	}
+	return adapterFiles[1] + " and " + adapterFiles[2]
+}
+
+// asAdapter narrows a listing to the files of the adapter, which must be there and of at most limit bytes.
+func (l *listing) asAdapter(limit int64) error {
+	names := make([]string, len(l.files))
+	for i, f := range l.files {
+		names[i] = f.name
+	}
+	selected := selectAdapter(names)
+	if len(selected) < 2 || selected[0] != adapterFiles[0] {
+		return fail(ClassConfig, nil, "has no %s: it is no LoRA adapter", lackingOfAdapter(selected))
+	}
+	whole := len(l.files)
+	l.files = slices.DeleteFunc(l.files, func(f remoteFile) bool { return !slices.Contains(selected, f.name) })
+	l.part = l.part || len(l.files) < whole
+	var total int64
+	for _, f := range l.files {
+		if total += max(0, f.size); total > limit { // sizes that the listing does not have are looked at again
+			return fail(ClassConfig, nil, "its LoRA adapter has more than %d MiB, the limit for one", limit>>20)
+		}
+	}
+	return nil
+}
+
 func wanted(name string, has, safetensorsIn map[string]bool) bool {
 	dir, base := path.Dir(name), path.Base(name)
 	for part := range strings.SplitSeq(name, "/") {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -32,6 +33,7 @@ func (f remoteFile) named() bool {
 type listing struct {
 	commit string
 	files  []remoteFile // those to download; hash is "" where the endpoint's listing has none
+	part   bool         // of an adapter; a model is run from more
 }
 
 // list asks the endpoint for the commit of a revision and its files, and selects what to download.
@@ -52,7 +54,7 @@ func (c *client) list(ctx context.Context, ref modelRef) (*listing, error) {
 	if len(raw) > maxListingBytes {
 		return nil, fail(ClassConfig, nil, "its file list is longer than %d MiB", maxListingBytes>>20)
 	}
-	l, err := parseListing(raw)
+	l, err := parseListing(raw, ref.adapter > 0)
 	if err != nil {
 		return nil, fail(ClassConfig, err, "%s does not answer like a model hub; check HF_ENDPOINT", c.endpoint.Host)
 	}
@@ -62,8 +64,9 @@ func (c *client) list(ctx context.Context, ref modelRef) (*listing, error) {
 	return l, nil
 }
 
-// parseListing reads the hub's answer about a revision, keeping the files to download. On error the listing is nil.
-func parseListing(raw []byte) (*listing, error) {
+// parseListing reads the hub's answer about a revision, keeping the files to download, an adapter's among
+// them whatever else there is. On error the listing is nil.
+func parseListing(raw []byte, adapter bool) (*listing, error) {
 	var answer struct {
 		SHA      string `json:"sha"`
 		Siblings []struct {
@@ -105,7 +108,11 @@ func parseListing(raw []byte) (*listing, error) {
 		byName[s.Name] = f
 		names = append(names, s.Name)
 	}
-	for _, name := range selectFiles(names) {
+	selected := selectFiles(names)
+	if adapter {
+		selected = slices.Compact(slices.Sorted(slices.Values(append(selected, selectAdapter(names)...))))
+	}
+	for _, name := range selected {
 		l.files = append(l.files, byName[name])
 	}
 	return l, nil

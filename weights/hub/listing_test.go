@@ -56,7 +56,7 @@ func TestHostileListings(t *testing.T) {
 		"negative lfs size": {listingWith(`{"rfilename":"model.safetensors","lfs":{"sha256":"` + strings.Repeat("ab", 32) + `","size":-5}}`), "negative size"},
 		"size over 2⁶³":     {strings.Replace(file("config.json"), `:1,`, `:9223372036854775808,`, 1), "not the JSON"},
 	} {
-		l, err := parseListing([]byte(c.raw))
+		l, err := parseListing([]byte(c.raw), false)
 		if err == nil || !strings.Contains(err.Error(), c.want) || l != nil || len(err.Error()) > 600 {
 			t.Errorf("%s: %+v, %v; want an error with %q", name, l, err, c.want)
 		}
@@ -64,7 +64,7 @@ func TestHostileListings(t *testing.T) {
 	// A checksum that could not name a blob counts as none.
 	for _, sibling := range []string{`{"rfilename":"config.json","size":1,"blobId":"../x"}`, `{"rfilename":"config.json","size":1,"blobId":"` + strings.ToUpper(someBlob) + `"}`,
 		`{"rfilename":"config.json","blobId":"` + someBlob + `"}`, `{"rfilename":"config.json","size":1,"blobId":"` + someBlob + `","lfs":{"sha256":"x","size":1}}`} {
-		l, err := parseListing([]byte(listingWith(sibling)))
+		l, err := parseListing([]byte(listingWith(sibling)), false)
 		if err != nil || len(l.files) != 1 || l.files[0].hash != "" {
 			t.Errorf("%s: %+v, %v", sibling, l, err)
 		}
@@ -78,7 +78,7 @@ func FuzzParseListing(f *testing.F) {
 	f.Add([]byte(listingWith(`{"rfilename":"../../x.json","size":1},{"rfilename":"1_Pooling/config.json"}`)))
 	f.Add([]byte(listingWith(`{"rfilename":"model.safetensors","lfs":{"sha256":"` + strings.Repeat("0a", 32) + `","size":9}}`)))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		l, err := parseListing(raw)
+		l, err := parseListing(raw, false)
 		if err != nil {
 			if l != nil {
 				t.Error("a listing came with the error")

@@ -155,13 +155,13 @@ func TestTwoProcessesWithoutLocks(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
-			if err := cache.publish(commit, files, fmt.Sprintf(".%d", i)); err != nil {
+			if err := cache.publish(&listing{commit: commit, files: files}, fmt.Sprintf(".%d", i)); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
-	if found := cache.findCommit(commit); found.dir == "" {
+	if found := cache.findCommit(commit, false); found.dir == "" {
 		t.Errorf("%+v", found)
 	}
 	old, young := blob+".1.incomplete", blob+".2.incomplete"

@@ -24,6 +24,7 @@ type modelRef struct {
 	id        string
 	revision  string // branch, tag or commit
 	unrevised bool   // the caller named no revision
+	adapter   int64  // not 0: a LoRA adapter of at most so many bytes is wanted, and nothing else of the repository
 }
 
 func parseRef(id, revision string) (modelRef, error) {

@@ -114,6 +114,11 @@ func (r *Resolver) resolve(ctx context.Context, id, revision string) (Resolved, 
 	if found.Dir != "" || err != nil {
 		return found, err
 	}
+	return r.search(ctx, ref)
+}
+
+// search asks the sources in turn.
+func (r *Resolver) search(ctx context.Context, ref modelRef) (Resolved, error) {
 	var missing string
 	var held *hold
 	for _, s := range r.sources {
@@ -156,11 +161,16 @@ func (r *Resolver) find(ctx context.Context, id, revision string) (Resolved, boo
 	if found.Dir != "" || err != nil {
 		return found, err == nil, err
 	}
+	return r.onDisk(ctx, ref)
+}
+
+// onDisk is the complete snapshot in the cache, if there is one.
+func (r *Resolver) onDisk(ctx context.Context, ref modelRef) (Resolved, bool, error) {
 	if !isDirectory(filepath.Join(r.cacheDir, ref.repoFolder())) {
 		return Resolved{}, false, nil
 	}
 	held := r.locks.holdRepo(ctx, r.cacheDir, ref.repoFolder())
-	found, _, err = r.sources[0].find(ctx, ref)
+	found, _, err := r.sources[0].find(ctx, ref)
 	if found.Dir == "" || err != nil {
 		held.release()
 		return Resolved{}, false, err
@@ -220,7 +230,7 @@ func (c diskCache) find(_ context.Context, ref modelRef) (Resolved, string, erro
 	if held.dir == "" && c.offline && ref.unrevised && !exists(cache.ref(ref.revision)) {
 		// Nobody asked for a revision and nothing newer can be had: the one snapshot there is will do.
 		if commit, ok := cache.only(); ok {
-			held = cache.findCommit(commit)
+			held = cache.findCommit(commit, ref.adapter > 0)
 		}
 	}
 	if held.dir == "" || held.doubt && !c.offline {

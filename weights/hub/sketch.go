@@ -140,6 +140,9 @@ func (s *bucketSource) contents(ctx context.Context, ref modelRef) (l *listing, 
 		}
 		return 0, nil
 	})
+	if err == nil && ref.adapter > 0 && l.asAdapter(ref.adapter) != nil {
+		return nil, bucket.ErrNotFound
+	}
 	if err == nil {
 		err = s.options.checkBounds(l)
 	}

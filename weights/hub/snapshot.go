@@ -40,7 +40,7 @@ func (s *hubSource) find(ctx context.Context, ref modelRef) (Resolved, string, e
 		}
 		if cache.lacks(l.commit, sizes(l.files)) == "" {
 			// The manifest spares the next start this question; a cache that cannot hold it serves all the same.
-			_ = cache.writeManifest(l.commit, l.files)
+			_ = cache.writeManifest(l)
 			return fromCache, "", nil
 		}
 	} else if l, err = s.describeAll(ctx, ref, s.retry); err != nil {
@@ -49,7 +49,7 @@ func (s *hubSource) find(ctx context.Context, ref modelRef) (Resolved, string, e
 	if err := s.install(ctx, cache, ref, l, report); err != nil {
 		return Resolved{}, "", err
 	}
-	if s.share != nil {
+	if s.share != nil && !l.part {
 		s.share.model(ref, l.commit)
 	}
 	report.stage(StageDone)
@@ -82,8 +82,13 @@ func (s *hubSource) describeAll(ctx context.Context, ref modelRef, retry retrier
 	if err != nil {
 		return nil, err
 	}
-	if len(l.files) == 0 {
+	if len(l.files) == 0 && ref.adapter == 0 {
 		return nil, fail(ClassConfig, nil, "has no model files at commit %s; check that it is a model repository", l.commit)
+	}
+	if ref.adapter > 0 {
+		if err := l.asAdapter(ref.adapter); err != nil {
+			return nil, err
+		}
 	}
 	if len(l.files) > s.options.MaxFiles { // before a question for each of them
 		return nil, s.options.checkBounds(l)
@@ -98,6 +103,11 @@ func (s *hubSource) describeAll(ctx context.Context, ref modelRef, retry retrier
 			if err != nil {
 				return nil, err
 			}
+		}
+	}
+	if ref.adapter > 0 {
+		if err := l.asAdapter(ref.adapter); err != nil {
+			return nil, err
 		}
 	}
 	return l, s.options.checkBounds(l)
