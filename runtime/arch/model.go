@@ -9,10 +9,8 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"sync"
 
 	"github.com/sie-engine/sie/runtime/engine"
-	"github.com/sie-engine/sie/runtime/fold"
 	"github.com/sie-engine/sie/weights"
 )
 
@@ -94,11 +92,7 @@ type Model struct {
 	packer  *packer
 	caps    engine.Caps
 	program *engine.Program
-
-	mu     sync.Mutex
-	folds  *packer // tables of what programs fold, by what they are; guarded by mu
-	muvera map[fold.Muvera]engine.Muvera
-	smve   map[fold.SMVE]engine.SMVE
+	folds   folds
 }
 
 // heads are the layers behind the encoder besides the module chain; nil or empty where the task has none.
@@ -283,15 +277,8 @@ func (m *Model) Program() *engine.Program { return m.program }
 // Caps are the bounds of a batch.
 func (m *Model) Caps() engine.Caps { return m.caps }
 
-// Bytes is the size of the packed weights on the device, with the tables of what its programs fold.
-func (m *Model) Bytes() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.folds == nil {
-		return m.packer.bytes
-	}
-	return m.packer.bytes + m.folds.bytes
-}
+// Bytes is the size of the packed weights on the device, with the tables of what its programs fold. It takes no lock.
+func (m *Model) Bytes() int64 { return m.packer.bytes + m.folds.bytes.Load() }
 
 // Close frees the program and the weights. No batch of it may be in flight.
 func (m *Model) Close() {
@@ -302,7 +289,5 @@ func (m *Model) Close() {
 	if m.packer != nil {
 		m.packer.close()
 	}
-	if m.folds != nil {
-		m.folds.close()
-	}
+	m.folds.close()
 }

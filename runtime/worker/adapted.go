@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/sie-engine/sie/runtime/arch"
@@ -19,74 +20,111 @@ type adaptedSet struct {
 // maxProgramLoras is how many adapters a program takes (sie.h).
 const maxProgramLoras = 64
 
+var errTooManyLoras = errors.New("worker: a batch has more adapters than a program takes")
+
 // adapted returns programs that know the adapters of a batch, and which one each sequence has. The caller calls done when the
-// batch has run.
+// batch has run. Programs that have to be recorded are recorded by one caller; others that need them wait.
 func (v *variant) adapted(s *loras, wanted []batch.Adapter) (set *adaptedSet, which []int32, done func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var need []*lora
-	for _, a := range wanted {
-		// One that is gone was in use by requests that have ended, whose results nobody reads.
-		if l, ok := a.(*lora); ok && !l.gone && !slices.Contains(need, l) {
-			need = append(need, l)
-		}
-	}
-	set = v.set
-	if set == nil || slices.ContainsFunc(need, func(a *lora) bool { return !slices.Contains(set.adapters, a) }) {
-		if set, err = v.recordLocked(s, need); err != nil {
-			return nil, nil, nil, err
-		}
+	if set, err = v.setFor(s, wanted); err != nil {
+		return nil, nil, nil, err
 	}
 	which = make([]int32, len(wanted))
 	for i, a := range wanted {
 		l, _ := a.(*lora)
 		which[i] = int32(slices.Index(set.adapters, l)) // -1 for none
 	}
-	set.holds++
 	return set, which, func() {
 		s.mu.Lock()
 		s.releaseLocked(set)
-		s.mu.Unlock()
+		s.unlock()
 	}, nil
 }
 
-// recordLocked records the variant's programs anew, with what is needed and every other adapter that is ready, so that batches of
-// other mixtures find them, too.
-func (v *variant) recordLocked(s *loras, need []*lora) (*adaptedSet, error) {
-	set := &adaptedSet{variant: v, adapters: slices.Clone(need), holds: 1}
+// setFor returns a set that has the adapters, held for the caller.
+func (v *variant) setFor(s *loras, wanted []batch.Adapter) (*adaptedSet, error) {
+	s.mu.Lock()
+	for {
+		// One that is gone was in use by requests that have ended, whose results nobody reads.
+		var need []*lora
+		for _, a := range wanted {
+			if l, ok := a.(*lora); ok && !l.gone && !slices.Contains(need, l) {
+				need = append(need, l)
+			}
+		}
+		if set := v.set; set != nil && !slices.ContainsFunc(need, func(a *lora) bool { return !slices.Contains(set.adapters, a) }) {
+			set.holds++
+			s.unlock()
+			return set, nil
+		}
+		if other := v.recording; other != nil {
+			s.unlock()
+			<-other
+			s.mu.Lock()
+			continue
+		}
+		set, err := s.chooseLocked(v, need)
+		if err != nil {
+			s.unlock()
+			return nil, err
+		}
+		v.recording = make(chan struct{})
+		s.unlock()
+		set.programs, err = s.record(v, set.adapters)
+		s.mu.Lock()
+		close(v.recording)
+		v.recording = nil
+		switch {
+		case err != nil:
+			s.letGoLocked(set.adapters)
+			set = nil
+		case !slices.ContainsFunc(set.adapters, func(a *lora) bool { return a.gone }): // else it is for this batch alone
+			if v.set != nil {
+				s.dropLocked(v.set)
+			}
+			v.set = set
+			set.holds++
+		}
+		s.unlock()
+		return set, err
+	}
+}
+
+// chooseLocked makes a set, held for the caller, of what is needed and every other adapter that is ready, so that batches of
+// other mixtures find them, too. Its programs are to be recorded.
+func (s *loras) chooseLocked(v *variant, need []*lora) (*adaptedSet, error) {
+	set := &adaptedSet{variant: v, adapters: need, holds: 1}
 	for _, a := range s.all {
-		if a.state == loraReady && !slices.Contains(need, a) && len(set.adapters) < maxProgramLoras {
+		if a.ready && !slices.Contains(need, a) && len(set.adapters) < maxProgramLoras {
 			set.adapters = append(set.adapters, a)
 		}
 	}
 	if len(set.adapters) > maxProgramLoras {
 		return nil, errTooManyLoras
 	}
+	for _, a := range set.adapters {
+		a.sets++
+	}
+	return set, nil
+}
+
+// record records the variant's programs anew, with the adapters. The caller holds them, and no lock.
+func (s *loras) record(v *variant, adapters []*lora) (programs []*engine.Program, err error) {
 	for i, c := range s.model.copies {
-		adapters := make([]*arch.Adapter, len(set.adapters))
-		for j, a := range set.adapters {
-			adapters[j] = a.copies[i]
+		packed := make([]*arch.Adapter, len(adapters))
+		for j, a := range adapters {
+			packed[j] = a.copies[i]
 		}
-		p, err := c.RecordAdapted(v.want, adapters)
+		p, err := c.RecordAdapted(v.want, packed)
 		if err != nil {
-			for _, recorded := range set.programs {
+			for _, recorded := range programs {
 				recorded.Close()
 			}
 			return nil, err
 		}
-		set.programs = append(set.programs, p)
+		programs = append(programs, p)
 	}
-	s.model.mu.Lock()
-	s.model.scratch = s.model.scratch.of(s.model.weights, v.want, set.programs[0])
-	s.model.mu.Unlock()
-	for _, a := range set.adapters {
-		a.sets++
-	}
-	if old := v.set; old != nil {
-		s.dropLocked(old)
-	}
-	v.set = set
-	return set, nil
+	s.model.needs(v.want, programs[0])
+	return programs, nil
 }
 
 // dropLocked takes a set from its variant.
@@ -99,15 +137,8 @@ func (s *loras) dropLocked(set *adaptedSet) {
 
 // releaseLocked lets go of a set; the last one closes its programs, and adapters that only it held.
 func (s *loras) releaseLocked(set *adaptedSet) {
-	if set.holds--; set.holds > 0 {
-		return
-	}
-	for _, p := range set.programs {
-		p.Close()
-	}
-	for _, a := range set.adapters {
-		a.sets--
-		s.freeLocked(a)
+	if set.holds--; set.holds == 0 {
+		s.dead.sets = append(s.dead.sets, set)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/engine"
+	peft "github.com/sie-engine/sie/runtime/lora"
 	"github.com/sie-engine/sie/weights"
 	"github.com/sie-engine/sie/weights/hub"
 )
@@ -21,6 +22,7 @@ func classify(err error) (class string, permanent bool) {
 	var t tokenizerError
 	var r *roomless
 	var e *engine.Error
+	var l *peft.Error
 	switch {
 	case errors.As(err, &h):
 		return string(h.Class), h.Class.Permanent()
@@ -36,7 +38,7 @@ func classify(err error) (class string, permanent bool) {
 	case errors.Is(err, engine.ErrUnsupported):
 		return "DEPENDENCY", true // this build or machine lacks what the model needs
 	case errors.As(err, &m), errors.As(err, &f), errors.Is(err, weights.ErrNoWeights), errors.Is(err, fs.ErrNotExist),
-		errors.Is(err, engine.ErrCorrupt), errors.As(err, &t):
+		errors.Is(err, engine.ErrCorrupt), errors.As(err, &t), errors.As(err, &l):
 		return "CONFIG", true
 	case errors.As(err, &e):
 		return "ENGINE", false

@@ -3,6 +3,7 @@ package worker
 import (
 	"cmp"
 	"encoding/binary"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -182,13 +183,15 @@ func TestMostPrograms(t *testing.T) {
 	r.encode(&Request{Model: mean, Texts: words(1)})
 	m := r.copy(mean)
 	own := m.weights.Own()
+	all := maps.Clone(*m.variants.Load())
 	for i := range maxVariants {
 		w := own
 		w.SMVE.Seed = int64(i) // any key will do
-		if m.variants[w] == nil && len(m.variants) < maxVariants {
-			m.variants[w] = m.variants[own]
+		if all[w] == nil && len(all) < maxVariants {
+			all[w] = all[own]
 		}
 	}
+	before := m.variants.Swap(&all)
 	if _, err := m.variant(own); err != nil {
 		t.Error(err)
 	}
@@ -196,11 +199,7 @@ func TestMostPrograms(t *testing.T) {
 	if _, err := m.variant(own); err != errTooManyVariants {
 		t.Errorf("one more: %v", err)
 	}
-	for w, v := range m.variants {
-		if w != m.weights.Own() && v == m.variants[m.weights.Own()] {
-			delete(m.variants, w)
-		}
-	}
+	m.variants.Store(before)
 }
 
 // Lengths of ColBERT's texts: documents and queries have their own, markers included, and a request may shorten its queries.

@@ -119,7 +119,7 @@ func TestSparse(t *testing.T) {
 	for _, room := range []int32{firstRoom, 1} {
 		if room == 1 {
 			r.models.Each(func(_ string, m *model) {
-				for _, v := range m.variants {
+				for _, v := range m.recorded() {
 					v.room.Store(1)
 				}
 			})

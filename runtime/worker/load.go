@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sie-engine/sie/catalog"
@@ -37,9 +38,11 @@ type model struct {
 
 	loras *loras
 
-	mu       sync.Mutex // guards the fields below
-	variants map[arch.Want]*variant
-	scratch  scratch // of the largest batch of the variants, and of what the model can be asked for besides
+	variants atomic.Pointer[variants] // replaced when one more is recorded
+
+	mu      sync.Mutex // guards the fields below, and who replaces variants
+	making  map[arch.Want]*making
+	scratch scratch // of the largest batch of the variants, and of what the model can be asked for besides
 }
 
 // tasks is what each family reads of a model's files.
@@ -119,7 +122,8 @@ func (w *Worker) load(ctx context.Context, key string, shared copyOf, found hub.
 	}
 	a := copies[0]
 	l := &model{w: w, key: key, copies: copies, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
-		scratch: need, options: w.queueOptions(m, a), files: found, variants: make(map[arch.Want]*variant)}
+		scratch: need, options: w.queueOptions(m, a), files: found}
+	l.variants.Store(&variants{})
 	if m.Family == catalog.FamilySparse {
 		if l.idf, err = readIDF(found.Dir, tok); err == nil && l.idf == nil {
 			l.idf, err = l.queryWeights()
@@ -265,16 +269,15 @@ func (l *model) Bytes() int64 {
 		n += c.Bytes()
 	}
 	if l.loras != nil {
-		n += l.loras.bytes()
+		n += l.loras.bytes.Load()
 	}
 	return n
 }
 
-// Idle reports that nothing is queued or in flight. No lock of the model is held for long while nobody uses it.
+// Idle reports that nothing is queued or in flight.
 func (l *model) Idle() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, v := range l.variants {
+	all := *l.variants.Load()
+	for _, v := range all {
 		if !v.queue.Idle() {
 			return false
 		}
@@ -297,14 +300,13 @@ func (l *model) Close() {
 
 // full reports that no queue has room for one item more.
 func (l *model) full() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, v := range l.variants {
+	all := *l.variants.Load()
+	for _, v := range all {
 		if !v.queue.Full() {
 			return false
 		}
 	}
-	return len(l.variants) > 0
+	return len(all) > 0
 }
 
 func (l *model) queued() int {
@@ -313,10 +315,9 @@ func (l *model) queued() int {
 
 // stats adds up the queues; the controller shown is that of the queue with most items.
 func (l *model) stats() batch.Stats {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	all := *l.variants.Load()
 	var out batch.Stats
-	for _, v := range l.variants {
+	for _, v := range all {
 		s := v.queue.Stats()
 		items, tokens := out.Items+s.Items, out.Tokens+s.Tokens
 		if s.Items >= out.Items {

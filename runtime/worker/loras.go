@@ -2,41 +2,46 @@ package worker
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
-	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
 // loras are the LoRA adapters of one model: loaded on demand in the background, kept while they are used, the least recently
 // used one gone when there are too many. Sequences of one batch may have different ones.
+//
+// Programs are recorded, and programs and adapters freed, with mu released.
 type loras struct {
 	model  *model
 	most   int
 	ctx    context.Context
 	cancel context.CancelFunc
 	jobs   sync.WaitGroup
+	bytes  atomic.Int64 // of the adapters on all devices
 
-	mu   sync.Mutex // guards the fields below, the entries, and the sets of the model's variants
-	all  map[loraKey]*lora
-	used uint64
+	mu     sync.Mutex // guards the fields below, the entries, and the sets of the model's variants
+	all    map[loraKey]*lora
+	failed map[loraKey]*registry.Failure // loads that did not succeed, at most maxFailedLoras
+	used   uint64
+	dead   garbage
 }
 
 // loraKey names an adapter: a hub id or a directory, and the revision of the former.
-type loraKey struct{ id, revision string }
+type loraKey struct {
+	id, revision string
+	operator     bool // it stands in the catalog; else a request named it, and id is that of a repository
+}
 
 // lora is an adapter on every device. It is what batch.Item.Adapter holds.
 type lora struct {
 	key    loraKey
-	state  loraState
-	err    error           // of a failed load, until somebody was told
+	ready  bool            // else it is being loaded
 	copies []*arch.Adapter // on each device, once ready
 	pins   int             // requests that use it
 	sets   int             // recorded programs that hold it
@@ -44,42 +49,28 @@ type lora struct {
 	gone   bool // freed when neither holds it
 }
 
-type loraState uint8
-
-const (
-	loraLoading loraState = iota
-	loraReady
-	loraFailed
-)
-
 func newLoras(l *model, most int) *loras {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &loras{model: l, most: most, ctx: ctx, cancel: cancel, all: make(map[loraKey]*lora)}
+	return &loras{model: l, most: most, ctx: ctx, cancel: cancel, all: make(map[loraKey]*lora), failed: make(map[loraKey]*registry.Failure)}
 }
 
-// acquire pins the adapter that a request calls name, or says that it is being loaded, which the first to ask for it starts.
+// acquire pins the adapter that a request calls name, or says that it is being loaded, which the first to ask for it starts, or
+// why it cannot be had for now.
 func (s *loras) acquire(key loraKey, name string, m *catalog.Resolved) (*lora, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	a := s.all[key]
 	if a == nil {
-		if !s.makeRoomLocked() {
-			return nil, errs.LoadingLoRA(name, m.ID) // every adapter is in use at this moment; later one is not
+		if err := s.refusalLocked(key, name, m); err != nil {
+			return nil, err
 		}
-		s.startLocked(key)
+		if s.makeRoomLocked() { // else every adapter is in use at this moment; later one is not
+			s.startLocked(key)
+		}
 		return nil, errs.LoadingLoRA(name, m.ID)
 	}
-	switch a.state {
-	case loraLoading:
+	if !a.ready {
 		return nil, errs.LoadingLoRA(name, m.ID)
-	case loraFailed:
-		delete(s.all, key) // told once; the next request tries again
-		if errors.Is(a.err, engine.ErrNoMemory) {
-			return nil, errs.OutOfMemory("LoRA", a.err)
-		}
-		e := errs.LoRAFailed(name, m.ID, a.err)
-		e.Message += ": " + publicCause(a.err)
-		return nil, e
 	}
 	s.used++
 	a.used = s.used
@@ -103,10 +94,10 @@ func (s *loras) release(a *lora) {
 	s.mu.Lock()
 	a.pins--
 	s.freeLocked(a)
-	s.mu.Unlock()
+	s.unlock()
 }
 
-// preload starts loading adapters that profiles name; a failure is logged and told to the first request.
+// preload starts loading adapters that profiles name; a failure is logged and told to the requests that want it.
 func (s *loras) preload(keys []loraKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,57 +115,6 @@ func (s *loras) startLocked(key loraKey) {
 	go s.load(a)
 }
 
-// load finds and packs an adapter, in turn with the loads of models: its memory is of the same budget.
-func (s *loras) load(a *lora) {
-	defer s.jobs.Done()
-	w := s.model.w
-	found, err := w.opt.Hub.Resolve(s.ctx, a.key.id, a.key.revision)
-	if err == nil {
-		err = w.models.Alone(s.ctx, func() error { return s.pack(a, found.Dir) })
-		found.Release()
-	}
-	if err == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case errors.Is(err, registry.ErrBusy): // no failure: the next request tries again
-		delete(s.all, a.key)
-	case s.ctx.Err() == nil: // else the model goes, and all it has
-		w.opt.Log.Warn("LoRA adapter failed to load", "lora", a.key.id, "weights", s.model.key, "error", err)
-	}
-	a.state, a.err = loraFailed, err
-}
-
-// pack packs the adapter in dir on every device and makes it ready, if there is room for it beside its model.
-func (s *loras) pack(a *lora, dir string) (err error) {
-	var copies []*arch.Adapter
-	defer func() {
-		if err != nil {
-			for _, packed := range copies {
-				packed.Close()
-			}
-		}
-	}()
-	for _, c := range s.model.copies {
-		packed, err := c.LoadAdapter(dir)
-		if err != nil {
-			return err
-		}
-		copies = append(copies, packed)
-	}
-	bytes := copies[0].Bytes()
-	if err := s.model.w.makeRoom(s.ctx, need{packed: bytes, whole: bytes, what: "a LoRA adapter needs", spare: s.model.key}); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a.state, a.copies = loraReady, copies
-	s.model.w.opt.Log.Info("LoRA adapter ready", "lora", a.key.id, "weights", s.model.key, "rank", copies[0].Rank, "packed_kib", bytes>>10)
-	return nil
-}
-
 // makeRoomLocked lets go of the adapter used longest ago that no request holds, when there are as many as there may be. It
 // reports whether there is room for one more.
 func (s *loras) makeRoomLocked() bool {
@@ -183,7 +123,7 @@ func (s *loras) makeRoomLocked() bool {
 	}
 	var victim *lora
 	for _, a := range s.all {
-		if a.pins == 0 && a.state != loraLoading && (victim == nil || a.used < victim.used) {
+		if a.pins == 0 && a.ready && (victim == nil || a.used < victim.used) {
 			victim = a
 		}
 	}
@@ -201,35 +141,11 @@ func (s *loras) makeRoomLocked() bool {
 	return true
 }
 
-// freeLocked frees an adapter that was let go of and that nobody holds any more.
-func (s *loras) freeLocked(a *lora) {
-	if !a.gone || a.pins > 0 || a.sets > 0 {
-		return
-	}
-	for _, c := range a.copies {
-		c.Close()
-	}
-	a.copies = nil
-}
-
-// bytes is what the adapters take on all devices.
-func (s *loras) bytes() (n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, a := range s.all {
-		for _, c := range a.copies {
-			n += c.Bytes()
-		}
-	}
-	return n
-}
-
 // close ends loads and frees everything. No batch runs and no request holds an adapter.
 func (s *loras) close() {
 	s.cancel()
 	s.jobs.Wait()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, set := range s.model.adaptedSets() {
 		s.dropLocked(set)
 	}
@@ -238,6 +154,57 @@ func (s *loras) close() {
 		s.freeLocked(a)
 	}
 	s.all = nil
+	s.unlock()
+}
+
+// garbage is what nobody holds any more and is freed as soon as the lock is released.
+type garbage struct {
+	sets     []*adaptedSet
+	adapters []*arch.Adapter
+}
+
+// freeLocked frees an adapter that was let go of and that nobody holds any more.
+func (s *loras) freeLocked(a *lora) {
+	if !a.gone || a.pins > 0 || a.sets > 0 {
+		return
+	}
+	s.dead.adapters = append(s.dead.adapters, a.copies...)
+	a.copies = nil
+}
+
+// unlock releases mu and frees what died meanwhile. A set lets go of its adapters when its programs are closed and not before:
+// an adapter outlives every program that was recorded with it.
+func (s *loras) unlock() {
+	for {
+		dead := s.dead
+		s.dead = garbage{}
+		s.mu.Unlock()
+		for _, set := range dead.sets {
+			for _, p := range set.programs {
+				p.Close()
+			}
+		}
+		for _, a := range dead.adapters {
+			n := a.Bytes()
+			a.Close()
+			s.bytes.Add(-n)
+		}
+		if len(dead.sets) == 0 {
+			return
+		}
+		s.mu.Lock()
+		for _, set := range dead.sets {
+			s.letGoLocked(set.adapters)
+		}
+	}
+}
+
+// letGoLocked ends the hold that a set, or the recording of one, has on adapters.
+func (s *loras) letGoLocked(adapters []*lora) {
+	for _, a := range adapters {
+		a.sets--
+		s.freeLocked(a)
+	}
 }
 
 // loraOf is the adapter that a request under these options wants; ok is false for none. A client names adapters of the hub, or
@@ -248,14 +215,18 @@ func loraOf(m *catalog.Resolved, o *catalog.RuntimeOptions, request map[string]a
 	}
 	for _, known := range m.Loadtime.LoRAs {
 		if known.Name == o.LoRAID {
-			return loraKey{known.ID, known.Revision}, true, nil
+			return loraKey{known.ID, known.Revision, true}, true, nil
 		}
 	}
-	if _, named := request["lora_id"]; named && o.LoRAID != m.Runtime.LoRAID && (catalog.IsPath(o.LoRAID) || !catalog.IsHubID(o.LoRAID)) {
+	if o.LoRAID == m.Runtime.LoRAID {
+		return loraKey{id: o.LoRAID, operator: true}, true, nil
+	}
+	_, named := request["lora_id"]
+	if named && (catalog.IsPath(o.LoRAID) || !catalog.IsHubID(o.LoRAID)) {
 		return loraKey{}, false, errs.Invalidf("options.lora_id",
 			"Field 'options.lora_id' must name a hub repository such as \"org/name\", or an adapter of the model's lora_paths; got %.80q", o.LoRAID)
 	}
-	return loraKey{id: o.LoRAID}, true, nil
+	return loraKey{id: o.LoRAID, operator: !named}, true, nil
 }
 
 // lorasOf are the adapters that entries name in their profiles.
@@ -267,7 +238,7 @@ func lorasOf(users []*catalog.Resolved) (keys []loraKey) {
 	}
 	for _, m := range users {
 		for _, known := range m.Loadtime.LoRAs {
-			add(loraKey{known.ID, known.Revision})
+			add(loraKey{known.ID, known.Revision, true})
 		}
 		if key, ok, err := loraOf(m, m.Runtime, nil); ok && err == nil {
 			add(key)
@@ -275,5 +246,3 @@ func lorasOf(users []*catalog.Resolved) (keys []loraKey) {
 	}
 	return keys
 }
-
-var errTooManyLoras = fmt.Errorf("worker: a batch has more adapters than a program takes")

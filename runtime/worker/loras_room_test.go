@@ -15,7 +15,7 @@ import (
 // withAdapters is a rig with a model "lo" that has PEFT's adapter rank4 as "four", and with mean.
 func withAdapters(t *testing.T, change func(*Options)) (r *rig, key loraKey) {
 	t.Helper()
-	key = loraKey{id: filepath.Join(golden.Open(t, "lora-bert").Dir, "adapters", "rank4")}
+	key = loraKey{id: filepath.Join(golden.Open(t, "lora-bert").Dir, "adapters", "rank4"), operator: true}
 	m := loadtime(t, "lo", withTokenizer(t, "lora-bert", "st-mean", nil), "bert_flash", "tasks: {encode: {dense: {dim: 64}}}", fmt.Sprintf("{lora_paths: {four: %s}}", key.id))
 	return start(t, change, []string{mean}, m), key
 }
@@ -79,7 +79,7 @@ func TestBatchWithAnAdapterThatIsGone(t *testing.T) {
 	m.loras.mu.Lock()
 	m.loras.most = 1
 	made := m.loras.makeRoomLocked()
-	m.loras.mu.Unlock()
+	m.loras.unlock()
 	if !made || !a.gone || a.copies != nil {
 		t.Fatalf("the adapter is there: %v, %+v", made, a)
 	}

@@ -23,7 +23,8 @@ func adapterSet(t *testing.T) (s *loras, key func(name string) loraKey, entry *c
 	s, entry = r.copy("ce").loras, r.describe("ce")
 	s.jobs.Wait()
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
+	clear(s.failed)
 	for k, a := range s.all { // what was loaded with the model goes: the tests say what comes and when
 		delete(s.all, k)
 		a.gone = true
@@ -32,7 +33,7 @@ func adapterSet(t *testing.T) (s *loras, key func(name string) loraKey, entry *c
 	return s, func(name string) loraKey {
 		for _, l := range entry.Loadtime.LoRAs {
 			if l.Name == name {
-				return loraKey{l.ID, l.Revision}
+				return loraKey{l.ID, l.Revision, true}
 			}
 		}
 		t.Fatal(name)
@@ -80,8 +81,8 @@ func TestWhichAdapterGoes(t *testing.T) {
 	if attention.copies == nil || all.copies != nil {
 		t.Error("the adapter that was used last went, the other stayed")
 	}
-	if _, err := s.acquire(key("saved"), "saved", m); errs.As(err).Code != errs.LoRALoading {
-		t.Errorf("a failure was told again: %v", err)
+	if _, again := s.acquire(key("saved"), "saved", m); again == nil || again.Error() != err.Error() {
+		t.Errorf("during its cooldown the failure is told as %v", again)
 	}
 	s.jobs.Wait()
 }
@@ -97,7 +98,7 @@ func TestMostAdaptersOfAProgram(t *testing.T) {
 	}
 	wanted := []batch.Adapter{nil}
 	for i := range maxProgramLoras + 6 { // the same weights by other names
-		a := &lora{key: loraKey{id: fmt.Sprint(i)}, state: loraReady, copies: one.copies, pins: 1}
+		a := &lora{key: loraKey{id: fmt.Sprint(i)}, ready: true, copies: one.copies, pins: 1}
 		s.all[a.key] = a
 		wanted = append(wanted, a)
 	}
@@ -107,7 +108,7 @@ func TestMostAdaptersOfAProgram(t *testing.T) {
 		for _, a := range wanted[1:] {
 			delete(s.all, a.(*lora).key)
 		}
-		s.mu.Unlock()
+		s.unlock()
 	}()
 	set, which, done, err := v.adapted(s, wanted[:3])
 	if err != nil {
@@ -131,7 +132,7 @@ func TestWhoNamesAnAdapter(t *testing.T) {
 		asked string
 		want  loraKey // zero: refused
 	}{
-		{"law", loraKey{"org/law", "abc"}}, {"org/other", loraKey{id: "org/other"}}, {"/adapters/own", loraKey{id: "/adapters/own"}},
+		{"law", loraKey{"org/law", "abc", true}}, {"org/other", loraKey{id: "org/other"}}, {"/adapters/own", loraKey{id: "/adapters/own", operator: true}},
 		{"/adapters/other", loraKey{}}, {"./own", loraKey{}}, {"~/own", loraKey{}}, {"adapters/../own", loraKey{}}, {"two words", loraKey{}}, {"a/b/c", loraKey{}},
 	} {
 		key, ok, err := loraOf(m, &catalog.RuntimeOptions{LoRAID: c.asked}, map[string]any{"lora_id": c.asked})
@@ -142,7 +143,7 @@ func TestWhoNamesAnAdapter(t *testing.T) {
 	if _, ok, err := loraOf(m, &catalog.RuntimeOptions{}, nil); ok || err != nil {
 		t.Errorf("none: %v, %v", ok, err)
 	}
-	want := []loraKey{{"org/law", "abc"}, {id: "org/own"}, {id: "/adapters/own"}}
+	want := []loraKey{{"org/law", "abc", true}, {id: "org/own", operator: true}, {id: "/adapters/own", operator: true}}
 	if got := lorasOf([]*catalog.Resolved{m, m, hub}); !slices.Equal(got, want) {
 		t.Errorf("loaded with the model: %v, want %v", got, want)
 	}
@@ -159,24 +160,29 @@ func TestLoRAOnTwoDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := string(res.Rows[0])
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			q := four()
-			q.Texts = slices.Repeat(q.Texts, 60)
-			res, err := r.Encode(t.Context(), q)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			for _, row := range res.Rows {
-				if string(row) != want {
-					t.Error("on another device another vector")
-				}
-			}
-		})
+	idle := func() bool { // a device that has run fewer than three batches
+		return slices.ContainsFunc(r.devices, func(d *device) bool { return d.runner.Stats().Batches < 3 })
 	}
-	all.Wait()
+	for round := 0; round == 0 || idle() && round < 200; round++ {
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				q := four()
+				q.Texts = slices.Repeat(q.Texts, 60)
+				res, err := r.Encode(t.Context(), q)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, row := range res.Rows {
+					if string(row) != want {
+						t.Error("on another device another vector")
+					}
+				}
+			})
+		}
+		all.Wait()
+	}
 	for i, d := range r.devices {
 		if d.runner.Stats().Batches < 3 {
 			t.Errorf("device %d ran %d batches", i, d.runner.Stats().Batches)

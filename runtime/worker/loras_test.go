@@ -78,7 +78,7 @@ func TestLoRA(t *testing.T) {
 	refusedAdapter(t, r, with("acme/nowhere"))
 }
 
-// refusedAdapter asks for an adapter that cannot be had: first it is being loaded, then the failure is told once.
+// refusedAdapter asks for an adapter that cannot be had: first it is being loaded, then it is the client's fault.
 func refusedAdapter(t *testing.T, r *rig, req *Request) {
 	for {
 		_, err := r.Encode(context.Background(), req)
@@ -87,7 +87,7 @@ func refusedAdapter(t *testing.T, r *rig, req *Request) {
 			time.Sleep(time.Millisecond)
 			continue
 		}
-		if e.Status != 500 || !strings.Contains(e.Message, "Failed to load LoRA 'acme/nowhere'") {
+		if e.Status != 400 || e.Param != "options.lora_id" || !strings.Contains(e.Message, `names "acme/nowhere", which cannot be used`) {
 			t.Errorf("%v", err)
 		}
 		return

@@ -160,8 +160,10 @@ type scratch struct{ arena, slots int64 }
 // of adds what batches of a program that gives want take.
 func (s scratch) of(a *arch.Model, want arch.Want, p *engine.Program) scratch {
 	arena, slots := p.Footprint(a.OutputBytes(want, batch.MaxOutput)...)
-	return scratch{max(s.arena, arena), max(s.slots, slots)}
+	return s.max(scratch{arena, slots})
 }
+
+func (s scratch) max(t scratch) scratch { return scratch{max(s.arena, t.arena), max(s.slots, t.slots)} }
 
 // scratchOf is what batches of a model take that gives all its task can. What requests ask for besides, another pooling or a fold,
 // is added when it is recorded.
@@ -188,8 +190,7 @@ func (l *model) largest() scratch {
 // promised is what the card's free memory must still give to batches, those of a model with scratch s included.
 func (w *Worker) promised(d *device, s scratch) int64 {
 	w.loaded.Range(func(_, l any) bool {
-		other := l.(*model).largest()
-		s = scratch{max(s.arena, other.arena), max(s.slots, other.slots)}
+		s = s.max(l.(*model).largest())
 		return true
 	})
 	has := d.runner.Stats()

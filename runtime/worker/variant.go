@@ -18,7 +18,8 @@ type variant struct {
 	programs []*engine.Program // on each device
 	owned    bool              // recorded here, not with the weights
 
-	set *adaptedSet // the programs with adapters, if any; guarded by the model's loras.mu
+	set       *adaptedSet   // the programs with adapters, if any; guarded by the model's loras.mu
+	recording chan struct{} // closed when the next set is recorded; nil when none is; guarded like set
 
 	// room is how many columns a sparse result has room for at first; it grows with what is seen.
 	room atomic.Int32
@@ -32,19 +33,62 @@ var poolings = map[catalog.Pooling]engine.Pooling{
 // fold; requests cannot ask for more than that.
 const maxVariants = 64
 
-// variant returns the program that gives what is wanted, recording it on first use.
+// variants are those of a model by what they give. A map that readers have is never changed.
+type variants map[arch.Want]*variant
+
+// making is a variant that is being recorded.
+type making struct {
+	done    chan struct{} // closed when it is there, or failed
+	variant *variant
+	err     error
+}
+
+// variant returns the program that gives what is wanted, recording it on first use. Callers that want the same share one
+// recording; no lock is held meanwhile.
 func (l *model) variant(want arch.Want) (*variant, error) {
 	if want.Dense && want.Pooling == 0 {
 		want.Pooling = l.weights.Pooling
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if v := l.variants[want]; v != nil {
+	if v := (*l.variants.Load())[want]; v != nil {
 		return v, nil
 	}
-	if len(l.variants) >= maxVariants {
+	l.mu.Lock()
+	have := *l.variants.Load()
+	if v := have[want]; v != nil {
+		l.mu.Unlock()
+		return v, nil
+	}
+	if m := l.making[want]; m != nil {
+		l.mu.Unlock()
+		<-m.done
+		return m.variant, m.err
+	}
+	if len(have)+len(l.making) >= maxVariants {
+		l.mu.Unlock()
 		return nil, errTooManyVariants
 	}
+	m := &making{done: make(chan struct{})}
+	if l.making == nil {
+		l.making = make(map[arch.Want]*making)
+	}
+	l.making[want] = m
+	l.mu.Unlock()
+
+	m.variant, m.err = l.newVariant(want)
+	l.mu.Lock()
+	delete(l.making, want)
+	if m.err == nil {
+		more := maps.Clone(*l.variants.Load())
+		more[want] = m.variant
+		l.variants.Store(&more)
+	}
+	l.mu.Unlock()
+	close(m.done)
+	return m.variant, m.err
+}
+
+// newVariant records a variant and starts its queue.
+func (l *model) newVariant(want arch.Want) (*variant, error) {
 	v := &variant{want: want, owned: want != l.weights.Own()}
 	for _, c := range l.copies {
 		program := c.Program()
@@ -62,18 +106,21 @@ func (l *model) variant(want arch.Want) (*variant, error) {
 	if want.MaxSim {
 		o.MaxQueryRows = int(v.programs[0].Caps().MaxQueryRows)
 	}
-	l.scratch = l.scratch.of(l.weights, want, v.programs[0])
+	l.needs(want, v.programs[0])
 	v.queue = batch.NewQueue(l.w.slots, runPacked{model: l, variant: v}, o)
-	l.variants[want] = v
 	return v, nil
 }
 
-// recorded are the variants there are.
-func (l *model) recorded() []*variant {
+// needs notes what batches of a program that gives want take of a card.
+func (l *model) needs(want arch.Want, p *engine.Program) {
+	s := scratch{}.of(l.weights, want, p)
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Collect(maps.Values(l.variants))
+	l.scratch = l.scratch.max(s)
+	l.mu.Unlock()
 }
+
+// recorded are the variants there are. No lock is taken.
+func (l *model) recorded() []*variant { return slices.Collect(maps.Values(*l.variants.Load())) }
 
 func (v *variant) closePrograms() {
 	if v.owned {

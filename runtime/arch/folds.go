@@ -1,0 +1,160 @@
+package arch
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/fold"
+)
+
+// folds are the tables of what a model's programs fold, packed on its device. They are made once for each configuration and
+// stay with the model. Callers that want the same share the making; no lock is held meanwhile. Safe for concurrent use.
+type folds struct {
+	bytes atomic.Int64 // of all tables
+
+	mu   sync.Mutex    // guards the field below
+	made map[any]*made // by configuration, fold.Muvera or fold.SMVE; nil before the first
+}
+
+// made is one configuration's tables, or their making.
+type made struct {
+	done   chan struct{} // closed when the fields below are set
+	muvera engine.Muvera
+	smve   engine.SMVE
+	packer *packer // owns the weights
+	err    error
+}
+
+// get returns the tables of a configuration, making them if nobody has. A making that failed is forgotten: later there may
+// be memory.
+func (f *folds) get(config any, create func(*made)) (*made, error) {
+	f.mu.Lock()
+	m := f.made[config]
+	if m != nil {
+		f.mu.Unlock()
+		<-m.done
+		return m, m.err
+	}
+	m = &made{done: make(chan struct{})}
+	if f.made == nil {
+		f.made = make(map[any]*made)
+	}
+	f.made[config] = m
+	f.mu.Unlock()
+
+	create(m)
+	if m.err == nil {
+		m.err = m.packer.err
+	}
+	if m.err != nil {
+		m.packer.close()
+		f.mu.Lock()
+		delete(f.made, config)
+		f.mu.Unlock()
+	} else {
+		f.bytes.Add(m.packer.bytes)
+	}
+	close(m.done)
+	return m, m.err
+}
+
+// close frees the tables. Nobody makes or uses any.
+func (f *folds) close() {
+	for _, m := range f.made {
+		m.packer.close()
+	}
+	f.made = nil
+}
+
+// fold records the outputs that are folded from the tokens' vectors.
+func (m *Model) fold(r *engine.Recorder, want Want, tokens engine.Value) {
+	if want.Muvera != (fold.Muvera{}) {
+		tables, err := m.folds.get(want.Muvera, func(t *made) { m.makeMuvera(t, want.Muvera) })
+		if err != nil {
+			r.Fail(err)
+			return
+		}
+		f := tables.muvera
+		f.Query = want.FoldQuery
+		r.OutputMuvera(tokens, f)
+	}
+	if want.SMVE != (fold.SMVE{}) {
+		tables, err := m.folds.get(want.SMVE, func(t *made) { m.makeSMVE(t, want.SMVE) })
+		if err != nil {
+			r.Fail(err)
+			return
+		}
+		f := tables.smve
+		f.Query = want.FoldQuery
+		r.OutputSMVE(tokens, f)
+	}
+}
+
+// makeMuvera packs the tables of an encoding.
+func (m *Model) makeMuvera(to *made, f fold.Muvera) {
+	to.packer = &packer{dev: m.device}
+	tables, err := f.Tables(m.TokenDim)
+	if err != nil {
+		to.err = fmt.Errorf("token vectors of %d columns: %w", m.TokenDim, err)
+		return
+	}
+	out := &to.muvera
+	*out = engine.Muvera{Repetitions: int32(f.Repetitions), SimHashBits: int32(f.Bits), Projected: int32(tables.Projected),
+		FinalDims: int32(tables.Final), FillEmpty: f.FillEmpty, CenterTokens: f.CenterTokens, Normalize: true}
+	out.SimHash = to.packer.data(int64(f.Bits), engine.F32, littleEndian(tables.Simhash))
+	if tables.AMS != nil {
+		out.AMS = to.packer.data(int64(m.TokenDim), engine.I32, littleEndian(tables.AMS))
+	}
+	if tables.Sketch != nil {
+		to.err = m.makeSketch(to.packer, out, tables.Sketch)
+	}
+}
+
+// makeSketch packs a sketch as the device reads it.
+func (m *Model) makeSketch(to *packer, out *engine.Muvera, sketch []int32) error {
+	info, err := m.device.Info()
+	if err != nil {
+		return err
+	}
+	if info.Kind != engine.CUDA {
+		out.Sketch = to.data(1, engine.I32, littleEndian(sketch))
+		return nil
+	}
+	first, source, err := engine.GroupSketch(sketch, int(out.Repetitions), len(sketch)/int(out.Repetitions), int(out.FinalDims))
+	if err != nil {
+		return err
+	}
+	out.SketchFirst = to.data(int64(out.FinalDims)+1, engine.I32, littleEndian(first))
+	out.SketchSource = to.data(1, engine.I32, littleEndian(source))
+	return nil
+}
+
+// makeSMVE packs the anchors of an encoding.
+func (m *Model) makeSMVE(to *made, f fold.SMVE) {
+	to.packer = &packer{dev: m.device}
+	tables, err := f.Tables(m.TokenDim)
+	if err != nil {
+		to.err = fmt.Errorf("token vectors of %d columns: %w", m.TokenDim, err)
+		return
+	}
+	to.smve = engine.SMVE{Repetitions: int32(f.Repetitions), Width: int32(f.Width), Top: int32(f.Top), MaxNonzeros: int32(f.MaxNonzeros),
+		Normalize: true, Anchors: to.packer.data(int64(m.TokenDim), engine.F32, littleEndian(tables.Anchors))}
+}
+
+// data packs a table as it is, rows of k columns.
+func (p *packer) data(k int64, dtype engine.DType, bytes []byte) *engine.Weight {
+	if p.err != nil {
+		return nil
+	}
+	w, err := p.dev.NewWeight(engine.WeightSpec{Kind: engine.DataWeight, Compute: engine.ComputeF32, DType: dtype, K: k,
+		Parts: []engine.Part{{Data: bytes, Rows: int64(len(bytes)) / dtype.RowBytes(k)}}})
+	if err != nil {
+		p.fail(err)
+		return nil
+	}
+	p.packed = append(p.packed, w)
+	p.bytes += w.Bytes()
+	return w
+}
