@@ -280,3 +280,5 @@ if __name__ == "__main__":
         main()
     except Failed as err:
         sys.exit(f"bench: {err}")
+    except KeyboardInterrupt:
+        sys.exit("bench: interrupted")

@@ -248,4 +248,7 @@ def markdown(result):
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("bench: interrupted")

@@ -38,6 +38,10 @@ def write(folder, kind, record, text):
     print(head + text)
 
 
+def _interrupt(number, _):
+    raise KeyboardInterrupt(signal.Signals(number).name)
+
+
 @contextlib.contextmanager
 def kept(record, folder, kind):
     """Keeps what was measured when the block ends early, by an error, Ctrl-C or SIGTERM: <cpu>-<kind>.interrupted.json in the folder, or
@@ -45,7 +49,7 @@ def kept(record, folder, kind):
     """
     folder = Path(folder or Path(__file__).resolve().parent.parent / "build")
     path = folder / f"{machine.slug(machine.describe()['cpu'])}-{kind}.interrupted.json"
-    before = signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt("SIGTERM")))
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
     except BaseException as why:
