@@ -114,6 +114,14 @@ test-clients: build minilm ## the official clients against the real binary
 	@tools/setup/venv.sh clients
 	build/venv-clients/bin/python -m pytest -q tools/test/clients
 
+test-flaky: build minilm buckets ## run tests many times beside a busy core and report those that ever fail (FLAKYFLAGS="--part go --times 100")
+	@tools/setup/deps.sh test
+	@tools/setup/venv.sh clients
+	@cmake --build build -j $(JOBS) >/dev/null
+	@test -e build-asan/CMakeCache.txt || cmake --preset asan >/dev/null
+	@cmake --build build-asan -j $(JOBS) >/dev/null
+	python3 -B tools/test/flaky.py $(FLAKYFLAGS)
+
 docker-check: build minilm ## check the images' contents, start and stop, without a container engine
 	@tools/setup/deps.sh test
 	@tools/docker/check.sh

@@ -4,12 +4,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
+steps=()
 step() {
   local name=$1 start=$SECONDS
   shift
   echo "== $name"
   "$@"
   echo "== $name: $((SECONDS - start)) s"
+  steps+=("$(printf '%6d s  %s' $((SECONDS - start)) "$name")")
 }
 
 race_packages="./runtime/batch ./runtime/registry ./runtime/server ./runtime/worker ./runtime/tokenizer ./runtime/engine"
@@ -36,4 +38,6 @@ step "Images" tools/docker/check.sh --need Dockerfile.cuda
 step "Images, broken on purpose" python3 -B -m unittest discover -s tools/docker
 step "Many models, briefly" python3 -B bench/models.py --models 30 --room 5 --requests 300
 step "Clients" build/venv-clients/bin/python -m pytest -q tools/test/clients
+echo "== the ten slowest steps"
+printf '%s\n' "${steps[@]}" | sort -rn | sed 10q
 echo "== all tests passed in $SECONDS s; no GPU was used"

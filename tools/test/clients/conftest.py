@@ -1,12 +1,14 @@
 """Starts the real binary with the real model once, for all client tests."""
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
-import socket
 import subprocess
+import tempfile
 import time
 import urllib.request
 
@@ -16,48 +18,51 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "testdata/golden"
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+# Seconds after which what has not happened is taken for hung: no test depends on how fast anything is.
+PATIENCE = 600
 MODEL_DIR = ROOT / "build/models/all-MiniLM-L6-v2"
 JUDGE = "cross-encoder/ms-marco-MiniLM-L-6-v2"  # the id of a reranker; its weights are the tiny ones of the golden data
 QUERY = "how tall is the mountain"
 DOCS = ["the cat sat on the mat", "zebra", "the tallest mountain in the world is 8849 metres tall", "zebra"]
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def die_with_parent():
+    """For preexec_fn: what a test starts ends with it, however it ends."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 class Server:
     """A running sie-server; stop() asks it to drain and returns its exit code."""
 
-    def __init__(self, *flags, models=f"{MODEL}={MODEL_DIR}", preload=MODEL, env=None, ready=True):
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        cmd = [str(ROOT / "bin/sie-server"), "serve", "--host", "127.0.0.1", "--port", str(self.port),
-               "--no-hf-fallback", "-m", models, *flags]
+    def __init__(self, *flags, models=f"{MODEL}={MODEL_DIR}", preload=MODEL, env=None):
+        cmd = [str(ROOT / "bin/sie-server"), "serve", "--host", "127.0.0.1", "--port", "0", "--no-hf-fallback", "-m", models,
+               "--request-timeout", f"{PATIENCE}s", *flags]
         if preload:
             cmd += ["--preload", preload]
-        self.log = open(ROOT / f"build/client-test-{self.port}.log", "w+")
-        self.proc = subprocess.Popen(cmd, stdout=self.log, stderr=self.log, env={**os.environ, **(env or {})})
-        deadline = time.time() + 60
-        while ready:
-            if self.proc.poll() is not None or time.time() > deadline:
+        self.log = tempfile.NamedTemporaryFile("w+", prefix="sie-client-test-", suffix=".log")
+        self.proc = subprocess.Popen(cmd, stdout=self.log, stderr=self.log, env={**os.environ, **(env or {})}, preexec_fn=die_with_parent)
+        deadline = time.time() + PATIENCE
+        while not (ready := re.search(r"msg=ready url=\S+:(\d+)", self.text())):
+            if not self.alive() or time.time() > deadline:
+                self.proc.kill()
                 raise RuntimeError("sie-server did not start:\n" + self.text())
-            try:
-                if urllib.request.urlopen(self.url + "/readyz", timeout=1).status == 200:
-                    break
-            except OSError:
-                time.sleep(0.02)
+            time.sleep(0.02)
+        self.port = int(ready[1])
+        self.url = f"http://127.0.0.1:{self.port}"
 
     def text(self):
-        self.log.flush()
         return pathlib.Path(self.log.name).read_text()
 
     def rss(self):
         for line in open(f"/proc/{self.proc.pid}/status"):
             if line.startswith("VmRSS"):
                 return int(line.split()[1]) << 10
+
+    def metric(self, name, **labels):
+        """The sum of a metric's series that have these labels."""
+        text = urllib.request.urlopen(self.url + "/metrics", timeout=PATIENCE).read().decode()
+        lines = re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", text, re.M)
+        return sum(float(v) for series, v in lines if all(f'{k}="{x}"' in series for k, x in labels.items()))
 
     def alive(self):
         return self.proc.poll() is None
@@ -73,10 +78,22 @@ class Server:
     def stop(self):
         if self.alive():
             self.proc.send_signal(signal.SIGTERM)
-        code = self.proc.wait(timeout=60)
+        try:
+            code = self.proc.wait(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.proc.kill()
+            self.proc.wait()
+            raise
         self.log.close()
-        os.unlink(self.log.name)
         return code
+
+
+def until(condition, what):
+    """Waits for an event that is sure to come."""
+    deadline = time.time() + PATIENCE
+    while not condition():
+        assert time.time() < deadline, f"{what} did not happen in {PATIENCE} s"
+        time.sleep(0.01)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ Usage: sdk_heads.py URL VERSION GOLDEN.npz. Exits non-zero when anything differs
 import asyncio
 import importlib.metadata
 import sys
-import time
 
 import numpy as np
 from sie_sdk import SIEAsyncClient, SIEClient
@@ -57,11 +56,9 @@ else:
     assert some[1]["id"] == "long" and some[1]["error"]["code"] == "INPUT_TOO_LONG" and some[1]["classifications"] == [], some
 
 # An adapter that is not there yet: the SDK waits out LORA_LOADING by itself.
-begun = time.time()
 plain = client.encode("lora", {"text": texts[1]})["dense"]
 adapted = client.encode("lora", {"text": texts[1]}, options={"lora_id": "four"})["dense"]
 assert np.abs(plain - adapted).max() > 1e-3, "the adapter changes nothing"
-assert time.time() - begun < 30
 
 for bad, words in [
     (lambda: client.encode("colbert", {"text": "x"}, output_types=["sparse"]), "does not support output types"),

@@ -7,7 +7,6 @@ import asyncio
 import concurrent.futures
 import importlib.metadata
 import sys
-import time
 
 import sie_sdk
 from sie_sdk import RequestError, ServerError, SIEAsyncClient, SIEClient
@@ -27,9 +26,7 @@ def raised(call):
 
 pool = concurrent.futures.ThreadPoolExecutor(1)
 failed = pool.submit(lambda: raised(lambda: SIEClient(url).encode(broken, {"text": "x"})))  # waits for its load too, meanwhile
-begun = time.time()
 assert len(client.encode(cold, {"text": "x"})["dense"]) == 32
-assert time.time() - begun > 0.5, "the model was there at once: nothing was waited for"
 
 e = failed.result()
 assert isinstance(e, ServerError) and e.status_code == 502 and e.code == "MODEL_LOAD_FAILED", repr(e)

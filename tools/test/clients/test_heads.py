@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from conftest import GOLDEN, ROOT, tensors
+from conftest import GOLDEN, PATIENCE, ROOT, tensors
 
 HERE = ROOT / "tools/test/clients"
 
@@ -20,7 +20,7 @@ def test_sdk(heads, version, tmp_path):
     if version != "0.10.1":
         env["PYTHONPATH"] = str(ROOT / f"build/venv-clients/sdk-{version}")
     run = subprocess.run([sys.executable, str(HERE / "sdk_heads.py"), heads.url, version, str(tmp_path / "golden.npz")],
-                         env=env, capture_output=True, text=True, timeout=120)
+                         env=env, capture_output=True, text=True, timeout=PATIENCE)
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"ok {version}" in run.stdout
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import requests
 
-from conftest import JUDGE, ROOT, tensors
+from conftest import JUDGE, PATIENCE, ROOT, tensors
 
 GOLDEN = ROOT / "testdata/golden/rerank-sigmoid"
 DOCS = ["the cat sat on the mat", "zebra", "the tallest mountain in the world is 8849 metres tall", "zebra"]
@@ -103,7 +103,7 @@ def test_sdk_score(judge, pairs, version, tmp_path):
     if version != "0.10.1":
         env["PYTHONPATH"] = str(ROOT / f"build/venv-clients/sdk-{version}")
     run = subprocess.run([sys.executable, str(ROOT / "tools/test/clients/sdk_score.py"), judge.url, JUDGE, version, str(tmp_path / "pairs.json")],
-                         env=env, capture_output=True, text=True, timeout=120)
+                         env=env, capture_output=True, text=True, timeout=PATIENCE)
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"ok {version}" in run.stdout
 

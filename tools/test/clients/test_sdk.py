@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from conftest import MODEL, ROOT
+from conftest import MODEL, PATIENCE, ROOT
 
 HERE = ROOT / "tools/test/clients"
 
@@ -19,6 +19,6 @@ def test_sdk(server, golden, version, tmp_path):
     if version != "0.10.1":
         env["PYTHONPATH"] = str(ROOT / f"build/venv-clients/sdk-{version}")
     run = subprocess.run([sys.executable, str(HERE / "sdk_case.py"), server.url, MODEL, version, str(tmp_path / "golden.npz")],
-                         env=env, capture_output=True, text=True, timeout=120)
+                         env=env, capture_output=True, text=True, timeout=PATIENCE)
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"ok {version}" in run.stdout

@@ -2,6 +2,7 @@
 import collections
 import concurrent.futures
 import json
+import select
 import signal
 import socket
 import struct
@@ -14,12 +15,12 @@ import msgpack_numpy
 import numpy as np
 import pytest
 
-from conftest import MODEL, MODEL_DIR, Server
+from conftest import MODEL, MODEL_DIR, PATIENCE, Server, until
 
 PATH = f"/v1/encode/{MODEL}"
 
 
-def post(url, body, path=PATH, timeout=60, **headers):
+def post(url, body, path=PATH, timeout=PATIENCE, **headers):
     """Returns status, headers and body, whatever the status."""
     h = {"Content-Type": "application/json", "Accept": "application/json"}
     h.update({k.replace("_", "-"): v for k, v in headers.items()})
@@ -40,8 +41,18 @@ def message(body):
 
 
 def raw(server):
-    s = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+    s = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
     return s
+
+
+def read_by_server(s):
+    """Whether the server has read all that was sent to it, by the kernel's table of connections."""
+    port, peer = f"{s.getsockname()[1]:04X}", f"{s.getpeername()[1]:04X}"
+    for line in open("/proc/net/tcp"):
+        _, local, remote, _, queues, *_ = line.split()
+        if local.endswith(f":{peer}") and remote.endswith(f":{port}"):
+            return queues.endswith(":00000000")
+    return True  # the server has closed it
 
 
 def head(length, path=PATH, extra=""):
@@ -89,8 +100,8 @@ def test_answers_do_not_depend_on_company(server, golden):
 
 def test_five_thousand_items_in_one_request(server, golden):
     texts, _ = golden
-    many = [texts[i % len(texts)][:200] for i in range(5000)]
-    status, _, body = post(server.url, items(*many), timeout=120)
+    many = [texts[i % len(texts)][:60] for i in range(5000)]
+    status, _, body = post(server.url, items(*many), timeout=PATIENCE)
     assert status == 200
     got = json.loads(body)["items"]
     assert len(got) == 5000
@@ -172,34 +183,34 @@ def test_half_a_body_and_gone(server):
     assert post(server.url, items("still here"))[0] == 200
 
 
+def device_tokens(server):
+    return server.metric("sie_device_batch_tokens_sum")
+
+
 def test_aborted_clients_do_not_cost_work(server):
-    """Forty large requests whose clients leave at once: a query afterwards must not wait for their work."""
-    body = json.dumps(items(*["some words to read " * 40] * 400)).encode()
-    start = time.time()
-    assert post(server.url, body, timeout=120)[0] == 200
-    whole = time.time() - start
-    for _ in range(40):
+    """Twenty large requests whose clients leave at once: most of their work is never done."""
+    body = json.dumps(items(*["some words to read " * 40] * 200)).encode()
+    before = device_tokens(server)
+    assert post(server.url, body, timeout=PATIENCE)[0] == 200
+    whole = device_tokens(server) - before
+    assert whole > 0
+    for _ in range(20):
         s = raw(server)
         s.sendall(head(len(body)) + body)
-        time.sleep(0.01)
+        until(lambda: read_by_server(s), "the reading of a request")
         s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         s.close()
-    start = time.time()
-    status, *_ = post(server.url, items("quick"), timeout=120)
-    while status == 503:
-        time.sleep(0.05)
-        status, *_ = post(server.url, items("quick"), timeout=120)
-    assert status == 200
-    assert time.time() - start < 10 * whole, "cancelled work was done all the same"
+    until(lambda: post(server.url, items("quick"), timeout=PATIENCE)[0] == 200, "an answer")
+    assert device_tokens(server) - before < 6 * whole, "cancelled work was done all the same"
 
 
 def test_slow_sender_does_not_hold_others(server):
     slow = [raw(server) for _ in range(50)]
     for s in slow:
         s.sendall(head(1000)[:-2])
-    start = time.time()
     assert post(server.url, items("x"))[0] == 200
-    assert time.time() - start < 5
+    # The answer came while all of them were still being waited for.
+    assert select.select(slow, [], [], 0)[0] == []
     for s in slow:
         s.close()
 
@@ -242,7 +253,7 @@ def test_models_of_families_that_are_not_served_say_so(tmp_path):
 def test_missing_weights_are_a_502_with_a_reason(tmp_path):
     with Server(models="intfloat/e5-small-v2", preload="", env={"SIE_LOCAL_CACHE": str(tmp_path)}).context() as s:
         status, headers, out = post(s.url, items("x"), "/v1/encode/intfloat/e5-small-v2")
-        for _ in range(50):
+        for _ in range(10 * PATIENCE):
             if status != 503:
                 break
             time.sleep(0.1)
@@ -289,10 +300,11 @@ def test_overload_keeps_answering(golden):
         long = [t for t in range(len(texts)) if len(texts[t]) > 300][:100]
 
         counts = collections.Counter()
-        end = time.time() + 4
+        end = time.time() + PATIENCE
+        enough = lambda: counts[200] >= 20 and counts[503] >= 20
 
         def client(n):
-            while time.time() < end:
+            while not enough() and time.time() < end:
                 n += 64
                 i = long[n % len(long)]
                 status, headers, out = post(s.url, items(texts[i], *[texts[j] for j in long[:9]]))
@@ -307,16 +319,16 @@ def test_overload_keeps_answering(golden):
 
         with concurrent.futures.ThreadPoolExecutor(64) as pool:
             list(pool.map(client, range(64)))
-        assert counts[200] >= 20 and counts[503] >= 1, counts
+        assert enough(), counts
         assert s.rss() - before < 200 << 20
 
 
 def test_shutdown_finishes_running_work():
-    s = Server()
+    s = Server("--drain-timeout", f"{PATIENCE}s")
     body = items(*["some words to read " * 40] * 600)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        running = pool.submit(post, s.url, body, PATH, 120)
-        time.sleep(0.15)
+        running = pool.submit(post, s.url, body, PATH, PATIENCE)
+        until(lambda: device_tokens(s) > 0, "the first batch")
         code = s.stop()
         status, _, out = running.result()
     assert status == 200 and len(json.loads(out)["items"]) == 600
@@ -324,35 +336,20 @@ def test_shutdown_finishes_running_work():
 
 
 def test_shutdown_does_not_wait_for_half_a_request():
-    s = Server()
-    with socket.create_connection(("127.0.0.1", s.port)) as silent, socket.create_connection(("127.0.0.1", s.port)) as half:
+    s = Server("--drain-timeout", f"{100 * PATIENCE}s")
+    with raw(s) as silent, raw(s) as half:
         half.sendall(b"POST " + PATH.encode() + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
-        time.sleep(0.2)
-        began = time.time()
-        code = s.stop()
-        assert code == 0 and time.time() - began < 10
+        until(lambda: read_by_server(half), "the reading of a request")
+        assert s.stop() == 0
         assert b" 503 " in half.recv(100) and silent.recv(100) is not None
 
 
 def test_a_second_signal_ends_the_server_at_once():
-    s = Server("--drain-timeout", "50s")
+    s = Server("--drain-timeout", f"{100 * PATIENCE}s")
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        running = pool.submit(post, s.url, items(*["some words to read " * 60] * 5000), PATH, 120)
-        time.sleep(0.3)
+        pool.submit(post, s.url, items(*["some words to read " * 60] * 5000), PATH, PATIENCE)
+        until(lambda: device_tokens(s) > 0, "the first batch")
         s.proc.send_signal(signal.SIGTERM)
-        time.sleep(0.3)
+        until(lambda: "shutting down" in s.text(), "the drain")
         assert s.alive()
         assert s.stop() == -signal.SIGTERM
-        assert running.exception() is not None
-
-
-def test_health_metrics_and_pages(server):
-    get = lambda p: urllib.request.urlopen(server.url + p).read().decode()
-    assert get("/healthz") == get("/readyz") == get("/livez") == "ok"
-    post(server.url, items("x"))
-    metrics = get("/metrics")
-    for name in ("sie_requests_total{", "sie_request_duration_seconds_bucket", "sie_tokens_processed_total", "sie_queue_depth",
-                 "sie_model_loaded", "sie_model_memory_bytes", "sie_device_batch_tokens"):
-        assert name in metrics, name
-    assert json.loads(get("/openapi.json"))["paths"]["/v1/encode/{model}"]
-    assert "<title>" in get("/docs") and "<title>" in get("/")
