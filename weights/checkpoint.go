@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // The files of safetensors that Open looks for.
@@ -28,7 +26,7 @@ type Tensor struct {
 	DType DType
 	Shape []int64 // row-major; empty for a scalar. Shared: do not write.
 
-	file       *mapping
+	file       *source
 	begin, end int64  // in the file, or in own
 	own        []byte // elements that do not lie in the file row-major; nil elsewhere
 }
@@ -39,21 +37,25 @@ func (t Tensor) Bytes() int64 { return t.end - t.begin }
 // Elements is the number of elements, the product of Shape.
 func (t Tensor) Elements() int64 { return t.Bytes() * 8 / t.DType.Bits() }
 
-// UnsafeBytes is a view of the elements: row-major, little-endian, read-only (writing to it faults), and not aligned
-// beyond one byte, because old files do not align their data section. The view is valid until Checkpoint.Close;
-// touching it later faults, and calling UnsafeBytes later panics. Safe for concurrent use.
-func (t Tensor) UnsafeBytes() []byte {
-	if t.own != nil {
-		return t.own
+// ReadAt fills p with elements: row-major, little-endian, from the byte offset among them. Safe for concurrent use. Errors:
+// ErrChanged when the file has lost the bytes since it was opened, os.ErrClosed after Checkpoint.Close, and the file system's.
+func (t Tensor) ReadAt(p []byte, offset int64) error {
+	if offset < 0 || int64(len(p)) > t.Bytes()-offset {
+		return fmt.Errorf("tensor %s: bytes [%d, +%d) of %d", quoted(t.Name), offset, len(p), t.Bytes())
 	}
-	return t.file.bytes(t.begin, t.end)
+	if t.own != nil {
+		copy(p, t.own[offset:])
+		return nil
+	}
+	_, err := t.file.ReadAt(p, t.begin+offset)
+	return err
 }
 
-// Checkpoint is an open set of tensors: one file, or all shards of an index. Its methods are safe for concurrent use,
-// but Close must come after the last use of every view.
+// Checkpoint is an open set of tensors: one file, or all shards of an index. Its methods and those of its tensors are safe for
+// concurrent use.
 type Checkpoint struct {
 	name     string // of the file it was opened by, without its folder
-	files    []*mapping
+	files    []*source
 	tensors  map[string]Tensor
 	names    []string // sorted
 	bytes    int64
@@ -123,9 +125,9 @@ func openSharded(dir, index string) (*Checkpoint, error) {
 	return c, nil
 }
 
-// add maps one file and takes the tensors that keep accepts, all when it is nil.
+// add opens one file and takes the tensors that keep accepts, all when it is nil.
 func (c *Checkpoint) add(path string, keep func(name string) bool) error {
-	m, err := mapFile(path)
+	m, err := openSource(path)
 	if err != nil {
 		return err
 	}
@@ -133,7 +135,7 @@ func (c *Checkpoint) add(path string, keep func(name string) bool) error {
 	if isTorch(path) {
 		return c.addTorch(m, path, keep)
 	}
-	h, err := readHeader(m.file, m.opened.Size(), path)
+	h, err := readHeader(m, m.size(), path)
 	if err != nil {
 		return err
 	}
@@ -162,8 +164,8 @@ func (c *Checkpoint) finish() {
 }
 
 // addTorch is the rest of add for a file of torch.save.
-func (c *Checkpoint) addTorch(m *mapping, path string, keep func(name string) bool) error {
-	entries, err := readTorch(m.file, m.opened.Size(), path)
+func (c *Checkpoint) addTorch(m *source, path string, keep func(name string) bool) error {
+	entries, err := readTorch(m, m.size(), path)
 	if err != nil {
 		return err
 	}
@@ -203,45 +205,30 @@ func (c *Checkpoint) Bytes() int64 { return c.bytes }
 // do not write. It is nil when there is none.
 func (c *Checkpoint) Metadata() map[string]string { return c.metadata }
 
-// Prefetch asks the kernel to read the whole checkpoint ahead, and returns at once. It is advice: an error is worth
-// reporting, but reading works without it.
-func (c *Checkpoint) Prefetch() error { return c.adviseAll(unix.MADV_WILLNEED) }
+// Prefetch asks the kernel to read the whole checkpoint ahead. It is advice: an error is worth reporting, but reading works
+// without it.
+func (c *Checkpoint) Prefetch() error { return c.each((*source).willNeed) }
 
-// Release drops the pages that hold only this tensor from the resident set. The view stays valid, and reading it again
-// brings the pages back from the page cache or disk. The pages shared with neighbours go with ReleaseAll.
-func (c *Checkpoint) Release(t Tensor) error {
-	if t.own != nil {
-		return nil
+// CheckUnchanged reports a file that was written to since it was opened: an error that matches ErrChanged and names the file.
+// Call it after the last read: only then is what was read known to be of one state of the file.
+func (c *Checkpoint) CheckUnchanged() error { return c.each((*source).unchanged) }
+
+// Settle ends a read that went well (err is nil) or failed: it returns CheckUnchanged's error, which explains what else went
+// wrong with a file that was written to meanwhile, or else err.
+func (c *Checkpoint) Settle(err error) error {
+	if changed := c.CheckUnchanged(); changed != nil {
+		return changed
 	}
-	return t.file.advise(t.begin, t.end, unix.MADV_DONTNEED, true)
+	return err
 }
 
-// ReleaseAll drops every page of the checkpoint from the resident set, as Release does for one tensor.
-func (c *Checkpoint) ReleaseAll() error { return c.adviseAll(unix.MADV_DONTNEED) }
+// Close closes all files. Closing again does nothing.
+func (c *Checkpoint) Close() error { return c.each((*source).close) }
 
-func (c *Checkpoint) adviseAll(advice int) error {
+func (c *Checkpoint) each(f func(*source) error) error {
 	var all []error
-	for _, m := range c.files {
-		all = append(all, m.advise(0, int64(len(m.data)), advice, false))
-	}
-	return errors.Join(all...)
-}
-
-// CheckUnchanged reports a file that was written or truncated since it was opened. Call it before a long read by code
-// that cannot survive SIGBUS; it narrows the window and cannot close it.
-func (c *Checkpoint) CheckUnchanged() error {
-	var all []error
-	for _, m := range c.files {
-		all = append(all, m.unchanged())
-	}
-	return errors.Join(all...)
-}
-
-// Close unmaps and closes all files. Every view becomes invalid. Closing again does nothing.
-func (c *Checkpoint) Close() error {
-	var all []error
-	for _, m := range c.files {
-		all = append(all, m.close())
+	for _, s := range c.files {
+		all = append(all, f(s))
 	}
 	return errors.Join(all...)
 }

@@ -6,36 +6,53 @@ import (
 	"math"
 )
 
+// blockBytes is how much of a tensor is read at a time to be converted: a multiple of every element's width.
+const blockBytes = 256 << 10
+
+// blocks calls f with the elements, block by block.
+func (t Tensor) blocks(f func(b []byte)) error {
+	block := make([]byte, min(blockBytes, t.Bytes()))
+	for at := int64(0); at < t.Bytes(); {
+		b := block[:min(int64(len(block)), t.Bytes()-at)]
+		if err := t.ReadAt(b, at); err != nil {
+			return err
+		}
+		f(b)
+		at += int64(len(b))
+	}
+	return nil
+}
+
 // AppendFloat32 appends the elements of a floating-point tensor to dst as float32. F16 and BF16 convert exactly, F64
 // is rounded to nearest. It is meant for small tensors and golden data; the engine converts large ones itself. Other
-// element types are an error, with dst unchanged.
+// element types and the errors of ReadAt are an error, with dst unchanged.
 func (t Tensor) AppendFloat32(dst []float32) ([]float32, error) {
-	b := t.UnsafeBytes()
+	var element func(b []byte) float32
 	switch t.DType {
 	case F32:
-		for ; len(b) >= 4; b = b[4:] {
-			dst = append(dst, math.Float32frombits(binary.LittleEndian.Uint32(b)))
-		}
+		element = func(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
 	case F64:
-		for ; len(b) >= 8; b = b[8:] {
-			dst = append(dst, float32(math.Float64frombits(binary.LittleEndian.Uint64(b))))
-		}
+		element = func(b []byte) float32 { return float32(math.Float64frombits(binary.LittleEndian.Uint64(b))) }
 	case BF16:
-		for ; len(b) >= 2; b = b[2:] {
-			dst = append(dst, math.Float32frombits(uint32(binary.LittleEndian.Uint16(b))<<16))
-		}
+		element = func(b []byte) float32 { return math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16) }
 	case F16:
-		for ; len(b) >= 2; b = b[2:] {
-			dst = append(dst, halfToFloat32(binary.LittleEndian.Uint16(b)))
-		}
+		element = func(b []byte) float32 { return halfToFloat32(binary.LittleEndian.Uint16(b)) }
 	default:
 		return dst, fmt.Errorf("tensor %s: %s does not convert to float32", quoted(t.Name), t.DType)
 	}
-	return dst, nil
+	out, width := dst, int(t.DType.Bits()/8)
+	if err := t.blocks(func(b []byte) {
+		for ; len(b) >= width; b = b[width:] {
+			out = append(out, element(b))
+		}
+	}); err != nil {
+		return dst, err
+	}
+	return out, nil
 }
 
-// AppendInt64 appends the elements of an integer tensor to dst. A U64 element above 2⁶³−1 and other element types are
-// an error, with dst unchanged.
+// AppendInt64 appends the elements of an integer tensor to dst. A U64 element above 2⁶³−1, other element types and the errors
+// of ReadAt are an error, with dst unchanged.
 func (t Tensor) AppendInt64(dst []int64) ([]int64, error) {
 	var element func(b []byte) int64
 	switch t.DType {
@@ -57,12 +74,20 @@ func (t Tensor) AppendInt64(dst []int64) ([]int64, error) {
 		return dst, fmt.Errorf("tensor %s: %s does not convert to int64", quoted(t.Name), t.DType)
 	}
 	out, width := dst, int(t.DType.Bits()/8)
-	for b := t.UnsafeBytes(); len(b) >= width; b = b[width:] {
-		v := element(b)
-		if t.DType == U64 && v < 0 {
-			return dst, fmt.Errorf("tensor %s: %d is above 2⁶³−1", quoted(t.Name), uint64(v))
+	var tooLarge error
+	if err := t.blocks(func(b []byte) {
+		for ; len(b) >= width && tooLarge == nil; b = b[width:] {
+			v := element(b)
+			if t.DType == U64 && v < 0 {
+				tooLarge = fmt.Errorf("tensor %s: %d is above 2⁶³−1", quoted(t.Name), uint64(v))
+			}
+			out = append(out, v)
 		}
-		out = append(out, v)
+	}); err != nil {
+		return dst, err
+	}
+	if tooLarge != nil {
+		return dst, tooLarge
 	}
 	return out, nil
 }

@@ -87,8 +87,8 @@ func TestGolden(t *testing.T) {
 	}
 	for name, want := range raw {
 		tensor := check(name, want.dtype, []int64{int64(len(want.bytes))}, len(want.bytes))
-		if !bytes.Equal(tensor.UnsafeBytes(), want.bytes) {
-			t.Errorf("%q = %x, want %x", name, tensor.UnsafeBytes(), want.bytes)
+		if !bytes.Equal(weightstest.Bytes(tensor), want.bytes) {
+			t.Errorf("%q = %x, want %x", name, weightstest.Bytes(tensor), want.bytes)
 		}
 		dst := []float32{1}
 		if got, err := tensor.AppendFloat32(dst); err == nil || len(got) != 1 {
@@ -121,7 +121,7 @@ func all(c *weights.Checkpoint) []weightstest.Tensor {
 	var tensors []weightstest.Tensor
 	for _, name := range c.Names() {
 		tensor, _ := c.Tensor(name)
-		tensors = append(tensors, weightstest.Tensor{Name: name, DType: tensor.DType, Shape: tensor.Shape, Data: tensor.UnsafeBytes()})
+		tensors = append(tensors, weightstest.Tensor{Name: name, DType: tensor.DType, Shape: tensor.Shape, Data: weightstest.Bytes(tensor)})
 	}
 	return tensors
 }

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of an index. Each shard holds a file descriptor and a mapping while the checkpoint is open.
+// The bounds of an index. Each shard holds a file descriptor while the checkpoint is open.
 const (
 	maxIndexBytes = 100_000_000
 	maxShards     = 4096

@@ -105,9 +105,10 @@ type heads struct {
 	weight     *layer        // of tokens, BGE-M3
 }
 
-// Load packs the model in dir for dev and records its program. It touches each page of the checkpoint once and releases
-// it; other users of dev are held up for one weight at a time. Errors: *ModelError and weights' *FormatError for files
-// that cannot be served, weights.ErrNoWeights, fs.ErrNotExist, and those of the engine.
+// Load packs the model in dir for dev and records its program. It reads the checkpoint once, the parts of one
+// weight at a time; other users of dev are held up for one weight at a time. Errors: *ModelError and weights' *FormatError for
+// files that cannot be served, weights.ErrChanged for one that is written to meanwhile, weights.ErrNoWeights, fs.ErrNotExist, and
+// those of the engine.
 func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
 	files := os.DirFS(dir)
 	chain, err := readFiles(files, o.Task)
@@ -174,23 +175,21 @@ func (m *Model) load(dir string, chain chain, limits textLimits, info engine.Inf
 		return err
 	}
 	defer checkpoint.Close()
-	if err := checkpoint.CheckUnchanged(); err != nil {
-		return err
-	}
-	_ = checkpoint.Prefetch() // advice, as in packer.pack
+	_ = checkpoint.Prefetch() // advice: reading works without it
 	m.Arch = config.ModelType
 	if m.Compute == 0 {
 		m.Compute = defaultCompute(info, checkpoint)
 	}
-	m.packer = &packer{dev: m.device, from: checkpoint, file: checkpoint.Name(), compute: m.Compute}
-	if m.encoder, err = loadEncoder(os.DirFS(encoderDir), m.packer); err != nil {
+	buffer := new(weights.Buffer)
+	defer buffer.Close()
+	m.packer = &packer{dev: m.device, from: checkpoint, file: checkpoint.Name(), compute: m.Compute, buffer: buffer}
+	if m.encoder, err = loadEncoder(os.DirFS(encoderDir), m.packer); err == nil {
+		err = m.loadHeads(dir, encoderDir, chain)
+	}
+	if err := checkpoint.Settle(err); err != nil {
 		return err
 	}
 	shape := m.encoder.shape()
-	if err := m.loadHeads(dir, encoderDir, chain); err != nil {
-		return err
-	}
-	_ = checkpoint.ReleaseAll() // advice, as in packer.pack
 	m.Layers, m.Vocab, m.TypeVocab, m.Dim = shape.blocks, int(shape.vocab), int(shape.types), int(shape.columns)
 	for _, c := range chain.dense {
 		if c.in != int64(m.Dim) {
@@ -203,7 +202,7 @@ func (m *Model) load(dir string, chain chain, limits textLimits, info engine.Inf
 		m.dense = append(m.dense, d)
 		m.Dim = int(c.out)
 	}
-	m.packer.from = nil // closed on return
+	m.packer.from, m.packer.buffer = nil, nil // closed on return
 
 	longest := min(shape.positions, cmp.Or(limits.maxSeqLen, shape.positions))
 	if o.MaxSeqLen > 0 {

@@ -151,11 +151,12 @@ func loadDense(dir string, c denseConfig, owner *packer) (layer, error) {
 		return layer{}, err
 	}
 	defer checkpoint.Close()
-	p := &packer{dev: owner.dev, from: checkpoint, file: path.Join(c.module, checkpoint.Name()), compute: engine.ComputeF32}
+	p := &packer{dev: owner.dev, from: checkpoint, file: path.Join(c.module, checkpoint.Name()), compute: engine.ComputeF32, buffer: owner.buffer}
 	l := layer{weight: p.linear(c.out, c.in, "linear.weight"), act: c.act}
 	if c.bias {
 		l.bias = p.vector(c.out, "linear.bias")
 	}
+	p.err = checkpoint.Settle(p.err)
 	owner.join(p)
 	return l, p.err
 }

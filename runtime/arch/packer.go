@@ -11,7 +11,6 @@ import (
 // Checkpoint is what an architecture reads: *weights.Checkpoint.
 type Checkpoint interface {
 	Tensor(name string) (weights.Tensor, bool)
-	Release(weights.Tensor) error
 }
 
 // packer checks tensors against the shapes a configuration implies and packs them on a device. The first error sticks:
@@ -24,6 +23,7 @@ type packer struct {
 	prefix  string
 	packed  []*engine.Weight
 	bytes   int64
+	buffer  *weights.Buffer // what is read of the checkpoint at a time: the parts of one weight
 	err     error
 }
 
@@ -106,6 +106,7 @@ func (p *packer) packAs(compute engine.Compute, kind engine.WeightKind, shape []
 		spec.K = shape[1]
 	}
 	tensors := make([]weights.Tensor, len(names))
+	var bytes int64
 	for i, name := range names {
 		t, dtype, err := p.find(p.prefix+name, shape)
 		if err == nil && i > 0 && dtype != spec.DType {
@@ -116,15 +117,24 @@ func (p *packer) packAs(compute engine.Compute, kind engine.WeightKind, shape []
 			return nil
 		}
 		tensors[i], spec.DType = t, dtype
-		spec.Parts = append(spec.Parts, engine.Part{Data: t.UnsafeBytes(), Rows: shape[0]})
+		bytes += t.Bytes()
+	}
+	if err := p.buffer.Reserve(bytes); err != nil {
+		p.fail(err)
+		return nil
+	}
+	for _, t := range tensors {
+		data, err := p.buffer.Read(t)
+		if err != nil {
+			p.fail(err)
+			return nil
+		}
+		spec.Parts = append(spec.Parts, engine.Part{Data: data, Rows: shape[0]})
 	}
 	w, err := p.dev.NewWeight(spec)
 	if err != nil {
 		p.fail(fmt.Errorf("%s: %s: %w", p.file, p.prefix+names[0], err))
 		return nil
-	}
-	for _, t := range tensors {
-		_ = p.from.Release(t) // advice: the pages would go under memory pressure anyway
 	}
 	p.packed = append(p.packed, w)
 	p.bytes += w.Bytes()

@@ -211,7 +211,7 @@ func TestBadWeightsAreRefused(t *testing.T) {
 	var tensors []weightstest.Tensor
 	for _, name := range c.Names() {
 		tensor, _ := c.Tensor(name)
-		values := bytes.Clone(tensor.UnsafeBytes())
+		values := weightstest.Bytes(tensor)
 		if name == "encoder.layer.1.output.LayerNorm.bias" {
 			copy(values, weightstest.Float32("", nil, float32(math.NaN())).Data)
 		}

@@ -165,38 +165,44 @@ func readAffine(dir string, c denseConfig) (affine, error) {
 		return a, err
 	}
 	defer checkpoint.Close()
+	err = checkpoint.Settle(a.read(c, checkpoint))
+	return a, err
+}
+
+// read is readAffine of an open checkpoint.
+func (a *affine) read(c denseConfig, checkpoint *weights.Checkpoint) (err error) {
 	p := &packer{from: checkpoint, file: path.Join(c.module, checkpoint.Name())}
 	if a.weight, err = p.floats("linear.weight", c.out, c.in); err != nil {
-		return a, err
+		return err
 	}
 	if c.bias {
 		if a.bias, err = p.floats("linear.bias", c.out); err != nil {
-			return a, err
+			return err
 		}
 	}
 	if !c.residual {
-		return a, nil
+		return nil
 	}
 	if c.act != engine.NoAct {
-		return a, refuse(path.Join(c.module, configFile), "use_residual", "is supported without an activation function only")
+		return refuse(path.Join(c.module, configFile), "use_residual", "is supported without an activation function only")
 	}
 	if _, own := checkpoint.Tensor("residual.weight"); own {
 		extra, err := p.floats("residual.weight", c.out, c.in)
 		if err != nil {
-			return a, err
+			return err
 		}
 		for i, v := range extra {
 			a.weight[i] += v
 		}
-		return a, nil
+		return nil
 	}
 	if c.in != c.out {
-		return a, refuse(p.file, "residual.weight", "no such tensor; a residual from %d to %d columns needs it", c.in, c.out)
+		return refuse(p.file, "residual.weight", "no such tensor; a residual from %d to %d columns needs it", c.in, c.out)
 	}
 	for i := range c.in {
 		a.weight[i*c.in+i]++
 	}
-	return a, nil
+	return nil
 }
 
 // floats reads a tensor of that shape.
@@ -223,12 +229,13 @@ func loadM3(dir string, columns int64, p *packer) (vectors, weight layer, width 
 		if err != nil {
 			return vectors, weight, 0, err
 		}
-		q := &packer{dev: p.dev, from: checkpoint, file: head.file, compute: p.compute}
+		q := &packer{dev: p.dev, from: checkpoint, file: head.file, compute: p.compute, buffer: p.buffer}
 		rows := head.rows
 		if t, ok := checkpoint.Tensor("weight"); rows == 0 && ok && len(t.Shape) == 2 {
 			rows, width = t.Shape[0], t.Shape[0]
 		}
 		*head.to = layer{weight: q.linear(rows, columns, "weight"), bias: q.vector(rows, "bias"), act: head.act}
+		q.err = checkpoint.Settle(q.err)
 		checkpoint.Close()
 		p.join(q)
 		if p.err != nil {

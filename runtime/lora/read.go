@@ -16,8 +16,8 @@ import (
 var tensorFiles = []string{"adapter_model.safetensors", "adapter_model.bin"}
 
 // Read reads the adapter in the directory for the base. Errors: *Error when the adapter is of a kind that is not supported,
-// contradicts itself or does not fit the base; *weights.FormatError when a file breaks its format; otherwise the file
-// system's.
+// contradicts itself or does not fit the base; *weights.FormatError when a file breaks its format, weights.ErrChanged when it is
+// written to meanwhile; otherwise the file system's.
 func Read(dir string, base Base) (*Adapter, error) {
 	config, err := readConfig(dir)
 	if err != nil {
@@ -29,11 +29,20 @@ func Read(dir string, base Base) (*Adapter, error) {
 	}
 	defer checkpoint.Close()
 	r := &reader{config: config, base: base, from: checkpoint, file: file}
+	adapter, err := r.adapter()
+	if err := checkpoint.Settle(err); err != nil {
+		return nil, err
+	}
+	return adapter, nil
+}
+
+// adapter reads all that the checkpoint has for the base.
+func (r *reader) adapter() (*Adapter, error) {
 	modules, err := r.modules()
 	if err != nil {
 		return nil, err
 	}
-	adapter := &Adapter{Pairs: make(map[string]Pair, len(modules)), BaseModel: config.baseModel, shapes: base.Linears}
+	adapter := &Adapter{Pairs: make(map[string]Pair, len(modules)), BaseModel: r.config.baseModel, shapes: r.base.Linears}
 	for _, m := range modules {
 		pair, err := r.pair(m, MaxBytes-adapter.Bytes)
 		if err != nil {
@@ -44,7 +53,7 @@ func Read(dir string, base Base) (*Adapter, error) {
 		adapter.Bytes += 4 * int64(len(pair.A)+len(pair.B))
 	}
 	if len(adapter.Pairs) == 0 {
-		return nil, refuse(file, "", "has no tensor for a linear that the base computes with")
+		return nil, refuse(r.file, "", "has no tensor for a linear that the base computes with")
 	}
 	if err := r.checkWhole(modules); err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ func classify(err error) (class string, permanent bool) {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "TIMEOUT", false
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EIO),
-		errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ESTALE):
+		errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ESTALE), errors.Is(err, weights.ErrChanged):
 		return "STORAGE", false
 	case errors.Is(err, engine.ErrUnsupported):
 		return "DEPENDENCY", true // this build or machine lacks what the model needs

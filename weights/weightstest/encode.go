@@ -1,8 +1,8 @@
 // Package weightstest writes safetensors files for tests: the canonical bytes that the Python library writes for the
 // same tensors, and whole model directories, single or sharded. It is for tests only and panics on misuse.
 //
-// Entry points: [Encode] for the bytes of one file, [WriteFile] and [WriteSharded] for files on disk. It starts no
-// goroutines and checks nothing about the tensors, so that hostile files can be made with it too.
+// Entry points: [Encode] for the bytes of one file, [WriteFile] and [WriteSharded] for files on disk, [Bytes] for what a tensor
+// holds, [OnRead] to change a file between two reads. It starts no goroutines and checks nothing about the tensors, so that hostile files can be made with it too.
 package weightstest
 
 import (

@@ -1,0 +1,25 @@
+package weightstest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/sie-engine/sie/weights"
+	"github.com/sie-engine/sie/weights/internal/hook"
+)
+
+// Bytes reads the elements of a tensor. It panics when that fails.
+func Bytes(t weights.Tensor) []byte {
+	b := make([]byte, t.Bytes())
+	if err := t.ReadAt(b, 0); err != nil {
+		panic(fmt.Sprintf("weightstest: tensor %s: %v", t.Name, err))
+	}
+	return b
+}
+
+// OnRead calls f before each read of a checkpoint file until the test ends, in the whole process: such a test is not parallel.
+func OnRead(tb testing.TB, f func(path string, offset int64)) {
+	tb.Helper()
+	hook.OnRead(f)
+	tb.Cleanup(func() { hook.OnRead(nil) })
+}
