@@ -35,7 +35,7 @@ func waits(t *testing.T, pipe string, call func()) {
 	go func() { defer close(done); call() }()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("the pipe is waited for")
 		for range 100 {
 			if fd, err := unix.Open(pipe, unix.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {

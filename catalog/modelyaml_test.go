@@ -272,7 +272,7 @@ func TestHostileInputIsFast(t *testing.T) {
 		if _, _, err := ParseModel("x.yaml", []byte(src)); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
-		if d := time.Since(start); d > 2*time.Second {
+		if d := time.Since(start); d > time.Minute { // no machine is so slow, but quadratic work takes longer
 			t.Errorf("%s: took %v", name, d)
 		} else if d > 100*time.Millisecond {
 			t.Logf("%s: %v", name, d)

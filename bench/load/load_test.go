@@ -91,7 +91,7 @@ func TestRefusalsNeedARetryAfter(t *testing.T) {
 }
 
 func TestOpenLoopKeepsItsRateAndCountsFromDue(t *testing.T) {
-	r := against(t, config{dialect: "tei", clients: 64, perRequest: 1, rate: 100, duration: 300 * time.Millisecond},
+	r := against(t, config{dialect: "tei", clients: 1000, perRequest: 1, rate: 100, duration: 300 * time.Millisecond},
 		func(w http.ResponseWriter, _ *http.Request) {
 			time.Sleep(100 * time.Millisecond)
 			fmt.Fprint(w, "[[1]]")

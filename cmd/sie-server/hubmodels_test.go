@@ -172,7 +172,7 @@ profiles:
 			model   string
 			options map[string]any
 		}{{"acme/rerank", nil}, {"acme/rerank", map[string]any{"lora_id": "acme/lora"}}, {"acme/rerank:tuned", nil}} {
-			for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 				res, err := w.Score(t.Context(), &worker.ScoreRequest{Model: c.model, Query: "the cat", Texts: []string{"sat on the mat"}, Options: c.options})
 				if err == nil {
 					scores[i] = res.Scores[0]

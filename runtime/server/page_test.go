@@ -100,7 +100,7 @@ func (b *tab) eval(js string) string {
 // until waits for an expression to hold.
 func (b *tab) until(js string) {
 	b.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for b.eval(js) != "true" {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("never true: %s; the page says %v\n%s", js, b.complain, b.eval("document.body.innerText"))

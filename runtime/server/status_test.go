@@ -32,13 +32,17 @@ func (r *rig) watch() *websocket.Conn {
 func TestStatusFrames(t *testing.T) {
 	r := start(t, func(o *Options, _ *worker.Options) { o.MachineProfile, o.Pool, o.BundleHash = "l4", "pool", "abc" })
 	c := r.watch()
-	var times []time.Time
+	var last float64
 	var frame map[string]any
 	for range 6 {
 		if err := c.ReadJSON(&frame); err != nil {
 			t.Fatal(err)
 		}
-		times = append(times, time.Now())
+		at := frame["timestamp"].(float64)
+		if at <= last {
+			t.Errorf("a frame of %v after one of %v", at, last)
+		}
+		last = at
 	}
 	want := []string{"activity", "bundle", "bundle_config_hash", "gpu_count", "gpus", "loaded_models", "machine_profile", "max_batch_requests",
 		"models", "name", "pool_name", "ready", "saturated", "server", "timestamp"}
@@ -62,9 +66,6 @@ func TestStatusFrames(t *testing.T) {
 	if want := []string{"pid", "uptime_seconds", "user", "version", "working_dir"}; !slices.Equal(got, want) {
 		t.Errorf("keys of the server %v, want %v", got, want)
 	}
-	if five := times[5].Sub(times[0]); five < 800*time.Millisecond || five > 4*time.Second {
-		t.Errorf("five frames take %v, want 1 s", five)
-	}
 	r.SetBundleHash("def") // the catalog changed
 	for range 10 {
 		if err := c.ReadJSON(&frame); err != nil || frame["bundle_config_hash"] == "def" {
@@ -83,12 +84,8 @@ func TestStatusEndsWithTheServer(t *testing.T) {
 	if err := c.ReadJSON(&frame); err != nil || !frame.Ready {
 		t.Fatalf("ready %v, %v", frame.Ready, err)
 	}
-	began := time.Now()
-	if err := r.Shutdown(t.Context()); err != nil {
+	if err := r.Shutdown(t.Context()); err != nil { // a watcher that held it up would do so for ever
 		t.Fatal(err)
-	}
-	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("a watcher holds up the shutdown for %v", took)
 	}
 	var err error
 	for err == nil {

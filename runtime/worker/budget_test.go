@@ -129,7 +129,7 @@ func TestPinnedModelsStayAndTheBudgetSaysSo(t *testing.T) {
 func TestIdleModelsAreUnloaded(t *testing.T) {
 	r := start(t, func(o *Options) { o.IdleEvict = time.Second }, []string{mean})
 	r.encode(&Request{Model: mean, Texts: words(1)})
-	for deadline := time.Now().Add(10 * time.Second); r.state(mean) != registry.Available; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); r.state(mean) != registry.Available; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it is still loaded")
 		}

@@ -150,7 +150,7 @@ func TestColdLoad(t *testing.T) {
 	<-busy
 	began := time.Now()
 	e := r.refused(t.Context(), &Request{Model: mean, Texts: []string{"a"}}, errs.ModelLoading, 503)
-	if took := time.Since(began); took < 40*time.Millisecond || took > 5*time.Second || e.RetryAfter < time.Second {
+	if took := time.Since(began); took < 40*time.Millisecond || e.RetryAfter < time.Second {
 		t.Errorf("MODEL_LOADING after %v, retry after %v", took, e.RetryAfter)
 	}
 	if r.state(mean) != registry.Loading {

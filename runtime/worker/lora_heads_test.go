@@ -38,7 +38,7 @@ profiles:
 // untilLoaded asks again while an adapter is loading.
 func untilLoaded[R any](t *testing.T, ask func() (R, error)) (res R, err error) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(2 * time.Millisecond) {
 		if res, err = ask(); errs.As(err) == nil || errs.As(err).Code != errs.LoRALoading || time.Now().After(end) {
 			return res, err
 		}

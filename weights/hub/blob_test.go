@@ -337,12 +337,12 @@ func TestSlowServerIsNotAStall(t *testing.T) {
 		for ; len(content) > 0; content = content[10_000:] {
 			w.Write(content[:10_000])
 			w.(http.Flusher).Flush()
-			time.Sleep(60 * time.Millisecond)
+			time.Sleep(250 * time.Millisecond)
 		}
 		return true
 	}))
 	h.hub.Requests()
-	if _, err := h.resolve(func(o *Options) { o.StallTimeout = 400 * time.Millisecond }); err != nil {
+	if _, err := h.resolve(func(o *Options) { o.StallTimeout = 2 * time.Second }); err != nil {
 		t.Fatal(err)
 	}
 	storage := 0

@@ -150,7 +150,7 @@ func TestKillNine(t *testing.T) {
 	for lines.Scan() && lines.Text() != string(StageWaiting) {
 	}
 	part := h.repo().dir + "/blobs"
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if size := largestIn(part); size == 50_000 {
 			break
 		} else if time.Now().After(deadline) {
