@@ -68,6 +68,8 @@ func TestConstructors(t *testing.T) {
 		{LoadingLoRA("l", "m"), "LORA_LOADING", 503, time.Second, "LoRA 'l' is loading for model 'm', please retry"},
 		{LoRAFailed("l", "m", io.EOF), "INFERENCE_ERROR", 500, 0, "Failed to load LoRA 'l' for model 'm'"},
 		{FullQueue(500, 20, 512), "QUEUE_FULL", 503, time.Second, "Queue full: 500 items pending, cannot add 20 more (limit: 512)"},
+		{SlowQueue(5*time.Second, 2100*time.Millisecond), "QUEUE_FULL", 503, 3 * time.Second, "Queue full: what is pending takes longer than 5s to run, please retry in 3s"},
+		{SlowQueue(5*time.Second, 0), "QUEUE_FULL", 503, time.Second, "Queue full: what is pending takes longer than 5s to run, please retry in 1s"},
 		{FullQueueBytes(5, 2, 6), "QUEUE_FULL", 503, time.Second, "Queue full: 5 bytes pending, cannot add 2 more (limit: 6)"},
 		{OutOfMemory("Encoding", io.EOF), "RESOURCE_EXHAUSTED", 503, 5 * time.Second, "Encoding temporarily unavailable due to resource pressure: out of memory"},
 		{Capacity("l4", 0), "PROVISIONING", 503, time.Second, "No capacity for machine profile 'l4' yet; it is being provisioned, please retry"},

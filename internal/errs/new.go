@@ -169,6 +169,14 @@ func FullQueueBytes(pending, adding, limit int64) *Error {
 		pending, adding, limit))
 }
 
+// SlowQueue is the 503 for a queue whose items take longer to run than limit.
+func SlowQueue(limit, retryAfter time.Duration) *Error {
+	e := newError(QueueFull, "")
+	e.RetryAfter = (max(retryAfter, 1) + time.Second - 1).Truncate(time.Second)
+	e.Message = fmt.Sprintf("Queue full: what is pending takes longer than %v to run, please retry in %v", limit, e.RetryAfter)
+	return e
+}
+
 // OutOfMemory is the 503 after the recovery ladder failed; operation is Encoding, Scoring or Extraction.
 func OutOfMemory(operation string, cause error) *Error {
 	e := newError(ResourceExhausted, operation+" temporarily unavailable due to resource pressure: out of memory")

@@ -198,8 +198,16 @@ func (b *bert) linears() []linear {
 
 func (b *bert) shape() encoderShape {
 	return encoderShape{columns: b.config.HiddenSize, blocks: int(b.config.Layers), positions: b.config.MaxPositionEmbeddings - int64(b.firstPosition),
-		vocab: b.config.VocabSize, types: b.config.TypeVocabSize}
+		vocab: b.config.VocabSize, types: b.config.TypeVocabSize, perToken: b.config.perToken(), perPair: b.config.perPair()}
 }
+
+// perToken is the floating-point operations of the blocks' linears for one token: a multiplication and an addition a weight.
+func (c *bertConfig) perToken() float64 {
+	return 2 * float64(c.Layers) * float64(c.HiddenSize) * float64(4*c.HiddenSize+2*c.IntermediateSize)
+}
+
+// perPair is the floating-point operations of attention for a pair of tokens: a score, and a share of a value.
+func (c *bertConfig) perPair() float64 { return 4 * float64(c.Layers) * float64(c.HiddenSize) }
 
 // heads are the names of the layers behind it; the head over the vocabulary takes what the encoder's configuration says.
 func (b *bert) heads() headNames {

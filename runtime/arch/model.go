@@ -30,6 +30,8 @@ type encoderShape struct {
 	positions int64 // longest sequence
 	vocab     int64
 	types     int64
+	perToken  float64 // floating-point operations of a token in the linears
+	perPair   float64 // and of two tokens that meet in attention
 }
 
 // architectures by the model_type of config.json.
@@ -269,6 +271,13 @@ func (m *Model) RecordHiddenStates(first int, adapters ...*Adapter) (*engine.Pro
 
 // HiddenSize is the number of columns of a hidden state.
 func (m *Model) HiddenSize() int { return int(m.encoder.shape().columns) }
+
+// Work is what the encoder does for a sequence of n tokens, in floating-point operations: perToken·n + perPair·n². Heads are
+// left out: they are small beside it, or cost every token the same.
+func (m *Model) Work() (perToken, perPair float64) {
+	s := m.encoder.shape()
+	return s.perToken, s.perPair
+}
 
 // Program is the recorded forward pass. It is closed with the model.
 func (m *Model) Program() *engine.Program { return m.program }

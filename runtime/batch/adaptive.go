@@ -58,7 +58,7 @@ const (
 )
 
 // controller sets the batch wait and the batch cost so that the median request time stays near a target: a
-// proportional-integral step every UpdateInterval batches. Owned by one queue's goroutine; not safe for concurrent use.
+// proportional-integral step every UpdateInterval batches. Not safe for concurrent use.
 type controller struct {
 	opt       AdaptiveOptions
 	tokens    int // the profile's own batch bound
@@ -150,7 +150,7 @@ func (c *controller) step(now time.Time) {
 	if c.fill.mean() >= fillForCost {
 		cost := float64(c.cost)
 		cost += cost * (c.headroom / c.target) * c.opt.Gain / 2
-		c.cost = int(clamp(cost, float64(c.costFloor()), float64(4*c.tokens)))
+		c.cost = int(clamp(cost, float64(c.costFloor()), float64(c.tokens)))
 	}
 }
 

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -13,21 +14,28 @@ type Runner interface {
 	RunPacked(ctx context.Context, card int, p *Packed) (Result, error)
 }
 
-// Device bounds the batches in flight on one card or several equal ones, over all its queues, and hands freed slots to
-// waiting queues in the order in which they asked. A CPU counts as one card. Safe for concurrent use.
+// Device bounds the batches in flight on one card or several equal ones, over all its queues, and says whose batch is next.
+// A CPU counts as one card. Safe for concurrent use.
+//
+// Lanes with waiting items take turns: the first in turn that is due and may have a slot gets it, and goes behind the others. So a
+// lane that is due is passed by at most one batch of each other lane before it gets a slot that it may have. No slot stays
+// free while a lane is due that may have it. Long batches hold one slot of a card at most, so that with two or more of them short
+// ones always have one.
 type Device struct {
 	slots int // of a card
 
-	mu      sync.Mutex // guards the fields below
-	cards   []card
-	queues  map[*Queue]struct{}
-	waiting []*Queue
-	granted map[*Queue]int // the card whose slot a queue was given and has not taken
+	mu     sync.Mutex // guards the fields below, and those of the device's queues that say so
+	cards  []card
+	lanes  []*lane // with waiting items, in turn
+	pace   [classes]pace
+	timer  *time.Timer // dispatches when it fires
+	wakeAt time.Time   // when that is; zero: it is not set
 }
 
 // card is what is known of one card.
 type card struct {
-	busy    int // slots taken or granted
+	busy    int // slots taken
+	of      [classes]stretch
 	lost    bool
 	since   time.Time     // while busy: when that began
 	working time.Duration // with a slot taken, before since
@@ -39,8 +47,7 @@ func NewDevice(slots int) *Device { return NewDevices(1, slots) }
 
 // NewDevices returns cards ≥ 1 that each run up to slots batches at a time.
 func NewDevices(cards, slots int) *Device {
-	return &Device{slots: max(1, slots), cards: make([]card, max(1, cards)), queues: make(map[*Queue]struct{}),
-		granted: make(map[*Queue]int)}
+	return &Device{slots: max(1, slots), cards: make([]card, max(1, cards))}
 }
 
 // InFlight returns the number of slots taken, on all cards.
@@ -65,84 +72,91 @@ func (d *Device) Working(card int) time.Duration {
 	return c.working
 }
 
-// state says whether a card has nothing in flight and whether q could have a slot now.
-func (d *Device) state(q *Queue) (idle, free bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, free = d.granted[q]
-	if i := d.freestLocked(); i >= 0 {
-		return d.cards[i].busy == 0, true
-	}
-	return false, free
-}
-
-// freestLocked is the card with the fewest slots taken, the first of equals, or -1 if none has one left.
-func (d *Device) freestLocked() int {
-	best := -1
-	for i, c := range d.cards {
-		if !c.lost && c.busy < d.slots && (best < 0 || c.busy < d.cards[best].busy) {
-			best = i
+// cardForLocked is the card that a batch of the class would run on, and whether that has none of the class in flight; -1 if
+// there is none. It is one with nothing of the class if there is, then the one with fewest slots taken, then the first.
+func (d *Device) cardForLocked(of class) (best int, idle bool) {
+	best = -1
+	for i := range d.cards {
+		c := &d.cards[i]
+		if c.lost || c.busy == d.slots || of == long && c.of[long].running > 0 {
+			continue
+		}
+		free := c.of[of].running == 0
+		if best < 0 || free && !idle || free == idle && c.busy < d.cards[best].busy {
+			best, idle = i, free
 		}
 	}
-	return best
+	return best, idle
 }
 
-// acquire takes a slot for q and says of which card, or notes that q waits for one.
-func (d *Device) acquire(q *Queue) (card int, ok bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if i, ok := d.granted[q]; ok {
-		delete(d.granted, q)
-		return i, true
+// dispatchLocked starts every batch that is due and may have a slot, and sets the timer for the next one that will be due
+// while a slot is free. It is called whenever items arrive, a batch ends or time has passed.
+func (d *Device) dispatchLocked(now time.Time) {
+	next := forever
+	for i := 0; i < len(d.lanes); {
+		l := d.lanes[i]
+		card, idle := d.cardForLocked(l.class)
+		if card < 0 {
+			i++
+			continue
+		}
+		due, after := l.dueLocked(now, idle)
+		if !due {
+			next = min(next, after)
+			i++
+			continue
+		}
+		d.lanes = slices.Delete(d.lanes, i, i+1)
+		items, took, more := l.takeLocked(now)
+		if l.listed = len(l.items) > 0; l.listed {
+			d.lanes = append(d.lanes, l)
+		}
+		if len(items) > 0 {
+			d.beginLocked(card, l.class, took.work, now)
+			l.q.startLocked(card, l.class, items, took, more)
+		}
 	}
-	i := d.freestLocked()
-	if i < 0 {
-		d.waitLocked(q)
-		return 0, false
-	}
-	// A queue that waited and was woken by a lost card is not owed a slot any more.
-	d.waiting = slices.DeleteFunc(d.waiting, func(w *Queue) bool { return w == q })
-	c := &d.cards[i]
-	if c.busy++; c.busy == 1 {
-		c.since = time.Now()
-	}
-	return i, true
+	d.wakeLocked(now, next)
 }
 
-// wait notes that q has work but found every slot taken.
-func (d *Device) wait(q *Queue) {
-	d.mu.Lock()
-	d.waitLocked(q)
-	d.mu.Unlock()
-}
+const forever = time.Duration(math.MaxInt64) // something else ends it
 
-func (d *Device) waitLocked(q *Queue) {
-	if !slices.Contains(d.waiting, q) {
-		d.waiting = append(d.waiting, q)
-	}
-}
-
-// release gives a slot of the card to the queue that has waited longest, or back to the device.
-func (d *Device) release(card int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.releaseLocked(card)
-}
-
-func (d *Device) releaseLocked(card int) {
-	c := &d.cards[card]
-	if len(d.waiting) > 0 && !c.lost {
-		q := d.waiting[0]
-		d.waiting = d.waiting[1:]
-		d.granted[q] = card
-		q.poke()
+// wakeLocked sets the timer unless it fires before.
+func (d *Device) wakeLocked(now time.Time, after time.Duration) {
+	at := now.Add(after)
+	if after == forever || !d.wakeAt.IsZero() && !at.Before(d.wakeAt) {
 		return
 	}
-	if c.busy--; c.busy == 0 {
-		c.working += time.Since(c.since)
+	d.wakeAt = at
+	if d.timer == nil {
+		d.timer = time.AfterFunc(after, d.wake)
+	} else {
+		d.timer.Reset(after)
 	}
-	for q := range d.queues {
-		q.poke()
+}
+
+func (d *Device) wake() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.wakeAt = time.Time{}
+	d.dispatchLocked(time.Now())
+}
+
+// beginLocked takes a slot of the card.
+func (d *Device) beginLocked(card int, of class, work float64, now time.Time) {
+	c := &d.cards[card]
+	if c.busy++; c.busy == 1 {
+		c.since = now
+	}
+	c.of[of].begin(work, now)
+}
+
+// endLocked gives a slot of the card back.
+func (d *Device) endLocked(card int, of class, work float64, failed, tells bool, now time.Time) {
+	c := &d.cards[card]
+	c.of[of].end(work, failed, tells, now, &d.pace[of])
+	if c.busy--; c.busy == 0 {
+		c.working += now.Sub(c.since)
 	}
 }
 
@@ -157,32 +171,15 @@ func (d *Device) lose(card int) {
 			left++
 		}
 	}
-	if left == 1 || d.cards[card].lost {
-		return
-	}
-	d.cards[card].lost = true
-	for q, i := range d.granted {
-		if i == card {
-			delete(d.granted, q)
-			d.releaseLocked(card)
-		}
+	if left > 1 {
+		d.cards[card].lost = true
 	}
 }
 
-func (d *Device) add(q *Queue) {
-	d.mu.Lock()
-	d.queues[q] = struct{}{}
-	d.mu.Unlock()
-}
-
-// remove forgets a closing queue and passes on a slot it was granted.
-func (d *Device) remove(q *Queue) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.queues, q)
-	d.waiting = slices.DeleteFunc(d.waiting, func(w *Queue) bool { return w == q })
-	if i, held := d.granted[q]; held {
-		delete(d.granted, q)
-		d.releaseLocked(i)
+// forgetLocked takes a lane out of the turns.
+func (d *Device) forgetLocked(l *lane) {
+	if l.listed {
+		l.listed = false
+		d.lanes = slices.DeleteFunc(d.lanes, func(other *lane) bool { return other == l })
 	}
 }

@@ -25,7 +25,9 @@ type Item struct {
 	Index int
 
 	group *Group
-	at    time.Time
+	at    time.Time // of arrival
+	work  float64
+	class class
 }
 
 // MaxOutputs is how many outputs a program can have.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/worker"
 )
@@ -86,6 +87,47 @@ func TestFullQueueIsRetryable(t *testing.T) {
 	}
 	cancel()
 	<-first
+}
+
+// A request that would wait too long is refused before its body is read, and the code is the one that the caller retries.
+func TestSlowQueueIsRetryable(t *testing.T) {
+	r := start(t, func(o *Options, w *worker.Options) { held(2)(o, w); w.Batch.MaxBacklog, w.MaxBatchTokens = 1, 1 })
+	if a := r.encode(twoTexts); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	testrig.Until(t, "the pace is known", func() bool { return r.metric(`sie_device_batch_items_count{model="test/mean"}`) == "1" })
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() {
+		_, err := r.try(ctx, "POST", encodePath, oneText)
+		first <- err
+	}()
+	r.queued(1)
+	for _, body := range []string{oneText, "{"} {
+		a := r.encode(body)
+		if e := a.failure(t); a.status != 503 || a.header.Get("Retry-After") != "1" || e.Code != "QUEUE_FULL" ||
+			e.Detail.Message != "Queue full: what is pending takes longer than 1ns to run, please retry in 1s" {
+			t.Errorf("%d %v %s", a.status, a.header, a.body)
+		}
+	}
+	if a := r.do("POST", "/v1/embeddings", "{"); a.status != 503 || a.failure(t).Error.Code != "server_overloaded" {
+		t.Errorf("embeddings: %d %s", a.status, a.body)
+	}
+	cancel()
+	<-first
+}
+
+func TestFullAnswers(t *testing.T) {
+	f := prepareFull(10, 5*time.Second)
+	for retry, want := range map[time.Duration]string{1: "retry in 1s", time.Second: "retry in 1s", 2001 * time.Millisecond: "retry in 3s",
+		time.Minute: "retry in 1m0s", time.Hour: "retry in 1m0s", 0: "cannot add 1 more (limit: 10)"} {
+		if _, _, body := f.answer(retry, true).Render(dialect.Caller{}, dialect.RouteNative); !strings.Contains(string(body), want) {
+			t.Errorf("%v: %s", retry, body)
+		}
+	}
+	if f.answer(time.Second, false) != nil {
+		t.Error("an answer where there is room")
+	}
 }
 
 // What a full queue can't take is refused before the body is looked at: here none of the bodies could be decoded. The

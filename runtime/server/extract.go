@@ -15,8 +15,8 @@ import (
 // extract answers POST /v1/extract/{model}.
 func (s *Server) extract(ctx *fasthttp.RequestCtx, model string) {
 	c := call{endpoint: "extract", kind: dialect.RouteExtract}
-	if s.worker.Full(model) {
-		c.model, c.full = model, true
+	if c.full = s.full.answer(s.worker.Full(model)); c.full != nil {
+		c.model = model
 	}
 	s.inference(ctx, c, func(work context.Context, body []byte) (string, error) {
 		start := time.Now()

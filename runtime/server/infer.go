@@ -23,8 +23,8 @@ import (
 type call struct {
 	endpoint string
 	kind     dialect.RouteKind
-	model    string // where the path names one that is in the catalog
-	full     bool   // there is no room for it, whatever its body says
+	model    string            // where the path names one that is in the catalog
+	full     *dialect.Prepared // the answer where there is no room for it, whatever its body says
 }
 
 // inference wraps what every inference route shares: the checks that come before the body, the body within its bounds,
@@ -41,7 +41,7 @@ func (s *Server) inference(ctx *fasthttp.RequestCtx, c call,
 		s.refuse(ctx, c, err)
 		return
 	}
-	if c.full {
+	if c.full != nil {
 		s.unwanted(ctx)
 		s.refuseFull(ctx, c)
 		return
@@ -109,8 +109,8 @@ func header(ctx *fasthttp.RequestCtx, name string) string {
 // encode answers POST /v1/encode/{model}.
 func (s *Server) encode(ctx *fasthttp.RequestCtx, model string) {
 	c := call{endpoint: "encode", kind: dialect.RouteEncode}
-	if s.worker.Full(model) {
-		c.model, c.full = model, true
+	if c.full = s.full.answer(s.worker.Full(model)); c.full != nil {
+		c.model = model
 	}
 	s.inference(ctx, c, func(work context.Context, body []byte) (string, error) {
 		start := time.Now()
@@ -198,7 +198,7 @@ func (s *Server) setHeaders(ctx *fasthttp.RequestCtx, m *catalog.Resolved, timin
 
 // embeddings answers POST /v1/embeddings in OpenAI's dialect.
 func (s *Server) embeddings(ctx *fasthttp.RequestCtx, _ string) {
-	c := call{endpoint: "embeddings", kind: dialect.RouteOpenAI, full: s.worker.AllFull()}
+	c := call{endpoint: "embeddings", kind: dialect.RouteOpenAI, full: s.full.answer(s.worker.AllFull())}
 	s.inference(ctx, c, func(work context.Context, body []byte) (string, error) {
 		req, err := api.DecodeEmbeddings(header(ctx, "Content-Type"), body, s.opt.Limits)
 		if err != nil {
@@ -256,7 +256,7 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, c call, err error) {
 // prepared and nothing is logged.
 func (s *Server) refuseFull(ctx *fasthttp.RequestCtx, c call) {
 	s.opt.Metrics.Request(c.model, c.endpoint, obs.QueueFull)
-	status, headers, body := s.full.Render(caller(ctx), c.kind)
+	status, headers, body := c.full.Render(caller(ctx), c.kind)
 	write(ctx, status, headers, body)
 }
 

@@ -25,7 +25,7 @@ func (s *Server) rerankV2(ctx *fasthttp.RequestCtx, _ string) {
 }
 
 func (s *Server) rerankAs(ctx *fasthttp.RequestCtx, kind dialect.RouteKind, version int) {
-	c := call{endpoint: "rerank", kind: kind, full: s.worker.AllFull()}
+	c := call{endpoint: "rerank", kind: kind, full: s.full.answer(s.worker.AllFull())}
 	s.inference(ctx, c, func(work context.Context, body []byte) (string, error) {
 		start := time.Now()
 		req, err := api.DecodeRerank(body, s.opt.Limits)

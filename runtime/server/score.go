@@ -17,8 +17,10 @@ import (
 // score answers POST /v1/score/{model}. The order of checks is the reference's: body, model, task, texts.
 func (s *Server) score(ctx *fasthttp.RequestCtx, model string) {
 	c := call{endpoint: "score", kind: dialect.RouteScore}
-	if m, err := s.scorer(model, s.worker.Describe); err == nil && s.worker.Full(model) {
-		c.model, c.full = m.ID, true
+	if m, err := s.scorer(model, s.worker.Describe); err == nil {
+		if c.full = s.full.answer(s.worker.Full(model)); c.full != nil {
+			c.model = m.ID
+		}
 	}
 	s.inference(ctx, c, func(work context.Context, body []byte) (string, error) {
 		start := time.Now()

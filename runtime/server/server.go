@@ -16,7 +16,6 @@ import (
 
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/build"
-	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/worker"
@@ -85,7 +84,7 @@ type Server struct {
 	http     *fasthttp.Server
 	hangups  *hangups
 	bodies   bodies
-	full     *dialect.Prepared // what a request gets that a full queue cannot take
+	full     fullAnswers // what requests get that a full queue cannot take
 	watchers *watchers
 	started  time.Time
 	ready    atomic.Bool
@@ -120,9 +119,8 @@ func New(w *worker.Worker, opt Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: watch for hang-ups: %w", err)
 	}
-	limit := w.QueueLimit()
 	s := &Server{opt: opt, worker: w, hangups: h, started: time.Now(), gate: newGate(), watchers: newWatchers(opt.MaxWatchers),
-		full: dialect.Prepare(errs.FullQueue(limit, 1, limit)),
+		full: prepareFull(w.QueueLimit(), w.QueueWait()),
 		bodies: bodies{maxOne: bodyLimit(opt.Limits), maxHeld: opt.MaxHeldBytes, stall: opt.BodyStall, whole: opt.BodyTimeout,
 			drainFor: drainTime, brief: briefTime}}
 	s.tasks, s.idleGrace, s.lastBytes = w, idleGrace, lastBytes

@@ -26,7 +26,7 @@ func (s *Server) tei(ctx *fasthttp.RequestCtx, endpoint string, outputs []string
 	c := call{endpoint: endpoint, kind: dialect.RouteTEI}
 	model, noModel := s.defaultModel(outputs...)
 	if noModel == nil {
-		c.full = s.worker.Full(model)
+		c.full = s.full.answer(s.worker.Full(model))
 	}
 	s.inference(ctx, c, func(work context.Context, body []byte) (string, error) {
 		if noModel != nil {

@@ -256,6 +256,7 @@ func (w *Worker) recordError(err error, p *plan) error {
 // translate gives an internal failure its public form; what is "encoding", "scoring" or "extraction".
 func (w *Worker) translate(ctx context.Context, err error, m *catalog.Resolved, q *batch.Queue, items int, what string) error {
 	var known *errs.Error
+	var full *batch.FullError
 	switch {
 	case errors.As(err, &known):
 		return err
@@ -264,8 +265,10 @@ func (w *Worker) translate(ctx context.Context, err error, m *catalog.Resolved, 
 	case errors.Is(err, batch.ErrExpired): // the queue saw the deadline pass a moment before the context did
 		<-ctx.Done()
 		return context.Cause(ctx)
-	case errors.Is(err, batch.ErrFull):
-		return errs.FullQueue(q.Stats().Items, items, w.opt.MaxQueueItems)
+	case errors.As(err, &full) && full.Wait > 0:
+		return errs.SlowQueue(w.opt.Batch.MaxBacklog, full.RetryAfter)
+	case errors.As(err, &full):
+		return errs.FullQueue(full.Pending, items, full.Limit)
 	case errors.Is(err, batch.ErrClosed):
 		return errs.Evicted(m.ID)
 	case errors.Is(err, engine.ErrDeviceLost):

@@ -79,8 +79,10 @@ func (j *job) all() error {
 // ones wait for room.
 func (j *job) submit(first, end int) error {
 	wait := j.admitted || first > 0
-	if !wait && !j.queue.Room(end-first) {
-		return batch.ErrFull
+	if !wait {
+		if full := j.queue.Room(end - first); full != nil {
+			return full
+		}
 	}
 	items, err := j.make(first, end)
 	if err != nil {

@@ -228,6 +228,7 @@ func (w *Worker) queueOptions(m *catalog.Resolved, a *arch.Model) batch.Options 
 	o := w.opt.Batch
 	o.MaxCost, o.MaxSeqs = int(a.Caps().MaxTokens), int(a.Caps().MaxSeqs)
 	o.MaxItems = w.opt.MaxQueueItems
+	o.Work.PerToken, o.Work.PerPair = a.Work()
 	o.Fatal = w.fatal
 	name := m.ID
 	o.NoMemory, o.MakeRoom, o.Recovered = noMemory, w.models.EvictOne, w.recovered(name)
@@ -298,15 +299,19 @@ func (l *model) Close() {
 	l.files.Release()
 }
 
-// full reports that no queue has room for one item more.
-func (l *model) full() bool {
-	all := *l.variants.Load()
-	for _, v := range all {
-		if !v.queue.Full() {
-			return false
+// full says why no queue has room for one item more, of several the one that has some first; nil: one has.
+func (l *model) full() *batch.FullError {
+	var first *batch.FullError
+	for _, v := range *l.variants.Load() {
+		e := v.queue.Room(1)
+		if e == nil {
+			return nil
+		}
+		if first == nil || e.RetryAfter < first.RetryAfter {
+			first = e
 		}
 	}
-	return len(all) > 0
+	return first
 }
 
 func (l *model) queued() int {

@@ -203,22 +203,39 @@ func (w *Worker) DescribeOpenAI(id string) (*catalog.Resolved, error) {
 }
 
 // Full reports that a request for id will find no room, when that is certain before its body is read: the model is loaded
-// and its queues take not one item more. An overloaded server then spends next to nothing on what it refuses. Everything
-// else, an unknown id included, is for Encode to decide.
-func (w *Worker) Full(id string) bool {
+// and its queues take not one item more. An overloaded server then spends next to nothing on what it will refuse. Everything
+// else, an unknown id included, is for Encode to decide. retry is when it may come again, 0 where the queues are full by items.
+func (w *Worker) Full(id string) (retry time.Duration, full bool) {
 	l, ok := w.loaded.Load(w.view.Load().keys[id])
-	return ok && l.(*model).full()
+	if !ok {
+		return 0, false
+	}
+	e := l.(*model).full()
+	if e == nil {
+		return 0, false
+	}
+	return e.RetryAfter, true
 }
 
 // AllFull is Full for a request whose model is not known yet: no loaded model has room.
-func (w *Worker) AllFull() bool {
-	full := false
+func (w *Worker) AllFull() (retry time.Duration, full bool) {
 	w.loaded.Range(func(_, l any) bool {
-		full = l.(*model).full()
-		return full
+		e := l.(*model).full()
+		if e == nil {
+			retry, full = 0, false
+			return false
+		}
+		if !full || e.RetryAfter < retry {
+			retry = e.RetryAfter
+		}
+		full = true
+		return true
 	})
-	return full
+	return retry, full
 }
 
 // QueueLimit is how many items a queue takes.
 func (w *Worker) QueueLimit() int { return w.opt.MaxQueueItems }
+
+// QueueWait is how long a request may be predicted to wait in a queue; 0: as long as there is room.
+func (w *Worker) QueueWait() time.Duration { return w.opt.Batch.MaxBacklog }

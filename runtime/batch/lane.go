@@ -1,0 +1,203 @@
+package batch
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// class says which items share batches, and how many of a card's slots their batches may hold.
+type class uint8
+
+const (
+	short class = iota
+	long
+	classes
+)
+
+// lane holds the waiting items of one class of a queue. Device.mu guards it.
+type lane struct {
+	q        *Queue
+	class    class
+	maxItems int
+	maxBytes int64
+
+	items   []*Item // in order of arrival
+	load            // of them
+	arrived time.Time
+	waiting []*waiter // in order of arrival
+	listed  bool      // in Device.lanes
+}
+
+// load is what some items amount to.
+type load struct {
+	count  int
+	tokens int
+	work   float64
+}
+
+func (l load) bytes() int64 { return 4 * int64(l.tokens) }
+
+func (l *load) add(it *Item) {
+	l.count++
+	l.tokens += len(it.IDs)
+	l.work += it.work
+}
+
+// remove takes one item out; work that is none is exactly 0.
+func (l *load) remove(it *Item) {
+	l.count--
+	l.tokens -= len(it.IDs)
+	l.work -= it.work
+	if l.count == 0 {
+		l.work = 0
+	}
+}
+
+// waiter is the part of an admitted request's chunk that waits for room in a lane.
+type waiter struct {
+	chunk []Item // those of the lane's class
+	load  load
+	ended chan struct{} // closed when the items are queued, or never will be
+	err   error         // set before ended is closed
+}
+
+// fits says whether items of that load may join the lane. An empty lane takes whatever comes.
+func (l *lane) fits(add load) bool {
+	return len(l.items) == 0 || l.count+add.count <= l.maxItems && l.bytes()+add.bytes() <= l.maxBytes
+}
+
+// refusesLocked says why the lane takes no new items of that load; nil: it takes them. Nobody overtakes an admitted request
+// that waits.
+func (l *lane) refusesLocked(add load, now time.Time) *FullError {
+	if len(l.waiting) > 0 || !l.fits(add) {
+		e := &FullError{Pending: l.count, Limit: l.maxItems}
+		for _, w := range l.waiting {
+			e.Pending += w.load.count
+		}
+		return e
+	}
+	if most := l.q.opt.MaxBacklog; most > 0 && len(l.items) > 0 {
+		if wait, known := l.q.dev.waitLocked(l, now); known && wait > most {
+			return &FullError{Pending: l.count, Limit: l.maxItems, Wait: wait, RetryAfter: retryAfter(wait, most)}
+		}
+	}
+	return nil
+}
+
+// joinLocked queues the chunk's items of the lane's class.
+func (l *lane) joinLocked(chunk []Item, now time.Time) {
+	for i := range chunk {
+		if it := &chunk[i]; it.class == l.class {
+			it.at = now
+			l.items = append(l.items, it)
+			l.add(it)
+		}
+	}
+	l.arrived = now
+	if !l.listed {
+		l.listed = true
+		l.q.dev.lanes = append(l.q.dev.lanes, l)
+	}
+}
+
+// admitLocked queues the waiting chunks that fit now, the oldest first and none before an older one.
+func (l *lane) admitLocked(now time.Time) {
+	n := 0
+	for _, w := range l.waiting {
+		if !l.fits(w.load) {
+			break
+		}
+		l.joinLocked(w.chunk, now)
+		close(w.ended)
+		n++
+	}
+	l.waiting = slices.Delete(l.waiting, 0, n)
+}
+
+// dueLocked says whether a batch should leave now, or after which time to look again. idle: a card has nothing of the class
+// in flight.
+func (l *lane) dueLocked(now time.Time, idle bool) (bool, time.Duration) {
+	o := &l.q.opt
+	if l.tokens >= l.q.ctl.cost || len(l.items) >= o.MaxRequests || l.tokens > runTokens && l.work >= l.workLimitLocked() {
+		return true, 0
+	}
+	oldest, newest := now.Sub(l.items[0].at), now.Sub(l.arrived)
+	wait := l.q.ctl.wait
+	pause := min(o.Coalesce, time.Duration(o.CoalesceRatio*float64(wait)))
+	if idle {
+		pause = o.IdleCoalesce
+	}
+	if oldest >= wait || newest >= pause {
+		return true, 0
+	}
+	return false, min(wait-oldest, pause-newest)
+}
+
+// takeLocked removes the next batch, dropping items that are no longer worth running. more: the batch is full, and others had
+// to stay.
+func (l *lane) takeLocked(now time.Time) (batch []*Item, took load, more bool) {
+	o := &l.q.opt
+	limit := l.workLimitLocked()
+	var queries querySet
+	var sizes outputSizes
+	n := 0
+	for _, it := range l.items {
+		if it.group.gone(now) {
+			it.group.Fail(ErrExpired)
+			l.remove(it)
+			n++
+			continue
+		}
+		tokens := took.tokens + len(it.IDs)
+		if more = len(batch) > 0 && (tokens > l.q.ctl.cost || tokens > runTokens && took.work+it.work > limit || len(batch) == o.MaxSeqs ||
+			queries.with(it.Query) > o.MaxQueryRows || sizes.with(it) > o.MaxOutput); more {
+			break
+		}
+		queries.add(it.Query)
+		sizes.add(it)
+		batch = append(batch, it)
+		took.add(it)
+		l.remove(it)
+		n++
+	}
+	clear(l.items[:n])
+	l.items = l.items[n:]
+	if len(l.items) == 0 {
+		l.items = nil
+	}
+	l.admitLocked(now)
+	return batch, took, more
+}
+
+// drainLocked empties the lane and returns its items. Waiting chunks end with err.
+func (l *lane) drainLocked(err error) []*Item {
+	left := l.items
+	l.items, l.load = nil, load{}
+	for _, w := range l.waiting {
+		w.err = err
+		close(w.ended)
+	}
+	l.waiting = nil
+	return left
+}
+
+// wait waits until the chunk is queued, its queue closes or ctx ends.
+func (l *lane) wait(ctx context.Context, w *waiter) error {
+	select {
+	case <-w.ended:
+		return w.err
+	case <-ctx.Done():
+	}
+	l.q.dev.mu.Lock()
+	defer l.q.dev.mu.Unlock()
+	i := slices.Index(l.waiting, w)
+	if i < 0 { // both at once
+		return w.err
+	}
+	l.waiting = slices.Delete(l.waiting, i, i+1)
+	now := time.Now()
+	l.admitLocked(now) // what it held up may be smaller
+	l.q.dev.dispatchLocked(now)
+	return context.Cause(ctx)
+}

@@ -1,0 +1,167 @@
+package batch
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// classRunner notes what batches of long items there are, and refuses to run them in ways that are not agreed.
+type classRunner struct {
+	fakeRunner
+	t    *testing.T
+	mu   sync.Mutex
+	now  [4]int  // long batches on each card
+	most int     // on one card
+	ids  []int32 // the first of each long batch
+	fast time.Duration
+}
+
+func (r *classRunner) RunPacked(ctx context.Context, card int, p *Packed) (Result, error) {
+	over := 0
+	for i := range p.CuSeqlens[1:] {
+		if p.CuSeqlens[i+1]-p.CuSeqlens[i] > longTokens {
+			over++
+		}
+	}
+	if over != 0 && over != len(p.CuSeqlens)-1 {
+		r.t.Errorf("a batch of %d sequences has %d long ones", len(p.CuSeqlens)-1, over)
+	}
+	if over == 0 {
+		time.Sleep(r.fast)
+		return r.fakeRunner.RunPacked(ctx, card, p)
+	}
+	r.mu.Lock()
+	r.now[card]++
+	r.most = max(r.most, r.now[card])
+	r.ids = append(r.ids, p.IDs[0])
+	r.mu.Unlock()
+	time.Sleep(time.Duration(len(p.IDs)) * time.Millisecond)
+	r.mu.Lock()
+	r.now[card]--
+	r.mu.Unlock()
+	return r.fakeRunner.RunPacked(ctx, card, p)
+}
+
+// Whatever the number of long items in all queues, they hold one slot of each card, take turns between queues, and short items
+// of the same and of other models wait for short ones alone.
+func TestLongItemsLeaveASlot(t *testing.T) {
+	for _, cards := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &classRunner{t: t, fast: 5 * time.Millisecond}
+			dev := NewDevices(cards, 2)
+			a, b := NewQueue(dev, r, Options{MaxCost: 8192}), NewQueue(dev, r, Options{MaxCost: 8192})
+			var longs []*Group
+			for i := range 20 {
+				longs = append(longs, submit(t, a, t.Context(), text(int32(100+i), 8192)), submit(t, b, t.Context(), text(int32(200+i), 8192)))
+			}
+			for i := range 2000 { // for 20 of the 328 s
+				q := []*Queue{a, b}[i%2]
+				start := time.Now()
+				if _, err := submit(t, q, t.Context(), text(1, 20)).Wait(); err != nil {
+					t.Fatal(err)
+				}
+				if d := time.Since(start); d != 5*time.Millisecond {
+					t.Fatalf("%d cards: a short query took %v beside long texts", cards, d)
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			for _, g := range longs {
+				if _, err := g.Wait(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if r.most != 1 {
+				t.Errorf("%d long batches at a time on a card", r.most)
+			}
+			for i, id := range r.ids {
+				if want := int32(100 + i/2 + 100*(i%2)); cards == 1 && id != want {
+					t.Fatalf("long batches ran in the order %v", r.ids)
+				}
+			}
+			a.Close(ErrClosed)
+			b.Close(ErrClosed)
+		})
+	}
+}
+
+// A long item makes progress under any load of short ones: it has its turn after one batch of each other lane.
+func TestShortItemsDoNotStarveLongOnes(t *testing.T) {
+	for _, slots := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &classRunner{t: t, fast: 10 * time.Millisecond}
+			dev := NewDevice(slots)
+			q, other := NewQueue(dev, r, Options{MaxItems: 24, MaxCost: 400}), NewQueue(dev, r, Options{MaxItems: 24, MaxCost: 400})
+			stop, stopOther := flood(t, q, 40), flood(t, other, 40)
+			time.Sleep(time.Second)
+			for range 2 {
+				start := time.Now()
+				if _, err := submit(t, q, t.Context(), text(2, 6000)).Wait(); err != nil {
+					t.Fatal(err)
+				}
+				if d := time.Since(start); d > 6030*time.Millisecond {
+					t.Errorf("%d slots: a long text of six seconds took %v", slots, d)
+				}
+			}
+			stop()
+			stopOther()
+			q.Close(ErrClosed)
+			other.Close(ErrClosed)
+		})
+	}
+}
+
+// An item is long when it has more tokens than a slab and runs for longer than others should wait, as far as that is known.
+func TestWhatIsLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dev := NewDevice(2)
+		q := NewQueue(dev, &fakeRunner{}, Options{Work: Work{PerToken: 1000, PerPair: 1}})
+		check := func(when string, tokens int, want class) {
+			t.Helper()
+			if got := q.classLocked(tokens, q.opt.Work.of(tokens)); got != want {
+				t.Errorf("%s: %d tokens are of class %d, want %d", when, tokens, got, want)
+			}
+		}
+		check("rate unknown", 512, short)
+		check("rate unknown", 513, long)
+		dev.pace[short].add(1, time.Second) // slow
+		check("slow", 512, short)
+		check("slow", 513, long)
+		dev.pace[short] = pace{}
+		dev.pace[long].add(48e6, time.Second) // 4,000 tokens are 20e6 and take 0.42 s
+		check("known from long ones", 513, short)
+		check("known from long ones", 1200, long)
+		dev.pace[short].add(480e6, time.Second) // and now 0.042 s
+		check("known", 4000, short)
+		check("known", 5000, long)
+		q.Close(ErrClosed)
+	})
+}
+
+// Long items have room of their own, so that they leave short ones theirs.
+func TestLongItemsHaveRoomOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue(NewDevice(1), &fakeRunner{perToken: time.Millisecond}, Options{MaxItems: 10, MaxBytes: 80_000})
+		submit(t, q, t.Context(), text(1, 1000))
+		for range 5 {
+			submit(t, q, t.Context(), text(2, 1000))
+		}
+		full := q.Submit(t.Context(), NewGroup(t.Context(), 1), []Item{text(2, 1000)}, false)
+		if e, ok := full.(*FullError); !ok || e.Limit != 5 || e.Pending != 5 {
+			t.Errorf("six of five long items: %v", full)
+		}
+		if err := q.Submit(t.Context(), NewGroup(t.Context(), 3), append(chunk(3, 2, 1), text(2, 1000)), false); err == nil {
+			t.Error("a request was taken in part")
+		}
+		if n := q.Stats().Items; n != 5 {
+			t.Errorf("%d items are queued", n)
+		}
+		submit(t, q, t.Context(), chunk(3, 10, 1)...)
+		if q.Room(1) == nil {
+			t.Error("room for an eleventh short item")
+		}
+		q.Close(ErrClosed)
+	})
+}

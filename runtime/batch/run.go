@@ -1,0 +1,118 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// startLocked runs a batch in the slot that was taken for it. more: others had to stay in the lane.
+func (q *Queue) startLocked(card int, of class, items []*Item, took load, more bool) {
+	q.running++
+	q.batches.Add(1)
+	go q.runBatch(card, of, items, took, more)
+}
+
+// runBatch owns one slot of the card for one batch.
+func (q *Queue) runBatch(card int, of class, items []*Item, took load, more bool) {
+	defer q.batches.Done()
+	start := time.Now()
+	for _, it := range items {
+		it.group.started(start)
+	}
+	a := attempt{q: q, card: card}
+	a.run(items, true)
+	q.dev.mu.Lock()
+	end := time.Now()
+	q.running--
+	if of == short {
+		q.ctl.batchDone(end.Sub(start), took.tokens, len(items), end)
+	}
+	q.dev.endLocked(card, of, took.work, a.errors > 0, more || of == long || took.tokens*paceTrusts >= q.opt.MaxCost, end)
+	q.dev.dispatchLocked(end)
+	q.dev.mu.Unlock()
+	if q.opt.BatchDone != nil {
+		q.opt.BatchDone(len(items), took.tokens, end.Sub(start))
+	}
+	if a.short && q.opt.Recovered != nil {
+		q.opt.Recovered(a.did)
+	}
+}
+
+// attempt is a batch on its way through one slot, and what its errors asked for.
+type attempt struct {
+	q      *Queue
+	card   int
+	errors int
+	short  bool // the device had too little memory
+	did    Recovery
+}
+
+// run runs items and delivers their results. A batch that fails is run again in halves, so that one bad item fails only
+// its own group; the depth is bounded by the halving. Memory is made for the whole batch and for an item that is alone,
+// not for the parts between: they get smaller anyway, and what is unloaded for them would be missed.
+func (a *attempt) run(items []*Item, whole bool) {
+	p := pack(items)
+	out, err := a.once(p)
+	if a.noMemory(err) && (whole || len(items) == 1) && a.q.opt.MakeRoom != nil && a.q.opt.MakeRoom() {
+		a.did.Evictions++
+		out, err = a.once(p)
+	}
+	if err != nil {
+		a.failed(items, err)
+		return
+	}
+	now := time.Now()
+	for i, it := range items {
+		var r Result
+		for o := range p.Outputs {
+			from, n := p.Outputs[o].Offsets[i], int64(it.Specs[o].Bytes)
+			r[o] = out[o][from : from+n : from+n]
+		}
+		it.group.deliver(it.Index, r, now)
+	}
+}
+
+// once runs p on the card.
+func (a *attempt) once(p *Packed) (Result, error) {
+	out, err := a.q.run.RunPacked(context.Background(), a.card, p)
+	for o := range p.Outputs {
+		if want := p.Outputs[o].Bytes; err == nil && int64(len(out[o])) != want {
+			err = fmt.Errorf("batch: the device returned %d bytes of output %d instead of %d", len(out[o]), o, want)
+		}
+	}
+	if err != nil {
+		a.errors++
+	}
+	return out, err
+}
+
+// failed cuts items in halves, or tells their groups.
+func (a *attempt) failed(items []*Item, err error) {
+	// Asked of a single item's error too: it tells who watches the device.
+	fatal := a.q.opt.Fatal != nil && a.q.opt.Fatal(err)
+	if fatal {
+		a.q.dev.lose(a.card)
+	}
+	if fatal || len(items) == 1 {
+		if a.noMemory(err) {
+			a.did.Failed += len(items)
+		}
+		for _, it := range items {
+			it.group.Fail(err)
+		}
+		return
+	}
+	if a.noMemory(err) {
+		a.did.Splits++
+	}
+	h := len(items) / 2
+	a.run(items[:h], false)
+	a.run(items[h:], false)
+}
+
+func (a *attempt) noMemory(err error) bool {
+	short := err != nil && a.q.opt.NoMemory != nil && a.q.opt.NoMemory(err)
+	a.short = a.short || short
+	return short
+}
