@@ -37,8 +37,14 @@ func init() {
 		"output_types":        func(o *RuntimeOptions, v any) (err error) { o.OutputTypes, err = asOutputTypes(v); return err },
 		"output_dtype":        func(o *RuntimeOptions, v any) (err error) { o.OutputDType, err = asEnum(v, outputDTypes); return err },
 		"is_query":            func(o *RuntimeOptions, v any) (err error) { o.IsQuery, err = asTruth(v); return err },
-		"muvera":              func(o *RuntimeOptions, _ any) error { o.MUVERA = true; return nil },
-		"smve":                func(o *RuntimeOptions, _ any) error { o.SMVE = true; return nil },
+		"muvera": func(o *RuntimeOptions, v any) (err error) {
+			o.MUVERA, err = asFold(v, (&MUVERAConfig{}).fields())
+			return err
+		},
+		"smve": func(o *RuntimeOptions, v any) (err error) {
+			o.SMVE, err = asFold(v, (&SMVEConfig{}).fields())
+			return err
+		},
 		"max_seq_length": func(o *RuntimeOptions, v any) (err error) {
 			o.MaxSeqLength, err = asInt(v, 1, maxOptionTokens)
 			return err

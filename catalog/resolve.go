@@ -185,37 +185,40 @@ func (r *Resolved) Usable() error {
 }
 
 // Options returns the options of one request: the runtime options of the profile it names with "profile"
-// (its own when absent), with every other option of the request laid over them; null unsets. Options that the model makes
-// nothing of are refused. An *OptionError is the client's mistake. The result may be shared
-// and must not be changed.
-func (r *Resolved) Options(request map[string]any) (*RuntimeOptions, error) {
+// (its own when absent), with every other option of the request laid over them; null unsets. Options of other operations that do
+// nothing in op are left out, and named in ignored, sorted; others that the model makes nothing of are refused. An *OptionError is
+// the client's mistake. The result may be shared and must not be changed.
+func (r *Resolved) Options(op Operation, request map[string]any) (out *RuntimeOptions, ignored []string, err error) {
 	base := r.Runtime
 	if v, ok := request["profile"]; ok && v != nil {
 		name, isText := v.(string)
 		if !isText {
-			return nil, &OptionError{Key: "profile", Msg: requestText("profile", v, errors.New("expected a string, got "+describe(v)))}
+			return nil, nil, &OptionError{Key: "profile", Msg: requestText("profile", v, errors.New("expected a string, got "+describe(v)))}
 		}
 		if base = r.runtimes[name]; base == nil {
-			return nil, &OptionError{Key: "profile", Msg: fmt.Sprintf("Profile '%s' not found. Available: %s", clip(name), pythonList(r.profileNames()))}
+			return nil, nil, &OptionError{Key: "profile", Msg: fmt.Sprintf("Profile '%s' not found. Available: %s", clip(name), pythonList(r.profileNames()))}
 		}
 	}
+	request, ignored = r.sift(op, request)
 	if _, named := request["profile"]; len(request) == 0 || named && len(request) == 1 {
-		return base, nil
+		return base, ignored, nil
 	}
-	out, err := parseRuntime(overlay(base.Raw, request), true)
-	if err != nil {
-		return nil, err
+	if out, err = parseRuntime(overlay(base.Raw, request), true); err != nil {
+		return nil, nil, err
 	}
 	if r.Usable() == nil { // else the request fails for a better reason
-		if err := r.checkUse(request); err != nil {
-			return nil, err
+		if err := r.checkUse(op, request); err != nil {
+			return nil, nil, err
 		}
 		if err := r.checkPooling(out); err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		if err := r.checkFolds(request); err != nil {
+			return nil, nil, err
 		}
 	}
 	out.profileTypes = base.profileTypes
-	return out, nil
+	return out, ignored, nil
 }
 
 // checkPooling refuses "splade" where there is something to pool.

@@ -113,7 +113,7 @@ func TestInheritance(t *testing.T) {
 	if got := m.AllowedOutputTypes(m.Runtime); !slices.Equal(got, []OutputType{OutputDense}) {
 		t.Errorf("muvera allows %v", got)
 	}
-	if o, err := m.Options(map[string]any{"muvera": nil}); err != nil || len(m.AllowedOutputTypes(o)) != 0 {
+	if o, _, err := m.Options(OpEncode, map[string]any{"muvera": nil}); err != nil || len(m.AllowedOutputTypes(o)) != 0 {
 		t.Errorf("muvera without its folding allows dense: %v, %v", m.AllowedOutputTypes(o), err)
 	}
 	if got := base.AllowedOutputTypes(base.Runtime); !slices.Equal(got, []OutputType{OutputMultivector}) {
@@ -146,7 +146,7 @@ func TestOptions(t *testing.T) {
 	base := resolve(t, c, "acme/family")
 	get := func(r *Resolved, o map[string]any) *RuntimeOptions {
 		t.Helper()
-		out, err := r.Options(o)
+		out, _, err := r.Options(OpEncode, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,9 +188,9 @@ func TestOptions(t *testing.T) {
 		{"unheard_of", 1, "Field 'options.unheard_of': there is no such option; model 'acme/family' takes default_instruction"},
 		{"normalise", true, "Field 'options.normalise': there is no such option; did you mean 'normalize'?"},
 		{"pooling", "cls", "Field 'options.pooling': model 'acme/family' has no use for it; remove it"},
-		{"max_new_tokens", 5, "Field 'options.max_new_tokens': model 'acme/family' has no use for it; remove it"},
+		{"output_similarity", "dot", "Field 'options.output_similarity': model 'acme/family' has no use for it; remove it"},
 	} {
-		_, err := base.Options(map[string]any{c.key: c.value})
+		_, _, err := base.Options(OpEncode, map[string]any{c.key: c.value})
 		var bad *OptionError
 		if !errors.As(err, &bad) || bad.Key != c.key || !strings.HasPrefix(bad.Msg, c.want) {
 			t.Errorf("option %s: %v, want %s", c.key, err, c.want)
@@ -199,7 +199,7 @@ func TestOptions(t *testing.T) {
 	sparse := &Resolved{ID: "s", Family: FamilySparse}
 	for key, value := range map[string]any{"normalize": true, "pooling": "cls", "dimensions": 3} {
 		var bad *OptionError
-		if err := sparse.checkUse(map[string]any{key: value}); !errors.As(err, &bad) || bad.Key != key {
+		if err := sparse.checkUse(OpEncode, map[string]any{key: value}); !errors.As(err, &bad) || bad.Key != key {
 			t.Errorf("a sparse model takes %s: %v", key, err)
 		}
 	}
@@ -209,7 +209,7 @@ func TestOptions(t *testing.T) {
 	if o := get(base, map[string]any{"dimensions": int64(64)}); o.Dimensions != 64 || base.Runtime.Dimensions != 0 {
 		t.Errorf("dimensions: %+v", o)
 	}
-	if n := testing.AllocsPerRun(100, func() { _, _ = base.Options(nil) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { _, _, _ = base.Options(OpEncode, nil) }); n != 0 {
 		t.Errorf("a request without options allocates %v times", n)
 	}
 	if o := get(base, map[string]any{"max_seq_length": "many"}); o.MaxSeqLength != 0 {
@@ -225,7 +225,6 @@ func TestOptions(t *testing.T) {
 		"Invalid overflow_policy: 'x'. Must be one of ['default', 'error', 'truncate_text'].":                            {"overflow_policy": "x"},
 		"Field 'options.normalize': expected true or false, got the string \"yes\"":                                      {"normalize": "yes"},
 		"Field 'options.query_template': the template has a single '{'; write '{{' for a brace":                          {"query_template": "{"},
-		"Field 'options.score_mode': must be dense, sparse, colbert or hybrid; got \"best\"":                             {"score_mode": "best"},
 		"Field 'options.output_types': must not be empty; use dense, sparse or multivector":                              {"output_types": []any{}},
 		"Field 'options.output_types': expected a list of strings, got the string \"dense\"":                             {"output_types": "dense"},
 		"Field 'options.output_types': expected a list of strings, got the number 1 in it":                               {"output_types": []any{"dense", int64(1)}},
@@ -241,13 +240,13 @@ func TestOptions(t *testing.T) {
 		"Field 'options.dimensions': must be between 1 and 1048576; got 0":                                               {"dimensions": int64(0)},
 		"Field 'options.dimensions': must be between 1 and 1048576; got -1":                                              {"dimensions": int64(-1)},
 	} {
-		_, err := base.Options(opts)
+		_, _, err := base.Options(OpEncode, opts)
 		var oe *OptionError
 		if !errors.As(err, &oe) || err.Error() != want {
 			t.Errorf("%v: got %v, want %s", opts, err, want)
 		}
 	}
-	if _, err := resolve(t, c, "acme/family:runtime").Options(map[string]any{"profile": "muvera"}); err == nil || err.Error() != "Profile 'muvera' not found. Available: ['default']" {
+	if _, _, err := resolve(t, c, "acme/family:runtime").Options(OpEncode, map[string]any{"profile": "muvera"}); err == nil || err.Error() != "Profile 'muvera' not found. Available: ['default']" {
 		t.Errorf("a variant offers a sibling: %v", err)
 	}
 }
@@ -462,7 +461,7 @@ func TestPublishedForms(t *testing.T) {
 	if r, err = c.Resolve("x"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Options(map[string]any{"pooling": "splade"}); err == nil || !strings.Contains(err.Error(), "options.pooling") {
+	if _, _, err := r.Options(OpEncode, map[string]any{"pooling": "splade"}); err == nil || !strings.Contains(err.Error(), "options.pooling") {
 		t.Errorf("a request for splade pooling: %v", err)
 	}
 	if r.Loadtime.MUVERA != nil {

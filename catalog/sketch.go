@@ -45,7 +45,15 @@ func asMUVERA(v any) (*MUVERAConfig, error) {
 		return nil, fmt.Errorf("expected a map, got %s", describe(v))
 	}
 	c := &MUVERAConfig{Repetitions: 40, SimHashProjections: 6, FinalProjectionDim: 10240, Seed: 42}
-	err := readSketch(m, map[string]sketchField{
+	err := readSketch(m, c.fields())
+	if err == nil && c.UnsketchedDim(1) > maxFoldedDim {
+		err = fmt.Errorf("the folded vector would have %d or more numbers; the limit is %d", c.UnsketchedDim(1), maxFoldedDim)
+	}
+	return c, err
+}
+
+func (c *MUVERAConfig) fields() map[string]sketchField {
+	return map[string]sketchField{
 		"num_repetitions":         {num: &c.Repetitions, lo: 1, hi: 4096},
 		"num_simhash_projections": {num: &c.SimHashProjections, lo: 1, hi: 16},
 		"projection_dim":          {num: &c.ProjectionDim, lo: 1, hi: 65536, nullable: true},
@@ -54,11 +62,7 @@ func asMUVERA(v any) (*MUVERAConfig, error) {
 		"normalize":               {flag: &c.Normalize},
 		"center_tokens":           {flag: &c.CenterTokens},
 		"fill_empty":              {flag: &c.FillEmpty},
-	})
-	if err == nil && c.UnsketchedDim(1) > maxFoldedDim {
-		err = fmt.Errorf("the folded vector would have %d or more numbers; the limit is %d", c.UnsketchedDim(1), maxFoldedDim)
 	}
-	return c, err
 }
 
 // SMVEConfig describes how a multivector is folded into one sparse vector: every token keeps the K
@@ -77,13 +81,7 @@ func asSMVE(v any) (*SMVEConfig, error) {
 		return nil, fmt.Errorf("expected a map, got %s", describe(v))
 	}
 	c := &SMVEConfig{Width: 65536, K: 32, Repetitions: 1, Seed: 42}
-	err := readSketch(m, map[string]sketchField{
-		"width":           {num: &c.Width, lo: 1, hi: maxFoldedDim},
-		"k":               {num: &c.K, lo: 1, hi: maxFoldedDim},
-		"num_repetitions": {num: &c.Repetitions, lo: 1, hi: 4096},
-		"max_nonzeros":    {num: &c.MaxNonzeros, lo: 1, hi: maxFoldedDim, nullable: true},
-		"seed":            {seed: &c.Seed},
-	})
+	err := readSketch(m, c.fields())
 	switch {
 	case err != nil:
 	case c.K > c.Width:
@@ -92,6 +90,16 @@ func asSMVE(v any) (*SMVEConfig, error) {
 		err = fmt.Errorf("width times num_repetitions is %d; the limit is %d", c.Width*c.Repetitions, maxFoldedDim)
 	}
 	return c, err
+}
+
+func (c *SMVEConfig) fields() map[string]sketchField {
+	return map[string]sketchField{
+		"width":           {num: &c.Width, lo: 1, hi: maxFoldedDim},
+		"k":               {num: &c.K, lo: 1, hi: maxFoldedDim},
+		"num_repetitions": {num: &c.Repetitions, lo: 1, hi: 4096},
+		"max_nonzeros":    {num: &c.MaxNonzeros, lo: 1, hi: maxFoldedDim, nullable: true},
+		"seed":            {seed: &c.Seed},
+	}
 }
 
 // foldByDefault gives a late-interaction model the foldings that its file does not configure, as the reference does.
@@ -155,4 +163,44 @@ func readSketch(m map[string]any, known map[string]sketchField) error {
 		}
 	}
 	return nil
+}
+
+// asFold reads the option that switches a folding on: true, or a map, which may repeat what the model folds with. known are the keys
+// of that map; their values are checked, not kept.
+func asFold(v any, known map[string]sketchField) (on bool, err error) {
+	switch x := v.(type) {
+	case bool:
+		return x, nil
+	case map[string]any:
+		return true, readSketch(x, known)
+	}
+	return false, fmt.Errorf("expected true, false or a map, got %s", describe(v))
+}
+
+// sameSketch returns an error for the first key of m that says otherwise than the model's configuration, which fields hold and same
+// compares them with. config is that of the model file.
+func sameSketch(m map[string]any, config string, fields map[string]sketchField, same func() bool) error {
+	for _, key := range sortedKeys(m) {
+		was := fields[key].value()
+		if err := readSketch(map[string]any{key: m[key]}, fields); err != nil {
+			return err
+		}
+		if !same() {
+			return fmt.Errorf("%s: the model folds with %v, which is settled when it is loaded; remove the key, or set it in %s of the model's file", key, was, config)
+		}
+	}
+	return nil
+}
+
+// value is what a field holds; null stands for a number that is not set.
+func (f sketchField) value() any {
+	switch {
+	case f.num != nil && f.nullable && *f.num == 0:
+		return "null"
+	case f.num != nil:
+		return *f.num
+	case f.seed != nil:
+		return *f.seed
+	}
+	return *f.flag
 }

@@ -9,7 +9,7 @@ import (
 
 // exposed are the headers of an answer that scripts of other origins may read.
 const exposed = "Retry-After, X-Request-ID, X-SIE-Request-ID, X-SIE-Error-Code, X-SIE-Server-Version, X-SIE-Model-Revision, X-Trace-ID, " +
-	"X-Total-Time, X-Queue-Time, X-Tokenization-Time, X-Inference-Time, X-SIE-Units-Input-Tokens"
+	"X-Total-Time, X-Queue-Time, X-Tokenization-Time, X-Inference-Time, X-SIE-Units-Input-Tokens, X-SIE-Warning"
 
 // cors lets scripts of the allowed origins read an answer, and answers their preflight: done says that nothing is left to do.
 // Cookies play no part here, so credentials are not allowed.

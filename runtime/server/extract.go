@@ -74,6 +74,7 @@ func (s *Server) writeExtract(ctx *fasthttp.RequestCtx, model string, req *api.E
 		out.Items[i] = api.ExtractItem{ID: api.ItemID(&req.Items[i], i), Entities: x.Entities, Classifications: x.Classes, Error: x.Err}
 	}
 	s.setHeaders(ctx, res.Model, timingOf(res.Timings), res.Tokens)
+	warn(ctx, res.Ignored)
 	f := api.ResponseFormat(header(ctx, "Accept"))
 	ctx.SetContentType(f.ContentType())
 	ctx.Response.SetBodyRaw(api.AppendExtract(nil, f, &out))

@@ -153,6 +153,7 @@ func (s *Server) writeEncode(ctx *fasthttp.RequestCtx, model string, req *api.En
 	timing := timingOf(res.Timings)
 	out := api.EncodeResponse{Model: model, Items: encodeItems(req, res), Timing: timing, Usage: &api.Usage{InputTokens: res.Tokens}}
 	s.setHeaders(ctx, res.Model, timing, res.Tokens)
+	warn(ctx, res.Ignored)
 	f := api.ResponseFormat(header(ctx, "Accept"))
 	ctx.SetContentType(f.ContentType())
 	ctx.Response.SetBodyRaw(api.AppendEncode(nil, f, &out))

@@ -71,6 +71,7 @@ func (s *Server) rerankAs(ctx *fasthttp.RequestCtx, kind dialect.RouteKind, vers
 				out.Results[rank].Document = &req.Documents[i]
 			}
 		}
+		warn(ctx, res.Ignored)
 		ctx.SetContentType(api.ContentTypeJSON)
 		ctx.Response.SetBodyRaw(api.AppendRerankJSON(nil, &out))
 		res.Timings.Total = time.Since(start)

@@ -74,6 +74,7 @@ func (s *Server) writeScore(ctx *fasthttp.RequestCtx, model string, req *api.Sco
 	h.Set("X-SIE-Units-Input-Tokens", strconv.Itoa(res.Tokens))
 	h.Set("X-SIE-Units-Content-Input-Tokens", strconv.Itoa(res.ContentTokens))
 	h.Set("X-SIE-Units-Pairs", strconv.Itoa(len(order)))
+	warn(ctx, res.Ignored)
 	if res.Model != nil && res.Model.Revision != "" {
 		h.Set("X-SIE-Model-Revision", res.Model.Revision)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
@@ -68,7 +69,7 @@ func (w *Worker) Classify(ctx context.Context, r *ClassifyRequest) (*ClassifyRes
 
 // planClassify checks a request against the catalog.
 func (w *Worker) planClassify(r *ClassifyRequest) (*plan, error) {
-	p, err := w.planAny(r.Model, r.Options, nil)
+	p, err := w.planAny(catalog.OpExtract, r.Model, r.Options, nil)
 	if err != nil {
 		return nil, err
 	}

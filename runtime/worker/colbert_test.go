@@ -165,11 +165,15 @@ func TestFolding(t *testing.T) {
 			t.Errorf("%v: %v", bad.options, err)
 		}
 	}
-	for _, key := range []string{"dimensions", "muvera", "output_dtype", "output_types", "smve"} {
-		value := map[string]any{"dimensions": int64(8), "muvera": map[string]any{}, "output_dtype": "int8", "output_types": []any{"multivector"}, "smve": true}[key]
-		_, err := r.Score(t.Context(), &ScoreRequest{Model: "fold", Query: "a", Texts: words(1), Options: map[string]any{key: value}})
-		if e := errs.As(err); e == nil || e.Status != 400 || e.Param != "options."+key || !strings.Contains(e.Message, "scoring has no use for it") {
-			t.Errorf("score with %s: %v", key, err)
+	// What a fold is made of is settled when the model is loaded.
+	for _, bad := range []map[string]any{{"muvera": map[string]any{"num_repetitions": int64(9)}}, {"smve": map[string]any{"zzz": 1}}, {"muvera": 5}} {
+		_, err := r.Encode(t.Context(), &Request{Model: "fold", Texts: words(1), OutputTypes: []string{"multivector"}, Options: bad})
+		if e := errs.As(err); e == nil || e.Status != 400 || !strings.HasPrefix(e.Param, "options.") {
+			t.Errorf("%v: %v", bad, err)
 		}
+	}
+	same := map[string]any{"muvera": map[string]any{"num_repetitions": int64(8)}, "smve": map[string]any{"k": int64(4)}}
+	if res, err := r.Encode(t.Context(), &Request{Model: "fold", Texts: words(9), OutputTypes: []string{"dense"}, Options: same}); err != nil || !slices.Equal(res.Rows[0], docs.Rows[0]) {
+		t.Errorf("what the model folds with, by the request: %v", err)
 	}
 }

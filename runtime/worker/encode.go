@@ -65,7 +65,7 @@ type encoding struct {
 
 func newEncoding(ctx context.Context, m *model, p *plan, r *Request) (*encoding, error) {
 	e := &encoding{ctx: ctx, model: m, plan: p, req: r, n: max(len(r.Texts), len(r.Tokens)), reader: newReader(ctx, m, p, r.Field)}
-	e.result.Model = p.model
+	e.result.Model, e.result.Ignored = p.model, p.ignored
 	if p.model.Family == catalog.FamilyColBERT {
 		e.markers = m.markersOf(p.model)
 		e.reader.prefix = e.markers.before(p.query)

@@ -29,6 +29,7 @@ type ExtractResult struct {
 	Items   []Extracted
 	Tokens  int // read by the model
 	Timings Timings
+	Ignored []string // options of the request that are for other operations
 }
 
 // Extracted is what was found in one text: entities by place, classes by score, best first. An item with Err has neither: it
@@ -51,7 +52,7 @@ func (w *Worker) Extract(ctx context.Context, r *ExtractRequest) (*ExtractResult
 		return nil, err
 	}
 	defer done()
-	x := &extraction{passage: work, req: r, result: ExtractResult{Model: p.model, Items: make([]Extracted, len(r.Texts))}}
+	x := &extraction{passage: work, req: r, result: ExtractResult{Model: p.model, Ignored: p.ignored, Items: make([]Extracted, len(r.Texts))}}
 	x.reader.tooLong = x.fail
 	x.result.Timings.Preprocess = time.Since(start)
 	if err := x.run(); err != nil {

@@ -47,6 +47,7 @@ type Result struct {
 
 	Tokens  int // read by the model, special tokens included
 	Timings Timings
+	Ignored []string // options of the request that are for other operations
 }
 
 // Timings of one request. The phases of a request that spans batches overlap, so they need not add up.
@@ -70,6 +71,7 @@ type plan struct {
 	fold        *folding // nil: nothing is folded
 	lora        *loraKey // nil: the base weights
 	left        bool     // texts that are too long lose their start
+	ignored     []string // options of other operations
 }
 
 // option is an option without a field of its own: the request's, else its profile's, else what the model is loaded with.
@@ -81,7 +83,7 @@ func (p *plan) option(key string) any {
 }
 
 // planAny checks what all operations share, in the order that clients know: model, then profile and options.
-func (w *Worker) planAny(id string, options map[string]any, instruction *string) (*plan, error) {
+func (w *Worker) planAny(op catalog.Operation, id string, options map[string]any, instruction *string) (*plan, error) {
 	m, err := w.view.Load().catalog.Resolve(id)
 	if err != nil {
 		return nil, errs.UnknownModel(err.Error())
@@ -89,11 +91,11 @@ func (w *Worker) planAny(id string, options map[string]any, instruction *string)
 	if err := m.Usable(); err != nil {
 		return nil, errs.Invalid("model", err.Error())
 	}
-	opt, err := m.Options(options)
+	opt, ignored, err := m.Options(op, options)
 	if err != nil {
 		return nil, optionError(err)
 	}
-	p := &plan{model: m, options: opt, query: opt.IsQuery, instruction: instruction, dimensions: opt.Dimensions}
+	p := &plan{model: m, options: opt, query: opt.IsQuery, instruction: instruction, dimensions: opt.Dimensions, ignored: ignored}
 	if key, ok, err := loraOf(m, opt, options); err != nil {
 		return nil, err
 	} else if ok {
@@ -115,7 +117,7 @@ func (p *plan) instructionText() string {
 
 // plan checks a request for vectors against the catalog.
 func (w *Worker) plan(r *Request) (*plan, error) {
-	p, err := w.planAny(r.Model, r.Options, r.Instruction)
+	p, err := w.planAny(catalog.OpEncode, r.Model, r.Options, r.Instruction)
 	if err != nil {
 		return nil, err
 	}
@@ -125,9 +127,6 @@ func (w *Worker) plan(r *Request) (*plan, error) {
 	p.left = r.TruncateLeft
 	if _, given := r.Options["is_query"]; !given && r.IsQuery != nil {
 		p.query = *r.IsQuery
-	}
-	if err := noUse(r.Options, "encoding", "score_mode", "score_weights"); err != nil {
-		return nil, err
 	}
 	if err := w.checkOutputs(p, r); err != nil {
 		return nil, err
@@ -156,22 +155,12 @@ func (w *Worker) planScore(r *ScoreRequest) (*plan, error) {
 	if !m.Has("score") {
 		return nil, errs.NoScoring(r.Model)
 	}
-	p, err := w.planAny(r.Model, r.Options, r.Instruction)
+	p, err := w.planAny(catalog.OpScore, r.Model, r.Options, r.Instruction)
 	if err != nil {
 		return nil, err
 	}
 	p.form, p.left = outputForms["float32"], r.TruncateLeft
-	return p, noUse(r.Options, "scoring", "dimensions", "muvera", "output_dtype", "output_types", "smve")
-}
-
-// noUse refuses options of a request that its model knows and this kind of request makes nothing of.
-func noUse(options map[string]any, what string, keys ...string) error {
-	for _, key := range keys {
-		if options[key] != nil {
-			return errs.Invalidf("options."+key, "Field 'options.%s': %s has no use for it; remove it", key, what)
-		}
-	}
-	return nil
+	return p, nil
 }
 
 // optionError is the 400 for an option that the catalog refused.
@@ -232,7 +221,7 @@ func (w *Worker) planExtract(r *ExtractRequest) (*plan, error) {
 	if !m.Has("json") {
 		return nil, errs.NoExtraction(r.Model)
 	}
-	p, err := w.planAny(r.Model, r.Options, nil)
+	p, err := w.planAny(catalog.OpExtract, r.Model, r.Options, nil)
 	if err != nil {
 		return nil, err
 	}

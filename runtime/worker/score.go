@@ -31,6 +31,7 @@ type ScoreResult struct {
 	Tokens        int       // read by the model
 	ContentTokens int       // of them, those that are no special tokens, and the query once
 	Timings       Timings
+	Ignored       []string // options of the request that are for other operations
 }
 
 // Score answers one request; see Encode for ctx and errors.
@@ -45,7 +46,7 @@ func (w *Worker) Score(ctx context.Context, r *ScoreRequest) (*ScoreResult, erro
 		return nil, err
 	}
 	defer done()
-	s := &scoring{passage: work, req: r, result: ScoreResult{Model: p.model, Scores: make([]float64, len(r.Texts))}}
+	s := &scoring{passage: work, req: r, result: ScoreResult{Model: p.model, Ignored: p.ignored, Scores: make([]float64, len(r.Texts))}}
 	s.result.Timings.Preprocess = time.Since(start)
 	if err := s.run(); err != nil {
 		return nil, w.translate(ctx, w.recordError(err, p), p.model, s.queue, len(r.Texts), "scoring")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
@@ -18,7 +19,7 @@ type Token struct {
 
 // Tokenize splits texts as the model's tokenizer does, whole, with or without the special tokens of one text.
 func (w *Worker) Tokenize(ctx context.Context, id string, texts []string, addSpecial bool) ([][]Token, error) {
-	p, err := w.planAny(id, nil, nil)
+	p, err := w.planAny(catalog.OpEncode, id, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func (w *Worker) Tokenize(ctx context.Context, id string, texts []string, addSpe
 
 // Detokenize turns lists of token ids back into texts.
 func (w *Worker) Detokenize(ctx context.Context, id string, ids [][]int32, skipSpecial bool) ([]string, error) {
-	p, err := w.planAny(id, nil, nil)
+	p, err := w.planAny(catalog.OpEncode, id, nil, nil)
 	if err != nil {
 		return nil, err
 	}

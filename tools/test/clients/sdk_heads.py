@@ -55,6 +55,22 @@ else:
     assert "error" not in some[0] and len(some[0]["classifications"]) == 3, some
     assert some[1]["id"] == "long" and some[1]["error"]["code"] == "INPUT_TOO_LONG" and some[1]["classifications"] == [], some
 
+# Options given once, to the constructor, reach every call: each takes its own, and answers as without the others.
+once = SIEClient(url, options={"output_dtype": "float16", "top_k": 2})
+half = once.encode("splade", {"text": texts[1]}, output_types=["sparse"])
+assert half["sparse"]["values"].dtype == np.float16, half
+same = once.score("colbert", {"text": texts[1]}, [{"id": str(i), "text": t} for i, t in enumerate(texts)])["scores"]
+assert same == scores, (same, scores)
+two = once.extract("moods", [{"text": texts[1]}, {"text": texts[4]}])
+assert [len(i["classifications"]) for i in two] == [2, 2], two
+try:
+    once.extract("moods", [{"text": texts[1]}], options={"topk": 2})
+except Exception as e:
+    assert getattr(e, "status_code", None) == 400 and "there is no such option; did you mean 'top_k'?" in str(e), e
+else:
+    raise AssertionError("an option that nobody knows is taken")
+once.close()
+
 # An adapter that is not there yet: the SDK waits out LORA_LOADING by itself.
 plain = client.encode("lora", {"text": texts[1]})["dense"]
 adapted = client.encode("lora", {"text": texts[1]}, options={"lora_id": "four"})["dense"]

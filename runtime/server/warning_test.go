@@ -1,0 +1,61 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sie-engine/sie/runtime/worker"
+)
+
+func TestWarningIsBounded(t *testing.T) {
+	if got := warning([]string{"normalize", "top_k"}); got != "options of other operations ignored: normalize, top_k" {
+		t.Error(got)
+	}
+	var many []string
+	for i := range 60 {
+		many = append(many, fmt.Sprintf("merge_adjacent_%02d", i))
+	}
+	got := warning(many)
+	named := strings.Count(got, "merge")
+	if len(got) > maxWarning || len(got) < maxWarning/2 || !strings.HasSuffix(got, fmt.Sprintf(" and %d more", 60-named)) || named == 0 {
+		t.Errorf("%d bytes: %s", len(got), got)
+	}
+}
+
+// ignoring answers as a worker that ignored two options.
+type ignoring struct{ fakeTasks }
+
+func (f *ignoring) Score(ctx context.Context, r *worker.ScoreRequest) (*worker.ScoreResult, error) {
+	res, err := f.fakeTasks.Score(ctx, r)
+	if err == nil && len(r.Options) > 0 {
+		res.Ignored = []string{"normalize", "top_k"}
+	}
+	return res, err
+}
+
+func TestIgnoredOptionsAreNamed(t *testing.T) {
+	r := start(t, nil, func(s *Server) { s.tasks = &ignoring{} })
+	for path, body := range map[string]string{
+		scorePath:    `{"query":{"text":"a"},"items":[{"text":"b"}],"options":{"normalize":true}}`,
+		"/v1/rerank": `{"model":"` + reranker + `","query":"a","documents":["b"],"options":{"normalize":true}}`,
+	} {
+		a := r.do("POST", path, body)
+		if a.status != 200 || a.header.Get("X-SIE-Warning") != "options of other operations ignored: normalize, top_k" {
+			t.Errorf("%s: %d, %q", path, a.status, a.header.Get("X-SIE-Warning"))
+		}
+		a = r.do("POST", path, strings.Replace(body, `,"options":{"normalize":true}`, "", 1))
+		if _, ok := a.header["X-Sie-Warning"]; a.status != 200 || ok {
+			t.Errorf("%s without options: %d, %v", path, a.status, a.header)
+		}
+	}
+	if !slices.Contains(strings.Split(exposed, ", "), "X-SIE-Warning") {
+		t.Error("scripts of other origins cannot read the warning")
+	}
+	a := r.do("POST", encodePath, `{"items":[{"text":"a"}],"params":{"options":{"top_k":3,"normalize":true}}}`)
+	if a.status != 200 || a.header.Get("X-SIE-Warning") != "options of other operations ignored: top_k" {
+		t.Errorf("encode: %d %s, %q", a.status, a.body, a.header.Get("X-SIE-Warning"))
+	}
+}
