@@ -23,8 +23,8 @@ import shutil
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from transformers import (BertConfig, BertModel, CamembertConfig, CamembertModel, DistilBertConfig, DistilBertModel,
-                          RobertaConfig, RobertaModel, XLMRobertaConfig, XLMRobertaModel)
+from transformers import (AlbertConfig, AlbertModel, BertConfig, BertModel, CamembertConfig, CamembertModel, DistilBertConfig,
+                          DistilBertModel, ElectraConfig, ElectraModel, RobertaConfig, RobertaModel, XLMRobertaConfig, XLMRobertaModel)
 
 import manifest
 
@@ -34,7 +34,10 @@ FAMILIES = {
     "xlmr": (XLMRobertaConfig, XLMRobertaModel),
     "camembert": (CamembertConfig, CamembertModel),
     "distilbert": (DistilBertConfig, DistilBertModel),
+    "electra": (ElectraConfig, ElectraModel),
+    "albert": (AlbertConfig, AlbertModel),
 }
+BARE = ("distilbert", "electra")  # without a pooler to leave out
 
 CASES = {
     # 24 layers, one head; f16 checkpoint; FFN narrower than a vector and odd. The branches are damped so
@@ -83,6 +86,51 @@ CASES = {
         config=dict(vocab_size=101, dim=64, n_layers=3, n_heads=1, hidden_dim=100, max_position_embeddings=40,
                     activation="relu", sinusoidal_pos_embds=True),
         dtype=torch.float32, prefix="", lengths=[2, 40, 11]),
+    # heads of 16, 40, 80, 96 and 128 columns: less than a panel, and none of them a power of two but the ends.
+    "bert-d16": dict(
+        config=dict(vocab_size=101, hidden_size=48, num_hidden_layers=2, num_attention_heads=3, intermediate_size=60,
+                    max_position_embeddings=50, type_vocab_size=2),
+        dtype=torch.float32, prefix="", lengths=[1, 50, 17, 32]),
+    "bert-d40": dict(
+        config=dict(vocab_size=101, hidden_size=80, num_hidden_layers=2, num_attention_heads=2, intermediate_size=90,
+                    max_position_embeddings=70, type_vocab_size=2),
+        dtype=torch.bfloat16, prefix="", lengths=[33, 2, 70, 16]),
+    "xlmr-d80": dict(
+        config=dict(vocab_size=101, hidden_size=160, num_hidden_layers=1, num_attention_heads=2, intermediate_size=100,
+                    max_position_embeddings=50, type_vocab_size=1, layer_norm_eps=1e-5),
+        dtype=torch.bfloat16, prefix="roberta.", lengths=[31, 1, 48]),
+    "bert-d96": dict(
+        config=dict(vocab_size=101, hidden_size=96, num_hidden_layers=2, num_attention_heads=1, intermediate_size=70,
+                    max_position_embeddings=40, type_vocab_size=2),
+        dtype=torch.float16, prefix="", lengths=[40, 3, 15]),
+    "bert-d128": dict(
+        config=dict(vocab_size=101, hidden_size=128, num_hidden_layers=1, num_attention_heads=1, intermediate_size=80,
+                    max_position_embeddings=66, type_vocab_size=2),
+        dtype=torch.bfloat16, prefix="", lengths=[65, 1, 32]),
+    # ELECTRA with embeddings of another width, as its small models are, and of the same, without the projection.
+    "electra-h64": dict(
+        config=dict(vocab_size=131, embedding_size=24, hidden_size=64, num_hidden_layers=3, num_attention_heads=1,
+                    intermediate_size=90, max_position_embeddings=60, type_vocab_size=2),
+        dtype=torch.float32, prefix="electra.", lengths=[7, 60, 1, 33]),
+    "electra-e64": dict(
+        config=dict(vocab_size=97, embedding_size=64, hidden_size=64, num_hidden_layers=2, num_attention_heads=2,
+                    intermediate_size=100, max_position_embeddings=48, type_vocab_size=2, hidden_act="relu"),
+        dtype=torch.bfloat16, prefix="", lengths=[48, 2, 16]),
+    # ALBERT with one block for all layers; with groups that do not divide the layers, and two blocks a group; and with
+    # embeddings as wide as its blocks, which pass a projection all the same.
+    "albert-h64": dict(
+        config=dict(vocab_size=151, embedding_size=16, hidden_size=64, num_hidden_layers=4, num_attention_heads=2,
+                    intermediate_size=110, max_position_embeddings=60, type_vocab_size=2),
+        dtype=torch.float32, prefix="albert.", lengths=[60, 1, 33, 9], gain=1.1),
+    "albert-groups": dict(
+        config=dict(vocab_size=101, embedding_size=20, hidden_size=64, num_hidden_layers=5, num_hidden_groups=3,
+                    inner_group_num=2, num_attention_heads=2, intermediate_size=70, max_position_embeddings=40,
+                    type_vocab_size=2, hidden_act="gelu"),
+        dtype=torch.float32, prefix="", lengths=[40, 3, 17], gain=0.6),
+    "albert-e32": dict(
+        config=dict(vocab_size=101, embedding_size=32, hidden_size=32, num_hidden_layers=3, num_attention_heads=1,
+                    intermediate_size=64, max_position_embeddings=40, type_vocab_size=2),
+        dtype=torch.bfloat16, prefix="", lengths=[39, 1, 16], gain=0.6),
 }
 
 
@@ -95,12 +143,12 @@ def randomise(model: torch.nn.Module, seed: int, branch_gain: float) -> None:
 
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if name.endswith(("LayerNorm.weight", "layer_norm.weight")):
+            if name.endswith(("LayerNorm.weight", "layer_norm.weight", "layer_layer_norm.weight")):
                 p.copy_(1 + normal(p.shape, 0.15))
                 p[:: max(1, p.numel() // 3)] *= 1.5
             elif name.endswith("bias"):
                 p.copy_(normal(p.shape, 0.1))
-            elif "embeddings" in name:
+            elif "embeddings." in name:
                 p.copy_(normal(p.shape, 0.7))
             else:
                 gain = 1.3 if any(n in name for n in (".query.", ".key.", ".q_lin.", ".k_lin.")) else branch_gain
@@ -126,7 +174,7 @@ def make(name: str, spec: dict, seed: int) -> None:
     config_class, model_class = FAMILIES[family]
     config = config_class(**spec["config"], attn_implementation="eager")
     torch.manual_seed(seed)
-    model = (model_class(config) if family == "distilbert" else model_class(config, add_pooling_layer=False)).eval()
+    model = (model_class(config) if family in BARE else model_class(config, add_pooling_layer=False)).eval()
     randomise(model, seed, spec.get("gain", 0.9))
     # The reference computes in float32 on exactly the values the checkpoint stores.
     stored = {spec["prefix"] + k: v.detach().to(spec["dtype"]).contiguous() for k, v in model.named_parameters()}

@@ -23,7 +23,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder, SparseEncoder
-from transformers import BertConfig, DistilBertConfig, RobertaConfig, XLMRobertaConfig
+from transformers import AlbertConfig, BertConfig, DistilBertConfig, ElectraConfig, RobertaConfig, XLMRobertaConfig
 
 import bert
 import manifest
@@ -37,6 +37,10 @@ ROBERTA = RobertaConfig(vocab_size=97, hidden_size=32, num_hidden_layers=2, num_
                         max_position_embeddings=45, type_vocab_size=1, layer_norm_eps=1e-5)
 DISTILBERT = DistilBertConfig(vocab_size=103, dim=64, n_layers=2, n_heads=2, hidden_dim=80, max_position_embeddings=48,
                               activation="gelu")
+ELECTRA = ElectraConfig(vocab_size=101, embedding_size=24, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=80,
+                        max_position_embeddings=50, type_vocab_size=2)
+ALBERT = AlbertConfig(vocab_size=111, embedding_size=20, hidden_size=64, num_hidden_layers=3, num_attention_heads=2, intermediate_size=90,
+                      max_position_embeddings=50, type_vocab_size=2)
 LENGTHS = [7, 1, 40, 16, 33]
 EMOTIONS = {0: "joy", 1: "anger", 2: "fear"}
 TAGS = {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC", 4: "I-LOC"}
@@ -59,6 +63,17 @@ MASKED = {
     "masked-xlmr": ("XLMRobertaForMaskedLM", XLMR, {}),
     "masked-distilbert": ("DistilBertForMaskedLM", DISTILBERT, {}),
 }
+
+
+# Of the families that came later, with seeds of their own: the cases above keep theirs.
+LATER = (
+    {"classify-electra": ("ElectraForSequenceClassification", ELECTRA, dict(num_labels=3)),
+     "classify-albert": ("AlbertForSequenceClassification", ALBERT, dict(num_labels=1))},
+    {"tag-electra": ("ElectraForTokenClassification", ELECTRA, dict(id2label=TAGS, label2id={v: k for k, v in TAGS.items()})),
+     "tag-albert": ("AlbertForTokenClassification", ALBERT, dict(num_labels=4))},
+    {"masked-electra": ("ElectraForMaskedLM", ELECTRA, {}),
+     "masked-albert": ("AlbertForMaskedLM", ALBERT, {})},
+)
 
 
 def build(name: str, seed: int, changes: dict):
@@ -102,11 +117,11 @@ def write(case, b: dict, model: str, seed: int, notes: dict | None = None) -> No
     print(case.name, {k: v.shape for k, v in b.items()}, {k: float(np.abs(v).max()) for k, v in b.items() if v.dtype == np.float32})
 
 
-def transformers_cases(seed: int) -> None:
+def transformers_cases(seed: int, classifiers: dict, taggers: dict, masked: dict) -> None:
     for cases, key, take, join in [
-        (CLASSIFIERS, "logits", lambda o: o.logits, np.concatenate),
-        (TAGGERS, "token_logits", lambda o: o.logits[0], np.concatenate),
-        (MASKED, "word_logits", lambda o: o.logits[0], np.concatenate),
+        (classifiers, "logits", lambda o: o.logits, np.concatenate),
+        (taggers, "token_logits", lambda o: o.logits[0], np.concatenate),
+        (masked, "word_logits", lambda o: o.logits[0], np.concatenate),
     ]:
         for name, spec in cases.items():
             seed += 1
@@ -251,7 +266,8 @@ def bge_m3(name: str, seed: int) -> None:
 def main() -> None:
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
-    transformers_cases(200)
+    transformers_cases(200, CLASSIFIERS, TAGGERS, MASKED)
+    transformers_cases(260, *LATER)
     cross_encoder("rerank-sigmoid", 221, None, num_labels=1)
     cross_encoder("rerank-identity", 222, "torch.nn.modules.linear.Identity", num_labels=1)
     splade("splade-bert", 231, "relu")

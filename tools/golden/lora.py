@@ -24,7 +24,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from peft import __version__ as peft_version
 from peft.tuners.lora import Linear
 from safetensors.torch import save_file
-from transformers import BertConfig, BertModel, XLMRobertaConfig, XLMRobertaForSequenceClassification
+from transformers import AlbertConfig, AlbertModel, BertConfig, BertModel, ElectraConfig, ElectraModel, XLMRobertaConfig, XLMRobertaForSequenceClassification
 
 import bert
 import manifest
@@ -60,6 +60,21 @@ CASES = {
             "rank4": dict(r=4, lora_alpha=8, target_modules=["query", "key", "value"]),
             # "dense" is in the head as well.
             "rslora": dict(r=9, lora_alpha=16, use_rslora=True, target_modules=["dense"], layers_to_transform=None),
+        }),
+    # The linear between embeddings and blocks is one of "all-linear". ALBERT's blocks run several times, with their pairs.
+    "electra": (
+        lambda: ElectraModel(ElectraConfig(vocab_size=101, embedding_size=24, max_position_embeddings=40, **SHAPE,
+                                           attn_implementation="eager")),
+        "", lambda m: m, 0, {
+            "rank4": dict(r=4, lora_alpha=8, target_modules=["query", "value"]),
+            "every": dict(r=3, lora_alpha=4, target_modules="all-linear"),
+        }),
+    "albert": (
+        lambda: AlbertModel(AlbertConfig(vocab_size=101, embedding_size=20, max_position_embeddings=40, **SHAPE | dict(num_hidden_layers=3),
+                                         attn_implementation="eager")),
+        "", lambda m: m, 0, {
+            "rank4": dict(r=4, lora_alpha=8, target_modules=["query", "value"]),
+            "every": dict(r=3, lora_alpha=4, target_modules="all-linear"),
         }),
 }
 

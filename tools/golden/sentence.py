@@ -24,7 +24,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertModel, BertTokenizerFast, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
+from transformers import AlbertConfig, AlbertModel, AlbertTokenizer, BertConfig, BertModel, BertTokenizerFast, ElectraConfig, ElectraModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
 import bert
 import manifest
@@ -37,6 +37,7 @@ TEXTS = [
     "what is the tallest mountain in the world and how tall is it really when one counts from the sea floor",
     "Words In Capitals AND accents: éàü",
 ]
+QUOTED = ["``Quoted''  with   spaces", "ﬁne ①②③ Ångström — 北京 𝒳", "▁ under_score\ttab"]
 PROMPTS = {"query": "query: ", "passage": "passage: "}
 
 
@@ -73,6 +74,28 @@ def xlmr_base(folder, seed: int) -> None:
         model_input_names=["input_ids", "attention_mask"]).save_pretrained(folder)
 
 
+def electra_base(folder, seed: int) -> None:
+    config = ElectraConfig(vocab_size=101, embedding_size=16, hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+                           intermediate_size=50, max_position_embeddings=120, type_vocab_size=2)
+    model = ElectraModel(config).eval()
+    bert.randomise(model, seed, 0.9)
+    model.save_pretrained(folder)
+    tokenizer(120).save_pretrained(folder)
+
+
+def albert_base(folder, seed: int) -> None:
+    """ALBERT with its own tokenizer over a vocabulary of letters and some pieces of words."""
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789.,:;!?-'\""
+    pieces = ["▁"] + list(letters) + ["▁the", "▁a", "at", "▁mountain", "all", "▁is", "ou", "▁w", "est"]
+    vocab = [(t, 0.0) for t in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")] + [(t, -2.0 - 0.01 * i) for i, t in enumerate(pieces)]
+    config = AlbertConfig(vocab_size=len(vocab), embedding_size=16, hidden_size=32, num_hidden_layers=3, num_attention_heads=2,
+                          intermediate_size=50, max_position_embeddings=120, type_vocab_size=2)
+    model = AlbertModel(config, add_pooling_layer=False).eval()
+    bert.randomise(model, seed, 0.6)
+    model.save_pretrained(folder)
+    AlbertTokenizer(vocab=vocab, model_max_length=120).save_pretrained(folder)
+
+
 def only_torch(case) -> None:
     """Weights as torch.save writes them, and no others: many models were published so."""
     torch.save(load_file(case / "model.safetensors"), case / "pytorch_model.bin")
@@ -106,6 +129,8 @@ CASES = {
         "mean", True, lambda: [dense(41, 20, 32), Normalize()], PROMPTS, "query", 64),
     # XLM-R, its weights in a torch file
     "xlmr-mean-torch": ("mean", True, lambda: [Normalize()], PROMPTS, None, 32),
+    "electra-cls": ("cls", False, lambda: [Normalize()], {}, None, None),
+    "albert-mean": ("mean", False, lambda: [Normalize()], {}, None, 40),
 }
 
 
@@ -117,7 +142,7 @@ def make(name: str, spec, seed: int) -> None:
     source = case / "source"
     source.mkdir(parents=True)
     xlmr = name.startswith("xlmr")
-    (xlmr_base if xlmr else base)(source, seed)
+    {"xlmr": xlmr_base, "electra": electra_base, "albert": albert_base}.get(name.split("-")[0], base)(source, seed)
     transformer = Transformer(str(source), **({"max_seq_length": max_length} if max_length else {}))
     chain = [transformer, Pooling(64 if xlmr else 32, pooling_mode=pooling)] + tail()
     model = SentenceTransformer(modules=chain, prompts=prompts, default_prompt_name=default_prompt, device="cpu")
@@ -131,7 +156,8 @@ def make(name: str, spec, seed: int) -> None:
             json.dumps({"max_seq_length": max_length or 120, "do_lower_case": False}, indent=2) + "\n")
 
     model = SentenceTransformer(str(case), device="cpu").eval()
-    texts = [{"text": t, "prompt_name": None} for t in TEXTS]
+    own = TEXTS + (QUOTED if name.startswith("albert") else [])
+    texts = [{"text": t, "prompt_name": None} for t in own]
     texts += [{"text": t, "prompt_name": p} for p in prompts for t in TEXTS[:3]]
     vectors, ids, cu = [], [], [0]
     for item in texts:
@@ -147,7 +173,8 @@ def make(name: str, spec, seed: int) -> None:
     tensors = {"ids": np.concatenate(ids).astype(np.int32), "cu_seqlens": np.array(cu, dtype=np.int32),
                "vectors": np.stack(vectors).astype(np.float32)}
     save_file({k: torch.from_numpy(v) for k, v in tensors.items()}, case / "golden.safetensors")
-    manifest.write(case, "python tools/golden/sentence.py", f"random {'XLM-R' if xlmr else 'BERT'} chain, seed {seed}", "float32",
+    manifest.write(case, "python tools/golden/sentence.py", f"random {model[0].model.config.model_type} chain, seed {seed}" if name.startswith(("electra", "albert")) else
+                   f"random {'XLM-R' if xlmr else 'BERT'} chain, seed {seed}", "float32",
                    {"max_seq_length": model.max_seq_length, "pooling": pooling, "default_prompt_name": default_prompt})
     print(name, "tokens", cu[-1], "vectors", tensors["vectors"].shape, "max_seq_length", model.max_seq_length)
 
