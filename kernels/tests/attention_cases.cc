@@ -265,6 +265,21 @@ void add_forms(std::vector<Config> *all, int32_t dtype, int32_t d) {
   add(long_enough, 2, 2, SIE_MASK_WINDOW, 100, false, false, plain, true);
 }
 
+// Head dimensions that fill no whole vectors, tiles or panels, as published encoders have: 16, 40, 80, 96; and one column.
+void add_odd_dims(std::vector<Config> *all, int32_t dtype, int32_t d) {
+  auto add = [&](const std::vector<int32_t> &lengths, int32_t heads, int32_t kv_heads, int32_t mask,
+                 int32_t window, bool gathered, Input input = plain, bool alibi = false) {
+    all->push_back({lengths, heads, kv_heads, d, mask, window, dtype, gathered, true, input, false, alibi});
+  };
+  for (const std::vector<int32_t> &lengths : {ragged, blocks, long_enough, none, one, empty})
+    add(lengths, 2, 2, SIE_MASK_FULL, 0, false);
+  add(ragged, 3, 3, SIE_MASK_FULL, 0, true);
+  add(ragged, 4, 2, SIE_MASK_CAUSAL, 0, false);
+  add(ragged, 2, 2, SIE_MASK_WINDOW, 12, true);
+  add(ragged, 2, 2, SIE_MASK_FULL, 0, false, plain, true);
+  for (Input input : {outliers, equal_rows, sharp}) add(ragged, 2, 2, SIE_MASK_FULL, 0, false, input);
+}
+
 }  // namespace
 
 std::unique_ptr<Case> make_attention(int index) {
@@ -277,6 +292,9 @@ std::unique_ptr<Case> make_attention(int index) {
         std::vector<int32_t> lengths(static_cast<size_t>(512 / length), length);
         all.push_back({lengths, 12, 12, 32, SIE_MASK_FULL, 0, dtype, false, true, plain, true});
       }
+    }
+    for (int32_t dtype : {SIE_F32, SIE_BF16}) {
+      for (int32_t d : {16, 40, 80, 96, 1}) add_odd_dims(&all, dtype, d);
     }
     return in_layouts(all);
   }();

@@ -80,7 +80,7 @@ func (m *Model) linears() (all []linear, fixed map[string]string, err error) {
 		all = append(all, linear{head.weight, []string{names.tag}, int64(len(m.Labels)), c})
 	}
 	if head := m.heads.masked; head != nil {
-		all = append(all, linear{head.transform.weight, []string{names.masked.transform}, c, c})
+		all = append(all, linear{head.transform.weight, []string{names.masked.transform}, m.encoder.shape().words, c})
 		fixed[names.masked.decoder] = "the words' logits are computed without adapters; train one for the linears before them"
 	}
 	return all, fixed, nil

@@ -13,11 +13,13 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
+var loraCases = []string{"lora-bert", "lora-xlm-roberta", "lora-electra", "lora-albert"}
+
 // Every adapter of a case in one batch: the sequences once without an adapter and once with each, against what PEFT computes
 // with one at a time.
 func TestAdaptersOfOneBatch(t *testing.T) {
 	for _, o := range append(isas, engine.Options{Kind: engine.Ref}) {
-		for _, name := range []string{"lora-bert", "lora-xlm-roberta"} {
+		for _, name := range loraCases {
 			dev := open(t, o)
 			for _, compute := range computes(t, dev) {
 				if o.Kind == engine.Ref && compute != engine.ComputeF32 {

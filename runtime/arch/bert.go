@@ -15,6 +15,7 @@ import (
 // bertConfig are the keys of config.json that the computation depends on, by BERT's names.
 type bertConfig struct {
 	HiddenSize            int64   `json:"hidden_size"`
+	EmbeddingSize         int64   `json:"embedding_size"` // of families with factorised embeddings; hidden_size in others
 	Heads                 int64   `json:"num_attention_heads"`
 	Layers                int64   `json:"num_hidden_layers"`
 	IntermediateSize      int64   `json:"intermediate_size"`
@@ -41,6 +42,9 @@ func readBertConfig(dir fs.FS, family *bertFamily) (bertConfig, error) {
 	} else if err := needJSON(dir, configFile, &c); err != nil {
 		return c, err
 	}
+	if family.project == "" {
+		c.EmbeddingSize = c.HiddenSize
+	}
 	return c, c.check(family)
 }
 
@@ -50,6 +54,7 @@ func (c *bertConfig) check(family *bertFamily) error {
 		value, from, to int64
 	}{
 		{"hidden_size", c.HiddenSize, 1, 8192},
+		{"embedding_size", c.EmbeddingSize, 1, 8192},
 		{"num_attention_heads", c.Heads, 1, 256},
 		{"num_hidden_layers", c.Layers, 1, 128},
 		{"intermediate_size", c.IntermediateSize, 1, 65536},
@@ -90,13 +95,14 @@ var activations = map[string]engine.Act{
 	"relu": engine.ReLU, "silu": engine.SiLU, "swish": engine.SiLU, "tanh": engine.Tanh,
 }
 
-// bert holds the packed weights. C = hidden_size, F = intermediate_size.
+// bert holds the packed weights. C = hidden_size, E = embedding_size, F = intermediate_size.
 type bert struct {
 	family                *bertFamily
 	config                bertConfig
 	firstPosition         int32
-	word, position, types *engine.Weight // [vocab, C], [positions, C], [types, C] or nil
+	word, position, types *engine.Weight // [vocab, E], [positions, E], [types, E] or nil
 	gamma, beta           *engine.Weight
+	project               layer // [C, E]; no weight where E = C and the family has it there only
 	blocks                []bertBlock
 }
 
@@ -121,84 +127,122 @@ func (family *bertFamily) load(dir fs.FS, p *packer) (encoder, error) {
 	if err := p.checkHeadDim(config.headDim(), family.key("num_attention_heads")); err != nil {
 		return nil, err
 	}
-	c, f := config.HiddenSize, config.IntermediateSize
 	b := &bert{family: family, config: config}
 	if family.positionsAfterPad {
 		b.firstPosition = int32(config.PadTokenID) + 1
 	}
-
 	p.findPrefix(wordTable, family.prefixes)
-	b.word = p.table(config.VocabSize, c, wordTable)
-	b.position = p.table(config.MaxPositionEmbeddings, c, "embeddings.position_embeddings.weight")
-	if config.TypeVocabSize > 0 {
-		b.types = p.table(config.TypeVocabSize, c, "embeddings.token_type_embeddings.weight")
-	}
-	b.gamma, b.beta = p.norm(c, "embeddings.LayerNorm")
-
-	n := family.names
+	b.loadEmbeddings(p)
 	for i := range config.Layers {
-		at := fmt.Sprintf(n.block, i)
-		q, k, v := at+n.query, at+n.key, at+n.value
-		var l bertBlock
-		l.qkv = p.linear(c, c, q+".weight", k+".weight", v+".weight")
-		l.qkvBias = p.vector(c, q+".bias", k+".bias", v+".bias")
-		l.out = p.linearAfterAttention(c, c, at+n.out+".weight")
-		l.outBias = p.vector(c, at+n.out+".bias")
-		l.attGamma, l.attBeta = p.norm(c, at+n.attentionNorm)
-		l.up = p.linear(f, c, at+n.up+".weight")
-		l.upBias = p.vector(f, at+n.up+".bias")
-		l.down = p.linear(c, f, at+n.down+".weight")
-		l.downBias = p.vector(c, at+n.down+".bias")
-		l.blockGamma, l.blockBeta = p.norm(c, at+n.blockNorm)
+		b.blocks = append(b.blocks, loadBlock(p, family.names, fmt.Sprintf(family.block, i), config.HiddenSize, config.IntermediateSize))
 		if p.err != nil {
 			break
 		}
-		b.blocks = append(b.blocks, l)
 	}
 	return b, p.err
 }
 
-func (b *bert) forward(r *engine.Recorder, p pass) engine.Value {
-	c, eps := b.config.HiddenSize, float32(b.config.LayerNormEps)
-	act := activations[b.config.HiddenAct]
-	attention := engine.Attention{Heads: int32(b.config.Heads), KVHeads: int32(b.config.Heads),
-		HeadDim: int32(b.config.headDim()), Scale: float32(1 / math.Sqrt(float64(b.config.headDim())))}
+// loadEmbeddings packs the tables, their LayerNorm, and the projection where the family has one.
+func (b *bert) loadEmbeddings(p *packer) {
+	config, e := &b.config, b.config.EmbeddingSize
+	b.word = p.table(config.VocabSize, e, wordTable)
+	b.position = p.table(config.MaxPositionEmbeddings, e, "embeddings.position_embeddings.weight")
+	if config.TypeVocabSize > 0 {
+		b.types = p.table(config.TypeVocabSize, e, "embeddings.token_type_embeddings.weight")
+	}
+	b.gamma, b.beta = p.norm(e, "embeddings.LayerNorm")
+	if b.projects() {
+		b.project = p.layer(config.HiddenSize, e, b.family.project, engine.NoAct)
+	}
+}
 
-	x := r.EmbedLayerNorm(engine.Embedding{Word: b.word, Position: b.position, Type: b.types,
-		Gamma: b.gamma, Beta: b.beta, Eps: eps, PositionOffset: b.firstPosition})
+// projects says whether a matrix brings the embeddings to the width of the blocks.
+func (b *bert) projects() bool {
+	return b.family.project != "" && (b.family.projectAlways || b.config.EmbeddingSize != b.config.HiddenSize)
+}
+
+// loadBlock packs the block of c columns, f in its MLP, whose tensors' names begin with at.
+func loadBlock(p *packer, n bertTensors, at string, c, f int64) (l bertBlock) {
+	q, k, v := at+n.query, at+n.key, at+n.value
+	l.qkv = p.linear(c, c, q+".weight", k+".weight", v+".weight")
+	l.qkvBias = p.vector(c, q+".bias", k+".bias", v+".bias")
+	l.out = p.linearAfterAttention(c, c, at+n.out+".weight")
+	l.outBias = p.vector(c, at+n.out+".bias")
+	l.attGamma, l.attBeta = p.norm(c, at+n.attentionNorm)
+	l.up = p.linear(f, c, at+n.up+".weight")
+	l.upBias = p.vector(f, at+n.up+".bias")
+	l.down = p.linear(c, f, at+n.down+".weight")
+	l.downBias = p.vector(c, at+n.down+".bias")
+	l.blockGamma, l.blockBeta = p.norm(c, at+n.blockNorm)
+	return l
+}
+
+func (b *bert) forward(r *engine.Recorder, p pass) engine.Value {
+	x := b.embed(r, p)
 	p.see(0, x)
 	for i, l := range b.blocks {
-		qkv := p.linear(r, x, l.qkv, l.qkvBias, engine.NoAct, engine.NoValue)
-		q, k, v := r.Columns(qkv, 0, c), r.Columns(qkv, c, c), r.Columns(qkv, 2*c, c)
-		if p.attendKept {
-			k, v = r.KeepRows(k), r.KeepRows(v)
-		}
-		if i == len(b.blocks)-1 && p.keep != engine.PoolMean {
-			q, x = r.GatherRows(q, p.keep), r.GatherRows(x, p.keep)
-		}
-		a := r.Attention(q, k, v, attention)
-		x = r.LayerNorm(p.linear(r, a, l.out, l.outBias, engine.NoAct, x), l.attGamma, l.attBeta, eps)
-		h := p.linear(r, x, l.up, l.upBias, act, engine.NoValue)
-		x = r.LayerNorm(p.linear(r, h, l.down, l.downBias, engine.NoAct, x), l.blockGamma, l.blockBeta, eps)
+		x = b.block(r, p, x, l, i == len(b.blocks)-1)
 		p.see(i+1, x)
 	}
 	return x
 }
 
+// embed records what comes before the blocks.
+func (b *bert) embed(r *engine.Recorder, p pass) engine.Value {
+	x := r.EmbedLayerNorm(engine.Embedding{Word: b.word, Position: b.position, Type: b.types,
+		Gamma: b.gamma, Beta: b.beta, Eps: float32(b.config.LayerNormEps), PositionOffset: b.firstPosition})
+	if b.project.weight != nil {
+		x = p.layer(r, x, b.project)
+	}
+	return x
+}
+
+// block records one block.
+func (b *bert) block(r *engine.Recorder, p pass, x engine.Value, l bertBlock, last bool) engine.Value {
+	c, eps := b.config.HiddenSize, float32(b.config.LayerNormEps)
+	attention := engine.Attention{Heads: int32(b.config.Heads), KVHeads: int32(b.config.Heads),
+		HeadDim: int32(b.config.headDim()), Scale: float32(1 / math.Sqrt(float64(b.config.headDim())))}
+
+	qkv := p.linear(r, x, l.qkv, l.qkvBias, engine.NoAct, engine.NoValue)
+	q, k, v := r.Columns(qkv, 0, c), r.Columns(qkv, c, c), r.Columns(qkv, 2*c, c)
+	if p.attendKept {
+		k, v = r.KeepRows(k), r.KeepRows(v)
+	}
+	if last && p.keep != engine.PoolMean {
+		q, x = r.GatherRows(q, p.keep), r.GatherRows(x, p.keep)
+	}
+	a := r.Attention(q, k, v, attention)
+	x = r.LayerNorm(p.linear(r, a, l.out, l.outBias, engine.NoAct, x), l.attGamma, l.attBeta, eps)
+	h := p.linear(r, x, l.up, l.upBias, activations[b.config.HiddenAct], engine.NoValue)
+	return r.LayerNorm(p.linear(r, h, l.down, l.downBias, engine.NoAct, x), l.blockGamma, l.blockBeta, eps)
+}
+
 func (b *bert) linears() []linear {
-	c, f, n := b.config.HiddenSize, b.config.IntermediateSize, b.family.names
-	var all []linear
+	all := b.projection()
 	for i, l := range b.blocks {
-		at := fmt.Sprintf(n.block, i)
-		all = append(all, linear{l.qkv, []string{at + n.query, at + n.key, at + n.value}, c, c},
-			linear{l.out, []string{at + n.out}, c, c}, linear{l.up, []string{at + n.up}, f, c}, linear{l.down, []string{at + n.down}, c, f})
+		all = append(all, l.linears(b.family.names, fmt.Sprintf(b.family.block, i), b.config.HiddenSize, b.config.IntermediateSize)...)
 	}
 	return all
 }
 
+// projection is the linear behind the embeddings, where there is one.
+func (b *bert) projection() []linear {
+	if b.project.weight == nil {
+		return nil
+	}
+	return []linear{{b.project.weight, []string{b.family.project}, b.config.HiddenSize, b.config.EmbeddingSize}}
+}
+
+// linears are the block's, whose names begin with at.
+func (l *bertBlock) linears(n bertTensors, at string, c, f int64) []linear {
+	return []linear{{l.qkv, []string{at + n.query, at + n.key, at + n.value}, c, c}, {l.out, []string{at + n.out}, c, c},
+		{l.up, []string{at + n.up}, f, c}, {l.down, []string{at + n.down}, c, f}}
+}
+
 func (b *bert) shape() encoderShape {
-	return encoderShape{columns: b.config.HiddenSize, blocks: int(b.config.Layers), positions: b.config.MaxPositionEmbeddings - int64(b.firstPosition),
-		vocab: b.config.VocabSize, types: b.config.TypeVocabSize, perToken: b.config.perToken(), perPair: b.config.perPair()}
+	return encoderShape{columns: b.config.HiddenSize, words: b.config.EmbeddingSize, blocks: int(b.config.Layers),
+		positions: b.config.MaxPositionEmbeddings - int64(b.firstPosition), vocab: b.config.VocabSize, types: b.config.TypeVocabSize,
+		perToken: b.config.perToken(), perPair: b.config.perPair()}
 }
 
 // perToken is the floating-point operations of the blocks' linears for one token: a multiplication and an addition a weight.

@@ -9,8 +9,14 @@ import (
 // bertFamily is what sets a member of BERT's family apart.
 type bertFamily struct {
 	prefixes []string // before the encoder's tensor names, by the class that saved them
+	block    string   // before the names of a block's layers; takes its number
 	names    bertTensors
 	heads    headNames
+
+	// project is the linear between embeddings and blocks in families that factorise the embeddings; "" in others. It is left
+	// out where both are as wide, unless projectAlways.
+	project       string
+	projectAlways bool
 
 	defaults bertConfig // of keys that a configuration may leave out
 	// convert reads a configuration with keys of its own; nil where BERT's are used. keys are their names for messages.
@@ -22,9 +28,8 @@ type bertFamily struct {
 	positionsAfterPad bool
 }
 
-// bertTensors are the names of one block's layers, below block, which takes its number.
+// bertTensors are the names of one block's layers.
 type bertTensors struct {
-	block                  string
 	query, key, value, out string
 	attentionNorm          string
 	up, down, blockNorm    string
@@ -38,13 +43,17 @@ func (f *bertFamily) key(name string) string {
 	return name
 }
 
-var encoderLayer = bertTensors{block: "encoder.layer.%d.", query: "attention.self.query", key: "attention.self.key",
+// encoderLayer are BERT's names.
+const encoderLayer = "encoder.layer.%d."
+
+var encoderTensors = bertTensors{query: "attention.self.query", key: "attention.self.key",
 	value: "attention.self.value", out: "attention.output.dense", attentionNorm: "attention.output.LayerNorm",
 	up: "intermediate.dense", down: "output.dense", blockNorm: "output.LayerNorm"}
 
 var bertNames = &bertFamily{
 	prefixes: []string{"", "bert.", "model.", "0.auto_model."},
-	names:    encoderLayer,
+	block:    encoderLayer,
+	names:    encoderTensors,
 	heads: headNames{pooler: "pooler.dense", poolerInEncoder: true, poolerAct: engine.Tanh, logits: "classifier", tag: "classifier",
 		masked: maskedNames{transform: "cls.predictions.transform.dense", norm: "cls.predictions.transform.LayerNorm",
 			decoder: "cls.predictions.decoder", biases: []string{"cls.predictions.decoder.bias", "cls.predictions.bias"}}},
@@ -55,7 +64,8 @@ var bertNames = &bertFamily{
 // positions begin, and in their tokenizers.
 var robertaNames = &bertFamily{
 	prefixes: []string{"", "roberta.", "model.", "0.auto_model."},
-	names:    encoderLayer,
+	block:    encoderLayer,
+	names:    encoderTensors,
 	heads: headNames{pooler: "classifier.dense", poolerAct: engine.Tanh, logits: "classifier.out_proj", tag: "classifier",
 		masked: maskedNames{transform: "lm_head.dense", act: engine.GELU, norm: "lm_head.layer_norm",
 			decoder: "lm_head.decoder", biases: []string{"lm_head.decoder.bias", "lm_head.bias"}}},
@@ -67,7 +77,8 @@ var robertaNames = &bertFamily{
 // DistilBERT (Sanh 2019, arXiv:1910.01108) has other names and no token types.
 var distilbertNames = &bertFamily{
 	prefixes: []string{"", "distilbert.", "model.", "0.auto_model."},
-	names: bertTensors{block: "transformer.layer.%d.", query: "attention.q_lin", key: "attention.k_lin", value: "attention.v_lin",
+	block:    "transformer.layer.%d.",
+	names: bertTensors{query: "attention.q_lin", key: "attention.k_lin", value: "attention.v_lin",
 		out: "attention.out_lin", attentionNorm: "sa_layer_norm", up: "ffn.lin1", down: "ffn.lin2", blockNorm: "output_layer_norm"},
 	heads: headNames{pooler: "pre_classifier", poolerAct: engine.ReLU, logits: "classifier", tag: "classifier",
 		masked: maskedNames{transform: "vocab_transform", norm: "vocab_layer_norm", decoder: "vocab_projector",

@@ -43,7 +43,7 @@ func TestCardHeads(t *testing.T) {
 // Adapters in one batch and each alone, in every class of a card.
 func TestCardAdapters(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
-		for _, name := range []string{"lora-bert", "lora-xlm-roberta"} {
+		for _, name := range loraCases {
 			for _, compute := range computes(t, dev) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
 					checkAdapters(t, dev, golden.Open(t, name), compute)
@@ -92,6 +92,15 @@ func TestCardDenseModules(t *testing.T) {
 					}
 				})
 			}
+		}
+	})
+}
+
+// Heads of widths that cards have no kernel for are refused by name, before anything is packed.
+func TestCardHeadsOfOtherWidths(t *testing.T) {
+	eachCard(t, func(t *testing.T, dev *engine.Device) {
+		for _, name := range oddHeads {
+			refused(t, dev, golden.Open(t, name).Dir, name, "config.json: num_attention_heads", "GPUs have no kernel for", "--device cpu")
 		}
 	})
 }

@@ -80,6 +80,8 @@ func checkClassification(t *testing.T, dev *engine.Device, compute engine.Comput
 		"classify-bert":       {[]string{"joy", "anger", "fear"}, Identity, false},
 		"classify-xlmr":       {[]string{"LABEL_0"}, Sigmoid, false},
 		"classify-distilbert": {[]string{"LABEL_0", "LABEL_1"}, Identity, true},
+		"classify-electra":    {[]string{"LABEL_0", "LABEL_1", "LABEL_2"}, Identity, false},
+		"classify-albert":     {[]string{"LABEL_0"}, Sigmoid, false},
 		"rerank-sigmoid":      {[]string{"LABEL_0"}, Sigmoid, false},
 		"rerank-identity":     {[]string{"LABEL_0"}, Identity, false},
 	}
@@ -116,7 +118,8 @@ func TestTokenClassificationHeads(t *testing.T) { onEach(t, checkTagging) }
 
 func checkTagging(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	cases := map[string][]string{"tag-bert": {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"},
-		"tag-roberta": {"LABEL_0", "LABEL_1", "LABEL_2"}, "tag-distilbert": {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"}}
+		"tag-roberta": {"LABEL_0", "LABEL_1", "LABEL_2"}, "tag-distilbert": {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"},
+		"tag-electra": {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"}, "tag-albert": {"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"}}
 	for name, labels := range cases {
 		c := golden.Open(t, name)
 		m, r := load(t, dev, c.Dir, Options{Task: Tag, Compute: compute})
@@ -132,7 +135,7 @@ func checkTagging(t *testing.T, dev *engine.Device, compute engine.Compute) {
 func TestMaskedLanguageHeads(t *testing.T) { onEach(t, checkMasked) }
 
 func checkMasked(t *testing.T, dev *engine.Device, compute engine.Compute) {
-	for _, name := range []string{"masked-bert", "masked-bert-untied", "masked-xlmr", "masked-distilbert"} {
+	for _, name := range []string{"masked-bert", "masked-bert-untied", "masked-xlmr", "masked-distilbert", "masked-electra", "masked-albert"} {
 		c := golden.Open(t, name)
 		m, r := load(t, dev, c.Dir, Options{Task: Splade, Compute: compute})
 		program := record(t, m, Want{Sparse: true})

@@ -7,8 +7,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// maskedNames are the names of a masked-language-model head: a layer with an activation and a LayerNorm, then one logit for
-// each entry of the vocabulary, whose matrix may be the table of words.
+// maskedNames are the names of a masked-language-model head: a layer to the width of the table of words with an activation and
+// a LayerNorm, then one logit for each entry of the vocabulary, whose matrix may be that table.
 type maskedNames struct {
 	transform, norm string
 	act             engine.Act
@@ -23,10 +23,10 @@ type maskedHead struct {
 	transform     layer
 	gamma, beta   *engine.Weight
 	eps           float32
-	decoder, bias *engine.Weight // [vocab, C], [vocab]
+	decoder, bias *engine.Weight // [vocab, E], [vocab]
 }
 
-// beforeDecoder gives y[T, C], of which the logits are y·decoderᵀ + bias.
+// beforeDecoder gives y[T, E], of which the logits are y·decoderᵀ + bias.
 func (h *maskedHead) beforeDecoder(r *engine.Recorder, p pass, x engine.Value) engine.Value {
 	return r.LayerNorm(p.layer(r, x, h.transform), h.gamma, h.beta, h.eps)
 }
@@ -40,13 +40,13 @@ func loadMasked(dir fs.FS, n maskedNames, shape encoderShape, p *packer) (*maske
 		return nil, err
 	}
 	q := p.head("", p.compute)
-	h := &maskedHead{transform: q.layer(shape.columns, shape.columns, n.transform, n.act), eps: float32(n.eps)}
-	h.gamma, h.beta = q.norm(shape.columns, n.norm)
+	h := &maskedHead{transform: q.layer(shape.words, shape.columns, n.transform, n.act), eps: float32(n.eps)}
+	h.gamma, h.beta = q.norm(shape.words, n.norm)
 	matrix := n.decoder + ".weight"
 	if _, own := p.from.Tensor(matrix); !own && tied.Tie {
 		matrix = p.prefix + wordTable
 	}
-	h.decoder = q.linear(shape.vocab, shape.columns, matrix)
+	h.decoder = q.linear(shape.vocab, shape.words, matrix)
 	h.bias = q.vector(shape.vocab, q.first(n.biases...))
 	p.join(q)
 	return h, p.err

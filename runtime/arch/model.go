@@ -25,7 +25,8 @@ type encoder interface {
 }
 
 type encoderShape struct {
-	columns   int64
+	columns   int64 // of a hidden state
+	words     int64 // of the table of words
 	blocks    int
 	positions int64 // longest sequence
 	vocab     int64
@@ -41,6 +42,8 @@ var architectures = map[string]func(dir fs.FS, p *packer) (encoder, error){
 	"xlm-roberta": robertaNames.load,
 	"camembert":   robertaNames.load,
 	"distilbert":  distilbertNames.load,
+	"electra":     electraNames.load,
+	"albert":      loadAlbert,
 }
 
 // The caps of a program unless Options say otherwise: the token budget of a batch, and as many sequences as it can hold

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -290,7 +291,10 @@ func FuzzConfigurations(f *testing.F) {
 		for i, data := range [6][]byte{config, modules, pooling, dense, prompts, limits} {
 			dir[names[i]] = &fstest.MapFile{Data: data}
 		}
-		for _, family := range []*bertFamily{bertNames, robertaNames, distilbertNames} {
+		if g, err := readAlbertGroups(dir, 7); err == nil && (len(g.steps(7)) > maxSteps || slices.Max(g.steps(7)) >= int(g.Groups*g.Inner)) {
+			t.Errorf("accepted %+v", g)
+		}
+		for _, family := range []*bertFamily{bertNames, robertaNames, distilbertNames, electraNames, albertNames} {
 			b, err := readBertConfig(dir, family)
 			if err != nil {
 				continue
@@ -331,4 +335,30 @@ func densePaths(c chain) []string {
 		out = append(out, d.module)
 	}
 	return out
+}
+
+// ELECTRA's and ALBERT's own keys.
+func TestBadFactorisedConfigurationsAreRefused(t *testing.T) {
+	dev := open(t, engine.Options{Threads: 1})
+	for _, c := range []struct {
+		name, key string
+		value     any
+		parts     []string
+	}{
+		{"electra-h64", "embedding_size", 0, []string{"embedding_size: is 0 or missing", "8192"}},
+		{"electra-h64", "embedding_size", nil, []string{"electra.embeddings.word_embeddings.weight", "[131 24]", "[131 128]"}},
+		{"electra-h64", "embedding_size", 64, []string{"electra.embeddings.word_embeddings.weight", "[131 24]", "[131 64]"}},
+		{"electra-e64", "embedding_size", 63, []string{"embeddings.word_embeddings.weight", "[97 64]", "[97 63]"}},
+		{"electra-h64", "position_embedding_type", "relative_key", []string{"position_embedding_type", "relative_key"}},
+		{"albert-h64", "num_hidden_groups", 0, []string{"num_hidden_groups: is 0; 1 to 4"}},
+		{"albert-h64", "num_hidden_groups", 5, []string{"num_hidden_groups: is 5; 1 to 4"}},
+		{"albert-h64", "num_hidden_groups", 2, []string{"albert.encoder.albert_layer_groups.1.albert_layers.0.attention.query.weight", "no such tensor"}},
+		{"albert-h64", "inner_group_num", 0, []string{"inner_group_num: is 0; 1 to 64"}},
+		{"albert-h64", "inner_group_num", 65, []string{"inner_group_num: is 65; 1 to 64 is possible with 4 layers"}},
+		{"albert-h64", "inner_group_num", 2, []string{"albert_layers.1.attention.query.weight", "no such tensor"}},
+		{"albert-h64", "num_attention_heads", 3, []string{"num_attention_heads: is 3", "does not divide"}},
+		{"albert-h64", "model_type", "bert", []string{"embeddings.word_embeddings.weight", "another architecture"}},
+	} {
+		refused(t, dev, edit(t, golden.Open(t, c.name).Dir, "config.json", map[string]any{c.key: c.value}), c.name+" "+c.key, c.parts...)
+	}
 }

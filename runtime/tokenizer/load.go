@@ -128,7 +128,8 @@ func (t *Tokenizer) specialIDs(set *settings) (SpecialIDs, error) {
 }
 
 // bertClasses are transformers' BERT tokenizer and what is derived from it unchanged.
-var bertClasses = []string{"BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast"}
+var bertClasses = []string{"BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast",
+	"ElectraTokenizer", "ElectraTokenizerFast"}
 
 // bertFlags returns the normalizer flags that transformers' BERT tokenizer takes from its
 // configuration, whatever tokenizer.json says; nil for other classes.

@@ -90,6 +90,7 @@ func TestConfigurationOverridesTheNormalizer(t *testing.T) {
 		{`{"tokenizer_class":"BertTokenizer","do_lower_case":false,"strip_accents":true}`, "Hello héllo", "[UNK] hello"},
 		{`{"tokenizer_class":"BertTokenizer","strip_accents":false}`, "HELLO É", "hello é"},
 		{`{"tokenizer_class":"DistilBertTokenizer","do_lower_case":false}`, "HELLO hello", "[UNK] hello"},
+		{`{"tokenizer_class":"ElectraTokenizerFast","do_lower_case":false}`, "HELLO hello", "[UNK] hello"},
 		{`{"tokenizer_class":"BertTokenizer","tokenize_chinese_chars":false}`, "中中", "中中"},
 		{`{"tokenizer_class":"XLMRobertaTokenizer","do_lower_case":false}`, "HELLO", "hello"},
 		{`{}`, "HELLO", "hello"},

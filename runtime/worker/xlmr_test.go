@@ -24,3 +24,14 @@ func TestVectorsOfXLMR(t *testing.T) {
 		compare(t, q.Model, i, float32s(r.encode(q))[0], row(c, i))
 	}
 }
+
+// ELECTRA behind WordPiece and ALBERT behind its unigram tokenizer with normalisers of its own, from text to vector.
+func TestVectorsOfElectraAndAlbert(t *testing.T) {
+	for _, name := range []string{"st-electra-cls", "st-albert-mean"} {
+		c := golden.Open(t, name)
+		r := start(t, nil, nil, adHoc(t, "test/model", c.Dir))
+		for i, x := range goldenTexts(t, c) {
+			compare(t, name, i, float32s(r.encode(&Request{Model: "test/model", Texts: []string{x.Text}}))[0], row(c, i))
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package arch
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+// Blocks are packed once however often they run: as much memory as the checkpoint's tensors, for any number of layers.
+func TestSharedBlocksArePackedOnce(t *testing.T) {
+	dev := open(t, engine.Options{Threads: 1})
+	info, err := dev.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := golden.Open(t, "albert-h64").Dir
+	few, _ := load(t, dev, dir, Options{Compute: engine.ComputeF32})
+	many, _ := load(t, dev, edit(t, dir, configFile, map[string]any{"num_hidden_layers": 100}), Options{Compute: engine.ComputeF32})
+	if few.Bytes() != many.Bytes() || few.Layers != 4 || many.Layers != 100 {
+		t.Errorf("%d layers take %d bytes, %d take %d", few.Layers, few.Bytes(), many.Layers, many.Bytes())
+	}
+	estimate, err := PackedBytes(dir, info, engine.ComputeF32)
+	if have := many.Bytes(); err != nil || have < estimate*9/10 || have > estimate*13/10 {
+		t.Errorf("estimated as %d bytes, packed in %d (%v)", estimate, have, err)
+	}
+}
+
+// Layers go to groups as transformers deals them out, with its rounding where they do not come out even.
+func TestLayersOfAGroup(t *testing.T) {
+	for _, c := range []struct {
+		layers, groups, inner int64
+		steps                 []int
+	}{
+		{4, 1, 1, []int{0, 0, 0, 0}},
+		{4, 2, 1, []int{0, 0, 1, 1}},
+		{5, 3, 1, []int{0, 0, 1, 1, 2}},
+		{3, 3, 2, []int{0, 1, 2, 3, 4, 5}},
+		{3, 1, 2, []int{0, 1, 0, 1, 0, 1}},
+		// Layer 9 of 18 in 14 groups: 9/(18/14) is 7 exactly, and 6.999999999999999 in the float64 that transformers divides in.
+		{18, 14, 1, []int{0, 0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9, 10, 10, 11, 12, 13}},
+	} {
+		if got := (albertGroups{c.groups, c.inner}).steps(c.layers); !slices.Equal(got, c.steps) {
+			t.Errorf("%d layers in %d groups of %d: %v, want %v", c.layers, c.groups, c.inner, got, c.steps)
+		}
+	}
+}
