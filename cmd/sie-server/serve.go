@@ -44,7 +44,7 @@ type serveCmd struct {
 	MaxItems       int           `help:"Items of a request; 0: no limit." env:"SIE_MAX_ITEMS" range:"0..1073741824"`
 	MaxScoreItems  int           `help:"Candidates of a score request; 0: no limit." env:"SIE_MAX_SCORE_ITEMS" range:"0..1073741824"`
 	MaxLabels      int           `help:"Labels of an extract request; 0: no limit." env:"SIE_MAX_LABELS" range:"0..1073741824"`
-	MaxHeldBytes   int64         `help:"Bytes of request bodies in memory together." env:"SIE_MAX_HELD_BYTES" default:"1073741824" range:"1..1125899906842624"`
+	MaxHeldBytes   int64         `help:"Bytes of request bodies and results in memory together." env:"SIE_MAX_HELD_BYTES" default:"1073741824" range:"1..1125899906842624"`
 	MaxConns       int           `help:"Open connections." env:"SIE_MAX_CONNS" default:"4096" range:"1..1048576"`
 	RequestTimeout time.Duration `help:"Time for an answer; later ones get 504." env:"SIE_REQUEST_TIMEOUT" default:"140s" range:"1ms..24h"`
 	DrainTimeout   time.Duration `help:"Time that a shutdown may take: running requests finish, then models are closed; what is left then ends with the process." env:"SIE_DRAIN_TIMEOUT" default:"25s" range:"0s..24h"`

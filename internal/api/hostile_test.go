@@ -237,7 +237,7 @@ func BenchmarkDecodeEncode(b *testing.B) {
 		}
 		req := map[string]any{"items": items, "params": map[string]any{"output_types": []any{"dense"}}}
 		for _, f := range []Format{Msgpack, JSON} {
-			body := appendFree(nil, f.writer(), req)
+			body := appendFree(nil, f.writer(nil), req)
 			b.Run(fmt.Sprintf("items=%d/format=%v", n, f), func(b *testing.B) {
 				b.ReportAllocs()
 				b.SetBytes(int64(len(body)))

@@ -269,7 +269,7 @@ func TestLimits(t *testing.T) {
 		{"all values", Limits{}, "encode", m{"items": items(1<<20 + 1)}, "The request holds more than 1048576 items, media, labels and lists; split it into smaller requests"},
 	} {
 		for _, f := range []Format{Msgpack, JSON} {
-			body := appendFree(nil, f.writer(), c.body)
+			body := appendFree(nil, f.writer(nil), c.body)
 			var err error
 			switch c.request {
 			case "encode":
@@ -383,7 +383,7 @@ func TestFreeFormSize(t *testing.T) {
 		m := map[string]any{"v": x}
 		want := len(pack(m))
 		for _, f := range []Format{Msgpack, JSON} {
-			d, err := open(f, appendFree(nil, f.writer(), m), Limits{})
+			d, err := open(f, appendFree(nil, f.writer(nil), m), Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}

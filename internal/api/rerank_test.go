@@ -69,7 +69,7 @@ func TestDecodeRerank(t *testing.T) {
 
 // The answer holds what each dialect's clients read.
 func TestAppendRerank(t *testing.T) {
-	b := AppendRerankJSON(nil, &RerankResponse{ID: "i", Model: "m", APIVersion: 1, Tokens: 7, Results: []RerankResult{
+	b := AppendRerankJSON(nil, nil, &RerankResponse{ID: "i", Model: "m", APIVersion: 1, Tokens: 7, Results: []RerankResult{
 		{Index: 1, Score: 0.5, Document: &RerankDocument{Text: "a\"b"}},
 		{Index: 0, Score: -3, Document: &RerankDocument{Text: "t", Object: []byte(`{"text":"t","k":1}`)}}, {Index: 2, Score: -4}}})
 	const want = `{"id":"i","object":"list","model":"m","results":[{"index":1,"relevance_score":0.5,"document":{"text":"a\"b"}},` +
@@ -96,7 +96,7 @@ func FuzzDecodeRerank(f *testing.F) {
 		if len(r.Documents) == 0 || len(r.Documents) > 100 {
 			t.Fatalf("%d documents", len(r.Documents))
 		}
-		out := AppendRerankJSON(nil, &RerankResponse{Results: []RerankResult{{Document: &r.Documents[0]}}})
+		out := AppendRerankJSON(nil, nil, &RerankResponse{Results: []RerankResult{{Document: &r.Documents[0]}}})
 		if !json.Valid(out) {
 			t.Fatalf("%q", out)
 		}

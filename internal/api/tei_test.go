@@ -108,18 +108,18 @@ func TestAppendTEI(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		{AppendTEIEmbeddings(nil, []Array{Vector(Float32, f32(0.1, -1)), Vector(Float32, nil)}), `[[0.1,-1.0],[]]`},
-		{AppendTEIEmbeddings(nil, []Array{Vector(Float32, f32(float32(math.NaN()), 1e-9))}), `[[null,1e-09]]`},
-		{AppendTEIAll(nil, []Array{Matrix(Float32, 2, 2, f32(1, 2, 3, 4)), Matrix(Float32, 1, 2, f32(5, 6))}), `[[[1.0,2.0],[3.0,4.0]],[[5.0,6.0]]]`},
-		{AppendTEISparse(nil, []Sparse{{Indices: Vector(Int32, ids), Values: Vector(Float32, f32(0.5, 2))}, {Indices: Vector(Int32, nil)}}),
+		{AppendTEIEmbeddings(nil, nil, []Array{Vector(Float32, f32(0.1, -1)), Vector(Float32, nil)}), `[[0.1,-1.0],[]]`},
+		{AppendTEIEmbeddings(nil, nil, []Array{Vector(Float32, f32(float32(math.NaN()), 1e-9))}), `[[null,1e-09]]`},
+		{AppendTEIAll(nil, nil, []Array{Matrix(Float32, 2, 2, f32(1, 2, 3, 4)), Matrix(Float32, 1, 2, f32(5, 6))}), `[[[1.0,2.0],[3.0,4.0]],[[5.0,6.0]]]`},
+		{AppendTEISparse(nil, nil, []Sparse{{Indices: Vector(Int32, ids), Values: Vector(Float32, f32(0.5, 2))}, {Indices: Vector(Int32, nil)}}),
 			`[[{"index":5,"value":0.5},{"index":456,"value":2.0}],[]]`},
-		{AppendTEISimilarities(nil, []float64{0.25, 1}), `[0.25,1.0]`},
-		{AppendTEIRanks(nil, []TEIRank{{Index: 1, Text: &text, Score: 0.9}, {Score: 0.1}}), `[{"index":1,"text":"x\"y","score":0.9},{"index":0,"score":0.1}]`},
-		{AppendTEIPredictions(nil, false, [][]TEIPrediction{{{0.5, "a"}, {0.25, "b"}}}), `[{"score":0.5,"label":"a"},{"score":0.25,"label":"b"}]`},
-		{AppendTEIPredictions(nil, true, [][]TEIPrediction{{{1, "a"}}, {}}), `[[{"score":1.0,"label":"a"}],[]]`},
-		{AppendTEITokens(nil, [][]TEIToken{{{ID: 101, Text: "[CLS]", Special: true}, {ID: 7, Text: "abc", Start: &zero, Stop: &three}}}),
+		{AppendTEISimilarities(nil, nil, []float64{0.25, 1}), `[0.25,1.0]`},
+		{AppendTEIRanks(nil, nil, []TEIRank{{Index: 1, Text: &text, Score: 0.9}, {Score: 0.1}}), `[{"index":1,"text":"x\"y","score":0.9},{"index":0,"score":0.1}]`},
+		{AppendTEIPredictions(nil, nil, false, [][]TEIPrediction{{{0.5, "a"}, {0.25, "b"}}}), `[{"score":0.5,"label":"a"},{"score":0.25,"label":"b"}]`},
+		{AppendTEIPredictions(nil, nil, true, [][]TEIPrediction{{{1, "a"}}, {}}), `[[{"score":1.0,"label":"a"}],[]]`},
+		{AppendTEITokens(nil, nil, [][]TEIToken{{{ID: 101, Text: "[CLS]", Special: true}, {ID: 7, Text: "abc", Start: &zero, Stop: &three}}}),
 			`[[{"id":101,"text":"[CLS]","special":true,"start":null,"stop":null},{"id":7,"text":"abc","special":false,"start":0,"stop":3}]]`},
-		{AppendTEITexts(nil, []string{"a", ""}), `["a",""]`},
+		{AppendTEITexts(nil, nil, []string{"a", ""}), `["a",""]`},
 		{AppendTEIInfo(nil, &TEIInfo{ModelID: "m", ModelType: TEIModelType{Embedding: &TEIEmbedding{"cls"}}, AutoTruncate: true}),
 			`{"model_id":"m","model_sha":null,"model_dtype":"","served_model_name":"","model_type":{"embedding":{"pooling":"cls"}},"max_concurrent_requests":0,` +
 				`"max_input_length":0,"max_batch_tokens":0,"max_batch_requests":null,"max_client_batch_size":0,"auto_truncate":true,"tokenization_workers":0,` +

@@ -6,9 +6,9 @@ import (
 )
 
 // AppendEmbeddingsJSON appends an OpenAI embeddings answer to dst. vectors are one-dimensional float32 arrays, in
-// input order; tokens is their true total. base64 encodes the little-endian float32 bytes.
-func AppendEmbeddingsJSON(dst []byte, model string, vectors []Array, b64 bool, tokens int) []byte {
-	var w jsonWriter
+// input order; tokens is their true total. base64 encodes the little-endian float32 bytes. In pieces where out is not nil.
+func AppendEmbeddingsJSON(dst []byte, out *Sink, model string, vectors []Array, b64 bool, tokens int) []byte {
+	w := jsonWriter{out}
 	dst = append(dst, `{"object":"list","data":[`...)
 	for i, v := range vectors {
 		if i > 0 {
@@ -17,7 +17,11 @@ func AppendEmbeddingsJSON(dst []byte, model string, vectors []Array, b64 bool, t
 		dst = append(dst, `{"object":"embedding","embedding":`...)
 		if b64 {
 			dst = append(dst, '"')
-			dst = base64.StdEncoding.AppendEncode(dst, v.Data)
+			for data := v.Data; len(data) > 0 && !out.ended(); {
+				n := min(len(data), slab-slab%3) // only the last may need padding
+				dst = out.spill(base64.StdEncoding.AppendEncode(dst, data[:n]))
+				data = data[n:]
+			}
 			dst = append(dst, '"')
 		} else {
 			dst = w.array(dst, v)
@@ -25,6 +29,14 @@ func AppendEmbeddingsJSON(dst []byte, model string, vectors []Array, b64 bool, t
 		dst = append(dst, `,"index":`...)
 		dst = strconv.AppendInt(dst, int64(i), 10)
 		dst = append(dst, '}')
+		if out != nil {
+			if dst = out.spill(dst); out.ended() {
+				break
+			}
+			if out.forgets() {
+				vectors[i] = Array{}
+			}
+		}
 	}
 	dst = append(dst, `],"model":`...)
 	dst = AppendJSONString(dst, model)

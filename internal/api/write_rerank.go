@@ -2,12 +2,13 @@ package api
 
 import "strconv"
 
-// AppendRerankJSON appends r: SIE's keys model and results, Jina's object and usage, Cohere's id and meta.
-func AppendRerankJSON(dst []byte, r *RerankResponse) []byte {
+// AppendRerankJSON appends r: SIE's keys model and results, Jina's object and usage, Cohere's id and meta. In
+// pieces where out is not nil.
+func AppendRerankJSON(dst []byte, out *Sink, r *RerankResponse) []byte {
 	tokens := strconv.Itoa(r.Tokens)
 	dst = AppendJSONString(append(dst, `{"id":`...), r.ID)
 	dst = AppendJSONString(append(dst, `,"object":"list","model":`...), r.Model)
-	dst = appendList(append(dst, `,"results":`...), r.Results, appendRerankResult)
+	dst = appendList(append(dst, `,"results":`...), out, r.Results, appendRerankResult)
 	dst = append(dst, `,"meta":{"api_version":{"version":"`...)
 	dst = strconv.AppendInt(dst, int64(r.APIVersion), 10)
 	dst = append(dst, `"},"tokens":{"input_tokens":`+tokens+`,"output_tokens":0}}`...)

@@ -15,29 +15,32 @@ func AppendEncodeJSON(dst []byte, r *EncodeResponse) []byte {
 	return appendEncode(dst, jsonWriter{}, r)
 }
 
-// AppendEncode appends r in format f.
-func AppendEncode(dst []byte, f Format, r *EncodeResponse) []byte {
-	if f == JSON {
-		return AppendEncodeJSON(dst, r)
+// AppendEncode appends r in format f, in pieces where out is not nil.
+func AppendEncode(dst []byte, out *Sink, f Format, r *EncodeResponse) []byte {
+	switch {
+	case f == JSON:
+		return appendEncode(dst, jsonWriter{out}, r)
+	case out == nil:
+		return AppendEncodeMsgpack(dst, r)
 	}
-	return AppendEncodeMsgpack(dst, r)
+	return appendEncode(dst, mpackWriter{out}, r)
 }
 
-// AppendScore appends r in format f.
-func AppendScore(dst []byte, f Format, r *ScoreResponse) []byte {
-	return appendScore(dst, f.writer(), r)
+// AppendScore appends r in format f, in pieces where out is not nil.
+func AppendScore(dst []byte, out *Sink, f Format, r *ScoreResponse) []byte {
+	return appendScore(dst, f.writer(out), r)
 }
 
-// AppendExtract appends r in format f.
-func AppendExtract(dst []byte, f Format, r *ExtractResponse) []byte {
-	return appendExtract(dst, f.writer(), r)
+// AppendExtract appends r in format f, in pieces where out is not nil.
+func AppendExtract(dst []byte, out *Sink, f Format, r *ExtractResponse) []byte {
+	return appendExtract(dst, f.writer(out), r)
 }
 
-func (f Format) writer() writer {
+func (f Format) writer(out *Sink) writer {
 	if f == JSON {
-		return jsonWriter{}
+		return jsonWriter{out}
 	}
-	return mpackWriter{}
+	return mpackWriter{out}
 }
 
 // sizeHint bounds the msgpack size of r.
@@ -72,6 +75,14 @@ func appendEncode[W writer](dst []byte, w W, r *EncodeResponse) []byte {
 			dst = w.sep(dst)
 		}
 		dst = appendEncodeItem(dst, w, &r.Items[i])
+		if out := w.sink(); out != nil {
+			if dst = out.spill(dst); out.ended() {
+				break
+			}
+			if out.forgets() {
+				r.Items[i] = EncodeItem{}
+			}
+		}
 	}
 	dst = w.endList(dst)
 	dst = appendTiming(w.key(w.sep(dst), "timing"), w, r.Timing)
@@ -206,7 +217,9 @@ func appendScore(dst []byte, w writer, r *ScoreResponse) []byte {
 		dst = w.str(w.key(dst, "item_id"), s.ItemID)
 		dst = w.float(w.key(w.sep(dst), "score"), s.Score)
 		dst = w.int(w.key(w.sep(dst), "rank"), int64(s.Rank))
-		dst = w.endObject(dst)
+		if dst = w.sink().spill(w.endObject(dst)); w.sink().ended() {
+			break
+		}
 	}
 	dst = w.endList(dst)
 	return w.endObject(appendUsage(dst, w, r.Usage))
@@ -219,7 +232,9 @@ func each(dst []byte, w writer, n int, elem func(dst []byte, i int) []byte) []by
 		if i > 0 {
 			dst = w.sep(dst)
 		}
-		dst = elem(dst, i)
+		if dst = w.sink().spill(elem(dst, i)); w.sink().ended() {
+			break
+		}
 	}
 	return w.endList(dst)
 }
@@ -232,7 +247,11 @@ func appendExtract(dst []byte, w writer, r *ExtractResponse) []byte {
 	dst = w.object(dst, n)
 	dst = w.str(w.key(dst, "model"), r.Model)
 	dst = each(w.key(w.sep(dst), "items"), w, len(r.Items), func(dst []byte, i int) []byte {
-		return appendExtractItem(dst, w, &r.Items[i])
+		dst = appendExtractItem(dst, w, &r.Items[i])
+		if w.sink().forgets() {
+			r.Items[i] = ExtractItem{}
+		}
+		return dst
 	})
 	return w.endObject(appendUsage(dst, w, r.Usage))
 }

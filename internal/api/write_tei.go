@@ -8,43 +8,48 @@ import (
 
 // AppendTEIEmbeddings appends the answer of /embed: one float32 array a text. Numbers are the shortest that read back as
 // the same float32, as TEI prints them.
-func AppendTEIEmbeddings(dst []byte, vectors []Array) []byte {
-	return appendList(dst, vectors, func(dst []byte, v *Array) []byte { return appendFloats(dst, v.Data) })
+func AppendTEIEmbeddings(dst []byte, out *Sink, vectors []Array) []byte {
+	return appendList(dst, out, vectors, func(dst []byte, v *Array) []byte { return appendFloats(dst, out, v.Data) })
 }
 
 // AppendTEIAll appends the answer of /embed_all: one float32 matrix a text, tokens by width.
-func AppendTEIAll(dst []byte, matrices []Array) []byte {
-	return appendList(dst, matrices, func(dst []byte, m *Array) []byte {
+func AppendTEIAll(dst []byte, out *Sink, matrices []Array) []byte {
+	return appendList(dst, out, matrices, func(dst []byte, m *Array) []byte {
 		dst = append(dst, '[')
 		for row := range m.Rows {
-			dst = appendFloats(comma(dst, row), m.Data[row*m.Cols*4:(row+1)*m.Cols*4])
+			if dst = out.spill(appendFloats(comma(dst, row), out, m.Data[row*m.Cols*4:(row+1)*m.Cols*4])); out.ended() {
+				break
+			}
 		}
 		return append(dst, ']')
 	})
 }
 
 // AppendTEISparse appends the answer of /embed_sparse.
-func AppendTEISparse(dst []byte, rows []Sparse) []byte {
-	return appendList(dst, rows, func(dst []byte, r *Sparse) []byte {
+func AppendTEISparse(dst []byte, out *Sink, rows []Sparse) []byte {
+	return appendList(dst, out, rows, func(dst []byte, r *Sparse) []byte {
 		dst = append(dst, '[')
 		for k := range r.Indices.Cols {
 			dst = append(comma(dst, k), `{"index":`...)
 			dst = strconv.AppendUint(dst, uint64(le32(r.Indices.Data[4*k:])), 10)
 			dst = append(dst, `,"value":`...)
 			dst = append(appendShort(dst, math.Float32frombits(le32(r.Values.Data[4*k:]))), '}')
+			if dst = out.spill(dst); out.ended() {
+				break
+			}
 		}
 		return append(dst, ']')
 	})
 }
 
 // AppendTEISimilarities appends the answer of /similarity.
-func AppendTEISimilarities(dst []byte, scores []float64) []byte {
-	return appendList(dst, scores, func(dst []byte, s *float64) []byte { return appendShort(dst, float32(*s)) })
+func AppendTEISimilarities(dst []byte, out *Sink, scores []float64) []byte {
+	return appendList(dst, out, scores, func(dst []byte, s *float64) []byte { return appendShort(dst, float32(*s)) })
 }
 
 // AppendTEIRanks appends the answer of /rerank; ranks are best first.
-func AppendTEIRanks(dst []byte, ranks []TEIRank) []byte {
-	return appendList(dst, ranks, func(dst []byte, r *TEIRank) []byte {
+func AppendTEIRanks(dst []byte, out *Sink, ranks []TEIRank) []byte {
+	return appendList(dst, out, ranks, func(dst []byte, r *TEIRank) []byte {
 		dst = strconv.AppendInt(append(dst, `{"index":`...), int64(r.Index), 10)
 		if r.Text != nil {
 			dst = AppendJSONString(append(dst, `,"text":`...), *r.Text)
@@ -54,29 +59,29 @@ func AppendTEIRanks(dst []byte, ranks []TEIRank) []byte {
 }
 
 // AppendTEIPredictions appends the answer of /predict: a list of lists for a batch, the only list otherwise.
-func AppendTEIPredictions(dst []byte, batch bool, predictions [][]TEIPrediction) []byte {
+func AppendTEIPredictions(dst []byte, out *Sink, batch bool, predictions [][]TEIPrediction) []byte {
 	one := func(dst []byte, list *[]TEIPrediction) []byte {
-		return appendList(dst, *list, func(dst []byte, p *TEIPrediction) []byte {
+		return appendList(dst, out, *list, func(dst []byte, p *TEIPrediction) []byte {
 			dst = appendShort(append(dst, `{"score":`...), float32(p.Score))
 			return append(AppendJSONString(append(dst, `,"label":`...), p.Label), '}')
 		})
 	}
 	if batch {
-		return appendList(dst, predictions, one)
+		return appendList(dst, out, predictions, one)
 	}
 	return one(dst, &predictions[0])
 }
 
 // AppendTEITokens appends the answer of /tokenize.
-func AppendTEITokens(dst []byte, texts [][]TEIToken) []byte {
+func AppendTEITokens(dst []byte, out *Sink, texts [][]TEIToken) []byte {
 	place := func(dst []byte, p *int) []byte {
 		if p == nil {
 			return append(dst, "null"...)
 		}
 		return strconv.AppendInt(dst, int64(*p), 10)
 	}
-	return appendList(dst, texts, func(dst []byte, tokens *[]TEIToken) []byte {
-		return appendList(dst, *tokens, func(dst []byte, t *TEIToken) []byte {
+	return appendList(dst, out, texts, func(dst []byte, tokens *[]TEIToken) []byte {
+		return appendList(dst, out, *tokens, func(dst []byte, t *TEIToken) []byte {
 			dst = strconv.AppendInt(append(dst, `{"id":`...), int64(t.ID), 10)
 			dst = AppendJSONString(append(dst, `,"text":`...), t.Text)
 			dst = strconv.AppendBool(append(dst, `,"special":`...), t.Special)
@@ -87,8 +92,8 @@ func AppendTEITokens(dst []byte, texts [][]TEIToken) []byte {
 }
 
 // AppendTEITexts appends the answer of /decode.
-func AppendTEITexts(dst []byte, texts []string) []byte {
-	return appendList(dst, texts, func(dst []byte, s *string) []byte { return AppendJSONString(dst, *s) })
+func AppendTEITexts(dst []byte, out *Sink, texts []string) []byte {
+	return appendList(dst, out, texts, func(dst []byte, s *string) []byte { return AppendJSONString(dst, *s) })
 }
 
 // AppendTEIInfo appends the answer of /info.
@@ -101,10 +106,16 @@ func AppendTEIInfo(dst []byte, info *TEIInfo) []byte {
 }
 
 // appendList appends entries as a JSON array, each written by one.
-func appendList[T any](dst []byte, entries []T, one func(dst []byte, entry *T) []byte) []byte {
+func appendList[T any](dst []byte, out *Sink, entries []T, one func(dst []byte, entry *T) []byte) []byte {
 	dst = append(dst, '[')
 	for i := range entries {
-		dst = one(comma(dst, i), &entries[i])
+		if dst = out.spill(one(comma(dst, i), &entries[i])); out.ended() {
+			break
+		}
+		if out.forgets() {
+			var none T
+			entries[i] = none
+		}
 	}
 	return append(dst, ']')
 }
@@ -118,10 +129,15 @@ func comma(dst []byte, i int) []byte {
 }
 
 // appendFloats appends little-endian float32 values as a list.
-func appendFloats(dst, data []byte) []byte {
+func appendFloats(dst []byte, out *Sink, data []byte) []byte {
 	dst = append(dst, '[')
 	for i := 0; i+4 <= len(data); i += 4 {
 		dst = appendShort(comma(dst, i), math.Float32frombits(le32(data[i:])))
+		if i%slab == 0 {
+			if dst = out.spill(dst); out.ended() {
+				break
+			}
+		}
 	}
 	return append(dst, ']')
 }

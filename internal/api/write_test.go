@@ -82,7 +82,7 @@ func TestEncodeMsgpackGolden(t *testing.T) {
 	}
 	score := &ScoreResponse{Model: "m", Scores: []Score{{ItemID: "item-0", Score: 0.5}}}
 	const wantScore = "83a56d6f64656ca16da871756572795f6964c0a673636f7265739183a76974656d5f6964a66974656d2d30a573636f7265cb3fe0000000000000a472616e6b00"
-	if got := hex.EncodeToString(AppendScore(nil, Msgpack, score)); got != wantScore {
+	if got := hex.EncodeToString(AppendScore(nil, nil, Msgpack, score)); got != wantScore {
 		t.Errorf("score:\n got %s\nwant %s", got, wantScore)
 	}
 }
@@ -110,7 +110,7 @@ func TestEncodeJSON(t *testing.T) {
 	if !json.Valid([]byte(got[1:])) {
 		t.Error("not JSON")
 	}
-	if got := string(AppendEncode(nil, JSON, &EncodeResponse{})); got != `{"model":"","items":[],"timing":null}` {
+	if got := string(AppendEncode(nil, nil, JSON, &EncodeResponse{})); got != `{"model":"","items":[],"timing":null}` {
 		t.Errorf("empty response: %s", got)
 	}
 }
@@ -136,7 +136,7 @@ func TestScoreAndExtractJSON(t *testing.T) {
 		Scores: []Score{{"b", 2, 0}, {"item-0", -1.5, 1}}}
 	const want = `{"model":"r","query_id":"q","scores":[{"item_id":"b","score":2.0,"rank":0},{"item_id":"item-0","score":-1.5,"rank":1}],` +
 		`"usage":{"input_tokens":9,"images":2,"input_tokens_details":{"content_tokens":5}}}`
-	if got := string(AppendScore(nil, JSON, s)); got != want {
+	if got := string(AppendScore(nil, nil, JSON, s)); got != want {
 		t.Errorf("score:\n got %s\nwant %s", got, want)
 	}
 	x := &ExtractResponse{Model: "g", Items: []ExtractItem{
@@ -151,11 +151,11 @@ func TestScoreAndExtractJSON(t *testing.T) {
 		`{"id":"a","entities":[{"text":"Ann","label":"person","score":0.5,"start":0,"end":3,"bbox":null},{"text":"","label":"logo","score":1.0,"start":null,"end":null,"bbox":[1,2,3,4]}],` +
 		`"relations":[{"head":"a","tail":"b","relation":"knows","score":0.25}],"classifications":[{"label":"x","score":1.0}],"objects":[{"label":"cat","score":0.5,"bbox":[0,0,5,5]}],` +
 		`"data":{"a":{},"b":[null,true,-3,2.5,"s",["t"]]},"error":{"code":"INPUT_TOO_LONG","message":"too long"}}]}`
-	if got := string(AppendExtract(nil, JSON, x)); got != wantX {
+	if got := string(AppendExtract(nil, nil, JSON, x)); got != wantX {
 		t.Errorf("extract:\n got %s\nwant %s", got, wantX)
 	}
 	// The msgpack twin says the same: read it back with the tree reader and compare as JSON.
-	tree, err := Raw{Msgpack, AppendExtract(nil, Msgpack, x)}.Value("metadata", 1000)
+	tree, err := Raw{Msgpack, AppendExtract(nil, nil, Msgpack, x)}.Value("metadata", 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,10 +177,10 @@ func TestEmbeddingsJSON(t *testing.T) {
 	v := []Array{Vector(Float32, f32(1.5, -2)), Vector(Float32, f32(0, 1))}
 	const want = `{"object":"list","data":[{"object":"embedding","embedding":[1.5,-2.0],"index":0},{"object":"embedding","embedding":[0.0,1.0],"index":1}],` +
 		`"model":"m","usage":{"prompt_tokens":7,"total_tokens":7,"sie_token_source":"worker"}}`
-	if got := string(AppendEmbeddingsJSON(nil, "m", v, false, 7)); got != want {
+	if got := string(AppendEmbeddingsJSON(nil, nil, "m", v, false, 7)); got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
-	if got := string(AppendEmbeddingsJSON(nil, "m", v[:1], true, 7)); !strings.Contains(got, `"embedding":"AADAPwAAAMA=","index":0}]`) {
+	if got := string(AppendEmbeddingsJSON(nil, nil, "m", v[:1], true, 7)); !strings.Contains(got, `"embedding":"AADAPwAAAMA=","index":0}]`) {
 		t.Errorf("base64: %s", got)
 	}
 }
@@ -276,7 +276,7 @@ func BenchmarkEncodeResponse(b *testing.B) {
 			b.ReportAllocs()
 			var dst []byte
 			for b.Loop() {
-				dst = AppendEncode(dst[:0], f, r)
+				dst = AppendEncode(dst[:0], nil, f, r)
 			}
 			b.SetBytes(int64(len(dst)))
 		})

@@ -25,10 +25,13 @@ type writer interface {
 	null(dst []byte) []byte
 	bytes(dst []byte, b []byte) []byte
 	array(dst []byte, a Array) []byte
+	sink() *Sink // nil: the answer is written as a whole
 }
 
 // mpackWriter writes minimal msgpack as Python's packer does.
-type mpackWriter struct{}
+type mpackWriter struct{ out *Sink }
+
+func (w mpackWriter) sink() *Sink { return w.out }
 
 func (mpackWriter) object(dst []byte, n int) []byte    { return msgp.AppendMapHeader(dst, uint32(n)) }
 func (mpackWriter) endObject(dst []byte) []byte        { return dst }
@@ -64,11 +67,22 @@ func (w mpackWriter) array(dst []byte, a Array) []byte {
 	}
 	dst = w.int(dst, int64(a.Cols))
 	dst = append(dst, "\xc4\x04data"...)
-	return msgp.AppendBytes(dst, a.Data)
+	if w.out == nil {
+		return msgp.AppendBytes(dst, a.Data)
+	}
+	dst = msgp.AppendBytesHeader(dst, uint32(len(a.Data)))
+	for data := a.Data; len(data) > 0 && !w.out.ended(); {
+		n := min(len(data), slab)
+		dst = w.out.spill(append(dst, data[:n]...))
+		data = data[n:]
+	}
+	return dst
 }
 
 // jsonWriter writes compact JSON, UTF-8 unescaped.
-type jsonWriter struct{}
+type jsonWriter struct{ out *Sink }
+
+func (w jsonWriter) sink() *Sink { return w.out }
 
 func (jsonWriter) object(dst []byte, _ int) []byte { return append(dst, '{') }
 func (jsonWriter) endObject(dst []byte) []byte     { return append(dst, '}') }
@@ -96,13 +110,30 @@ func (w jsonWriter) array(dst []byte, a Array) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = w.row(dst, a.Type, a.Data[i*stride:(i+1)*stride])
+		dst = w.out.spill(w.row(dst, a.Type, a.Data[i*stride:(i+1)*stride]))
+		if w.out.ended() {
+			break
+		}
 	}
 	return append(dst, ']')
 }
 
-func (jsonWriter) row(dst []byte, t NumType, data []byte) []byte {
+func (w jsonWriter) row(dst []byte, t NumType, data []byte) []byte {
 	dst = append(dst, '[')
+	if w.out == nil {
+		return append(w.numbers(dst, t, data), ']')
+	}
+	for first := 0; first < len(data) && !w.out.ended(); first += slab {
+		if first > 0 {
+			dst = append(dst, ',')
+		}
+		dst = w.out.spill(w.numbers(dst, t, data[first:min(len(data), first+slab)]))
+	}
+	return append(dst, ']')
+}
+
+// numbers appends the elements of data with commas between them.
+func (jsonWriter) numbers(dst []byte, t NumType, data []byte) []byte {
 	size := t.Size()
 	dst = slices.Grow(dst, len(data)/size*jsonNumberSize[t])
 	for i := 0; i+size <= len(data); i += size {
@@ -123,7 +154,7 @@ func (jsonWriter) row(dst []byte, t NumType, data []byte) []byte {
 			dst = strconv.AppendInt(dst, int64(int32(le32(b))), 10)
 		}
 	}
-	return append(dst, ']')
+	return dst
 }
 
 // jsonNumberSize is the usual length of a number with its comma, to grow once.

@@ -177,6 +177,19 @@ func SlowQueue(limit, retryAfter time.Duration) *Error {
 	return e
 }
 
+// FullQueueAnswer is FullQueueBytes for the results of a request, of whose items some would fit.
+func FullQueueAnswer(pending, adding, limit int64, fit int) *Error {
+	e := FullQueueBytes(pending, adding, limit)
+	e.Message += fmt.Sprintf("; results of %d of its items would fit now", fit)
+	return e
+}
+
+// AnswerTooLarge is the 400 for a request whose results never fit into memory; fit of its items would.
+func AnswerTooLarge(field string, bytes, limit int64, fit int) *Error {
+	return Invalidf(field, "Field '%s': the results take %d bytes, and %d are the limit for all requests and results together; "+
+		"send at most %d such items in a request", field, bytes, limit, fit)
+}
+
 // OutOfMemory is the 503 after the recovery ladder failed; operation is Encoding, Scoring or Extraction.
 func OutOfMemory(operation string, cause error) *Error {
 	e := newError(ResourceExhausted, operation+" temporarily unavailable due to resource pressure: out of memory")

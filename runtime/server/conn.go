@@ -26,6 +26,9 @@ type conn struct {
 	over  atomic.Bool // the peer has ended it, or it broke
 	once  sync.Once   // of Close
 	gone  atomic.Bool // cut
+
+	gathers  bool // writes are put together
+	gathered []byte
 }
 
 // tlsConn is a conn over TLS. fasthttp shakes hands with what has these methods before it reads.
@@ -69,6 +72,42 @@ func (c *conn) Read(p []byte) (int, error) {
 		c.over.Store(true)
 	}
 	return n, err
+}
+
+// gatherBytes is how much is put together before it is written.
+const gatherBytes = 64 << 10
+
+// Write implements net.Conn.
+func (c *conn) Write(p []byte) (int, error) {
+	if !c.gathers {
+		return c.Conn.Write(p)
+	}
+	c.gathered = append(c.gathered, p...)
+	if len(c.gathered) < gatherBytes {
+		return len(p), nil
+	}
+	return len(p), c.flush()
+}
+
+func (c *conn) flush() error {
+	_, err := c.Conn.Write(c.gathered)
+	c.gathered = c.gathered[:0]
+	return err
+}
+
+// gather puts the writes that follow together into larger ones, until scatter: fasthttp sends every few KiB of an answer of
+// unknown length by themselves, in two parts.
+func (c *conn) gather() {
+	c.gathers, c.gathered = true, make([]byte, 0, gatherBytes+8<<10)
+}
+
+// scatter writes what is left.
+func (c *conn) scatter() {
+	if c.gathers {
+		c.gathers = false
+		_ = c.flush() // the next write says what is wrong too
+		c.gathered = nil
+	}
 }
 
 // end lets the reader have what has arrived, and nothing that comes later. A deadline could not: a read after it returns

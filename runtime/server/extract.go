@@ -76,6 +76,5 @@ func (s *Server) writeExtract(ctx *fasthttp.RequestCtx, model string, req *api.E
 	s.setHeaders(ctx, res.Model, timingOf(res.Timings), res.Tokens)
 	warn(ctx, res.Ignored)
 	f := api.ResponseFormat(header(ctx, "Accept"))
-	ctx.SetContentType(f.ContentType())
-	ctx.Response.SetBodyRaw(api.AppendExtract(nil, f, &out))
+	s.reply(ctx, f, func(dst []byte, to *api.Sink) []byte { return api.AppendExtract(dst, to, f, &out) })
 }

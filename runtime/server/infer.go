@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -25,6 +26,7 @@ type call struct {
 	kind     dialect.RouteKind
 	model    string            // where the path names one that is in the catalog
 	full     *dialect.Prepared // the answer where there is no room for it, whatever its body says
+	field    string            // what its items are called; "": items
 }
 
 // inference wraps what every inference route shares: the checks that come before the body, the body within its bounds,
@@ -61,7 +63,14 @@ func (s *Server) inference(ctx *fasthttp.RequestCtx, c call,
 	}
 	defer s.gate.leave()
 
-	work, cancel := context.WithCancelCause(s.work)
+	own := &visitOf(ctx).answer
+	*own = share{bodies: &s.bodies, body: body.reserved, field: cmp.Or(c.field, "items")}
+	defer func() {
+		if !own.lent {
+			own.release()
+		}
+	}()
+	work, cancel := context.WithCancelCause(worker.WithHold(s.work, own.hold))
 	defer cancel(nil)
 	end, err := s.hangups.watch(ctx.Conn(), func() { cancel(errClientGone) })
 	if err == nil {
@@ -155,8 +164,7 @@ func (s *Server) writeEncode(ctx *fasthttp.RequestCtx, model string, req *api.En
 	s.setHeaders(ctx, res.Model, timing, res.Tokens)
 	warn(ctx, res.Ignored)
 	f := api.ResponseFormat(header(ctx, "Accept"))
-	ctx.SetContentType(f.ContentType())
-	ctx.Response.SetBodyRaw(api.AppendEncode(nil, f, &out))
+	s.reply(ctx, f, func(dst []byte, to *api.Sink) []byte { return api.AppendEncode(dst, to, f, &out) })
 }
 
 // encodeItems puts each text's outputs under its id.
@@ -199,7 +207,7 @@ func (s *Server) setHeaders(ctx *fasthttp.RequestCtx, m *catalog.Resolved, timin
 
 // embeddings answers POST /v1/embeddings in OpenAI's dialect.
 func (s *Server) embeddings(ctx *fasthttp.RequestCtx, _ string) {
-	c := call{endpoint: "embeddings", kind: dialect.RouteOpenAI, full: s.full.answer(s.worker.AllFull())}
+	c := call{endpoint: "embeddings", kind: dialect.RouteOpenAI, full: s.full.answer(s.worker.AllFull()), field: "input"}
 	s.inference(ctx, c, func(work context.Context, body []byte) (string, error) {
 		req, err := api.DecodeEmbeddings(header(ctx, "Content-Type"), body, s.opt.Limits)
 		if err != nil {
@@ -218,8 +226,10 @@ func (s *Server) embeddings(ctx *fasthttp.RequestCtx, _ string) {
 		for i, row := range res.Rows {
 			vectors[i] = api.Vector(res.Type, row)
 		}
-		ctx.SetContentType("application/json")
-		ctx.Response.SetBodyRaw(api.AppendEmbeddingsJSON(nil, req.Model, vectors, req.Base64, res.Tokens))
+		named, coded, tokens := req.Model, req.Base64, res.Tokens
+		s.reply(ctx, api.JSON, func(dst []byte, to *api.Sink) []byte {
+			return api.AppendEmbeddingsJSON(dst, to, named, vectors, coded, tokens)
+		})
 		s.observe("embeddings", res)
 		note(ctx, len(res.Rows), res.Tokens, []string{"dense"}, res.Timings)
 		return m.ID, nil

@@ -25,7 +25,7 @@ func (s *Server) rerankV2(ctx *fasthttp.RequestCtx, _ string) {
 }
 
 func (s *Server) rerankAs(ctx *fasthttp.RequestCtx, kind dialect.RouteKind, version int) {
-	c := call{endpoint: "rerank", kind: kind, full: s.full.answer(s.worker.AllFull())}
+	c := call{endpoint: "rerank", kind: kind, full: s.full.answer(s.worker.AllFull()), field: "documents"}
 	s.inference(ctx, c, func(work context.Context, body []byte) (string, error) {
 		start := time.Now()
 		req, err := api.DecodeRerank(body, s.opt.Limits)
@@ -72,8 +72,7 @@ func (s *Server) rerankAs(ctx *fasthttp.RequestCtx, kind dialect.RouteKind, vers
 			}
 		}
 		warn(ctx, res.Ignored)
-		ctx.SetContentType(api.ContentTypeJSON)
-		ctx.Response.SetBodyRaw(api.AppendRerankJSON(nil, &out))
+		s.reply(ctx, api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendRerankJSON(dst, to, &out) })
 		res.Timings.Total = time.Since(start)
 		s.served(ctx, m.ID, "rerank", len(res.Scores), res.Tokens, res.Timings)
 		return m.ID, nil

@@ -79,8 +79,7 @@ func (s *Server) writeScore(ctx *fasthttp.RequestCtx, model string, req *api.Sco
 		h.Set("X-SIE-Model-Revision", res.Model.Revision)
 	}
 	f := api.ResponseFormat(header(ctx, "Accept"))
-	ctx.SetContentType(f.ContentType())
-	ctx.Response.SetBodyRaw(api.AppendScore(nil, f, &out))
+	s.reply(ctx, f, func(dst []byte, to *api.Sink) []byte { return api.AppendScore(dst, to, f, &out) })
 }
 
 func timing(t worker.Timings) *api.Timing {

@@ -23,7 +23,13 @@ import (
 // tei wraps what its routes share: the default model that gives one of outputs, and the error envelope.
 func (s *Server) tei(ctx *fasthttp.RequestCtx, endpoint string, outputs []string,
 	f func(work context.Context, model string, body []byte) error) {
-	c := call{endpoint: endpoint, kind: dialect.RouteTEI}
+	c := call{endpoint: endpoint, kind: dialect.RouteTEI, field: "inputs"}
+	switch endpoint {
+	case "rerank":
+		c.field = "texts"
+	case "decode":
+		c.field = "ids"
+	}
 	model, noModel := s.defaultModel(outputs...)
 	if noModel == nil {
 		c.full = s.full.answer(s.worker.Full(model))
@@ -82,7 +88,7 @@ func (s *Server) teiEmbed(ctx *fasthttp.RequestCtx, _ string) {
 		}
 		res.Timings.Total = time.Since(start)
 		s.teiHeaders(ctx, chars(req.Texts...), res.Tokens, res.Timings)
-		ctx.Response.SetBodyRaw(api.AppendTEIEmbeddings(nil, vectors))
+		s.reply(ctx, api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIEmbeddings(dst, to, vectors) })
 		s.served(ctx, model, "embed", len(res.Rows), res.Tokens, res.Timings)
 		return nil
 	})
@@ -112,7 +118,7 @@ func (s *Server) teiSimilarity(ctx *fasthttp.RequestCtx, _ string) {
 		}
 		res.Timings.Total = time.Since(start)
 		s.teiHeaders(ctx, chars(texts...), res.Tokens, res.Timings)
-		ctx.Response.SetBodyRaw(api.AppendTEISimilarities(nil, out))
+		s.reply(ctx, api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendTEISimilarities(dst, to, out) })
 		s.served(ctx, model, "similarity", len(res.Rows), res.Tokens, res.Timings)
 		return nil
 	})
@@ -155,8 +161,7 @@ func (s *Server) teiTokenize(ctx *fasthttp.RequestCtx, _ string) {
 			}
 			tokens += len(list)
 		}
-		ctx.SetContentType(api.ContentTypeJSON)
-		ctx.Response.SetBodyRaw(api.AppendTEITokens(nil, out))
+		s.reply(ctx, api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendTEITokens(dst, to, out) })
 		s.served(ctx, model, "tokenize", len(read), 0, worker.Timings{Total: time.Since(start), Tokenize: time.Since(start)})
 		return nil
 	})
@@ -174,8 +179,7 @@ func (s *Server) teiDecode(ctx *fasthttp.RequestCtx, _ string) {
 		if err != nil {
 			return err
 		}
-		ctx.SetContentType(api.ContentTypeJSON)
-		ctx.Response.SetBodyRaw(api.AppendTEITexts(nil, texts))
+		s.reply(ctx, api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendTEITexts(dst, to, texts) })
 		s.served(ctx, model, "decode", len(texts), 0, worker.Timings{Total: time.Since(start)})
 		return nil
 	})

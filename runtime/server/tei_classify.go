@@ -50,7 +50,7 @@ func (s *Server) teiRerank(ctx *fasthttp.RequestCtx, _ string) {
 		}
 		t.Total = time.Since(start)
 		s.teiHeaders(ctx, chars(req.Texts...)+len(req.Texts)*chars(req.Query), tokens, t)
-		ctx.Response.SetBodyRaw(api.AppendTEIRanks(nil, ranks))
+		s.reply(ctx, api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIRanks(dst, to, ranks) })
 		s.served(ctx, model, "rerank", len(ranks), tokens, t)
 		return nil
 	})
@@ -117,7 +117,8 @@ func (s *Server) teiPredict(ctx *fasthttp.RequestCtx, _ string) {
 		}
 		t.Total = time.Since(start)
 		s.teiHeaders(ctx, characters, tokens, t)
-		ctx.Response.SetBodyRaw(api.AppendTEIPredictions(nil, req.Batch, out))
+		batch := req.Batch
+		s.reply(ctx, api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIPredictions(dst, to, batch, out) })
 		s.served(ctx, model, "predict", len(req.Inputs), tokens, t)
 		return nil
 	})

@@ -12,17 +12,23 @@ import (
 
 // teiSparse answers POST /embed_sparse: a SPLADE model's weights by vocabulary id.
 func (s *Server) teiSparse(ctx *fasthttp.RequestCtx, _ string) {
-	s.teiOutput(ctx, "embed_sparse", "sparse", func(res *worker.Result) []byte { return api.AppendTEISparse(nil, sparseRows(res)) })
+	s.teiOutput(ctx, "embed_sparse", "sparse", func(res *worker.Result) api.Answer {
+		rows := sparseRows(res)
+		return func(dst []byte, to *api.Sink) []byte { return api.AppendTEISparse(dst, to, rows) }
+	})
 }
 
 // teiAll answers POST /embed_all: a vector a token. A model that has trained multivectors gives those; one that has only
 // pooled vectors is refused, as for /v1/encode.
 func (s *Server) teiAll(ctx *fasthttp.RequestCtx, _ string) {
-	s.teiOutput(ctx, "embed_all", "multivector", func(res *worker.Result) []byte { return api.AppendTEIAll(nil, tokenRows(res)) })
+	s.teiOutput(ctx, "embed_all", "multivector", func(res *worker.Result) api.Answer {
+		rows := tokenRows(res)
+		return func(dst []byte, to *api.Sink) []byte { return api.AppendTEIAll(dst, to, rows) }
+	})
 }
 
-// teiOutput answers with one output of a model, which write turns into the body.
-func (s *Server) teiOutput(ctx *fasthttp.RequestCtx, endpoint, output string, write func(*worker.Result) []byte) {
+// teiOutput answers with one output of a model, which write makes the answer of.
+func (s *Server) teiOutput(ctx *fasthttp.RequestCtx, endpoint, output string, write func(*worker.Result) api.Answer) {
 	s.tei(ctx, endpoint, []string{output}, func(work context.Context, model string, body []byte) error {
 		start := time.Now()
 		req, err := api.DecodeTEIEmbed(body, s.opt.Limits)
@@ -40,7 +46,7 @@ func (s *Server) teiOutput(ctx *fasthttp.RequestCtx, endpoint, output string, wr
 		}
 		res.Timings.Total = time.Since(start)
 		s.teiHeaders(ctx, chars(req.Texts...), res.Tokens, res.Timings)
-		ctx.Response.SetBodyRaw(write(res))
+		s.reply(ctx, api.JSON, write(res))
 		s.served(ctx, model, endpoint, len(req.Texts)+len(req.Tokens), res.Tokens, res.Timings)
 		return nil
 	})

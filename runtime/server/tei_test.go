@@ -256,10 +256,10 @@ func TestTEIOutputs(t *testing.T) {
 	}
 	res := &worker.Result{SparseType: api.Float32, SparseDims: 9, Sparse: []worker.Sparse{{Columns: []byte{7, 0, 0, 0}, Values: le(0.5)}, {}},
 		MultiType: api.Float32, TokenDims: 2, Multi: []worker.Matrix{{Rows: 2, Data: le(1, 2, 3, 4)}, {}}}
-	if got := string(api.AppendTEISparse(nil, sparseRows(res))); got != `[[{"index":7,"value":0.5}],[]]` {
+	if got := string(api.AppendTEISparse(nil, nil, sparseRows(res))); got != `[[{"index":7,"value":0.5}],[]]` {
 		t.Errorf("sparse %s", got)
 	}
-	if got := string(api.AppendTEIAll(nil, tokenRows(res))); got != `[[[1.0,2.0],[3.0,4.0]],[]]` {
+	if got := string(api.AppendTEIAll(nil, nil, tokenRows(res))); got != `[[[1.0,2.0],[3.0,4.0]],[]]` {
 		t.Errorf("all %s", got)
 	}
 }

@@ -27,6 +27,8 @@ type visit struct {
 	timings worker.Timings
 	span    trace.Span // nil: no tracing, or not an inference route
 	body    bool       // somebody has read the request's body, or tried to
+	answer  share      // what its results take
+	writing *writing   // the answer, where it is written after the handler
 }
 
 type visitKey struct{}
@@ -80,12 +82,18 @@ func (s *Server) depart(ctx *fasthttp.RequestCtx, v *visit) {
 		s.describe(v, ctx.Response.StatusCode(), failure)
 		v.span.End()
 	}
-	if s.opt.AccessLog {
-		s.opt.Log.Info("request", "id", v.id, "method", string(ctx.Method()), "path", string(ctx.URI().PathOriginal()),
-			"status", ctx.Response.StatusCode(), "error", failure, "model", v.model, "items", v.items, "tokens", v.tokens,
-			"ms", ms(time.Since(v.start)), "bytes_in", max(ctx.Request.Header.ContentLength(), 0), "bytes_out", len(ctx.Response.Body()),
-			"client", ctx.RemoteIP().String(), "sdk", caller(ctx).Version(), "key", v.key)
+	if !s.opt.AccessLog {
+		return
 	}
+	line := []any{"id", v.id, "method", string(ctx.Method()), "path", string(ctx.URI().PathOriginal()),
+		"status", ctx.Response.StatusCode(), "error", failure, "model", v.model, "items", v.items, "tokens", v.tokens,
+		"ms", ms(time.Since(v.start)), "bytes_in", max(ctx.Request.Header.ContentLength(), 0),
+		"client", ctx.RemoteIP().String(), "sdk", caller(ctx).Version(), "key", v.key, "bytes_out"}
+	if v.writing != nil { // the line waits for the end of the answer
+		v.writing.done = func(bytes int64) { s.opt.Log.Info("request", append(line, bytes)...) }
+		return
+	}
+	s.opt.Log.Info("request", append(line, len(ctx.Response.Body()))...)
 }
 
 // begin starts the span of an inference request, as part of the caller's trace if it names one.

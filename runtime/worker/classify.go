@@ -45,6 +45,9 @@ func (w *Worker) Classify(ctx context.Context, r *ClassifyRequest) (*ClassifyRes
 	defer done()
 	reader := work.reader
 	n := max(len(r.Texts), len(r.Pairs))
+	if err := holdOf(ctx)(int64(n)*int64(listBytes+entryBytes*len(work.model.weights.Labels)), n); err != nil {
+		return nil, err
+	}
 	res := &ClassifyResult{Labels: work.model.weights.Labels, Scores: make([][]float64, n)}
 	v, err := work.use(arch.Want{Logits: true})
 	if err != nil {

@@ -59,12 +59,14 @@ type encoding struct {
 	result  Result
 
 	kept  [][]int32 // ids of each text as the model reads it, where what it gives is read by them
-	short []int     // texts whose sparse result had too little room
-	room  int       // that they need
+	hold  Hold
+	whole int   // bytes of each item's result that were asked for at first
+	short []int // texts whose sparse result had too little room
+	room  int   // that they need
 }
 
 func newEncoding(ctx context.Context, m *model, p *plan, r *Request) (*encoding, error) {
-	e := &encoding{ctx: ctx, model: m, plan: p, req: r, n: max(len(r.Texts), len(r.Tokens)), reader: newReader(ctx, m, p, r.Field)}
+	e := &encoding{ctx: ctx, model: m, plan: p, req: r, n: max(len(r.Texts), len(r.Tokens)), reader: newReader(ctx, m, p, r.Field), hold: holdOf(ctx)}
 	e.result.Model, e.result.Ignored = p.model, p.ignored
 	if p.model.Family == catalog.FamilyColBERT {
 		e.markers = m.markersOf(p.model)
@@ -74,6 +76,10 @@ func newEncoding(ctx context.Context, m *model, p *plan, r *Request) (*encoding,
 	if err := e.prepare(); err != nil {
 		return nil, err
 	}
+	if err := e.hold(int64(e.n)*int64(vectorBytes+e.whole), e.n); err != nil {
+		return nil, err
+	}
+	e.makeRoom()
 	if p.outputs.sparse && m.idf != nil && p.query && p.outputs == (outputs{sparse: true}) {
 		return e, nil
 	}
@@ -176,9 +182,19 @@ func (e *encoding) items(first, end int) ([]batch.Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	items := make([]batch.Item, len(ids))
+	items, more := make([]batch.Item, len(ids)), int64(0)
 	for i := range items {
 		items[i] = e.item(ids[i], first, i)
+		for j := range items[i].Specs {
+			more += int64(items[i].Specs[j].Bytes)
+		}
+		if e.variant.want.TokenWeights {
+			more += 8 * int64(len(items[i].IDs)) // a column and a weight of the row that is made of them
+		}
+		more -= int64(e.whole)
+	}
+	if more > 0 {
+		return items, e.hold(more, end)
 	}
 	return items, nil
 }

@@ -52,8 +52,12 @@ func (w *Worker) Extract(ctx context.Context, r *ExtractRequest) (*ExtractResult
 		return nil, err
 	}
 	defer done()
-	x := &extraction{passage: work, req: r, result: ExtractResult{Model: p.model, Ignored: p.ignored, Items: make([]Extracted, len(r.Texts))}}
+	x := &extraction{passage: work, req: r, hold: holdOf(ctx), result: ExtractResult{Model: p.model, Ignored: p.ignored}}
 	x.reader.tooLong = x.fail
+	if err := x.hold(int64(len(r.Texts))*int64(listBytes+entryBytes*x.classes()), len(r.Texts)); err != nil {
+		return nil, err
+	}
+	x.result.Items = make([]Extracted, len(r.Texts))
 	x.result.Timings.Preprocess = time.Since(start)
 	if err := x.run(); err != nil {
 		return nil, w.translate(ctx, w.recordError(err, p), p.model, x.queue, len(r.Texts), "extraction")
@@ -68,7 +72,19 @@ func (w *Worker) Extract(ctx context.Context, r *ExtractRequest) (*ExtractResult
 type extraction struct {
 	passage
 	req    *ExtractRequest
+	hold   Hold
 	result ExtractResult
+}
+
+// classes is how many classes an item's result may have.
+func (x *extraction) classes() int {
+	switch x.plan.model.Family {
+	case catalog.FamilyZeroShot:
+		return len(x.req.Labels)
+	case catalog.FamilySequenceClassifier:
+		return len(x.model.weights.Labels)
+	}
+	return 0
 }
 
 func (x *extraction) run() error {
@@ -88,7 +104,7 @@ func (x *extraction) fail(item int, why *errs.Error) { x.result.Items[item] = Ex
 
 // logits runs n texts through the head that gives a value for each of the model's labels, for each text or each of its tokens. It
 // hands on the logits of items that can be answered: all finite.
-func (x *extraction) logits(want arch.Want, n int, items func(first, end int) ([]batch.Item, error), put func(i int, z []float64)) error {
+func (x *extraction) logits(want arch.Want, n int, items func(first, end int) ([]batch.Item, error), put func(i int, z []float64) error) error {
 	v, err := x.use(want)
 	if err != nil {
 		return err
@@ -110,8 +126,11 @@ func (x *extraction) logits(want arch.Want, n int, items func(first, end int) ([
 			if answered(first+i) && slices.ContainsFunc(z, func(logit float64) bool { return logit-logit != 0 }) { // NaN or infinite
 				x.fail(x.reader.item(first+i), errs.NonFinite(x.plan.model.ID, "scores"))
 			}
-			if answered(first + i) {
-				put(first+i, z)
+			if !answered(first + i) {
+				continue
+			}
+			if err := put(first+i, z); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -132,9 +151,10 @@ func (x *extraction) classify() error {
 	}
 	return x.logits(arch.Want{Logits: true}, len(x.req.Texts), func(first, end int) ([]batch.Item, error) {
 		return x.reader.textItems(x.req.Texts[first:end], first)
-	}, func(i int, z []float64) {
+	}, func(i int, z []float64) error {
 		classes := ranked(m.Labels, each(z), x.plan.options.Raw)
 		x.result.Items[i].Classes = slices.DeleteFunc(classes, func(c api.Class) bool { return !x.wants(c.Label) })
+		return nil
 	})
 }
 

@@ -132,6 +132,13 @@ func (e *encoding) lookUp() error {
 		if err != nil {
 			return err
 		}
+		more := int64(0)
+		for i := range ids {
+			more += 8 * int64(len(ids[i])) // a column and a weight
+		}
+		if err := e.hold(more, end); err != nil {
+			return err
+		}
 		for i := range ids {
 			var row weighted
 			for _, id := range ids[i] {

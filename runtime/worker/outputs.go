@@ -65,9 +65,9 @@ type forms struct {
 	vocab         int  // columns of a sparse row
 }
 
-// prepare settles the widths, which only the loaded model knows, and makes room for the results.
+// prepare settles the widths, which only the loaded model knows.
 func (e *encoding) prepare() error {
-	p, m, out := e.plan, e.model.weights, &e.result
+	p, m := e.plan, e.model.weights
 	e.forms = forms{rows: p.form, weights: p.form.weights(), dims: m.Dim, normalize: m.Normalize, tokenDims: m.TokenDim,
 		unitTokens: true, vocab: m.Vocab}
 	f := &e.forms
@@ -85,6 +85,15 @@ func (e *encoding) prepare() error {
 		f.dims, f.normalize = p.dimensions, true
 	}
 	if p.outputs.dense {
+		e.whole = f.rows.bytes(f.dims)
+	}
+	return nil
+}
+
+// makeRoom makes the lists of the results.
+func (e *encoding) makeRoom() {
+	p, f, out := e.plan, &e.forms, &e.result
+	if p.outputs.dense {
 		out.Rows, out.Type, out.Dims = make([][]byte, e.n), f.rows.element, f.dims
 	}
 	if p.outputs.sparse {
@@ -93,7 +102,6 @@ func (e *encoding) prepare() error {
 	if p.outputs.multi {
 		out.Multi, out.MultiType, out.TokenDims = make([]Matrix, e.n), f.rows.element, f.tokenDims
 	}
-	return nil
 }
 
 const (

@@ -41,6 +41,9 @@ func (w *Worker) Score(ctx context.Context, r *ScoreRequest) (*ScoreResult, erro
 	if err != nil {
 		return nil, err
 	}
+	if err := holdOf(ctx)(int64(len(r.Texts))*scoreBytes, len(r.Texts)); err != nil {
+		return nil, err
+	}
 	work, done, err := w.begin(ctx, p, r.Field)
 	if err != nil {
 		return nil, err

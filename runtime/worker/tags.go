@@ -37,7 +37,7 @@ func (x *extraction) tag() error {
 			items[i] = batch.Item{IDs: ids, Specs: []batch.Spec{values(len(ids) * len(m.Labels))}, Index: i}
 		}
 		return items, nil
-	}, func(i int, z []float64) {
+	}, func(i int, z []float64) error {
 		tags := bestTags(z, m.Labels, places[i])
 		threshold, _ := number(x.plan.options.Raw["threshold"])
 		for _, e := range join(tags, x.req.Texts[i]) {
@@ -45,6 +45,8 @@ func (x *extraction) tag() error {
 				x.result.Items[i].Entities = append(x.result.Items[i].Entities, e)
 			}
 		}
+		places[i] = nil
+		return x.hold(int64(len(x.result.Items[i].Entities))*entryBytes, i+1)
 	})
 }
 

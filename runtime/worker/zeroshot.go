@@ -43,12 +43,13 @@ func (x *extraction) zeroShot() error {
 			a[i], b[i] = x.req.Texts[(first+i)/n], hypotheses[(first+i)%n]
 		}
 		return x.reader.pairItems(a, b, first, specs, &special)
-	}, func(i int, z []float64) {
+	}, func(i int, z []float64) error {
 		score := z[entails]
 		if alone {
 			score = softmax([]float64{z[contradicts], z[entails]})[1]
 		}
 		scores[i/n] = append(scores[i/n], score)
+		return nil
 	})
 	if err != nil {
 		return err
