@@ -7,7 +7,7 @@ set(bench_dir ${CMAKE_SOURCE_DIR}/kernels/bench)
 
 # Cases, harness and judge; no table.
 file(GLOB case_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/tests/*.cc)
-list(FILTER case_sources EXCLUDE REGEX "/(main|golden_[a-z_]*)\\.cc$")
+list(FILTER case_sources EXCLUDE REGEX "/(main|golden_[a-z_]*|detect_test|emulated_amx)\\.cc$")
 add_library(kernel_cases STATIC EXCLUDE_FROM_ALL ${case_sources} ${bench_dir}/mirror.cc ${bench_dir}/points.cc
             ${bench_dir}/verify.cc ${bench_dir}/no_cpu.cc $<TARGET_OBJECTS:kernels_ref>)
 target_link_libraries(kernel_cases PRIVATE sie_flags)

@@ -58,7 +58,8 @@ int next_of(int thread) {
   int candidates[max_threads], count = 0;
   const bool goes_on = thread >= 0 && run->state[thread] == State::ready;
   if (goes_on) candidates[count++] = thread;
-  for (int i = 0; i < run->threads->count && (!goes_on || run->preemptions < run->threads->preemptions); i++) {
+  for (int i = 0; i < run->threads->count && (!goes_on || run->preemptions < run->threads->preemptions);
+       i++) {
     if (i != thread && run->state[i] == State::ready) candidates[count++] = i;
   }
   if (count == 0) {

@@ -13,9 +13,9 @@ namespace schedule {
 struct Threads {
   int count;
   int preemptions;
-  std::function<void()> prepare;      // before each order, on the caller's thread
-  std::function<void(int)> body;      // of each thread
-  std::function<void()> afterwards;   // after each order, on the caller's thread
+  std::function<void()> prepare;     // before each order, on the caller's thread
+  std::function<void(int)> body;     // of each thread
+  std::function<void()> afterwards;  // after each order, on the caller's thread
 };
 
 // The number of orders that were run. Where all threads sleep, the order is printed and the program ends: nobody could

@@ -36,6 +36,11 @@ static inline void amx_config(AmxTileConfig *cfg, int rows0, int rows1) {
   }
 }
 
+#ifdef SIE_EMULATED_TILES
+}  // namespace sie_cpu
+#include "tests/emulated_tiles.h"
+namespace sie_cpu {
+#else
 static inline void amx_load_config(const AmxTileConfig *cfg) {
   __asm__ volatile("ldtilecfg %0" ::"m"(*cfg) : "memory");
 }
@@ -53,12 +58,6 @@ template <int T>
 static inline void amx_store(void *p, int64_t stride_bytes) {
   __asm__ volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(T), "r"(p), "r"(stride_bytes) : "memory");
 }
-/* Asks for the lines of [p, p + bytes) of `rows` rows for writing, so that later stores find them owned. */
-static inline void prefetch_for_write(const char *p, int64_t ld_bytes, int rows, int bytes) {
-  for (int r = 0; r < rows; r++)
-    for (int i = 0; i < bytes; i += 64) __asm__ volatile("prefetchw (%0)" ::"r"(p + r * ld_bytes + i));
-}
-
 /* C += A·B over 32 bf16 pairs-packed k: sums in f32, one chain per element. */
 template <int C, int A, int B>
 static inline void amx_dp_bf16() {
@@ -68,6 +67,13 @@ static inline void amx_dp_bf16() {
 template <int C, int A, int B>
 static inline void amx_dp_u8s8() {
   __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
+}
+#endif
+
+/* Asks for the lines of [p, p + bytes) of `rows` rows for writing, so that later stores find them owned. */
+static inline void prefetch_for_write(const char *p, int64_t ld_bytes, int rows, int bytes) {
+  for (int r = 0; r < rows; r++)
+    for (int i = 0; i < bytes; i += 64) __asm__ volatile("prefetchw (%0)" ::"r"(p + r * ld_bytes + i));
 }
 
 }  // namespace sie_cpu

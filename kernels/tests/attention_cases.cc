@@ -303,6 +303,21 @@ std::unique_ptr<Case> make_attention(int index) {
   return in_layout<AttentionCase>(config, layout, 1300 + index);
 }
 
+// A slab of 512 tokens in one sequence and in several, with the heads of MiniLM, base and grouped models.
+std::unique_ptr<Case> make_production_attention(int index) {
+  static const std::vector<Config> list = [] {
+    std::vector<Config> all;
+    for (int32_t dtype : {SIE_F32, SIE_BF16}) {
+      all.push_back({{512}, 12, 12, 32, SIE_MASK_FULL, 0, dtype, false, true, plain, true});
+      all.push_back({{300, 1, 0, 211}, 12, 12, 64, SIE_MASK_FULL, 0, dtype, false, true, plain, true});
+      all.push_back({{497, 15}, 16, 2, 64, SIE_MASK_CAUSAL, 0, dtype, false, true, plain, true});
+    }
+    return all;
+  }();
+  if (static_cast<size_t>(index) >= list.size()) return nullptr;
+  return in_layout<AttentionCase>(list[static_cast<size_t>(index)], dense, 9300 + index);
+}
+
 std::unique_ptr<Case> model_attention(const ModelShape &m, const Lengths &lengths) {
   return in_layout<AttentionCase>(
       Config{lengths, m.heads, m.kv_heads, m.head_dim, m.mask, m.window, SIE_BF16, false, true, plain, true},

@@ -219,8 +219,10 @@ const std::vector<Group> &groups();
 std::unique_ptr<Case> make_embed(int index);
 std::unique_ptr<Case> make_layernorm(int index);
 std::unique_ptr<Case> make_linear(int index);
+std::unique_ptr<Case> make_production_linear(int index);
 std::unique_ptr<Case> make_quantise(int index);
 std::unique_ptr<Case> make_attention(int index);
+std::unique_ptr<Case> make_production_attention(int index);
 std::unique_ptr<Case> make_gather(int index);
 std::unique_ptr<Case> make_pool(int index);
 std::unique_ptr<Case> make_output(int index);
@@ -242,7 +244,10 @@ struct Gpu {
 };
 std::vector<Gpu> &gpus();
 
-// The tables that the list is for: ref, every CPU table of this build that the machine can run, and gpus().
+// Tables of CPUs that are emulated; a program adds them before the first case (emulated_amx.h).
+std::vector<const sie_ops *> &emulated_cpus();
+
+// The tables that the list is for: ref, every CPU table of this build that the machine can run, emulated_cpus(), gpus().
 enum class Tables { all, host, gpu };
 void select(Tables tables);  // before the first case
 const std::vector<const sie_ops *> &backends();
@@ -267,6 +272,8 @@ class Scratch {
 };
 
 void run_group(const Group &group);
+// Shapes of real models on every CPU table: shares and units alone against the whole, bit for bit. No reference.
+void run_production(int part, int parts);
 void bench_all(const char *filter);
 
 // Runs all of the case. False: the table lacks the form; whether it should is the support table's business.

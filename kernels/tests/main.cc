@@ -8,6 +8,7 @@
 //   kernel_tests --support        the support table; kernels/tests/support.txt is its golden copy
 #include "harness.h"
 #include "tests/cuda/emulated.h"
+#include "tests/emulated_amx.h"
 #include "tests/support.h"
 
 using namespace harness;
@@ -40,9 +41,17 @@ TEST(splade) { run(13); }
 TEST(smve) { run(14); }
 TEST(maxsim) { run(15); }
 TEST(lora) { run(16); }
+// In parts, so that two cores share them.
+TEST(production_shapes_0) { run_production(0, 2); }
+TEST(production_shapes_1) { run_production(1, 2); }
 TEST(support_table_is_golden) { check_support(); }  // what the groups before have shown
 
 int main(int argc, char **argv) {
+  if (const sie_ops *ops = emulated_amx()) {
+    emulated_cpus().push_back(ops);
+  } else {
+    fputs("amx-emulated: 1 table skipped, this machine lacks AVX-512 with VNNI and BF16\n", stderr);
+  }
 #ifdef SIE_CUDA_EMULATED
   add_emulated_gpus();
 #endif

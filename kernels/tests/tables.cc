@@ -46,6 +46,11 @@ std::vector<Gpu> &gpus() {
   return list;
 }
 
+std::vector<const sie_ops *> &emulated_cpus() {
+  static std::vector<const sie_ops *> list;
+  return list;
+}
+
 const sie_stream *stream_of(const sie_ops *ops) {
   for (const Gpu &gpu : gpus()) {
     if (gpu.ops == ops) return &gpu.on;
@@ -70,6 +75,7 @@ const std::vector<const sie_ops *> &backends() {
       for (uint32_t isa = SIE_ISA_AVX2; isa <= best; isa++) {
         if (const sie_ops *ops = sie_cpu_ops(isa)) tables.push_back(ops);
       }
+      for (const sie_ops *ops : emulated_cpus()) tables.push_back(ops);
     }
     for (const Gpu &gpu : gpus()) {
       if (selected != Tables::host) tables.push_back(gpu.ops);

@@ -1,0 +1,27 @@
+// detect.h — what detect.cc asks a machine, so that a test can answer for one that nobody has here.
+#ifndef SIE_KERNELS_CPU_DETECT_H
+#define SIE_KERNELS_CPU_DETECT_H
+
+#include <stdint.h>
+
+namespace sie_cpu {
+
+struct CpuidLeaf {
+  uint32_t eax, ebx, ecx, edx;
+};
+
+struct Machine {
+  // All zero where the leaf does not exist.
+  CpuidLeaf (*cpuid)(uint32_t leaf, uint32_t subleaf);
+  // The register states the operating system saves (the low half of XCR0). Asked only where cpuid has OSXSAVE.
+  uint32_t (*saved_states)();
+  // Linux grants the tile registers to a process on request. Asked last, where all else is there.
+  bool (*ask_for_tiles)();
+};
+
+// The best of sie_isa that the machine runs; SIE_ISA_BEST (0) where it lacks AVX2, FMA or F16C.
+uint32_t detect(const Machine &machine);
+
+}  // namespace sie_cpu
+
+#endif  // SIE_KERNELS_CPU_DETECT_H

@@ -1,0 +1,37 @@
+// emulated_amx.cc — the table "amx-emulated": the AMX kernels on emulated tiles (emulated_tiles.h).
+#include "tests/emulated_amx.h"
+
+#if defined(__x86_64__)
+
+#include "cpu/amx_tile.h"
+#include "cpu/detect.h"
+
+namespace sie_cpu {
+
+EmulatedTiles *emulated_tiles() {
+  thread_local EmulatedTiles tiles = {};
+  return &tiles;
+}
+
+}  // namespace sie_cpu
+
+// kernels/cpu/table.cc, compiled again for the emulated kernels, asks this in place of sie_cpu_detect.
+extern "C" uint32_t sie_emulated_amx_detect(void) { return SIE_ISA_AMX; }
+
+const sie_ops *emulated_amx() {
+  // What the kernels need besides tiles.
+  __builtin_cpu_init();
+  if (sie_cpu_detect() < SIE_ISA_AVX512_VNNI || !__builtin_cpu_supports("avx512bf16")) return nullptr;
+  static const sie_ops ops = [] {
+    sie_ops table = *sie_emulated_amx_ops(SIE_ISA_AMX);
+    table.name = "amx-emulated";
+    return table;
+  }();
+  return &ops;
+}
+
+#else
+
+const sie_ops *emulated_amx() { return nullptr; }
+
+#endif
