@@ -38,7 +38,7 @@ type encodeCmd struct {
 	Out        string   `help:"NumPy file for the vectors of --file." short:"o"`
 	Query      bool     `help:"The texts are queries: the model's query template applies."`
 	Dimensions int      `help:"Keep the first components and renormalise." range:"0..1048576"`
-	DType      string   `help:"float32, float16, int8, uint8 or binary." default:"float32" enum:"float32,float16,int8,uint8,binary"`
+	DType      string   `name:"dtype" aliases:"d-type" help:"float32, float16, int8, uint8 or binary." default:"float32" enum:"float32,float16,int8,uint8,binary"`
 }
 
 func (c *encodeCmd) Run() error {

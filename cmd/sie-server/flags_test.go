@@ -1,0 +1,147 @@
+//go:build native
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/sie-engine/sie/internal/golden"
+)
+
+// badTexts has, for every flag that is a text, a value that is refused and what the refusal says, by the flag's name or
+// command and name.
+var badTexts = map[string]struct{ value, says string }{
+	"models-dir":      {"/none/there", "models directory"},
+	"bundle":          {"nope", "--bundle: bundle 'nope' not found"},
+	"models":          {"nope", "--models nope: not in the catalog"},
+	"preload":         {"nope", "--preload nope: not in the catalog"},
+	"pinned-models":   {"nope", "pinned model nope"},
+	"default-model":   {"nope", "--default-model: Model 'nope' not found"},
+	"cluster-cache":   {"/tmp/x", "--cluster-cache: "},
+	"device":          {"gpu", "--device gpu: unknown device"},
+	"api-key":         {"", "API key 1"},
+	"api-keys-file":   {"/none/there", "API keys: open /none/there"},
+	"tls-cert":        {"/none/there", "--tls-key"},
+	"tls-key":         {"/none/there", "--tls-cert"},
+	"tls-client-ca":   {"/none/there", "--tls-client-ca needs --tls-cert"},
+	"cors-origin":     {"nope", "is no origin"},
+	"encode model":    {"nope", "--models nope: not in the catalog"},
+	"encode file":     {"/none/there", "/none/there: no such file"},
+	"encode out":      {"/none/there", "/none/there"},
+	"openapi output":  {"/none/there", "/none/there"},
+	"health url":      {":", "--url :"},
+	"top url":         {":", "--url :"},
+	"race model":      {"nope", "nope"},
+	"local-cache":     {"/dev/null/x", ""}, // made when something is downloaded; a cache that is not there is empty
+	"host":            {"", ""},            // the system's to know
+	"gpu-type":        {"", ""},            // a name that clients choose
+	"machine-profile": {"", ""},            // the same
+	"pool":            {"", ""},            // a name that is shown
+	"top api-key":     {"", ""},            // the server's to judge
+}
+
+// Every flag of every command refuses a value that makes no sense, and the refusal names it.
+func TestEveryFlagRefusesNonsense(t *testing.T) {
+	tiny := "tiny=" + golden.Open(t, "st-mean").Dir
+	texts := t.TempDir() + "/texts.json"
+	if err := os.WriteFile(texts, []byte(`["a text"]`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for _, command := range commands(t) {
+		// What a command line needs besides, so that the flag is what is wrong with it.
+		besides := map[string][]string{"pull": {"nope"}, "race": {texts}, "encode": {"text"}}[command.Name]
+		for _, group := range command.AllFlags(false) {
+			for _, f := range group {
+				name := f.Name
+				try := func(value, says string) {
+					t.Helper()
+					args := append([]string{command.Name, "--" + name + "=" + value}, besides...)
+					switch {
+					case command.Name == "encode" && (name == "file" || name == "out"):
+						other := map[string]string{"file": "--out=" + t.TempDir() + "/x", "out": "--file=" + texts}[name]
+						args = []string{command.Name, "--" + name + "=" + value, other}
+					case name == "device" || name == "pinned-models" || name == "default-model":
+						args = append(args, "--models="+tiny)
+						if command.Name == "doctor" {
+							args = args[:len(args)-1]
+						}
+					}
+					if err := runLine(args); err == nil || !strings.Contains(err.Error(), says) {
+						t.Errorf("%q: %v, want %s", args, err, says)
+					}
+				}
+				switch {
+				case name == "help":
+				case numeric(f.Target.Type()):
+					b, err := parseBounds(f.Tag.Get("range"), f.Target.Type())
+					if err != nil {
+						t.Error(err)
+						continue
+					}
+					for _, x := range []float64{b.least - 1, b.most + 1, -1e18} {
+						if b.has(x) || f.Target.Kind() != reflect.Float64 && x > 1e18 {
+							continue
+						}
+						try(written(f.Target.Type(), x), "--"+name+" must be "+b.text)
+					}
+					try("nonsense", "--"+name)
+				case f.Enum != "":
+					try("nonsense", "--"+name+" must be one of")
+				case f.Target.Kind() == reflect.Bool:
+					try("nonsense", "bool value")
+				default:
+					key := name
+					if _, ok := badTexts[command.Name+" "+name]; ok {
+						key = command.Name + " " + name
+					}
+					bad, ok := badTexts[key]
+					used[key] = true
+					if !ok {
+						t.Errorf("%s --%s: give a value that it refuses in badTexts", command.Name, name)
+					}
+					if bad.says != "" && reaches(command, name) {
+						try(bad.value, bad.says)
+					}
+				}
+			}
+		}
+	}
+	for key := range badTexts {
+		if !used[key] {
+			t.Errorf("there is no flag %s", key)
+		}
+	}
+}
+
+// reaches says whether a command looks at a flag that it shares with others: what doctor shows needs no models.
+func reaches(command *kong.Node, flag string) bool {
+	return command.Name != "doctor" || flag != "models-dir" && flag != "bundle" && flag != "models" && flag != "cluster-cache"
+}
+
+// runLine runs a command line as main does.
+func runLine(args []string) error {
+	k, err := newParser(&cli{}).Parse(args)
+	if err != nil {
+		return err
+	}
+	return run(k)
+}
+
+// written is a number as a flag of that type has it.
+func written(t reflect.Type, x float64) string {
+	if t == durationType {
+		return time.Duration(x).String()
+	}
+	if t.Kind() == reflect.Float64 {
+		return fmt.Sprint(x)
+	}
+	return fmt.Sprint(int64(x))
+}
