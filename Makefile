@@ -90,6 +90,9 @@ test-go: libsie tokenizers minilm ## Go tests only
 test-race: libsie tokenizers minilm ## Go tests under the race detector
 	SIE_REQUIRE_MINILM=1 $(GO) test $(GOTAGS) -race ./...
 
+test-long: ## random operations against plain models of the batcher and the registry, for minutes (SIE_SEED=… for one)
+	SIE_LONG_TESTS=1 $(GO) test -count=1 -timeout 60m -run PlainModel ./runtime/batch ./runtime/registry
+
 test-c: deps ## kernel conformance and C tests
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
 	@cmake --build build -j $(JOBS)

@@ -106,15 +106,18 @@ func (d *Device) dispatchLocked(now time.Time) {
 			i++
 			continue
 		}
-		d.lanes = slices.Delete(d.lanes, i, i+1)
 		items, took, more := l.takeLocked(now)
-		if l.listed = len(l.items) > 0; l.listed {
+		if l.listed = len(l.items) > 0; !l.listed || len(items) > 0 { // else all were gone and others have come: it is still its turn
+			d.lanes = slices.Delete(d.lanes, i, i+1)
+		}
+		if len(items) == 0 {
+			continue
+		}
+		if l.listed {
 			d.lanes = append(d.lanes, l)
 		}
-		if len(items) > 0 {
-			d.beginLocked(card, l.class, took.work, now)
-			l.q.startLocked(card, l.class, items, took, more)
-		}
+		d.beginLocked(card, l.class, took.work, now)
+		l.q.startLocked(card, l.class, items, took, more)
 	}
 	d.wakeLocked(now, next)
 }

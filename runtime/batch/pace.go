@@ -37,23 +37,29 @@ type stretch struct {
 	ahead   float64 // their work
 	since   time.Time
 	done    float64 // work finished since then
+	spoilt  int     // batches in flight whose work was in part done in a stretch that is thrown away
 }
 
 func (s *stretch) begin(work float64, now time.Time) {
 	if s.running == 0 {
-		s.since, s.done, s.ahead = now, 0, 0
+		*s = stretch{since: now}
 	}
 	s.running++
 	s.ahead += work
 }
 
-// end notes that a batch came back. One that tells the pace ends the stretch; one that failed makes it worthless.
+// end notes that a batch came back. One that tells the pace ends the stretch. One that failed has it thrown away, and so have those
+// that were in flight beside it.
 func (s *stretch) end(work float64, failed, tells bool, now time.Time, p *pace) {
 	s.running--
 	s.ahead -= work
 	s.done += work
 	switch {
 	case failed:
+		s.spoilt = s.running
+		s.since, s.done = now, 0
+	case s.spoilt > 0:
+		s.spoilt--
 		s.since, s.done = now, 0
 	case tells && now.After(s.since):
 		p.add(s.done, now.Sub(s.since))

@@ -95,6 +95,36 @@ func TestPaceOfNothingTelling(t *testing.T) {
 	})
 }
 
+// A batch that fails leaves no work of the others to a time in which it was not done.
+func TestPaceBesideAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newOneDevice(Work{PerToken: 1}, 1000)
+		r.fail = func(p *Packed) error {
+			if p.IDs[0] == 2 {
+				return errors.New("bad")
+			}
+			return nil
+		}
+		dev := NewDevice(2)
+		q := NewQueue(dev, r, Options{MaxCost: 1000, MaxRequests: 1, Adaptive: AdaptiveOptions{Disabled: true}})
+		var groups []*Group
+		for i := range 40 {
+			groups = append(groups, submit(t, q, t.Context(), text(int32(1+i%3), 500)))
+		}
+		for _, g := range groups {
+			_, _ = g.Wait()
+			dev.mu.Lock()
+			got := dev.pace[short].rate()
+			dev.mu.Unlock()
+			if got > 1000.5 {
+				t.Fatalf("rate %v, of a device that does 1,000", got)
+			}
+		}
+		synctest.Wait()
+		q.Close(ErrClosed)
+	})
+}
+
 // learned is a queue on a device of one slot that is known to run a token in a millisecond.
 func learned(t *testing.T, dev *Device, r Runner, o Options) *Queue {
 	o.MaxCost, o.Adaptive.Disabled = 1000, true

@@ -72,16 +72,17 @@ func (q *Queue) Submit(ctx context.Context, g *Group, items []Item, wait bool) e
 	}
 	q.dev.dispatchLocked(now)
 	q.dev.mu.Unlock()
-	for c, w := range waiters {
+	var failed error
+	for c, w := range waiters { // also after one has failed: none may stay behind
 		if w == nil {
 			continue
 		}
 		if err := q.lanes[c].wait(ctx, w); err != nil {
 			g.Fail(err) // a part of it may be queued
-			return err
+			failed = err
 		}
 	}
-	return nil
+	return failed
 }
 
 // Room says why n new items of a new request would be refused now, taken for short ones and without their tokens: a cheap look

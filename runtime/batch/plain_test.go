@@ -1,0 +1,136 @@
+package batch
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// plain is what a device and its queues should do, as lists. Nothing in it says when: the test tells it what happened and asks what
+// may be.
+type plain struct {
+	cards, slots int
+	lost         map[int]bool
+	running      map[*plainBatch]bool
+	lanes        []*plainLane
+}
+
+type plainLane struct {
+	class    class
+	opt      Options
+	maxItems int
+	maxBytes int64
+	items    []*plainItem
+	waiting  [][]*plainItem // chunks
+	arrived  time.Time
+	owed     bool               // was due at the last look
+	passed   map[*plainLane]int // batches that have left since, in slots that it might have had
+}
+
+type plainItem struct {
+	id     int32
+	tokens int
+	at     time.Time
+	group  *Group
+	ran    int
+}
+
+type plainBatch struct {
+	lane  *plainLane
+	card  int
+	ids   []int32
+	items []*plainItem // once taken
+}
+
+// gone says that nobody waits for the item any more.
+func (it *plainItem) gone() bool { return it.group.gone(time.Now()) }
+
+func (l *plainLane) tokens() (n int) {
+	for _, it := range l.items {
+		n += it.tokens
+	}
+	return n
+}
+
+func (l *plainLane) fits(chunk []*plainItem) bool {
+	n := l.tokens()
+	for _, it := range chunk {
+		n += it.tokens
+	}
+	return len(l.items) == 0 || len(l.items)+len(chunk) <= l.maxItems && 4*int64(n) <= l.maxBytes
+}
+
+func (l *plainLane) join(chunk []*plainItem) {
+	for _, it := range chunk {
+		it.at = time.Now()
+	}
+	l.items, l.arrived = append(l.items, chunk...), time.Now()
+}
+
+// admit moves waiting chunks into the lane, in order.
+func (l *plainLane) admit() {
+	for len(l.waiting) > 0 && l.fits(l.waiting[0]) {
+		l.join(l.waiting[0])
+		l.waiting = l.waiting[1:]
+	}
+}
+
+// take removes a batch: the first items that are not gone, in order.
+func (l *plainLane) take(ids []int32) ([]*plainItem, error) {
+	var out []*plainItem
+	for len(out) < len(ids) {
+		if len(l.items) == 0 {
+			l.admit() // all before it were gone
+		}
+		if len(l.items) == 0 {
+			return nil, fmt.Errorf("items %v left, which are not in the lane", ids)
+		}
+		it := l.items[0]
+		l.items = l.items[1:]
+		if it.id == ids[len(out)] {
+			out = append(out, it)
+		} else if !it.gone() {
+			return nil, fmt.Errorf("item %d was overtaken by %d of its own lane", it.id, ids[len(out)])
+		}
+	}
+	return out, nil
+}
+
+// eligible are the cards with a free slot that a batch of the class may have; idle: one has nothing of the class in flight.
+func (p *plain) eligible(c class) (free, idle bool) {
+	for card := range p.cards {
+		busy, of := 0, 0
+		for b := range p.running {
+			if b.card == card {
+				busy++
+				if b.lane.class == c {
+					of++
+				}
+			}
+		}
+		if !p.lost[card] && busy < p.slots && (c == short || of == 0) {
+			free, idle = true, idle || of == 0
+		}
+	}
+	return free, idle
+}
+
+// mayHave says that the lane's class may have a slot of the card, were one free.
+func (p *plain) mayHave(l *plainLane, card int) bool {
+	for b := range p.running {
+		if b.card == card && b.lane.class == long && l.class == long {
+			return false
+		}
+	}
+	return !p.lost[card]
+}
+
+// due says that a batch should have left if there was a slot.
+func (l *plainLane) due(idle bool) bool {
+	now := time.Now()
+	if len(l.items) == 0 || !slices.ContainsFunc(l.items, func(it *plainItem) bool { return !it.gone() }) {
+		return false
+	}
+	return idle || l.tokens() >= l.opt.MaxCost || len(l.items) >= l.opt.MaxRequests || now.Sub(l.items[0].at) > l.opt.MaxWait ||
+		now.Sub(l.arrived) > min(l.opt.Coalesce, l.opt.MaxWait/2)
+}
