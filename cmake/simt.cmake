@@ -43,7 +43,7 @@ set_target_properties(sie_cuda_emulated PROPERTIES LINKER_LANGUAGE CXX)
 
 # Fibers change stacks behind ThreadSanitizer's back: its build goes without them.
 set(SIE_EMULATED OFF)
-if(SIE_TESTS AND NOT SIE_SANITIZE MATCHES "thread")
+if(SIE_TESTS AND SIE_EMULATION AND NOT SIE_SANITIZE MATCHES "thread")
   set(SIE_EMULATED ON)
   file(GLOB simt_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/simt/tests/*.cc)
   set(experiments ${CMAKE_SOURCE_DIR}/kernels/simt/experiments.cu)

@@ -210,8 +210,8 @@ CpuLimits read_cpu_limits(const char *root) {
   return limits;
 }
 
-int32_t usable_cpus(const CpuLimits &limits) {
-  int32_t cpus = limits.cpus_affinity;
+int32_t usable_cpus(const CpuLimits &limits, int32_t cores) {
+  int32_t cpus = cores;
   if (limits.cpus_quota > 0 && ceil(limits.cpus_quota) < cpus)
     cpus = static_cast<int32_t>(ceil(limits.cpus_quota));
   return cpus > 0 ? cpus : 1;

@@ -21,8 +21,9 @@ CpuLimits read_cpu_limits(const char *root);
 // The first `count` CPUs of the affinity mask, ascending, into cpus; returns how many there are of them.
 int32_t affinity_cpus(int32_t *cpus, int32_t count);
 
-// Executors for these limits: the affinity, bounded by the quota rounded up; at least 1.
-int32_t usable_cpus(const CpuLimits &limits);
+// Executors for these limits and so many physical cores: one for each of these, bounded by the quota rounded up; at
+// least 1.
+int32_t usable_cpus(const CpuLimits &limits, int32_t cores);
 
 }  // namespace sie
 

@@ -34,7 +34,7 @@ using ll = long long;
 
 void add_value(Text *text, const sie_program *p, sie_value v) {
   const Value &value = p->values[v];
-  text->add(" v%d[%s, %lld]", v, value.rows == Rows::tokens ? "T" : "B", static_cast<ll>(value.columns));
+  text->add(" v%d[%s, %lld]", v, value.rows == Rows::tokens ? "T" : (value.rows == Rows::kept ? "K" : "B"), static_cast<ll>(value.columns));
   if (value.base != v) {
     text->add(" (columns %lld to %lld of v%d)", static_cast<ll>(value.column),
               static_cast<ll>(value.column + value.columns - 1), value.base);

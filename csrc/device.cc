@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <initializer_list>
 
 #if defined(__x86_64__)
@@ -17,6 +18,7 @@
 #include "program.h"
 #include "self_test.h"
 #include "status.h"
+#include "topology.h"
 
 using namespace sie;
 
@@ -90,7 +92,14 @@ sie_status choose_cpu_table(sie_device *device, uint32_t bound, sie_error *err) 
   return SIE_OK;
 }
 
-void choose_threads(sie_device *device, int32_t asked) {
+// A number that differs between processes of a machine, those of containers included.
+uint64_t spread_of_process() {
+  uint64_t mixed = static_cast<uint64_t>(monotonic_ns()) ^ static_cast<uint64_t>(getpid()) << 32;
+  return (mixed * 0x9e3779b97f4a7c15u) >> 33;
+}
+
+// The number of executors, and into chosen the CPUs they stay on; false: any.
+bool choose_threads(sie_device *device, int32_t asked, int32_t *chosen) {
   CpuLimits limits = read_cpu_limits("");
   device->cpus_affinity = limits.cpus_affinity;
   device->cpus_quota = limits.cpus_quota;
@@ -100,13 +109,17 @@ void choose_threads(sie_device *device, int32_t asked) {
   if (device->kind == SIE_DEVICE_REF) {
     device->threads = 1;
     add_why(device, "; 1 thread");
-    return;
+    return false;
   }
-  device->threads = asked > 0 ? asked : usable_cpus(limits);
-  if (device->threads > max_executors) device->threads = max_executors;
-  add_why(device, "; %d threads: %d CPUs by affinity", device->threads, limits.cpus_affinity);
+  int32_t cpus[max_executors], n = std::min(affinity_cpus(cpus, max_executors), max_executors);
+  int32_t cores = order_by_core("", cpus, n);
+  device->threads = std::min(asked > 0 ? asked : usable_cpus(limits, cores), max_executors);
+  add_why(device, "; %d threads: %d CPUs by affinity on %d cores", device->threads, limits.cpus_affinity, cores);
   if (limits.cpus_quota > 0) add_why(device, ", %.2f by cgroup quota", limits.cpus_quota);
   if (asked > 0) add_why(device, ", %d asked for", asked);
+  bool pinned = choose_cpus(cpus, n, cores, device->threads, asked > 0, spread_of_process(), chosen);
+  if (pinned) add_why(device, ", each on a CPU of its own");
+  return pinned;
 }
 
 sie_status check_options(const sie_device_options *o, sie_error *err) {
@@ -131,15 +144,12 @@ sie_status open_device(sie_device *device, const sie_device_options *options, si
     device->compute_mask = device->ops->compute_mask & recorded;
     add_why(device, "reference: double accumulation, f32 storage");
   } else {
-    // Asks for AMX permission, which only threads started later inherit.
+    // Asks for AMX permission, which Linux gives the whole process.
     SIE_TRY(choose_cpu_table(device, options->isa, err));
   }
-  choose_threads(device, options->threads);
-  // An executor for each CPU has that CPU to itself; fewer or more are the kernel's to place.
   int32_t cpus[max_executors];
-  bool one_each = device->threads > 1 && affinity_cpus(cpus, max_executors) == device->threads;
-  if (one_each) add_why(device, ", one each");
-  return device->executors.start(device->threads, one_each ? cpus : nullptr, err);
+  bool pinned = choose_threads(device, options->threads, cpus);
+  return device->executors.start(device->threads, pinned ? cpus : nullptr, err);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ struct sie_device {
   sie_stream on = {};        // GPU: where its kernels run
   bool graphs = false;       // GPU: capture small batches
   uint64_t arenas = 0;       // GPU: placed so far; numbers them
+  uint64_t programs = 0;     // begun so far; numbers them
 
   bool is_gpu() const { return kind == SIE_DEVICE_CUDA; }
 };

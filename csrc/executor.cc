@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "cpu_limits.h"
+#include "float_state.h"
 #include "status.h"
 
 namespace sie {
@@ -123,6 +124,7 @@ void Executors::loop(int32_t executor) {
 
 void *Executors::entry(void *argument) {
   Thread *thread = static_cast<Thread *>(argument);
+  FloatState plain;
   if (thread->cpu >= 0) stay_on(thread->cpu);
   thread->owner->loop(thread->index);
   return nullptr;

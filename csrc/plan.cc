@@ -37,6 +37,7 @@ class Planner {
 
   sie_status run() {
     choose_caps();
+    weigh();
     SIE_TRY(count_uses());
     for (const Op &op : p_->ops) SIE_TRY(emit(op));
     SIE_TRY(place_buffers(p_, err_));
@@ -60,6 +61,19 @@ class Planner {
     }
     int64_t seqs = std::max<int64_t>(16, (int64_t{8} << 20) / (widest * 4));
     p_->slab_seqs = std::min({p_->caps.max_seqs, slab_seqs_max, seqs});
+  }
+
+  // Multiplications of a token in matrices, and with a key in attention: where rows are tokens, all of them.
+  void weigh() {
+    double linear = 0, attention = 0;
+    for (const Op &op : p_->ops) {
+      if (p_->values[op.in[0] != SIE_NO_VALUE ? op.in[0] : op.out].rows == Rows::seqs) continue;
+      if (has_matrix(op.kind)) linear += static_cast<double>(op.weights[0]->n) * static_cast<double>(op.weights[0]->k);
+      if (op.kind == SIE_OP_ATTENTION) attention += 2.0 * op.attention.heads * op.attention.head_dim;
+    }
+    double balance = attention > 0 ? linear / attention : 0;
+    bool any = attention > 0;
+    p_->balance = any ? std::clamp<int64_t>(static_cast<int64_t>(balance), 1, max_batch_tokens) : 0;
   }
 
   int64_t rows_cap(Rows rows) const { return rows == Rows::seqs ? p_->slab_seqs : p_->slab_tokens; }

@@ -132,6 +132,7 @@ struct GpuProgram;  // csrc/cuda
 
 struct sie_program {
   sie_device *device = nullptr;
+  uint64_t serial = 0;  // no other program of the device has it, also not one that lies where this one lay
   sie_caps caps = {};
   bool ended = false;
   sie::List<sie::Value> values;
@@ -148,6 +149,7 @@ struct sie_program {
   int64_t query_columns = 0;            // of maxsim; 0: none
   // Plan:
   int64_t slab_tokens = 0, slab_seqs = 0;  // caps of one slab
+  int64_t balance = 0;                     // as in SlabLimits
   sie::List<sie::PlannedOp> plan;
   sie::List<sie::Buffer> buffers;
   int64_t scratch_bytes = 0;  // of one executor

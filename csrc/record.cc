@@ -52,6 +52,7 @@ sie_status sie_program_begin(sie_device *device, const sie_caps *caps, sie_progr
   sie_program *p = new_object<sie_program>();
   SIE_FAIL_IF(p == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for a program");
   p->device = device;
+  p->serial = ++device->programs;
   p->caps = *caps;
   *program = p;
   return SIE_OK;
@@ -148,7 +149,7 @@ sie_status sie_op_pool(sie_program *p, sie_value x, sie_pooling mode, sie_value 
   SIE_FAIL_IF(y == nullptr, SIE_INVALID_ARGUMENT, err, "y is NULL");
   SIE_TRY(check_value(p, x, "x", err));
   SIE_FAIL_IF(mode < SIE_POOL_CLS || mode > SIE_POOL_LAST, SIE_INVALID_ARGUMENT, err,
-              "pooling %d is none of sie_pooling", static_cast<int>(mode));
+              "pooling %d cannot be recorded; cls, mean and last can", static_cast<int>(mode));
   Op op = new_op(SIE_OP_POOL);
   op.in[0] = x;
   op.pooling = mode;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "float_state.h"
 #include "program.h"
 #include "replay.h"
 #include "status.h"
@@ -74,6 +75,7 @@ sie_status plan_scratch(sie_program *p, sie_error *err) {
 }
 
 sie_status rehearse(const sie_program *p, sie_error *err) {
+  FloatState plain;
   Block lane = {};
   const int32_t none = 0;
   alignas(64) const int32_t nothing[16] = {};

@@ -138,7 +138,7 @@ sie_status sie_program_submit(sie_program *program, sie_arena *arena, sie_slot *
               "program, arena or slot is NULL");
   SIE_FAIL_IF(program->device != slot->device || program->device != arena->device, SIE_INVALID_ARGUMENT, err,
               "program, arena and slot are not of one device");
-  SIE_FAIL_IF(slot->state.load(std::memory_order_acquire) != run_loaded || slot->program != program,
+  SIE_FAIL_IF(slot->state.load(std::memory_order_acquire) != run_loaded || slot->program_serial != program->serial,
               SIE_INVALID_ARGUMENT, err, "the slot is not loaded with a batch for this program");
   if (slot->device->is_gpu()) {
     SIE_TRY(gpu_submit(program, arena, slot, err));

@@ -7,6 +7,7 @@
 #include <initializer_list>
 
 #include "common/dtype.h"
+#include "float_state.h"
 #include "memory.h"
 
 namespace sie {
@@ -287,6 +288,7 @@ class Test {
 }  // namespace
 
 sie_status self_test(const sie_ops *ops, uint32_t compute, const char **problem) {
+  FloatState plain;
   *problem = nullptr;
   bool complete = ops->linear != nullptr && ops->layernorm != nullptr && ops->attention != nullptr &&
                   (compute != SIE_COMPUTE_INT8 || ops->quantise_rows != nullptr);

@@ -12,9 +12,10 @@ constexpr int64_t tokens_min = 64;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Attention costs about as much as the linear layers at 2,048 tokens in the models this serves. The one keeps
-// empty sequences apart.
-int64_t cost_of(int64_t length) { return length * (2048 + length) + 1; }
+// Linear layers, and attention, which grows with the square. The one keeps empty sequences apart.
+int64_t cost_of(int64_t length, int64_t balance) {
+  return (balance > 0 ? length * (balance + length) : length) + 1;
+}
 
 int32_t slabs_wanted(int64_t tokens, int32_t n_seqs, const SlabLimits &limits) {
   int64_t rounds = std::max<int64_t>(1, ceil_div(tokens, limits.executors * limits.tokens_max));
@@ -63,8 +64,8 @@ bool fits(const SlabShare &slab, int64_t length, const SlabLimits &limits) {
   return slab.seqs == 0 || (slab.tokens + length <= limits.tokens_max && slab.seqs < limits.seqs_max);
 }
 
-void add(SlabShare *slab, int64_t length) {
-  slab->cost += cost_of(length);
+void add(SlabShare *slab, int64_t length, int64_t balance) {
+  slab->cost += cost_of(length, balance);
   slab->tokens += length;
   slab->seqs++;
   slab->max_len = std::max(slab->max_len, length);
@@ -90,12 +91,12 @@ int32_t plan_slabs(const int32_t *cu, int32_t n_seqs, const SlabLimits &limits, 
     int64_t length = length_of(work.by_length[i]);
     int32_t slab = heap.top();
     if (fits(work.shares[slab], length, limits)) {
-      add(&work.shares[slab], length);
+      add(&work.shares[slab], length, limits.balance);
       heap.settle_top();
     } else {
       slab = slabs++;
       work.shares[slab] = {};
-      add(&work.shares[slab], length);
+      add(&work.shares[slab], length, limits.balance);
       heap.push(slab);
     }
     work.slab_of[i] = slab;

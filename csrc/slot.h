@@ -40,6 +40,7 @@ struct sie_slot : sie::Run {
   sie::GpuSlot *gpu = nullptr;
   // Set by load and submit, kept until wait.
   const sie_program *program = nullptr;
+  uint64_t program_serial = 0;  // of the program it was loaded for, which may be freed since
   const sie_arena *arena = nullptr;
   std::atomic<int32_t> failed_op{-1};
   sie_status failure = SIE_OK;

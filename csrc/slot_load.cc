@@ -153,7 +153,7 @@ class Filler {
 };
 
 void load_slabs(sie_slot *slot, const sie_program *program, const sie_batch &batch) {
-  SlabLimits limits = {slot->device->threads, slab_tokens_max, program->slab_seqs};
+  SlabLimits limits = {slot->device->threads, slab_tokens_max, program->slab_seqs, program->balance};
   SlabWork work = {in<SlabShare>(slot->shares), in<int32_t>(slot->order), in<int32_t>(slot->slab_of),
                    in<int32_t>(slot->heap), in<int32_t>(slot->by_length)};
   slot->n_slabs = plan_slabs(batch.cu_seqlens, static_cast<int32_t>(batch.n_seqs), limits, work);
@@ -183,6 +183,7 @@ sie_status sie_slot_load(sie_slot *slot, const sie_program *program, const sie_b
     load_slabs(slot, program, *batch);
   }
   slot->program = program;
+  slot->program_serial = program->serial;
   slot->state.store(run_loaded, std::memory_order_relaxed);
   return SIE_OK;
 }

@@ -2,10 +2,12 @@
 #include "weight.h"
 
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "common/dtype.h"
 #include "device.h"
+#include "float_state.h"
 #include "program.h"
 #include "status.h"
 
@@ -15,6 +17,9 @@ namespace {
 
 constexpr int64_t max_rows = int64_t{1} << 24;
 constexpr int64_t chunk_bytes = int64_t{2} << 20;  // of f32 rows converted at a time
+// Columns of an int8 matrix: 65,536 products of a u8 and an s8 are below 2³¹ in any order.
+constexpr int64_t max_int8_columns = 65536;
+static_assert(max_int8_columns * 255 * 127 <= INT32_MAX, "a row's s32 sum cannot overflow");
 
 sie_status check_desc(const sie_device *device, const sie_weight_desc *d, sie_error *err) {
   SIE_FAIL_IF(d->struct_size != sizeof *d, SIE_INVALID_ARGUMENT, err,
@@ -32,6 +37,10 @@ sie_status check_desc(const sie_device *device, const sie_weight_desc *d, sie_er
   int64_t k_max = d->kind == SIE_WEIGHT_VECTOR ? 1 : max_columns;
   SIE_FAIL_IF(d->k < 1 || d->k > k_max, SIE_INVALID_ARGUMENT, err, "k is %lld; 1 to %lld is possible",
               static_cast<long long>(d->k), static_cast<long long>(k_max));
+  bool bytes = d->kind == SIE_WEIGHT_LINEAR && d->compute == SIE_COMPUTE_INT8;
+  SIE_FAIL_IF(bytes && d->k > max_int8_columns, SIE_UNSUPPORTED, err,
+              "k is %lld; class int8 sums at most %lld products in 32 bits: use another precision",
+              static_cast<long long>(d->k), static_cast<long long>(max_int8_columns));
   int64_t rows = 0;
   for (int32_t i = 0; i < d->n_parts; i++) {
     const sie_weight_part &part = d->parts[i];
@@ -88,8 +97,19 @@ const void *source_row(const sie_weight_desc *d, int64_t row) {
   return static_cast<const char *>(d->parts[part].data) + row * ld * element;
 }
 
-// Widens rows [first, first + count) into chunk; refuses what is not finite in the class it is kept in.
-sie_status read_rows(const sie_weight_desc *d, int64_t first, int64_t count, float *chunk, sie_error *err) {
+constexpr uint32_t f32_magnitude = 0x7fffffffu, f32_fraction = 0x007fffffu;
+
+// Makes every denormal of row[count] a zero of its sign.
+void flush_denormals(float *row, int64_t count) {
+  for (int64_t j = 0; j < count; j++) {
+    if ((sie_f32_bits(row[j]) & f32_magnitude) <= f32_fraction) row[j] = copysignf(0.0f, row[j]);
+  }
+}
+
+// Widens rows [first, first + count) into chunk, flushes their denormals and adds them to *denormals; refuses what is
+// not finite in the class it is kept in.
+sie_status read_rows(const sie_weight_desc *d, int64_t first, int64_t count, float *chunk, int64_t *denormals,
+                     sie_error *err) {
   bool narrow =
       (d->kind == SIE_WEIGHT_LINEAR || d->kind == SIE_WEIGHT_TABLE) && d->compute != SIE_COMPUTE_F32;
   bool half = narrow && d->compute == SIE_COMPUTE_F16;
@@ -98,11 +118,14 @@ sie_status read_rows(const sie_weight_desc *d, int64_t first, int64_t count, flo
   for (int64_t i = 0; i < count; i++) {
     float *row = chunk + i * d->k;
     widen(source_row(d, first + i), d->dtype, d->k, row);
-    uint32_t largest = 0;
+    uint32_t largest = 0, tiny = 0;
     for (int64_t j = 0; j < d->k; j++) {
-      uint32_t magnitude = sie_f32_bits(row[j]) & 0x7fffffffu;
+      uint32_t magnitude = sie_f32_bits(row[j]) & f32_magnitude;
       largest = magnitude > largest ? magnitude : largest;
+      tiny += magnitude - 1 < f32_fraction ? 1 : 0;  // 0 is none: it wraps
     }
+    if (tiny > 0) flush_denormals(row, d->k);
+    *denormals += tiny;
     SIE_FAIL_IF(largest > limit, SIE_CORRUPT, err, "row %lld holds a value that is not finite%s",
                 static_cast<long long>(first + i), half ? " in f16" : (narrow ? " in bf16" : ""));
   }
@@ -191,8 +214,10 @@ sie_status fill(sie_weight *w, const sie_weight_desc *d, sie_error *err) {
   sie_status status = SIE_OK;
   for (int64_t first = 0; first < d->n && status == SIE_OK; first += rows) {
     int64_t count = rows < d->n - first ? rows : d->n - first;
-    status = read_rows(d, first, count, chunk, err);
+    int64_t denormals = 0;
+    status = read_rows(d, first, count, chunk, &denormals, err);
     if (status != SIE_OK) break;
+    if (w->kind != SIE_WEIGHT_DATA) w->denormals += denormals;
     if (w->kind == SIE_WEIGHT_DATA) {
       copy_data(w, d, first, count);
     } else {
@@ -214,6 +239,7 @@ sie_status sie_weight_create(sie_device *device, const sie_weight_desc *desc, si
   *weight = nullptr;
   SIE_FAIL_IF(device == nullptr || desc == nullptr, SIE_INVALID_ARGUMENT, err, "device or desc is NULL");
   SIE_TRY(check_desc(device, desc, err));
+  FloatState plain;
   sie_weight *w = new_object<sie_weight>();
   SIE_FAIL_IF(w == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for a weight");
   w->device = device;
@@ -240,6 +266,8 @@ void sie_weight_free(sie_weight *weight) {
 }
 
 int64_t sie_weight_bytes(const sie_weight *weight) { return weight != nullptr ? weight->bytes : 0; }
+
+int64_t sie_weight_denormals(const sie_weight *weight) { return weight != nullptr ? weight->denormals : 0; }
 
 const void *sie_weight_staged(const sie_weight *weight) {
   return weight != nullptr && weight->device->is_gpu() ? weight->data.p : nullptr;

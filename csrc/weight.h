@@ -11,6 +11,7 @@ struct sie_weight {
   uint32_t compute = 0;  // as asked for
   int64_t n = 0, k = 0;
   int64_t bytes = 0;       // packed
+  int64_t denormals = 0;   // of the source, flushed to zero
   sie::Block data = {};    // host memory; on a GPU until placed
   sie_packed packed = {};  // LINEAR
   sie_tensor table =

@@ -11,7 +11,7 @@
  * Sums, norms and softmax are f32 or better; each result depends on its own row or sequence alone, bit for bit.
  *
  * CPU tables have everything but f16 tensors, the classes F16 and FP8, and e4m3 or (class BF16) u8 results of linear:
- * no CPU instruction multiplies in f16 or e4m3, and what they are stored in on a GPU is f32, bf16 or u8 there.
+ * their kernels multiply in neither f16 nor e4m3, and what a GPU stores in them is f32, bf16 or u8 there.
  *
  * Letters: R rows (tokens or sequences), T token rows, B sequences, N output columns, K input columns,
  * C columns, H heads, D head dimension.  All sizes int64_t, all strides in elements. */
@@ -46,6 +46,7 @@ typedef struct sie_outlier {
  * Where outlier is present, lo and hi leave out the element of largest |x| (of equals a positive one, then the
  * first), which would else coarsen all others; what its byte clamps away is its excess. With H − L the range
  * that includes it, scale = max((hi − lo)/255, (H − L)/8160). A row without an element > 0 in |x| has column 0.
+ * A NaN is no part of lo, hi, H and L, becomes 0, and makes its row's scale NaN.
  * SIE_F8E4M3 rows carry one scale a row (scale_group −1) or one for each block of 128 columns (scale_group 128;
  * scale [R, G], G = ⌈columns/128⌉, dense, the last block may be short), and no zero point:
  *   x ≈ scale·q,  scale = max|x|/448 (less than 2⁻¹⁰⁰ counts as 1),  q = e4m3(x·(1/scale)).   All f32: the divide

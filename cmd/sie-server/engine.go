@@ -36,7 +36,7 @@ type sourceFlags struct {
 type computeFlags struct {
 	Device    string `help:"auto (GPUs if they can be used, else the CPU), cpu, cuda (every GPU), cuda:0 or cuda:0,1." short:"d" env:"SIE_DEVICE" default:"auto"`
 	Precision string `help:"auto; fp32, bf16 or int8 on the CPU; bf16, fp16 or fp8 on GPUs." env:"SIE_PRECISION" default:"auto" enum:"auto,fp32,bf16,int8,fp16,fp8"`
-	Threads   int    `help:"Compute threads of the CPU; 0: the CPUs this process may use." env:"SIE_THREADS" range:"0..4096"`
+	Threads   int    `help:"Compute threads of the CPU; 0: one for each physical core this process may use." env:"SIE_THREADS" range:"0..1024"`
 	ISA       string `help:"Upper bound on the CPU's instruction set: best, avx2, avx512, avx512-vnni or amx." env:"SIE_ISA" default:"best" enum:"best,avx2,avx512,avx512-vnni,amx"`
 	Graphs    string `name:"cuda-graphs" help:"on, or off: GPUs get small batches kernel by kernel." env:"SIE_CUDA_GRAPHS" default:"on" enum:"on,off"`
 	GPUType   string `help:"What the GPUs count as for clients that choose a machine profile, instead of what their name says." env:"SIE_GPU_TYPE"`

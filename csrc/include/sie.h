@@ -74,7 +74,7 @@ typedef enum sie_dtype {
 } sie_dtype;
 
 /* Compute class of a weight: operand type, accumulation is always f32 (s32 for INT8). Each class has one
- * numeric class per instruction set (one K order, one rounding point), see engine notes in docs/. */
+ * numeric class per instruction set: one order of additions over K, one rounding point. */
 typedef enum sie_compute {
   SIE_COMPUTE_F32 = 1,
   SIE_COMPUTE_BF16 = 2,
@@ -122,13 +122,14 @@ typedef struct sie_device_options {
   uint32_t struct_size; /* sizeof(sie_device_options) */
   uint32_t kind;        /* sie_device_kind */
   int32_t ordinal;      /* CUDA: device index */
-  int32_t threads;      /* CPU: executors; 0 = the CPUs this process may use (affinity and cgroup quota) */
+  int32_t threads;      /* CPU: executors; 0 = the cores this process may use (affinity and cgroup quota) */
   uint32_t isa;         /* CPU: upper bound, sie_isa */
   uint32_t reserved;
   const sie_gpu *gpu; /* CUDA only, borrowed; NULL elsewhere */
 } sie_device_options;
 
-/* Opens a device and starts its executors. AMX permission is asked for before any thread starts. */
+/* Opens a device and starts its executors, which compute in the default floating-point state whatever the caller's is.
+ * AMX permission, which Linux gives the whole process, is asked for first. */
 SIE_API sie_status sie_device_open(const sie_device_options *options, sie_device **device, sie_error *err);
 /* Waits for submitted runs, stops the executors. All other handles of the device must be freed before. */
 SIE_API void sie_device_close(sie_device *device);
@@ -182,11 +183,14 @@ typedef struct sie_weight_desc {
 } sie_weight_desc;
 
 /* Packs a weight; the source may be unmapped afterwards. N and K are padded inside. Non-finite source
- * values are SIE_CORRUPT. The weight must outlive the programs recorded with it. */
+ * values are SIE_CORRUPT, denormal ones of f32 become 0 of their sign (not in DATA), and a matrix of class INT8 has
+ * at most 65,536 columns: SIE_UNSUPPORTED. The weight must outlive the programs recorded with it. */
 SIE_API sie_status sie_weight_create(sie_device *device, const sie_weight_desc *desc, sie_weight **weight,
                                      sie_error *err);
 SIE_API void sie_weight_free(sie_weight *weight);
 SIE_API int64_t sie_weight_bytes(const sie_weight *weight);
+/* How many of the source's values were denormal and became 0. */
+SIE_API int64_t sie_weight_denormals(const sie_weight *weight);
 
 /* ---- 5 Programs: record ------------------------------------------------------------------------------ */
 
@@ -217,8 +221,8 @@ typedef enum sie_pooling {
   SIE_POOL_CLS = 1,
   SIE_POOL_MEAN = 2,
   SIE_POOL_LAST = 3,
-  SIE_POOL_ATTENTION = 4,    /* a learned vector scores the tokens; their softmax weighs them */
-  SIE_POOL_WEIGHTED_MEAN = 5 /* by position: 1, 2, … n */
+  SIE_POOL_ATTENTION = 4,    /* kernels only: a learned vector scores the tokens; their softmax weighs them */
+  SIE_POOL_WEIGHTED_MEAN = 5 /* kernels only: by position: 1, 2, … n */
 } sie_pooling;
 typedef enum sie_norm { SIE_NORM_LAYER = 0, SIE_NORM_RMS = 1, SIE_NORM_NONE = 2 } sie_norm;
 typedef enum sie_gate {
@@ -263,7 +267,7 @@ typedef struct sie_attention_params {
   uint32_t mask;    /* sie_mask */
   int32_t heads;    /* of q */
   int32_t kv_heads; /* of k and v; heads is a multiple */
-  int32_t head_dim; /* 32 or 64 now; 128 and 256 with their architectures */
+  int32_t head_dim; /* 1 to 256 on a CPU; a GPU has the forms it was built with */
   int32_t window;   /* SIE_MASK_WINDOW: keys within ±window */
   float scale;      /* multiplies q·k; usually 1/sqrt(head_dim) */
   uint32_t reserved;

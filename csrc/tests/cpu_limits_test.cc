@@ -1,43 +1,14 @@
 // cpu_limits_test.cc — quotas and memory limits from made-up /proc and cgroup trees.
 #include "cpu_limits.h"
 
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <string>
 
+#include "root.h"
 #include "tests/check.h"
 
 namespace {
 
-// A folder that stands for /, removed with everything in it.
-class Root {
- public:
-  Root() {
-    char path[] = "/tmp/sie_limits_XXXXXX";
-    root_ = mkdtemp(path);
-  }
-  ~Root() {
-    std::string command = "rm -rf " + root_;
-    if (system(command.c_str()) != 0) fprintf(stderr, "could not remove %s\n", root_.c_str());
-  }
-  Root(const Root &) = delete;
-  Root &operator=(const Root &) = delete;
-
-  void file(const std::string &path, const std::string &text) {
-    for (size_t slash = 1; (slash = path.find('/', slash)) != std::string::npos; slash++) {
-      mkdir((root_ + path.substr(0, slash)).c_str(), 0700);
-    }
-    FILE *out = fopen((root_ + path).c_str(), "w");
-    fputs(text.c_str(), out);
-    fclose(out);
-  }
-  sie::CpuLimits read() { return sie::read_cpu_limits(root_.c_str()); }
-
- private:
-  std::string root_;
-};
+sie::CpuLimits read(const Root &root) { return sie::read_cpu_limits(root.path()); }
 
 const char *const mount_v2 =
     "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
@@ -46,7 +17,7 @@ const char *const mount_v2 =
 
 TEST(limits_without_cgroups) {
   Root root;
-  sie::CpuLimits limits = root.read();
+  sie::CpuLimits limits = read(root);
   CHECK(limits.cpus_affinity >= 1, "%d CPUs", limits.cpus_affinity);
   CHECK(limits.cpus_quota == 0 && limits.memory_limit == 0, "quota %g, memory %lld", limits.cpus_quota,
         static_cast<long long>(limits.memory_limit));
@@ -62,7 +33,7 @@ TEST(limits_v2_takes_the_tightest_ancestor) {
   root.file("/sys/fs/cgroup/pod/box/memory.max", "1073741824\n");
   root.file("/sys/fs/cgroup/pod/box/leaf/cpu.max", "max 100000\n");
   root.file("/sys/fs/cgroup/pod/box/leaf/memory.max", "2147483648\n");
-  sie::CpuLimits limits = root.read();
+  sie::CpuLimits limits = read(root);
   CHECK(limits.cpus_quota == 1.5, "quota %g", limits.cpus_quota);
   CHECK(limits.memory_limit == 1073741824, "memory %lld", static_cast<long long>(limits.memory_limit));
 }
@@ -73,7 +44,7 @@ TEST(limits_v2_reads_the_mount_itself) {
   root.file("/proc/self/cgroup", "0::/\n");
   root.file("/proc/self/mountinfo", mount_v2);
   root.file("/sys/fs/cgroup/cpu.max", "50000 100000\n");
-  CHECK(root.read().cpus_quota == 0.5, "quota %g", root.read().cpus_quota);
+  CHECK(read(root).cpus_quota == 0.5, "quota %g", read(root).cpus_quota);
 }
 
 TEST(limits_v1_by_controller) {
@@ -88,7 +59,7 @@ TEST(limits_v1_by_controller) {
   root.file("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
   root.file("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
   root.file("/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "536870912\n");
-  sie::CpuLimits limits = root.read();
+  sie::CpuLimits limits = read(root);
   CHECK(limits.cpus_quota == 2.5, "quota %g", limits.cpus_quota);
   CHECK(limits.memory_limit == 536870912, "memory %lld", static_cast<long long>(limits.memory_limit));
 }
@@ -99,7 +70,7 @@ TEST(limits_v1_without_quota) {
   root.file("/proc/self/mountinfo", "31 23 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n");
   root.file("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "-1\n");
   root.file("/sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
-  CHECK(root.read().cpus_quota == 0, "quota %g", root.read().cpus_quota);
+  CHECK(read(root).cpus_quota == 0, "quota %g", read(root).cpus_quota);
 }
 
 TEST(limits_survive_nonsense) {
@@ -110,19 +81,7 @@ TEST(limits_survive_nonsense) {
   root.file("/sys/fs/cgroup/g/cpu.max", "-5 0 what\n");
   root.file("/sys/fs/cgroup/g/memory.max", "99999999999999999999999\n");
   root.file("/sys/fs/cgroup/cpu.max", "\n");
-  sie::CpuLimits limits = root.read();
+  sie::CpuLimits limits = read(root);
   CHECK(limits.cpus_quota == 0 && limits.memory_limit == 0, "quota %g, memory %lld", limits.cpus_quota,
         static_cast<long long>(limits.memory_limit));
-}
-
-TEST(limits_choose_executors) {
-  struct {
-    int32_t affinity;
-    double quota;
-    int32_t want;
-  } cases[] = {{8, 0, 8}, {8, 2.5, 3}, {8, 2, 2}, {8, 0.2, 1}, {2, 16, 2}, {1, 0, 1}};
-  for (const auto &c : cases) {
-    int32_t got = sie::usable_cpus({c.affinity, c.quota, 0});
-    CHECK(got == c.want, "%d CPUs, quota %g: %d executors, %d expected", c.affinity, c.quota, got, c.want);
-  }
 }

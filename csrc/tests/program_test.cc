@@ -5,9 +5,12 @@
 #include <vector>
 
 #include "compare.h"
+#include "device.h"
 #include "model.h"
 #include "paths.h"
+#include "program.h"
 #include "tests/check.h"
+#include "weight.h"
 
 using model::Batch;
 using model::Model;
@@ -183,4 +186,73 @@ TEST(program_memory_is_reused) {
   CHECK(b.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32, eight) == SIE_OK, "%s", b.err.message);
   CHECK(sie_arena_bytes(a.arena) == sie_arena_bytes(b.arena), "%lld bytes for two layers, %lld for eight",
         static_cast<long long>(sie_arena_bytes(a.arena)), static_cast<long long>(sie_arena_bytes(b.arena)));
+}
+
+TEST(program_refuses_the_batch_of_a_freed_one) {
+  // A program that lies where a freed one lay must not run the batch the slot holds for that.
+  Model m;
+  CHECK(m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32) == SIE_OK, "%s", m.err.message);
+  if (m.slots[0] == nullptr) return;
+  Batch batch;
+  batch.add(m.shape, 1, 20);
+  sie_batch packed = {};
+  packed.struct_size = sizeof packed;
+  packed.n_tokens = batch.tokens();
+  packed.n_seqs = batch.seqs();
+  packed.ids = batch.ids.data();
+  packed.cu_seqlens = batch.cu.data();
+  packed.items[0] = batch.items[0].data();
+  CHECK(sie_slot_load(m.slots[0], m.program, &packed, &m.err) == SIE_OK, "%s", m.err.message);
+  // The next program, in the memory of the last.
+  m.program->serial = ++m.device->programs;
+  CHECK(sie_program_submit(m.program, m.arena, m.slots[0], &m.err) == SIE_INVALID_ARGUMENT, "a stale batch runs");
+  CHECK(sie_slot_load(m.slots[0], m.program, &packed, &m.err) == SIE_OK, "%s", m.err.message);
+  CHECK(sie_program_submit(m.program, m.arena, m.slots[0], &m.err) == SIE_OK, "%s", m.err.message);
+  CHECK(sie_slot_wait(m.slots[0], &m.err) == SIE_OK, "%s", m.err.message);
+}
+
+TEST(program_weighs_attention_by_its_own_shape) {
+  // Two layers of hidden 64 and 160 in the feed-forward: linears of 4·64² + 2·64·160 a token, attention of 2·64 a key.
+  Shape shape;
+  Model m;
+  CHECK(m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+  if (m.program == nullptr) return;
+  CHECK(m.program->balance == (4 * 64 * 64 + 2 * 64 * 160) / (2 * 64), "balance %lld",
+        static_cast<long long>(m.program->balance));
+}
+
+TEST(program_keeps_nan_in_its_own_item) {
+  // A NaN in one row of the word table reaches every class's result of the text that has the word, and no other's.
+  for (const Path &path : model::machine_paths()) {
+    Model m;
+    CHECK(m.open(SIE_DEVICE_CPU, path.isa, 2, path.compute) == SIE_OK, "%s: %s", path.name, m.err.message);
+    if (m.slots[0] == nullptr) continue;
+    Batch batch;
+    for (int i = 0; i < 6; i++) {
+      batch.add(m.shape, i, 40 + i);
+      for (int t = batch.cu[static_cast<size_t>(i)]; t < batch.cu[static_cast<size_t>(i) + 1]; t++) {
+        batch.ids[static_cast<size_t>(t)] = batch.ids[static_cast<size_t>(t)] % 50;
+      }
+    }
+    Result clean = run(&m, batch);
+    batch.ids[static_cast<size_t>(batch.cu[3] + 7)] = 60;
+    sie_weight *word = m.weights[0];
+    if (word->table.dtype == SIE_F32) {
+      static_cast<float *>(word->table.p)[60 * word->table.ld + 5] = NAN;
+    } else {
+      static_cast<uint16_t *>(word->table.p)[60 * word->table.ld + 5] = 0x7fc0;
+    }
+    Result got = run(&m, batch);
+    CHECK(got.status == SIE_OK, "%s: status %d", path.name, got.status);
+    for (int64_t b = 0; b < batch.seqs(); b++) {
+      const float *row = &got.rows[static_cast<size_t>(b * m.hidden)];
+      bool nan = true;
+      for (int c = 0; c < m.hidden; c++) nan = nan && isnan(row[c]);
+      if (b == 3) CHECK(nan, "%s: a NaN gave a plausible vector", path.name);
+      if (b != 3) {
+        CHECK(memcmp(row, &clean.rows[static_cast<size_t>(b * m.hidden)], static_cast<size_t>(m.hidden) * 4) == 0,
+              "%s: text %lld sees the NaN of text 3", path.name, static_cast<long long>(b));
+      }
+    }
+  }
 }

@@ -62,22 +62,38 @@ TEST(slabs_hold_every_sequence_once) {
     std::vector<int32_t> lengths(static_cast<size_t>(random.below(200)));
     int32_t longest = 1 + random.below(900);
     for (int32_t &length : lengths) length = random.below(longest);
-    check_plan(lengths, {1 + random.below(20), 512, 1 + random.below(512)});
+    check_plan(lengths, {1 + random.below(20), 512, 1 + random.below(512), random.below(3) * 2304});
   }
 }
 
 TEST(slabs_use_all_executors) {
   // Sequences of 128 over two cores: whole rounds, no straggler.
   for (int32_t seqs : {2, 3, 4, 7, 9, 10, 64}) {
-    Plan p = plan(std::vector<int32_t>(static_cast<size_t>(seqs), 128), {2, 512, 512});
+    Plan p = plan(std::vector<int32_t>(static_cast<size_t>(seqs), 128), {2, 512, 512, 2304});
     CHECK(p.shares.size() % 2 == 0, "%d passages in %zu slabs", seqs, p.shares.size());
     int64_t least = p.shares.back().tokens, most = p.shares.front().tokens;
     CHECK(most - least <= 128, "%d passages: slabs of %lld to %lld tokens", seqs,
           static_cast<long long>(least), static_cast<long long>(most));
   }
-  CHECK(plan({500}, {8, 512, 512}).shares.size() == 1, "one sequence is one slab");
-  CHECK(plan({10, 10, 10}, {8, 512, 512}).shares.size() == 1, "30 tokens are one slab");
-  CHECK(plan({900, 3, 4}, {4, 512, 512}).shares.size() >= 2, "a long sequence is a slab of its own");
-  CHECK(plan({}, {4, 512, 512}).shares.empty(), "no sequences, no slab");
-  CHECK(plan(std::vector<int32_t>(1000, 0), {2, 512, 512}).shares.size() == 2, "empty sequences fill slabs");
+  CHECK(plan({500}, {8, 512, 512, 2304}).shares.size() == 1, "one sequence is one slab");
+  CHECK(plan({10, 10, 10}, {8, 512, 512, 2304}).shares.size() == 1, "30 tokens are one slab");
+  CHECK(plan({900, 3, 4}, {4, 512, 512, 2304}).shares.size() >= 2, "a long sequence is a slab of its own");
+  CHECK(plan({}, {4, 512, 512, 2304}).shares.empty(), "no sequences, no slab");
+  CHECK(plan(std::vector<int32_t>(1000, 0), {2, 512, 512, 2304}).shares.size() == 2, "empty sequences fill slabs");
+}
+
+TEST(slabs_weigh_attention_as_the_program_does) {
+  // One text of 512 and many of 32 over two executors: the dearer attention is, the fewer short ones join the long one.
+  std::vector<int32_t> lengths(40, 32);
+  lengths.push_back(400);
+  auto beside_long = [&lengths](int64_t balance) {
+    Plan p = plan(lengths, {2, 2048, 512, balance});
+    for (const sie::SlabShare &share : p.shares) {
+      if (share.max_len == 400) return share.tokens;
+    }
+    return int64_t{-1};
+  };
+  CHECK(beside_long(0) == 848 || beside_long(0) == 832, "without attention: %lld tokens", static_cast<long long>(beside_long(0)));
+  CHECK(beside_long(6144) > beside_long(384), "balance 6144: %lld tokens, 384: %lld",
+        static_cast<long long>(beside_long(6144)), static_cast<long long>(beside_long(384)));
 }

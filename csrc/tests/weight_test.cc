@@ -1,7 +1,9 @@
 // weight_test.cc — what is packed is what the checkpoint holds: types, parts, strides, layouts, and refusals.
 #include "weight.h"
 
+#include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include <vector>
 
@@ -165,4 +167,64 @@ TEST(weight_data_is_kept_as_it_is) {
         static_cast<long long>(w->index_end));
     sie_weight_free(w);
   }
+}
+
+TEST(weight_int8_columns_are_bounded) {
+  sie_device_options options = {};
+  options.struct_size = sizeof options;
+  options.kind = SIE_DEVICE_CPU;
+  options.threads = 1;
+  sie_device *device;
+  sie_error err = {};
+  CHECK(sie_device_open(&options, &device, &err) == SIE_OK, "%s", err.message);
+  const int64_t most = 65536;
+  std::vector<float> ones(static_cast<size_t>(most + 1), 1.0f);
+  sie_weight_desc d = linear_desc(1, most + 1, ones.data(), SIE_F32);
+  sie_weight *w;
+  CHECK(sie_weight_create(device, &d, &w, &err) == SIE_OK, "f32 has no such bound: %s", err.message);
+  sie_weight_free(w);
+  d.compute = SIE_COMPUTE_INT8;
+  CHECK(sie_weight_create(device, &d, &w, &err) == SIE_UNSUPPORTED, "status of one column too many");
+  CHECK(strstr(err.message, "65537") != nullptr && strstr(err.message, "65536") != nullptr, "%s", err.message);
+  d.k = most;
+  CHECK(sie_weight_create(device, &d, &w, &err) == SIE_OK, "%s", err.message);
+  if (w != nullptr) {
+    // The largest sum there is: 65,536 products of 255 and 127.
+    std::vector<uint8_t> x(static_cast<size_t>(most), 255);
+    float scale = 1.0f / 255, y = 0;
+    int32_t zero = 0, rows = 1;
+    sie_linear_args a = {};
+    a.rows = {1, &rows};
+    a.n = 1;
+    a.k = most;
+    a.x = {x.data(), most, SIE_U8, -1, &scale, &zero, nullptr};
+    a.w = &w->packed;
+    a.y = {&y, 1, SIE_F32, 0, nullptr, nullptr, nullptr};
+    std::vector<char> scratch(1 << 20);
+    sie_share share = {0, 1, scratch.data(), static_cast<int64_t>(scratch.size()), nullptr};
+    CHECK(device->ops->linear(&a, &share) == SIE_OK, "the product is refused");
+    CHECK(fabsf(y - 65536.0f) < 1.0f, "%g instead of 65536", static_cast<double>(y));
+  }
+  sie_weight_free(w);
+  sie_device_close(device);
+}
+
+TEST(weight_denormals_become_zero) {
+  Reference ref;
+  const float least = FLT_MIN, tiny = 1e-39f;
+  std::vector<float> values = {least, tiny, -tiny, 0.0f, -0.0f, 1.0f, nextafterf(least, 0.0f), -least};
+  const std::vector<float> expected = {least, 0.0f, -0.0f, 0.0f, -0.0f, 1.0f, 0.0f, -least};
+  for (uint32_t kind : {SIE_WEIGHT_LINEAR, SIE_WEIGHT_TABLE, SIE_WEIGHT_DATA}) {
+    sie_weight_desc d = linear_desc(1, 8, values.data(), SIE_F32);
+    d.kind = kind;
+    sie_weight *w;
+    CHECK(sie_weight_create(ref.device, &d, &w, &ref.err) == SIE_OK, "%s", ref.err.message);
+    bool kept = kind == SIE_WEIGHT_DATA;
+    const std::vector<float> &want = kept ? values : expected;
+    CHECK(memcmp(w->data.p, want.data(), want.size() * sizeof(float)) == 0, "kind %u holds other values", kind);
+    CHECK(sie_weight_denormals(w) == (kept ? 0 : 3), "kind %u: %lld denormals", kind,
+          static_cast<long long>(sie_weight_denormals(w)));
+    sie_weight_free(w);
+  }
+  CHECK(sie_weight_denormals(nullptr) == 0, "no weight has none");
 }

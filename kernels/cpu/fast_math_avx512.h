@@ -5,7 +5,7 @@
  *   fast_exp2       relative error ≤ 2.7e-6 (degree 4), for x ≤ 127; x < −126 gives 0 or a denormal
  *   fast_exp        relative error ≤ 4e-6 for |x| ≤ 16, growing with |x| as the rounding of x·log2(e) does
  *   fast_tanh       |y − tanh x| ≤ 1e-5 for every x
- * NaN stays NaN.  Fits: Lawson iteration on Chebyshev nodes over the stated range. */
+ * −∞ gives the activation's limit, 0 or −0; a NaN stays NaN.  Fits: Lawson iteration on Chebyshev nodes over the stated range. */
 #ifndef SIE_KERNELS_CPU_FAST_MATH_AVX512_H
 #define SIE_KERNELS_CPU_FAST_MATH_AVX512_H
 
@@ -33,7 +33,8 @@ static inline __m512 fast_gelu_erf(__m512 x) {
   p = _mm512_fmadd_ps(p, u, _mm512_set1_ps(0.15354357659816742f));
   __m512 phi = _mm512_fmadd_ps(x, p, _mm512_set1_ps(0.5f));
   phi = _mm512_min_ps(_mm512_set1_ps(1.0f), _mm512_max_ps(_mm512_setzero_ps(), phi));
-  return _mm512_mul_ps(x, phi);
+  /* Below −4.7 phi is 0, and −∞·0 would be NaN. In this order of operands a NaN passes. */
+  return _mm512_mul_ps(_mm512_max_ps(_mm512_set1_ps(-4.7f), x), phi);
 }
 
 /* 2^x: fraction in [0, 1) through a degree 4 fit, the whole part through scalef (which floors again). */
@@ -61,18 +62,24 @@ static inline __m512 fast_tanh(__m512 x) {
   return _mm512_sub_ps(_mm512_add_ps(s, s), _mm512_set1_ps(1.0f));
 }
 
+/* x·p where p falls faster than x: 0 at −∞. */
+static inline __m512 fast_gated(__m512 x, __m512 p) {
+  const int minus_infinity = 0x10;
+  return _mm512_maskz_mul_ps(_knot_mask16(_mm512_fpclass_ps_mask(x, minus_infinity)), x, p);
+}
+
 /* The activation of the epilogue; act is a sie_act. */
 template <int Act>
 static inline __m512 fast_act(__m512 x) {
   if (Act == SIE_ACT_GELU_ERF) return fast_gelu_erf(x);
   if (Act == SIE_ACT_TANH) return fast_tanh(x);
   if (Act == SIE_ACT_RELU) return _mm512_max_ps(_mm512_setzero_ps(), x);
-  if (Act == SIE_ACT_SILU) return _mm512_mul_ps(x, fast_sigmoid(x));
+  if (Act == SIE_ACT_SILU) return fast_gated(x, fast_sigmoid(x));
   if (Act == SIE_ACT_GELU_TANH) { /* x·σ(2·√(2/π)·(x + 0.044715·x³)) */
     const __m512 t = _mm512_mul_ps(x, x);
     const __m512 u = _mm512_mul_ps(
         x, _mm512_fmadd_ps(t, _mm512_set1_ps(0.0713548162726f), _mm512_set1_ps(1.59576912161f)));
-    return _mm512_mul_ps(x, fast_sigmoid(u));
+    return fast_gated(x, fast_sigmoid(u));
   }
   return x;
 }

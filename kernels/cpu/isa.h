@@ -63,9 +63,9 @@ static inline Range share_of(int64_t count, const sie_share *share) {
   return {count * share->part / share->parts, count * (share->part + 1) / share->parts};
 }
 
-// Float types that CPU kernels read and store. f16 is not among them, nor are the classes F16 and FP8: no
-// instruction set here multiplies in either, so f16 would be a slower bf16 of less range, and e4m3 a coarser
-// u8. A checkpoint in f16 is f32 or bf16 once it is packed. e4m3 rows are quantised here all the same, for
+// Float types that CPU kernels read and store. f16 is not among them, nor are the classes F16 and FP8: none of the
+// instruction sets that have a table multiplies in either, so f16 would be a slower bf16 of less range, and e4m3 a
+// coarser u8. A checkpoint in f16 is f32 or bf16 once it is packed. e4m3 rows are quantised here all the same, for
 // who reads them elsewhere.
 static inline bool is_float(int32_t dtype) { return dtype == SIE_F32 || dtype == SIE_BF16; }
 static inline bool is_float_or_absent(const sie_tensor &t) { return t.p == nullptr || is_float(t.dtype); }

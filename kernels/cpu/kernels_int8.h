@@ -13,7 +13,7 @@
 
 namespace sie_cpu {
 
-/* Bytes of a packed int8 weight [n, k] (int8_pack.h gives the layout). */
+/* Bytes of a packed int8 weight [n, k] (int8_linear.h gives the layout). */
 int64_t int8_packed_bytes(int64_t n, int64_t k);
 
 /* Packs rows [n0, n0 + rows) of W (f32, row stride ld) into dst, which the caller zeroed; the contract is

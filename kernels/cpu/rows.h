@@ -70,6 +70,15 @@ SIE_INLINE uint32_t equal_lanes(Vec a, Vec b) {
 #endif
 }
 
+// Lanes that hold a NaN.
+SIE_INLINE uint32_t nan_lanes(Vec a) {
+#if defined(__AVX512F__)
+  return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+#else
+  return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)));
+#endif
+}
+
 // The second largest element, given the largest and the two largest of each lane.
 SIE_INLINE float second_largest(Vec first, Vec second, float most) {
   const Vec m = vset(most);
@@ -96,26 +105,31 @@ SIE_INLINE int64_t column_of(const X *x, int64_t c, float value) {
 struct RowRange {
   float lo, hi, scale;
   int64_t column;
+  uint32_t nans;  // not 0: the row holds a NaN
 };
 
 template <typename X>
 SIE_INLINE RowRange range_of(const X *x, int64_t c) {
   Vec lo = vset(0.0f), hi = vset(0.0f);
+  uint32_t nans = 0;
   for (int64_t i = 0; i < c; i += kLanes) {
     Vec v = vload_row(x, i, c);
+    nans |= nan_lanes(v);
     lo = vmin(v, lo);
     hi = vmax(v, hi);
   }
   const float least = vsmallest(lo), most = vlargest(hi);
-  return {least, most, (most - least) / 255.0f, 0};
+  return {least, most, (most - least) / 255.0f, 0, nans};
 }
 
 // The same without the element of largest |x|: the two largest and the two smallest of each lane tell.
 template <typename X>
 SIE_INLINE RowRange range_without_outlier(const X *x, int64_t c) {
   Vec lo = vset(0.0f), hi = vset(0.0f), lo2 = lo, hi2 = hi;
+  uint32_t nans = 0;
   for (int64_t i = 0; i < c; i += kLanes) {
     Vec v = vload_row(x, i, c);
+    nans |= nan_lanes(v);
     // A NaN v reaches no accumulator: min and max give their second operand for it.
     lo2 = vmin(vmax(lo, v), lo2);
     hi2 = vmax(vmin(hi, v), hi2);
@@ -123,7 +137,7 @@ SIE_INLINE RowRange range_without_outlier(const X *x, int64_t c) {
     hi = vmax(v, hi);
   }
   const float least = vsmallest(lo), most = vlargest(hi);
-  RowRange range = {least, most, 0.0f, 0};
+  RowRange range = {least, most, 0.0f, 0, nans};
   if (most >= -least) {
     if (most > 0.0f) range.column = column_of(x, c, most);
     range.hi = second_largest(hi, hi2, most);
@@ -157,7 +171,8 @@ void quantise_f8_row(const X *x, int64_t c, const sie_tensor &t, int64_t r) {
   }
 }
 
-// The same for u8. A NaN counts as nothing in the range and gives q = 0.
+// The same for u8. A NaN counts as nothing in the range, gives q = 0, and makes the row's scale NaN: all that is computed
+// from the row is then NaN too, as it would be in f32.
 template <typename X>
 SIE_INLINE void quantise_u8_row(const X *x, int64_t c, const sie_tensor &t, int64_t r) {
   const RowRange range = t.outlier != nullptr ? range_without_outlier(x, c) : range_of(x, c);
@@ -183,7 +198,7 @@ SIE_INLINE void quantise_u8_row(const X *x, int64_t c, const sie_tensor &t, int6
       vstore_bytes_part(q + i, level, c - i);
     }
   }
-  t.scale[r] = s;
+  t.scale[r] = range.nans != 0 ? __builtin_nanf("") : s;
   t.zero[r] = static_cast<int32_t>(vfirst(z));
   if (t.outlier != nullptr) {
     const Vec level = vrint(vload_part(x + range.column, 1) / divisor) + z;

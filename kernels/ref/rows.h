@@ -112,7 +112,9 @@ inline void quantise_u8_row(const float *x, int64_t c, const sie_tensor &t, int6
     if (!(fabsf(excess) < 32768)) excess = 0;  // an infinity
     t.outlier[r] = {static_cast<int32_t>(outlier), static_cast<int32_t>(excess)};
   }
-  t.scale[r] = scale;
+  bool nans = false;
+  for (int64_t i = 0; i < c; i++) nans = nans || isnan(x[i]);
+  t.scale[r] = nans ? __builtin_nanf("") : scale;
   t.zero[r] = static_cast<int32_t>(zero);
 }
 

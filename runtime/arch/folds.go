@@ -156,5 +156,6 @@ func (p *packer) data(k int64, dtype engine.DType, bytes []byte) *engine.Weight 
 	}
 	p.packed = append(p.packed, w)
 	p.bytes += w.Bytes()
+	p.denormals += w.Denormals()
 	return w
 }

@@ -41,6 +41,7 @@ func (p *packer) head(prefix string, compute engine.Compute) *packer {
 func (p *packer) join(q *packer) {
 	p.packed = append(p.packed, q.packed...)
 	p.bytes += q.bytes
+	p.denormals += q.denormals
 	p.fail(q.err)
 }
 

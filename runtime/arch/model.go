@@ -291,6 +291,9 @@ func (m *Model) Caps() engine.Caps { return m.caps }
 // Bytes is the size of the packed weights on the device, with the tables of what its programs fold. It takes no lock.
 func (m *Model) Bytes() int64 { return m.packer.bytes + m.folds.bytes.Load() }
 
+// Denormals is how many values of the checkpoint were too small for a normal float32 and became 0.
+func (m *Model) Denormals() int64 { return m.packer.denormals }
+
 // Close frees the program and the weights. No batch of it may be in flight.
 func (m *Model) Close() {
 	if m.program != nil {

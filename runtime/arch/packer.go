@@ -16,15 +16,16 @@ type Checkpoint interface {
 // packer checks tensors against the shapes a configuration implies and packs them on a device. The first error sticks:
 // later calls return nil, so that loading an architecture reads top to bottom.
 type packer struct {
-	dev     *engine.Device
-	from    Checkpoint
-	file    string // for messages
-	compute engine.Compute
-	prefix  string
-	packed  []*engine.Weight
-	bytes   int64
-	buffer  *weights.Buffer // what is read of the checkpoint at a time: the parts of one weight
-	err     error
+	dev       *engine.Device
+	from      Checkpoint
+	file      string // for messages
+	compute   engine.Compute
+	prefix    string
+	packed    []*engine.Weight
+	bytes     int64
+	denormals int64           // of the checkpoint, that became 0
+	buffer    *weights.Buffer // what is read of the checkpoint at a time: the parts of one weight
+	err       error
 }
 
 // findPrefix chooses the first of prefixes under which the checkpoint has the tensor.
@@ -138,6 +139,7 @@ func (p *packer) packAs(compute engine.Compute, kind engine.WeightKind, shape []
 	}
 	p.packed = append(p.packed, w)
 	p.bytes += w.Bytes()
+	p.denormals += w.Denormals()
 	return w
 }
 

@@ -82,6 +82,7 @@ func (p *packer) values(kind engine.WeightKind, k int64, values []float32) *engi
 	}
 	p.packed = append(p.packed, w)
 	p.bytes += w.Bytes()
+	p.denormals += w.Denormals()
 	return w
 }
 

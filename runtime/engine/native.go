@@ -170,6 +170,9 @@ func deviceMemory(p devicePtr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe
 
 func cWeightFree(w unsafe.Pointer)        { C.sie_weight_free((*C.sie_weight)(w)) }
 func cWeightBytes(w unsafe.Pointer) int64 { return int64(C.sie_weight_bytes((*C.sie_weight)(w))) }
+func cWeightDenormals(w unsafe.Pointer) int64 {
+	return int64(C.sie_weight_denormals((*C.sie_weight)(w)))
+}
 
 func cProgramBegin(d unsafe.Pointer, caps Caps) (unsafe.Pointer, error) {
 	var e C.sie_error

@@ -25,6 +25,7 @@ func cArenaPlace(unsafe.Pointer, *gpuArena) error                             { 
 func cSlotInput(unsafe.Pointer) (uintptr, int64, error)                       { panic(unreachable) }
 func cWeightFree(unsafe.Pointer)                                              { panic(unreachable) }
 func cWeightBytes(unsafe.Pointer) int64                                       { panic(unreachable) }
+func cWeightDenormals(unsafe.Pointer) int64                                   { panic(unreachable) }
 func cProgramBegin(unsafe.Pointer, Caps) (unsafe.Pointer, error)              { panic(unreachable) }
 func cLayerNorm(_ unsafe.Pointer, _ Value, _, _ unsafe.Pointer, _ float32) (Value, error) {
 	panic(unreachable)

@@ -53,8 +53,10 @@ type Weight struct {
 	memory devicePtr      // GPU
 	bytes  int64
 	rows   int64
-	uses   int // programs that hold it, guarded by dev.mu
-	mark   *mark
+	// denormals of the source that became 0
+	denormals int64
+	uses      int // programs that hold it, guarded by dev.mu
+	mark      *mark
 }
 
 // NewWeight packs a weight. The sources may be unmapped afterwards. Errors: ErrInvalid when the parts do not hold what
@@ -85,7 +87,7 @@ func (w *Weight) createLocked(s WeightSpec) error {
 			return err
 		}
 	}
-	w.handle, w.bytes = h, cWeightBytes(h)
+	w.handle, w.bytes, w.denormals = h, cWeightBytes(h), cWeightDenormals(h)
 	w.dev.open["weight"]++
 	return nil
 }
@@ -116,6 +118,9 @@ func (s WeightSpec) check() (rows int64, err error) {
 
 // Bytes is the packed size on the device.
 func (w *Weight) Bytes() int64 { return w.bytes }
+
+// Denormals is how many of the source's values were too small for a normal float32 and became 0.
+func (w *Weight) Denormals() int64 { return w.denormals }
 
 // Rows is N, the sum of the parts' rows.
 func (w *Weight) Rows() int64 { return w.rows }

@@ -81,6 +81,9 @@ func (w *Worker) loader(m *catalog.Resolved) registry.Load[*model] {
 				w.opt.Log.Info("model ready", "model", shared.first.ID, "weights", string(found.Source), "device", w.DeviceName(),
 					"precision", l.weights.Compute.String(), "dim", l.weights.Dim, "max_tokens", l.maxTokens, "packed_mib", l.Bytes()>>20,
 					"took", time.Since(start).Round(time.Millisecond))
+				if n := l.weights.Denormals(); n > 0 {
+					w.opt.Log.Info("weights too small for a normal float32 became 0: each would slow its products down", "model", shared.first.ID, "values", n)
+				}
 			}
 			return l, err
 		},

@@ -1,0 +1,38 @@
+// float_state.h — the floating-point state that every thread computes in.
+//
+// Results must not depend on who opened the device: a thread inherits its creator's control register, in which
+// a host program may flush denormals or round otherwise.
+#ifndef SIE_CSRC_FLOAT_STATE_H
+#define SIE_CSRC_FLOAT_STATE_H
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace sie {
+
+// The default of the psABI: to nearest, denormals kept, every exception masked.
+constexpr unsigned int plain_mxcsr = 0x1f80;
+
+// Sets the plain state while it lives, then the thread's former one.
+class FloatState {
+ public:
+#if defined(__x86_64__)
+  FloatState() : former_(_mm_getcsr()) { _mm_setcsr(plain_mxcsr); }
+  ~FloatState() { _mm_setcsr(former_); }
+#endif
+  FloatState(const FloatState &) = delete;
+  FloatState &operator=(const FloatState &) = delete;
+#if !defined(__x86_64__)
+  FloatState() {}
+  ~FloatState() {}
+#else
+
+ private:
+  unsigned int former_;
+#endif
+};
+
+}  // namespace sie
+
+#endif  // SIE_CSRC_FLOAT_STATE_H

@@ -1,0 +1,99 @@
+// float_state_test.cc — threads compute in the default floating-point state, whatever that of who opened the device.
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+#include <string.h>
+
+#include <vector>
+
+#include "device.h"
+#include "model.h"
+#include "tests/check.h"
+#include "weight.h"
+
+namespace {
+
+// Up, with denormals flushed and read as zero.
+constexpr unsigned int other_mxcsr = 0xdfc0, flags = 0x3f;
+
+// The other state while it lives.
+class OtherState {
+ public:
+  OtherState() : former_(_mm_getcsr()) { _mm_setcsr(other_mxcsr); }
+  ~OtherState() { _mm_setcsr(former_); }
+  OtherState(const OtherState &) = delete;
+  OtherState &operator=(const OtherState &) = delete;
+
+ private:
+  unsigned int former_;
+};
+
+struct Look : sie::Run {
+  std::atomic<unsigned int> seen[4] = {};
+  Look() {
+    team = 1;
+    tickets = 4;
+    work = run;
+  }
+  static void run(sie::Run *r, int32_t ticket, int32_t, int32_t) {
+    static_cast<Look *>(r)->seen[ticket].store(_mm_getcsr() & ~flags);
+  }
+};
+
+std::vector<char> packed_int8(sie_device *device, const std::vector<float> &values) {
+  sie_weight_desc d = {};
+  d.struct_size = sizeof d;
+  d.kind = SIE_WEIGHT_LINEAR;
+  d.compute = SIE_COMPUTE_INT8;
+  d.dtype = SIE_F32;
+  d.n_parts = 1;
+  d.n = 8;
+  d.k = static_cast<int64_t>(values.size()) / 8;
+  d.parts[0] = {values.data(), 8, 0};
+  sie_weight *w;
+  sie_error err = {};
+  CHECK(sie_weight_create(device, &d, &w, &err) == SIE_OK, "%s", err.message);
+  const char *bytes = static_cast<const char *>(w->data.p);
+  std::vector<char> copy(bytes, bytes + w->data.bytes);
+  sie_weight_free(w);
+  return copy;
+}
+
+}  // namespace
+
+TEST(float_state_of_executors_is_the_default) {
+  sie::Executors executors;
+  Look look;
+  {
+    OtherState other;
+    CHECK(executors.start(2, nullptr, nullptr) == SIE_OK, "cannot start");
+  }
+  CHECK(executors.submit(&look), "refused");
+  executors.wait(&look);
+  executors.stop();
+  for (const std::atomic<unsigned int> &seen : look.seen) CHECK(seen.load() == 0x1f80, "mxcsr %x", seen.load());
+}
+
+TEST(float_state_of_packing_is_the_default) {
+  sie_device_options options = {};
+  options.struct_size = sizeof options;
+  options.kind = SIE_DEVICE_CPU;
+  options.threads = 1;
+  sie_device *device;
+  sie_error err = {};
+  CHECK(sie_device_open(&options, &device, &err) == SIE_OK, "%s", err.message);
+  std::vector<float> values(8 * 300);
+  model::Random random(7);
+  for (float &x : values) x = random.real();
+  std::vector<char> plain = packed_int8(device, values);
+  unsigned int after = 0;
+  {
+    OtherState other;
+    CHECK(packed_int8(device, values) == plain, "other bytes");
+    after = _mm_getcsr() & ~flags;
+  }
+  CHECK(after == other_mxcsr, "the caller's state became %x", after);
+  sie_device_close(device);
+}
+
+#endif
