@@ -130,6 +130,11 @@ size_t sie_program_describe(const sie_program *program, char *text, size_t cap) 
             static_cast<ll>(program->slab_tokens), static_cast<ll>(program->slab_seqs),
             program->device->threads, static_cast<ll>(lane_bytes(program)),
             static_cast<ll>(program->scratch_bytes));
+    if (program->region_tokens > 0) {
+      out.add("region of %lld tokens for longer sequences, %lld B: %lld B a token; scratch up to %lld B of a lane\n",
+              static_cast<ll>(program->region_tokens), static_cast<ll>(region_bytes(program)),
+              static_cast<ll>(program->long_row_bytes), static_cast<ll>(program->long_scratch_bytes));
+    }
   }
   for (int64_t i = 0; i < program->plan.size(); i++) {
     out.add("%3lld ", static_cast<ll>(i));

@@ -1,7 +1,10 @@
 // executor.cc — the executors' loop: take a ticket of the oldest run, do it, sleep when there is none.
 #include "executor.h"
 
+#include <limits.h>
 #include <signal.h>
+
+#include <initializer_list>
 
 #include "cpu_limits.h"
 #include "float_state.h"
@@ -10,6 +13,11 @@
 namespace sie {
 
 namespace {
+
+// The parts of an entry's state.
+constexpr uint64_t yields_bit = uint64_t{1} << 31;
+uint32_t left_of(uint64_t tickets) { return static_cast<uint32_t>(tickets & (yields_bit - 1)); }
+uint32_t number_of(uint64_t tickets) { return static_cast<uint32_t>(tickets >> 32); }
 
 // Keeps the calling thread on one CPU; where that is refused it stays free.
 void stay_on(int32_t cpu) {
@@ -52,7 +60,7 @@ void Executors::stop() {
     completed_.wait_while(seen, 0);
   }
   stopping_.store(true);
-  submitted_.advance();
+  notify();
   Thread *threads = static_cast<Thread *>(threads_.p);
   for (int32_t i = 0; i < count_; i++) pthread_join(threads[i].id, nullptr);
   count_ = 0;
@@ -62,6 +70,7 @@ void Executors::stop() {
 bool Executors::submit(Run *run) {
   if (in_flight_.load(std::memory_order_acquire) >= max_runs) return false;
   in_flight_.fetch_add(1, std::memory_order_relaxed);
+  if (run->yields) yielding_.fetch_add(1, std::memory_order_relaxed);
   run->left.store(run->tickets, std::memory_order_relaxed);
   run->state.store(run_started, std::memory_order_relaxed);
   int32_t tickets = run->tickets;
@@ -69,12 +78,13 @@ bool Executors::submit(Run *run) {
     finish(run);
     return true;
   }
-  // The entry's former run has no ticket left: it is done, or the run after it was started and is done.
-  uint32_t number = submitted_.load();
-  Entry &entry = entries_[number % max_runs];
+  // Of two entries at most one has tickets: that of the other run in flight.
+  Entry &entry = left_of(entries_[0].tickets.load(std::memory_order_relaxed)) == 0 ? entries_[0] : entries_[1];
   entry.run.store(run, std::memory_order_relaxed);
-  entry.tickets.store(uint64_t{number} << 32 | static_cast<uint32_t>(tickets), std::memory_order_release);
-  submitted_.advance(tickets);
+  uint64_t state = uint64_t{++submitted_} << 32 | (run->yields ? yields_bit : 0) | static_cast<uint32_t>(tickets);
+  entry.tickets.store(state, std::memory_order_release);
+  // Who waits in a yielding run may go on instead of taking a ticket, so then all are woken.
+  events_.advance(yielding_.load(std::memory_order_relaxed) == 0 ? tickets : INT_MAX);
   return true;
 }
 
@@ -88,37 +98,50 @@ void Executors::wait(const Run *run) {
 }
 
 void Executors::finish(Run *run) {
+  if (run->yields) yielding_.fetch_sub(1, std::memory_order_relaxed);
   in_flight_.fetch_sub(1, std::memory_order_release);
   run->state.store(run_done, std::memory_order_release);
   // From here on the run may be freed.
   completed_.advance();
 }
 
-// Takes one ticket of run `number` and does it; false when none is left.
-bool Executors::take(uint32_t number, int32_t executor) {
-  Entry &entry = entries_[number % max_runs];
-  uint64_t tickets = entry.tickets.load(std::memory_order_acquire);
+// Takes one ticket of the oldest run that yields, or does not, and does it; false when none is left.
+bool Executors::take(bool yielding, int32_t executor) {
+  uint64_t states[max_runs];
+  for (int i = 0; i < max_runs; i++) states[i] = entries_[i].tickets.load(std::memory_order_acquire);
+  int older = static_cast<int32_t>(number_of(states[0]) - number_of(states[1])) < 0 ? 0 : 1;
+  for (int i : {older, 1 - older}) {
+    if (((states[i] & yields_bit) != 0) == yielding && take_from(&entries_[i], states[i], executor)) return true;
+  }
+  return false;
+}
+
+bool Executors::take_from(Entry *entry, uint64_t tickets, int32_t executor) {
+  uint32_t number = number_of(tickets);
   Run *run;
   do {
-    uint32_t left = static_cast<uint32_t>(tickets);
-    if (static_cast<uint32_t>(tickets >> 32) != number || left == 0) return false;
+    if (number_of(tickets) != number || left_of(tickets) == 0) return false;
     // Read before the ticket is taken: an entry with tickets is never handed to another run.
-    run = entry.run.load(std::memory_order_relaxed);
-  } while (!entry.tickets.compare_exchange_weak(tickets, tickets - 1, std::memory_order_acq_rel,
-                                                std::memory_order_acquire));
-  int32_t ticket = run->tickets - static_cast<int32_t>(static_cast<uint32_t>(tickets));
-  hooks::takes_ticket(ticket % run->team);
-  run->work(run, ticket / run->team, ticket % run->team, executor);
+    run = entry->run.load(std::memory_order_relaxed);
+  } while (!entry->tickets.compare_exchange_weak(tickets, tickets - 1, std::memory_order_acq_rel,
+                                                 std::memory_order_acquire));
+  int32_t ticket = run->tickets - static_cast<int32_t>(left_of(tickets)), of_teams = run->tickets - run->singles;
+  hooks::takes_ticket(ticket < of_teams ? ticket % run->team : 0);
+  if (ticket < of_teams) {
+    run->work(run, ticket / run->team, ticket % run->team, executor);
+  } else {
+    run->work(run, of_teams / run->team + ticket - of_teams, 0, executor);
+  }
   if (run->left.fetch_sub(1, std::memory_order_acq_rel) == 1) finish(run);
   return true;
 }
 
 void Executors::loop(int32_t executor) {
   for (;;) {
-    uint32_t next = submitted_.load();
-    if (take(next - 2, executor) || take(next - 1, executor)) continue;
+    uint32_t seen = events_.load();
+    if (take(false, executor) || take(true, executor)) continue;
     if (stopping_.load()) return;
-    submitted_.wait_while(next, spin_ns);
+    events_.wait_while(seen, spin_ns);
   }
 }
 

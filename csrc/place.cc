@@ -1,7 +1,7 @@
-// place.cc — where a planned program's buffers lie in a lane.
+// place.cc — where a planned program's buffers lie in a lane, and in the values of a long slab.
 //
 //   1 share   an output takes over the memory of an input that dies with the operation, where kernels allow it
-//   2 place   largest first, each at the lowest offset free during its life
+//   2 place   largest first, each at the lowest offset free during its life: in a lane, and for long slabs
 #include <algorithm>
 
 #include "program.h"
@@ -41,33 +41,69 @@ void share_memory(sie_program *p) {
 
 bool meet(const Buffer &a, const Buffer &b) { return a.first <= b.last && b.first <= a.last; }
 
-sie_status place(sie_program *p, sie_error *err) {
+// What is placed together: lanes hold all buffers; long slabs keep token rows apart from the rows of their one sequence.
+enum class Group { lane, long_rows, long_fixed };
+
+struct Sizing {
+  Group group;
+  bool holds(const Buffer &b) const {
+    return group == Group::lane || (b.rows == Rows::seqs) == (group == Group::long_fixed);
+  }
+  int64_t size(const Buffer &b) const {
+    if (group == Group::lane) return b.bytes + redzone_bytes;
+    return group == Group::long_rows ? b.row_bytes : parts_of(b, 1).end + redzone_bytes;
+  }
+  int64_t &offset(Buffer *b) const { return group == Group::lane ? b->offset : b->row_offset; }
+};
+
+// Largest first, each at the lowest offset free during its life; *end receives where the last ends.
+sie_status place(sie_program *p, const Sizing &sizing, int64_t *end, sie_error *err) {
   List<int32_t> order;
   for (int32_t i = 0; i < p->buffers.size(); i++) {
-    if (p->buffers[i].shares >= 0) continue;
+    if (p->buffers[i].shares >= 0 || !sizing.holds(p->buffers[i])) continue;
     SIE_FAIL_IF(!order.push(i), SIE_OUT_OF_MEMORY, err, "no memory to plan a program");
   }
   const List<Buffer> &buffers = p->buffers;
-  std::sort(order.begin(), order.end(), [&buffers](int32_t a, int32_t b) {
-    return buffers[a].bytes != buffers[b].bytes ? buffers[a].bytes > buffers[b].bytes : a < b;
+  std::sort(order.begin(), order.end(), [&buffers, &sizing](int32_t a, int32_t b) {
+    int64_t first = sizing.size(buffers[a]), second = sizing.size(buffers[b]);
+    return first != second ? first > second : a < b;
   });
+  *end = 0;
   for (int64_t i = 0; i < order.size(); i++) {
     Buffer &buffer = p->buffers[order[i]];
-    int64_t offset = 0, size = buffer.bytes + redzone_bytes;
+    int64_t offset = 0, size = sizing.size(buffer);
     for (int64_t j = 0; j < i; j++) {
-      const Buffer &other = p->buffers[order[j]];
-      int64_t other_end = other.offset + other.bytes + redzone_bytes;
-      if (!meet(buffer, other) || other_end <= offset || offset + size <= other.offset) continue;
+      Buffer &other = p->buffers[order[j]];
+      int64_t other_offset = sizing.offset(&other), other_end = other_offset + sizing.size(other);
+      if (!meet(buffer, other) || other_end <= offset || offset + size <= other_offset) continue;
       offset = other_end;
       j = -1;  // what was passed before may be in the way now
     }
-    buffer.offset = offset;
-    p->values_bytes = std::max(p->values_bytes, offset + size);
+    sizing.offset(&buffer) = offset;
+    *end = std::max(*end, offset + size);
   }
   for (Buffer &buffer : p->buffers) {
     int32_t self = static_cast<int32_t>(&buffer - p->buffers.begin());
-    buffer.offset = p->buffers[owner(p, self)].offset;
+    if (sizing.holds(buffer)) sizing.offset(&buffer) = sizing.offset(&p->buffers[owner(p, self)]);
   }
+  return SIE_OK;
+}
+
+// Values of a long slab: token rows in bytes a token, so that one plan does for every length.
+sie_status place_long(sie_program *p, sie_error *err) {
+  for (Buffer &b : p->buffers) {
+    if (b.rows == Rows::seqs) continue;
+    // Exact at multiples of region_step rows, whose parts all fill whole lines.
+    b.row_bytes = parts_of(b, region_step).end / region_step + (redzone_bytes > 0 ? 1 : 0);
+  }
+  SIE_TRY(place(p, {Group::long_rows}, &p->long_row_bytes, err));
+  SIE_TRY(place(p, {Group::long_fixed}, &p->long_fixed_bytes, err));
+  p->long_fixed_bytes = round_up(p->long_fixed_bytes, 64);
+  return SIE_OK;
+}
+
+sie_status place_lane(sie_program *p, sie_error *err) {
+  SIE_TRY(place(p, {Group::lane}, &p->values_bytes, err));
   for (PlannedOp &planned : p->plan) {
     for (Operand *o : {&planned.in[0], &planned.in[1], &planned.in[2], &planned.addend, &planned.residual,
                        &planned.out, &planned.quantised}) {
@@ -86,7 +122,8 @@ sie_status place(sie_program *p, sie_error *err) {
 
 sie_status place_buffers(sie_program *program, sie_error *err) {
   share_memory(program);
-  return place(program, err);
+  SIE_TRY(place_lane(program, err));
+  return program->region_tokens > 0 ? place_long(program, err) : SIE_OK;
 }
 
 }  // namespace sie

@@ -4,7 +4,8 @@
 //   2 emit      one planned operation each, plus the quantisations and widenings their types need; buffers are
 //               made where they are first written; on a GPU, pooling runs in the kernel that writes the output
 //   3 place     place.cc gives every buffer its memory
-//   4 rehearse  rehearse.cc asks for scratch, and whether the device has every form
+//   4 cut       cut.cc says where long slabs may pause
+//   5 rehearse  rehearse.cc asks for scratch, and whether the device has every form
 #include <algorithm>
 
 #include "gpu.h"
@@ -41,6 +42,7 @@ class Planner {
     SIE_TRY(count_uses());
     for (const Op &op : p_->ops) SIE_TRY(emit(op));
     SIE_TRY(place_buffers(p_, err_));
+    cut_plan(p_);
     SIE_TRY(plan_scratch(p_, err_));
     SIE_TRY(make_row_offsets());
     return rehearse(p_, err_);
@@ -53,7 +55,12 @@ class Planner {
       p_->slab_seqs = p_->caps.max_seqs;
       return;
     }
-    p_->slab_tokens = std::min(p_->caps.max_tokens, std::max(slab_tokens_max, p_->caps.max_len));
+    p_->slab_tokens = std::min(p_->caps.max_tokens, slab_tokens_max);
+    p_->region_tokens = 0;
+    if (p_->caps.max_len > slab_tokens_max) {
+      int64_t tokens = std::min(p_->caps.max_tokens, region_tokens_max);
+      p_->region_tokens = round_up(std::max(tokens, p_->caps.max_len), region_step);
+    }
     // Rows as wide as a vocabulary are few: 8 MiB of them in every lane, and 16 of the widest.
     int64_t widest = 1;
     for (const Op &op : p_->ops) {
@@ -141,35 +148,19 @@ class Planner {
     if (!gpu_ && row >= 2048 && row % 2048 == 0) row += 64;
     int32_t now = static_cast<int32_t>(p_->plan.size());
     Buffer buffer = {rows, form.dtype, columns, row / element, form.scale_group, form.outliers, 0, now,
-                     now,  -1,         0};
-    buffer.bytes = round_up(places_of(buffer).end, gpu_ ? 256 : 64);
+                     now,  -1,         0,       0,             0};
+    buffer.bytes = round_up(parts_of(buffer, rows_cap(rows)).end, gpu_ ? 256 : 64);
     return p_->buffers.push(buffer) ? static_cast<int32_t>(p_->buffers.size() - 1) : -1;
-  }
-
-  // Where a buffer's parts begin.
-  struct Places {
-    int64_t scale, zero, outlier, end;
-  };
-  Places places_of(const Buffer &b) const {
-    int64_t cap = rows_cap(b.rows), bytes = cap * b.ld * dtype_bytes(b.dtype);
-    int64_t groups =
-        b.scale_group > 0 ? (b.columns + b.scale_group - 1) / b.scale_group : (b.scale_group < 0 ? 1 : 0);
-    Places p = {};
-    p.scale = round_up(bytes, 64);
-    p.zero = p.scale + round_up(cap * groups * 4, 64);
-    p.outlier = p.zero + (b.dtype == SIE_U8 ? round_up(cap * 4, 64) : 0);
-    p.end = p.outlier + (b.outliers ? round_up(cap * static_cast<int64_t>(sizeof(sie_outlier)), 64) : 0);
-    return p;
   }
 
   // Offsets are relative to the buffer until it is placed.
   Operand operand(int32_t buffer, int64_t column) {
     Buffer &b = p_->buffers[buffer];
     b.last = static_cast<int32_t>(p_->plan.size());
-    Places places = places_of(b);
-    return {true,       buffer,        b.dtype,      column * dtype_bytes(b.dtype),
-            b.ld,       b.scale_group, places.scale, places.zero,
-            b.outliers, places.outlier};
+    BufferParts parts = parts_of(b, rows_cap(b.rows));
+    int64_t bytes = column * dtype_bytes(b.dtype);
+    return {true,          buffer,      b.dtype,    bytes,      bytes,        b.ld,
+            b.scale_group, parts.scale, parts.zero, b.outliers, parts.outlier};
   }
 
   Operand float_operand(sie_value v) {
@@ -342,7 +333,7 @@ sie_status plan_program(sie_program *program, sie_error *err) { return Planner(p
 
 }  // namespace sie
 
-sie_status sie_program_end(sie_program *program, size_t *workspace, sie_error *err) {
+sie_status sie_program_end(sie_program *program, sie_workspace *workspace, sie_error *err) {
   using namespace sie;
   SIE_FAIL_IF(program == nullptr || workspace == nullptr, SIE_INVALID_ARGUMENT, err,
               "program or workspace is NULL");
@@ -352,13 +343,13 @@ sie_status sie_program_end(sie_program *program, size_t *workspace, sie_error *e
   program->plan.clear();
   program->buffers.clear();
   release(&program->one_row_each);
-  program->scratch_bytes = program->values_bytes = 0;
+  program->scratch_bytes = program->values_bytes = program->long_scratch_bytes = 0;
+  program->long_row_bytes = program->long_fixed_bytes = 0;
   program->n_work_lists = 0;
   for (Value &value : program->values) value.buffer = value.quantised = -1;
   SIE_TRY(plan_program(program, err));
-  int64_t lanes = program->device->threads;
   if (program->device->is_gpu()) SIE_TRY(gpu_program_end(program, err));
   program->ended = true;
-  *workspace = static_cast<size_t>(lane_bytes(program) * lanes + sie_program_input_bytes(program));
+  *workspace = {lane_bytes(program) + sie_program_input_bytes(program), region_bytes(program)};
   return SIE_OK;
 }

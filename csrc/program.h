@@ -22,6 +22,12 @@ constexpr int32_t max_outputs = 4;
 // A slab is at most this many tokens, unless one sequence alone is longer, and this many sequences.
 constexpr int64_t slab_tokens_max = 512;
 constexpr int64_t slab_seqs_max = 512;
+// A longer sequence is a long slab. All that run at once share a region of so many tokens, or of the longest sequence if
+// that is more; each takes room for its own tokens, rounded up.
+constexpr int64_t region_tokens_max = 16384;
+constexpr int64_t region_step = 64;
+// Between two looks at what else there is to do: 10 to 20 ms of a core with AVX-512, about 50 of a slow one with AVX2.
+constexpr double max_block_flops = 2e9;
 
 constexpr int32_t max_adapters = 64;
 constexpr int64_t max_lora_rank = 1024;
@@ -80,11 +86,12 @@ struct Op {
   sie_smve smve;
 };
 
-// Where an operand lies in a lane.
+// Where an operand lies in a lane; in a region, where its buffer lies decides.
 struct Operand {
   bool present;
   int32_t buffer;
   int32_t dtype;
+  int64_t column;  // bytes from the start of a row
   int64_t offset, ld;
   int32_t scale_group;  // of u8 and f8e4m3 (sie_tensor)
   int64_t scale, zero;  // offsets; zero: u8 only
@@ -101,7 +108,32 @@ struct Buffer {
   int64_t bytes;        // rows at their cap, then scales, zero points and outliers
   int32_t first, last;  // plan operations between which it lives, both included
   int32_t shares;       // the buffer whose memory it takes over, or -1
-  int64_t offset;
+  int64_t offset;       // in a lane
+  // For a long slab: bytes of a row with its scale, zero point and outlier, and where the buffer starts, a multiple of the
+  // rows there is room for. Of sequence rows, of which it has one: bytes behind all others.
+  int64_t row_bytes, row_offset;
+};
+
+// Where the parts of a buffer with room for `cap` rows begin, from its own start.
+struct BufferParts {
+  int64_t scale, zero, outlier, end;
+};
+inline BufferParts parts_of(const Buffer &b, int64_t cap) {
+  int64_t groups = b.scale_group > 0 ? (b.columns + b.scale_group - 1) / b.scale_group : (b.scale_group < 0 ? 1 : 0);
+  BufferParts p = {};
+  p.scale = round_up(cap * b.ld * dtype_bytes(b.dtype), 64);
+  p.zero = p.scale + round_up(cap * groups * 4, 64);
+  p.outlier = p.zero + (b.dtype == SIE_U8 ? round_up(cap * 4, 64) : 0);
+  p.end = p.outlier + (b.outliers ? round_up(cap * static_cast<int64_t>(sizeof(sie_outlier)), 64) : 0);
+  return p;
+}
+
+// How an operation of a long slab is cut into blocks, between which an executor looks for other work.
+enum class Cut : uint8_t {
+  none,     // short at any length
+  rows,     // each row of the result comes of the same rows of the operands
+  queries,  // attention: one head and some of its queries
+  shares    // as if more executors shared it
 };
 
 // Bytes behind every buffer that nobody may write; a debug build checks them after each operation.
@@ -115,6 +147,8 @@ struct PlannedOp {
   Op op;
   Operand in[3], addend, residual, out, quantised;  // quantised: the u8 or f8e4m3 twin of out
   int32_t work;  // attention on a GPU: which of the batch's work lists; else -1
+  Cut cut;
+  double row_flops;  // of a row, or of a query and a key; of a head alone in attention
 };
 
 // A work list that attention reads on a GPU: one for all operations it serves.
@@ -154,6 +188,11 @@ struct sie_program {
   sie::List<sie::Buffer> buffers;
   int64_t scratch_bytes = 0;  // of one executor
   int64_t values_bytes = 0;   // of one lane
+  // Of long slabs; region_tokens 0: the program has none.
+  int64_t region_tokens = 0;
+  int64_t long_row_bytes = 0, long_fixed_bytes = 0;  // values: of a token, and of any sequence
+  int64_t long_scratch_bytes = 0;                    // of one executor, in its lane
+  double block_flops = sie::max_block_flops;              // less in tests
   sie::Block one_row_each;    // int32 0, 1, 2 …: cumulative lengths of one row a sequence
   // Plan of a GPU:
   sie::WorkList work_lists[sie::max_work_lists] = {};
@@ -163,7 +202,22 @@ struct sie_program {
 
 namespace sie {
 
-inline int64_t lane_bytes(const sie_program *p) { return p->scratch_bytes + p->values_bytes; }
+// An executor at work on a long slab has no slab of its own, so its whole lane is scratch.
+inline int64_t lane_bytes(const sie_program *p) {
+  int64_t short_bytes = p->scratch_bytes + p->values_bytes;
+  return short_bytes > p->long_scratch_bytes ? short_bytes : p->long_scratch_bytes;
+}
+
+// Tokens that a long slab of `tokens` gets room for, and the bytes of its values.
+inline int64_t long_cap(int64_t tokens) { return round_up(tokens, region_step); }
+inline int64_t long_bytes(const sie_program *p, int64_t tokens) {
+  return long_cap(tokens) * p->long_row_bytes + p->long_fixed_bytes;
+}
+inline int64_t region_bytes(const sie_program *p) {
+  if (p->region_tokens == 0) return 0;
+  int64_t most = p->region_tokens / (slab_tokens_max + region_step);  // long slabs at once
+  return p->region_tokens * p->long_row_bytes + (most > 1 ? most : 1) * p->long_fixed_bytes;
+}
 
 // The storage class: the reference keeps everything in f32.
 inline uint32_t storage_class(const sie_device *device, uint32_t compute) {
@@ -177,7 +231,10 @@ inline bool is_quantised(uint32_t compute) {
 // The shape of a sie_op_linear's weight is its operation's too.
 inline bool has_matrix(uint32_t kind) { return kind == SIE_OP_LINEAR || kind == SIE_OP_SPLADE; }
 
-// Gives the plan's buffers and operands their offsets; sets values_bytes.
+// Says how each planned operation of a long slab is cut.
+void cut_plan(sie_program *program);
+
+// Gives the plan's buffers and operands their offsets; sets values_bytes and the bytes of long slabs.
 sie_status place_buffers(sie_program *program, sie_error *err);
 
 // Fills plan, buffers and sizes from values and ops.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cut.h"
 #include "float_state.h"
 #include "program.h"
 #include "replay.h"
@@ -12,15 +13,20 @@ namespace sie {
 
 namespace {
 
+// What a slab may have.
+struct SlabCaps {
+  int64_t tokens, seqs, longest;
+};
+
 // What the operation may be given in a run.
-sie_op_bounds bounds_of(const sie_program *p, const Op &op) {
+sie_op_bounds bounds_of(const sie_program *p, const Op &op, const SlabCaps &caps) {
   const Value &in = p->values[op.in[0] != SIE_NO_VALUE ? op.in[0] : op.out];
   sie_op_bounds bounds = {};
   bounds.kind = op.kind;
-  bounds.rows = in.rows == Rows::seqs ? p->slab_seqs : p->slab_tokens;
-  bounds.seqs = p->slab_seqs;
+  bounds.rows = in.rows == Rows::seqs ? caps.seqs : caps.tokens;
+  bounds.seqs = caps.seqs;
   bounds.c = in.columns;
-  bounds.max_len = p->caps.max_len;
+  bounds.max_len = caps.longest;
   if (op.weights[0] != nullptr && (has_matrix(op.kind) || op.kind == SIE_OP_LORA)) {
     bounds.compute = op.weights[0]->packed.compute;
     bounds.n = op.weights[0]->n;
@@ -62,15 +68,21 @@ sie_status fail_rehearsal(const sie_program *p, int32_t i, sie_status status, si
 }  // namespace
 
 sie_status plan_scratch(sie_program *p, sie_error *err) {
+  const SlabCaps lane = {p->slab_tokens, p->slab_seqs, std::min(p->slab_tokens, p->caps.max_len)};
+  const SlabCaps alone = {p->caps.max_len, 1, p->caps.max_len};
   for (const PlannedOp &planned : p->plan) {
     if (planned.op.kind == op_output_values) continue;
-    sie_op_bounds bounds = bounds_of(p, planned.op);
+    sie_op_bounds bounds = bounds_of(p, planned.op, lane), longest = bounds_of(p, planned.op, alone);
     int64_t bytes = p->device->ops->scratch_bytes(&bounds);
     SIE_FAIL_IF(bytes < 0, SIE_INTERNAL, err, "%s has no scratch bound", op_name(planned.op.kind));
     p->scratch_bytes = std::max(p->scratch_bytes, bytes);
+    if (p->region_tokens == 0) continue;
+    if (planned.cut == Cut::rows) longest.rows = std::min(longest.rows, block_rows(p, planned, 0, max_team));
+    p->long_scratch_bytes = std::max(p->long_scratch_bytes, p->device->ops->scratch_bytes(&longest));
   }
   p->scratch_bytes = round_up(p->scratch_bytes, 64);
   p->values_bytes = round_up(p->values_bytes, 64);
+  p->long_scratch_bytes = round_up(p->long_scratch_bytes, 64);
   return SIE_OK;
 }
 

@@ -22,7 +22,7 @@ sie_status embed_layernorm(const Replay &r, const PlannedOp &planned) {
   a.word = op.weights[0]->table;
   if (op.weights[1] != nullptr) a.position = op.weights[1]->table;
   if (op.weights[2] != nullptr) a.type = op.weights[2]->table;
-  a.position_offset = op.position_offset;
+  a.position_offset = op.position_offset + static_cast<int32_t>(r.first_row);
   a.gamma = op.gamma;
   a.beta = op.beta;
   a.eps = op.eps;
@@ -91,6 +91,9 @@ sie_status attention(const Replay &r, const PlannedOp &planned) {
   a.scale = op.attention.scale;
   a.y = tensor(r, planned.out);
   if (planned.work >= 0) a.work = r.work[planned.work];
+  a.q_first = r.q_first;
+  a.q_last = r.q_last;
+  a.resumed = r.resumed ? 1 : 0;
   return r.program->device->ops->attention(&a, &r.share);
 }
 
@@ -211,7 +214,9 @@ constexpr int redzone_byte = 0xa5;
 
 char *redzone(const Replay &r, const Operand &o) {
   const Buffer &b = r.program->buffers[o.buffer];
-  return r.values + b.offset + b.bytes;
+  if (r.long_cap == 0) return r.values + b.offset + b.bytes;
+  if (b.rows != Rows::seqs) return r.values + r.long_cap * b.row_offset + parts_of(b, r.long_cap).end;
+  return r.values + r.long_cap * r.program->long_row_bytes + b.row_offset + parts_of(b, 1).end;
 }
 
 bool intact(const char *zone) {

@@ -12,6 +12,8 @@ namespace sie {
 // What a program does not read (keep, adapter, partner, queries, an output's items) is null.
 struct Slab {
   int32_t n_tokens, n_kept, n_seqs;
+  int32_t after;              // long slabs of the batch that must be done before this one has its place
+  int64_t place;              // of a long slab: bytes from the start of the region
   int64_t max_len;            // of its sequences
   const int32_t *ids;         // [n_tokens]
   const int32_t *type_ids;    // [n_tokens] or null
@@ -32,7 +34,11 @@ struct Replay {
   const sie_program *program;
   const Slab *slab;
   sie_rows tokens, kept, seqs;  // bounds, and where the slab's numbers are
-  char *values;                 // of the lane
+  char *values;                 // of the lane, or of a long slab
+  int64_t long_cap;             // rows that a long slab's values have room for; 0: a lane
+  int64_t first_row;            // of a long slab's block of rows, of which the slab then tells
+  int32_t q_first, q_last;      // of a block of queries; q_last 0: all
+  bool resumed;                 // as in sie_attention_args
   sie_share share;
   void *outputs[max_outputs];
   const int32_t *one_row_each;
@@ -42,6 +48,18 @@ struct Replay {
 
 // Does this caller's share of planned operation `index`.
 sie_status replay_op(const Replay &replay, int32_t index);
+
+// Lets an executor do something else between two blocks; says whether it did, and so used its lane.
+class Pause {
+ public:
+  virtual bool take() = 0;
+
+ protected:
+  ~Pause() = default;
+};
+
+// As replay_op, for a long slab: block by block, with a pause between any two.
+sie_status replay_blocks(const Replay &replay, int32_t index, Pause *pause);
 
 }  // namespace sie
 

@@ -6,8 +6,26 @@
 
 namespace sie {
 
+// An operand of a long slab, from the block's first row on.
+inline sie_tensor long_tensor(const Replay &r, const Operand &o) {
+  const Buffer &b = r.program->buffers[o.buffer];
+  bool fixed = b.rows == Rows::seqs;
+  int64_t cap = fixed ? 1 : r.long_cap, row = fixed ? 0 : r.first_row;
+  int64_t start = fixed ? r.long_cap * r.program->long_row_bytes + b.row_offset : r.long_cap * b.row_offset;
+  BufferParts parts = parts_of(b, cap);
+  char *base = r.values + start;
+  sie_tensor t = {base + row * b.ld * dtype_bytes(b.dtype) + o.column, b.ld, b.dtype, b.scale_group, nullptr, nullptr,
+                  nullptr};
+  int64_t groups = b.scale_group > 0 ? (b.columns + b.scale_group - 1) / b.scale_group : 1;
+  if (b.scale_group != 0) t.scale = reinterpret_cast<float *>(base + parts.scale) + row * groups;
+  if (b.dtype == SIE_U8) t.zero = reinterpret_cast<int32_t *>(base + parts.zero) + row;
+  if (b.outliers) t.outlier = reinterpret_cast<sie_outlier *>(base + parts.outlier) + row;
+  return t;
+}
+
 inline sie_tensor tensor(const Replay &r, const Operand &o) {
   if (!o.present) return {};
+  if (r.long_cap > 0) return long_tensor(r, o);
   sie_tensor t = {r.values + o.offset, o.ld, o.dtype, o.scale_group, nullptr, nullptr, nullptr};
   if (o.scale_group != 0) t.scale = reinterpret_cast<float *>(r.values + o.scale);
   if (o.dtype == SIE_U8) {

@@ -42,6 +42,16 @@ void run_alone(sie_slot *slot, int32_t slab, int32_t executor) {
   }
 }
 
+// Notes that a member failed at operation `op`; whether the team is to leave after it. A member may be ahead and have failed
+// later, so all leave at the same operation.
+void note_team_failure(sie_slot *slot, Team *team, int32_t op, sie_status status) {
+  note_failure(slot, op, status);
+  int32_t first = team->failed_op.load(std::memory_order_relaxed);
+  while (op < first && !team->failed_op.compare_exchange_weak(first, op, std::memory_order_relaxed)) continue;
+}
+
+bool has_failed(const Team &team, int32_t op) { return team.failed_op.load(std::memory_order_relaxed) <= op; }
+
 // One member's part. After every operation all members meet, so each sees what the others wrote; the last
 // meeting keeps the lane until nobody reads it any more.
 void run_in_team(sie_slot *slot, int32_t slab, int32_t member, int32_t executor) {
@@ -53,21 +63,63 @@ void run_in_team(sie_slot *slot, int32_t slab, int32_t member, int32_t executor)
   int32_t ops = static_cast<int32_t>(slot->program->plan.size());
   for (int32_t i = 0; i < ops; i++) {
     sie_status status = replay_op(replay, i);
-    if (status != SIE_OK) {
-      note_failure(slot, i, status);
-      int32_t first = team.failed_op.load(std::memory_order_relaxed);
-      while (i < first && !team.failed_op.compare_exchange_weak(first, i, std::memory_order_relaxed))
-        continue;
-    }
+    if (status != SIE_OK) note_team_failure(slot, &team, i, status);
     team.barrier.arrive_and_wait(slot->team);
-    // A member may be ahead and have failed later: all leave at the same operation.
-    if (team.failed_op.load(std::memory_order_relaxed) <= i) return;
+    if (has_failed(team, i)) return;
   }
+}
+
+// Lets the executor of a long slab do other runs' tickets.
+class Others final : public Pause {
+ public:
+  Others(Executors *executors, int32_t executor) : executors_(executors), executor_(executor) {}
+  bool take() override {
+    bool any = false;
+    while (executors_->do_other(executor_)) any = true;
+    return any;
+  }
+
+ private:
+  Executors *executors_;
+  int32_t executor_;
+};
+
+// One member's part of a long slab, whose values lie in the region and whose scratch is the executor's whole lane.
+void run_long(sie_slot *slot, int32_t slab, int32_t member, int32_t executor) {
+  Executors &executors = slot->device->executors;
+  sie_arena *arena = slot->arena;
+  Others others(&executors, executor);
+  Team &team = static_cast<Team *>(slot->teams.p)[slab];
+  Replay replay = make_replay(slot, slab, member, executor);
+  executors.wait_for(executor, [slot, arena, &replay] {
+    return arena->long_done.load(std::memory_order_acquire) == slot->long_turn &&
+           slot->n_long - slot->long_left.load(std::memory_order_acquire) >= replay.slab->after;
+  });
+  replay.values = arena->memory.at(arena->region + replay.slab->place);
+  replay.long_cap = long_cap(replay.slab->n_tokens);
+  replay.tokens.cap = replay.kept.cap = replay.long_cap;
+  replay.seqs.cap = 1;
+  replay.share.scratch_bytes = arena->lane_stride;
+  int32_t ops = static_cast<int32_t>(slot->program->plan.size());
+  for (int32_t i = 0; i < ops && (i == 0 || !has_failed(team, i - 1)); i++) {
+    sie_status status = replay_blocks(replay, i, &others);
+    if (status != SIE_OK) note_team_failure(slot, &team, i, status);
+    if (slot->team > 1) executors.meet(&team.barrier, slot->team, executor);
+    others.take();
+  }
+  // Behind the last meeting nobody reads the values any more.
+  if (member != 0) return;
+  if (slot->long_left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    arena->long_done.fetch_add(1, std::memory_order_release);
+  }
+  executors.notify();
 }
 
 void run_ticket(Run *run, int32_t slab, int32_t member, int32_t executor) {
   sie_slot *slot = static_cast<sie_slot *>(run);
-  if (slot->team == 1) {
+  if (slab < slot->n_long) {
+    run_long(slot, slab, member, executor);
+  } else if (slot->team == 1 || slot->n_long > 0) {
     run_alone(slot, slab, executor);
   } else {
     run_in_team(slot, slab, member, executor);
@@ -81,24 +133,45 @@ int32_t team_size(const sie_slot *slot) {
   return members < 1 ? 1 : (members < max_team ? members : max_team);
 }
 
+// Fills the run: teams for all slabs, or, beside long ones, which may be left for other work, for these alone.
+void plan_run(sie_slot *slot, sie_arena *arena) {
+  slot->arena = arena;
+  slot->failed_op.store(-1, std::memory_order_relaxed);
+  slot->failure = SIE_OK;
+  slot->work = run_ticket;
+  slot->team = team_size(slot);
+  slot->yields = slot->n_long > 0;
+  slot->singles = slot->yields ? slot->n_slabs - slot->n_long : 0;
+  int32_t teams = slot->n_slabs - slot->singles;
+  slot->tickets = teams * slot->team + slot->singles;
+  Team *first = static_cast<Team *>(slot->teams.p);
+  for (int32_t s = 0; (slot->team > 1 || slot->yields) && s < teams; s++) new (first + s) Team();
+  slot->long_left.store(slot->n_long, std::memory_order_relaxed);
+  slot->long_turn = arena->long_runs;
+}
+
 }  // namespace
 
-sie_status sie_arena_create(sie_device *device, size_t workspace, sie_arena **arena, sie_error *err) {
+sie_status sie_arena_create(sie_device *device, const sie_workspace *workspace, sie_arena **arena, sie_error *err) {
   SIE_FAIL_IF(arena == nullptr, SIE_INVALID_ARGUMENT, err, "arena is NULL");
   *arena = nullptr;
-  SIE_FAIL_IF(device == nullptr, SIE_INVALID_ARGUMENT, err, "device is NULL");
-  size_t lanes = static_cast<size_t>(device->threads);
-  SIE_FAIL_IF(workspace < lanes * 64, SIE_INVALID_ARGUMENT, err, "a workspace of %zu bytes; at least %zu",
-              workspace, lanes * 64);
+  SIE_FAIL_IF(device == nullptr || workspace == nullptr, SIE_INVALID_ARGUMENT, err, "device or workspace is NULL");
+  constexpr int64_t most = int64_t{1} << 46;
+  SIE_FAIL_IF(workspace->lane < 64 || workspace->lane > most || workspace->region < 0 || workspace->region > most,
+              SIE_INVALID_ARGUMENT, err, "a workspace of %lld bytes a lane and %lld in the region; at least 64 and 0",
+              static_cast<long long>(workspace->lane), static_cast<long long>(workspace->region));
+  int64_t stride = round_up(workspace->lane, 64), bytes = stride * device->threads + round_up(workspace->region, 64);
   sie_arena *a = new_object<sie_arena>();
   SIE_FAIL_IF(a == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for an arena");
-  if (!device->is_gpu() && !allocate(workspace, &a->memory)) {
+  if (!device->is_gpu() && !allocate(static_cast<size_t>(bytes), &a->memory)) {
     destroy_object(a);
-    return fail(err, SIE_OUT_OF_MEMORY, "no memory for an arena of %zu bytes", workspace);
+    return fail(err, SIE_OUT_OF_MEMORY, "no memory for an arena of %lld bytes", static_cast<long long>(bytes));
   }
   a->device = device;
-  a->bytes = static_cast<int64_t>(device->is_gpu() ? workspace : a->memory.bytes);
-  a->lane_stride = static_cast<int64_t>(workspace / lanes / 64 * 64);
+  a->bytes = device->is_gpu() ? bytes : static_cast<int64_t>(a->memory.bytes);
+  a->lane_stride = stride;
+  a->region = stride * device->threads;
+  a->region_bytes = round_up(workspace->region, 64);
   *arena = a;
   return SIE_OK;
 }
@@ -145,19 +218,15 @@ sie_status sie_program_submit(sie_program *program, sie_arena *arena, sie_slot *
     slot->state.store(run_started, std::memory_order_release);
     return SIE_OK;
   }
-  SIE_FAIL_IF(arena->lane_stride < lane_bytes(program), SIE_INVALID_ARGUMENT, err,
-              "the arena has %lld bytes an executor; the program needs %lld",
-              static_cast<long long>(arena->lane_stride), static_cast<long long>(lane_bytes(program)));
-  slot->arena = arena;
-  slot->failed_op.store(-1, std::memory_order_relaxed);
-  slot->failure = SIE_OK;
-  slot->work = run_ticket;
-  slot->team = team_size(slot);
-  slot->tickets = slot->n_slabs * slot->team;
-  for (int32_t s = 0; slot->team > 1 && s < slot->n_slabs; s++)
-    new (static_cast<Team *>(slot->teams.p) + s) Team();
+  SIE_FAIL_IF(arena->lane_stride < lane_bytes(program) || arena->region_bytes < region_bytes(program),
+              SIE_INVALID_ARGUMENT, err,
+              "the arena has lanes of %lld bytes and a region of %lld; the program needs %lld and %lld",
+              static_cast<long long>(arena->lane_stride), static_cast<long long>(arena->region_bytes),
+              static_cast<long long>(lane_bytes(program)), static_cast<long long>(region_bytes(program)));
+  plan_run(slot, arena);
   SIE_FAIL_IF(!slot->device->executors.submit(slot), SIE_INVALID_ARGUMENT, err,
               "%d runs are in flight; wait for one of their slots", max_runs);
+  if (slot->yields) arena->long_runs++;
   return SIE_OK;
 }
 

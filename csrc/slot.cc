@@ -1,6 +1,7 @@
 // slot.cc — creates and frees slots.
 #include "slot.h"
 
+#include <algorithm>
 #include <initializer_list>
 
 #include "gpu.h"
@@ -14,6 +15,7 @@ using ll = long long;
 
 bool allocate_slot(sie_slot *slot) {
   int64_t tokens = slot->caps.max_tokens, seqs = slot->caps.max_seqs;
+  int64_t teams = std::max<int64_t>(slot->device->threads, tokens / slab_tokens_max);  // every long slab has one
   bool ok = allocate(static_cast<size_t>(slot->caps.query_bytes), &slot->queries);
   for (Block *block : {&slot->ids, &slot->type_ids, &slot->keep}) {
     ok = ok && array_of<int32_t>(block, tokens) != nullptr;
@@ -23,7 +25,7 @@ bool allocate_slot(sie_slot *slot) {
     ok = ok && array_of<int32_t>(block, 2 * seqs) != nullptr;
   }
   ok = ok && array_of<Slab>(&slot->slabs, seqs) != nullptr;
-  ok = ok && array_of<Team>(&slot->teams, slot->device->threads) != nullptr;
+  ok = ok && array_of<Team>(&slot->teams, teams) != nullptr;
   ok = ok && array_of<SlabShare>(&slot->shares, seqs) != nullptr;
   for (Block *block : {&slot->order, &slot->slab_of, &slot->heap, &slot->by_length, &slot->batch_rows,
                        &slot->batch_kept, &slot->first_kept, &slot->adapter, &slot->partner}) {

@@ -152,6 +152,23 @@ class Filler {
   Place at_;
 };
 
+// Gives long slabs, which come first because they are dearer than any other, places in the region: side by side while they
+// fit, then from its start again, where a slab waits until all before it are done.
+void place_long(sie_slot *slot, const sie_program *program, Slab *slabs) {
+  int32_t &count = slot->n_long, after = 0;
+  int64_t end = 0, room = region_bytes(program);
+  for (count = 0; count < slot->n_slabs && slabs[count].n_tokens > slab_tokens_max; count++) {
+    int64_t bytes = long_bytes(program, slabs[count].n_tokens);
+    if (end + bytes > room) {
+      end = 0;
+      after = count;
+    }
+    slabs[count].after = after;
+    slabs[count].place = end;
+    end += bytes;
+  }
+}
+
 void load_slabs(sie_slot *slot, const sie_program *program, const sie_batch &batch) {
   SlabLimits limits = {slot->device->threads, slab_tokens_max, program->slab_seqs, program->balance};
   SlabWork work = {in<SlabShare>(slot->shares), in<int32_t>(slot->order), in<int32_t>(slot->slab_of),
@@ -160,7 +177,9 @@ void load_slabs(sie_slot *slot, const sie_program *program, const sie_batch &bat
   Filler filler(slot, program, batch);
   filler.count_kept();
   filler.copy_queries();
-  for (int32_t s = 0; s < slot->n_slabs; s++) filler.fill(work.shares[s], in<Slab>(slot->slabs) + s);
+  Slab *slabs = in<Slab>(slot->slabs);
+  for (int32_t s = 0; s < slot->n_slabs; s++) filler.fill(work.shares[s], slabs + s);
+  place_long(slot, program, slabs);
 }
 
 }  // namespace

@@ -171,6 +171,12 @@ typedef struct sie_attention_args {
   sie_tensor y;              /* dtype of q */
   const float *alibi_slopes; /* [H] or NULL */
   const void *work; /* what attention_work wrote, on the device; NULL where the table has no such entry */
+  /* On a CPU: only queries [q_first, q_last) of each sequence, q_last 0 for all. The bits are those of a call for all. */
+  int32_t q_first, q_last;
+  /* 1: since the call before, which differed in nothing but the range and had one (sequence, head), nobody has written to
+   * the scratch; what that call prepared there of k and v is good. */
+  int32_t resumed;
+  int32_t reserved;
 } sie_attention_args;
 
 /* q and k in place: each head's D columns normalised (where a weight is given), then rotated, rounded once.

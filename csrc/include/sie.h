@@ -41,7 +41,7 @@ extern "C" {
 
 /* ---- 1 Versions and errors ------------------------------------------------------------------------- */
 
-#define SIE_ABI_VERSION 3u
+#define SIE_ABI_VERSION 4u
 SIE_API uint32_t sie_abi_version(void);
 
 /* Append-only numbers: they are logged, compared by Go sentinels and mapped to HTTP. */
@@ -371,8 +371,15 @@ typedef struct sie_smve {
 SIE_API sie_status sie_op_output_smve(sie_program *program, sie_value x, const sie_smve *params,
                                       int32_t index, sie_error *err);
 
-/* Plans the intermediates by liveness. *workspace receives the bytes an arena needs for this program. */
-SIE_API sie_status sie_program_end(sie_program *program, size_t *workspace, sie_error *err);
+/* Bytes of an arena. Texts of up to 512 tokens are worked on in lanes, one for each executor; the intermediates of longer ones
+ * lie in a region that all share, 16,384 tokens of them at once. On a GPU all is one lane. */
+typedef struct sie_workspace {
+  int64_t lane;   /* of each of sie_device_info.threads executors */
+  int64_t region; /* 0 where no sequence has more than 512 tokens */
+} sie_workspace;
+
+/* Plans the intermediates by liveness. *workspace receives what an arena needs for this program. */
+SIE_API sie_status sie_program_end(sie_program *program, sie_workspace *workspace, sie_error *err);
 SIE_API void sie_program_free(sie_program *program);
 
 /* Bytes of the most queries a batch of the program can bring, max_query_rows · C · 4; 0 where it has no sie_op_maxsim. */
@@ -384,8 +391,10 @@ SIE_API size_t sie_program_describe(const sie_program *program, char *text, size
 
 /* ---- 6 Arena, slots, runs ------------------------------------------------------------------------------ */
 
-/* Scratch memory of a device, shared by all its programs. Replace it (no run in flight) when a program needs more. */
-SIE_API sie_status sie_arena_create(sie_device *device, size_t workspace, sie_arena **arena, sie_error *err);
+/* Scratch memory of a device, shared by all its programs. A program that needs
+ * more gets a larger one; runs in flight keep theirs. */
+SIE_API sie_status sie_arena_create(sie_device *device, const sie_workspace *workspace, sie_arena **arena,
+                                    sie_error *err);
 SIE_API void sie_arena_free(sie_arena *arena);
 SIE_API int64_t sie_arena_bytes(const sie_arena *arena);
 
@@ -439,8 +448,8 @@ typedef struct sie_batch {
 SIE_API sie_status sie_slot_load(sie_slot *slot, const sie_program *program, const sie_batch *batch,
                                  sie_error *err);
 
-/* Starts the loaded batch and returns at once. Runs of a device finish in the order of submission or overlap;
- * at most two may be in flight. program, arena and slot are kept until sie_slot_wait returns. */
+/* Starts the loaded batch and returns at once. At most two runs of a device may be in flight; the later may finish first. A
+ * batch with a sequence of more than 512 tokens steps back for the other run, between blocks of tens of milliseconds. program, arena and slot are kept until sie_slot_wait returns. */
 SIE_API sie_status sie_program_submit(sie_program *program, sie_arena *arena, sie_slot *slot, sie_error *err);
 
 /* Blocks until the slot's run is done; returns the run's status. The slot is then free and its outputs are
@@ -456,7 +465,7 @@ SIE_API const void *sie_slot_output(const sie_slot *slot, int32_t index);
  * thread that calls a function with a handle of a GPU. What the calls above leave to the caller:
  *   weight  sie_weight_create packs into host memory. Copy sie_weight_staged to device memory of
  *           sie_weight_bytes, aligned to 256 bytes, and hand that to sie_weight_place before recording with it.
- *   arena   give sie_arena_create's workspace as device memory to sie_arena_place, with memory for the outputs.
+ *   arena   give the lane of sie_arena_create's workspace as device memory to sie_arena_place, with memory for the outputs.
  *   batch   sie_slot_load; copy sie_slot_input to the start of the arena's memory, on the stream of sie_gpu;
  *           sie_program_submit (enqueues on that stream and returns); copy the arena's outputs to
  *           sie_slot_output; wait for all of it; sie_slot_wait (which does not wait) frees the slot.
@@ -475,7 +484,7 @@ SIE_API const void *sie_weight_staged(const sie_weight *weight);
 /* Gives up the host copy; from now on the weight lies at `memory` on the device. Once. */
 SIE_API sie_status sie_weight_place(sie_weight *weight, void *memory, sie_error *err);
 
-/* memory has the arena's workspace, outputs[i] output_bytes[i] bytes (NULL and 0 where none is used); all aligned to
+/* memory has the arena's lane, outputs[i] output_bytes[i] bytes (NULL and 0 where none is used); all aligned to
  * 256 bytes. Again after the outputs have moved. */
 SIE_API sie_status sie_arena_place(sie_arena *arena, void *memory, void *const outputs[4],
                                    const int64_t output_bytes[4], sie_error *err);

@@ -139,7 +139,7 @@ TEST(bad_recording_arguments) {
   sie_weight *word = w[0], *position = w[1], *type = w[2], *gamma = w[3], *beta = w[4], *linear = w[5],
              *bias = w[6];
   sie_value y;
-  size_t workspace;
+  sie_workspace workspace;
   REFUSED(sie_program_end(p, &workspace, &err));  // nothing recorded
   REFUSED(sie_op_embed_layernorm(nullptr, word, position, type, gamma, beta, 0, 0, &y, &err));
   REFUSED(sie_op_embed_layernorm(p, nullptr, position, type, gamma, beta, 0, 0, &y, &err));
@@ -252,10 +252,16 @@ TEST(bad_run_arguments) {
   caps.max_tokens = 16;
   caps.max_seqs = 2;
   caps.output_bytes[0] = 300;
-  REFUSED(sie_arena_create(nullptr, 1 << 20, &arena, &err));
-  REFUSED(sie_arena_create(m.device, 1 << 20, nullptr, &err));
-  REFUSED(sie_arena_create(m.device, 0, &arena, &err));
-  REFUSED(sie_arena_create(m.device, SIZE_MAX, &arena, &err), SIE_OUT_OF_MEMORY);
+  sie_workspace some = {1 << 20, 1 << 20};
+  REFUSED(sie_arena_create(nullptr, &some, &arena, &err));
+  REFUSED(sie_arena_create(m.device, nullptr, &arena, &err));
+  REFUSED(sie_arena_create(m.device, &some, nullptr, &err));
+  for (const sie_workspace &bad : {sie_workspace{0, 0}, sie_workspace{63, 0}, sie_workspace{64, -1}, sie_workspace{-64, 64},
+                                   sie_workspace{INT64_MAX, 0}, sie_workspace{64, INT64_MAX}}) {
+    REFUSED(sie_arena_create(m.device, &bad, &arena, &err));
+  }
+  some.region = int64_t{1} << 46;
+  REFUSED(sie_arena_create(m.device, &some, &arena, &err), SIE_OUT_OF_MEMORY);
   REFUSED(sie_slot_create(nullptr, &caps, &slot, &err));
   REFUSED(sie_slot_create(m.device, nullptr, &slot, &err));
   REFUSED(sie_slot_create(m.device, &caps, nullptr, &err));
@@ -329,7 +335,8 @@ TEST(bad_run_arguments) {
   REFUSED(sie_program_submit(m.program, nullptr, s, &err));
   REFUSED(sie_program_submit(m.program, m.arena, nullptr, &err));
   REFUSED(sie_program_submit(m.program, other.m.arena, s, &err));
-  CHECK(sie_arena_create(m.device, 4096, &arena, &none) == SIE_OK, "%s", none.message);
+  const sie_workspace little = {4096, 0};
+  CHECK(sie_arena_create(m.device, &little, &arena, &none) == SIE_OK, "%s", none.message);
   REFUSED(sie_program_submit(m.program, arena, s, &err));  // too small
   sie_arena_free(arena);
   CHECK(sie_program_submit(m.program, m.arena, s, &none) == SIE_OK, "%s", none.message);

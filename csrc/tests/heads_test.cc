@@ -202,7 +202,7 @@ TEST(wide_rows_make_narrow_slabs) {
   if (m.arena == nullptr) return;
   std::vector<char> text(sie_program_describe(m.program, nullptr, 0) + 1);
   sie_program_describe(m.program, text.data(), text.size());
-  CHECK(strstr(text.data(), "slabs of at most 640 tokens, 20 sequences") != nullptr, "%s", text.data());
+  CHECK(strstr(text.data(), "slabs of at most 512 tokens, 20 sequences") != nullptr, "%s", text.data());
   constexpr int64_t room = 4096, bytes = 16 + room * 8;
   Batch all, one;
   for (int number = 0; number < 50; number++) {

@@ -14,7 +14,7 @@ namespace {
     if (status_ != SIE_OK) return status_; \
   } while (0)
 
-constexpr int64_t max_tokens = 4096, max_seqs = 512, max_len = 640;
+constexpr int64_t max_seqs = 512;
 constexpr int64_t tail_bytes = 4 << 20;  // of each output of a tail
 
 template <class T>
@@ -154,9 +154,9 @@ sie_status Model::open_on(Card *on, uint32_t compute, const Shape &wanted) {
   return make(options, compute, wanted);
 }
 
-sie_status Model::place_arena(size_t workspace, const sie_slot_caps &caps) {
+sie_status Model::place_arena(const sie_workspace &workspace, const sie_slot_caps &caps) {
   if (card == nullptr) return SIE_OK;
-  memory_.push_back(card->allocate(static_cast<int64_t>(workspace)));
+  memory_.push_back(card->allocate(workspace.lane));
   arena_memory = memory_.back();
   for (uint32_t i = 0; i < caps.n_outputs; i++) {
     memory_.push_back(card->allocate(caps.output_bytes[i]));
@@ -171,9 +171,9 @@ sie_status Model::make(const sie_device_options &options, uint32_t compute, cons
   compute_ = compute;
   TRY(sie_device_open(&options, &device, &err));
   TRY(record());
-  size_t workspace;
+  sie_workspace workspace;
   TRY(sie_program_end(program, &workspace, &err));
-  TRY(sie_arena_create(device, workspace, &arena, &err));
+  TRY(sie_arena_create(device, &workspace, &arena, &err));
   sie_slot_caps caps = {};
   caps.struct_size = sizeof caps;
   caps.n_outputs = 2;

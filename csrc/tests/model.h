@@ -63,6 +63,7 @@ class Model {
   sie_error err = {};
   Shape shape;
   int hidden = 0;
+  int64_t max_tokens = 4096, max_len = 640;  // before it is opened
 
   // For tails: random weights of the model's class, and tables as they are.
   uint32_t compute() const { return compute_; }
@@ -75,7 +76,7 @@ class Model {
   sie_status linear(sie_value x, int64_t n, int64_t k, sie_act act, sie_value residual, sie_value *y,
                     bool after_attention = false);
   sie_status make(const sie_device_options &options, uint32_t compute, const Shape &wanted);
-  sie_status place_arena(size_t workspace, const sie_slot_caps &caps);
+  sie_status place_arena(const sie_workspace &workspace, const sie_slot_caps &caps);
   sie_status norm(sie_value x, sie_value *y);
   sie_status record();
   sie_status layer(sie_value *x, bool last);

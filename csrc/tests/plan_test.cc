@@ -185,9 +185,9 @@ struct Run {
   }
 
   bool run() {
-    size_t workspace;
+    sie_workspace workspace;
     MUST(sie_program_end(program, &workspace, &err));
-    MUST(sie_arena_create(device, workspace, &arena, &err));
+    MUST(sie_arena_create(device, &workspace, &arena, &err));
     sie_slot_caps caps = {};
     caps.struct_size = sizeof caps;
     caps.n_outputs = 4;

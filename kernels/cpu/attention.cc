@@ -250,21 +250,26 @@ void attend_head(const sie_attention_args *a, const Head<T> &head, const Head<T>
   const int64_t d = a->head_dim;
   if (head.queries <= 0) return;
   if (head.keys <= 0) {
-    for (int64_t i = 0; i < head.queries; i++)
+    const Range range = queries_of(a, head.queries);
+    for (int64_t i = range.first; i < range.last; i++)
       memset(head.y + i * a->y.ld, 0, static_cast<size_t>(d) * sizeof(T));
     return;
   }
   const Layout at = layout_of(head.keys, d);
-  pack_keys(head.k, a->k.ld, head.keys, d, scratch);
-  pack_values(head.v, a->v.ld, head.keys, d, at.d, scratch + at.v);
+  if (a->resumed == 0) {
+    pack_keys(head.k, a->k.ld, head.keys, d, scratch);
+    pack_values(head.v, a->v.ld, head.keys, d, at.d, scratch + at.v);
+  }
   const bool all = a->mask == SIE_MASK_FULL && a->alibi_slopes == nullptr;
   Sight sight = {a->mask, a->window, 0, head.slope};
-  const int64_t tiles = tile_count(head.queries);
+  const Range range = queries_of(a, head.queries);
+  const int64_t count = range.last - range.first, tiles = tile_count(count);
   for (int64_t i = 0; i < tiles; i++) {
     fetch_rows(next.k, a->k.ld, next.keys, d, i, tiles);
     fetch_rows(next.v, a->v.ld, next.keys, d, i, tiles);
     fetch_rows(next.q, a->q.ld, next.queries, d, i, tiles);
-    const int64_t row = tile_start(head.queries, tiles, i), end = tile_start(head.queries, tiles, i + 1);
+    const int64_t row = range.first + tile_start(count, tiles, i),
+                  end = range.first + tile_start(count, tiles, i + 1);
     sight.position = row + head.keys - head.queries;
     (all ? attend_tile<true, T> : attend_tile<false, T>)(head.q + row * a->q.ld, a->q.ld, end - row, a->scale,
                                                          sight, head.keys, d, at, scratch,

@@ -252,13 +252,16 @@ void key_head(const sie_attention_args *a, int64_t seq, int64_t kv_head, const S
   const int64_t q0 = a->cu_q[seq], k0 = a->cu_kv[seq], group = a->heads / a->kv_heads;
   Head h = {nullptr, nullptr, 2 * a->q.ld, 2 * a->y.ld, a->cu_q[seq + 1] - q0, a->cu_kv[seq + 1] - k0};
   if (h.queries == 0) return;
-  pack_keys<D>((const char *)a->k.p + 2 * (k0 * a->k.ld + kv_head * D), 2 * a->k.ld, h.keys, s.k);
-  pack_values<D>((const char *)a->v.p + 2 * (k0 * a->v.ld + kv_head * D), 2 * a->v.ld, h.keys, s.v);
+  const Range range = queries_of(a, h.queries);
+  if (!a->resumed) {
+    pack_keys<D>((const char *)a->k.p + 2 * (k0 * a->k.ld + kv_head * D), 2 * a->k.ld, h.keys, s.k);
+    pack_values<D>((const char *)a->v.p + 2 * (k0 * a->v.ld + kv_head * D), 2 * a->v.ld, h.keys, s.v);
+  }
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
     h.q = (const char *)a->q.p + 2 * (q0 * a->q.ld + head * D);
     h.y = (char *)a->y.p + 2 * (q0 * a->y.ld + head * D);
-    for (int64_t i = 0; i < h.queries; i += kQueryBlock) {
-      const int64_t rows = h.queries - i < kQueryBlock ? h.queries - i : (int64_t)kQueryBlock;
+    for (int64_t i = range.first; i < range.last; i += kQueryBlock) {
+      const int64_t rows = range.last - i < kQueryBlock ? range.last - i : (int64_t)kQueryBlock;
       if (rows > 16)
         query_block<D, 2>(a, h, i, rows, s);
       else

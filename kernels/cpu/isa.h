@@ -78,6 +78,13 @@ static inline bool is_twin_or_absent(const sie_tensor &t) {
   return t.p == nullptr || (is_quantised(t) && t.scale_group != 128);
 }
 
+// The queries of a sequence of `count` that an attention is to do.
+static inline Range queries_of(const sie_attention_args *a, int64_t count) {
+  if (a->q_last == 0) return {0, count};
+  const int64_t last = a->q_last < count ? a->q_last : count;
+  return {a->q_first < last ? a->q_first : last, last};
+}
+
 // The activation of a gate.
 static inline int32_t act_of_gate(int32_t gate) {
   if (gate == SIE_GATE_SWIGLU) return SIE_ACT_SILU;

@@ -70,7 +70,8 @@ sie_status attention(const sie_attention_args *a, const sie_share *share) {
         load_row(a->k, a->cu_kv[b] + j, column, d, k + j * d);
         load_row(a->v, a->cu_kv[b] + j, column, d, v + j * d);
       }
-      for (int64_t i = 0; i < queries; i++) {
+      int64_t last = a->q_last == 0 || a->q_last > queries ? queries : a->q_last;
+      for (int64_t i = a->q_last == 0 ? 0 : a->q_first; i < last; i++) {
         int64_t position = i + keys - queries;
         attend(a, a->cu_q[b] + i, position, visible(a, position, keys), h, {k, v, v + keys * d});
       }

@@ -57,6 +57,7 @@ type Device struct {
 	mu     sync.Mutex // guards every C call on the device's handles, except waits, and the fields below
 	handle unsafe.Pointer
 	open   map[string]int // handles of the device that are not closed yet, by kind
+	lanes  int            // executors; 1 on a card
 	gpu    *gpu           // nil: not a card
 	mark   *mark
 }
@@ -89,7 +90,17 @@ func Open(o Options) (*Device, error) {
 		d.closeGPU()
 		return nil, err
 	}
+	d.do(func() {
+		var info Info
+		if info, err = cDeviceInfo(d.ptrLocked()); err == nil {
+			d.lanes = info.Threads
+		}
+	})
 	d.mark = watch(d, "device")
+	if err != nil {
+		d.Close()
+		return nil, err
+	}
 	return d, nil
 }
 

@@ -435,7 +435,7 @@ func TestLeakedHandleIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	func() {
-		closed, err := d.NewArena(64)
+		closed, err := d.NewArena(Workspace{Lane: 64})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -185,13 +185,13 @@ func cProgramBegin(d unsafe.Pointer, caps Caps) (unsafe.Pointer, error) {
 	return unsafe.Pointer(p), nil
 }
 
-func cProgramEnd(p unsafe.Pointer) (workspace int64, err error) {
+func cProgramEnd(p unsafe.Pointer) (Workspace, error) {
 	var e C.sie_error
-	var size C.size_t
+	var size C.sie_workspace
 	if st := C.sie_program_end((*C.sie_program)(p), &size, &e); st != C.SIE_OK {
-		return 0, fail("program end", st, &e)
+		return Workspace{}, fail("program end", st, &e)
 	}
-	return int64(size), nil
+	return Workspace{Lane: int64(size.lane), Region: int64(size.region)}, nil
 }
 
 func cProgramInputBytes(p unsafe.Pointer) int64 {
@@ -210,10 +210,11 @@ func cProgramDescribe(p unsafe.Pointer) string {
 	return string(bytes.TrimRight(text, "\x00"))
 }
 
-func cArenaCreate(d unsafe.Pointer, workspace int64) (unsafe.Pointer, error) {
+func cArenaCreate(d unsafe.Pointer, workspace Workspace) (unsafe.Pointer, error) {
 	var e C.sie_error
 	var a *C.sie_arena
-	if st := C.sie_arena_create((*C.sie_device)(d), C.size_t(workspace), &a, &e); st != C.SIE_OK {
+	size := C.sie_workspace{lane: C.int64_t(workspace.Lane), region: C.int64_t(workspace.Region)}
+	if st := C.sie_arena_create((*C.sie_device)(d), &size, &a, &e); st != C.SIE_OK {
 		return nil, fail("arena", st, &e)
 	}
 	return unsafe.Pointer(a), nil

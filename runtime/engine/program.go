@@ -15,7 +15,7 @@ type Program struct {
 	handle    unsafe.Pointer // guarded by dev.mu
 	caps      Caps
 	outputs   int
-	workspace int64
+	workspace Workspace
 	// inputBytes is what a batch takes in a slot of a GPU, at most; 0 elsewhere.
 	inputBytes int64
 	// queryBytes is what a batch's queries take at most, 0 without MaxSim.
@@ -31,8 +31,23 @@ func (p *Program) Caps() Caps { return p.caps }
 // Outputs is the number of declared outputs.
 func (p *Program) Outputs() int { return p.outputs }
 
-// Workspace is the size in bytes an arena needs to run the program.
-func (p *Program) Workspace() int64 { return p.workspace }
+// Workspace is what an arena needs to run the program.
+func (p *Program) Workspace() Workspace { return p.workspace }
+
+// Workspace is the size of an arena in bytes: a lane for each executor, and a region that long sequences share. A GPU has one
+// lane and no region.
+type Workspace struct{ Lane, Region int64 }
+
+// Bytes is what an arena of so many lanes takes.
+func (w Workspace) Bytes(lanes int) int64 { return w.Lane*int64(lanes) + w.Region }
+
+// Covers reports whether an arena of w is large enough for v.
+func (w Workspace) Covers(v Workspace) bool { return w.Lane >= v.Lane && w.Region >= v.Region }
+
+// With is the smallest workspace that covers both.
+func (w Workspace) With(v Workspace) Workspace {
+	return Workspace{Lane: max(w.Lane, v.Lane), Region: max(w.Region, v.Region)}
+}
 
 // queryColumns is the width of a batch's queries, 0 without MaxSim.
 func (p *Program) queryColumns() int64 {
@@ -110,14 +125,14 @@ type Arena struct {
 	dev    *Device
 	handle unsafe.Pointer // guarded by dev.mu
 	gpu    *gpuArena      // GPU: guarded by dev.mu
-	size   int64
+	size   Workspace
 	bytes  atomic.Int64
 	mark   *mark
 }
 
-// NewArena allocates scratch memory for programs of up to workspace bytes.
-func (d *Device) NewArena(workspace int64) (*Arena, error) {
-	if workspace < 0 {
+// NewArena allocates scratch memory for programs whose workspace this one covers.
+func (d *Device) NewArena(workspace Workspace) (*Arena, error) {
+	if workspace.Lane < 0 || workspace.Region < 0 {
 		return nil, invalid("arena", "workspace is negative")
 	}
 	a := &Arena{dev: d, size: workspace}
@@ -136,7 +151,7 @@ func (a *Arena) createLocked() error {
 		return err
 	}
 	if a.dev.gpu != nil {
-		if a.gpu, err = a.dev.gpu.newGPUArena(h, a.size); err != nil {
+		if a.gpu, err = a.dev.gpu.newGPUArena(h, a.size.Lane); err != nil {
 			cArenaFree(h)
 			return err
 		}

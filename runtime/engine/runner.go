@@ -29,19 +29,20 @@ type RunnerStats struct {
 }
 
 // Runner replays programs on a device. One goroutine, locked to its thread, takes batches in the order of Run calls,
-// loads each into a free slot and submits it; another waits for completion, copies outputs and answers. Two batches are
-// in flight at most. On a card that goroutine is the card's own; a second Runner of a card hands it every call. The runner owns the arena and the slots and makes them larger when a program or batch needs it.
+// loads each into a free slot and submits it; two others wait for completion, copy outputs and answer, so that a short batch is
+// answered while a long one runs. A card, which runs one batch after another, has one of them. Two batches are in flight at most. On a card that goroutine is the card's own; a second Runner of a card hands it every call. The runner owns the arena and the slots and makes them larger when a program or batch needs it.
 type Runner struct {
 	dev     *Device
 	work    chan *Batch   // unbuffered: a batch is taken only when a slot is free for it
 	free    chan *runSlot // slots without a batch; filled by the waiter
 	flying  chan *runSlot // submitted, oldest first; closed by the owner when it stops
 	quit    chan struct{} // closed by Close
-	stopped chan struct{} // closed by the waiter when everything is back
+	stopped chan struct{} // closed by the last waiter when everything is back
 	closing sync.Once
-	running sync.WaitGroup // batches in flight; the owner adds and waits, so that it may replace the arena
+	waiters sync.WaitGroup
+	running sync.WaitGroup // batches in flight; the owner adds and waits, so that it may replace a card's arena
 
-	arena *Arena // owner goroutine only
+	arena *sharedArena // owner goroutine only
 
 	batches, sequences, tokens, failed, busyNanos, arenaBytes, slotBytes atomic.Int64
 	lost                                                                 atomic.Pointer[Error]
@@ -50,17 +51,38 @@ type Runner struct {
 type runSlot struct {
 	slot  *Slot // nil until its first batch
 	batch *Batch
+	arena *sharedArena // of the batch in flight
 }
 
-// NewRunner starts the two goroutines for d. d must stay open until Close returns.
+// sharedArena is closed when neither the runner nor a batch in flight has it.
+type sharedArena struct {
+	*Arena
+	users atomic.Int32
+}
+
+func (a *sharedArena) release() {
+	if a.users.Add(-1) == 0 {
+		a.Close()
+	}
+}
+
+// NewRunner starts the goroutines for d. d must stay open until Close returns.
 func NewRunner(d *Device) *Runner {
 	r := &Runner{dev: d, work: make(chan *Batch), free: make(chan *runSlot, slotsInFlight),
 		flying: make(chan *runSlot, slotsInFlight), quit: make(chan struct{}), stopped: make(chan struct{})}
 	for range slotsInFlight {
 		r.free <- &runSlot{}
 	}
+	waiters := slotsInFlight
+	if d.gpu != nil {
+		waiters = 1
+	}
 	d.own(r.submitLoop)
-	go r.waitLoop()
+	r.waiters.Add(waiters)
+	for range waiters {
+		go r.waitLoop()
+	}
+	go r.stop()
 	return r
 }
 
@@ -187,22 +209,28 @@ func (r *Runner) start(s *runSlot) error {
 		return err
 	}
 	s.slot.wanted = &b.OutBytes
-	if err := b.Program.Submit(r.arena, s.slot); err != nil {
+	if err := b.Program.Submit(r.arena.Arena, s.slot); err != nil {
 		return err
 	}
+	s.arena = r.arena
+	s.arena.users.Add(1)
 	r.arenaBytes.Store(r.arena.Bytes())
 	r.running.Add(1)
 	return nil
 }
 
-// fitArena replaces the arena by one that fits, when nothing runs. The old one goes first: both at once may not fit.
-func (r *Runner) fitArena(workspace int64) error {
-	if r.arena != nil && r.arena.size >= workspace {
+// fitArena replaces the arena by one that fits. On a CPU batches in flight keep the old one, so that nobody waits for a long
+// text; a card may not have room for both, so there the old one goes first, when nothing runs.
+func (r *Runner) fitArena(workspace Workspace) error {
+	if r.arena != nil && r.arena.size.Covers(workspace) {
 		return nil
 	}
-	r.running.Wait()
 	if r.arena != nil {
-		r.arena.Close()
+		workspace = workspace.With(r.arena.size)
+		if r.dev.gpu != nil {
+			r.running.Wait()
+		}
+		r.arena.release()
 		r.arena = nil
 		r.arenaBytes.Store(0)
 	}
@@ -210,7 +238,8 @@ func (r *Runner) fitArena(workspace int64) error {
 	if err != nil {
 		return err
 	}
-	r.arena = arena
+	r.arena = &sharedArena{Arena: arena}
+	r.arena.users.Add(1)
 	r.arenaBytes.Store(arena.Bytes())
 	return nil
 }
@@ -273,7 +302,7 @@ func (p *Program) Footprint(outBytes ...int64) (arena, slots int64) {
 			c.OutputBytes[i] = outputSize(outBytes[i])
 		}
 	}
-	arena = p.workspace
+	arena = p.workspace.Bytes(p.dev.lanes)
 	if p.dev.gpu != nil {
 		for _, n := range c.OutputBytes {
 			arena += n
@@ -295,10 +324,10 @@ func slotBytes(c SlotCaps) int64 {
 	return n
 }
 
-// waitLoop answers batches in the order of submission and frees everything at the end.
+// waitLoop answers batches as they are done.
 func (r *Runner) waitLoop() {
 	runtime.LockOSThread()
-	defer close(r.stopped)
+	defer r.waiters.Done()
 	for s := range r.flying {
 		b := s.batch
 		b.err = s.slot.Wait()
@@ -310,18 +339,25 @@ func (r *Runner) waitLoop() {
 			}
 		}
 		s.batch = nil
+		s.arena.release()
+		s.arena = nil
 		r.finish(b)
 		r.running.Done()
 		r.free <- s
 	}
-	// The owner has stopped and nothing flies: both slots are in free.
+}
+
+// stop frees everything when the owner has stopped and nothing flies: then both slots are in free.
+func (r *Runner) stop() {
+	defer close(r.stopped)
+	r.waiters.Wait()
 	for range slotsInFlight {
 		if s := <-r.free; s.slot != nil {
 			s.slot.Close()
 		}
 	}
 	if r.arena != nil {
-		r.arena.Close()
+		r.arena.release()
 	}
 	r.arenaBytes.Store(0)
 	r.slotBytes.Store(0)

@@ -36,10 +36,10 @@ func cGatherRows(unsafe.Pointer, Value, Pooling) (Value, error)              { p
 func cPool(unsafe.Pointer, Value, Pooling) (Value, error)                    { panic(unreachable) }
 func cOutputRows(unsafe.Pointer, Value, int) error                           { panic(unreachable) }
 func cOutputValues(unsafe.Pointer, Value, int) error                         { panic(unreachable) }
-func cProgramEnd(unsafe.Pointer) (int64, error)                              { panic(unreachable) }
+func cProgramEnd(unsafe.Pointer) (Workspace, error)                          { panic(unreachable) }
 func cProgramFree(unsafe.Pointer)                                            { panic(unreachable) }
 func cProgramDescribe(unsafe.Pointer) string                                 { panic(unreachable) }
-func cArenaCreate(unsafe.Pointer, int64) (unsafe.Pointer, error)             { panic(unreachable) }
+func cArenaCreate(unsafe.Pointer, Workspace) (unsafe.Pointer, error)         { panic(unreachable) }
 func cArenaFree(unsafe.Pointer)                                              { panic(unreachable) }
 func cArenaBytes(unsafe.Pointer) int64                                       { panic(unreachable) }
 func cSlotCreate(unsafe.Pointer, SlotCaps) (unsafe.Pointer, error)           { panic(unreachable) }

@@ -1,0 +1,60 @@
+// cut.cc — where an executor may pause in an operation of a long slab.
+//
+// A block is at most max_block_flops for one executor. Every kernel's rows depend on
+// themselves alone, and attention's queries on their own sequence's length: blocks change no bits. Row blocks are
+// multiples of row_block_step, which all kernels' own blocks divide, so that none is left half full.
+#include "cut.h"
+
+#include <algorithm>
+
+namespace sie {
+
+namespace {
+
+Cut cut_of(const sie_program *p, const Op &op) {
+  if (op.in[0] != SIE_NO_VALUE && p->values[op.in[0]].rows == Rows::seqs) return Cut::none;
+  switch (op.kind) {
+    case SIE_OP_EMBED_LAYERNORM:
+    case SIE_OP_LAYERNORM:
+    case SIE_OP_LINEAR:
+    case SIE_OP_QUANTISE_ROWS:
+    case SIE_OP_LORA:
+      return Cut::rows;
+    case SIE_OP_ATTENTION:
+      return Cut::queries;
+    case SIE_OP_SPLADE:
+      return Cut::shares;
+    default:
+      return Cut::none;
+  }
+}
+
+double flops_of(const sie_program *p, const Op &op) {
+  if (op.kind == SIE_OP_ATTENTION) return 4.0 * op.attention.head_dim;
+  if (has_matrix(op.kind)) return 2.0 * static_cast<double>(op.weights[0]->n) * static_cast<double>(op.weights[0]->k);
+  if (op.kind == SIE_OP_LORA) return 2.0 * op.max_rank * static_cast<double>(op.weights[0]->n + op.weights[0]->k);
+  return 32.0 * static_cast<double>(p->values[op.out].columns);  // memory counts, not arithmetic
+}
+
+}  // namespace
+
+void cut_plan(sie_program *program) {
+  for (PlannedOp &planned : program->plan) {
+    planned.cut = cut_of(program, planned.op);
+    planned.row_flops = planned.cut != Cut::none ? flops_of(program, planned.op) : 0;
+  }
+}
+
+int64_t block_rows(const sie_program *program, const PlannedOp &planned, int64_t keys, int32_t parts) {
+  double row = planned.row_flops * static_cast<double>(planned.cut == Cut::queries ? keys : 1);
+  double rows = program->block_flops * (planned.cut == Cut::queries ? 1 : parts) / std::max(row, 1.0);
+  int64_t steps = static_cast<int64_t>(std::min(rows, 1e9)) / row_block_step;
+  return std::max<int64_t>(steps, 1) * row_block_step;
+}
+
+int64_t block_shares(const sie_program *program, const PlannedOp &planned, int64_t rows, int32_t parts) {
+  double whole = planned.row_flops * static_cast<double>(rows) / parts;
+  return static_cast<int64_t>(std::min(whole / program->block_flops, 4096.0)) + 1;
+}
+
+}  // namespace sie

@@ -1,0 +1,89 @@
+// replay_blocks.cc — an operation of a long slab, block by block.
+//
+// A block of rows is a slab of its own to the kernel: the operands' rows from first_row on, and as many as the slab then
+// says. A block of queries is one head of the sequence and a range of its queries against all keys.
+#include <algorithm>
+
+#include "cut.h"
+#include "replay_parts.h"
+
+namespace sie {
+
+namespace {
+
+sie_status by_rows(const Replay &whole, int32_t index, const PlannedOp &planned, Pause *pause) {
+  int64_t rows = rows_of(whole, planned.op.out) == Rows::kept ? whole.slab->n_kept : whole.slab->n_tokens;
+  int64_t step = block_rows(whole.program, planned, 0, whole.share.parts);
+  for (int64_t first = 0; first < rows; first += step) {
+    if (first > 0) pause->take();
+    int32_t count = static_cast<int32_t>(std::min(step, rows - first));
+    const int32_t offsets[] = {0, count};
+    Slab slab = *whole.slab;
+    slab.n_tokens = slab.n_kept = count;
+    slab.ids += first;
+    if (slab.type_ids != nullptr) slab.type_ids += first;
+    slab.cu_seqlens = slab.cu_kept = offsets;
+    Replay block = whole;
+    block.slab = &slab;
+    block.tokens.n = &slab.n_tokens;
+    block.kept.n = &slab.n_kept;
+    block.first_row = first;
+    sie_status status = replay_op(block, index);
+    if (status != SIE_OK) return status;
+  }
+  return SIE_OK;
+}
+
+// Every block of every head is an item; the parts take neighbouring ones, so that a head's keys are mostly prepared once.
+sie_status by_queries(const Replay &whole, int32_t index, const PlannedOp &planned, Pause *pause) {
+  int64_t queries = whole.slab->n_tokens, heads = planned.op.attention.heads;
+  int64_t step = block_rows(whole.program, planned, queries, 1), blocks = (queries + step - 1) / step;
+  int64_t part = whole.share.part, parts = whole.share.parts;
+  int64_t first = heads * blocks * part / parts, last = heads * blocks * (part + 1) / parts;
+  bool prepared = false;  // the scratch holds the item's head
+  for (int64_t item = first; item < last; item++) {
+    int64_t head = item / blocks, block = item % blocks;
+    if (item > first && pause->take()) prepared = false;
+    Replay some = whole;
+    some.share.part = static_cast<int32_t>(head);
+    some.share.parts = static_cast<int32_t>(heads);
+    some.q_first = static_cast<int32_t>(block * step);
+    some.q_last = static_cast<int32_t>(std::min((block + 1) * step, queries));
+    some.resumed = prepared && block > 0;
+    sie_status status = replay_op(some, index);
+    if (status != SIE_OK) return status;
+    prepared = true;
+  }
+  return SIE_OK;
+}
+
+sie_status by_shares(const Replay &whole, int32_t index, const PlannedOp &planned, Pause *pause) {
+  int64_t shares = block_shares(whole.program, planned, whole.slab->n_tokens, whole.share.parts);
+  for (int64_t i = 0; i < shares; i++) {
+    if (i > 0) pause->take();
+    Replay some = whole;
+    some.share.part = static_cast<int32_t>(whole.share.part * shares + i);
+    some.share.parts = static_cast<int32_t>(whole.share.parts * shares);
+    sie_status status = replay_op(some, index);
+    if (status != SIE_OK) return status;
+  }
+  return SIE_OK;
+}
+
+}  // namespace
+
+sie_status replay_blocks(const Replay &replay, int32_t index, Pause *pause) {
+  const PlannedOp &planned = replay.program->plan[index];
+  switch (planned.cut) {
+    case Cut::rows:
+      return by_rows(replay, index, planned, pause);
+    case Cut::queries:
+      return by_queries(replay, index, planned, pause);
+    case Cut::shares:
+      return by_shares(replay, index, planned, pause);
+    default:
+      return replay_op(replay, index);
+  }
+}
+
+}  // namespace sie

@@ -1,0 +1,235 @@
+// long_test.cc — sequences of more than 512 tokens: their region, their blocks, and what runs between two of these.
+#include <math.h>
+#include <string.h>
+
+#include <vector>
+
+#include "compare.h"
+#include "device.h"
+#include "executor.h"
+#include "model.h"
+#include "paths.h"
+#include "program.h"
+#include "slot.h"
+#include "tests/check.h"
+
+using model::Batch;
+using model::Model;
+using model::Path;
+using model::Result;
+using model::Shape;
+
+namespace {
+
+bool same_results(const Result &a, const Result &b) {
+  return a.status == SIE_OK && b.status == SIE_OK && same_bits(a.rows, b.rows) && same_bits(a.values, b.values);
+}
+
+Batch batch_of(const Shape &shape, const std::vector<int> &lengths) {
+  Batch batch;
+  int number = 0;
+  for (int length : lengths) batch.add(shape, number++, length);
+  return batch;
+}
+
+// A run that yields: each member looks for other tickets and meets its team until it is released.
+struct LongJob : sie::Run {
+  sie::Executors *executors;
+  sie::Team teams[8];
+  std::atomic<bool> released{false};
+  std::atomic<int> members_in{0};
+  bool last[8] = {};  // written and read on different sides of a meeting
+
+  LongJob(sie::Executors *on, int slabs, int members) : executors(on) {
+    team = members;
+    tickets = slabs * members;
+    yields = true;
+    work = run;
+  }
+  static void run(sie::Run *r, int32_t slab, int32_t member, int32_t executor) {
+    LongJob *job = static_cast<LongJob *>(r);
+    sie::Barrier &barrier = job->teams[slab].barrier;
+    job->members_in.fetch_add(1);
+    for (bool last = false; !last;) {
+      // Member 0 decides between two meetings, so that all leave together.
+      if (member == 0) job->last[slab] = job->released.load();
+      job->executors->meet(&barrier, job->team, executor);
+      last = job->last[slab];
+      job->executors->do_other(executor);
+      job->executors->meet(&barrier, job->team, executor);
+    }
+    job->members_in.fetch_sub(1);
+  }
+
+};
+
+// A run of teams that meet at plain barriers.
+struct ShortJob : sie::Run {
+  std::vector<sie::Team> teams;
+  std::vector<std::atomic<int>> done;
+  ShortJob(int slabs, int members) : teams(static_cast<size_t>(slabs)), done(static_cast<size_t>(slabs * members)) {
+    team = members;
+    tickets = slabs * members;
+    work = run;
+  }
+  static void run(sie::Run *r, int32_t slab, int32_t member, int32_t) {
+    ShortJob *job = static_cast<ShortJob *>(r);
+    for (int step = 0; step < 3 && job->team > 1; step++) {
+      job->teams[static_cast<size_t>(slab)].barrier.arrive_and_wait(job->team);
+    }
+    job->done[static_cast<size_t>(slab * job->team + member)].fetch_add(1);
+  }
+  bool complete() const {
+    for (const std::atomic<int> &n : done) {
+      if (n.load() != 1) return false;
+    }
+    return true;
+  }
+};
+
+}  // namespace
+
+TEST(long_runs_step_back_for_others) {
+  // However long the older run takes, the newer ones end: in teams of all executors too.
+  for (int threads : {1, 2, 3, 4}) {
+    sie::Executors executors;
+    CHECK(executors.start(threads, nullptr, nullptr) == SIE_OK, "cannot start");
+    for (int slabs = 1; slabs <= threads; slabs++) {
+      LongJob job(&executors, slabs, threads / slabs);
+      CHECK(executors.submit(&job), "the long run is refused");
+      for (int i = 0; i < 60; i++) {
+        int members = 1 + i % threads, short_slabs = members > 1 ? threads / members : 1 + i % 9;
+        ShortJob other(short_slabs, members);
+        CHECK(executors.submit(&other), "run %d is refused", i);
+        executors.wait(&other);
+        CHECK(other.complete(), "run %d is not complete", i);
+        CHECK(job.state.load() == sie::run_started, "the long run ended by itself");
+      }
+      job.released.store(true);
+      executors.wait(&job);
+      CHECK(job.members_in.load() == 0, "members are left");
+    }
+    executors.stop();
+  }
+}
+
+TEST(long_runs_follow_each_other) {
+  sie::Executors executors;
+  CHECK(executors.start(2, nullptr, nullptr) == SIE_OK, "cannot start");
+  LongJob first(&executors, 1, 2), second(&executors, 2, 1);
+  CHECK(executors.submit(&first) && executors.submit(&second), "refused");
+  first.released.store(true);
+  executors.wait(&first);
+  ShortJob between(1, 2);
+  CHECK(executors.submit(&between), "there is room beside the second");
+  executors.wait(&between);
+  CHECK(between.complete(), "the run between is not complete");
+  second.released.store(true);
+  executors.wait(&second);
+  executors.stop();
+}
+
+TEST(long_blocks_change_no_bits) {
+  // Blocks of the least size against one block an operation, alone and in teams.
+  for (const Path &path : model::machine_paths()) {
+    for (bool prune : {false, true}) {
+      Shape shape;
+      shape.prune = prune;
+      Batch batch = batch_of(shape, {640, 30, 577, 600, 513, 512, 0, 5});
+      Result whole;
+      for (int threads : {1, 2, 5}) {
+        for (double flops : {sie::max_block_flops, 1.0}) {
+          Model m;
+          CHECK(m.open(SIE_DEVICE_CPU, path.isa, threads, path.compute, shape) == SIE_OK, "%s: %s", path.name,
+                m.err.message);
+          if (m.slots[0] == nullptr) return;
+          m.program->block_flops = flops;
+          Result got = run(&m, batch);
+          if (whole.rows.empty()) whole = got;
+          CHECK(same_results(whole, got), "%s: %d executors, blocks of %g flops", path.name, threads, flops);
+          for (size_t b = 0; b < batch.cu.size() - 1; b++) {
+            Batch one;
+            one.add(shape, static_cast<int>(b), batch.cu[b + 1] - batch.cu[b]);
+            Result alone = run(&m, one);
+            CHECK(memcmp(alone.rows.data(), &whole.rows[b * static_cast<size_t>(m.hidden)],
+                         alone.rows.size() * sizeof(float)) == 0,
+                  "%s: text %zu alone differs", path.name, b);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(long_slabs_wait_for_room) {
+  // A region for one text at a time, and for two: the others take turns.
+  for (int64_t tokens : {640, 1280}) {
+    for (int threads : {1, 3, 8}) {
+      Shape shape;
+      Model m;
+      CHECK(m.open(SIE_DEVICE_CPU, 0, threads, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+      if (m.slots[1] == nullptr) return;
+      Batch batch = batch_of(shape, {640, 520, 600, 639, 513, 40, 300});
+      Result expected = run(&m, batch);
+      m.program->region_tokens = tokens;
+      for (int round = 0; round < 10; round++) {
+        // Both slots: the second run's texts wait for the first to leave the region.
+        CHECK(submit(&m, 0, batch) == SIE_OK && submit(&m, 1, batch) == SIE_OK, "%s", m.err.message);
+        CHECK(m.slots[0]->n_long == 5, "%d long slabs", m.slots[0]->n_long);
+        const sie::Slab *slabs = static_cast<const sie::Slab *>(m.slots[0]->slabs.p);
+        CHECK(slabs[1].after == (tokens == 640 ? 1 : 0) && slabs[2].after >= 1, "no slab waits");
+        Result first = wait(&m, 0, batch), second = wait(&m, 1, batch);
+        CHECK(same_results(expected, first) && same_results(expected, second), "%d executors: other bits", threads);
+      }
+    }
+  }
+}
+
+TEST(long_texts_beside_short_ones) {
+  // Short batches through one slot while the other has long ones, in blocks of the least size: every result is as alone.
+  for (int threads : {1, 2, 3}) {
+    for (uint32_t compute : {SIE_COMPUTE_F32, SIE_COMPUTE_INT8}) {
+      Shape shape;
+      Model m;
+      CHECK(m.open(SIE_DEVICE_CPU, 0, threads, compute, shape) == SIE_OK, "%s", m.err.message);
+      if (m.slots[1] == nullptr) return;
+      m.program->block_flops = 1;
+      Batch longer = batch_of(shape, {640, 600}), single = batch_of(shape, {17}),
+            several = batch_of(shape, {90, 300, 64, 5, 128, 200});
+      Result want_longer = run(&m, longer), want_single = run(&m, single), want_several = run(&m, several);
+      for (int round = 0; round < 20; round++) {
+        CHECK(submit(&m, 0, longer) == SIE_OK, "%s", m.err.message);
+        for (int i = 0; i < 4; i++) {
+          const Batch &batch = i % 2 == 0 ? single : several;
+          CHECK(submit(&m, 1, batch) == SIE_OK, "%s", m.err.message);
+          CHECK(same_results(wait(&m, 1, batch), i % 2 == 0 ? want_single : want_several), "a short batch differs");
+        }
+        CHECK(same_results(wait(&m, 0, longer), want_longer), "the long batch differs");
+      }
+    }
+  }
+}
+
+TEST(long_texts_cost_little_memory) {
+  // The shape of bge-m3 at 64 threads: lanes of 512 tokens and 16,384 in the region, at most 1.25 GiB.
+  Shape shape;
+  shape.layers = 1;
+  shape.heads = 16;
+  shape.head_dim = 64;
+  shape.ffn = 4096;
+  shape.positions = 8194;
+  shape.tokens = false;
+  Model m;
+  m.max_len = 8192;
+  m.max_tokens = 16384;
+  CHECK(m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+  if (m.program == nullptr) return;
+  int64_t bytes = 64 * sie::lane_bytes(m.program) + sie::region_bytes(m.program);
+  printf("     64 threads: lanes of %.1f MiB, a region of %.1f MiB, %.1f MiB in all\n",
+         static_cast<double>(sie::lane_bytes(m.program)) / (1 << 20),
+         static_cast<double>(sie::region_bytes(m.program)) / (1 << 20), static_cast<double>(bytes) / (1 << 20));
+  CHECK(m.program->region_tokens == 16384, "a region of %lld tokens", static_cast<long long>(m.program->region_tokens));
+  CHECK(bytes <= int64_t{5} << 28, "%lld bytes", static_cast<long long>(bytes));
+  // Sixteen texts of 1,024 tokens have places side by side.
+  CHECK(16 * sie::long_bytes(m.program, 1024) <= sie::region_bytes(m.program), "sixteen texts do not fit");
+}
