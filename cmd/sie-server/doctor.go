@@ -17,9 +17,13 @@ import (
 type doctorCmd struct {
 	sourceFlags  `embed:""`
 	computeFlags `embed:""`
+
+	Program        string `help:"Print what this model directory is recorded as, and what its batches take, instead." type:"existingdir"`
+	ProgramThreads int    `help:"Threads to count its memory for; 0: as many as would be used." default:"0" range:"0..1024"`
 }
 
-func (c *doctorCmd) Run() error {
+// machine prints what the machine offers and what would be used.
+func (c *doctorCmd) machine() error {
 	t := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 	row := func(k, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", k, fmt.Sprintf(format, args...)) }
 	row("version", "%s (%s), %s", build.Version, build.Commit, runtime.Version())
