@@ -171,8 +171,9 @@ func (c *serveCmd) Run() error {
 			}
 			s.Ready()
 			log.Info("ready", "url", url(l.Addr(), secure.tls != nil))
-		case err := <-served:
-			return err
+		case err := <-served: // requests run on; the worker is closed after them
+			end = time.Now().Add(c.DrainTimeout)
+			return errors.Join(err, drain(s, end))
 		case <-w.LostC():
 			log.Error("the device is lost; draining and exiting")
 			end = time.Now().Add(c.DrainTimeout)

@@ -18,8 +18,6 @@ type Metrics struct {
 	items    *prometheus.HistogramVec
 	cost     *prometheus.HistogramVec
 	run      *prometheus.HistogramVec
-	loaded   *prometheus.GaugeVec
-	memory   *prometheus.GaugeVec
 
 	totals totals
 
@@ -59,17 +57,13 @@ func NewMetrics() *Metrics {
 			Help: "Tokens of a batch on the device.", Buckets: prometheus.ExponentialBuckets(16, 2, 12)}, []string{"model"}),
 		run: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "sie_device_batch_seconds",
 			Help: "Time of a batch on the device.", Buckets: prometheus.ExponentialBuckets(.0005, 2, 15)}, []string{"model"}),
-		loaded: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sie_model_loaded",
-			Help: "1 while the model is loaded."}, []string{"model", "device"}),
-		memory: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sie_model_memory_bytes",
-			Help: "Packed weights of a loaded model."}, []string{"model", "device"}),
 		oomAttempted: byModel("sie_oom_recoveries_attempted_total", "Batches that found too little device memory."),
 		oomSucceeded: byModel("sie_oom_recoveries_succeeded_total", "Batches that found too little device memory and came through after all."),
 		oomTerminal:  byModel("sie_oom_terminal_failures_total", "Batches of which an item found too little device memory even alone."),
 		oomEvictions: byModel("sie_oom_evictions_triggered_total", "Models unloaded for a batch."),
 		oomSplits:    byModel("sie_oom_batch_splits_total", "Times that a batch or a part of it was halved for lack of memory."),
 	}
-	r.MustRegister(m.requests, m.duration, m.batch, m.tokens, m.items, m.cost, m.run, m.loaded, m.memory,
+	r.MustRegister(m.requests, m.duration, m.batch, m.tokens, m.items, m.cost, m.run,
 		m.oomAttempted, m.oomSucceeded, m.oomTerminal, m.oomEvictions, m.oomSplits,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -120,16 +114,6 @@ func (m *Metrics) Batch(model string, items, tokens int, run time.Duration) {
 	m.totals.busy.Add(int64(run))
 }
 
-// Loaded notes that a model was loaded (bytes > 0) or unloaded (0).
-func (m *Metrics) Loaded(model, device string, bytes int64) {
-	up := 0.0
-	if bytes > 0 {
-		up = 1
-	}
-	m.loaded.WithLabelValues(model, device).Set(up)
-	m.memory.WithLabelValues(model, device).Set(float64(bytes))
-}
-
 // Recovered counts a batch that found too little device memory: models unloaded and halvings for it, and whether an item of it
 // failed in the end.
 func (m *Metrics) Recovered(model string, evictions, splits int, failed bool) {
@@ -141,47 +125,4 @@ func (m *Metrics) Recovered(model string, evictions, splits int, failed bool) {
 	}
 	m.oomEvictions.WithLabelValues(model).Add(float64(evictions))
 	m.oomSplits.WithLabelValues(model).Add(float64(splits))
-}
-
-// DeviceMemory registers gauges of the memory of devices that have their own; read is called at each scrape.
-func (m *Metrics) DeviceMemory(read func(report func(device string, used, total int64))) {
-	m.Registry.MustRegister(&memoryCollector{read: read,
-		used: prometheus.NewDesc("sie_device_memory_used_bytes", "Memory of a GPU in use, by any process.", []string{"device"}, nil),
-		all:  prometheus.NewDesc("sie_device_memory_total_bytes", "Memory of a GPU.", []string{"device"}, nil)})
-}
-
-type memoryCollector struct {
-	used, all *prometheus.Desc
-	read      func(func(string, int64, int64))
-}
-
-func (c *memoryCollector) Describe(ch chan<- *prometheus.Desc) {
-	ch <- c.used
-	ch <- c.all
-}
-
-func (c *memoryCollector) Collect(ch chan<- prometheus.Metric) {
-	c.read(func(device string, used, total int64) {
-		ch <- prometheus.MustNewConstMetric(c.used, prometheus.GaugeValue, float64(used), device)
-		ch <- prometheus.MustNewConstMetric(c.all, prometheus.GaugeValue, float64(total), device)
-	})
-}
-
-// QueueDepth registers a gauge of the items queued for a model; depth is called at each scrape.
-func (m *Metrics) QueueDepth(depth func(report func(model string, items int))) {
-	m.Registry.MustRegister(&depthCollector{depth: depth,
-		desc: prometheus.NewDesc("sie_queue_depth", "Items queued.", []string{"model"}, nil)})
-}
-
-type depthCollector struct {
-	desc  *prometheus.Desc
-	depth func(func(string, int))
-}
-
-func (c *depthCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
-
-func (c *depthCollector) Collect(ch chan<- prometheus.Metric) {
-	c.depth(func(model string, items int) {
-		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(items), model)
-	})
 }

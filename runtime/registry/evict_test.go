@@ -404,3 +404,22 @@ func TestUnloadOutlivesADrain(t *testing.T) {
 		}
 	})
 }
+
+// TestUnloadOfALoadThatFails: the wish ends with the load; what is loaded next stays.
+func TestUnloadOfALoadThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, end := range []error{errors.New("broken"), ErrBusy} {
+			r := New[*fake](Options{})
+			go r.Acquire(t.Context(), "a", by(func() (*fake, error) { time.Sleep(time.Second); return nil, end }))
+			synctest.Wait()
+			if !r.Unload("a") {
+				t.Error("a model that loads was not there")
+			}
+			time.Sleep(time.Hour)
+			acquire(t, r, "a").Release()
+			synctest.Wait()
+			wantStates(t, r, map[string]State{"a": Loaded})
+			r.Close()
+		}
+	})
+}

@@ -109,6 +109,9 @@ func (s *loras) chooseLocked(v *variant, need []*lora) (*adaptedSet, error) {
 
 // record records the variant's programs anew, with the adapters. The caller holds them, and no lock.
 func (s *loras) record(v *variant, adapters []*lora) (programs []*engine.Program, err error) {
+	if f := s.model.w.records; f != nil {
+		f()
+	}
 	for i, c := range s.model.copies {
 		packed := make([]*arch.Adapter, len(adapters))
 		for j, a := range adapters {

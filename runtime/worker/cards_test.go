@@ -61,7 +61,7 @@ func TestTwoDevices(t *testing.T) {
 func (r *rig) copy(id string) (l *model) {
 	r.t.Helper()
 	r.models.Each(func(key string, m *model) {
-		if r.name(key) == id {
+		if m.name == id {
 			l = m
 		}
 	})

@@ -76,7 +76,7 @@ func (w *Worker) planClassify(r *ClassifyRequest) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if tasks[p.model.Family] != arch.Classify {
+	if task, ok := tasks[p.model.Family]; !ok || task != arch.Classify {
 		return nil, errs.NoExtraction(r.Model)
 	}
 	p.left = r.TruncateLeft

@@ -28,22 +28,36 @@ const defaultQueryLength = 32
 // asciiPunctuation is Python's string.punctuation, ColBERT's skip list.
 const asciiPunctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
-// markersOf returns how m's texts are read; it is worked out once for each profile.
+// marking is what markers depend on. Entries that say the same share them, also those of a catalog that was read again.
+type marking struct {
+	queryLength, docLength                int
+	queryPrefix, docPrefix                string
+	expand, attend, skipSpecial, skipSign bool
+}
+
+func markingOf(o *catalog.LoadtimeOptions) marking {
+	return marking{queryLength: o.QueryMaxLength, docLength: o.DocMaxLength, queryPrefix: o.QueryPrefix, docPrefix: o.DocPrefix,
+		expand: isTrue(o.QueryExpansion, true), attend: isTrue(o.AttendToExpansion, false), skipSpecial: isTrue(o.SkipSpecialTokens, true),
+		skipSign: isTrue(o.SkipPunctuation, true)}
+}
+
+// markersOf returns how m's texts are read; it is worked out once for each marking.
 func (l *model) markersOf(m *catalog.Resolved) *markers {
-	once, _ := l.marking.LoadOrStore(m.Loadtime, sync.OnceValue(func() *markers { return newMarkers(m.Loadtime, l.tokenizer) }))
+	by := markingOf(m.Loadtime)
+	once, _ := l.marking.LoadOrStore(by, sync.OnceValue(func() *markers { return newMarkers(by, l.tokenizer) }))
 	return once.(func() *markers)()
 }
 
-func newMarkers(o *catalog.LoadtimeOptions, t *tokenizer.Tokenizer) *markers {
-	k := &markers{queryLength: o.QueryMaxLength, docLength: o.DocMaxLength, expand: isTrue(o.QueryExpansion, true),
-		attend: isTrue(o.AttendToExpansion, false), mask: t.Special().MASK, skipSpecial: isTrue(o.SkipSpecialTokens, true), special: t.Special()}
+func newMarkers(by marking, t *tokenizer.Tokenizer) *markers {
+	k := &markers{queryLength: by.queryLength, docLength: by.docLength, expand: by.expand, attend: by.attend, mask: t.Special().MASK,
+		skipSpecial: by.skipSpecial, special: t.Special()}
 	if k.queryLength == 0 {
 		k.queryLength = defaultQueryLength
 	}
 	k.expand = k.expand && k.mask >= 0
-	k.query, k.queryText = marker(o.QueryPrefix, t)
-	k.doc, k.docText = marker(o.DocPrefix, t)
-	if isTrue(o.SkipPunctuation, true) {
+	k.query, k.queryText = marker(by.queryPrefix, t)
+	k.doc, k.docText = marker(by.docPrefix, t)
+	if by.skipSign {
 		k.skip = make(map[int32]struct{})
 		for _, c := range asciiPunctuation {
 			if id, ok := t.TokenToID(string(c)); ok {

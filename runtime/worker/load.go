@@ -25,6 +25,7 @@ import (
 type model struct {
 	w         *Worker
 	key       string
+	name      string        // id under which metrics show it
 	copies    []*arch.Model // the weights on each device
 	weights   *arch.Model   // the first of them, for what they have in common
 	tokenizer *tokenizer.Tokenizer
@@ -34,7 +35,7 @@ type model struct {
 	files     hub.Resolved // in use until Close, so that they stay on the disk
 
 	idf     []float32 // SPLADE: the weight of each token id in queries; nil: queries run like documents
-	marking sync.Map  // *catalog.LoadtimeOptions: func() *markers
+	marking sync.Map  // marking: func() *markers
 
 	loras *loras
 
@@ -46,6 +47,7 @@ type model struct {
 }
 
 // tasks is what each family reads of a model's files.
+// Families that are not here are not served.
 var tasks = map[catalog.Family]arch.Task{
 	catalog.FamilyDense: arch.Embed, catalog.FamilySparse: arch.Splade, catalog.FamilyColBERT: arch.ColBERT,
 	catalog.FamilyMultiFunction: arch.BGEM3, catalog.FamilyCrossEncoder: arch.Classify, catalog.FamilyZeroShot: arch.Classify,
@@ -99,10 +101,14 @@ func (w *Worker) load(ctx context.Context, key string, shared copyOf, found hub.
 	if err != nil {
 		return nil, err
 	}
+	task, ok := tasks[m.Family]
+	if !ok {
+		return nil, &arch.ModelError{Reason: fmt.Sprintf("models of the family %q are not served", m.Family)}
+	}
 	if m.Model.File == "" { // nobody wrote down what it is
-		if task, _, err := arch.Detect(found.Dir); err == nil && task != tasks[m.Family] {
+		if is, _, err := arch.Detect(found.Dir); err == nil && is != task {
 			return nil, &arch.ModelError{File: "config.json", Field: "architectures", Reason: fmt.Sprintf(
-				"the model is made for the task %s and was taken for one of %s when it could not be seen; start again, or send SIGHUP", task, tasks[m.Family])}
+				"the model is made for the task %s and was taken for one of %s when it could not be seen; start again, or send SIGHUP", is, task)}
 		}
 	}
 	folder, err := arch.TokenizerFolder(found.Dir)
@@ -117,14 +123,14 @@ func (w *Worker) load(ctx context.Context, key string, shared copyOf, found hub.
 	if w.opt.MaxBatchTokens > 0 {
 		tokens = w.opt.MaxBatchTokens
 	}
-	copies, need, err := w.pack(ctx, found.Dir, arch.Options{Task: tasks[m.Family], Compute: compute, MaxSeqLen: shared.maxTokens, MaxTokens: tokens})
+	copies, need, err := w.pack(ctx, found.Dir, arch.Options{Task: task, Compute: compute, MaxSeqLen: shared.maxTokens, MaxTokens: tokens})
 	if err != nil {
 		w.fatal(err)
 		tok.Close()
 		return nil, err
 	}
 	a := copies[0]
-	l := &model{w: w, key: key, copies: copies, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
+	l := &model{w: w, key: key, name: m.ID, copies: copies, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
 		scratch: need, options: w.queueOptions(m, a), files: found}
 	l.variants.Store(&variants{})
 	if m.Family == catalog.FamilySparse {
@@ -140,9 +146,7 @@ func (w *Worker) load(ctx context.Context, key string, shared copyOf, found hub.
 	l.loras = newLoras(l, w.opt.MaxLoRAs)
 	l.loras.preload(lorasOf(shared.users))
 	w.loaded.Store(key, l)
-	for i, d := range w.devices {
-		w.opt.Metrics.Loaded(m.ID, d.name, copies[i].Bytes())
-	}
+	w.seen.Store(m.ID, nil)
 	return l, nil
 }
 

@@ -244,7 +244,7 @@ func TestUnloadUnderMemoryPressure(t *testing.T) {
 	}
 	var tok *tokenizer.Tokenizer
 	r.models.Each(func(key string, m *model) {
-		if r.name(key) == mean {
+		if m.name == mean {
 			tok = m.tokenizer
 		}
 	})

@@ -45,15 +45,15 @@ func (e *roomless) Error() string {
 	s := fmt.Sprintf("out of memory on %s: %s about %d MiB", e.card, e.what, mib(e.need))
 	if e.budget {
 		return s + fmt.Sprintf(" and %d of the %d MiB that --memory-budget gives weights are free; raise it, or pin fewer models",
-			mib(e.free), mib(e.total))
+			e.free>>20, e.total>>20)
 	}
 	if e.hopeless {
 		return s + fmt.Sprintf(" and the card has %d MiB in all; use a smaller model, a lower --max-batch-tokens, --precision fp8 or a larger card",
-			mib(e.total))
+			e.total>>20)
 	}
 	return s + fmt.Sprintf(" and %d of %d MiB are free without the models that are not in use; it is tried again when one is "+
 		"unloaded or after a pause; to help, use a lower --max-batch-tokens or --precision fp8, or end what else uses the card",
-		mib(e.free), mib(e.total))
+		e.free>>20, e.total>>20)
 }
 
 // Is makes it an out-of-memory error also where the engine was not asked.
@@ -61,7 +61,7 @@ func (e *roomless) Is(target error) bool { return target == engine.ErrNoMemory }
 
 func (e *roomless) Unwrap() error { return e.cause }
 
-// mib rounds up, so that nothing that is something reads as 0 MiB.
+// mib rounds a need up; what is there is rounded down, so that a need never reads as if it were met.
 func mib(n int64) int64 { return (max(0, n) + 1<<20 - 1) >> 20 }
 
 // noMemory reports whether an error says that a device has too little memory.
@@ -125,8 +125,8 @@ func (w *Worker) makeRoom(ctx context.Context, n need) error {
 // lack is what d lacks for n, nil when it has room.
 func (w *Worker) lack(d *device, n need) (*roomless, error) {
 	if budget := w.opt.MemoryBudget; budget > 0 {
-		used := w.models.Bytes()/int64(len(w.devices)) + n.packed
-		if used+n.weights > budget {
+		used := w.models.Bytes() / int64(len(w.devices))
+		if used+n.packed+n.weights > budget {
 			return &roomless{card: d.name, what: n.what, need: max(n.weights, n.packed), free: max(0, budget-used), total: budget,
 				budget: true, hopeless: max(n.weights, n.packed) > budget}, nil
 		}

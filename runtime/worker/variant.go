@@ -90,6 +90,9 @@ func (l *model) variant(want arch.Want) (*variant, error) {
 // newVariant records a variant and starts its queue.
 func (l *model) newVariant(want arch.Want) (*variant, error) {
 	v := &variant{want: want, owned: want != l.weights.Own()}
+	if l.w.records != nil {
+		l.w.records()
+	}
 	for _, c := range l.copies {
 		program := c.Program()
 		if v.owned {

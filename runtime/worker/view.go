@@ -30,7 +30,9 @@ type copyOf struct {
 // operator leaves the precision open and the device's best is another.
 func (w *Worker) key(m *catalog.Resolved) string {
 	key := m.WeightsKey
-	if task := tasks[m.Family]; task != arch.Embed {
+	if task, ok := tasks[m.Family]; !ok {
+		key += " to nothing"
+	} else if task != arch.Embed {
 		key += " to " + task.String()
 	}
 	if w.inFloat32(m) && w.devices[0].about.DefaultCompute() != engine.ComputeF32 {
@@ -46,14 +48,6 @@ func (w *Worker) inFloat32(m *catalog.Resolved) bool {
 
 func (w *Worker) wishesFloat32(m *catalog.Resolved) bool {
 	return (w.opt.Precision == "" || w.opt.Precision == "auto") && m.Precision == "float32"
-}
-
-// name is the id under which a copy appears in metrics and the status.
-func (w *Worker) name(key string) string {
-	if c, ok := w.view.Load().copies[key]; ok {
-		return c.first.ID
-	}
-	return ""
 }
 
 // newView makes a view of c. It fails when an id that is to be pinned is not there.

@@ -53,8 +53,10 @@ type Worker struct {
 	slots   *batch.Device // over all devices
 	models  *registry.Registry[*model]
 	loaded  sync.Map      // by key: the *model, while it is loaded
+	seen    sync.Map      // names of the models that were loaded, for the metrics
 	memory  func() memory // of the host
 	usage   usage
+	records func()        // called before programs are recorded, in tests; nil: nobody
 	lost    chan struct{} // closed when a device failed for good
 	lose    sync.Once
 }
@@ -112,8 +114,9 @@ func New(opt Options) (*Worker, error) {
 	})
 	w.models.Watch(0)
 	opt.Metrics.QueueDepth(func(report func(string, int)) {
-		w.models.Each(func(key string, m *model) { report(w.name(key), m.queued()) })
+		w.models.Each(func(_ string, m *model) { report(m.name, m.queued()) })
 	})
+	opt.Metrics.Models(w.reportModels)
 	opt.Metrics.DeviceMemory(w.reportMemory)
 	opt.Metrics.Activations(func(report func(string, int64)) {
 		for _, d := range w.devices {
@@ -154,16 +157,30 @@ func (w *Worker) LostC() <-chan struct{} { return w.lost }
 // changed logs and counts a model's new state.
 func (w *Worker) changed(key string, s registry.State) {
 	w.opt.Log.Info("model "+string(s), "weights", key)
-	v := w.view.Load()
-	c, known := v.copies[key]
-	switch {
-	case s == registry.Available && known:
-		for _, d := range w.devices {
-			w.opt.Metrics.Loaded(c.first.ID, d.name, 0)
-		}
-	case s == registry.Loaded && !known: // asked for just before its entry was removed
+	if _, known := w.view.Load().copies[key]; s == registry.Loaded && !known { // asked for just before its entry was removed
 		w.models.Unload(key)
 	}
+}
+
+// reportModels reports the packed weights of every loaded model, and of those of the catalog that were loaded that they have
+// none. A model that was removed is reported until it is gone.
+func (w *Worker) reportModels(report func(model, device string, bytes int64)) {
+	w.models.Each(func(_ string, m *model) {
+		for i, d := range w.devices {
+			report(m.name, d.name, m.copies[i].Bytes())
+		}
+	})
+	v := w.view.Load()
+	w.seen.Range(func(name, _ any) bool {
+		if _, ok := v.keys[name.(string)]; !ok {
+			w.seen.Delete(name)
+			return true
+		}
+		for _, d := range w.devices {
+			report(name.(string), d.name, 0)
+		}
+		return true
+	})
 }
 
 // Lost reports whether LostC is closed.

@@ -139,7 +139,7 @@ func (r *rig) queued(id string, n int) {
 	testrig.Until(r.t, fmt.Sprintf("%d items are queued", n), func() bool {
 		got := 0
 		r.models.Each(func(key string, m *model) {
-			if r.name(key) == id {
+			if m.name == id {
 				got = m.queued()
 			}
 		})
