@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/lora"
 )
@@ -25,6 +26,7 @@ type Adapter struct {
 
 // LoadAdapter reads the PEFT adapter in dir and packs it. Errors: those of lora.Read, and the engine's.
 func (m *Model) LoadAdapter(dir string) (*Adapter, error) {
+	lockorder.None("packing an adapter")
 	linears, fixed, err := m.linears()
 	if err != nil {
 		return nil, err

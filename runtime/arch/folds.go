@@ -2,9 +2,9 @@ package arch
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 
+	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/fold"
 )
@@ -14,8 +14,8 @@ import (
 type folds struct {
 	bytes atomic.Int64 // of all tables
 
-	mu   sync.Mutex    // guards the field below
-	made map[any]*made // by configuration, fold.Muvera or fold.SMVE; nil before the first
+	mu   lockorder.Mutex[lockorder.Folds] // guards the field below
+	made map[any]*made                    // by configuration, fold.Muvera or fold.SMVE; nil before the first
 }
 
 // made is one configuration's tables, or their making.
@@ -44,6 +44,7 @@ func (f *folds) get(config any, create func(*made)) (*made, error) {
 	f.made[config] = m
 	f.mu.Unlock()
 
+	lockorder.None("making tables")
 	create(m)
 	if m.err == nil {
 		m.err = m.packer.err

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/weights"
 )
@@ -115,6 +116,7 @@ type heads struct {
 // files that cannot be served, weights.ErrChanged for one that is written to meanwhile, weights.ErrNoWeights, fs.ErrNotExist, and
 // those of the engine.
 func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
+	lockorder.None("packing a model")
 	files := os.DirFS(dir)
 	chain, err := readFiles(files, o.Task)
 	if err != nil {

@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/fold"
 )
@@ -51,6 +52,7 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 	if want.Dense && want.Pooling == 0 {
 		want.Pooling = m.Pooling
 	}
+	lockorder.None("recording a program")
 	if err := m.check(want); err != nil {
 		return nil, err
 	}

@@ -2,8 +2,9 @@ package engine
 
 import (
 	"fmt"
-	"sync"
 	"unsafe"
+
+	"github.com/sie-engine/sie/internal/lockorder"
 )
 
 // Options of Open. The zero value opens the CPU with every core this process may use.
@@ -54,7 +55,7 @@ func (i Info) DefaultCompute() Compute {
 
 // Device is an open CPU or GPU. Its methods are safe for concurrent use.
 type Device struct {
-	mu     sync.Mutex // guards every C call on the device's handles, except waits, and the fields below
+	mu     lockorder.Mutex[lockorder.Engine] // guards every C call on the device's handles, except waits, and the fields below
 	handle unsafe.Pointer
 	open   map[string]int // handles of the device that are not closed yet, by kind
 	lanes  int            // executors; 1 on a card

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sie-engine/sie/internal/lockorder"
 )
 
 // ErrClosed is returned by Run after Close.
@@ -93,6 +95,7 @@ func (r *Runner) Run(ctx context.Context, b *Batch) error {
 	if err := r.check(b); err != nil {
 		return err
 	}
+	lockorder.None("running a batch")
 	if b.done == nil {
 		b.done = make(chan struct{}, 1)
 	}

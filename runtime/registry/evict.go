@@ -3,6 +3,8 @@ package registry
 import (
 	"context"
 	"time"
+
+	"github.com/sie-engine/sie/internal/lockorder"
 )
 
 // Relieve unloads the least recently used models that nobody holds, while memory is short.
@@ -35,6 +37,7 @@ func (r *Registry[M]) evict(suits func(*entry[M]) bool, keep int) bool {
 	}
 	gone := r.unloadLocked(victim)
 	r.mu.Unlock()
+	lockorder.None("waiting for a model to go")
 	<-gone
 	return true
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/sie-engine/sie/internal/lockorder"
 )
 
 // doLoad loads e and tells everyone who waits.
@@ -11,6 +13,7 @@ func (r *Registry[M]) doLoad(e *entry[M], load Load[M]) {
 	defer r.jobs.Done()
 	ctx, cancel := context.WithTimeout(r.ctx, r.opt.Timeout)
 	defer cancel()
+	lockorder.None("a load")
 	m, end, err := r.fetchAndPack(ctx, load)
 	if err != nil && load.Drop != nil {
 		load.Drop()
@@ -81,6 +84,7 @@ func (r *Registry[M]) Fetch(ctx context.Context, fetch func(context.Context) err
 
 // fetch waits for a token of the fetches and holds it while fetch runs.
 func (r *Registry[M]) fetch(ctx context.Context, fetch func(context.Context) error) error {
+	lockorder.None("a fetch")
 	if err := turn(ctx, r.fetches); err != nil {
 		return err
 	}
@@ -91,6 +95,7 @@ func (r *Registry[M]) fetch(ctx context.Context, fetch func(context.Context) err
 // Alone runs pack while no model is packed: what it finds free stays so, and what it takes is seen by the next load. ctx bounds
 // the wait.
 func (r *Registry[M]) Alone(ctx context.Context, pack func() error) error {
+	lockorder.None("packing")
 	if err := turn(ctx, r.packing); err != nil {
 		return err
 	}

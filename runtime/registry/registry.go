@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sie-engine/sie/internal/lockorder"
 )
 
 // Model is what a registry holds.
@@ -107,7 +109,7 @@ type Registry[M Model] struct {
 	ctx     context.Context
 	stop    context.CancelFunc // ends ctx: loads and the monitor
 
-	mu      sync.Mutex // guards the fields below
+	mu      lockorder.Mutex[lockorder.Registry] // guards the fields below
 	entries map[string]*entry[M]
 	used    uint64        // counts acquisitions: the clock of the LRU order
 	freed   chan struct{} // if not nil: closed when a model has lost its last reference
@@ -344,6 +346,7 @@ func (r *Registry[M]) Close() {
 }
 
 func (r *Registry[M]) changed(key string, s State) {
+	lockorder.None("telling of a change")
 	if r.opt.Changed != nil {
 		r.opt.Changed(key, s)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
@@ -58,6 +59,7 @@ func (v *variant) setFor(s *loras, wanted []batch.Adapter) (*adaptedSet, error) 
 		}
 		if other := v.recording; other != nil {
 			s.unlock()
+			lockorder.None("waiting for a recording")
 			<-other
 			s.mu.Lock()
 			continue

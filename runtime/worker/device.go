@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
 )
@@ -133,6 +134,7 @@ type runPacked struct {
 
 // RunPacked implements batch.Runner. Outputs are made anew for each batch: results alias them until they are sent.
 func (r runPacked) RunPacked(ctx context.Context, card int, p *batch.Packed) (batch.Result, error) {
+	lockorder.None("running a batch")
 	programs, w := r.variant.programs, r.model.w
 	var which []int32
 	if p.Adapters != nil {

@@ -3,9 +3,9 @@ package worker
 import (
 	"cmp"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
@@ -44,10 +44,11 @@ func (w *Worker) reportMemory(report func(device string, used, total int64)) {
 // usage keeps the last two samples of the cards, so that status frames, five a second for each watcher, neither ask the
 // devices each time nor show how busy a card was in too short a moment.
 type usage struct {
-	mu      sync.Mutex // guards the fields below, and held while the devices are asked
+	mu      lockorder.Mutex[lockorder.Usage] // guards the fields below
 	at      time.Time
 	working []time.Duration
 	last    []GPUStatus
+	asking  chan struct{} // closed when the devices have answered; nil while nobody asks them
 }
 
 const usageWindow = time.Second
@@ -56,11 +57,31 @@ const usageWindow = time.Second
 func (w *Worker) gpus() []GPUStatus {
 	u := &w.usage
 	u.mu.Lock()
-	defer u.mu.Unlock()
+	for u.asking != nil && u.last == nil { // the first sample
+		asking := u.asking
+		u.mu.Unlock()
+		<-asking
+		u.mu.Lock()
+	}
 	now := time.Now()
-	if !u.at.IsZero() && now.Sub(u.at) < usageWindow {
+	if u.asking != nil || !u.at.IsZero() && now.Sub(u.at) < usageWindow {
+		defer u.mu.Unlock()
 		return u.last
 	}
+	u.asking = make(chan struct{})
+	at, before := u.at, u.working
+	u.mu.Unlock()
+	list, working := w.sample(now.Sub(at), before)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.at, u.working, u.last = now, working, list
+	close(u.asking)
+	u.asking = nil
+	return list
+}
+
+// sample asks every card. before is for how long each had been working when that was last asked, so long ago; nil: never.
+func (w *Worker) sample(ago time.Duration, before []time.Duration) ([]GPUStatus, []time.Duration) {
 	list := []GPUStatus{}
 	working := make([]time.Duration, len(w.devices))
 	for i, d := range w.devices {
@@ -73,13 +94,12 @@ func (w *Worker) gpus() []GPUStatus {
 		if free, total, err := d.memory(); err == nil {
 			g.MemoryUsedBytes, g.MemoryTotalBytes = total-free, total
 		}
-		if u.working != nil {
-			g.UtilizationPct = int(min(100, 100*(working[i]-u.working[i])/max(1, now.Sub(u.at))))
+		if before != nil {
+			g.UtilizationPct = int(min(100, 100*(working[i]-before[i])/max(1, ago)))
 		}
 		list = append(list, g)
 	}
-	u.at, u.working, u.last = now, working, list
-	return list
+	return list, working
 }
 
 // gpuTypes are the machine profiles of the reference, and of newer cards in its manner, by a word of the card's name.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
@@ -41,7 +42,7 @@ type model struct {
 
 	variants atomic.Pointer[variants] // replaced when one more is recorded
 
-	mu      sync.Mutex // guards the fields below, and who replaces variants
+	mu      lockorder.Mutex[lockorder.Model] // guards the fields below, and who replaces variants
 	making  map[arch.Want]*making
 	scratch scratch // of the largest batch of the variants, and of what the model can be asked for besides
 }

@@ -29,22 +29,31 @@ func (s *loras) load(a *lora) {
 		err = w.models.Alone(s.ctx, func() error { return s.pack(a, found.Dir) })
 		found.Release()
 	}
-	s.mu.Lock()
-	defer s.unlock()
-	if err == nil {
-		delete(s.failed, a.key)
+	f := s.ended(a.key, err)
+	if f == nil {
 		return
 	}
-	delete(s.all, a.key)
-	if s.ctx.Err() != nil || errors.Is(err, registry.ErrBusy) { // the model goes, and all it has; or the next request tries again
-		return
-	}
-	s.rememberLocked(a.key, err)
 	log := w.opt.Log.Warn
-	if s.failed[a.key].Permanent && !a.key.operator { // a client's mistake, and told to it
+	if f.Permanent && !a.key.operator { // a client's mistake, and told to it
 		log = w.opt.Log.Debug
 	}
 	log("LoRA adapter failed to load", "lora", a.key.id, "weights", s.model.key, "error", err)
+}
+
+// ended notes what became of a load and returns the failure, if it is one.
+func (s *loras) ended(key loraKey, err error) *registry.Failure {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		delete(s.failed, key)
+		return nil
+	}
+	delete(s.all, key)
+	if s.ctx.Err() != nil || errors.Is(err, registry.ErrBusy) { // the model goes, and all it has; or the next request tries again
+		return nil
+	}
+	s.rememberLocked(key, err)
+	return s.failed[key]
 }
 
 // find brings the adapter to this machine. A request's is never a directory of this machine.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/registry"
@@ -25,7 +26,7 @@ type loras struct {
 	jobs   sync.WaitGroup
 	bytes  atomic.Int64 // of the adapters on all devices
 
-	mu     sync.Mutex // guards the fields below, the entries, and the sets of the model's variants
+	mu     lockorder.Mutex[lockorder.LoRAs] // guards the fields below, the entries, and the sets of the model's variants
 	all    map[loraKey]*lora
 	failed map[loraKey]*registry.Failure // loads that did not succeed, at most maxFailedLoras
 	used   uint64

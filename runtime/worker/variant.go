@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
@@ -60,6 +61,7 @@ func (l *model) variant(want arch.Want) (*variant, error) {
 	}
 	if m := l.making[want]; m != nil {
 		l.mu.Unlock()
+		lockorder.None("waiting for a recording")
 		<-m.done
 		return m.variant, m.err
 	}

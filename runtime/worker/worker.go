@@ -10,6 +10,7 @@ import (
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
@@ -47,8 +48,8 @@ type Options struct {
 // Worker is one inference process. Its methods are safe for concurrent use.
 type Worker struct {
 	opt     Options
-	view    atomic.Pointer[view] // of the catalog; swapped by SetCatalog
-	swap    sync.Mutex           // held by SetCatalog
+	view    atomic.Pointer[view]            // of the catalog; swapped by SetCatalog
+	swap    lockorder.Mutex[lockorder.Swap] // held by SetCatalog
 	devices []*device
 	slots   *batch.Device // over all devices
 	models  *registry.Registry[*model]

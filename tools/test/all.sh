@@ -14,7 +14,7 @@ step() {
   steps+=("$(printf '%6d s  %s' $((SECONDS - start)) "$name")")
 }
 
-race_packages="./runtime/batch ./runtime/registry ./runtime/server ./runtime/worker ./runtime/tokenizer ./runtime/engine"
+race_packages="./internal/lockorder ./weights/hub ./runtime/batch ./runtime/registry ./runtime/server ./runtime/worker ./runtime/tokenizer ./runtime/engine"
 
 step "Kernel tools" python3 -B -m unittest discover -s tools/kernels
 step "Mutation check, its own tests" python3 -B -m unittest discover -s tools/mutate
@@ -28,7 +28,7 @@ step "Mutants: proofs, and a sample" bash -c 'python3 -B tools/mutate/mutate.py 
 step "C under AddressSanitizer and UBSan" bash -c 'cmake --preset asan >/dev/null && cmake --build build-asan -j "$(nproc)" >/dev/null && ctest --test-dir build-asan -j "$(nproc)" --output-on-failure'
 step "Go" env SIE_REQUIRE_MINILM=1 SIE_REQUIRE_BROWSER=1 SIE_REQUIRE_BUCKETS=1 go test -tags native ./...
 # shellcheck disable=SC2086
-step "Go under the race detector" env SIE_REQUIRE_MINILM=1 go test -tags native -race -short $race_packages
+step "Go under the race detector" env SIE_REQUIRE_MINILM=1 go test -tags 'native lockcheck' -race -short $race_packages
 step "Fuzz targets, briefly" env FUZZTIME=3s tools/test/fuzz.sh
 step "The GPU path, emulated" env SIE_REQUIRE_MINILM=1 tools/test/emulated.sh
 step "The build with CUDA inside" tools/setup/build-cuda.sh 13.0

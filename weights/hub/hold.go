@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/sie-engine/sie/internal/lockorder"
 )
 
 // useLock is the lock that says who uses a repository: shared by everyone who does, in any process, and taken alone by
@@ -24,6 +26,7 @@ type hold struct {
 // holdRepo holds the repository until release, waiting for a removal under way. A cache that cannot be written to gives nil:
 // nothing can be removed there either.
 func (k *locks) holdRepo(ctx context.Context, cacheDir, repoFolder string) *hold {
+	lockorder.None("waiting for a removal")
 	f, err := openLock(useLock(cacheDir, repoFolder))
 	if err != nil {
 		return nil

@@ -8,9 +8,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sie-engine/sie/internal/lockorder"
 
 	"golang.org/x/sys/unix"
 )
@@ -98,6 +99,7 @@ var processName = rand.Text()
 // take takes the lock of path alone and returns its release. It waits while another process, or another goroutine of this
 // one, holds the lock, and calls waiting once before it does. It polls, because a blocked flock cannot be cancelled.
 func (k *locks) take(ctx context.Context, path string, waiting func()) (release func(), err error) {
+	lockorder.None("waiting for a lock of the cache")
 	f, err := openLock(path)
 	if err != nil {
 		return nil, storageError(err, "open the cache's lock")
@@ -139,7 +141,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 var processLocks innerLocks
 
 type innerLocks struct {
-	mu   sync.Mutex
+	mu   lockorder.Mutex[lockorder.Inner]
 	held map[string]int // by path: how many share it, or -1 for one that has it alone
 }
 

@@ -8,8 +8,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/sie-engine/sie/internal/lockorder"
 )
 
 // Room on the disk is reserved from the moment it is found free to the last byte of a download, in this process and in all
@@ -31,7 +32,7 @@ type roomNeed struct {
 
 // reservation is room on the disk that nobody else counts on. A nil one is none. Safe for concurrent use.
 type reservation struct {
-	mu   sync.Mutex // guards left and the file's content
+	mu   lockorder.Mutex[lockorder.Room] // guards left and the file's content
 	left int64
 	lock *lock
 	path string
@@ -70,6 +71,7 @@ func (d disk) reserve(ctx context.Context, need roomNeed, waiting func()) (*rese
 		return nil, nil
 	}
 	var alone time.Time // since when no other download runs
+	lockorder.None("waiting for room on the disk")
 	wait := 10 * time.Millisecond
 	for first := true; ; first = false {
 		a, err := d.attempt(ctx, need)

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/weights/bucket"
 )
 
@@ -45,7 +46,7 @@ type sharer struct {
 
 	damaged sync.Map // by folder: the bucket gave wrong contents, which a good download may replace
 
-	mu      sync.Mutex // guards waiting
+	mu      lockorder.Mutex[lockorder.Sharer] // guards waiting
 	waiting map[string]bool
 	done    sync.WaitGroup
 }

@@ -1,0 +1,65 @@
+//go:build lockcheck
+
+package lockorder
+
+import (
+	"strings"
+	"testing"
+)
+
+// panics returns what f panics with, "" when it does not.
+func panics(f func()) (said string) {
+	defer func() {
+		if p := recover(); p != nil {
+			said = p.(string)
+		}
+	}()
+	f()
+	return ""
+}
+
+func TestTheOrderIsEnforced(t *testing.T) {
+	var registry Mutex[Registry]
+	var queue, other Mutex[Slots]
+	want := func(f func(), parts ...string) {
+		t.Helper()
+		said := panics(f)
+		if (said == "") != (len(parts) == 0) {
+			t.Errorf("panics with %q, want %q", said, parts)
+		}
+		for _, part := range parts {
+			if !strings.Contains(said, part) {
+				t.Errorf("panics with %q, want %q", said, part)
+			}
+		}
+	}
+	want(func() { registry.Lock(); queue.Lock(); registry.Unlock(); queue.Unlock() })
+	want(func() { None("nothing is held") })
+
+	queue.Lock()
+	want(registry.Lock, "registry.Registry.mu is taken while batch.Device.mu is held")
+	want(func() { registry.TryLock() }, "registry.Registry.mu is taken while batch.Device.mu is held")
+	want(other.Lock, "batch.Device.mu is taken while batch.Device.mu is held")
+	want(queue.Lock, "batch.Device.mu is taken while batch.Device.mu is held")
+	want(func() { None("packing") }, "batch.Device.mu is held over work: packing")
+	done := make(chan struct{})
+	go func() { // what others hold is nothing to it
+		defer close(done)
+		want(func() { registry.Lock(); registry.Unlock(); None("packing") })
+		want(queue.Unlock, "unlocked by a goroutine that did not lock it")
+		if queue.TryLock() {
+			t.Error("locked twice")
+		}
+	}()
+	<-done
+	queue.Unlock()
+	want(func() { registry.Lock(); registry.Unlock(); None("packing") })
+	if !other.TryLock() {
+		t.Error("a free lock was not to be had")
+	}
+	want(func() { None("packing") }, "batch.Device.mu")
+	other.Unlock()
+	if len(held.by) != 0 {
+		t.Errorf("%d goroutines count as holding a lock", len(held.by))
+	}
+}

@@ -1,0 +1,41 @@
+// Package lockorder holds the order in which the locks of the module are taken, and checks it in tests.
+//
+// A [Mutex] is a sync.Mutex whose type says its place in the order. Built plainly it is nothing but that. Built with the tag
+// lockcheck it panics when a goroutine takes a lock while it holds one of the same place or a later one, and [None] panics when
+// its caller holds any: it stands before work, so that no lock is held over work. Both are certain, where a bound on the time
+// that a lock is held would depend on the machine.
+//
+// The order is that of the types below, the outermost first. Entry points: Mutex, None.
+package lockorder
+
+// Place is a lock's place in the order.
+type Place interface{ place() (int, string) }
+
+// The places. A goroutine takes locks from top to bottom.
+type (
+	Swap     struct{} // worker.Worker.swap: one SetCatalog at a time
+	Sharer   struct{} // hub.sharer.mu
+	Registry struct{} // registry.Registry.mu
+	LoRAs    struct{} // worker.loras.mu
+	Model    struct{} // worker.model.mu
+	Usage    struct{} // worker.usage.mu
+	Folds    struct{} // arch.folds.mu
+	Slots    struct{} // batch.Device.mu
+	Group    struct{} // batch.Group.mu
+	Room     struct{} // hub.reservation.mu
+	Inner    struct{} // hub.innerLocks.mu
+	Engine   struct{} // engine.Device.mu: one C call at a time
+)
+
+func (Swap) place() (int, string)     { return 1, "worker.Worker.swap" }
+func (Sharer) place() (int, string)   { return 2, "hub.sharer.mu" }
+func (Registry) place() (int, string) { return 3, "registry.Registry.mu" }
+func (LoRAs) place() (int, string)    { return 4, "worker.loras.mu" }
+func (Model) place() (int, string)    { return 5, "worker.model.mu" }
+func (Usage) place() (int, string)    { return 6, "worker.usage.mu" }
+func (Folds) place() (int, string)    { return 7, "arch.folds.mu" }
+func (Slots) place() (int, string)    { return 8, "batch.Device.mu" }
+func (Group) place() (int, string)    { return 9, "batch.Group.mu" }
+func (Room) place() (int, string)     { return 10, "hub.reservation.mu" }
+func (Inner) place() (int, string)    { return 11, "hub.innerLocks.mu" }
+func (Engine) place() (int, string)   { return 12, "engine.Device.mu" }

@@ -1,0 +1,43 @@
+package lockorder
+
+import (
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+)
+
+var places = []Place{Swap{}, Sharer{}, Registry{}, LoRAs{}, Model{}, Usage{}, Folds{}, Slots{}, Group{}, Room{}, Inner{}, Engine{}}
+
+// The page that describes the order names every place of it, in the order.
+func TestTheOrderIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(page), "Lock order")
+	if !ok {
+		t.Fatal("ARCHITECTURE.md has no lock order")
+	}
+	for i, p := range places {
+		n, name := p.place()
+		if n != i+1 {
+			t.Errorf("%s is at place %d, want %d", name, n, i+1)
+		}
+		if _, rest, ok = strings.Cut(rest, "`"+name+"`"); !ok {
+			t.Fatalf("ARCHITECTURE.md does not name %s after those before it", name)
+		}
+	}
+}
+
+// Without the tag a Mutex is a sync.Mutex and nothing else.
+func TestPlainMutexesCostNothing(t *testing.T) {
+	if !Checked && unsafe.Sizeof(Mutex[Slots]{}) != unsafe.Sizeof(sync.Mutex{}) {
+		t.Errorf("a Mutex has %d bytes", unsafe.Sizeof(Mutex[Slots]{}))
+	}
+	var m Mutex[Slots]
+	if n := testing.AllocsPerRun(100, func() { m.Lock(); m.Unlock(); None("nothing") }); !Checked && n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
