@@ -45,7 +45,7 @@ func (s *Server) readyz(ctx *fasthttp.RequestCtx, _ string) {
 func (s *Server) isReady() bool { return s.ready.Load() && !s.gate.closed() && !s.worker.Lost() }
 
 func (s *Server) metrics(ctx *fasthttp.RequestCtx, _ string) {
-	fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(s.opt.Metrics.Registry, promhttp.HandlerOpts{}))(ctx)
+	fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(s.opt.Metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))(ctx)
 }
 
 func (s *Server) openapi(ctx *fasthttp.RequestCtx, _ string) {
