@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -222,4 +223,46 @@ func TestModestRoom(t *testing.T) {
 	}
 	d.wantModels()
 	r.release()
+}
+
+// TestReservationsOfOtherProcesses count while they download, and no more once they are killed.
+func TestReservationsOfOtherProcesses(t *testing.T) {
+	d := newSmallDisk(t, 0)
+	g := d.gate(modelID)
+	cmd, _ := d.process()
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	<-g.reached
+	here := disk{dir: d.cache, locks: newLocks(slog.New(slog.DiscardHandler))}
+	if bytes, n, err := here.reserved(); bytes < modelBytes || n != 1 || err != nil {
+		t.Errorf("%d bytes of %d downloads, %v", bytes, n, err)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	if bytes, n, err := here.reserved(); bytes != 0 || n != 0 || err != nil {
+		t.Errorf("of a dead process %d bytes of %d downloads, %v", bytes, n, err)
+	}
+}
+
+// TestADownloadTellsItsReservation: what has arrived, and what of it was thrown away.
+func TestADownloadTellsItsReservation(t *testing.T) {
+	room, err := disk{dir: t.TempDir(), locks: newLocks(nil), space: func(string) (int64, int64, bool) { return 1000, 1000, true }}.
+		reserve(t.Context(), roomNeed{bytes: 100}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer room.release()
+	part, err := os.Create(filepath.Join(t.TempDir(), "part"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer part.Close()
+	file := remoteFile{name: "x", size: 100, hash: strings.Repeat("a", 40)}
+	d := &blobDownload{file: file, part: part, sum: newSum(file), report: &reporter{}, room: room}
+	if err := d.receive(strings.NewReader(strings.Repeat("x", 60))); err == nil || room.left != 40 {
+		t.Errorf("%d bytes are to come after 60 of 100, %v", room.left, err)
+	}
+	if err := d.restart(); err != nil || room.left != 100 {
+		t.Errorf("%d bytes are to come after they were thrown away, %v", room.left, err)
+	}
 }
