@@ -136,6 +136,9 @@ docker-check: build minilm ## check the images' contents, start and stop, withou
 fuzz: libsie tokenizers ## every fuzz target for FUZZTIME (30s) each
 	@tools/test/fuzz.sh
 
+fuzz-http: libsie tokenizers ## fuzz a real server over HTTP, compare answers made together and alone, end it under load (FUZZTIME=10m, SEED=…)
+	$(GO) test $(GOTAGS) -count=1 -timeout 0 -v ./tools/test/fuzzhttp -fuzz.for $(or $(FUZZTIME),10m) $(if $(SEED),-fuzz.seed $(SEED))
+
 golden: minilm ## make testdata/golden anew from the Python reference
 	@tools/setup/venv.sh golden
 	build/venv-golden/bin/python tools/golden/make.py
