@@ -123,7 +123,7 @@ CASES = {
                     intermediate_size=110, max_position_embeddings=60, type_vocab_size=2),
         dtype=torch.float32, prefix="albert.", lengths=[60, 1, 33, 9], gain=1.1),
     "albert-groups": dict(
-        config=dict(vocab_size=101, embedding_size=20, hidden_size=64, num_hidden_layers=5, num_hidden_groups=3,
+        config=dict(vocab_size=101, embedding_size=20, hidden_size=64, num_hidden_layers=4, num_hidden_groups=3,
                     inner_group_num=2, num_attention_heads=2, intermediate_size=70, max_position_embeddings=40,
                     type_vocab_size=2, hidden_act="gelu"),
         dtype=torch.float32, prefix="", lengths=[40, 3, 17], gain=0.6),

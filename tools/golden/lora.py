@@ -66,14 +66,14 @@ CASES = {
         lambda: ElectraModel(ElectraConfig(vocab_size=101, embedding_size=24, max_position_embeddings=40, **SHAPE,
                                            attn_implementation="eager")),
         "", lambda m: m, 0, {
-            "rank4": dict(r=4, lora_alpha=8, target_modules=["query", "value"]),
+            "attention": dict(r=4, lora_alpha=8, target_modules=["query", "value"]),
             "every": dict(r=3, lora_alpha=4, target_modules="all-linear"),
         }),
     "albert": (
         lambda: AlbertModel(AlbertConfig(vocab_size=101, embedding_size=20, max_position_embeddings=40, **SHAPE | dict(num_hidden_layers=3),
                                          attn_implementation="eager")),
         "", lambda m: m, 0, {
-            "rank4": dict(r=4, lora_alpha=8, target_modules=["query", "value"]),
+            "attention": dict(r=4, lora_alpha=8, target_modules=["query", "value"]),
             "every": dict(r=3, lora_alpha=4, target_modules="all-linear"),
         }),
 }

@@ -120,7 +120,6 @@ def sparse(source: pathlib.Path, target: pathlib.Path, router: bool = False) -> 
     documents = [masked(source), SpladePooling("max", activation_function="log1p_relu" if router else "relu")]
     if router:
         weight = torch.rand(85, generator=torch.Generator().manual_seed(312))
-        weight[:5] = 0
         documents = [Router.for_query_document(
             query_modules=[SparseStaticEmbedding(weight=weight, tokenizer=tokenizer(True), frozen=True)], document_modules=documents)]
 
