@@ -26,6 +26,9 @@ func published(t *testing.T, of string) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{"README.md": []byte("# tiny")}
 	base, name, _ := strings.Cut(of, "/") // "case" or "case/folder"
+	if strings.HasPrefix(of, "saved-") {  // a case for each release
+		base, name = of, ""
+	}
 	read := func(dir string, keep func(string) bool) {
 		err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() && keep(path) {
@@ -74,11 +77,13 @@ func TestHubIDsAreWhatTheyAre(t *testing.T) {
 	want := map[string][]string{
 		"st-mean": {"dense"}, "splade-bert": {"sparse"}, "colbert-dense": {"multivector", "score"}, "rerank-sigmoid": {"score"},
 		"classify-bert": {"json"}, "tag-bert": {"json"}, "bge-m3": {"dense", "sparse", "multivector", "score"}, "bert-erf-h128": {"dense"},
+		"saved-embedder/6.2.0": {"dense"}, "saved-sparse/6.2.0": {"sparse"}, "saved-router/6.2.0": {"sparse"}, "saved-reranker/6.2.0": {"score"},
 	}
+	id := func(name string) string { return "acme/" + strings.ReplaceAll(name, "/", "-") }
 	var refs []string
 	for name := range want {
-		server.Add("acme/"+name, published(t, name))
-		refs = append(refs, "acme/"+name)
+		server.Add(id(name), published(t, name))
+		refs = append(refs, id(name))
 	}
 	w, cat := hubWorker(t, server, refs...)
 	for _, r := range server.Requests() {
@@ -87,7 +92,7 @@ func TestHubIDsAreWhatTheyAre(t *testing.T) {
 		}
 	}
 	for name, outputs := range want {
-		m, err := cat.Resolve("acme/" + name)
+		m, err := cat.Resolve(id(name))
 		if err != nil || !slices.Equal(m.Outputs, outputs) {
 			t.Errorf("%s gives %v, %v; want %v", name, m.Outputs, err, outputs)
 		}
@@ -97,6 +102,12 @@ func TestHubIDsAreWhatTheyAre(t *testing.T) {
 		t.Error(err)
 	}
 	if res, err := w.Encode(t.Context(), &worker.Request{Model: "acme/st-mean", Texts: texts}); err != nil || res.Dims != 32 {
+		t.Error(err)
+	}
+	if res, err := w.Score(t.Context(), &worker.ScoreRequest{Model: id("saved-reranker/6.2.0"), Query: "a", Texts: texts}); err != nil || len(res.Scores) != 1 {
+		t.Error(err)
+	}
+	if res, err := w.Encode(t.Context(), &worker.Request{Model: id("saved-router/6.2.0"), Texts: texts, OutputTypes: []string{"sparse"}}); err != nil || len(res.Sparse) != 1 {
 		t.Error(err)
 	}
 	if res, err := w.Score(t.Context(), &worker.ScoreRequest{Model: "acme/rerank-sigmoid", Query: "a", Texts: texts}); err != nil || len(res.Scores) != 1 {

@@ -21,6 +21,9 @@ func Detect(dir string) (task Task, labels []string, err error) {
 	if has(files, m3Vectors) && has(files, m3Weights) {
 		return BGEM3, nil, nil
 	}
+	if !has(files, configFile) && has(files, adapterFile) {
+		return Embed, nil, refuse(adapterFile, "", "this is a LoRA adapter and no model: serve the model it was made for, and name the adapter in the option lora_id")
+	}
 	modules, err := readModules(files)
 	if err != nil {
 		return Embed, nil, err
@@ -30,9 +33,6 @@ func Detect(dir string) (task Task, labels []string, err error) {
 	}
 	var config struct {
 		Architectures []string `json:"architectures"`
-	}
-	if !has(files, configFile) && has(files, adapterFile) {
-		return Embed, nil, refuse(adapterFile, "", "this is a LoRA adapter and no model: serve the model it was made for, and name the adapter in the option lora_id")
 	}
 	if err := needJSON(files, configFile, &config); err != nil || len(config.Architectures) == 0 {
 		return Embed, nil, err

@@ -7,7 +7,8 @@
 //
 // An architecture is one file that reads top to bottom, such as bert.go: configuration, weights, forward pass. It is
 // entered in the table in model.go under its model_type. What follows the encoder (pooling, dense layers, normalising)
-// is the module chain in sentence.go, the same for all architectures. [Options].Task says which head is read besides:
+// is the module chain in sentence.go, the same for all architectures; transformer.go and router.go read what the modules before
+// it say, in each of the forms that releases of sentence-transformers save. [Options].Task says which head is read besides:
 // classify.go, masked.go (SPLADE) and tokens.go (ColBERT, BGE-M3) pack them by the names that the architecture gives, and
 // [Model.Record] records what a [Want] asks for over the one copy of the weights.
 //

@@ -81,7 +81,7 @@ func checkClassification(t *testing.T, dev *engine.Device, compute engine.Comput
 		"classify-xlmr":       {[]string{"LABEL_0"}, Sigmoid, false},
 		"classify-distilbert": {[]string{"LABEL_0", "LABEL_1"}, Identity, true},
 		"classify-electra":    {[]string{"LABEL_0", "LABEL_1", "LABEL_2"}, Identity, false},
-		"classify-albert":     {[]string{"LABEL_0"}, Sigmoid, false},
+		"classify-albert":     {[]string{"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3"}, Identity, false},
 		"rerank-sigmoid":      {[]string{"LABEL_0"}, Sigmoid, false},
 		"rerank-identity":     {[]string{"LABEL_0"}, Identity, false},
 	}

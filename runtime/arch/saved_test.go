@@ -2,6 +2,7 @@ package arch
 
 import (
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/weights"
+	"github.com/sie-engine/sie/weights/weightstest"
 )
 
 // savedReleases are the releases of sentence-transformers that tools/golden/saved.py saves each kind of model with.
@@ -230,5 +233,52 @@ func TestTruncateDim(t *testing.T) {
 				t.Errorf("%s: text %d: %v", content, i, d)
 			}
 		}
+	}
+}
+
+// A table for queries that has no weight for each token, or one that is no number, is refused.
+func TestBadQueryTablesAreRefused(t *testing.T) {
+	dev := open(t, engine.Options{Threads: 1})
+	table := make([]float32, 85)
+	for what, c := range map[string]struct {
+		tensor weightstest.Tensor
+		want   string
+	}{
+		"none":     {weightstest.Float32("other", []int64{85}, table...), "query_0_SparseStaticEmbedding/model.safetensors: weight: no such vector"},
+		"a matrix": {weightstest.Float32("weight", []int64{5, 17}, table...), "weight: no such vector"},
+		"a NaN":    {weightstest.Float32("weight", []int64{2}, 1, float32(math.NaN())), "token 1 has the weight NaN; it must be finite"},
+		"infinite": {weightstest.Float32("weight", []int64{1}, float32(math.Inf(-1))), "token 0 has the weight -Inf"},
+	} {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(golden.Open(t, "saved-router/6.2.0").Dir)); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, "query_0_SparseStaticEmbedding", weights.SingleFile), weightstest.Encode(nil, c.tensor))
+		m, err := Load(dir, dev, Options{Task: Splade})
+		var e *ModelError
+		if m != nil || !errors.As(err, &e) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", what, err, c.want)
+		}
+	}
+}
+
+// A Pooling file that sets no mode means the mean of tokens, as sentence-transformers reads it.
+func TestPoolingWithoutAMode(t *testing.T) {
+	for content, want := range map[string]engine.Pooling{`{}`: engine.PoolMean, `{"pooling_mode_mean_tokens":false}`: engine.PoolMean,
+		`{"pooling_mode":"cls"}`: engine.PoolCLS, `{"pooling_mode":["lasttoken"]}`: engine.PoolLast} {
+		got, err := readPooling(fstest.MapFS{"1_Pooling/" + configFile: {Data: []byte(content)}}, "1_Pooling")
+		if err != nil || got != want {
+			t.Errorf("%s: %v, %v; want %v", content, got, err, want)
+		}
+	}
+}
+
+// An adapter that sentence-transformers saved with its modules is no model.
+func TestAdapterWithModulesIsNoModel(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, modulesFile), []byte(`[{"path":"","type":"x.Transformer"},{"path":"1_Pooling","type":"x.Pooling"}]`))
+	write(t, filepath.Join(dir, adapterFile), []byte(`{}`))
+	if _, _, err := Detect(dir); err == nil || !strings.Contains(err.Error(), "LoRA adapter and no model") {
+		t.Errorf("%v", err)
 	}
 }

@@ -5,10 +5,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/weights/weightstest"
 )
 
 // Models as sentence-transformers 5.3 to 6.2 save them, text to answer: its own tokenizers, limits, prompts and activations.
@@ -119,5 +121,22 @@ func TestPromptOfACrossEncoder(t *testing.T) {
 	}
 	if got, want := scores(prompted, "how tall", &other), scores(plain, "find how tall", nil); got != want {
 		t.Errorf("with an instruction %v, of the instructed text %v", got, want)
+	}
+}
+
+// A table for queries shorter than the vocabulary fails the load, by name.
+func TestShortQueryTableIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(golden.Open(t, "saved-router/6.2.0").Dir)); err != nil {
+		t.Fatal(err)
+	}
+	table := filepath.Join(dir, "query_0_SparseStaticEmbedding", "model.safetensors")
+	if err := os.WriteFile(table, weightstest.Encode(nil, weightstest.Float32("weight", []int64{84}, make([]float32, 84)...)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, nil, nil, entry(t, "sp", dir, "splade_flash", "tasks: {encode: {sparse: {dim: 85}}}"))
+	_, err := r.Encode(t.Context(), &Request{Model: "sp", Texts: []string{"a"}, OutputTypes: []string{"sparse"}})
+	if err == nil || !strings.Contains(err.Error(), "the queries' table has 84 weights") {
+		t.Errorf("%v", err)
 	}
 }
