@@ -90,11 +90,8 @@ test-go: libsie tokenizers minilm ## Go tests only
 test-race: libsie tokenizers minilm ## Go tests under the race detector, with the order of locks checked
 	SIE_REQUIRE_MINILM=1 $(GO) test -tags 'native lockcheck' -race ./...
 
-test-long: ## random operations against plain models, thousands of times (SIE_SEED=n repeats one)
-	SIE_LONG_TESTS=1 $(GO) test -count=1 -timeout 60m ./runtime/batch ./runtime/registry
-
 test-long: ## random operations against plain models of the batcher and the registry, for minutes (SIE_SEED=… for one)
-	SIE_LONG_TESTS=1 $(GO) test -count=1 -timeout 60m -run PlainModel ./runtime/batch ./runtime/registry
+	SIE_LONG_TESTS=1 $(GO) test -count=1 -timeout 60m -run 'PlainModel|ManyAtOnce' ./runtime/batch ./runtime/registry
 
 test-c: deps ## kernel conformance and C tests
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure

@@ -3,11 +3,8 @@
 package lockorder
 
 import (
-	"bytes"
 	"fmt"
-	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 )
 
@@ -47,7 +44,7 @@ func (m *Mutex[P]) place() (int, string) {
 	return p.place()
 }
 
-func (m *Mutex[P]) check(g uint64) {
+func (m *Mutex[P]) check(g uintptr) {
 	at, name := m.place()
 	for _, h := range held.of(g) {
 		if before, other := h.place(); before >= at {
@@ -64,51 +61,44 @@ func None(what string) {
 	}
 }
 
-// held are the locks that goroutines hold, by the goroutine's number.
+// held are the locks that goroutines hold.
 var held holders
 
-type holders struct {
+// holders is in parts, so that goroutines do not wait for each other's notes.
+type holders [64]struct {
 	mu sync.Mutex
-	by map[uint64][]Place
+	by map[uintptr][]Place // by goroutine
 }
 
-func (h *holders) of(g uint64) []Place {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.by[g])
+func (h *holders) of(g uintptr) []Place {
+	part := &h[g>>8%uintptr(len(h))]
+	part.mu.Lock()
+	defer part.mu.Unlock()
+	return part.by[g] // nobody else changes it
 }
 
-func (h *holders) add(g uint64, m Place) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.by == nil {
-		h.by = make(map[uint64][]Place)
+func (h *holders) add(g uintptr, m Place) {
+	part := &h[g>>8%uintptr(len(h))]
+	part.mu.Lock()
+	defer part.mu.Unlock()
+	if part.by == nil {
+		part.by = make(map[uintptr][]Place)
 	}
-	h.by[g] = append(h.by[g], m)
+	part.by[g] = append(part.by[g], m)
 }
 
-func (h *holders) remove(g uint64, m Place) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	i := slices.Index(h.by[g], m)
+func (h *holders) remove(g uintptr, m Place) {
+	part := &h[g>>8%uintptr(len(h))]
+	part.mu.Lock()
+	defer part.mu.Unlock()
+	i := slices.Index(part.by[g], m)
 	if i < 0 {
 		_, name := m.place()
 		panic(fmt.Sprintf("lockorder: %s is unlocked by a goroutine that did not lock it", name))
 	}
-	if left := slices.Delete(h.by[g], i, i+1); len(left) > 0 {
-		h.by[g] = left
+	if left := slices.Delete(part.by[g], i, i+1); len(left) > 0 {
+		part.by[g] = left
 	} else {
-		delete(h.by, g)
+		delete(part.by, g)
 	}
-}
-
-// goroutine is the number of the calling goroutine, from the first line of its stack: "goroutine 7 [running]:".
-func goroutine() uint64 {
-	var buf [64]byte
-	line := bytes.TrimPrefix(buf[:runtime.Stack(buf[:], false)], []byte("goroutine "))
-	n, err := strconv.ParseUint(string(line[:bytes.IndexByte(line, ' ')]), 10, 64)
-	if err != nil {
-		panic("lockorder: the runtime writes stacks in another way")
-	}
-	return n
 }

@@ -59,7 +59,9 @@ func TestTheOrderIsEnforced(t *testing.T) {
 	}
 	want(func() { None("packing") }, "batch.Device.mu")
 	other.Unlock()
-	if len(held.by) != 0 {
-		t.Errorf("%d goroutines count as holding a lock", len(held.by))
+	for i := range held {
+		if n := len(held[i].by); n != 0 {
+			t.Errorf("%d goroutines count as holding a lock", n)
+		}
 	}
 }

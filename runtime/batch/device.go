@@ -4,8 +4,9 @@ import (
 	"context"
 	"math"
 	"slices"
-	"sync"
 	"time"
+
+	"github.com/sie-engine/sie/internal/lockorder"
 )
 
 // Runner runs one packed batch on a card of the queue's Device and returns its outputs, which the caller then owns. Safe
@@ -24,7 +25,7 @@ type Runner interface {
 type Device struct {
 	slots int // of a card
 
-	mu     sync.Mutex // guards the fields below, and those of the device's queues that say so
+	mu     lockorder.Mutex[lockorder.Slots] // guards the fields below, and those of the device's queues that say so
 	cards  []card
 	lanes  []*lane // with waiting items, in turn
 	pace   [classes]pace

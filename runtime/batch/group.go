@@ -2,9 +2,10 @@ package batch
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sie-engine/sie/internal/lockorder"
 )
 
 // Item is one packed sequence: a text, a pair of texts, or a document with the query it is compared with.
@@ -64,7 +65,7 @@ type Group struct {
 	ctx      context.Context
 	deadline time.Time
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex[lockorder.Group]
 	results []Result
 	left    int
 	err     error
