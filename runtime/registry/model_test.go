@@ -511,12 +511,12 @@ func manyAtOnce(t *testing.T, seed uint64) {
 	}
 	callers.Wait()
 	time.Sleep(time.Minute / 2) // drains that gave up, and what goes
+	l.mu.Lock()
 	for _, w := range l.wishes {
 		if !w.closed {
 			t.Errorf("%s: an unload did not happen", w.key)
 		}
 	}
-	l.mu.Lock()
 	l.closing = true
 	l.mu.Unlock()
 	hanging := make(chan error)
