@@ -130,6 +130,30 @@ func TestFileBecomesAPipe(t *testing.T) {
 			t.Errorf("opened %v, %v", f, err)
 		}
 	})
+	if t.Failed() {
+		return
+	}
+	before := descriptors(t)
+	for range 20 {
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		writeModel(t, file, "a")
+		_, _ = d.Open("a.yaml")
+	}
+	if after := descriptors(t); after > before+10 {
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+// descriptors is how many this process has open.
+func descriptors(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
 }
 
 // The layout that Kubernetes gives a ConfigMap: links through a link to a folder of the day, swapped at once.
@@ -207,19 +231,12 @@ func TestDirectoryIsBounded(t *testing.T) {
 	if err := unix.Mkfifo(dir+"/p.yaml", 0o644); err != nil {
 		t.Fatal(err)
 	}
-	open := func() int {
-		list, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(list)
-	}
-	before := open()
+	before := descriptors(t)
 	for range 50 {
 		_, _ = LoadDir(dir)
 		_, _, _ = ReloadDir(dir, &Catalog{})
 	}
-	if after := open(); after > before+20 {
+	if after := descriptors(t); after > before+20 {
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}
 }

@@ -108,6 +108,7 @@ func TestChangesAreGathered(t *testing.T) {
 		r.want(1, 1)
 		r.sleep(time.Hour)
 		r.want(1, 1)
+		r.says(0, "does not answer")
 	})
 }
 
@@ -132,6 +133,10 @@ func TestHangUpIsAnswered(t *testing.T) {
 		r.says(0, "models read again")
 		r.hangUp()
 		r.want(2, 2)
+		r.says(1, "models read again")
+		r.change()
+		r.sleep(reloadPause)
+		r.want(3, 3)
 		r.says(1, "models read again")
 	})
 }
@@ -212,9 +217,13 @@ func TestStuckReadings(t *testing.T) {
 		synctest.Wait()
 		r.says(1, "has ended")
 		r.want(maxStuck+1, given+1) // the new reading's catalog, not the old one's
-		r.hangUp()
+		close(free[1])              // nobody asked for anything meanwhile
+		synctest.Wait()
+		r.says(2, "has ended")
 		r.want(maxStuck+2, given+2)
-		r.free = append(free[:2:2], free[3:]...)
+		r.hangUp()
+		r.want(maxStuck+3, given+3)
+		r.free = append(free[:1:1], free[3:]...)
 	})
 }
 
