@@ -169,6 +169,12 @@ bench-against: build minilm ## race this tree against the build of an earlier co
 	@test -n "$(BASE)" || { echo "bench-against: say which commit: make bench-against BASE=HEAD~1" >&2; exit 2; }
 	python3 -B bench/against.py "$(BASE)" $(BENCHFLAGS)
 
+bench-overload: build minilm ## ten times what the server can do: p99 of what it accepts, throughput kept (BENCHFLAGS)
+	python3 -B bench/overload.py $(BENCHFLAGS)
+
+bench-long: build minilm ## short queries beside texts of 8,192 tokens (BENCHFLAGS)
+	python3 -B bench/longtexts.py $(BENCHFLAGS)
+
 bench-kernels: deps ## time every CUDA kernel, beside cuBLASLt and PyTorch; without a GPU check them (FILTER=text)
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
 	@tools/gpu/bench.sh "$(FILTER)"

@@ -125,6 +125,57 @@ func TestPaceBesideAFailure(t *testing.T) {
 	})
 }
 
+// What ran beside a batch that failed says nothing: of its time a part was thrown away with the failure.
+func TestPaceIsNotOfWhatRanBesideAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dev := NewDevice(2)
+		r := &fakeRunner{perToken: time.Millisecond, fail: func(p *Packed) error {
+			if p.IDs[0] == 2 {
+				return errors.New("bad")
+			}
+			return nil
+		}}
+		q := NewQueue(dev, r, Options{MaxCost: 1000, MaxRequests: 1})
+		beside := submit(t, q, t.Context(), text(1, 500))
+		_, _ = submit(t, q, t.Context(), text(2, 499)).Wait() // a millisecond before the other
+		_, _ = beside.Wait()
+		synctest.Wait()
+		if got := dev.pace[short].rate(); got != 0 {
+			t.Errorf("rate %v of a batch whose time is not known", got)
+		}
+		_, _ = submit(t, q, t.Context(), text(1, 500)).Wait()
+		synctest.Wait()
+		if got := dev.pace[short].rate(); got != 1000 {
+			t.Errorf("rate %v of the next one, want 1,000", got)
+		}
+		q.Close(ErrClosed)
+	})
+}
+
+// A batch that is full by the time it would run leaves at once.
+func TestBatchFullByTimeLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dev := NewDevice(2)
+		r := &fakeRunner{perToken: time.Millisecond}
+		q := NewQueue(dev, r, Options{MaxBacklog: 15 * time.Second, MaxWait: time.Hour, Coalesce: time.Hour, Adaptive: AdaptiveOptions{Disabled: true}})
+		_, _ = submit(t, q, t.Context(), chunk(1, 4, 500)...).Wait() // the pace is known
+		synctest.Wait()
+		submit(t, q, t.Context(), text(2, 500)) // keeps one slot
+		start := time.Now()
+		g := submit(t, q, t.Context(), chunk(3, 4, 500)...) // 2 s, more than a tenth of the bound
+		submit(t, q, t.Context(), text(2, 100))
+		time.Sleep(time.Millisecond)
+		if dev.InFlight() != 2 {
+			t.Errorf("2 s of work wait beside a free slot")
+		}
+		_, _ = g.Wait()
+		if d := time.Since(start); d > 3*time.Second {
+			t.Errorf("they took %v", d)
+		}
+		q.Close(ErrClosed)
+	})
+}
+
 // learned is a queue on a device of one slot that is known to run a token in a millisecond.
 func learned(t *testing.T, dev *Device, r Runner, o Options) *Queue {
 	o.MaxCost, o.Adaptive.Disabled = 1000, true
