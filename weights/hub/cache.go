@@ -286,8 +286,14 @@ func (c repoCache) publish(l *listing, own string) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err
 	}
+	return settle(staging, target, own)
+}
+
+// settle gives a finished snapshot its place. Where nothing keeps processes apart, another may have been first, with the same
+// files.
+func settle(staging, target, own string) error {
 	err := os.Rename(staging, target)
-	if err != nil && own != "" && isDirectory(target) { // another process was first, with the same files
+	if err != nil && own != "" && isDirectory(target) {
 		return os.RemoveAll(staging)
 	}
 	return err

@@ -164,6 +164,16 @@ func TestTwoProcessesWithoutLocks(t *testing.T) {
 	if found := cache.findCommit(commit, false); found.dir == "" {
 		t.Errorf("%+v", found)
 	}
+	late := cache.staging(commit + ".late")
+	if err := os.MkdirAll(filepath.Join(late, "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := settle(late, cache.snapshot(commit), ""); err == nil {
+		t.Error("with locks a snapshot that is there already is no error")
+	}
+	if err := settle(late, cache.snapshot(commit), ".late"); err != nil || isDirectory(late) {
+		t.Errorf("the second of two processes: %v, its files are left: %v", err, isDirectory(late))
+	}
 	old, young := blob+".1.incomplete", blob+".2.incomplete"
 	for _, path := range []string{old, young} {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
