@@ -54,10 +54,11 @@ func TestOnlyAdaptersAreFetchedAsAdapters(t *testing.T) {
 			files map[string][]byte
 			says  string
 		}{
-			"t/model": {modelFiles(), "has no adapter_config.json: it is no LoRA adapter"},
-			"t/large": {large, "more than 1 MiB"},
-			"t/alone": {alone, "has no adapter_model.safetensors and adapter_model.bin"},
-			"t/empty": {map[string][]byte{"README.md": nil}, "has no adapter_config.json"},
+			"t/model":   {modelFiles(), "has no adapter_config.json: it is no LoRA adapter"},
+			"t/large":   {large, "more than 1 MiB"},
+			"t/alone":   {alone, "has no adapter_model.safetensors and adapter_model.bin"},
+			"t/tensors": {map[string][]byte{"adapter_model.safetensors": nil, "adapter_model.bin": nil}, "has no adapter_config.json"},
+			"t/empty":   {map[string][]byte{"README.md": nil}, "has no adapter_config.json"},
 		} {
 			h.hub.Add(id, want.files).NoChecksums = !listed
 			h.hub.Requests()
@@ -196,6 +197,15 @@ func TestAdapterOfAnotherTool(t *testing.T) {
 	_, err := r.ResolveAdapter(t.Context(), adapterOf("t/theirs"))
 	wantClass(t, err, ClassNotFound, "lacks adapter_model.safetensors")
 	if err := os.WriteFile(filepath.Join(cache.snapshot(commit), "adapter_model.safetensors"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(cache.snapshot(commit), "adapter_config.json")
+	if err := os.Rename(config, filepath.Join(cache.snapshot(commit), "adapter_model.bin")); err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.ResolveAdapter(t.Context(), adapterOf("t/theirs"))
+	wantClass(t, err, ClassNotFound, "lacks adapter_config.json")
+	if err := os.Rename(filepath.Join(cache.snapshot(commit), "adapter_model.bin"), config); err != nil {
 		t.Fatal(err)
 	}
 	found, err := r.ResolveAdapter(t.Context(), adapterOf("t/theirs"))

@@ -114,7 +114,7 @@ func (c repoCache) findAdapter(commit string, files map[string]int64) cached {
 		}
 	}
 	picked := selectAdapter(names)
-	if len(picked) < 2 {
+	if !wholeAdapter(picked) {
 		return cached{commit: commit, missing: "the cached snapshot lacks " + lackingOfAdapter(picked)}
 	}
 	for _, name := range picked {

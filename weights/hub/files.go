@@ -61,6 +61,11 @@ func selectAdapter(names []string) (selected []string) {
 	return selected
 }
 
+// wholeAdapter reports that an adapter's configuration and tensors are among the selected.
+func wholeAdapter(selected []string) bool {
+	return len(selected) == 2 && selected[0] == adapterFiles[0]
+}
+
 // lackingOfAdapter says what a repository with these of an adapter's files lacks.
 func lackingOfAdapter(selected []string) string {
 	if !slices.Contains(selected, adapterFiles[0]) {
@@ -76,7 +81,7 @@ func (l *listing) asAdapter(limit int64) error {
 		names[i] = f.name
 	}
 	selected := selectAdapter(names)
-	if len(selected) < 2 || selected[0] != adapterFiles[0] {
+	if !wholeAdapter(selected) {
 		return fail(ClassConfig, nil, "has no %s: it is no LoRA adapter", lackingOfAdapter(selected))
 	}
 	whole := len(l.files)

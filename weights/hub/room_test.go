@@ -266,3 +266,39 @@ func TestADownloadTellsItsReservation(t *testing.T) {
 		t.Errorf("%d bytes are to come after they were thrown away, %v", room.left, err)
 	}
 }
+
+// TestReservationsCountForTheThreshold: models are removed for what is still to come of other downloads, too.
+func TestReservationsCountForTheThreshold(t *testing.T) {
+	d := newSmallDisk(t, 5*modelBytes) // 85 % hold four
+	for _, id := range []string{"t/a", "t/b"} {
+		d.use(id)
+	}
+	small := d.small().sources[1].(*hubSource).disk
+	first, err := small.reserve(t.Context(), roomNeed{bytes: modelBytes}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.release()
+	d.wantModels("a", "b")
+	second, err := small.reserve(t.Context(), roomNeed{bytes: modelBytes * 3 / 2}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.release()
+	d.wantModels("b")
+}
+
+// TestWhatCannotBeRemovedIsNotWaitedFor: it would never go.
+func TestWhatCannotBeRemovedIsNotWaitedFor(t *testing.T) {
+	d := newSmallDisk(t, modelBytes*3/2)
+	d.use("t/a")
+	if err := os.MkdirAll(filepath.Join(d.cache, ".locks"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(d.cache, ".locks", "models--t--a")); err != nil { // nothing to list: removing fails
+		t.Fatal(err)
+	}
+	d.patience = 1 << 60
+	_, err := d.get("t/b")
+	wantClass(t, err, ClassStorage, "MiB more")
+}
