@@ -61,7 +61,7 @@ func TestExtractItemErrors(t *testing.T) {
 				t.Errorf("%s, item %d: %+v", version, i, it)
 			}
 		}
-		if e := got.Items[1].Error; e.Code != "INPUT_TOO_LONG" || !strings.Contains(e.Message, "Field 'items[1]' is longer than 40 tokens") || len(got.Items[0].Entities) == 0 || got.Usage.Tokens == 0 {
+		if e := got.Items[1].Error; e.Code != "INPUT_TOO_LONG" || !strings.Contains(e.Message, "Field 'items[1]' has more than 40 tokens") || len(got.Items[0].Entities) == 0 || got.Usage.Tokens == 0 {
 			t.Errorf("%s: %+v", version, got)
 		}
 	}

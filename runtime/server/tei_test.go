@@ -161,7 +161,7 @@ func TestTEIErrors(t *testing.T) {
 		{"/embed", `{"inputs":"a","prompt_name":"x"}`, nil, 422, "Validation", "prompt_name"},
 		{"/embed", `{"inputs":"a","truncation_direction":"up"}`, nil, 422, "Validation", "truncation_direction"},
 		{"/embed", `{"inputs":"a","dimensions":33}`, nil, 422, "Validation", "32"},
-		{"/embed", `{"inputs":["a","` + strings.Repeat("cat ", 60) + `"],"truncate":false}`, nil, 422, "Validation", "Field 'inputs[1]' is longer than 40 tokens"},
+		{"/embed", `{"inputs":["a","` + strings.Repeat("cat ", 60) + `"],"truncate":false}`, nil, 422, "Validation", "Field 'inputs[1]' has more than 40 tokens"},
 		{"/embed", `{"inputs":[[2,3],[101]]}`, nil, 422, "Validation", "Field 'inputs[1]': token id 101 is outside"},
 		{"/embed_sparse", `{"inputs":"a"}`, nil, 422, "Validation", "does not support output types: {'sparse'}"},
 		{"/embed_all", `{"inputs":"a"}`, nil, 422, "Validation", "does not support output types: {'multivector'}"},

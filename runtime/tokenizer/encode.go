@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"context"
+	"errors"
 	"math"
 	"runtime"
 	"sync"
@@ -13,6 +14,8 @@ const (
 	// to stay in the cache, to balance the cores and to notice a cancelled context.
 	chunkBytes = 32 << 10
 	chunkTexts = 256
+	// The library looks for a cancelled context inside texts when a call has more than this.
+	stopBytes = 64 << 10
 	// A pooled buffer that grew above this number of elements is left to the collector.
 	maxKept = 1 << 20
 )
@@ -32,7 +35,7 @@ func (t *Tokenizer) EncodePairs(dst *Batch, first, second []string, opt Options)
 }
 
 // EncodeParallel is Encode on up to GOMAXPROCS goroutines, in the order of texts. It returns
-// ctx.Err() soon after ctx is done.
+// ctx.Err() soon after ctx is done, also within a long text.
 func (t *Tokenizer) EncodeParallel(ctx context.Context, dst *Batch, texts []string, opt Options) error {
 	return t.run(ctx, dst, input{texts: texts}, opt, cap(slots))
 }
@@ -197,7 +200,33 @@ func (t *Tokenizer) chunk(ctx context.Context, dst *Batch, in input, from, to in
 	if !t.lib.open() {
 		return ErrClosed
 	}
-	return t.encode(dst, in, from, to, opt)
+	size := 0
+	for i := from; i < to; i++ {
+		size += in.size(i)
+	}
+	stop, release := stopFlag(ctx, size)
+	defer release()
+	err := t.encode(dst, in, from, to, opt, stop)
+	if errors.Is(err, errStopped) {
+		return ctx.Err()
+	}
+	return err
+}
+
+// errStopped is what the library says of a call whose flag was set.
+var errStopped = errors.New("stopped")
+
+// goOn is the flag of calls that are too short to be stopped; nobody writes to it.
+var goOn uint32
+
+// stopFlag returns a flag that becomes 1 when ctx is done, for a call of that many bytes of text, and what gives it back.
+func stopFlag(ctx context.Context, bytes int) (*uint32, func()) {
+	if bytes <= stopBytes || ctx.Done() == nil {
+		return &goOn, func() {}
+	}
+	stop := new(uint32)
+	undo := context.AfterFunc(ctx, func() { atomic.StoreUint32(stop, 1) })
+	return stop, func() { undo() }
 }
 
 // grow returns s with room for n more elements.

@@ -28,7 +28,7 @@ var kinds = []struct {
 	{"cased", true, true},
 	{"accents", true, true},
 	{"added", false, true},
-	{"sentencepiece", false, false},
+	{"sentencepiece", false, true},
 }
 
 // load opens a golden tokenizer for the length of the test, and skips where no library is linked.

@@ -101,7 +101,7 @@ type arena struct {
 var arenas = sync.Pool{New: func() any { return new(arena) }}
 
 // encode appends texts [from, to) to dst. The caller holds t.mu for reading and t is open.
-func (t *Tokenizer) encode(dst *Batch, in input, from, to int, opt Options) error {
+func (t *Tokenizer) encode(dst *Batch, in input, from, to int, opt Options, stop *uint32) error {
 	a := arenas.Get().(*arena)
 	defer func() {
 		if cap(a.text) <= maxKept {
@@ -117,7 +117,7 @@ func (t *Tokenizer) encode(dst *Batch, in input, from, to int, opt Options) erro
 	a.cut = a.cut[:count]
 	clear(a.cut)
 
-	o := C.sietok_options{max_tokens: C.uint64_t(max(opt.MaxTokens, 0)), max_whole: MaxWholeBytes, flags: t.flags(in, opt)}
+	o := C.sietok_options{max_tokens: C.uint64_t(max(opt.MaxTokens, 0)), max_whole: opt.most(), piece: C.uint64_t(opt.piece), flags: t.flags(in, opt)}
 	guess := bytes/3 + count*8
 	if opt.MaxTokens > 0 && opt.MaxTokens < guess/count {
 		guess = count * opt.MaxTokens
@@ -139,7 +139,7 @@ func (t *Tokenizer) encode(dst *Batch, in input, from, to int, opt Options) erro
 		C.sietok_encode(t.lib.model, text, unsafe.SliceData(a.offsets), C.size_t(count), &o,
 			(*C.int32_t)(unsafe.SliceData(room)), types, C.size_t(len(room)),
 			(*C.int32_t)(unsafe.SliceData(dst.Ends[texts:])), unsafe.SliceData(a.cut),
-			&p, (*C.uint8_t)(&message[0]), C.size_t(len(message)))
+			&p, (*C.uint32_t)(stop), (*C.uint8_t)(&message[0]), C.size_t(len(message)))
 		written := base + int(p.ids)
 		if p.need == 0 || p.code != C.SIETOK_OK {
 			break
@@ -158,7 +158,11 @@ func (t *Tokenizer) encode(dst *Batch, in input, from, to int, opt Options) erro
 		}
 	}
 	if p.code != C.SIETOK_OK {
-		return &TextError{from + int(p.done), failure(int(p.code), opt, string(message[:p.message_len]))}
+		err := failure(int(p.code), opt, string(message[:p.message_len]))
+		if err == errStopped {
+			return err
+		}
+		return &TextError{from + int(p.done), err}
 	}
 	written := base + int(p.ids)
 	if written > math.MaxInt32 {
@@ -184,8 +188,8 @@ var (
 )
 
 // places tokenizes one text. The caller holds t.mu for reading and t is open.
-func (t *Tokenizer) places(text string, opt Options) (tokens []Place, cut bool, err error) {
-	o := C.sietok_options{max_tokens: C.uint64_t(max(opt.MaxTokens, 0)), max_whole: MaxWholeBytes, flags: t.flags(input{}, opt)}
+func (t *Tokenizer) places(text string, opt Options, stop *uint32) (tokens []Place, cut bool, err error) {
+	o := C.sietok_options{max_tokens: C.uint64_t(max(opt.MaxTokens, 0)), max_whole: opt.most(), piece: C.uint64_t(opt.piece), flags: t.flags(input{}, opt)}
 	room := len(text)/3 + 8
 	if opt.MaxTokens > 0 {
 		room = min(room, opt.MaxTokens)
@@ -199,7 +203,7 @@ func (t *Tokenizer) places(text string, opt Options) (tokens []Place, cut bool, 
 		tokens = make([]Place, room)
 		C.sietok_places(t.lib.model, (*C.uint8_t)(unsafe.StringData(text)), C.size_t(len(text)), &o,
 			(*C.sietok_place)(unsafe.Pointer(unsafe.SliceData(tokens))), C.size_t(len(tokens)), &wasCut, &p,
-			(*C.uint8_t)(&message[0]), C.size_t(len(message)))
+			(*C.uint32_t)(stop), (*C.uint8_t)(&message[0]), C.size_t(len(message)))
 		switch {
 		case p.code != C.SIETOK_OK:
 			return nil, false, failure(int(p.code), opt, string(message[:p.message_len]))
@@ -229,6 +233,14 @@ func (a *arena) fill(in input, from, to int) *C.uint8_t {
 	return (*C.uint8_t)(unsafe.SliceData(a.text))
 }
 
+// most is what the library may take at once: tests tokenize without cuts.
+func (o Options) most() C.uint64_t {
+	if o.whole {
+		return 64 << 20
+	}
+	return MaxWholeBytes
+}
+
 func (t *Tokenizer) flags(in input, opt Options) C.uint32_t {
 	f := C.uint32_t(0)
 	set := func(on bool, bit C.uint32_t) {
@@ -247,7 +259,9 @@ func (t *Tokenizer) flags(in input, opt Options) C.uint32_t {
 func failure(code int, opt Options, message string) error {
 	switch code {
 	case C.SIETOK_TOO_LONG:
-		return ErrTooLong
+		return fmt.Errorf("%w within %s bytes; break it with spaces, or shorten it", ErrTooLong, message)
+	case C.SIETOK_STOPPED:
+		return errStopped
 	case C.SIETOK_NO_ROOM:
 		return fmt.Errorf("%w: %d allowed, %s needed", ErrNoRoom, opt.MaxTokens, message)
 	}

@@ -33,7 +33,7 @@ func (p *Placed) IDs() []int32 {
 }
 
 // EncodePlaces tokenizes valid UTF-8 texts with the place of each token, on up to GOMAXPROCS goroutines: the same ids as Encode,
-// slower. A text above MaxWholeBytes is refused. The first error in the order of texts wins.
+// slower. The first error in the order of texts wins.
 func (t *Tokenizer) EncodePlaces(ctx context.Context, texts []string, opt Options) ([]Placed, error) {
 	out, failures := make([]Placed, len(texts)), make([]error, len(texts))
 	var taken atomic.Int64
@@ -82,6 +82,11 @@ func (t *Tokenizer) place(ctx context.Context, text string, opt Options) (Placed
 	if !t.lib.open() {
 		return Placed{}, ErrClosed
 	}
-	tokens, cut, err := t.places(text, opt)
+	stop, release := stopFlag(ctx, len(text))
+	defer release()
+	tokens, cut, err := t.places(text, opt, stop)
+	if errors.Is(err, errStopped) {
+		return Placed{}, ctx.Err()
+	}
 	return Placed{Tokens: tokens, Truncated: cut}, err
 }

@@ -13,19 +13,20 @@
 typedef struct sietok sietok;
 
 enum { SIETOK_SPECIAL = 1, SIETOK_PAIR = 2, SIETOK_LEFT = 4, SIETOK_GENERAL = 8, SIETOK_WHOLE = 16 };
-enum { SIETOK_OK = 0, SIETOK_FAILED = 1, SIETOK_TOO_LONG = 2, SIETOK_NO_ROOM = 3 };
+enum { SIETOK_OK = 0, SIETOK_FAILED = 1, SIETOK_TOO_LONG = 2, SIETOK_NO_ROOM = 3, SIETOK_STOPPED = 4 };
 
 typedef struct {
   uint32_t vocab_size;    /* largest id + 1 */
   uint32_t specials;      /* special tokens added to one text */
   uint32_t pair_specials; /* and to a pair */
   uint8_t streaming;      /* the fast BERT pass applies */
-  uint8_t cuttable;       /* the general pipeline can stop at a limit */
+  uint8_t cuttable;       /* the general pipeline takes a text in pieces and can stop at a limit */
 } sietok_info;
 
 typedef struct {
   uint64_t max_tokens; /* kept per text or pair, special ones included; 0: all */
-  uint64_t max_whole;  /* bytes of one text that the general pipeline may take at once */
+  uint64_t max_whole;  /* bytes that the general pipeline may take at once; a tokenizer's own bound may be lower */
+  uint64_t piece;      /* bytes of a piece; 0: as the tokenizer's bound says */
   uint32_t flags;      /* SIETOK_SPECIAL ... */
 } sietok_options;
 
@@ -35,7 +36,8 @@ typedef struct {
   uint64_t ids;         /* ids written */
   uint64_t need;        /* not 0: the next text needs room for this many ids; grow and call again */
   int32_t code;         /* not SIETOK_OK: text `done` failed */
-  uint32_t message_len; /* bytes of the message; for SIETOK_NO_ROOM it is the number of special tokens */
+  uint32_t message_len; /* bytes of the message; a number for SIETOK_NO_ROOM (of special tokens) and
+                         * SIETOK_TOO_LONG (of bytes without a place to cut) */
 } sietok_progress;
 
 /* Parses tokenizer.json; its truncation and padding are dropped. With lowercase >= 0 the three flags
@@ -46,10 +48,12 @@ void sietok_free(sietok *model);
 
 /* Encodes `count` texts (or pairs) laid end to end in `text`; text i is [offsets[i], offsets[i+1]),
  * pair i is texts 2i and 2i+1. Writes packed ids[cap], types[cap] unless NULL, ends[count]
- * (cumulative, within ids) and cut[count] (1 when the limit removed tokens). */
+ * (cumulative, within ids) and cut[count] (1 when the limit removed tokens). Another thread may set
+ * *stop to 1: the call then ends soon with SIETOK_STOPPED. */
 void sietok_encode(const sietok *model, const uint8_t *text, const uint64_t *offsets, size_t count,
                    const sietok_options *opt, int32_t *ids, int32_t *types, size_t cap, int32_t *ends,
-                   uint8_t *cut, sietok_progress *progress, uint8_t *message, size_t message_cap);
+                   uint8_t *cut, sietok_progress *progress, const uint32_t *stop, uint8_t *message,
+                   size_t message_cap);
 
 typedef struct {
   int32_t id;
@@ -58,10 +62,10 @@ typedef struct {
 } sietok_place;
 
 /* Encodes one text into tokens[cap] with the place of each token; progress as above, except that a call with too little room
- * starts again. Takes the library's whole pipeline: at most opt->max_whole bytes. */
+ * starts again. */
 void sietok_places(const sietok *model, const uint8_t *text, size_t len, const sietok_options *opt,
                    sietok_place *tokens, size_t cap, uint8_t *cut, sietok_progress *progress,
-                   uint8_t *message, size_t message_cap);
+                   const uint32_t *stop, uint8_t *message, size_t message_cap);
 
 /* Text of `ids` (code SIETOK_OK) or a message (SIETOK_FAILED), freed with sietok_free_text. */
 uint8_t *sietok_decode(const sietok *model, const uint32_t *ids, size_t len, bool skip_special,

@@ -19,6 +19,8 @@ func (library) decode([]int32, bool) (string, error) { return "", ErrNotBuilt }
 
 func newLibrary([]byte, *bertFlags) (library, info, error) { return library{}, info{}, ErrNotBuilt }
 
-func (t *Tokenizer) encode(*Batch, input, int, int, Options) error { return ErrNotBuilt }
+func (t *Tokenizer) encode(*Batch, input, int, int, Options, *uint32) error { return ErrNotBuilt }
 
-func (t *Tokenizer) places(string, Options) ([]Place, bool, error) { return nil, false, ErrNotBuilt }
+func (t *Tokenizer) places(string, Options, *uint32) ([]Place, bool, error) {
+	return nil, false, ErrNotBuilt
+}

@@ -5,9 +5,11 @@
 // EncodeParallel and EncodePairsParallel spread the texts over the cores and can be cancelled.
 // A Tokenizer is safe for concurrent use; all of them together run on at most GOMAXPROCS threads.
 //
-// Work stops at Options.MaxTokens: of a text much longer than the limit only a prefix that decides
-// the ids kept is tokenized. Tokenizers for which no such prefix is known take the whole text, and
-// refuse one above MaxWholeBytes. So does Options.Left: the end of a text is known once all of it is.
+// Work stops at Options.MaxTokens, and memory is bounded whatever a text normalises to: BERT texts stream, every other text goes
+// through the library in pieces of at most 32 KiB, less where the normalizer may make more than 128 bytes of one (rust/src/bound.rs).
+// Pieces are cut where no stage looks across (rust/src/cut.rs), and a word that runs through a cut is tokenized as one
+// (rust/src/long.rs), so that the ids are those of the whole text. Text without a place to cut is refused above MaxWholeBytes at the
+// latest (ErrTooLong). Tokenizers with stages that are not known to be local take whole texts up to that bound.
 //
 // A longest invalid sequence of UTF-8 counts as one U+FFFD, as in Python's and the web's decoders;
 // refusing it is the API's decision, earlier. NUL is a character.
@@ -22,18 +24,17 @@ import (
 	"sync"
 )
 
-// MaxWholeBytes bounds a text that has to be tokenized in one piece: without Options.MaxTokens, or
-// because no safe cut is known. BERT tokenizers have no such bound. The general pipeline needs
-// about thirty bytes of memory for each byte of it.
-const MaxWholeBytes = 4 << 20
+// MaxWholeBytes bounds the bytes of a text without a place to cut; less where they may grow. BERT tokenizers have no such bound.
+// The general pipeline needs about sixty bytes of memory for each byte of it once it is normalised.
+const MaxWholeBytes = 256 << 10
 
 var (
 	// ErrNotBuilt is returned by Load in a binary built without the tokenizer library.
 	ErrNotBuilt = errors.New("tokenizer: built without the tokenizer library; run `make build` (tag native)")
 	// ErrClosed is returned by every method that needs the library after Close.
 	ErrClosed = errors.New("tokenizer: closed")
-	// ErrTooLong is wrapped by the TextError of a text above MaxWholeBytes.
-	ErrTooLong = fmt.Errorf("the text cannot be cut safely and is longer than %d bytes; shorten it or break it with spaces", MaxWholeBytes)
+	// ErrTooLong is wrapped by the TextError of a text that has no place to cut where one is needed.
+	ErrTooLong = errors.New("the text has no place where it could be cut")
 	// ErrNoRoom is wrapped when Options.MaxTokens is below the number of special tokens.
 	ErrNoRoom = errors.New("max tokens is below the number of special tokens")
 )
@@ -57,8 +58,9 @@ type Options struct {
 	// NoSpecial leaves out the special tokens.
 	NoSpecial bool
 
-	// Tests compare the paths: general keeps to the library's pipeline, whole forbids cuts.
+	// Tests compare the paths: general keeps to the library's pipeline, whole forbids cuts, piece (not 0) cuts every so many bytes.
 	general, whole bool
+	piece          int
 }
 
 // Batch is the packed result of a call. The slices belong to the caller, who may reuse the Batch:

@@ -42,7 +42,7 @@ func TestScoreInstruction(t *testing.T) {
 		_, err := r.Score(t.Context(), q)
 		return errs.As(err)
 	}(&ScoreRequest{Query: "a", Texts: []string{"b", long}, Options: map[string]any{"overflow_policy": "error", "max_seq_length": int64(20)}})
-	if e == nil || e.Code != errs.InputTooLong || e.Status != 400 || e.Param != "items[1]" || !strings.Contains(e.Message, "longer than 20 tokens") {
+	if e == nil || e.Code != errs.InputTooLong || e.Status != 400 || e.Param != "items[1]" || !strings.Contains(e.Message, "more than 20 tokens") {
 		t.Errorf("a pair that is too long: %v", e)
 	}
 }
@@ -117,7 +117,7 @@ func TestTokensOfScores(t *testing.T) {
 		for param, q := range map[string]*ScoreRequest{"query": {Query: long, Texts: texts}, "items[1]": {Query: "a", Texts: []string{"b", long}}} {
 			q.Model, q.Options = model, strict
 			_, err := r.Score(t.Context(), q)
-			if e := errs.As(err); e == nil || e.Code != errs.InputTooLong || e.Param != param || !strings.Contains(e.Message, "Field '"+param+"' is longer than") {
+			if e := errs.As(err); e == nil || e.Code != errs.InputTooLong || e.Param != param || !strings.Contains(e.Message, "Field '"+param+"' has more than") {
 				t.Errorf("%s, %s: %v", model, param, err)
 			}
 		}

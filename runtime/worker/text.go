@@ -117,7 +117,7 @@ func (r *reader) refuseCut(cut bool, number int) error {
 		return nil
 	}
 	place := r.place(number)
-	err := errs.TooLong(place, fmt.Sprintf("Field '%s' is longer than %d tokens, the limit of model '%s', and the request forbids cutting it",
+	err := errs.TooLong(place, fmt.Sprintf("Field '%s' has more than %d tokens, the limit of model '%s', and the request forbids cutting it",
 		place, r.limit, r.entry.ID))
 	if r.tooLong != nil {
 		r.tooLong(r.item(number), err)

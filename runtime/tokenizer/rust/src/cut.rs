@@ -1,12 +1,17 @@
-//! Where a text can be cut so that the ids before the cut do not depend on what follows.
+//! Where a text can be cut so that the ids on neither side depend on the other.
 //!
-//! A cut lies between a letter or digit and a space or newline. It is safe when every stage is
-//! local there: the normalizer maps characters (or grapheme clusters) one by one, the
-//! pre-tokenizer always splits before the white space and looks ahead only over white space, and
-//! no added token contains white space. `Rule::new` knows the stages for which this holds; any
-//! other stage forbids cuts, and the text is then taken whole or refused.
+//! A blank cut lies between a letter or digit and a space or newline: the pre-tokenizer splits there. An inner cut lies between
+//! two letters; a pre-token may run through it, and is put together again. Both are safe when every stage is local there: the
+//! normalizer maps characters (or grapheme clusters) one by one and joins neither side to the other, the pre-tokenizer looks
+//! ahead only over white space, and no added token can stand across. `Rule::new` knows the stages for which this holds; any other
+//! stage forbids cuts, and the text is then taken whole or refused.
+
+use std::collections::HashSet;
 
 use serde_json::Value;
+use unicode_categories::UnicodeCategories;
+use unicode_normalization_alignments::{char::canonical_combining_class, UnicodeNormalization};
+use unicode_segmentation::UnicodeSegmentation;
 use tokenizers::{
     NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, Tokenizer,
 };
@@ -20,58 +25,184 @@ const PATTERNS: [&str; 4] = [
     r"(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
 ];
 
-#[derive(Clone, Copy, Default, Debug, PartialEq)]
+/// What a position in a text is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cut {
+    None,
+    Blank,
+    Inner,
+}
+
+#[derive(Default, Debug, PartialEq)]
 pub struct Rule {
     space: bool,
     newline: bool,
+    inner: bool,
+    /// Characters that stand side by side in an added token, and those that end one: what follows an added token is taken for the
+    /// start of a text, and some look at what follows them. As they are, and normalised.
+    pairs: HashSet<(char, char)>,
+    ends: HashSet<char>,
 }
 
 impl Rule {
     pub fn new(hf: &Tokenizer) -> Rule {
-        let split_inside = |t: &str| t.chars().skip(1).any(|c| c.is_whitespace() || c == '\u{2581}');
-        if hf.get_added_tokens_decoder().values().any(|t| split_inside(&t.content)) {
-            return Rule::default();
-        }
         let local = match hf.get_normalizer().map(serde_json::to_value) {
             None => true,
             Some(Ok(n)) => local_normalizer(&n),
             Some(Err(_)) => false,
         };
         let splits = match hf.get_pre_tokenizer().map(serde_json::to_value) {
-            Some(Ok(p)) => splitting(&p) == Some(true),
-            _ => false,
+            None => Some(false),
+            Some(Ok(p)) => splitting(&p),
+            Some(Err(_)) => None,
         };
-        if !local || !splits {
-            return Rule::default();
+        let Some(splits) = splits.filter(|_| local) else { return Rule::default() };
+        let mut rule = Rule { inner: true, ..Rule::default() };
+        let mut blank = splits;
+        for t in hf.get_added_tokens_decoder().values() {
+            let normal = normalized(hf, &t.content);
+            for form in [Some(&t.content), normal.as_ref()].into_iter().flatten() {
+                let chars: Vec<char> = form.chars().collect();
+                blank &= !chars.iter().skip(1).any(|c| c.is_whitespace() || *c == '\u{2581}');
+                rule.pairs.extend(chars.windows(2).map(|w| (w[0], w[1])));
+                rule.ends.extend(chars.last());
+            }
         }
-        let splits_at = |c: char| ["Ab", "a1", "\u{4e2d}"].iter().all(|w| probe(hf, w, c) == Some(true));
-        Rule { space: splits_at(' '), newline: splits_at('\n') }
+        if blank {
+            let at = |c: char| ["Ab", "a1", "\u{4e2d}"].iter().all(|w| probe(hf, w, c) == Some(true));
+            (rule.space, rule.newline) = (at(' '), at('\n'));
+        }
+        rule
     }
 
     /// False when texts are never cut.
     pub fn any(&self) -> bool {
-        self.space || self.newline
+        self.inner
     }
 
-    /// The first safe cut at or after `from`; None when there is none.
-    pub fn find(&self, text: &[u8], from: usize) -> Option<usize> {
-        (from.max(1)..text.len()).find(|&i| match text[i] {
-            b' ' => self.space && ends_in_word(&text[..i]),
-            b'\n' => self.newline && ends_in_word(&text[..i]),
-            _ => false,
-        })
+    /// The first blank cut in [from, to); None when there is none.
+    pub fn blank(&self, hf: &Tokenizer, text: &[u8], from: usize, to: usize) -> Option<usize> {
+        (from.max(1)..to).find(|&i| self.is_blank(hf, text, i))
+    }
+
+    /// Whether position i is a blank cut.
+    pub fn is_blank(&self, hf: &Tokenizer, text: &[u8], i: usize) -> bool {
+        matches!(text.get(i), Some(b' ' | b'\n')) && self.cut(hf, text, i) == Cut::Blank
+    }
+
+    /// What position i of the text is.
+    pub fn cut(&self, hf: &Tokenizer, text: &[u8], i: usize) -> Cut {
+        if i == 0 || i >= text.len() {
+            return Cut::None;
+        }
+        let white = match text[i] {
+            b' ' => self.space,
+            b'\n' => self.newline,
+            b if b.is_ascii() && !b.is_ascii_alphabetic() || b as i8 <= -0x40 => return Cut::None,
+            _ => {
+                let inner = self.inner && self.between(hf, text, i);
+                return if inner { Cut::Inner } else { Cut::None };
+            }
+        };
+        if white && self.ends_in_word(hf, &text[..i]) {
+            Cut::Blank
+        } else {
+            Cut::None
+        }
+    }
+
+    /// Whether `text` ends in a letter or digit that white space may follow.
+    fn ends_in_word(&self, hf: &Tokenizer, text: &[u8]) -> bool {
+        let mut back = backwards(text);
+        let Some(c) = back.next() else { return false };
+        if self.ends_added(hf, c) {
+            return false;
+        }
+        if c.is_ascii() || is_ideograph(c) {
+            return c.is_ascii_alphanumeric() || is_ideograph(c);
+        }
+        // A cluster of one character, so that nothing before it decides what becomes of it.
+        plain(hf, c) && apart(c, ' ') && back.next().is_none_or(|b| apart(b, c))
+    }
+
+    /// Whether an added token may end in c.
+    fn ends_added(&self, hf: &Tokenizer, c: char) -> bool {
+        let normal = |c: char| normalized(hf, &c.to_string()).and_then(|n| n.chars().last());
+        // Most end in a bracket.
+        self.ends.contains(&c)
+            || self.ends.iter().any(|e| e.is_alphanumeric()) && normal(c).is_some_and(|n| self.ends.contains(&n))
+    }
+
+    /// Whether text[..i] and text[i..] meet between two letters that no stage joins.
+    fn between(&self, hf: &Tokenizer, text: &[u8], i: usize) -> bool {
+        let Some(y) = char_at(&text[i..]) else { return false };
+        let mut back = backwards(&text[..i]);
+        // Three letters before: an apostrophe among them could begin a contraction that ends here or behind.
+        let (Some(x), Some(w), Some(v)) = (back.next(), back.next(), back.next()) else { return false };
+        let all = [v, w, x, y];
+        !self.pairs.contains(&(x, y))
+            && !self.ends_added(hf, x)
+            && all.iter().all(|&c| c.is_letter() || is_ideograph(c))
+            && all.windows(2).all(|p| apart(p[0], p[1]))
+            && all.iter().all(|&c| plain(hf, c))
+            && match (normalized(hf, &x.to_string()), normalized(hf, &y.to_string())) {
+                (Some(a), Some(b)) => a.chars().last().zip(b.chars().next()).is_some_and(|p| !self.pairs.contains(&p)),
+                _ => false,
+            }
     }
 }
 
-/// Whether `text` ends in an ASCII letter or digit or in a unified ideograph: characters that no
-/// normalizer joins to what follows, and that stay letters or digits.
-fn ends_in_word(text: &[u8]) -> bool {
-    match *text {
-        [.., b] if b.is_ascii() => b.is_ascii_alphanumeric(),
-        [.., a, b, c] => std::str::from_utf8(&[a, b, c])
-            .is_ok_and(|s| s.chars().next().is_some_and(|c| ('\u{4e00}'..='\u{9fff}').contains(&c))),
-        _ => false,
+/// The characters before the end of a text, last first; ends at what is no UTF-8.
+fn backwards(mut text: &[u8]) -> impl Iterator<Item = char> + '_ {
+    std::iter::from_fn(move || {
+        let from = (text.len().saturating_sub(4)..text.len()).rev().find(|&i| text[i] as i8 >= -0x40)?;
+        let c = std::str::from_utf8(&text[from..]).ok()?.chars().next()?;
+        text = &text[..from];
+        Some(c)
+    })
+}
+
+fn char_at(text: &[u8]) -> Option<char> {
+    (1..=text.len().min(4)).find_map(|n| std::str::from_utf8(&text[..n]).ok())?.chars().next()
+}
+
+/// The ideographs that decompose to themselves and combine with nothing.
+fn is_ideograph(c: char) -> bool {
+    ('\u{4e00}'..='\u{9fff}').contains(&c)
+}
+
+/// Whether a grapheme cluster ends between the two.
+fn apart(a: char, b: char) -> bool {
+    let pair: String = [a, b].into_iter().collect();
+    pair.graphemes(true).count() == 2
+}
+
+/// Whether a letter or digit stays one: decomposed it begins with a character that combines with nothing before it, and the
+/// normalizer makes something of it that begins and ends in a letter or digit and has no apostrophe.
+fn plain(hf: &Tokenizer, c: char) -> bool {
+    let alone = c.to_string();
+    let first = alone.nfkd().next().map_or(c, |d| d.0);
+    // The vowels and finals of Hangul combine with what is before them, and are no marks.
+    let jamo = matches!(first as u32, 0x1160..=0x11ff | 0xd7b0..=0xd7ff);
+    let letter = |c: char| c.is_letter() || c.is_number() || is_ideograph(c);
+    if jamo || canonical_combining_class(first) != 0 || !letter(first) || !letter(c) {
+        return false;
     }
+    normalized(hf, &alone).is_some_and(|n| {
+        n.chars().next().is_some_and(letter)
+            && n.chars().last().is_some_and(|c| letter(c) || c.is_mark())
+            && !n.contains(['\'', '\u{2019}'])
+    })
+}
+
+/// What the normalizer makes of a text.
+fn normalized(hf: &Tokenizer, text: &str) -> Option<String> {
+    let mut n = NormalizedString::from(text);
+    if let Some(norm) = hf.get_normalizer() {
+        norm.normalize(&mut n).ok()?;
+    }
+    // A word mark that stands before every text is no part of the character.
+    Some(n.get().trim_start_matches('\u{2581}').to_string())
 }
 
 fn kind(v: &Value) -> &str {
@@ -82,8 +213,8 @@ fn local_normalizer(v: &Value) -> bool {
     match kind(v) {
         "Sequence" => v["normalizers"].as_array().is_some_and(|a| a.iter().all(local_normalizer)),
         "Replace" => match (v["pattern"]["String"].as_str(), v["pattern"]["Regex"].as_str()) {
-            // A match without letters, digits and white space lies on one side of every cut.
-            (Some(s), _) => s == "\n" || !s.chars().any(|c| c.is_alphanumeric() || c.is_whitespace()),
+            // One character, or a match without letters, digits and white space, lies on one side of every cut.
+            (Some(s), _) => s.chars().count() == 1 || !s.chars().any(|c| c.is_alphanumeric() || c.is_whitespace()),
             (_, Some(r)) => r == " {2,}",
             _ => false,
         },
@@ -145,20 +276,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cuts_lie_between_a_letter_or_digit_and_white_space() {
-        let both = Rule { space: true, newline: true };
-        for (text, from, want) in [
-            ("ab cd", 0, Some(2)),
-            ("ab cd", 2, Some(2)),
-            ("ab cd", 3, None),
-            ("ab! cd\nef", 0, Some(6)),
-            ("\u{e9} \u{4e2d} x", 0, Some(6)),
-            (" \n  ", 0, None),
-            ("", 0, None),
+    fn cuts_lie_between_letters_and_before_white_space() {
+        let hf = Tokenizer::new(tokenizers::models::bpe::BPE::default());
+        let rule = Rule { space: true, newline: true, inner: true, ..Rule::default() };
+        let all = |text: &str| -> Vec<(usize, Cut)> {
+            (0..=text.len()).map(|i| (i, rule.cut(&hf, text.as_bytes(), i))).filter(|c| c.1 != Cut::None).collect()
+        };
+        use Cut::{Blank, Inner};
+        for (text, want) in [
+            ("ab cd", vec![(2, Blank)]),
+            ("a! b\n", vec![(4, Blank)]),
+            ("abcd", vec![(3, Inner)]),
+            ("'abcd", vec![(4, Inner)]),
+            ("ab1cd", vec![]),
+            ("\u{439}\u{439} ", vec![(4, Blank)]),
+            ("\u{4e2d}\u{4e2d}\u{4e2d}\u{4e2d}", vec![(9, Inner)]),
+            // A mark, a sign that joins what follows, a final of Hangul, conjoining or compatible, a voiced mark.
+            ("aaae\u{301}a", vec![(3, Inner)]),
+            ("\u{600} ", vec![]),
+            ("\u{d4e} ", vec![]),
+            ("\u{ac00}\u{ac00}\u{ac00}\u{11a8}", vec![]),
+            ("\u{3131}\u{3131}\u{3131}\u{314f}", vec![]),
+            ("\u{30ab}\u{30ab}\u{30ab}\u{ff9e}", vec![]),
+            (" \n  ", vec![]),
+            ("", vec![]),
         ] {
-            assert_eq!(both.find(text.as_bytes(), from), want, "{text:?} {from}");
+            assert_eq!(all(text), want, "{text:?}");
         }
-        assert_eq!(Rule { space: true, newline: false }.find(b"a\nb c", 0), Some(3));
-        assert_eq!(Rule::default().find(b"a b", 0), None);
+        assert!(all("a\u{fdfa} b").contains(&(4, Blank)));
+        let one = Rule { pairs: [('c', 'd')].into(), ends: ['b'].into(), space: true, inner: true, ..Rule::default() };
+        let cuts = |t: &str| (0..t.len()).filter(|&i| one.cut(&hf, t.as_bytes(), i) != Cut::None).collect::<Vec<_>>();
+        assert_eq!(cuts("aaacd"), [3]);
+        assert_eq!(cuts("aab c\nc b"), Vec::<usize>::new());
     }
 }

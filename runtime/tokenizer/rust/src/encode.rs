@@ -2,9 +2,13 @@
 //! pipeline elsewhere, over the shortest prefix that surely decides the ids kept.
 
 use crate::bert::{Bert, Word};
+use crate::bound::Bound;
 use crate::cut::Rule;
+use crate::long::Long;
+use crate::stream::Stream;
 use crate::template::{longest_first, Template};
-use tokenizers::{Normalizer, Tokenizer};
+use std::sync::atomic::{AtomicU32, Ordering};
+use tokenizers::{Encoding, Normalizer, Tokenizer};
 
 /// Add the special tokens of the post-processor.
 pub const SPECIAL: u32 = 1;
@@ -18,8 +22,10 @@ pub const GENERAL: u32 = 8;
 pub const WHOLE: u32 = 16;
 
 pub enum Failure {
-    /// The text is longer than may be tokenized in one piece.
-    TooLong,
+    /// So many bytes of the text have no place to cut, and no more may be tokenized in one piece.
+    TooLong(usize),
+    /// The caller has gone.
+    Stopped,
     /// Fewer tokens are allowed than the special tokens take.
     NoRoom(usize),
     Library(String),
@@ -29,6 +35,8 @@ pub struct Model {
     pub hf: Tokenizer,
     bert: Option<Bert>,
     rule: Rule,
+    bound: Bound,
+    long: Long,
     /// By `pair * 2 + special`.
     templates: [Template; 4],
 }
@@ -60,8 +68,10 @@ pub struct Plan {
     pub flags: u32,
     /// Tokens kept, special ones included; `usize::MAX`: all.
     pub max_tokens: usize,
-    /// Bytes that may go through the library's pipeline in one piece.
+    /// Bytes that may go through the library's pipeline in one piece, when cuts are forbidden.
     pub max_whole: usize,
+    /// Bytes of a piece; 0: as the tokenizer's bound says (tests cut often).
+    pub piece: usize,
 }
 
 impl Plan {
@@ -71,8 +81,16 @@ impl Plan {
 }
 
 impl Model {
+    fn piece(&self, plan: &Plan) -> usize {
+        if plan.piece > 0 {
+            plan.piece
+        } else {
+            self.bound.piece
+        }
+    }
+
     /// Takes a parsed tokenizer; its own truncation and padding are dropped, each call brings its own.
-    pub fn new(mut hf: Tokenizer) -> Result<Model, String> {
+    pub fn new(mut hf: Tokenizer, bound: Bound) -> Result<Model, String> {
         hf.with_padding(None);
         hf.with_truncation(None).map_err(|e| e.to_string())?;
         if let Some(n) = hf.get_normalizer() {
@@ -81,7 +99,7 @@ impl Model {
         }
         let t = |pair, special| Template::new(&hf, pair, special);
         let templates = [t(false, false)?, t(false, true)?, t(true, false)?, t(true, true)?];
-        Ok(Model { bert: Bert::new(&hf), rule: Rule::new(&hf), templates, hf })
+        Ok(Model { bert: Bert::new(&hf), rule: Rule::new(&hf), long: Long::new(bound.unk_id), bound, templates, hf })
     }
 
     /// Whether the streaming pass applies, and whether the general one can cut.
@@ -95,21 +113,25 @@ impl Model {
 
     /// Encodes `texts` (the second is empty when there is no pair) into `s.ids`, cut to the plan's
     /// limit. Returns whether anything was cut off.
-    pub fn encode(&self, texts: [&[u8]; 2], plan: &Plan, s: &mut Scratch) -> Result<bool, Failure> {
+    pub fn encode(
+        &self,
+        texts: [&[u8]; 2],
+        plan: &Plan,
+        stop: &AtomicU32,
+        s: &mut Scratch,
+    ) -> Result<bool, Failure> {
         let specials = self.template(plan).specials;
         let room = match plan.max_tokens {
             usize::MAX => usize::MAX,
             n => n.checked_sub(specials).ok_or(Failure::NoRoom(specials))?,
         };
-        // The end of a text is known only once all of it has been tokenized.
-        let limit = if plan.has(LEFT) { usize::MAX } else { room };
         let count = 1 + plan.has(PAIR) as usize;
         let Scratch { word, ids } = s;
         let mut order = [0; 2];
         for i in 0..2 {
             ids[i].clear();
             if i < count {
-                self.ids(texts[i], limit, plan, word, &mut ids[i])?;
+                self.ids(texts[i], room, plan, stop, word, &mut ids[i])?;
             }
             order[i] = ids[i].len();
         }
@@ -119,11 +141,11 @@ impl Model {
         let keep = if count == 1 {
             (room, 0)
         } else {
-            if order[0] > room && order[1] > room && room % 2 == 1 && limit == room {
+            if order[0] > room && order[1] > room && room % 2 == 1 {
                 // Both are cut and the odd token goes to the longer: only now do full lengths matter.
                 for i in 0..2 {
                     ids[i].clear();
-                    self.ids(texts[i], usize::MAX, plan, word, &mut ids[i])?;
+                    self.ids(texts[i], usize::MAX, plan, stop, word, &mut ids[i])?;
                     order[i] = ids[i].len();
                 }
             }
@@ -138,82 +160,188 @@ impl Model {
         Ok(true)
     }
 
-    /// Appends all ids of `text`, or at least `limit` + 1 of them.
+    /// Appends all ids of `text`, or more than `limit` of them: those at its start, with LEFT those at its end.
     fn ids(
         &self,
         text: &[u8],
         limit: usize,
         plan: &Plan,
+        stop: &AtomicU32,
         word: &mut Word,
         out: &mut Vec<u32>,
     ) -> Result<(), Failure> {
         match &self.bert {
             Some(b) if !plan.has(GENERAL) => {
+                let limit = if plan.has(LEFT) { usize::MAX } else { limit };
                 b.encode(text, limit, word, out);
                 Ok(())
             }
-            _ => self.general(text, limit, plan, out),
+            _ => self.general(text, limit, plan, stop, out),
         }
     }
 
-    fn general(&self, text: &[u8], limit: usize, plan: &Plan, out: &mut Vec<u32>) -> Result<(), Failure> {
-        if self.rule.any() && !plan.has(WHOLE) {
-            let head = &text[..text.len().min(plan.max_whole)];
-            // Most prose has four to five bytes a token; a short guess costs one more round.
-            let mut from = limit.saturating_mul(6).saturating_add(64);
-            while let Some(cut) = self.rule.find(head, from) {
-                self.library(&text[..cut], out)?;
-                if out.len() > limit {
-                    return Ok(());
+    fn general(
+        &self,
+        text: &[u8],
+        limit: usize,
+        plan: &Plan,
+        stop: &AtomicU32,
+        out: &mut Vec<u32>,
+    ) -> Result<(), Failure> {
+        if plan.has(WHOLE) || !self.rule.any() {
+            let most = if plan.has(WHOLE) { plan.max_whole } else { self.bound.whole.min(plan.max_whole) };
+            return if text.len() > most { Err(Failure::TooLong(most)) } else { self.library(text, out) };
+        }
+        // Most prose has four to five bytes a token.
+        let enough = limit.saturating_mul(6).saturating_add(64);
+        if text.len() <= enough.min(self.piece(plan)) {
+            return self.library(text, out);
+        }
+        let (piece, most) = (self.piece(plan), self.bound.whole);
+        let stream = Stream { hf: &self.hf, rule: &self.rule, long: &self.long, piece, most, stop };
+        if plan.has(LEFT) && limit != usize::MAX {
+            let mut back = enough;
+            while back < text.len() {
+                let from = text.len() - back;
+                let near = from.saturating_sub(most)..=from;
+                if let Some(at) = near.rev().find(|&i| self.rule.is_blank(&self.hf, text, i)) {
+                    stream.ids(text, at, usize::MAX, out)?;
+                    if out.len() > limit {
+                        return Ok(());
+                    }
+                    out.clear();
                 }
-                out.clear();
-                from = cut.saturating_mul(2);
+                back = back.saturating_mul(2);
             }
         }
-        if text.len() > plan.max_whole {
-            return Err(Failure::TooLong);
+        if plan.has(LEFT) {
+            return stream.ids(text, 0, usize::MAX, out);
         }
-        self.library(text, out)
+        let mut at = 0;
+        if enough < piece {
+            if let Some(cut) = self.rule.blank(&self.hf, text, enough, text.len().min(piece)) {
+                self.library(&text[..cut], out)?;
+                at = cut;
+            }
+        }
+        stream.ids(text, at, limit, out)
     }
 
     /// The tokens of one text with their places, cut to the plan's limit; whether anything was cut off.
-    pub fn places(&self, text: &[u8], plan: &Plan) -> Result<(Vec<Token>, bool), Failure> {
-        let specials = self.template(plan).specials;
-        let room = plan.max_tokens.checked_sub(specials).ok_or(Failure::NoRoom(specials))?;
-        if text.len() > plan.max_whole {
-            return Err(Failure::TooLong);
-        }
-        let text = String::from_utf8_lossy(text);
-        // The post-processor runs once, before the cut: a second time it would trim the places' spaces again.
-        let e = match self.hf.encode(text.as_ref(), plan.has(SPECIAL)) {
-            Ok(e) => e,
-            Err(e) => return Err(Failure::Library(e.to_string())),
+    pub fn places(&self, text: &[u8], plan: &Plan, stop: &AtomicU32) -> Result<(Vec<Token>, bool), Failure> {
+        let template = self.template(plan);
+        let room = match plan.max_tokens {
+            usize::MAX => usize::MAX,
+            n => n.checked_sub(template.specials).ok_or(Failure::NoRoom(template.specials))?,
         };
-        let added = e.get_special_tokens_mask();
-        let own = added.iter().filter(|&&a| a == 0).count();
-        let from = if plan.has(LEFT) { own.saturating_sub(room) } else { 0 };
-        let mut seen = 0;
-        let mut tokens = Vec::with_capacity(e.len().min(plan.max_tokens));
-        for i in 0..e.len() {
-            if added[i] == 0 {
-                seen += 1;
-                if seen <= from || seen > from.saturating_add(room) {
-                    continue;
-                }
+        let mut own = Vec::new();
+        match self.placed(text, room, plan, stop, &mut own) {
+            Err(Failure::TooLong(n)) if room != usize::MAX && !plan.has(LEFT) && !plan.has(WHOLE) => {
+                self.placed_prefix(text, room, plan, stop, &mut own, n)?
             }
-            tokens.push(Token { id: e.get_ids()[i], place: e.get_offsets()[i], special: added[i] != 0 });
+            done => done?,
         }
-        Ok((tokens, own > room))
+        let cut = own.len() > room;
+        if plan.has(LEFT) {
+            own.drain(..own.len().saturating_sub(room));
+        }
+        own.truncate(room);
+        let (before, behind) = template.around();
+        let special = |id: u32| Token { id, place: (0, 0), special: true };
+        let tokens = before.into_iter().map(special).chain(own).chain(behind.into_iter().map(special)).collect();
+        Ok((tokens, cut))
+    }
+
+    /// Appends the tokens of a text piece by piece, cut before white space, until there are more than `room`; with LEFT all.
+    fn placed(
+        &self,
+        text: &[u8],
+        room: usize,
+        plan: &Plan,
+        stop: &AtomicU32,
+        own: &mut Vec<Token>,
+    ) -> Result<(), Failure> {
+        let (piece, most) = match plan.has(WHOLE) {
+            true => (plan.max_whole, plan.max_whole),
+            false => (self.piece(plan), self.bound.whole),
+        };
+        let mut at = 0;
+        while at < text.len() && (plan.has(LEFT) || own.len() <= room) {
+            if stop.load(Ordering::Relaxed) != 0 {
+                return Err(Failure::Stopped);
+            }
+            let blank = |i: &usize| self.rule.is_blank(&self.hf, text, *i);
+            let end = match text.len() - at {
+                n if n <= piece => text.len(),
+                n => {
+                    let found = (at + 1..=at + piece).rev().find(blank);
+                    let found = found.or_else(|| (at + piece + 1..text.len().min(at + most)).find(blank));
+                    match found {
+                        Some(i) => i,
+                        None if n <= most => text.len(),
+                        None => return Err(Failure::TooLong(most)),
+                    }
+                }
+            };
+            // The character before the cut stands for all that was before it.
+            let from = (0..at).rev().find(|&i| text[i] as i8 >= -0x40).unwrap_or(0);
+            let guard = if at > 0 { self.encoded(&text[from..at])?.len() } else { 0 };
+            let e = self.encoded(&text[from..end])?;
+            own.extend((guard..e.len()).map(|i| {
+                let (a, b) = e.get_offsets()[i];
+                Token { id: e.get_ids()[i], place: (a + from, b + from), special: false }
+            }));
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// Appends the first tokens of a text that has no white space to cut before: those of a prefix, as long as they are the
+    /// tokens that the text begins with.
+    fn placed_prefix(
+        &self,
+        text: &[u8],
+        room: usize,
+        plan: &Plan,
+        stop: &AtomicU32,
+        own: &mut Vec<Token>,
+        most: usize,
+    ) -> Result<(), Failure> {
+        let mut ids = Vec::new();
+        self.general(text, room, plan, stop, &mut ids)?;
+        let mut size = room.saturating_mul(6).saturating_add(64).min(most);
+        loop {
+            let end = (0..=size).rev().find(|&i| text[i] as i8 >= -0x40).unwrap_or(0);
+            let e = self.encoded(&text[..end])?;
+            if e.len() > room && ids.len() > room && e.get_ids()[..room] == ids[..room] {
+                own.clear();
+                own.extend((0..=room).map(|i| Token { id: e.get_ids()[i], place: e.get_offsets()[i], special: false }));
+                return Ok(());
+            }
+            if size == most {
+                return Err(Failure::TooLong(most));
+            }
+            size = size.saturating_mul(2).min(most);
+        }
+    }
+
+    /// What the library's whole pipeline makes of a text, but for special tokens.
+    fn encoded(&self, text: &[u8]) -> Result<Encoding, Failure> {
+        self.hf.encode(String::from_utf8_lossy(text).as_ref(), false).map_err(library)
     }
 
     fn library(&self, text: &[u8], out: &mut Vec<u32>) -> Result<(), Failure> {
         let text = String::from_utf8_lossy(text);
         match self.hf.encode_fast(text.as_ref(), false) {
             Ok(e) => out.extend_from_slice(e.get_ids()),
-            Err(e) => return Err(Failure::Library(e.to_string())),
+            Err(e) => return Err(library(e)),
         }
         Ok(())
     }
+}
+
+pub fn library(e: tokenizers::Error) -> Failure {
+    Failure::Library(e.to_string())
 }
 
 #[cfg(test)]

@@ -4,13 +4,18 @@
 //! same library. Declarations with the contract: `../sietok.h`.
 
 mod bert;
+mod bound;
 mod cut;
 mod encode;
+mod long;
+mod stream;
 mod template;
 mod trie;
 
+use bound::Bound;
 use encode::{Failure, Model, Plan, Scratch, PAIR};
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::{ptr, slice};
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::{NormalizerWrapper, Tokenizer};
@@ -22,11 +27,13 @@ const OK: i32 = 0;
 const FAILED: i32 = 1;
 const TOO_LONG: i32 = 2;
 const NO_ROOM: i32 = 3;
+const STOPPED: i32 = 4;
 
 #[repr(C)]
 pub struct Options {
     max_tokens: u64,
     max_whole: u64,
+    piece: u64,
     flags: u32,
 }
 
@@ -36,6 +43,7 @@ impl Options {
             flags: self.flags,
             max_tokens: if self.max_tokens == 0 { usize::MAX } else { self.max_tokens as usize },
             max_whole: self.max_whole as usize,
+            piece: self.piece as usize,
         }
     }
 }
@@ -89,7 +97,8 @@ unsafe fn bytes<'a, T>(p: *const T, n: usize) -> &'a [T] {
 
 unsafe fn fail(f: Failure, p: &mut Progress, message: *mut u8, cap: usize) {
     let (code, text) = match f {
-        Failure::TooLong => (TOO_LONG, String::new()),
+        Failure::TooLong(n) => (TOO_LONG, n.to_string()),
+        Failure::Stopped => (STOPPED, String::new()),
         Failure::NoRoom(n) => (NO_ROOM, n.to_string()),
         Failure::Library(s) => (FAILED, s),
     };
@@ -105,13 +114,14 @@ fn guard<T>(f: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
 }
 
 fn load(json: &[u8], bert: [i8; 3]) -> Result<Model, String> {
+    let bound = Bound::new(json)?;
     let mut hf = Tokenizer::from_bytes(json).map_err(|e| e.to_string())?;
     if let (true, Some(NormalizerWrapper::BertNormalizer(n))) = (bert[0] >= 0, hf.get_normalizer()) {
         let strip = (bert[2] >= 0).then_some(bert[2] > 0);
         let n = BertNormalizer::new(n.clean_text, bert[1] > 0, strip, bert[0] > 0);
         hf.with_normalizer(Some(n)).map_err(|e| e.to_string())?;
     }
-    Model::new(hf)
+    Model::new(hf, bound)
 }
 
 /// # Safety
@@ -134,7 +144,7 @@ pub unsafe extern "C" fn sietok_new(
         if top > i32::MAX as u64 {
             return Err(Failure::Library(format!("token id {} is above 2147483646", top - 1)));
         }
-        let specials = |flags| m.template(&Plan { flags, max_tokens: 0, max_whole: 0 }).specials as u32;
+        let specials = |flags| m.template(&Plan { flags, max_tokens: 0, max_whole: 0, piece: 0 }).specials as u32;
         let (streaming, cuttable) = m.traits();
         *info = Info {
             vocab_size: top as u32,
@@ -180,10 +190,11 @@ pub unsafe extern "C" fn sietok_encode(
     ends: *mut i32,
     cut: *mut u8,
     progress: *mut Progress,
+    stop: *const AtomicU32,
     message: *mut u8,
     message_cap: usize,
 ) {
-    let (m, plan, p) = (&*m, (*opt).plan(), &mut *progress);
+    let (m, plan, p, stop) = (&*m, (*opt).plan(), &mut *progress, &*stop);
     let per = 1 + (plan.flags & PAIR != 0) as usize;
     let offsets = slice::from_raw_parts(offsets, count * per + 1);
     let part = |i: usize| {
@@ -198,9 +209,12 @@ pub unsafe extern "C" fn sietok_encode(
     let mut scratch = Scratch::default();
     (p.code, p.need, p.message_len) = (OK, 0, 0);
     while (p.done as usize) < count {
+        if stop.load(Ordering::Relaxed) != 0 {
+            return fail(Failure::Stopped, p, message, message_cap);
+        }
         let i = p.done as usize;
         let texts = [part(i * per), if per == 2 { part(i * 2 + 1) } else { &[] }];
-        let was_cut = match guard(|| m.encode(texts, &plan, &mut scratch)) {
+        let was_cut = match guard(|| m.encode(texts, &plan, stop, &mut scratch)) {
             Ok(c) => c,
             Err(f) => return fail(f, p, message, message_cap),
         };
@@ -235,12 +249,13 @@ pub unsafe extern "C" fn sietok_places(
     cap: usize,
     cut: *mut u8,
     progress: *mut Progress,
+    stop: *const AtomicU32,
     message: *mut u8,
     message_cap: usize,
 ) {
     let (m, plan, p) = (&*m, (*opt).plan(), &mut *progress);
     (p.code, p.need, p.message_len) = (OK, 0, 0);
-    let (found, was_cut) = match guard(|| m.places(bytes(text, len), &plan)) {
+    let (found, was_cut) = match guard(|| m.places(bytes(text, len), &plan, &*stop)) {
         Ok(done) => done,
         Err(f) => return fail(f, p, message, message_cap),
     };

@@ -44,6 +44,15 @@ impl Template {
         Ok(Template { parts, specials })
     }
 
+    /// The special tokens before and behind a single text.
+    pub fn around(&self) -> (Vec<u32>, Vec<u32>) {
+        let at = self.parts.iter().position(|p| matches!(p, Part::Text(..))).unwrap_or(0);
+        let ids = |parts: &[Part]| -> Vec<u32> {
+            parts.iter().filter_map(|p| if let Part::Special(id, _) = p { Some(*id) } else { None }).collect()
+        };
+        (ids(&self.parts[..at]), ids(&self.parts[at..]))
+    }
+
     /// Writes the ids of the texts with the special tokens around them; `types` may be empty.
     /// Returns the number written. The caller has made room for all.
     pub fn fill(&self, texts: [&[u32]; 2], ids: &mut [i32], types: &mut [i32]) -> usize {

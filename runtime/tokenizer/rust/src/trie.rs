@@ -118,6 +118,23 @@ impl Trie {
     }
 }
 
+impl Trie {
+    /// Calls `f` with (id, length) of every entry that `text` starts with, shortest first.
+    #[inline]
+    pub fn each(&self, mut node: u32, text: &[u8], mut f: impl FnMut(u32, usize)) {
+        for (i, &b) in text.iter().enumerate() {
+            match self.step(node, b) {
+                Some(n) => node = n,
+                None => return,
+            }
+            let v = self.nodes[node as usize].value;
+            if v >= 0 {
+                f(v as u32, i + 1);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
