@@ -1,5 +1,5 @@
-"""Programs with mutants in them, from a finished CMake build: only kernels/cuda/*.cu are compiled again, everything
-else is linked from what the build made."""
+"""Programs with mutants in them, from a finished CMake build: only what holds mutants is compiled again (here
+kernels/cuda/*.cu; host.py: kernels/cpu, kernels/ref and csrc), everything else is linked from what the build made."""
 
 import concurrent.futures
 import hashlib
@@ -36,9 +36,18 @@ class Sources:
             raise BuildError(f"{self.build} is no CMake build; `make test-c` makes one")
         self.root = pathlib.Path(home[1])
         commands = json.loads((self.build / "compile_commands.json").read_text())
-        folder = self.root / "kernels" / "cuda"
         self.commands, self.objects = {}, set()
-        for entry in commands:
+        self.text, self._all, self._closure, self._digests = {}, {}, {}, {}
+        self._find(commands)
+        self.files = sorted(self.text)
+        self.mutants, self.parsed = {}, {}
+        for name in self.files:
+            self.mutants[name], self.parsed[name] = sites.find(name, self.text[name])
+
+    def _find(self, entries):
+        """Fills commands (unit → folder and words), objects (of the build), and text (file → text)."""
+        folder = self.root / "kernels" / "cuda"
+        for entry in entries:
             path = pathlib.Path(entry["directory"], entry["file"]).resolve()
             words = shlex.split(entry["command"])
             self.objects.add(pathlib.Path(entry["directory"], words[words.index("-o") + 1]).resolve())
@@ -46,13 +55,30 @@ class Sources:
                 self.commands[path.name] = (entry["directory"], words)
         if not self.commands:
             raise BuildError(f"{self.build} has no .cu file of {folder} in compile_commands.json: configure it anew")
-        self.text, self._closure, self._digests = {}, {}, {}
         for unit in self.commands:
             self._read(folder, unit)
-        self.files = sorted(self.text)
-        self.mutants, self.parsed = {}, {}
-        for name in self.files:
-            self.mutants[name], self.parsed[name] = sites.find(name, self.text[name])
+
+    def place(self, name):
+        """Where a file lies in a mutated tree."""
+        return f"cuda/{name}"
+
+    def source(self, unit, tree):
+        """What is compiled for the unit."""
+        return tree / "cuda" / unit
+
+    def original(self, unit):
+        """How the build's command names it."""
+        return str(self.root / "kernels" / "cuda" / unit)
+
+    def include_folders(self, _unit, tree):
+        # The mutated tree shadows kernels/cuda; kernels/cuda/ptx is found behind it.
+        return [tree]
+
+    def other_headers(self):
+        kernels = self.root / "kernels"
+        paths = [kernels / "ops.h", *kernels.glob("cuda/*.h"), *kernels.glob("cuda/ptx/*.h"), *kernels.glob("simt/*.h"),
+                 *kernels.glob("common/*.h")]  # fmt: skip
+        return digest_of(p.read_text() for p in sorted(paths))
 
     def _read(self, folder, name):
         if name in self.text:
@@ -76,7 +102,7 @@ class Sources:
         """Of everything that decides what a mutant of this file does, but the tests."""
         if name not in self._digests:
             names = set().union(*(self.closure(unit) for unit in self.units_with(name)))
-            self._digests[name] = _digest(self.text[n] for n in sorted(names))
+            self._digests[name] = digest_of(self.text[n] for n in sorted(names))
         return self._digests[name]
 
     def tests_digest(self):
@@ -84,10 +110,14 @@ class Sources:
         paths = [kernels / "ops.h"]
         for folder in ("tests", "simt", "ref", "common", "cuda/ptx", "cuda"):
             paths += [p for p in (kernels / folder).rglob("*") if p.suffix in (".h", ".cc", ".bin", ".txt")]
-        return _digest(str(p) + p.read_text(errors="replace") for p in sorted(set(paths)))
+        return digest_of(str(p) + p.read_text(errors="replace") for p in sorted(set(paths)))
 
 
-def _digest(texts):
+def object_of(folder, unit):
+    return folder / (unit.replace("/", "+").removesuffix(".o") + ".o")
+
+
+def digest_of(texts):
     h = hashlib.sha256()
     for text in texts:
         h.update(hashlib.sha256(text.encode()).digest())
@@ -119,7 +149,7 @@ class Builder:
             for name in names:
                 numbered = [(n, m) for n, m in enumerate(switchable) if m.file == name]
                 written[name] = instrument.instrument(self.sources.parsed[name], numbered)
-                _write(tree / "cuda" / name, written[name].text)
+                _write(tree / self.sources.place(name), written[name].text)
             _write(tree / "mutant.h", instrument.HEADER)
             blamed = set()
             switch = ["-include", str(tree / "mutant.h")]
@@ -136,25 +166,26 @@ class Builder:
         _write(folder / "switch.cc", instrument.SWITCH)
         count = f"-DSIE_MUTANT_COUNT={len(switchable)}"
         self._run(["g++", "-std=c++17", "-O1", count, "-c", "switch.cc", "-o", "switch.o"], folder)
-        objects = [folder / f"{u}.o" for u in units] + [folder / "switch.o"]
+        objects = {u: object_of(folder, u) for u in units}
         linked = {p: self.link(p, objects, folder) for p in programs}
         return linked, switchable, [m for m in mutants if m.id in fixed]
 
     def _blamed(self, unit, output, tree, written):
-        def at(place):
-            path = pathlib.Path(place["path"])
-            if path.parent != tree / "cuda" or path.name not in written:
-                return set()
-            return set(written[path.name].blame(int(place["line"]), int(place["column"])))
+        places = {tree / self.sources.place(name): text for name, text in written.items()}
 
-        # An error that is in no mutant's text came with one that a template was instantiated from: the next one out.
+        def at(place):
+            text = places.get(pathlib.Path(place["path"]))
+            return set(text.blame(int(place["line"]), int(place["column"]))) if text is not None else set()
+
+        # An error that is in no mutant's text came with one that a template was instantiated from, or that a function
+        # with an immediate operand was inlined into: the next one out.
         blamed, way = set(), []
         for line in output.splitlines():
-            if came := instrument.REQUIRED.match(line):
+            if came := instrument.REQUIRED.match(line) or instrument.INLINED.match(line):
                 way.append(came)
             elif error := instrument.ERROR.match(line):
                 blamed |= next(filter(None, map(at, [error, *way])), set())
-            elif "In instantiation of" in line:
+            elif "In instantiation of" in line or line.startswith("In function"):
                 way = []
         if not blamed:
             raise BuildError(f"{unit} does not compile:\n{output[-3000:]}")
@@ -175,8 +206,8 @@ class Builder:
         folder = self.out / "one"
         tree = folder / "source"
         for name in self.sources.files:
-            _write(tree / "cuda" / name, self.sources.text[name])
-        _write(tree / "cuda" / mutant.file, instrument.mutate(self.sources.parsed[mutant.file], mutant))
+            _write(tree / self.sources.place(name), self.sources.text[name])
+        _write(tree / self.sources.place(mutant.file), instrument.mutate(self.sources.parsed[mutant.file], mutant))
         units = self.sources.units_with(mutant.file)
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
             outputs = list(pool.map(lambda u: self._compile(u, tree, folder, []), units))
@@ -184,39 +215,34 @@ class Builder:
             if output is not None:
                 error = instrument.ERROR.search(output)
                 return None, error["text"] if error else output[-300:]
-        return {p: self.link(p, [folder / f"{u}.o" for u in units], folder) for p in programs}, ""
+        _write(folder / "switch.cc", "")
+        self._run(["g++", "-c", "switch.cc", "-o", "switch.o"], folder)
+        return {p: self.link(p, {u: object_of(folder, u) for u in units}, folder) for p in programs}, ""
 
     # ---- compiler and linker
 
     def _compile(self, unit, tree, folder, extra):
         """Compiles tree/cuda/unit. None, or what the compiler said."""
         directory, command = self.sources.commands[unit]
-        source = tree / "cuda" / unit
+        source, original = self.sources.source(unit, tree), self.sources.original(unit)
+        target = object_of(folder, unit)
         command = list(command)
-        target = command.index("-o") + 1
-        command[target] = str(folder / f"{unit}.o")
-        original = str(self.sources.root / "kernels" / "cuda" / unit)
-        command = [str(source) if c == original or c.endswith("/kernels/cuda/" + unit) else c for c in command]
+        command[command.index("-o") + 1] = str(target)
+        ending = original.removeprefix(str(self.sources.root))
+        command = [str(source) if c == original or c.endswith(ending) and not c.startswith("-") else c for c in command]
         command = [c for c in command if not c.startswith(("-W", "-fsanitize", "-fno-sanitize")) and c != "-MD"]
         command += [*_FLAGS, *_BOUNDS, *self.sanitize, "-fmax-errors=200", "-fno-diagnostics-show-caret", *extra]
-        # The mutated tree shadows kernels/cuda; kernels/cuda/ptx is found behind it.
-        command[1:1] = ["-I", str(tree)]
-        stamp = folder / f"{unit}.stamp"
-        texts = ((tree / "cuda" / name).read_text() for name in sorted(self.sources.closure(unit)))
-        key = _digest([shlex.join(command), *texts, self._other_headers()])
-        if stamp.exists() and stamp.read_text() == key and (folder / f"{unit}.o").exists():
+        command[1:1] = [w for f in self.sources.include_folders(unit, tree) for w in ("-I", str(f))]
+        stamp = target.with_suffix(".stamp")
+        texts = ((tree / self.sources.place(name)).read_text() for name in sorted(self.sources.closure(unit)))
+        key = digest_of([shlex.join(command), *texts, self.sources.other_headers()])
+        if stamp.exists() and stamp.read_text() == key and target.exists():
             return None
         result = subprocess.run(command, cwd=directory, capture_output=True, text=True)
         if result.returncode != 0:
             return result.stderr
         stamp.write_text(key)
         return None
-
-    def _other_headers(self):
-        kernels = self.sources.root / "kernels"
-        paths = [kernels / "ops.h", *kernels.glob("cuda/*.h"), *kernels.glob("cuda/ptx/*.h"), *kernels.glob("simt/*.h"),
-                 *kernels.glob("common/*.h")]  # fmt: skip
-        return _digest(p.read_text() for p in sorted(paths))
 
     def link(self, program, objects, folder):
         """The program of the build, these objects in place of its archive's."""
@@ -229,7 +255,7 @@ class Builder:
         archives = [p for p in (build / "libsie_cuda_emulated.a", build / "libsie.a") if p.exists()]
         flags = next([f for f in c if f.startswith("-fsanitize=")] for _, c in self.sources.commands.values())
         path = folder / program
-        self._run(["g++", *flags, "-o", str(path), *map(str, objects), *map(str, own), "-Wl,--start-group",
+        self._run(["g++", *flags, "-o", str(path), *map(str, objects.values()), str(folder / "switch.o"), *map(str, own), "-Wl,--start-group",
                    *map(str, archives), "-Wl,--end-group", "-lm", "-lpthread"], folder)  # fmt: skip
         return path
 

@@ -137,4 +137,5 @@ def mutate(file, mutant):
 
 
 REQUIRED = re.compile(r"^(?P<path>[^:\n]+):(?P<line>\d+):(?P<column>\d+):   (?:recursively )?required (?:from|by) ")
+INLINED = re.compile(r"^ +inlined from .* at (?P<path>[^:\n]+):(?P<line>\d+):(?P<column>\d+)[,:]$")
 ERROR = re.compile(r"^(?P<path>[^:\n]+):(?P<line>\d+):(?P<column>\d+): (?:fatal )?error: (?P<text>.*)$", re.MULTILINE)

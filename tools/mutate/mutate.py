@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Mutation check of kernels/cuda on the emulator: is every barrier, wait, mask, shuffle, bound and stride needed, and
-does a test notice?
+"""Mutation check of the kernels and of csrc: is every barrier, wait, mask, shuffle, bound and stride needed, and does a
+test notice? Those of kernels/cuda run on the emulator.
 
     mutate.py run [FILE…]       every mutant (of these files); goes on where it was stopped
     mutate.py sample            some files and of them some of each class, chosen by --seed, within --seconds
@@ -21,6 +21,7 @@ import threading
 import time
 
 import build
+import host
 import proofs
 import runner
 
@@ -30,7 +31,23 @@ ROOT = HERE.parents[1]
 # Programs that run kernels on the emulator: name → its first arguments. Those that the build has are used.
 PROGRAMS = {"gemm_tests": (), "cuda_attention_tests": (), "kernel_tests": ("--gpu",)}
 QUICK = 4  # seconds
-SELF_CHECK = ("gemm_sm80_tile.cuh", "__syncthreads()")  # a mutant that must be killed
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Kind:
+    """What is mutated, and the programs that judge it."""
+
+    name: str
+    sources: type
+    builder: type
+    programs: dict
+    self_check: tuple  # file and text of a mutant that must be killed
+    sampled_units: int  # compiled in about a minute
+
+
+CUDA = Kind("cuda", build.Sources, build.Builder, PROGRAMS, ("gemm_sm80_tile.cuh", "__syncthreads()"), 8)
+HOST = Kind("host", host.Sources, host.Builder, host.PROGRAMS, ("csrc/slabs.cc", "slab.tokens + length <= limits.tokens_max"), 6)
+KINDS = {"cuda": CUDA, "host": HOST}
 
 
 class Cache:
@@ -59,18 +76,18 @@ class Cache:
 
 
 class Session:
-    def __init__(self, options, build_folder, proven):
-        self.options = options
+    def __init__(self, options, build_folder, proven, kind):
+        self.options, self.kind = options, kind
         self.proven = proven
         self.begin = time.monotonic()
-        self.sources = build.Sources(build_folder)
+        self.sources = kind.sources(build_folder)
         self.out = (pathlib.Path(options.out, pathlib.Path(build_folder).name) if options.out
-                    else pathlib.Path(build_folder)) / "mutate"  # fmt: skip
-        self.builder = build.Builder(self.sources, self.out, options.jobs, self.say)
+                    else pathlib.Path(build_folder)) / ("mutate" if kind is CUDA else f"mutate-{kind.name}")  # fmt: skip
+        self.builder = kind.builder(self.sources, self.out, options.jobs, self.say)
         self.cache = Cache(self.out / "verdicts.jsonl")
         self.tests_digest = self.sources.tests_digest()
         present = {p.name.removesuffix(".dir") for p in (pathlib.Path(build_folder) / "CMakeFiles").glob("*.dir")}
-        self.programs = {p: a for p, a in PROGRAMS.items() if p in (options.programs or present)}
+        self.programs = {p: a for p, a in kind.programs.items() if p in (options.programs or present)}
 
     def say(self, text):
         print(text, flush=True)
@@ -150,7 +167,7 @@ class Session:
 
     def seeds(self, mutant):
         """Only what orders threads and copies depends on their order."""
-        return self.options.seeds if mutant.kind in ("barrier", "wait", "shuffle") else self.options.seeds[:1]
+        return self.options.seeds if self.kind is CUDA and mutant.kind in ("barrier", "wait", "shuffle") else self.options.seeds[:1]
 
     def judge(self, mutant):
         """What is proven to change nothing, and with --quick every mutant, gets some seconds of tests; all others get
@@ -204,7 +221,7 @@ class Session:
 
     def self_check(self):
         """The unchanged code has passed; a mutant that must not survive does not."""
-        file, before = SELF_CHECK
+        file, before = self.kind.self_check
         candidates = self.sources.mutants.get(file, ())
         victim = next((m for m in candidates if m.before == before and m.id in self.numbers), None)
         if victim is None:
@@ -253,15 +270,27 @@ def chosen_units(sources, names):
     return sorted({u for n in names for u in sources.units_with(n)})
 
 
-def run(options):
+def kinds_of(options):
+    """[(kind, its files)]: of the files that are named, else all."""
+    named = {CUDA: [f for f in options.files if not host.is_file(f)], HOST: [f for f in options.files if host.is_file(f)]}
+    return [(k, files) for k, files in named.items()
+            if (files or not options.files) and options.sources in (None, k.name)]  # fmt: skip
+
+
+def of_each_kind(one):
+    """The worst of what it returns for each kind."""
+    return lambda options: max((one(options, kind, files) for kind, files in kinds_of(options)), default=0)
+
+
+def run(options, kind, files):
     """Every build judges in turn what the ones before let live."""
     proven = proofs.load(HERE / "equivalent")
     deadline = time.monotonic() + options.seconds if options.seconds else None
     mutants, verdicts, left = [], {}, None
     for build_folder in options.build:
-        session = Session(options, build_folder, proven)
-        units = chosen_units(session.sources, options.files if left is None else sorted({m.file for m in left}))
-        wanted = set(options.files) or set().union(*(session.sources.closure(u) for u in units))
+        session = Session(options, build_folder, proven, kind)
+        units = chosen_units(session.sources, files if left is None else sorted({m.file for m in left}))
+        wanted = set(files) or set().union(*(session.sources.closure(u) for u in units))
         switchable, fixed = session.prepare(units)
         session.try_tests()
         session.self_check()
@@ -304,14 +333,18 @@ def spread(mutants, seed):
                 yield lots[key][place]
 
 
-def sample(options):
+def sample(options, kind, _files):
     """Some files, chosen by the seed, and of them mutants in turns. Fails on a stale proof, and on a mutant that
     survives all tests that come by it or by its neighbours; one that these do not decide in time counts as not run."""
     seed = options.seed or commit()
     print(f"mutate: a sample chosen by --seed {seed}, in at most {options.seconds:.0f} s")
     proven, left_out = proofs.load(HERE / "equivalent"), listed("open.txt") | listed("asan.txt")
-    session = Session(options, options.build[0], proven)
-    files, units = some_files(session.sources, seed)
+    session = Session(options, options.build[0], proven, kind)
+    known = listed("judged.txt") if kind is HOST else set(session.sources.files)
+    files, units = some_files(session.sources, sorted(known & set(session.sources.files)), seed, kind.sampled_units)
+    if not files:
+        print(f"mutate: no file of {kind.name} has been judged: nothing to sample")
+        return 0
     print(f"mutate: {' '.join(sorted(files))}")
     switchable, _ = session.prepare(units)
     session.try_first_parts()
@@ -356,22 +389,19 @@ def sample(options):
 
 
 def listed(name):
-    """Ids of a list: open.txt, known to survive and nobody has proven yet that they may; asan.txt, which need a build
+    """Lines of a list: judged.txt, files of the host of which every mutant has been judged; ids in open.txt, known to survive and nobody has proven yet that they may; asan.txt, which need a build
     with AddressSanitizer."""
     path = HERE / name
     lines = path.read_text().splitlines() if path.exists() else []
     return {line for line in lines if line and not line.startswith("#")}
 
 
-SAMPLED_UNITS = 8  # compiled in about a minute
-
-
-def some_files(sources, seed):
+def some_files(sources, names, seed, most):
     """Files by the seed, as many as a few units hold, and those units."""
     chosen, units = set(), set()
-    for name in sorted(sources.files, key=lambda n: hashlib.sha256(f"{seed}\n{n}".encode()).hexdigest()):
+    for name in sorted(names, key=lambda n: hashlib.sha256(f"{seed}\n{n}".encode()).hexdigest()):
         more = units | set(sources.units_with(name))
-        if len(more) <= SAMPLED_UNITS:
+        if len(more) <= most:
             chosen, units = chosen | {name}, more
     return chosen, sorted(units)
 
@@ -390,34 +420,41 @@ def commit():
     return result.stdout.strip() if result.returncode == 0 else time.strftime("%Y-%m-%d")
 
 
-def list_mutants(options):
-    sources = build.Sources(options.build[0])
-    for name in options.files or sources.files:
+def list_mutants(options, kind, files):
+    sources = kind.sources(options.build[0])
+    for name in files or sources.files:
         for mutant in sources.mutants[name]:
             print(mutant.id)
     return 0
 
 
-def check(options):
-    sources = build.Sources(options.build[0])
+def check(options, kind, _files):
+    sources = kind.sources(options.build[0])
     proven = proofs.load(HERE / "equivalent")
     wrong = proofs.compare(known_proofs(sources, proven), all_ids(sources), {})
+    if kind is HOST:
+        wrong += [f"stale: judged.txt: there is no such file: {name}" for name in sorted(listed("judged.txt"))
+                  if name not in sources.text]  # fmt: skip
     for file in ("open.txt", "asan.txt"):
         wrong += [f"stale: {file}: there is no such mutant, or it is proven: {name}" for name in sorted(listed(file))
                   if name in proven or name.split(" | ")[0] in sources.text and name not in all_ids(sources)]  # fmt: skip
-    print("\n".join(wrong) or f"mutate: {len(all_ids(sources))} mutants, {len(proven)} of them proven equivalent, "
-          f"{len(listed('open.txt'))} that live still to be decided")
+    left = sum(name.split(" | ")[0] in sources.text for name in listed("open.txt"))
+    print("\n".join(wrong) or f"mutate: {len(all_ids(sources))} mutants of {kind.name}, "
+          f"{len(known_proofs(sources, proven))} of them proven equivalent, {left} that live still to be decided")
     return 1 if wrong else 0
 
 
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("run", "sample", "list", "check"))
-    parser.add_argument("files", nargs="*", help="files of kernels/cuda, for instance rows.cuh")
+    parser.add_argument("files", nargs="*", help="files of kernels/cuda, for instance rows.cuh, and others by their "
+                        "path, for instance csrc/plan.cc")
+    parser.add_argument("--sources", choices=sorted(KINDS), help="cuda: kernels/cuda; host: kernels/cpu, kernels/ref and "
+                        "csrc; both by default")
     parser.add_argument("--build", action="append", help="a finished CMake build; another one, for instance with "
                         "AddressSanitizer, judges what the first lets live; build by default")  # fmt: skip
     parser.add_argument("--out", help="where programs and verdicts go; each build's folder mutate by default")
-    parser.add_argument("--programs", type=lambda s: s.split(","), help=f"of {', '.join(PROGRAMS)}; all by default")
+    parser.add_argument("--programs", type=lambda s: s.split(","), help=f"of {', '.join([*PROGRAMS, *host.PROGRAMS])}; all by default")
     parser.add_argument("--tests", type=re.compile, default="", help="a regular expression: their names")
     parser.add_argument("--mutants", type=re.compile, default="", help="a regular expression: their names")
     parser.add_argument("--jobs", type=int, default=2)
@@ -434,7 +471,8 @@ def main(arguments):
     if options.command == "sample" and not options.seconds:
         options.seconds = 300
     try:
-        return {"run": run, "sample": sample, "list": list_mutants, "check": check}[options.command](options)
+        commands = {"run": run, "sample": sample, "list": list_mutants, "check": check}
+        return of_each_kind(commands[options.command])(options)
     except (build.BuildError, proofs.Unreadable, RuntimeError) as error:
         print(f"mutate: {error}", file=sys.stderr)
         return 2

@@ -11,6 +11,7 @@ import tempfile
 import time
 
 ALWAYS = {"SIE_TEST_STOP": "1", "ASAN_OPTIONS": "detect_leaks=0"}
+ASLEEP = 6  # seconds that all threads sleep without any CPU: nobody will wake them
 SEEDS = (1, 2, 3)  # of the emulator: orders of fibers, moments of copies
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Verdict:
 
 
 def run(path, arguments, environment, limit):
-    """(exit status or negative signal or None after `limit` seconds of CPU, output's end). Again where somebody else
+    """(exit status or negative signal, or None after `limit` seconds of CPU or where all threads sleep; output's end). Again where somebody else
     ended it: that tells nothing about the program."""
     for _ in range(3):
         status, output = run_once(path, arguments, environment, limit)
@@ -66,17 +67,39 @@ def run_once(path, arguments, environment, limit):
             [str(path), *arguments], env={**os.environ, **ALWAYS, **environment}, stdin=subprocess.DEVNULL,
             stdout=output, stderr=subprocess.STDOUT, preexec_fn=bounded,
         )  # fmt: skip
-        try:
-            status = process.wait(timeout=3600 + 20 * limit)
-        except subprocess.TimeoutExpired:
+        status, asleep, before = None, 0, -1
+        for _ in range(int(3600 + 20 * limit)):
+            try:
+                status = process.wait(timeout=1)
+                break
+            except subprocess.TimeoutExpired:
+                spent = cpu_of_sleepers(process.pid)
+                asleep = asleep + 1 if spent is not None and spent == before else 0
+                before = spent
+                if asleep >= ASLEEP:
+                    break
+        if status is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            status = None
         if status == -signal.SIGXCPU:
             status = None
         size = output.seek(0, os.SEEK_END)
         output.seek(max(0, size - 20000))
         return status, output.read().decode(errors="replace")
+
+
+def cpu_of_sleepers(process):
+    """CPU ticks of the process where all its threads sleep; None where one runs or waits for a core or a disk."""
+    ticks = 0
+    for path in pathlib.Path(f"/proc/{process}/task").glob("*/stat"):
+        try:
+            fields = path.read_text().rsplit(") ", 1)[1].split()
+        except (OSError, IndexError):
+            return None
+        if fields[0] != "S":
+            return None
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks
 
 
 def cause(status, output):

@@ -25,7 +25,8 @@ CLASSES = ("barrier", "wait", "mask", "shuffle", "bound", "stride")
 _ORDERING = re.compile(
     r"(__syncthreads|__syncwarp|sync|sync_warp|__threadfence\w*|named_barrier_\w+|cluster_(sync|arrive|wait)"
     r"|mbarrier_(init|wait|arrive\w*)|cp_async_(commit|wait\w*)|fence_\w+|wgmma_(fence|commit|wait|keep)"
-    r"|tma_store_(commit|wait\w*)|grid_dependency_wait|\w+_release)$"
+    r"|tma_store_(commit|wait\w*)|grid_dependency_wait|\w+_release"
+    r"|arrive_and_wait|wait_while|futex_wake|amx_load_config|amx_zero)$"
 )
 _COUNTED_WAIT = re.compile(r"(cp_async_wait|wgmma_wait|tma_store_wait\w*)$")
 _SHUFFLE = re.compile(r"shuffle_(xor|from|up|down)$")

@@ -1,12 +1,16 @@
 """Tests of the mutation check itself: what it finds in a small kernel, what it makes of it, what it says of programs
 that fail, and its list of proofs. A compiler runs, the emulator does not. python3 -m unittest discover tools/mutate"""
 
+import json
 import pathlib
 import subprocess
 import tempfile
+import time
 import unittest
 
+import build
 import cpp
+import host
 import instrument
 import mutate
 import proofs
@@ -145,6 +149,57 @@ class Texts(unittest.TestCase):
             self.assertEqual(set(reached.read_bytes()[: len(mutants)]), {1})
 
 
+class Host(unittest.TestCase):
+    """A build of two objects of one file, and a test that includes a header of csrc."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        root = pathlib.Path(self.folder.name).resolve()
+        files = {
+            "csrc/word.h": "inline int more(int a, int b) { return a < b; }\n",
+            "csrc/word.cc": '#include "word.h"\nint twice(int a) { return a * 2; }\n',
+            "csrc/tests/word_test.cc": '#include "word.h"\nint main() { return more(1, 2) ? 0 : 1; }\n',
+            "csrc/tests/other_test.cc": "int other() { return 0; }\n",
+            "kernels/cpu/rows.h": "inline int rows(int a) { return a + 1; }\n",
+            "kernels/cpu/norm.cc": '#include "rows.h"\nint norm(int a) { return rows(a) + 2; }\n',
+            "build/CMakeCache.txt": f"CMAKE_HOME_DIRECTORY:INTERNAL={root}\n",
+        }
+        commands = [("csrc_hooked", "csrc/word.cc"), ("csrc_tests", "csrc/tests/word_test.cc"),
+                    ("csrc_tests", "csrc/tests/other_test.cc"), ("csrc", "csrc/word.cc"),
+                    ("kernels_cpu_avx2", "kernels/cpu/norm.cc"), ("kernels_cpu_avx512", "kernels/cpu/norm.cc")]  # fmt: skip
+        entries = [{"directory": str(root / "build"), "file": str(root / name),
+                    "command": f"g++ -I{root}/csrc -o CMakeFiles/{target}.dir/{name}.o -c {root}/{name}"}
+                   for target, name in commands]  # fmt: skip
+        files["build/compile_commands.json"] = json.dumps(entries)
+        for name, text in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        self.root, self.sources = root, host.Sources(root / "build")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def test_files_are_those_with_code_of_the_product(self):
+        self.assertEqual(self.sources.files, ["csrc/word.cc", "csrc/word.h", "kernels/cpu/norm.cc", "kernels/cpu/rows.h"])
+
+    def test_a_file_is_compiled_for_every_instruction_set(self):
+        self.assertEqual(self.sources.units_with("kernels/cpu/rows.h"),
+                         ["CMakeFiles/kernels_cpu_avx2.dir/kernels/cpu/norm.cc.o",
+                          "CMakeFiles/kernels_cpu_avx512.dir/kernels/cpu/norm.cc.o"])  # fmt: skip
+
+    def test_a_test_is_compiled_again_where_it_sees_a_mutated_header(self):
+        hooked, test = (f"CMakeFiles/{t}" for t in ("csrc_hooked.dir/csrc/word.cc.o", "csrc_tests.dir/csrc/tests/word_test.cc.o"))
+        self.assertEqual(self.sources.units_with("csrc/word.h"), [hooked, test])
+        tree = pathlib.Path("/tree")
+        self.assertEqual(self.sources.source(hooked, tree), tree / "csrc/word.cc")
+        self.assertEqual(self.sources.source(test, tree), self.root / "csrc/tests/word_test.cc")
+        self.assertEqual(self.sources.include_folders(test, tree), [tree / "csrc"])
+
+    def test_objects_have_names_of_their_own(self):
+        names = {build.object_of(self.root, u) for u in self.sources.commands}
+        self.assertEqual(len(names), len(self.sources.commands))
+
+
 class Verdicts(unittest.TestCase):
     def test_what_killed_a_program(self):
         for word, script in {
@@ -158,6 +213,12 @@ class Verdicts(unittest.TestCase):
         }.items():
             status, output = runner.run("/bin/sh", ("-c", script), {}, 1)
             self.assertEqual(runner.cause(status, output)[0], word)
+
+    def test_a_program_whose_threads_all_sleep_is_ended(self):
+        begin = time.monotonic()
+        status, _ = runner.run("/bin/sh", ("-c", "exec sleep 1000"), {}, 60)
+        self.assertIsNone(status)
+        self.assertLess(time.monotonic() - begin, 600)
 
     def test_a_program_that_somebody_ended_runs_again(self):
         with tempfile.TemporaryDirectory() as folder:
