@@ -36,6 +36,7 @@ var badTexts = map[string]struct{ value, says string }{
 	"encode file":     {"/none/there", "/none/there: no such file"},
 	"encode out":      {"/none/there", "/none/there"},
 	"openapi output":  {"/none/there", "/none/there"},
+	"doctor program":  {"/none/there", "/none/there"},
 	"health url":      {":", "--url :"},
 	"top url":         {":", "--url :"},
 	"race model":      {"nope", "nope"},

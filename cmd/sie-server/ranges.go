@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"reflect"
 	"strconv"
@@ -77,14 +76,14 @@ func parseBounds(tag string, t reflect.Type) (b bounds, err error) {
 	return b, err
 }
 
-// has says whether x is allowed; NaN never is.
+// has says whether x is allowed; NaN never is: it compares with nothing.
 func (b bounds) has(x float64) bool {
 	for _, v := range b.besides {
 		if x == v {
 			return true
 		}
 	}
-	return x >= b.least && x <= b.most && !math.IsNaN(x)
+	return x >= b.least && x <= b.most
 }
 
 // checkRanges returns everything that is out of range among the flags of a command, wherever their values came from: command
