@@ -23,7 +23,7 @@ type hangups struct {
 	last    uint64            // the key of the newest watch
 	watches map[uint64]func() // by key
 
-	// harvested, if set, is called when events were taken from the kernel and before any is looked at. For tests.
+	// harvested, if set, is called when events were taken from the kernel and before any is looked at.
 	harvested func()
 }
 
@@ -41,12 +41,13 @@ func eventKey(e *unix.EpollEvent) uint64 { return uint64(uint32(e.Fd)) | uint64(
 
 var errNoDescriptor = errors.New("server: connection has no descriptor")
 
-func newHangups() (*hangups, error) {
+// newHangups starts the loop. harvested is for tests, else nil.
+func newHangups(harvested func()) (*hangups, error) {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
-	h := &hangups{epfd: ep, done: make(chan struct{}), watches: make(map[uint64]func())}
+	h := &hangups{epfd: ep, done: make(chan struct{}), watches: make(map[uint64]func()), harvested: harvested}
 	if err := unix.Pipe2(h.stop[:], unix.O_CLOEXEC); err != nil {
 		unix.Close(ep)
 		return nil, err

@@ -39,12 +39,11 @@ func TestHangUpIsItsOwnConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	h, err := newHangups()
+	taken, seen := make(chan struct{}), make(chan struct{})
+	h, err := newHangups(func() { taken <- struct{}{}; <-seen })
 	if err != nil {
 		t.Fatal(err)
 	}
-	taken, seen := make(chan struct{}), make(chan struct{})
-	h.harvested = func() { taken <- struct{}{}; <-seen }
 	first, client := ends(t, l)
 	end, err := h.watch(first, func() { t.Error("a watch that had ended was told of its client") })
 	if err != nil {
@@ -94,7 +93,7 @@ func TestHangUpsManyConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	h, err := newHangups()
+	h, err := newHangups(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,7 +115,7 @@ func (s *Server) bundleHash() string {
 // New returns a server in front of w that is not ready yet.
 func New(w *worker.Worker, opt Options) (*Server, error) {
 	opt.setDefaults()
-	h, err := newHangups()
+	h, err := newHangups(nil)
 	if err != nil {
 		return nil, fmt.Errorf("server: watch for hang-ups: %w", err)
 	}

@@ -256,7 +256,7 @@ func isReset(err error) bool {
 // stays.
 func TestFuzz(t *testing.T) {
 	random(t, 0)
-	p := serve(t, "--body-stall", "300ms", "--body-timeout", "2s", "--head-timeout", "500ms", "--max-held-bytes", "8000000")
+	p := serve(t, "--body-stall", "300ms", "--body-timeout", "2s", "--head-timeout", "500ms", "--max-held-bytes", "2000000")
 	all := asks()
 	alone := p.alone(all, nil)
 	p.fuzz(all, 1000, fuzzRounds/4, 0) // what is made on first use
