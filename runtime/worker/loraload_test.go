@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -135,7 +137,9 @@ func TestAdaptersShareTheFetches(t *testing.T) {
 	}
 	s.Add("somebody/other", rank4(t))
 	open, taken := make(chan struct{}), make(chan struct{})
-	done := make(chan error)
+	pass := sync.OnceFunc(func() { close(open) })
+	defer pass()
+	done := make(chan error, 4)
 	for range 4 {
 		go func() {
 			done <- r.models.Fetch(context.Background(), func(context.Context) error { taken <- struct{}{}; <-open; return nil })
@@ -143,12 +147,7 @@ func TestAdaptersShareTheFetches(t *testing.T) {
 		<-taken
 	}
 	asked := make(chan struct{}, 1)
-	s.Fault(func(w http.ResponseWriter, q *http.Request, storage bool) bool {
-		select {
-		case <-open:
-		default:
-			t.Errorf("%s was asked for beside four fetches", q.URL.Path)
-		}
+	s.Fault(func(http.ResponseWriter, *http.Request, bool) bool {
 		select {
 		case asked <- struct{}{}:
 		default:
@@ -159,11 +158,20 @@ func TestAdaptersShareTheFetches(t *testing.T) {
 	if e := errs.As(err); e == nil || e.Code != errs.LoRALoading {
 		t.Fatal(err)
 	}
+	stacks := make([]byte, 4<<20)
+	for waits := false; !waits; { // until the load stands where it waits for its turn
+		select {
+		case <-asked:
+			t.Fatal("the hub was asked beside four fetches")
+		default:
+			waits = strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "registry.turn")
+		}
+	}
 	l := r.copy("lo").loras
 	if _, err := l.find(loraKey{id: "somebody/adapter"}); err != nil {
 		t.Errorf("what is on the disk: %v", err)
 	}
-	close(open)
+	pass()
 	for range 4 {
 		must(t, <-done)
 	}
