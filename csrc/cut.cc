@@ -31,9 +31,13 @@ Cut cut_of(const sie_program *p, const Op &op) {
 
 double flops_of(const sie_program *p, const Op &op) {
   if (op.kind == SIE_OP_ATTENTION) return 4.0 * op.attention.head_dim;
-  if (has_matrix(op.kind)) return 2.0 * static_cast<double>(op.weights[0]->n) * static_cast<double>(op.weights[0]->k);
-  if (op.kind == SIE_OP_LORA) return 2.0 * op.max_rank * static_cast<double>(op.weights[0]->n + op.weights[0]->k);
-  return 32.0 * static_cast<double>(p->values[op.out].columns);  // memory counts, not arithmetic
+  if (has_matrix(op.kind) || op.kind == SIE_OP_LORA) {
+    double n = static_cast<double>(op.weights[0]->n), k = static_cast<double>(op.weights[0]->k);
+    return has_matrix(op.kind) ? 2 * n * k : 2.0 * op.max_rank * (n + k);
+  }
+  // Memory counts, not arithmetic; most where rows are looked up all over a table and written for the first time.
+  double each = op.kind == SIE_OP_EMBED_LAYERNORM ? 512 : 32;
+  return each * static_cast<double>(p->values[op.out].columns);
 }
 
 }  // namespace

@@ -34,7 +34,8 @@ using ll = long long;
 
 void add_value(Text *text, const sie_program *p, sie_value v) {
   const Value &value = p->values[v];
-  text->add(" v%d[%s, %lld]", v, value.rows == Rows::tokens ? "T" : (value.rows == Rows::kept ? "K" : "B"), static_cast<ll>(value.columns));
+  text->add(" v%d[%s, %lld]", v, value.rows == Rows::tokens ? "T" : (value.rows == Rows::kept ? "K" : "B"),
+            static_cast<ll>(value.columns));
   if (value.base != v) {
     text->add(" (columns %lld to %lld of v%d)", static_cast<ll>(value.column),
               static_cast<ll>(value.column + value.columns - 1), value.base);
@@ -131,9 +132,11 @@ size_t sie_program_describe(const sie_program *program, char *text, size_t cap) 
             program->device->threads, static_cast<ll>(lane_bytes(program)),
             static_cast<ll>(program->scratch_bytes));
     if (program->region_tokens > 0) {
-      out.add("region of %lld tokens for longer sequences, %lld B: %lld B a token; scratch up to %lld B of a lane\n",
-              static_cast<ll>(program->region_tokens), static_cast<ll>(region_bytes(program)),
-              static_cast<ll>(program->long_row_bytes), static_cast<ll>(program->long_scratch_bytes));
+      out.add(
+          "region of %lld tokens for longer sequences, %lld B: %lld B a token; scratch up to %lld B of a "
+          "lane\n",
+          static_cast<ll>(program->region_tokens), static_cast<ll>(region_bytes(program)),
+          static_cast<ll>(program->long_row_bytes), static_cast<ll>(program->long_scratch_bytes));
     }
   }
   for (int64_t i = 0; i < program->plan.size(); i++) {

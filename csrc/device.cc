@@ -114,7 +114,8 @@ bool choose_threads(sie_device *device, int32_t asked, int32_t *chosen) {
   int32_t cpus[max_executors], n = std::min(affinity_cpus(cpus, max_executors), max_executors);
   int32_t cores = order_by_core("", cpus, n);
   device->threads = std::min(asked > 0 ? asked : usable_cpus(limits, cores), max_executors);
-  add_why(device, "; %d threads: %d CPUs by affinity on %d cores", device->threads, limits.cpus_affinity, cores);
+  add_why(device, "; %d threads: %d CPUs by affinity on %d cores", device->threads, limits.cpus_affinity,
+          cores);
   if (limits.cpus_quota > 0) add_why(device, ", %.2f by cgroup quota", limits.cpus_quota);
   if (asked > 0) add_why(device, ", %d asked for", asked);
   bool pinned = choose_cpus(cpus, n, cores, device->threads, asked > 0, spread_of_process(), chosen);

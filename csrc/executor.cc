@@ -79,9 +79,11 @@ bool Executors::submit(Run *run) {
     return true;
   }
   // Of two entries at most one has tickets: that of the other run in flight.
-  Entry &entry = left_of(entries_[0].tickets.load(std::memory_order_relaxed)) == 0 ? entries_[0] : entries_[1];
+  Entry &entry =
+      left_of(entries_[0].tickets.load(std::memory_order_relaxed)) == 0 ? entries_[0] : entries_[1];
   entry.run.store(run, std::memory_order_relaxed);
-  uint64_t state = uint64_t{++submitted_} << 32 | (run->yields ? yields_bit : 0) | static_cast<uint32_t>(tickets);
+  uint64_t state =
+      uint64_t{++submitted_} << 32 | (run->yields ? yields_bit : 0) | static_cast<uint32_t>(tickets);
   entry.tickets.store(state, std::memory_order_release);
   // Who waits in a yielding run may go on instead of taking a ticket, so then all are woken.
   events_.advance(yielding_.load(std::memory_order_relaxed) == 0 ? tickets : INT_MAX);
@@ -111,7 +113,8 @@ bool Executors::take(bool yielding, int32_t executor) {
   for (int i = 0; i < max_runs; i++) states[i] = entries_[i].tickets.load(std::memory_order_acquire);
   int older = static_cast<int32_t>(number_of(states[0]) - number_of(states[1])) < 0 ? 0 : 1;
   for (int i : {older, 1 - older}) {
-    if (((states[i] & yields_bit) != 0) == yielding && take_from(&entries_[i], states[i], executor)) return true;
+    if (((states[i] & yields_bit) != 0) == yielding && take_from(&entries_[i], states[i], executor))
+      return true;
   }
   return false;
 }
@@ -125,7 +128,8 @@ bool Executors::take_from(Entry *entry, uint64_t tickets, int32_t executor) {
     run = entry->run.load(std::memory_order_relaxed);
   } while (!entry->tickets.compare_exchange_weak(tickets, tickets - 1, std::memory_order_acq_rel,
                                                  std::memory_order_acquire));
-  int32_t ticket = run->tickets - static_cast<int32_t>(left_of(tickets)), of_teams = run->tickets - run->singles;
+  int32_t ticket = run->tickets - static_cast<int32_t>(left_of(tickets)),
+          of_teams = run->tickets - run->singles;
   hooks::takes_ticket(ticket < of_teams ? ticket % run->team : 0);
   if (ticket < of_teams) {
     run->work(run, ticket / run->team, ticket % run->team, executor);

@@ -88,7 +88,7 @@ using Work = void (*)(Run *run, int32_t slab, int32_t member, int32_t executor);
 struct Run {
   Work work;
   int32_t team;
-  int32_t tickets;              // slabs · team, but for the last `singles` slabs, which have one ticket each
+  int32_t tickets;  // slabs · team, but for the last `singles` slabs, which have one ticket each
   int32_t singles = 0;
   bool yields = false;
   std::atomic<int32_t> left;    // tickets not done

@@ -75,7 +75,8 @@ class Planner {
     double linear = 0, attention = 0;
     for (const Op &op : p_->ops) {
       if (p_->values[op.in[0] != SIE_NO_VALUE ? op.in[0] : op.out].rows == Rows::seqs) continue;
-      if (has_matrix(op.kind)) linear += static_cast<double>(op.weights[0]->n) * static_cast<double>(op.weights[0]->k);
+      if (has_matrix(op.kind))
+        linear += static_cast<double>(op.weights[0]->n) * static_cast<double>(op.weights[0]->k);
       if (op.kind == SIE_OP_ATTENTION) attention += 2.0 * op.attention.heads * op.attention.head_dim;
     }
     double balance = attention > 0 ? linear / attention : 0;
@@ -147,8 +148,8 @@ class Planner {
     // Rows a multiple of 2 KiB apart share few sets of a CPU's cache; one line more spreads them.
     if (!gpu_ && row >= 2048 && row % 2048 == 0) row += 64;
     int32_t now = static_cast<int32_t>(p_->plan.size());
-    Buffer buffer = {rows, form.dtype, columns, row / element, form.scale_group, form.outliers, 0, now,
-                     now,  -1,         0,       0,             0};
+    Buffer buffer = {
+        rows, form.dtype, columns, row / element, form.scale_group, form.outliers, 0, now, now, -1, 0, 0, 0};
     buffer.bytes = round_up(parts_of(buffer, rows_cap(rows)).end, gpu_ ? 256 : 64);
     return p_->buffers.push(buffer) ? static_cast<int32_t>(p_->buffers.size() - 1) : -1;
   }

@@ -119,7 +119,8 @@ struct BufferParts {
   int64_t scale, zero, outlier, end;
 };
 inline BufferParts parts_of(const Buffer &b, int64_t cap) {
-  int64_t groups = b.scale_group > 0 ? (b.columns + b.scale_group - 1) / b.scale_group : (b.scale_group < 0 ? 1 : 0);
+  int64_t groups =
+      b.scale_group > 0 ? (b.columns + b.scale_group - 1) / b.scale_group : (b.scale_group < 0 ? 1 : 0);
   BufferParts p = {};
   p.scale = round_up(cap * b.ld * dtype_bytes(b.dtype), 64);
   p.zero = p.scale + round_up(cap * groups * 4, 64);
@@ -192,8 +193,8 @@ struct sie_program {
   int64_t region_tokens = 0;
   int64_t long_row_bytes = 0, long_fixed_bytes = 0;  // values: of a token, and of any sequence
   int64_t long_scratch_bytes = 0;                    // of one executor, in its lane
-  double block_flops = sie::max_block_flops;              // less in tests
-  sie::Block one_row_each;    // int32 0, 1, 2 …: cumulative lengths of one row a sequence
+  double block_flops = sie::max_block_flops;         // less in tests
+  sie::Block one_row_each;  // int32 0, 1, 2 …: cumulative lengths of one row a sequence
   // Plan of a GPU:
   sie::WorkList work_lists[sie::max_work_lists] = {};
   int32_t n_work_lists = 0;

@@ -14,7 +14,12 @@ inline sie_tensor long_tensor(const Replay &r, const Operand &o) {
   int64_t start = fixed ? r.long_cap * r.program->long_row_bytes + b.row_offset : r.long_cap * b.row_offset;
   BufferParts parts = parts_of(b, cap);
   char *base = r.values + start;
-  sie_tensor t = {base + row * b.ld * dtype_bytes(b.dtype) + o.column, b.ld, b.dtype, b.scale_group, nullptr, nullptr,
+  sie_tensor t = {base + row * b.ld * dtype_bytes(b.dtype) + o.column,
+                  b.ld,
+                  b.dtype,
+                  b.scale_group,
+                  nullptr,
+                  nullptr,
                   nullptr};
   int64_t groups = b.scale_group > 0 ? (b.columns + b.scale_group - 1) / b.scale_group : 1;
   if (b.scale_group != 0) t.scale = reinterpret_cast<float *>(base + parts.scale) + row * groups;

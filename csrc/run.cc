@@ -152,20 +152,25 @@ void plan_run(sie_slot *slot, sie_arena *arena) {
 
 }  // namespace
 
-sie_status sie_arena_create(sie_device *device, const sie_workspace *workspace, sie_arena **arena, sie_error *err) {
+sie_status sie_arena_create(sie_device *device, const sie_workspace *workspace, sie_arena **arena,
+                            sie_error *err) {
   SIE_FAIL_IF(arena == nullptr, SIE_INVALID_ARGUMENT, err, "arena is NULL");
   *arena = nullptr;
-  SIE_FAIL_IF(device == nullptr || workspace == nullptr, SIE_INVALID_ARGUMENT, err, "device or workspace is NULL");
+  SIE_FAIL_IF(device == nullptr || workspace == nullptr, SIE_INVALID_ARGUMENT, err,
+              "device or workspace is NULL");
   constexpr int64_t most = int64_t{1} << 46;
-  SIE_FAIL_IF(workspace->lane < 64 || workspace->lane > most || workspace->region < 0 || workspace->region > most,
-              SIE_INVALID_ARGUMENT, err, "a workspace of %lld bytes a lane and %lld in the region; at least 64 and 0",
-              static_cast<long long>(workspace->lane), static_cast<long long>(workspace->region));
-  int64_t stride = round_up(workspace->lane, 64), bytes = stride * device->threads + round_up(workspace->region, 64);
+  SIE_FAIL_IF(
+      workspace->lane < 64 || workspace->lane > most || workspace->region < 0 || workspace->region > most,
+      SIE_INVALID_ARGUMENT, err, "a workspace of %lld bytes a lane and %lld in the region; at least 64 and 0",
+      static_cast<long long>(workspace->lane), static_cast<long long>(workspace->region));
+  int64_t stride = round_up(workspace->lane, 64),
+          bytes = stride * device->threads + round_up(workspace->region, 64);
   sie_arena *a = new_object<sie_arena>();
   SIE_FAIL_IF(a == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for an arena");
   if (!device->is_gpu() && !allocate(static_cast<size_t>(bytes), &a->memory)) {
     destroy_object(a);
-    return fail(err, SIE_OUT_OF_MEMORY, "no memory for an arena of %lld bytes", static_cast<long long>(bytes));
+    return fail(err, SIE_OUT_OF_MEMORY, "no memory for an arena of %lld bytes",
+                static_cast<long long>(bytes));
   }
   a->device = device;
   a->bytes = device->is_gpu() ? bytes : static_cast<int64_t>(a->memory.bytes);
@@ -211,8 +216,9 @@ sie_status sie_program_submit(sie_program *program, sie_arena *arena, sie_slot *
               "program, arena or slot is NULL");
   SIE_FAIL_IF(program->device != slot->device || program->device != arena->device, SIE_INVALID_ARGUMENT, err,
               "program, arena and slot are not of one device");
-  SIE_FAIL_IF(slot->state.load(std::memory_order_acquire) != run_loaded || slot->program_serial != program->serial,
-              SIE_INVALID_ARGUMENT, err, "the slot is not loaded with a batch for this program");
+  SIE_FAIL_IF(
+      slot->state.load(std::memory_order_acquire) != run_loaded || slot->program_serial != program->serial,
+      SIE_INVALID_ARGUMENT, err, "the slot is not loaded with a batch for this program");
   if (slot->device->is_gpu()) {
     SIE_TRY(gpu_submit(program, arena, slot, err));
     slot->state.store(run_started, std::memory_order_release);

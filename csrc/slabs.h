@@ -10,7 +10,8 @@ struct SlabLimits {
   int32_t executors;
   int64_t tokens_max;  // a sequence longer than this is a slab of its own
   int64_t seqs_max;
-  int64_t balance;  // tokens at which a sequence's attention costs as much as its linear layers; 0: no attention
+  int64_t
+      balance;  // tokens at which a sequence's attention costs as much as its linear layers; 0: no attention
 };
 
 struct SlabShare {

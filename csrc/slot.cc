@@ -15,7 +15,8 @@ using ll = long long;
 
 bool allocate_slot(sie_slot *slot) {
   int64_t tokens = slot->caps.max_tokens, seqs = slot->caps.max_seqs;
-  int64_t teams = std::max<int64_t>(slot->device->threads, tokens / slab_tokens_max);  // every long slab has one
+  int64_t teams =
+      std::max<int64_t>(slot->device->threads, tokens / slab_tokens_max);  // every long slab has one
   bool ok = allocate(static_cast<size_t>(slot->caps.query_bytes), &slot->queries);
   for (Block *block : {&slot->ids, &slot->type_ids, &slot->keep}) {
     ok = ok && array_of<int32_t>(block, tokens) != nullptr;

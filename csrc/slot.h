@@ -11,7 +11,7 @@ struct sie_arena {
   sie_device *device = nullptr;
   int64_t bytes = 0;
   sie::Block memory = {};
-  int64_t lane_stride = 0;  // lane i starts at i · lane_stride: the same for every program
+  int64_t lane_stride = 0;               // lane i starts at i · lane_stride: the same for every program
   int64_t region = 0, region_bytes = 0;  // where long slabs' values lie, behind the lanes
   uint64_t long_runs = 0;                // runs with long slabs so far; the submitting thread's
   std::atomic<uint64_t> long_done{0};    // those of them that have left the region
@@ -37,8 +37,8 @@ struct sie_slot : sie::Run {
   // Work list.
   sie::Block slabs = {}, teams = {};
   sie::Block shares = {}, order = {}, slab_of = {}, heap = {}, by_length = {};
-  int32_t n_slabs = 0, n_long = 0;  // long ones come first
-  uint64_t long_turn = 0;           // runs that must leave the region before this one may use it
+  int32_t n_slabs = 0, n_long = 0;    // long ones come first
+  uint64_t long_turn = 0;             // runs that must leave the region before this one may use it
   std::atomic<int32_t> long_left{0};  // long slabs not done
   // Outputs.
   sie::Block outputs[sie::max_outputs] = {};

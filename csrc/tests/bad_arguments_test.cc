@@ -256,8 +256,9 @@ TEST(bad_run_arguments) {
   REFUSED(sie_arena_create(nullptr, &some, &arena, &err));
   REFUSED(sie_arena_create(m.device, nullptr, &arena, &err));
   REFUSED(sie_arena_create(m.device, &some, nullptr, &err));
-  for (const sie_workspace &bad : {sie_workspace{0, 0}, sie_workspace{63, 0}, sie_workspace{64, -1}, sie_workspace{-64, 64},
-                                   sie_workspace{INT64_MAX, 0}, sie_workspace{64, INT64_MAX}}) {
+  for (const sie_workspace &bad :
+       {sie_workspace{0, 0}, sie_workspace{63, 0}, sie_workspace{64, -1}, sie_workspace{-64, 64},
+        sie_workspace{INT64_MAX, 0}, sie_workspace{64, INT64_MAX}}) {
     REFUSED(sie_arena_create(m.device, &bad, &arena, &err));
   }
   some.region = int64_t{1} << 46;

@@ -71,7 +71,8 @@ TEST(float_state_of_executors_is_the_default) {
   CHECK(executors.submit(&look), "refused");
   executors.wait(&look);
   executors.stop();
-  for (const std::atomic<unsigned int> &seen : look.seen) CHECK(seen.load() == 0x1f80, "mxcsr %x", seen.load());
+  for (const std::atomic<unsigned int> &seen : look.seen)
+    CHECK(seen.load() == 0x1f80, "mxcsr %x", seen.load());
 }
 
 TEST(float_state_of_packing_is_the_default) {

@@ -22,7 +22,8 @@ using model::Shape;
 namespace {
 
 bool same_results(const Result &a, const Result &b) {
-  return a.status == SIE_OK && b.status == SIE_OK && same_bits(a.rows, b.rows) && same_bits(a.values, b.values);
+  return a.status == SIE_OK && b.status == SIE_OK && same_bits(a.rows, b.rows) &&
+         same_bits(a.values, b.values);
 }
 
 Batch batch_of(const Shape &shape, const std::vector<int> &lengths) {
@@ -60,14 +61,14 @@ struct LongJob : sie::Run {
     }
     job->members_in.fetch_sub(1);
   }
-
 };
 
 // A run of teams that meet at plain barriers.
 struct ShortJob : sie::Run {
   std::vector<sie::Team> teams;
   std::vector<std::atomic<int>> done;
-  ShortJob(int slabs, int members) : teams(static_cast<size_t>(slabs)), done(static_cast<size_t>(slabs * members)) {
+  ShortJob(int slabs, int members)
+      : teams(static_cast<size_t>(slabs)), done(static_cast<size_t>(slabs * members)) {
     team = members;
     tickets = slabs * members;
     work = run;
@@ -179,7 +180,8 @@ TEST(long_slabs_wait_for_room) {
         const sie::Slab *slabs = static_cast<const sie::Slab *>(m.slots[0]->slabs.p);
         CHECK(slabs[1].after == (tokens == 640 ? 1 : 0) && slabs[2].after >= 1, "no slab waits");
         Result first = wait(&m, 0, batch), second = wait(&m, 1, batch);
-        CHECK(same_results(expected, first) && same_results(expected, second), "%d executors: other bits", threads);
+        CHECK(same_results(expected, first) && same_results(expected, second), "%d executors: other bits",
+              threads);
       }
     }
   }
@@ -202,7 +204,8 @@ TEST(long_texts_beside_short_ones) {
         for (int i = 0; i < 4; i++) {
           const Batch &batch = i % 2 == 0 ? single : several;
           CHECK(submit(&m, 1, batch) == SIE_OK, "%s", m.err.message);
-          CHECK(same_results(wait(&m, 1, batch), i % 2 == 0 ? want_single : want_several), "a short batch differs");
+          CHECK(same_results(wait(&m, 1, batch), i % 2 == 0 ? want_single : want_several),
+                "a short batch differs");
         }
         CHECK(same_results(wait(&m, 0, longer), want_longer), "the long batch differs");
       }
@@ -227,8 +230,10 @@ TEST(long_texts_cost_little_memory) {
   int64_t bytes = 64 * sie::lane_bytes(m.program) + sie::region_bytes(m.program);
   printf("     64 threads: lanes of %.1f MiB, a region of %.1f MiB, %.1f MiB in all\n",
          static_cast<double>(sie::lane_bytes(m.program)) / (1 << 20),
-         static_cast<double>(sie::region_bytes(m.program)) / (1 << 20), static_cast<double>(bytes) / (1 << 20));
-  CHECK(m.program->region_tokens == 16384, "a region of %lld tokens", static_cast<long long>(m.program->region_tokens));
+         static_cast<double>(sie::region_bytes(m.program)) / (1 << 20),
+         static_cast<double>(bytes) / (1 << 20));
+  CHECK(m.program->region_tokens == 16384, "a region of %lld tokens",
+        static_cast<long long>(m.program->region_tokens));
   CHECK(bytes <= int64_t{5} << 28, "%lld bytes", static_cast<long long>(bytes));
   // Sixteen texts of 1,024 tokens have places side by side.
   CHECK(16 * sie::long_bytes(m.program, 1024) <= sie::region_bytes(m.program), "sixteen texts do not fit");

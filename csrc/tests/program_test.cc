@@ -205,7 +205,8 @@ TEST(program_refuses_the_batch_of_a_freed_one) {
   CHECK(sie_slot_load(m.slots[0], m.program, &packed, &m.err) == SIE_OK, "%s", m.err.message);
   // The next program, in the memory of the last.
   m.program->serial = ++m.device->programs;
-  CHECK(sie_program_submit(m.program, m.arena, m.slots[0], &m.err) == SIE_INVALID_ARGUMENT, "a stale batch runs");
+  CHECK(sie_program_submit(m.program, m.arena, m.slots[0], &m.err) == SIE_INVALID_ARGUMENT,
+        "a stale batch runs");
   CHECK(sie_slot_load(m.slots[0], m.program, &packed, &m.err) == SIE_OK, "%s", m.err.message);
   CHECK(sie_program_submit(m.program, m.arena, m.slots[0], &m.err) == SIE_OK, "%s", m.err.message);
   CHECK(sie_slot_wait(m.slots[0], &m.err) == SIE_OK, "%s", m.err.message);
@@ -250,7 +251,8 @@ TEST(program_keeps_nan_in_its_own_item) {
       for (int c = 0; c < m.hidden; c++) nan = nan && isnan(row[c]);
       if (b == 3) CHECK(nan, "%s: a NaN gave a plausible vector", path.name);
       if (b != 3) {
-        CHECK(memcmp(row, &clean.rows[static_cast<size_t>(b * m.hidden)], static_cast<size_t>(m.hidden) * 4) == 0,
+        CHECK(memcmp(row, &clean.rows[static_cast<size_t>(b * m.hidden)],
+                     static_cast<size_t>(m.hidden) * 4) == 0,
               "%s: text %lld sees the NaN of text 3", path.name, static_cast<long long>(b));
       }
     }

@@ -79,7 +79,8 @@ TEST(slabs_use_all_executors) {
   CHECK(plan({10, 10, 10}, {8, 512, 512, 2304}).shares.size() == 1, "30 tokens are one slab");
   CHECK(plan({900, 3, 4}, {4, 512, 512, 2304}).shares.size() >= 2, "a long sequence is a slab of its own");
   CHECK(plan({}, {4, 512, 512, 2304}).shares.empty(), "no sequences, no slab");
-  CHECK(plan(std::vector<int32_t>(1000, 0), {2, 512, 512, 2304}).shares.size() == 2, "empty sequences fill slabs");
+  CHECK(plan(std::vector<int32_t>(1000, 0), {2, 512, 512, 2304}).shares.size() == 2,
+        "empty sequences fill slabs");
 }
 
 TEST(slabs_weigh_attention_as_the_program_does) {
@@ -93,7 +94,8 @@ TEST(slabs_weigh_attention_as_the_program_does) {
     }
     return int64_t{-1};
   };
-  CHECK(beside_long(0) == 848 || beside_long(0) == 832, "without attention: %lld tokens", static_cast<long long>(beside_long(0)));
+  CHECK(beside_long(0) == 848 || beside_long(0) == 832, "without attention: %lld tokens",
+        static_cast<long long>(beside_long(0)));
   CHECK(beside_long(6144) > beside_long(384), "balance 6144: %lld tokens, 384: %lld",
         static_cast<long long>(beside_long(6144)), static_cast<long long>(beside_long(384)));
 }

@@ -35,7 +35,8 @@ TEST(topology_puts_one_cpu_of_each_core_first) {
   Root apart, side_by_side;
   for (int cpu = 0; cpu < 8; cpu++) {
     siblings(&apart, cpu, (std::to_string(cpu % 4) + "," + std::to_string(cpu % 4 + 4) + "\n").c_str());
-    siblings(&side_by_side, cpu, (std::to_string(cpu / 2 * 2) + "-" + std::to_string(cpu / 2 * 2 + 1)).c_str());
+    siblings(&side_by_side, cpu,
+             (std::to_string(cpu / 2 * 2) + "-" + std::to_string(cpu / 2 * 2 + 1)).c_str());
   }
   check_order(apart, {0, 1, 2, 3, 4, 5, 6, 7}, 4, {0, 1, 2, 3, 4, 5, 6, 7});
   check_order(side_by_side, {0, 1, 2, 3, 4, 5, 6, 7}, 4, {0, 2, 4, 6, 1, 3, 5, 7});
@@ -77,7 +78,8 @@ TEST(topology_counts_executors) {
     int32_t affinity, cores;
     double quota;
     int32_t want;
-  } cases[] = {{8, 8, 0, 8}, {8, 4, 0, 4}, {8, 4, 2.5, 3}, {8, 4, 6, 4}, {8, 8, 2, 2}, {8, 8, 0.2, 1}, {1, 1, 0, 1}};
+  } cases[] = {{8, 8, 0, 8}, {8, 4, 0, 4},   {8, 4, 2.5, 3}, {8, 4, 6, 4},
+               {8, 8, 2, 2}, {8, 8, 0.2, 1}, {1, 1, 0, 1}};
   for (const auto &c : cases) {
     int32_t got = sie::usable_cpus({c.affinity, c.quota, 0}, c.cores);
     CHECK(got == c.want, "%d cores, quota %g: %d executors, %d expected", c.cores, c.quota, got, c.want);

@@ -185,7 +185,8 @@ TEST(weight_int8_columns_are_bounded) {
   sie_weight_free(w);
   d.compute = SIE_COMPUTE_INT8;
   CHECK(sie_weight_create(device, &d, &w, &err) == SIE_UNSUPPORTED, "status of one column too many");
-  CHECK(strstr(err.message, "65537") != nullptr && strstr(err.message, "65536") != nullptr, "%s", err.message);
+  CHECK(strstr(err.message, "65537") != nullptr && strstr(err.message, "65536") != nullptr, "%s",
+        err.message);
   d.k = most;
   CHECK(sie_weight_create(device, &d, &w, &err) == SIE_OK, "%s", err.message);
   if (w != nullptr) {
@@ -221,7 +222,8 @@ TEST(weight_denormals_become_zero) {
     CHECK(sie_weight_create(ref.device, &d, &w, &ref.err) == SIE_OK, "%s", ref.err.message);
     bool kept = kind == SIE_WEIGHT_DATA;
     const std::vector<float> &want = kept ? values : expected;
-    CHECK(memcmp(w->data.p, want.data(), want.size() * sizeof(float)) == 0, "kind %u holds other values", kind);
+    CHECK(memcmp(w->data.p, want.data(), want.size() * sizeof(float)) == 0, "kind %u holds other values",
+          kind);
     CHECK(sie_weight_denormals(w) == (kept ? 0 : 3), "kind %u: %lld denormals", kind,
           static_cast<long long>(sie_weight_denormals(w)));
     sie_weight_free(w);
