@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -71,7 +70,6 @@ type serverProcess struct {
 	cmd  *exec.Cmd
 	log  testrig.Log
 	done chan struct{} // closed when the process has ended
-	once sync.Once
 }
 
 func process(ts *testscript.TestScript) *serverProcess {

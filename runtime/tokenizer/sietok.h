@@ -25,9 +25,10 @@ typedef struct {
 
 typedef struct {
   uint64_t max_tokens; /* kept per text or pair, special ones included; 0: all */
-  uint64_t max_whole;  /* bytes that the general pipeline may take at once; a tokenizer's own bound may be lower */
-  uint64_t piece;      /* bytes of a piece; 0: as the tokenizer's bound says */
-  uint32_t flags;      /* SIETOK_SPECIAL ... */
+  uint64_t
+      max_whole;  /* bytes that the general pipeline may take at once; a tokenizer's own bound may be lower */
+  uint64_t piece; /* bytes of a piece; 0: as the tokenizer's bound says */
+  uint32_t flags; /* SIETOK_SPECIAL ... */
 } sietok_options;
 
 /* In and out: zero before the first call; a later call goes on at text `done`. */
