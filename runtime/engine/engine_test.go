@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/sie-engine/sie/internal/lockorder"
 )
 
 // openTest opens a device, or skips with the line to run.
@@ -399,6 +401,9 @@ func TestSlotLoadChecks(t *testing.T) {
 }
 
 func TestLoadSubmitWaitAllocateNothing(t *testing.T) {
+	if lockorder.Checked {
+		t.Skip("locks that are checked allocate")
+	}
 	d := openTest(t, Options{Threads: 1})
 	m := newTiny(t, d, Caps{MaxTokens: 8, MaxSeqs: 2, MaxLen: 8})
 	a, err := d.NewArena(m.program.Workspace())

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -82,7 +83,7 @@ func TestStopsInsideAText(t *testing.T) {
 		stop, release := stopFlag(ctx, len(text))
 		cancel()
 		release()
-		for *stop == 0 { // what AfterFunc started runs
+		for atomic.LoadUint32(stop) == 0 { // what AfterFunc started runs
 			stop, release = stopFlag(ctx, len(text))
 			release()
 		}

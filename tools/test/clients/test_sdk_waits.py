@@ -17,7 +17,7 @@ def test_cold_and_broken_models(tmp_path):
         broken = shutil.copytree(GOLDEN / "st-mean", tmp_path / f"broken{i}")
         (broken / "model.safetensors").write_bytes((broken / "model.safetensors").read_bytes()[:1000])
         models.append(f"broken{i}={broken}")
-    s = Server("--load-wait", "1ns", models=",".join(models), preload="cut")
+    s = Server("--load-wait", "1us", models=",".join(models), preload="cut")
     with s.context():
         runs = []
         try:
