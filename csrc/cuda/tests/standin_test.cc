@@ -52,7 +52,10 @@ int stale_reads(bool wait) {
 TEST(a_missing_wait_is_seen) {
   command("delay 1000");
   CHECK(stale_reads(true) == 0, "with the wait");
-  CHECK(stale_reads(false) > 3, "without the wait nothing was wrong");
+  // How often depends on the machine, so it is tried until it was seen.
+  int stale = 0;
+  for (int tries = 0; tries < 200 && stale <= 3; tries++) stale += stale_reads(false);
+  CHECK(stale > 3, "without the wait nothing was wrong");
   command("delay 100");
 }
 
