@@ -20,6 +20,10 @@ _FLAGS = ["-O1", "-g0", "-Wno-narrowing", "-Wno-psabi", "-Werror=vla"]
 _BOUNDS = ["-fsanitize=bounds", "-fsanitize-undefined-trap-on-error"]
 
 
+# The object libraries that a program has besides its own objects (cmake/tests.cmake).
+_LIBRARIES = {"kernel_tests": ("kernels_amx_emulated", "table_amx_emulated")}
+
+
 class BuildError(Exception):
     pass
 
@@ -247,9 +251,9 @@ class Builder:
     def link(self, program, objects, folder):
         """The program of the build, these objects in place of its archive's."""
         build = self.sources.build
-        folder_of_objects = build / "CMakeFiles" / f"{program}.dir"
+        targets = [program, *_LIBRARIES.get(program, ())]
         # An old build's folder may hold objects of sources that are gone.
-        own = sorted(o for o in folder_of_objects.rglob("*.o") if o in self.sources.objects)
+        own = sorted(o for t in targets for o in (build / "CMakeFiles" / f"{t}.dir").rglob("*.o") if o in self.sources.objects)
         if not own:
             raise BuildError(f"{build} has no objects of {program}: build it first")
         archives = [p for p in (build / "libsie_cuda_emulated.a", build / "libsie.a") if p.exists()]

@@ -24,7 +24,7 @@ step "CUDA kernels for every target" tools/kernels/check.sh check "${TOOLKIT:-13
 rm -f build/launches
 step "C: kernels, programs, ABI" bash -c 'cmake --build build -j "$(nproc)" >/dev/null && SIE_SIMT_LAUNCHES=$PWD/build/launches ctest --test-dir build -j "$(nproc)" --output-on-failure'
 step "How the tests launch each kernel" python3 -B tools/kernels/launches.py check build/launches
-step "Mutants: proofs, and a sample" bash -c 'python3 -B tools/mutate/mutate.py check && python3 -B tools/mutate/mutate.py sample --seconds 120 --jobs "$(nproc)"'
+step "Mutants: proofs, and a sample" bash -c 'python3 -B tools/mutate/mutate.py check && python3 -B tools/mutate/mutate.py sample --seconds 240 --jobs "$(nproc)"'
 step "C under AddressSanitizer and UBSan" bash -c 'cmake --preset asan >/dev/null && cmake --build build-asan -j "$(nproc)" >/dev/null && ctest --test-dir build-asan -j "$(nproc)" --output-on-failure'
 step "Go" env SIE_REQUIRE_MINILM=1 SIE_REQUIRE_BROWSER=1 SIE_REQUIRE_BUCKETS=1 go test -tags native ./...
 # shellcheck disable=SC2086
