@@ -8,8 +8,6 @@ import contextlib
 import http.client
 import json
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -133,23 +131,5 @@ def markdown(o, r):
     )
 
 
-def main():
-    o = arguments()
-    result = {"about": records.about("bench-long")}
-    with records.kept(result, o.results, "long"), tempfile.TemporaryDirectory(prefix="sie-long-") as into:
-        measure(o, Path(into), result)
-    if o.results:
-        records.write(o.results, "long", result, markdown(o, result))
-    else:
-        print(markdown(o, result))
-    if not result["held"]:
-        sys.exit("longtexts.py: not held")
-
-
 if __name__ == "__main__":
-    try:
-        main()
-    except Failed as err:
-        sys.exit(f"bench: {err}")
-    except KeyboardInterrupt:
-        sys.exit("bench: interrupted")
+    records.bounded(arguments(), "long", measure, markdown)

@@ -7,15 +7,12 @@ import argparse
 import contextlib
 import json
 import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 import machine
 import records
 import shapes
 import texts
-from racers import Failed
 from served import Load, Server, clean_env
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -73,23 +70,5 @@ def markdown(o, r):
     )
 
 
-def main():
-    o = arguments()
-    result = {"about": records.about("bench-overload")}
-    with records.kept(result, o.results, "overload"), tempfile.TemporaryDirectory(prefix="sie-overload-") as into:
-        measure(o, Path(into), result)
-    if o.results:
-        records.write(o.results, "overload", result, markdown(o, result))
-    else:
-        print(markdown(o, result))
-    if not result["held"]:
-        sys.exit("overload.py: not held")
-
-
 if __name__ == "__main__":
-    try:
-        main()
-    except Failed as err:
-        sys.exit(f"bench: {err}")
-    except KeyboardInterrupt:
-        sys.exit("bench: interrupted")
+    records.bounded(arguments(), "overload", measure, markdown)

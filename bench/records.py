@@ -1,13 +1,17 @@
-"""Records of benchmarks: what they ran on, a markdown table and a JSON file in results/, and what is kept of a run that is ended early."""
+"""Records of benchmarks: what they ran on, a markdown table and a JSON file in results/, and what is kept of a run that is ended early;
+and the main program of a bench that has a bound to hold.
+"""
 
 import contextlib
 import datetime
 import json
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 import machine
+from racers import Failed
 
 
 def about(target):
@@ -60,3 +64,23 @@ def kept(record, folder, kind):
     finally:
         signal.signal(signal.SIGTERM, before)
     path.unlink(missing_ok=True)
+
+
+def bounded(o, kind, measure, markdown):
+    """Runs a bench that fills a record, and ends with 1 where the bound does not hold: measure(o, folder, record) sets record["held"],
+    markdown(o, record) returns the table. The record goes to o.results as <cpu>-<kind>, or the table to the terminal.
+    """
+    record = {"about": about(f"bench-{kind}")}
+    try:
+        with kept(record, o.results, kind), tempfile.TemporaryDirectory(prefix=f"sie-{kind}-") as into:
+            measure(o, Path(into), record)
+    except Failed as err:
+        sys.exit(f"bench-{kind}: {err}")
+    except KeyboardInterrupt:
+        sys.exit(f"bench-{kind}: interrupted")
+    if o.results:
+        write(o.results, kind, record, markdown(o, record))
+    else:
+        print(markdown(o, record))
+    if not record["held"]:
+        sys.exit(f"bench-{kind}: the bound is not held")

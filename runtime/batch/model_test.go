@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -15,6 +16,7 @@ import (
 )
 
 // seeds are those of a test of random operations: a few, or, with SIE_LONG_TESTS=1, many. SIE_SEED chooses one.
+// The test prints each before its run, for a deadlock, a panic or the time limit ends the process without a word from the test.
 func seeds(t *testing.T, few, many int) (out []uint64) {
 	t.Helper()
 	if s := os.Getenv("SIE_SEED"); s != "" {
@@ -43,14 +45,11 @@ func seeds(t *testing.T, few, many int) (out []uint64) {
 // its bounds, and a closed queue leaves nothing behind.
 func TestAgainstAPlainModel(t *testing.T) {
 	for _, seed := range seeds(t, 60, 3000) {
-		synctest.Test(t, func(t *testing.T) {
-			defer func() {
-				if t.Failed() {
-					t.Logf("SIE_SEED=%d", seed)
-				}
-			}()
-			newWorld(t, seed).play(120)
-		})
+		if t.Failed() {
+			break
+		}
+		fmt.Printf("SIE_SEED=%d\n", seed)
+		synctest.Test(t, func(t *testing.T) { newWorld(t, seed).play(120) })
 	}
 }
 

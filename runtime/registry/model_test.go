@@ -14,6 +14,7 @@ import (
 )
 
 // seeds are those of a test of random operations: a few, or, with SIE_LONG_TESTS=1, many. SIE_SEED chooses one.
+// The test prints each before its run, for a deadlock, a panic or the time limit ends the process without a word from the test.
 func seeds(t *testing.T, short, long int) (out []uint64) {
 	t.Helper()
 	if s := os.Getenv("SIE_SEED"); s != "" {
@@ -171,10 +172,11 @@ func (p *plain) unload(key string) bool {
 // TestAgainstAPlainModel: random operations one after another leave the registry as they leave a plain model of it.
 func TestAgainstAPlainModel(t *testing.T) {
 	for _, seed := range seeds(t, 40, 4000) {
-		synctest.Test(t, func(t *testing.T) { againstPlain(t, seed) })
 		if t.Failed() {
-			t.Fatalf("SIE_SEED=%d", seed)
+			break
 		}
+		fmt.Printf("SIE_SEED=%d\n", seed)
+		synctest.Test(t, func(t *testing.T) { againstPlain(t, seed) })
 	}
 }
 
@@ -402,10 +404,11 @@ func (l *ledger) leave(key string, count *int) {
 // limit of fetches hold, every unload happens, and nobody waits for ever.
 func TestManyAtOnce(t *testing.T) {
 	for _, seed := range seeds(t, 30, 2000) {
-		synctest.Test(t, func(t *testing.T) { manyAtOnce(t, seed) })
 		if t.Failed() {
-			t.Fatalf("SIE_SEED=%d", seed)
+			break
 		}
+		fmt.Printf("SIE_SEED=%d\n", seed)
+		synctest.Test(t, func(t *testing.T) { manyAtOnce(t, seed) })
 	}
 }
 
