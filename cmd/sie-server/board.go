@@ -5,58 +5,22 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/sie-engine/sie/internal/api"
 )
-
-// frame is what the board reads of a frame of /ws/status.
-type frame struct {
-	Timestamp float64
-	Ready     bool
-	Saturated bool
-	Name      string
-	Server    struct {
-		Version       string
-		UptimeSeconds int `json:"uptime_seconds"`
-	}
-	GPUs []struct {
-		Device, Name     string
-		UtilizationPct   int   `json:"utilization_pct"`
-		MemoryUsedBytes  int64 `json:"memory_used_bytes"`
-		MemoryTotalBytes int64 `json:"memory_total_bytes"`
-	}
-	Models   []modelFrame
-	Activity struct {
-		Requests, Failed, Tokens, Batches int64
-		BatchItems                        int64   `json:"batch_items"`
-		BusySeconds                       float64 `json:"busy_seconds"`
-		Running                           int
-		MemoryUsedBytes                   int64 `json:"memory_used_bytes"`
-		MemoryTotalBytes                  int64 `json:"memory_total_bytes"`
-	}
-}
-
-// modelFrame is one model of a frame.
-type modelFrame struct {
-	Name, State  string
-	MemoryBytes  int64 `json:"memory_bytes"`
-	QueuePending int   `json:"queue_pending_items"`
-	Adaptive     *struct {
-		P50MS  float64 `json:"p50_ms"`
-		WaitMS float64 `json:"wait_ms"`
-	} `json:"adaptive_batching"`
-}
 
 // keep is how many points a line of the board has.
 const keep = 60
 
 // board is what is on the screen: the last frame, and the rates of the last minute.
 type board struct {
-	last                    *frame
+	last                    *api.Status
 	requests, tokens, queue []float64 // per second, per second, items; the newest last
 	batch, busy             float64
 }
 
 // add takes a frame. Rates are those since the one before, at least a tenth of a second ago.
-func (b *board) add(f *frame) {
+func (b *board) add(f *api.Status) {
 	old := b.last
 	if old == nil {
 		b.last = f
@@ -72,7 +36,7 @@ func (b *board) add(f *frame) {
 	b.tokens = push(b.tokens, float64(a.Tokens-o.Tokens)/seconds)
 	waiting := 0
 	for _, m := range f.Models {
-		waiting += m.QueuePending
+		waiting += m.QueuePendingItems
 	}
 	b.queue = push(b.queue, float64(waiting))
 	b.batch, b.busy = 0, (a.BusySeconds-o.BusySeconds)/seconds/float64(max(len(f.GPUs), 1))
@@ -128,7 +92,7 @@ func (b *board) render(width, height int, colour bool) string {
 	add("")
 	add("%s", paint("1", fmt.Sprintf("%-50s %-10s %10s %7s %9s %9s", "model", "state", "memory", "queued", "p50 ms", "wait ms")))
 	models := slices.Clone(f.Models)
-	slices.SortStableFunc(models, func(x, y modelFrame) int { return cmp.Compare(rank(x.State), rank(y.State)) })
+	slices.SortStableFunc(models, func(x, y api.ModelStatus) int { return cmp.Compare(rank(x.State), rank(y.State)) })
 	for i, m := range models {
 		if left := height - len(lines); left <= 1 && i < len(models)-1 {
 			add("… %d more", len(models)-i)
@@ -138,10 +102,10 @@ func (b *board) render(width, height int, colour bool) string {
 		if m.MemoryBytes > 0 {
 			memory = size(m.MemoryBytes)
 		}
-		if m.Adaptive != nil {
-			p50, wait = fmt.Sprintf("%.1f", m.Adaptive.P50MS), fmt.Sprintf("%.1f", m.Adaptive.WaitMS)
+		if m.AdaptiveBatching != nil {
+			p50, wait = fmt.Sprintf("%.1f", m.AdaptiveBatching.P50MS), fmt.Sprintf("%.1f", m.AdaptiveBatching.WaitMS)
 		}
-		add("%-50s %-10s %10s %7d %9s %9s", fit(printable(m.Name), 50), m.State, memory, m.QueuePending, p50, wait)
+		add("%-50s %-10s %10s %7d %9s %9s", fit(printable(m.Name), 50), m.State, memory, m.QueuePendingItems, p50, wait)
 	}
 	if len(lines) > height {
 		lines = lines[:height]

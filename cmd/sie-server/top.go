@@ -15,6 +15,8 @@ import (
 
 	"github.com/fasthttp/websocket"
 	"golang.org/x/term"
+
+	"github.com/sie-engine/sie/internal/api"
 )
 
 // topCmd shows a running server in a terminal, from the frames of its status socket.
@@ -129,7 +131,7 @@ func (c *topCmd) follow(ctx context.Context, conn *websocket.Conn, draw func(*bo
 	}
 }
 
-func next(conn *websocket.Conn) (*frame, error) {
-	f := &frame{}
+func next(conn *websocket.Conn) (*api.Status, error) {
+	f := &api.Status{}
 	return f, conn.ReadJSON(f)
 }

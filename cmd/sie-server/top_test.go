@@ -11,6 +11,8 @@ import (
 
 	"github.com/fasthttp/websocket"
 	"github.com/valyala/fasthttp"
+
+	"github.com/sie-engine/sie/internal/api"
 )
 
 // frames of a server that has done 10 requests and 400 tokens in the half second between them.
@@ -24,9 +26,9 @@ func secondFrame() string {
 		`"batch_items":4`, `"batch_items":10`, `"busy_seconds":1`, `"busy_seconds":1.25`).Replace(firstFrame)
 }
 
-func read(t *testing.T, s string) *frame {
+func read(t *testing.T, s string) *api.Status {
 	t.Helper()
-	f := &frame{}
+	f := &api.Status{}
 	if err := json.Unmarshal([]byte(s), f); err != nil {
 		t.Fatal(err)
 	}

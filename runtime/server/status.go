@@ -13,9 +13,8 @@ import (
 	"github.com/fasthttp/websocket"
 	"github.com/valyala/fasthttp"
 
+	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/build"
-	"github.com/sie-engine/sie/internal/obs"
-	"github.com/sie-engine/sie/runtime/worker"
 )
 
 const (
@@ -82,41 +81,6 @@ func (w *watchers) stop() {
 }
 
 func (w *watchers) wait() { w.all.Wait() }
-
-// statusMessage is one frame of /ws/status, in the reference's shape.
-type statusMessage struct {
-	Timestamp        float64              `json:"timestamp"` // seconds since 1970
-	Ready            bool                 `json:"ready"`
-	Saturated        bool                 `json:"saturated"`
-	Name             string               `json:"name"`
-	MachineProfile   string               `json:"machine_profile"`
-	PoolName         string               `json:"pool_name"`
-	GPUCount         int                  `json:"gpu_count"`
-	Bundle           string               `json:"bundle"`
-	BundleConfigHash string               `json:"bundle_config_hash"`
-	LoadedModels     []string             `json:"loaded_models"`
-	MaxBatchRequests int                  `json:"max_batch_requests"`
-	Server           serverStatus         `json:"server"`
-	GPUs             []worker.GPUStatus   `json:"gpus"` // a CPU worker has none
-	Models           []worker.ModelStatus `json:"models"`
-	Activity         activity             `json:"activity"` // ours, beside the reference's keys
-}
-
-// activity is what the page and `sie-server top` draw: sums since the start, of which they take differences.
-type activity struct {
-	obs.Totals
-	Running          int   `json:"running"` // inference requests in this moment
-	MemoryUsedBytes  int64 `json:"memory_used_bytes"`
-	MemoryTotalBytes int64 `json:"memory_total_bytes"` // of the machine or the container
-}
-
-type serverStatus struct {
-	Version       string `json:"version"`
-	UptimeSeconds int    `json:"uptime_seconds"`
-	User          string `json:"user"`
-	WorkingDir    string `json:"working_dir"`
-	PID           int    `json:"pid"`
-}
 
 var upgrader = websocket.FastHTTPUpgrader{
 	CheckOrigin:     func(*fasthttp.RequestCtx) bool { return true }, // foreign has looked
@@ -225,17 +189,17 @@ func (s *Server) latestFrame(now bool) (*statusFrame, error) {
 	return f, nil
 }
 
-func (s *Server) statusNow() statusMessage {
+func (s *Server) statusNow() api.Status {
 	st := s.worker.Status()
-	m := statusMessage{
+	m := api.Status{
 		Timestamp: float64(time.Now().UnixMicro()) / 1e6,
 		Ready:     s.isReady(), Saturated: st.Saturated,
 		Name: s.opt.Name, MachineProfile: s.opt.MachineProfile, PoolName: s.opt.Pool,
 		Bundle: s.opt.Bundle, BundleConfigHash: s.bundleHash(),
 		LoadedModels: st.Loaded, MaxBatchRequests: st.MaxBatchRequests, GPUCount: len(st.GPUs), GPUs: st.GPUs, Models: st.Models,
-		Server: serverStatus{Version: build.Version, UptimeSeconds: int(time.Since(s.started).Seconds()), PID: os.Getpid()},
+		Server: api.ServerStatus{Version: build.Version, UptimeSeconds: int(time.Since(s.started).Seconds()), PID: os.Getpid()},
 	}
-	m.Activity = activity{Totals: s.opt.Metrics.Totals(), Running: s.gate.count()}
+	m.Activity = api.Activity{Totals: s.opt.Metrics.Totals(), Running: s.gate.count()}
 	m.Activity.MemoryUsedBytes, m.Activity.MemoryTotalBytes = s.worker.HostMemory()
 	if u, err := user.Current(); err == nil {
 		m.Server.User = u.Username

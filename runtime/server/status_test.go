@@ -14,6 +14,7 @@ import (
 
 	"github.com/fasthttp/websocket"
 
+	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/worker"
 )
@@ -80,7 +81,7 @@ func TestStatusFrames(t *testing.T) {
 func TestStatusEndsWithTheServer(t *testing.T) {
 	r := start(t, nil)
 	c := r.watch()
-	var frame statusMessage
+	var frame api.Status
 	if err := c.ReadJSON(&frame); err != nil || !frame.Ready {
 		t.Fatalf("ready %v, %v", frame.Ready, err)
 	}

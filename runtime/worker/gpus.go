@@ -5,20 +5,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/engine"
 )
-
-// GPUStatus is one card, in the reference's words.
-type GPUStatus struct {
-	Device             string  `json:"device"`
-	Name               string  `json:"name"`
-	GPUType            string  `json:"gpu_type"`
-	UtilizationPct     int     `json:"utilization_pct"` // of the last second or more, with a batch in flight
-	MemoryUsedBytes    int64   `json:"memory_used_bytes"`
-	MemoryTotalBytes   int64   `json:"memory_total_bytes"`
-	MemoryThresholdPct float64 `json:"memory_threshold_pct"`
-}
 
 // GPUType is what the cards count as where clients choose machines, "h100", or "" without a GPU. A worker with different
 // cards is named after the first.
@@ -47,14 +37,14 @@ type usage struct {
 	mu      lockorder.Mutex[lockorder.Usage] // guards the fields below
 	at      time.Time
 	working []time.Duration
-	last    []GPUStatus
+	last    []api.GPUStatus
 	asking  chan struct{} // closed when the devices have answered; nil while nobody asks them
 }
 
 const usageWindow = time.Second
 
 // gpus describes every card; the result is shared and read-only.
-func (w *Worker) gpus() []GPUStatus {
+func (w *Worker) gpus() []api.GPUStatus {
 	u := &w.usage
 	u.mu.Lock()
 	for u.asking != nil && u.last == nil { // the first sample
@@ -81,15 +71,15 @@ func (w *Worker) gpus() []GPUStatus {
 }
 
 // sample asks every card. before is for how long each had been working when that was last asked, so long ago; nil: never.
-func (w *Worker) sample(ago time.Duration, before []time.Duration) ([]GPUStatus, []time.Duration) {
-	list := []GPUStatus{}
+func (w *Worker) sample(ago time.Duration, before []time.Duration) ([]api.GPUStatus, []time.Duration) {
+	list := []api.GPUStatus{}
 	working := make([]time.Duration, len(w.devices))
 	for i, d := range w.devices {
 		if d.memory == nil {
 			continue
 		}
 		working[i] = w.slots.Working(i)
-		g := GPUStatus{Device: d.name, Name: d.about.Name, GPUType: cmp.Or(w.opt.GPUType, gpuType(d.about.Name, d.about.MemoryTotal)),
+		g := api.GPUStatus{Device: d.name, Name: d.about.Name, GPUType: cmp.Or(w.opt.GPUType, gpuType(d.about.Name, d.about.MemoryTotal)),
 			MemoryTotalBytes: d.about.MemoryTotal, MemoryThresholdPct: 100 * w.opt.MemoryThreshold}
 		if free, total, err := d.memory(); err == nil {
 			g.MemoryUsedBytes, g.MemoryTotalBytes = total-free, total

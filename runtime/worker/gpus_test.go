@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
@@ -43,7 +44,7 @@ func TestGPUStatus(t *testing.T) {
 	d.name, d.about.Kind, d.about.Name = "cuda:2", engine.CUDA, "NVIDIA L4"
 	asked := 0
 	d.memory = func() (int64, int64, error) { asked++; return 10, 100, nil }
-	want := GPUStatus{Device: "cuda:2", Name: "NVIDIA L4", GPUType: "l4", MemoryUsedBytes: 90, MemoryTotalBytes: 100, MemoryThresholdPct: 95}
+	want := api.GPUStatus{Device: "cuda:2", Name: "NVIDIA L4", GPUType: "l4", MemoryUsedBytes: 90, MemoryTotalBytes: 100, MemoryThresholdPct: 95}
 	for range 3 {
 		if got := r.Status().GPUs; len(got) != 1 || got[0] != want {
 			t.Errorf("got %+v, want %+v", got, want)

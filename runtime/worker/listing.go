@@ -76,43 +76,10 @@ func (w *Worker) fillFromWeights(info *api.ModelInfo, m *catalog.Resolved) {
 // Status is what the status socket shows of the worker.
 type Status struct {
 	Loaded           []string // ids
-	Models           []ModelStatus
+	Models           []api.ModelStatus
 	MaxBatchRequests int
 	Saturated        bool // a queue is full
-	GPUs             []GPUStatus
-}
-
-// ModelStatus is one model, in the reference's words.
-type ModelStatus struct {
-	Name              string          `json:"name"`
-	State             string          `json:"state"`
-	Device            *string         `json:"device"` // nil unless loaded
-	MemoryBytes       int64           `json:"memory_bytes"`
-	Config            ModelConfig     `json:"config"`
-	QueueDepth        int             `json:"queue_depth"`
-	QueuePendingItems int             `json:"queue_pending_items"`
-	AdaptiveBatching  *AdaptiveStatus `json:"adaptive_batching,omitempty"`
-}
-
-// ModelConfig is the part of a model's configuration that watchers see.
-type ModelConfig struct {
-	HFID              *string        `json:"hf_id"`
-	Adapter           string         `json:"adapter"`
-	Inputs            []string       `json:"inputs"`
-	Outputs           []string       `json:"outputs"`
-	Dims              map[string]int `json:"dims"`
-	MaxSequenceLength *int           `json:"max_sequence_length"`
-}
-
-// AdaptiveStatus shows the latency controller of a model.
-type AdaptiveStatus struct {
-	Calibrated  bool    `json:"calibrated"`
-	TargetP50MS float64 `json:"target_p50_ms"`
-	WaitMS      float64 `json:"wait_ms"`
-	BatchCost   int     `json:"batch_cost"`
-	P50MS       float64 `json:"p50_ms"`
-	HeadroomMS  float64 `json:"headroom_ms"`
-	FillRatio   float64 `json:"fill_ratio"`
+	GPUs             []api.GPUStatus
 }
 
 // use is what a set of loaded weights is doing.
@@ -136,10 +103,10 @@ func (w *Worker) Status() Status {
 	device := w.DeviceName()
 	v := w.view.Load()
 	list := v.catalog.List()
-	st.Models = make([]ModelStatus, len(list))
+	st.Models = make([]api.ModelStatus, len(list))
 	for i, m := range list {
 		s := &st.Models[i]
-		*s = ModelStatus{Name: m.ID, State: string(registry.Loaded), Config: ModelConfig{Adapter: m.Adapter.String(),
+		*s = api.ModelStatus{Name: m.ID, State: string(registry.Loaded), Config: api.ModelConfig{Adapter: m.Adapter.String(),
 			Inputs: m.Inputs, Outputs: m.Outputs, Dims: m.Dims}}
 		if m.HFID != "" {
 			s.Config.HFID = &m.HFID
@@ -164,12 +131,12 @@ func (w *Worker) Status() Status {
 		if loaded && m == v.copies[w.key(m)].first {
 			s.MemoryBytes = u.bytes
 			s.QueueDepth, s.QueuePendingItems = u.queue.Items, u.queue.Items
-			s.AdaptiveBatching = &AdaptiveStatus{Calibrated: u.queue.Calibrated, TargetP50MS: u.queue.TargetP50,
+			s.AdaptiveBatching = &api.AdaptiveStatus{Calibrated: u.queue.Calibrated, TargetP50MS: u.queue.TargetP50,
 				WaitMS: float64(u.queue.Wait.Microseconds()) / 1e3, BatchCost: u.queue.BatchCost, P50MS: u.queue.P50,
 				HeadroomMS: u.queue.Headroom, FillRatio: u.queue.Fill}
 		}
 	}
-	slices.SortStableFunc(st.Models, func(a, b ModelStatus) int { return cmp.Compare(b.MemoryBytes, a.MemoryBytes) })
+	slices.SortStableFunc(st.Models, func(a, b api.ModelStatus) int { return cmp.Compare(b.MemoryBytes, a.MemoryBytes) })
 	return st
 }
 
