@@ -17,6 +17,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
@@ -97,7 +98,7 @@ func (c *encodeCmd) start(ctx context.Context) (w *worker.Worker, req worker.Req
 	log := obs.NewLogger(io.Discard, false, false)
 	bars := &downloadBars{}
 	w, err = newWorker(&c.sourceFlags, &c.computeFlags, &batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048,
-		MemoryPercent: 95, MaxLoRAs: 10}, cat, log, obs.NewMetrics(), bars.update)
+		MemoryPercent: 95, MaxLoRAs: 10}, cat, log, metrics.New(), bars.update)
 	if err != nil {
 		return nil, req, err
 	}

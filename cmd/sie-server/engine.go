@@ -8,9 +8,9 @@ import (
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/build"
-	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/worker"
 	"github.com/sie-engine/sie/weights/hub"
 )
@@ -107,7 +107,7 @@ func msec(v float64) time.Duration { return time.Duration(v * float64(time.Milli
 
 // newWorker wires a worker from flags.
 func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.Catalog, log *slog.Logger,
-	m *obs.Metrics, progress func(hub.Progress)) (*worker.Worker, error) {
+	m *metrics.Metrics, progress func(hub.Progress)) (*worker.Worker, error) {
 	dev, err := cmp.devices()
 	if err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ import (
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/golden"
-	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/worker"
 	"github.com/sie-engine/sie/weights/hub/hubtest"
 )
@@ -59,7 +59,7 @@ func hubWorker(t *testing.T, server *hubtest.Server, refs ...string) (*worker.Wo
 		t.Fatal(err)
 	}
 	w, err := newWorker(src, &computeFlags{Device: "cpu", Precision: "fp32", Threads: 2},
-		&batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048, MemoryPercent: 99, MaxLoRAs: 10, LoadWait: time.Minute}, cat, slog.New(slog.DiscardHandler), obs.NewMetrics(), nil)
+		&batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048, MemoryPercent: 99, MaxLoRAs: 10, LoadWait: time.Minute}, cat, slog.New(slog.DiscardHandler), metrics.New(), nil)
 	if errors.Is(err, engine.ErrNotBuilt) {
 		t.Skip("no native engine")
 	}
@@ -174,7 +174,7 @@ profiles:
 			t.Fatal(err)
 		}
 		w, err := newWorker(src, &computeFlags{Device: "cpu", Precision: "fp32", Threads: 2},
-			&batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048, MemoryPercent: 99, MaxLoRAs: 10, LoadWait: time.Minute}, cat, slog.New(slog.DiscardHandler), obs.NewMetrics(), nil)
+			&batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048, MemoryPercent: 99, MaxLoRAs: 10, LoadWait: time.Minute}, cat, slog.New(slog.DiscardHandler), metrics.New(), nil)
 		if errors.Is(err, engine.ErrNotBuilt) {
 			t.Skip("no native engine")
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
@@ -37,7 +38,7 @@ func (c *raceCmd) Run() error {
 		return err
 	}
 	w, err := newWorker(&c.sourceFlags, &c.computeFlags, &batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048,
-		MemoryPercent: 95, MaxLoRAs: 10}, cat, obs.NewLogger(os.Stderr, false, false), obs.NewMetrics(), nil)
+		MemoryPercent: 95, MaxLoRAs: 10}, cat, obs.NewLogger(os.Stderr, false, false), metrics.New(), nil)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/sie-engine/sie/internal/build"
 	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/server"
 	"github.com/sie-engine/sie/weights/hub"
 )
@@ -106,8 +107,8 @@ func (c *serveCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	metrics := obs.NewMetrics()
-	w, err := newWorker(&c.sourceFlags, &c.computeFlags, &c.batchFlags, cat, log, metrics, logProgress(log.Info))
+	series := metrics.New()
+	w, err := newWorker(&c.sourceFlags, &c.computeFlags, &c.batchFlags, cat, log, series, logProgress(log.Info))
 	if err != nil {
 		return err
 	}
@@ -118,13 +119,13 @@ func (c *serveCmd) Run() error {
 		Limits: api.Limits{MaxBodyBytes: c.MaxBody, MaxItemTextBytes: c.MaxItemText, MaxItems: c.MaxItems,
 			MaxScoreItems: c.MaxScoreItems, MaxLabels: c.MaxLabels},
 		MaxHeldBytes: c.MaxHeldBytes, MaxConns: c.MaxConns, RequestTimeout: c.RequestTimeout, DefaultModels: defaults,
-		MachineProfile: cmp.Or(c.MachineProfile, c.GPUType, w.GPUType()), Name: server.WorkerName(), Pool: c.Pool, Bundle: "default", Log: log, Metrics: metrics,
+		MachineProfile: cmp.Or(c.MachineProfile, c.GPUType, w.GPUType()), Name: server.WorkerName(), Pool: c.Pool, Bundle: "default", Log: log, Metrics: series,
 	}
 	opt.Keys, opt.CORSOrigins, opt.AccessLog = secure.keys, secure.origins, c.Access
 	opt.MaxHeadBytes, opt.HeadTimeout, opt.BodyTimeout, opt.BodyStall = c.MaxHeadBytes, c.HeadTimeout, c.BodyTimeout, c.BodyStall
 	opt.WriteTimeout, opt.KeepAlive, opt.MaxWatchers = c.WriteTimeout, c.KeepAlive, c.MaxWatchers
 	if c.Tracing {
-		telemetry, err := obs.StartTelemetry(context.Background(), "sie-server", build.Version, metrics.Registry, log)
+		telemetry, err := obs.StartTelemetry(context.Background(), "sie-server", build.Version, series.Registry, log)
 		if err != nil {
 			return err
 		}

@@ -31,10 +31,11 @@ var rules = []rule{
 	{From: "runtime/lora", Forbid: []string{""}, Allow: []string{"weights"}, Why: "an adapter is numbers by names"},
 	{From: "runtime/arch", Forbid: []string{"runtime", "internal", "catalog", "cmd", "gateway", "sidecar", "configd"},
 		Allow: []string{"runtime/engine", "runtime/fold", "runtime/lora", "internal/golden", "internal/lockorder"}, Why: "an architecture is tensors and operations"},
+	{From: "runtime/metrics", Forbid: []string{"runtime", "catalog", "weights", "cmd"}, Why: "series are numbers"},
 	{From: "runtime/worker", Forbid: []string{"runtime/server", "cmd"}, Why: "the worker does not know HTTP"},
 	{From: "weights", Forbid: []string{""}, Allow: []string{"weights", "internal/lockorder"}, Why: "file formats know no models"},
 	{From: "catalog", Forbid: []string{""}, Allow: []string{"internal"}, Why: "configuration is data"},
-	{From: "internal", Forbid: []string{"runtime", "gateway", "sidecar", "configd", "cmd", "weights"},
+	{From: "internal", Forbid: []string{"catalog", "runtime", "gateway", "sidecar", "configd", "cmd", "weights"},
 		Why: "what components share depends on none of them"},
 	{From: "gateway", Forbid: []string{"runtime", "sidecar", "configd", "cmd"}, Why: "components meet on the wire"},
 	{From: "sidecar", Forbid: []string{"runtime", "gateway", "configd", "cmd"}, Why: "components meet on the wire"},
@@ -132,6 +133,7 @@ func TestRulesCatchPlantedImports(t *testing.T) {
 	planted := [][2]string{
 		{"gateway/http", "runtime/engine"}, {"internal/api", "runtime/batch"}, {"runtime/engine", "internal/errs"},
 		{"weights", "catalog"}, {"runtime/worker", "runtime/server"}, {"runtime/arch", "runtime/batch"},
+		{"runtime/metrics", "runtime/worker"}, {"internal/obs", "catalog"},
 	}
 	for _, p := range planted {
 		if !slices.ContainsFunc(rules, func(r rule) bool { return broken(r, p[0], p[1]) }) {

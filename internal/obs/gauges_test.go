@@ -31,41 +31,37 @@ func value(t *testing.T, families []*dto.MetricFamily, name string, labels ...st
 }
 
 // No report, however odd, fails a scrape: what comes twice is added up.
-func TestNoReportFailsAScrape(t *testing.T) {
-	m := NewMetrics()
-	m.QueueDepth(func(report func(string, int)) {
-		report("a", 3)
-		report("a", 4)
-		report("", 1)
-		report("", 2)
-		report("odd \xff", 5)
-		report("odd \xfe", 6)
-	})
-	m.Models(func(report func(string, string, int64)) {
-		report("a", "cpu", 10)
-		report("a", "cpu", 20)
-		report("a", "cpu", 0)
-		report("gone", "cpu", 0)
-	})
-	m.DeviceMemory(func(report func(string, int64, int64)) { report("cuda:0", 1, 2); report("cuda:0", 1, 2) })
-	m.Activations(func(report func(string, int64)) { report("cpu", 1); report("cpu", 1) })
-	got, err := m.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		want   float64
-		name   string
-		labels []string
-	}{
-		{7, "sie_queue_depth", []string{"a"}}, {3, "sie_queue_depth", []string{""}}, {11, "sie_queue_depth", []string{"odd \ufffd"}},
-		{1, "sie_model_loaded", []string{"a", "cpu"}}, {30, "sie_model_memory_bytes", []string{"a", "cpu"}},
-		{0, "sie_model_loaded", []string{"gone"}}, {0, "sie_model_memory_bytes", []string{"gone"}},
-		{2, "sie_device_memory_used_bytes", []string{"cuda:0"}}, {4, "sie_device_memory_total_bytes", []string{"cuda:0"}},
-		{2, "sie_device_activation_bytes", []string{"cpu"}}, {-1, "sie_queue_depth", []string{"nobody"}},
-	} {
-		if v := value(t, got, c.name, c.labels...); v != c.want {
-			t.Errorf("%s of %q is %v, want %v", c.name, c.labels, v, c.want)
+func TestGauges(t *testing.T) {
+	r := NewRegistry()
+	n := 0.0
+	r.MustRegister(Gauges([]string{"who", "where"}, func(set func(int, float64, ...string)) {
+		n++
+		set(0, 3, "a", "x")
+		set(0, 4, "a", "x")
+		set(0, 1, "a", "y")
+		set(1, n, "a", "x")
+		set(1, 5, "odd \xff", "x")
+		set(1, 6, "odd \xfe", "x")
+	}, "test_first", "First.", "test_second", "Second."))
+	for scrape := range 2 {
+		got, err := r.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			want   float64
+			name   string
+			labels []string
+		}{
+			{7, "test_first", []string{"a", "x"}}, {1, "test_first", []string{"a", "y"}}, {float64(scrape + 1), "test_second", []string{"a", "x"}},
+			{11, "test_second", []string{"odd \ufffd", "x"}}, {-1, "test_second", []string{"a", "y"}},
+		} {
+			if v := value(t, got, c.name, c.labels...); v != c.want {
+				t.Errorf("scrape %d: %s of %q is %v, want %v", scrape, c.name, c.labels, v, c.want)
+			}
+		}
+		if value(t, got, "go_goroutines") < 1 {
+			t.Error("the Go collector is not there")
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	collectmetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	collecttraces "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -105,9 +106,11 @@ func TestTelemetry(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", r.start(t, protocol))
 			t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
 			t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test")
-			m := NewMetrics()
-			m.Request("org/model", "encode", Success)
-			tel, err := StartTelemetry(t.Context(), "sie-server", "1.2.3", m.Registry, slog.New(slog.DiscardHandler))
+			registry := NewRegistry()
+			requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sie_requests_total", Help: "Requests."}, []string{"model"})
+			registry.MustRegister(requests)
+			requests.WithLabelValues("org/model").Inc()
+			tel, err := StartTelemetry(t.Context(), "sie-server", "1.2.3", registry, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,14 +156,14 @@ func TestTelemetryEnvironment(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(c.name, c.value)
-			if _, err := StartTelemetry(t.Context(), "s", "v", NewMetrics().Registry, slog.Default()); err == nil || !strings.Contains(err.Error(), c.err) {
+			if _, err := StartTelemetry(t.Context(), "s", "v", NewRegistry(), slog.Default()); err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%v", err)
 			}
 		})
 	}
 	t.Setenv("OTEL_TRACES_EXPORTER", "none")
 	t.Setenv("OTEL_METRICS_EXPORTER", "none")
-	tel, err := StartTelemetry(t.Context(), "s", "v", NewMetrics().Registry, slog.Default())
+	tel, err := StartTelemetry(t.Context(), "s", "v", NewRegistry(), slog.Default())
 	if err != nil || tel.Tracer != nil || tel.Close(t.Context()) != nil {
 		t.Errorf("nothing to send: %+v, %v", tel, err)
 	}

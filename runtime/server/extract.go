@@ -73,7 +73,7 @@ func (s *Server) writeExtract(ctx *fasthttp.RequestCtx, model string, req *api.E
 	for i, x := range res.Items {
 		out.Items[i] = api.ExtractItem{ID: api.ItemID(&req.Items[i], i), Entities: x.Entities, Classifications: x.Classes, Error: x.Err}
 	}
-	s.setHeaders(ctx, res.Model, timingOf(res.Timings), res.Tokens)
+	s.setHeaders(ctx, res.Model, res.Timings.Wire(), res.Tokens)
 	warn(ctx, res.Ignored)
 	f := api.ResponseFormat(header(ctx, "Accept"))
 	s.reply(ctx, f, func(dst []byte, to *api.Sink) []byte { return api.AppendExtract(dst, to, f, &out) })

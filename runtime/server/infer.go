@@ -16,7 +16,7 @@ import (
 	"github.com/sie-engine/sie/internal/build"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
-	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
@@ -84,7 +84,7 @@ func (s *Server) inference(ctx *fasthttp.RequestCtx, c call,
 	switch {
 	case err == nil:
 	case errors.Is(err, errClientGone):
-		s.opt.Metrics.Request(c.model, c.endpoint, obs.Cancelled)
+		s.opt.Metrics.Request(c.model, c.endpoint, metrics.Cancelled)
 		ctx.SetConnectionClose()
 		s.fail(ctx, c.kind, errs.Invalid("", "the client closed its side of the connection before the answer was ready"))
 	default:
@@ -153,13 +153,8 @@ func (s *Server) encode(ctx *fasthttp.RequestCtx, model string) {
 	})
 }
 
-func timingOf(t worker.Timings) *api.Timing {
-	return &api.Timing{Total: ms(t.Total), Queue: ms(t.BatchWait), Tokenization: ms(t.Tokenize), Inference: ms(t.Inference),
-		Detailed: true, Preprocess: ms(t.Preprocess), BatchWait: ms(t.BatchWait)}
-}
-
 func (s *Server) writeEncode(ctx *fasthttp.RequestCtx, model string, req *api.EncodeRequest, res *worker.Result) {
-	timing := timingOf(res.Timings)
+	timing := res.Timings.Wire()
 	out := api.EncodeResponse{Model: model, Items: encodeItems(req, res), Timing: timing, Usage: &api.Usage{InputTokens: res.Tokens}}
 	s.setHeaders(ctx, res.Model, timing, res.Tokens)
 	warn(ctx, res.Ignored)
@@ -238,21 +233,19 @@ func (s *Server) embeddings(ctx *fasthttp.RequestCtx, _ string) {
 
 // observe counts one success.
 func (s *Server) observe(endpoint string, res *worker.Result) {
-	s.opt.Metrics.Request(res.Model.ID, endpoint, obs.Success)
-	t := res.Timings
-	s.opt.Metrics.Served(res.Model.ID, endpoint, len(res.Rows), res.Tokens,
-		obs.Phases{Total: t.Total, Queue: t.BatchWait, Tokenize: t.Tokenize, Inference: t.Inference})
+	s.opt.Metrics.Request(res.Model.ID, endpoint, metrics.Success)
+	s.opt.Metrics.Served(res.Model.ID, endpoint, len(res.Rows), res.Tokens, res.Timings)
 }
 
 // refuse answers with err and counts it. c.model is "" unless it is in the catalog.
 func (s *Server) refuse(ctx *fasthttp.RequestCtx, c call, err error) {
 	e := errs.As(err)
-	outcome := obs.Error
+	outcome := metrics.Error
 	switch {
 	case e.Code == errs.QueueFull:
-		outcome = obs.QueueFull
+		outcome = metrics.QueueFull
 	case e.Status < 500:
-		outcome = obs.Rejected
+		outcome = metrics.Rejected
 	}
 	s.opt.Metrics.Request(c.model, c.endpoint, outcome)
 	if e.Status >= 500 && !e.Transient() {
@@ -266,7 +259,7 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, c call, err error) {
 // refuseFull is refuse for want of room, which an overloaded server says thousands of times a second: the words are
 // prepared and nothing is logged.
 func (s *Server) refuseFull(ctx *fasthttp.RequestCtx, c call) {
-	s.opt.Metrics.Request(c.model, c.endpoint, obs.QueueFull)
+	s.opt.Metrics.Request(c.model, c.endpoint, metrics.QueueFull)
 	status, headers, body := c.full.Render(caller(ctx), c.kind)
 	write(ctx, status, headers, body)
 }
@@ -329,5 +322,3 @@ func (s *Server) badHead(ctx *fasthttp.RequestCtx, err error) {
 	s.fail(ctx, dialect.RouteNative, e)
 	s.depart(ctx, v)
 }
-
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -67,7 +67,7 @@ func (s *Server) writeScore(ctx *fasthttp.RequestCtx, model string, req *api.Sco
 		out.Scores[rank] = api.Score{ItemID: api.ItemID(&req.Items[i], i), Score: res.Scores[i], Rank: rank}
 	}
 	h := &ctx.Response.Header
-	for _, x := range dialect.SuccessHeaders(nil, caller(ctx), build.Version, timing(res.Timings)) {
+	for _, x := range dialect.SuccessHeaders(nil, caller(ctx), build.Version, res.Timings.Wire()) {
 		h.Set(x.Name, x.Value)
 	}
 	h.Set("X-SIE-Build", build.Version+"+"+build.Commit)
@@ -80,9 +80,4 @@ func (s *Server) writeScore(ctx *fasthttp.RequestCtx, model string, req *api.Sco
 	}
 	f := api.ResponseFormat(header(ctx, "Accept"))
 	s.reply(ctx, f, func(dst []byte, to *api.Sink) []byte { return api.AppendScore(dst, to, f, &out) })
-}
-
-func timing(t worker.Timings) *api.Timing {
-	return &api.Timing{Total: ms(t.Total), Queue: ms(t.BatchWait), Tokenization: ms(t.Tokenize), Inference: ms(t.Inference),
-		Detailed: true, Preprocess: ms(t.Preprocess), BatchWait: ms(t.BatchWait)}
 }

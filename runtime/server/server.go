@@ -17,7 +17,7 @@ import (
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/build"
 	"github.com/sie-engine/sie/internal/errs"
-	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
@@ -32,8 +32,8 @@ type Options struct {
 	Name           string        // of this worker in /ws/status
 	Pool, Bundle   string
 	BundleHash     string
-	Log            *slog.Logger // [slog.Default()]
-	Metrics        *obs.Metrics // required
+	Log            *slog.Logger     // [slog.Default()]
+	Metrics        *metrics.Metrics // required
 
 	Keys        *Keys        // nil: everybody is served
 	CORSOrigins []string     // whose scripts may read answers; "*": all

@@ -19,9 +19,9 @@ import (
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/golden"
-	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/worker"
 	"github.com/sie-engine/sie/weights/hub"
 )
@@ -75,9 +75,9 @@ profiles: {default: {adapter_path: "sie_server.adapters.qwen2_flash_cross_encode
 	}
 	log := &testrig.Log{}
 	logger := newDebugLog(log)
-	metrics := obs.NewMetrics()
-	wo := worker.Options{Catalog: c, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute, Metrics: metrics, Log: logger}
-	so := Options{Name: "w1", Bundle: "default", Metrics: metrics, Log: logger}
+	series := metrics.New()
+	wo := worker.Options{Catalog: c, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute, Metrics: series, Log: logger}
+	so := Options{Name: "w1", Bundle: "default", Metrics: series, Log: logger}
 	if change != nil {
 		change(&so, &wo)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
-	"github.com/sie-engine/sie/internal/obs"
+	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
@@ -59,7 +59,6 @@ func ranking(model string, scores []float64) ([]int, error) {
 // served counts and notes one success of items that took tokens.
 func (s *Server) served(ctx *fasthttp.RequestCtx, model, endpoint string, items, tokens int, t worker.Timings) {
 	note(ctx, items, tokens, nil, t)
-	s.opt.Metrics.Request(model, endpoint, obs.Success)
-	s.opt.Metrics.Served(model, endpoint, items, tokens,
-		obs.Phases{Total: t.Total, Queue: t.BatchWait, Tokenize: t.Tokenize, Inference: t.Inference})
+	s.opt.Metrics.Request(model, endpoint, metrics.Success)
+	s.opt.Metrics.Served(model, endpoint, items, tokens, t)
 }

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
@@ -87,7 +88,7 @@ func (s *Server) depart(ctx *fasthttp.RequestCtx, v *visit) {
 	}
 	line := []any{"id", v.id, "method", string(ctx.Method()), "path", string(ctx.URI().PathOriginal()),
 		"status", ctx.Response.StatusCode(), "error", failure, "model", v.model, "items", v.items, "tokens", v.tokens,
-		"ms", ms(time.Since(v.start)), "bytes_in", max(ctx.Request.Header.ContentLength(), 0),
+		"ms", api.Milliseconds(time.Since(v.start)), "bytes_in", max(ctx.Request.Header.ContentLength(), 0),
 		"client", ctx.RemoteIP().String(), "sdk", caller(ctx).Version(), "key", v.key, "bytes_out"}
 	if v.writing != nil { // the line waits for the end of the answer
 		v.writing.done = func(bytes int64) { s.opt.Log.Info("request", append(line, bytes)...) }
@@ -114,8 +115,8 @@ func (s *Server) describe(v *visit, status int, failure string) {
 	if failure != "" {
 		attrs = append(attrs, attribute.String("error", failure))
 	} else {
-		attrs = append(attrs, attribute.Float64("timing.total_ms", ms(t.Total)), attribute.Float64("timing.queue_ms", ms(t.BatchWait)),
-			attribute.Float64("timing.tokenization_ms", ms(t.Tokenize)), attribute.Float64("timing.inference_ms", ms(t.Inference)))
+		attrs = append(attrs, attribute.Float64("timing.total_ms", api.Milliseconds(t.Total)), attribute.Float64("timing.queue_ms", api.Milliseconds(t.BatchWait)),
+			attribute.Float64("timing.tokenization_ms", api.Milliseconds(t.Tokenize)), attribute.Float64("timing.inference_ms", api.Milliseconds(t.Inference)))
 	}
 	v.span.SetAttributes(attrs...)
 	if status >= 500 {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/api"
@@ -50,14 +49,8 @@ type Result struct {
 	Ignored []string // options of the request that are for other operations
 }
 
-// Timings of one request. The phases of a request that spans batches overlap, so they need not add up.
-type Timings struct {
-	Preprocess time.Duration // validation, templates, waiting for a load
-	Tokenize   time.Duration
-	BatchWait  time.Duration // in the queue, first item
-	Inference  time.Duration // first batch starts to last batch ends
-	Total      time.Duration
-}
+// Timings are the durations of one request.
+type Timings = api.Timings
 
 // plan is a request after every check that needs no loaded model.
 type plan struct {

@@ -11,9 +11,9 @@ import (
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/lockorder"
-	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/registry"
 	"github.com/sie-engine/sie/weights/hub"
 )
@@ -26,19 +26,19 @@ type Options struct {
 	Precision string           // auto, fp32, bf16, int8, fp16 or fp8 [auto]
 	GPUType   string           // what the GPUs count as [found from their name]
 
-	Pinned          []string      // ids whose models are never unloaded
-	LoadTimeout     time.Duration // a load that takes longer fails; downloads go on from there at the next [30 min]
-	IdleEvict       time.Duration // a model that is not used for so long is unloaded [never]
-	EvictWait       time.Duration // a load waits this long for the last user of a model that has to go [30 s]
-	MemoryBudget    int64         // bytes of packed weights on each device; 0: as much as there is memory
-	LoadWait        time.Duration // a cold request waits this long for its model, then gets MODEL_LOADING [2 s]
-	MaxBatchTokens  int           // overrides the profiles' max_batch_tokens
-	Batch           batch.Options // as documented there
-	MaxQueueItems   int           // [2,048]
-	MaxLoRAs        int           // LoRA adapters of one model at a time [10]
-	MemoryThreshold float64       // share of memory above which unused models are unloaded [0.95]
-	Metrics         *obs.Metrics  // required
-	Log             *slog.Logger  // [slog.Default()]
+	Pinned          []string         // ids whose models are never unloaded
+	LoadTimeout     time.Duration    // a load that takes longer fails; downloads go on from there at the next [30 min]
+	IdleEvict       time.Duration    // a model that is not used for so long is unloaded [never]
+	EvictWait       time.Duration    // a load waits this long for the last user of a model that has to go [30 s]
+	MemoryBudget    int64            // bytes of packed weights on each device; 0: as much as there is memory
+	LoadWait        time.Duration    // a cold request waits this long for its model, then gets MODEL_LOADING [2 s]
+	MaxBatchTokens  int              // overrides the profiles' max_batch_tokens
+	Batch           batch.Options    // as documented there
+	MaxQueueItems   int              // [2,048]
+	MaxLoRAs        int              // LoRA adapters of one model at a time [10]
+	MemoryThreshold float64          // share of memory above which unused models are unloaded [0.95]
+	Metrics         *metrics.Metrics // required
+	Log             *slog.Logger     // [slog.Default()]
 
 	// Intercept, if set, is called before a batch goes to the device; an error fails the batch instead. It is how tests
 	// make a device run out of memory or get lost.

@@ -16,9 +16,9 @@ import (
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/golden"
-	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/registry"
 	"github.com/sie-engine/sie/weights/hub"
 )
@@ -58,7 +58,7 @@ func start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.
 	}
 	log := &testrig.Log{}
 	o := Options{Catalog: c, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
-		Metrics: obs.NewMetrics(), Log: slog.New(slog.NewTextHandler(log, nil))}
+		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(log, nil))}
 	if change != nil {
 		change(&o)
 	}

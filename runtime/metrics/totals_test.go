@@ -1,4 +1,4 @@
-package obs
+package metrics
 
 import (
 	"testing"
@@ -8,11 +8,11 @@ import (
 )
 
 func TestTotals(t *testing.T) {
-	m := NewMetrics()
+	m := New()
 	m.Request("m", "encode", Success)
 	m.Request("m", "encode", QueueFull)
 	m.Request("", "encode", Rejected)
-	m.Served("m", "encode", 3, 40, Phases{})
+	m.Served("m", "encode", 3, 40, api.Timings{})
 	m.Batch("m", 2, 30, 500*time.Millisecond)
 	m.Batch("m", 1, 10, 250*time.Millisecond)
 	if got, want := m.Totals(), (api.Totals{Requests: 1, Failed: 2, Items: 3, Tokens: 40, Batches: 2, BatchItems: 3, BatchTokens: 40, BusySeconds: 0.75}); got != want {

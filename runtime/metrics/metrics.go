@@ -1,10 +1,12 @@
-package obs
+package metrics
 
 import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/obs"
 )
 
 // Metrics of a worker, under the names of the reference server. Safe for concurrent use.
@@ -36,9 +38,9 @@ const (
 	Cancelled Outcome = "cancelled"
 )
 
-// NewMetrics returns metrics on a registry of their own, with the Go and process collectors.
-func NewMetrics() *Metrics {
-	r := prometheus.NewRegistry()
+// New returns metrics on a registry of their own, with the Go and process collectors.
+func New() *Metrics {
+	r := obs.NewRegistry()
 	m := &Metrics{
 		Registry: r,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sie_requests_total",
@@ -64,8 +66,7 @@ func NewMetrics() *Metrics {
 		oomSplits:    byModel("sie_oom_batch_splits_total", "Times that a batch or a part of it was halved for lack of memory."),
 	}
 	r.MustRegister(m.requests, m.duration, m.batch, m.tokens, m.items, m.cost, m.run,
-		m.oomAttempted, m.oomSucceeded, m.oomTerminal, m.oomEvictions, m.oomSplits,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		m.oomAttempted, m.oomSucceeded, m.oomTerminal, m.oomEvictions, m.oomSplits)
 	return m
 }
 
@@ -84,15 +85,12 @@ func (m *Metrics) Request(model, endpoint string, o Outcome) {
 	}
 }
 
-// Phases are the durations of one successful request; zero phases are not observed.
-type Phases struct{ Total, Queue, Tokenize, Inference time.Duration }
-
-// Served observes one successful request.
-func (m *Metrics) Served(model, endpoint string, items, tokens int, p Phases) {
+// Served observes one successful request. Phases of no duration are left out.
+func (m *Metrics) Served(model, endpoint string, items, tokens int, t api.Timings) {
 	for _, x := range []struct {
 		name string
 		d    time.Duration
-	}{{"total", p.Total}, {"queue", p.Queue}, {"tokenize", p.Tokenize}, {"inference", p.Inference}} {
+	}{{"total", t.Total}, {"queue", t.BatchWait}, {"tokenize", t.Tokenize}, {"inference", t.Inference}} {
 		if x.d > 0 {
 			m.duration.WithLabelValues(model, endpoint, x.name).Observe(x.d.Seconds())
 		}
