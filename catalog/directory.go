@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sie-engine/sie/internal/files"
 )
 
 // maxEntries bounds a directory, files of other kinds included.
@@ -108,18 +110,8 @@ func (d directory) unreadable(name string, err error) error {
 
 // regular returns an error that names what a file is instead of a regular one.
 func regular(info fs.FileInfo) error {
-	kind := "something else"
-	switch mode := info.Mode(); {
-	case mode.IsRegular():
-		return nil
-	case mode.IsDir():
-		kind = "a directory"
-	case mode&fs.ModeNamedPipe != 0:
-		kind = "a named pipe"
-	case mode&fs.ModeSocket != 0:
-		kind = "a socket"
-	case mode&fs.ModeDevice != 0:
-		kind = "a device"
+	if err := files.Regular(info); err != nil {
+		return fmt.Errorf("it %w; remove it", err)
 	}
-	return fmt.Errorf("it is %s, not a regular file; remove it", kind)
+	return nil
 }

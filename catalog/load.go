@@ -216,7 +216,7 @@ func (s source) each(visit func(name string, src []byte, err error)) error {
 			return fmt.Errorf("%s has more than %d YAML files", s.dir, maxFiles)
 		}
 		name := path.Join(s.dir, e.Name())
-		src, err := readBounded(s.fsys, e.Name())
+		src, err := readFile(s.fsys, e.Name())
 		if err != nil {
 			err = &Problems{List: []Problem{{File: name, Line: 1, Msg: "the file cannot be read: " + err.Error()}}}
 		}
@@ -225,7 +225,8 @@ func (s source) each(visit func(name string, src []byte, err error)) error {
 	return nil
 }
 
-func readBounded(fsys fs.FS, name string) ([]byte, error) {
+// readFile reads one byte more than a file may have, so that who parses it sees that it is too long.
+func readFile(fsys fs.FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
 		return nil, err

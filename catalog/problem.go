@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"sort"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/sie-engine/sie/internal/files"
 )
 
 const (
@@ -90,18 +91,6 @@ func (e *Problems) merge(err error) {
 	e.More += p.More + len(p.List) - take
 }
 
-// clip shortens a user's value for a message, at a rune boundary.
-func clip(s string) string {
-	if len(s) <= maxQuoted {
-		return s
-	}
-	n := maxQuoted
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
-}
-
 // joinKey extends a key path; a key that is not a plain word is quoted in brackets.
 func joinKey(path, key string) string {
 	plain := key != ""
@@ -119,3 +108,6 @@ func joinKey(path, key string) string {
 	}
 	return path + "." + key
 }
+
+// clip shortens a user's value for a message.
+func clip(s string) string { return files.Clip(s, maxQuoted) }

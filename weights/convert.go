@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/sie-engine/sie/internal/half"
 )
 
 // blockBytes is how much of a tensor is read at a time to be converted: a multiple of every element's width.
@@ -36,7 +38,7 @@ func (t Tensor) AppendFloat32(dst []float32) ([]float32, error) {
 	case BF16:
 		element = func(b []byte) float32 { return math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16) }
 	case F16:
-		element = func(b []byte) float32 { return halfToFloat32(binary.LittleEndian.Uint16(b)) }
+		element = func(b []byte) float32 { return half.ToFloat32(binary.LittleEndian.Uint16(b)) }
 	default:
 		return dst, fmt.Errorf("tensor %s: %s does not convert to float32", quoted(t.Name), t.DType)
 	}
@@ -90,18 +92,4 @@ func (t Tensor) AppendInt64(dst []int64) ([]int64, error) {
 		return dst, tooLarge
 	}
 	return out, nil
-}
-
-// halfToFloat32 widens an IEEE 754 binary16 value exactly, subnormals, infinities and NaN payloads included.
-func halfToFloat32(h uint16) float32 {
-	sign := uint32(h&0x8000) << 16
-	exponent, fraction := uint32(h>>10)&0x1f, uint32(h)&0x3ff
-	switch exponent {
-	case 0: // zero or subnormal: fraction · 2⁻²⁴, exact in float32
-		f := float32(fraction) * (1.0 / (1 << 24))
-		return math.Float32frombits(math.Float32bits(f) | sign)
-	case 0x1f:
-		return math.Float32frombits(sign | 0x7f800000 | fraction<<13)
-	}
-	return math.Float32frombits(sign | (exponent+127-15)<<23 | fraction<<13)
 }

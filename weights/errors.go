@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/sie-engine/sie/internal/files"
 )
 
 // ErrNoWeights is matched by the error of Open when the directory holds no file that it looks for.
@@ -36,10 +38,4 @@ func (e *FormatError) Error() string {
 
 // quoted prints a name from a file: escaped, so that it cannot break a terminal or a log line, and cut, because a
 // hostile name may be 100 MB long.
-func quoted(name string) string {
-	const most = 120
-	if len(name) <= most {
-		return strconv.Quote(name)
-	}
-	return strconv.Quote(name[:most]) + "…"
-}
+func quoted(name string) string { return strconv.Quote(files.Clip(name, 120)) }

@@ -3,11 +3,13 @@ package weights
 import (
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/sie-engine/sie/internal/files"
 )
 
 // The bounds of an index. Each shard holds a file descriptor while the checkpoint is open.
@@ -24,17 +26,16 @@ type shardIndex struct {
 
 // readIndex reads and checks the index at path.
 func readIndex(path string) (*shardIndex, error) {
-	f, size, err := openRegular(path)
+	f, _, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if size > maxIndexBytes {
-		return nil, &FormatError{File: path, Field: "file",
-			Reason: fmt.Sprintf("%d bytes is above the limit of %d for an index", size, maxIndexBytes)}
-	}
-	raw, err := io.ReadAll(io.LimitReader(f, maxIndexBytes))
-	if err != nil {
+	raw, err := files.ReadAll(f, maxIndexBytes)
+	switch {
+	case errors.Is(err, files.ErrTooLarge):
+		return nil, &FormatError{File: path, Field: "file", Reason: err.Error() + ", the limit for an index"}
+	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	extension := ".safetensors"
@@ -117,21 +118,11 @@ func plainShardName(name, extension string) bool {
 		filepath.IsLocal(name) && !strings.ContainsAny(name, "/\\\x00")
 }
 
-// openRegular opens a regular file for reading and returns its size. Links are followed: a cache snapshot is made of
-// them. The open does not block, so a FIFO in a hostile directory cannot hang the reader.
-func openRegular(path string) (*os.File, int64, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
-	if err != nil {
-		return nil, 0, err
+// openRegular opens a regular file for reading; what is none of them is a *FormatError.
+func openRegular(path string) (*os.File, fs.FileInfo, error) {
+	f, info, err := files.OpenRegular(path)
+	if errors.Is(err, files.ErrNotRegular) {
+		err = &FormatError{File: path, Field: "file", Reason: "is not a regular file"}
 	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return nil, 0, err
-	}
-	if !info.Mode().IsRegular() {
-		f.Close()
-		return nil, 0, &FormatError{File: path, Field: "file", Reason: "is not a regular file"}
-	}
-	return f, info.Size(), nil
+	return f, info, err
 }

@@ -12,9 +12,6 @@ import (
 	"github.com/sie-engine/sie/weights/internal/hook"
 )
 
-// nonblock makes opening a FIFO return at once.
-const nonblock = unix.O_NONBLOCK
-
 // ErrChanged is matched by the error of a checkpoint file that was written to or cut short while it was open.
 var ErrChanged = errors.New("changed while it was read")
 
@@ -27,13 +24,8 @@ type source struct {
 }
 
 func openSource(path string) (*source, error) {
-	f, _, err := openRegular(path)
+	f, info, err := openRegular(path)
 	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
 		return nil, err
 	}
 	return &source{file: f, opened: info}, nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/sie-engine/sie/internal/half"
 	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/worker"
@@ -213,7 +214,7 @@ func numbers(row []byte, dtype string) any {
 	case "float16":
 		out := make([]float32, len(row)/2)
 		for i := range out {
-			out[i] = half(binary.LittleEndian.Uint16(row[2*i:]))
+			out[i] = half.ToFloat32(binary.LittleEndian.Uint16(row[2*i:]))
 		}
 		return out
 	case "int8":
@@ -228,17 +229,4 @@ func numbers(row []byte, dtype string) any {
 		out[i] = int(b)
 	}
 	return out
-}
-
-// half widens an IEEE half.
-func half(h uint16) float32 {
-	sign, exp, frac := uint32(h>>15)<<31, uint32(h>>10)&31, uint32(h)&1023
-	switch exp {
-	case 0:
-		v := float32(frac) * 0x1p-24
-		return math.Float32frombits(math.Float32bits(v) | sign)
-	case 31:
-		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
-	}
-	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/files"
 )
 
 // maxDocumentValues bounds the values inside one document that is an object.
@@ -203,9 +204,4 @@ func (d *decoder) rerankTexts(r *RerankRequest, read *rerankRead) error {
 }
 
 // clipped bounds a caller's name in a message.
-func clipped(s string) string {
-	if len(s) <= 100 {
-		return s
-	}
-	return strings.ToValidUTF8(s[:100], "") + "…"
-}
+func clipped(s string) string { return files.Clip(s, 100) }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/half"
 )
 
 func f32(x ...float32) []byte {
@@ -206,7 +207,7 @@ func TestFloatsPrintAsInPython(t *testing.T) {
 		var got string
 		switch len(h) {
 		case 4:
-			got = string(appendFloat32(nil, halfToFloat(uint16(bits))))
+			got = string(appendFloat32(nil, half.ToFloat32(uint16(bits))))
 		case 8:
 			got = string(appendFloat32(nil, math.Float32frombits(uint32(bits))))
 		case 16:
@@ -224,7 +225,7 @@ func TestFloatsPrintAsInPython(t *testing.T) {
 			t.Errorf("%v is written as %s", x, got)
 		}
 	}
-	if !math.IsInf(float64(halfToFloat(0xfc00)), -1) || !math.IsNaN(float64(halfToFloat(0x7e00))) {
+	if !math.IsInf(float64(half.ToFloat32(0xfc00)), -1) || !math.IsNaN(float64(half.ToFloat32(0x7e00))) {
 		t.Error("half infinity or NaN")
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/tinylib/msgp/msgp"
+
+	"github.com/sie-engine/sie/internal/half"
 )
 
 // writer is one of the two encodings of an answer. Every method appends to dst. A container says how many entries
@@ -145,7 +147,7 @@ func (jsonWriter) numbers(dst []byte, t NumType, data []byte) []byte {
 		case Float32:
 			dst = appendFloat32(dst, math.Float32frombits(le32(b)))
 		case Float16:
-			dst = appendFloat32(dst, halfToFloat(uint16(b[0])|uint16(b[1])<<8))
+			dst = appendFloat32(dst, half.ToFloat32(uint16(b[0])|uint16(b[1])<<8))
 		case Int8:
 			dst = strconv.AppendInt(dst, int64(int8(b[0])), 10)
 		case Uint8:
@@ -162,19 +164,6 @@ var jsonNumberSize = [...]int{Float32: 23, Float16: 20, Int8: 5, Uint8: 4, Int32
 
 func le32(b []byte) uint32 {
 	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
-}
-
-// halfToFloat widens an IEEE half, exactly.
-func halfToFloat(h uint16) float32 {
-	sign, exp, frac := uint32(h>>15)<<31, uint32(h>>10&0x1f), uint32(h&0x3ff)
-	switch exp {
-	case 0: // zero or subnormal: frac·2^-24
-		f := float32(frac) * (1.0 / (1 << 24))
-		return math.Float32frombits(math.Float32bits(f) | sign)
-	case 0x1f:
-		return math.Float32frombits(sign | 0xff<<23 | frac<<13)
-	}
-	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }
 
 // AppendJSONString appends s as a JSON string. Only what JSON requires is escaped; bytes that are not UTF-8 become

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/sie-engine/sie/internal/half"
 	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/lora"
@@ -126,7 +127,7 @@ func encoded(values []float32, dtype engine.DType) []byte {
 			bits := math.Float32bits(v) // finite: lora.Read says so
 			out = binary.LittleEndian.AppendUint16(out, uint16((bits+0x7fff+bits>>16&1)>>16))
 		case engine.F16:
-			out = binary.LittleEndian.AppendUint16(out, engine.Half(v))
+			out = binary.LittleEndian.AppendUint16(out, half.FromFloat32(v))
 		default:
 			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
 		}

@@ -4,8 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+
+	"github.com/sie-engine/sie/internal/files"
 )
 
 // maxJSONBytes bounds a configuration file. Real ones are below 100 KB, but id2label may list a label per class.
@@ -63,14 +64,11 @@ func readFile(dir fs.FS, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxJSONBytes+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxJSONBytes {
+	data, err := files.ReadAll(f, maxJSONBytes)
+	if errors.Is(err, files.ErrTooLarge) {
 		return nil, refuse(name, "", "is larger than %d MB", maxJSONBytes>>20)
 	}
-	return data, nil
+	return data, err
 }
 
 // optional turns a missing file into no error and false.

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/sie-engine/sie/internal/files"
 )
 
 const configFile = "adapter_config.json"
@@ -47,10 +47,13 @@ var elsewhere = map[string]string{
 var initials = []string{"true", "false", "null", `"gaussian"`, `"eva"`, `"orthogonal"`}
 
 func readConfig(dir string) (*config, error) {
-	data, err := readBounded(filepath.Join(dir, configFile))
-	if errors.Is(err, fs.ErrNotExist) {
+	data, err := files.Read(filepath.Join(dir, configFile), maxConfigBytes)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, refuse(configFile, "", "is missing: this is no directory of a PEFT adapter")
-	} else if err != nil {
+	case errors.Is(err, files.ErrTooLarge):
+		return nil, refuse(configFile, "", "is larger than %d bytes", maxConfigBytes)
+	case err != nil:
 		return nil, err
 	}
 	return parseConfig(data)
@@ -148,21 +151,5 @@ func clip(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		return "missing"
 	}
-	if len(raw) > 60 {
-		return strings.ToValidUTF8(string(raw[:60]), "") + "…"
-	}
-	return string(raw)
-}
-
-func readBounded(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
-	if err == nil && len(data) > maxConfigBytes {
-		err = refuse(filepath.Base(path), "", "is larger than %d bytes", maxConfigBytes)
-	}
-	return data, err
+	return files.Clip(string(raw), 60)
 }

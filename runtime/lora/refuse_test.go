@@ -25,21 +25,21 @@ var tinyBase = Base{
 	Fixed:  map[string]string{"decoder": "it is in use"},
 }
 
-// files are an adapter that is right: rank 1 for q of both layers.
-type files struct {
+// adapterFiles are an adapter that is right: rank 1 for q of both layers.
+type adapterFiles struct {
 	config  map[string]any
 	tensors map[string]weightstest.Tensor
 }
 
-func tinyAdapter() files {
-	f := files{map[string]any{"peft_type": "LORA", "r": 1, "lora_alpha": 2, "target_modules": []string{"q"}, "bias": "none"},
+func tinyAdapter() adapterFiles {
+	f := adapterFiles{map[string]any{"peft_type": "LORA", "r": 1, "lora_alpha": 2, "target_modules": []string{"q"}, "bias": "none"},
 		map[string]weightstest.Tensor{}}
 	f.module("base_model.model.layer.0.q", 1, 2, 3)
 	f.module("base_model.model.layer.1.q", 1, 2, 3)
 	return f
 }
 
-func (f files) set(name string, shape ...int64) {
+func (f adapterFiles) set(name string, shape ...int64) {
 	n := int64(1)
 	for _, s := range shape {
 		n *= s
@@ -47,12 +47,12 @@ func (f files) set(name string, shape ...int64) {
 	f.tensors[name] = weightstest.Float32(name, shape, slices.Repeat([]float32{0.5}, int(n))...)
 }
 
-func (f files) module(name string, rank, n, k int64) {
+func (f adapterFiles) module(name string, rank, n, k int64) {
 	f.set(name+".lora_A.weight", rank, k)
 	f.set(name+".lora_B.weight", n, rank)
 }
 
-func (f files) write(t testing.TB) string {
+func (f adapterFiles) write(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	config, err := json.Marshal(f.config)
@@ -73,16 +73,16 @@ func (f files) write(t testing.TB) string {
 // Every key and tensor that PEFT would compute otherwise with, or pass over, is refused by its name.
 func TestRefusals(t *testing.T) {
 	const q0, q1 = "base_model.model.layer.0.q", "base_model.model.layer.1.q"
-	set := func(key string, value any) func(files) { return func(f files) { f.config[key] = value } }
+	set := func(key string, value any) func(adapterFiles) { return func(f adapterFiles) { f.config[key] = value } }
 	type list = []any
 	type object = map[string]any
 	for _, c := range []struct {
-		change func(files)
+		change func(adapterFiles)
 		want   string
 	}{
-		{func(files) {}, ""},
+		{func(adapterFiles) {}, ""},
 		{set("peft_type", "IA3"), `adapter_config.json: peft_type: is "IA3"; only "LORA"`},
-		{func(f files) { delete(f.config, "peft_type") }, "peft_type: is missing"},
+		{func(f adapterFiles) { delete(f.config, "peft_type") }, "peft_type: is missing"},
 		{set("bias", "all"), `bias: is "all"`},
 		{set("bias", "lora_only"), `bias: is "lora_only"`},
 		{set("bias", nil), ""},
@@ -135,42 +135,45 @@ func TestRefusals(t *testing.T) {
 		{set("layers_pattern", 3), "layers_pattern: is 3"},
 		{set("layers_pattern", list{"("}), "layers_pattern: has a regular expression"},
 
-		{func(f files) { delete(f.tensors, q1+".lora_B.weight") }, "layer.1.q: has only one of lora_A.weight and lora_B.weight"},
-		{func(f files) { f.set(q0+".lora_A.weight", 2, 3) }, q0 + ".lora_A.weight: has shape [2 3]; rank 1 of the configuration and the base's layer.0.q, of 2 outputs and 3 inputs, ask for [1 3]"},
-		{func(f files) { f.set(q0+".lora_A.weight", 1, 4) }, "has shape [1 4]"},
-		{func(f files) { f.set(q0+".lora_B.weight", 4, 1) }, q0 + ".lora_B.weight: has shape [4 1]"},
-		{func(f files) { f.set(q0+".lora_B.weight", 2) }, "has shape [2]"},
-		{func(f files) { f.set(q0+".lora_embedding_A", 1, 3) }, q0 + ".lora_embedding_A: is an adapter of an embedding table"},
-		{func(f files) { f.set(q0+".lora_magnitude_vector.weight", 2) }, "is a part of DoRA"},
-		{func(f files) { f.set(q0+".lora_B.bias", 2) }, "is a bias on B"},
-		{func(f files) { f.set("base_model.model.head.weight", 5, 3) }, "head.weight: is not lora_A.weight or lora_B.weight"},
-		{func(f files) { f.module("base_model.model.layer.2.q", 1, 2, 3) }, "layer.2.q: the base has no such linear; it has 2 whose names end in \"q\", from layer.0.q to layer.1.q: was the adapter made for a larger model?"},
-		{func(f files) { f.config["target_modules"] = nil; f.module("head.out.q_proj", 1, 2, 3) }, `the base has no linear whose name ends in "q_proj": the adapter is for another architecture`},
-		{func(f files) { f.config["target_modules"] = nil; f.module("my.lm.headless.head_.x.head", 1, 5, 3) }, ""},
-		{func(f files) { f.config["target_modules"] = nil; f.module("heads.0", 1, 5, 3) }, `no linear whose name ends in "0"`},
-		{func(f files) { f.module("encoder.layer.0.q", 1, 2, 3) }, "encoder.layer.0.q: and layer.0.q are both the base's layer.0.q"},
-		{func(f files) { delete(f.tensors, q1+".lora_A.weight"); delete(f.tensors, q1+".lora_B.weight") }, "layer.1.q: is missing, though layer.0.q is there and target_modules names both: was the adapter made for a smaller model?"},
-		{func(f files) {
+		{func(f adapterFiles) { delete(f.tensors, q1+".lora_B.weight") }, "layer.1.q: has only one of lora_A.weight and lora_B.weight"},
+		{func(f adapterFiles) { f.set(q0+".lora_A.weight", 2, 3) }, q0 + ".lora_A.weight: has shape [2 3]; rank 1 of the configuration and the base's layer.0.q, of 2 outputs and 3 inputs, ask for [1 3]"},
+		{func(f adapterFiles) { f.set(q0+".lora_A.weight", 1, 4) }, "has shape [1 4]"},
+		{func(f adapterFiles) { f.set(q0+".lora_B.weight", 4, 1) }, q0 + ".lora_B.weight: has shape [4 1]"},
+		{func(f adapterFiles) { f.set(q0+".lora_B.weight", 2) }, "has shape [2]"},
+		{func(f adapterFiles) { f.set(q0+".lora_embedding_A", 1, 3) }, q0 + ".lora_embedding_A: is an adapter of an embedding table"},
+		{func(f adapterFiles) { f.set(q0+".lora_magnitude_vector.weight", 2) }, "is a part of DoRA"},
+		{func(f adapterFiles) { f.set(q0+".lora_B.bias", 2) }, "is a bias on B"},
+		{func(f adapterFiles) { f.set("base_model.model.head.weight", 5, 3) }, "head.weight: is not lora_A.weight or lora_B.weight"},
+		{func(f adapterFiles) { f.module("base_model.model.layer.2.q", 1, 2, 3) }, "layer.2.q: the base has no such linear; it has 2 whose names end in \"q\", from layer.0.q to layer.1.q: was the adapter made for a larger model?"},
+		{func(f adapterFiles) { f.config["target_modules"] = nil; f.module("head.out.q_proj", 1, 2, 3) }, `the base has no linear whose name ends in "q_proj": the adapter is for another architecture`},
+		{func(f adapterFiles) {
+			f.config["target_modules"] = nil
+			f.module("my.lm.headless.head_.x.head", 1, 5, 3)
+		}, ""},
+		{func(f adapterFiles) { f.config["target_modules"] = nil; f.module("heads.0", 1, 5, 3) }, `no linear whose name ends in "0"`},
+		{func(f adapterFiles) { f.module("encoder.layer.0.q", 1, 2, 3) }, "encoder.layer.0.q: and layer.0.q are both the base's layer.0.q"},
+		{func(f adapterFiles) { delete(f.tensors, q1+".lora_A.weight"); delete(f.tensors, q1+".lora_B.weight") }, "layer.1.q: is missing, though layer.0.q is there and target_modules names both: was the adapter made for a smaller model?"},
+		{func(f adapterFiles) {
 			clear(f.tensors)
 			f.config["target_modules"] = `bert\.layer\.\d\.q`
 			f.module("base_model.model.bert.layer.1.q", 1, 2, 3)
 		}, "bert.layer.0.q: is missing, though bert.layer.1.q is there"},
-		{func(f files) { clear(f.tensors) }, "has no tensor for a linear"},
-		{func(f files) {
+		{func(f adapterFiles) { clear(f.tensors) }, "has no tensor for a linear"},
+		{func(f adapterFiles) {
 			clear(f.tensors)
 			f.config["target_modules"] = list{"pooler"}
 			f.module("base_model.model.pooler", 1, 3, 3)
 		}, "has no tensor for a linear that the base computes with"},
-		{func(f files) {
+		{func(f adapterFiles) {
 			f.config["target_modules"] = list{"q", "decoder"}
 			f.module("base_model.model.cls.decoder", 1, 3, 3)
 		}, "cls.decoder: cannot be adapted: it is in use"},
-		{func(f files) {
+		{func(f adapterFiles) {
 			f.tensors["a"] = weightstest.Float32(q0+".lora_A.weight", []int64{1, 3}, 1, float32(math.NaN()), 2)
 			delete(f.tensors, q0+".lora_A.weight")
 		}, q0 + ".lora_A.weight: has NaN at 1"},
 		{set("lora_alpha", 1e39), q0 + ".lora_B.weight: has 0.5 at 0, times the scale 1e+39"},
-		{func(f files) {
+		{func(f adapterFiles) {
 			f.tensors[q0+".lora_A.weight"] = weightstest.Tensor{Name: q0 + ".lora_A.weight", DType: weights.I32, Shape: []int64{1, 3}, Data: make([]byte, 12)}
 		}, q0 + ".lora_A.weight: has dtype I32"},
 	} {

@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/files"
 )
 
 // No line of the log holds a key, a text or the value of a header other than the request's id: neither do errors that quote
@@ -63,13 +64,5 @@ func field(e *errs.Error) string {
 	if i := strings.IndexAny(name, ".["); i >= 0 {
 		name = name[:i]
 	}
-	return clip(name, 32)
-}
-
-// clip bounds a name in a log.
-func clip(s string, n int) string {
-	if len(s) > n {
-		return s[:n]
-	}
-	return s
+	return files.Clip(name, 32)
 }

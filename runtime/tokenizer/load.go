@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/sie-engine/sie/internal/files"
 )
 
 const (
@@ -65,7 +65,7 @@ func Load(dir string) (*Tokenizer, error) {
 		}
 	}
 	path := filepath.Join(dir, "tokenizer.json")
-	data, err := readBounded(path, maxTokenizerBytes)
+	data, err := read(path, maxTokenizerBytes)
 	flags := set.bertFlags()
 	if errors.Is(err, fs.ErrNotExist) {
 		path = filepath.Join(dir, "vocab.txt")
@@ -148,7 +148,7 @@ func (s *settings) bertFlags() *bertFlags {
 
 // readJSON decodes a file into v; a missing file changes nothing.
 func readJSON(path string, v any) error {
-	data, err := readBounded(path, maxConfigBytes)
+	data, err := read(path, maxConfigBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -161,26 +161,11 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// readBounded reads a regular file of at most limit bytes.
-func readBounded(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
+// read reads a regular file of at most limit bytes.
+func read(path string, limit int64) ([]byte, error) {
+	data, err := files.Read(path, limit)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("tokenizer: %w", err)
-	}
-	if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("tokenizer: %s is not a regular file", path)
-	}
-	if st.Size() > limit {
-		return nil, fmt.Errorf("tokenizer: %s has %d bytes, more than the limit of %d", path, st.Size(), limit)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit))
-	if err != nil {
-		return nil, fmt.Errorf("tokenizer: %s: %w", path, err)
 	}
 	return data, nil
 }

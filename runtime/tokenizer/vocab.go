@@ -22,7 +22,7 @@ type addedToken struct {
 // token a line, its number the line's.
 func fromVocab(dir string, set *settings) ([]byte, error) {
 	path := filepath.Join(dir, "vocab.txt")
-	data, err := readBounded(path, maxConfigBytes)
+	data, err := read(path, maxConfigBytes)
 	if err != nil {
 		return nil, err
 	}

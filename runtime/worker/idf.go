@@ -5,15 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
@@ -30,11 +29,14 @@ const maxIDFBytes = 64 << 20
 // readIDF returns the weight of each token id in queries, or nil where the model has no table.
 func readIDF(dir string, t *tokenizer.Tokenizer) ([]float32, error) {
 	for _, name := range idfFiles {
-		data, err := readBounded(filepath.Join(dir, name))
+		data, err := files.Read(filepath.Join(dir, name), maxIDFBytes)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, files.ErrTooLarge):
+			return nil, &arch.ModelError{File: name, Reason: fmt.Sprintf("is larger than %d MB", maxIDFBytes>>20)}
+		case err != nil:
 			return nil, &arch.ModelError{File: name, Reason: err.Error()}
 		}
 		parse := parseIDFJSON
@@ -76,19 +78,6 @@ func (l *model) queryWeights() ([]float32, error) {
 		}
 	}
 	return table, nil
-}
-
-func readBounded(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxIDFBytes+1))
-	if err == nil && len(data) > maxIDFBytes {
-		err = fmt.Errorf("is larger than %d MB", maxIDFBytes>>20)
-	}
-	return data, err
 }
 
 func parseIDFJSON(data []byte, entry func(string, float64) error) error {

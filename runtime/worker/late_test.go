@@ -11,7 +11,7 @@ import (
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/golden"
-	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/internal/half"
 )
 
 // lateSetting is one of testdata/golden/late: a model, its load-time options and the folds asked of it.
@@ -221,7 +221,7 @@ func (l *lateCase) sparse(model, fold string) {
 	key := l.key + "." + fold
 	counts, columns := l.c.Int32(key+".counts"), l.c.Int32(key+".columns")
 	values, _ := l.c.Float32(key + ".values")
-	half := l.encode(model, "float16", len(counts)).Sparse
+	narrow := l.encode(model, "float16", len(counts)).Sparse
 	for i, row := range l.encode(model, "", len(counts)).Sparse {
 		n := int(counts[i])
 		if got := ints(row.Columns); fmt.Sprint(got) != fmt.Sprint(columns[:n]) {
@@ -230,7 +230,7 @@ func (l *lateCase) sparse(model, fold string) {
 			l.t.Errorf("%s, text %d: %v", key, i, d)
 		}
 		for j, v := range floats(row.Values) {
-			if got := uint16(half[i].Values[2*j]) | uint16(half[i].Values[2*j+1])<<8; got != engine.Half(v) {
+			if got := uint16(narrow[i].Values[2*j]) | uint16(narrow[i].Values[2*j+1])<<8; got != half.FromFloat32(v) {
 				l.t.Errorf("%s, text %d, column %d: float16 %#x of %v", key, i, j, got, v)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/half"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
 )
@@ -242,7 +243,7 @@ func (f *forms) sparseOf(w weighted) Sparse {
 	for i, c := range w.columns {
 		s.Columns = binary.LittleEndian.AppendUint32(s.Columns, uint32(c))
 		if f.weights.device == engine.F16 {
-			s.Values = binary.LittleEndian.AppendUint16(s.Values, engine.Half(w.weights[i]))
+			s.Values = binary.LittleEndian.AppendUint16(s.Values, half.FromFloat32(w.weights[i]))
 		} else {
 			s.Values = binary.LittleEndian.AppendUint32(s.Values, math.Float32bits(w.weights[i]))
 		}

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/sie-engine/sie/internal/files"
 )
 
 // Errors of a Bucket, to be tested with errors.Is. Any other error may pass.
@@ -90,10 +92,10 @@ func Read(ctx context.Context, b Bucket, key string, limit int64) ([]byte, Objec
 	if err != nil {
 		return nil, object, err
 	}
-	raw, err := io.ReadAll(io.LimitReader(body, limit+1))
-	err = errors.Join(err, body.Close())
-	if err == nil && int64(len(raw)) > limit {
-		err = fmt.Errorf("%s%s: larger than %d bytes", b, key, limit)
+	raw, err := files.ReadAll(body, limit)
+	if errors.Is(err, files.ErrTooLarge) {
+		err = fmt.Errorf("%s%s %w", b, key, err)
 	}
+	err = errors.Join(err, body.Close())
 	return raw, object, err
 }

@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sie-engine/sie/internal/files"
 )
 
 // Bounds of the small files of the cache.
@@ -59,7 +60,7 @@ type cached struct {
 func (c repoCache) find(ref modelRef) cached {
 	commit := ref.revision
 	if !ref.isCommit() {
-		raw, err := readBounded(c.ref(ref.revision), maxRefBytes)
+		raw, err := files.Read(c.ref(ref.revision), maxRefBytes)
 		if err != nil {
 			return cached{missing: fmt.Sprintf("the cache has no revision %q of it", ref.revision)}
 		}
@@ -77,7 +78,7 @@ func (c repoCache) findCommit(commit string, adapter bool) cached {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return cached{commit: commit, missing: "the cache has no snapshot of commit " + commit}
 	}
-	raw, err := readBounded(c.manifest(commit), maxManifestBytes)
+	raw, err := files.Read(c.manifest(commit), maxManifestBytes)
 	var m manifest
 	known := err == nil && json.Unmarshal(raw, &m) == nil && m.Format == manifestFormat && len(m.Files) > 0
 	if adapter {
@@ -186,7 +187,7 @@ func missingEssential(dir string) string {
 // moduleDirs are the directories of a sentence-transformers module chain, the root first, and what one of them lacks.
 func moduleDirs(dir string) (dirs []string, lacking string) {
 	dirs = []string{"."}
-	raw, err := readBounded(filepath.Join(dir, "modules.json"), maxModulesBytes)
+	raw, err := files.Read(filepath.Join(dir, "modules.json"), maxModulesBytes)
 	if err != nil {
 		return dirs, ""
 	}
@@ -216,7 +217,7 @@ func missingShard(dir string) string {
 	if exists(filepath.Join(dir, "model.safetensors")) {
 		return ""
 	}
-	raw, err := readBounded(filepath.Join(dir, "model.safetensors.index.json"), maxIndexBytes)
+	raw, err := files.Read(filepath.Join(dir, "model.safetensors.index.json"), maxIndexBytes)
 	if err != nil {
 		return ""
 	}
@@ -373,20 +374,6 @@ func writeAtomically(path string, data []byte) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
-}
-
-// readBounded reads a file of at most limit bytes.
-func readBounded(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(raw)) > limit {
-		err = fmt.Errorf("%s: larger than %d bytes", path, limit)
-	}
-	return raw, err
 }
 
 func exists(path string) bool {

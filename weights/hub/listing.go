@@ -4,11 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/sie-engine/sie/internal/files"
 )
 
 // maxListingBytes bounds the answer to a listing; a file takes some 200 bytes of it.
@@ -47,12 +48,12 @@ func (c *client) list(ctx context.Context, ref modelRef) (*listing, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, c.statusError(resp, ref, "such repository")
 	}
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxListingBytes+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(raw) > maxListingBytes {
+	raw, err := files.ReadAll(resp.Body, maxListingBytes)
+	switch {
+	case errors.Is(err, files.ErrTooLarge):
 		return nil, fail(ClassConfig, nil, "its file list is longer than %d MiB", maxListingBytes>>20)
+	case err != nil:
+		return nil, err
 	}
 	l, err := parseListing(raw, ref.adapter > 0)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/weights/bucket"
 )
 
@@ -131,7 +132,7 @@ func OptionsFromEnv(lookup func(name string) (string, bool)) (Options, error) {
 		if path == "" && hfHome != "" {
 			path = filepath.Join(hfHome, "token")
 		}
-		if raw, err := readBounded(path, maxTokenBytes); err == nil {
+		if raw, err := readToken(path); err == nil {
 			options.Token = strings.TrimSpace(string(raw))
 		} else if !errors.Is(err, os.ErrNotExist) && path != "" {
 			problems = append(problems, fmt.Errorf("token file: %w", err))
@@ -141,6 +142,16 @@ func OptionsFromEnv(lookup func(name string) (string, bool)) (Options, error) {
 }
 
 const maxTokenBytes = 4096
+
+// readToken reads the file that holds the hub's token. It may be a pipe, because the operator names it.
+func readToken(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return files.ReadAll(f, maxTokenBytes)
+}
 
 // withDefaults fills the zero fields.
 func (o Options) withDefaults() Options {

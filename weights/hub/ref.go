@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/sie-engine/sie/internal/files"
 )
 
 // defaultRevision is what the hub calls the head of a repository.
@@ -58,12 +60,7 @@ func (r modelRef) isCommit() bool { return commitPattern.MatchString(r.revision)
 func (r modelRef) repoFolder() string { return "models--" + strings.ReplaceAll(r.id, "/", "--") }
 
 // short cuts text from outside for a message.
-func short(text string) string {
-	if len(text) > 120 {
-		return text[:120] + "…"
-	}
-	return text
-}
+func short(text string) string { return files.Clip(text, 120) }
 
 // quoteShort quotes text from outside, escaped and cut, for a message.
 func quoteShort(text string) string { return strconv.Quote(short(text)) }

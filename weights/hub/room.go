@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/internal/lockorder"
 )
 
@@ -199,7 +200,7 @@ func (d disk) reserved() (bytes int64, downloads int, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		raw, err := readBounded(path, 64)
+		raw, err := files.Read(path, 64)
 		if err != nil {
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/weights/bucket"
 )
@@ -73,7 +74,7 @@ func (s *sharer) model(ref modelRef, commit string) {
 
 // resume goes on with a snapshot whose upload was interrupted.
 func (s *sharer) resume(ref modelRef, commit string) {
-	if raw, err := readBounded(s.mark(ref.repoFolder(), commit), maxRefBytes); err == nil {
+	if raw, err := files.Read(s.mark(ref.repoFolder(), commit), maxRefBytes); err == nil {
 		ref.revision = string(raw)
 		if revisionPattern.MatchString(ref.revision) {
 			s.start(ref, commit)
@@ -178,7 +179,7 @@ func (s *sharer) upload(ctx context.Context, ref modelRef, commit string) (sent 
 
 // contents is a snapshot's manifest with the checksums that its links name.
 func (c repoCache) contents(commit string) (map[string]bucketFile, error) {
-	raw, err := readBounded(c.manifest(commit), maxManifestBytes)
+	raw, err := files.Read(c.manifest(commit), maxManifestBytes)
 	if err != nil {
 		return nil, err
 	}

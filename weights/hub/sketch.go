@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/weights/bucket"
 )
 
@@ -105,7 +106,7 @@ func (s *fetcher) draw(ctx context.Context, dir string, ref modelRef, commit str
 			return err
 		}
 		var err error
-		if content, err = readBounded(cache.blob(f.hash), maxSketchBytes); err != nil {
+		if content, err = files.Read(cache.blob(f.hash), maxSketchBytes); err != nil {
 			return storageError(err, "read "+f.name)
 		}
 	}

@@ -1,0 +1,16 @@
+package files
+
+import "unicode/utf8"
+
+// Clip returns s, or its first most bytes and "…" when it is longer. It cuts between two characters, up to three bytes
+// earlier.
+func Clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	n := most
+	for n > 0 && n > most-utf8.UTFMax+1 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}
