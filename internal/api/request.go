@@ -16,8 +16,10 @@ type Item struct {
 	Extra   *ItemExtra
 }
 
-// ItemExtra holds what text-only items do not have.
+// ItemExtra holds what text-only items do not have. No native body sets Second or Tokens: other APIs' requests do.
 type ItemExtra struct {
+	Second   *string // read together with Text, as a pair; nil: none
+	Tokens   []int32 // ids instead of Text, taken as they are, special tokens included
 	Images   []Media
 	Audio    *Media
 	Video    *Media
@@ -45,6 +47,8 @@ type EncodeRequest struct {
 	Instruction *string  // params.instruction
 	IsQuery     *bool    // params.is_query, which only the TypeScript SDK sends
 	Options     Options  // params.options
+
+	Wishes
 }
 
 // ScoreRequest is the body of POST /v1/score/{model}.
@@ -53,6 +57,24 @@ type ScoreRequest struct {
 	Items       []Item // at least one
 	Instruction *string
 	Options     Options
+
+	Wishes
+}
+
+// ClassifyRequest asks for the scores of all labels of a classification head. It has no native route.
+type ClassifyRequest struct {
+	Items     []Item // all of them texts, or all of them pairs (ItemExtra.Second)
+	RawScores bool   // the head's logits; else their softmax, or the sigmoid of a single one
+	Options   Options
+
+	Wishes
+}
+
+// Wishes are what the clients of other APIs can ask for beyond a native request. No native body sets them.
+type Wishes struct {
+	Field        string // what the client calls the items, for errors; "": items
+	Dimensions   int    // keep the first components of a vector and normalise again; 0: as the options say
+	TruncateLeft bool   // keep the end of what is too long, not its start
 }
 
 // ExtractRequest is the body of POST /v1/extract/{model}. A params.threshold, which only the TypeScript SDK sends,

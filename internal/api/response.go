@@ -102,17 +102,28 @@ type Usage struct {
 	HasContent    bool
 }
 
+// Outcome is what became of a request besides its results: for headers, the log and metrics. It is not part of a body.
+type Outcome struct {
+	ModelID  string // the model's id in the catalog
+	Revision string // of its weights; "": not known
+	Timings  Timings
+	Ignored  []string // options of the request that are for other operations
+}
+
 // EncodeResponse is the answer of POST /v1/encode/{model}.
 type EncodeResponse struct {
 	Model  string // as in the path
 	Items  []EncodeItem
 	Timing *Timing // nil is written as null
 	Usage  *Usage  // nil: counts unknown, key left out
+
+	Outcome
 }
 
 // Score is one candidate's relevance.
 type Score struct {
 	ItemID string
+	Index  int     // of the item in the request; not written
 	Score  float64 // finite
 	Rank   int     // from 0
 }
@@ -124,6 +135,17 @@ type ScoreResponse struct {
 	HasQuery bool // the query had an id; otherwise null
 	Scores   []Score
 	Usage    *Usage
+
+	Outcome
+}
+
+// ClassifyResponse is the answer to a ClassifyRequest: a row of scores an item, in the order of Labels.
+type ClassifyResponse struct {
+	Labels []string
+	Scores [][]float64
+	Usage  *Usage
+
+	Outcome
 }
 
 // Entity is a span of text or a region of an image.
@@ -169,6 +191,8 @@ type ExtractResponse struct {
 	Model string
 	Items []ExtractItem
 	Usage *Usage
+
+	Outcome
 }
 
 // ItemID is the id under which item i of a score or extract request is answered.

@@ -60,7 +60,7 @@ func large() map[string]Answer {
 			return AppendTEIPredictions(dst, out, false, [][]TEIPrediction{make([]TEIPrediction, 9000)})
 		},
 		"tei tokens": func(dst []byte, out *Sink) []byte {
-			return AppendTEITokens(dst, out, [][]TEIToken{make([]TEIToken, 5000), nil, make([]TEIToken, 3)})
+			return AppendTEITokens(dst, out, [][]Token{make([]Token, 5000), nil, make([]Token, 3)})
 		},
 		"rerank": func(dst []byte, out *Sink) []byte {
 			return AppendRerankJSON(dst, out, &RerankResponse{ID: "i", Model: "m", APIVersion: 2, Tokens: 3, Results: make([]RerankResult, 9000)})

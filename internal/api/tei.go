@@ -75,8 +75,8 @@ type TEIPrediction struct {
 	Label string
 }
 
-// TEIToken is one token of a /tokenize answer. Special tokens have no place; the others' is in bytes of the text.
-type TEIToken struct {
+// Token is one token of a /tokenize answer. Special tokens have no place; the others' is in bytes of the text.
+type Token struct {
 	ID          int
 	Text        string
 	Special     bool

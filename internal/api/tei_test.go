@@ -117,7 +117,7 @@ func TestAppendTEI(t *testing.T) {
 		{AppendTEIRanks(nil, nil, []TEIRank{{Index: 1, Text: &text, Score: 0.9}, {Score: 0.1}}), `[{"index":1,"text":"x\"y","score":0.9},{"index":0,"score":0.1}]`},
 		{AppendTEIPredictions(nil, nil, false, [][]TEIPrediction{{{0.5, "a"}, {0.25, "b"}}}), `[{"score":0.5,"label":"a"},{"score":0.25,"label":"b"}]`},
 		{AppendTEIPredictions(nil, nil, true, [][]TEIPrediction{{{1, "a"}}, {}}), `[[{"score":1.0,"label":"a"}],[]]`},
-		{AppendTEITokens(nil, nil, [][]TEIToken{{{ID: 101, Text: "[CLS]", Special: true}, {ID: 7, Text: "abc", Start: &zero, Stop: &three}}}),
+		{AppendTEITokens(nil, nil, [][]Token{{{ID: 101, Text: "[CLS]", Special: true}, {ID: 7, Text: "abc", Start: &zero, Stop: &three}}}),
 			`[[{"id":101,"text":"[CLS]","special":true,"start":null,"stop":null},{"id":7,"text":"abc","special":false,"start":0,"stop":3}]]`},
 		{AppendTEITexts(nil, nil, []string{"a", ""}), `["a",""]`},
 		{AppendTEIInfo(nil, &TEIInfo{ModelID: "m", ModelType: TEIModelType{Embedding: &TEIEmbedding{"cls"}}, AutoTruncate: true}),

@@ -73,15 +73,15 @@ func AppendTEIPredictions(dst []byte, out *Sink, batch bool, predictions [][]TEI
 }
 
 // AppendTEITokens appends the answer of /tokenize.
-func AppendTEITokens(dst []byte, out *Sink, texts [][]TEIToken) []byte {
+func AppendTEITokens(dst []byte, out *Sink, texts [][]Token) []byte {
 	place := func(dst []byte, p *int) []byte {
 		if p == nil {
 			return append(dst, "null"...)
 		}
 		return strconv.AppendInt(dst, int64(*p), 10)
 	}
-	return appendList(dst, out, texts, func(dst []byte, tokens *[]TEIToken) []byte {
-		return appendList(dst, out, *tokens, func(dst []byte, t *TEIToken) []byte {
+	return appendList(dst, out, texts, func(dst []byte, tokens *[]Token) []byte {
+		return appendList(dst, out, *tokens, func(dst []byte, t *Token) []byte {
 			dst = strconv.AppendInt(append(dst, `{"id":`...), int64(t.ID), 10)
 			dst = AppendJSONString(append(dst, `,"text":`...), t.Text)
 			dst = strconv.AppendBool(append(dst, `,"special":`...), t.Special)

@@ -134,7 +134,7 @@ func TestDTypeLabel(t *testing.T) {
 
 func TestScoreAndExtractJSON(t *testing.T) {
 	s := &ScoreResponse{Model: "r", QueryID: "q", HasQuery: true, Usage: &Usage{InputTokens: 9, Images: 2, ContentTokens: 5, HasContent: true},
-		Scores: []Score{{"b", 2, 0}, {"item-0", -1.5, 1}}}
+		Scores: []Score{{ItemID: "b", Score: 2}, {ItemID: "item-0", Index: 1, Score: -1.5, Rank: 1}}}
 	const want = `{"model":"r","query_id":"q","scores":[{"item_id":"b","score":2.0,"rank":0},{"item_id":"item-0","score":-1.5,"rank":1}],` +
 		`"usage":{"input_tokens":9,"images":2,"input_tokens_details":{"content_tokens":5}}}`
 	if got := string(AppendScore(nil, nil, JSON, s)); got != want {

@@ -153,11 +153,11 @@ func (s *Server) teiTokenize(ctx *fasthttp.RequestCtx, _ string) {
 		if err != nil {
 			return err
 		}
-		out, tokens := make([][]api.TEIToken, len(read)), 0
+		out, tokens := make([][]api.Token, len(read)), 0
 		for i, list := range read {
-			out[i] = make([]api.TEIToken, len(list))
+			out[i] = make([]api.Token, len(list))
 			for k, t := range list {
-				out[i][k] = api.TEIToken(t)
+				out[i][k] = api.Token(t)
 			}
 			tokens += len(list)
 		}
