@@ -201,7 +201,7 @@ func (u *unpickler) text(op byte) (string, error) {
 	}
 	n := uint32(b[0])
 	if width == 4 {
-		n = le32(b)
+		n = binary.LittleEndian.Uint32(b)
 	}
 	if int64(n) > int64(len(u.data)-u.at) {
 		return "", errPickleShort
@@ -260,7 +260,7 @@ func (u *unpickler) remember(op byte) error {
 			return err
 		}
 		if index = int(b[0]); width == 4 {
-			index = int(le32(b))
+			index = int(binary.LittleEndian.Uint32(b))
 		}
 	}
 	if op == 'h' || op == 'j' {

@@ -69,13 +69,13 @@ func parseTorch(r io.ReaderAt, size int64) ([]torchEntry, error) {
 		return nil, err
 	}
 	if order, ok := members[prefix+"byteorder"]; ok {
-		if raw, err := readMember(r, size, order, 16); err != nil {
+		if raw, err := readMember(r, order, 16); err != nil {
 			return nil, err
 		} else if string(raw) != "little" {
 			return nil, &FormatError{Field: "byteorder", Reason: fmt.Sprintf("is %s; only little-endian files are read", quoted(string(raw)))}
 		}
 	}
-	raw, err := readMember(r, size, members[prefix+"data.pkl"], maxPickleBytes)
+	raw, err := readMember(r, members[prefix+"data.pkl"], maxPickleBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func parseTorch(r io.ReaderAt, size int64) ([]torchEntry, error) {
 	copies := copyFactor * size
 	var entries []torchEntry
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		e, err := found[name].entry(r, size, members, prefix, &copies)
+		e, err := found[name].entry(r, members, prefix, &copies)
 		if err != nil {
 			var fe *FormatError
 			if errors.As(err, &fe) {
@@ -155,13 +155,13 @@ func torchPrefix(members map[string]member) (string, error) {
 	return prefix, nil
 }
 
-func readMember(r io.ReaderAt, size int64, m member, most int64) ([]byte, error) {
-	begin, end, err := m.locate(r, size)
+func readMember(r io.ReaderAt, m member, most int64) ([]byte, error) {
+	begin, end, err := m.locate()
 	if err != nil {
 		return nil, err
 	}
 	if end-begin > most {
-		return nil, &FormatError{Field: quoted(m.name), Reason: fmt.Sprintf("has %d bytes; at most %d are possible", end-begin, most)}
+		return nil, &FormatError{Field: quoted(m.Name), Reason: fmt.Sprintf("has %d bytes; at most %d are possible", end-begin, most)}
 	}
 	raw := make([]byte, end-begin)
 	return raw, readFull(r, raw, begin)
@@ -169,7 +169,7 @@ func readMember(r io.ReaderAt, size int64, m member, most int64) ([]byte, error)
 
 // entry checks a view against its storage and says where its elements lie. One that is not row-major is copied; copies is
 // what may still be read for that, because many views may share one storage.
-func (v view) entry(r io.ReaderAt, size int64, members map[string]member, prefix string, copies *int64) (torchEntry, error) {
+func (v view) entry(r io.ReaderAt, members map[string]member, prefix string, copies *int64) (torchEntry, error) {
 	fail := func(field, format string, args ...any) (torchEntry, error) {
 		return torchEntry{}, &FormatError{Field: field, Reason: fmt.Sprintf(format, args...)}
 	}
@@ -178,7 +178,7 @@ func (v view) entry(r io.ReaderAt, size int64, members map[string]member, prefix
 	if !ok {
 		return fail("storage", "%s is not in the archive; download it again", quoted(v.storage.key))
 	}
-	begin, end, err := m.locate(r, size)
+	begin, end, err := m.locate()
 	if err != nil {
 		return torchEntry{}, err
 	}
