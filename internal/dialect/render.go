@@ -154,7 +154,7 @@ func nativeBody(err *errs.Error, code string) []byte {
 	b := append(make([]byte, 0, 192+2*len(err.Message)), `{"error":{"code":`...)
 	b = codeAndMessage(b, code, err)
 	b = append(b, `,"type":`...)
-	b = api.AppendJSONString(b, errs.Lookup(err.Code).OpenAIType)
+	b = api.AppendJSONString(b, err.Info().OpenAIType)
 	b = append(b, `,"param":`...)
 	b = stringOrNull(b, err.Param)
 	b = extras(b, err)
@@ -173,7 +173,7 @@ func codeAndMessage(b []byte, code string, err *errs.Error) []byte {
 
 // openAIBody writes {"error":{"message","type","param","code"}} with OpenAI's codes.
 func openAIBody(err *errs.Error) []byte {
-	in := errs.Lookup(err.Code)
+	in := err.Info()
 	code := in.OpenAICode
 	if err.OpenAICode != "" {
 		code = err.OpenAICode

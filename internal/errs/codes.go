@@ -1,9 +1,10 @@
 // Package errs is the one list of errors a client of any SIE binary can receive: their codes, HTTP statuses,
 // retry hints and texts, as data.
 //
-// Entry points: the constructors in new.go, one per situation; [Codes] and [Lookup], the table behind them. An
+// Entry points: the constructors in new.go, one per situation; [Codes] and [Lookup], the table behind them;
+// [Error.AppendJSON], [Error.AppendMsgpack], [FromJSON] and [FromMsgpack], by which components send an error on whole. An
 // [Error] says what happened; how it is written for a given caller (which retry code an old SDK understands,
-// which JSON envelope a route has) is decided by package dialect.
+// which JSON envelope a route has) is decided by package dialect, where the answer leaves.
 //
 // The package starts no goroutine, does no I/O and never logs. Messages are safe to show: they name fields,
 // limits and fixes, never file paths or internal causes. The internal cause travels in Error.Cause, for the log.
@@ -100,14 +101,18 @@ func Codes() []Info { return append([]Info(nil), table[:]...) }
 
 // Lookup returns the table entry of c. An unknown code is treated as InternalError.
 func Lookup(c Code) Info {
-	var internal Info
+	in, ok := find(c)
+	if !ok {
+		in, _ = find(InternalError)
+	}
+	return in
+}
+
+func find(c Code) (Info, bool) {
 	for _, in := range table {
 		if in.Code == c {
-			return in
-		}
-		if in.Code == InternalError {
-			internal = in
+			return in, true
 		}
 	}
-	return internal
+	return Info{}, false
 }

@@ -16,10 +16,12 @@ type Error struct {
 	RetryAfter time.Duration // 0: no hint; else at least a second
 	OpenAICode string        // replaces the table's OpenAI code when set
 
+	Item *int // position in the request of the item at fault, where it is known
+
 	Load    *LoadFailure // set on ModelLoadFailed
 	Profile *Mismatch    // set on a machine profile mismatch
 
-	Cause error // never rendered
+	Cause error // never rendered, never sent to another component
 }
 
 // LoadFailure is what clients may know about a model that did not load.
@@ -55,7 +57,21 @@ func (e *Error) Is(target error) bool {
 }
 
 // Transient reports whether the same request may succeed later.
-func (e *Error) Transient() bool { return Lookup(e.Code).Transient }
+func (e *Error) Transient() bool { return e.Info().Transient }
+
+// Info returns the table entry of the error's code. For a code that is not in the table, which only another release can have
+// sent, it returns what the error itself says: its status, its retry hint and, by the status, whose mistake it is.
+func (e *Error) Info() Info {
+	if in, ok := find(e.Code); ok {
+		return in
+	}
+	in := Info{Code: e.Code, Status: e.Status, Transient: e.RetryAfter > 0, RetryAfter: e.RetryAfter,
+		OpenAIType: typeServer, OpenAICode: string(e.Code)}
+	if e.Status < 500 {
+		in.OpenAIType = typeInvalidRequest
+	}
+	return in
+}
 
 // As returns err as an *Error. Any other non-nil error becomes an InternalError whose text says nothing about the
 // cause; nil stays nil.

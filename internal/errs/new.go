@@ -115,7 +115,9 @@ func UnknownOutputDType(dtype string) *Error {
 
 // RequiresText is the 400 for an item without text on a model that reads text.
 func RequiresText(adapter string, item int) *Error {
-	return Invalidf("items", "%s requires text input: Field 'items[%d]' has no text", adapter, item)
+	e := Invalidf("items", "%s requires text input: Field 'items[%d]' has no text", adapter, item)
+	e.Item = &item
+	return e
 }
 
 // Unloading is the 503 for a model that is being unloaded.
