@@ -45,8 +45,8 @@ func TestTwoDevices(t *testing.T) {
 	for i, d := range r.devices {
 		s := d.runner.Stats()
 		sequences += s.Sequences
-		if s.Batches < 5 {
-			t.Errorf("device %d ran %d batches", i, s.Batches)
+		if s.Batches == 0 { // how many is up to the scheduler: a device may be done before the other has begun
+			t.Errorf("device %d ran no batch", i)
 		}
 	}
 	if sequences != int64(len(texts)) {
