@@ -24,17 +24,26 @@ const (
 // back when n is far smaller.
 func (b *Buffer) Reserve(n int64) error {
 	b.used = 0
-	if have := int64(len(b.mem)); n <= have && (have <= bufferKept || n >= have/4) {
+	have := int64(len(b.mem))
+	size := BufferSize(have, n)
+	if size == have {
 		return nil
 	}
 	b.Close()
-	n = (n + bufferStep - 1) / bufferStep * bufferStep
-	mem, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	mem, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
-		return fmt.Errorf("no memory for a buffer of %d bytes: %w", n, err)
+		return fmt.Errorf("no memory for a buffer of %d bytes: %w", size, err)
 	}
 	b.mem = mem
 	return nil
+}
+
+// BufferSize is the size of a buffer of have bytes after Reserve(n).
+func BufferSize(have, n int64) int64 {
+	if n <= have && (have <= bufferKept || n >= have/4) {
+		return have
+	}
+	return (n + bufferStep - 1) / bufferStep * bufferStep
 }
 
 // Read reads the tensor's elements behind what the buffer holds since Reserve, which has made room for them. The result is valid

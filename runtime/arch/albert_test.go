@@ -11,10 +11,6 @@ import (
 // Blocks are packed once however often they run: as much memory as the checkpoint's tensors, for any number of layers.
 func TestSharedBlocksArePackedOnce(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
-	info, err := dev.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := golden.Open(t, "albert-h64").Dir
 	few, _ := load(t, dev, dir, Options{Compute: engine.ComputeF32})
 	many, _ := load(t, dev, edit(t, dir, configFile, map[string]any{"num_hidden_layers": 100}), Options{Compute: engine.ComputeF32})
@@ -29,7 +25,8 @@ func TestSharedBlocksArePackedOnce(t *testing.T) {
 	if perToken, _ := inner.Work(); inner.Layers != 8 || perToken != 8*2*64*(4*64+2*70) {
 		t.Errorf("%d steps are work of %g a token", inner.Layers, perToken)
 	}
-	estimate, err := PackedBytes(dir, info, engine.ComputeF32)
+	size, err := SizeOf(dir, dev, Options{Task: Embed, Compute: engine.ComputeF32})
+	estimate := size.Packed
 	if have := many.Bytes(); err != nil || have < estimate*9/10 || have > estimate*13/10 {
 		t.Errorf("estimated as %d bytes, packed in %d (%v)", estimate, have, err)
 	}

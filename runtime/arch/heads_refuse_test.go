@@ -94,11 +94,7 @@ func TestEncoderBehindARouter(t *testing.T) {
 	if m.heads.sparse != engine.SparseLogLog {
 		t.Errorf("transform %d", m.heads.sparse)
 	}
-	info, err := dev.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, err := PackedBytes(dir, info, engine.ComputeF32); err != nil || n < 100_000 {
-		t.Errorf("estimate of %d bytes, %v", n, err)
+	if n, err := SizeOf(dir, dev, Options{Task: Splade, Compute: engine.ComputeF32}); err != nil || n.Packed < 100_000 {
+		t.Errorf("estimate of %+v, %v", n, err)
 	}
 }

@@ -111,38 +111,65 @@ type heads struct {
 	weight     *layer        // of tokens, BGE-M3
 }
 
+// parts are what the files of a model say of how to load it.
+type parts struct {
+	chain    chain
+	limits   textLimits
+	truncate *int64 // columns of a dense vector that are kept; nil: all
+	info     engine.Info
+}
+
 // Load packs the model in dir for dev and records its program. It reads the checkpoint once, the parts of one
 // weight at a time; other users of dev are held up for one weight at a time. Errors: *ModelError and weights' *FormatError for
 // files that cannot be served, weights.ErrChanged for one that is written to meanwhile, weights.ErrNoWeights, fs.ErrNotExist, and
 // those of the engine.
 func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
 	lockorder.None("packing a model")
+	m, parts, err := describe(dir, dev, o)
+	if err != nil {
+		return nil, err
+	}
+	if err = m.pack(dir, parts, &packer{}); err == nil {
+		err = m.recordFirst(parts.limits, o)
+	}
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	if n := parts.truncate; n != nil {
+		m.Dim = int(min(int64(m.Dim), *n))
+	}
+	return m, nil
+}
+
+// describe reads the model's files, but for its weights.
+func describe(dir string, dev *engine.Device, o Options) (*Model, parts, error) {
 	files := os.DirFS(dir)
 	chain, err := readFiles(files, o.Task)
 	if err != nil {
-		return nil, err
+		return nil, parts{}, err
 	}
 	prompts, err := readPrompts(files, o.Task)
 	if err != nil {
-		return nil, err
+		return nil, parts{}, err
 	}
 	module, err := readTransformer(files, chain.encoderDir)
 	if err != nil {
-		return nil, err
+		return nil, parts{}, err
 	}
 	if err := module.expect(chain.task, o.Task); err != nil {
-		return nil, err
+		return nil, parts{}, err
 	}
 	limits, err := readTextLimits(files, chain.encoderDir, module)
 	if err != nil {
-		return nil, err
+		return nil, parts{}, err
 	}
 	info, err := dev.Info()
 	if err != nil {
-		return nil, err
+		return nil, parts{}, err
 	}
 	if o.Compute != 0 && !info.Supports(o.Compute) {
-		return nil, &engine.Error{Op: "load", Status: engine.StatusUnsupported,
+		return nil, parts{}, &engine.Error{Op: "load", Status: engine.StatusUnsupported,
 			Msg: fmt.Sprintf("precision %s is not available on this device; it has %v", o.Compute, info.Compute)}
 	}
 	m := &Model{Task: o.Task, device: dev, Compute: o.Compute, Pooling: cmp.Or(o.Pooling, chain.pooling), Normalize: chain.normalize,
@@ -153,18 +180,12 @@ func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
 	if prompts.Default != nil {
 		m.DefaultPrompt = *prompts.Default
 	}
-	if err := m.load(dir, chain, limits, info, o); err != nil {
-		m.Close()
-		return nil, err
-	}
-	if n := prompts.TruncateDim; n != nil {
-		m.Dim = int(min(int64(m.Dim), *n))
-	}
-	return m, nil
+	return m, parts{chain, limits, prompts.TruncateDim, info}, nil
 }
 
-// load packs the weights and records the program.
-func (m *Model) load(dir string, chain chain, limits textLimits, info engine.Info, o Options) error {
+// pack packs the weights with p, or counts them.
+func (m *Model) pack(dir string, of parts, p *packer) error {
+	chain := of.chain
 	encoderDir := filepath.Join(dir, filepath.FromSlash(chain.encoderDir))
 	var config struct {
 		ModelType string `json:"model_type"`
@@ -182,14 +203,17 @@ func (m *Model) load(dir string, chain chain, limits textLimits, info engine.Inf
 		return err
 	}
 	defer checkpoint.Close()
-	_ = checkpoint.Prefetch() // advice: reading works without it
+	if p.sizing == nil {
+		_ = checkpoint.Prefetch() // advice: reading works without it
+	}
 	m.Arch = config.ModelType
 	if m.Compute == 0 {
-		m.Compute = defaultCompute(info, checkpoint)
+		m.Compute = defaultCompute(of.info, checkpoint)
 	}
 	buffer := new(weights.Buffer)
 	defer buffer.Close()
-	m.packer = &packer{dev: m.device, from: checkpoint, file: checkpoint.Name(), compute: m.Compute, buffer: buffer}
+	m.packer = p
+	p.dev, p.from, p.file, p.compute, p.buffer = m.device, checkpoint, checkpoint.Name(), m.Compute, buffer
 	if m.encoder, err = loadEncoder(os.DirFS(encoderDir), m.packer); err == nil {
 		err = m.loadHeads(dir, encoderDir, chain)
 	}
@@ -209,8 +233,13 @@ func (m *Model) load(dir string, chain chain, limits textLimits, info engine.Inf
 		m.dense = append(m.dense, d)
 		m.Dim = int(c.out)
 	}
-	m.packer.from, m.packer.buffer = nil, nil // closed on return
+	p.from, p.buffer = nil, nil // closed on return
+	return nil
+}
 
+// recordFirst records the program of the model's own outputs.
+func (m *Model) recordFirst(limits textLimits, o Options) (err error) {
+	shape := m.encoder.shape()
 	longest := min(shape.positions, cmp.Or(limits.maxSeqLen, shape.positions))
 	if o.MaxSeqLen > 0 {
 		longest = min(shape.positions, int64(o.MaxSeqLen))

@@ -151,7 +151,8 @@ func loadDense(dir string, c denseConfig, owner *packer) (layer, error) {
 		return layer{}, err
 	}
 	defer checkpoint.Close()
-	p := &packer{dev: owner.dev, from: checkpoint, file: path.Join(c.module, checkpoint.Name()), compute: engine.ComputeF32, buffer: owner.buffer}
+	p := &packer{dev: owner.dev, from: checkpoint, file: path.Join(c.module, checkpoint.Name()), compute: engine.ComputeF32, buffer: owner.buffer,
+		sizing: owner.sizing}
 	l := layer{weight: p.linear(c.out, c.in, "linear.weight"), act: c.act}
 	if c.bias {
 		l.bias = p.vector(c.out, "linear.bias")

@@ -45,11 +45,11 @@ func TestOutputBytes(t *testing.T) {
 		if p.Outputs() != len(c.sizes) {
 			t.Errorf("%s, %+v: sizes of %d outputs, the program has %d", c.model, want, len(c.sizes), p.Outputs())
 		}
-		_, none := p.Footprint()
+		_, none := p.Footprint().Bytes()
 		for i := range c.sizes { // each counts, in both slots
 			sizes := make([]int64, len(c.sizes))
 			sizes[i] = 1 << 20
-			if _, slots := p.Footprint(sizes...); slots-none != 2*(1<<20-64<<10) {
+			if _, slots := p.Footprint(sizes...).Bytes(); slots-none != 2*(1<<20-64<<10) {
 				t.Errorf("%s: output %d of 1 MiB adds %d bytes to both slots", c.model, i, slots-none)
 			}
 		}

@@ -25,6 +25,7 @@ type packer struct {
 	bytes     int64
 	denormals int64           // of the checkpoint, that became 0
 	buffer    *weights.Buffer // what is read of the checkpoint at a time: the parts of one weight
+	sizing    *sizing         // counts what would be packed; nil: it is packed
 	err       error
 }
 
@@ -119,6 +120,10 @@ func (p *packer) packAs(compute engine.Compute, kind engine.WeightKind, shape []
 		}
 		tensors[i], spec.DType = t, dtype
 		bytes += t.Bytes()
+	}
+	if p.sizing != nil {
+		p.sizing.read(spec, shape[0]*int64(len(names)), bytes)
+		return nil
 	}
 	if err := p.buffer.Reserve(bytes); err != nil {
 		p.fail(err)

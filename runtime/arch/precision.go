@@ -1,9 +1,6 @@
 package arch
 
 import (
-	"os"
-	"path/filepath"
-
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/weights"
 )
@@ -42,42 +39,4 @@ func afterAttention(c engine.Compute) engine.Compute {
 		return engine.ComputeBF16
 	}
 	return c
-}
-
-// PackedBytes estimates what Load of dir takes on a device of that description, to within a few percent when the model
-// uses all its tensors: matrices in the operand type, vectors in float32. Files of modules after the encoder are left out.
-func PackedBytes(dir string, info engine.Info, c engine.Compute) (int64, error) {
-	encoderDir, err := encoderFolder(os.DirFS(dir))
-	if err != nil {
-		return 0, err
-	}
-	checkpoint, err := weights.Open(filepath.Join(dir, filepath.FromSlash(encoderDir)))
-	if err != nil {
-		return 0, err
-	}
-	defer checkpoint.Close()
-	if c == 0 {
-		c = defaultCompute(info, checkpoint)
-	}
-	return packedBytes(checkpoint, c), nil
-}
-
-func packedBytes(from tensors, c engine.Compute) int64 {
-	width := int64(2)
-	switch c {
-	case engine.ComputeF32:
-		width = 4
-	case engine.ComputeINT8, engine.ComputeFP8:
-		width = 1
-	}
-	var sum int64
-	for _, name := range from.Names() {
-		t, _ := from.Tensor(name)
-		if len(t.Shape) < 2 {
-			sum += 4 * t.Elements()
-		} else {
-			sum += width * t.Elements()
-		}
-	}
-	return sum
 }

@@ -69,30 +69,72 @@ func TestClassAfterAttention(t *testing.T) {
 	}
 }
 
-func TestPackedBytes(t *testing.T) {
-	from := checkpoint(t, weights.F32, weights.F16, weights.F16)
-	for c, want := range map[engine.Compute]int64{engine.ComputeF32: 4*96 + 32, engine.ComputeBF16: 2*96 + 32,
-		engine.ComputeF16: 2*96 + 32, engine.ComputeFP8: 96 + 32, engine.ComputeINT8: 96 + 32} {
-		if got := packedBytes(from, c); got != want {
-			t.Errorf("%v: %d bytes, want %d", c, got, want)
+// The estimate is near what loading takes, and the worst moment is that of the word table, of a third of the bytes here.
+func TestSizeOfAModel(t *testing.T) {
+	dev := open(t, engine.Options{Threads: 1})
+	for _, name := range []string{"bert-erf-h128", "albert-groups", "st-xlmr-mean-torch"} {
+		dir := golden.Open(t, name).Dir
+		m, _ := load(t, dev, dir, Options{Compute: engine.ComputeF32})
+		got, err := SizeOf(dir, dev, Options{Task: Embed, Compute: engine.ComputeF32})
+		if err != nil || got.Packed < m.Bytes()*9/10 || got.Packed > m.Bytes()*11/10 {
+			t.Errorf("%s: estimate %+v, %v; packed %d", name, got, err, m.Bytes())
 		}
+	}
+	if _, err := SizeOf(t.TempDir(), dev, Options{Task: Embed}); err == nil {
+		t.Error("an empty directory has a size")
 	}
 }
 
-// The estimate is near what loading takes, on a model whose sizes need little padding.
-func TestPackedBytesOfAModel(t *testing.T) {
+// Packing counts the weights so far and the buffer that tensors are read into, which is not given back for every smaller one;
+// what is largest is not always the last.
+func TestSizing(t *testing.T) {
+	const mib = 1 << 20
+	linear := func(c engine.Compute, k int64) engine.WeightSpec {
+		return engine.WeightSpec{Kind: engine.LinearWeight, Compute: c, K: k}
+	}
+	var s sizing
+	for i, step := range []struct {
+		spec         engine.WeightSpec
+		rows, bytes  int64
+		packed, peak int64 // then
+	}{
+		{engine.WeightSpec{Kind: engine.TableWeight, Compute: engine.ComputeBF16, K: 1024}, 250 << 10, 1000 * mib, 500 * mib, 1500 * mib},
+		{linear(engine.ComputeBF16, 1024), 3 << 10, 12 * mib, 506 * mib, 1500 * mib},                                           // a new buffer of 12 MiB
+		{linear(engine.ComputeF32, 1024), 4 << 10, 16*mib - 1, 522 * mib, 1500 * mib},                                          // 16 MiB
+		{engine.WeightSpec{Kind: engine.VectorWeight, Compute: engine.ComputeBF16, K: 1}, mib / 4, mib, 523 * mib, 1500 * mib}, // the same buffer
+		{linear(engine.ComputeF32, 1<<20), 978, 3912 * mib, 4435 * mib, 8347 * mib},
+		{engine.WeightSpec{Kind: engine.TableWeight, Compute: engine.ComputeINT8, K: 1024}, 1 << 10, 979 * mib, 4437 * mib, 8349 * mib}, // as large as before
+		{linear(engine.ComputeINT8, 1016), 1 << 10, 4 * mib, 4438 * mib, 8349 * mib},
+	} {
+		s.read(step.spec, step.rows, step.bytes)
+		if s.packed != step.packed || s.peak != step.peak {
+			t.Errorf("step %d: packed %d, at most %d; want %d and %d", i, s.packed, s.peak, step.packed, step.peak)
+		}
+	}
+	s.add(mib, 6000*mib)
+	if s.packed != 4439*mib || s.peak != 10443*mib {
+		t.Errorf("from memory of its own: packed %d, at most %d", s.packed, s.peak)
+	}
+}
+
+// What is counted is what is read: the buffer of a load is never larger than was said, for each task, and the count of what is packed
+// includes a decoder that shares the table of words.
+func TestSizeOfHeads(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
-	info, err := dev.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := golden.Open(t, "bert-erf-h128").Dir
-	m, _ := load(t, dev, dir, Options{Compute: engine.ComputeF32})
-	got, err := PackedBytes(dir, info, engine.ComputeF32)
-	if err != nil || got < m.Bytes()*9/10 || got > m.Bytes()*11/10 {
-		t.Errorf("estimate %d, %v; packed %d", got, err, m.Bytes())
-	}
-	if _, err := PackedBytes(t.TempDir(), info, 0); err == nil {
-		t.Error("an empty directory has an estimate")
+	for _, c := range []struct {
+		name string
+		task Task
+	}{{"classify-bert", Classify}, {"tag-bert", Tag}, {"splade-bert", Splade}, {"colbert-linear", ColBERT}, {"st-mean-dense-tanh-normalize-prompts", Embed}, {"bge-m3", BGEM3}} {
+		dir := golden.Open(t, c.name).Dir
+		m, err := Load(dir, dev, Options{Task: c.task, Compute: engine.ComputeF32})
+		if err != nil {
+			t.Error(c.name, err)
+			continue
+		}
+		got, err := SizeOf(dir, dev, Options{Task: c.task, Compute: engine.ComputeF32})
+		if err != nil || got.Packed < m.Bytes()*8/10 || got.Packed > m.Bytes()*11/10 || got.Passing < 1<<20 {
+			t.Errorf("%s: %+v, %v; packed %d", c.name, got, err, m.Bytes())
+		}
+		m.Close()
 	}
 }

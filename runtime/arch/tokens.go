@@ -74,8 +74,13 @@ func (p *packer) values(kind engine.WeightKind, k int64, values []float32) *engi
 	if p.err != nil {
 		return nil
 	}
-	w, err := p.dev.NewWeight(engine.WeightSpec{Kind: kind, Compute: p.compute, DType: engine.F32, K: k,
-		Parts: []engine.Part{{Data: littleEndian(values), Rows: int64(len(values)) / k}}})
+	spec, rows := engine.WeightSpec{Kind: kind, Compute: p.compute, DType: engine.F32, K: k}, int64(len(values))/k
+	if p.sizing != nil {
+		p.sizing.add(packedBytes(spec, rows), 2*4*int64(len(values))) // the values, and their bytes
+		return nil
+	}
+	spec.Parts = []engine.Part{{Data: littleEndian(values), Rows: rows}}
+	w, err := p.dev.NewWeight(spec)
 	if err != nil {
 		p.fail(err)
 		return nil
@@ -230,7 +235,7 @@ func loadM3(dir string, columns int64, p *packer) (vectors, weight layer, width 
 		if err != nil {
 			return vectors, weight, 0, err
 		}
-		q := &packer{dev: p.dev, from: checkpoint, file: head.file, compute: p.compute, buffer: p.buffer}
+		q := &packer{dev: p.dev, from: checkpoint, file: head.file, compute: p.compute, buffer: p.buffer, sizing: p.sizing}
 		rows := head.rows
 		if t, ok := checkpoint.Tensor("weight"); rows == 0 && ok && len(t.Shape) == 2 {
 			rows, width = t.Shape[0], t.Shape[0]

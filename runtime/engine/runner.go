@@ -45,12 +45,14 @@ type Runner struct {
 	running sync.WaitGroup // batches in flight; the owner adds and waits, so that it may replace a card's arena
 
 	arena *sharedArena // owner goroutine only
+	has   atomic.Pointer[holding]
 
 	batches, sequences, tokens, failed, busyNanos, arenaBytes, slotBytes atomic.Int64
 	lost                                                                 atomic.Pointer[Error]
 }
 
 type runSlot struct {
+	index int
 	slot  *Slot // nil until its first batch
 	batch *Batch
 	arena *sharedArena // of the batch in flight
@@ -72,8 +74,9 @@ func (a *sharedArena) release() {
 func NewRunner(d *Device) *Runner {
 	r := &Runner{dev: d, work: make(chan *Batch), free: make(chan *runSlot, slotsInFlight),
 		flying: make(chan *runSlot, slotsInFlight), quit: make(chan struct{}), stopped: make(chan struct{})}
-	for range slotsInFlight {
-		r.free <- &runSlot{}
+	r.has.Store(&holding{})
+	for i := range slotsInFlight {
+		r.free <- &runSlot{index: i}
 	}
 	waiters := slotsInFlight
 	if d.gpu != nil {
@@ -236,6 +239,7 @@ func (r *Runner) fitArena(workspace Workspace) error {
 		r.arena.release()
 		r.arena = nil
 		r.arenaBytes.Store(0)
+		r.hold(func(h *holding) { h.arena = Workspace{} })
 	}
 	arena, err := r.dev.NewArena(workspace)
 	if err != nil {
@@ -244,6 +248,7 @@ func (r *Runner) fitArena(workspace Workspace) error {
 	r.arena = &sharedArena{Arena: arena}
 	r.arena.users.Add(1)
 	r.arenaBytes.Store(arena.Bytes())
+	r.hold(func(h *holding) { h.arena = workspace })
 	return nil
 }
 
@@ -263,19 +268,15 @@ func (r *Runner) fitSlot(s *runSlot, b *Batch) error {
 	if fits {
 		return nil
 	}
-	want.MaxTokens, want.MaxSeqs = max(want.MaxTokens, have.MaxTokens), max(want.MaxSeqs, have.MaxSeqs)
-	want.InputBytes, want.QueryBytes = max(want.InputBytes, have.InputBytes), max(want.QueryBytes, have.QueryBytes)
-	for i := range max(b.Program.outputs, len(have.OutputBytes)) {
-		size := outputSize(b.OutBytes[i])
-		if i < len(have.OutputBytes) {
-			size = max(size, have.OutputBytes[i])
-		}
-		want.OutputBytes = append(want.OutputBytes, size)
+	for i := range b.Program.outputs {
+		want.OutputBytes = append(want.OutputBytes, outputSize(b.OutBytes[i]))
 	}
+	want = want.with(have)
 	if s.slot != nil {
 		s.slot.Close()
 		s.slot = nil
 		r.slotBytes.Add(-slotBytes(have))
+		r.hold(func(h *holding) { h.slots[s.index] = SlotCaps{} })
 	}
 	slot, err := r.dev.NewSlot(want)
 	if err != nil {
@@ -283,6 +284,7 @@ func (r *Runner) fitSlot(s *runSlot, b *Batch) error {
 	}
 	s.slot = slot
 	r.slotBytes.Add(slotBytes(want))
+	r.hold(func(h *holding) { h.slots[s.index] = want })
 	return nil
 }
 
@@ -294,38 +296,6 @@ const (
 
 // outputSize is the capacity that a slot gets for an output of n bytes.
 func outputSize(n int64) int64 { return 1 << bits.Len64(uint64(max(n, minOutputBytes)-1)) }
-
-// Footprint is what a Runner takes at most for batches of p whose outputs have so many bytes or less, those that are not
-// named few: in its arena, through which a GPU's outputs go, and in its slots. RunnerStats says what it has taken.
-func (p *Program) Footprint(outBytes ...int64) (arena, slots int64) {
-	c := SlotCaps{MaxTokens: p.caps.MaxTokens, MaxSeqs: p.caps.MaxSeqs, InputBytes: p.inputBytes, QueryBytes: p.queryBytes}
-	for i := range p.outputs {
-		c.OutputBytes = append(c.OutputBytes, outputSize(0))
-		if i < len(outBytes) {
-			c.OutputBytes[i] = outputSize(outBytes[i])
-		}
-	}
-	arena = p.workspace.Bytes(p.dev.lanes)
-	if p.dev.gpu != nil {
-		for _, n := range c.OutputBytes {
-			arena += n
-		}
-	}
-	return arena, slotsInFlight * slotBytes(c)
-}
-
-func slotBytes(c SlotCaps) int64 {
-	// Ids, types and kept rows; what a sequence has, a slab of its own included (csrc/slot.cc); and the items of each output,
-	// of rows or sequences.
-	n := 12*c.MaxTokens + 256*c.MaxSeqs + 24*max(c.MaxTokens, c.MaxSeqs)*int64(len(c.OutputBytes)) + c.QueryBytes
-	if c.InputBytes > 0 { // a GPU's is as C lays it out
-		n = c.InputBytes
-	}
-	for _, out := range c.OutputBytes {
-		n += out
-	}
-	return n
-}
 
 // waitLoop answers batches as they are done.
 func (r *Runner) waitLoop() {

@@ -164,15 +164,15 @@ func TestSmallCard(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := r.copy(cls) // it has the larger scratch
-	standIn(t, fmt.Sprintf("memory %d", total-free+l.scratch.arena+l.scratch.slots+l.weights.Bytes()*3/2))
+	standIn(t, fmt.Sprintf("memory %d", total-free+whole(l.scratch)+l.weights.Bytes()*3/2))
 	defer standIn(t, fmt.Sprintf("memory %d", total))
 	r.opt.MemoryThreshold = 99 // never: what does not fit is what counts here
 	for _, id := range []string{mean, cls, mean} {
 		r.vectors(id, shorts(3)...)
 	}
 	has, now := r.devices[0].runner.Stats(), r.copy(mean)
-	if has.ArenaBytes != l.scratch.arena || has.SlotBytes == 0 || has.SlotBytes > l.scratch.slots {
-		t.Errorf("the runner has %d and %d bytes; it was to have %d and at most %d", has.ArenaBytes, has.SlotBytes, l.scratch.arena, l.scratch.slots)
+	if arena, slots := l.scratch.Bytes(); has.ArenaBytes != arena || has.SlotBytes == 0 || has.SlotBytes > slots {
+		t.Errorf("the runner has %d and %d bytes; it was to have %d and at most %d", has.ArenaBytes, has.SlotBytes, arena, slots)
 	}
 	if got, want := r.metric("sie_device_memory_used_bytes", "device", "cuda:0"), total-free+now.weights.Bytes()+has.ArenaBytes+has.SlotBytes; int64(got) != want {
 		t.Errorf("%v bytes are used, %d are known of", got, want)

@@ -44,7 +44,7 @@ type model struct {
 
 	mu      lockorder.Mutex[lockorder.Model] // guards the fields below, and who replaces variants
 	making  map[arch.Want]*making
-	scratch scratch // of the largest batch of the variants, and of what the model can be asked for besides
+	scratch engine.Footprint // of the largest batch of the variants, and of what the model can be asked for besides
 }
 
 // tasks is what each family reads of a model's files.
@@ -151,14 +151,16 @@ func (w *Worker) load(ctx context.Context, key string, shared copyOf, found hub.
 	return l, nil
 }
 
-// pack packs the weights in dir on every device, at the same time, once there is room for them and for the largest batch.
-func (w *Worker) pack(ctx context.Context, dir string, o arch.Options) ([]*arch.Model, scratch, error) {
-	weights, err := arch.PackedBytes(dir, w.devices[0].about, o.Compute)
+// pack packs the weights in dir on every device, at the same time, once there is room for them, for what packing them takes
+// beside them, and for the largest batch. The host's memory alone is what is taken in passing.
+func (w *Worker) pack(ctx context.Context, dir string, o arch.Options) ([]*arch.Model, engine.Footprint, error) {
+	var s engine.Footprint
+	size, err := arch.SizeOf(dir, w.devices[0].engine, o)
 	if err != nil {
-		return nil, scratch{}, err
+		return nil, s, err
 	}
-	if err := w.makeRoom(ctx, need{weights: weights, whole: weights, what: "its weights need"}); err != nil {
-		return nil, scratch{}, err
+	if err := w.makeRoom(ctx, need{weights: size.Packed, passing: size.Passing, whole: size.Packed, what: "its weights need"}); err != nil {
+		return nil, s, err
 	}
 	copies := make([]*arch.Model, len(w.devices))
 	failures := make([]error, len(w.devices))
@@ -172,18 +174,18 @@ func (w *Worker) pack(ctx context.Context, dir string, o arch.Options) ([]*arch.
 	for i, err := range failures {
 		if err != nil {
 			closeCopies(copies)
-			return nil, scratch{}, w.devices[i].explain(err, weights)
+			return nil, s, w.devices[i].explain(err, size.Packed)
 		}
 	}
-	s, err := scratchOf(copies[0])
-	if err != nil {
+	if s, err = scratchOf(copies[0]); err != nil {
 		closeCopies(copies)
-		return nil, scratch{}, err
+		return nil, s, err
 	}
-	if err := w.makeRoom(ctx, need{packed: copies[0].Bytes(), scratch: s, whole: copies[0].Bytes() + s.arena + s.slots,
+	arena, slots := s.Bytes()
+	if err := w.makeRoom(ctx, need{packed: copies[0].Bytes(), scratch: s, whole: copies[0].Bytes() + arena + slots,
 		what: "its weights and its largest batch need"}); err != nil {
 		closeCopies(copies)
-		return nil, scratch{}, err
+		return nil, s, err
 	}
 	return copies, s, nil
 }

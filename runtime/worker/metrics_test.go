@@ -123,7 +123,7 @@ func TestMessagesOfTooLittleMemory(t *testing.T) {
 	} {
 		e.card, e.what = "this machine", "its weights need"
 		var need, have int64
-		_, err := fmt.Sscanf(strings.NewReplacer("the card has ", "").Replace(e.Error()),
+		_, err := fmt.Sscanf(strings.NewReplacer("it has ", "").Replace(e.Error()),
 			"out of memory on this machine: its weights need about %d MiB and %d", &need, &have)
 		if err != nil || need <= have {
 			t.Errorf("%s: %d of %d, %v", e.Error(), need, have, err)

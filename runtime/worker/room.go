@@ -29,6 +29,9 @@ func (w *Worker) short() bool {
 	return host && w.memory().ratio() > w.opt.MemoryThreshold
 }
 
+// host is the machine in messages.
+const host = "this machine"
+
 // roomless is a load that a card has too little memory for. It is an engine.ErrNoMemory.
 type roomless struct {
 	card        string
@@ -48,12 +51,20 @@ func (e *roomless) Error() string {
 			e.free>>20, e.total>>20)
 	}
 	if e.hopeless {
-		return s + fmt.Sprintf(" and the card has %d MiB in all; use a smaller model, a lower --max-batch-tokens, --precision fp8 or a larger card",
-			e.total>>20)
+		return s + fmt.Sprintf(" and it has %d MiB in all; use a smaller model, a lower --max-batch-tokens, --precision %s or more memory",
+			e.total>>20, e.narrow())
 	}
 	return s + fmt.Sprintf(" and %d of %d MiB are free without the models that are not in use; it is tried again when one is "+
-		"unloaded or after a pause; to help, use a lower --max-batch-tokens or --precision fp8, or end what else uses the card",
-		e.free>>20, e.total>>20)
+		"unloaded or after a pause; to help, use a lower --max-batch-tokens or --precision %s, or end what else uses that memory",
+		e.free>>20, e.total>>20, e.narrow())
+}
+
+// narrow is the precision that takes the least memory there.
+func (e *roomless) narrow() string {
+	if e.card == host {
+		return "int8"
+	}
+	return "fp8"
 }
 
 // Is makes it an out-of-memory error also where the engine was not asked.
@@ -75,10 +86,11 @@ func curable(err error) bool {
 
 // need is what a load takes of each device.
 type need struct {
-	weights int64   // bytes that are not on the device yet
-	packed  int64   // bytes of it that are
-	scratch scratch // of its largest batch
-	whole   int64   // bytes of an empty device
+	weights int64            // bytes that are not on the device yet
+	passing int64            // bytes of the host's memory beside them while they are packed
+	packed  int64            // bytes of it that are on the device
+	scratch engine.Footprint // of its largest batch
+	whole   int64            // bytes of an empty device
 	what    string
 	spare   string // key of a model that is not unloaded for it
 }
@@ -132,69 +144,78 @@ func (w *Worker) lack(d *device, n need) (*roomless, error) {
 		}
 	}
 	if d.memory == nil {
-		m, more := w.memory(), n.weights+w.promised(d, n.scratch)
+		m := w.memory()
+		var more, packed, whole int64
+		for _, each := range w.devices { // all that live in it load at the same time
+			if each.memory == nil {
+				more += n.weights + n.passing + w.promised(each, n.scratch)
+				packed += n.packed
+				whole += n.whole + n.passing
+			}
+		}
 		switch {
 		case m.total <= 0:
 			return nil, nil
-		case m.used+more > m.total:
-			return &roomless{card: "this machine", what: n.what, need: more, free: m.total - m.used, total: m.total, hopeless: more > m.total}, nil
-		case float64(m.used+more) > w.opt.MemoryThreshold*float64(m.total):
-			return &roomless{soft: true}, nil
+		case m.used+more <= m.total:
+			if float64(m.used+more) > w.opt.MemoryThreshold*float64(m.total) {
+				return &roomless{soft: true}, nil
+			}
+			return nil, nil
+		case whole > m.total:
+			return &roomless{card: host, what: n.what, need: whole, total: m.total, hopeless: true}, nil
 		}
-		return nil, nil
+		return &roomless{card: host, what: n.what, need: packed + more, free: packed + m.total - m.used, total: m.total}, nil
 	}
 	free, total, err := d.memory()
 	if err != nil {
 		return nil, fmt.Errorf("memory of %s: %w", d.name, err)
 	}
-	if free-w.promised(d, n.scratch) >= n.weights {
+	more := n.weights + w.promised(d, n.scratch)
+	switch {
+	case more <= free:
 		return nil, nil
+	case n.whole > total:
+		return &roomless{card: d.name, what: n.what, need: n.whole, total: total, hopeless: true}, nil
 	}
-	return &roomless{card: d.name, what: n.what, need: n.whole, free: free, total: total, hopeless: n.whole > total}, nil
+	return &roomless{card: d.name, what: n.what, need: n.packed + more, free: n.packed + free, total: total}, nil
 }
 
-// scratch is what a model's batches take of a card beside weights, in bytes. All models share it: a runner's arena and slots
-// grow to the largest need with the first batch that has it.
-type scratch struct{ arena, slots int64 }
-
-// of adds what batches of a program that gives want take.
-func (s scratch) of(a *arch.Model, want arch.Want, p *engine.Program) scratch {
-	arena, slots := p.Footprint(a.OutputBytes(want, batch.MaxOutput)...)
-	return s.max(scratch{arena, slots})
-}
-
-func (s scratch) max(t scratch) scratch { return scratch{max(s.arena, t.arena), max(s.slots, t.slots)} }
-
-// scratchOf is what batches of a model take that gives all its task can. What requests ask for besides, another pooling or a fold,
-// is added when it is recorded.
-func scratchOf(a *arch.Model) (s scratch, err error) {
-	s = s.of(a, a.Own(), a.Program())
+// scratchOf is what batches of a model take, beside weights, that give all its task can. All models share it: a runner's arena and
+// slots grow, each part by itself, to the largest need with the first batch that has it. What requests ask for besides, another
+// pooling or a fold, is added when it is recorded.
+func scratchOf(a *arch.Model) (engine.Footprint, error) {
+	s := footprint(a, a.Own(), a.Program())
 	if all := a.All(); all != a.Own() {
 		p, err := a.Record(all)
 		if err != nil {
 			return s, err
 		}
 		defer p.Close()
-		s = s.of(a, all, p)
+		s = s.With(footprint(a, all, p))
 	}
 	return s, nil
 }
 
+// footprint is what batches of a program that gives want take.
+func footprint(a *arch.Model, want arch.Want, p *engine.Program) engine.Footprint {
+	return p.Footprint(a.OutputBytes(want, batch.MaxOutput)...)
+}
+
 // largest is the scratch of the model's largest batch so far.
-func (l *model) largest() scratch {
+func (l *model) largest() engine.Footprint {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.scratch
 }
 
-// promised is what the card's free memory must still give to batches, those of a model with scratch s included.
-func (w *Worker) promised(d *device, s scratch) int64 {
+// promised is what the device's free memory must still give to batches, those of a model with scratch s included.
+func (w *Worker) promised(d *device, s engine.Footprint) int64 {
 	w.loaded.Range(func(_, l any) bool {
-		s = s.max(l.(*model).largest())
+		s = s.With(l.(*model).largest())
 		return true
 	})
-	has := d.runner.Stats()
-	return max(0, s.arena-has.ArenaBytes) + max(0, s.slots-has.SlotBytes)
+	stays, passing := d.runner.Growth(s)
+	return stays + passing
 }
 
 // explain says to an out-of-memory error of packing what the card has.

@@ -27,18 +27,23 @@ func (r *rig) card(total int64) {
 	}
 }
 
-// sizes are what a model packs to, the estimate of that, which counts tensors that are not read, and the scratch memory of
-// its largest batch.
+// sizes are what a model packs to, the estimate of that, and the scratch memory of its largest batch.
 func sizes(t *testing.T, id string) (packed, estimate, scratch int64) {
 	t.Helper()
 	r := start(t, nil, []string{id})
 	r.encode(&Request{Model: id, Texts: words(1)})
 	l := r.copy(id)
-	estimate, err := arch.PackedBytes(golden.Open(t, dirs[id]).Dir, r.devices[0].about, engine.ComputeF32)
+	size, err := arch.SizeOf(golden.Open(t, dirs[id]).Dir, r.devices[0].engine, arch.Options{Task: arch.Embed, Compute: engine.ComputeF32})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l.Bytes(), estimate, l.scratch.arena + l.scratch.slots
+	return l.Bytes(), size.Packed, whole(l.scratch)
+}
+
+// whole is a footprint in bytes.
+func whole(f engine.Footprint) int64 {
+	arena, slots := f.Bytes()
+	return arena + slots
 }
 
 // Models that are not in use make room on a card for the weights and the largest batch of another, the least recently used
@@ -49,8 +54,7 @@ func TestRoomOnACard(t *testing.T) {
 	scratch = max(scratch, other)
 	r := start(t, nil, []string{mean, cls, prompts})
 	r.card(meanBytes + clsBytes + scratch + 30<<10) // prompts needs more than 30 KiB and less than mean
-	r.encode(&Request{Model: mean, Texts: words(1)})
-	r.encode(&Request{Model: cls, Texts: words(1)})
+	r.encode(&Request{Model: cls, Texts: words(1)}) // whose arena is the largest: it is not replaced
 	r.encode(&Request{Model: mean, Texts: words(1)})
 	if r.state(mean) != registry.Loaded || r.state(cls) != registry.Loaded {
 		t.Fatalf("mean is %s and cls %s, with memory for both", r.state(mean), r.state(cls))
@@ -88,7 +92,7 @@ func TestRoomForTheLargestBatch(t *testing.T) {
 		if e.Load.Class != "PLACEMENT" || e.Load.Permanent {
 			t.Errorf("%s: %+v, want class PLACEMENT, to be tried again", name, e.Load)
 		}
-		for _, part := range []string{"out of memory on cuda:0", c.text, "and the card has", "--max-batch-tokens", "fp8"} {
+		for _, part := range []string{"out of memory on cuda:0", c.text, "and it has", "--max-batch-tokens", "fp8"} {
 			if !strings.Contains(e.Message, part) {
 				t.Errorf("%s: %q does not say %q", name, e.Message, part)
 			}
@@ -100,6 +104,91 @@ func TestRoomForTheLargestBatch(t *testing.T) {
 			t.Errorf("%s: the other model is %s", name, r.state(prompts))
 		}
 	}
+}
+
+// On the host a load needs its weights and what is being packed at the worst moment, of all devices at the same time; then its
+// largest batch, beside which the arena that it replaces may lie. One byte too few is refused, and says which of them it was.
+func TestRoomOnTheHost(t *testing.T) {
+	size, err := arch.SizeOf(golden.Open(t, dirs[mean]).Dir, start(t, nil, []string{mean}).devices[0].engine,
+		arch.Options{Task: arch.Embed, Compute: engine.ComputeF32})
+	if err != nil || size.Passing < 1<<20 {
+		t.Fatal(size, err)
+	}
+	packed, _, scratch := sizes(t, mean)
+	single := start(t, two, []string{mean})
+	single.encode(&Request{Model: mean, Texts: words(1)})
+	twice := 2 * whole(single.copy(mean).largest()) // of one thread each
+	for name, c := range map[string]struct {
+		packing bool // the bound is that of the time when nothing is packed yet
+		devices int64
+		total   int64
+		text    string
+	}{
+		"weights while they are packed": {true, 1, size.Packed + size.Passing, "its weights need about"},
+		"on two devices":                {true, 2, 2 * (size.Packed + size.Passing), "its weights need about"},
+		"the largest batch":             {false, 1, packed + scratch, "its weights and its largest batch need"},
+		"the largest batch on two":      {false, 2, 2*packed + twice, "its weights and its largest batch need"},
+	} {
+		for _, lack := range []int64{0, 1} {
+			r := start(t, func(o *Options) {
+				o.MemoryThreshold = 1 << 20 // never
+				if c.devices == 2 {
+					two(o)
+				}
+			}, []string{mean})
+			r.memory = func() memory {
+				m := r.host(c.total - lack)
+				if c.packing != (m.used == 0) {
+					m.total = 1 << 40
+				}
+				return m
+			}
+			if lack == 0 {
+				r.encode(&Request{Model: mean, Texts: words(1)})
+				continue
+			}
+			e := r.refused(t.Context(), &Request{Model: mean, Texts: words(1)}, errs.ModelLoadFailed, 502)
+			for _, part := range []string{"out of memory on this machine", c.text, fmt.Sprintf("need about %d MiB and it has", mib(c.total))} {
+				if e.Load.Class != "PLACEMENT" || !strings.Contains(e.Message, part) {
+					t.Errorf("%s: %+v %v does not say %q", name, e.Load, e, part)
+				}
+			}
+		}
+	}
+
+	// The arena of mean is replaced by a larger one for cls, while a batch of mean may run in it.
+	for _, lack := range []int64{0, 1} {
+		other, _, wider := sizes(t, cls)
+		r := start(t, func(o *Options) { o.MemoryThreshold = 1 << 20 }, []string{mean, cls})
+		r.encode(&Request{Model: mean, Texts: words(1)})
+		passing := r.devices[0].runner.Stats().ArenaBytes
+		before := r.host(0).used
+		r.memory = func() memory {
+			m := r.host(packed + other + wider + passing - lack)
+			if m.used == before { // cls is not packed yet
+				m.total = 1 << 40
+			}
+			return m
+		}
+		_, err := r.Encode(t.Context(), &Request{Model: cls, Texts: words(1)})
+		if gone := r.state(mean) != registry.Loaded; err != nil || gone != (lack == 1) {
+			t.Errorf("%d bytes too few: %v, and mean is %s", lack, err, r.state(mean))
+		}
+	}
+}
+
+// host is a host's memory of so many bytes, of which what the devices hold is taken.
+func (r *rig) host(total int64) memory {
+	m := memory{total: total}
+	for _, d := range r.devices {
+		info, err := d.engine.Info()
+		if err != nil {
+			r.t.Error(err)
+		}
+		has := d.runner.Stats()
+		m.used += info.MemoryWeights + has.ArenaBytes + has.SlotBytes
+	}
+	return m
 }
 
 // A model that stays in use for long stays: the other's callers are told to come again, and no failure is remembered.

@@ -118,9 +118,9 @@ func (l *model) newVariant(want arch.Want) (*variant, error) {
 
 // needs notes what batches of a program that gives want take of a card.
 func (l *model) needs(want arch.Want, p *engine.Program) {
-	s := scratch{}.of(l.weights, want, p)
+	s := footprint(l.weights, want, p)
 	l.mu.Lock()
-	l.scratch = l.scratch.max(s)
+	l.scratch = l.scratch.With(s)
 	l.mu.Unlock()
 }
 

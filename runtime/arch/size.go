@@ -1,0 +1,58 @@
+package arch
+
+import (
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/weights"
+)
+
+// Size is the memory that Load needs, in bytes.
+type Size struct {
+	Packed  int64 // on the device, kept: the weights, to within a few percent
+	Passing int64 // of the host beside them at the worst moment: tensors that were read and are being packed
+}
+
+// SizeOf estimates what Load takes with the same arguments. It reads the configuration and the headers of the weights and packs
+// nothing. Errors are those of Load.
+func SizeOf(dir string, dev *engine.Device, o Options) (Size, error) {
+	m, parts, err := describe(dir, dev, o)
+	if err != nil {
+		return Size{}, err
+	}
+	var s sizing
+	if err := m.pack(dir, parts, &packer{sizing: &s}); err != nil {
+		return Size{}, err
+	}
+	return Size{Packed: s.packed, Passing: s.peak - s.packed}, nil
+}
+
+// sizing follows the memory of a load that is only counted.
+type sizing struct {
+	packed int64 // weights so far
+	buffer int64 // what the load's buffer has
+	peak   int64 // the most of both at a time
+}
+
+// read counts a weight packed from tensors of so many bytes.
+func (s *sizing) read(spec engine.WeightSpec, rows, bytes int64) {
+	s.buffer = weights.BufferSize(s.buffer, bytes)
+	s.add(packedBytes(spec, rows), 0)
+}
+
+// add counts a weight of so many bytes that is packed from memory of its own.
+func (s *sizing) add(packed, beside int64) {
+	s.packed += packed
+	s.peak = max(s.peak, s.packed+s.buffer+beside)
+}
+
+// packedBytes estimates the memory of rows rows packed as spec says: matrices in the operand type, tables in the type of
+// activations, vectors in float32.
+func packedBytes(spec engine.WeightSpec, rows int64) int64 {
+	width := int64(2)
+	switch {
+	case spec.Compute == engine.ComputeF32 || spec.Kind == engine.VectorWeight:
+		width = 4
+	case spec.Kind == engine.LinearWeight && (spec.Compute == engine.ComputeINT8 || spec.Compute == engine.ComputeFP8):
+		return rows * (spec.K + 8) // a scale and a sum for each row
+	}
+	return width * rows * spec.K
+}
