@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/sie-engine/sie/runtime/server"
+	"github.com/sie-engine/sie/internal/httpd"
 )
 
 // securityFlags say who may use the server, and how it speaks on the wire.
@@ -24,7 +24,7 @@ type securityFlags struct {
 }
 
 // keys are those of flags, environment and file together. What is given but holds no key is an error, never an open server.
-func (f *securityFlags) keys(lookup func(string) (string, bool)) (*server.Keys, error) {
+func (f *securityFlags) keys(lookup func(string) (string, bool)) (*httpd.Keys, error) {
 	given := f.APIKey
 	if list, ok := lookup("SIE_API_KEYS"); ok {
 		before := len(given)
@@ -35,7 +35,7 @@ func (f *securityFlags) keys(lookup func(string) (string, bool)) (*server.Keys, 
 			return nil, errors.New("SIE_API_KEYS is set but holds no key; set one, or unset it to serve everybody")
 		}
 	}
-	return server.NewKeys(given, f.APIKeysFile)
+	return httpd.NewKeys(given, f.APIKeysFile)
 }
 
 // tls is nil without a certificate.
@@ -46,7 +46,7 @@ func (f *securityFlags) tls(log *slog.Logger) (*tls.Config, error) {
 		}
 		return nil, nil
 	}
-	return server.NewTLS(f.TLSCert, f.TLSKey, f.TLSClientCA, log)
+	return httpd.NewTLS(f.TLSCert, f.TLSKey, f.TLSClientCA, log)
 }
 
 // origins are the allowed origins as browsers write them.
@@ -66,7 +66,7 @@ func (f *securityFlags) origins() ([]string, error) {
 
 // security is what the security flags come to.
 type security struct {
-	keys    *server.Keys
+	keys    *httpd.Keys
 	tls     *tls.Config
 	origins []string
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/build"
+	"github.com/sie-engine/sie/internal/httpd"
 	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/metrics"
@@ -116,14 +117,14 @@ func (c *serveCmd) Run() error {
 	defer func() { closeBy(end, "models", log, w.Close) }()
 
 	opt := server.Options{
+		Options: httpd.Options{Log: log, Keys: secure.keys, CORSOrigins: secure.origins, AccessLog: c.Access,
+			MaxHeldBytes: c.MaxHeldBytes, MaxConns: c.MaxConns, MaxHeadBytes: c.MaxHeadBytes, RequestTimeout: c.RequestTimeout,
+			HeadTimeout: c.HeadTimeout, BodyTimeout: c.BodyTimeout, BodyStall: c.BodyStall, WriteTimeout: c.WriteTimeout, KeepAlive: c.KeepAlive},
 		Limits: api.Limits{MaxBodyBytes: c.MaxBody, MaxItemTextBytes: c.MaxItemText, MaxItems: c.MaxItems,
 			MaxScoreItems: c.MaxScoreItems, MaxLabels: c.MaxLabels},
-		MaxHeldBytes: c.MaxHeldBytes, MaxConns: c.MaxConns, RequestTimeout: c.RequestTimeout, DefaultModels: defaults,
-		MachineProfile: cmp.Or(c.MachineProfile, c.GPUType, w.GPUType()), Name: server.WorkerName(), Pool: c.Pool, Bundle: "default", Log: log, Metrics: series,
+		DefaultModels: defaults, MachineProfile: cmp.Or(c.MachineProfile, c.GPUType, w.GPUType()), Name: server.WorkerName(),
+		Pool: c.Pool, Bundle: "default", Metrics: series, MaxWatchers: c.MaxWatchers,
 	}
-	opt.Keys, opt.CORSOrigins, opt.AccessLog = secure.keys, secure.origins, c.Access
-	opt.MaxHeadBytes, opt.HeadTimeout, opt.BodyTimeout, opt.BodyStall = c.MaxHeadBytes, c.HeadTimeout, c.BodyTimeout, c.BodyStall
-	opt.WriteTimeout, opt.KeepAlive, opt.MaxWatchers = c.WriteTimeout, c.KeepAlive, c.MaxWatchers
 	if c.Tracing {
 		telemetry, err := obs.StartTelemetry(context.Background(), "sie-server", build.Version, series.Registry, log)
 		if err != nil {

@@ -39,6 +39,10 @@ var rules = []rule{
 		Why: "what components share depends on none of them"},
 	{From: "internal/files", Forbid: []string{""}, Why: "whatever reads files may use it"},
 	{From: "internal/half", Forbid: []string{""}, Why: "whatever has numbers may use it"},
+	{From: "internal/httpd", Forbid: []string{""}, Allow: []string{"internal/api", "internal/dialect", "internal/errs", "internal/files"},
+		Why: "the shell of a server knows no route"},
+	{From: "internal/compat", Forbid: []string{""}, Allow: []string{"internal/api", "internal/dialect", "internal/errs"},
+		Why: "other APIs are translated, not served"},
 	{From: "gateway", Forbid: []string{"runtime", "sidecar", "configd", "cmd"}, Why: "components meet on the wire"},
 	{From: "sidecar", Forbid: []string{"runtime", "gateway", "configd", "cmd"}, Why: "components meet on the wire"},
 	{From: "configd", Forbid: []string{"runtime", "gateway", "sidecar", "cmd"}, Why: "components meet on the wire"},
@@ -136,6 +140,7 @@ func TestRulesCatchPlantedImports(t *testing.T) {
 		{"gateway/http", "runtime/engine"}, {"internal/api", "runtime/batch"}, {"runtime/engine", "internal/errs"},
 		{"weights", "catalog"}, {"runtime/worker", "runtime/server"}, {"runtime/arch", "runtime/batch"},
 		{"runtime/metrics", "runtime/worker"}, {"internal/obs", "catalog"},
+		{"internal/httpd", "internal/obs"}, {"internal/httpd", "runtime/worker"}, {"internal/compat", "catalog"}, {"internal/compat", "internal/httpd"},
 		{"internal/files", "internal/errs"}, {"internal/half", "weights"},
 	}
 	for _, p := range planted {

@@ -28,7 +28,7 @@ func chunked(chunks ...string) string {
 
 // After a chunk that cannot be read nothing is: what follows may be anything, also what looks like a request.
 func TestNothingIsReadAfterABadChunk(t *testing.T) {
-	r := start(t, nil, func(s *Server) { s.bodies.drainFor = time.Hour })
+	r := start(t, func(o *Options, _ *worker.Options) { o.UnwantedTime = time.Hour })
 	head := strings.Replace(post(0), "Content-Length: 0", "Transfer-Encoding: chunked", 1)
 	for name, body := range map[string]string{
 		"longer than it says":  "5\r\nabcdefg\r\n0\r\n\r\n" + getHealth,
@@ -52,8 +52,8 @@ func TestNothingIsReadAfterABadChunk(t *testing.T) {
 // Open routes, and those who have no key, do not hold a connection by a body that does not come. The clock of the bounds that
 // must not count here does not run out within the test.
 func TestUnwantedBodiesThatStall(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) { o.Keys = guarded(t, "key") }, func(s *Server) {
-		s.bodies.stall, s.bodies.whole, s.bodies.drainFor, s.bodies.brief = time.Hour, time.Hour, time.Hour, 50*time.Millisecond
+	r := start(t, func(o *Options, _ *worker.Options) {
+		o.Keys, o.BodyStall, o.BodyTimeout, o.UnwantedTime, o.BriefTime = guarded(t, "key"), time.Hour, time.Hour, time.Hour, 50*time.Millisecond
 	})
 	stalled := "Host: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"
 	for _, c := range []struct {
@@ -136,15 +136,16 @@ func TestBodiesOfAnySize(t *testing.T) {
 		}
 		w.ended()
 	}
-	testrig.Until(r.t, "nothing is held", func() bool { return r.bodies.held.Load() == 0 })
+	testrig.Until(r.t, "nothing is held", func() bool { return r.load().HeldBytes == 0 })
 }
 
 func TestSlowBodies(t *testing.T) {
 	for name, trickle := range map[string]bool{"stalls": false, "trickles": true} {
-		r := start(t, limited, func(s *Server) {
-			s.bodies.stall, s.bodies.whole, s.bodies.drainFor = 150*time.Millisecond, time.Hour, time.Hour
+		r := start(t, func(o *Options, w *worker.Options) {
+			limited(o, w)
+			o.BodyStall, o.BodyTimeout, o.UnwantedTime = 150*time.Millisecond, time.Hour, time.Hour
 			if trickle {
-				s.bodies.stall, s.bodies.whole = time.Hour, 500*time.Millisecond
+				o.BodyStall, o.BodyTimeout = time.Hour, 500*time.Millisecond
 			}
 		})
 		w := r.dial()
@@ -175,8 +176,9 @@ func TestSlowBodies(t *testing.T) {
 			t.Errorf("a sender that %s: %d %s after %v", name, a.status, a.body, took)
 		}
 	}
-	r := start(t, limited, func(s *Server) {
-		s.bodies.stall, s.bodies.whole, s.bodies.drainFor = 150*time.Millisecond, 500*time.Millisecond, time.Hour
+	r := start(t, func(o *Options, w *worker.Options) {
+		limited(o, w)
+		o.BodyStall, o.BodyTimeout, o.UnwantedTime = 150*time.Millisecond, 500*time.Millisecond, time.Hour
 	})
 	first := r.dial() // nothing of a body: the time for a head is not up, that for a pause is
 	first.send(post(9))
@@ -209,7 +211,7 @@ func TestBodiesHeldTogether(t *testing.T) {
 	}
 	w := r.dial()
 	w.send(post(20_000) + oneText + strings.Repeat(" ", 9000))
-	testrig.Until(r.t, "the first body is being read", func() bool { return r.bodies.held.Load() == 20_000 })
+	testrig.Until(r.t, "the first body is being read", func() bool { return r.load().HeldBytes == 20_000 })
 	large := oneText + strings.Repeat(" ", 15_000)
 	a := r.encode(large)
 	if e := a.failure(t); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(e.Detail.Message, "20000 bytes pending, cannot add 15030 more (limit: 30000)") {

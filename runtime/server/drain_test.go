@@ -49,7 +49,7 @@ func TestHangUp(t *testing.T) {
 			if n := r.metric(`sie_device_batch_items_sum{model="test/mean"}`); n != "1" {
 				t.Errorf("%s texts ran", n)
 			}
-			if len(r.hangups.watches) != 0 {
+			if r.load().Watches != 0 {
 				t.Error("a watch is left")
 			}
 		})
@@ -185,10 +185,10 @@ func TestDrain(t *testing.T) {
 	r.queued(2)
 	sending := r.dial() // a body on its way is not running yet
 	sending.send(post(20_000) + oneText + strings.Repeat(" ", 9000))
-	testrig.Until(r.t, "its body is being read", func() bool { return r.bodies.held.Load() >= 20_000 })
+	testrig.Until(r.t, "its body is being read", func() bool { return r.load().HeldBytes >= 20_000 })
 	done := make(chan error, 1)
 	go func() { done <- r.Shutdown(t.Context()) }()
-	testrig.Until(r.t, "it drains", r.gate.closed)
+	testrig.Until(r.t, "it drains", r.Server.http.Draining)
 	asked := func(w *wire, method, request string) answer { // and told that nothing more will be answered on this connection
 		w.send(request + getHealth)
 		a := w.receive(method)
@@ -247,7 +247,7 @@ func TestDrain(t *testing.T) {
 // A request that has arrived on a kept connection is answered, whenever the server stops: its clients are told with the last
 // answer that there will be no other. Connections nobody uses are ended.
 func TestDrainAnswersKeptConnections(t *testing.T) {
-	r := start(t, nil, func(s *Server) { s.lastBytes = time.Hour })
+	r := start(t, func(o *Options, _ *worker.Options) { o.LastBytes = time.Hour })
 	var clients sync.WaitGroup
 	served, warm := make([]int, 20), make(chan struct{}, 20)
 	for i := range served {
@@ -292,72 +292,6 @@ func TestDrainAnswersKeptConnections(t *testing.T) {
 	idle.ended()
 }
 
-// A request that lies unread when its connection is ended is answered; nothing that comes later is read.
-func TestEndLetsWhatHasArrivedBeRead(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	here, there := ends(t, l)
-	c := newConn(here).(*conn)
-	if _, err := there.Write([]byte("abc")); err != nil {
-		t.Fatal(err)
-	}
-	one := make([]byte, 1)
-	if _, err := c.Read(one); err != nil { // the rest is here too
-		t.Fatal(err)
-	}
-	c.end()
-	rest := make([]byte, 10)
-	if n, err := c.Read(rest); err != nil || string(rest[:n]) != "bc" {
-		t.Errorf("what had arrived reads %q, %v", rest[:n], err)
-	}
-	if n, err := c.Read(rest); n != 0 || !isTimeout(err) {
-		t.Errorf("then %d bytes, %v", n, err)
-	}
-	if _, err := c.Write([]byte("answer")); err != nil {
-		t.Error(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-	if b, err := io.ReadAll(there); err != nil || string(b) != "answer" {
-		t.Errorf("the peer reads %q, %v", b, err)
-	}
-}
-
-// An answer reaches a client that is still sending.
-func TestCloseDoesNotResetUnderAnAnswer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	here, there := ends(t, l)
-	c := newConn(here)
-	if _, err := there.Write(make([]byte, 100_000)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Write([]byte("answer")); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() { c.Close(); close(done) }()
-	buf := make([]byte, 6)
-	if _, err := io.ReadFull(there, buf); err != nil || string(buf) != "answer" {
-		t.Fatalf("%q, %v", buf, err)
-	}
-	if n, err := there.Read(buf); n != 0 || !errors.Is(err, io.EOF) {
-		t.Errorf("after the answer %d bytes, %v", n, err)
-	}
-	if _, err := there.Write(make([]byte, 100_000)); err != nil { // a reset would come back
-		t.Error(err)
-	}
-	there.Close()
-	<-done
-}
-
 // What still runs when the time is up is answered, and nothing runs when Shutdown returns.
 func TestDrainRunsOutOfTime(t *testing.T) {
 	r := start(t, held(1000))
@@ -369,8 +303,8 @@ func TestDrainRunsOutOfTime(t *testing.T) {
 	if err := r.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 requests still ran") {
 		t.Errorf("got %v", err)
 	}
-	if r.gate.running != 0 {
-		t.Errorf("%d requests run", r.gate.running)
+	if n := r.load().Running; n != 0 {
+		t.Errorf("%d requests run", n)
 	}
 	if a := w.receive("POST"); a.status != 503 || a.header.Get("Retry-After") == "" {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)
@@ -379,14 +313,14 @@ func TestDrainRunsOutOfTime(t *testing.T) {
 
 // Clients that send half of something, or nothing, hold up the end only for a moment; those who wait for an answer get one.
 func TestDrainDoesNotWaitForSenders(t *testing.T) {
-	r := start(t, nil, func(s *Server) { s.lastBytes = 200 * time.Millisecond })
+	r := start(t, func(o *Options, _ *worker.Options) { o.LastBytes = 200 * time.Millisecond })
 	var senders []*wire
 	for _, half := range []string{"", "POST " + encodePath + " HTTP/1.1\r\nHost: x\r\n", post(100) + "{", post(200_000) + "{" + strings.Repeat(" ", 100_000)} {
 		w := r.dial()
 		w.send(half)
 		senders = append(senders, w)
 	}
-	testrig.Until(t, "the large body is being read", func() bool { return r.bodies.held.Load() >= 200_000 })
+	testrig.Until(t, "the large body is being read", func() bool { return r.load().HeldBytes >= 200_000 })
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := r.Shutdown(ctx); err != nil { // it waited for them

@@ -4,23 +4,22 @@ import (
 	"context"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/httpd"
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
 // extract answers POST /v1/extract/{model}.
-func (s *Server) extract(ctx *fasthttp.RequestCtx, model string) {
+func (s *Server) extract(r *httpd.Request, model string) {
 	c := call{endpoint: "extract", kind: dialect.RouteExtract}
 	if c.full = s.full.answer(s.worker.Full(model)); c.full != nil {
 		c.model = model
 	}
-	s.inference(ctx, c, func(work context.Context, body []byte) (string, error) {
+	s.inference(r, c, func(work context.Context, body []byte) (string, error) {
 		start := time.Now()
-		req, err := api.DecodeExtract(header(ctx, "Content-Type"), body, s.opt.Limits)
+		req, err := api.DecodeExtract(r.Header("Content-Type"), body, s.opt.Limits)
 		if err != nil {
 			return "", err
 		}
@@ -47,13 +46,13 @@ func (s *Server) extract(ctx *fasthttp.RequestCtx, model string) {
 		if err != nil {
 			return m.ID, err
 		}
-		if err := unreadable(caller(ctx), res); err != nil {
+		if err := unreadable(r.Caller(), res); err != nil {
 			return m.ID, err
 		}
 		res.Timings.Preprocess += time.Since(start) - res.Timings.Total
 		res.Timings.Total = time.Since(start)
-		s.writeExtract(ctx, model, req, res)
-		s.served(ctx, m.ID, "extract", len(res.Items), res.Tokens, res.Timings)
+		s.writeExtract(r, model, req, res)
+		s.served(r, m.ID, "extract", len(res.Items), res.Tokens, res.Timings)
 		return m.ID, nil
 	})
 }
@@ -68,13 +67,13 @@ func unreadable(c dialect.Caller, res *worker.ExtractResult) error {
 	return nil
 }
 
-func (s *Server) writeExtract(ctx *fasthttp.RequestCtx, model string, req *api.ExtractRequest, res *worker.ExtractResult) {
+func (s *Server) writeExtract(r *httpd.Request, model string, req *api.ExtractRequest, res *worker.ExtractResult) {
 	out := api.ExtractResponse{Model: model, Items: make([]api.ExtractItem, len(res.Items)), Usage: &api.Usage{InputTokens: res.Tokens}}
 	for i, x := range res.Items {
 		out.Items[i] = api.ExtractItem{ID: api.ItemID(&req.Items[i], i), Entities: x.Entities, Classifications: x.Classes, Error: x.Err}
 	}
-	s.setHeaders(ctx, res.Model, res.Timings.Wire(), res.Tokens)
-	warn(ctx, res.Ignored)
-	f := api.ResponseFormat(header(ctx, "Accept"))
-	s.reply(ctx, f, func(dst []byte, to *api.Sink) []byte { return api.AppendExtract(dst, to, f, &out) })
+	s.setHeaders(r, res.Model, res.Timings.Wire(), res.Tokens)
+	warn(r, res.Ignored)
+	f := api.ResponseFormat(r.Header("Accept"))
+	r.Reply(f, func(dst []byte, to *api.Sink) []byte { return api.AppendExtract(dst, to, f, &out) })
 }

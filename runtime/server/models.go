@@ -4,30 +4,24 @@ import (
 	"os"
 	"strings"
 
-	"github.com/valyala/fasthttp"
-
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
+	"github.com/sie-engine/sie/internal/httpd"
 )
 
-func (s *Server) listModels(ctx *fasthttp.RequestCtx, _ string) {
-	ctx.SetContentType("application/json")
-	ctx.SetBody(api.AppendModelsJSON(nil, s.worker.Models()))
+func (s *Server) listModels(r *httpd.Request, _ string) {
+	r.SetContentType("application/json")
+	r.SetBody(api.AppendModelsJSON(nil, s.worker.Models()))
 }
 
-func (s *Server) getModel(ctx *fasthttp.RequestCtx, model string) {
+func (s *Server) getModel(r *httpd.Request, model string) {
 	info, err := s.worker.Model(model)
 	if err != nil {
-		s.refuse(ctx, call{endpoint: "models", kind: dialect.RouteNative}, err)
+		s.refuse(r, call{endpoint: "models", kind: dialect.RouteNative}, err)
 		return
 	}
-	ctx.SetContentType("application/json")
-	ctx.SetBody(api.AppendModelJSON(nil, info))
-}
-
-// caller says who asks, as far as the headers tell.
-func caller(ctx *fasthttp.RequestCtx) dialect.Caller {
-	return dialect.ParseCaller(header(ctx, "X-SIE-SDK-Version"))
+	r.SetContentType("application/json")
+	r.SetBody(api.AppendModelJSON(nil, info))
 }
 
 // WorkerName is the name a worker reports: what the operator set, else the host's.

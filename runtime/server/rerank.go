@@ -2,31 +2,28 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
-	"fmt"
 	"time"
-
-	"github.com/valyala/fasthttp"
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/httpd"
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
 // rerank answers POST /v1/rerank for SIE, Cohere v1 and Jina clients: the request's fields tell them apart, the answer is a
 // superset.
-func (s *Server) rerank(ctx *fasthttp.RequestCtx, _ string) { s.rerankAs(ctx, dialect.RouteRerank, 1) }
+func (s *Server) rerank(r *httpd.Request, _ string) { s.rerankAs(r, dialect.RouteRerank, 1) }
 
 // rerankV2 answers POST /v2/rerank for Cohere v2 clients.
-func (s *Server) rerankV2(ctx *fasthttp.RequestCtx, _ string) {
-	s.rerankAs(ctx, dialect.RouteCohere, 2)
+func (s *Server) rerankV2(r *httpd.Request, _ string) {
+	s.rerankAs(r, dialect.RouteCohere, 2)
 }
 
-func (s *Server) rerankAs(ctx *fasthttp.RequestCtx, kind dialect.RouteKind, version int) {
+func (s *Server) rerankAs(r *httpd.Request, kind dialect.RouteKind, version int) {
 	c := call{endpoint: "rerank", kind: kind, full: s.full.answer(s.worker.AllFull()), field: "documents"}
-	s.inference(ctx, c, func(work context.Context, body []byte) (string, error) {
+	s.inference(r, c, func(work context.Context, body []byte) (string, error) {
 		start := time.Now()
 		req, err := api.DecodeRerank(body, s.opt.Limits)
 		if err != nil {
@@ -64,17 +61,17 @@ func (s *Server) rerankAs(ctx *fasthttp.RequestCtx, kind dialect.RouteKind, vers
 		if req.TopN > 0 && req.TopN < len(order) {
 			order = order[:req.TopN]
 		}
-		out := api.RerankResponse{ID: newID(), Model: model, APIVersion: version, Tokens: res.Tokens, Results: make([]api.RerankResult, len(order))}
+		out := api.RerankResponse{ID: api.NewID(), Model: model, APIVersion: version, Tokens: res.Tokens, Results: make([]api.RerankResult, len(order))}
 		for rank, i := range order {
 			out.Results[rank] = api.RerankResult{Index: i, Score: res.Scores[i]}
 			if req.ReturnDocuments {
 				out.Results[rank].Document = &req.Documents[i]
 			}
 		}
-		warn(ctx, res.Ignored)
-		s.reply(ctx, api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendRerankJSON(dst, to, &out) })
+		warn(r, res.Ignored)
+		r.Reply(api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendRerankJSON(dst, to, &out) })
 		res.Timings.Total = time.Since(start)
-		s.served(ctx, m.ID, "rerank", len(res.Scores), res.Tokens, res.Timings)
+		s.served(r, m.ID, "rerank", len(res.Scores), res.Tokens, res.Timings)
 		return m.ID, nil
 	})
 }
@@ -138,12 +135,4 @@ func known(m *catalog.Resolved) string {
 		return ""
 	}
 	return m.ID
-}
-
-// newID returns a random UUID (version 4).
-func newID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails: the process ends instead
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

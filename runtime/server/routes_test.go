@@ -7,17 +7,14 @@ import (
 	"net/http"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
-	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/testrig"
+	"github.com/sie-engine/sie/runtime/worker"
 )
 
 // Every route is documented, and everything documented is a route.
@@ -39,8 +36,8 @@ func TestRoutesAreDocumented(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range routes {
-		if key := r.method + " " + r.path; !documented[key] && !strings.HasPrefix(r.path, "/static/") {
+	for _, r := range new(Server).routes() {
+		if key := r.Method + " " + r.Path; !documented[key] && !strings.HasPrefix(r.Path, "/static/") {
 			t.Errorf("openapi.json lacks %s", key)
 		} else {
 			delete(documented, key)
@@ -154,7 +151,9 @@ func TestHTTP10AndPipelining(t *testing.T) {
 }
 
 func TestBadHeads(t *testing.T) {
-	r := start(t, nil, func(s *Server) { s.http.ReadTimeout, s.bodies.stall = 200*time.Millisecond, 150*time.Millisecond })
+	r := start(t, func(o *Options, _ *worker.Options) {
+		o.HeadTimeout, o.BodyStall = 200*time.Millisecond, 150*time.Millisecond
+	})
 	for name, c := range map[string]struct {
 		send   string
 		status int
@@ -238,24 +237,16 @@ func TestCompressedBody(t *testing.T) {
 }
 
 func TestPanicInAHandler(t *testing.T) {
-	r := start(t, nil)
-	old := routes
-	t.Cleanup(func() { routes = old })
-	routes = append(slices.Clone(routes), route{method: "GET", path: "/panic", serve: func(*Server, *fasthttp.RequestCtx, string) { panic("boom") }},
-		route{method: "POST", path: "/panic", serve: func(s *Server, ctx *fasthttp.RequestCtx, _ string) {
-			s.inference(ctx, call{endpoint: "panic", kind: dialect.RouteEncode}, panics)
-		}})
-	for _, method := range []string{"GET", "POST"} {
-		a := r.do(method, "/panic", strings.Repeat("x", 20_000))
-		if e := a.failure(t); a.status != 500 || e.Detail.Code != "INTERNAL_ERROR" || strings.Contains(string(a.body), "boom") {
-			t.Errorf("%s: %d %s", method, a.status, a.body)
-		}
+	r := start(t, nil, func(s *Server) { s.tasks = &panicking{} })
+	a := r.do("POST", scorePath, `{"query":{"text":"a"},"items":[{"text":"b"}]}`+strings.Repeat(" ", 20_000))
+	if e := a.failure(t); a.status != 500 || e.Detail.Code != "INTERNAL_ERROR" || strings.Contains(string(a.body), "boom") {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 	if !strings.Contains(r.log.String(), "boom") || !strings.Contains(r.log.String(), "routes_test.go") {
 		t.Error("the log does not say where the panic was")
 	}
-	if a := r.encode(oneText); a.status != 200 || r.bodies.held.Load() != 0 {
-		t.Errorf("after a panic: %d, %d bytes of bodies held", a.status, r.bodies.held.Load())
+	if a := r.encode(oneText); a.status != 200 || r.load().HeldBytes != 0 {
+		t.Errorf("after a panic: %d, %d bytes of bodies held", a.status, r.load().HeldBytes)
 	}
 }
 
@@ -271,7 +262,7 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	r.encode(oneText)
 	r.http.CloseIdleConnections()
-	testrig.Until(r.t, "the first connection is closed", func() bool { return r.Server.http.GetOpenConnectionsCount() == 0 })
+	testrig.Until(r.t, "the first connection is closed", func() bool { return r.load().Conns == 0 })
 	goroutines, files := runtime.NumGoroutine(), descriptors()
 	var all sync.WaitGroup
 	for n := range 10 {
@@ -299,9 +290,14 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	all.Wait()
 	testrig.Until(r.t, "everything is back", func() bool {
-		return descriptors() <= files && runtime.NumGoroutine() <= goroutines+1 && r.bodies.held.Load() == 0 &&
-			r.Server.http.GetOpenConnectionsCount() == 0 && len(r.hangups.watches) == 0
+		return descriptors() <= files && runtime.NumGoroutine() <= goroutines+1 && r.load().HeldBytes == 0 &&
+			r.load().Conns == 0 && r.load().Watches == 0
 	})
 }
 
-func panics(context.Context, []byte) (string, error) { panic("boom") }
+// panicking panics instead of scoring.
+type panicking struct{ fakeTasks }
+
+func (*panicking) Score(context.Context, *worker.ScoreRequest) (*worker.ScoreResult, error) {
+	panic("boom")
+}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/internal/httpd"
 	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/metrics"
@@ -77,7 +78,7 @@ profiles: {default: {adapter_path: "sie_server.adapters.qwen2_flash_cross_encode
 	logger := newDebugLog(log)
 	series := metrics.New()
 	wo := worker.Options{Catalog: c, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute, Metrics: series, Log: logger}
-	so := Options{Name: "w1", Bundle: "default", Metrics: series, Log: logger}
+	so := Options{Options: httpd.Options{Log: logger, WorkerIdle: 100 * time.Millisecond}, Name: "w1", Bundle: "default", Metrics: series}
 	if change != nil {
 		change(&so, &wo)
 	}
@@ -92,7 +93,6 @@ profiles: {default: {adapter_path: "sie_server.adapters.qwen2_flash_cross_encode
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.http.MaxIdleWorkerDuration = 100 * time.Millisecond // fasthttp's goroutines for connections go soon after them
 	for _, f := range tune {
 		f(s)
 	}
@@ -122,6 +122,9 @@ profiles: {default: {adapter_path: "sie_server.adapters.qwen2_flash_cross_encode
 	s.Ready()
 	return r
 }
+
+// load is what the server holds.
+func (r *rig) load() httpd.Load { return r.Server.http.Load() }
 
 // newDebugLog returns a logger that writes every level to w.
 func newDebugLog(w io.Writer) *slog.Logger {

@@ -103,12 +103,10 @@ func TestStatusEndsWithTheServer(t *testing.T) {
 }
 
 func TestWatchersThatLeaveOrDoNotRead(t *testing.T) {
-	r := start(t, nil, func(s *Server) { s.watchers.interval, s.watchers.write = time.Millisecond, 100*time.Millisecond })
-	gone := func() bool {
-		r.watchers.mu.Lock()
-		defer r.watchers.mu.Unlock()
-		return r.watchers.open == 0
-	}
+	r := start(t, func(o *Options, _ *worker.Options) {
+		o.StatusInterval, o.StatusTimeout = time.Millisecond, 100*time.Millisecond
+	})
+	gone := func() bool { return r.Server.watch.Watchers() == 0 }
 	for name, leave := range map[string]func(c *websocket.Conn){
 		"closes":        func(c *websocket.Conn) { c.Close() },
 		"says good-bye": func(c *websocket.Conn) { _ = c.WriteControl(websocket.CloseMessage, nil, time.Now().Add(time.Second)) },
@@ -145,38 +143,8 @@ func TestWatchersThatLeaveOrDoNotRead(t *testing.T) {
 	}
 }
 
-// However many watch, a frame is made once.
-func TestStatusFramesAreShared(t *testing.T) {
-	r := start(t, nil, func(s *Server) { s.watchers.interval = time.Hour })
-	var first []byte
-	for i := range 8 {
-		_, b, err := r.watch().ReadMessage()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i == 0 {
-			first = b
-		}
-		if string(b) != string(first) {
-			t.Errorf("watcher %d gets another frame", i)
-		}
-	}
-	if n := r.watchers.built.Load(); n != 1 {
-		t.Errorf("%d frames were made for 8 watchers", n)
-	}
-	r.watchers.building.Lock() // somebody makes the next: nobody waits for it
-	r.watchers.latest.Load().made = time.Now().Add(-time.Hour)
-	if _, b, err := r.watch().ReadMessage(); err != nil || string(b) != string(first) {
-		t.Errorf("while a frame is made: %v, %.100s", err, b)
-	}
-	r.watchers.building.Unlock()
-	if _, b, err := r.watch().ReadMessage(); err != nil || string(b) == string(first) || r.watchers.built.Load() != 2 {
-		t.Errorf("%d frames were made, the last %.100s, %v", r.watchers.built.Load(), b, err)
-	}
-}
-
 func TestStatusIsBounded(t *testing.T) {
-	r := start(t, nil, func(s *Server) { s.watchers.max = 2 })
+	r := start(t, func(o *Options, _ *worker.Options) { o.MaxWatchers = 2 })
 	r.watch()
 	second := r.watch()
 	_, resp, err := websocket.DefaultDialer.Dial("ws://"+r.addr+"/ws/status", nil)
@@ -191,11 +159,7 @@ func TestStatusIsBounded(t *testing.T) {
 		req.Header.Set(k, v)
 	}
 	second.Close()
-	watching := func() int {
-		r.watchers.mu.Lock()
-		defer r.watchers.mu.Unlock()
-		return r.watchers.open
-	}
+	watching := r.Server.watch.Watchers
 	testrig.Until(r.t, "one watcher is left", func() bool { return watching() == 1 })
 	resp, err = r.http.Do(req)
 	if err != nil {

@@ -5,10 +5,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/valyala/fasthttp"
-
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/httpd"
 	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/worker"
 )
@@ -56,9 +55,14 @@ func ranking(model string, scores []float64) ([]int, error) {
 	return order, nil
 }
 
+// note says what a request came to.
+func note(r *httpd.Request, items, tokens int, outputs []string, t worker.Timings) {
+	r.Note.Items, r.Note.Tokens, r.Note.Outputs, r.Note.Timings = items, tokens, outputs, t
+}
+
 // served counts and notes one success of items that took tokens.
-func (s *Server) served(ctx *fasthttp.RequestCtx, model, endpoint string, items, tokens int, t worker.Timings) {
-	note(ctx, items, tokens, nil, t)
+func (s *Server) served(r *httpd.Request, model, endpoint string, items, tokens int, t worker.Timings) {
+	note(r, items, tokens, nil, t)
 	s.opt.Metrics.Request(model, endpoint, metrics.Success)
 	s.opt.Metrics.Served(model, endpoint, items, tokens, t)
 }

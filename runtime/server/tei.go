@@ -9,11 +9,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/valyala/fasthttp"
-
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/httpd"
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
@@ -21,7 +20,7 @@ import (
 // bodies and headers are those of its router (github.com/huggingface/text-embeddings-inference, router/src/http, 0d124dc).
 
 // tei wraps what its routes share: the default model that gives one of outputs, and the error envelope.
-func (s *Server) tei(ctx *fasthttp.RequestCtx, endpoint string, outputs []string,
+func (s *Server) tei(r *httpd.Request, endpoint string, outputs []string,
 	f func(work context.Context, model string, body []byte) error) {
 	c := call{endpoint: endpoint, kind: dialect.RouteTEI, field: "inputs"}
 	switch endpoint {
@@ -34,7 +33,7 @@ func (s *Server) tei(ctx *fasthttp.RequestCtx, endpoint string, outputs []string
 	if noModel == nil {
 		c.full = s.full.answer(s.worker.Full(model))
 	}
-	s.inference(ctx, c, func(work context.Context, body []byte) (string, error) {
+	s.inference(r, c, func(work context.Context, body []byte) (string, error) {
 		if noModel != nil {
 			return "", noModel
 		}
@@ -65,8 +64,8 @@ func teiOptions(o *api.TEIOptions) (map[string]any, error) {
 }
 
 // teiEmbed answers POST /embed.
-func (s *Server) teiEmbed(ctx *fasthttp.RequestCtx, _ string) {
-	s.tei(ctx, "embed", []string{"dense"}, func(work context.Context, model string, body []byte) error {
+func (s *Server) teiEmbed(r *httpd.Request, _ string) {
+	s.tei(r, "embed", []string{"dense"}, func(work context.Context, model string, body []byte) error {
 		start := time.Now()
 		req, err := api.DecodeTEIEmbed(body, s.opt.Limits)
 		if err != nil {
@@ -87,16 +86,16 @@ func (s *Server) teiEmbed(ctx *fasthttp.RequestCtx, _ string) {
 			vectors[i] = api.Vector(res.Type, row)
 		}
 		res.Timings.Total = time.Since(start)
-		s.teiHeaders(ctx, chars(req.Texts...), res.Tokens, res.Timings)
-		s.reply(ctx, api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIEmbeddings(dst, to, vectors) })
-		s.served(ctx, model, "embed", len(res.Rows), res.Tokens, res.Timings)
+		s.teiHeaders(r, chars(req.Texts...), res.Tokens, res.Timings)
+		r.Reply(api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIEmbeddings(dst, to, vectors) })
+		s.served(r, model, "embed", len(res.Rows), res.Tokens, res.Timings)
 		return nil
 	})
 }
 
 // teiSimilarity answers POST /similarity: the cosine of a sentence with others.
-func (s *Server) teiSimilarity(ctx *fasthttp.RequestCtx, _ string) {
-	s.tei(ctx, "similarity", []string{"dense"}, func(work context.Context, model string, body []byte) error {
+func (s *Server) teiSimilarity(r *httpd.Request, _ string) {
+	s.tei(r, "similarity", []string{"dense"}, func(work context.Context, model string, body []byte) error {
 		start := time.Now()
 		req, err := api.DecodeTEISimilarity(body, s.opt.Limits)
 		if err != nil {
@@ -117,9 +116,9 @@ func (s *Server) teiSimilarity(ctx *fasthttp.RequestCtx, _ string) {
 			out[i] = cosine(res.Rows[0], res.Rows[i+1])
 		}
 		res.Timings.Total = time.Since(start)
-		s.teiHeaders(ctx, chars(texts...), res.Tokens, res.Timings)
-		s.reply(ctx, api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendTEISimilarities(dst, to, out) })
-		s.served(ctx, model, "similarity", len(res.Rows), res.Tokens, res.Timings)
+		s.teiHeaders(r, chars(texts...), res.Tokens, res.Timings)
+		r.Reply(api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendTEISimilarities(dst, to, out) })
+		s.served(r, model, "similarity", len(res.Rows), res.Tokens, res.Timings)
 		return nil
 	})
 }
@@ -139,8 +138,8 @@ func cosine(a, b []byte) float64 {
 }
 
 // teiTokenize answers POST /tokenize.
-func (s *Server) teiTokenize(ctx *fasthttp.RequestCtx, _ string) {
-	s.tei(ctx, "tokenize", nil, func(work context.Context, model string, body []byte) error {
+func (s *Server) teiTokenize(r *httpd.Request, _ string) {
+	s.tei(r, "tokenize", nil, func(work context.Context, model string, body []byte) error {
 		start := time.Now()
 		req, err := api.DecodeTEITokenize(body, s.opt.Limits)
 		if err != nil {
@@ -161,15 +160,15 @@ func (s *Server) teiTokenize(ctx *fasthttp.RequestCtx, _ string) {
 			}
 			tokens += len(list)
 		}
-		s.reply(ctx, api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendTEITokens(dst, to, out) })
-		s.served(ctx, model, "tokenize", len(read), 0, worker.Timings{Total: time.Since(start), Tokenize: time.Since(start)})
+		r.Reply(api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendTEITokens(dst, to, out) })
+		s.served(r, model, "tokenize", len(read), 0, worker.Timings{Total: time.Since(start), Tokenize: time.Since(start)})
 		return nil
 	})
 }
 
 // teiDecode answers POST /decode.
-func (s *Server) teiDecode(ctx *fasthttp.RequestCtx, _ string) {
-	s.tei(ctx, "decode", nil, func(work context.Context, model string, body []byte) error {
+func (s *Server) teiDecode(r *httpd.Request, _ string) {
+	s.tei(r, "decode", nil, func(work context.Context, model string, body []byte) error {
 		start := time.Now()
 		req, err := api.DecodeTEIDecode(body, s.opt.Limits)
 		if err != nil {
@@ -179,16 +178,16 @@ func (s *Server) teiDecode(ctx *fasthttp.RequestCtx, _ string) {
 		if err != nil {
 			return err
 		}
-		s.reply(ctx, api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendTEITexts(dst, to, texts) })
-		s.served(ctx, model, "decode", len(texts), 0, worker.Timings{Total: time.Since(start)})
+		r.Reply(api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendTEITexts(dst, to, texts) })
+		s.served(r, model, "decode", len(texts), 0, worker.Timings{Total: time.Since(start)})
 		return nil
 	})
 }
 
 // teiHeaders says what a request cost, in whole milliseconds.
-func (s *Server) teiHeaders(ctx *fasthttp.RequestCtx, characters, tokens int, t worker.Timings) {
-	ctx.SetContentType(api.ContentTypeJSON)
-	h := &ctx.Response.Header
+func (s *Server) teiHeaders(r *httpd.Request, characters, tokens int, t worker.Timings) {
+	r.SetContentType(api.ContentTypeJSON)
+	h := &r.Response.Header
 	kind := "cpu+optimized"
 	if strings.HasPrefix(s.worker.DeviceName(), "cuda") {
 		kind = "gpu+optimized"

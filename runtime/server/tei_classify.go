@@ -11,13 +11,14 @@ import (
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/httpd"
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
 // teiRerank answers POST /rerank. A cross-encoder's score is the sigmoid of its logit whatever its own activation is, or the
 // logit itself for raw_scores; a model without such a head scores as on /v1/score.
-func (s *Server) teiRerank(ctx *fasthttp.RequestCtx, _ string) {
-	s.tei(ctx, "rerank", []string{"score"}, func(work context.Context, model string, body []byte) error {
+func (s *Server) teiRerank(r *httpd.Request, _ string) {
+	s.tei(r, "rerank", []string{"score"}, func(work context.Context, model string, body []byte) error {
 		start := time.Now()
 		req, err := api.DecodeTEIRerank(body, s.opt.Limits)
 		if err != nil {
@@ -49,9 +50,9 @@ func (s *Server) teiRerank(ctx *fasthttp.RequestCtx, _ string) {
 			}
 		}
 		t.Total = time.Since(start)
-		s.teiHeaders(ctx, chars(req.Texts...)+len(req.Texts)*chars(req.Query), tokens, t)
-		s.reply(ctx, api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIRanks(dst, to, ranks) })
-		s.served(ctx, model, "rerank", len(ranks), tokens, t)
+		s.teiHeaders(r, chars(req.Texts...)+len(req.Texts)*chars(req.Query), tokens, t)
+		r.Reply(api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIRanks(dst, to, ranks) })
+		s.served(r, model, "rerank", len(ranks), tokens, t)
 		return nil
 	})
 }
@@ -87,8 +88,8 @@ func (s *Server) teiScores(ctx context.Context, m *catalog.Resolved, req *api.TE
 }
 
 // teiPredict answers POST /predict: every label's score, best first, per sequence.
-func (s *Server) teiPredict(ctx *fasthttp.RequestCtx, _ string) {
-	s.tei(ctx, "predict", []string{"json", "score"}, func(work context.Context, model string, body []byte) error {
+func (s *Server) teiPredict(r *httpd.Request, _ string) {
+	s.tei(r, "predict", []string{"json", "score"}, func(work context.Context, model string, body []byte) error {
 		start := time.Now()
 		req, err := api.DecodeTEIPredict(body, s.opt.Limits)
 		if err != nil {
@@ -116,10 +117,10 @@ func (s *Server) teiPredict(ctx *fasthttp.RequestCtx, _ string) {
 			characters += chars(q.Text, q.Second)
 		}
 		t.Total = time.Since(start)
-		s.teiHeaders(ctx, characters, tokens, t)
+		s.teiHeaders(r, characters, tokens, t)
 		batch := req.Batch
-		s.reply(ctx, api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIPredictions(dst, to, batch, out) })
-		s.served(ctx, model, "predict", len(req.Inputs), tokens, t)
+		r.Reply(api.JSON, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIPredictions(dst, to, batch, out) })
+		s.served(r, model, "predict", len(req.Inputs), tokens, t)
 		return nil
 	})
 }

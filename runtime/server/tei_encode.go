@@ -4,15 +4,14 @@ import (
 	"context"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/httpd"
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
 // teiSparse answers POST /embed_sparse: a SPLADE model's weights by vocabulary id.
-func (s *Server) teiSparse(ctx *fasthttp.RequestCtx, _ string) {
-	s.teiOutput(ctx, "embed_sparse", "sparse", func(res *worker.Result) api.Answer {
+func (s *Server) teiSparse(r *httpd.Request, _ string) {
+	s.teiOutput(r, "embed_sparse", "sparse", func(res *worker.Result) api.Answer {
 		rows := sparseRows(res)
 		return func(dst []byte, to *api.Sink) []byte { return api.AppendTEISparse(dst, to, rows) }
 	})
@@ -20,16 +19,16 @@ func (s *Server) teiSparse(ctx *fasthttp.RequestCtx, _ string) {
 
 // teiAll answers POST /embed_all: a vector a token. A model that has trained multivectors gives those; one that has only
 // pooled vectors is refused, as for /v1/encode.
-func (s *Server) teiAll(ctx *fasthttp.RequestCtx, _ string) {
-	s.teiOutput(ctx, "embed_all", "multivector", func(res *worker.Result) api.Answer {
+func (s *Server) teiAll(r *httpd.Request, _ string) {
+	s.teiOutput(r, "embed_all", "multivector", func(res *worker.Result) api.Answer {
 		rows := tokenRows(res)
 		return func(dst []byte, to *api.Sink) []byte { return api.AppendTEIAll(dst, to, rows) }
 	})
 }
 
 // teiOutput answers with one output of a model, which write makes the answer of.
-func (s *Server) teiOutput(ctx *fasthttp.RequestCtx, endpoint, output string, write func(*worker.Result) api.Answer) {
-	s.tei(ctx, endpoint, []string{output}, func(work context.Context, model string, body []byte) error {
+func (s *Server) teiOutput(r *httpd.Request, endpoint, output string, write func(*worker.Result) api.Answer) {
+	s.tei(r, endpoint, []string{output}, func(work context.Context, model string, body []byte) error {
 		start := time.Now()
 		req, err := api.DecodeTEIEmbed(body, s.opt.Limits)
 		if err != nil {
@@ -45,9 +44,9 @@ func (s *Server) teiOutput(ctx *fasthttp.RequestCtx, endpoint, output string, wr
 			return err
 		}
 		res.Timings.Total = time.Since(start)
-		s.teiHeaders(ctx, chars(req.Texts...), res.Tokens, res.Timings)
-		s.reply(ctx, api.JSON, write(res))
-		s.served(ctx, model, endpoint, len(req.Texts)+len(req.Tokens), res.Tokens, res.Timings)
+		s.teiHeaders(r, chars(req.Texts...), res.Tokens, res.Timings)
+		r.Reply(api.JSON, write(res))
+		s.served(r, model, endpoint, len(req.Texts)+len(req.Tokens), res.Tokens, res.Timings)
 		return nil
 	})
 }

@@ -10,17 +10,18 @@ import (
 	"github.com/sie-engine/sie/internal/build"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/httpd"
 )
 
 // teiInfo answers GET /info about the default model, the one that POST / uses. It loads nothing.
-func (s *Server) teiInfo(ctx *fasthttp.RequestCtx, _ string) {
+func (s *Server) teiInfo(r *httpd.Request, _ string) {
 	model, err := s.defaultModel()
 	var m *catalog.Resolved
 	if err == nil {
 		m, err = s.worker.Describe(model)
 	}
 	if err != nil {
-		s.fail(ctx, dialect.RouteTEI, errs.As(err))
+		r.Fail(dialect.RouteTEI, errs.As(err))
 		return
 	}
 	info := api.TEIInfo{ModelID: m.ID, ServedModelName: m.ID, ModelDType: dtypeName(s.worker.Precision()), ModelType: teiType(m),
@@ -41,8 +42,8 @@ func (s *Server) teiInfo(ctx *fasthttp.RequestCtx, _ string) {
 	if commit := build.Commit; commit != "" && commit != "unknown" {
 		info.SHA = &commit
 	}
-	ctx.SetContentType(api.ContentTypeJSON)
-	ctx.SetBody(api.AppendTEIInfo(nil, &info))
+	r.SetContentType(api.ContentTypeJSON)
+	r.SetBody(api.AppendTEIInfo(nil, &info))
 }
 
 // teiType is what kind of model m is to TEI's clients. A head's labels are in its weights, which may not be there yet.
@@ -71,32 +72,32 @@ func dtypeName(precision string) string {
 }
 
 // teiHealth answers GET /health: 200, or TEI's 503. The body is for people and for SIE clients, which look for a gateway.
-func (s *Server) teiHealth(ctx *fasthttp.RequestCtx, _ string) {
-	ctx.SetContentType(api.ContentTypeJSON)
+func (s *Server) teiHealth(r *httpd.Request, _ string) {
+	r.SetContentType(api.ContentTypeJSON)
 	if !s.isReady() {
-		ctx.SetStatusCode(fasthttp.StatusServiceUnavailable)
-		ctx.SetBodyString(`{"error":"unhealthy","error_type":"Unhealthy"}`)
+		r.SetStatusCode(fasthttp.StatusServiceUnavailable)
+		r.SetBodyString(`{"error":"unhealthy","error_type":"Unhealthy"}`)
 		return
 	}
-	ctx.SetBodyString(`{"type":"worker","status":"ok"}`)
+	r.SetBodyString(`{"type":"worker","status":"ok"}`)
 }
 
 // teiRoot answers POST / as TEI does: what the default model is for. InferenceClient(base_url) posts there.
-func (s *Server) teiRoot(ctx *fasthttp.RequestCtx, _ string) {
+func (s *Server) teiRoot(r *httpd.Request, _ string) {
 	if len(s.opt.DefaultModels) > 0 {
 		if m, err := s.worker.Describe(s.opt.DefaultModels[0]); err == nil {
 			switch t := teiType(m); {
 			case t.Reranker != nil:
-				s.teiRerank(ctx, "")
+				s.teiRerank(r, "")
 				return
 			case t.Embedding != nil && t.Embedding.Pooling == "splade":
-				s.teiSparse(ctx, "")
+				s.teiSparse(r, "")
 				return
 			case t.Classifier != nil:
-				s.teiPredict(ctx, "")
+				s.teiPredict(r, "")
 				return
 			}
 		}
 	}
-	s.teiEmbed(ctx, "")
+	s.teiEmbed(r, "")
 }

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/valyala/fasthttp"
+	"github.com/sie-engine/sie/internal/httpd"
 )
 
 // maxWarning bounds the header X-SIE-Warning, in bytes.
@@ -12,9 +12,9 @@ const maxWarning = 256
 
 // warn names the options of a request that were ignored because they are made for other operations. A client that gives its
 // options once, for all calls, has the answers it wants; whoever misplaced one can see it.
-func warn(ctx *fasthttp.RequestCtx, ignored []string) {
+func warn(r *httpd.Request, ignored []string) {
 	if len(ignored) > 0 {
-		ctx.Response.Header.Set("X-SIE-Warning", warning(ignored))
+		r.Response.Header.Set("X-SIE-Warning", warning(ignored))
 	}
 }
 

@@ -1,4 +1,4 @@
-package server
+package httpd
 
 import (
 	"errors"
@@ -39,7 +39,7 @@ func event(events uint32, key uint64) *unix.EpollEvent {
 // eventKey returns the key that an event carries.
 func eventKey(e *unix.EpollEvent) uint64 { return uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32 }
 
-var errNoDescriptor = errors.New("server: connection has no descriptor")
+var errNoDescriptor = errors.New("httpd: connection has no descriptor")
 
 // newHangups starts the loop. harvested is for tests, else nil.
 func newHangups(harvested func()) (*hangups, error) {
@@ -95,6 +95,13 @@ func (h *hangups) watch(c net.Conn, gone func()) (end func(), err error) {
 		// connection is closed already the kernel has removed it itself.
 		_ = raw.Control(func(d uintptr) { _ = unix.EpollCtl(h.epfd, unix.EPOLL_CTL_DEL, int(d), nil) })
 	}, nil
+}
+
+// count returns how many watches there are.
+func (h *hangups) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.watches)
 }
 
 func (h *hangups) forget(key uint64) {

@@ -1,4 +1,4 @@
-package server
+package httpd
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
 )
@@ -51,7 +52,7 @@ func refuseConn(c net.Conn, limit int) {
 	status, headers, body := dialect.Render(e, dialect.Caller{}, dialect.RouteNative)
 	answer := fmt.Appendf(nil, "HTTP/1.1 %d Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n",
 		status, len(body))
-	id := newID()
+	id := api.NewID()
 	for _, h := range append(headers, dialect.Header{Name: "X-Request-ID", Value: id}, dialect.Header{Name: "X-SIE-Request-ID", Value: id}) {
 		answer = fmt.Appendf(answer, "%s: %s\r\n", h.Name, h.Value)
 	}

@@ -1,4 +1,4 @@
-package server
+package httpd
 
 import (
 	"bufio"
@@ -106,13 +106,13 @@ func (k *Keys) find(key string) int {
 const keyProtocol = "sie.key."
 
 // admit returns the number of the key that a request brings, or the 401.
-func (k *Keys) admit(ctx *fasthttp.RequestCtx) (int, *errs.Error) {
-	key := header(ctx, "X-API-Key")
-	if scheme, rest, ok := strings.Cut(header(ctx, "Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+func (k *Keys) admit(h *fasthttp.RequestHeader) (int, *errs.Error) {
+	key := string(h.Peek("X-API-Key"))
+	if scheme, rest, ok := strings.Cut(string(h.Peek("Authorization")), " "); ok && strings.EqualFold(scheme, "Bearer") {
 		key = strings.TrimSpace(rest)
 	}
 	if key == "" {
-		for p := range strings.SplitSeq(header(ctx, "Sec-WebSocket-Protocol"), ",") {
+		for p := range strings.SplitSeq(string(h.Peek("Sec-WebSocket-Protocol")), ",") {
 			if coded, ok := strings.CutPrefix(strings.TrimSpace(p), keyProtocol); ok {
 				b, _ := base64.RawURLEncoding.DecodeString(coded)
 				key = string(b)

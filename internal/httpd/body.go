@@ -1,4 +1,4 @@
-package server
+package httpd
 
 import (
 	"errors"
@@ -8,22 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-const (
-	// drainBytes and drainTime bound what is read and thrown away of a body that is not wanted, so that its sender sees
-	// the answer instead of a reset connection, and so that the rest of it is not taken for the next request. briefTime is
-	// the time where nobody had a reason to send one: on open routes, and without a key.
-	drainBytes = 512 << 20
-	drainTime  = 30 * time.Second
-	briefTime  = 500 * time.Millisecond
-	// stallTime is how long a sender may pause within a body, bodyTime how long a whole body may take.
-	stallTime = 20 * time.Second
-	bodyTime  = 5 * time.Minute
-)
+// drainBytes bounds what is read and thrown away of a body that is not wanted, so that its sender sees the answer instead of a
+// reset connection, and so that the rest of it is not taken for the next request.
+const drainBytes = 512 << 20
 
 // bodies reads request bodies within two bounds: the size of one, and the sum of those held at once.
 type bodies struct {
@@ -40,16 +30,16 @@ type bodies struct {
 // read returns the request's body, which the caller gives back with release. The bytes are the caller's own: they stay
 // valid whatever happens to the connection. Errors are *errs.Error; the body is then read away, or the connection marked
 // to be closed: at once for a body that came too slowly or was malformed, since nobody knows where the next request begins.
-func (b *bodies) read(ctx *fasthttp.RequestCtx) (*heldBody, error) {
-	visitOf(ctx).body = true
-	declared := int64(ctx.Request.Header.ContentLength())
+func (b *bodies) read(r *Request) (*heldBody, error) {
+	r.bodyRead = true
+	declared := int64(r.Request.Header.ContentLength())
 	if declared > b.maxOne {
-		b.drain(ctx, b.drainFor)
+		b.drain(r, b.drainFor)
 		return nil, errs.BodyTooLarge(b.maxOne)
 	}
 	reserve := max(declared, 4096)
 	if !b.reserve(reserve) {
-		b.drain(ctx, b.drainFor)
+		b.drain(r, b.drainFor)
 		return nil, errs.FullQueueBytes(b.held.Load(), reserve, b.maxHeld)
 	}
 	h := &heldBody{owner: b, reserved: reserve}
@@ -58,9 +48,9 @@ func (b *bodies) read(ctx *fasthttp.RequestCtx) (*heldBody, error) {
 		buf = new([]byte)
 	}
 	h.buf = buf
-	stream := ctx.RequestBodyStream()
+	stream := r.RequestBodyStream()
 	if stream == nil { // a small body that arrived with its head
-		*buf = append((*buf)[:0], ctx.Request.Body()...)
+		*buf = append((*buf)[:0], r.Request.Body()...)
 		h.Bytes = *buf
 		if int64(len(h.Bytes)) > b.maxOne {
 			h.release()
@@ -68,15 +58,15 @@ func (b *bodies) read(ctx *fasthttp.RequestCtx) (*heldBody, error) {
 		}
 		return h, nil
 	}
-	err, broken := b.fill(h, ctx.Conn(), stream, declared)
+	err, broken := b.fill(h, r.Conn(), stream, declared)
 	if err == nil {
 		return h, nil
 	}
 	h.release()
 	if broken {
-		ctx.SetConnectionClose()
+		r.SetConnectionClose()
 	} else {
-		b.drain(ctx, b.drainFor)
+		b.drain(r, b.drainFor)
 	}
 	return nil, err
 }
@@ -133,9 +123,9 @@ func isTimeout(err error) bool {
 
 // drain throws away a body that will not be read, for at most that long and with no longer pauses than any body may have.
 // Unless all of it came the connection is closed after the answer.
-func (b *bodies) drain(ctx *fasthttp.RequestCtx, most time.Duration) {
-	visitOf(ctx).body = true
-	stream := ctx.RequestBodyStream()
+func (b *bodies) drain(r *Request, most time.Duration) {
+	r.bodyRead = true
+	stream := r.RequestBodyStream()
 	if stream == nil {
 		return
 	}
@@ -143,7 +133,7 @@ func (b *bodies) drain(ctx *fasthttp.RequestCtx, most time.Duration) {
 	buf := lingerBuffers.Get().(*[4096]byte)
 	defer lingerBuffers.Put(buf)
 	for left := int64(drainBytes); left > 0; {
-		_ = ctx.Conn().SetReadDeadline(sooner(time.Now().Add(b.stall), limit))
+		_ = r.Conn().SetReadDeadline(sooner(time.Now().Add(b.stall), limit))
 		n, err := stream.Read(buf[:])
 		left -= int64(n)
 		switch {
@@ -153,7 +143,7 @@ func (b *bodies) drain(ctx *fasthttp.RequestCtx, most time.Duration) {
 			left = 0
 		}
 	}
-	ctx.SetConnectionClose()
+	r.SetConnectionClose()
 }
 
 func sooner(a, b time.Time) time.Time {

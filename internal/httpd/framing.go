@@ -1,4 +1,4 @@
-package server
+package httpd
 
 import (
 	"bytes"
@@ -51,8 +51,9 @@ func checkFraming(h *fasthttp.RequestHeader) *errs.Error {
 	return nil
 }
 
-// checkEncoding refuses bodies in a content coding. That of "utf-8" is none: some clients mean the charset.
-func checkEncoding(h *fasthttp.RequestHeader) *errs.Error {
+// CheckEncoding refuses bodies in a content coding. That of "utf-8" is none: some clients mean the charset.
+func (r *Request) CheckEncoding() *errs.Error {
+	h := &r.Request.Header
 	if len(h.Peek("Content-Encoding")) == 0 {
 		return nil
 	}

@@ -1,18 +1,16 @@
-package server
+package httpd
 
 import (
 	"bytes"
 	"io"
 	"sync"
 
-	"github.com/valyala/fasthttp"
-
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/errs"
 )
 
 // The results of requests are in memory until their answers are written, within the same bound as request bodies
-// (--max-held-bytes). A request asks for the room of its results before they are computed. Small answers are written as a
+// (Options.MaxHeldBytes). A request asks for the room of its results before they are computed. Small answers are written as a
 // whole, large ones in pieces that are made as their client takes them.
 
 const (
@@ -34,7 +32,7 @@ type share struct {
 	lent   bool // to the writer of the answer, which gives it back
 }
 
-// hold implements worker.Hold.
+// hold admits that many more bytes, with which the results of so many items are counted in whole.
 func (a *share) hold(bytes int64, items int) error {
 	if a.bodies.reserve(bytes) {
 		a.held += bytes
@@ -65,11 +63,13 @@ func (a *share) release() {
 	}
 }
 
-// reply makes an answer the response, as a whole or in pieces.
-func (s *Server) reply(ctx *fasthttp.RequestCtx, f api.Format, a api.Answer) {
-	ctx.SetContentType(f.ContentType())
-	v := visitOf(ctx)
-	own := &v.answer
+// Reply makes a the response, as a whole or in pieces. The bytes that Hold admitted are held until it is written.
+func (r *Request) Reply(f api.Format, a api.Answer) {
+	r.SetContentType(f.ContentType())
+	own := &r.results
+	if own.bodies == nil { // not within Do
+		own.bodies = &r.server.bodies
+	}
 	likely, limit := int(min(own.held, wholeAnswer)), plainAnswer
 	if f == api.JSON {
 		likely = min(6*likely, wholeAnswer) // a float32 of four bytes has up to 24
@@ -80,20 +80,20 @@ func (s *Server) reply(ctx *fasthttp.RequestCtx, f api.Format, a api.Answer) {
 	}
 	whole, ok := a.Within(make([]byte, 0, min(likely, limit)), limit)
 	if ok && limit == plainAnswer {
-		ctx.Response.SetBodyRaw(whole)
+		r.Response.SetBodyRaw(whole)
 		return
 	}
 	w := &writing{share: own}
-	own.lent, v.writing = true, w
+	own.lent, r.writing = true, w
 	length := int64(len(whole))
 	switch {
 	case ok:
 		own.less(wholeAnswer - length)
 		w.answer = &wholeBody{*bytes.NewReader(whole)}
-	case ctx.Request.Header.IsHTTP11():
+	case r.Request.Header.IsHTTP11():
 		own.less(max(0, int64(limit)-plainAnswer-pieceRoom))
 		w.answer, length = api.NewStream(a), -1
-		if w.pieces, _ = ctx.Conn().(gatherer); w.pieces != nil {
+		if w.pieces, _ = r.Conn().(gatherer); w.pieces != nil {
 			w.pieces.gather()
 		}
 	default: // HTTP/1.0 has no chunks
@@ -101,7 +101,7 @@ func (s *Server) reply(ctx *fasthttp.RequestCtx, f api.Format, a api.Answer) {
 		length = a.Length()
 		w.answer = api.NewStream(a)
 	}
-	ctx.Response.SetBodyStream(w, int(length))
+	r.Response.SetBodyStream(w, int(length))
 }
 
 // wholeBody is an answer that is in memory.

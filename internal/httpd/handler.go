@@ -1,0 +1,174 @@
+package httpd
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"runtime/debug"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/sie-engine/sie/internal/dialect"
+	"github.com/sie-engine/sie/internal/errs"
+)
+
+// Route is one entry of a server's table of routes.
+type Route struct {
+	Method string
+	Path   string // one that ends in "/" takes a name as the rest, but "/" itself
+	Serve  func(r *Request, rest string)
+	Kind   dialect.RouteKind // how errors are written before the handler's own
+	Span   string            // of the trace; "": none
+	Open   bool              // it needs no API key
+}
+
+func (r *Route) match(path string) (rest string, ok bool) {
+	if r.Path != "/" && strings.HasSuffix(r.Path, "/") {
+		rest, ok = strings.CutPrefix(path, r.Path)
+		return rest, ok && rest != ""
+	}
+	return "", path == r.Path
+}
+
+// handle is the one entry of every request.
+func (s *Server) handle(ctx *fasthttp.RequestCtx) {
+	r := s.arrive(ctx)
+	defer r.depart()
+	defer func() {
+		if p := recover(); p != nil {
+			s.opt.Log.Error("panic in a handler", "panic", p, "stack", string(debug.Stack()))
+			ctx.Response.Reset()
+			s.cors(r)
+			ctx.SetConnectionClose() // nobody knows how much of the body was read
+			r.Fail(dialect.RouteNative, errs.Internal(nil))
+		}
+	}()
+	if s.cors(r) {
+		r.discard()
+		return
+	}
+	if err := checkFraming(&ctx.Request.Header); err != nil {
+		ctx.SetConnectionClose()
+		r.Fail(dialect.RouteNative, err)
+		return
+	}
+	// The path is read as it was sent: "//" and ".." must not be tidied up or redirected, they are part of a name
+	// that does not exist.
+	path, err := url.PathUnescape(string(ctx.URI().PathOriginal()))
+	if err != nil {
+		r.Fail(dialect.RouteNative, errs.Invalid("path", "the path is not valid percent-encoding"))
+		return
+	}
+	method := string(ctx.Method())
+	if method == "HEAD" {
+		method = "GET"
+	}
+	allowed := ""
+	for i := range s.routes {
+		route := &s.routes[i]
+		rest, ok := route.match(path)
+		if !ok {
+			continue
+		}
+		if route.Method != method {
+			allowed = route.Method
+			continue
+		}
+		if route.Method == "GET" {
+			r.discard()
+		}
+		r.begin(route.Span)
+		if !route.Open && !r.admit(route.Kind) {
+			return
+		}
+		route.Serve(r, rest)
+		return
+	}
+	s.unrouted(r, path, allowed)
+}
+
+// unrouted answers a path that no route serves with this method; allowed is another method that one does, "" for none.
+func (s *Server) unrouted(r *Request, path, allowed string) {
+	if !r.admit(dialect.RouteNative) {
+		return
+	}
+	r.discard()
+	if s.opt.Unrouted != nil {
+		if kind, err := s.opt.Unrouted(path); err != nil {
+			r.Fail(kind, err)
+			return
+		}
+	}
+	if allowed != "" {
+		r.Response.Header.Set("Allow", allowed)
+		r.Fail(dialect.RouteNative, errs.WrongMethod())
+		return
+	}
+	r.Fail(dialect.RouteNative, errs.NoRoute())
+}
+
+// admit reports whether a request may go on; else it is answered. Those who have no key are not told what is behind a route.
+func (r *Request) admit(kind dialect.RouteKind) bool {
+	n, err := r.server.keyed(&r.Request.Header)
+	if err == nil {
+		r.key = n
+		return true
+	}
+	r.discard()
+	r.Fail(kind, err)
+	return false
+}
+
+// keyed returns the number of a request's key, 0 where none is asked for, or the 401.
+func (s *Server) keyed(h *fasthttp.RequestHeader) (int, *errs.Error) {
+	if s.opt.Keys == nil {
+		return 0, nil
+	}
+	return s.opt.Keys.admit(h)
+}
+
+// expect answers a client that asks whether to send its body: not one that would be refused for its size or because the
+// server drains.
+func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
+	var e *errs.Error
+	switch _, refused := s.keyed(&ctx.Request.Header); {
+	case refused != nil:
+		e = refused
+	case int64(ctx.Request.Header.ContentLength()) > s.bodies.maxOne:
+		e = errs.BodyTooLarge(s.bodies.maxOne)
+	case s.gate.closed():
+		e = errs.ShuttingDown()
+	default:
+		return fasthttp.StatusContinue
+	}
+	r := s.arrive(ctx)
+	r.Fail(dialect.RouteNative, e)
+	r.depart()
+	return e.Status
+}
+
+// badHead answers requests whose head, or first bytes of the body, could not be read.
+func (s *Server) badHead(ctx *fasthttp.RequestCtx, err error) {
+	e := errs.Invalid("headers", "the request's head is not valid HTTP/1.1")
+	var small *fasthttp.ErrSmallBuffer
+	var ne net.Error
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		e = errs.Invalid("", "the connection was closed before the whole request had arrived")
+	case errors.As(err, &small):
+		e = errs.Invalidf("headers", "the request's head is larger than %d bytes", s.opt.MaxHeadBytes)
+		e.Status = fasthttp.StatusRequestHeaderFieldsTooLarge
+	case errors.As(err, &ne) && ne.Timeout() && s.gate.closed():
+		e = errs.ShuttingDown()
+	case errors.As(err, &ne) && ne.Timeout():
+		e = errs.Invalidf("headers", "the request's head did not arrive within %v, or the first byte of its body within %v of it",
+			s.http.ReadTimeout, s.bodies.stall)
+		e.Status = fasthttp.StatusRequestTimeout
+	}
+	ctx.SetConnectionClose()
+	r := s.arrive(ctx)
+	r.Fail(dialect.RouteNative, e)
+	r.depart()
+}

@@ -1,0 +1,164 @@
+package httpd
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/dialect"
+	"github.com/sie-engine/sie/internal/errs"
+)
+
+// Request is one request and its answer: fasthttp's context, and what the server keeps of it. It belongs to the handler's
+// goroutine until the handler returns; nothing of it may be kept.
+type Request struct {
+	*fasthttp.RequestCtx
+	// ID is the client's own if it is visible ASCII, else a new one. Every answer carries it.
+	ID string
+	// Note is written by handlers, for the access log and the span.
+	Note Note
+
+	server   *Server
+	start    time.Time
+	key      int        // number of its API key, from 1; 0: none
+	span     trace.Span // nil: no tracing, or not a route with a span
+	bodyRead bool       // somebody has read the request's body, or tried to
+	results  share      // what its results take of the held bytes
+	writing  *writing   // the answer, where it is written after the handler
+}
+
+// Note is what a handler says about a request. It holds no text and no key.
+type Note struct {
+	Model   string // once it is known to be in the catalog
+	Items   int
+	Tokens  int
+	Outputs []string
+	Timings api.Timings
+}
+
+// maxRequestID bounds the ids that clients choose, in bytes.
+const maxRequestID = 256
+
+// arrive begins a request.
+func (s *Server) arrive(ctx *fasthttp.RequestCtx) *Request {
+	r := &Request{RequestCtx: ctx, server: s, start: time.Now()}
+	for _, name := range []string{"X-Request-ID", "X-SIE-Request-ID"} {
+		if id := ctx.Request.Header.Peek(name); r.ID == "" && len(id) > 0 && len(id) <= maxRequestID && visible(string(id)) {
+			r.ID = string(id)
+		}
+	}
+	if r.ID == "" {
+		r.ID = api.NewID()
+	}
+	return r
+}
+
+// Header returns a header of the request, "" where it is absent.
+func (r *Request) Header(name string) string { return string(r.Request.Header.Peek(name)) }
+
+// Caller says which SDK asks, as far as the headers tell.
+func (r *Request) Caller() dialect.Caller { return dialect.ParseCaller(r.Header("X-SIE-SDK-Version")) }
+
+// Fail answers with err in the caller's dialect.
+func (r *Request) Fail(kind dialect.RouteKind, err *errs.Error) {
+	r.Answer(dialect.Render(err, r.Caller(), kind))
+}
+
+// Answer answers with body, which must not change any more.
+func (r *Request) Answer(status int, headers []dialect.Header, body []byte) {
+	r.SetStatusCode(status)
+	for _, h := range headers {
+		r.Response.Header.Set(h.Name, h.Value)
+	}
+	r.Response.SetBodyRaw(body)
+}
+
+// Plain answers with a line of text.
+func (r *Request) Plain(status int, text string) {
+	r.SetStatusCode(status)
+	r.SetContentType("text/plain; charset=utf-8")
+	r.SetBodyString(text)
+}
+
+// Unwanted reads away, within bounds, the body of a request for work that is refused before it. Its sender had good reason to
+// send it, and often looks for the answer only afterwards.
+func (r *Request) Unwanted() { r.server.bodies.drain(r, r.server.bodies.drainFor) }
+
+// discard reads away a body that no handler wants, so that the connection stays usable, or closes it where that would take
+// long.
+func (r *Request) discard() { r.server.bodies.drain(r, r.server.bodies.brief) }
+
+// depart ends a request: ids on the answer, the span, the log. Once the server drains, the answer is its connection's last.
+func (r *Request) depart() {
+	s := r.server
+	h := &r.Response.Header
+	if !r.bodyRead && !h.ConnectionClose() {
+		r.discard() // what stays unread would be taken for the next request
+	}
+	if s.gate.closed() && !r.Hijacked() {
+		r.SetConnectionClose()
+	}
+	h.Set("X-Request-ID", r.ID)
+	h.Set("X-SIE-Request-ID", r.ID)
+	failure := string(h.Peek("X-SIE-Error-Code"))
+	if r.span != nil {
+		h.Set("X-Trace-ID", r.span.SpanContext().TraceID().String())
+		r.describe(r.Response.StatusCode(), failure)
+		r.span.End()
+	}
+	if !s.opt.AccessLog {
+		return
+	}
+	line := []any{"id", r.ID, "method", string(r.Method()), "path", string(r.URI().PathOriginal()),
+		"status", r.Response.StatusCode(), "error", failure, "model", r.Note.Model, "items", r.Note.Items, "tokens", r.Note.Tokens,
+		"ms", api.Milliseconds(time.Since(r.start)), "bytes_in", max(r.Request.Header.ContentLength(), 0),
+		"client", r.RemoteIP().String(), "sdk", r.Caller().Version(), "key", r.key, "bytes_out"}
+	if r.writing != nil { // the line waits for the end of the answer
+		r.writing.done = func(bytes int64) { s.opt.Log.Info("request", append(line, bytes)...) }
+		return
+	}
+	s.opt.Log.Info("request", append(line, len(r.Response.Body()))...)
+}
+
+// begin starts the span of a request, as part of the caller's trace if it names one.
+func (r *Request) begin(name string) {
+	if r.server.opt.Tracer == nil || name == "" {
+		return
+	}
+	parent := propagation.TraceContext{}.Extract(context.Background(), carrier{&r.Request.Header})
+	_, r.span = r.server.opt.Tracer.Start(parent, name, trace.WithSpanKind(trace.SpanKindServer))
+}
+
+// describe puts the reference's attributes on a span (server.md 1.14), never a text.
+func (r *Request) describe(status int, failure string) {
+	n, t := &r.Note, r.Note.Timings
+	attrs := append([]attribute.KeyValue{attribute.String("model", n.Model), attribute.Int("batch_size", n.Items),
+		attribute.String("output_types", strings.Join(n.Outputs, ",")), attribute.Int("http.response.status_code", status),
+		attribute.String("request_id", r.ID)}, r.server.opt.SpanAttributes...)
+	if failure != "" {
+		attrs = append(attrs, attribute.String("error", failure))
+	} else {
+		attrs = append(attrs, attribute.Float64("timing.total_ms", api.Milliseconds(t.Total)),
+			attribute.Float64("timing.queue_ms", api.Milliseconds(t.BatchWait)),
+			attribute.Float64("timing.tokenization_ms", api.Milliseconds(t.Tokenize)),
+			attribute.Float64("timing.inference_ms", api.Milliseconds(t.Inference)))
+	}
+	r.span.SetAttributes(attrs...)
+	if status >= 500 {
+		r.span.SetStatus(codes.Error, failure)
+	}
+}
+
+// carrier reads a trace's context from a request's headers.
+type carrier struct{ h *fasthttp.RequestHeader }
+
+func (c carrier) Get(key string) string { return string(c.h.Peek(key)) }
+func (c carrier) Set(string, string)    {}
+func (c carrier) Keys() []string        { return nil }

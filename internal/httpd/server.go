@@ -1,0 +1,253 @@
+package httpd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/dialect"
+	"github.com/sie-engine/sie/internal/errs"
+)
+
+// Options of a Server. Zero fields take the defaults in brackets.
+type Options struct {
+	Product string       // name and version in the header Server [sie]
+	Log     *slog.Logger // [slog.Default()]
+
+	Keys        *Keys    // nil: everybody is served
+	CORSOrigins []string // whose scripts may read answers; "*": all
+	AccessLog   bool     // a line for every request
+
+	Tracer         trace.Tracer         // nil: no spans
+	SpanAttributes []attribute.KeyValue // of every span
+
+	// Unrouted says what is special about a path that no route serves, nil for a plain 404 or 405.
+	Unrouted func(path string) (dialect.RouteKind, *errs.Error)
+
+	MaxBodyBytes   int64         // of a request's body [34 MiB]; negative: no limit
+	MaxHeldBytes   int64         // request bodies and results in memory together [1 GiB]
+	MaxConns       int           // open connections [4,096]; one more gets a 503 and is closed
+	MaxHeadBytes   int           // of a request's head [16 KiB]; a buffer of this size lives with every open connection
+	RequestTimeout time.Duration // for an answer [140 s: below the SDKs' 150 s, after which they do not retry]
+	HeadTimeout    time.Duration // for a request's head [30 s]
+	BodyTimeout    time.Duration // for a whole body [5 min]
+	BodyStall      time.Duration // between two pieces of a body [20 s]
+	WriteTimeout   time.Duration // for sending an answer to a slow reader [2 min]
+	KeepAlive      time.Duration // pause between requests [120 s: SDKs keep idle connections for 90 s]
+
+	// UnwantedTime bounds reading away the body of a request for work that is refused [30 s], BriefTime that of a request whose
+	// sender had no reason to send one: on open routes, and without a key [500 ms].
+	UnwantedTime, BriefTime time.Duration
+	// IdleGrace is how long connections between two requests are kept open once a drain has begun [1 s], LastBytes how long
+	// after the last running request the rest of a request on its way is awaited [2 s].
+	IdleGrace, LastBytes time.Duration
+	// WorkerIdle is how long a goroutine waits for its next connection [10 s].
+	WorkerIdle time.Duration
+}
+
+func (o *Options) setDefaults() {
+	o.Product = cmp.Or(o.Product, "sie")
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	o.MaxBodyBytes, o.MaxHeldBytes = cmp.Or(o.MaxBodyBytes, api.DefaultMaxBodyBytes), cmp.Or(o.MaxHeldBytes, 1<<30)
+	if o.MaxBodyBytes < 0 {
+		o.MaxBodyBytes = 1 << 40
+	}
+	o.MaxConns, o.MaxHeadBytes = cmp.Or(o.MaxConns, 4096), cmp.Or(o.MaxHeadBytes, 16<<10)
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, 140*time.Second)
+	o.HeadTimeout, o.KeepAlive = cmp.Or(o.HeadTimeout, 30*time.Second), cmp.Or(o.KeepAlive, 120*time.Second)
+	o.BodyTimeout, o.BodyStall = cmp.Or(o.BodyTimeout, 5*time.Minute), cmp.Or(o.BodyStall, 20*time.Second)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 2*time.Minute)
+	o.UnwantedTime, o.BriefTime = cmp.Or(o.UnwantedTime, 30*time.Second), cmp.Or(o.BriefTime, 500*time.Millisecond)
+	o.IdleGrace, o.LastBytes = cmp.Or(o.IdleGrace, time.Second), cmp.Or(o.LastBytes, 2*time.Second)
+}
+
+// Validate returns everything that is wrong with the options, nil for none. Zero fields are defaults and never wrong.
+func (o *Options) Validate() error {
+	var all []error
+	for _, x := range []struct {
+		name  string
+		value int64
+	}{{"MaxHeldBytes", o.MaxHeldBytes}, {"MaxConns", int64(o.MaxConns)}, {"MaxHeadBytes", int64(o.MaxHeadBytes)},
+		{"RequestTimeout", int64(o.RequestTimeout)}, {"HeadTimeout", int64(o.HeadTimeout)}, {"BodyTimeout", int64(o.BodyTimeout)},
+		{"BodyStall", int64(o.BodyStall)}, {"WriteTimeout", int64(o.WriteTimeout)}, {"KeepAlive", int64(o.KeepAlive)},
+		{"UnwantedTime", int64(o.UnwantedTime)}, {"BriefTime", int64(o.BriefTime)}, {"IdleGrace", int64(o.IdleGrace)},
+		{"LastBytes", int64(o.LastBytes)}, {"WorkerIdle", int64(o.WorkerIdle)}} {
+		if x.value < 0 {
+			all = append(all, fmt.Errorf("%s must not be negative; got %d", x.name, x.value))
+		}
+	}
+	if o.MaxHeadBytes > 0 && o.MaxHeadBytes < minHeadBytes {
+		all = append(all, fmt.Errorf("MaxHeadBytes must be at least %d; got %d", minHeadBytes, o.MaxHeadBytes))
+	}
+	return errors.Join(all...)
+}
+
+// minHeadBytes is the smallest bound on a head that lets common clients in.
+const minHeadBytes = 1 << 10
+
+// Server is one HTTP server. Its methods are safe for concurrent use.
+type Server struct {
+	opt     Options
+	routes  []Route
+	http    *fasthttp.Server
+	hangups *hangups
+	bodies  bodies
+	gate    *gate // requests within Do; shut by Shutdown
+	conns   conns
+	work    context.Context
+	abort   context.CancelCauseFunc // ends work: every running request
+
+	mu        sync.Mutex // guards the fields below
+	listeners []net.Listener
+	feeds     []*Feed
+}
+
+// New returns a server of routes, the first that matches a request first. It serves nothing before Serve; it is to be shut
+// down also when it never served.
+func New(opt Options, routes []Route) (*Server, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, fmt.Errorf("httpd: %w", err)
+	}
+	opt.setDefaults()
+	h, err := newHangups(nil)
+	if err != nil {
+		return nil, fmt.Errorf("httpd: watch for hang-ups: %w", err)
+	}
+	s := &Server{opt: opt, routes: routes, hangups: h, gate: newGate(),
+		bodies: bodies{maxOne: opt.MaxBodyBytes, maxHeld: opt.MaxHeldBytes, stall: opt.BodyStall, whole: opt.BodyTimeout,
+			drainFor: opt.UnwantedTime, brief: opt.BriefTime}}
+	s.work, s.abort = context.WithCancelCause(context.Background())
+	s.http = &fasthttp.Server{
+		Name:                         opt.Product,
+		Handler:                      s.handle,
+		ErrorHandler:                 s.badHead,
+		ExpectHandler:                s.expect,
+		StreamRequestBody:            true,
+		MaxRequestBodySize:           inlineBody,
+		ReadBufferSize:               opt.MaxHeadBytes,
+		ReadTimeout:                  opt.HeadTimeout,
+		WriteTimeout:                 opt.WriteTimeout,
+		IdleTimeout:                  opt.KeepAlive,
+		HeaderReceived:               s.bodyTimes,
+		Concurrency:                  opt.MaxConns + spareConns,
+		DisablePreParseMultipartForm: true,
+		Logger:                       quiet{opt.Log},
+		ConnState:                    s.conns.note,
+		MaxIdleWorkerDuration:        opt.WorkerIdle,
+	}
+	return s, nil
+}
+
+const (
+	// inlineBody is how much of a body fasthttp reads before it calls the handler: as little as it can, since the bounds on
+	// a slow body are the handler's.
+	inlineBody = 1
+	// spareConns is how many connections fasthttp may think open beyond MaxConns, which the listener keeps to: those that
+	// were just closed.
+	spareConns = 256
+)
+
+// bodyTimes is asked by fasthttp when a head was read: the first byte of the body may take as long as any pause in it.
+func (s *Server) bodyTimes(*fasthttp.RequestHeader) fasthttp.RequestConfig {
+	return fasthttp.RequestConfig{ReadTimeout: s.bodies.stall}
+}
+
+// Load is what a server holds at one moment.
+type Load struct {
+	Running   int   // requests within Do
+	HeldBytes int64 // request bodies and results
+	Conns     int   // open connections, feeds left out
+	Watches   int   // clients watched for hang-ups
+}
+
+// Load returns what the server holds.
+func (s *Server) Load() Load {
+	return Load{Running: s.gate.count(), HeldBytes: s.bodies.held.Load(), Conns: s.conns.count(), Watches: s.hangups.count()}
+}
+
+// Draining reports whether Shutdown has begun: work is refused.
+func (s *Server) Draining() bool { return s.gate.closed() }
+
+// Serve answers connections of l until Shutdown. It may be called for several listeners.
+func (s *Server) Serve(l net.Listener) error {
+	own := &capped{Listener: l, max: s.opt.MaxConns, open: s.conns.count}
+	s.mu.Lock()
+	s.listeners = append(s.listeners, own)
+	s.mu.Unlock()
+	return s.http.Serve(own)
+}
+
+// lastAnswers is how long requests that were cut short may take to be answered.
+const lastAnswers = 5 * time.Second
+
+// Shutdown drains: new work is refused with a 503 that says when to retry, while other routes go on and running
+// requests finish. Every answer from now on ends its connection, and a request that has arrived is answered. Then, or when
+// ctx ends, it closes the listeners and every connection; requests that still run are answered with that 503 too, and make
+// an error of ctx's. Clients that are slow to send or to read, or that do neither, hold it up but are no error. No request
+// runs once it has returned nil or ctx's error; what handlers use may then be closed. Only the first call does something.
+func (s *Server) Shutdown(ctx context.Context) error {
+	if !s.gate.shut() {
+		return nil
+	}
+	s.mu.Lock()
+	feeds := s.feeds
+	s.mu.Unlock()
+	for _, f := range feeds {
+		f.stop()
+	}
+	var late error
+	select {
+	case <-s.gate.idle:
+	case <-ctx.Done():
+		late = fmt.Errorf("server: %d requests still ran when the time for draining was up; they were answered with a retryable 503: %w",
+			s.gate.count(), ctx.Err())
+		s.abort(errs.ShuttingDown())
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.Background(), lastAnswers)
+		defer cancel()
+		select {
+		case <-s.gate.idle:
+		case <-ctx.Done():
+		}
+	}
+	err := s.closeConns(ctx)
+	for _, f := range feeds {
+		f.wait()
+	}
+	s.hangups.close()
+	s.abort(nil)
+	return cmp.Or(late, err)
+}
+
+// closeConns closes the listeners, lets connections finish their answers while ctx lasts, and closes them. It is to be called
+// once no work runs.
+func (s *Server) closeConns(ctx context.Context) error {
+	s.mu.Lock()
+	for _, l := range s.listeners {
+		_ = l.Close() // fasthttp does it again and says why it failed
+	}
+	s.mu.Unlock()
+	now := time.Now()
+	s.conns.wind(ctx, s.gate.shutAt.Add(s.opt.IdleGrace), now.Add(s.opt.LastBytes))
+	if n := s.conns.cut(); n > 0 {
+		s.opt.Log.Warn("connections closed whose clients did not take their answers in time", "connections", n)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
+	defer cancel()
+	if err := s.http.ShutdownWithContext(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
