@@ -7,21 +7,31 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/sie-engine/sie/internal/files"
 )
+
+// maxPEMBytes bounds a file of certificates or a key. A bundle of every public authority has a quarter of it.
+const maxPEMBytes = 1 << 20
 
 // certificates are a server's certificate and the authority its clients must come from, read again when their files change,
 // so that a renewed certificate needs no restart. Safe for concurrent use.
+//
+// A handshake never waits for a file: it takes the last good version, and if it is time to look at the files, one goroutine does
+// so meanwhile. One that is held up by its file system holds up no other.
 type certificates struct {
 	cert, key, clientCA string
 	log                 *slog.Logger
-	every               time.Duration // how often the files are looked at, at most
+	every               time.Duration                     // how often the files are looked at, at most
+	read                func(path string) ([]byte, error) // the content of a file
 
-	mu      sync.Mutex // guards the fields below
-	looked  time.Time
+	start   time.Time
+	looked  atomic.Int64 // when the files were looked at last, in nanoseconds since start
+	looking atomic.Bool  // somebody looks at them; owns stamps
 	stamps  [3]stamp
-	current *tls.Config
+	current atomic.Pointer[tls.Config]
 }
 
 // stamp tells one version of a file from the next.
@@ -32,16 +42,21 @@ type stamp struct {
 
 // NewTLS returns the configuration of a TLS listener from PEM files. clientCA may be ""; else clients must show a
 // certificate that it signed. Files that cannot be read, or do not fit together, are an error now; later the last good ones
-// stay in use and log says so.
+// stay in use and log says so. A renewed certificate is used soon after the first handshake that finds it.
 func NewTLS(cert, key, clientCA string, log *slog.Logger) (*tls.Config, error) {
 	if cert == "" || key == "" {
 		return nil, errors.New("TLS needs both a certificate and its key: set --tls-cert and --tls-key")
 	}
-	c := &certificates{cert: cert, key: key, clientCA: clientCA, log: log, every: time.Second}
+	c := newCertificates(cert, key, clientCA, log)
 	if err := c.load(); err != nil {
 		return nil, err
 	}
 	return c.config(), nil
+}
+
+func newCertificates(cert, key, clientCA string, log *slog.Logger) *certificates {
+	return &certificates{cert: cert, key: key, clientCA: clientCA, log: log, every: time.Second, start: time.Now(),
+		read: func(path string) ([]byte, error) { return files.Read(path, maxPEMBytes) }}
 }
 
 func (c *certificates) config() *tls.Config {
@@ -49,41 +64,46 @@ func (c *certificates) config() *tls.Config {
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.latest(), nil }}
 }
 
-// latest returns the configuration of the files as they are now.
+// latest returns the last good configuration, and has the files looked at when that is due.
 func (c *certificates) latest() *tls.Config {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Since(c.looked) < c.every {
-		return c.current
+	if int64(time.Since(c.start))-c.looked.Load() >= int64(c.every) && c.looking.CompareAndSwap(false, true) {
+		go c.look()
 	}
-	c.looked = time.Now()
+	return c.current.Load()
+}
+
+// look reads the files again if they have changed. The caller has set looking.
+func (c *certificates) look() {
+	defer c.looking.Store(false)
+	defer func() { c.looked.Store(int64(time.Since(c.start))) }()
 	if c.stampsNow() == c.stamps {
-		return c.current
+		return
 	}
-	if err := c.loadLocked(); err != nil {
+	if err := c.load(); err != nil {
 		c.log.Error("TLS files changed but cannot be used; the earlier ones stay", "error", err)
 	} else {
 		c.log.Info("TLS files changed; new connections use them")
 	}
-	return c.current
 }
 
+// load reads the files. Nobody else does so at the same time.
 func (c *certificates) load() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.looked = time.Now()
-	return c.loadLocked()
-}
-
-func (c *certificates) loadLocked() error {
 	c.stamps = c.stampsNow() // before the files are read: a change in between is seen next time
-	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	cert, err := c.read(c.cert)
+	if err != nil {
+		return fmt.Errorf("TLS certificate: %w", err)
+	}
+	key, err := c.read(c.key)
+	if err != nil {
+		return fmt.Errorf("TLS key: %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return fmt.Errorf("TLS certificate %s with key %s: %w", c.cert, c.key, err)
 	}
 	next := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{pair}}
 	if c.clientCA != "" {
-		pem, err := os.ReadFile(c.clientCA)
+		pem, err := c.read(c.clientCA)
 		if err != nil {
 			return fmt.Errorf("TLS client authority: %w", err)
 		}
@@ -92,7 +112,7 @@ func (c *certificates) loadLocked() error {
 			return fmt.Errorf("TLS client authority: %s holds no certificate in PEM", c.clientCA)
 		}
 	}
-	c.current = next
+	c.current.Store(next)
 	return nil
 }
 

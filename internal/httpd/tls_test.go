@@ -18,7 +18,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sie-engine/sie/internal/testrig"
 )
 
 // authority signs certificates for tests.
@@ -75,7 +80,8 @@ func TestTLS(t *testing.T) {
 	cert, key := ca.issue(10)
 	write2(t, dir, cert, key)
 	r := start(t, Options{})
-	files := &certificates{cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"), log: slog.New(slog.NewTextHandler(r.log, nil))}
+	files := newCertificates(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), "", slog.New(slog.NewTextHandler(r.log, nil)))
+	files.every = 0
 	if err := files.load(); err != nil {
 		t.Fatal(err)
 	}
@@ -100,13 +106,14 @@ func TestTLS(t *testing.T) {
 	}
 	cert, key = ca.issue(11)
 	write2(t, dir, cert, key)
-	if n := serial(); n != 11 {
-		t.Errorf("after the renewal: certificate %d", n)
-	}
+	testrig.Until(t, "the renewed certificate is used", func() bool { return serial() == 11 })
 	write2(t, dir, []byte("broken"), key)
-	if n := serial(); n != 11 || !strings.Contains(r.log.String(), "cannot be used") {
-		t.Errorf("broken files: certificate %d, log %s", n, r.log)
-	}
+	testrig.Until(t, "the broken file is noticed", func() bool {
+		if n := serial(); n != 11 {
+			t.Fatalf("broken files: certificate %d", n)
+		}
+		return strings.Contains(r.log.String(), "cannot be used")
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-r.working
@@ -156,4 +163,91 @@ func TestTLSClientAuthority(t *testing.T) {
 	if _, err := NewTLS(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "key.pem"), slog.Default()); err == nil {
 		t.Error("a key is no authority")
 	}
+}
+
+// While a file cannot be read, as on a disk that does not answer, every handshake gets the certificate there was, at once, and the
+// file is read once; a pipe in its place is refused without a wait, and said once.
+func TestTLSFilesHoldUpNobody(t *testing.T) {
+	ca, dir := newAuthority(t), t.TempDir()
+	path := filepath.Join(dir, "cert.pem")
+	cert, key := ca.issue(10)
+	write2(t, dir, cert, key)
+	synctest.Test(t, func(t *testing.T) {
+		log := &testrig.Log{}
+		c := newCertificates(path, filepath.Join(dir, "key.pem"), "", slog.New(slog.NewTextHandler(log, nil)))
+		if err := c.load(); err != nil {
+			t.Fatal(err)
+		}
+		serial := func() int64 {
+			leaf, err := x509.ParseCertificate(c.latest().Certificates[0].Certificate[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return leaf.SerialNumber.Int64()
+		}
+		time.Sleep(c.every - 1)
+		read, open, reads := c.read, make(chan struct{}), 0
+		c.read = func(path string) ([]byte, error) {
+			reads++
+			<-open
+			return read(path)
+		}
+		cert, key := ca.issue(11)
+		write2(t, dir, cert, key)
+		serial()
+		synctest.Wait()
+		if reads != 0 {
+			t.Error("the files are looked at before it is time")
+		}
+		time.Sleep(1)
+		for range 50 {
+			if n := serial(); n != 10 {
+				t.Fatalf("certificate %d", n)
+			}
+			synctest.Wait()
+			time.Sleep(c.every)
+		}
+		if reads != 1 {
+			t.Errorf("%d reads at the same time", reads)
+		}
+		close(open)
+		synctest.Wait()
+		if n := serial(); n != 11 {
+			t.Errorf("after the disk has answered: certificate %d", n)
+		}
+
+		if err := errors.Join(os.Remove(path), unix.Mkfifo(path, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			time.Sleep(c.every)
+			if n := serial(); n != 11 {
+				t.Errorf("beside a pipe: certificate %d", n)
+			}
+			synctest.Wait()
+		}
+		if n := strings.Count(log.String(), "is a named pipe, not a regular file"); n != 1 {
+			t.Errorf("said %d times: %s", n, log)
+		}
+		if err := errors.Join(os.Remove(path), os.WriteFile(path, make([]byte, maxPEMBytes+1), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(c.every)
+		serial()
+		synctest.Wait()
+		if !strings.Contains(log.String(), "more than the limit of 1048576") {
+			t.Errorf("a large file: %s", log)
+		}
+		cert, key = ca.issue(12)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		write2(t, dir, cert, key)
+		time.Sleep(c.every)
+		serial()
+		synctest.Wait()
+		if n := serial(); n != 12 {
+			t.Errorf("with good files again: certificate %d", n)
+		}
+	})
 }
