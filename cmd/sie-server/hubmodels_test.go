@@ -117,7 +117,7 @@ func TestHubIDsAreWhatTheyAre(t *testing.T) {
 		t.Error(err)
 	}
 	for _, id := range []string{"acme/classify-bert", "acme/tag-bert"} {
-		if res, err := w.Extract(t.Context(), &worker.ExtractRequest{Model: id, Texts: texts}); err != nil || len(res.Items) != 1 {
+		if res, err := w.Extract(t.Context(), &worker.ExtractRequest{Model: id, Texts: texts}); err != nil || len(res.Found) != 1 {
 			t.Error(id, err)
 		}
 	}

@@ -32,7 +32,11 @@ var rules = []rule{
 	{From: "runtime/arch", Forbid: []string{"runtime", "internal", "catalog", "cmd", "gateway", "sidecar", "configd"},
 		Allow: []string{"runtime/engine", "runtime/fold", "runtime/lora", "internal/files", "internal/golden", "internal/half", "internal/lockorder"}, Why: "an architecture is tensors and operations"},
 	{From: "runtime/metrics", Forbid: []string{"runtime", "catalog", "weights", "cmd"}, Why: "series are numbers"},
-	{From: "runtime/worker", Forbid: []string{"runtime/server", "cmd"}, Why: "the worker does not know HTTP"},
+	{From: "runtime/model", Forbid: []string{"runtime/task", "runtime/service", "runtime/server", "runtime/worker", "cmd", "internal/dialect", "internal/compat", "internal/httpd"},
+		Why: "a loaded model knows no request"},
+	{From: "runtime/task", Forbid: []string{"runtime/service", "runtime/server", "cmd", "internal/dialect", "internal/compat", "internal/httpd"},
+		Why: "a task does not know how answers are written"},
+	{From: "runtime/service", Forbid: []string{"runtime/server", "cmd", "internal/dialect", "internal/httpd"}, Why: "the service does not know HTTP"},
 	{From: "weights", Forbid: []string{""}, Allow: []string{"weights", "internal/files", "internal/half", "internal/lockorder"}, Why: "file formats know no models"},
 	{From: "catalog", Forbid: []string{""}, Allow: []string{"internal"}, Why: "configuration is data"},
 	{From: "internal", Forbid: []string{"catalog", "runtime", "gateway", "sidecar", "configd", "cmd", "weights"},
@@ -138,7 +142,7 @@ func TestImportDirection(t *testing.T) {
 func TestRulesCatchPlantedImports(t *testing.T) {
 	planted := [][2]string{
 		{"gateway/http", "runtime/engine"}, {"internal/api", "runtime/batch"}, {"runtime/engine", "internal/errs"},
-		{"weights", "catalog"}, {"runtime/worker", "runtime/server"}, {"runtime/arch", "runtime/batch"},
+		{"weights", "catalog"}, {"runtime/model", "runtime/task"}, {"runtime/task", "runtime/service"}, {"runtime/service", "runtime/server"}, {"runtime/arch", "runtime/batch"},
 		{"runtime/metrics", "runtime/worker"}, {"internal/obs", "catalog"},
 		{"internal/httpd", "internal/obs"}, {"internal/httpd", "runtime/worker"}, {"internal/compat", "catalog"}, {"internal/compat", "internal/httpd"},
 		{"internal/files", "internal/errs"}, {"internal/half", "weights"},

@@ -13,12 +13,12 @@ type Place interface{ place() (int, string) }
 
 // The places. A goroutine takes locks from top to bottom.
 type (
-	Swap     struct{} // worker.Worker.swap: one SetCatalog at a time
+	Swap     struct{} // model.Host.swap: one SetCatalog at a time
 	Sharer   struct{} // hub.sharer.mu
 	Registry struct{} // registry.Registry.mu
-	LoRAs    struct{} // worker.loras.mu
-	Model    struct{} // worker.model.mu
-	Usage    struct{} // worker.usage.mu
+	LoRAs    struct{} // model.loras.mu
+	Model    struct{} // model.Model.mu
+	Usage    struct{} // model.usage.mu
 	Folds    struct{} // arch.folds.mu
 	Slots    struct{} // batch.Device.mu
 	Group    struct{} // batch.Group.mu
@@ -27,12 +27,12 @@ type (
 	Engine   struct{} // engine.Device.mu: one C call at a time
 )
 
-func (Swap) place() (int, string)     { return 1, "worker.Worker.swap" }
+func (Swap) place() (int, string)     { return 1, "model.Host.swap" }
 func (Sharer) place() (int, string)   { return 2, "hub.sharer.mu" }
 func (Registry) place() (int, string) { return 3, "registry.Registry.mu" }
-func (LoRAs) place() (int, string)    { return 4, "worker.loras.mu" }
-func (Model) place() (int, string)    { return 5, "worker.model.mu" }
-func (Usage) place() (int, string)    { return 6, "worker.usage.mu" }
+func (LoRAs) place() (int, string)    { return 4, "model.loras.mu" }
+func (Model) place() (int, string)    { return 5, "model.Model.mu" }
+func (Usage) place() (int, string)    { return 6, "model.usage.mu" }
 func (Folds) place() (int, string)    { return 7, "arch.folds.mu" }
 func (Slots) place() (int, string)    { return 8, "batch.Device.mu" }
 func (Group) place() (int, string)    { return 9, "batch.Group.mu" }

@@ -44,7 +44,7 @@ func adapterNames(t *testing.T, c *golden.Case) []string {
 }
 
 func checkAdapters(t *testing.T, dev *engine.Device, c *golden.Case, compute engine.Compute) {
-	m, r := load(t, dev, c.Dir, Options{Compute: compute})
+	m, r := load(t, dev, c.Dir, Options{Task: Embed, Compute: compute})
 	names := adapterNames(t, c)
 	var adapters []*Adapter
 	for _, name := range names {

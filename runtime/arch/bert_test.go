@@ -82,7 +82,7 @@ func TestBertHiddenStates(t *testing.T) {
 }
 
 func checkHiddenStates(t *testing.T, dev *engine.Device, c *golden.Case, compute engine.Compute) {
-	m, r := load(t, dev, c.Dir, Options{Compute: compute})
+	m, r := load(t, dev, c.Dir, Options{Task: Embed, Compute: compute})
 	b := goldenBatch(c)
 	maxAbs, cosine := hiddenBounds(compute)
 	var worst golden.Diff
@@ -132,8 +132,8 @@ func checkPruning(t *testing.T, dev *engine.Device) {
 		for _, compute := range computes(t, dev) {
 			for _, pooling := range []engine.Pooling{engine.PoolCLS, engine.PoolLast} {
 				t.Run(fmt.Sprintf("%s/%s/%s", name, compute, pooling), func(t *testing.T) {
-					pruned, r := load(t, dev, c.Dir, Options{Compute: compute, Pooling: pooling})
-					whole, _ := load(t, dev, c.Dir, Options{Compute: compute, Pooling: pooling, NoPruning: true})
+					pruned, r := load(t, dev, c.Dir, Options{Task: Embed, Compute: compute, Pooling: pooling})
+					whole, _ := load(t, dev, c.Dir, Options{Task: Embed, Compute: compute, Pooling: pooling, NoPruning: true})
 					if pruned.Program().Describe() == whole.Program().Describe() {
 						t.Fatal("the two programs are the same: nothing was pruned")
 					}
@@ -163,7 +163,7 @@ func checkAllInvariance(t *testing.T, many, one *engine.Device) {
 		for _, compute := range computes(t, many) {
 			for _, pooling := range []engine.Pooling{engine.PoolMean, engine.PoolCLS} {
 				t.Run(fmt.Sprintf("%s/%s/%s", name, compute, pooling), func(t *testing.T) {
-					o := Options{Compute: compute, Pooling: pooling}
+					o := Options{Task: Embed, Compute: compute, Pooling: pooling}
 					m, r := load(t, many, c.Dir, o)
 					m1, r1 := load(t, one, c.Dir, o)
 					checkInvariance(t, goldenBatch(c), m, r, m1, r1, 6)

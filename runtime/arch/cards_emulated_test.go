@@ -44,7 +44,7 @@ func TestCardMiniLM(t *testing.T) {
 			if _, err := engine.StandIn("capability " + card.capability); err != nil {
 				t.Fatal(err)
 			}
-			m, r := load(t, open(t, engine.Options{Kind: engine.CUDA}), dir, Options{Compute: card.compute})
+			m, r := load(t, open(t, engine.Options{Kind: engine.CUDA}), dir, Options{Task: Embed, Compute: card.compute})
 			got := embedAll(t, m, r, all.pick(order...), m.Normalize, 1024)
 			want := make([]float32, 0, len(got))
 			for _, i := range order {

@@ -63,7 +63,7 @@ func TestCardBatchInvariance(t *testing.T) {
 			c := golden.Open(t, name)
 			for _, compute := range computes(t, dev) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
-					o := Options{Compute: compute, Pooling: engine.PoolCLS}
+					o := Options{Task: Embed, Compute: compute, Pooling: engine.PoolCLS}
 					m, r := load(t, dev, c.Dir, o)
 					m1, r1 := load(t, direct, c.Dir, o)
 					checkInvariance(t, goldenBatch(c), m, r, m1, r1, 2)
@@ -82,7 +82,7 @@ func TestCardDenseModules(t *testing.T) {
 			reference, shape := c.Float32("vectors")
 			for _, compute := range computes(t, dev) {
 				t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) {
-					m, r := load(t, dev, c.Dir, Options{Compute: compute})
+					m, r := load(t, dev, c.Dir, Options{Task: Embed, Compute: compute})
 					got := embed(t, m, r, goldenBatch(c), m.Normalize)
 					for i := range shape[0] {
 						d := golden.Compare(got[i*m.Dim:(i+1)*m.Dim], reference[i*m.Dim:(i+1)*m.Dim])

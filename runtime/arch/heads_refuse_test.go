@@ -66,7 +66,7 @@ func TestBadHeadsAreRefused(t *testing.T) {
 // A program can give only what the model was loaded for.
 func TestWhatAModelHasNoHeadFor(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
-	m, _ := load(t, dev, golden.Open(t, "st-mean").Dir, Options{})
+	m, _ := load(t, dev, golden.Open(t, "st-mean").Dir, Options{Task: Embed})
 	for _, want := range []Want{{Sparse: true}, {TokenWeights: true}, {Multi: true}, {MaxSim: true}, {Logits: true}, {TokenLogits: true},
 		{Dense: true, Logits: true}} {
 		p, err := m.Record(want)

@@ -18,7 +18,7 @@ func TestMiniLM(t *testing.T) {
 	dev := open(t, engine.Options{})
 	for _, compute := range computes(t, dev) {
 		t.Run(compute.String(), func(t *testing.T) {
-			m, r := load(t, dev, dir, Options{Compute: compute})
+			m, r := load(t, dev, dir, Options{Task: Embed, Compute: compute})
 			if m.Dim != 384 || m.MaxSeqLen != 256 || m.Pooling != engine.PoolMean || !m.Normalize || m.Vocab != 30522 {
 				t.Fatalf("read as dim %d, longest %d, %v, normalize %v, vocab %d", m.Dim, m.MaxSeqLen, m.Pooling, m.Normalize, m.Vocab)
 			}
@@ -65,7 +65,7 @@ func TestMiniLMShort(t *testing.T) {
 		}
 		for _, compute := range computes(t, dev) {
 			t.Run(isa.String()+"/"+compute.String(), func(t *testing.T) {
-				m, r := load(t, dev, dir, Options{Compute: compute})
+				m, r := load(t, dev, dir, Options{Task: Embed, Compute: compute})
 				got := embedAll(t, m, r, b, m.Normalize, 16384)
 				var maxAbs float64
 				minCosine, worst := 1.0, -1
@@ -91,8 +91,8 @@ func TestMiniLMBatchInvariance(t *testing.T) {
 	many, one := open(t, engine.Options{}), open(t, engine.Options{Threads: 1})
 	for _, compute := range computes(t, many) {
 		t.Run(compute.String(), func(t *testing.T) {
-			m, r := load(t, many, dir, Options{Compute: compute})
-			m1, r1 := load(t, one, dir, Options{Compute: compute})
+			m, r := load(t, many, dir, Options{Task: Embed, Compute: compute})
+			m1, r1 := load(t, one, dir, Options{Task: Embed, Compute: compute})
 			checkInvariance(t, b, m, r, m1, r1, 4)
 		})
 	}
@@ -104,7 +104,7 @@ func BenchmarkMiniLM(b *testing.B) {
 	all := goldenBatch(golden.Open(b, "minilm"))
 	dev := open(b, engine.Options{})
 	for _, compute := range computes(b, dev) {
-		m, r := load(b, dev, dir, Options{Compute: compute})
+		m, r := load(b, dev, dir, Options{Task: Embed, Compute: compute})
 		for name, batch := range map[string]packed{"query": all.pick(2), "batch=64": all.pick(indices(100, 164)...)} {
 			b.Run("compute="+compute.String()+"/texts="+name, func(b *testing.B) {
 				for b.Loop() {

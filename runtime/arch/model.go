@@ -144,6 +144,9 @@ func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
 
 // describe reads the model's files, but for its weights.
 func describe(dir string, dev *engine.Device, o Options) (*Model, parts, error) {
+	if o.Task == 0 {
+		return nil, parts{}, refuse(configFile, "", "the model is loaded for no task")
+	}
 	files := os.DirFS(dir)
 	chain, err := readFiles(files, o.Task)
 	if err != nil {

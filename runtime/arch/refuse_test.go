@@ -21,7 +21,7 @@ import (
 // of the test panics if the failed load left a weight behind.
 func refused(t *testing.T, dev *engine.Device, dir, what string, parts ...string) {
 	t.Helper()
-	m, err := Load(dir, dev, Options{})
+	m, err := Load(dir, dev, Options{Task: Embed})
 	var e *ModelError
 	if m != nil || !errors.As(err, &e) {
 		t.Errorf("%s: %v, expected a ModelError", what, err)
@@ -108,7 +108,7 @@ func TestBadFamilyConfigurationsAreRefused(t *testing.T) {
 		refused(t, dev, edit(t, golden.Open(t, c.name).Dir, "config.json", map[string]any{c.key: c.value}), c.name+" "+c.key, c.parts...)
 	}
 	for name, want := range map[string]int{"xlmr-h64": 66, "roberta-pad5-h128": 35, "camembert-h32": 32, "distilbert-h96": 70} {
-		if m, _ := load(t, dev, golden.Open(t, name).Dir, Options{}); m.MaxSeqLen != want {
+		if m, _ := load(t, dev, golden.Open(t, name).Dir, Options{Task: Embed}); m.MaxSeqLen != want {
 			t.Errorf("%s takes %d tokens, expected %d", name, m.MaxSeqLen, want)
 		}
 	}
@@ -184,7 +184,7 @@ func TestBadWeightsAreRefused(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, weights.SingleFile)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(dir, dev, Options{}); !errors.Is(err, weights.ErrNoWeights) {
+	if _, err := Load(dir, dev, Options{Task: Embed}); !errors.Is(err, weights.ErrNoWeights) {
 		t.Errorf("no weights: %v", err)
 	}
 	data, err := os.ReadFile(filepath.Join(from, weights.SingleFile))
@@ -193,7 +193,7 @@ func TestBadWeightsAreRefused(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, weights.SingleFile), data[:len(data)/2])
 	var format *weights.FormatError
-	if _, err := Load(dir, dev, Options{}); !errors.As(err, &format) {
+	if _, err := Load(dir, dev, Options{Task: Embed}); !errors.As(err, &format) {
 		t.Errorf("half a checkpoint: %v", err)
 	}
 	write(t, filepath.Join(dir, weights.SingleFile), bytes.Replace(data, []byte("word_embeddings"), []byte("worm_embeddings"), 1))
@@ -219,7 +219,7 @@ func TestBadWeightsAreRefused(t *testing.T) {
 		tensors = append(tensors, weightstest.Tensor{Name: name, DType: tensor.DType, Shape: tensor.Shape, Data: values})
 	}
 	write(t, filepath.Join(dir, weights.SingleFile), weightstest.Encode(nil, tensors...))
-	if _, err := Load(dir, dev, Options{}); !errors.Is(err, engine.ErrCorrupt) || !strings.Contains(err.Error(), "encoder.layer.1.output.LayerNorm.bias") {
+	if _, err := Load(dir, dev, Options{Task: Embed}); !errors.Is(err, engine.ErrCorrupt) || !strings.Contains(err.Error(), "encoder.layer.1.output.LayerNorm.bias") {
 		t.Errorf("a NaN: %v", err)
 	}
 	// Parts of a fused weight in two types, and a type that does not pack.
@@ -238,10 +238,10 @@ func TestBadWeightsAreRefused(t *testing.T) {
 	write(t, filepath.Join(dir, weights.SingleFile), weightstest.Encode(nil, tensors...))
 	refused(t, dev, dir, "integers", "word_embeddings.weight", "has dtype I32")
 
-	if _, err := Load(filepath.Join(dir, "nowhere"), dev, Options{}); err == nil {
+	if _, err := Load(filepath.Join(dir, "nowhere"), dev, Options{Task: Embed}); err == nil {
 		t.Error("a missing directory loads")
 	}
-	if _, err := Load(from, dev, Options{Compute: engine.ComputeFP8}); !errors.Is(err, engine.ErrUnsupported) {
+	if _, err := Load(from, dev, Options{Task: Embed, Compute: engine.ComputeFP8}); !errors.Is(err, engine.ErrUnsupported) {
 		t.Errorf("fp8 on a CPU: %v", err)
 	}
 	info, err := dev.Info()
@@ -263,8 +263,8 @@ func TestGammaAndBeta(t *testing.T) {
 	data = bytes.ReplaceAll(data, []byte(`LayerNorm.bias"`), []byte(`LayerNorm.beta"`))
 	dir := edit(t, c.Dir, "config.json", nil)
 	write(t, filepath.Join(dir, weights.SingleFile), data)
-	old, r := load(t, dev, dir, Options{Compute: engine.ComputeF32})
-	m, _ := load(t, dev, c.Dir, Options{Compute: engine.ComputeF32})
+	old, r := load(t, dev, dir, Options{Task: Embed, Compute: engine.ComputeF32})
+	m, _ := load(t, dev, c.Dir, Options{Task: Embed, Compute: engine.ComputeF32})
 	b := goldenBatch(c)
 	if err := sameBits(embed(t, old, r, b, false), embed(t, m, r, b, false)); err != nil {
 		t.Error(err)
@@ -360,5 +360,15 @@ func TestBadFactorisedConfigurationsAreRefused(t *testing.T) {
 		{"albert-h64", "model_type", "bert", []string{"embeddings.word_embeddings.weight", "another architecture"}},
 	} {
 		refused(t, dev, edit(t, golden.Open(t, c.name).Dir, "config.json", map[string]any{c.key: c.value}), c.name+" "+c.key, c.parts...)
+	}
+}
+
+// A model is loaded for something: the zero task is nobody's.
+func TestNoTask(t *testing.T) {
+	dev := open(t, engine.Options{Threads: 1})
+	_, err := Load(golden.Open(t, "st-mean").Dir, dev, Options{})
+	var e *ModelError
+	if !errors.As(err, &e) || !strings.Contains(err.Error(), "no task") || Task(0).String() != "none" {
+		t.Errorf("%v, task %v", err, Task(0))
 	}
 }

@@ -210,7 +210,7 @@ func TestTruncateDim(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	unit := golden.Open(t, "st-cls-normalize")
 	dir := edit(t, unit.Dir, promptsFile, map[string]any{"truncate_dim": 5})
-	m, r := load(t, dev, dir, Options{Compute: engine.ComputeF32})
+	m, r := load(t, dev, dir, Options{Task: Embed, Compute: engine.ComputeF32})
 	want, shape := unit.Float32("vectors")
 	for i, got := 0, embed(t, m, r, goldenBatch(unit), m.Normalize); i < shape[0]; i++ {
 		d := golden.Compare(got[i*5:(i+1)*5], want[i*shape[1]:i*shape[1]+5])
@@ -223,7 +223,7 @@ func TestTruncateDim(t *testing.T) {
 	for content, want := range map[string]int{`{"truncate_dim":5}`: 5, `{"truncate_dim":null}`: 32, `{"truncate_dim":99}`: 32} {
 		dir := edit(t, c.Dir, configFile, nil)
 		write(t, filepath.Join(dir, promptsFile), []byte(content))
-		m, r := load(t, dev, dir, Options{Compute: engine.ComputeF32})
+		m, r := load(t, dev, dir, Options{Task: Embed, Compute: engine.ComputeF32})
 		if m.Dim != want {
 			t.Fatalf("%s: %d columns, want %d", content, m.Dim, want)
 		}

@@ -28,7 +28,7 @@ func TestModuleChains(t *testing.T) {
 	} {
 		t.Run(want.name, func(t *testing.T) {
 			c := golden.Open(t, want.name)
-			m, r := load(t, dev, c.Dir, Options{Compute: engine.ComputeF32})
+			m, r := load(t, dev, c.Dir, Options{Task: Embed, Compute: engine.ComputeF32})
 			if m.Dim != want.dim || m.MaxSeqLen != want.longest || m.Pooling != want.pooling || m.Normalize != want.normalize ||
 				len(m.Prompts) != want.prompts || m.DefaultPrompt != want.defaultPrompt {
 				t.Errorf("read as dim %d, longest %d, %v, normalize %v, prompts %v, default %q; expected %+v",
@@ -51,11 +51,11 @@ func TestOptionsOverrideTheChain(t *testing.T) {
 	dev := open(t, engine.Options{})
 	no := false
 	c := golden.Open(t, "st-cls-normalize")
-	m, r := load(t, dev, c.Dir, Options{Compute: engine.ComputeF32, Pooling: engine.PoolMean, Normalize: &no, MaxSeqLen: 64, MaxTokens: 200, MaxSeqs: 7})
+	m, r := load(t, dev, c.Dir, Options{Task: Embed, Compute: engine.ComputeF32, Pooling: engine.PoolMean, Normalize: &no, MaxSeqLen: 64, MaxTokens: 200, MaxSeqs: 7})
 	if m.Pooling != engine.PoolMean || m.Normalize || m.MaxSeqLen != 64 || m.Caps() != (engine.Caps{MaxTokens: 200, MaxSeqs: 7, MaxLen: 64}) {
 		t.Errorf("pooling %v, normalize %v, longest %d, caps %+v", m.Pooling, m.Normalize, m.MaxSeqLen, m.Caps())
 	}
-	cls, _ := load(t, dev, c.Dir, Options{Compute: engine.ComputeF32})
+	cls, _ := load(t, dev, c.Dir, Options{Task: Embed, Compute: engine.ComputeF32})
 	b := goldenBatch(c).pick(1)
 	if sameBits(embed(t, m, r, b, false), embed(t, cls, r, b, false)) == nil {
 		t.Error("mean pooling gives what cls pooling gives")
@@ -74,7 +74,7 @@ func TestOptionsOverrideTheChain(t *testing.T) {
 	if err := sameBits(floats(run.Out[0]), embed(t, m, r, b, false)); err != nil {
 		t.Errorf("a second program with mean pooling: %v", err)
 	}
-	long, _ := load(t, dev, c.Dir, Options{MaxSeqLen: 4096})
+	long, _ := load(t, dev, c.Dir, Options{Task: Embed, MaxSeqLen: 4096})
 	if long.MaxSeqLen != 120 {
 		t.Errorf("max_seq_len 4096 of a model of 120 positions became %d", long.MaxSeqLen)
 	}
@@ -83,7 +83,7 @@ func TestOptionsOverrideTheChain(t *testing.T) {
 // A directory without modules.json is an encoder with mean pooling and normalised vectors.
 func TestPlainEncoder(t *testing.T) {
 	dev := open(t, engine.Options{})
-	m, _ := load(t, dev, golden.Open(t, "bert-gelutanh-h64").Dir, Options{})
+	m, _ := load(t, dev, golden.Open(t, "bert-gelutanh-h64").Dir, Options{Task: Embed})
 	if m.Pooling != engine.PoolMean || !m.Normalize || m.MaxSeqLen != 80 || m.Prompts != nil {
 		t.Errorf("pooling %v, normalize %v, longest %d, prompts %v", m.Pooling, m.Normalize, m.MaxSeqLen, m.Prompts)
 	}

@@ -38,7 +38,8 @@ type Task uint8
 
 // The tasks.
 const (
-	Embed    Task = iota // dense vectors, by the module chain
+	_        Task = iota // nothing: Load refuses it
+	Embed                // dense vectors, by the module chain
 	Splade               // the masked-language-model head
 	ColBERT              // the projection of token vectors
 	BGEM3                // the encoder, colbert_linear.pt and sparse_linear.pt
@@ -46,8 +47,9 @@ const (
 	Tag                  // a token classification head
 )
 
+// String names the task.
 func (t Task) String() string {
-	return [...]string{"embed", "splade", "colbert", "bge_m3", "classify", "tag"}[t]
+	return [...]string{"none", "embed", "splade", "colbert", "bge_m3", "classify", "tag"}[t]
 }
 
 // Activation is what becomes of a logit that is a score.

@@ -52,24 +52,24 @@ func (s *Server) extract(r *httpd.Request, model string) {
 		res.Timings.Preprocess += time.Since(start) - res.Timings.Total
 		res.Timings.Total = time.Since(start)
 		s.writeExtract(r, model, req, res)
-		s.served(r, m.ID, "extract", len(res.Items), res.Tokens, res.Timings)
+		s.served(r, m.ID, "extract", len(res.Found), res.Tokens, res.Timings)
 		return m.ID, nil
 	})
 }
 
 // unreadable is the first item's error, for a client that would take a failed item for one in which nothing was found.
-func unreadable(c dialect.Caller, res *worker.ExtractResult) error {
-	for i := range res.Items {
-		if err := res.Items[i].Err; err != nil && !c.ReadsItemErrors() {
+func unreadable(c dialect.Caller, res *worker.Result) error {
+	for i := range res.Found {
+		if err := res.Found[i].Err; err != nil && !c.ReadsItemErrors() {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Server) writeExtract(r *httpd.Request, model string, req *api.ExtractRequest, res *worker.ExtractResult) {
-	out := api.ExtractResponse{Model: model, Items: make([]api.ExtractItem, len(res.Items)), Usage: &api.Usage{InputTokens: res.Tokens}}
-	for i, x := range res.Items {
+func (s *Server) writeExtract(r *httpd.Request, model string, req *api.ExtractRequest, res *worker.Result) {
+	out := api.ExtractResponse{Model: model, Items: make([]api.ExtractItem, len(res.Found)), Usage: &api.Usage{InputTokens: res.Tokens}}
+	for i, x := range res.Found {
 		out.Items[i] = api.ExtractItem{ID: api.ItemID(&req.Items[i], i), Entities: x.Entities, Classifications: x.Classes, Error: x.Err}
 	}
 	s.setHeaders(r, res.Model, res.Timings.Wire(), res.Tokens)

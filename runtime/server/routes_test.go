@@ -298,6 +298,6 @@ func TestNothingLeaks(t *testing.T) {
 // panicking panics instead of scoring.
 type panicking struct{ fakeTasks }
 
-func (*panicking) Score(context.Context, *worker.ScoreRequest) (*worker.ScoreResult, error) {
+func (*panicking) Score(context.Context, *worker.ScoreRequest) (*worker.Result, error) {
 	panic("boom")
 }

@@ -58,7 +58,7 @@ func (s *Server) score(r *httpd.Request, model string) {
 	})
 }
 
-func (s *Server) writeScore(r *httpd.Request, model string, req *api.ScoreRequest, res *worker.ScoreResult, order []int) {
+func (s *Server) writeScore(r *httpd.Request, model string, req *api.ScoreRequest, res *worker.Result, order []int) {
 	out := api.ScoreResponse{Model: model, QueryID: req.Query.ID, HasQuery: req.Query.HasID,
 		Scores: make([]api.Score, len(order)),
 		Usage:  &api.Usage{InputTokens: res.Tokens, ContentTokens: res.ContentTokens, HasContent: true}}

@@ -15,8 +15,8 @@ import (
 // tasks is what the server asks of a worker beyond encode. Texts are checked for size and encoding before; everything that
 // depends on the model is the worker's to check. Errors are *errs.Error.
 type tasks interface {
-	Score(ctx context.Context, r *worker.ScoreRequest) (*worker.ScoreResult, error)
-	Classify(ctx context.Context, r *worker.ClassifyRequest) (*worker.ClassifyResult, error)
+	Score(ctx context.Context, r *worker.ScoreRequest) (*worker.Result, error)
+	Classify(ctx context.Context, r *worker.ClassifyRequest) (*worker.Result, error)
 	Tokenize(ctx context.Context, model string, texts []string, addSpecial bool) ([][]worker.Token, error)
 	Detokenize(ctx context.Context, model string, ids [][]int32, skipSpecial bool) ([]string, error)
 }

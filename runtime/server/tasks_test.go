@@ -21,7 +21,7 @@ type fakeTasks struct {
 	labels  []string
 }
 
-func (f *fakeTasks) Score(ctx context.Context, r *worker.ScoreRequest) (*worker.ScoreResult, error) {
+func (f *fakeTasks) Score(ctx context.Context, r *worker.ScoreRequest) (*worker.Result, error) {
 	f.mu.Lock()
 	f.scored = append(f.scored, r)
 	f.mu.Unlock()
@@ -35,7 +35,7 @@ func (f *fakeTasks) Score(ctx context.Context, r *worker.ScoreRequest) (*worker.
 	if f.err != nil {
 		return nil, f.err
 	}
-	res := &worker.ScoreResult{Tokens: 10 * len(r.Texts), ContentTokens: 7 * len(r.Texts),
+	res := &worker.Result{Tokens: 10 * len(r.Texts), ContentTokens: 7 * len(r.Texts),
 		Timings: worker.Timings{Total: 2 * time.Millisecond, Inference: time.Millisecond, BatchWait: time.Microsecond}}
 	for _, t := range r.Texts {
 		res.Scores = append(res.Scores, shared(r.Query, t))
@@ -56,14 +56,14 @@ func shared(a, b string) (n float64) {
 	return n
 }
 
-func (f *fakeTasks) Classify(_ context.Context, r *worker.ClassifyRequest) (*worker.ClassifyResult, error) {
+func (f *fakeTasks) Classify(_ context.Context, r *worker.ClassifyRequest) (*worker.Result, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.classed = append(f.classed, r)
 	if f.err != nil {
 		return nil, f.err
 	}
-	res := &worker.ClassifyResult{Labels: f.labels, Tokens: 5 * (len(r.Texts) + len(r.Pairs))}
+	res := &worker.Result{Labels: f.labels, Tokens: 5 * (len(r.Texts) + len(r.Pairs))}
 	raw := 0.0
 	if r.RawScores {
 		raw = 100
@@ -71,12 +71,12 @@ func (f *fakeTasks) Classify(_ context.Context, r *worker.ClassifyRequest) (*wor
 	for _, p := range r.Pairs {
 		row := make([]float64, len(f.labels))
 		row[0] = shared(p[0], p[1]) + raw
-		res.Scores = append(res.Scores, row)
+		res.Classes = append(res.Classes, row)
 	}
 	for _, t := range r.Texts {
 		row := make([]float64, len(f.labels))
 		row[len(row)-1] = float64(len(t)) + raw
-		res.Scores = append(res.Scores, row)
+		res.Classes = append(res.Classes, row)
 	}
 	return res, nil
 }

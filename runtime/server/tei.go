@@ -156,7 +156,7 @@ func (s *Server) teiTokenize(r *httpd.Request, _ string) {
 		for i, list := range read {
 			out[i] = make([]api.Token, len(list))
 			for k, t := range list {
-				out[i][k] = api.Token(t)
+				out[i][k] = t
 			}
 			tokens += len(list)
 		}

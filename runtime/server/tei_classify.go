@@ -12,6 +12,7 @@ import (
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/httpd"
+	"github.com/sie-engine/sie/runtime/task"
 	"github.com/sie-engine/sie/runtime/worker"
 )
 
@@ -60,7 +61,7 @@ func (s *Server) teiRerank(r *httpd.Request, _ string) {
 // teiScores returns one score per text, in order.
 func (s *Server) teiScores(ctx context.Context, m *catalog.Resolved, req *api.TEIRerankRequest, options map[string]any) (
 	scores []float64, tokens int, t worker.Timings, err error) {
-	if m.Family != catalog.FamilyCrossEncoder {
+	if !task.ScoresPairs(m) {
 		res, err := s.tasks.Score(ctx, &worker.ScoreRequest{Model: m.ID, Query: req.Query, Texts: req.Texts, Field: "texts", Options: options, TruncateLeft: req.Left})
 		if err != nil {
 			return nil, 0, t, err
@@ -76,7 +77,7 @@ func (s *Server) teiScores(ctx context.Context, m *catalog.Resolved, req *api.TE
 		return nil, 0, t, err
 	}
 	scores = make([]float64, len(pairs))
-	for i, row := range res.Scores {
+	for i, row := range res.Classes {
 		if len(row) != 1 {
 			e := errs.NoScoring(m.ID)
 			e.Message, e.Status = "model is not a re-ranker model", fasthttp.StatusFailedDependency
@@ -148,7 +149,7 @@ func (s *Server) predictSome(ctx context.Context, model string, req *api.TEIPred
 	if err != nil {
 		return 0, t, err
 	}
-	for k, row := range res.Scores {
+	for k, row := range res.Classes {
 		if _, err := ranking(model, row); err != nil {
 			return 0, t, err
 		}

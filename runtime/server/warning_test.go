@@ -27,7 +27,7 @@ func TestWarningIsBounded(t *testing.T) {
 // ignoring answers as a worker that ignored two options.
 type ignoring struct{ fakeTasks }
 
-func (f *ignoring) Score(ctx context.Context, r *worker.ScoreRequest) (*worker.ScoreResult, error) {
+func (f *ignoring) Score(ctx context.Context, r *worker.ScoreRequest) (*worker.Result, error) {
 	res, err := f.fakeTasks.Score(ctx, r)
 	if err == nil && len(r.Options) > 0 {
 		res.Ignored = []string{"normalize", "top_k"}

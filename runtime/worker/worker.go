@@ -1,259 +1,159 @@
+// Package worker gives the tasks of a host's models as one object, with a request type for each operation.
+//
+// Entry points: New, then Encode, Score, Extract, Classify, Tokenize and Detokenize; the rest is model.Host's. It starts no
+// goroutine and keeps no state.
 package worker
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
-	"sync"
-	"sync/atomic"
-	"time"
 
-	"github.com/sie-engine/sie/catalog"
-	"github.com/sie-engine/sie/internal/errs"
-	"github.com/sie-engine/sie/internal/lockorder"
-	"github.com/sie-engine/sie/runtime/batch"
-	"github.com/sie-engine/sie/runtime/engine"
-	"github.com/sie-engine/sie/runtime/metrics"
-	"github.com/sie-engine/sie/runtime/registry"
-	"github.com/sie-engine/sie/weights/hub"
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/runtime/model"
+	"github.com/sie-engine/sie/runtime/task"
 )
 
-// Options of a worker. Zero fields take the defaults in brackets.
-type Options struct {
-	Catalog   *catalog.Catalog // required
-	Hub       *hub.Resolver    // required; finds and fetches weights, and is closed with the worker
-	Devices   []engine.Options // equal GPUs, or the CPU and how many threads [the CPU]
-	Precision string           // auto, fp32, bf16, int8, fp16 or fp8 [auto]
-	GPUType   string           // what the GPUs count as [found from their name]
+// Worker is a host whose models serve every task.
+type Worker struct{ *model.Host }
 
-	Pinned          []string         // ids whose models are never unloaded
-	LoadTimeout     time.Duration    // a load that takes longer fails; downloads go on from there at the next [30 min]
-	IdleEvict       time.Duration    // a model that is not used for so long is unloaded [never]
-	EvictWait       time.Duration    // a load waits this long for the last user of a model that has to go [30 s]
-	MemoryBudget    int64            // bytes of packed weights on each device; 0: as much as there is memory
-	LoadWait        time.Duration    // a cold request waits this long for its model, then gets MODEL_LOADING [2 s]
-	MaxBatchTokens  int              // overrides the profiles' max_batch_tokens
-	Batch           batch.Options    // as documented there
-	MaxQueueItems   int              // [2,048]
-	MaxLoRAs        int              // LoRA adapters of one model at a time [10]
-	MemoryThreshold float64          // share of memory above which unused models are unloaded [0.95]
-	Metrics         *metrics.Metrics // required
-	Log             *slog.Logger     // [slog.Default()]
-
-	// Intercept, if set, is called before a batch goes to the device; an error fails the batch instead. It is how tests
-	// make a device run out of memory or get lost.
-	Intercept func(*engine.Batch) error
-}
-
-// Worker is one inference process. Its methods are safe for concurrent use.
-type Worker struct {
-	opt     Options
-	view    atomic.Pointer[view]            // of the catalog; swapped by SetCatalog
-	swap    lockorder.Mutex[lockorder.Swap] // held by SetCatalog
-	devices []*device
-	slots   *batch.Device // over all devices
-	models  *registry.Registry[*model]
-	loaded  sync.Map      // by key: the *model, while it is loaded
-	seen    sync.Map      // names of the models that were loaded, for the metrics
-	memory  func() memory // of the host
-	usage   usage
-	records func()        // called before programs are recorded, in tests; nil: nobody
-	lost    chan struct{} // closed when a device failed for good
-	lose    sync.Once
-}
-
-// slotsInFlight is how many batches a runner takes at a time.
-const slotsInFlight = 2
+// Options are the host's; Tasks are set by New.
+type Options = model.Options
 
 // New opens the devices. No model is loaded yet.
 func New(opt Options) (*Worker, error) {
-	if opt.LoadWait == 0 {
-		opt.LoadWait = 2 * time.Second
-	}
-	if opt.MaxQueueItems == 0 {
-		opt.MaxQueueItems = 2048
-	}
-	if opt.MaxLoRAs == 0 {
-		opt.MaxLoRAs = 10
-	}
-	if opt.MemoryThreshold == 0 {
-		opt.MemoryThreshold = 0.95
-	}
-	if opt.Log == nil {
-		opt.Log = slog.Default()
-	}
-	if len(opt.Devices) == 0 {
-		opt.Devices = []engine.Options{{}}
-	}
-	devices, err := openDevices(opt.Devices)
+	opt.Tasks = task.Tasks()
+	h, err := model.New(opt)
 	if err != nil {
 		return nil, err
 	}
-	w := &Worker{opt: opt, devices: devices, slots: batch.NewDevices(len(devices), slotsInFlight), lost: make(chan struct{}),
-		memory: hostMemory}
-	if err := w.checkPrecision(opt.Precision); err != nil {
-		closeDevices(devices)
-		return nil, err
+	return &Worker{h}, nil
+}
+
+// The types of other layers that callers meet here.
+type (
+	Changes   = model.Changes
+	Result    = task.Result
+	Extracted = task.Extracted
+	Sparse    = task.Sparse
+	Matrix    = task.Matrix
+	Hold      = task.Hold
+	Token     = api.Token
+	Timings   = api.Timings
+)
+
+// WithHold is task.WithHold.
+func WithHold(ctx context.Context, h Hold) context.Context { return task.WithHold(ctx, h) }
+
+// Request asks for the vectors of some texts, or of token ids. Exactly one of Texts and Tokens is set.
+type Request struct {
+	Model  string
+	Texts  []string
+	Tokens [][]int32
+	Field  string
+
+	Options      map[string]any
+	OutputTypes  []string
+	OutputDType  string
+	Instruction  *string
+	IsQuery      *bool
+	Dimensions   int
+	TruncateLeft bool
+	ForceFloat32 bool
+}
+
+// ScoreRequest asks how relevant texts are to a query.
+type ScoreRequest struct {
+	Model       string
+	Query       string
+	Texts       []string
+	Field       string
+	Instruction *string
+	Options     map[string]any
+
+	TruncateLeft bool
+}
+
+// ExtractRequest asks what is in some texts.
+type ExtractRequest struct {
+	Model   string
+	Texts   []string
+	Labels  []string
+	Options map[string]any
+}
+
+// ClassifyRequest asks a model with a classification head for the scores of its labels. Exactly one of Texts and Pairs is set.
+type ClassifyRequest struct {
+	Model     string
+	Texts     []string
+	Pairs     [][2]string
+	Field     string
+	RawScores bool
+	Options   map[string]any
+
+	TruncateLeft bool
+}
+
+// Encode gives texts their vectors.
+func (w *Worker) Encode(ctx context.Context, r *Request) (*Result, error) {
+	inputs := task.Texts(r.Texts)
+	if r.Tokens != nil {
+		inputs = task.TokenLists(r.Tokens)
 	}
-	v, err := w.newView(opt.Catalog)
-	if err != nil {
-		closeDevices(devices)
-		return nil, err
-	}
-	w.view.Store(v)
-	w.models = registry.New[*model](registry.Options{
-		Classify: classify,
-		Short:    w.short,
-		NoMemory: curable,
-		Pinned:   func(key string) bool { return w.view.Load().pinned[key] },
-		Idle:     opt.IdleEvict,
-		Timeout:  opt.LoadTimeout,
-		Drain:    opt.EvictWait,
-		Cooldowns: map[string]time.Duration{"OOM": time.Minute, "TIMEOUT": time.Minute, "ENGINE": time.Minute, "UNKNOWN": time.Minute,
-			"STORAGE": 2 * time.Minute, "PLACEMENT": 10 * time.Minute},
-		Changed: w.changed,
-	})
-	w.models.Watch(0)
-	opt.Metrics.QueueDepth(func(report func(string, int)) {
-		w.models.Each(func(_ string, m *model) { report(m.name, m.queued()) })
-	})
-	opt.Metrics.Models(w.reportModels)
-	opt.Metrics.DeviceMemory(w.reportMemory)
-	opt.Metrics.Activations(func(report func(string, int64)) {
-		for _, d := range w.devices {
-			has := d.runner.Stats()
-			report(d.name, has.ArenaBytes+has.SlotBytes)
+	return w.run(ctx, r.Model, &task.Request{Op: task.Encode, Inputs: inputs, Field: r.Field, Options: r.Options, OutputTypes: r.OutputTypes,
+		OutputDType: r.OutputDType, Instruction: r.Instruction, IsQuery: r.IsQuery, Dimensions: r.Dimensions, TruncateLeft: r.TruncateLeft,
+		ForceFloat32: r.ForceFloat32})
+}
+
+// Score gives texts their scores.
+func (w *Worker) Score(ctx context.Context, r *ScoreRequest) (*Result, error) {
+	return w.run(ctx, r.Model, &task.Request{Op: task.Score, Query: &api.Item{Text: r.Query, HasText: true}, Inputs: task.Texts(r.Texts),
+		Field: r.Field, Options: r.Options, Instruction: r.Instruction, TruncateLeft: r.TruncateLeft})
+}
+
+// Extract says what is in texts.
+func (w *Worker) Extract(ctx context.Context, r *ExtractRequest) (*Result, error) {
+	return w.run(ctx, r.Model, &task.Request{Op: task.Extract, Inputs: task.Texts(r.Texts), Labels: r.Labels, Options: r.Options})
+}
+
+// Classify gives the scores of the labels of a classification head.
+func (w *Worker) Classify(ctx context.Context, r *ClassifyRequest) (*Result, error) {
+	inputs := task.Texts(r.Texts)
+	if r.Pairs != nil {
+		inputs = make([]api.Item, len(r.Pairs))
+		for i := range r.Pairs {
+			inputs[i] = api.Item{Text: r.Pairs[i][0], HasText: true, Extra: &api.ItemExtra{Second: &r.Pairs[i][1]}}
 		}
-	})
-	return w, nil
+	}
+	return w.run(ctx, r.Model, &task.Request{Op: task.Classify, Inputs: inputs, Field: r.Field, RawScores: r.RawScores, Options: r.Options,
+		TruncateLeft: r.TruncateLeft})
 }
 
-// Close unloads every model and gives the devices back. No request may be running.
-func (w *Worker) Close() {
-	w.models.Close()
-	w.opt.Hub.Close()
-	closeDevices(w.devices)
+func (w *Worker) run(ctx context.Context, id string, r *task.Request) (*Result, error) {
+	var err error
+	if r.Model, err = w.Describe(id); err != nil {
+		return nil, err
+	}
+	r.Name = id
+	p, err := task.Prepare(r)
+	if err != nil {
+		return nil, err
+	}
+	return p.Run(ctx, w.Host)
 }
 
-// Preload loads the model behind id and waits until it is there.
-func (w *Worker) Preload(ctx context.Context, id string) error {
+// Tokenize splits texts as the model's tokenizer does.
+func (w *Worker) Tokenize(ctx context.Context, id string, texts []string, addSpecial bool) ([][]Token, error) {
 	m, err := w.Describe(id)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := m.Usable(); err != nil {
-		return err
-	}
-	ref, err := w.models.Acquire(ctx, w.key(m), w.loader(m))
+	return task.Tokenize(ctx, w.Host, m, texts, addSpecial)
+}
+
+// Detokenize turns lists of token ids back into texts.
+func (w *Worker) Detokenize(ctx context.Context, id string, ids [][]int32, skipSpecial bool) ([]string, error) {
+	m, err := w.Describe(id)
 	if err != nil {
-		return fmt.Errorf("model %s: %w", id, err)
+		return nil, err
 	}
-	ref.Release()
-	return nil
+	return task.Detokenize(ctx, w.Host, m, ids, skipSpecial)
 }
-
-// LostC is closed when a device failed for good: the process should drain and exit.
-func (w *Worker) LostC() <-chan struct{} { return w.lost }
-
-// changed logs and counts a model's new state.
-func (w *Worker) changed(key string, s registry.State) {
-	w.opt.Log.Info("model "+string(s), "weights", key)
-	if _, known := w.view.Load().copies[key]; s == registry.Loaded && !known { // asked for just before its entry was removed
-		w.models.Unload(key)
-	}
-}
-
-// reportModels reports the packed weights of every loaded model, and of those of the catalog that were loaded that they have
-// none. A model that was removed is reported until it is gone.
-func (w *Worker) reportModels(report func(model, device string, bytes int64)) {
-	w.models.Each(func(_ string, m *model) {
-		for i, d := range w.devices {
-			report(m.name, d.name, m.copies[i].Bytes())
-		}
-	})
-	v := w.view.Load()
-	w.seen.Range(func(name, _ any) bool {
-		if _, ok := v.keys[name.(string)]; !ok {
-			w.seen.Delete(name)
-			return true
-		}
-		for _, d := range w.devices {
-			report(name.(string), d.name, 0)
-		}
-		return true
-	})
-}
-
-// Lost reports whether LostC is closed.
-func (w *Worker) Lost() bool {
-	select {
-	case <-w.lost:
-		return true
-	default:
-		return false
-	}
-}
-
-// Precision is what models run in, but for a profile in float32 on the CPU and a checkpoint in fp16 on a GPU.
-func (w *Worker) Precision() string {
-	if c, ok := engine.ParseCompute(w.opt.Precision); ok {
-		return c.String()
-	}
-	return w.devices[0].about.DefaultCompute().String()
-}
-
-// Describe returns the catalog's entry for a model id, or the 404 with suggestions.
-func (w *Worker) Describe(id string) (*catalog.Resolved, error) {
-	m, err := w.view.Load().catalog.Resolve(id)
-	if err != nil {
-		return nil, errs.UnknownModel(err.Error())
-	}
-	return m, nil
-}
-
-// DescribeOpenAI is Describe for OpenAI-style routes, where "org__name" also names "org/name".
-func (w *Worker) DescribeOpenAI(id string) (*catalog.Resolved, error) {
-	m, err := w.view.Load().catalog.ResolveOpenAI(id)
-	if err != nil {
-		return nil, errs.UnknownModel(err.Error())
-	}
-	return m, nil
-}
-
-// Full reports that a request for id will find no room, when that is certain before its body is read: the model is loaded
-// and its queues take not one item more. An overloaded server then spends next to nothing on what it will refuse. Everything
-// else, an unknown id included, is for Encode to decide. retry is when it may come again, 0 where the queues are full by items.
-func (w *Worker) Full(id string) (retry time.Duration, full bool) {
-	l, ok := w.loaded.Load(w.view.Load().keys[id])
-	if !ok {
-		return 0, false
-	}
-	e := l.(*model).full()
-	if e == nil {
-		return 0, false
-	}
-	return e.RetryAfter, true
-}
-
-// AllFull is Full for a request whose model is not known yet: no loaded model has room.
-func (w *Worker) AllFull() (retry time.Duration, full bool) {
-	w.loaded.Range(func(_, l any) bool {
-		e := l.(*model).full()
-		if e == nil {
-			retry, full = 0, false
-			return false
-		}
-		if !full || e.RetryAfter < retry {
-			retry = e.RetryAfter
-		}
-		full = true
-		return true
-	})
-	return retry, full
-}
-
-// QueueLimit is how many items a queue takes.
-func (w *Worker) QueueLimit() int { return w.opt.MaxQueueItems }
-
-// QueueWait is how long a request may be predicted to wait in a queue; 0: as long as there is room.
-func (w *Worker) QueueWait() time.Duration { return w.opt.Batch.MaxBacklog }

@@ -14,7 +14,7 @@ step() {
   steps+=("$(printf '%6d s  %s' $((SECONDS - start)) "$name")")
 }
 
-race_packages="./internal/lockorder ./weights/hub ./runtime/batch ./runtime/registry ./runtime/server ./runtime/worker ./runtime/tokenizer ./runtime/engine"
+race_packages="./internal/lockorder ./weights/hub ./runtime/batch ./runtime/registry ./runtime/server ./runtime/model ./runtime/task ./runtime/tokenizer ./runtime/engine"
 
 step "Kernel tools" python3 -B -m unittest discover -s tools/kernels
 step "Mutation check, its own tests" python3 -B -m unittest discover -s tools/mutate

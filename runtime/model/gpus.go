@@ -1,0 +1,116 @@
+package model
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/lockorder"
+	"github.com/sie-engine/sie/runtime/engine"
+)
+
+// GPUType is what the cards count as where clients choose machines, "h100", or "" without a GPU. A worker with different
+// cards is named after the first.
+func (h *Host) GPUType() string {
+	if d := h.devices[0]; d.about.Kind == engine.CUDA {
+		return cmp.Or(h.opt.GPUType, gpuType(d.about.Name, d.about.MemoryTotal))
+	}
+	return ""
+}
+
+// reportMemory reports the memory of every card that tells it.
+func (h *Host) reportMemory(report func(device string, used, total int64)) {
+	for _, d := range h.devices {
+		if d.memory == nil {
+			continue
+		}
+		if free, total, err := d.memory(); err == nil {
+			report(d.name, total-free, total)
+		}
+	}
+}
+
+// usage keeps the last two samples of the cards, so that status frames, five a second for each watcher, neither ask the
+// devices each time nor show how busy a card was in too short a moment.
+type usage struct {
+	mu      lockorder.Mutex[lockorder.Usage] // guards the fields below
+	at      time.Time
+	working []time.Duration
+	last    []api.GPUStatus
+	asking  chan struct{} // closed when the devices have answered; nil while nobody asks them
+}
+
+const usageWindow = time.Second
+
+// gpus describes every card; the result is shared and read-only.
+func (h *Host) gpus() []api.GPUStatus {
+	u := &h.usage
+	u.mu.Lock()
+	for u.asking != nil && u.last == nil { // the first sample
+		asking := u.asking
+		u.mu.Unlock()
+		<-asking
+		u.mu.Lock()
+	}
+	now := time.Now()
+	if u.asking != nil || !u.at.IsZero() && now.Sub(u.at) < usageWindow {
+		defer u.mu.Unlock()
+		return u.last
+	}
+	u.asking = make(chan struct{})
+	at, before := u.at, u.working
+	u.mu.Unlock()
+	list, working := h.sample(now.Sub(at), before)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.at, u.working, u.last = now, working, list
+	close(u.asking)
+	u.asking = nil
+	return list
+}
+
+// sample asks every card. before is for how long each had been working when that was last asked, so long ago; nil: never.
+func (h *Host) sample(ago time.Duration, before []time.Duration) ([]api.GPUStatus, []time.Duration) {
+	list := []api.GPUStatus{}
+	working := make([]time.Duration, len(h.devices))
+	for i, d := range h.devices {
+		if d.memory == nil {
+			continue
+		}
+		working[i] = h.slots.Working(i)
+		g := api.GPUStatus{Device: d.name, Name: d.about.Name, GPUType: cmp.Or(h.opt.GPUType, gpuType(d.about.Name, d.about.MemoryTotal)),
+			MemoryTotalBytes: d.about.MemoryTotal, MemoryThresholdPct: 100 * h.opt.MemoryThreshold}
+		if free, total, err := d.memory(); err == nil {
+			g.MemoryUsedBytes, g.MemoryTotalBytes = total-free, total
+		}
+		if before != nil {
+			g.UtilizationPct = int(min(100, 100*(working[i]-before[i])/max(1, ago)))
+		}
+		list = append(list, g)
+	}
+	return list, working
+}
+
+// gpuTypes are the machine profiles of the reference, and of newer cards in its manner, by a word of the card's name.
+var gpuTypes = map[string]string{"L4": "l4", "T4": "t4", "A10G": "a10g", "A10": "a10", "A30": "a30", "A40": "a40", "L40": "l40",
+	"L40S": "l40s", "H100": "h100", "GH200": "gh200", "H200": "h200", "B200": "b200", "GB200": "gb200", "B300": "b300"}
+
+// gpuType names a card as clients do that choose a machine profile; "unknown" is what the reference says of any other.
+func gpuType(name string, memory int64) string {
+	words := strings.FieldsFunc(strings.ToUpper(name), func(r rune) bool { return r == ' ' || r == '-' })
+	for i, word := range words {
+		if t, ok := gpuTypes[word]; ok {
+			return t
+		}
+		switch {
+		case word == "A100" && memory > 60<<30:
+			return "a100-80gb"
+		case word == "A100":
+			return "a100-40gb"
+		case word == "RTX" && i+1 < len(words) && len(words[i+1]) == 4 && strings.Trim(words[i+1], "0123456789") == "":
+			return "rtx-" + words[i+1]
+		}
+	}
+	return "unknown"
+}

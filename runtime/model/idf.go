@@ -1,0 +1,111 @@
+package model
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sie-engine/sie/internal/files"
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/tokenizer"
+)
+
+// The files in which a SPLADE model publishes the weights of query tokens, in order of preference.
+var idfFiles = []string{"query_token_weights.txt", "idf.json"}
+
+// maxIDFBytes bounds such a file; a table over 250,000 tokens has some 6 MB.
+const maxIDFBytes = 64 << 20
+
+// readIDF returns the weight of each token id in queries, or nil where the model has no table.
+func readIDF(dir string, t *tokenizer.Tokenizer) ([]float32, error) {
+	for _, name := range idfFiles {
+		data, err := files.Read(filepath.Join(dir, name), maxIDFBytes)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		switch {
+		case errors.Is(err, files.ErrTooLarge):
+			return nil, &arch.ModelError{File: name, Reason: fmt.Sprintf("is larger than %d MB", maxIDFBytes>>20)}
+		case err != nil:
+			return nil, &arch.ModelError{File: name, Reason: err.Error()}
+		}
+		parse := parseIDFJSON
+		if strings.HasSuffix(name, ".txt") {
+			parse = parseIDFTable
+		}
+		weights := make([]float32, t.VocabSize())
+		err = parse(data, func(token string, w float64) error {
+			if math.IsNaN(w) || math.IsInf(w, 0) || math.Abs(w) > math.MaxFloat32 {
+				return fmt.Errorf("token %.40q has the weight %v; it must be finite", token, w)
+			}
+			if id, ok := t.TokenToID(token); ok { // tokens of no id cannot occur in a query
+				weights[id] = float32(w)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, &arch.ModelError{File: name, Reason: err.Error()}
+		}
+		return weights, nil
+	}
+	return nil, nil
+}
+
+// queryWeights returns the weight of each token id in queries that the model's own module has, or nil without one. The module
+// reads a query without special tokens, so those that frame a text weigh nothing.
+func (l *Model) queryWeights() ([]float32, error) {
+	have := l.weights.QueryWeights
+	if have == nil {
+		return nil, nil
+	}
+	if n := l.tokenizer.VocabSize(); n > len(have) {
+		return nil, &arch.ModelError{File: "tokenizer.json", Reason: fmt.Sprintf("has ids up to %d; the queries' table has %d weights", n-1, len(have))}
+	}
+	table := slices.Clone(have)
+	for _, id := range []int32{l.tokenizer.Special().CLS, l.tokenizer.Special().SEP} {
+		if id >= 0 {
+			table[id] = 0
+		}
+	}
+	return table, nil
+}
+
+func parseIDFJSON(data []byte, entry func(string, float64) error) error {
+	var table map[string]float64
+	if err := json.Unmarshal(data, &table); err != nil {
+		return fmt.Errorf("is no JSON object of numbers: %w", err)
+	}
+	for token, w := range table {
+		if err := entry(token, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseIDFTable reads lines of token, tab, weight.
+func parseIDFTable(data []byte, entry func(string, float64) error) error {
+	lines := bufio.NewScanner(strings.NewReader(string(data)))
+	for n := 1; lines.Scan(); n++ {
+		line := lines.Text()
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		token, number, ok := strings.Cut(line, "\t")
+		w, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if !ok || err != nil {
+			return fmt.Errorf("line %d is not a token, a tab and a number", n)
+		}
+		if err := entry(token, w); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	return lines.Err()
+}

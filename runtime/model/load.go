@@ -1,0 +1,363 @@
+package model
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/lockorder"
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/batch"
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/registry"
+	"github.com/sie-engine/sie/runtime/tokenizer"
+	"github.com/sie-engine/sie/weights/hub"
+)
+
+// Model is one set of packed weights with its tokenizer, shared by every id and profile over them. It implements
+// registry.Model.
+type Model struct {
+	host      *Host
+	key       string
+	name      string        // id under which metrics show it
+	copies    []*arch.Model // the weights on each device
+	weights   *arch.Model   // the first of them, for what they have in common
+	tokenizer *tokenizer.Tokenizer
+	maxTokens int // of one text, special tokens included
+	vocab     int
+	options   batch.Options
+	files     hub.Resolved // in use until Close, so that they stay on the disk
+
+	idf  []float32 // SPLADE: the weight of each token id in queries; nil: queries run like documents
+	kept sync.Map  // what Keep has
+
+	loras *loras
+
+	variants atomic.Pointer[variants] // replaced when one more is recorded
+
+	mu      lockorder.Mutex[lockorder.Model] // guards the fields below, and who replaces variants
+	making  map[arch.Want]*making
+	scratch engine.Footprint // of the largest batch of the variants, and of what the model can be asked for besides
+}
+
+// loader is how the weights behind m are loaded. What it makes depends on m's key alone, not on which of the ids over the
+// same weights is asked for first: their pooling, lengths and prompts are applied per request.
+func (h *Host) loader(m *catalog.Resolved) registry.Load[*Model] {
+	key := h.key(m)
+	shared, ok := h.view.Load().copies[key]
+	if !ok { // the entry was removed just now
+		shared = copyOf{first: m, maxTokens: m.MaxSequenceLength}
+	}
+	id := shared.first.HFID
+	if shared.first.WeightsPath != "" {
+		id = shared.first.WeightsPath
+	}
+	start := time.Now()
+	var found hub.Resolved
+	return registry.Load[*Model]{
+		Find: func(ctx context.Context) (ok bool, err error) {
+			found, ok, err = h.opt.Hub.Find(ctx, id, shared.first.Revision)
+			return ok, err
+		},
+		Fetch: func(ctx context.Context) (err error) {
+			found, err = h.opt.Hub.Resolve(ctx, id, shared.first.Revision)
+			return err
+		},
+		Pack: func(ctx context.Context) (*Model, error) {
+			l, err := h.load(ctx, key, shared, found)
+			if err == nil {
+				h.opt.Log.Info("model ready", "model", shared.first.ID, "weights", string(found.Source), "device", h.DeviceName(),
+					"precision", l.weights.Compute.String(), "dim", l.weights.Dim, "max_tokens", l.maxTokens, "packed_mib", l.Bytes()>>20,
+					"took", time.Since(start).Round(time.Millisecond))
+				if n := l.weights.Denormals(); n > 0 {
+					h.opt.Log.Info("weights too small for a normal float32 became 0: each would slow its products down", "model", shared.first.ID, "values", n)
+				}
+			}
+			return l, err
+		},
+		Drop: func() { found.Release() },
+	}
+}
+
+// load packs and records the model that was found, which it holds from then on. It is called by the registry, one load at
+// a time. ctx bounds its waits for memory.
+func (h *Host) load(ctx context.Context, key string, shared copyOf, found hub.Resolved) (*Model, error) {
+	m := shared.first
+	compute, err := h.compute(m)
+	if err != nil {
+		return nil, err
+	}
+	task, ok := h.opt.Tasks[m.Family]
+	if !ok {
+		return nil, &arch.ModelError{Reason: fmt.Sprintf("models of the family %q are not served", m.Family)}
+	}
+	if m.Model.File == "" { // nobody wrote down what it is
+		if is, _, err := arch.Detect(found.Dir); err == nil && is != task {
+			return nil, &arch.ModelError{File: "config.json", Field: "architectures", Reason: fmt.Sprintf(
+				"the model is made for the task %s and was taken for one of %s when it could not be seen; start again, or send SIGHUP", is, task)}
+		}
+	}
+	folder, err := arch.TokenizerFolder(found.Dir)
+	if err != nil {
+		return nil, err
+	}
+	tok, err := tokenizer.Load(folder)
+	if err != nil {
+		return nil, tokenizerError{err}
+	}
+	tokens := m.MaxBatchTokens
+	if h.opt.MaxBatchTokens > 0 {
+		tokens = h.opt.MaxBatchTokens
+	}
+	copies, need, err := h.pack(ctx, found.Dir, arch.Options{Task: task, Compute: compute, MaxSeqLen: shared.maxTokens, MaxTokens: tokens})
+	if err != nil {
+		h.Fatal(err)
+		tok.Close()
+		return nil, err
+	}
+	a := copies[0]
+	l := &Model{host: h, key: key, name: m.ID, copies: copies, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
+		scratch: need, options: h.queueOptions(m, a), files: found}
+	l.variants.Store(&variants{})
+	if task == arch.Splade {
+		if l.idf, err = readIDF(found.Dir, tok); err == nil && l.idf == nil {
+			l.idf, err = l.queryWeights()
+		}
+	}
+	if err := cmp.Or(err, l.check()); err != nil {
+		tok.Close()
+		closeCopies(copies)
+		return nil, err
+	}
+	l.loras = newLoras(l, h.opt.MaxLoRAs)
+	l.loras.preload(lorasOf(shared.users))
+	h.loaded.Store(key, l)
+	h.seen.Store(m.ID, nil)
+	return l, nil
+}
+
+// pack packs the weights in dir on every device, at the same time, once there is room for them, for what packing them takes
+// beside them, and for the largest batch. The host's memory alone is what is taken in passing.
+func (h *Host) pack(ctx context.Context, dir string, o arch.Options) ([]*arch.Model, engine.Footprint, error) {
+	var s engine.Footprint
+	size, err := arch.SizeOf(dir, h.devices[0].engine, o)
+	if err != nil {
+		return nil, s, err
+	}
+	if err := h.makeRoom(ctx, need{weights: size.Packed, passing: size.Passing, whole: size.Packed, what: "its weights need"}); err != nil {
+		return nil, s, err
+	}
+	copies := make([]*arch.Model, len(h.devices))
+	failures := make([]error, len(h.devices))
+	var all sync.WaitGroup
+	for i, d := range h.devices {
+		all.Go(func() {
+			copies[i], failures[i] = arch.Load(dir, d.engine, o)
+		})
+	}
+	all.Wait()
+	for i, err := range failures {
+		if err != nil {
+			closeCopies(copies)
+			return nil, s, h.devices[i].explain(err, size.Packed)
+		}
+	}
+	if s, err = scratchOf(copies[0]); err != nil {
+		closeCopies(copies)
+		return nil, s, err
+	}
+	arena, slots := s.Bytes()
+	if err := h.makeRoom(ctx, need{packed: copies[0].Bytes(), scratch: s, whole: copies[0].Bytes() + arena + slots,
+		what: "its weights and its largest batch need"}); err != nil {
+		closeCopies(copies)
+		return nil, s, err
+	}
+	return copies, s, nil
+}
+
+func closeCopies(copies []*arch.Model) {
+	for _, c := range copies {
+		if c != nil {
+			c.Close()
+		}
+	}
+}
+
+// tokenizerError is an error of loading a tokenizer, whatever its type: it is about the model's files.
+type tokenizerError struct{ error }
+
+func (e tokenizerError) Unwrap() error { return e.error }
+
+// check compares what the files say about one another.
+func (l *Model) check() error {
+	if have := l.tokenizer.VocabSize(); have > l.vocab {
+		return &arch.ModelError{File: "tokenizer.json", Reason: fmt.Sprintf(
+			"has ids up to %d; the model's vocabulary has %d entries", have-1, l.vocab)}
+	}
+	if n := l.tokenizer.CountSpecial(false); n > l.maxTokens {
+		return &arch.ModelError{File: "tokenizer.json", Reason: fmt.Sprintf(
+			"adds %d special tokens to a text; the model takes %d in all", n, l.maxTokens)}
+	}
+	return nil
+}
+
+// compute is the precision that the operator asked for, or else the device's best. A profile's compute_precision is about
+// GPUs and only decides where the operator left it open and the device has it.
+func (h *Host) compute(m *catalog.Resolved) (engine.Compute, error) {
+	want := h.opt.Precision
+	switch {
+	case h.inFloat32(m):
+		return engine.ComputeF32, nil
+	case want == "" || want == "auto":
+		return 0, nil
+	}
+	c, ok := engine.ParseCompute(want)
+	if !ok {
+		return 0, fmt.Errorf("model: unknown precision %q", want)
+	}
+	return c, nil
+}
+
+// queueOptions lays the model's adaptive batching over the server's.
+func (h *Host) queueOptions(m *catalog.Resolved, a *arch.Model) batch.Options {
+	o := h.opt.Batch
+	o.MaxCost, o.MaxSeqs = int(a.Caps().MaxTokens), int(a.Caps().MaxSeqs)
+	o.MaxItems = h.opt.MaxQueueItems
+	o.Work.PerToken, o.Work.PerPair = a.Work()
+	o.Fatal = h.Fatal
+	name := m.ID
+	o.NoMemory, o.MakeRoom, o.Recovered = noMemory, h.models.EvictOne, h.recovered(name)
+	o.BatchDone = func(items, tokens int, run time.Duration) { h.opt.Metrics.Batch(name, items, tokens, run) }
+	ad, from := &o.Adaptive, m.AdaptiveBatching
+	if from.Enabled != nil {
+		ad.Disabled = !*from.Enabled
+	}
+	for _, x := range []struct {
+		to   *time.Duration
+		from *float64
+	}{{&ad.TargetP50, from.TargetP50MS}, {&ad.MinTargetP50, from.MinTargetP50MS}, {&ad.MaxTargetP50, from.MaxTargetP50MS},
+		{&ad.MinWait, from.MinWaitMS}, {&ad.MaxWait, from.MaxWaitMS}} {
+		if x.from != nil {
+			*x.to = time.Duration(*x.from * float64(time.Millisecond))
+		}
+	}
+	for _, x := range []struct{ to, from *float64 }{{&ad.CalibrationMultiplier, from.CalibrationMultiplier},
+		{&ad.Gain, from.Gain}, {&ad.IntegralGain, from.IntegralGain}} {
+		if x.from != nil {
+			*x.to = *x.from
+		}
+	}
+	return o
+}
+
+// Limit is the most tokens of one text that m takes.
+func (l *Model) Limit(m *catalog.Resolved) int {
+	if n := m.MaxSequenceLength; n > 0 {
+		return min(n, l.maxTokens)
+	}
+	return l.maxTokens
+}
+
+// Bytes is the size of the packed weights, on all devices.
+func (l *Model) Bytes() int64 {
+	var n int64
+	for _, c := range l.copies {
+		n += c.Bytes()
+	}
+	if l.loras != nil {
+		n += l.loras.bytes.Load()
+	}
+	return n
+}
+
+// Idle reports that nothing is queued or in flight.
+func (l *Model) Idle() bool {
+	all := *l.variants.Load()
+	for _, v := range all {
+		if !v.Queue.Idle() {
+			return false
+		}
+	}
+	return true
+}
+
+// Close fails what is queued, waits for running batches and frees the weights.
+func (l *Model) Close() {
+	l.host.loaded.Delete(l.key)
+	for _, v := range l.recorded() { // nobody holds the model, so there will be no more
+		v.Queue.Close(batch.ErrClosed)
+		v.closePrograms()
+	}
+	l.loras.close()
+	l.tokenizer.Close()
+	closeCopies(l.copies)
+	l.files.Release()
+}
+
+// full says why no queue has room for one item more, of several the one that has some first; nil: one has.
+func (l *Model) full() *batch.FullError {
+	var first *batch.FullError
+	for _, v := range *l.variants.Load() {
+		e := v.Queue.Room(1)
+		if e == nil {
+			return nil
+		}
+		if first == nil || e.RetryAfter < first.RetryAfter {
+			first = e
+		}
+	}
+	return first
+}
+
+// Queued is how many items wait in the model's queues.
+func (l *Model) Queued() int {
+	return l.stats().Items
+}
+
+// stats adds up the queues; the controller shown is that of the queue with most items.
+func (l *Model) stats() batch.Stats {
+	all := *l.variants.Load()
+	var out batch.Stats
+	for _, v := range all {
+		s := v.Queue.Stats()
+		items, tokens := out.Items+s.Items, out.Tokens+s.Tokens
+		if s.Items >= out.Items {
+			out = s
+		}
+		out.Items, out.Tokens = items, tokens
+	}
+	return out
+}
+
+// publicCause is a load error in words that a client may see: without the machine's paths.
+func publicCause(err error) string {
+	var h *hub.Error
+	switch {
+	case errors.As(err, &h):
+		return withoutPaths(h.Message)
+	case errors.Is(err, fs.ErrNotExist):
+		var pe *fs.PathError
+		if errors.As(err, &pe) {
+			return "the file " + pe.Path[strings.LastIndexByte(pe.Path, '/')+1:] + " is missing from the model directory"
+		}
+	}
+	return withoutPaths(err.Error())
+}
+
+// withoutPaths cuts absolute paths down to their last element.
+func withoutPaths(s string) string {
+	words := strings.Fields(s)
+	for i, w := range words {
+		if at := strings.Index(w, "/"); at >= 0 && strings.Count(w[at:], "/") > 1 && !strings.Contains(w, "://") {
+			words[i] = w[:at] + w[strings.LastIndexByte(strings.TrimRight(w, "/:,;"), '/')+1:]
+		}
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,139 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/arch"
+	peft "github.com/sie-engine/sie/runtime/lora"
+	"github.com/sie-engine/sie/runtime/registry"
+	"github.com/sie-engine/sie/weights/hub"
+)
+
+const (
+	// maxAdapterBytes bounds what is downloaded for an adapter: its numbers in float32, and what its files say of them.
+	maxAdapterBytes = peft.MaxBytes + 16<<20
+	// maxFailedLoras bounds the failures that a model remembers; the one whose cooldown ends first is forgotten.
+	maxFailedLoras = 1024
+)
+
+// load finds and packs an adapter, in turn with the loads of models: it shares their downloads' limit and their budget.
+func (s *loras) load(a *lora) {
+	defer s.jobs.Done()
+	h := s.model.host
+	found, err := s.find(a.key)
+	if err == nil {
+		err = h.models.Alone(s.ctx, func() error { return s.pack(a, found.Dir) })
+		found.Release()
+	}
+	f := s.ended(a.key, err)
+	if f == nil {
+		return
+	}
+	log := h.opt.Log.Warn
+	if f.Permanent && !a.key.operator { // a client's mistake, and told to it
+		log = h.opt.Log.Debug
+	}
+	log("LoRA adapter failed to load", "lora", a.key.id, "weights", s.model.key, "error", err)
+}
+
+// ended notes what became of a load and returns the failure, if it is one.
+func (s *loras) ended(key LoRAKey, err error) *registry.Failure {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		delete(s.failed, key)
+		return nil
+	}
+	delete(s.all, key)
+	if s.ctx.Err() != nil || errors.Is(err, registry.ErrBusy) { // the model goes, and all it has; or the next request tries again
+		return nil
+	}
+	s.rememberLocked(key, err)
+	return s.failed[key]
+}
+
+// find brings the adapter to this machine. A request's is never a directory of this machine.
+func (s *loras) find(key LoRAKey) (found hub.Resolved, err error) {
+	h := s.model.host
+	a := hub.Adapter{ID: key.id, Revision: key.revision, Directories: key.operator, MaxBytes: maxAdapterBytes}
+	found, ok, err := h.opt.Hub.FindAdapter(s.ctx, a)
+	if ok || err != nil {
+		return found, err
+	}
+	err = h.models.Fetch(s.ctx, func(ctx context.Context) error {
+		found, err = h.opt.Hub.ResolveAdapter(ctx, a)
+		return err
+	})
+	return found, err
+}
+
+// pack packs the adapter in dir on every device and makes it ready, if there is room for it beside its model.
+func (s *loras) pack(a *lora, dir string) (err error) {
+	var copies []*arch.Adapter
+	defer func() {
+		if err != nil {
+			for _, packed := range copies {
+				packed.Close()
+			}
+		}
+	}()
+	for _, c := range s.model.copies {
+		packed, err := c.LoadAdapter(dir)
+		if err != nil {
+			return err
+		}
+		copies = append(copies, packed)
+	}
+	bytes := copies[0].Bytes()
+	if err := s.model.host.makeRoom(s.ctx, need{packed: bytes, whole: bytes, what: "a LoRA adapter needs", spare: s.model.key}); err != nil {
+		return err
+	}
+	for _, c := range copies {
+		s.bytes.Add(c.Bytes())
+	}
+	s.mu.Lock()
+	a.ready, a.copies = true, copies
+	s.mu.Unlock()
+	s.model.host.opt.Log.Info("LoRA adapter ready", "lora", a.key.id, "weights", s.model.key, "rank", copies[0].Rank, "packed_kib", bytes>>10)
+	return nil
+}
+
+// rememberLocked keeps a failure for its cooldown, which doubles with each one.
+func (s *loras) rememberLocked(key LoRAKey, err error) {
+	if s.failed[key] == nil && len(s.failed) >= maxFailedLoras {
+		var first LoRAKey
+		for k, f := range s.failed {
+			if s.failed[first] == nil || f.Until.Before(s.failed[first].Until) {
+				first = k
+			}
+		}
+		delete(s.failed, first)
+	}
+	f := s.model.host.models.Failed(s.failed[key], err)
+	_, f.Permanent = classify(err)
+	s.failed[key] = f
+}
+
+// refusalLocked is the answer to a request for an adapter whose load failed not long ago; nil when it may be tried again. What
+// is wrong with a name is the fault of the client that chose it.
+func (s *loras) refusalLocked(key LoRAKey, name string, m *catalog.Resolved) error {
+	f := s.failed[key]
+	switch {
+	case f == nil:
+		return nil
+	case noMemory(f.Err): // told once: memory comes and goes
+		delete(s.failed, key)
+		return errs.OutOfMemory("LoRA", f.Err)
+	case !time.Now().Before(f.Until):
+		return nil
+	case f.Permanent && !key.operator:
+		return errs.Invalidf("options.lora_id", "Field 'options.lora_id' names %.80q, which cannot be used: %s", name, publicCause(f.Err))
+	}
+	e := errs.LoRAFailed(name, m.ID, f.Err)
+	e.Message += ": " + publicCause(f.Err)
+	return e
+}

@@ -1,0 +1,211 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/internal/testrig"
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/metrics"
+	"github.com/sie-engine/sie/runtime/registry"
+	"github.com/sie-engine/sie/runtime/testmodels"
+	"github.com/sie-engine/sie/weights/hub"
+)
+
+// Ask answers a request with the layer above this package, which its tests may not import. Tasks is that layer's table.
+var (
+	Ask   func(context.Context, *Host, *Request) (*Result, error)
+	Tasks map[catalog.Family]arch.Task
+)
+
+// Request is what tests ask of the layer above: Query makes it a request for scores, Extract one for what is in texts.
+type Request struct {
+	Model       string
+	Query       string
+	Extract     bool
+	Texts       []string
+	Tokens      [][]int32
+	Labels      []string
+	Options     map[string]any
+	OutputTypes []string
+	OutputDType string
+	IsQuery     *bool
+}
+
+// Result is what tests read of an answer.
+type Result struct {
+	Rows     [][]byte
+	Sparse   [][2][]byte // columns and values
+	Multi    [][]byte
+	Scores   []float64
+	Entities [][]api.Entity
+	Classes  [][]api.Class
+	Errors   []*errs.Error
+	Dims     int
+	Tokens   int
+}
+
+const (
+	mean    = testmodels.Mean
+	cls     = testmodels.CLS
+	prompts = testmodels.Prompts
+)
+
+var (
+	dirs          = testmodels.Dirs
+	adHoc         = testmodels.AdHoc
+	family        = testmodels.Family
+	float32s      = testmodels.Float32s
+	words         = testmodels.Words
+	copyModel     = testmodels.CopyModel
+	replace       = testmodels.Replace
+	loadtime      = testmodels.Loadtime
+	withTokenizer = testmodels.WithTokenizer
+	entry         = testmodels.Entry
+	adapted       = testmodels.Adapted
+	shrink        = testmodels.Shrink
+)
+
+func untilLoaded[R any](t *testing.T, ask func() (R, error)) (R, error) {
+	t.Helper()
+	return testmodels.UntilLoaded(t, ask)
+}
+
+// rig is a host over tiny models and what it logged.
+type rig struct {
+	*Host
+	t   *testing.T
+	log *testrig.Log
+}
+
+// start opens a host with one ad-hoc model for each of ids and with extra. It is closed with the test, which fails when
+// goroutines are left over.
+func start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.Model) *rig {
+	t.Helper()
+	leftOver := testrig.Goroutines(t)
+	models := extra
+	for _, id := range ids {
+		models = append(models, adHoc(t, id, golden.Open(t, dirs[id]).Dir))
+	}
+	c, err := new(catalog.Catalog).With(models...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := hub.New(hub.Options{CacheDir: t.TempDir(), Offline: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &testrig.Log{}
+	o := Options{Catalog: c, Tasks: Tasks, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
+		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(log, nil))}
+	if change != nil {
+		change(&o)
+	}
+	w, err := New(o)
+	if errors.Is(err, engine.ErrNotBuilt) {
+		t.Skip("no native engine: run `make test-go`")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.Close()
+		leftOver()
+	})
+	return &rig{w, t, log}
+}
+
+// Encode, like Score and Extract, answers a request.
+func (r *rig) Encode(ctx context.Context, q *Request) (*Result, error) { return Ask(ctx, r.Host, q) }
+
+// encode runs a request that must succeed and returns its rows.
+func (r *rig) encode(q *Request) [][]byte {
+	r.t.Helper()
+	res, err := r.Encode(r.t.Context(), q)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return res.Rows
+}
+
+// vectors are the float32 rows of texts.
+func (r *rig) vectors(model string, texts ...string) [][]float32 {
+	r.t.Helper()
+	return float32s(r.encode(&Request{Model: model, Texts: texts}))
+}
+
+// refused runs a request that must fail with that code and status, and returns the error.
+func (r *rig) refused(ctx context.Context, q *Request, code errs.Code, status int) *errs.Error {
+	r.t.Helper()
+	_, err := r.Encode(ctx, q)
+	e := errs.As(err)
+	if e == nil || e.Code != code || e.Status != status {
+		r.t.Fatalf("got %v, want %s with status %d", err, code, status)
+	}
+	return e
+}
+
+// all runs requests at once, in one batch when the rig holds it back until all their texts are queued, and returns what
+// each got.
+func (r *rig) all(requests ...*Request) (rows [][][]byte, failures []*errs.Error) {
+	rows, failures = make([][][]byte, len(requests)), make([]*errs.Error, len(requests))
+	var wg sync.WaitGroup
+	for i, q := range requests {
+		wg.Go(func() {
+			res, err := r.Encode(r.t.Context(), q)
+			if err != nil {
+				failures[i] = errs.As(err)
+				return
+			}
+			rows[i] = res.Rows
+		})
+	}
+	wg.Wait()
+	return rows, failures
+}
+
+// loads counts the successful loads of id.
+func (r *rig) loads(id string) int {
+	return strings.Count(r.log.String(), `msg="model ready" model=`+id+" ")
+}
+
+// queued waits until n items are queued for id.
+func (r *rig) queued(id string, n int) {
+	r.t.Helper()
+	testrig.Until(r.t, fmt.Sprintf("%d items are queued", n), func() bool {
+		got := 0
+		r.models.Each(func(key string, m *Model) {
+			if m.name == id {
+				got = m.Queued()
+			}
+		})
+		return got == n
+	})
+}
+
+func (r *rig) state(id string) registry.State {
+	return r.models.Get(r.key(r.describe(id))).State
+}
+
+// size is what the packed weights of a loaded model take.
+func (r *rig) size(id string) int64 { return r.models.Get(r.key(r.describe(id))).Bytes }
+
+// held keeps items in the queue: no batch leaves before n items wait.
+func held(n int) func(*Options) {
+	return func(o *Options) {
+		o.Batch.MaxRequests, o.Batch.Adaptive.Disabled = n, true
+		o.Batch.MaxWait, o.Batch.Coalesce, o.Batch.IdleCoalesce = time.Hour, time.Hour, time.Hour
+		o.Batch.CoalesceRatio = 1
+	}
+}

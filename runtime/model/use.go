@@ -1,0 +1,91 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/batch"
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/registry"
+	"github.com/sie-engine/sie/runtime/tokenizer"
+)
+
+// Use is a loaded model that somebody uses: it is not unloaded before Done.
+type Use struct {
+	*Model
+	Adapter batch.Adapter // of every item; nil: none
+
+	ref  *registry.Ref[*Model]
+	drop func()
+}
+
+// Acquire pins the model of a catalog entry, and the adapter that adapter names of it, if any. A model that is not there is
+// waited for, at most Options.LoadWait. name is what the caller calls the adapter. Errors are *errs.Error, or ctx's cause.
+func (h *Host) Acquire(ctx context.Context, m *catalog.Resolved, adapter *LoRAKey, name string) (Use, error) {
+	ref, err := h.acquire(ctx, m)
+	if err != nil {
+		return Use{}, err
+	}
+	u := Use{Model: ref.Model(), ref: ref}
+	if adapter != nil {
+		if u.Adapter, u.drop, err = u.adapter(*adapter, name, m); err != nil {
+			ref.Release()
+			return Use{}, err
+		}
+	}
+	return u, nil
+}
+
+// Done ends the use.
+func (u Use) Done() {
+	if u.drop != nil {
+		u.drop()
+	}
+	u.ref.Release()
+}
+
+// acquire pins the loaded model, waiting at most LoadWait for a load.
+func (h *Host) acquire(ctx context.Context, m *catalog.Resolved) (*registry.Ref[*Model], error) {
+	wait, cancel := context.WithTimeout(ctx, h.opt.LoadWait)
+	defer cancel()
+	ref, err := h.models.Acquire(wait, h.key(m), h.loader(m))
+	var f *registry.Failure
+	switch {
+	case err == nil:
+		return ref, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, registry.ErrLoading):
+		return nil, errs.Loading(m.ID)
+	case errors.Is(err, registry.ErrClosed):
+		return nil, errs.ShuttingDown()
+	case errors.As(err, &f) && errors.Is(f.Err, engine.ErrDeviceLost):
+		return nil, errs.DeviceLost(f)
+	case errors.As(err, &f):
+		return nil, errs.LoadFailed(m.ID, errs.LoadFailure{Class: f.Class, Attempts: f.Attempts, Permanent: f.Permanent},
+			publicCause(f.Err), f)
+	}
+	return nil, errs.Internal(err)
+}
+
+// Weights are the packed weights on the first device, for what those on all have in common.
+func (l *Model) Weights() *arch.Model { return l.weights }
+
+// Tokenizer is the model's tokenizer, open as long as the model is in use.
+func (l *Model) Tokenizer() *tokenizer.Tokenizer { return l.tokenizer }
+
+// QueryWeights is the weight of each token id in queries, of a SPLADE model that brings such a table; else nil. Read-only.
+func (l *Model) QueryWeights() []float32 { return l.idf }
+
+// Keep returns what belongs to key as long as the model is loaded; make makes it at the first call.
+func (l *Model) Keep(key any, make func() any) any {
+	once, ok := l.kept.Load(key)
+	if !ok {
+		once, _ = l.kept.LoadOrStore(key, sync.OnceValue(make))
+	}
+	return once.(func() any)()
+}

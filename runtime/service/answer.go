@@ -1,0 +1,87 @@
+package service
+
+import (
+	"slices"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/task"
+)
+
+// outcome is what an answer says of itself beside its results.
+func outcome(res *task.Result) api.Outcome {
+	return api.Outcome{ModelID: res.Model.ID, Revision: res.Model.Revision, Timings: res.Timings, Ignored: res.Ignored}
+}
+
+// encoded puts each item's outputs under its id.
+func encoded(model string, r *api.EncodeRequest, res *task.Result) *api.EncodeResponse {
+	items := make([]api.EncodeItem, len(r.Items))
+	for i := range items {
+		it := &items[i]
+		it.ID, it.HasID = r.Items[i].ID, r.Items[i].HasID
+		if res.Rows != nil {
+			it.Dense = &api.Dense{Dims: res.Dims, Values: api.Vector(res.Type, res.Rows[i])}
+		}
+		if res.Sparse != nil {
+			row := res.Sparse[i]
+			it.Sparse = &api.Sparse{Dims: res.SparseDims, Indices: api.Vector(api.Int32, row.Columns), Values: api.Vector(res.SparseType, row.Values)}
+		}
+		if res.Multi != nil {
+			m := res.Multi[i]
+			cols := res.TokenDims
+			if m.Rows > 0 {
+				cols = len(m.Data) / m.Rows / res.MultiType.Size()
+			}
+			it.Multivector = &api.Multivector{TokenDims: res.TokenDims, Values: api.Matrix(res.MultiType, m.Rows, cols, m.Data)}
+		}
+	}
+	return &api.EncodeResponse{Model: model, Items: items, Timing: res.Timings.Wire(), Usage: &api.Usage{InputTokens: res.Tokens},
+		Outcome: outcome(res)}
+}
+
+// scored ranks the scores. They are finite.
+func scored(model string, r *api.ScoreRequest, res *task.Result) *api.ScoreResponse {
+	out := &api.ScoreResponse{Model: model, QueryID: r.Query.ID, HasQuery: r.Query.HasID, Scores: make([]api.Score, len(res.Scores)),
+		Usage: &api.Usage{InputTokens: res.Tokens, ContentTokens: res.ContentTokens, HasContent: true}, Outcome: outcome(res)}
+	for rank, i := range ranking(res.Scores) {
+		out.Scores[rank] = api.Score{ItemID: api.ItemID(&r.Items[i], i), Index: i, Score: res.Scores[i], Rank: rank}
+	}
+	return out
+}
+
+// ranking is the indices of finite scores, best first; equal scores keep their order.
+func ranking(scores []float64) []int {
+	order := make([]int, len(scores))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case scores[a] > scores[b]:
+			return -1
+		case scores[a] < scores[b]:
+			return 1
+		}
+		return 0
+	})
+	return order
+}
+
+// classified refuses scores that are no numbers.
+func classified(res *task.Result) (*api.ClassifyResponse, error) {
+	for _, row := range res.Classes {
+		if slices.ContainsFunc(row, func(x float64) bool { return x-x != 0 }) {
+			return nil, errs.NonFinite(res.Model.ID, "scores")
+		}
+	}
+	return &api.ClassifyResponse{Labels: res.Labels, Scores: res.Classes, Usage: &api.Usage{InputTokens: res.Tokens}, Outcome: outcome(res)}, nil
+}
+
+func extracted(model string, r *api.ExtractRequest, res *task.Result) *api.ExtractResponse {
+	out := &api.ExtractResponse{Model: model, Items: make([]api.ExtractItem, len(res.Found)), Usage: &api.Usage{InputTokens: res.Tokens},
+		Outcome: outcome(res)}
+	for i, x := range res.Found {
+		out.Items[i] = api.ExtractItem{ID: api.ItemID(&r.Items[i], i), Entities: x.Entities, Classifications: x.Classes, Error: x.Err}
+	}
+	return out
+}

@@ -1,0 +1,53 @@
+package service
+
+import (
+	"context"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/compat"
+	"github.com/sie-engine/sie/runtime/task"
+)
+
+// Backend answers the requests of other APIs with the models of s.
+func (s *Service) Backend() compat.Backend { return backend{s} }
+
+// backend implements compat.Backend. The Handle of its models is a Model.
+type backend struct{ service *Service }
+
+func (b backend) Model(id string) (compat.Model, error)       { return about(b.service.Find(id)) }
+func (b backend) OpenAIModel(id string) (compat.Model, error) { return about(b.service.FindOpenAI(id)) }
+func (b backend) Info(id string) (*api.ModelInfo, error)      { return b.service.Model(id) }
+
+func (b backend) Encode(ctx context.Context, m compat.Model, r *api.EncodeRequest) (*api.EncodeResponse, error) {
+	return m.Handle.(Model).Encode(ctx, r)
+}
+
+func (b backend) Score(ctx context.Context, m compat.Model, r *api.ScoreRequest) (*api.ScoreResponse, error) {
+	return m.Handle.(Model).Score(ctx, r)
+}
+
+func (b backend) Classify(ctx context.Context, m compat.Model, r *api.ClassifyRequest) (*api.ClassifyResponse, error) {
+	return m.Handle.(Model).Classify(ctx, r)
+}
+
+func (b backend) Tokenize(ctx context.Context, m compat.Model, texts []string, addSpecial bool) ([][]api.Token, error) {
+	return m.Handle.(Model).Tokenize(ctx, texts, addSpecial)
+}
+
+func (b backend) Detokenize(ctx context.Context, m compat.Model, ids [][]int32, skipSpecial bool) ([]string, error) {
+	return m.Handle.(Model).Detokenize(ctx, ids, skipSpecial)
+}
+
+// about is what other APIs know of a model that was found.
+func about(m Model, err error) (compat.Model, error) {
+	if err != nil {
+		return compat.Model{}, err
+	}
+	e := m.entry
+	c := compat.Model{ID: e.ID, Outputs: e.Outputs, CrossEncoder: task.ScoresPairs(e), HFID: e.HFID, Revision: e.Revision,
+		MaxBatchTokens: e.MaxBatchTokens, Handle: m}
+	if e.Runtime != nil {
+		c.Pooling = string(e.Runtime.Pooling)
+	}
+	return c, nil
+}

@@ -1,0 +1,263 @@
+package service_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/runtime/metrics"
+	"github.com/sie-engine/sie/runtime/registry"
+	"github.com/sie-engine/sie/runtime/service"
+	"github.com/sie-engine/sie/runtime/task/tasktest"
+	"github.com/sie-engine/sie/runtime/testmodels"
+	"github.com/sie-engine/sie/runtime/worker"
+)
+
+const mean = testmodels.Mean
+
+func start(t *testing.T, ids []string, extra ...*catalog.Model) (*service.Service, *tasktest.Rig) {
+	t.Helper()
+	r := tasktest.Start(t, nil, ids, extra...)
+	return service.On(r.Host, r.Metrics), r
+}
+
+func find(t *testing.T, s *service.Service, id string) service.Model {
+	t.Helper()
+	m, err := s.Find(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func items(texts ...string) []api.Item {
+	out := make([]api.Item, len(texts))
+	for i, s := range texts {
+		out[i] = api.Item{Text: s, HasText: true}
+	}
+	return out
+}
+
+func TestEncode(t *testing.T) {
+	s, r := start(t, []string{mean})
+	texts := testmodels.Words(3)
+	want := r.Rows(&worker.Request{Model: mean, Texts: texts})
+	req := &api.EncodeRequest{Items: items(texts...)}
+	req.Items[1].ID, req.Items[1].HasID = "", true
+	req.Items[2].ID, req.Items[2].HasID = "z", true
+	res, err := find(t, s, mean).Began(time.Now().Add(-time.Hour)).Encode(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, it := range res.Items {
+		if !bytes.Equal(it.Dense.Values.Data, want[i]) || it.Dense.Dims != 32 || it.ID != req.Items[i].ID || it.HasID != (i > 0) || it.Sparse != nil || it.Multivector != nil {
+			t.Errorf("item %d: %+v", i, it)
+		}
+	}
+	o := res.Outcome
+	if res.Model != mean || o.ModelID != mean || res.Usage.InputTokens == 0 || o.Timings.Total < time.Hour || o.Timings.Preprocess < time.Hour ||
+		o.Timings.Inference <= 0 || o.Timings.Inference > time.Minute || *res.Timing != *o.Timings.Wire() {
+		t.Errorf("%+v, %+v, %+v", o, res.Timing, res.Usage)
+	}
+}
+
+// What is checked is checked before anything is loaded, and a prepared request may run again.
+func TestPrepareLoadsNothing(t *testing.T) {
+	s, r := start(t, []string{mean})
+	m := find(t, s, mean)
+	if _, err := m.PrepareEncode(&api.EncodeRequest{Items: items("a"), OutputTypes: []string{"sparse"}}); errs.As(err).Status != 400 {
+		t.Errorf("sparse vectors of a dense model: %v", err)
+	}
+	p, err := m.PrepareEncode(&api.EncodeRequest{Items: items("a")})
+	if err != nil || r.State(mean) != registry.Available {
+		t.Fatalf("%v; the model is %s", err, r.State(mean))
+	}
+	var rows [2][]byte
+	for i := range rows {
+		res, err := p.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows[i] = res.Items[0].Dense.Values.Data
+	}
+	if r.State(mean) != registry.Loaded || !bytes.Equal(rows[0], rows[1]) || len(rows[0]) != 128 {
+		t.Errorf("the model is %s; rows %x, %x", r.State(mean), rows[0], rows[1])
+	}
+	left := errors.New("the client left")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(left)
+	if res, err := p.Run(ctx); err != left || res != nil {
+		t.Errorf("%v, %v; want the cause", res, err)
+	}
+}
+
+// A request sees one view of the catalog: what it found answers it, also when the entry is gone.
+func TestOneViewOfTheCatalog(t *testing.T) {
+	s, r := start(t, []string{mean, testmodels.CLS})
+	m, backend := find(t, s, mean), s.Backend()
+	other, err := backend.Model(mean)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest, missing := r.Catalog().Select([]string{testmodels.CLS})
+	if len(missing) > 0 {
+		t.Fatal(missing)
+	}
+	if _, err := s.SetCatalog(rest); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Find(mean); errs.As(err).Status != 404 {
+		t.Errorf("a model that was removed is found: %v", err)
+	}
+	req := &api.EncodeRequest{Items: items("a")}
+	if _, err := m.Encode(t.Context(), req); err != nil {
+		t.Error(err)
+	}
+	if _, err := backend.Encode(t.Context(), other, req); err != nil {
+		t.Error(err)
+	}
+}
+
+// Inputs that an operation does not read are refused by name and place, not left unread.
+func TestInputsThatAreNotRead(t *testing.T) {
+	s, _ := start(t, []string{mean}, testmodels.Entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}"),
+		testmodels.Entry(t, "moods", testmodels.WithTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", "tasks: {extract: {}}"))
+	second := "b"
+	image := []api.Item{{Text: "a", HasText: true}, {Extra: &api.ItemExtra{Images: []api.Media{{Data: []byte("x")}}}}}
+	tokens := []api.Item{{Extra: &api.ItemExtra{Tokens: []int32{2, 3}}}}
+	pairs := []api.Item{{Text: "a", HasText: true, Extra: &api.ItemExtra{Second: &second}}}
+	both := func(a, b []api.Item) []api.Item { return append(append([]api.Item(nil), a...), b...) }
+	encode := func(list []api.Item) error {
+		_, err := find(t, s, mean).PrepareEncode(&api.EncodeRequest{Items: list, Wishes: api.Wishes{Field: "input"}})
+		return err
+	}
+	score := func(query api.Item, list []api.Item) error {
+		_, err := find(t, s, "ce").PrepareScore(&api.ScoreRequest{Query: query, Items: list})
+		return err
+	}
+	classify := func(list []api.Item) error {
+		_, err := find(t, s, "moods").PrepareClassify(&api.ClassifyRequest{Items: list})
+		return err
+	}
+	extract := func(r api.ExtractRequest) error {
+		_, err := find(t, s, "moods").PrepareExtract(&r)
+		return err
+	}
+	why := "say why"
+	for what, c := range map[string]struct {
+		err  error
+		says string
+	}{
+		"an image":              {encode(image), "items[1]"},
+		"ids after a text":      {encode(both(items("a"), tokens)), "Field 'input[1]'"},
+		"a text after ids":      {encode(both(tokens, items("a"))), "Field 'input[1]'"},
+		"a pair for vectors":    {encode(pairs), "has two texts"},
+		"ids for scores":        {score(items("q")[0], tokens), "token ids"},
+		"a query without text":  {score(api.Item{}, items("a")), "Field 'query' has no text"},
+		"ids for classes":       {classify(tokens), "token ids"},
+		"a text among pairs":    {classify(both(pairs, items("a"))), "Field 'items[1]'"},
+		"a pair among texts":    {classify(both(items("a"), pairs)), "Field 'items[1]'"},
+		"a schema":              {extract(api.ExtractRequest{Items: items("a"), OutputSchema: api.Raw{Format: api.JSON, Data: []byte(`{"a":1}`)}}), "params.output_schema"},
+		"an instruction":        {extract(api.ExtractRequest{Items: items("a"), Instruction: &why}), "params.instruction"},
+		"an image to look into": {extract(api.ExtractRequest{Items: image}), "items[1]"},
+	} {
+		e := errs.As(c.err)
+		if c.err == nil || e.Status != 400 || !strings.Contains(e.Message, c.says) {
+			t.Errorf("%s: %v, want a 400 that says %q", what, c.err, c.says)
+		}
+	}
+	for what, err := range map[string]error{"ids": encode(tokens), "pairs": classify(pairs), "texts": classify(items("a")), "scores": score(items("q")[0], items("a"))} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// Scores come best first, equal ones in the order of the request, each with its item's place.
+func TestScoreRanks(t *testing.T) {
+	s, _ := start(t, nil, testmodels.Entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}"))
+	req := &api.ScoreRequest{Query: items("the cat")[0], Items: items("a", "the cat sat", "a", "zebra")}
+	req.Query.ID, req.Query.HasID = "q", true
+	req.Items[1].ID, req.Items[1].HasID = "one", true
+	res, err := find(t, s, "ce").Score(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[int]int)
+	for rank, x := range res.Scores {
+		seen[x.Index] = rank
+		if x.Rank != rank || x.ItemID != api.ItemID(&req.Items[x.Index], x.Index) || rank > 0 && x.Score > res.Scores[rank-1].Score {
+			t.Errorf("rank %d: %+v", rank, x)
+		}
+	}
+	if len(seen) != 4 || seen[0]+1 != seen[2] || res.QueryID != "q" || !res.HasQuery || !res.Usage.HasContent ||
+		res.Usage.ContentTokens <= 0 || res.Usage.ContentTokens >= res.Usage.InputTokens {
+		t.Errorf("%v, %+v", seen, res)
+	}
+}
+
+// Other APIs reach the same models: by another spelling of the id, with ids and pairs.
+func TestBackend(t *testing.T) {
+	s, r := start(t, []string{mean}, testmodels.Entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}"))
+	b := s.Backend()
+	m, err := b.OpenAIModel("test__mean")
+	if err != nil || m.ID != mean || m.CrossEncoder || m.Pooling != "" {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	ids := []int32{2, 10, 11, 3}
+	want := r.Rows(&worker.Request{Model: mean, Tokens: [][]int32{ids}})[0]
+	res, err := b.Encode(t.Context(), m, &api.EncodeRequest{Items: []api.Item{{Extra: &api.ItemExtra{Tokens: ids}}}})
+	if err != nil || !bytes.Equal(res.Items[0].Dense.Values.Data, want) {
+		t.Errorf("%v; %+v, want %x", err, res, want)
+	}
+	ce, err := b.Model("ce")
+	if err != nil || !ce.CrossEncoder || ce.Outputs[0] != "score" {
+		t.Fatalf("%+v, %v", ce, err)
+	}
+	second := "the cat sat"
+	classes, err := b.Classify(t.Context(), ce, &api.ClassifyRequest{Items: []api.Item{{Text: "the cat", HasText: true, Extra: &api.ItemExtra{Second: &second}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scores, err := b.Score(t.Context(), ce, &api.ScoreRequest{Query: items("the cat")[0], Items: items(second)})
+	if err != nil || len(classes.Scores) != 1 || math.Abs(classes.Scores[0][0]-scores.Scores[0].Score) > 1e-9 || classes.Usage.InputTokens != scores.Usage.InputTokens {
+		t.Errorf("%v: %+v and %+v of one pair", err, classes, scores)
+	}
+	tokens, err := b.Tokenize(t.Context(), m, []string{"the cat"}, true)
+	if err != nil || len(tokens) != 1 || len(tokens[0]) < 4 || !tokens[0][0].Special {
+		t.Errorf("%+v, %v", tokens, err)
+	}
+	texts, err := b.Detokenize(t.Context(), m, [][]int32{{int32(tokens[0][1].ID)}}, true)
+	if err != nil || texts[0] != tokens[0][1].Text {
+		t.Errorf("%q, %v, want %q", texts, err, tokens[0][1].Text)
+	}
+	if _, err := b.Model("nothing"); errs.As(err).Status != 404 {
+		t.Errorf("%v", err)
+	}
+	if info, err := b.Info(mean); err != nil || !info.Loaded {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	for _, c := range []struct {
+		err       error
+		cancelled bool
+		want      metrics.Outcome
+	}{
+		{nil, false, metrics.Success}, {errors.New("gone"), true, metrics.Cancelled}, {errs.FullQueue(1, 1, 1), false, metrics.QueueFull},
+		{errs.Invalid("a", "b"), false, metrics.Rejected}, {errs.ShuttingDown(), false, metrics.Error}, {errors.New("x"), false, metrics.Error},
+	} {
+		if got := service.Outcome(c.err, c.cancelled); got != c.want {
+			t.Errorf("%v, cancelled %v: %s, want %s", c.err, c.cancelled, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package task
+
+import (
+	"slices"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/batch"
+)
+
+// classifier is models with a head of labels of their own for a whole text.
+var classifier = family{task: arch.Classify, extract: &extractor{
+	classes: func(r *run) int { return len(r.use.Weights().Labels) },
+	run:     classifyTexts,
+}}
+
+// classifyTexts gives each text the labels of the model's own head: one of them, or each by itself where the model says so or the
+// request wants it.
+func classifyTexts(r *run) error {
+	m := r.use.Weights()
+	if err := r.checkLabels(m.Labels); err != nil {
+		return err
+	}
+	each := softmax
+	if on, given := r.option("multi_label").(bool); m.MultiLabel && !given || on || len(m.Labels) == 1 {
+		each = sigmoids
+	}
+	return r.logits(arch.Want{Logits: true}, len(r.req.Inputs), func(first, end int) ([]batch.Item, error) {
+		return r.reader.textItems(r.req.Inputs[first:end], first)
+	}, func(i int, z []float64) error {
+		classes := ranked(m.Labels, each(z), r.options.Raw)
+		r.result.Found[i].Classes = slices.DeleteFunc(classes, func(c api.Class) bool { return !r.wants(c.Label) })
+		return nil
+	})
+}
+
+// classify gives the scores of the labels of a classification head, whatever the family uses it for.
+func (r *run) classify() error {
+	labels, n := r.use.Weights().Labels, len(r.req.Inputs)
+	if err := r.hold(int64(n)*int64(listBytes+entryBytes*len(labels)), n); err != nil {
+		return err
+	}
+	r.result.Labels, r.result.Classes = labels, make([][]float64, n)
+	v, err := r.through(arch.Want{Logits: true})
+	if err != nil {
+		return err
+	}
+	r.prepared()
+	specs := []batch.Spec{values(len(labels))}
+	return r.job(v, n, false, func(first, end int) ([]batch.Item, error) {
+		inputs := r.req.Inputs[first:end]
+		if secondOf(&inputs[0]) == nil {
+			return r.reader.textItems(inputs, first)
+		}
+		second := make([]string, len(inputs))
+		for i := range inputs {
+			second[i] = *secondOf(&inputs[i])
+		}
+		return r.reader.pairItems(r.texts(first, end), second, first, specs)
+	}, func(i int, out *batch.Result) error {
+		r.result.Classes[i] = probabilities(wide(floats(out[0])), r.req.RawScores)
+		return nil
+	})
+}
+
+// probabilities is what text-embeddings-inference makes of a head's logits.
+func probabilities(z []float64, raw bool) []float64 {
+	switch {
+	case raw:
+		return z
+	case len(z) == 1:
+		return sigmoids(z)
+	}
+	return softmax(z)
+}

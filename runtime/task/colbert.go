@@ -1,0 +1,234 @@
+package task
+
+import (
+	"strings"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/batch"
+	"github.com/sie-engine/sie/runtime/model"
+	"github.com/sie-engine/sie/runtime/tokenizer"
+)
+
+// colbert is late-interaction models: a vector a token, and scores by MaxSim.
+var colbert = family{task: arch.ColBERT, encode: &vectors{begin: markTexts}, score: lateInteraction}
+
+// markTexts reads texts with their markers.
+func markTexts(e *encoding) {
+	k := markersOf(e.use.Model, e.model)
+	e.reader.prefix = k.before(e.query)
+	e.reader.limit = k.limit(e.reader.limit, e.query, e.options.QueryMaxLength)
+	e.lay = func(ids []int32) ([]int32, []uint8, int) { return k.mark(ids, e.query, e.reader.limit) }
+	e.attendKept = e.query && k.masksExpansion()
+	if e.attendKept && k.trims() {
+		e.trim = k.trim
+	}
+}
+
+// markers is how a late-interaction model reads texts (ColBERT, arXiv:2004.12832): a marker behind [CLS] tells queries from
+// documents, queries are filled up with [MASK], and documents lose the vectors of their punctuation. Immutable.
+type markers struct {
+	query, doc         int32  // token ids, -1: none
+	queryText, docText string // what stands before a text whose marker is no token
+	queryLength        int    // tokens of a query
+	docLength          int    // of a document; 0: as the model takes
+	expand, attend     bool   // fill queries up; and let their words attend to the filling
+	mask               int32
+	skip               map[int32]struct{} // ids whose vectors documents lose
+	skipSpecial        bool
+	special            tokenizer.SpecialIDs
+}
+
+// defaultQueryLength is ColBERT's query_maxlen.
+const defaultQueryLength = 32
+
+// asciiPunctuation is Python's string.punctuation, ColBERT's skip list.
+const asciiPunctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+
+// marking is what markers depend on. Entries that say the same share them, also those of a catalog that was read again.
+type marking struct {
+	queryLength, docLength                int
+	queryPrefix, docPrefix                string
+	expand, attend, skipSpecial, skipSign bool
+}
+
+func markingOf(o *catalog.LoadtimeOptions) marking {
+	return marking{queryLength: o.QueryMaxLength, docLength: o.DocMaxLength, queryPrefix: o.QueryPrefix, docPrefix: o.DocPrefix,
+		expand: isTrue(o.QueryExpansion, true), attend: isTrue(o.AttendToExpansion, false), skipSpecial: isTrue(o.SkipSpecialTokens, true),
+		skipSign: isTrue(o.SkipPunctuation, true)}
+}
+
+// markersOf returns how m's texts are read; it is worked out once for each marking.
+func markersOf(l *model.Model, m *catalog.Resolved) *markers {
+	by := markingOf(m.Loadtime)
+	return l.Keep(by, func() any { return newMarkers(by, l.Tokenizer()) }).(*markers)
+}
+
+func newMarkers(by marking, t *tokenizer.Tokenizer) *markers {
+	k := &markers{queryLength: by.queryLength, docLength: by.docLength, expand: by.expand, attend: by.attend, mask: t.Special().MASK,
+		skipSpecial: by.skipSpecial, special: t.Special()}
+	if k.queryLength == 0 {
+		k.queryLength = defaultQueryLength
+	}
+	k.expand = k.expand && k.mask >= 0
+	k.query, k.queryText = marker(by.queryPrefix, t)
+	k.doc, k.docText = marker(by.docPrefix, t)
+	if by.skipSign {
+		k.skip = make(map[int32]struct{})
+		for _, c := range asciiPunctuation {
+			if id, ok := t.TokenToID(string(c)); ok {
+				k.skip[id] = struct{}{}
+			}
+		}
+	}
+	return k
+}
+
+func isTrue(b *bool, otherwise bool) bool {
+	if b == nil {
+		return otherwise
+	}
+	return *b
+}
+
+// marker is the id of a prefix that is a token of its own, or the text to put before others.
+func marker(prefix string, t *tokenizer.Tokenizer) (id int32, text string) {
+	for _, spelled := range []string{prefix, strings.TrimSpace(prefix)} {
+		if id, ok := t.TokenToID(spelled); ok && spelled != "" {
+			return id, ""
+		}
+	}
+	return -1, prefix
+}
+
+// limit is how many tokens the tokenizer may leave of a text, of at most max: the marker comes on top.
+func (k *markers) limit(longest int, query bool, queryLength int) int {
+	id := k.doc
+	if query {
+		id = k.query
+		length := k.queryLength
+		if queryLength > 0 {
+			length = min(length, queryLength)
+		}
+		longest = min(longest, length)
+	} else if k.docLength > 0 {
+		longest = min(longest, k.docLength)
+	}
+	if id >= 0 {
+		longest--
+	}
+	return longest
+}
+
+// before is the prefix of a text whose marker is no token.
+func (k *markers) before(query bool) string {
+	if query {
+		return k.queryText
+	}
+	return k.docText
+}
+
+// masksExpansion says whether queries have tokens that others do not attend to.
+func (k *markers) masksExpansion() bool { return k.expand && !k.attend }
+
+// dropped says whether a token's row is not in the result.
+func (k *markers) dropped(id int32, query bool) bool {
+	if k.skipSpecial && (id == k.special.CLS || id == k.special.SEP || id == k.special.PAD) {
+		return true
+	}
+	_, skipped := k.skip[id]
+	return skipped && !query
+}
+
+// trims says whether rows of a query are left out of what the device gives: it keeps the tokens that words attend to there, so
+// the special ones among them come back too.
+func (k *markers) trims() bool { return k.skipSpecial && k.masksExpansion() }
+
+// trim leaves the rows of dropped tokens out, rows of that many bytes.
+func (k *markers) trim(data []byte, bytes int, ids []int32) []byte {
+	out := make([]byte, 0, len(data))
+	for i, id := range ids {
+		if !k.dropped(id, true) {
+			out = append(out, data[i*bytes:(i+1)*bytes]...)
+		}
+	}
+	return out
+}
+
+// mark gives the tokens of a text as the model reads them, which of them the batch keeps, and how many rows it has in the
+// device's result. limit is what limit said. Where masksExpansion, what a query's batch keeps is what its words attend to, and
+// all its rows are read.
+func (k *markers) mark(ids []int32, query bool, limit int) (marked []int32, keep []uint8, rows int) {
+	id := k.doc
+	if query {
+		id = k.query
+	}
+	length := len(ids)
+	if query && k.expand {
+		length = limit
+	}
+	marked = make([]int32, 0, length+1)
+	if id >= 0 && len(ids) > 0 {
+		marked = append(marked, ids[0], id)
+		ids = ids[1:]
+		length++
+	}
+	marked = append(marked, ids...)
+	words := len(marked)
+	for query && k.expand && len(marked) < length {
+		marked = append(marked, k.mask)
+	}
+	keep = make([]uint8, len(marked))
+	if query && k.masksExpansion() {
+		for i := range words {
+			keep[i] = 1
+		}
+		return marked, keep, len(marked)
+	}
+	for i, id := range marked {
+		if !k.dropped(id, query) {
+			keep[i] = 1
+			rows++
+		}
+	}
+	if rows == len(marked) {
+		keep = nil
+	}
+	return marked, keep, rows
+}
+
+// lateInteraction scores with ColBERT's MaxSim: the query's token vectors first, then every text against them.
+func lateInteraction(r *run) error {
+	k := markersOf(r.use.Model, r.model)
+	query, err := r.encodeQuery(outputs{multi: true})
+	if err != nil {
+		return err
+	}
+	v, err := r.through(arch.Want{MaxSim: true})
+	if err != nil {
+		return err
+	}
+	q, err := r.queryRows(query.Multi[0], v)
+	if err != nil {
+		return err
+	}
+	r.reader.prefix, r.reader.limit = k.before(false), k.limit(r.reader.limit, false, 0)
+	specs := []batch.Spec{values(1)}
+	special := r.use.Tokenizer().CountSpecial(false)
+	return r.job(v, len(r.req.Inputs), true, func(first, end int) ([]batch.Item, error) {
+		b, err := r.reader.read(r.req.Inputs[first:end], first)
+		if err != nil {
+			return nil, err
+		}
+		items := make([]batch.Item, end-first)
+		for i := range items {
+			ids, keep, _ := k.mark(b.Text(i), false, r.reader.limit)
+			items[i] = batch.Item{IDs: ids, Keep: keep, Query: q, Specs: specs, Index: i}
+			r.special += special
+		}
+		return items, nil
+	}, func(i int, out *batch.Result) error {
+		r.result.Scores[i] = float64(floats(out[0])[0])
+		return nil
+	})
+}

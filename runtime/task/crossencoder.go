@@ -1,0 +1,74 @@
+package task
+
+import (
+	"math"
+
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/batch"
+)
+
+// crossEncoder is models that read a query and a text together and score them with a head of one label.
+var crossEncoder = family{task: arch.Classify, score: scorePairs, pairs: true}
+
+// scorePairs reads query and text in one sequence, whose only label is the score.
+func scorePairs(r *run) error {
+	m := r.use.Weights()
+	if len(m.Labels) != 1 {
+		return errs.Invalidf("model", "Model '%s' has %d labels and classifies; a model that scores has one", r.model.ID, len(m.Labels))
+	}
+	v, err := r.through(arch.Want{Logits: true})
+	if err != nil {
+		return err
+	}
+	query := r.req.Query.Text
+	if ins := r.instructionText(); ins != "" {
+		query = ins + " " + query
+	} else if m.DefaultPrompt != "" { // before the first text of a pair, as CrossEncoder has it
+		query = m.Prompts[m.DefaultPrompt] + query
+	}
+	specs := []batch.Spec{values(1)}
+	special := r.use.Tokenizer().CountSpecial(true)
+	return r.job(v, len(r.req.Inputs), false, func(first, end int) ([]batch.Item, error) {
+		r.special += special * (end - first)
+		return r.reader.pairItems(repeat(query, end-first), r.texts(first, end), first, specs)
+	}, func(i int, out *batch.Result) error {
+		r.result.Scores[i] = activate(m.Activation, float64(floats(out[0])[0]))
+		return nil
+	})
+}
+
+func repeat(s string, n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = s
+	}
+	return out
+}
+
+// activate is what becomes of a logit.
+func activate(a arch.Activation, x float64) float64 {
+	if a == arch.Sigmoid {
+		return 1 / (1 + math.Exp(-x))
+	}
+	return x
+}
+
+// pairItems tokenises pairs, number first of the request and on, into items with those results.
+func (r *reader) pairItems(a, b []string, first int, specs []batch.Spec) ([]batch.Item, error) {
+	out, err := r.readPairs(a, b, first)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]batch.Item, len(a))
+	from := int32(0)
+	for i := range items {
+		to := out.Ends[i]
+		items[i] = batch.Item{IDs: out.IDs[from:to:to], Specs: specs, Index: i}
+		if r.model.Weights().TypeVocab > 1 { // else a tokenizer's types are not the model's: transformers leaves them out too
+			items[i].TypeIDs = out.TypeIDs[from:to:to]
+		}
+		from = to
+	}
+	return items, nil
+}

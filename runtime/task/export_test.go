@@ -1,0 +1,43 @@
+package task
+
+import (
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/runtime/tokenizer"
+)
+
+// For the tests beside this package.
+const (
+	ChunkTexts  = chunkTexts
+	ChunksAhead = chunksAhead
+)
+
+// Parts of the package.
+var (
+	Floats    = floats
+	Ints      = ints
+	SparseMap = sparseMap
+	Softmax   = softmax
+	MarkersOf = markersOf
+)
+
+// SparseRow is what a row of weights comes to in an answer of that type.
+func SparseRow(columns []int32, weights []float32, dtype string) (outColumns []int32, outWeights []float32, s Sparse) {
+	w := weighted{columns, weights}
+	w.byColumn()
+	f := forms{weights: outputForms[dtype]}
+	return w.columns, w.weights, f.sparseOf(w)
+}
+
+// Lexical is BGE-M3's sparse row.
+func Lexical(t *tokenizer.Tokenizer, ids []int32, weights []float32) (columns []int32, out []float32) {
+	w := lexical(t, ids, weights)
+	return w.columns, w.weights
+}
+
+// ServedFamilies are those of the table.
+func ServedFamilies() (out []catalog.Family) {
+	for f := range families {
+		out = append(out, f)
+	}
+	return out
+}

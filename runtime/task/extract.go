@@ -1,0 +1,154 @@
+package task
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/batch"
+)
+
+// extract finds what is in each of the request's inputs.
+func (r *run) extract() error {
+	n, how := len(r.req.Inputs), r.family.extract
+	r.reader.tooLong = r.fail
+	classes := 0
+	if how.classes != nil {
+		classes = how.classes(r)
+	}
+	if err := r.hold(int64(n)*int64(listBytes+entryBytes*classes), n); err != nil {
+		return err
+	}
+	r.result.Found = make([]Extracted, n)
+	r.prepared()
+	return how.run(r)
+}
+
+// fail answers an item with an error.
+func (r *run) fail(item int, why *errs.Error) { r.result.Found[item] = Extracted{Err: why} }
+
+// logits runs n texts through the head that gives a value for each of the model's labels, for each text or each of its tokens. It
+// hands on the logits of items that can be answered: all finite.
+func (r *run) logits(want arch.Want, n int, items func(first, end int) ([]batch.Item, error), put func(i int, z []float64) error) error {
+	v, err := r.through(want)
+	if err != nil {
+		return err
+	}
+	answered := func(i int) bool { return r.result.Found[r.reader.item(i)].Err == nil }
+	least := []batch.Spec{values(len(r.use.Weights().Labels))}
+	return r.job(v, n, false, func(first, end int) ([]batch.Item, error) {
+		list, err := items(first, end)
+		for i := range list {
+			if !answered(first + i) { // as little work as keeps its place
+				r.reader.tokens -= len(list[i].IDs)
+				list[i] = batch.Item{IDs: list[i].IDs[:min(1, len(list[i].IDs))], Specs: least, Index: i}
+			}
+		}
+		return list, err
+	}, func(i int, out *batch.Result) error {
+		z := wide(floats(out[0]))
+		if answered(i) && slices.ContainsFunc(z, func(logit float64) bool { return logit-logit != 0 }) { // NaN or infinite
+			r.fail(r.reader.item(i), errs.NonFinite(r.model.ID, "scores"))
+		}
+		if !answered(i) {
+			return nil
+		}
+		return put(i, z)
+	})
+}
+
+// checkLabels refuses a label that a head with labels of its own does not have: nothing would ever be found for it.
+func (r *run) checkLabels(own []string) error {
+	for i, l := range r.req.Labels {
+		if !containsFold(own, l) {
+			return errs.Invalidf("params.labels", "label %d of params.labels is %s; model '%s' has the labels %s", i, errs.Quote(l[:min(len(l), 100)]),
+				r.model.ID, strings.Join(own[:min(len(own), 50)], ", "))
+		}
+	}
+	return nil
+}
+
+// wants says whether the request asks for a label of the model's own, upper or lower case.
+func (r *run) wants(label string) bool {
+	return len(r.req.Labels) == 0 || containsFold(r.req.Labels, label)
+}
+
+func containsFold(list []string, s string) bool {
+	return slices.ContainsFunc(list, func(l string) bool { return strings.EqualFold(l, s) })
+}
+
+// textItems tokenises texts, number first of the request and on, into items with a value for each of the model's labels.
+func (r *reader) textItems(inputs []api.Item, first int) ([]batch.Item, error) {
+	b, err := r.read(inputs, first)
+	if err != nil {
+		return nil, err
+	}
+	items, specs := make([]batch.Item, len(inputs)), []batch.Spec{values(len(r.model.Weights().Labels))}
+	for i := range items {
+		items[i] = batch.Item{IDs: b.Text(i), Specs: specs, Index: i}
+	}
+	return items, nil
+}
+
+func wide(z []float32) []float64 {
+	out := make([]float64, len(z))
+	for i, x := range z {
+		out[i] = float64(x)
+	}
+	return out
+}
+
+// softmax turns logits into shares of one.
+func softmax(z []float64) []float64 {
+	out, sum, top := make([]float64, len(z)), 0.0, slices.Max(z)
+	for i, x := range z {
+		out[i] = math.Exp(x - top)
+		sum += out[i]
+	}
+	for i := range out {
+		out[i] /= sum
+	}
+	return out
+}
+
+// sigmoids turns each logit into a probability of its own.
+func sigmoids(z []float64) []float64 {
+	out := make([]float64, len(z))
+	for i, x := range z {
+		out[i] = 1 / (1 + math.Exp(-x))
+	}
+	return out
+}
+
+// ranked sorts labels by score, of equals the first, and keeps what the options threshold and top_k leave.
+func ranked(labels []string, scores []float64, options map[string]any) []api.Class {
+	threshold, cut := number(options["threshold"])
+	out := make([]api.Class, 0, len(labels))
+	for i, l := range labels {
+		if !cut || scores[i] >= threshold {
+			out = append(out, api.Class{Label: l, Score: scores[i]})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b api.Class) int { return cmp.Compare(b.Score, a.Score) })
+	if k, ok := number(options["top_k"]); ok && k > 0 {
+		out = out[:min(len(out), int(k))]
+	}
+	return out
+}
+
+// number reads an option that the catalog has checked to be one.
+func number(v any) (float64, bool) {
+	switch x := v.(type) {
+	case int64:
+		return float64(x), true
+	case int:
+		return float64(x), true
+	case float64:
+		return x, true
+	}
+	return 0, false
+}

@@ -1,0 +1,133 @@
+package task_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sie-engine/sie/internal/golden"
+)
+
+// Every kind of request asks for at least as much room as its results take, before they are there, and ends with the refusal of
+// whoever gives it, at the first call as at later ones.
+func TestHold(t *testing.T) {
+	r := start(t, nil, []string{mean},
+		entry(t, "sp", golden.Open(t, "splade-bert").Dir, "splade_flash", "tasks: {encode: {sparse: {dim: 101}}}"),
+		entry(t, "m3", m3Model(t, golden.Open(t, "m3-text")), "bge_m3_flash", "tasks: {encode: {dense: {dim: 64}, sparse: {dim: 430}, multivector: {dim: 64}}, score: {}}"),
+		entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}"),
+		entry(t, "nli", golden.Open(t, "pipeline-zero-shot").Dir, "nli_classification", "tasks: {extract: {}}"),
+		entry(t, "tags", golden.Open(t, "pipeline-tags").Dir, "token_classification", "tasks: {extract: {}}"),
+		entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", "tasks: {extract: {}}"),
+		lateModel(t, "late", "{query_max_length: 12}"))
+	texts := slices.Repeat([]string{"the cat sat on the mat", "Wolfgang lives in Berlin"}, 150) // three chunks
+	encode := func(ctx context.Context, model string, outputs ...string) (size int, err error) {
+		res, err := r.Encode(ctx, &Request{Model: model, Texts: texts, OutputTypes: outputs})
+		if err != nil {
+			return 0, err
+		}
+		for i := range texts {
+			if res.Rows != nil {
+				size += len(res.Rows[i])
+			}
+			if res.Sparse != nil {
+				size += len(res.Sparse[i].Columns) + len(res.Sparse[i].Values)
+			}
+			if res.Multi != nil {
+				size += len(res.Multi[i].Data)
+			}
+		}
+		return size, nil
+	}
+	extract := func(ctx context.Context, model string, labels ...string) (size int, err error) {
+		res, err := r.Extract(ctx, &ExtractRequest{Model: model, Texts: texts, Labels: labels})
+		if err != nil {
+			return 0, err
+		}
+		for _, it := range res.Found {
+			size += 80*len(it.Entities) + 24*len(it.Classes)
+		}
+		return size, nil
+	}
+	refused, began := errors.New("no room"), time.Now()
+	for name, c := range map[string]struct {
+		calls int // at least
+		ask   func(context.Context) (int, error)
+	}{
+		"dense":  {1, func(ctx context.Context) (int, error) { return encode(ctx, mean, "dense") }},
+		"sparse": {4, func(ctx context.Context) (int, error) { return encode(ctx, "sp", "sparse") }},
+		"all":    {4, func(ctx context.Context) (int, error) { return encode(ctx, "m3", "dense", "sparse", "multivector") }},
+		"multi":  {4, func(ctx context.Context) (int, error) { return encode(ctx, "late", "multivector") }},
+		"score": {1, func(ctx context.Context) (int, error) {
+			res, err := r.Score(ctx, &ScoreRequest{Model: "ce", Query: "q", Texts: texts})
+			if err != nil {
+				return 0, err
+			}
+			return 8 * len(res.Scores), nil
+		}},
+		"classes": {1, func(ctx context.Context) (int, error) { return extract(ctx, "moods") }},
+		"labels":  {1, func(ctx context.Context) (int, error) { return extract(ctx, "nli", "a", "b", "c") }},
+		"tags":    {len(texts), func(ctx context.Context) (int, error) { return extract(ctx, "tags") }},
+		"classify": {1, func(ctx context.Context) (int, error) {
+			res, err := r.Classify(ctx, &ClassifyRequest{Model: "moods", Texts: texts})
+			if err != nil {
+				return 0, err
+			}
+			return 24 * len(res.Labels) * len(res.Classes), nil
+		}},
+		"tokens": {len(texts), func(ctx context.Context) (size int, err error) {
+			res, err := r.Tokenize(ctx, mean, texts, true)
+			for _, list := range res {
+				size += 80 * len(list)
+			}
+			return size, err
+		}},
+		"texts": {3, func(ctx context.Context) (int, error) {
+			res, err := r.Detokenize(ctx, mean, [][]int32{{5, 6, 7}, {8}}, true)
+			return len(strings.Join(res, "")), err
+		}},
+	} {
+		var held, last int64
+		calls := 0
+		size, err := c.ask(WithHold(t.Context(), func(bytes int64, items int) error {
+			if bytes < 0 || items < 0 || items > len(texts) || held == 0 && items == 0 {
+				t.Errorf("%s: %d bytes for %d items", name, bytes, items)
+			}
+			calls++
+			held, last = held+bytes, bytes
+			return nil
+		}))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if calls < c.calls || int64(size) > held || size == 0 && name != "tags" || last == 0 && name != "tags" {
+			t.Errorf("%s: %d bytes in %d calls for results of %d", name, held, calls, size)
+		}
+		for _, at := range []int{1, calls} {
+			n := 0
+			_, err := c.ask(WithHold(t.Context(), func(int64, int) error {
+				if n++; n == at {
+					return refused
+				}
+				return nil
+			}))
+			if err == nil || !errors.Is(err, refused) {
+				t.Errorf("%s: refused at call %d: %v", name, at, err)
+			}
+		}
+	}
+	// What a refused request left in a queue goes when the batch that runs has ended.
+	waiting := func() (texts int) {
+		for _, m := range r.Status().Models {
+			texts += m.QueueDepth
+		}
+		return texts
+	}
+	for waiting() > 0 {
+		if time.Sleep(time.Millisecond); time.Since(began) > 5*time.Minute {
+			t.Fatalf("%d texts wait for ever after their requests have ended", waiting())
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package task
+
+import (
+	"strings"
+
+	"github.com/sie-engine/sie/internal/errs"
+)
+
+// hypothesisTemplate is a sentence with a place for a label.
+type hypothesisTemplate struct{ before, after string }
+
+const defaultHypothesis = "This text is about {}."
+
+// hypothesis reads the option hypothesis_template: text with one {} for the label, braces doubled to stand for themselves.
+func hypothesis(p *Prepared) (hypothesisTemplate, error) {
+	text, _ := p.option("hypothesis_template").(string)
+	if text == "" {
+		text = defaultHypothesis
+	}
+	before, after, ok := strings.Cut(text, "{}")
+	if !ok || strings.Contains(after, "{}") {
+		return hypothesisTemplate{}, errs.Invalidf("options.hypothesis_template",
+			"Field 'options.hypothesis_template' must have {} once, where the label goes; got %q", text)
+	}
+	braces := strings.NewReplacer("{{", "{", "}}", "}")
+	return hypothesisTemplate{braces.Replace(before), braces.Replace(after)}, nil
+}
+
+// Format is the sentence for a label.
+func (t hypothesisTemplate) Format(label string) string { return t.before + label + t.after }

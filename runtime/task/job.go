@@ -1,0 +1,120 @@
+package task
+
+import (
+	"context"
+	"time"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/runtime/batch"
+)
+
+const (
+	// chunkTexts is how many texts are tokenised and queued together; a request is worked through in chunks, so that
+	// tokenising overlaps running and 5,000 texts in one request neither fill the queue nor wait for each other.
+	chunkTexts = 128
+	// chunksAhead bounds the chunks of one request that are queued or running.
+	chunksAhead = 4
+)
+
+// job is the work of one request on one program. Owned by one goroutine.
+type job struct {
+	ctx   context.Context
+	queue *batch.Queue
+	n     int // items in all
+
+	// make returns items [first, end) with their place in that range as Index; put takes the results of items first, first+1, …
+	make func(first, end int) ([]batch.Item, error)
+	put  func(first int, results []batch.Result) error
+
+	// adapter changes the weights for every item; nil: none.
+	adapter batch.Adapter
+	// admitted jobs go on with a request that has got results already: a full queue makes them wait, not fail.
+	admitted bool
+	timings  *api.Timings
+
+	pending []chunk
+	ran     bool
+	from    time.Time // when the first batch began
+	before  time.Duration
+}
+
+// chunk is a run of items that was queued.
+type chunk struct {
+	group *batch.Group
+	first int
+	at    time.Time
+}
+
+// run makes, queues and collects every item. After an error nothing of the job is queued any more.
+func (j *job) run() error {
+	j.before = j.timings.Inference
+	err := j.all()
+	if err != nil {
+		for _, c := range j.pending {
+			c.group.Fail(err)
+		}
+	}
+	return err
+}
+
+func (j *job) all() error {
+	for first := 0; first < j.n; first += chunkTexts {
+		if err := j.submit(first, min(first+chunkTexts, j.n)); err != nil {
+			return err
+		}
+		if len(j.pending) == chunksAhead {
+			if err := j.collect(); err != nil {
+				return err
+			}
+		}
+	}
+	for len(j.pending) > 0 {
+		if err := j.collect(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// submit makes items [first, end) and queues them. The first chunk is offered: a full queue refuses the request. Later
+// ones wait for room.
+func (j *job) submit(first, end int) error {
+	wait := j.admitted || first > 0
+	if !wait {
+		if full := j.queue.Room(end - first); full != nil {
+			return full
+		}
+	}
+	items, err := j.make(first, end)
+	if err != nil {
+		return err
+	}
+	if j.adapter != nil {
+		for i := range items {
+			items[i].Adapter = j.adapter
+		}
+	}
+	c := chunk{group: batch.NewGroup(j.ctx, len(items)), first: first, at: time.Now()}
+	if err := j.queue.Submit(j.ctx, c.group, items, wait); err != nil {
+		return err
+	}
+	j.pending = append(j.pending, c)
+	return nil
+}
+
+// collect waits for the oldest chunk and hands its results on.
+func (j *job) collect() error {
+	c := j.pending[0]
+	results, err := c.group.Wait()
+	if err != nil {
+		return err
+	}
+	j.pending = j.pending[1:]
+	wait, run := c.group.Times(c.at)
+	if !j.ran {
+		j.ran, j.from = true, c.at.Add(wait)
+		j.timings.BatchWait += wait
+	}
+	j.timings.Inference = j.before + max(j.timings.Inference-j.before, c.at.Add(wait+run).Sub(j.from))
+	return j.put(c.first, results)
+}

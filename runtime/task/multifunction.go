@@ -1,0 +1,171 @@
+package task
+
+import (
+	"maps"
+
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/batch"
+	"github.com/sie-engine/sie/runtime/model"
+	"github.com/sie-engine/sie/runtime/tokenizer"
+)
+
+// multiFunction is BGE-M3 and its kin: dense vectors, a weight and a vector of each token, from one pass.
+var multiFunction = family{
+	task:   arch.BGEM3,
+	encode: &vectors{begin: leaveFirstOut, want: weighTokens},
+	score:  scoreModes,
+}
+
+// leaveFirstOut keeps the vectors of all tokens but [CLS].
+func leaveFirstOut(e *encoding) {
+	if e.outputs.multi {
+		e.lay = func(ids []int32) ([]int32, []uint8, int) {
+			keep, rows := withoutFirst(len(ids))
+			return ids, keep, rows
+		}
+	}
+}
+
+// weighTokens makes sparse rows of the tokens' weights.
+func weighTokens(_ *encoding, want *arch.Want) { want.TokenWeights, want.Sparse = want.Sparse, false }
+
+// withoutFirst keeps all rows but the first.
+func withoutFirst(n int) (keep []uint8, rows int) {
+	keep = make([]uint8, n)
+	for i := 1; i < n; i++ {
+		keep[i] = 1
+	}
+	return keep, max(0, n-1)
+}
+
+// lexical is BGE-M3's sparse row: the largest weight of each token id, special tokens left out.
+func lexical(t *tokenizer.Tokenizer, ids []int32, weights []float32) weighted {
+	special := t.Special()
+	var row weighted
+	for i, id := range ids {
+		if id == special.CLS || id == special.SEP || id == special.PAD || id == special.UNK {
+			continue
+		}
+		if w := weights[i]; w > 0 {
+			row.columns, row.weights = append(row.columns, id), append(row.weights, w)
+		}
+	}
+	row.byColumn()
+	return row
+}
+
+// The weights of BGE-M3's hybrid score, as the reference has them.
+var hybridWeights = map[string]float64{"dense": 0.4, "sparse": 0.2, "colbert": 0.4}
+
+// scoreModes scores by the dense vectors, its token weights, its token vectors, or a weighted sum of the
+// three, from one forward pass over each text.
+func scoreModes(r *run) error {
+	weights := map[string]float64{}
+	switch mode := r.options.ScoreMode; mode {
+	case "":
+		weights["dense"] = 1
+	case "hybrid":
+		maps.Copy(weights, hybridWeights)
+		maps.Copy(weights, r.options.ScoreWeights) // the others stay as they are
+	default:
+		weights[mode] = 1
+	}
+	uses := func(mode string) bool { return weights[mode] > 0 }
+	query, err := r.encodeQuery(outputs{dense: uses("dense"), sparse: uses("sparse"), multi: uses("colbert")})
+	if err != nil {
+		return err
+	}
+	want := arch.Want{Dense: uses("dense"), TokenWeights: uses("sparse"), MaxSim: uses("colbert")}
+	if want.Dense {
+		want.Pooling = poolings[r.options.Pooling]
+	}
+	v, err := r.through(want)
+	if err != nil {
+		return err
+	}
+	c := comparison{run: r, variant: v, weights: weights}
+	if uses("dense") {
+		c.dense = floats(query.Rows[0])
+	}
+	if uses("sparse") {
+		c.sparse = sparseMap(query.Sparse[0])
+	}
+	if uses("colbert") {
+		if c.rows, err = r.queryRows(query.Multi[0], v); err != nil {
+			return err
+		}
+	}
+	c.ids = make([][]int32, len(r.req.Inputs))
+	return r.job(v, len(r.req.Inputs), true, c.items, c.put)
+}
+
+// comparison is a query and how texts are compared with it.
+type comparison struct {
+	*run
+	variant *model.Variant
+	weights map[string]float64
+	dense   []float32
+	sparse  map[int32]float32
+	rows    *batch.Query
+	ids     [][]int32 // of the texts
+}
+
+func (c *comparison) items(first, end int) ([]batch.Item, error) {
+	b, err := c.reader.read(c.req.Inputs[first:end], first)
+	if err != nil {
+		return nil, err
+	}
+	f := forms{rows: outputForms["float32"], dims: c.use.Weights().Dim, normalize: true}
+	items, special := make([]batch.Item, end-first), c.use.Tokenizer().CountSpecial(false)
+	for i := range items {
+		it := batch.Item{IDs: b.Text(i), Query: c.rows, Index: i}
+		c.ids[first+i] = it.IDs
+		it.Keep, _ = withoutFirst(len(it.IDs))
+		if c.variant.Want.Dense {
+			it.Specs = append(it.Specs, f.row(f.dims))
+		}
+		if c.variant.Want.TokenWeights {
+			it.Specs = append(it.Specs, values(len(it.IDs)))
+		}
+		if c.variant.Want.MaxSim {
+			it.Specs = append(it.Specs, values(1))
+		}
+		items[i] = it
+		c.special += special
+	}
+	return items, nil
+}
+
+func (c *comparison) put(i int, r *batch.Result) error {
+	at, score := 0, 0.0
+	next := func() []float32 { at++; return floats(r[at-1]) }
+	if c.variant.Want.Dense {
+		dot := 0.0
+		for j, x := range next() {
+			dot += float64(x) * float64(c.dense[j])
+		}
+		score += c.weights["dense"] * dot
+	}
+	if c.variant.Want.TokenWeights {
+		dot := 0.0
+		row := lexical(c.use.Tokenizer(), c.ids[i], next())
+		for j, id := range row.columns {
+			dot += float64(row.weights[j]) * float64(c.sparse[id])
+		}
+		score += c.weights["sparse"] * dot
+	}
+	if c.variant.Want.MaxSim {
+		score += c.weights["colbert"] * float64(next()[0]) / float64(max(1, c.rows.N))
+	}
+	c.result.Scores[i] = score
+	return nil
+}
+
+func sparseMap(s Sparse) map[int32]float32 {
+	columns, weights := ints(s.Columns), floats(s.Values)
+	out := make(map[int32]float32, len(columns))
+	for i, c := range columns {
+		out[c] = weights[i]
+	}
+	return out
+}

@@ -1,0 +1,247 @@
+package task
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/model"
+)
+
+// Prepared is a request after every check that needs no loaded model, with its options resolved: what any entrance hands over.
+// Its inputs may be tokenised already. It is not changed any more.
+type Prepared struct {
+	req    *Request
+	start  time.Time
+	model  *catalog.Resolved
+	family *family
+	plan
+}
+
+// plan is what the request's and its profile's options come to.
+type plan struct {
+	options     *catalog.RuntimeOptions
+	query       bool
+	instruction *string // the request's own
+	outputs     outputs
+	form        outputForm
+	dimensions  int
+	fold        *folding       // nil: nothing is folded
+	lora        *model.LoRAKey // nil: the base weights
+	left        bool           // texts that are too long lose their start
+	ignored     []string       // options of other operations
+}
+
+// operations are those of the catalog, by ours.
+var operations = map[Op]catalog.Operation{
+	Encode: catalog.OpEncode, Score: catalog.OpScore, Extract: catalog.OpExtract, Classify: catalog.OpExtract,
+}
+
+// Prepare checks a request, in the order that clients know: what its model does, its options, then what the operation adds.
+// Nothing is loaded for it. Errors are *errs.Error.
+func Prepare(r *Request) (*Prepared, error) {
+	start, m := time.Now(), r.Model
+	switch { // before the options, which are checked for the operation
+	case r.Op == Score && !m.Has("score"):
+		return nil, errs.NoScoring(r.name())
+	case r.Op == Extract && !m.Has("json"):
+		return nil, errs.NoExtraction(r.name())
+	}
+	if err := r.checkInputs(); err != nil {
+		return nil, err
+	}
+	p, err := prepareAny(r, operations[r.Op])
+	if err != nil {
+		return nil, err
+	}
+	p.start, p.left = start, r.TruncateLeft
+	switch r.Op {
+	case Encode:
+		err = p.checkEncode()
+	case Score:
+		p.form = outputForms["float32"]
+		if p.family.score == nil {
+			err = errs.NoScoring(m.ID)
+		}
+	case Extract:
+		err = p.checkExtract()
+	case Classify:
+		if p.family.task != arch.Classify {
+			err = errs.NoExtraction(r.name())
+		}
+	default:
+		err = errs.Internal(errors.New("task: a request without an operation"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// checkInputs refuses inputs that the operation does not read: no family reads anything but text yet, token ids are for vectors
+// and second texts for classification.
+func (r *Request) checkInputs() error {
+	if r.Op == Score && !r.Query.HasText {
+		return errs.Invalidf("query", "%s requires text input: Field 'query' has no text", r.Model.Adapter.Class)
+	}
+	for i := range r.Inputs {
+		in := &r.Inputs[i]
+		switch {
+		case !in.HasText && tokensOf(in) == nil:
+			return errs.RequiresText(r.Model.Adapter.Class, i)
+		case tokensOf(in) != nil && r.Op != Encode:
+			return errs.Invalidf(r.field(), "Field '%s[%d]' is a list of token ids; they are taken for vectors only", r.field(), i)
+		case (tokensOf(in) != nil) != (tokensOf(&r.Inputs[0]) != nil):
+			return errs.Invalidf(r.field(), "Field '%s[%d]': a request has token ids in all of its inputs or in none", r.field(), i)
+		case secondOf(in) != nil && r.Op != Classify:
+			return errs.Invalidf(r.field(), "Field '%s[%d]' has two texts; they are taken for classification only", r.field(), i)
+		case (secondOf(in) != nil) != (secondOf(&r.Inputs[0]) != nil):
+			return errs.Invalidf(r.field(), "Field '%s[%d]': a request has a second text in all of its inputs or in none", r.field(), i)
+		}
+	}
+	return nil
+}
+
+// prepareAny checks what all operations share: model, then profile and options.
+func prepareAny(r *Request, op catalog.Operation) (*Prepared, error) {
+	m := r.Model
+	if err := m.Usable(); err != nil {
+		return nil, errs.Invalid("model", err.Error())
+	}
+	f, err := familyOf(m)
+	if err != nil {
+		return nil, err
+	}
+	opt, ignored, err := m.Options(op, r.Options)
+	if err != nil {
+		return nil, optionError(err)
+	}
+	p := &Prepared{req: r, model: m, family: f,
+		plan: plan{options: opt, query: opt.IsQuery, instruction: r.Instruction, dimensions: opt.Dimensions, ignored: ignored}}
+	if key, ok, err := model.LoRAOf(m, opt, r.Options); err != nil {
+		return nil, err
+	} else if ok {
+		p.lora = &key
+	}
+	return p, nil
+}
+
+// optionError is the 400 for an option that the catalog refused.
+func optionError(err error) error {
+	var o *catalog.OptionError
+	if errors.As(err, &o) {
+		return errs.Invalid("options."+o.Key, o.Msg)
+	}
+	return errs.Internal(err)
+}
+
+// option is an option without a field of its own: the request's, else its profile's, else what the model is loaded with.
+func (p *Prepared) option(key string) any {
+	if v := p.options.Raw[key]; v != nil {
+		return v
+	}
+	return p.model.Loadtime.Raw[key]
+}
+
+// instructionText is the instruction that holds for the request: its own, else the profile's.
+func (p *Prepared) instructionText() string {
+	switch {
+	case p.instruction != nil:
+		return *p.instruction
+	case p.options.Instruction != nil:
+		return *p.options.Instruction
+	}
+	return ""
+}
+
+// checkEncode settles the form of the vectors.
+func (p *Prepared) checkEncode() error {
+	r := p.req
+	if r.Dimensions > 0 {
+		p.dimensions = r.Dimensions
+	}
+	if _, given := r.Options["is_query"]; !given && r.IsQuery != nil {
+		p.query = *r.IsQuery
+	}
+	if err := p.checkOutputs(); err != nil {
+		return err
+	}
+	dtype := r.OutputDType
+	if dtype == "" {
+		dtype = p.options.OutputDType
+	}
+	if dtype == "" || r.ForceFloat32 {
+		dtype = "float32"
+	}
+	form, ok := outputForms[dtype]
+	if !ok {
+		return errs.UnknownOutputDType(dtype)
+	}
+	p.form = form
+	return nil
+}
+
+func (p *Prepared) checkOutputs() error {
+	var wanted []string
+	for _, t := range p.options.OutputTypes {
+		wanted = append(wanted, string(t))
+	}
+	if wanted == nil {
+		wanted = p.req.OutputTypes
+	}
+	var allowed, unsupported []string
+	for _, t := range p.model.AllowedOutputTypes(p.options) {
+		allowed = append(allowed, string(t))
+	}
+	if len(wanted) == 0 {
+		wanted = []string{"dense"}
+	}
+	for _, t := range wanted {
+		if !slices.Contains(allowed, t) && !slices.Contains(unsupported, t) {
+			unsupported = append(unsupported, t)
+		}
+	}
+	if len(unsupported) == 0 && p.family.encode == nil {
+		unsupported = slices.Clone(wanted)
+	}
+	if len(unsupported) > 0 {
+		slices.Sort(unsupported)
+		return errs.UnsupportedOutputs(p.req.name(), unsupported, allowed)
+	}
+	for _, t := range wanted {
+		switch catalog.OutputType(t) {
+		case catalog.OutputDense:
+			p.outputs.dense = true
+		case catalog.OutputSparse:
+			p.outputs.sparse = true
+		case catalog.OutputMultivector:
+			p.outputs.multi = true
+		}
+	}
+	if p.dimensions > 0 && !p.outputs.dense {
+		return errs.UnsupportedField("dimensions", "dimensions cuts dense vectors and the request asks for none: remove it, or add 'dense' to the output types")
+	}
+	return p.planFolding(p.req.name())
+}
+
+func (p *Prepared) checkExtract() error {
+	x := p.family.extract
+	if x == nil {
+		return errs.NoExtraction(p.model.ID)
+	}
+	if x.check != nil {
+		if err := x.check(p.req); err != nil {
+			return err
+		}
+	}
+	for i, l := range p.req.Labels {
+		if strings.TrimSpace(l) == "" {
+			return errs.Invalidf("params.labels", "label %d of params.labels is empty", i)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package task_test
+
+import (
+	"testing"
+
+	"github.com/sie-engine/sie/runtime/task"
+	"github.com/sie-engine/sie/runtime/task/tasktest"
+	"github.com/sie-engine/sie/runtime/testmodels"
+	"github.com/sie-engine/sie/runtime/worker"
+)
+
+// What the tests of this package share with others.
+type (
+	rig             = tasktest.Rig
+	Options         = worker.Options
+	Request         = worker.Request
+	ScoreRequest    = worker.ScoreRequest
+	ExtractRequest  = worker.ExtractRequest
+	ClassifyRequest = worker.ClassifyRequest
+	Result          = worker.Result
+	Matrix          = worker.Matrix
+)
+
+const (
+	mean    = testmodels.Mean
+	cls     = testmodels.CLS
+	prompts = testmodels.Prompts
+)
+
+var (
+	start         = tasktest.Start
+	held          = tasktest.Held
+	dirs          = testmodels.Dirs
+	adHoc         = testmodels.AdHoc
+	family        = testmodels.Family
+	float32s      = testmodels.Float32s
+	norm          = testmodels.Norm
+	words         = testmodels.Words
+	copyModel     = testmodels.CopyModel
+	replace       = testmodels.Replace
+	loadtime      = testmodels.Loadtime
+	withTokenizer = testmodels.WithTokenizer
+	edit          = testmodels.Edit
+	entry         = testmodels.Entry
+	adapted       = testmodels.Adapted
+	shrink        = testmodels.Shrink
+	relabelled    = testmodels.Relabelled
+)
+
+func untilLoaded[R any](t *testing.T, ask func() (R, error)) (R, error) {
+	t.Helper()
+	return testmodels.UntilLoaded(t, ask)
+}
+
+type Sparse = task.Sparse
+
+var (
+	floats    = task.Floats
+	ints      = task.Ints
+	sparseMap = task.SparseMap
+	softmax   = task.Softmax
+	WithHold  = task.WithHold
+)

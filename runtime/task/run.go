@@ -1,0 +1,147 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/batch"
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/model"
+)
+
+// run is a request on its way through a loaded model. Owned by one goroutine.
+type run struct {
+	*Prepared
+	ctx    context.Context
+	host   *model.Host
+	use    model.Use
+	reader *reader
+	hold   Hold
+	queue  *batch.Queue // of the program that answers; nil where there is none
+	result Result
+
+	special int // tokens that are nobody's text, of scores
+}
+
+// Run answers the request with a model of h. ctx bounds waiting and queueing: when it ends, queued items are dropped and the
+// cause is returned. Errors are *errs.Error, except those of ctx. A request may run once or several times.
+func (p *Prepared) Run(ctx context.Context, h *model.Host) (*Result, error) {
+	r := &run{Prepared: p, ctx: ctx, host: h, hold: holdOf(ctx), result: Result{Model: p.model, Ignored: p.ignored}}
+	n := len(p.req.Inputs)
+	if p.req.Op == Score { // before a model is loaded for it
+		if err := r.hold(int64(n)*scoreBytes, n); err != nil {
+			return nil, err
+		}
+	}
+	use, err := h.Acquire(ctx, p.model, p.lora, p.options.LoRAID)
+	if err != nil {
+		return nil, err
+	}
+	defer use.Done()
+	r.use, r.reader = use, newReader(ctx, use.Model, p, p.req.Field)
+	switch p.req.Op {
+	case Encode:
+		err = r.encode()
+	case Score:
+		err = r.score()
+	case Extract:
+		err = r.extract()
+	case Classify:
+		err = r.classify()
+	}
+	if err != nil {
+		return nil, translate(ctx, h, err, p.model, r.queue, n, p.req.Op.String())
+	}
+	res := &r.result
+	res.Tokens += r.reader.tokens
+	if p.req.Op == Score {
+		res.ContentTokens = max(0, res.Tokens-r.special)
+	}
+	res.Timings.Tokenize, res.Timings.Total = r.reader.took, time.Since(p.start)
+	if r.queue != nil {
+		r.queue.RequestDone(res.Timings.Total)
+	}
+	return res, nil
+}
+
+// prepared notes that everything before the tokenizer is done.
+func (r *run) prepared() { r.result.Timings.Preprocess = time.Since(r.start) }
+
+// through makes the program that gives what is wanted the one whose queue the request is in.
+func (r *run) through(want arch.Want) (*model.Variant, error) {
+	v, err := r.use.Variant(want)
+	if err != nil {
+		return nil, r.recordError(err)
+	}
+	r.queue = v.Queue
+	return v, nil
+}
+
+// texts are the texts of inputs [first, end). The inputs may have no tokens.
+func (r *run) texts(first, end int) []string {
+	out := make([]string, end-first)
+	for i := range out {
+		out[i] = r.req.Inputs[first+i].Text
+	}
+	return out
+}
+
+// job runs the program over n items and hands each result on.
+func (r *run) job(v *model.Variant, n int, admitted bool, make func(first, end int) ([]batch.Item, error),
+	put func(i int, r *batch.Result) error) error {
+	j := job{ctx: r.ctx, queue: v.Queue, n: n, timings: &r.result.Timings, adapter: r.use.Adapter, admitted: admitted, make: make,
+		put: func(first int, results []batch.Result) error {
+			for i := range results {
+				if err := put(first+i, &results[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+	return j.run()
+}
+
+// recordError says why a model cannot give what a request wants.
+func (r *run) recordError(err error) error {
+	switch {
+	case r.host.Fatal(err):
+		return errs.DeviceLost(err)
+	case errors.Is(err, engine.ErrNoMemory):
+		return errs.OutOfMemory("Encoding", err)
+	case errors.Is(err, engine.ErrUnsupported) && r.options.Pooling != "":
+		e := errs.Invalidf("options.pooling", "pooling '%s' is not available for model '%s'", r.options.Pooling, r.model.ID)
+		e.Cause = err
+		return e
+	}
+	return err
+}
+
+// translate gives an internal failure its public form; what is "encoding", "scoring", "extraction" or "tokenization".
+func translate(ctx context.Context, h *model.Host, err error, m *catalog.Resolved, q *batch.Queue, items int, what string) error {
+	var known *errs.Error
+	var full *batch.FullError
+	switch {
+	case errors.As(err, &known):
+		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, batch.ErrExpired): // the queue saw the deadline pass a moment before the context did
+		<-ctx.Done()
+		return context.Cause(ctx)
+	case errors.As(err, &full) && full.Wait > 0:
+		return errs.SlowQueue(h.QueueWait(), full.RetryAfter)
+	case errors.As(err, &full):
+		return errs.FullQueue(full.Pending, items, full.Limit)
+	case errors.Is(err, batch.ErrClosed):
+		return errs.Evicted(m.ID)
+	case errors.Is(err, engine.ErrDeviceLost):
+		return errs.DeviceLost(err)
+	case errors.Is(err, engine.ErrNoMemory):
+		return errs.OutOfMemory("Inference", err)
+	}
+	return errs.Inference(what, err)
+}

@@ -1,0 +1,42 @@
+package task
+
+import "github.com/sie-engine/sie/runtime/arch"
+
+// sparse is SPLADE models: a weight for each word of the vocabulary. Those that bring a table of the weights of tokens in
+// queries need no forward pass for them.
+var sparse = family{task: arch.Splade, encode: &vectors{table: hasTable}}
+
+// hasTable says whether the request is for sparse queries alone and the model has a table for them.
+func hasTable(e *encoding) bool {
+	return e.use.QueryWeights() != nil && e.query && e.outputs == (outputs{sparse: true})
+}
+
+// lookUp answers a request for sparse queries from the table alone: each of a query's tokens once, special ones too.
+func (e *encoding) lookUp() error {
+	table := e.use.QueryWeights()
+	for first := 0; first < e.n; first += chunkTexts {
+		end := min(first+chunkTexts, e.n)
+		ids, err := e.ids(first, end)
+		if err != nil {
+			return err
+		}
+		more := int64(0)
+		for i := range ids {
+			more += 8 * int64(len(ids[i])) // a column and a weight
+		}
+		if err := e.hold(more, end); err != nil {
+			return err
+		}
+		for i := range ids {
+			var row weighted
+			for _, id := range ids[i] {
+				if w := table[id]; w > 0 {
+					row.columns, row.weights = append(row.columns, id), append(row.weights, w)
+				}
+			}
+			row.byColumn()
+			e.result.Sparse[first+i] = e.forms.sparseOf(row)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package task
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/batch"
+	"github.com/sie-engine/sie/runtime/tokenizer"
+)
+
+// tagger is models with a token classification head: entities.
+var tagger = family{task: arch.Tag, extract: &extractor{run: tag}}
+
+// tag finds entities with a token classification head: each token's best label, neighbours of one entity joined as their
+// B- and I- prefixes say, its score the mean of theirs (the aggregation "simple" of transformers).
+func tag(r *run) error {
+	m := r.use.Weights()
+	var names []string
+	for _, l := range m.Labels {
+		if _, name := split(l); name != "O" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if err := r.checkLabels(names); err != nil {
+		return err
+	}
+	places := make([][]tokenizer.Place, len(r.req.Inputs))
+	return r.logits(arch.Want{TokenLogits: true}, len(r.req.Inputs), func(first, end int) ([]batch.Item, error) {
+		placed, err := r.reader.readPlaces(r.texts(first, end), first)
+		if err != nil {
+			return nil, err
+		}
+		items := make([]batch.Item, end-first)
+		for i := range items {
+			ids := placed[i].IDs()
+			places[first+i] = placed[i].Tokens
+			items[i] = batch.Item{IDs: ids, Specs: []batch.Spec{values(len(ids) * len(m.Labels))}, Index: i}
+		}
+		return items, nil
+	}, func(i int, z []float64) error {
+		tags := bestTags(z, m.Labels, places[i])
+		threshold, _ := number(r.options.Raw["threshold"])
+		for _, e := range join(tags, r.req.Inputs[i].Text) {
+			if e.Score >= threshold && r.wants(e.Label) {
+				r.result.Found[i].Entities = append(r.result.Found[i].Entities, e)
+			}
+		}
+		places[i] = nil
+		return r.hold(int64(len(r.result.Found[i].Entities))*entryBytes, i+1)
+	})
+}
+
+// tagged is a token of the text with its best label. Special tokens are none.
+type tagged struct {
+	label      string
+	score      float64
+	start, end int // bytes of the text
+}
+
+// bestTags reads the logits of a text's tokens.
+func bestTags(z []float64, labels []string, places []tokenizer.Place) []tagged {
+	var out []tagged
+	n := len(labels)
+	for t := range len(z) / n {
+		if places[t].Special() {
+			continue
+		}
+		p := softmax(z[t*n : t*n+n])
+		best := 0
+		for j := range p {
+			if p[j] > p[best] {
+				best = j
+			}
+		}
+		out = append(out, tagged{labels[best], p[best], int(places[t].Start), int(places[t].End)})
+	}
+	return out
+}
+
+// split takes a label apart: B-PER is the beginning of PER, a label without prefix is inside.
+func split(label string) (begins bool, name string) {
+	if rest, ok := strings.CutPrefix(label, "B-"); ok {
+		return true, rest
+	}
+	rest, _ := strings.CutPrefix(label, "I-")
+	return false, rest
+}
+
+// join makes entities of neighbouring tokens with the same name; a B- begins a new one. O is no entity. Their places are
+// counted in code points, as clients count.
+func join(tags []tagged, text string) []api.Entity {
+	var out []api.Entity
+	at := place{text: text}
+	for i := 0; i < len(tags); {
+		_, name := split(tags[i].label)
+		j, sum := i+1, tags[i].score
+		for ; j < len(tags); j++ {
+			begins, next := split(tags[j].label)
+			if begins || next != name {
+				break
+			}
+			sum += tags[j].score
+		}
+		if name != "O" {
+			start, end := tags[i].start, tags[j-1].end
+			out = append(out, api.Entity{Text: text[start:end], Label: name, Score: sum / float64(j-i), Start: at.points(start), End: at.points(end)})
+		}
+		i = j
+	}
+	return out
+}
+
+// place is a place in a text that moves to where it is asked about.
+type place struct {
+	text         string
+	bytes, runes int // of the text before it
+}
+
+// points is how many code points there are before a byte of the text. Places come nearly in order: tokens that share a character
+// (the bytes of an emoji, the letters of a ligature) step back to where it begins.
+func (p *place) points(at int) int {
+	if at >= p.bytes {
+		p.runes += utf8.RuneCountInString(p.text[p.bytes:at])
+	} else {
+		p.runes -= utf8.RuneCountInString(p.text[at:p.bytes])
+	}
+	p.bytes = at
+	return p.runes
+}

@@ -1,0 +1,197 @@
+// Package tasktest starts workers over the tiny models of testdata for tests of the layers under the server.
+//
+// Entry points: Start, and the Rig it returns. Not for production.
+package tasktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/internal/testrig"
+	"github.com/sie-engine/sie/runtime/engine"
+	"github.com/sie-engine/sie/runtime/metrics"
+	"github.com/sie-engine/sie/runtime/model"
+	"github.com/sie-engine/sie/runtime/registry"
+	"github.com/sie-engine/sie/runtime/testmodels"
+	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/weights/hub"
+)
+
+// Rig is a worker over tiny models and what it logged.
+type Rig struct {
+	*worker.Worker
+	T       *testing.T
+	Log     *testrig.Log
+	Metrics *metrics.Metrics
+}
+
+// Start opens a worker with one ad-hoc model for each of ids and with extra. It is closed with the test, which fails when
+// goroutines are left over.
+func Start(t *testing.T, change func(*worker.Options), ids []string, extra ...*catalog.Model) *Rig {
+	t.Helper()
+	leftOver := testrig.Goroutines(t)
+	models := extra
+	for _, id := range ids {
+		models = append(models, testmodels.AdHoc(t, id, golden.Open(t, testmodels.Dirs[id]).Dir))
+	}
+	c, err := new(catalog.Catalog).With(models...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := hub.New(hub.Options{CacheDir: t.TempDir(), Offline: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &testrig.Log{}
+	o := worker.Options{Catalog: c, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
+		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(log, nil))}
+	if change != nil {
+		change(&o)
+	}
+	w, err := worker.New(o)
+	if errors.Is(err, engine.ErrNotBuilt) {
+		t.Skip("no native engine: run `make test-go`")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.Close()
+		leftOver()
+	})
+	return &Rig{w, t, log, o.Metrics}
+}
+
+// Rows runs a request that must succeed and returns its rows.
+func (r *Rig) Rows(q *worker.Request) [][]byte {
+	r.T.Helper()
+	res, err := r.Encode(r.T.Context(), q)
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	return res.Rows
+}
+
+// Vectors are the float32 rows of texts.
+func (r *Rig) Vectors(model string, texts ...string) [][]float32 {
+	r.T.Helper()
+	return testmodels.Float32s(r.Rows(&worker.Request{Model: model, Texts: texts}))
+}
+
+// Refused runs a request that must fail with that code and status, and returns the error.
+func (r *Rig) Refused(ctx context.Context, q *worker.Request, code errs.Code, status int) *errs.Error {
+	r.T.Helper()
+	_, err := r.Encode(ctx, q)
+	e := errs.As(err)
+	if e == nil || e.Code != code || e.Status != status {
+		r.T.Fatalf("got %v, want %s with status %d", err, code, status)
+	}
+	return e
+}
+
+// All runs requests at once, in one batch when the rig holds it back until all their texts are queued, and returns what each
+// got.
+func (r *Rig) All(requests ...*worker.Request) (rows [][][]byte, failures []*errs.Error) {
+	rows, failures = make([][][]byte, len(requests)), make([]*errs.Error, len(requests))
+	var wg sync.WaitGroup
+	for i, q := range requests {
+		wg.Go(func() {
+			res, err := r.Encode(r.T.Context(), q)
+			if err != nil {
+				failures[i] = errs.As(err)
+				return
+			}
+			rows[i] = res.Rows
+		})
+	}
+	wg.Wait()
+	return rows, failures
+}
+
+// OfModel reads a gauge or counter of one model.
+func (r *Rig) OfModel(name, model string) float64 {
+	r.T.Helper()
+	return r.Metric(name, "model", model)
+}
+
+// Metric reads the gauge or counter that has a label of that value.
+func (r *Rig) Metric(name, label, value string) float64 {
+	r.T.Helper()
+	families, err := r.Metrics.Registry.Gather()
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == name && l.GetName() == label && l.GetValue() == value {
+					return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	r.T.Fatalf("no metric %s of %s", name, value)
+	return 0
+}
+
+// Copy is the loaded model of an id.
+func (r *Rig) Copy(id string) *model.Model {
+	r.T.Helper()
+	l := r.Loaded(id)
+	if l == nil {
+		r.T.Fatalf("%s is not loaded", id)
+	}
+	return l
+}
+
+// Loads counts the successful loads of id.
+func (r *Rig) Loads(id string) int {
+	return strings.Count(r.Log.String(), `msg="model ready" model=`+id+" ")
+}
+
+// Queued waits until n items are queued for id.
+func (r *Rig) Queued(id string, n int) {
+	r.T.Helper()
+	testrig.Until(r.T, fmt.Sprintf("%d items are queued", n), func() bool {
+		m := r.Loaded(id)
+		return m != nil && m.Queued() == n || m == nil && n == 0
+	})
+}
+
+// State is how far the weights behind id are.
+func (r *Rig) State(id string) registry.State {
+	r.T.Helper()
+	info, err := r.Model(id)
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	return registry.State(info.State)
+}
+
+// Entry is the catalog's entry for id.
+func (r *Rig) Entry(id string) *catalog.Resolved {
+	r.T.Helper()
+	m, err := r.Describe(id)
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	return m
+}
+
+// Held keeps items in the queue: no batch leaves before n items wait.
+func Held(n int) func(*worker.Options) {
+	return func(o *worker.Options) {
+		o.Batch.MaxRequests, o.Batch.Adaptive.Disabled = n, true
+		o.Batch.MaxWait, o.Batch.Coalesce, o.Batch.IdleCoalesce = time.Hour, time.Hour, time.Hour
+		o.Batch.CoalesceRatio = 1
+	}
+}

@@ -1,0 +1,193 @@
+package task
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/model"
+	"github.com/sie-engine/sie/runtime/tokenizer"
+)
+
+// reader turns the texts of a request into token ids of its model. Owned by one goroutine.
+type reader struct {
+	ctx         context.Context
+	model       *model.Model
+	entry       *catalog.Resolved
+	options     *catalog.RuntimeOptions
+	query       bool
+	instruction *string // the request's own
+	limit       int     // tokens of one text, special ones included
+	prefix      string  // put before each formatted text
+	field       string  // what a client calls the texts: "items", "input"
+	each        int     // texts that belong to one item of the request, one after another; 0: one
+	left        bool    // a text that is too long loses its start, not its end
+	// tooLong, if set, is told of an item that may not be cut; else such an item fails the request.
+	tooLong func(item int, why *errs.Error)
+
+	tokens int           // read by the model so far
+	took   time.Duration // tokenising
+}
+
+// newReader returns a reader for texts that are queries or not. field is what the client calls them; "" is the native name.
+func newReader(ctx context.Context, m *model.Model, p *Prepared, field string) *reader {
+	limit := m.Limit(p.model)
+	if n := p.options.MaxSeqLength; n > 0 {
+		limit = min(limit, n)
+	}
+	return &reader{ctx: ctx, model: m, entry: p.model, options: p.options, query: p.query, instruction: p.instruction,
+		limit: max(limit, m.Tokenizer().CountSpecial(false)), field: cmp.Or(field, "items"), left: p.left}
+}
+
+// cuts is what the tokenizer is to do with texts that are too long.
+func (r *reader) cuts() tokenizer.Options { return tokenizer.Options{MaxTokens: r.limit, Left: r.left} }
+
+// read tokenises the texts of inputs, the first of which is number first of the request. The ids stay alive as long as anything refers to
+// them, so each call has a batch of its own.
+func (r *reader) read(inputs []api.Item, first int) (*tokenizer.Batch, error) {
+	start := time.Now()
+	formatted := make([]string, len(inputs))
+	for i := range inputs {
+		formatted[i] = r.format(inputs[i].Text)
+	}
+	var b tokenizer.Batch
+	if err := r.model.Tokenizer().EncodeParallel(r.ctx, &b, formatted, r.cuts()); err != nil {
+		return nil, r.textError(err, first)
+	}
+	r.took += time.Since(start)
+	return &b, r.checkCut(&b, first)
+}
+
+// readPairs tokenises (first text, second text) pairs; number is the place of the first pair in the request.
+func (r *reader) readPairs(a, b []string, number int) (*tokenizer.Batch, error) {
+	start := time.Now()
+	if r.model.Weights().LowerCase {
+		a, b = lower(a), lower(b)
+	}
+	var out tokenizer.Batch
+	if err := r.model.Tokenizer().EncodePairsParallel(r.ctx, &out, a, b, r.cuts()); err != nil {
+		return nil, r.textError(err, number)
+	}
+	r.took += time.Since(start)
+	return &out, r.checkCut(&out, number)
+}
+
+// readPlaces tokenises texts as they are, with the place of each token.
+func (r *reader) readPlaces(texts []string, first int) ([]tokenizer.Placed, error) {
+	start := time.Now()
+	placed, err := r.model.Tokenizer().EncodePlaces(r.ctx, texts, r.cuts())
+	if err != nil {
+		return nil, r.textError(err, first)
+	}
+	r.took += time.Since(start)
+	var b tokenizer.Batch // for the count and the check
+	for i := range placed {
+		b.IDs = append(b.IDs, placed[i].IDs()...)
+		b.Truncated = append(b.Truncated, placed[i].Truncated)
+	}
+	return placed, r.checkCut(&b, first)
+}
+
+func lower(texts []string) []string {
+	out := make([]string, len(texts))
+	for i, s := range texts {
+		out[i] = strings.ToLower(s)
+	}
+	return out
+}
+
+// checkCut counts the tokens, and refuses what was cut where the request wants that.
+func (r *reader) checkCut(b *tokenizer.Batch, first int) error {
+	r.tokens += len(b.IDs)
+	for i, cut := range b.Truncated {
+		if err := r.refuseCut(cut, first+i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuseCut refuses a text that was cut, where the request wants that.
+func (r *reader) refuseCut(cut bool, number int) error {
+	if !cut || r.options.OverflowPolicy != "error" {
+		return nil
+	}
+	place := r.place(number)
+	err := errs.TooLong(place, fmt.Sprintf("Field '%s' has more than %d tokens, the limit of model '%s', and the request forbids cutting it",
+		place, r.limit, r.entry.ID))
+	if r.tooLong != nil {
+		r.tooLong(r.item(number), err)
+		return nil
+	}
+	return err
+}
+
+// item is the item of the request that a text belongs to, and place what a client calls it.
+func (r *reader) item(number int) int { return number / max(1, r.each) }
+func (r *reader) place(number int) string {
+	if r.field == "query" { // there is one
+		return r.field
+	}
+	return fmt.Sprintf("%s[%d]", r.field, r.item(number))
+}
+
+// format applies templates and instructions. A model without templates may bring prompts of its own, by the names that
+// sentence-transformers uses.
+func (r *reader) format(text string) string {
+	o, w := r.options, r.model.Weights()
+	instructed := r.instruction != nil || o.Instruction != nil || r.query && o.DefaultInstruction != nil
+	if o.QueryTemplate == nil && o.DocTemplate == nil && !instructed {
+		name := "document"
+		if r.query {
+			name = "query"
+		}
+		prompt, ok := w.Prompts[name]
+		if !ok {
+			prompt = w.Prompts[w.DefaultPrompt]
+		}
+		text = prompt + text
+	}
+	text = r.prefix + o.FormatText(text, r.query, r.instruction)
+	if w.LowerCase {
+		text = strings.ToLower(text)
+	}
+	return text
+}
+
+// check validates token ids that a client sent as list number i; longer lists are cut or refused as texts are.
+func (r *reader) check(ids []int32, i int) ([]int32, error) {
+	vocab := int32(r.model.Weights().Vocab)
+	if len(ids) == 0 {
+		return nil, errs.Invalidf(r.field, "Field '%s' has no token ids; it needs at least one", r.place(i))
+	}
+	for _, id := range ids {
+		if id < 0 || id >= vocab {
+			return nil, errs.Invalidf(r.field, "Field '%s': token id %d is outside the model's vocabulary of %d", r.place(i), id, vocab)
+		}
+	}
+	if err := r.refuseCut(len(ids) > r.limit, i); err != nil {
+		return nil, err
+	}
+	if over := len(ids) - r.limit; over > 0 && r.left {
+		ids = ids[over:]
+	}
+	ids = ids[:min(len(ids), r.limit)]
+	r.tokens += len(ids)
+	return ids, nil
+}
+
+// textError turns a tokenizer's complaint about one text into the client's words.
+func (r *reader) textError(err error, first int) error {
+	var te *tokenizer.TextError
+	if errors.As(err, &te) && errors.Is(err, tokenizer.ErrTooLong) {
+		place := r.place(first + te.Index)
+		return errs.TooLong(place, fmt.Sprintf("Field '%s': %v", place, te.Err))
+	}
+	return err
+}

@@ -1,0 +1,106 @@
+package task
+
+import (
+	"context"
+	"strings"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/model"
+	"github.com/sie-engine/sie/runtime/tokenizer"
+)
+
+// Tokenize splits texts as the model's tokenizer does, whole, with or without the special tokens of one text.
+func Tokenize(ctx context.Context, h *model.Host, m *catalog.Resolved, texts []string, addSpecial bool) ([][]api.Token, error) {
+	use, err := useTokenizer(ctx, h, m)
+	if err != nil {
+		return nil, err
+	}
+	defer use.Done()
+	t, hold := use.Tokenizer(), holdOf(ctx)
+	if err := hold(int64(len(texts))*listBytes, len(texts)); err != nil {
+		return nil, err
+	}
+	out := make([][]api.Token, 0, len(texts))
+	for first := 0; first < len(texts); first += chunkTexts {
+		some := texts[first:min(first+chunkTexts, len(texts))]
+		placed, err := t.EncodePlaces(ctx, some, tokenizer.Options{NoSpecial: !addSpecial})
+		if err != nil {
+			r := reader{field: "inputs"}
+			return nil, translate(ctx, h, r.textError(err, first), m, nil, 0, "tokenization")
+		}
+		for i := range placed {
+			if err := hold(int64(len(placed[i].Tokens))*entryBytes, first+i+1); err != nil {
+				return nil, err
+			}
+			tokens, err := withTexts(t, some[i], placed[i].Tokens)
+			if err != nil {
+				return nil, errs.Internal(err)
+			}
+			out = append(out, tokens)
+		}
+	}
+	return out, nil
+}
+
+// useTokenizer pins the model of an entry for its tokenizer.
+func useTokenizer(ctx context.Context, h *model.Host, m *catalog.Resolved) (model.Use, error) {
+	if err := m.Usable(); err != nil {
+		return model.Use{}, errs.Invalid("model", err.Error())
+	}
+	return h.Acquire(ctx, m, nil, "")
+}
+
+// withTexts gives the tokens of a text what they stand for.
+func withTexts(t *tokenizer.Tokenizer, text string, places []tokenizer.Place) ([]api.Token, error) {
+	out := make([]api.Token, len(places))
+	for j, at := range places {
+		k := &out[j]
+		k.ID, k.Special = int(at.ID), at.Special()
+		if k.Special {
+			var err error
+			if k.Text, err = t.DecodeAll([]int32{at.ID}); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		start, stop := int(at.Start), int(at.End)
+		k.Text, k.Start, k.Stop = text[start:stop], &start, &stop
+	}
+	return out, nil
+}
+
+// Detokenize turns lists of token ids back into texts.
+func Detokenize(ctx context.Context, h *model.Host, m *catalog.Resolved, ids [][]int32, skipSpecial bool) ([]string, error) {
+	use, err := useTokenizer(ctx, h, m)
+	if err != nil {
+		return nil, err
+	}
+	defer use.Done()
+	t := use.Tokenizer()
+	decode := t.DecodeAll
+	if skipSpecial {
+		decode = t.Decode
+	}
+	hold := holdOf(ctx)
+	if err := hold(int64(len(ids))*listBytes, len(ids)); err != nil {
+		return nil, err
+	}
+	out := make([]string, len(ids))
+	for i, list := range ids {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err := t.CheckIDs(list); err != nil {
+			return nil, errs.Invalidf("ids", "Field 'ids[%d]': %s", i, strings.TrimPrefix(err.Error(), "tokenizer: "))
+		}
+		if out[i], err = decode(list); err != nil {
+			return nil, errs.Internal(err)
+		}
+		if err := hold(int64(len(out[i])), i+1); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

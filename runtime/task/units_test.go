@@ -1,0 +1,86 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/batch"
+	"github.com/sie-engine/sie/runtime/tokenizer"
+)
+
+// threshold keeps what reaches it, top_k the first; of equal scores the first label comes first.
+func TestRanked(t *testing.T) {
+	labels, scores := []string{"a", "b", "c", "d"}, []float64{0.25, 0.5, 0.25, 0.125}
+	for _, c := range []struct {
+		options map[string]any
+		want    string
+	}{
+		{nil, "b a c d"}, {map[string]any{"threshold": 0.25}, "b a c"}, {map[string]any{"threshold": 0}, "b a c d"}, {map[string]any{"threshold": int64(1)}, ""},
+		{map[string]any{"threshold": 1}, ""}, {map[string]any{"top_k": 1}, "b"}, {map[string]any{"top_k": int64(2)}, "b a"}, {map[string]any{"top_k": 9.0}, "b a c d"},
+		{map[string]any{"top_k": 0}, "b a c d"}, {map[string]any{"top_k": 3, "threshold": 0.5}, "b"},
+	} {
+		var got []string
+		for _, x := range ranked(labels, scores, c.options) {
+			got = append(got, x.Label)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%v: %v, want %s", c.options, got, c.want)
+		}
+	}
+	if p := softmax([]float64{1000, 1000, -1000}); p[0] != 0.5 || p[1] != 0.5 || p[2] != 0 {
+		t.Errorf("softmax of large logits: %v", p)
+	}
+}
+
+func TestBestTagsAndJoin(t *testing.T) {
+	places := make([]tokenizer.Place, 3)
+	for i := range places {
+		places[i] = tokenizer.Place{Start: uint32(2 * i), End: uint32(2*i + 1)}
+	}
+	tags := bestTags([]float64{1, 1, 0, 0, 3, 3, 0, 0, 0}, []string{"O", "B-X", "I-X"}, places)
+	for i, want := range []string{"O", "B-X", "O"} { // of equal logits the first
+		if tags[i].label != want {
+			t.Errorf("token %d: %s, want %s", i, tags[i].label, want)
+		}
+	}
+	found := join([]tagged{{"I-X", 0.5, 0, 1}, {"I-X", 0.25, 2, 3}, {"B-X", 1, 4, 5}, {"O", 1, 6, 7}, {"X", 1, 8, 9}, {"I-Y", 1, 10, 11}}, "a b c d e f")
+	want := []api.Entity{{Text: "a b", Label: "X", Score: 0.375, Start: 0, End: 3}, {Text: "c", Label: "X", Score: 1, Start: 4, End: 5},
+		{Text: "e", Label: "X", Score: 1, Start: 8, End: 9}, {Text: "f", Label: "Y", Score: 1, Start: 10, End: 11}}
+	if fmt.Sprint(found) != fmt.Sprint(want) {
+		t.Errorf("%v, want %v", found, want)
+	}
+}
+
+func TestHypothesis(t *testing.T) {
+	for template, want := range map[string]string{"": "This text is about x{}.", "{}": "x{}", "{{a}} {} }}b{{": "{a} x{} }b{", "no": "", "{} {}": "", "{0}": ""} {
+		p := &Prepared{plan: plan{options: &catalog.RuntimeOptions{Raw: map[string]any{"hypothesis_template": template}}}, model: &catalog.Resolved{Loadtime: &catalog.LoadtimeOptions{}}}
+		h, err := hypothesis(p)
+		if (err == nil) != (want != "") || err == nil && h.Format("x{}") != want {
+			t.Errorf("%q: %q, %v, want %q", template, h.Format("x{}"), err, want)
+		}
+		if e := errs.As(err); err != nil && e.Param != "options.hypothesis_template" {
+			t.Errorf("%q: %v", template, err)
+		}
+	}
+	// What the model is loaded with holds where neither request nor profile says otherwise.
+	p := &Prepared{plan: plan{options: &catalog.RuntimeOptions{}}, model: &catalog.Resolved{Loadtime: &catalog.LoadtimeOptions{Raw: map[string]any{"hypothesis_template": "I see {}"}}}}
+	if h, err := hypothesis(p); err != nil || h.Format("x") != "I see x" {
+		t.Errorf("%q, %v", h.Format("x"), err)
+	}
+}
+
+// The queue may see a deadline pass a moment before the context does.
+func TestDeadlineSeenByTheQueueFirst(t *testing.T) {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Millisecond, errs.Late(time.Second))
+	defer cancel()
+	err := translate(ctx, nil, batch.ErrExpired, nil, nil, 1, "encoding")
+	if e := errs.As(err); e.Status != 504 {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,106 @@
+package task
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/batch"
+)
+
+// zeroShot is models of natural language inference that classify by labels of the request.
+var zeroShot = family{task: arch.Classify, extract: &extractor{
+	check:   needLabels,
+	classes: func(r *run) int { return len(r.req.Labels) },
+	run:     classifyZeroShot,
+}}
+
+func needLabels(r *Request) error {
+	if len(r.Labels) == 0 {
+		return errs.Invalidf("params.labels", "%s requires labels: give the classes to choose from in params.labels", r.Model.Adapter.Class)
+	}
+	return nil
+}
+
+// classifyZeroShot asks the model whether each text entails "This text is about {label}." for each label
+// (Yin 2019, arXiv:1909.00161). The labels' entailment logits compete in a softmax. With multi_label, or a single label, which
+// would win any competition, a label's entailment competes with its contradiction alone: as in the pipeline of transformers.
+func classifyZeroShot(r *run) error {
+	names := r.use.Weights().Labels
+	entails, contradicts := entailment(names)
+	if entails == contradicts {
+		return errs.Invalidf("model", "Model '%s' has no label of entailment, or no other, among %s and cannot classify with labels of your own",
+			r.model.ID, strings.Join(names, ", "))
+	}
+	template, err := hypothesis(r.Prepared)
+	if err != nil {
+		return err
+	}
+	labels := r.req.Labels
+	hypotheses := make([]string, len(labels))
+	for i, l := range labels {
+		hypotheses[i] = template.Format(l)
+	}
+	if err := r.checkHypotheses(hypotheses); err != nil {
+		return err
+	}
+	n := len(labels)
+	multi, _ := r.option("multi_label").(bool)
+	alone := multi || n == 1
+	r.reader.each = n
+	scores := make([][]float64, len(r.req.Inputs))
+	specs := []batch.Spec{values(len(names))}
+	err = r.logits(arch.Want{Logits: true}, len(r.req.Inputs)*n, func(first, end int) ([]batch.Item, error) {
+		a, b := make([]string, end-first), make([]string, end-first)
+		for i := range a {
+			a[i], b[i] = r.req.Inputs[(first+i)/n].Text, hypotheses[(first+i)%n]
+		}
+		return r.reader.pairItems(a, b, first, specs)
+	}, func(i int, z []float64) error {
+		score := z[entails]
+		if alone {
+			score = softmax([]float64{z[contradicts], z[entails]})[1]
+		}
+		scores[i/n] = append(scores[i/n], score)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, z := range scores {
+		if r.result.Found[i].Err != nil {
+			continue
+		}
+		if !alone {
+			z = softmax(z)
+		}
+		r.result.Found[i].Classes = ranked(labels, z, r.options.Raw)
+	}
+	return nil
+}
+
+// checkHypotheses refuses labels that leave no room for any text, where nothing may be cut: they are every item's, so it is the
+// request's fault and not an item's.
+func (r *run) checkHypotheses(hypotheses []string) error {
+	if r.options.OverflowPolicy != "error" {
+		return nil
+	}
+	own := *r.reader
+	own.field, own.tooLong = "params.labels", nil
+	_, err := own.readPairs(make([]string, len(hypotheses)), hypotheses, 0)
+	return err
+}
+
+// entailment is the place of the label of that name, and of the one that stands against it: the first, or the last where entailment
+// is the first. Both are -1 where there is none.
+func entailment(labels []string) (entails, contradicts int) {
+	entails = slices.IndexFunc(labels, func(l string) bool { return strings.HasPrefix(strings.ToLower(l), "entail") })
+	switch entails {
+	case -1:
+		return -1, -1
+	case 0:
+		return 0, len(labels) - 1
+	}
+	return entails, 0
+}
