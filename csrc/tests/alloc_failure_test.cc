@@ -4,10 +4,12 @@
 // The test binary is linked with --wrap, which sends the library's calls here.
 #include <errno.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include <atomic>
 
+#include "executor.h"
 #include "heads.h"
 #include "model.h"
 #include "tests/check.h"
@@ -101,4 +103,14 @@ TEST(allocations_of_heads_fail_one_by_one) {
     if (m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32, shape) == SIE_UNSUPPORTED) continue;
     fail_each(shape, heads::batch_of(head, shape, {1, 2, 3, 5}, false));
   }
+}
+
+TEST(executors_say_which_could_not_be_started) {
+  sie::Executors executors;
+  sie_error err = {};
+  calls_left.store(3);  // their list, and two threads
+  sie_status status = executors.start(4, nullptr, &err);
+  calls_left.store(-1);
+  CHECK(status == SIE_OUT_OF_MEMORY && strstr(err.message, "executor 3 of 4 ") != nullptr, "status %d: %s",
+        status, err.message);
 }

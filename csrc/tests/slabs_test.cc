@@ -19,11 +19,20 @@ Plan plan(const std::vector<int32_t> &lengths, const sie::SlabLimits &limits) {
   std::vector<int32_t> cu = {0};
   for (int32_t length : lengths) cu.push_back(cu.back() + length);
   Plan p;
+  const int32_t guard = -77;
   p.shares.resize(n + 1);
-  p.order.resize(n + 1);
-  std::vector<int32_t> slab_of(n + 1), heap(n + 1), by_length(n + 1);
+  p.shares[n] = {guard, guard, guard, guard, guard};
+  p.order.resize(n + 1, guard);
+  std::vector<int32_t> slab_of(n + 1, guard), heap(n + 1, guard), by_length(n + 1, guard);
   sie::SlabWork work = {p.shares.data(), p.order.data(), slab_of.data(), heap.data(), by_length.data()};
-  p.shares.resize(static_cast<size_t>(sie::plan_slabs(cu.data(), static_cast<int32_t>(n), limits, work)));
+  const int32_t slabs = sie::plan_slabs(cu.data(), static_cast<int32_t>(n), limits, work);
+  const sie::SlabShare &behind = p.shares[n];
+  CHECK(behind.cost == guard && behind.tokens == guard && behind.seqs == guard && behind.first == guard &&
+            behind.max_len == guard,
+        "wrote behind the shares of %zu sequences", n);
+  CHECK(p.order[n] == guard && slab_of[n] == guard && heap[n] == guard && by_length[n] == guard,
+        "wrote behind the room of %zu sequences", n);
+  p.shares.resize(static_cast<size_t>(slabs));
   p.order.resize(n);
   return p;
 }
@@ -98,4 +107,21 @@ TEST(slabs_weigh_attention_as_the_program_does) {
         static_cast<long long>(beside_long(0)));
   CHECK(beside_long(6144) > beside_long(384), "balance 6144: %lld tokens, 384: %lld",
         static_cast<long long>(beside_long(6144)), static_cast<long long>(beside_long(384)));
+}
+
+TEST(slabs_stay_in_their_room) {
+  // As many slabs as sequences: every array is full.
+  for (size_t n : {1, 2, 3, 8}) {
+    Plan p = plan(std::vector<int32_t>(n, 600), {2, 512, 512, 2304});
+    CHECK(p.shares.size() == n, "%zu texts too long to share are %zu slabs", n, p.shares.size());
+  }
+}
+
+TEST(slabs_count_a_sequence_as_a_token) {
+  // 70 and 1 cost 71 + 2, 67 and 1 cost 68 + 2: the second short one joins the first, unless a sequence costs more.
+  Plan p = plan({70, 67, 1, 1}, {2, 512, 512, 0});
+  CHECK(p.shares.size() == 2, "%zu slabs", p.shares.size());
+  CHECK(p.shares[0].seqs == 3 && p.shares[0].cost == 72 && p.shares[1].cost == 71,
+        "slabs of %d sequences for %lld and of %d for %lld", p.shares[0].seqs,
+        static_cast<long long>(p.shares[0].cost), p.shares[1].seqs, static_cast<long long>(p.shares[1].cost));
 }

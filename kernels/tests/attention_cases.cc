@@ -4,6 +4,7 @@
 
 #include "common/tol.h"
 #include "harness.h"
+#include "tests/attention_blocks.h"
 #include "tests/model_cases.h"
 
 namespace harness {
@@ -122,6 +123,10 @@ class AttentionCase : public Case {
     }
     return sum;
   }
+  // Calls from here on are for these queries of each sequence; last 0: for all.
+  void set_block(int32_t first, int32_t last, int32_t resumed) { block_ = {first, last, resumed}; }
+  const Sequences &queries() const { return queries_; }
+
   double bytes() const override {
     return 2.0 * static_cast<double>(queries_.tokens() * c_.heads + sequences_.tokens() * c_.kv_heads) *
            c_.head_dim * (c_.dtype == SIE_F32 ? 4 : 2);
@@ -167,6 +172,9 @@ class AttentionCase : public Case {
     a.scale = scale_;
     a.y = y.tensor(query);
     a.alibi_slopes = c_.alibi ? slopes_.data() : nullptr;
+    a.q_first = block_.first;
+    a.q_last = block_.last;
+    a.resumed = block_.resumed;
     sie_status status = list_work(ops, &a);
     return status == SIE_OK ? ops->attention(&a, share) : status;
   }
@@ -219,7 +227,12 @@ class AttentionCase : public Case {
     fill_rows(v_.get(), true);
   }
 
+  struct Block {
+    int32_t first, last, resumed;
+  };
+
   Config c_;
+  Block block_ = {0, 0, 0};
   Sequences sequences_, queries_;
   float scale_ = 1;
   Array<float> slopes_;
@@ -316,6 +329,68 @@ std::unique_ptr<Case> make_production_attention(int index) {
   }();
   if (static_cast<size_t>(index) >= list.size()) return nullptr;
   return in_layout<AttentionCase>(list[static_cast<size_t>(index)], dense, 9300 + index);
+}
+
+namespace {
+
+// The whole in blocks of `step` queries, the last first or, resumed, on one scratch in order: the bits of one call for all,
+// and no row written that is not the block's.
+void check_blocks(AttentionCase *c, const sie_ops *ops, int32_t step, bool resumed) {
+  c->set_block(0, 0, 0);
+  if (!run_whole(*c, ops)) return;
+  const Rows &y = *c->outputs[0];
+  const std::vector<uint8_t> whole = y.bytes(0, y.rows());
+  c->outputs[0]->clear();
+  Scratch kept(ops, c->bounds());
+  const int32_t longest = static_cast<int32_t>(c->queries().longest()), blocks = (longest + step - 1) / step;
+  for (int32_t i = 0; i < blocks; i++) {
+    const int32_t block = resumed ? i : blocks - 1 - i, first = block * step;
+    Scratch own(ops, c->bounds());
+    const sie_share share = (resumed ? kept : own).share(0, 1);
+    c->set_block(first, first + step, resumed && i > 0);
+    const sie_status status = c->call(ops, &share, 0, c->units);
+    CHECK(status == SIE_OK && own.intact() && kept.intact(), "%s %s: status %d", ops->name, c->form.c_str(),
+          status);
+    for (int64_t u = 0; u < c->units; u++) {
+      // What is still to be written: the blocks in front of this one, or behind it.
+      const int64_t row = c->queries().first(u), length = c->queries().length(u);
+      const int64_t from = resumed ? first + step : 0, to = resumed ? length : first;
+      const bool clean =
+          from >= to || y.untouched(row + (from < length ? from : length), row + (to < length ? to : length));
+      CHECK(clean, "%s %s %s: queries from %d wrote others of sequence %lld", ops->name, c->form.c_str(),
+            c->shape.c_str(), first, static_cast<long long>(u));
+    }
+  }
+  CHECK(y.bytes(0, y.rows()) == whole && y.guards_intact(),
+        "%s %s %s: blocks of %d queries%s give other bits than all", ops->name, c->form.c_str(),
+        c->shape.c_str(), step, resumed ? ", resumed," : "");
+}
+
+}  // namespace
+
+void check_attention_blocks() {
+  int index = 0;
+  for (int32_t dtype : {SIE_F32, SIE_BF16}) {
+    for (int32_t d : {32, 40, 64, 128}) {
+      for (int32_t mask : {SIE_MASK_FULL, SIE_MASK_CAUSAL, SIE_MASK_WINDOW}) {
+        if (!check::in_shard(index++)) continue;
+        // Several sequences and heads; one of each, as is resumed.
+        AttentionCase many({{33, 1, 0, 97}, 2, 1, d, mask, 20, dtype, false, true, plain, false, d == 64},
+                           odd, 4000 + index);
+        AttentionCase one({{131}, 1, 1, d, mask, 20, dtype, false, true, plain, false, d == 64}, aligned,
+                          4100 + index);
+        for (const sie_ops *ops : backends()) {
+          if (stream_of(ops) != nullptr) continue;
+          check::judged((many.form + " in blocks " + ops->name).c_str(), [&] {
+            for (int32_t step : {31, 64}) {
+              check_blocks(&many, ops, step, false);
+              check_blocks(&one, ops, step, true);
+            }
+          });
+        }
+      }
+    }
+  }
 }
 
 std::unique_ptr<Case> model_attention(const ModelShape &m, const Lengths &lengths) {

@@ -4,7 +4,7 @@
 //
 // main() of each test binary calls run_tests(argc, argv); an argument selects the cases whose name contains
 // it, or with = in front the one whose name it is. For tools that run the same tests many times (tools/mutate), in the environment:
-//   SIE_TEST_LIST=1      names the selected cases and runs none
+//   SIE_TEST_LIST=1      names the selected cases and runs none; with parts, of those that are long lists
 //   SIE_TEST_STOP=1      ends the program at the first failure
 //   SIE_TEST_SHARD=3/16  of cases that are long lists, every 16th entry from the third on (from 0)
 #ifndef SIE_KERNELS_TESTS_CHECK_H
@@ -16,11 +16,16 @@
 #include <string.h>
 #include <time.h>
 
+// Of a program that holds mutants (tools/mutate/judge.cc); null in all others.
+extern "C" [[gnu::weak]] void sie_mutants_judge(const char *name, void (*observe)(void *),
+                                                void (*body)(void *), void *with);
+
 namespace check {
 
 struct Case {
   const char *name;
   void (*run)();
+  bool in_parts;  // asks for judgement of each entry of its list
   Case *next;
 };
 
@@ -60,6 +65,27 @@ inline bool in_shard(int index) {
   if (getenv("SIE_TEST_STOP") != nullptr) exit(1);
 }
 
+// Whether mutants are being judged, each by parts of the tests in processes of their own.
+inline bool judging() { return sie_mutants_judge != nullptr && getenv("SIE_MUTANTS_JUDGE") != nullptr; }
+
+// Runs `body`; where mutants are judged, once as it is and then with each mutant that `observe` comes by.
+template <typename Observe, typename Body>
+void judged(const char *name, const Observe &observe, const Body &body) {
+  struct With {
+    const Observe &observe;
+    const Body &body;
+  } with = {observe, body};
+  sie_mutants_judge(
+      name, [](void *w) { static_cast<With *>(w)->observe(); },
+      [](void *w) { static_cast<With *>(w)->body(); }, &with);
+}
+template <typename Body>
+void judged(const char *name, const Body &body) {
+  if (!judging()) return body();
+  void (*const run)(void *) = [](void *w) { (*static_cast<const Body *>(w))(); };
+  sie_mutants_judge(name, run, run, const_cast<Body *>(&body));
+}
+
 inline double seconds() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -77,14 +103,18 @@ inline int run_tests(int argc, char **argv) {
           selected || (exact ? strcmp(c->name, argv[i] + 1) == 0 : strstr(c->name, argv[i]) != nullptr);
     }
     if (!selected) continue;
-    if (getenv("SIE_TEST_LIST") != nullptr) {
-      puts(c->name);
+    if (const char *list = getenv("SIE_TEST_LIST")) {
+      if (strcmp(list, "parts") != 0 || c->in_parts) puts(c->name);
       ran++;
       continue;
     }
     failures_of_case = 0;
     double begin = seconds();
-    c->run();
+    if (c->in_parts) {
+      c->run();
+    } else {
+      judged(c->name, [c] { c->run(); });
+    }
     printf("%-4s %s (%.2f s)\n", failures_of_case == 0 ? "ok" : "FAIL", c->name, seconds() - begin);
     fflush(stdout);
     ran++;
@@ -95,10 +125,14 @@ inline int run_tests(int argc, char **argv) {
 
 }  // namespace check
 
-#define TEST(name)                                                \
-  static void test_##name();                                      \
-  static check::Case case_##name = {#name, test_##name, nullptr}; \
-  static check::Register register_##name(&case_##name);           \
+#define TEST(name) CHECK_TEST(name, false)
+// A long list, whose entries go through check::judged one by one.
+#define TEST_LIST(name) CHECK_TEST(name, true)
+
+#define CHECK_TEST(name, in_parts)                                          \
+  static void test_##name();                                                \
+  static check::Case case_##name = {#name, test_##name, in_parts, nullptr}; \
+  static check::Register register_##name(&case_##name);                     \
   static void test_##name()
 
 // The message is mandatory: a failure must say what it saw.

@@ -155,10 +155,9 @@ bool borrowed(const Case &c, const sie_ops *ops) {
 // Each table's values are looked at. What a table does with part of the units and beside poison is looked at
 // on every CPU table that has a kernel of its own, and on one GPU table, another for the next case: most of their
 // kernels are the same.
-void run_case(Case &c, int index, bool first_of_form) {
-  c.expect();
+void check_tables(Case &c, int index, bool first_of_form, const std::vector<const sie_ops *> &tables) {
   std::vector<std::pair<const sie_ops *, Units>> hosts, devices;
-  for (const sie_ops *ops : backends()) {
+  for (const sie_ops *ops : tables) {
     if (!affordable(c, ops, first_of_form)) continue;
     const bool has = run_whole(c, ops);
     if (has && first_of_form) note_support(c, ops);
@@ -175,6 +174,24 @@ void run_case(Case &c, int index, bool first_of_form) {
     check_alone(c, ops, whole);
   }
   check_poison(c, hosts);
+}
+
+void run_case(Case &c, int index, bool first_of_form) {
+  if (!check::judging()) {
+    c.expect();
+    return check_tables(c, index, first_of_form, backends());
+  }
+  // What is broken in the reference is so in what all are compared with; what is broken in a table, in that table alone.
+  const std::string name = c.form + " " + c.shape;
+  auto expect = [&] { c.expect(); };
+  check::judged((name + " reference").c_str(), expect, [&] {
+    c.expect();
+    check_tables(c, index, first_of_form, backends());
+  });
+  c.expect();
+  for (const sie_ops *ops : backends()) {
+    check::judged((name + " " + ops->name).c_str(), [&] { check_tables(c, index, first_of_form, {ops}); });
+  }
 }
 
 }  // namespace
@@ -204,11 +221,14 @@ void run_production(int part, int parts) {
       if (c == nullptr) break;
       if (index % parts != part || index / parts % production_step != 0 || !check::in_shard(index)) continue;
       for (const sie_ops *ops : backends()) {
-        if (ops == sie_ref_ops() || is_gpu(ops) || borrowed(*c, ops) || !run_whole(*c, ops)) continue;
-        const Units whole = bytes_of_units(*c);
-        check_shares(*c, index / 2, ops, whole);
-        check_alone(*c, ops, whole);
-        ran++;
+        if (ops == sie_ref_ops() || is_gpu(ops) || borrowed(*c, ops)) continue;
+        check::judged((c->form + " " + c->shape + " " + ops->name).c_str(), [&] {
+          if (!run_whole(*c, ops)) return;
+          const Units whole = bytes_of_units(*c);
+          check_shares(*c, index / 2, ops, whole);
+          check_alone(*c, ops, whole);
+          ran++;
+        });
       }
     }
   }

@@ -7,6 +7,7 @@
 //   kernel_tests --bench [text]   timings in the format of Go benchmarks, of the forms that contain the text
 //   kernel_tests --support        the support table; kernels/tests/support.txt is its golden copy
 #include "harness.h"
+#include "tests/attention_blocks.h"
 #include "tests/cuda/emulated.h"
 #include "tests/emulated_amx.h"
 #include "tests/support.h"
@@ -24,26 +25,27 @@ void run(int group) {
 
 }  // namespace
 
-TEST(embed_layernorm) { run(0); }
-TEST(layernorm) { run(1); }
-TEST(linear) { run(2); }
-TEST(quantise_rows) { run(3); }
-TEST(attention) { run(4); }
-TEST(gather_rows) { run(5); }
-TEST(pool) { run(6); }
-TEST(output_rows) { run(7); }
-TEST(qk_norm_rope) { run(8); }
-TEST(pool_output) { run(9); }
-TEST(muvera) { run(10); }
-TEST(keep_rows) { run(11); }
-TEST(output_sparse) { run(12); }
-TEST(splade) { run(13); }
-TEST(smve) { run(14); }
-TEST(maxsim) { run(15); }
-TEST(lora) { run(16); }
+TEST_LIST(embed_layernorm) { run(0); }
+TEST_LIST(layernorm) { run(1); }
+TEST_LIST(linear) { run(2); }
+TEST_LIST(quantise_rows) { run(3); }
+TEST_LIST(attention) { run(4); }
+TEST_LIST(gather_rows) { run(5); }
+TEST_LIST(pool) { run(6); }
+TEST_LIST(output_rows) { run(7); }
+TEST_LIST(qk_norm_rope) { run(8); }
+TEST_LIST(pool_output) { run(9); }
+TEST_LIST(muvera) { run(10); }
+TEST_LIST(keep_rows) { run(11); }
+TEST_LIST(output_sparse) { run(12); }
+TEST_LIST(splade) { run(13); }
+TEST_LIST(smve) { run(14); }
+TEST_LIST(maxsim) { run(15); }
+TEST_LIST(lora) { run(16); }
+TEST_LIST(attention_blocks) { check_attention_blocks(); }
 // In parts, so that two cores share them.
-TEST(production_shapes_0) { run_production(0, 2); }
-TEST(production_shapes_1) { run_production(1, 2); }
+TEST_LIST(production_shapes_0) { run_production(0, 2); }
+TEST_LIST(production_shapes_1) { run_production(1, 2); }
 TEST(support_table_is_golden) { check_support(); }  // what the groups before have shown
 
 int main(int argc, char **argv) {

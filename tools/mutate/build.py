@@ -12,6 +12,7 @@ import subprocess
 import instrument
 import sites
 
+HERE = pathlib.Path(__file__).resolve().parent
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"(cuda/[^"]+\.cuh?)"', re.MULTILINE)
 # -O1: mutants run for seconds, and are compiled as often as run.
 _FLAGS = ["-O1", "-g0", "-Wno-narrowing", "-Wno-psabi", "-Werror=vla"]
@@ -78,7 +79,7 @@ class Sources:
         # The mutated tree shadows kernels/cuda; kernels/cuda/ptx is found behind it.
         return [tree]
 
-    def other_headers(self):
+    def other_headers(self, _unit):
         kernels = self.root / "kernels"
         paths = [kernels / "ops.h", *kernels.glob("cuda/*.h"), *kernels.glob("cuda/ptx/*.h"), *kernels.glob("simt/*.h"),
                  *kernels.glob("common/*.h")]  # fmt: skip
@@ -141,17 +142,18 @@ class Builder:
     def instrumented(self, units, programs):
         """Compiles the units with every mutant behind its number and links the programs.
 
-        Returns ({program: path}, [mutants by number], [mutants that need a build of their own])."""
+        Returns ({program: path}, {number: mutant}, [mutants that need a build of their own])."""
         names = sorted(set().union(*(self.sources.closure(u) for u in units)))
         mutants = [m for name in names for m in self.sources.mutants[name]]
         fixed = {m.id for m in mutants if m.fixed} | self._known_fixed(mutants)
         folder = self.out / "all"
         tree = folder / "source"
         while True:
-            switchable = [m for m in mutants if m.id not in fixed]
+            # One that is taken out leaves the others their numbers, and other files their text.
+            switchable = {n: m for n, m in enumerate(mutants) if m.id not in fixed}
             written = {}
             for name in names:
-                numbered = [(n, m) for n, m in enumerate(switchable) if m.file == name]
+                numbered = [(n, m) for n, m in switchable.items() if m.file == name]
                 written[name] = instrument.instrument(self.sources.parsed[name], numbered)
                 _write(tree / self.sources.place(name), written[name].text)
             _write(tree / "mutant.h", instrument.HEADER)
@@ -168,8 +170,10 @@ class Builder:
             self.say(f"mutate: {len(blamed)} more mutants stand where the compiler needs a constant: a build each")
         self._remember_fixed(fixed)
         _write(folder / "switch.cc", instrument.SWITCH)
-        count = f"-DSIE_MUTANT_COUNT={len(switchable)}"
-        self._run(["g++", "-std=c++17", "-O1", count, "-c", "switch.cc", "-o", "switch.o"], folder)
+        count = f"-DSIE_MUTANT_COUNT={len(mutants)}"
+        compiler = ["g++", "-std=c++17", "-O1", "-I", str(tree), count, "-c"]
+        self._run([*compiler, "switch.cc", "-o", "switch.o"], folder)
+        self._run([*compiler, str(HERE / "judge.cc"), "-o", "judge.o"], folder)
         objects = {u: object_of(folder, u) for u in units}
         linked = {p: self.link(p, objects, folder) for p in programs}
         return linked, switchable, [m for m in mutants if m.id in fixed]
@@ -239,7 +243,7 @@ class Builder:
         command[1:1] = [w for f in self.sources.include_folders(unit, tree) for w in ("-I", str(f))]
         stamp = target.with_suffix(".stamp")
         texts = ((tree / self.sources.place(name)).read_text() for name in sorted(self.sources.closure(unit)))
-        key = digest_of([shlex.join(command), *texts, self.sources.other_headers()])
+        key = digest_of([shlex.join(command), *texts, self.sources.other_headers(unit)])
         if stamp.exists() and stamp.read_text() == key and target.exists():
             return None
         result = subprocess.run(command, cwd=directory, capture_output=True, text=True)

@@ -86,10 +86,13 @@ class Sources(build.Sources):
     def include_folders(self, unit, tree):
         return [tree / "csrc"] if self._sources[unit].startswith("csrc/tests/") else []
 
-    def other_headers(self):
-        paths = [*self.root.glob("kernels/*.h"), *self.root.glob("kernels/common/*.h"), *self.root.glob("csrc/include/*.h"),
-                 *self.root.glob("kernels/tests/*.h"), *self.root.glob("csrc/tests/*")]  # fmt: skip
-        return build.digest_of(p.read_text() for p in sorted(paths))
+    def other_headers(self, unit):
+        paths = [*self.root.glob("kernels/*.h"), *self.root.glob("kernels/common/*.h"), *self.root.glob("csrc/include/*.h")]
+        if self._sources[unit].startswith("csrc/"):
+            paths += [self.root / "csrc/hooks.h", *self.root.glob("kernels/tests/*.h"), *self.root.glob("csrc/tests/*")]
+        elif "emulated" in unit:
+            paths += self.root.glob("kernels/tests/emulated*.h")
+        return build.digest_of(p.read_text() for p in sorted(paths) if p.is_file())
 
     def tests_digest(self):
         paths = [self.root / "kernels" / "ops.h", *(self.root / "csrc" / "include").glob("*.h")]
@@ -110,7 +113,8 @@ class Builder(build.Builder):
         words = [mine.get(word, word) for word in command]
         path = folder / program
         words[words.index("-o") + 1] = str(path)
-        self._run([*words[:place], *first, str(folder / "switch.o"), *words[place:]], self.sources.build)
+        added = [str(p) for p in (folder / "switch.o", folder / "judge.o") if p.exists()]
+        self._run([*words[:place], *first, *added, *words[place:]], self.sources.build)
         return path
 
     def _link_command(self, program):

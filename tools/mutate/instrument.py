@@ -6,14 +6,17 @@ Lines keep their numbers, so a compiler's complaint finds the mutant it is about
 import dataclasses
 import re
 
-# What the text needs; the variables are in switch.cc.
+# What the text needs; the variables are in switch.cc. An enumeration aliases nothing but itself, so that the compiler
+# need not load anything again behind a choice.
 HEADER = """\
 #pragma once
-extern "C" int sie_mutant_selected;
-extern "C" unsigned char *sie_mutants_reached;
+enum SieMutantState : unsigned char { sie_mutant_off, sie_mutant_watched, sie_mutant_on };
+extern "C" SieMutantState sie_mutant_states[];
+extern "C" SieMutantState *sie_mutant_reached;
 [[gnu::always_inline]] inline bool sie_mutant(int number) {
-  if (__builtin_expect(sie_mutants_reached != nullptr, 0)) sie_mutants_reached[number] = 1;
-  return sie_mutant_selected == number;
+  if (__builtin_expect(sie_mutant_states[number] == sie_mutant_off, 1)) return false;
+  sie_mutant_reached[number] = sie_mutant_watched;
+  return sie_mutant_states[number] == sie_mutant_on;
 }
 #define SIE_MUTANT(number) sie_mutant(number)
 """
@@ -23,11 +26,13 @@ extern "C" unsigned char *sie_mutants_reached;
 SWITCH = """\
 #include <stdio.h>
 #include <stdlib.h>
+#include "mutant.h"
+static SieMutantState reached[SIE_MUTANT_COUNT + 1];
 extern "C" {
-int sie_mutant_selected = -1;
-unsigned char *sie_mutants_reached = nullptr;
+SieMutantState sie_mutant_states[SIE_MUTANT_COUNT + 1];
+SieMutantState *sie_mutant_reached = reached;
+extern const int sie_mutant_count = SIE_MUTANT_COUNT;
 }
-static unsigned char reached[SIE_MUTANT_COUNT + 1];
 static void write_reached() {
   FILE *file = fopen(getenv("SIE_MUTANTS_REACHED"), "wb");
   if (file == nullptr) return;
@@ -35,10 +40,14 @@ static void write_reached() {
   fclose(file);
 }
 [[gnu::constructor(101)]] static void choose() {
-  if (const char *text = getenv("SIE_MUTANT")) sie_mutant_selected = atoi(text);
-  if (getenv("SIE_MUTANTS_REACHED") == nullptr) return;
-  sie_mutants_reached = reached;
-  atexit(write_reached);
+  if (getenv("SIE_MUTANTS_REACHED") != nullptr) {
+    for (int n = 0; n < SIE_MUTANT_COUNT; n++) sie_mutant_states[n] = sie_mutant_watched;
+    atexit(write_reached);
+  }
+  if (const char *text = getenv("SIE_MUTANT")) {
+    const int number = atoi(text);
+    if (number >= 0 && number < SIE_MUTANT_COUNT) sie_mutant_states[number] = sie_mutant_on;
+  }
 }
 """
 

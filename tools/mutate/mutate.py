@@ -22,6 +22,7 @@ import time
 
 import build
 import host
+import inprocess
 import proofs
 import runner
 
@@ -31,6 +32,7 @@ ROOT = HERE.parents[1]
 # Programs that run kernels on the emulator: name → its first arguments. Those that the build has are used.
 PROGRAMS = {"gemm_tests": (), "cuda_attention_tests": (), "kernel_tests": ("--gpu",)}
 QUICK = 4  # seconds
+SAMPLED = 96  # mutants of the host in a sample
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -93,15 +95,17 @@ class Session:
         print(text, flush=True)
 
     def key(self, mutant):
-        judges = (*sorted(self.programs), str(self.options.tests), str(self.options.seeds),
+        programs = self.programs if self.kind is CUDA else inprocess.programs_for(mutant.file)
+        judges = (*sorted(programs), str(self.options.tests), str(self.options.seeds),
                   str(bool(self.builder.sanitize)))  # fmt: skip
         text = "\n".join((mutant.id, *judges, self.sources.digest(mutant.file), self.tests_digest))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def prepare(self, units):
         """Builds the program with all mutants of these units, and runs every test without one."""
-        paths, switchable, fixed = self.builder.instrumented(units, self.programs)
-        self.numbers = {m.id: n for n, m in enumerate(switchable)}
+        paths, numbered, fixed = self.builder.instrumented(units, self.programs)
+        switchable = list(numbered.values())
+        self.numbers = {m.id: n for n, m in numbered.items()}
         self.paths, self.tests = paths, []
         built = time.monotonic()
         self.say(f"mutate: {len(switchable)} mutants in one build, {len(fixed)} need one each: "
@@ -156,6 +160,93 @@ class Session:
         timed = {t.name: t.seconds for t in self.tests}
         return [dataclasses.replace(p, seconds=timed.get(p.name, 6.0)) for t in self.whole for p in parts(t)]
 
+    def judge_in_process(self, mutants, deadline):
+        """judge_all of host mutants: all of them by one test after the other (inprocess.py)."""
+        verdicts, waiting, enough = {}, {}, {}
+        for mutant in mutants:
+            verdict = self.cache.get(self.key(mutant))
+            limited = self.options.quick or mutant.id in self.proven
+            if verdict is None and limited:
+                verdict = self.cache.get(self.key(mutant) + f"-{QUICK}")
+            if verdict is not None:
+                verdicts[mutant.id] = verdict
+            elif mutant.id in self.numbers:
+                waiting[self.numbers[mutant.id]] = mutant
+                if limited:
+                    enough[self.numbers[mutant.id]] = QUICK
+
+        def put(number, verdict):
+            mutant = waiting[number]
+            verdicts[mutant.id] = verdict
+            suffix = f"-{QUICK}" if number in enough and verdict.outcome == "survived" else ""
+            self.cache.put(self.key(mutant) + suffix, mutant.id, verdict)
+
+        times = inprocess.Times(self.out / "times.json")
+        for program in self.programs:
+            numbers = [n for n, m in waiting.items() if program in inprocess.programs_for(m.file)]
+            if not numbers:
+                continue
+            tests = inprocess.tests_of(self.paths[program], program, self.programs[program], self.options.tests)
+            result = inprocess.judge_all(self.paths, tests, numbers, times, self.options.jobs, deadline, enough, kill=put, say=self.say)
+            if not result.complete:
+                continue
+            for number in sorted(result.live):
+                by = f"{QUICK} s of tests" if number in enough else "" if number in result.reached else "never reached"
+                put(number, runner.Verdict("survived", by, "", "", 0.0))
+                mutant = waiting[number]
+                if mutant.id not in self.proven:
+                    self.say(f"  survived: {mutant.id}    ({by or 'line ' + str(mutant.line)})")
+        return verdicts
+
+    def sample_in_process(self, mutants, end):
+        """Verdicts of host mutants: all by quick parts of the tests, then what lives, a few at a time, by all the others
+        until the time is over."""
+        verdicts, jobs = {}, self.options.jobs
+        for program in self.programs:
+            named = {self.numbers[m.id]: m for m in mutants if program in inprocess.programs_for(m.file)}
+            if not named:
+                continue
+            tests = inprocess.tests_of(self.paths[program], program, self.programs[program], self.options.tests)
+            first = [t for t in tests if t.part.split("/")[0] in ("", "0")]
+            times = inprocess.Times(self.out / "times.json")
+            begun = inprocess.judge_all(self.paths, first, named, times, jobs, end - self.options.seconds / 4, longest=1)
+            verdicts |= {named[n].id: v for n, v in begun.killed.items()}
+            self.say(f"mutate: {len(named)} mutants, {len(begun.live)} of them live through the quick tests: "
+                     f"{time.monotonic() - self.begin:.0f} s")  # fmt: skip
+            if not begun.complete:
+                continue
+            left, others = sorted(begun.live), begun.left_out + [t for t in tests if t not in first]
+            while left and time.monotonic() < end:
+                some, left = left[: 2 * jobs], left[2 * jobs :]
+                result = inprocess.judge_all(self.paths, others, some, times, jobs, end)
+                verdicts |= {named[n].id: v for n, v in result.killed.items()}
+                if result.complete:
+                    verdicts |= {named[n].id: runner.Verdict("survived", "", "", "", 0.0) for n in result.live}
+        return verdicts
+
+    def judge_singles(self, mutants, verdicts, deadline):
+        """Those in constants, which have a build each, by all tests of their programs as ordinary runs."""
+        for mutant in mutants:
+            if mutant.id in self.numbers or mutant.id in verdicts or deadline is not None and time.monotonic() > deadline:
+                continue
+            verdict = self.cache.get(self.key(mutant))
+            if verdict is None:
+                programs = [p for p in self.programs if p in inprocess.programs_for(mutant.file)]
+                paths, words = self.builder.single(mutant, programs)
+                if paths is None:
+                    verdict = runner.Verdict("uncompiled", "compiler", "", words[:300], 0.0)
+                else:
+                    times = inprocess.Times(self.out / "times.json")
+                    tests = [runner.Test(t.program, t.arguments, t.part, times.known.get(t.name, 1.0), frozenset())
+                             for p in programs
+                             for t in inprocess.tests_of(paths[p], p, self.programs[p], self.options.tests)]  # fmt: skip
+                    verdict = runner.judge(paths, tests, None, (1,), enough=QUICK if mutant.id in self.proven else None)
+                self.cache.put(self.key(mutant), mutant.id, verdict)
+            verdicts[mutant.id] = verdict
+            if verdict.outcome == "survived" and mutant.id not in self.proven:
+                self.say(f"  survived: {mutant.id}    (line {mutant.line})")
+        return verdicts
+
     def tests_for(self, mutant, near=False):
         """Tests that come by the mutant; near: or by another one of its function."""
         number = self.numbers.get(mutant.id)
@@ -194,6 +285,8 @@ class Session:
 
     def judge_all(self, mutants, deadline):
         """{id: Verdict} of those that were judged before the deadline (time.monotonic(); None: all)."""
+        if self.kind is HOST:
+            return self.judge_singles(mutants, self.judge_in_process(mutants, deadline), deadline)
         verdicts, done, shown = {}, 0, time.monotonic()
         switchable = [m for m in mutants if m.id in self.numbers]
         single = [m for m in mutants if m.id not in self.numbers]
@@ -225,6 +318,11 @@ class Session:
         candidates = self.sources.mutants.get(file, ())
         victim = next((m for m in candidates if m.before == before and m.id in self.numbers), None)
         if victim is None:
+            return
+        if self.kind is HOST:
+            tests = [inprocess.Test("csrc_tests", ("slabs_",), "")]
+            if not inprocess.judge_all(self.paths, tests, [self.numbers[victim.id]], inprocess.Times(self.out / "times.json")).killed:
+                raise SystemExit(f"mutate: the check does not work: nobody notices {victim.id}")
             return
         verdict = runner.judge(self.paths, self.tests_for(victim), self.numbers[victim.id], (1, 2, 3))
         if verdict.outcome != "killed":
@@ -292,7 +390,8 @@ def run(options, kind, files):
         units = chosen_units(session.sources, files if left is None else sorted({m.file for m in left}))
         wanted = set(files) or set().union(*(session.sources.closure(u) for u in units))
         switchable, fixed = session.prepare(units)
-        session.try_tests()
+        if kind is CUDA:
+            session.try_tests()
         session.self_check()
         found = [m for m in switchable + fixed if m.file in wanted and re.search(options.mutants, m.id)]
         if left is None:
@@ -347,11 +446,30 @@ def sample(options, kind, _files):
         return 0
     print(f"mutate: {' '.join(sorted(files))}")
     switchable, _ = session.prepare(units)
-    session.try_first_parts()
-    session.self_check()
     end = session.begin + options.seconds
     mutants = [m for m in spread(switchable, seed)
                if m.file in files and m.id not in proven and m.id not in left_out]  # fmt: skip
+    if kind is CUDA:
+        session.try_first_parts()
+        session.self_check()
+        verdicts = sample_alone(session, mutants, end)
+    else:
+        session.self_check()
+        mutants = mutants[:SAMPLED]
+        verdicts = session.sample_in_process(mutants, end)
+    print(summary(session, mutants, verdicts, proven))
+    wrong = proofs.compare(known_proofs(session.sources, proven), all_ids(session.sources), verdicts)
+    for line in wrong:
+        print(line)
+    if not verdicts:
+        print("mutate: no mutant was run: the time went into building")
+        return 1
+    return 1 if wrong else 0
+
+
+def sample_alone(session, mutants, end):
+    """Verdicts of CUDA mutants, each by the programs run for it."""
+    options = session.options
     verdicts, undecided, lock = {}, [], threading.Lock()
 
     def judged(mutant, tests, seeds, until):
@@ -378,14 +496,7 @@ def sample(options, kind, _files):
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(first, mutants))
         list(pool.map(again, undecided))
-    print(summary(session, mutants, verdicts, proven))
-    wrong = proofs.compare(known_proofs(session.sources, proven), all_ids(session.sources), verdicts)
-    for line in wrong:
-        print(line)
-    if not verdicts:
-        print("mutate: no mutant was run: the time went into building")
-        return 1
-    return 1 if wrong else 0
+    return verdicts
 
 
 def listed(name):

@@ -3,6 +3,7 @@ that fail, and its list of proofs. A compiler runs, the emulator does not. pytho
 
 import json
 import pathlib
+import re
 import subprocess
 import tempfile
 import time
@@ -11,6 +12,7 @@ import unittest
 import build
 import cpp
 import host
+import inprocess
 import instrument
 import mutate
 import proofs
@@ -135,6 +137,7 @@ class Texts(unittest.TestCase):
                 return lambda **e: subprocess.check_output([f"{folder}/{name}"], env=e, text=True, timeout=10)
 
             pathlib.Path(folder, "switch.cc").write_text(instrument.SWITCH)
+            pathlib.Path(folder, "mutant.h").write_text(instrument.HEADER)
             for mutant in mutants:
                 expected[mutant.id] = output(instrument.mutate(file, mutant), "one")()
             header = instrument.HEADER.replace("#pragma once\n", "")
@@ -198,6 +201,93 @@ class Host(unittest.TestCase):
     def test_objects_have_names_of_their_own(self):
         names = {build.object_of(self.root, u) for u in self.sources.commands}
         self.assertEqual(len(names), len(self.sources.commands))
+
+
+class InProcess(unittest.TestCase):
+    """A program with a test and a list of three entries, of which the last hangs where it is broken."""
+
+    CODE = """\
+int more(int a, int b) {
+  return a < b;
+}
+int twice(int a) {
+  return a * 2;
+}
+int never(int a) {
+  return a + 1;
+}
+int rounds(int n) {
+  int i = 0;
+  while (i != n) i += 1;
+  return i;
+}
+"""
+    MAIN = """\
+#include "tests/check.h"
+TEST(one) { CHECK(more(1, 2), "1 is not less"); }
+TEST_LIST(list) {
+  for (int i = 0; i < 3; i++) {
+    if (!check::in_shard(i)) continue;
+    check::judged("entry", [&] { CHECK(i != 1 || twice(i) == 2, "twice 1 is %d", twice(i)); CHECK(i != 2 || rounds(3) == 3, "rounds"); });
+  }
+}
+int main(int argc, char **argv) { return check::run_tests(argc, argv); }
+"""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        folder = pathlib.Path(cls.folder.name)
+        mutants, file = sites.find("f.cc", cls.CODE)
+        cls.numbers = {m.id.split(" | ", 1)[1]: n for n, m in enumerate(mutants)}
+        (folder / "mutant.h").write_text(instrument.HEADER)
+        (folder / "switch.cc").write_text(instrument.SWITCH)
+        (folder / "main.cc").write_text(instrument.instrument(file, list(enumerate(mutants))).text + cls.MAIN)
+        cls.path = folder / "program"
+        subprocess.run(["g++", "-std=c++17", f"-DSIE_MUTANT_COUNT={len(mutants)}", "-include", str(folder / "mutant.h"),
+                        "-I", str(folder), "-I", str(mutate.ROOT / "kernels"), "-o", str(cls.path), str(folder / "main.cc"),
+                        str(folder / "switch.cc"), str(HERE / "judge.cc")], check=True)  # fmt: skip
+        cls.tests = inprocess.tests_of(cls.path, "p", (), re.compile(""))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def judged(self, **how):
+        times = inprocess.Times(pathlib.Path(self.folder.name, "times.json"))
+        return inprocess.judge_all({"p": self.path}, self.tests, self.numbers.values(), times, **how)
+
+    def test_lists_come_in_parts_first_parts_first(self):
+        names = [t.name for t in self.tests]
+        self.assertEqual(names[:3], ["p =list 0/16", "p =one", "p =list 1/16"])
+        self.assertEqual(len(names), 17)
+
+    def test_each_mutant_dies_of_a_part_that_comes_by_it(self):
+        result = self.judged()
+        killed = {name: result.killed[n] for name, n in self.numbers.items() if n in result.killed}
+        self.assertEqual({name.split(" | ")[0] for name in killed}, {"twice", "rounds"})
+        twice = killed["twice | a * 2 => a * 3"]
+        self.assertEqual((twice.by, twice.test), ("numbers", "p =list 1/16"))
+        self.assertIn("twice 1 is 3", twice.detail)
+        self.assertEqual(killed["rounds | 1 => (1) + 1"].by, "timeout")
+        # 1 < 2 and 1 <= 2 alike; nobody calls never.
+        self.assertIn(self.numbers["more | a < b => a <= b"], result.live & result.reached)
+        self.assertNotIn(self.numbers["never | a + 1 => a + 2"], result.reached)
+        self.assertTrue(result.complete)
+
+    def test_a_deadline_leaves_them_undecided(self):
+        result = self.judged(until=time.monotonic() - 1)
+        self.assertFalse(result.complete or result.killed)
+
+    def test_long_parts_are_left_out_and_named(self):
+        result = self.judged(longest=0)
+        self.assertFalse(result.killed)
+        self.assertIn("p =one", {t.name for t in result.left_out})
+
+    def test_without_mutants_to_judge_it_is_an_ordinary_program(self):
+        self.assertEqual(subprocess.run([self.path], stdout=subprocess.DEVNULL).returncode, 0)
+        broken = {"SIE_MUTANT": str(self.numbers["twice | a * 2 => a * 3"])}
+        self.assertEqual(subprocess.run([self.path], env=broken, capture_output=True).returncode, 1)
 
 
 class Verdicts(unittest.TestCase):
