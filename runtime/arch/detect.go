@@ -3,8 +3,9 @@ package arch
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"strings"
+
+	"github.com/sie-engine/sie/internal/files"
 )
 
 // DetectedBy are the files that Detect reads; of others it asks whether they are there.
@@ -17,29 +18,29 @@ const adapterFile = "adapter_config.json"
 // Transformer that sentence-transformers writes from 5.4 on, the classes of modules.json, the heads of BGE-M3, the class in
 // config.json. labels are those of a classification head. What nothing speaks of is an embedder.
 func Detect(dir string) (task Task, labels []string, err error) {
-	files := os.DirFS(dir)
-	if has(files, m3Vectors) && has(files, m3Weights) {
+	tree := files.Dir(dir)
+	if has(tree, m3Vectors) && has(tree, m3Weights) {
 		return BGEM3, nil, nil
 	}
-	if !has(files, configFile) && has(files, adapterFile) {
+	if !has(tree, configFile) && has(tree, adapterFile) {
 		return Embed, nil, refuse(adapterFile, "", "this is a LoRA adapter and no model: serve the model it was made for, and name the adapter in the option lora_id")
 	}
-	modules, err := readModules(files)
+	modules, err := readModules(tree)
 	if err != nil {
 		return Embed, nil, err
 	}
 	if modules != nil {
-		return detectModules(files, modules)
+		return detectModules(tree, modules)
 	}
 	var config struct {
 		Architectures []string `json:"architectures"`
 	}
-	if err := needJSON(files, configFile, &config); err != nil || len(config.Architectures) == 0 {
+	if err := needJSON(tree, configFile, &config); err != nil || len(config.Architectures) == 0 {
 		return Embed, nil, err
 	}
 	switch class := config.Architectures[0]; {
 	case strings.HasSuffix(class, "ForSequenceClassification"):
-		l, err := readLabels(files, "")
+		l, err := readLabels(tree, "")
 		return Classify, l.labels, err
 	case strings.HasSuffix(class, "ForTokenClassification"):
 		return Tag, nil, nil
@@ -50,17 +51,17 @@ func Detect(dir string) (task Task, labels []string, err error) {
 }
 
 // detectModules is Detect for a directory with modules.json.
-func detectModules(files fs.FS, modules []module) (Task, []string, error) {
+func detectModules(tree fs.FS, modules []module) (Task, []string, error) {
 	var saved struct {
 		ModelType string `json:"model_type"`
 	}
-	if _, err := optional(readJSON(files, promptsFile, &saved)); err != nil {
+	if _, err := optional(readJSON(tree, promptsFile, &saved)); err != nil {
 		return Embed, nil, err
 	}
 	var first transformerConfig
 	if modules[0].path == "" { // releases that write a task keep their first module there
 		var err error
-		if first, err = readTransformer(files, ""); err != nil {
+		if first, err = readTransformer(tree, ""); err != nil {
 			return Embed, nil, err
 		}
 	}
@@ -70,7 +71,7 @@ func detectModules(files fs.FS, modules []module) (Task, []string, error) {
 	}
 	switch {
 	case saved.ModelType == "CrossEncoder" || first.task == taskClassify:
-		l, err := readLabels(files, modules[0].path)
+		l, err := readLabels(tree, modules[0].path)
 		return Classify, l.labels, err
 	case saved.ModelType == "SparseEncoder" || strings.Contains(kinds, "SpladePooling"):
 		return Splade, nil, nil
@@ -80,7 +81,7 @@ func detectModules(files fs.FS, modules []module) (Task, []string, error) {
 	return Embed, nil, nil
 }
 
-func has(files fs.FS, name string) bool {
-	_, err := fs.Stat(files, name)
+func has(tree fs.FS, name string) bool {
+	_, err := fs.Stat(tree, name)
 	return !errors.Is(err, fs.ErrNotExist)
 }

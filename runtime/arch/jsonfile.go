@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/sie-engine/sie/internal/files"
 )
@@ -60,6 +61,9 @@ func needJSON(dir fs.FS, name string, v any) error {
 
 func readFile(dir fs.FS, name string) ([]byte, error) {
 	f, err := dir.Open(name)
+	if errors.Is(err, files.ErrNotRegular) {
+		return nil, &ModelError{File: name, Reason: strings.TrimPrefix(err.Error(), name+" ")}
+	}
 	if err != nil {
 		return nil, err
 	}

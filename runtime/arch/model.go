@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
 
+	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/weights"
@@ -147,23 +147,23 @@ func describe(dir string, dev *engine.Device, o Options) (*Model, parts, error) 
 	if o.Task == 0 {
 		return nil, parts{}, refuse(configFile, "", "the model is loaded for no task")
 	}
-	files := os.DirFS(dir)
-	chain, err := readFiles(files, o.Task)
+	tree := files.Dir(dir)
+	chain, err := readFiles(tree, o.Task)
 	if err != nil {
 		return nil, parts{}, err
 	}
-	prompts, err := readPrompts(files, o.Task)
+	prompts, err := readPrompts(tree, o.Task)
 	if err != nil {
 		return nil, parts{}, err
 	}
-	module, err := readTransformer(files, chain.encoderDir)
+	module, err := readTransformer(tree, chain.encoderDir)
 	if err != nil {
 		return nil, parts{}, err
 	}
 	if err := module.expect(chain.task, o.Task); err != nil {
 		return nil, parts{}, err
 	}
-	limits, err := readTextLimits(files, chain.encoderDir, module)
+	limits, err := readTextLimits(tree, chain.encoderDir, module)
 	if err != nil {
 		return nil, parts{}, err
 	}
@@ -193,7 +193,7 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 	var config struct {
 		ModelType string `json:"model_type"`
 	}
-	if err := needJSON(os.DirFS(encoderDir), configFile, &config); err != nil {
+	if err := needJSON(files.Dir(encoderDir), configFile, &config); err != nil {
 		return err
 	}
 	loadEncoder, ok := architectures[config.ModelType]
@@ -217,7 +217,7 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 	defer buffer.Close()
 	m.packer = p
 	p.dev, p.from, p.file, p.compute, p.buffer = m.device, checkpoint, checkpoint.Name(), m.Compute, buffer
-	if m.encoder, err = loadEncoder(os.DirFS(encoderDir), m.packer); err == nil {
+	if m.encoder, err = loadEncoder(files.Dir(encoderDir), m.packer); err == nil {
 		err = m.loadHeads(dir, encoderDir, chain)
 	}
 	if err := checkpoint.Settle(err); err != nil {
@@ -258,7 +258,7 @@ func (m *Model) recordFirst(limits textLimits, o Options) (err error) {
 func (m *Model) loadHeads(dir, encoderDir string, chain chain) (err error) {
 	names, shape := m.encoder.heads(), m.encoder.shape()
 	if m.Task == Classify || m.Task == Tag {
-		l, err := readLabels(os.DirFS(dir), chain.encoderDir)
+		l, err := readLabels(files.Dir(dir), chain.encoderDir)
 		if err != nil {
 			return err
 		}
@@ -275,7 +275,7 @@ func (m *Model) loadHeads(dir, encoderDir string, chain chain) (err error) {
 		if m.QueryWeights, err = readQueryTable(dir, chain.queryTable); err != nil {
 			return err
 		}
-		m.heads.masked, err = loadMasked(os.DirFS(encoderDir), names.masked, shape, m.packer)
+		m.heads.masked, err = loadMasked(files.Dir(encoderDir), names.masked, shape, m.packer)
 	case ColBERT:
 		var width int64
 		m.heads.vectors, width, err = loadProjection(dir, chain.tokens, shape.columns, m.packer)

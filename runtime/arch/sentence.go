@@ -2,11 +2,11 @@ package arch
 
 import (
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
 
+	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
@@ -92,13 +92,13 @@ func encoderFolder(dir fs.FS) (string, error) {
 // TokenizerFolder returns the folder of dir that holds the files of the model's tokenizer: its encoder's where these are
 // there, else dir itself.
 func TokenizerFolder(dir string) (string, error) {
-	files := os.DirFS(dir)
-	folder, err := encoderFolder(files)
+	tree := files.Dir(dir)
+	folder, err := encoderFolder(tree)
 	if err != nil {
 		return "", err
 	}
 	for _, name := range []string{"tokenizer.json", "vocab.txt"} {
-		if has(files, path.Join(folder, name)) {
+		if has(tree, path.Join(folder, name)) {
 			return filepath.Join(dir, filepath.FromSlash(folder)), nil
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sie-engine/sie/internal/lockorder"
 )
 
@@ -70,7 +72,7 @@ func createRecord(record string) error {
 	if err := os.MkdirAll(filepath.Dir(record), 0o755); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(record, os.O_WRONLY|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(record, os.O_WRONLY|os.O_CREATE|unix.O_NONBLOCK, 0o644) // it may be a pipe
 	if err != nil {
 		return err
 	}

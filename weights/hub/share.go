@@ -228,7 +228,7 @@ func (s *sharer) uploadFiles(ctx context.Context, cache repoCache, repo sharedRe
 }
 
 func (s *sharer) uploadBlob(ctx context.Context, path, key string, f remoteFile) error {
-	blob, err := os.Open(path)
+	blob, _, err := files.OpenRegular(path)
 	if err != nil {
 		return err
 	}
