@@ -4,24 +4,19 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
+	"go.yaml.in/yaml/v4"
 )
 
-// Bounds of one file. The largest published model file is under 10 KiB and 250 lines. The bounds on lines
-// and tokens also keep the YAML library, parts of which take time quadratic in them, to a fraction of a
-// second.
+// Bounds of one file. The largest published model file is under 10 KiB and 250 lines.
 const (
 	maxFileBytes = 64 << 10
 	maxLines     = 2000
 	maxLineBytes = 8 << 10
-	maxTokens    = 10000
 	maxNesting   = 32   // levels of maps and lists
 	maxAnchors   = 32   // anchors in a file
 	maxNodes     = 5000 // values after aliases are expanded
@@ -84,11 +79,15 @@ func parseDocument(src []byte, l *problemList) *node {
 		l.add(line, "", "the line has more than %d bytes", maxLineBytes)
 		return nil
 	}
-	body := parseBounded(string(src), l)
+	if line := directive(src); line > 0 {
+		l.add(line, "", "YAML directives are not supported; remove the %% line")
+		return nil
+	}
+	body := parseBounded(src, l)
 	if body == nil {
 		return nil
 	}
-	c := converter{l: l, anchors: map[string]*node{}}
+	c := converter{l: l, anchors: map[*yaml.Node]*node{}}
 	n := c.convert(body, "", 0)
 	switch {
 	case c.failed:
@@ -122,9 +121,57 @@ func overlongLine(src []byte) int {
 // parserPanic starts the message of a panic inside the YAML library.
 const parserPanic = "the YAML parser failed on this file"
 
-// parseBounded lexes, checks the bounds that protect the recursive parser, parses, and returns the body
-// of the only document.
-func parseBounded(src string, l *problemList) (body ast.Node) {
+// unknownAnchor is what an alias without an anchor before it points to; the converter knows its place in the file.
+var unknownAnchor = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
+
+// loading applies the bounds to one file while the library reads it.
+type loading struct {
+	anchors map[string]*yaml.Node
+	count   int
+	refused error // the bound that the file is over
+}
+
+// CheckDepth is called for each level that the parser enters.
+func (p *loading) CheckDepth(depth int, _ *yaml.DepthContext) error {
+	if depth > maxNesting {
+		p.refused = fmt.Errorf("maps and lists are nested more than %d levels deep", maxNesting)
+	}
+	return p.refused
+}
+
+// CheckAlias allows all: values are counted by the converter.
+func (p *loading) CheckAlias(int, int) error { return nil }
+
+// NewAliasDataContext returns the anchors of the only stream.
+func (p *loading) NewAliasDataContext(yaml.AliasDataServices) (yaml.AliasDataContext, error) {
+	return p, nil
+}
+
+// BeginDocument does nothing: a second document is refused.
+func (p *loading) BeginDocument() error { return nil }
+
+// EndDocument does nothing.
+func (p *loading) EndDocument() error { return nil }
+
+// DefineAnchor keeps the node of an anchor.
+func (p *loading) DefineAnchor(name string, n *yaml.Node) error {
+	if p.count++; p.count > maxAnchors {
+		p.refused = fmt.Errorf("the file has more than %d anchors", maxAnchors)
+	}
+	p.anchors[name] = n
+	return p.refused
+}
+
+// ResolveAlias returns the node of the last anchor of that name, or unknownAnchor.
+func (p *loading) ResolveAlias(name string) (*yaml.Node, bool, error) {
+	if n := p.anchors[name]; n != nil {
+		return n, true, nil
+	}
+	return unknownAnchor, true, nil
+}
+
+// parseBounded parses the source and returns the root of its only document, or nil after it added a problem.
+func parseBounded(src []byte, l *problemList) (body *yaml.Node) {
 	// The YAML library works on whatever a user or a control plane sends. It has no known panic on input
 	// within the bounds above; should one turn up, it must not take the server down.
 	defer func() {
@@ -133,91 +180,70 @@ func parseBounded(src string, l *problemList) (body ast.Node) {
 			l.add(1, "", "%s: %v", parserPanic, r)
 		}
 	}()
-	tokens := lexer.Tokenize(src)
-	if !checkTokens(tokens, l) {
-		return nil
-	}
-	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
-	if err != nil {
-		line, msg := 1, err.Error()
-		var e yaml.Error
-		if errors.As(err, &e) {
-			msg = e.GetMessage()
-			if tk := e.GetToken(); tk != nil && tk.Position != nil {
-				line = tk.Position.Line
-			}
+	p := &loading{anchors: map[string]*yaml.Node{}}
+	loader, err := yaml.NewLoader(bytes.NewReader(src), yaml.WithPlugin(p))
+	for err == nil {
+		var document yaml.Node
+		if err = loader.Load(&document); err != nil {
+			break
 		}
-		l.add(line, "", "not valid YAML: %s", strings.ReplaceAll(msg, "\n", " "))
-		return nil
-	}
-	for _, doc := range file.Docs {
-		if doc == nil || doc.Body == nil || doc.Body.Type() == ast.CommentType {
-			continue
-		}
-		if doc.Body.Type() == ast.DirectiveType {
-			l.add(lineOf(doc.Body), "", "YAML directives are not supported; remove the %% line")
-			return nil
+		root := document.Content[0]
+		if root.Kind == yaml.ScalarNode && root.Tag == "!!null" && root.Value == "" {
+			continue // nothing between two --- or behind the last
 		}
 		if body != nil {
-			l.add(lineOf(doc.Body), "", "a second YAML document starts here; put one document in a file")
+			l.add(root.Line, "", "a second YAML document starts here; put one document in a file")
 			return nil
 		}
-		body = doc.Body
+		body = root
 	}
-	if body == nil {
+	switch {
+	case !errors.Is(err, io.EOF):
+		refuseYAML(err, p.refused, l)
+		return nil
+	case body == nil:
 		l.add(1, "", "the file holds no YAML document")
 	}
 	return body
 }
 
-// checkTokens refuses what would make the parser recurse deeply or the converter expand without bound.
-func checkTokens(tokens token.Tokens, l *problemList) bool {
-	if len(tokens) > maxTokens {
-		l.add(1, "", "the file has more than %d YAML tokens", maxTokens)
-		return false
-	}
-	depth, anchors, line, inLine := 0, 0, 0, 0
-	for _, tk := range tokens {
-		at := tk.Position.Line
-		if at != line {
-			line, inLine = at, 0
-		}
-		switch tk.Type {
-		case token.SequenceStartType, token.MappingStartType:
-			depth++
-		case token.SequenceEndType, token.MappingEndType:
-			depth = max(depth-1, 0)
-		case token.SequenceEntryType, token.MappingKeyType:
-			inLine++ // "- - - x" nests once per dash
-		case token.AnchorType:
-			anchors++
-		case token.TagType:
-			l.add(at, "", "YAML tags such as %s are not supported", clip(tk.Value))
-			return false
-		}
-		if depth > maxNesting || inLine > maxNesting {
-			l.add(at, "", "maps and lists are nested more than %d levels deep", maxNesting)
-			return false
-		}
-		if anchors > maxAnchors {
-			l.add(at, "", "the file has more than %d anchors", maxAnchors)
-			return false
+// refuseYAML adds the problem for which the library stopped.
+func refuseYAML(err, bound error, l *problemList) {
+	line, msg := 1, err.Error()
+	var e *yaml.LoadError
+	if errors.As(err, &e) {
+		line, msg = e.Mark.Line, e.Message
+		if e.ContextMsg != "" {
+			msg += fmt.Sprintf(", %s that starts on line %d", e.ContextMsg, e.ContextMark.Line)
 		}
 	}
-	return true
+	if bound != nil {
+		l.add(line, "", "%v", bound)
+		return
+	}
+	l.add(line, "", "not valid YAML: %s", strings.ReplaceAll(msg, "\n", " "))
 }
 
-func lineOf(n ast.Node) int {
-	if tk := n.GetToken(); tk != nil && tk.Position != nil {
-		return max(tk.Position.Line, 1)
+// directive returns the number of the line with a directive before the document, or 0.
+func directive(src []byte) int {
+	n := 0
+	for line := range bytes.Lines(src) {
+		n++
+		switch line = bytes.TrimLeft(line, " \t\r\n"); {
+		case len(line) == 0 || line[0] == '#':
+		case line[0] == '%':
+			return n
+		default:
+			return 0
+		}
 	}
-	return 1
+	return 0
 }
 
-// converter builds nodes from the library's syntax tree and resolves anchors, aliases and merge keys.
+// converter builds nodes from the library's tree and resolves aliases and merge keys.
 type converter struct {
 	l       *problemList
-	anchors map[string]*node
+	anchors map[*yaml.Node]*node // of nodes with an anchor that are complete
 	failed  bool
 }
 
@@ -227,83 +253,82 @@ func (c *converter) fail(line int, path, format string, args ...any) *node {
 	return &node{kind: kindNull, line: line, size: 1}
 }
 
-func (c *converter) convert(n ast.Node, path string, depth int) *node {
-	if n == nil {
-		return &node{kind: kindNull, size: 1}
-	}
-	line := lineOf(n)
+func (c *converter) convert(n *yaml.Node, path string, depth int) *node {
 	if depth > maxNesting {
-		return c.fail(line, path, "maps and lists are nested more than %d levels deep", maxNesting)
+		return c.fail(n.Line, path, "maps and lists are nested more than %d levels deep", maxNesting)
 	}
-	switch v := n.(type) {
-	case *ast.NullNode:
-		return &node{kind: kindNull, line: line, size: 1}
-	case *ast.BoolNode:
-		return &node{kind: kindBool, line: line, size: 1, flag: v.Value, text: v.Token.Value}
-	case *ast.IntegerNode:
-		return c.integer(v, path, line)
-	case *ast.FloatNode:
-		return &node{kind: kindFloat, line: line, size: 1, real: v.Value}
-	case *ast.InfinityNode, *ast.NanNode:
-		return c.fail(line, path, "infinity and NaN are not allowed")
-	case *ast.LiteralNode:
-		return &node{kind: kindString, line: line, size: 1, text: v.Value.Value}
-	case *ast.StringNode:
-		return stringNode(v, line)
-	case *ast.AnchorNode:
-		val := c.convert(v.Value, path, depth+1)
-		c.anchors[v.Name.GetToken().Value] = val // known from here on, so an anchor cannot hold itself
-		return val
-	case *ast.AliasNode:
-		name := v.Value.GetToken().Value
-		val, ok := c.anchors[name]
-		if !ok {
-			return c.fail(line, path, "unknown alias *%s", clip(name))
-		}
-		return val
-	case *ast.SequenceNode:
-		return c.list(v, path, line, depth)
-	case *ast.MappingNode:
-		return c.mapping(v.Values, path, line, depth)
-	case *ast.MappingValueNode:
-		return c.mapping([]*ast.MappingValueNode{v}, path, line, depth)
+	if n.Style&yaml.TaggedStyle != 0 {
+		return c.fail(n.Line, "", "YAML tags such as %s are not supported", clip(n.Tag))
 	}
-	return c.fail(line, path, "unsupported YAML syntax (%s)", n.Type())
-}
-
-func (c *converter) integer(v *ast.IntegerNode, path string, line int) *node {
-	out := &node{kind: kindInt, line: line, size: 1}
-	switch x := v.Value.(type) {
-	case int64:
-		out.num = x
-	case uint64:
-		if x > 1<<63-1 {
-			return c.fail(line, path, "the number %s is out of range", clip(v.Token.Value))
-		}
-		out.num = int64(x)
-	default:
-		return c.fail(line, path, "the number %s is out of range", clip(v.Token.Value))
+	out := c.value(n, path, depth)
+	if n.Anchor != "" {
+		c.anchors[n] = out // known from here on, so an anchor cannot hold itself
 	}
 	return out
 }
 
-// stringNode reads a scalar. Unquoted yes, no, on and off are booleans, as in the YAML 1.1 that the
-// reference reads; a string field then says to quote them.
-func stringNode(v *ast.StringNode, line int) *node {
-	if t := v.Token.Type; t != token.SingleQuoteType && t != token.DoubleQuoteType {
-		switch v.Value {
-		case "yes", "Yes", "YES", "on", "On", "ON":
-			return &node{kind: kindBool, line: line, size: 1, flag: true, text: v.Value}
-		case "no", "No", "NO", "off", "Off", "OFF":
-			return &node{kind: kindBool, line: line, size: 1, text: v.Value}
+func (c *converter) value(n *yaml.Node, path string, depth int) *node {
+	switch n.Kind {
+	case yaml.ScalarNode:
+		return c.scalar(n, path)
+	case yaml.SequenceNode:
+		return c.list(n, path, depth)
+	case yaml.MappingNode:
+		return c.mapping(n, path, depth)
+	case yaml.AliasNode:
+		if val, ok := c.anchors[n.Alias]; ok {
+			return val
 		}
+		return c.fail(n.Line, path, "unknown alias *%s", clip(n.Value))
 	}
-	return &node{kind: kindString, line: line, size: 1, text: v.Value}
+	return c.fail(n.Line, path, "unsupported YAML syntax")
 }
 
-func (c *converter) list(v *ast.SequenceNode, path string, line, depth int) *node {
-	out := &node{kind: kindList, line: line, size: 1}
-	for i, e := range v.Values {
+// scalar reads a value that is no map and no list. Unquoted yes, no, on and off are booleans, as in the YAML 1.1 that the
+// reference reads; a string field then says to quote them.
+func (c *converter) scalar(n *yaml.Node, path string) *node {
+	out := &node{kind: kindString, line: n.Line, size: 1, text: n.Value}
+	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		return out
+	}
+	switch n.Value {
+	case "yes", "Yes", "YES", "on", "On", "ON":
+		out.kind, out.flag = kindBool, true
+		return out
+	case "no", "No", "NO", "off", "Off", "OFF":
+		out.kind = kindBool
+		return out
+	}
+	switch numeric := yaml11(n.Value); {
+	case n.Tag == "!!null":
+		return &node{kind: kindNull, line: n.Line, size: 1}
+	case n.Tag == "!!bool":
+		out.kind, out.flag = kindBool, strings.EqualFold(n.Value, "true")
+	case n.Tag == "!!int" && numeric:
+		if err := n.Load(&out.num); err != nil {
+			return c.fail(n.Line, path, "the number %s is out of range", clip(n.Value))
+		}
+		out.kind, out.text = kindInt, ""
+	case n.Tag == "!!float" && n.Value == "-0":
+		out.kind, out.text = kindInt, ""
+	case n.Tag == "!!float" && strings.Contains(n.Value, "."): // in YAML 1.1, 1e3 is text
+		if err := n.Load(&out.real); err != nil || math.IsInf(out.real, 0) || math.IsNaN(out.real) {
+			return c.fail(n.Line, path, "infinity and NaN are not allowed")
+		}
+		out.kind, out.text = kindFloat, ""
+	}
+	return out
+}
+
+// yaml11 reports whether a whole number has no prefix, or one that YAML 1.1 knows: 0X1F is text there.
+func yaml11(number string) bool {
+	digits := strings.TrimLeft(number, "+-")
+	return len(digits) < 2 || !strings.Contains("BOX", digits[1:2])
+}
+
+func (c *converter) list(n *yaml.Node, path string, depth int) *node {
+	out := &node{kind: kindList, line: n.Line, size: 1}
+	for i, e := range n.Content {
 		if c.failed {
 			return out
 		}
@@ -314,25 +339,26 @@ func (c *converter) list(v *ast.SequenceNode, path string, line, depth int) *nod
 	return out
 }
 
-func (c *converter) mapping(values []*ast.MappingValueNode, path string, line, depth int) *node {
-	out := &node{kind: kindMap, line: line, size: 1}
-	seen := make(map[string]int, len(values))
+func (c *converter) mapping(n *yaml.Node, path string, depth int) *node {
+	out := &node{kind: kindMap, line: n.Line, size: 1}
+	seen := make(map[string]int, len(n.Content)/2)
 	var merged []*node
-	for _, mv := range values {
+	for i := 0; i+1 < len(n.Content); i += 2 {
 		if c.failed {
 			return out
 		}
-		keyLine := lineOf(mv.Key)
-		if mv.Key.IsMergeKey() {
-			merged = append(merged, c.convert(mv.Value, path, depth+1))
+		key, value := n.Content[i], n.Content[i+1]
+		keyLine := key.Line
+		if key.Tag == "!!merge" {
+			merged = append(merged, c.convert(value, path, depth+1))
 			continue
 		}
-		k := c.convert(keyScalar(mv.Key), path, depth+1)
+		k := c.convert(key, path, depth+1)
 		if k.kind != kindString && !c.failed {
 			return c.fail(keyLine, path, "map keys must be strings; put quotes around the key")
 		}
 		sub := joinKey(path, k.text)
-		val := c.convert(mv.Value, sub, depth+1)
+		val := c.convert(value, sub, depth+1)
 		if val.line == 0 {
 			val.line = keyLine
 		}
@@ -384,13 +410,6 @@ func (c *converter) grow(parent, child *node) {
 	if parent.size > maxNodes && !c.failed {
 		c.fail(parent.line, "", "the file holds more than %d values once its aliases are expanded", maxNodes)
 	}
-}
-
-func keyScalar(k ast.MapKeyNode) ast.Node {
-	if mk, ok := k.(*ast.MappingKeyNode); ok {
-		return mk.Value
-	}
-	return k
 }
 
 // plain converts the tree to nil, bool, int64, float64, string, []any and map[string]any. The result

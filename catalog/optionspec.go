@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -302,39 +303,16 @@ func isMap(v any) error {
 // nearOption returns the known option that key is most likely a misspelling of, or "". Only very close
 // names count: options of adapters we do not know must not be refused because they resemble one of ours.
 func nearOption(key string, known []string) string {
-	const maxEdits, minLength = 2, 6
-	if len(key) < minLength || len(key) > 64 {
+	const (
+		minLength = 6
+		cutoff    = 0.85 // one wrong letter of seven, or one too many or too few of six
+	)
+	if len(key) < minLength {
 		return ""
 	}
-	near, nearest := "", maxEdits+1
-	for _, k := range known {
-		if len(k) < minLength {
-			continue
-		}
-		if d := editDistance(strings.ToLower(key), k); d < nearest || d == nearest && k < near {
-			near, nearest = k, d
-		}
+	long := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return len(k) < minLength })
+	if near := closeMatches(strings.ToLower(key), long, 1, cutoff); len(near) > 0 {
+		return near[0]
 	}
-	return near
-}
-
-// editDistance counts insertions, deletions and replacements of bytes.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diag := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diag
-			if a[i-1] != b[j-1] {
-				cost++
-			}
-			diag = row[j]
-			row[j] = min(cost, row[j]+1, row[j-1]+1)
-		}
-	}
-	return row[len(b)]
+	return ""
 }
