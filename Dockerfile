@@ -23,8 +23,7 @@ COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY tools/setup/tokenizers.sh tools/setup/
 COPY runtime/tokenizer/rust runtime/tokenizer/rust
-RUN --mount=type=cache,target=/go/pkg/mod \
-    --mount=type=cache,target=/usr/local/cargo/registry \
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
     tools/setup/tokenizers.sh
 COPY Makefile CMakeLists.txt ./
 COPY cmake cmake

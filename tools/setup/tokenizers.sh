@@ -1,15 +1,10 @@
 #!/bin/sh
-# Builds build/libsie_tokenizers.a from the Rust crate in runtime/tokenizer/rust and the Rust
-# sources inside the Go module github.com/daulet/tokenizers, and writes the Go file that cgo reads
-# its link flags from. Does nothing when no input changed. Needs cargo and a C compiler; fetches
-# from the Go proxy and from crates.io only.
+# Builds build/libsie_tokenizers.a from the Rust crate in runtime/tokenizer/rust, and writes the Go
+# file that cgo reads its link flags from. Does nothing when no input changed. Needs cargo and a C
+# compiler; fetches from crates.io only.
 #
 # Usage: tools/setup/tokenizers.sh [--force]
 set -eu
-
-module=github.com/daulet/tokenizers
-version=v1.22.1
-library_version=0.23.2 # of the crate "tokenizers"; the same as in rust/Cargo.toml
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
 crate=$root/runtime/tokenizer/rust
@@ -26,11 +21,9 @@ fail() {
 
 command -v cargo >/dev/null || fail "cargo is missing: install Rust (https://rustup.rs, or apt-get install cargo with Rust 1.85 or newer) and run this again"
 command -v cc >/dev/null || fail "no C compiler: apt-get install gcc, and run this again"
-command -v go >/dev/null || fail "go is missing: see README.md"
 
 # Everything that decides the library's bytes.
 inputs=$({
-	printf '%s %s %s\n' "$module" "$version" "$library_version"
 	rustc --version
 	uname -m
 	cd "$root"
@@ -48,14 +41,12 @@ write_go() {
 
 		package tokenizer
 
-		// #cgo LDFLAGS: \${SRCDIR}/../../build/libsie_tokenizers.a -L\${SRCDIR}/../../build -ldl -lm -lpthread
+		// #cgo LDFLAGS: \${SRCDIR}/../../build/libsie_tokenizers.a -ldl -lm -lpthread
 		import "C"
 
 		// libSum changes with the library, so that the go command does not reuse what it built before.
 		const libSum = "$sum"
 	GO
-	# The name under which daulet's Go package asks the linker for the same library.
-	ln -sf libsie_tokenizers.a "$build/libtokenizers.a"
 	if cmp -s "$new" "$generated"; then rm "$new"; else mv "$new" "$generated"; fi
 }
 
@@ -64,23 +55,6 @@ if [ "${1:-}" != --force ] && [ -f "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" =
 	write_go
 	exit 0
 fi
-
-say "taking the Rust sources from the Go module $module $version"
-module_dir=$(cd "$root" && go mod download -json "$module@$version" | sed -n 's/^[[:space:]]*"Dir": "\(.*\)",*$/\1/p')
-[ -d "$module_dir/src" ] || fail "go mod download did not give $module $version with its Rust sources"
-
-# The copy becomes a library that a Rust crate can depend on, on the same release of the Hugging
-# Face library as ours, without its trainers' C++.
-src=$build/tokenizers-src
-rm -rf "$src"
-mkdir -p "$src/src"
-cp "$module_dir"/src/*.rs "$src/src/"
-cp "$module_dir/LICENSE" "$src/"
-sed -e 's/^crate-type = .*/crate-type = ["rlib"]/' \
-	-e "s/^tokenizers = .*/tokenizers = { version = \"=$library_version\", default-features = false, features = [\"onig\"] }/" \
-	-e '/^\[dev-dependencies\]/,$d' "$module_dir/Cargo.toml" >"$src/Cargo.toml"
-chmod -R u+w "$src"
-grep -q 'crate-type = \["rlib"\]' "$src/Cargo.toml" || fail "the module's Cargo.toml no longer has the expected form; see $src/Cargo.toml"
 
 say "building with cargo ($(rustc --version | cut -d' ' -f2)): one to two minutes on two cores"
 started=$(date +%s)

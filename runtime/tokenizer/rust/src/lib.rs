@@ -1,7 +1,6 @@
 //! C ABI of the Go package: length-delimited, batched, ids only, every failure reported.
 //!
-//! daulet/tokenizers' own C API is linked in and re-exported, so its Go package works against the
-//! same library. Declarations with the contract: `../sietok.h`.
+//! Declarations with the contract: `../sietok.h`.
 
 mod bert;
 mod bound;
@@ -19,9 +18,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::{ptr, slice};
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::{NormalizerWrapper, Tokenizer};
-
-// Keeps daulet's symbols in the library.
-pub use daulet::*;
 
 const OK: i32 = 0;
 const FAILED: i32 = 1;
