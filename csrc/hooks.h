@@ -22,6 +22,7 @@ inline bool wakes(const std::atomic<uint32_t> *, int) { return false; }
 inline void takes_ticket(int32_t) {}
 inline void arrives(const void *) {}
 inline void leaves(const void *) {}
+inline void runs_block(int32_t, int64_t) {}
 
 #else
 
@@ -36,6 +37,8 @@ struct Hooks {
   void (*ticket)(int32_t member);
   void (*arrive)(const void *barrier);
   void (*leave)(const void *barrier);
+  // A member of a long slab begins a block, `number` of those it has in the planned operation.
+  void (*block)(int32_t operation, int64_t number);
 };
 
 // Set while no other thread is in csrc. Null: nothing is hooked.
@@ -101,6 +104,10 @@ inline void arrives(const void *barrier) {
 inline void leaves(const void *barrier) {
   const Hooks *h = now();
   if (h != nullptr && h->leave != nullptr) h->leave(barrier);
+}
+inline void runs_block(int32_t operation, int64_t number) {
+  const Hooks *h = now();
+  if (h != nullptr && h->block != nullptr) h->block(operation, number);
 }
 
 #endif

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cut.h"
+#include "hooks.h"
 #include "replay_parts.h"
 
 namespace sie {
@@ -16,6 +17,7 @@ sie_status by_rows(const Replay &whole, int32_t index, const PlannedOp &planned,
   int64_t step = block_rows(whole.program, planned, 0, whole.share.parts);
   for (int64_t first = 0; first < rows; first += step) {
     if (first > 0) pause->take();
+    hooks::runs_block(index, first / step);
     int32_t count = static_cast<int32_t>(std::min(step, rows - first));
     const int32_t offsets[] = {0, count};
     Slab slab = *whole.slab;
@@ -44,6 +46,7 @@ sie_status by_queries(const Replay &whole, int32_t index, const PlannedOp &plann
   for (int64_t item = first; item < last; item++) {
     int64_t head = item / blocks, block = item % blocks;
     if (item > first && pause->take()) prepared = false;
+    hooks::runs_block(index, item - first);
     Replay some = whole;
     some.share.part = static_cast<int32_t>(head);
     some.share.parts = static_cast<int32_t>(heads);
@@ -61,6 +64,7 @@ sie_status by_shares(const Replay &whole, int32_t index, const PlannedOp &planne
   int64_t shares = block_shares(whole.program, planned, whole.slab->n_tokens, whole.share.parts);
   for (int64_t i = 0; i < shares; i++) {
     if (i > 0) pause->take();
+    hooks::runs_block(index, i);
     Replay some = whole;
     some.share.part = static_cast<int32_t>(whole.share.part * shares + i);
     some.share.parts = static_cast<int32_t>(whole.share.parts * shares);
@@ -82,6 +86,7 @@ sie_status replay_blocks(const Replay &replay, int32_t index, Pause *pause) {
     case Cut::shares:
       return by_shares(replay, index, planned, pause);
     default:
+      hooks::runs_block(index, 0);
       return replay_op(replay, index);
   }
 }

@@ -34,6 +34,7 @@ char *lane_values(const sie_slot *slot, int32_t lane) {
 
 void run_alone(sie_slot *slot, int32_t slab, int32_t executor) {
   Replay replay = make_replay(slot, slab, 0, executor);
+  replay.share.parts = 1;  // also beside long slabs, which have teams
   replay.values = lane_values(slot, executor);
   int32_t ops = static_cast<int32_t>(slot->program->plan.size());
   for (int32_t i = 0; i < ops; i++) {

@@ -45,7 +45,7 @@ std::vector<int32_t> ams(), sketch();
 // items) depends on its number alone. mixed: items of every type, cut and normalised; else f32 as they are.
 model::Batch batch_of(const Head &head, const model::Shape &shape, const std::vector<int> &numbers,
                       bool mixed);
-int length_of(int number);
+int length_of(int number);  // of numbers from 1,000 on: long ones, 513 to 612
 
 // What sequence b wrote to output o: the bytes that count.
 std::vector<uint8_t> part(const Head &head, const model::Batch &batch, const model::Result &result, int o,

@@ -103,7 +103,7 @@ void wake(const std::atomic<uint32_t> *word, int waiters) {
   }
 }
 
-const sie::hooks::Hooks hooks = {step, sleep_on, wake, nullptr, nullptr, nullptr};
+const sie::hooks::Hooks hooks = {step, sleep_on, wake, nullptr, nullptr, nullptr, nullptr};
 
 void *thread_main(void *number) {
   self = static_cast<int>(reinterpret_cast<intptr_t>(number));

@@ -62,7 +62,7 @@ void leave(const void *) {
   if (own_member == held.member && own_meeting == held.meeting + 1 && held.leaving) hold(own_meeting);
 }
 
-const sie::hooks::Hooks hooks = {nullptr, nullptr, nullptr, begin_ticket, arrive, leave};
+const sie::hooks::Hooks hooks = {nullptr, nullptr, nullptr, begin_ticket, arrive, leave, nullptr};
 
 bool same_results(const Result &a, const Result &b) {
   return same_bits(a.rows, b.rows) && same_bits(a.values, b.values);

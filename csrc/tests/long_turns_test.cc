@@ -1,0 +1,322 @@
+// long_turns_test.cc — who works on what beside long slabs: short work first, between any two blocks, with one party held.
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <atomic>
+#include <vector>
+
+#include "compare.h"
+#include "executor.h"
+#include "heads.h"
+#include "hooks.h"
+#include "model.h"
+#include "slot.h"
+#include "tests/check.h"
+
+using model::Batch;
+using model::Model;
+using model::Result;
+using model::Shape;
+
+namespace {
+
+bool same_results(const Result &a, const Result &b) {
+  return a.status == SIE_OK && b.status == SIE_OK && same_bits(a.rows, b.rows) &&
+         same_bits(a.values, b.values);
+}
+
+// Tickets that note when they are done, each as soon as it is let go.
+struct Noted : sie::Run {
+  char name;
+  std::vector<char> *order;
+  std::atomic<int> begun{0}, let_go{0};
+  Noted(char called, int count, bool long_slabs, std::vector<char> *noted) : name(called), order(noted) {
+    team = 1;
+    tickets = count;
+    yields = long_slabs;
+    work = run;
+  }
+  static void run(sie::Run *r, int32_t, int32_t, int32_t) {
+    Noted *job = static_cast<Noted *>(r);
+    int number = job->begun.fetch_add(1);
+    while (job->let_go.load() <= number) sched_yield();
+    job->order->push_back(job->name);
+  }
+};
+
+}  // namespace
+
+TEST(long_tickets_are_taken_last) {
+  // One executor, in a ticket of the long run, which is the older one: then the short run's tickets, then the long run's others.
+  sie::Executors executors;
+  CHECK(executors.start(1, nullptr, nullptr) == SIE_OK, "cannot start");
+  std::vector<char> order;
+  Noted longer('L', 3, true, &order), other('s', 2, false, &order);
+  CHECK(executors.submit(&longer), "refused");
+  while (longer.begun.load() == 0) sched_yield();
+  other.let_go.store(2);
+  CHECK(executors.submit(&other), "refused");
+  longer.let_go.store(3);
+  executors.wait(&other);
+  executors.wait(&longer);
+  CHECK(order == (std::vector<char>{'L', 's', 's', 'L', 'L'}), "in the order %.5s", order.data());
+  executors.stop();
+}
+
+namespace {
+
+// One executor in block `number` of operation `at`; while it is held there a short batch is submitted.
+struct Look {
+  int32_t at;
+  int64_t number;
+  std::atomic<bool> there, go_on, in_short;
+  std::atomic<int> blocks_after;  // that began before the short batch's ticket
+  std::atomic<int> in_operation;  // blocks of the operation
+  std::atomic<int32_t> last;      // operation
+};
+Look look;
+
+void look_at_ticket(int32_t) {
+  if (look.there.load()) look.in_short.store(true);
+}
+
+void look_at_block(int32_t operation, int64_t number) {
+  if (operation > look.last.load()) look.last.store(operation);
+  if (operation == look.at) look.in_operation++;
+  if (look.there.load()) {
+    if (!look.in_short.load()) look.blocks_after++;
+  } else if (operation == look.at && number == look.number) {
+    look.there.store(true);
+    while (!look.go_on.load()) sched_yield();
+  }
+}
+
+const sie::hooks::Hooks look_hooks = {nullptr, nullptr, nullptr,      look_at_ticket,
+                                      nullptr, nullptr, look_at_block};
+
+// Runs a long batch, held there, and a short one that comes meanwhile. False where the operation has no such block.
+bool run_looked(Model *m, const Batch &longer, const Batch &other, int32_t at, int64_t number, Result *a,
+                Result *b) {
+  look.at = at;
+  look.number = number;
+  look.blocks_after = look.in_operation = 0;
+  look.last = -1;
+  look.there = look.go_on = look.in_short = false;
+  sie::hooks::installed.store(&look_hooks);
+  CHECK(submit(m, 0, longer) == SIE_OK, "%s", m->err.message);
+  const std::atomic<uint32_t> &state = m->slots[0]->state;
+  while (!look.there.load() && state.load() == sie::run_started) sched_yield();
+  bool held = look.there.load();
+  if (held) {
+    CHECK(submit(m, 1, other) == SIE_OK, "%s", m->err.message);
+    look.go_on.store(true);
+    *b = wait(m, 1, other);
+  }
+  *a = wait(m, 0, longer);
+  sie::hooks::installed.store(nullptr);
+  return held;
+}
+
+}  // namespace
+
+TEST(long_slabs_look_for_others_between_any_two_blocks) {
+  // Rows, queries and shares in many blocks each, and operations of one block.
+  struct {
+    const char *head;
+    double flops;
+  } const cases[] = {{nullptr, sie::max_block_flops}, {nullptr, 1.0}, {"splade", 1e5}};
+  for (const auto &c : cases) {
+    Shape shape;
+    shape.layers = 1;
+    if (c.head != nullptr) shape.tail = heads::named(c.head).tail;
+    Model m;
+    CHECK(m.open(SIE_DEVICE_CPU, SIE_ISA_AVX2, 1, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+    if (m.slots[1] == nullptr) return;
+    m.program->block_flops = c.flops;
+    Batch longer, other;
+    if (c.head != nullptr) {
+      longer = heads::batch_of(heads::named(c.head), shape, {1040}, false);
+      other = heads::batch_of(heads::named(c.head), shape, {1}, false);
+    } else {
+      longer.add(shape, 1, 640);
+      other.add(shape, 2, 9);
+    }
+    Result want_longer = run(&m, longer), want_other = run(&m, other), a, b;
+    int held = 0, many = 0;
+    for (int32_t op = 0; op < m.program->plan.size(); op++) {
+      for (int64_t block : {0, 1}) {
+        if (!run_looked(&m, longer, other, op, block, &a, &b)) continue;
+        held++;
+        if (look.in_operation.load() > 1) many++;
+        bool end = op == look.last.load() && look.in_operation.load() == block + 1;
+        CHECK(look.in_short.load() && (look.blocks_after.load() == 0 || end),
+              "%g flops: %d blocks after block %lld of operation %d before the short batch", c.flops,
+              look.blocks_after.load(), static_cast<long long>(block), op);
+        if (c.head == nullptr) {
+          CHECK(same_results(a, want_longer) && same_results(b, want_other),
+                "other bits, held in operation %d", op);
+        } else {
+          const heads::Head &head = heads::named(c.head);
+          for (int o : {0, 1}) {
+            CHECK(heads::part(head, longer, a, o, 0) == heads::part(head, longer, want_longer, o, 0) &&
+                      heads::part(head, other, b, o, 0) == heads::part(head, other, want_other, o, 0),
+                  "other bits of output %d, held in operation %d", o, op);
+          }
+        }
+      }
+    }
+    CHECK(held >= m.program->plan.size() && (c.flops == sie::max_block_flops || many > 0),
+          "held %d times, %d in many", held, many);
+  }
+}
+
+namespace {
+
+constexpr int max_meetings = 256;
+
+// A member of the first long slab held at a meeting, until its partner waits there or the next slab is well under way in the
+// region they share.
+struct HeldLong {
+  const void *first, *second;  // the slabs' barriers
+  int member, meeting;
+  bool leaving;
+  std::atomic<int> arrived[max_meetings];  // others of the first slab
+  std::atomic<int> second_arrived, last_meeting, times_held, strangers;
+  std::atomic<bool> done;
+};
+HeldLong held_long;
+thread_local int own_member, own_meeting;
+
+void long_ticket(int32_t member) {
+  own_member = member;
+  own_meeting = 0;
+}
+
+void hold_long(int meeting) {
+  held_long.times_held++;
+  while (held_long.arrived[meeting].load() == 0 && held_long.second_arrived.load() < 8 &&
+         !held_long.done.load()) {
+    sched_yield();
+  }
+}
+
+void long_arrives(const void *barrier) {
+  HeldLong &h = held_long;
+  if (barrier == h.second) h.second_arrived++;
+  if (barrier != h.first) {
+    if (barrier != h.second) h.strangers++;
+    return;
+  }
+  if (own_member == h.member && own_meeting == h.meeting && !h.leaving) hold_long(own_meeting);
+  if (own_member != h.member) h.arrived[own_meeting]++;
+  if (own_meeting > h.last_meeting.load()) h.last_meeting.store(own_meeting);
+}
+
+void long_leaves(const void *barrier) {
+  HeldLong &h = held_long;
+  if (barrier != h.first) return;
+  own_meeting++;
+  if (own_member == h.member && own_meeting == h.meeting + 1 && h.leaving) hold_long(own_meeting);
+}
+
+const sie::hooks::Hooks held_hooks = {nullptr,      nullptr,     nullptr, long_ticket,
+                                      long_arrives, long_leaves, nullptr};
+
+Result run_held_long(Model *m, const Batch &batch, int member, int meeting, bool leaving) {
+  HeldLong &h = held_long;
+  h.member = member;
+  h.meeting = meeting;
+  h.leaving = leaving;
+  for (std::atomic<int> &n : h.arrived) n.store(0);
+  h.second_arrived = h.times_held = h.strangers = 0;
+  h.done = false;
+  const sie::Team *teams = static_cast<const sie::Team *>(m->slots[0]->teams.p);
+  h.first = &teams[0].barrier;
+  h.second = &teams[1].barrier;
+  sie::hooks::installed.store(&held_hooks);
+  CHECK(submit(m, 0, batch) == SIE_OK, "%s", m->err.message);
+  Result result = wait(m, 0, batch);
+  h.done.store(true);
+  sie::hooks::installed.store(nullptr);
+  return result;
+}
+
+}  // namespace
+
+TEST(long_teams_wait_for_every_member_everywhere) {
+  // Two long slabs, each of a team of two, in a region with room for one: the second waits until nobody reads the first's values.
+  Shape shape;
+  shape.layers = 1;
+  Model m;
+  CHECK(m.open(SIE_DEVICE_CPU, SIE_ISA_AVX2, 4, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+  if (m.slots[0] == nullptr) return;
+  Batch batch;
+  batch.add(shape, 1, 640);
+  batch.add(shape, 2, 601);
+  Result want = run(&m, batch);
+  m.program->region_tokens = 640;
+  held_long.last_meeting = 0;
+  CHECK(same_results(run_held_long(&m, batch, -1, 0, false), want), "other bits, nobody held");
+  CHECK(m.slots[0]->team == 2 && m.slots[0]->n_long == 2, "teams of %d, %d long slabs", m.slots[0]->team,
+        m.slots[0]->n_long);
+  const int meetings = held_long.last_meeting.load() + 1;
+  CHECK(meetings == m.program->plan.size(), "%d meetings for %lld operations", meetings,
+        static_cast<long long>(m.program->plan.size()));
+  for (int meeting = 0; meeting < meetings; meeting++) {
+    for (int member : {0, 1}) {
+      for (bool leaving : {false, true}) {
+        // Behind the last meeting member 0 tells the others to go on.
+        if (member == 0 && leaving && meeting == meetings - 1) continue;
+        Result got = run_held_long(&m, batch, member, meeting, leaving);
+        CHECK(held_long.times_held.load() == 1 && same_results(got, want),
+              "other bits, or held %d times: member %d %s meeting %d of %d", held_long.times_held.load(),
+              member, leaving ? "behind" : "before", meeting, meetings);
+      }
+    }
+  }
+}
+
+namespace {
+
+// A short slab that meets anybody would wait for members that nobody sends.
+const void *only_barrier;
+void alone_arrives(const void *barrier) {
+  if (barrier == only_barrier) return;
+  fputs("a short slab beside a long one was begun by a team\n", stderr);
+  abort();
+}
+const sie::hooks::Hooks alone_hooks = {nullptr, nullptr, nullptr, nullptr, alone_arrives, nullptr, nullptr};
+
+}  // namespace
+
+TEST(short_slabs_beside_long_ones_run_alone) {
+  Shape shape;
+  shape.layers = 1;
+  for (int threads : {4, 6, 8}) {
+    Model m;
+    CHECK(m.open(SIE_DEVICE_CPU, SIE_ISA_AVX2, threads, SIE_COMPUTE_F32, shape) == SIE_OK, "%s",
+          m.err.message);
+    if (m.slots[0] == nullptr) return;
+    Batch batch, one, two;
+    batch.add(shape, 1, 60);
+    batch.add(shape, 2, 640);
+    one.add(shape, 1, 60);
+    two.add(shape, 2, 640);
+    Result want_one = run(&m, one), want_two = run(&m, two);
+    only_barrier = &static_cast<const sie::Team *>(m.slots[0]->teams.p)[0].barrier;
+    sie::hooks::installed.store(&alone_hooks);
+    Result got = run(&m, batch);
+    sie::hooks::installed.store(nullptr);
+    const sie_slot &slot = *m.slots[0];
+    CHECK(slot.n_long == 1 && slot.n_slabs == 2 && slot.team == threads / 2,
+          "%d of %d slabs are long, teams of %d", slot.n_long, slot.n_slabs, slot.team);
+    CHECK(slot.singles == 1 && slot.tickets == slot.team + 1, "%d single tickets of %d", slot.singles,
+          slot.tickets);
+    size_t row = static_cast<size_t>(m.hidden);
+    CHECK(got.status == SIE_OK && memcmp(got.rows.data(), want_one.rows.data(), row * 4) == 0 &&
+              memcmp(got.rows.data() + row, want_two.rows.data(), row * 4) == 0,
+          "other bits beside each other");
+  }
+}
