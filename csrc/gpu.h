@@ -22,6 +22,7 @@ sie_status gpu_slot_create(sie_slot *slot, sie_error *err);
 void gpu_slot_free(sie_slot *slot);
 
 const void *gpu_slot_output(const sie_slot *slot, int32_t index);
+const int32_t *gpu_slot_nonfinite(const sie_slot *slot, int64_t *offset);
 
 // Writes the batch, of which it keeps n_kept rows, and its work lists to the slot's input.
 sie_status gpu_slot_load(sie_slot *slot, const sie_program *program, const sie_batch &batch, int64_t n_kept,

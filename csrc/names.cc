@@ -20,7 +20,8 @@ const char *op_name(uint32_t kind) {
                                       "output_sparse",
                                       "maxsim",
                                       "lora",
-                                      "smve"};
+                                      "smve",
+                                      "mark_nonfinite"};
   if (kind == op_output_values) return "output_values";
   return kind < sizeof names / sizeof *names ? names[kind] : "unknown";
 }

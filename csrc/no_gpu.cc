@@ -13,6 +13,7 @@ void gpu_program_free(sie_program *) {}
 sie_status gpu_slot_create(sie_slot *, sie_error *err) { return fail(err, SIE_INTERNAL, "no GPU"); }
 void gpu_slot_free(sie_slot *) {}
 const void *gpu_slot_output(const sie_slot *, int32_t) { return nullptr; }
+const int32_t *gpu_slot_nonfinite(const sie_slot *, int64_t *) { return nullptr; }
 sie_status gpu_slot_load(sie_slot *, const sie_program *, const sie_batch &, int64_t, sie_error *err) {
   return fail(err, SIE_INTERNAL, "no GPU");
 }

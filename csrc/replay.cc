@@ -181,6 +181,8 @@ sie_status lora(const Replay &r, const PlannedOp &planned) {
 }
 
 sie_status dispatch(const Replay &r, const PlannedOp &planned) {
+  const sie_status marked = mark_nonfinite(r, planned);
+  if (marked != SIE_OK) return marked;
   switch (planned.op.kind) {
     case SIE_OP_EMBED_LAYERNORM:
       return embed_layernorm(r, planned);

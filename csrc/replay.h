@@ -27,7 +27,7 @@ struct Slab {
   const sie_out_item *items[max_outputs];  // [n_seqs]; of token rows [n_tokens] or [n_kept]
   const int32_t *batch_rows;               // [n_seqs] first token of each sequence in the batch
   const int32_t *batch_kept;               // [n_seqs] first kept row of each sequence in the batch
-  const int32_t *batch_seqs;               // [n_seqs] number of each sequence in the batch
+  const int32_t *batch_seqs;               // [n_seqs] number of each sequence in the batch; null on a GPU
 };
 
 struct Replay {
@@ -41,6 +41,7 @@ struct Replay {
   bool resumed;                 // as in sie_attention_args
   sie_share share;
   void *outputs[max_outputs];
+  int32_t *nonfinite;  // flags of the batch's sequences
   const int32_t *one_row_each;
   const sie_lora_pair *lora_pairs;   // the program's; on a GPU, on the device
   const void *work[max_work_lists];  // GPU: attention's lists, on the device

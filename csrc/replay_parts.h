@@ -54,6 +54,10 @@ inline const int32_t *offsets(const Replay &r, sie_value v) {
   return of == Rows::tokens ? r.slab->cu_seqlens : (of == Rows::kept ? r.slab->cu_kept : nullptr);
 }
 
+// Flags the sequences of which the operation reads a row that is not finite, where it is one that makes an output, or one
+// after which nothing shows it (replay_mark.cc).
+sie_status mark_nonfinite(const Replay &r, const PlannedOp &planned);
+
 // The operations that write outputs (replay_output.cc).
 sie_status replay_output(const Replay &r, const PlannedOp &planned);
 

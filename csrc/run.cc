@@ -25,6 +25,7 @@ Replay make_replay(sie_slot *slot, int32_t slab, int32_t member, int32_t executo
   replay.share = {member, slot->team, arena->memory.at(executor * arena->lane_stride),
                   slot->program->scratch_bytes, nullptr};
   for (uint32_t i = 0; i < slot->caps.n_outputs; i++) replay.outputs[i] = slot->outputs[i].p;
+  replay.nonfinite = static_cast<int32_t *>(slot->nonfinite.p);
   return replay;
 }
 

@@ -25,6 +25,7 @@ bool allocate_slot(sie_slot *slot) {
   for (Block *block : {&slot->cu_seqlens, &slot->cu_kept, &slot->cu_queries}) {
     ok = ok && array_of<int32_t>(block, 2 * seqs) != nullptr;
   }
+  ok = ok && array_of<int32_t>(&slot->nonfinite, seqs) != nullptr;
   ok = ok && array_of<Slab>(&slot->slabs, seqs) != nullptr;
   ok = ok && array_of<Team>(&slot->teams, teams) != nullptr;
   ok = ok && array_of<SlabShare>(&slot->shares, seqs) != nullptr;
@@ -41,10 +42,11 @@ bool allocate_slot(sie_slot *slot) {
 }
 
 void release_slot(sie_slot *slot) {
-  for (Block *block : {&slot->ids, &slot->type_ids, &slot->cu_seqlens, &slot->batch_rows, &slot->keep,
-                       &slot->cu_kept, &slot->batch_kept, &slot->first_kept, &slot->adapter, &slot->partner,
-                       &slot->queries, &slot->cu_queries, &slot->slabs, &slot->teams, &slot->shares,
-                       &slot->order, &slot->slab_of, &slot->heap, &slot->by_length}) {
+  for (Block *block :
+       {&slot->ids,     &slot->type_ids,   &slot->cu_seqlens, &slot->batch_rows, &slot->keep,
+        &slot->cu_kept, &slot->batch_kept, &slot->first_kept, &slot->adapter,    &slot->partner,
+        &slot->queries, &slot->cu_queries, &slot->slabs,      &slot->teams,      &slot->shares,
+        &slot->order,   &slot->slab_of,    &slot->heap,       &slot->by_length,  &slot->nonfinite}) {
     release(block);
   }
   for (Block &block : slot->items) release(&block);
@@ -106,4 +108,11 @@ void sie_slot_free(sie_slot *slot) {
 const void *sie_slot_output(const sie_slot *slot, int32_t index) {
   if (slot == nullptr || index < 0 || static_cast<uint32_t>(index) >= slot->caps.n_outputs) return nullptr;
   return slot->gpu != nullptr ? gpu_slot_output(slot, index) : slot->outputs[index].p;
+}
+
+const int32_t *sie_slot_nonfinite(const sie_slot *slot, int64_t *offset) {
+  if (offset != nullptr) *offset = 0;
+  if (slot == nullptr) return nullptr;
+  return slot->gpu != nullptr ? gpu_slot_nonfinite(slot, offset)
+                              : static_cast<const int32_t *>(slot->nonfinite.p);
 }

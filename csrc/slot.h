@@ -40,8 +40,9 @@ struct sie_slot : sie::Run {
   int32_t n_slabs = 0, n_long = 0;    // long ones come first
   uint64_t long_turn = 0;             // runs that must leave the region before this one may use it
   std::atomic<int32_t> long_left{0};  // long slabs not done
-  // Outputs.
+  // Outputs, and the flags of sie_slot_nonfinite.
   sie::Block outputs[sie::max_outputs] = {};
+  sie::Block nonfinite = {};
   sie::GpuSlot *gpu = nullptr;
   // Set by load and submit, kept until wait.
   const sie_program *program = nullptr;

@@ -179,6 +179,7 @@ void load_slabs(sie_slot *slot, const sie_program *program, const sie_batch &bat
   filler.copy_queries();
   Slab *slabs = in<Slab>(slot->slabs);
   for (int32_t s = 0; s < slot->n_slabs; s++) filler.fill(work.shares[s], slabs + s);
+  memset(slot->nonfinite.p, 0, static_cast<size_t>(batch.n_seqs) * sizeof(int32_t));
   place_long(slot, program, slabs);
 }
 

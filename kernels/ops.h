@@ -373,6 +373,19 @@ typedef struct sie_smve_args {
   void *out;
 } sie_smve_args;
 
+/* flags[place[b]] = 1 for a sequence b of which a row that `which` names has an element that is NaN or infinite; other flags
+ * stay as they are. A quantised row is judged by its scales, an e4m3 one by its elements too. */
+typedef struct sie_mark_nonfinite_args {
+  sie_rows rows, seqs;
+  const int32_t *cu_seqlens; /* [B+1] relative to the first row of x; NULL: x has one row a sequence */
+  int32_t which;             /* SIE_POOL_CLS: the first row of each, SIE_POOL_LAST: the last; 0: all */
+  int32_t reserved;
+  int64_t c;
+  sie_tensor x;         /* fX, u8 or f8e4m3 [R, C] */
+  const int32_t *place; /* [B], all different; NULL: b */
+  int32_t *flags;
+} sie_mark_nonfinite_args;
+
 typedef enum sie_op_kind {
   SIE_OP_EMBED_LAYERNORM = 0,
   SIE_OP_LAYERNORM = 1,
@@ -390,7 +403,8 @@ typedef enum sie_op_kind {
   SIE_OP_OUTPUT_SPARSE = 13,
   SIE_OP_MAXSIM = 14,
   SIE_OP_LORA = 15,
-  SIE_OP_SMVE = 16
+  SIE_OP_SMVE = 16,
+  SIE_OP_MARK_NONFINITE = 17
 } sie_op_kind;
 
 /* Bounds from which scratch is planned: what one call may be given. */
@@ -441,6 +455,7 @@ typedef struct sie_ops {
   sie_status (*maxsim)(const sie_maxsim_args *, const sie_share *);
   sie_status (*lora)(const sie_lora_args *, const sie_share *);
   sie_status (*smve)(const sie_smve_args *, const sie_share *);
+  sie_status (*mark_nonfinite)(const sie_mark_nonfinite_args *, const sie_share *);
 
   /* GPUs only, NULL elsewhere. The tiles of an attention run, listed on the host for sie_attention_args.work:
    * work_bytes is what any run within the bounds needs; work reads the host's copies of seqs.n, q_rows.n, cu_q and

@@ -24,10 +24,12 @@ struct GpuProgram {
 struct GpuSlot {
   void *input;                 // pinned
   void *outputs[max_outputs];  // pinned
+  int32_t *nonfinite;          // pinned
   // Of the loaded batch:
   int32_t bucket;
   InputSizes sizes;
   int64_t input_bytes;
+  int64_t nonfinite_at;  // bytes into the input
 };
 
 // Fills err from a code of the driver: `what` failed, by its name and in the driver's words.

@@ -48,6 +48,7 @@ sie_status launch_all(const sie_program *program, const sie_arena *arena, const 
   replay.one_row_each = input(layout.one_each);
   for (int32_t i = 0; i < program->n_work_lists; i++) replay.work[i] = places.input + layout.work[i];
   for (int32_t i = 0; i < max_outputs; i++) replay.outputs[i] = arena->outputs[i];
+  replay.nonfinite = reinterpret_cast<int32_t *>(places.input + layout.nonfinite);
   for (int32_t i = 0; i < program->plan.size(); i++) {
     sie_status status = replay_op(replay, i);
     SIE_FAIL_IF(status != SIE_OK, status, err, "operation %d (%s) was not launched, status %d", i,

@@ -24,6 +24,9 @@ sie_status gpu_slot_create(sie_slot *slot, sie_error *err) {
   SIE_FAIL_IF(gpu == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for a slot");
   slot->gpu = gpu;
   SIE_TRY(allocate_pinned(&gpu->input, slot->caps.input_bytes, err));
+  void *flags;
+  SIE_TRY(allocate_pinned(&flags, slot->caps.max_seqs * static_cast<int64_t>(sizeof(int32_t)), err));
+  gpu->nonfinite = static_cast<int32_t *>(flags);
   for (uint32_t i = 0; i < slot->caps.n_outputs; i++) {
     SIE_TRY(allocate_pinned(&gpu->outputs[i], slot->caps.output_bytes[i], err));
   }
@@ -35,6 +38,7 @@ void gpu_slot_free(sie_slot *slot) {
   if (gpu == nullptr) return;
   // A lost device frees nothing; there is nobody to tell.
   if (gpu->input != nullptr) (void)cuMemFreeHost(gpu->input);
+  if (gpu->nonfinite != nullptr) (void)cuMemFreeHost(gpu->nonfinite);
   for (void *output : gpu->outputs) {
     if (output != nullptr) (void)cuMemFreeHost(output);
   }
@@ -44,6 +48,11 @@ void gpu_slot_free(sie_slot *slot) {
 
 const void *gpu_slot_output(const sie_slot *slot, int32_t index) { return slot->gpu->outputs[index]; }
 
+const int32_t *gpu_slot_nonfinite(const sie_slot *slot, int64_t *offset) {
+  if (offset != nullptr) *offset = slot->gpu->nonfinite_at;
+  return slot->gpu->nonfinite;
+}
+
 sie_status gpu_slot_load(sie_slot *slot, const sie_program *program, const sie_batch &batch, int64_t n_kept,
                          sie_error *err) {
   GpuSlot *gpu = slot->gpu;
@@ -52,6 +61,7 @@ sie_status gpu_slot_load(sie_slot *slot, const sie_program *program, const sie_b
   SIE_FAIL_IF(layout.bytes > slot->caps.input_bytes, SIE_INVALID_ARGUMENT, err,
               "the batch's input has %lld bytes; the slot takes %lld", static_cast<long long>(layout.bytes),
               static_cast<long long>(slot->caps.input_bytes));
+  gpu->nonfinite_at = layout.nonfinite;
   gpu->sizes = {batch.n_tokens, n_kept, batch.n_seqs, 0};
   for (int64_t b = 0; b < batch.n_seqs; b++) {
     int64_t length = int64_t{batch.cu_seqlens[b + 1]} - batch.cu_seqlens[b];

@@ -69,6 +69,7 @@ class Writer {
     counts[0] = static_cast<int32_t>(sizes_.tokens);
     counts[1] = static_cast<int32_t>(sizes_.seqs);
     counts[2] = static_cast<int32_t>(sizes_.kept);
+    std::fill_n(at<int32_t>(layout_.nonfinite), sizes_.seqs, 0);
     copy(layout_.ids, batch_.ids, sizes_.tokens);
     if (layout_.type_ids > 0) copy_or(layout_.type_ids, batch_.type_ids, sizes_.tokens, 0);
     copy(layout_.cu_seqlens, batch_.cu_seqlens, sizes_.seqs + 1);
@@ -172,6 +173,7 @@ void lay_out_input(const sie_program *program, int32_t bucket, InputLayout *layo
     *offset = end;
     end += bytes;
   };
+  place(&layout->nonfinite, bytes_of(layout->seqs, sizeof(int32_t)));
   place(&layout->ids, bytes_of(layout->tokens, sizeof(int32_t)));
   if (program->types > 0) place(&layout->type_ids, bytes_of(layout->tokens, sizeof(int32_t)));
   place(&layout->cu_seqlens, bytes_of(layout->seqs + 1, sizeof(int32_t)));

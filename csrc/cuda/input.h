@@ -1,6 +1,7 @@
 // input.h — a batch as it goes to a GPU: one block of pinned memory, one copy.
 //
 //   0          int32 tokens, sequences, kept rows    what sie_rows point to
+//   nonfinite  int32 [sequences] 0: flags that the run raises and the caller copies back
 //   ids        int32 [tokens]
 //   type_ids   int32 [tokens], zeros where the batch has none; absent where the program has no type table
 //   cu_seqlens int32 [sequences + 1]
@@ -31,6 +32,7 @@ constexpr int32_t whole_bucket =
 
 struct InputLayout {
   int64_t tokens, seqs, longest;  // bounds
+  int64_t nonfinite;
   int64_t ids, type_ids, cu_seqlens, one_each;
   int64_t keep, cu_kept, adapter, pairs, partner, cu_queries;
   int64_t items[max_outputs];

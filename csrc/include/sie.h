@@ -459,6 +459,12 @@ SIE_API sie_status sie_slot_wait(sie_slot *slot, sie_error *err);
 /* The bytes of output `index` after sie_slot_wait. On a GPU: pinned memory, to which the caller copies. */
 SIE_API const void *sie_slot_output(const sie_slot *slot, int32_t index);
 
+/* After sie_slot_wait, int32 flags [B] in the batch's order: 1 for a sequence whose outputs were made of a row with an element
+ * that is NaN or infinite, whatever they became (in I8, U8, BINARY and sparse rows nothing shows it); else 0. Valid as
+ * outputs are. On a GPU: pinned memory, to which the caller copies 4·B bytes from *offset bytes into the arena's memory;
+ * offset may be NULL. */
+SIE_API const int32_t *sie_slot_nonfinite(const sie_slot *slot, int64_t *offset);
+
 /* ---- 7 GPUs --------------------------------------------------------------------------------------------
  * The caller makes context, streams, events and device memory with the driver's API, and copies; this library packs,
  * plans, launches and captures, and owns what lies in pinned host memory. The device's context is current in every
@@ -468,7 +474,8 @@ SIE_API const void *sie_slot_output(const sie_slot *slot, int32_t index);
  *   arena   give the lane of sie_arena_create's workspace as device memory to sie_arena_place, with memory for the outputs.
  *   batch   sie_slot_load; copy sie_slot_input to the start of the arena's memory, on the stream of sie_gpu;
  *           sie_program_submit (enqueues on that stream and returns); copy the arena's outputs to
- *           sie_slot_output; wait for all of it; sie_slot_wait (which does not wait) frees the slot.
+ *           sie_slot_output, and what sie_slot_nonfinite says; wait for all of it; sie_slot_wait (which does not wait)
+ *           frees the slot.
  * Device memory is the caller's to free, after the handle that was placed in it. */
 
 /* Whether this build runs on a card of compute capability major.minor, with a driver for CUDA `driver` (13000 for 13.0;

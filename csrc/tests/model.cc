@@ -4,6 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/dtype.h"
+#include "weight.h"
+
 namespace model {
 
 namespace {
@@ -222,6 +225,19 @@ void Batch::add(const Shape &shape, int number, int length) {
   cu.push_back(static_cast<int32_t>(ids.size()));
 }
 
+void Model::plant(int32_t word, int64_t column, float value) {
+  const sie_tensor &t = weights[0]->table;
+  uint16_t half = t.dtype == SIE_BF16 ? sie_bf16_from_f32(value) : sie_f16_from_f32(value);
+  int64_t bytes = t.dtype == SIE_F32 ? 4 : 2;
+  char *to = static_cast<char *>(t.p) + (word * t.ld + column) * bytes;
+  const void *from = t.dtype == SIE_F32 ? static_cast<const void *>(&value) : &half;
+  if (card != nullptr) {
+    card->copy_in(to, from, bytes);
+  } else {
+    memcpy(to, from, static_cast<size_t>(bytes));
+  }
+}
+
 sie_status submit(Model *m, int slot, const Batch &batch) {
   sie_batch packed = {};
   packed.struct_size = sizeof packed;
@@ -260,8 +276,14 @@ Result wait(Model *m, int slot, const Batch &batch) {
       fetch(1, batch.tokens() * m->hidden * 4);
     }
     for (int i = 0; m->shape.tail != nullptr && i < 4; i++) fetch(i, batch.bytes[i]);
+    int64_t offset;
+    const int32_t *flags = sie_slot_nonfinite(m->slots[slot], &offset);
+    m->card->copy_out(const_cast<int32_t *>(flags), static_cast<char *>(m->arena_memory) + offset,
+                      batch.seqs() * 4);
   }
   result.status = sie_slot_wait(m->slots[slot], &err);
+  const int32_t *flags = sie_slot_nonfinite(m->slots[slot], nullptr);
+  result.nonfinite.assign(flags, flags + batch.seqs());
   if (m->shape.tail != nullptr) {
     for (int i = 0; i < 4; i++) {
       const uint8_t *from = static_cast<const uint8_t *>(sie_slot_output(m->slots[slot], i));

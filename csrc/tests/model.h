@@ -70,6 +70,8 @@ class Model {
   sie_status weight(uint32_t kind, uint32_t compute, int64_t n, int64_t k, float scale, float offset,
                     sie_weight **out);
   sie_status data(uint32_t dtype, int64_t n, int64_t k, const void *values, sie_weight **out);
+  // Makes one element of a word's row of the table NaN or infinite, which no checkpoint could.
+  void plant(int32_t word, int64_t column, float value);
 
  private:
   sie_status create(const sie_weight_desc &desc, sie_weight **out);
@@ -107,6 +109,7 @@ struct Result {
   std::vector<float> rows;        // [B, hidden]
   std::vector<float> values;      // [T, hidden]
   std::vector<uint8_t> bytes[4];  // of a tail's outputs
+  std::vector<int32_t> nonfinite;  // [B]
 };
 
 sie_status submit(Model *m, int slot, const Batch &batch);

@@ -236,6 +236,13 @@ func NonFinite(model, what string) *Error {
 	return newError(InferenceError, "Model '"+model+"' produced non-finite "+what)
 }
 
+// NonFiniteItem is the 500 for an item for which the model gave numbers that are none; place is what a client calls it.
+func NonFiniteItem(model, place string) *Error {
+	e := newError(InferenceError, "Model '"+model+"' produced non-finite values (NaN or infinity) for '"+place+"'")
+	e.Param = place
+	return e
+}
+
 // Internal is the 500 for a defect of the server.
 func Internal(cause error) *Error {
 	e := newError(InternalError, "internal server error")

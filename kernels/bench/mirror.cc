@@ -232,6 +232,12 @@ void translate(Call *c, sie_muvera_args *a) {
   c->pointer(&a->items), c->pointer(&a->out);
 }
 
+void translate(Call *c, sie_mark_nonfinite_args *a) {
+  c->rows(&a->rows), c->rows(&a->seqs);
+  c->pointer(&a->cu_seqlens), c->pointer(&a->place), c->pointer(&a->flags);
+  c->tensor(&a->x);
+}
+
 void translate(Call *c, sie_keep_rows_args *a) {
   c->rows(&a->kept);
   c->pointer(&a->index);
@@ -300,7 +306,7 @@ void install() { harness::memory = {allocate, release, nothing_to_wait_for}; }
 
 const sie_ops *table(const sie_ops *of) {
   // A new entry of the table belongs here, and its pointers in a translate().
-  static_assert(sizeof(sie_ops) == 24 + 22 * sizeof(void *), "an entry is not forwarded");
+  static_assert(sizeof(sie_ops) == 24 + 23 * sizeof(void *), "an entry is not forwarded");
   first_inner = inner = of;
   outer = *of;
 #define SIE_FORWARD(entry) \
@@ -322,6 +328,7 @@ const sie_ops *table(const sie_ops *of) {
   SIE_FORWARD(smve);
   SIE_FORWARD(maxsim);
   SIE_FORWARD(lora);
+  SIE_FORWARD(mark_nonfinite);
 #undef SIE_FORWARD
   return &outer;
 }

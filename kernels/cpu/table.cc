@@ -180,6 +180,7 @@ const sie_ops avx2_ops = {
     avx2::maxsim,
     avx2::lora,
     avx2::smve,
+    avx2::mark_nonfinite,
     nullptr,
     nullptr,
 };
@@ -210,6 +211,7 @@ const sie_ops avx512_ops = {
     avx512::maxsim,
     avx512::lora,
     avx512::smve,
+    avx512::mark_nonfinite,
     nullptr,
     nullptr,
 };
@@ -240,6 +242,7 @@ const sie_ops vnni_ops = {
     avx512::maxsim,
     avx512::lora,
     avx512::smve,
+    avx512::mark_nonfinite,
     nullptr,
     nullptr,
 };
@@ -270,6 +273,7 @@ const sie_ops amx_ops = {
     avx512::maxsim,
     avx512::lora,
     avx512::smve,
+    avx512::mark_nonfinite,
     nullptr,
     nullptr,
 };

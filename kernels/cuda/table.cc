@@ -50,6 +50,7 @@ sie_ops table(const char *name, uint32_t compute_mask) {
   ops.smve = sie_cuda::smve;
   ops.maxsim = sie_cuda::maxsim;
   ops.lora = sie_cuda::lora;
+  ops.mark_nonfinite = sie_cuda::mark_nonfinite;
   return ops;
 }
 

@@ -50,6 +50,7 @@ const sie_ops *sie_ref_ops(void) {
       sie_ref::maxsim,
       sie_ref::lora,
       sie_ref::smve,
+      sie_ref::mark_nonfinite,
       nullptr,
       nullptr,
   };

@@ -235,6 +235,7 @@ std::unique_ptr<Case> make_splade(int index);
 std::unique_ptr<Case> make_smve(int index);
 std::unique_ptr<Case> make_maxsim(int index);
 std::unique_ptr<Case> make_lora(int index);
+std::unique_ptr<Case> make_mark(int index);
 
 // A GPU's table and what it is called with. A program adds its GPUs before the first case: emulated ones
 // (cuda/emulated.h), or real ones, beside a `memory` that they reach.

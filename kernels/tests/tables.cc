@@ -104,6 +104,7 @@ const std::vector<Group> &groups() {
       {"smve", make_smve},
       {"maxsim", make_maxsim},
       {"lora", make_lora},
+      {"mark_nonfinite", make_mark},
   };
   return list;
 }

@@ -67,6 +67,7 @@ type Group struct {
 
 	mu      lockorder.Mutex[lockorder.Group]
 	results []Result
+	bad     []int // items whose results are not finite
 	left    int
 	err     error
 	done    chan struct{}
@@ -101,6 +102,14 @@ func (g *Group) Wait() ([]Result, error) {
 		return nil, g.err
 	}
 	return g.results, nil
+}
+
+// NonFinite is the items, by their index, whose results hold a number that is NaN or infinite or were made of one. To be asked
+// after Wait.
+func (g *Group) NonFinite() []int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.bad
 }
 
 // Fail ends the group with err, unless it has already ended.
@@ -140,14 +149,17 @@ func (g *Group) started(now time.Time) {
 	g.mu.Unlock()
 }
 
-// deliver stores one result.
-func (g *Group) deliver(index int, r Result, now time.Time) {
+// deliver stores one result; bad: it is not finite.
+func (g *Group) deliver(index int, r Result, bad bool, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.err != nil {
 		return
 	}
 	g.results[index] = r
+	if bad {
+		g.bad = append(g.bad, index)
+	}
 	g.last = now
 	if g.left--; g.left == 0 {
 		g.stopped.Store(true)

@@ -36,6 +36,8 @@ type Options struct {
 	MakeRoom func() bool
 	// Recovered, if set, is told what became of every batch that met NoMemory; called from a batch's goroutine.
 	Recovered func(Recovery)
+	// NonFinite, if set, is told how many items of a batch gave results that are not finite; called from a batch's goroutine.
+	NonFinite func(items int)
 	// BatchDone, if set, is told of every batch that ran; called from a batch's goroutine.
 	BatchDone func(items, tokens int, run time.Duration)
 }

@@ -11,6 +11,10 @@ type Packed struct {
 	CuQueries []int32   // rows of Queries at which each begins, from 0; nil: none
 	Partner   []int32   // [B] the query of each item, -1: none; nil: none has one
 	Outputs   []PackedOutput
+
+	// NonFinite is the Runner's to set: [B], not 0 for an item whose results hold a number that is NaN or infinite, or were
+	// made of one; nil: none.
+	NonFinite []int32
 }
 
 // PackedOutput is where the results of one output lie.

@@ -34,6 +34,9 @@ func (q *Queue) runBatch(card int, of class, items []*Item, took load, more bool
 	if q.opt.BatchDone != nil {
 		q.opt.BatchDone(len(items), took.tokens, end.Sub(start))
 	}
+	if a.nonFinite > 0 && q.opt.NonFinite != nil {
+		q.opt.NonFinite(a.nonFinite)
+	}
 	if a.short && q.opt.Recovered != nil {
 		q.opt.Recovered(a.did)
 	}
@@ -41,11 +44,12 @@ func (q *Queue) runBatch(card int, of class, items []*Item, took load, more bool
 
 // attempt is a batch on its way through one slot, and what its errors asked for.
 type attempt struct {
-	q      *Queue
-	card   int
-	errors int
-	short  bool // the device had too little memory
-	did    Recovery
+	q         *Queue
+	card      int
+	errors    int
+	nonFinite int  // items whose results are not finite
+	short     bool // the device had too little memory
+	did       Recovery
 }
 
 // run runs items and delivers their results. A batch that fails is run again in halves, so that one bad item fails only
@@ -69,7 +73,11 @@ func (a *attempt) run(items []*Item, whole bool) {
 			from, n := p.Outputs[o].Offsets[i], int64(it.Specs[o].Bytes)
 			r[o] = out[o][from : from+n : from+n]
 		}
-		it.group.deliver(it.Index, r, now)
+		bad := p.NonFinite != nil && p.NonFinite[i] != 0
+		if bad {
+			a.nonFinite++
+		}
+		it.group.deliver(it.Index, r, bad, now)
 	}
 }
 
@@ -80,6 +88,9 @@ func (a *attempt) once(p *Packed) (Result, error) {
 		if want := p.Outputs[o].Bytes; err == nil && int64(len(out[o])) != want {
 			err = fmt.Errorf("batch: the device returned %d bytes of output %d instead of %d", len(out[o]), o, want)
 		}
+	}
+	if n := len(p.NonFinite); err == nil && n != 0 && n != len(p.CuSeqlens)-1 {
+		err = fmt.Errorf("batch: the device returned %d flags for %d items", n, len(p.CuSeqlens)-1)
 	}
 	if err != nil {
 		a.errors++

@@ -27,6 +27,10 @@ type Batch struct {
 	// Out receives the outputs, OutBytes long each, in Go memory that belongs to the caller.
 	Out [MaxOutputs][]byte
 
+	// NonFinite is set by Run: [B], 1 for a sequence of which a row that the outputs were made of holds a NaN or an infinity,
+	// else 0; nil where there is none.
+	NonFinite []int32
+
 	Started  time.Time     // when the device got it
 	Duration time.Duration // from then until its outputs were copied
 

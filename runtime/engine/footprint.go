@@ -61,7 +61,7 @@ func (c SlotCaps) with(d SlotCaps) SlotCaps {
 func slotBytes(c SlotCaps) int64 {
 	// Ids, types and kept rows; what a sequence has, a slab of its own included (csrc/slot.cc); and the items of each output,
 	// of rows or sequences.
-	n := 12*c.MaxTokens + 256*c.MaxSeqs + 24*max(c.MaxTokens, c.MaxSeqs)*int64(len(c.OutputBytes)) + c.QueryBytes
+	n := 12*c.MaxTokens + 260*c.MaxSeqs + 24*max(c.MaxTokens, c.MaxSeqs)*int64(len(c.OutputBytes)) + c.QueryBytes
 	if c.InputBytes > 0 { // a GPU's is as C lays it out
 		n = c.InputBytes
 	}

@@ -2,11 +2,15 @@ package engine
 
 import "unsafe"
 
+// flagBytes is what a sequence's flag takes (Slot.NonFinite).
+const flagBytes = 4
+
 // gpuSlot is what a slot has on a card. Its pinned memory is C's.
 type gpuSlot struct {
 	events slotEvents
 	input  devicePtr
 	output [MaxOutputs]devicePtr
+	flags  devicePtr // int32 [MaxSeqs]
 }
 
 // newGPUSlot allocates device memory for a slot of these capacities. Owner goroutine.
@@ -24,6 +28,9 @@ func (g *gpu) newGPUSlot(caps SlotCaps) (s *gpuSlot, err error) {
 	if s.input, err = g.driver.allocate(caps.InputBytes); err != nil {
 		return s, err
 	}
+	if s.flags, err = g.driver.allocate(flagBytes * caps.MaxSeqs); err != nil {
+		return s, err
+	}
 	for i, n := range caps.OutputBytes {
 		if n == 0 {
 			continue
@@ -39,7 +46,7 @@ func (g *gpu) freeGPUSlot(s *gpuSlot) {
 	if s.events != nil {
 		g.driver.freeEvents(s.events)
 	}
-	g.freeAll(s.input)
+	g.freeAll(s.input, s.flags)
 	g.freeAll(s.output[:]...)
 }
 
@@ -148,8 +155,13 @@ func (g *gpu) enqueue(p *Program, a *Arena, s *Slot) error {
 	if err := cProgramSubmit(p.ptrLocked(), a.ptrLocked(), s.ptrLocked()); err != nil {
 		return err
 	}
-	var outputs [MaxOutputs]transfer
-	n := 0
+	var outputs [MaxOutputs + 1]transfer
+	flags, at := cSlotNonFinite(s.ptrLocked())
+	if err := g.driver.keep(s.gpu.flags, a.gpu.memory+devicePtr(at), flagBytes*int64(s.seqs)); err != nil {
+		return err
+	}
+	outputs[0] = transfer{uintptr(flags), s.gpu.flags, flagBytes * int64(s.seqs)}
+	n := 1
 	for i := range min(p.outputs, len(s.caps.OutputBytes)) {
 		bytes := s.caps.OutputBytes[i]
 		if s.wanted != nil {

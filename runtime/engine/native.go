@@ -11,6 +11,8 @@ package engine
 // #cgo nocallback sie_program_submit
 // #cgo noescape sie_slot_wait
 // #cgo nocallback sie_slot_wait
+// #cgo noescape sie_slot_nonfinite
+// #cgo nocallback sie_slot_nonfinite
 // #cgo noescape sie_slot_output
 // #cgo nocallback sie_slot_output
 // #include "sie.h"
@@ -298,6 +300,13 @@ func cSlotWait(s unsafe.Pointer) error {
 		return fail("run", st, &e)
 	}
 	return nil
+}
+
+// cSlotNonFinite is the memory of a slot's flags, and where a card has them in the arena.
+func cSlotNonFinite(s unsafe.Pointer) (flags unsafe.Pointer, offset int64) {
+	var at C.int64_t
+	p := C.sie_slot_nonfinite((*C.sie_slot)(s), &at)
+	return unsafe.Pointer(p), int64(at)
 }
 
 func cSlotOutput(s unsafe.Pointer, index int) unsafe.Pointer {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -102,6 +103,7 @@ func (r *Runner) Run(ctx context.Context, b *Batch) error {
 	if b.done == nil {
 		b.done = make(chan struct{}, 1)
 	}
+	b.NonFinite = nil
 	select {
 	case <-r.quit:
 		return ErrClosed
@@ -309,6 +311,9 @@ func (r *Runner) waitLoop() {
 				if n > 0 {
 					b.Out[i] = append(b.Out[i][:0], s.slot.UnsafeOutput(i)[:n]...)
 				}
+			}
+			if flags := s.slot.NonFinite(); slices.Contains(flags, 1) {
+				b.NonFinite = slices.Clone(flags)
 			}
 		}
 		s.batch = nil

@@ -42,6 +42,8 @@ type Slot struct {
 	gpu     *gpuSlot       // GPU
 	caps    SlotCaps
 	outputs [MaxOutputs]unsafe.Pointer // C memory
+	flags   unsafe.Pointer             // C memory, int32 [MaxSeqs]: see NonFinite
+	seqs    int                        // of the loaded batch
 	wanted  *[MaxOutputs]int64         // GPU: bytes of each output to fetch; nil: all there is room for
 	items   [MaxOutputs][]outItem      // of each output what Load packed, room for [MaxSeqs]
 	running atomic.Pointer[Program]
@@ -83,6 +85,7 @@ func (s *Slot) createLocked() error {
 	for i := range s.caps.OutputBytes {
 		s.outputs[i] = cSlotOutput(h, i)
 	}
+	s.flags, _ = cSlotNonFinite(h)
 	s.handle = h
 	s.dev.open["slot"]++
 	return nil
@@ -103,6 +106,7 @@ func (s *Slot) Load(p *Program, b *Batch) error {
 	if err := s.pack(b); err != nil {
 		return err
 	}
+	s.seqs = len(b.CuSeqlens) - 1
 	if !s.dev.here() {
 		var err error
 		s.dev.do(func() { err = cSlotLoad(s.ptrLocked(), p.ptrLocked(), b, &s.items) })
@@ -161,6 +165,15 @@ func (s *Slot) UnsafeOutput(index int) []byte {
 	return unsafe.Slice((*byte)(s.outputs[index]), s.caps.OutputBytes[index])
 }
 
+// NonFinite is a view after Wait of C memory, valid as UnsafeOutput's: for each sequence 1 where a row that its outputs were
+// made of holds a NaN or an infinity, whatever the outputs' types made of it, else 0. Read-only.
+func (s *Slot) NonFinite() []int32 {
+	if s.flags == nil {
+		panic("engine: use of a closed Slot")
+	}
+	return unsafe.Slice((*int32)(s.flags), s.seqs)
+}
+
 // Close frees the slot. It panics between Submit and Wait.
 func (s *Slot) Close() {
 	if s.running.Load() != nil {
@@ -173,6 +186,7 @@ func (s *Slot) Close() {
 		cSlotFree(s.handle)
 		s.handle = nil
 		s.outputs = [MaxOutputs]unsafe.Pointer{}
+		s.flags = nil
 		if s.gpu != nil {
 			s.dev.gpu.freeGPUSlot(s.gpu)
 		}

@@ -47,6 +47,7 @@ func cSlotFree(unsafe.Pointer)                                               { p
 func cProgramSubmit(_, _, _ unsafe.Pointer) error                            { panic(unreachable) }
 func cSlotWait(unsafe.Pointer) error                                         { panic(unreachable) }
 func cSlotOutput(unsafe.Pointer, int) unsafe.Pointer                         { panic(unreachable) }
+func cSlotNonFinite(unsafe.Pointer) (unsafe.Pointer, int64)                  { panic(unreachable) }
 func cLinear(_ unsafe.Pointer, _ Value, _, _ unsafe.Pointer, _ Act, _ Value) (Value, error) {
 	panic(unreachable)
 }

@@ -23,6 +23,8 @@ type Metrics struct {
 
 	totals totals
 
+	nonFinite *prometheus.CounterVec
+
 	oomAttempted, oomSucceeded, oomTerminal, oomEvictions, oomSplits *prometheus.CounterVec
 }
 
@@ -59,13 +61,14 @@ func New() *Metrics {
 			Help: "Tokens of a batch on the device.", Buckets: prometheus.ExponentialBuckets(16, 2, 12)}, []string{"model"}),
 		run: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "sie_device_batch_seconds",
 			Help: "Time of a batch on the device.", Buckets: prometheus.ExponentialBuckets(.0005, 2, 15)}, []string{"model"}),
+		nonFinite:    byModel("sie_nonfinite_items_total", "Items that failed because the model gave NaN or infinity for them."),
 		oomAttempted: byModel("sie_oom_recoveries_attempted_total", "Batches that found too little device memory."),
 		oomSucceeded: byModel("sie_oom_recoveries_succeeded_total", "Batches that found too little device memory and came through after all."),
 		oomTerminal:  byModel("sie_oom_terminal_failures_total", "Batches of which an item found too little device memory even alone."),
 		oomEvictions: byModel("sie_oom_evictions_triggered_total", "Models unloaded for a batch."),
 		oomSplits:    byModel("sie_oom_batch_splits_total", "Times that a batch or a part of it was halved for lack of memory."),
 	}
-	r.MustRegister(m.requests, m.duration, m.batch, m.tokens, m.items, m.cost, m.run,
+	r.MustRegister(m.requests, m.duration, m.batch, m.tokens, m.items, m.cost, m.run, m.nonFinite,
 		m.oomAttempted, m.oomSucceeded, m.oomTerminal, m.oomEvictions, m.oomSplits)
 	return m
 }
@@ -110,6 +113,11 @@ func (m *Metrics) Batch(model string, items, tokens int, run time.Duration) {
 	m.totals.batchItems.Add(int64(items))
 	m.totals.batchTokens.Add(int64(tokens))
 	m.totals.busy.Add(int64(run))
+}
+
+// NonFinite counts items for which the model gave NaN or infinity.
+func (m *Metrics) NonFinite(model string, items int) {
+	m.nonFinite.WithLabelValues(model).Add(float64(items))
 }
 
 // Recovered counts a batch that found too little device memory: models unloaded and halvings for it, and whether an item of it

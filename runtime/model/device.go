@@ -166,6 +166,7 @@ func (r runPacked) RunPacked(ctx context.Context, card int, p *batch.Packed) (ba
 	if err := h.devices[card].runner.Run(ctx, &b); err != nil {
 		return batch.Result{}, err
 	}
+	p.NonFinite = b.NonFinite
 	return b.Out, nil
 }
 

@@ -234,6 +234,7 @@ func (h *Host) queueOptions(m *catalog.Resolved, a *arch.Model) batch.Options {
 	o.Fatal = h.Fatal
 	name := m.ID
 	o.NoMemory, o.MakeRoom, o.Recovered = noMemory, h.models.EvictOne, h.recovered(name)
+	o.NonFinite = func(items int) { h.opt.Metrics.NonFinite(name, items) }
 	o.BatchDone = func(items, tokens int, run time.Duration) { h.opt.Metrics.Batch(name, items, tokens, run) }
 	ad, from := &o.Adaptive, m.AdaptiveBatching
 	if from.Enabled != nil {

@@ -102,6 +102,7 @@ func (e *encoding) answer() error {
 		again := e.short
 		e.short = nil
 		e.variant.Grow(e.room)
+		e.again = again
 		pick := func(first, end int) ([]batch.Item, error) { return e.pick(again[first:end]) }
 		if err := e.job(e.variant, len(again), true, pick, func(i int, r *batch.Result) error { return e.take(again[i], r) }); err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 // extract finds what is in each of the request's inputs.
 func (r *run) extract() error {
 	n, how := len(r.req.Inputs), r.family.extract
-	r.reader.tooLong = r.fail
+	r.reader.fail = r.fail
 	classes := 0
 	if how.classes != nil {
 		classes = how.classes(r)
@@ -28,8 +28,12 @@ func (r *run) extract() error {
 	return how.run(r)
 }
 
-// fail answers an item with an error.
-func (r *run) fail(item int, why *errs.Error) { r.result.Found[item] = Extracted{Err: why} }
+// fail answers an item with an error, the first that it has.
+func (r *run) fail(item int, why *errs.Error) {
+	if r.result.Found[item].Err == nil {
+		r.result.Found[item] = Extracted{Err: why}
+	}
+}
 
 // logits runs n texts through the head that gives a value for each of the model's labels, for each text or each of its tokens. It
 // hands on the logits of items that can be answered: all finite.
@@ -50,14 +54,10 @@ func (r *run) logits(want arch.Want, n int, items func(first, end int) ([]batch.
 		}
 		return list, err
 	}, func(i int, out *batch.Result) error {
-		z := wide(floats(out[0]))
-		if answered(i) && slices.ContainsFunc(z, func(logit float64) bool { return logit-logit != 0 }) { // NaN or infinite
-			r.fail(r.reader.item(i), errs.NonFinite(r.model.ID, "scores"))
-		}
 		if !answered(i) {
 			return nil
 		}
-		return put(i, z)
+		return put(i, wide(floats(out[0])))
 	})
 }
 

@@ -1,12 +1,8 @@
 package task_test
 
 import (
-	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -151,63 +147,6 @@ func TestItemErrors(t *testing.T) {
 	if e := errs.As(err); e == nil || e.Code != errs.InputTooLong || e.Status != 400 || e.Param != "params.labels[1]" {
 		t.Errorf("a long label: %v", err)
 	}
-}
-
-// An item whose logits are no numbers fails alone.
-func TestItemWithoutNumbers(t *testing.T) {
-	r := start(t, nil, nil,
-		entry(t, "nli", poisoned(t, "pipeline-zero-shot", 4), "nli_classification_flash", "tasks: {extract: {}}"),
-		entry(t, "tags", poisoned(t, "pipeline-tags", 4), "token_classification", "tasks: {extract: {}}"))
-	texts := []string{"in Berlin", "in <mask>", "the cat"}
-	for model, labels := range map[string][]string{"nli": {"sea", "cats"}, "tags": nil} {
-		res, err := r.Extract(t.Context(), &ExtractRequest{Model: model, Texts: texts, Labels: labels})
-		if err != nil {
-			t.Fatalf("%s: %v", model, err)
-		}
-		for i, item := range res.Found {
-			if i == 1 {
-				if item.Err == nil || item.Err.Code != errs.InferenceError || !strings.Contains(item.Err.Message, "non-finite") || item.Classes != nil || item.Entities != nil {
-					t.Errorf("%s, item %d: %+v", model, i, item)
-				}
-			} else if item.Err != nil || model == "nli" && len(item.Classes) != 2 {
-				t.Errorf("%s, item %d: %+v", model, i, item)
-			}
-		}
-	}
-}
-
-// poisoned is a copy of a golden BERT or RoBERTa in which the embedding of one token has a sum that is no number.
-func poisoned(t *testing.T, model string, token int) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(golden.Open(t, model).Dir)); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "model.safetensors")
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var header map[string]struct {
-		Shape   []int    `json:"shape"`
-		Offsets [2]int64 `json:"data_offsets"`
-	}
-	n := int64(binary.LittleEndian.Uint64(data)) + 8
-	if err := json.Unmarshal(data[8:n], &header); err != nil {
-		t.Fatal(err)
-	}
-	words := header["roberta.embeddings.word_embeddings.weight"]
-	if words.Shape == nil {
-		words = header["bert.embeddings.word_embeddings.weight"]
-	}
-	row := data[n+words.Offsets[0]+int64(4*token*words.Shape[1]):]
-	for i := range words.Shape[1] {
-		binary.LittleEndian.PutUint32(row[4*i:], math.Float32bits(math.MaxFloat32))
-	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }
 
 // Labels choose among the model's own, whatever their case; one that it does not have is refused, for nothing would be found.

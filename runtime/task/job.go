@@ -25,6 +25,8 @@ type job struct {
 	// make returns items [first, end) with their place in that range as Index; put takes the results of items first, first+1, …
 	make func(first, end int) ([]batch.Item, error)
 	put  func(first int, results []batch.Result) error
+	// bad is told, before put, of an item whose result is not finite. An error ends the job.
+	bad func(i int) error
 
 	// adapter changes the weights for every item; nil: none.
 	adapter batch.Adapter
@@ -110,6 +112,11 @@ func (j *job) collect() error {
 		return err
 	}
 	j.pending = j.pending[1:]
+	for _, i := range c.group.NonFinite() {
+		if err := j.bad(c.first + i); err != nil {
+			return err
+		}
+	}
 	wait, run := c.group.Times(c.at)
 	if !j.ran {
 		j.ran, j.from = true, c.at.Add(wait)

@@ -24,7 +24,8 @@ type run struct {
 	queue  *batch.Queue // of the program that answers; nil where there is none
 	result Result
 
-	special int // tokens that are nobody's text, of scores
+	special int   // tokens that are nobody's text, of scores
+	again   []int // the inputs that are a job's items, where it is a second one for some; nil: all
 }
 
 // Run answers the request with a model of h. ctx bounds waiting and queueing: when it ends, queued items are dropped and the
@@ -94,6 +95,7 @@ func (r *run) texts(first, end int) []string {
 func (r *run) job(v *model.Variant, n int, admitted bool, make func(first, end int) ([]batch.Item, error),
 	put func(i int, r *batch.Result) error) error {
 	j := job{ctx: r.ctx, queue: v.Queue, n: n, timings: &r.result.Timings, adapter: r.use.Adapter, admitted: admitted, make: make,
+		bad: r.nonFinite,
 		put: func(first int, results []batch.Result) error {
 			for i := range results {
 				if err := put(first+i, &results[i]); err != nil {
@@ -103,6 +105,14 @@ func (r *run) job(v *model.Variant, n int, admitted bool, make func(first, end i
 			return nil
 		}}
 	return j.run()
+}
+
+// nonFinite answers item i of a job, for which the model gave NaN or infinity.
+func (r *run) nonFinite(i int) error {
+	if r.again != nil {
+		i = r.again[i]
+	}
+	return r.reader.refuse(i, errs.NonFiniteItem(r.model.ID, r.reader.place(i)))
 }
 
 // recordError says why a model cannot give what a request wants.

@@ -70,7 +70,7 @@ func TestScoresThatAreNone(t *testing.T) {
 		want        string
 	}{
 		{"moods", "a", errs.InvalidInput, 400, "Model 'moods' has 3 labels and classifies"},
-		{"broken", "z", errs.InferenceError, 500, "Model 'broken' produced non-finite scores"},
+		{"broken", "z", errs.InferenceError, 500, "Model 'broken' produced non-finite values (NaN or infinity) for 'items[1]'"},
 	} {
 		_, err := r.Score(t.Context(), &ScoreRequest{Model: c.model, Query: "a", Texts: []string{"b", c.text}})
 		if e := errs.As(err); e == nil || e.Code != c.code || e.Status != c.status || !strings.Contains(e.Message, c.want) {

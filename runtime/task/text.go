@@ -28,8 +28,8 @@ type reader struct {
 	field       string  // what a client calls the texts: "items", "input"
 	each        int     // texts that belong to one item of the request, one after another; 0: one
 	left        bool    // a text that is too long loses its start, not its end
-	// tooLong, if set, is told of an item that may not be cut; else such an item fails the request.
-	tooLong func(item int, why *errs.Error)
+	// fail, if set, is told of an item that cannot be answered; else such an item fails the request.
+	fail func(item int, why *errs.Error)
 
 	tokens int           // read by the model so far
 	took   time.Duration // tokenising
@@ -119,13 +119,17 @@ func (r *reader) refuseCut(cut bool, number int) error {
 		return nil
 	}
 	place := r.place(number)
-	err := errs.TooLong(place, fmt.Sprintf("Field '%s' has more than %d tokens, the limit of model '%s', and the request forbids cutting it",
-		place, r.limit, r.entry.ID))
-	if r.tooLong != nil {
-		r.tooLong(r.item(number), err)
+	return r.refuse(number, errs.TooLong(place, fmt.Sprintf("Field '%s' has more than %d tokens, the limit of model '%s', and the request forbids cutting it",
+		place, r.limit, r.entry.ID)))
+}
+
+// refuse fails the item that a text belongs to, where the request's items can, or else the request.
+func (r *reader) refuse(number int, why *errs.Error) error {
+	if r.fail != nil {
+		r.fail(r.item(number), why)
 		return nil
 	}
-	return err
+	return why
 }
 
 // item is the item of the request that a text belongs to, and place what a client calls it.

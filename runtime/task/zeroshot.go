@@ -87,7 +87,7 @@ func (r *run) checkHypotheses(hypotheses []string) error {
 		return nil
 	}
 	own := *r.reader
-	own.field, own.tooLong = "params.labels", nil
+	own.field, own.fail = "params.labels", nil
 	_, err := own.readPairs(make([]string, len(hypotheses)), hypotheses, 0)
 	return err
 }

@@ -1,4 +1,4 @@
-// sparse_refusals_test.cc — what the GPU tables refuse of kept rows and sparse outputs, before they write anything.
+// sparse_refusals_test.cc — what the GPU tables refuse of kept rows, sparse outputs and flags, before they write anything.
 #include "tests/cuda/operands.h"
 
 using namespace calls;
@@ -255,4 +255,41 @@ TEST(smve_refuses) {
     o.items[1].dtype = SIE_F32;
     o.clear();
   }
+}
+
+TEST(mark_nonfinite_refuses) {
+  Operands o;
+  sie_mark_nonfinite_args a = {};
+  a.rows = o.tokens();
+  a.seqs = o.seqs();
+  a.cu_seqlens = o.cu.data();
+  a.c = columns;
+  a.x = o.in();
+  a.flags = reinterpret_cast<int32_t *>(o.out.data());
+  using Args = sie_mark_nonfinite_args;
+  check_refusals<Args>(
+      "mark_nonfinite", &sie_ops::mark_nonfinite, a, &Args::rows, &o,
+      {
+          {"no columns", invalid, [](Args *b) { b->c = 0; }},
+          {"no x", invalid, [](Args *b) { b->x.p = nullptr; }},
+          {"nowhere to write", invalid, [](Args *b) { b->flags = nullptr; }},
+          {"no count of sequences", invalid, [](Args *b) { b->seqs.n = nullptr; }},
+          {"fewer sequences than none", invalid, [](Args *b) { b->seqs.cap = -1; }},
+          {"more sequences than int32", unsupported, [](Args *b) { b->seqs.cap = int64_t{1} << 31; }},
+          {"rows before the first", invalid, [](Args *b) { b->which = -1; }},
+          {"the mean's rows", invalid, [](Args *b) { b->which = SIE_POOL_MEAN; }},
+          {"a stride below the columns", invalid, [](Args *b) { b->x.ld = columns - 1; }},
+          {"words", unsupported, [](Args *b) { b->x.dtype = SIE_I32; }},
+          {"e4m3 without scales", unsupported,
+           [](Args *b) { b->x.dtype = SIE_F8E4M3, b->x.scale_group = 0; }},
+          {"u8 without scales", invalid, [](Args *b) { b->x.dtype = SIE_U8; }},
+          {"too many columns", unsupported, [](Args *b) { b->rows.cap = 0, b->c = b->x.ld = too_wide; }},
+          {"no rows of the widest", SIE_OK, [](Args *b) { b->rows.cap = 0, b->c = b->x.ld = widest; }},
+          {"no sequences, one row of each", SIE_OK,
+           [](Args *b) { b->seqs.cap = 0, b->cu_seqlens = nullptr; }},
+          {"no rows and no memory", SIE_OK,
+           [](Args *b) { b->rows = b->seqs = {0, nullptr}, b->x.p = nullptr, b->flags = nullptr; }},
+      },
+      {{" of one row each", SIE_OK, [](Args *b) { b->cu_seqlens = nullptr; }},
+       {" of the last rows", SIE_OK, [](Args *b) { b->which = SIE_POOL_LAST; }}});
 }

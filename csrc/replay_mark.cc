@@ -1,0 +1,50 @@
+// replay_mark.cc — looks at the rows that results are made of, before they are.
+//
+// Everything up to there passes a NaN on, and what is infinite becomes one in the next norm or stays infinite. Outputs of
+// bytes and bits, sparse rows, SPLADE and late interaction do not: their maximum takes no NaN.
+#include "replay_parts.h"
+
+namespace sie {
+
+namespace {
+
+bool hides_or_ends(uint32_t kind) {
+  switch (kind) {
+    case SIE_OP_OUTPUT_ROWS:
+    case SIE_OP_POOL_OUTPUT:
+    case SIE_OP_OUTPUT_SPARSE:
+    case SIE_OP_MUVERA:
+    case SIE_OP_SMVE:
+    case SIE_OP_SPLADE:
+    case SIE_OP_MAXSIM:
+    case op_output_values:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// The rows that pooling reads of each sequence.
+int32_t rows_read(const Op &op) {
+  bool one = op.kind == SIE_OP_POOL_OUTPUT && (op.pooling == SIE_POOL_CLS || op.pooling == SIE_POOL_LAST);
+  return one ? op.pooling : 0;
+}
+
+}  // namespace
+
+sie_status mark_nonfinite(const Replay &r, const PlannedOp &planned) {
+  const Op &op = planned.op;
+  if (!hides_or_ends(op.kind)) return SIE_OK;
+  sie_mark_nonfinite_args a = {};
+  a.rows = rows(r, op.in[0]);
+  a.seqs = r.seqs;
+  a.cu_seqlens = offsets(r, op.in[0]);
+  a.which = rows_read(op);
+  a.c = columns(r, op.in[0]);
+  a.x = tensor(r, planned.in[0]);
+  a.place = r.slab->batch_seqs;
+  a.flags = r.nonfinite;
+  return r.program->device->ops->mark_nonfinite(&a, &r.share);
+}
+
+}  // namespace sie

@@ -1,0 +1,95 @@
+// nonfinite.h — a word whose vector is not finite: flags, and everybody else's results. For CPUs and cards.
+#ifndef SIE_CSRC_TESTS_NONFINITE_H
+#define SIE_CSRC_TESTS_NONFINITE_H
+
+#include <math.h>
+
+#include <algorithm>
+
+#include "heads.h"
+#include "tests/check.h"
+
+namespace heads {
+
+constexpr int32_t spoilt_word = 96;
+
+// Runs the head over the sequences clean, then with the word in two of them for each kind of value. Their flags, and no
+// others, are 1, and no other's bytes change; a run after that is clean again.
+inline void check_nonfinite(model::Model *m, const Head &head, const std::vector<int> &numbers,
+                            const char *path) {
+  model::Batch batch = batch_of(head, m->shape, numbers, true);
+  for (int32_t &id : batch.ids) id = id == spoilt_word ? 1 : id;
+  model::Batch spoilt = batch;
+  std::vector<int32_t> want(numbers.size(), 0);
+  int left = 2;
+  for (size_t b = numbers.size(); b-- > 0 && left > 0;) {
+    int32_t first = batch.cu[b], length = batch.cu[b + 1] - first;
+    bool keeps = batch.keep.empty() || std::count(&batch.keep[static_cast<size_t>(first)],
+                                                  &batch.keep[static_cast<size_t>(first)] + length, 1) > 0;
+    if (length == 0 || !keeps) continue;
+    spoilt.ids[static_cast<size_t>(first + (left == 2 ? length - 1 : length / 2))] = spoilt_word;
+    want[b] = 1;
+    left--;
+  }
+  model::Result clean = run(m, batch);
+  CHECK(
+      clean.status == SIE_OK && std::count(clean.nonfinite.begin(), clean.nonfinite.end(), 0) == batch.seqs(),
+      "%s %s: status %d, or a finite sequence is flagged", head.name, path, clean.status);
+  for (float value : {NAN, INFINITY, -INFINITY}) {
+    m->plant(spoilt_word, 5, value);
+    for (int time = 0; time < (m->card != nullptr ? 3 : 1);
+         time++) {  // on a card: by itself, captured, replayed
+      model::Result got = run(m, spoilt);
+      CHECK(got.status == SIE_OK && got.nonfinite == want, "%s %s: status %d, other flags for %g", head.name,
+            path, got.status, static_cast<double>(value));
+      for (size_t b = 0; b < numbers.size(); b++) {
+        for (int o = 0; want[b] == 0 && o < 4 && head.outputs[o].kind != Kind::none; o++) {
+          CHECK(part(head, spoilt, got, o, static_cast<int>(b)) ==
+                    part(head, batch, clean, o, static_cast<int>(b)),
+                "%s %s: output %d of sequence %zu sees another's %g", head.name, path, o, b,
+                static_cast<double>(value));
+        }
+      }
+    }
+    model::Result again = run(m, batch);
+    CHECK(again.nonfinite == clean.nonfinite, "%s %s: a flag is left from the run before", head.name, path);
+  }
+}
+
+// Pools the embedding's rows, so that a word spoils its own row alone: with pooling of the first or last row a word between
+// them is no fault, at either end it is.
+template <sie_pooling Mode>
+sie_status pooled_tail(model::Model *m, sie_value x) {
+  sie_value y;
+  sie_status status = sie_op_pool(m->program, x, Mode, &y, &m->err);
+  return status == SIE_OK ? sie_op_output_rows(m->program, y, 0, &m->err) : status;
+}
+
+inline model::Shape pooled_shape(sie_pooling mode) {
+  model::Shape shape;
+  shape.layers = 0;
+  shape.tail = mode == SIE_POOL_CLS
+                   ? pooled_tail<SIE_POOL_CLS>
+                   : (mode == SIE_POOL_LAST ? pooled_tail<SIE_POOL_LAST> : pooled_tail<SIE_POOL_MEAN>);
+  return shape;
+}
+
+// Of a model of pooled_shape.
+inline void check_rows_read(model::Model *m, sie_pooling mode, const char *path) {
+  const Head head = {"pooled", nullptr, nullptr, {{Kind::rows, m->hidden}, {}, {}, {}}, 1, false};
+  m->plant(spoilt_word, 3, NAN);
+  for (int at : {0, 1, 32, 63}) {
+    model::Batch batch = batch_of(head, m->shape, {1, 3, 2}, false);  // of 7, 64 and 31 tokens
+    for (int32_t &id : batch.ids) id = id == spoilt_word ? 1 : id;
+    batch.ids[static_cast<size_t>(batch.cu[1] + at)] = spoilt_word;
+    bool read = mode == SIE_POOL_MEAN || at == (mode == SIE_POOL_CLS ? 0 : 63);
+    model::Result got = run(m, batch);
+    CHECK(got.status == SIE_OK && got.nonfinite == (std::vector<int32_t>{0, read ? 1 : 0, 0}),
+          "%s: pooling %d with a NaN in row %d of 64: status %d, flag %d", path, static_cast<int>(mode), at,
+          got.status, got.nonfinite.empty() ? -1 : got.nonfinite[1]);
+  }
+}
+
+}  // namespace heads
+
+#endif  // SIE_CSRC_TESTS_NONFINITE_H

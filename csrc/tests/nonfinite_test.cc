@@ -1,0 +1,85 @@
+// nonfinite_test.cc — which sequences a run flags because the model gave NaN or infinity for them (sie_slot_nonfinite).
+#include "nonfinite.h"
+
+#include <string.h>
+
+#include "device.h"
+#include "paths.h"
+
+using heads::Head;
+using model::Batch;
+using model::Model;
+using model::Path;
+using model::Result;
+using model::Shape;
+
+namespace {
+
+// A sequence's row, in every type that an item can ask for.
+sie_status rows_tail(Model *m, sie_value x) {
+  sie_value pooled;
+  sie_status status = sie_op_pool(m->program, x, SIE_POOL_MEAN, &pooled, &m->err);
+  return status == SIE_OK ? sie_op_output_rows(m->program, pooled, 0, &m->err) : status;
+}
+
+const Head rows_head = {
+    "rows", rows_tail, [](const sie_ops *) { return true; }, {{heads::Kind::rows, 64}, {}, {}, {}}, 1, false};
+
+void check_heads(uint32_t kind, uint32_t isa, int threads, uint32_t compute, const std::vector<int> &numbers,
+                 const char *path) {
+  for (int i = -1; i < heads::count; i++) {
+    const Head &head = i < 0 ? rows_head : heads::all[i];
+    Model m;
+    Shape shape;
+    shape.layers = 1;
+    shape.tail = head.tail;
+    sie_status status = m.open(kind, isa, threads, compute, shape);
+    if (status == SIE_UNSUPPORTED && !head.has(m.device->ops)) continue;
+    CHECK(status == SIE_OK, "%s %s: %s", head.name, path, m.err.message);
+    if (status == SIE_OK) heads::check_nonfinite(&m, head, numbers, path);
+  }
+}
+
+std::vector<int> numbers_to(int n) {
+  std::vector<int> numbers;
+  for (int i = 0; i < n; i++) numbers.push_back(i);
+  return numbers;
+}
+
+}  // namespace
+
+TEST(nonfinite_sequences_are_flagged_in_every_precision_and_output) {
+  for (const Path &path : model::machine_paths()) {
+    check_heads(SIE_DEVICE_CPU, path.isa, 2, path.compute, numbers_to(20), path.name);
+  }
+  check_heads(SIE_DEVICE_REF, 0, 0, SIE_COMPUTE_F32, numbers_to(9), "ref");
+}
+
+TEST(nonfinite_sequences_are_flagged_in_teams) {
+  // Fewer slabs than executors: their members share the sequences.
+  for (const Path &path : model::machine_paths()) {
+    check_heads(SIE_DEVICE_CPU, path.isa, 5, path.compute, {4, 7, 11}, path.name);
+  }
+}
+
+TEST(nonfinite_long_sequences_are_flagged) {
+  // In the batch's order, which is not that of slabs: long ones come first.
+  for (uint32_t compute : {uint32_t{SIE_COMPUTE_F32}, uint32_t{SIE_COMPUTE_INT8}}) {
+    check_heads(SIE_DEVICE_CPU, 0, 3, compute, {3, 1044, 6, 7, 1099}, "long");
+  }
+}
+
+TEST(nonfinite_rows_that_reach_no_output_are_no_fault) {
+  for (sie_pooling mode : {SIE_POOL_CLS, SIE_POOL_LAST, SIE_POOL_MEAN}) {
+    Model m;
+    CHECK(m.open(SIE_DEVICE_CPU, 0, 2, SIE_COMPUTE_F32, heads::pooled_shape(mode)) == SIE_OK, "%s",
+          m.err.message);
+    if (m.slots[0] != nullptr) heads::check_rows_read(&m, mode, "cpu");
+  }
+}
+
+TEST(nonfinite_flags_of_no_slot) {
+  int64_t offset = 7;
+  CHECK(sie_slot_nonfinite(nullptr, &offset) == nullptr && offset == 0, "flags of no slot");
+  CHECK(sie_slot_nonfinite(nullptr, nullptr) == nullptr, "flags of no slot");
+}
