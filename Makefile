@@ -79,10 +79,12 @@ run: build ## serve all-MiniLM-L6-v2 on port 8080 (PORT=…, MODEL=…)
 
 # ---- test ------------------------------------------------------------------------------------------------------
 
-test: build minilm buckets ## set up and run every test that needs no GPU (CI runs this)
+test: deps ## set up and run every test that needs no GPU (CI runs this)
 	@tools/setup/deps.sh test
-	@tools/setup/venv.sh clients
 	@tools/test/all.sh
+
+venv-clients: deps
+	@tools/setup/venv.sh clients
 
 test-go: libsie tokenizers minilm ## Go tests only
 	SIE_REQUIRE_MINILM=1 $(GO) test $(GOTAGS) ./...
@@ -102,27 +104,22 @@ test-emulated: test-c tokenizers minilm ## the GPU path with emulated kernels an
 	@tools/test/emulated.sh
 
 test-asan: deps ## kernel conformance and C tests under AddressSanitizer and UBSan
-	cmake --preset asan >/dev/null
-	cmake --build build-asan -j $(JOBS)
-	ctest --test-dir build-asan --output-on-failure
+	@tools/test/asan.sh
 
 mutate: deps ## break every kernel in every way and see that a test notices; takes hours, goes on where stopped (FILES=…)
 	@test -e build/CMakeCache.txt || $(MAKE) -s --no-print-directory configure
 	cmake --build build -j $(JOBS) >/dev/null
-	cmake --preset asan >/dev/null
-	cmake --build build-asan -j $(JOBS) >/dev/null
+	tools/test/asan.sh build
 	python3 -B tools/mutate/mutate.py run $(FILES) --build build --build build-asan --jobs $(JOBS)
 
-test-clients: build minilm ## the official clients against the real binary
-	@tools/setup/venv.sh clients
+test-clients: build minilm venv-clients ## the official clients against the real binary
 	build/venv-clients/bin/python -m pytest -q tools/test/clients
 
 test-flaky: build minilm buckets ## run tests many times beside a busy core and report those that ever fail (FLAKYFLAGS="--part go --times 100")
 	@tools/setup/deps.sh test
 	@tools/setup/venv.sh clients
 	@cmake --build build -j $(JOBS) >/dev/null
-	@test -e build-asan/CMakeCache.txt || cmake --preset asan >/dev/null
-	@cmake --build build-asan -j $(JOBS) >/dev/null
+	@tools/test/asan.sh build
 	python3 -B tools/test/flaky.py $(FLAKYFLAGS)
 
 docker-check: build minilm ## check the images' contents, start and stop, without a container engine

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/registry"
 )
@@ -67,11 +68,7 @@ func cosine(t *testing.T, a, b [][]float32) float64 {
 	t.Helper()
 	least := 1.0
 	for i := range a {
-		dot := 0.0
-		for j := range a[i] {
-			dot += float64(a[i][j]) * float64(b[i][j])
-		}
-		least = math.Min(least, dot/norm(a[i])/norm(b[i]))
+		least = math.Min(least, golden.Compare(a[i], b[i]).Cosine)
 	}
 	return least
 }

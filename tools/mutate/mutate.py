@@ -3,7 +3,7 @@
 test notice? Those of kernels/cuda run on the emulator.
 
     mutate.py run [FILE…]       every mutant (of these files); goes on where it was stopped
-    mutate.py sample            some files and of them some of each class, chosen by --seed, within --seconds
+    mutate.py sample            some files and of them some of each class, chosen by --seed, within --seconds after the build
     mutate.py list [FILE…]      the mutants, as equivalent/*.txt name them
     mutate.py check             equivalent/*.txt against the sources, nothing is run
 """
@@ -436,7 +436,7 @@ def sample(options, kind, _files):
     """Some files, chosen by the seed, and of them mutants in turns. Fails on a stale proof, and on a mutant that
     survives all tests that come by it or by its neighbours; one that these do not decide in time counts as not run."""
     seed = options.seed or commit()
-    print(f"mutate: a sample chosen by --seed {seed}, in at most {options.seconds:.0f} s")
+    print(f"mutate: a sample chosen by --seed {seed}, in at most {options.seconds:.0f} s after the build")
     proven, left_out = proofs.load(HERE / "equivalent"), listed("open.txt") | listed("asan.txt")
     session = Session(options, options.build[0], proven, kind)
     known = listed("judged.txt") if kind is HOST else set(session.sources.files)
@@ -446,23 +446,22 @@ def sample(options, kind, _files):
         return 0
     print(f"mutate: {' '.join(sorted(files))}")
     switchable, _ = session.prepare(units)
-    end = session.begin + options.seconds
     mutants = [m for m in spread(switchable, seed)
                if m.file in files and m.id not in proven and m.id not in left_out]  # fmt: skip
     if kind is CUDA:
         session.try_first_parts()
         session.self_check()
-        verdicts = sample_alone(session, mutants, end)
+        verdicts = sample_alone(session, mutants, time.monotonic() + options.seconds)
     else:
         session.self_check()
         mutants = mutants[:SAMPLED]
-        verdicts = session.sample_in_process(mutants, end)
+        verdicts = session.sample_in_process(mutants, time.monotonic() + options.seconds)
     print(summary(session, mutants, verdicts, proven))
     wrong = proofs.compare(known_proofs(session.sources, proven), all_ids(session.sources), verdicts)
     for line in wrong:
         print(line)
     if not verdicts:
-        print("mutate: no mutant was run: the time went into building")
+        print("mutate: no mutant was run in this time")
         return 1
     return 1 if wrong else 0
 

@@ -63,6 +63,9 @@ const Path paths[] = {
     {8, 9, SIE_COMPUTE_FP8, 0.5, 0.99},     {9, 0, SIE_COMPUTE_BF16, 0.08, 0.9995},
     {9, 0, SIE_COMPUTE_FP8, 0.5, 0.99},
 };
+constexpr int n_paths = sizeof paths / sizeof *paths;
+
+inline int index_of(const Path &path) { return static_cast<int>(&path - paths); }
 
 inline const char *name_of(const Path &path) {
   static char name[32];

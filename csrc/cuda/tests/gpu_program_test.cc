@@ -44,6 +44,7 @@ TEST(gpu_program_agrees_with_the_reference) {
           reference.err.message);
     Result expected = run(&reference, batch);
     for (const Path &path : paths) {
+      if (!check::in_shard(card::index_of(path))) continue;
       StandInCard card(path.major, path.minor, true);
       Model m;
       CHECK(m.open_on(&card, path.compute, shape) == SIE_OK, "%s: %s", name_of(path), m.err.message);
@@ -66,6 +67,7 @@ TEST(gpu_program_agrees_with_the_reference) {
 
 TEST(gpu_program_results_do_not_depend_on_the_batch_or_the_graph) {
   for (const Path &path : paths) {
+    if (!check::in_shard(card::index_of(path))) continue;
     Shape shape = small_shape(path.minor == 0, true);
     StandInCard card(path.major, path.minor, true);
     Model m;

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# The C library and its tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan. Usage: asan.sh [build|run]
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+if [ "${1:-build}" = build ]; then
+  if ! [ -e build-asan/CMakeCache.txt ]; then
+    generator=()
+    if command -v ninja >/dev/null; then generator=(-G Ninja); fi
+    cmake --preset asan "${generator[@]}" >/dev/null
+  fi
+  log=build-asan/build.log
+  cmake --build build-asan -j "$(nproc)" >"$log" 2>&1 || { cat "$log"; exit 1; }
+fi
+if [ "${1:-run}" = run ]; then
+  ctest --test-dir build-asan -j "$(nproc)" --output-on-failure
+fi
