@@ -84,6 +84,12 @@ func TestMetricsOfRemovedModels(t *testing.T) {
 			t.Errorf("%s is gone from the catalog and from memory, and counts as %v", m, v)
 		}
 	}
+	r.seen.Range(func(name, _ any) bool { // else every reload would leave names behind
+		if name != mean {
+			t.Errorf("the name of %s is kept", name)
+		}
+		return true
+	})
 	must(t, r.Preload(t.Context(), mean))
 	if key := r.key(r.describe(mean)); !r.models.Unload(key) {
 		t.Error("nothing to unload")

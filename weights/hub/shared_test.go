@@ -116,6 +116,35 @@ func TestOneDownloadFillsTheBucketForOthers(t *testing.T) {
 	}
 }
 
+// An adapter out of a repository with more in it is not shared: others would take it for the whole. One that is all there is, is.
+func TestPartOfARepositoryStaysOutOfTheBucket(t *testing.T) {
+	c := newCluster(t)
+	c.hub.Add("t/both", adapterAndModel())
+	whole := adapterAndModel()
+	for name := range whole {
+		if name != "adapter_config.json" && name != "adapter_model.safetensors" {
+			delete(whole, name)
+		}
+	}
+	c.hub.Add("t/adapter", whole)
+	for id, want := range map[string]bool{"t/both": false, "t/adapter": true} {
+		r := c.resolver(c.shared)
+		found, err := r.ResolveAdapter(t.Context(), adapterOf(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found.Release()
+		r.Settle(t.Context())
+		folder := "models--" + strings.ReplaceAll(id, "/", "--")
+		if got := slices.ContainsFunc(c.keys(), func(key string) bool { return strings.HasPrefix(key, folder) }); got != want {
+			t.Errorf("%s is in the bucket: %v", id, got)
+		}
+		if left, _ := filepath.Glob(filepath.Join(c.cache, folder, ".sie", "*.share")); len(left) > 0 {
+			t.Errorf("marks left: %q", left)
+		}
+	}
+}
+
 func TestDiskComesBeforeBucket(t *testing.T) {
 	c := newCluster(t)
 	if _, err := c.resolve(); err != nil {
