@@ -12,7 +12,7 @@ namespace {
 
 thread_local int32_t told = -1;
 void note_member(int32_t member) { told = member; }
-const sie::hooks::Hooks naming = {nullptr, nullptr, nullptr, note_member, nullptr, nullptr};
+const sie::hooks::Hooks naming = {nullptr, nullptr, nullptr, note_member, nullptr, nullptr, nullptr};
 
 // Two teams of three, and two slabs of one executor each.
 struct Mixed : sie::Run {
@@ -60,7 +60,7 @@ void sleep_on(const std::atomic<uint32_t> *, uint32_t) {
   sched_yield();
 }
 void wake(const std::atomic<uint32_t> *, int) {}
-const sie::hooks::Hooks watching = {look, sleep_on, wake, nullptr, nullptr, nullptr};
+const sie::hooks::Hooks watching = {look, sleep_on, wake, nullptr, nullptr, nullptr, nullptr};
 
 template <class Wait>
 void sleeps_during(const char *what, const Wait &wait) {
