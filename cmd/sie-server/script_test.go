@@ -95,6 +95,7 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ts.Setenv("SIE_LOG_FORMAT", "text")
 	p.cmd = exec.Command(lookPath(ts, "sie-server"), append([]string{"serve", "--host", "127.0.0.1", "--port", "0"}, args...)...)
+	testrig.DieWithParent(p.cmd)
 	p.cmd.Dir = ts.Getenv("WORK")
 	for _, key := range []string{"PATH", "HOME", "HF_HOME", "HF_ENDPOINT", "GOLDEN", "SIE_DEVICE", "SIE_PRECISION", "SIE_THREADS", "TMPDIR", "SIE_PRELOAD_MODELS"} {
 		if v := ts.Getenv(key); v != "" {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/weights/bucket"
 	"github.com/sie-engine/sie/weights/bucket/s3"
 )
@@ -112,6 +113,7 @@ func (h *harness) process(env ...string) (*exec.Cmd, *bufio.Scanner) {
 func (h *harness) processWithInput(env ...string) (*exec.Cmd, *bufio.Scanner, io.WriteCloser) {
 	h.Helper()
 	cmd := exec.Command(os.Args[0])
+	testrig.DieWithParent(cmd)
 	cmd.Env = append([]string{"SIE_TEST_RESOLVE=" + modelID, "HF_ENDPOINT=" + h.hub.URL, "SIE_LOCAL_CACHE=" + h.cache, "NO_PROXY=*"}, env...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -124,7 +126,7 @@ func (h *harness) processWithInput(env ...string) (*exec.Cmd, *bufio.Scanner, io
 	if err != nil {
 		h.Fatal(err)
 	}
-	h.Cleanup(func() { cmd.Process.Kill() })
+	h.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	return cmd, bufio.NewScanner(out), in
 }
 

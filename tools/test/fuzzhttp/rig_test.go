@@ -20,7 +20,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -93,7 +92,7 @@ func serve(t *testing.T, flags ...string) *process {
 		"--request-timeout", "110s"}
 	p.cmd = exec.Command(binary, append(args, flags...)...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	testrig.DieWithParent(p.cmd)
 	p.cmd.Env = append(os.Environ(), "HF_HUB_OFFLINE=1")
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

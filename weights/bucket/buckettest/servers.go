@@ -14,6 +14,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/sie-engine/sie/internal/testrig"
 )
 
 // bucketName is the one bucket of a server.
@@ -40,9 +42,12 @@ func S3(tb testing.TB) (url string, env []string, dir string) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		tb.Fatal(err)
 	}
-	address := freeAddress(tb)
-	start(tb, address, []string{"ROOT_ACCESS_KEY=tester", "ROOT_SECRET_KEY=not-a-secret"}, program(tb, "versitygw"),
-		"--port", address, "posix", "--sidecar", meta, root)
+	name := program(tb, "versitygw")
+	address := start(tb, func(address string) *exec.Cmd {
+		cmd := exec.Command(name, "--port", address, "posix", "--sidecar", meta, root)
+		cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY=tester", "ROOT_SECRET_KEY=not-a-secret")
+		return cmd
+	})
 	env = []string{"AWS_ENDPOINT_URL=http://" + address, "AWS_ACCESS_KEY_ID=tester", "AWS_SECRET_ACCESS_KEY=not-a-secret",
 		"AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true", "NO_PROXY=*"}
 	setenv(tb, env)
@@ -56,10 +61,12 @@ func GCS(tb testing.TB) (url string, env []string, dir string) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		tb.Fatal(err)
 	}
-	address := freeAddress(tb)
-	host, port, _ := net.SplitHostPort(address)
-	start(tb, address, nil, program(tb, "fake-gcs-server"), "-scheme", "http", "-host", host, "-port", port,
-		"-backend", "filesystem", "-filesystem-root", root, "-external-url", "http://"+address, "-public-host", address)
+	name := program(tb, "fake-gcs-server")
+	address := start(tb, func(address string) *exec.Cmd {
+		host, port, _ := net.SplitHostPort(address)
+		return exec.Command(name, "-scheme", "http", "-host", host, "-port", port,
+			"-backend", "filesystem", "-filesystem-root", root, "-external-url", "http://"+address, "-public-host", address)
+	})
 	env = []string{"STORAGE_EMULATOR_HOST=" + address, "NO_PROXY=*"}
 	setenv(tb, env)
 	return "gs://" + bucketName, env, dir
@@ -81,31 +88,51 @@ func freeAddress(tb testing.TB) string {
 	return l.Addr().String()
 }
 
-// start runs a server until the test ends, and waits until it answers.
-func start(tb testing.TB, address string, env []string, name string, args ...string) {
+// start runs a server until the test ends, however it ends, and returns its address when it answers. Another program may take the
+// port between its choice and the server's start: the server ends then, and another port is tried.
+func start(tb testing.TB, server func(address string) *exec.Cmd) (address string) {
+	for range 10 {
+		address = freeAddress(tb)
+		cmd := server(address)
+		if log, ok := run(tb, cmd, address); !ok {
+			tb.Logf("%s ended before it answered at %s: %s", cmd.Path, address, log)
+			continue
+		}
+		return address
+	}
+	tb.Fatal("no port of ten would do")
+	return ""
+}
+
+// run starts the server and waits until it answers or has ended; then it returns what it said last, and false.
+func run(tb testing.TB, cmd *exec.Cmd, address string) (said string, ok bool) {
 	var log bytes.Buffer
-	cmd := exec.Command(name, args...)
-	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = &log, &log
+	testrig.DieWithParent(cmd)
 	if err := cmd.Start(); err != nil {
 		tb.Fatal(err)
 	}
+	ended := make(chan struct{})
+	last := func() string { return log.String()[max(0, log.Len()-4000):] } // once it has ended
+	go func() { _ = cmd.Wait(); close(ended) }()
 	tb.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-		if tb.Failed() {
-			tb.Logf("%s: %s", name, log.String()[max(0, log.Len()-4000):])
+		_ = cmd.Process.Kill()
+		if <-ended; tb.Failed() {
+			tb.Logf("%s: %s", cmd.Path, last())
 		}
 	})
-	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{}}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	for {
 		resp, err := client.Get(fmt.Sprintf("http://%s/", address))
 		if err == nil {
 			resp.Body.Close()
-			return
+			return "", true
 		}
-		if time.Now().After(deadline) {
-			tb.Fatalf("%s does not answer: %v", name, err)
+		select {
+		case <-ended:
+			return last(), false
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
