@@ -42,6 +42,7 @@ var rules = []rule{
 	{From: "internal", Forbid: []string{"catalog", "runtime", "gateway", "sidecar", "configd", "cmd", "weights"},
 		Why: "what components share depends on none of them"},
 	{From: "internal/files", Forbid: []string{""}, Why: "whatever reads files may use it"},
+	{From: "internal/cgroup", Forbid: []string{""}, Allow: []string{"internal/files"}, Why: "it knows files of the kernel alone"},
 	{From: "internal/half", Forbid: []string{""}, Why: "whatever has numbers may use it"},
 	{From: "internal/httpd", Forbid: []string{""}, Allow: []string{"internal/api", "internal/dialect", "internal/errs", "internal/files"},
 		Why: "the shell of a server knows no route"},

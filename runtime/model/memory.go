@@ -4,8 +4,11 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sie-engine/sie/internal/cgroup"
 )
 
 // memory is what the machine, or the container this process lives in, has in bytes.
@@ -17,7 +20,10 @@ func (h *Host) HostMemory() (used, total int64) {
 	return m.used, m.total
 }
 
-// hostMemory reads the cgroup's limit and use when there is a limit, else the machine's.
+// groups are the control groups of this process. It is not moved to others while it runs.
+var groups = sync.OnceValue(func() cgroup.Groups { return cgroup.Find("") })
+
+// hostMemory reads limit and use of the control group that leaves the least where one has a limit, else the machine's.
 func hostMemory() memory {
 	var si unix.Sysinfo_t
 	m := memory{}
@@ -26,19 +32,8 @@ func hostMemory() memory {
 		m.total = int64(si.Totalram) * unit
 		m.used = m.total - availableMemory(int64(si.Freeram)*unit)
 	}
-	for _, g := range []struct{ limit, use, stat, cache string }{
-		{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file"},
-		{"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-			"/sys/fs/cgroup/memory/memory.stat", "total_inactive_file"},
-	} {
-		limit, ok := readNumber(g.limit)
-		if !ok || limit <= 0 || (m.total > 0 && limit >= m.total) {
-			continue
-		}
-		if use, ok := readNumber(g.use); ok {
-			// The page cache counts as used in the group, but is given back under pressure.
-			return memory{used: max(0, use-statValue(g.stat, g.cache)), total: limit}
-		}
+	if used, limit, ok := groups().Memory(m.total); ok {
+		return memory{used: used, total: limit}
 	}
 	return m
 }
@@ -68,27 +63,4 @@ func availableMemory(free int64) int64 {
 		}
 	}
 	return free
-}
-
-func readNumber(path string) (int64, bool) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-	return n, err == nil
-}
-
-func statValue(path, key string) int64 {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, key+" "); ok {
-			n, _ := strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
-			return n
-		}
-	}
-	return 0
 }
