@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
 
 	"github.com/sie-engine/sie/weights/bucket"
 )
@@ -22,22 +21,15 @@ type bucketSource struct {
 // find downloads the model if the bucket has it whole. A bucket that does not answer, refuses, or holds damaged files is
 // reported and passed over where there is a hub to ask, since it is there to save time.
 func (s *bucketSource) find(ctx context.Context, ref modelRef) (Resolved, string, error) {
-	cache := repoCache{filepath.Join(s.cacheDir, ref.repoFolder())}
-	report := &reporter{call: s.options.Progress, state: Progress{Model: ref.id}}
-	release, err := s.disk.locks.take(ctx, filepath.Join(s.cacheDir, ".locks", ref.repoFolder(), "sie.lock"),
-		func() { report.stage(StageWaiting) })
-	held := cache.find(ref)
-	fromCache := Resolved{Dir: held.dir, Commit: held.commit, Source: SourceCache}
+	t, whole, err := s.takeTurn(ctx, ref, s.options.Progress)
 	if err != nil {
-		if held.dir != "" && ctx.Err() == nil { // a read-only cache serves what it has
-			return fromCache, "", nil
-		}
 		return Resolved{}, "", err
 	}
-	defer release()
-	if held.dir != "" && !held.doubt {
-		return fromCache, "", nil
+	if whole {
+		return t.fromCache(), "", nil
 	}
+	defer t.release()
+	cache, held, report := t.cache, t.held, t.report
 	commit, err := s.fetch(ctx, cache, ref, held, report)
 	switch {
 	case err == nil:
@@ -46,7 +38,7 @@ func (s *bucketSource) find(ctx context.Context, ref modelRef) (Resolved, string
 	case ctx.Err() != nil:
 		return Resolved{}, "", contextError(ctx)
 	case held.dir != "" && s.last:
-		return fromCache, "", nil
+		return t.fromCache(), "", nil
 	case errors.Is(err, bucket.ErrNotFound):
 		return Resolved{}, "the cluster cache " + s.bucket.String() + " does not have it", nil
 	case ClassOf(err) == ClassStorage: // the local disk would fail the hub's download, too

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"path/filepath"
 	"time"
 )
 
@@ -17,31 +16,24 @@ type hubSource struct {
 // find downloads the model, or what the cache lacks of it. One download of a repository runs at a time, in this process
 // and in others that share the cache: the others wait for it and then find its result.
 func (s *hubSource) find(ctx context.Context, ref modelRef) (Resolved, string, error) {
-	cache := repoCache{filepath.Join(s.cacheDir, ref.repoFolder())}
-	report := &reporter{call: s.options.Progress, state: Progress{Model: ref.id}}
-	release, err := s.disk.locks.take(ctx, filepath.Join(s.cacheDir, ".locks", ref.repoFolder(), "sie.lock"),
-		func() { report.stage(StageWaiting) })
-	held := cache.find(ref)
-	fromCache := Resolved{Dir: held.dir, Commit: held.commit, Source: SourceCache}
+	t, whole, err := s.takeTurn(ctx, ref, s.options.Progress)
 	if err != nil {
-		if held.dir != "" && ctx.Err() == nil { // a read-only cache serves what it has
-			return fromCache, "", nil
-		}
 		return Resolved{}, "", err
 	}
-	defer release()
-	if held.dir != "" && !held.doubt {
-		return fromCache, "", nil
+	if whole {
+		return t.fromCache(), "", nil
 	}
+	defer t.release()
+	cache, held, report := t.cache, t.held, t.report
 	var l *listing
 	if held.doubt {
 		if l = s.confirm(ctx, ref, held.commit); l == nil {
-			return fromCache, "", nil
+			return t.fromCache(), "", nil
 		}
 		if cache.lacks(l.commit, sizes(l.files)) == "" {
 			// The manifest spares the next start this question; a cache that cannot hold it serves all the same.
 			_ = cache.writeManifest(l)
-			return fromCache, "", nil
+			return t.fromCache(), "", nil
 		}
 	} else if l, err = s.describeAll(ctx, ref, s.retry); err != nil {
 		return Resolved{}, "", err
