@@ -16,10 +16,12 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/half"
 	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/metrics"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
+	"github.com/sie-engine/sie/runtime/task"
 )
 
 const (
@@ -86,31 +88,35 @@ func (c *encodeCmd) Run() error {
 	return err
 }
 
-// start loads the model and returns it with the request that has no texts yet.
-func (c *encodeCmd) start(ctx context.Context) (w *worker.Worker, req worker.Request, err error) {
+// start loads the model and returns it with the request that has no texts yet. The caller closes the service.
+func (c *encodeCmd) start(ctx context.Context) (w *service.Service, m service.Model, req api.EncodeRequest, err error) {
 	if len(c.Models) == 0 && c.ModelsDir == "" && c.Bundle == "" {
 		c.Models = []string{c.Model}
 	}
 	id := refID(c.Model)
 	cat, err := c.catalog()
 	if err != nil {
-		return nil, req, err
+		return nil, m, req, err
 	}
 	log := obs.NewLogger(io.Discard, false, false)
 	bars := &downloadBars{}
 	w, err = newWorker(&c.sourceFlags, &c.computeFlags, &batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048,
 		MemoryPercent: 95, MaxLoRAs: 10}, cat, log, metrics.New(), bars.update)
 	if err != nil {
-		return nil, req, err
+		return nil, m, req, err
 	}
 	if len(cat.List()) > 0 && !has(cat.List(), id) {
 		id = cat.List()[0].ID
 	}
 	if err := w.Preload(ctx, id); err != nil {
 		w.Close()
-		return nil, req, err
+		return nil, m, req, err
 	}
-	return w, worker.Request{Model: id, OutputDType: c.DType, Dimensions: c.Dimensions, IsQuery: &c.Query}, nil
+	if m, err = w.Find(id); err != nil {
+		w.Close()
+		return nil, m, req, err
+	}
+	return w, m, api.EncodeRequest{OutputDType: c.DType, IsQuery: &c.Query, Wishes: api.Wishes{Dimensions: c.Dimensions}}, nil
 }
 
 // texts prints the vectors of the texts on the command line.
@@ -120,19 +126,20 @@ func (c *encodeCmd) texts(ctx context.Context) error {
 			return fmt.Errorf("text %d is not UTF-8", i+1)
 		}
 	}
-	w, req, err := c.start(ctx)
+	w, m, req, err := c.start(ctx)
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	req.Texts = c.Text
-	res, err := w.Encode(ctx, &req)
+	req.Items = task.Texts(c.Text)
+	res, err := m.Encode(ctx, &req)
 	if err != nil {
 		return err
 	}
 	enc := json.NewEncoder(os.Stdout)
-	for i, row := range res.Rows {
-		v := map[string]any{"text": c.Text[i], "dims": res.Dims, "dtype": c.DType, "values": numbers(row, c.DType)}
+	for i := range res.Items {
+		row := res.Items[i].Dense
+		v := map[string]any{"text": c.Text[i], "dims": row.Dims, "dtype": c.DType, "values": numbers(row.Values.Data, c.DType)}
 		if err := enc.Encode(v); err != nil {
 			return err
 		}
@@ -143,31 +150,33 @@ func (c *encodeCmd) texts(ctx context.Context) error {
 // file streams the lines of a file of that size, -1 where it has none, into a NumPy file, with a progress bar on a terminal.
 // It returns how many texts and tokens there were.
 func (c *encodeCmd) file(ctx context.Context, in io.Reader, size int64, out *npyFile) (n, tokens int, err error) {
-	w, req, err := c.start(ctx)
+	w, m, req, err := c.start(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer w.Close()
 	bar := progressbar.DefaultBytes(size, "encoding")
 	lines := newTextLines(in)
+	var texts []string
 	for {
 		read := 0
-		if req.Texts, read, err = lines.next(req.Texts[:0], textsAhead); err != nil {
+		if texts, read, err = lines.next(texts[:0], textsAhead); err != nil {
 			return n, tokens, fmt.Errorf("%s, %w", c.File, err)
 		}
-		if len(req.Texts) == 0 {
+		if len(texts) == 0 {
 			break
 		}
-		res, err := w.Encode(ctx, &req)
+		req.Items = task.Texts(texts)
+		res, err := m.Encode(ctx, &req)
 		if err != nil {
-			return n, tokens, fmt.Errorf("lines %d to %d: %w", n+1, n+len(req.Texts), err)
+			return n, tokens, fmt.Errorf("lines %d to %d: %w", n+1, n+len(texts), err)
 		}
-		for _, row := range res.Rows {
-			if err := out.write(row); err != nil {
+		for i := range res.Items {
+			if err := out.write(res.Items[i].Dense.Values.Data); err != nil {
 				return n, tokens, err
 			}
 		}
-		n, tokens = n+len(req.Texts), tokens+res.Tokens
+		n, tokens = n+len(texts), tokens+res.Usage.InputTokens
 		_ = bar.Add(read)
 	}
 	_ = bar.Finish()

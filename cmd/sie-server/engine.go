@@ -11,7 +11,7 @@ import (
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/metrics"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 	"github.com/sie-engine/sie/weights/hub"
 )
 
@@ -105,9 +105,9 @@ func (f *batchFlags) options() batch.Options {
 
 func msec(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
 
-// newWorker wires a worker from flags.
+// newWorker wires a service from flags.
 func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.Catalog, log *slog.Logger,
-	m *metrics.Metrics, progress func(hub.Progress)) (*worker.Worker, error) {
+	m *metrics.Metrics, progress func(hub.Progress)) (*service.Service, error) {
 	dev, err := cmp.devices()
 	if err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.
 	if err != nil {
 		return nil, err
 	}
-	return worker.New(worker.Options{Catalog: c, Hub: h, Devices: dev.options, Precision: cmp.Precision, GPUType: cmp.GPUType,
+	return service.New(service.Options{Catalog: c, Hub: h, Devices: dev.options, Precision: cmp.Precision, GPUType: cmp.GPUType,
 		LoadWait: bat.LoadWait, MaxBatchTokens: bat.MaxBatchTokens, Batch: bat.options(), MaxQueueItems: bat.MaxQueued,
 		Pinned: ids(bat.Pinned), MaxLoRAs: bat.MaxLoRAs, LoadTimeout: time.Duration(bat.LoadTimeout) * time.Second,
 		IdleEvict: time.Duration(bat.IdleEvict) * time.Second, MemoryBudget: bat.MemoryBudget, MemoryThreshold: bat.MemoryPercent / 100, Metrics: m, Log: log})

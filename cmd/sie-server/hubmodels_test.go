@@ -67,7 +67,7 @@ func hubWorker(t *testing.T, server *hubtest.Server, refs ...string) (*worker.Wo
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
-	return w, cat
+	return &worker.Worker{Service: w}, cat
 }
 
 // A repository of the hub without a model file is served as what its files say, before its weights are there: no weight is asked for
@@ -187,7 +187,7 @@ profiles:
 			options map[string]any
 		}{{"acme/rerank", nil}, {"acme/rerank", map[string]any{"lora_id": "acme/lora"}}, {"acme/rerank:tuned", nil}} {
 			for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
-				res, err := w.Score(t.Context(), &worker.ScoreRequest{Model: c.model, Query: "the cat", Texts: []string{"sat on the mat"}, Options: c.options})
+				res, err := (&worker.Worker{Service: w}).Score(t.Context(), &worker.ScoreRequest{Model: c.model, Query: "the cat", Texts: []string{"sat on the mat"}, Options: c.options})
 				if err == nil {
 					scores[i] = res.Scores[0]
 					break

@@ -8,9 +8,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/metrics"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
+	"github.com/sie-engine/sie/runtime/task"
 )
 
 // raceCmd is the library path of the benchmark in bench/: it loads texts, then encodes all of them once for every line
@@ -47,9 +49,13 @@ func (c *raceCmd) Run() error {
 	if err := w.Preload(ctx, c.Model); err != nil {
 		return err
 	}
-	all := worker.Request{Model: c.Model, Texts: texts}
+	m, err := w.Find(c.Model)
+	if err != nil {
+		return err
+	}
+	all := task.Texts(texts)
 	if c.IDs {
-		if all, err = tokenised(ctx, w, all); err != nil {
+		if all, err = tokenised(ctx, m, texts); err != nil {
 			return err
 		}
 	}
@@ -58,32 +64,27 @@ func (c *raceCmd) Run() error {
 		return err
 	}
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		if err := c.pass(ctx, w, all, out); err != nil {
+		if err := c.pass(ctx, m, all, out); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *raceCmd) pass(ctx context.Context, w *worker.Worker, all worker.Request, out *json.Encoder) error {
+func (c *raceCmd) pass(ctx context.Context, m service.Model, all []api.Item, out *json.Encoder) error {
 	if !c.One {
 		start := time.Now()
-		res, err := w.Encode(ctx, &all)
+		res, err := m.Encode(ctx, &api.EncodeRequest{Items: all})
 		if err != nil {
 			return err
 		}
-		return out.Encode(map[string]any{"seconds": time.Since(start).Seconds(), "tokens": res.Tokens})
+		return out.Encode(map[string]any{"seconds": time.Since(start).Seconds(), "tokens": res.Usage.InputTokens})
 	}
-	seconds := make([]float64, max(len(all.Texts), len(all.Tokens)))
+	seconds := make([]float64, len(all))
 	for i := range seconds {
-		one := worker.Request{Model: all.Model}
-		if all.Tokens != nil {
-			one.Tokens = all.Tokens[i : i+1]
-		} else {
-			one.Texts = all.Texts[i : i+1]
-		}
+		one := api.EncodeRequest{Items: all[i : i+1]}
 		start := time.Now()
-		if _, err := w.Encode(ctx, &one); err != nil {
+		if _, err := m.Encode(ctx, &one); err != nil {
 			return err
 		}
 		seconds[i] = time.Since(start).Seconds()
@@ -91,19 +92,19 @@ func (c *raceCmd) pass(ctx context.Context, w *worker.Worker, all worker.Request
 	return out.Encode(map[string]any{"each": seconds})
 }
 
-// tokenised is the request with token ids for its texts, special tokens included. A text over the model's limit is refused
-// by the first pass, not cut.
-func tokenised(ctx context.Context, w *worker.Worker, r worker.Request) (worker.Request, error) {
-	read, err := w.Tokenize(ctx, r.Model, r.Texts, true)
+// tokenised is the texts' token ids as items, special tokens included. A text over the model's limit is refused by the first
+// pass, not cut.
+func tokenised(ctx context.Context, m service.Model, texts []string) ([]api.Item, error) {
+	read, err := m.Tokenize(ctx, texts, true)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
-	r.Texts, r.Tokens = nil, make([][]int32, len(read))
+	lists := make([][]int32, len(read))
 	for i, tokens := range read {
-		r.Tokens[i] = make([]int32, len(tokens))
+		lists[i] = make([]int32, len(tokens))
 		for k, t := range tokens {
-			r.Tokens[i][k] = int32(t.ID)
+			lists[i][k] = int32(t.ID)
 		}
 	}
-	return r, nil
+	return task.TokenLists(lists), nil
 }

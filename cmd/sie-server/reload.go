@@ -12,7 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/sie-engine/sie/catalog"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/model"
 	"github.com/sie-engine/sie/weights/bucket"
 )
 
@@ -31,7 +31,7 @@ const (
 
 // catalogSetter is the worker, as the reloader needs it.
 type catalogSetter interface {
-	SetCatalog(*catalog.Catalog) (worker.Changes, error)
+	SetCatalog(*catalog.Catalog) (model.Changes, error)
 }
 
 // hashSetter is the server, as the reloader needs it.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/testrig"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/model"
 )
 
 // runRig drives a reloader by hand: the test says when files change and what a reading does.
@@ -28,9 +28,9 @@ type runRig struct {
 	free    []chan struct{}    // closed when the reloader is closed
 }
 
-func (r *runRig) SetCatalog(c *catalog.Catalog) (worker.Changes, error) {
+func (r *runRig) SetCatalog(c *catalog.Catalog) (model.Changes, error) {
 	r.given = append(r.given, c)
-	return worker.Changes{}, nil
+	return model.Changes{}, nil
 }
 
 func (r *runRig) SetBundleHash(string) {}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/testrig"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/model"
 	"github.com/sie-engine/sie/weights/bucket"
 	"github.com/sie-engine/sie/weights/bucket/buckettest"
 )
@@ -29,11 +29,11 @@ type told struct {
 	hash string
 }
 
-func (w *told) SetCatalog(c *catalog.Catalog) (worker.Changes, error) {
+func (w *told) SetCatalog(c *catalog.Catalog) (model.Changes, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last, w.n = c, w.n+1
-	return worker.Changes{}, nil
+	return model.Changes{}, nil
 }
 
 func (w *told) SetBundleHash(hash string) {

@@ -13,18 +13,21 @@ func outcome(res *task.Result) api.Outcome {
 	return api.Outcome{ModelID: res.Model.ID, Revision: res.Model.Revision, Timings: res.Timings, Ignored: res.Ignored}
 }
 
-// encoded puts each item's outputs under its id.
+// encoded puts each item's outputs under its id. The parts of all items lie together, so that no item costs an allocation.
 func encoded(model string, r *api.EncodeRequest, res *task.Result) *api.EncodeResponse {
 	items := make([]api.EncodeItem, len(r.Items))
+	dense, sparse, multi := make([]api.Dense, len(res.Rows)), make([]api.Sparse, len(res.Sparse)), make([]api.Multivector, len(res.Multi))
 	for i := range items {
 		it := &items[i]
 		it.ID, it.HasID = r.Items[i].ID, r.Items[i].HasID
 		if res.Rows != nil {
-			it.Dense = &api.Dense{Dims: res.Dims, Values: api.Vector(res.Type, res.Rows[i])}
+			dense[i] = api.Dense{Dims: res.Dims, Values: api.Vector(res.Type, res.Rows[i])}
+			it.Dense = &dense[i]
 		}
 		if res.Sparse != nil {
 			row := res.Sparse[i]
-			it.Sparse = &api.Sparse{Dims: res.SparseDims, Indices: api.Vector(api.Int32, row.Columns), Values: api.Vector(res.SparseType, row.Values)}
+			sparse[i] = api.Sparse{Dims: res.SparseDims, Indices: api.Vector(api.Int32, row.Columns), Values: api.Vector(res.SparseType, row.Values)}
+			it.Sparse = &sparse[i]
 		}
 		if res.Multi != nil {
 			m := res.Multi[i]
@@ -32,7 +35,8 @@ func encoded(model string, r *api.EncodeRequest, res *task.Result) *api.EncodeRe
 			if m.Rows > 0 {
 				cols = len(m.Data) / m.Rows / res.MultiType.Size()
 			}
-			it.Multivector = &api.Multivector{TokenDims: res.TokenDims, Values: api.Matrix(res.MultiType, m.Rows, cols, m.Data)}
+			multi[i] = api.Multivector{TokenDims: res.TokenDims, Values: api.Matrix(res.MultiType, m.Rows, cols, m.Data)}
+			it.Multivector = &multi[i]
 		}
 	}
 	return &api.EncodeResponse{Model: model, Items: items, Timing: res.Timings.Wire(), Usage: &api.Usage{InputTokens: res.Tokens},

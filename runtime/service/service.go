@@ -27,11 +27,8 @@ func New(opt Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return On(h, opt.Metrics), nil
+	return &Service{h, opt.Metrics}, nil
 }
-
-// On returns a service of a host's models, which New would have opened with the same tasks.
-func On(h *model.Host, m *metrics.Metrics) *Service { return &Service{h, m} }
 
 // Model is a model as one view of the catalog has it. A request finds it once and asks it from then on.
 type Model struct {

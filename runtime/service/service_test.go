@@ -26,7 +26,7 @@ const mean = testmodels.Mean
 func start(t *testing.T, ids []string, extra ...*catalog.Model) (*service.Service, *tasktest.Rig) {
 	t.Helper()
 	r := tasktest.Start(t, nil, ids, extra...)
-	return service.On(r.Host, r.Metrics), r
+	return r.Service, r
 }
 
 func find(t *testing.T, s *service.Service, id string) service.Model {

@@ -9,23 +9,23 @@ import (
 
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/runtime/model"
+	"github.com/sie-engine/sie/runtime/service"
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// Worker is a host whose models serve every task.
-type Worker struct{ *model.Host }
+// Worker is a service, asked with a type for each operation.
+type Worker struct{ *service.Service }
 
-// Options are the host's; Tasks are set by New.
+// Options are the service's.
 type Options = model.Options
 
 // New opens the devices. No model is loaded yet.
 func New(opt Options) (*Worker, error) {
-	opt.Tasks = task.Tasks()
-	h, err := model.New(opt)
+	s, err := service.New(opt)
 	if err != nil {
 		return nil, err
 	}
-	return &Worker{h}, nil
+	return &Worker{s}, nil
 }
 
 // The types of other layers that callers meet here.
