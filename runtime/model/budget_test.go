@@ -127,7 +127,7 @@ func TestPinnedModelsStayAndTheBudgetSaysSo(t *testing.T) {
 }
 
 func TestIdleModelsAreUnloaded(t *testing.T) {
-	r := start(t, func(o *Options) { o.IdleEvict = time.Second }, []string{mean})
+	r := start(t, func(o *Options) { o.IdleEvict, o.watch = time.Second, 0 }, []string{mean})
 	r.encode(&Request{Model: mean, Texts: words(1)})
 	for deadline := time.Now().Add(2 * time.Minute); r.state(mean) != registry.Available; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {

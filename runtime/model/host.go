@@ -46,6 +46,8 @@ type Options struct {
 	// Intercept, if set, is called before a batch goes to the device; an error fails the batch instead. It is how tests
 	// make a device run out of memory or get lost.
 	Intercept func(*engine.Batch) error
+
+	watch time.Duration // how often the registry looks at memory and idle models [as it says]
 }
 
 // Host is the devices of one inference process, the catalog, and the models that are loaded on them. Its methods are safe
@@ -117,7 +119,7 @@ func New(opt Options) (*Host, error) {
 			"STORAGE": 2 * time.Minute, "PLACEMENT": 10 * time.Minute},
 		Changed: h.changed,
 	})
-	h.models.Watch(0)
+	h.models.Watch(opt.watch)
 	opt.Metrics.QueueDepth(func(report func(string, int)) {
 		h.models.Each(func(_ string, m *Model) { report(m.name, m.Queued()) })
 	})

@@ -107,7 +107,8 @@ func start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.
 		t.Fatal(err)
 	}
 	log := &testrig.Log{}
-	o := Options{Catalog: c, Tasks: Tasks, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
+	// What tests put in place of a device's memory is not to be looked at before they are done with it.
+	o := Options{watch: time.Hour, Catalog: c, Tasks: Tasks, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
 		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(log, nil))}
 	if change != nil {
 		change(&o)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/registry"
@@ -311,6 +312,7 @@ func TestBatchUnloadsAnotherModel(t *testing.T) {
 	if runs.Load() != 2 {
 		t.Errorf("%d runs, want one without memory and one with", runs.Load())
 	}
+	testrig.Until(t, "the recovery is told", func() bool { return strings.Contains(r.log.String(), "too little device memory for a batch") })
 	for name, want := range map[string]float64{"sie_oom_recoveries_attempted_total": 1, "sie_oom_recoveries_succeeded_total": 1,
 		"sie_oom_evictions_triggered_total": 1, "sie_oom_batch_splits_total": 0} {
 		if got := r.ofModel(name, mean); got != want {
