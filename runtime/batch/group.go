@@ -12,6 +12,8 @@ import (
 type Item struct {
 	// IDs are the token ids, special tokens included. They are read until the item's group is done; so are the fields below.
 	IDs []int32
+	// Cost is what the item takes of a batch's cost and of the device's time, in tokens; 0: as many as there are IDs.
+	Cost int
 	// TypeIDs is as long as IDs; nil: all 0.
 	TypeIDs []int32
 	// Keep is as long as IDs, 1 for the tokens whose rows the batch keeps, else 0; nil: all.

@@ -32,22 +32,23 @@ type lane struct {
 // load is what some items amount to.
 type load struct {
 	count  int
-	tokens int
+	tokens int   // what they cost
+	bytes  int64 // of their ids
 	work   float64
 }
 
-func (l load) bytes() int64 { return 4 * int64(l.tokens) }
-
 func (l *load) add(it *Item) {
 	l.count++
-	l.tokens += len(it.IDs)
+	l.tokens += it.Cost
+	l.bytes += 4 * int64(len(it.IDs))
 	l.work += it.work
 }
 
 // remove takes one item out; work that is none is exactly 0.
 func (l *load) remove(it *Item) {
 	l.count--
-	l.tokens -= len(it.IDs)
+	l.tokens -= it.Cost
+	l.bytes -= 4 * int64(len(it.IDs))
 	l.work -= it.work
 	if l.count == 0 {
 		l.work = 0
@@ -64,7 +65,7 @@ type waiter struct {
 
 // fits says whether items of that load may join the lane. An empty lane takes whatever comes.
 func (l *lane) fits(add load) bool {
-	return len(l.items) == 0 || l.count+add.count <= l.maxItems && l.bytes()+add.bytes() <= l.maxBytes
+	return len(l.items) == 0 || l.count+add.count <= l.maxItems && l.bytes+add.bytes <= l.maxBytes
 }
 
 // refusesLocked says why the lane takes no new items of that load; nil: it takes them. Nobody overtakes an admitted request
@@ -149,7 +150,7 @@ func (l *lane) takeLocked(now time.Time) (batch []*Item, took load, more bool) {
 			n++
 			continue
 		}
-		tokens := took.tokens + len(it.IDs)
+		tokens := took.tokens + it.Cost
 		if more = len(batch) > 0 && (tokens > l.q.ctl.cost || tokens > runTokens && took.work+it.work > limit || len(batch) == o.MaxSeqs ||
 			queries.with(it.Query) > o.MaxQueryRows || sizes.with(it) > o.MaxOutput); more {
 			break

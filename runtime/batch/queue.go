@@ -42,8 +42,11 @@ func (q *Queue) Submit(ctx context.Context, g *Group, items []Item, wait bool) e
 	var add [classes]load
 	for i := range items {
 		it := &items[i]
-		it.group, it.work = g, q.opt.Work.of(len(it.IDs))
-		it.class = q.classLocked(len(it.IDs), it.work)
+		if it.Cost == 0 {
+			it.Cost = len(it.IDs)
+		}
+		it.group, it.work = g, q.opt.Work.of(it.Cost)
+		it.class = q.classLocked(it.Cost, it.work)
 		add[it.class].add(it)
 	}
 	now := time.Now()
