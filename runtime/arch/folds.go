@@ -69,28 +69,28 @@ func (f *folds) close() {
 	f.made = nil
 }
 
-// fold records the outputs that are folded from the tokens' vectors.
-func (m *Model) fold(r *engine.Recorder, want Want, tokens engine.Value) {
-	if want.Muvera != (fold.Muvera{}) {
-		tables, err := m.folds.get(want.Muvera, func(t *made) { m.makeMuvera(t, want.Muvera) })
-		if err != nil {
-			r.Fail(err)
-			return
-		}
-		f := tables.muvera
-		f.Query = want.FoldQuery
-		r.OutputMuvera(tokens, f)
+// foldDense gives the dense row that the vectors of a text's tokens are folded into.
+func (m *Model) foldDense(r *engine.Recorder, want Want, tokens engine.Value) {
+	tables, err := m.folds.get(want.Muvera, func(t *made) { m.makeMuvera(t, want.Muvera) })
+	if err != nil {
+		r.Fail(err)
+		return
 	}
-	if want.SMVE != (fold.SMVE{}) {
-		tables, err := m.folds.get(want.SMVE, func(t *made) { m.makeSMVE(t, want.SMVE) })
-		if err != nil {
-			r.Fail(err)
-			return
-		}
-		f := tables.smve
-		f.Query = want.FoldQuery
-		r.OutputSMVE(tokens, f)
+	f := tables.muvera
+	f.Query = want.FoldQuery
+	r.OutputMuvera(tokens, f)
+}
+
+// foldSparse gives the sparse row that the vectors of a text's tokens are folded into.
+func (m *Model) foldSparse(r *engine.Recorder, want Want, tokens engine.Value) {
+	tables, err := m.folds.get(want.SMVE, func(t *made) { m.makeSMVE(t, want.SMVE) })
+	if err != nil {
+		r.Fail(err)
+		return
 	}
+	f := tables.smve
+	f.Query = want.FoldQuery
+	r.OutputSMVE(tokens, f)
 }
 
 // makeMuvera packs the tables of an encoding.

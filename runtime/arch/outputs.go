@@ -2,10 +2,9 @@ package arch
 
 import (
 	"github.com/sie-engine/sie/runtime/engine"
-	"github.com/sie-engine/sie/runtime/fold"
 )
 
-// OutputBytes is what each output of a program that gives want takes of a batch at most, in the order of Want: all in float32, and
+// OutputBytes is what each output of a program that gives want takes of a batch at most, in their order: all in float32, and
 // no more than most where the batch has several texts.
 func (m *Model) OutputBytes(want Want, most int64) (sizes []int64) {
 	c := m.caps
@@ -15,32 +14,27 @@ func (m *Model) OutputBytes(want Want, most int64) (sizes []int64) {
 	}
 	tokens := func(columns int) { add(engine.F32.RowBytes(int64(columns)), c.MaxTokens, c.MaxLen) }
 	sparse := func(columns int) { add(engine.SparseBytes(columns, engine.F32), min(c.MaxSeqs, c.MaxTokens), 1) }
-	if want.Dense {
-		row(m.Dim)
-	}
-	if want.Sparse {
-		sparse(m.Vocab)
-	}
-	if want.TokenWeights {
-		tokens(1)
-	}
-	if want.Multi {
-		tokens(m.TokenDim)
-	}
-	if want.MaxSim {
-		row(1)
-	}
-	if want.Logits {
-		row(len(m.Labels))
-	}
-	if want.TokenLogits {
-		tokens(len(m.Labels))
-	}
-	if want.Muvera != (fold.Muvera{}) {
-		row(want.Muvera.Dims(m.TokenDim))
-	}
-	if want.SMVE != (fold.SMVE{}) {
-		sparse(want.SMVE.Room(int(c.MaxLen)))
+	for _, out := range want.Outputs() {
+		switch out {
+		case OutDense:
+			row(m.Dim)
+		case OutSparse:
+			sparse(m.Vocab)
+		case OutTokenWeights:
+			tokens(1)
+		case OutMulti:
+			tokens(m.TokenDim)
+		case OutMaxSim:
+			row(1)
+		case OutLogits:
+			row(len(m.Labels))
+		case OutTokenLogits:
+			tokens(len(m.Labels))
+		case OutMuvera:
+			row(want.Muvera.Dims(m.TokenDim))
+		case OutSMVE:
+			sparse(want.SMVE.Room(int(c.MaxLen)))
+		}
 	}
 	return sizes
 }

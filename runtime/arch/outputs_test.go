@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
@@ -52,6 +53,28 @@ func TestOutputBytes(t *testing.T) {
 			if _, slots := p.Footprint(sizes...).Bytes(); slots-none != 2*(1<<20-64<<10) {
 				t.Errorf("%s: output %d of 1 MiB adds %d bytes to both slots", c.model, i, slots-none)
 			}
+		}
+	}
+}
+
+// Each field that asks for an output gives one, and all of them together each one once, in one order.
+func TestOutputsOfAWant(t *testing.T) {
+	all := Want{Dense: true, Sparse: true, TokenWeights: true, Multi: true, MaxSim: true, Logits: true, TokenLogits: true,
+		Muvera: fold.Muvera{Repetitions: 1}, SMVE: fold.SMVE{Repetitions: 1}}
+	order := []Output{OutDense, OutSparse, OutTokenWeights, OutMulti, OutMaxSim, OutLogits, OutTokenLogits, OutMuvera, OutSMVE}
+	if got := all.Outputs(); !slices.Equal(got, order) {
+		t.Errorf("%v, want %v", got, order)
+	}
+	v := reflect.ValueOf(all)
+	for i := range v.NumField() {
+		one := reflect.New(v.Type()).Elem()
+		one.Field(i).Set(v.Field(i))
+		want := 1
+		if one.IsZero() { // a field that says how, not what
+			want = 0
+		}
+		if got := len(one.Interface().(Want).Outputs()); got != want {
+			t.Errorf("%s alone gives %d outputs, want %d", v.Type().Field(i).Name, got, want)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package arch
 import (
 	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/engine"
-	"github.com/sie-engine/sie/runtime/fold"
 )
 
 // minQueryRows is the least number of query rows that a batch for MaxSim has room for: those of 128 queries of ColBERT.
@@ -67,42 +66,63 @@ func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.
 	r := m.device.Record(caps)
 	p := pass{keep: keep, attendKept: want.AttendKept, adapters: adapters}
 	x := m.encoder.forward(r, p)
-	if want.Dense {
-		r.OutputRows(applyAll(r, r.Pool(x, want.Pooling), m.dense))
+	o := outputs{Model: m, r: r, want: want, pass: p, x: x}
+	for _, out := range want.Outputs() {
+		o.declare(out)
 	}
-	if want.Sparse {
-		h := m.heads.masked
-		r.OutputSparse(r.Splade(h.beforeDecoder(r, p, x), h.decoder, h.bias), m.heads.sparse)
-	}
-	if want.TokenWeights {
-		r.OutputValues(m.heads.weight.apply(r, x))
-	}
-	tokens := engine.NoValue
-	if want.readsVectors() {
-		tokens = x
-		if !want.AttendKept { // else what is kept is what others attend to, and all rows are read
-			tokens = r.KeepRows(x)
-		}
-		tokens = applyAll(r, tokens, m.heads.vectors)
-	}
-	if want.Multi {
-		r.OutputTokenRows(tokens)
-	}
-	if want.MaxSim {
-		r.OutputValues(r.MaxSim(tokens, true))
-	}
-	if want.Logits {
-		z := r.Pool(x, engine.PoolCLS)
-		for _, l := range m.heads.classifier {
-			z = p.layer(r, z, l)
+	return r.End()
+}
+
+// outputs declares the outputs of a program that is being recorded.
+type outputs struct {
+	*Model
+	r      *engine.Recorder
+	want   Want
+	pass   pass
+	x      engine.Value // the encoder's last state
+	tokens engine.Value // vectors of the tokens; see vectors
+	have   bool         // tokens is there
+}
+
+// declare records what gives an output.
+func (o *outputs) declare(out Output) {
+	r, h := o.r, o.heads
+	switch out {
+	case OutDense:
+		r.OutputRows(applyAll(r, r.Pool(o.x, o.want.Pooling), o.dense))
+	case OutSparse:
+		r.OutputSparse(r.Splade(h.masked.beforeDecoder(r, o.pass, o.x), h.masked.decoder, h.masked.bias), h.sparse)
+	case OutTokenWeights:
+		r.OutputValues(h.weight.apply(r, o.x))
+	case OutMulti:
+		r.OutputTokenRows(o.vectors())
+	case OutMaxSim:
+		r.OutputValues(r.MaxSim(o.vectors(), true))
+	case OutLogits:
+		z := r.Pool(o.x, engine.PoolCLS)
+		for _, l := range h.classifier {
+			z = o.pass.layer(r, z, l)
 		}
 		r.OutputValues(z)
+	case OutTokenLogits:
+		r.OutputValues(o.pass.layer(r, o.x, *h.tagger))
+	case OutMuvera:
+		o.foldDense(r, o.want, o.vectors())
+	case OutSMVE:
+		o.foldSparse(r, o.want, o.vectors())
 	}
-	if want.TokenLogits {
-		r.OutputValues(p.layer(r, x, *m.heads.tagger))
+}
+
+// vectors are those of the tokens, recorded for the first output that reads them.
+func (o *outputs) vectors() engine.Value {
+	if !o.have {
+		o.tokens, o.have = o.x, true
+		if !o.want.AttendKept { // else what is kept is what others attend to, and all rows are read
+			o.tokens = o.r.KeepRows(o.x)
+		}
+		o.tokens = applyAll(o.r, o.tokens, o.heads.vectors)
 	}
-	m.fold(r, want, tokens)
-	return r.End()
+	return o.tokens
 }
 
 // check refuses what the model has no head for.
@@ -127,7 +147,7 @@ func (m *Model) check(want Want) error {
 
 // readsVectors says whether the tokens' vectors are computed.
 func (w Want) readsVectors() bool {
-	return w.Multi || w.MaxSim || w.Muvera != (fold.Muvera{}) || w.SMVE != (fold.SMVE{})
+	return w.Multi || w.MaxSim || w.Folds()
 }
 
 // keep is the row of each sequence that alone is read of the last state; PoolMean where more are.

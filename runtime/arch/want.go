@@ -5,8 +5,8 @@ import (
 	"github.com/sie-engine/sie/runtime/fold"
 )
 
-// Want says which outputs a program over a model's weights gives. Outputs are declared in the order of its fields, the first
-// one is output 0. It is comparable: programs are kept by it.
+// Want says which outputs a program over a model's weights gives; Outputs has their order. It is comparable: programs are kept by
+// it.
 //
 // R below is the batch's token rows, K those of them that it keeps (engine.Recorder.KeepRows).
 type Want struct {
@@ -28,6 +28,39 @@ type Want struct {
 	Muvera    fold.Muvera
 	SMVE      fold.SMVE
 	FoldQuery bool
+}
+
+// Output is what one output of a program gives: the field of Want that asked for it.
+type Output uint8
+
+// The outputs.
+const (
+	_ Output = iota
+	OutDense
+	OutSparse
+	OutTokenWeights
+	OutMulti
+	OutMaxSim
+	OutLogits
+	OutTokenLogits
+	OutMuvera
+	OutSMVE
+)
+
+// Outputs are the outputs of the program in their order, the first of which is output 0. Whoever declares, sizes or reads outputs
+// goes through this list.
+func (w Want) Outputs() []Output {
+	var list []Output
+	for _, o := range [...]struct {
+		given bool
+		out   Output
+	}{{w.Dense, OutDense}, {w.Sparse, OutSparse}, {w.TokenWeights, OutTokenWeights}, {w.Multi, OutMulti}, {w.MaxSim, OutMaxSim},
+		{w.Logits, OutLogits}, {w.TokenLogits, OutTokenLogits}, {w.Muvera != (fold.Muvera{}), OutMuvera}, {w.SMVE != (fold.SMVE{}), OutSMVE}} {
+		if o.given {
+			list = append(list, o.out)
+		}
+	}
+	return list
 }
 
 // Folds says whether a row is folded from the token vectors.

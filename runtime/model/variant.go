@@ -15,6 +15,7 @@ import (
 // Variant is a recorded program over a model's weights, and its queue.
 type Variant struct {
 	Want     arch.Want         // what it gives
+	Outputs  []arch.Output     // of Want, in their order
 	Queue    *batch.Queue      // of its items
 	programs []*engine.Program // on each device
 	owned    bool              // recorded here, not with the weights
@@ -106,7 +107,7 @@ func (l *Model) Variant(want arch.Want) (*Variant, error) {
 
 // newVariant records a variant and starts its queue.
 func (l *Model) newVariant(want arch.Want) (*Variant, error) {
-	v := &Variant{Want: want, owned: want != l.weights.Own()}
+	v := &Variant{Want: want, Outputs: want.Outputs(), owned: want != l.weights.Own()}
 	if l.host.records != nil {
 		l.host.records()
 	}

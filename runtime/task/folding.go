@@ -4,9 +4,7 @@ import (
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/arch"
-	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/fold"
-	"github.com/sie-engine/sie/runtime/model"
 )
 
 // folding is how the token vectors of a request's texts become one vector each: dense by MUVERA, sparse by SMVE.
@@ -68,29 +66,11 @@ func (f *folding) settle(to *forms) {
 	}
 }
 
-// foldSpecs are the results that a text of that many rows has beyond those of forms.specs.
-func (f *forms) foldSpecs(v *model.Variant, rows int) []batch.Spec {
-	var out []batch.Spec
-	if v.Want.Muvera != (fold.Muvera{}) {
-		out = append(out, f.row(f.dims))
+// roomOf is how many columns a sparse row has room for that is folded from the vectors of that many tokens.
+func roomOf(s *fold.SMVE, rows int) int {
+	most := s.Repetitions * s.Top * rows
+	if s.MaxNonzeros > 0 {
+		most = min(most, s.MaxNonzeros)
 	}
-	if s := v.Want.SMVE; s != (fold.SMVE{}) {
-		most := s.Repetitions * s.Top * rows
-		if s.MaxNonzeros > 0 {
-			most = min(most, s.MaxNonzeros)
-		}
-		out = append(out, f.sparse(max(1, most)))
-	}
-	return out
-}
-
-// takeFolded puts those results where they belong.
-func (e *encoding) takeFolded(i int, next func() []byte) error {
-	if e.variant.Want.Muvera != (fold.Muvera{}) {
-		e.result.Rows[i] = next()
-	}
-	if e.variant.Want.SMVE != (fold.SMVE{}) {
-		return e.takeSparse(i, next())
-	}
-	return nil
+	return max(1, most)
 }

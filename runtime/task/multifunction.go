@@ -121,15 +121,7 @@ func (c *comparison) items(first, end int) ([]batch.Item, error) {
 		it := batch.Item{IDs: b.Text(i), Query: c.rows, Index: i}
 		c.ids[first+i] = it.IDs
 		it.Keep, _ = withoutFirst(len(it.IDs))
-		if c.variant.Want.Dense {
-			it.Specs = append(it.Specs, f.row(f.dims))
-		}
-		if c.variant.Want.TokenWeights {
-			it.Specs = append(it.Specs, values(len(it.IDs)))
-		}
-		if c.variant.Want.MaxSim {
-			it.Specs = append(it.Specs, values(1))
-		}
+		it.Specs = f.specs(c.variant, len(it.IDs), 0)
 		items[i] = it
 		c.special += special
 	}
@@ -137,25 +129,26 @@ func (c *comparison) items(first, end int) ([]batch.Item, error) {
 }
 
 func (c *comparison) put(i int, r *batch.Result) error {
-	at, score := 0, 0.0
-	next := func() []float32 { at++; return floats(r[at-1]) }
-	if c.variant.Want.Dense {
-		dot := 0.0
-		for j, x := range next() {
-			dot += float64(x) * float64(c.dense[j])
+	score := 0.0
+	for k, out := range c.variant.Outputs {
+		x := floats(r[k])
+		switch out {
+		case arch.OutDense:
+			dot := 0.0
+			for j, v := range x {
+				dot += float64(v) * float64(c.dense[j])
+			}
+			score += c.weights["dense"] * dot
+		case arch.OutTokenWeights:
+			dot := 0.0
+			row := lexical(c.use.Tokenizer(), c.ids[i], x)
+			for j, id := range row.columns {
+				dot += float64(row.weights[j]) * float64(c.sparse[id])
+			}
+			score += c.weights["sparse"] * dot
+		case arch.OutMaxSim:
+			score += c.weights["colbert"] * float64(x[0]) / float64(max(1, c.rows.N))
 		}
-		score += c.weights["dense"] * dot
-	}
-	if c.variant.Want.TokenWeights {
-		dot := 0.0
-		row := lexical(c.use.Tokenizer(), c.ids[i], next())
-		for j, id := range row.columns {
-			dot += float64(row.weights[j]) * float64(c.sparse[id])
-		}
-		score += c.weights["sparse"] * dot
-	}
-	if c.variant.Want.MaxSim {
-		score += c.weights["colbert"] * float64(next()[0]) / float64(max(1, c.rows.N))
 	}
 	c.result.Scores[i] = score
 	return nil

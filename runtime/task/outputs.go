@@ -10,6 +10,7 @@ import (
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/half"
+	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/model"
@@ -115,29 +116,32 @@ func (f *forms) sparse(room int) batch.Spec {
 	return batch.Spec{DType: int32(f.weights.device), Dims: int32(room), Bytes: sparseHead + room*(4+f.weights.bits/8)}
 }
 
-// specs are the results of a text of that many tokens, of which the batch keeps some rows, in the order of arch.Want.
+// specs are the results of a text of that many tokens, of which the batch keeps some rows.
 func (f *forms) specs(v *model.Variant, tokens, rows int) []batch.Spec {
-	var out []batch.Spec
-	w := v.Want
-	if w.Dense {
-		out = append(out, f.row(f.dims))
+	out := make([]batch.Spec, len(v.Outputs))
+	kept := rows // that token vectors are read of, to fold them
+	if v.Want.Multi && v.Want.AttendKept {
+		kept = tokens
 	}
-	if w.Sparse {
-		out = append(out, f.sparse(int(v.Room.Load())))
-	}
-	if w.TokenWeights {
-		out = append(out, values(tokens))
-	}
-	if w.Multi {
-		if w.AttendKept {
-			rows = tokens
+	for i, o := range v.Outputs {
+		switch o {
+		case arch.OutDense, arch.OutMuvera:
+			out[i] = f.row(f.dims)
+		case arch.OutSparse:
+			out[i] = f.sparse(int(v.Room.Load()))
+		case arch.OutTokenWeights:
+			out[i] = values(tokens)
+		case arch.OutMulti:
+			out[i] = f.row(f.tokenDims)
+			out[i].Normalize = f.unitTokens
+			out[i].Bytes *= kept
+		case arch.OutMaxSim:
+			out[i] = values(1)
+		case arch.OutSMVE:
+			out[i] = f.sparse(roomOf(&v.Want.SMVE, kept))
 		}
-		s := f.row(f.tokenDims)
-		s.Normalize = f.unitTokens
-		s.Bytes *= rows
-		out = append(out, s)
 	}
-	return append(out, f.foldSpecs(v, rows)...)
+	return out
 }
 
 func (f *forms) row(dims int) batch.Spec {
@@ -149,29 +153,28 @@ func values(n int) batch.Spec {
 	return batch.Spec{DType: int32(engine.F32), Values: true, Bytes: 4 * n}
 }
 
-// take puts the results of text i where they belong. Its order is that of specs.
+// take puts the results of text i where they belong.
 func (e *encoding) take(i int, r *batch.Result) error {
-	w, at := e.variant.Want, 0
-	next := func() []byte { at++; return r[at-1] }
-	if w.Dense {
-		e.result.Rows[i] = next()
-	}
-	if w.Sparse {
-		if err := e.takeSparse(i, next()); err != nil {
-			return err
+	for k, o := range e.variant.Outputs {
+		data := r[k]
+		switch o {
+		case arch.OutDense, arch.OutMuvera:
+			e.result.Rows[i] = data
+		case arch.OutSparse, arch.OutSMVE:
+			if err := e.takeSparse(i, data); err != nil {
+				return err
+			}
+		case arch.OutTokenWeights:
+			e.result.Sparse[i] = e.forms.sparseOf(lexical(e.use.Tokenizer(), e.kept[i], floats(data)))
+		case arch.OutMulti:
+			bytes := max(1, e.forms.rows.bytes(e.forms.tokenDims))
+			if e.trim != nil {
+				data = e.trim(data, bytes, e.kept[i])
+			}
+			e.result.Multi[i] = Matrix{Rows: len(data) / bytes, Data: data}
 		}
 	}
-	if w.TokenWeights {
-		e.result.Sparse[i] = e.forms.sparseOf(lexical(e.use.Tokenizer(), e.kept[i], floats(next())))
-	}
-	if w.Multi {
-		data, bytes := next(), max(1, e.forms.rows.bytes(e.forms.tokenDims))
-		if e.trim != nil {
-			data = e.trim(data, bytes, e.kept[i])
-		}
-		e.result.Multi[i] = Matrix{Rows: len(data) / bytes, Data: data}
-	}
-	return e.takeFolded(i, next)
+	return nil
 }
 
 // takeSparse reads a sparse row, or notes that there was too little room for it.
