@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/sie-engine/sie/internal/api"
-	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/task"
 )
 
@@ -71,14 +70,8 @@ func ranking(scores []float64) []int {
 	return order
 }
 
-// classified refuses scores that are no numbers.
-func classified(res *task.Result) (*api.ClassifyResponse, error) {
-	for _, row := range res.Classes {
-		if slices.ContainsFunc(row, func(x float64) bool { return x-x != 0 }) {
-			return nil, errs.NonFinite(res.Model.ID, "scores")
-		}
-	}
-	return &api.ClassifyResponse{Labels: res.Labels, Scores: res.Classes, Usage: &api.Usage{InputTokens: res.Tokens}, Outcome: outcome(res)}, nil
+func classified(res *task.Result) *api.ClassifyResponse {
+	return &api.ClassifyResponse{Labels: res.Labels, Scores: res.Classes, Usage: &api.Usage{InputTokens: res.Tokens}, Outcome: outcome(res)}
 }
 
 func extracted(model string, r *api.ExtractRequest, res *task.Result) *api.ExtractResponse {

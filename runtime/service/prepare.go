@@ -14,7 +14,7 @@ type Prepared[R any] struct {
 	service *Service
 	task    *task.Prepared
 	start   time.Time
-	answer  func(*task.Result) (R, error)
+	answer  func(*task.Result) R
 }
 
 // Run answers the request. ctx bounds waiting: when it ends, its queued items are dropped and its cause is returned. Other
@@ -27,11 +27,11 @@ func (p *Prepared[R]) Run(ctx context.Context) (R, error) {
 	}
 	res.Timings.Preprocess += time.Since(p.start) - res.Timings.Total
 	res.Timings.Total = time.Since(p.start)
-	return p.answer(res)
+	return p.answer(res), nil
 }
 
 // prepare checks r for a model.
-func prepare[R any](m Model, r *task.Request, answer func(*task.Result) (R, error)) (*Prepared[R], error) {
+func prepare[R any](m Model, r *task.Request, answer func(*task.Result) R) (*Prepared[R], error) {
 	r.Model, r.Name = m.entry, m.name
 	p, err := task.Prepare(r)
 	if err != nil {
@@ -45,14 +45,14 @@ func (m Model) PrepareEncode(r *api.EncodeRequest) (*Prepared[*api.EncodeRespons
 	return prepare(m, &task.Request{Op: task.Encode, Inputs: r.Items, Field: r.Field, Options: r.Options, OutputTypes: r.OutputTypes,
 		OutputDType: r.OutputDType, Instruction: r.Instruction, IsQuery: r.IsQuery, Dimensions: r.Dimensions,
 		TruncateLeft: r.TruncateLeft},
-		func(res *task.Result) (*api.EncodeResponse, error) { return encoded(m.name, r, res), nil })
+		func(res *task.Result) *api.EncodeResponse { return encoded(m.name, r, res) })
 }
 
 // PrepareScore checks a request for scores.
 func (m Model) PrepareScore(r *api.ScoreRequest) (*Prepared[*api.ScoreResponse], error) {
 	return prepare(m, &task.Request{Op: task.Score, Query: &r.Query, Inputs: r.Items, Field: r.Field, Options: r.Options,
 		Instruction: r.Instruction, TruncateLeft: r.TruncateLeft},
-		func(res *task.Result) (*api.ScoreResponse, error) { return scored(m.name, r, res), nil })
+		func(res *task.Result) *api.ScoreResponse { return scored(m.name, r, res) })
 }
 
 // PrepareClassify checks a request for the scores of labels.
@@ -70,7 +70,7 @@ func (m Model) PrepareExtract(r *api.ExtractRequest) (*Prepared[*api.ExtractResp
 		return nil, errs.Invalidf("params.instruction", "Field 'params.instruction': model '%s' has no use for it; remove it", m.name)
 	}
 	return prepare(m, &task.Request{Op: task.Extract, Inputs: r.Items, Labels: r.Labels, Options: r.Options},
-		func(res *task.Result) (*api.ExtractResponse, error) { return extracted(m.name, r, res), nil })
+		func(res *task.Result) *api.ExtractResponse { return extracted(m.name, r, res) })
 }
 
 // Encode gives items their vectors.

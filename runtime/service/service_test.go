@@ -184,7 +184,7 @@ func TestInputsThatAreNotRead(t *testing.T) {
 // Scores come best first, equal ones in the order of the request, each with its item's place.
 func TestScoreRanks(t *testing.T) {
 	s, _ := start(t, nil, testmodels.Entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}"))
-	req := &api.ScoreRequest{Query: items("the cat")[0], Items: items("a", "the cat sat", "a", "zebra")}
+	req := &api.ScoreRequest{Query: items("the cat")[0], Items: items("a", "the cat sat", "a", "zebra"), Options: api.Options{"output_dtype": "float32"}}
 	req.Query.ID, req.Query.HasID = "q", true
 	req.Items[1].ID, req.Items[1].HasID = "one", true
 	res, err := find(t, s, "ce").Score(t.Context(), req)
@@ -197,6 +197,9 @@ func TestScoreRanks(t *testing.T) {
 		if x.Rank != rank || x.ItemID != api.ItemID(&req.Items[x.Index], x.Index) || rank > 0 && x.Score > res.Scores[rank-1].Score {
 			t.Errorf("rank %d: %+v", rank, x)
 		}
+	}
+	if len(res.Ignored) != 1 || res.Ignored[0] != "output_dtype" {
+		t.Errorf("ignored options: %v", res.Ignored)
 	}
 	if len(seen) != 4 || seen[0]+1 != seen[2] || res.QueryID != "q" || !res.HasQuery || !res.Usage.HasContent ||
 		res.Usage.ContentTokens <= 0 || res.Usage.ContentTokens >= res.Usage.InputTokens {
@@ -239,11 +242,22 @@ func TestBackend(t *testing.T) {
 	if err != nil || texts[0] != tokens[0][1].Text {
 		t.Errorf("%q, %v, want %q", texts, err, tokens[0][1].Text)
 	}
-	if _, err := b.Model("nothing"); errs.As(err).Status != 404 {
-		t.Errorf("%v", err)
-	}
 	if info, err := b.Info(mean); err != nil || !info.Loaded {
 		t.Errorf("%+v, %v", info, err)
+	}
+	tuned := testmodels.Family(t, "test/family", golden.Open(t, testmodels.Dirs[mean]).Dir, "  cls: {extends: default, adapter_options: {runtime: {pooling: cls}}}\n")
+	with, err := r.Catalog().With(tuned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.SetCatalog(with); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := b.Model("test/family:cls"); err != nil || m.Pooling != "cls" || m.MaxBatchTokens != 4096 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if _, err := b.Model("nothing"); errs.As(err).Status != 404 {
+		t.Errorf("%v", err)
 	}
 }
 
