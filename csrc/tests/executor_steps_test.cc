@@ -62,6 +62,35 @@ void sleep_on(const std::atomic<uint32_t> *, uint32_t) {
 void wake(const std::atomic<uint32_t> *, int) {}
 const sie::hooks::Hooks watching = {look, sleep_on, wake, nullptr, nullptr, nullptr, nullptr};
 
+// Looks and sleeps of executors that have nothing to do.
+std::atomic<int> idle_looks{0}, idle_sleeps{0};
+void idle_look() { idle_looks++; }
+void idle_sleep(const std::atomic<uint32_t> *, uint32_t) {
+  idle_sleeps++;
+  sched_yield();
+}
+const sie::hooks::Hooks idling = {idle_look, idle_sleep, wake, nullptr, nullptr, nullptr};
+
+// A run of two tickets that notes when each is begun; the first of them waits until it is let go.
+struct Noted : sie::Run {
+  static inline std::atomic<int> begun{0};
+  std::atomic<int> place[2] = {{-1}, {-1}};
+  std::atomic<bool> open{false};
+  Noted() {
+    work = run;
+    team = 1;
+    tickets = 2;
+  }
+  static void run(sie::Run *r, int32_t slab, int32_t, int32_t) {
+    Noted *noted = static_cast<Noted *>(r);
+    noted->place[slab].store(begun++);
+    while (slab == 0 && !noted->open.load()) sched_yield();
+  }
+  void wait_for_first() const {
+    while (place[0].load() < 0) sched_yield();
+  }
+};
+
 template <class Wait>
 void sleeps_during(const char *what, const Wait &wait) {
   Gated gated;
@@ -102,4 +131,39 @@ TEST(executors_name_the_member_of_each_ticket) {
 TEST(executors_are_waited_for_asleep) {
   sleeps_during("wait", [](sie::Executors *executors, const sie::Run *run) { executors->wait(run); });
   sleeps_during("stop", [](sie::Executors *executors, const sie::Run *) { executors->stop(); });
+}
+
+TEST(executors_sleep_when_there_is_nothing_to_do) {
+  idle_looks.store(0);
+  idle_sleeps.store(0);
+  sie::hooks::installed.store(&idling);
+  sie::Executors executors;
+  CHECK(executors.start(2, nullptr, nullptr) == SIE_OK, "cannot start");
+  while (idle_sleeps.load() == 0 && idle_looks.load() < 100000) sched_yield();
+  executors.stop();
+  sie::hooks::installed.store(nullptr);
+  CHECK(idle_sleeps.load() > 0, "looked %d times and never slept", idle_looks.load());
+}
+
+// The older of two runs whose tickets are all waiting, once in the first place of the queue and once in the second.
+TEST(executors_begin_the_older_run_first) {
+  sie::Executors executors;
+  CHECK(executors.start(1, nullptr, nullptr) == SIE_OK, "cannot start");
+  Noted first, second, third;
+  CHECK(executors.submit(&first), "refused");
+  first.wait_for_first();
+  CHECK(executors.submit(&second), "refused");
+  first.open.store(true);
+  executors.wait(&first);
+  second.wait_for_first();
+  CHECK(executors.submit(&third), "refused");
+  third.open.store(true);
+  second.open.store(true);
+  executors.wait(&second);
+  executors.wait(&third);
+  executors.stop();
+  CHECK(first.place[1].load() == 1 && second.place[0].load() == 2 && second.place[1].load() == 3 &&
+            third.place[0].load() == 4,
+        "begun as %d, %d, %d and %d", first.place[1].load(), second.place[0].load(), second.place[1].load(),
+        third.place[0].load());
 }

@@ -97,7 +97,10 @@ class _Finder:
         while first > 0:
             token = self.tokens[first - 1]
             if token.text == ")" and self.tokens[first].kind in ("name", "number"):
-                break  # if (…) call(…);
+                if not self._is_cast(token.pair):
+                    break  # if (…) call(…);
+                first = token.pair  # (char *)p + n is ((char *)p) + n
+                continue
             if 0 <= token.pair < first - 1 and token.text != "}":
                 first = token.pair
                 continue
@@ -116,6 +119,12 @@ class _Finder:
                 break
             last += 1
         return first, last
+
+    def _is_cast(self, opening):
+        """Whether the bracket, which stands in front of an operand, holds a type: that of a call or a condition has a
+        word in front of it."""
+        before = self.tokens[opening - 1]
+        return before.kind != "name" or before.text in _LEFT_WORDS
 
     def operand_end(self, i, operator):
         """End of the right operand of the operator in front of token i."""
@@ -341,7 +350,7 @@ class _Finder:
     def _numbered(self):
         seen, ids, strides = {}, set(), set()
         for kind, region, edits, statement in self.found:
-            if self._is_no_code(region[0]):
+            if self._is_no_code(region[0]) or self._only_fetches(region[0]):
                 continue
             function = self.file.function(edits[0][0])
             before = self.file.source(*region)
@@ -360,6 +369,22 @@ class _Finder:
                 self.name, function, kind, before, after, seen[key], region, edits, statement,
                 fixed, self.file.line(edits[0][0]),
             )  # fmt: skip
+
+    def _only_fetches(self, i):
+        """Of the host's sources, what only brings memory nearer, which no result tells: a function of that name, what is
+        given to a prefetch or to a variable of that name, and the loop around one."""
+        if "/" not in self.name:
+            return False
+        if re.match(r"(.*::)?(pre)?fetch_\w+$", self.file.function(i)):
+            return True
+        j = self.file.statement(i)
+        while self.tokens[j].text == "for":
+            j = self.tokens[j + 1].pair + 1
+        while self.tokens[j].text not in ("=", "+=", "(", ";", "{", "}"):
+            if "prefetch" in self.tokens[j].text:
+                return True
+            j += 1
+        return False
 
     def _is_no_code(self, i):
         """static_assert, forms chosen by `if constexpr`, extents of arrays, and what only nvcc reads."""
