@@ -82,8 +82,9 @@ bool Executors::submit(Run *run) {
   Entry &entry =
       left_of(entries_[0].tickets.load(std::memory_order_relaxed)) == 0 ? entries_[0] : entries_[1];
   entry.run.store(run, std::memory_order_relaxed);
+  if (++submitted_ == 0) submitted_ = 1;
   uint64_t state =
-      uint64_t{++submitted_} << 32 | (run->yields ? yields_bit : 0) | static_cast<uint32_t>(tickets);
+      uint64_t{submitted_} << 32 | (run->yields ? yields_bit : 0) | static_cast<uint32_t>(tickets);
   entry.tickets.store(state, std::memory_order_release);
   // Who waits in a yielding run may go on instead of taking a ticket, so then all are woken.
   events_.advance(yielding_.load(std::memory_order_relaxed) == 0 ? tickets : INT_MAX);
@@ -107,14 +108,19 @@ void Executors::finish(Run *run) {
   completed_.advance();
 }
 
-// Takes one ticket of the oldest run that yields, or does not, and does it; false when none is left.
-bool Executors::take(bool yielding, int32_t executor) {
+// Takes one ticket of the oldest run that yields, or does not, and does it; false when none is left. only, if given, is the
+// number of the run that it is to be of, and where that is 0 (no run's) receives its number.
+bool Executors::take(bool yielding, int32_t executor, uint32_t *only) {
   uint64_t states[max_runs];
   for (int i = 0; i < max_runs; i++) states[i] = entries_[i].tickets.load(std::memory_order_acquire);
   int older = static_cast<int32_t>(number_of(states[0]) - number_of(states[1])) < 0 ? 0 : 1;
   for (int i : {older, 1 - older}) {
-    if (((states[i] & yields_bit) != 0) == yielding && take_from(&entries_[i], states[i], executor))
-      return true;
+    uint32_t number = number_of(states[i]);
+    bool wanted = only == nullptr || *only == 0 || *only == number;
+    if (((states[i] & yields_bit) != 0) != yielding || !wanted) continue;
+    if (!take_from(&entries_[i], states[i], executor)) continue;
+    if (only != nullptr) *only = number;
+    return true;
   }
   return false;
 }
@@ -143,7 +149,7 @@ bool Executors::take_from(Entry *entry, uint64_t tickets, int32_t executor) {
 void Executors::loop(int32_t executor) {
   for (;;) {
     uint32_t seen = events_.load();
-    if (take(false, executor) || take(true, executor)) continue;
+    if (take(false, executor, nullptr) || take(true, executor, nullptr)) continue;
     if (stopping_.load()) return;
     events_.wait_while(seen, spin_ns);
   }

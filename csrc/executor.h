@@ -5,7 +5,7 @@
 // the oldest run that has any, so a run may start while the last slabs of the one before are still at work.
 //
 // A run that yields has long slabs. Its tickets are taken when no other run has any, and its executors look for tickets of
-// others between two blocks and wherever they wait (do_other, wait_for), do them and come back.
+// others between two blocks and wherever they wait (do_others, wait_for), do them and come back.
 //
 // Progress. A run with teams has at most as many tickets as there are executors, and an executor has at most one ticket of
 // a run. One that waits in a run which does not yield waits for members that are at work or still to be taken. Suppose one
@@ -111,7 +111,14 @@ class Executors {
 
   // For executors in tickets of yielding runs.
   // Does one ticket of a run that does not yield; false when none is to be had.
-  bool do_other(int32_t executor) { return take(false, executor); }
+  bool do_other(int32_t executor) { return take(false, executor, nullptr); }
+  // Does tickets of such a run, the first that has any, until it has none; says whether there were any. A run that comes
+  // meanwhile waits: so a yielding run does at least a block between two others, on every executor of its own.
+  bool do_others(int32_t executor) {
+    uint32_t run = 0;
+    while (take(false, executor, &run)) continue;
+    return run != 0;
+  }
   // Returns when ready() holds; does other runs' tickets until then. Who makes it hold calls notify afterwards.
   template <class Ready>
   void wait_for(int32_t executor, const Ready &ready) {
@@ -149,7 +156,7 @@ class Executors {
 
   static void *entry(void *thread);
   void loop(int32_t executor);
-  bool take(bool yielding, int32_t executor);
+  bool take(bool yielding, int32_t executor, uint32_t *only);
   bool take_from(Entry *entry, uint64_t tickets, int32_t executor);
   void finish(Run *run);
 

@@ -320,3 +320,82 @@ TEST(short_slabs_beside_long_ones_run_alone) {
           "other bits beside each other");
   }
 }
+
+namespace {
+
+// Short batches one right behind another: each is there before the executor looks for more after the one before.
+struct Stream {
+  const sie_slot *slot;            // of the short batches
+  std::atomic<bool> armed, ended;  // the next end of one is waited at, and has come
+  std::atomic<bool> go_on;
+  std::atomic<bool> in_long, both;  // the first short batch is there: the long slab's first block begins
+  std::atomic<int> blocks;          // of the long slab, since a short batch began
+  std::atomic<int> starved, begun;
+};
+Stream stream;
+thread_local bool is_executor;
+
+void stream_ticket(int32_t) {
+  is_executor = true;
+  if (stream.slot->state.load() != sie::run_started) return;
+  if (stream.begun++ > 0 && stream.blocks.load() == 0) stream.starved++;
+  stream.blocks.store(0);
+}
+
+void stream_block(int32_t, int64_t) {
+  stream.in_long.store(true);
+  while (!stream.both.load()) sched_yield();
+  stream.blocks++;
+}
+
+// The first step of an executor after a short batch is done.
+void stream_step() {
+  if (!is_executor || !stream.armed.load() || stream.slot->state.load() != sie::run_done) return;
+  stream.armed.store(false);
+  stream.ended.store(true);
+  while (!stream.go_on.load()) sched_yield();
+  stream.go_on.store(false);
+}
+
+const sie::hooks::Hooks stream_hooks = {stream_step, nullptr, nullptr,     stream_ticket,
+                                        nullptr,     nullptr, stream_block};
+
+}  // namespace
+
+TEST(long_slabs_go_on_between_any_two_short_batches) {
+  Shape shape;
+  shape.layers = 1;
+  Model m;
+  CHECK(m.open(SIE_DEVICE_CPU, SIE_ISA_AVX2, 1, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+  if (m.slots[1] == nullptr) return;
+  m.program->block_flops = 1;
+  Batch longer, other;
+  longer.add(shape, 1, 640);
+  other.add(shape, 2, 9);
+  Result want_longer = run(&m, longer), want_other = run(&m, other);
+  stream.slot = m.slots[1];
+  stream.armed = true;
+  stream.ended = stream.go_on = stream.in_long = stream.both = false;
+  stream.blocks = stream.starved = stream.begun = 0;
+  sie::hooks::installed.store(&stream_hooks);
+  CHECK(submit(&m, 0, longer) == SIE_OK, "%s", m.err.message);
+  while (!stream.in_long.load()) sched_yield();
+  CHECK(submit(&m, 1, other) == SIE_OK, "%s", m.err.message);
+  stream.both.store(true);
+  const int batches = 12;
+  for (int i = 0; i < batches; i++) {
+    while (!stream.ended.load()) sched_yield();
+    stream.ended.store(false);
+    CHECK(same_results(wait(&m, 1, other), want_other), "a short batch differs");
+    if (i + 1 < batches) {
+      CHECK(submit(&m, 1, other) == SIE_OK, "%s", m.err.message);
+      stream.armed.store(true);
+    }
+    stream.go_on.store(true);
+  }
+  CHECK(same_results(wait(&m, 0, longer), want_longer), "the long batch differs");
+  sie::hooks::installed.store(nullptr);
+  CHECK(stream.begun.load() == batches && stream.starved.load() == 0,
+        "%d short batches, %d of them with no block of the long one before", stream.begun.load(),
+        stream.starved.load());
+}
