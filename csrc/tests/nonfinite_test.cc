@@ -1,10 +1,12 @@
 // nonfinite_test.cc — which sequences a run flags because the model gave NaN or infinity for them (sie_slot_nonfinite).
 #include "nonfinite.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "device.h"
 #include "paths.h"
+#include "weight.h"
 
 using heads::Head;
 using model::Batch;
@@ -82,4 +84,100 @@ TEST(nonfinite_flags_of_no_slot) {
   int64_t offset = 7;
   CHECK(sie_slot_nonfinite(nullptr, &offset) == nullptr && offset == 0, "flags of no slot");
   CHECK(sie_slot_nonfinite(nullptr, nullptr) == nullptr, "flags of no slot");
+}
+
+namespace {
+
+// Programs with one output, and one operation alone that could say so: others beside it would flag the same sequences.
+sie_status splade_alone(Model *m, sie_value x) {
+  sie_weight *w, *bias;
+  sie_value y;
+  sie_status status = m->weight(SIE_WEIGHT_LINEAR, m->compute(), heads::vocabulary, m->hidden, 0.2f, 0, &w);
+  if (status == SIE_OK)
+    status = m->weight(SIE_WEIGHT_VECTOR, m->compute(), heads::vocabulary, 1, 0.5f, 0, &bias);
+  if (status == SIE_OK) status = sie_op_splade(m->program, x, w, bias, &y, &m->err);
+  return status == SIE_OK ? sie_op_output_sparse(m->program, y, SIE_SPARSE_LOG, 0, &m->err) : status;
+}
+
+sie_status maxsim_alone(Model *m, sie_value x) {
+  sie_weight *w;
+  sie_value y, score;
+  sie_status status = m->weight(SIE_WEIGHT_LINEAR, m->compute(), heads::reduced, m->hidden, 0.2f, 0, &w);
+  if (status == SIE_OK) {
+    status = sie_op_linear(m->program, x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &y, &m->err);
+  }
+  if (status == SIE_OK) status = sie_op_maxsim(m->program, y, 1, &score, &m->err);
+  return status == SIE_OK ? sie_op_output_values(m->program, score, 0, &m->err) : status;
+}
+
+sie_status muvera_alone(Model *m, sie_value x) {
+  sie_muvera params = {};
+  params.struct_size = sizeof params;
+  params.repetitions = 1;
+  return sie_op_output_muvera(m->program, x, &params, 0, &m->err);
+}
+
+sie_status smve_alone(Model *m, sie_value x) {
+  sie_smve params = {};
+  params.struct_size = sizeof params;
+  params.repetitions = heads::repetitions;
+  params.width = heads::width;
+  params.top = heads::top;
+  sie_weight *w;
+  sie_status status =
+      m->data(SIE_F32, heads::repetitions * heads::width, m->hidden, heads::anchors().data(), &w);
+  params.anchors = w;
+  return status == SIE_OK ? sie_op_output_smve(m->program, x, &params, 0, &m->err) : status;
+}
+
+sie_status token_rows_alone(Model *m, sie_value x) {
+  return sie_op_output_token_rows(m->program, x, 0, &m->err);
+}
+
+sie_status values_alone(Model *m, sie_value x) { return sie_op_output_values(m->program, x, 0, &m->err); }
+
+bool always(const sie_ops *) { return true; }
+
+const Head alone[] = {
+    {"splade alone", splade_alone, always, {{heads::Kind::sparse, heads::vocabulary}, {}, {}, {}}, 1, false},
+    {"maxsim alone", maxsim_alone, always, {{heads::Kind::values, 1, false, true}, {}, {}, {}}, 1, false},
+    {"muvera alone", muvera_alone, always, {{heads::Kind::rows, 64}, {}, {}, {}}, 1, false},
+    {"smve alone",
+     smve_alone,
+     always,
+     {{heads::Kind::sparse, heads::repetitions * heads::width}, {}, {}, {}},
+     1,
+     false},
+    {"token rows alone", token_rows_alone, always, {{heads::Kind::token_rows, 64}, {}, {}, {}}, 1, false},
+    {"values alone", values_alone, always, {{heads::Kind::values, 64}, {}, {}, {}}, 1, false},
+};
+
+}  // namespace
+
+TEST(nonfinite_sequences_are_flagged_by_each_operation_alone) {
+  for (const Path &path : model::machine_paths()) {
+    for (const Head &head : alone) {
+      Model m;
+      Shape shape;
+      shape.layers = 1;
+      shape.tail = head.tail;
+      CHECK(m.open(SIE_DEVICE_CPU, path.isa, 2, path.compute, shape) == SIE_OK, "%s %s: %s", head.name,
+            path.name, m.err.message);
+      if (m.slots[0] != nullptr) heads::check_nonfinite(&m, head, {0, 1, 2, 3, 4, 6, 7}, path.name);
+    }
+  }
+}
+
+TEST(nonfinite_logits_of_finite_rows_are_flagged) {
+  // A column of the vocabulary that overflows for every text.
+  Model m;
+  Shape shape;
+  shape.layers = 1;
+  shape.tail = splade_alone;
+  CHECK(m.open(SIE_DEVICE_CPU, 0, 2, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+  if (m.slots[0] == nullptr) return;
+  Batch batch = heads::batch_of(alone[0], m.shape, {1, 2, 3}, false);
+  CHECK(run(&m, batch).nonfinite == (std::vector<int32_t>{0, 0, 0}), "flagged before");
+  const_cast<float *>(m.weights.back()->vector())[17] = INFINITY;
+  CHECK(run(&m, batch).nonfinite == (std::vector<int32_t>{1, 1, 1}), "an infinite weight of a sparse row");
 }
