@@ -69,7 +69,7 @@ void idle_sleep(const std::atomic<uint32_t> *, uint32_t) {
   idle_sleeps++;
   sched_yield();
 }
-const sie::hooks::Hooks idling = {idle_look, idle_sleep, wake, nullptr, nullptr, nullptr};
+const sie::hooks::Hooks idling = {idle_look, idle_sleep, wake, nullptr, nullptr, nullptr, nullptr};
 
 // A run of two tickets that notes when each is begun; the first of them waits until it is let go.
 struct Noted : sie::Run {
