@@ -21,7 +21,6 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/server"
-	"github.com/sie-engine/sie/runtime/worker"
 	"github.com/sie-engine/sie/weights/hub"
 )
 
@@ -137,7 +136,7 @@ func (c *serveCmd) Run() error {
 	if bundle != nil {
 		opt.Bundle, opt.BundleHash = bundle.Name, selected.hash
 	}
-	s, err := server.New(&worker.Worker{Service: w}, opt)
+	s, err := server.New(w, opt)
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func appendEncode[W writer](dst []byte, w W, r *EncodeResponse) []byte {
 				break
 			}
 			if out.forgets() {
-				r.Items[i] = EncodeItem{}
+				r.Items[i].forget()
 			}
 		}
 	}
@@ -88,6 +88,20 @@ func appendEncode[W writer](dst []byte, w W, r *EncodeResponse) []byte {
 	dst = appendTiming(w.key(w.sep(dst), "timing"), w, r.Timing)
 	dst = appendUsage(dst, w, r.Usage)
 	return w.endObject(dst)
+}
+
+// forget drops what the item holds. Its parts may lie among those of other items.
+func (it *EncodeItem) forget() {
+	if it.Dense != nil {
+		*it.Dense = Dense{}
+	}
+	if it.Sparse != nil {
+		*it.Sparse = Sparse{}
+	}
+	if it.Multivector != nil {
+		*it.Multivector = Multivector{}
+	}
+	*it = EncodeItem{}
 }
 
 func appendEncodeItem[W writer](dst []byte, w W, it *EncodeItem) []byte {

@@ -14,7 +14,7 @@ import (
 	"github.com/tinylib/msgp/msgp"
 
 	"github.com/sie-engine/sie/internal/testrig"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 )
 
 // many is an encode request of n short texts.
@@ -25,7 +25,7 @@ func many(n int) string {
 // A request whose results can never be held is refused with how many could, before anything runs; that many are answered.
 // One whose results do not fit now is told to come again, and how many would.
 func TestResultsAreBounded(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) {
+	r := start(t, func(o *Options, _ *service.Options) {
 		o.MaxHeldBytes, o.DefaultModels = 4<<20, []string{model}
 	})
 	ran := func() string { return r.metric(`sie_device_batch_items_sum{model="test/mean"}`) }
@@ -75,7 +75,7 @@ func TestResultsAreBounded(t *testing.T) {
 
 // What a text turns out to need is asked for when that is known.
 func TestTokensAreBounded(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) { o.MaxHeldBytes, o.DefaultModels = 1<<20, []string{model} })
+	r := start(t, func(o *Options, _ *service.Options) { o.MaxHeldBytes, o.DefaultModels = 1<<20, []string{model} })
 	body := `{"inputs":["` + strings.Repeat("cat ", 3000) + `"]}`
 	if a := r.do("POST", "/tokenize", body); a.status != 200 || len(a.body) < 10*len(body) {
 		t.Errorf("%d, %d bytes", a.status, len(a.body))
@@ -94,7 +94,7 @@ func TestTokensAreBounded(t *testing.T) {
 // An answer has the same bytes however it is sent: as a whole, in chunks, to HTTP/1.0, in either format. Its room is given
 // back when it is written, and the connection stays usable.
 func TestAnswersOfEverySize(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) { o.AccessLog = true })
+	r := start(t, func(o *Options, _ *service.Options) { o.AccessLog = true })
 	for _, n := range []int{1, 30, 1500, 9000} {
 		for _, accept := range []string{"application/json", "application/msgpack"} {
 			body := many(n)
@@ -144,7 +144,7 @@ func TestAnswersOfEverySize(t *testing.T) {
 func TestSlowReadersOfLargeAnswers(t *testing.T) {
 	for name, leave := range map[string]bool{"never reads": false, "leaves": true} {
 		t.Run(name, func(t *testing.T) {
-			r := start(t, func(o *Options, _ *worker.Options) {
+			r := start(t, func(o *Options, _ *service.Options) {
 				if !leave {
 					o.WriteTimeout = 300 * time.Millisecond
 				}

@@ -9,11 +9,11 @@ import (
 
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/testrig"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 )
 
 // limited serves with bodies of at most 20,000 bytes.
-func limited(o *Options, _ *worker.Options) { o.Limits = api.Limits{MaxBodyBytes: 20_000} }
+func limited(o *Options, _ *service.Options) { o.Limits = api.Limits{MaxBodyBytes: 20_000} }
 
 // chunked is an encode request whose body comes in the given chunks.
 func chunked(chunks ...string) string {
@@ -28,7 +28,7 @@ func chunked(chunks ...string) string {
 
 // After a chunk that cannot be read nothing is: what follows may be anything, also what looks like a request.
 func TestNothingIsReadAfterABadChunk(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) { o.UnwantedTime = time.Hour })
+	r := start(t, func(o *Options, _ *service.Options) { o.UnwantedTime = time.Hour })
 	head := strings.Replace(post(0), "Content-Length: 0", "Transfer-Encoding: chunked", 1)
 	for name, body := range map[string]string{
 		"longer than it says":  "5\r\nabcdefg\r\n0\r\n\r\n" + getHealth,
@@ -52,7 +52,7 @@ func TestNothingIsReadAfterABadChunk(t *testing.T) {
 // Open routes, and those who have no key, do not hold a connection by a body that does not come. The clock of the bounds that
 // must not count here does not run out within the test.
 func TestUnwantedBodiesThatStall(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) {
+	r := start(t, func(o *Options, _ *service.Options) {
 		o.Keys, o.BodyStall, o.BodyTimeout, o.UnwantedTime, o.BriefTime = guarded(t, "key"), time.Hour, time.Hour, time.Hour, 50*time.Millisecond
 	})
 	stalled := "Host: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"
@@ -141,7 +141,7 @@ func TestBodiesOfAnySize(t *testing.T) {
 
 func TestSlowBodies(t *testing.T) {
 	for name, trickle := range map[string]bool{"stalls": false, "trickles": true} {
-		r := start(t, func(o *Options, w *worker.Options) {
+		r := start(t, func(o *Options, w *service.Options) {
 			limited(o, w)
 			o.BodyStall, o.BodyTimeout, o.UnwantedTime = 150*time.Millisecond, time.Hour, time.Hour
 			if trickle {
@@ -176,7 +176,7 @@ func TestSlowBodies(t *testing.T) {
 			t.Errorf("a sender that %s: %d %s after %v", name, a.status, a.body, took)
 		}
 	}
-	r := start(t, func(o *Options, w *worker.Options) {
+	r := start(t, func(o *Options, w *service.Options) {
 		limited(o, w)
 		o.BodyStall, o.BodyTimeout, o.UnwantedTime = 150*time.Millisecond, 500*time.Millisecond, time.Hour
 	})
@@ -201,7 +201,7 @@ func TestSlowBodies(t *testing.T) {
 }
 
 func TestBodiesHeldTogether(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) {
+	r := start(t, func(o *Options, _ *service.Options) {
 		o.MaxHeldBytes, o.Limits = 30_000, api.Limits{MaxBodyBytes: 25_000}
 	})
 	endless := r.dial() // refused as soon as it is too large, before it takes up what others may have
@@ -255,7 +255,7 @@ func TestExpectContinue(t *testing.T) {
 }
 
 func TestConnectionsTooMany(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) { o.MaxConns = 2 })
+	r := start(t, func(o *Options, _ *service.Options) { o.MaxConns = 2 })
 	first, second := r.dial(), r.dial()
 	for _, w := range []*wire{first, second} {
 		w.send(getHealth)

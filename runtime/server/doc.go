@@ -1,10 +1,6 @@
-// Package server is the HTTP front of a worker: native routes in msgpack and JSON, OpenAI's embeddings route, rerank for
-// Cohere's and Jina's clients, text-embeddings-inference's routes, model listings, health, metrics, status and pages.
+// Package server is the HTTP front of a service: the native routes in msgpack and JSON, model listings, health, metrics, status and
+// pages, and the routes of other APIs, which package compat has.
 //
-// Entry points: New, Serve, Shutdown; NewKeys and NewTLS for who may use it and how. One fasthttp server; a handler copies what it needs of a request before it returns
-// to fasthttp's buffers. Bodies are read within a bound each and a bound together; a client that leaves has its queued
-// items dropped; during Shutdown new work is refused with a retryable 503 while running work finishes.
-//
-// Goroutines: fasthttp's connection workers, one that watches for hang-ups, one per status socket. The package does no
-// inference, and knows models only through the worker.
+// Entry points: New, Serve, Shutdown. The shell around the routes - keys, bounds, hang-ups, draining - is package httpd's; Options
+// embeds its Options. The package does no inference, and knows models only through the service.
 package server

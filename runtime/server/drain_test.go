@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/testrig"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 )
 
 const twoTexts = `{"items":[{"text":"the cat"},{"text":"sat"}]}`
@@ -58,7 +59,7 @@ func TestHangUp(t *testing.T) {
 
 // Without hanging up nothing is cancelled, however long it takes.
 func TestRequestTimeout(t *testing.T) {
-	r := start(t, func(o *Options, w *worker.Options) { held(1000)(o, w); o.RequestTimeout = 100 * time.Millisecond })
+	r := start(t, func(o *Options, w *service.Options) { held(1000)(o, w); o.RequestTimeout = 100 * time.Millisecond })
 	began := time.Now()
 	a := r.encode(oneText)
 	if e := a.failure(t); a.status != 504 || e.Code != "DEADLINE_EXCEEDED" || !strings.Contains(e.Detail.Message, "100ms") || time.Since(began) < 90*time.Millisecond {
@@ -70,7 +71,7 @@ func TestRequestTimeout(t *testing.T) {
 }
 
 func TestFullQueueIsRetryable(t *testing.T) {
-	r := start(t, func(o *Options, w *worker.Options) { held(1000)(o, w); w.MaxQueueItems = 3 })
+	r := start(t, func(o *Options, w *service.Options) { held(1000)(o, w); w.MaxQueueItems = 3 })
 	ctx, cancel := context.WithCancel(t.Context())
 	first := make(chan error, 1)
 	go func() {
@@ -91,7 +92,7 @@ func TestFullQueueIsRetryable(t *testing.T) {
 
 // A request that would wait too long is refused before its body is read, and the code is the one that the caller retries.
 func TestSlowQueueIsRetryable(t *testing.T) {
-	r := start(t, func(o *Options, w *worker.Options) { held(2)(o, w); w.Batch.MaxBacklog, w.MaxBatchTokens = 1, 1 })
+	r := start(t, func(o *Options, w *service.Options) { held(2)(o, w); w.Batch.MaxBacklog, w.MaxBatchTokens = 1, 1 })
 	if a := r.encode(twoTexts); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
@@ -133,7 +134,7 @@ func TestFullAnswers(t *testing.T) {
 // What a full queue can't take is refused before the body is looked at: here none of the bodies could be decoded. The
 // connection stays usable, the caller gets the code that it retries, and other errors keep their place.
 func TestFullQueueRefusesAtTheHead(t *testing.T) {
-	r := start(t, func(o *Options, w *worker.Options) { held(1000)(o, w); w.MaxQueueItems = 2 })
+	r := start(t, func(o *Options, w *service.Options) { held(1000)(o, w); w.MaxQueueItems = 2 })
 	first := r.dial()
 	first.send(post(len(twoTexts)) + twoTexts)
 	r.queued(2)
@@ -229,7 +230,11 @@ func TestDrain(t *testing.T) {
 		t.Fatalf("shut down with a request running: %v", err)
 	case <-time.After(100 * time.Millisecond):
 	}
-	if _, err := r.worker.Encode(t.Context(), &worker.Request{Model: model, Texts: []string{"a"}}); err != nil { // the third text
+	m, err := r.service.Find(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Encode(t.Context(), &api.EncodeRequest{Items: []api.Item{{Text: "a", HasText: true}}}); err != nil { // the third text
 		t.Error(err)
 	}
 	if a := running.receive("POST"); a.status != 200 || len(a.encoded(t).Items) != 2 {
@@ -247,7 +252,7 @@ func TestDrain(t *testing.T) {
 // A request that has arrived on a kept connection is answered, whenever the server stops: its clients are told with the last
 // answer that there will be no other. Connections nobody uses are ended.
 func TestDrainAnswersKeptConnections(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) { o.LastBytes = time.Hour })
+	r := start(t, func(o *Options, _ *service.Options) { o.LastBytes = time.Hour })
 	var clients sync.WaitGroup
 	served, warm := make([]int, 20), make(chan struct{}, 20)
 	for i := range served {
@@ -313,7 +318,7 @@ func TestDrainRunsOutOfTime(t *testing.T) {
 
 // Clients that send half of something, or nothing, hold up the end only for a moment; those who wait for an answer get one.
 func TestDrainDoesNotWaitForSenders(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) { o.LastBytes = 200 * time.Millisecond })
+	r := start(t, func(o *Options, _ *service.Options) { o.LastBytes = 200 * time.Millisecond })
 	var senders []*wire
 	for _, half := range []string{"", "POST " + encodePath + " HTTP/1.1\r\nHost: x\r\n", post(100) + "{", post(200_000) + "{" + strings.Repeat(" ", 100_000)} {
 		w := r.dial()

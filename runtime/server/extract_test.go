@@ -8,13 +8,13 @@ import (
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/golden"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 )
 
 // besides adds models of the golden data to the rig's: id, folder, adapter, tasks.
-func besides(t *testing.T, models ...[4]string) func(*Options, *worker.Options) {
+func besides(t *testing.T, models ...[4]string) func(*Options, *service.Options) {
 	t.Helper()
-	return func(_ *Options, o *worker.Options) {
+	return func(_ *Options, o *service.Options) {
 		for _, x := range models {
 			m, _, err := catalog.ParseModel(x[0]+".yaml", fmt.Appendf(nil, `sie_id: %s
 weights_path: %s

@@ -20,7 +20,7 @@ const unhealthy = "gpu unhealthy"
 
 // livez says that the devices answer.
 func (s *Server) livez(r *httpd.Request, _ string) {
-	if s.worker.Lost() {
+	if s.service.Lost() {
 		r.Plain(503, unhealthy)
 		return
 	}
@@ -30,7 +30,7 @@ func (s *Server) livez(r *httpd.Request, _ string) {
 // readyz says that requests should be sent here.
 func (s *Server) readyz(r *httpd.Request, _ string) {
 	switch {
-	case s.worker.Lost():
+	case s.service.Lost():
 		r.Plain(503, unhealthy)
 	case !s.isReady():
 		r.Plain(503, "not ready")

@@ -6,14 +6,14 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/build"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/httpd"
 	"github.com/sie-engine/sie/runtime/metrics"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
+	"github.com/sie-engine/sie/runtime/task"
 )
 
 // call is one inference request before its body is read.
@@ -46,12 +46,12 @@ func (s *Server) inference(r *httpd.Request, c call,
 	}
 	err := r.Do(c.field, func(ctx context.Context, body []byte) {
 		var err error
-		c.model, err = f(worker.WithHold(ctx, r.Hold), body)
+		c.model, err = f(task.WithHold(ctx, r.Hold), body)
 		r.Note.Model = c.model
 		switch {
 		case err == nil:
 		case errors.Is(err, httpd.ErrClientGone):
-			s.opt.Metrics.Request(c.model, c.endpoint, metrics.Cancelled)
+			s.service.Ended(c.model, c.endpoint, service.Outcome(err, true))
 			r.SetConnectionClose()
 			r.Fail(c.kind, errs.Invalid("", "the client closed its side of the connection before the answer was ready"))
 		default:
@@ -81,7 +81,7 @@ func (s *Server) checkHeaders(r *httpd.Request) error {
 // encode answers POST /v1/encode/{model}.
 func (s *Server) encode(r *httpd.Request, model string) {
 	c := call{endpoint: "encode", kind: dialect.RouteEncode}
-	if c.full = s.full.answer(s.worker.Full(model)); c.full != nil {
+	if c.full = s.full.answer(s.service.Full(model)); c.full != nil {
 		c.model = model
 	}
 	s.inference(r, c, func(work context.Context, body []byte) (string, error) {
@@ -90,127 +90,46 @@ func (s *Server) encode(r *httpd.Request, model string) {
 		if err != nil {
 			return "", err
 		}
-		wr := &worker.Request{Model: model, Texts: make([]string, len(req.Items)), Options: req.Options,
-			OutputTypes: req.OutputTypes, OutputDType: req.OutputDType, Instruction: req.Instruction, IsQuery: req.IsQuery}
-		adapter, err := s.worker.Describe(model)
+		m, err := s.service.Find(model)
 		if err != nil {
 			return "", err
 		}
-		for i := range req.Items {
-			it := &req.Items[i]
-			if !it.HasText {
-				return adapter.ID, errs.RequiresText(adapter.Adapter.Class, i)
-			}
-			wr.Texts[i] = it.Text
-		}
-		res, err := s.worker.Encode(work, wr)
+		res, err := m.Began(start).Encode(work, req)
 		if err != nil {
-			return adapter.ID, err
+			return m.Entry().ID, err
 		}
-		res.Timings.Preprocess += time.Since(start) - res.Timings.Total
-		res.Timings.Total = time.Since(start)
-		s.writeEncode(r, model, req, res)
-		s.observe("encode", res)
-		note(r, len(req.Items), res.Tokens, req.OutputTypes, res.Timings)
-		return res.Model.ID, nil
+		f := s.success(r, &res.Outcome, res.Usage.InputTokens)
+		r.Reply(f, func(dst []byte, to *api.Sink) []byte { return api.AppendEncode(dst, to, f, res) })
+		s.served(r, "encode", len(res.Items), res.Usage.InputTokens, req.OutputTypes, &res.Outcome)
+		return res.ModelID, nil
 	})
 }
 
-func (s *Server) writeEncode(r *httpd.Request, model string, req *api.EncodeRequest, res *worker.Result) {
-	timing := res.Timings.Wire()
-	out := api.EncodeResponse{Model: model, Items: encodeItems(req, res), Timing: timing, Usage: &api.Usage{InputTokens: res.Tokens}}
-	s.setHeaders(r, res.Model, timing, res.Tokens)
-	warn(r, res.Ignored)
-	f := api.ResponseFormat(r.Header("Accept"))
-	r.Reply(f, func(dst []byte, to *api.Sink) []byte { return api.AppendEncode(dst, to, f, &out) })
-}
-
-// encodeItems puts each text's outputs under its id.
-func encodeItems(req *api.EncodeRequest, res *worker.Result) []api.EncodeItem {
-	items := make([]api.EncodeItem, len(req.Items))
-	for i := range items {
-		it := &items[i]
-		it.ID, it.HasID = req.Items[i].ID, req.Items[i].HasID
-		if res.Rows != nil {
-			it.Dense = &api.Dense{Dims: res.Dims, Values: api.Vector(res.Type, res.Rows[i])}
-		}
-		if res.Sparse != nil {
-			row := res.Sparse[i]
-			it.Sparse = &api.Sparse{Dims: res.SparseDims, Indices: api.Vector(api.Int32, row.Columns), Values: api.Vector(res.SparseType, row.Values)}
-		}
-		if res.Multi != nil {
-			m := res.Multi[i]
-			cols := res.TokenDims
-			if m.Rows > 0 {
-				cols = len(m.Data) / m.Rows / res.MultiType.Size()
-			}
-			it.Multivector = &api.Multivector{TokenDims: res.TokenDims, Values: api.Matrix(res.MultiType, m.Rows, cols, m.Data)}
-		}
-	}
-	return items
-}
-
-// setHeaders sets what every success of the native routes has.
-func (s *Server) setHeaders(r *httpd.Request, m *catalog.Resolved, timing *api.Timing, tokens int) {
+// success sets the headers that every success of the native routes has, and returns the format of the answer.
+func (s *Server) success(r *httpd.Request, o *api.Outcome, tokens int) api.Format {
 	h := &r.Response.Header
-	for _, x := range dialect.SuccessHeaders(nil, r.Caller(), build.Version, timing) {
+	for _, x := range dialect.SuccessHeaders(nil, r.Caller(), build.Version, o.Timings.Wire()) {
 		h.Set(x.Name, x.Value)
 	}
 	h.Set("X-SIE-Build", build.Version+"+"+build.Commit)
 	h.Set("X-SIE-Units-Input-Tokens", strconv.Itoa(tokens))
-	if m.Revision != "" {
-		h.Set("X-SIE-Model-Revision", m.Revision)
+	if o.Revision != "" {
+		h.Set("X-SIE-Model-Revision", o.Revision)
 	}
+	warn(r, o.Ignored)
+	return api.ResponseFormat(r.Header("Accept"))
 }
 
-// embeddings answers POST /v1/embeddings in OpenAI's dialect.
-func (s *Server) embeddings(r *httpd.Request, _ string) {
-	c := call{endpoint: "embeddings", kind: dialect.RouteOpenAI, full: s.full.answer(s.worker.AllFull()), field: "input"}
-	s.inference(r, c, func(work context.Context, body []byte) (string, error) {
-		req, err := api.DecodeEmbeddings(r.Header("Content-Type"), body, s.opt.Limits)
-		if err != nil {
-			return "", err
-		}
-		m, err := s.worker.DescribeOpenAI(req.Model)
-		if err != nil {
-			return "", err
-		}
-		res, err := s.worker.Encode(work, &worker.Request{Model: m.ID, Texts: req.Texts, Tokens: req.Tokens, Field: "input",
-			OutputTypes: []string{"dense"}, Dimensions: req.Dimensions, ForceFloat32: true})
-		if err != nil {
-			return m.ID, err
-		}
-		vectors := make([]api.Array, len(res.Rows))
-		for i, row := range res.Rows {
-			vectors[i] = api.Vector(res.Type, row)
-		}
-		named, coded, tokens := req.Model, req.Base64, res.Tokens
-		r.Reply(api.JSON, func(dst []byte, to *api.Sink) []byte {
-			return api.AppendEmbeddingsJSON(dst, to, named, vectors, coded, tokens)
-		})
-		s.observe("embeddings", res)
-		note(r, len(res.Rows), res.Tokens, []string{"dense"}, res.Timings)
-		return m.ID, nil
-	})
-}
-
-// observe counts one success.
-func (s *Server) observe(endpoint string, res *worker.Result) {
-	s.opt.Metrics.Request(res.Model.ID, endpoint, metrics.Success)
-	s.opt.Metrics.Served(res.Model.ID, endpoint, len(res.Rows), res.Tokens, res.Timings)
+// served counts and notes one success of items that took tokens.
+func (s *Server) served(r *httpd.Request, endpoint string, items, tokens int, outputs []string, o *api.Outcome) {
+	r.Note.Items, r.Note.Tokens, r.Note.Outputs, r.Note.Timings = items, tokens, outputs, o.Timings
+	s.service.Served(o.ModelID, endpoint, items, tokens, o.Timings)
 }
 
 // refuse answers with err and counts it. c.model is "" unless it is in the catalog.
 func (s *Server) refuse(r *httpd.Request, c call, err error) {
 	e := errs.As(err)
-	outcome := metrics.Error
-	switch {
-	case e.Code == errs.QueueFull:
-		outcome = metrics.QueueFull
-	case e.Status < 500:
-		outcome = metrics.Rejected
-	}
-	s.opt.Metrics.Request(c.model, c.endpoint, outcome)
+	s.service.Ended(c.model, c.endpoint, service.Outcome(err, false))
 	if e.Status >= 500 && !e.Transient() {
 		s.opt.Log.Error("request failed", "endpoint", c.endpoint, "model", c.model, "status", e.Status, "error", e)
 	} else {
@@ -222,7 +141,7 @@ func (s *Server) refuse(r *httpd.Request, c call, err error) {
 // refuseFull is refuse for want of room, which an overloaded server says thousands of times a second: the words are
 // prepared and nothing is logged.
 func (s *Server) refuseFull(r *httpd.Request, c call) {
-	s.opt.Metrics.Request(c.model, c.endpoint, metrics.QueueFull)
+	s.service.Ended(c.model, c.endpoint, metrics.QueueFull)
 	status, headers, body := c.full.Render(r.Caller(), c.kind)
 	r.Answer(status, headers, body)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/tinylib/msgp/msgp"
 
 	"github.com/sie-engine/sie/internal/build"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 )
 
 // encoded is an encode answer in JSON.
@@ -111,7 +111,7 @@ func TestNegotiation(t *testing.T) {
 }
 
 func TestErrorEnvelopes(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) { o.MachineProfile = "l4" })
+	r := start(t, func(o *Options, _ *service.Options) { o.MachineProfile = "l4" })
 	const score = `{"query":{"text":"q"},"items":[{"text":"d"}]}`
 	for _, c := range []struct {
 		path, body string

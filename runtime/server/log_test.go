@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/sie-engine/sie/internal/testrig"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 )
 
 // secret stands in every place where a client may put something.
@@ -16,7 +16,7 @@ const secret = "sekret"
 
 // No line of the log holds what a client sent, at any level, whatever is wrong with it; the access log is on.
 func TestNothingOfAClientIsLogged(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) {
+	r := start(t, func(o *Options, _ *service.Options) {
 		o.Keys, o.AccessLog, o.MachineProfile, o.DefaultModels = guarded(t, secret+"key"), true, "l4", []string{model}
 		o.CORSOrigins = []string{"https://a.example"}
 	})

@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"github.com/sie-engine/sie/runtime/engine"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 )
 
 // A lost device: the client is told to go elsewhere, and the probes tell whoever restarts the server.
 func TestLostDevice(t *testing.T) {
-	r := start(t, func(_ *Options, o *worker.Options) {
+	r := start(t, func(_ *Options, o *service.Options) {
 		o.Intercept = func(*engine.Batch) error {
 			return &engine.Error{Op: "run", Status: engine.StatusDeviceLost, Msg: "Xid 79"}
 		}

@@ -11,11 +11,11 @@ import (
 
 func (s *Server) listModels(r *httpd.Request, _ string) {
 	r.SetContentType("application/json")
-	r.SetBody(api.AppendModelsJSON(nil, s.worker.Models()))
+	r.SetBody(api.AppendModelsJSON(nil, s.service.Models()))
 }
 
 func (s *Server) getModel(r *httpd.Request, model string) {
-	info, err := s.worker.Model(model)
+	info, err := s.service.Model(model)
 	if err != nil {
 		s.refuse(r, call{endpoint: "models", kind: dialect.RouteNative}, err)
 		return

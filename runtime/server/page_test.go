@@ -18,7 +18,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 )
 
 // tab is a page in a headless browser.
@@ -277,7 +277,7 @@ func TestPageModels(t *testing.T) {
 // A server with keys: the page is there, asks for one, and then shows what it shows to everybody else.
 func TestPageWithAKey(t *testing.T) {
 	chromium := browser(t)
-	r := start(t, func(o *Options, _ *worker.Options) { o.Keys = guarded(t, "open-sesame") })
+	r := start(t, func(o *Options, _ *service.Options) { o.Keys = guarded(t, "open-sesame") })
 	b := r.browse(chromium)
 	b.until(`document.getElementById("ask").hidden === false`)
 	b.do(chromedp.SendKeys("#key", "open-sesame"), chromedp.Click("#ask button"))

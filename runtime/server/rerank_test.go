@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/sie-engine/sie/internal/errs"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 )
 
 type reranked struct {
@@ -54,7 +54,7 @@ func TestRerankDialects(t *testing.T) {
 			t.Errorf("%s: %s", c.name, a.body)
 		}
 	}
-	if f.scored[0].Options["max_seq_length"] != int64(9) || f.scored[0].Model != reranker || f.scored[3].Model != reranker {
+	if f.scored[0].Options["max_seq_length"] != int64(9) || f.models[0] != reranker || f.models[3] != reranker {
 		t.Errorf("asked %+v", f.scored)
 	}
 	// Jina's truncation and Cohere's limit on tokens reach the worker.
@@ -63,7 +63,7 @@ func TestRerankDialects(t *testing.T) {
 	if f.scored[4].Options["overflow_policy"] != "error" || f.scored[4].Field != "documents" {
 		t.Errorf("truncation: false became %+v", f.scored[4])
 	}
-	if got := strings.Join(f.scored[5].Texts, "|"); got != "one  two|x" {
+	if got := f.scored[5].Items[0].Text + "|" + f.scored[5].Items[1].Text; got != "one  two|x" {
 		t.Errorf("cut to %q", got)
 	}
 }
@@ -106,7 +106,7 @@ func TestRerankErrors(t *testing.T) {
 // A request that names no model gets the first default model that scores.
 func TestRerankDefaultModel(t *testing.T) {
 	f := &fakeTasks{}
-	r := start(t, func(o *Options, _ *worker.Options) { o.DefaultModels = []string{model, reranker} }, with(f))
+	r := start(t, func(o *Options, _ *service.Options) { o.DefaultModels = []string{model, reranker} }, with(f))
 	if got, a := r.rerank("/v1/rerank", `{"query":"a","documents":["a"]}`); a.status != 200 || got.Model != reranker {
 		t.Errorf("%d %s", a.status, a.body)
 	}

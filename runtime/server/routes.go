@@ -3,6 +3,7 @@ package server
 import (
 	"strings"
 
+	"github.com/sie-engine/sie/internal/compat"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/httpd"
@@ -12,23 +13,10 @@ import (
 // read by machines that have none. /metrics names the models in use and counts their requests and tokens; it says nothing of
 // texts, keys or clients. The pages are the same for everybody, and ask for a key themselves.
 func (s *Server) routes() []httpd.Route {
-	return []httpd.Route{
+	table := []httpd.Route{
 		{Method: "POST", Path: "/v1/encode/", Serve: s.encode, Kind: dialect.RouteEncode, Span: "encode"},
-		{Method: "POST", Path: "/v1/score/", Serve: s.score, Kind: dialect.RouteScore, Span: "score"},
+		{Method: "POST", Path: "/v1/score/", Serve: s.scores, Kind: dialect.RouteScore, Span: "score"},
 		{Method: "POST", Path: "/v1/extract/", Serve: s.extract, Kind: dialect.RouteExtract, Span: "extract"},
-		{Method: "POST", Path: "/v1/embeddings", Serve: s.embeddings, Kind: dialect.RouteOpenAI, Span: "openai_embeddings"},
-		{Method: "POST", Path: "/embeddings", Serve: s.embeddings, Kind: dialect.RouteOpenAI, Span: "openai_embeddings"},
-		{Method: "POST", Path: "/v1/rerank", Serve: s.rerank, Kind: dialect.RouteRerank, Span: "rerank"},
-		{Method: "POST", Path: "/v2/rerank", Serve: s.rerankV2, Kind: dialect.RouteCohere, Span: "rerank"},
-		{Method: "POST", Path: "/embed", Serve: s.teiEmbed, Kind: dialect.RouteTEI, Span: "tei_embed"},
-		{Method: "POST", Path: "/embed_sparse", Serve: s.teiSparse, Kind: dialect.RouteTEI, Span: "tei_embed_sparse"},
-		{Method: "POST", Path: "/embed_all", Serve: s.teiAll, Kind: dialect.RouteTEI, Span: "tei_embed_all"},
-		{Method: "POST", Path: "/rerank", Serve: s.teiRerank, Kind: dialect.RouteTEI, Span: "tei_rerank"},
-		{Method: "POST", Path: "/predict", Serve: s.teiPredict, Kind: dialect.RouteTEI, Span: "tei_predict"},
-		{Method: "POST", Path: "/similarity", Serve: s.teiSimilarity, Kind: dialect.RouteTEI, Span: "tei_similarity"},
-		{Method: "POST", Path: "/tokenize", Serve: s.teiTokenize, Kind: dialect.RouteTEI, Span: "tei_tokenize"},
-		{Method: "POST", Path: "/decode", Serve: s.teiDecode, Kind: dialect.RouteTEI, Span: "tei_decode"},
-		{Method: "POST", Path: "/", Serve: s.teiRoot, Kind: dialect.RouteTEI, Span: "tei"},
 		{Method: "GET", Path: "/info", Serve: s.teiInfo, Kind: dialect.RouteTEI},
 		{Method: "GET", Path: "/health", Serve: s.teiHealth, Kind: dialect.RouteTEI, Open: true},
 		{Method: "GET", Path: "/v1/models", Serve: s.listModels},
@@ -42,7 +30,13 @@ func (s *Server) routes() []httpd.Route {
 		{Method: "GET", Path: "/docs", Serve: s.docs, Open: true},
 		{Method: "GET", Path: "/static/", Serve: s.files, Open: true},
 		{Method: "GET", Path: "/", Serve: s.index, Open: true},
+		{Method: "POST", Path: "/", Kind: dialect.RouteTEI, Span: "tei", Serve: func(r *httpd.Request, _ string) { s.foreign(r, s.compat.Root()) }},
 	}
+	for _, route := range compat.Routes() {
+		table = append(table, httpd.Route{Method: "POST", Path: route.Path, Kind: route.Kind, Span: route.Span,
+			Serve: func(r *httpd.Request, _ string) { s.foreign(r, route) }})
+	}
+	return table
 }
 
 // outOfScope lists the reference's endpoints that this server answers with 501, and below which prefix.

@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/testrig"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 )
 
 // Every route is documented, and everything documented is a route.
@@ -151,7 +152,7 @@ func TestHTTP10AndPipelining(t *testing.T) {
 }
 
 func TestBadHeads(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) {
+	r := start(t, func(o *Options, _ *service.Options) {
 		o.HeadTimeout, o.BodyStall = 200*time.Millisecond, 150*time.Millisecond
 	})
 	for name, c := range map[string]struct {
@@ -237,7 +238,7 @@ func TestCompressedBody(t *testing.T) {
 }
 
 func TestPanicInAHandler(t *testing.T) {
-	r := start(t, nil, func(s *Server) { s.tasks = &panicking{} })
+	r := start(t, nil, func(s *Server) { s.score = panicking })
 	a := r.do("POST", scorePath, `{"query":{"text":"a"},"items":[{"text":"b"}]}`+strings.Repeat(" ", 20_000))
 	if e := a.failure(t); a.status != 500 || e.Detail.Code != "INTERNAL_ERROR" || strings.Contains(string(a.body), "boom") {
 		t.Errorf("%d %s", a.status, a.body)
@@ -296,8 +297,6 @@ func TestNothingLeaks(t *testing.T) {
 }
 
 // panicking panics instead of scoring.
-type panicking struct{ fakeTasks }
-
-func (*panicking) Score(context.Context, *worker.ScoreRequest) (*worker.Result, error) {
+func panicking(context.Context, service.Model, *api.ScoreRequest) (*api.ScoreResponse, error) {
 	panic("boom")
 }

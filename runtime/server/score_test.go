@@ -13,7 +13,7 @@ import (
 
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/testrig"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 )
 
 const scorePath = "/v1/score/" + reranker
@@ -57,7 +57,7 @@ func TestScore(t *testing.T) {
 			t.Errorf("%s: %q", name, a.header.Get(name))
 		}
 	}
-	if q := f.scored[0]; q.Query != "red cat" || len(q.Texts) != 4 || q.Instruction == nil || *q.Instruction != "find" || q.Options["score_mode"] != "dense" {
+	if q := f.scored[0]; q.Query.Text != "red cat" || len(q.Items) != 4 || q.Instruction == nil || *q.Instruction != "find" || q.Options["score_mode"] != "dense" {
 		t.Errorf("asked %+v", q)
 	}
 
@@ -84,8 +84,8 @@ func TestScore(t *testing.T) {
 }
 
 func TestScoreErrors(t *testing.T) {
-	f := &fakeTasks{}
-	r := start(t, func(o *Options, _ *worker.Options) { o.Limits.MaxScoreItems = 3 }, with(f))
+	f := &fakeTasks{prepares: true}
+	r := start(t, func(o *Options, _ *service.Options) { o.Limits.MaxScoreItems = 3 }, with(f))
 	const good = `{"query":{"text":"q"},"items":[{"text":"d"}]}`
 	for _, c := range []struct {
 		path, body string
@@ -133,12 +133,4 @@ func TestScoreIsCancelled(t *testing.T) {
 	testrig.Until(t, "the work was cancelled", func() bool {
 		return r.metric(`sie_requests_total{endpoint="score",model="acme/reranker",status="cancelled"}`) == "1"
 	})
-}
-
-// The order of an answer does not depend on how its scores are sorted.
-func TestRanking(t *testing.T) {
-	got, err := ranking("m", []float64{1, 3, 1, 2, 3, math.Copysign(0, -1), 0})
-	if err != nil || !reflect.DeepEqual(got, []int{1, 4, 3, 0, 2, 5, 6}) {
-		t.Errorf("%v, %v", got, err)
-	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/sie-engine/sie/internal/httpd"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 )
 
 func guarded(t *testing.T, keys ...string) *httpd.Keys {
@@ -26,7 +26,7 @@ func guarded(t *testing.T, keys ...string) *httpd.Keys {
 
 // Every route but the documented ones wants a key, and says so in its own words.
 func TestKeys(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) {
+	r := start(t, func(o *Options, _ *service.Options) {
 		o.Keys, o.DefaultModels = guarded(t, "first-key", "second"), []string{model}
 	})
 	open := map[string]bool{"/healthz": true, "/livez": true, "/readyz": true, "/health": true, "/metrics": true, "/": true, "/docs": true,
@@ -89,7 +89,7 @@ func TestKeys(t *testing.T) {
 
 // A browser sends its key to the status socket as a subprotocol.
 func TestKeysOnTheStatusSocket(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) { o.Keys = guarded(t, "käy"[:1]+"ey") })
+	r := start(t, func(o *Options, _ *service.Options) { o.Keys = guarded(t, "käy"[:1]+"ey") })
 	for _, c := range []struct {
 		protocols []string
 		header    http.Header
@@ -116,7 +116,7 @@ func TestKeysOnTheStatusSocket(t *testing.T) {
 }
 
 func TestRequestIDs(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) { o.AccessLog = true })
+	r := start(t, func(o *Options, _ *service.Options) { o.AccessLog = true })
 	long := strings.Repeat("i", 257)
 	for _, c := range []struct {
 		method, path, body string
@@ -155,7 +155,7 @@ func TestRequestIDs(t *testing.T) {
 }
 
 func TestCORS(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) {
+	r := start(t, func(o *Options, _ *service.Options) {
 		o.CORSOrigins, o.Keys = []string{"https://app.example"}, guarded(t, "k")
 	})
 	pre := []string{"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,content-type"}
@@ -180,7 +180,7 @@ func TestCORS(t *testing.T) {
 	if a := r.do("POST", encodePath, oneText, "Origin", "https://app.example"); a.status != 401 || a.header.Get("Access-Control-Allow-Origin") == "" {
 		t.Errorf("a script must be able to read the 401: %d %v", a.status, a.header)
 	}
-	all := start(t, func(o *Options, _ *worker.Options) { o.CORSOrigins = []string{"*"} })
+	all := start(t, func(o *Options, _ *service.Options) { o.CORSOrigins = []string{"*"} })
 	if a := all.do("GET", "/healthz", "", "Origin", "https://x"); a.header.Get("Access-Control-Allow-Origin") != "*" || a.header.Get("Vary") != "" {
 		t.Errorf("all: %v", a.header)
 	}
@@ -192,7 +192,7 @@ func TestCORS(t *testing.T) {
 
 // A browser shows what comes through a WebSocket to the scripts of any page, so the server looks whose page it is.
 func TestStatusSocketOfForeignPages(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) { o.CORSOrigins = []string{"https://app.example"} })
+	r := start(t, func(o *Options, _ *service.Options) { o.CORSOrigins = []string{"https://app.example"} })
 	for _, c := range []struct {
 		headers http.Header
 		want    int
@@ -218,7 +218,7 @@ func TestStatusSocketOfForeignPages(t *testing.T) {
 
 // Every limit that is a flag reaches the place that keeps it.
 func TestLimitsAreOptions(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) { o.MaxHeadBytes, o.MaxWatchers = 2048, 1 })
+	r := start(t, func(o *Options, _ *service.Options) { o.MaxHeadBytes, o.MaxWatchers = 2048, 1 })
 	if a := r.do("GET", "/healthz", "", "X-Long", strings.Repeat("x", 3000)); a.status != 431 || !bytes.Contains(a.body, []byte("2048")) {
 		t.Errorf("a long head: %d %s", a.status, a.body)
 	}

@@ -5,20 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"time"
-
-	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/build"
+	"github.com/sie-engine/sie/internal/compat"
 	"github.com/sie-engine/sie/internal/httpd"
 	"github.com/sie-engine/sie/runtime/metrics"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 )
 
 // Options of a server. Zero fields take the defaults in brackets, those of httpd.Options its own.
@@ -57,15 +58,16 @@ func (o *Options) Validate() error {
 	return errors.Join(all...)
 }
 
-// Server is the HTTP front of a worker. Its methods are safe for concurrent use.
+// Server is the HTTP front of a service. Its methods are safe for concurrent use.
 type Server struct {
 	opt     Options
 	http    *httpd.Server
-	worker  *worker.Worker
-	tasks   tasks                   // the worker, for what it does besides encode
-	full    fullAnswers             // what requests get that a full queue cannot take
-	metrics fasthttp.RequestHandler // the page of the series
-	watch   *httpd.Feed             // /ws/status
+	service *service.Service
+	compat  compat.API                                                                          // the routes of other APIs
+	score   func(context.Context, service.Model, *api.ScoreRequest) (*api.ScoreResponse, error) // service.Model.Score
+	full    fullAnswers                                                                         // what requests get that a full queue cannot take
+	metrics fasthttp.RequestHandler                                                             // the page of the series
+	watch   *httpd.Feed                                                                         // /ws/status
 	started time.Time
 	ready   atomic.Bool
 	bundle  atomic.Pointer[string] // SetBundleHash's, over the options'
@@ -81,17 +83,22 @@ func (s *Server) bundleHash() string {
 	return s.opt.BundleHash
 }
 
-// New returns a server in front of w that is not ready yet.
-func New(w *worker.Worker, opt Options) (*Server, error) {
+// New returns a server for the models of w that is not ready yet.
+func New(w *service.Service, opt Options) (*Server, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	opt.Product, opt.Unrouted = "sie-server/"+build.Version, unrouted
 	opt.MaxBodyBytes = int64(opt.Limits.BodyLimit())
 	opt.SpanAttributes = []attribute.KeyValue{attribute.String("machine_profile", opt.MachineProfile)}
-	s := &Server{opt: opt, worker: w, tasks: w, started: time.Now(), full: prepareFull(w.QueueLimit(), w.QueueWait()),
+	s := &Server{opt: opt, service: w, started: time.Now(), full: prepareFull(w.QueueLimit(), w.QueueWait()),
 		metrics: fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(opt.Metrics.Registry,
 			promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))}
+	s.score = func(ctx context.Context, m service.Model, r *api.ScoreRequest) (*api.ScoreResponse, error) {
+		return m.Score(ctx, r)
+	}
+	s.compat = compat.API{Backend: w.Backend(), Limits: opt.Limits, Defaults: opt.DefaultModels, Precision: w.Precision(),
+		GPU: strings.HasPrefix(w.DeviceName(), "cuda"), MaxQueued: w.QueueLimit()}
 	var err error
 	if s.http, err = httpd.New(opt.Options, s.routes()); err != nil {
 		return nil, err
@@ -104,10 +111,10 @@ func New(w *worker.Worker, opt Options) (*Server, error) {
 // Ready says that the models to be preloaded are there: /readyz answers ok from now on.
 func (s *Server) Ready() { s.ready.Store(true) }
 
-func (s *Server) isReady() bool { return s.ready.Load() && !s.http.Draining() && !s.worker.Lost() }
+func (s *Server) isReady() bool { return s.ready.Load() && !s.http.Draining() && !s.service.Lost() }
 
 // Serve answers connections of l until Shutdown.
 func (s *Server) Serve(l net.Listener) error { return s.http.Serve(l) }
 
-// Shutdown drains, as httpd.Server.Shutdown does; the worker, which is the caller's, may then be closed.
+// Shutdown drains, as httpd.Server.Shutdown does; the service, which is the caller's, may then be closed.
 func (s *Server) Shutdown(ctx context.Context) error { return s.http.Shutdown(ctx) }

@@ -23,7 +23,7 @@ import (
 	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/metrics"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 	"github.com/sie-engine/sie/weights/hub"
 )
 
@@ -41,7 +41,7 @@ type rig struct {
 
 // start serves model until the test ends, which fails when goroutines are left over. tune may change the server before
 // it serves.
-func start(t *testing.T, change func(*Options, *worker.Options), tune ...func(*Server)) *rig {
+func start(t *testing.T, change func(*Options, *service.Options), tune ...func(*Server)) *rig {
 	t.Helper()
 	_ = new(fasthttp.ResponseHeader).Header() // starts fasthttp's clock, a goroutine that stays
 	leftOver := testrig.Goroutines(t)
@@ -77,12 +77,12 @@ profiles: {default: {adapter_path: "sie_server.adapters.qwen2_flash_cross_encode
 	log := &testrig.Log{}
 	logger := newDebugLog(log)
 	series := metrics.New()
-	wo := worker.Options{Catalog: c, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute, Metrics: series, Log: logger}
+	wo := service.Options{Catalog: c, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute, Metrics: series, Log: logger}
 	so := Options{Options: httpd.Options{Log: logger, WorkerIdle: 100 * time.Millisecond}, Name: "w1", Bundle: "default", Metrics: series}
 	if change != nil {
 		change(&so, &wo)
 	}
-	w, err := worker.New(wo)
+	w, err := service.New(wo)
 	if errors.Is(err, engine.ErrNotBuilt) {
 		t.Skip("no native engine: run `make test-go`")
 	}
@@ -132,8 +132,8 @@ func newDebugLog(w io.Writer) *slog.Logger {
 }
 
 // held keeps texts in the worker's queue: no batch leaves before n wait.
-func held(n int) func(*Options, *worker.Options) {
-	return func(_ *Options, o *worker.Options) {
+func held(n int) func(*Options, *service.Options) {
+	return func(_ *Options, o *service.Options) {
 		o.Batch.MaxRequests, o.Batch.Adaptive.Disabled, o.Batch.CoalesceRatio = n, true, 1
 		o.Batch.MaxWait, o.Batch.Coalesce, o.Batch.IdleCoalesce = time.Hour, time.Hour, time.Hour
 	}
@@ -267,7 +267,7 @@ func (r *rig) queued(n int) {
 
 func (r *rig) depth() int {
 	depth := 0
-	for _, m := range r.worker.Status().Models {
+	for _, m := range r.service.Status().Models {
 		depth += m.QueueDepth
 	}
 	return depth

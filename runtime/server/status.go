@@ -18,7 +18,7 @@ func (s *Server) status(r *httpd.Request, rest string) { s.watch.Serve(r, rest) 
 func (s *Server) statusFrame() ([]byte, error) { return json.Marshal(s.statusNow()) }
 
 func (s *Server) statusNow() api.Status {
-	st := s.worker.Status()
+	st := s.service.Status()
 	m := api.Status{
 		Timestamp: float64(time.Now().UnixMicro()) / 1e6,
 		Ready:     s.isReady(), Saturated: st.Saturated,
@@ -28,7 +28,7 @@ func (s *Server) statusNow() api.Status {
 		Server: api.ServerStatus{Version: build.Version, UptimeSeconds: int(time.Since(s.started).Seconds()), PID: os.Getpid()},
 	}
 	m.Activity = api.Activity{Totals: s.opt.Metrics.Totals(), Running: s.http.Load().Running}
-	m.Activity.MemoryUsedBytes, m.Activity.MemoryTotalBytes = s.worker.HostMemory()
+	m.Activity.MemoryUsedBytes, m.Activity.MemoryTotalBytes = s.service.HostMemory()
 	if u, err := user.Current(); err == nil {
 		m.Server.User = u.Username
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/testrig"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 )
 
 func (r *rig) watch() *websocket.Conn {
@@ -31,7 +31,7 @@ func (r *rig) watch() *websocket.Conn {
 }
 
 func TestStatusFrames(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) { o.MachineProfile, o.Pool, o.BundleHash = "l4", "pool", "abc" })
+	r := start(t, func(o *Options, _ *service.Options) { o.MachineProfile, o.Pool, o.BundleHash = "l4", "pool", "abc" })
 	c := r.watch()
 	var last float64
 	var frame map[string]any
@@ -103,7 +103,7 @@ func TestStatusEndsWithTheServer(t *testing.T) {
 }
 
 func TestWatchersThatLeaveOrDoNotRead(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) {
+	r := start(t, func(o *Options, _ *service.Options) {
 		o.StatusInterval, o.StatusTimeout = time.Millisecond, 100*time.Millisecond
 	})
 	gone := func() bool { return r.Server.watch.Watchers() == 0 }
@@ -144,7 +144,7 @@ func TestWatchersThatLeaveOrDoNotRead(t *testing.T) {
 }
 
 func TestStatusIsBounded(t *testing.T) {
-	r := start(t, func(o *Options, _ *worker.Options) { o.MaxWatchers = 2 })
+	r := start(t, func(o *Options, _ *service.Options) { o.MaxWatchers = 2 })
 	r.watch()
 	second := r.watch()
 	_, resp, err := websocket.DefaultDialer.Dial("ws://"+r.addr+"/ws/status", nil)

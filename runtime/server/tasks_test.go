@@ -6,25 +6,38 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/compat"
 	"github.com/sie-engine/sie/internal/errs"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 )
 
-// fakeTasks scores by counting shared words, so that tests know every answer beforehand.
+// fakeTasks scores by counting shared words, so that tests know every answer beforehand. The rest is the service's.
 type fakeTasks struct {
+	compat.Backend // the service's
+
 	mu      sync.Mutex
-	scored  []*worker.ScoreRequest
-	classed []*worker.ClassifyRequest
+	scored  []*api.ScoreRequest
+	models  []string // asked to score or classify
+	classed []*api.ClassifyRequest
 	err     error         // returned instead of an answer
 	held    chan struct{} // if set, Score waits for it to be closed or for its context to end
 	scores  []float64     // if set, the scores
 	labels  []string
+	// prepares has Score make the service's checks first.
+	prepares bool
+	ignored  func(*api.ScoreRequest) []string // if set, the options that Score ignores
 }
 
-func (f *fakeTasks) Score(ctx context.Context, r *worker.ScoreRequest) (*worker.Result, error) {
+func (f *fakeTasks) Score(ctx context.Context, m compat.Model, r *api.ScoreRequest) (*api.ScoreResponse, error) {
 	f.mu.Lock()
-	f.scored = append(f.scored, r)
+	f.scored, f.models = append(f.scored, r), append(f.models, m.ID)
 	f.mu.Unlock()
+	if f.prepares {
+		if _, err := m.Handle.(service.Model).PrepareScore(r); err != nil {
+			return nil, err
+		}
+	}
 	if f.held != nil {
 		select {
 		case <-f.held:
@@ -35,13 +48,25 @@ func (f *fakeTasks) Score(ctx context.Context, r *worker.ScoreRequest) (*worker.
 	if f.err != nil {
 		return nil, f.err
 	}
-	res := &worker.Result{Tokens: 10 * len(r.Texts), ContentTokens: 7 * len(r.Texts),
-		Timings: worker.Timings{Total: 2 * time.Millisecond, Inference: time.Millisecond, BatchWait: time.Microsecond}}
-	for _, t := range r.Texts {
-		res.Scores = append(res.Scores, shared(r.Query, t))
+	scores := f.scores
+	if scores == nil {
+		for i := range r.Items {
+			scores = append(scores, shared(r.Query.Text, r.Items[i].Text))
+		}
 	}
-	if f.scores != nil {
-		res.Scores = f.scores
+	order, finite := api.Rank(scores)
+	if !finite {
+		return nil, errs.NonFinite(m.ID, "scores")
+	}
+	res := &api.ScoreResponse{Model: m.ID, QueryID: r.Query.ID, HasQuery: r.Query.HasID,
+		Usage: &api.Usage{InputTokens: 10 * len(r.Items), ContentTokens: 7 * len(r.Items), HasContent: true},
+		Outcome: api.Outcome{ModelID: m.ID, Revision: m.Revision,
+			Timings: api.Timings{Total: 2 * time.Millisecond, Inference: time.Millisecond, BatchWait: time.Microsecond}}}
+	if f.ignored != nil {
+		res.Ignored = f.ignored(r)
+	}
+	for rank, i := range order {
+		res.Scores = append(res.Scores, api.Score{ItemID: api.ItemID(&r.Items[i], i), Index: i, Score: scores[i], Rank: rank})
 	}
 	return res, nil
 }
@@ -56,50 +81,49 @@ func shared(a, b string) (n float64) {
 	return n
 }
 
-func (f *fakeTasks) Classify(_ context.Context, r *worker.ClassifyRequest) (*worker.Result, error) {
+func (f *fakeTasks) Classify(_ context.Context, m compat.Model, r *api.ClassifyRequest) (*api.ClassifyResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.classed = append(f.classed, r)
+	f.classed, f.models = append(f.classed, r), append(f.models, m.ID)
 	if f.err != nil {
 		return nil, f.err
 	}
-	res := &worker.Result{Labels: f.labels, Tokens: 5 * (len(r.Texts) + len(r.Pairs))}
+	res := &api.ClassifyResponse{Labels: f.labels, Usage: &api.Usage{InputTokens: 5 * len(r.Items)}, Outcome: api.Outcome{ModelID: m.ID}}
 	raw := 0.0
 	if r.RawScores {
 		raw = 100
 	}
-	for _, p := range r.Pairs {
+	for i := range r.Items {
 		row := make([]float64, len(f.labels))
-		row[0] = shared(p[0], p[1]) + raw
-		res.Classes = append(res.Classes, row)
-	}
-	for _, t := range r.Texts {
-		row := make([]float64, len(f.labels))
-		row[len(row)-1] = float64(len(t)) + raw
-		res.Classes = append(res.Classes, row)
+		if x := r.Items[i].Extra; x != nil {
+			row[0] = shared(r.Items[i].Text, *x.Second) + raw
+		} else {
+			row[len(row)-1] = float64(len(r.Items[i].Text)) + raw
+		}
+		res.Scores = append(res.Scores, row)
 	}
 	return res, nil
 }
 
 // Tokenize splits at spaces; ids are lengths.
-func (f *fakeTasks) Tokenize(_ context.Context, model string, texts []string, addSpecial bool) ([][]worker.Token, error) {
-	out := make([][]worker.Token, len(texts))
+func (f *fakeTasks) Tokenize(_ context.Context, _ compat.Model, texts []string, addSpecial bool) ([][]api.Token, error) {
+	out := make([][]api.Token, len(texts))
 	for i, t := range texts {
 		if addSpecial {
-			out[i] = append(out[i], worker.Token{ID: 101, Text: "[CLS]", Special: true})
+			out[i] = append(out[i], api.Token{ID: 101, Text: "[CLS]", Special: true})
 		}
 		at := 0
 		for _, w := range strings.Fields(t) {
 			start := at + strings.Index(t[at:], w)
 			stop := start + len(w)
 			at = stop
-			out[i] = append(out[i], worker.Token{ID: len(w), Text: w, Start: &start, Stop: &stop})
+			out[i] = append(out[i], api.Token{ID: len(w), Text: w, Start: &start, Stop: &stop})
 		}
 	}
 	return out, f.err
 }
 
-func (f *fakeTasks) Detokenize(_ context.Context, model string, ids [][]int32, skipSpecial bool) ([]string, error) {
+func (f *fakeTasks) Detokenize(_ context.Context, _ compat.Model, ids [][]int32, skipSpecial bool) ([]string, error) {
 	out := make([]string, len(ids))
 	for i, list := range ids {
 		for _, id := range list {
@@ -119,4 +143,11 @@ func (f *fakeTasks) Detokenize(_ context.Context, model string, ids [][]int32, s
 const reranker = "acme/reranker"
 
 // with puts f behind the server.
-func with(f *fakeTasks) func(*Server) { return func(s *Server) { s.tasks = f } }
+func with(f *fakeTasks) func(*Server) {
+	return func(s *Server) {
+		f.Backend, s.compat.Backend = s.compat.Backend, f
+		s.score = func(ctx context.Context, m service.Model, r *api.ScoreRequest) (*api.ScoreResponse, error) {
+			return f.Score(ctx, compat.Model{ID: m.Entry().ID, Revision: m.Entry().Revision, Handle: m}, r)
+		}
+	}
+}

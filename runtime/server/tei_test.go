@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"math"
 	"slices"
@@ -9,13 +8,12 @@ import (
 	"testing"
 
 	"github.com/sie-engine/sie/catalog"
-	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/errs"
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 )
 
-func defaults(ids ...string) func(*Options, *worker.Options) {
-	return func(o *Options, _ *worker.Options) { o.DefaultModels = ids }
+func defaults(ids ...string) func(*Options, *service.Options) {
+	return func(o *Options, _ *service.Options) { o.DefaultModels = ids }
 }
 
 func (a answer) into(t *testing.T, v any) {
@@ -88,7 +86,7 @@ func TestTEITasks(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want %s", c.path, c.body, a.status, a.body, c.want)
 		}
 	}
-	if p := f.classed[0].Pairs; len(p) != 3 || p[1] != [2]string{"red cat", "red cat"} || !f.classed[1].RawScores {
+	if p := f.classed[0].Items; len(p) != 3 || p[1].Text != "red cat" || *p[1].Extra.Second != "red cat" || !f.classed[1].RawScores {
 		t.Errorf("asked %+v", f.classed)
 	}
 	if f.classed[0].Field != "texts" {
@@ -128,7 +126,7 @@ func TestTEILeftTruncation(t *testing.T) {
 	if !slices.Equal(sims[0], sims[1]) {
 		t.Errorf("/similarity: %v", sims)
 	}
-	sparse := start(t, func(o *Options, w *worker.Options) {
+	sparse := start(t, func(o *Options, w *service.Options) {
 		besides(t, [4]string{"acme/sparse", "splade-bert", "splade_flash", "{encode: {sparse: {dim: 101}}}"})(o, w)
 		o.DefaultModels = []string{"acme/sparse"}
 	})
@@ -209,7 +207,7 @@ func TestTEIInfoAndHealth(t *testing.T) {
 // The task comes before the order of the default models: /predict asks a classifier even if a reranker stands before it.
 func TestTEIDefaultModels(t *testing.T) {
 	f := &fakeTasks{labels: []string{"a"}}
-	r := start(t, func(o *Options, w *worker.Options) {
+	r := start(t, func(o *Options, w *service.Options) {
 		m, _, err := catalog.ParseModel("moods.yaml", []byte("sie_id: acme/moods\nhf_id: acme/moods\ntasks: {extract: {}}\nmax_sequence_length: 40\n"+
 			`profiles: {default: {adapter_path: "sie_server.adapters.sequence_classification:X", max_batch_tokens: 4096}}`))
 		if err == nil {
@@ -222,7 +220,7 @@ func TestTEIDefaultModels(t *testing.T) {
 	}, with(f))
 	r.do("POST", "/predict", `{"inputs":"x"}`)
 	r.do("POST", "/rerank", `{"query":"x","texts":["y"]}`)
-	if len(f.classed) != 2 || f.classed[0].Model != "acme/moods" || f.classed[1].Model != reranker {
+	if len(f.classed) != 2 || f.models[0] != "acme/moods" || f.models[1] != reranker {
 		t.Errorf("asked %+v", f.classed)
 	}
 	var info struct {
@@ -243,23 +241,5 @@ func TestTEIWithoutDefaultModel(t *testing.T) {
 	}
 	if a := r.do("GET", "/info", ""); a.status != 404 || !strings.Contains(string(a.body), "--default-model") {
 		t.Errorf("/info: %d %s", a.status, a.body)
-	}
-}
-
-// What the worker gives, as TEI writes it.
-func TestTEIOutputs(t *testing.T) {
-	le := func(values ...float32) (b []byte) {
-		for _, v := range values {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-		}
-		return b
-	}
-	res := &worker.Result{SparseType: api.Float32, SparseDims: 9, Sparse: []worker.Sparse{{Columns: []byte{7, 0, 0, 0}, Values: le(0.5)}, {}},
-		MultiType: api.Float32, TokenDims: 2, Multi: []worker.Matrix{{Rows: 2, Data: le(1, 2, 3, 4)}, {}}}
-	if got := string(api.AppendTEISparse(nil, nil, sparseRows(res))); got != `[[{"index":7,"value":0.5}],[]]` {
-		t.Errorf("sparse %s", got)
-	}
-	if got := string(api.AppendTEIAll(nil, nil, tokenRows(res))); got != `[[[1.0,2.0],[3.0,4.0]],[]]` {
-		t.Errorf("all %s", got)
 	}
 }

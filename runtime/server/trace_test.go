@@ -6,14 +6,14 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/runtime/service"
 )
 
 // Spans have the reference's names and attributes (server.md 1.14), belong to the caller's trace, and hold no text.
 func TestSpans(t *testing.T) {
 	memory := tracetest.NewInMemoryExporter()
 	p := trace.NewTracerProvider(trace.WithSyncer(memory))
-	r := start(t, func(o *Options, _ *worker.Options) {
+	r := start(t, func(o *Options, _ *service.Options) {
 		o.Tracer, o.MachineProfile, o.DefaultModels = p.Tracer("t"), "l4", []string{model}
 	}, with(&fakeTasks{}))
 	const parent = "4bf92f3577b34da6a3ce929d0e0e4736"

@@ -1,12 +1,11 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/sie-engine/sie/runtime/worker"
+	"github.com/sie-engine/sie/internal/api"
 )
 
 func TestWarningIsBounded(t *testing.T) {
@@ -24,19 +23,13 @@ func TestWarningIsBounded(t *testing.T) {
 	}
 }
 
-// ignoring answers as a worker that ignored two options.
-type ignoring struct{ fakeTasks }
-
-func (f *ignoring) Score(ctx context.Context, r *worker.ScoreRequest) (*worker.Result, error) {
-	res, err := f.fakeTasks.Score(ctx, r)
-	if err == nil && len(r.Options) > 0 {
-		res.Ignored = []string{"normalize", "top_k"}
-	}
-	return res, err
-}
-
 func TestIgnoredOptionsAreNamed(t *testing.T) {
-	r := start(t, nil, func(s *Server) { s.tasks = &ignoring{} })
+	r := start(t, nil, with(&fakeTasks{ignored: func(r *api.ScoreRequest) []string {
+		if len(r.Options) > 0 {
+			return []string{"normalize", "top_k"}
+		}
+		return nil
+	}}))
 	for path, body := range map[string]string{
 		scorePath:    `{"query":{"text":"a"},"items":[{"text":"b"}],"options":{"normalize":true}}`,
 		"/v1/rerank": `{"model":"` + reranker + `","query":"a","documents":["b"],"options":{"normalize":true}}`,

@@ -1,0 +1,196 @@
+package compat
+
+import (
+	"context"
+	"slices"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/dialect"
+	"github.com/sie-engine/sie/internal/errs"
+)
+
+// API answers requests of other APIs over a Backend. Its fields do not change once it is used.
+type API struct {
+	Backend  Backend
+	Limits   api.Limits
+	Defaults []string // model ids, for requests that name none: the first that fits the task answers
+
+	Precision string // what models run in, for TEI's /info: fp32, bf16, …
+	GPU       bool   // for TEI's headers
+	MaxQueued int    // items that wait at most, for TEI's /info
+}
+
+// Route is one route of another API, with method POST and a JSON answer.
+type Route struct {
+	Path     string
+	Kind     dialect.RouteKind // how its errors are written
+	Span     string            // its name in traces
+	Endpoint string            // its name in metrics
+	Field    string            // what its clients call the items of a request
+
+	outputs []string // TEI's: what the default model is to give
+	tei     bool     // its requests name no model
+	serve   func(c *call) error
+}
+
+// Routes returns all of them. POST / is not among them: see API.Root.
+func Routes() []*Route { return routes }
+
+var (
+	embed       = &Route{Path: "/embed", Kind: dialect.RouteTEI, Span: "tei_embed", Endpoint: "embed", Field: "inputs", outputs: []string{"dense"}, tei: true, serve: (*call).teiEmbed}
+	embedSparse = &Route{Path: "/embed_sparse", Kind: dialect.RouteTEI, Span: "tei_embed_sparse", Endpoint: "embed_sparse", Field: "inputs", outputs: []string{"sparse"}, tei: true, serve: (*call).teiSparse}
+	teiRerank   = &Route{Path: "/rerank", Kind: dialect.RouteTEI, Span: "tei_rerank", Endpoint: "rerank", Field: "texts", outputs: []string{"score"}, tei: true, serve: (*call).teiRerank}
+	predict     = &Route{Path: "/predict", Kind: dialect.RouteTEI, Span: "tei_predict", Endpoint: "predict", Field: "inputs", outputs: []string{"json", "score"}, tei: true, serve: (*call).teiPredict}
+
+	routes = []*Route{
+		{Path: "/v1/embeddings", Kind: dialect.RouteOpenAI, Span: "openai_embeddings", Endpoint: "embeddings", Field: "input", serve: (*call).embeddings},
+		{Path: "/embeddings", Kind: dialect.RouteOpenAI, Span: "openai_embeddings", Endpoint: "embeddings", Field: "input", serve: (*call).embeddings},
+		{Path: "/v1/rerank", Kind: dialect.RouteRerank, Span: "rerank", Endpoint: "rerank", Field: "documents", serve: (*call).rerankV1},
+		{Path: "/v2/rerank", Kind: dialect.RouteCohere, Span: "rerank", Endpoint: "rerank", Field: "documents", serve: (*call).rerankV2},
+		embed, embedSparse,
+		{Path: "/embed_all", Kind: dialect.RouteTEI, Span: "tei_embed_all", Endpoint: "embed_all", Field: "inputs", outputs: []string{"multivector"}, tei: true, serve: (*call).teiAll},
+		teiRerank, predict,
+		{Path: "/similarity", Kind: dialect.RouteTEI, Span: "tei_similarity", Endpoint: "similarity", Field: "inputs", outputs: []string{"dense"}, tei: true, serve: (*call).teiSimilarity},
+		{Path: "/tokenize", Kind: dialect.RouteTEI, Span: "tei_tokenize", Endpoint: "tokenize", Field: "inputs", tei: true, serve: (*call).teiTokenize},
+		{Path: "/decode", Kind: dialect.RouteTEI, Span: "tei_decode", Endpoint: "decode", Field: "ids", tei: true, serve: (*call).teiDecode},
+	}
+)
+
+// Root returns the route that POST / stands for: what the first default model is for, as TEI has it.
+func (a *API) Root() *Route {
+	if len(a.Defaults) > 0 {
+		if m, err := a.Backend.Model(a.Defaults[0]); err == nil {
+			switch t := teiType(&m); {
+			case t.Reranker != nil:
+				return teiRerank
+			case t.Embedding != nil && t.Embedding.Pooling == "splade":
+				return embedSparse
+			case t.Classifier != nil:
+				return predict
+			}
+		}
+	}
+	return embed
+}
+
+// Call is one request before its body is read.
+type Call struct {
+	// Named says that the body names the model. Else Model is the one that will answer, "" where there is none.
+	Named bool
+	Model string
+
+	api   *API
+	route *Route
+	err   error // why there is no model
+}
+
+// Begin finds the model of a request as far as its route tells.
+func (a *API) Begin(route *Route) Call {
+	c := Call{Named: !route.tei, api: a, route: route}
+	if route.tei {
+		c.Model, c.err = a.defaultModel(route.outputs...)
+	}
+	return c
+}
+
+// Reply is what a request comes to.
+type Reply struct {
+	Body    api.Answer // in JSON
+	Headers []dialect.Header
+	Items   int
+	Tokens  int      // read by the model
+	Outputs []string // of the model, for logs
+	// Outcome has the ModelID also where the request fails, once the model is known.
+	api.Outcome
+}
+
+// Serve answers a request with a body. Errors are *errs.Error, or the cause of ctx's end; reply then has the model's id at most.
+// ctx is the one that Backend's methods get.
+func (c Call) Serve(ctx context.Context, contentType string, body []byte, reply *Reply) error {
+	if c.err != nil {
+		return c.err
+	}
+	run := call{API: c.api, ctx: ctx, route: c.route, contentType: contentType, body: body, reply: reply}
+	if c.route.tei {
+		var err error
+		if run.model, err = c.api.Backend.Model(c.Model); err != nil {
+			return err
+		}
+		reply.ModelID = run.model.ID
+	}
+	return c.route.serve(&run)
+}
+
+// call is one request with its body. It belongs to one goroutine.
+type call struct {
+	*API
+	ctx         context.Context
+	route       *Route
+	model       Model // TEI's; others find theirs in the body
+	contentType string
+	body        []byte
+	reply       *Reply
+}
+
+// done says what the request came to.
+func (c *call) done(items, tokens int, t api.Timings, body api.Answer) error {
+	r := c.reply
+	r.Items, r.Tokens, r.Timings, r.Body = items, tokens, t, body
+	return nil
+}
+
+// wishes are those of a request whose items are named as the route's clients do.
+func (c *call) wishes(left bool) api.Wishes {
+	return api.Wishes{Field: c.route.Field, TruncateLeft: left}
+}
+
+// items are those of a request for texts, or for lists of token ids.
+func items(texts []string, tokens [][]int32) []api.Item {
+	out := make([]api.Item, len(texts)+len(tokens))
+	for i, text := range texts {
+		out[i].Text, out[i].HasText = text, true
+	}
+	extras := make([]api.ItemExtra, len(tokens))
+	for i, ids := range tokens {
+		extras[i].Tokens = ids
+		out[len(texts)+i].Extra = &extras[i]
+	}
+	return out
+}
+
+// vectors are the dense vectors of an answer.
+func vectors(res *api.EncodeResponse) []api.Array {
+	out := make([]api.Array, len(res.Items))
+	for i := range out {
+		out[i] = res.Items[i].Dense.Values
+	}
+	return out
+}
+
+// scorer returns a model that scores, or why there is none. The model is known where its id is.
+func scorer(id string, find func(string) (Model, error)) (Model, error) {
+	m, err := find(id)
+	if err == nil && !m.has("score") {
+		err = errs.NoScoring(id)
+	}
+	return m, err
+}
+
+func (m *Model) has(output string) bool { return slices.Contains(m.Outputs, output) }
+
+// defaultModel is the first of the default models that gives the first of outputs that any of them gives, or the first of
+// all, whose refusal then says what is wrong.
+func (a *API) defaultModel(outputs ...string) (string, error) {
+	for _, o := range outputs {
+		for _, id := range a.Defaults {
+			if m, err := a.Backend.Model(id); err == nil && m.has(o) {
+				return id, nil
+			}
+		}
+	}
+	if len(a.Defaults) == 0 {
+		return "", errs.UnknownModel("The request names no model and the server has no default: " +
+			"name one, or start the server with --default-model")
+	}
+	return a.Defaults[0], nil
+}

@@ -1,0 +1,174 @@
+package compat
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/errs"
+)
+
+// teiRerank answers POST /rerank. A cross-encoder's score is the sigmoid of its logit whatever its own activation is, or the
+// logit itself for raw_scores; a model without such a head scores as on /v1/score.
+func (c *call) teiRerank() error {
+	start := time.Now()
+	req, err := api.DecodeTEIRerank(c.body, c.Limits)
+	if err != nil {
+		return err
+	}
+	options, err := teiOptions(&req.TEIOptions)
+	if err != nil {
+		return err
+	}
+	if !c.model.has("score") {
+		return noReranker(c.model.ID)
+	}
+	scores, tokens, outcome, err := c.teiScores(req, options)
+	if err != nil {
+		return err
+	}
+	ranks := make([]api.TEIRank, len(scores))
+	for rank, s := range scores {
+		ranks[rank] = api.TEIRank{Index: s.Index, Score: s.Score}
+		if req.ReturnText {
+			ranks[rank].Text = &req.Texts[s.Index]
+		}
+	}
+	outcome.Timings.Total = time.Since(start)
+	c.teiHeaders(chars(req.Texts...)+len(req.Texts)*chars(req.Query), tokens, &outcome.Timings)
+	return c.done(len(ranks), tokens, outcome.Timings, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIRanks(dst, to, ranks) })
+}
+
+// noReranker is TEI's error for a model of another kind.
+func noReranker(model string) error {
+	e := errs.NoScoring(model)
+	e.Message, e.Status = "model is not a re-ranker model", http.StatusFailedDependency
+	return e
+}
+
+// teiScores returns one score per text, best first.
+func (c *call) teiScores(req *api.TEIRerankRequest, options api.Options) (scores []api.Score, tokens int, o *api.Outcome, err error) {
+	if !c.model.CrossEncoder {
+		res, err := c.Backend.Score(c.ctx, c.model, &api.ScoreRequest{Query: api.Item{Text: req.Query, HasText: true}, Items: items(req.Texts, nil),
+			Options: options, Wishes: c.wishes(req.Left)})
+		if err != nil {
+			return nil, 0, nil, err
+		}
+		return res.Scores, res.Usage.InputTokens, &res.Outcome, nil
+	}
+	pairs := make([]pair, len(req.Texts))
+	for i, text := range req.Texts {
+		pairs[i] = pair{req.Query, text}
+	}
+	res, err := c.Backend.Classify(c.ctx, c.model, &api.ClassifyRequest{Items: paired(pairs), RawScores: req.RawScores, Options: options,
+		Wishes: c.wishes(req.Left)})
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	values := make([]float64, len(pairs))
+	for i, row := range res.Scores {
+		if len(row) != 1 {
+			return nil, 0, nil, noReranker(c.model.ID)
+		}
+		values[i] = row[0]
+	}
+	order, finite := api.Rank(values)
+	if !finite {
+		return nil, 0, nil, errs.NonFinite(c.model.ID, "scores")
+	}
+	scores = make([]api.Score, len(order))
+	for rank, i := range order {
+		scores[rank] = api.Score{Index: i, Score: values[i], Rank: rank}
+	}
+	return scores, res.Usage.InputTokens, &res.Outcome, nil
+}
+
+// pair is two texts that are read together, as a cross-encoder does.
+type pair struct{ first, second string }
+
+// paired are the items of pairs.
+func paired(pairs []pair) []api.Item {
+	out, extras := make([]api.Item, len(pairs)), make([]api.ItemExtra, len(pairs))
+	for i := range pairs {
+		extras[i].Second = &pairs[i].second
+		out[i] = api.Item{Text: pairs[i].first, HasText: true, Extra: &extras[i]}
+	}
+	return out
+}
+
+// teiPredict answers POST /predict: every label's score, best first, per sequence.
+func (c *call) teiPredict() error {
+	start := time.Now()
+	req, err := api.DecodeTEIPredict(c.body, c.Limits)
+	if err != nil {
+		return err
+	}
+	options, err := teiOptions(&req.TEIOptions)
+	if err != nil {
+		return err
+	}
+	if _, given := options["is_query"]; given {
+		return errs.UnsupportedField("prompt_name", "`prompt_name` is not supported by /predict")
+	}
+	out := make([][]api.TEIPrediction, len(req.Inputs))
+	var tokens, characters int
+	var sum api.Timings
+	for _, pairs := range []bool{false, true} {
+		n, t, err := c.predictSome(req, options, pairs, out)
+		if err != nil {
+			return err
+		}
+		tokens += n
+		sum.Tokenize, sum.BatchWait, sum.Inference = sum.Tokenize+t.Tokenize, sum.BatchWait+t.BatchWait, sum.Inference+t.Inference
+	}
+	for _, q := range req.Inputs {
+		characters += chars(q.Text, q.Second)
+	}
+	sum.Total = time.Since(start)
+	c.teiHeaders(characters, tokens, &sum)
+	batch := req.Batch
+	return c.done(len(req.Inputs), tokens, sum, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIPredictions(dst, to, batch, out) })
+}
+
+// predictSome fills out for the inputs that are pairs, or for those that are not.
+func (c *call) predictSome(req *api.TEIPredictRequest, options api.Options, isPair bool, out [][]api.TEIPrediction) (tokens int, t api.Timings, err error) {
+	var texts []string
+	var pairs []pair
+	var at []int
+	for i, q := range req.Inputs {
+		switch {
+		case q.Pair != isPair:
+			continue
+		case isPair:
+			pairs = append(pairs, pair{q.Text, q.Second})
+		default:
+			texts = append(texts, q.Text)
+		}
+		at = append(at, i)
+	}
+	if len(at) == 0 {
+		return 0, t, nil
+	}
+	list := items(texts, nil)
+	if isPair {
+		list = paired(pairs)
+	}
+	res, err := c.Backend.Classify(c.ctx, c.model, &api.ClassifyRequest{Items: list, RawScores: req.RawScores, Options: options, Wishes: c.wishes(req.Left)})
+	if err != nil {
+		return 0, t, err
+	}
+	for k, row := range res.Scores {
+		if _, finite := api.Rank(row); !finite {
+			return 0, t, errs.NonFinite(c.model.ID, "scores")
+		}
+		list := make([]api.TEIPrediction, len(row))
+		for i, score := range row {
+			list[i] = api.TEIPrediction{Score: score, Label: res.Labels[i]}
+		}
+		slices.SortStableFunc(list, func(a, b api.TEIPrediction) int { return cmp.Compare(b.Score, a.Score) })
+		out[at[k]] = list
+	}
+	return res.Usage.InputTokens, res.Timings, nil
+}
