@@ -22,11 +22,11 @@ from pathlib import Path
 
 import machine
 import records
-from served import free_port
+from racers import die_with_parent
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = "a text that every model reads in its own way"
-PATIENCE = 60  # seconds for one request, with all its tries
+PATIENCE = 600  # seconds for one request with all its tries, or for a start: after that a server counts as hung
 ENTRY = """\
 sie_id: {model}
 weights_path: {weights}
@@ -71,27 +71,28 @@ def make_models(source, count, into):
 
 class Server:
     def __init__(self, binary, entries, into, *flags):
-        self.port, self.log = free_port(), into / f"server-{time.monotonic_ns()}.log"
+        self.log = into / f"server-{time.monotonic_ns()}.log"
         with open(self.log, "wb") as out:
             self.process = subprocess.Popen(
-                [binary, "serve", "--host", "127.0.0.1", "-p", str(self.port), "--models-dir", entries, "--no-hf-fallback", *flags],
+                [binary, "serve", "--host", "127.0.0.1", "-p", "0", "--models-dir", entries, "--no-hf-fallback", *flags],
                 stdout=out,
                 stderr=out,
+                preexec_fn=die_with_parent,
             )
 
     def __enter__(self):
-        for _ in range(1500):
-            try:
-                if self.get("/readyz")[0] == 200:
-                    return self
-            except OSError:
-                time.sleep(0.02)
-        self.process.kill()
-        raise Wrong(f"the server did not become ready: {self.log.read_text()}")
+        until = time.monotonic() + PATIENCE
+        while not (ready := re.search(r"msg=ready url=\S+:(\d+)", self.log.read_text())):
+            if self.process.poll() is not None or time.monotonic() > until:
+                self.process.kill()
+                raise Wrong(f"the server did not become ready: {self.log.read_text()}")
+            time.sleep(0.02)
+        self.port = int(ready[1])
+        return self
 
     def __exit__(self, *_):
         self.process.terminate()
-        if self.process.wait(60) != 0:
+        if self.process.wait(PATIENCE) != 0:
             raise Wrong(f"the server ended with {self.process.returncode}")
 
     def get(self, path):
