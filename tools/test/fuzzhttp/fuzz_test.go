@@ -3,6 +3,7 @@
 package fuzzhttp
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -217,8 +219,17 @@ func (p *process) send(l load) (answers int, err error) {
 		_, _ = c.Write(l.bytes) // the server may end it early
 	}()
 	defer func() { c.Close(); <-wrote }()
-	closing := false
+	closing, asked := false, l.answers >= 0
 	for {
+		if !asked && quiet(c, br) {
+			// A damaged length may have made the last request a part of the body before it: the connection waits for another one.
+			select {
+			case <-wrote:
+				asked = true
+				_, _ = io.WriteString(c, last)
+			default:
+			}
+		}
 		resp, err := http.ReadResponse(br, &http.Request{Method: "POST"})
 		switch {
 		case err == nil:
@@ -245,6 +256,14 @@ func (p *process) send(l load) (answers int, err error) {
 		}
 		answers, closing = answers+1, closing || resp.Close
 	}
+}
+
+// quiet reports whether nothing comes for a while, which takes nothing from what comes later.
+func quiet(c net.Conn, br *bufio.Reader) bool {
+	_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_, err := br.Peek(1)
+	_ = c.SetReadDeadline(time.Now().Add(patience))
+	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 func isReset(err error) bool {
