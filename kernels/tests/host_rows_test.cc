@@ -1,0 +1,207 @@
+// host_rows_test.cc — row kernels of every CPU table: types they have no form for are refused and nothing is written;
+// optional operands of a layernorm one at a time, and in place.
+#include <string.h>
+
+#include "common/dtype.h"
+#include "harness.h"
+
+using namespace harness;
+
+namespace {
+
+constexpr int64_t rows = 3, columns = 33;
+const int32_t row_count = rows;
+
+// Elements of any type, with a scale and a zero point for each row.
+struct Operand {
+  Array<uint8_t> bytes = Array<uint8_t>(rows * columns * 4, 0xff);
+  Array<float> scale = Array<float>(rows, 1.0f);
+  Array<int32_t> zero = Array<int32_t>(rows, 0);
+  int32_t dtype;
+
+  explicit Operand(int32_t type) : dtype(type) {}
+  sie_tensor tensor(int32_t group = -1) {
+    sie_tensor t = {};
+    t.p = bytes.data();
+    t.ld = columns;
+    t.dtype = dtype;
+    t.scale = scale.data();
+    t.zero = zero.data();
+    t.scale_group = group;
+    return t;
+  }
+  void fill(uint32_t seed) {
+    Random random(seed);
+    for (int64_t i = 0; i < rows * columns; i++) set(i, random.real());
+  }
+  void set(int64_t i, float x) {
+    const uint16_t half = sie_bf16_from_f32(x);
+    if (dtype == SIE_F32) memcpy(bytes.data() + 4 * i, &x, 4);
+    if (dtype == SIE_BF16) memcpy(bytes.data() + 2 * i, &half, 2);
+  }
+  float f32(int64_t i) const {
+    float x;
+    memcpy(&x, bytes.data() + 4 * i, 4);
+    return x;
+  }
+  bool untouched() const {
+    for (uint8_t byte : bytes) {
+      if (byte != 0xff) return false;
+    }
+    return true;
+  }
+};
+
+sie_op_bounds bounds_of(int32_t kind) {
+  sie_op_bounds b = {};
+  b.kind = kind;
+  b.rows = b.seqs = rows;
+  b.c = columns;
+  b.max_len = 1;
+  return b;
+}
+
+std::vector<const sie_ops *> host_tables() {
+  std::vector<const sie_ops *> tables;
+  for (const sie_ops *ops : backends()) {
+    if (stream_of(ops) == nullptr) tables.push_back(ops);
+  }
+  return tables;
+}
+
+template <class Args>
+void refuses(const sie_ops *ops, sie_status (*entry)(const Args *, const sie_share *), int32_t kind,
+             const Args &args, const Operand &output, const char *what) {
+  Scratch scratch(ops, bounds_of(kind));
+  const sie_share share = scratch.share(0, 1);
+  const sie_status status = entry(&args, &share);
+  CHECK(status == SIE_UNSUPPORTED && output.untouched(), "%s: %s: status %d", ops->name, what, status);
+}
+
+// A plain layernorm of f32, for others to change.
+struct LayerNorm {
+  Operand x{SIE_F32}, y{SIE_F32}, other{SIE_F32};
+  Array<float> gamma = Array<float>(columns, 1.5f), bias = Array<float>(columns, 0.0f);
+  sie_layernorm_args args = {};
+
+  LayerNorm() {
+    x.fill(1);
+    other.fill(2);
+    Random random(3);
+    for (int64_t i = 0; i < columns; i++) bias[static_cast<size_t>(i)] = random.real();
+    args.rows = {rows, &row_count};
+    args.c = columns;
+    args.x = x.tensor();
+    args.y = y.tensor();
+    args.gamma = gamma.data();
+    args.eps = 1e-5f;
+    args.norm = SIE_NORM_LAYER;
+  }
+  std::vector<uint8_t> run(const sie_ops *ops) {
+    Scratch scratch(ops, bounds_of(SIE_OP_LAYERNORM));
+    const sie_share share = scratch.share(0, 1);
+    const sie_status status = ops->layernorm(&args, &share);
+    CHECK(status == SIE_OK && scratch.intact(), "%s: status %d", ops->name, status);
+    return std::vector<uint8_t>(y.bytes.begin(), y.bytes.end());
+  }
+};
+
+}  // namespace
+
+TEST(host_rows_copy_one_type_only) {
+  const int32_t cu[rows + 1] = {0, 1, 2, 3}, index[rows] = {0, 1, 2};
+  for (const sie_ops *ops : host_tables()) {
+    for (const auto &[x_type, y_type] :
+         {std::pair<int32_t, int32_t>{SIE_F32, SIE_BF16}, {SIE_BF16, SIE_F32}, {SIE_U8, SIE_U8}}) {
+      Operand x(x_type), y(y_type);
+      x.fill(1);
+      sie_gather_rows_args gather = {};
+      gather.seqs = {rows, &row_count};
+      gather.cu_seqlens = cu;
+      gather.which = SIE_POOL_CLS;
+      gather.c = columns;
+      gather.x = x.tensor(), gather.y = y.tensor();
+      refuses(ops, ops->gather_rows, SIE_OP_GATHER_ROWS, gather, y, "gather_rows of other types");
+      sie_keep_rows_args keep = {};
+      keep.kept = {rows, &row_count};
+      keep.index = index;
+      keep.c = columns;
+      keep.x = x.tensor(), keep.y = y.tensor();
+      refuses(ops, ops->keep_rows, SIE_OP_KEEP_ROWS, keep, y, "keep_rows of other types");
+    }
+  }
+}
+
+TEST(host_rows_are_quantised_to_known_types) {
+  for (const sie_ops *ops : host_tables()) {
+    auto refuse = [ops](int32_t x_type, int32_t y_type, int32_t group) {
+      Operand x(x_type), y(y_type);
+      x.fill(1);
+      sie_quantise_rows_args a = {};
+      a.rows = {rows, &row_count};
+      a.c = columns;
+      a.x = x.tensor(), a.y = y.tensor(group);
+      refuses(ops, ops->quantise_rows, SIE_OP_QUANTISE_ROWS, a, y, "quantise_rows of other types");
+    };
+    refuse(SIE_U8, SIE_U8, -1);
+    refuse(SIE_F32, SIE_F32, -1);
+    refuse(SIE_F32, SIE_F8E4M3, 64);
+  }
+}
+
+TEST(host_layernorm_has_known_types) {
+  for (const sie_ops *ops : host_tables()) {
+    Operand bytes(SIE_U8), output(SIE_U8);
+    auto refuse = [&](sie_tensor sie_layernorm_args::*which, const sie_tensor &t, const char *what) {
+      LayerNorm n;
+      n.args.*which = t;
+      refuses(ops, ops->layernorm, SIE_OP_LAYERNORM, n.args, n.y, what);
+      CHECK(output.untouched(), "%s: %s: wrote", ops->name, what);
+    };
+    refuse(&sie_layernorm_args::x, bytes.tensor(), "x of bytes");
+    refuse(&sie_layernorm_args::y, output.tensor(), "y of bytes");
+    refuse(&sie_layernorm_args::residual, bytes.tensor(), "residual of bytes");
+    refuse(&sie_layernorm_args::sum, output.tensor(), "sum of bytes");
+    Operand twin(SIE_F32), blocks(SIE_F8E4M3);
+    refuse(&sie_layernorm_args::yq, twin.tensor(), "a twin of f32");
+    refuse(&sie_layernorm_args::yq, blocks.tensor(128), "a twin in blocks");
+    CHECK(twin.untouched() && blocks.untouched(), "%s: wrote a twin", ops->name);
+  }
+}
+
+// Each optional operand alone gives what the sum made beforehand gives, to the bit.
+TEST(host_layernorm_takes_each_operand_alone) {
+  for (const sie_ops *ops : host_tables()) {
+    LayerNorm plain, with_bias, with_residual, with_sum;
+    const std::vector<uint8_t> want = plain.run(ops);
+    with_sum.args.sum = with_sum.other.tensor();
+    CHECK(with_sum.run(ops) == want, "%s: a sum to store changes y", ops->name);
+    CHECK(memcmp(with_sum.other.bytes.data(), with_sum.x.bytes.data(), rows * columns * 4) == 0,
+          "%s: the sum of x alone is not x", ops->name);
+    LayerNorm biased, residual;
+    for (int64_t i = 0; i < rows * columns; i++) {
+      biased.x.set(i, biased.x.f32(i) + biased.bias[static_cast<size_t>(i % columns)]);
+      residual.x.set(i, residual.x.f32(i) + residual.other.f32(i));
+    }
+    with_bias.args.bias = with_bias.bias.data();
+    CHECK(with_bias.run(ops) == biased.run(ops), "%s: a bias alone", ops->name);
+    with_residual.args.residual = with_residual.other.tensor();
+    CHECK(with_residual.run(ops) == residual.run(ops), "%s: a residual alone", ops->name);
+  }
+}
+
+TEST(host_layernorm_in_place_in_bf16) {
+  for (const sie_ops *ops : host_tables()) {
+    LayerNorm apart, in_place;
+    for (LayerNorm *n : {&apart, &in_place}) {
+      n->x.dtype = n->y.dtype = SIE_BF16;
+      n->x.fill(4);
+      n->args.x = n->x.tensor();
+      n->args.y = n->y.tensor();
+    }
+    in_place.y.fill(4);
+    in_place.args.x = in_place.args.y;
+    const std::vector<uint8_t> a = apart.run(ops), b = in_place.run(ops);
+    CHECK(memcmp(a.data(), b.data(), rows * columns * 2) == 0, "%s: other bits in place", ops->name);
+  }
+}
