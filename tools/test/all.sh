@@ -53,7 +53,7 @@ end_beside() {
   return $status
 }
 
-race_packages="./internal/lockorder ./weights/hub ./runtime/batch ./runtime/registry ./runtime/server ./runtime/model ./runtime/task ./runtime/tokenizer ./runtime/engine"
+race_packages="./internal/httpd ./internal/lockorder ./weights/hub ./runtime/batch ./runtime/registry ./runtime/server ./runtime/model ./runtime/service ./runtime/task ./runtime/tokenizer ./runtime/engine"
 
 with_servers() {
   step "The GPU path, emulated" env SIE_REQUIRE_MINILM=1 tools/test/emulated.sh
