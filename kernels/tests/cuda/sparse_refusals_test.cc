@@ -259,6 +259,7 @@ TEST(smve_refuses) {
 
 TEST(mark_nonfinite_refuses) {
   Operands o;
+  o.x[3] = 0x7fc0;  // a NaN, or nothing would be written
   sie_mark_nonfinite_args a = {};
   a.rows = o.tokens();
   a.seqs = o.seqs();
