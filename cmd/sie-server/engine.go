@@ -16,7 +16,7 @@ import (
 )
 
 // sourceFlags say which models there are and where their weights come from. Environment names are the reference's. A number or a
-// duration has the tag range: see ranges.go.
+// duration has the tag range: see internal/cli.
 type sourceFlags struct {
 	ModelsDir  string   `help:"Directory of model YAML files, or an s3:// or gs:// URL of one; replaces the built-in catalog." env:"SIE_MODELS_DIR"`
 	Bundle     string   `help:"Serve the models of this bundle." short:"b" env:"SIE_BUNDLE" xor:"which"`

@@ -12,6 +12,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	sie "github.com/sie-engine/sie/internal/cli"
+
 	"github.com/sie-engine/sie/internal/golden"
 )
 
@@ -81,17 +83,17 @@ func TestEveryFlagRefusesNonsense(t *testing.T) {
 				}
 				switch {
 				case name == "help":
-				case numeric(f.Target.Type()):
-					b, err := parseBounds(f.Tag.Get("range"), f.Target.Type())
+				case sie.Numeric(f.Target.Type()):
+					b, err := sie.ParseBounds(f.Tag.Get("range"), f.Target.Type())
 					if err != nil {
 						t.Error(err)
 						continue
 					}
-					for _, x := range []float64{b.least - 1, b.most + 1, -1e18} {
-						if b.has(x) || f.Target.Kind() != reflect.Float64 && x > 1e18 {
+					for _, x := range []float64{b.Least - 1, b.Most + 1, -1e18} {
+						if b.Has(x) || f.Target.Kind() != reflect.Float64 && x > 1e18 {
 							continue
 						}
-						try(written(f.Target.Type(), x), "--"+name+" must be "+b.text)
+						try(written(f.Target.Type(), x), "--"+name+" must be "+b.Text)
 					}
 					try("nonsense", "--"+name)
 				case f.Enum != "":
@@ -138,7 +140,7 @@ func runLine(args []string) error {
 
 // written is a number as a flag of that type has it.
 func written(t reflect.Type, x float64) string {
-	if t == durationType {
+	if t == reflect.TypeFor[time.Duration]() {
 		return time.Duration(x).String()
 	}
 	if t.Kind() == reflect.Float64 {

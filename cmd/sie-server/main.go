@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/sie-engine/sie/internal/build"
+	sie "github.com/sie-engine/sie/internal/cli"
 	"github.com/sie-engine/sie/runtime/server"
 )
 
@@ -67,7 +68,7 @@ func newParser(c *cli) *kong.Kong {
 
 // run checks the flags of a command, so that everything wrong with them is said at once, and runs it.
 func run(k *kong.Context) error {
-	err := checkRanges(k)
+	err := sie.CheckRanges(k)
 	if c, ok := k.Selected().Target.Addr().Interface().(checker); ok {
 		err = errors.Join(err, c.check())
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	sie "github.com/sie-engine/sie/internal/cli"
 )
 
 // commands are all commands of the binary, hidden ones too.
@@ -27,17 +29,17 @@ func TestEveryNumberHasARange(t *testing.T) {
 		for _, group := range command.AllFlags(false) {
 			for _, f := range group {
 				tag := f.Tag.Get("range")
-				if !numeric(f.Target.Type()) {
+				if !sie.Numeric(f.Target.Type()) {
 					if tag != "" {
 						t.Errorf("%s --%s is no number and has a range", command.Name, f.Name)
 					}
 					continue
 				}
 				seen++
-				b, err := parseBounds(tag, f.Target.Type())
+				b, err := sie.ParseBounds(tag, f.Target.Type())
 				if err != nil {
 					t.Errorf("%s --%s: add range:\"least..most\" to its tag: %v", command.Name, f.Name, err)
-				} else if b.has(math.NaN()) || b.has(math.Inf(1)) || b.has(math.Inf(-1)) || b.has(-1) && b.least != -1 {
+				} else if b.Has(math.NaN()) || b.Has(math.Inf(1)) || b.Has(math.Inf(-1)) || b.Has(-1) && b.Least != -1 {
 					t.Errorf("%s --%s takes anything", command.Name, f.Name)
 				}
 			}
@@ -52,7 +54,7 @@ func TestEveryNumberHasARange(t *testing.T) {
 func TestNoArgumentIsANumber(t *testing.T) {
 	for _, command := range commands(t) {
 		for _, a := range command.Positional {
-			if numeric(a.Target.Type()) {
+			if sie.Numeric(a.Target.Type()) {
 				t.Errorf("%s %s is a number without a range", command.Name, a.Name)
 			}
 		}
@@ -72,16 +74,16 @@ func TestBounds(t *testing.T) {
 		{"1ms..1h", duration, []float64{1e6, 3600e9}, []float64{0, 999_999, 3600e9 + 1e3, -1e6}, "between 1ms and 1h"},
 		{"0s..24h", duration, []float64{0, 1}, []float64{-1}, "between 0s and 24h"},
 	} {
-		b, err := parseBounds(c.tag, c.of)
-		if err != nil || b.text != c.text {
+		b, err := sie.ParseBounds(c.tag, c.of)
+		if err != nil || b.Text != c.text {
 			t.Errorf("%s: %+v, %v", c.tag, b, err)
 		}
-		if slices.ContainsFunc(c.in, func(x float64) bool { return !b.has(x) }) || slices.ContainsFunc(c.out, b.has) {
+		if slices.ContainsFunc(c.in, func(x float64) bool { return !b.Has(x) }) || slices.ContainsFunc(c.out, b.Has) {
 			t.Errorf("%s takes what it should not, or the other way round", c.tag)
 		}
 	}
 	for _, bad := range []string{"", "1", "a..b", "1..b", "x|1..2", "1s..2s", "5..1"} {
-		if _, err := parseBounds(bad, number); err == nil {
+		if _, err := sie.ParseBounds(bad, number); err == nil {
 			t.Errorf("%q is a range", bad)
 		}
 	}
@@ -94,7 +96,7 @@ func checked(t *testing.T, args ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := checkRanges(k); err != nil {
+	if err := sie.CheckRanges(k); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -46,6 +46,8 @@ var rules = []rule{
 	{From: "internal/half", Forbid: []string{""}, Why: "whatever has numbers may use it"},
 	{From: "internal/httpd", Forbid: []string{""}, Allow: []string{"internal/api", "internal/dialect", "internal/errs", "internal/files"},
 		Why: "the shell of a server knows no route"},
+	{From: "internal/cli", Forbid: []string{""}, Allow: []string{"internal/api", "internal/httpd", "internal/obs"},
+		Why: "flags say what servers take"},
 	{From: "internal/compat", Forbid: []string{""}, Allow: []string{"internal/api", "internal/build", "internal/dialect", "internal/errs"},
 		Why: "other APIs are translated, not served"},
 	{From: "gateway", Forbid: []string{"runtime", "sidecar", "configd", "cmd"}, Why: "components meet on the wire"},
@@ -145,7 +147,7 @@ func TestRulesCatchPlantedImports(t *testing.T) {
 		{"gateway/http", "runtime/engine"}, {"internal/api", "runtime/batch"}, {"runtime/engine", "internal/errs"},
 		{"weights", "catalog"}, {"runtime/model", "runtime/task"}, {"runtime/task", "runtime/service"}, {"runtime/service", "runtime/server"}, {"runtime/arch", "runtime/batch"},
 		{"runtime/metrics", "runtime/worker"}, {"internal/obs", "catalog"},
-		{"internal/httpd", "internal/obs"}, {"internal/httpd", "runtime/worker"}, {"internal/compat", "catalog"}, {"internal/compat", "internal/httpd"},
+		{"internal/httpd", "internal/obs"}, {"internal/httpd", "runtime/worker"}, {"internal/compat", "catalog"}, {"internal/compat", "internal/httpd"}, {"internal/cli", "internal/compat"}, {"internal/httpd", "internal/cli"},
 		{"internal/files", "internal/errs"}, {"internal/half", "weights"},
 	}
 	for _, p := range planted {

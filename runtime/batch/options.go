@@ -59,6 +59,26 @@ type Recovery struct {
 	Failed    int // items that there is no memory for even alone
 }
 
+// Validate returns everything that is wrong with the options, nil for none. Zero fields are defaults and never wrong.
+func (o *Options) Validate() error {
+	var all []error
+	for _, x := range []struct {
+		name  string
+		value float64
+	}{{"MaxCost", float64(o.MaxCost)}, {"MaxRequests", float64(o.MaxRequests)}, {"MaxWait", float64(o.MaxWait)}, {"Coalesce", float64(o.Coalesce)},
+		{"CoalesceRatio", o.CoalesceRatio}, {"IdleCoalesce", float64(o.IdleCoalesce)}, {"MaxItems", float64(o.MaxItems)},
+		{"MaxBytes", float64(o.MaxBytes)}, {"MaxSeqs", float64(o.MaxSeqs)}, {"MaxOutput", float64(o.MaxOutput)},
+		{"MaxQueryRows", float64(o.MaxQueryRows)}, {"MaxBacklog", float64(o.MaxBacklog)}, {"Adaptive.TargetP50", float64(o.Adaptive.TargetP50)}} {
+		if !(x.value >= 0) { // NaN is not
+			all = append(all, fmt.Errorf("%s must not be negative; got %v", x.name, x.value))
+		}
+	}
+	if o.CoalesceRatio > 1 {
+		all = append(all, fmt.Errorf("CoalesceRatio must be at most 1; got %v", o.CoalesceRatio))
+	}
+	return errors.Join(all...)
+}
+
 func (o *Options) setDefaults() {
 	if o.MaxCost == 0 {
 		o.MaxCost = 16384

@@ -73,6 +73,9 @@ const slotsInFlight = 2
 
 // New opens the devices. No model is loaded yet.
 func New(opt Options) (*Host, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
 	if opt.LoadWait == 0 {
 		opt.LoadWait = 2 * time.Second
 	}

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"crypto/tls"
@@ -12,8 +12,8 @@ import (
 	"github.com/sie-engine/sie/internal/httpd"
 )
 
-// securityFlags say who may use the server, and how it speaks on the wire.
-type securityFlags struct {
+// Security are the flags that say who may use the server, and how it speaks on the wire.
+type Security struct {
 	APIKey      []string `name:"api-key" help:"Key that requests must bring, as Authorization: Bearer or X-API-Key; repeat for several. Anybody who may list processes can read it: prefer SIE_API_KEYS (comma-separated) or --api-keys-file. Health, metrics and the static pages need none." sep:"none"`
 	APIKeysFile string   `name:"api-keys-file" help:"File of keys, one a line; # begins a comment." env:"SIE_API_KEYS_FILE" type:"path"`
 
@@ -24,7 +24,7 @@ type securityFlags struct {
 }
 
 // keys are those of flags, environment and file together. What is given but holds no key is an error, never an open server.
-func (f *securityFlags) keys(lookup func(string) (string, bool)) (*httpd.Keys, error) {
+func (f *Security) keys(lookup func(string) (string, bool)) (*httpd.Keys, error) {
 	given := f.APIKey
 	if list, ok := lookup("SIE_API_KEYS"); ok {
 		before := len(given)
@@ -39,7 +39,7 @@ func (f *securityFlags) keys(lookup func(string) (string, bool)) (*httpd.Keys, e
 }
 
 // tls is nil without a certificate.
-func (f *securityFlags) tls(log *slog.Logger) (*tls.Config, error) {
+func (f *Security) tls(log *slog.Logger) (*tls.Config, error) {
 	if f.TLSCert == "" && f.TLSKey == "" {
 		if f.TLSClientCA != "" {
 			return nil, errors.New("--tls-client-ca needs --tls-cert and --tls-key")
@@ -50,7 +50,7 @@ func (f *securityFlags) tls(log *slog.Logger) (*tls.Config, error) {
 }
 
 // origins are the allowed origins as browsers write them.
-func (f *securityFlags) origins() ([]string, error) {
+func (f *Security) origins() ([]string, error) {
 	out := make([]string, 0, len(f.CORSOrigin))
 	var problems []error
 	for _, o := range f.CORSOrigin {
@@ -64,18 +64,18 @@ func (f *securityFlags) origins() ([]string, error) {
 	return out, errors.Join(problems...)
 }
 
-// security is what the security flags come to.
-type security struct {
-	keys    *httpd.Keys
-	tls     *tls.Config
-	origins []string
+// Secured is what the flags of Security come to.
+type Secured struct {
+	Keys    *httpd.Keys // nil: everybody is served
+	TLS     *tls.Config // nil: no TLS
+	Origins []string    // as browsers write them
 }
 
-// secure reads keys and certificates before anything else is opened: what is wrong with them must not go unnoticed.
-func (f *securityFlags) secure(log *slog.Logger) (s security, err error) {
+// Secure reads keys and certificates before anything else is opened: what is wrong with them must not go unnoticed.
+func (f *Security) Secure(log *slog.Logger) (s Secured, err error) {
 	var keys, tls, origins error
-	s.keys, keys = f.keys(os.LookupEnv)
-	s.tls, tls = f.tls(log)
-	s.origins, origins = f.origins()
+	s.Keys, keys = f.keys(os.LookupEnv)
+	s.TLS, tls = f.tls(log)
+	s.Origins, origins = f.origins()
 	return s, errors.Join(keys, tls, origins)
 }

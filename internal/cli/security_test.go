@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"log/slog"
@@ -38,7 +38,7 @@ func TestKeysFailClosed(t *testing.T) {
 		{[]string{"a b"}, "", "-", false, "not visible ASCII"},
 		{[]string{strings.Repeat("k", 513)}, "", "-", false, "longer than 512"},
 	} {
-		f := securityFlags{APIKey: c.flags, APIKeysFile: c.file}
+		f := Security{APIKey: c.flags, APIKeysFile: c.file}
 		k, err := f.keys(func(string) (string, bool) { return c.env, c.env != "-" })
 		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%+v: %v", c, err)
@@ -53,23 +53,23 @@ func TestKeysFailClosed(t *testing.T) {
 }
 
 func TestTLSFlags(t *testing.T) {
-	for _, f := range []securityFlags{{TLSCert: "x"}, {TLSKey: "x"}, {TLSClientCA: "x"}, {TLSCert: "none", TLSKey: "none"}} {
+	for _, f := range []Security{{TLSCert: "x"}, {TLSKey: "x"}, {TLSClientCA: "x"}, {TLSCert: "none", TLSKey: "none"}} {
 		if _, err := f.tls(slog.Default()); err == nil {
 			t.Errorf("%+v: no error", f)
 		}
 	}
-	if c, err := (&securityFlags{}).tls(slog.Default()); c != nil || err != nil {
+	if c, err := (&Security{}).tls(slog.Default()); c != nil || err != nil {
 		t.Errorf("%v, %v", c, err)
 	}
 }
 
 func TestOrigins(t *testing.T) {
-	got, err := (&securityFlags{CORSOrigin: []string{"https://App.example.com/", "*", "http://localhost:3000"}}).origins()
+	got, err := (&Security{CORSOrigin: []string{"https://App.example.com/", "*", "http://localhost:3000"}}).origins()
 	if err != nil || !slices.Equal(got, []string{"https://app.example.com", "*", "http://localhost:3000"}) {
 		t.Errorf("%v, %v", got, err)
 	}
 	for _, bad := range []string{"example.com", "https://a/b", "https://", ""} {
-		if _, err := (&securityFlags{CORSOrigin: []string{bad}}).origins(); err == nil {
+		if _, err := (&Security{CORSOrigin: []string{bad}}).origins(); err == nil {
 			t.Errorf("%q: no error", bad)
 		}
 	}

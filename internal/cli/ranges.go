@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -14,19 +14,19 @@ import (
 
 // Every flag that is a number or a duration says in its tag range which values it takes, "1..64" or "0|10..86400": both ends
 // belong to it, and what stands before | is allowed besides. The package that takes the value may rely on it. A flag without
-// the tag fails TestEveryNumberHasARange.
+// the tag fails a test of its command.
 
-// bounds are the values that a flag takes, in nanoseconds for a duration.
-type bounds struct {
-	least, most float64
-	besides     []float64
-	text        string // as messages and the help say it
+// Bounds are the values that a flag takes, in nanoseconds for a duration.
+type Bounds struct {
+	Least, Most float64
+	Besides     []float64
+	Text        string // as messages and the help say it
 }
 
 var durationType = reflect.TypeFor[time.Duration]()
 
-// numeric says whether a flag is a number or a duration.
-func numeric(t reflect.Type) bool {
+// Numeric says whether a flag is a number or a duration.
+func Numeric(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32,
 		reflect.Uint64, reflect.Float32, reflect.Float64:
@@ -35,7 +35,7 @@ func numeric(t reflect.Type) bool {
 	return false
 }
 
-// number is the value of a flag whose type is numeric.
+// number is the value of a flag whose type is Numeric.
 func number(v reflect.Value) float64 {
 	switch {
 	case v.CanInt():
@@ -46,8 +46,8 @@ func number(v reflect.Value) float64 {
 	return v.Float()
 }
 
-// parseBounds reads the tag range.
-func parseBounds(tag string, t reflect.Type) (b bounds, err error) {
+// ParseBounds reads the tag range.
+func ParseBounds(tag string, t reflect.Type) (b Bounds, err error) {
 	read := func(s string) float64 {
 		if t == durationType {
 			d, e := time.ParseDuration(s)
@@ -64,31 +64,31 @@ func parseBounds(tag string, t reflect.Type) (b bounds, err error) {
 	if !ok {
 		return b, fmt.Errorf("range %q: write least..most", tag)
 	}
-	b.least, b.most = read(least), read(most)
-	b.text = "between " + least + " and " + most
+	b.Least, b.Most = read(least), read(most)
+	b.Text = "between " + least + " and " + most
 	for _, s := range parts[:len(parts)-1] {
-		b.besides = append(b.besides, read(s))
-		b.text = s + " or " + b.text
+		b.Besides = append(b.Besides, read(s))
+		b.Text = s + " or " + b.Text
 	}
-	if err == nil && !(b.least <= b.most) {
+	if err == nil && !(b.Least <= b.Most) {
 		err = fmt.Errorf("range %q: the least is above the most", tag)
 	}
 	return b, err
 }
 
-// has says whether x is allowed; NaN never is: it compares with nothing.
-func (b bounds) has(x float64) bool {
-	for _, v := range b.besides {
+// Has says whether x is allowed; NaN never is: it compares with nothing.
+func (b Bounds) Has(x float64) bool {
+	for _, v := range b.Besides {
 		if x == v {
 			return true
 		}
 	}
-	return x >= b.least && x <= b.most
+	return x >= b.Least && x <= b.Most
 }
 
-// checkRanges returns everything that is out of range among the flags of a command, wherever their values came from: command
+// CheckRanges returns everything that is out of range among the flags of a command, wherever their values came from: command
 // line, environment or default.
-func checkRanges(k *kong.Context) error {
+func CheckRanges(k *kong.Context) error {
 	given := map[*kong.Flag]bool{}
 	for _, p := range k.Path {
 		if p.Flag != nil {
@@ -97,15 +97,15 @@ func checkRanges(k *kong.Context) error {
 	}
 	var all []error
 	for _, f := range k.Flags() {
-		if !numeric(f.Target.Type()) {
+		if !Numeric(f.Target.Type()) {
 			continue
 		}
-		b, err := parseBounds(f.Tag.Get("range"), f.Target.Type())
+		b, err := ParseBounds(f.Tag.Get("range"), f.Target.Type())
 		switch {
 		case err != nil:
 			all = append(all, fmt.Errorf("--%s: %w", f.Name, err))
-		case !b.has(number(f.Target)):
-			all = append(all, fmt.Errorf("--%s must be %s; got %v%s", f.Name, b.text, f.Target.Interface(), origin(f, given[f])))
+		case !b.Has(number(f.Target)):
+			all = append(all, fmt.Errorf("--%s must be %s; got %v%s", f.Name, b.Text, f.Target.Interface(), origin(f, given[f])))
 		}
 	}
 	return errors.Join(all...)

@@ -1,0 +1,21 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+)
+
+// maxThreads is the most executors that a CPU device may have.
+const maxThreads = 1024
+
+// Validate returns everything that is wrong with the options, nil for none.
+func (o *Options) Validate() error {
+	var all []error
+	if o.Threads < 0 || o.Threads > maxThreads {
+		all = append(all, fmt.Errorf("Threads must be between 0 and %d; got %d", maxThreads, o.Threads))
+	}
+	if o.Ordinal < 0 {
+		all = append(all, fmt.Errorf("Ordinal must not be negative; got %d", o.Ordinal))
+	}
+	return errors.Join(all...)
+}
