@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -154,9 +155,14 @@ func variants(t testing.TB) map[string]*Tokenizer {
 // longText has long words, runs of one script without spaces and what normalises to much.
 func longText(r *rand.Rand, bytes int) string {
 	letters := []rune("aeinstAEé中国北京人ßйпривет가한ひらがなカタカナﷺﬁ①กขคनमस्ते\u0301\u0327ſΣİŉㄱㅏㄳ\uff9e")
+	marks := []rune("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~ \u0338\ufe0f\u20e3")
 	var b strings.Builder
 	for b.Len() < bytes {
-		switch r.IntN(5) {
+		switch r.IntN(6) {
+		case 5:
+			for range r.IntN(30) {
+				fmt.Fprintf(&b, "%d%c", r.IntN(12345), marks[r.IntN(len(marks))])
+			}
 		case 0:
 			b.WriteString(randomText(r))
 		case 1, 2:

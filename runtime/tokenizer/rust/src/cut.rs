@@ -1,7 +1,7 @@
 //! Where a text can be cut so that the ids on neither side depend on the other.
 //!
 //! A blank cut lies between a letter or digit and a space or newline: the pre-tokenizer splits there. An inner cut lies between
-//! two letters; a pre-token may run through it, and is put together again. Both are safe when every stage is local there: the
+//! two letters, or between an ASCII digit and an ASCII mark; a pre-token may run through it, and is put together again. Both are safe when every stage is local there: the
 //! normalizer maps characters (or grapheme clusters) one by one and joins neither side to the other, the pre-tokenizer looks
 //! ahead only over white space, and no added token can stand across. `Rule::new` knows the stages for which this holds; any other
 //! stage forbids cuts, and the text is then taken whole or refused.
@@ -98,6 +98,10 @@ impl Rule {
         let white = match text[i] {
             b' ' => self.space,
             b'\n' => self.newline,
+            b if b.is_ascii_punctuation() => {
+                let inner = self.inner && self.after_digit(hf, text, i);
+                return if inner { Cut::Inner } else { Cut::None };
+            }
             b if b.is_ascii() && !b.is_ascii_alphabetic() || b as i8 <= -0x40 => return Cut::None,
             _ => {
                 let inner = self.inner && self.between(hf, text, i);
@@ -131,6 +135,14 @@ impl Rule {
         // Most end in a bracket.
         self.ends.contains(&c)
             || self.ends.iter().any(|e| e.is_alphanumeric()) && normal(c).is_some_and(|n| self.ends.contains(&n))
+    }
+
+    /// Whether text[..i] ends in an ASCII digit and text[i..] begins with an ASCII mark, which no stage changes or joins: a run of
+    /// digits ends there, and what begins with the mark has no letter or digit before it. An apostrophe may begin a contraction.
+    fn after_digit(&self, hf: &Tokenizer, text: &[u8], i: usize) -> bool {
+        let (x, y) = (text[i - 1] as char, text[i] as char);
+        let same = |c: char| normalized(hf, &c.to_string()).is_some_and(|n| n.chars().eq([c]));
+        x.is_ascii_digit() && y != '\'' && !self.pairs.contains(&(x, y)) && !self.ends_added(hf, x) && same(x) && same(y)
     }
 
     /// Whether text[..i] and text[i..] meet between two letters that no stage joins.
@@ -289,6 +301,9 @@ mod tests {
             ("abcd", vec![(3, Inner)]),
             ("'abcd", vec![(4, Inner)]),
             ("ab1cd", vec![]),
+            // Behind a digit, but not before an apostrophe or a digit, and not before a digit that follows a mark.
+            ("0.5,-1e3;1'", vec![(1, Inner), (3, Inner), (8, Inner)]),
+            ("\u{661}.\u{ff11}.1\u{ff0e}", vec![]),
             ("\u{439}\u{439} ", vec![(4, Blank)]),
             ("\u{4e2d}\u{4e2d}\u{4e2d}\u{4e2d}", vec![(9, Inner)]),
             // A mark, a sign that joins what follows, a final of Hangul, conjoining or compatible, a voiced mark.

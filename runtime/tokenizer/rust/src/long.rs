@@ -35,6 +35,9 @@ pub struct Word {
     text: String,
     /// Its beginning has been tokenized and dropped.
     cut: bool,
+    /// Bytes with which a boundary is looked for again: where there was none, twice as many, so that a word is not gone through
+    /// for each of its fragments.
+    next: usize,
     /// Unigram: score of the best path to the beginning of `text`.
     score: f64,
 }
@@ -54,14 +57,15 @@ impl Long {
         out: &mut Vec<u32>,
     ) -> Result<(), Failed> {
         word.text.push_str(text);
-        if word.text.len() < enough {
+        if word.text.len() < enough.max(word.next) && word.text.len() <= MOST {
             return Ok(());
         }
+        word.next = 2 * word.text.len();
         if let Some(table) = self.table.get_or_init(|| Table::new(model, self.unk_id)) {
             if let Some(at) = table.boundary(&word.text) {
                 self.emit(model, table, word, at, out)?;
                 word.text.drain(..at);
-                word.cut = true;
+                (word.cut, word.next) = (true, 0);
             }
         }
         if word.text.len() > MOST {
@@ -79,7 +83,7 @@ impl Long {
             }
         }
         word.text.clear();
-        (word.cut, word.score) = (false, 0.0);
+        (word.cut, word.next, word.score) = (false, 0, 0.0);
         Ok(())
     }
 

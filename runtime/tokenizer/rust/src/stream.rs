@@ -66,7 +66,8 @@ impl Stream<'_> {
         }
     }
 
-    /// Where the piece that begins at `at` ends: at the last cut within its size, else at the first one behind.
+    /// Where the piece that begins at `at` ends: at the last blank cut in the second half of its size, else at a cut near its
+    /// beginning, else at the first one behind.
     fn end(&self, text: &[u8], at: usize) -> Result<usize, Failure> {
         if text.len() - at <= self.piece {
             return Ok(text.len());
@@ -76,7 +77,10 @@ impl Stream<'_> {
         if let Some(i) = (at + self.piece / 2..=within).rev().find(|&i| self.rule.is_blank(self.hf, text, i)) {
             return Ok(i);
         }
-        if let Some(i) = (at + 1..=within).rev().find(cut) {
+        // Text without blanks may come apart into as many pre-tokens as bytes, and the library's work grows with the square of
+        // their number in a piece.
+        let near = at + (self.piece / 32).max(8).min(self.piece);
+        if let Some(i) = (at + 1..=near).rev().find(cut).or_else(|| (near + 1..=within).find(cut)) {
             return Ok(i);
         }
         let last = text.len().min(at + self.most);
