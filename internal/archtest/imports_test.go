@@ -32,7 +32,7 @@ var rules = []rule{
 	{From: "runtime/arch", Forbid: []string{"runtime", "internal", "catalog", "cmd", "gateway", "sidecar", "configd"},
 		Allow: []string{"runtime/engine", "runtime/fold", "runtime/lora", "internal/files", "internal/golden", "internal/half", "internal/lockorder"}, Why: "an architecture is tensors and operations"},
 	{From: "runtime/metrics", Forbid: []string{"runtime", "catalog", "weights", "cmd"}, Why: "series are numbers"},
-	{From: "runtime/model", Forbid: []string{"runtime/task", "runtime/service", "runtime/server", "runtime/worker", "cmd", "internal/dialect", "internal/compat", "internal/httpd"},
+	{From: "runtime/model", Forbid: []string{"runtime/task", "runtime/service", "runtime/server", "cmd", "internal/dialect", "internal/compat", "internal/httpd"},
 		Why: "a loaded model knows no request"},
 	{From: "runtime/task", Forbid: []string{"runtime/service", "runtime/server", "cmd", "internal/dialect", "internal/compat", "internal/httpd"},
 		Why: "a task does not know how answers are written"},
@@ -146,8 +146,8 @@ func TestRulesCatchPlantedImports(t *testing.T) {
 	planted := [][2]string{
 		{"gateway/http", "runtime/engine"}, {"internal/api", "runtime/batch"}, {"runtime/engine", "internal/errs"},
 		{"weights", "catalog"}, {"runtime/model", "runtime/task"}, {"runtime/task", "runtime/service"}, {"runtime/service", "runtime/server"}, {"runtime/arch", "runtime/batch"},
-		{"runtime/metrics", "runtime/worker"}, {"internal/obs", "catalog"},
-		{"internal/httpd", "internal/obs"}, {"internal/httpd", "runtime/worker"}, {"internal/compat", "catalog"}, {"internal/compat", "internal/httpd"}, {"internal/cli", "internal/compat"}, {"internal/httpd", "internal/cli"},
+		{"runtime/metrics", "runtime/model"}, {"internal/obs", "catalog"},
+		{"internal/httpd", "internal/obs"}, {"internal/httpd", "runtime/model"}, {"internal/compat", "catalog"}, {"internal/compat", "internal/httpd"}, {"internal/cli", "internal/compat"}, {"internal/httpd", "internal/cli"},
 		{"internal/files", "internal/errs"}, {"internal/half", "weights"},
 	}
 	for _, p := range planted {

@@ -6,19 +6,18 @@ import (
 	"github.com/sie-engine/sie/runtime/task"
 	"github.com/sie-engine/sie/runtime/task/tasktest"
 	"github.com/sie-engine/sie/runtime/testmodels"
-	"github.com/sie-engine/sie/runtime/worker"
 )
 
 // What the tests of this package share with others.
 type (
 	rig             = tasktest.Rig
-	Options         = worker.Options
-	Request         = worker.Request
-	ScoreRequest    = worker.ScoreRequest
-	ExtractRequest  = worker.ExtractRequest
-	ClassifyRequest = worker.ClassifyRequest
-	Result          = worker.Result
-	Matrix          = worker.Matrix
+	Options         = tasktest.Options
+	Request         = tasktest.Request
+	ScoreRequest    = tasktest.ScoreRequest
+	ExtractRequest  = tasktest.ExtractRequest
+	ClassifyRequest = tasktest.ClassifyRequest
+	Result          = tasktest.Result
+	Matrix          = task.Matrix
 )
 
 const (

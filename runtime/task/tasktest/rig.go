@@ -22,13 +22,12 @@ import (
 	"github.com/sie-engine/sie/runtime/model"
 	"github.com/sie-engine/sie/runtime/registry"
 	"github.com/sie-engine/sie/runtime/testmodels"
-	"github.com/sie-engine/sie/runtime/worker"
 	"github.com/sie-engine/sie/weights/hub"
 )
 
 // Rig is a worker over tiny models and what it logged.
 type Rig struct {
-	*worker.Worker
+	*Worker
 	T       *testing.T
 	Log     *testrig.Log
 	Metrics *metrics.Metrics
@@ -36,7 +35,7 @@ type Rig struct {
 
 // Start opens a worker with one ad-hoc model for each of ids and with extra. It is closed with the test, which fails when
 // goroutines are left over.
-func Start(t *testing.T, change func(*worker.Options), ids []string, extra ...*catalog.Model) *Rig {
+func Start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.Model) *Rig {
 	t.Helper()
 	leftOver := testrig.Goroutines(t)
 	models := extra
@@ -52,12 +51,12 @@ func Start(t *testing.T, change func(*worker.Options), ids []string, extra ...*c
 		t.Fatal(err)
 	}
 	log := &testrig.Log{}
-	o := worker.Options{Catalog: c, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
+	o := Options{Catalog: c, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
 		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(log, nil))}
 	if change != nil {
 		change(&o)
 	}
-	w, err := worker.New(o)
+	w, err := New(o)
 	if errors.Is(err, engine.ErrNotBuilt) {
 		t.Skip("no native engine: run `make test-go`")
 	}
@@ -72,7 +71,7 @@ func Start(t *testing.T, change func(*worker.Options), ids []string, extra ...*c
 }
 
 // Rows runs a request that must succeed and returns its rows.
-func (r *Rig) Rows(q *worker.Request) [][]byte {
+func (r *Rig) Rows(q *Request) [][]byte {
 	r.T.Helper()
 	res, err := r.Encode(r.T.Context(), q)
 	if err != nil {
@@ -84,11 +83,11 @@ func (r *Rig) Rows(q *worker.Request) [][]byte {
 // Vectors are the float32 rows of texts.
 func (r *Rig) Vectors(model string, texts ...string) [][]float32 {
 	r.T.Helper()
-	return testmodels.Float32s(r.Rows(&worker.Request{Model: model, Texts: texts}))
+	return testmodels.Float32s(r.Rows(&Request{Model: model, Texts: texts}))
 }
 
 // Refused runs a request that must fail with that code and status, and returns the error.
-func (r *Rig) Refused(ctx context.Context, q *worker.Request, code errs.Code, status int) *errs.Error {
+func (r *Rig) Refused(ctx context.Context, q *Request, code errs.Code, status int) *errs.Error {
 	r.T.Helper()
 	_, err := r.Encode(ctx, q)
 	e := errs.As(err)
@@ -100,7 +99,7 @@ func (r *Rig) Refused(ctx context.Context, q *worker.Request, code errs.Code, st
 
 // All runs requests at once, in one batch when the rig holds it back until all their texts are queued, and returns what each
 // got.
-func (r *Rig) All(requests ...*worker.Request) (rows [][][]byte, failures []*errs.Error) {
+func (r *Rig) All(requests ...*Request) (rows [][][]byte, failures []*errs.Error) {
 	rows, failures = make([][][]byte, len(requests)), make([]*errs.Error, len(requests))
 	var wg sync.WaitGroup
 	for i, q := range requests {
@@ -188,8 +187,8 @@ func (r *Rig) Entry(id string) *catalog.Resolved {
 }
 
 // Held keeps items in the queue: no batch leaves before n items wait.
-func Held(n int) func(*worker.Options) {
-	return func(o *worker.Options) {
+func Held(n int) func(*Options) {
+	return func(o *Options) {
 		o.Batch.MaxRequests, o.Batch.Adaptive.Disabled = n, true
 		o.Batch.MaxWait, o.Batch.Coalesce, o.Batch.IdleCoalesce = time.Hour, time.Hour, time.Hour
 		o.Batch.CoalesceRatio = 1

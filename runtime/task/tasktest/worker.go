@@ -1,8 +1,4 @@
-// Package worker gives the tasks of a host's models as one object, with a request type for each operation.
-//
-// Entry points: New, then Encode, Score, Extract, Classify, Tokenize and Detokenize; the rest is model.Host's. It starts no
-// goroutine and keeps no state.
-package worker
+package tasktest
 
 import (
 	"context"
@@ -13,7 +9,7 @@ import (
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// Worker is a service, asked with a type for each operation.
+// Worker is a service that is asked with a type for each operation, as tests write them down best.
 type Worker struct{ *service.Service }
 
 // Options are the service's.
@@ -28,20 +24,8 @@ func New(opt Options) (*Worker, error) {
 	return &Worker{s}, nil
 }
 
-// The types of other layers that callers meet here.
-type (
-	Changes   = model.Changes
-	Result    = task.Result
-	Extracted = task.Extracted
-	Sparse    = task.Sparse
-	Matrix    = task.Matrix
-	Hold      = task.Hold
-	Token     = api.Token
-	Timings   = api.Timings
-)
-
-// WithHold is task.WithHold.
-func WithHold(ctx context.Context, h Hold) context.Context { return task.WithHold(ctx, h) }
+// Result is that of a task.
+type Result = task.Result
 
 // Request asks for the vectors of some texts, or of token ids. Exactly one of Texts and Tokens is set.
 type Request struct {
@@ -141,7 +125,7 @@ func (w *Worker) run(ctx context.Context, id string, r *task.Request) (*Result, 
 }
 
 // Tokenize splits texts as the model's tokenizer does.
-func (w *Worker) Tokenize(ctx context.Context, id string, texts []string, addSpecial bool) ([][]Token, error) {
+func (w *Worker) Tokenize(ctx context.Context, id string, texts []string, addSpecial bool) ([][]api.Token, error) {
 	m, err := w.Describe(id)
 	if err != nil {
 		return nil, err
