@@ -176,9 +176,9 @@ func TestOutputDTypes(t *testing.T) {
 				}
 			}
 		}
-		res, err := r.Encode(t.Context(), &Request{Model: mean, Texts: texts, OutputDType: dtype, ForceFloat32: true})
+		res, err := r.Encode(t.Context(), &Request{Model: mean, Texts: texts, OutputDType: "float32", Options: map[string]any{"output_dtype": dtype}})
 		if err != nil || res.Type != api.Float32 {
-			t.Errorf("%s forced to float32: %v, %v", dtype, res, err)
+			t.Errorf("float32 over %s: %v, %v", dtype, res, err)
 		}
 	}
 }

@@ -174,7 +174,7 @@ func (p *Prepared) checkEncode() error {
 	if dtype == "" {
 		dtype = p.options.OutputDType
 	}
-	if dtype == "" || r.ForceFloat32 {
+	if dtype == "" {
 		dtype = "float32"
 	}
 	form, ok := outputForms[dtype]

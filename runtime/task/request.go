@@ -75,11 +75,10 @@ type Request struct {
 	TruncateLeft bool           // keep the end of what is too long, not its start
 
 	// Of Encode:
-	OutputTypes  []string // params.output_types
-	OutputDType  string   // params.output_dtype
-	IsQuery      *bool    // params.is_query; options.is_query wins
-	Dimensions   int      // keep the first components and normalise again; 0: as the option of that name says
-	ForceFloat32 bool     // ignore every wish for another dtype
+	OutputTypes []string // params.output_types
+	OutputDType string   // params.output_dtype
+	IsQuery     *bool    // params.is_query; options.is_query wins
+	Dimensions  int      // keep the first components and normalise again; 0: as the option of that name says
 
 	Labels    []string // Extract: zero-shot: what to look for; else which of the model's labels to answer with, nil for all
 	RawScores bool     // Classify: the head's logits; else their softmax, or the sigmoid of a single one

@@ -41,7 +41,6 @@ type Request struct {
 	IsQuery      *bool
 	Dimensions   int
 	TruncateLeft bool
-	ForceFloat32 bool
 }
 
 // ScoreRequest asks how relevant texts are to a query.
@@ -83,8 +82,7 @@ func (w *Worker) Encode(ctx context.Context, r *Request) (*Result, error) {
 		inputs = task.TokenLists(r.Tokens)
 	}
 	return w.run(ctx, r.Model, &task.Request{Op: task.Encode, Inputs: inputs, Field: r.Field, Options: r.Options, OutputTypes: r.OutputTypes,
-		OutputDType: r.OutputDType, Instruction: r.Instruction, IsQuery: r.IsQuery, Dimensions: r.Dimensions, TruncateLeft: r.TruncateLeft,
-		ForceFloat32: r.ForceFloat32})
+		OutputDType: r.OutputDType, Instruction: r.Instruction, IsQuery: r.IsQuery, Dimensions: r.Dimensions, TruncateLeft: r.TruncateLeft})
 }
 
 // Score gives texts their scores.
