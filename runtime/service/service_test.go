@@ -155,17 +155,21 @@ func TestInputsThatAreNotRead(t *testing.T) {
 		err  error
 		says string
 	}{
-		"an image":              {encode(image), "items[1]"},
-		"ids after a text":      {encode(both(items("a"), tokens)), "Field 'input[1]'"},
-		"a text after ids":      {encode(both(tokens, items("a"))), "Field 'input[1]'"},
-		"a pair for vectors":    {encode(pairs), "has two texts"},
-		"ids for scores":        {score(items("q")[0], tokens), "token ids"},
-		"a query without text":  {score(api.Item{}, items("a")), "Field 'query' has no text"},
-		"ids for classes":       {classify(tokens), "token ids"},
-		"a text among pairs":    {classify(both(pairs, items("a"))), "Field 'items[1]'"},
-		"a pair among texts":    {classify(both(items("a"), pairs)), "Field 'items[1]'"},
-		"a schema":              {extract(api.ExtractRequest{Items: items("a"), OutputSchema: api.Raw{Format: api.JSON, Data: []byte(`{"a":1}`)}}), "params.output_schema"},
-		"an instruction":        {extract(api.ExtractRequest{Items: items("a"), Instruction: &why}), "params.instruction"},
+		"an image":             {encode(image), "items[1]"},
+		"ids after a text":     {encode(both(items("a"), tokens)), "Field 'input[1]'"},
+		"a text after ids":     {encode(both(tokens, items("a"))), "Field 'input[1]'"},
+		"a pair for vectors":   {encode(pairs), "has two texts"},
+		"ids for scores":       {score(items("q")[0], tokens), "token ids"},
+		"a query without text": {score(api.Item{}, items("a")), "Field 'query' has no text"},
+		"ids for classes":      {classify(tokens), "token ids"},
+		"a text among pairs":   {classify(both(pairs, items("a"))), "Field 'items[1]'"},
+		"a pair among texts":   {classify(both(items("a"), pairs)), "Field 'items[1]'"},
+		"a schema":             {extract(api.ExtractRequest{Items: items("a"), OutputSchema: api.Raw{Format: api.JSON, Data: []byte(`{"a":1}`)}}), "params.output_schema"},
+		"an instruction":       {extract(api.ExtractRequest{Items: items("a"), Instruction: &why}), "params.instruction"},
+		"scores of vectors": {func() error {
+			_, err := find(t, s, mean).PrepareScore(&api.ScoreRequest{Query: items("q")[0], Items: items("a"), Options: api.Options{"nothing": 1}})
+			return err
+		}(), errs.NoScoring(mean).Message},
 		"an image to look into": {extract(api.ExtractRequest{Items: image}), "items[1]"},
 	} {
 		e := errs.As(c.err)
