@@ -17,7 +17,7 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/metrics"
-	"github.com/sie-engine/sie/runtime/task/tasktest"
+	"github.com/sie-engine/sie/runtime/service/servicetest"
 	"github.com/sie-engine/sie/weights/hub/hubtest"
 )
 
@@ -50,7 +50,7 @@ func published(t *testing.T, of string) map[string][]byte {
 }
 
 // hubWorker serves the ids of a hub as sie-server -m does.
-func hubWorker(t *testing.T, server *hubtest.Server, refs ...string) (*tasktest.Worker, *catalog.Catalog) {
+func hubWorker(t *testing.T, server *hubtest.Server, refs ...string) (*servicetest.Worker, *catalog.Catalog) {
 	t.Helper()
 	t.Setenv("HF_ENDPOINT", server.URL)
 	src := &sourceFlags{Models: refs, LocalCache: t.TempDir(), HFFallback: true}
@@ -67,7 +67,7 @@ func hubWorker(t *testing.T, server *hubtest.Server, refs ...string) (*tasktest.
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
-	return &tasktest.Worker{Service: w}, cat
+	return &servicetest.Worker{Service: w}, cat
 }
 
 // A repository of the hub without a model file is served as what its files say, before its weights are there: no weight is asked for
@@ -98,26 +98,26 @@ func TestHubIDsAreWhatTheyAre(t *testing.T) {
 		}
 	}
 	texts := []string{"the cat sat on the mat"}
-	if res, err := w.Encode(t.Context(), &tasktest.Request{Model: "acme/splade-bert", Texts: texts, OutputTypes: []string{"sparse"}}); err != nil || len(res.Sparse) != 1 {
+	if res, err := w.Encode(t.Context(), &servicetest.Request{Model: "acme/splade-bert", Texts: texts, OutputTypes: []string{"sparse"}}); err != nil || len(res.Sparse) != 1 {
 		t.Error(err)
 	}
-	if res, err := w.Encode(t.Context(), &tasktest.Request{Model: "acme/st-mean", Texts: texts}); err != nil || res.Dims != 32 {
+	if res, err := w.Encode(t.Context(), &servicetest.Request{Model: "acme/st-mean", Texts: texts}); err != nil || res.Dims != 32 {
 		t.Error(err)
 	}
-	if res, err := w.Score(t.Context(), &tasktest.ScoreRequest{Model: id("saved-reranker/6.2.0"), Query: "a", Texts: texts}); err != nil || len(res.Scores) != 1 {
+	if res, err := w.Score(t.Context(), &servicetest.ScoreRequest{Model: id("saved-reranker/6.2.0"), Query: "a", Texts: texts}); err != nil || len(res.Scores) != 1 {
 		t.Error(err)
 	}
-	if res, err := w.Encode(t.Context(), &tasktest.Request{Model: id("saved-router/6.2.0"), Texts: texts, OutputTypes: []string{"sparse"}}); err != nil || len(res.Sparse) != 1 {
+	if res, err := w.Encode(t.Context(), &servicetest.Request{Model: id("saved-router/6.2.0"), Texts: texts, OutputTypes: []string{"sparse"}}); err != nil || len(res.Sparse) != 1 {
 		t.Error(err)
 	}
-	if res, err := w.Score(t.Context(), &tasktest.ScoreRequest{Model: "acme/rerank-sigmoid", Query: "a", Texts: texts}); err != nil || len(res.Scores) != 1 {
+	if res, err := w.Score(t.Context(), &servicetest.ScoreRequest{Model: "acme/rerank-sigmoid", Query: "a", Texts: texts}); err != nil || len(res.Scores) != 1 {
 		t.Error(err)
 	}
-	if res, err := w.Score(t.Context(), &tasktest.ScoreRequest{Model: "acme/colbert-dense", Query: "a", Texts: texts}); err != nil || len(res.Scores) != 1 {
+	if res, err := w.Score(t.Context(), &servicetest.ScoreRequest{Model: "acme/colbert-dense", Query: "a", Texts: texts}); err != nil || len(res.Scores) != 1 {
 		t.Error(err)
 	}
 	for _, id := range []string{"acme/classify-bert", "acme/tag-bert"} {
-		if res, err := w.Extract(t.Context(), &tasktest.ExtractRequest{Model: id, Texts: texts}); err != nil || len(res.Found) != 1 {
+		if res, err := w.Extract(t.Context(), &servicetest.ExtractRequest{Model: id, Texts: texts}); err != nil || len(res.Found) != 1 {
 			t.Error(id, err)
 		}
 	}
@@ -137,7 +137,7 @@ func TestHubIDsThatAreNotSeen(t *testing.T) {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	server.Fault(nil)
-	_, err := w.Encode(t.Context(), &tasktest.Request{Model: "acme/rerank", Texts: []string{"a"}})
+	_, err := w.Encode(t.Context(), &servicetest.Request{Model: "acme/rerank", Texts: []string{"a"}})
 	if e := errs.As(err); e == nil || e.Status != 502 || !strings.Contains(e.Message, "made for the task classify and was taken for one of embed") {
 		t.Error(err)
 	}
@@ -187,7 +187,7 @@ profiles:
 			options map[string]any
 		}{{"acme/rerank", nil}, {"acme/rerank", map[string]any{"lora_id": "acme/lora"}}, {"acme/rerank:tuned", nil}} {
 			for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
-				res, err := (&tasktest.Worker{Service: w}).Score(t.Context(), &tasktest.ScoreRequest{Model: c.model, Query: "the cat", Texts: []string{"sat on the mat"}, Options: c.options})
+				res, err := (&servicetest.Worker{Service: w}).Score(t.Context(), &servicetest.ScoreRequest{Model: c.model, Query: "the cat", Texts: []string{"sat on the mat"}, Options: c.options})
 				if err == nil {
 					scores[i] = res.Scores[0]
 					break

@@ -16,15 +16,15 @@ import (
 	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/registry"
 	"github.com/sie-engine/sie/runtime/service"
-	"github.com/sie-engine/sie/runtime/task/tasktest"
+	"github.com/sie-engine/sie/runtime/service/servicetest"
 	"github.com/sie-engine/sie/runtime/testmodels"
 )
 
 const mean = testmodels.Mean
 
-func start(t *testing.T, ids []string, extra ...*catalog.Model) (*service.Service, *tasktest.Rig) {
+func start(t *testing.T, ids []string, extra ...*catalog.Model) (*service.Service, *servicetest.Rig) {
 	t.Helper()
-	r := tasktest.Start(t, nil, ids, extra...)
+	r := servicetest.Start(t, nil, ids, extra...)
 	return r.Service, r
 }
 
@@ -48,7 +48,7 @@ func items(texts ...string) []api.Item {
 func TestEncode(t *testing.T) {
 	s, r := start(t, []string{mean})
 	texts := testmodels.Words(3)
-	want := r.Rows(&tasktest.Request{Model: mean, Texts: texts})
+	want := r.Rows(&servicetest.Request{Model: mean, Texts: texts})
 	req := &api.EncodeRequest{Items: items(texts...)}
 	req.Items[1].ID, req.Items[1].HasID = "", true
 	req.Items[2].ID, req.Items[2].HasID = "z", true
@@ -219,7 +219,7 @@ func TestBackend(t *testing.T) {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	ids := []int32{2, 10, 11, 3}
-	want := r.Rows(&tasktest.Request{Model: mean, Tokens: [][]int32{ids}})[0]
+	want := r.Rows(&servicetest.Request{Model: mean, Tokens: [][]int32{ids}})[0]
 	res, err := b.Encode(t.Context(), m, &api.EncodeRequest{Items: []api.Item{{Extra: &api.ItemExtra{Tokens: ids}}}})
 	if err != nil || !bytes.Equal(res.Items[0].Dense.Values.Data, want) {
 		t.Errorf("%v; %+v, want %x", err, res, want)

@@ -3,20 +3,20 @@ package task_test
 import (
 	"testing"
 
+	"github.com/sie-engine/sie/runtime/service/servicetest"
 	"github.com/sie-engine/sie/runtime/task"
-	"github.com/sie-engine/sie/runtime/task/tasktest"
 	"github.com/sie-engine/sie/runtime/testmodels"
 )
 
 // What the tests of this package share with others.
 type (
-	rig             = tasktest.Rig
-	Options         = tasktest.Options
-	Request         = tasktest.Request
-	ScoreRequest    = tasktest.ScoreRequest
-	ExtractRequest  = tasktest.ExtractRequest
-	ClassifyRequest = tasktest.ClassifyRequest
-	Result          = tasktest.Result
+	rig             = servicetest.Rig
+	Options         = servicetest.Options
+	Request         = servicetest.Request
+	ScoreRequest    = servicetest.ScoreRequest
+	ExtractRequest  = servicetest.ExtractRequest
+	ClassifyRequest = servicetest.ClassifyRequest
+	Result          = servicetest.Result
 	Matrix          = task.Matrix
 )
 
@@ -27,8 +27,8 @@ const (
 )
 
 var (
-	start         = tasktest.Start
-	held          = tasktest.Held
+	start         = servicetest.Start
+	held          = servicetest.Held
 	dirs          = testmodels.Dirs
 	adHoc         = testmodels.AdHoc
 	family        = testmodels.Family

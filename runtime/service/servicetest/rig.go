@@ -1,7 +1,7 @@
-// Package tasktest starts workers over the tiny models of testdata for tests of the layers under the server.
+// Package servicetest starts workers over the tiny models of testdata for tests of the layers under the server.
 //
 // Entry points: Start, and the Rig it returns. Not for production.
-package tasktest
+package servicetest
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package tasktest
+package servicetest
 
 import (
 	"context"
