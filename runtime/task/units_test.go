@@ -84,3 +84,12 @@ func TestDeadlineSeenByTheQueueFirst(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A list without ids is a list, also where it is nil, and not an empty text.
+func TestListsWithoutIDs(t *testing.T) {
+	for i, in := range TokenLists([][]int32{nil, {}, {1}}) {
+		if ids := tokensOf(&in); ids == nil || len(ids) != i/2 || in.HasText {
+			t.Errorf("list %d: %v, text %v", i, ids, in.HasText)
+		}
+	}
+}
