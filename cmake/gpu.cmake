@@ -90,6 +90,7 @@ if(SIE_EMULATED)
   add_executable(gpu_tests ${gpu_dir}/tests/gpu_program_test.cc ${gpu_dir}/tests/gpu_heads_test.cc
                  ${gpu_dir}/tests/gpu_nonfinite_test.cc
                  ${CMAKE_SOURCE_DIR}/csrc/tests/model.cc ${CMAKE_SOURCE_DIR}/csrc/tests/heads.cc
+                 ${CMAKE_SOURCE_DIR}/csrc/tests/heads_blocks.cc
                  ${CMAKE_SOURCE_DIR}/csrc/tests/head_batches.cc ${CMAKE_SOURCE_DIR}/csrc/tests/main.cc)
   target_link_libraries(gpu_tests PRIVATE sie_flags simt_flags sie_gpu_emulated sie_driver dl pthread m)
   target_include_directories(gpu_tests PRIVATE csrc csrc/tests csrc/cuda/tests)

@@ -88,3 +88,11 @@ if(NOT SIE_SANITIZE)
     endif()
   endforeach()
 endif()
+
+# The header's example, in C, against the library as users link it. x is (-1, 2) for word 0 and (1, -2) for word 1, y twice that.
+add_executable(example_embed ${CMAKE_SOURCE_DIR}/csrc/examples/embed.c)
+target_link_libraries(example_embed PRIVATE sie_flags sie m pthread)
+target_compile_options(example_embed PRIVATE -Wpedantic)
+set_target_properties(example_embed PROPERTIES C_EXTENSIONS OFF LINKER_LANGUAGE CXX)
+add_test(NAME example_embed COMMAND example_embed)
+set_tests_properties(example_embed PROPERTIES PASS_REGULAR_EXPRESSION "^-2.000 4.000\n0.667 -1.333\n$")

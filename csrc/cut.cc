@@ -12,13 +12,14 @@ namespace sie {
 namespace {
 
 Cut cut_of(const sie_program *p, const Op &op) {
-  if (op.in[0] != SIE_NO_VALUE && p->values[op.in[0]].rows == Rows::seqs) return Cut::none;
+  if (op.in[0] != SIE_NO_VALUE && of_seqs(p, op.in[0])) return Cut::none;
   switch (op.kind) {
     case SIE_OP_EMBED_LAYERNORM:
     case SIE_OP_LAYERNORM:
     case SIE_OP_LINEAR:
     case SIE_OP_QUANTISE_ROWS:
     case SIE_OP_LORA:
+    case SIE_OP_QK_NORM_ROPE:
       return Cut::rows;
     case SIE_OP_ATTENTION:
       return Cut::queries;
@@ -37,6 +38,7 @@ double flops_of(const sie_program *p, const Op &op) {
   }
   // Memory counts, not arithmetic; most where rows are looked up all over a table and written for the first time.
   double each = op.kind == SIE_OP_EMBED_LAYERNORM ? 512 : 32;
+  if (op.kind == SIE_OP_QK_NORM_ROPE) return each * op.rope.head_dim * (op.rope.heads + op.rope.kv_heads);
   return each * static_cast<double>(p->values[op.out].columns);
 }
 

@@ -34,8 +34,7 @@ using ll = long long;
 
 void add_value(Text *text, const sie_program *p, sie_value v) {
   const Value &value = p->values[v];
-  text->add(" v%d[%s, %lld]", v, value.rows == Rows::tokens ? "T" : (value.rows == Rows::kept ? "K" : "B"),
-            static_cast<ll>(value.columns));
+  text->add(" v%d[%s, %lld]", v, p->spaces[value.space].name.text, static_cast<ll>(value.columns));
   if (value.base != v) {
     text->add(" (columns %lld to %lld of v%d)", static_cast<ll>(value.column),
               static_cast<ll>(value.column + value.columns - 1), value.base);
@@ -52,32 +51,54 @@ void add_inputs(Text *text, const sie_program *p, const Op &op) {
   }
 }
 
-void add_details(Text *text, const Op &op) {
+void add_details(Text *text, const sie_program *p, const Op &op) {
+  static const char *const norms[] = {"", " rms", " plain"};
+  static const char *const gates[] = {"", " swiglu", " geglu", " geglu_tanh"};
   static const char *const acts[] = {"", " gelu", " tanh", " gelu_tanh", " relu", " silu"};
-  static const char *const poolings[] = {"", " cls", " mean", " last"};
+  static const char *const poolings[] = {"", " cls", " mean", " last", " attention", " weighted_mean"};
   static const char *const masks[] = {"full", "causal", "window"};
   switch (op.kind) {
     case SIE_OP_EMBED_LAYERNORM:
-      text->add(" vocabulary %lld%s%s", static_cast<ll>(op.weights[0]->n),
-                op.weights[1] != nullptr ? " position" : "", op.weights[2] != nullptr ? " type" : "");
+      text->add("%s vocabulary %lld by %s%s", norms[op.norm], static_cast<ll>(op.weights[0]->n),
+                p->inputs[op.inputs[0]].name.text, op.weights[1] != nullptr ? " position" : "");
+      if (op.weights[2] != nullptr && op.inputs[1] == 0) text->add(" type");
+      if (op.inputs[1] != 0) text->add(" rows by %s", p->inputs[op.inputs[1]].name.text);
+      break;
+    case SIE_OP_LAYERNORM:
+      text->add("%s", norms[op.norm]);
       break;
     case SIE_OP_LINEAR:
-      text->add(" %s%s%s", compute_name(op.weights[0]->compute), op.bias != nullptr ? " bias" : "",
-                acts[op.act]);
+      text->add(" %s%s%s%s", compute_name(op.weights[0]->compute), op.bias != nullptr ? " bias" : "",
+                acts[op.act], gates[op.gate]);
+      break;
+    case SIE_OP_LORA:
+      text->add(" %d adapters by %s", p->n_adapters, p->inputs[op.inputs[0]].name.text);
+      break;
+    case SIE_OP_MAXSIM:
+      text->add(" with %s by %s", p->inputs[op.inputs[0]].name.text, p->inputs[op.inputs[1]].name.text);
+      break;
+    case SIE_OP_QK_NORM_ROPE:
+      text->add(" %d and %d heads of %d, %d columns%s, in place", op.rope.heads, op.rope.kv_heads,
+                op.rope.head_dim, op.rope.rot,
+                op.rope.q_gamma != nullptr || op.rope.k_gamma != nullptr ? ", norm" : "");
       break;
     case SIE_OP_ATTENTION:
-      text->add(" %d heads of %d, %s", op.attention.heads, op.attention.head_dim, masks[op.attention.mask]);
+      text->add(" %d heads over %d of %d, %s%s", op.attention.heads, op.attention.kv_heads,
+                op.attention.head_dim, masks[op.attention.mask], op.vector != nullptr ? ", alibi" : "");
       break;
     case SIE_OP_GATHER_ROWS:
     case SIE_OP_POOL:
       text->add("%s", poolings[op.pooling]);
       break;
     case SIE_OP_POOL_OUTPUT:
-      text->add("%s output %d", poolings[op.pooling], op.output);
+      text->add("%s to %s", poolings[op.pooling], p->outputs[op.output].name.text);
       break;
     case SIE_OP_OUTPUT_ROWS:
+    case SIE_OP_OUTPUT_SPARSE:
+    case SIE_OP_MUVERA:
+    case SIE_OP_SMVE:
     case op_output_values:
-      text->add(" output %d", op.output);
+      text->add(" to %s", p->outputs[op.output].name.text);
       break;
     default:
       break;
@@ -93,15 +114,58 @@ void add_place(Text *text, const sie_program *p, const Operand &o) {
 
 void add_planned(Text *text, const sie_program *p, const PlannedOp &planned) {
   text->add("%-16s", op_name(planned.op.kind));
-  add_details(text, planned.op);
+  add_details(text, p, planned.op);
   add_inputs(text, p, planned.op);
   if (planned.op.out != SIE_NO_VALUE) {
     text->add(" ->");
     add_value(text, p, planned.op.out);
   }
+  if (planned.op.sum != SIE_NO_VALUE) {
+    text->add(" and the sum");
+    add_value(text, p, planned.op.sum);
+  }
   add_place(text, p, planned.out);
+  add_place(text, p, planned.sum);
   add_place(text, p, planned.quantised);
   text->add("\n");
+}
+
+void add_space(Text *text, const sie_program *p, const Space &space) {
+  const char *name = space.name.text;
+  switch (space.kind) {
+    case SIE_SPACE_SEQS:
+      text->add("space %s: one row a sequence, at most %lld\n", name, static_cast<ll>(space.max_rows));
+      break;
+    case SIE_SPACE_ROWS:
+      text->add("space %s: at most %lld rows, %lld a sequence\n", name, static_cast<ll>(space.max_rows),
+                static_cast<ll>(space.max_each));
+      break;
+    case SIE_SPACE_SUBSET:
+      text->add("space %s: rows of %s by %s\n", name, p->spaces[p->tokens].name.text,
+                p->inputs[space.marks].name.text);
+      break;
+    case SIE_SPACE_SHARED:
+      text->add("space %s: at most %lld rows of the batch\n", name, static_cast<ll>(space.max_rows));
+      break;
+    default:
+      break;
+  }
+}
+
+void add_input(Text *text, const sie_program *p, const Input &input) {
+  if (input.space == 0) return;
+  text->add("input %s: %s[%s", input.name.text, dtype_name(input.dtype), p->spaces[input.space].name.text);
+  if (input.dtype == SIE_F32) text->add(", %d", input.columns);
+  text->add("]");
+  if (input.optional) text->add(", else %d", input.otherwise);
+  text->add(input.read ? "\n" : ", not read\n");
+}
+
+void add_output(Text *text, const sie_program *p, const Output &output) {
+  static const char *const forms[] = {"?", "values", "rows by items", "rows of sequences by items",
+                                      "sparse by items"};
+  text->add("output %s: %s of %s, %lld columns\n", output.name.text, forms[output.form],
+            p->spaces[output.space].name.text, static_cast<ll>(output.columns));
 }
 
 }  // namespace
@@ -111,9 +175,9 @@ size_t sie_program_describe(const sie_program *program, char *text, size_t cap) 
   if (cap > 0) text[0] = '\0';
   Text out(text, cap);
   if (program == nullptr) return 0;
-  out.add("batch of at most %lld tokens, %lld sequences, %lld tokens a sequence\n",
-          static_cast<ll>(program->caps.max_tokens), static_cast<ll>(program->caps.max_seqs),
-          static_cast<ll>(program->caps.max_len));
+  for (const Space &space : program->spaces) add_space(&out, program, space);
+  for (const Input &input : program->inputs) add_input(&out, program, input);
+  for (int32_t o = 0; o < program->n_outputs; o++) add_output(&out, program, program->outputs[o]);
   if (!program->ended) {
     for (const Op &op : program->ops) {
       PlannedOp recorded = {};

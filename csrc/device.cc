@@ -15,6 +15,7 @@
 
 #include "cpu_limits.h"
 #include "gpu.h"
+#include "grow.h"
 #include "program.h"
 #include "self_test.h"
 #include "status.h"
@@ -25,8 +26,10 @@ using namespace sie;
 namespace {
 
 const char *isa_name(uint32_t isa) {
-  static const char *const names[] = {"none", "avx2", "avx512", "avx512-vnni", "amx"};
-  return isa <= SIE_ISA_AMX ? names[isa] : names[0];
+  static const char *const x86[] = {"none", "avx2", "avx512", "avx512-vnni", "amx"};
+  uint32_t level = SIE_ISA_LEVEL(isa);
+  bool known = SIE_ISA_FAMILY(isa) == SIE_FAMILY_X86_64 && isa <= SIE_ISA_AMX;
+  return known ? x86[level] : x86[0];
 }
 
 [[gnu::format(printf, 2, 3)]] void add_why(sie_device *device, const char *format, ...) {
@@ -53,9 +56,9 @@ void read_name(char *name, size_t cap) {
 #endif
 }
 
-// The best table at or below `isa` that this build has.
+// The best table of the family of `isa`, at or below its level, that this build has.
 const sie_ops *best_table(uint32_t isa) {
-  for (; isa >= SIE_ISA_AVX2; isa--) {
+  for (; SIE_ISA_LEVEL(isa) > 0; isa--) {
     if (const sie_ops *ops = sie_cpu_ops(isa)) return ops;
   }
   return nullptr;
@@ -123,15 +126,21 @@ bool choose_threads(sie_device *device, int32_t asked, int32_t *chosen) {
   return pinned;
 }
 
+sie_status check_isa(uint32_t isa, sie_error *err) {
+  if (isa == SIE_ISA_BEST) return SIE_OK;
+  uint32_t family = SIE_ISA_FAMILY(isa);
+  SIE_FAIL_IF(family == SIE_FAMILY_ARM64, SIE_UNSUPPORTED, err, "this build has no kernels for arm64");
+  SIE_FAIL_IF(family != SIE_FAMILY_X86_64 || isa < SIE_ISA_AVX2 || isa > SIE_ISA_AMX, SIE_INVALID_ARGUMENT,
+              err, "isa 0x%x is none of sie_isa", isa);
+  return SIE_OK;
+}
+
 sie_status check_options(const sie_device_options *o, sie_error *err) {
-  SIE_FAIL_IF(o->struct_size != sizeof *o, SIE_INVALID_ARGUMENT, err,
-              "sie_device_options has %u bytes; %zu expected", o->struct_size, sizeof *o);
   SIE_FAIL_IF(o->kind < SIE_DEVICE_CPU || o->kind > SIE_DEVICE_REF, SIE_INVALID_ARGUMENT, err,
               "device kind %u is none of sie_device_kind", o->kind);
   SIE_FAIL_IF(o->threads < 0 || o->threads > max_executors, SIE_INVALID_ARGUMENT, err,
               "%d threads; 0 (choose) to %d are possible", o->threads, max_executors);
-  SIE_FAIL_IF(o->isa > SIE_ISA_AMX, SIE_INVALID_ARGUMENT, err, "isa %u is none of sie_isa", o->isa);
-  return SIE_OK;
+  return check_isa(o->isa, err);
 }
 
 sie_status open_device(sie_device *device, const sie_device_options *options, sie_error *err) {
@@ -158,11 +167,12 @@ sie_status open_device(sie_device *device, const sie_device_options *options, si
 sie_status sie_device_open(const sie_device_options *options, sie_device **device, sie_error *err) {
   SIE_FAIL_IF(device == nullptr, SIE_INVALID_ARGUMENT, err, "device is NULL");
   *device = nullptr;
-  SIE_FAIL_IF(options == nullptr, SIE_INVALID_ARGUMENT, err, "options is NULL");
-  SIE_TRY(check_options(options, err));
+  sie_device_options known;
+  SIE_TRY(take(options, &known, "sie_device_options", err));
+  SIE_TRY(check_options(&known, err));
   sie_device *d = new_object<sie_device>();
   SIE_FAIL_IF(d == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for a device");
-  sie_status status = open_device(d, options, err);
+  sie_status status = open_device(d, &known, err);
   if (status != SIE_OK) {
     destroy_object(d);
     return status;
@@ -178,19 +188,18 @@ void sie_device_close(sie_device *device) {
 }
 
 sie_status sie_device_query(const sie_device *device, sie_device_info *info, sie_error *err) {
-  SIE_FAIL_IF(device == nullptr || info == nullptr, SIE_INVALID_ARGUMENT, err, "device or info is NULL");
-  SIE_FAIL_IF(info->struct_size != sizeof *info, SIE_INVALID_ARGUMENT, err,
-              "sie_device_info has %u bytes; %zu expected", info->struct_size, sizeof *info);
-  info->kind = device->kind;
-  info->threads = device->threads;
-  info->cpus_affinity = device->cpus_affinity;
-  info->cpus_quota = device->cpus_quota;
-  info->isa = device->isa;
-  info->isa_detected = device->isa_detected;
-  info->compute_mask = device->compute_mask;
-  info->memory_total = device->memory_total;
-  info->memory_weights = device->memory_weights;
-  memcpy(info->name, device->name, sizeof info->name);
-  memcpy(info->why, device->why, sizeof info->why);
-  return SIE_OK;
+  SIE_FAIL_IF(device == nullptr, SIE_INVALID_ARGUMENT, err, "device is NULL");
+  sie_device_info known = {};
+  known.kind = device->kind;
+  known.threads = device->threads;
+  known.cpus_affinity = device->cpus_affinity;
+  known.cpus_quota = device->cpus_quota;
+  known.isa = device->isa;
+  known.isa_detected = device->isa_detected;
+  known.compute_mask = device->compute_mask;
+  known.memory_total = device->memory_total;
+  known.memory_weights = device->memory_weights;
+  memcpy(known.name, device->name, sizeof known.name);
+  memcpy(known.why, device->why, sizeof known.why);
+  return give(known, info, "sie_device_info", err);
 }

@@ -24,9 +24,11 @@ void gpu_slot_free(sie_slot *slot);
 const void *gpu_slot_output(const sie_slot *slot, int32_t index);
 const int32_t *gpu_slot_nonfinite(const sie_slot *slot, int64_t *offset);
 
-// Writes the batch, of which it keeps n_kept rows, and its work lists to the slot's input.
-sie_status gpu_slot_load(sie_slot *slot, const sie_program *program, const sie_batch &batch, int64_t n_kept,
-                         sie_error *err);
+// Bytes of the largest input of a batch of an ended program.
+int64_t gpu_program_input_bytes(const sie_program *program);
+
+// Writes the batch and its work lists to the slot's input.
+sie_status gpu_slot_load(sie_slot *slot, const sie_program *program, const BatchIn &batch, sie_error *err);
 
 // Enqueues the loaded batch on the device's stream. On an error some of it may run; its results are void.
 sie_status gpu_submit(sie_program *program, sie_arena *arena, sie_slot *slot, sie_error *err);

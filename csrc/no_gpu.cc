@@ -14,7 +14,8 @@ sie_status gpu_slot_create(sie_slot *, sie_error *err) { return fail(err, SIE_IN
 void gpu_slot_free(sie_slot *) {}
 const void *gpu_slot_output(const sie_slot *, int32_t) { return nullptr; }
 const int32_t *gpu_slot_nonfinite(const sie_slot *, int64_t *) { return nullptr; }
-sie_status gpu_slot_load(sie_slot *, const sie_program *, const sie_batch &, int64_t, sie_error *err) {
+int64_t gpu_program_input_bytes(const sie_program *) { return 0; }
+sie_status gpu_slot_load(sie_slot *, const sie_program *, const BatchIn &, sie_error *err) {
   return fail(err, SIE_INTERNAL, "no GPU");
 }
 sie_status gpu_submit(sie_program *, sie_arena *, sie_slot *, sie_error *err) {
@@ -26,8 +27,6 @@ sie_status gpu_submit(sie_program *, sie_arena *, sie_slot *, sie_error *err) {
 sie_status sie_gpu_check(int32_t, int32_t, int32_t, sie_error *err) {
   return sie::gpu_open(nullptr, nullptr, err);
 }
-
-int64_t sie_program_input_bytes(const sie_program *) { return 0; }
 
 sie_status sie_slot_input(const sie_slot *, const void **, int64_t *, sie_error *err) {
   return sie::fail(err, SIE_INVALID_ARGUMENT, "the slot is not of a GPU");

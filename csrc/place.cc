@@ -11,11 +11,12 @@ namespace sie {
 
 namespace {
 
-// The input whose memory the output may take over: all of its buffer, and read by nobody later.
-const Operand *replaceable(const PlannedOp &planned) {
-  if (!planned.out.present) return nullptr;
-  if (planned.op.kind == SIE_OP_LAYERNORM) return &planned.in[0];
-  bool residual = planned.op.kind == SIE_OP_LINEAR && planned.residual.present;
+// The input whose memory a result may take over: all of its buffer, and read by nobody later.
+const Operand *replaceable(const PlannedOp &planned, const Operand &result) {
+  if (!result.present) return nullptr;
+  bool norm = planned.op.kind == SIE_OP_LAYERNORM;
+  if (norm && &result == &planned.out) return &planned.in[0];
+  bool residual = (norm || planned.op.kind == SIE_OP_LINEAR) && planned.residual.present;
   return residual && planned.residual.buffer != planned.in[0].buffer ? &planned.residual : nullptr;
 }
 
@@ -27,15 +28,16 @@ int32_t owner(const sie_program *p, int32_t buffer) {
 void share_memory(sie_program *p) {
   for (int64_t i = 0; i < p->plan.size(); i++) {
     const PlannedOp &planned = p->plan[i];
-    const Operand *input = replaceable(planned);
-    if (input == nullptr) continue;
-    Buffer &from = p->buffers[input->buffer], &to = p->buffers[planned.out.buffer];
-    if (from.last != i || from.rows != to.rows || from.dtype != to.dtype || from.columns != to.columns) {
-      continue;
+    for (const Operand *result : {&planned.out, &planned.sum}) {
+      const Operand *input = replaceable(planned, *result);
+      if (input == nullptr) continue;
+      Buffer &from = p->buffers[input->buffer], &to = p->buffers[result->buffer];
+      bool alike = from.of_seqs == to.of_seqs && from.dtype == to.dtype && from.columns == to.columns;
+      if (from.last != i || !alike) continue;
+      to.shares = input->buffer;
+      Buffer &root = p->buffers[owner(p, input->buffer)];
+      root.last = std::max(root.last, to.last);
     }
-    to.shares = input->buffer;
-    Buffer &root = p->buffers[owner(p, input->buffer)];
-    root.last = std::max(root.last, to.last);
   }
 }
 
@@ -47,7 +49,7 @@ enum class Group { lane, long_rows, long_fixed };
 struct Sizing {
   Group group;
   bool holds(const Buffer &b) const {
-    return group == Group::lane || (b.rows == Rows::seqs) == (group == Group::long_fixed);
+    return group == Group::lane || b.of_seqs == (group == Group::long_fixed);
   }
   int64_t size(const Buffer &b) const {
     if (group == Group::lane) return b.bytes + redzone_bytes;
@@ -92,7 +94,7 @@ sie_status place(sie_program *p, const Sizing &sizing, int64_t *end, sie_error *
 // Values of a long slab: token rows in bytes a token, so that one plan does for every length.
 sie_status place_long(sie_program *p, sie_error *err) {
   for (Buffer &b : p->buffers) {
-    if (b.rows == Rows::seqs) continue;
+    if (b.of_seqs) continue;
     // Exact at multiples of region_step rows, whose parts all fill whole lines.
     b.row_bytes = parts_of(b, region_step).end / region_step + (redzone_bytes > 0 ? 1 : 0);
   }
@@ -106,7 +108,7 @@ sie_status place_lane(sie_program *p, sie_error *err) {
   SIE_TRY(place(p, {Group::lane}, &p->values_bytes, err));
   for (PlannedOp &planned : p->plan) {
     for (Operand *o : {&planned.in[0], &planned.in[1], &planned.in[2], &planned.addend, &planned.residual,
-                       &planned.out, &planned.quantised}) {
+                       &planned.out, &planned.sum, &planned.quantised}) {
       if (!o->present) continue;
       int64_t base = p->buffers[o->buffer].offset;
       o->offset += base;

@@ -22,6 +22,7 @@ struct Uses {
   int32_t floats = 0;     // of a base: readers of its float rows
   int32_t outputs = 0;    // of a base: those of them that are output rows
   int32_t quantised = 0;  // of any value: INT8 and FP8 linears that read it
+  bool updated = false;   // of a base: some operation writes it again
   bool strict = false;    // of a base: some reader needs the class's activation type
 };
 
@@ -74,7 +75,7 @@ class Planner {
   void weigh() {
     double linear = 0, attention = 0;
     for (const Op &op : p_->ops) {
-      if (p_->values[op.in[0] != SIE_NO_VALUE ? op.in[0] : op.out].rows == Rows::seqs) continue;
+      if (of_seqs(p_, op.in[0] != SIE_NO_VALUE ? op.in[0] : op.out)) continue;
       if (has_matrix(op.kind))
         linear += static_cast<double>(op.weights[0]->n) * static_cast<double>(op.weights[0]->k);
       if (op.kind == SIE_OP_ATTENTION) attention += 2.0 * op.attention.heads * op.attention.head_dim;
@@ -84,7 +85,7 @@ class Planner {
     p_->balance = any ? std::clamp<int64_t>(static_cast<int64_t>(balance), 1, max_batch_tokens) : 0;
   }
 
-  int64_t rows_cap(Rows rows) const { return rows == Rows::seqs ? p_->slab_seqs : p_->slab_tokens; }
+  int64_t slab_rows(bool of_seqs) const { return of_seqs ? p_->slab_seqs : p_->slab_tokens; }
 
   int32_t activation_dtype(uint32_t compute) const {
     switch (storage_class(p_->device, compute)) {
@@ -134,7 +135,8 @@ class Planner {
         }
         uses_[base].floats++;
         uses_[base].outputs += op.kind == SIE_OP_OUTPUT_ROWS ? 1 : 0;
-        bool typed = op.kind == SIE_OP_ATTENTION || (has_matrix(op.kind) && v == op.in[0]) ||
+        uses_[base].updated = uses_[base].updated || op.updates;
+        bool typed = op.kind == SIE_OP_ATTENTION || op.updates || (has_matrix(op.kind) && v == op.in[0]) ||
                      (moves_rows(op) && uses_[op.out].strict);
         uses_[base].strict = uses_[base].strict || typed;
       }
@@ -143,14 +145,25 @@ class Planner {
   }
 
   // A new buffer, alive from the operation about to be emitted; -1 without memory.
-  int32_t add_buffer(Rows rows, int64_t columns, const Form &form) {
+  int32_t add_buffer(sie_space space, int64_t columns, const Form &form) {
     int64_t element = dtype_bytes(form.dtype), row = round_up(columns * element, 64);
     // Rows a multiple of 2 KiB apart share few sets of a CPU's cache; one line more spreads them.
     if (!gpu_ && row >= 2048 && row % 2048 == 0) row += 64;
     int32_t now = static_cast<int32_t>(p_->plan.size());
-    Buffer buffer = {
-        rows, form.dtype, columns, row / element, form.scale_group, form.outliers, 0, now, now, -1, 0, 0, 0};
-    buffer.bytes = round_up(parts_of(buffer, rows_cap(rows)).end, gpu_ ? 256 : 64);
+    Buffer buffer = {space == p_->seqs,
+                     form.dtype,
+                     columns,
+                     row / element,
+                     form.scale_group,
+                     form.outliers,
+                     0,
+                     now,
+                     now,
+                     -1,
+                     0,
+                     0,
+                     0};
+    buffer.bytes = round_up(parts_of(buffer, slab_rows(buffer.of_seqs)).end, gpu_ ? 256 : 64);
     return p_->buffers.push(buffer) ? static_cast<int32_t>(p_->buffers.size() - 1) : -1;
   }
 
@@ -158,7 +171,7 @@ class Planner {
   Operand operand(int32_t buffer, int64_t column) {
     Buffer &b = p_->buffers[buffer];
     b.last = static_cast<int32_t>(p_->plan.size());
-    BufferParts parts = parts_of(b, rows_cap(b.rows));
+    BufferParts parts = parts_of(b, slab_rows(b.of_seqs));
     int64_t bytes = column * dtype_bytes(b.dtype);
     return {true,          buffer,      b.dtype,    bytes,      bytes,        b.ld,
             b.scale_group, parts.scale, parts.zero, b.outliers, parts.outlier};
@@ -179,12 +192,11 @@ class Planner {
   // The number of the work list that the attention reads, a new one where none serves.
   sie_status find_work_list(const PlannedOp &planned, int32_t *number) {
     const sie_attention_params &a = planned.op.attention;
-    bool gathered = p_->values[planned.op.in[0]].rows == Rows::seqs;
-    bool kept_keys = p_->values[planned.op.in[1]].rows == Rows::kept;
+    sie_space queries = p_->values[planned.op.in[0]].space, keys = p_->values[planned.op.in[1]].space;
     for (int32_t i = 0; i < p_->n_work_lists; i++) {
       const WorkList &list = p_->work_lists[i];
       const sie_attention_params &b = list.attention;
-      if (list.gathered == gathered && list.kept_keys == kept_keys && list.dtype == planned.in[0].dtype &&
+      if (list.queries == queries && list.keys == keys && list.dtype == planned.in[0].dtype &&
           a.heads == b.heads && a.head_dim == b.head_dim && a.kv_heads == b.kv_heads && a.mask == b.mask &&
           a.window == b.window) {
         *number = i;
@@ -193,7 +205,7 @@ class Planner {
     }
     SIE_FAIL_IF(p_->n_work_lists == max_work_lists, SIE_UNSUPPORTED, err_,
                 "the program has attention of more than %d different shapes", max_work_lists);
-    p_->work_lists[p_->n_work_lists] = {a, planned.in[0].dtype, gathered, kept_keys};
+    p_->work_lists[p_->n_work_lists] = {a, planned.in[0].dtype, queries, keys};
     *number = p_->n_work_lists++;
     return SIE_OK;
   }
@@ -211,7 +223,7 @@ class Planner {
     planned.op.kind = SIE_OP_QUANTISE_ROWS;
     planned.op.in[0] = v;
     planned.op.out = v;
-    value.quantised = add_buffer(value.rows, value.columns, quantised_form(value, SIE_OP_QUANTISE_ROWS));
+    value.quantised = add_buffer(value.space, value.columns, quantised_form(value, SIE_OP_QUANTISE_ROWS));
     SIE_TRY(need(value.quantised));
     planned.in[0] = float_operand(v);
     planned.quantised = operand(value.quantised, 0);
@@ -226,7 +238,7 @@ class Planner {
     planned.op.kind = SIE_OP_POOL;
     planned.op.in[0] = planned.op.out = output.in[0];
     planned.op.pooling = each_row;
-    int32_t buffer = add_buffer(value.rows, value.columns, {SIE_F32});
+    int32_t buffer = add_buffer(value.space, value.columns, {SIE_F32});
     SIE_TRY(need(buffer));
     planned.in[0] = float_operand(output.in[0]);
     planned.out = operand(buffer, 0);
@@ -242,26 +254,47 @@ class Planner {
     bool norm = op.kind == SIE_OP_EMBED_LAYERNORM || op.kind == SIE_OP_LAYERNORM;
     bool only_quantised = op.kind == SIE_OP_LINEAR && uses.quantised > 0 && uses.floats == 0;
     if (only_quantised || (norm && uses.quantised > 0)) {
-      out.quantised = add_buffer(out.rows, out.columns, quantised_form(out, op.kind));
+      out.quantised = add_buffer(out.space, out.columns, quantised_form(out, op.kind));
       SIE_TRY(need(out.quantised));
       planned->quantised = operand(out.quantised, 0);
     }
     if (only_quantised) return SIE_OK;
     int32_t dtype = activation_dtype(out.compute);
-    // A sum with a residual feeds a norm: one rounding less. A GPU would pay for it in bandwidth.
-    if (!gpu_ && op.kind == SIE_OP_LINEAR && op.residual != SIE_NO_VALUE && !uses.strict) dtype = SIE_F32;
+    if (op.kind == SIE_OP_LINEAR && op.residual != SIE_NO_VALUE) dtype = sum_dtype(op.out);
     if (op.kind == SIE_OP_POOL || op.kind == SIE_OP_SPLADE || op.kind == SIE_OP_MAXSIM) dtype = SIE_F32;
     if (moves_rows(op)) dtype = planned->in[0].dtype;
-    out.buffer = add_buffer(out.rows, out.columns, {dtype});
+    out.buffer = add_buffer(out.space, out.columns, {dtype});
     SIE_TRY(need(out.buffer));
     planned->out = operand(out.buffer, 0);
     return SIE_OK;
   }
 
+  // A sum with a residual feeds a norm: one rounding less. A GPU would pay for it in bandwidth.
+  int32_t sum_dtype(sie_value v) const {
+    return gpu_ || uses_[v].strict ? activation_dtype(p_->values[v].compute) : SIE_F32;
+  }
+
+  // The second result of a norm. Who reads it quantised quantises it.
+  sie_status emit_sum(const Op &op, PlannedOp *planned) {
+    Value &sum = p_->values[op.sum];
+    sum.buffer = add_buffer(sum.space, sum.columns, {sum_dtype(op.sum)});
+    SIE_TRY(need(sum.buffer));
+    planned->sum = operand(sum.buffer, 0);
+    return SIE_OK;
+  }
+
+  // After an update no quantised rows that were made before are good.
+  void forget_quantised(int32_t base) {
+    for (Value &value : p_->values) {
+      if (value.base == base) value.quantised = -1;
+    }
+  }
+
   // Whether a pooled value goes to outputs alone, whose kernel then pools on its way.
   bool pooled_by_outputs(const Op &pool) const {
     const Uses &uses = uses_[pool.out];
-    return gpu_ && pool.kind == SIE_OP_POOL && uses.outputs > 0 && uses.outputs == uses.floats;
+    bool alone = gpu_ && pool.kind == SIE_OP_POOL && uses.outputs > 0 && uses.outputs == uses.floats;
+    return alone && !uses_[p_->values[pool.in[0]].base].updated;  // by then it may hold other rows
   }
 
   // An output of rows on a GPU: pool_output of what was to be pooled, or of the rows as they are.
@@ -274,6 +307,7 @@ class Planner {
       if (op.out != output.in[0] || !pooled_by_outputs(op)) continue;
       planned.op.in[0] = op.in[0];
       planned.op.pooling = op.pooling;
+      planned.op.vector = op.vector;
     }
     planned.in[0] = float_operand(planned.op.in[0]);
     return push(planned);
@@ -286,7 +320,7 @@ class Planner {
     planned.op = linear;
     planned.op.kind = SIE_OP_LORA;
     planned.op.residual = SIE_NO_VALUE;
-    int32_t buffer = add_buffer(value.rows, linear.weights[0]->n, {SIE_F32});
+    int32_t buffer = add_buffer(value.space, linear.weights[0]->n, {SIE_F32});
     SIE_TRY(need(buffer));
     planned.in[0] = float_operand(linear.in[0]);
     planned.out = operand(buffer, 0);
@@ -312,6 +346,10 @@ class Planner {
     if (widened.present) planned.in[0] = operand(widened.buffer, 0);
     if (op.residual != SIE_NO_VALUE) planned.residual = float_operand(op.residual);
     if (op.out != SIE_NO_VALUE) SIE_TRY(emit_result(op, &planned));
+    if (op.sum != SIE_NO_VALUE) SIE_TRY(emit_sum(op, &planned));
+    for (sie_value v : {op.in[0], op.in[1]}) {
+      if (op.updates && v != SIE_NO_VALUE) forget_quantised(p_->values[v].base);
+    }
     return push(planned);
   }
 
@@ -339,7 +377,8 @@ sie_status sie_program_end(sie_program *program, sie_workspace *workspace, sie_e
   SIE_FAIL_IF(program == nullptr || workspace == nullptr, SIE_INVALID_ARGUMENT, err,
               "program or workspace is NULL");
   SIE_FAIL_IF(program->ended, SIE_INVALID_ARGUMENT, err, "the program is ended already");
-  SIE_FAIL_IF(program->vocabulary == 0, SIE_INVALID_ARGUMENT, err, "the program embeds nothing");
+  SIE_FAIL_IF(program->tokens == 0 || program->seqs == 0, SIE_INVALID_ARGUMENT, err,
+              "the program declares no space of the kind %s", program->seqs == 0 ? "SEQS" : "ROWS");
   SIE_FAIL_IF(program->n_outputs == 0, SIE_INVALID_ARGUMENT, err, "the program declares no output");
   program->plan.clear();
   program->buffers.clear();
@@ -349,8 +388,9 @@ sie_status sie_program_end(sie_program *program, sie_workspace *workspace, sie_e
   program->n_work_lists = 0;
   for (Value &value : program->values) value.buffer = value.quantised = -1;
   SIE_TRY(plan_program(program, err));
-  if (program->device->is_gpu()) SIE_TRY(gpu_program_end(program, err));
+  bool gpu = program->device->is_gpu();
+  if (gpu) SIE_TRY(gpu_program_end(program, err));
   program->ended = true;
-  *workspace = {lane_bytes(program) + sie_program_input_bytes(program), region_bytes(program)};
+  *workspace = {lane_bytes(program) + (gpu ? sie_program_input_bytes(program) : 0), region_bytes(program)};
   return SIE_OK;
 }

@@ -4,6 +4,9 @@
 // decides each value's storage type from its consumers, inserts the quantisations INT8 and FP8 need, and places
 // the buffers of one lane by liveness. Replaying (replay.cc) only adds a lane's base address to the plan's
 // offsets. A GPU has one lane, which takes whole batches.
+//
+// A value is assigned once, but operations may update it: what is recorded later reads the new rows, and the plan keeps
+// the order, so that it needs to know of no other versions.
 #ifndef SIE_CSRC_PROGRAM_H
 #define SIE_CSRC_PROGRAM_H
 
@@ -18,7 +21,7 @@ constexpr int64_t max_batch_tokens = int64_t{1} << 24;
 constexpr int64_t max_batch_seqs = int64_t{1} << 22;
 constexpr int64_t max_columns = int64_t{1} << 20;
 constexpr int64_t max_operations = 4096;
-constexpr int32_t max_outputs = 4;
+constexpr int32_t max_spaces = SIE_MAX_SPACES, max_inputs = SIE_MAX_INPUTS, max_outputs = SIE_MAX_OUTPUTS;
 // A slab is at most this many tokens, unless one sequence alone is longer, and this many sequences.
 constexpr int64_t slab_tokens_max = 512;
 constexpr int64_t slab_seqs_max = 512;
@@ -32,16 +35,39 @@ constexpr double max_block_flops = 2e9;
 constexpr int32_t max_adapters = 64;
 constexpr int64_t max_lora_rank = 1024;
 
-// Which rows a value has: one for each token of the batch, for each token it keeps, or for each sequence.
-enum class Rows : uint8_t { tokens, kept, seqs };
+struct Name {
+  char text[SIE_MAX_NAME + 1];
+};
+
+// A set of rows (sie_space_params). In the program's list at its number; kind 0: not declared.
+struct Space {
+  uint32_t kind;  // sie_space_kind
+  sie_input marks;
+  int64_t max_rows, max_each;
+  Name name;
+};
+
+// What a batch brings (sie_input_params), at its number; space 0: not declared. Operations that read it bound its values, and
+// take their say from here.
+struct Input {
+  sie_space space;
+  int32_t dtype, columns;
+  bool optional;
+  int32_t otherwise;
+  Name name;
+  bool read;             // by an operation, or as marks
+  int64_t least, bound;  // i32: least ≤ value < bound
+  sie_space groups_of;   // i32 that name groups of a SHARED space, by batch
+};
 
 // How an output is written: all rows densely, or where items say: a row for each sequence, its rows one after
 // another, or columns with their values.
-enum class OutputForm : uint8_t { values, rows, token_rows, sparse };
+using OutputForm = sie_output_form;
 struct Output {
-  OutputForm form;
-  Rows rows;        // of what is written; sparse: seqs
+  uint32_t form;    // sie_output_form
+  sie_space space;  // of what is written; sparse: SEQS
   int64_t columns;  // of a row before its item cuts it
+  Name name;
 };
 
 // Beside the operations of ops.h, one that csrc does itself.
@@ -54,12 +80,12 @@ int64_t dtype_bytes(int32_t dtype);
 const char *compute_name(uint32_t compute);
 
 struct Value {
-  Rows rows;
+  sie_space space;   // 0: no operation has made it
   uint32_t compute;  // the class whose weights made it; storage follows from it
   int32_t base;      // the value it is a view of, or itself
   int64_t column;    // where the view starts in the base
   int64_t columns;
-  bool outputs_only;  // of sie_op_splade, too wide for anything else
+  bool outputs_only;  // of SIE_SPLADE, too wide for anything else
   // Plan:
   int32_t buffer;     // of the base: float rows, or -1 when only a quantised form exists
   int32_t quantised;  // u8 or f8e4m3 rows, or -1
@@ -68,22 +94,29 @@ struct Value {
 struct Op {
   uint32_t kind;  // sie_op_kind or op_output_values
   sie_value in[3];
-  sie_value residual, out;
+  sie_value residual;
+  sie_value out, sum;            // results; sum: of a norm
+  bool updates;                  // writes in[0] and in[1] in place
   const sie_weight *weights[3];  // linear: w; embed: word, position, type
-  const float *bias;             // linear
+  sie_input inputs[3];           // embed: ids, type_ids; lora: adapter; maxsim: queries, partner
+  const float *bias;             // linear, norms
   const float *gamma, *beta;     // norms
-  float eps;
+  const float *vector;           // attention: ALiBi's slopes; pool: what scores the rows
+  float eps, weight_offset, word_scale;
+  int32_t norm;  // sie_norm
+  int32_t gate;  // sie_gate
   int32_t position_offset;
   int32_t act;
   int32_t pooling;
   int32_t output;
   sie_attention_params attention;
+  sie_rope_params rope;
   int32_t lora;       // linear: the first of its pairs in the program's list; -1: none
   int32_t max_rank;   // of those
   int32_t normalize;  // maxsim
   int32_t transform;  // output_sparse
-  sie_muvera muvera;
-  sie_smve smve;
+  sie_muvera_params muvera;
+  sie_smve_params smve;
 };
 
 // Where an operand lies in a lane; in a region, where its buffer lies decides.
@@ -100,7 +133,7 @@ struct Operand {
 };
 
 struct Buffer {
-  Rows rows;
+  bool of_seqs;  // a row a sequence; else as many as the sequences' own rows, or fewer
   int32_t dtype;
   int64_t columns, ld;
   int32_t scale_group;  // u8, f8e4m3: as in sie_tensor; else 0
@@ -146,7 +179,7 @@ constexpr int64_t redzone_bytes = 64;
 
 struct PlannedOp {
   Op op;
-  Operand in[3], addend, residual, out, quantised;  // quantised: the u8 or f8e4m3 twin of out
+  Operand in[3], addend, residual, out, sum, quantised;  // quantised: the u8 or f8e4m3 twin of out
   int32_t work;  // attention on a GPU: which of the batch's work lists; else -1
   Cut cut;
   double row_flops;  // of a row, or of a query and a key; of a head alone in attention
@@ -156,10 +189,14 @@ struct PlannedOp {
 struct WorkList {
   sie_attention_params attention;
   int32_t dtype;
-  bool gathered;   // one query a sequence
-  bool kept_keys;  // keys are the rows that the batch keeps
+  sie_space queries, keys;
 };
 constexpr int32_t max_work_lists = 8;
+
+// The bounds of a batch, from the spaces that are declared.
+struct Caps {
+  int64_t max_tokens = 0, max_len = 0, max_seqs = 0;
+};
 
 struct GpuProgram;  // csrc/cuda
 
@@ -168,20 +205,22 @@ struct GpuProgram;  // csrc/cuda
 struct sie_program {
   sie_device *device = nullptr;
   uint64_t serial = 0;  // no other program of the device has it, also not one that lies where this one lay
-  sie_caps caps = {};
+  sie::Caps caps;
   bool ended = false;
+  // By their numbers; entry 0 is none's.
+  sie::Space spaces[sie::max_spaces + 1] = {};
+  sie::Input inputs[sie::max_inputs + 1] = {};
+  sie_space tokens = 0, seqs = 0;  // the ROWS and the SEQS space; 0: not declared yet
   sie::List<sie::Value> values;
   sie::List<sie::Op> ops;
-  // Bounds slot_load checks a batch against.
-  int64_t vocabulary = 0, types = 0;  // rows of the tables; types 0: no type table
-  int64_t positions = 0;              // longest sequence the position table allows; 0: no table
+  int64_t entries = 0;  // of sie_program_add so far
   int32_t n_outputs = 0;
   sie::Output outputs[sie::max_outputs] = {};
-  // What else of a batch it reads.
-  bool has_kept = false;
+  // Bounds of a batch that operations set.
+  int64_t positions = 0;                // longest sequence the position tables allow; 0: no table
   int32_t n_adapters = 0;               // 0: no linear has any
   sie::List<sie_lora_pair> lora_pairs;  // n_adapters for each such linear
-  int64_t query_columns = 0;            // of maxsim; 0: none
+  sie_input queries = 0;                // of maxsim; 0: none
   // Plan:
   int64_t slab_tokens = 0, slab_seqs = 0;  // caps of one slab
   int64_t balance = 0;                     // as in SlabLimits
@@ -229,7 +268,7 @@ inline bool is_quantised(uint32_t compute) {
   return compute == SIE_COMPUTE_INT8 || compute == SIE_COMPUTE_FP8;
 }
 
-// The shape of a sie_op_linear's weight is its operation's too.
+// The shape of a linear's weight is its operation's too.
 inline bool has_matrix(uint32_t kind) { return kind == SIE_OP_LINEAR || kind == SIE_OP_SPLADE; }
 
 // Says how each planned operation of a long slab is cut.
@@ -245,6 +284,15 @@ sie_status plan_program(sie_program *program, sie_error *err);
 // lacks is refused when the program ends, not in a run.
 sie_status plan_scratch(sie_program *program, sie_error *err);
 sie_status rehearse(const sie_program *program, sie_error *err);
+
+inline uint32_t kind_of(const sie_program *p, sie_space space) { return p->spaces[space].kind; }
+// Whether a value has one row a sequence.
+inline bool of_seqs(const sie_program *p, sie_value v) { return p->values[v].space == p->seqs; }
+
+// The most rows of a SHARED space's inputs, or of any other's.
+inline int64_t rows_cap(const sie_program *p, sie_space space) {
+  return kind_of(p, space) == SIE_SPACE_SUBSET ? p->caps.max_tokens : p->spaces[space].max_rows;
+}
 
 }  // namespace sie
 

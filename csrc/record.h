@@ -1,17 +1,48 @@
-// record.h — what the functions that record operations share: checks of their arguments, and appending.
+// record.h — what the functions that record entries share: checks of their structs, and appending.
 //
-// Every one of them checks first and appends last, so a refused call leaves the program as it was.
+// Each takes one entry's struct as the caller has it, checks all of it, and appends last, so that a refused entry leaves the
+// program as it was.
 #ifndef SIE_CSRC_RECORD_H
 #define SIE_CSRC_RECORD_H
 
+#include "grow.h"
 #include "program.h"
 
 namespace sie {
 
-sie_status check_open(const sie_program *p, sie_error *err);
+using Record = sie_status (*)(sie_program *p, const void *params, sie_error *err);
 
-// A value that operations may read; `name` is the parameter's.
+sie_status record_space(sie_program *p, const void *params, sie_error *err);
+sie_status record_input(sie_program *p, const void *params, sie_error *err);
+sie_status record_embed(sie_program *p, const void *params, sie_error *err);
+sie_status record_norm(sie_program *p, const void *params, sie_error *err);
+sie_status record_linear(sie_program *p, const void *params, sie_error *err);
+sie_status record_columns(sie_program *p, const void *params, sie_error *err);
+sie_status record_attention(sie_program *p, const void *params, sie_error *err);
+sie_status record_rope(sie_program *p, const void *params, sie_error *err);
+sie_status record_gather_rows(sie_program *p, const void *params, sie_error *err);
+sie_status record_pool(sie_program *p, const void *params, sie_error *err);
+sie_status record_keep_rows(sie_program *p, const void *params, sie_error *err);
+sie_status record_splade(sie_program *p, const void *params, sie_error *err);
+sie_status record_maxsim(sie_program *p, const void *params, sie_error *err);
+sie_status record_output_rows(sie_program *p, const void *params, sie_error *err);
+sie_status record_output_values(sie_program *p, const void *params, sie_error *err);
+sie_status record_output_token_rows(sie_program *p, const void *params, sie_error *err);
+sie_status record_output_sparse(sie_program *p, const void *params, sie_error *err);
+sie_status record_output_muvera(sie_program *p, const void *params, sie_error *err);
+sie_status record_output_smve(sie_program *p, const void *params, sie_error *err);
+
+// The entry's struct, of whatever version.
+template <class T>
+sie_status take_params(const void *params, T *to, sie_error *err) {
+  return take(static_cast<const T *>(params), to, "params", err);
+}
+
+// A value that operations may read; `name` is the field's.
 sie_status check_value(const sie_program *p, sie_value v, const char *name, sie_error *err);
+
+// A number for a result, that no operation has taken.
+sie_status check_result(const sie_program *p, sie_value v, const char *name, sie_error *err);
 
 // A weight of a kind, of this device, where kernels reach it.
 sie_status check_weight(const sie_program *p, const sie_weight *w, uint32_t kind, const char *name,
@@ -20,8 +51,9 @@ sie_status check_weight(const sie_program *p, const sie_weight *w, uint32_t kind
 // A vector of `length` elements; NULL passes when optional.
 sie_status check_vector(const sie_program *p, const sie_weight *w, int64_t length, bool optional,
                         const char *name, sie_error *err);
+inline const float *vector_of(const sie_weight *w) { return w != nullptr ? w->vector() : nullptr; }
 
-// A SIE_WEIGHT_DATA of [n, k].
+// A SIE_WEIGHT_DATA of [n, k]; n 0: of any number of rows.
 sie_status check_data(const sie_program *p, const sie_weight *w, int32_t dtype, int64_t n, int64_t k,
                       const char *name, sie_error *err);
 
@@ -29,19 +61,38 @@ sie_status check_data(const sie_program *p, const sie_weight *w, int32_t dtype, 
 sie_status check_linear(const sie_program *p, sie_value x, const sie_weight *w, const sie_weight *bias,
                         sie_error *err);
 
-// A field that is 0 or 1.
+// A residual of `columns`, with the rows of x; none passes.
+sie_status check_residual(const sie_program *p, sie_value residual, sie_value x, int64_t columns,
+                          sie_error *err);
+
+// A field that is 0 or 1; one that is 0 until a later version gives it a meaning; a norm's eps and weight_offset.
 sie_status check_flag(int32_t flag, const char *name, sie_error *err);
+sie_status check_zero(int64_t field, const char *name, sie_error *err);
+sie_status check_norm(float eps, float weight_offset, sie_error *err);
+
+// 1 to SIE_MAX_NAME of a to z, 0 to 9 and '_'; copied to *to.
+sie_status check_name(const char *name, Name *to, sie_error *err);
 
 // SIE_UNSUPPORTED, with the operation's name, where the device's table lacks its entry.
 sie_status check_has(const sie_program *p, bool has, uint32_t kind, sie_error *err);
 
-const char *rows_name(Rows rows);
+// An i32 input of a space of a kind, whose values an operation takes from `least` to below `bound`. check_input changes nothing;
+// read_input, after all checks, notes the bounds.
+sie_status check_input(const sie_program *p, sie_input input, uint32_t kind, int64_t least, int64_t bound,
+                       const char *name, sie_error *err);
+void read_input(sie_program *p, sie_input input, int64_t least, int64_t bound);
+
+// "token rows of tokens", for messages.
+const char *space_name(const sie_program *p, sie_space space);
 
 Op new_op(uint32_t kind);
 
-// Appends the operation and, when y is given, the value it makes.
-sie_status append(sie_program *p, const Op &op, Rows rows, uint32_t compute, int64_t columns, sie_value *y,
+// Appends the operation and the value it makes: op.out, and with op.sum a second one of the same shape.
+sie_status append(sie_program *p, const Op &op, sie_space space, uint32_t compute, int64_t columns,
                   sie_error *err);
+
+// Makes room for values numbered up to v.
+bool reserve_value(sie_program *p, sie_value v);
 
 }  // namespace sie
 

@@ -1,91 +1,187 @@
-// record_attention.cc — the operations in which rows meet rows: attention, and late interaction.
+// record_attention.cc — the operations in which rows meet rows: attention, what prepares it, and late interaction.
 #include <math.h>
+
+#include <algorithm>
 
 #include "record.h"
 #include "status.h"
 
-using namespace sie;
+namespace sie {
 
 namespace {
 
 using ll = long long;
 
-sie_status check_attention(const sie_attention_params *a, sie_error *err) {
-  SIE_FAIL_IF(a == nullptr, SIE_INVALID_ARGUMENT, err, "params is NULL");
-  SIE_FAIL_IF(a->struct_size != sizeof *a, SIE_INVALID_ARGUMENT, err,
-              "sie_attention_params has %u bytes; %zu expected", a->struct_size, sizeof *a);
-  SIE_FAIL_IF(a->mask > SIE_MASK_WINDOW, SIE_INVALID_ARGUMENT, err, "mask %u is none of sie_mask", a->mask);
-  SIE_FAIL_IF(a->heads < 1 || a->heads > 4096 || a->kv_heads < 1 || a->heads % a->kv_heads != 0,
-              SIE_INVALID_ARGUMENT, err, "%d heads over %d key heads; a whole multiple is needed", a->heads,
-              a->kv_heads);
-  SIE_FAIL_IF(a->head_dim < 1 || a->head_dim > 256, SIE_INVALID_ARGUMENT, err,
-              "head_dim is %d; 1 to 256 is possible", a->head_dim);
-  SIE_FAIL_IF(a->mask == SIE_MASK_WINDOW && a->window < 0, SIE_INVALID_ARGUMENT, err,
-              "window is %d; at least 0", a->window);
-  SIE_FAIL_IF(!isfinite(a->scale), SIE_INVALID_ARGUMENT, err, "scale is not finite");
+sie_status check_heads(int32_t heads, int32_t kv_heads, int32_t head_dim, sie_error *err) {
+  SIE_FAIL_IF(heads < 1 || heads > 4096 || kv_heads < 1 || heads % kv_heads != 0, SIE_INVALID_ARGUMENT, err,
+              "%d heads over %d key heads; a whole multiple is needed", heads, kv_heads);
+  SIE_FAIL_IF(head_dim < 1 || head_dim > 256, SIE_INVALID_ARGUMENT, err,
+              "head_dim is %d; 1 to 256 is possible", head_dim);
+  return SIE_OK;
+}
+
+sie_status check_attention(const sie_program *p, const sie_attention_params &a, sie_error *err) {
+  SIE_TRY(check_zero(a.reserved, "reserved", err));
+  SIE_FAIL_IF(a.mask > SIE_MASK_WINDOW, SIE_INVALID_ARGUMENT, err, "mask %u is none of sie_mask", a.mask);
+  SIE_TRY(check_heads(a.heads, a.kv_heads, a.head_dim, err));
+  SIE_FAIL_IF(a.mask == SIE_MASK_WINDOW && a.window < 0, SIE_INVALID_ARGUMENT, err,
+              "window is %d; at least 0", a.window);
+  SIE_FAIL_IF(!isfinite(a.scale), SIE_INVALID_ARGUMENT, err, "scale is not finite");
+  return check_vector(p, a.alibi, a.heads, true, "alibi", err);
+}
+
+sie_status check_spaces(const sie_program *p, const sie_attention_params &a, sie_error *err) {
+  sie_space q = p->values[a.q].space, k = p->values[a.k].space, v = p->values[a.v].space;
+  SIE_FAIL_IF(q != p->tokens && q != p->seqs, SIE_INVALID_ARGUMENT, err,
+              "q has rows of %s; those of %s or one a sequence are needed", space_name(p, q),
+              space_name(p, p->tokens));
+  SIE_FAIL_IF(k != v || k == p->seqs, SIE_INVALID_ARGUMENT, err,
+              "k has rows of %s and v of %s; one space that is not SEQS is needed", space_name(p, k),
+              space_name(p, v));
+  bool placed = a.mask != SIE_MASK_FULL || a.alibi != nullptr;
+  SIE_FAIL_IF(k != p->tokens && placed, SIE_UNSUPPORTED, err,
+              "keys of %s have lost their places, which a mask and alibi need", space_name(p, k));
+  SIE_FAIL_IF(q == p->seqs && placed, SIE_UNSUPPORTED, err,
+              "a query of sequence rows sees all keys; a mask and alibi need rows of %s",
+              space_name(p, p->tokens));
+  return SIE_OK;
+}
+
+// Whether two views have a column in common.
+bool overlap(const Value &a, const Value &b) {
+  return a.base == b.base && a.column < b.column + b.columns && b.column < a.column + a.columns;
+}
+
+sie_status check_rotation(const sie_program *p, const sie_rope_params &r, sie_error *err) {
+  SIE_FAIL_IF(r.rot < 0 || r.rot > r.head_dim || r.rot % 2 != 0, SIE_INVALID_ARGUMENT, err,
+              "rot is %d; an even number up to head_dim (%d) is needed", r.rot, r.head_dim);
+  SIE_FAIL_IF(r.position_offset < 0, SIE_INVALID_ARGUMENT, err, "position_offset is %d; at least 0",
+              r.position_offset);
+  if (r.rot == 0) {
+    SIE_FAIL_IF(r.cos != nullptr || r.sin != nullptr, SIE_INVALID_ARGUMENT, err,
+                "cos or sin is given, but rot is 0");
+    return SIE_OK;
+  }
+  SIE_TRY(check_data(p, r.cos, SIE_F32, 0, r.rot / 2, "cos", err));
+  SIE_TRY(check_data(p, r.sin, SIE_F32, r.cos->n, r.rot / 2, "sin", err));
+  SIE_FAIL_IF(r.position_offset >= r.cos->n, SIE_INVALID_ARGUMENT, err,
+              "position_offset is %d; cos has %lld rows", r.position_offset, static_cast<ll>(r.cos->n));
   return SIE_OK;
 }
 
 }  // namespace
 
-sie_status sie_op_attention(sie_program *p, sie_value q, sie_value k, sie_value v,
-                            const sie_attention_params *params, sie_value *y, sie_error *err) {
-  SIE_TRY(check_open(p, err));
-  SIE_FAIL_IF(y == nullptr, SIE_INVALID_ARGUMENT, err, "y is NULL");
-  SIE_TRY(check_value(p, q, "q", err));
-  SIE_TRY(check_value(p, k, "k", err));
-  SIE_TRY(check_value(p, v, "v", err));
-  SIE_TRY(check_attention(params, err));
-  Value vq = p->values[q];
-  const Value &vk = p->values[k], &vv = p->values[v];
-  int64_t q_columns = int64_t{params->heads} * params->head_dim;
-  int64_t kv_columns = int64_t{params->kv_heads} * params->head_dim;
+sie_status record_attention(sie_program *p, const void *params, sie_error *err) {
+  sie_attention_params a;
+  SIE_TRY(take_params(params, &a, err));
+  if (a.kv_heads == 0) a.kv_heads = a.heads;
+  SIE_TRY(check_result(p, a.y, "y", err));
+  SIE_TRY(check_value(p, a.q, "q", err));
+  SIE_TRY(check_value(p, a.k, "k", err));
+  SIE_TRY(check_value(p, a.v, "v", err));
+  SIE_TRY(check_attention(p, a, err));
+  if (a.scale == 0) a.scale = 1 / sqrtf(static_cast<float>(a.head_dim));
+  const Value vq = p->values[a.q], vk = p->values[a.k], vv = p->values[a.v];
+  int64_t q_columns = int64_t{a.heads} * a.head_dim, kv_columns = int64_t{a.kv_heads} * a.head_dim;
   SIE_FAIL_IF(vq.columns != q_columns || vk.columns != kv_columns || vv.columns != kv_columns,
               SIE_INVALID_ARGUMENT, err,
               "q, k, v have %lld, %lld, %lld columns; heads and head_dim ask for %lld, %lld, %lld",
               static_cast<ll>(vq.columns), static_cast<ll>(vk.columns), static_cast<ll>(vv.columns),
               static_cast<ll>(q_columns), static_cast<ll>(kv_columns), static_cast<ll>(kv_columns));
-  SIE_FAIL_IF(vq.rows == Rows::kept, SIE_INVALID_ARGUMENT, err,
-              "q has kept rows; token or sequence rows are needed");
-  SIE_FAIL_IF(vk.rows != vv.rows || vk.rows == Rows::seqs, SIE_INVALID_ARGUMENT, err,
-              "k and v must both have token rows or both kept rows");
-  SIE_FAIL_IF(vk.rows == Rows::kept && params->mask != SIE_MASK_FULL, SIE_UNSUPPORTED, err,
-              "kept keys have lost their places; a mask needs token rows");
+  SIE_TRY(check_spaces(p, a, err));
   SIE_FAIL_IF(vq.compute != vk.compute || vq.compute != vv.compute, SIE_INVALID_ARGUMENT, err,
               "q, k, v are of classes %s, %s, %s; one is needed", compute_name(vq.compute),
               compute_name(vk.compute), compute_name(vv.compute));
-  SIE_FAIL_IF(vq.rows == Rows::seqs && params->mask != SIE_MASK_FULL, SIE_UNSUPPORTED, err,
-              "a query of sequence rows sees all keys; a mask needs token rows");
   Op op = new_op(SIE_OP_ATTENTION);
-  op.in[0] = q;
-  op.in[1] = k;
-  op.in[2] = v;
-  op.attention = *params;
-  return append(p, op, vq.rows, vq.compute, vq.columns, y, err);
+  op.in[0] = a.q;
+  op.in[1] = a.k;
+  op.in[2] = a.v;
+  op.out = a.y;
+  op.attention = a;
+  op.vector = vector_of(a.alibi);
+  return append(p, op, vq.space, vq.compute, vq.columns, err);
 }
 
-sie_status sie_op_maxsim(sie_program *p, sie_value x, int32_t normalize, sie_value *y, sie_error *err) {
-  SIE_TRY(check_open(p, err));
-  SIE_FAIL_IF(y == nullptr, SIE_INVALID_ARGUMENT, err, "y is NULL");
-  SIE_TRY(check_value(p, x, "x", err));
-  SIE_TRY(check_flag(normalize, "normalize", err));
-  SIE_TRY(check_has(p, p->device->ops->maxsim != nullptr, SIE_OP_MAXSIM, err));
-  const Value value = p->values[x];
-  SIE_FAIL_IF(value.rows == Rows::seqs, SIE_INVALID_ARGUMENT, err,
-              "x has sequence rows; late interaction is over token or kept rows");
-  SIE_FAIL_IF(p->caps.max_query_rows < 1, SIE_INVALID_ARGUMENT, err,
-              "the program's max_query_rows is 0; late interaction needs room for queries");
-  SIE_FAIL_IF(p->query_columns != 0 && p->query_columns != value.columns, SIE_INVALID_ARGUMENT, err,
-              "x has %lld columns; the program's queries have %lld", static_cast<ll>(value.columns),
-              static_cast<ll>(p->query_columns));
-  Op op = new_op(SIE_OP_MAXSIM);
-  op.in[0] = x;
-  op.normalize = normalize;
-  SIE_TRY(append(p, op, Rows::seqs, SIE_COMPUTE_F32, 1, y, err));
-  p->query_columns = value.columns;
+sie_status record_rope(sie_program *p, const void *params, sie_error *err) {
+  sie_rope_params r;
+  SIE_TRY(take_params(params, &r, err));
+  SIE_TRY(check_value(p, r.q, "q", err));
+  SIE_TRY(check_has(p, p->device->ops->qk_norm_rope != nullptr, SIE_OP_QK_NORM_ROPE, err));
+  if (r.kv_heads == 0) r.kv_heads = r.heads;
+  SIE_TRY(check_heads(r.heads, r.kv_heads, r.head_dim, err));
+  const Value q = p->values[r.q];
+  SIE_FAIL_IF(q.columns != int64_t{r.heads} * r.head_dim || q.space != p->tokens, SIE_INVALID_ARGUMENT, err,
+              "q has %lld columns in rows of %s; heads and head_dim ask for %lld in rows of %s",
+              static_cast<ll>(q.columns), space_name(p, q.space),
+              static_cast<ll>(int64_t{r.heads} * r.head_dim), space_name(p, p->tokens));
+  if (r.k != SIE_NO_VALUE) {
+    SIE_TRY(check_value(p, r.k, "k", err));
+    const Value k = p->values[r.k];
+    SIE_FAIL_IF(k.columns != int64_t{r.kv_heads} * r.head_dim || k.space != q.space, SIE_INVALID_ARGUMENT,
+                err, "k has %lld columns in rows of %s; kv_heads and head_dim ask for %lld in rows of %s",
+                static_cast<ll>(k.columns), space_name(p, k.space),
+                static_cast<ll>(int64_t{r.kv_heads} * r.head_dim), space_name(p, q.space));
+    SIE_FAIL_IF(k.compute != q.compute, SIE_INVALID_ARGUMENT, err,
+                "q is of class %s and k of %s; one is needed", compute_name(q.compute),
+                compute_name(k.compute));
+    SIE_FAIL_IF(overlap(q, k), SIE_INVALID_ARGUMENT, err, "q and k have columns in common");
+  } else {
+    SIE_FAIL_IF(r.k_gamma != nullptr, SIE_INVALID_ARGUMENT, err, "k_gamma is given, but there is no k");
+    r.kv_heads = 0;
+  }
+  SIE_TRY(check_vector(p, r.q_gamma, r.head_dim, true, "q_gamma", err));
+  SIE_TRY(check_vector(p, r.k_gamma, r.head_dim, true, "k_gamma", err));
+  SIE_TRY(check_norm(r.eps, r.weight_offset, err));
+  SIE_TRY(check_rotation(p, r, err));
+  Op op = new_op(SIE_OP_QK_NORM_ROPE);
+  op.in[0] = r.q;
+  op.in[1] = r.k;
+  op.updates = true;
+  op.rope = r;
+  SIE_TRY(append(p, op, 0, 0, 0, err));
+  if (r.rot > 0) {
+    int64_t positions = r.cos->n - r.position_offset;
+    p->positions = p->positions > 0 ? std::min(p->positions, positions) : positions;
+  }
   return SIE_OK;
 }
 
-int64_t sie_program_query_bytes(const sie_program *program) {
-  return program != nullptr ? program->caps.max_query_rows * program->query_columns * 4 : 0;
+sie_status record_maxsim(sie_program *p, const void *params, sie_error *err) {
+  sie_maxsim_params m;
+  SIE_TRY(take_params(params, &m, err));
+  SIE_TRY(check_result(p, m.y, "y", err));
+  SIE_TRY(check_value(p, m.x, "x", err));
+  SIE_TRY(check_flag(m.normalize, "normalize", err));
+  SIE_TRY(check_has(p, p->device->ops->maxsim != nullptr, SIE_OP_MAXSIM, err));
+  const Value value = p->values[m.x];
+  SIE_FAIL_IF(p->seqs == 0 || value.space == p->seqs, SIE_INVALID_ARGUMENT, err,
+              "x has rows of %s; late interaction is over several a sequence", space_name(p, value.space));
+  SIE_FAIL_IF(m.queries < 1 || m.queries > max_inputs || p->inputs[m.queries].dtype != SIE_F32,
+              SIE_INVALID_ARGUMENT, err, "queries is %d, which is no f32 input of a SHARED space", m.queries);
+  const Input &queries = p->inputs[m.queries];
+  SIE_FAIL_IF(queries.columns != 0 && queries.columns != value.columns, SIE_INVALID_ARGUMENT, err,
+              "x has %lld columns; %s has %d", static_cast<ll>(value.columns), queries.name.text,
+              queries.columns);
+  SIE_FAIL_IF(p->queries != 0 && p->queries != m.queries, SIE_UNSUPPORTED, err,
+              "the program's queries are %s; it has one input of them", p->inputs[p->queries].name.text);
+  SIE_TRY(check_input(p, m.partner, SIE_SPACE_SEQS, -1, int64_t{INT32_MAX} + 1, "partner", err));
+  const Input &partner = p->inputs[m.partner];
+  SIE_FAIL_IF(partner.optional && partner.otherwise != -1, SIE_INVALID_ARGUMENT, err,
+              "%s counts as %d where it is left out; only -1 is always there", partner.name.text,
+              partner.otherwise);
+  Op op = new_op(SIE_OP_MAXSIM);
+  op.in[0] = m.x;
+  op.out = m.y;
+  op.normalize = m.normalize;
+  op.inputs[0] = m.queries;
+  op.inputs[1] = m.partner;
+  SIE_TRY(append(p, op, p->seqs, SIE_COMPUTE_F32, 1, err));
+  p->queries = m.queries;
+  p->inputs[m.queries].read = true;
+  p->inputs[m.queries].columns = static_cast<int32_t>(value.columns);
+  read_input(p, m.partner, -1, int64_t{INT32_MAX} + 1);
+  p->inputs[m.partner].groups_of = queries.space;
+  return SIE_OK;
 }
+
+}  // namespace sie

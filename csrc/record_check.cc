@@ -1,4 +1,9 @@
 // record_check.cc — the checks that recording functions share (record.h).
+#include <math.h>
+#include <string.h>
+
+#include <algorithm>
+
 #include "record.h"
 #include "status.h"
 
@@ -13,22 +18,25 @@ bool goes_with(const sie_device *device, uint32_t value, uint32_t weight) {
   return value == weight || (device->is_gpu() && value == SIE_COMPUTE_FP8 && weight == SIE_COMPUTE_BF16);
 }
 
+bool is_made(const sie_program *p, sie_value v) {
+  return v > 0 && v < p->values.size() && p->values[v].space != 0;
+}
+
 }  // namespace
 
-sie_status check_open(const sie_program *p, sie_error *err) {
-  SIE_FAIL_IF(p == nullptr, SIE_INVALID_ARGUMENT, err, "program is NULL");
-  SIE_FAIL_IF(p->ended, SIE_INVALID_ARGUMENT, err, "the program is ended; nothing can be recorded any more");
-  SIE_FAIL_IF(p->ops.size() >= max_operations, SIE_INVALID_ARGUMENT, err,
-              "a program has at most %lld operations", static_cast<ll>(max_operations));
+sie_status check_value(const sie_program *p, sie_value v, const char *name, sie_error *err) {
+  SIE_FAIL_IF(!is_made(p, v), SIE_INVALID_ARGUMENT, err,
+              "%s is %d, a value that no operation before it makes", name, v);
+  SIE_FAIL_IF(p->values[v].outputs_only, SIE_INVALID_ARGUMENT, err,
+              "%s is the result of splade, which output_sparse and output_values alone read", name);
   return SIE_OK;
 }
 
-sie_status check_value(const sie_program *p, sie_value v, const char *name, sie_error *err) {
-  SIE_FAIL_IF(v < 0 || v >= p->values.size(), SIE_INVALID_ARGUMENT, err,
-              "%s is %d; the program has values 0 to %lld", name, v, static_cast<ll>(p->values.size() - 1));
-  SIE_FAIL_IF(p->values[v].outputs_only, SIE_INVALID_ARGUMENT, err,
-              "%s is the result of sie_op_splade, which sie_op_output_sparse and sie_op_output_values read",
-              name);
+sie_status check_result(const sie_program *p, sie_value v, const char *name, sie_error *err) {
+  SIE_FAIL_IF(v < 1 || v > SIE_MAX_VALUES, SIE_INVALID_ARGUMENT, err,
+              "%s is %d; 1 to %d is possible for a result", name, v, SIE_MAX_VALUES);
+  SIE_FAIL_IF(is_made(p, v), SIE_INVALID_ARGUMENT, err, "%s is %d, which another operation has made", name,
+              v);
   return SIE_OK;
 }
 
@@ -58,6 +66,7 @@ sie_status check_data(const sie_program *p, const sie_weight *w, int32_t dtype, 
   SIE_TRY(check_weight(p, w, SIE_WEIGHT_DATA, name, err));
   SIE_FAIL_IF(w->table.dtype != dtype, SIE_INVALID_ARGUMENT, err, "%s is %s; %s is needed", name,
               dtype_name(w->table.dtype), dtype_name(dtype));
+  if (n == 0) n = w->n;
   SIE_FAIL_IF(w->n != n || w->k != k, SIE_INVALID_ARGUMENT, err, "%s is [%lld, %lld]; [%lld, %lld] is needed",
               name, static_cast<ll>(w->n), static_cast<ll>(w->k), static_cast<ll>(n), static_cast<ll>(k));
   return SIE_OK;
@@ -71,13 +80,55 @@ sie_status check_linear(const sie_program *p, sie_value x, const sie_weight *w, 
   SIE_FAIL_IF(value.columns != w->k, SIE_INVALID_ARGUMENT, err, "x has %lld columns; the weight takes %lld",
               static_cast<ll>(value.columns), static_cast<ll>(w->k));
   SIE_FAIL_IF(!goes_with(p->device, value.compute, w->compute), SIE_INVALID_ARGUMENT, err,
-              "x is of class %s, the weight of class %s; after sie_op_pool weights are f32",
+              "x is of class %s, the weight of class %s; after pooling weights are f32",
               compute_name(value.compute), compute_name(w->compute));
   return check_vector(p, bias, w->n, true, "bias", err);
 }
 
+sie_status check_residual(const sie_program *p, sie_value residual, sie_value x, int64_t columns,
+                          sie_error *err) {
+  if (residual == SIE_NO_VALUE) return SIE_OK;
+  SIE_TRY(check_value(p, residual, "residual", err));
+  const Value &r = p->values[residual], &value = p->values[x];
+  SIE_FAIL_IF(r.columns != columns || r.space != value.space, SIE_INVALID_ARGUMENT, err,
+              "the residual has %lld columns in rows of %s; %lld columns in rows of %s are needed",
+              static_cast<ll>(r.columns), space_name(p, r.space), static_cast<ll>(columns),
+              space_name(p, value.space));
+  return SIE_OK;
+}
+
 sie_status check_flag(int32_t flag, const char *name, sie_error *err) {
   SIE_FAIL_IF(flag != 0 && flag != 1, SIE_INVALID_ARGUMENT, err, "%s is %d, not 0 or 1", name, flag);
+  return SIE_OK;
+}
+
+sie_status check_zero(int64_t field, const char *name, sie_error *err) {
+  SIE_FAIL_IF(field != 0, SIE_INVALID_ARGUMENT, err, "%s is %lld; it has no meaning here and must be 0", name,
+              static_cast<ll>(field));
+  return SIE_OK;
+}
+
+sie_status check_norm(float eps, float weight_offset, sie_error *err) {
+  SIE_FAIL_IF(!(eps >= 0 && eps < 1), SIE_INVALID_ARGUMENT, err, "eps is %g; 0 to below 1 is needed",
+              static_cast<double>(eps));
+  SIE_FAIL_IF(!isfinite(weight_offset), SIE_INVALID_ARGUMENT, err, "weight_offset is not finite");
+  return SIE_OK;
+}
+
+sie_status check_name(const char *name, Name *to, sie_error *err) {
+  SIE_FAIL_IF(name == nullptr, SIE_INVALID_ARGUMENT, err, "name is NULL");
+  size_t length = strnlen(name, SIE_MAX_NAME + 1);
+  SIE_FAIL_IF(length < 1 || length > SIE_MAX_NAME, SIE_INVALID_ARGUMENT, err,
+              "the name has %s%zu bytes; 1 to %d are possible", length > SIE_MAX_NAME ? "at least " : "",
+              length, SIE_MAX_NAME);
+  for (size_t i = 0; i < length; i++) {
+    char c = name[i];
+    bool fine = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+    SIE_FAIL_IF(!fine, SIE_INVALID_ARGUMENT, err, "byte %zu of the name is none of a to z, 0 to 9 and '_'",
+                i);
+  }
+  *to = {};
+  memcpy(to->text, name, length);
   return SIE_OK;
 }
 
@@ -86,38 +137,51 @@ sie_status check_has(const sie_program *p, bool has, uint32_t kind, sie_error *e
   return SIE_OK;
 }
 
-const char *rows_name(Rows rows) {
-  switch (rows) {
-    case Rows::tokens:
-      return "token";
-    case Rows::kept:
-      return "kept";
-    default:
-      return "sequence";
-  }
+sie_status check_input(const sie_program *p, sie_input input, uint32_t kind, int64_t least, int64_t bound,
+                       const char *name, sie_error *err) {
+  SIE_FAIL_IF(input < 1 || input > max_inputs || p->inputs[input].space == 0, SIE_INVALID_ARGUMENT, err,
+              "%s is %d, which is no input", name, input);
+  const Input &i = p->inputs[input];
+  SIE_FAIL_IF(i.dtype != SIE_I32 || kind_of(p, i.space) != kind, SIE_INVALID_ARGUMENT, err,
+              "%s is %s, %s of %s; i32 of a %s space is needed", name, i.name.text, dtype_name(i.dtype),
+              space_name(p, i.space), kind == SIE_SPACE_ROWS ? "ROWS" : "SEQS");
+  SIE_FAIL_IF(i.optional && (i.otherwise < least || i.otherwise >= bound), SIE_INVALID_ARGUMENT, err,
+              "%s counts as %d where it is left out; %lld to %lld are possible", i.name.text, i.otherwise,
+              static_cast<ll>(least), static_cast<ll>(bound - 1));
+  return SIE_OK;
 }
+
+void read_input(sie_program *p, sie_input input, int64_t least, int64_t bound) {
+  Input &i = p->inputs[input];
+  i.read = true;
+  i.least = std::max(i.least, least);
+  i.bound = std::min(i.bound, bound);
+}
+
+const char *space_name(const sie_program *p, sie_space space) { return p->spaces[space].name.text; }
 
 Op new_op(uint32_t kind) {
   Op op = {};
   op.kind = kind;
-  op.in[0] = op.in[1] = op.in[2] = op.residual = op.out = SIE_NO_VALUE;
   op.lora = -1;
   return op;
 }
 
-sie_status append(sie_program *p, const Op &op, Rows rows, uint32_t compute, int64_t columns, sie_value *y,
+bool reserve_value(sie_program *p, sie_value v) {
+  while (p->values.size() <= v) {
+    Value none = {0, 0, static_cast<int32_t>(p->values.size()), 0, 0, false, -1, -1};
+    if (!p->values.push(none)) return false;
+  }
+  return true;
+}
+
+sie_status append(sie_program *p, const Op &op, sie_space space, uint32_t compute, int64_t columns,
                   sie_error *err) {
-  Op appended = op;
-  if (y != nullptr) {
-    appended.out = static_cast<sie_value>(p->values.size());
-    Value value = {rows, compute, appended.out, 0, columns, false, -1, -1};
-    SIE_FAIL_IF(!p->values.push(value), SIE_OUT_OF_MEMORY, err, "no memory to record an operation");
+  bool room = reserve_value(p, std::max(op.out, op.sum)) && p->ops.push(op);
+  SIE_FAIL_IF(!room, SIE_OUT_OF_MEMORY, err, "no memory to record an operation");
+  for (sie_value v : {op.out, op.sum}) {
+    if (v != SIE_NO_VALUE) p->values[v] = {space, compute, v, 0, columns, false, -1, -1};
   }
-  if (!p->ops.push(appended)) {
-    if (y != nullptr) p->values.pop();
-    return fail(err, SIE_OUT_OF_MEMORY, "no memory to record an operation");
-  }
-  if (y != nullptr) *y = appended.out;
   return SIE_OK;
 }
 

@@ -2,7 +2,7 @@
 #include "record.h"
 #include "status.h"
 
-using namespace sie;
+namespace sie {
 
 namespace {
 
@@ -15,9 +15,9 @@ int32_t adapter_dtype(const sie_program *p, uint32_t compute) {
 }
 
 // Adapter i of a linear [n, k], as the kernel takes it: rank 0 where the linear has none of it.
-sie_status check_adapter(const sie_program *p, const sie_lora *lora, int32_t i, const sie_weight *w,
-                         int32_t dtype, sie_lora_pair *pair, sie_error *err) {
-  const sie_weight *a = lora->a[i], *b = lora->b[i];
+sie_status check_adapter(const sie_program *p, const sie_linear_params &l, int32_t i, int32_t dtype,
+                         sie_lora_pair *pair, sie_error *err) {
+  const sie_weight *a = l.a[i], *b = l.b[i];
   *pair = {};
   pair->dtype = dtype;
   SIE_FAIL_IF((a == nullptr) != (b == nullptr), SIE_INVALID_ARGUMENT, err,
@@ -26,20 +26,20 @@ sie_status check_adapter(const sie_program *p, const sie_lora *lora, int32_t i, 
   SIE_FAIL_IF(a->n > max_lora_rank, SIE_INVALID_ARGUMENT, err,
               "adapter %d is of rank %lld; at most %lld is possible", i, static_cast<ll>(a->n),
               static_cast<ll>(max_lora_rank));
-  SIE_TRY(check_data(p, a, dtype, a->n, w->k, "a", err));
-  SIE_TRY(check_data(p, b, dtype, w->n, a->n, "b", err));
+  SIE_TRY(check_data(p, a, dtype, a->n, l.w->k, "a", err));
+  SIE_TRY(check_data(p, b, dtype, l.w->n, a->n, "b", err));
   *pair = {a->table.p, b->table.p, static_cast<int32_t>(a->n), dtype};
   return SIE_OK;
 }
 
 // Appends the adapters of one linear to the program's list.
-sie_status add_adapters(sie_program *p, const sie_lora *lora, const sie_weight *w, uint32_t compute, Op *op,
+sie_status add_adapters(sie_program *p, const sie_linear_params &l, uint32_t compute, Op *op,
                         sie_error *err) {
   int64_t first = p->lora_pairs.size();
   sie_status status = SIE_OK;
-  for (int32_t i = 0; i < lora->n_adapters && status == SIE_OK; i++) {
+  for (int32_t i = 0; i < l.n_adapters && status == SIE_OK; i++) {
     sie_lora_pair pair;
-    status = check_adapter(p, lora, i, w, adapter_dtype(p, compute), &pair, err);
+    status = check_adapter(p, l, i, adapter_dtype(p, compute), &pair, err);
     if (status == SIE_OK && !p->lora_pairs.push(pair)) {
       status = fail(err, SIE_OUT_OF_MEMORY, "no memory to record an operation");
     }
@@ -54,78 +54,84 @@ sie_status add_adapters(sie_program *p, const sie_lora *lora, const sie_weight *
   return status;
 }
 
-sie_status check_lora(const sie_program *p, const sie_lora *lora, sie_error *err) {
-  SIE_FAIL_IF(lora == nullptr, SIE_INVALID_ARGUMENT, err, "lora is NULL");
-  SIE_FAIL_IF(lora->struct_size != sizeof *lora, SIE_INVALID_ARGUMENT, err,
-              "sie_lora has %u bytes; %zu expected", lora->struct_size, sizeof *lora);
-  SIE_FAIL_IF(lora->n_adapters < 1 || lora->n_adapters > max_adapters, SIE_INVALID_ARGUMENT, err,
-              "n_adapters is %d; 1 to %d is possible", lora->n_adapters, max_adapters);
-  SIE_FAIL_IF(p->n_adapters != 0 && lora->n_adapters != p->n_adapters, SIE_INVALID_ARGUMENT, err,
-              "n_adapters is %d; the program has %d", lora->n_adapters, p->n_adapters);
-  SIE_FAIL_IF(lora->a == nullptr || lora->b == nullptr, SIE_INVALID_ARGUMENT, err, "lora's a or b is NULL");
-  return SIE_OK;
+sie_status check_adapters(const sie_program *p, const sie_linear_params &l, sie_error *err) {
+  if (l.n_adapters == 0) {
+    bool none = l.a == nullptr && l.b == nullptr;
+    SIE_FAIL_IF(!none, SIE_INVALID_ARGUMENT, err, "a or b is given, but n_adapters is 0");
+    return check_zero(l.adapter, "adapter", err);
+  }
+  SIE_FAIL_IF(l.n_adapters < 1 || l.n_adapters > max_adapters, SIE_INVALID_ARGUMENT, err,
+              "n_adapters is %d; 1 to %d is possible", l.n_adapters, max_adapters);
+  SIE_FAIL_IF(p->n_adapters != 0 && l.n_adapters != p->n_adapters, SIE_INVALID_ARGUMENT, err,
+              "n_adapters is %d; the program has %d", l.n_adapters, p->n_adapters);
+  SIE_FAIL_IF(l.a == nullptr || l.b == nullptr, SIE_INVALID_ARGUMENT, err, "a or b is NULL");
+  return check_input(p, l.adapter, SIE_SPACE_SEQS, -1, l.n_adapters, "adapter", err);
 }
 
-// A linear operation, with `lora` or NULL.
-sie_status record_linear(sie_program *p, sie_value x, const sie_weight *w, const sie_weight *bias,
-                         sie_act act, sie_value residual, const sie_lora *lora, sie_value *y,
-                         sie_error *err) {
-  SIE_FAIL_IF(y == nullptr, SIE_INVALID_ARGUMENT, err, "y is NULL");
-  SIE_TRY(check_linear(p, x, w, bias, err));
-  const Value value = p->values[x];
-  SIE_FAIL_IF(act < SIE_ACT_NONE || act > SIE_ACT_SILU, SIE_INVALID_ARGUMENT, err,
-              "act %d is none of sie_act", static_cast<int>(act));
-  if (residual != SIE_NO_VALUE) {
-    SIE_TRY(check_value(p, residual, "residual", err));
-    const Value &r = p->values[residual];
-    SIE_FAIL_IF(r.columns != w->n || r.rows != value.rows, SIE_INVALID_ARGUMENT, err,
-                "the residual has %lld columns of %s rows; %lld columns of %s rows are needed",
-                static_cast<ll>(r.columns), rows_name(r.rows), static_cast<ll>(w->n), rows_name(value.rows));
-  }
-  Op op = new_op(SIE_OP_LINEAR);
-  op.in[0] = x;
-  op.weights[0] = w;
-  op.bias = bias != nullptr ? bias->vector() : nullptr;
-  op.act = act;
-  op.residual = residual;
-  int64_t pairs = p->lora_pairs.size();
-  if (lora != nullptr) SIE_TRY(add_adapters(p, lora, w, value.compute, &op, err));
-  sie_status status = append(p, op, value.rows, value.compute, w->n, y, err);
-  while (status != SIE_OK && p->lora_pairs.size() > pairs) p->lora_pairs.pop();
-  return status;
+// The columns of the result: all of W's rows, or one of two behind a gate.
+sie_status check_gate(const sie_linear_params &l, int64_t *columns, sie_error *err) {
+  SIE_FAIL_IF(l.act > SIE_ACT_SILU, SIE_INVALID_ARGUMENT, err, "act %u is none of sie_act", l.act);
+  SIE_FAIL_IF(l.gate > SIE_GATE_GEGLU_TANH, SIE_INVALID_ARGUMENT, err, "gate %u is none of sie_gate", l.gate);
+  *columns = l.w->n;
+  if (l.gate == SIE_GATE_NONE) return SIE_OK;
+  SIE_FAIL_IF(l.act != SIE_ACT_NONE, SIE_INVALID_ARGUMENT, err, "act is %u; with a gate it is NONE", l.act);
+  SIE_FAIL_IF(l.w->n % 2 != 0, SIE_INVALID_ARGUMENT, err, "W has %lld rows; with a gate they are pairs",
+              static_cast<ll>(l.w->n));
+  *columns = l.w->n / 2;
+  return SIE_OK;
 }
 
 }  // namespace
 
-sie_status sie_op_linear(sie_program *p, sie_value x, const sie_weight *w, const sie_weight *bias,
-                         sie_act act, sie_value residual, sie_value *y, sie_error *err) {
-  SIE_TRY(check_open(p, err));
-  return record_linear(p, x, w, bias, act, residual, nullptr, y, err);
-}
-
-sie_status sie_op_linear_lora(sie_program *p, sie_value x, const sie_weight *w, const sie_weight *bias,
-                              sie_act act, sie_value residual, const sie_lora *lora, sie_value *y,
-                              sie_error *err) {
-  SIE_TRY(check_open(p, err));
-  SIE_TRY(check_lora(p, lora, err));
-  SIE_TRY(record_linear(p, x, w, bias, act, residual, lora, y, err));
-  p->n_adapters = lora->n_adapters;
+sie_status record_linear(sie_program *p, const void *params, sie_error *err) {
+  sie_linear_params l;
+  int64_t columns = 0;
+  SIE_TRY(take_params(params, &l, err));
+  SIE_TRY(check_result(p, l.y, "y", err));
+  SIE_TRY(check_linear(p, l.x, l.w, l.bias, err));
+  SIE_TRY(check_gate(l, &columns, err));
+  SIE_TRY(check_residual(p, l.residual, l.x, columns, err));
+  SIE_TRY(check_adapters(p, l, err));
+  const Value value = p->values[l.x];
+  Op op = new_op(SIE_OP_LINEAR);
+  op.in[0] = l.x;
+  op.out = l.y;
+  op.weights[0] = l.w;
+  op.bias = vector_of(l.bias);
+  op.act = static_cast<int32_t>(l.act);
+  op.gate = static_cast<int32_t>(l.gate);
+  op.residual = l.residual;
+  op.inputs[0] = l.adapter;
+  int64_t pairs = p->lora_pairs.size();
+  if (l.n_adapters > 0) SIE_TRY(add_adapters(p, l, value.compute, &op, err));
+  sie_status status = append(p, op, value.space, value.compute, columns, err);
+  while (status != SIE_OK && p->lora_pairs.size() > pairs) p->lora_pairs.pop();
+  if (status != SIE_OK || l.n_adapters == 0) return status;
+  p->n_adapters = l.n_adapters;
+  read_input(p, l.adapter, -1, l.n_adapters);
   return SIE_OK;
 }
 
-sie_status sie_op_splade(sie_program *p, sie_value x, const sie_weight *w, const sie_weight *bias,
-                         sie_value *y, sie_error *err) {
-  SIE_TRY(check_open(p, err));
-  SIE_FAIL_IF(y == nullptr, SIE_INVALID_ARGUMENT, err, "y is NULL");
-  SIE_TRY(check_linear(p, x, w, bias, err));
+sie_status record_splade(sie_program *p, const void *params, sie_error *err) {
+  sie_splade_params s;
+  SIE_TRY(take_params(params, &s, err));
+  SIE_TRY(check_result(p, s.y, "y", err));
+  SIE_TRY(check_zero(s.reserved, "reserved", err));
+  SIE_TRY(check_linear(p, s.x, s.w, s.bias, err));
   SIE_TRY(check_has(p, p->device->ops->splade != nullptr, SIE_OP_SPLADE, err));
-  SIE_FAIL_IF(p->values[x].rows != Rows::tokens, SIE_INVALID_ARGUMENT, err,
-              "x has %s rows; the maximum is over token rows", rows_name(p->values[x].rows));
+  SIE_FAIL_IF(p->seqs == 0, SIE_INVALID_ARGUMENT, err, "the program declares no SEQS space");
+  sie_space space = p->values[s.x].space;
+  SIE_FAIL_IF(space != p->tokens, SIE_INVALID_ARGUMENT, err,
+              "x has rows of %s; the maximum is over those of %s", space_name(p, space),
+              space_name(p, p->tokens));
   Op op = new_op(SIE_OP_SPLADE);
-  op.in[0] = x;
-  op.weights[0] = w;
-  op.bias = bias != nullptr ? bias->vector() : nullptr;
-  SIE_TRY(append(p, op, Rows::seqs, SIE_COMPUTE_F32, w->n, y, err));
-  p->values[*y].outputs_only = true;
+  op.in[0] = s.x;
+  op.out = s.y;
+  op.weights[0] = s.w;
+  op.bias = vector_of(s.bias);
+  SIE_TRY(append(p, op, p->seqs, SIE_COMPUTE_F32, s.w->n, err));
+  p->values[s.y].outputs_only = true;
   return SIE_OK;
 }
+
+}  // namespace sie

@@ -1,42 +1,42 @@
 // record_output.cc — the operations that declare what a program writes.
+#include <string.h>
+
 #include "common/muvera.h"
 #include "record.h"
 #include "status.h"
 
-using namespace sie;
+namespace sie {
 
 namespace {
 
 using ll = long long;
 
-// Of x and the number of an output; outputs alone read what SPLADE leaves.
-sie_status check_output(const sie_program *p, sie_value x, int32_t index, bool of_splade, sie_error *err) {
-  SIE_TRY(check_open(p, err));
-  bool splade = of_splade && x >= 0 && x < p->values.size() && p->values[x].outputs_only;
+// Of x and the output's name; outputs alone read what SPLADE leaves.
+sie_status check_output(const sie_program *p, sie_value x, const char *name, bool of_splade, Name *to,
+                        sie_error *err) {
+  bool splade = of_splade && x > 0 && x < p->values.size() && p->values[x].outputs_only;
   if (!splade) SIE_TRY(check_value(p, x, "x", err));
-  SIE_FAIL_IF(index >= max_outputs, SIE_INVALID_ARGUMENT, err, "output %d; a program has at most %d outputs",
-              index, max_outputs);
-  SIE_FAIL_IF(index != p->n_outputs, SIE_INVALID_ARGUMENT, err, "output %d declared; %d is next", index,
-              p->n_outputs);
+  SIE_TRY(check_name(name, to, err));
+  SIE_FAIL_IF(sie_program_find_output(p, to->text) >= 0, SIE_INVALID_ARGUMENT, err,
+              "an output of the name %s is recorded already", to->text);
+  SIE_FAIL_IF(p->n_outputs == max_outputs, SIE_INVALID_ARGUMENT, err, "a program has at most %d outputs",
+              max_outputs);
   return SIE_OK;
 }
 
 sie_status check_rows(const sie_program *p, sie_value x, bool of_sequences, sie_error *err) {
-  Rows rows = p->values[x].rows;
-  SIE_FAIL_IF((rows == Rows::seqs) != of_sequences, SIE_INVALID_ARGUMENT, err, "x has %s rows; %s",
-              rows_name(rows),
-              of_sequences ? "sie_op_pool or sie_op_gather_rows gives one row a sequence"
-                           : "token or kept rows are needed");
+  SIE_FAIL_IF(
+      of_seqs(p, x) != of_sequences, SIE_INVALID_ARGUMENT, err, "x has rows of %s; %s",
+      p->spaces[p->values[x].space].name.text,
+      of_sequences ? "pool and gather_rows give one row a sequence" : "several rows a sequence are needed");
   return SIE_OK;
 }
 
-sie_status append_output(sie_program *p, Op op, sie_value x, int32_t index, const Output &output,
-                         sie_error *err) {
+sie_status append_output(sie_program *p, Op op, sie_value x, const Output &output, sie_error *err) {
   op.in[0] = x;
-  op.output = index;
-  SIE_TRY(append(p, op, output.rows, p->values[x].compute, 0, nullptr, err));
-  p->outputs[index] = output;
-  p->n_outputs++;
+  op.output = p->n_outputs;
+  SIE_TRY(append(p, op, 0, 0, 0, err));
+  p->outputs[p->n_outputs++] = output;
   return SIE_OK;
 }
 
@@ -50,7 +50,7 @@ sie_status check_indices(const sie_program *p, const sie_weight *w, int64_t n, i
   return SIE_OK;
 }
 
-sie_status check_sketch(const sie_program *p, const sie_muvera *m, int64_t block, sie_error *err) {
+sie_status check_sketch(const sie_program *p, const sie_muvera_params *m, int64_t block, sie_error *err) {
   int64_t all = m->repetitions * block;
   if (m->final_dims == 0) {
     bool none = m->sketch == nullptr && m->sketch_first == nullptr && m->sketch_source == nullptr;
@@ -63,11 +63,8 @@ sie_status check_sketch(const sie_program *p, const sie_muvera *m, int64_t block
   return check_indices(p, m->sketch_source, all, 1, block, true, "sketch_source", err);
 }
 
-sie_status check_muvera(const sie_program *p, const sie_muvera *m, int64_t c, Output *output,
+sie_status check_muvera(const sie_program *p, const sie_muvera_params *m, int64_t c, Output *output,
                         sie_error *err) {
-  SIE_FAIL_IF(m == nullptr, SIE_INVALID_ARGUMENT, err, "params is NULL");
-  SIE_FAIL_IF(m->struct_size != sizeof *m, SIE_INVALID_ARGUMENT, err, "sie_muvera has %u bytes; %zu expected",
-              m->struct_size, sizeof *m);
   SIE_FAIL_IF(m->repetitions < 1 || m->repetitions > 4096, SIE_INVALID_ARGUMENT, err,
               "repetitions is %d; 1 to 4096 is possible", m->repetitions);
   SIE_FAIL_IF(m->simhash_bits < 0 || m->simhash_bits > 10, SIE_INVALID_ARGUMENT, err,
@@ -97,14 +94,14 @@ sie_status check_muvera(const sie_program *p, const sie_muvera *m, int64_t c, Ou
     SIE_FAIL_IF(m->ams != nullptr, SIE_INVALID_ARGUMENT, err, "ams has a table, but projected is 0");
   }
   SIE_TRY(check_sketch(p, m, block, err));
-  *output = {OutputForm::rows, Rows::seqs, m->final_dims != 0 ? m->final_dims : all};
+  output->form = SIE_FORM_ROWS;
+  output->space = p->seqs;
+  output->columns = m->final_dims != 0 ? m->final_dims : all;
   return SIE_OK;
 }
 
-sie_status check_smve(const sie_program *p, const sie_smve *s, int64_t c, Output *output, sie_error *err) {
-  SIE_FAIL_IF(s == nullptr, SIE_INVALID_ARGUMENT, err, "params is NULL");
-  SIE_FAIL_IF(s->struct_size != sizeof *s, SIE_INVALID_ARGUMENT, err, "sie_smve has %u bytes; %zu expected",
-              s->struct_size, sizeof *s);
+sie_status check_smve(const sie_program *p, const sie_smve_params *s, int64_t c, Output *output,
+                      sie_error *err) {
   int64_t columns = int64_t{s->repetitions} * s->width;
   SIE_FAIL_IF(s->repetitions < 1 || s->width < 1 || columns > max_columns, SIE_INVALID_ARGUMENT, err,
               "%d repetitions of %d columns; at least 1 each and at most %lld together are possible",
@@ -116,57 +113,88 @@ sie_status check_smve(const sie_program *p, const sie_smve *s, int64_t c, Output
   SIE_TRY(check_flag(s->is_query, "is_query", err));
   SIE_TRY(check_flag(s->normalize, "normalize", err));
   SIE_TRY(check_data(p, s->anchors, SIE_F32, columns, c, "anchors", err));
-  *output = {OutputForm::sparse, Rows::seqs, columns};
+  output->form = SIE_FORM_SPARSE;
+  output->space = p->seqs;
+  output->columns = columns;
   return SIE_OK;
 }
 
 }  // namespace
 
-sie_status sie_op_output_rows(sie_program *p, sie_value x, int32_t index, sie_error *err) {
-  SIE_TRY(check_output(p, x, index, false, err));
-  SIE_TRY(check_rows(p, x, true, err));
-  return append_output(p, new_op(SIE_OP_OUTPUT_ROWS), x, index,
-                       {OutputForm::rows, Rows::seqs, p->values[x].columns}, err);
+sie_status record_output_rows(sie_program *p, const void *params, sie_error *err) {
+  sie_output_params o;
+  Output output = {SIE_FORM_ROWS, p->seqs, 0, {}};
+  SIE_TRY(take_params(params, &o, err));
+  SIE_TRY(check_output(p, o.x, o.name, false, &output.name, err));
+  SIE_TRY(check_rows(p, o.x, true, err));
+  output.columns = p->values[o.x].columns;
+  return append_output(p, new_op(SIE_OP_OUTPUT_ROWS), o.x, output, err);
 }
 
-sie_status sie_op_output_values(sie_program *p, sie_value x, int32_t index, sie_error *err) {
-  SIE_TRY(check_output(p, x, index, true, err));
-  const Value &value = p->values[x];
-  return append_output(p, new_op(op_output_values), x, index, {OutputForm::values, value.rows, value.columns},
-                       err);
+sie_status record_output_values(sie_program *p, const void *params, sie_error *err) {
+  sie_output_params o;
+  Output output = {SIE_FORM_VALUES, 0, 0, {}};
+  SIE_TRY(take_params(params, &o, err));
+  SIE_TRY(check_output(p, o.x, o.name, true, &output.name, err));
+  output.space = p->values[o.x].space;
+  output.columns = p->values[o.x].columns;
+  return append_output(p, new_op(op_output_values), o.x, output, err);
 }
 
-sie_status sie_op_output_token_rows(sie_program *p, sie_value x, int32_t index, sie_error *err) {
-  SIE_TRY(check_output(p, x, index, false, err));
-  SIE_TRY(check_rows(p, x, false, err));
-  const Value &value = p->values[x];
-  return append_output(p, new_op(SIE_OP_OUTPUT_ROWS), x, index,
-                       {OutputForm::token_rows, value.rows, value.columns}, err);
+sie_status record_output_token_rows(sie_program *p, const void *params, sie_error *err) {
+  sie_output_params o;
+  Output output = {SIE_FORM_TOKEN_ROWS, 0, 0, {}};
+  SIE_TRY(take_params(params, &o, err));
+  SIE_TRY(check_output(p, o.x, o.name, false, &output.name, err));
+  SIE_TRY(check_rows(p, o.x, false, err));
+  output.space = p->values[o.x].space;
+  output.columns = p->values[o.x].columns;
+  return append_output(p, new_op(SIE_OP_OUTPUT_ROWS), o.x, output, err);
 }
 
-sie_status sie_op_output_sparse(sie_program *p, sie_value x, sie_sparse transform, int32_t index,
-                                sie_error *err) {
-  SIE_TRY(check_output(p, x, index, true, err));
-  SIE_TRY(check_rows(p, x, true, err));
-  SIE_FAIL_IF(transform < SIE_SPARSE_AS_IS || transform > SIE_SPARSE_LOG_LOG, SIE_INVALID_ARGUMENT, err,
-              "transform %d is none of sie_sparse", static_cast<int>(transform));
+sie_status record_output_sparse(sie_program *p, const void *params, sie_error *err) {
+  sie_output_sparse_params o;
+  Output output = {SIE_FORM_SPARSE, p->seqs, 0, {}};
+  SIE_TRY(take_params(params, &o, err));
+  SIE_TRY(check_output(p, o.x, o.name, true, &output.name, err));
+  SIE_TRY(check_rows(p, o.x, true, err));
+  SIE_TRY(check_zero(o.reserved, "reserved", err));
+  SIE_FAIL_IF(o.transform > SIE_SPARSE_LOG_LOG, SIE_INVALID_ARGUMENT, err,
+              "transform %u is none of sie_sparse", o.transform);
   SIE_TRY(check_has(p, p->device->ops->output_sparse != nullptr, SIE_OP_OUTPUT_SPARSE, err));
   Op op = new_op(SIE_OP_OUTPUT_SPARSE);
-  op.transform = transform;
-  return append_output(p, op, x, index, {OutputForm::sparse, Rows::seqs, p->values[x].columns}, err);
+  op.transform = static_cast<int32_t>(o.transform);
+  output.columns = p->values[o.x].columns;
+  return append_output(p, op, o.x, output, err);
 }
 
-sie_status sie_op_output_muvera(sie_program *p, sie_value x, const sie_muvera *params, int32_t index,
-                                sie_error *err) {
-  SIE_TRY(check_output(p, x, index, false, err));
-  SIE_TRY(check_rows(p, x, false, err));
-  SIE_TRY(check_has(p, p->device->ops->muvera != nullptr, SIE_OP_MUVERA, err));
-  Output output;
-  SIE_TRY(check_muvera(p, params, p->values[x].columns, &output, err));
+sie_status record_output_muvera(sie_program *p, const void *params, sie_error *err) {
   Op op = new_op(SIE_OP_MUVERA);
-  op.muvera = *params;
-  return append_output(p, op, x, index, output, err);
+  Output output = {};
+  SIE_TRY(take_params(params, &op.muvera, err));
+  SIE_TRY(check_output(p, op.muvera.x, op.muvera.name, false, &output.name, err));
+  SIE_TRY(check_rows(p, op.muvera.x, false, err));
+  SIE_TRY(check_has(p, p->device->ops->muvera != nullptr, SIE_OP_MUVERA, err));
+  SIE_TRY(check_muvera(p, &op.muvera, p->values[op.muvera.x].columns, &output, err));
+  op.muvera.name = nullptr;
+  return append_output(p, op, op.muvera.x, output, err);
 }
+
+sie_status record_output_smve(sie_program *p, const void *params, sie_error *err) {
+  Op op = new_op(SIE_OP_SMVE);
+  Output output = {};
+  SIE_TRY(take_params(params, &op.smve, err));
+  SIE_TRY(check_output(p, op.smve.x, op.smve.name, false, &output.name, err));
+  SIE_TRY(check_rows(p, op.smve.x, false, err));
+  SIE_TRY(check_has(p, p->device->ops->smve != nullptr, SIE_OP_SMVE, err));
+  SIE_TRY(check_smve(p, &op.smve, p->values[op.smve.x].columns, &output, err));
+  op.smve.name = nullptr;
+  return append_output(p, op, op.smve.x, output, err);
+}
+
+}  // namespace sie
+
+using namespace sie;
 
 sie_status sie_muvera_group(const int32_t *sketch, int64_t repetitions, int64_t block, int64_t final_dims,
                             int32_t *first, int32_t *source, sie_error *err) {
@@ -175,25 +203,39 @@ sie_status sie_muvera_group(const int32_t *sketch, int64_t repetitions, int64_t 
   SIE_FAIL_IF(repetitions < 1 || block < 1 || final_dims < 1 || final_dims > max_columns ||
                   repetitions > (int64_t{1} << 24) / block,
               SIE_INVALID_ARGUMENT, err, "a sketch of %lld repetitions of %lld columns to %lld",
-              static_cast<ll>(repetitions), static_cast<ll>(block), static_cast<ll>(final_dims));
+              static_cast<long long>(repetitions), static_cast<long long>(block),
+              static_cast<long long>(final_dims));
   for (int64_t i = 0; i < repetitions * block; i++) {
     int32_t to = sketch[i] < 0 ? ~sketch[i] : sketch[i];
     SIE_FAIL_IF(to >= final_dims, SIE_CORRUPT, err,
-                "entry %lld of the sketch is %d; the result has %lld columns", static_cast<ll>(i), sketch[i],
-                static_cast<ll>(final_dims));
+                "entry %lld of the sketch is %d; the result has %lld columns", static_cast<long long>(i),
+                sketch[i], static_cast<long long>(final_dims));
   }
   sie_group_sketch(sketch, repetitions, block, final_dims, first, source);
   return SIE_OK;
 }
 
-sie_status sie_op_output_smve(sie_program *p, sie_value x, const sie_smve *params, int32_t index,
+int32_t sie_program_find_output(const sie_program *program, const char *name) {
+  for (int32_t i = 0; program != nullptr && name != nullptr && i < program->n_outputs; i++) {
+    if (strcmp(program->outputs[i].name.text, name) == 0) return i;
+  }
+  return -1;
+}
+
+int32_t sie_program_n_outputs(const sie_program *program) {
+  return program != nullptr ? program->n_outputs : 0;
+}
+
+sie_status sie_program_output(const sie_program *program, int32_t index, sie_output_info *info,
                               sie_error *err) {
-  SIE_TRY(check_output(p, x, index, false, err));
-  SIE_TRY(check_rows(p, x, false, err));
-  SIE_TRY(check_has(p, p->device->ops->smve != nullptr, SIE_OP_SMVE, err));
-  Output output;
-  SIE_TRY(check_smve(p, params, p->values[x].columns, &output, err));
-  Op op = new_op(SIE_OP_SMVE);
-  op.smve = *params;
-  return append_output(p, op, x, index, output, err);
+  SIE_FAIL_IF(program == nullptr, SIE_INVALID_ARGUMENT, err, "program is NULL");
+  SIE_FAIL_IF(index < 0 || index >= program->n_outputs, SIE_INVALID_ARGUMENT, err,
+              "output %d; the program has %d", index, program->n_outputs);
+  const Output &o = program->outputs[index];
+  sie_output_info known = {};
+  known.form = o.form;
+  known.space = o.space;
+  known.columns = static_cast<int32_t>(o.columns);
+  memcpy(known.name, o.name.text, sizeof known.name);
+  return give(known, info, "sie_output_info", err);
 }

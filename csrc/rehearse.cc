@@ -23,7 +23,7 @@ sie_op_bounds bounds_of(const sie_program *p, const Op &op, const SlabCaps &caps
   const Value &in = p->values[op.in[0] != SIE_NO_VALUE ? op.in[0] : op.out];
   sie_op_bounds bounds = {};
   bounds.kind = op.kind;
-  bounds.rows = in.rows == Rows::seqs ? caps.seqs : caps.tokens;
+  bounds.rows = in.space == p->seqs ? caps.seqs : caps.tokens;
   bounds.seqs = caps.seqs;
   bounds.c = in.columns;
   bounds.max_len = caps.longest;
@@ -38,7 +38,12 @@ sie_op_bounds bounds_of(const sie_program *p, const Op &op, const SlabCaps &caps
     bounds.heads = op.attention.heads;
     bounds.kv_heads = op.attention.kv_heads;
   }
-  if (op.kind == SIE_OP_MAXSIM) bounds.query_rows = p->caps.max_query_rows;
+  if (op.kind == SIE_OP_QK_NORM_ROPE) {
+    bounds.head_dim = op.rope.head_dim;
+    bounds.heads = op.rope.heads;
+    bounds.kv_heads = op.rope.kv_heads;
+  }
+  if (op.kind == SIE_OP_MAXSIM) bounds.query_rows = rows_cap(p, p->inputs[op.inputs[0]].space);
   if (op.kind == SIE_OP_MUVERA) {
     bounds.repetitions = op.muvera.repetitions;
     bounds.simhash_bits = op.muvera.simhash_bits;
@@ -94,20 +99,23 @@ sie_status rehearse(const sie_program *p, sie_error *err) {
   alignas(64) const float no_query[16] = {};
   const sie_out_item no_item = {};
   Slab slab = {};
-  slab.cu_seqlens = slab.cu_kept = slab.cu_queries = nothing;
-  slab.ids = slab.keep = slab.adapter = slab.partner = nothing;
-  slab.queries = no_query;
+  for (int32_t s = 1; s <= max_spaces; s++) {
+    bool one = kind_of(p, s) == SIE_SPACE_SEQS;
+    slab.spaces[s] = {0, one ? nullptr : nothing, nothing, nothing};
+  }
+  for (int32_t i = 1; i <= max_inputs; i++) {
+    slab.inputs[i] = p->inputs[i].dtype == SIE_F32 ? static_cast<const void *>(no_query) : nothing;
+  }
   for (const sie_out_item *&items : slab.items) items = &no_item;
   Replay replay = {};
   replay.program = p;
   replay.slab = &slab;
-  replay.tokens = replay.kept = {p->slab_tokens, &none};
-  replay.seqs = {p->slab_seqs, &none};
+  int64_t tokens = p->slab_tokens, seqs = p->slab_seqs;
   replay.share = {0, 1, nullptr, p->scratch_bytes, nullptr};
   replay.lora_pairs = p->lora_pairs.begin();
   if (p->device->is_gpu()) {
     // Launchers check all the same when there is no room for a row, and touch nothing.
-    replay.tokens.cap = replay.kept.cap = replay.seqs.cap = 0;
+    tokens = seqs = 0;
     replay.share.on = &p->device->on;
     replay.values = reinterpret_cast<char *>(uintptr_t{1} << 20);
   } else {
@@ -116,6 +124,7 @@ sie_status rehearse(const sie_program *p, sie_error *err) {
     replay.share.scratch = lane.p;
     replay.values = lane.at(p->scratch_bytes);
   }
+  for (int32_t s = 1; s <= max_spaces; s++) replay.rows[s] = {s == p->seqs ? seqs : tokens, &none};
   sie_status status = SIE_OK;
   for (int32_t i = 0; i < p->plan.size() && status == SIE_OK; i++) {
     status = replay_op(replay, i);

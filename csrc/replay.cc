@@ -14,18 +14,21 @@ namespace {
 sie_status embed_layernorm(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
   sie_embed_layernorm_args a = {};
-  a.tokens = r.tokens;
-  a.seqs = r.seqs;
-  a.ids = r.slab->ids;
-  a.type_ids = r.slab->type_ids;
-  a.cu_seqlens = r.slab->cu_seqlens;
+  a.tokens = tokens(r);
+  a.seqs = seqs(r);
+  a.ids = indices(r, op.inputs[0]);
+  a.type_ids = indices(r, op.inputs[1]);
+  a.cu_seqlens = token_offsets(r);
   a.word = op.weights[0]->table;
   if (op.weights[1] != nullptr) a.position = op.weights[1]->table;
   if (op.weights[2] != nullptr) a.type = op.weights[2]->table;
   a.position_offset = op.position_offset + static_cast<int32_t>(r.first_row);
+  a.norm = op.norm;
   a.gamma = op.gamma;
   a.beta = op.beta;
   a.eps = op.eps;
+  a.weight_offset = op.weight_offset;
+  a.word_scale = op.word_scale;
   a.c = columns(r, op.out);
   a.y = tensor(r, planned.out);
   a.yq = tensor(r, planned.quantised);
@@ -43,6 +46,11 @@ sie_status layernorm(const Replay &r, const PlannedOp &planned) {
   a.eps = op.eps;
   a.y = tensor(r, planned.out);
   a.yq = tensor(r, planned.quantised);
+  a.norm = op.norm;
+  a.weight_offset = op.weight_offset;
+  a.bias = op.bias;
+  a.residual = tensor(r, planned.residual);
+  a.sum = tensor(r, planned.sum);
   return r.program->device->ops->layernorm(&a, &r.share);
 }
 
@@ -56,6 +64,7 @@ sie_status linear(const Replay &r, const PlannedOp &planned) {
   a.w = &op.weights[0]->packed;
   a.bias = op.bias;
   a.act = op.act;
+  a.gate = op.gate;
   a.addend = tensor(r, planned.addend);
   a.residual = tensor(r, planned.residual);
   a.y = tensor(r, planned.out.present ? planned.out : planned.quantised);
@@ -73,11 +82,11 @@ sie_status quantise_rows(const Replay &r, const PlannedOp &planned) {
 
 sie_status attention(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
-  bool gathered = rows_of(r, op.in[0]) == Rows::seqs;
+  const int32_t *queries = offsets(r, op.in[0]);
   sie_attention_args a = {};
   a.q_rows = rows(r, op.in[0]);
-  a.seqs = r.seqs;
-  a.cu_q = gathered ? r.one_row_each : r.slab->cu_seqlens;
+  a.seqs = seqs(r);
+  a.cu_q = queries != nullptr ? queries : r.one_row_each;
   a.cu_kv = offsets(r, op.in[1]);
   a.max_kv = r.slab->max_len;
   a.q = tensor(r, planned.in[0]);
@@ -89,6 +98,7 @@ sie_status attention(const Replay &r, const PlannedOp &planned) {
   a.mask = static_cast<int32_t>(op.attention.mask);
   a.window = op.attention.window;
   a.scale = op.attention.scale;
+  a.alibi_slopes = op.vector;
   a.y = tensor(r, planned.out);
   if (planned.work >= 0) a.work = r.work[planned.work];
   a.q_first = r.q_first;
@@ -97,9 +107,34 @@ sie_status attention(const Replay &r, const PlannedOp &planned) {
   return r.program->device->ops->attention(&a, &r.share);
 }
 
+// In place: the operands are the result.
+sie_status qk_norm_rope(const Replay &r, const PlannedOp &planned) {
+  const sie_rope_params &rope = planned.op.rope;
+  auto table = [](const sie_weight *w) { return w != nullptr ? w->vector() : nullptr; };
+  sie_qk_norm_rope_args a = {};
+  a.tokens = tokens(r);
+  a.seqs = seqs(r);
+  a.cu_seqlens = token_offsets(r);
+  a.heads = rope.heads;
+  a.kv_heads = rope.kv_heads;
+  a.head_dim = rope.head_dim;
+  a.rot = rope.rot;
+  a.q_gamma = table(rope.q_gamma);
+  a.k_gamma = table(rope.k_gamma);
+  a.eps = rope.eps;
+  a.weight_offset = rope.weight_offset;
+  a.cos = table(rope.cos);
+  a.sin = table(rope.sin);
+  a.positions = rope.cos != nullptr ? rope.cos->n : 0;
+  a.position_offset = rope.position_offset + static_cast<int32_t>(r.first_row);
+  a.q = tensor(r, planned.in[0]);
+  a.k = tensor(r, planned.in[1]);
+  return r.program->device->ops->qk_norm_rope(&a, &r.share);
+}
+
 sie_status gather_rows(const Replay &r, const PlannedOp &planned) {
   sie_gather_rows_args a = {};
-  a.seqs = r.seqs;
+  a.seqs = seqs(r);
   a.cu_seqlens = offsets(r, planned.op.in[0]);
   a.which = planned.op.pooling;
   a.c = columns(r, planned.op.out);
@@ -113,19 +148,20 @@ sie_status pool(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
   bool each = op.pooling == each_row;
   sie_pool_args a = {};
-  a.seqs = each ? rows(r, op.in[0]) : r.seqs;
+  a.seqs = each ? rows(r, op.in[0]) : seqs(r);
   a.cu_seqlens = each ? nullptr : offsets(r, op.in[0]);
   a.mode = each ? SIE_POOL_CLS : op.pooling;
   a.c = columns(r, op.in[0]);
   a.x = tensor(r, planned.in[0]);
   a.y = tensor(r, planned.out);
+  a.w = op.vector;
   return r.program->device->ops->pool(&a, &r.share);
 }
 
 sie_status keep_rows(const Replay &r, const PlannedOp &planned) {
   sie_keep_rows_args a = {};
-  a.kept = r.kept;
-  a.index = r.slab->keep;
+  a.kept = rows(r, planned.op.out);
+  a.index = r.slab->spaces[space_of(r, planned.op.out)].index;
   a.c = columns(r, planned.op.out);
   a.x = tensor(r, planned.in[0]);
   a.y = tensor(r, planned.out);
@@ -135,9 +171,9 @@ sie_status keep_rows(const Replay &r, const PlannedOp &planned) {
 sie_status splade(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
   sie_splade_args a = {};
-  a.tokens = r.tokens;
-  a.seqs = r.seqs;
-  a.cu_seqlens = r.slab->cu_seqlens;
+  a.tokens = tokens(r);
+  a.seqs = seqs(r);
+  a.cu_seqlens = token_offsets(r);
   a.n = op.weights[0]->n;
   a.k = op.weights[0]->k;
   a.x = tensor(r, planned.in[0]);
@@ -151,13 +187,13 @@ sie_status maxsim(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
   sie_maxsim_args a = {};
   a.rows = rows(r, op.in[0]);
-  a.seqs = r.seqs;
+  a.seqs = seqs(r);
   a.cu_seqlens = offsets(r, op.in[0]);
   a.c = columns(r, op.in[0]);
   a.x = tensor(r, planned.in[0]);
-  a.queries = r.slab->queries;
-  a.cu_queries = r.slab->cu_queries;
-  a.partner = r.slab->partner;
+  a.queries = static_cast<const float *>(r.slab->inputs[op.inputs[0]]);
+  a.cu_queries = r.slab->spaces[r.program->inputs[op.inputs[0]].space].offsets;
+  a.partner = indices(r, op.inputs[1]);
   a.normalize = op.normalize;
   a.y = tensor(r, planned.out);
   return r.program->device->ops->maxsim(&a, &r.share);
@@ -167,9 +203,9 @@ sie_status lora(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
   sie_lora_args a = {};
   a.rows = rows(r, op.in[0]);
-  a.seqs = r.seqs;
+  a.seqs = seqs(r);
   a.cu_seqlens = offsets(r, op.in[0]);
-  a.adapter = r.slab->adapter;
+  a.adapter = indices(r, op.inputs[0]);
   a.n_adapters = r.program->n_adapters;
   a.max_rank = op.max_rank;
   a.adapters = r.lora_pairs + op.lora;
@@ -194,6 +230,8 @@ sie_status dispatch(const Replay &r, const PlannedOp &planned) {
       return quantise_rows(r, planned);
     case SIE_OP_ATTENTION:
       return attention(r, planned);
+    case SIE_OP_QK_NORM_ROPE:
+      return qk_norm_rope(r, planned);
     case SIE_OP_GATHER_ROWS:
       return gather_rows(r, planned);
     case SIE_OP_POOL:
@@ -217,7 +255,7 @@ constexpr int redzone_byte = 0xa5;
 char *redzone(const Replay &r, const Operand &o) {
   const Buffer &b = r.program->buffers[o.buffer];
   if (r.long_cap == 0) return r.values + b.offset + b.bytes;
-  if (b.rows != Rows::seqs) return r.values + r.long_cap * b.row_offset + parts_of(b, r.long_cap).end;
+  if (!b.of_seqs) return r.values + r.long_cap * b.row_offset + parts_of(b, r.long_cap).end;
   return r.values + r.long_cap * r.program->long_row_bytes + b.row_offset + parts_of(b, 1).end;
 }
 
@@ -230,11 +268,11 @@ bool intact(const char *zone) {
 
 // With the bytes behind each result marked before and looked at after. Only for a caller that works alone.
 sie_status dispatch_checked(const Replay &r, const PlannedOp &planned) {
-  for (const Operand *o : {&planned.out, &planned.quantised}) {
+  for (const Operand *o : {&planned.out, &planned.sum, &planned.quantised}) {
     if (o->present) memset(redzone(r, *o), redzone_byte, static_cast<size_t>(redzone_bytes));
   }
   sie_status status = dispatch(r, planned);
-  for (const Operand *o : {&planned.out, &planned.quantised}) {
+  for (const Operand *o : {&planned.out, &planned.sum, &planned.quantised}) {
     if (status == SIE_OK && o->present && !intact(redzone(r, *o))) status = SIE_INTERNAL;
   }
   return status;

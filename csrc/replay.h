@@ -9,36 +9,34 @@ namespace sie {
 // Whole sequences of a batch, with row numbers of their own. The pointers lead into the slot. On a GPU it is the
 // whole batch, its pointers lead into device memory, and the numbers are not set.
 //
-// What a program does not read (keep, adapter, partner, queries, an output's items) is null.
+// The rows of one space that a slab has. A SHARED space's are the batch's.
+struct SlabRows {
+  int32_t n;
+  // [sequences + 1], from 0: where each sequence's begin; SHARED: of groups; null: one a sequence.
+  const int32_t *offsets;
+  const int32_t *index;  // SUBSET: [n] rows of the ROWS space, ascending
+  const int32_t *first;  // [sequences] the number in the batch of each sequence's first; null on a GPU
+};
+
+// By the numbers of spaces, inputs and outputs; what the program has not is null.
 struct Slab {
-  int32_t n_tokens, n_kept, n_seqs;
-  int32_t after;              // long slabs of the batch that must be done before this one has its place
-  int64_t place;              // of a long slab: bytes from the start of the region
-  int64_t max_len;            // of its sequences
-  const int32_t *ids;         // [n_tokens]
-  const int32_t *type_ids;    // [n_tokens] or null
-  const int32_t *cu_seqlens;  // [n_seqs + 1], from 0
-  const int32_t *keep;        // [n_kept] rows of the slab
-  const int32_t *cu_kept;     // [n_seqs + 1], from 0
-  const int32_t *adapter;     // [n_seqs]
-  const int32_t *partner;     // [n_seqs] a query of the batch, or −1
-  const float *queries;       // of the batch
-  const int32_t *cu_queries;
-  const sie_out_item *items[max_outputs];  // [n_seqs]; of token rows [n_tokens] or [n_kept]
-  const int32_t *batch_rows;               // [n_seqs] first token of each sequence in the batch
-  const int32_t *batch_kept;               // [n_seqs] first kept row of each sequence in the batch
-  const int32_t *batch_seqs;               // [n_seqs] number of each sequence in the batch; null on a GPU
+  int32_t after;    // long slabs of the batch that must be done before this one has its place
+  int64_t place;    // of a long slab: bytes from the start of the region
+  int64_t max_len;  // of its sequences
+  SlabRows spaces[max_spaces + 1];
+  const void *inputs[max_inputs + 1];      // of the slab's own rows; of a SHARED space, the batch's
+  const sie_out_item *items[max_outputs];  // [sequences]; of token rows, one a row
 };
 
 struct Replay {
   const sie_program *program;
   const Slab *slab;
-  sie_rows tokens, kept, seqs;  // bounds, and where the slab's numbers are
-  char *values;                 // of the lane, or of a long slab
-  int64_t long_cap;             // rows that a long slab's values have room for; 0: a lane
-  int64_t first_row;            // of a long slab's block of rows, of which the slab then tells
-  int32_t q_first, q_last;      // of a block of queries; q_last 0: all
-  bool resumed;                 // as in sie_attention_args
+  sie_rows rows[max_spaces + 1];  // bounds, and where the slab's numbers are
+  char *values;                   // of the lane, or of a long slab
+  int64_t long_cap;               // rows that a long slab's values have room for; 0: a lane
+  int64_t first_row;              // of a long slab's block of rows, of which the slab then tells
+  int32_t q_first, q_last;        // of a block of queries; q_last 0: all
+  bool resumed;                   // as in sie_attention_args
   sie_share share;
   void *outputs[max_outputs];
   int32_t *nonfinite;  // flags of the batch's sequences

@@ -13,7 +13,9 @@ namespace sie {
 namespace {
 
 sie_status by_rows(const Replay &whole, int32_t index, const PlannedOp &planned, Pause *pause) {
-  int64_t rows = rows_of(whole, planned.op.out) == Rows::kept ? whole.slab->n_kept : whole.slab->n_tokens;
+  const sie_program *program = whole.program;
+  sie_value of = planned.op.out != SIE_NO_VALUE ? planned.op.out : planned.op.in[0];
+  int64_t rows = whole.slab->spaces[space_of(whole, of)].n;
   int64_t step = block_rows(whole.program, planned, 0, whole.share.parts);
   for (int64_t first = 0; first < rows; first += step) {
     if (first > 0) pause->take();
@@ -21,14 +23,19 @@ sie_status by_rows(const Replay &whole, int32_t index, const PlannedOp &planned,
     int32_t count = static_cast<int32_t>(std::min(step, rows - first));
     const int32_t offsets[] = {0, count};
     Slab slab = *whole.slab;
-    slab.n_tokens = slab.n_kept = count;
-    slab.ids += first;
-    if (slab.type_ids != nullptr) slab.type_ids += first;
-    slab.cu_seqlens = slab.cu_kept = offsets;
     Replay block = whole;
     block.slab = &slab;
-    block.tokens.n = &slab.n_tokens;
-    block.kept.n = &slab.n_kept;
+    for (int32_t s = 1; s <= max_spaces; s++) {
+      if (kind_of(program, s) != SIE_SPACE_ROWS && kind_of(program, s) != SIE_SPACE_SUBSET) continue;
+      slab.spaces[s].n = count;
+      slab.spaces[s].offsets = offsets;
+      block.rows[s].n = &slab.spaces[s].n;
+    }
+    // What the batch brings for rows is read by operations on all of the slab's.
+    for (int32_t i = 1; i <= max_inputs; i++) {
+      if (slab.inputs[i] == nullptr || program->inputs[i].space != program->tokens) continue;
+      slab.inputs[i] = static_cast<const int32_t *>(slab.inputs[i]) + first;
+    }
     block.first_row = first;
     sie_status status = replay_op(block, index);
     if (status != SIE_OK) return status;
@@ -38,7 +45,7 @@ sie_status by_rows(const Replay &whole, int32_t index, const PlannedOp &planned,
 
 // Every block of every head is an item; the parts take neighbouring ones, so that a head's keys are mostly prepared once.
 sie_status by_queries(const Replay &whole, int32_t index, const PlannedOp &planned, Pause *pause) {
-  int64_t queries = whole.slab->n_tokens, heads = planned.op.attention.heads;
+  int64_t queries = whole.slab->spaces[whole.program->tokens].n, heads = planned.op.attention.heads;
   int64_t step = block_rows(whole.program, planned, queries, 1), blocks = (queries + step - 1) / step;
   int64_t part = whole.share.part, parts = whole.share.parts;
   int64_t first = heads * blocks * part / parts, last = heads * blocks * (part + 1) / parts;
@@ -61,7 +68,8 @@ sie_status by_queries(const Replay &whole, int32_t index, const PlannedOp &plann
 }
 
 sie_status by_shares(const Replay &whole, int32_t index, const PlannedOp &planned, Pause *pause) {
-  int64_t shares = block_shares(whole.program, planned, whole.slab->n_tokens, whole.share.parts);
+  int64_t shares =
+      block_shares(whole.program, planned, whole.slab->spaces[whole.program->tokens].n, whole.share.parts);
   for (int64_t i = 0; i < shares; i++) {
     if (i > 0) pause->take();
     hooks::runs_block(index, i);

@@ -37,12 +37,12 @@ sie_status mark_nonfinite(const Replay &r, const PlannedOp &planned) {
   if (!hides_or_ends(op.kind)) return SIE_OK;
   sie_mark_nonfinite_args a = {};
   a.rows = rows(r, op.in[0]);
-  a.seqs = r.seqs;
+  a.seqs = seqs(r);
   a.cu_seqlens = offsets(r, op.in[0]);
   a.which = rows_read(op);
   a.c = columns(r, op.in[0]);
   a.x = tensor(r, planned.in[0]);
-  a.place = r.slab->batch_seqs;
+  a.place = r.slab->spaces[r.program->seqs].first;
   a.flags = r.nonfinite;
   return r.program->device->ops->mark_nonfinite(&a, &r.share);
 }

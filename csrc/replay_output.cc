@@ -22,11 +22,12 @@ sie_status pool_output(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
   bool each = op.pooling == each_row;
   sie_pool_output_args a = {};
-  a.seqs = each ? rows(r, op.in[0]) : r.seqs;
+  a.seqs = each ? rows(r, op.in[0]) : seqs(r);
   a.cu_seqlens = each ? nullptr : offsets(r, op.in[0]);
   a.mode = each ? SIE_POOL_CLS : op.pooling;
   a.c = columns(r, op.in[0]);
   a.x = tensor(r, planned.in[0]);
+  a.w = op.vector;
   a.items = r.slab->items[op.output];
   a.out = r.outputs[op.output];
   return r.program->device->ops->pool_output(&a, &r.share);
@@ -35,7 +36,7 @@ sie_status pool_output(const Replay &r, const PlannedOp &planned) {
 sie_status output_sparse(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
   sie_output_sparse_args a = {};
-  a.seqs = r.seqs;
+  a.seqs = seqs(r);
   a.c = columns(r, op.in[0]);
   a.x = tensor(r, planned.in[0]);
   a.transform = op.transform;
@@ -44,7 +45,7 @@ sie_status output_sparse(const Replay &r, const PlannedOp &planned) {
   return r.program->device->ops->output_sparse(&a, &r.share);
 }
 
-const int32_t *indices(const sie_weight *w) {
+const int32_t *table(const sie_weight *w) {
   return w != nullptr ? static_cast<const int32_t *>(w->table.p) : nullptr;
 }
 
@@ -52,7 +53,7 @@ sie_status muvera(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
   sie_muvera_args a = {};
   a.tokens = rows(r, op.in[0]);
-  a.seqs = r.seqs;
+  a.seqs = seqs(r);
   a.cu_seqlens = offsets(r, op.in[0]);
   a.c = columns(r, op.in[0]);
   a.x = tensor(r, planned.in[0]);
@@ -65,10 +66,10 @@ sie_status muvera(const Replay &r, const PlannedOp &planned) {
   a.center_tokens = op.muvera.center_tokens;
   a.normalize = op.muvera.normalize;
   if (op.muvera.simhash != nullptr) a.simhash = op.muvera.simhash->vector();
-  a.ams = indices(op.muvera.ams);
-  a.sketch = indices(op.muvera.sketch);
-  a.sketch_first = indices(op.muvera.sketch_first);
-  a.sketch_source = indices(op.muvera.sketch_source);
+  a.ams = table(op.muvera.ams);
+  a.sketch = table(op.muvera.sketch);
+  a.sketch_first = table(op.muvera.sketch_first);
+  a.sketch_source = table(op.muvera.sketch_source);
   a.items = r.slab->items[op.output];
   a.out = r.outputs[op.output];
   return r.program->device->ops->muvera(&a, &r.share);
@@ -78,7 +79,7 @@ sie_status smve(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
   sie_smve_args a = {};
   a.rows = rows(r, op.in[0]);
-  a.seqs = r.seqs;
+  a.seqs = seqs(r);
   a.cu_seqlens = offsets(r, op.in[0]);
   a.c = columns(r, op.in[0]);
   a.x = tensor(r, planned.in[0]);
@@ -122,14 +123,13 @@ void copy_rows(const sie_tensor &x, int64_t first, int64_t count, int64_t c, flo
 sie_status output_values(const Replay &r, const PlannedOp &planned) {
   sie_value v = planned.op.in[0];
   sie_tensor x = tensor(r, planned.in[0]);
-  const int32_t *cu = offsets(r, v);
-  const int32_t *places = rows_of(r, v) == Rows::kept ? r.slab->batch_kept : r.slab->batch_rows;
-  int64_t c = columns(r, v), n = r.slab->n_seqs;
+  const int32_t *cu = offsets(r, v), *places = r.slab->spaces[space_of(r, v)].first;
+  int64_t c = columns(r, v), n = r.slab->spaces[r.program->seqs].n;
   float *out = static_cast<float *>(r.outputs[planned.op.output]);
   int64_t first = n * r.share.part / r.share.parts, last = n * (r.share.part + 1) / r.share.parts;
   for (int64_t b = first; b < last; b++) {
     if (cu == nullptr) {
-      copy_rows(x, b, 1, c, out + r.slab->batch_seqs[b] * c);
+      copy_rows(x, b, 1, c, out + places[b] * c);
     } else {
       copy_rows(x, cu[b], cu[b + 1] - cu[b], c, out + places[b] * c);
     }

@@ -9,7 +9,7 @@ namespace sie {
 // An operand of a long slab, from the block's first row on.
 inline sie_tensor long_tensor(const Replay &r, const Operand &o) {
   const Buffer &b = r.program->buffers[o.buffer];
-  bool fixed = b.rows == Rows::seqs;
+  bool fixed = b.of_seqs;
   int64_t cap = fixed ? 1 : r.long_cap, row = fixed ? 0 : r.first_row;
   int64_t start = fixed ? r.long_cap * r.program->long_row_bytes + b.row_offset : r.long_cap * b.row_offset;
   BufferParts parts = parts_of(b, cap);
@@ -40,18 +40,20 @@ inline sie_tensor tensor(const Replay &r, const Operand &o) {
   return t;
 }
 
-inline Rows rows_of(const Replay &r, sie_value v) { return r.program->values[v].rows; }
+inline sie_space space_of(const Replay &r, sie_value v) { return r.program->values[v].space; }
 inline int64_t columns(const Replay &r, sie_value v) { return r.program->values[v].columns; }
 
-inline sie_rows rows(const Replay &r, sie_value v) {
-  Rows of = rows_of(r, v);
-  return of == Rows::tokens ? r.tokens : (of == Rows::kept ? r.kept : r.seqs);
-}
+inline sie_rows rows(const Replay &r, sie_value v) { return r.rows[space_of(r, v)]; }
+inline sie_rows tokens(const Replay &r) { return r.rows[r.program->tokens]; }
+inline sie_rows seqs(const Replay &r) { return r.rows[r.program->seqs]; }
 
 // Where each sequence's rows of a value begin; null: it has one row a sequence.
-inline const int32_t *offsets(const Replay &r, sie_value v) {
-  Rows of = rows_of(r, v);
-  return of == Rows::tokens ? r.slab->cu_seqlens : (of == Rows::kept ? r.slab->cu_kept : nullptr);
+inline const int32_t *offsets(const Replay &r, sie_value v) { return r.slab->spaces[space_of(r, v)].offsets; }
+inline const int32_t *token_offsets(const Replay &r) { return r.slab->spaces[r.program->tokens].offsets; }
+
+// An i32 input, or null for none.
+inline const int32_t *indices(const Replay &r, sie_input input) {
+  return static_cast<const int32_t *>(r.slab->inputs[input]);
 }
 
 // Flags the sequences of which the operation reads a row that is not finite, where it is one that makes an output, or one

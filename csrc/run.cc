@@ -17,9 +17,10 @@ Replay make_replay(sie_slot *slot, int32_t slab, int32_t member, int32_t executo
   Replay replay = {};
   replay.program = slot->program;
   replay.slab = static_cast<const Slab *>(slot->slabs.p) + slab;
-  replay.tokens = {slot->program->slab_tokens, &replay.slab->n_tokens};
-  replay.kept = {slot->program->slab_tokens, &replay.slab->n_kept};
-  replay.seqs = {slot->program->slab_seqs, &replay.slab->n_seqs};
+  for (int32_t s = 1; s <= max_spaces; s++) {
+    int64_t cap = s == slot->program->seqs ? slot->program->slab_seqs : slot->program->slab_tokens;
+    replay.rows[s] = {cap, &replay.slab->spaces[s].n};
+  }
   replay.lora_pairs = slot->program->lora_pairs.begin();
   replay.one_row_each = static_cast<const int32_t *>(slot->program->one_row_each.p);
   replay.share = {member, slot->team, arena->memory.at(executor * arena->lane_stride),
@@ -94,9 +95,10 @@ void run_long(sie_slot *slot, int32_t slab, int32_t member, int32_t executor) {
            slot->n_long - slot->long_left.load(std::memory_order_acquire) >= replay.slab->after;
   });
   replay.values = arena->memory.at(arena->region + replay.slab->place);
-  replay.long_cap = long_cap(replay.slab->n_tokens);
-  replay.tokens.cap = replay.kept.cap = replay.long_cap;
-  replay.seqs.cap = 1;
+  replay.long_cap = long_cap(replay.slab->spaces[slot->program->tokens].n);
+  for (int32_t s = 1; s <= max_spaces; s++) {
+    replay.rows[s].cap = s == slot->program->seqs ? 1 : replay.long_cap;
+  }
   replay.share.scratch_bytes = arena->lane_stride;
   int32_t ops = static_cast<int32_t>(slot->program->plan.size());
   for (int32_t i = 0; i < ops && (i == 0 || !has_failed(team, i - 1)); i++) {
@@ -187,33 +189,39 @@ void sie_arena_free(sie_arena *arena) {
 
 int64_t sie_arena_bytes(const sie_arena *arena) { return arena != nullptr ? arena->bytes : 0; }
 
-sie_status sie_arena_place(sie_arena *arena, void *memory, void *const outputs[4],
-                           const int64_t output_bytes[4], sie_error *err) {
-  SIE_FAIL_IF(arena == nullptr || memory == nullptr || outputs == nullptr || output_bytes == nullptr,
-              SIE_INVALID_ARGUMENT, err, "arena, memory, outputs or output_bytes is NULL");
+sie_status sie_arena_place(sie_arena *arena, void *memory, uint32_t n_outputs, void *const *outputs,
+                           const int64_t *output_bytes, sie_error *err) {
+  bool lists = n_outputs == 0 || (outputs != nullptr && output_bytes != nullptr);
+  SIE_FAIL_IF(arena == nullptr || memory == nullptr || !lists, SIE_INVALID_ARGUMENT, err,
+              "arena, memory, outputs or output_bytes is NULL");
+  SIE_FAIL_IF(n_outputs > max_outputs, SIE_INVALID_ARGUMENT, err, "%u outputs; at most %d are possible",
+              n_outputs, max_outputs);
   SIE_FAIL_IF(!arena->device->is_gpu(), SIE_INVALID_ARGUMENT, err, "only arenas of a GPU are placed");
   SIE_FAIL_IF(reinterpret_cast<uintptr_t>(memory) % 256 != 0, SIE_INVALID_ARGUMENT, err,
               "memory is not aligned to 256 bytes");
-  for (int32_t i = 0; i < max_outputs; i++) {
+  for (uint32_t i = 0; i < n_outputs; i++) {
     SIE_FAIL_IF(reinterpret_cast<uintptr_t>(outputs[i]) % 256 != 0, SIE_INVALID_ARGUMENT, err,
-                "the memory of output %d is not aligned to 256 bytes", i);
+                "the memory of output %u is not aligned to 256 bytes", i);
     SIE_FAIL_IF(output_bytes[i] < 0 || (output_bytes[i] > 0 && outputs[i] == nullptr), SIE_INVALID_ARGUMENT,
-                err, "output %d has %lld bytes at NULL", i, static_cast<long long>(output_bytes[i]));
+                err, "output %u has %lld bytes at NULL", i, static_cast<long long>(output_bytes[i]));
   }
   arena->placed = static_cast<char *>(memory);
-  for (int32_t i = 0; i < max_outputs; i++) {
-    arena->outputs[i] = outputs[i];
-    arena->output_bytes[i] = output_bytes[i];
+  for (uint32_t i = 0; i < max_outputs; i++) {
+    arena->outputs[i] = i < n_outputs ? outputs[i] : nullptr;
+    arena->output_bytes[i] = i < n_outputs ? output_bytes[i] : 0;
   }
   arena->number = ++arena->device->arenas;
   return SIE_OK;
 }
 
-sie_status sie_program_submit(sie_program *program, sie_arena *arena, sie_slot *slot, sie_error *err) {
+sie_status sie_program_submit(sie_program *program, sie_arena *arena, sie_slot *slot, sie_state *state,
+                              sie_error *err) {
   SIE_FAIL_IF(program == nullptr || arena == nullptr || slot == nullptr, SIE_INVALID_ARGUMENT, err,
               "program, arena or slot is NULL");
   SIE_FAIL_IF(program->device != slot->device || program->device != arena->device, SIE_INVALID_ARGUMENT, err,
               "program, arena and slot are not of one device");
+  SIE_FAIL_IF(state != nullptr && state->device != slot->device, SIE_INVALID_ARGUMENT, err,
+              "the state is of another device");
   SIE_FAIL_IF(
       slot->state.load(std::memory_order_acquire) != run_loaded || slot->program_serial != program->serial,
       SIE_INVALID_ARGUMENT, err, "the slot is not loaded with a batch for this program");

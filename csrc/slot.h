@@ -28,12 +28,9 @@ struct GpuSlot;  // csrc/cuda
 
 struct sie_slot : sie::Run {
   sie_device *device = nullptr;
-  sie_slot_caps caps = {};
-  // Inputs, in slab order; queries and where they begin as the batch has them.
-  sie::Block ids = {}, type_ids = {}, cu_seqlens = {}, batch_rows = {};
-  sie::Block keep = {}, cu_kept = {}, batch_kept = {}, first_kept = {};
-  sie::Block adapter = {}, partner = {}, queries = {}, cu_queries = {};
-  sie::Block items[sie::max_outputs] = {};
+  sie_slot_caps caps = {};  // output_bytes are the ones below
+  int64_t output_bytes[sie::max_outputs] = {};
+  sie::Block inputs = {};  // laid out for each batch (SlotLayout), in slab order
   // Work list.
   sie::Block slabs = {}, teams = {};
   sie::Block shares = {}, order = {}, slab_of = {}, heap = {}, by_length = {};
@@ -52,11 +49,47 @@ struct sie_slot : sie::Run {
   sie_status failure = SIE_OK;
 };
 
+struct sie_state {
+  sie_device *device = nullptr;
+};
+
 namespace sie {
 
-// Every id, length, index, offset and cap of a batch; counts the rows it keeps.
-sie_status check_batch(const sie_slot *slot, const sie_program *program, const sie_batch &batch,
-                       int64_t *n_kept, sie_error *err);
+// A batch by the numbers of its program, checked. What the program does not read is null or 0.
+struct BatchIn {
+  int64_t tokens, seqs;
+  int64_t longest;                         // of its sequences
+  int64_t rows[max_spaces + 1];            // of each space
+  int64_t groups[max_spaces + 1];          // of SHARED spaces
+  const int32_t *offsets[max_spaces + 1];  // of ROWS and SHARED spaces
+  const void *inputs[max_inputs + 1];      // null: left out
+  const sie_out_item *items[max_outputs];
+};
+
+// Reads a batch and checks every index, length, offset and bound of it.
+sie_status check_batch(const sie_slot *slot, const sie_program *program, const sie_batch &batch, BatchIn *in,
+                       sie_error *err);
+
+// Where the parts of a batch lie in a slot's inputs on a CPU, in bytes: what slabs point to, in slab order.
+struct SlotLayout {
+  int64_t offsets[max_spaces +
+                  1];  // ROWS, SUBSET: one more than its sequences a slab; SHARED: as the batch has them
+  int64_t index[max_spaces + 1];        // SUBSET
+  int64_t first[max_spaces + 1];        // ROWS, SUBSET: [sequences]
+  int64_t batch_first[max_spaces + 1];  // SUBSET: [sequences], in the batch's order
+  int64_t inputs[max_inputs + 1];
+  int64_t items[max_outputs];
+  int64_t bytes;
+};
+
+// tokens, seqs, and rows and groups of SHARED spaces count; a subset has room for all tokens.
+void lay_out_slot(const sie_program *program, const BatchIn &sizes, SlotLayout *layout);
+
+// The marks of a sequence whose first row is `first`; null where all rows count as `otherwise`.
+inline const uint8_t *marks_of(const sie_program *p, const BatchIn &in, sie_space subset, int64_t first) {
+  const void *marks = in.inputs[p->spaces[subset].marks];
+  return marks != nullptr ? static_cast<const uint8_t *>(marks) + first : nullptr;
+}
 
 // Bytes of one row of `columns` that an item makes; not of a sparse one.
 inline int64_t item_bytes(const sie_out_item &item, int64_t columns) {
@@ -73,12 +106,18 @@ inline void spread_item(const sie_out_item &item, int64_t columns, int64_t rows,
   }
 }
 
-// Which rows of tokens [0, length) are kept; null: all. Writes them, counted from `base`, and returns how many.
-inline int32_t list_kept(const uint8_t *keep, int32_t length, int32_t base, int32_t *to) {
+// Which of rows [0, length) are marked; null: all or none. Writes them, counted from `base`, and returns how many.
+inline int32_t list_marked(const uint8_t *marks, bool otherwise, int32_t length, int32_t base, int32_t *to) {
   int32_t count = 0;
   for (int32_t i = 0; i < length; i++) {
-    if (keep == nullptr || keep[i] != 0) to[count++] = base + i;
+    if (marks != nullptr ? marks[i] != 0 : otherwise) to[count++] = base + i;
   }
+  return count;
+}
+inline int64_t count_marked(const uint8_t *marks, bool otherwise, int64_t length) {
+  if (marks == nullptr) return otherwise ? length : 0;
+  int64_t count = 0;
+  for (int64_t i = 0; i < length; i++) count += marks[i];
   return count;
 }
 

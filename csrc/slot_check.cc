@@ -10,107 +10,140 @@ using ll = long long;
 
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-sie_status check_sizes(const sie_slot *slot, const sie_program *p, const sie_batch &batch, sie_error *err) {
-  int64_t tokens_max = least(p->caps.max_tokens, slot->caps.max_tokens);
-  int64_t seqs_max = least(p->caps.max_seqs, slot->caps.max_seqs);
-  SIE_FAIL_IF(batch.n_tokens < 0 || batch.n_tokens > tokens_max, SIE_INVALID_ARGUMENT, err,
-              "%lld tokens; at most %lld fit", static_cast<ll>(batch.n_tokens), static_cast<ll>(tokens_max));
-  SIE_FAIL_IF(batch.n_seqs < 0 || batch.n_seqs > seqs_max, SIE_INVALID_ARGUMENT, err,
-              "%lld sequences; at most %lld fit", static_cast<ll>(batch.n_seqs), static_cast<ll>(seqs_max));
+// The batch's lists, which may be shorter than the program's.
+sie_status read_lists(const sie_slot *slot, const sie_program *p, const sie_batch &batch, BatchIn *in,
+                      sie_error *err) {
+  SIE_FAIL_IF(batch.spaces == nullptr && batch.n_spaces > 0, SIE_INVALID_ARGUMENT, err, "spaces is NULL");
+  SIE_FAIL_IF(batch.inputs == nullptr && batch.n_inputs > 0, SIE_INVALID_ARGUMENT, err, "inputs is NULL");
+  SIE_FAIL_IF(batch.items == nullptr && batch.n_outputs > 0, SIE_INVALID_ARGUMENT, err, "items is NULL");
   SIE_FAIL_IF(slot->caps.n_outputs < static_cast<uint32_t>(p->n_outputs), SIE_INVALID_ARGUMENT, err,
               "the slot has %u outputs; the program %d", slot->caps.n_outputs, p->n_outputs);
+  *in = {};
+  in->seqs = batch.n_seqs;
+  for (int32_t i = 1; i <= max_inputs && static_cast<uint32_t>(i) <= batch.n_inputs; i++) {
+    if (p->inputs[i].read) in->inputs[i] = batch.inputs[i - 1];
+  }
+  for (int32_t s = 1; s <= max_spaces && static_cast<uint32_t>(s) <= batch.n_spaces; s++) {
+    bool shared = kind_of(p, s) == SIE_SPACE_SHARED;
+    if (s != p->tokens && !shared) continue;
+    in->offsets[s] = batch.spaces[s - 1].offsets;
+    if (shared) in->groups[s] = batch.spaces[s - 1].groups;
+  }
+  for (int32_t o = 0; o < p->n_outputs && static_cast<uint32_t>(o) < batch.n_outputs; o++) {
+    in->items[o] = batch.items[o];
+  }
   return SIE_OK;
 }
 
-sie_status check_lengths(const sie_program *p, const sie_batch &batch, sie_error *err) {
-  const int32_t *cu = batch.cu_seqlens;
-  SIE_FAIL_IF(cu == nullptr, SIE_INVALID_ARGUMENT, err, "cu_seqlens is NULL");
-  SIE_FAIL_IF(cu[0] != 0, SIE_INVALID_ARGUMENT, err, "cu_seqlens starts at %d, not at 0", cu[0]);
-  int64_t longest = p->caps.max_len;
-  if (p->positions > 0) longest = least(longest, p->positions);
-  for (int64_t b = 0; b < batch.n_seqs; b++) {
+// Offsets of n parts, from 0, ascending.
+sie_status check_offsets(const int32_t *offsets, int64_t n, const char *name, sie_error *err) {
+  SIE_FAIL_IF(offsets == nullptr, SIE_INVALID_ARGUMENT, err, "the offsets of %s are NULL", name);
+  SIE_FAIL_IF(offsets[0] != 0, SIE_INVALID_ARGUMENT, err, "the offsets of %s start at %d, not at 0", name,
+              offsets[0]);
+  for (int64_t i = 0; i < n; i++) {
+    SIE_FAIL_IF(offsets[i + 1] < offsets[i], SIE_INVALID_ARGUMENT, err,
+                "the offsets of %s fall from %d to %d at %lld", name, offsets[i], offsets[i + 1],
+                static_cast<ll>(i));
+  }
+  return SIE_OK;
+}
+
+sie_status check_sequences(const sie_slot *slot, const sie_program *p, BatchIn *in, sie_error *err) {
+  const char *name = p->spaces[p->tokens].name.text;
+  int64_t tokens_max = least(p->caps.max_tokens, slot->caps.max_tokens);
+  int64_t seqs_max = least(p->caps.max_seqs, slot->caps.max_seqs);
+  SIE_FAIL_IF(in->seqs < 0 || in->seqs > seqs_max, SIE_INVALID_ARGUMENT, err,
+              "%lld sequences; at most %lld fit", static_cast<ll>(in->seqs), static_cast<ll>(seqs_max));
+  const int32_t *cu = in->offsets[p->tokens];
+  SIE_TRY(check_offsets(cu, in->seqs, name, err));
+  in->tokens = cu[in->seqs];
+  SIE_FAIL_IF(in->tokens > tokens_max, SIE_INVALID_ARGUMENT, err, "%lld rows of %s; at most %lld fit",
+              static_cast<ll>(in->tokens), name, static_cast<ll>(tokens_max));
+  int64_t longest = p->positions > 0 ? least(p->caps.max_len, p->positions) : p->caps.max_len;
+  for (int64_t b = 0; b < in->seqs; b++) {
     int64_t length = int64_t{cu[b + 1]} - cu[b];
-    SIE_FAIL_IF(length < 0, SIE_INVALID_ARGUMENT, err, "cu_seqlens falls from %d to %d at sequence %lld",
-                cu[b], cu[b + 1], static_cast<ll>(b));
     SIE_FAIL_IF(length > longest, SIE_INVALID_ARGUMENT, err,
-                "sequence %lld has %lld tokens; at most %lld are possible", static_cast<ll>(b),
-                static_cast<ll>(length), static_cast<ll>(longest));
+                "sequence %lld has %lld rows of %s; at most %lld are possible", static_cast<ll>(b),
+                static_cast<ll>(length), name, static_cast<ll>(longest));
+    in->longest = length > in->longest ? length : in->longest;
   }
-  SIE_FAIL_IF(cu[batch.n_seqs] != batch.n_tokens, SIE_INVALID_ARGUMENT, err,
-              "cu_seqlens ends at %d; there are %lld tokens", cu[batch.n_seqs],
-              static_cast<ll>(batch.n_tokens));
+  in->rows[p->tokens] = in->tokens;
+  in->rows[p->seqs] = in->seqs;
   return SIE_OK;
 }
 
-// One pass without a branch an id, and a second one only to name the offender.
-sie_status check_ids(const int32_t *ids, int64_t count, int64_t bound, const char *name, sie_error *err) {
-  uint32_t largest = 0;
-  for (int64_t i = 0; i < count; i++) {
-    uint32_t id = static_cast<uint32_t>(ids[i]);
-    largest = id > largest ? id : largest;
-  }
-  if (count == 0 || largest < bound) return SIE_OK;
-  int64_t at = 0;
-  while (static_cast<uint32_t>(ids[at]) < bound) at++;
-  return fail(err, SIE_INVALID_ARGUMENT, "%s %d of token %lld; 0 to %lld are possible", name, ids[at],
-              static_cast<ll>(at), static_cast<ll>(bound - 1));
-}
-
-sie_status check_keep(const sie_batch &batch, int64_t *n_kept, sie_error *err) {
-  *n_kept = batch.n_tokens;
-  if (batch.keep == nullptr) return SIE_OK;
-  int64_t kept = 0;
-  uint8_t bits = 0;
-  for (int64_t i = 0; i < batch.n_tokens; i++) {
-    kept += batch.keep[i];
-    bits |= batch.keep[i];
-  }
-  int64_t at = 0;
-  while (bits > 1 && batch.keep[at] <= 1) at++;
-  SIE_FAIL_IF(bits > 1, SIE_INVALID_ARGUMENT, err, "keep is %u for token %lld, not 0 or 1", batch.keep[at],
-              static_cast<ll>(at));
-  *n_kept = kept;
+// The rows of a SHARED space, where something reads what the batch brings for them.
+sie_status check_shared(const sie_slot *slot, const sie_program *p, sie_space s, BatchIn *in,
+                        sie_error *err) {
+  bool read = false;
+  for (const Input &input : p->inputs) read = read || (input.read && input.space == s);
+  const Space &space = p->spaces[s];
+  int64_t n = read ? in->groups[s] : 0, most = least(p->caps.max_seqs, slot->caps.max_seqs);
+  in->groups[s] = n;
+  SIE_FAIL_IF(n < 0 || n > most, SIE_INVALID_ARGUMENT, err, "%lld groups of %s; at most %lld fit",
+              static_cast<ll>(n), space.name.text, static_cast<ll>(most));
+  if (n == 0) return SIE_OK;
+  SIE_TRY(check_offsets(in->offsets[s], n, space.name.text, err));
+  in->rows[s] = in->offsets[s][n];
+  SIE_FAIL_IF(in->rows[s] > space.max_rows, SIE_INVALID_ARGUMENT, err, "%lld rows of %s; at most %lld fit",
+              static_cast<ll>(in->rows[s]), space.name.text, static_cast<ll>(space.max_rows));
   return SIE_OK;
 }
 
-// An index a sequence, from −1 for none to below `count`.
-sie_status check_choices(const int32_t *choices, int64_t n_seqs, int64_t count, const char *name,
+// One pass without a branch an index, and a second one only to name the offender.
+sie_status check_indices(const Input &input, const int32_t *values, int64_t count, int64_t bound,
                          sie_error *err) {
-  for (int64_t b = 0; choices != nullptr && b < n_seqs; b++) {
-    SIE_FAIL_IF(choices[b] < -1 || choices[b] >= count, SIE_INVALID_ARGUMENT, err,
-                "%s of sequence %lld is %d; -1 to %lld are possible", name, static_cast<ll>(b), choices[b],
-                static_cast<ll>(count - 1));
+  uint32_t base = static_cast<uint32_t>(input.least), largest = 0;
+  for (int64_t i = 0; i < count; i++) {
+    uint32_t above = static_cast<uint32_t>(values[i]) - base;
+    largest = above > largest ? above : largest;
   }
+  if (count == 0 || largest < bound - input.least) return SIE_OK;
+  int64_t at = 0;
+  while (static_cast<uint32_t>(values[at]) - base < bound - input.least) at++;
+  return fail(err, SIE_INVALID_ARGUMENT, "%s is %d in row %lld; %lld to %lld are possible", input.name.text,
+              values[at], static_cast<ll>(at), static_cast<ll>(input.least), static_cast<ll>(bound - 1));
+}
+
+sie_status check_marks(const Input &input, const uint8_t *marks, int64_t count, sie_error *err) {
+  uint8_t bits = 0;
+  for (int64_t i = 0; i < count; i++) bits |= marks[i];
+  int64_t at = 0;
+  while (bits > 1 && marks[at] <= 1) at++;
+  SIE_FAIL_IF(bits > 1, SIE_INVALID_ARGUMENT, err, "%s is %u in row %lld, not 0 or 1", input.name.text,
+              marks[at], static_cast<ll>(at));
   return SIE_OK;
 }
 
-sie_status check_queries(const sie_slot *slot, const sie_program *p, const sie_batch &batch, sie_error *err) {
-  const int32_t *cu = batch.cu_queries;
-  int64_t seqs_max = least(p->caps.max_seqs, slot->caps.max_seqs), n = batch.n_queries;
-  SIE_FAIL_IF(n < 0 || n > seqs_max, SIE_INVALID_ARGUMENT, err, "%lld queries; at most %lld fit",
-              static_cast<ll>(n), static_cast<ll>(seqs_max));
-  if (n > 0) {
-    SIE_FAIL_IF(cu == nullptr, SIE_INVALID_ARGUMENT, err, "cu_queries is NULL");
-    SIE_FAIL_IF(cu[0] != 0, SIE_INVALID_ARGUMENT, err, "cu_queries starts at %d, not at 0", cu[0]);
-    for (int64_t i = 0; i < n; i++) {
-      SIE_FAIL_IF(cu[i + 1] < cu[i], SIE_INVALID_ARGUMENT, err,
-                  "cu_queries falls from %d to %d at query %lld", cu[i], cu[i + 1], static_cast<ll>(i));
-    }
-    SIE_FAIL_IF(batch.queries == nullptr && cu[n] > 0, SIE_INVALID_ARGUMENT, err, "queries is NULL");
-    SIE_FAIL_IF(cu[n] > p->caps.max_query_rows, SIE_INVALID_ARGUMENT, err,
-                "the queries have %d rows; at most %lld fit", cu[n], static_cast<ll>(p->caps.max_query_rows));
-    int64_t bytes = cu[n] * p->query_columns * 4;
-    SIE_FAIL_IF(!slot->device->is_gpu() && bytes > slot->caps.query_bytes, SIE_INVALID_ARGUMENT, err,
-                "the queries have %lld bytes; the slot takes %lld", static_cast<ll>(bytes),
-                static_cast<ll>(slot->caps.query_bytes));
+sie_status check_values_of(const BatchIn &in, const Input &input, const void *values, sie_error *err) {
+  int64_t rows = in.rows[input.space];
+  if (values == nullptr) {
+    SIE_FAIL_IF(!input.optional && rows > 0, SIE_INVALID_ARGUMENT, err,
+                "%s is left out; only an optional input may be", input.name.text);
+    return SIE_OK;
   }
-  return check_choices(batch.partner, batch.n_seqs, n, "partner", err);
+  if (input.dtype == SIE_U8) return check_marks(input, static_cast<const uint8_t *>(values), rows, err);
+  if (input.dtype != SIE_I32) return SIE_OK;
+  int64_t bound = input.groups_of != 0 ? in.groups[input.groups_of] : input.bound;
+  return check_indices(input, static_cast<const int32_t *>(values), rows, bound, err);
+}
+
+sie_status check_inputs(const sie_program *p, BatchIn *in, sie_error *err) {
+  for (int32_t i = 1; i <= max_inputs; i++) {
+    if (p->inputs[i].read) SIE_TRY(check_values_of(*in, p->inputs[i], in->inputs[i], err));
+  }
+  for (int32_t s = 1; s <= max_spaces; s++) {
+    if (kind_of(p, s) != SIE_SPACE_SUBSET) continue;
+    bool otherwise = p->inputs[p->spaces[s].marks].otherwise != 0;
+    in->rows[s] = count_marked(marks_of(p, *in, s, 0), otherwise, in->tokens);
+  }
+  return SIE_OK;
 }
 
 // An item on its own; *bytes receives what it writes for one row, or for the columns of a sparse one.
 sie_status check_item(const Output &output, int32_t o, const sie_out_item &item, int64_t b, int64_t *bytes,
                       sie_error *err) {
-  bool sparse = output.form == OutputForm::sparse;
+  bool sparse = output.form == SIE_FORM_SPARSE;
   bool known = item.dtype == SIE_F32 || item.dtype == SIE_F16 ||
                (!sparse && (item.dtype == SIE_I8 || item.dtype == SIE_U8 || item.dtype == SIE_BINARY));
   SIE_FAIL_IF(!known, SIE_UNSUPPORTED, err, "item %lld of output %d asks for dtype %d; %s are possible",
@@ -137,25 +170,25 @@ sie_status check_item(const Output &output, int32_t o, const sie_out_item &item,
 }
 
 // How many rows of an output are sequence b's.
-int64_t rows_of_item(const Output &output, const sie_batch &batch, int64_t b) {
-  if (output.form != OutputForm::token_rows) return 1;
-  int64_t length = int64_t{batch.cu_seqlens[b + 1]} - batch.cu_seqlens[b];
-  if (output.rows == Rows::tokens || batch.keep == nullptr) return length;
-  int64_t kept = 0;
-  for (int64_t i = batch.cu_seqlens[b]; i < batch.cu_seqlens[b + 1]; i++) kept += batch.keep[i];
-  return kept;
+int64_t rows_of_item(const sie_program *p, const Output &output, const BatchIn &in, int64_t b) {
+  if (output.form != SIE_FORM_TOKEN_ROWS) return 1;
+  const int32_t *cu = in.offsets[p->tokens];
+  int64_t length = int64_t{cu[b + 1]} - cu[b];
+  if (output.space == p->tokens) return length;
+  bool otherwise = p->inputs[p->spaces[output.space].marks].otherwise != 0;
+  return count_marked(marks_of(p, in, output.space, cu[b]), otherwise, length);
 }
 
-sie_status check_items(const sie_slot *slot, const sie_program *p, const sie_batch &batch, int32_t o,
+sie_status check_items(const sie_slot *slot, const sie_program *p, const BatchIn &in, int32_t o,
                        sie_error *err) {
-  const sie_out_item *items = batch.items[o];
+  const sie_out_item *items = in.items[o];
   const Output &output = p->outputs[o];
-  SIE_FAIL_IF(items == nullptr && batch.n_seqs > 0, SIE_INVALID_ARGUMENT, err,
+  SIE_FAIL_IF(items == nullptr && in.seqs > 0, SIE_INVALID_ARGUMENT, err,
               "items of output %d is NULL; the program writes it where items say", o);
-  for (int64_t b = 0; b < batch.n_seqs; b++) {
+  for (int64_t b = 0; b < in.seqs; b++) {
     int64_t bytes = 0, room = slot->caps.output_bytes[o];
     SIE_TRY(check_item(output, o, items[b], b, &bytes, err));
-    bytes *= rows_of_item(output, batch, b);
+    bytes *= rows_of_item(p, output, in, b);
     SIE_FAIL_IF(bytes > room || items[b].offset > room - bytes, SIE_INVALID_ARGUMENT, err,
                 "item %lld writes %lld bytes from byte %lld of output %d, which has %lld", static_cast<ll>(b),
                 static_cast<ll>(bytes), static_cast<ll>(items[b].offset), o, static_cast<ll>(room));
@@ -163,12 +196,10 @@ sie_status check_items(const sie_slot *slot, const sie_program *p, const sie_bat
   return SIE_OK;
 }
 
-sie_status check_values(const sie_slot *slot, const sie_program *p, const sie_batch &batch, int64_t n_kept,
-                        int32_t o, sie_error *err) {
+sie_status check_values(const sie_slot *slot, const sie_program *p, const BatchIn &in, int32_t o,
+                        sie_error *err) {
   const Output &output = p->outputs[o];
-  int64_t rows =
-      output.rows == Rows::tokens ? batch.n_tokens : (output.rows == Rows::kept ? n_kept : batch.n_seqs);
-  int64_t bytes = rows * output.columns * 4;
+  int64_t bytes = in.rows[output.space] * output.columns * 4;
   SIE_FAIL_IF(bytes > slot->caps.output_bytes[o], SIE_INVALID_ARGUMENT, err,
               "output %d needs %lld bytes; the slot has %lld", o, static_cast<ll>(bytes),
               static_cast<ll>(slot->caps.output_bytes[o]));
@@ -177,29 +208,35 @@ sie_status check_values(const sie_slot *slot, const sie_program *p, const sie_ba
 
 }  // namespace
 
-sie_status check_batch(const sie_slot *slot, const sie_program *p, const sie_batch &batch, int64_t *n_kept,
+sie_status check_batch(const sie_slot *slot, const sie_program *p, const sie_batch &batch, BatchIn *in,
                        sie_error *err) {
-  *n_kept = 0;
-  SIE_TRY(check_sizes(slot, p, batch, err));
-  SIE_TRY(check_lengths(p, batch, err));
-  SIE_FAIL_IF(batch.ids == nullptr && batch.n_tokens > 0, SIE_INVALID_ARGUMENT, err, "ids is NULL");
-  SIE_TRY(check_ids(batch.ids, batch.n_tokens, p->vocabulary, "id", err));
-  if (batch.type_ids != nullptr && p->types > 0) {
-    SIE_TRY(check_ids(batch.type_ids, batch.n_tokens, p->types, "type id", err));
+  SIE_TRY(read_lists(slot, p, batch, in, err));
+  SIE_TRY(check_sequences(slot, p, in, err));
+  for (int32_t s = 1; s <= max_spaces; s++) {
+    if (kind_of(p, s) == SIE_SPACE_SHARED) SIE_TRY(check_shared(slot, p, s, in, err));
   }
-  if (p->has_kept) SIE_TRY(check_keep(batch, n_kept, err));
-  if (p->n_adapters > 0) {
-    SIE_TRY(check_choices(batch.adapter, batch.n_seqs, p->n_adapters, "adapter", err));
-  }
-  if (p->query_columns > 0) SIE_TRY(check_queries(slot, p, batch, err));
+  SIE_TRY(check_inputs(p, in, err));
   for (int32_t o = 0; o < p->n_outputs; o++) {
-    if (p->outputs[o].form == OutputForm::values) {
-      SIE_TRY(check_values(slot, p, batch, *n_kept, o, err));
+    if (p->outputs[o].form == SIE_FORM_VALUES) {
+      SIE_TRY(check_values(slot, p, *in, o, err));
     } else {
-      SIE_TRY(check_items(slot, p, batch, o, err));
+      SIE_TRY(check_items(slot, p, *in, o, err));
     }
   }
   return SIE_OK;
 }
 
 }  // namespace sie
+
+int64_t sie_program_output_bytes(const sie_program *program, int32_t index, const sie_out_item *item,
+                                 int64_t rows) {
+  using namespace sie;
+  if (program == nullptr || index < 0 || index >= program->n_outputs) return -1;
+  const Output &output = program->outputs[index];
+  if (rows < 0 || rows > max_batch_tokens) return -1;
+  if (output.form == SIE_FORM_VALUES) return rows * output.columns * 4;
+  int64_t bytes = 0;
+  bool one = output.form != SIE_FORM_TOKEN_ROWS;
+  if (item == nullptr || (one && rows != 1)) return -1;
+  return check_item(output, index, *item, 0, &bytes, nullptr) == SIE_OK ? bytes * rows : -1;
+}

@@ -1,7 +1,10 @@
 // slot_load.cc — a batch's way into a slot: checked, shared out among slabs, copied in their order.
 #include <string.h>
 
+#include <algorithm>
+
 #include "gpu.h"
+#include "grow.h"
 #include "slot.h"
 #include "status.h"
 
@@ -21,120 +24,138 @@ sie_status check_free(const sie_slot *slot, sie_error *err) {
   return SIE_OK;
 }
 
-// Where the next slab's parts begin in the slot.
-struct Place {
-  int64_t token = 0, kept = 0, seq = 0, cu = 0;
-};
-
 // Copies a batch slab by slab: one slab's sequences behind one another.
 class Filler {
  public:
-  Filler(sie_slot *slot, const sie_program *program, const sie_batch &batch)
-      : slot_(slot), program_(program), batch_(batch) {}
+  Filler(sie_slot *slot, const sie_program *program, const BatchIn &batch, const SlotLayout &layout)
+      : slot_(slot), program_(program), batch_(batch), layout_(layout) {}
 
-  // Where each sequence's kept rows begin in the batch, in the batch's order; before any slab.
-  void count_kept() {
-    if (!program_->has_kept) return;
-    int32_t *first = in<int32_t>(slot_->first_kept);
-    int32_t row = 0;
-    for (int64_t b = 0; b < batch_.n_seqs; b++) {
-      first[b] = row;
-      for (int32_t i = batch_.cu_seqlens[b]; i < batch_.cu_seqlens[b + 1]; i++) {
-        row += batch_.keep == nullptr || batch_.keep[i] != 0 ? 1 : 0;
-      }
+  // What is one for all slabs: SHARED spaces, and where each sequence's rows of a subset begin in the batch.
+  void start() {
+    for (int32_t s = 1; s <= max_spaces; s++) {
+      if (kind_of(program_, s) == SIE_SPACE_SUBSET) count_marks(s);
+      if (kind_of(program_, s) == SIE_SPACE_SHARED) copy_shared(s);
     }
-  }
-
-  // Queries are every slab's.
-  void copy_queries() {
-    if (program_->query_columns == 0) return;
-    int32_t *cu = in<int32_t>(slot_->cu_queries);
-    cu[0] = 0;
-    if (batch_.n_queries == 0) return;
-    memcpy(cu, batch_.cu_queries, static_cast<size_t>(batch_.n_queries + 1) * sizeof(int32_t));
-    size_t bytes = static_cast<size_t>(cu[batch_.n_queries] * program_->query_columns) * sizeof(float);
-    if (bytes > 0) memcpy(slot_->queries.p, batch_.queries, bytes);
   }
 
   void fill(const SlabShare &share, Slab *slab) {
     *slab = {};
-    order_ = in<int32_t>(slot_->order) + share.first;
-    slab->n_seqs = share.seqs;
+    order_ = static_cast<const int32_t *>(slot_->order.p) + share.first;
+    n_seqs_ = share.seqs;
     slab->max_len = share.max_len;
-    slab->batch_seqs = order_;
-    copy_tokens(slab);
-    if (program_->has_kept) copy_kept(slab);
-    if (program_->n_adapters > 0) slab->adapter = choose(slot_->adapter, batch_.adapter, slab->n_seqs);
-    if (program_->query_columns > 0) {
-      slab->partner = choose(slot_->partner, batch_.partner, slab->n_seqs);
-      slab->queries = in<float>(slot_->queries);
-      slab->cu_queries = in<int32_t>(slot_->cu_queries);
+    slab->spaces[program_->seqs] = {n_seqs_, nullptr, nullptr, order_};
+    fill_rows(slab);
+    for (int32_t s = 1; s <= max_spaces; s++) {
+      if (kind_of(program_, s) == SIE_SPACE_SUBSET) fill_subset(s, slab);
+      if (kind_of(program_, s) == SIE_SPACE_SHARED) {
+        slab->spaces[s] = {static_cast<int32_t>(batch_.rows[s]), at<int32_t>(layout_.offsets[s]), nullptr,
+                           nullptr};
+      }
+    }
+    for (int32_t i = 1; i <= max_inputs; i++) {
+      if (program_->inputs[i].read) fill_input(i, slab);
     }
     for (int32_t o = 0; o < program_->n_outputs; o++) slab->items[o] = copy_items(*slab, o);
-    at_.token += slab->n_tokens;
-    at_.kept += slab->n_kept;
-    at_.seq += slab->n_seqs;
-    at_.cu += slab->n_seqs + 1;
+    for (int32_t s = 1; s <= max_spaces; s++) rows_[s] += slab->spaces[s].n;
+    seqs_ += n_seqs_;
+    offsets_ += n_seqs_ + 1;
   }
 
  private:
-  void copy_tokens(Slab *slab) {
-    const int32_t *cu = batch_.cu_seqlens;
-    int32_t *ids = in<int32_t>(slot_->ids) + at_.token, *types = in<int32_t>(slot_->type_ids) + at_.token;
-    int32_t *offsets = in<int32_t>(slot_->cu_seqlens) + at_.cu;
-    int32_t *batch_rows = in<int32_t>(slot_->batch_rows) + at_.seq;
-    int32_t row = 0;
-    for (int32_t i = 0; i < slab->n_seqs; i++) {
-      int32_t b = order_[i], length = cu[b + 1] - cu[b];
-      size_t bytes = static_cast<size_t>(length) * sizeof(int32_t);
-      if (length > 0) {
-        memcpy(ids + row, batch_.ids + cu[b], bytes);
-        if (batch_.type_ids != nullptr) memcpy(types + row, batch_.type_ids + cu[b], bytes);
-      }
-      offsets[i] = row;
-      batch_rows[i] = cu[b];
-      row += length;
-    }
-    offsets[slab->n_seqs] = row;
-    slab->n_tokens = row;
-    slab->ids = ids;
-    slab->type_ids = batch_.type_ids != nullptr ? types : nullptr;
-    slab->cu_seqlens = offsets;
-    slab->batch_rows = batch_rows;
+  template <class T>
+  T *at(int64_t offset) {
+    return reinterpret_cast<T *>(slot_->inputs.at(offset));
   }
 
-  void copy_kept(Slab *slab) {
-    const int32_t *cu = batch_.cu_seqlens, *first = in<int32_t>(slot_->first_kept);
-    int32_t *keep = in<int32_t>(slot_->keep) + at_.kept, *offsets = in<int32_t>(slot_->cu_kept) + at_.cu;
-    int32_t *batch_kept = in<int32_t>(slot_->batch_kept) + at_.seq;
+  void count_marks(sie_space s) {
+    int32_t *first = at<int32_t>(layout_.batch_first[s]);
+    const int32_t *cu = batch_.offsets[program_->tokens];
+    int64_t row = 0;
+    for (int64_t b = 0; b < batch_.seqs; b++) {
+      first[b] = static_cast<int32_t>(row);
+      row += count_marked(marks_of(program_, batch_, s, cu[b]), otherwise(s), cu[b + 1] - cu[b]);
+    }
+  }
+
+  bool otherwise(sie_space s) const { return program_->inputs[program_->spaces[s].marks].otherwise != 0; }
+
+  void copy_shared(sie_space s) {
+    int32_t *offsets = at<int32_t>(layout_.offsets[s]);
+    offsets[0] = 0;
+    size_t bytes = static_cast<size_t>(batch_.groups[s] + 1) * sizeof(int32_t);
+    if (batch_.groups[s] > 0) memcpy(offsets, batch_.offsets[s], bytes);
+    for (int32_t i = 1; i <= max_inputs; i++) {
+      const Input &input = program_->inputs[i];
+      if (!input.read || input.space != s || batch_.rows[s] == 0) continue;
+      size_t values = static_cast<size_t>(batch_.rows[s] * input.columns);
+      memcpy(at<float>(layout_.inputs[i]), batch_.inputs[i], values * sizeof(float));
+    }
+  }
+
+  void fill_rows(Slab *slab) {
+    const int32_t *cu = batch_.offsets[program_->tokens];
+    int32_t *offsets = at<int32_t>(layout_.offsets[program_->tokens]) + offsets_;
+    int32_t *first = at<int32_t>(layout_.first[program_->tokens]) + seqs_;
     int32_t row = 0;
-    for (int32_t i = 0; i < slab->n_seqs; i++) {
+    for (int32_t i = 0; i < n_seqs_; i++) {
       int32_t b = order_[i];
       offsets[i] = row;
-      batch_kept[i] = first[b];
-      row += list_kept(batch_.keep != nullptr ? batch_.keep + cu[b] : nullptr, cu[b + 1] - cu[b],
-                       slab->cu_seqlens[i], keep + row);
+      first[i] = cu[b];
+      row += cu[b + 1] - cu[b];
     }
-    offsets[slab->n_seqs] = row;
-    slab->n_kept = row;
-    slab->keep = keep;
-    slab->cu_kept = offsets;
-    slab->batch_kept = batch_kept;
+    offsets[n_seqs_] = row;
+    slab->spaces[program_->tokens] = {row, offsets, nullptr, first};
   }
 
-  const int32_t *choose(const Block &block, const int32_t *choices, int32_t n_seqs) {
-    int32_t *to = in<int32_t>(block) + at_.seq;
-    for (int32_t i = 0; i < n_seqs; i++) to[i] = choices != nullptr ? choices[order_[i]] : -1;
-    return to;
+  void fill_subset(sie_space s, Slab *slab) {
+    const int32_t *cu = batch_.offsets[program_->tokens], *of_batch = at<int32_t>(layout_.batch_first[s]);
+    const int32_t *rows = slab->spaces[program_->tokens].offsets;
+    int32_t *index = at<int32_t>(layout_.index[s]) + rows_[s];
+    int32_t *offsets = at<int32_t>(layout_.offsets[s]) + offsets_;
+    int32_t *first = at<int32_t>(layout_.first[s]) + seqs_;
+    int32_t row = 0;
+    for (int32_t i = 0; i < n_seqs_; i++) {
+      int32_t b = order_[i];
+      offsets[i] = row;
+      first[i] = of_batch[b];
+      row += list_marked(marks_of(program_, batch_, s, cu[b]), otherwise(s), cu[b + 1] - cu[b], rows[i],
+                         index + row);
+    }
+    offsets[n_seqs_] = row;
+    slab->spaces[s] = {row, offsets, index, first};
+  }
+
+  void fill_input(sie_input i, Slab *slab) {
+    const Input &input = program_->inputs[i];
+    if (input.dtype == SIE_F32) slab->inputs[i] = at<float>(layout_.inputs[i]);
+    if (input.dtype != SIE_I32) return;
+    const int32_t *from = static_cast<const int32_t *>(batch_.inputs[i]);
+    int32_t *to =
+        at<int32_t>(layout_.inputs[i]) + (input.space == program_->seqs ? seqs_ : rows_[input.space]);
+    slab->inputs[i] = to;
+    if (from == nullptr) {
+      std::fill_n(to, slab->spaces[input.space].n, input.otherwise);
+    } else if (input.space == program_->seqs) {
+      for (int32_t b = 0; b < n_seqs_; b++) to[b] = from[order_[b]];
+    } else {
+      copy_rows(from, slab->spaces[input.space], to);
+    }
+  }
+
+  void copy_rows(const int32_t *from, const SlabRows &rows, int32_t *to) {
+    for (int32_t i = 0; i < n_seqs_; i++) {
+      size_t length = static_cast<size_t>(rows.offsets[i + 1] - rows.offsets[i]);
+      if (length > 0) memcpy(to + rows.offsets[i], from + rows.first[i], length * sizeof(int32_t));
+    }
   }
 
   const sie_out_item *copy_items(const Slab &slab, int32_t o) {
     const Output &output = program_->outputs[o];
-    if (output.form == OutputForm::values) return nullptr;
-    bool spread = output.form == OutputForm::token_rows, kept = output.rows == Rows::kept;
-    const int32_t *offsets = kept ? slab.cu_kept : slab.cu_seqlens;
-    sie_out_item *to = in<sie_out_item>(slot_->items[o]) + (spread ? (kept ? at_.kept : at_.token) : at_.seq);
-    for (int32_t i = 0; i < slab.n_seqs; i++) {
+    if (output.form == SIE_FORM_VALUES) return nullptr;
+    bool spread = output.form == SIE_FORM_TOKEN_ROWS;
+    const int32_t *offsets = slab.spaces[output.space].offsets;
+    sie_out_item *to = at<sie_out_item>(layout_.items[o]) + (spread ? rows_[output.space] : seqs_);
+    for (int32_t i = 0; i < n_seqs_; i++) {
       const sie_out_item &item = batch_.items[o][order_[i]];
       if (spread) {
         spread_item(item, output.columns, offsets[i + 1] - offsets[i], to + offsets[i]);
@@ -147,9 +168,13 @@ class Filler {
 
   sie_slot *slot_;
   const sie_program *program_;
-  const sie_batch &batch_;
+  const BatchIn &batch_;
+  const SlotLayout &layout_;
   const int32_t *order_ = nullptr;
-  Place at_;
+  int32_t n_seqs_ = 0;
+  // Where the next slab's parts begin.
+  int64_t rows_[max_spaces + 1] = {};
+  int64_t seqs_ = 0, offsets_ = 0;
 };
 
 // Gives long slabs, which come first because they are dearer than any other, places in the region: side by side while they
@@ -157,8 +182,9 @@ class Filler {
 void place_long(sie_slot *slot, const sie_program *program, Slab *slabs) {
   int32_t &count = slot->n_long, after = 0;
   int64_t end = 0, room = region_bytes(program);
-  for (count = 0; count < slot->n_slabs && slabs[count].n_tokens > slab_tokens_max; count++) {
-    int64_t bytes = long_bytes(program, slabs[count].n_tokens);
+  for (count = 0; count < slot->n_slabs && slabs[count].spaces[program->tokens].n > slab_tokens_max;
+       count++) {
+    int64_t bytes = long_bytes(program, slabs[count].spaces[program->tokens].n);
     if (end + bytes > room) {
       end = 0;
       after = count;
@@ -169,39 +195,97 @@ void place_long(sie_slot *slot, const sie_program *program, Slab *slabs) {
   }
 }
 
-void load_slabs(sie_slot *slot, const sie_program *program, const sie_batch &batch) {
+void load_slabs(sie_slot *slot, const sie_program *program, const BatchIn &batch, const SlotLayout &layout) {
   SlabLimits limits = {slot->device->threads, slab_tokens_max, program->slab_seqs, program->balance};
   SlabWork work = {in<SlabShare>(slot->shares), in<int32_t>(slot->order), in<int32_t>(slot->slab_of),
                    in<int32_t>(slot->heap), in<int32_t>(slot->by_length)};
-  slot->n_slabs = plan_slabs(batch.cu_seqlens, static_cast<int32_t>(batch.n_seqs), limits, work);
-  Filler filler(slot, program, batch);
-  filler.count_kept();
-  filler.copy_queries();
+  slot->n_slabs = plan_slabs(batch.offsets[program->tokens], static_cast<int32_t>(batch.seqs), limits, work);
+  Filler filler(slot, program, batch, layout);
+  filler.start();
   Slab *slabs = in<Slab>(slot->slabs);
   for (int32_t s = 0; s < slot->n_slabs; s++) filler.fill(work.shares[s], slabs + s);
-  memset(slot->nonfinite.p, 0, static_cast<size_t>(batch.n_seqs) * sizeof(int32_t));
+  memset(slot->nonfinite.p, 0, static_cast<size_t>(batch.seqs) * sizeof(int32_t));
   place_long(slot, program, slabs);
+}
+
+sie_status load_cpu(sie_slot *slot, const sie_program *program, const BatchIn &batch, sie_error *err) {
+  SlotLayout layout;
+  lay_out_slot(program, batch, &layout);
+  SIE_FAIL_IF(layout.bytes > slot->caps.input_bytes, SIE_INVALID_ARGUMENT, err,
+              "the batch's inputs need %lld bytes; the slot has input_bytes %lld",
+              static_cast<long long>(layout.bytes), static_cast<long long>(slot->caps.input_bytes));
+  load_slabs(slot, program, batch, layout);
+  return SIE_OK;
 }
 
 }  // namespace
 
+namespace sie {
+
+void lay_out_slot(const sie_program *p, const BatchIn &sizes, SlotLayout *layout) {
+  *layout = {};
+  int64_t end = 0;
+  auto place = [&end](int64_t *offset, int64_t count, size_t element) {
+    *offset = end;
+    end += round_up(count * static_cast<int64_t>(element), 64);
+  };
+  for (int32_t s = 1; s <= max_spaces; s++) {
+    uint32_t kind = kind_of(p, s);
+    bool subset = kind == SIE_SPACE_SUBSET;
+    if (kind == SIE_SPACE_SHARED) place(&layout->offsets[s], sizes.groups[s] + 1, sizeof(int32_t));
+    if (!subset && kind != SIE_SPACE_ROWS) continue;
+    // Each slab has at least one sequence.
+    place(&layout->offsets[s], 2 * sizes.seqs, sizeof(int32_t));
+    place(&layout->first[s], sizes.seqs, sizeof(int32_t));
+    if (subset) place(&layout->batch_first[s], sizes.seqs, sizeof(int32_t));
+    if (subset) place(&layout->index[s], sizes.tokens, sizeof(int32_t));
+  }
+  for (int32_t i = 1; i <= max_inputs; i++) {
+    const Input &input = p->inputs[i];
+    if (!input.read || input.dtype == SIE_U8) continue;
+    bool shared = kind_of(p, input.space) == SIE_SPACE_SHARED;
+    int64_t rows = shared ? sizes.rows[input.space] : (input.space == p->seqs ? sizes.seqs : sizes.tokens);
+    place(&layout->inputs[i], rows * input.columns, sizeof(int32_t));
+  }
+  for (int32_t o = 0; o < p->n_outputs; o++) {
+    if (p->outputs[o].form == SIE_FORM_VALUES) continue;
+    bool spread = p->outputs[o].form == SIE_FORM_TOKEN_ROWS;
+    place(&layout->items[o], spread ? sizes.tokens : sizes.seqs, sizeof(sie_out_item));
+  }
+  layout->bytes = end;
+}
+
+}  // namespace sie
+
+int64_t sie_program_input_bytes(const sie_program *program) {
+  if (program == nullptr || !program->ended) return 0;
+  if (program->device->is_gpu()) return gpu_program_input_bytes(program);
+  BatchIn most = {};
+  SlotLayout layout;
+  most.tokens = program->caps.max_tokens;
+  most.seqs = program->caps.max_seqs;
+  for (int32_t s = 1; s <= max_spaces; s++) {
+    if (kind_of(program, s) != SIE_SPACE_SHARED) continue;
+    most.rows[s] = program->spaces[s].max_rows;
+    most.groups[s] = program->caps.max_seqs;
+  }
+  lay_out_slot(program, most, &layout);
+  return layout.bytes;
+}
+
 sie_status sie_slot_load(sie_slot *slot, const sie_program *program, const sie_batch *batch, sie_error *err) {
   SIE_FAIL_IF(slot == nullptr || program == nullptr || batch == nullptr, SIE_INVALID_ARGUMENT, err,
               "slot, program or batch is NULL");
-  SIE_FAIL_IF(batch->struct_size != sizeof *batch, SIE_INVALID_ARGUMENT, err,
-              "sie_batch has %u bytes; %zu expected", batch->struct_size, sizeof *batch);
+  sie_batch known;
+  SIE_TRY(take(batch, &known, "sie_batch", err));
   SIE_FAIL_IF(slot->device != program->device, SIE_INVALID_ARGUMENT, err,
               "slot and program are of two devices");
   SIE_FAIL_IF(!program->ended, SIE_INVALID_ARGUMENT, err, "the program is not ended");
   SIE_TRY(check_free(slot, err));
   slot->state.store(run_idle, std::memory_order_relaxed);  // an earlier load counts no more
-  int64_t n_kept;
-  SIE_TRY(check_batch(slot, program, *batch, &n_kept, err));
-  if (slot->device->is_gpu()) {
-    SIE_TRY(gpu_slot_load(slot, program, *batch, n_kept, err));
-  } else {
-    load_slabs(slot, program, *batch);
-  }
+  BatchIn in;
+  SIE_TRY(check_batch(slot, program, known, &in, err));
+  SIE_TRY(slot->device->is_gpu() ? gpu_slot_load(slot, program, in, err) : load_cpu(slot, program, in, err));
   slot->program = program;
   slot->program_serial = program->serial;
   slot->state.store(run_loaded, std::memory_order_relaxed);

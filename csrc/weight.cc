@@ -8,6 +8,7 @@
 #include "common/dtype.h"
 #include "device.h"
 #include "float_state.h"
+#include "grow.h"
 #include "program.h"
 #include "status.h"
 
@@ -22,8 +23,6 @@ constexpr int64_t max_int8_columns = 65536;
 static_assert(max_int8_columns * 255 * 127 <= INT32_MAX, "a row's s32 sum cannot overflow");
 
 sie_status check_desc(const sie_device *device, const sie_weight_desc *d, sie_error *err) {
-  SIE_FAIL_IF(d->struct_size != sizeof *d, SIE_INVALID_ARGUMENT, err,
-              "sie_weight_desc has %u bytes; %zu expected", d->struct_size, sizeof *d);
   SIE_FAIL_IF(d->kind < SIE_WEIGHT_LINEAR || d->kind > SIE_WEIGHT_DATA, SIE_INVALID_ARGUMENT, err,
               "weight kind %u is none of sie_weight_kind", d->kind);
   bool integers = d->kind == SIE_WEIGHT_DATA && d->dtype == SIE_I32;
@@ -232,12 +231,15 @@ sie_status fill(sie_weight *w, const sie_weight_desc *d, sie_error *err) {
 
 }  // namespace sie
 
-sie_status sie_weight_create(sie_device *device, const sie_weight_desc *desc, sie_weight **weight,
+sie_status sie_weight_create(sie_device *device, const sie_weight_desc *given, sie_weight **weight,
                              sie_error *err) {
   using namespace sie;
   SIE_FAIL_IF(weight == nullptr, SIE_INVALID_ARGUMENT, err, "weight is NULL");
   *weight = nullptr;
-  SIE_FAIL_IF(device == nullptr || desc == nullptr, SIE_INVALID_ARGUMENT, err, "device or desc is NULL");
+  sie_weight_desc known;
+  const sie_weight_desc *desc = &known;
+  SIE_FAIL_IF(device == nullptr, SIE_INVALID_ARGUMENT, err, "device is NULL");
+  SIE_TRY(take(given, &known, "sie_weight_desc", err));
   SIE_TRY(check_desc(device, desc, err));
   FloatState plain;
   sie_weight *w = new_object<sie_weight>();

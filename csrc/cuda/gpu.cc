@@ -6,6 +6,7 @@
 
 #include "cuda/arch.h"
 #include "cuda/cuda_ops.h"
+#include "grow.h"
 #include "status.h"
 
 namespace sie {
@@ -13,10 +14,6 @@ namespace sie {
 namespace {
 
 sie_status check_gpu(const sie_gpu *gpu, sie_error *err) {
-  SIE_FAIL_IF(gpu == nullptr, SIE_INVALID_ARGUMENT, err,
-              "options.gpu is NULL; a GPU is opened by the caller");
-  SIE_FAIL_IF(gpu->struct_size != sizeof *gpu, SIE_INVALID_ARGUMENT, err,
-              "sie_gpu has %u bytes; %zu expected", gpu->struct_size, sizeof *gpu);
   SIE_FAIL_IF(gpu->stream == nullptr, SIE_INVALID_ARGUMENT, err, "the stream is NULL");
   SIE_FAIL_IF(gpu->multiprocessors < 1 || gpu->multiprocessors > 65536, SIE_INVALID_ARGUMENT, err,
               "%d multiprocessors", gpu->multiprocessors);
@@ -27,7 +24,12 @@ sie_status check_gpu(const sie_gpu *gpu, sie_error *err) {
 
 }  // namespace
 
-sie_status gpu_open(sie_device *device, const sie_gpu *gpu, sie_error *err) {
+sie_status gpu_open(sie_device *device, const sie_gpu *card, sie_error *err) {
+  SIE_FAIL_IF(card == nullptr, SIE_INVALID_ARGUMENT, err,
+              "options.gpu is NULL; a GPU is opened by the caller");
+  sie_gpu known;
+  const sie_gpu *gpu = &known;
+  SIE_TRY(take(card, &known, "sie_gpu", err));
   SIE_TRY(check_gpu(gpu, err));
   SIE_TRY(sie_gpu_check(gpu->major, gpu->minor, 0, err));
   int32_t sm = 10 * gpu->major + gpu->minor;

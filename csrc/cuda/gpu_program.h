@@ -27,7 +27,7 @@ struct GpuSlot {
   int32_t *nonfinite;          // pinned
   // Of the loaded batch:
   int32_t bucket;
-  InputSizes sizes;
+  InputBounds sizes;
   int64_t input_bytes;
   int64_t nonfinite_at;  // bytes into the input
 };

@@ -19,33 +19,30 @@ Places places_in(const sie_arena *arena, const sie_program *program) {
 
 // Enqueues every operation. `bounds` are those of the grids: of a graph its bucket's, else what this run has.
 sie_status launch_all(const sie_program *program, const sie_arena *arena, const InputLayout &layout,
-                      const InputSizes &bounds, sie_error *err) {
+                      const InputBounds &bounds, sie_error *err) {
   Places places = places_in(arena, program);
-  auto input = [&places](int64_t offset) { return reinterpret_cast<const int32_t *>(places.input + offset); };
+  auto input = [&places](int64_t offset) {
+    return offset > 0 ? reinterpret_cast<const int32_t *>(places.input + offset) : nullptr;
+  };
+  const int32_t *counts = reinterpret_cast<const int32_t *>(places.input);
   Slab slab = {};
-  slab.max_len = bounds.longest;
-  slab.ids = input(layout.ids);
-  slab.type_ids = layout.type_ids > 0 ? input(layout.type_ids) : nullptr;
-  slab.cu_seqlens = input(layout.cu_seqlens);
-  slab.keep = input(layout.keep);
-  slab.cu_kept = input(layout.cu_kept);
-  slab.adapter = input(layout.adapter);
-  slab.partner = input(layout.partner);
-  slab.cu_queries = input(layout.cu_queries);
-  slab.queries = reinterpret_cast<const float *>(places.input + layout.queries);
-  for (int32_t i = 0; i < max_outputs; i++) {
-    slab.items[i] = reinterpret_cast<const sie_out_item *>(places.input + layout.items[i]);
-  }
   Replay replay = {};
+  slab.max_len = bounds.longest;
+  for (int32_t s = 1; s <= max_spaces; s++) {
+    slab.spaces[s] = {0, s != program->seqs ? input(layout.offsets[s]) : nullptr, input(layout.index[s]),
+                      nullptr};
+    replay.rows[s] = {bounds.rows[s], counts + s};
+  }
+  for (int32_t i = 1; i <= max_inputs; i++) slab.inputs[i] = input(layout.inputs[i]);
+  for (int32_t i = 0; i < max_outputs; i++) {
+    slab.items[i] = reinterpret_cast<const sie_out_item *>(input(layout.items[i]));
+  }
   replay.program = program;
   replay.slab = &slab;
-  replay.tokens = {bounds.tokens, input(0)};
-  replay.seqs = {bounds.seqs, input(0) + 1};
-  replay.kept = {bounds.kept, input(0) + 2};
   replay.lora_pairs = reinterpret_cast<const sie_lora_pair *>(places.input + layout.pairs);
   replay.values = places.values;
   replay.share = {0, 1, places.scratch, program->scratch_bytes, &program->device->on};
-  replay.one_row_each = input(layout.one_each);
+  replay.one_row_each = input(layout.offsets[program->seqs]);
   for (int32_t i = 0; i < program->n_work_lists; i++) replay.work[i] = places.input + layout.work[i];
   for (int32_t i = 0; i < max_outputs; i++) replay.outputs[i] = arena->outputs[i];
   replay.nonfinite = reinterpret_cast<int32_t *>(places.input + layout.nonfinite);
@@ -57,8 +54,13 @@ sie_status launch_all(const sie_program *program, const sie_arena *arena, const 
   return SIE_OK;
 }
 
-InputSizes bounds_of(const InputLayout &layout) {
-  return {layout.tokens, layout.tokens, layout.seqs, layout.longest};
+InputBounds bounds_of(const sie_program *program, const InputLayout &layout) {
+  InputBounds bounds = {};
+  bounds.longest = layout.longest;
+  for (int32_t s = 1; s <= max_spaces; s++) {
+    bounds.rows[s] = s == program->seqs ? layout.seqs : layout.tokens;
+  }
+  return bounds;
 }
 
 void drop(Graph *graph) {
@@ -72,7 +74,7 @@ sie_status capture(const sie_program *program, const sie_arena *arena, const Inp
   CUstream stream = static_cast<CUstream>(program->device->on.stream);
   graph->impossible = true;
   if (cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS) return SIE_OK;
-  sie_status status = launch_all(program, arena, layout, bounds_of(layout), err);
+  sie_status status = launch_all(program, arena, layout, bounds_of(program, layout), err);
   CUgraph recorded = nullptr;
   int ended = cuStreamEndCapture(stream, &recorded);
   if (status == SIE_OK && ended == CUDA_SUCCESS && recorded != nullptr) {
@@ -98,7 +100,7 @@ sie_status submit_graph(const sie_program *program, const sie_arena *arena, cons
   if (graph->runs++ > 0 && graph->exec == nullptr && !graph->impossible) {
     SIE_TRY(capture(program, arena, layout, graph, err));
   }
-  if (graph->exec == nullptr) return launch_all(program, arena, layout, bounds_of(layout), err);
+  if (graph->exec == nullptr) return launch_all(program, arena, layout, bounds_of(program, layout), err);
   int result = cuGraphLaunch(graph->exec, static_cast<CUstream>(program->device->on.stream));
   return result == CUDA_SUCCESS ? SIE_OK : driver_failure(result, "graph", err);
 }
@@ -122,7 +124,7 @@ void gpu_program_free(sie_program *program) {
 }
 
 sie_status gpu_submit(sie_program *program, sie_arena *arena, sie_slot *slot, sie_error *err) {
-  int64_t need = sie_program_input_bytes(program) + lane_bytes(program);
+  int64_t need = gpu_program_input_bytes(program) + lane_bytes(program);
   SIE_FAIL_IF(arena->placed == nullptr, SIE_INVALID_ARGUMENT, err, "the arena is not placed");
   SIE_FAIL_IF(arena->bytes < need, SIE_INVALID_ARGUMENT, err,
               "the arena has %lld bytes; the program needs %lld", static_cast<long long>(arena->bytes),
@@ -139,9 +141,8 @@ sie_status gpu_submit(sie_program *program, sie_arena *arena, sie_slot *slot, si
   return launch_all(program, arena, program->gpu->layouts[slot->gpu->bucket], slot->gpu->sizes, err);
 }
 
-}  // namespace sie
-
-int64_t sie_program_input_bytes(const sie_program *program) {
-  if (program == nullptr || program->gpu == nullptr) return 0;
-  return program->gpu->layouts[sie::whole_bucket].bytes;
+int64_t gpu_program_input_bytes(const sie_program *program) {
+  return program->gpu->layouts[whole_bucket].bytes;
 }
+
+}  // namespace sie

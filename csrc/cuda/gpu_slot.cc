@@ -17,9 +17,6 @@ sie_status allocate_pinned(void **memory, int64_t bytes, sie_error *err) {
 }  // namespace
 
 sie_status gpu_slot_create(sie_slot *slot, sie_error *err) {
-  SIE_FAIL_IF(slot->caps.input_bytes < 1, SIE_INVALID_ARGUMENT, err,
-              "input_bytes is %lld; sie_program_input_bytes says how many are needed",
-              static_cast<long long>(slot->caps.input_bytes));
   GpuSlot *gpu = new_object<GpuSlot>();
   SIE_FAIL_IF(gpu == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for a slot");
   slot->gpu = gpu;
@@ -53,22 +50,17 @@ const int32_t *gpu_slot_nonfinite(const sie_slot *slot, int64_t *offset) {
   return slot->gpu->nonfinite;
 }
 
-sie_status gpu_slot_load(sie_slot *slot, const sie_program *program, const sie_batch &batch, int64_t n_kept,
-                         sie_error *err) {
+sie_status gpu_slot_load(sie_slot *slot, const sie_program *program, const BatchIn &batch, sie_error *err) {
   GpuSlot *gpu = slot->gpu;
-  gpu->bucket = choose_bucket(program->gpu->layouts, batch.n_tokens, batch.n_seqs);
+  gpu->bucket = choose_bucket(program->gpu->layouts, batch.tokens, batch.seqs);
   const InputLayout &layout = program->gpu->layouts[gpu->bucket];
   SIE_FAIL_IF(layout.bytes > slot->caps.input_bytes, SIE_INVALID_ARGUMENT, err,
               "the batch's input has %lld bytes; the slot takes %lld", static_cast<long long>(layout.bytes),
               static_cast<long long>(slot->caps.input_bytes));
   gpu->nonfinite_at = layout.nonfinite;
-  gpu->sizes = {batch.n_tokens, n_kept, batch.n_seqs, 0};
-  for (int64_t b = 0; b < batch.n_seqs; b++) {
-    int64_t length = int64_t{batch.cu_seqlens[b + 1]} - batch.cu_seqlens[b];
-    gpu->sizes.longest = length > gpu->sizes.longest ? length : gpu->sizes.longest;
-  }
-  return write_input(program, layout, gpu->sizes, batch, static_cast<char *>(gpu->input), &gpu->input_bytes,
-                     err);
+  gpu->sizes.longest = batch.longest;
+  for (int32_t s = 1; s <= max_spaces; s++) gpu->sizes.rows[s] = batch.rows[s];
+  return write_input(program, layout, batch, static_cast<char *>(gpu->input), &gpu->input_bytes, err);
 }
 
 }  // namespace sie

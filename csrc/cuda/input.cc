@@ -16,10 +16,10 @@ int64_t bytes_of(int64_t count, size_t element) {
   return round_up(count * static_cast<int64_t>(element), 256);
 }
 
-sie_op_bounds work_bounds(const WorkList &list, const InputLayout &layout) {
+sie_op_bounds work_bounds(const sie_program *program, const WorkList &list, const InputLayout &layout) {
   sie_op_bounds bounds = {};
   bounds.kind = SIE_OP_ATTENTION;
-  bounds.rows = list.gathered ? layout.seqs : layout.tokens;
+  bounds.rows = list.queries == program->seqs ? layout.seqs : layout.tokens;
   bounds.seqs = layout.seqs;
   bounds.max_len = layout.longest;
   bounds.head_dim = list.attention.head_dim;
@@ -30,61 +30,27 @@ sie_op_bounds work_bounds(const WorkList &list, const InputLayout &layout) {
 
 bool has_gathered(const sie_program *program) {
   for (int32_t i = 0; i < program->n_work_lists; i++) {
-    if (program->work_lists[i].gathered) return true;
+    if (program->work_lists[i].queries == program->seqs) return true;
   }
   return false;
-}
-
-// Attention's view of the batch on the host: shapes and offsets, no data.
-sie_attention_args host_view(const WorkList &list, const InputLayout &layout, const InputSizes &sizes,
-                             const int32_t *cu_seqlens, const int32_t *cu_kept, const int32_t *counts,
-                             const int32_t *one_each) {
-  sie_attention_args a = {};
-  a.q_rows = list.gathered ? sie_rows{layout.seqs, counts + 1} : sie_rows{layout.tokens, counts};
-  a.seqs = {layout.seqs, counts + 1};
-  a.cu_q = list.gathered ? one_each : cu_seqlens;
-  a.cu_kv = list.kept_keys ? cu_kept : cu_seqlens;
-  a.max_kv = sizes.longest;
-  a.heads = list.attention.heads;
-  a.kv_heads = list.attention.kv_heads;
-  a.head_dim = list.attention.head_dim;
-  a.mask = static_cast<int32_t>(list.attention.mask);
-  a.window = list.attention.window;
-  a.scale = list.attention.scale;
-  int64_t q_columns = int64_t{a.heads} * a.head_dim, kv_columns = int64_t{a.kv_heads} * a.head_dim;
-  a.q = a.y = {nullptr, q_columns, list.dtype, 0, nullptr, nullptr, nullptr};
-  a.k = a.v = {nullptr, kv_columns, list.dtype, 0, nullptr, nullptr, nullptr};
-  return a;
 }
 
 // Writes one batch's parts to their places.
 class Writer {
  public:
-  Writer(const sie_program *program, const InputLayout &layout, const InputSizes &sizes,
-         const sie_batch &batch, char *memory)
-      : program_(program), layout_(layout), sizes_(sizes), batch_(batch), memory_(memory) {}
+  Writer(const sie_program *program, const InputLayout &layout, const BatchIn &batch, char *memory)
+      : program_(program), layout_(layout), batch_(batch), memory_(memory) {}
 
   void write() {
-    int32_t *counts = at<int32_t>(0);
-    counts[0] = static_cast<int32_t>(sizes_.tokens);
-    counts[1] = static_cast<int32_t>(sizes_.seqs);
-    counts[2] = static_cast<int32_t>(sizes_.kept);
-    std::fill_n(at<int32_t>(layout_.nonfinite), sizes_.seqs, 0);
-    copy(layout_.ids, batch_.ids, sizes_.tokens);
-    if (layout_.type_ids > 0) copy_or(layout_.type_ids, batch_.type_ids, sizes_.tokens, 0);
-    copy(layout_.cu_seqlens, batch_.cu_seqlens, sizes_.seqs + 1);
-    for (int32_t b = 0; layout_.one_each > 0 && b <= sizes_.seqs; b++) at<int32_t>(layout_.one_each)[b] = b;
-    if (layout_.keep > 0) write_kept();
-    if (layout_.adapter > 0) {
-      copy_or(layout_.adapter, batch_.adapter, sizes_.seqs, -1);
-      copy(layout_.pairs, program_->lora_pairs.begin(), program_->lora_pairs.size());
+    std::fill_n(at<int32_t>(layout_.nonfinite), batch_.seqs, 0);
+    for (int32_t s = 1; s <= max_spaces; s++) {
+      at<int32_t>(0)[s] = static_cast<int32_t>(batch_.rows[s]);
+      write_space(s);
     }
-    if (layout_.partner > 0) {
-      copy_or(layout_.partner, batch_.partner, sizes_.seqs, -1);
-      at<int32_t>(layout_.cu_queries)[0] = 0;
-      copy(layout_.cu_queries, batch_.cu_queries, batch_.n_queries > 0 ? batch_.n_queries + 1 : 0);
-      copy(layout_.queries, batch_.queries, query_values());
+    for (int32_t i = 1; i <= max_inputs; i++) {
+      if (layout_.inputs[i] > 0) write_values(i);
     }
+    if (layout_.pairs > 0) copy(layout_.pairs, program_->lora_pairs.begin(), program_->lora_pairs.size());
     for (int32_t o = 0; o < program_->n_outputs; o++) {
       if (layout_.items[o] > 0) write_items(o);
     }
@@ -92,11 +58,8 @@ class Writer {
 
   // Every attention's work list.
   sie_status write_work(sie_error *err) {
-    const int32_t *one_each = layout_.one_each > 0 ? at<int32_t>(layout_.one_each) : nullptr;
-    const int32_t *cu_kept = layout_.cu_kept > 0 ? at<int32_t>(layout_.cu_kept) : nullptr;
     for (int32_t i = 0; i < program_->n_work_lists; i++) {
-      sie_attention_args view = host_view(program_->work_lists[i], layout_, sizes_, batch_.cu_seqlens,
-                                          cu_kept, at<int32_t>(0), one_each);
+      sie_attention_args view = host_view(program_->work_lists[i]);
       sie_status status = program_->device->ops->attention_work(&view, memory_ + layout_.work[i]);
       SIE_FAIL_IF(status != SIE_OK, status, err, "attention's work list %d failed with status %d", i,
                   static_cast<int>(status));
@@ -104,9 +67,8 @@ class Writer {
     return SIE_OK;
   }
 
-  int64_t query_values() const {
-    return batch_.n_queries > 0 ? batch_.cu_queries[batch_.n_queries] * program_->query_columns : 0;
-  }
+  // Where what the batch has of SHARED spaces ends.
+  int64_t end() const { return layout_.shared > 0 ? end_ : layout_.bytes; }
 
  private:
   template <class T>
@@ -119,42 +81,151 @@ class Writer {
     if (count > 0) memcpy(memory_ + offset, from, static_cast<size_t>(count) * sizeof(T));
   }
 
-  void copy_or(int64_t offset, const int32_t *from, int64_t count, int32_t otherwise) {
-    if (from != nullptr) return copy(offset, from, count);
-    std::fill_n(at<int32_t>(offset), count, otherwise);
+  void write_space(sie_space s) {
+    if (layout_.offsets[s] == 0) return;
+    int32_t *offsets = at<int32_t>(layout_.offsets[s]);
+    switch (kind_of(program_, s)) {
+      case SIE_SPACE_SEQS:
+        for (int32_t b = 0; b <= batch_.seqs; b++) offsets[b] = b;
+        break;
+      case SIE_SPACE_ROWS:
+        copy(layout_.offsets[s], batch_.offsets[s], batch_.seqs + 1);
+        break;
+      case SIE_SPACE_SUBSET:
+        write_subset(s);
+        break;
+      default:
+        offsets[0] = 0;
+        copy(layout_.offsets[s], batch_.offsets[s], batch_.groups[s] > 0 ? batch_.groups[s] + 1 : 0);
+    }
   }
 
-  void write_kept() {
-    int32_t *keep = at<int32_t>(layout_.keep), *cu_kept = at<int32_t>(layout_.cu_kept), row = 0;
-    for (int64_t b = 0; b < sizes_.seqs; b++) {
-      int32_t first = batch_.cu_seqlens[b], length = batch_.cu_seqlens[b + 1] - first;
-      cu_kept[b] = row;
-      row += list_kept(batch_.keep != nullptr ? batch_.keep + first : nullptr, length, first, keep + row);
+  void write_subset(sie_space s) {
+    const int32_t *cu = batch_.offsets[program_->tokens];
+    int32_t *index = at<int32_t>(layout_.index[s]), *offsets = at<int32_t>(layout_.offsets[s]), row = 0;
+    bool otherwise = program_->inputs[program_->spaces[s].marks].otherwise != 0;
+    for (int64_t b = 0; b < batch_.seqs; b++) {
+      offsets[b] = row;
+      row +=
+          list_marked(marks_of(program_, batch_, s, cu[b]), otherwise, cu[b + 1] - cu[b], cu[b], index + row);
     }
-    cu_kept[sizes_.seqs] = row;
+    offsets[batch_.seqs] = row;
+  }
+
+  void write_values(sie_input i) {
+    const Input &input = program_->inputs[i];
+    int64_t values = batch_.rows[input.space] * input.columns;
+    if (batch_.inputs[i] != nullptr) {
+      copy(layout_.inputs[i], static_cast<const int32_t *>(batch_.inputs[i]), values);
+    } else {
+      std::fill_n(at<int32_t>(layout_.inputs[i]), values, input.otherwise);
+    }
+    if (input.dtype == SIE_F32) end_ = layout_.inputs[i] + bytes_of(values, sizeof(float));
   }
 
   void write_items(int32_t o) {
     const Output &output = program_->outputs[o];
-    if (output.form != OutputForm::token_rows) return copy(layout_.items[o], batch_.items[o], sizes_.seqs);
-    const int32_t *cu = output.rows == Rows::kept ? at<int32_t>(layout_.cu_kept) : batch_.cu_seqlens;
+    if (output.form != SIE_FORM_TOKEN_ROWS) return copy(layout_.items[o], batch_.items[o], batch_.seqs);
+    const int32_t *cu = at<int32_t>(layout_.offsets[output.space]);
     sie_out_item *items = at<sie_out_item>(layout_.items[o]);
-    for (int64_t b = 0; b < sizes_.seqs; b++) {
+    for (int64_t b = 0; b < batch_.seqs; b++) {
       spread_item(batch_.items[o][b], output.columns, cu[b + 1] - cu[b], items + cu[b]);
     }
   }
 
+  // Attention's view of the batch on the host: shapes and offsets, no data.
+  sie_attention_args host_view(const WorkList &list) {
+    const int32_t *counts = at<int32_t>(0);
+    sie_space seqs = program_->seqs;
+    sie_attention_args a = {};
+    a.q_rows = {list.queries == seqs ? layout_.seqs : layout_.tokens, counts + list.queries};
+    a.seqs = {layout_.seqs, counts + seqs};
+    a.cu_q = at<int32_t>(layout_.offsets[list.queries]);
+    a.cu_kv = at<int32_t>(layout_.offsets[list.keys]);
+    a.max_kv = batch_.longest;
+    a.heads = list.attention.heads;
+    a.kv_heads = list.attention.kv_heads;
+    a.head_dim = list.attention.head_dim;
+    a.mask = static_cast<int32_t>(list.attention.mask);
+    a.window = list.attention.window;
+    a.scale = list.attention.scale;
+    int64_t q_columns = int64_t{a.heads} * a.head_dim, kv_columns = int64_t{a.kv_heads} * a.head_dim;
+    a.q = a.y = {nullptr, q_columns, list.dtype, 0, nullptr, nullptr, nullptr};
+    a.k = a.v = {nullptr, kv_columns, list.dtype, 0, nullptr, nullptr, nullptr};
+    return a;
+  }
+
   const sie_program *program_;
   const InputLayout &layout_;
-  const InputSizes &sizes_;
-  const sie_batch &batch_;
+  const BatchIn &batch_;
   char *memory_;
+  int64_t end_ = 0;
+};
+
+// Gives parts their places, one behind another.
+class Layout {
+ public:
+  Layout(const sie_program *program, InputLayout *layout) : program_(program), layout_(layout) {}
+
+  void lay_out() {
+    end_ = bytes_of(max_spaces + 1, sizeof(int32_t));
+    place(&layout_->nonfinite, bytes_of(layout_->seqs, sizeof(int32_t)));
+    for (int32_t s = 1; s <= max_spaces; s++) place_space(s);
+    for (int32_t i = 1; i <= max_inputs; i++) {
+      const Input &input = program_->inputs[i];
+      if (!input.read || input.dtype != SIE_I32) continue;
+      int64_t rows = input.space == program_->seqs ? layout_->seqs : layout_->tokens;
+      place(&layout_->inputs[i], bytes_of(rows, sizeof(int32_t)));
+    }
+    if (program_->n_adapters > 0) {
+      place(&layout_->pairs, bytes_of(program_->lora_pairs.size(), sizeof(sie_lora_pair)));
+    }
+    for (int32_t o = 0; o < program_->n_outputs; o++) {
+      if (program_->outputs[o].form == SIE_FORM_VALUES) continue;
+      bool spread = program_->outputs[o].form == SIE_FORM_TOKEN_ROWS;
+      place(&layout_->items[o], bytes_of(spread ? layout_->tokens : layout_->seqs, sizeof(sie_out_item)));
+    }
+    for (int32_t i = 0; i < program_->n_work_lists; i++) {
+      sie_op_bounds bounds = work_bounds(program_, program_->work_lists[i], *layout_);
+      place(&layout_->work[i], round_up(program_->device->ops->attention_work_bytes(&bounds), 256));
+    }
+    for (int32_t i = 1; i <= max_inputs; i++) place_shared(i);
+    layout_->bytes = end_;
+  }
+
+ private:
+  void place(int64_t *offset, int64_t bytes) {
+    *offset = end_;
+    end_ += bytes;
+  }
+
+  void place_space(sie_space s) {
+    uint32_t kind = kind_of(program_, s);
+    bool gathered = kind == SIE_SPACE_SEQS && has_gathered(program_);
+    int64_t groups = kind == SIE_SPACE_SHARED ? program_->caps.max_seqs : layout_->seqs;
+    if (kind == SIE_SPACE_ROWS || kind == SIE_SPACE_SUBSET || kind == SIE_SPACE_SHARED || gathered) {
+      place(&layout_->offsets[s], bytes_of(groups + 1, sizeof(int32_t)));
+    }
+    if (kind == SIE_SPACE_SUBSET) place(&layout_->index[s], bytes_of(layout_->tokens, sizeof(int32_t)));
+  }
+
+  void place_shared(sie_input i) {
+    const Input &input = program_->inputs[i];
+    if (!input.read || input.dtype != SIE_F32) return;
+    if (layout_->shared == 0) layout_->shared = end_;
+    place(&layout_->inputs[i],
+          bytes_of(program_->spaces[input.space].max_rows * input.columns, sizeof(float)));
+  }
+
+  const sie_program *program_;
+  InputLayout *layout_;
+  int64_t end_ = 0;
 };
 
 }  // namespace
 
 void lay_out_input(const sie_program *program, int32_t bucket, InputLayout *layout) {
-  const sie_caps &caps = program->caps;
+  const Caps &caps = program->caps;
   *layout = {};
   layout->tokens = caps.max_tokens;
   layout->seqs = caps.max_seqs;
@@ -168,41 +239,7 @@ void lay_out_input(const sie_program *program, int32_t bucket, InputLayout *layo
     layout->seqs = std::min(bound, caps.max_seqs);
   }
   layout->longest = std::min(layout->tokens, caps.max_len);
-  int64_t end = bytes_of(3, sizeof(int32_t));
-  auto place = [&end](int64_t *offset, int64_t bytes) {
-    *offset = end;
-    end += bytes;
-  };
-  place(&layout->nonfinite, bytes_of(layout->seqs, sizeof(int32_t)));
-  place(&layout->ids, bytes_of(layout->tokens, sizeof(int32_t)));
-  if (program->types > 0) place(&layout->type_ids, bytes_of(layout->tokens, sizeof(int32_t)));
-  place(&layout->cu_seqlens, bytes_of(layout->seqs + 1, sizeof(int32_t)));
-  if (has_gathered(program)) place(&layout->one_each, bytes_of(layout->seqs + 1, sizeof(int32_t)));
-  if (program->has_kept) {
-    place(&layout->keep, bytes_of(layout->tokens, sizeof(int32_t)));
-    place(&layout->cu_kept, bytes_of(layout->seqs + 1, sizeof(int32_t)));
-  }
-  if (program->n_adapters > 0) {
-    place(&layout->adapter, bytes_of(layout->seqs, sizeof(int32_t)));
-    place(&layout->pairs, bytes_of(program->lora_pairs.size(), sizeof(sie_lora_pair)));
-  }
-  if (program->query_columns > 0) {
-    place(&layout->partner, bytes_of(layout->seqs, sizeof(int32_t)));
-    place(&layout->cu_queries, bytes_of(caps.max_seqs + 1, sizeof(int32_t)));
-  }
-  for (int32_t o = 0; o < program->n_outputs; o++) {
-    if (program->outputs[o].form == OutputForm::values) continue;
-    bool spread = program->outputs[o].form == OutputForm::token_rows;
-    place(&layout->items[o], bytes_of(spread ? layout->tokens : layout->seqs, sizeof(sie_out_item)));
-  }
-  for (int32_t i = 0; i < program->n_work_lists; i++) {
-    sie_op_bounds bounds = work_bounds(program->work_lists[i], *layout);
-    place(&layout->work[i], round_up(program->device->ops->attention_work_bytes(&bounds), 256));
-  }
-  if (program->query_columns > 0) {
-    place(&layout->queries, bytes_of(caps.max_query_rows * program->query_columns, sizeof(float)));
-  }
-  layout->bytes = end;
+  Layout(program, layout).lay_out();
 }
 
 int32_t choose_bucket(const InputLayout *layouts, int64_t tokens, int64_t seqs) {
@@ -212,12 +249,11 @@ int32_t choose_bucket(const InputLayout *layouts, int64_t tokens, int64_t seqs) 
   return whole_bucket;
 }
 
-sie_status write_input(const sie_program *program, const InputLayout &layout, const InputSizes &sizes,
-                       const sie_batch &batch, char *memory, int64_t *bytes, sie_error *err) {
-  Writer writer(program, layout, sizes, batch, memory);
+sie_status write_input(const sie_program *program, const InputLayout &layout, const BatchIn &batch,
+                       char *memory, int64_t *bytes, sie_error *err) {
+  Writer writer(program, layout, batch, memory);
   writer.write();
-  *bytes =
-      layout.queries > 0 ? layout.queries + bytes_of(writer.query_values(), sizeof(float)) : layout.bytes;
+  *bytes = writer.end();
   return writer.write_work(err);
 }
 

@@ -1,17 +1,17 @@
 /* sie.h — the device boundary of SIE: record a model once, replay it per batch.
  *
- * How to use it
+ * How to use it (csrc/examples/embed.c does all of it in one page)
  *   1. sie_device_open           one handle per CPU or GPU
  *   2. sie_weight_create         pack each matrix, table and vector of a checkpoint
- *   3. sie_program_begin … sie_op_* … sie_program_end
- *                                record the forward pass; shapes are symbolic in rows and sequences
+ *   3. sie_program_begin, sie_program_add, sie_program_end
+ *                                record the forward pass as a list of operations; rows are symbolic
  *   4. sie_arena_create          scratch memory for intermediates, sized by the largest program
- *   5. sie_slot_create           one or two I/O slots: token ids in, results out
+ *   5. sie_slot_create           one or two I/O slots: inputs in, results out
  *   6. per batch: sie_slot_load, sie_program_submit, sie_slot_wait, sie_slot_output
  * On a GPU the caller also owns context, memory and copies: section 7.
  *
  * Rules that hold everywhere
- *   - Memory is allocated only by *_open, *_create, *_begin and *_end. submit and wait never allocate,
+ *   - Memory is allocated only by *_open, *_create, *_begin, *_add and *_end. submit and wait never allocate,
  *     print, or block on anything but their device.
  *   - Every pointer parameter is borrowed for the call unless its comment says kept or given.
  *   - Functions return a status and, when it is not SIE_OK, fill the caller-owned error passed last
@@ -22,7 +22,15 @@
  *     thread may call. Devices are independent of each other.
  *   - Results do not depend on what shares a batch: a sequence's output is the same bits whether it runs
  *     alone or in company, for one binary, device model, instruction set and compute class.
- * Letters: T tokens of a batch, B its sequences, C columns of a value, H heads, D head dimension. */
+ *
+ * Structs that grow
+ *   A struct that begins with struct_size may get fields at its end. The caller sets struct_size to the
+ *   size it was compiled with and clears the rest; a field that is 0 has its default. A library that knows
+ *   more fields takes those that are missing as 0. One that knows fewer accepts the struct as long as the
+ *   bytes it does not know are 0, and names them in SIE_UNSUPPORTED otherwise. What begins without
+ *   struct_size (sie_op, sie_out_item, sie_rows_of, sie_weight_part, sie_workspace, sie_error) never grows.
+ * Letters: T rows of a batch's tokens, B its sequences, R rows of any space, C columns of a value, H heads,
+ * D head dimension. */
 #ifndef SIE_H
 #define SIE_H
 
@@ -54,6 +62,9 @@ typedef enum sie_status {
   SIE_DEVICE_LOST = 5,      /* this process must drain and exit */
   SIE_INTERNAL = 6          /* a bug of ours */
 } sie_status;
+
+/* "ok", "invalid_argument", …; "unknown" for a number that is none of sie_status. Never NULL. */
+SIE_API const char *sie_status_name(sie_status status);
 
 typedef struct sie_error {
   int32_t status;
@@ -89,13 +100,20 @@ typedef enum sie_device_kind {
   SIE_DEVICE_REF = 3 /* plain double accumulation, one thread: the judge in tests */
 } sie_device_kind;
 
-/* CPU instruction sets, in ascending order: opening with a lower one than the machine's limits every path. */
+/* A CPU instruction set: a family in the upper half, a level of it in the lower. Levels of one family ascend: opening
+ * with a lower one than the machine's limits every path. Those of two families have no order. */
+#define SIE_ISA_FAMILY(isa) ((uint32_t)(isa) >> 16)
+#define SIE_ISA_LEVEL(isa) ((uint32_t)(isa) & 0xffffu)
+typedef enum sie_isa_family {
+  SIE_FAMILY_X86_64 = 1,
+  SIE_FAMILY_ARM64 = 2 /* no kernels yet: SIE_UNSUPPORTED */
+} sie_isa_family;
 typedef enum sie_isa {
   SIE_ISA_BEST = 0,
-  SIE_ISA_AVX2 = 1,   /* AVX2 + FMA + F16C */
-  SIE_ISA_AVX512 = 2, /* F, BW, DQ, VL */
-  SIE_ISA_AVX512_VNNI = 3,
-  SIE_ISA_AMX = 4 /* AMX tile, bf16 and int8 */
+  SIE_ISA_AVX2 = 0x10001,   /* AVX2 + FMA + F16C */
+  SIE_ISA_AVX512 = 0x10002, /* F, BW, DQ, VL */
+  SIE_ISA_AVX512_VNNI = 0x10003,
+  SIE_ISA_AMX = 0x10004 /* AMX tile, bf16 and int8 */
 } sie_isa;
 
 typedef struct sie_device sie_device;
@@ -103,6 +121,7 @@ typedef struct sie_weight sie_weight;
 typedef struct sie_program sie_program;
 typedef struct sie_arena sie_arena;
 typedef struct sie_slot sie_slot;
+typedef struct sie_state sie_state;
 
 /* ---- 3 Device -------------------------------------------------------------------------------------- */
 
@@ -121,11 +140,9 @@ typedef struct sie_gpu {
 typedef struct sie_device_options {
   uint32_t struct_size; /* sizeof(sie_device_options) */
   uint32_t kind;        /* sie_device_kind */
-  int32_t ordinal;      /* CUDA: device index */
   int32_t threads;      /* CPU: executors; 0 = the cores this process may use (affinity and cgroup quota) */
   uint32_t isa;         /* CPU: upper bound, sie_isa */
-  uint32_t reserved;
-  const sie_gpu *gpu; /* CUDA only, borrowed; NULL elsewhere */
+  const sie_gpu *gpu;   /* CUDA only, borrowed; NULL elsewhere */
 } sie_device_options;
 
 /* Opens a device and starts its executors, which compute in the default floating-point state whatever the caller's is.
@@ -194,19 +211,21 @@ SIE_API int64_t sie_weight_denormals(const sie_weight *weight);
 
 /* ---- 5 Programs: record ------------------------------------------------------------------------------ */
 
-typedef struct sie_caps {
-  uint32_t struct_size;
-  uint32_t reserved;
-  int64_t max_tokens;     /* of a batch */
-  int64_t max_seqs;       /* of a batch */
-  int64_t max_len;        /* of one sequence */
-  int64_t max_query_rows; /* of a batch's queries together (sie_op_maxsim); 0 without */
-} sie_caps;
+/* Bounds of a program's own numbers. */
+#define SIE_MAX_SPACES 8
+#define SIE_MAX_INPUTS 12
+#define SIE_MAX_OUTPUTS 8
+#define SIE_MAX_VALUES 8192
+#define SIE_MAX_NAME 31 /* bytes of a name, without its end */
 
-/* An intermediate of a program: rows are the batch's tokens, those of them it keeps, or its sequences; columns are fixed.
- * Its storage type follows the compute class of the weights and is never seen here. */
-typedef int32_t sie_value;
-#define SIE_NO_VALUE (-1)
+/* Numbers by which a program's entries name what earlier ones made. The caller chooses them, from 1 up to the bound;
+ * 0 stands for none. */
+typedef int32_t sie_space; /* 1 … SIE_MAX_SPACES */
+typedef int32_t sie_input; /* 1 … SIE_MAX_INPUTS */
+typedef int32_t
+    sie_value; /* 1 … SIE_MAX_VALUES: an intermediate. Its rows are those of a space, its columns fixed; its
+                            * storage type follows the compute class of the weights and is never seen here */
+#define SIE_NO_VALUE 0
 
 typedef enum sie_act {
   SIE_ACT_NONE = 0,
@@ -221,8 +240,8 @@ typedef enum sie_pooling {
   SIE_POOL_CLS = 1,
   SIE_POOL_MEAN = 2,
   SIE_POOL_LAST = 3,
-  SIE_POOL_ATTENTION = 4,    /* kernels only: a learned vector scores the tokens; their softmax weighs them */
-  SIE_POOL_WEIGHTED_MEAN = 5 /* kernels only: by position: 1, 2, … n */
+  SIE_POOL_ATTENTION = 4,    /* a learned vector scores the rows; their softmax weighs them */
+  SIE_POOL_WEIGHTED_MEAN = 5 /* by position: 1, 2, … n */
 } sie_pooling;
 typedef enum sie_norm { SIE_NORM_LAYER = 0, SIE_NORM_RMS = 1, SIE_NORM_NONE = 2 } sie_norm;
 typedef enum sie_gate {
@@ -239,110 +258,244 @@ typedef enum sie_sparse {
 } sie_sparse;
 typedef enum sie_mask { SIE_MASK_FULL = 0, SIE_MASK_CAUSAL = 1, SIE_MASK_WINDOW = 2 } sie_mask;
 
-SIE_API sie_status sie_program_begin(sie_device *device, const sie_caps *caps, sie_program **program,
-                                     sie_error *err);
+/* The entries of a program, each with its struct: two declarations, then operations. Numbers are append-only. */
+typedef enum sie_kind {
+  SIE_SPACE = 1,
+  SIE_INPUT = 2,
+  SIE_EMBED = 3,
+  SIE_NORM = 4,
+  SIE_LINEAR = 5,
+  SIE_COLUMNS = 6,
+  SIE_ATTENTION = 7,
+  SIE_ROPE = 8,
+  SIE_GATHER_ROWS = 9,
+  SIE_POOL = 10,
+  SIE_KEEP_ROWS = 11,
+  SIE_SPLADE = 12,
+  SIE_MAXSIM = 13,
+  SIE_OUTPUT_ROWS = 14,
+  SIE_OUTPUT_VALUES = 15,
+  SIE_OUTPUT_TOKEN_ROWS = 16,
+  SIE_OUTPUT_SPARSE = 17,
+  SIE_OUTPUT_MUVERA = 18,
+  SIE_OUTPUT_SMVE = 19
+} sie_kind;
 
-/* y[T,C] = LN(word[ids] + position[i + position_offset] + type[type_ids]); i counts from 0 in each sequence.
- * position and type may be NULL. Ids and positions outside a table are refused by sie_slot_load. */
-SIE_API sie_status sie_op_embed_layernorm(sie_program *program, const sie_weight *word,
-                                          const sie_weight *position, const sie_weight *type,
-                                          const sie_weight *gamma, const sie_weight *beta, float eps,
-                                          int32_t position_offset, sie_value *y, sie_error *err);
+typedef struct sie_op {
+  uint32_t kind;      /* sie_kind */
+  uint32_t reserved;  /* 0 */
+  const void *params; /* the kind's struct below: SIE_LINEAR: sie_linear_params */
+} sie_op;
 
-/* y = act(x·Wᵀ + bias) + residual. bias and residual are optional (NULL, SIE_NO_VALUE). x [R, K], y [R, N]. */
-SIE_API sie_status sie_op_linear(sie_program *program, sie_value x, const sie_weight *w,
-                                 const sie_weight *bias, sie_act act, sie_value residual, sie_value *y,
-                                 sie_error *err);
+/* An empty program. */
+SIE_API sie_status sie_program_begin(sie_device *device, sie_program **program, sie_error *err);
 
-/* y = LN(x)·gamma + beta; beta may be NULL. x [R, C]. */
-SIE_API sie_status sie_op_layernorm(sie_program *program, sie_value x, const sie_weight *gamma,
-                                    const sie_weight *beta, float eps, sie_value *y, sie_error *err);
+/* Appends entries in order; what an entry names must come before it. An entry that is refused is left out with all behind it;
+ * those before it are recorded, and the message names it by its number in the program, from 0, and its kind. */
+SIE_API sie_status sie_program_add(sie_program *program, const sie_op *ops, int64_t n_ops, sie_error *err);
 
-/* A view of columns [column, column + width) of x; moves nothing. */
-SIE_API sie_status sie_op_columns(sie_program *program, sie_value x, int64_t column, int64_t width,
-                                  sie_value *y, sie_error *err);
+/* How a batch says which rows a space has. */
+typedef enum sie_space_kind {
+  SIE_SPACE_SEQS = 1,   /* one row a sequence; each program has one */
+  SIE_SPACE_ROWS = 2,   /* each sequence's own rows, as many as offsets say: tokens. Each program has one */
+  SIE_SPACE_SUBSET = 3, /* the rows of another space that a u8 input marks with 1, in order */
+  SIE_SPACE_SHARED = 4  /* rows of the batch that no sequence owns, in groups as offsets say: queries */
+} sie_space_kind;
 
-typedef struct sie_attention_params {
+/* SIE_SPACE: declares a space. */
+typedef struct sie_space_params {
   uint32_t struct_size;
-  uint32_t mask;    /* sie_mask */
-  int32_t heads;    /* of q */
-  int32_t kv_heads; /* of k and v; heads is a multiple */
-  int32_t head_dim; /* 1 to 256 on a CPU; a GPU has the forms it was built with */
-  int32_t window;   /* SIE_MASK_WINDOW: keys within ±window */
-  float scale;      /* multiplies q·k; usually 1/sqrt(head_dim) */
-  uint32_t reserved;
-} sie_attention_params;
+  uint32_t kind; /* sie_space_kind */
+  sie_space space;
+  sie_input marks;  /* SUBSET: u8 of the ROWS space it chooses from, declared before */
+  int64_t max_rows; /* of a batch; SUBSET: 0, it has as many as the space it chooses from */
+  int64_t max_each; /* ROWS: of one sequence */
+  const char *name; /* 1 to SIE_MAX_NAME of a to z, 0 to 9, '_'; of its own among spaces */
+} sie_space_params;
 
-/* y = softmax(scale·q·kᵀ)·v per sequence and head. q has the batch's token rows, or one row per sequence
- * (after sie_op_gather_rows: last-layer pruning); k and v have token rows or, without a mask, kept rows: keys that nobody
- * sees are left out. q [R, H·D], y [R, H·D]. */
-SIE_API sie_status sie_op_attention(sie_program *program, sie_value q, sie_value k, sie_value v,
-                                    const sie_attention_params *params, sie_value *y, sie_error *err);
-
-/* y[B,C] = the first (SIE_POOL_CLS) or last (SIE_POOL_LAST) token row of each sequence. */
-SIE_API sie_status sie_op_gather_rows(sie_program *program, sie_value x, sie_pooling which, sie_value *y,
-                                      sie_error *err);
-
-/* y[B,C] f32: cls, mean over the sequence's tokens, or last. x may have sequence rows already (then it is
- * only widened). An empty sequence gives zeros. */
-SIE_API sie_status sie_op_pool(sie_program *program, sie_value x, sie_pooling mode, sie_value *y,
-                               sie_error *err);
-
-/* y[K, C] = the token rows the batch keeps (sie_batch.keep), in order. Operations on rows take kept rows as they take token
- * rows; attention takes them for k and v. */
-SIE_API sie_status sie_op_keep_rows(sie_program *program, sie_value x, sie_value *y, sie_error *err);
-
-/* y = act(x·Wᵀ + bias + s) + residual, s the LoRA term of each row's sequence: B·(A·x) of the adapter that sie_batch.adapter
- * names, 0 for −1. Adapter i is (a[i], b[i]): SIE_WEIGHT_DATA of one dtype, [rank, K] and [N, rank], the scale folded into
- * b; both NULL where it has none for this linear. n_adapters 1 … 64, the same in all calls of a program. */
-typedef struct sie_lora {
+/* SIE_INPUT: declares what a batch brings for the rows of a space. Operations that read it bound its values. */
+typedef struct sie_input_params {
   uint32_t struct_size;
-  int32_t n_adapters;
+  sie_input input;
+  sie_space space; /* SEQS, ROWS or SHARED */
+  uint32_t dtype;  /* SIE_I32; SIE_U8 for marks of a ROWS space; SIE_F32 in a SHARED space */
+  int32_t
+      columns; /* of a row; 0 = 1, of SIE_F32 those of what reads it first; more than one for SIE_F32 alone */
+  int32_t optional; /* 1: a batch may leave it out, which means `otherwise` in every row */
+  int32_t otherwise;
+  int32_t reserved; /* 0 */
+  const char *name; /* as of spaces, of its own among inputs */
+} sie_input_params;
+
+/* SIE_EMBED: y[T,C] = norm(word_scale·word[ids] + position[…] + type[type_ids]), added in that order. Indices outside a table
+ * are refused by sie_slot_load. */
+typedef struct sie_embed_params {
+  uint32_t struct_size;
+  sie_value y;
+  sie_input ids;      /* of a ROWS space */
+  sie_input type_ids; /* of the same; 0: row 0 of type for all */
+  sie_input
+      positions; /* of the same: rows of position; 0: i + position_offset, i from 0 in each sequence. On its own a
+                            * type table is unsupported beside it */
+  int32_t position_offset;                  /* without positions */
+  const sie_weight *word, *position, *type; /* tables [·, C] of one class; position and type may be NULL */
+  const sie_weight *gamma, *beta;           /* [C]; beta may be NULL, with SIE_NORM_NONE both are */
+  uint32_t norm;                            /* sie_norm */
+  float eps;
+  float weight_offset; /* 0, or 1 where a checkpoint stores gamma − 1 */
+  float word_scale;    /* 0 = 1 */
+} sie_embed_params;
+
+/* SIE_NORM: with s = (x + bias) + residual in f32, y = norm(s):
+ *   SIE_NORM_LAYER  (s − μ)/√(σ² + eps)·(weight_offset + gamma) + beta
+ *   SIE_NORM_RMS    s/√(mean s² + eps)·(weight_offset + gamma) + beta
+ * and, where it has a number, sum = s: the next residual of nets that normalise first. All [R, C]. */
+typedef struct sie_norm_params {
+  uint32_t struct_size;
+  uint32_t norm; /* sie_norm; not NONE */
+  sie_value x, residual;
+  sie_value y, sum;
+  const sie_weight *gamma, *beta, *bias; /* [C]; beta and bias may be NULL */
+  float eps;
+  float weight_offset; /* 0, or 1 where a checkpoint stores gamma − 1 */
+} sie_norm_params;
+
+/* SIE_LINEAR: z = x·Wᵀ + bias + s, y = act(z) + residual. x [R, K], y [R, N]. With a gate, act is NONE, W's rows alternate
+ * (SIE_LAYOUT_INTERLEAVE_GATE_UP; bias and adapters likewise) and y[j] = g(z[2j])·z[2j + 1] + residual[j], N/2 columns.
+ * s is the LoRA term of each row's sequence: B·(A·x) of the adapter that the input `adapter` names, 0 for −1. Adapter i is
+ * (a[i], b[i]): SIE_WEIGHT_DATA of one dtype (f32 on a CPU; on a GPU f16 for the class F16, else bf16), [rank, K] and
+ * [N, rank], the scale folded into b; both NULL where it has none for this linear. */
+typedef struct sie_linear_params {
+  uint32_t struct_size;
+  uint32_t act;  /* sie_act */
+  uint32_t gate; /* sie_gate */
+  sie_value x, residual;
+  sie_value y;
+  const sie_weight *w;
+  const sie_weight *bias; /* [N] or NULL */
+  sie_input adapter;      /* i32 of the SEQS space */
+  int32_t n_adapters;     /* 0: none; else 1 … 64, the same in all linears of a program that have any */
   const sie_weight *const *a;
   const sie_weight *const *b;
-} sie_lora;
-SIE_API sie_status sie_op_linear_lora(sie_program *program, sie_value x, const sie_weight *w,
-                                      const sie_weight *bias, sie_act act, sie_value residual,
-                                      const sie_lora *lora, sie_value *y, sie_error *err);
+} sie_linear_params;
 
-/* y[B, V] f32 = max(0, the largest logit of the sequence's tokens, x·Wᵀ + bias) per column of the vocabulary. x has token
- * rows. The logits of tokens are never stored. Only sie_op_output_sparse and sie_op_output_values read y. */
-SIE_API sie_status sie_op_splade(sie_program *program, sie_value x, const sie_weight *w,
-                                 const sie_weight *bias, sie_value *y, sie_error *err);
+/* SIE_COLUMNS: y is a view of columns [column, column + width) of x; nothing moves. */
+typedef struct sie_columns_params {
+  uint32_t struct_size;
+  sie_value x, y;
+  int32_t reserved; /* 0 */
+  int64_t column, width;
+} sie_columns_params;
 
-/* y[B, 1] f32 = Σ over the rows i of the sequence's query of max over its own rows j of q_i·x_j (ColBERT's MaxSim); the
- * sequence's rows are divided by their L2 norm when normalize is 1. Queries come with the batch (sie_batch.queries), have
- * x's columns and are taken as they are. A sequence without partner gives 0. x has token or kept rows. */
-SIE_API sie_status sie_op_maxsim(sie_program *program, sie_value x, int32_t normalize, sie_value *y,
-                                 sie_error *err);
+/* SIE_ATTENTION: y = softmax(scale·q·kᵀ − slope·distance)·v per sequence and head, over the keys that the mask lets through. q
+ * has rows of the ROWS or, without a mask, of the SEQS space; k and v have rows of the ROWS space or, without a mask, of a subset
+ * of it: keys that nobody sees are left out. q, y [R, H·D], k, v [R, kv_heads·D]. */
+typedef struct sie_attention_params {
+  uint32_t struct_size;
+  uint32_t mask; /* sie_mask */
+  sie_value q, k, v;
+  sie_value y;
+  int32_t heads;           /* of q */
+  int32_t kv_heads;        /* of k and v; heads is a multiple; 0 = heads */
+  int32_t head_dim;        /* 1 to 256 on a CPU; a GPU has the forms it was built with */
+  int32_t window;          /* SIE_MASK_WINDOW: keys within ±window */
+  float scale;             /* multiplies q·k; 0 = 1/√head_dim */
+  int32_t reserved;        /* 0 */
+  const sie_weight *alibi; /* a vector of slopes [H], distance = |query's place − key's|; NULL: none */
+} sie_attention_params;
 
-/* Declares output `index` (0, 1, … in order): each sequence's row of x [B, C], cut to the item's dims,
- * divided by its L2 norm (eps 1e-12) when the item says so, converted to the item's dtype and written at
- * the item's offset. Rounding as documented at sie_out_item. */
-SIE_API sie_status sie_op_output_rows(sie_program *program, sie_value x, int32_t index, sie_error *err);
+/* SIE_ROPE: updates q [T, H·D] and k [T, kv_heads·D], each head's D columns: normalised by RMS where a weight is given, then the
+ * first rot of them rotated, i < rot/2:
+ *   y[i] = x[i]·cos[p,i] − x[i + rot/2]·sin[p,i],  y[i + rot/2] = x[i + rot/2]·cos[p,i] + x[i]·sin[p,i]
+ * p = the row's place in its sequence + position_offset. Operations recorded later read what it made of them. */
+typedef struct sie_rope_params {
+  uint32_t struct_size;
+  sie_value q, k;                    /* of the ROWS space; k may be 0; views that share no column */
+  int32_t heads, kv_heads, head_dim; /* kv_heads 0 = heads */
+  int32_t rot;                       /* even, 0 … head_dim */
+  int32_t position_offset;
+  const sie_weight *cos, *sin;         /* SIE_WEIGHT_DATA f32 [positions, rot/2]; NULL for rot 0 */
+  const sie_weight *q_gamma, *k_gamma; /* vectors [D], or NULL: no norm */
+  float eps;
+  float weight_offset; /* 0, or 1 where a checkpoint stores gamma − 1 */
+} sie_rope_params;
 
-/* Declares output `index`: all rows of x as f32, [R, C], densely, in batch order. For tests and per-token
- * models. */
-SIE_API sie_status sie_op_output_values(sie_program *program, sie_value x, int32_t index, sie_error *err);
+/* SIE_GATHER_ROWS: y[B,C] = the first (SIE_POOL_CLS) or last (SIE_POOL_LAST) row of each sequence. */
+typedef struct sie_gather_rows_params {
+  uint32_t struct_size;
+  uint32_t which; /* sie_pooling */
+  sie_value x, y;
+} sie_gather_rows_params;
 
-/* Declares output `index`: the rows of x [R, C] (token or kept rows), each as sie_op_output_rows writes one; a sequence's
- * rows lie one after another from the item's offset, without gaps. */
-SIE_API sie_status sie_op_output_token_rows(sie_program *program, sie_value x, int32_t index, sie_error *err);
+/* SIE_POOL: y[B,C] f32 of each sequence's rows. x may have one row a sequence already, which is only widened. A sequence without
+ * rows gives zeros. */
+typedef struct sie_pool_params {
+  uint32_t struct_size;
+  uint32_t mode; /* sie_pooling */
+  sie_value x, y;
+  const sie_weight *w; /* SIE_POOL_ATTENTION: a vector [C]; else NULL */
+} sie_pool_params;
 
-/* Declares output `index`: the columns of each sequence's row of x [B, V] that are above 0, after `transform`. The item's
- * dims is room for that many columns, its dtype F32 or F16 that of the values; at its offset, a multiple of 16, are
+/* SIE_KEEP_ROWS: y[R, C] = the rows of x, of the ROWS space, that belong to a subset of it. */
+typedef struct sie_keep_rows_params {
+  uint32_t struct_size;
+  sie_space to; /* of kind SUBSET */
+  sie_value x, y;
+} sie_keep_rows_params;
+
+/* SIE_SPLADE: y[B, V] f32 = max(0, the largest logit of the sequence's rows, x·Wᵀ + bias) per column of the vocabulary. x has
+ * rows of the ROWS space. Their logits are never stored. Only SIE_OUTPUT_SPARSE and SIE_OUTPUT_VALUES read y. */
+typedef struct sie_splade_params {
+  uint32_t struct_size;
+  sie_value x, y;
+  int32_t reserved; /* 0 */
+  const sie_weight *w;
+  const sie_weight *bias; /* [V] or NULL */
+} sie_splade_params;
+
+/* SIE_MAXSIM: y[B, 1] f32 = Σ over the rows i of the sequence's query of max over its own rows j of q_i·x_j (ColBERT); rows of x
+ * are divided by their L2 norm when normalize is 1. Queries are taken as they are. A sequence without partner gives 0. */
+typedef struct sie_maxsim_params {
+  uint32_t struct_size;
+  int32_t normalize;
+  sie_value x, y;
+  sie_input queries; /* f32 of a SHARED space, with x's columns; the same in all of a program */
+  sie_input partner; /* i32 of the SEQS space: a group of that space, or −1 */
+} sie_maxsim_params;
+
+/* What all outputs have in common. They are numbered from 0 in the order in which they are recorded; a name is of its own among
+ * them. Each writes sequence rows as its item says (sie_out_item), but VALUES.
+ *
+ * SIE_OUTPUT_ROWS        each sequence's row of x [B, C]: cut, normalised, converted, at the item's offset
+ * SIE_OUTPUT_VALUES      all rows of x as f32 [R, C], densely, in the batch's order; no items
+ * SIE_OUTPUT_TOKEN_ROWS  the rows of x [R, C], each as OUTPUT_ROWS writes one; a sequence's lie one after another from the item's
+ *                        offset, without gaps */
+typedef struct sie_output_params {
+  uint32_t struct_size;
+  sie_value x;
+  const char *name;
+} sie_output_params;
+
+/* SIE_OUTPUT_SPARSE: the columns of each sequence's row of x [B, V] that are above 0, after `transform`. The item's dims is room
+ * for that many columns, its dtype F32 or F16 that of the values; at its offset, a multiple of 16, are
  *   int32 count, three int32 of 0, int32 column[dims], value[dims]
  * count is the true number, which may exceed dims; columns ascend; places beyond are left as they were. */
-SIE_API sie_status sie_op_output_sparse(sie_program *program, sie_value x, sie_sparse transform,
-                                        int32_t index, sie_error *err);
-
-/* Declares output `index`: the fixed dimensional encoding of each sequence's rows of x (MUVERA, arXiv:2405.19504; the
- * formula is at sie_muvera_args in kernels/ops.h), a row shaped by its item. Tables are SIE_WEIGHT_DATA: simhash f32
- * [R·C, bits] or NULL for 0 bits, ams i32 [R, C] or NULL for identity (P = C), sketch i32 [R·2^bits·P, 1]. Without a
- * sketch (final_dims 0) all three of its tables are NULL; with one, a CPU takes `sketch` and a GPU the other two, which
- * sie_muvera_group makes of it. Indices outside their range are refused here. */
-typedef struct sie_muvera {
+typedef struct sie_output_sparse_params {
   uint32_t struct_size;
+  sie_value x;
+  const char *name;
+  uint32_t transform; /* sie_sparse */
+  int32_t reserved;   /* 0 */
+} sie_output_sparse_params;
+
+/* SIE_OUTPUT_MUVERA: the fixed dimensional encoding of each sequence's rows of x (arXiv:2405.19504; the formula is at
+ * sie_muvera_args in kernels/ops.h). Tables are SIE_WEIGHT_DATA: simhash f32 [R·C, bits] or NULL for 0 bits, ams i32 [R, C] or
+ * NULL for identity (P = C), sketch i32 [R·2^bits·P, 1]. Without a sketch (final_dims 0) all three of its tables are NULL; with
+ * one, a CPU takes `sketch` and a GPU the other two, which sie_muvera_group makes of it. */
+typedef struct sie_muvera_params {
+  uint32_t struct_size;
+  sie_value x;
+  const char *name;
   int32_t repetitions, simhash_bits, projected, final_dims;
   int32_t is_query, fill_empty, center_tokens;
   int32_t normalize; /* 1: rows are divided by their L2 norm first */
@@ -350,26 +503,24 @@ typedef struct sie_muvera {
   const sie_weight *sketch;        /* a CPU's */
   const sie_weight *sketch_first;  /* a GPU's: i32 [R, final_dims + 1] */
   const sie_weight *sketch_source; /* a GPU's: i32 [R·2^bits·P, 1] */
-} sie_muvera;
-SIE_API sie_status sie_op_output_muvera(sie_program *program, sie_value x, const sie_muvera *params,
-                                        int32_t index, sie_error *err);
+} sie_muvera_params;
 
 /* Groups the sketch [R, block], block = 2^bits·P, by output, as GPUs read it: first [R, final_dims + 1], source [R, block].
  * SIE_CORRUPT: an index outside the result. Any build. */
 SIE_API sie_status sie_muvera_group(const int32_t *sketch, int64_t repetitions, int64_t block,
                                     int64_t final_dims, int32_t *first, int32_t *source, sie_error *err);
 
-/* Declares output `index`: the sparse multi-vector encoding of each sequence's rows of x (sie_smve_args in
- * kernels/ops.h), written as sie_op_output_sparse does. anchors: SIE_WEIGHT_DATA f32 [repetitions·width, C]. */
-typedef struct sie_smve {
+/* SIE_OUTPUT_SMVE: the sparse multi-vector encoding of each sequence's rows of x (sie_smve_args in kernels/ops.h), written as
+ * SIE_OUTPUT_SPARSE does. anchors: SIE_WEIGHT_DATA f32 [repetitions·width, C]. */
+typedef struct sie_smve_params {
   uint32_t struct_size;
+  sie_value x;
+  const char *name;
   int32_t repetitions, width, top, max_nonzeros;
   int32_t is_query;
   int32_t normalize;
   const sie_weight *anchors;
-} sie_smve;
-SIE_API sie_status sie_op_output_smve(sie_program *program, sie_value x, const sie_smve *params,
-                                      int32_t index, sie_error *err);
+} sie_smve_params;
 
 /* Bytes of an arena. Texts of up to 512 tokens are worked on in lanes, one for each executor; the intermediates of longer ones
  * lie in a region that all share, 16,384 tokens of them at once. On a GPU all is one lane. */
@@ -382,11 +533,48 @@ typedef struct sie_workspace {
 SIE_API sie_status sie_program_end(sie_program *program, sie_workspace *workspace, sie_error *err);
 SIE_API void sie_program_free(sie_program *program);
 
-/* Bytes of the most queries a batch of the program can bring, max_query_rows · C · 4; 0 where it has no sie_op_maxsim. */
-SIE_API int64_t sie_program_query_bytes(const sie_program *program);
+/* Of an ended program: bytes of the largest batch's inputs in a slot, and on a GPU of the largest sie_slot_input. */
+SIE_API int64_t sie_program_input_bytes(const sie_program *program);
 
-/* Writes a readable listing (one operation a line: shapes, types, bytes) to text[cap], NUL-terminated; returns
- * the length it needs. */
+/* The number of what has the name; 0, of outputs −1, where nothing has. */
+SIE_API sie_space sie_program_find_space(const sie_program *program, const char *name);
+SIE_API sie_input sie_program_find_input(const sie_program *program, const char *name);
+SIE_API int32_t sie_program_find_output(const sie_program *program, const char *name);
+
+typedef struct sie_input_info {
+  uint32_t struct_size; /* in */
+  sie_space space;
+  uint32_t dtype;
+  int32_t columns;
+  int32_t optional; /* as declared, or 1: no operation reads it */
+  int32_t least,
+      most; /* of SIE_I32: the values that operations take; most of a group's number is not known here */
+  char name[SIE_MAX_NAME + 1];
+} sie_input_info;
+/* Of an ended program. */
+SIE_API sie_status sie_program_input(const sie_program *program, sie_input input, sie_input_info *info,
+                                     sie_error *err);
+
+/* How an output is written. */
+typedef enum sie_output_form {
+  SIE_FORM_VALUES = 1,     /* all rows, densely, f32 */
+  SIE_FORM_ROWS = 2,       /* a row a sequence, as items say */
+  SIE_FORM_TOKEN_ROWS = 3, /* the rows of each sequence, as items say */
+  SIE_FORM_SPARSE = 4      /* columns with their values, as items say */
+} sie_output_form;
+typedef struct sie_output_info {
+  uint32_t struct_size; /* in */
+  uint32_t form;        /* sie_output_form */
+  sie_space space;      /* of the rows that are written */
+  int32_t columns;      /* of a row before its item cuts it */
+  char name[SIE_MAX_NAME + 1];
+} sie_output_info;
+SIE_API int32_t sie_program_n_outputs(const sie_program *program);
+SIE_API sie_status sie_program_output(const sie_program *program, int32_t index, sie_output_info *info,
+                                      sie_error *err);
+
+/* Writes a readable listing (spaces, inputs and outputs by name, then an operation a line: shapes, types, bytes) to text[cap],
+ * NUL-terminated; returns the length it needs. */
 SIE_API size_t sie_program_describe(const sie_program *program, char *text, size_t cap);
 
 /* ---- 6 Arena, slots, runs ------------------------------------------------------------------------------ */
@@ -398,7 +586,7 @@ SIE_API sie_status sie_arena_create(sie_device *device, const sie_workspace *wor
 SIE_API void sie_arena_free(sie_arena *arena);
 SIE_API int64_t sie_arena_bytes(const sie_arena *arena);
 
-/* What one sequence's row becomes in outputs declared with sie_op_output_rows.
+/* What one sequence's rows become in outputs that take items.
  *   SIE_F32, SIE_F16  the value (f16: round to nearest even, overflow to infinity)
  *   SIE_I8            rint(x / s * 127), s = max|x| (0 counts as 1)
  *   SIE_U8            rint((x - min) / r * 255), r = max - min (0 counts as 1)
@@ -407,57 +595,75 @@ SIE_API int64_t sie_arena_bytes(const sie_arena *arena);
 typedef struct sie_out_item {
   int32_t dtype;      /* sie_dtype */
   int32_t dims;       /* 1 … C, 0 = C */
-  uint32_t normalize; /* 0 or 1 */
+  uint32_t normalize; /* 0 or 1: divided by its L2 norm (eps 1e-12) */
   uint32_t reserved;
   int64_t offset; /* bytes from the start of the output, aligned to the element */
 } sie_out_item;
 
+/* Bytes that an item writes to output `index`, of a sequence with so many rows in the output's space (1 of SEQS and SPARSE); for
+ * SIE_FORM_VALUES, which has no items, of so many rows. −1 for an index, rows or an item that cannot be. */
+SIE_API int64_t sie_program_output_bytes(const sie_program *program, int32_t index, const sie_out_item *item,
+                                         int64_t rows);
+
 typedef struct sie_slot_caps {
   uint32_t struct_size;
-  uint32_t n_outputs; /* 1 … 4 */
-  int64_t max_tokens;
+  uint32_t n_outputs; /* 1 … SIE_MAX_OUTPUTS */
+  int64_t max_tokens; /* rows of the ROWS space */
   int64_t max_seqs;
-  int64_t output_bytes[4]; /* capacity of each output */
-  int64_t input_bytes;     /* GPU: the largest sie_program_input_bytes; else 0 */
-  int64_t query_bytes;     /* CPU: the largest sie_program_query_bytes */
+  int64_t input_bytes;         /* the largest sie_program_input_bytes */
+  const int64_t *output_bytes; /* [n_outputs] capacity of each output */
 } sie_slot_caps;
 
 SIE_API sie_status sie_slot_create(sie_device *device, const sie_slot_caps *caps, sie_slot **slot,
                                    sie_error *err);
 SIE_API void sie_slot_free(sie_slot *slot);
 
-/* A batch. T tokens of B sequences, packed. */
+/* The rows that a batch has of a space. Of a ROWS space offsets has n_seqs + 1 entries, of a SHARED one groups + 1: from 0,
+ * ascending. The others need none. */
+typedef struct sie_rows_of {
+  int64_t groups; /* SHARED */
+  const int32_t *offsets;
+} sie_rows_of;
+
+/* A batch of B sequences, packed: what it brings by the numbers of the program, entry 0 for number 1 (of outputs, 0). A list may
+ * be shorter, and entries for numbers that the program has not are not looked at. */
 typedef struct sie_batch {
   uint32_t struct_size;
-  uint32_t reserved;
-  int64_t n_tokens, n_seqs;
-  const int32_t *ids;           /* [T] */
-  const int32_t *type_ids;      /* [T], or NULL: all 0 */
-  const int32_t *cu_seqlens;    /* [B+1], from 0, ascending, T = cu_seqlens[B] */
-  const uint8_t *keep;          /* [T] 1 where sie_op_keep_rows keeps the row, else 0; NULL: all */
-  const int32_t *adapter;       /* [B] for sie_op_linear_lora, −1: none; NULL: none anywhere */
-  int64_t n_queries;            /* for sie_op_maxsim; at most max_seqs */
-  const float *queries;         /* [cu_queries[n_queries], C]; max_query_rows at most */
-  const int32_t *cu_queries;    /* [n_queries + 1], from 0, ascending; NULL without queries */
-  const int32_t *partner;       /* [B] the query of each sequence, −1: none; NULL: none anywhere */
-  const sie_out_item *items[4]; /* [B] of each output that takes them; NULL for the others */
+  uint32_t n_spaces, n_inputs, n_outputs; /* entries of the lists */
+  int64_t n_seqs;
+  const sie_rows_of *spaces;
+  const void *const *inputs;        /* [rows of its space, columns], densely; NULL: left out */
+  const sie_out_item *const *items; /* [B] of each output that takes them; NULL for the others */
 } sie_batch;
 
-/* Fills a free slot with a batch for `program`, copying it, and builds the work lists. Checks every id, length, index,
- * offset and cap; on error the slot stays free. What the program has no operation for is not looked at. */
+/* Fills a free slot with a batch for `program`, copying it, and builds the work lists. Checks every index, length, offset and
+ * bound; on error the slot stays free. */
 SIE_API sie_status sie_slot_load(sie_slot *slot, const sie_program *program, const sie_batch *batch,
                                  sie_error *err);
 
+/* What outlives a batch: where the paged keys and values of sequences will live. Empty so far: no operation keeps any. It must
+ * outlive the runs that were submitted with it. */
+typedef struct sie_state_desc {
+  uint32_t struct_size;
+  uint32_t reserved; /* 0 */
+} sie_state_desc;
+SIE_API sie_status sie_state_create(sie_device *device, const sie_state_desc *desc, sie_state **state,
+                                    sie_error *err);
+SIE_API void sie_state_free(sie_state *state);
+
 /* Starts the loaded batch and returns at once. At most two runs of a device may be in flight; the later may finish first. A
- * batch with a sequence of more than 512 tokens steps back for the other run, between blocks of tens of milliseconds. program, arena and slot are kept until sie_slot_wait returns. */
-SIE_API sie_status sie_program_submit(sie_program *program, sie_arena *arena, sie_slot *slot, sie_error *err);
+ * batch with a sequence of more than 512 tokens steps back for the other run, between blocks of tens of milliseconds.
+ * state may be NULL. program, arena, slot and state are kept until sie_slot_wait returns. */
+SIE_API sie_status sie_program_submit(sie_program *program, sie_arena *arena, sie_slot *slot,
+                                      sie_state *state, sie_error *err);
 
 /* Blocks until the slot's run is done; returns the run's status. The slot is then free and its outputs are
  * valid until it is loaded again. Any thread. */
 SIE_API sie_status sie_slot_wait(sie_slot *slot, sie_error *err);
 
-/* The bytes of output `index` after sie_slot_wait. On a GPU: pinned memory, to which the caller copies. */
-SIE_API const void *sie_slot_output(const sie_slot *slot, int32_t index);
+/* The bytes of output `index` after sie_slot_wait, *bytes of them (may be NULL); NULL for an output it has not. On a GPU: pinned
+ * memory, to which the caller copies. */
+SIE_API const void *sie_slot_output(const sie_slot *slot, int32_t index, int64_t *bytes);
 
 /* After sie_slot_wait, int32 flags [B] in the batch's order: 1 for a sequence whose outputs were made of a row with an element
  * that is NaN or infinite, whatever they became (in I8, U8, BINARY and sparse rows nothing shows it); else 0. Valid as
@@ -491,13 +697,10 @@ SIE_API const void *sie_weight_staged(const sie_weight *weight);
 /* Gives up the host copy; from now on the weight lies at `memory` on the device. Once. */
 SIE_API sie_status sie_weight_place(sie_weight *weight, void *memory, sie_error *err);
 
-/* memory has the arena's lane, outputs[i] output_bytes[i] bytes (NULL and 0 where none is used); all aligned to
- * 256 bytes. Again after the outputs have moved. */
-SIE_API sie_status sie_arena_place(sie_arena *arena, void *memory, void *const outputs[4],
-                                   const int64_t output_bytes[4], sie_error *err);
-
-/* Bytes of the largest sie_slot_input of a batch of the program; 0 on a CPU. */
-SIE_API int64_t sie_program_input_bytes(const sie_program *program);
+/* memory has the arena's lane, outputs[i] output_bytes[i] bytes (NULL and 0 where none is used), i below n_outputs; all
+ * aligned to 256 bytes. Again after the outputs have moved. */
+SIE_API sie_status sie_arena_place(sie_arena *arena, void *memory, uint32_t n_outputs, void *const *outputs,
+                                   const int64_t *output_bytes, sie_error *err);
 
 /* What the loaded batch needs on the device: pinned memory, valid until the slot is loaded again. */
 SIE_API sie_status sie_slot_input(const sie_slot *slot, const void **host, int64_t *bytes, sie_error *err);

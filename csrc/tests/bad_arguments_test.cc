@@ -17,10 +17,9 @@ struct Open {
   Open() { CHECK(m.open(SIE_DEVICE_CPU, 0, 2, SIE_COMPUTE_F32) == SIE_OK, "%s", m.err.message); }
 };
 
-sie_batch batch_of(int64_t tokens, int64_t seqs, const int32_t *ids, const int32_t *types, const int32_t *cu,
-                   const sie_out_item *items) {
-  sie_batch batch = sized<sie_batch>();
-  batch.n_tokens = tokens;
+record::Batch batch_of(int64_t seqs, const int32_t *ids, const int32_t *types, const int32_t *cu,
+                       const sie_out_item *items) {
+  record::Batch batch;
   batch.n_seqs = seqs;
   batch.ids = ids;
   batch.type_ids = types;
@@ -49,7 +48,10 @@ TEST(bad_device_arguments) {
   with([](sie_device_options *x) { x->kind = SIE_DEVICE_CUDA; }, SIE_UNSUPPORTED);
   with([](sie_device_options *x) { x->threads = -1; }, SIE_INVALID_ARGUMENT);
   with([](sie_device_options *x) { x->threads = 1 << 20; }, SIE_INVALID_ARGUMENT);
-  with([](sie_device_options *x) { x->isa = 9; }, SIE_INVALID_ARGUMENT);
+  for (uint32_t isa : {9u, 0x10000u, 0x10005u, 0x30001u}) {
+    with([isa](sie_device_options *x) { x->isa = isa; }, SIE_INVALID_ARGUMENT);
+  }
+  with([](sie_device_options *x) { x->isa = SIE_FAMILY_ARM64 << 16 | 1; }, SIE_UNSUPPORTED);
   CHECK(sie_device_open(nullptr, &device, nullptr) == SIE_INVALID_ARGUMENT, "a null error is allowed");
   Open open;
   sie_device_info info = {};
@@ -109,30 +111,35 @@ TEST(bad_weight_arguments) {
 TEST(bad_recording_arguments) {
   Open open, other;
   sie_program *p = nullptr;
-  sie_caps caps = sized<sie_caps>();
+  record::Caps caps;
   caps.max_tokens = 64;
   caps.max_seqs = 4;
   caps.max_len = 64;
-  REFUSED(sie_program_begin(nullptr, &caps, &p, &err));
-  REFUSED(sie_program_begin(open.m.device, nullptr, &p, &err));
-  REFUSED(sie_program_begin(open.m.device, &caps, nullptr, &err));
-  for (int64_t rows : {int64_t{-1}, INT64_MAX}) {
-    sie_caps changed = caps;
-    changed.max_query_rows = rows;
-    REFUSED(sie_program_begin(open.m.device, &changed, &p, &err));
-  }
-  for (int field = 0; field < 3; field++) {
+  REFUSED(sie_program_begin(nullptr, &p, &err));
+  REFUSED(sie_program_begin(open.m.device, nullptr, &err));
+  for (int field = 0; field < 4; field++) {
     for (int64_t value : {int64_t{0}, int64_t{-1}, INT64_MAX}) {
-      sie_caps changed = caps;
-      (field == 0 ? changed.max_tokens : field == 1 ? changed.max_seqs : changed.max_len) = value;
-      REFUSED(sie_program_begin(open.m.device, &changed, &p, &err));
+      if (field == 3 && value == 0) continue;  // no queries
+      record::Caps changed = caps;
+      (field == 0   ? changed.max_tokens
+       : field == 1 ? changed.max_seqs
+       : field == 2 ? changed.max_len
+                    : changed.max_query_rows) = value;
+      REFUSED(record::begin(open.m.device, changed, &p, &err));
+      sie_program_free(p);
     }
   }
-  caps.struct_size = 0;
-  REFUSED(sie_program_begin(open.m.device, &caps, &p, &err));
-  caps.struct_size = sizeof caps;
   sie_error none;
-  CHECK(sie_program_begin(open.m.device, &caps, &p, &none) == SIE_OK, "%s", none.message);
+  CHECK(record::begin(open.m.device, caps, &p, &none) == SIE_OK, "%s", none.message);
+  REFUSED(sie_program_add(nullptr, nullptr, 0, &err));
+  REFUSED(sie_program_add(p, nullptr, 1, &err));
+  sie_op nothing = {SIE_LINEAR, 0, nullptr};
+  REFUSED(sie_program_add(p, &nothing, -1, &err));
+  REFUSED(sie_program_add(p, &nothing, 1, &err));
+  nothing.kind = 0;
+  REFUSED(sie_program_add(p, &nothing, 1, &err), SIE_UNSUPPORTED);
+  nothing.kind = 9999;
+  REFUSED(sie_program_add(p, &nothing, 1, &err), SIE_UNSUPPORTED);
 
   // The model's weights: word, position, type, gamma, beta, then the first layer's linear and its bias.
   const std::vector<sie_weight *> &w = open.m.weights;
@@ -141,71 +148,69 @@ TEST(bad_recording_arguments) {
   sie_value y;
   sie_workspace workspace;
   REFUSED(sie_program_end(p, &workspace, &err));  // nothing recorded
-  REFUSED(sie_op_embed_layernorm(nullptr, word, position, type, gamma, beta, 0, 0, &y, &err));
-  REFUSED(sie_op_embed_layernorm(p, nullptr, position, type, gamma, beta, 0, 0, &y, &err));
-  REFUSED(sie_op_embed_layernorm(p, gamma, position, type, gamma, beta, 0, 0, &y, &err));
-  REFUSED(sie_op_embed_layernorm(p, word, gamma, type, gamma, beta, 0, 0, &y, &err));
-  REFUSED(sie_op_embed_layernorm(p, word, position, type, nullptr, beta, 0, 0, &y, &err));
-  REFUSED(sie_op_embed_layernorm(p, word, position, type, bias, beta, 0, 0, &y, &err));
-  REFUSED(sie_op_embed_layernorm(p, word, position, type, gamma, bias, 0, 0, &y, &err));
-  REFUSED(sie_op_embed_layernorm(p, word, position, type, gamma, beta, NAN, 0, &y, &err));
-  REFUSED(sie_op_embed_layernorm(p, word, position, type, gamma, beta, -1, 0, &y, &err));
-  REFUSED(sie_op_embed_layernorm(p, word, position, type, gamma, beta, 0, -1, &y, &err));
-  REFUSED(sie_op_embed_layernorm(p, word, position, type, gamma, beta, 0, 700, &y, &err));
-  REFUSED(sie_op_embed_layernorm(p, word, position, type, gamma, beta, 0, 0, nullptr, &err));
-  REFUSED(sie_op_embed_layernorm(p, other.m.weights[0], position, type, gamma, beta, 0, 0, &y, &err));
-  sie_value x, qkv, pooled;
-  CHECK(sie_op_embed_layernorm(p, word, position, type, gamma, beta, 0, 0, &x, &none) == SIE_OK, "%s",
+  REFUSED(record::embed_layernorm(nullptr, word, position, type, gamma, beta, 0, 0, &y, &err));
+  REFUSED(record::embed_layernorm(p, nullptr, position, type, gamma, beta, 0, 0, &y, &err));
+  REFUSED(record::embed_layernorm(p, gamma, position, type, gamma, beta, 0, 0, &y, &err));
+  REFUSED(record::embed_layernorm(p, word, gamma, type, gamma, beta, 0, 0, &y, &err));
+  REFUSED(record::embed_layernorm(p, word, position, type, nullptr, beta, 0, 0, &y, &err));
+  REFUSED(record::embed_layernorm(p, word, position, type, bias, beta, 0, 0, &y, &err));
+  REFUSED(record::embed_layernorm(p, word, position, type, gamma, bias, 0, 0, &y, &err));
+  REFUSED(record::embed_layernorm(p, word, position, type, gamma, beta, NAN, 0, &y, &err));
+  REFUSED(record::embed_layernorm(p, word, position, type, gamma, beta, -1, 0, &y, &err));
+  REFUSED(record::embed_layernorm(p, word, position, type, gamma, beta, 0, -1, &y, &err));
+  REFUSED(record::embed_layernorm(p, word, position, type, gamma, beta, 0, 700, &y, &err));
+  REFUSED(record::embed_layernorm(p, word, position, type, gamma, beta, 0, 0, nullptr, &err));
+  REFUSED(record::embed_layernorm(p, other.m.weights[0], position, type, gamma, beta, 0, 0, &y, &err));
+  sie_value x = 0, qkv = 0, pooled = 0;
+  CHECK(record::embed_layernorm(p, word, position, type, gamma, beta, 0, 0, &x, &none) == SIE_OK, "%s",
         none.message);
-  REFUSED(sie_op_embed_layernorm(p, word, position, type, gamma, beta, 0, 0, &y, &err));
 
-  for (sie_value v : {-2, -1, 1, 1 << 30}) {
-    REFUSED(sie_op_linear(p, v, linear, bias, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
-    REFUSED(sie_op_layernorm(p, v, gamma, beta, 0, &y, &err));
-    REFUSED(sie_op_columns(p, v, 0, 1, &y, &err));
-    REFUSED(sie_op_gather_rows(p, v, SIE_POOL_CLS, &y, &err));
-    REFUSED(sie_op_pool(p, v, SIE_POOL_MEAN, &y, &err));
-    REFUSED(sie_op_output_values(p, v, 0, &err));
-    if (v != SIE_NO_VALUE) REFUSED(sie_op_linear(p, x, linear, bias, SIE_ACT_NONE, v, &y, &err));
+  for (sie_value v : {-2, 0, 2, 1 << 30}) {
+    REFUSED(record::linear(p, v, linear, bias, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
+    REFUSED(record::layernorm(p, v, gamma, beta, 0, &y, &err));
+    REFUSED(record::columns(p, v, 0, 1, &y, &err));
+    REFUSED(record::gather_rows(p, v, SIE_POOL_CLS, &y, &err));
+    REFUSED(record::pool(p, v, SIE_POOL_MEAN, &y, &err));
+    REFUSED(record::output_values(p, v, 0, &err));
+    if (v != SIE_NO_VALUE) REFUSED(record::linear(p, x, linear, bias, SIE_ACT_NONE, v, &y, &err));
   }
-  REFUSED(sie_op_linear(p, x, nullptr, bias, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
-  REFUSED(sie_op_linear(p, x, word, bias, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
-  REFUSED(sie_op_linear(p, x, linear, gamma, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
-  REFUSED(sie_op_linear(p, x, linear, bias, static_cast<sie_act>(7), SIE_NO_VALUE, &y, &err));
-  REFUSED(sie_op_linear(p, x, linear, bias, SIE_ACT_NONE, x, &y, &err));  // 64 columns against 192
-  REFUSED(sie_op_linear(p, x, linear, bias, SIE_ACT_NONE, SIE_NO_VALUE, nullptr, &err));
-  CHECK(sie_op_linear(p, x, linear, bias, SIE_ACT_NONE, SIE_NO_VALUE, &qkv, &none) == SIE_OK, "%s",
+  REFUSED(record::linear(p, x, nullptr, bias, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
+  REFUSED(record::linear(p, x, word, bias, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
+  REFUSED(record::linear(p, x, linear, gamma, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
+  REFUSED(record::linear(p, x, linear, bias, 7, SIE_NO_VALUE, &y, &err));
+  REFUSED(record::linear(p, x, linear, bias, SIE_ACT_NONE, x, &y, &err));  // 64 columns against 192
+  REFUSED(record::linear(p, x, linear, bias, SIE_ACT_NONE, SIE_NO_VALUE, nullptr, &err));
+  CHECK(record::linear(p, x, linear, bias, SIE_ACT_NONE, SIE_NO_VALUE, &qkv, &none) == SIE_OK, "%s",
         none.message);
-  REFUSED(sie_op_linear(p, qkv, linear, bias, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
-  REFUSED(sie_op_layernorm(p, qkv, gamma, beta, 0, &y, &err));
-  REFUSED(sie_op_layernorm(p, x, nullptr, beta, 0, &y, &err));
-  REFUSED(sie_op_layernorm(p, x, gamma, beta, 2, &y, &err));
-  REFUSED(sie_op_columns(p, qkv, -1, 10, &y, &err));
-  REFUSED(sie_op_columns(p, qkv, 0, 0, &y, &err));
-  REFUSED(sie_op_columns(p, qkv, 0, 193, &y, &err));
-  REFUSED(sie_op_columns(p, qkv, 192, 1, &y, &err));
-  REFUSED(sie_op_columns(p, qkv, 1, INT64_MAX, &y, &err));
+  REFUSED(record::linear(p, qkv, linear, bias, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
+  REFUSED(record::layernorm(p, qkv, gamma, beta, 0, &y, &err));
+  REFUSED(record::layernorm(p, x, nullptr, beta, 0, &y, &err));
+  REFUSED(record::layernorm(p, x, gamma, beta, 2, &y, &err));
+  REFUSED(record::columns(p, qkv, -1, 10, &y, &err));
+  REFUSED(record::columns(p, qkv, 0, 0, &y, &err));
+  REFUSED(record::columns(p, qkv, 0, 193, &y, &err));
+  REFUSED(record::columns(p, qkv, 192, 1, &y, &err));
+  REFUSED(record::columns(p, qkv, 1, INT64_MAX, &y, &err));
   sie_value q, k, v;
-  sie_op_columns(p, qkv, 0, 64, &q, &none);
-  sie_op_columns(p, qkv, 64, 64, &k, &none);
-  sie_op_columns(p, qkv, 128, 64, &v, &none);
+  record::columns(p, qkv, 0, 64, &q, &none);
+  record::columns(p, qkv, 64, 64, &k, &none);
+  record::columns(p, qkv, 128, 64, &v, &none);
   sie_attention_params a = sized<sie_attention_params>();
   a.heads = a.kv_heads = 2;
   a.head_dim = 32;
   a.scale = 1;
-  REFUSED(sie_op_attention(p, q, k, v, nullptr, &y, &err));
-  REFUSED(sie_op_attention(p, q, k, v, &a, nullptr, &err));
-  REFUSED(sie_op_attention(p, qkv, k, v, &a, &y, &err));
+  REFUSED(record::attention(p, q, k, v, &a, nullptr, &err));
+  REFUSED(record::attention(p, qkv, k, v, &a, &y, &err));
   auto with = [&](const std::function<void(sie_attention_params *)> &change) {
     sie_attention_params changed = a;
     change(&changed);
-    REFUSED(sie_op_attention(p, q, k, v, &changed, &y, &err));
+    REFUSED(record::attention(p, q, k, v, &changed, &y, &err));
   };
   with([](sie_attention_params *t) { t->struct_size = 8; });
   with([](sie_attention_params *t) { t->mask = 3; });
   with([](sie_attention_params *t) { t->heads = 0; });
   with([](sie_attention_params *t) { t->heads = 3; });
-  with([](sie_attention_params *t) { t->kv_heads = 0; });
+  with([](sie_attention_params *t) { t->kv_heads = -1; });
   with([](sie_attention_params *t) { t->kv_heads = 1; });
   with([](sie_attention_params *t) { t->head_dim = 0; });
   with([](sie_attention_params *t) { t->head_dim = 1 << 30; });
@@ -214,17 +219,16 @@ TEST(bad_recording_arguments) {
     t->mask = SIE_MASK_WINDOW;
     t->window = -1;
   });
-  REFUSED(sie_op_gather_rows(p, x, SIE_POOL_MEAN, &y, &err));
-  REFUSED(sie_op_pool(p, x, static_cast<sie_pooling>(0), &y, &err));
-  CHECK(sie_op_pool(p, x, SIE_POOL_MEAN, &pooled, &none) == SIE_OK, "%s", none.message);
-  REFUSED(sie_op_gather_rows(p, pooled, SIE_POOL_CLS, &y, &err));
-  REFUSED(sie_op_output_rows(p, x, 0, &err));
-  for (int32_t index : {-1, 1, 4, 1 << 30}) REFUSED(sie_op_output_rows(p, pooled, index, &err));
-  CHECK(sie_op_output_rows(p, pooled, 0, &none) == SIE_OK, "%s", none.message);
+  REFUSED(record::gather_rows(p, x, SIE_POOL_MEAN, &y, &err));
+  REFUSED(record::pool(p, x, 0, &y, &err));
+  CHECK(record::pool(p, x, SIE_POOL_MEAN, &pooled, &none) == SIE_OK, "%s", none.message);
+  REFUSED(record::gather_rows(p, pooled, SIE_POOL_CLS, &y, &err));
+  REFUSED(record::output_rows(p, x, 0, &err));
+  CHECK(record::output_rows(p, pooled, 0, &none) == SIE_OK, "%s", none.message);
   REFUSED(sie_program_end(p, nullptr, &err));
   CHECK(sie_program_end(p, &workspace, &none) == SIE_OK, "%s", none.message);
   REFUSED(sie_program_end(p, &workspace, &err));
-  REFUSED(sie_op_layernorm(p, x, gamma, beta, 0, &y, &err));
+  REFUSED(record::layernorm(p, x, gamma, beta, 0, &y, &err));
   sie_program_free(p);
   sie_program_free(nullptr);
   CHECK(sie_program_describe(nullptr, nullptr, 0) == 0, "a null program describes itself");
@@ -251,7 +255,9 @@ TEST(bad_run_arguments) {
   caps.n_outputs = 1;
   caps.max_tokens = 16;
   caps.max_seqs = 2;
-  caps.output_bytes[0] = 300;
+  int64_t output_bytes[2] = {300, 0};
+  caps.output_bytes = output_bytes;
+  caps.input_bytes = sie_program_input_bytes(m.program);
   sie_workspace some = {1 << 20, 1 << 20};
   REFUSED(sie_arena_create(nullptr, &some, &arena, &err));
   REFUSED(sie_arena_create(m.device, nullptr, &arena, &err));
@@ -273,49 +279,58 @@ TEST(bad_run_arguments) {
   };
   with([](sie_slot_caps *x) { x->struct_size = 0; });
   with([](sie_slot_caps *x) { x->n_outputs = 0; });
-  with([](sie_slot_caps *x) { x->n_outputs = 5; });
+  with([](sie_slot_caps *x) { x->n_outputs = SIE_MAX_OUTPUTS + 1; });
   with([](sie_slot_caps *x) { x->max_tokens = 0; });
   with([](sie_slot_caps *x) { x->max_seqs = INT64_MAX; });
-  with([](sie_slot_caps *x) { x->output_bytes[0] = -1; });
-  with([](sie_slot_caps *x) { x->query_bytes = -1; });
+  with([](sie_slot_caps *x) { x->output_bytes = nullptr; });
+  const int64_t below[] = {-1};
+  with([&](sie_slot_caps *x) { x->output_bytes = below; });
+  for (int64_t bytes : {int64_t{-1}, int64_t{0}, INT64_MAX})
+    with([bytes](sie_slot_caps *x) { x->input_bytes = bytes; });
 
   const int32_t ids[] = {1, 2, 3, 4}, types[] = {0, 1, 0, 1}, cu[] = {0, 1, 4};
   sie_out_item items[2] = {{SIE_F32, 0, 0, 0, 0}, {SIE_F32, 0, 0, 0, 256}};
   sie_slot *s = m.slots[0];
-  auto load = [&](int64_t t, int64_t b, const int32_t *i, const int32_t *ty, const int32_t *c,
-                  const sie_out_item *it, sie_error *err) {
-    sie_batch batch = batch_of(t, b, i, ty, c, it);
-    return sie_slot_load(s, m.program, &batch, err);
+  auto load = [&](int64_t b, const int32_t *i, const int32_t *ty, const int32_t *c, const sie_out_item *it,
+                  sie_error *err) {
+    record::Batch batch = batch_of(b, i, ty, c, it);
+    return record::load(s, m.program, &batch, err);
   };
-  sie_batch good = batch_of(4, 2, ids, types, cu, items), unsized = good;
-  unsized.struct_size = 0;
-  REFUSED(sie_slot_load(nullptr, m.program, &good, &err));
-  REFUSED(sie_slot_load(s, nullptr, &good, &err));
+  record::Batch good = batch_of(2, ids, types, cu, items);
+  sie_batch lists = sized<sie_batch>(), unsized = {};
+  REFUSED(record::load(nullptr, m.program, &good, &err));
+  REFUSED(record::load(s, nullptr, &good, &err));
   REFUSED(sie_slot_load(s, m.program, nullptr, &err));
   REFUSED(sie_slot_load(s, m.program, &unsized, &err));
-  REFUSED(sie_slot_load(s, other.m.program, &good, &err));
-  REFUSED(load(4, 2, nullptr, types, cu, items, &err));
-  REFUSED(load(4, 2, ids, types, nullptr, items, &err));
-  REFUSED(load(4, 2, ids, types, cu, nullptr, &err));
-  REFUSED(load(5, 2, ids, types, cu, items, &err));
-  REFUSED(load(-1, 2, ids, types, cu, items, &err));
-  REFUSED(load(4, -1, ids, types, cu, items, &err));
-  REFUSED(load(1 << 30, 2, ids, types, cu, items, &err));
-  REFUSED(load(4, 1 << 30, ids, types, cu, items, &err));
-  const int32_t bad_cu[][3] = {{1, 1, 4}, {0, 5, 4}, {0, -1, 4}, {0, 1, 3}, {0, INT32_MAX, 4}};
-  for (const auto &c : bad_cu) REFUSED(load(4, 2, ids, types, c, items, &err));
+  REFUSED(sie_slot_load(s, m.program, &lists, &err));  // without offsets
+  lists.n_spaces = 1;
+  REFUSED(sie_slot_load(s, m.program, &lists, &err));
+  lists.n_spaces = 0;
+  lists.n_inputs = 1;
+  REFUSED(sie_slot_load(s, m.program, &lists, &err));
+  lists.n_inputs = 0;
+  lists.n_outputs = 1;
+  REFUSED(sie_slot_load(s, m.program, &lists, &err));
+  REFUSED(record::load(s, other.m.program, &good, &err));
+  REFUSED(load(2, nullptr, types, cu, items, &err));
+  REFUSED(load(2, ids, types, nullptr, items, &err));
+  REFUSED(load(2, ids, types, cu, nullptr, &err));
+  REFUSED(load(-1, ids, types, cu, items, &err));
+  REFUSED(load(1 << 30, ids, types, cu, items, &err));
+  const int32_t bad_cu[][3] = {{1, 1, 4}, {0, 5, 4}, {0, -1, 4}, {0, 1, INT32_MAX}, {0, INT32_MAX, 4}};
+  for (const auto &c : bad_cu) REFUSED(load(2, ids, types, c, items, &err));
   const int32_t bad_ids[][4] = {{1, 2, 3, 97}, {-1, 2, 3, 4}, {1, 2, INT32_MAX, 4}};
-  for (const auto &i : bad_ids) REFUSED(load(4, 2, i, types, cu, items, &err));
+  for (const auto &i : bad_ids) REFUSED(load(2, i, types, cu, items, &err));
   const int32_t bad_types[] = {0, 2, 0, 0};
-  REFUSED(load(4, 2, ids, bad_types, cu, items, &err));
+  REFUSED(load(2, ids, bad_types, cu, items, &err));
   std::vector<int32_t> many(700, 1);
   const int32_t long_cu[] = {0, 641};
-  REFUSED(load(641, 1, many.data(), nullptr, long_cu, items, &err));
+  REFUSED(load(1, many.data(), nullptr, long_cu, items, &err));
   auto with_item = [&](const std::function<void(sie_out_item *)> &change,
                        sie_status want = SIE_INVALID_ARGUMENT) {
     sie_out_item changed[2] = {items[0], items[1]};
     change(&changed[1]);
-    REFUSED(load(4, 2, ids, types, cu, changed, &err), want);
+    REFUSED(load(2, ids, types, cu, changed, &err), want);
   };
   with_item([](sie_out_item *x) { x->dtype = SIE_BF16; }, SIE_UNSUPPORTED);
   with_item([](sie_out_item *x) { x->dtype = -7; }, SIE_UNSUPPORTED);
@@ -330,39 +345,41 @@ TEST(bad_run_arguments) {
   sie_error none;
   REFUSED(sie_slot_wait(nullptr, &err));
   REFUSED(sie_slot_wait(s, &err));
-  REFUSED(sie_program_submit(m.program, m.arena, s, &err));  // nothing loaded
-  CHECK(load(4, 2, ids, types, cu, items, &none) == SIE_OK, "%s", none.message);
-  REFUSED(sie_program_submit(nullptr, m.arena, s, &err));
-  REFUSED(sie_program_submit(m.program, nullptr, s, &err));
-  REFUSED(sie_program_submit(m.program, m.arena, nullptr, &err));
-  REFUSED(sie_program_submit(m.program, other.m.arena, s, &err));
+  REFUSED(sie_program_submit(m.program, m.arena, s, nullptr, &err));  // nothing loaded
+  CHECK(load(2, ids, types, cu, items, &none) == SIE_OK, "%s", none.message);
+  REFUSED(sie_program_submit(nullptr, m.arena, s, nullptr, &err));
+  REFUSED(sie_program_submit(m.program, nullptr, s, nullptr, &err));
+  REFUSED(sie_program_submit(m.program, m.arena, nullptr, nullptr, &err));
+  REFUSED(sie_program_submit(m.program, other.m.arena, s, nullptr, &err));
   const sie_workspace little = {4096, 0};
   CHECK(sie_arena_create(m.device, &little, &arena, &none) == SIE_OK, "%s", none.message);
-  REFUSED(sie_program_submit(m.program, arena, s, &err));  // too small
+  REFUSED(sie_program_submit(m.program, arena, s, nullptr, &err));  // too small
   sie_arena_free(arena);
-  CHECK(sie_program_submit(m.program, m.arena, s, &none) == SIE_OK, "%s", none.message);
-  REFUSED(sie_program_submit(m.program, m.arena, s, &err));
-  REFUSED(load(4, 2, ids, types, cu, items, &err));  // in flight
+  CHECK(sie_program_submit(m.program, m.arena, s, nullptr, &none) == SIE_OK, "%s", none.message);
+  REFUSED(sie_program_submit(m.program, m.arena, s, nullptr, &err));
+  REFUSED(load(2, ids, types, cu, items, &err));  // in flight
   CHECK(sie_slot_wait(s, &none) == SIE_OK, "%s", none.message);
   REFUSED(sie_slot_wait(s, &err));
-  REFUSED(sie_program_submit(m.program, m.arena, s, &err));
-  CHECK(load(0, 0, nullptr, nullptr, cu, nullptr, &none) == SIE_OK, "an empty batch: %s", none.message);
-  CHECK(sie_program_submit(m.program, m.arena, s, &none) == SIE_OK && sie_slot_wait(s, &none) == SIE_OK, "%s",
-        none.message);
+  REFUSED(sie_program_submit(m.program, m.arena, s, nullptr, &err));
+  CHECK(load(0, nullptr, nullptr, cu, nullptr, &none) == SIE_OK, "an empty batch: %s", none.message);
+  CHECK(sie_program_submit(m.program, m.arena, s, nullptr, &none) == SIE_OK &&
+            sie_slot_wait(s, &none) == SIE_OK,
+        "%s", none.message);
   for (int32_t index : {-1, 2, 1 << 30})
-    CHECK(sie_slot_output(s, index) == nullptr, "output %d exists", index);
-  CHECK(sie_slot_output(nullptr, 0) == nullptr && sie_arena_bytes(nullptr) == 0, "null handles answer");
+    CHECK(sie_slot_output(s, index, nullptr) == nullptr, "output %d exists", index);
+  CHECK(sie_slot_output(nullptr, 0, nullptr) == nullptr && sie_arena_bytes(nullptr) == 0,
+        "null handles answer");
   sie_slot_free(nullptr);
   sie_arena_free(nullptr);
 
   // A slot of fewer outputs or bytes than the program writes.
   CHECK(sie_slot_create(m.device, &caps, &slot, &none) == SIE_OK, "%s", none.message);
-  REFUSED(sie_slot_load(slot, m.program, &good, &err));
+  REFUSED(record::load(slot, m.program, &good, &err));
   sie_slot_free(slot);
   caps.n_outputs = 2;
-  caps.output_bytes[0] = 512;
-  caps.output_bytes[1] = 4 * 64 * 4 - 1;
+  output_bytes[0] = 512;
+  output_bytes[1] = 4 * 64 * 4 - 1;
   CHECK(sie_slot_create(m.device, &caps, &slot, &none) == SIE_OK, "%s", none.message);
-  REFUSED(sie_slot_load(slot, m.program, &good, &err));
+  REFUSED(record::load(slot, m.program, &good, &err));
   sie_slot_free(slot);
 }

@@ -24,16 +24,16 @@ struct Recording {
 
   explicit Recording(int64_t max_query_rows = 16) {
     CHECK(m.open(SIE_DEVICE_REF, 0, 0, SIE_COMPUTE_F32, {}) == SIE_OK, "%s", m.err.message);
-    sie_caps caps = sized<sie_caps>();
+    record::Caps caps;
     caps.max_tokens = 64;
     caps.max_seqs = 4;
     caps.max_len = 64;
     caps.max_query_rows = max_query_rows;
     const std::vector<sie_weight *> &w = m.weights;
-    ok(sie_program_begin(m.device, &caps, &p, &none));
-    ok(sie_op_embed_layernorm(p, w[0], w[1], w[2], w[3], w[4], 0, 0, &x, &none));
-    ok(sie_op_keep_rows(p, x, &kept, &none));
-    ok(sie_op_pool(p, x, SIE_POOL_MEAN, &pooled, &none));
+    ok(record::begin(m.device, caps, &p, &none));
+    ok(record::embed_layernorm(p, w[0], w[1], w[2], w[3], w[4], 0, 0, &x, &none));
+    ok(record::keep_rows(p, x, &kept, &none));
+    ok(record::pool(p, x, SIE_POOL_MEAN, &pooled, &none));
   }
   ~Recording() { sie_program_free(p); }
 
@@ -62,69 +62,68 @@ TEST(bad_data_weights) {
   CHECK(r.m.data(SIE_U8, 2, 2, values, &w) == SIE_UNSUPPORTED, "bytes are data");
   CHECK(r.m.data(SIE_I32, 2, 2, values, &w) == SIE_OK, "%s", r.m.err.message);
   sie_value y;
-  REFUSED(sie_op_linear(r.p, r.x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
-  REFUSED(sie_op_layernorm(r.p, r.x, w, nullptr, 0, &y, &err));
+  REFUSED(record::linear(r.p, r.x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &y, &err));
+  REFUSED(record::layernorm(r.p, r.x, w, nullptr, 0, &y, &err));
 }
 
 TEST(bad_kept_rows) {
   Recording r;
   sie_value y;
-  REFUSED(sie_op_keep_rows(nullptr, r.x, &y, &err));
-  REFUSED(sie_op_keep_rows(r.p, r.x, nullptr, &err));
-  REFUSED(sie_op_keep_rows(r.p, 99, &y, &err));
-  REFUSED(sie_op_keep_rows(r.p, r.kept, &y, &err));
-  REFUSED(sie_op_keep_rows(r.p, r.pooled, &y, &err));
-  REFUSED(sie_op_linear(r.p, r.kept, r.linear(64, 64), nullptr, SIE_ACT_NONE, r.x, &y,
-                        &err));  // rows of two kinds
+  REFUSED(record::keep_rows(nullptr, r.x, &y, &err));
+  REFUSED(record::keep_rows(r.p, r.x, nullptr, &err));
+  REFUSED(record::keep_rows(r.p, 99, &y, &err));
+  REFUSED(record::keep_rows(r.p, r.kept, &y, &err));
+  REFUSED(record::keep_rows(r.p, r.pooled, &y, &err));
+  REFUSED(record::linear(r.p, r.kept, r.linear(64, 64), nullptr, SIE_ACT_NONE, r.x, &y,
+                         &err));  // rows of two kinds
   sie_attention_params a = sized<sie_attention_params>();
   a.heads = a.kv_heads = 2;
   a.head_dim = 32;
-  REFUSED(sie_op_attention(r.p, r.kept, r.x, r.x, &a, &y, &err));
-  REFUSED(sie_op_attention(r.p, r.x, r.kept, r.x, &a, &y, &err));
-  REFUSED(sie_op_attention(r.p, r.x, r.x, r.kept, &a, &y, &err));
-  REFUSED(sie_op_output_rows(r.p, r.kept, 0, &err));
-  REFUSED(sie_op_output_token_rows(r.p, r.pooled, 0, &err));
-  REFUSED(sie_op_output_token_rows(r.p, r.x, 1, &err));
+  REFUSED(record::attention(r.p, r.kept, r.x, r.x, &a, &y, &err));
+  REFUSED(record::attention(r.p, r.x, r.kept, r.x, &a, &y, &err));
+  REFUSED(record::attention(r.p, r.x, r.x, r.kept, &a, &y, &err));
+  REFUSED(record::output_rows(r.p, r.kept, 0, &err));
+  REFUSED(record::output_token_rows(r.p, r.pooled, 0, &err));
+  for (int32_t o = 0; o < SIE_MAX_OUTPUTS; o++) r.ok(record::output_token_rows(r.p, r.x, o, &r.none));
+  REFUSED(record::output_token_rows(r.p, r.x, 0, &err));                // a name twice
+  REFUSED(record::output_token_rows(r.p, r.x, SIE_MAX_OUTPUTS, &err));  // one too many
 }
 
 TEST(bad_splade) {
   Recording r;
-  sie_value y, z;
+  sie_value y = 0, z = 0;
   sie_weight *w = r.linear(301, 64);
-  REFUSED(sie_op_splade(r.p, r.x, w, nullptr, nullptr, &err));
-  REFUSED(sie_op_splade(r.p, r.x, nullptr, nullptr, &y, &err));
-  REFUSED(sie_op_splade(r.p, r.x, r.linear(301, 32), nullptr, &y, &err));
-  REFUSED(sie_op_splade(r.p, r.x, w, r.m.weights[3], &y, &err));  // a bias of 64
-  REFUSED(sie_op_splade(r.p, r.kept, w, nullptr, &y, &err));
-  REFUSED(sie_op_splade(r.p, r.pooled, w, nullptr, &y, &err));
-  r.ok(sie_op_splade(r.p, r.x, w, nullptr, &y, &r.none));
-  REFUSED(sie_op_columns(r.p, y, 0, 1, &z, &err));
-  REFUSED(sie_op_pool(r.p, y, SIE_POOL_CLS, &z, &err));
-  REFUSED(sie_op_linear(r.p, y, r.linear(8, 301), nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &z, &err));
-  REFUSED(sie_op_output_rows(r.p, y, 0, &err));
-  REFUSED(sie_op_output_sparse(r.p, y, static_cast<sie_sparse>(3), 0, &err));
-  REFUSED(sie_op_output_sparse(r.p, r.x, SIE_SPARSE_LOG, 0, &err));
-  REFUSED(sie_op_output_sparse(r.p, -1, SIE_SPARSE_LOG, 0, &err));
-  r.ok(sie_op_output_sparse(r.p, y, SIE_SPARSE_LOG, 0, &r.none));
+  REFUSED(record::splade(r.p, r.x, w, nullptr, nullptr, &err));
+  REFUSED(record::splade(r.p, r.x, nullptr, nullptr, &y, &err));
+  REFUSED(record::splade(r.p, r.x, r.linear(301, 32), nullptr, &y, &err));
+  REFUSED(record::splade(r.p, r.x, w, r.m.weights[3], &y, &err));  // a bias of 64
+  REFUSED(record::splade(r.p, r.kept, w, nullptr, &y, &err));
+  REFUSED(record::splade(r.p, r.pooled, w, nullptr, &y, &err));
+  r.ok(record::splade(r.p, r.x, w, nullptr, &y, &r.none));
+  REFUSED(record::columns(r.p, y, 0, 1, &z, &err));
+  REFUSED(record::pool(r.p, y, SIE_POOL_CLS, &z, &err));
+  REFUSED(record::linear(r.p, y, r.linear(8, 301), nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &z, &err));
+  REFUSED(record::output_rows(r.p, y, 0, &err));
+  REFUSED(record::output_sparse(r.p, y, static_cast<sie_sparse>(3), 0, &err));
+  REFUSED(record::output_sparse(r.p, r.x, SIE_SPARSE_LOG, 0, &err));
+  REFUSED(record::output_sparse(r.p, -1, SIE_SPARSE_LOG, 0, &err));
+  r.ok(record::output_sparse(r.p, y, SIE_SPARSE_LOG, 0, &r.none));
 }
 
 TEST(bad_maxsim) {
   Recording r, without(0);
-  sie_value y, reduced;
+  sie_value y = 0, reduced = 0;
   if (r.m.device->ops->maxsim == nullptr) {
-    REFUSED(sie_op_maxsim(r.p, r.x, 0, &y, &err), SIE_UNSUPPORTED);
+    REFUSED(record::maxsim(r.p, r.x, 0, &y, &err), SIE_UNSUPPORTED);
     return;
   }
-  REFUSED(sie_op_maxsim(r.p, r.x, 0, nullptr, &err));
-  REFUSED(sie_op_maxsim(r.p, r.x, 2, &y, &err));
-  REFUSED(sie_op_maxsim(r.p, r.pooled, 0, &y, &err));
-  REFUSED(sie_op_maxsim(without.p, without.x, 0, &y, &err));
-  CHECK(sie_program_query_bytes(r.p) == 0 && sie_program_query_bytes(nullptr) == 0, "queries without maxsim");
-  r.ok(sie_op_maxsim(r.p, r.x, 0, &y, &r.none));
-  CHECK(sie_program_query_bytes(r.p) == 16 * 64 * 4, "%lld bytes of queries",
-        static_cast<long long>(sie_program_query_bytes(r.p)));
-  r.ok(sie_op_linear(r.p, r.x, r.linear(8, 64), nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &reduced, &r.none));
-  REFUSED(sie_op_maxsim(r.p, reduced, 0, &y, &err));  // queries of two widths
+  REFUSED(record::maxsim(r.p, r.x, 0, nullptr, &err));
+  REFUSED(record::maxsim(r.p, r.x, 2, &y, &err));
+  REFUSED(record::maxsim(r.p, r.pooled, 0, &y, &err));
+  REFUSED(record::maxsim(without.p, without.x, 0, &y, &err));
+  r.ok(record::maxsim(r.p, r.x, 0, &y, &r.none));
+  r.ok(record::linear(r.p, r.x, r.linear(8, 64), nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &reduced, &r.none));
+  REFUSED(record::maxsim(r.p, reduced, 0, &y, &err));  // queries of two widths
 }
 
 TEST(bad_lora) {
@@ -132,23 +131,21 @@ TEST(bad_lora) {
   sie_value y;
   sie_weight *w = r.linear(96, 64), *as[] = {r.data(SIE_F32, 4, 64), nullptr},
              *bs[] = {r.data(SIE_F32, 96, 4), nullptr};
-  sie_lora lora = {sizeof lora, 2, as, bs};
-  auto record = [&](const sie_lora *l, sie_error *err) {
-    return sie_op_linear_lora(r.p, r.x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, l, &y, err);
+  record::Lora lora = {2, as, bs};
+  auto record = [&](const record::Lora *l, sie_error *err) {
+    return record::linear_lora(r.p, r.x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, *l, &y, err);
   };
-  REFUSED(record(nullptr, &err));
-  auto with = [&](const std::function<void(sie_lora *)> &change) {
-    sie_lora changed = lora;
+  auto with = [&](const std::function<void(record::Lora *)> &change) {
+    record::Lora changed = lora;
     change(&changed);
     REFUSED(record(&changed, &err));
   };
-  with([](sie_lora *l) { l->struct_size = 0; });
-  for (int32_t n : {INT_MIN, 0, 65}) with([n](sie_lora *l) { l->n_adapters = n; });
-  with([](sie_lora *l) { l->a = nullptr; });
-  with([](sie_lora *l) { l->b = nullptr; });
+  for (int32_t n : {INT_MIN, 0, 65}) with([n](record::Lora *l) { l->n_adapters = n; });
+  with([](record::Lora *l) { l->a = nullptr; });
+  with([](record::Lora *l) { l->b = nullptr; });
   auto with_pair = [&](sie_weight *a, sie_weight *b) {
     sie_weight *second_a[] = {as[0], a}, *second_b[] = {bs[0], b};
-    with([&](sie_lora *l) {
+    with([&](record::Lora *l) {
       l->a = second_a;
       l->b = second_b;
     });
@@ -166,7 +163,7 @@ TEST(bad_lora) {
     REFUSED(record(&lora, &err), SIE_UNSUPPORTED);
   } else {
     r.ok(record(&lora, &r.none));
-    with([](sie_lora *l) { l->n_adapters = 1; });  // two everywhere, once two
+    with([](record::Lora *l) { l->n_adapters = 1; });  // two everywhere, once two
   }
   // Nothing for this linear: a plain one, on any device.
   sie_weight *nothing[] = {nullptr, nullptr};
@@ -176,7 +173,7 @@ TEST(bad_lora) {
 
 TEST(bad_muvera) {
   Recording r;
-  sie_muvera good = sized<sie_muvera>();
+  sie_muvera_params good = sized<sie_muvera_params>();
   good.repetitions = 3;
   good.simhash_bits = 2;
   good.projected = 16;
@@ -184,35 +181,35 @@ TEST(bad_muvera) {
   good.simhash = r.data(SIE_F32, 3 * 64, 2);
   good.ams = r.data(SIE_I32, 3, 64, 15);
   good.sketch = r.data(SIE_I32, 3 * 4 * 16, 1, ~99);
-  auto record = [&](const sie_muvera *m, sie_error *err) {
-    return sie_op_output_muvera(r.p, r.x, m, 0, err);
+  auto record = [&](const sie_muvera_params *m, sie_error *err) {
+    return record::output_muvera(r.p, r.x, m, 0, err);
   };
-  REFUSED(record(nullptr, &err));
-  REFUSED(sie_op_output_muvera(r.p, r.pooled, &good, 0, &err));
-  auto with = [&](const std::function<void(sie_muvera *)> &change, sie_status want = SIE_INVALID_ARGUMENT) {
-    sie_muvera changed = good;
+  REFUSED(record::output_muvera(r.p, r.pooled, &good, 0, &err));
+  auto with = [&](const std::function<void(sie_muvera_params *)> &change,
+                  sie_status want = SIE_INVALID_ARGUMENT) {
+    sie_muvera_params changed = good;
     change(&changed);
     REFUSED(record(&changed, &err), want);
   };
-  with([](sie_muvera *m) { m->struct_size = 4; });
-  for (int32_t n : {-1, 0, 2, 4097, INT_MAX}) with([n](sie_muvera *m) { m->repetitions = n; });
-  for (int32_t n : {-1, 1, 11, 31}) with([n](sie_muvera *m) { m->simhash_bits = n; });
-  for (int32_t n : {-1, 0, 17, INT_MAX}) with([n](sie_muvera *m) { m->projected = n; });
-  for (int32_t n : {-1, 0, INT_MAX}) with([n](sie_muvera *m) { m->final_dims = n; });
+  with([](sie_muvera_params *m) { m->struct_size = 4; });
+  for (int32_t n : {-1, 0, 2, 4097, INT_MAX}) with([n](sie_muvera_params *m) { m->repetitions = n; });
+  for (int32_t n : {-1, 1, 11, 31}) with([n](sie_muvera_params *m) { m->simhash_bits = n; });
+  for (int32_t n : {-1, 0, 17, INT_MAX}) with([n](sie_muvera_params *m) { m->projected = n; });
+  for (int32_t n : {-1, 0, INT_MAX}) with([n](sie_muvera_params *m) { m->final_dims = n; });
   for (int32_t flag : {-1, 2}) {
-    with([flag](sie_muvera *m) { m->is_query = flag; });
-    with([flag](sie_muvera *m) { m->fill_empty = flag; });
-    with([flag](sie_muvera *m) { m->center_tokens = flag; });
-    with([flag](sie_muvera *m) { m->normalize = flag; });
+    with([flag](sie_muvera_params *m) { m->is_query = flag; });
+    with([flag](sie_muvera_params *m) { m->fill_empty = flag; });
+    with([flag](sie_muvera_params *m) { m->center_tokens = flag; });
+    with([flag](sie_muvera_params *m) { m->normalize = flag; });
   }
-  with([](sie_muvera *m) { m->simhash = nullptr; });
-  with([](sie_muvera *m) { m->simhash = m->ams; });
-  with([](sie_muvera *m) { m->ams = nullptr; });
-  with([](sie_muvera *m) { m->sketch = nullptr; });
-  with([&](sie_muvera *m) { m->ams = r.data(SIE_I32, 3, 64, 16); }, SIE_CORRUPT);
-  with([&](sie_muvera *m) { m->ams = r.data(SIE_I32, 3, 64, ~16); }, SIE_CORRUPT);
-  with([&](sie_muvera *m) { m->sketch = r.data(SIE_I32, 3 * 4 * 16, 1, 100); }, SIE_CORRUPT);
-  with([&](sie_muvera *m) { m->sketch = r.data(SIE_I32, 3 * 4 * 16, 1, INT_MIN); }, SIE_CORRUPT);
+  with([](sie_muvera_params *m) { m->simhash = nullptr; });
+  with([](sie_muvera_params *m) { m->simhash = m->ams; });
+  with([](sie_muvera_params *m) { m->ams = nullptr; });
+  with([](sie_muvera_params *m) { m->sketch = nullptr; });
+  with([&](sie_muvera_params *m) { m->ams = r.data(SIE_I32, 3, 64, 16); }, SIE_CORRUPT);
+  with([&](sie_muvera_params *m) { m->ams = r.data(SIE_I32, 3, 64, ~16); }, SIE_CORRUPT);
+  with([&](sie_muvera_params *m) { m->sketch = r.data(SIE_I32, 3 * 4 * 16, 1, 100); }, SIE_CORRUPT);
+  with([&](sie_muvera_params *m) { m->sketch = r.data(SIE_I32, 3 * 4 * 16, 1, INT_MIN); }, SIE_CORRUPT);
   r.ok(record(&good, &r.none));
 
   int32_t sketch[4] = {0, ~1, 2, 1}, first[6], source[4];
@@ -229,32 +226,33 @@ TEST(bad_muvera) {
 
 TEST(bad_smve) {
   Recording r;
-  sie_smve good = sized<sie_smve>();
+  sie_smve_params good = sized<sie_smve_params>();
   good.repetitions = 2;
   good.width = 10;
   good.top = 10;
   good.anchors = r.data(SIE_F32, 20, 64);
-  auto record = [&](const sie_smve *s, sie_error *err) { return sie_op_output_smve(r.p, r.x, s, 0, err); };
+  auto record = [&](const sie_smve_params *s, sie_error *err) {
+    return record::output_smve(r.p, r.x, s, 0, err);
+  };
   if (r.m.device->ops->smve == nullptr) {
     REFUSED(record(&good, &err), SIE_UNSUPPORTED);
     return;
   }
-  REFUSED(record(nullptr, &err));
-  REFUSED(sie_op_output_smve(r.p, r.pooled, &good, 0, &err));
-  auto with = [&](const std::function<void(sie_smve *)> &change) {
-    sie_smve changed = good;
+  REFUSED(record::output_smve(r.p, r.pooled, &good, 0, &err));
+  auto with = [&](const std::function<void(sie_smve_params *)> &change) {
+    sie_smve_params changed = good;
     change(&changed);
     REFUSED(record(&changed, &err));
   };
-  with([](sie_smve *s) { s->struct_size = 4; });
-  for (int32_t n : {-1, 0, 3, INT_MAX}) with([n](sie_smve *s) { s->repetitions = n; });
-  for (int32_t n : {-1, 0, 11, INT_MAX}) with([n](sie_smve *s) { s->width = n; });
-  for (int32_t n : {-1, 0, 11}) with([n](sie_smve *s) { s->top = n; });
-  with([](sie_smve *s) { s->max_nonzeros = -1; });
-  with([](sie_smve *s) { s->is_query = 2; });
-  with([](sie_smve *s) { s->normalize = -1; });
-  with([](sie_smve *s) { s->anchors = nullptr; });
-  with([&](sie_smve *s) { s->anchors = r.data(SIE_F32, 20, 63); });
+  with([](sie_smve_params *s) { s->struct_size = 4; });
+  for (int32_t n : {-1, 0, 3, INT_MAX}) with([n](sie_smve_params *s) { s->repetitions = n; });
+  for (int32_t n : {-1, 0, 11, INT_MAX}) with([n](sie_smve_params *s) { s->width = n; });
+  for (int32_t n : {-1, 0, 11}) with([n](sie_smve_params *s) { s->top = n; });
+  with([](sie_smve_params *s) { s->max_nonzeros = -1; });
+  with([](sie_smve_params *s) { s->is_query = 2; });
+  with([](sie_smve_params *s) { s->normalize = -1; });
+  with([](sie_smve_params *s) { s->anchors = nullptr; });
+  with([&](sie_smve_params *s) { s->anchors = r.data(SIE_F32, 20, 63); });
   r.ok(record(&good, &r.none));
 }
 

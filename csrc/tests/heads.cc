@@ -45,7 +45,7 @@ bool is_gpu(const Model *m) { return m->card != nullptr; }
 sie_status reduce(Model *m, sie_value x, sie_value *y) {
   sie_weight *w;
   TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), reduced, hidden, 0.2f, 0, &w));
-  return sie_op_linear(m->program, x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, y, &m->err);
+  return record::linear(m->program, x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, y, &m->err);
 }
 
 // The rows that are reduced are of a sum, which a CPU keeps in f32 unless what becomes of its kept rows forbids it.
@@ -53,24 +53,24 @@ sie_status keep_tail(Model *m, sie_value x) {
   sie_weight *w;
   sie_value sum, moved, kept, y, pooled;
   TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), hidden, hidden, 0.2f, 0, &w));
-  TRY(sie_op_linear(m->program, x, w, nullptr, SIE_ACT_NONE, x, &sum, &m->err));
-  TRY(sie_op_keep_rows(m->program, sum, &moved, &m->err));
+  TRY(record::linear(m->program, x, w, nullptr, SIE_ACT_NONE, x, &sum, &m->err));
+  TRY(record::keep_rows(m->program, sum, &moved, &m->err));
   TRY(reduce(m, moved, &y));
-  TRY(sie_op_keep_rows(m->program, x, &kept, &m->err));
-  TRY(sie_op_pool(m->program, kept, SIE_POOL_MEAN, &pooled, &m->err));
-  TRY(sie_op_output_token_rows(m->program, y, 0, &m->err));
-  TRY(sie_op_output_values(m->program, kept, 1, &m->err));
-  TRY(sie_op_output_rows(m->program, pooled, 2, &m->err));
-  return sie_op_output_token_rows(m->program, x, 3, &m->err);
+  TRY(record::keep_rows(m->program, x, &kept, &m->err));
+  TRY(record::pool(m->program, kept, SIE_POOL_MEAN, &pooled, &m->err));
+  TRY(record::output_token_rows(m->program, y, 0, &m->err));
+  TRY(record::output_values(m->program, kept, 1, &m->err));
+  TRY(record::output_rows(m->program, pooled, 2, &m->err));
+  return record::output_token_rows(m->program, x, 3, &m->err);
 }
 
 // Rows of tokens alone, for devices without keep_rows.
 sie_status tokens_tail(Model *m, sie_value x) {
   sie_value pooled;
-  TRY(sie_op_pool(m->program, x, SIE_POOL_MEAN, &pooled, &m->err));
-  TRY(sie_op_output_token_rows(m->program, x, 0, &m->err));
-  TRY(sie_op_output_values(m->program, x, 1, &m->err));
-  return sie_op_output_rows(m->program, pooled, 2, &m->err);
+  TRY(record::pool(m->program, x, SIE_POOL_MEAN, &pooled, &m->err));
+  TRY(record::output_token_rows(m->program, x, 0, &m->err));
+  TRY(record::output_values(m->program, x, 1, &m->err));
+  return record::output_rows(m->program, pooled, 2, &m->err);
 }
 
 // The logits of tokens beside: what the maximum is of.
@@ -82,31 +82,31 @@ sie_status splade_tail(Model *m, sie_value x) {
   uint32_t compute = narrow ? uint32_t{SIE_COMPUTE_BF16} : m->compute();
   TRY(m->weight(SIE_WEIGHT_LINEAR, compute, vocabulary, hidden, 0.2f, 0, &w));
   TRY(m->weight(SIE_WEIGHT_VECTOR, compute, vocabulary, 1, 0.5f, -1.5f, &bias));
-  TRY(sie_op_splade(m->program, x, w, bias, &y, &m->err));
-  TRY(sie_op_linear(m->program, x, w, bias, SIE_ACT_NONE, SIE_NO_VALUE, &logits, &m->err));
-  TRY(sie_op_output_sparse(m->program, y, SIE_SPARSE_LOG, 0, &m->err));
-  TRY(sie_op_output_values(m->program, y, 1, &m->err));
-  TRY(sie_op_output_values(m->program, logits, 2, &m->err));
-  return sie_op_output_sparse(m->program, y, SIE_SPARSE_AS_IS, 3, &m->err);
+  TRY(record::splade(m->program, x, w, bias, &y, &m->err));
+  TRY(record::linear(m->program, x, w, bias, SIE_ACT_NONE, SIE_NO_VALUE, &logits, &m->err));
+  TRY(record::output_sparse(m->program, y, SIE_SPARSE_LOG, 0, &m->err));
+  TRY(record::output_values(m->program, y, 1, &m->err));
+  TRY(record::output_values(m->program, logits, 2, &m->err));
+  return record::output_sparse(m->program, y, SIE_SPARSE_AS_IS, 3, &m->err);
 }
 
 sie_status maxsim_tail(Model *m, sie_value x) {
   sie_value y, unit, plain;
   TRY(reduce(m, x, &y));
-  TRY(sie_op_maxsim(m->program, y, 1, &unit, &m->err));
-  TRY(sie_op_maxsim(m->program, y, 0, &plain, &m->err));
-  TRY(sie_op_output_values(m->program, unit, 0, &m->err));
-  TRY(sie_op_output_values(m->program, plain, 1, &m->err));
-  return sie_op_output_values(m->program, y, 2, &m->err);
+  TRY(record::maxsim(m->program, y, 1, &unit, &m->err));
+  TRY(record::maxsim(m->program, y, 0, &plain, &m->err));
+  TRY(record::output_values(m->program, unit, 0, &m->err));
+  TRY(record::output_values(m->program, plain, 1, &m->err));
+  return record::output_values(m->program, y, 2, &m->err);
 }
 
 sie_status kept_maxsim_tail(Model *m, sie_value x) {
   sie_value kept, y, unit;
-  TRY(sie_op_keep_rows(m->program, x, &kept, &m->err));
+  TRY(record::keep_rows(m->program, x, &kept, &m->err));
   TRY(reduce(m, kept, &y));
-  TRY(sie_op_maxsim(m->program, y, 1, &unit, &m->err));
-  TRY(sie_op_output_values(m->program, unit, 0, &m->err));
-  return sie_op_output_values(m->program, y, 1, &m->err);
+  TRY(record::maxsim(m->program, y, 1, &unit, &m->err));
+  TRY(record::output_values(m->program, unit, 0, &m->err));
+  return record::output_values(m->program, y, 1, &m->err);
 }
 
 // An adapter's matrix in the type the device wants.
@@ -122,7 +122,7 @@ sie_status adapter(Model *m, uint32_t seed, int64_t n, int64_t k, float scale, s
 }
 
 // y[R, n] with adapters of ranks 4, 8 and 5; the last has nothing where `some`.
-sie_status adapted(Model *m, sie_value x, int64_t n, int64_t k, bool some, sie_act act, sie_value residual,
+sie_status adapted(Model *m, sie_value x, int64_t n, int64_t k, bool some, uint32_t act, sie_value residual,
                    sie_value *y) {
   sie_weight *w, *bias, *a[n_adapters] = {}, *b[n_adapters] = {};
   TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), n, k, 1.7f / sqrtf(static_cast<float>(k)), 0, &w));
@@ -133,8 +133,8 @@ sie_status adapted(Model *m, sie_value x, int64_t n, int64_t k, bool some, sie_a
     TRY(adapter(m, seed, ranks[i], k, 0.2f, &a[i]));
     TRY(adapter(m, seed + 1, n, ranks[i], 0.3f, &b[i]));
   }
-  sie_lora lora = {sizeof lora, n_adapters, a, b};
-  return sie_op_linear_lora(m->program, x, w, bias, act, residual, &lora, y, &m->err);
+  record::Lora lora = {n_adapters, a, b};
+  return record::linear_lora(m->program, x, w, bias, act, residual, lora, y, &m->err);
 }
 
 // Behind a norm (whose quantised twin the linear reads), behind a linear, and of one row a sequence.
@@ -142,14 +142,14 @@ sie_status lora_tail(Model *m, sie_value x) {
   sie_value inner, sum, first, last;
   TRY(adapted(m, x, 96, hidden, false, SIE_ACT_GELU_ERF, SIE_NO_VALUE, &inner));
   TRY(adapted(m, inner, hidden, 96, true, SIE_ACT_NONE, x, &sum));
-  TRY(sie_op_gather_rows(m->program, sum, SIE_POOL_CLS, &first, &m->err));
+  TRY(record::gather_rows(m->program, sum, SIE_POOL_CLS, &first, &m->err));
   TRY(adapted(m, first, reduced, hidden, false, SIE_ACT_TANH, SIE_NO_VALUE, &last));
-  TRY(sie_op_output_token_rows(m->program, sum, 0, &m->err));
-  return sie_op_output_values(m->program, last, 1, &m->err);
+  TRY(record::output_token_rows(m->program, sum, 0, &m->err));
+  return record::output_values(m->program, last, 1, &m->err);
 }
 
 sie_status muvera(Model *m, sie_value x, bool query, int32_t index) {
-  sie_muvera params = {};
+  sie_muvera_params params = {};
   params.struct_size = sizeof params;
   params.repetitions = repetitions;
   params.simhash_bits = bits;
@@ -177,22 +177,22 @@ sie_status muvera(Model *m, sie_value x, bool query, int32_t index) {
     TRY(m->data(SIE_I32, all, 1, table.data(), &w));
     params.sketch = w;
   }
-  return sie_op_output_muvera(m->program, x, &params, index, &m->err);
+  return record::output_muvera(m->program, x, &params, index, &m->err);
 }
 
 sie_status muvera_tail(Model *m, sie_value x) {
   TRY(muvera(m, x, false, 0));
   TRY(muvera(m, x, true, 1));
-  TRY(sie_op_output_values(m->program, x, 2, &m->err));
-  sie_muvera sum = {};  // no bits, no tables: the sum of the rows, twice
+  TRY(record::output_values(m->program, x, 2, &m->err));
+  sie_muvera_params sum = {};  // no bits, no tables: the sum of the rows, twice
   sum.struct_size = sizeof sum;
   sum.repetitions = 2;
   sum.is_query = 1;
-  return sie_op_output_muvera(m->program, x, &sum, 3, &m->err);
+  return record::output_muvera(m->program, x, &sum, 3, &m->err);
 }
 
 sie_status smve_tail(Model *m, sie_value x) {
-  sie_smve params = {};
+  sie_smve_params params = {};
   params.struct_size = sizeof params;
   params.repetitions = repetitions;
   params.width = width;
@@ -201,11 +201,11 @@ sie_status smve_tail(Model *m, sie_value x) {
   sie_weight *w;
   TRY(m->data(SIE_F32, repetitions * width, hidden, anchors().data(), &w));
   params.anchors = w;
-  TRY(sie_op_output_smve(m->program, x, &params, 0, &m->err));
+  TRY(record::output_smve(m->program, x, &params, 0, &m->err));
   params.is_query = 1;
   params.max_nonzeros = 20;
-  TRY(sie_op_output_smve(m->program, x, &params, 1, &m->err));
-  return sie_op_output_values(m->program, x, 2, &m->err);
+  TRY(record::output_smve(m->program, x, &params, 1, &m->err));
+  return record::output_values(m->program, x, 2, &m->err);
 }
 
 bool always(const sie_ops *) { return true; }
@@ -282,6 +282,36 @@ const Head all[] = {
      {{Kind::sparse, repetitions * width}, {Kind::sparse, repetitions * width}, {Kind::values, hidden}, {}},
      2,
      true},
+    {"residual",
+     residual_tail,
+     always,
+     {{Kind::values, hidden}, {Kind::values, hidden}, {Kind::values, hidden}, {Kind::token_rows, hidden}},
+     4,
+     false},
+    {"gate",
+     gate_tail,
+     always,
+     {{Kind::values, 2 * gated}, {Kind::values, gated}, {Kind::values, gated}, {Kind::token_rows, hidden}},
+     8,
+     false},
+    {"rotary",
+     rotary_tail,
+     [](const sie_ops *ops) { return ops->qk_norm_rope != nullptr; },
+     {{Kind::values, 2 * hidden}, {Kind::values, 2 * hidden}, {Kind::values, hidden}, {Kind::values, hidden}},
+     8,
+     false},
+    {"update",
+     update_tail,
+     [](const sie_ops *ops) { return ops->qk_norm_rope != nullptr; },
+     {{Kind::values, reduced}, {Kind::values, reduced}, {Kind::rows, hidden}, {Kind::rows, hidden}},
+     8,
+     false},
+    {"pools",
+     pools_tail,
+     always,
+     {{Kind::rows, hidden}, {Kind::rows, hidden}, {Kind::values, hidden}, {}},
+     2,
+     false},
 };
 const int count = sizeof all / sizeof *all;
 

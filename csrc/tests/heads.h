@@ -41,6 +41,18 @@ constexpr int repetitions = 3, bits = 2, projected = 16, encoded = 100, width = 
 std::vector<float> simhash(), anchors();
 std::vector<int32_t> ams(), sketch();
 
+// Of the heads of blocks (heads_blocks.cc): vectors that are recorded, for who computes them again.
+constexpr int block_heads = 2, block_kv_heads = 1, block_dim = 32, block_rot = 16, block_window = 5,
+              gated = 80;
+std::vector<float> norm_gamma(), norm_bias(), head_gamma(int which), slopes(), scorer();
+std::vector<float> rotation(bool sine);  // [positions, block_rot/2]
+constexpr float block_eps = 1e-5f;
+sie_status residual_tail(model::Model *m, sie_value x);
+sie_status gate_tail(model::Model *m, sie_value x);
+sie_status rotary_tail(model::Model *m, sie_value x);
+sie_status update_tail(model::Model *m, sie_value x);
+sie_status pools_tail(model::Model *m, sie_value x);
+
 // Sequences by their numbers, each with `length_of(number)` tokens. What a sequence has (ids, kept rows, adapter, query,
 // items) depends on its number alone. mixed: items of every type, cut and normalised; else f32 as they are.
 model::Batch batch_of(const Head &head, const model::Shape &shape, const std::vector<int> &numbers,

@@ -194,8 +194,8 @@ TEST(wide_rows_make_narrow_slabs) {
     sie_weight *w;
     sie_value y;
     sie_status status = m->weight(SIE_WEIGHT_LINEAR, SIE_COMPUTE_F32, wide, 64, 0.2f, 0, &w);
-    if (status == SIE_OK) status = sie_op_splade(m->program, x, w, nullptr, &y, &m->err);
-    return status == SIE_OK ? sie_op_output_sparse(m->program, y, SIE_SPARSE_LOG, 0, &m->err) : status;
+    if (status == SIE_OK) status = record::splade(m->program, x, w, nullptr, &y, &m->err);
+    return status == SIE_OK ? record::output_sparse(m->program, y, SIE_SPARSE_LOG, 0, &m->err) : status;
   };
   Model m;
   CHECK(m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);

@@ -44,6 +44,19 @@ sie_status Model::weight(uint32_t kind, uint32_t compute, int64_t n, int64_t k, 
   return create(desc, out);
 }
 
+sie_status Model::vector(const std::vector<float> &values, sie_weight **out) {
+  sie_weight_desc desc = {};
+  desc.struct_size = sizeof desc;
+  desc.kind = SIE_WEIGHT_VECTOR;
+  desc.compute = compute_;
+  desc.dtype = SIE_F32;
+  desc.n_parts = 1;
+  desc.n = static_cast<int64_t>(values.size());
+  desc.k = 1;
+  desc.parts[0] = {values.data(), desc.n, 0};
+  return create(desc, out);
+}
+
 sie_status Model::data(uint32_t dtype, int64_t n, int64_t k, const void *values, sie_weight **out) {
   sie_weight_desc desc = {};
   desc.struct_size = sizeof desc;
@@ -71,26 +84,26 @@ sie_status Model::linear(sie_value x, int64_t n, int64_t k, sie_act act, sie_val
   uint32_t compute = after_attention && compute_ == SIE_COMPUTE_FP8 ? uint32_t{SIE_COMPUTE_BF16} : compute_;
   TRY(weight(SIE_WEIGHT_LINEAR, compute, n, k, 1.7f / sqrtf(static_cast<float>(k)), 0, &w));
   TRY(weight(SIE_WEIGHT_VECTOR, compute_, n, 1, 0.1f, 0, &bias));
-  return sie_op_linear(program, x, w, bias, act, residual, y, &err);
+  return record::linear(program, x, w, bias, act, residual, y, &err);
 }
 
 sie_status Model::norm(sie_value x, sie_value *y) {
   sie_weight *gamma, *beta;
   TRY(weight(SIE_WEIGHT_VECTOR, compute_, hidden, 1, 0.3f, 1, &gamma));
   TRY(weight(SIE_WEIGHT_VECTOR, compute_, hidden, 1, 0.1f, 0, &beta));
-  return sie_op_layernorm(program, x, gamma, beta, 1e-12f, y, &err);
+  return record::layernorm(program, x, gamma, beta, 1e-12f, y, &err);
 }
 
 sie_status Model::layer(sie_value *x, bool last) {
   sie_value qkv, q, k, v, context, sum, inner, residual = *x;
   TRY(linear(*x, 3 * hidden, hidden, SIE_ACT_NONE, SIE_NO_VALUE, &qkv));
-  TRY(sie_op_columns(program, qkv, 0, hidden, &q, &err));
-  TRY(sie_op_columns(program, qkv, hidden, hidden, &k, &err));
-  TRY(sie_op_columns(program, qkv, 2 * hidden, hidden, &v, &err));
+  TRY(record::columns(program, qkv, 0, hidden, &q, &err));
+  TRY(record::columns(program, qkv, hidden, hidden, &k, &err));
+  TRY(record::columns(program, qkv, 2 * hidden, hidden, &v, &err));
   if (last && shape.prune) {
     sie_value all = q;
-    TRY(sie_op_gather_rows(program, all, SIE_POOL_CLS, &q, &err));
-    TRY(sie_op_gather_rows(program, *x, SIE_POOL_CLS, &residual, &err));
+    TRY(record::gather_rows(program, all, SIE_POOL_CLS, &q, &err));
+    TRY(record::gather_rows(program, *x, SIE_POOL_CLS, &residual, &err));
   }
   sie_attention_params params = {};
   params.struct_size = sizeof params;
@@ -98,7 +111,7 @@ sie_status Model::layer(sie_value *x, bool last) {
   params.heads = params.kv_heads = shape.heads;
   params.head_dim = shape.head_dim;
   params.scale = 1 / sqrtf(static_cast<float>(shape.head_dim));
-  TRY(sie_op_attention(program, q, k, v, &params, &context, &err));
+  TRY(record::attention(program, q, k, v, &params, &context, &err));
   TRY(linear(context, hidden, hidden, SIE_ACT_NONE, residual, &sum, true));
   TRY(norm(sum, x));
   TRY(linear(*x, shape.ffn, hidden, SIE_ACT_GELU_ERF, SIE_NO_VALUE, &inner));
@@ -111,7 +124,7 @@ sie_status Model::head(sie_value *x) {
   TRY(weight(SIE_WEIGHT_LINEAR, SIE_COMPUTE_F32, hidden, hidden, 1.7f / sqrtf(static_cast<float>(hidden)), 0,
              &w));
   TRY(weight(SIE_WEIGHT_VECTOR, SIE_COMPUTE_F32, hidden, 1, 0.1f, 0, &bias));
-  return sie_op_linear(program, *x, w, bias, SIE_ACT_TANH, SIE_NO_VALUE, x, &err);
+  return record::linear(program, *x, w, bias, SIE_ACT_TANH, SIE_NO_VALUE, x, &err);
 }
 
 sie_status Model::record() {
@@ -121,21 +134,20 @@ sie_status Model::record() {
   TRY(weight(SIE_WEIGHT_TABLE, compute_, shape.types, hidden, 0.3f, 0, &type));
   TRY(weight(SIE_WEIGHT_VECTOR, compute_, hidden, 1, 0.3f, 1, &gamma));
   TRY(weight(SIE_WEIGHT_VECTOR, compute_, hidden, 1, 0.1f, 0, &beta));
-  sie_caps caps = {};
-  caps.struct_size = sizeof caps;
+  record::Caps caps;
   caps.max_tokens = max_tokens;
   caps.max_seqs = max_seqs;
   caps.max_len = max_len;
   caps.max_query_rows = 256;
-  TRY(sie_program_begin(device, &caps, &program, &err));
+  TRY(record::begin(device, caps, &program, &err));
   sie_value x, pooled;
-  TRY(sie_op_embed_layernorm(program, word, position, type, gamma, beta, 1e-12f, 2, &x, &err));
+  TRY(record::embed_layernorm(program, word, position, type, gamma, beta, 1e-12f, 2, &x, &err));
   for (int i = 0; i < shape.layers; i++) TRY(layer(&x, i == shape.layers - 1));
   if (shape.tail != nullptr) return shape.tail(this, x);
-  TRY(sie_op_pool(program, x, shape.prune ? SIE_POOL_CLS : SIE_POOL_MEAN, &pooled, &err));
+  TRY(record::pool(program, x, shape.prune ? SIE_POOL_CLS : SIE_POOL_MEAN, &pooled, &err));
   if (shape.head) TRY(head(&pooled));
-  TRY(sie_op_output_rows(program, pooled, 0, &err));
-  if (shape.tokens && !shape.prune) TRY(sie_op_output_values(program, x, 1, &err));
+  TRY(record::output_rows(program, pooled, 0, &err));
+  if (shape.tokens && !shape.prune) TRY(record::output_values(program, x, 1, &err));
   return SIE_OK;
 }
 
@@ -165,7 +177,7 @@ sie_status Model::place_arena(const sie_workspace &workspace, const sie_slot_cap
     memory_.push_back(card->allocate(caps.output_bytes[i]));
     outputs[i] = memory_.back();
   }
-  return sie_arena_place(arena, arena_memory, outputs, caps.output_bytes, &err);
+  return sie_arena_place(arena, arena_memory, caps.n_outputs, outputs, caps.output_bytes, &err);
 }
 
 sie_status Model::make(const sie_device_options &options, uint32_t compute, const Shape &wanted) {
@@ -182,14 +194,13 @@ sie_status Model::make(const sie_device_options &options, uint32_t compute, cons
   caps.n_outputs = 2;
   caps.max_tokens = max_tokens;
   caps.max_seqs = max_seqs;
-  caps.output_bytes[0] = max_seqs * hidden * 4;
-  caps.output_bytes[1] = max_tokens * hidden * 4;
+  int64_t output_bytes[4] = {max_seqs * hidden * 4, max_tokens * hidden * 4};
+  caps.output_bytes = output_bytes;
   if (shape.tail != nullptr) {
     caps.n_outputs = 4;
-    for (int64_t &bytes : caps.output_bytes) bytes = tail_bytes;
+    for (int64_t &bytes : output_bytes) bytes = tail_bytes;
   }
   caps.input_bytes = sie_program_input_bytes(program);
-  caps.query_bytes = sie_program_query_bytes(program);
   TRY(place_arena(workspace, caps));
   for (sie_slot *&slot : slots) TRY(sie_slot_create(device, &caps, &slot, &err));
   return SIE_OK;
@@ -239,9 +250,7 @@ void Model::plant(int32_t word, int64_t column, float value) {
 }
 
 sie_status submit(Model *m, int slot, const Batch &batch) {
-  sie_batch packed = {};
-  packed.struct_size = sizeof packed;
-  packed.n_tokens = batch.tokens();
+  record::Batch packed;
   packed.n_seqs = batch.seqs();
   packed.ids = batch.ids.data();
   packed.type_ids = batch.types.data();
@@ -253,14 +262,14 @@ sie_status submit(Model *m, int slot, const Batch &batch) {
   packed.cu_queries = or_null(batch.cu_queries);
   packed.queries = or_null(batch.queries);
   for (int i = 0; i < 4; i++) packed.items[i] = or_null(batch.items[i]);
-  TRY(sie_slot_load(m->slots[slot], m->program, &packed, &m->err));
+  TRY(record::load(m->slots[slot], m->program, &packed, &m->err));
   if (m->card != nullptr) {
     const void *host;
     int64_t bytes;
     TRY(sie_slot_input(m->slots[slot], &host, &bytes, &m->err));
     m->card->copy_in(m->arena_memory, host, bytes);
   }
-  return sie_program_submit(m->program, m->arena, m->slots[slot], &m->err);
+  return sie_program_submit(m->program, m->arena, m->slots[slot], nullptr, &m->err);
 }
 
 Result wait(Model *m, int slot, const Batch &batch) {
@@ -269,7 +278,8 @@ Result wait(Model *m, int slot, const Batch &batch) {
   if (m->card != nullptr) {
     m->card->finish();
     auto fetch = [m, slot](int i, int64_t bytes) {
-      m->card->copy_out(const_cast<void *>(sie_slot_output(m->slots[slot], i)), m->outputs[i], bytes);
+      m->card->copy_out(const_cast<void *>(sie_slot_output(m->slots[slot], i, nullptr)), m->outputs[i],
+                        bytes);
     };
     if (m->shape.tail == nullptr) fetch(0, batch.seqs() * m->hidden * 4);
     if (m->shape.tail == nullptr && m->shape.tokens && !m->shape.prune) {
@@ -286,13 +296,13 @@ Result wait(Model *m, int slot, const Batch &batch) {
   result.nonfinite.assign(flags, flags + batch.seqs());
   if (m->shape.tail != nullptr) {
     for (int i = 0; i < 4; i++) {
-      const uint8_t *from = static_cast<const uint8_t *>(sie_slot_output(m->slots[slot], i));
+      const uint8_t *from = static_cast<const uint8_t *>(sie_slot_output(m->slots[slot], i, nullptr));
       result.bytes[i].assign(from, from + batch.bytes[i]);
     }
     return result;
   }
-  const float *rows = static_cast<const float *>(sie_slot_output(m->slots[slot], 0));
-  const float *values = static_cast<const float *>(sie_slot_output(m->slots[slot], 1));
+  const float *rows = static_cast<const float *>(sie_slot_output(m->slots[slot], 0, nullptr));
+  const float *values = static_cast<const float *>(sie_slot_output(m->slots[slot], 1, nullptr));
   result.rows.assign(rows, rows + batch.seqs() * m->hidden);
   if (m->shape.tokens && !m->shape.prune) result.values.assign(values, values + batch.tokens() * m->hidden);
   return result;

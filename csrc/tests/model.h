@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "record.h"
 #include "sie.h"
 #include "tests/random.h"
 
@@ -69,6 +70,7 @@ class Model {
   uint32_t compute() const { return compute_; }
   sie_status weight(uint32_t kind, uint32_t compute, int64_t n, int64_t k, float scale, float offset,
                     sie_weight **out);
+  sie_status vector(const std::vector<float> &values, sie_weight **out);
   sie_status data(uint32_t dtype, int64_t n, int64_t k, const void *values, sie_weight **out);
   // Makes one element of a word's row of the table NaN or infinite, which no checkpoint could.
   void plant(int32_t word, int64_t column, float value);

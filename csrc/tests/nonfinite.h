@@ -61,8 +61,8 @@ inline void check_nonfinite(model::Model *m, const Head &head, const std::vector
 template <sie_pooling Mode>
 sie_status pooled_tail(model::Model *m, sie_value x) {
   sie_value y;
-  sie_status status = sie_op_pool(m->program, x, Mode, &y, &m->err);
-  return status == SIE_OK ? sie_op_output_rows(m->program, y, 0, &m->err) : status;
+  sie_status status = record::pool(m->program, x, Mode, &y, &m->err);
+  return status == SIE_OK ? record::output_rows(m->program, y, 0, &m->err) : status;
 }
 
 inline model::Shape pooled_shape(sie_pooling mode) {

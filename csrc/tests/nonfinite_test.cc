@@ -20,8 +20,8 @@ namespace {
 // A sequence's row, in every type that an item can ask for.
 sie_status rows_tail(Model *m, sie_value x) {
   sie_value pooled;
-  sie_status status = sie_op_pool(m->program, x, SIE_POOL_MEAN, &pooled, &m->err);
-  return status == SIE_OK ? sie_op_output_rows(m->program, pooled, 0, &m->err) : status;
+  sie_status status = record::pool(m->program, x, SIE_POOL_MEAN, &pooled, &m->err);
+  return status == SIE_OK ? record::output_rows(m->program, pooled, 0, &m->err) : status;
 }
 
 const Head rows_head = {
@@ -95,8 +95,8 @@ sie_status splade_alone(Model *m, sie_value x) {
   sie_status status = m->weight(SIE_WEIGHT_LINEAR, m->compute(), heads::vocabulary, m->hidden, 0.2f, 0, &w);
   if (status == SIE_OK)
     status = m->weight(SIE_WEIGHT_VECTOR, m->compute(), heads::vocabulary, 1, 0.5f, 0, &bias);
-  if (status == SIE_OK) status = sie_op_splade(m->program, x, w, bias, &y, &m->err);
-  return status == SIE_OK ? sie_op_output_sparse(m->program, y, SIE_SPARSE_LOG, 0, &m->err) : status;
+  if (status == SIE_OK) status = record::splade(m->program, x, w, bias, &y, &m->err);
+  return status == SIE_OK ? record::output_sparse(m->program, y, SIE_SPARSE_LOG, 0, &m->err) : status;
 }
 
 sie_status maxsim_alone(Model *m, sie_value x) {
@@ -104,21 +104,21 @@ sie_status maxsim_alone(Model *m, sie_value x) {
   sie_value y, score;
   sie_status status = m->weight(SIE_WEIGHT_LINEAR, m->compute(), heads::reduced, m->hidden, 0.2f, 0, &w);
   if (status == SIE_OK) {
-    status = sie_op_linear(m->program, x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &y, &m->err);
+    status = record::linear(m->program, x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &y, &m->err);
   }
-  if (status == SIE_OK) status = sie_op_maxsim(m->program, y, 1, &score, &m->err);
-  return status == SIE_OK ? sie_op_output_values(m->program, score, 0, &m->err) : status;
+  if (status == SIE_OK) status = record::maxsim(m->program, y, 1, &score, &m->err);
+  return status == SIE_OK ? record::output_values(m->program, score, 0, &m->err) : status;
 }
 
 sie_status muvera_alone(Model *m, sie_value x) {
-  sie_muvera params = {};
+  sie_muvera_params params = {};
   params.struct_size = sizeof params;
   params.repetitions = 1;
-  return sie_op_output_muvera(m->program, x, &params, 0, &m->err);
+  return record::output_muvera(m->program, x, &params, 0, &m->err);
 }
 
 sie_status smve_alone(Model *m, sie_value x) {
-  sie_smve params = {};
+  sie_smve_params params = {};
   params.struct_size = sizeof params;
   params.repetitions = heads::repetitions;
   params.width = heads::width;
@@ -127,14 +127,14 @@ sie_status smve_alone(Model *m, sie_value x) {
   sie_status status =
       m->data(SIE_F32, heads::repetitions * heads::width, m->hidden, heads::anchors().data(), &w);
   params.anchors = w;
-  return status == SIE_OK ? sie_op_output_smve(m->program, x, &params, 0, &m->err) : status;
+  return status == SIE_OK ? record::output_smve(m->program, x, &params, 0, &m->err) : status;
 }
 
 sie_status token_rows_alone(Model *m, sie_value x) {
-  return sie_op_output_token_rows(m->program, x, 0, &m->err);
+  return record::output_token_rows(m->program, x, 0, &m->err);
 }
 
-sie_status values_alone(Model *m, sie_value x) { return sie_op_output_values(m->program, x, 0, &m->err); }
+sie_status values_alone(Model *m, sie_value x) { return record::output_values(m->program, x, 0, &m->err); }
 
 bool always(const sie_ops *) { return true; }
 

@@ -37,7 +37,7 @@ inline std::vector<Path> machine_paths() {
     if (info.isa != isa) continue;
     for (uint32_t compute = SIE_COMPUTE_F32; compute <= SIE_COMPUTE_INT8; compute++) {
       if ((info.compute_mask >> compute & 1) == 0) continue;
-      names.push_back(std::string(isas[isa]) + "/" + classes[compute]);
+      names.push_back(std::string(isas[SIE_ISA_LEVEL(isa)]) + "/" + classes[compute]);
       paths.push_back({isa, compute, names.back().c_str()});
     }
   }

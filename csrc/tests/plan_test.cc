@@ -75,30 +75,29 @@ struct Run {
   bool norm(sie_value x, sie_value *y) {
     sie_weight *gamma = weight(SIE_WEIGHT_VECTOR, 0, width, 1, 0.3f, 1),
                *beta = weight(SIE_WEIGHT_VECTOR, 0, width, 1, 0.2f, 0);
-    MUST(sie_op_layernorm(program, x, gamma, beta, 1e-6f, y, &err));
+    MUST(record::layernorm(program, x, gamma, beta, 1e-6f, y, &err));
     return true;
   }
 
   bool linear(uint32_t compute, sie_value x, int64_t n, sie_act act, sie_value residual, sie_value *y) {
     sie_weight *w = weight(SIE_WEIGHT_LINEAR, compute, n, width, 0.2f, 0);
-    MUST(sie_op_linear(program, x, w, nullptr, act, residual, y, &err));
+    MUST(record::linear(program, x, w, nullptr, act, residual, y, &err));
     return true;
   }
 
   // Every step takes any earlier values of 64 columns, so most of them live on for a while.
   bool record(uint32_t compute) {
-    sie_caps caps = {};
-    caps.struct_size = sizeof caps;
+    record::Caps caps;
     caps.max_tokens = tokens;
     caps.max_seqs = seqs;
     caps.max_len = tokens;
-    MUST(sie_program_begin(device, &caps, &program, &err));
+    MUST(record::begin(device, caps, &program, &err));
     sie_weight *word = weight(SIE_WEIGHT_TABLE, compute, 50, width, 1, 0);
     sie_weight *gamma = weight(SIE_WEIGHT_VECTOR, 0, width, 1, 0.3f, 1);
     model::Random random(seed);
     std::vector<sie_value> by_tokens(1), by_seqs;
-    MUST(sie_op_embed_layernorm(program, word, nullptr, nullptr, gamma, nullptr, 1e-6f, 0, &by_tokens[0],
-                                &err));
+    MUST(record::embed_layernorm(program, word, nullptr, nullptr, gamma, nullptr, 1e-6f, 0, &by_tokens[0],
+                                 &err));
     for (int step = 0; step < 14; step++) {
       auto pick = [&random](const std::vector<sie_value> &v) {
         return v[static_cast<size_t>(random.below(static_cast<int32_t>(v.size())))];
@@ -120,7 +119,7 @@ struct Run {
           break;
         case 3: {
           if (!linear(compute, x, wide, SIE_ACT_GELU_ERF, SIE_NO_VALUE, &z)) return false;
-          MUST(sie_op_columns(program, z, random.below(2) * width, width, &y, &err));
+          MUST(record::columns(program, z, random.below(2) * width, width, &y, &err));
           break;
         }
         case 4: {
@@ -129,12 +128,13 @@ struct Run {
           a.heads = a.kv_heads = 2;
           a.head_dim = 32;
           a.scale = 0.17f;
-          MUST(sie_op_attention(program, x, pick(by_tokens), pick(by_tokens), &a, &y, &err));
+          MUST(record::attention(program, x, pick(by_tokens), pick(by_tokens), &a, &y, &err));
           break;
         }
         default:
           if (of_seqs) continue;
-          MUST(sie_op_gather_rows(program, x, random.below(2) == 0 ? SIE_POOL_CLS : SIE_POOL_LAST, &y, &err));
+          MUST(
+              record::gather_rows(program, x, random.below(2) == 0 ? SIE_POOL_CLS : SIE_POOL_LAST, &y, &err));
           by_seqs.push_back(y);
           continue;
       }
@@ -147,9 +147,9 @@ struct Run {
       size_t at = i % 2 == 0 ? values.size() - 1
                              : static_cast<size_t>(random.below(static_cast<int32_t>(values.size())));
       if (by_token[i]) {
-        MUST(sie_op_output_values(program, values[at], i, &err));
+        MUST(record::output_values(program, values[at], i, &err));
       } else {
-        MUST(sie_op_output_rows(program, values[at], i, &err));
+        MUST(record::output_rows(program, values[at], i, &err));
       }
     }
     return true;
@@ -158,28 +158,27 @@ struct Run {
   // What random steps seldom meet: a sum that only a gather reads, for a linear that needs the class's own
   // type; and a value read whole and as a view by linears only.
   bool record_awkward(uint32_t compute) {
-    sie_caps caps = {};
-    caps.struct_size = sizeof caps;
+    record::Caps caps;
     caps.max_tokens = caps.max_len = tokens;
     caps.max_seqs = seqs;
-    MUST(sie_program_begin(device, &caps, &program, &err));
+    MUST(record::begin(device, caps, &program, &err));
     sie_weight *word = weight(SIE_WEIGHT_TABLE, compute, 50, width, 1, 0);
     sie_weight *gamma = weight(SIE_WEIGHT_VECTOR, 0, width, 1, 0.3f, 1);
     sie_value x, sum, gathered, first, both, whole, half, view;
-    MUST(sie_op_embed_layernorm(program, word, nullptr, nullptr, gamma, nullptr, 1e-6f, 0, &x, &err));
+    MUST(record::embed_layernorm(program, word, nullptr, nullptr, gamma, nullptr, 1e-6f, 0, &x, &err));
     if (!linear(compute, x, width, SIE_ACT_NONE, x, &sum)) return false;
-    MUST(sie_op_gather_rows(program, sum, SIE_POOL_LAST, &gathered, &err));
+    MUST(record::gather_rows(program, sum, SIE_POOL_LAST, &gathered, &err));
     if (!linear(compute, gathered, width, SIE_ACT_NONE, SIE_NO_VALUE, &first)) return false;
     if (!linear(compute, x, wide, SIE_ACT_NONE, SIE_NO_VALUE, &both)) return false;
     sie_weight *w = weight(SIE_WEIGHT_LINEAR, compute, width, wide, 0.2f, 0);
-    MUST(sie_op_linear(program, both, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &whole, &err));
-    MUST(sie_op_columns(program, both, width, width, &view, &err));
+    MUST(record::linear(program, both, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &whole, &err));
+    MUST(record::columns(program, both, width, width, &view, &err));
     if (!linear(compute, view, width, SIE_ACT_NONE, SIE_NO_VALUE, &half)) return false;
     const sie_value values[] = {whole, half, first, first};
     for (int32_t i = 0; i < 4; i++) {
       by_token[i] = i < 2;
-      if (i < 3) MUST(sie_op_output_values(program, values[i], i, &err));
-      if (i == 3) MUST(sie_op_output_rows(program, values[i], i, &err));
+      if (i < 3) MUST(record::output_values(program, values[i], i, &err));
+      if (i == 3) MUST(record::output_rows(program, values[i], i, &err));
     }
     return true;
   }
@@ -193,7 +192,10 @@ struct Run {
     caps.n_outputs = 4;
     caps.max_tokens = tokens;
     caps.max_seqs = seqs;
-    for (int64_t &bytes : caps.output_bytes) bytes = tokens * width * 4;
+    int64_t output_bytes[4];
+    for (int64_t &bytes : output_bytes) bytes = tokens * width * 4;
+    caps.output_bytes = output_bytes;
+    caps.input_bytes = sie_program_input_bytes(program);
     MUST(sie_slot_create(device, &caps, &slot, &err));
     model::Random random(seed + 77);
     std::vector<int32_t> ids(tokens);
@@ -201,18 +203,16 @@ struct Run {
     const int32_t cu[] = {0, 3, 20, 21, tokens};
     std::vector<sie_out_item> items;
     for (int64_t b = 0; b < seqs; b++) items.push_back({SIE_F32, 0, 0, 0, b * width * 4});
-    sie_batch batch = {};
-    batch.struct_size = sizeof batch;
-    batch.n_tokens = tokens;
+    record::Batch batch;
     batch.n_seqs = seqs;
     batch.ids = ids.data();
     batch.cu_seqlens = cu;
     for (const sie_out_item *&of_output : batch.items) of_output = items.data();
-    MUST(sie_slot_load(slot, program, &batch, &err));
-    MUST(sie_program_submit(program, arena, slot, &err));
+    MUST(record::load(slot, program, &batch, &err));
+    MUST(sie_program_submit(program, arena, slot, nullptr, &err));
     MUST(sie_slot_wait(slot, &err));
     for (int32_t i = 0; i < 4; i++) {
-      const float *values = static_cast<const float *>(sie_slot_output(slot, i));
+      const float *values = static_cast<const float *>(sie_slot_output(slot, i, nullptr));
       outputs[i].assign(values, values + (by_token[i] ? tokens : seqs) * width);
     }
     return true;

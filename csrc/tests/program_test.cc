@@ -168,8 +168,10 @@ TEST(program_describes_itself) {
   std::vector<char> text(need + 1);
   CHECK(sie_program_describe(m.program, text.data(), text.size()) == need, "two lengths");
   CHECK(strlen(text.data()) == need, "text of %zu, %zu promised", strlen(text.data()), need);
-  for (const char *part :
-       {"embed_layernorm", "attention", "2 heads of 32", "gelu", "in place", "pool", "output 1"}) {
+  for (const char *part : {"embed_layernorm", "attention", "2 heads over 2 of 32", "gelu", "in place", "pool",
+                           "space tokens: at most 4096 rows, 640 a sequence", "input ids: i32[tokens]",
+                           "input type_ids: i32[tokens], else 0", "output o1: values of tokens, 64 columns",
+                           "by ids", "to o1"}) {
     CHECK(strstr(text.data(), part) != nullptr, "no \"%s\" in:\n%s", part, text.data());
   }
   char small[40];
@@ -195,20 +197,18 @@ TEST(program_refuses_the_batch_of_a_freed_one) {
   if (m.slots[0] == nullptr) return;
   Batch batch;
   batch.add(m.shape, 1, 20);
-  sie_batch packed = {};
-  packed.struct_size = sizeof packed;
-  packed.n_tokens = batch.tokens();
+  record::Batch packed;
   packed.n_seqs = batch.seqs();
   packed.ids = batch.ids.data();
   packed.cu_seqlens = batch.cu.data();
   packed.items[0] = batch.items[0].data();
-  CHECK(sie_slot_load(m.slots[0], m.program, &packed, &m.err) == SIE_OK, "%s", m.err.message);
+  CHECK(record::load(m.slots[0], m.program, &packed, &m.err) == SIE_OK, "%s", m.err.message);
   // The next program, in the memory of the last.
   m.program->serial = ++m.device->programs;
-  CHECK(sie_program_submit(m.program, m.arena, m.slots[0], &m.err) == SIE_INVALID_ARGUMENT,
+  CHECK(sie_program_submit(m.program, m.arena, m.slots[0], nullptr, &m.err) == SIE_INVALID_ARGUMENT,
         "a stale batch runs");
-  CHECK(sie_slot_load(m.slots[0], m.program, &packed, &m.err) == SIE_OK, "%s", m.err.message);
-  CHECK(sie_program_submit(m.program, m.arena, m.slots[0], &m.err) == SIE_OK, "%s", m.err.message);
+  CHECK(record::load(m.slots[0], m.program, &packed, &m.err) == SIE_OK, "%s", m.err.message);
+  CHECK(sie_program_submit(m.program, m.arena, m.slots[0], nullptr, &m.err) == SIE_OK, "%s", m.err.message);
   CHECK(sie_slot_wait(m.slots[0], &m.err) == SIE_OK, "%s", m.err.message);
 }
 

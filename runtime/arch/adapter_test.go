@@ -117,7 +117,7 @@ func alone(t *testing.T, m *Model, r *engine.Runner, adapters []*Adapter, all *e
 	t.Cleanup(program.Close)
 	n := int(cu[seqs])
 	run := engine.Batch{Program: program, IDs: all.IDs[:n], TypeIDs: all.TypeIDs[:n], CuSeqlens: cu, Adapter: make([]int32, seqs)}
-	last := program.Outputs() - 1
+	last := len(program.Outputs()) - 1
 	run.OutBytes[last] = int64(4 * n * m.HiddenSize())
 	for i := range last {
 		run.OutBytes[i] = run.OutBytes[last]

@@ -101,8 +101,8 @@ func checkFolded(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	if with-before < 3*2*24*4+100*24*4 || m.Bytes() != with {
 		t.Errorf("%d bytes, %d with tables, %d with those of another program that has the same", before, with, m.Bytes())
 	}
-	if p.Outputs() != 2 || again.Outputs() != 2 {
-		t.Fatalf("%d and %d outputs", p.Outputs(), again.Outputs())
+	if len(p.Outputs()) != 2 || len(again.Outputs()) != 2 {
+		t.Fatalf("%d and %d outputs", len(p.Outputs()), len(again.Outputs()))
 	}
 	b := goldenBatch(c)
 	dims := muvera.Dims(24)

@@ -43,8 +43,8 @@ func TestOutputBytes(t *testing.T) {
 			t.Errorf("%s, %+v, at most %d: %d bytes, want %d", c.model, want, c.most, got, c.sizes)
 		}
 		p := record(t, m, want)
-		if p.Outputs() != len(c.sizes) {
-			t.Errorf("%s, %+v: sizes of %d outputs, the program has %d", c.model, want, len(c.sizes), p.Outputs())
+		if len(p.Outputs()) != len(c.sizes) {
+			t.Errorf("%s, %+v: sizes of %d outputs, the program has %d", c.model, want, len(c.sizes), len(p.Outputs()))
 		}
 		_, none := p.Footprint().Bytes()
 		for i := range c.sizes { // each counts, in both slots

@@ -64,8 +64,8 @@ func (b *Batch) checkLengths(p *Program, maxSeqs int) error {
 			return wrong("%d items of output %d for %d sequences and %d outputs", len(items), i, seqs, p.outputs)
 		}
 	}
-	if n := len(b.CuQueries); n > 0 && p.queryBytes > 0 {
-		if c := p.queryColumns(); int64(b.CuQueries[n-1])*c != int64(len(b.Queries)) {
+	if n := len(b.CuQueries); n > 0 && p.queryColumns > 0 {
+		if c := p.queryColumns; int64(b.CuQueries[n-1])*c != int64(len(b.Queries)) {
 			return wrong("cu_queries ends at %d rows of %d columns but queries has %d values", b.CuQueries[n-1], c, len(b.Queries))
 		}
 	}

@@ -47,7 +47,7 @@ func (i Info) Supports(c Compute) bool {
 
 // DefaultCompute is the class used when nobody chose one: bf16 where the hardware multiplies bf16 matrices, else fp32.
 func (i Info) DefaultCompute() Compute {
-	if (i.Kind == CUDA || i.ISA >= AMX) && i.Supports(ComputeBF16) {
+	if (i.Kind == CUDA || i.ISA.Covers(AMX)) && i.Supports(ComputeBF16) {
 		return ComputeBF16
 	}
 	return ComputeF32

@@ -15,7 +15,7 @@ type Footprint struct {
 // Footprint is what a Runner takes at most for batches of p whose outputs have so many bytes or less, those that are not
 // named few.
 func (p *Program) Footprint(outBytes ...int64) Footprint {
-	c := SlotCaps{MaxTokens: p.caps.MaxTokens, MaxSeqs: p.caps.MaxSeqs, InputBytes: p.inputBytes, QueryBytes: p.queryBytes}
+	c := SlotCaps{MaxTokens: p.caps.MaxTokens, MaxSeqs: p.caps.MaxSeqs, InputBytes: p.inputBytes}
 	for i := range p.outputs {
 		var n int64
 		if i < len(outBytes) {
@@ -40,13 +40,13 @@ func (f Footprint) Bytes() (arena, slots int64) {
 			arena += n
 		}
 	}
-	return arena, slotsInFlight * slotBytes(f.slot)
+	return arena, slotsInFlight * slotBytes(f.slot, f.card)
 }
 
 // with are the smallest bounds that cover both.
 func (c SlotCaps) with(d SlotCaps) SlotCaps {
 	out := SlotCaps{MaxTokens: max(c.MaxTokens, d.MaxTokens), MaxSeqs: max(c.MaxSeqs, d.MaxSeqs),
-		InputBytes: max(c.InputBytes, d.InputBytes), QueryBytes: max(c.QueryBytes, d.QueryBytes), OutputBytes: slices.Clone(c.OutputBytes)}
+		InputBytes: max(c.InputBytes, d.InputBytes), OutputBytes: slices.Clone(c.OutputBytes)}
 	for i, n := range d.OutputBytes {
 		if i < len(out.OutputBytes) {
 			out.OutputBytes[i] = max(out.OutputBytes[i], n)
@@ -58,12 +58,10 @@ func (c SlotCaps) with(d SlotCaps) SlotCaps {
 }
 
 // slotBytes is the memory of a slot.
-func slotBytes(c SlotCaps) int64 {
-	// Ids, types and kept rows; what a sequence has, a slab of its own included (csrc/slot.cc); and the items of each output,
-	// of rows or sequences.
-	n := 12*c.MaxTokens + 260*c.MaxSeqs + 24*max(c.MaxTokens, c.MaxSeqs)*int64(len(c.OutputBytes)) + c.QueryBytes
-	if c.InputBytes > 0 { // a GPU's is as C lays it out
-		n = c.InputBytes
+func slotBytes(c SlotCaps, card bool) int64 {
+	n := c.InputBytes // as C lays them out
+	if !card {        // for each sequence a slab of its own, its places in the order and its flag (csrc/slot.cc)
+		n += 768 * c.MaxSeqs
 	}
 	for _, out := range c.OutputBytes {
 		n += out
@@ -85,7 +83,7 @@ func (r *Runner) Growth(f Footprint) (stays, passing int64) {
 	var slots int64
 	for _, have := range h.slots {
 		grown := have.with(f.slot)
-		slots += slotBytes(grown) - slotBytes(have)
+		slots += slotBytes(grown, want.card) - slotBytes(have, want.card)
 		want.slot = want.slot.with(grown)
 	}
 	arena, _ := want.Bytes()

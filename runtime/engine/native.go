@@ -5,6 +5,7 @@ package engine
 // #cgo CFLAGS: -I${SRCDIR}/../../csrc/include
 //
 // #cgo noescape sie_weight_create
+// #cgo noescape sie_muvera_group
 // #cgo noescape sie_go_slot_load
 // #cgo nocallback sie_go_slot_load
 // #cgo noescape sie_program_submit
@@ -17,14 +18,17 @@ package engine
 // #cgo nocallback sie_slot_output
 // #include "sie.h"
 //
-// // Takes a batch's pointers one by one: a struct of Go's that holds them would have to be pinned.
-// static sie_status sie_go_slot_load(sie_slot *slot, const sie_program *program, int64_t n_tokens, int64_t n_seqs,
-//     int64_t n_queries, const int32_t *ids, const int32_t *type_ids, const int32_t *cu_seqlens, const uint8_t *keep,
+// // Takes a batch's pointers one by one: lists of Go's that hold them would have to be pinned. Entries are by the numbers of
+// // entry.go.
+// static sie_status sie_go_slot_load(sie_slot *slot, const sie_program *program, int64_t n_seqs, int64_t n_queries,
+//     const int32_t *ids, const int32_t *type_ids, const int32_t *cu_seqlens, const uint8_t *keep,
 //     const int32_t *adapter, const float *queries, const int32_t *cu_queries, const int32_t *partner,
 //     const sie_out_item *items0, const sie_out_item *items1, const sie_out_item *items2, const sie_out_item *items3,
 //     sie_error *err) {
-//   sie_batch batch = {sizeof batch, 0, n_tokens, n_seqs, ids, type_ids, cu_seqlens, keep, adapter, n_queries, queries,
-//                      cu_queries, partner, {items0, items1, items2, items3}};
+//   const sie_rows_of spaces[] = {{0, cu_seqlens}, {0, 0}, {0, 0}, {n_queries, cu_queries}};
+//   const void *const inputs[] = {ids, type_ids, keep, adapter, partner, queries};
+//   const sie_out_item *const items[] = {items0, items1, items2, items3};
+//   sie_batch batch = {sizeof batch, 4, 6, 4, n_seqs, spaces, inputs, items};
 //   return sie_slot_load(slot, program, &batch, err);
 // }
 import "C"
@@ -32,13 +36,14 @@ import "C"
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"runtime"
 	"unsafe"
 )
 
 // This file holds every call into C, one small function each: it converts arguments and copies the caller-owned error
-// out; native_record.go holds those that record. Go memory is passed as a direct argument of one call, except the parts of
-// a weight and the lists of adapters, which are pinned. With the noescape directives the error buffer and out parameters
+// out. Go memory is passed as a direct argument of one call, except the parts of a weight and the entries of a program, which
+// are pinned. With the noescape directives the error buffer and out parameters
 // stay on the stack, so load, submit and wait allocate nothing.
 
 // The Go slice of items is handed to C as it is.
@@ -66,7 +71,43 @@ var (
 	_ = [1]int{}[SparseAsIs-C.SIE_SPARSE_AS_IS] + [1]int{}[SparseLog-C.SIE_SPARSE_LOG] + [1]int{}[SparseLogLog-C.SIE_SPARSE_LOG_LOG]
 	_ = [1]int{}[Concat-C.SIE_LAYOUT_CONCAT] + [1]int{}[InterleaveGateUp-C.SIE_LAYOUT_INTERLEAVE_GATE_UP]
 	_ = [1]int{}[NoValue-C.SIE_NO_VALUE]
+	_ = [1]int{}[poolAttention-C.SIE_POOL_ATTENTION] + [1]int{}[PoolWeightedMean-C.SIE_POOL_WEIGHTED_MEAN]
+	_ = [1]int{}[LayerNorm-C.SIE_NORM_LAYER] + [1]int{}[RMSNorm-C.SIE_NORM_RMS] + [1]int{}[NoNorm-C.SIE_NORM_NONE]
+	_ = [1]int{}[SwiGLU-C.SIE_GATE_SWIGLU] + [1]int{}[GEGLU-C.SIE_GATE_GEGLU] + [1]int{}[GEGLUTanh-C.SIE_GATE_GEGLU_TANH]
+	_ = [1]int{}[FormValues-C.SIE_FORM_VALUES] + [1]int{}[FormRows-C.SIE_FORM_ROWS] + [1]int{}[FormTokenRows-C.SIE_FORM_TOKEN_ROWS]
+	_ = [1]int{}[FormSparse-C.SIE_FORM_SPARSE]
+	_ = [1]int{}[kindSpace-C.SIE_SPACE] + [1]int{}[kindInput-C.SIE_INPUT] + [1]int{}[kindEmbed-C.SIE_EMBED] + [1]int{}[kindNorm-C.SIE_NORM]
+	_ = [1]int{}[kindLinear-C.SIE_LINEAR] + [1]int{}[kindColumns-C.SIE_COLUMNS] + [1]int{}[kindAttention-C.SIE_ATTENTION]
+	_ = [1]int{}[kindRope-C.SIE_ROPE] + [1]int{}[kindGatherRows-C.SIE_GATHER_ROWS] + [1]int{}[kindPool-C.SIE_POOL]
+	_ = [1]int{}[kindKeepRows-C.SIE_KEEP_ROWS] + [1]int{}[kindSplade-C.SIE_SPLADE] + [1]int{}[kindMaxSim-C.SIE_MAXSIM]
+	_ = [1]int{}[kindOutputRows-C.SIE_OUTPUT_ROWS] + [1]int{}[kindOutputValues-C.SIE_OUTPUT_VALUES]
+	_ = [1]int{}[kindOutputTokenRows-C.SIE_OUTPUT_TOKEN_ROWS] + [1]int{}[kindOutputSparse-C.SIE_OUTPUT_SPARSE]
+	_ = [1]int{}[kindOutputMuvera-C.SIE_OUTPUT_MUVERA] + [1]int{}[kindOutputSMVE-C.SIE_OUTPUT_SMVE]
+	_ = [1]int{}[spaceSeqs-C.SIE_SPACE_SEQS] + [1]int{}[spaceRows-C.SIE_SPACE_ROWS] + [1]int{}[spaceSubset-C.SIE_SPACE_SUBSET]
+	_ = [1]int{}[spaceShared-C.SIE_SPACE_SHARED]
 )
+
+// mirrors are the structs of entry.go beside those of sie.h, whose layout they must have.
+var mirrors = [][2]reflect.Type{
+	{reflect.TypeFor[entry](), reflect.TypeFor[C.sie_op]()},
+	{reflect.TypeFor[spaceParams](), reflect.TypeFor[C.sie_space_params]()},
+	{reflect.TypeFor[inputParams](), reflect.TypeFor[C.sie_input_params]()},
+	{reflect.TypeFor[embedParams](), reflect.TypeFor[C.sie_embed_params]()},
+	{reflect.TypeFor[normParams](), reflect.TypeFor[C.sie_norm_params]()},
+	{reflect.TypeFor[linearParams](), reflect.TypeFor[C.sie_linear_params]()},
+	{reflect.TypeFor[columnsParams](), reflect.TypeFor[C.sie_columns_params]()},
+	{reflect.TypeFor[attentionParams](), reflect.TypeFor[C.sie_attention_params]()},
+	{reflect.TypeFor[ropeParams](), reflect.TypeFor[C.sie_rope_params]()},
+	{reflect.TypeFor[gatherRowsParams](), reflect.TypeFor[C.sie_gather_rows_params]()},
+	{reflect.TypeFor[poolParams](), reflect.TypeFor[C.sie_pool_params]()},
+	{reflect.TypeFor[keepRowsParams](), reflect.TypeFor[C.sie_keep_rows_params]()},
+	{reflect.TypeFor[spladeParams](), reflect.TypeFor[C.sie_splade_params]()},
+	{reflect.TypeFor[maxSimParams](), reflect.TypeFor[C.sie_maxsim_params]()},
+	{reflect.TypeFor[outputParams](), reflect.TypeFor[C.sie_output_params]()},
+	{reflect.TypeFor[outputSparseParams](), reflect.TypeFor[C.sie_output_sparse_params]()},
+	{reflect.TypeFor[muveraParams](), reflect.TypeFor[C.sie_muvera_params]()},
+	{reflect.TypeFor[smveParams](), reflect.TypeFor[C.sie_smve_params]()},
+}
 
 // Built reports whether the native engine is in this binary.
 const Built = true
@@ -93,7 +134,7 @@ func cDeviceOpen(o Options, card *sieGPU) (unsafe.Pointer, error) {
 	var e C.sie_error
 	var d *C.sie_device
 	options := C.sie_device_options{struct_size: C.sizeof_sie_device_options, kind: C.uint32_t(o.Kind),
-		ordinal: C.int32_t(o.Ordinal), threads: C.int32_t(o.Threads), isa: C.uint32_t(o.ISA)}
+		threads: C.int32_t(o.Threads), isa: C.uint32_t(o.ISA)}
 	var pins runtime.Pinner
 	defer pins.Unpin()
 	if card != nil {
@@ -176,32 +217,55 @@ func cWeightDenormals(w unsafe.Pointer) int64 {
 	return int64(C.sie_weight_denormals((*C.sie_weight)(w)))
 }
 
-func cProgramBegin(d unsafe.Pointer, caps Caps) (unsafe.Pointer, error) {
+// cProgram records a program from its entries in one call, and plans it. memory is all Go memory that the entries lead to.
+func cProgram(d unsafe.Pointer, entries []entry, memory []unsafe.Pointer) (unsafe.Pointer, Workspace, error) {
 	var e C.sie_error
 	var p *C.sie_program
-	c := C.sie_caps{struct_size: C.sizeof_sie_caps, max_tokens: C.int64_t(caps.MaxTokens), max_seqs: C.int64_t(caps.MaxSeqs),
-		max_len: C.int64_t(caps.MaxLen), max_query_rows: C.int64_t(caps.MaxQueryRows)}
-	if st := C.sie_program_begin((*C.sie_device)(d), &c, &p, &e); st != C.SIE_OK {
-		return nil, fail("program", st, &e)
+	var size C.sie_workspace
+	if st := C.sie_program_begin((*C.sie_device)(d), &p, &e); st != C.SIE_OK {
+		return nil, Workspace{}, fail("program", st, &e)
 	}
-	return unsafe.Pointer(p), nil
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	for _, m := range memory {
+		pins.Pin(m)
+	}
+	st := C.sie_program_add(p, (*C.sie_op)(unsafe.Pointer(unsafe.SliceData(entries))), C.int64_t(len(entries)), &e)
+	if st == C.SIE_OK {
+		st = C.sie_program_end(p, &size, &e)
+	}
+	if st != C.SIE_OK {
+		C.sie_program_free(p)
+		return nil, Workspace{}, fail("program", st, &e)
+	}
+	return unsafe.Pointer(p), Workspace{Lane: int64(size.lane), Region: int64(size.region)}, nil
 }
 
-func cProgramEnd(p unsafe.Pointer) (Workspace, error) {
-	var e C.sie_error
-	var size C.sie_workspace
-	if st := C.sie_program_end((*C.sie_program)(p), &size, &e); st != C.SIE_OK {
-		return Workspace{}, fail("program end", st, &e)
+func cProgramOutputs(p unsafe.Pointer, n int) ([]Output, error) {
+	outputs := make([]Output, n)
+	for i := range outputs {
+		var e C.sie_error
+		in := C.sie_output_info{struct_size: C.sizeof_sie_output_info}
+		if st := C.sie_program_output((*C.sie_program)(p), C.int32_t(i), &in, &e); st != C.SIE_OK {
+			return nil, fail("program outputs", st, &e)
+		}
+		outputs[i] = Output{Name: C.GoString(&in.name[0]), Form: OutputForm(in.form), PerToken: in.space != spaceSequences, Columns: int(in.columns)}
 	}
-	return Workspace{Lane: int64(size.lane), Region: int64(size.region)}, nil
+	return outputs, nil
+}
+
+// cProgramColumns is how wide an input is.
+func cProgramColumns(p unsafe.Pointer, input int32) (int64, error) {
+	var e C.sie_error
+	in := C.sie_input_info{struct_size: C.sizeof_sie_input_info}
+	if st := C.sie_program_input((*C.sie_program)(p), C.sie_input(input), &in, &e); st != C.SIE_OK {
+		return 0, fail("program inputs", st, &e)
+	}
+	return int64(in.columns), nil
 }
 
 func cProgramInputBytes(p unsafe.Pointer) int64 {
 	return int64(C.sie_program_input_bytes((*C.sie_program)(p)))
-}
-
-func cProgramQueryBytes(p unsafe.Pointer) int64 {
-	return int64(C.sie_program_query_bytes((*C.sie_program)(p)))
 }
 
 func cProgramFree(p unsafe.Pointer) { C.sie_program_free((*C.sie_program)(p)) }
@@ -229,7 +293,7 @@ func cArenaPlace(a unsafe.Pointer, at *gpuArena) error {
 	for i := range MaxOutputs {
 		outputs[i], bytes[i] = deviceMemory(at.output[i]), C.int64_t(at.bytes[i])
 	}
-	if st := C.sie_arena_place((*C.sie_arena)(a), deviceMemory(at.memory), &outputs[0], &bytes[0], &e); st != C.SIE_OK {
+	if st := C.sie_arena_place((*C.sie_arena)(a), deviceMemory(at.memory), MaxOutputs, &outputs[0], &bytes[0], &e); st != C.SIE_OK {
 		return fail("arena", st, &e)
 	}
 	return nil
@@ -243,10 +307,10 @@ func cSlotCreate(d unsafe.Pointer, caps SlotCaps) (unsafe.Pointer, error) {
 	var s *C.sie_slot
 	c := C.sie_slot_caps{struct_size: C.sizeof_sie_slot_caps, n_outputs: C.uint32_t(len(caps.OutputBytes)),
 		max_tokens: C.int64_t(caps.MaxTokens), max_seqs: C.int64_t(caps.MaxSeqs), input_bytes: C.int64_t(caps.InputBytes),
-		query_bytes: C.int64_t(caps.QueryBytes)}
-	for i, n := range caps.OutputBytes {
-		c.output_bytes[i] = C.int64_t(n)
-	}
+		output_bytes: (*C.int64_t)(unsafe.SliceData(caps.OutputBytes))}
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	pins.Pin(c.output_bytes)
 	if st := C.sie_slot_create((*C.sie_device)(d), &c, &s, &e); st != C.SIE_OK {
 		return nil, fail("slot", st, &e)
 	}
@@ -268,7 +332,7 @@ func cSlotFree(s unsafe.Pointer) { C.sie_slot_free((*C.sie_slot)(s)) }
 
 func cSlotLoad(s, p unsafe.Pointer, b *Batch, items *[MaxOutputs][]outItem) error {
 	var e C.sie_error
-	st := C.sie_go_slot_load((*C.sie_slot)(s), (*C.sie_program)(p), C.int64_t(len(b.IDs)), C.int64_t(len(b.CuSeqlens)-1),
+	st := C.sie_go_slot_load((*C.sie_slot)(s), (*C.sie_program)(p), C.int64_t(len(b.CuSeqlens)-1),
 		C.int64_t(max(len(b.CuQueries)-1, 0)), ids(b.IDs), ids(b.TypeIDs), ids(b.CuSeqlens),
 		(*C.uint8_t)(unsafe.SliceData(b.Keep)), ids(b.Adapter), (*C.float)(unsafe.SliceData(b.Queries)), ids(b.CuQueries),
 		ids(b.Partner), outItems(items[0]), outItems(items[1]), outItems(items[2]), outItems(items[3]), &e)
@@ -288,7 +352,7 @@ func outItems(s []outItem) *C.sie_out_item {
 
 func cProgramSubmit(p, a, s unsafe.Pointer) error {
 	var e C.sie_error
-	if st := C.sie_program_submit((*C.sie_program)(p), (*C.sie_arena)(a), (*C.sie_slot)(s), &e); st != C.SIE_OK {
+	if st := C.sie_program_submit((*C.sie_program)(p), (*C.sie_arena)(a), (*C.sie_slot)(s), nil, &e); st != C.SIE_OK {
 		return fail("submit", st, &e)
 	}
 	return nil
@@ -310,5 +374,14 @@ func cSlotNonFinite(s unsafe.Pointer) (flags unsafe.Pointer, offset int64) {
 }
 
 func cSlotOutput(s unsafe.Pointer, index int) unsafe.Pointer {
-	return unsafe.Pointer(C.sie_slot_output((*C.sie_slot)(s), C.int32_t(index)))
+	return unsafe.Pointer(C.sie_slot_output((*C.sie_slot)(s), C.int32_t(index), nil))
+}
+
+func cMuveraGroup(sketch []int32, repetitions, block, finalDims int, first, source []int32) error {
+	var e C.sie_error
+	st := C.sie_muvera_group(ids(sketch), C.int64_t(repetitions), C.int64_t(block), C.int64_t(finalDims), ids(first), ids(source), &e)
+	if st != C.SIE_OK {
+		return fail("muvera sketch", st, &e)
+	}
+	return nil
 }

@@ -3,23 +3,24 @@ package engine
 import (
 	"encoding/binary"
 	"fmt"
+	"unsafe"
 )
 
 // OutputRows declares the next output: each sequence's row of x [B, C], shaped by its OutItem. It returns the output's
 // index.
 func (r *Recorder) OutputRows(x Value) int {
-	return r.output(func(i int) error { return cOutputRows(r.handle, x, i) })
+	return output(r, kindOutputRows, func(p *outputParams, name unsafe.Pointer) { *p = outputParams{x: x, name: name} })
 }
 
 // OutputValues declares the next output: all rows of x as float32, dense, in batch order. It returns the output's index.
 func (r *Recorder) OutputValues(x Value) int {
-	return r.output(func(i int) error { return cOutputValues(r.handle, x, i) })
+	return output(r, kindOutputValues, func(p *outputParams, name unsafe.Pointer) { *p = outputParams{x: x, name: name} })
 }
 
 // OutputTokenRows declares the next output: the rows of x (token or kept rows), each shaped by its sequence's OutItem, a
 // sequence's one after another from the item's offset, without gaps. It returns the output's index.
 func (r *Recorder) OutputTokenRows(x Value) int {
-	return r.output(func(i int) error { return cOutputTokenRows(r.handle, x, i) })
+	return output(r, kindOutputTokenRows, func(p *outputParams, name unsafe.Pointer) { *p = outputParams{x: x, name: name} })
 }
 
 // Sparse is what becomes of the values of a sparse output row.
@@ -52,7 +53,9 @@ func SparseRow(row []byte, dims int, d DType) (count int, columns []int32, value
 // OutputSparse declares the next output: the columns of each sequence's row of x [B, V] that are above 0, after t, laid out
 // as SparseRow reads them. It returns the output's index.
 func (r *Recorder) OutputSparse(x Value, t Sparse) int {
-	return r.output(func(i int) error { return cOutputSparse(r.handle, x, t, i) })
+	return output(r, kindOutputSparse, func(p *outputSparseParams, name unsafe.Pointer) {
+		*p = outputSparseParams{x: x, name: name, transform: uint32(t)}
+	})
 }
 
 // Muvera is the fixed dimensional encoding of token rows (arXiv:2405.19504). Its tables are DataWeight; R repetitions of 2^k
@@ -72,9 +75,11 @@ type Muvera struct {
 // OutputMuvera declares the next output: the encoding of each sequence's rows of x, FinalDims or R·2^k·P columns, shaped by
 // its OutItem. It returns the output's index.
 func (r *Recorder) OutputMuvera(x Value, m Muvera) int {
-	return r.output(func(i int) error {
-		return cOutputMuvera(r.handle, x, m, r.useLocked(m.SimHash), r.useLocked(m.AMS), r.useLocked(m.Sketch),
-			r.useLocked(m.SketchFirst), r.useLocked(m.SketchSource), i)
+	return output(r, kindOutputMuvera, func(p *muveraParams, name unsafe.Pointer) {
+		*p = muveraParams{x: x, name: name, repetitions: m.Repetitions, simhashBits: m.SimHashBits, projected: m.Projected,
+			finalDims: m.FinalDims, query: flag(m.Query), fillEmpty: flag(m.FillEmpty), centerTokens: flag(m.CenterTokens),
+			normalize: flag(m.Normalize), simhash: r.useLocked(m.SimHash), ams: r.useLocked(m.AMS), sketch: r.useLocked(m.Sketch),
+			first: r.useLocked(m.SketchFirst), source: r.useLocked(m.SketchSource)}
 	})
 }
 
@@ -106,15 +111,27 @@ type SMVE struct {
 // OutputSMVE declares the next output: the encoding of each sequence's rows of x, laid out as SparseRow reads it. It returns
 // the output's index.
 func (r *Recorder) OutputSMVE(x Value, s SMVE) int {
-	return r.output(func(i int) error { return cOutputSMVE(r.handle, x, s, r.useLocked(s.Anchors), i) })
+	return output(r, kindOutputSMVE, func(p *smveParams, name unsafe.Pointer) {
+		*p = smveParams{x: x, name: name, repetitions: s.Repetitions, width: s.Width, top: s.Top, maxNonzero: s.MaxNonzeros,
+			query: flag(s.Query), normalize: flag(s.Normalize), anchors: r.useLocked(s.Anchors)}
+	})
 }
 
-func (r *Recorder) output(declare func(index int) error) int {
-	index := r.outputs
-	if index >= MaxOutputs {
-		r.Fail(invalid("output", fmt.Sprintf("a program has at most %d outputs", MaxOutputs)))
-	}
-	r.record(func() (Value, error) { return NoValue, declare(index) })
-	r.outputs++
-	return index
+// OutputForm is how an output is written.
+type OutputForm uint32
+
+// The forms. All but FormValues take an OutItem of each sequence.
+const (
+	FormValues    OutputForm = 1 // all rows, densely, float32
+	FormRows      OutputForm = 2 // a row a sequence
+	FormTokenRows OutputForm = 3 // each sequence's rows, one behind another
+	FormSparse    OutputForm = 4 // the columns of a row a sequence that count, with their values
+)
+
+// Output describes what a program gives, as recorded.
+type Output struct {
+	Name     string
+	Form     OutputForm
+	PerToken bool // rows are of tokens or kept tokens, not of sequences
+	Columns  int  // of a row before its item cuts it
 }

@@ -16,20 +16,21 @@ type Program struct {
 	caps      Caps
 	outputs   int
 	workspace Workspace
-	// inputBytes is what a batch takes in a slot of a GPU, at most; 0 elsewhere.
+	about     []Output
+	// inputBytes is what a batch's inputs take in a slot, at most.
 	inputBytes int64
-	// queryBytes is what a batch's queries take at most, 0 without MaxSim.
-	queryBytes int64
-	weights    map[*Weight]struct{}
-	inFlight   atomic.Int32 // submitted and not waited for
-	mark       *mark
+	// queryColumns is the width of a batch's queries, 0 without MaxSim.
+	queryColumns int64
+	weights      map[*Weight]struct{}
+	inFlight     atomic.Int32 // submitted and not waited for
+	mark         *mark
 }
 
 // Caps are the bounds it was recorded with.
 func (p *Program) Caps() Caps { return p.caps }
 
-// Outputs is the number of declared outputs.
-func (p *Program) Outputs() int { return p.outputs }
+// Outputs describes what it gives, by the numbers of the outputs. Read-only.
+func (p *Program) Outputs() []Output { return p.about }
 
 // Workspace is what an arena needs to run the program.
 func (p *Program) Workspace() Workspace { return p.workspace }
@@ -47,14 +48,6 @@ func (w Workspace) Covers(v Workspace) bool { return w.Lane >= v.Lane && w.Regio
 // With is the smallest workspace that covers both.
 func (w Workspace) With(v Workspace) Workspace {
 	return Workspace{Lane: max(w.Lane, v.Lane), Region: max(w.Region, v.Region)}
-}
-
-// queryColumns is the width of a batch's queries, 0 without MaxSim.
-func (p *Program) queryColumns() int64 {
-	if p.caps.MaxQueryRows == 0 {
-		return 0
-	}
-	return p.queryBytes / 4 / p.caps.MaxQueryRows
 }
 
 // Describe lists the operations, one a line, with shapes, types and bytes.
@@ -77,8 +70,10 @@ func (p *Program) Close() {
 
 // freeLocked is the second half of Close. Caller must hold dev.mu.
 func (p *Program) freeLocked() {
-	cProgramFree(p.handle)
-	p.handle = nil
+	if p.handle != nil {
+		cProgramFree(p.handle)
+		p.handle = nil
+	}
 	p.mark.close()
 	for w := range p.weights {
 		w.uses--

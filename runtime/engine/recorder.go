@@ -1,6 +1,9 @@
 package engine
 
-import "unsafe"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // Caps bound the batches of a program. The first three are positive.
 type Caps struct {
@@ -14,27 +17,33 @@ type Caps struct {
 type Value int32
 
 // NoValue stands for an absent optional operand.
-const NoValue Value = -1
+const NoValue Value = 0
 
-// Recorder appends operations to a program. The first error sticks: later calls do nothing and return NoValue, and End
-// returns it, so that an architecture reads top to bottom without checks in between. For one goroutine at a time.
+// Recorder collects the operations of a program; End hands them to C in one call, which checks them. The first error sticks:
+// later calls do nothing and return NoValue, and End returns it, so that an architecture reads top to bottom without checks
+// in between. For one goroutine at a time.
 type Recorder struct {
-	dev     *Device
-	handle  unsafe.Pointer
-	caps    Caps
-	weights map[*Weight]struct{}
-	outputs int
-	err     error
+	dev      *Device
+	caps     Caps
+	entries  []entry
+	memory   []unsafe.Pointer // Go memory that entries lead to, themselves included
+	declared [inputQueries + 1]bool
+	kept     bool
+	values   Value // how many there are
+	outputs  []string
+	weights  map[*Weight]struct{}
+	err      error
+	ended    bool
 }
 
 // Record begins a program. End must be called, also after an error.
 func (d *Device) Record(caps Caps) *Recorder {
 	r := &Recorder{dev: d, caps: caps, weights: make(map[*Weight]struct{})}
-	d.do(func() {
-		if r.handle, r.err = cProgramBegin(d.ptrLocked(), caps); r.err == nil {
-			d.open["program"]++
-		}
-	})
+	r.declareSpace(spaceParams{kind: spaceRows, space: spaceTokens, rows: caps.MaxTokens, longest: caps.MaxLen}, "tokens")
+	r.declareSpace(spaceParams{kind: spaceSeqs, space: spaceSequences, rows: caps.MaxSeqs}, "sequences")
+	if caps.MaxQueryRows != 0 {
+		r.declareSpace(spaceParams{kind: spaceShared, space: spaceQueries, rows: caps.MaxQueryRows}, "queries")
+	}
 	return r
 }
 
@@ -48,17 +57,58 @@ func (r *Recorder) Fail(err error) {
 	}
 }
 
-// record runs one appending call under the device's lock.
-func (r *Recorder) record(call func() (Value, error)) Value {
+// add appends an entry. p becomes the recorder's.
+func add[T any](r *Recorder, kind uint32, p *T) {
+	at := unsafe.Pointer(p)
+	*(*uint32)(at) = uint32(unsafe.Sizeof(*p)) // struct_size comes first
+	r.entries = append(r.entries, entry{kind: kind, params: at})
+	r.memory = append(r.memory, at)
+}
+
+// operation appends an operation with one result, whose number it passes to fill. Weights are used under the device's lock.
+func operation[T any](r *Recorder, kind uint32, fill func(p *T, y Value)) Value {
 	if r.err != nil {
 		return NoValue
 	}
-	v := NoValue
-	r.dev.do(func() { v, r.err = call() })
-	if r.err != nil {
-		return NoValue
+	r.values++
+	p := new(T)
+	r.dev.do(func() { fill(p, r.values) })
+	add(r, kind, p)
+	return r.values
+}
+
+// name is text as C reads it.
+func (r *Recorder) name(text string) unsafe.Pointer {
+	b := append([]byte(text), 0)
+	p := unsafe.Pointer(&b[0])
+	r.memory = append(r.memory, p)
+	return p
+}
+
+func (r *Recorder) declareSpace(p spaceParams, name string) {
+	p.name = r.name(name)
+	add(r, kindSpace, &p)
+}
+
+// input declares an input when it is first asked for, and returns its number.
+func (r *Recorder) input(number int32, name string, space int32, d DType, optional bool, otherwise int32) int32 {
+	if !r.declared[number] {
+		r.declared[number] = true
+		add(r, kindInput, &inputParams{input: number, space: space, dtype: uint32(d), optional: flag(optional), otherwise: otherwise,
+			name: r.name(name)})
 	}
-	return v
+	return number
+}
+
+func (r *Recorder) ids() int32 { return r.input(inputIDs, "ids", spaceTokens, I32, false, 0) }
+func (r *Recorder) typeIDs() int32 {
+	return r.input(inputTypeIDs, "type_ids", spaceTokens, I32, true, 0)
+}
+func (r *Recorder) adapter() int32 {
+	return r.input(inputAdapter, "adapter", spaceSequences, I32, true, -1)
+}
+func (r *Recorder) partner() int32 {
+	return r.input(inputPartner, "partner", spaceSequences, I32, true, -1)
 }
 
 // useLocked returns the handle of an operand (nil stays nil) and keeps the weight for the program's life.
@@ -76,71 +126,152 @@ func (r *Recorder) useLocked(w *Weight) unsafe.Pointer {
 	return w.handle
 }
 
-// Embedding are the operands of EmbedLayerNorm. Position and Type may be nil.
+// Embedding are the operands of EmbedLayerNorm. Position and Type may be nil; with NoNorm, Gamma and Beta are.
 type Embedding struct {
 	Word, Position, Type *Weight // tables [·, C]
 	Gamma, Beta          *Weight // [C]
+	Norm                 Norm
 	Eps                  float32
+	WeightOffset         float32 // 1 where a checkpoint stores gamma − 1
+	Scale                float32 // of words; 0 counts as 1
 	PositionOffset       int32
 }
 
-// EmbedLayerNorm gives y[T, C] = LN(word[id] + position[i + offset] + type[type id]), i counting from 0 in each sequence.
+// EmbedLayerNorm gives y[T, C] = norm(word[id] + position[i + offset] + type[type id]), i counting from 0 in each sequence.
 func (r *Recorder) EmbedLayerNorm(e Embedding) Value {
-	return r.record(func() (Value, error) {
-		return cEmbedLayerNorm(r.handle, r.useLocked(e.Word), r.useLocked(e.Position), r.useLocked(e.Type),
-			r.useLocked(e.Gamma), r.useLocked(e.Beta), e.Eps, e.PositionOffset)
+	ids, typeIDs := r.ids(), int32(0)
+	if e.Type != nil {
+		typeIDs = r.typeIDs()
+	}
+	return operation(r, kindEmbed, func(p *embedParams, y Value) {
+		*p = embedParams{y: y, ids: ids, typeIDs: typeIDs, positionOffset: e.PositionOffset, word: r.useLocked(e.Word),
+			position: r.useLocked(e.Position), typ: r.useLocked(e.Type), gamma: r.useLocked(e.Gamma), beta: r.useLocked(e.Beta),
+			norm: uint32(e.Norm), eps: e.Eps, weightOffset: e.WeightOffset, factor: e.Scale}
 	})
 }
 
 // Linear gives y[R, N] = act(x·Wᵀ + bias) + residual. bias may be nil, residual NoValue.
 func (r *Recorder) Linear(x Value, w, bias *Weight, act Act, residual Value) Value {
-	return r.record(func() (Value, error) {
-		return cLinear(r.handle, x, r.useLocked(w), r.useLocked(bias), act, residual)
+	return operation(r, kindLinear, func(p *linearParams, y Value) {
+		*p = linearParams{act: uint32(act), x: x, residual: residual, y: y, w: r.useLocked(w), bias: r.useLocked(bias)}
+	})
+}
+
+// GatedLinear gives y[R, N/2] = g(z[2j])·z[2j + 1] + residual[j], z = x·Wᵀ + bias, where the rows of W and bias alternate between
+// gate and up (InterleaveGateUp). bias may be nil, residual NoValue.
+func (r *Recorder) GatedLinear(x Value, w, bias *Weight, gate Gate, residual Value) Value {
+	return operation(r, kindLinear, func(p *linearParams, y Value) {
+		*p = linearParams{gate: uint32(gate), x: x, residual: residual, y: y, w: r.useLocked(w), bias: r.useLocked(bias)}
 	})
 }
 
 // LayerNorm gives y[R, C] = LN(x)·gamma + beta. beta may be nil.
 func (r *Recorder) LayerNorm(x Value, gamma, beta *Weight, eps float32) Value {
-	return r.record(func() (Value, error) {
-		return cLayerNorm(r.handle, x, r.useLocked(gamma), r.useLocked(beta), eps)
+	return operation(r, kindNorm, func(p *normParams, y Value) {
+		*p = normParams{x: x, y: y, gamma: r.useLocked(gamma), beta: r.useLocked(beta), eps: eps}
 	})
+}
+
+// NormSpec are the operands of Norm. Residual may be NoValue, Beta and Bias nil.
+type NormSpec struct {
+	Norm         Norm // not NoNorm
+	Residual     Value
+	Gamma, Beta  *Weight // [C]
+	Bias         *Weight // [C]
+	Eps          float32
+	WeightOffset float32 // 1 where a checkpoint stores gamma − 1
+}
+
+// Norm gives y = norm(s) and sum = s, s = (x + bias) + residual: in nets that normalise first, sum is the next residual.
+func (r *Recorder) Norm(x Value, n NormSpec) (y, sum Value) {
+	if r.err == nil {
+		r.values++
+		sum = r.values
+	}
+	y = operation(r, kindNorm, func(p *normParams, y Value) {
+		*p = normParams{norm: uint32(n.Norm), x: x, residual: n.Residual, y: y, sum: sum, gamma: r.useLocked(n.Gamma),
+			beta: r.useLocked(n.Beta), bias: r.useLocked(n.Bias), eps: n.Eps, weightOffset: n.WeightOffset}
+	})
+	return y, sum
 }
 
 // Columns is a view of columns [column, column+width) of x.
 func (r *Recorder) Columns(x Value, column, width int64) Value {
-	return r.record(func() (Value, error) { return cColumns(r.handle, x, column, width) })
+	return operation(r, kindColumns, func(p *columnsParams, y Value) { *p = columnsParams{x: x, y: y, column: column, width: width} })
 }
 
 // Attention are the parameters of an attention operation.
 type Attention struct {
 	Mask    Mask
 	Heads   int32 // of q
-	KVHeads int32 // of k and v; Heads is a multiple
+	KVHeads int32 // of k and v; Heads is a multiple; 0 counts as Heads
 	HeadDim int32
 	Window  int32   // WindowMask: keys within ±Window
-	Scale   float32 // multiplies q·k
+	Scale   float32 // multiplies q·k; 0 counts as 1/√HeadDim
+	ALiBi   *Weight // a vector of slopes [Heads] times the distance, or nil
 }
 
-// Attention gives y = softmax(scale·q·kᵀ)·v per sequence and head. q has token rows, or one row per sequence as made
-// from GatherRows; k and v have token rows.
+// Attention gives y = softmax(scale·q·kᵀ − slope·distance)·v per sequence and head. q has token rows, or one row per sequence as
+// made from GatherRows; k and v have token rows.
 func (r *Recorder) Attention(q, k, v Value, a Attention) Value {
-	return r.record(func() (Value, error) { return cAttention(r.handle, q, k, v, a) })
+	return operation(r, kindAttention, func(p *attentionParams, y Value) {
+		*p = attentionParams{mask: uint32(a.Mask), q: q, k: k, v: v, y: y, heads: a.Heads, kvHeads: a.KVHeads, headDim: a.HeadDim,
+			window: a.Window, scale: a.Scale, alibi: r.useLocked(a.ALiBi)}
+	})
+}
+
+// Rotation are the operands of Rope. Cos and Sin are DataWeight F32 [positions, Rot/2]; QGamma and KGamma, vectors [HeadDim],
+// normalise each head first, or are nil.
+type Rotation struct {
+	Heads, KVHeads, HeadDim int32 // KVHeads 0 counts as Heads
+	Rot                     int32 // columns of a head that are rotated, even
+	PositionOffset          int32
+	Cos, Sin                *Weight
+	QGamma, KGamma          *Weight
+	Eps, WeightOffset       float32
+}
+
+// Rope updates q and k [T, heads·D]: what is recorded later reads each head normalised and rotated by its place in the
+// sequence. k may be NoValue.
+func (r *Recorder) Rope(q, k Value, t Rotation) {
+	if r.err != nil {
+		return
+	}
+	p := &ropeParams{q: q, k: k, heads: t.Heads, kvHeads: t.KVHeads, headDim: t.HeadDim, rot: t.Rot, positionOffset: t.PositionOffset,
+		eps: t.Eps, weightOffset: t.WeightOffset}
+	r.dev.do(func() {
+		p.cos, p.sin = r.useLocked(t.Cos), r.useLocked(t.Sin)
+		p.qGamma, p.kGamma = r.useLocked(t.QGamma), r.useLocked(t.KGamma)
+	})
+	add(r, kindRope, p)
 }
 
 // GatherRows gives y[B, C], the first (PoolCLS) or last (PoolLast) token row of each sequence.
 func (r *Recorder) GatherRows(x Value, which Pooling) Value {
-	return r.record(func() (Value, error) { return cGatherRows(r.handle, x, which) })
+	return operation(r, kindGatherRows, func(p *gatherRowsParams, y Value) { *p = gatherRowsParams{which: uint32(which), x: x, y: y} })
 }
 
 // Pool gives y[B, C] in float32. x may have sequence rows already, then it is only widened.
 func (r *Recorder) Pool(x Value, mode Pooling) Value {
-	return r.record(func() (Value, error) { return cPool(r.handle, x, mode) })
+	return operation(r, kindPool, func(p *poolParams, y Value) { *p = poolParams{mode: uint32(mode), x: x, y: y} })
+}
+
+// PoolAttention gives y[B, C] in float32, each sequence's rows weighed by the softmax of their products with w [C].
+func (r *Recorder) PoolAttention(x Value, w *Weight) Value {
+	return operation(r, kindPool, func(p *poolParams, y Value) {
+		*p = poolParams{mode: uint32(poolAttention), x: x, y: y, w: r.useLocked(w)}
+	})
 }
 
 // KeepRows gives y[K, C], the token rows the batch keeps (Batch.Keep), in order. Operations on rows take them as they take
-// token rows; Attention does not.
+// token rows; Attention takes them for k and v.
 func (r *Recorder) KeepRows(x Value) Value {
-	return r.record(func() (Value, error) { return cKeepRows(r.handle, x) })
+	if !r.kept {
+		r.kept = true
+		marks := r.input(inputKeep, "keep", spaceTokens, U8, true, 1)
+		r.declareSpace(spaceParams{kind: spaceSubset, space: spaceKept, marks: marks}, "kept")
+	}
+	return operation(r, kindKeepRows, func(p *keepRowsParams, y Value) { *p = keepRowsParams{to: spaceKept, x: x, y: y} })
 }
 
 // LoRA is one adapter's part of one linear: DataWeight of one type (F32 on a CPU; on a GPU F16 for the class F16, else BF16),
@@ -150,50 +281,98 @@ type LoRA struct{ A, B *Weight }
 // LinearLoRA gives y[R, N] = act(x·Wᵀ + bias + B·(A·x)) + residual, with the adapter that Batch.Adapter names for each row's
 // sequence. adapters has all of the program's, 1 to 64, at every call.
 func (r *Recorder) LinearLoRA(x Value, w, bias *Weight, act Act, residual Value, adapters []LoRA) Value {
-	return r.record(func() (Value, error) {
+	if len(adapters) == 0 {
+		r.Fail(invalid("linear with LoRA", "no adapters: 1 to 64 are possible"))
+		return NoValue
+	}
+	adapter := r.adapter()
+	return operation(r, kindLinear, func(p *linearParams, y Value) {
 		a, b := make([]unsafe.Pointer, len(adapters)), make([]unsafe.Pointer, len(adapters))
 		for i, adapter := range adapters {
 			a[i], b[i] = r.useLocked(adapter.A), r.useLocked(adapter.B)
 		}
-		return cLinearLoRA(r.handle, x, r.useLocked(w), r.useLocked(bias), act, residual, a, b)
+		*p = linearParams{act: uint32(act), x: x, residual: residual, y: y, w: r.useLocked(w), bias: r.useLocked(bias), adapter: adapter,
+			adapters: int32(len(adapters)), a: unsafe.Pointer(&a[0]), b: unsafe.Pointer(&b[0])}
+		r.memory = append(r.memory, p.a, p.b)
 	})
 }
 
 // Splade gives y[B, V] = max(0, the largest logit of the sequence's tokens, x·Wᵀ + bias). bias may be nil. OutputSparse and
 // OutputValues alone read y.
 func (r *Recorder) Splade(x Value, w, bias *Weight) Value {
-	return r.record(func() (Value, error) { return cSplade(r.handle, x, r.useLocked(w), r.useLocked(bias)) })
+	return operation(r, kindSplade, func(p *spladeParams, y Value) {
+		*p = spladeParams{x: x, y: y, w: r.useLocked(w), bias: r.useLocked(bias)}
+	})
 }
 
 // MaxSim gives y[B, 1] in float32: the late interaction of each sequence's rows of x (token or kept rows, divided by their
 // norm if normalize) with its query, of Batch.Queries; 0 without one.
 func (r *Recorder) MaxSim(x Value, normalize bool) Value {
-	return r.record(func() (Value, error) { return cMaxSim(r.handle, x, normalize) })
+	if r.caps.MaxQueryRows == 0 {
+		r.Fail(invalid("maxsim", "the program's MaxQueryRows is 0: late interaction needs room for queries"))
+		return NoValue
+	}
+	partner, queries := r.partner(), r.input(inputQueries, "queries", spaceQueries, F32, false, 0)
+	return operation(r, kindMaxSim, func(p *maxSimParams, y Value) {
+		*p = maxSimParams{normalize: flag(normalize), x: x, y: y, queries: queries, partner: partner}
+	})
 }
 
-// End plans the program's memory and returns it, or the first error of the recording.
+// End hands the program to C, which checks it and plans its memory, and returns it, or the first error of the recording. That
+// names the operation by its number and kind.
 func (r *Recorder) End() (*Program, error) {
-	if r.handle == nil {
+	if r.ended {
 		if r.err == nil {
 			panic("engine: Recorder ended twice")
 		}
 		return nil, r.err
 	}
-	p := &Program{dev: r.dev, handle: r.handle, caps: r.caps, outputs: r.outputs, weights: r.weights}
-	r.handle = nil
+	r.ended = true
+	p := &Program{dev: r.dev, caps: r.caps, outputs: len(r.outputs), weights: r.weights}
 	r.dev.do(func() {
+		r.dev.open["program"]++
 		if r.err == nil {
-			p.workspace, r.err = cProgramEnd(p.handle)
+			p.handle, p.workspace, r.err = cProgram(r.dev.ptrLocked(), r.entries, r.memory)
+		}
+		if r.err == nil {
 			p.inputBytes = cProgramInputBytes(p.handle)
-			p.queryBytes = cProgramQueryBytes(p.handle)
+			p.about, r.err = cProgramOutputs(p.handle, p.outputs)
+		}
+		if r.err == nil && r.declared[inputQueries] {
+			p.queryColumns, r.err = cProgramColumns(p.handle, inputQueries)
 		}
 		if r.err != nil {
 			p.freeLocked()
 		}
 	})
+	r.entries, r.memory = nil, nil
 	if r.err != nil {
 		return nil, r.err
 	}
 	p.mark = watch(p, "program")
 	return p, nil
+}
+
+func flag(b bool) int32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// output appends an output, which takes its name from fill.
+func output[T any](r *Recorder, kind uint32, fill func(p *T, name unsafe.Pointer)) int {
+	index := len(r.outputs)
+	if index >= MaxOutputs {
+		r.Fail(invalid("output", fmt.Sprintf("a program has at most %d outputs", MaxOutputs)))
+	}
+	name := fmt.Sprintf("output%d", index)
+	r.outputs = append(r.outputs, name)
+	if r.err != nil {
+		return index
+	}
+	p := new(T)
+	r.dev.do(func() { fill(p, r.name(name)) })
+	add(r, kind, p)
+	return index
 }

@@ -256,14 +256,13 @@ func (r *Runner) fitArena(workspace Workspace) error {
 
 // fitSlot replaces the slot by one that fits. Capacities only grow, outputs by powers of two, so this ends.
 func (r *Runner) fitSlot(s *runSlot, b *Batch) error {
-	want := SlotCaps{MaxTokens: b.Program.caps.MaxTokens, MaxSeqs: b.Program.caps.MaxSeqs, InputBytes: b.Program.inputBytes,
-		QueryBytes: b.Program.queryBytes}
+	want := SlotCaps{MaxTokens: b.Program.caps.MaxTokens, MaxSeqs: b.Program.caps.MaxSeqs, InputBytes: b.Program.inputBytes}
 	var have SlotCaps
 	if s.slot != nil {
 		have = s.slot.caps
 	}
 	fits := want.MaxTokens <= have.MaxTokens && want.MaxSeqs <= have.MaxSeqs && want.InputBytes <= have.InputBytes &&
-		want.QueryBytes <= have.QueryBytes && b.Program.outputs <= len(have.OutputBytes)
+		b.Program.outputs <= len(have.OutputBytes)
 	for i := range have.OutputBytes {
 		fits = fits && b.OutBytes[i] <= have.OutputBytes[i]
 	}
@@ -277,7 +276,7 @@ func (r *Runner) fitSlot(s *runSlot, b *Batch) error {
 	if s.slot != nil {
 		s.slot.Close()
 		s.slot = nil
-		r.slotBytes.Add(-slotBytes(have))
+		r.slotBytes.Add(-slotBytes(have, r.dev.gpu != nil))
 		r.hold(func(h *holding) { h.slots[s.index] = SlotCaps{} })
 	}
 	slot, err := r.dev.NewSlot(want)
@@ -285,7 +284,7 @@ func (r *Runner) fitSlot(s *runSlot, b *Batch) error {
 		return err
 	}
 	s.slot = slot
-	r.slotBytes.Add(slotBytes(want))
+	r.slotBytes.Add(slotBytes(want, r.dev.gpu != nil))
 	r.hold(func(h *holding) { h.slots[s.index] = want })
 	return nil
 }

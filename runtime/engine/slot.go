@@ -10,8 +10,7 @@ import (
 type SlotCaps struct {
 	MaxTokens   int64
 	MaxSeqs     int64
-	InputBytes  int64   // GPU: of the largest batch
-	QueryBytes  int64   // CPU: of the queries of the largest batch; 0 without MaxSim
+	InputBytes  int64   // of the largest batch; 0: on a CPU, room for any without queries
 	OutputBytes []int64 // capacity of each output, 1 to MaxOutputs of them
 }
 
@@ -58,6 +57,9 @@ func (d *Device) NewSlot(caps SlotCaps) (*Slot, error) {
 	if caps.MaxSeqs <= 0 || caps.MaxTokens <= 0 || caps.MaxSeqs > 1<<30 || caps.MaxTokens > 1<<30 {
 		return nil, invalid("slot", fmt.Sprintf("max tokens %d and max seqs %d: must be 1 to 2^30", caps.MaxTokens, caps.MaxSeqs))
 	}
+	if caps.InputBytes == 0 {
+		caps.InputBytes = anyInputBytes(caps)
+	}
 	s := &Slot{dev: d, caps: caps}
 	for i := range caps.OutputBytes {
 		s.items[i] = make([]outItem, caps.MaxSeqs)
@@ -69,6 +71,12 @@ func (d *Device) NewSlot(caps SlotCaps) (*Slot, error) {
 	}
 	s.mark = watch(s, "slot")
 	return s, nil
+}
+
+// anyInputBytes is what the inputs of a batch of any program take on a CPU at most, queries left out: ids, types, kept rows, what a
+// sequence has, and the items of each output, of rows or sequences; each part ends with a cache line.
+func anyInputBytes(c SlotCaps) int64 {
+	return 12*c.MaxTokens + 64*c.MaxSeqs + 24*max(c.MaxTokens, c.MaxSeqs)*int64(len(c.OutputBytes)) + 4096
 }
 
 func (s *Slot) createLocked() error {

@@ -26,46 +26,21 @@ func cSlotInput(unsafe.Pointer) (uintptr, int64, error)                       { 
 func cWeightFree(unsafe.Pointer)                                              { panic(unreachable) }
 func cWeightBytes(unsafe.Pointer) int64                                       { panic(unreachable) }
 func cWeightDenormals(unsafe.Pointer) int64                                   { panic(unreachable) }
-func cProgramBegin(unsafe.Pointer, Caps) (unsafe.Pointer, error)              { panic(unreachable) }
-func cLayerNorm(_ unsafe.Pointer, _ Value, _, _ unsafe.Pointer, _ float32) (Value, error) {
-	panic(unreachable)
-}
-func cColumns(unsafe.Pointer, Value, int64, int64) (Value, error)            { panic(unreachable) }
-func cAttention(_ unsafe.Pointer, _, _, _ Value, _ Attention) (Value, error) { panic(unreachable) }
-func cGatherRows(unsafe.Pointer, Value, Pooling) (Value, error)              { panic(unreachable) }
-func cPool(unsafe.Pointer, Value, Pooling) (Value, error)                    { panic(unreachable) }
-func cOutputRows(unsafe.Pointer, Value, int) error                           { panic(unreachable) }
-func cOutputValues(unsafe.Pointer, Value, int) error                         { panic(unreachable) }
-func cProgramEnd(unsafe.Pointer) (Workspace, error)                          { panic(unreachable) }
-func cProgramFree(unsafe.Pointer)                                            { panic(unreachable) }
-func cProgramDescribe(unsafe.Pointer) string                                 { panic(unreachable) }
-func cArenaCreate(unsafe.Pointer, Workspace) (unsafe.Pointer, error)         { panic(unreachable) }
-func cArenaFree(unsafe.Pointer)                                              { panic(unreachable) }
-func cArenaBytes(unsafe.Pointer) int64                                       { panic(unreachable) }
-func cSlotCreate(unsafe.Pointer, SlotCaps) (unsafe.Pointer, error)           { panic(unreachable) }
-func cSlotFree(unsafe.Pointer)                                               { panic(unreachable) }
-func cProgramSubmit(_, _, _ unsafe.Pointer) error                            { panic(unreachable) }
-func cSlotWait(unsafe.Pointer) error                                         { panic(unreachable) }
-func cSlotOutput(unsafe.Pointer, int) unsafe.Pointer                         { panic(unreachable) }
-func cSlotNonFinite(unsafe.Pointer) (unsafe.Pointer, int64)                  { panic(unreachable) }
-func cLinear(_ unsafe.Pointer, _ Value, _, _ unsafe.Pointer, _ Act, _ Value) (Value, error) {
-	panic(unreachable)
-}
+func cProgramFree(unsafe.Pointer)                                             { panic(unreachable) }
+func cProgramDescribe(unsafe.Pointer) string                                  { panic(unreachable) }
+func cArenaCreate(unsafe.Pointer, Workspace) (unsafe.Pointer, error)          { panic(unreachable) }
+func cArenaFree(unsafe.Pointer)                                               { panic(unreachable) }
+func cArenaBytes(unsafe.Pointer) int64                                        { panic(unreachable) }
+func cSlotCreate(unsafe.Pointer, SlotCaps) (unsafe.Pointer, error)            { panic(unreachable) }
+func cSlotFree(unsafe.Pointer)                                                { panic(unreachable) }
+func cProgramSubmit(_, _, _ unsafe.Pointer) error                             { panic(unreachable) }
+func cSlotWait(unsafe.Pointer) error                                          { panic(unreachable) }
+func cSlotOutput(unsafe.Pointer, int) unsafe.Pointer                          { panic(unreachable) }
 func cSlotLoad(_, _ unsafe.Pointer, _ *Batch, _ *[MaxOutputs][]outItem) error { panic(unreachable) }
-func cProgramQueryBytes(unsafe.Pointer) int64                                 { panic(unreachable) }
-func cKeepRows(unsafe.Pointer, Value) (Value, error)                          { panic(unreachable) }
-func cMaxSim(unsafe.Pointer, Value, bool) (Value, error)                      { panic(unreachable) }
-func cOutputTokenRows(unsafe.Pointer, Value, int) error                       { panic(unreachable) }
-func cOutputSparse(unsafe.Pointer, Value, Sparse, int) error                  { panic(unreachable) }
-func cOutputSMVE(unsafe.Pointer, Value, SMVE, unsafe.Pointer, int) error      { panic(unreachable) }
-func cSplade(_ unsafe.Pointer, _ Value, _, _ unsafe.Pointer) (Value, error)   { panic(unreachable) }
-func cLinearLoRA(_ unsafe.Pointer, _ Value, _, _ unsafe.Pointer, _ Act, _ Value, _, _ []unsafe.Pointer) (Value, error) {
+func cSlotNonFinite(unsafe.Pointer) (unsafe.Pointer, int64)                   { panic(unreachable) }
+func cMuveraGroup([]int32, int, int, int, []int32, []int32) error             { return ErrNotBuilt }
+func cProgram(unsafe.Pointer, []entry, []unsafe.Pointer) (unsafe.Pointer, Workspace, error) {
 	panic(unreachable)
 }
-func cOutputMuvera(_ unsafe.Pointer, _ Value, _ Muvera, _, _, _, _, _ unsafe.Pointer, _ int) error {
-	panic(unreachable)
-}
-func cMuveraGroup([]int32, int, int, int, []int32, []int32) error { return ErrNotBuilt }
-func cEmbedLayerNorm(_, _, _, _, _, _ unsafe.Pointer, _ float32, _ int32) (Value, error) {
-	panic(unreachable)
-}
+func cProgramOutputs(unsafe.Pointer, int) ([]Output, error) { panic(unreachable) }
+func cProgramColumns(unsafe.Pointer, int32) (int64, error)  { panic(unreachable) }

@@ -16,17 +16,23 @@ func (k Kind) String() string {
 	return name("kind", k, map[Kind]string{CPU: "cpu", CUDA: "cuda", Ref: "ref"})
 }
 
-// ISA is a CPU instruction set, in ascending order.
+// ISA is a CPU instruction set: a family in its upper half, a level of it in the lower. Levels of one family ascend.
 type ISA uint32
 
 // The instruction sets. BestISA in Options means no bound.
 const (
-	BestISA ISA = iota
-	AVX2
-	AVX512
-	AVX512VNNI
-	AMX
+	BestISA ISA = 0
+
+	AVX2       = x86 + 1
+	AVX512     = x86 + 2
+	AVX512VNNI = x86 + 3
+	AMX        = x86 + 4
 )
+
+const x86 ISA = 1 << 16
+
+// Covers reports whether a CPU of i runs what is compiled for j: of the same family, and at its level or above.
+func (i ISA) Covers(j ISA) bool { return i>>16 == j>>16 && i >= j }
 
 func (i ISA) String() string {
 	return name("isa", i, map[ISA]string{BestISA: "best", AVX2: "avx2", AVX512: "avx512", AVX512VNNI: "avx512_vnni", AMX: "amx"})
@@ -126,11 +132,35 @@ const (
 	PoolCLS  Pooling = 1
 	PoolMean Pooling = 2
 	PoolLast Pooling = 3
+
+	poolAttention    Pooling = 4 // Recorder.PoolAttention
+	PoolWeightedMean Pooling = 5 // by position: 1, 2, … n
 )
 
 func (p Pooling) String() string {
-	return name("pooling", p, map[Pooling]string{PoolCLS: "cls", PoolMean: "mean", PoolLast: "last"})
+	return name("pooling", p, map[Pooling]string{PoolCLS: "cls", PoolMean: "mean", PoolLast: "last", poolAttention: "attention",
+		PoolWeightedMean: "weighted_mean"})
 }
+
+// Norm chooses how rows are normalised.
+type Norm uint32
+
+// The norms: by mean and variance, by the root mean square, not at all.
+const (
+	LayerNorm Norm = iota
+	RMSNorm
+	NoNorm
+)
+
+// Gate is the function of a gated linear.
+type Gate uint32
+
+// The gates: silu(gate)·up, gelu(gate)·up exact and in the tanh form.
+const (
+	SwiGLU Gate = 1 + iota
+	GEGLU
+	GEGLUTanh
+)
 
 // Mask says which keys a query sees.
 type Mask uint32

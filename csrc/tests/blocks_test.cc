@@ -1,0 +1,182 @@
+// blocks_test.cc — the heads of heads_blocks.cc against their formulas, on numbers that the same run gives.
+#include <math.h>
+
+#include <algorithm>
+
+#include "heads.h"
+#include "tests/check.h"
+
+using model::Batch;
+using model::Model;
+using model::Result;
+
+namespace {
+
+constexpr int hidden = 64;
+
+// A head in F32 on the CPU: output o of sequence b, rows of so many columns.
+struct Run {
+  Model m;
+  Batch batch;
+  Result result;
+  const heads::Head &head;
+
+  explicit Run(const char *name) : head(heads::named(name)) {
+    model::Shape shape;
+    shape.layers = 1;
+    shape.tail = head.tail;
+    CHECK(m.open(SIE_DEVICE_CPU, 0, 2, SIE_COMPUTE_F32, shape) == SIE_OK, "%s: %s", name, m.err.message);
+    std::vector<int> numbers;
+    for (int i = 0; i < 12; i++) numbers.push_back(i);
+    batch = heads::batch_of(head, m.shape, numbers, false);
+    result = run(&m, batch);
+    CHECK(result.status == SIE_OK, "%s: status %d", name, result.status);
+  }
+  std::vector<float> rows(int o, int b) const { return heads::numbers_of(head, batch, result, o, b); }
+};
+
+void near(const char *what, int b, double got, double want, double tolerance) {
+  CHECK(fabs(got - want) <= tolerance * (1 + fabs(want)), "%s of sequence %d: %g, %g expected", what, b, got,
+        want);
+}
+
+double at(const std::vector<float> &rows, int columns, int row, int column) {
+  return static_cast<double>(rows[static_cast<size_t>(row * columns + column)]);
+}
+
+// Attention of one query head's column, from rows of q (2 heads of 32), k and v.
+double attention(const std::vector<float> &qkv, int length, int query, int column, bool causal) {
+  int head = column / heads::block_dim, d = heads::block_dim;
+  double sum = 0, weighted = 0, largest = -1e30;
+  std::vector<double> scores;
+  for (int key = 0; key < length; key++) {
+    bool seen = causal ? key <= query : abs(key - query) <= heads::block_window;
+    double score = 0;
+    for (int i = 0; i < d; i++) score += at(qkv, 128, query, head * d + i) * at(qkv, 128, key, 64 + i);
+    score /= sqrt(static_cast<double>(d));
+    if (!causal) score -= static_cast<double>(heads::slopes()[static_cast<size_t>(head)]) * abs(key - query);
+    scores.push_back(seen ? score : -1e30);
+    largest = fmax(largest, scores.back());
+  }
+  for (int key = 0; key < length; key++) {
+    double p = exp(scores[static_cast<size_t>(key)] - largest);
+    sum += p;
+    weighted += p * at(qkv, 128, key, 96 + column % d);
+  }
+  return weighted / sum;
+}
+
+// One head of q or k, normalised and rotated as recorded.
+std::vector<double> rotated(const std::vector<float> &qkv, int row, int first, int which) {
+  int d = heads::block_dim, h = heads::block_rot / 2;
+  std::vector<float> gamma = heads::head_gamma(which), cos = heads::rotation(false),
+                     sin = heads::rotation(true);
+  std::vector<double> x, y;
+  double squares = 0;
+  for (int i = 0; i < d; i++) squares += at(qkv, 128, row, first + i) * at(qkv, 128, row, first + i);
+  double rms = sqrt(squares / d + static_cast<double>(heads::block_eps));
+  for (int i = 0; i < d; i++)
+    x.push_back(at(qkv, 128, row, first + i) / rms * static_cast<double>(gamma[static_cast<size_t>(i)]));
+  y = x;
+  for (int i = 0; i < h; i++) {
+    size_t a = static_cast<size_t>(i), b = static_cast<size_t>(i + h),
+           p = static_cast<size_t>((row + 3) * h + i);
+    double c = static_cast<double>(cos[p]), s = static_cast<double>(sin[p]);
+    y[a] = x[a] * c - x[b] * s;
+    y[b] = x[b] * c + x[a] * s;
+  }
+  return y;
+}
+
+}  // namespace
+
+TEST(blocks_norms_sum_and_normalise) {
+  Run r("residual");
+  Run plain("tokens");  // the same model: what the sum adds
+  std::vector<float> gamma = heads::norm_gamma(), bias = heads::norm_bias();
+  for (int b = 0; b < 12; b++) {
+    std::vector<float> inner = r.rows(0, b), sum = r.rows(1, b), y = r.rows(2, b), x = plain.rows(1, b);
+    for (int row = 0; row < heads::length_of(b); row++) {
+      double squares = 0;
+      for (int c = 0; c < hidden; c++) {
+        double s = at(inner, hidden, row, c) + static_cast<double>(bias[static_cast<size_t>(c)]) +
+                   at(x, hidden, row, c);
+        near("the sum", b, at(sum, hidden, row, c), s, 1e-5);
+        squares += s * s;
+      }
+      double rms = sqrt(squares / hidden + static_cast<double>(heads::block_eps));
+      for (int c = 0; c < hidden; c++) {
+        double want =
+            at(sum, hidden, row, c) / rms * (1 + static_cast<double>(gamma[static_cast<size_t>(c)]));
+        near("the norm", b, at(y, hidden, row, c), want, 1e-4);
+      }
+    }
+  }
+}
+
+TEST(blocks_gates_multiply_pairs) {
+  Run r("gate");
+  for (int b = 0; b < 12; b++) {
+    std::vector<float> z = r.rows(0, b), swiglu = r.rows(1, b), geglu = r.rows(2, b);
+    for (int row = 0; row < heads::length_of(b); row++) {
+      for (int j = 0; j < heads::gated; j++) {
+        double g = at(z, 2 * heads::gated, row, 2 * j), up = at(z, 2 * heads::gated, row, 2 * j + 1);
+        near("swiglu", b, at(swiglu, heads::gated, row, j), g / (1 + exp(-g)) * up, 1e-4);
+        near("geglu", b, at(geglu, heads::gated, row, j), 0.5 * g * (1 + erf(g / sqrt(2.0))) * up, 1e-4);
+      }
+    }
+  }
+}
+
+TEST(blocks_rotate_in_place_and_mask) {
+  Run r("rotary");
+  if (r.m.slots[0] == nullptr) return;
+  for (int b = 0; b < 12; b++) {
+    std::vector<float> before = r.rows(0, b), after = r.rows(1, b), causal = r.rows(2, b),
+                       window = r.rows(3, b);
+    int length = heads::length_of(b);
+    for (int row = 0; row < length; row++) {
+      for (int head = 0; head < 3; head++) {  // two of q, one of k
+        std::vector<double> want = rotated(before, row, 32 * head, head < 2 ? 0 : 1);
+        for (int i = 0; i < 32; i++)
+          near("the rotation", b, at(after, 128, row, 32 * head + i), want[static_cast<size_t>(i)], 1e-4);
+      }
+      for (int c = 96; c < 128; c++) {
+        CHECK(before[static_cast<size_t>(row * 128 + c)] == after[static_cast<size_t>(row * 128 + c)],
+              "v of sequence %d has changed", b);
+      }
+      for (int c = 0; c < hidden; c += 7) {
+        near("causal attention", b, at(causal, hidden, row, c), attention(after, length, row, c, true), 1e-4);
+        near("windowed attention", b, at(window, hidden, row, c), attention(after, length, row, c, false),
+             1e-4);
+      }
+    }
+  }
+}
+
+TEST(blocks_pool_by_position_and_by_score) {
+  Run r("pools");
+  std::vector<float> w = heads::scorer();
+  for (int b = 0; b < 12; b++) {
+    std::vector<float> weighted = r.rows(0, b), scored = r.rows(1, b), x = r.rows(2, b);
+    int length = heads::length_of(b);
+    std::vector<double> scores(static_cast<size_t>(length), 0);
+    double total = 0, positions = 0;
+    for (int row = 0; row < length; row++) {
+      for (int c = 0; c < hidden; c++)
+        scores[static_cast<size_t>(row)] +=
+            at(x, hidden, row, c) * static_cast<double>(w[static_cast<size_t>(c)]);
+      total += exp(scores[static_cast<size_t>(row)]);
+      positions += row + 1;
+    }
+    for (int c = 0; c < hidden; c++) {
+      double by_position = 0, by_score = 0;
+      for (int row = 0; row < length; row++) {
+        by_position += (row + 1) * at(x, hidden, row, c) / positions;
+        by_score += exp(scores[static_cast<size_t>(row)]) * at(x, hidden, row, c) / total;
+      }
+      near("the weighted mean", b, static_cast<double>(weighted[static_cast<size_t>(c)]), by_position, 1e-5);
+      near("the scored mean", b, static_cast<double>(scored[static_cast<size_t>(c)]), by_score, 1e-4);
+    }
+  }
+}

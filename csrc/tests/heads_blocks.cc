@@ -1,0 +1,199 @@
+// heads_blocks.cc — what blocks of other families are made of, recorded as heads: norms that sum, gates, rotations in place, masks,
+// grouped keys, and the other poolings.
+#include <math.h>
+
+#include "heads.h"
+
+namespace heads {
+
+namespace {
+
+using model::Model;
+
+#define TRY(call)                          \
+  do {                                     \
+    sie_status status_ = (call);           \
+    if (status_ != SIE_OK) return status_; \
+  } while (0)
+
+constexpr int hidden = 64, positions = 700;
+
+sie_status project(Model *m, sie_value x, int64_t n, int64_t k, sie_value *y) {
+  sie_weight *w;
+  TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), n, k, 1.7f / sqrtf(static_cast<float>(k)), 0, &w));
+  return record::linear(m->program, x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, y, &m->err);
+}
+
+// Two results: the norm's, and the sum that it is of.
+sie_status normalise(Model *m, sie_norm_params n, sie_value *y, sie_value *sum) {
+  n.y = record::next(m->program);
+  n.sum = sum != nullptr ? n.y + 1 : 0;
+  TRY(record::add(m->program, SIE_NORM, n, &m->err));
+  *y = n.y;
+  if (sum != nullptr) *sum = n.sum;
+  return SIE_OK;
+}
+
+sie_status gate(Model *m, sie_value x, const sie_weight *w, uint32_t kind, sie_value *y) {
+  sie_linear_params l = record::params<sie_linear_params>();
+  l.gate = kind;
+  l.x = x;
+  l.w = w;
+  return record::result(m->program, SIE_LINEAR, l, y, &m->err);
+}
+
+// Views of q, k and v in one value, and how they are rotated.
+struct Qkv {
+  sie_value all, q, k, v;
+  sie_rope_params rope;
+};
+
+sie_status make_qkv(Model *m, sie_value x, Qkv *y) {
+  constexpr int64_t q_columns = block_heads * block_dim, k_columns = block_kv_heads * block_dim;
+  TRY(project(m, x, q_columns + 2 * k_columns, hidden, &y->all));
+  TRY(record::columns(m->program, y->all, 0, q_columns, &y->q, &m->err));
+  TRY(record::columns(m->program, y->all, q_columns, k_columns, &y->k, &m->err));
+  TRY(record::columns(m->program, y->all, q_columns + k_columns, k_columns, &y->v, &m->err));
+  sie_weight *cos, *sin, *q_gamma, *k_gamma;
+  TRY(m->data(SIE_F32, positions, block_rot / 2, rotation(false).data(), &cos));
+  TRY(m->data(SIE_F32, positions, block_rot / 2, rotation(true).data(), &sin));
+  TRY(m->vector(head_gamma(0), &q_gamma));
+  TRY(m->vector(head_gamma(1), &k_gamma));
+  y->rope = record::params<sie_rope_params>();
+  y->rope.q = y->q;
+  y->rope.k = y->k;
+  y->rope.heads = block_heads;
+  y->rope.kv_heads = block_kv_heads;
+  y->rope.head_dim = block_dim;
+  y->rope.rot = block_rot;
+  y->rope.position_offset = 3;
+  y->rope.cos = cos;
+  y->rope.sin = sin;
+  y->rope.q_gamma = q_gamma;
+  y->rope.k_gamma = k_gamma;
+  y->rope.eps = block_eps;
+  return SIE_OK;
+}
+
+sie_status attend(Model *m, const Qkv &x, uint32_t mask, const sie_weight *alibi, sie_value *y) {
+  sie_attention_params a = record::params<sie_attention_params>();
+  a.mask = mask;
+  a.heads = block_heads;
+  a.kv_heads = block_kv_heads;
+  a.head_dim = block_dim;
+  a.window = mask == SIE_MASK_WINDOW ? block_window : 0;
+  a.alibi = alibi;
+  return record::attention(m->program, x.q, x.k, x.v, &a, y, &m->err);
+}
+
+}  // namespace
+
+std::vector<float> norm_gamma() { return reals(81, hidden, 0.3f); }
+std::vector<float> norm_bias() { return reals(82, hidden, 0.2f); }
+std::vector<float> head_gamma(int which) {
+  std::vector<float> values = reals(static_cast<uint32_t>(83 + which), block_dim, 0.3f);
+  for (float &x : values) x += 1;
+  return values;
+}
+std::vector<float> slopes() { return {0.25f, 0.0625f}; }
+std::vector<float> scorer() { return reals(86, hidden, 0.4f); }
+std::vector<float> rotation(bool sine) {
+  std::vector<float> values;
+  for (int p = 0; p < positions; p++) {
+    for (int i = 0; i < block_rot / 2; i++) {
+      float angle = static_cast<float>(p) * powf(100, -static_cast<float>(i) / (block_rot / 2));
+      values.push_back(sine ? sinf(angle) : cosf(angle));
+    }
+  }
+  return values;
+}
+
+// A sum in the middle of a residual stream, which two operations read, and one at its end.
+sie_status residual_tail(Model *m, sie_value x) {
+  sie_weight *gamma, *bias;
+  sie_value inner, y, sum, outer, last;
+  TRY(m->vector(norm_gamma(), &gamma));
+  TRY(m->vector(norm_bias(), &bias));
+  TRY(project(m, x, hidden, hidden, &inner));
+  TRY(record::output_values(m->program, inner, 0, &m->err));
+  sie_norm_params n = record::params<sie_norm_params>();
+  n.norm = SIE_NORM_RMS;
+  n.x = inner;
+  n.residual = x;
+  n.gamma = gamma;
+  n.bias = bias;
+  n.eps = block_eps;
+  n.weight_offset = 1;
+  TRY(normalise(m, n, &y, &sum));
+  TRY(record::output_values(m->program, sum, 1, &m->err));
+  TRY(record::output_values(m->program, y, 2, &m->err));
+  TRY(project(m, y, hidden, hidden, &outer));
+  n.norm = SIE_NORM_LAYER;
+  n.x = outer;
+  n.residual = sum;
+  n.bias = nullptr;
+  TRY(normalise(m, n, &last, nullptr));
+  return record::output_token_rows(m->program, last, 3, &m->err);
+}
+
+sie_status gate_tail(Model *m, sie_value x) {
+  sie_weight *w;
+  sie_value z, swiglu, geglu, narrow;
+  TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), 2 * gated, hidden, 0.2f, 0, &w));
+  TRY(record::linear(m->program, x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &z, &m->err));
+  TRY(gate(m, x, w, SIE_GATE_SWIGLU, &swiglu));
+  TRY(gate(m, x, w, SIE_GATE_GEGLU, &geglu));
+  TRY(project(m, swiglu, hidden, gated, &narrow));
+  TRY(record::output_values(m->program, z, 0, &m->err));
+  TRY(record::output_values(m->program, swiglu, 1, &m->err));
+  TRY(record::output_values(m->program, geglu, 2, &m->err));
+  return record::output_token_rows(m->program, narrow, 3, &m->err);
+}
+
+// The rows before the rotation and behind it, and what attention makes of these.
+sie_status rotary_tail(Model *m, sie_value x) {
+  Qkv qkv;
+  sie_weight *alibi;
+  sie_value causal, window;
+  TRY(make_qkv(m, x, &qkv));
+  TRY(m->vector(slopes(), &alibi));
+  TRY(record::output_values(m->program, qkv.all, 0, &m->err));
+  TRY(record::add(m->program, SIE_ROPE, qkv.rope, &m->err));
+  TRY(record::output_values(m->program, qkv.all, 1, &m->err));
+  TRY(attend(m, qkv, SIE_MASK_CAUSAL, nullptr, &causal));
+  TRY(attend(m, qkv, SIE_MASK_WINDOW, alibi, &window));
+  TRY(record::output_values(m->program, causal, 2, &m->err));
+  return record::output_values(m->program, window, 3, &m->err);
+}
+
+// One matrix on either side of an update, so that no form of the rows outlives it; and a pooling in front of it, whose output comes
+// behind.
+sie_status update_tail(Model *m, sie_value x) {
+  Qkv qkv;
+  sie_weight *w;
+  sie_value before, after, early, late;
+  TRY(make_qkv(m, x, &qkv));
+  TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), reduced, hidden, 0.2f, 0, &w));
+  TRY(record::linear(m->program, qkv.q, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &before, &m->err));
+  TRY(record::pool(m->program, qkv.q, SIE_POOL_MEAN, &early, &m->err));
+  TRY(record::add(m->program, SIE_ROPE, qkv.rope, &m->err));
+  TRY(record::linear(m->program, qkv.q, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &after, &m->err));
+  TRY(record::pool(m->program, qkv.q, SIE_POOL_MEAN, &late, &m->err));
+  TRY(record::output_values(m->program, before, 0, &m->err));
+  TRY(record::output_values(m->program, after, 1, &m->err));
+  TRY(record::output_rows(m->program, early, 2, &m->err));
+  return record::output_rows(m->program, late, 3, &m->err);
+}
+
+sie_status pools_tail(Model *m, sie_value x) {
+  sie_weight *w;
+  sie_value weighted, scored;
+  TRY(m->vector(scorer(), &w));
+  TRY(record::pool(m->program, x, SIE_POOL_WEIGHTED_MEAN, &weighted, &m->err));
+  TRY(record::pool(m->program, x, SIE_POOL_ATTENTION, &scored, &m->err, w));
+  TRY(record::output_rows(m->program, weighted, 0, &m->err));
+  TRY(record::output_rows(m->program, scored, 1, &m->err));
+  return record::output_values(m->program, x, 2, &m->err);
+}
+
+}  // namespace heads

@@ -1,0 +1,32 @@
+//go:build native
+
+package engine
+
+import (
+	"reflect"
+	"testing"
+)
+
+// The structs that are handed to C as they are have its layout: every field lies where C's does and is as large.
+func TestEntriesMirrorTheHeader(t *testing.T) {
+	kinds := kindOutputSMVE
+	if len(mirrors) < kinds-2 { // output_rows, values and token_rows share a struct
+		t.Fatalf("%d structs are compared, of %d kinds", len(mirrors), kinds)
+	}
+	for _, pair := range mirrors {
+		ours, theirs := pair[0], pair[1]
+		if ours.Size() != theirs.Size() {
+			t.Errorf("%s has %d bytes, %s %d", ours, ours.Size(), theirs, theirs.Size())
+			continue
+		}
+		places := func(s reflect.Type) (out [][2]uintptr) {
+			for f := range s.NumField() {
+				out = append(out, [2]uintptr{s.Field(f).Offset, s.Field(f).Type.Size()})
+			}
+			return out
+		}
+		if got, want := places(ours), places(theirs); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s has fields at (offset, size) %v, %s at %v", ours, got, theirs, want)
+		}
+	}
+}
