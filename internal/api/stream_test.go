@@ -195,3 +195,23 @@ func BenchmarkStreamSmall(b *testing.B) {
 		AppendEmbeddingsJSON(nil, nil, "m", v, false, 3)
 	}
 }
+
+// What a stream has written is dropped also where the parts of all items lie together.
+func TestStreamForgetsParts(t *testing.T) {
+	parts := make([]Dense, 2)
+	r := &EncodeResponse{Items: make([]EncodeItem, len(parts))}
+	for i := range parts {
+		parts[i] = Dense{Dims: 4, Values: Vector(Float32, make([]byte, 16))}
+		r.Items[i].Dense = &parts[i]
+	}
+	s := NewStream(func(dst []byte, to *Sink) []byte { return AppendEncode(dst, to, Msgpack, r) })
+	defer s.Close()
+	if _, err := io.Copy(io.Discard, s); err != nil {
+		t.Fatal(err)
+	}
+	for i := range parts {
+		if parts[i].Values.Data != nil || r.Items[i].Dense != nil {
+			t.Errorf("the row of item %d is kept", i)
+		}
+	}
+}
