@@ -14,6 +14,10 @@ namespace {
 
 using ll = long long;
 
+// What a sequence takes besides inputs; runtime/engine counts with it.
+static_assert(sizeof(Slab) + sizeof(SlabShare) + 5 * sizeof(int32_t) <= 576,
+              "slotBytes in footprint.go is too low");
+
 bool allocate_slot(sie_slot *slot) {
   int64_t tokens = slot->caps.max_tokens, seqs = slot->caps.max_seqs;
   int64_t teams =

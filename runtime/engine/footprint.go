@@ -61,7 +61,7 @@ func (c SlotCaps) with(d SlotCaps) SlotCaps {
 func slotBytes(c SlotCaps, card bool) int64 {
 	n := c.InputBytes // as C lays them out
 	if !card {        // for each sequence a slab of its own, its places in the order and its flag (csrc/slot.cc)
-		n += 768 * c.MaxSeqs
+		n += 576 * c.MaxSeqs
 	}
 	for _, out := range c.OutputBytes {
 		n += out

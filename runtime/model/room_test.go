@@ -255,17 +255,17 @@ func TestErrorsOfPacking(t *testing.T) {
 func TestPressureOnACard(t *testing.T) {
 	r := start(t, nil, []string{mean, cls})
 	r.memory = func() memory { t.Error("the host's memory is asked for a GPU"); return memory{} }
-	free := int64(4) << 20
-	r.devices[0].memory = func() (int64, int64, error) { return free, 100 << 20, nil }
+	free := int64(8) << 20
+	r.devices[0].memory = func() (int64, int64, error) { return free, 200 << 20, nil }
 	if !r.short() {
 		t.Error("96 % are not short")
 	}
-	free = 6 << 20
+	free = 12 << 20
 	if r.short() {
 		t.Error("94 % are short")
 	}
 	r.encode(&Request{Model: mean, Texts: words(1)})
-	free = 4 << 20
+	free = 8 << 20
 	r.encode(&Request{Model: cls, Texts: words(1)})
 	if r.state(mean) != registry.Available {
 		t.Errorf("mean is %s: it is not in use and memory is short", r.state(mean))
