@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// AdapterPath is a profile's adapter_path: "module.path:Class", or "file.py:Class" for code of the user's
-// own, which loads as configuration but never runs.
+// AdapterPath is a profile's adapter_path: "module.path:Class", or "file.py:Class" for code of the
+// user's own, which loads as configuration but never runs.
 type AdapterPath struct {
 	Module string // text before the colon, as written; what bundles and hashes compare
 	Class  string
@@ -22,7 +22,8 @@ func (a AdapterPath) String() string {
 	return a.Module + ":" + a.Class
 }
 
-// ParseAdapterPath checks the form only; whether the adapter is known is Resolved.Usable's business.
+// ParseAdapterPath checks the form only; whether the adapter is known is Resolved.Usable's
+// business.
 func ParseAdapterPath(s string) (AdapterPath, error) {
 	form := errors.New(`expected "module.path:Class" or "file.py:Class"`)
 	module, class, ok := strings.Cut(s, ":")
@@ -50,8 +51,8 @@ func isIdentifier(s string) bool {
 	return s != ""
 }
 
-// name is the module without the reference's package prefixes and the ".adapter" suffix that its newer
-// generation gave to adapters kept in a folder.
+// name is the module without the reference's package prefixes and the ".adapter" suffix that its
+// newer generation gave to adapters kept in a folder.
 func (a AdapterPath) name() string {
 	s := a.Module
 	for _, prefix := range []string{"sie_server.adapters.", "sie_server_rust.adapters."} {

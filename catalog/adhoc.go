@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// AdHocInfo describes a model that has no model file, a dense encoder unless it says otherwise. Exactly one of HFID and WeightsPath is set;
-// zero values elsewhere leave the matter to the model's own files.
+// AdHocInfo describes a model that has no model file, a dense encoder unless it says otherwise.
+// Exactly one of HFID and WeightsPath is set; zero values elsewhere leave the matter to the model's
+// own files.
 type AdHocInfo struct {
 	HFID        string
 	Revision    string
@@ -33,8 +34,9 @@ const (
 	defaultMaxBatchTokens = 16384
 )
 
-// AdHoc builds the model file that a sentence-transformers repository or directory without one would
-// have: text in, one dense vector out, pooling and prompts from the repository unless info states them.
+// AdHoc builds the model file that a sentence-transformers repository or directory without one
+// would have: text in, one dense vector out, pooling and prompts from the repository unless info
+// states them.
 func AdHoc(id string, info AdHocInfo) (*Model, error) {
 	if err := checkID(id); err != nil {
 		return nil, fmt.Errorf("model id: %w", err)
@@ -100,15 +102,15 @@ func (info AdHocInfo) runtime() map[string]any {
 	return out
 }
 
-// IsPath reports whether a --models entry names a directory rather than an id: it starts with "/", "./",
-// "../" or "~/", or is "." or "..".
+// IsPath reports whether a --models entry names a directory rather than an id: it starts with "/",
+// "./", "../" or "~/", or is "." or "..".
 func IsPath(ref string) bool {
 	return ref == "." || ref == ".." || strings.HasPrefix(ref, "/") || strings.HasPrefix(ref, "./") ||
 		strings.HasPrefix(ref, "../") || strings.HasPrefix(ref, "~/")
 }
 
-// AdHocID is the public id of a directory given as a path: its last part, with characters that an id
-// cannot have replaced by "-".
+// AdHocID is the public id of a directory given as a path: its last part, with characters that an
+// id cannot have replaced by "-".
 func AdHocID(dir string) string {
 	name := path.Base(strings.TrimRight(strings.ReplaceAll(dir, `\`, "/"), "/"))
 	id := strings.Map(func(r rune) rune {

@@ -7,8 +7,8 @@ import (
 	"github.com/sie-engine/sie/internal/confighash"
 )
 
-// Bundle is one bundle file: the adapters that one worker image carries. Lower Priority wins where a model
-// fits several.
+// Bundle is one bundle file: the adapters that one worker image carries. Lower Priority wins where
+// a model fits several.
 type Bundle struct {
 	Name     string
 	Priority int
@@ -96,8 +96,9 @@ func (bs Bundles) Hash() string {
 	return confighash.Bundles(list)
 }
 
-// InBundle returns the catalog of the ids that a bundle serves: those whose own resolved adapter the bundle
-// has. A variant counts by itself, so that "id" and "id:candle" may belong to different bundles.
+// InBundle returns the catalog of the ids that a bundle serves: those whose own resolved adapter
+// the bundle has. A variant counts by itself, so that "id" and "id:candle" may belong to different
+// bundles.
 func (c *Catalog) InBundle(b *Bundle) *Catalog {
 	return c.subset(func(r *Resolved) bool { return b.Carries(r.Adapter) })
 }

@@ -17,8 +17,8 @@ type Catalog struct {
 	warnings []Problem
 }
 
-// NotFoundError is a model id that the catalog does not have. Suggestions are up to three near ids. Its text is meant for
-// the client.
+// NotFoundError is a model id that the catalog does not have. Suggestions are up to three near ids.
+// Its text is meant for the client.
 type NotFoundError struct {
 	ID          string
 	Suggestions []string
@@ -77,8 +77,9 @@ func (c *Catalog) subset(keep func(*Resolved) bool) *Catalog {
 	return out
 }
 
-// With returns a catalog that also has the given models, for example from AdHoc or an admin API. A model
-// whose id exists replaces it. Ids left out by Select stay out, except those of models given here.
+// With returns a catalog that also has the given models, for example from AdHoc or an admin API. A
+// model whose id exists replaces it. Ids left out by Select stay out, except those of models given
+// here.
 func (c *Catalog) With(models ...*Model) (*Catalog, error) {
 	added, err := build(models)
 	if err != nil {
@@ -105,7 +106,8 @@ func (c *Catalog) Resolve(id string) (*Resolved, error) {
 	return nil, &NotFoundError{ID: id, Suggestions: c.Suggest(id)}
 }
 
-// ResolveOpenAI is Resolve for the OpenAI-style routes, where "org__name" also stands for "org/name".
+// ResolveOpenAI is Resolve for the OpenAI-style routes, where "org__name" also stands for
+// "org/name".
 func (c *Catalog) ResolveOpenAI(id string) (*Resolved, error) {
 	if r, ok := c.byID[id]; ok {
 		return r, nil
@@ -118,8 +120,8 @@ func (c *Catalog) ResolveOpenAI(id string) (*Resolved, error) {
 	return r, err
 }
 
-// DecodeID turns the first "__" of an id without a slash into one, so that "org__name:profile" becomes
-// "org/name:profile"; any other id comes back unchanged.
+// DecodeID turns the first "__" of an id without a slash into one, so that "org__name:profile"
+// becomes "org/name:profile"; any other id comes back unchanged.
 func DecodeID(id string) string {
 	org, name, ok := strings.Cut(id, "__")
 	if !ok || org == "" || name == "" || strings.Contains(id, "/") {
@@ -140,8 +142,8 @@ func (c *Catalog) Len() int { return len(c.resolved) }
 // Warnings lists what the files say that has no effect in this build.
 func (c *Catalog) Warnings() []Problem { return c.warnings }
 
-// HashModels returns the models as the config hash sees them: every profile of every file, inheritance
-// applied, whatever part of them is routable.
+// HashModels returns the models as the config hash sees them: every profile of every file,
+// inheritance applied, whatever part of them is routable.
 func (c *Catalog) HashModels() []confighash.Model {
 	out := make([]confighash.Model, 0, len(c.models))
 	for _, m := range c.models {

@@ -435,7 +435,8 @@ func TestBundleFiles(t *testing.T) {
 			t.Errorf("%q: got %v, want %s", src, err, want)
 		}
 	}
-	// The reference's own hash of this bundle; the engine counts, and pytorch is the engine of a bundle that names none.
+	// The reference's own hash of this bundle; the engine counts, and pytorch is the engine of a
+	// bundle that names none.
 	const vector, one = "d8311b2d7c297335c0b93792a9e27cfde08843b17eeef4db9a8dff1da64df7b9", "name: default\npriority: 10\nadapters: [mod.a]\n"
 	for src, same := range map[string]bool{one: true, one + "engine: pytorch\n": true, one + "engine: candle\n": false} {
 		if b, err := ParseBundle("b.yaml", []byte(src)); err != nil || (Bundles{b}.Hash() == vector) != same {

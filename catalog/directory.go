@@ -19,9 +19,10 @@ const maxEntries = 100_000
 
 // directory is the file system of one directory's regular files.
 //
-// Whoever may write there must not make the server wait or read what is not theirs: Open refuses pipes, sockets, devices and
-// directories without opening them for longer than it takes to see what they are, and links that lead out of the directory.
-// Links within it are followed: that is how Kubernetes mounts a ConfigMap. Safe for concurrent use.
+// Whoever may write there must not make the server wait or read what is not theirs: Open refuses
+// pipes, sockets, devices and directories without opening them for longer than it takes to see what
+// they are, and links that lead out of the directory. Links within it are followed: that is how
+// Kubernetes mounts a ConfigMap. Safe for concurrent use.
 type directory struct {
 	root   *os.Root
 	looked func() // for tests, which change the file between the look at it and its opening; nil = nothing

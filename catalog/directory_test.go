@@ -28,7 +28,8 @@ func writeModel(t *testing.T, name, id string) {
 	writeFile(t, name, strings.ReplaceAll(dirModel, "%", id))
 }
 
-// waits fails the test when a call waits for a pipe's writer, and then becomes that writer, so that the call ends.
+// waits fails the test when a call waits for a pipe's writer, and then becomes that writer, so that
+// the call ends.
 func waits(t *testing.T, pipe string, call func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -156,7 +157,8 @@ func descriptors(t *testing.T) int {
 	return len(list)
 }
 
-// The layout that Kubernetes gives a ConfigMap: links through a link to a folder of the day, swapped at once.
+// The layout that Kubernetes gives a ConfigMap: links through a link to a folder of the day,
+// swapped at once.
 func TestConfigMap(t *testing.T) {
 	dir := t.TempDir()
 	writeModel(t, dir+"/..day1/a.yaml", "a")
@@ -179,7 +181,8 @@ func TestConfigMap(t *testing.T) {
 	}
 }
 
-// Everything wrong is told at once, whatever is wrong with a file; what is in a file that is none of ours is not told.
+// Everything wrong is told at once, whatever is wrong with a file; what is in a file that is none
+// of ours is not told.
 func TestProblemsOfADirectory(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir+"/list.yaml", "- secret: s3cret\n")

@@ -2,8 +2,9 @@ package catalog
 
 import "slices"
 
-// Family is one of our own operation families: what is computed, whatever the architecture underneath.
-// The architecture itself (BERT, XLM-R, Qwen3 …) is read from the weights' config.json by the loader.
+// Family is one of our own operation families: what is computed, whatever the architecture
+// underneath. The architecture itself (BERT, XLM-R, Qwen3 …) is read from the weights' config.json
+// by the loader.
 type Family string
 
 // The families. FamilyNone is the zero value: the adapter is not known or cannot run here.
@@ -26,7 +27,8 @@ const (
 	FamilyZeroShot        Family = "zero_shot"        // NLI: any labels, by entailment
 	FamilyClassifier      Family = "classifier"       // GLiClass, Laya
 	FamilyTokenClassifier Family = "token_classifier" // privacy filter
-	// Heads with labels of their own. The reference has no adapters for them; ours are named like its own.
+	// Heads with labels of their own. The reference has no adapters for them; ours are named like
+	// its own.
 	FamilySequenceClassifier Family = "sequence_classifier" // one or several labels a text
 	FamilyTagger             Family = "tagger"              // a label a token: entities
 	FamilyDetector           Family = "detector"            // open-vocabulary boxes
@@ -37,8 +39,8 @@ const (
 	FamilyRemote             Family = "remote"              // proxies to another provider
 )
 
-// familyInfo is one row of the support table: the outputs the family can give and, when this build does
-// not serve it, why. An empty reason means served.
+// familyInfo is one row of the support table: the outputs the family can give and, when this build
+// does not serve it, why. An empty reason means served.
 type familyInfo struct {
 	outputs []string
 	reason  string
@@ -94,9 +96,9 @@ func Families() []Family {
 	return out
 }
 
-// adapterFamilies maps the reference's adapter modules, without package prefix and ".adapter" suffix, of
-// both generations. An adapter that wraps a whole library or engine maps to familyByTasks: what it
-// computes follows from the tasks the model declares.
+// adapterFamilies maps the reference's adapter modules, without package prefix and ".adapter"
+// suffix, of both generations. An adapter that wraps a whole library or engine maps to
+// familyByTasks: what it computes follows from the tasks the model declares.
 var adapterFamilies = map[string]Family{
 	"bert_flash": FamilyDense, "xlm_roberta_flash": FamilyDense, "rope_flash": FamilyDense,
 	"modernbert_flash": FamilyDense, "nomic_flash": FamilyDense, "qwen2_flash": FamilyDense,
@@ -137,7 +139,8 @@ var adapterFamilies = map[string]Family{
 	"remote.openai": FamilyRemote, "remote.sie": FamilyRemote,
 }
 
-// familyByTasks marks adapters whose family follows from the declared tasks. It never leaves the package.
+// familyByTasks marks adapters whose family follows from the declared tasks. It never leaves the
+// package.
 const familyByTasks Family = "by_tasks"
 
 // familyOf returns the family of a known adapter, or FamilyNone.

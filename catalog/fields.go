@@ -13,8 +13,8 @@ type fields struct {
 	path string
 }
 
-// object opens a map. Keys outside valid are problems; a value that is not a map is one too and reads as
-// an empty map.
+// object opens a map. Keys outside valid are problems; a value that is not a map is one too and
+// reads as an empty map.
 func object(l *problemList, n *node, path string, valid []string) fields {
 	f := fields{l: l, n: n, path: path}
 	if n.kind != kindMap {

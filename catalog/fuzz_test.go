@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// FuzzModelYAML checks that any bytes give either a model whose every profile resolves, or at least one
-// Problem with a file, a line and a message; that the answer is the same the second time; and that both
-// stay within their bounds. A panic or a hang fails by itself.
+// FuzzModelYAML checks that any bytes give either a model whose every profile resolves, or at least
+// one Problem with a file, a line and a message; that the answer is the same the second time; and
+// that both stay within their bounds. A panic or a hang fails by itself.
 func FuzzModelYAML(f *testing.F) {
 	for _, fsys := range []struct {
 		fs  fs.FS

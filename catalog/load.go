@@ -39,9 +39,9 @@ func sub(fsys fs.FS, dir string) fs.FS {
 	return out
 }
 
-// Load reads the *.yaml files at the top of each file system, without going into folders. Two files with
-// one sie_id are an error. The error is a *Problems with everything wrong in all files, those that cannot
-// be read included, or says why a whole file system cannot be.
+// Load reads the *.yaml files at the top of each file system, without going into folders. Two files
+// with one sie_id are an error. The error is a *Problems with everything wrong in all files, those
+// that cannot be read included, or says why a whole file system cannot be.
 func Load(fsys ...fs.FS) (*Catalog, error) {
 	var sources []source
 	for _, f := range fsys {
@@ -50,9 +50,10 @@ func Load(fsys ...fs.FS) (*Catalog, error) {
 	return loadSources(sources)
 }
 
-// LoadDir is Load for a directory, whose path then appears in messages. A user's directory replaces the
-// built-in catalog; an empty one gives an empty catalog. Only regular files are read, and links to such
-// within the directory; a *.yaml of another kind is a problem. It takes as long as the file system does.
+// LoadDir is Load for a directory, whose path then appears in messages. A user's directory replaces
+// the built-in catalog; an empty one gives an empty catalog. Only regular files are read, and links
+// to such within the directory; a *.yaml of another kind is a problem. It takes as long as the file
+// system does.
 func LoadDir(dir string) (*Catalog, error) {
 	d, err := openDirectory(dir, "models")
 	if err != nil {
@@ -62,9 +63,9 @@ func LoadDir(dir string) (*Catalog, error) {
 	return loadModels(filepath.ToSlash(filepath.Clean(dir)), d)
 }
 
-// ReloadDir is LoadDir for a directory that was loaded before as old: a file that is broken now, or cannot be read, counts as
-// what it said then, and what is wrong with it is returned beside the catalog; nil when nothing is. An error means that there
-// is no new catalog at all.
+// ReloadDir is LoadDir for a directory that was loaded before as old: a file that is broken now, or
+// cannot be read, counts as what it said then, and what is wrong with it is returned beside the
+// catalog; nil when nothing is. An error means that there is no new catalog at all.
 func ReloadDir(dir string, old *Catalog) (c *Catalog, broken *Problems, err error) {
 	d, err := openDirectory(dir, "models")
 	if err != nil {
@@ -200,8 +201,9 @@ func loadBundles(dir string, fsys fs.FS) (Bundles, error) {
 	return out, nil
 }
 
-// each calls visit with every *.yaml file in name order, or with the *Problems of one that cannot be read. At most
-// maxFileBytes+1 bytes of each are read, so that an oversized file is seen as such.
+// each calls visit with every *.yaml file in name order, or with the *Problems of one that cannot
+// be read. At most maxFileBytes+1 bytes of each are read, so that an oversized file is seen as
+// such.
 func (s source) each(visit func(name string, src []byte, err error)) error {
 	entries, err := fs.ReadDir(s.fsys, ".")
 	if err != nil {
@@ -225,7 +227,8 @@ func (s source) each(visit func(name string, src []byte, err error)) error {
 	return nil
 }
 
-// readFile reads one byte more than a file may have, so that who parses it sees that it is too long.
+// readFile reads one byte more than a file may have, so that who parses it sees that it is too
+// long.
 func readFile(fsys fs.FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {

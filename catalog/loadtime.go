@@ -5,8 +5,8 @@ import (
 	"sort"
 )
 
-// LoadtimeOptions is the typed view of a profile's loadtime map: what is fixed when the model is loaded.
-// The zero value states nothing. Immutable after parsing.
+// LoadtimeOptions is the typed view of a profile's loadtime map: what is fixed when the model is
+// loaded. The zero value states nothing. Immutable after parsing.
 type LoadtimeOptions struct {
 	MaxSeqLength        int    // tokens; 0 = the model's max_sequence_length
 	TokenDim            int    // width of a token vector; 0 = as the weights say

@@ -24,7 +24,8 @@ type Model struct {
 	ID         string // public id, such as "org/name"
 	HFID       string // hub repository of the weights; may differ from ID
 	HFRevision string // branch, tag or commit; "" = the hub's default branch
-	// HFTokenizerDependencies are further repositories the tokenizer needs, each pinned to a commit.
+	// HFTokenizerDependencies are further repositories the tokenizer needs, each pinned to a
+	// commit.
 	HFTokenizerDependencies map[string]string
 	WeightsPath             string // local weights; wins over HFID
 	PackageBacked           bool   // no weights at all
@@ -57,8 +58,8 @@ func (in Inputs) Names() []string {
 	return out
 }
 
-// Tasks says what the model can do. A nil encode output is unsupported; a dimension of 0 is unknown until
-// the weights are read.
+// Tasks says what the model can do. A nil encode output is unsupported; a dimension of 0 is unknown
+// until the weights are read.
 type Tasks struct {
 	Dense       *Dim
 	Sparse      *Dim // the vocabulary size
@@ -71,8 +72,8 @@ type Tasks struct {
 // Dim is the width of an output.
 type Dim struct{ Dim int }
 
-// Generate is the generation task of a model file. This server does not generate; the section is read so
-// that such files load and can be listed.
+// Generate is the generation task of a model file. This server does not generate; the section is
+// read so that such files load and can be listed.
 type Generate struct {
 	ContextLength   int
 	MaxOutputTokens int
@@ -128,8 +129,8 @@ type Profile struct {
 	GrammarProfile     any
 }
 
-// AdaptiveBatching overrides the engine's adaptive batching for one model; nil fields leave the engine's
-// value. Times are in milliseconds.
+// AdaptiveBatching overrides the engine's adaptive batching for one model; nil fields leave the
+// engine's value. Times are in milliseconds.
 type AdaptiveBatching struct {
 	Enabled               *bool
 	TargetP50MS           *float64
@@ -170,8 +171,8 @@ func (m *Model) Profile(name string) *Profile {
 	return nil
 }
 
-// BareProfile names the profile that the bare id stands for: "default", or the only profile of a model
-// that has no default. "" means the bare id is not routable, only "id:profile" is.
+// BareProfile names the profile that the bare id stands for: "default", or the only profile of a
+// model that has no default. "" means the bare id is not routable, only "id:profile" is.
 func (m *Model) BareProfile() string {
 	if m.Profile(DefaultProfile) != nil {
 		return DefaultProfile
@@ -182,8 +183,8 @@ func (m *Model) BareProfile() string {
 	return ""
 }
 
-// resolved applies inheritance: scalars of the child win when set, a non-empty loadtime or runtime map
-// replaces the parent's whole map, adaptive_batching merges field by field.
+// resolved applies inheritance: scalars of the child win when set, a non-empty loadtime or runtime
+// map replaces the parent's whole map, adaptive_batching merges field by field.
 func (m *Model) resolved(name string) (Profile, error) {
 	child := m.Profile(name)
 	if child == nil {
@@ -250,8 +251,8 @@ const (
 	maxProfileBytes = 64
 )
 
-// checkID refuses ids that could not be routed: a colon separates the profile, and path segments must
-// survive a URL.
+// checkID refuses ids that could not be routed: a colon separates the profile, and path segments
+// must survive a URL.
 func checkID(id string) error {
 	switch {
 	case id == "":

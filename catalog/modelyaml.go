@@ -33,8 +33,8 @@ const (
 )
 
 // ParseModel reads one model document. name is used in messages only. The error is a *Problems with
-// everything found; warnings name options that no adapter known to this build understands, which load but
-// have no effect.
+// everything found; warnings name options that no adapter known to this build understands, which
+// load but have no effect.
 func ParseModel(name string, src []byte) (m *Model, warnings []Problem, err error) {
 	l := &problemList{file: name}
 	root := parseDocument(src, l)
@@ -354,7 +354,8 @@ func (r *modelReader) rawMap(f fields, name string) map[string]any {
 	return m
 }
 
-// adapterOptions reads loadtime and runtime and checks each known option's value where it is written.
+// adapterOptions reads loadtime and runtime and checks each known option's value where it is
+// written.
 func (r *modelReader) adapterOptions(f fields, p *Profile) {
 	n := f.get("adapter_options")
 	if n == nil {
@@ -383,8 +384,8 @@ func (r *modelReader) adapterOptions(f fields, p *Profile) {
 	}
 }
 
-// options checks one map. A key that is a near miss of a known one is a problem; any other unknown key is
-// a warning, because adapters of the reference may know options that this build does not.
+// options checks one map. A key that is a near miss of a known one is a problem; any other unknown
+// key is a warning, because adapters of the reference may know options that this build does not.
 func (r *modelReader) options(g fields, name string, known []string, check func(key string, v any) (bool, error)) {
 	for _, p := range g.get(name).pairs {
 		path := joinKey(g.key(name), p.key)

@@ -34,8 +34,8 @@ const (
 	kindMap
 )
 
-// node is one YAML value with its line. Aliases share the node of their anchor; size counts the node and
-// everything under it as if each alias were a copy, and saturates just above maxNodes.
+// node is one YAML value with its line. Aliases share the node of their anchor; size counts the
+// node and everything under it as if each alias were a copy, and saturates just above maxNodes.
 type node struct {
 	kind  nodeKind
 	line  int
@@ -54,8 +54,9 @@ type pair struct {
 	value *node
 }
 
-// parseDocument turns source into a tree whose root is a map. Any problem is added to l and gives nil, except repeated keys,
-// which are added and left in place so that the rest of the file is still checked.
+// parseDocument turns source into a tree whose root is a map. Any problem is added to l and gives
+// nil, except repeated keys, which are added and left in place so that the rest of the file is
+// still checked.
 func parseDocument(src []byte, l *problemList) *node {
 	if len(src) > maxFileBytes {
 		l.add(1, "", "the file has %d bytes; the limit is %d", len(src), maxFileBytes)
@@ -121,7 +122,8 @@ func overlongLine(src []byte) int {
 // parserPanic starts the message of a panic inside the YAML library.
 const parserPanic = "the YAML parser failed on this file"
 
-// unknownAnchor is what an alias without an anchor before it points to; the converter knows its place in the file.
+// unknownAnchor is what an alias without an anchor before it points to; the converter knows its
+// place in the file.
 var unknownAnchor = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
 
 // loading applies the bounds to one file while the library reads it.
@@ -170,10 +172,11 @@ func (p *loading) ResolveAlias(name string) (*yaml.Node, bool, error) {
 	return unknownAnchor, true, nil
 }
 
-// parseBounded parses the source and returns the root of its only document, or nil after it added a problem.
+// parseBounded parses the source and returns the root of its only document, or nil after it added a
+// problem.
 func parseBounded(src []byte, l *problemList) (body *yaml.Node) {
-	// The YAML library works on whatever a user or a control plane sends. It has no known panic on input
-	// within the bounds above; should one turn up, it must not take the server down.
+	// The YAML library works on whatever a user or a control plane sends. It has no known panic on
+	// input within the bounds above; should one turn up, it must not take the server down.
 	defer func() {
 		if r := recover(); r != nil {
 			body = nil
@@ -284,8 +287,8 @@ func (c *converter) value(n *yaml.Node, path string, depth int) *node {
 	return c.fail(n.Line, path, "unsupported YAML syntax")
 }
 
-// scalar reads a value that is no map and no list. Unquoted yes, no, on and off are booleans, as in the YAML 1.1 that the
-// reference reads; a string field then says to quote them.
+// scalar reads a value that is no map and no list. Unquoted yes, no, on and off are booleans, as in
+// the YAML 1.1 that the reference reads; a string field then says to quote them.
 func (c *converter) scalar(n *yaml.Node, path string) *node {
 	out := &node{kind: kindString, line: n.Line, size: 1, text: n.Value}
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
@@ -320,7 +323,8 @@ func (c *converter) scalar(n *yaml.Node, path string) *node {
 	return out
 }
 
-// yaml11 reports whether a whole number has no prefix, or one that YAML 1.1 knows: 0X1F is text there.
+// yaml11 reports whether a whole number has no prefix, or one that YAML 1.1 knows: 0X1F is text
+// there.
 func yaml11(number string) bool {
 	digits := strings.TrimLeft(number, "+-")
 	return len(digits) < 2 || !strings.Contains("BOX", digits[1:2])
@@ -412,8 +416,8 @@ func (c *converter) grow(parent, child *node) {
 	}
 }
 
-// plain converts the tree to nil, bool, int64, float64, string, []any and map[string]any. The result
-// shares nothing with the node.
+// plain converts the tree to nil, bool, int64, float64, string, []any and map[string]any. The
+// result shares nothing with the node.
 func (n *node) plain() any {
 	switch n.kind {
 	case kindBool:

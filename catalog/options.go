@@ -14,7 +14,8 @@ const (
 	PoolingCLS  Pooling = "cls"
 	PoolingMean Pooling = "mean"
 	PoolingLast Pooling = "last"
-	// poolingSPLADE is how model files of the reference say that a model gives sparse vectors. It changes nothing.
+	// poolingSPLADE is how model files of the reference say that a model gives sparse vectors. It
+	// changes nothing.
 	poolingSPLADE Pooling = "splade"
 )
 
@@ -31,8 +32,8 @@ const (
 // The element types a request may ask for.
 var outputDTypes = []string{"float32", "float16", "int8", "uint8", "binary", "ubinary"}
 
-// RuntimeOptions is the typed view of a profile's runtime map, or of that map with a request's options
-// laid over it. The zero value states nothing. Immutable after parsing.
+// RuntimeOptions is the typed view of a profile's runtime map, or of that map with a request's
+// options laid over it. The zero value states nothing. Immutable after parsing.
 type RuntimeOptions struct {
 	Pooling            Pooling      // "" = the model's own module chain decides
 	Normalize          *bool        // nil = the model's own module chain decides, else L2 normalisation
@@ -59,8 +60,8 @@ type RuntimeOptions struct {
 	profileTypes []OutputType // OutputTypes as the profile states them, before a request's overlay
 }
 
-// OptionError says which option cannot be used and why. Its text is meant for the client: it names the field, what is
-// expected and what came.
+// OptionError says which option cannot be used and why. Its text is meant for the client: it names
+// the field, what is expected and what came.
 type OptionError struct {
 	Key string
 	Msg string
@@ -69,9 +70,9 @@ type OptionError struct {
 func (e *OptionError) Error() string { return e.Msg }
 
 // FormatText applies the templates and instructions to one text. instruction is the request's own
-// (params.instruction): nil when absent. An instruction, even an empty one, wins over the profile's, and
-// that one over DefaultInstruction, which serves queries only. Without a template a non-empty instruction
-// is put in front of the text with a space.
+// (params.instruction): nil when absent. An instruction, even an empty one, wins over the
+// profile's, and that one over DefaultInstruction, which serves queries only. Without a template a
+// non-empty instruction is put in front of the text with a space.
 func (o *RuntimeOptions) FormatText(text string, query bool, instruction *string) string {
 	tmpl := o.DocTemplate
 	if query {
@@ -96,8 +97,9 @@ func (o *RuntimeOptions) FormatText(text string, query bool, instruction *string
 	return text
 }
 
-// parseRuntime reads a whole runtime map, from a file or after a request's overlay. A bad length limit in
-// a request is ignored, as the reference does, since it could only have lowered the model's own.
+// parseRuntime reads a whole runtime map, from a file or after a request's overlay. A bad length
+// limit in a request is ignored, as the reference does, since it could only have lowered the
+// model's own.
 func parseRuntime(raw map[string]any, fromRequest bool) (*RuntimeOptions, error) {
 	o := &RuntimeOptions{Raw: raw}
 	for _, key := range sortedKeys(raw) {
@@ -127,7 +129,8 @@ func requestText(key string, v any, err error) string {
 	return fmt.Sprintf("Field 'options.%s': %v", key, err)
 }
 
-// overlay returns base with every key of request except "profile" set over it; null in request unsets.
+// overlay returns base with every key of request except "profile" set over it; null in request
+// unsets.
 func overlay(base, request map[string]any) map[string]any {
 	out := make(map[string]any, len(base)+len(request))
 	for k, v := range base {

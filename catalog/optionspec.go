@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// The two tables below are the option schema: each known key with the function that checks its value and
-// stores it. Keys without a field of their own (extraction thresholds, decoding limits, switches for
-// engines we do not have) are checked for type only and stay in Raw.
+// The two tables below are the option schema: each known key with the function that checks its
+// value and stores it. Keys without a field of their own (extraction thresholds, decoding limits,
+// switches for engines we do not have) are checked for type only and stay in Raw.
 
 const (
 	maxOptionText   = maxTemplateBytes
@@ -22,7 +22,8 @@ type runtimeSetter func(o *RuntimeOptions, v any) error
 
 var runtimeSpecs map[string]runtimeSetter
 
-// The table is filled in init because keyHint, which it reaches through the setters' errors, reads it.
+// The table is filled in init because keyHint, which it reaches through the setters' errors, reads
+// it.
 func init() {
 	runtimeSpecs = map[string]runtimeSetter{
 		"pooling": func(o *RuntimeOptions, v any) (err error) { o.Pooling, err = asPooling(v); return err },
@@ -272,7 +273,8 @@ func isAny(any) error    { return nil }
 
 func isCount(v any) error { _, err := asInt(v, 0, maxOptionTokens); return err }
 
-// isSimilarity checks the name of a similarity, or a map of output types to such names. Nothing here computes one.
+// isSimilarity checks the name of a similarity, or a map of output types to such names. Nothing
+// here computes one.
 func isSimilarity(v any) error {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -300,8 +302,9 @@ func isMap(v any) error {
 	return nil
 }
 
-// nearOption returns the known option that key is most likely a misspelling of, or "". Only very close
-// names count: options of adapters we do not know must not be refused because they resemble one of ours.
+// nearOption returns the known option that key is most likely a misspelling of, or "". Only very
+// close names count: options of adapters we do not know must not be refused because they resemble
+// one of ours.
 func nearOption(key string, known []string) string {
 	const (
 		minLength = 6

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A misspelt option is refused, because it would silently do nothing; another adapter's option passes.
+// A misspelt option is refused, because it would silently do nothing; another adapter's option
+// passes.
 func TestMisspeltOptionsAreTold(t *testing.T) {
 	known := slices.Collect(maps.Keys(runtimeSpecs))
 	for key, want := range map[string]string{

@@ -17,7 +17,8 @@ const (
 	opEvery   = OpEncode | OpScore | OpExtract
 )
 
-// optionUse is who makes something of an option of a request: a model of these families in one of these operations.
+// optionUse is who makes something of an option of a request: a model of these families in one of
+// these operations.
 type optionUse struct {
 	families []Family // none: models that this build does not serve
 	home     Operation
@@ -26,9 +27,9 @@ type optionUse struct {
 
 // optionUses has every option that a request may name.
 //
-// In an operation at home an option that the model makes nothing of is refused: an option that silently does nothing is a wrong
-// answer somewhere else. Elsewhere it is ignored, and the caller is told: clients send the options of their constructor with every
-// call, whatever it asks for.
+// In an operation at home an option that the model makes nothing of is refused: an option that
+// silently does nothing is a wrong answer somewhere else. Elsewhere it is ignored, and the caller
+// is told: clients send the options of their constructor with every call, whatever it asks for.
 var optionUses = func() map[string]optionUse {
 	embedders := []Family{FamilyDense, FamilySparse, FamilyColBERT, FamilyMultiFunction}
 	classifiers := []Family{FamilyZeroShot, FamilySequenceClassifier}
@@ -74,7 +75,8 @@ func (r *Resolved) reaches(op Operation, key string) bool {
 	return (use.home|use.also)&op != 0 && slices.Contains(use.families, r.Family)
 }
 
-// sift takes the options out of a request that are made for other operations, and names them, sorted.
+// sift takes the options out of a request that are made for other operations, and names them,
+// sorted.
 func (r *Resolved) sift(op Operation, request map[string]any) (own map[string]any, ignored []string) {
 	for key, v := range request {
 		if use, known := optionUses[key]; known && v != nil && use.home&op == 0 && !r.reaches(op, key) {
@@ -119,8 +121,8 @@ func (r *Resolved) checkUse(op Operation, request map[string]any) error {
 	return nil
 }
 
-// checkFolds refuses contents of the options muvera and smve that say otherwise than the model folds: its tables are made for one
-// configuration.
+// checkFolds refuses contents of the options muvera and smve that say otherwise than the model
+// folds: its tables are made for one configuration.
 func (r *Resolved) checkFolds(request map[string]any) error {
 	if m, ok := request["muvera"].(map[string]any); ok && r.Loadtime.MUVERA != nil {
 		c := *r.Loadtime.MUVERA

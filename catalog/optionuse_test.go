@@ -21,8 +21,9 @@ func TestEveryOptionHasAHome(t *testing.T) {
 	}
 }
 
-// One dictionary for all calls of a client: what another operation is made for is ignored and named; what the operation itself is
-// made for and the model makes nothing of is refused; what nobody knows is refused.
+// One dictionary for all calls of a client: what another operation is made for is ignored and
+// named; what the operation itself is made for and the model makes nothing of is refused; what
+// nobody knows is refused.
 func TestOptionsOfOtherOperations(t *testing.T) {
 	model := func(f Family) *Resolved {
 		m := &Resolved{ID: "m", Family: f, Runtime: &RuntimeOptions{}, Loadtime: &LoadtimeOptions{}, Model: &Model{}}

@@ -31,8 +31,8 @@ func (p Problem) Error() string {
 	return fmt.Sprintf("%s:%d: %s: %s", p.File, p.Line, p.Key, p.Msg)
 }
 
-// Problems is the error of a failed load: everything found, one per line, files in name order and lines
-// ascending. More counts those left out of List by the bounds.
+// Problems is the error of a failed load: everything found, one per line, files in name order and
+// lines ascending. More counts those left out of List by the bounds.
 type Problems struct {
 	List []Problem
 	More int

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Resolved is one routable model id with inheritance applied: everything the loader, the registry and the
-// HTTP layer need to know about it. Immutable; safe for concurrent use.
+// Resolved is one routable model id with inheritance applied: everything the loader, the registry
+// and the HTTP layer need to know about it. Immutable; safe for concurrent use.
 type Resolved struct {
 	ID      string // what a client sends: "org/name" or "org/name:profile"
 	BaseID  string // "org/name"
@@ -43,8 +43,8 @@ type ProfileInfo struct {
 	IsDefault bool
 }
 
-// resolveAll builds the ids of one model file: the bare id where it is routable, then "base:profile" for
-// every profile other than default.
+// resolveAll builds the ids of one model file: the bare id where it is routable, then
+// "base:profile" for every profile other than default.
 func resolveAll(m *Model) ([]*Resolved, error) {
 	var out []*Resolved
 	if bare := m.BareProfile(); bare != "" {
@@ -139,8 +139,8 @@ func (r *Resolved) outputs(t Tasks) {
 	}
 }
 
-// profileList fills what /v1/models shows and what the option "profile" accepts. A bare id offers all the
-// file's profiles; a variant is a model whose only profile, "default", is its own.
+// profileList fills what /v1/models shows and what the option "profile" accepts. A bare id offers
+// all the file's profiles; a variant is a model whose only profile, "default", is its own.
 func (r *Resolved) profileList() error {
 	if r.ID != r.BaseID {
 		r.Profiles = []ProfileInfo{{Name: DefaultProfile, IsDefault: true}}
@@ -163,9 +163,10 @@ func (r *Resolved) profileList() error {
 	return nil
 }
 
-// Usable returns nil when this build can run the model as far as the catalog knows, else an error that
-// says why: an unknown adapter, an adapter file of the user's own, outputs the adapter does not give, or a
-// family this build does not serve. Listing and resolving work either way; check it before loading.
+// Usable returns nil when this build can run the model as far as the catalog knows, else an error
+// that says why: an unknown adapter, an adapter file of the user's own, outputs the adapter does
+// not give, or a family this build does not serve. Listing and resolving work either way; check it
+// before loading.
 func (r *Resolved) Usable() error {
 	if r.Model.RemoteBacked {
 		return fmt.Errorf("model '%s' is remote_backed: %s", r.ID, families[FamilyRemote].reason)
@@ -184,10 +185,11 @@ func (r *Resolved) Usable() error {
 	return nil
 }
 
-// Options returns the options of one request: the runtime options of the profile it names with "profile"
-// (its own when absent), with every other option of the request laid over them; null unsets. Options of other operations that do
-// nothing in op are left out, and named in ignored, sorted; others that the model makes nothing of are refused. An *OptionError is
-// the client's mistake. The result may be shared and must not be changed.
+// Options returns the options of one request: the runtime options of the profile it names with
+// "profile" (its own when absent), with every other option of the request laid over them; null
+// unsets. Options of other operations that do nothing in op are left out, and named in ignored,
+// sorted; others that the model makes nothing of are refused. An *OptionError is the client's
+// mistake. The result may be shared and must not be changed.
 func (r *Resolved) Options(op Operation, request map[string]any) (out *RuntimeOptions, ignored []string, err error) {
 	base := r.Runtime
 	if v, ok := request["profile"]; ok && v != nil {
@@ -239,9 +241,10 @@ func (r *Resolved) profileNames() []string {
 	return names
 }
 
-// AllowedOutputTypes lists the encode outputs a request under these options may ask for, in the order
-// dense, sparse, multivector: those the profile states, else all that the model gives, folding included.
-// What the request itself asks for does not widen the list. A nil o means the model's own options.
+// AllowedOutputTypes lists the encode outputs a request under these options may ask for, in the
+// order dense, sparse, multivector: those the profile states, else all that the model gives,
+// folding included. What the request itself asks for does not widen the list. A nil o means the
+// model's own options.
 func (r *Resolved) AllowedOutputTypes(o *RuntimeOptions) []OutputType {
 	if o == nil {
 		o = r.Runtime

@@ -419,8 +419,9 @@ func TestDimensionsOfAProfile(t *testing.T) {
 	}
 }
 
-// What model files of the reference's 0.10 say beyond its older ones is read: similarities by output type, the skip list, SPLADE as
-// a pooling, and no configuration where late interaction folds by the defaults.
+// What model files of the reference's 0.10 say beyond its older ones is read: similarities by
+// output type, the skip list, SPLADE as a pooling, and no configuration where late interaction
+// folds by the defaults.
 func TestPublishedForms(t *testing.T) {
 	file := func(tasks, adapter, loadtime, runtime string) (*Catalog, error) {
 		m, warn, err := ParseModel("x.yaml", fmt.Appendf(nil, "sie_id: x\nhf_id: a/x\ntasks: {encode: {%s}}\nprofiles:\n  default:\n    adapter_path: %s:A\n"+

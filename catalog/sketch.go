@@ -21,7 +21,8 @@ type MUVERAConfig struct {
 // maxFoldedDim bounds the folded vector: 16 Mi floats is 64 MiB for one text.
 const maxFoldedDim = 1 << 24
 
-// UnsketchedDim is the length before the final sketch, R·2^k·p, for token vectors of the given width.
+// UnsketchedDim is the length before the final sketch, R·2^k·p, for token vectors of the given
+// width.
 func (c *MUVERAConfig) UnsketchedDim(tokenDim int) int {
 	p := c.ProjectionDim
 	if p == 0 {
@@ -102,7 +103,8 @@ func (c *SMVEConfig) fields() map[string]sketchField {
 	}
 }
 
-// foldByDefault gives a late-interaction model the foldings that its file does not configure, as the reference does.
+// foldByDefault gives a late-interaction model the foldings that its file does not configure, as
+// the reference does.
 func (o *LoadtimeOptions) foldByDefault() (err error) {
 	if o.MUVERA == nil {
 		o.MUVERA, err = asMUVERA(map[string]any{})
@@ -165,8 +167,8 @@ func readSketch(m map[string]any, known map[string]sketchField) error {
 	return nil
 }
 
-// asFold reads the option that switches a folding on: true, or a map, which may repeat what the model folds with. known are the keys
-// of that map; their values are checked, not kept.
+// asFold reads the option that switches a folding on: true, or a map, which may repeat what the
+// model folds with. known are the keys of that map; their values are checked, not kept.
 func asFold(v any, known map[string]sketchField) (on bool, err error) {
 	switch x := v.(type) {
 	case bool:
@@ -177,8 +179,8 @@ func asFold(v any, known map[string]sketchField) (on bool, err error) {
 	return false, fmt.Errorf("expected true, false or a map, got %s", describe(v))
 }
 
-// sameSketch returns an error for the first key of m that says otherwise than the model's configuration, which fields hold and same
-// compares them with. config is that of the model file.
+// sameSketch returns an error for the first key of m that says otherwise than the model's
+// configuration, which fields hold and same compares them with. config is that of the model file.
 func sameSketch(m map[string]any, config string, fields map[string]sketchField, same func() bool) error {
 	for _, key := range sortedKeys(m) {
 		was := fields[key].value()

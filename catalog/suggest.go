@@ -9,14 +9,14 @@ import (
 const (
 	suggestCutoff = 0.6
 	maxSuggested  = 3
-	// maxSuggestRunes bounds the work of a suggestion. It is also where Python's difflib starts to ignore
-	// frequent characters, so below it the ratios are the same as difflib's.
+	// maxSuggestRunes bounds the work of a suggestion. It is also where Python's difflib starts to
+	// ignore frequent characters, so below it the ratios are the same as difflib's.
 	maxSuggestRunes = 199
 )
 
-// Suggest returns up to three routable ids close to id, nearest first: those whose difflib ratio, of the
-// full ids or of the parts after the last slash, is at least 0.6. Profile variants are considered only
-// when id itself names a profile. An id of 200 or more characters gets none.
+// Suggest returns up to three routable ids close to id, nearest first: those whose difflib ratio,
+// of the full ids or of the parts after the last slash, is at least 0.6. Profile variants are
+// considered only when id itself names a profile. An id of 200 or more characters gets none.
 func (c *Catalog) Suggest(id string) []string {
 	if utf8.RuneCountInString(id) > maxSuggestRunes || id == "" {
 		return nil
@@ -62,8 +62,9 @@ func best(list []scored, n int) []string {
 	return out
 }
 
-// closeMatches returns up to n of the candidates whose ratio to word is at least cutoff, as Python's
-// difflib.get_close_matches does for words under 200 characters; longer words match nothing.
+// closeMatches returns up to n of the candidates whose ratio to word is at least cutoff, as
+// Python's difflib.get_close_matches does for words under 200 characters; longer words match
+// nothing.
 func closeMatches(word string, candidates []string, n int, cutoff float64) []string {
 	if utf8.RuneCountInString(word) > maxSuggestRunes {
 		return nil
@@ -78,9 +79,9 @@ func closeMatches(word string, candidates []string, n int, cutoff float64) []str
 	return best(found, n)
 }
 
-// matcher compares many strings with one word. The ratio is Ratcliff and Obershelp's: twice the length of
-// the matching blocks over the sum of the lengths, where the blocks are found by taking the longest common
-// run, then the same on both sides of it. Not safe for concurrent use.
+// matcher compares many strings with one word. The ratio is Ratcliff and Obershelp's: twice the
+// length of the matching blocks over the sum of the lengths, where the blocks are found by taking
+// the longest common run, then the same on both sides of it. Not safe for concurrent use.
 type matcher struct {
 	word  []rune
 	where map[rune][]int // positions of each rune in word, ascending
@@ -97,7 +98,8 @@ func newMatcher(word string) *matcher {
 	return m
 }
 
-// ratioAtLeast returns the similarity in [0, 1], or 0 as soon as an upper bound shows it to be under cutoff.
+// ratioAtLeast returns the similarity in [0, 1], or 0 as soon as an upper bound shows it to be
+// under cutoff.
 func (m *matcher) ratioAtLeast(s string, cutoff float64) float64 {
 	a := []rune(s)
 	total := len(a) + len(m.word)
@@ -121,8 +123,8 @@ func (m *matcher) ratioAtLeast(s string, cutoff float64) float64 {
 	return 2 * float64(m.matched(a, 0, len(a), 0, len(m.word))) / float64(total)
 }
 
-// matched sums the matching blocks of a[alo:ahi] and word[blo:bhi]. Its depth is bounded by the shorter
-// string's length.
+// matched sums the matching blocks of a[alo:ahi] and word[blo:bhi]. Its depth is bounded by the
+// shorter string's length.
 func (m *matcher) matched(a []rune, alo, ahi, blo, bhi int) int {
 	i, j, n := m.longest(a, alo, ahi, blo, bhi)
 	if n == 0 {

@@ -1,4 +1,5 @@
-// cpu_limits.cc — reads the affinity mask and walks the cgroups of this process from its own to the root.
+// cpu_limits.cc — reads the affinity mask and walks the cgroups of this process from its own to the
+// root.
 #include "cpu_limits.h"
 
 #include <fcntl.h>
@@ -19,7 +20,8 @@ constexpr size_t path_max = 4096;
 constexpr int lines_max = 100000;  // of mountinfo
 constexpr int depth_max = 64;      // cgroups between ours and the root
 
-// The lines of a file, one at a time in a buffer of its own: no allocation. Longer lines are passed over.
+// The lines of a file, one at a time in a buffer of its own: no allocation. Longer lines are passed
+// over.
 class Lines {
  public:
   explicit Lines(const char *path) : file_(open(path, O_RDONLY | O_CLOEXEC)) {}
@@ -91,7 +93,8 @@ bool lists(const char *list, const char *word) {
   return false;
 }
 
-// The path of this process in the hierarchy of `controller` ("" for v2): hierarchy:controllers:path.
+// The path of this process in the hierarchy of `controller` ("" for v2):
+// hierarchy:controllers:path.
 bool find_group(const char *groups, const char *controller, char *path) {
   Lines lines(groups);
   while (char *line = lines.next()) {
@@ -120,7 +123,8 @@ bool find_folder(const char *mounts, const char *controller, const char *group, 
     if (sscanf(line, "%*s %*s %*s %4095s %4095s", mounted, point) != 2) continue;
     bool v2 = *controller == '\0';
     if (strcmp(type, v2 ? "cgroup2" : "cgroup") != 0 || (!v2 && !lists(super, controller))) continue;
-    // A mount may show a part of the hierarchy only; a group outside it is judged by the mount's own root.
+    // A mount may show a part of the hierarchy only; a group outside it is judged by the mount's
+    // own root.
     size_t skip = strcmp(mounted, "/") == 0 ? 0 : strlen(mounted);
     bool inside = strncmp(group, mounted, skip) == 0 && (group[skip] == '/' || group[skip] == '\0');
     const char *below = inside ? group + skip : "";

@@ -1,4 +1,5 @@
-// device.cc — opens a CPU: which instruction set, which compute classes, how many executors, and why.
+// device.cc — opens a CPU: which instruction set, which compute classes, how many executors, and
+// why.
 #include "device.h"
 
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-// executor.cc — the executors' loop: take a ticket of the oldest run, do it, sleep when there is none.
+// executor.cc — the executors' loop: take a ticket of the oldest run, do it, sleep when there is
+// none.
 #include "executor.h"
 
 #include <limits.h>
@@ -108,8 +109,9 @@ void Executors::finish(Run *run) {
   completed_.advance();
 }
 
-// Takes one ticket of the oldest run that yields, or does not, and does it; false when none is left. only, if given, is the
-// number of the run that it is to be of, and where that is 0 (no run's) receives its number.
+// Takes one ticket of the oldest run that yields, or does not, and does it; false when none is
+// left. only, if given, is the number of the run that it is to be of, and where that is 0 (no
+// run's) receives its number.
 bool Executors::take(bool yielding, int32_t executor, uint32_t *only) {
   uint64_t states[max_runs];
   for (int i = 0; i < max_runs; i++) states[i] = entries_[i].tickets.load(std::memory_order_acquire);

@@ -1,7 +1,7 @@
 // float_state.h — the floating-point state that every thread computes in.
 //
-// Results must not depend on who opened the device: a thread inherits its creator's control register, in which
-// a host program may flush denormals or round otherwise.
+// Results must not depend on who opened the device: a thread inherits its creator's control
+// register, in which a host program may flush denormals or round otherwise.
 #ifndef SIE_CSRC_FLOAT_STATE_H
 #define SIE_CSRC_FLOAT_STATE_H
 

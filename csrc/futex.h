@@ -59,8 +59,8 @@ class WaitWord {
 
   // Returns when the word is not `value` any more; sleeps when that takes longer than spin_ns.
   void wait_while(uint32_t value, int64_t spin_ns) {
-    // A pause takes 10 to 150 cycles, so time is counted and not pauses; most waits end before the first look
-    // at the clock.
+    // A pause takes 10 to 150 cycles, so time is counted and not pauses; most waits end before the
+    // first look at the clock.
     int64_t end = 0;
     for (int i = 1; spin_ns > 0 && !hooks::scheduled(); i++) {
       if (word_.load(std::memory_order_acquire) != value) return;
@@ -70,7 +70,8 @@ class WaitWord {
       if (end == 0) end = now + spin_ns;
       if (now >= end) break;
     }
-    // Counted before the last look: either store sees the sleeper or the sleeper sees the new value.
+    // Counted before the last look: either store sees the sleeper or the sleeper sees the new
+    // value.
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
     while (word_.load(std::memory_order_seq_cst) == value) futex_wait(&word_, value);
     sleepers_.fetch_sub(1, std::memory_order_relaxed);

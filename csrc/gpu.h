@@ -1,7 +1,8 @@
-// gpu.h — what csrc asks of the GPU backend (csrc/cuda), and no_gpu.cc refuses in a build without one.
+// gpu.h — what csrc asks of the GPU backend (csrc/cuda), and no_gpu.cc refuses in a build without
+// one.
 //
-// All but gpu_open are reached with handles of an open GPU only, whose context is current. Arguments have been
-// checked as sie.h says.
+// All but gpu_open are reached with handles of an open GPU only, whose context is current.
+// Arguments have been checked as sie.h says.
 #ifndef SIE_CSRC_GPU_H
 #define SIE_CSRC_GPU_H
 
@@ -9,7 +10,8 @@
 
 namespace sie {
 
-// Fills the device from what the caller opened. SIE_UNSUPPORTED names the card and what it would need.
+// Fills the device from what the caller opened. SIE_UNSUPPORTED names the card and what it would
+// need.
 sie_status gpu_open(sie_device *device, const sie_gpu *gpu, sie_error *err);
 
 // After planning: places the parts of a batch's input. SIE_OUT_OF_MEMORY.
@@ -30,7 +32,8 @@ int64_t gpu_program_input_bytes(const sie_program *program);
 // Writes the batch and its work lists to the slot's input.
 sie_status gpu_slot_load(sie_slot *slot, const sie_program *program, const BatchIn &batch, sie_error *err);
 
-// Enqueues the loaded batch on the device's stream. On an error some of it may run; its results are void.
+// Enqueues the loaded batch on the device's stream. On an error some of it may run; its results are
+// void.
 sie_status gpu_submit(sie_program *program, sie_arena *arena, sie_slot *slot, sie_error *err);
 
 }  // namespace sie

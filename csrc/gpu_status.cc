@@ -1,7 +1,7 @@
 // gpu_status.cc — what a code of the CUDA driver means for the process.
 //
-// Source: CUresult in the CUDA Driver API. After most errors of a kernel "the process must be terminated and
-// relaunched"; unknown codes count as such.
+// Source: CUresult in the CUDA Driver API. After most errors of a kernel "the process must be
+// terminated and relaunched"; unknown codes count as such.
 #include "sie.h"
 
 sie_status sie_gpu_status(int32_t code) {

@@ -1,4 +1,5 @@
-// grow.h — structs of the caller's that may be shorter or longer than this library's (sie.h, "Structs that grow").
+// grow.h — structs of the caller's that may be shorter or longer than this library's (sie.h,
+// "Structs that grow").
 #ifndef SIE_CSRC_GROW_H
 #define SIE_CSRC_GROW_H
 
@@ -8,8 +9,8 @@
 
 namespace sie {
 
-// Copies a struct of `size` bytes, of which the caller has as many as its struct_size says: what it lacks is 0, and what it has
-// beyond must be. `name` is the struct's.
+// Copies a struct of `size` bytes, of which the caller has as many as its struct_size says: what it
+// lacks is 0, and what it has beyond must be. `name` is the struct's.
 sie_status take_struct(const void *from, void *to, uint32_t size, const char *name, sie_error *err);
 
 template <class T>

@@ -1,7 +1,8 @@
-// hooks.h — places where a test holds or schedules a thread: each step of a wait word, each meeting of a team.
+// hooks.h — places where a test holds or schedules a thread: each step of a wait word, each meeting
+// of a team.
 //
-// Only csrc_tests has them: it compiles csrc again with SIE_TEST_HOOKS. In the library Watched is std::atomic and the
-// functions are empty.
+// Only csrc_tests has them: it compiles csrc again with SIE_TEST_HOOKS. In the library Watched is
+// std::atomic and the functions are empty.
 #ifndef SIE_CSRC_HOOKS_H
 #define SIE_CSRC_HOOKS_H
 
@@ -33,7 +34,8 @@ struct Hooks {
   // In place of the futex calls; the waiter may return early, as from the kernel.
   void (*sleep)(const std::atomic<uint32_t> *word, uint32_t value);
   void (*wake)(const std::atomic<uint32_t> *word, int waiters);
-  // A thread begins a ticket as this member of a team; it arrives at a meeting; the meeting let it go.
+  // A thread begins a ticket as this member of a team; it arrives at a meeting; the meeting let it
+  // go.
   void (*ticket)(int32_t member);
   void (*arrive)(const void *barrier);
   void (*leave)(const void *barrier);

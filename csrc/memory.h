@@ -1,8 +1,8 @@
 // memory.h — every allocation of the C side: zeroed, 64-byte aligned, and able to fail.
 //
-// Blocks of 4 MiB and more come straight from mmap, aligned to 2 MiB and advised for huge pages: the kernel
-// hands them out zeroed, so padding never costs a write. Under a sanitizer all come from the allocator, whose
-// redzones it watches.
+// Blocks of 4 MiB and more come straight from mmap, aligned to 2 MiB and advised for huge pages:
+// the kernel hands them out zeroed, so padding never costs a write. Under a sanitizer all come from
+// the allocator, whose redzones it watches.
 #ifndef SIE_CSRC_MEMORY_H
 #define SIE_CSRC_MEMORY_H
 
@@ -47,7 +47,8 @@ void destroy_object(T *object) {
   release(&block);
 }
 
-// A growable array of plain values. push returns false when there is no memory and leaves the list as it was.
+// A growable array of plain values. push returns false when there is no memory and leaves the list
+// as it was.
 template <class T>
 class List {
  public:

@@ -43,7 +43,8 @@ void share_memory(sie_program *p) {
 
 bool meet(const Buffer &a, const Buffer &b) { return a.first <= b.last && b.first <= a.last; }
 
-// What is placed together: lanes hold all buffers; long slabs keep token rows apart from the rows of their one sequence.
+// What is placed together: lanes hold all buffers; long slabs keep token rows apart from the rows
+// of their one sequence.
 enum class Group { lane, long_rows, long_fixed };
 
 struct Sizing {

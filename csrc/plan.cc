@@ -71,7 +71,8 @@ class Planner {
     p_->slab_seqs = std::min({p_->caps.max_seqs, slab_seqs_max, seqs});
   }
 
-  // Multiplications of a token in matrices, and with a key in attention: where rows are tokens, all of them.
+  // Multiplications of a token in matrices, and with a key in attention: where rows are tokens, all
+  // of them.
   void weigh() {
     double linear = 0, attention = 0;
     for (const Op &op : p_->ops) {
@@ -110,10 +111,12 @@ class Planner {
     return op.kind == SIE_OP_GATHER_ROWS || op.kind == SIE_OP_KEEP_ROWS;
   }
 
-  // Quantised rows of a value, by who writes them. FP8: a norm sees its whole row, a linear's tile does not.
+  // Quantised rows of a value, by who writes them. FP8: a norm sees its whole row, a linear's tile
+  // does not.
   Form quantised_form(const Value &value, uint32_t producer) const {
     if (value.compute == SIE_COMPUTE_FP8) return {SIE_F8E4M3, producer == SIE_OP_LINEAR ? 128 : -1};
-    // A norm leaves some hidden dimensions many times the others, and short texts show it: docs/adr/0002.
+    // A norm leaves some hidden dimensions many times the others, and short texts show it:
+    // docs/adr/0002.
     bool norm = producer == SIE_OP_EMBED_LAYERNORM || producer == SIE_OP_LAYERNORM;
     return {SIE_U8, -1, norm};
   }

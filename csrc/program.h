@@ -1,12 +1,12 @@
 // program.h — a recorded forward pass: its values and operations, and the plan made from them.
 //
-// Recording (record.cc) checks shapes and classes and appends. sie_program_end makes the plan (plan.cc): it
-// decides each value's storage type from its consumers, inserts the quantisations INT8 and FP8 need, and places
-// the buffers of one lane by liveness. Replaying (replay.cc) only adds a lane's base address to the plan's
-// offsets. A GPU has one lane, which takes whole batches.
+// Recording (record.cc) checks shapes and classes and appends. sie_program_end makes the plan
+// (plan.cc): it decides each value's storage type from its consumers, inserts the quantisations
+// INT8 and FP8 need, and places the buffers of one lane by liveness. Replaying (replay.cc) only
+// adds a lane's base address to the plan's offsets. A GPU has one lane, which takes whole batches.
 //
-// A value is assigned once, but operations may update it: what is recorded later reads the new rows, and the plan keeps
-// the order, so that it needs to know of no other versions.
+// A value is assigned once, but operations may update it: what is recorded later reads the new
+// rows, and the plan keeps the order, so that it needs to know of no other versions.
 #ifndef SIE_CSRC_PROGRAM_H
 #define SIE_CSRC_PROGRAM_H
 
@@ -25,11 +25,12 @@ constexpr int32_t max_spaces = SIE_MAX_SPACES, max_inputs = SIE_MAX_INPUTS, max_
 // A slab is at most this many tokens, unless one sequence alone is longer, and this many sequences.
 constexpr int64_t slab_tokens_max = 512;
 constexpr int64_t slab_seqs_max = 512;
-// A longer sequence is a long slab. All that run at once share a region of so many tokens, or of the longest sequence if
-// that is more; each takes room for its own tokens, rounded up.
+// A longer sequence is a long slab. All that run at once share a region of so many tokens, or of
+// the longest sequence if that is more; each takes room for its own tokens, rounded up.
 constexpr int64_t region_tokens_max = 16384;
 constexpr int64_t region_step = 64;
-// Between two looks at what else there is to do: 10 to 20 ms of a core with AVX-512, about 50 of a slow one with AVX2.
+// Between two looks at what else there is to do: 10 to 20 ms of a core with AVX-512, about 50 of a
+// slow one with AVX2.
 constexpr double max_block_flops = 2e9;
 
 constexpr int32_t max_adapters = 64;
@@ -47,8 +48,8 @@ struct Space {
   Name name;
 };
 
-// What a batch brings (sie_input_params), at its number; space 0: not declared. Operations that read it bound its values, and
-// take their say from here.
+// What a batch brings (sie_input_params), at its number; space 0: not declared. Operations that
+// read it bound its values, and take their say from here.
 struct Input {
   sie_space space;
   int32_t dtype, columns;
@@ -60,8 +61,8 @@ struct Input {
   sie_space groups_of;   // i32 that name groups of a SHARED space, by batch
 };
 
-// How an output is written: all rows densely, or where items say: a row for each sequence, its rows one after
-// another, or columns with their values.
+// How an output is written: all rows densely, or where items say: a row for each sequence, its rows
+// one after another, or columns with their values.
 using OutputForm = sie_output_form;
 struct Output {
   uint32_t form;    // sie_output_form
@@ -142,8 +143,9 @@ struct Buffer {
   int32_t first, last;  // plan operations between which it lives, both included
   int32_t shares;       // the buffer whose memory it takes over, or -1
   int64_t offset;       // in a lane
-  // For a long slab: bytes of a row with its scale, zero point and outlier, and where the buffer starts, a multiple of the
-  // rows there is room for. Of sequence rows, of which it has one: bytes behind all others.
+  // For a long slab: bytes of a row with its scale, zero point and outlier, and where the buffer
+  // starts, a multiple of the rows there is room for. Of sequence rows, of which it has one: bytes
+  // behind all others.
   int64_t row_bytes, row_offset;
 };
 
@@ -162,7 +164,8 @@ inline BufferParts parts_of(const Buffer &b, int64_t cap) {
   return p;
 }
 
-// How an operation of a long slab is cut into blocks, between which an executor looks for other work.
+// How an operation of a long slab is cut into blocks, between which an executor looks for other
+// work.
 enum class Cut : uint8_t {
   none,     // short at any length
   rows,     // each row of the result comes of the same rows of the operands
@@ -274,14 +277,15 @@ inline bool has_matrix(uint32_t kind) { return kind == SIE_OP_LINEAR || kind == 
 // Says how each planned operation of a long slab is cut.
 void cut_plan(sie_program *program);
 
-// Gives the plan's buffers and operands their offsets; sets values_bytes and the bytes of long slabs.
+// Gives the plan's buffers and operands their offsets; sets values_bytes and the bytes of long
+// slabs.
 sie_status place_buffers(sie_program *program, sie_error *err);
 
 // Fills plan, buffers and sizes from values and ops.
 sie_status plan_program(sie_program *program, sie_error *err);
 
-// Of a planned program: the scratch an executor needs, and each operation once with no rows, so that a form the device
-// lacks is refused when the program ends, not in a run.
+// Of a planned program: the scratch an executor needs, and each operation once with no rows, so
+// that a form the device lacks is refused when the program ends, not in a run.
 sie_status plan_scratch(sie_program *program, sie_error *err);
 sie_status rehearse(const sie_program *program, sie_error *err);
 

@@ -1,7 +1,7 @@
 // record.h — what the functions that record entries share: checks of their structs, and appending.
 //
-// Each takes one entry's struct as the caller has it, checks all of it, and appends last, so that a refused entry leaves the
-// program as it was.
+// Each takes one entry's struct as the caller has it, checks all of it, and appends last, so that a
+// refused entry leaves the program as it was.
 #ifndef SIE_CSRC_RECORD_H
 #define SIE_CSRC_RECORD_H
 
@@ -65,7 +65,8 @@ sie_status check_linear(const sie_program *p, sie_value x, const sie_weight *w, 
 sie_status check_residual(const sie_program *p, sie_value residual, sie_value x, int64_t columns,
                           sie_error *err);
 
-// A field that is 0 or 1; one that is 0 until a later version gives it a meaning; a norm's eps and weight_offset.
+// A field that is 0 or 1; one that is 0 until a later version gives it a meaning; a norm's eps and
+// weight_offset.
 sie_status check_flag(int32_t flag, const char *name, sie_error *err);
 sie_status check_zero(int64_t field, const char *name, sie_error *err);
 sie_status check_norm(float eps, float weight_offset, sie_error *err);
@@ -76,8 +77,8 @@ sie_status check_name(const char *name, Name *to, sie_error *err);
 // SIE_UNSUPPORTED, with the operation's name, where the device's table lacks its entry.
 sie_status check_has(const sie_program *p, bool has, uint32_t kind, sie_error *err);
 
-// An i32 input of a space of a kind, whose values an operation takes from `least` to below `bound`. check_input changes nothing;
-// read_input, after all checks, notes the bounds.
+// An i32 input of a space of a kind, whose values an operation takes from `least` to below `bound`.
+// check_input changes nothing; read_input, after all checks, notes the bounds.
 sie_status check_input(const sie_program *p, sie_input input, uint32_t kind, int64_t least, int64_t bound,
                        const char *name, sie_error *err);
 void read_input(sie_program *p, sie_input input, int64_t least, int64_t bound);
@@ -87,7 +88,8 @@ const char *space_name(const sie_program *p, sie_space space);
 
 Op new_op(uint32_t kind);
 
-// Appends the operation and the value it makes: op.out, and with op.sum a second one of the same shape.
+// Appends the operation and the value it makes: op.out, and with op.sum a second one of the same
+// shape.
 sie_status append(sie_program *p, const Op &op, sie_space space, uint32_t compute, int64_t columns,
                   sie_error *err);
 

@@ -1,4 +1,5 @@
-// record_attention.cc — the operations in which rows meet rows: attention, what prepares it, and late interaction.
+// record_attention.cc — the operations in which rows meet rows: attention, what prepares it, and
+// late interaction.
 #include <math.h>
 
 #include <algorithm>

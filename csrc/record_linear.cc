@@ -1,4 +1,5 @@
-// record_linear.cc — the operations that multiply by a packed matrix: linear, with adapters or not, and SPLADE.
+// record_linear.cc — the operations that multiply by a packed matrix: linear, with adapters or not,
+// and SPLADE.
 #include "record.h"
 #include "status.h"
 

@@ -1,4 +1,5 @@
-// rehearse.cc — what a planned program will ask of its device: scratch, and every form of every operation.
+// rehearse.cc — what a planned program will ask of its device: scratch, and every form of every
+// operation.
 #include <stdio.h>
 
 #include <algorithm>

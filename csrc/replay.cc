@@ -266,7 +266,8 @@ bool intact(const char *zone) {
   return true;
 }
 
-// With the bytes behind each result marked before and looked at after. Only for a caller that works alone.
+// With the bytes behind each result marked before and looked at after. Only for a caller that works
+// alone.
 sie_status dispatch_checked(const Replay &r, const PlannedOp &planned) {
   for (const Operand *o : {&planned.out, &planned.sum, &planned.quantised}) {
     if (o->present) memset(redzone(r, *o), redzone_byte, static_cast<size_t>(redzone_bytes));

@@ -6,8 +6,8 @@
 
 namespace sie {
 
-// Whole sequences of a batch, with row numbers of their own. The pointers lead into the slot. On a GPU it is the
-// whole batch, its pointers lead into device memory, and the numbers are not set.
+// Whole sequences of a batch, with row numbers of their own. The pointers lead into the slot. On a
+// GPU it is the whole batch, its pointers lead into device memory, and the numbers are not set.
 //
 // The rows of one space that a slab has. A SHARED space's are the batch's.
 struct SlabRows {

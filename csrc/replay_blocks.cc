@@ -1,7 +1,8 @@
 // replay_blocks.cc — an operation of a long slab, block by block.
 //
-// A block of rows is a slab of its own to the kernel: the operands' rows from first_row on, and as many as the slab then
-// says. A block of queries is one head of the sequence and a range of its queries against all keys.
+// A block of rows is a slab of its own to the kernel: the operands' rows from first_row on, and as
+// many as the slab then says. A block of queries is one head of the sequence and a range of its
+// queries against all keys.
 #include <algorithm>
 
 #include "cut.h"
@@ -43,7 +44,8 @@ sie_status by_rows(const Replay &whole, int32_t index, const PlannedOp &planned,
   return SIE_OK;
 }
 
-// Every block of every head is an item; the parts take neighbouring ones, so that a head's keys are mostly prepared once.
+// Every block of every head is an item; the parts take neighbouring ones, so that a head's keys are
+// mostly prepared once.
 sie_status by_queries(const Replay &whole, int32_t index, const PlannedOp &planned, Pause *pause) {
   int64_t queries = whole.slab->spaces[whole.program->tokens].n, heads = planned.op.attention.heads;
   int64_t step = block_rows(whole.program, planned, queries, 1), blocks = (queries + step - 1) / step;

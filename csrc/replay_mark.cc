@@ -1,7 +1,8 @@
 // replay_mark.cc — looks at the rows that results are made of, before they are.
 //
-// Everything up to there passes a NaN on, and what is infinite becomes one in the next norm or stays infinite. Outputs of
-// bytes and bits, sparse rows, SPLADE and late interaction do not: their maximum takes no NaN.
+// Everything up to there passes a NaN on, and what is infinite becomes one in the next norm or
+// stays infinite. Outputs of bytes and bits, sparse rows, SPLADE and late interaction do not: their
+// maximum takes no NaN.
 #include "replay_parts.h"
 
 namespace sie {

@@ -56,8 +56,8 @@ inline const int32_t *indices(const Replay &r, sie_input input) {
   return static_cast<const int32_t *>(r.slab->inputs[input]);
 }
 
-// Flags the sequences of which the operation reads a row that is not finite, where it is one that makes an output, or one
-// after which nothing shows it (replay_mark.cc).
+// Flags the sequences of which the operation reads a row that is not finite, where it is one that
+// makes an output, or one after which nothing shows it (replay_mark.cc).
 sie_status mark_nonfinite(const Replay &r, const PlannedOp &planned);
 
 // The operations that write outputs (replay_output.cc).

@@ -45,8 +45,8 @@ void run_alone(sie_slot *slot, int32_t slab, int32_t executor) {
   }
 }
 
-// Notes that a member failed at operation `op`; whether the team is to leave after it. A member may be ahead and have failed
-// later, so all leave at the same operation.
+// Notes that a member failed at operation `op`; whether the team is to leave after it. A member may
+// be ahead and have failed later, so all leave at the same operation.
 void note_team_failure(sie_slot *slot, Team *team, int32_t op, sie_status status) {
   note_failure(slot, op, status);
   int32_t first = team->failed_op.load(std::memory_order_relaxed);
@@ -55,8 +55,8 @@ void note_team_failure(sie_slot *slot, Team *team, int32_t op, sie_status status
 
 bool has_failed(const Team &team, int32_t op) { return team.failed_op.load(std::memory_order_relaxed) <= op; }
 
-// One member's part. After every operation all members meet, so each sees what the others wrote; the last
-// meeting keeps the lane until nobody reads it any more.
+// One member's part. After every operation all members meet, so each sees what the others wrote;
+// the last meeting keeps the lane until nobody reads it any more.
 void run_in_team(sie_slot *slot, int32_t slab, int32_t member, int32_t executor) {
   Team &team = static_cast<Team *>(slot->teams.p)[slab];
   Replay replay = make_replay(slot, slab, member, executor);
@@ -83,7 +83,8 @@ class Others final : public Pause {
   int32_t executor_;
 };
 
-// One member's part of a long slab, whose values lie in the region and whose scratch is the executor's whole lane.
+// One member's part of a long slab, whose values lie in the region and whose scratch is the
+// executor's whole lane.
 void run_long(sie_slot *slot, int32_t slab, int32_t member, int32_t executor) {
   Executors &executors = slot->device->executors;
   sie_arena *arena = slot->arena;
@@ -133,7 +134,8 @@ int32_t team_size(const sie_slot *slot) {
   return members < 1 ? 1 : (members < max_team ? members : max_team);
 }
 
-// Fills the run: teams for all slabs, or, beside long ones, which may be left for other work, for these alone.
+// Fills the run: teams for all slabs, or, beside long ones, which may be left for other work, for
+// these alone.
 void plan_run(sie_slot *slot, sie_arena *arena) {
   slot->arena = arena;
   slot->failed_op.store(-1, std::memory_order_relaxed);

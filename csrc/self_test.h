@@ -6,9 +6,10 @@
 
 namespace sie {
 
-// Runs the class's linear, norm and attention on small ragged shapes: against the reference, and each row
-// alone against the same row in company, bit for bit. SIE_OK; SIE_UNSUPPORTED with *problem saying what went
-// wrong (a constant text); SIE_OUT_OF_MEMORY. Some milliseconds; allocates and frees about 1 MB.
+// Runs the class's linear, norm and attention on small ragged shapes: against the reference, and
+// each row alone against the same row in company, bit for bit. SIE_OK; SIE_UNSUPPORTED with
+// *problem saying what went wrong (a constant text); SIE_OUT_OF_MEMORY. Some milliseconds;
+// allocates and frees about 1 MB.
 sie_status self_test(const sie_ops *ops, uint32_t compute, const char **problem);
 
 }  // namespace sie

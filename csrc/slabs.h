@@ -31,9 +31,10 @@ struct SlabWork {
   int32_t *by_length;
 };
 
-// Returns the number of slabs, and fills shares (descending cost) and order. As many slabs as executors, or a
-// multiple, while a slab keeps at least 64 and at most tokens_max tokens; longest sequences first, each to
-// the cheapest slab. Depends on the batch and the limits only. O(n log n), no allocation.
+// Returns the number of slabs, and fills shares (descending cost) and order. As many slabs as
+// executors, or a multiple, while a slab keeps at least 64 and at most tokens_max tokens; longest
+// sequences first, each to the cheapest slab. Depends on the batch and the limits only. O(n log n),
+// no allocation.
 int32_t plan_slabs(const int32_t *cu_seqlens, int32_t n_seqs, const SlabLimits &limits, const SlabWork &work);
 
 }  // namespace sie

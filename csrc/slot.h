@@ -70,7 +70,8 @@ struct BatchIn {
 sie_status check_batch(const sie_slot *slot, const sie_program *program, const sie_batch &batch, BatchIn *in,
                        sie_error *err);
 
-// Where the parts of a batch lie in a slot's inputs on a CPU, in bytes: what slabs point to, in slab order.
+// Where the parts of a batch lie in a slot's inputs on a CPU, in bytes: what slabs point to, in
+// slab order.
 struct SlotLayout {
   int64_t offsets[max_spaces +
                   1];  // ROWS, SUBSET: one more than its sequences a slab; SHARED: as the batch has them
@@ -106,7 +107,8 @@ inline void spread_item(const sie_out_item &item, int64_t columns, int64_t rows,
   }
 }
 
-// Which of rows [0, length) are marked; null: all or none. Writes them, counted from `base`, and returns how many.
+// Which of rows [0, length) are marked; null: all or none. Writes them, counted from `base`, and
+// returns how many.
 inline int32_t list_marked(const uint8_t *marks, bool otherwise, int32_t length, int32_t base, int32_t *to) {
   int32_t count = 0;
   for (int32_t i = 0; i < length; i++) {

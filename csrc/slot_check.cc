@@ -1,4 +1,5 @@
-// slot_check.cc — what a batch may contain: every id, length, index, offset and cap is checked here, once.
+// slot_check.cc — what a batch may contain: every id, length, index, offset and cap is checked
+// here, once.
 #include "slot.h"
 #include "status.h"
 
@@ -140,7 +141,8 @@ sie_status check_inputs(const sie_program *p, BatchIn *in, sie_error *err) {
   return SIE_OK;
 }
 
-// An item on its own; *bytes receives what it writes for one row, or for the columns of a sparse one.
+// An item on its own; *bytes receives what it writes for one row, or for the columns of a sparse
+// one.
 sie_status check_item(const Output &output, int32_t o, const sie_out_item &item, int64_t b, int64_t *bytes,
                       sie_error *err) {
   bool sparse = output.form == SIE_FORM_SPARSE;

@@ -30,7 +30,8 @@ class Filler {
   Filler(sie_slot *slot, const sie_program *program, const BatchIn &batch, const SlotLayout &layout)
       : slot_(slot), program_(program), batch_(batch), layout_(layout) {}
 
-  // What is one for all slabs: SHARED spaces, and where each sequence's rows of a subset begin in the batch.
+  // What is one for all slabs: SHARED spaces, and where each sequence's rows of a subset begin in
+  // the batch.
   void start() {
     for (int32_t s = 1; s <= max_spaces; s++) {
       if (kind_of(program_, s) == SIE_SPACE_SUBSET) count_marks(s);
@@ -177,8 +178,9 @@ class Filler {
   int64_t seqs_ = 0, offsets_ = 0;
 };
 
-// Gives long slabs, which come first because they are dearer than any other, places in the region: side by side while they
-// fit, then from its start again, where a slab waits until all before it are done.
+// Gives long slabs, which come first because they are dearer than any other, places in the region:
+// side by side while they fit, then from its start again, where a slab waits until all before it
+// are done.
 void place_long(sie_slot *slot, const sie_program *program, Slab *slabs) {
   int32_t &count = slot->n_long, after = 0;
   int64_t end = 0, room = region_bytes(program);

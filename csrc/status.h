@@ -3,7 +3,8 @@
 //   SIE_FAIL_IF(n < 1, SIE_INVALID_ARGUMENT, err, "n is %lld; at least 1 is needed", (long long)n);
 //   SIE_TRY(check_caps(caps, err));
 //
-// err is the caller's sie_error and may be null. The format is mandatory and checked by the compiler.
+// err is the caller's sie_error and may be null. The format is mandatory and checked by the
+// compiler.
 #ifndef SIE_CSRC_STATUS_H
 #define SIE_CSRC_STATUS_H
 
@@ -11,7 +12,8 @@
 
 namespace sie {
 
-// Fills err (when not null) with the status and the formatted message, cut to its room, and returns status.
+// Fills err (when not null) with the status and the formatted message, cut to its room, and returns
+// status.
 [[gnu::format(printf, 3, 4), gnu::cold]] sie_status fail(sie_error *err, sie_status status,
                                                          const char *format, ...);
 

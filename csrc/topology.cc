@@ -15,7 +15,8 @@ namespace sie {
 
 namespace {
 
-// The lowest CPU of the core that `cpu` is a thread of: the first number of a list such as "3,67" or "6-7".
+// The lowest CPU of the core that `cpu` is a thread of: the first number of a list such as "3,67"
+// or "6-7".
 int32_t core_of(const char *root, int32_t cpu) {
   for (const char *name : {"core_cpus_list", "thread_siblings_list"}) {
     char path[512], text[32];

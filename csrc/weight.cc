@@ -1,4 +1,5 @@
-// weight.cc — takes a checkpoint's rows in bounded chunks, widens them to f32, checks and packs them.
+// weight.cc — takes a checkpoint's rows in bounded chunks, widens them to f32, checks and packs
+// them.
 #include "weight.h"
 
 #include <float.h>
@@ -105,8 +106,8 @@ void flush_denormals(float *row, int64_t count) {
   }
 }
 
-// Widens rows [first, first + count) into chunk, flushes their denormals and adds them to *denormals; refuses what is
-// not finite in the class it is kept in.
+// Widens rows [first, first + count) into chunk, flushes their denormals and adds them to
+// *denormals; refuses what is not finite in the class it is kept in.
 sie_status read_rows(const sie_weight_desc *d, int64_t first, int64_t count, float *chunk, int64_t *denormals,
                      sie_error *err) {
   bool narrow =
@@ -168,8 +169,8 @@ void note_indices(sie_weight *w) {
   }
 }
 
-// Bytes to keep the weight in; sets its form. A row of zeros behind tables and vectors lets kernels read
-// whole vectors at the end.
+// Bytes to keep the weight in; sets its form. A row of zeros behind tables and vectors lets kernels
+// read whole vectors at the end.
 int64_t choose_form(sie_weight *w, const sie_device *device, uint32_t dtype) {
   uint32_t compute = storage_class(device, w->compute);
   if (w->kind == SIE_WEIGHT_LINEAR) {

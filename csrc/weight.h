@@ -17,7 +17,8 @@ struct sie_weight {
   sie_tensor table =
       {};  // TABLE: rows start on 64 bytes. Its p is where any weight lies, on a GPU once placed
 
-  // DATA of i32, read as indices that may be negated (~i counts as i): the least value, and one past the largest index.
+  // DATA of i32, read as indices that may be negated (~i counts as i): the least value, and one
+  // past the largest index.
   int64_t index_least = 0, index_end = 0;
 
   const float *vector() const { return static_cast<const float *>(table.p); }

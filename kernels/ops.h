@@ -1,20 +1,22 @@
 /* ops.h — the operation table: one typed entry per fused operation, filled by every backend.
  *
  * kernels/ref fills it with plain loops that accumulate in double (the judge), kernels/cpu once per
- * instruction set, kernels/cuda with launchers. A backend leaves NULL what it lacks; the support list in
- * kernels/tests/support.txt notices a lost entry. Kernels see pointers, strides and shapes, and nothing else: no
- * allocation, no policy, no ABI types.
+ * instruction set, kernels/cuda with launchers. A backend leaves NULL what it lacks; the support
+ * list in kernels/tests/support.txt notices a lost entry. Kernels see pointers, strides and shapes,
+ * and nothing else: no allocation, no policy, no ABI types.
  *
- * An entry checks types, head dimensions, lengths and alignment before it does anything: SIE_UNSUPPORTED for what
- * this backend lacks, SIE_INVALID_ARGUMENT for what contradicts itself, outputs untouched. No rows and no
- * sequences are valid and do nothing. A zero field is the plain form: fields named optional may be NULL or 0.
- * Sums, norms and softmax are f32 or better; each result depends on its own row or sequence alone, bit for bit.
+ * An entry checks types, head dimensions, lengths and alignment before it does anything:
+ * SIE_UNSUPPORTED for what this backend lacks, SIE_INVALID_ARGUMENT for what contradicts itself,
+ * outputs untouched. No rows and no sequences are valid and do nothing. A zero field is the plain
+ * form: fields named optional may be NULL or 0. Sums, norms and softmax are f32 or better; each
+ * result depends on its own row or sequence alone, bit for bit.
  *
- * CPU tables have everything but f16 tensors, the classes F16 and FP8, and e4m3 or (class BF16) u8 results of linear:
- * their kernels multiply in neither f16 nor e4m3, and what a GPU stores in them is f32, bf16 or u8 there.
+ * CPU tables have everything but f16 tensors, the classes F16 and FP8, and e4m3 or (class BF16) u8
+ * results of linear: their kernels multiply in neither f16 nor e4m3, and what a GPU stores in them
+ * is f32, bf16 or u8 there.
  *
- * Letters: R rows (tokens or sequences), T token rows, B sequences, N output columns, K input columns,
- * C columns, H heads, D head dimension.  All sizes int64_t, all strides in elements. */
+ * Letters: R rows (tokens or sequences), T token rows, B sequences, N output columns, K input
+ * columns, C columns, H heads, D head dimension. All sizes int64_t, all strides in elements. */
 #ifndef SIE_KERNELS_OPS_H
 #define SIE_KERNELS_OPS_H
 
@@ -33,25 +35,28 @@ typedef struct sie_rows {
   const int32_t *n;
 } sie_rows;
 
-/* The element of a quantised row that one byte does not hold: x[column] ≈ scale·(q + excess − zero). */
+/* The element of a quantised row that one byte does not hold: x[column] ≈ scale·(q + excess −
+ * zero). */
 typedef struct sie_outlier {
   int32_t column;
   int32_t excess; /* −32768 … 32767; 0 where the byte suffices */
 } sie_outlier;
 
-/* A matrix of rows; fX is one of f32, bf16 and f16 below. Quantised rows (SIE_U8) carry one scale and one zero
- * point a row:
+/* A matrix of rows; fX is one of f32, bf16 and f16 below. Quantised rows (SIE_U8) carry one scale
+ * and one zero point a row:
  *   x ≈ scale·(q − zero),  lo = min(0, min x), hi = max(0, max x), scale = (hi − lo)/255 (0 counts as 1),
  *   zero = rint(−lo/scale), q = clamp(rint(x/scale) + zero, 0, 255).   All f32, ties to even.
- * Where outlier is present, lo and hi leave out the element of largest |x| (of equals a positive one, then the
- * first), which would else coarsen all others; what its byte clamps away is its excess. With H − L the range
- * that includes it, scale = max((hi − lo)/255, (H − L)/8160). A row without an element > 0 in |x| has column 0.
- * A NaN is no part of lo, hi, H and L, becomes 0, and makes its row's scale NaN.
- * SIE_F8E4M3 rows carry one scale a row (scale_group −1) or one for each block of 128 columns (scale_group 128;
- * scale [R, G], G = ⌈columns/128⌉, dense, the last block may be short), and no zero point:
+ * Where outlier is present, lo and hi leave out the element of largest |x| (of equals a positive
+ * one, then the first), which would else coarsen all others; what its byte clamps away is its
+ * excess. With H − L the range that includes it, scale = max((hi − lo)/255, (H − L)/8160). A row
+ * without an element > 0 in |x| has column 0. A NaN is no part of lo, hi, H and L, becomes 0, and
+ * makes its row's scale NaN. SIE_F8E4M3 rows carry one scale a row (scale_group −1) or one for each
+ * block of 128 columns (scale_group 128; scale [R, G], G = ⌈columns/128⌉, dense, the last block may
+ * be short), and no zero point:
  *   x ≈ scale·q,  scale = max|x|/448 (less than 2⁻¹⁰⁰ counts as 1),  q = e4m3(x·(1/scale)).   All f32: the divide
- * by 448, the reciprocal and the product each rounded once; e4m3 to nearest, ties to even, saturating at ±448.
- * A NaN is no part of the maximum and becomes NaN (0x7f); a row with an infinity has scale infinity. */
+ * by 448, the reciprocal and the product each rounded once; e4m3 to nearest, ties to even,
+ * saturating at ±448. A NaN is no part of the maximum and becomes NaN (0x7f); a row with an
+ * infinity has scale infinity. */
 typedef struct sie_tensor {
   void *p;             /* NULL: absent */
   int64_t ld;          /* elements between rows, ≥ columns */
@@ -62,9 +67,9 @@ typedef struct sie_tensor {
   sie_outlier *outlier; /* one a row; NULL: the bytes hold everything */
 } sie_tensor;
 
-/* A packed linear weight: data is the backend's own layout for its compute class. F32, BF16 and F16 hold W rounded
- * to that type, INT8 and FP8 quantised rows: s8 with scale max|W[n,:]|/127 (0 counts as 1), or e4m3 as in
- * sie_tensor with scale_group −1. */
+/* A packed linear weight: data is the backend's own layout for its compute class. F32, BF16 and F16
+ * hold W rounded to that type, INT8 and FP8 quantised rows: s8 with scale max|W[n,:]|/127 (0 counts
+ * as 1), or e4m3 as in sie_tensor with scale_group −1. */
 typedef struct sie_packed {
   uint32_t compute; /* sie_compute */
   uint32_t reserved;
@@ -81,9 +86,9 @@ typedef struct sie_stream {
   int32_t reserved;
 } sie_stream;
 
-/* Which share of an operation this call does: the calls part = 0 … parts-1 together do the whole, from
- * several threads at once, and write disjoint bytes. The split never changes a result's bits. A GPU entry does
- * all of it in one call, part 0 of 1. */
+/* Which share of an operation this call does: the calls part = 0 … parts-1 together do the whole,
+ * from several threads at once, and write disjoint bytes. The split never changes a result's bits.
+ * A GPU entry does all of it in one call, part 0 of 1. */
 typedef struct sie_share {
   int32_t part, parts;
   void *scratch;         /* this caller's own, 64-byte aligned, contents undefined; on a GPU, device memory */
@@ -91,8 +96,8 @@ typedef struct sie_share {
   const sie_stream *on;  /* GPU; NULL on a CPU */
 } sie_share;
 
-/* y = norm(s),  s = word_scale·word[id] + position[i + offset] + type[type_id], added in that order in f32.
- * Norms as in sie_layernorm_args; SIE_NORM_NONE: y = s (gamma is not read). */
+/* y = norm(s), s = word_scale·word[id] + position[i + offset] + type[type_id], added in that order
+ * in f32. Norms as in sie_layernorm_args; SIE_NORM_NONE: y = s (gamma is not read). */
 typedef struct sie_embed_layernorm_args {
   sie_rows tokens, seqs;
   const int32_t *ids;              /* [T] */
@@ -113,7 +118,8 @@ typedef struct sie_embed_layernorm_args {
 /* s = (x + bias) + residual in f32, then by norm:
  *   SIE_NORM_LAYER  μ = Σ s/C, σ² = Σ (s − μ)²/C (two passes),  y = (s − μ)/√(σ² + ε)·(offset + gamma) + beta
  *   SIE_NORM_RMS    y = s/√(Σ s²/C + ε)·(offset + gamma) + beta
- * y comes from s in f32, before sum is rounded to its type. In pre-norm nets sum is the next residual. */
+ * y comes from s in f32, before sum is rounded to its type. In pre-norm nets sum is the next
+ * residual. */
 typedef struct sie_layernorm_args {
   sie_rows rows;
   int64_t c;
@@ -129,8 +135,9 @@ typedef struct sie_layernorm_args {
   sie_tensor sum;      /* optional output s, fX [R, C]; may be x or residual when the dtypes agree, not y */
 } sie_layernorm_args;
 
-/* z = x·Wᵀ + bias + addend, then y = act(z) + residual, or with a gate (W's rows alternate: gate 0, up 0, gate 1, up 1, …;
- * bias likewise)  y[j] = g(z[2j])·z[2j + 1] + residual[j],  N/2 columns, N even, act SIE_ACT_NONE.
+/* z = x·Wᵀ + bias + addend, then y = act(z) + residual, or with a gate (W's rows alternate: gate 0,
+ * up 0, gate 1, up 1, …; bias likewise) y[j] = g(z[2j])·z[2j + 1] + residual[j], N/2 columns, N
+ * even, act SIE_ACT_NONE.
  *   F32, BF16, F16  x·Wᵀ = Σ x[r,k]·W[n,k], f32 sums in ascending K
  *   INT8            x·Wᵀ = s_x[r]·s_w[n]·Σ (q[r,k] − zero[r])·w[n,k], exact in s32
  *   FP8             x·Wᵀ = s_w[n]·Σ_g s_x[r,g]·(Σ_k∈g x[r,k]·w[n,k]), g the blocks of 128 columns: the inner sums
@@ -158,8 +165,9 @@ typedef struct sie_quantise_rows_args {
   sie_tensor y; /* u8, or f8e4m3 with scale_group −1 or 128 */
 } sie_quantise_rows_args;
 
-/* y = softmax(scale·q·kᵀ − slope·distance)·v, per sequence and head, over the keys the mask lets through. Query i
- * of Lq stands at position i + Lkv − Lq, key j at j; distance = |position − j| (ALiBi). Without keys, y is zero. */
+/* y = softmax(scale·q·kᵀ − slope·distance)·v, per sequence and head, over the keys the mask lets
+ * through. Query i of Lq stands at position i + Lkv − Lq, key j at j; distance = |position − j|
+ * (ALiBi). Without keys, y is zero. */
 typedef struct sie_attention_args {
   sie_rows q_rows, seqs;
   const int32_t *cu_q;  /* [B+1] rows of q and y */
@@ -171,18 +179,21 @@ typedef struct sie_attention_args {
   sie_tensor y;              /* dtype of q */
   const float *alibi_slopes; /* [H] or NULL */
   const void *work; /* what attention_work wrote, on the device; NULL where the table has no such entry */
-  /* On a CPU: only queries [q_first, q_last) of each sequence, q_last 0 for all. The bits are those of a call for all. */
+  /* On a CPU: only queries [q_first, q_last) of each sequence, q_last 0 for all. The bits are those
+   * of a call for all. */
   int32_t q_first, q_last;
-  /* 1: since the call before, which differed in nothing but the range and had one (sequence, head), nobody has written to
-   * the scratch; what that call prepared there of k and v is good. */
+  /* 1: since the call before, which differed in nothing but the range and had one (sequence, head),
+   * nobody has written to the scratch; what that call prepared there of k and v is good. */
   int32_t resumed;
   int32_t reserved;
 } sie_attention_args;
 
-/* q and k in place: each head's D columns normalised (where a weight is given), then rotated, rounded once.
+/* q and k in place: each head's D columns normalised (where a weight is given), then rotated,
+ * rounded once.
  *   x' = x/√(Σ x²/D + ε)·(offset + gamma)
  *   y[i] = x'[i]·cos[p,i] − x'[i+h]·sin[p,i],  y[i+h] = x'[i+h]·cos[p,i] + x'[i]·sin[p,i]    i < h = rot/2
- * p = the token's index in its own sequence + position_offset. Columns from rot on are only normalised. */
+ * p = the token's index in its own sequence + position_offset. Columns from rot on are only
+ * normalised. */
 typedef struct sie_qk_norm_rope_args {
   sie_rows tokens, seqs;
   const int32_t *cu_seqlens; /* [B+1] relative to the first row of q, k */
@@ -245,9 +256,9 @@ typedef struct sie_pool_output_args { /* output_rows(pool(x)) without the rows i
   void *out;
 } sie_pool_output_args;
 
-/* The fixed dimensional encoding of each sequence's token vectors (MUVERA, arXiv:2405.19504), as an output row.
- * For the tokens x_0 … x_(L−1) of a sequence, after subtracting `center` and, with center_tokens, their own mean
- * (Σ x/L of what `center` left):
+/* The fixed dimensional encoding of each sequence's token vectors (MUVERA, arXiv:2405.19504), as an
+ * output row. For the tokens x_0 … x_(L−1) of a sequence, after subtracting `center` and, with
+ * center_tokens, their own mean (Σ x/L of what `center` left):
  *   bits      b[r,i] = Σ_c x[c]·simhash[r,c,i] > 0, i < k, sums f32 or better in ascending c
  *   partition g = 0, then for i = 0 … k−1: g = 2g + (b[r,i] xor (g mod 2)); so the bits of g are g xor (g >> 1)
  *   ψ         identity (P = C), or ψ(x)[j] = Σ ±x[c] over the c that ams[r,c] sends to column j, ascending c
@@ -255,8 +266,9 @@ typedef struct sie_pool_output_args { /* output_rows(pool(x)) without the rows i
  *             empty partition is zero; with fill_empty, for documents, it is ψ of the token whose bits differ least
  *             from its own, the first of equals.
  *   sketch    where final_dims is not 0: out[j] = Σ ±v[l] over the l that sketch[l] sends to j, ascending l
- * The result (F = final_dims or R·2ᵏ·P columns, f32) is cut, normalised, converted and written as its item says.
- * No tokens: zeros. The tables encode a sign with an index: index for +1, ~index (negative) for −1. */
+ * The result (F = final_dims or R·2ᵏ·P columns, f32) is cut, normalised, converted and written as
+ * its item says. No tokens: zeros. The tables encode a sign with an index: index for +1, ~index
+ * (negative) for −1. */
 typedef struct sie_muvera_args {
   sie_rows tokens, seqs;
   const int32_t *cu_seqlens; /* [B+1] relative to the first row of x */
@@ -274,9 +286,10 @@ typedef struct sie_muvera_args {
   const float *simhash;  /* [R, C, k] */
   const int32_t *ams;    /* [R, C], columns 0 … P−1; NULL for identity */
   const int32_t *sketch; /* [R·2ᵏ·P], columns 0 … final_dims−1; NULL without a sketch */
-  /* The same sketch by output, for backends that gather; NULL on a CPU. Outputs j of repetition r take
-   * sketch_source[sketch_first[r·(final_dims+1) + j] … sketch_first[r·(final_dims+1) + j + 1]), in that order: places in
-   * the block of repetition r (g·P + column) with their sign, ascending. sie_group_sketch (common/muvera.h). */
+  /* The same sketch by output, for backends that gather; NULL on a CPU. Outputs j of repetition r
+   * take sketch_source[sketch_first[r·(final_dims+1) + j] … sketch_first[r·(final_dims+1) + j +
+   * 1]), in that order: places in the block of repetition r (g·P + column) with their sign,
+   * ascending. sie_group_sketch (common/muvera.h). */
   const int32_t *sketch_first;  /* [R, final_dims + 1], into sketch_source */
   const int32_t *sketch_source; /* [R·2ᵏ·P] */
   const sie_out_item *items;    /* [B] */
@@ -293,10 +306,12 @@ typedef struct sie_keep_rows_args {
 
 /* A sparse output row, at its item's offset (a multiple of 16):
  *   int32 count, three int32 of 0, int32 column[dims], value[dims]
- * count is how many columns the row has, ascending; the first min(count, dims) of them are written, the rest of the
- * item's bytes stay as they were. item.dims is the room in columns, 1 or more; dtype SIE_F32 or SIE_F16; normalize 0. */
-/* The SPLADE maximum: y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]); no tokens: 0. The logits
- * [T, N] never exist: each tile's rows are reduced in its epilogue. Classes and x as in sie_linear_args. */
+ * count is how many columns the row has, ascending; the first min(count, dims) of them are written,
+ * the rest of the item's bytes stay as they were. item.dims is the room in columns, 1 or more;
+ * dtype SIE_F32 or SIE_F16; normalize 0. */
+/* The SPLADE maximum: y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]);
+ * no tokens: 0. The logits [T, N] never exist: each tile's rows are reduced in its epilogue.
+ * Classes and x as in sie_linear_args. */
 typedef struct sie_splade_args {
   sie_rows tokens, seqs;
   const int32_t *cu_seqlens; /* [B+1] relative to the first row of x */
@@ -318,8 +333,9 @@ typedef struct sie_output_sparse_args {
   void *out;
 } sie_output_sparse_args;
 
-/* Late interaction: y[b] = Σ_i max_j q_i·d_j, q the query's rows, d the rows of sequence b of x, each divided by its L2
- * norm (eps 1e-12) where normalize says so; sums f32, over columns and i ascending. No partner (−1), no query rows or no d: 0. */
+/* Late interaction: y[b] = Σ_i max_j q_i·d_j, q the query's rows, d the rows of sequence b of x,
+ * each divided by its L2 norm (eps 1e-12) where normalize says so; sums f32, over columns and i
+ * ascending. No partner (−1), no query rows or no d: 0. */
 typedef struct sie_maxsim_args {
   sie_rows rows, seqs;       /* of x: token rows or kept ones */
   const int32_t *cu_seqlens; /* [B+1] relative to the first row of x */
@@ -333,8 +349,8 @@ typedef struct sie_maxsim_args {
   sie_tensor y; /* f32 [B, 1] */
 } sie_maxsim_args;
 
-/* One adapter of one linear (LoRA, arXiv:2106.09685): rows as checkpoints store them, dense, both of dtype fX; b has the
- * scale folded in. rank 0: this linear has none of it. */
+/* One adapter of one linear (LoRA, arXiv:2106.09685): rows as checkpoints store them, dense, both
+ * of dtype fX; b has the scale folded in. rank 0: this linear has none of it. */
 typedef struct sie_lora_pair {
   const void *a; /* [rank, K] */
   const void *b; /* [N, rank] */
@@ -342,8 +358,9 @@ typedef struct sie_lora_pair {
   int32_t dtype; /* sie_dtype of a and b: f32 on a CPU; bf16 or f16 as x on a GPU */
 } sie_lora_pair;
 
-/* y = (x·Aᵀ)·Bᵀ with the adapter of each row's sequence; rows of sequences without one become 0. Both sums f32, the inner
- * one is not rounded between them (on a GPU it may be, to x's dtype, say so in the header's Error). */
+/* y = (x·Aᵀ)·Bᵀ with the adapter of each row's sequence; rows of sequences without one become 0.
+ * Both sums f32, the inner one is not rounded between them (on a GPU it may be, to x's dtype, say
+ * so in the header's Error). */
 typedef struct sie_lora_args {
   sie_rows rows, seqs;
   const int32_t *cu_seqlens; /* [B+1] relative to the first row of x; NULL: x has one row a sequence */
@@ -356,10 +373,11 @@ typedef struct sie_lora_args {
   sie_tensor y; /* f32 [R, N] */
 } sie_lora_args;
 
-/* Sparse multi-vector encoding: each row keeps its `top` largest projections x·anchor (of equals the lower column), per
- * repetition; a column's value is their sum (queries) or that divided by how many non-zero contributions it has
- * (documents); zeros are dropped, and with max_nonzeros > 0 only that many of largest |value| stay (of equals the lower
- * column). Columns are r·width + anchor, ascending. Written as sparse output rows. Values may be negative. */
+/* Sparse multi-vector encoding: each row keeps its `top` largest projections x·anchor (of equals
+ * the lower column), per repetition; a column's value is their sum (queries) or that divided by how
+ * many non-zero contributions it has (documents); zeros are dropped, and with max_nonzeros > 0 only
+ * that many of largest |value| stay (of equals the lower column). Columns are r·width + anchor,
+ * ascending. Written as sparse output rows. Values may be negative. */
 typedef struct sie_smve_args {
   sie_rows rows, seqs;
   const int32_t *cu_seqlens;
@@ -373,8 +391,9 @@ typedef struct sie_smve_args {
   void *out;
 } sie_smve_args;
 
-/* flags[place[b]] = 1 for a sequence b of which a row that `which` names has an element that is NaN or infinite; other flags
- * stay as they are. A quantised row is judged by its scales, an e4m3 one by its elements too. */
+/* flags[place[b]] = 1 for a sequence b of which a row that `which` names has an element that is NaN
+ * or infinite; other flags stay as they are. A quantised row is judged by its scales, an e4m3 one
+ * by its elements too. */
 typedef struct sie_mark_nonfinite_args {
   sie_rows rows, seqs;
   const int32_t *cu_seqlens; /* [B+1] relative to the first row of x; NULL: x has one row a sequence */
@@ -432,8 +451,8 @@ typedef struct sie_ops {
   int32_t act_dtype_int8; /* storage of float activations in class INT8: SIE_F32 or SIE_BF16 */
 
   int64_t (*packed_bytes)(uint32_t compute, int64_t n, int64_t k);
-  /* Packs rows [n0, n0+rows) of W from f32 (row-major, stride ld); called part by part, n0 ascending,
-   * each part once; the caller zeroed dst. */
+  /* Packs rows [n0, n0+rows) of W from f32 (row-major, stride ld); called part by part, n0
+   * ascending, each part once; the caller zeroed dst. */
   void (*pack)(uint32_t compute, int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld,
                void *dst);
   int64_t (*scratch_bytes)(const sie_op_bounds *bounds);
@@ -457,18 +476,21 @@ typedef struct sie_ops {
   sie_status (*smve)(const sie_smve_args *, const sie_share *);
   sie_status (*mark_nonfinite)(const sie_mark_nonfinite_args *, const sie_share *);
 
-  /* GPUs only, NULL elsewhere. The tiles of an attention run, listed on the host for sie_attention_args.work:
-   * work_bytes is what any run within the bounds needs; work reads the host's copies of seqs.n, q_rows.n, cu_q and
-   * cu_kv from host_view (tensors' p is not read) and writes at most that many bytes to dst, which the caller copies
-   * to the device. Errors as attention would return them. */
+  /* GPUs only, NULL elsewhere. The tiles of an attention run, listed on the host for
+   * sie_attention_args.work: work_bytes is what any run within the bounds needs; work reads the
+   * host's copies of seqs.n, q_rows.n, cu_q and cu_kv from host_view (tensors' p is not read) and
+   * writes at most that many bytes to dst, which the caller copies to the device. Errors as
+   * attention would return them. */
   int64_t (*attention_work_bytes)(const sie_op_bounds *bounds);
   sie_status (*attention_work)(const sie_attention_args *host_view, void *dst);
 } sie_ops;
 
-/* The tables of this build. sie_cpu_ops(isa) returns NULL when the build or the machine lacks it. */
+/* The tables of this build. sie_cpu_ops(isa) returns NULL when the build or the machine lacks it.
+ * */
 const sie_ops *sie_ref_ops(void);
 const sie_ops *sie_cpu_ops(uint32_t isa);
-/* The best sie_isa of this machine (cpuid, OS state, and for AMX the kernel's permission, which this asks for). */
+/* The best sie_isa of this machine (cpuid, OS state, and for AMX the kernel's permission, which
+ * this asks for). */
 uint32_t sie_cpu_detect(void);
 
 #ifdef __cplusplus

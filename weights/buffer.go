@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Buffer is memory that tensors are read into, one after another. It lies outside the Go heap, so that Close gives it back to
-// the system at once. The zero value is empty. One goroutine at a time.
+// Buffer is memory that tensors are read into, one after another. It lies outside the Go heap, so
+// that Close gives it back to the system at once. The zero value is empty. One goroutine at a time.
 type Buffer struct {
 	mem  []byte
 	used int
@@ -20,8 +20,8 @@ const (
 	bufferKept = 64 << 20
 )
 
-// Reserve empties the buffer and makes room for n bytes. What was read into it before becomes invalid. A large buffer is given
-// back when n is far smaller.
+// Reserve empties the buffer and makes room for n bytes. What was read into it before becomes
+// invalid. A large buffer is given back when n is far smaller.
 func (b *Buffer) Reserve(n int64) error {
 	b.used = 0
 	have := int64(len(b.mem))
@@ -46,8 +46,8 @@ func BufferSize(have, n int64) int64 {
 	return (n + bufferStep - 1) / bufferStep * bufferStep
 }
 
-// Read reads the tensor's elements behind what the buffer holds since Reserve, which has made room for them. The result is valid
-// until the next Reserve or Close. Errors are those of Tensor.ReadAt.
+// Read reads the tensor's elements behind what the buffer holds since Reserve, which has made room
+// for them. The result is valid until the next Reserve or Close. Errors are those of Tensor.ReadAt.
 func (b *Buffer) Read(t Tensor) ([]byte, error) {
 	end := b.used + int(t.Bytes())
 	p := b.mem[b.used:end:end]

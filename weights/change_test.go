@@ -54,8 +54,9 @@ func writeAt(path string, data []byte, whence int) error {
 	return os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour))
 }
 
-// TestFileThatChanges changes a file before its first read, its second one, … to its last: opening it or reading all of it gives
-// an error that names the file, or, where the change came before the read that would see it, the bytes of one state of the file.
+// TestFileThatChanges changes a file before its first read, its second one, … to its last: opening
+// it or reading all of it gives an error that names the file, or, where the change came before the
+// read that would see it, the bytes of one state of the file.
 func TestFileThatChanges(t *testing.T) {
 	big := make([]byte, 700<<10) // more than one block of a conversion
 	tensors := []weightstest.Tensor{

@@ -20,7 +20,8 @@ const (
 // checkpointFiles is the order in which Open looks.
 var checkpointFiles = []string{SingleFile, IndexFile, TorchFile, TorchIndexFile}
 
-// Tensor describes one tensor of an open Checkpoint. It is a small value: copying it does not copy the elements.
+// Tensor describes one tensor of an open Checkpoint. It is a small value: copying it does not copy
+// the elements.
 type Tensor struct {
 	Name  string
 	DType DType
@@ -37,8 +38,9 @@ func (t Tensor) Bytes() int64 { return t.end - t.begin }
 // Elements is the number of elements, the product of Shape.
 func (t Tensor) Elements() int64 { return t.Bytes() * 8 / t.DType.Bits() }
 
-// ReadAt fills p with elements: row-major, little-endian, from the byte offset among them. Safe for concurrent use. Errors:
-// ErrChanged when the file has lost the bytes since it was opened, os.ErrClosed after Checkpoint.Close, and the file system's.
+// ReadAt fills p with elements: row-major, little-endian, from the byte offset among them. Safe for
+// concurrent use. Errors: ErrChanged when the file has lost the bytes since it was opened,
+// os.ErrClosed after Checkpoint.Close, and the file system's.
 func (t Tensor) ReadAt(p []byte, offset int64) error {
 	if offset < 0 || int64(len(p)) > t.Bytes()-offset {
 		return fmt.Errorf("tensor %s: bytes [%d, +%d) of %d", quoted(t.Name), offset, len(p), t.Bytes())
@@ -51,8 +53,8 @@ func (t Tensor) ReadAt(p []byte, offset int64) error {
 	return err
 }
 
-// Checkpoint is an open set of tensors: one file, or all shards of an index. Its methods and those of its tensors are safe for
-// concurrent use.
+// Checkpoint is an open set of tensors: one file, or all shards of an index. Its methods and those
+// of its tensors are safe for concurrent use.
 type Checkpoint struct {
 	name     string // of the file it was opened by, without its folder
 	files    []*source
@@ -62,9 +64,10 @@ type Checkpoint struct {
 	metadata map[string]string
 }
 
-// Open opens the checkpoint of a model directory: model.safetensors if it is there, else the shards that
-// model.safetensors.index.json names, else pytorch_model.bin or the shards of its index. Errors: ErrNoWeights when there is
-// none of them; *FormatError when a file breaks the format; otherwise the error of the file system.
+// Open opens the checkpoint of a model directory: model.safetensors if it is there, else the shards
+// that model.safetensors.index.json names, else pytorch_model.bin or the shards of its index.
+// Errors: ErrNoWeights when there is none of them; *FormatError when a file breaks the format;
+// otherwise the error of the file system.
 func Open(dir string) (*Checkpoint, error) {
 	for _, name := range checkpointFiles {
 		path := filepath.Join(dir, name)
@@ -81,8 +84,8 @@ func Open(dir string) (*Checkpoint, error) {
 	return nil, noWeights(dir)
 }
 
-// OpenFile opens one file: of torch.save when its name ends in .bin, .pt, .pth or .ckpt, safetensors under any other name.
-// Errors as Open, but a missing file is fs.ErrNotExist.
+// OpenFile opens one file: of torch.save when its name ends in .bin, .pt, .pth or .ckpt,
+// safetensors under any other name. Errors as Open, but a missing file is fs.ErrNotExist.
 func OpenFile(path string) (*Checkpoint, error) {
 	c := &Checkpoint{name: filepath.Base(path), tensors: make(map[string]Tensor)}
 	if err := c.add(path, nil); err != nil {
@@ -201,20 +204,21 @@ func (c *Checkpoint) Names() []string { return slices.Clone(c.names) }
 // Bytes is the size of all tensors together.
 func (c *Checkpoint) Bytes() int64 { return c.bytes }
 
-// Metadata returns the __metadata__ of the file; of several shards, the first value of each key. The map is shared:
-// do not write. It is nil when there is none.
+// Metadata returns the __metadata__ of the file; of several shards, the first value of each key.
+// The map is shared: do not write. It is nil when there is none.
 func (c *Checkpoint) Metadata() map[string]string { return c.metadata }
 
-// Prefetch asks the kernel to read the whole checkpoint ahead. It is advice: an error is worth reporting, but reading works
-// without it.
+// Prefetch asks the kernel to read the whole checkpoint ahead. It is advice: an error is worth
+// reporting, but reading works without it.
 func (c *Checkpoint) Prefetch() error { return c.each((*source).willNeed) }
 
-// CheckUnchanged reports a file that was written to since it was opened: an error that matches ErrChanged and names the file.
-// Call it after the last read: only then is what was read known to be of one state of the file.
+// CheckUnchanged reports a file that was written to since it was opened: an error that matches
+// ErrChanged and names the file. Call it after the last read: only then is what was read known to
+// be of one state of the file.
 func (c *Checkpoint) CheckUnchanged() error { return c.each((*source).unchanged) }
 
-// Settle ends a read that went well (err is nil) or failed: it returns CheckUnchanged's error, which explains what else went
-// wrong with a file that was written to meanwhile, or else err.
+// Settle ends a read that went well (err is nil) or failed: it returns CheckUnchanged's error,
+// which explains what else went wrong with a file that was written to meanwhile, or else err.
 func (c *Checkpoint) Settle(err error) error {
 	if changed := c.CheckUnchanged(); changed != nil {
 		return changed

@@ -8,7 +8,8 @@ import (
 	"github.com/sie-engine/sie/internal/half"
 )
 
-// blockBytes is how much of a tensor is read at a time to be converted: a multiple of every element's width.
+// blockBytes is how much of a tensor is read at a time to be converted: a multiple of every
+// element's width.
 const blockBytes = 256 << 10
 
 // blocks calls f with the elements, block by block.
@@ -25,9 +26,10 @@ func (t Tensor) blocks(f func(b []byte)) error {
 	return nil
 }
 
-// AppendFloat32 appends the elements of a floating-point tensor to dst as float32. F16 and BF16 convert exactly, F64
-// is rounded to nearest. It is meant for small tensors and golden data; the engine converts large ones itself. Other
-// element types and the errors of ReadAt are an error, with dst unchanged.
+// AppendFloat32 appends the elements of a floating-point tensor to dst as float32. F16 and BF16
+// convert exactly, F64 is rounded to nearest. It is meant for small tensors and golden data; the
+// engine converts large ones itself. Other element types and the errors of ReadAt are an error,
+// with dst unchanged.
 func (t Tensor) AppendFloat32(dst []float32) ([]float32, error) {
 	var element func(b []byte) float32
 	switch t.DType {
@@ -53,8 +55,8 @@ func (t Tensor) AppendFloat32(dst []float32) ([]float32, error) {
 	return out, nil
 }
 
-// AppendInt64 appends the elements of an integer tensor to dst. A U64 element above 2⁶³−1, other element types and the errors
-// of ReadAt are an error, with dst unchanged.
+// AppendInt64 appends the elements of an integer tensor to dst. A U64 element above 2⁶³−1, other
+// element types and the errors of ReadAt are an error, with dst unchanged.
 func (t Tensor) AppendInt64(dst []int64) ([]int64, error) {
 	var element func(b []byte) int64
 	switch t.DType {

@@ -12,8 +12,8 @@ import (
 // ErrNoWeights is matched by the error of Open when the directory holds no file that it looks for.
 var ErrNoWeights = errors.New("no weights")
 
-// FormatError reports a checkpoint file that breaks a rule of the format. The file is damaged or hostile: reading it
-// again gives the same error.
+// FormatError reports a checkpoint file that breaks a rule of the format. The file is damaged or
+// hostile: reading it again gives the same error.
 type FormatError struct {
 	File   string // path of the file, as opened
 	Tensor string // name of the tensor, where one is concerned
@@ -36,6 +36,6 @@ func (e *FormatError) Error() string {
 	return b.String()
 }
 
-// quoted prints a name from a file: escaped, so that it cannot break a terminal or a log line, and cut, because a
-// hostile name may be 100 MB long.
+// quoted prints a name from a file: escaped, so that it cannot break a terminal or a log line, and
+// cut, because a hostile name may be 100 MB long.
 func quoted(name string) string { return strconv.Quote(files.Clip(name, 120)) }

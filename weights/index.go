@@ -54,8 +54,9 @@ func readIndex(path string) (*shardIndex, error) {
 	return ix, nil
 }
 
-// parseIndex parses an index whose shards end in extension. weight_map is read strictly; the free-form metadata beside it is skipped, its total_size
-// too, because published indexes get it wrong and nothing rests on it. On error the index is nil.
+// parseIndex parses an index whose shards end in extension. weight_map is read strictly; the
+// free-form metadata beside it is skipped, its total_size too, because published indexes get it
+// wrong and nothing rests on it. On error the index is nil.
 func parseIndex(raw []byte, extension string) (*shardIndex, error) {
 	if !utf8.Valid(raw) {
 		return nil, errors.New("is not valid UTF-8")
@@ -111,8 +112,9 @@ func parseIndex(raw []byte, extension string) (*shardIndex, error) {
 	return ix, nil
 }
 
-// plainShardName reports whether an index may name this file: a visible file of the index's own directory. Anything
-// else (a path, "..", a NUL) could make a hostile index read a file the model does not own.
+// plainShardName reports whether an index may name this file: a visible file of the index's own
+// directory. Anything else (a path, "..", a NUL) could make a hostile index read a file the model
+// does not own.
 func plainShardName(name, extension string) bool {
 	return len(name) <= 255 && strings.HasSuffix(name, extension) && name[0] != '.' &&
 		filepath.IsLocal(name) && !strings.ContainsAny(name, "/\\\x00")

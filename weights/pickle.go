@@ -7,10 +7,11 @@ import (
 	"math"
 )
 
-// The pickle of a torch file is a program for a stack machine (CPython Lib/pickletools.py). This machine builds plain
-// values only: it knows the opcodes that torch.save writes for tensors in dictionaries, and of the functions a pickle may
-// name those in `global` below, each of which makes one of our own values. Nothing named in the file is looked up or run;
-// any other opcode or name ends the reading with an error that says which.
+// The pickle of a torch file is a program for a stack machine (CPython Lib/pickletools.py). This
+// machine builds plain values only: it knows the opcodes that torch.save writes for tensors in
+// dictionaries, and of the functions a pickle may name those in `global` below, each of which makes
+// one of our own values. Nothing named in the file is looked up or run; any other opcode or name
+// ends the reading with an error that says which.
 
 // The bounds of a pickle. A model of 10,000 tensors takes 2 MB and 500,000 opcodes.
 const (
@@ -210,7 +211,8 @@ func (u *unpickler) text(op byte) (string, error) {
 	return string(b), err
 }
 
-// fill puts what is on the stack into the list or dictionary below it: APPEND, APPENDS, SETITEM, SETITEMS.
+// fill puts what is on the stack into the list or dictionary below it: APPEND, APPENDS, SETITEM,
+// SETITEMS.
 func (u *unpickler) fill(op byte) error {
 	var items []any
 	var err error

@@ -120,7 +120,8 @@ func TestViewsStayInTheirStorage(t *testing.T) {
 	}
 }
 
-// Every length at which a file may be cut is an error, and no byte that is changed is a panic or a tensor outside the file.
+// Every length at which a file may be cut is an error, and no byte that is changed is a panic or a
+// tensor outside the file.
 func TestDamagedTorchFiles(t *testing.T) {
 	for _, name := range []string{"views.bin", "protocol4.bin"} {
 		whole, err := os.ReadFile(filepath.Join("testdata/torch", name))
@@ -168,8 +169,8 @@ func checkTorch(t *testing.T, file []byte) {
 	}
 }
 
-// FuzzTorch: a file that is read gives tensors whose bytes lie in it, or copies of the right size; one that is not gives
-// nothing.
+// FuzzTorch: a file that is read gives tensors whose bytes lie in it, or copies of the right size;
+// one that is not gives nothing.
 func FuzzTorch(f *testing.F) {
 	seeds, err := filepath.Glob("testdata/torch/*.bin")
 	if err != nil || len(seeds) < 8 {

@@ -61,7 +61,8 @@ func (u *unpickler) reduce() error {
 	return fmt.Errorf("calls %s, which is not a function of tensors", quoted(function.name))
 }
 
-// rebuild makes a view of a storage. Whether it lies inside is checked when the storage is known to be there.
+// rebuild makes a view of a storage. Whether it lies inside is checked when the storage is known to
+// be there.
 func rebuild(args tuple) (view, error) {
 	if len(args) < 4 {
 		return view{}, errors.New("a tensor with too few arguments")
@@ -96,15 +97,16 @@ func naturals(v any) ([]int64, bool) {
 	return out, true
 }
 
-// The bounds on the dictionaries of a pickle: a checkpoint's tensors are one to three deep ("model.state.weight").
+// The bounds on the dictionaries of a pickle: a checkpoint's tensors are one to three deep
+// ("model.state.weight").
 const (
 	maxDictDepth  = 8
 	maxDictVisits = 1 << 20
 	maxNameBytes  = 4096
 )
 
-// views collects the tensors of a pickle's value by name: those of a dictionary by their keys, those of a dictionary in it
-// by both keys with a dot between. Other values are passed over.
+// views collects the tensors of a pickle's value by name: those of a dictionary by their keys,
+// those of a dictionary in it by both keys with a dot between. Other values are passed over.
 func views(value any) (map[string]view, error) {
 	out := make(map[string]view)
 	visits := 0

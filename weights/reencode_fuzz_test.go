@@ -10,8 +10,9 @@ import (
 	"github.com/sie-engine/sie/weights/weightstest"
 )
 
-// FuzzReencode: a file that opens, written again, opens to the same tensors, and writing those gives the same bytes.
-// A canonical file therefore re-encodes to itself (TestReencodeIsIdentical has one from the Python library).
+// FuzzReencode: a file that opens, written again, opens to the same tensors, and writing those
+// gives the same bytes. A canonical file therefore re-encodes to itself (TestReencodeIsIdentical
+// has one from the Python library).
 func FuzzReencode(f *testing.F) {
 	seed, err := os.ReadFile(golden)
 	if err != nil {

@@ -12,11 +12,12 @@ import (
 	"github.com/sie-engine/sie/weights/internal/hook"
 )
 
-// ErrChanged is matched by the error of a checkpoint file that was written to or cut short while it was open.
+// ErrChanged is matched by the error of a checkpoint file that was written to or cut short while it
+// was open.
 var ErrChanged = errors.New("changed while it was read")
 
-// source is one open file of a checkpoint. Its bytes are read, never mapped: a file that shrinks gives an error, not a signal.
-// Safe for concurrent use.
+// source is one open file of a checkpoint. Its bytes are read, never mapped: a file that shrinks
+// gives an error, not a signal. Safe for concurrent use.
 type source struct {
 	file   *os.File
 	opened os.FileInfo // before the first byte was read
@@ -33,7 +34,8 @@ func openSource(path string) (*source, error) {
 
 func (s *source) size() int64 { return s.opened.Size() }
 
-// ReadAt fills p from offset. Errors: ErrChanged when the file ends before it should, os.ErrClosed, and the file system's.
+// ReadAt fills p from offset. Errors: ErrChanged when the file ends before it should, os.ErrClosed,
+// and the file system's.
 func (s *source) ReadAt(p []byte, offset int64) (int, error) {
 	if s.closed.Load() {
 		return 0, fmt.Errorf("read %s: %w", s.file.Name(), os.ErrClosed)

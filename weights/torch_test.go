@@ -13,7 +13,8 @@ import (
 	"github.com/sie-engine/sie/weights/weightstest"
 )
 
-// torchFiles were written by PyTorch with testdata/make_torch.py, each with the same tensors in safetensors beside it.
+// torchFiles were written by PyTorch with testdata/make_torch.py, each with the same tensors in
+// safetensors beside it.
 const torchFiles = "testdata/torch"
 
 func TestTorchFilesHoldWhatPyTorchWrote(t *testing.T) {

@@ -18,8 +18,8 @@ const (
 	TorchIndexFile = "pytorch_model.bin.index.json"
 )
 
-// copyFactor bounds the bytes read for tensors that do not lie row-major, as a multiple of the file: the three parts of a
-// fused projection, cut by columns, read it three times.
+// copyFactor bounds the bytes read for tensors that do not lie row-major, as a multiple of the
+// file: the three parts of a fused projection, cut by columns, read it three times.
 const copyFactor = 4
 
 var torchExtensions = []string{".bin", ".pt", ".pth", ".ckpt"}
@@ -29,8 +29,8 @@ func isTorch(name string) bool {
 	return slices.Contains(torchExtensions, strings.ToLower(filepath.Ext(name)))
 }
 
-// torchEntry is one tensor of a torch file: its elements are [begin, end) of the file, or data where they do not lie
-// row-major in it.
+// torchEntry is one tensor of a torch file: its elements are [begin, end) of the file, or data
+// where they do not lie row-major in it.
 type torchEntry struct {
 	name       string
 	dtype      DType
@@ -39,8 +39,9 @@ type torchEntry struct {
 	data       []byte
 }
 
-// readTorch reads the tensors of a file of torch.save (PyTorch 1.6 or later), sorted by name. It runs nothing that the file
-// names. On error the result is nil; what the file breaks is a *FormatError.
+// readTorch reads the tensors of a file of torch.save (PyTorch 1.6 or later), sorted by name. It
+// runs nothing that the file names. On error the result is nil; what the file breaks is a
+// *FormatError.
 func readTorch(r io.ReaderAt, size int64, file string) ([]torchEntry, error) {
 	entries, err := parseTorch(r, size)
 	if err != nil {
@@ -167,8 +168,9 @@ func readMember(r io.ReaderAt, m member, most int64) ([]byte, error) {
 	return raw, readFull(r, raw, begin)
 }
 
-// entry checks a view against its storage and says where its elements lie. One that is not row-major is copied; copies is
-// what may still be read for that, because many views may share one storage.
+// entry checks a view against its storage and says where its elements lie. One that is not
+// row-major is copied; copies is what may still be read for that, because many views may share one
+// storage.
 func (v view) entry(r io.ReaderAt, members map[string]member, prefix string, copies *int64) (torchEntry, error) {
 	fail := func(field, format string, args ...any) (torchEntry, error) {
 		return torchEntry{}, &FormatError{Field: field, Reason: fmt.Sprintf(format, args...)}
@@ -217,7 +219,8 @@ func (v view) entry(r io.ReaderAt, members map[string]member, prefix string, cop
 	return e, nil
 }
 
-// last is the index in the storage of the last element of a view that has any, or false when it overflows.
+// last is the index in the storage of the last element of a view that has any, or false when it
+// overflows.
 func (v view) last() (int64, bool) {
 	sum := uint64(v.offset)
 	for i, n := range v.shape {
@@ -231,7 +234,8 @@ func (v view) last() (int64, bool) {
 	return int64(sum), true
 }
 
-// rowMajor reports whether the elements follow each other; strides of dimensions of size 1 mean nothing.
+// rowMajor reports whether the elements follow each other; strides of dimensions of size 1 mean
+// nothing.
 func (v view) rowMajor() bool {
 	want := int64(1)
 	for i := len(v.shape) - 1; i >= 0; i-- {
@@ -243,7 +247,8 @@ func (v view) rowMajor() bool {
 	return true
 }
 
-// gather copies the elements of the view in row-major order. The storage begins at its first element.
+// gather copies the elements of the view in row-major order. The storage begins at its first
+// element.
 func (v view) gather(storage []byte, width, bytes int64) []byte {
 	out := make([]byte, 0, bytes)
 	index := make([]int64, len(v.shape))

@@ -8,10 +8,12 @@ import (
 	"math"
 )
 
-// A torch file is a ZIP archive whose members are stored, not compressed, so that a tensor's bytes lie in the file as they
-// are. The standard library reads its directory; here are the bounds, and where a member's bytes lie.
+// A torch file is a ZIP archive whose members are stored, not compressed, so that a tensor's bytes
+// lie in the file as they are. The standard library reads its directory; here are the bounds, and
+// where a member's bytes lie.
 
-// The bounds of what is read to find the members, and so of their number: each takes 46 bytes or more.
+// The bounds of what is read to find the members, and so of their number: each takes 46 bytes or
+// more.
 const (
 	maxDirectoryBytes = 16 << 20
 	maxTailBytes      = 128 << 10 // to find it: the end of the file, twice, and a record
@@ -26,10 +28,11 @@ type member struct {
 	in *bounded
 }
 
-// readZip reads the directory of an archive of size bytes. On error the map is nil. Errors are FormatErrors without a file, or
-// those of r.
+// readZip reads the directory of an archive of size bytes. On error the map is nil. Errors are
+// FormatErrors without a file, or those of r.
 //
-// What it allocates is bounded by the file: 8 bytes for each 30 of it, where the directory claims as many members.
+// What it allocates is bounded by the file: 8 bytes for each 30 of it, where the directory claims
+// as many members.
 func readZip(r io.ReaderAt, size int64) (map[string]member, error) {
 	fail := func(format string, args ...any) (map[string]member, error) {
 		return nil, &FormatError{Field: "zip directory", Reason: fmt.Sprintf(format, args...)}
@@ -80,8 +83,8 @@ func (m member) locate() (begin, end int64, _ error) {
 	return begin, begin + bytes, nil
 }
 
-// bounded reads a file within its size, and no more than left bytes. It keeps the first error of the file, which the
-// reader of the archive may not pass on.
+// bounded reads a file within its size, and no more than left bytes. It keeps the first error of
+// the file, which the reader of the archive may not pass on.
 type bounded struct {
 	r    io.ReaderAt
 	size int64

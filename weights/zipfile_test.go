@@ -87,7 +87,8 @@ func TestZipMembersLieWhereTheyAreStored(t *testing.T) {
 	}
 }
 
-// zip64 is an archive in the form of those over 4 GiB: sizes, offsets and counts stand in 64-bit records.
+// zip64 is an archive in the form of those over 4 GiB: sizes, offsets and counts stand in 64-bit
+// records.
 func zip64(t *testing.T, name, content string) []byte {
 	t.Helper()
 	le := binary.LittleEndian

@@ -99,7 +99,8 @@ func TestOpenLoopKeepsItsRateAndCountsFromDue(t *testing.T) {
 	if r.Mode != "open" || r.Requests < 29 || r.Requests > 31 || r.P50MS < 100 || r.Late != 0 {
 		t.Fatalf("%+v", r)
 	}
-	// One in flight at a time: the requests that wait for it are late, and their waiting is part of their latency.
+	// One in flight at a time: the requests that wait for it are late, and their waiting is part of
+	// their latency.
 	r = against(t, config{dialect: "tei", clients: 1, perRequest: 1, rate: 100, duration: 300 * time.Millisecond},
 		func(w http.ResponseWriter, _ *http.Request) {
 			time.Sleep(20 * time.Millisecond)

@@ -1,7 +1,8 @@
-// Command load sends texts to an embeddings server and measures it from outside: closed loop (N clients, each sends
-// its next request when the last is answered) or open loop (requests leave at a fixed rate, whatever comes back, so that
-// a slow server can't slow its own measurement down). It speaks the SIE, OpenAI and TEI dialects, checks every answer's
-// shape, and reports its own CPU time, which on a shared machine has to be taken out.
+// Command load sends texts to an embeddings server and measures it from outside: closed loop (N
+// clients, each sends its next request when the last is answered) or open loop (requests leave at a
+// fixed rate, whatever comes back, so that a slow server can't slow its own measurement down). It
+// speaks the SIE, OpenAI and TEI dialects, checks every answer's shape, and reports its own CPU
+// time, which on a shared machine has to be taken out.
 package main
 
 import (
@@ -27,7 +28,8 @@ type report struct {
 	MaxMS      float64        `json:"max_ms"`
 	CPUSeconds float64        `json:"generator_cpu_seconds"`
 	Late       int            `json:"held_back"` // open loop: requests that waited for one in flight to end
-	// OutsideP50MS is the median of total less tokenising and inference, by the server's own timing headers.
+	// OutsideP50MS is the median of total less tokenising and inference, by the server's own timing
+	// headers.
 	OutsideP50MS *float64 `json:"outside_p50_ms,omitempty"`
 	Wrong        int      `json:"wrong"`          // answers that differ from the first answer to the same text
 	NoRetry      int      `json:"no_retry_after"` // refusals without a usable Retry-After

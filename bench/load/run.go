@@ -48,7 +48,8 @@ type outcome struct {
 	wrong      bool
 	retryAfter bool
 	texts      int
-	// outside is total less tokenising and inference, as the server's own headers tell; negative where it has none.
+	// outside is total less tokenising and inference, as the server's own headers tell; negative
+	// where it has none.
 	outside time.Duration
 }
 
@@ -110,15 +111,16 @@ func (s *sender) closed(start time.Time) []outcome {
 	return slices.Concat(all...)
 }
 
-// tick is the shortest sleep of an open loop. At rates above one request a tick those that became due meanwhile leave
-// together.
+// tick is the shortest sleep of an open loop. At rates above one request a tick those that became
+// due meanwhile leave together.
 const tick = 2 * time.Millisecond
 
 // open sends at the fixed rate; latency counts from the moment a request was due.
 //
-// On the server's own CPUs each time that the generator wakes up it interrupts the server, at a cost that is in neither
-// one's CPU time and so can't be taken out. At high rates it therefore wakes once a tick and does not preempt, so that
-// its requests come in groups, as they do from a network card.
+// On the server's own CPUs each time that the generator wakes up it interrupts the server, at a
+// cost that is in neither one's CPU time and so can't be taken out. At high rates it therefore
+// wakes once a tick and does not preempt, so that its requests come in groups, as they do from a
+// network card.
 func (s *sender) open(start time.Time) []outcome {
 	gap := time.Duration(float64(time.Second) / s.c.rate)
 	if gap < tick {
@@ -150,8 +152,8 @@ func (s *sender) open(start time.Time) []outcome {
 	return all
 }
 
-// stepBack has the threads of this process wait for their turn instead of preempting others when they wake up. Where
-// that is refused the measurement is only less kind to the server.
+// stepBack has the threads of this process wait for their turn instead of preempting others when
+// they wake up. Where that is refused the measurement is only less kind to the server.
 func stepBack() {
 	batch := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_BATCH}
 	for range 2 { // a thread that starts meanwhile may miss the first round; later ones inherit
@@ -201,7 +203,8 @@ func (s *sender) send(due time.Time) outcome {
 	return o
 }
 
-// outside is what a server's timing headers leave besides tokenising and inference, or -1 ns without such headers.
+// outside is what a server's timing headers leave besides tokenising and inference, or -1 ns
+// without such headers.
 func outside(h *fasthttp.ResponseHeader) time.Duration {
 	var ms [3]float64
 	for i, name := range [...]string{"X-Total-Time", "X-Tokenization-Time", "X-Inference-Time"} {

@@ -52,7 +52,8 @@ func push(line []float64, v float64) []float64 {
 	return append(line, v)
 }
 
-// render returns the board as at most height lines of at most width columns, each with a line break but the last.
+// render returns the board as at most height lines of at most width columns, each with a line break
+// but the last.
 func (b *board) render(width, height int, colour bool) string {
 	f := b.last
 	if f == nil {

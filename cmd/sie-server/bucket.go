@@ -36,7 +36,8 @@ const (
 	maxModelFileBytes = 4 << 20
 )
 
-// loadFromBucket reads the YAML files at the top of a bucket, as catalog.LoadDir does those of a directory.
+// loadFromBucket reads the YAML files at the top of a bucket, as catalog.LoadDir does those of a
+// directory.
 func loadFromBucket(ctx context.Context, raw string) (c *catalog.Catalog, err error) {
 	err = withBucketFiles(ctx, raw, func(dir string) error {
 		c, err = catalog.LoadDir(dir)

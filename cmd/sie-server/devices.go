@@ -31,8 +31,8 @@ func (c choice) names() string {
 
 const deviceForms = "use auto, cpu, cuda, cuda:0 or cuda:0,1"
 
-// chooseDevices reads --device. find is asked only when GPUs come into question. An error says what was asked for, what is
-// there, and what to do.
+// chooseDevices reads --device. find is asked only when GPUs come into question. An error says what
+// was asked for, what is there, and what to do.
 func chooseDevices(flag, precision string, cpu engine.Options, find func() engine.GPUReport) (choice, error) {
 	onCPU := func(why string) choice { return choice{options: []engine.Options{cpu}, why: why} }
 	switch d := strings.ToLower(strings.TrimSpace(flag)); {

@@ -9,7 +9,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// program prints what a model directory is recorded as on the first chosen device, and what its batches take there.
+// program prints what a model directory is recorded as on the first chosen device, and what its
+// batches take there.
 func (c *doctorCmd) program(w io.Writer) error {
 	chosen, err := c.devices()
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// The listing ends with what batches take on the threads asked for, lanes times threads and one region.
+// The listing ends with what batches take on the threads asked for, lanes times threads and one
+// region.
 func TestDoctorProgram(t *testing.T) {
 	dir := "../../testdata/golden/bert-deep-h32"
 	for _, threads := range []int{1, 64} {

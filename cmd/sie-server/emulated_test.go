@@ -47,8 +47,9 @@ func get(url string) (int, string) {
 	return r.StatusCode, string(b)
 }
 
-// The server on two cards: requests are answered, metrics show the cards; when one dies in a batch, its request gets a 503
-// that says to go elsewhere, and the process ends with an error, whatever the other card does.
+// The server on two cards: requests are answered, metrics show the cards; when one dies in a batch,
+// its request gets a 503 that says to go elsewhere, and the process ends with an error, whatever
+// the other card does.
 func TestServeUntilACardDies(t *testing.T) {
 	standIn := func(command string) {
 		if _, err := engine.StandIn(command); err != nil {

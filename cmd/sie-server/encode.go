@@ -88,7 +88,8 @@ func (c *encodeCmd) Run() error {
 	return err
 }
 
-// start loads the model and returns it with the request that has no texts yet. The caller closes the service.
+// start loads the model and returns it with the request that has no texts yet. The caller closes
+// the service.
 func (c *encodeCmd) start(ctx context.Context) (w *service.Service, m service.Model, req api.EncodeRequest, err error) {
 	if len(c.Models) == 0 && c.ModelsDir == "" && c.Bundle == "" {
 		c.Models = []string{c.Model}
@@ -147,8 +148,8 @@ func (c *encodeCmd) texts(ctx context.Context) error {
 	return nil
 }
 
-// file streams the lines of a file of that size, -1 where it has none, into a NumPy file, with a progress bar on a terminal.
-// It returns how many texts and tokens there were.
+// file streams the lines of a file of that size, -1 where it has none, into a NumPy file, with a
+// progress bar on a terminal. It returns how many texts and tokens there were.
 func (c *encodeCmd) file(ctx context.Context, in io.Reader, size int64, out *npyFile) (n, tokens int, err error) {
 	w, m, req, err := c.start(ctx)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/sie-engine/sie/weights/hub"
 )
 
-// sourceFlags say which models there are and where their weights come from. Environment names are the reference's. A number or a
-// duration has the tag range: see internal/cli.
+// sourceFlags say which models there are and where their weights come from. Environment names are
+// the reference's. A number or a duration has the tag range: see internal/cli.
 type sourceFlags struct {
 	ModelsDir  string   `help:"Directory of model YAML files, or an s3:// or gs:// URL of one; replaces the built-in catalog." env:"SIE_MODELS_DIR"`
 	Bundle     string   `help:"Serve the models of this bundle." short:"b" env:"SIE_BUNDLE" xor:"which"`
@@ -57,7 +57,8 @@ func (f *computeFlags) devices() (choice, error) {
 	return c, err
 }
 
-// hub finds weights; progress, if not nil, hears of downloads. The environment is the reference's and Hugging Face's.
+// hub finds weights; progress, if not nil, hears of downloads. The environment is the reference's
+// and Hugging Face's.
 func (f *sourceFlags) hub(progress func(hub.Progress), log *slog.Logger) (*hub.Resolver, hub.Options, error) {
 	o, err := hub.OptionsFromEnv(os.LookupEnv)
 	if f.LocalCache != "" {

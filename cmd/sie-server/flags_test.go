@@ -17,8 +17,8 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// badTexts has, for every flag that is a text, a value that is refused and what the refusal says, by the flag's name or
-// command and name.
+// badTexts has, for every flag that is a text, a value that is refused and what the refusal says,
+// by the flag's name or command and name.
 var badTexts = map[string]struct{ value, says string }{
 	"models-dir":      {"/none/there", "models directory"},
 	"bundle":          {"nope", "--bundle: bundle 'nope' not found"},
@@ -124,7 +124,8 @@ func TestEveryFlagRefusesNonsense(t *testing.T) {
 	}
 }
 
-// reaches says whether a command looks at a flag that it shares with others: what doctor shows needs no models.
+// reaches says whether a command looks at a flag that it shares with others: what doctor shows
+// needs no models.
 func reaches(command *kong.Node, flag string) bool {
 	return command.Name != "doctor" || flag != "models-dir" && flag != "bundle" && flag != "models" && flag != "cluster-cache"
 }

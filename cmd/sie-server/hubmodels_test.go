@@ -21,7 +21,8 @@ import (
 	"github.com/sie-engine/sie/weights/hub/hubtest"
 )
 
-// published are the files of a golden directory as a repository has them, with the tokenizer of st-mean where there is none.
+// published are the files of a golden directory as a repository has them, with the tokenizer of
+// st-mean where there is none.
 func published(t *testing.T, of string) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{"README.md": []byte("# tiny")}
@@ -70,8 +71,8 @@ func hubWorker(t *testing.T, server *hubtest.Server, refs ...string) (*servicete
 	return &servicetest.Worker{Service: w}, cat
 }
 
-// A repository of the hub without a model file is served as what its files say, before its weights are there: no weight is asked for
-// at the start. Then it is downloaded and answers.
+// A repository of the hub without a model file is served as what its files say, before its weights
+// are there: no weight is asked for at the start. Then it is downloaded and answers.
 func TestHubIDsAreWhatTheyAre(t *testing.T) {
 	server := hubtest.New(t)
 	want := map[string][]string{
@@ -123,7 +124,8 @@ func TestHubIDsAreWhatTheyAre(t *testing.T) {
 	}
 }
 
-// What could not be seen at the start is not served as something else; what is no model says what it is.
+// What could not be seen at the start is not served as something else; what is no model says what
+// it is.
 func TestHubIDsThatAreNotSeen(t *testing.T) {
 	server := hubtest.New(t)
 	server.Add("acme/rerank", published(t, "rerank-sigmoid"))
@@ -147,8 +149,8 @@ func TestHubIDsThatAreNotSeen(t *testing.T) {
 	}
 }
 
-// Adapters are repositories of their own, without a config.json: one by its id in a request, one in a profile. The second server
-// finds both in the cache, without the hub.
+// Adapters are repositories of their own, without a config.json: one by its id in a request, one in
+// a profile. The second server finds both in the cache, without the hub.
 func TestAdaptersOfTheHub(t *testing.T) {
 	server := hubtest.New(t)
 	server.Add("acme/rerank", published(t, "rerank-sigmoid"))

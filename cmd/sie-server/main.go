@@ -1,5 +1,6 @@
-// Command sie-server is the inference server: `serve` answers HTTP, `encode` turns texts into vectors without a server,
-// `models`, `pull` and `doctor` tell what it has and why. This file and its neighbours hold flags and wiring only.
+// Command sie-server is the inference server: `serve` answers HTTP, `encode` turns texts into
+// vectors without a server, `models`, `pull` and `doctor` tell what it has and why. This file and
+// its neighbours hold flags and wiring only.
 package main
 
 import (
@@ -46,7 +47,8 @@ func (versionCmd) Run() error {
 	return nil
 }
 
-// checker is a command that can say what is wrong with its flags, beyond their ranges, before it does anything.
+// checker is a command that can say what is wrong with its flags, beyond their ranges, before it
+// does anything.
 type checker interface{ check() error }
 
 func main() {
@@ -66,7 +68,8 @@ func newParser(c *cli) *kong.Kong {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
 }
 
-// run checks the flags of a command, so that everything wrong with them is said at once, and runs it.
+// run checks the flags of a command, so that everything wrong with them is said at once, and runs
+// it.
 func run(k *kong.Context) error {
 	err := sie.CheckRanges(k)
 	if c, ok := k.Selected().Target.Addr().Interface().(checker); ok {

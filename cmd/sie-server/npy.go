@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// npyFile writes a two-dimensional NumPy array (format 1.0) row by row. The header says how many rows there are, and is written
-// by close: rows go to a file of its own until then.
+// npyFile writes a two-dimensional NumPy array (format 1.0) row by row. The header says how many
+// rows there are, and is written by close: rows go to a file of its own until then.
 type npyFile struct {
 	out         *outFile
 	descr       string

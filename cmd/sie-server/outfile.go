@@ -14,10 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outFile is what a command writes its result to before the result is complete. One goroutine at a time.
+// outFile is what a command writes its result to before the result is complete. One goroutine at a
+// time.
 //
-// A file appears under its name, or takes the place of another, at once and only when it is complete. Nothing but a regular file
-// is ever replaced: a device or a pipe is written to.
+// A file appears under its name, or takes the place of another, at once and only when it is
+// complete. Nothing but a regular file is ever replaced: a device or a pipe is written to.
 type outFile struct {
 	f      *os.File // seekable
 	path   string   // what f becomes; "" where it is copied to device
@@ -25,8 +26,9 @@ type outFile struct {
 	mode   fs.FileMode // of the file that is replaced; 0: there is none
 }
 
-// createOut prepares for writing to path. It refuses the file in that the command reads, whatever its name, a directory, and a
-// link that leads nowhere. A pipe is waited for until somebody reads it, or ctx ends.
+// createOut prepares for writing to path. It refuses the file in that the command reads, whatever
+// its name, a directory, and a link that leads nowhere. A pipe is waited for until somebody reads
+// it, or ctx ends.
 func createOut(ctx context.Context, path string, in os.FileInfo) (*outFile, error) {
 	st, err := os.Stat(path)
 	switch {
@@ -62,7 +64,8 @@ func createOut(ctx context.Context, path string, in os.FileInfo) (*outFile, erro
 	return &outFile{f: f, device: device}, nil
 }
 
-// part makes the file that becomes path, beside it. Its name is new: what has it already may be anything.
+// part makes the file that becomes path, beside it. Its name is new: what has it already may be
+// anything.
 func part(path string, mode fs.FileMode) (*outFile, error) {
 	for {
 		f, err := os.OpenFile(fmt.Sprintf("%s.%08x.part", path, rand.Uint32()), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)

@@ -76,8 +76,8 @@ func TestOutNewOldAndLinked(t *testing.T) {
 	only(t, dir, "link", "new", "old")
 }
 
-// What is no regular file is written to and stays what it is. The devices are reached by links: whoever replaces what it is told
-// replaces those, not the machine's devices.
+// What is no regular file is written to and stays what it is. The devices are reached by links:
+// whoever replaces what it is told replaces those, not the machine's devices.
 func TestOutToDevices(t *testing.T) {
 	dir := t.TempDir()
 	null, full := dir+"/null", dir+"/full"

@@ -46,7 +46,8 @@ func (f *sourceFlags) files() (*catalog.Catalog, error) {
 	return catalog.LoadDir(kong.ExpandPath(f.ModelsDir))
 }
 
-// narrow keeps of all what the flags ask for, and adds what they name that has no model file. ctx bounds the questions to the hub.
+// narrow keeps of all what the flags ask for, and adds what they name that has no model file. ctx
+// bounds the questions to the hub.
 func (f *sourceFlags) narrow(ctx context.Context, all *catalog.Catalog) (s selection, err error) {
 	r := refs{all: all, onHub: func(id string) (*catalog.Model, error) { return f.adHocHub(ctx, id) }}
 	var served []string
@@ -91,8 +92,9 @@ func (f *sourceFlags) narrow(ctx context.Context, all *catalog.Catalog) (s selec
 	return s, err
 }
 
-// refs reads references to models, as --models and --preload take them: a catalog id; "id=directory" to take its weights from
-// there; a directory; or the id of a hub repository, of which onHub makes a model.
+// refs reads references to models, as --models and --preload take them: a catalog id;
+// "id=directory" to take its weights from there; a directory; or the id of a hub repository, of
+// which onHub makes a model.
 type refs struct {
 	all   *catalog.Catalog
 	onHub func(id string) (*catalog.Model, error)
@@ -128,7 +130,8 @@ func (r *refs) add(flag, ref string) (string, error) {
 	return ref, r.put(flag, ref, m, err)
 }
 
-// put keeps a model that a reference names. The same one twice is one; two with one id are an error.
+// put keeps a model that a reference names. The same one twice is one; two with one id are an
+// error.
 func (r *refs) put(flag, ref string, m *catalog.Model, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", flag, ref, err)
@@ -171,7 +174,8 @@ func refID(ref string) string {
 	return id
 }
 
-// defaultModels are the ids that routes without a model choose from: the flag's, which must exist, else those of -m.
+// defaultModels are the ids that routes without a model choose from: the flag's, which must exist,
+// else those of -m.
 func defaultModels(flag, refs []string, cat *catalog.Catalog) ([]string, error) {
 	var out []string
 	for _, id := range flag {
@@ -228,8 +232,9 @@ func withWeights(all *catalog.Catalog, id, dir string) (*catalog.Model, error) {
 // sketchTime bounds the question to the hub what a model is.
 const sketchTime = 30 * time.Second
 
-// adHocHub is a hub repository without a model file, served as what its files say. Where they cannot be had now it counts as an
-// encoder of dense vectors, which the load refuses when it is none.
+// adHocHub is a hub repository without a model file, served as what its files say. Where they
+// cannot be had now it counts as an encoder of dense vectors, which the load refuses when it is
+// none.
 func (f *sourceFlags) adHocHub(ctx context.Context, id string) (*catalog.Model, error) {
 	info := catalog.AdHocInfo{HFID: id}
 	resolver, _, err := f.hub(nil, nil)

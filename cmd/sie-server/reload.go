@@ -17,15 +17,18 @@ import (
 )
 
 const (
-	// reloadPause is how long a models directory must be quiet before it is read: editors and copies write in steps.
+	// reloadPause is how long a models directory must be quiet before it is read: editors and
+	// copies write in steps.
 	reloadPause = time.Second
 	// maxPause is when it is read although it is never quiet.
 	maxPause = 15 * time.Second
-	// readTime bounds a reading of the model files. One in a file system that does not answer cannot be ended, only given up.
+	// readTime bounds a reading of the model files. One in a file system that does not answer
+	// cannot be ended, only given up.
 	readTime = 2 * time.Minute
 	// giveUpTime is when that happens: later than what can be ended has ended.
 	giveUpTime = readTime + 30*time.Second
-	// maxStuck bounds the readings that were given up and have not returned, each of which holds a thread.
+	// maxStuck bounds the readings that were given up and have not returned, each of which holds a
+	// thread.
 	maxStuck = 4
 )
 
@@ -37,11 +40,13 @@ type catalogSetter interface {
 // hashSetter is the server, as the reloader needs it.
 type hashSetter interface{ SetBundleHash(hash string) }
 
-// reloader reads the models directory again when its files change, and on SIGHUP; one in a bucket on SIGHUP only. Models
-// are told apart by their ids, not by their files' names. A file that is broken is reported and its model stays as it was.
+// reloader reads the models directory again when its files change, and on SIGHUP; one in a bucket
+// on SIGHUP only. Models are told apart by their ids, not by their files' names. A file that is
+// broken is reported and its model stays as it was.
 //
-// Each reading has a goroutine of its own, so that a file system that does not answer holds up neither the next reading nor
-// close. One reading runs at a time; what is asked for meanwhile is the next one.
+// Each reading has a goroutine of its own, so that a file system that does not answer holds up
+// neither the next reading nor close. One reading runs at a time; what is asked for meanwhile is
+// the next one.
 type reloader struct {
 	read func(ctx context.Context, before *catalog.Catalog) reading // may never return
 	to   catalogSetter
@@ -60,8 +65,8 @@ type reading struct {
 	err    error // there is no catalog
 }
 
-// newReloader starts the reloader; close ends it. It does not fail: without a directory to watch there is SIGHUP.
-// all is what the files said at the start.
+// newReloader starts the reloader; close ends it. It does not fail: without a directory to watch
+// there is SIGHUP. all is what the files said at the start.
 func newReloader(flags *sourceFlags, all *catalog.Catalog, to catalogSetter, hash hashSetter, log *slog.Logger) *reloader {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &reloader{read: flags.readAgain, to: to, hash: hash, log: log, stop: stop}
@@ -78,7 +83,8 @@ func newReloader(flags *sourceFlags, all *catalog.Catalog, to catalogSetter, has
 	return r
 }
 
-// close ends the reloader. It waits for no reading: one that runs ends by itself, or with the process.
+// close ends the reloader. It waits for no reading: one that runs ends by itself, or with the
+// process.
 func (r *reloader) close() {
 	r.stop()
 	r.done.Wait()
@@ -156,7 +162,8 @@ func (r *reloader) begin(ctx context.Context, number int, before *catalog.Catalo
 	}()
 }
 
-// apply gives the worker the new catalog, or says why it does not. asked: somebody waits for a line about it.
+// apply gives the worker the new catalog, or says why it does not. asked: somebody waits for a line
+// about it.
 func (r *reloader) apply(got reading, asked bool) bool {
 	if got.err != nil {
 		r.log.Error("the models were not read again; those of before stay", "error", got.err)
@@ -179,7 +186,8 @@ func (r *reloader) apply(got reading, asked bool) bool {
 	return true
 }
 
-// readAgain reads all model files, the broken ones as they were before, and keeps what the flags ask for.
+// readAgain reads all model files, the broken ones as they were before, and keeps what the flags
+// ask for.
 func (f *sourceFlags) readAgain(ctx context.Context, before *catalog.Catalog) (got reading) {
 	switch dir := f.ModelsDir; {
 	case dir == "":

@@ -35,7 +35,8 @@ func (r *runRig) SetCatalog(c *catalog.Catalog) (model.Changes, error) {
 
 func (r *runRig) SetBundleHash(string) {}
 
-// runReloader calls test in a bubble with a reloader that runs; readings succeed until the test says otherwise.
+// runReloader calls test in a bubble with a reloader that runs; readings succeed until the test
+// says otherwise.
 func runReloader(t *testing.T, test func(r *runRig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &runRig{T: t, hup: make(chan os.Signal, 1), changed: make(chan struct{}, 1), log: &testrig.Log{}}
@@ -184,8 +185,9 @@ func TestReadingsFollowEachOther(t *testing.T) {
 	})
 }
 
-// A reading that never returns is given up and reported; the next change is read. A few may be stuck, then no more begin until
-// one returns, which is told and followed by a reading. Shutting down waits for none.
+// A reading that never returns is given up and reported; the next change is read. A few may be
+// stuck, then no more begin until one returns, which is told and followed by a reading. Shutting
+// down waits for none.
 func TestStuckReadings(t *testing.T) {
 	free := make([]chan struct{}, maxStuck)
 	runReloader(t, func(r *runRig) {

@@ -135,7 +135,8 @@ func TestHotReload(t *testing.T) {
 	r.want("acme/a 4, acme/c 8")
 }
 
-// TestReplacedDirectory: a directory that goes away keeps its models, and is watched again when it is back.
+// TestReplacedDirectory: a directory that goes away keeps its models, and is watched again when it
+// is back.
 func TestReplacedDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "models")
 	if err := os.Mkdir(dir, 0o755); err != nil {

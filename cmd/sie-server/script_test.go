@@ -28,11 +28,13 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"sie-server": main})
 }
 
-// waitLimit bounds what a script waits for: nothing takes so long, and a script that waits for nothing ends.
+// waitLimit bounds what a script waits for: nothing takes so long, and a script that waits for
+// nothing ends.
 const waitLimit = 2 * time.Minute
 
-// TestScripts runs the real command line on tiny models; see testdata/script. $GOLDEN has the models' directories, $HF_ENDPOINT is
-// a hub with one of them, acme/mean at $COMMIT. Commands besides testscript's own: serve, logged, signal, stop, fifo, npy and same.
+// TestScripts runs the real command line on tiny models; see testdata/script. $GOLDEN has the
+// models' directories, $HF_ENDPOINT is a hub with one of them, acme/mean at $COMMIT. Commands
+// besides testscript's own: serve, logged, signal, stop, fifo, npy and same.
 func TestScripts(t *testing.T) {
 	golden, err := filepath.Abs("../../testdata/golden")
 	if err != nil {
@@ -183,7 +185,8 @@ func cmdNPY(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// same file: standard output has one JSON object a line, whose values are the rows of the float32 array.
+// same file: standard output has one JSON object a line, whose values are the rows of the float32
+// array.
 func cmdSame(ts *testscript.TestScript, _ bool, args []string) {
 	rest := []byte(ts.ReadFile(args[0]))[npyHeader:]
 	lines := strings.Split(strings.TrimSpace(ts.ReadFile("stdout")), "\n")

@@ -15,8 +15,9 @@ const (
 	telemetryTime = 5 * time.Second
 )
 
-// closeBy closes something, and leaves it to the end of the process where that takes longer than until end, or closeGrace from
-// now where that is later. A load in a file system that does not answer cannot be ended.
+// closeBy closes something, and leaves it to the end of the process where that takes longer than
+// until end, or closeGrace from now where that is later. A load in a file system that does not
+// answer cannot be ended.
 func closeBy(end time.Time, what string, log *slog.Logger, closer func()) {
 	done := make(chan struct{})
 	go func() { // ends with closer, or with the process

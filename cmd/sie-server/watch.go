@@ -12,8 +12,9 @@ import (
 // rewatchEvery is how often a directory that went away is looked for.
 const rewatchEvery = 5 * time.Second
 
-// watchDirectory tells of changes in a directory, several of them perhaps as one, until ctx ends. The first is told when the
-// watch begins: what changed before is not seen. A directory that was removed and is there again is watched again.
+// watchDirectory tells of changes in a directory, several of them perhaps as one, until ctx ends.
+// The first is told when the watch begins: what changed before is not seen. A directory that was
+// removed and is there again is watched again.
 //
 // The goroutine ends with ctx, or later where the file system does not answer.
 func watchDirectory(ctx context.Context, dir string, log *slog.Logger) <-chan struct{} {
@@ -52,7 +53,8 @@ func watchDirectory(ctx context.Context, dir string, log *slog.Logger) <-chan st
 				log.Warn("watching the models directory", "error", err)
 				tell()
 			case <-again.C:
-				// A directory that was removed is not watched any more, also when there is a new one of that name.
+				// A directory that was removed is not watched any more, also when there is a new
+				// one of that name.
 				if !slices.Contains(watcher.WatchList(), dir) && watcher.Add(dir) == nil {
 					tell()
 				}

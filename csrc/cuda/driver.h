@@ -1,13 +1,14 @@
-/* driver.h — the functions of the CUDA driver that csrc/cuda calls, declared here so that it compiles without a
- * toolkit, and how their library is found.
+/* driver.h — the functions of the CUDA driver that csrc/cuda calls, declared here so that it
+ * compiles without a toolkit, and how their library is found.
  *
- * No program of ours is linked with libcuda: it would not start on a machine without a driver. libcuda.a (driver/) holds a
- * stub for each function that this header and gorgonia.org/cu name. The first call of any opens libcuda.so.1, or what
- * SIE_LIBCUDA in the environment names (for tests), and initialises it. Without a driver every call answers what
- * sie_driver_start does; a function that the driver is too old for answers CUDA_ERROR_NOT_SUPPORTED.
+ * No program of ours is linked with libcuda: it would not start on a machine without a driver.
+ * libcuda.a (driver/) holds a stub for each function that this header and gorgonia.org/cu name. The
+ * first call of any opens libcuda.so.1, or what SIE_LIBCUDA in the environment names (for tests),
+ * and initialises it. Without a driver every call answers what sie_driver_start does; a function
+ * that the driver is too old for answers CUDA_ERROR_NOT_SUPPORTED.
  *
- * The numbers and signatures are those of the CUDA driver API, which keeps them: a function that changes gets a new name
- * (_v2). Not to be included beside cuda.h. */
+ * The numbers and signatures are those of the CUDA driver API, which keeps them: a function that
+ * changes gets a new name (_v2). Not to be included beside cuda.h. */
 #ifndef SIE_CSRC_CUDA_DRIVER_H
 #define SIE_CSRC_CUDA_DRIVER_H
 
@@ -20,8 +21,9 @@ extern "C" {
 
 /* ---- the library: any thread, once for the process ---- */
 
-/* Opens and initialises the driver. CUDA_SUCCESS, or the code of every later call, with *why (lasting; may be NULL)
- * saying what was found: CUDA_ERROR_NO_DEVICE too where there is no library. */
+/* Opens and initialises the driver. CUDA_SUCCESS, or the code of every later call, with *why
+ * (lasting; may be NULL) saying what was found: CUDA_ERROR_NO_DEVICE too where there is no library.
+ * */
 int sie_driver_start(const char **why);
 /* The address of a name in the opened library, whether it has initialised or not; NULL: none. */
 void *sie_driver_symbol(const char *name);
@@ -67,8 +69,8 @@ enum { CU_MEMHOSTALLOC_PORTABLE = 1, CU_MEMHOSTALLOC_WRITECOMBINED = 4 };
 int cuMemHostAlloc(void **p, size_t bytes, unsigned flags);
 int cuMemFreeHost(void *p);
 
-/* GLOBAL: while the capture lasts, a call of any thread that could wait or allocate fails and spoils it;
- * THREAD_LOCAL: such a call of this thread; RELAXED: none. */
+/* GLOBAL: while the capture lasts, a call of any thread that could wait or allocate fails and
+ * spoils it; THREAD_LOCAL: such a call of this thread; RELAXED: none. */
 enum {
   CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
   CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,

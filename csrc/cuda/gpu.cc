@@ -36,7 +36,8 @@ sie_status gpu_open(sie_device *device, const sie_gpu *card, sie_error *err) {
   device->ops = sie_cuda_ops(sm);
   SIE_FAIL_IF(device->ops == nullptr, SIE_UNSUPPORTED, err, "no kernels for compute capability %d.%d",
               gpu->major, gpu->minor);
-  // A model cannot be F32 here, attention has no such form: the class is for weights behind pooling alone.
+  // A model cannot be F32 here, attention has no such form: the class is for weights behind pooling
+  // alone.
   device->compute_mask = device->ops->compute_mask & ~(1u << SIE_COMPUTE_F32);
   device->threads = 1;  // lanes of an arena
   device->memory_total = gpu->memory_total;

@@ -8,7 +8,8 @@
 
 namespace sie {
 
-// A bucket's batches: run kernel by kernel once, which loads the kernels, then captured, then replayed.
+// A bucket's batches: run kernel by kernel once, which loads the kernels, then captured, then
+// replayed.
 struct Graph {
   CUgraphExec exec;  // null: not captured
   uint64_t arena;    // the placement it was captured for

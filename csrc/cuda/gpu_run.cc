@@ -7,7 +7,8 @@ namespace sie {
 
 namespace {
 
-// Where everything of a program lies in the arena: the batch's input first, as every program has it there.
+// Where everything of a program lies in the arena: the batch's input first, as every program has it
+// there.
 struct Places {
   char *input, *values, *scratch;
 };
@@ -17,7 +18,8 @@ Places places_in(const sie_arena *arena, const sie_program *program) {
   return {arena->placed, values, values + program->values_bytes};
 }
 
-// Enqueues every operation. `bounds` are those of the grids: of a graph its bucket's, else what this run has.
+// Enqueues every operation. `bounds` are those of the grids: of a graph its bucket's, else what
+// this run has.
 sie_status launch_all(const sie_program *program, const sie_arena *arena, const InputLayout &layout,
                       const InputBounds &bounds, sie_error *err) {
   Places places = places_in(arena, program);

@@ -11,9 +11,10 @@
 //   work       of each list, as kernels/cuda/attention_work.h has it
 //   shared     inputs of SHARED spaces, float [rows, columns]: last, since only what the batch has is copied
 //
-// Every part begins at a fixed multiple of 256 bytes, and is there only where the program reads it. Where depends on the
-// batch's bucket alone, the smallest one that it fits, so that a graph captured for a bucket finds everything in place;
-// the last bucket is the program's bounds. SHARED spaces have these in every bucket. Offset 0 is nothing's but the counts'.
+// Every part begins at a fixed multiple of 256 bytes, and is there only where the program reads it.
+// Where depends on the batch's bucket alone, the smallest one that it fits, so that a graph
+// captured for a bucket finds everything in place; the last bucket is the program's bounds. SHARED
+// spaces have these in every bucket. Offset 0 is nothing's but the counts'.
 #ifndef SIE_CSRC_CUDA_INPUT_H
 #define SIE_CSRC_CUDA_INPUT_H
 
@@ -21,8 +22,8 @@
 
 namespace sie {
 
-// Batches of at most so many tokens, and as many sequences, can be graphs: beyond them launching hides behind the
-// GPU's own time (a launch takes about 2 µs, a kernel of 1,024 tokens as long).
+// Batches of at most so many tokens, and as many sequences, can be graphs: beyond them launching
+// hides behind the GPU's own time (a launch takes about 2 µs, a kernel of 1,024 tokens as long).
 constexpr int32_t graph_buckets[] = {16, 32, 64, 128, 192, 256, 384, 512, 768, 1024};
 constexpr int32_t n_graph_buckets = sizeof graph_buckets / sizeof *graph_buckets;
 constexpr int32_t whole_bucket =
@@ -40,7 +41,8 @@ struct InputLayout {
   int64_t bytes;   // of all, those up to their bound included
 };
 
-// The parts of a planned program's batches in a bucket; tokens is 0 where the program's bounds are below it.
+// The parts of a planned program's batches in a bucket; tokens is 0 where the program's bounds are
+// below it.
 void lay_out_input(const sie_program *program, int32_t bucket, InputLayout *layout);
 
 // The smallest bucket with room.
@@ -52,7 +54,8 @@ struct InputBounds {
   int64_t longest;
 };
 
-// Writes a checked batch, work lists included, to memory of layout.bytes; *bytes receives how many of them to copy.
+// Writes a checked batch, work lists included, to memory of layout.bytes; *bytes receives how many
+// of them to copy.
 sie_status write_input(const sie_program *program, const InputLayout &layout, const BatchIn &batch,
                        char *memory, int64_t *bytes, sie_error *err);
 

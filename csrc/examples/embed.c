@@ -1,4 +1,5 @@
-/* embed.c — sie.h in one page: a model of two words and two columns, recorded once and run on a batch of two texts.
+/* embed.c — sie.h in one page: a model of two words and two columns, recorded once and run on a
+ * batch of two texts.
  *
  *   x = LN(word[id]),  y = x·Wᵀ + x,  mean over a text's tokens, as an output of the name "dense"
  *

@@ -29,8 +29,8 @@
  *   more fields takes those that are missing as 0. One that knows fewer accepts the struct as long as the
  *   bytes it does not know are 0, and names them in SIE_UNSUPPORTED otherwise. What begins without
  *   struct_size (sie_op, sie_out_item, sie_rows_of, sie_weight_part, sie_workspace, sie_error) never grows.
- * Letters: T rows of a batch's tokens, B its sequences, R rows of any space, C columns of a value, H heads,
- * D head dimension. */
+ * Letters: T rows of a batch's tokens, B its sequences, R rows of any space, C columns of a value,
+ * H heads, D head dimension. */
 #ifndef SIE_H
 #define SIE_H
 
@@ -84,8 +84,8 @@ typedef enum sie_dtype {
   SIE_BINARY = 8 /* outputs only: bit = x > 0, eight to a byte, most significant bit first */
 } sie_dtype;
 
-/* Compute class of a weight: operand type, accumulation is always f32 (s32 for INT8). Each class has one
- * numeric class per instruction set: one order of additions over K, one rounding point. */
+/* Compute class of a weight: operand type, accumulation is always f32 (s32 for INT8). Each class
+ * has one numeric class per instruction set: one order of additions over K, one rounding point. */
 typedef enum sie_compute {
   SIE_COMPUTE_F32 = 1,
   SIE_COMPUTE_BF16 = 2,
@@ -100,8 +100,9 @@ typedef enum sie_device_kind {
   SIE_DEVICE_REF = 3 /* plain double accumulation, one thread: the judge in tests */
 } sie_device_kind;
 
-/* A CPU instruction set: a family in the upper half, a level of it in the lower. Levels of one family ascend: opening
- * with a lower one than the machine's limits every path. Those of two families have no order. */
+/* A CPU instruction set: a family in the upper half, a level of it in the lower. Levels of one
+ * family ascend: opening with a lower one than the machine's limits every path. Those of two
+ * families have no order. */
 #define SIE_ISA_FAMILY(isa) ((uint32_t)(isa) >> 16)
 #define SIE_ISA_LEVEL(isa) ((uint32_t)(isa) & 0xffffu)
 typedef enum sie_isa_family {
@@ -145,10 +146,12 @@ typedef struct sie_device_options {
   const sie_gpu *gpu;   /* CUDA only, borrowed; NULL elsewhere */
 } sie_device_options;
 
-/* Opens a device and starts its executors, which compute in the default floating-point state whatever the caller's is.
- * AMX permission, which Linux gives the whole process, is asked for first. */
+/* Opens a device and starts its executors, which compute in the default floating-point state
+ * whatever the caller's is. AMX permission, which Linux gives the whole process, is asked for
+ * first. */
 SIE_API sie_status sie_device_open(const sie_device_options *options, sie_device **device, sie_error *err);
-/* Waits for submitted runs, stops the executors. All other handles of the device must be freed before. */
+/* Waits for submitted runs, stops the executors. All other handles of the device must be freed
+ * before. */
 SIE_API void sie_device_close(sie_device *device);
 
 typedef struct sie_device_info {
@@ -199,9 +202,10 @@ typedef struct sie_weight_desc {
   sie_weight_part parts[8];
 } sie_weight_desc;
 
-/* Packs a weight; the source may be unmapped afterwards. N and K are padded inside. Non-finite source
- * values are SIE_CORRUPT, denormal ones of f32 become 0 of their sign (not in DATA), and a matrix of class INT8 has
- * at most 65,536 columns: SIE_UNSUPPORTED. The weight must outlive the programs recorded with it. */
+/* Packs a weight; the source may be unmapped afterwards. N and K are padded inside. Non-finite
+ * source values are SIE_CORRUPT, denormal ones of f32 become 0 of their sign (not in DATA), and a
+ * matrix of class INT8 has at most 65,536 columns: SIE_UNSUPPORTED. The weight must outlive the
+ * programs recorded with it. */
 SIE_API sie_status sie_weight_create(sie_device *device, const sie_weight_desc *desc, sie_weight **weight,
                                      sie_error *err);
 SIE_API void sie_weight_free(sie_weight *weight);
@@ -218,13 +222,13 @@ SIE_API int64_t sie_weight_denormals(const sie_weight *weight);
 #define SIE_MAX_VALUES 8192
 #define SIE_MAX_NAME 31 /* bytes of a name, without its end */
 
-/* Numbers by which a program's entries name what earlier ones made. The caller chooses them, from 1 up to the bound;
- * 0 stands for none. */
+/* Numbers by which a program's entries name what earlier ones made. The caller chooses them, from 1
+ * up to the bound; 0 stands for none. */
 typedef int32_t sie_space; /* 1 … SIE_MAX_SPACES */
 typedef int32_t sie_input; /* 1 … SIE_MAX_INPUTS */
-typedef int32_t
-    sie_value; /* 1 … SIE_MAX_VALUES: an intermediate. Its rows are those of a space, its columns fixed; its
-                            * storage type follows the compute class of the weights and is never seen here */
+/* 1 … SIE_MAX_VALUES: an intermediate. Its rows are those of a space, its columns fixed; its storage
+ * type follows the compute class of the weights and is never seen here. */
+typedef int32_t sie_value;
 #define SIE_NO_VALUE 0
 
 typedef enum sie_act {
@@ -258,7 +262,8 @@ typedef enum sie_sparse {
 } sie_sparse;
 typedef enum sie_mask { SIE_MASK_FULL = 0, SIE_MASK_CAUSAL = 1, SIE_MASK_WINDOW = 2 } sie_mask;
 
-/* The entries of a program, each with its struct: two declarations, then operations. Numbers are append-only. */
+/* The entries of a program, each with its struct: two declarations, then operations. Numbers are
+ * append-only. */
 typedef enum sie_kind {
   SIE_SPACE = 1,
   SIE_INPUT = 2,
@@ -290,8 +295,9 @@ typedef struct sie_op {
 /* An empty program. */
 SIE_API sie_status sie_program_begin(sie_device *device, sie_program **program, sie_error *err);
 
-/* Appends entries in order; what an entry names must come before it. An entry that is refused is left out with all behind it;
- * those before it are recorded, and the message names it by its number in the program, from 0, and its kind. */
+/* Appends entries in order; what an entry names must come before it. An entry that is refused is
+ * left out with all behind it; those before it are recorded, and the message names it by its number
+ * in the program, from 0, and its kind. */
 SIE_API sie_status sie_program_add(sie_program *program, const sie_op *ops, int64_t n_ops, sie_error *err);
 
 /* How a batch says which rows a space has. */
@@ -313,30 +319,31 @@ typedef struct sie_space_params {
   const char *name; /* 1 to SIE_MAX_NAME of a to z, 0 to 9, '_'; of its own among spaces */
 } sie_space_params;
 
-/* SIE_INPUT: declares what a batch brings for the rows of a space. Operations that read it bound its values. */
+/* SIE_INPUT: declares what a batch brings for the rows of a space. Operations that read it bound
+ * its values. */
 typedef struct sie_input_params {
   uint32_t struct_size;
   sie_input input;
   sie_space space; /* SEQS, ROWS or SHARED */
   uint32_t dtype;  /* SIE_I32; SIE_U8 for marks of a ROWS space; SIE_F32 in a SHARED space */
-  int32_t
-      columns; /* of a row; 0 = 1, of SIE_F32 those of what reads it first; more than one for SIE_F32 alone */
+  /* Of a row; 0 = 1, of SIE_F32 those of what reads it first; more than one for SIE_F32 alone. */
+  int32_t columns;
   int32_t optional; /* 1: a batch may leave it out, which means `otherwise` in every row */
   int32_t otherwise;
   int32_t reserved; /* 0 */
   const char *name; /* as of spaces, of its own among inputs */
 } sie_input_params;
 
-/* SIE_EMBED: y[T,C] = norm(word_scale·word[ids] + position[…] + type[type_ids]), added in that order. Indices outside a table
- * are refused by sie_slot_load. */
+/* SIE_EMBED: y[T,C] = norm(word_scale·word[ids] + position[…] + type[type_ids]), added in that
+ * order. Indices outside a table are refused by sie_slot_load. */
 typedef struct sie_embed_params {
   uint32_t struct_size;
   sie_value y;
   sie_input ids;      /* of a ROWS space */
   sie_input type_ids; /* of the same; 0: row 0 of type for all */
-  sie_input
-      positions; /* of the same: rows of position; 0: i + position_offset, i from 0 in each sequence. On its own a
-                            * type table is unsupported beside it */
+  /* Of the same: rows of position; 0: i + position_offset, i from 0 in each sequence. A type table
+   * without type_ids is unsupported beside it. */
+  sie_input positions;
   int32_t position_offset;                  /* without positions */
   const sie_weight *word, *position, *type; /* tables [·, C] of one class; position and type may be NULL */
   const sie_weight *gamma, *beta;           /* [C]; beta may be NULL, with SIE_NORM_NONE both are */
@@ -349,7 +356,8 @@ typedef struct sie_embed_params {
 /* SIE_NORM: with s = (x + bias) + residual in f32, y = norm(s):
  *   SIE_NORM_LAYER  (s − μ)/√(σ² + eps)·(weight_offset + gamma) + beta
  *   SIE_NORM_RMS    s/√(mean s² + eps)·(weight_offset + gamma) + beta
- * and, where it has a number, sum = s: the next residual of nets that normalise first. All [R, C]. */
+ * and, where it has a number, sum = s: the next residual of nets that normalise first. All [R, C].
+ * */
 typedef struct sie_norm_params {
   uint32_t struct_size;
   uint32_t norm; /* sie_norm; not NONE */
@@ -360,11 +368,12 @@ typedef struct sie_norm_params {
   float weight_offset; /* 0, or 1 where a checkpoint stores gamma − 1 */
 } sie_norm_params;
 
-/* SIE_LINEAR: z = x·Wᵀ + bias + s, y = act(z) + residual. x [R, K], y [R, N]. With a gate, act is NONE, W's rows alternate
- * (SIE_LAYOUT_INTERLEAVE_GATE_UP; bias and adapters likewise) and y[j] = g(z[2j])·z[2j + 1] + residual[j], N/2 columns.
- * s is the LoRA term of each row's sequence: B·(A·x) of the adapter that the input `adapter` names, 0 for −1. Adapter i is
- * (a[i], b[i]): SIE_WEIGHT_DATA of one dtype (f32 on a CPU; on a GPU f16 for the class F16, else bf16), [rank, K] and
- * [N, rank], the scale folded into b; both NULL where it has none for this linear. */
+/* SIE_LINEAR: z = x·Wᵀ + bias + s, y = act(z) + residual. x [R, K], y [R, N]. With a gate, act is
+ * NONE, W's rows alternate (SIE_LAYOUT_INTERLEAVE_GATE_UP; bias and adapters likewise) and y[j] =
+ * g(z[2j])·z[2j + 1] + residual[j], N/2 columns. s is the LoRA term of each row's sequence: B·(A·x)
+ * of the adapter that the input `adapter` names, 0 for −1. Adapter i is (a[i], b[i]):
+ * SIE_WEIGHT_DATA of one dtype (f32 on a CPU; on a GPU f16 for the class F16, else bf16), [rank, K]
+ * and [N, rank], the scale folded into b; both NULL where it has none for this linear. */
 typedef struct sie_linear_params {
   uint32_t struct_size;
   uint32_t act;  /* sie_act */
@@ -387,9 +396,10 @@ typedef struct sie_columns_params {
   int64_t column, width;
 } sie_columns_params;
 
-/* SIE_ATTENTION: y = softmax(scale·q·kᵀ − slope·distance)·v per sequence and head, over the keys that the mask lets through. q
- * has rows of the ROWS or, without a mask, of the SEQS space; k and v have rows of the ROWS space or, without a mask, of a subset
- * of it: keys that nobody sees are left out. q, y [R, H·D], k, v [R, kv_heads·D]. */
+/* SIE_ATTENTION: y = softmax(scale·q·kᵀ − slope·distance)·v per sequence and head, over the keys
+ * that the mask lets through. q has rows of the ROWS or, without a mask, of the SEQS space; k and v
+ * have rows of the ROWS space or, without a mask, of a subset of it: keys that nobody sees are left
+ * out. q, y [R, H·D], k, v [R, kv_heads·D]. */
 typedef struct sie_attention_params {
   uint32_t struct_size;
   uint32_t mask; /* sie_mask */
@@ -404,10 +414,11 @@ typedef struct sie_attention_params {
   const sie_weight *alibi; /* a vector of slopes [H], distance = |query's place − key's|; NULL: none */
 } sie_attention_params;
 
-/* SIE_ROPE: updates q [T, H·D] and k [T, kv_heads·D], each head's D columns: normalised by RMS where a weight is given, then the
- * first rot of them rotated, i < rot/2:
+/* SIE_ROPE: updates q [T, H·D] and k [T, kv_heads·D], each head's D columns: normalised by RMS
+ * where a weight is given, then the first rot of them rotated, i < rot/2:
  *   y[i] = x[i]·cos[p,i] − x[i + rot/2]·sin[p,i],  y[i + rot/2] = x[i + rot/2]·cos[p,i] + x[i]·sin[p,i]
- * p = the row's place in its sequence + position_offset. Operations recorded later read what it made of them. */
+ * p = the row's place in its sequence + position_offset. Operations recorded later read what it
+ * made of them. */
 typedef struct sie_rope_params {
   uint32_t struct_size;
   sie_value q, k;                    /* of the ROWS space; k may be 0; views that share no column */
@@ -420,15 +431,16 @@ typedef struct sie_rope_params {
   float weight_offset; /* 0, or 1 where a checkpoint stores gamma − 1 */
 } sie_rope_params;
 
-/* SIE_GATHER_ROWS: y[B,C] = the first (SIE_POOL_CLS) or last (SIE_POOL_LAST) row of each sequence. */
+/* SIE_GATHER_ROWS: y[B,C] = the first (SIE_POOL_CLS) or last (SIE_POOL_LAST) row of each sequence.
+ * */
 typedef struct sie_gather_rows_params {
   uint32_t struct_size;
   uint32_t which; /* sie_pooling */
   sie_value x, y;
 } sie_gather_rows_params;
 
-/* SIE_POOL: y[B,C] f32 of each sequence's rows. x may have one row a sequence already, which is only widened. A sequence without
- * rows gives zeros. */
+/* SIE_POOL: y[B,C] f32 of each sequence's rows. x may have one row a sequence already, which is
+ * only widened. A sequence without rows gives zeros. */
 typedef struct sie_pool_params {
   uint32_t struct_size;
   uint32_t mode; /* sie_pooling */
@@ -443,8 +455,9 @@ typedef struct sie_keep_rows_params {
   sie_value x, y;
 } sie_keep_rows_params;
 
-/* SIE_SPLADE: y[B, V] f32 = max(0, the largest logit of the sequence's rows, x·Wᵀ + bias) per column of the vocabulary. x has
- * rows of the ROWS space. Their logits are never stored. Only SIE_OUTPUT_SPARSE and SIE_OUTPUT_VALUES read y. */
+/* SIE_SPLADE: y[B, V] f32 = max(0, the largest logit of the sequence's rows, x·Wᵀ + bias) per
+ * column of the vocabulary. x has rows of the ROWS space. Their logits are never stored. Only
+ * SIE_OUTPUT_SPARSE and SIE_OUTPUT_VALUES read y. */
 typedef struct sie_splade_params {
   uint32_t struct_size;
   sie_value x, y;
@@ -453,8 +466,9 @@ typedef struct sie_splade_params {
   const sie_weight *bias; /* [V] or NULL */
 } sie_splade_params;
 
-/* SIE_MAXSIM: y[B, 1] f32 = Σ over the rows i of the sequence's query of max over its own rows j of q_i·x_j (ColBERT); rows of x
- * are divided by their L2 norm when normalize is 1. Queries are taken as they are. A sequence without partner gives 0. */
+/* SIE_MAXSIM: y[B, 1] f32 = Σ over the rows i of the sequence's query of max over its own rows j of
+ * q_i·x_j (ColBERT); rows of x are divided by their L2 norm when normalize is 1. Queries are taken
+ * as they are. A sequence without partner gives 0. */
 typedef struct sie_maxsim_params {
   uint32_t struct_size;
   int32_t normalize;
@@ -463,12 +477,14 @@ typedef struct sie_maxsim_params {
   sie_input partner; /* i32 of the SEQS space: a group of that space, or −1 */
 } sie_maxsim_params;
 
-/* What all outputs have in common. They are numbered from 0 in the order in which they are recorded; a name is of its own among
- * them. Each writes sequence rows as its item says (sie_out_item), but VALUES.
+/* What all outputs have in common. They are numbered from 0 in the order in which they are
+ * recorded; a name is of its own among them. Each writes sequence rows as its item says
+ * (sie_out_item), but VALUES.
  *
  * SIE_OUTPUT_ROWS        each sequence's row of x [B, C]: cut, normalised, converted, at the item's offset
  * SIE_OUTPUT_VALUES      all rows of x as f32 [R, C], densely, in the batch's order; no items
- * SIE_OUTPUT_TOKEN_ROWS  the rows of x [R, C], each as OUTPUT_ROWS writes one; a sequence's lie one after another from the item's
+ * SIE_OUTPUT_TOKEN_ROWS the rows of x [R, C], each as OUTPUT_ROWS writes one; a sequence's lie one
+ * after another from the item's
  *                        offset, without gaps */
 typedef struct sie_output_params {
   uint32_t struct_size;
@@ -476,10 +492,12 @@ typedef struct sie_output_params {
   const char *name;
 } sie_output_params;
 
-/* SIE_OUTPUT_SPARSE: the columns of each sequence's row of x [B, V] that are above 0, after `transform`. The item's dims is room
- * for that many columns, its dtype F32 or F16 that of the values; at its offset, a multiple of 16, are
+/* SIE_OUTPUT_SPARSE: the columns of each sequence's row of x [B, V] that are above 0, after
+ * `transform`. The item's dims is room for that many columns, its dtype F32 or F16 that of the
+ * values; at its offset, a multiple of 16, are
  *   int32 count, three int32 of 0, int32 column[dims], value[dims]
- * count is the true number, which may exceed dims; columns ascend; places beyond are left as they were. */
+ * count is the true number, which may exceed dims; columns ascend; places beyond are left as they
+ * were. */
 typedef struct sie_output_sparse_params {
   uint32_t struct_size;
   sie_value x;
@@ -488,10 +506,11 @@ typedef struct sie_output_sparse_params {
   int32_t reserved;   /* 0 */
 } sie_output_sparse_params;
 
-/* SIE_OUTPUT_MUVERA: the fixed dimensional encoding of each sequence's rows of x (arXiv:2405.19504; the formula is at
- * sie_muvera_args in kernels/ops.h). Tables are SIE_WEIGHT_DATA: simhash f32 [R·C, bits] or NULL for 0 bits, ams i32 [R, C] or
- * NULL for identity (P = C), sketch i32 [R·2^bits·P, 1]. Without a sketch (final_dims 0) all three of its tables are NULL; with
- * one, a CPU takes `sketch` and a GPU the other two, which sie_muvera_group makes of it. */
+/* SIE_OUTPUT_MUVERA: the fixed dimensional encoding of each sequence's rows of x (arXiv:2405.19504;
+ * the formula is at sie_muvera_args in kernels/ops.h). Tables are SIE_WEIGHT_DATA: simhash f32
+ * [R·C, bits] or NULL for 0 bits, ams i32 [R, C] or NULL for identity (P = C), sketch i32
+ * [R·2^bits·P, 1]. Without a sketch (final_dims 0) all three of its tables are NULL; with one, a
+ * CPU takes `sketch` and a GPU the other two, which sie_muvera_group makes of it. */
 typedef struct sie_muvera_params {
   uint32_t struct_size;
   sie_value x;
@@ -505,13 +524,14 @@ typedef struct sie_muvera_params {
   const sie_weight *sketch_source; /* a GPU's: i32 [R·2^bits·P, 1] */
 } sie_muvera_params;
 
-/* Groups the sketch [R, block], block = 2^bits·P, by output, as GPUs read it: first [R, final_dims + 1], source [R, block].
- * SIE_CORRUPT: an index outside the result. Any build. */
+/* Groups the sketch [R, block], block = 2^bits·P, by output, as GPUs read it: first [R, final_dims
+ * + 1], source [R, block]. SIE_CORRUPT: an index outside the result. Any build. */
 SIE_API sie_status sie_muvera_group(const int32_t *sketch, int64_t repetitions, int64_t block,
                                     int64_t final_dims, int32_t *first, int32_t *source, sie_error *err);
 
-/* SIE_OUTPUT_SMVE: the sparse multi-vector encoding of each sequence's rows of x (sie_smve_args in kernels/ops.h), written as
- * SIE_OUTPUT_SPARSE does. anchors: SIE_WEIGHT_DATA f32 [repetitions·width, C]. */
+/* SIE_OUTPUT_SMVE: the sparse multi-vector encoding of each sequence's rows of x (sie_smve_args in
+ * kernels/ops.h), written as SIE_OUTPUT_SPARSE does. anchors: SIE_WEIGHT_DATA f32
+ * [repetitions·width, C]. */
 typedef struct sie_smve_params {
   uint32_t struct_size;
   sie_value x;
@@ -522,8 +542,9 @@ typedef struct sie_smve_params {
   const sie_weight *anchors;
 } sie_smve_params;
 
-/* Bytes of an arena. Texts of up to 512 tokens are worked on in lanes, one for each executor; the intermediates of longer ones
- * lie in a region that all share, 16,384 tokens of them at once. On a GPU all is one lane. */
+/* Bytes of an arena. Texts of up to 512 tokens are worked on in lanes, one for each executor; the
+ * intermediates of longer ones lie in a region that all share, 16,384 tokens of them at once. On a
+ * GPU all is one lane. */
 typedef struct sie_workspace {
   int64_t lane;   /* of each of sie_device_info.threads executors */
   int64_t region; /* 0 where no sequence has more than 512 tokens */
@@ -533,7 +554,8 @@ typedef struct sie_workspace {
 SIE_API sie_status sie_program_end(sie_program *program, sie_workspace *workspace, sie_error *err);
 SIE_API void sie_program_free(sie_program *program);
 
-/* Of an ended program: bytes of the largest batch's inputs in a slot, and on a GPU of the largest sie_slot_input. */
+/* Of an ended program: bytes of the largest batch's inputs in a slot, and on a GPU of the largest
+ * sie_slot_input. */
 SIE_API int64_t sie_program_input_bytes(const sie_program *program);
 
 /* The number of what has the name; 0, of outputs −1, where nothing has. */
@@ -547,8 +569,8 @@ typedef struct sie_input_info {
   uint32_t dtype;
   int32_t columns;
   int32_t optional; /* as declared, or 1: no operation reads it */
-  int32_t least,
-      most; /* of SIE_I32: the values that operations take; most of a group's number is not known here */
+  /* Of SIE_I32: the values that operations take; most of a group's number is not known here. */
+  int32_t least, most;
   char name[SIE_MAX_NAME + 1];
 } sie_input_info;
 /* Of an ended program. */
@@ -573,8 +595,8 @@ SIE_API int32_t sie_program_n_outputs(const sie_program *program);
 SIE_API sie_status sie_program_output(const sie_program *program, int32_t index, sie_output_info *info,
                                       sie_error *err);
 
-/* Writes a readable listing (spaces, inputs and outputs by name, then an operation a line: shapes, types, bytes) to text[cap],
- * NUL-terminated; returns the length it needs. */
+/* Writes a readable listing (spaces, inputs and outputs by name, then an operation a line: shapes,
+ * types, bytes) to text[cap], NUL-terminated; returns the length it needs. */
 SIE_API size_t sie_program_describe(const sie_program *program, char *text, size_t cap);
 
 /* ---- 6 Arena, slots, runs ------------------------------------------------------------------------------ */
@@ -600,8 +622,9 @@ typedef struct sie_out_item {
   int64_t offset; /* bytes from the start of the output, aligned to the element */
 } sie_out_item;
 
-/* Bytes that an item writes to output `index`, of a sequence with so many rows in the output's space (1 of SEQS and SPARSE); for
- * SIE_FORM_VALUES, which has no items, of so many rows. −1 for an index, rows or an item that cannot be. */
+/* Bytes that an item writes to output `index`, of a sequence with so many rows in the output's
+ * space (1 of SEQS and SPARSE); for SIE_FORM_VALUES, which has no items, of so many rows. −1 for an
+ * index, rows or an item that cannot be. */
 SIE_API int64_t sie_program_output_bytes(const sie_program *program, int32_t index, const sie_out_item *item,
                                          int64_t rows);
 
@@ -618,15 +641,16 @@ SIE_API sie_status sie_slot_create(sie_device *device, const sie_slot_caps *caps
                                    sie_error *err);
 SIE_API void sie_slot_free(sie_slot *slot);
 
-/* The rows that a batch has of a space. Of a ROWS space offsets has n_seqs + 1 entries, of a SHARED one groups + 1: from 0,
- * ascending. The others need none. */
+/* The rows that a batch has of a space. Of a ROWS space offsets has n_seqs + 1 entries, of a SHARED
+ * one groups + 1: from 0, ascending. The others need none. */
 typedef struct sie_rows_of {
   int64_t groups; /* SHARED */
   const int32_t *offsets;
 } sie_rows_of;
 
-/* A batch of B sequences, packed: what it brings by the numbers of the program, entry 0 for number 1 (of outputs, 0). A list may
- * be shorter, and entries for numbers that the program has not are not looked at. */
+/* A batch of B sequences, packed: what it brings by the numbers of the program, entry 0 for number
+ * 1 (of outputs, 0). A list may be shorter, and entries for numbers that the program has not are
+ * not looked at. */
 typedef struct sie_batch {
   uint32_t struct_size;
   uint32_t n_spaces, n_inputs, n_outputs; /* entries of the lists */
@@ -636,13 +660,13 @@ typedef struct sie_batch {
   const sie_out_item *const *items; /* [B] of each output that takes them; NULL for the others */
 } sie_batch;
 
-/* Fills a free slot with a batch for `program`, copying it, and builds the work lists. Checks every index, length, offset and
- * bound; on error the slot stays free. */
+/* Fills a free slot with a batch for `program`, copying it, and builds the work lists. Checks every
+ * index, length, offset and bound; on error the slot stays free. */
 SIE_API sie_status sie_slot_load(sie_slot *slot, const sie_program *program, const sie_batch *batch,
                                  sie_error *err);
 
-/* What outlives a batch: where the paged keys and values of sequences will live. Empty so far: no operation keeps any. It must
- * outlive the runs that were submitted with it. */
+/* What outlives a batch: where the paged keys and values of sequences will live. Empty so far: no
+ * operation keeps any. It must outlive the runs that were submitted with it. */
 typedef struct sie_state_desc {
   uint32_t struct_size;
   uint32_t reserved; /* 0 */
@@ -651,24 +675,26 @@ SIE_API sie_status sie_state_create(sie_device *device, const sie_state_desc *de
                                     sie_error *err);
 SIE_API void sie_state_free(sie_state *state);
 
-/* Starts the loaded batch and returns at once. At most two runs of a device may be in flight; the later may finish first. A
- * batch with a sequence of more than 512 tokens steps back for the other run, between blocks of tens of milliseconds.
- * state may be NULL. program, arena, slot and state are kept until sie_slot_wait returns. */
+/* Starts the loaded batch and returns at once. At most two runs of a device may be in flight; the
+ * later may finish first. A batch with a sequence of more than 512 tokens steps back for the other
+ * run, between blocks of tens of milliseconds. state may be NULL. program, arena, slot and state
+ * are kept until sie_slot_wait returns. */
 SIE_API sie_status sie_program_submit(sie_program *program, sie_arena *arena, sie_slot *slot,
                                       sie_state *state, sie_error *err);
 
-/* Blocks until the slot's run is done; returns the run's status. The slot is then free and its outputs are
- * valid until it is loaded again. Any thread. */
+/* Blocks until the slot's run is done; returns the run's status. The slot is then free and its
+ * outputs are valid until it is loaded again. Any thread. */
 SIE_API sie_status sie_slot_wait(sie_slot *slot, sie_error *err);
 
-/* The bytes of output `index` after sie_slot_wait, *bytes of them (may be NULL); NULL for an output it has not. On a GPU: pinned
- * memory, to which the caller copies. */
+/* The bytes of output `index` after sie_slot_wait, *bytes of them (may be NULL); NULL for an output
+ * it has not. On a GPU: pinned memory, to which the caller copies. */
 SIE_API const void *sie_slot_output(const sie_slot *slot, int32_t index, int64_t *bytes);
 
-/* After sie_slot_wait, int32 flags [B] in the batch's order: 1 for a sequence whose outputs were made of a row with an element
- * that is NaN or infinite, whatever they became (in I8, U8, BINARY and sparse rows nothing shows it); else 0. Valid as
- * outputs are. On a GPU: pinned memory, to which the caller copies 4·B bytes from *offset bytes into the arena's memory;
- * offset may be NULL. */
+/* After sie_slot_wait, int32 flags [B] in the batch's order: 1 for a sequence whose outputs were
+ * made of a row with an element that is NaN or infinite, whatever they became (in I8, U8, BINARY
+ * and sparse rows nothing shows it); else 0. Valid as outputs are. On a GPU: pinned memory, to
+ * which the caller copies 4·B bytes from *offset bytes into the arena's memory; offset may be NULL.
+ * */
 SIE_API const int32_t *sie_slot_nonfinite(const sie_slot *slot, int64_t *offset);
 
 /* ---- 7 GPUs --------------------------------------------------------------------------------------------
@@ -684,12 +710,13 @@ SIE_API const int32_t *sie_slot_nonfinite(const sie_slot *slot, int64_t *offset)
  *           frees the slot.
  * Device memory is the caller's to free, after the handle that was placed in it. */
 
-/* Whether this build runs on a card of compute capability major.minor, with a driver for CUDA `driver` (13000 for 13.0;
- * 0: not asked). SIE_UNSUPPORTED: the message says what was found, what is needed and what to do. */
+/* Whether this build runs on a card of compute capability major.minor, with a driver for CUDA
+ * `driver` (13000 for 13.0; 0: not asked). SIE_UNSUPPORTED: the message says what was found, what
+ * is needed and what to do. */
 SIE_API sie_status sie_gpu_check(int32_t major, int32_t minor, int32_t driver, sie_error *err);
 
-/* What a code of the driver (CUresult) means: SIE_OUT_OF_MEMORY, SIE_UNSUPPORTED, SIE_INTERNAL for a misuse, else
- * SIE_DEVICE_LOST. Any build. */
+/* What a code of the driver (CUresult) means: SIE_OUT_OF_MEMORY, SIE_UNSUPPORTED, SIE_INTERNAL for
+ * a misuse, else SIE_DEVICE_LOST. Any build. */
 SIE_API sie_status sie_gpu_status(int32_t code);
 
 /* The packed bytes in host memory, NULL once placed or on a CPU. */
@@ -697,12 +724,13 @@ SIE_API const void *sie_weight_staged(const sie_weight *weight);
 /* Gives up the host copy; from now on the weight lies at `memory` on the device. Once. */
 SIE_API sie_status sie_weight_place(sie_weight *weight, void *memory, sie_error *err);
 
-/* memory has the arena's lane, outputs[i] output_bytes[i] bytes (NULL and 0 where none is used), i below n_outputs; all
- * aligned to 256 bytes. Again after the outputs have moved. */
+/* memory has the arena's lane, outputs[i] output_bytes[i] bytes (NULL and 0 where none is used), i
+ * below n_outputs; all aligned to 256 bytes. Again after the outputs have moved. */
 SIE_API sie_status sie_arena_place(sie_arena *arena, void *memory, uint32_t n_outputs, void *const *outputs,
                                    const int64_t *output_bytes, sie_error *err);
 
-/* What the loaded batch needs on the device: pinned memory, valid until the slot is loaded again. */
+/* What the loaded batch needs on the device: pinned memory, valid until the slot is loaded again.
+ * */
 SIE_API sie_status sie_slot_input(const sie_slot *slot, const void **host, int64_t *bytes, sie_error *err);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-// alloc_failure_test.cc — every allocation of open, record, run and close fails once: nothing leaks (the
-// sanitizer builds watch), nothing crashes, and the status says what happened.
+// alloc_failure_test.cc — every allocation of open, record, run and close fails once: nothing leaks
+// (the sanitizer builds watch), nothing crashes, and the status says what happened.
 //
 // The test binary is linked with --wrap, which sends the library's calls here.
 #include <errno.h>

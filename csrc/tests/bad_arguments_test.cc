@@ -1,5 +1,5 @@
-// bad_arguments_test.cc — every entry point with every kind of wrong argument: the status it must give, a
-// message, nothing changed, and the object still of use.
+// bad_arguments_test.cc — every entry point with every kind of wrong argument: the status it must
+// give, a message, nothing changed, and the object still of use.
 #include <math.h>
 
 #include <functional>
@@ -141,7 +141,8 @@ TEST(bad_recording_arguments) {
   nothing.kind = 9999;
   REFUSED(sie_program_add(p, &nothing, 1, &err), SIE_UNSUPPORTED);
 
-  // The model's weights: word, position, type, gamma, beta, then the first layer's linear and its bias.
+  // The model's weights: word, position, type, gamma, beta, then the first layer's linear and its
+  // bias.
   const std::vector<sie_weight *> &w = open.m.weights;
   sie_weight *word = w[0], *position = w[1], *type = w[2], *gamma = w[3], *beta = w[4], *linear = w[5],
              *bias = w[6];

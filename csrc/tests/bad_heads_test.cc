@@ -1,5 +1,5 @@
-// bad_heads_test.cc — wrong arguments of the operations behind a model's last layer, and of what a batch brings for them.
-// Recording is asked of the reference device, which has every operation.
+// bad_heads_test.cc — wrong arguments of the operations behind a model's last layer, and of what a
+// batch brings for them. Recording is asked of the reference device, which has every operation.
 #include <limits.h>
 #include <math.h>
 

@@ -1,4 +1,5 @@
-// blocks_test.cc — the heads of heads_blocks.cc against their formulas, on numbers that the same run gives.
+// blocks_test.cc — the heads of heads_blocks.cc against their formulas, on numbers that the same
+// run gives.
 #include <math.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// executor_steps_test.cc — which member a ticket is, who could not be started, and that whoever waits for a run sleeps.
+// executor_steps_test.cc — which member a ticket is, who could not be started, and that whoever
+// waits for a run sleeps.
 #include <sched.h>
 #include <string.h>
 
@@ -33,7 +34,8 @@ struct Mixed : sie::Run {
   }
 };
 
-// A run of one ticket that ends when the thread that waits for it sleeps, or has looked a thousand times.
+// A run of one ticket that ends when the thread that waits for it sleeps, or has looked a thousand
+// times.
 struct Gated : sie::Run {
   std::atomic<bool> open{false};
   Gated() {
@@ -145,7 +147,8 @@ TEST(executors_sleep_when_there_is_nothing_to_do) {
   CHECK(idle_sleeps.load() > 0, "looked %d times and never slept", idle_looks.load());
 }
 
-// The older of two runs whose tickets are all waiting, once in the first place of the queue and once in the second.
+// The older of two runs whose tickets are all waiting, once in the first place of the queue and
+// once in the second.
 TEST(executors_begin_the_older_run_first) {
   sie::Executors executors;
   CHECK(executors.start(1, nullptr, nullptr) == SIE_OK, "cannot start");

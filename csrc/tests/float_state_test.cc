@@ -1,4 +1,5 @@
-// float_state_test.cc — threads compute in the default floating-point state, whatever that of who opened the device.
+// float_state_test.cc — threads compute in the default floating-point state, whatever that of who
+// opened the device.
 #if defined(__x86_64__)
 
 #include <immintrin.h>

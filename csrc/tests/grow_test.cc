@@ -1,4 +1,5 @@
-// grow_test.cc — structs of other versions of the header, and what the program says of itself by name.
+// grow_test.cc — structs of other versions of the header, and what the program says of itself by
+// name.
 #include <stddef.h>
 #include <string.h>
 
@@ -278,7 +279,8 @@ TEST(grow_states_are_empty_but_checked) {
   sie_state_free(nullptr);
 }
 
-// Positions that the batch brings, 2 more than each row's place as the model has them, give the same bits.
+// Positions that the batch brings, 2 more than each row's place as the model has them, give the
+// same bits.
 TEST(grow_positions_of_the_batch) {
   for (uint32_t kind : {SIE_DEVICE_CPU, SIE_DEVICE_REF}) {
     Model m;

@@ -42,7 +42,8 @@ sie_out_item item_of(const Output &output, int number, bool mixed) {
   return item;
 }
 
-// The bytes of an output that are sequence b's own: of values too, which lie in the order of the batch.
+// The bytes of an output that are sequence b's own: of values too, which lie in the order of the
+// batch.
 void locate(const Head &head, const Batch &batch, int o, int b, int64_t *offset, int64_t *bytes) {
   const Output &output = head.outputs[o];
   if (output.kind == Kind::values) {

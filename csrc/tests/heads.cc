@@ -48,7 +48,8 @@ sie_status reduce(Model *m, sie_value x, sie_value *y) {
   return record::linear(m->program, x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, y, &m->err);
 }
 
-// The rows that are reduced are of a sum, which a CPU keeps in f32 unless what becomes of its kept rows forbids it.
+// The rows that are reduced are of a sum, which a CPU keeps in f32 unless what becomes of its kept
+// rows forbids it.
 sie_status keep_tail(Model *m, sie_value x) {
   sie_weight *w;
   sie_value sum, moved, kept, y, pooled;
@@ -77,7 +78,8 @@ sie_status tokens_tail(Model *m, sie_value x) {
 sie_status splade_tail(Model *m, sie_value x) {
   sie_weight *w, *bias;
   sie_value y, logits;
-  // FP8 has a kernel on one family alone; elsewhere the matrix is BF16, as a checkpoint's loader decides.
+  // FP8 has a kernel on one family alone; elsewhere the matrix is BF16, as a checkpoint's loader
+  // decides.
   bool narrow = m->compute() == SIE_COMPUTE_FP8 && m->card->gpu.minor != 9;
   uint32_t compute = narrow ? uint32_t{SIE_COMPUTE_BF16} : m->compute();
   TRY(m->weight(SIE_WEIGHT_LINEAR, compute, vocabulary, hidden, 0.2f, 0, &w));
@@ -137,7 +139,8 @@ sie_status adapted(Model *m, sie_value x, int64_t n, int64_t k, bool some, uint3
   return record::linear_lora(m->program, x, w, bias, act, residual, lora, y, &m->err);
 }
 
-// Behind a norm (whose quantised twin the linear reads), behind a linear, and of one row a sequence.
+// Behind a norm (whose quantised twin the linear reads), behind a linear, and of one row a
+// sequence.
 sie_status lora_tail(Model *m, sie_value x) {
   sie_value inner, sum, first, last;
   TRY(adapted(m, x, 96, hidden, false, SIE_ACT_GELU_ERF, SIE_NO_VALUE, &inner));

@@ -1,5 +1,6 @@
-// heads.h — what follows a model's last layer: kept rows, adapters, SPLADE, late interaction, encodings. Recorded once, run
-// on every device; a head that a device has no kernel for is passed over.
+// heads.h — what follows a model's last layer: kept rows, adapters, SPLADE, late interaction,
+// encodings. Recorded once, run on every device; a head that a device has no kernel for is passed
+// over.
 #ifndef SIE_CSRC_TESTS_HEADS_H
 #define SIE_CSRC_TESTS_HEADS_H
 
@@ -53,8 +54,9 @@ sie_status rotary_tail(model::Model *m, sie_value x);
 sie_status update_tail(model::Model *m, sie_value x);
 sie_status pools_tail(model::Model *m, sie_value x);
 
-// Sequences by their numbers, each with `length_of(number)` tokens. What a sequence has (ids, kept rows, adapter, query,
-// items) depends on its number alone. mixed: items of every type, cut and normalised; else f32 as they are.
+// Sequences by their numbers, each with `length_of(number)` tokens. What a sequence has (ids, kept
+// rows, adapter, query, items) depends on its number alone. mixed: items of every type, cut and
+// normalised; else f32 as they are.
 model::Batch batch_of(const Head &head, const model::Shape &shape, const std::vector<int> &numbers,
                       bool mixed);
 int length_of(int number);  // of numbers from 1,000 on: long ones, 513 to 612
@@ -62,7 +64,8 @@ int length_of(int number);  // of numbers from 1,000 on: long ones, 513 to 612
 // What sequence b wrote to output o: the bytes that count.
 std::vector<uint8_t> part(const Head &head, const model::Batch &batch, const model::Result &result, int o,
                           int b);
-// The same as numbers, of f32 items: rows one after another, or a sparse row's columns in their places.
+// The same as numbers, of f32 items: rows one after another, or a sparse row's columns in their
+// places.
 std::vector<float> numbers_of(const Head &head, const model::Batch &batch, const model::Result &result, int o,
                               int b);
 

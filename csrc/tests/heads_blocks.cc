@@ -1,5 +1,5 @@
-// heads_blocks.cc — what blocks of other families are made of, recorded as heads: norms that sum, gates, rotations in place, masks,
-// grouped keys, and the other poolings.
+// heads_blocks.cc — what blocks of other families are made of, recorded as heads: norms that sum,
+// gates, rotations in place, masks, grouped keys, and the other poolings.
 #include <math.h>
 
 #include "heads.h"
@@ -166,8 +166,8 @@ sie_status rotary_tail(Model *m, sie_value x) {
   return record::output_values(m->program, window, 3, &m->err);
 }
 
-// One matrix on either side of an update, so that no form of the rows outlives it; and a pooling in front of it, whose output comes
-// behind.
+// One matrix on either side of an update, so that no form of the rows outlives it; and a pooling in
+// front of it, whose output comes behind.
 sie_status update_tail(Model *m, sie_value x) {
   Qkv qkv;
   sie_weight *w;

@@ -1,4 +1,5 @@
-// heads_test.cc — programs with heads: against the reference, against what their operations say, and alone against company.
+// heads_test.cc — programs with heads: against the reference, against what their operations say,
+// and alone against company.
 #include "heads.h"
 
 #include <stdio.h>
@@ -27,7 +28,8 @@ Shape shape_of(const Head &head) {
   return shape;
 }
 
-// Opens a model with the head; false where the device has no kernel for it, which recording must say.
+// Opens a model with the head; false where the device has no kernel for it, which recording must
+// say.
 bool open(Model *m, const Head &head, uint32_t kind, uint32_t isa, int threads, uint32_t compute) {
   sie_status status = m->open(kind, isa, threads, compute, shape_of(head));
   if (m->device == nullptr || head.has(m->device->ops)) {

@@ -1,4 +1,5 @@
-// long_test.cc — sequences of more than 512 tokens: their region, their blocks, and what runs between two of these.
+// long_test.cc — sequences of more than 512 tokens: their region, their blocks, and what runs
+// between two of these.
 #include <math.h>
 #include <string.h>
 
@@ -188,7 +189,8 @@ TEST(long_slabs_wait_for_room) {
 }
 
 TEST(long_texts_beside_short_ones) {
-  // Short batches through one slot while the other has long ones, in blocks of the least size: every result is as alone.
+  // Short batches through one slot while the other has long ones, in blocks of the least size:
+  // every result is as alone.
   for (int threads : {1, 2, 3}) {
     for (uint32_t compute : {SIE_COMPUTE_F32, SIE_COMPUTE_INT8}) {
       Shape shape;
@@ -214,7 +216,8 @@ TEST(long_texts_beside_short_ones) {
 }
 
 TEST(long_texts_cost_little_memory) {
-  // The shape of bge-m3 at 64 threads: lanes of 512 tokens and 16,384 in the region, at most 1.25 GiB.
+  // The shape of bge-m3 at 64 threads: lanes of 512 tokens and 16,384 in the region, at most 1.25
+  // GiB.
   Shape shape;
   shape.layers = 1;
   shape.heads = 16;

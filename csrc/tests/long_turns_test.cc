@@ -1,4 +1,5 @@
-// long_turns_test.cc — who works on what beside long slabs: short work first, between any two blocks, with one party held.
+// long_turns_test.cc — who works on what beside long slabs: short work first, between any two
+// blocks, with one party held.
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +50,8 @@ struct Noted : sie::Run {
 }  // namespace
 
 TEST(long_tickets_are_taken_last) {
-  // One executor, in a ticket of the long run, which is the older one: then the short run's tickets, then the long run's others.
+  // One executor, in a ticket of the long run, which is the older one: then the short run's
+  // tickets, then the long run's others.
   sie::Executors executors;
   CHECK(executors.start(1, nullptr, nullptr) == SIE_OK, "cannot start");
   std::vector<char> order;
@@ -67,7 +69,8 @@ TEST(long_tickets_are_taken_last) {
 
 namespace {
 
-// One executor in block `number` of operation `at`; while it is held there a short batch is submitted.
+// One executor in block `number` of operation `at`; while it is held there a short batch is
+// submitted.
 struct Look {
   int32_t at;
   int64_t number;
@@ -96,7 +99,8 @@ void look_at_block(int32_t operation, int64_t number) {
 const sie::hooks::Hooks look_hooks = {nullptr, nullptr, nullptr,      look_at_ticket,
                                       nullptr, nullptr, look_at_block};
 
-// Runs a long batch, held there, and a short one that comes meanwhile. False where the operation has no such block.
+// Runs a long batch, held there, and a short one that comes meanwhile. False where the operation
+// has no such block.
 bool run_looked(Model *m, const Batch &longer, const Batch &other, int32_t at, int64_t number, Result *a,
                 Result *b) {
   look.at = at;
@@ -176,8 +180,8 @@ namespace {
 
 constexpr int max_meetings = 256;
 
-// A member of the first long slab held at a meeting, until its partner waits there or the next slab is well under way in the
-// region they share.
+// A member of the first long slab held at a meeting, until its partner waits there or the next slab
+// is well under way in the region they share.
 struct HeldLong {
   const void *first, *second;  // the slabs' barriers
   int member, meeting;
@@ -246,7 +250,8 @@ Result run_held_long(Model *m, const Batch &batch, int member, int meeting, bool
 }  // namespace
 
 TEST(long_teams_wait_for_every_member_everywhere) {
-  // Two long slabs, each of a team of two, in a region with room for one: the second waits until nobody reads the first's values.
+  // Two long slabs, each of a team of two, in a region with room for one: the second waits until
+  // nobody reads the first's values.
   Shape shape;
   shape.layers = 1;
   Model m;
@@ -323,7 +328,8 @@ TEST(short_slabs_beside_long_ones_run_alone) {
 
 namespace {
 
-// Short batches one right behind another: each is there before the executor looks for more after the one before.
+// Short batches one right behind another: each is there before the executor looks for more after
+// the one before.
 struct Stream {
   const sie_slot *slot;            // of the short batches
   std::atomic<bool> armed, ended;  // the next end of one is waited at, and has come

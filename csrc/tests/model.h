@@ -20,13 +20,15 @@ struct Shape {
   bool prune = false;  // the last layer for the first token only; pooling cls instead of mean
   bool tokens = true;  // output 1: all rows of the last layer (not when pruned)
   bool head = false;   // behind pooling: a matrix of class F32, and tanh
-  // Records what follows the last layer, whose token rows it gets, instead of pooling and its outputs.
+  // Records what follows the last layer, whose token rows it gets, instead of pooling and its
+  // outputs.
   sie_status (*tail)(Model *, sie_value) = nullptr;
 };
 
 using harness::Random;
 
-// The caller's half of a GPU (sie.h, section 7): memory, aligned to 256 bytes, and copies, waited for.
+// The caller's half of a GPU (sie.h, section 7): memory, aligned to 256 bytes, and copies, waited
+// for.
 class Card {
  public:
   virtual void *allocate(int64_t bytes) = 0;
@@ -48,7 +50,8 @@ class Model {
   Model &operator=(const Model &) = delete;
   ~Model() { close(); }
 
-  // Status of the first call that failed. Runs batches up to 4,096 tokens, 512 sequences, 640 tokens each.
+  // Status of the first call that failed. Runs batches up to 4,096 tokens, 512 sequences, 640
+  // tokens each.
   sie_status open(uint32_t kind, uint32_t isa, int threads, uint32_t compute, const Shape &shape = {});
   // On a GPU; the matrix behind attention is BF16 where compute is FP8, as in real models.
   sie_status open_on(Card *card, uint32_t compute, const Shape &shape);
@@ -108,9 +111,9 @@ struct Batch {
 
 struct Result {
   sie_status status = SIE_OK;
-  std::vector<float> rows;        // [B, hidden]
-  std::vector<float> values;      // [T, hidden]
-  std::vector<uint8_t> bytes[4];  // of a tail's outputs
+  std::vector<float> rows;         // [B, hidden]
+  std::vector<float> values;       // [T, hidden]
+  std::vector<uint8_t> bytes[4];   // of a tail's outputs
   std::vector<int32_t> nonfinite;  // [B]
 };
 

@@ -1,4 +1,5 @@
-// nonfinite.h — a word whose vector is not finite: flags, and everybody else's results. For CPUs and cards.
+// nonfinite.h — a word whose vector is not finite: flags, and everybody else's results. For CPUs
+// and cards.
 #ifndef SIE_CSRC_TESTS_NONFINITE_H
 #define SIE_CSRC_TESTS_NONFINITE_H
 
@@ -13,8 +14,8 @@ namespace heads {
 
 constexpr int32_t spoilt_word = 96;
 
-// Runs the head over the sequences clean, then with the word in two of them for each kind of value. Their flags, and no
-// others, are 1, and no other's bytes change; a run after that is clean again.
+// Runs the head over the sequences clean, then with the word in two of them for each kind of value.
+// Their flags, and no others, are 1, and no other's bytes change; a run after that is clean again.
 inline void check_nonfinite(model::Model *m, const Head &head, const std::vector<int> &numbers,
                             const char *path) {
   model::Batch batch = batch_of(head, m->shape, numbers, true);
@@ -56,8 +57,8 @@ inline void check_nonfinite(model::Model *m, const Head &head, const std::vector
   }
 }
 
-// Pools the embedding's rows, so that a word spoils its own row alone: with pooling of the first or last row a word between
-// them is no fault, at either end it is.
+// Pools the embedding's rows, so that a word spoils its own row alone: with pooling of the first or
+// last row a word between them is no fault, at either end it is.
 template <sie_pooling Mode>
 sie_status pooled_tail(model::Model *m, sie_value x) {
   sie_value y;

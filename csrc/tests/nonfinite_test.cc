@@ -1,4 +1,5 @@
-// nonfinite_test.cc — which sequences a run flags because the model gave NaN or infinity for them (sie_slot_nonfinite).
+// nonfinite_test.cc — which sequences a run flags because the model gave NaN or infinity for them
+// (sie_slot_nonfinite).
 #include "nonfinite.h"
 
 #include <math.h>
@@ -88,7 +89,8 @@ TEST(nonfinite_flags_of_no_slot) {
 
 namespace {
 
-// Programs with one output, and one operation alone that could say so: others beside it would flag the same sequences.
+// Programs with one output, and one operation alone that could say so: others beside it would flag
+// the same sequences.
 sie_status splade_alone(Model *m, sie_value x) {
   sie_weight *w, *bias;
   sie_value y;

@@ -1,5 +1,6 @@
-// plan_test.cc — random programs: values that live on, views, in-place candidates, twins, gathered rows. What
-// a plan confuses (memory, types, quantised forms) shows as a wrong result against the reference.
+// plan_test.cc — random programs: values that live on, views, in-place candidates, twins, gathered
+// rows. What a plan confuses (memory, types, quantised forms) shows as a wrong result against the
+// reference.
 #include <math.h>
 
 #include <vector>
@@ -18,7 +19,8 @@ constexpr int64_t width = 64, wide = 128, tokens = 40, seqs = 4;
     if (status_ != SIE_OK) return false;                                   \
   } while (0)
 
-// Records the program of a seed on a device and runs one batch; the device decides nothing about its shape.
+// Records the program of a seed on a device and runs one batch; the device decides nothing about
+// its shape.
 struct Run {
   uint32_t seed;
   sie_device *device = nullptr;
@@ -155,8 +157,8 @@ struct Run {
     return true;
   }
 
-  // What random steps seldom meet: a sum that only a gather reads, for a linear that needs the class's own
-  // type; and a value read whole and as a view by linears only.
+  // What random steps seldom meet: a sum that only a gather reads, for a linear that needs the
+  // class's own type; and a value read whole and as a view by linears only.
   bool record_awkward(uint32_t compute) {
     record::Caps caps;
     caps.max_tokens = caps.max_len = tokens;
@@ -231,9 +233,11 @@ double cosine(const std::vector<float> &a, const std::vector<float> &b) {
 
 }  // namespace
 
-// Records with `record` on the reference and in every class of the CPU, and compares all four outputs.
+// Records with `record` on the reference and in every class of the CPU, and compares all four
+// outputs.
 static void compare(uint32_t seed, bool (Run::*record)(uint32_t)) {
-  // Two vectors that have nothing in common meet near 0; what quantising fourteen steps does stays far above.
+  // Two vectors that have nothing in common meet near 0; what quantising fourteen steps does stays
+  // far above.
   const double least[] = {0, 0.9999999, 0.999, 0.98};
   Run reference(seed);
   if (!reference.open(SIE_DEVICE_REF, SIE_COMPUTE_F32) || !(reference.*record)(SIE_COMPUTE_F32) ||

@@ -46,8 +46,8 @@ bool same_row(const Result &all, const Result &alone, const Batch &batch, int64_
 }  // namespace
 
 TEST(program_agrees_with_the_reference) {
-  // Tolerances by class over two layers of unit-variance rows: f32 rounding; bf16 storage of every activation
-  // (2⁻⁹ each, some tens of them); u8 rows and s8 weights (2⁻⁸ of the largest).
+  // Tolerances by class over two layers of unit-variance rows: f32 rounding; bf16 storage of every
+  // activation (2⁻⁹ each, some tens of them); u8 rows and s8 weights (2⁻⁸ of the largest).
   const double tolerance[] = {0, 2e-5, 0.06, 0.25};
   const double least_cosine[] = {0, 0.9999999, 0.9995, 0.99};
   for (bool prune : {false, true}) {
@@ -213,7 +213,8 @@ TEST(program_refuses_the_batch_of_a_freed_one) {
 }
 
 TEST(program_weighs_attention_by_its_own_shape) {
-  // Two layers of hidden 64 and 160 in the feed-forward: linears of 4·64² + 2·64·160 a token, attention of 2·64 a key.
+  // Two layers of hidden 64 and 160 in the feed-forward: linears of 4·64² + 2·64·160 a token,
+  // attention of 2·64 a key.
   Shape shape;
   Model m;
   CHECK(m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
@@ -223,7 +224,8 @@ TEST(program_weighs_attention_by_its_own_shape) {
 }
 
 TEST(program_keeps_nan_in_its_own_item) {
-  // A NaN in one row of the word table reaches every class's result of the text that has the word, and no other's.
+  // A NaN in one row of the word table reaches every class's result of the text that has the word,
+  // and no other's.
   for (const Path &path : model::machine_paths()) {
     Model m;
     CHECK(m.open(SIE_DEVICE_CPU, path.isa, 2, path.compute) == SIE_OK, "%s: %s", path.name, m.err.message);

@@ -1,7 +1,8 @@
-// record.h — one call an operation, for tests: fills the struct of sie.h, chooses the result's number and adds the entry.
+// record.h — one call an operation, for tests: fills the struct of sie.h, chooses the result's
+// number and adds the entry.
 //
-// Programs that begin here declare the same spaces and inputs under the same numbers, so that one struct of fields can hold what a
-// batch brings for any of them.
+// Programs that begin here declare the same spaces and inputs under the same numbers, so that one
+// struct of fields can hold what a batch brings for any of them.
 #ifndef SIE_CSRC_TESTS_RECORD_H
 #define SIE_CSRC_TESTS_RECORD_H
 

@@ -1,4 +1,5 @@
-// schedule.cc — one thread at a time, handed on by semaphores; orders by depth-first search over the choices.
+// schedule.cc — one thread at a time, handed on by semaphores; orders by depth-first search over
+// the choices.
 #include "schedule.h"
 
 #include <pthread.h>

@@ -1,8 +1,9 @@
 // schedule.h — runs a few threads one step at a time, in every order within a bound.
 //
-// A step is one operation on a Watched word or one futex call (csrc/hooks.h). Between steps a thread goes on unless the
-// order says otherwise; a change away from a thread that could go on is a preemption, and orders have at most so many.
-// What is explored is sequentially consistent: the effects of weaker memory orders are not.
+// A step is one operation on a Watched word or one futex call (csrc/hooks.h). Between steps a
+// thread goes on unless the order says otherwise; a change away from a thread that could go on is a
+// preemption, and orders have at most so many. What is explored is sequentially consistent: the
+// effects of weaker memory orders are not.
 #ifndef SIE_CSRC_TESTS_SCHEDULE_H
 #define SIE_CSRC_TESTS_SCHEDULE_H
 
@@ -18,8 +19,8 @@ struct Threads {
   std::function<void()> afterwards;  // after each order, on the caller's thread
 };
 
-// The number of orders that were run. Where all threads sleep, the order is printed and the program ends: nobody could
-// stop them.
+// The number of orders that were run. Where all threads sleep, the order is printed and the program
+// ends: nobody could stop them.
 long explore(const Threads &threads);
 
 }  // namespace schedule

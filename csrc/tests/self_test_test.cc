@@ -1,4 +1,5 @@
-// self_test_test.cc — the start-up test must rule out kernels that are wrong or that look at the batch.
+// self_test_test.cc — the start-up test must rule out kernels that are wrong or that look at the
+// batch.
 #include "self_test.h"
 
 #include "tests/check.h"

@@ -93,7 +93,8 @@ TEST(slabs_use_all_executors) {
 }
 
 TEST(slabs_weigh_attention_as_the_program_does) {
-  // One text of 512 and many of 32 over two executors: the dearer attention is, the fewer short ones join the long one.
+  // One text of 512 and many of 32 over two executors: the dearer attention is, the fewer short
+  // ones join the long one.
   std::vector<int32_t> lengths(40, 32);
   lengths.push_back(400);
   auto beside_long = [&lengths](int64_t balance) {
@@ -118,7 +119,8 @@ TEST(slabs_stay_in_their_room) {
 }
 
 TEST(slabs_count_a_sequence_as_a_token) {
-  // 70 and 1 cost 71 + 2, 67 and 1 cost 68 + 2: the second short one joins the first, unless a sequence costs more.
+  // 70 and 1 cost 71 + 2, 67 and 1 cost 68 + 2: the second short one joins the first, unless a
+  // sequence costs more.
   Plan p = plan({70, 67, 1, 1}, {2, 512, 512, 0});
   CHECK(p.shares.size() == 2, "%zu slabs", p.shares.size());
   CHECK(p.shares[0].seqs == 3 && p.shares[0].cost == 72 && p.shares[1].cost == 71,

@@ -1,7 +1,8 @@
-// team_test.cc — whole programs with one member of a team held at each meeting, while the next run waits for executors.
+// team_test.cc — whole programs with one member of a team held at each meeting, while the next run
+// waits for executors.
 //
-// A member that comes late must find what it reads as the others left it: nobody passes a meeting without it, and nobody
-// takes its team's lane for other work.
+// A member that comes late must find what it reads as the others left it: nobody passes a meeting
+// without it, and nobody takes its team's lane for other work.
 #include <sched.h>
 
 #include <atomic>
@@ -42,8 +43,8 @@ void begin_ticket(int32_t member) {
   own_meeting = 0;
 }
 
-// Until the others are as far as they get without this member: they wait for it at the meeting, or, where they do not
-// wait, have done all the work there is.
+// Until the others are as far as they get without this member: they wait for it at the meeting, or,
+// where they do not wait, have done all the work there is.
 void hold(int meeting) {
   watch.times_held++;
   while (watch.arrived[meeting].load() < watch.members - 1 && !watch.next_done.load()) sched_yield();

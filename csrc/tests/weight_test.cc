@@ -1,4 +1,5 @@
-// weight_test.cc — what is packed is what the checkpoint holds: types, parts, strides, layouts, and refusals.
+// weight_test.cc — what is packed is what the checkpoint holds: types, parts, strides, layouts, and
+// refusals.
 #include "weight.h"
 
 #include <float.h>

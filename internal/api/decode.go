@@ -16,7 +16,8 @@ type decoder struct {
 	values int   // see maxValues
 	late   error // first failed rule that counts only if the whole body is well formed
 
-	// The containers being read: root, items, item, images, image. Kept here, they cost no allocation each.
+	// The containers being read: root, items, item, images, image. Kept here, they cost no
+	// allocation each.
 	stack [6]cursor
 	depth int
 }
@@ -103,8 +104,9 @@ func (d *decoder) strPointer() (*string, error) {
 	return &s, nil
 }
 
-// fields reads an object and calls field with each key; field must consume the value, through skip if the key is
-// unknown. An error of field gets the key as its place. A null gives ok false when e admits it.
+// fields reads an object and calls field with each key; field must consume the value, through skip
+// if the key is unknown. An error of field gets the key as its place. A null gives ok false when e
+// admits it.
 func (d *decoder) fields(e expect, field func(key string) error) (ok bool, err error) {
 	v, err := d.want(e)
 	if err != nil || v.kind == kindNull {
@@ -133,13 +135,15 @@ func (d *decoder) entries(v value, field func(key string) error) error {
 	}
 }
 
-// elements reads an array and calls elem for each index; n is a trustworthy guess of the length, 0 when unknown.
+// elements reads an array and calls elem for each index; n is a trustworthy guess of the length, 0
+// when unknown.
 func (d *decoder) elements(e expect, begin func(n int), elem func(i int) error) (ok bool, err error) {
 	v, err := d.want(e)
 	if err != nil || v.kind == kindNull {
 		return false, err
 	}
-	// A claimed length is believed as far as the bytes behind it reach; the rest is grown as it comes.
+	// A claimed length is believed as far as the bytes behind it reach; the rest is grown as it
+	// comes.
 	begin(min(max(v.n, 0), d.left(), 4096))
 	return true, d.list(v, func(i int) error {
 		if err := d.count(); err != nil {
@@ -149,8 +153,8 @@ func (d *decoder) elements(e expect, begin func(n int), elem func(i int) error) 
 	})
 }
 
-// list calls elem for each index of the array whose head is v; elem must consume the value. An error of elem gets the index
-// as its place.
+// list calls elem for each index of the array whose head is v; elem must consume the value. An
+// error of elem gets the index as its place.
 func (d *decoder) list(v value, elem func(i int) error) error {
 	c := d.enter(v)
 	defer d.leave()

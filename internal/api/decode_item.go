@@ -16,8 +16,8 @@ func (d *decoder) items(list *[]Item) error {
 	return err
 }
 
-// item reads one item into it. field and index (negative: none) name it in a message about its size, which comes
-// only after the whole body proved well formed.
+// item reads one item into it. field and index (negative: none) name it in a message about its
+// size, which comes only after the whole body proved well formed.
 func (d *decoder) item(it *Item, field string, index int) error {
 	*it = Item{} // a repeated key replaces the item as a whole
 	var metadata int
@@ -113,7 +113,8 @@ func (d *decoder) images() ([]Media, error) {
 	return out, err
 }
 
-// media reads one audio, video or document or null. Audio is strict: data is required and nothing is ignored.
+// media reads one audio, video or document or null. Audio is strict: data is required and nothing
+// is ignored.
 func (d *decoder) media(audio bool) (*Media, error) {
 	v, err := d.want(wantObjectOrNull)
 	if err != nil || v.kind == kindNull {

@@ -7,8 +7,9 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// DecodeEmbeddings reads the body of an OpenAI embeddings request (JSON, or msgpack when contentType says so).
-// Unknown fields are ignored. Errors are *errs.Error with Param set, status 400, or 413 for a body over the limit.
+// DecodeEmbeddings reads the body of an OpenAI embeddings request (JSON, or msgpack when
+// contentType says so). Unknown fields are ignored. Errors are *errs.Error with Param set, status
+// 400, or 413 for a body over the limit.
 func DecodeEmbeddings(contentType string, body []byte, lim Limits) (*EmbeddingsRequest, error) {
 	d, err := open(bodyFormat(contentType), body, lim)
 	if err != nil {
@@ -84,8 +85,8 @@ var (
 	wantToken      = expect{1 << kindInt, "int"}
 )
 
-// input reads field: a text, a list of texts, a list of token ids or a list of such lists. What the first entry is, all
-// must be.
+// input reads field: a text, a list of texts, a list of token ids or a list of such lists. What the
+// first entry is, all must be.
 func (d *decoder) input(field string) (texts []string, tokens [][]int32, empty bool, err error) {
 	v, err := d.want(wantInput)
 	if err != nil {
@@ -132,7 +133,8 @@ func (d *decoder) input(field string) (texts []string, tokens [][]int32, empty b
 	return texts, tokens, texts == nil && tokens == nil, nil
 }
 
-// inputText takes the string v, which is field or its entry i (negative: none), and checks its size.
+// inputText takes the string v, which is field or its entry i (negative: none), and checks its
+// size.
 func (d *decoder) inputText(v value, field string, i int) (string, error) {
 	if err := checkUTF8(v.b); err != nil {
 		return "", err

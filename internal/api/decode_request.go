@@ -2,8 +2,8 @@ package api
 
 import "strconv"
 
-// DecodeEncode reads the body of an encode request in the format that contentType names. body is copied once and
-// not kept. Errors are *errs.Error: 400, or 413 for a body over the limit.
+// DecodeEncode reads the body of an encode request in the format that contentType names. body is
+// copied once and not kept. Errors are *errs.Error: 400, or 413 for a body over the limit.
 func DecodeEncode(contentType string, body []byte, lim Limits) (*EncodeRequest, error) {
 	return decode(contentType, body, lim, func(d *decoder, r *EncodeRequest) error {
 		return d.itemsAndParams(&r.Items, func() error { return d.encodeParams(r) })
@@ -35,7 +35,8 @@ func decode[R any](contentType string, body []byte, lim Limits, read func(*decod
 	return r, nil
 }
 
-// itemsAndParams reads a body of the shape that encode and extract share; params reads the value of that name.
+// itemsAndParams reads a body of the shape that encode and extract share; params reads the value of
+// that name.
 func (d *decoder) itemsAndParams(items *[]Item, params func() error) error {
 	hasItems := false
 	_, err := d.fields(wantObject, func(key string) error {

@@ -20,9 +20,9 @@ type rerankRead struct {
 	rankFields       []string
 }
 
-// DecodeRerank reads the body of /v1/rerank or /v2/rerank, always JSON: SIE's form, Cohere's (v1 and v2) and Jina's are
-// told apart by their fields, which do not collide. Any other field is a 400, as in the reference. Errors are *errs.Error
-// with Param set.
+// DecodeRerank reads the body of /v1/rerank or /v2/rerank, always JSON: SIE's form, Cohere's (v1
+// and v2) and Jina's are told apart by their fields, which do not collide. Any other field is a
+// 400, as in the reference. Errors are *errs.Error with Param set.
 func DecodeRerank(body []byte, lim Limits) (*RerankRequest, error) {
 	r := &RerankRequest{}
 	d, err := open(JSON, body, lim)
@@ -84,7 +84,8 @@ func (d *decoder) rerankField(r *RerankRequest, read *rerankRead, key string) (e
 	case "rank_fields":
 		read.rankFields, err = d.strings()
 	case "max_chunks_per_doc":
-		// An upper bound on pieces a long document may be scored in; one piece, cut at the model's limit, keeps to it.
+		// An upper bound on pieces a long document may be scored in; one piece, cut at the model's
+		// limit, keeps to it.
 		_, err = d.atLeastOne(key)
 	case "max_tokens_per_doc":
 		r.MaxTokensPerDoc, err = d.atLeastOne(key)
@@ -127,8 +128,8 @@ func (d *decoder) atLeastOne(field string) (int, error) {
 	return int(min(v.i, 1<<31-1)), nil
 }
 
-// documents reads strings and objects. An object's bytes are kept for the answer, so it is read without resolving escapes
-// in place.
+// documents reads strings and objects. An object's bytes are kept for the answer, so it is read
+// without resolving escapes in place.
 func (d *decoder) documents(r *RerankRequest, read *rerankRead) error {
 	r.Documents = nil
 	_, err := d.elements(wantArray,
@@ -165,8 +166,8 @@ func (d *decoder) documents(r *RerankRequest, read *rerankRead) error {
 
 var wantDocument = expect{1<<kindStr | 1<<kindObject, "str | object"}
 
-// rerankTexts makes the texts of documents that are objects, from the fields that the request names in their order, and
-// refuses blank documents.
+// rerankTexts makes the texts of documents that are objects, from the fields that the request names
+// in their order, and refuses blank documents.
 func (d *decoder) rerankTexts(r *RerankRequest, read *rerankRead) error {
 	names := read.rankFields
 	if len(names) == 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// DecodeTEIEmbed reads the body of /embed, /embed_all or /embed_sparse, always JSON. Unknown fields are ignored, as TEI
-// does. Errors are *errs.Error with Param set.
+// DecodeTEIEmbed reads the body of /embed, /embed_all or /embed_sparse, always JSON. Unknown fields
+// are ignored, as TEI does. Errors are *errs.Error with Param set.
 func DecodeTEIEmbed(body []byte, lim Limits) (*TEIEmbedRequest, error) {
 	return decodeTEI(body, lim, (*decoder).teiEmbed)
 }
@@ -38,7 +38,8 @@ func DecodeTEIDecode(body []byte, lim Limits) (*TEIDecodeRequest, error) {
 	return decodeTEI(body, lim, (*decoder).teiDecode)
 }
 
-// decodeTEI has read fill an R. Its second argument is the set of the body's required fields, which it empties.
+// decodeTEI has read fill an R. Its second argument is the set of the body's required fields, which
+// it empties.
 func decodeTEI[R any](body []byte, lim Limits, read func(*decoder, *R, *required) error) (*R, error) {
 	d, err := open(JSON, body, lim)
 	if err != nil {
@@ -338,7 +339,8 @@ func (d *decoder) teiPredict(r *TEIPredictRequest, need *required) error {
 	return err
 }
 
-// sequences reads a string, a list of one or two strings (one sequence), or a list of such lists (a batch).
+// sequences reads a string, a list of one or two strings (one sequence), or a list of such lists (a
+// batch).
 func (d *decoder) sequences(r *TEIPredictRequest) error {
 	r.Inputs, r.Batch = nil, false
 	v, err := d.want(wantInput)

@@ -1,15 +1,18 @@
-// Package api is the wire format of the HTTP API and of nothing else: requests into Go values, results into bytes.
+// Package api is the wire format of the HTTP API and of nothing else: requests into Go values,
+// results into bytes.
 //
-// Entry points: [DecodeEncode], [DecodeScore], [DecodeExtract] and [DecodeEmbeddings] read a body in msgpack or
-// JSON, [DecodeRerank] and DecodeTEIEmbed with its siblings the guests' dialects in JSON; AppendEncodeMsgpack,
-// AppendEncodeJSON and their siblings write an answer into a caller's buffer; [ResponseFormat] and [IsMsgpack] negotiate.
-// Options are decoded, not interpreted: package catalog knows what they mean.
+// Entry points: [DecodeEncode], [DecodeScore], [DecodeExtract] and [DecodeEmbeddings] read a body
+// in msgpack or JSON, [DecodeRerank] and DecodeTEIEmbed with its siblings the guests' dialects in
+// JSON; AppendEncodeMsgpack, AppendEncodeJSON and their siblings write an answer into a caller's
+// buffer; [ResponseFormat] and [IsMsgpack] negotiate. Options are decoded, not interpreted: package
+// catalog knows what they mean.
 //
-// Requests come from anywhere. Decoding is one pass without reflection over one private copy of the body; strings
-// and media of a request alias that copy, so the caller may reuse its own buffer at once and a request keeps
-// roughly one body's worth of memory alive. Memory is bounded by the bytes received, not by the counts they claim;
-// nesting is bounded; every rejection is an *errs.Error with code INVALID_INPUT or INPUT_TOO_LONG whose text is the
-// one the reference server gives for the same bytes.
+// Requests come from anywhere. Decoding is one pass without reflection over one private copy of the
+// body; strings and media of a request alias that copy, so the caller may reuse its own buffer at
+// once and a request keeps roughly one body's worth of memory alive. Memory is bounded by the bytes
+// received, not by the counts they claim; nesting is bounded; every rejection is an *errs.Error
+// with code INVALID_INPUT or INPUT_TOO_LONG whose text is the one the reference server gives for
+// the same bytes.
 //
 // The package starts no goroutine, keeps no state, logs nothing and knows no HTTP server.
 package api
@@ -47,8 +50,9 @@ func (f Format) String() string {
 	return "msgpack"
 }
 
-// ResponseFormat chooses the encoding of a successful encode, score or extract answer from an Accept header:
-// msgpack, unless the header names application/json and no msgpack type. Errors are JSON whatever it says.
+// ResponseFormat chooses the encoding of a successful encode, score or extract answer from an
+// Accept header: msgpack, unless the header names application/json and no msgpack type. Errors are
+// JSON whatever it says.
 func ResponseFormat(accept string) Format {
 	if accept == "" {
 		return Msgpack
@@ -60,7 +64,8 @@ func ResponseFormat(accept string) Format {
 	return JSON
 }
 
-// IsMsgpack reports whether a Content-Type header announces a msgpack body. Every other body is read as JSON.
+// IsMsgpack reports whether a Content-Type header announces a msgpack body. Every other body is
+// read as JSON.
 func IsMsgpack(contentType string) bool { return namesMsgpack(strings.ToLower(contentType)) }
 
 func namesMsgpack(lower string) bool {

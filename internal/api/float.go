@@ -6,8 +6,9 @@ import (
 	"strconv"
 )
 
-// AppendJSONFloat appends f the way Python prints it: the shortest digits that read back as f, fixed notation from
-// 1e-4 up to 1e16, always with a point or an exponent. JSON has no NaN and no infinity; they become null.
+// AppendJSONFloat appends f the way Python prints it: the shortest digits that read back as f,
+// fixed notation from 1e-4 up to 1e16, always with a point or an exponent. JSON has no NaN and no
+// infinity; they become null.
 func AppendJSONFloat(dst []byte, f float64) []byte { return appendNumber(dst, f, 64) }
 
 // appendNumber is AppendJSONFloat for the digits that read back as f of 32 or 64 bits.

@@ -31,7 +31,8 @@ func decodeAll(body []byte) {
 	}
 }
 
-// TestHostileHeadersAllocateLittle: a few bytes that claim billions of elements must not be believed.
+// TestHostileHeadersAllocateLittle: a few bytes that claim billions of elements must not be
+// believed.
 func TestHostileHeadersAllocateLittle(t *testing.T) {
 	claims := []string{"\xdd\xff\xff\xff\xff", "\xdf\xff\xff\xff\xff", "\xdb\xff\xff\xff\xff", "\xc6\xff\xff\xff\xff", "\xc9\xff\xff\xff\xff\x01", "\xdd\x00\x10\x00\x00", "\xdf\x7f\xff\xff\xff\xa1k"}
 	for _, prefix := range []string{
@@ -72,8 +73,8 @@ func TestAmplification(t *testing.T) {
 	}
 }
 
-// twin rewrites a msgpack value as the JSON that means the same, entry by entry, repeated keys included. It gives up
-// on what JSON cannot carry.
+// twin rewrites a msgpack value as the JSON that means the same, entry by entry, repeated keys
+// included. It gives up on what JSON cannot carry.
 func twin(s *mpack, dst []byte, depth int) ([]byte, bool) {
 	v, err := s.next(wantAny)
 	if err != nil || depth > 900 {
@@ -138,8 +139,8 @@ func normal(t *testing.T, items []Item) []Item {
 	return out
 }
 
-// FuzzEncodeMsgpack: no panic, memory in proportion to the body, only well-formed errors; and where JSON can carry
-// the same request, its JSON twin is understood the same way.
+// FuzzEncodeMsgpack: no panic, memory in proportion to the body, only well-formed errors; and where
+// JSON can carry the same request, its JSON twin is understood the same way.
 func FuzzEncodeMsgpack(f *testing.F) {
 	type m = map[string]any
 	type l = []any
@@ -175,8 +176,8 @@ func FuzzEncodeMsgpack(f *testing.F) {
 	})
 }
 
-// FuzzEncodeJSON: the same for JSON; and whatever we accept as a string or number in free-form data, the standard
-// library reads alike.
+// FuzzEncodeJSON: the same for JSON; and whatever we accept as a string or number in free-form
+// data, the standard library reads alike.
 func FuzzEncodeJSON(f *testing.F) {
 	for _, s := range []string{
 		`{"items":[{"text":"Hi"}]}`, `{"items":[{"id":"\u00e9\ud83d\ude00","text":"a\nb","metadata":{"k":[1,-2.5e3,true,null,{"x":"y"}]}}],"params":{"output_dtype":"int8","options":{"profile":"p"}}}`,

@@ -304,7 +304,8 @@ func (s *jsonBody) tree(w *walk, depth int) (any, error) {
 	return v.scalar(), nil
 }
 
-// textOf reads a string and checks that it is UTF-8. It leaves the body as it is, since its bytes may be kept.
+// textOf reads a string and checks that it is UTF-8. It leaves the body as it is, since its bytes
+// may be kept.
 func (s *jsonBody) textOf(w *walk, c *cursor) (str jsonString, err error) {
 	if c.object {
 		str, err = s.keyString(c)
@@ -379,8 +380,8 @@ func (s *jsonBody) dict(w *walk, depth int) (any, error) {
 	}
 }
 
-// headerSize is the length of a msgpack header for n bytes or elements: one byte up to fix, two up to one (0: no
-// such form), three up to 65535, five above.
+// headerSize is the length of a msgpack header for n bytes or elements: one byte up to fix, two up
+// to one (0: no such form), three up to 65535, five above.
 func headerSize(n, fix, one int) int {
 	switch {
 	case n <= fix:

@@ -19,14 +19,15 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special marks, by the high bit of each byte, where w holds a quote, a backslash or a control character. Bits
-// above the lowest mark may be wrong.
+// special marks, by the high bit of each byte, where w holds a quote, a backslash or a control
+// character. Bits above the lowest mark may be wrong.
 func special(w uint64) uint64 {
 	quote, slash := w^(ones*'"'), w^(ones*'\\')
 	return ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*0x20)&^w) & highs
 }
 
-// scanString reads a string literal at the current position. The texts of two errors differ for skipped strings.
+// scanString reads a string literal at the current position. The texts of two errors differ for
+// skipped strings.
 func (s *jsonBody) scanString(skip bool) (jsonString, error) {
 	s.p++
 	start := s.p
@@ -140,8 +141,8 @@ func hexDigit(c byte) (rune, bool) {
 	return 0, false
 }
 
-// resolve appends the text of the literal to dst. dst may be raw[:0]: an escape is never shorter than its text.
-// Without escapes the result is raw itself.
+// resolve appends the text of the literal to dst. dst may be raw[:0]: an escape is never shorter
+// than its text. Without escapes the result is raw itself.
 func (j jsonString) resolve(dst []byte) []byte {
 	if !j.escaped {
 		return j.raw

@@ -2,8 +2,9 @@ package api
 
 // Bounds that hold whatever the configuration says.
 const (
-	// maxValues bounds the items, media, labels and token lists of one request together. The smallest item is one
-	// byte on the wire and 48 in memory; this keeps a body of nothing but empty items from costing gigabytes.
+	// maxValues bounds the items, media, labels and token lists of one request together. The
+	// smallest item is one byte on the wire and 48 in memory; this keeps a body of nothing but
+	// empty items from costing gigabytes.
 	maxValues = 1 << 20
 	// maxDepth bounds nesting. The reference stops near here too; its message is kept.
 	maxDepth = 1000
@@ -20,7 +21,8 @@ const (
 	DefaultMaxItemTextBytes = 2 << 20
 )
 
-// Limits are the configurable bounds on a request. The zero value is the default: byte limits on, count limits off.
+// Limits are the configurable bounds on a request. The zero value is the default: byte limits on,
+// count limits off.
 type Limits struct {
 	MaxBodyBytes     int // whole body, in bytes; 0: DefaultMaxBodyBytes, negative: none
 	MaxItemTextBytes int // text and metadata of one item, in bytes of UTF-8; 0: DefaultMaxItemTextBytes, negative: none
@@ -28,13 +30,13 @@ type Limits struct {
 	MaxScoreItems    int // candidates of a score request; 0: none
 	MaxLabels        int // labels of an extract request; 0: none
 
-	// AcceptContent makes "content" an alias of an item's "text" when "text" is absent. Queue work items may use
-	// it; HTTP bodies may not.
+	// AcceptContent makes "content" an alias of an item's "text" when "text" is absent. Queue work
+	// items may use it; HTTP bodies may not.
 	AcceptContent bool
 }
 
-// BodyLimit returns the bound on the body in bytes, or a negative number for none, for a server that wants to
-// refuse a declared length before it reads.
+// BodyLimit returns the bound on the body in bytes, or a negative number for none, for a server
+// that wants to refuse a declared length before it reads.
 func (l Limits) BodyLimit() int { return orDefault(l.MaxBodyBytes, DefaultMaxBodyBytes) }
 
 func (l Limits) itemTextLimit() int { return orDefault(l.MaxItemTextBytes, DefaultMaxItemTextBytes) }

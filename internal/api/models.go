@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 )
 
-// ModelInfo is an entry of GET /v1/models: what the reference's worker says, and for a gateway what its gateway says.
+// ModelInfo is an entry of GET /v1/models: what the reference's worker says, and for a gateway what
+// its gateway says.
 type ModelInfo struct {
 	Name              string                 `json:"name"`
 	Inputs            []string               `json:"inputs"`  // in the order text, image, audio, video, document

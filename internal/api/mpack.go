@@ -51,7 +51,8 @@ func (s *mpack) uint(n int) (uint64, error) {
 	return binary.BigEndian.Uint64(b), nil
 }
 
-// head reads an opcode and what gives its size: a scalar's value, or a payload's or container's length in n.
+// head reads an opcode and what gives its size: a scalar's value, or a payload's or container's
+// length in n.
 func (s *mpack) head() (value, error) {
 	if s.p >= len(s.b) {
 		return value{}, errTruncated()
@@ -225,8 +226,8 @@ func (s *mpack) list(w *walk, depth, n int) (any, error) {
 	return out, nil
 }
 
-// dict reads the entries of a free-form object. The outermost one must have string keys, an inner one may have
-// any key a Python dictionary could have; keys that are not text become their text.
+// dict reads the entries of a free-form object. The outermost one must have string keys, an inner
+// one may have any key a Python dictionary could have; keys that are not text become their text.
 func (s *mpack) dict(w *walk, depth, n int) (any, error) {
 	var out map[string]any
 	if w.build {
@@ -279,8 +280,8 @@ func keyText(k value) string {
 	return fmt.Sprint(k.scalar())
 }
 
-// scalar returns v as nil, bool, int64, float64, string or []byte, copied out of the body. Integers outside int64
-// become float64, an ext its payload.
+// scalar returns v as nil, bool, int64, float64, string or []byte, copied out of the body. Integers
+// outside int64 become float64, an ext its payload.
 func (v value) scalar() any {
 	switch v.kind {
 	case kindBool:

@@ -6,8 +6,8 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// Item is one thing to encode, score or extract from. Strings and media alias the request's private copy of the
-// body; treat them as read-only.
+// Item is one thing to encode, score or extract from. Strings and media alias the request's private
+// copy of the body; treat them as read-only.
 type Item struct {
 	ID      string
 	Text    string
@@ -16,7 +16,8 @@ type Item struct {
 	Extra   *ItemExtra
 }
 
-// ItemExtra holds what text-only items do not have. No native body sets Second or Tokens: other APIs' requests do.
+// ItemExtra holds what text-only items do not have. No native body sets Second or Tokens: other
+// APIs' requests do.
 type ItemExtra struct {
 	Second   *string // read together with Text, as a pair; nil: none
 	Tokens   []int32 // ids instead of Text, taken as they are, special tokens included
@@ -27,16 +28,17 @@ type ItemExtra struct {
 	Metadata Raw // an object, or empty
 }
 
-// Media is an encoded image, sound, film or document. Format is the sender's hint; clients are known to send a
-// wrong one, so sniff the bytes.
+// Media is an encoded image, sound, film or document. Format is the sender's hint; clients are
+// known to send a wrong one, so sniff the bytes.
 type Media struct {
 	Data       []byte // nil: the sender left it out; see NoMediaData
 	Format     string
 	SampleRate int64 // audio, in Hz; 0: not given
 }
 
-// Options are the free-form options of a request: nil, bool, int64, float64, string, []byte, []any and map[string]any,
-// bounded in number and depth. Nothing is checked beyond that: they depend on the model.
+// Options are the free-form options of a request: nil, bool, int64, float64, string, []byte, []any
+// and map[string]any, bounded in number and depth. Nothing is checked beyond that: they depend on
+// the model.
 type Options map[string]any
 
 // EncodeRequest is the body of POST /v1/encode/{model}.
@@ -61,7 +63,8 @@ type ScoreRequest struct {
 	Wishes
 }
 
-// ClassifyRequest asks for the scores of all labels of a classification head. It has no native route.
+// ClassifyRequest asks for the scores of all labels of a classification head. It has no native
+// route.
 type ClassifyRequest struct {
 	Items     []Item // all of them texts, or all of them pairs (ItemExtra.Second)
 	RawScores bool   // the head's logits; else their softmax, or the sigmoid of a single one
@@ -70,15 +73,16 @@ type ClassifyRequest struct {
 	Wishes
 }
 
-// Wishes are what the clients of other APIs can ask for beyond a native request. No native body sets them.
+// Wishes are what the clients of other APIs can ask for beyond a native request. No native body
+// sets them.
 type Wishes struct {
 	Field        string // what the client calls the items, for errors; "": items
 	Dimensions   int    // keep the first components of a vector and normalise again; 0: as the options say
 	TruncateLeft bool   // keep the end of what is too long, not its start
 }
 
-// ExtractRequest is the body of POST /v1/extract/{model}. A params.threshold, which only the TypeScript SDK sends,
-// arrives as the option "threshold" unless the options have one.
+// ExtractRequest is the body of POST /v1/extract/{model}. A params.threshold, which only the
+// TypeScript SDK sends, arrives as the option "threshold" unless the options have one.
 type ExtractRequest struct {
 	Items        []Item // at least one
 	Labels       []string

@@ -352,7 +352,8 @@ func TestNegotiation(t *testing.T) {
 	}
 }
 
-// TestControlCharacters: none may stand in a JSON string, at whatever offset the scanner's words put it.
+// TestControlCharacters: none may stand in a JSON string, at whatever offset the scanner's words
+// put it.
 func TestControlCharacters(t *testing.T) {
 	for c := range 0x21 {
 		for pad := range 9 {
@@ -368,7 +369,8 @@ func TestControlCharacters(t *testing.T) {
 	}
 }
 
-// TestFreeFormSize: free-form data counts with its size in minimal msgpack, whichever format it came in.
+// TestFreeFormSize: free-form data counts with its size in minimal msgpack, whichever format it
+// came in.
 func TestFreeFormSize(t *testing.T) {
 	ints := []any{}
 	for bits := range 63 {
@@ -395,7 +397,8 @@ func TestFreeFormSize(t *testing.T) {
 	}
 }
 
-// TestRepeatedKeysReplace: the last of repeated keys counts, and nothing of the earlier ones is left.
+// TestRepeatedKeysReplace: the last of repeated keys counts, and nothing of the earlier ones is
+// left.
 func TestRepeatedKeysReplace(t *testing.T) {
 	r, err := DecodeEncode(js, []byte(`{"items":[{"text":"a","text":null,"metadata":{"k":1},"metadata":null}],
 		"params":{"output_dtype":"int8","output_types":["sparse"],"is_query":true,"instruction":"i","options":{"k":1}},"params":{"options":{"z":2}}}`), Limits{})

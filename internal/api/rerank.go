@@ -1,6 +1,7 @@
 package api
 
-// RerankRequest is the body of POST /v1/rerank and /v2/rerank: what SIE, Cohere and Jina clients send, in one.
+// RerankRequest is the body of POST /v1/rerank and /v2/rerank: what SIE, Cohere and Jina clients
+// send, in one.
 type RerankRequest struct {
 	Model     string // "": not given
 	Query     string
@@ -9,13 +10,15 @@ type RerankRequest struct {
 	// ReturnDocuments asks for the documents in the answer.
 	ReturnDocuments bool
 	Options         Options
-	// MaxTokensPerDoc cuts each document, in tokens of the model, special ones not counted; 0: at the model's own limit.
+	// MaxTokensPerDoc cuts each document, in tokens of the model, special ones not counted; 0: at
+	// the model's own limit.
 	MaxTokensPerDoc int
 	// NoTruncation asks for an error instead of a cut (Jina's truncation: false).
 	NoTruncation bool
 }
 
-// RerankDocument is a candidate: what the model reads and, where the sender gave an object, that object as JSON.
+// RerankDocument is a candidate: what the model reads and, where the sender gave an object, that
+// object as JSON.
 type RerankDocument struct {
 	Text   string
 	Object []byte // nil: the sender gave a string
@@ -28,8 +31,8 @@ type RerankResult struct {
 	Document *RerankDocument
 }
 
-// RerankResponse is the answer of /v1/rerank and /v2/rerank, best first. It is a superset: each dialect's clients find
-// their own keys.
+// RerankResponse is the answer of /v1/rerank and /v2/rerank, best first. It is a superset: each
+// dialect's clients find their own keys.
 type RerankResponse struct {
 	ID         string
 	Model      string // as asked for

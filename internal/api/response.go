@@ -29,8 +29,9 @@ func (t NumType) Size() int { return numTypes[t].size }
 // String returns the dtype label: float32, float16, int8, uint8 or int32.
 func (t NumType) String() string { return numTypes[t].label }
 
-// Array is a dense array of one or two dimensions. Data holds Rows·Cols elements (Cols alone when Rows is negative),
-// little-endian, row by row; it is only read, and must not change while the response is being encoded.
+// Array is a dense array of one or two dimensions. Data holds Rows·Cols elements (Cols alone when
+// Rows is negative), little-endian, row by row; it is only read, and must not change while the
+// response is being encoded.
 type Array struct {
 	Type NumType
 	Rows int // negative: one dimension
@@ -102,7 +103,8 @@ type Usage struct {
 	HasContent    bool
 }
 
-// Outcome is what became of a request besides its results: for headers, the log and metrics. It is not part of a body.
+// Outcome is what became of a request besides its results: for headers, the log and metrics. It is
+// not part of a body.
 type Outcome struct {
 	ModelID  string // the model's id in the catalog
 	Revision string // of its weights; "": not known
@@ -139,7 +141,8 @@ type ScoreResponse struct {
 	Outcome
 }
 
-// ClassifyResponse is the answer to a ClassifyRequest: a row of scores an item, in the order of Labels.
+// ClassifyResponse is the answer to a ClassifyRequest: a row of scores an item, in the order of
+// Labels.
 type ClassifyResponse struct {
 	Labels []string
 	Scores [][]float64

@@ -70,8 +70,8 @@ func (v value) cursor() cursor { return cursor{left: v.n, object: v.kind == kind
 
 // source is a body being read from front to back. Errors are *bodyError.
 type source interface {
-	// next reads a scalar or a container's head. want matters only where a format has no type of its own: JSON
-	// carries bytes as base64.
+	// next reads a scalar or a container's head. want matters only where a format has no type of
+	// its own: JSON carries bytes as base64.
 	next(want expect) (value, error)
 	// more moves to the next element or entry of c and reports whether there is one.
 	more(c *cursor) (bool, error)
@@ -79,7 +79,8 @@ type source interface {
 	key(c *cursor) ([]byte, error)
 	// skip passes over one value, checking structure only.
 	skip() error
-	// tree passes over one value, checking structure, text and numbers, and returns it as Go values if w.build.
+	// tree passes over one value, checking structure, text and numbers, and returns it as Go values
+	// if w.build.
 	tree(w *walk, depth int) (any, error)
 	// span returns the bytes from a position to the current one.
 	span(from int) []byte

@@ -1,6 +1,7 @@
 package api
 
-// Status is one frame of /ws/status, in the reference's shape: what a gateway, the page and `sie-server top` read of a worker.
+// Status is one frame of /ws/status, in the reference's shape: what a gateway, the page and
+// `sie-server top` read of a worker.
 type Status struct {
 	Timestamp        float64       `json:"timestamp"` // seconds since 1970
 	Ready            bool          `json:"ready"`

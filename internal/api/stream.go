@@ -5,9 +5,9 @@ import (
 	"iter"
 )
 
-// Sink takes an answer in pieces while it is being written, so that a large one is never in memory as a whole. The nil *Sink
-// takes nothing: the answer stays in one buffer. What has been written is forgotten entry by entry: the lists of an answer
-// are empty behind the place where it is.
+// Sink takes an answer in pieces while it is being written, so that a large one is never in memory
+// as a whole. The nil *Sink takes nothing: the answer stays in one buffer. What has been written is
+// forgotten entry by entry: the lists of an answer are empty behind the place where it is.
 type Sink struct {
 	limit int                     // bytes from which a piece is handed on
 	take  func(piece []byte) bool // false: nobody wants the rest
@@ -35,7 +35,8 @@ func (s *Sink) forgets() bool { return s != nil && !s.keep }
 // slab is how many bytes of data or numbers are written between two chances to spill.
 const slab = 16 << 10
 
-// Answer writes an answer: it appends to dst, handing pieces to out, and returns what is left of dst.
+// Answer writes an answer: it appends to dst, handing pieces to out, and returns what is left of
+// dst.
 type Answer func(dst []byte, out *Sink) []byte
 
 // Length returns the bytes of an answer, which it writes for that in pieces and throws away.
@@ -44,16 +45,16 @@ func (a Answer) Length() (n int64) {
 	return n + int64(len(a(nil, out)))
 }
 
-// Within appends an answer to buf, or stops where it would have more than about limit bytes. It forgets nothing, so that the
-// answer can be written again.
+// Within appends an answer to buf, or stops where it would have more than about limit bytes. It
+// forgets nothing, so that the answer can be written again.
 func (a Answer) Within(buf []byte, limit int) (answer []byte, ok bool) {
 	out := &Sink{limit: limit, keep: true, take: func([]byte) bool { return false }}
 	answer = a(buf, out)
 	return answer, !out.off
 }
 
-// Stream is an answer to be read in pieces, each written when the last was read, by the reader's goroutine. Close must be
-// called; what was not read is not written.
+// Stream is an answer to be read in pieces, each written when the last was read, by the reader's
+// goroutine. Close must be called; what was not read is not written.
 type Stream struct {
 	piece []byte // what is left of the current one
 	next  func() ([]byte, bool)

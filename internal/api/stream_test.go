@@ -12,8 +12,8 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// large are answers of every kind, of which each entry is small or larger than any piece. They are made anew for each use,
-// since writing in pieces empties them.
+// large are answers of every kind, of which each entry is small or larger than any piece. They are
+// made anew for each use, since writing in pieces empties them.
 func large() map[string]Answer {
 	floats := func(n int) []byte {
 		x := make([]float32, n)
@@ -90,7 +90,8 @@ func large() map[string]Answer {
 	return all
 }
 
-// In pieces an answer has the same bytes as in one, whatever the pieces; none is much longer than asked for.
+// In pieces an answer has the same bytes as in one, whatever the pieces; none is much longer than
+// asked for.
 func TestStreams(t *testing.T) {
 	for name, a := range large() {
 		want := a(nil, nil)

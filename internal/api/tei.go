@@ -1,7 +1,7 @@
 package api
 
-// The requests of text-embeddings-inference, from its openapi.json and router/src/http/types.rs (1.9). Its routes name no
-// model.
+// The requests of text-embeddings-inference, from its openapi.json and router/src/http/types.rs
+// (1.9). Its routes name no model.
 
 // TEIOptions are the fields that its inference requests share.
 type TEIOptions struct {
@@ -10,7 +10,8 @@ type TEIOptions struct {
 	PromptName string // "": none
 }
 
-// TEIEmbedRequest is the body of /embed, /embed_all and /embed_sparse. Exactly one of Texts and Tokens is set.
+// TEIEmbedRequest is the body of /embed, /embed_all and /embed_sparse. Exactly one of Texts and
+// Tokens is set.
 type TEIEmbedRequest struct {
 	TEIOptions
 	Texts      []string
@@ -75,7 +76,8 @@ type TEIPrediction struct {
 	Label string
 }
 
-// Token is one token of a /tokenize answer. Special tokens have no place; the others' is in bytes of the text.
+// Token is one token of a /tokenize answer. Special tokens have no place; the others' is in bytes
+// of the text.
 type Token struct {
 	ID          int
 	Text        string

@@ -2,7 +2,8 @@ package api
 
 import "time"
 
-// Timings are the durations of one request. The phases of a request that spans batches overlap, so they need not add up.
+// Timings are the durations of one request. The phases of a request that spans batches overlap, so
+// they need not add up.
 type Timings struct {
 	Preprocess time.Duration // validation, templates, waiting for a load
 	Tokenize   time.Duration

@@ -9,7 +9,8 @@ import (
 // text returns b as a string without copying. b must not change afterwards.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// checkUTF8 fails with the words of Python's decoder if b is not UTF-8. Encoded surrogates are not UTF-8.
+// checkUTF8 fails with the words of Python's decoder if b is not UTF-8. Encoded surrogates are not
+// UTF-8.
 func checkUTF8(b []byte) error {
 	if utf8.Valid(b) {
 		return nil
@@ -22,8 +23,8 @@ func checkUTF8(b []byte) error {
 	return plain(fmt.Sprintf(prefix+"bytes in position %d-%d: %s", at, at+n-1, why))
 }
 
-// badUTF8 finds the first ill-formed sequence of b: where it starts, how many bytes belong to it (the longest
-// prefix of a valid sequence, at least one), and why it is wrong.
+// badUTF8 finds the first ill-formed sequence of b: where it starts, how many bytes belong to it
+// (the longest prefix of a valid sequence, at least one), and why it is wrong.
 func badUTF8(b []byte) (pos, n int, why string) {
 	for pos < len(b) {
 		if _, size := utf8.DecodeRune(b[pos:]); size > 1 || b[pos] < utf8.RuneSelf {

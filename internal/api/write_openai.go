@@ -5,8 +5,9 @@ import (
 	"strconv"
 )
 
-// AppendEmbeddingsJSON appends an OpenAI embeddings answer to dst. vectors are one-dimensional float32 arrays, in
-// input order; tokens is their true total. base64 encodes the little-endian float32 bytes. In pieces where out is not nil.
+// AppendEmbeddingsJSON appends an OpenAI embeddings answer to dst. vectors are one-dimensional
+// float32 arrays, in input order; tokens is their true total. base64 encodes the little-endian
+// float32 bytes. In pieces where out is not nil.
 func AppendEmbeddingsJSON(dst []byte, out *Sink, model string, vectors []Array, b64 bool, tokens int) []byte {
 	w := jsonWriter{out}
 	dst = append(dst, `{"object":"list","data":[`...)

@@ -2,8 +2,8 @@ package api
 
 import "strconv"
 
-// AppendRerankJSON appends r: SIE's keys model and results, Jina's object and usage, Cohere's id and meta. In
-// pieces where out is not nil.
+// AppendRerankJSON appends r: SIE's keys model and results, Jina's object and usage, Cohere's id
+// and meta. In pieces where out is not nil.
 func AppendRerankJSON(dst []byte, out *Sink, r *RerankResponse) []byte {
 	tokens := strconv.Itoa(r.Tokens)
 	dst = AppendJSONString(append(dst, `{"id":`...), r.ID)

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// AppendEncodeMsgpack appends r in msgpack to dst, growing it at most once, and returns the extended slice.
+// AppendEncodeMsgpack appends r in msgpack to dst, growing it at most once, and returns the
+// extended slice.
 func AppendEncodeMsgpack(dst []byte, r *EncodeResponse) []byte {
 	return appendEncode(slices.Grow(dst, r.sizeHint()), mpackWriter{}, r)
 }
@@ -333,7 +334,8 @@ func appendBox(dst []byte, w writer, box []int) []byte {
 	return each(dst, w, len(box), func(dst []byte, i int) []byte { return w.int(dst, int64(box[i])) })
 }
 
-// appendFree appends a tree of the types that Options lists, keys in order. A foreign type is written as null.
+// appendFree appends a tree of the types that Options lists, keys in order. A foreign type is
+// written as null.
 func appendFree(dst []byte, w writer, x any) []byte {
 	switch v := x.(type) {
 	case bool:

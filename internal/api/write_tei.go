@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// AppendTEIEmbeddings appends the answer of /embed: one float32 array a text. Numbers are the shortest that read back as
-// the same float32, as TEI prints them.
+// AppendTEIEmbeddings appends the answer of /embed: one float32 array a text. Numbers are the
+// shortest that read back as the same float32, as TEI prints them.
 func AppendTEIEmbeddings(dst []byte, out *Sink, vectors []Array) []byte {
 	return appendList(dst, out, vectors, func(dst []byte, v *Array) []byte { return appendFloats(dst, out, v.Data) })
 }
@@ -58,7 +58,8 @@ func AppendTEIRanks(dst []byte, out *Sink, ranks []TEIRank) []byte {
 	})
 }
 
-// AppendTEIPredictions appends the answer of /predict: a list of lists for a batch, the only list otherwise.
+// AppendTEIPredictions appends the answer of /predict: a list of lists for a batch, the only list
+// otherwise.
 func AppendTEIPredictions(dst []byte, out *Sink, batch bool, predictions [][]TEIPrediction) []byte {
 	one := func(dst []byte, list *[]TEIPrediction) []byte {
 		return appendList(dst, out, *list, func(dst []byte, p *TEIPrediction) []byte {
@@ -142,6 +143,6 @@ func appendFloats(dst []byte, out *Sink, data []byte) []byte {
 	return append(dst, ']')
 }
 
-// appendShort appends the shortest number with a point or an exponent that reads back as f: typed clients take 1 for an
-// integer. What JSON has no number for becomes null.
+// appendShort appends the shortest number with a point or an exponent that reads back as f: typed
+// clients take 1 for an integer. What JSON has no number for becomes null.
 func appendShort(dst []byte, f float32) []byte { return appendNumber(dst, float64(f), 32) }

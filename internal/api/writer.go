@@ -11,8 +11,8 @@ import (
 	"github.com/sie-engine/sie/internal/half"
 )
 
-// writer is one of the two encodings of an answer. Every method appends to dst. A container says how many entries
-// follow; the caller puts sep before each but the first and closes it.
+// writer is one of the two encodings of an answer. Every method appends to dst. A container says
+// how many entries follow; the caller puts sep before each but the first and closes it.
 type writer interface {
 	object(dst []byte, n int) []byte
 	endObject(dst []byte) []byte
@@ -166,8 +166,8 @@ func le32(b []byte) uint32 {
 	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
 }
 
-// AppendJSONString appends s as a JSON string. Only what JSON requires is escaped; bytes that are not UTF-8 become
-// U+FFFD.
+// AppendJSONString appends s as a JSON string. Only what JSON requires is escaped; bytes that are
+// not UTF-8 become U+FFFD.
 func AppendJSONString(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')

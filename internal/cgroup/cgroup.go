@@ -1,8 +1,9 @@
 // Package cgroup reads how much memory the control groups of this process allow and use.
 //
-// Entry points: [Find] for the groups, [Groups.Memory] for what they say now. Version 1, version 2 and machines with both are
-// read, in containers and on bare hosts, where systemd sets limits on a unit or a slice. CPU quotas are csrc's (cpu_limits.cc).
-// The package starts no goroutine and writes nothing.
+// Entry points: [Find] for the groups, [Groups.Memory] for what they say now. Version 1, version 2
+// and machines with both are read, in containers and on bare hosts, where systemd sets limits on a
+// unit or a slice. CPU quotas are csrc's (cpu_limits.cc). The package starts no goroutine and
+// writes nothing.
 package cgroup
 
 import (
@@ -40,7 +41,8 @@ type group struct {
 	*hierarchy
 }
 
-// Find returns the groups of this process. root is "" but in tests. What cannot be read binds nothing.
+// Find returns the groups of this process. root is "" but in tests. What cannot be read binds
+// nothing.
 func Find(root string) Groups {
 	var g Groups
 	own, err := files.Read(root+"/proc/self/cgroup", maxFile)
@@ -82,8 +84,8 @@ func (h *hierarchy) member(own string) (string, bool) {
 	return "", false
 }
 
-// mounted returns where a hierarchy is mounted, and where the group lies below that. A container may see a part of the
-// hierarchy only; a group outside that part is judged by the part's own root.
+// mounted returns where a hierarchy is mounted, and where the group lies below that. A container
+// may see a part of the hierarchy only; a group outside that part is judged by the part's own root.
 func (h *hierarchy) mounted(mounts, path string) (point, below string, ok bool) {
 	for line := range strings.Lines(mounts) {
 		before, after, found := strings.Cut(line, " - ")
@@ -114,9 +116,9 @@ func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// Memory returns what is used and allowed, in bytes, in the group that leaves the least. It passes over groups without a
-// limit below total, the machine's memory; ok is false where no group has one. The page cache that the kernel gives back
-// first does not count as used.
+// Memory returns what is used and allowed, in bytes, in the group that leaves the least. It passes
+// over groups without a limit below total, the machine's memory; ok is false where no group has
+// one. The page cache that the kernel gives back first does not count as used.
 func (g Groups) Memory(total int64) (used, limit int64, ok bool) {
 	least := int64(math.MaxInt64)
 	for _, m := range g.list {

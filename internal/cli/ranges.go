@@ -12,9 +12,9 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Every flag that is a number or a duration says in its tag range which values it takes, "1..64" or "0|10..86400": both ends
-// belong to it, and what stands before | is allowed besides. The package that takes the value may rely on it. A flag without
-// the tag fails a test of its command.
+// Every flag that is a number or a duration says in its tag range which values it takes, "1..64" or
+// "0|10..86400": both ends belong to it, and what stands before | is allowed besides. The package
+// that takes the value may rely on it. A flag without the tag fails a test of its command.
 
 // Bounds are the values that a flag takes, in nanoseconds for a duration.
 type Bounds struct {
@@ -86,8 +86,8 @@ func (b Bounds) Has(x float64) bool {
 	return x >= b.Least && x <= b.Most
 }
 
-// CheckRanges returns everything that is out of range among the flags of a command, wherever their values came from: command
-// line, environment or default.
+// CheckRanges returns everything that is out of range among the flags of a command, wherever their
+// values came from: command line, environment or default.
 func CheckRanges(k *kong.Context) error {
 	given := map[*kong.Flag]bool{}
 	for _, p := range k.Path {
@@ -111,7 +111,8 @@ func CheckRanges(k *kong.Context) error {
 	return errors.Join(all...)
 }
 
-// origin names the environment variable that gave a flag its value, since whoever set it may know of no flag.
+// origin names the environment variable that gave a flag its value, since whoever set it may know
+// of no flag.
 func origin(f *kong.Flag, given bool) string {
 	if !given {
 		for _, name := range f.Envs {

@@ -23,7 +23,8 @@ type Security struct {
 	CORSOrigin  []string `name:"cors-origin" help:"Origin whose scripts may read answers, as https://app.example.com; * for all. Repeat for several." env:"SIE_CORS_ORIGINS" sep:","`
 }
 
-// keys are those of flags, environment and file together. What is given but holds no key is an error, never an open server.
+// keys are those of flags, environment and file together. What is given but holds no key is an
+// error, never an open server.
 func (f *Security) keys(lookup func(string) (string, bool)) (*httpd.Keys, error) {
 	given := f.APIKey
 	if list, ok := lookup("SIE_API_KEYS"); ok {
@@ -71,7 +72,8 @@ type Secured struct {
 	Origins []string    // as browsers write them
 }
 
-// Secure reads keys and certificates before anything else is opened: what is wrong with them must not go unnoticed.
+// Secure reads keys and certificates before anything else is opened: what is wrong with them must
+// not go unnoticed.
 func (f *Security) Secure(log *slog.Logger) (s Secured, err error) {
 	var keys, tls, origins error
 	s.Keys, keys = f.keys(os.LookupEnv)

@@ -56,7 +56,8 @@ var (
 	}
 )
 
-// Root returns the route that POST / stands for: what the first default model is for, as TEI has it.
+// Root returns the route that POST / stands for: what the first default model is for, as TEI has
+// it.
 func (a *API) Root() *Route {
 	if len(a.Defaults) > 0 {
 		if m, err := a.Backend.Model(a.Defaults[0]); err == nil {
@@ -75,7 +76,8 @@ func (a *API) Root() *Route {
 
 // Call is one request before its body is read.
 type Call struct {
-	// Named says that the body names the model. Else Model is the one that will answer, "" where there is none.
+	// Named says that the body names the model. Else Model is the one that will answer, "" where
+	// there is none.
 	Named bool
 	Model string
 
@@ -104,8 +106,8 @@ type Reply struct {
 	api.Outcome
 }
 
-// Serve answers a request with a body. Errors are *errs.Error, or the cause of ctx's end; reply then has the model's id at most.
-// ctx is the one that Backend's methods get.
+// Serve answers a request with a body. Errors are *errs.Error, or the cause of ctx's end; reply
+// then has the model's id at most. ctx is the one that Backend's methods get.
 func (c Call) Serve(ctx context.Context, contentType string, body []byte, reply *Reply) error {
 	if c.err != nil {
 		return c.err
@@ -178,8 +180,8 @@ func scorer(id string, find func(string) (Model, error)) (Model, error) {
 
 func (m *Model) has(output string) bool { return slices.Contains(m.Outputs, output) }
 
-// defaultModel is the first of the default models that gives the first of outputs that any of them gives, or the first of
-// all, whose refusal then says what is wrong.
+// defaultModel is the first of the default models that gives the first of outputs that any of them
+// gives, or the first of all, whose refusal then says what is wrong.
 func (a *API) defaultModel(outputs ...string) (string, error) {
 	for _, o := range outputs {
 		for _, id := range a.Defaults {

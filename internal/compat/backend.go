@@ -6,10 +6,12 @@ import (
 	"github.com/sie-engine/sie/internal/api"
 )
 
-// Backend answers native requests: in this process, or through a queue. Its methods are safe for concurrent use.
+// Backend answers native requests: in this process, or through a queue. Its methods are safe for
+// concurrent use.
 //
-// A request looks its model up once, and hands the Model that it got to the methods below. ctx bounds waiting: when it ends its cause is returned. Other errors are
-// *errs.Error, and name the items as Wishes.Field does. Requests are not kept, but results may alias what they hold. Results
+// A request looks its model up once, and hands the Model that it got to the methods below. ctx
+// bounds waiting: when it ends its cause is returned. Other errors are *errs.Error, and name the
+// items as Wishes.Field does. Requests are not kept, but results may alias what they hold. Results
 // are counted as held bytes by whoever made ctx. Every response has its Outcome.
 type Backend interface {
 	// Model describes the model of an id without loading it, or returns the 404.
@@ -24,7 +26,8 @@ type Backend interface {
 	Score(ctx context.Context, m Model, r *api.ScoreRequest) (*api.ScoreResponse, error)
 	Classify(ctx context.Context, m Model, r *api.ClassifyRequest) (*api.ClassifyResponse, error)
 
-	// Tokenize splits texts as the model's tokenizer does, whole, with or without the special tokens of one text.
+	// Tokenize splits texts as the model's tokenizer does, whole, with or without the special
+	// tokens of one text.
 	Tokenize(ctx context.Context, m Model, texts []string, addSpecial bool) ([][]api.Token, error)
 	// Detokenize turns lists of token ids back into texts.
 	Detokenize(ctx context.Context, m Model, ids [][]int32, skipSpecial bool) ([]string, error)

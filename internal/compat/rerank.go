@@ -6,8 +6,8 @@ import (
 	"github.com/sie-engine/sie/internal/api"
 )
 
-// rerankV1 answers POST /v1/rerank for SIE, Cohere v1 and Jina clients: the request's fields tell them apart, the answer is a
-// superset.
+// rerankV1 answers POST /v1/rerank for SIE, Cohere v1 and Jina clients: the request's fields tell
+// them apart, the answer is a superset.
 func (c *call) rerankV1() error { return c.rerank(1) }
 
 // rerankV2 answers POST /v2/rerank for Cohere v2 clients.

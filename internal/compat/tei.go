@@ -12,10 +12,12 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// The routes of text-embeddings-inference. They name no model: the server's default model for the task answers. Statuses,
-// bodies and headers are those of its router (github.com/huggingface/text-embeddings-inference, router/src/http, 0d124dc).
+// The routes of text-embeddings-inference. They name no model: the server's default model for the
+// task answers. Statuses, bodies and headers are those of its router
+// (github.com/huggingface/text-embeddings-inference, router/src/http, 0d124dc).
 
-// teiOptions are the native options for those of a request. What cannot be honoured is refused by name.
+// teiOptions are the native options for those of a request. What cannot be honoured is refused by
+// name.
 func teiOptions(o *api.TEIOptions) (api.Options, error) {
 	options := api.Options{}
 	if o.Truncate != nil && !*o.Truncate {

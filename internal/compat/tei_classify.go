@@ -10,8 +10,9 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// teiRerank answers POST /rerank. A cross-encoder's score is the sigmoid of its logit whatever its own activation is, or the
-// logit itself for raw_scores; a model without such a head scores as on /v1/score.
+// teiRerank answers POST /rerank. A cross-encoder's score is the sigmoid of its logit whatever its
+// own activation is, or the logit itself for raw_scores; a model without such a head scores as on
+// /v1/score.
 func (c *call) teiRerank() error {
 	start := time.Now()
 	req, err := api.DecodeTEIRerank(c.body, c.Limits)

@@ -17,8 +17,8 @@ func (c *call) teiSparse() error {
 	})
 }
 
-// teiAll answers POST /embed_all: a vector a token. A model that has trained multivectors gives those; one that has only
-// pooled vectors is refused, as for /v1/encode.
+// teiAll answers POST /embed_all: a vector a token. A model that has trained multivectors gives
+// those; one that has only pooled vectors is refused, as for /v1/encode.
 func (c *call) teiAll() error {
 	return c.teiOutput("multivector", func(res *api.EncodeResponse) api.Answer {
 		rows := make([]api.Array, len(res.Items))

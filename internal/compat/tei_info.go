@@ -8,7 +8,8 @@ import (
 	"github.com/sie-engine/sie/internal/build"
 )
 
-// TEIInfo is the answer of TEI's GET /info: about the default model, the one that POST / uses. It loads nothing.
+// TEIInfo is the answer of TEI's GET /info: about the default model, the one that POST / uses. It
+// loads nothing.
 func (a *API) TEIInfo() (*api.TEIInfo, error) {
 	id, err := a.defaultModel()
 	if err != nil {
@@ -36,7 +37,8 @@ func (a *API) TEIInfo() (*api.TEIInfo, error) {
 	return info, nil
 }
 
-// teiType is what kind of model m is to TEI's clients. A head's labels are in its weights, which may not be there yet.
+// teiType is what kind of model m is to TEI's clients. A head's labels are in its weights, which
+// may not be there yet.
 func teiType(m *Model) api.TEIModelType {
 	switch {
 	case m.has("sparse") && !m.has("dense"):

@@ -18,14 +18,14 @@ const (
 	ASCII
 )
 
-// Canonical returns the one JSON text of a value that all components agree on: keys sorted by bytes, no
-// spaces, only the escapes that JSON requires (so <, > and & stay as they are), floats in the shortest
-// form that reads back, always with a point or an exponent, as Python prints them. encoding/json differs
-// in the last two, which is why it is not used here.
+// Canonical returns the one JSON text of a value that all components agree on: keys sorted by
+// bytes, no spaces, only the escapes that JSON requires (so <, > and & stay as they are), floats in
+// the shortest form that reads back, always with a point or an exponent, as Python prints them.
+// encoding/json differs in the last two, which is why it is not used here.
 //
-// v is built of nil, bool, Go's integer and float types, string, []any, []string and map[string]any; any
-// other type is a programming error and panics, as do NaN and infinity, which no reader of ours lets in.
-// Bytes that are not UTF-8 are written as U+FFFD.
+// v is built of nil, bool, Go's integer and float types, string, []any, []string and
+// map[string]any; any other type is a programming error and panics, as do NaN and infinity, which
+// no reader of ours lets in. Bytes that are not UTF-8 are written as U+FFFD.
 func Canonical(v any, cs Charset) []byte {
 	return appendValue(make([]byte, 0, 1024), v, cs)
 }
@@ -87,8 +87,8 @@ func appendValue(b []byte, v any, cs Charset) []byte {
 	panic(fmt.Sprintf("confighash: cannot encode %T", v))
 }
 
-// appendFloat writes the shortest decimal that reads back as f; an exponent is used below 1e-4 and from
-// 1e16 on, with at least two digits.
+// appendFloat writes the shortest decimal that reads back as f; an exponent is used below 1e-4 and
+// from 1e16 on, with at least two digits.
 func appendFloat(b []byte, f float64) []byte {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		panic("confighash: cannot encode NaN or infinity")

@@ -1,10 +1,10 @@
-// Package confighash computes the hashes by which gateways, the control plane and workers tell whether
-// they hold the same configuration. Every component must get the same hash, byte for byte, so this is the
-// only place that computes them.
+// Package confighash computes the hashes by which gateways, the control plane and workers tell
+// whether they hold the same configuration. Every component must get the same hash, byte for byte,
+// so this is the only place that computes them.
 //
-// Entry points: BundleConfig (models and profiles as one bundle sees them), Bundles (the set of bundles)
-// and Canonical (the JSON they are computed over). Pure functions: no goroutines, no I/O; safe for
-// concurrent use.
+// Entry points: BundleConfig (models and profiles as one bundle sees them), Bundles (the set of
+// bundles) and Canonical (the JSON they are computed over). Pure functions: no goroutines, no I/O;
+// safe for concurrent use.
 package confighash
 
 import (
@@ -22,8 +22,8 @@ type Model struct {
 	Profiles []Profile
 }
 
-// Profile is what of a profile is hashed. An empty or zero field hashes as null. Loadtime and Runtime hold
-// nil, bool, Go's number types, string, []any and map[string]any.
+// Profile is what of a profile is hashed. An empty or zero field hashes as null. Loadtime and
+// Runtime hold nil, bool, Go's number types, string, []any and map[string]any.
 type Profile struct {
 	Name             string
 	AdapterPath      string // "module:Class"
@@ -44,10 +44,10 @@ type Bundle struct {
 // DefaultEngine is the engine of a bundle that names none.
 const DefaultEngine = "pytorch"
 
-// BundleConfig returns the lowercase hex SHA-256 of the models that a bundle with these adapter modules
-// serves: per model its id, its revision and those profiles whose adapter module (the text before the
-// colon) is listed. Models with no such profile do not count; with none left the hash is "". The order of
-// models, profiles and adapters does not matter.
+// BundleConfig returns the lowercase hex SHA-256 of the models that a bundle with these adapter
+// modules serves: per model its id, its revision and those profiles whose adapter module (the text
+// before the colon) is listed. Models with no such profile do not count; with none left the hash is
+// "". The order of models, profiles and adapters does not matter.
 func BundleConfig(models []Model, adapters []string) string {
 	var list []any
 	sorted := slices.Clone(models)
@@ -108,8 +108,8 @@ func orNull(s string) any {
 	return s
 }
 
-// Bundles returns the lowercase hex SHA-256 of a set of bundles: name, priority, adapters and engine of
-// each. The order of bundles and of their adapters does not matter. No bundles give "".
+// Bundles returns the lowercase hex SHA-256 of a set of bundles: name, priority, adapters and
+// engine of each. The order of bundles and of their adapters does not matter. No bundles give "".
 func Bundles(bundles []Bundle) string {
 	if len(bundles) == 0 {
 		return ""

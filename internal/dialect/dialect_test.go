@@ -76,7 +76,8 @@ func header(hs []Header, name string) string {
 	return ""
 }
 
-// TestRenderAlways checks, for every code, generation and route, what no client survives the lack of.
+// TestRenderAlways checks, for every code, generation and route, what no client survives the lack
+// of.
 func TestRenderAlways(t *testing.T) {
 	retried := map[string]bool{"MODEL_LOADING": true, "PROVISIONING": true, "QUEUE_FULL": true, "RESOURCE_EXHAUSTED": true, "LORA_LOADING": true}
 	for _, in := range errs.Codes() {

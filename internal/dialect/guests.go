@@ -7,8 +7,8 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// rerankBody writes {"error":{…},"message":…,"detail":…}: SIE's and OpenAI's clients read error, Cohere's message, and
-// Jina's detail.
+// rerankBody writes {"error":{…},"message":…,"detail":…}: SIE's and OpenAI's clients read error,
+// Cohere's message, and Jina's detail.
 func rerankBody(err *errs.Error) []byte {
 	b := bytes.TrimSuffix(openAIBody(err), []byte("}"))
 	b = api.AppendJSONString(append(b, `,"message":`...), err.Message)
@@ -21,8 +21,8 @@ func cohereBody(err *errs.Error) []byte {
 	return append(api.AppendJSONString([]byte(`{"message":`), err.Message), '}')
 }
 
-// The types of error that text-embeddings-inference has (ErrorType in its openapi.json), with the statuses its router
-// gives them.
+// The types of error that text-embeddings-inference has (ErrorType in its openapi.json), with the
+// statuses its router gives them.
 const (
 	teiUnhealthy  = "Unhealthy"  // 503
 	teiBackend    = "Backend"    // 424
@@ -31,8 +31,8 @@ const (
 	teiEmpty      = "Empty"      // 400
 )
 
-// teiError writes {"error":…,"error_type":…} with the status that TEI's clients know. What TEI has no word for keeps its
-// own status under the nearest type.
+// teiError writes {"error":…,"error_type":…} with the status that TEI's clients know. What TEI has
+// no word for keeps its own status under the nearest type.
 func teiError(err *errs.Error) (status int, body []byte) {
 	status = err.Status
 	kind := teiValidation

@@ -48,7 +48,8 @@ func TestGuestEnvelopes(t *testing.T) {
 	}
 }
 
-// Statuses and types are those of impl From<&ErrorType> for StatusCode in TEI's router/src/http/server.rs.
+// Statuses and types are those of impl From<&ErrorType> for StatusCode in TEI's
+// router/src/http/server.rs.
 func TestTEIStatuses(t *testing.T) {
 	for _, c := range []struct {
 		err    *errs.Error

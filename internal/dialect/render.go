@@ -9,7 +9,8 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// RouteKind is what decides the envelope of an error and, for the inference routes, which codes an SDK retries.
+// RouteKind is what decides the envelope of an error and, for the inference routes, which codes an
+// SDK retries.
 type RouteKind uint8
 
 // The kinds of routes.
@@ -36,12 +37,13 @@ const (
 	HeaderServerVersion = "X-SIE-Server-Version"
 )
 
-// Render writes err for caller on a route of kind k: the status, the headers beyond the usual ones (Content-Type
-// included), and the body, always JSON.
+// Render writes err for caller on a route of kind k: the status, the headers beyond the usual ones
+// (Content-Type included), and the body, always JSON.
 //
-// Native bodies can be read by every SDK generation and by OpenAI libraries at once: error, detail and a top-level
-// code say the same. OpenAI routes have OpenAI's envelope alone. A 503 always carries a code that the caller
-// retries; Retry-After is whole seconds, at least one, and absent where a retry is pointless.
+// Native bodies can be read by every SDK generation and by OpenAI libraries at once: error, detail
+// and a top-level code say the same. OpenAI routes have OpenAI's envelope alone. A 503 always
+// carries a code that the caller retries; Retry-After is whole seconds, at least one, and absent
+// where a retry is pointless.
 func Render(err *errs.Error, caller Caller, k RouteKind) (status int, headers []Header, body []byte) {
 	return formOf(err, caller, k).render(err)
 }
@@ -84,8 +86,8 @@ func (f form) render(err *errs.Error) (status int, headers []Header, body []byte
 	return err.Status, headers, nativeBody(err, string(f.code))
 }
 
-// Prepared is an error that is rendered once for everybody who gets the same words, for refusals that must cost little.
-// Safe for concurrent use.
+// Prepared is an error that is rendered once for everybody who gets the same words, for refusals
+// that must cost little. Safe for concurrent use.
 type Prepared struct {
 	err     *errs.Error
 	answers sync.Map // form to *answer
@@ -149,7 +151,8 @@ func accepted(err *errs.Error) []byte {
 	return append(api.AppendJSONString(b, err.Message), '}')
 }
 
-// nativeBody writes {"error":{…},"detail":{…},"code":…}. SDKs look at error first, so the extra keys are in both.
+// nativeBody writes {"error":{…},"detail":{…},"code":…}. SDKs look at error first, so the extra
+// keys are in both.
 func nativeBody(err *errs.Error, code string) []byte {
 	b := append(make([]byte, 0, 192+2*len(err.Message)), `{"error":{"code":`...)
 	b = codeAndMessage(b, code, err)

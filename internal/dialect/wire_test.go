@@ -51,7 +51,8 @@ func TestErrorsOfOtherComponentsAreRenderedAlike(t *testing.T) {
 	}
 }
 
-// A code that this release does not know reaches the caller as it is, with the type that its status says.
+// A code that this release does not know reaches the caller as it is, with the type that its status
+// says.
 func TestUnknownCodesAreKept(t *testing.T) {
 	for status, kind := range map[int]string{422: "invalid_request_error", 503: "server_error"} {
 		_, headers, body := Render(&errs.Error{Code: "NEW_CODE", Status: status, Message: "m"}, Caller{}, RouteEncode)

@@ -1,13 +1,15 @@
-// Package errs is the one list of errors a client of any SIE binary can receive: their codes, HTTP statuses,
-// retry hints and texts, as data.
+// Package errs is the one list of errors a client of any SIE binary can receive: their codes, HTTP
+// statuses, retry hints and texts, as data.
 //
-// Entry points: the constructors in new.go, one per situation; [Codes] and [Lookup], the table behind them;
-// [Error.AppendJSON], [Error.AppendMsgpack], [FromJSON] and [FromMsgpack], by which components send an error on whole. An
-// [Error] says what happened; how it is written for a given caller (which retry code an old SDK understands,
-// which JSON envelope a route has) is decided by package dialect, where the answer leaves.
+// Entry points: the constructors in new.go, one per situation; [Codes] and [Lookup], the table
+// behind them; [Error.AppendJSON], [Error.AppendMsgpack], [FromJSON] and [FromMsgpack], by which
+// components send an error on whole. An [Error] says what happened; how it is written for a given
+// caller (which retry code an old SDK understands, which JSON envelope a route has) is decided by
+// package dialect, where the answer leaves.
 //
-// The package starts no goroutine, does no I/O and never logs. Messages are safe to show: they name fields,
-// limits and fixes, never file paths or internal causes. The internal cause travels in Error.Cause, for the log.
+// The package starts no goroutine, does no I/O and never logs. Messages are safe to show: they name
+// fields, limits and fixes, never file paths or internal causes. The internal cause travels in
+// Error.Cause, for the log.
 package errs
 
 import "time"
@@ -42,8 +44,8 @@ type Info struct {
 	Code   Code
 	Status int // HTTP status, unless the constructor sets another
 
-	// Transient means that the same request may succeed later without a change. Every transient code has a
-	// RetryAfter of a second or more; no other code has one.
+	// Transient means that the same request may succeed later without a change. Every transient
+	// code has a RetryAfter of a second or more; no other code has one.
 	Transient  bool
 	RetryAfter time.Duration // default hint
 

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Error is a failure with everything a client may see, plus the cause that only the log sees. It is created by
-// the constructors of this package and treated as read-only afterwards, so it may be shared by goroutines.
+// Error is a failure with everything a client may see, plus the cause that only the log sees. It is
+// created by the constructors of this package and treated as read-only afterwards, so it may be
+// shared by goroutines.
 type Error struct {
 	Code    Code
 	Status  int    // HTTP status
@@ -59,8 +60,9 @@ func (e *Error) Is(target error) bool {
 // Transient reports whether the same request may succeed later.
 func (e *Error) Transient() bool { return e.Info().Transient }
 
-// Info returns the table entry of the error's code. For a code that is not in the table, which only another release can have
-// sent, it returns what the error itself says: its status, its retry hint and, by the status, whose mistake it is.
+// Info returns the table entry of the error's code. For a code that is not in the table, which only
+// another release can have sent, it returns what the error itself says: its status, its retry hint
+// and, by the status, whose mistake it is.
 func (e *Error) Info() Info {
 	if in, ok := find(e.Code); ok {
 		return in
@@ -73,8 +75,8 @@ func (e *Error) Info() Info {
 	return in
 }
 
-// As returns err as an *Error. Any other non-nil error becomes an InternalError whose text says nothing about the
-// cause; nil stays nil.
+// As returns err as an *Error. Any other non-nil error becomes an InternalError whose text says
+// nothing about the cause; nil stays nil.
 func As(err error) *Error {
 	if err == nil {
 		return nil

@@ -13,7 +13,8 @@ func newError(c Code, msg string) *Error {
 	return &Error{Code: c, Status: in.Status, Message: msg, RetryAfter: in.RetryAfter}
 }
 
-// Invalid is a 400 for a malformed or unsupported request; param names the field at fault, or is empty.
+// Invalid is a 400 for a malformed or unsupported request; param names the field at fault, or is
+// empty.
 func Invalid(param, msg string) *Error {
 	e := newError(InvalidInput, msg)
 	e.Param = param
@@ -25,8 +26,8 @@ func Invalidf(param, format string, args ...any) *Error {
 	return Invalid(param, fmt.Sprintf(format, args...))
 }
 
-// UnsupportedField is a 400 for a field whose value cannot be honoured by the model. It differs from Invalid only
-// in the code of the OpenAI envelope.
+// UnsupportedField is a 400 for a field whose value cannot be honoured by the model. It differs
+// from Invalid only in the code of the OpenAI envelope.
 func UnsupportedField(param, msg string) *Error {
 	e := Invalid(param, msg)
 	e.OpenAICode = "unsupported_field"
@@ -67,7 +68,8 @@ func TooLong(param, msg string) *Error {
 	return e
 }
 
-// MachineProfile is the 400 for a request routed to the wrong worker; worker is nil when this one has no identity.
+// MachineProfile is the 400 for a request routed to the wrong worker; worker is nil when this one
+// has no identity.
 func MachineProfile(requested string, worker *string) *Error {
 	var msg string
 	if worker == nil {
@@ -135,7 +137,8 @@ func Evicted(model string) *Error {
 	return newError(ModelLoading, "Model '"+model+"' was evicted before this request ran, please retry")
 }
 
-// LoadFailed is the 502 for a model that cannot be loaded. detail must be fit for callers; cause goes to the log.
+// LoadFailed is the 502 for a model that cannot be loaded. detail must be fit for callers; cause
+// goes to the log.
 func LoadFailed(model string, f LoadFailure, detail string, cause error) *Error {
 	f.Attempts = max(f.Attempts, 1)
 	if f.Class == "" {
@@ -186,13 +189,15 @@ func FullQueueAnswer(pending, adding, limit int64, fit int) *Error {
 	return e
 }
 
-// AnswerTooLarge is the 400 for a request whose results never fit into memory; fit of its items would.
+// AnswerTooLarge is the 400 for a request whose results never fit into memory; fit of its items
+// would.
 func AnswerTooLarge(field string, bytes, limit int64, fit int) *Error {
 	return Invalidf(field, "Field '%s': the results take %d bytes, and %d are the limit for all requests and results together; "+
 		"send at most %d such items in a request", field, bytes, limit, fit)
 }
 
-// OutOfMemory is the 503 after the recovery ladder failed; operation is Encoding, Scoring or Extraction.
+// OutOfMemory is the 503 after the recovery ladder failed; operation is Encoding, Scoring or
+// Extraction.
 func OutOfMemory(operation string, cause error) *Error {
 	e := newError(ResourceExhausted, operation+" temporarily unavailable due to resource pressure: out of memory")
 	e.Cause = cause
@@ -223,20 +228,22 @@ func Late(limit time.Duration) *Error {
 	return newError(DeadlineExceeded, "The request was not finished within "+limit.String()+", please retry")
 }
 
-// Inference is the 500 for a failed forward pass; operation is encoding, scoring or extraction. The text is fixed:
-// the cause may hold addresses or paths and goes to the log only.
+// Inference is the 500 for a failed forward pass; operation is encoding, scoring or extraction. The
+// text is fixed: the cause may hold addresses or paths and goes to the log only.
 func Inference(operation string, cause error) *Error {
 	e := newError(InferenceError, "internal error during "+operation)
 	e.Cause = cause
 	return e
 }
 
-// NonFinite is the 500 for scores or vectors that are not numbers; what is "scores" or "embeddings".
+// NonFinite is the 500 for scores or vectors that are not numbers; what is "scores" or
+// "embeddings".
 func NonFinite(model, what string) *Error {
 	return newError(InferenceError, "Model '"+model+"' produced non-finite "+what)
 }
 
-// NonFiniteItem is the 500 for an item for which the model gave numbers that are none; place is what a client calls it.
+// NonFiniteItem is the 500 for an item for which the model gave numbers that are none; place is
+// what a client calls it.
 func NonFiniteItem(model, place string) *Error {
 	e := newError(InferenceError, "Model '"+model+"' produced non-finite values (NaN or infinity) for '"+place+"'")
 	e.Param = place

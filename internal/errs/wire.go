@@ -12,7 +12,8 @@ import (
 
 //go:generate go tool msgp -file wire.go -o wire_gen.go -tests=false -unexported -io=false
 
-// The bounds of an error on the wire. What is longer is cut when it is sent and refused when it is received.
+// The bounds of an error on the wire. What is longer is cut when it is sent and refused when it is
+// received.
 const (
 	MaxWireBytes = 64 << 10
 
@@ -22,8 +23,8 @@ const (
 	maxIndex        = 1<<31 - 1
 )
 
-// wireError is an [Error] as components send it to each other: all of it but the cause. Receivers ignore keys that they do
-// not know, and absent keys are zero.
+// wireError is an [Error] as components send it to each other: all of it but the cause. Receivers
+// ignore keys that they do not know, and absent keys are zero.
 type wireError struct {
 	Code       string           `json:"code" msg:"code"`
 	Status     int              `json:"status" msg:"status"`
@@ -65,7 +66,8 @@ func (e *Error) AppendMsgpack(dst []byte) []byte {
 	return dst
 }
 
-// FromJSON reads what [Error.AppendJSON] wrote, in this release or another. A code that is not in the table stays as it is.
+// FromJSON reads what [Error.AppendJSON] wrote, in this release or another. A code that is not in
+// the table stays as it is.
 func FromJSON(data []byte) (*Error, error) {
 	if len(data) > MaxWireBytes {
 		return nil, tooManyBytes(len(data))
@@ -77,8 +79,8 @@ func FromJSON(data []byte) (*Error, error) {
 	return w.read()
 }
 
-// FromMsgpack reads what [Error.AppendMsgpack] wrote, in this release or another. A code that is not in the table stays as
-// it is.
+// FromMsgpack reads what [Error.AppendMsgpack] wrote, in this release or another. A code that is
+// not in the table stays as it is.
 func FromMsgpack(data []byte) (*Error, error) {
 	if len(data) > MaxWireBytes {
 		return nil, tooManyBytes(len(data))
@@ -183,7 +185,8 @@ func (w *wireError) checkTexts() error {
 	return err
 }
 
-// isCode reports whether a code may stand in a header: a receiver may not know it and still sends it on.
+// isCode reports whether a code may stand in a header: a receiver may not know it and still sends
+// it on.
 func isCode(s string) bool {
 	for _, c := range []byte(s) {
 		if c != '_' && c != '-' && c != '.' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {

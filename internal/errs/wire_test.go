@@ -50,8 +50,8 @@ func randomCode(r *rand.Rand) Code {
 	return Code(b)
 }
 
-// randomError fills every field but the cause, or leaves it empty. It knows no field by name except those with rules of
-// their own, so that a new field is sent or the test fails.
+// randomError fills every field but the cause, or leaves it empty. It knows no field by name except
+// those with rules of their own, so that a new field is sent or the test fails.
 func randomError(t *testing.T, r *rand.Rand) *Error {
 	e := &Error{}
 	fill(t, r, reflect.ValueOf(e).Elem())

@@ -10,9 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is the tree of files below a directory, as os.DirFS gives it, but for one thing: only regular files and directories
-// can be opened, so that no reader waits for the other end of a pipe. Errors name the file relative to the directory: those of the
-// file system, as *fs.PathError, and ErrNotRegular.
+// Dir is the tree of files below a directory, as os.DirFS gives it, but for one thing: only regular
+// files and directories can be opened, so that no reader waits for the other end of a pipe. Errors
+// name the file relative to the directory: those of the file system, as *fs.PathError, and
+// ErrNotRegular.
 type Dir string
 
 // Open opens a regular file or a directory for reading.

@@ -91,7 +91,8 @@ func TestOpenRegularRefusesOtherFiles(t *testing.T) {
 	f.Close()
 }
 
-// Between the look at a path and its opening, somebody makes a pipe of it: the opening neither waits nor succeeds.
+// Between the look at a path and its opening, somebody makes a pipe of it: the opening neither
+// waits nor succeeds.
 func TestOpenRegularOfWhatBecomesAPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

@@ -11,9 +11,11 @@ import (
 )
 
 var (
-	// ErrTooLarge is matched by the error of a file or stream with more bytes than its reader takes.
+	// ErrTooLarge is matched by the error of a file or stream with more bytes than its reader
+	// takes.
 	ErrTooLarge = errors.New("too large")
-	// ErrNotRegular is matched by the error of a path that is a directory, a pipe, a socket or a device.
+	// ErrNotRegular is matched by the error of a path that is a directory, a pipe, a socket or a
+	// device.
 	ErrNotRegular = errors.New("not a regular file")
 )
 
@@ -36,8 +38,8 @@ func Read(path string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// ReadAll reads to the end of r, or fails with ErrTooLarge when that is more than limit bytes. It returns no data with an
-// error.
+// ReadAll reads to the end of r, or fails with ErrTooLarge when that is more than limit bytes. It
+// returns no data with an error.
 func ReadAll(r io.Reader, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	switch {
@@ -51,11 +53,12 @@ func ReadAll(r io.Reader, limit int64) ([]byte, error) {
 
 // OpenRegular opens a regular file for reading; links are followed. The caller closes it.
 //
-// It never waits for the other end of a pipe, and opens no device that it can see beforehand, because opening one may do
-// something. Errors name the path: the file system's, ErrNotRegular.
+// It never waits for the other end of a pipe, and opens no device that it can see beforehand,
+// because opening one may do something. Errors name the path: the file system's, ErrNotRegular.
 func OpenRegular(path string) (*os.File, fs.FileInfo, error) { return openRegular(path, func() {}) }
 
-// openRegular calls looked between its look at the path and the opening, for tests that change the file there.
+// openRegular calls looked between its look at the path and the opening, for tests that change the
+// file there.
 func openRegular(path string, looked func()) (*os.File, fs.FileInfo, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -81,8 +84,8 @@ func openRegular(path string, looked func()) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// Regular returns nil for a regular file, else an error that matches ErrNotRegular and names the kind of file: "is a named
-// pipe, not a regular file".
+// Regular returns nil for a regular file, else an error that matches ErrNotRegular and names the
+// kind of file: "is a named pipe, not a regular file".
 func Regular(info fs.FileInfo) error {
 	kind := "something else"
 	switch mode := info.Mode(); {

@@ -28,7 +28,8 @@ type entry struct {
 	Offsets [2]int64 `json:"data_offsets"`
 }
 
-// Root is the folder testdata/golden of this source tree, or the one that SIE_GOLDEN names, for tests that run elsewhere.
+// Root is the folder testdata/golden of this source tree, or the one that SIE_GOLDEN names, for
+// tests that run elsewhere.
 func Root(t testing.TB) string {
 	if dir := os.Getenv("SIE_GOLDEN"); dir != "" {
 		return dir

@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// Diff says how far a result is from its reference. Each number hides what another shows: a cosine does not see scale or
-// one lost coordinate in a thousand, a maximum does not see a small common bias.
+// Diff says how far a result is from its reference. Each number hides what another shows: a cosine
+// does not see scale or one lost coordinate in a thousand, a maximum does not see a small common
+// bias.
 type Diff struct {
 	MaxAbs    float64 // largest |got - want|
 	AbsAt     int     // where
@@ -22,8 +23,8 @@ func (d Diff) String() string {
 		d.MaxAbs, d.AbsAt, d.MaxRel, d.RelAt, d.Cosine, d.NormRatio)
 }
 
-// Compare compares two vectors of the same length; another length, or a NaN or infinity in got, gives a Diff that fails
-// every bound.
+// Compare compares two vectors of the same length; another length, or a NaN or infinity in got,
+// gives a Diff that fails every bound.
 func Compare(got, want []float32) Diff {
 	bad := Diff{MaxAbs: math.Inf(1), MaxRel: math.Inf(1), Cosine: -1, NormRatio: math.Inf(1)}
 	if len(got) != len(want) {
@@ -61,8 +62,9 @@ func Compare(got, want []float32) Diff {
 	return d
 }
 
-// NDCG10 is the mean NDCG@10 of the rankings that got gives, the ten best documents by want being the relevant ones. Rows
-// 0 … queries-1 of both [n, dim] matrices are queries, the rest documents; scores are dot products.
+// NDCG10 is the mean NDCG@10 of the rankings that got gives, the ten best documents by want being
+// the relevant ones. Rows 0 … queries-1 of both [n, dim] matrices are queries, the rest documents;
+// scores are dot products.
 func NDCG10(got, want []float32, dim, queries int) float64 {
 	var total float64
 	for q := range queries {

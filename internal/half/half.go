@@ -1,6 +1,7 @@
 // Package half converts between IEEE 754 binary16 numbers and float32.
 //
-// Entry points: [ToFloat32], exact, and [FromFloat32], rounded. It imports nothing of the module and keeps no state.
+// Entry points: [ToFloat32], exact, and [FromFloat32], rounded. It imports nothing of the module
+// and keeps no state.
 package half
 
 import "math"
@@ -17,8 +18,8 @@ func ToFloat32(h uint16) float32 {
 	return math.Float32frombits(sign | (exponent+112)<<23 | fraction<<13)
 }
 
-// FromFloat32 rounds to the nearest half, ties to even. From 65520 on, the result is an infinity; every NaN becomes a quiet one
-// without a payload.
+// FromFloat32 rounds to the nearest half, ties to even. From 65520 on, the result is an infinity;
+// every NaN becomes a quiet one without a payload.
 func FromFloat32(f float32) uint16 {
 	bits := math.Float32bits(f)
 	sign, rest := uint16(bits>>16)&0x8000, bits&0x7fffffff

@@ -40,7 +40,8 @@ func TestToFloat32(t *testing.T) {
 	}
 }
 
-// Every half comes back from its float, and what lies between two goes to the nearer one, or to the even one.
+// Every half comes back from its float, and what lies between two goes to the nearer one, or to the
+// even one.
 func TestFromFloat32(t *testing.T) {
 	for h := range uint16(0x7c00) {
 		f, up := widen(h), widen(h+1)

@@ -9,9 +9,10 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// The results of requests are in memory until their answers are written, within the same bound as request bodies
-// (Options.MaxHeldBytes). A request asks for the room of its results before they are computed. Small answers are written as a
-// whole, large ones in pieces that are made as their client takes them.
+// The results of requests are in memory until their answers are written, within the same bound as
+// request bodies (Options.MaxHeldBytes). A request asks for the room of its results before they are
+// computed. Small answers are written as a whole, large ones in pieces that are made as their
+// client takes them.
 
 const (
 	// plainAnswer is an answer whose bytes count only until it is handed to be written.
@@ -22,8 +23,8 @@ const (
 	pieceRoom = 3 * plainAnswer
 )
 
-// share is what one request's results take of the bound on bytes held. It belongs to the request's goroutine, and later to
-// the one that writes the answer, which is the same.
+// share is what one request's results take of the bound on bytes held. It belongs to the request's
+// goroutine, and later to the one that writes the answer, which is the same.
 type share struct {
 	bodies *bodies
 	body   int64  // of the request
@@ -63,7 +64,8 @@ func (a *share) release() {
 	}
 }
 
-// Reply makes a the response, as a whole or in pieces. The bytes that Hold admitted are held until it is written.
+// Reply makes a the response, as a whole or in pieces. The bytes that Hold admitted are held until
+// it is written.
 func (r *Request) Reply(f api.Format, a api.Answer) {
 	r.SetContentType(f.ContentType())
 	own := &r.results

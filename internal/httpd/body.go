@@ -11,25 +11,28 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// drainBytes bounds what is read and thrown away of a body that is not wanted, so that its sender sees the answer instead of a
-// reset connection, and so that the rest of it is not taken for the next request.
+// drainBytes bounds what is read and thrown away of a body that is not wanted, so that its sender
+// sees the answer instead of a reset connection, and so that the rest of it is not taken for the
+// next request.
 const drainBytes = 512 << 20
 
-// bodies reads request bodies within two bounds: the size of one, and the sum of those held at once.
+// bodies reads request bodies within two bounds: the size of one, and the sum of those held at
+// once.
 type bodies struct {
 	maxOne  int64 // bytes; 0 refuses every body
 	maxHeld int64
-	// stall bounds the pause between two pieces of a body, whole the time for all of it, drainFor and brief the time spent
-	// on throwing one away.
+	// stall bounds the pause between two pieces of a body, whole the time for all of it, drainFor
+	// and brief the time spent on throwing one away.
 	stall, whole, drainFor, brief time.Duration
 
 	held atomic.Int64
 	pool sync.Pool
 }
 
-// read returns the request's body, which the caller gives back with release. The bytes are the caller's own: they stay
-// valid whatever happens to the connection. Errors are *errs.Error; the body is then read away, or the connection marked
-// to be closed: at once for a body that came too slowly or was malformed, since nobody knows where the next request begins.
+// read returns the request's body, which the caller gives back with release. The bytes are the
+// caller's own: they stay valid whatever happens to the connection. Errors are *errs.Error; the
+// body is then read away, or the connection marked to be closed: at once for a body that came too
+// slowly or was malformed, since nobody knows where the next request begins.
 func (b *bodies) read(r *Request) (*heldBody, error) {
 	r.bodyRead = true
 	declared := int64(r.Request.Header.ContentLength())
@@ -71,14 +74,15 @@ func (b *bodies) read(r *Request) (*heldBody, error) {
 	return nil, err
 }
 
-// fill reads the stream with a deadline that moves with its progress. broken says that no more can be read of it.
+// fill reads the stream with a deadline that moves with its progress. broken says that no more can
+// be read of it.
 func (b *bodies) fill(h *heldBody, conn net.Conn, stream io.Reader, declared int64) (err error, broken bool) {
 	limit := time.Now().Add(b.whole)
 	defer func() { _ = conn.SetReadDeadline(time.Time{}) }()
 	data := (*h.buf)[:0]
 	if declared > 0 && int64(cap(data)) < declared {
-		// The declared length is below the limit and reserved; still grow with what really arrives beyond 1 MiB, so
-		// that a liar ties up little.
+		// The declared length is below the limit and reserved; still grow with what really arrives
+		// beyond 1 MiB, so that a liar ties up little.
 		data = make([]byte, 0, min(declared, 1<<20))
 	}
 	for {
@@ -121,8 +125,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// drain throws away a body that will not be read, for at most that long and with no longer pauses than any body may have.
-// Unless all of it came the connection is closed after the answer.
+// drain throws away a body that will not be read, for at most that long and with no longer pauses
+// than any body may have. Unless all of it came the connection is closed after the answer.
 func (b *bodies) drain(r *Request, most time.Duration) {
 	r.bodyRead = true
 	stream := r.RequestBodyStream()

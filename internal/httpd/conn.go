@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// lingerStall and lingerTime bound how long a connection that the server ends is read on: until its peer has paused
-	// for lingerStall or ended too, and for lingerTime in all.
+	// lingerStall and lingerTime bound how long a connection that the server ends is read on: until
+	// its peer has paused for lingerStall or ended too, and for lingerTime in all.
 	lingerStall = 500 * time.Millisecond
 	lingerTime  = 2 * time.Second
 )
 
-// conn is a client's connection. It adds two things to what it wraps: end, which lets no more than what has arrived be read,
-// and a Close that does not reset the connection under an answer its peer has not read yet. One goroutine reads and writes;
-// end and cut may be called by others.
+// conn is a client's connection. It adds two things to what it wraps: end, which lets no more than
+// what has arrived be read, and a Close that does not reset the connection under an answer its peer
+// has not read yet. One goroutine reads and writes; end and cut may be called by others.
 type conn struct {
 	net.Conn
 	ended atomic.Bool // by end
@@ -61,7 +61,8 @@ type ender interface {
 	cut()
 }
 
-// Read implements net.Conn. Once end was called and all that had arrived is read, every call times out.
+// Read implements net.Conn. Once end was called and all that had arrived is read, every call times
+// out.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	switch {
@@ -95,8 +96,8 @@ func (c *conn) flush() error {
 	return err
 }
 
-// gather puts the writes that follow together into larger ones, until scatter: fasthttp sends every few KiB of an answer of
-// unknown length by themselves, in two parts.
+// gather puts the writes that follow together into larger ones, until scatter: fasthttp sends every
+// few KiB of an answer of unknown length by themselves, in two parts.
 func (c *conn) gather() {
 	c.gathers, c.gathered = true, make([]byte, 0, gatherBytes+8<<10)
 }
@@ -110,8 +111,8 @@ func (c *conn) scatter() {
 	}
 }
 
-// end lets the reader have what has arrived, and nothing that comes later. A deadline could not: a read after it returns
-// nothing even where a request is waiting.
+// end lets the reader have what has arrived, and nothing that comes later. A deadline could not: a
+// read after it returns nothing even where a request is waiting.
 func (c *conn) end() {
 	if c.ended.Swap(true) {
 		return
@@ -123,14 +124,15 @@ func (c *conn) end() {
 	_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
 }
 
-// cut closes the connection at once, whatever is on its way. Below TLS, which would wait for a peer that takes nothing.
+// cut closes the connection at once, whatever is on its way. Below TLS, which would wait for a peer
+// that takes nothing.
 func (c *conn) cut() {
 	c.gone.Store(true)
 	_ = plainConn(c).Close()
 }
 
-// Close implements net.Conn. It says that nothing more will be written and reads on for a moment: a connection that is closed
-// on bytes nobody has read is reset, and the answer may be lost with it.
+// Close implements net.Conn. It says that nothing more will be written and reads on for a moment: a
+// connection that is closed on bytes nobody has read is reset, and the answer may be lost with it.
 func (c *conn) Close() (err error) {
 	c.once.Do(func() {
 		if !c.over.Load() && !c.gone.Load() {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A request that lies unread when its connection is ended is answered; nothing that comes later is read.
+// A request that lies unread when its connection is ended is answered; nothing that comes later is
+// read.
 func TestEndLetsWhatHasArrivedBeRead(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// conns are the open connections, those that became status sockets left out. Safe for concurrent use.
+// conns are the open connections, those that became status sockets left out. Safe for concurrent
+// use.
 type conns struct {
 	mu   sync.Mutex
 	open map[net.Conn]bool // and whether each is idle: between two requests
@@ -53,8 +54,8 @@ func (c *conns) each(idle bool, f func(ender)) (n int) {
 // windTick is how often wind looks at the connections.
 const windTick = 20 * time.Millisecond
 
-// wind waits until none is open, or ctx ends. From idleBy on it ends those between two requests, from allBy on every one: a
-// request that has arrived is answered all the same.
+// wind waits until none is open, or ctx ends. From idleBy on it ends those between two requests,
+// from allBy on every one: a request that has arrived is answered all the same.
 func (c *conns) wind(ctx context.Context, idleBy, allBy time.Time) {
 	tick := time.NewTicker(windTick)
 	defer tick.Stop()

@@ -11,8 +11,8 @@ import (
 const exposed = "Retry-After, X-Request-ID, X-SIE-Request-ID, X-SIE-Error-Code, X-SIE-Server-Version, X-SIE-Model-Revision, X-Trace-ID, " +
 	"X-Total-Time, X-Queue-Time, X-Tokenization-Time, X-Inference-Time, X-SIE-Units-Input-Tokens, X-SIE-Warning"
 
-// cors lets scripts of the allowed origins read an answer, and answers their preflight: done says that nothing is left to do.
-// Cookies play no part here, so credentials are not allowed.
+// cors lets scripts of the allowed origins read an answer, and answers their preflight: done says
+// that nothing is left to do. Cookies play no part here, so credentials are not allowed.
 func (s *Server) cors(r *Request) (done bool) {
 	if len(s.opt.CORSOrigins) == 0 {
 		return false
@@ -47,9 +47,9 @@ func (s *Server) allowed(origin string) bool {
 	return slices.Contains(s.opt.CORSOrigins, "*") || slices.Contains(s.opt.CORSOrigins, origin)
 }
 
-// Foreign reports whether a page of an origin that is not allowed asks. Browsers keep answers from such scripts, but not what
-// comes through a WebSocket, so the status socket asks. A proxy in front may have changed Host; it then says so, or the browser
-// does.
+// Foreign reports whether a page of an origin that is not allowed asks. Browsers keep answers from
+// such scripts, but not what comes through a WebSocket, so the status socket asks. A proxy in front
+// may have changed Host; it then says so, or the browser does.
 func (r *Request) Foreign() bool {
 	origin := r.Header("Origin")
 	if origin == "" || r.server.allowed(origin) || r.Header("Sec-Fetch-Site") == "same-origin" {

@@ -20,8 +20,8 @@ type FeedOptions struct {
 	Interval     time.Duration // between two frames [200 ms]
 	WriteTimeout time.Duration // for sending a frame to a slow watcher, who is then dropped [5 s]
 	MaxWatchers  int           // open sockets [256]
-	// Frame makes a frame: twice an interval at most however many watch, and for each watcher when the server shuts down. It may
-	// be called by several goroutines at once.
+	// Frame makes a frame: twice an interval at most however many watch, and for each watcher when
+	// the server shuts down. It may be called by several goroutines at once.
 	Frame func() ([]byte, error)
 }
 
@@ -32,8 +32,8 @@ type Feed struct {
 	quit   chan struct{} // closed by stop
 	all    sync.WaitGroup
 
-	// latest is the frame that all watchers get until it is older than half an interval. Who holds building makes the next;
-	// the others do not wait for it.
+	// latest is the frame that all watchers get until it is older than half an interval. Who holds
+	// building makes the next; the others do not wait for it.
 	latest   atomic.Pointer[frame]
 	building sync.Mutex
 	built    atomic.Int64 // frames made, for tests
@@ -125,7 +125,8 @@ func (f *Feed) Serve(r *Request, _ string) {
 	}
 }
 
-// stream sends frames until the watcher or the server goes. The connection is fasthttp's again once it returns.
+// stream sends frames until the watcher or the server goes. The connection is fasthttp's again once
+// it returns.
 func (f *Feed) stream(c *websocket.Conn) {
 	defer f.leave()
 	defer func() {

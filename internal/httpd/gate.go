@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// gate counts the inference requests that run, and lets no more in once it is shut. Safe for concurrent use.
+// gate counts the inference requests that run, and lets no more in once it is shut. Safe for
+// concurrent use.
 type gate struct {
 	mu      sync.Mutex
 	running int

@@ -54,8 +54,8 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		r.Fail(dialect.RouteNative, err)
 		return
 	}
-	// The path is read as it was sent: "//" and ".." must not be tidied up or redirected, they are part of a name
-	// that does not exist.
+	// The path is read as it was sent: "//" and ".." must not be tidied up or redirected, they are
+	// part of a name that does not exist.
 	path, err := url.PathUnescape(string(ctx.URI().PathOriginal()))
 	if err != nil {
 		r.Fail(dialect.RouteNative, errs.Invalid("path", "the path is not valid percent-encoding"))
@@ -89,7 +89,8 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	s.unrouted(r, path, allowed)
 }
 
-// unrouted answers a path that no route serves with this method; allowed is another method that one does, "" for none.
+// unrouted answers a path that no route serves with this method; allowed is another method that one
+// does, "" for none.
 func (s *Server) unrouted(r *Request, path, allowed string) {
 	if !r.admit(dialect.RouteNative) {
 		return
@@ -109,7 +110,8 @@ func (s *Server) unrouted(r *Request, path, allowed string) {
 	r.Fail(dialect.RouteNative, errs.NoRoute())
 }
 
-// admit reports whether a request may go on; else it is answered. Those who have no key are not told what is behind a route.
+// admit reports whether a request may go on; else it is answered. Those who have no key are not
+// told what is behind a route.
 func (r *Request) admit(kind dialect.RouteKind) bool {
 	n, err := r.server.keyed(&r.Request.Header)
 	if err == nil {
@@ -129,8 +131,8 @@ func (s *Server) keyed(h *fasthttp.RequestHeader) (int, *errs.Error) {
 	return s.opt.Keys.admit(h)
 }
 
-// expect answers a client that asks whether to send its body: not one that would be refused for its size or because the
-// server drains.
+// expect answers a client that asks whether to send its body: not one that would be refused for its
+// size or because the server drains.
 func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	var e *errs.Error
 	switch _, refused := s.keyed(&ctx.Request.Header); {

@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hangups notices clients that leave while their request is being worked on. fasthttp only reads a connection again
-// once the handler has returned, so the connection's descriptor is watched by an epoll set of our own for
-// EPOLLRDHUP: the peer closed, or closed its sending side. A client that half-closes after its request counts as gone.
+// hangups notices clients that leave while their request is being worked on. fasthttp only reads a
+// connection again once the handler has returned, so the connection's descriptor is watched by an
+// epoll set of our own for EPOLLRDHUP: the peer closed, or closed its sending side. A client that
+// half-closes after its request counts as gone.
 //
 // One goroutine, stopped by close. Safe for concurrent use.
 type hangups struct {
@@ -23,15 +24,17 @@ type hangups struct {
 	last    uint64            // the key of the newest watch
 	watches map[uint64]func() // by key
 
-	// harvested, if set, is called when events were taken from the kernel and before any is looked at.
+	// harvested, if set, is called when events were taken from the kernel and before any is looked
+	// at.
 	harvested func()
 }
 
 // stopKey is the key of the pipe's events. Watches have the keys from 1 on.
 const stopKey = 0
 
-// event returns an epoll event that carries key. A descriptor would not do as a key: an event that was taken from the
-// kernel before its connection was closed would hit the next connection that gets the descriptor.
+// event returns an epoll event that carries key. A descriptor would not do as a key: an event that
+// was taken from the kernel before its connection was closed would hit the next connection that
+// gets the descriptor.
 func event(events uint32, key uint64) *unix.EpollEvent {
 	return &unix.EpollEvent{Events: events, Fd: int32(uint32(key)), Pad: int32(uint32(key >> 32))}
 }
@@ -62,8 +65,9 @@ func newHangups(harvested func()) (*hangups, error) {
 	return h, nil
 }
 
-// watch calls gone, at most once, when c's peer hangs up. The returned function ends the watch; after it returns gone
-// is not called any more. It must be called before the connection is used for the next request.
+// watch calls gone, at most once, when c's peer hangs up. The returned function ends the watch;
+// after it returns gone is not called any more. It must be called before the connection is used for
+// the next request.
 func (h *hangups) watch(c net.Conn, gone func()) (end func(), err error) {
 	sc, ok := plainConn(c).(syscall.Conn)
 	if !ok {
@@ -91,8 +95,8 @@ func (h *hangups) watch(c net.Conn, gone func()) (end func(), err error) {
 	}
 	return func() {
 		h.forget(key)
-		// The descriptor is taken out inside Control, so that it can't be closed and reused in between. When the
-		// connection is closed already the kernel has removed it itself.
+		// The descriptor is taken out inside Control, so that it can't be closed and reused in
+		// between. When the connection is closed already the kernel has removed it itself.
 		_ = raw.Control(func(d uintptr) { _ = unix.EpollCtl(h.epfd, unix.EPOLL_CTL_DEL, int(d), nil) })
 	}, nil
 }

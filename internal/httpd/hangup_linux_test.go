@@ -31,8 +31,8 @@ func descriptor(t *testing.T, c net.Conn) (fd int) {
 	return fd
 }
 
-// An event that was taken from the kernel before its connection was closed says nothing of the next connection that gets
-// the descriptor.
+// An event that was taken from the kernel before its connection was closed says nothing of the next
+// connection that gets the descriptor.
 func TestHangUpIsItsOwnConnections(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// Keys are the API keys that a server accepts, as hashes: what is compared has one length, and a dump of the process has no
-// key in it. Immutable; the nil *Keys accepts everybody.
+// Keys are the API keys that a server accepts, as hashes: what is compared has one length, and a
+// dump of the process has no key in it. Immutable; the nil *Keys accepts everybody.
 type Keys struct {
 	hashes [][sha256.Size]byte
 }
@@ -28,8 +28,9 @@ const (
 	maxKeys     = 10_000
 )
 
-// NewKeys takes keys given one by one and those in file, if not "": one a line, # begins a comment. It fails closed: a file
-// that cannot be read or holds no key, and a key that no client could send, are errors, never an open server.
+// NewKeys takes keys given one by one and those in file, if not "": one a line, # begins a comment.
+// It fails closed: a file that cannot be read or holds no key, and a key that no client could send,
+// are errors, never an open server.
 func NewKeys(given []string, file string) (*Keys, error) {
 	k := &Keys{}
 	for i, key := range given {
@@ -91,7 +92,8 @@ func visible(s string) bool {
 	return true
 }
 
-// find returns the number of key, from 1, or 0. It takes the same time whichever key it is and however much of one is right.
+// find returns the number of key, from 1, or 0. It takes the same time whichever key it is and
+// however much of one is right.
 func (k *Keys) find(key string) int {
 	h := sha256.Sum256([]byte(key))
 	found := 0
@@ -101,8 +103,8 @@ func (k *Keys) find(key string) int {
 	return found
 }
 
-// keyProtocol begins the subprotocol in which a browser sends its key to a WebSocket, base64url without padding: it cannot
-// set headers, and a key in the address would be written to logs.
+// keyProtocol begins the subprotocol in which a browser sends its key to a WebSocket, base64url
+// without padding: it cannot set headers, and a key in the address would be written to logs.
 const keyProtocol = "sie.key."
 
 // admit returns the number of the key that a request brings, or the 401.

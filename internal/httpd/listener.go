@@ -11,8 +11,9 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// capped is a listener that keeps the number of open connections within a bound. A connection too many is told to come
-// back, in the words of an answer, and closed. It may be closed more than once.
+// capped is a listener that keeps the number of open connections within a bound. A connection too
+// many is told to come back, in the words of an answer, and closed. It may be closed more than
+// once.
 type capped struct {
 	net.Listener
 	open func() int

@@ -12,11 +12,11 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// No line of the log holds a key, a text or the value of a header other than the request's id: neither do errors that quote
-// what a client sent. What a client did wrong is told to that client.
+// No line of the log holds a key, a text or the value of a header other than the request's id:
+// neither do errors that quote what a client sent. What a client did wrong is told to that client.
 
-// quiet is fasthttp's log. Its messages quote the bytes that could not be read, headers and bodies included, so that only
-// the kind of failure is taken from them, at the debug level.
+// quiet is fasthttp's log. Its messages quote the bytes that could not be read, headers and bodies
+// included, so that only the kind of failure is taken from them, at the debug level.
 type quiet struct{ log *slog.Logger }
 
 // Printf implements fasthttp.Logger.

@@ -16,8 +16,8 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// Request is one request and its answer: fasthttp's context, and what the server keeps of it. It belongs to the handler's
-// goroutine until the handler returns; nothing of it may be kept.
+// Request is one request and its answer: fasthttp's context, and what the server keeps of it. It
+// belongs to the handler's goroutine until the handler returns; nothing of it may be kept.
 type Request struct {
 	*fasthttp.RequestCtx
 	// ID is the client's own if it is visible ASCII, else a new one. Every answer carries it.
@@ -87,15 +87,16 @@ func (r *Request) Plain(status int, text string) {
 	r.SetBodyString(text)
 }
 
-// Unwanted reads away, within bounds, the body of a request for work that is refused before it. Its sender had good reason to
-// send it, and often looks for the answer only afterwards.
+// Unwanted reads away, within bounds, the body of a request for work that is refused before it. Its
+// sender had good reason to send it, and often looks for the answer only afterwards.
 func (r *Request) Unwanted() { r.server.bodies.drain(r, r.server.bodies.drainFor) }
 
-// discard reads away a body that no handler wants, so that the connection stays usable, or closes it where that would take
-// long.
+// discard reads away a body that no handler wants, so that the connection stays usable, or closes
+// it where that would take long.
 func (r *Request) discard() { r.server.bodies.drain(r, r.server.bodies.brief) }
 
-// depart ends a request: ids on the answer, the span, the log. Once the server drains, the answer is its connection's last.
+// depart ends a request: ids on the answer, the span, the log. Once the server drains, the answer
+// is its connection's last.
 func (r *Request) depart() {
 	s := r.server
 	h := &r.Response.Header

@@ -45,11 +45,13 @@ type Options struct {
 	WriteTimeout   time.Duration // for sending an answer to a slow reader [2 min]
 	KeepAlive      time.Duration // pause between requests [120 s: SDKs keep idle connections for 90 s]
 
-	// UnwantedTime bounds reading away the body of a request for work that is refused [30 s], BriefTime that of a request whose
-	// sender had no reason to send one: on open routes, and without a key [500 ms].
+	// UnwantedTime bounds reading away the body of a request for work that is refused [30 s],
+	// BriefTime that of a request whose sender had no reason to send one: on open routes, and
+	// without a key [500 ms].
 	UnwantedTime, BriefTime time.Duration
-	// IdleGrace is how long connections between two requests are kept open once a drain has begun [1 s], LastBytes how long
-	// after the last running request the rest of a request on its way is awaited [2 s].
+	// IdleGrace is how long connections between two requests are kept open once a drain has begun
+	// [1 s], LastBytes how long after the last running request the rest of a request on its way is
+	// awaited [2 s].
 	IdleGrace, LastBytes time.Duration
 	// WorkerIdle is how long a goroutine waits for its next connection [10 s].
 	WorkerIdle time.Duration
@@ -73,7 +75,8 @@ func (o *Options) setDefaults() {
 	o.IdleGrace, o.LastBytes = cmp.Or(o.IdleGrace, time.Second), cmp.Or(o.LastBytes, 2*time.Second)
 }
 
-// Validate returns everything that is wrong with the options, nil for none. Zero fields are defaults and never wrong.
+// Validate returns everything that is wrong with the options, nil for none. Zero fields are
+// defaults and never wrong.
 func (o *Options) Validate() error {
 	var all []error
 	for _, x := range []struct {
@@ -114,8 +117,8 @@ type Server struct {
 	feeds     []*Feed
 }
 
-// New returns a server of routes, the first that matches a request first. It serves nothing before Serve; it is to be shut
-// down also when it never served.
+// New returns a server of routes, the first that matches a request first. It serves nothing before
+// Serve; it is to be shut down also when it never served.
 func New(opt Options, routes []Route) (*Server, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("httpd: %w", err)
@@ -151,15 +154,16 @@ func New(opt Options, routes []Route) (*Server, error) {
 }
 
 const (
-	// inlineBody is how much of a body fasthttp reads before it calls the handler: as little as it can, since the bounds on
-	// a slow body are the handler's.
+	// inlineBody is how much of a body fasthttp reads before it calls the handler: as little as it
+	// can, since the bounds on a slow body are the handler's.
 	inlineBody = 1
-	// spareConns is how many connections fasthttp may think open beyond MaxConns, which the listener keeps to: those that
-	// were just closed.
+	// spareConns is how many connections fasthttp may think open beyond MaxConns, which the
+	// listener keeps to: those that were just closed.
 	spareConns = 256
 )
 
-// bodyTimes is asked by fasthttp when a head was read: the first byte of the body may take as long as any pause in it.
+// bodyTimes is asked by fasthttp when a head was read: the first byte of the body may take as long
+// as any pause in it.
 func (s *Server) bodyTimes(*fasthttp.RequestHeader) fasthttp.RequestConfig {
 	return fasthttp.RequestConfig{ReadTimeout: s.bodies.stall}
 }
@@ -192,11 +196,13 @@ func (s *Server) Serve(l net.Listener) error {
 // lastAnswers is how long requests that were cut short may take to be answered.
 const lastAnswers = 5 * time.Second
 
-// Shutdown drains: new work is refused with a 503 that says when to retry, while other routes go on and running
-// requests finish. Every answer from now on ends its connection, and a request that has arrived is answered. Then, or when
-// ctx ends, it closes the listeners and every connection; requests that still run are answered with that 503 too, and make
-// an error of ctx's. Clients that are slow to send or to read, or that do neither, hold it up but are no error. No request
-// runs once it has returned nil or ctx's error; what handlers use may then be closed. Only the first call does something.
+// Shutdown drains: new work is refused with a 503 that says when to retry, while other routes go on
+// and running requests finish. Every answer from now on ends its connection, and a request that has
+// arrived is answered. Then, or when ctx ends, it closes the listeners and every connection;
+// requests that still run are answered with that 503 too, and make an error of ctx's. Clients that
+// are slow to send or to read, or that do neither, hold it up but are no error. No request runs
+// once it has returned nil or ctx's error; what handlers use may then be closed. Only the first
+// call does something.
 func (s *Server) Shutdown(ctx context.Context) error {
 	if !s.gate.shut() {
 		return nil
@@ -231,8 +237,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return cmp.Or(late, err)
 }
 
-// closeConns closes the listeners, lets connections finish their answers while ctx lasts, and closes them. It is to be called
-// once no work runs.
+// closeConns closes the listeners, lets connections finish their answers while ctx lasts, and
+// closes them. It is to be called once no work runs.
 func (s *Server) closeConns(ctx context.Context) error {
 	s.mu.Lock()
 	for _, l := range s.listeners {

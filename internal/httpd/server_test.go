@@ -25,8 +25,8 @@ import (
 	"github.com/sie-engine/sie/internal/testrig"
 )
 
-// rig is a server of a few routes. POST /work/echo answers with its body, /work/wait waits for the end of its context or for
-// release, /work/BYTES holds and answers that many bytes.
+// rig is a server of a few routes. POST /work/echo answers with its body, /work/wait waits for the
+// end of its context or for release, /work/BYTES holds and answers that many bytes.
 type rig struct {
 	*Server
 	t       *testing.T
@@ -308,7 +308,8 @@ func TestHangUpEndsTheWork(t *testing.T) {
 	}
 }
 
-// While a server drains, work is refused, other routes answer, what runs finishes, and each answer is its connection's last.
+// While a server drains, work is refused, other routes answer, what runs finishes, and each answer
+// is its connection's last.
 func TestDrain(t *testing.T) {
 	r := start(t, Options{IdleGrace: time.Hour})
 	busy, busyAnswers := r.dial()

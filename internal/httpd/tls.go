@@ -13,14 +13,16 @@ import (
 	"github.com/sie-engine/sie/internal/files"
 )
 
-// maxPEMBytes bounds a file of certificates or a key. A bundle of every public authority has a quarter of it.
+// maxPEMBytes bounds a file of certificates or a key. A bundle of every public authority has a
+// quarter of it.
 const maxPEMBytes = 1 << 20
 
-// certificates are a server's certificate and the authority its clients must come from, read again when their files change,
-// so that a renewed certificate needs no restart. Safe for concurrent use.
+// certificates are a server's certificate and the authority its clients must come from, read again
+// when their files change, so that a renewed certificate needs no restart. Safe for concurrent use.
 //
-// A handshake never waits for a file: it takes the last good version, and if it is time to look at the files, one goroutine does
-// so meanwhile. One that is held up by its file system holds up no other.
+// A handshake never waits for a file: it takes the last good version, and if it is time to look at
+// the files, one goroutine does so meanwhile. One that is held up by its file system holds up no
+// other.
 type certificates struct {
 	cert, key, clientCA string
 	log                 *slog.Logger
@@ -40,9 +42,10 @@ type stamp struct {
 	size     int64
 }
 
-// NewTLS returns the configuration of a TLS listener from PEM files. clientCA may be ""; else clients must show a
-// certificate that it signed. Files that cannot be read, or do not fit together, are an error now; later the last good ones
-// stay in use and log says so. A renewed certificate is used soon after the first handshake that finds it.
+// NewTLS returns the configuration of a TLS listener from PEM files. clientCA may be ""; else
+// clients must show a certificate that it signed. Files that cannot be read, or do not fit
+// together, are an error now; later the last good ones stay in use and log says so. A renewed
+// certificate is used soon after the first handshake that finds it.
 func NewTLS(cert, key, clientCA string, log *slog.Logger) (*tls.Config, error) {
 	if cert == "" || key == "" {
 		return nil, errors.New("TLS needs both a certificate and its key: set --tls-cert and --tls-key")

@@ -73,8 +73,8 @@ func write2(t *testing.T, dir string, cert, key []byte) {
 	}
 }
 
-// The server speaks TLS, notices a hang-up below it, takes a renewed certificate without a restart, and keeps the old one
-// while the files are broken.
+// The server speaks TLS, notices a hang-up below it, takes a renewed certificate without a restart,
+// and keeps the old one while the files are broken.
 func TestTLS(t *testing.T) {
 	ca, dir := newAuthority(t), t.TempDir()
 	cert, key := ca.issue(10)
@@ -165,8 +165,9 @@ func TestTLSClientAuthority(t *testing.T) {
 	}
 }
 
-// While a file cannot be read, as on a disk that does not answer, every handshake gets the certificate there was, at once, and the
-// file is read once; a pipe in its place is refused without a wait, and said once.
+// While a file cannot be read, as on a disk that does not answer, every handshake gets the
+// certificate there was, at once, and the file is read once; a pipe in its place is refused without
+// a wait, and said once.
 func TestTLSFilesHoldUpNobody(t *testing.T) {
 	ca, dir := newAuthority(t), t.TempDir()
 	path := filepath.Join(dir, "cert.pem")

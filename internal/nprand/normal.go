@@ -6,9 +6,10 @@ import (
 	"math"
 )
 
-// Normals by the ziggurat (Marsaglia and Tsang 2000; Doornik 2005): 256 strips of equal area under the density's right
-// half. A point is drawn in a strip; it is inside for sure below ki, else the density decides. Conversions below keep a
-// compiler from fusing multiplications with additions, which would round otherwise.
+// Normals by the ziggurat (Marsaglia and Tsang 2000; Doornik 2005): 256 strips of equal area under
+// the density's right half. A point is drawn in a strip; it is inside for sure below ki, else the
+// density decides. Conversions below keep a compiler from fusing multiplications with additions,
+// which would round otherwise.
 
 //go:embed ziggurat.bin
 var constants string // written by make_tables.py, which says what is in it

@@ -1,9 +1,11 @@
-// Package nprand draws the numbers that NumPy's default_rng draws from the same seed: the tables of MUVERA and SMVE are
-// made of them, and every client and index that uses these encodings relies on the same tables.
+// Package nprand draws the numbers that NumPy's default_rng draws from the same seed: the tables of
+// MUVERA and SMVE are made of them, and every client and index that uses these encodings relies on
+// the same tables.
 //
-// Entry point: [New]. A [Generator] is a PCG64 (XSL-RR) seeded by SeedSequence, as of NumPy 1.17 to 2.4; what it draws
-// equals numpy.random.Generator's random, normal, standard_normal, integers and choice, call by call. Only in the tails of
-// normals, one draw in 3,800, the last bit is that of the mathematics library: NumPy's is the system's, ours is Go's.
+// Entry point: [New]. A [Generator] is a PCG64 (XSL-RR) seeded by SeedSequence, as of NumPy 1.17 to
+// 2.4; what it draws equals numpy.random.Generator's random, normal, standard_normal, integers and
+// choice, call by call. Only in the tails of normals, one draw in 3,800, the last bit is that of
+// the mathematics library: NumPy's is the system's, ours is Go's.
 //
 // It is not for secrets, has no goroutines, and a Generator is for one goroutine at a time.
 package nprand
@@ -70,7 +72,8 @@ func (g *Generator) Float64() float64 { return float64(g.Uint64()>>11) * (1.0 / 
 // Float32 is random(dtype=float32): uniform in [0, 1), a multiple of 2⁻²⁴.
 func (g *Generator) Float32() float32 { return float32(g.Uint32()>>8) * (1.0 / (1 << 24)) }
 
-// Below is integers(0, n), by Lemire's method (arXiv:1805.10941); n must be positive. One of one takes no draw.
+// Below is integers(0, n), by Lemire's method (arXiv:1805.10941); n must be positive. One of one
+// takes no draw.
 func (g *Generator) Below(n int32) int32 {
 	if n <= 0 {
 		panic("nprand: Below needs a positive bound")

@@ -144,7 +144,8 @@ func TestIntegersAndSigns(t *testing.T) {
 	}
 }
 
-// Three million draws of each kind: every strip, its edges, and the tails, where the last bit may differ.
+// Three million draws of each kind: every strip, its edges, and the tails, where the last bit may
+// differ.
 func TestManyNormals(t *testing.T) {
 	d, g := golden(t), New(42)
 	check(t, d.Normal, 8, 0x1p-52, func() float64 { return g.Normal() },

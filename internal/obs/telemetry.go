@@ -24,9 +24,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Telemetry sends traces and metrics to an OTLP collector. The metrics are those of /metrics. Where it sends, what it samples
-// and how often it sends is what the OTEL_ environment variables say; an endpoint that cannot be reached costs log lines and
-// nothing else: what is waiting is bounded and the oldest goes first.
+// Telemetry sends traces and metrics to an OTLP collector. The metrics are those of /metrics. Where
+// it sends, what it samples and how often it sends is what the OTEL_ environment variables say; an
+// endpoint that cannot be reached costs log lines and nothing else: what is waiting is bounded and
+// the oldest goes first.
 //
 // It runs the goroutines of the OpenTelemetry SDK until Close.
 type Telemetry struct {
@@ -34,11 +35,13 @@ type Telemetry struct {
 	close  []func(context.Context) error
 }
 
-// StartTelemetry starts sending for service; OTEL_SERVICE_NAME overrides the name. registry is read for the metrics.
+// StartTelemetry starts sending for service; OTEL_SERVICE_NAME overrides the name. registry is read
+// for the metrics.
 //
-// Of the environment this package reads OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER (otlp or none) and
-// OTEL_EXPORTER_OTLP_PROTOCOL with its per-signal forms (grpc, the default as in the reference, or http/protobuf); the SDK
-// reads the rest. Errors name the variable.
+// Of the environment this package reads OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER and
+// OTEL_METRICS_EXPORTER (otlp or none) and OTEL_EXPORTER_OTLP_PROTOCOL with its per-signal forms
+// (grpc, the default as in the reference, or http/protobuf); the SDK reads the rest. Errors name
+// the variable.
 func StartTelemetry(ctx context.Context, service, version string, registry prometheus.Gatherer, log *slog.Logger) (*Telemetry, error) {
 	t := &Telemetry{}
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {

@@ -1,5 +1,5 @@
-// Package testrig is what the tests of several packages need around the thing they test: a log to read back, waiting for a
-// condition, and the check that no goroutine is left over. Tests only.
+// Package testrig is what the tests of several packages need around the thing they test: a log to
+// read back, waiting for a condition, and the check that no goroutine is left over. Tests only.
 package testrig
 
 import (
@@ -30,7 +30,8 @@ func (l *Log) String() string {
 	return l.b.String()
 }
 
-// patience is how long a thing that is sure to happen may take: only what hangs takes longer, on any machine.
+// patience is how long a thing that is sure to happen may take: only what hangs takes longer, on
+// any machine.
 const patience = 2 * time.Minute
 
 // Until waits for a condition that is sure to hold some time, and fails the test when it does not.
@@ -41,7 +42,8 @@ func Until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// Goroutines counts the goroutines now; the function it returns fails the test when there are more a while later.
+// Goroutines counts the goroutines now; the function it returns fails the test when there are more
+// a while later.
 func Goroutines(t testing.TB) func() {
 	before := runtime.NumGoroutine()
 	return func() {

@@ -3,9 +3,10 @@
 //   sie_bench [--json FILE] [--cublaslt FILE] [--filter TEXT] [--seconds N]
 //   sie_bench --sweep FILE [--seconds N]     tile variants of the GEMM; lines for kernels/cuda/gemm_tiles.h
 //
-// Lines of Go benchmarks on standard output. %floor is the least the card's own ceilings allow, measured
-// first in this run, as a share of the median; %noise is how far two series of the same code are apart. Exit
-// 0: timed and right; 1: something is wrong or could not be written; 2: no GPU.
+// Lines of Go benchmarks on standard output. %floor is the least the card's own ceilings allow,
+// measured first in this run, as a share of the median; %noise is how far two series of the same
+// code are apart. Exit 0: timed and right; 1: something is wrong or could not be written; 2: no
+// GPU.
 #include <stdlib.h>
 
 #include "bench/cublaslt.h"

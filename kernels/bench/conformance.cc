@@ -3,8 +3,8 @@
 //   sie_conformance [GROUP…]     groups whose name contains one of the words; SIE_TEST_SHARD=0/N: every N-th
 //   case sie_conformance --list       their names
 //
-// Exit 0: all pass; 1: something fails; 2: no GPU. A fault on the device ends the run: what comes after it
-// would fail for that reason alone.
+// Exit 0: all pass; 1: something fails; 2: no GPU. A fault on the device ends the run: what comes
+// after it would fail for that reason alone.
 #include "bench/device.h"
 #include "bench/mirror.h"
 #include "cuda/cuda_ops.h"

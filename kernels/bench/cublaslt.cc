@@ -1,6 +1,6 @@
 // cublaslt.cc — the few functions and constants of cuBLASLt that a product needs (cuBLAS 12 and 13
-// documentation, cublasLt API reference). Everything column-major there: yᵀ [N, R] = W·xᵀ, with W taken
-// transposed.
+// documentation, cublasLt API reference). Everything column-major there: yᵀ [N, R] = W·xᵀ, with W
+// taken transposed.
 #include "bench/cublaslt.h"
 
 #include <dlfcn.h>

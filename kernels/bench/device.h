@@ -1,8 +1,9 @@
-// device.h — all that the bench and the conformance program need of a device: memory, one stream, graphs.
+// device.h — all that the bench and the conformance program need of a device: memory, one stream,
+// graphs.
 //
 // Two builds of one interface: device_cuda.cc is the only place that calls the CUDA runtime (linked
-// statically; a machine without driver starts the program and open() says so), device_host.cc has the
-// emulator's devices, whose memory is a heap of its own. One device a process, one thread.
+// statically; a machine without driver starts the program and open() says so), device_host.cc has
+// the emulator's devices, whose memory is a heap of its own. One device a process, one thread.
 #ifndef SIE_KERNELS_BENCH_DEVICE_H
 #define SIE_KERNELS_BENCH_DEVICE_H
 
@@ -25,11 +26,12 @@ struct Info {
   int32_t driver, runtime;  // 13000 for 13.0; 0 where emulated
 };
 
-// The devices this build can open, by what open() takes. One without a driver finds none and says why.
+// The devices this build can open, by what open() takes. One without a driver finds none and says
+// why.
 std::vector<int32_t> list(std::string *why_none);
 
-// Opens a device of the list and makes its stream. False, with a message: no code for it, or it does not
-// answer.
+// Opens a device of the list and makes its stream. False, with a message: no code for it, or it
+// does not answer.
 bool open(int32_t which, Info *info, std::string *message);
 
 // What tables are called with. Programmatic launch from sm_90 on.
@@ -42,13 +44,13 @@ void release(void *p);
 bool copy_in(void *to, const void *from, size_t bytes);
 bool copy_out(void *to, const void *from, size_t bytes);
 bool copy_within(void *to, const void *from, size_t bytes);
-// Waits for the stream. SIE_DEVICE_LOST with the runtime's words in message() when a kernel has failed; the
-// process is of no more use then.
+// Waits for the stream. SIE_DEVICE_LOST with the runtime's words in message() when a kernel has
+// failed; the process is of no more use then.
 sie_status finish();
 std::string message();
 
-// Writes down what is launched on the stream, and runs it as often as asked. NULL when a launch cannot be
-// captured. Emulated: no graph (NULL).
+// Writes down what is launched on the stream, and runs it as often as asked. NULL when a launch
+// cannot be captured. Emulated: no graph (NULL).
 struct Graph;
 bool begin_capture();
 Graph *end_capture();

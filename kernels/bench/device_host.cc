@@ -1,5 +1,5 @@
-// device_host.cc — the emulator's devices (kernels/simt). Their memory is apart from the tests' own, as a
-// card's is.
+// device_host.cc — the emulator's devices (kernels/simt). Their memory is apart from the tests'
+// own, as a card's is.
 #include <stdlib.h>
 #include <string.h>
 

@@ -108,7 +108,8 @@ class Call {
     *w = &packed_;
   }
 
-  // Adapters lie in memory that holds addresses itself: the device gets a list of its own, one a replica.
+  // Adapters lie in memory that holds addresses itself: the device gets a list of its own, one a
+  // replica.
   void adapters(const sie_lora_pair **pairs, int32_t count) {
     if (*pairs == nullptr || count == 0) return;
     std::vector<sie_lora_pair> all(*pairs, *pairs + count);

@@ -1,7 +1,8 @@
 // mirror.h — the cases of kernels/tests on device memory.
 //
-// A case keeps all that a kernel reads or writes in memory of harness::memory. Here each such block has a
-// twin on the device, of exactly its size, and a table translates every pointer of a call to the twin's:
+// A case keeps all that a kernel reads or writes in memory of harness::memory. Here each such block
+// has a twin on the device, of exactly its size, and a table translates every pointer of a call to
+// the twin's:
 //
 //   copying    a call copies the blocks it names in, runs, waits, and copies them out, guards and sentinels
 //   included:
@@ -23,25 +24,26 @@ namespace mirror {
 // Lets harness::memory have twins; before the first case. Calls copy.
 void install();
 
-// A table like `inner` that runs its entries on the twins; one a process. Entries that inner lacks are NULL.
-// SIE_OUT_OF_MEMORY without memory for a twin, SIE_INTERNAL where a pointer is of no block (with a message).
+// A table like `inner` that runs its entries on the twins; one a process. Entries that inner lacks
+// are NULL. SIE_OUT_OF_MEMORY without memory for a twin, SIE_INTERNAL where a pointer is of no
+// block (with a message).
 const sie_ops *table(const sie_ops *inner);
-// The same table, its calls from now on by `inner`: another launcher for the same weights. NULL: the first
-// again.
+// The same table, its calls from now on by `inner`: another launcher for the same weights. NULL:
+// the first again.
 void use(const sie_ops *inner);
 
 // Bytes of the blocks that the last call named.
 int64_t footprint();
 
-// From now on resident, with `replicas` twins of each block named since the last change; false without memory
-// for them. Then calls get the replica that is selected, the first at the start.
+// From now on resident, with `replicas` twins of each block named since the last change; false
+// without memory for them. Then calls get the replica that is selected, the first at the start.
 bool resident(int64_t replicas);
 void select(int64_t replica);
 // From now on copying.
 void copying();
 
-// A test's: while an entry runs, the blocks themselves read as rubbish, so that a pointer that was not
-// translated shows.
+// A test's: while an entry runs, the blocks themselves read as rubbish, so that a pointer that was
+// not translated shows.
 void hide(bool hidden);
 
 }  // namespace mirror

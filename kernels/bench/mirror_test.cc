@@ -1,5 +1,5 @@
-// mirror_test.cc — the mirror loses no pointer: the conformance list through it, by kernels/ref, while the
-// blocks themselves read as rubbish.
+// mirror_test.cc — the mirror loses no pointer: the conformance list through it, by kernels/ref,
+// while the blocks themselves read as rubbish.
 #include "bench/mirror.h"
 #include "bench/device.h"
 #include "tests/harness.h"

@@ -18,8 +18,9 @@ using namespace ptx;
 constexpr int wgmma_rounds = 600, wgmma_steps = 16;  // of 64 × 256 × 16 (32 in e4m3) a warpgroup
 constexpr int mma_rounds = 2000, mma_tiles = 16;     // of 16 × 8 × 16 (32) a warp
 
-// Random operands: zeros would draw less power, and run faster than anything real. Every byte pattern here is
-// a number near one of either sign: bf16 and f16 of exponents around their bias, e4m3 never NaN.
+// Random operands: zeros would draw less power, and run faster than anything real. Every byte
+// pattern here is a number near one of either sign: bf16 and f16 of exponents around their bias,
+// e4m3 never NaN.
 SIE_DEVICE uint32_t random_word(uint32_t i, bool bytes) {
   i = (i ^ 61u ^ (i >> 16)) * 9u;
   i = (i ^ (i >> 4)) * 0x27d4eb2du;

@@ -1,5 +1,6 @@
-// peak.h — the ceilings of a device that a copy does not show: what its tensor cores do when nothing else is
-// asked of the chip, and what starting a kernel costs. Also the reader that empties the L2 cache.
+// peak.h — the ceilings of a device that a copy does not show: what its tensor cores do when
+// nothing else is asked of the chip, and what starting a kernel costs. Also the reader that empties
+// the L2 cache.
 #ifndef SIE_KERNELS_BENCH_PEAK_H
 #define SIE_KERNELS_BENCH_PEAK_H
 
@@ -7,9 +8,10 @@
 
 namespace peak {
 
-// Launches products of random operands that stay in shared memory or registers: wgmma on sm_90 … 99, mma.sync
-// elsewhere, in class compute (SIE_COMPUTE_BF16, F16 or FP8). *flops is what one launch does. sink: 4 bytes
-// of device memory, never written in practice. SIE_UNSUPPORTED: the device has no such product.
+// Launches products of random operands that stay in shared memory or registers: wgmma on sm_90 …
+// 99, mma.sync elsewhere, in class compute (SIE_COMPUTE_BF16, F16 or FP8). *flops is what one
+// launch does. sink: 4 bytes of device memory, never written in practice. SIE_UNSUPPORTED: the
+// device has no such product.
 sie_status products(const sie_stream *on, uint32_t compute, float *sink, double *flops);
 
 // Launches a kernel that does nothing: one block of 128 threads.

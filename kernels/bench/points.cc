@@ -40,7 +40,8 @@ struct Load {
   Lengths lengths;
 };
 
-// 16,384 tokens of 16 … 512, long and short ones in turn: a fixed walk, so that every run has the same.
+// 16,384 tokens of 16 … 512, long and short ones in turn: a fixed walk, so that every run has the
+// same.
 Lengths mixed_lengths() {
   Lengths lengths;
   int32_t left = 16384;

@@ -1,10 +1,12 @@
-// timing.h — how long a case takes on the device: cold, in graphs, one implementation beside the other.
+// timing.h — how long a case takes on the device: cold, in graphs, one implementation beside the
+// other.
 //
-// Each implementation is captured into a graph that runs the case on several twins of its memory in turn
-// (mirror.h), together more than the L2 cache holds; before every run of a graph a reader fills L2 with
-// something else. So every call finds its inputs and weights in device memory, as a layer of a forward pass
-// does, and no launch is waited for. Runs of the implementations take turns, and the first one's come twice
-// in each turn: how far its own two series are apart is the noise of the comparison.
+// Each implementation is captured into a graph that runs the case on several twins of its memory in
+// turn (mirror.h), together more than the L2 cache holds; before every run of a graph a reader
+// fills L2 with something else. So every call finds its inputs and weights in device memory, as a
+// layer of a forward pass does, and no launch is waited for. Runs of the implementations take
+// turns, and the first one's come twice in each turn: how far its own two series are apart is the
+// noise of the comparison.
 #ifndef SIE_KERNELS_BENCH_TIMING_H
 #define SIE_KERNELS_BENCH_TIMING_H
 

@@ -6,10 +6,10 @@
 
 namespace bench {
 
-// Runs the case once, copying, and checks it: the guards; against the reference where that takes about a
-// second at most; else that some of its units alone give the bits they have in the whole, so that a tile or a
-// wave that only a large batch has is no other function. Failures are check::failures. SIE_OK also where
-// checks failed.
+// Runs the case once, copying, and checks it: the guards; against the reference where that takes
+// about a second at most; else that some of its units alone give the bits they have in the whole,
+// so that a tile or a wave that only a large batch has is no other function. Failures are
+// check::failures. SIE_OK also where checks failed.
 sie_status verify(harness::Case *c, const sie_ops *table);
 
 }  // namespace bench

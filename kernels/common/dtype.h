@@ -1,7 +1,9 @@
-/* dtype.h — bf16, f16 and e4m3 to and from f32, in plain code: for packing, for the reference and for tails.
+/* dtype.h — bf16, f16 and e4m3 to and from f32, in plain code: for packing, for the reference and
+ * for tails.
  *
- * Rounding is to nearest, ties to even; overflow gives infinity, or ±448 in e4m3, which has none; a NaN stays
- * a NaN. static, so that no object compiled for one instruction set can lend its copy to another. */
+ * Rounding is to nearest, ties to even; overflow gives infinity, or ±448 in e4m3, which has none; a
+ * NaN stays a NaN. static, so that no object compiled for one instruction set can lend its copy to
+ * another. */
 #ifndef SIE_KERNELS_COMMON_DTYPE_H
 #define SIE_KERNELS_COMMON_DTYPE_H
 
@@ -55,7 +57,8 @@ static inline uint16_t sie_f16_from_f32(float x) {
   return (uint16_t)(sign | (sie_f32_bits(shifted) & 0x7ffu));
 }
 
-/* e4m3: sign, four bits of exponent (bias 7), three of fraction; 0x7e is 448, 0x7f a NaN, no infinities. */
+/* e4m3: sign, four bits of exponent (bias 7), three of fraction; 0x7e is 448, 0x7f a NaN, no
+ * infinities. */
 static inline float sie_f32_from_f8e4m3(uint8_t q) {
   uint32_t sign = (uint32_t)(q & 0x80u) << 24;
   uint32_t exponent = (q >> 3) & 0xfu;
@@ -77,7 +80,8 @@ static inline uint8_t sie_f8e4m3_from_f32(float x) {
     bits = (bits - 0x3c000000u) >> 20;
     return (uint8_t)(sign | (bits < 0x7eu ? bits : 0x7eu));
   }
-  /* Subnormal: adding 2¹⁴ lets the f32 adder round at 2⁻⁹, ties to even; 8 of them are the least normal. */
+  /* Subnormal: adding 2¹⁴ lets the f32 adder round at 2⁻⁹, ties to even; 8 of them are the least
+   * normal. */
   float shifted = sie_f32_from_bits(bits) + 16384.0f;
   return (uint8_t)(sign | (sie_f32_bits(shifted) & 0xfu));
 }

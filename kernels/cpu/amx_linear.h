@@ -1,11 +1,11 @@
-/* amx_linear.h — the loops that the AMX linears share: rows of 64-byte K steps against packed panels of 32
- * columns, with the epilogue of one block spread over the product of the next.
+/* amx_linear.h — the loops that the AMX linears share: rows of 64-byte K steps against packed
+ * panels of 32 columns, with the epilogue of one block spread over the product of the next.
  *
  *   Product  dp<C, A, B>(): the tile multiply
  *   Form     start(&pending, sums, row, rows, panel) describes the epilogue of a block,
  *            finish(&pending, to) does its rows up to `to`;  Form::Pending has `rows` and `next`
- * Both types work on bytes here: a step is 64 bytes of each row (32 bf16, 64 u8) and two tiles of the
- * panel. */
+ * Both types work on bytes here: a step is 64 bytes of each row (32 bf16, 64 u8) and two tiles of
+ * the panel. */
 #ifndef SIE_KERNELS_CPU_AMX_LINEAR_H
 #define SIE_KERNELS_CPU_AMX_LINEAR_H
 
@@ -34,7 +34,8 @@ struct AmxBlock {
   int prefetch_lines; /* a step */
 };
 
-/* The tiles of one block of 16·RowTiles rows × 32 columns into sums [32][32], four bytes an element. */
+/* The tiles of one block of 16·RowTiles rows × 32 columns into sums [32][32], four bytes an
+ * element. */
 template <int RowTiles, class Product, class Form>
 inline void amx_block(const Form &form, const AmxBlock &block, typename Form::Pending *pending, void *sums) {
   amx_zero<0>();
@@ -95,8 +96,8 @@ inline void amx_slab(const AmxOperands &x, const Form &form, int64_t row0, int64
   block.steps = x.steps;
   for (int64_t panel = x.panel_begin; panel < x.panel_end; panel++) {
     block.b = x.packed + panel * x.steps * kStepBytes;
-    /* Fetch the next panel, a share of it in each block. With one block or two the tile loads themselves keep
-     * the memory busy, and prefetches only take their slots. */
+    /* Fetch the next panel, a share of it in each block. With one block or two the tile loads
+     * themselves keep the memory busy, and prefetches only take their slots. */
     block.prefetch = block.b + x.steps * kStepBytes;
     block.prefetch_lines = blocks <= 2 ? 0 : (int)((kStepBytes / 64 + blocks - 1) / blocks);
     for (int64_t i = 0; i < blocks; i++) {
@@ -121,7 +122,8 @@ inline void amx_slab(const AmxOperands &x, const Form &form, int64_t row0, int64
   }
 }
 
-/* The whole product: rows in slabs that stay in half of a 2 MB second-level cache while all panels pass. */
+/* The whole product: rows in slabs that stay in half of a 2 MB second-level cache while all panels
+ * pass. */
 template <class Product, class Form>
 inline void amx_linear(const AmxOperands &x, const Form &form) {
   alignas(64) char sums[2][4 * kBlockSums];

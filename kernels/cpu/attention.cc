@@ -1,4 +1,5 @@
-// attention — y = softmax(scale·q·kᵀ − slope·distance)·v, per sequence and head, over the visible keys.
+// attention — y = softmax(scale·q·kᵀ − slope·distance)·v, per sequence and head, over the visible
+// keys.
 //   s_j = (scale·log₂e·q)·k_j − (slope·log₂e)·|position − j|,  p_j = 2^(s_j − max s),  y = (Σ p_j·v_j)/Σ p_j
 // Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; head h reads key head
 //          h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq. Without visible keys, y is zero.
@@ -80,8 +81,9 @@ void pack_values(const T *v, int64_t ld, int64_t keys, int64_t d, int64_t ldv, f
   }
 }
 
-// In each of R rows s[j] becomes 2^(s[j] − max) for j below keys; sums takes the rows' sums. A row's bits are the same
-// for any R: rows side by side only fill the time in which each waits for its own maximum and sum.
+// In each of R rows s[j] becomes 2^(s[j] − max) for j below keys; sums takes the rows' sums. A
+// row's bits are the same for any R: rows side by side only fill the time in which each waits for
+// its own maximum and sum.
 template <int R>
 SIE_INLINE void softmax_rows(float *s, int64_t ld, int64_t keys, float *sums) {
   const Vec none = vset(-__builtin_inff());
@@ -153,8 +155,8 @@ SIE_INLINE void clear(float *s, int64_t first, int64_t last) {
   if (first < last) memset(s + first, 0, static_cast<size_t>(last - first) * sizeof *s);
 }
 
-// Scores of query m's keys to weights, zero in the rest of `span`, which holds all keys of the tile.
-// Gives 1/Σ.
+// Scores of query m's keys to weights, zero in the rest of `span`, which holds all keys of the
+// tile. Gives 1/Σ.
 SIE_INLINE float weigh_visible(float *s, const Sight &sight, int64_t m, int64_t keys, Range span) {
   const Range own = visible(sight, m, keys);
   if (own.first >= own.last) {
@@ -234,8 +236,8 @@ Head<T> head_at(const sie_attention_args *a, int64_t item) {
           a->alibi_slopes != nullptr ? a->alibi_slopes[head] * 1.44269504f : 0.0f};
 }
 
-// Part i of n of a matrix's rows, on its way to L2. A head's rows lie far apart, which the hardware does not
-// foresee.
+// Part i of n of a matrix's rows, on its way to L2. A head's rows lie far apart, which the hardware
+// does not foresee.
 template <typename T>
 SIE_INLINE void fetch_rows(const T *p, int64_t ld, int64_t rows, int64_t d, int64_t i, int64_t n) {
   for (int64_t r = rows * i / n; r < rows * (i + 1) / n; r++) {

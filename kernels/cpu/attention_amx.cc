@@ -8,7 +8,8 @@
 // Plan     per key head: k transposed into tiles of key columns, v into tiles of key pairs, both with zero
 //          rows to a multiple of 32. Per 32 queries: all scores (f32) to scratch, softmax in place to bf16,
 //          then p·v. Scratch grows with the longest sequence only: 4·D + 128 bytes a key.
-// Numeric  keys are never split; the chain over keys runs in steps of 32 from key 0. So the form depends on
+// Numeric keys are never split; the chain over keys runs in steps of 32 from key 0. So the form
+// depends on
 //          the item's own length alone. Only this sequence's rows of k and v are read.
 // Error    p has bf16's relative 2⁻⁹; dividing by the sum of the rounded p, not of the exact ones, cancels
 //          the part common to all keys. Exponential ≤ 4e-6. Then y is rounded to bf16.
@@ -24,10 +25,12 @@ enum { kKeyStep = 32, kTileBytes = 1024, kQueryBlock = 32 };
 
 int64_t padded_keys(int64_t keys) { return (keys + kKeyStep - 1) / kKeyStep * kKeyStep; }
 
-/* Elements between score rows; the extra line keeps rows of a power-of-two length out of one cache set. */
+/* Elements between score rows; the extra line keeps rows of a power-of-two length out of one cache
+ * set. */
 int64_t score_ld(int64_t padded) { return padded + 16; }
 
-/* 16 rows of 16 four-byte elements, transposed. Rows from `rows` on count as zero and are not read. */
+/* 16 rows of 16 four-byte elements, transposed. Rows from `rows` on count as zero and are not read.
+ * */
 void transpose_tile(const char *src, int64_t ld, int64_t rows, char *dst) {
   __m512i r[16], t[16];
   for (int i = 0; i < 16; i++) r[i] = i < rows ? _mm512_loadu_si512(src + i * ld) : _mm512_setzero_si512();
@@ -122,7 +125,8 @@ void query_scores(const char *q, int64_t q_ld, const char *packed_k, int64_t pad
   }
 }
 
-/* One row: scores [padded] become p, bf16, in the same place, zero outside [first, last). Returns 1/Σp. */
+/* One row: scores [padded] become p, bf16, in the same place, zero outside [first, last). Returns
+ * 1/Σp. */
 float softmax_row(float *row, int64_t first, int64_t last, int64_t padded, float scale_log2) {
   if (first >= last) {
     memset(row, 0, (size_t)(2 * padded));

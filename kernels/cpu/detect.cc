@@ -1,5 +1,5 @@
-// detect.cc — which instruction set a machine runs: cpuid, what the operating system saves, and for AMX the
-// kernel's permission. Compiled for the baseline instruction set.
+// detect.cc — which instruction set a machine runs: cpuid, what the operating system saves, and for
+// AMX the kernel's permission. Compiled for the baseline instruction set.
 #include "detect.h"
 
 #include <cpuid.h>

@@ -13,7 +13,8 @@ struct CpuidLeaf {
 struct Machine {
   // All zero where the leaf does not exist.
   CpuidLeaf (*cpuid)(uint32_t leaf, uint32_t subleaf);
-  // The register states the operating system saves (the low half of XCR0). Asked only where cpuid has OSXSAVE.
+  // The register states the operating system saves (the low half of XCR0). Asked only where cpuid
+  // has OSXSAVE.
   uint32_t (*saved_states)();
   // Linux grants the tile registers to a process on request. Asked last, where all else is there.
   bool (*ask_for_tiles)();

@@ -1,4 +1,5 @@
-// embed_layernorm — y = norm(s),  s = word_scale·word[id] + position[i + offset] + type[type_id], in f32,
+// embed_layernorm — y = norm(s), s = word_scale·word[id] + position[i + offset] + type[type_id], in
+// f32,
 //   i from 0 in each sequence; the norm is layernorm's, or none: y = s.
 // Shapes   ids, type_ids [T]; cu_seqlens [B+1]; tables [vocab, C], row stride ≥ C; γ, β [C]; y, yq [T, C].
 // Types    tables f32 | bf16, all one type; y f32 | bf16; yq u8 | e4m3, a scale a row, from the f32 result.

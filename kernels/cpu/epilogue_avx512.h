@@ -1,6 +1,7 @@
-/* epilogue_avx512.h — what follows a block product: bias, addend, activation, residual, conversion, store. A block is
- * up to 32 rows × 32 columns of sums in a small buffer; the linear kernels spread its rows over the
- * product of the next block, so that the vector units work while the tile unit does. */
+/* epilogue_avx512.h — what follows a block product: bias, addend, activation, residual, conversion,
+ * store. A block is up to 32 rows × 32 columns of sums in a small buffer; the linear kernels spread
+ * its rows over the product of the next block, so that the vector units work while the tile unit
+ * does. */
 #ifndef SIE_KERNELS_CPU_EPILOGUE_AVX512_H
 #define SIE_KERNELS_CPU_EPILOGUE_AVX512_H
 
@@ -34,7 +35,8 @@ static inline __m512 widen_bf16(__m256i h) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
 
-/* Round to nearest even as vcvtne2ps2bf16 does, but keeping denormals: for builds without AVX512_BF16. */
+/* Round to nearest even as vcvtne2ps2bf16 does, but keeping denormals: for builds without
+ * AVX512_BF16. */
 static inline __m256i narrow_bf16(__m512 x) {
   const __m512i u = _mm512_castps_si512(x);
   const __m512i lsb = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
@@ -105,8 +107,8 @@ static inline void add_addend(const float *addend, ColumnMask mask, __m512 *x0, 
   *x1 = _mm512_add_ps(*x1, _mm512_maskz_loadu_ps(mask.hi, addend + 16));
 }
 
-/* Finishes columns [0, 32) of one row: x0, x1 hold the sums with bias and addend. residual and y point at the row's
- * first column of the panel; residual may be y. */
+/* Finishes columns [0, 32) of one row: x0, x1 hold the sums with bias and addend. residual and y
+ * point at the row's first column of the panel; residual may be y. */
 template <int Act, int Residual, int Out>
 static inline void epilogue_row(__m512 x0, __m512 x1, int32_t act, ColumnMask mask, const void *residual,
                                 void *y) {

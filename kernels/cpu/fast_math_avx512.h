@@ -1,11 +1,12 @@
-/* fast_math_avx512.h — sixteen-lane activations whose error hides below bf16 and u8 rounding. Class F32 uses
- * others (math.h): these are for the low-precision epilogues only.
+/* fast_math_avx512.h — sixteen-lane activations whose error hides below bf16 and u8 rounding. Class
+ * F32 uses others (math.h): these are for the low-precision epilogues only.
  *
  *   fast_gelu_erf   |y − x·Φ(x)| ≤ 1.1e-5 for every finite x; exactly x for x ≥ 4.7, 0 for x ≤ −4.7
  *   fast_exp2       relative error ≤ 2.7e-6 (degree 4), for x ≤ 127; x < −126 gives 0 or a denormal
  *   fast_exp        relative error ≤ 4e-6 for |x| ≤ 16, growing with |x| as the rounding of x·log2(e) does
  *   fast_tanh       |y − tanh x| ≤ 1e-5 for every x
- * −∞ gives the activation's limit, 0 or −0; a NaN stays NaN.  Fits: Lawson iteration on Chebyshev nodes over the stated range. */
+ * −∞ gives the activation's limit, 0 or −0; a NaN stays NaN. Fits: Lawson iteration on Chebyshev
+ * nodes over the stated range. */
 #ifndef SIE_KERNELS_CPU_FAST_MATH_AVX512_H
 #define SIE_KERNELS_CPU_FAST_MATH_AVX512_H
 
@@ -15,8 +16,8 @@
 
 namespace sie_cpu {
 
-/* x·Φ(x) with Φ(x) = 1/2 + x·P(x²), a degree 9 fit on |x| ≤ 4.6. Beyond that P is held at its end value, so
- * that x·P leaves [−1/2, 1/2] by itself and Φ clamps to 0 or 1. */
+/* x·Φ(x) with Φ(x) = 1/2 + x·P(x²), a degree 9 fit on |x| ≤ 4.6. Beyond that P is held at its end
+ * value, so that x·P leaves [−1/2, 1/2] by itself and Φ clamps to 0 or 1. */
 static inline __m512 fast_gelu_erf(__m512 x) {
   const __m512 t = _mm512_mul_ps(x, x);
   const __m512 u = _mm512_min_ps(
@@ -37,7 +38,8 @@ static inline __m512 fast_gelu_erf(__m512 x) {
   return _mm512_mul_ps(_mm512_max_ps(_mm512_set1_ps(-4.7f), x), phi);
 }
 
-/* 2^x: fraction in [0, 1) through a degree 4 fit, the whole part through scalef (which floors again). */
+/* 2^x: fraction in [0, 1) through a degree 4 fit, the whole part through scalef (which floors
+ * again). */
 static inline __m512 fast_exp2(__m512 x) {
   const __m512 r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
   __m512 p = _mm512_set1_ps(0.013534166850149632f);

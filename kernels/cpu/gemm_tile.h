@@ -1,9 +1,9 @@
-// gemm_tile.h — c[mr, nv·kLanes] = a[mr, K]·b[K, nv·kLanes] + bias + residual: the register-blocked product under
-// linear and attention, for any mr ≤ kRows and nv ≤ kVecs.
+// gemm_tile.h — c[mr, nv·kLanes] = a[mr, K]·b[K, nv·kLanes] + bias + residual: the register-blocked
+// product under linear and attention, for any mr ≤ kRows and nv ≤ kVecs.
 //
-// One FMA chain per element of c, k ascending from 0, then bias, then residual: an element's bits depend on its row of
-// a and its column of b alone, never on the tile it was computed in. a is read element by element, b, bias and residual
-// in whole vectors; none beyond its end. c is overwritten.
+// One FMA chain per element of c, k ascending from 0, then bias, then residual: an element's bits
+// depend on its row of a and its column of b alone, never on the tile it was computed in. a is read
+// element by element, b, bias and residual in whole vectors; none beyond its end. c is overwritten.
 #ifndef SIE_KERNELS_CPU_GEMM_TILE_H
 #define SIE_KERNELS_CPU_GEMM_TILE_H
 
@@ -13,8 +13,9 @@
 
 namespace sie_cpu {
 
-// What a tile fetches while it works. Loads and fetches beside the FMAs draw current, and where wide vectors are
-// clocked by what they draw each of them costs clock: so no more than the panel's place asks for.
+// What a tile fetches while it works. Loads and fetches beside the FMAs draw current, and where
+// wide vectors are clocked by what they draw each of them costs clock: so no more than the panel's
+// place asks for.
 enum Reach {
   kHere,    // b is near: nothing
   kStream,  // b comes from far away, this once: its element `ahead` of the one at work, into L1
@@ -56,8 +57,8 @@ constexpr int kTileRows = 6, kTileVecs = 2;
 
 namespace SIE_ISA_NS {
 
-// kRows·kVecs accumulators, kVecs vectors of b and a broadcast fill the registers, 32 or 16; enough chains to
-// cover the FMA's latency on both ports, and more FMAs than loads.
+// kRows·kVecs accumulators, kVecs vectors of b and a broadcast fill the registers, 32 or 16; enough
+// chains to cover the FMA's latency on both ports, and more FMAs than loads.
 constexpr int kRows = kTileRows, kVecs = kTileVecs;
 constexpr int kPanel = kVecs * kLanes;
 

@@ -1,4 +1,5 @@
-/* int8_epilogue_avx512.h — s32 sums of one row and 32 columns to finished values, sixteen lanes at a time. */
+/* int8_epilogue_avx512.h — s32 sums of one row and 32 columns to finished values, sixteen lanes at
+ * a time. */
 #ifndef SIE_KERNELS_CPU_INT8_EPILOGUE_AVX512_H
 #define SIE_KERNELS_CPU_INT8_EPILOGUE_AVX512_H
 
@@ -44,7 +45,8 @@ static inline void int8_load_outlier(const char *panel, int32_t column, Int8Outl
       _mm512_sll_epi32(_mm512_load_si512(panel + place.offset + kInt8StepBytes / 2), shift), 24);
 }
 
-/* Row r of a, panel columns c. sums [32]: Σ x_q·w_q. The difference is exact, then rounded once to f32. */
+/* Row r of a, panel columns c. sums [32]: Σ x_q·w_q. The difference is exact, then rounded once to
+ * f32. */
 template <int Act, int Residual, int Out>
 static inline void int8_row(const sie_linear_args *a, const Int8Columns &c, const int32_t *sums, int64_t r,
                             int64_t column, Int8OutlierWeights *o) {

@@ -1,10 +1,11 @@
-/* int8_linear.h — class INT8: the packed layout, and the part of a linear that no instruction set changes.
+/* int8_linear.h — class INT8: the packed layout, and the part of a linear that no instruction set
+ * changes.
  *
  * Packed [N, K], with N' = N up to a multiple of 32, steps = ⌈K/64⌉:
  *   f32 scale[N']; s32 sum[N']   of each output column: s_w and Σ_k w_q
  *   s8 panel[N'/32][steps][2 tiles][16][16][4]   element [i][j][l] of a tile is column 16·tile + j, k = 4·i +
- * l of step: what AMX, VNNI and the AVX2 kernel all read in order Padding is zero, so x's bytes beyond K
- * would not matter; they are not read all the same. */
+ * l of step: what AMX, VNNI and the AVX2 kernel all read in order Padding is zero, so x's bytes
+ * beyond K would not matter; they are not read all the same. */
 #ifndef SIE_KERNELS_CPU_INT8_LINEAR_H
 #define SIE_KERNELS_CPU_INT8_LINEAR_H
 
@@ -36,9 +37,9 @@ static inline Int8Weight int8_weight(const sie_packed *w) {
   return {scale, sum, reinterpret_cast<const char *>(sum + columns), int8_steps(w->k)};
 }
 
-/* Σ x_q·w_q of a row lacks excess·w_q of its outlier: where the column's four bytes with three neighbours in
- * K begin, for the first column of a panel (the next sixteen are half a step away), and how far up its byte
- * is. */
+/* Σ x_q·w_q of a row lacks excess·w_q of its outlier: where the column's four bytes with three
+ * neighbours in K begin, for the first column of a panel (the next sixteen are half a step away),
+ * and how far up its byte is. */
 struct Int8OutlierPlace {
   int64_t offset;
   int shift; /* bits to the left that put the byte on top of its 32 */
@@ -59,8 +60,8 @@ static inline int64_t int8_group_rows(int64_t n) {
 typedef void (*Int8Product)(const sie_linear_args *a, const char *tails, int64_t panel_begin,
                             int64_t panel_end);
 
-/* The linear of an instruction set. Scratch holds the tails, then a group of f32 rows when y is u8: the range
- * of a row is known only when all its columns are. */
+/* The linear of an instruction set. Scratch holds the tails, then a group of f32 rows when y is u8:
+ * the range of a row is known only when all its columns are. */
 static inline sie_status int8_linear(const sie_linear_args *a, const sie_share *share, Int8Product product) {
   if (a->w->compute != SIE_COMPUTE_INT8 || a->x.dtype != SIE_U8) return SIE_UNSUPPORTED;
   if (!is_float(a->y.dtype) && a->y.dtype != SIE_U8) return SIE_UNSUPPORTED;

@@ -1,9 +1,11 @@
-// isa.h — the generic entry points of the CPU backend, once per instruction set, and how they share work.
+// isa.h — the generic entry points of the CPU backend, once per instruction set, and how they share
+// work.
 //
 // Every X.cc of this directory without an instruction-set suffix is compiled twice, in namespace
-// sie_cpu::avx2 and in sie_cpu::avx512 (SIE_ISA_NS). Nothing here is an inline function with external
-// linkage, and no C++ library header is included: the linker could keep an AVX-512 copy for baseline code.
-// All functions are pure: no state, no allocation, any number of threads at once.
+// sie_cpu::avx2 and in sie_cpu::avx512 (SIE_ISA_NS). Nothing here is an inline function with
+// external linkage, and no C++ library header is included: the linker could keep an AVX-512 copy
+// for baseline code. All functions are pure: no state, no allocation, any number of threads at
+// once.
 #ifndef SIE_KERNELS_CPU_ISA_H
 #define SIE_KERNELS_CPU_ISA_H
 
@@ -14,8 +16,8 @@ namespace sie_cpu {
 // The linear of a class, for operations that have one inside.
 typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
 
-// Shapes, types and errors of each are at the top of its source file. The *_scratch functions give the bytes
-// a share's scratch must have; linear_f32_pack follows sie_ops.pack.
+// Shapes, types and errors of each are at the top of its source file. The *_scratch functions give
+// the bytes a share's scratch must have; linear_f32_pack follows sie_ops.pack.
 #define SIE_CPU_DECLARE(ns)                                                                          \
   namespace ns {                                                                                     \
   sie_status embed_layernorm(const sie_embed_layernorm_args *, const sie_share *);                   \
@@ -52,7 +54,8 @@ SIE_CPU_DECLARE(avx2)
 SIE_CPU_DECLARE(avx512)
 #undef SIE_CPU_DECLARE
 
-// Rows of a linear inside splade at most; behind splade_logits_bytes comes what the linear of so many rows asks for.
+// Rows of a linear inside splade at most; behind splade_logits_bytes comes what the linear of so
+// many rows asks for.
 constexpr int64_t splade_slab_rows = 288;
 
 // Items [first, last) of `count` that belong to this call.
@@ -64,10 +67,10 @@ static inline Range share_of(int64_t count, const sie_share *share) {
   return {count * share->part / share->parts, count * (share->part + 1) / share->parts};
 }
 
-// Float types that CPU kernels read and store. f16 is not among them, nor are the classes F16 and FP8: none of the
-// instruction sets that have a table multiplies in either, so f16 would be a slower bf16 of less range, and e4m3 a
-// coarser u8. A checkpoint in f16 is f32 or bf16 once it is packed. e4m3 rows are quantised here all the same, for
-// who reads them elsewhere.
+// Float types that CPU kernels read and store. f16 is not among them, nor are the classes F16 and
+// FP8: none of the instruction sets that have a table multiplies in either, so f16 would be a
+// slower bf16 of less range, and e4m3 a coarser u8. A checkpoint in f16 is f32 or bf16 once it is
+// packed. e4m3 rows are quantised here all the same, for who reads them elsewhere.
 static inline bool is_float(int32_t dtype) { return dtype == SIE_F32 || dtype == SIE_BF16; }
 static inline bool is_float_or_absent(const sie_tensor &t) { return t.p == nullptr || is_float(t.dtype); }
 

@@ -1,4 +1,5 @@
-// layernorm — y = norm(s), s = (x + bias) + residual, and optionally s itself and y's quantised twin.
+// layernorm — y = norm(s), s = (x + bias) + residual, and optionally s itself and y's quantised
+// twin.
 //   LAYER  μ = Σ s/C,  σ² = Σ (s−μ)²/C,  y = (s−μ)/√(σ²+ε)·(offset + γ) + β     two passes, sums in f32
 //   RMS    y = s/√(Σ s²/C + ε)·(offset + γ) + β
 // Shapes   x, residual, sum, y, yq [R, C], row stride ≥ C; bias, γ, β [C], β may be absent.   R ≥ 0, C ≥ 1.

@@ -1,4 +1,5 @@
-// linear_bf16_amx — y = act(x·Wᵀ + bias + addend) + residual, bf16 operands, f32 sums, on AMX tiles.
+// linear_bf16_amx — y = act(x·Wᵀ + bias + addend) + residual, bf16 operands, f32 sums, on AMX
+// tiles.
 //   or, with a gate, g(even columns)·(odd columns) + residual in N/2 columns
 // Shapes   x [R, K], W packed [N, K], addend, residual, y [R, N], row-major, strides ≥ columns.
 //          R ≥ 0 any; N, K ≥ 1 any.
@@ -9,7 +10,8 @@
 //          accumulator tiles, K innermost in steps of 32. A block's epilogue runs between the tile
 //          instructions of the next block. Row tails use tiles of fewer rows; the K tail of x is copied to
 //          scratch with zeros, so nothing beyond a row enters a sum.
-// Numeric  one chain over K per output element, in steps of 32 and in the unit's order inside a step: rows,
+// Numeric one chain over K per output element, in steps of 32 and in the unit's order inside a
+// step: rows,
 //          blocks, panels and shares do not change it. The unit treats denormals as zero.
 // Error    one f32 chain of K products, exact products; then as fast_math_avx512.h; then rounding to y's
 //          type.

@@ -1,4 +1,5 @@
-// linear_f32 — y = act(x·Wᵀ + addend + bias) + residual in class F32, or g(even columns)·(odd columns) + residual.
+// linear_f32 — y = act(x·Wᵀ + addend + bias) + residual in class F32, or g(even columns)·(odd
+// columns) + residual.
 //   z = Σ x[r,k]·W[n,k], one FMA chain a result, k ascending; then addend, bias, act or gate, residual,
 //   one conversion
 // Shapes   x [R, K], W [N, K] packed, bias [N], addend [R, N], residual, y [R, N], with a gate [R, N/2]; row strides
@@ -24,7 +25,8 @@ namespace {
 constexpr int64_t kBlockTiles = 144 / kRows;
 constexpr int64_t kSharers = 6;  // tiles that can bring a panel, at a line for two of its rows
 
-// A range of columns inside one panel: vectors [first, first + vecs) of the panel that starts at column n0.
+// A range of columns inside one panel: vectors [first, first + vecs) of the panel that starts at
+// column n0.
 struct Columns {
   const float *b;
   int64_t ldb, n, vecs;
@@ -51,8 +53,9 @@ SIE_INLINE Vec activate(Vec x) {
   return x;
 }
 
-// y = act(z + bias) + residual over columns [n, end) of `rows` rows; z starts at column n, rows kPanel apart.
-// Act and the residual's type are fixed here, so that the loop over a panel's vectors is straight code.
+// y = act(z + bias) + residual over columns [n, end) of `rows` rows; z starts at column n, rows
+// kPanel apart. Act and the residual's type are fixed here, so that the loop over a panel's vectors
+// is straight code.
 template <int32_t Act, typename R, typename Y>
 void finish_rows(const sie_linear_args *a, const float *z, int64_t row, int64_t rows, int64_t n, int64_t end,
                  Y *y, int64_t ldy) {
@@ -154,17 +157,17 @@ struct Fetch {
   int64_t step;
 };
 
-// What tile i of a panel's `tiles` fetches. Few wait for the panel to come from L3 or memory, so the first reaches far
-// ahead. Many find the panel in L2 and bring the next one there, each its part, so that the stream from memory never
-// pauses.
+// What tile i of a panel's `tiles` fetches. Few wait for the panel to come from L3 or memory, so
+// the first reaches far ahead. Many find the panel in L2 and bring the next one there, each its
+// part, so that the stream from memory never pauses.
 Fetch fetch_of(const Columns &columns, int64_t k, int64_t i, int64_t tiles) {
   if (tiles < kSharers) return {i == 0 ? kStream : kHere, 24 * columns.ldb, nullptr, 0};
   const int64_t step = (2 * columns.ldb + tiles - 1) / tiles;
   return {kShare, 0, columns.b + k * columns.ldb + k / 2 * i * step, step};
 }
 
-// The lines of y come to L2 while the product runs; else its stores would wait for them. Not to L1: so many at once
-// would hold up the loads of the product.
+// The lines of y come to L2 while the product runs; else its stores would wait for them. Not to L1:
+// so many at once would hold up the loads of the product.
 template <typename Y>
 void fetch_result(const Y *y, int64_t ldy, int64_t rows, int64_t columns) {
   constexpr int64_t line = 64 / sizeof(Y);
@@ -175,7 +178,8 @@ void fetch_result(const Y *y, int64_t ldy, int64_t rows, int64_t columns) {
   }
 }
 
-// Whether bias and residual alone make y of the product, which the tile then does itself. The bits are the same.
+// Whether bias and residual alone make y of the product, which the tile then does itself. The bits
+// are the same.
 template <typename Y>
 bool is_plain(const sie_linear_args *a) {
   return sizeof(Y) == sizeof(float) && a->bias != nullptr && a->act == SIE_ACT_NONE &&
@@ -223,9 +227,10 @@ void finish_tile(const sie_linear_args *a, const Columns &columns, const Fetch &
   }
 }
 
-// Rows × vectors of columns: in blocks of tiles whose x, y and panel share L2 with room to spare, all panels of the
-// range in turn. Each block streams the weights once more, which at 2 GB/s costs nothing. Rows are dealt out to tiles
-// first, so that all but a few tiles are full: a tile of fewer rows reads as much of the panel.
+// Rows × vectors of columns: in blocks of tiles whose x, y and panel share L2 with room to spare,
+// all panels of the range in turn. Each block streams the weights once more, which at 2 GB/s costs
+// nothing. Rows are dealt out to tiles first, so that all but a few tiles are full: a tile of fewer
+// rows reads as much of the panel.
 template <typename Y>
 void multiply(const sie_linear_args *a, Range rows, Range vectors) {
   const int64_t count = rows.last - rows.first, tiles = tile_count(count),
@@ -275,7 +280,8 @@ sie_status linear_f32(const sie_linear_args *a, const sie_share *share) {
     multiply_quantised(a, share_of(rows, share), static_cast<float *>(share->scratch));
     return SIE_OK;
   }
-  // Whole panels when they divide well among the parts, single vectors otherwise; rows when columns run out.
+  // Whole panels when they divide well among the parts, single vectors otherwise; rows when columns
+  // run out.
   const int64_t vectors = vectors_of(a->n), panels = (vectors + kVecs - 1) / kVecs;
   const bool by_panel = panels % share->parts == 0 || panels >= 4 * share->parts;
   const int64_t units = by_panel ? panels : vectors, step = by_panel ? kVecs : 1;

@@ -1,4 +1,5 @@
-// linear_int8_avx2 — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias + addend) + residual in 16-bit products.
+// linear_int8_avx2 — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias + addend) + residual in 16-bit
+// products.
 //   or, with a gate, g(even columns)·(odd columns) + residual in N/2 columns
 // Shapes   x [R, K], W packed [N, K], addend, residual, y [R, N], strides ≥ columns.
 //          R ≥ 0 any; N ≥ 1; 1 ≤ K ≤ 65,536.
@@ -108,7 +109,8 @@ __m256i outlier_sums(const sie_linear_args *a, const Int8Weight &w, int64_t r, i
   return _mm256_mullo_epi32(_mm256_set1_epi32(x.excess), weights);
 }
 
-/* x·Wᵀ + bias + addend in columns [column, column + count) of row r, 0 < count <= 8; sums at the first of them. */
+/* x·Wᵀ + bias + addend in columns [column, column + count) of row r, 0 < count <= 8; sums at the
+ * first of them. */
 Vec biased(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, int64_t r, int64_t column,
            int64_t count) {
   const __m256i zero = _mm256_set1_epi32(a->x.zero[r]);

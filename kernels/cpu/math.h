@@ -1,4 +1,5 @@
-// math.h — exp, erf, tanh and the activations on a Vec: branch-free, in float, errors over dense sweeps.
+// math.h — exp, erf, tanh and the activations on a Vec: branch-free, in float, errors over dense
+// sweeps.
 //
 //   vexp            ≤ 1 ulp on [−87, 88.7], gradual underflow below, 0 below −104, infinity above 88.73
 //   vpow2_weight    2ᵗ for t ≤ 0: relative error ≤ 2.2e-7; 2⁻¹²⁶ from −126 on down
@@ -19,7 +20,8 @@
 namespace sie_cpu {
 namespace SIE_ISA_NS {
 
-// eˣ = 2ⁿ·e^r with n = rint(x/ln 2), |r| ≤ ln 2/2; ln 2 in two pieces keeps r exact to the last bit.
+// eˣ = 2ⁿ·e^r with n = rint(x/ln 2), |r| ≤ ln 2/2; ln 2 in two pieces keeps r exact to the last
+// bit.
 SIE_INLINE Vec vexp(Vec x) {
   x = vmin(vset(89.0f), vmax(vset(-105.0f), x));  // in this order of operands a NaN passes
   Vec n = vrint(x * vset(1.44269504f));
@@ -35,8 +37,8 @@ SIE_INLINE Vec vexp(Vec x) {
   return vscale(p, n);
 }
 
-// 2ᵗ for t ≤ 0 as softmax needs it: two instructions fewer to reduce than in base e, one term less, no way
-// out of the normal range.
+// 2ᵗ for t ≤ 0 as softmax needs it: two instructions fewer to reduce than in base e, one term less,
+// no way out of the normal range.
 SIE_INLINE Vec vpow2_weight(Vec t) {
   t = vmax(vset(-126.0f), t);
   const Vec n = vrint(t), r = t - n;

@@ -1,4 +1,5 @@
-// maxsim — y[b] = Σ_i max_j q_i·d_j/‖d_j‖, q the rows of sequence b's query, d its own rows; ‖d_j‖ 1 without normalize.
+// maxsim — y[b] = Σ_i max_j q_i·d_j/‖d_j‖, q the rows of sequence b's query, d its own rows; ‖d_j‖
+// 1 without normalize.
 //   ‖d_j‖ = max(√Σ d², 1e-12), its squares in double. One FMA chain a product, columns ascending; the sum over i ascends.
 //   Without a query, query rows or rows of its own a sequence gives 0. A product that is NaN is no maximum.
 // Shapes   x [R, C], row stride ≥ C; queries [Q, C] dense, cu_queries, partner, y [B, 1].    B ≥ 0, C ≥ 1.
@@ -38,7 +39,8 @@ float norm_of(const float *x, int64_t c) {
   return norm < 1e-12f ? 1e-12f : norm;
 }
 
-// The sum over the panel's query rows of their best among rows [first, end) of x, added to `sum` one by one.
+// The sum over the panel's query rows of their best among rows [first, end) of x, added to `sum`
+// one by one.
 float add_best(const sie_maxsim_args *a, const Panel &panel, int64_t first, int64_t end, float *wide,
                float sum) {
   const int64_t vecs = vectors_in(panel.count), tiles = tile_count(end - first);

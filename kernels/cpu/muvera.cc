@@ -1,4 +1,5 @@
-// muvera — the fixed dimensional encoding of each sequence's token vectors, written as an output row.
+// muvera — the fixed dimensional encoding of each sequence's token vectors, written as an output
+// row.
 //   The formulas and the tables are at sie_muvera_args (kernels/ops.h).
 // Shapes   x [T, C], row stride ≥ C; simhash [R, C, k]; ams [R, C]; sketch [R·2ᵏ·P]; items [B].   k ≤ 10.
 // Types    x f32 | bf16; output types as output_rows.
@@ -21,7 +22,8 @@ namespace SIE_ISA_NS {
 
 namespace {
 
-// kTokenVecs·kBits accumulators, kTokenVecs vectors of tokens and one plane's coefficient in registers.
+// kTokenVecs·kBits accumulators, kTokenVecs vectors of tokens and one plane's coefficient in
+// registers.
 #if defined(__AVX512F__)
 constexpr int kTokenVecs = 4;
 #else
@@ -63,7 +65,8 @@ struct Item {
   uint16_t *codes;
 };
 
-// Token t, divided by its norm where that is asked for, less the centre and the mean, in the scratch's row `to`.
+// Token t, divided by its norm where that is asked for, less the centre and the mean, in the
+// scratch's row `to`.
 void load_token(const Item &item, int64_t t, float *to, bool less_mean) {
   const sie_muvera_args *a = item.a;
   const int64_t c = a->c, row = item.first + t;
@@ -107,7 +110,8 @@ void load_chunk(const Item &item, int64_t t, int64_t count) {
   }
 }
 
-// Bit v·kLanes + lane of signs[b]: token's product with plane b is above 0. planes: [C] rows of `stride`.
+// Bit v·kLanes + lane of signs[b]: token's product with plane b is above 0. planes: [C] rows of
+// `stride`.
 template <int Bits>
 void sign_planes(const float *across, int64_t c, const float *planes, int64_t stride, uint64_t *signs) {
   Vec sum[Bits][kTokenVecs];
@@ -241,7 +245,8 @@ void sketch_sums(const Item &item) {
     const float *v = item.sums + partition * p;
     const int32_t *to = item.a->sketch + partition * p;
     for (int64_t j = 0; j < p; j++) {
-      // The sign of `to` is that of the sum: flips v's sign bit, and the index's bits where it is set.
+      // The sign of `to` is that of the sum: flips v's sign bit, and the index's bits where it is
+      // set.
       const int32_t flip = to[j] >> 31;
       uint32_t bits;
       memcpy(&bits, v + j, sizeof bits);

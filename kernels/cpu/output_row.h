@@ -1,5 +1,5 @@
-// output_row.h — one row of floats normalised, converted and written as its item says: under output_rows,
-// pool_output and muvera. The formulas are at output_rows.cc.
+// output_row.h — one row of floats normalised, converted and written as its item says: under
+// output_rows, pool_output and muvera. The formulas are at output_rows.cc.
 #ifndef SIE_KERNELS_CPU_OUTPUT_ROW_H
 #define SIE_KERNELS_CPU_OUTPUT_ROW_H
 
@@ -75,7 +75,8 @@ static inline void write_binary(const float *x, int64_t dims, uint8_t *out) {
   }
 }
 
-// Writes the first dims (0: all c) of x, which is changed, to base + item.offset. SIE_UNSUPPORTED: the type.
+// Writes the first dims (0: all c) of x, which is changed, to base + item.offset. SIE_UNSUPPORTED:
+// the type.
 static inline sie_status write_item(const sie_out_item &item, int64_t c, float *x, void *base) {
   const int64_t dims = item.dims != 0 ? item.dims : c;
   if (item.normalize != 0) divide_by_norm(x, dims);

@@ -1,4 +1,5 @@
-// output_rows — each sequence's row cut, divided by its L2 norm when asked, converted, written at its offset.
+// output_rows — each sequence's row cut, divided by its L2 norm when asked, converted, written at
+// its offset.
 //   norm     x / max(√Σx², 1e-12), the sum in double, the quotient in f32, over the dims that are kept
 //   F32 F16  the value                               I8   rint(x / s · 127), s = max|x| (0 counts as 1)
 //   U8       rint((x − min) / r · 255), r = max − min (0 counts as 1)

@@ -10,8 +10,8 @@
 namespace sie_cpu {
 namespace SIE_ISA_NS {
 
-// y[c] = (Σ weight·x)/total over rows [first, last) of x in columns [i, i + V vectors); not Weighted: all 1.
-// What does not change is a template's business: the loop is a load and an add.
+// y[c] = (Σ weight·x)/total over rows [first, last) of x in columns [i, i + V vectors); not
+// Weighted: all 1. What does not change is a template's business: the loop is a load and an add.
 template <int V, bool Weighted, typename X>
 SIE_INLINE void pool_columns(const sie_tensor &x, int64_t first, int64_t last, int64_t i, int64_t c,
                              const float *weights, Vec total, float *y) {

@@ -1,5 +1,5 @@
-// qk_norm_rope — q and k in place: each head normalised where it has a weight, then its first columns
-// rotated.
+// qk_norm_rope — q and k in place: each head normalised where it has a weight, then its first
+// columns rotated.
 //   x' = x/√(Σ x²/D + ε)·(offset + γ)
 //   y[i] = x'[i]·cos[p,i] − x'[i+h]·sin[p,i],  y[i+h] = x'[i+h]·cos[p,i] + x'[i]·sin[p,i]     i < h = rot/2
 //   with p the token's index in its sequence + offset; in f32, rounded once.

@@ -141,7 +141,8 @@ int64_t count_from(const float *values, int64_t count, uint32_t least) {
 }
 
 void write(const Item &item, int64_t count, const sie_out_item &to) {
-  // The limit-th largest magnitude, bit by bit; those equal to it are kept from the lowest column on.
+  // The limit-th largest magnitude, bit by bit; those equal to it are kept from the lowest column
+  // on.
   const int64_t limit = item.a->max_nonzeros;
   uint32_t least = 0;
   int64_t equals = 0;

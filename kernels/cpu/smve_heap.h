@@ -7,7 +7,8 @@
 namespace sie_cpu {
 namespace SIE_ISA_NS {
 
-// The largest projections of a row: a heap with the least at its root, of equals the one of the highest column.
+// The largest projections of a row: a heap with the least at its root, of equals the one of the
+// highest column.
 struct Heap {
   float *values;
   int32_t *columns;

@@ -1,4 +1,5 @@
-// splade — y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]); no tokens: 0.
+// splade — y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]); no tokens:
+// 0.
 // Shapes   x [T, K], W packed [N, K], y [B, N], row strides ≥ columns; cu_seqlens [B+1].   T, B ≥ 0, N, K ≥ 1.
 // Types    x and W as the linear of the class; y f32. A NaN is no part of the maximum.
 // Alias    none.                                   Align    element; the packed weight 64 B.
@@ -19,8 +20,9 @@ namespace {
 
 constexpr int64_t kSlabRows = splade_slab_rows, kGroup = 4;
 
-// The panels of W as groups of kGroup to 2·kGroup − 1. Linears share whole panels out as share_of does, when there
-// are kGroup a share: so the linear's share `group` of `groups` is the columns of one group.
+// The panels of W as groups of kGroup to 2·kGroup − 1. Linears share whole panels out as share_of
+// does, when there are kGroup a share: so the linear's share `group` of `groups` is the columns of
+// one group.
 struct Groups {
   int64_t panel, panels, count, n;
 
@@ -66,8 +68,8 @@ void take_largest(const float *z, int64_t ld, int64_t rows, int64_t count, float
   }
 }
 
-// The logits of rows [row, row + rows) into the sequences' rows of y; *b: the sequence that holds `row`, and after
-// it the one that holds the row behind.
+// The logits of rows [row, row + rows) into the sequences' rows of y; *b: the sequence that holds
+// `row`, and after it the one that holds the row behind.
 void reduce_slab(const sie_splade_args *a, const float *z, int64_t ld, int64_t row, int64_t rows,
                  Range columns, int64_t *b) {
   const int64_t seqs = *a->seqs.n, end = row + rows;

@@ -58,7 +58,8 @@ sie_status splade_amx(const sie_splade_args *a, const sie_share *share) {
   return avx512::splade(a, share, linear_amx, panel);
 }
 
-// Logits of a group, and the last steps of a slab's rows where K does not fill them; f32 rows need none.
+// Logits of a group, and the last steps of a slab's rows where K does not fill them; f32 rows need
+// none.
 template <bool Wide>
 int64_t splade_scratch(const sie_op_bounds *bounds) {
   const bool f32 = bounds->compute == SIE_COMPUTE_F32;
@@ -67,7 +68,8 @@ int64_t splade_scratch(const sie_op_bounds *bounds) {
   return f32 ? logits : logits + splade_slab_rows * 64;
 }
 
-// Head dimensions that the tiles do not do, and distances, fall to the generic kernel, by the shape alone.
+// Head dimensions that the tiles do not do, and distances, fall to the generic kernel, by the shape
+// alone.
 sie_status attention_amx(const sie_attention_args *a, const sie_share *share) {
   if (a->q.dtype == SIE_BF16 && a->alibi_slopes == nullptr) {
     const sie_status status = attention_bf16_amx(a, share);
@@ -76,7 +78,8 @@ sie_status attention_amx(const sie_attention_args *a, const sie_share *share) {
   return avx512::attention(a, share);
 }
 
-// Packed layouts depend on the class and the vector length, so that a table reads only what it packed.
+// Packed layouts depend on the class and the vector length, so that a table reads only what it
+// packed.
 template <bool Wide>
 int64_t packed_bytes(uint32_t compute, int64_t n, int64_t k) {
   switch (compute) {

@@ -1,8 +1,9 @@
 // vec.h — one vector of floats per instruction set: 16 lanes with AVX-512, 8 with AVX2.
 //
-// Vec supports + - * / of the compiler. Loads and stores take f32 or bf16 memory of element alignment; the
-// _part forms touch n elements (0 < n < kLanes) and nothing beyond, missing lanes read as 0. Reductions add
-// in one fixed tree, so their bits depend on the values alone. Everything has internal linkage.
+// Vec supports + - * / of the compiler. Loads and stores take f32 or bf16 memory of element
+// alignment; the _part forms touch n elements (0 < n < kLanes) and nothing beyond, missing lanes
+// read as 0. Reductions add in one fixed tree, so their bits depend on the values alone. Everything
+// has internal linkage.
 #ifndef SIE_KERNELS_CPU_VEC_H
 #define SIE_KERNELS_CPU_VEC_H
 
@@ -68,8 +69,8 @@ SIE_INLINE Vec vzero_unless_above(Vec x, Vec limit, Vec v) {
 SIE_INLINE Vec vscale(Vec v, Vec n) { return _mm512_scalef_ps(v, n); }
 // The same where 2ⁿ is a normal number.
 SIE_INLINE Vec vscale_normal(Vec v, Vec n) { return _mm512_scalef_ps(v, n); }
-// a/b for finite b of ordinary size: relative error ≤ 2⁻²³. Six instructions that pipeline, which a divide
-// does not.
+// a/b for finite b of ordinary size: relative error ≤ 2⁻²³. Six instructions that pipeline, which a
+// divide does not.
 SIE_INLINE Vec vquotient(Vec a, Vec b) {
   Vec r = _mm512_rcp14_ps(b);
   r = vfma(vfnma(b, r, vset(1.0f)), r, r);
@@ -199,7 +200,8 @@ SIE_INLINE Vec vrint(Vec a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_IN
 SIE_INLINE Vec vzero_unless_above(Vec x, Vec limit, Vec v) {
   return _mm256_and_ps(_mm256_cmp_ps(x, limit, _CMP_NLE_UQ), v);
 }
-// 2ⁿ by halves, since 2ⁿ itself leaves the exponent's range before v·2ⁿ does. |n| ≤ 250; NaN in v stays.
+// 2ⁿ by halves, since 2ⁿ itself leaves the exponent's range before v·2ⁿ does. |n| ≤ 250; NaN in v
+// stays.
 SIE_INLINE Vec vscale(Vec v, Vec n) {
   __m256i whole = _mm256_cvtps_epi32(n);
   __m256i half = _mm256_srai_epi32(whole, 1), rest = _mm256_sub_epi32(whole, half);

@@ -55,7 +55,8 @@ SIE_DEVICE float gelu_tanh(float x) {
 SIE_DEVICE float tanh_exp(float x) {
   float e = ptx::exp2_approx(__fmul_rn(x, 2.8853900817779268f));
   float large = __fmaf_rn(-2.0f, ptx::reciprocal_approx(__fadd_rn(1.0f, e)), 1.0f);
-  // The difference above loses what is small: there the series x − x³/3 + 2x⁵/15 − 17x⁷/315 + 62x⁹/2835.
+  // The difference above loses what is small: there the series x − x³/3 + 2x⁵/15 − 17x⁷/315 +
+  // 62x⁹/2835.
   float s = __fmul_rn(x, x);
   float p = __fmaf_rn(s, 2.1869488e-02f, -5.3968254e-02f);
   p = __fmaf_rn(p, s, 1.3333334e-01f);

@@ -1,4 +1,5 @@
-// attention — y = softmax(scale·q·kᵀ − slope·|i − j|)·v, per sequence and head, over the keys the mask shows.
+// attention — y = softmax(scale·q·kᵀ − slope·|i − j|)·v, per sequence and head, over the keys the
+// mask shows.
 //   s_j = q·k_j,  p_j = 2^(c·s_j − max c·s),  y = Σ p_j·v_j / Σ p_j    c = scale·log₂e (attention_block.cuh)
 // Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], any row strides; D 32, 64, 128, 256.
 //          Head h reads key head h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq; y is zero where it
@@ -39,7 +40,8 @@ namespace sie_cuda {
 
 namespace {
 
-// warp: all of a unit of at most 32 keys and 32 query rows by one warp, in its own part of shared memory.
+// warp: all of a unit of at most 32 keys and 32 query rows by one warp, in its own part of shared
+// memory.
 template <ptx::Operand T, int D>
 SIE_DEVICE void attention_warp(const AttentionParams &p, const Unit<D> &unit, uint32_t shared, int lane) {
   constexpr uint32_t kTile = kAttentionWarpKeys * D * 2;
@@ -66,9 +68,10 @@ SIE_DEVICE void attention_warp(const AttentionParams &p, const Unit<D> &unit, ui
 // The warp's first row of a round.
 SIE_DEVICE int warp_row(int thread) { return (thread >> 5) * kWarpRows; }
 
-// short and tiled: a unit by a CTA. Where each block of the item's keys has a slot of its own (short), they
-// are read once for all of its rows; where not (tiled), the blocks pass through two slots for each round of
-// rows. One function: apart, the two would keep so much in common alive that registers spill.
+// short and tiled: a unit by a CTA. Where each block of the item's keys has a slot of its own
+// (short), they are read once for all of its rows; where not (tiled), the blocks pass through two
+// slots for each round of rows. One function: apart, the two would keep so much in common alive
+// that registers spill.
 template <ptx::Operand T, int D, int kWarps>
 SIE_DEVICE void attention_cta(const AttentionParams &p, const Unit<D> &unit, uint32_t queries, uint32_t ring,
                               int thread) {
@@ -134,8 +137,8 @@ SIE_DEVICE void attention_cta(const AttentionParams &p, const Unit<D> &unit, uin
 template <int D>
 constexpr uint32_t kWarpBytes = attention_warp_bytes(D);
 
-// Registers for 16 warps an SM at D ≤ 64 (128 each; at 64 Blackwell has 12, where that spills, and so has sm_80 as
-// compiled by nvcc 12.4), for 8 beyond.
+// Registers for 16 warps an SM at D ≤ 64 (128 each; at 64 Blackwell has 12, where that spills, and
+// so has sm_80 as compiled by nvcc 12.4), for 8 beyond.
 #if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ >= 1000 || (__CUDA_ARCH__ == 800 && __CUDACC_VER_MAJOR__ < 13))
 constexpr int attention_warps(int head_dim) { return head_dim < 64 ? 16 : (head_dim == 64 ? 12 : 8); }
 #else

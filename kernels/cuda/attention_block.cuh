@@ -1,4 +1,5 @@
-// attention_block.cuh — one warp, sixteen query rows, one block of keys: the step that all forms share.
+// attention_block.cuh — one warp, sixteen query rows, one block of keys: the step that all forms
+// share.
 //
 //   s = q·kᵀ − slope'·|i − j|, masked to −∞       mma, f32; slope' = slope/scale
 //   t' = max(t, c·max s),  p = 2^(c·s − t')       c = scale·log₂e; t, the exponent's shift, −∞ at the start
@@ -6,9 +7,10 @@
 //   o' = o·2^(t − t') + p·v                       p rounded to the operands' type
 // and in the end y = o/l, or zero where no key was visible.
 //
-// A row's bits depend on its own scores, block by block in ascending order. A block without a visible key
-// would leave all of them alone (2⁰ = 1, p = 0), so which blocks a form skips is a matter of speed. Keys past
-// the end are zeros in shared memory and masked as well: whatever lies behind a sequence never enters.
+// A row's bits depend on its own scores, block by block in ascending order. A block without a
+// visible key would leave all of them alone (2⁰ = 1, p = 0), so which blocks a form skips is a
+// matter of speed. Keys past the end are zeros in shared memory and masked as well: whatever lies
+// behind a sequence never enters.
 #ifndef SIE_KERNELS_CUDA_ATTENTION_BLOCK_CUH
 #define SIE_KERNELS_CUDA_ATTENTION_BLOCK_CUH
 
@@ -43,7 +45,8 @@ struct Sight {
   }
 };
 
-// The running state of sixteen rows; this lane's are g = lane/4 and g + 8, its columns 8i + 2(lane%4), +1.
+// The running state of sixteen rows; this lane's are g = lane/4 and g + 8, its columns 8i +
+// 2(lane%4), +1.
 template <int D>
 struct Rows {
   float o[D / 8][4];
@@ -68,7 +71,8 @@ SIE_DEVICE void score(float (&s)[kKeys / 8][4], const Queries<D> &q, uint32_t k_
 #pragma unroll
     for (int e = 0; e < 4; e++) s[i][e] = 0.0f;
   }
-  // Matrices 0 … 3 of ldmatrix: keys 0-7 and columns 0-7, keys 0-7 and columns 8-15, the same of keys 8-15.
+  // Matrices 0 … 3 of ldmatrix: keys 0-7 and columns 0-7, keys 0-7 and columns 8-15, the same of
+  // keys 8-15.
   int key_row = (lane & 7) + ((lane >> 4) << 3), half = ((lane >> 3) & 1) ^ chunk_key<D>(key_row);
   uint32_t row = k_tile + static_cast<uint32_t>(key_row * D * 2);
 #pragma unroll(Queries<D>::kKept ? D / 16 : 4)
@@ -130,7 +134,8 @@ SIE_DEVICE void exponentiate(float (&s)[kKeys / 8][4], Rows<D> &rows, float scal
     for (int i = 0; i < kKeys / 8; i++) largest = fmaxf(largest, fmaxf(s[i][2 * r], s[i][2 * r + 1]));
     largest = fmaxf(largest, ptx::shuffle_xor(largest, 1));
     largest = fmaxf(largest, ptx::shuffle_xor(largest, 2));
-    // The rounded product is the shift itself, so that equal maxima in two blocks give a factor of exactly 1.
+    // The rounded product is the shift itself, so that equal maxima in two blocks give a factor of
+    // exactly 1.
     float shift = fmaxf(rows.shift[r], __fmul_rn(largest, scale_log2));
     float finite = shift == -INFINITY ? 0.0f : shift;
     float factor = ptx::exp2_approx(rows.shift[r] - finite);
@@ -197,8 +202,9 @@ SIE_DEVICE void attend(Rows<D> &rows, const Queries<D> &q, const Sight &sight, c
   weigh<T, D, kKeys>(rows, s, v_tile, lane);
 }
 
-// Divides, rounds and stores the first `valid` rows from y on. The four lanes of a row trade their words so
-// that each holds 16 bytes in a row: full-width stores without a way through shared memory.
+// Divides, rounds and stores the first `valid` rows from y on. The four lanes of a row trade their
+// words so that each holds 16 bytes in a row: full-width stores without a way through shared
+// memory.
 template <ptx::Operand T, int D>
 SIE_DEVICE void store_rows(const Rows<D> &rows, uint16_t *y, int64_t ld, int valid, int lane) {
   bool odd = (lane & 1) != 0, upper = (lane & 2) != 0;
@@ -211,7 +217,8 @@ SIE_DEVICE void store_rows(const Rows<D> &rows, uint16_t *y, int64_t ld, int val
     int row = (lane >> 2) + 8 * r;
 #pragma unroll
     for (int i = 0; i < D / 8; i += 4) {
-      // Word u of lane t: columns 8(i + u) + 2t, +1. Wanted: word u of lane t = columns 8(i + t) + 2u, +1.
+      // Word u of lane t: columns 8(i + u) + 2t, +1. Wanted: word u of lane t = columns 8(i + t) +
+      // 2u, +1.
       uint32_t word[4];
 #pragma unroll
       for (int u = 0; u < 4; u++) {

@@ -30,8 +30,8 @@ struct AttentionShape {
   int64_t shared_bytes;
 };
 
-// The instance and its shared memory for key sequences of at most max_kv, on compute capability sm. No choice
-// made here changes a result.
+// The instance and its shared memory for key sequences of at most max_kv, on compute capability sm.
+// No choice made here changes a result.
 AttentionShape attention_shape(int head_dim, int64_t max_kv, int sm);
 
 // From arguments that attention and attention_check let through.

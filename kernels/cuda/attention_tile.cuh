@@ -1,7 +1,7 @@
 // attention_tile.cuh — rows of queries, keys and values in shared memory, and how they get there.
 //
-// A tile holds rows of D elements. Their 16-byte chunks are permuted within the row so that the eight rows
-// that ldmatrix reads at one column lie in eight different bank groups.
+// A tile holds rows of D elements. Their 16-byte chunks are permuted within the row so that the
+// eight rows that ldmatrix reads at one column lie in eight different bank groups.
 #ifndef SIE_KERNELS_CUDA_ATTENTION_TILE_CUH
 #define SIE_KERNELS_CUDA_ATTENTION_TILE_CUH
 
@@ -41,7 +41,8 @@ SIE_DEVICE void copy_rows(uint32_t tile, const uint16_t *from, int64_t ld, int v
   }
 }
 
-// Sixteen query rows as A operands. To D = 128 they stay in registers; beyond, the accumulators need those.
+// Sixteen query rows as A operands. To D = 128 they stay in registers; beyond, the accumulators
+// need those.
 template <int D>
 struct Queries {
   static constexpr bool kKept = D <= 128;

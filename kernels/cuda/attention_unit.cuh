@@ -1,5 +1,5 @@
-// attention_unit.cuh — one item of the work list for one head: where its rows lie, which keys they see, and
-// how they come and go.
+// attention_unit.cuh — one item of the work list for one head: where its rows lie, which keys they
+// see, and how they come and go.
 #ifndef SIE_KERNELS_CUDA_ATTENTION_UNIT_CUH
 #define SIE_KERNELS_CUDA_ATTENTION_UNIT_CUH
 
@@ -14,8 +14,8 @@ struct Blocks {
   int key, count;  // the first block's first key
 };
 
-// One (item, head): the head is the CTA's for good. The item's numbers are read from the list where they are
-// needed; a load from L1 costs less than the registers to keep them in.
+// One (item, head): the head is the CTA's for good. The item's numbers are read from the list where
+// they are needed; a load from L1 costs less than the registers to keep them in.
 template <int D>
 struct Unit {
   unsigned item;

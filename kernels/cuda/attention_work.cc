@@ -9,8 +9,8 @@ namespace sie_cuda {
 
 namespace {
 
-// CTAs that a run should have before longer items pay: four for each of an H100's 132 multiprocessors. A
-// constant, not the device's own count: the list is the same on every machine.
+// CTAs that a run should have before longer items pay: four for each of an H100's 132
+// multiprocessors. A constant, not the device's own count: the list is the same on every machine.
 constexpr int64_t kWantedCtas = 528;
 constexpr int32_t kFewestRows = 64;
 
@@ -72,7 +72,8 @@ void sort(AttentionItem *items, int64_t n) {
   }
 }
 
-// Offsets ascend from zero or more, sequences are no longer than stated, and rows end within their count.
+// Offsets ascend from zero or more, sequences are no longer than stated, and rows end within their
+// count.
 sie_status check_offsets(const sie_attention_args *a, int32_t seqs) {
   if (seqs < 0 || seqs > a->seqs.cap) return SIE_INVALID_ARGUMENT;
   if (seqs == 0) return SIE_OK;
@@ -106,7 +107,8 @@ sie_status attention_check(const sie_attention_args *a) {
   if (a->mask != SIE_MASK_FULL && a->mask != SIE_MASK_CAUSAL && a->mask != SIE_MASK_WINDOW)
     return SIE_INVALID_ARGUMENT;
   if (a->mask == SIE_MASK_WINDOW && a->window < 0) return SIE_INVALID_ARGUMENT;
-  // The largest score is found before scaling, so the scale must keep the order; slopes are divided by it.
+  // The largest score is found before scaling, so the scale must keep the order; slopes are divided
+  // by it.
   if (!(a->scale >= 1e-30f && a->scale <= 1e30f)) return SIE_INVALID_ARGUMENT;
   if (a->max_kv < 0 || a->seqs.cap < 0 || a->q_rows.cap < 0) return SIE_INVALID_ARGUMENT;
   if (a->max_kv > kAttentionMaxLength) return SIE_UNSUPPORTED;

@@ -1,9 +1,9 @@
 /* cuda_ops.h — the operation tables of the CUDA backend, and the launchers they hold.
  *
- * A launcher takes the arguments of its operation with pointers to device memory, enqueues its kernels on
- * share->on (part 0 of 1) and returns; it allocates nothing and waits for nothing. SIE_UNSUPPORTED and
- * SIE_INVALID_ARGUMENT come before any launch. Built by g++ with kernels/simt the same tables run on the
- * host, on host memory. */
+ * A launcher takes the arguments of its operation with pointers to device memory, enqueues its
+ * kernels on share->on (part 0 of 1) and returns; it allocates nothing and waits for nothing.
+ * SIE_UNSUPPORTED and SIE_INVALID_ARGUMENT come before any launch. Built by g++ with kernels/simt
+ * the same tables run on the host, on host memory. */
 #ifndef SIE_KERNELS_CUDA_CUDA_OPS_H
 #define SIE_KERNELS_CUDA_CUDA_OPS_H
 

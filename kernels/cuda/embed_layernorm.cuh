@@ -1,4 +1,5 @@
-// embed_layernorm — y = norm(word_scale·word[id] + position[i + offset] + type[type_id]), i from 0 in each sequence.
+// embed_layernorm — y = norm(word_scale·word[id] + position[i + offset] + type[type_id]), i from 0
+// in each sequence.
 //   s in f32, added in that order; the norms of layernorm.cuh, or none; yq as there.
 // Shapes   ids, type_ids [T]; cu_seqlens [B+1]; tables [vocab, C], row stride ≥ C; γ, β [C]; y, yq [T, C].
 //          T ≥ 0, B ≥ 0, 1 ≤ C ≤ 8192; every id and position is in its table (the caller's check).
@@ -31,7 +32,8 @@ SIE_DEVICE void add_row(const sie_tensor &table, int64_t row, int32_t first, int
   }
 }
 
-// A row of the next table is under way while the sum is in registers: more of them than layernorm.cuh needs.
+// A row of the next table is under way while the sum is in registers: more of them than
+// layernorm.cuh needs.
 constexpr int embed_min_blocks(Storage s, int v) {
   return s != Storage::any && v == 4 ? 2 : row_min_blocks(s, v);
 }

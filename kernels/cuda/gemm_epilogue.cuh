@@ -1,4 +1,5 @@
-// gemm_epilogue.cuh — what happens to a GEMM's f32 accumulators before they are stored; one order for all.
+// gemm_epilogue.cuh — what happens to a GEMM's f32 accumulators before they are stored; one order
+// for all.
 //
 //   z = acc + bias[c]                            bf16, f16; an absent bias counts as 0
 //   z = ((total·s_x[r])·s_w[c]) + bias[c]        e4m3: total as below, s_x = 1 with scales per block
@@ -6,14 +7,15 @@
 //   v = act(z), or v = gate(z[2c])·z[2c + 1]     a gate halves the columns
 //   y = round(v + residual[r, c])                rounded once, here, to y's type
 //
-// Every + and · above is rounded to f32 and never fused, so that kernels which compute the same acc store the
-// same bytes, whatever their tiles and the order in which they visit elements.
+// Every + and · above is rounded to f32 and never fused, so that kernels which compute the same acc
+// store the same bytes, whatever their tiles and the order in which they visit elements.
 //
-// e4m3 operands: total is the f32 sum, over blocks of 128 in k, ascending, of the tensor cores' own sums:
+// e4m3 operands: total is the f32 sum, over blocks of 128 in k, ascending, of the tensor cores' own
+// sums:
 //   total = fma(s_x[r, block], inner, total)     gemm_promote; with one scale a row 1: total + inner
-// y in e4m3: scales of 1×128 blocks of y's columns, from y in f32 (e4m3_scale, e4m3_inverse as ops.h has it).
-// The maximum of a block is a step of its own: over the lanes that hold it (gemm_store_run), or through
-// shared memory by the caller.
+// y in e4m3: scales of 1×128 blocks of y's columns, from y in f32 (e4m3_scale, e4m3_inverse as
+// ops.h has it). The maximum of a block is a step of its own: over the lanes that hold it
+// (gemm_store_run), or through shared memory by the caller.
 //
 // Two ways to use it
 //   by element  a lane with columns c and c + 1 of a row (mma and wgmma fragments): gemm_z, gemm_add_addend,
@@ -62,7 +64,8 @@ struct Constant {
   static constexpr int32_t value = Value;
 };
 
-// f(Constant<A>) for the A that act is. The branch is uniform: act comes from the kernel's parameters.
+// f(Constant<A>) for the A that act is. The branch is uniform: act comes from the kernel's
+// parameters.
 template <class F>
 SIE_DEVICE void with_activation(int32_t act, const F &f) {
   switch (act) {
@@ -95,8 +98,8 @@ SIE_DEVICE void with_gate(int32_t gate, const F &f) {
 
 // ---- by run of columns of one row
 
-// Count f32 from p[0 … bound), zeros behind; 16-byte loads where `aligned` says that p is. What the launch
-// does not write: bias and weight scales.
+// Count f32 from p[0 … bound), zeros behind; 16-byte loads where `aligned` says that p is. What the
+// launch does not write: bias and weight scales.
 template <int Count>
 SIE_DEVICE void gemm_load_f32(const float *p, int32_t bound, bool aligned, float (&v)[Count]) {
   if (aligned && bound >= Count) {
@@ -125,7 +128,8 @@ SIE_DEVICE void gemm_add_bias(const GemmEpilogue &e, int32_t column, float (&v)[
   for (int i = 0; i < Count; i++) v[i] = gemm_z(v[i], bias[i]);
 }
 
-// The same behind e4m3 operands, total → z. scales: those of all columns, readable to a multiple of 128.
+// The same behind e4m3 operands, total → z. scales: those of all columns, readable to a multiple of
+// 128.
 template <int Count>
 SIE_DEVICE void gemm_scale_add_bias(const GemmEpilogue &e, float row_scale, const float *scales,
                                     int32_t column, float (&v)[Count]) {
@@ -177,7 +181,8 @@ SIE_DEVICE void gemm_gate_run(const GemmEpilogue &e, const float (&z)[16], float
   });
 }
 
-// v + residual for the columns `column` … + 7 of y's row `row`. Reads nothing at columns ≥ e.columns.
+// v + residual for the columns `column` … + 7 of y's row `row`. Reads nothing at columns ≥
+// e.columns.
 SIE_DEVICE void gemm_add_residual_run(const GemmEpilogue &e, int64_t row, int32_t column, float (&v)[8]) {
   if (e.residual == nullptr) return;
   int64_t at = row * e.residual_ld + column;
@@ -227,9 +232,9 @@ SIE_DEVICE void gemm_add_residual_run(const GemmEpilogue &e, int64_t row, int32_
   for (int i = 0; i < 8; i++) v[i] = gemm_add_residual(v[i], r[i]);
 }
 
-// Rounds and stores v to the columns `column` … + 7 of y's row `row`, where `stored`; columns ≥ e.columns are
-// left alone. Whole warps call. y in e4m3: lanes 16i … 16i + 15 hold one block of 128 columns of a row, in
-// order.
+// Rounds and stores v to the columns `column` … + 7 of y's row `row`, where `stored`; columns ≥
+// e.columns are left alone. Whole warps call. y in e4m3: lanes 16i … 16i + 15 hold one block of 128
+// columns of a row, in order.
 SIE_DEVICE void gemm_store_run(const GemmEpilogue &e, int64_t row, int32_t column, bool stored,
                                float (&v)[8]) {
   int32_t bound = stored ? e.columns - column : 0;

@@ -1,4 +1,5 @@
-// gemm_epilogue.h — a linear's bias, addend, activation, residual and output as a GEMM kernel takes them, by value.
+// gemm_epilogue.h — a linear's bias, addend, activation, residual and output as a GEMM kernel takes
+// them, by value.
 #ifndef SIE_KERNELS_CUDA_GEMM_EPILOGUE_H
 #define SIE_KERNELS_CUDA_GEMM_EPILOGUE_H
 
@@ -6,8 +7,8 @@
 
 namespace sie_cuda {
 
-// Which accesses may be wide: 16 bytes at a time (8 where y is e4m3), for runs that start at a multiple of 8
-// columns.
+// Which accesses may be wide: 16 bytes at a time (8 where y is e4m3), for runs that start at a
+// multiple of 8 columns.
 enum GemmWide : int32_t { GEMM_WIDE_BIAS = 1, GEMM_WIDE_RESIDUAL = 2, GEMM_WIDE_Y = 4, GEMM_WIDE_ADDEND = 8 };
 
 struct GemmEpilogue {
@@ -26,10 +27,10 @@ struct GemmEpilogue {
   int32_t wide;           // GemmWide
 };
 
-// Fills *e from the operation's arguments. SIE_UNSUPPORTED: y is neither f32, bf16, f16 nor e4m3 with scales
-// per 1×128 block, the residual is no float type, or the addend is not f32. SIE_INVALID_ARGUMENT: an unknown act or gate, both at
-// once, an odd n with a gate, n outside 1 … 2³⁰, a stride below the columns, scales missing, or a pointer
-// below its element's alignment.
+// Fills *e from the operation's arguments. SIE_UNSUPPORTED: y is neither f32, bf16, f16 nor e4m3
+// with scales per 1×128 block, the residual is no float type, or the addend is not f32.
+// SIE_INVALID_ARGUMENT: an unknown act or gate, both at once, an odd n with a gate, n outside 1 …
+// 2³⁰, a stride below the columns, scales missing, or a pointer below its element's alignment.
 sie_status gemm_epilogue(const sie_linear_args *args, GemmEpilogue *e);
 
 }  // namespace sie_cuda

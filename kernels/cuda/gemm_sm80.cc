@@ -1,4 +1,5 @@
-// gemm_sm80.cc — the host side of gemm_sm80.h: checks, the choice of a tile, the kernel's parameter.
+// gemm_sm80.cc — the host side of gemm_sm80.h: checks, the choice of a tile, the kernel's
+// parameter.
 #include "cuda/gemm_sm80.h"
 
 #include "cuda/gemm_call.h"
@@ -32,9 +33,9 @@ bool takes_output(const GemmSm80Instance &instance, const sie_linear_args *a) {
   return a->y.dtype != SIE_F8E4M3 || instance.shape.columns / (a->gate != SIE_GATE_NONE ? 2 : 1) % 128 == 0;
 }
 
-// A model of the time, in clocks; only its order counts. Per SM and clock: multiply-adds of the tensor cores
-// at the 80 % they reach, bytes from L2, bytes through shared memory; a chain of mma that waits for itself; a
-// start and an end a CTA. CTAs of one SM share.
+// A model of the time, in clocks; only its order counts. Per SM and clock: multiply-adds of the
+// tensor cores at the 80 % they reach, bytes from L2, bytes through shared memory; a chain of mma
+// that waits for itself; a start and an end a CTA. CTAs of one SM share.
 int64_t estimate(const GemmSm80Instance &instance, const sie_linear_args *a, const sie_stream *on) {
   const bool fp8 = a->w->compute == SIE_COMPUTE_FP8,
              datacentre = on->sm == 80 || on->sm == 100 || on->sm == 103;

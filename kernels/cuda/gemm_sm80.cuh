@@ -32,8 +32,8 @@
 
 namespace sie_cuda {
 
-// Whether this target runs the kernels. sm_90 has wgmma; and there and on the sm_100 family an mma.sync of
-// e4m3 is no instruction, but conversions to f16 before another one.
+// Whether this target runs the kernels. sm_90 has wgmma; and there and on the sm_100 family an
+// mma.sync of e4m3 is no instruction, but conversions to f16 before another one.
 #if !defined(__CUDA_ARCH__)
 template <bool E4m3>
 constexpr bool gemm_sm80_here = true;
@@ -43,10 +43,10 @@ constexpr bool gemm_sm80_here =
     __CUDA_ARCH__ / 100 != 9 && (!E4m3 || __CUDA_ARCH__ / 10 == 89 || __CUDA_ARCH__ >= 1200);
 #endif
 
-// Place in a slab of column c of slab row r, in floats. Chunks of four columns are permuted within groups of
-// four chunks, so that a quarter warp reads its runs (every second chunk, behind a gate every fourth) from
-// all banks; rows are 32 bytes more than a multiple of 128 apart, so that a half warp writes fragments to all
-// banks.
+// Place in a slab of column c of slab row r, in floats. Chunks of four columns are permuted within
+// groups of four chunks, so that a quarter warp reads its runs (every second chunk, behind a gate
+// every fourth) from all banks; rows are 32 bytes more than a multiple of 128 apart, so that a half
+// warp writes fragments to all banks.
 template <class Tile>
 SIE_DEVICE int32_t slab_at(int32_t row, int32_t column) {
   int32_t chunk = column / 4;
@@ -77,8 +77,8 @@ SIE_DEVICE void gemm_sm80_z(const GemmSm80Args &a, int64_t row, bool exists, int
   }
 }
 
-// One slab: tile rows warp_rows·i + first … + 15 for each row of warps i. Whole warps stay together (e4m3
-// needs it).
+// One slab: tile rows warp_rows·i + first … + 15 for each row of warps i. Whole warps stay together
+// (e4m3 needs it).
 template <class Tile, bool Gate>
 SIE_DEVICE void gemm_sm80_store(const GemmSm80Args &a, const float *slab, int64_t row0, int32_t column0,
                                 int32_t first, int32_t n) {

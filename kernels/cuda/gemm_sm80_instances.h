@@ -1,4 +1,5 @@
-// gemm_sm80_instances.h — what passes between the launcher and the tile variants. Private to gemm_sm80*.
+// gemm_sm80_instances.h — what passes between the launcher and the tile variants. Private to
+// gemm_sm80*.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM80_INSTANCES_H
 #define SIE_KERNELS_CUDA_GEMM_SM80_INSTANCES_H
 
@@ -38,8 +39,8 @@ extern const GemmSm80Instance gemm_sm80_fp8[gemm_sm80_fp8_count];
 
 }  // namespace sie_cuda
 
-// In a .cu file of one class: the entry of a table. R, C: rows and columns; WR, WC: warps; L: line; S:
-// stages; M: CTAs an SM that registers must leave room for.
+// In a .cu file of one class: the entry of a table. R, C: rows and columns; WR, WC: warps; L: line;
+// S: stages; M: CTAs an SM that registers must leave room for.
 #define SIE_GEMM_SM80_INSTANCE(OPERAND, R, C, WR, WC, L, S, M)               \
   {{#R "x" #C "x" #L "s" #S, R, C},                                          \
    L,                                                                        \

@@ -1,15 +1,16 @@
-// gemm_sm80_tile.cuh — one tile of x·Wᵀ on mma.sync: global → stages of shared memory → fragments → sums.
+// gemm_sm80_tile.cuh — one tile of x·Wᵀ on mma.sync: global → stages of shared memory → fragments →
+// sums.
 //
 //   acc[r, c] = Σ_k x[row0 + r, k]·w[column0 + c, k]     from 0, k ascending by one mma (16; e4m3 32)
 //
-// A stage holds one line (64 or 128 bytes of k) of each of the tile's rows of x and w. Copies are cp.async of
-// 16 bytes, Stages − 1 lines ahead, one barrier a line. Fragments come by ldmatrix, one mma step ahead. In a
-// line the 16-byte pieces are permuted by their row, so that the 8 rows of an ldmatrix matrix and the pieces
-// a quarter warp writes lie in different banks:
+// A stage holds one line (64 or 128 bytes of k) of each of the tile's rows of x and w. Copies are
+// cp.async of 16 bytes, Stages − 1 lines ahead, one barrier a line. Fragments come by ldmatrix, one
+// mma step ahead. In a line the 16-byte pieces are permuted by their row, so that the 8 rows of an
+// ldmatrix matrix and the pieces a quarter warp writes lie in different banks:
 //   Line 128   piece p of row r at r·128 + 16·(p ^ (r % 8))
 //   Line 64                     at r·64 + 16·(p ^ (r / 2 % 4)): two rows share the 128 bytes of all banks
-// What lies outside the operands (rows ≥ *rows, W's rows ≥ N, k ≥ K) is zero in shared memory and not read of
-// x; W has zeros there (gemm_pack.h).
+// What lies outside the operands (rows ≥ *rows, W's rows ≥ N, k ≥ K) is zero in shared memory and
+// not read of x; W has zeros there (gemm_pack.h).
 #ifndef SIE_KERNELS_CUDA_GEMM_SM80_TILE_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM80_TILE_CUH
 
@@ -115,8 +116,8 @@ struct GemmSm80Fragments {
   uint32_t a[Tile::tiles_r][4];
   uint32_t b[Tile::tiles_c / 2][4];  // two tiles of 8 columns each
 
-  // a_at, b_at: the lane's rows at step 0. A step is 32 bytes of k, two pieces: bit 5 of the swizzled
-  // address.
+  // a_at, b_at: the lane's rows at step 0. A step is 32 bytes of k, two pieces: bit 5 of the
+  // swizzled address.
   SIE_DEVICE void load(uint32_t a_at, uint32_t b_at, int step) {
 #pragma unroll
     for (int i = 0; i < Tile::tiles_r; i++) {
@@ -141,9 +142,9 @@ struct GemmSm80Fragments {
   }
 };
 
-// acc as above: of the warp's rectangle, fragments as mma.h has them. stages: address of shared_bytes of
-// shared memory, `memory` the same as a pointer. The whole CTA calls; afterwards shared memory is free once
-// all have passed a barrier.
+// acc as above: of the warp's rectangle, fragments as mma.h has them. stages: address of
+// shared_bytes of shared memory, `memory` the same as a pointer. The whole CTA calls; afterwards
+// shared memory is free once all have passed a barrier.
 template <class Tile>
 SIE_DEVICE void gemm_sm80_tile(const GemmSm80Args &a, int64_t row0, int32_t column0, int32_t n,
                                const unsigned char *memory, float (&acc)[Tile::tiles_r][Tile::tiles_c][4]) {
@@ -151,8 +152,8 @@ SIE_DEVICE void gemm_sm80_tile(const GemmSm80Args &a, int64_t row0, int32_t colu
   const uint32_t warp_row = warp / Tile::warps_c * Tile::warp_rows;
   const uint32_t warp_column = warp % Tile::warps_c * Tile::warp_columns;
   const uint32_t stages = ptx::shared_address(memory);
-  // Matrices of A: rows 0-7 and 8-15 of piece 0, then of piece 1; of B: pieces 0 and 1 of rows 0-7, then of
-  // 8-15.
+  // Matrices of A: rows 0-7 and 8-15 of piece 0, then of piece 1; of B: pieces 0 and 1 of rows 0-7,
+  // then of 8-15.
   const uint32_t a_at = stages + swizzle<Tile::line>(warp_row + lane % 16, lane / 16);
   const uint32_t b_at = stages + Tile::rows * Tile::line +
                         swizzle<Tile::line>(warp_column + lane % 8 + lane / 16 * 8, lane / 8 % 2);

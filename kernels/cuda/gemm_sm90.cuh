@@ -1,4 +1,5 @@
-// gemm_sm90 — z = x·Wᵀ on Hopper's tensor cores, and through gemm_epilogue.cuh y = act(z + bias + addend) + residual.
+// gemm_sm90 — z = x·Wᵀ on Hopper's tensor cores, and through gemm_epilogue.cuh y = act(z + bias +
+// addend) + residual.
 //   16-bit   z[r,n] = Σ_k x[r,k]·W[n,k], one f32 chain: wgmma m64nNk16 in ascending k
 //   FP8      z[r,n] = Σ_g s[r,g]·(Σ_k∈g x·w): a block g of 128 columns is four wgmma m64nNk32 from zero, then
 //            one FMA into f32 registers (s = 1 where x has one scale a row, which the epilogue multiplies)
@@ -73,7 +74,8 @@ struct Sm90Tile : Class {
   static constexpr int shared_bytes = stages * stage_bytes + sm90_staging_all + barrier_bytes;
   // Consumer warps that free a stage, in every CTA that TMA writes into from here.
   static constexpr int releases = (Cooperative ? 8 : 4) * Cluster;
-  // What threads of producer and consumers keep of their first 168 registers: 128·p + 256·c = 384·168.
+  // What threads of producer and consumers keep of their first 168 registers: 128·p + 256·c =
+  // 384·168.
   static constexpr int producer_registers = blocks * sums > 128 ? 24 : 40;
   static constexpr int consumer_registers = blocks * sums > 128 ? 240 : 232;
   static_assert(Rows % 64 == 0 && Columns % Width == 0 && Columns <= 256 && stages >= 3, "a tile that fits");
@@ -92,8 +94,8 @@ struct Sm90Gemm {
   GemmEpilogue epilogue;
 };
 
-// The order of tiles: bands of 8 row tiles, in a band column by column. Neighbours in time, and so the CTAs
-// of one wave, share rows of x and of W in L2. Depends on the shape alone.
+// The order of tiles: bands of 8 row tiles, in a band column by column. Neighbours in time, and so
+// the CTAs of one wave, share rows of x and of W in L2. Depends on the shape alone.
 struct Sm90Order {
   int32_t tiles_m, tiles_n, total;
   SIE_DEVICE void at(int32_t index, int32_t *m, int32_t *n) const {
@@ -118,7 +120,8 @@ SIE_DEVICE int32_t sm90_tile(int32_t count) {
   return (ptx::block_index() + count * static_cast<int32_t>(gridDim.x)) / Tile::cluster;
 }
 
-// The ring of stages as one role walks it; one register. Barriers' parities alternate from round to round.
+// The ring of stages as one role walks it; one register. Barriers' parities alternate from round to
+// round.
 template <int Stages>
 struct Sm90Ring {
   int32_t at = 0;  // 0 … 2·Stages − 1
@@ -178,7 +181,8 @@ SIE_DEVICE void sm90_produce(const Sm90Shared<Tile> &shared, const ptx::TensorMa
 
 // ---- consumers: a warpgroup
 
-// Frees a stage, for the producers of all CTAs that write into it. Each warp of the warpgroup calls.
+// Frees a stage, for the producers of all CTAs that write into it. Each warp of the warpgroup
+// calls.
 template <class Tile>
 SIE_DEVICE void sm90_release(uint64_t *empty) {
   if constexpr (Tile::cluster == 1) {
@@ -197,7 +201,8 @@ SIE_DEVICE void sm90_multiply(float (&d)[Tile::sums], uint64_t x, uint64_t w, in
       ptx::wgmma_advance(w, static_cast<uint32_t>(n * Tile::width * sm90_line + k * 32)), accumulate);
 }
 
-// 16-bit classes: the tensor core's own sums, one group of products in flight behind the one being issued.
+// 16-bit classes: the tensor core's own sums, one group of products in flight behind the one being
+// issued.
 template <class Tile>
 SIE_DEVICE void sm90_sum(float (&z)[Tile::blocks][Tile::sums], const Sm90Shared<Tile> &shared,
                          Sm90Ring<Tile::stages> *ring, int32_t x_offset, int32_t steps,
@@ -229,8 +234,8 @@ SIE_DEVICE void sm90_sum(float (&z)[Tile::blocks][Tile::sums], const Sm90Shared<
   sm90_release<Tile>(previous);
 }
 
-// FP8: the sums of a block of 128 columns are added, scaled, to those in registers. row is the first of the
-// two that this thread holds in block 0 (the other is 8 further).
+// FP8: the sums of a block of 128 columns are added, scaled, to those in registers. row is the
+// first of the two that this thread holds in block 0 (the other is 8 further).
 template <class Tile>
 SIE_DEVICE void sm90_sum_promoted(float (&z)[Tile::blocks][Tile::sums], const Sm90Shared<Tile> &shared,
                                   Sm90Ring<Tile::stages> *ring, int32_t x_offset, const Sm90Gemm &g,

@@ -1,8 +1,9 @@
-// gemm_sm90_finish — sums in registers → values of y, in place: the first half of the wide form's epilogue.
+// gemm_sm90_finish — sums in registers → values of y, in place: the first half of the wide form's
+// epilogue.
 //
-// A warp holds 16 rows of each 64-row block of its warpgroup's tile; thread l the rows l/4 and l/4 + 8 and in
-// every eight columns the pair 2(l%4), +1 (wgmma.h). They are finished a group of columns at a time, so that
-// what a group loads fits the registers that the sums leave.
+// A warp holds 16 rows of each 64-row block of its warpgroup's tile; thread l the rows l/4 and l/4
+// + 8 and in every eight columns the pair 2(l%4), +1 (wgmma.h). They are finished a group of
+// columns at a time, so that what a group loads fits the registers that the sums leave.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_FINISH_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM90_FINISH_CUH
 
@@ -11,8 +12,8 @@
 
 namespace sie_cuda {
 
-// A thread's four registers of eight columns, number `eighth` of 64-row block m: (r, c), (r, c + 1), (r + 8,
-// c) and (r + 8, c + 1).
+// A thread's four registers of eight columns, number `eighth` of 64-row block m: (r, c), (r, c +
+// 1), (r + 8, c) and (r + 8, c + 1).
 template <class Tile>
 SIE_DEVICE float *sm90_eighth(float (&z)[Tile::blocks][Tile::sums], int m, int eighth) {
   constexpr int per_block = Tile::width / 8;
@@ -107,7 +108,8 @@ SIE_DEVICE void sm90_add_residual(float (&z)[Tile::blocks][Tile::sums], int m, i
   }
 }
 
-// Sums → values of y. Behind a gate a pair of columns becomes one, in registers 0 and 2 of its eighth.
+// Sums → values of y. Behind a gate a pair of columns becomes one, in registers 0 and 2 of its
+// eighth.
 template <class Tile, Sm90Form Form, int Eighths>
 SIE_DEVICE void sm90_finish(float (&z)[Tile::blocks][Tile::sums], int m, int first, const Sm90Gemm &g,
                             Sm90Rows at, int32_t column) {

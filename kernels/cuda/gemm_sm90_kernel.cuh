@@ -1,4 +1,5 @@
-// gemm_sm90_kernel — the wide form as a kernel: roles of the three warpgroups. Math and plan: gemm_sm90.cuh.
+// gemm_sm90_kernel — the wide form as a kernel: roles of the three warpgroups. Math and plan:
+// gemm_sm90.cuh.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_KERNEL_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM90_KERNEL_CUH
 
@@ -45,8 +46,9 @@ SIE_DEVICE bool sm90_place(int32_t count, const Sm90Gemm &g, Sm90Place *place) {
   return true;
 }
 
-// A consumer warpgroup: its tiles, one after the other; finish(z, place) takes the sums of each. Sums need the registers: only `count` and the place
-// in the ring are kept, all else is computed anew, and the number of rows read again.
+// A consumer warpgroup: its tiles, one after the other; finish(z, place) takes the sums of each.
+// Sums need the registers: only `count` and the place in the ring are kept, all else is computed
+// anew, and the number of rows read again.
 template <class Tile, class Finish>
 SIE_DEVICE void sm90_consume(const Sm90Shared<Tile> &shared, const Sm90Gemm &g, const Finish &finish) {
   const int32_t group = static_cast<int32_t>(threadIdx.x) / sm90_warpgroup;

@@ -1,5 +1,5 @@
-// gemm_sm90_launch.cuh — tensor maps, grid and launch of one instance. Included by the files of instances
-// only.
+// gemm_sm90_launch.cuh — tensor maps, grid and launch of one instance. Included by the files of
+// instances only.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_LAUNCH_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM90_LAUNCH_CUH
 
@@ -11,7 +11,8 @@ namespace sie_cuda {
 
 namespace {
 
-// Boxes of one 128-byte K step by box_rows rows. Columns behind K and rows behind the matrix come as zeros.
+// Boxes of one 128-byte K step by box_rows rows. Columns behind K and rows behind the matrix come
+// as zeros.
 inline sie_status sm90_operand_maps(const GemmCall &call, int32_t step, int32_t x_box_rows,
                                     int32_t w_box_rows, ptx::TensorMap *x, ptx::TensorMap *w) {
   const sie_linear_args &a = *call.args;
@@ -70,8 +71,8 @@ sie_status sm90_launch(const GemmCall &call) {
   return sm90_launch<Tile, Sm90Form::plain>(call);
 }
 
-// The tiles of a class. FP8 keeps a block of sums beside those it is promoted into: at most 128 columns a
-// wgmma, and none of 192.
+// The tiles of a class. FP8 keeps a block of sums beside those it is promoted into: at most 128
+// columns a wgmma, and none of 192.
 template <class Class>
 sie_status sm90_launch_class(int32_t variant, const GemmCall &call) {
   constexpr int wide = Class::promoted ? 128 : 256;

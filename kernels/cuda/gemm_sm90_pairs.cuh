@@ -1,5 +1,5 @@
-// gemm_sm90_pairs — two neighbouring columns at a time: what a thread of a wgmma fragment reads and writes of
-// bias, scales, residual and y.
+// gemm_sm90_pairs — two neighbouring columns at a time: what a thread of a wgmma fragment reads and
+// writes of bias, scales, residual and y.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_PAIRS_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM90_PAIRS_CUH
 
@@ -38,7 +38,8 @@ SIE_DEVICE float2 sm90_residual(const void *row, int32_t column, int32_t columns
   return Type == SIE_BF16 ? ptx::unpack_bf16x2(bits) : ptx::unpack_f16x2(bits);
 }
 
-// Any residual, with looks at its type and at each column; `second` says whether the neighbour exists.
+// Any residual, with looks at its type and at each column; `second` says whether the neighbour
+// exists.
 SIE_DEVICE float2 sm90_residual_any(const GemmEpilogue &e, int64_t row, int32_t column, bool second) {
   const int32_t columns = column + (second ? 2 : 1);
   const void *of_row =
@@ -48,7 +49,8 @@ SIE_DEVICE float2 sm90_residual_any(const GemmEpilogue &e, int64_t row, int32_t 
   return sm90_residual<SIE_F16, false>(of_row, column, columns);
 }
 
-// Rounds and stores one or two columns of y (f32, bf16, f16), element by element where y is not aligned.
+// Rounds and stores one or two columns of y (f32, bf16, f16), element by element where y is not
+// aligned.
 SIE_DEVICE void sm90_store_pair(const GemmEpilogue &e, int64_t row, int32_t column, bool second, float2 v) {
   const int64_t at = row * e.y_ld + column;
   const bool wide = second && (e.wide & GEMM_WIDE_Y) != 0 && column % 2 == 0;

@@ -165,8 +165,8 @@ SIE_DEVICE void sm90_skinny_store(const float (&z)[Tile::sums], const Sm90Skinny
     if (Tile::promoted) scale = sm90_pair<false>(a.g.w_scale, column, e.n);
 #pragma unroll
     for (int j = 0; j < Tile::tokens / 8; j++) {
-      // Rows 2i, 2i + 1 of W are four lanes apart; the even one keeps its first token, the odd one its
-      // second.
+      // Rows 2i, 2i + 1 of W are four lanes apart; the even one keeps its first token, the odd one
+      // its second.
       float first = z[4 * j + 2 * half], second = z[4 * j + 2 * half + 1];
       float other = ptx::shuffle_xor(odd != 0 ? first : second, 4);
       float2 v = odd != 0 ? make_float2(other, second) : make_float2(first, other);

@@ -1,9 +1,9 @@
 // gemm_sm90_store — values in registers → rows of y: the second half of the wide form's epilogue.
 //
-// Finished values (gemm_sm90_finish.cuh) leave through two 2 KiB pieces of staging in turn: 16 rows of one
-// 128-byte line, its 16-byte chunks swizzled by the row as TMA expects (and as keeps the warp's writes free
-// of bank conflicts). A piece goes out as one TMA store where its 16 rows all exist, else by guarded 16-byte
-// stores. Only the warp itself ever waits for it.
+// Finished values (gemm_sm90_finish.cuh) leave through two 2 KiB pieces of staging in turn: 16 rows
+// of one 128-byte line, its 16-byte chunks swizzled by the row as TMA expects (and as keeps the
+// warp's writes free of bank conflicts). A piece goes out as one TMA store where its 16 rows all
+// exist, else by guarded 16-byte stores. Only the warp itself ever waits for it.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_STORE_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM90_STORE_CUH
 
@@ -25,8 +25,8 @@ struct Sm90Writer {
   bool by_tma;  // all 16 rows exist, and y has a map
   int32_t row, rows;
 
-  // Piece `count` of a tile, once the store that last read its memory has done so. Those of the tile before
-  // have had a main loop's time.
+  // Piece `count` of a tile, once the store that last read its memory has done so. Those of the
+  // tile before have had a main loop's time.
   SIE_DEVICE unsigned char *claim(int count) const {
     if (ptx::lane_id() == 0) {
       if (count == 0) {
@@ -141,7 +141,8 @@ SIE_DEVICE void sm90_write_f32(float (&z)[Tile::blocks][Tile::sums], int m, int 
   }
 }
 
-// e4m3: 128 columns a piece, which share a scale in each row. The four lanes of a row hold them all.
+// e4m3: 128 columns a piece, which share a scale in each row. The four lanes of a row hold them
+// all.
 template <class Tile, bool Gated>
 SIE_DEVICE void sm90_write_e4m3(float (&z)[Tile::blocks][Tile::sums], int m, int first, const GemmEpilogue &e,
                                 const Sm90Writer &to, int sent, int32_t column) {
@@ -184,7 +185,8 @@ template <class Tile, Sm90Form Form>
 SIE_DEVICE void sm90_store(float (&z)[Tile::blocks][Tile::sums], const Sm90Gemm &g, unsigned char *staging,
                            const ptx::TensorMap *y_map, int32_t row, int32_t rows, int32_t column) {
   constexpr bool is_gated = Form == Sm90Form::gated;
-  // Columns of W that make 64 of y: finished at once, few enough that what they load fits the registers left.
+  // Columns of W that make 64 of y: finished at once, few enough that what they load fits the
+  // registers left.
   constexpr int columns = is_gated ? 128 : 64, eighths = columns / 8;
   static_assert(Tile::columns % columns == 0, "whole groups");
   const GemmEpilogue &e = g.epilogue;

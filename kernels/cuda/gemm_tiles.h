@@ -1,8 +1,9 @@
-// gemm_tiles.h — which tile variant a GEMM runs with: by a line for its shape, where a sweep on a device has
-// found one out, else by an estimate (gemm_sm80.cc, gemm_sm90.cc).
+// gemm_tiles.h — which tile variant a GEMM runs with: by a line for its shape, where a sweep on a
+// device has found one out, else by an estimate (gemm_sm80.cc, gemm_sm90.cc).
 //
-// All variants of a class give the same bits, so a line changes speed and nothing else. The first line that
-// fits counts; a variant that cannot do what is asked (e4m3 out of too narrow a tile) is passed over.
+// All variants of a class give the same bits, so a line changes speed and nothing else. The first
+// line that fits counts; a variant that cannot do what is asked (e4m3 out of too narrow a tile) is
+// passed over.
 #ifndef SIE_KERNELS_CUDA_GEMM_TILES_H
 #define SIE_KERNELS_CUDA_GEMM_TILES_H
 

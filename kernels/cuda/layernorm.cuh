@@ -1,4 +1,5 @@
-// layernorm — y = norm(s)·(offset + γ) + β with s = (x + bias) + residual, and s itself, in one pass over memory.
+// layernorm — y = norm(s)·(offset + γ) + β with s = (x + bias) + residual, and s itself, in one
+// pass over memory.
 //   LayerNorm  μ = Σ s/C, σ² = Σ (s − μ)²/C,  y = (s − μ)/√(σ² + ε)·(offset + γ) + β      RMSNorm: μ = 0
 //   yq         scale = max|y|/448 (below 2⁻¹⁰⁰: 1), q = e4m3(y·(1/scale)), from y before it is rounded
 // Shapes   x, residual, sum, y, yq [R, C], row stride ≥ C; bias, γ, β [C]; yq.scale [R].   R ≥ 0, 1 ≤ C ≤ 8192.
@@ -18,7 +19,8 @@
 
 namespace sie_cuda {
 
-// What becomes of a row's sums v, the octets thread, thread + count, … of it: the norm, and its stores.
+// What becomes of a row's sums v, the octets thread, thread + count, … of it: the norm, and its
+// stores.
 struct NormParameters {
   const float *gamma, *beta;
   float eps, weight_offset;

@@ -7,7 +7,8 @@
 namespace sie_cuda {
 
 // ops.h's linear. What each family takes, and which status names what it refuses: gemm_sm80.h,
-// gemm_sm90.h and linear_f32.h. Besides SIE_INVALID_ARGUMENT for a share that is not part 0 of 1 or has no stream.
+// gemm_sm90.h and linear_f32.h. Besides SIE_INVALID_ARGUMENT for a share that is not part 0 of 1 or
+// has no stream.
 sie_status linear(const sie_linear_args *args, const sie_share *share);
 
 }  // namespace sie_cuda

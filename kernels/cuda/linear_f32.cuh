@@ -1,4 +1,5 @@
-// linear_f32 — y = act(x·Wᵀ + bias + addend) + residual in f32, or with a gate: the heads behind pooling.
+// linear_f32 — y = act(x·Wᵀ + bias + addend) + residual in f32, or with a gate: the heads behind
+// pooling.
 //   acc = fma(x[r, k], W[c, k], acc) for k = 0 … K − 1;  bias, addend, activation, gate, residual, rounding as gemm_epilogue.cuh
 // Shapes   x [R, K], W [N, K] packed (gemm_pack.h), y [R, N] or with a gate [R, N/2].  R ≥ 0 read from *rows, K, N ≥ 1.
 //          R is sequences, not tokens. Rows of y from *rows on are not touched.
@@ -48,7 +49,8 @@ SIE_DEVICE float gated_f32(float gate, float up) {
   return Gate == SIE_GATE_GEGLU ? __fmul_rn(gelu_erf_f32(gate), up) : gated<Gate>(gate, up);
 }
 
-// Where a thread's copies of a stage come from and go to: 16 bytes of a row of x and of two rows of W.
+// Where a thread's copies of a stage come from and go to: 16 bytes of a row of x and of two rows of
+// W.
 struct LinearF32Copies {
   const uint8_t *x, *w;
   int64_t w_pass;      // bytes between the two rows
@@ -86,8 +88,8 @@ SIE_DEVICE void f32_read(const float *from, float (&v)[4]) {
   v[3] = q.w;
 }
 
-// One line: row is the first of the thread's rows in a stage, column the first of its columns; the second ones are 4 and 8
-// further.
+// One line: row is the first of the thread's rows in a stage, column the first of its columns; the
+// second ones are 4 and 8 further.
 SIE_DEVICE void f32_multiply(const float *stage, int32_t row, int32_t column, float (&acc)[2][2]) {
   const float *x = stage + row * f32_stride, *w = stage + (f32_rows + column) * f32_stride;
 #pragma unroll

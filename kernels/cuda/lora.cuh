@@ -1,4 +1,5 @@
-// lora — y = (x·Aᵀ)·Bᵀ with the adapter of each row's sequence, several in one batch; without one, or with rank 0, zeros.
+// lora — y = (x·Aᵀ)·Bᵀ with the adapter of each row's sequence, several in one batch; without one,
+// or with rank 0, zeros.
 // Shapes   x [R, K], y [R, N], row strides ≥ columns; A [rank, K], B [N, rank] dense; adapter [B]; cu_seqlens [B+1], or
 //          NULL where x has one row a sequence.   R ≥ 0 read from *rows; K, N ≥ 1; 0 ≤ rank ≤ max_rank ≤ 512.
 // Types    x, A, B bf16 | f16, one type; y f32.    Alias    none.
@@ -46,7 +47,8 @@ struct LoraArgs {
   int32_t block_columns;  // of a CTA, a multiple of lora_columns
 };
 
-// Elements between the rows of t: 16 bytes past a multiple of 32, so that eight rows lie in all banks.
+// Elements between the rows of t: 16 bytes past a multiple of 32, so that eight rows lie in all
+// banks.
 __host__ __device__ constexpr int32_t lora_stride(int32_t rank) { return (rank + 15) / 16 * 16 + 8; }
 
 // Rows [first, last) of x, all of one tile, which share an adapter.
@@ -57,8 +59,9 @@ struct LoraSegment {
   SIE_DEVICE bool has(int32_t row) const { return row >= first && row < last; }
 };
 
-// Elements [k, k + 8) of a row of `bound`: zeros behind it, and nothing read there. Adapter: of A or B, which no kernel
-// writes; their address comes from memory, so that a plain load would not know that it is global.
+// Elements [k, k + 8) of a row of `bound`: zeros behind it, and nothing read there. Adapter: of A
+// or B, which no kernel writes; their address comes from memory, so that a plain load would not
+// know that it is global.
 template <bool Adapter>
 SIE_DEVICE uint4 lora_eight(const uint16_t *row, int32_t k, int32_t bound) {
   const uint16_t *from = row + k;
@@ -81,7 +84,8 @@ SIE_DEVICE uint32_t lora_two(const uint16_t *row, int32_t k, int32_t bound) {
   return low | high << 16;
 }
 
-// t [64, rank in whole 16s] = x·Aᵀ for this warp's 16 rows of the tile; those of no segment are rubbish.
+// t [64, rank in whole 16s] = x·Aᵀ for this warp's 16 rows of the tile; those of no segment are
+// rubbish.
 template <ptx::Operand T>
 SIE_DEVICE void lora_down(const sie_lora_args &a, const sie_lora_pair &pair, int32_t rank,
                           const LoraSegment &segment, uint16_t *t) {

@@ -1,4 +1,5 @@
-// maxsim — y[b] = Σ_i max_j q_i·d_j/‖d_j‖, q the rows of sequence b's query, d its own rows; ‖d_j‖ 1 without normalize.
+// maxsim — y[b] = Σ_i max_j q_i·d_j/‖d_j‖, q the rows of sequence b's query, d its own rows; ‖d_j‖
+// 1 without normalize.
 //   ‖d_j‖ = max(√Σ d², 1e-12). A sequence without a query, query rows or rows of its own gives 0; a product that is NaN is
 //   no maximum.
 // Shapes   x [R, C], row stride ≥ C; queries [Q, C] dense, cu_queries, partner [B], y [B, 1].   B ≥ 0, C ≥ 1.
@@ -42,7 +43,8 @@ struct MaxsimTile {
   int32_t query, query_rows, first, end;
 };
 
-// A thread's octets of one line on their way to a stage: one of a query row, two of rows of x, 32 rows apart.
+// A thread's octets of one line on their way to a stage: one of a query row, two of rows of x, 32
+// rows apart.
 class MaxsimLine {
  public:
   SIE_DEVICE void load(const sie_maxsim_args &a, const MaxsimTile &tile, int32_t line) {
@@ -109,7 +111,8 @@ SIE_DEVICE void maxsim_read(const float *from, float (&v)[4]) {
 // A thread's products: query rows `query` + 4·i with rows `row` + 8·j of x.
 struct MaxsimPlace {
   int32_t query, row;
-  // Warps as 2×2 rectangles of 16 query rows and 32 rows of x; of a warp, four query rows and eight rows.
+  // Warps as 2×2 rectangles of 16 query rows and 32 rows of x; of a warp, four query rows and eight
+  // rows.
   SIE_DEVICE MaxsimPlace() {
     const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32,
                   warp = static_cast<int32_t>(threadIdx.x) / 32;
@@ -140,7 +143,8 @@ SIE_DEVICE void maxsim_multiply(const float *stage, const MaxsimPlace &place, fl
   }
 }
 
-// A tile's finished products into the thread's maxima, which begin the next tile at 0. norms: NULL without normalize.
+// A tile's finished products into the thread's maxima, which begin the next tile at 0. norms: NULL
+// without normalize.
 SIE_DEVICE void maxsim_keep_best(const float *norms, const MaxsimTile &tile, const MaxsimPlace &place,
                                  float (&dot)[4][4], float (&best)[4]) {
 #pragma unroll
@@ -156,7 +160,8 @@ SIE_DEVICE void maxsim_keep_best(const float *norms, const MaxsimTile &tile, con
   }
 }
 
-// The maxima of 32 query rows over all rows of the sequence: in `best`, [32] of shared memory, for all threads.
+// The maxima of 32 query rows over all rows of the sequence: in `best`, [32] of shared memory, for
+// all threads.
 SIE_DEVICE void maxsim_best(const sie_maxsim_args &a, MaxsimTile tile, float *stages, float *norms,
                             float *best) {
   const int32_t lines = (static_cast<int32_t>(a.c) + maxsim_line - 1) / maxsim_line;
@@ -188,7 +193,8 @@ SIE_DEVICE void maxsim_best(const sie_maxsim_args &a, MaxsimTile tile, float *st
         maxsim_keep_best(a.normalize != 0 ? norms + t % 2 * maxsim_rows : nullptr, tile, place, dot, most);
         tile = next;
       }
-      // The other stage was read, and the norms two tiles back, before the barrier at the end of the last round.
+      // The other stage was read, and the norms two tiles back, before the barrier at the end of
+      // the last round.
       stage ^= 1;
       if (more) put(stage, turn ? t + 1 : t, next_line);
       __syncthreads();

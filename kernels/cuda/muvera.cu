@@ -121,8 +121,9 @@ sie_status check(const sie_muvera_args &a, const Shape &s, bool empty) {
 
 int64_t muvera_scratch(const sie_op_bounds *bounds) {
   if (bounds->simhash_bits < 0 || bounds->simhash_bits > partition_bits_max) return 0;
-  // The bounds do not say whether there is a sketch, nor a projection as wide as a token. With either, no less has to
-  // lie in scratch than without; a token that is too wide for a projection has none.
+  // The bounds do not say whether there is a sketch, nor a projection as wide as a token. With
+  // either, no less has to lie in scratch than without; a token that is too wide for a projection
+  // has none.
   const bool identity = bounds->projected == bounds->c && bounds->c > projected_max;
   const Shape s = {bounds->rows,        bounds->seqs,         bounds->c,
                    bounds->repetitions, bounds->simhash_bits, identity ? 0 : bounds->projected,

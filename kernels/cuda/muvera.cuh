@@ -1,4 +1,5 @@
-// muvera — the fixed dimensional encoding of each sequence's token vectors, written as an output row.
+// muvera — the fixed dimensional encoding of each sequence's token vectors, written as an output
+// row.
 //   The formulas and the tables are at sie_muvera_args (kernels/ops.h). The tokens' norms, where they are divided by
 //   them (row_norms.cu); the sequences' means, where tokens are centred on them (pool_output.cuh, or below of divided
 //   ones); the partition of every token in every repetition
@@ -42,7 +43,8 @@ struct MuveraJob {
   const int32_t *ams, *sketch_first, *sketch_source;
   int32_t columns;  // F
   bool sketch;
-  // Floats a CTA has in shared memory, and in its slot of scratch where they are not there: 0 for none.
+  // Floats a CTA has in shared memory, and in its slot of scratch where they are not there: 0 for
+  // none.
   int32_t shared_row, shared_block;
   int64_t slot_row, slot_block;
   float *slots;
@@ -61,7 +63,8 @@ struct FloatRow {
   }
 };
 
-// mean[b, c] = Σ x/norm over the tokens of sequence b, ascending, by their number; zeros without any.
+// mean[b, c] = Σ x/norm over the tokens of sequence b, ascending, by their number; zeros without
+// any.
 __global__ void __launch_bounds__(muvera_threads, 4)
     muvera_mean_kernel(const sie_rows seqs, const int32_t *cu_seqlens, const sie_tensor x, int32_t c,
                        const float *norm, float *mean) {

@@ -1,9 +1,9 @@
 // muvera_block — the sums of a repetition's partitions, by warps that share them out (muvera.cuh).
 //
-// A warp finds the tokens of a partition by ballots over their numbers, 32 at a time, and adds them up in
-// ascending order, a lane 4 columns of every 128. A projection is linear, so it is done once, to the
-// partition's sum and not to each token: the columns of each ψ column, sorted once per repetition, are added
-// in ascending order.
+// A warp finds the tokens of a partition by ballots over their numbers, 32 at a time, and adds them
+// up in ascending order, a lane 4 columns of every 128. A projection is linear, so it is done once,
+// to the partition's sum and not to each token: the columns of each ψ column, sorted once per
+// repetition, are added in ascending order.
 #ifndef SIE_KERNELS_CUDA_MUVERA_BLOCK_CUH
 #define SIE_KERNELS_CUDA_MUVERA_BLOCK_CUH
 
@@ -26,7 +26,8 @@ struct BlockTokens {
   const uint16_t *partitions;  // [tokens], of this repetition
 };
 
-// Shared memory of a warp for projections: a partition's sum, then the columns by the ψ column they go to.
+// Shared memory of a warp for projections: a partition's sum, then the columns by the ψ column they
+// go to.
 struct ProjectionSpace {
   float *sum;        // [min(C, block_columns_max)]
   uint16_t *begin;   // [P + 1]
@@ -71,7 +72,8 @@ SIE_DEVICE void load_quad(const BlockTokens &s, int64_t row, int32_t column, con
   for (int j = 0; j < 4; j++) v[j] -= shift[j];
 }
 
-// A lane's part of a partition's sum: columns begin + 4·lane, + 128, … of one stretch of block_columns_max.
+// A lane's part of a partition's sum: columns begin + 4·lane, + 128, … of one stretch of
+// block_columns_max.
 class PartitionSum {
  public:
   SIE_DEVICE PartitionSum(const BlockTokens &s, int32_t begin) : s_(s) {
@@ -124,7 +126,8 @@ class PartitionSum {
     return count;
   }
 
-  // sum/count to `to`, where column `begin` of the token belongs; begin as given to the constructor.
+  // sum/count to `to`, where column `begin` of the token belongs; begin as given to the
+  // constructor.
   SIE_DEVICE void store(float *to, int32_t begin, float count) const {
 #pragma unroll
     for (int i = 0; i < block_quads; i++) {
@@ -141,7 +144,8 @@ class PartitionSum {
   float shift_[block_quads][4], sum_[block_quads][4] = {};
 };
 
-// The token whose sign bits differ least from those of partition g, the first of equals. Tokens below 2²⁶.
+// The token whose sign bits differ least from those of partition g, the first of equals. Tokens
+// below 2²⁶.
 SIE_DEVICE uint32_t nearest_token(const BlockTokens &s, uint32_t g) {
   uint32_t best = no_token;
   for (int32_t t = static_cast<int32_t>(ptx::lane_id()); t < s.tokens; t += 32) {
@@ -152,7 +156,8 @@ SIE_DEVICE uint32_t nearest_token(const BlockTokens &s, uint32_t g) {
   return ptx::reduce_min(best) & 0x3ffffffu;
 }
 
-// Sorts columns [begin, end) of a token by the ψ column that ams[column] sends them to, each ascending.
+// Sorts columns [begin, end) of a token by the ψ column that ams[column] sends them to, each
+// ascending.
 SIE_DEVICE void sort_projection(const int32_t *ams, int32_t begin, int32_t end, int32_t projected,
                                 const ProjectionSpace &space) {
   const int32_t lane = static_cast<int32_t>(ptx::lane_id());
@@ -174,8 +179,8 @@ SIE_DEVICE void sort_projection(const int32_t *ams, int32_t begin, int32_t end, 
   ptx::sync_warp();
 }
 
-// to[j] (+)= Σ ±sum[column] over the columns of ψ column j. Fewer than 32 ψ columns: `shares` lanes each,
-// whose sums meet by butterfly.
+// to[j] (+)= Σ ±sum[column] over the columns of ψ column j. Fewer than 32 ψ columns: `shares` lanes
+// each, whose sums meet by butterfly.
 SIE_DEVICE void project(const ProjectionSpace &space, int32_t projected, bool add, float *to) {
   const int32_t lane = static_cast<int32_t>(ptx::lane_id());
   int32_t wide = 32;  // ψ columns of a round, a power of two

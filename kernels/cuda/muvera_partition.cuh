@@ -23,7 +23,8 @@ constexpr int partition_repetitions = 8;  // of a CTA
 constexpr int partition_columns = 64;     // in shared memory at a time
 constexpr int partition_bits_max = 10;
 
-// What every token is divided by, and what is then taken off it: row `sequence` of `mean`, or `center`, or nothing.
+// What every token is divided by, and what is then taken off it: row `sequence` of `mean`, or
+// `center`, or nothing.
 struct TokenShift {
   const float *norm;    // [T] or NULL
   const float *center;  // [C] or NULL
@@ -46,7 +47,8 @@ constexpr size_t partition_shared_bytes(int bits) {
          static_cast<size_t>(partition_tokens + partition_repetitions * bits);
 }
 
-// Columns [begin, begin + partition_columns) of the CTA's tokens, transposed: [column][token]; zeros outside.
+// Columns [begin, begin + partition_columns) of the CTA's tokens, transposed: [column][token];
+// zeros outside.
 SIE_DEVICE void load_tokens(const PartitionJob &job, int64_t token, int32_t sequence, int32_t begin,
                             float *tokens) {
   const bool present = token < *job.tokens.n;

@@ -1,6 +1,7 @@
 // octets.cuh — octets of a row in memory and in registers.
 //
-// An octet is eight neighbouring columns: 16 bytes of bf16 or f16, and the unit in which a row is dealt out.
+// An octet is eight neighbouring columns: 16 bytes of bf16 or f16, and the unit in which a row is
+// dealt out.
 //
 //   Storage::bf16, f16  all tensors of the call have this type, c is a multiple of 8, every row and vector starts
 //                       at a multiple of 16 bytes: one 128-bit access an octet
@@ -94,8 +95,8 @@ SIE_DEVICE void store_octet_any(const sie_tensor &t, int64_t row, int32_t column
   }
 }
 
-// An octet between its load and its use: the bits, so that several loads are under way before the first is
-// converted; for Storage::any the values themselves.
+// An octet between its load and its use: the bits, so that several loads are under way before the
+// first is converted; for Storage::any the values themselves.
 template <Storage S>
 struct Loaded {
   uint4 bits;
@@ -152,7 +153,8 @@ SIE_DEVICE bool in_row(int32_t column, int j, int32_t c) {
 
 // ---- fp8 rows ------------------------------------------------------------------------------------------------
 
-// The scale of elements of which the largest is `most`: max|x|/448, less than 2⁻¹⁰⁰ counts as 1 (sie_tensor).
+// The scale of elements of which the largest is `most`: max|x|/448, less than 2⁻¹⁰⁰ counts as 1
+// (sie_tensor).
 SIE_DEVICE float f8_scale(float most) {
   const float scale = __fdiv_rn(most, 448.0f);
   return scale < 7.888609052210118e-31f ? 1.0f : scale;

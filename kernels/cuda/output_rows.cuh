@@ -1,10 +1,12 @@
-// output_rows — each sequence's row cut, divided by its L2 norm when asked, converted, written at its offset.
+// output_rows — each sequence's row cut, divided by its L2 norm when asked, converted, written at
+// its offset.
 //   norm     x / max(√Σx², 1e-12), the sum in double, the quotient in f32, over the dims that are kept
 //   F32 F16  the value                               I8   rint(x / s · 127), s = max|x| (0 counts as 1)
 //   U8       rint((x − min) / r · 255), r = max − min (0 counts as 1)
 //   BINARY   bit = x > 0, most significant first, the last byte's low bits zero
 //   All in f32, divide before multiply, ties to even: the bits NumPy gives. A NaN becomes 0 in I8 and U8.
-// Also cls and last pooling, and rows that are there already (pool_output.cu): the row is then a token's.
+// Also cls and last pooling, and rows that are there already (pool_output.cu): the row is then a
+// token's.
 // Shapes   x [B, C] or [T, C], row stride ≥ C; items [B], dims ≤ C.   B ≥ 0, 1 ≤ C ≤ 2²⁰.
 // Types    x f32, or bf16 | f16 | f32 when pooled.  An item of an unknown type is not written.       Alias    none.
 // Cost     B·C elements read, the output written → memory bound; 1024 rows of 1024 to I8 5.2 MB, a launch.
@@ -54,8 +56,8 @@ struct SharedRow {
   }
 };
 
-// Elements [at, at + 8) of the output, the first `count` of them valid: wide stores of Bytes where they are all and
-// aligned.
+// Elements [at, at + 8) of the output, the first `count` of them valid: wide stores of Bytes where
+// they are all and aligned.
 template <class Bytes, class E>
 SIE_DEVICE void store_output(char *out, int32_t at, int32_t count, const E (&e)[8]) {
   E *to = reinterpret_cast<E *>(out) + at;
@@ -132,8 +134,8 @@ SIE_DEVICE OutputScale output_scale(const Row &row, int32_t dims, int32_t dtype,
   return scale;
 }
 
-// Writes the row as its item says, from `base` on. Every thread of the row calls; a thread reads the octets
-// thread, thread + count, … only.
+// Writes the row as its item says, from `base` on. Every thread of the row calls; a thread reads
+// the octets thread, thread + count, … only.
 template <class Row, class Threads>
 SIE_DEVICE void write_output(const Row &row, int32_t c, const sie_out_item &item, void *base,
                              Threads *threads) {

@@ -18,7 +18,8 @@ sie_status launch_tokens(const OutputJob &job, int32_t warps_per_row, const sie_
                     warps_per_row);
 }
 
-// V octets a thread and W warps a row, 256·V·W ≥ c: by c alone, as all that decides about the order of sums.
+// V octets a thread and W warps a row, 256·V·W ≥ c: by c alone, as all that decides about the order
+// of sums.
 template <Storage S>
 sie_status launch_tokens(const OutputJob &job, const sie_stream *on) {
   if (job.c <= 256) return launch_tokens<S, 1>(job, 1, on);

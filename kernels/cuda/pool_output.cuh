@@ -1,4 +1,5 @@
-// pool_output — the tokens of each sequence to one row, then what output_rows does with it, in one pass.
+// pool_output — the tokens of each sequence to one row, then what output_rows does with it, in one
+// pass.
 //   mean Σ x_i/L   weighted mean Σ (i+1)·x_i / Σ (i+1)   attention Σ p_i·x_i, p = softmax over i of x_i·w
 //   (cls and last: output_rows.cuh.) An empty sequence gives zeros. Without items the row goes to y as f32 (pool).
 // Shapes   x [T, C], row stride ≥ C; w [C]; cu_seqlens [B+1]; items [B] or y [B, C].   B ≥ 0, 1 ≤ C ≤ 8192.
@@ -113,7 +114,8 @@ SIE_DEVICE float token_score(const sie_tensor &x, int64_t row, int32_t c, const 
   return ptx::warp_sum(dot);
 }
 
-// The softmax-weighted sum; returns what to divide it by. scores: 2·score_tokens floats of shared memory.
+// The softmax-weighted sum; returns what to divide it by. scores: 2·score_tokens floats of shared
+// memory.
 template <Storage S, int V>
 SIE_DEVICE float add_by_attention(const OutputJob &job, int64_t first, int32_t rows, int32_t group,
                                   int32_t groups, float *scores, TokenSum<S, V> *sum) {
@@ -125,8 +127,8 @@ SIE_DEVICE float add_by_attention(const OutputJob &job, int64_t first, int32_t r
       const float score = token_score(job.x, first + begin + k, job.c, job.w);
       if (lane == 0) scores[k] = score;
     }
-    // One barrier a round: the next round's scores go to the other half, and a warp that writes the one after has
-    // passed a barrier which all reached after they had read this one.
+    // One barrier a round: the next round's scores go to the other half, and a warp that writes the
+    // one after has passed a barrier which all reached after they had read this one.
     __syncthreads();
     const float s0 = lane < count ? scores[lane] : -INFINITY;
     const float s1 = lane + 32 < count ? scores[lane + 32] : -INFINITY;
@@ -146,8 +148,8 @@ SIE_DEVICE float add_by_attention(const OutputJob &job, int64_t first, int32_t r
   return total;
 }
 
-// CTAs an SM: two where 64 registers suffice; several octets a thread take more on other cards than A100 and H100, and
-// from compilers before 13.0.
+// CTAs an SM: two where 64 registers suffice; several octets a thread take more on other cards than
+// A100 and H100, and from compilers before 13.0.
 constexpr int pool_min_blocks(Storage s, [[maybe_unused]] int v, bool attention) {
 #if (defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 800 && __CUDA_ARCH__ != 900) || \
     (defined(__CUDACC__) && __CUDACC_VER_MAJOR__ < 13)

@@ -1,4 +1,5 @@
-// qk_norm_rope — q and k in place: each head normalised where it has a weight, then rotated, rounded once.
+// qk_norm_rope — q and k in place: each head normalised where it has a weight, then rotated,
+// rounded once.
 //   x' = x/√(Σ x²/D + ε)·(offset + γ)
 //   y[i] = x'[i]·cos[p,i] − x'[i+h]·sin[p,i],  y[i+h] = x'[i+h]·cos[p,i] + x'[i]·sin[p,i]     i < h = rot/2
 //   p = the token's index in its own sequence + offset. Columns from rot on are only normalised.
@@ -66,7 +67,8 @@ SIE_DEVICE void rotate_heads(const sie_tensor &t, int64_t row, int32_t heads, co
   const int32_t columns = heads * D;
   float weight[8];
   if (gamma != nullptr) load_vector<Storage::bf16>(gamma, 8 * octet, D, weight);
-  // Column of the lane's octet in head lane / lanes, the first of each round; at_once heads are one warp's 256 columns.
+  // Column of the lane's octet in head lane / lanes, the first of each round; at_once heads are one
+  // warp's 256 columns.
   for (int32_t first = 8 * lane; first - 8 * lane < columns; first += 256 * under_way) {
     static_assert(at_once * D == 256, "a round of a warp");
     Loaded<S> x[under_way];

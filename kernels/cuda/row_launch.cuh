@@ -1,4 +1,5 @@
-// row_launch.cuh — what the row kernels' launchers share: what they refuse, and the form and grid they choose. Host side.
+// row_launch.cuh — what the row kernels' launchers share: what they refuse, and the form and grid
+// they choose. Host side.
 #ifndef SIE_KERNELS_CUDA_ROW_LAUNCH_CUH
 #define SIE_KERNELS_CUDA_ROW_LAUNCH_CUH
 
@@ -85,7 +86,8 @@ struct RowShape {
   static constexpr int V = V_, W = W_;
 };
 
-// Calls launch(RowShape<V, W>()) with the shape for rows of c ≤ row_columns_max columns: by c alone.
+// Calls launch(RowShape<V, W>()) with the shape for rows of c ≤ row_columns_max columns: by c
+// alone.
 template <class Launch>
 inline sie_status with_row_shape(int64_t c, const Launch &launch) {
   const int64_t octets = (c + 7) / 8;
@@ -101,11 +103,13 @@ inline sie_status with_row_shape(int64_t c, const Launch &launch) {
   return launch(RowShape<4, 8>());
 }
 
-// CTAs of row_threads an SM shall hold, by the octets of a thread: what bounds the registers. 16 to 40 warps with
-// 2·V loads of 512 bytes under way each keep some 80 KiB in flight, four times what the memory's latency asks for.
+// CTAs of row_threads an SM shall hold, by the octets of a thread: what bounds the registers. 16 to
+// 40 warps with 2·V loads of 512 bytes under way each keep some 80 KiB in flight, four times what
+// the memory's latency asks for.
 constexpr int row_min_blocks(Storage s, int v) {
   if (s == Storage::any) return v > 4 ? 1 : 2;
-  // The same code needs some more registers on Blackwell, and from older compilers: with 80 it spills.
+  // The same code needs some more registers on Blackwell, and from older compilers: with 80 it
+  // spills.
 #if (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000) || (defined(__CUDACC__) && __CUDACC_VER_MAJOR__ < 13)
   if (v > 2) return 2;
 #endif

@@ -11,8 +11,9 @@ namespace sie_cuda {
 constexpr int row_threads = 256;  // of a CTA of the row kernels: 8/W rows
 constexpr int row_warps = row_threads / 32;
 
-// The W warps that hold a row together. slots: shared memory of those W warps, W doubles for each reduction of a
-// kernel; W = 1 needs none. Every thread of the row calls each reduction, in the same order, and gets the same bits.
+// The W warps that hold a row together. slots: shared memory of those W warps, W doubles for each
+// reduction of a kernel; W = 1 needs none. Every thread of the row calls each reduction, in the
+// same order, and gets the same bits.
 template <int W>
 class RowThreads {
  public:

@@ -7,8 +7,8 @@
 
 namespace sie_cuda {
 
-// The sequence that holds token t: the last of cu_seqlens[0 … n] that is ≤ t. A search with 32 probes a step, by a
-// whole warp.
+// The sequence that holds token t: the last of cu_seqlens[0 … n] that is ≤ t. A search with 32
+// probes a step, by a whole warp.
 struct Sequence {
   int32_t index, start;
 };

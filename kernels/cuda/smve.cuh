@@ -51,7 +51,8 @@ SIE_DEVICE Places smve_places(int32_t x, int32_t *warps) {
 
 SIE_DEVICE uint32_t magnitude(float x) { return __float_as_uint(x) & 0x7fffffffu; }
 
-// Sums and counts of the warp's columns [low, high) over the rows of a sequence; `from`: column of the warp's first sum.
+// Sums and counts of the warp's columns [low, high) over the rows of a sequence; `from`: column of
+// the warp's first sum.
 SIE_DEVICE void smve_add_rows(const SmveJob &job, int32_t first, int32_t rows, int64_t low, int64_t high,
                               float *sums, int32_t *counts) {
   const int32_t lane = static_cast<int32_t>(ptx::lane_id());
@@ -131,7 +132,8 @@ __global__ void __launch_bounds__(smve_threads, 2) smve_kernel(const SmveJob job
   int32_t *const columns = job.pooled_columns + place;
   const int32_t count = rows > 0 ? smve_pool(job, first, rows, shared, values, columns) : 0;
 
-  // The limit-th largest magnitude, bit by bit; of those equal to it as many as are left are kept, ascending.
+  // The limit-th largest magnitude, bit by bit; of those equal to it as many as are left are kept,
+  // ascending.
   uint32_t least = 0;
   int32_t equals = 0;
   if (job.max_nonzeros > 0 && count > job.max_nonzeros) {

@@ -62,7 +62,8 @@ SIE_DEVICE void smve_load_rows(const SmveJob &job, int64_t row, int32_t begin, f
   }
 }
 
-// The same columns of anchors [first, first + smve_anchors) of repetition r, [column][anchor]; zeros outside.
+// The same columns of anchors [first, first + smve_anchors) of repetition r, [column][anchor];
+// zeros outside.
 SIE_DEVICE void smve_load_anchors(const SmveJob &job, int32_t r, int32_t first, int32_t begin, float *to) {
   const int32_t anchor = static_cast<int32_t>(threadIdx.x) / 4;
   const bool present = first + anchor < job.width;
@@ -83,8 +84,8 @@ SIE_DEVICE void smve_load_anchors(const SmveJob &job, int32_t r, int32_t first, 
   }
 }
 
-// What a row keeps so far: `count` entries in shared memory, and of a full list the least, of equals the one of the
-// highest column. A whole warp owns it.
+// What a row keeps so far: `count` entries in shared memory, and of a full list the least, of
+// equals the one of the highest column. A whole warp owns it.
 struct SmveList {
   float *values;
   int32_t *columns;
@@ -129,7 +130,8 @@ struct SmveList {
   }
 };
 
-// A row's projections z[smve_anchors] on the anchors of columns from `column` on, `count` of them, to its list.
+// A row's projections z[smve_anchors] on the anchors of columns from `column` on, `count` of them,
+// to its list.
 SIE_DEVICE void smve_offer(const float *z, int32_t column, int32_t count, int32_t top, SmveList *list) {
   const int32_t lane = static_cast<int32_t>(ptx::lane_id());
 #pragma unroll

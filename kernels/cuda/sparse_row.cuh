@@ -1,5 +1,5 @@
-// sparse_row.cuh — how the threads of a CTA write a sparse output row (sie_output_sparse_args): 32 lanes at a time,
-// each with up to four neighbouring columns, in ascending order.
+// sparse_row.cuh — how the threads of a CTA write a sparse output row (sie_output_sparse_args): 32
+// lanes at a time, each with up to four neighbouring columns, in ascending order.
 #ifndef SIE_KERNELS_CUDA_SPARSE_ROW_CUH
 #define SIE_KERNELS_CUDA_SPARSE_ROW_CUH
 
@@ -38,8 +38,8 @@ struct SparseRow {
   }
 };
 
-// Where the first of a lane's kept columns goes, counted from the warp's first; bit j of kept: its column j. Whole
-// warps call, and *count gets how many the warp keeps.
+// Where the first of a lane's kept columns goes, counted from the warp's first; bit j of kept: its
+// column j. Whole warps call, and *count gets how many the warp keeps.
 SIE_DEVICE int32_t place_in_warp(uint32_t kept, int32_t *count) {
   const uint32_t before = (1u << ptx::lane_id()) - 1u;
   int32_t place = 0, all = 0;

@@ -1,9 +1,10 @@
-// splade.h — the launcher of SPLADE maxima, for the tables, and what passes to the instances of its GEMM.
+// splade.h — the launcher of SPLADE maxima, for the tables, and what passes to the instances of its
+// GEMM.
 //
-// Refuses before it launches what gemm_call refuses of the linear inside, and: SIE_INVALID_ARGUMENT for a share that is
-// not the whole or has no stream, and missing pointers; SIE_UNSUPPORTED for y that is not f32, class F32, more than 2²⁰
-// columns, FP8 on GPUs without a product of e4m3 (sm_80 … 88, 100 … 119), and devices below sm_80. No sequences launch
-// nothing.
+// Refuses before it launches what gemm_call refuses of the linear inside, and: SIE_INVALID_ARGUMENT
+// for a share that is not the whole or has no stream, and missing pointers; SIE_UNSUPPORTED for y
+// that is not f32, class F32, more than 2²⁰ columns, FP8 on GPUs without a product of e4m3 (sm_80 …
+// 88, 100 … 119), and devices below sm_80. No sequences launch nothing.
 #ifndef SIE_KERNELS_CUDA_SPLADE_H
 #define SIE_KERNELS_CUDA_SPLADE_H
 
@@ -22,7 +23,8 @@ struct SpladeTarget {
   int64_t y_ld;
 };
 
-// Everything of a launch without wgmma; the kernel's one parameter. Of the epilogue only n and bias are read.
+// Everything of a launch without wgmma; the kernel's one parameter. Of the epilogue only n and bias
+// are read.
 struct SpladeSm80Args {
   GemmSm80Args gemm;
   SpladeTarget to;

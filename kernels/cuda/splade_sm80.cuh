@@ -1,4 +1,5 @@
-// splade_sm80 — y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]) on mma.sync.
+// splade_sm80 — y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]) on
+// mma.sync.
 //   acc as gemm_sm80.cuh has it; z = acc + bias[v], e4m3 ((total·s_x[i])·s_w[v]) + bias[v], as gemm_epilogue.cuh
 // Shapes   x [T, K], W [N, K] packed (gemm_pack.h), y [B, N], zeros before the launch. T read from *rows, K, N ≥ 1.
 // Types    x, W: bf16 | f16 | e4m3 (sm_89, sm_120), scales of x by row or 1×128 block. bias, y f32.

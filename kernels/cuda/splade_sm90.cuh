@@ -1,4 +1,5 @@
-// splade_sm90 — y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]) on Hopper's tensor cores.
+// splade_sm90 — y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]) on
+// Hopper's tensor cores.
 //   z as gemm_sm90.cuh has it, then bias and scales as gemm_epilogue.cuh
 // Shapes   x [T, K], W [N, K] packed (gemm_pack.h), y [B, N], zeros before the launch. T read from *rows, K, N ≥ 1.
 // Types    x, W: bf16 | f16 | e4m3, scales of x by row or 1×128 block. bias, y f32. A NaN is no part of the maximum.
@@ -22,7 +23,8 @@
 
 namespace sie_cuda {
 
-// Rows [first, last) of sequence b, all among the 16 of the warp in 64-row block m, which begin at `top`.
+// Rows [first, last) of sequence b, all among the 16 of the warp in 64-row block m, which begin at
+// `top`.
 template <class Tile>
 SIE_DEVICE void sm90_splade_sequence(float (&z)[Tile::blocks][Tile::sums], int m, const Sm90Gemm &g,
                                      const SpladeTarget &to, int32_t top, int32_t column0, int32_t b,

@@ -1,4 +1,5 @@
-// table.cc — the operation tables of the CUDA backend, one per family of devices (kernels/ops.h, cuda_ops.h).
+// table.cc — the operation tables of the CUDA backend, one per family of devices (kernels/ops.h,
+// cuda_ops.h).
 //
 // A launcher belongs here when its kernels pass the conformance list.
 #include "cuda/attention_work.h"

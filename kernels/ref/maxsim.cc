@@ -1,4 +1,5 @@
-// maxsim — y[b] = Σ_i max_j q_i·d_j/‖d_j‖, q the rows of sequence b's query, d its own rows; ‖d_j‖ 1 without normalize.
+// maxsim — y[b] = Σ_i max_j q_i·d_j/‖d_j‖, q the rows of sequence b's query, d its own rows; ‖d_j‖
+// 1 without normalize.
 //   All in double. ‖d_j‖ is at least 1e-12. Without a query, query rows or rows of its own a sequence gives 0.
 // Shapes   x [R, C], queries [Q, C] dense, cu_queries [queries+1], partner, y [B, 1]; cu_seqlens [B+1].
 // Types    x f32 | bf16 | f16; queries, y f32.

@@ -1,10 +1,12 @@
-// muvera — the fixed dimensional encoding of each sequence's token vectors, written as an output row.
+// muvera — the fixed dimensional encoding of each sequence's token vectors, written as an output
+// row.
 //   The formulas are at sie_muvera_args (kernels/ops.h): tokens and blocks in double, rounded to f32, then
 //   the sketch in f32 in its order.
 // Shapes   x [T, C], row stride ≥ C; simhash [R, C, k]; ams [R, C]; sketch [R·2ᵏ·P]; items [B].
 // Types    x f32 | bf16 | f16; output types as output_rows.
 // Alias    none.                                   Share    sequences.
-// Scratch  C doubles for the mean, C for a token, 2ᵏ·P for a block, L for norms; F floats; 2ᵏ + L integers.
+// Scratch C doubles for the mean, C for a token, 2ᵏ·P for a block, L for norms; F floats; 2ᵏ + L
+// integers.
 // Source   Dhulipala 2024 §2, arXiv:2405.19504; the Gray code and the sketch of google/graph-mining
 #include "rows.h"
 

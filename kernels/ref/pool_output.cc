@@ -1,4 +1,5 @@
-// pool_output — pool, then what output_rows does with the row: their two loops, one sequence at a time.
+// pool_output — pool, then what output_rows does with the row: their two loops, one sequence at a
+// time.
 // Shapes   as pool's x and output_rows' items and out.
 // Types    x f32 | bf16 | f16; output types as output_rows.
 // Alias    none.                                   Share    sequences.

@@ -1,4 +1,5 @@
-// quantise_rows — each row to u8 with its own scale and zero point, or to e4m3 with a scale a row or block.
+// quantise_rows — each row to u8 with its own scale and zero point, or to e4m3 with a scale a row
+// or block.
 //   u8    lo = min(0, min x), hi = max(0, max x), scale = (hi − lo)/255 (0 counts as 1),
 //         zero = rint(−lo/scale), q = clamp(rint(x/scale) + zero, 0, 255);
 //         with y.outlier the largest element stays out of the range

@@ -1,4 +1,5 @@
-// rows.h — how the reference reads and writes rows: one element at a time, whatever the storage type.
+// rows.h — how the reference reads and writes rows: one element at a time, whatever the storage
+// type.
 #ifndef SIE_KERNELS_REF_ROWS_H
 #define SIE_KERNELS_REF_ROWS_H
 
@@ -32,8 +33,8 @@ inline int64_t scales_of_row(const sie_tensor &t, int64_t c) {
   return t.scale_group == 128 ? (c + 127) / 128 : 1;
 }
 
-// Element (r, c) of a tensor or table; a u8 one is dequantised by its row's scale, zero point and outlier,
-// an e4m3 one is as it is stored, without its scale.
+// Element (r, c) of a tensor or table; a u8 one is dequantised by its row's scale, zero point and
+// outlier, an e4m3 one is as it is stored, without its scale.
 inline double load(const sie_tensor &t, int64_t r, int64_t c) {
   int64_t at = r * t.ld + c;
   switch (t.dtype) {
@@ -166,8 +167,8 @@ inline void normalise_row(const Norm &norm, const float *x, int64_t c, float *y)
 double activate(double x, int32_t act);
 int32_t act_of_gate(int32_t gate);
 
-// Cuts, normalises and converts row x[c], which is changed, to where `item` says; SIE_UNSUPPORTED for an
-// unknown type.
+// Cuts, normalises and converts row x[c], which is changed, to where `item` says; SIE_UNSUPPORTED
+// for an unknown type.
 sie_status write_item(const sie_out_item &item, int64_t c, float *x, void *out);
 
 // Pools sequence b into y[c]; weights: room for one double a token of it.

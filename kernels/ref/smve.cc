@@ -1,4 +1,5 @@
-// smve — the sparse multi-vector encoding of each sequence's rows, as a sparse output row; sie_smve_args (ops.h).
+// smve — the sparse multi-vector encoding of each sequence's rows, as a sparse output row;
+// sie_smve_args (ops.h).
 //   For each row x and repetition r the `top` largest of x·anchor[r, a] (of equals the lower a); a column's value is
 //   their sum, for documents divided by how many of them are not 0; zeros are dropped, then all but the max_nonzeros
 //   largest |value| (of equals the lower column). In double, values rounded once to f32. A NaN is never kept.

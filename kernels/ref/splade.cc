@@ -1,4 +1,5 @@
-// splade — y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]); no tokens: 0.
+// splade — y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]); no tokens:
+// 0.
 //   Each token's logits as linear has them, rounded to f32; a NaN is no part of the maximum.
 // Shapes   x [T, K], W [N, K], y [B, N]; cu_seqlens [B+1].
 // Types    as linear's x and W; y f32.

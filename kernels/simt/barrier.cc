@@ -5,7 +5,8 @@ namespace simt {
 
 namespace {
 
-// One time in four a warp is late from the barrier: what others write meanwhile finds what it has not read yet.
+// One time in four a warp is late from the barrier: what others write meanwhile finds what it has
+// not read yet.
 void release(Barrier &barrier) {
   const uint32_t waiting = static_cast<uint32_t>(barrier.waiting.size());
   const Warp *late =

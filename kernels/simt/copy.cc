@@ -11,7 +11,8 @@ bool Copy::step() {
 
 namespace {
 
-// Marks the bytes as the thread's; fails where a warp has read them by ldmatrix and come to no barrier since.
+// Marks the bytes as the thread's; fails where a warp has read them by ldmatrix and come to no
+// barrier since.
 void mark_copy(Fiber *fiber, uint32_t shared, uint32_t bytes) {
   Cta &cta = *fiber->cta;
   if (cta.touched.empty()) cta.touched.resize((machine.launch.shared_bytes + 15) / 16);

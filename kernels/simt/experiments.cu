@@ -1,5 +1,5 @@
-// experiments.cu — the kernels of experiments.h. Inputs are raw bytes that go to shared memory or registers as they
-// are, outputs are whole register or memory images: nothing here knows a layout.
+// experiments.cu — the kernels of experiments.h. Inputs are raw bytes that go to shared memory or
+// registers as they are, outputs are whole register or memory images: nothing here knows a layout.
 #include "simt/experiments.h"
 
 #include "cuda/ptx/convert.h"
@@ -118,7 +118,8 @@ __global__ void __launch_bounds__(128, 1) wgmma_kernel(const void *in, void *out
   for (uint32_t i = 0; i < N / 2; i++) words(out)[threadIdx.x * (N / 2) + i] = __float_as_uint(d[i]);
 }
 
-// Boxes of one shape from several places, inside and over the edges; the whole of shared memory comes back.
+// Boxes of one shape from several places, inside and over the edges; the whole of shared memory
+// comes back.
 constexpr int box_places = 4;
 __global__ void __launch_bounds__(128, 1)
     tma_load_kernel(const __grid_constant__ TensorMap map, void *out, uint32_t bytes) {
@@ -268,7 +269,8 @@ using E = Experiment;
   {"wgmma_" NAME, 90,         true,               \
    43008,         N * 64 * 4, E::INPUT,           \
    E::T,          TOLERANCE,  run<wgmma_kernel<Operand::T, N, S, A>, 128, 40960>}
-// All swizzles on integers (exact: layout alone), the widest and the narrowest on reals (arithmetic).
+// All swizzles on integers (exact: layout alone), the widest and the narrowest on reals
+// (arithmetic).
 #define WGMMA_TYPE(TYPE, T, TOLERANCE)                                 \
   WGMMA(TYPE "_n64_none", T, 64, 0, false, small_integers, 0),         \
       WGMMA(TYPE "_n64_b32", T, 64, 1, false, small_integers, 0),      \

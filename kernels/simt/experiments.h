@@ -1,8 +1,8 @@
 // experiments.h — one small kernel for each instruction the emulator imitates, on random operands.
 //
-// record.cu runs them on a GPU and writes what went in and what came out to testdata/hopper/<name>.bin; the
-// emulator's test runs the same kernels on the recorded inputs and compares. So the emulator answers for what a card
-// does, not for one reading of the manual.
+// record.cu runs them on a GPU and writes what went in and what came out to
+// testdata/hopper/<name>.bin; the emulator's test runs the same kernels on the recorded inputs and
+// compares. So the emulator answers for what a card does, not for one reading of the manual.
 #ifndef SIE_KERNELS_SIMT_EXPERIMENTS_H
 #define SIE_KERNELS_SIMT_EXPERIMENTS_H
 

@@ -39,8 +39,9 @@ namespace {
 const void *thread_stack;  // of the thread that launches
 size_t thread_stack_bytes;
 
-// A function's red zones go when it returns, so a thread that has left its kernel leaves those of the few functions that it
-// left through. The whole stack's shadow at every start would be a third of the emulator's time.
+// A function's red zones go when it returns, so a thread that has left its kernel leaves those of
+// the few functions that it left through. The whole stack's shadow at every start would be a third
+// of the emulator's time.
 void forget_red_zones(uint8_t *stack) {
   constexpr size_t left_behind = 16 << 10;
   __asan_unpoison_memory_region(stack + stack_bytes - left_behind, left_behind);
@@ -80,7 +81,8 @@ void *prepare_stack(uint8_t *stack, void (*entry)()) {
 #if defined(__SANITIZE_ADDRESS__)
   forget_red_zones(stack);
 #endif
-  // Six registers and the return address; above it an empty slot, so that the stack is aligned as after a call.
+  // Six registers and the return address; above it an empty slot, so that the stack is aligned as
+  // after a call.
   void **top = reinterpret_cast<void **>(stack + stack_bytes);
   *--top = nullptr;
   *--top = reinterpret_cast<void *>(entry);

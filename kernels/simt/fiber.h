@@ -14,8 +14,8 @@ uint8_t *new_stack();
 // A stack pointer that starts `entry` at the next switch to it. entry never returns.
 void *prepare_stack(uint8_t *stack, void (*entry)());
 
-// Leaves the running stack in *save and goes on at `to`, which lies on `to_stack` (NULL: the thread's own).
-// leaving: the running stack is never continued.
+// Leaves the running stack in *save and goes on at `to`, which lies on `to_stack` (NULL: the
+// thread's own). leaving: the running stack is never continued.
 void switch_stack(void **save, void *to, const uint8_t *to_stack, bool leaving);
 // Before the first switch of a launch: any thread may be the one that launches.
 void forget_thread_stack();

@@ -1,8 +1,9 @@
-// language.h — what a CUDA source needs from the language, for g++: qualifiers, vector types, indices, intrinsics.
+// language.h — what a CUDA source needs from the language, for g++: qualifiers, vector types,
+// indices, intrinsics.
 //
-// Only what kernels of this project use. Names and meanings are CUDA's (CUDA C++ Programming Guide, Mathematical
-// and Integer Intrinsics). Everything rounds as the device's correctly rounded forms do; build with
-// -ffp-contract=off.
+// Only what kernels of this project use. Names and meanings are CUDA's (CUDA C++ Programming Guide,
+// Mathematical and Integer Intrinsics). Everything rounds as the device's correctly rounded forms
+// do; build with -ffp-contract=off.
 #ifndef SIE_KERNELS_SIMT_LANGUAGE_H
 #define SIE_KERNELS_SIMT_LANGUAGE_H
 

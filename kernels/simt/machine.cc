@@ -31,7 +31,8 @@ bool seeded = false;
 void *host_stack_pointer;
 const uint8_t *written_begin, *written_end;  // by the kernel before
 
-// Fibers and shared memories outlive launches; the resident CTAs take what they need from the front.
+// Fibers and shared memories outlive launches; the resident CTAs take what they need from the
+// front.
 std::vector<std::unique_ptr<Fiber>> fibers;
 std::vector<uint8_t *> shared_memories;
 
@@ -154,8 +155,9 @@ void step(Async *async) {
 
 void step_floating() { step(machine.floating[random_below(static_cast<uint32_t>(machine.floating.size()))]); }
 
-// No fiber is ready: something is carried out, or those that dawdle go on, so that what lingers may linger long: all
-// at once, or one warp alone, which is then ahead of the others' copies until they meet. False: there is nothing left.
+// No fiber is ready: something is carried out, or those that dawdle go on, so that what lingers may
+// linger long: all at once, or one warp alone, which is then ahead of the others' copies until they
+// meet. False: there is nothing left.
 bool step_idle() {
   size_t floating = machine.floating.size(), all = floating + machine.lingering.size();
   if (!machine.dawdling.empty() && (all == 0 || random_below(2) == 0)) {

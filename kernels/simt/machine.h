@@ -1,9 +1,10 @@
 // machine.h — inside the emulator: fibers, the scheduler, and what a CTA owns while it runs.
 //
-// One cluster of CTAs is resident at a time, or two; all state hangs on `machine`, which launch() guards. A fiber runs
-// until it blocks; then a random ready one goes on. An asynchronous operation is carried out at once, or it floats
-// (at each switch one of those may be carried out), or it lingers until no fiber is ready; a wait carries out what
-// it waits for, at once or when no fiber is ready. So others run as far ahead as barriers let them, now and then.
+// One cluster of CTAs is resident at a time, or two; all state hangs on `machine`, which launch()
+// guards. A fiber runs until it blocks; then a random ready one goes on. An asynchronous operation
+// is carried out at once, or it floats (at each switch one of those may be carried out), or it
+// lingers until no fiber is ready; a wait carries out what it waits for, at once or when no fiber
+// is ready. So others run as far ahead as barriers let them, now and then.
 #ifndef SIE_KERNELS_SIMT_MACHINE_H
 #define SIE_KERNELS_SIMT_MACHINE_H
 
@@ -108,8 +109,8 @@ struct Warp {
   std::vector<Meeting> meetings;  // a few, by mask
 };
 
-// Brings the lanes of mask together; the last one runs act(arguments, mask) for all. arguments lie on the lanes'
-// stacks, where act leaves their results.
+// Brings the lanes of mask together; the last one runs act(arguments, mask) for all. arguments lie
+// on the lanes' stacks, where act leaves their results.
 void meet(const char *instruction, uint32_t mask, void *arguments,
           void (*act)(void *const *arguments, uint32_t mask));
 
@@ -184,7 +185,8 @@ struct Cluster {  // without clusters, each CTA is one of its own
   std::vector<Fiber *> waiting;
 };
 
-// What cp.async and ldmatrix did to sixteen bytes of shared memory, until those who did it come to a barrier.
+// What cp.async and ldmatrix did to sixteen bytes of shared memory, until those who did it come to
+// a barrier.
 struct Touch {
   uint16_t copier = 0, reader = 0;  // a thread, a warp; plus one
   uint32_t met = 0;                 // the warp's, when it read
@@ -237,14 +239,16 @@ uint8_t *shared_bytes(const Cta &cta, uint32_t address, size_t bytes, size_t ali
 // Where shared memory begins, as on a device whose first KiB is the system's.
 constexpr uint32_t shared_base = 1024;
 
-// The running fiber comes to a barrier of any kind: others may see what its copies brought, once waited for, and may
-// overwrite what its warp has read.
+// The running fiber comes to a barrier of any kind: others may see what its copies brought, once
+// waited for, and may overwrite what its warp has read.
 void arrive_at_barrier();
-// ldmatrix of the warp reads these sixteen bytes; fails where a copy there lacks its wait and a barrier behind that.
+// ldmatrix of the warp reads these sixteen bytes; fails where a copy there lacks its wait and a
+// barrier behind that.
 void read_row(Cta &cta, const Warp &warp, uint32_t address);
 
 PhaseBarrier &phase_barrier(Cta &cta, uint32_t address);
-// Fails where the thread that initialised it has not fenced; user: what reaches it by another way than its CTA.
+// Fails where the thread that initialised it has not fenced; user: what reaches it by another way
+// than its CTA.
 void check_published(const PhaseBarrier &barrier, const char *user);
 void phase_barrier_written(Cta &cta, uint32_t address, uint32_t bytes);
 // What must hold when a CTA is gone.

@@ -1,5 +1,5 @@
-// numbers.h — the number formats as the device converts them (numerically as kernels/common/dtype.h; a NaN
-// becomes the device's canonical one).
+// numbers.h — the number formats as the device converts them (numerically as
+// kernels/common/dtype.h; a NaN becomes the device's canonical one).
 #ifndef SIE_KERNELS_SIMT_NUMBERS_H
 #define SIE_KERNELS_SIMT_NUMBERS_H
 

@@ -1,4 +1,5 @@
-// record.cu — runs every experiment on the GPU of this machine and writes <folder>/<name>.bin for each.
+// record.cu — runs every experiment on the GPU of this machine and writes <folder>/<name>.bin for
+// each.
 //
 //   sie_record testdata/hopper
 //

@@ -1,13 +1,14 @@
 // simt.h — the emulator's entry points: what the wrappers of kernels/cuda/ptx call under g++.
 //
-// A launch runs on the calling thread and returns when the grid has finished; one with a stream goes to the sink of
-// streams, if there is one. Each CUDA thread is a fiber; the threads of a CTA (and of its cluster) run in random order
-// between the points where they meet, CTAs follow each other in random order, now and then two at once. What is
-// asynchronous on the device happens at a random moment between issue and wait.
-// All randomness comes from one seed: SIE_SIMT_SEED in the environment, or seed(); a failure prints it.
+// A launch runs on the calling thread and returns when the grid has finished; one with a stream
+// goes to the sink of streams, if there is one. Each CUDA thread is a fiber; the threads of a CTA
+// (and of its cluster) run in random order between the points where they meet, CTAs follow each
+// other in random order, now and then two at once. What is asynchronous on the device happens at a
+// random moment between issue and wait. All randomness comes from one seed: SIE_SIMT_SEED in the
+// environment, or seed(); a failure prints it.
 //
-// A broken rule (see README.md) prints kernel, block, threads and seed to stderr and aborts the process.
-// Launches from several threads take turns. Device memory is host memory.
+// A broken rule (see README.md) prints kernel, block, threads and seed to stderr and aborts the
+// process. Launches from several threads take turns. Device memory is host memory.
 #ifndef SIE_KERNELS_SIMT_SIMT_H
 #define SIE_KERNELS_SIMT_SIMT_H
 
@@ -29,20 +30,22 @@ struct Launch {
   const void *function;  // the kernel's address, for the record of launches (launches.cc)
 };
 
-// Runs thread(body) for each thread of the grid. SIE_UNSUPPORTED: the target lacks the shared memory or
-// clusters; SIE_INTERNAL: a shape that CUDA would refuse; SIE_OUT_OF_MEMORY: more than 2²⁴ CTAs.
+// Runs thread(body) for each thread of the grid. SIE_UNSUPPORTED: the target lacks the shared
+// memory or clusters; SIE_INTERNAL: a shape that CUDA would refuse; SIE_OUT_OF_MEMORY: more than
+// 2²⁴ CTAs.
 sie_status launch(const Launch &launch, void (*thread)(const void *body), const void *body);
 
 // ---- launches that wait their turn in a stream
 
-// Takes over a launch with a stream: some thread calls run(kernel) when the stream has come to it (never, once, or
-// often: a CUDA graph replays it), then destroy(kernel) once. Where it does not answer SIE_OK it has taken nothing.
+// Takes over a launch with a stream: some thread calls run(kernel) when the stream has come to it
+// (never, once, or often: a CUDA graph replays it), then destroy(kernel) once. Where it does not
+// answer SIE_OK it has taken nothing.
 using StreamSink = sie_status (*)(void *stream, void (*run)(void *kernel), void *kernel,
                                   void (*destroy)(void *kernel));
 // From now on launches with a stream go to the sink; with NULL, as at the start, they run at once.
 void set_stream_sink(StreamSink sink);
-// launch() for a stream, not NULL: a shape that CUDA would refuse is refused here. Owns body, which destroy frees, and
-// calls thread(body) as often as the sink runs the launch.
+// launch() for a stream, not NULL: a shape that CUDA would refuse is refused here. Owns body, which
+// destroy frees, and calls thread(body) as often as the sink runs the launch.
 sie_status launch_in_stream(void *stream, const Launch &launch, void (*thread)(const void *body), void *body,
                             void (*destroy)(void *body));
 
@@ -70,8 +73,8 @@ void cluster_arrive();
 void cluster_wait();
 void set_registers(int32_t count);
 void grid_dependency_wait();
-// From the next launch on, the kernel before writes these bytes: in a programmatic launch no thread may copy from
-// them before its grid_dependency_wait. None with bytes = 0.
+// From the next launch on, the kernel before writes these bytes: in a programmatic launch no thread
+// may copy from them before its grid_dependency_wait. None with bytes = 0.
 void written_before(const void *p, size_t bytes);
 
 enum class Shuffle { exclusive_or, from, up, down };

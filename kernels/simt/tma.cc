@@ -29,8 +29,8 @@ uint32_t box_alignment(const TensorMap &map) {
   return map.swizzle == 0 ? 128u : 8u * static_cast<uint32_t>(row_bytes_of(map.swizzle));
 }
 
-// Visits the rows of the box: move(address in shared memory of the row's byte 0 before swizzling, global bytes,
-// bytes inside the tensor as [from, to)), row by row.
+// Visits the rows of the box: move(address in shared memory of the row's byte 0 before swizzling,
+// global bytes, bytes inside the tensor as [from, to)), row by row.
 template <class Move>
 void for_each_row(const TensorMap &map, const int32_t *at, uint32_t shared, Move move) {
   int64_t row_bytes = static_cast<int64_t>(map.box[0]) * map.element;

@@ -15,7 +15,8 @@ void meet(const char *instruction, uint32_t mask, void *arguments,
     fail("%s: mask %08x names lanes %08x, which have left or never were", instruction, mask,
          mask & warp.exited);
   }
-  // Meetings of other masks may go on beside it; lanes that wait for each other in two of them are a deadlock.
+  // Meetings of other masks may go on beside it; lanes that wait for each other in two of them are
+  // a deadlock.
   Meeting *meeting = nullptr;
   for (Meeting &other : warp.meetings) {
     if (other.mask == mask && other.instruction == instruction) meeting = &other;
@@ -158,8 +159,8 @@ struct Matrices {
   uint32_t row;
 };
 
-// Register of lane l for matrix m: elements (l/4, 2(l%4)) and (l/4, 2(l%4)+1), rows and columns swapped when
-// transposed.
+// Register of lane l for matrix m: elements (l/4, 2(l%4)) and (l/4, 2(l%4)+1), rows and columns
+// swapped when transposed.
 void move_matrices(void *const *arguments, uint32_t) {
   Cta &cta = *current()->cta;
   const Matrices *first = static_cast<const Matrices *>(arguments[0]);

@@ -1,5 +1,5 @@
-// wgmma.cc — products of a warpgroup: issued together, carried out in order at random moments, read by no one
-// before the wait.
+// wgmma.cc — products of a warpgroup: issued together, carried out in order at random moments, read
+// by no one before the wait.
 #include <algorithm>
 
 #include "simt/machine.h"
@@ -126,7 +126,8 @@ void issue(Warpgroup &group) {
   operation.accumulator->last = number;
   group.queue.push_back(std::move(operation));
   group.finished = false;
-  // At once with all before it, at some moment, or not before every thread waits; what is under way keeps its way.
+  // At once with all before it, at some moment, or not before every thread waits; what is under way
+  // keeps its way.
   if (group.queue.size() > 1) return;
   uint32_t moment = random_below(3);
   group.late = moment == 2;

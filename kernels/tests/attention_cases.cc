@@ -1,5 +1,5 @@
-// attention_cases.cc — packed attention: ragged and empty sequences, masks, grouped heads, gathered queries,
-// ALiBi.
+// attention_cases.cc — packed attention: ragged and empty sequences, masks, grouped heads, gathered
+// queries, ALiBi.
 #include <math.h>
 
 #include "common/tol.h"
@@ -40,7 +40,8 @@ class AttentionCase : public Case {
     bench = c_.bench;
     Random random(static_cast<uint32_t>(seed));
     int64_t q_columns = int64_t{c_.heads} * c_.head_dim, kv_columns = int64_t{c_.kv_heads} * c_.head_dim;
-    // As columns of one value the rows stand three times as far apart, and end where the next one's begin.
+    // As columns of one value the rows stand three times as far apart, and end where the next one's
+    // begin.
     int64_t extra = c_.packed ? q_columns + kv_columns : 0;
     auto make = [&](int64_t rows, int64_t columns, int64_t gap) {
       return std::unique_ptr<Rows>(new Rows(&random, layout, rows, columns, c_.dtype, {false, -1}, gap));
@@ -278,7 +279,8 @@ void add_forms(std::vector<Config> *all, int32_t dtype, int32_t d) {
   add(long_enough, 2, 2, SIE_MASK_WINDOW, 100, false, false, plain, true);
 }
 
-// Head dimensions that fill no whole vectors, tiles or panels, as published encoders have: 16, 40, 80, 96; and one column.
+// Head dimensions that fill no whole vectors, tiles or panels, as published encoders have: 16, 40,
+// 80, 96; and one column.
 void add_odd_dims(std::vector<Config> *all, int32_t dtype, int32_t d) {
   auto add = [&](const std::vector<int32_t> &lengths, int32_t heads, int32_t kv_heads, int32_t mask,
                  int32_t window, bool gathered, Input input = plain, bool alibi = false) {
@@ -316,7 +318,8 @@ std::unique_ptr<Case> make_attention(int index) {
   return in_layout<AttentionCase>(config, layout, 1300 + index);
 }
 
-// A slab of 512 tokens in one sequence and in several, with the heads of MiniLM, base and grouped models.
+// A slab of 512 tokens in one sequence and in several, with the heads of MiniLM, base and grouped
+// models.
 std::unique_ptr<Case> make_production_attention(int index) {
   static const std::vector<Config> list = [] {
     std::vector<Config> all;
@@ -333,8 +336,8 @@ std::unique_ptr<Case> make_production_attention(int index) {
 
 namespace {
 
-// The whole in blocks of `step` queries, the last first or, resumed, on one scratch in order: the bits of one call for all,
-// and no row written that is not the block's.
+// The whole in blocks of `step` queries, the last first or, resumed, on one scratch in order: the
+// bits of one call for all, and no row written that is not the block's.
 void check_blocks(AttentionCase *c, const sie_ops *ops, int32_t step, bool resumed) {
   c->set_block(0, 0, 0);
   if (!run_whole(*c, ops)) return;

@@ -1,9 +1,11 @@
-// check.h — a small test frame for the C side: cases register themselves, checks count failures and go on.
+// check.h — a small test frame for the C side: cases register themselves, checks count failures and
+// go on.
 //
 //   TEST(slabs_hold_every_sequence) { CHECK(n == 3, "n is %d", n); }
 //
-// main() of each test binary calls run_tests(argc, argv); an argument selects the cases whose name contains
-// it, or with = in front the one whose name it is. For tools that run the same tests many times (tools/mutate), in the environment:
+// main() of each test binary calls run_tests(argc, argv); an argument selects the cases whose name
+// contains it, or with = in front the one whose name it is. For tools that run the same tests many
+// times (tools/mutate), in the environment:
 //   SIE_TEST_LIST=1      names the selected cases and runs none; with parts, of those that are long lists
 //   SIE_TEST_STOP=1      ends the program at the first failure
 //   SIE_TEST_SHARD=3/16  of cases that are long lists, every 16th entry from the third on (from 0)
@@ -68,7 +70,8 @@ inline bool in_shard(int index) {
 // Whether mutants are being judged, each by parts of the tests in processes of their own.
 inline bool judging() { return sie_mutants_judge != nullptr && getenv("SIE_MUTANTS_JUDGE") != nullptr; }
 
-// Runs `body`; where mutants are judged, once as it is and then with each mutant that `observe` comes by.
+// Runs `body`; where mutants are judged, once as it is and then with each mutant that `observe`
+// comes by.
 template <typename Observe, typename Body>
 void judged(const char *name, const Observe &observe, const Body &body) {
   struct With {

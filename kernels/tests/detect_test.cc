@@ -9,7 +9,8 @@ using sie_cpu::CpuidLeaf;
 
 constexpr uint32_t bit(int n) { return 1u << n; }
 
-// Feature bits as the processor manuals number them: leaf 1 ecx; leaf 7 ebx, ecx, edx; leaf 7.1 eax; XCR0.
+// Feature bits as the processor manuals number them: leaf 1 ecx; leaf 7 ebx, ecx, edx; leaf 7.1
+// eax; XCR0.
 struct Description {
   uint32_t basic_ecx, ebx, ecx, edx, more_eax, states;
   bool grants;  // the kernel, tiles

@@ -15,7 +15,8 @@ EmulatedTiles *emulated_tiles() {
 
 }  // namespace sie_cpu
 
-// kernels/cpu/table.cc, compiled again for the emulated kernels, asks this in place of sie_cpu_detect.
+// kernels/cpu/table.cc, compiled again for the emulated kernels, asks this in place of
+// sie_cpu_detect.
 extern "C" uint32_t sie_emulated_amx_detect(void) { return SIE_ISA_AMX; }
 
 const sie_ops *emulated_amx() {

@@ -7,7 +7,8 @@
 // kernels/cpu/table.cc, compiled again over kernels with emulated tiles.
 extern "C" const sie_ops *sie_emulated_amx_ops(uint32_t isa);
 
-// The table "amx-emulated". NULL where the machine lacks AVX-512 with VNNI or BF16, which these kernels use besides.
+// The table "amx-emulated". NULL where the machine lacks AVX-512 with VNNI or BF16, which these
+// kernels use besides.
 const sie_ops *emulated_amx();
 
 #endif  // SIE_KERNELS_TESTS_EMULATED_AMX_H

@@ -1,8 +1,10 @@
-/* emulated_tiles.h — the AMX instructions of cpu/amx_tile.h on plain arrays, as the software developer's manual
- * defines them (volume 2: LDTILECFG, TILELOADD, TILESTORED, TILEZERO, TDPBF16PS, TDPBUSD).
+/* emulated_tiles.h — the AMX instructions of cpu/amx_tile.h on plain arrays, as the software
+ * developer's manual defines them (volume 2: LDTILECFG, TILELOADD, TILESTORED, TILEZERO, TDPBF16PS,
+ * TDPBUSD).
  *
- * The same sources, compiled again with SIE_EMULATED_TILES, run wherever AVX-512 with VNNI and BF16 does. What would
- * raise #GP or #UD on a processor ends the program. Each thread has its tiles, as each has its registers. */
+ * The same sources, compiled again with SIE_EMULATED_TILES, run wherever AVX-512 with VNNI and BF16
+ * does. What would raise #GP or #UD on a processor ends the program. Each thread has its tiles, as
+ * each has its registers. */
 #ifndef SIE_KERNELS_TESTS_EMULATED_TILES_H
 #define SIE_KERNELS_TESTS_EMULATED_TILES_H
 
@@ -93,7 +95,8 @@ static inline void need_product(const EmulatedTile *c, const EmulatedTile *a, co
             "#UD: tiles whose sizes do not fit");
 }
 
-/* For each element two chains, of the even and of the odd k, from zero; their sum is added to what was there. */
+/* For each element two chains, of the even and of the odd k, from zero; their sum is added to what
+ * was there. */
 template <int C, int A, int B>
 static inline void amx_dp_bf16() {
   EmulatedTile *const c = configured_tile(C);

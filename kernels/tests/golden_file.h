@@ -1,4 +1,5 @@
-// golden_file.h — cases that other software computed (testdata/make_*.py), and how near a result must be.
+// golden_file.h — cases that other software computed (testdata/make_*.py), and how near a result
+// must be.
 #ifndef SIE_KERNELS_TESTS_GOLDEN_FILE_H
 #define SIE_KERNELS_TESTS_GOLDEN_FILE_H
 
@@ -56,8 +57,8 @@ class GoldenRuns {
     if (status == SIE_OK) status = memory.finish(share.on);
     return note(c, ops, status, scratch.intact());
   }
-  // Every backend here must have run some case of each of the operations it has an entry for: `entries`
-  // lists, in order, operation and present or not.
+  // Every backend here must have run some case of each of the operations it has an entry for:
+  // `entries` lists, in order, operation and present or not.
   void check(const sie_ops *ops, const std::map<std::string, bool> &entries) const;
 
  private:
@@ -65,8 +66,8 @@ class GoldenRuns {
   std::set<std::string> ran_;  // "backend operation"
 };
 
-// Largest error relative to the largest |want|, cosine and norm of all elements together: all within
-// `tolerance` of perfect (the cosine within its square).
+// Largest error relative to the largest |want|, cosine and norm of all elements together: all
+// within `tolerance` of perfect (the cosine within its square).
 void check_near(const std::string &what, const Rows &got, const GoldenArray &want, double tolerance);
 
 // Half a step of the type a result is stored in, relative, and what sums in f32 lose.

@@ -1,4 +1,5 @@
-// golden_rows_test.cc — norms, embeddings, RoPE, pooling and quantisation by PyTorch and its libraries.
+// golden_rows_test.cc — norms, embeddings, RoPE, pooling and quantisation by PyTorch and its
+// libraries.
 #include "tests/golden_file.h"
 #include "tests/out_rows.h"
 

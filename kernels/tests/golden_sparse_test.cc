@@ -1,4 +1,5 @@
-// golden_sparse_test.cc — sparse outputs as other software makes them: testdata/make_splade.py, make_smve.py.
+// golden_sparse_test.cc — sparse outputs as other software makes them: testdata/make_splade.py,
+// make_smve.py.
 #include "tests/golden_file.h"
 #include "tests/sparse_rows.h"
 

@@ -68,8 +68,8 @@ std::vector<int64_t> chosen_units(int64_t units, bool few) {
   return chosen;
 }
 
-// 16 is the largest team; 5 divides no number of heads or panels here. Of two neighbours in the list, which are often
-// one shape in two layouts, one has two of the counts and one the others.
+// 16 is the largest team; 5 divides no number of heads or panels here. Of two neighbours in the
+// list, which are often one shape in two layouts, one has two of the counts and one the others.
 void check_shares(Case &c, int index, const sie_ops *ops, const Units &whole) {
   const int32_t counts[2][2] = {{3, 16}, {2, 5}};
   for (int32_t parts : counts[index % 2]) {
@@ -103,7 +103,8 @@ void check_alone(Case &c, const sie_ops *ops, const Units &whole) {
   }
 }
 
-// A unit of NaN and infinity leaves every other unit's bits alone. Destroys the inputs, so tables share it.
+// A unit of NaN and infinity leaves every other unit's bits alone. Destroys the inputs, so tables
+// share it.
 void check_poison(Case &c, const std::vector<std::pair<const sie_ops *, Units>> &tables) {
   if (c.units < 2) return;
   int64_t victim = c.units / 2;
@@ -139,8 +140,8 @@ bool affordable(const Case &c, const sie_ops *ops, bool first_of_form) {
 
 namespace {
 
-// Whether the table has the very function of a lower table for this case (kernels/cpu/table.cc): what that does with shares
-// and with units alone has been looked at.
+// Whether the table has the very function of a lower table for this case (kernels/cpu/table.cc):
+// what that does with shares and with units alone has been looked at.
 bool borrowed(const Case &c, const sie_ops *ops) {
   const sie_op_bounds b = c.bounds();
   const bool product = b.kind == SIE_OP_LINEAR || b.kind == SIE_OP_SPLADE;
@@ -152,9 +153,9 @@ bool borrowed(const Case &c, const sie_ops *ops) {
   return ops->isa > SIE_ISA_AVX512;
 }
 
-// Each table's values are looked at. What a table does with part of the units and beside poison is looked at
-// on every CPU table that has a kernel of its own, and on one GPU table, another for the next case: most of their
-// kernels are the same.
+// Each table's values are looked at. What a table does with part of the units and beside poison is
+// looked at on every CPU table that has a kernel of its own, and on one GPU table, another for the
+// next case: most of their kernels are the same.
 void check_tables(Case &c, int index, bool first_of_form, const std::vector<const sie_ops *> &tables) {
   std::vector<std::pair<const sie_ops *, Units>> hosts, devices;
   for (const sie_ops *ops : tables) {
@@ -181,7 +182,8 @@ void run_case(Case &c, int index, bool first_of_form) {
     c.expect();
     return check_tables(c, index, first_of_form, backends());
   }
-  // What is broken in the reference is so in what all are compared with; what is broken in a table, in that table alone.
+  // What is broken in the reference is so in what all are compared with; what is broken in a table,
+  // in that table alone.
   const std::string name = c.form + " " + c.shape;
   auto expect = [&] { c.expect(); };
   check::judged((name + " reference").c_str(), expect, [&] {
@@ -206,7 +208,8 @@ void run_group(const Group &group) {
   }
 }
 
-// Sanitizers watch memory, which smaller shapes use alike, and make this slow: they have one case of five, of every class.
+// Sanitizers watch memory, which smaller shapes use alike, and make this slow: they have one case
+// of five, of every class.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int production_step = 5;
 #else

@@ -1,13 +1,15 @@
-// harness.h — guarded rows, operation cases, and the checks every case goes through on every backend.
+// harness.h — guarded rows, operation cases, and the checks every case goes through on every
+// backend.
 //
-// A case is one operation with one shape and one choice of types. It knows how to call a table's entry for a
-// range of units (rows or sequences), what its outputs are, and how far they may be from the reference. The
-// harness does the rest (harness.cc): the comparison, intact sentinels, every split into shares, each unit
-// alone against all units together, and a poisoned unit that must not reach its neighbours. The same list is
-// timed with --bench and listed with --support.
+// A case is one operation with one shape and one choice of types. It knows how to call a table's
+// entry for a range of units (rows or sequences), what its outputs are, and how far they may be
+// from the reference. The harness does the rest (harness.cc): the comparison, intact sentinels,
+// every split into shares, each unit alone against all units together, and a poisoned unit that
+// must not reach its neighbours. The same list is timed with --bench and listed with --support.
 //
-// A table need not have every form: it says SIE_UNSUPPORTED, leaves the outputs alone and is skipped, and the
-// support list shows it. Tables of GPUs get a stream and are called for the whole at once (part 0 of 1).
+// A table need not have every form: it says SIE_UNSUPPORTED, leaves the outputs alone and is
+// skipped, and the support list shows it. Tables of GPUs get a stream and are called for the whole
+// at once (part 0 of 1).
 #ifndef SIE_KERNELS_TESTS_HARNESS_H
 #define SIE_KERNELS_TESTS_HARNESS_H
 
@@ -34,10 +36,11 @@ enum Layout {
 };
 inline Layout operand(Layout layout) { return layout == mixed ? aligned : layout; }
 
-// Rows in memory of their own. Every byte that is no element is 0xff, which is NaN in every float type:
-// before the first row, between the rows, and (without AddressSanitizer, which sees such accesses itself)
-// behind the last. Rows of SIE_U8 have a scale and a zero point each, and if asked an outlier; rows of
-// SIE_F8E4M3 one scale each (group −1) or one for each 128 columns (group 128); guarded likewise.
+// Rows in memory of their own. Every byte that is no element is 0xff, which is NaN in every float
+// type: before the first row, between the rows, and (without AddressSanitizer, which sees such
+// accesses itself) behind the last. Rows of SIE_U8 have a scale and a zero point each, and if asked
+// an outlier; rows of SIE_F8E4M3 one scale each (group −1) or one for each 128 columns (group 128);
+// guarded likewise.
 class Rows {
  public:
   struct Quantised {
@@ -168,7 +171,8 @@ class Case {
   std::vector<Rows *> outputs;
 
  protected:
-  // Row counts of a call: cap, and n where kernels read it. Valid until the next call with the same slot.
+  // Row counts of a call: cap, and n where kernels read it. Valid until the next call with the same
+  // slot.
   sie_rows row_count(int slot, int64_t cap, int64_t n) {
     counts_[static_cast<size_t>(slot)] = static_cast<int32_t>(n);
     return {cap, &counts_[static_cast<size_t>(slot)]};
@@ -182,8 +186,8 @@ class Case {
 
 using CaseList = std::vector<std::unique_ptr<Case>>;
 
-// Each config as it is for the bench, else once with aligned and once with odd rows; of every other one a third time
-// with mixed ones, where the operation has an operand that may be aligned alone.
+// Each config as it is for the bench, else once with aligned and once with odd rows; of every other
+// one a third time with mixed ones, where the operation has an operand that may be aligned alone.
 template <typename Config>
 std::vector<std::pair<Config, Layout>> in_layouts(const std::vector<Config> &configs,
                                                   bool with_mixed = false) {
@@ -237,8 +241,8 @@ std::unique_ptr<Case> make_maxsim(int index);
 std::unique_ptr<Case> make_lora(int index);
 std::unique_ptr<Case> make_mark(int index);
 
-// A GPU's table and what it is called with. A program adds its GPUs before the first case: emulated ones
-// (cuda/emulated.h), or real ones, beside a `memory` that they reach.
+// A GPU's table and what it is called with. A program adds its GPUs before the first case: emulated
+// ones (cuda/emulated.h), or real ones, beside a `memory` that they reach.
 struct Gpu {
   const sie_ops *ops;
   sie_stream on;
@@ -248,7 +252,8 @@ std::vector<Gpu> &gpus();
 // Tables of CPUs that are emulated; a program adds them before the first case (emulated_amx.h).
 std::vector<const sie_ops *> &emulated_cpus();
 
-// The tables that the list is for: ref, every CPU table of this build that the machine can run, emulated_cpus(), gpus().
+// The tables that the list is for: ref, every CPU table of this build that the machine can run,
+// emulated_cpus(), gpus().
 enum class Tables { all, host, gpu };
 void select(Tables tables);  // before the first case
 const std::vector<const sie_ops *> &backends();
@@ -273,11 +278,13 @@ class Scratch {
 };
 
 void run_group(const Group &group);
-// Shapes of real models on every CPU table: shares and units alone against the whole, bit for bit. No reference.
+// Shapes of real models on every CPU table: shares and units alone against the whole, bit for bit.
+// No reference.
 void run_production(int part, int parts);
 void bench_all(const char *filter);
 
-// Runs all of the case. False: the table lacks the form; whether it should is the support table's business.
+// Runs all of the case. False: the table lacks the form; whether it should is the support table's
+// business.
 bool run_whole(Case &c, const sie_ops *ops);
 // Whether the case is small enough for the table. Of each form ref runs at least the first case.
 bool affordable(const Case &c, const sie_ops *ops, bool first_of_form);

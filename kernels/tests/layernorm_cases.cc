@@ -1,4 +1,5 @@
-// layernorm_cases.cc — layernorm: both norms, bias and residual before, the sum beside, quantised twins.
+// layernorm_cases.cc — layernorm: both norms, bias and residual before, the sum beside, quantised
+// twins.
 #include <math.h>
 
 #include "common/dtype.h"
@@ -214,7 +215,8 @@ void add_residual(std::vector<Config> *all) {
   }
 }
 
-// Every form that a GPU has for rows, one to eight warps each, and the widths at which it goes to the next.
+// Every form that a GPU has for rows, one to eight warps each, and the widths at which it goes to
+// the next.
 void add_wide(std::vector<Config> *all) {
   int i = 0;
   auto add = [&](int64_t r, int64_t c, int32_t t, bool residual) {

@@ -197,7 +197,8 @@ class LinearCase : public Case {
           static_cast<long long>(column), scale);
   }
 
-  // The step of a row with an outlier is that of the others' range, as long as that is not too small.
+  // The step of a row with an outlier is that of the others' range, as long as that is not too
+  // small.
   void range_without(int64_t r, int64_t outlier, double *lo, double *hi) const {
     double whole = *hi - *lo;
     *lo = *hi = 0;
@@ -259,7 +260,8 @@ class LinearCase : public Case {
   // On the grid of its own scale, so that every way to round gives the same integers.
   void quantise_weights(Random *random, std::vector<float> *w) const {
     for (int64_t n = 0; n < c_.n; n++) {
-      // Powers of two, which divide exactly, in an order that no number of columns up to 16 panels repeats.
+      // Powers of two, which divide exactly, in an order that no number of columns up to 16 panels
+      // repeats.
       float step = ldexpf(1.0f, static_cast<int>(-9 - n % 37 * 7 % 37 % 5));
       for (int64_t k = 0; k < c_.k; k++) {
         int32_t q = c_.input == extremes ? (n % 2 == 0 ? 127 : -127) : random->below(255) - 127;
@@ -408,7 +410,8 @@ void add_gates(std::vector<Config> *list, uint32_t compute) {
   }
 }
 
-// Beside every kind of tile: whole, cut short, few rows, a row that is none; every y, with and without a gate.
+// Beside every kind of tile: whole, cut short, few rows, a row that is none; every y, with and
+// without a gate.
 void add_addends(std::vector<Config> *list, uint32_t compute) {
   const std::vector<int32_t> ys = output_types(compute), residuals = residual_types(compute);
   const int64_t shapes[][3] = {{1, 1, 1},     {0, 34, 33},    {7, 34, 130},    {37, 70, 45},  {31, 33, 65},
@@ -483,7 +486,8 @@ std::unique_ptr<Case> make_linear(int index) {
   return in_layout<LinearCase>(config, layout, 100 + index);
 }
 
-// 512 rows at the linears of MiniLM, base and large models: more slabs and groups of rows than one of every kernel.
+// 512 rows at the linears of MiniLM, base and large models: more slabs and groups of rows than one
+// of every kernel.
 std::unique_ptr<Case> make_production_linear(int index) {
   static const std::vector<Config> list = [] {
     std::vector<Config> all;

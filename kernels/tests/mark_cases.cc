@@ -1,4 +1,5 @@
-// mark_cases.cc — mark_nonfinite: rows with one element that is NaN or infinite, among rows of ordinary and of extreme ones.
+// mark_cases.cc — mark_nonfinite: rows with one element that is NaN or infinite, among rows of
+// ordinary and of extreme ones.
 #include <math.h>
 
 #include "tests/row_input.h"

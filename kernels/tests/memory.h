@@ -1,4 +1,5 @@
-// memory.h — the memory that kernels are given: the host's own, or what a GPU of this machine reads too.
+// memory.h — the memory that kernels are given: the host's own, or what a GPU of this machine reads
+// too.
 #ifndef SIE_KERNELS_TESTS_MEMORY_H
 #define SIE_KERNELS_TESTS_MEMORY_H
 

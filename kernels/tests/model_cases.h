@@ -1,7 +1,9 @@
-// model_cases.h — the operations of real models at their own shapes, for the bench on GPUs (kernels/bench).
+// model_cases.h — the operations of real models at their own shapes, for the bench on GPUs
+// (kernels/bench).
 //
-// The same classes as in the conformance list, so that what is timed is what is tested, and flops() and
-// bytes() are counted once. Activations are bf16, behind pooling f32; cases are dense and marked `bench`.
+// The same classes as in the conformance list, so that what is timed is what is tested, and flops()
+// and bytes() are counted once. Activations are bf16, behind pooling f32; cases are dense and
+// marked `bench`.
 #ifndef SIE_KERNELS_TESTS_MODEL_CASES_H
 #define SIE_KERNELS_TESTS_MODEL_CASES_H
 
@@ -26,8 +28,9 @@ enum class ModelLinear { qkv, attention_out, up, down };
 
 using Lengths = std::vector<int32_t>;
 
-// compute: SIE_COMPUTE_BF16, or SIE_COMPUTE_FP8 with the scales that the producer of x gives: a row's from
-// norms, a block's of 128 columns into `down`, which `up` writes. attention_out has bf16 only (NULL).
+// compute: SIE_COMPUTE_BF16, or SIE_COMPUTE_FP8 with the scales that the producer of x gives: a
+// row's from norms, a block's of 128 columns into `down`, which `up` writes. attention_out has bf16
+// only (NULL).
 std::unique_ptr<Case> model_linear(const ModelShape &model, const Lengths &lengths, ModelLinear part,
                                    uint32_t compute);
 // A Dense module behind pooling: width × width in f32 for a row a sequence, with tanh.
@@ -60,7 +63,8 @@ std::unique_ptr<Case> model_sparse(const ModelShape &model, const Lengths &lengt
 // Documents of token vectors of model.width columns against one query of 32 rows, normalised.
 std::unique_ptr<Case> model_maxsim(const ModelShape &model, const Lengths &lengths);
 
-// Two adapters of rank 16 on a width × width linear, sequences in turn with one, the other and none.
+// Two adapters of rank 16 on a width × width linear, sequences in turn with one, the other and
+// none.
 std::unique_ptr<Case> model_lora(const ModelShape &model, const Lengths &lengths);
 
 inline int64_t tokens_of(const Lengths &lengths) {

@@ -1,4 +1,5 @@
-// muvera_cases.cc — muvera: queries and documents, with and without projection, sketch, filling and centring.
+// muvera_cases.cc — muvera: queries and documents, with and without projection, sketch, filling and
+// centring.
 #include <math.h>
 
 #include "common/muvera.h"
@@ -71,7 +72,8 @@ class MuveraCase : public Case {
     call_into(sie_ref_ops(), &share, 0, units, values_.get());
   }
 
-  // No token is near a plane (fill_sequence), so partitions agree and only sums may be off by rounding.
+  // No token is near a plane (fill_sequence), so partitions agree and only sums may be off by
+  // rounding.
   void verify(const char *backend) override {
     std::string what = text("%s %s %s", backend, form.c_str(), shape.c_str());
     for (int64_t b = 0; b < units; b++) {
@@ -273,7 +275,8 @@ std::unique_ptr<Case> make_muvera(int index) {
     add({9, 0, 2}, SIE_F32, 1, 1, 1, 1, 1, true, false, false, false, values);
     add({33, 3}, SIE_F32, 16, 1, 8, 2, 0, false, true, false, false, values);
     add({33, 3}, SIE_F32, 16, 1, 7, 2, 0, true, false, false, false, values);
-    // Columns that are no multiple of what a lane takes, and more repetitions than a CTA of a GPU takes.
+    // Columns that are no multiple of what a lane takes, and more repetitions than a CTA of a GPU
+    // takes.
     add({9, 0, 2}, SIE_F32, 7, 2, 4, 0, 0, false, false, false, false, values);
     add({5, 0, 3}, SIE_F32, 20, 17, 2, 0, 0, false, false, false, false, values);
     add({3, 0, 9}, SIE_F32, 33, 2, 4, 5, 0, false, false, true, false, values);
@@ -282,7 +285,8 @@ std::unique_ptr<Case> make_muvera(int index) {
     add({3, 2}, SIE_F32, 24, 1, 2, 7, 0, false, false, false, false, values);
     // Wide tokens, few projected columns: sums of sums.
     add({5, 3}, SIE_F32, 520, 1, 2, 8, 0, false, false, false, false, values);
-    // Blocks and rows too large for a CTA's shared memory, and tokens wider than what is summed in one go.
+    // Blocks and rows too large for a CTA's shared memory, and tokens wider than what is summed in
+    // one go.
     const std::vector<int32_t> several = {3, 0, 2, 1, 4, 2};
     add(several, SIE_BF16, 48, 1, 10, 0, 0, false, false, false, false, {SIE_I8, 0, true});
     add(several, SIE_F32, 48, 1, 10, 0, 90, true, false, false, false, {SIE_F32, 0, true});

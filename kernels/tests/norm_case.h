@@ -20,7 +20,8 @@ class NormCase : public Case {
 
   const float *beta() const { return has_beta_ ? beta_.data() : nullptr; }
 
-  // Row r of the outputs against the norm of x[c] in double; magnitude: the largest |term| x was summed from.
+  // Row r of the outputs against the norm of x[c] in double; magnitude: the largest |term| x was
+  // summed from.
   void verify_row(const char *backend, int64_t r, const std::vector<double> &x, double magnitude);
 
   float eps_ = 1e-12f, weight_offset_ = 0;

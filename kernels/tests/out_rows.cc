@@ -23,8 +23,8 @@ std::string out_type_text(const OutType &type) {
   return text("%s%s", dtype_text(type.dtype), type.normalize ? " normalize" : "");
 }
 
-// A row of bytes for each item, so that bytes between the items are watched, and a quarter of a line more,
-// which keeps every element aligned.
+// A row of bytes for each item, so that bytes between the items are watched, and a quarter of a
+// line more, which keeps every element aligned.
 OutRows::OutRows(Random *random, int64_t rows, int64_t columns, const OutType &type)
     : type_(type),
       dims_(dims_of(columns, type)),

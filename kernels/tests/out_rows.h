@@ -24,9 +24,9 @@ class OutRows {
   int64_t dims() const { return dims_; }
   double element(int64_t r, int64_t i) const;
 
-  // Compares row r with `want`, the same row from the reference. exact: to the bit. Else values may be off by
-  // `tolerance`, levels by one, and bits where |value| is within it; values: want's before the conversion, or
-  // NULL for types other than SIE_BINARY.
+  // Compares row r with `want`, the same row from the reference. exact: to the bit. Else values may
+  // be off by `tolerance`, levels by one, and bits where |value| is within it; values: want's
+  // before the conversion, or NULL for types other than SIE_BINARY.
   void verify(const char *what, int64_t r, const OutRows &want, bool exact, double tolerance,
               const float *values) const;
 

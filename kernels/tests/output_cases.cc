@@ -1,5 +1,5 @@
-// output_cases.cc — output_rows and pool_output: every type, cut and normalised or not. NumPy's own bits:
-// golden_test.cc.
+// output_cases.cc — output_rows and pool_output: every type, cut and normalised or not. NumPy's own
+// bits: golden_test.cc.
 #include <math.h>
 
 #include "common/tol.h"
@@ -52,8 +52,8 @@ class OutputCase : public Case {
     call_into(sie_ref_ops(), &share, 0, c_.b, expected_.get());
   }
 
-  // Without a norm the formula is exact. With one, its sum may be off by rounding: one step of a level, and a
-  // rounding of a float.
+  // Without a norm the formula is exact. With one, its sum may be off by rounding: one step of a
+  // level, and a rounding of a float.
   void verify(const char *backend) override {
     std::string what = text("%s %s %s", backend, form.c_str(), shape.c_str());
     for (int64_t r = 0; r < c_.b; r++) {
@@ -135,8 +135,8 @@ class PoolOutputCase : public Case {
     call_into(sie_ref_ops(), &share, 0, units, values_.get());
   }
 
-  // A single row's conversion is exact; means may be off by rounding, which a division by their norm keeps
-  // small against the largest element.
+  // A single row's conversion is exact; means may be off by rounding, which a division by their
+  // norm keeps small against the largest element.
   void verify(const char *backend) override {
     std::string what = text("%s %s %s", backend, form.c_str(), shape.c_str());
     for (int64_t b = 0; b < units; b++) {

@@ -1,5 +1,5 @@
-// quantise_cases.cc — quantise_rows: u8 with and without outliers, e4m3 by rows and by blocks. Exact to the
-// bit.
+// quantise_cases.cc — quantise_rows: u8 with and without outliers, e4m3 by rows and by blocks.
+// Exact to the bit.
 #include "tests/model_cases.h"
 #include "tests/row_input.h"
 
@@ -99,7 +99,8 @@ std::unique_ptr<Case> make_quantise(int index) {
     for (int64_t c : {1, 127, 128, 129, 256, 300}) {
       for (int32_t x : {SIE_F32, SIE_BF16, SIE_F16}) all.push_back({19, c, x, plain, false, false, 128});
     }
-    // One to eight warps of a GPU a row, a CTA full of rows and one more; blocks beyond what one of its CTAs takes.
+    // One to eight warps of a GPU a row, a CTA full of rows and one more; blocks beyond what one of
+    // its CTAs takes.
     for (int64_t c : {256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192}) {
       for (int32_t x : {SIE_BF16, SIE_F16}) all.push_back({5, c, x, plain, false, false, -1});
     }

@@ -1,4 +1,5 @@
-// rope_cases.cc — qk_norm_rope: heads normalised and rotated in place, whole and in part, q alone or with k.
+// rope_cases.cc — qk_norm_rope: heads normalised and rotated in place, whole and in part, q alone
+// or with k.
 #include <math.h>
 
 #include "common/tol.h"

@@ -12,7 +12,8 @@ namespace {
 
 constexpr uint8_t sentinel = 0xff;
 
-// AddressSanitizer reports an access one byte past a block, so the block ends with the last element.
+// AddressSanitizer reports an access one byte past a block, so the block ends with the last
+// element.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr int64_t tail_guard = 0;
 #else

@@ -91,7 +91,8 @@ class SequenceCase : public Case {
   std::unique_ptr<Rows> x_, y_;
 
  private:
-  // Weights of rows [first, last), which add up to 1. A score's error is a relative error of its weight.
+  // Weights of rows [first, last), which add up to 1. A score's error is a relative error of its
+  // weight.
   std::vector<double> weights_of(int64_t first, int64_t last, double *off) const {
     std::vector<double> weights;
     double sum = 0, top = -INFINITY;

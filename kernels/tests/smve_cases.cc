@@ -1,4 +1,5 @@
-// smve_cases.cc — smve: queries and documents, ties, rows of zeros, more columns than a range, and limits.
+// smve_cases.cc — smve: queries and documents, ties, rows of zeros, more columns than a range, and
+// limits.
 #include <math.h>
 
 #include <algorithm>
@@ -16,8 +17,8 @@ struct Config {
   bool query, normalize, bench;
   int32_t out = SIE_F32;
   bool pairs = false;  // anchors 2a and 2a + 1 are the same: ties, which the lower column wins
-  // The last row of a sequence is the first one negated in every second column, and every second anchor looks at those
-  // alone: with every projection kept, some sums are 0, which are dropped.
+  // The last row of a sequence is the first one negated in every second column, and every second
+  // anchor looks at those alone: with every projection kept, some sums are 0, which are dropped.
   bool mirrored = false;
   bool holes = false;  // the third row has a NaN, and so nothing that is kept
 };
@@ -129,8 +130,8 @@ class SmveCase : public Case {
     }
   }
 
-  // Rows drawn until no projection is so near the last that is kept, and no value so near the last within the limit,
-  // that rounding could make them change places.
+  // Rows drawn until no projection is so near the last that is kept, and no value so near the last
+  // within the limit, that rounding could make them change places.
   void fill_sequence(int64_t b, Random *random) {
     const int64_t first = sequences_.first(b), last = sequences_.first(b + 1);
     do {
@@ -214,7 +215,8 @@ std::unique_ptr<Case> make_smve(int index) {
       for (const std::vector<int32_t> &lengths : {none, one, empty})
         all.push_back({lengths, dtype, 9, 1, 20, 2, 0, 20, false, true, false});
     }
-    // The smallest; all projections kept, negative ones too, and of those the largest of either sign.
+    // The smallest; all projections kept, negative ones too, and of those the largest of either
+    // sign.
     all.push_back({{3, 0, 2}, SIE_F32, 1, 3, 1, 1, 0, 3, true, false, false});
     all.push_back({{4, 1}, SIE_F32, 5, 3, 7, 7, 0, 21, true, false, false});
     all.push_back({{4, 1}, SIE_F32, 5, 3, 7, 7, 4, 21, false, false, false});

@@ -1,4 +1,5 @@
-// sparse_cases.cc — output_sparse: the positive columns of rows, with and without room for all of them.
+// sparse_cases.cc — output_sparse: the positive columns of rows, with and without room for all of
+// them.
 #include <math.h>
 
 #include "tests/model_cases.h"

@@ -1,4 +1,5 @@
-// sparse_rows.h — sparse output rows (sie_output_sparse_args): each item's bytes, guarded, and their comparison.
+// sparse_rows.h — sparse output rows (sie_output_sparse_args): each item's bytes, guarded, and
+// their comparison.
 #ifndef SIE_KERNELS_TESTS_SPARSE_ROWS_H
 #define SIE_KERNELS_TESTS_SPARSE_ROWS_H
 
@@ -22,8 +23,8 @@ class SparseRows {
   int32_t count(int64_t r) const;
   SparseEntry entry(int64_t r, int64_t i) const;
 
-  // Row r is `want`, as far as there is room, and nothing behind it was written. Values within `relative`,
-  // `absolute` and the rounding of their type.
+  // Row r is `want`, as far as there is room, and nothing behind it was written. Values within
+  // `relative`, `absolute` and the rounding of their type.
   void verify(const char *what, int64_t r, const std::vector<SparseEntry> &want, double relative,
               double absolute = 0) const;
 

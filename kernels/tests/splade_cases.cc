@@ -119,8 +119,8 @@ class SpladeCase : public Case {
   }
 
  private:
-  // Quantised types by the reference, out of ordinary rows. Every third row points away from the first weights, so
-  // that some columns have no logit above 0.
+  // Quantised types by the reference, out of ordinary rows. Every third row points away from the
+  // first weights, so that some columns have no logit above 0.
   void fill_x(Random *random) {
     const int64_t rows = sequences_.tokens();
     Rows x(rows, c_.k, SIE_F32);

@@ -1,7 +1,7 @@
 // support.h — which tables have which forms: what kernels/tests/support.txt records.
 //
-// A table has a form when it takes the form's first case; for odd rows, the first with odd rows. That is
-// noted while the list runs, so that looking at it costs nothing more.
+// A table has a form when it takes the form's first case; for odd rows, the first with odd rows.
+// That is noted while the list runs, so that looking at it costs nothing more.
 #ifndef SIE_KERNELS_TESTS_SUPPORT_H
 #define SIE_KERNELS_TESTS_SUPPORT_H
 
@@ -11,8 +11,8 @@
 
 namespace harness {
 
-// Notes that there is such a case, and whether it is run here (another shard may). True for the first of its
-// form and layout.
+// Notes that there is such a case, and whether it is run here (another shard may). True for the
+// first of its form and layout.
 bool note_form(const Case &c, bool run);
 void note_support(const Case &c, const sie_ops *ops);
 
@@ -32,7 +32,8 @@ void note_all_support();
 // One line a form: the tables that have it, "(aligned)" behind those which take no odd rows.
 void list_support(FILE *out);
 
-// Whether support.txt says that the table has the case's form, in its layout; `otherwise` where it lacks the form.
+// Whether support.txt says that the table has the case's form, in its layout; `otherwise` where it
+// lacks the form.
 bool should_run(const Case &c, const sie_ops *ops, bool otherwise);
 
 // Compares what has been noted with support.txt; where nothing has, notes all.

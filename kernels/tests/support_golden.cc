@@ -4,7 +4,8 @@
 
 #include "tests/support.h"
 
-// The programs for a bare GPU host carry no support.txt: what a table refuses there is not looked at.
+// The programs for a bare GPU host carry no support.txt: what a table refuses there is not looked
+// at.
 #ifndef SIE_SUPPORT_FILE
 #define SIE_SUPPORT_FILE ""
 #endif
@@ -13,7 +14,8 @@ namespace harness {
 
 namespace {
 
-// The names of a line of support.txt: of all tables that have the form, and of those that take odd rows.
+// The names of a line of support.txt: of all tables that have the form, and of those that take odd
+// rows.
 struct Names {
   std::set<std::string> layouts[2];
 };

@@ -1,4 +1,5 @@
-// tables.cc — which tables there are, which groups of cases, and the names that forms are written with.
+// tables.cc — which tables there are, which groups of cases, and the names that forms are written
+// with.
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -10,22 +10,24 @@ import (
 	"github.com/sie-engine/sie/runtime/lora"
 )
 
-// linear is a matrix of a model: several of the checkpoint's linears, each [n, k], one below another.
+// linear is a matrix of a model: several of the checkpoint's linears, each [n, k], one below
+// another.
 type linear struct {
 	weight *engine.Weight
 	names  []string // in the checkpoint, without the prefix of the class that saved it
 	n, k   int64
 }
 
-// Adapter is a LoRA adapter packed for a model. The caller closes it after the programs recorded with it and before the model.
-// Read-only; safe for concurrent use.
+// Adapter is a LoRA adapter packed for a model. The caller closes it after the programs recorded
+// with it and before the model. Read-only; safe for concurrent use.
 type Adapter struct {
 	Rank  int // the largest
 	pairs map[*engine.Weight]engine.LoRA
 	owner *packer
 }
 
-// LoadAdapter reads the PEFT adapter in dir and packs it. Errors: those of lora.Read, and the engine's.
+// LoadAdapter reads the PEFT adapter in dir and packs it. Errors: those of lora.Read, and the
+// engine's.
 func (m *Model) LoadAdapter(dir string) (*Adapter, error) {
 	lockorder.None("packing an adapter")
 	linears, fixed, err := m.linears()
@@ -62,8 +64,8 @@ func (m *Model) LoadAdapter(dir string) (*Adapter, error) {
 	return a, nil
 }
 
-// linears are those that an adapter can change: the encoder's, and what the task's head has before its last operation. fixed
-// are the others that outputs depend on, by name, each with the reason.
+// linears are those that an adapter can change: the encoder's, and what the task's head has before
+// its last operation. fixed are the others that outputs depend on, by name, each with the reason.
 func (m *Model) linears() (all []linear, fixed map[string]string, err error) {
 	info, err := m.device.Info()
 	if err != nil {
@@ -89,7 +91,8 @@ func (m *Model) linears() (all []linear, fixed map[string]string, err error) {
 	return all, fixed, nil
 }
 
-// unused are the linears that classes of the model's family have and that no output of its task depends on.
+// unused are the linears that classes of the model's family have and that no output of its task
+// depends on.
 func (m *Model) unused() []string {
 	h, all := m.encoder.heads(), []string{}
 	if m.heads.classifier == nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/sie-engine/sie/runtime/lora"
 )
 
-// adaptedHeads are the bases of the case lora-heads: the tensor that a model without an adapter gives.
+// adaptedHeads are the bases of the case lora-heads: the tensor that a model without an adapter
+// gives.
 var adaptedHeads = map[string]struct {
 	task  Task
 	plain string
@@ -21,8 +22,8 @@ var adaptedHeads = map[string]struct {
 	"classify-distilbert": {Classify, "logits"}, "tag-bert": {Tag, "token_logits"}, "splade-bert": {Splade, "splade"},
 }
 
-// Scores, labels, tags and sparse weights with PEFT's adapters, which change the encoder alone or the head as well: one batch has
-// every text without an adapter and with each.
+// Scores, labels, tags and sparse weights with PEFT's adapters, which change the encoder alone or
+// the head as well: one batch has every text without an adapter and with each.
 func TestAdaptersOfHeads(t *testing.T) { onEach(t, checkAdaptedHeads) }
 
 func checkAdaptedHeads(t *testing.T, dev *engine.Device, compute engine.Compute) {
@@ -100,8 +101,8 @@ func denseRows(t *testing.T, r *engine.Runner, run engine.Batch, b packed, vocab
 	return out
 }
 
-// What is not computed is refused by its name: a head beside the adapter, and the decoder of SPLADE, which tagging models of the
-// same family lack.
+// What is not computed is refused by its name: a head beside the adapter, and the decoder of
+// SPLADE, which tagging models of the same family lack.
 func TestAdaptersOfHeadsRefused(t *testing.T) {
 	dev := open(t, engine.Options{})
 	adapted := golden.Open(t, "lora-heads").Dir

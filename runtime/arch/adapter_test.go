@@ -15,8 +15,8 @@ import (
 
 var loraCases = []string{"lora-bert", "lora-xlm-roberta", "lora-electra", "lora-albert"}
 
-// Every adapter of a case in one batch: the sequences once without an adapter and once with each, against what PEFT computes
-// with one at a time.
+// Every adapter of a case in one batch: the sequences once without an adapter and once with each,
+// against what PEFT computes with one at a time.
 func TestAdaptersOfOneBatch(t *testing.T) {
 	for _, o := range append(isas, engine.Options{Kind: engine.Ref}) {
 		for _, name := range loraCases {
@@ -131,7 +131,8 @@ func alone(t *testing.T, m *Model, r *engine.Runner, adapters []*Adapter, all *e
 	}
 }
 
-// A query that is filled up with tokens nobody attends to: its words' vectors are, bit for bit, those without the filling.
+// A query that is filled up with tokens nobody attends to: its words' vectors are, bit for bit,
+// those without the filling.
 func TestFillingIsNotAttendedTo(t *testing.T) {
 	for _, o := range append(isas, engine.Options{Kind: engine.Ref}) {
 		dev := open(t, o)

@@ -7,9 +7,10 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// ALBERT (Lan 2019, arXiv:1909.11942) runs the same few blocks many times over: its layers are dealt out to groups, in order
-// and as evenly as they go, and each layer runs the blocks of its group. Every block is packed once. Embeddings are narrow
-// and always pass a linear to the blocks' width; the rest is BERT.
+// ALBERT (Lan 2019, arXiv:1909.11942) runs the same few blocks many times over: its layers are
+// dealt out to groups, in order and as evenly as they go, and each layer runs the blocks of its
+// group. Every block is packed once. Embeddings are narrow and always pass a linear to the blocks'
+// width; the rest is BERT.
 type albert struct {
 	*bert       // blocks: those of the first group, then those of the next
 	steps []int // the blocks that a pass runs, in order

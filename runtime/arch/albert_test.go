@@ -8,7 +8,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// Blocks are packed once however often they run: as much memory as the checkpoint's tensors, for any number of layers.
+// Blocks are packed once however often they run: as much memory as the checkpoint's tensors, for
+// any number of layers.
 func TestSharedBlocksArePackedOnce(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	dir := golden.Open(t, "albert-h64").Dir
@@ -32,7 +33,8 @@ func TestSharedBlocksArePackedOnce(t *testing.T) {
 	}
 }
 
-// Layers go to groups as transformers deals them out, with its rounding where they do not come out even.
+// Layers go to groups as transformers deals them out, with its rounding where they do not come out
+// even.
 func TestLayersOfAGroup(t *testing.T) {
 	for _, c := range []struct {
 		layers, groups, inner int64
@@ -43,7 +45,8 @@ func TestLayersOfAGroup(t *testing.T) {
 		{5, 3, 1, []int{0, 0, 1, 1, 2}},
 		{3, 3, 2, []int{0, 1, 2, 3, 4, 5}},
 		{3, 1, 2, []int{0, 1, 0, 1, 0, 1}},
-		// Layer 9 of 18 in 14 groups: 9/(18/14) is 7 exactly, and 6.999999999999999 in the float64 that transformers divides in.
+		// Layer 9 of 18 in 14 groups: 9/(18/14) is 7 exactly, and 6.999999999999999 in the float64
+		// that transformers divides in.
 		{18, 14, 1, []int{0, 0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9, 10, 10, 11, 12, 13}},
 	} {
 		if got := (albertGroups{c.groups, c.inner}).steps(c.layers); !slices.Equal(got, c.steps) {

@@ -8,9 +8,10 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// BERT (Devlin 2018, arXiv:1810.04805) and its family: learned positions, post-norm blocks of full attention and a two-layer
-// MLP. It is the encoder of MiniLM, E5, BGE, GTE, Arctic, of SPLADE and ColBERT models, and as RoBERTa and XLM-R of the
-// multilingual ones. What the members call their tensors and keys is data: bertnames.go.
+// BERT (Devlin 2018, arXiv:1810.04805) and its family: learned positions, post-norm blocks of full
+// attention and a two-layer MLP. It is the encoder of MiniLM, E5, BGE, GTE, Arctic, of SPLADE and
+// ColBERT models, and as RoBERTa and XLM-R of the multilingual ones. What the members call their
+// tensors and keys is data: bertnames.go.
 
 // bertConfig are the keys of config.json that the computation depends on, by BERT's names.
 type bertConfig struct {
@@ -30,8 +31,8 @@ type bertConfig struct {
 	AddCrossAttention     bool    `json:"add_cross_attention"`
 }
 
-// readBertConfig reads and checks config.json. Absent keys have the family's defaults in transformers where a published
-// model leaves them out; sizes must be there.
+// readBertConfig reads and checks config.json. Absent keys have the family's defaults in
+// transformers where a published model leaves them out; sizes must be there.
 func readBertConfig(dir fs.FS, family *bertFamily) (bertConfig, error) {
 	c := family.defaults
 	if family.convert != nil {
@@ -89,7 +90,8 @@ func (c *bertConfig) check(family *bertFamily) error {
 
 func (c *bertConfig) headDim() int64 { return c.HiddenSize / c.Heads }
 
-// activations are the names of transformers. gelu_fast and gelu_new are the tanh form with other constants' spelling.
+// activations are the names of transformers. gelu_fast and gelu_new are the tanh form with other
+// constants' spelling.
 var activations = map[string]engine.Act{
 	"gelu": engine.GELU, "gelu_new": engine.GELUTanh, "gelu_fast": engine.GELUTanh, "gelu_pytorch_tanh": engine.GELUTanh,
 	"relu": engine.ReLU, "silu": engine.SiLU, "swish": engine.SiLU, "tanh": engine.Tanh,
@@ -245,15 +247,18 @@ func (b *bert) shape() encoderShape {
 		perToken: b.config.perToken(), perPair: b.config.perPair()}
 }
 
-// perToken is the floating-point operations of the blocks' linears for one token: a multiplication and an addition a weight.
+// perToken is the floating-point operations of the blocks' linears for one token: a multiplication
+// and an addition a weight.
 func (c *bertConfig) perToken() float64 {
 	return 2 * float64(c.Layers) * float64(c.HiddenSize) * float64(4*c.HiddenSize+2*c.IntermediateSize)
 }
 
-// perPair is the floating-point operations of attention for a pair of tokens: a score, and a share of a value.
+// perPair is the floating-point operations of attention for a pair of tokens: a score, and a share
+// of a value.
 func (c *bertConfig) perPair() float64 { return 4 * float64(c.Layers) * float64(c.HiddenSize) }
 
-// heads are the names of the layers behind it; the head over the vocabulary takes what the encoder's configuration says.
+// heads are the names of the layers behind it; the head over the vocabulary takes what the
+// encoder's configuration says.
 func (b *bert) heads() headNames {
 	h := b.family.heads
 	h.masked.eps = b.config.LayerNormEps

@@ -43,13 +43,14 @@ func goldenBatch(c *golden.Case) packed {
 	return b
 }
 
-// hiddenBounds are how far a hidden state may be from transformers' float32, states being up to ±11.
+// hiddenBounds are how far a hidden state may be from transformers' float32, states being up to
+// ±11.
 //
-// f32: 1e-5, of which the reference's own distance from float64 (in the manifest) is up to half. The lower classes are
-// judged by the cosine over the whole state, and loosely by the absolute error, which the outlier columns set: bf16
-// keeps 8 bits, so one rounding of a value of 10 is off by up to 0.02, and the 24 blocks of bert-deep-h32 add up to
-// 0.22 where the 1- and 2-block models reach 0.07; int8 has 7 bits of weights
-// and 8 of activations, and reaches 0.29 and 0.99993.
+// f32: 1e-5, of which the reference's own distance from float64 (in the manifest) is up to half.
+// The lower classes are judged by the cosine over the whole state, and loosely by the absolute
+// error, which the outlier columns set: bf16 keeps 8 bits, so one rounding of a value of 10 is off
+// by up to 0.02, and the 24 blocks of bert-deep-h32 add up to 0.22 where the 1- and 2-block models
+// reach 0.07; int8 has 7 bits of weights and 8 of activations, and reaches 0.29 and 0.99993.
 func hiddenBounds(compute engine.Compute) (maxAbs, cosine float64) {
 	switch compute {
 	case engine.ComputeF32:
@@ -173,7 +174,8 @@ func checkAllInvariance(t *testing.T, many, one *engine.Device) {
 	}
 }
 
-// checkInvariance compares the vectors of every sequence of b run alone with those in random companies.
+// checkInvariance compares the vectors of every sequence of b run alone with those in random
+// companies.
 func checkInvariance(t *testing.T, b packed, m *Model, r *engine.Runner, m1 *Model, r1 *engine.Runner, rounds int) {
 	t.Helper()
 	alone := make([][]float32, b.seqs())

@@ -13,18 +13,20 @@ type bertFamily struct {
 	names    bertTensors
 	heads    headNames
 
-	// project is the linear between embeddings and blocks in families that factorise the embeddings; "" in others. It is left
-	// out where both are as wide, unless projectAlways.
+	// project is the linear between embeddings and blocks in families that factorise the
+	// embeddings; "" in others. It is left out where both are as wide, unless projectAlways.
 	project       string
 	projectAlways bool
 
 	defaults bertConfig // of keys that a configuration may leave out
-	// convert reads a configuration with keys of its own; nil where BERT's are used. keys are their names for messages.
+	// convert reads a configuration with keys of its own; nil where BERT's are used. keys are their
+	// names for messages.
 	convert func(dir fs.FS) (bertConfig, error)
 	keys    map[string]string
 
-	// positionsAfterPad: the first token has position pad_token_id + 1, and so many fewer tokens fit. A padding token within
-	// a text counts like any other here; fairseq's own code, which transformers follows, skips it.
+	// positionsAfterPad: the first token has position pad_token_id + 1, and so many fewer tokens
+	// fit. A padding token within a text counts like any other here; fairseq's own code, which
+	// transformers follows, skips it.
 	positionsAfterPad bool
 }
 
@@ -60,8 +62,8 @@ var bertNames = &bertFamily{
 	defaults: bertConfig{HiddenAct: "gelu", LayerNormEps: 1e-12, TypeVocabSize: 2, PositionEmbeddingType: "absolute"},
 }
 
-// RoBERTa (Liu 2019, arXiv:1907.11692), XLM-R (Conneau 2019, arXiv:1911.02116) and CamemBERT differ from BERT in where
-// positions begin, and in their tokenizers.
+// RoBERTa (Liu 2019, arXiv:1907.11692), XLM-R (Conneau 2019, arXiv:1911.02116) and CamemBERT differ
+// from BERT in where positions begin, and in their tokenizers.
 var robertaNames = &bertFamily{
 	prefixes: []string{"", "roberta.", "model.", "0.auto_model."},
 	block:    encoderLayer,
@@ -101,7 +103,8 @@ func readDistilbertConfig(dir fs.FS) (bertConfig, error) {
 	if err := needJSON(dir, configFile, &c); err != nil {
 		return bertConfig{}, err
 	}
-	// The epsilon is fixed in the model's code. Sinusoidal positions are in the checkpoint like learned ones.
+	// The epsilon is fixed in the model's code. Sinusoidal positions are in the checkpoint like
+	// learned ones.
 	return bertConfig{HiddenSize: c.Dim, Heads: c.Heads, Layers: c.Layers, IntermediateSize: c.HiddenDim, HiddenAct: c.Activation,
 		LayerNormEps: 1e-12, MaxPositionEmbeddings: c.Positions, VocabSize: c.VocabSize, PositionEmbeddingType: "absolute"}, nil
 }

@@ -23,8 +23,9 @@ func eachCard(t *testing.T, f func(t *testing.T, dev *engine.Device)) {
 	}
 }
 
-// The real all-MiniLM-L6-v2 against sentence-transformers in float32. An emulated card takes minutes for the whole set of
-// 1,100 texts, which SIE_GOLDEN_ALL=1 asks for; otherwise four queries and as many passages.
+// The real all-MiniLM-L6-v2 against sentence-transformers in float32. An emulated card takes
+// minutes for the whole set of 1,100 texts, which SIE_GOLDEN_ALL=1 asks for; otherwise four queries
+// and as many passages.
 func TestCardMiniLM(t *testing.T) {
 	dir := minilmDir(t)
 	c := golden.Open(t, "minilm")

@@ -11,8 +11,9 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// The same architecture files, goldens and bounds on cards: the host's first one, or in a build with emulated kernels one of
-// each family of kernels (eachCard). No test here is parallel: they share the card.
+// The same architecture files, goldens and bounds on cards: the host's first one, or in a build
+// with emulated kernels one of each family of kernels (eachCard). No test here is parallel: they
+// share the card.
 
 func TestCardHiddenStates(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
@@ -73,7 +74,8 @@ func TestCardBatchInvariance(t *testing.T) {
 	})
 }
 
-// Dense modules are f32 behind a model of any class: as near to sentence-transformers as the model is.
+// Dense modules are f32 behind a model of any class: as near to sentence-transformers as the model
+// is.
 func TestCardDenseModules(t *testing.T) {
 	bounds := map[engine.Compute]float64{engine.ComputeBF16: 0.9995, engine.ComputeF16: 0.99999, engine.ComputeFP8: 0.99}
 	eachCard(t, func(t *testing.T, dev *engine.Device) {

@@ -14,8 +14,9 @@ import (
 	"github.com/sie-engine/sie/weights/weightstest"
 )
 
-// A weights file that is cut short or written to while it is loaded fails that load, whichever read the change precedes, leaves
-// nothing on the device, and the same directory loads once the file is whole again.
+// A weights file that is cut short or written to while it is loaded fails that load, whichever read
+// the change precedes, leaves nothing on the device, and the same directory loads once the file is
+// whole again.
 func TestWeightsThatChange(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	rewrite := func(path string) error {
@@ -28,7 +29,8 @@ func TestWeightsThatChange(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		// NaN at the end of the last tensor: what is packed may fail before the change is looked for.
+		// NaN at the end of the last tensor: what is packed may fail before the change is looked
+		// for.
 		if _, err := f.WriteAt([]byte{0, 0, 0xc0, 0x7f}, info.Size()-4); err != nil {
 			return err
 		}

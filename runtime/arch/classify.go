@@ -9,15 +9,16 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// Classification heads: what transformers' …ForSequenceClassification and …ForTokenClassification put behind an encoder.
+// Classification heads: what transformers' …ForSequenceClassification and …ForTokenClassification
+// put behind an encoder.
 
 // maxLabels bounds the logits of a head.
 const maxLabels = 1 << 16
 
 // headNames are the names of the layers behind an encoder, where its family has them.
 type headNames struct {
-	// A sequence is classified by its first token: a layer with an activation, then the logits. The first is part of the
-	// encoder in some families, so that its name takes the encoder's prefix.
+	// A sequence is classified by its first token: a layer with an activation, then the logits. The
+	// first is part of the encoder in some families, so that its name takes the encoder's prefix.
 	pooler          string
 	poolerInEncoder bool
 	poolerAct       engine.Act
@@ -35,9 +36,9 @@ type labelConfig struct {
 	multiLabel bool
 }
 
-// readLabels reads the labels of the encoder in folder, in the order of the logits, and what makes a score of a logit: the
-// activation that sentence-transformers wrote beside its modules (from 5.4 on) or into the encoder's configuration; without
-// one a single logit goes through a sigmoid.
+// readLabels reads the labels of the encoder in folder, in the order of the logits, and what makes
+// a score of a logit: the activation that sentence-transformers wrote beside its modules (from 5.4
+// on) or into the encoder's configuration; without one a single logit goes through a sigmoid.
 func readLabels(dir fs.FS, folder string) (labelConfig, error) {
 	var c struct {
 		IDToLabel   map[int]string `json:"id2label"`
@@ -107,7 +108,8 @@ func readLabels(dir fs.FS, folder string) (labelConfig, error) {
 	return l, nil
 }
 
-// loadClassifier packs the layers behind the first token's state, in float32 like everything behind pooling.
+// loadClassifier packs the layers behind the first token's state, in float32 like everything behind
+// pooling.
 func loadClassifier(h headNames, columns int64, labels int, p *packer) []layer {
 	inside, outside := p.head(p.prefix, engine.ComputeF32), p.head("", engine.ComputeF32)
 	pooler := outside

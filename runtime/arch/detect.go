@@ -14,9 +14,10 @@ var DetectedBy = append([]string{modulesFile, configFile, promptsFile, adapterFi
 // adapterFile is what PEFT keeps beside an adapter's weights.
 const adapterFile = "adapter_config.json"
 
-// Detect says what a model directory was made for, from the files that its makers left: the model_type and the task of its
-// Transformer that sentence-transformers writes from 5.4 on, the classes of modules.json, the heads of BGE-M3, the class in
-// config.json. labels are those of a classification head. What nothing speaks of is an embedder.
+// Detect says what a model directory was made for, from the files that its makers left: the
+// model_type and the task of its Transformer that sentence-transformers writes from 5.4 on, the
+// classes of modules.json, the heads of BGE-M3, the class in config.json. labels are those of a
+// classification head. What nothing speaks of is an embedder.
 func Detect(dir string) (task Task, labels []string, err error) {
 	tree := files.Dir(dir)
 	if has(tree, m3Vectors) && has(tree, m3Weights) {

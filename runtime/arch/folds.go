@@ -9,8 +9,9 @@ import (
 	"github.com/sie-engine/sie/runtime/fold"
 )
 
-// folds are the tables of what a model's programs fold, packed on its device. They are made once for each configuration and
-// stay with the model. Callers that want the same share the making; no lock is held meanwhile. Safe for concurrent use.
+// folds are the tables of what a model's programs fold, packed on its device. They are made once
+// for each configuration and stay with the model. Callers that want the same share the making; no
+// lock is held meanwhile. Safe for concurrent use.
 type folds struct {
 	bytes atomic.Int64 // of all tables
 
@@ -27,8 +28,8 @@ type made struct {
 	err    error
 }
 
-// get returns the tables of a configuration, making them if nobody has. A making that failed is forgotten: later there may
-// be memory.
+// get returns the tables of a configuration, making them if nobody has. A making that failed is
+// forgotten: later there may be memory.
 func (f *folds) get(config any, create func(*made)) (*made, error) {
 	f.mu.Lock()
 	m := f.made[config]

@@ -80,8 +80,8 @@ func checkMaxSim(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	compareHead(t, "maxsim", compute, values(t, r, run, b, 0, b.seqs()), want)
 }
 
-// What is folded goes through the tables of runtime/fold: a MUVERA of a query adds up, over the parts of the space, to the sum
-// of its tokens; an SMVE is the largest products with the anchors.
+// What is folded goes through the tables of runtime/fold: a MUVERA of a query adds up, over the
+// parts of the space, to the sum of its tokens; an SMVE is the largest products with the anchors.
 func TestFoldedOutputs(t *testing.T) { onEach(t, checkFolded) }
 
 func checkFolded(t *testing.T, dev *engine.Device, compute engine.Compute) {

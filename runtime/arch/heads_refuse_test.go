@@ -77,7 +77,8 @@ func TestWhatAModelHasNoHeadFor(t *testing.T) {
 	}
 }
 
-// sentence-transformers keeps the documents' encoder behind a router in a folder of its own; weights are estimated there too.
+// sentence-transformers keeps the documents' encoder behind a router in a folder of its own;
+// weights are estimated there too.
 func TestEncoderBehindARouter(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	from := golden.Open(t, "splade-bert-log1p").Dir

@@ -10,8 +10,9 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// headBounds are how far a head's output may be from the reference's float32, whose values reach 30: f32 by the order of
-// additions, the others as their hidden states (hiddenBounds) through one more matrix.
+// headBounds are how far a head's output may be from the reference's float32, whose values reach
+// 30: f32 by the order of additions, the others as their hidden states (hiddenBounds) through one
+// more matrix.
 func headBounds(compute engine.Compute) (maxAbs, cosine float64) {
 	switch compute {
 	case engine.ComputeF32:
@@ -131,7 +132,8 @@ func checkTagging(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	}
 }
 
-// The logits of every word, which a SPLADE model never keeps, say whether the layers before the maximum are right.
+// The logits of every word, which a SPLADE model never keeps, say whether the layers before the
+// maximum are right.
 func TestMaskedLanguageHeads(t *testing.T) { onEach(t, checkMasked) }
 
 func checkMasked(t *testing.T, dev *engine.Device, compute engine.Compute) {
@@ -169,7 +171,8 @@ func checkTokenVectors(t *testing.T, dev *engine.Device, compute engine.Compute)
 	}
 }
 
-// checkVectors compares output i, token rows, with the golden's vectors: all rows, and those a batch keeps.
+// checkVectors compares output i, token rows, with the golden's vectors: all rows, and those a
+// batch keeps.
 func checkVectors(t *testing.T, c *golden.Case, m *Model, r *engine.Runner, p *engine.Program, i int, compute engine.Compute) {
 	t.Helper()
 	want, shape := c.Float32("vectors")
@@ -234,7 +237,8 @@ func checkBGEM3(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	compareHead(t, "vectors", compute, values(t, r, run, b, 2, len(vectors)), vectors)
 }
 
-// checkLargest compares a SPLADE program's sparse rows, log(1 + x), with the largest of the logits of each sequence.
+// checkLargest compares a SPLADE program's sparse rows, log(1 + x), with the largest of the logits
+// of each sequence.
 func checkLargest(t *testing.T, name string, r *engine.Runner, p *engine.Program, b packed, logits []float32, vocab int, compute engine.Compute) {
 	t.Helper()
 	want := make([]float32, b.seqs()*vocab)

@@ -10,11 +10,12 @@ import (
 	"github.com/sie-engine/sie/internal/files"
 )
 
-// maxJSONBytes bounds a configuration file. Real ones are below 100 KB, but id2label may list a label per class.
+// maxJSONBytes bounds a configuration file. Real ones are below 100 KB, but id2label may list a
+// label per class.
 const maxJSONBytes = 16 << 20
 
-// ModelError says why a model directory cannot be served: a file contradicts itself or asks for something that is not
-// supported. It is permanent for the files as they are.
+// ModelError says why a model directory cannot be served: a file contradicts itself or asks for
+// something that is not supported. It is permanent for the files as they are.
 type ModelError struct {
 	File   string // relative to the model directory
 	Field  string // key or tensor, may be empty
@@ -32,8 +33,8 @@ func refuse(file, field, format string, args ...any) error {
 	return &ModelError{File: file, Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// readJSON decodes the file of that name into v. A missing file is fs.ErrNotExist; keys that v lacks are ignored, because published
-// configurations are full of them.
+// readJSON decodes the file of that name into v. A missing file is fs.ErrNotExist; keys that v
+// lacks are ignored, because published configurations are full of them.
 func readJSON(dir fs.FS, name string, v any) error {
 	data, err := readFile(dir, name)
 	if err != nil {

@@ -30,8 +30,8 @@ func (p *packer) layer(n, k int64, name string, act engine.Act) layer {
 	return layer{weight: p.linear(n, k, name+".weight"), bias: p.vector(n, name+".bias"), act: act}
 }
 
-// head is a packer for tensors of the same checkpoint whose names begin with prefix, in a class of its own. What it packs is
-// taken over by join.
+// head is a packer for tensors of the same checkpoint whose names begin with prefix, in a class of
+// its own. What it packs is taken over by join.
 func (p *packer) head(prefix string, compute engine.Compute) *packer {
 	return &packer{dev: p.dev, from: p.from, file: p.file, compute: compute, prefix: prefix,
 		buffer: p.buffer, sizing: p.sizing, err: p.err}

@@ -7,8 +7,9 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// maskedNames are the names of a masked-language-model head: a layer to the width of the table of words with an activation and
-// a LayerNorm, then one logit for each entry of the vocabulary, whose matrix may be that table.
+// maskedNames are the names of a masked-language-model head: a layer to the width of the table of
+// words with an activation and a LayerNorm, then one logit for each entry of the vocabulary, whose
+// matrix may be that table.
 type maskedNames struct {
 	transform, norm string
 	act             engine.Act
@@ -17,8 +18,8 @@ type maskedNames struct {
 	biases          []string // where a checkpoint may keep the decoder's bias; the first there is computed with
 }
 
-// maskedHead is that head, packed. The logits of a SPLADE model are computed, and the largest of a sequence taken, by one
-// operation (Formal 2021, arXiv:2109.10086), so the decoder is kept apart.
+// maskedHead is that head, packed. The logits of a SPLADE model are computed, and the largest of a
+// sequence taken, by one operation (Formal 2021, arXiv:2109.10086), so the decoder is kept apart.
 type maskedHead struct {
 	transform     layer
 	gamma, beta   *engine.Weight
@@ -31,7 +32,8 @@ func (h *maskedHead) beforeDecoder(r *engine.Recorder, p pass, x engine.Value) e
 	return r.LayerNorm(p.layer(r, x, h.transform), h.gamma, h.beta, h.eps)
 }
 
-// loadMasked packs the head. A checkpoint without a decoder's matrix shares the table of words, as transformers ties them.
+// loadMasked packs the head. A checkpoint without a decoder's matrix shares the table of words, as
+// transformers ties them.
 func loadMasked(dir fs.FS, n maskedNames, shape encoderShape, p *packer) (*maskedHead, error) {
 	tied := struct {
 		Tie bool `json:"tie_word_embeddings"`
@@ -52,8 +54,8 @@ func loadMasked(dir fs.FS, n maskedNames, shape encoderShape, p *packer) (*maske
 	return h, p.err
 }
 
-// readSpladePooling reads the configuration of the SpladePooling module in folder: log(1 + x) of the largest logits unless it
-// says otherwise, or there is none.
+// readSpladePooling reads the configuration of the SpladePooling module in folder: log(1 + x) of
+// the largest logits unless it says otherwise, or there is none.
 func readSpladePooling(dir fs.FS, folder string) (engine.Sparse, error) {
 	if folder == "" {
 		return engine.SparseLog, nil

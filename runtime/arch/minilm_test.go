@@ -8,8 +8,9 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// The real all-MiniLM-L6-v2 against sentence-transformers in float32, over 1,100 texts: every vector, and the ranking of
-// 1,000 passages for 100 queries. For scale: PyTorch's own bfloat16 reaches the NDCG@10 and cosine in the manifest.
+// The real all-MiniLM-L6-v2 against sentence-transformers in float32, over 1,100 texts: every
+// vector, and the ranking of 1,000 passages for 100 queries. For scale: PyTorch's own bfloat16
+// reaches the NDCG@10 and cosine in the manifest.
 func TestMiniLM(t *testing.T) {
 	dir := minilmDir(t)
 	c := golden.Open(t, "minilm")
@@ -46,8 +47,9 @@ func TestMiniLM(t *testing.T) {
 	}
 }
 
-// Texts of one to three words, in thirty languages and none: few tokens share what quantisation does to one of them, and the
-// classes of 8 bits are at their worst. Each instruction set stores other types between its operations.
+// Texts of one to three words, in thirty languages and none: few tokens share what quantisation
+// does to one of them, and the classes of 8 bits are at their worst. Each instruction set stores
+// other types between its operations.
 func TestMiniLMShort(t *testing.T) {
 	dir := minilmDir(t)
 	c := golden.Open(t, "minilm-short")

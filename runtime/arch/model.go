@@ -47,8 +47,8 @@ var architectures = map[string]func(dir fs.FS, p *packer) (encoder, error){
 	"albert":      loadAlbert,
 }
 
-// The caps of a program unless Options say otherwise: the token budget of a batch, and as many sequences as it can hold
-// at four tokens each.
+// The caps of a program unless Options say otherwise: the token budget of a batch, and as many
+// sequences as it can hold at four tokens each.
 const (
 	DefaultMaxTokens = 16384
 	DefaultMaxSeqs   = 4096
@@ -66,8 +66,8 @@ type Options struct {
 	NoPruning bool           // compute the whole last block even where one row of it is read; for tests
 }
 
-// Model is a loaded model: packed weights and the program that gives what its task is for. The exported fields are read-only.
-// Safe for concurrent use.
+// Model is a loaded model: packed weights and the program that gives what its task is for. The
+// exported fields are read-only. Safe for concurrent use.
 type Model struct {
 	Arch      string // model_type
 	Task      Task
@@ -101,7 +101,8 @@ type Model struct {
 	folds   folds
 }
 
-// heads are the layers behind the encoder besides the module chain; nil or empty where the task has none.
+// heads are the layers behind the encoder besides the module chain; nil or empty where the task has
+// none.
 type heads struct {
 	classifier []layer       // over the first token's state
 	tagger     *layer        // over each token
@@ -119,10 +120,10 @@ type parts struct {
 	info     engine.Info
 }
 
-// Load packs the model in dir for dev and records its program. It reads the checkpoint once, the parts of one
-// weight at a time; other users of dev are held up for one weight at a time. Errors: *ModelError and weights' *FormatError for
-// files that cannot be served, weights.ErrChanged for one that is written to meanwhile, weights.ErrNoWeights, fs.ErrNotExist, and
-// those of the engine.
+// Load packs the model in dir for dev and records its program. It reads the checkpoint once, the
+// parts of one weight at a time; other users of dev are held up for one weight at a time. Errors:
+// *ModelError and weights' *FormatError for files that cannot be served, weights.ErrChanged for one
+// that is written to meanwhile, weights.ErrNoWeights, fs.ErrNotExist, and those of the engine.
 func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
 	lockorder.None("packing a model")
 	m, parts, err := describe(dir, dev, o)
@@ -290,9 +291,10 @@ func (m *Model) loadHeads(dir, encoderDir string, chain chain) (err error) {
 	return cmp.Or(err, m.packer.err)
 }
 
-// RecordHiddenStates records a second program over the same weights whose outputs are the states first, first+1, … as
-// float32 [T, hidden_size]: 0 is after the embeddings, i after block i. It has as many outputs as there are states left,
-// at most engine.MaxOutputs; batches name the adapters by their index. The caller closes it before the model.
+// RecordHiddenStates records a second program over the same weights whose outputs are the states
+// first, first+1, … as float32 [T, hidden_size]: 0 is after the embeddings, i after block i. It has
+// as many outputs as there are states left, at most engine.MaxOutputs; batches name the adapters by
+// their index. The caller closes it before the model.
 func (m *Model) RecordHiddenStates(first int, adapters ...*Adapter) (*engine.Program, error) {
 	if first < 0 || first > m.Layers {
 		return nil, fmt.Errorf("hidden state %d: the model has 0 to %d", first, m.Layers)
@@ -309,8 +311,9 @@ func (m *Model) RecordHiddenStates(first int, adapters ...*Adapter) (*engine.Pro
 // HiddenSize is the number of columns of a hidden state.
 func (m *Model) HiddenSize() int { return int(m.encoder.shape().columns) }
 
-// Work is what the encoder does for a sequence of n tokens, in floating-point operations: perToken·n + perPair·n². Heads are
-// left out: they are small beside it, or cost every token the same.
+// Work is what the encoder does for a sequence of n tokens, in floating-point operations:
+// perToken·n + perPair·n². Heads are left out: they are small beside it, or cost every token the
+// same.
 func (m *Model) Work() (perToken, perPair float64) {
 	s := m.encoder.shape()
 	return s.perToken, s.perPair
@@ -322,7 +325,8 @@ func (m *Model) Program() *engine.Program { return m.program }
 // Caps are the bounds of a batch.
 func (m *Model) Caps() engine.Caps { return m.caps }
 
-// Bytes is the size of the packed weights on the device, with the tables of what its programs fold. It takes no lock.
+// Bytes is the size of the packed weights on the device, with the tables of what its programs fold.
+// It takes no lock.
 func (m *Model) Bytes() int64 { return m.packer.bytes + m.folds.bytes.Load() }
 
 // Denormals is how many values of the checkpoint were too small for a normal float32 and became 0.

@@ -21,7 +21,8 @@ func ParsePooling(s string) (engine.Pooling, bool) {
 	return p, ok
 }
 
-// readPooling reads the config.json of a Pooling module, in its old form (one flag a mode) or its new one (a name).
+// readPooling reads the config.json of a Pooling module, in its old form (one flag a mode) or its
+// new one (a name).
 func readPooling(dir fs.FS, module string) (engine.Pooling, error) {
 	var c struct {
 		Mode          any   `json:"pooling_mode"`
@@ -75,7 +76,8 @@ func readPooling(dir fs.FS, module string) (engine.Pooling, error) {
 	return pooling, nil
 }
 
-// readNormalize checks the config.json of a Normalize module, which releases before 5.7 do not write.
+// readNormalize checks the config.json of a Normalize module, which releases before 5.7 do not
+// write.
 func readNormalize(dir fs.FS, module string) error {
 	c := struct {
 		Input  string `json:"module_input_name"`
@@ -94,13 +96,15 @@ func readNormalize(dir fs.FS, module string) error {
 	return nil
 }
 
-// denseConfig is a Dense module: y = act(x·Wᵀ + bias), computed in float32 like everything after pooling.
+// denseConfig is a Dense module: y = act(x·Wᵀ + bias), computed in float32 like everything after
+// pooling.
 type denseConfig struct {
 	module  string // its folder
 	in, out int64
 	bias    bool
 	act     engine.Act
-	// residual adds the input, through a matrix of its own where the widths differ; PyLate's layers of tokens have it.
+	// residual adds the input, through a matrix of its own where the widths differ; PyLate's layers
+	// of tokens have it.
 	residual bool
 }
 
@@ -110,8 +114,8 @@ var denseActivations = map[string]engine.Act{
 	"torch.nn.modules.activation.SiLU": engine.SiLU,
 }
 
-// readDense reads the config.json of a Dense module over input, which is what it may name as going in and coming out besides
-// sentence_embedding.
+// readDense reads the config.json of a Dense module over input, which is what it may name as going
+// in and coming out besides sentence_embedding.
 func readDense(dir fs.FS, module, input string) (denseConfig, error) {
 	c := struct {
 		In     int64  `json:"in_features"`
@@ -144,7 +148,8 @@ func readDense(dir fs.FS, module, input string) (denseConfig, error) {
 	return denseConfig{module: module, in: c.In, out: c.Out, bias: c.Bias, act: act, residual: c.Residual}, nil
 }
 
-// loadDense packs the module's weights with a packer of its own file, adding to owner what must be freed.
+// loadDense packs the module's weights with a packer of its own file, adding to owner what must be
+// freed.
 func loadDense(dir string, c denseConfig, owner *packer) (layer, error) {
 	checkpoint, err := weights.Open(filepath.Join(dir, filepath.FromSlash(c.module)))
 	if err != nil {

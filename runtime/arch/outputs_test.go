@@ -10,8 +10,9 @@ import (
 	"github.com/sie-engine/sie/runtime/fold"
 )
 
-// Every output of a program has a size, in the order in which it is declared: rows by texts, token rows by tokens, sparse rows by
-// their columns; what several texts take is bounded, what one takes is not.
+// Every output of a program has a size, in the order in which it is declared: rows by texts, token
+// rows by tokens, sparse rows by their columns; what several texts take is bounded, what one takes
+// is not.
 func TestOutputBytes(t *testing.T) {
 	const tokens, texts = 100, 8
 	dev := open(t, engine.Options{})
@@ -57,7 +58,8 @@ func TestOutputBytes(t *testing.T) {
 	}
 }
 
-// Each field that asks for an output gives one, and all of them together each one once, in one order.
+// Each field that asks for an output gives one, and all of them together each one once, in one
+// order.
 func TestOutputsOfAWant(t *testing.T) {
 	all := Want{Dense: true, Sparse: true, TokenWeights: true, Multi: true, MaxSim: true, Logits: true, TokenLogits: true,
 		Muvera: fold.Muvera{Repetitions: 1}, SMVE: fold.SMVE{Repetitions: 1}}

@@ -13,8 +13,8 @@ type Checkpoint interface {
 	Tensor(name string) (weights.Tensor, bool)
 }
 
-// packer checks tensors against the shapes a configuration implies and packs them on a device. The first error sticks:
-// later calls return nil, so that loading an architecture reads top to bottom.
+// packer checks tensors against the shapes a configuration implies and packs them on a device. The
+// first error sticks: later calls return nil, so that loading an architecture reads top to bottom.
 type packer struct {
 	dev       *engine.Device
 	from      Checkpoint
@@ -40,12 +40,14 @@ func (p *packer) findPrefix(name string, prefixes []string) {
 	p.fail(refuse(p.file, name, "no such tensor, also not with the prefixes %q: is this checkpoint of another architecture?", prefixes))
 }
 
-// maxHeadDim is the widest head of attention that a CPU computes; cardHeadDims are those that a GPU has kernels for.
+// maxHeadDim is the widest head of attention that a CPU computes; cardHeadDims are those that a GPU
+// has kernels for.
 const maxHeadDim = 256
 
 var cardHeadDims = []int64{32, 64, 128, 256}
 
-// checkHeadDim refuses heads of d columns that the device has no attention for; key is what gives them in config.json.
+// checkHeadDim refuses heads of d columns that the device has no attention for; key is what gives
+// them in config.json.
 func (p *packer) checkHeadDim(d int64, key string) error {
 	info, err := p.dev.Info()
 	switch {

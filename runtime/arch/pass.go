@@ -4,14 +4,16 @@ import "github.com/sie-engine/sie/runtime/engine"
 
 // pass is one way through an encoder.
 type pass struct {
-	// keep says which row of each sequence is read afterwards: with PoolCLS or PoolLast the last block computes only what that
-	// row needs, which changes no bit of it, because rows meet in attention alone and there every key is still there.
+	// keep says which row of each sequence is read afterwards: with PoolCLS or PoolLast the last
+	// block computes only what that row needs, which changes no bit of it, because rows meet in
+	// attention alone and there every key is still there.
 	keep engine.Pooling
 	// attendKept hides from every token those that the batch does not keep (Want.AttendKept).
 	attendKept bool
 	// adapters change linears for the sequences that a batch names them for.
 	adapters []*Adapter
-	// observe, if not nil, is called with the state after the embeddings (0) and after each block (1 …).
+	// observe, if not nil, is called with the state after the embeddings (0) and after each block
+	// (1 …).
 	observe func(i int, x engine.Value)
 }
 

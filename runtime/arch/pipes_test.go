@@ -13,8 +13,9 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// A named pipe in place of any file of a model, of those that it has and of those that a loader looks for, holds up nobody: the
-// load fails at once and says which file it is, or does not need it.
+// A named pipe in place of any file of a model, of those that it has and of those that a loader
+// looks for, holds up nobody: the load fails at once and says which file it is, or does not need
+// it.
 func TestPipesInAModel(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	wanted := slices.Concat(transformerFiles, []string{modulesFile, configFile, promptsFile, limitsFile, tokenizerFile, adapterFile, "router_config.json",

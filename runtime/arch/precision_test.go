@@ -69,7 +69,8 @@ func TestClassAfterAttention(t *testing.T) {
 	}
 }
 
-// The estimate is near what loading takes, and the worst moment is that of the word table, of a third of the bytes here.
+// The estimate is near what loading takes, and the worst moment is that of the word table, of a
+// third of the bytes here.
 func TestSizeOfAModel(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	for _, name := range []string{"bert-erf-h128", "albert-groups", "st-xlmr-mean-torch"} {
@@ -85,8 +86,8 @@ func TestSizeOfAModel(t *testing.T) {
 	}
 }
 
-// Packing counts the weights so far and the buffer that tensors are read into, which is not given back for every smaller one;
-// what is largest is not always the last.
+// Packing counts the weights so far and the buffer that tensors are read into, which is not given
+// back for every smaller one; what is largest is not always the last.
 func TestSizing(t *testing.T) {
 	const mib = 1 << 20
 	linear := func(c engine.Compute, k int64) engine.WeightSpec {
@@ -117,8 +118,8 @@ func TestSizing(t *testing.T) {
 	}
 }
 
-// What is counted is what is read: the buffer of a load is never larger than was said, for each task, and the count of what is packed
-// includes a decoder that shares the table of words.
+// What is counted is what is read: the buffer of a load is never larger than was said, for each
+// task, and the count of what is packed includes a decoder that shares the table of words.
 func TestSizeOfHeads(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	for _, c := range []struct {

@@ -5,7 +5,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// minQueryRows is the least number of query rows that a batch for MaxSim has room for: those of 128 queries of ColBERT.
+// minQueryRows is the least number of query rows that a batch for MaxSim has room for: those of 128
+// queries of ColBERT.
 const minQueryRows = 4096
 
 // Own is what Program gives: what the model's task is for.
@@ -32,12 +33,12 @@ func (m *Model) All() Want {
 	return want
 }
 
-// Record records another program over the same weights. The caller closes it before the model. What the model has no head for
-// is a *ModelError; what the device lacks, an error of the engine.
+// Record records another program over the same weights. The caller closes it before the model. What
+// the model has no head for is a *ModelError; what the device lacks, an error of the engine.
 func (m *Model) Record(want Want) (*engine.Program, error) { return m.record(want, false, nil) }
 
-// RecordAdapted is Record for batches whose sequences may have one of the adapters each, by index; -1 for none. The adapters
-// must stay open until the program is closed.
+// RecordAdapted is Record for batches whose sequences may have one of the adapters each, by index;
+// -1 for none. The adapters must stay open until the program is closed.
 func (m *Model) RecordAdapted(want Want, adapters []*Adapter) (*engine.Program, error) {
 	return m.record(want, false, adapters)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/sie-engine/sie/weights/weightstest"
 )
 
-// refused loads dir, which must fail with a *ModelError that has every part in its text. The device's Close at the end
-// of the test panics if the failed load left a weight behind.
+// refused loads dir, which must fail with a *ModelError that has every part in its text. The
+// device's Close at the end of the test panics if the failed load left a weight behind.
 func refused(t *testing.T, dev *engine.Device, dir, what string, parts ...string) {
 	t.Helper()
 	m, err := Load(dir, dev, Options{Task: Embed})
@@ -69,8 +69,8 @@ func TestBadConfigIsRefused(t *testing.T) {
 		dir := edit(t, from, "config.json", map[string]any{"hidden_size": 512, key: 1})
 		refused(t, dev, dir, key, parts...)
 	}
-	// The checkpoint is of hidden size 32, intermediate 70, vocabulary 101: a configuration that says otherwise is refused
-	// by the first tensor that contradicts it, with both shapes.
+	// The checkpoint is of hidden size 32, intermediate 70, vocabulary 101: a configuration that
+	// says otherwise is refused by the first tensor that contradicts it, with both shapes.
 	for _, c := range []struct {
 		key   string
 		value int
@@ -258,7 +258,8 @@ func TestGammaAndBeta(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Same lengths, so the header stays as it is: "gamma" needs a space less than "weight" in front of the colon.
+	// Same lengths, so the header stays as it is: "gamma" needs a space less than "weight" in front
+	// of the colon.
 	data = bytes.ReplaceAll(data, []byte(`LayerNorm.weight":`), []byte(`LayerNorm.gamma": `))
 	data = bytes.ReplaceAll(data, []byte(`LayerNorm.bias"`), []byte(`LayerNorm.beta"`))
 	dir := edit(t, c.Dir, "config.json", nil)
@@ -271,7 +272,8 @@ func TestGammaAndBeta(t *testing.T) {
 	}
 }
 
-// Whatever the configuration files hold, reading them ends in an error or in values within the stated bounds.
+// Whatever the configuration files hold, reading them ends in an error or in values within the
+// stated bounds.
 func FuzzConfigurations(f *testing.F) {
 	c := golden.Open(f, "st-mean-dense-tanh-normalize-prompts")
 	var seed [6][]byte

@@ -16,10 +16,12 @@ import (
 	"github.com/sie-engine/sie/weights/weightstest"
 )
 
-// savedReleases are the releases of sentence-transformers that tools/golden/saved.py saves each kind of model with.
+// savedReleases are the releases of sentence-transformers that tools/golden/saved.py saves each
+// kind of model with.
 var savedReleases = []string{"5.3.0", "5.4.1", "6.2.0"}
 
-// The same model is read to the same answers, bit for bit, whichever release saved it, and they are sentence-transformers'.
+// The same model is read to the same answers, bit for bit, whichever release saved it, and they are
+// sentence-transformers'.
 func TestSavedByEachRelease(t *testing.T) {
 	dev := open(t, engine.Options{})
 	for kind, want := range map[string]struct {
@@ -74,7 +76,8 @@ func TestSavedByEachRelease(t *testing.T) {
 	}
 }
 
-// checkQueryWeights compares the table for queries with what encode_query gave, on the tokens of the texts.
+// checkQueryWeights compares the table for queries with what encode_query gave, on the tokens of
+// the texts.
 func checkQueryWeights(t *testing.T, c *golden.Case, m *Model) {
 	t.Helper()
 	if !strings.Contains(c.Dir, "router") {

@@ -26,7 +26,8 @@ const (
 	maxPromptBytes = 64 << 10
 )
 
-// chain is a sentence-transformers model: an encoder, pooling, dense layers, and whether the result is normalised.
+// chain is a sentence-transformers model: an encoder, pooling, dense layers, and whether the result
+// is normalised.
 type chain struct {
 	encoderDir string // relative, "" for the directory itself
 	pooling    engine.Pooling
@@ -40,8 +41,8 @@ type chain struct {
 	queryTable string        // SPLADE: folder of the weights that a query's tokens have; "" = queries run like documents
 }
 
-// readFiles reads which modules a model has, as far as the task asks for them. Models that are not for dense vectors have
-// those of a plain encoder besides.
+// readFiles reads which modules a model has, as far as the task asks for them. Models that are not
+// for dense vectors have those of a plain encoder besides.
 func readFiles(dir fs.FS, task Task) (c chain, err error) {
 	switch task {
 	case Embed, BGEM3:
@@ -62,8 +63,8 @@ func readFiles(dir fs.FS, task Task) (c chain, err error) {
 	return c, err
 }
 
-// readBareChain returns the folder of the encoder whose head the checkpoint holds: a Transformer module alone, or one whose
-// pooling an embedder of older releases has left.
+// readBareChain returns the folder of the encoder whose head the checkpoint holds: a Transformer
+// module alone, or one whose pooling an embedder of older releases has left.
 func readBareChain(modules []module) (encoderDir string, err error) {
 	for i, m := range modules {
 		switch {
@@ -76,7 +77,8 @@ func readBareChain(modules []module) (encoderDir string, err error) {
 	return encoderDir, nil
 }
 
-// encoderFolder is where the encoder is: the first module's folder, or the folder of the documents' one behind a router.
+// encoderFolder is where the encoder is: the first module's folder, or the folder of the documents'
+// one behind a router.
 func encoderFolder(dir fs.FS) (string, error) {
 	modules, err := readModules(dir)
 	if err != nil || modules == nil {
@@ -89,8 +91,8 @@ func encoderFolder(dir fs.FS) (string, error) {
 	return modules[0].path, nil
 }
 
-// TokenizerFolder returns the folder of dir that holds the files of the model's tokenizer: its encoder's where these are
-// there, else dir itself.
+// TokenizerFolder returns the folder of dir that holds the files of the model's tokenizer: its
+// encoder's where these are there, else dir itself.
 func TokenizerFolder(dir string) (string, error) {
 	tree := files.Dir(dir)
 	folder, err := encoderFolder(tree)
@@ -135,7 +137,8 @@ func readModules(dir fs.FS) ([]module, error) {
 	return modules, nil
 }
 
-// readChain reads the chain of modules.json. Without it a model is an encoder whose tokens are averaged and normalised.
+// readChain reads the chain of modules.json. Without it a model is an encoder whose tokens are
+// averaged and normalised.
 func readChain(dir fs.FS) (chain, error) {
 	modules, err := readModules(dir)
 	if err != nil {
@@ -190,7 +193,8 @@ func readChain(dir fs.FS) (chain, error) {
 	return c, nil
 }
 
-// prompts are texts put before an input, by name, and what else sentence-transformers keeps beside its modules.
+// prompts are texts put before an input, by name, and what else sentence-transformers keeps beside
+// its modules.
 type prompts struct {
 	Prompts map[string]string `json:"prompts"`
 	Default *string           `json:"default_prompt_name"`

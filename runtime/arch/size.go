@@ -11,8 +11,8 @@ type Size struct {
 	Passing int64 // of the host beside them at the worst moment: tensors that were read and are being packed
 }
 
-// SizeOf estimates what Load takes with the same arguments. It reads the configuration and the headers of the weights and packs
-// nothing. Errors are those of Load.
+// SizeOf estimates what Load takes with the same arguments. It reads the configuration and the
+// headers of the weights and packs nothing. Errors are those of Load.
 func SizeOf(dir string, dev *engine.Device, o Options) (Size, error) {
 	m, parts, err := describe(dir, dev, o)
 	if err != nil {
@@ -44,8 +44,8 @@ func (s *sizing) add(packed, beside int64) {
 	s.peak = max(s.peak, s.packed+s.buffer+beside)
 }
 
-// packedBytes estimates the memory of rows rows packed as spec says: matrices in the operand type, tables in the type of
-// activations, vectors in float32.
+// packedBytes estimates the memory of rows rows packed as spec says: matrices in the operand type,
+// tables in the type of activations, vectors in float32.
 func packedBytes(spec engine.WeightSpec, rows int64) int64 {
 	width := int64(2)
 	switch {

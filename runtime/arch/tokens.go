@@ -11,8 +11,8 @@ import (
 	"github.com/sie-engine/sie/weights"
 )
 
-// Heads over the vectors of tokens: ColBERT's projection (Khattab 2020, arXiv:2004.12832) and BGE-M3's (Chen 2024,
-// arXiv:2402.03216).
+// Heads over the vectors of tokens: ColBERT's projection (Khattab 2020, arXiv:2004.12832) and
+// BGE-M3's (Chen 2024, arXiv:2402.03216).
 
 // The files of BGE-M3's heads, beside its encoder.
 const (
@@ -91,8 +91,8 @@ func (p *packer) values(kind engine.WeightKind, k int64, values []float32) *engi
 	return w
 }
 
-// readTokenChain reads modules.json of a ColBERT model: where its encoder is, and the Dense modules over its tokens. Pooling
-// and Normalize say nothing here.
+// readTokenChain reads modules.json of a ColBERT model: where its encoder is, and the Dense modules
+// over its tokens. Pooling and Normalize say nothing here.
 func readTokenChain(dir fs.FS) (encoderDir string, _ []denseConfig, _ error) {
 	modules, err := readModules(dir)
 	if err != nil {
@@ -118,9 +118,9 @@ func readTokenChain(dir fs.FS) (encoderDir string, _ []denseConfig, _ error) {
 	return encoderDir, dense, nil
 }
 
-// loadProjection packs the layers that make a token's vector of its state: the Dense modules of the chain where it has any,
-// else the matrix `linear.weight` of the checkpoint. Layers without activation are folded into one. It returns the columns of
-// a vector too.
+// loadProjection packs the layers that make a token's vector of its state: the Dense modules of the
+// chain where it has any, else the matrix `linear.weight` of the checkpoint. Layers without
+// activation are folded into one. It returns the columns of a vector too.
 func loadProjection(dir string, modules []denseConfig, columns int64, p *packer) ([]layer, int64, error) {
 	if len(modules) == 0 {
 		l, n, err := loadLinear(columns, p)
@@ -162,8 +162,8 @@ func loadLinear(columns int64, p *packer) (layer, int64, error) {
 	return l, t.Shape[0], p.err
 }
 
-// readAffine reads a Dense module into host memory, its residual connection folded in: the identity, or a matrix of its own
-// where the width changes, as PyLate has it.
+// readAffine reads a Dense module into host memory, its residual connection folded in: the
+// identity, or a matrix of its own where the width changes, as PyLate has it.
 func readAffine(dir string, c denseConfig) (affine, error) {
 	a := affine{in: c.in, out: c.out}
 	checkpoint, err := weights.Open(filepath.Join(dir, filepath.FromSlash(c.module)))
@@ -251,7 +251,8 @@ func loadM3(dir string, columns int64, p *packer) (vectors, weight layer, width 
 	return vectors, weight, width, nil
 }
 
-// readQueryTable reads the weights of a SparseStaticEmbedding module in dir's folder, one for each token id; nil without one.
+// readQueryTable reads the weights of a SparseStaticEmbedding module in dir's folder, one for each
+// token id; nil without one.
 func readQueryTable(dir, folder string) ([]float32, error) {
 	if folder == "" {
 		return nil, nil

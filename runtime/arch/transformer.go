@@ -9,12 +9,13 @@ import (
 	"slices"
 )
 
-// transformerFiles are the names under which releases of sentence-transformers keep a Transformer module's configuration.
-// The first one that is there counts.
+// transformerFiles are the names under which releases of sentence-transformers keep a Transformer
+// module's configuration. The first one that is there counts.
 var transformerFiles = []string{limitsFile, "sentence_roberta_config.json", "sentence_distilbert_config.json",
 	"sentence_camembert_config.json", "sentence_albert_config.json", "sentence_xlm-roberta_config.json", "sentence_xlnet_config.json"}
 
-// What a Transformer module computes: transformer_task, which releases from 5.4 on write. Older ones have a module for each.
+// What a Transformer module computes: transformer_task, which releases from 5.4 on write. Older
+// ones have a module for each.
 const (
 	taskFeatures = "feature-extraction"
 	taskMasked   = "fill-mask"
@@ -36,8 +37,8 @@ type transformerConfig struct {
 	lowerCase bool
 }
 
-// readTransformer reads the configuration of the Transformer module in folder, where there is one. What it asks for beyond
-// text, a length and lower case is refused by name.
+// readTransformer reads the configuration of the Transformer module in folder, where there is one.
+// What it asks for beyond text, a length and lower case is refused by name.
 func readTransformer(dir fs.FS, folder string) (transformerConfig, error) {
 	var c struct {
 		Task       string `json:"transformer_task"`
@@ -118,8 +119,8 @@ func isField(output any, field string) bool {
 	return output == field
 }
 
-// readCalls reads processing_kwargs and returns the length that it sets; nil without one. The kinds of input that are never
-// given, and how a batch is padded, do not matter.
+// readCalls reads processing_kwargs and returns the length that it sets; nil without one. The kinds
+// of input that are never given, and how a batch is padded, do not matter.
 func readCalls(file string, kinds map[string]map[string]any) (*int64, error) {
 	var length *int64
 	for _, kind := range []string{"common", "text"} {
@@ -139,7 +140,8 @@ func readCalls(file string, kinds map[string]map[string]any) (*int64, error) {
 	return length, nil
 }
 
-// expect refuses a module that computes something else than task, where its file says what it computes.
+// expect refuses a module that computes something else than task, where its file says what it
+// computes.
 func (t transformerConfig) expect(task string, model Task) error {
 	if t.task == "" || t.task == task {
 		return nil
@@ -168,8 +170,8 @@ type textLimits struct {
 	lowerCase bool
 }
 
-// readTextLimits takes the limits of a Transformer module, and the tokenizer's model_max_length where it is silent, as
-// sentence-transformers does.
+// readTextLimits takes the limits of a Transformer module, and the tokenizer's model_max_length
+// where it is silent, as sentence-transformers does.
 func readTextLimits(dir fs.FS, encoderDir string, module transformerConfig) (textLimits, error) {
 	t := textLimits{maxSeqLen: module.maxSeqLen, lowerCase: module.lowerCase}
 	if t.maxSeqLen != 0 {

@@ -5,8 +5,8 @@ import (
 	"github.com/sie-engine/sie/runtime/fold"
 )
 
-// Want says which outputs a program over a model's weights gives; Outputs has their order. It is comparable: programs are kept by
-// it.
+// Want says which outputs a program over a model's weights gives; Outputs has their order. It is
+// comparable: programs are kept by it.
 //
 // R below is the batch's token rows, K those of them that it keeps (engine.Recorder.KeepRows).
 type Want struct {
@@ -20,8 +20,8 @@ type Want struct {
 	Logits       bool // values [B, labels]: sequence classification, before any activation
 	TokenLogits  bool // values [R, labels]: token classification
 
-	// AttendKept lets tokens attend only to the tokens that the batch keeps, while Multi and MaxSim read all rows: queries of
-	// ColBERT that are filled up with [MASK].
+	// AttendKept lets tokens attend only to the tokens that the batch keeps, while Multi and MaxSim
+	// read all rows: queries of ColBERT that are filled up with [MASK].
 	AttendKept bool
 
 	// A dense row [B, ·] and a sparse one folded from the token vectors; FoldQuery: as queries are.
@@ -47,8 +47,8 @@ const (
 	OutSMVE
 )
 
-// Outputs are the outputs of the program in their order, the first of which is output 0. Whoever declares, sizes or reads outputs
-// goes through this list.
+// Outputs are the outputs of the program in their order, the first of which is output 0. Whoever
+// declares, sizes or reads outputs goes through this list.
 func (w Want) Outputs() []Output {
 	var list []Output
 	for _, o := range [...]struct {
@@ -66,7 +66,8 @@ func (w Want) Outputs() []Output {
 // Folds says whether a row is folded from the token vectors.
 func (w Want) Folds() bool { return w.Muvera != (fold.Muvera{}) || w.SMVE != (fold.SMVE{}) }
 
-// Task is what a catalog entry uses a model for: which heads are read from its files besides the encoder.
+// Task is what a catalog entry uses a model for: which heads are read from its files besides the
+// encoder.
 type Task uint8
 
 // The tasks.

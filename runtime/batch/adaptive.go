@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// AdaptiveOptions are the constants of the latency controller. The zero value means the defaults, which are those of the
-// reference server 0.10.
+// AdaptiveOptions are the constants of the latency controller. The zero value means the defaults,
+// which are those of the reference server 0.10.
 type AdaptiveOptions struct {
 	Disabled              bool
 	TargetP50             time.Duration // 0: calibrated from the first inference times
@@ -57,8 +57,8 @@ const (
 	integralHalfLifeAge = 2.0 // seconds a step may be apart before the integral decays
 )
 
-// controller sets the batch wait and the batch cost so that the median request time stays near a target: a
-// proportional-integral step every UpdateInterval batches. Not safe for concurrent use.
+// controller sets the batch wait and the batch cost so that the median request time stays near a
+// target: a proportional-integral step every UpdateInterval batches. Not safe for concurrent use.
 type controller struct {
 	opt       AdaptiveOptions
 	tokens    int // the profile's own batch bound
@@ -91,7 +91,8 @@ func newController(o AdaptiveOptions, wait time.Duration, tokens int) *controlle
 
 func (c *controller) costFloor() int { return min(c.tokens, max(256, c.tokens/4)) }
 
-// batchDone records one batch: its run time, how full it was and how many items it had, and acts every UpdateInterval.
+// batchDone records one batch: its run time, how full it was and how many items it had, and acts
+// every UpdateInterval.
 func (c *controller) batchDone(run time.Duration, cost, items int, now time.Time) {
 	if c.opt.Disabled {
 		return

@@ -90,7 +90,8 @@ func TestCardsShareAQueue(t *testing.T) {
 	})
 }
 
-// A card without work takes a lone item at once, whatever the others do, and of the free ones the emptiest.
+// A card without work takes a lone item at once, whatever the others do, and of the free ones the
+// emptiest.
 func TestIdleCardTakesALoneItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &cardRunner{fakeRunner: fakeRunner{perToken: time.Millisecond}}
@@ -112,7 +113,8 @@ func TestIdleCardTakesALoneItem(t *testing.T) {
 	})
 }
 
-// A lost card fails what is on it and gets nothing more; the others do the rest. The last one stays and answers.
+// A lost card fails what is on it and gets nothing more; the others do the rest. The last one stays
+// and answers.
 func TestLostCard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := errors.New("lost")
@@ -156,7 +158,8 @@ func TestLostCard(t *testing.T) {
 	})
 }
 
-// A batch without memory is run again once some is free, then in halves, and only what cannot run alone fails.
+// A batch without memory is run again once some is free, then in halves, and only what cannot run
+// alone fails.
 func TestNoMemory(t *testing.T) {
 	short := errors.New("no memory")
 	for name, c := range map[string]struct {

@@ -9,19 +9,20 @@ import (
 	"github.com/sie-engine/sie/internal/lockorder"
 )
 
-// Runner runs one packed batch on a card of the queue's Device and returns its outputs, which the caller then owns. Safe
-// for concurrent use. p is borrowed until it returns.
+// Runner runs one packed batch on a card of the queue's Device and returns its outputs, which the
+// caller then owns. Safe for concurrent use. p is borrowed until it returns.
 type Runner interface {
 	RunPacked(ctx context.Context, card int, p *Packed) (Result, error)
 }
 
-// Device bounds the batches in flight on one card or several equal ones, over all its queues, and says whose batch is next.
-// A CPU counts as one card. Safe for concurrent use.
+// Device bounds the batches in flight on one card or several equal ones, over all its queues, and
+// says whose batch is next. A CPU counts as one card. Safe for concurrent use.
 //
-// Lanes with waiting items take turns: the first in turn that is due and may have a slot gets it, and goes behind the others. So a
-// lane that is due is passed by at most one batch of each other lane before it gets a slot that it may have. No slot stays
-// free while a lane is due that may have it. Long batches hold one slot of a card at most, so that with two or more of them short
-// ones always have one.
+// Lanes with waiting items take turns: the first in turn that is due and may have a slot gets it,
+// and goes behind the others. So a lane that is due is passed by at most one batch of each other
+// lane before it gets a slot that it may have. No slot stays free while a lane is due that may have
+// it. Long batches hold one slot of a card at most, so that with two or more of them short ones
+// always have one.
 type Device struct {
 	slots int // of a card
 
@@ -42,8 +43,8 @@ type card struct {
 	working time.Duration // with a slot taken, before since
 }
 
-// NewDevice returns one card that runs up to slots batches at a time, slots ≥ 1. Two keep a card busy: one runs while
-// the next is filled.
+// NewDevice returns one card that runs up to slots batches at a time, slots ≥ 1. Two keep a card
+// busy: one runs while the next is filled.
 func NewDevice(slots int) *Device { return NewDevices(1, slots) }
 
 // NewDevices returns cards ≥ 1 that each run up to slots batches at a time.
@@ -73,8 +74,9 @@ func (d *Device) Working(card int) time.Duration {
 	return c.working
 }
 
-// cardForLocked is the card that a batch of the class would run on, and whether that has none of the class in flight; -1 if
-// there is none. It is one with nothing of the class if there is, then the one with fewest slots taken, then the first.
+// cardForLocked is the card that a batch of the class would run on, and whether that has none of
+// the class in flight; -1 if there is none. It is one with nothing of the class if there is, then
+// the one with fewest slots taken, then the first.
 func (d *Device) cardForLocked(of class) (best int, idle bool) {
 	best = -1
 	for i := range d.cards {
@@ -90,8 +92,9 @@ func (d *Device) cardForLocked(of class) (best int, idle bool) {
 	return best, idle
 }
 
-// dispatchLocked starts every batch that is due and may have a slot, and sets the timer for the next one that will be due
-// while a slot is free. It is called whenever items arrive, a batch ends or time has passed.
+// dispatchLocked starts every batch that is due and may have a slot, and sets the timer for the
+// next one that will be due while a slot is free. It is called whenever items arrive, a batch ends
+// or time has passed.
 func (d *Device) dispatchLocked(now time.Time) {
 	next := forever
 	for i := 0; i < len(d.lanes); {
@@ -164,8 +167,8 @@ func (d *Device) endLocked(card int, of class, work float64, failed, tells bool,
 	}
 }
 
-// lose gives the card no more batches: a lost one would fail them at once and so draw all the work there is. The last
-// card stays, so that queued items get its error instead of waiting for nothing.
+// lose gives the card no more batches: a lost one would fail them at once and so draw all the work
+// there is. The last card stays, so that queued items get its error instead of waiting for nothing.
 func (d *Device) lose(card int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

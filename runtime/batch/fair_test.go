@@ -19,7 +19,8 @@ func chunk(id int32, n, tokens int) []Item {
 	return items
 }
 
-// An item that arrived while every slot was busy starts as soon as the device has nothing in flight, however few there are.
+// An item that arrived while every slot was busy starts as soon as the device has nothing in
+// flight, however few there are.
 func TestIdleDeviceStartsWhatWaited(t *testing.T) {
 	for _, slots := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -43,7 +44,8 @@ func TestIdleDeviceStartsWhatWaited(t *testing.T) {
 	}
 }
 
-// A slot that falls free goes to the queue that is due, not to the one that has waited longer for something else.
+// A slot that falls free goes to the queue that is due, not to the one that has waited longer for
+// something else.
 func TestSlotGoesToWhoIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dev := NewDevice(2)
@@ -70,7 +72,8 @@ func TestSlotGoesToWhoIsDue(t *testing.T) {
 	})
 }
 
-// Whatever the controller has seen, it never asks for more than a batch can have, and a full batch leaves at once.
+// Whatever the controller has seen, it never asks for more than a batch can have, and a full batch
+// leaves at once.
 func TestFullBatchLeaves(t *testing.T) {
 	c := newController(AdaptiveOptions{TargetP50: 500 * time.Millisecond}, 15*time.Millisecond, 1000)
 	now := time.Now()
@@ -96,8 +99,8 @@ func TestFullBatchLeaves(t *testing.T) {
 	})
 }
 
-// flood keeps n clients asking for one text each, which come again a millisecond after a refusal, until it is stopped or the
-// test ends.
+// flood keeps n clients asking for one text each, which come again a millisecond after a refusal,
+// until it is stopped or the test ends.
 func flood(t *testing.T, q *Queue, n int) (stop func() (served int)) {
 	var clients sync.WaitGroup
 	var mu sync.Mutex
@@ -132,8 +135,8 @@ func flood(t *testing.T, q *Queue, n int) (stop func() (served int)) {
 	}
 }
 
-// Under steady overload the later chunks of an admitted request are queued in the order in which they came, before any request
-// that came after them.
+// Under steady overload the later chunks of an admitted request are queued in the order in which
+// they came, before any request that came after them.
 func TestAdmittedRequestIsFinishedUnderOverload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fakeRunner{perToken: 100 * time.Microsecond}
@@ -160,7 +163,8 @@ func TestAdmittedRequestIsFinishedUnderOverload(t *testing.T) {
 			time.Sleep(time.Microsecond) // so that they come one after another
 		}
 		waiting.Wait()
-		// At most 64 items before them and 8 on the device, then 5 chunks of 40: 272 items, 40 ms for each 8.
+		// At most 64 items before them and 8 on the device, then 5 chunks of 40: 272 items, 40 ms
+		// for each 8.
 		if took := time.Since(start); took > 34*40*time.Millisecond {
 			t.Errorf("five chunks of 40 took %v", took)
 		}
@@ -177,7 +181,8 @@ func TestAdmittedRequestIsFinishedUnderOverload(t *testing.T) {
 	})
 }
 
-// A new request is refused while an admitted one waits, even if it would fit, and is taken when that has left.
+// A new request is refused while an admitted one waits, even if it would fit, and is taken when
+// that has left.
 func TestNobodyOvertakesAWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(NewDevice(1), &fakeRunner{perToken: time.Millisecond}, Options{MaxItems: 10, MaxRequests: 5})

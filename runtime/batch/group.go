@@ -8,11 +8,14 @@ import (
 	"github.com/sie-engine/sie/internal/lockorder"
 )
 
-// Item is one packed sequence: a text, a pair of texts, or a document with the query it is compared with.
+// Item is one packed sequence: a text, a pair of texts, or a document with the query it is compared
+// with.
 type Item struct {
-	// IDs are the token ids, special tokens included. They are read until the item's group is done; so are the fields below.
+	// IDs are the token ids, special tokens included. They are read until the item's group is done;
+	// so are the fields below.
 	IDs []int32
-	// Cost is what the item takes of a batch's cost and of the device's time, in tokens; 0: as many as there are IDs.
+	// Cost is what the item takes of a batch's cost and of the device's time, in tokens; 0: as many
+	// as there are IDs.
 	Cost int
 	// TypeIDs is as long as IDs; nil: all 0.
 	TypeIDs []int32
@@ -22,7 +25,8 @@ type Item struct {
 	Query *Query
 	// Adapter changes the weights for this item; nil: none.
 	Adapter Adapter
-	// Specs say what the item's results are, one for each output of the program; at most MaxOutputs.
+	// Specs say what the item's results are, one for each output of the program; at most
+	// MaxOutputs.
 	Specs []Spec
 	// Index is the item's place in its group.
 	Index int
@@ -36,24 +40,28 @@ type Item struct {
 // MaxOutputs is how many outputs a program can have.
 const MaxOutputs = 4
 
-// Query is a matrix of token vectors that many items of a batch may be compared with; it travels once.
+// Query is a matrix of token vectors that many items of a batch may be compared with; it travels
+// once.
 type Query struct {
 	Rows []float32 // N rows, end to end
 	N    int
 }
 
-// Adapter stands for a change of weights that some items of a batch have. Only the Runner knows what it is; it is compared by ==.
+// Adapter stands for a change of weights that some items of a batch have. Only the Runner knows
+// what it is; it is compared by ==.
 type Adapter any
 
 // Spec is the form of one result.
 type Spec struct {
 	// DType is the output type, in the device's numbering.
 	DType int32
-	// Dims is how many leading components are kept, or for a sparse output how many it has room for; 0 keeps all.
+	// Dims is how many leading components are kept, or for a sparse output how many it has room
+	// for; 0 keeps all.
 	Dims int32
 	// Normalize divides by the L2 norm after cutting.
 	Normalize bool
-	// Values marks an output that the device writes without gaps in the order of the batch, whatever the fields above say.
+	// Values marks an output that the device writes without gaps in the order of the batch,
+	// whatever the fields above say.
 	Values bool
 	// Bytes is the size of the result.
 	Bytes int
@@ -62,7 +70,8 @@ type Spec struct {
 // Result is what one item gave, by output. The bytes belong to whoever waited for it.
 type Result [MaxOutputs][]byte
 
-// Group collects the results of one client request. Create it with NewGroup; its methods are safe for concurrent use.
+// Group collects the results of one client request. Create it with NewGroup; its methods are safe
+// for concurrent use.
 type Group struct {
 	ctx      context.Context
 	deadline time.Time
@@ -79,8 +88,8 @@ type Group struct {
 	stopped atomic.Bool
 }
 
-// NewGroup returns a group of n items, n ≥ 1. When ctx ends the group's queued items are dropped; a batch that already
-// runs finishes and its results are thrown away.
+// NewGroup returns a group of n items, n ≥ 1. When ctx ends the group's queued items are dropped; a
+// batch that already runs finishes and its results are thrown away.
 func NewGroup(ctx context.Context, n int) *Group {
 	g := &Group{ctx: ctx, results: make([]Result, n), left: n, done: make(chan struct{})}
 	if d, ok := ctx.Deadline(); ok {
@@ -89,8 +98,8 @@ func NewGroup(ctx context.Context, n int) *Group {
 	return g
 }
 
-// Wait blocks until every item has its result, one failed, or the group's context ended. The results are in item order
-// and belong to the caller.
+// Wait blocks until every item has its result, one failed, or the group's context ended. The
+// results are in item order and belong to the caller.
 func (g *Group) Wait() ([]Result, error) {
 	select {
 	case <-g.done:
@@ -106,8 +115,8 @@ func (g *Group) Wait() ([]Result, error) {
 	return g.results, nil
 }
 
-// NonFinite is the items, by their index, whose results hold a number that is NaN or infinite or were made of one. To be asked
-// after Wait.
+// NonFinite is the items, by their index, whose results hold a number that is NaN or infinite or
+// were made of one. To be asked after Wait.
 func (g *Group) NonFinite() []int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -126,8 +135,8 @@ func (g *Group) Fail(err error) {
 	close(g.done)
 }
 
-// Times are the durations of a finished group: Wait from submission of the first item to its batch, Run from there to
-// the end of the last batch.
+// Times are the durations of a finished group: Wait from submission of the first item to its batch,
+// Run from there to the end of the last batch.
 func (g *Group) Times(submitted time.Time) (wait, run time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

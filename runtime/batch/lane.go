@@ -68,8 +68,8 @@ func (l *lane) fits(add load) bool {
 	return len(l.items) == 0 || l.count+add.count <= l.maxItems && l.bytes+add.bytes <= l.maxBytes
 }
 
-// refusesLocked says why the lane takes no new items of that load; nil: it takes them. Nobody overtakes an admitted request
-// that waits.
+// refusesLocked says why the lane takes no new items of that load; nil: it takes them. Nobody
+// overtakes an admitted request that waits.
 func (l *lane) refusesLocked(add load, now time.Time) *FullError {
 	if len(l.waiting) > 0 || !l.fits(add) {
 		e := &FullError{Pending: l.count, Limit: l.maxItems}
@@ -102,7 +102,8 @@ func (l *lane) joinLocked(chunk []Item, now time.Time) {
 	}
 }
 
-// admitLocked queues the waiting chunks that fit now, the oldest first and none before an older one.
+// admitLocked queues the waiting chunks that fit now, the oldest first and none before an older
+// one.
 func (l *lane) admitLocked(now time.Time) {
 	n := 0
 	for _, w := range l.waiting {
@@ -116,8 +117,8 @@ func (l *lane) admitLocked(now time.Time) {
 	l.waiting = slices.Delete(l.waiting, 0, n)
 }
 
-// dueLocked says whether a batch should leave now, or after which time to look again. idle: a card has nothing of the class
-// in flight.
+// dueLocked says whether a batch should leave now, or after which time to look again. idle: a card
+// has nothing of the class in flight.
 func (l *lane) dueLocked(now time.Time, idle bool) (bool, time.Duration) {
 	o := &l.q.opt
 	if l.tokens >= l.q.ctl.cost || len(l.items) >= o.MaxRequests || l.tokens > runTokens && l.work >= l.workLimitLocked() {
@@ -135,8 +136,8 @@ func (l *lane) dueLocked(now time.Time, idle bool) (bool, time.Duration) {
 	return false, min(wait-oldest, pause-newest)
 }
 
-// takeLocked removes the next batch, dropping items that are no longer worth running. more: the batch is full, and others had
-// to stay.
+// takeLocked removes the next batch, dropping items that are no longer worth running. more: the
+// batch is full, and others had to stay.
 func (l *lane) takeLocked(now time.Time) (batch []*Item, took load, more bool) {
 	o := &l.q.opt
 	limit := l.workLimitLocked()

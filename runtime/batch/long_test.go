@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// classRunner notes what batches of long items there are, and refuses to run them in ways that are not agreed.
+// classRunner notes what batches of long items there are, and refuses to run them in ways that are
+// not agreed.
 type classRunner struct {
 	fakeRunner
 	t    *testing.T
@@ -45,8 +46,8 @@ func (r *classRunner) RunPacked(ctx context.Context, card int, p *Packed) (Resul
 	return r.fakeRunner.RunPacked(ctx, card, p)
 }
 
-// Whatever the number of long items in all queues, they hold one slot of each card, take turns between queues, and short items
-// of the same and of other models wait for short ones alone.
+// Whatever the number of long items in all queues, they hold one slot of each card, take turns
+// between queues, and short items of the same and of other models wait for short ones alone.
 func TestLongItemsLeaveASlot(t *testing.T) {
 	for _, cards := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -87,7 +88,8 @@ func TestLongItemsLeaveASlot(t *testing.T) {
 	}
 }
 
-// A long item makes progress under any load of short ones: it has its turn after one batch of each other lane.
+// A long item makes progress under any load of short ones: it has its turn after one batch of each
+// other lane.
 func TestShortItemsDoNotStarveLongOnes(t *testing.T) {
 	for _, slots := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -113,7 +115,8 @@ func TestShortItemsDoNotStarveLongOnes(t *testing.T) {
 	}
 }
 
-// An item is long when it has more tokens than a slab and runs for longer than others should wait, as far as that is known.
+// An item is long when it has more tokens than a slab and runs for longer than others should wait,
+// as far as that is known.
 func TestWhatIsLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dev := NewDevice(2)

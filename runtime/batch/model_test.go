@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// seeds are those of a test of random operations: a few, or, with SIE_LONG_TESTS=1, many. SIE_SEED chooses one.
-// The test prints each before its run, for a deadlock, a panic or the time limit ends the process without a word from the test.
+// seeds are those of a test of random operations: a few, or, with SIE_LONG_TESTS=1, many. SIE_SEED
+// chooses one. The test prints each before its run, for a deadlock, a panic or the time limit ends
+// the process without a word from the test.
 func seeds(t *testing.T, few, many int) (out []uint64) {
 	t.Helper()
 	if s := os.Getenv("SIE_SEED"); s != "" {
@@ -40,9 +41,10 @@ func seeds(t *testing.T, few, many int) (out []uint64) {
 	return out
 }
 
-// Random requests, cancellations, deadlines, failures, lost cards and closing queues leave a device as they leave a plain model of
-// it: no item is lost, delivered twice or overtaken beyond the turns, no slot is free while due work waits, no lane holds more than
-// its bounds, and a closed queue leaves nothing behind.
+// Random requests, cancellations, deadlines, failures, lost cards and closing queues leave a device
+// as they leave a plain model of it: no item is lost, delivered twice or overtaken beyond the
+// turns, no slot is free while due work waits, no lane holds more than its bounds, and a closed
+// queue leaves nothing behind.
 func TestAgainstAPlainModel(t *testing.T) {
 	for _, seed := range seeds(t, 60, 3000) {
 		if t.Failed() {
@@ -116,7 +118,8 @@ func (w *world) open() {
 	w.plain.lanes = append(w.plain.lanes, w.lanes[q][short], w.lanes[q][long])
 }
 
-// worldRunner runs the batches of one queue. How long and how they end depends on their items alone, so that a seed tells all.
+// worldRunner runs the batches of one queue. How long and how they end depends on their items
+// alone, so that a seed tells all.
 type worldRunner struct {
 	w *world
 	q *Queue
@@ -185,7 +188,8 @@ func (w *world) part(card int, ids []int32) *plainBatch {
 	return nil
 }
 
-// play does n random operations, looks whenever anything has happened, and ends when all requests have.
+// play does n random operations, looks whenever anything has happened, and ends when all requests
+// have.
 func (w *world) play(n int) {
 	for range n {
 		w.until(time.Duration(w.rng.IntN(int(20 * time.Millisecond))))
@@ -410,7 +414,8 @@ func (w *world) close(q *Queue) {
 	})
 }
 
-// look brings the model to where the device is, once nothing moves at this moment, and holds the two against each other.
+// look brings the model to where the device is, once nothing moves at this moment, and holds the
+// two against each other.
 func (w *world) look() {
 	synctest.Wait()
 	w.mu.Lock()
@@ -492,7 +497,8 @@ func (w *world) begins(b *plainBatch) {
 	b.lane.owed = false // and begins to wait anew
 }
 
-// same compares a lane with the model's, which learns here which items were dropped without a batch.
+// same compares a lane with the model's, which learns here which items were dropped without a
+// batch.
 func (w *world) same(real *lane, l *plainLane) {
 	for len(l.items) > 0 && (len(real.items) == 0 || real.items[0].IDs[0] != l.items[0].id) && l.items[0].gone() {
 		l.items = l.items[1:]

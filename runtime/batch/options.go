@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// MaxOutput bounds each output of a batch unless Options say otherwise: what slots and arena grow to stays when the batch is
-// gone, and short texts with wide rows, such as sparse ones, would make it thousands of rows.
+// MaxOutput bounds each output of a batch unless Options say otherwise: what slots and arena grow
+// to stays when the batch is gone, and short texts with wide rows, such as sparse ones, would make
+// it thousands of rows.
 const MaxOutput = 64 << 20
 
 // Options bound a queue and say when its batches close. Zero fields take the defaults in brackets.
@@ -25,25 +26,29 @@ type Options struct {
 	MaxQueryRows  int           // rows of a batch's queries together [0: no item has a query]
 	Adaptive      AdaptiveOptions
 	Work          Work // of an item [its tokens]
-	// MaxBacklog bounds the time that a new item is predicted to wait; Submit refuses what would wait longer [no bound].
+	// MaxBacklog bounds the time that a new item is predicted to wait; Submit refuses what would
+	// wait longer [no bound].
 	MaxBacklog time.Duration
-	// Fatal, if set, is told of every error of a batch and says whether it concerns the whole device: running the batch
-	// again in halves is then pointless.
+	// Fatal, if set, is told of every error of a batch and says whether it concerns the whole
+	// device: running the batch again in halves is then pointless.
 	Fatal func(error) bool
-	// NoMemory, if set, says whether an error of a batch means that the device had too little memory for it. Such a batch
-	// is run again as it is when MakeRoom, if set, frees some, and then in halves. MakeRoom may block.
+	// NoMemory, if set, says whether an error of a batch means that the device had too little
+	// memory for it. Such a batch is run again as it is when MakeRoom, if set, frees some, and then
+	// in halves. MakeRoom may block.
 	NoMemory func(error) bool
 	MakeRoom func() bool
-	// Recovered, if set, is told what became of every batch that met NoMemory; called from a batch's goroutine.
+	// Recovered, if set, is told what became of every batch that met NoMemory; called from a
+	// batch's goroutine.
 	Recovered func(Recovery)
-	// NonFinite, if set, is told how many items of a batch gave results that are not finite; called from a batch's goroutine.
+	// NonFinite, if set, is told how many items of a batch gave results that are not finite; called
+	// from a batch's goroutine.
 	NonFinite func(items int)
 	// BatchDone, if set, is told of every batch that ran; called from a batch's goroutine.
 	BatchDone func(items, tokens int, run time.Duration)
 }
 
-// Work says what a sequence of n tokens costs to run: PerToken·n + PerPair·n². The unit is the same for all queues of a
-// device, floating-point operations for example.
+// Work says what a sequence of n tokens costs to run: PerToken·n + PerPair·n². The unit is the same
+// for all queues of a device, floating-point operations for example.
 type Work struct {
 	PerToken float64 // linear layers
 	PerPair  float64 // attention: each token with each
@@ -59,7 +64,8 @@ type Recovery struct {
 	Failed    int // items that there is no memory for even alone
 }
 
-// Validate returns everything that is wrong with the options, nil for none. Zero fields are defaults and never wrong.
+// Validate returns everything that is wrong with the options, nil for none. Zero fields are
+// defaults and never wrong.
 func (o *Options) Validate() error {
 	var all []error
 	for _, x := range []struct {
@@ -125,7 +131,8 @@ type FullError struct {
 	Limit   int // items
 	// Wait is how long a new item was predicted to wait, where that is the reason; else 0.
 	Wait time.Duration
-	// RetryAfter is when half of the time that may be queued will have run; 0 where the wait is not the reason.
+	// RetryAfter is when half of the time that may be queued will have run; 0 where the wait is not
+	// the reason.
 	RetryAfter time.Duration
 }
 

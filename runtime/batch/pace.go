@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// A device's pace is how much work one of its cards does in a second. It is measured apart for short and long items, since the
-// two share the card when both run, and over all queues, since what they run is one card's work.
+// A device's pace is how much work one of its cards does in a second. It is measured apart for
+// short and long items, since the two share the card when both run, and over all queues, since what
+// they run is one card's work.
 
 const (
 	paceKeeps    = 7.0 / 8 // what a new stretch leaves of the weight of those before it
@@ -14,7 +15,8 @@ const (
 	retryLongest = time.Minute
 )
 
-// pace is a mean of stretches of work, the longer and the newer ones counting most. The zero value is unknown.
+// pace is a mean of stretches of work, the longer and the newer ones counting most. The zero value
+// is unknown.
 type pace struct{ work, seconds float64 }
 
 func (p *pace) add(work float64, took time.Duration) {
@@ -30,8 +32,9 @@ func (p *pace) rate() float64 {
 	return p.work / p.seconds
 }
 
-// stretch is what a card has done of one class since a moment at which it had some in flight. Batches in flight overlap, so
-// that their own durations say little: stretches add up to the time in which the card had any.
+// stretch is what a card has done of one class since a moment at which it had some in flight.
+// Batches in flight overlap, so that their own durations say little: stretches add up to the time
+// in which the card had any.
 type stretch struct {
 	running int     // batches in flight
 	ahead   float64 // their work
@@ -48,8 +51,8 @@ func (s *stretch) begin(work float64, now time.Time) {
 	s.ahead += work
 }
 
-// end notes that a batch came back. One that tells the pace ends the stretch. One that failed has it thrown away, and so have those
-// that were in flight beside it.
+// end notes that a batch came back. One that tells the pace ends the stretch. One that failed has
+// it thrown away, and so have those that were in flight beside it.
 func (s *stretch) end(work float64, failed, tells bool, now time.Time, p *pace) {
 	s.running--
 	s.ahead -= work
@@ -75,8 +78,8 @@ func (s *stretch) left(rate float64, now time.Time) float64 {
 	return max(0, s.ahead-rate*now.Sub(s.since).Seconds())
 }
 
-// rateLocked is the work of a second on one card in the class; the other class's where the own is unknown, which is the most
-// there can be; 0 when neither is known.
+// rateLocked is the work of a second on one card in the class; the other class's where the own is
+// unknown, which is the most there can be; 0 when neither is known.
 func (d *Device) rateLocked(c class) float64 {
 	if r := d.pace[c].rate(); r > 0 {
 		return r
@@ -84,10 +87,11 @@ func (d *Device) rateLocked(c class) float64 {
 	return d.pace[1-c].rate()
 }
 
-// waitLocked predicts how long an item that joined l now would wait for its batch to begin; false while nobody can tell.
+// waitLocked predicts how long an item that joined l now would wait for its batch to begin; false
+// while nobody can tell.
 //
-// Before it run: what is in flight of its class, what is queued in its lane, and of every other lane of the class as many
-// batches as lanes taking turns give it until then.
+// Before it run: what is in flight of its class, what is queued in its lane, and of every other
+// lane of the class as many batches as lanes taking turns give it until then.
 func (d *Device) waitLocked(l *lane, now time.Time) (time.Duration, bool) {
 	rate := d.rateLocked(l.class)
 	if rate <= 0 {
@@ -123,8 +127,8 @@ const (
 	runTokens = 1024 // but has so many tokens if there are: fewer use a device badly
 )
 
-// workLimitLocked is the most work of a batch of more than runTokens tokens. Long items have none: a long batch holds up no
-// other, and the more texts it has the more executors take part.
+// workLimitLocked is the most work of a batch of more than runTokens tokens. Long items have none:
+// a long batch holds up no other, and the more texts it has the more executors take part.
 func (l *lane) workLimitLocked() float64 {
 	rate := l.q.dev.rateLocked(short)
 	if l.class == long || l.q.opt.MaxBacklog == 0 || rate == 0 {
@@ -133,8 +137,8 @@ func (l *lane) workLimitLocked() float64 {
 	return rate * l.q.opt.MaxBacklog.Seconds() / runShare
 }
 
-// A long item is one that more than a slab of the device's executors is needed for, and that runs for longer than others should
-// be held up.
+// A long item is one that more than a slab of the device's executors is needed for, and that runs
+// for longer than others should be held up.
 const (
 	longTokens = 512
 	longRun    = 50 * time.Millisecond
@@ -151,8 +155,8 @@ func (q *Queue) classLocked(n int, work float64) class {
 	return long
 }
 
-// retryAfter is when the backlog will have fallen to half of what may be queued: whoever comes then finds room, and the device
-// has not run dry.
+// retryAfter is when the backlog will have fallen to half of what may be queued: whoever comes then
+// finds room, and the device has not run dry.
 func retryAfter(wait, limit time.Duration) time.Duration {
 	return min(max(wait-limit/2, time.Second), retryLongest)
 }

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// oneDevice runs what its slots bring one after another, as a CPU does, in the time that work takes at the rate.
+// oneDevice runs what its slots bring one after another, as a CPU does, in the time that work takes
+// at the rate.
 type oneDevice struct {
 	fakeRunner
 	turn chan struct{} // of one place
@@ -40,7 +41,8 @@ func (d *oneDevice) RunPacked(ctx context.Context, card int, p *Packed) (Result,
 
 func near(got, want, within float64) bool { return math.Abs(got-want) <= within*want }
 
-// The rate is what the device does, whatever the lengths, the size of batches and the number of queues that share it.
+// The rate is what the device does, whatever the lengths, the size of batches and the number of
+// queues that share it.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		work := Work{PerToken: 100, PerPair: 1}
@@ -125,7 +127,8 @@ func TestPaceBesideAFailure(t *testing.T) {
 	})
 }
 
-// What ran beside a batch that failed says nothing: of its time a part was thrown away with the failure.
+// What ran beside a batch that failed says nothing: of its time a part was thrown away with the
+// failure.
 func TestPaceIsNotOfWhatRanBesideAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dev := NewDevice(2)
@@ -188,8 +191,8 @@ func learned(t *testing.T, dev *Device, r Runner, o Options) *Queue {
 	return q
 }
 
-// What is in flight and queued counts, in the time that it takes; one more is refused when that passes the bound, is told when to
-// come again, and is taken then.
+// What is in flight and queued counts, in the time that it takes; one more is refused when that
+// passes the bound, is told when to come again, and is taken then.
 func TestRefusesWhatWouldWaitTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dev := NewDevice(1)
@@ -255,7 +258,8 @@ func TestNoBacklogBound(t *testing.T) {
 	})
 }
 
-// Of other queues counts what runs before: as many batches as taking turns gives them, and no long one.
+// Of other queues counts what runs before: as many batches as taking turns gives them, and no long
+// one.
 func TestOtherQueuesCount(t *testing.T) {
 	for name, c := range map[string]struct {
 		other func(t *testing.T, q *Queue)
@@ -317,7 +321,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A batch of short items runs for a tenth of the bound at most, but is not made so small that a device is badly used.
+// A batch of short items runs for a tenth of the bound at most, but is not made so small that a
+// device is badly used.
 func TestBatchesAreBoundedInTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		backlog time.Duration
@@ -349,8 +354,8 @@ func TestBatchesAreBoundedInTime(t *testing.T) {
 	}
 }
 
-// At ten times what the device can do, what is accepted is answered within 1.2 times the bound, and the device does as much as
-// ever.
+// At ten times what the device can do, what is accepted is answered within 1.2 times the bound, and
+// the device does as much as ever.
 func TestOverloadKeepsTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bound = 5 * time.Second

@@ -12,8 +12,8 @@ type Packed struct {
 	Partner   []int32   // [B] the query of each item, -1: none; nil: none has one
 	Outputs   []PackedOutput
 
-	// NonFinite is the Runner's to set: [B], not 0 for an item whose results hold a number that is NaN or infinite, or were
-	// made of one; nil: none.
+	// NonFinite is the Runner's to set: [B], not 0 for an item whose results hold a number that is
+	// NaN or infinite, or were made of one; nil: none.
 	NonFinite []int32
 }
 
@@ -126,7 +126,8 @@ func (s *outputSizes) add(it *Item) {
 	}
 }
 
-// querySet is the queries of a batch, in the order in which they came. The items of a request share one, so there are few.
+// querySet is the queries of a batch, in the order in which they came. The items of a request share
+// one, so there are few.
 type querySet struct {
 	all  []*Query
 	rows int

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// What an item leaves out is filled in, what items share travels once, and each output has places of its own.
+// What an item leaves out is filled in, what items share travels once, and each output has places
+// of its own.
 func TestPack(t *testing.T) {
 	q := &Query{Rows: []float32{1, 2, 3, 4}, N: 2}
 	other := &Query{Rows: []float32{5, 6}, N: 1}
@@ -47,7 +48,8 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// Items whose queries would not fit into one batch together go in several, and one query counts once.
+// Items whose queries would not fit into one batch together go in several, and one query counts
+// once.
 func TestQueryRowsBoundABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run := &fakeRunner{perToken: time.Millisecond}
@@ -78,7 +80,8 @@ func TestQueryRowsBoundABatch(t *testing.T) {
 	})
 }
 
-// Wide results bound a batch before its items do, each output by itself; one item goes whatever it takes.
+// Wide results bound a batch before its items do, each output by itself; one item goes whatever it
+// takes.
 func TestOutputsBoundABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run := &fakeRunner{perToken: time.Millisecond}
@@ -99,7 +102,8 @@ func TestOutputsBoundABatch(t *testing.T) {
 		if _, err := first.Wait(); err != nil {
 			t.Fatal(err)
 		}
-		// Output 1 to 1, 31, then in multiples of 16 to 64 and 96; the large one alone; output 0 to 16, 48, 80, then what is left.
+		// Output 1 to 1, 31, then in multiples of 16 to 64 and 96; the large one alone; output 0 to
+		// 16, 48, 80, then what is left.
 		if want := []int{1, 4, 1, 3, 2}; !reflect.DeepEqual(run.batches, want) {
 			t.Errorf("batches of %v items, want %v", run.batches, want)
 		}

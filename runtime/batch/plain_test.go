@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// plain is what a device and its queues should do, as lists. Nothing in it says when: the test tells it what happened and asks what
-// may be.
+// plain is what a device and its queues should do, as lists. Nothing in it says when: the test
+// tells it what happened and asks what may be.
 type plain struct {
 	cards, slots int
 	lost         map[int]bool
@@ -96,7 +96,8 @@ func (l *plainLane) take(ids []int32) ([]*plainItem, error) {
 	return out, nil
 }
 
-// eligible are the cards with a free slot that a batch of the class may have; idle: one has nothing of the class in flight.
+// eligible are the cards with a free slot that a batch of the class may have; idle: one has nothing
+// of the class in flight.
 func (p *plain) eligible(c class) (free, idle bool) {
 	for card := range p.cards {
 		busy, of := 0, 0

@@ -20,7 +20,8 @@ type Queue struct {
 	batches sync.WaitGroup
 }
 
-// NewQueue returns a queue that runs its batches with run, within dev's slots and on the card whose slot it gets.
+// NewQueue returns a queue that runs its batches with run, within dev's slots and on the card whose
+// slot it gets.
 func NewQueue(dev *Device, run Runner, opt Options) *Queue {
 	opt.setDefaults()
 	q := &Queue{opt: opt, dev: dev, run: run, ctl: newController(opt.Adaptive, opt.MaxWait, opt.MaxCost)}
@@ -29,9 +30,10 @@ func NewQueue(dev *Device, run Runner, opt Options) *Queue {
 	return q
 }
 
-// Submit queues the items of g. A request's first items are offered: they are queued all at once or refused, with a FullError,
-// and refused while older requests wait for room. Its later items, with wait set, wait for room in the order of the calls until
-// ctx ends; no other bound concerns them. Where it returns another error than a FullError, g has failed with it.
+// Submit queues the items of g. A request's first items are offered: they are queued all at once or
+// refused, with a FullError, and refused while older requests wait for room. Its later items, with
+// wait set, wait for room in the order of the calls until ctx ends; no other bound concerns them.
+// Where it returns another error than a FullError, g has failed with it.
 func (q *Queue) Submit(ctx context.Context, g *Group, items []Item, wait bool) error {
 	q.dev.mu.Lock()
 	if q.closed {
@@ -88,8 +90,9 @@ func (q *Queue) Submit(ctx context.Context, g *Group, items []Item, wait bool) e
 	return failed
 }
 
-// Room says why n new items of a new request would be refused now, taken for short ones and without their tokens: a cheap look
-// before the work of making them, so that an overloaded server spends little on what it will refuse. nil: Submit decides.
+// Room says why n new items of a new request would be refused now, taken for short ones and without
+// their tokens: a cheap look before the work of making them, so that an overloaded server spends
+// little on what it will refuse. nil: Submit decides.
 func (q *Queue) Room(n int) *FullError {
 	q.dev.mu.Lock()
 	defer q.dev.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// fakeRunner answers each sequence with its first id and its length in output 0, after a time per token.
+// fakeRunner answers each sequence with its first id and its length in output 0, after a time per
+// token.
 type fakeRunner struct {
 	mu       sync.Mutex
 	batches  []int // sequences of each batch

@@ -52,9 +52,10 @@ type attempt struct {
 	did       Recovery
 }
 
-// run runs items and delivers their results. A batch that fails is run again in halves, so that one bad item fails only
-// its own group; the depth is bounded by the halving. Memory is made for the whole batch and for an item that is alone,
-// not for the parts between: they get smaller anyway, and what is unloaded for them would be missed.
+// run runs items and delivers their results. A batch that fails is run again in halves, so that one
+// bad item fails only its own group; the depth is bounded by the halving. Memory is made for the
+// whole batch and for an item that is alone, not for the parts between: they get smaller anyway,
+// and what is unloaded for them would be missed.
 func (a *attempt) run(items []*Item, whole bool) {
 	p := pack(items)
 	out, err := a.once(p)

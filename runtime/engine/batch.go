@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Batch is a run of a program: the packed inputs, and the outputs it fills. A Batch may be reused after Run returns;
-// its output buffers are then reused too. T tokens of B sequences; what the program has no operation for is not looked at.
+// Batch is a run of a program: the packed inputs, and the outputs it fills. A Batch may be reused
+// after Run returns; its output buffers are then reused too. T tokens of B sequences; what the
+// program has no operation for is not looked at.
 type Batch struct {
 	Program   *Program
 	IDs       []int32 // [T]
@@ -22,13 +23,14 @@ type Batch struct {
 	// Items are those of each output that takes them, [B]; nil for the others.
 	Items [MaxOutputs][]OutItem
 
-	// OutBytes says how many bytes of each output to copy out; an output of the program that is not wanted has 0.
+	// OutBytes says how many bytes of each output to copy out; an output of the program that is not
+	// wanted has 0.
 	OutBytes [MaxOutputs]int64
 	// Out receives the outputs, OutBytes long each, in Go memory that belongs to the caller.
 	Out [MaxOutputs][]byte
 
-	// NonFinite is set by Run: [B], 1 for a sequence of which a row that the outputs were made of holds a NaN or an infinity,
-	// else 0; nil where there is none.
+	// NonFinite is set by Run: [B], 1 for a sequence of which a row that the outputs were made of
+	// holds a NaN or an infinity, else 0; nil where there is none.
 	NonFinite []int32
 
 	Started  time.Time     // when the device got it
@@ -38,8 +40,8 @@ type Batch struct {
 	done chan struct{}
 }
 
-// checkLengths proves to C, which sees pointers and counts, that each slice is as long as the others say. What they contain
-// is checked there.
+// checkLengths proves to C, which sees pointers and counts, that each slice is as long as the
+// others say. What they contain is checked there.
 func (b *Batch) checkLengths(p *Program, maxSeqs int) error {
 	seqs := len(b.CuSeqlens) - 1
 	wrong := func(format string, args ...any) error { return invalid("slot load", fmt.Sprintf(format, args...)) }

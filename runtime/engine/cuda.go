@@ -19,9 +19,9 @@ import (
 	"gorgonia.org/cu"
 )
 
-// This file holds every call of the CUDA driver that gorgonia.org/cu has; what it lacks (pinned memory, graphs) is in
-// csrc/cuda. The package-level functions of cu are used, which act on the calling thread's context: a cu.Ctx would hand
-// every call to another thread.
+// This file holds every call of the CUDA driver that gorgonia.org/cu has; what it lacks (pinned
+// memory, graphs) is in csrc/cuda. The package-level functions of cu are used, which act on the
+// calling thread's context: a cu.Ctx would hand every call to another thread.
 
 // cudaDriver implements driver.
 type cudaDriver struct {
@@ -112,7 +112,8 @@ func describe(ordinal int) (GPU, error) {
 	return g, nil
 }
 
-// openDriver finds the card and retains its primary context, which the CUDA runtime of the kernels shares.
+// openDriver finds the card and retains its primary context, which the CUDA runtime of the kernels
+// shares.
 func openDriver(o Options) (driver, error) {
 	r := findGPUs()
 	if r.Problem != "" {
@@ -140,8 +141,8 @@ func (d *cudaDriver) open(ordinal int) (err error) {
 	if d.device, err = cu.GetDevice(ordinal); err != nil {
 		return cudaError("open", err)
 	}
-	// Waiting threads sleep: they would spin on the cores that tokenise. An active context of another library of this
-	// process keeps its flags, which is no error.
+	// Waiting threads sleep: they would spin on the cores that tokenise. An active context of
+	// another library of this process keeps its flags, which is no error.
 	_ = d.device.SetPrimaryCtxFlags(cu.SchedBlockingSync)
 	if d.context, err = d.device.RetainPrimaryCtx(); err != nil {
 		return cudaError("open: primary context", err)
@@ -175,7 +176,8 @@ func (d *cudaDriver) version() string { return d.cuda }
 
 func (d *cudaDriver) enter() error { return cudaError("context", cu.SetCurrentContext(d.context)) }
 
-// kernelStream is the CUstream inside cu's value: its accessor returns a cgo type that is private to cu.
+// kernelStream is the CUstream inside cu's value: its accessor returns a cgo type that is private
+// to cu.
 func (d *cudaDriver) kernelStream() uintptr { return *(*uintptr)(unsafe.Pointer(&d.work)) }
 
 func (d *cudaDriver) memory() (free, total int64, err error) {

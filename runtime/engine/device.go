@@ -45,7 +45,8 @@ func (i Info) Supports(c Compute) bool {
 	return false
 }
 
-// DefaultCompute is the class used when nobody chose one: bf16 where the hardware multiplies bf16 matrices, else fp32.
+// DefaultCompute is the class used when nobody chose one: bf16 where the hardware multiplies bf16
+// matrices, else fp32.
 func (i Info) DefaultCompute() Compute {
 	if (i.Kind == CUDA || i.ISA.Covers(AMX)) && i.Supports(ComputeBF16) {
 		return ComputeBF16
@@ -63,8 +64,8 @@ type Device struct {
 	mark   *mark
 }
 
-// Open starts a device. Errors: ErrUnsupported when there is no such device or instruction set; ErrNoMemory and
-// ErrDeviceLost of a card; ErrNotBuilt.
+// Open starts a device. Errors: ErrUnsupported when there is no such device or instruction set;
+// ErrNoMemory and ErrDeviceLost of a card; ErrNotBuilt.
 func Open(o Options) (*Device, error) {
 	if o.Kind == 0 {
 		o.Kind = CPU
@@ -123,8 +124,8 @@ func (d *Device) Info() (info Info, err error) {
 	return info, err
 }
 
-// Close stops the executors. It panics when a handle of the device is still open: C would be left with a dangling
-// pointer.
+// Close stops the executors. It panics when a handle of the device is still open: C would be left
+// with a dangling pointer.
 func (d *Device) Close() {
 	d.mu.Lock()
 	for kind, n := range d.open {

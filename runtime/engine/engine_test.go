@@ -49,7 +49,7 @@ func floatsOf(b []byte) []float32 {
 
 // A tiny program over two columns, small enough to check by hand:
 //
-//	x = LN(word[id]), which is (-1, 1) or (1, -1) in two columns (eps 0) · gamma (1, 2) + beta (0.5, 0)
+//	x = LN(word[id]) · gamma (1, 2) + beta (0.5, 0); LN gives (-1, 1) or (1, -1)
 //	y = relu(x·Wᵀ + bias) + x, W = [[1, 1], [0, -1]], bias (0, 1)
 //	out = mean over the sequence's tokens
 type tiny struct {
@@ -251,7 +251,8 @@ func TestWeightChecks(t *testing.T) {
 	}
 }
 
-// The first error of a recording is the one that End returns, whatever follows, and nothing is left behind.
+// The first error of a recording is the one that End returns, whatever follows, and nothing is left
+// behind.
 func TestRecorderErrorSticks(t *testing.T) {
 	d := openTest(t, Options{Threads: 1})
 	m := newTiny(t, d, Caps{MaxTokens: 8, MaxSeqs: 2, MaxLen: 8})

@@ -57,8 +57,9 @@ const (
 	spaceShared = 4
 )
 
-// The structs below mirror those of sie.h field by field; native.go compares their sizes, a test every field. Weights are
-// handles of C, names and lists Go memory that is pinned while C reads them. size comes first in each: add sets it.
+// The structs below mirror those of sie.h field by field; native.go compares their sizes, a test
+// every field. Weights are handles of C, names and lists Go memory that is pinned while C reads
+// them. size comes first in each: add sets it.
 
 type spaceParams struct {
 	size          uint32

@@ -20,8 +20,9 @@ func floats(values ...float32) (b []byte) {
 	return b
 }
 
-// A model is packed weight by weight, its forward pass is recorded once, and the program is replayed for every batch. This one looks up
-// a row of two numbers for each token, normalises it and takes the mean of a sequence.
+// A model is packed weight by weight, its forward pass is recorded once, and the program is
+// replayed for every batch. This one looks up a row of two numbers for each token, normalises it
+// and takes the mean of a sequence.
 func Example() {
 	device, err := engine.Open(engine.Options{Threads: 1})
 	if err != nil {

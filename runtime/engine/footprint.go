@@ -2,9 +2,9 @@ package engine
 
 import "slices"
 
-// Footprint is the memory that batches of some programs take of a Runner, beside weights. Its parts are counted one by one,
-// as the Runner enlarges them: two programs together need the larger of each part, which may be more than either needs in
-// all. The zero value is that of no program.
+// Footprint is the memory that batches of some programs take of a Runner, beside weights. Its parts
+// are counted one by one, as the Runner enlarges them: two programs together need the larger of
+// each part, which may be more than either needs in all. The zero value is that of no program.
 type Footprint struct {
 	workspace Workspace
 	slot      SlotCaps // of each of the slots
@@ -12,8 +12,8 @@ type Footprint struct {
 	card      bool     // outputs lie in the arena, too
 }
 
-// Footprint is what a Runner takes at most for batches of p whose outputs have so many bytes or less, those that are not
-// named few.
+// Footprint is what a Runner takes at most for batches of p whose outputs have so many bytes or
+// less, those that are not named few.
 func (p *Program) Footprint(outBytes ...int64) Footprint {
 	c := SlotCaps{MaxTokens: p.caps.MaxTokens, MaxSeqs: p.caps.MaxSeqs, InputBytes: p.inputBytes}
 	for i := range p.outputs {
@@ -31,8 +31,8 @@ func (f Footprint) With(g Footprint) Footprint {
 	return Footprint{workspace: f.workspace.With(g.workspace), slot: f.slot.with(g.slot), lanes: max(f.lanes, g.lanes), card: f.card || g.card}
 }
 
-// Bytes is what a Runner without an arena or slots takes for it: in its arena, through which a GPU's outputs go, and in its
-// slots.
+// Bytes is what a Runner without an arena or slots takes for it: in its arena, through which a
+// GPU's outputs go, and in its slots.
 func (f Footprint) Bytes() (arena, slots int64) {
 	arena = f.workspace.Bytes(f.lanes)
 	if f.card {
@@ -75,8 +75,9 @@ type holding struct {
 	slots [slotsInFlight]SlotCaps
 }
 
-// Growth is what the Runner takes beside what it has, in bytes, until batches of footprint f fit. stays is kept. passing is
-// the arena of now where that is replaced: on a CPU it lies beside the new one until the batch that runs in it has ended.
+// Growth is what the Runner takes beside what it has, in bytes, until batches of footprint f fit.
+// stays is kept. passing is the arena of now where that is replaced: on a CPU it lies beside the
+// new one until the batch that runs in it has ended.
 func (r *Runner) Growth(f Footprint) (stays, passing int64) {
 	h := r.has.Load()
 	want := Footprint{workspace: h.arena.With(f.workspace), lanes: r.dev.lanes, card: r.dev.gpu != nil}

@@ -21,8 +21,8 @@ type GPUReport struct {
 // FindGPUs asks the driver what is there. It opens no device and works in any build.
 func FindGPUs() GPUReport { return findGPUs() }
 
-// Memory returns the bytes of device memory that are free now, and all there are, whoever uses them. Errors:
-// ErrUnsupported for a device without memory of its own.
+// Memory returns the bytes of device memory that are free now, and all there are, whoever uses
+// them. Errors: ErrUnsupported for a device without memory of its own.
 func (d *Device) Memory() (free, total int64, err error) {
 	if d.gpu == nil {
 		return 0, 0, &Error{Op: "memory", Status: StatusUnsupported, Msg: "this device has no memory of its own"}
@@ -34,9 +34,10 @@ func (d *Device) Memory() (free, total int64, err error) {
 // devicePtr is an address in device memory, 0 for none.
 type devicePtr uint64
 
-// driver is a card as CUDA's driver gives it: its primary context, memory, three streams and their events. The kernels'
-// stream runs batches one after another; inputs come on a stream before it and outputs leave on one behind it, so that
-// copies overlap the neighbours' kernels. cuda.go implements it; a build without the tag cuda has none.
+// driver is a card as CUDA's driver gives it: its primary context, memory, three streams and their
+// events. The kernels' stream runs batches one after another; inputs come on a stream before it and
+// outputs leave on one behind it, so that copies overlap the neighbours' kernels. cuda.go
+// implements it; a build without the tag cuda has none.
 //
 // All methods but wait are for the device's own goroutine. Errors are *Error.
 type driver interface {
@@ -50,11 +51,13 @@ type driver interface {
 	upload(dst devicePtr, src uintptr, bytes int64) error // returns when it is there
 	newEvents() (slotEvents, error)
 	freeEvents(e slotEvents)
-	// bring copies a batch's input (pinned) to staging, and from there to dst once the batches before have run.
+	// bring copies a batch's input (pinned) to staging, and from there to dst once the batches
+	// before have run.
 	bring(e slotEvents, dst, staging devicePtr, src uintptr, bytes int64) error
 	// keep copies an output out of the way of the next batch: on the kernels' stream.
 	keep(dst, src devicePtr, bytes int64) error
-	// take copies what was kept to pinned memory, and done marks the end of all that the slot asked for.
+	// take copies what was kept to pinned memory, and done marks the end of all that the slot asked
+	// for.
 	take(e slotEvents, outputs []transfer) error
 	wait(e slotEvents) error // blocks until what take enqueued is done; any thread
 	drain() error            // blocks until everything enqueued has run

@@ -65,7 +65,8 @@ type gpuArena struct {
 	bytes  [MaxOutputs]int64 // of output
 }
 
-// placeWeight uploads what C packed and tells it where. It returns the memory, the weight's to free. Owner goroutine.
+// placeWeight uploads what C packed and tells it where. It returns the memory, the weight's to
+// free. Owner goroutine.
 func (g *gpu) placeWeight(handle unsafe.Pointer) (devicePtr, error) {
 	bytes := cWeightBytes(handle)
 	p, err := g.driver.allocate(bytes)
@@ -82,7 +83,8 @@ func (g *gpu) placeWeight(handle unsafe.Pointer) (devicePtr, error) {
 	return p, nil
 }
 
-// newGPUArena allocates the workspace; outputs come with the first batch that needs them. Owner goroutine.
+// newGPUArena allocates the workspace; outputs come with the first batch that needs them. Owner
+// goroutine.
 func (g *gpu) newGPUArena(handle unsafe.Pointer, workspace int64) (*gpuArena, error) {
 	p, err := g.driver.allocate(workspace)
 	if err != nil {
@@ -101,8 +103,8 @@ func (g *gpu) freeGPUArena(a *gpuArena) {
 	g.freeAll(a.output[:]...)
 }
 
-// fitOutputs makes the arena's outputs as large as the slot's. The old ones go first, when no batch writes there any
-// more: both at once may not fit.
+// fitOutputs makes the arena's outputs as large as the slot's. The old ones go first, when no batch
+// writes there any more: both at once may not fit.
 func (g *gpu) fitOutputs(arena *Arena, caps SlotCaps) error {
 	fits, a := true, arena.gpu
 	for i, n := range caps.OutputBytes {
@@ -131,8 +133,8 @@ func (g *gpu) fitOutputs(arena *Arena, caps SlotCaps) error {
 	return cArenaPlace(arena.ptrLocked(), a)
 }
 
-// submit enqueues a loaded batch: its input, its kernels, its outputs. Owner goroutine. After an error nothing of the
-// batch is under way.
+// submit enqueues a loaded batch: its input, its kernels, its outputs. Owner goroutine. After an
+// error nothing of the batch is under way.
 func (g *gpu) submit(p *Program, a *Arena, s *Slot) error {
 	if err := g.fitOutputs(a, s.caps); err != nil {
 		return err

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gpu is the Go half of a device that is a card. One goroutine, locked to its thread, owns the card's context: every
-// call of C and of the driver runs there, but waits. It takes jobs from whoever uses the device, and whole batches when a
-// Runner has moved in.
+// gpu is the Go half of a device that is a card. One goroutine, locked to its thread, owns the
+// card's context: every call of C and of the driver runs there, but waits. It takes jobs from
+// whoever uses the device, and whole batches when a Runner has moved in.
 type gpu struct {
 	driver driver
 	thread int         // of the owner
@@ -53,8 +53,8 @@ func (g *gpu) own(entered chan<- error) {
 	}
 }
 
-// call runs f on the owner, which is not the caller, and returns when it has. After stop, f runs where it is, and can
-// only find the device closed.
+// call runs f on the owner, which is not the caller, and returns when it has. After stop, f runs
+// where it is, and can only find the device closed.
 func (g *gpu) call(f func()) {
 	done := make(chan struct{})
 	select {
@@ -71,12 +71,12 @@ func (g *gpu) stop() {
 	g.gone.Wait()
 }
 
-// here says that the device's handles may be used on this goroutine, under the lock: always, but for a card on its own
-// alone.
+// here says that the device's handles may be used on this goroutine, under the lock: always, but
+// for a card on its own alone.
 func (d *Device) here() bool { return d.gpu == nil || unix.Gettid() == d.gpu.thread }
 
-// do runs f where the device's handles may be used, under the lock. Methods on a batch's way ask here first, and need no
-// closure.
+// do runs f where the device's handles may be used, under the lock. Methods on a batch's way ask
+// here first, and need no closure.
 func (d *Device) do(f func()) {
 	if d.here() {
 		d.locked(f)
@@ -91,8 +91,9 @@ func (d *Device) locked(f func()) {
 	f()
 }
 
-// own lets loop be the device's owner until it returns: on a card, the card's own goroutine, which meanwhile leaves
-// others' jobs to loop. On a CPU, and on a card that has such a loop already, it is a new goroutine, with no jobs to do.
+// own lets loop be the device's owner until it returns: on a card, the card's own goroutine, which
+// meanwhile leaves others' jobs to loop. On a CPU, and on a card that has such a loop already, it
+// is a new goroutine, with no jobs to do.
 func (d *Device) own(loop func(jobs <-chan func())) {
 	if d.gpu == nil || !d.gpu.taken.CompareAndSwap(false, true) {
 		go func() {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// session opens a card, loads a block, runs three batches and closes everything; whatever fails, it undoes the rest.
+// session opens a card, loads a block, runs three batches and closes everything; whatever fails, it
+// undoes the rest.
 func session() error {
 	d, err := Open(Options{Kind: CUDA})
 	if err != nil {
@@ -32,8 +33,9 @@ func session() error {
 	return nil
 }
 
-// TestCardEveryCallFails makes each call of the driver fail in turn, once so that the device lives on and once so that it
-// is lost: an error of the right kind comes back, or the call's failure changes nothing, and nothing is left behind.
+// TestCardEveryCallFails makes each call of the driver fail in turn, once so that the device lives
+// on and once so that it is lost: an error of the right kind comes back, or the call's failure
+// changes nothing, and nothing is left behind.
 func TestCardEveryCallFails(t *testing.T) {
 	command(t, "capability 9.0")
 	command(t, "reset-calls")

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// newHeads records, over one embedding: the token rows behind a linear with adapters, the late interaction of its kept rows,
-// and SPLADE's maxima.
+// newHeads records, over one embedding: the token rows behind a linear with adapters, the late
+// interaction of its kept rows, and SPLADE's maxima.
 func newHeads(t *testing.T, d *Device, compute Compute) (*Program, func()) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(5, 6))

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// These tests run the whole path to a card: gorgonia.org/cu and csrc/cuda over the stand-in driver, with the kernels
-// emulated. They share the stand-in, so none is parallel.
+// These tests run the whole path to a card: gorgonia.org/cu and csrc/cuda over the stand-in driver,
+// with the kernels emulated. They share the stand-in, so none is parallel.
 
 // command tells the stand-in.
 func command(t testing.TB, format string, args ...any) string {
@@ -27,7 +27,8 @@ func command(t testing.TB, format string, args ...any) string {
 	return answer
 }
 
-// openCard opens a card of a capability and checks, when the test ends, that it left nothing behind.
+// openCard opens a card of a capability and checks, when the test ends, that it left nothing
+// behind.
 func openCard(t testing.TB, capability string, o Options) *Device {
 	t.Helper()
 	command(t, "capability %s %d", capability, o.Ordinal)
@@ -53,7 +54,8 @@ func nothingLeft(t testing.TB) {
 	}
 }
 
-// block is one transformer block over two heads of 32 columns, with all of a model's operations but the gelu.
+// block is one transformer block over two heads of 32 columns, with all of a model's operations but
+// the gelu.
 type block struct {
 	program *Program
 	weights []*Weight
@@ -321,8 +323,8 @@ func TestTwoCards(t *testing.T) {
 	}
 }
 
-// The second Runner of a card is not its owner and hands it every call; when the first one goes, the card's own goroutine
-// serves it.
+// The second Runner of a card is not its owner and hands it every call; when the first one goes,
+// the card's own goroutine serves it.
 func TestTwoRunnersOfACard(t *testing.T) {
 	d := openCard(t, "9.0", Options{})
 	m, err := newBlock(d, ComputeBF16, blockCaps)

@@ -10,13 +10,16 @@ import (
 	"testing"
 )
 
-// The tiny program's rows with everything that can follow them, small enough to check by hand. x has the rows that
-// tinyToken gives before the linear, (-0.5, 2) of ids 0 and 2 and (1.5, -2) of id 1:
+// The tiny program's rows with everything that can follow them, small enough to check by hand. x
+// has the rows that tinyToken gives before the linear, (-0.5, 2) of ids 0 and 2 and (1.5, -2) of id
+// 1:
 //
 //	0  the kept rows of x
 //	1  MaxSim of x's kept rows, not normalised
-//	2  SPLADE over W = [[1, 1], [0, -1], [-1, 0]]: max over tokens of (x0 + x1, -x1, -x0), log(1 + v) of what is above 0
-//	3  the rows of x·Wᵀ + B·A·x, W = 1, of the adapters A = (1, 0), B = (10, 0)ᵀ and A = (0, 1), B = (0, 100)ᵀ
+//	2  SPLADE over W = [[1, 1], [0, -1], [-1, 0]]: max over tokens of (x0 + x1, -x1, -x0),
+//	   log(1 + v) of what is above 0
+//	3  the rows of x·Wᵀ + B·A·x, W = 1, of the adapters A = (1, 0), B = (10, 0)ᵀ and A = (0, 1),
+//	   B = (0, 100)ᵀ
 type tinyHeads struct {
 	program *Program
 	weights []*Weight
@@ -64,7 +67,8 @@ func newTinyHeads(t *testing.T, d *Device) *tinyHeads {
 	return m
 }
 
-// batch is ids 0 1 | 1 | 2 0 1 with every choice there is. Sequence 1 keeps nothing and has neither query nor adapter.
+// batch is ids 0 1 | 1 | 2 0 1 with every choice there is. Sequence 1 keeps nothing and has neither
+// query nor adapter.
 func (m *tinyHeads) batch() *Batch {
 	b := &Batch{Program: m.program, IDs: []int32{0, 1, 1, 2, 0, 1}, CuSeqlens: []int32{0, 2, 3, 6}, Keep: []uint8{0, 1, 0, 1, 0, 1},
 		Adapter: []int32{1, -1, 0}, Queries: []float32{1, 0, 0, 1, 2, 2}, CuQueries: []int32{0, 2, 3}, Partner: []int32{1, -1, 0}}
@@ -162,7 +166,8 @@ func TestBatchLengths(t *testing.T) {
 }
 
 func TestMuveraSum(t *testing.T) {
-	// No bits, one repetition, identity: a query's encoding is the sum of its rows; with a sketch to 3 columns, their places.
+	// No bits, one repetition, identity: a query's encoding is the sum of its rows; with a sketch
+	// to 3 columns, their places.
 	d := openTest(t, Options{Threads: 1})
 	tables := map[string]*Weight{}
 	for name, w := range map[string]WeightSpec{

@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// leakReport, set by tests only, is told the kind of every handle that the collector finds unclosed. Nothing is freed
-// by it: the order in which handles must be freed is not the collector's to choose.
+// leakReport, set by tests only, is told the kind of every handle that the collector finds
+// unclosed. Nothing is freed by it: the order in which handles must be freed is not the collector's
+// to choose.
 var leakReport atomic.Pointer[func(kind string)]
 
 // mark outlives its handle and remembers whether it was closed.

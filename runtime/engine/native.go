@@ -18,12 +18,13 @@ package engine
 // #cgo nocallback sie_slot_output
 // #include "sie.h"
 //
-// // Takes a batch's pointers one by one: lists of Go's that hold them would have to be pinned. Entries are by the numbers of
-// // entry.go.
-// static sie_status sie_go_slot_load(sie_slot *slot, const sie_program *program, int64_t n_seqs, int64_t n_queries,
-//     const int32_t *ids, const int32_t *type_ids, const int32_t *cu_seqlens, const uint8_t *keep,
-//     const int32_t *adapter, const float *queries, const int32_t *cu_queries, const int32_t *partner,
-//     const sie_out_item *items0, const sie_out_item *items1, const sie_out_item *items2, const sie_out_item *items3,
+// // Takes a batch's pointers one by one: lists of Go's that hold them would have to be pinned.
+// // Entries are by the numbers of entry.go.
+// static sie_status sie_go_slot_load(sie_slot *slot, const sie_program *program, int64_t n_seqs,
+//     int64_t n_queries, const int32_t *ids, const int32_t *type_ids, const int32_t *cu_seqlens,
+//     const uint8_t *keep, const int32_t *adapter, const float *queries,
+//     const int32_t *cu_queries, const int32_t *partner, const sie_out_item *items0,
+//     const sie_out_item *items1, const sie_out_item *items2, const sie_out_item *items3,
 //     sie_error *err) {
 //   const sie_rows_of spaces[] = {{0, cu_seqlens}, {0, 0}, {0, 0}, {n_queries, cu_queries}};
 //   const void *const inputs[] = {ids, type_ids, keep, adapter, partner, queries};
@@ -41,10 +42,10 @@ import (
 	"unsafe"
 )
 
-// This file holds every call into C, one small function each: it converts arguments and copies the caller-owned error
-// out. Go memory is passed as a direct argument of one call, except the parts of a weight and the entries of a program, which
-// are pinned. With the noescape directives the error buffer and out parameters
-// stay on the stack, so load, submit and wait allocate nothing.
+// This file holds every call into C, one small function each: it converts arguments and copies the
+// caller-owned error out. Go memory is passed as a direct argument of one call, except the parts of
+// a weight and the entries of a program, which are pinned. With the noescape directives the error
+// buffer and out parameters stay on the stack, so load, submit and wait allocate nothing.
 
 // The Go slice of items is handed to C as it is.
 var (
@@ -53,7 +54,8 @@ var (
 	_ [unsafe.Offsetof(C.sie_out_item{}.offset) - unsafe.Offsetof(outItem{}.offset)]struct{}
 )
 
-// The Go constants are the header's: each difference is an index into one element, so another value does not compile.
+// The Go constants are the header's: each difference is an index into one element, so another value
+// does not compile.
 var (
 	_ = [1]int{}[StatusInternal-C.SIE_INTERNAL]
 	_ = [1]int{}[CPU-C.SIE_DEVICE_CPU] + [1]int{}[CUDA-C.SIE_DEVICE_CUDA] + [1]int{}[Ref-C.SIE_DEVICE_REF]
@@ -208,7 +210,8 @@ func cWeightPlace(w unsafe.Pointer, p devicePtr) error {
 	return nil
 }
 
-// deviceMemory is an address on a GPU as C takes it. Go's collector passes over what is no memory of its own.
+// deviceMemory is an address on a GPU as C takes it. Go's collector passes over what is no memory
+// of its own.
 func deviceMemory(p devicePtr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
 func cWeightFree(w unsafe.Pointer)        { C.sie_weight_free((*C.sie_weight)(w)) }
@@ -217,7 +220,8 @@ func cWeightDenormals(w unsafe.Pointer) int64 {
 	return int64(C.sie_weight_denormals((*C.sie_weight)(w)))
 }
 
-// cProgram records a program from its entries in one call, and plans it. memory is all Go memory that the entries lead to.
+// cProgram records a program from its entries in one call, and plans it. memory is all Go memory
+// that the entries lead to.
 func cProgram(d unsafe.Pointer, entries []entry, memory []unsafe.Pointer) (unsafe.Pointer, Workspace, error) {
 	var e C.sie_error
 	var p *C.sie_program

@@ -9,7 +9,8 @@ import (
 // MaxOutputs is the number of outputs a program and a slot can have.
 const MaxOutputs = 4
 
-// Program is a recorded forward pass. It may be submitted any number of times; its caps bound each batch.
+// Program is a recorded forward pass. It may be submitted any number of times; its caps bound each
+// batch.
 type Program struct {
 	dev       *Device
 	handle    unsafe.Pointer // guarded by dev.mu
@@ -35,8 +36,8 @@ func (p *Program) Outputs() []Output { return p.about }
 // Workspace is what an arena needs to run the program.
 func (p *Program) Workspace() Workspace { return p.workspace }
 
-// Workspace is the size of an arena in bytes: a lane for each executor, and a region that long sequences share. A GPU has one
-// lane and no region.
+// Workspace is the size of an arena in bytes: a lane for each executor, and a region that long
+// sequences share. A GPU has one lane and no region.
 type Workspace struct{ Lane, Region int64 }
 
 // Bytes is what an arena of so many lanes takes.
@@ -89,8 +90,9 @@ func (p *Program) ptrLocked() unsafe.Pointer {
 	return p.handle
 }
 
-// Submit starts the batch loaded into s and returns at once; at most two batches may be in flight on a device. p, a and
-// s must stay open until s.Wait returns, which must be called once for each Submit that succeeded.
+// Submit starts the batch loaded into s and returns at once; at most two batches may be in flight
+// on a device. p, a and s must stay open until s.Wait returns, which must be called once for each
+// Submit that succeeded.
 func (p *Program) Submit(a *Arena, s *Slot) error {
 	if !p.dev.here() {
 		var err error
@@ -115,7 +117,8 @@ func (p *Program) submitLocked(a *Arena, s *Slot) (err error) {
 	return err
 }
 
-// Arena is scratch memory for intermediates, shared by all programs of a device whose Workspace it covers.
+// Arena is scratch memory for intermediates, shared by all programs of a device whose Workspace it
+// covers.
 type Arena struct {
 	dev    *Device
 	handle unsafe.Pointer // guarded by dev.mu

@@ -13,15 +13,16 @@ type Caps struct {
 	MaxQueryRows int64 // of a batch's queries together (MaxSim); 0 without
 }
 
-// Value names an intermediate of a program: rows are the batch's tokens, those it keeps, or its sequences; columns are fixed.
+// Value names an intermediate of a program: rows are the batch's tokens, those it keeps, or its
+// sequences; columns are fixed.
 type Value int32
 
 // NoValue stands for an absent optional operand.
 const NoValue Value = 0
 
-// Recorder collects the operations of a program; End hands them to C in one call, which checks them. The first error sticks:
-// later calls do nothing and return NoValue, and End returns it, so that an architecture reads top to bottom without checks
-// in between. For one goroutine at a time.
+// Recorder collects the operations of a program; End hands them to C in one call, which checks
+// them. The first error sticks: later calls do nothing and return NoValue, and End returns it, so
+// that an architecture reads top to bottom without checks in between. For one goroutine at a time.
 type Recorder struct {
 	dev      *Device
 	caps     Caps
@@ -65,7 +66,8 @@ func add[T any](r *Recorder, kind uint32, p *T) {
 	r.memory = append(r.memory, at)
 }
 
-// operation appends an operation with one result, whose number it passes to fill. Weights are used under the device's lock.
+// operation appends an operation with one result, whose number it passes to fill. Weights are used
+// under the device's lock.
 func operation[T any](r *Recorder, kind uint32, fill func(p *T, y Value)) Value {
 	if r.err != nil {
 		return NoValue
@@ -111,7 +113,8 @@ func (r *Recorder) partner() int32 {
 	return r.input(inputPartner, "partner", spaceSequences, I32, true, -1)
 }
 
-// useLocked returns the handle of an operand (nil stays nil) and keeps the weight for the program's life.
+// useLocked returns the handle of an operand (nil stays nil) and keeps the weight for the program's
+// life.
 func (r *Recorder) useLocked(w *Weight) unsafe.Pointer {
 	if w == nil {
 		return nil
@@ -126,7 +129,8 @@ func (r *Recorder) useLocked(w *Weight) unsafe.Pointer {
 	return w.handle
 }
 
-// Embedding are the operands of EmbedLayerNorm. Position and Type may be nil; with NoNorm, Gamma and Beta are.
+// Embedding are the operands of EmbedLayerNorm. Position and Type may be nil; with NoNorm, Gamma
+// and Beta are.
 type Embedding struct {
 	Word, Position, Type *Weight // tables [·, C]
 	Gamma, Beta          *Weight // [C]
@@ -137,7 +141,8 @@ type Embedding struct {
 	PositionOffset       int32
 }
 
-// EmbedLayerNorm gives y[T, C] = norm(word[id] + position[i + offset] + type[type id]), i counting from 0 in each sequence.
+// EmbedLayerNorm gives y[T, C] = norm(word[id] + position[i + offset] + type[type id]), i counting
+// from 0 in each sequence.
 func (r *Recorder) EmbedLayerNorm(e Embedding) Value {
 	ids, typeIDs := r.ids(), int32(0)
 	if e.Type != nil {
@@ -157,8 +162,9 @@ func (r *Recorder) Linear(x Value, w, bias *Weight, act Act, residual Value) Val
 	})
 }
 
-// GatedLinear gives y[R, N/2] = g(z[2j])·z[2j + 1] + residual[j], z = x·Wᵀ + bias, where the rows of W and bias alternate between
-// gate and up (InterleaveGateUp). bias may be nil, residual NoValue.
+// GatedLinear gives y[R, N/2] = g(z[2j])·z[2j + 1] + residual[j], z = x·Wᵀ + bias, where the rows
+// of W and bias alternate between gate and up (InterleaveGateUp). bias may be nil, residual
+// NoValue.
 func (r *Recorder) GatedLinear(x Value, w, bias *Weight, gate Gate, residual Value) Value {
 	return operation(r, kindLinear, func(p *linearParams, y Value) {
 		*p = linearParams{gate: uint32(gate), x: x, residual: residual, y: y, w: r.useLocked(w), bias: r.useLocked(bias)}
@@ -182,7 +188,8 @@ type NormSpec struct {
 	WeightOffset float32 // 1 where a checkpoint stores gamma − 1
 }
 
-// Norm gives y = norm(s) and sum = s, s = (x + bias) + residual: in nets that normalise first, sum is the next residual.
+// Norm gives y = norm(s) and sum = s, s = (x + bias) + residual: in nets that normalise first, sum
+// is the next residual.
 func (r *Recorder) Norm(x Value, n NormSpec) (y, sum Value) {
 	if r.err == nil {
 		r.values++
@@ -211,8 +218,8 @@ type Attention struct {
 	ALiBi   *Weight // a vector of slopes [Heads] times the distance, or nil
 }
 
-// Attention gives y = softmax(scale·q·kᵀ − slope·distance)·v per sequence and head. q has token rows, or one row per sequence as
-// made from GatherRows; k and v have token rows.
+// Attention gives y = softmax(scale·q·kᵀ − slope·distance)·v per sequence and head. q has token
+// rows, or one row per sequence as made from GatherRows; k and v have token rows.
 func (r *Recorder) Attention(q, k, v Value, a Attention) Value {
 	return operation(r, kindAttention, func(p *attentionParams, y Value) {
 		*p = attentionParams{mask: uint32(a.Mask), q: q, k: k, v: v, y: y, heads: a.Heads, kvHeads: a.KVHeads, headDim: a.HeadDim,
@@ -220,8 +227,8 @@ func (r *Recorder) Attention(q, k, v Value, a Attention) Value {
 	})
 }
 
-// Rotation are the operands of Rope. Cos and Sin are DataWeight F32 [positions, Rot/2]; QGamma and KGamma, vectors [HeadDim],
-// normalise each head first, or are nil.
+// Rotation are the operands of Rope. Cos and Sin are DataWeight F32 [positions, Rot/2]; QGamma and
+// KGamma, vectors [HeadDim], normalise each head first, or are nil.
 type Rotation struct {
 	Heads, KVHeads, HeadDim int32 // KVHeads 0 counts as Heads
 	Rot                     int32 // columns of a head that are rotated, even
@@ -231,8 +238,8 @@ type Rotation struct {
 	Eps, WeightOffset       float32
 }
 
-// Rope updates q and k [T, heads·D]: what is recorded later reads each head normalised and rotated by its place in the
-// sequence. k may be NoValue.
+// Rope updates q and k [T, heads·D]: what is recorded later reads each head normalised and rotated
+// by its place in the sequence. k may be NoValue.
 func (r *Recorder) Rope(q, k Value, t Rotation) {
 	if r.err != nil {
 		return
@@ -256,15 +263,16 @@ func (r *Recorder) Pool(x Value, mode Pooling) Value {
 	return operation(r, kindPool, func(p *poolParams, y Value) { *p = poolParams{mode: uint32(mode), x: x, y: y} })
 }
 
-// PoolAttention gives y[B, C] in float32, each sequence's rows weighed by the softmax of their products with w [C].
+// PoolAttention gives y[B, C] in float32, each sequence's rows weighed by the softmax of their
+// products with w [C].
 func (r *Recorder) PoolAttention(x Value, w *Weight) Value {
 	return operation(r, kindPool, func(p *poolParams, y Value) {
 		*p = poolParams{mode: uint32(poolAttention), x: x, y: y, w: r.useLocked(w)}
 	})
 }
 
-// KeepRows gives y[K, C], the token rows the batch keeps (Batch.Keep), in order. Operations on rows take them as they take
-// token rows; Attention takes them for k and v.
+// KeepRows gives y[K, C], the token rows the batch keeps (Batch.Keep), in order. Operations on rows
+// take them as they take token rows; Attention takes them for k and v.
 func (r *Recorder) KeepRows(x Value) Value {
 	if !r.kept {
 		r.kept = true
@@ -274,12 +282,14 @@ func (r *Recorder) KeepRows(x Value) Value {
 	return operation(r, kindKeepRows, func(p *keepRowsParams, y Value) { *p = keepRowsParams{to: spaceKept, x: x, y: y} })
 }
 
-// LoRA is one adapter's part of one linear: DataWeight of one type (F32 on a CPU; on a GPU F16 for the class F16, else BF16),
-// A [rank, K] and B [N, rank], the scale folded into B. Both are nil where the adapter has none of it.
+// LoRA is one adapter's part of one linear: DataWeight of one type (F32 on a CPU; on a GPU F16 for
+// the class F16, else BF16), A [rank, K] and B [N, rank], the scale folded into B. Both are nil
+// where the adapter has none of it.
 type LoRA struct{ A, B *Weight }
 
-// LinearLoRA gives y[R, N] = act(x·Wᵀ + bias + B·(A·x)) + residual, with the adapter that Batch.Adapter names for each row's
-// sequence. adapters has all of the program's, 1 to 64, at every call.
+// LinearLoRA gives y[R, N] = act(x·Wᵀ + bias + B·(A·x)) + residual, with the adapter that
+// Batch.Adapter names for each row's sequence. adapters has all of the program's, 1 to 64, at every
+// call.
 func (r *Recorder) LinearLoRA(x Value, w, bias *Weight, act Act, residual Value, adapters []LoRA) Value {
 	if len(adapters) == 0 {
 		r.Fail(invalid("linear with LoRA", "no adapters: 1 to 64 are possible"))
@@ -297,16 +307,16 @@ func (r *Recorder) LinearLoRA(x Value, w, bias *Weight, act Act, residual Value,
 	})
 }
 
-// Splade gives y[B, V] = max(0, the largest logit of the sequence's tokens, x·Wᵀ + bias). bias may be nil. OutputSparse and
-// OutputValues alone read y.
+// Splade gives y[B, V] = max(0, the largest logit of the sequence's tokens, x·Wᵀ + bias). bias may
+// be nil. OutputSparse and OutputValues alone read y.
 func (r *Recorder) Splade(x Value, w, bias *Weight) Value {
 	return operation(r, kindSplade, func(p *spladeParams, y Value) {
 		*p = spladeParams{x: x, y: y, w: r.useLocked(w), bias: r.useLocked(bias)}
 	})
 }
 
-// MaxSim gives y[B, 1] in float32: the late interaction of each sequence's rows of x (token or kept rows, divided by their
-// norm if normalize) with its query, of Batch.Queries; 0 without one.
+// MaxSim gives y[B, 1] in float32: the late interaction of each sequence's rows of x (token or kept
+// rows, divided by their norm if normalize) with its query, of Batch.Queries; 0 without one.
 func (r *Recorder) MaxSim(x Value, normalize bool) Value {
 	if r.caps.MaxQueryRows == 0 {
 		r.Fail(invalid("maxsim", "the program's MaxQueryRows is 0: late interaction needs room for queries"))
@@ -318,8 +328,8 @@ func (r *Recorder) MaxSim(x Value, normalize bool) Value {
 	})
 }
 
-// End hands the program to C, which checks it and plans its memory, and returns it, or the first error of the recording. That
-// names the operation by its number and kind.
+// End hands the program to C, which checks it and plans its memory, and returns it, or the first
+// error of the recording. That names the operation by its number and kind.
 func (r *Recorder) End() (*Program, error) {
 	if r.ended {
 		if r.err == nil {

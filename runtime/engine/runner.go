@@ -17,7 +17,8 @@ import (
 // ErrClosed is returned by Run after Close.
 var ErrClosed = errors.New("engine: the runner is closed")
 
-// slotsInFlight is what sie.h allows: one batch runs while the next is loaded and the last one's outputs are copied.
+// slotsInFlight is what sie.h allows: one batch runs while the next is loaded and the last one's
+// outputs are copied.
 const slotsInFlight = 2
 
 // RunnerStats are counters since NewRunner, and memory held now.
@@ -31,9 +32,12 @@ type RunnerStats struct {
 	SlotBytes  int64 // inputs and outputs of the slots
 }
 
-// Runner replays programs on a device. One goroutine, locked to its thread, takes batches in the order of Run calls,
-// loads each into a free slot and submits it; two others wait for completion, copy outputs and answer, so that a short batch is
-// answered while a long one runs. A card, which runs one batch after another, has one of them. Two batches are in flight at most. On a card that goroutine is the card's own; a second Runner of a card hands it every call. The runner owns the arena and the slots and makes them larger when a program or batch needs it.
+// Runner replays programs on a device. One goroutine, locked to its thread, takes batches in the
+// order of Run calls, loads each into a free slot and submits it; two others wait for completion,
+// copy outputs and answer, so that a short batch is answered while a long one runs. A card, which
+// runs one batch after another, has one of them. Two batches are in flight at most. On a card that
+// goroutine is the card's own; a second Runner of a card hands it every call. The runner owns the
+// arena and the slots and makes them larger when a program or batch needs it.
 type Runner struct {
 	dev     *Device
 	work    chan *Batch   // unbuffered: a batch is taken only when a slot is free for it
@@ -92,9 +96,10 @@ func NewRunner(d *Device) *Runner {
 	return r
 }
 
-// Run runs one batch and returns when its outputs are in b.Out. ctx bounds the time until a slot takes the batch; from
-// then on it runs to its end, and Run waits for it. Errors: ctx.Err(), ErrClosed, and those of Slot.Load and Slot.Wait;
-// after ErrDeviceLost every batch gets that error. Safe for concurrent use, with a Batch each.
+// Run runs one batch and returns when its outputs are in b.Out. ctx bounds the time until a slot
+// takes the batch; from then on it runs to its end, and Run waits for it. Errors: ctx.Err(),
+// ErrClosed, and those of Slot.Load and Slot.Wait; after ErrDeviceLost every batch gets that error.
+// Safe for concurrent use, with a Batch each.
 func (r *Runner) Run(ctx context.Context, b *Batch) error {
 	if err := r.check(b); err != nil {
 		return err
@@ -142,14 +147,15 @@ func (r *Runner) Stats() RunnerStats {
 		Busy: time.Duration(r.busyNanos.Load()), ArenaBytes: r.arenaBytes.Load(), SlotBytes: r.slotBytes.Load()}
 }
 
-// Close refuses new batches, waits for those in flight and frees arena and slots. It may be called twice.
+// Close refuses new batches, waits for those in flight and frees arena and slots. It may be called
+// twice.
 func (r *Runner) Close() {
 	r.closing.Do(func() { close(r.quit) })
 	<-r.stopped
 }
 
-// submitLoop is the owner of the device's arena and slots, locked to its thread. Between batches it does the jobs that
-// others have for the device.
+// submitLoop is the owner of the device's arena and slots, locked to its thread. Between batches it
+// does the jobs that others have for the device.
 func (r *Runner) submitLoop(jobs <-chan func()) {
 	defer close(r.flying)
 	for {
@@ -227,8 +233,9 @@ func (r *Runner) start(s *runSlot) error {
 	return nil
 }
 
-// fitArena replaces the arena by one that fits. On a CPU batches in flight keep the old one, so that nobody waits for a long
-// text; a card may not have room for both, so there the old one goes first, when nothing runs.
+// fitArena replaces the arena by one that fits. On a CPU batches in flight keep the old one, so
+// that nobody waits for a long text; a card may not have room for both, so there the old one goes
+// first, when nothing runs.
 func (r *Runner) fitArena(workspace Workspace) error {
 	if r.arena != nil && r.arena.size.Covers(workspace) {
 		return nil
@@ -254,7 +261,8 @@ func (r *Runner) fitArena(workspace Workspace) error {
 	return nil
 }
 
-// fitSlot replaces the slot by one that fits. Capacities only grow, outputs by powers of two, so this ends.
+// fitSlot replaces the slot by one that fits. Capacities only grow, outputs by powers of two, so
+// this ends.
 func (r *Runner) fitSlot(s *runSlot, b *Batch) error {
 	want := SlotCaps{MaxTokens: b.Program.caps.MaxTokens, MaxSeqs: b.Program.caps.MaxSeqs, InputBytes: b.Program.inputBytes}
 	var have SlotCaps
@@ -289,7 +297,8 @@ func (r *Runner) fitSlot(s *runSlot, b *Batch) error {
 	return nil
 }
 
-// The bounds of a slot's output: 64 KB, so that batches of short texts do not make it grow step by step, and 4 GB.
+// The bounds of a slot's output: 64 KB, so that batches of short texts do not make it grow step by
+// step, and 4 GB.
 const (
 	minOutputBytes = 64 << 10
 	maxOutputBytes = 4 << 30

@@ -145,7 +145,8 @@ func TestRunnerContext(t *testing.T) {
 	if err := r.Run(ctx, b); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled before it began: %v", err)
 	}
-	// The device is held, so the batch that the owner has taken cannot finish, and the next ones are not taken.
+	// The device is held, so the batch that the owner has taken cannot finish, and the next ones
+	// are not taken.
 	held, letGo := make(chan struct{}), make(chan struct{})
 	go func() {
 		d.mu.Lock()

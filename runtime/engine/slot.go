@@ -14,9 +14,9 @@ type SlotCaps struct {
 	OutputBytes []int64 // capacity of each output, 1 to MaxOutputs of them
 }
 
-// OutItem says what one sequence's row becomes in an output: cut to Dims, divided by its norm if Normalize, converted to
-// DType and written at Offset. Of a sparse output: Dims is room for so many columns, the first of them; DType is F32 or
-// F16, Offset a multiple of 16, Normalize false.
+// OutItem says what one sequence's row becomes in an output: cut to Dims, divided by its norm if
+// Normalize, converted to DType and written at Offset. Of a sparse output: Dims is room for so many
+// columns, the first of them; DType is F32 or F16, Offset a multiple of 16, Normalize false.
 type OutItem struct {
 	DType     DType // F32, F16, I8, U8 or Binary
 	Dims      int   // 0 = all
@@ -33,8 +33,8 @@ type outItem struct {
 	offset    int64
 }
 
-// Slot carries one batch in and its results out. Load, Submit and Wait of one slot follow each other; Wait may be called
-// from another goroutine than the rest.
+// Slot carries one batch in and its results out. Load, Submit and Wait of one slot follow each
+// other; Wait may be called from another goroutine than the rest.
 type Slot struct {
 	dev     *Device
 	handle  unsafe.Pointer // guarded by dev.mu
@@ -73,8 +73,9 @@ func (d *Device) NewSlot(caps SlotCaps) (*Slot, error) {
 	return s, nil
 }
 
-// anyInputBytes is what the inputs of a batch of any program take on a CPU at most, queries left out: ids, types, kept rows, what a
-// sequence has, and the items of each output, of rows or sequences; each part ends with a cache line.
+// anyInputBytes is what the inputs of a batch of any program take on a CPU at most, queries left
+// out: ids, types, kept rows, what a sequence has, and the items of each output, of rows or
+// sequences; each part ends with a cache line.
 func anyInputBytes(c SlotCaps) int64 {
 	return 12*c.MaxTokens + 64*c.MaxSeqs + 24*max(c.MaxTokens, c.MaxSeqs)*int64(len(c.OutputBytes)) + 4096
 }
@@ -102,8 +103,8 @@ func (s *Slot) createLocked() error {
 // Caps are the bounds the slot was made with.
 func (s *Slot) Caps() SlotCaps { return s.caps }
 
-// Load fills a free slot with a batch for p, of which it takes the inputs and the items. All are borrowed for the call. On
-// error the slot stays free. It allocates nothing.
+// Load fills a free slot with a batch for p, of which it takes the inputs and the items. All are
+// borrowed for the call. On error the slot stays free. It allocates nothing.
 func (s *Slot) Load(p *Program, b *Batch) error {
 	if err := b.checkLengths(p, int(s.caps.MaxSeqs)); err != nil {
 		return err
@@ -142,7 +143,8 @@ func (s *Slot) pack(b *Batch) error {
 	return nil
 }
 
-// Wait blocks until the submitted batch is done and returns its error. It takes no lock and allocates nothing.
+// Wait blocks until the submitted batch is done and returns its error. It takes no lock and
+// allocates nothing.
 func (s *Slot) Wait() error {
 	p := s.running.Load()
 	if p == nil {
@@ -161,8 +163,8 @@ func (s *Slot) Wait() error {
 	return err
 }
 
-// UnsafeOutput is a view of output index after Wait: C memory, as long as the output's capacity, valid until the slot is
-// loaded again or closed. Read-only.
+// UnsafeOutput is a view of output index after Wait: C memory, as long as the output's capacity,
+// valid until the slot is loaded again or closed. Read-only.
 func (s *Slot) UnsafeOutput(index int) []byte {
 	if index < 0 || index >= len(s.caps.OutputBytes) {
 		panic(fmt.Sprintf("engine: output %d of a slot with %d", index, len(s.caps.OutputBytes)))
@@ -173,8 +175,9 @@ func (s *Slot) UnsafeOutput(index int) []byte {
 	return unsafe.Slice((*byte)(s.outputs[index]), s.caps.OutputBytes[index])
 }
 
-// NonFinite is a view after Wait of C memory, valid as UnsafeOutput's: for each sequence 1 where a row that its outputs were
-// made of holds a NaN or an infinity, whatever the outputs' types made of it, else 0. Read-only.
+// NonFinite is a view after Wait of C memory, valid as UnsafeOutput's: for each sequence 1 where a
+// row that its outputs were made of holds a NaN or an infinity, whatever the outputs' types made of
+// it, else 0. Read-only.
 func (s *Slot) NonFinite() []int32 {
 	if s.flags == nil {
 		panic("engine: use of a closed Slot")

@@ -16,7 +16,8 @@ func (k Kind) String() string {
 	return name("kind", k, map[Kind]string{CPU: "cpu", CUDA: "cuda", Ref: "ref"})
 }
 
-// ISA is a CPU instruction set: a family in its upper half, a level of it in the lower. Levels of one family ascend.
+// ISA is a CPU instruction set: a family in its upper half, a level of it in the lower. Levels of
+// one family ascend.
 type ISA uint32
 
 // The instruction sets. BestISA in Options means no bound.
@@ -31,7 +32,8 @@ const (
 
 const x86 ISA = 1 << 16
 
-// Covers reports whether a CPU of i runs what is compiled for j: of the same family, and at its level or above.
+// Covers reports whether a CPU of i runs what is compiled for j: of the same family, and at its
+// level or above.
 func (i ISA) Covers(j ISA) bool { return i>>16 == j>>16 && i >= j }
 
 func (i ISA) String() string {
@@ -41,7 +43,8 @@ func (i ISA) String() string {
 // DType is the element type of weights and outputs.
 type DType int32
 
-// The element types. Binary is for outputs only: bit = x > 0, eight to a byte, most significant first.
+// The element types. Binary is for outputs only: bit = x > 0, eight to a byte, most significant
+// first.
 const (
 	F32    DType = 1
 	F16    DType = 2
@@ -92,8 +95,8 @@ var computeNames = map[Compute]string{ComputeF32: "fp32", ComputeBF16: "bf16", C
 
 func (c Compute) String() string { return name("compute", c, computeNames) }
 
-// ParseCompute reads a precision as users write it: fp32, bf16, int8, fp16, fp8, and the long names float32, bfloat16,
-// float16.
+// ParseCompute reads a precision as users write it: fp32, bf16, int8, fp16, fp8, and the long names
+// float32, bfloat16, float16.
 func ParseCompute(s string) (Compute, bool) {
 	switch s {
 	case "float32":

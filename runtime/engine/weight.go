@@ -9,8 +9,8 @@ import (
 // WeightKind is what a weight is for.
 type WeightKind uint32
 
-// The kinds: a matrix [N, K] of a linear layer, a table [N, K] of rows looked up by index, a vector [N], and [N, K] kept as
-// it is, dense, whatever the class.
+// The kinds: a matrix [N, K] of a linear layer, a table [N, K] of rows looked up by index, a vector
+// [N], and [N, K] kept as it is, dense, whatever the class.
 const (
 	LinearWeight WeightKind = 1
 	TableWeight  WeightKind = 2
@@ -59,8 +59,9 @@ type Weight struct {
 	mark      *mark
 }
 
-// NewWeight packs a weight. The sources may be unmapped afterwards. Errors: ErrInvalid when the parts do not hold what
-// the spec says; ErrCorrupt for a source value that is not finite; ErrUnsupported; ErrNoMemory.
+// NewWeight packs a weight. The sources may be unmapped afterwards. Errors: ErrInvalid when the
+// parts do not hold what the spec says; ErrCorrupt for a source value that is not finite;
+// ErrUnsupported; ErrNoMemory.
 func (d *Device) NewWeight(s WeightSpec) (*Weight, error) {
 	rows, err := s.check()
 	if err != nil {

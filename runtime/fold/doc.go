@@ -1,10 +1,12 @@
-// Package fold says how a multivector, the vectors of a text's tokens, is folded into one vector: densely by [Muvera]
-// (MUVERA, arXiv:2405.19504), sparsely by [SMVE]. Both hash tokens with random tables. This package makes them, number by
-// number those of sie-server 0.10.1, so that its vectors and ours go into one index; the kernels (sie_muvera_args and
-// sie_smve_args in kernels/ops.h) do the rest.
+// Package fold says how a multivector, the vectors of a text's tokens, is folded into one vector:
+// densely by [Muvera] (MUVERA, arXiv:2405.19504), sparsely by [SMVE]. Both hash tokens with random
+// tables. This package makes them, number by number those of sie-server 0.10.1, so that its vectors
+// and ours go into one index; the kernels (sie_muvera_args and sie_smve_args in kernels/ops.h) do
+// the rest.
 //
-// A configuration is a small comparable value. Its Tables are built once for all who ask while somebody holds them, and
-// belong to the garbage collector after; they are shared and read-only. Errors name the key of the model's configuration.
+// A configuration is a small comparable value. Its Tables are built once for all who ask while
+// somebody holds them, and belong to the garbage collector after; they are shared and read-only.
+// Errors name the key of the model's configuration.
 //
 // Safe for concurrent use. It starts no goroutines.
 package fold

@@ -214,7 +214,8 @@ func TestTablesAreShared(t *testing.T) {
 	runtime.KeepAlive(got)
 }
 
-// Eight who ask at once get what one of them makes, also when the collector forgets an older one meanwhile.
+// Eight who ask at once get what one of them makes, also when the collector forgets an older one
+// meanwhile.
 func TestTablesAreBuiltOnce(t *testing.T) {
 	var s shared[int, [64]int]
 	var built atomic.Int32

@@ -12,8 +12,9 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// The encodings of testdata/golden/fold, which sie-server's post-processors made, follow from the tables by the formulas of
-// kernels/ops.h. The formulas are written down once more here, one number after another in float64.
+// The encodings of testdata/golden/fold, which sie-server's post-processors made, follow from the
+// tables by the formulas of kernels/ops.h. The formulas are written down once more here, one number
+// after another in float64.
 
 type note struct {
 	Name     string

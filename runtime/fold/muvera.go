@@ -6,8 +6,9 @@ import (
 	"github.com/sie-engine/sie/internal/nprand"
 )
 
-// Muvera is a fixed dimensional encoding: R times, the space is cut into 2ᵏ parts at random, and the tokens of each part are
-// added up (queries) or averaged (documents) after a projection to P columns.
+// Muvera is a fixed dimensional encoding: R times, the space is cut into 2ᵏ parts at random, and
+// the tokens of each part are added up (queries) or averaged (documents) after a projection to P
+// columns.
 type Muvera struct {
 	Repetitions int   // R
 	Bits        int   // k
@@ -20,8 +21,9 @@ type Muvera struct {
 	FillEmpty    bool // documents: an empty part takes its nearest token
 }
 
-// MuveraTables are the random numbers of a Muvera for tokens of C columns, laid out as the kernels read them. They are
-// shared: do not write. A negative index means the sign −1 and the index of its complement.
+// MuveraTables are the random numbers of a Muvera for tokens of C columns, laid out as the kernels
+// read them. They are shared: do not write. A negative index means the sign −1 and the index of its
+// complement.
 type MuveraTables struct {
 	Projected int // P of AMS; 0 where it is nil
 	Final     int // columns of Sketch; 0 where it is nil
@@ -78,7 +80,8 @@ func (m Muvera) tableBytes(tokenDim int) int {
 // Unsketched is the length before the sketch, R·2ᵏ·P.
 func (m Muvera) Unsketched(tokenDim int) int { return m.Repetitions << m.Bits * m.columns(tokenDim) }
 
-// Sketched says whether the sketch is made: one to as many or more columns only loses, and is skipped.
+// Sketched says whether the sketch is made: one to as many or more columns only loses, and is
+// skipped.
 func (m Muvera) Sketched(tokenDim int) bool { return m.Final != 0 && m.Final < m.Unsketched(tokenDim) }
 
 // Dims is the length of the result.

@@ -17,7 +17,8 @@ type keyOf[C comparable] struct {
 	tokenDim int
 }
 
-// shared gives all who ask with one key the same value for as long as anybody holds it. The zero value is ready.
+// shared gives all who ask with one key the same value for as long as anybody holds it. The zero
+// value is ready.
 type shared[K comparable, V any] struct {
 	mu      sync.Mutex
 	entries map[K]*entry[V] // of values that are held or being asked for
@@ -29,8 +30,8 @@ type entry[V any] struct {
 	value  weak.Pointer[V]
 }
 
-// get returns the value of the key, making it when nobody holds one. Others who ask for the same key meanwhile wait; other
-// keys do not.
+// get returns the value of the key, making it when nobody holds one. Others who ask for the same
+// key meanwhile wait; other keys do not.
 func (s *shared[K, V]) get(key K, create func() *V) *V {
 	e := s.take(key)
 	defer s.done(key, e)

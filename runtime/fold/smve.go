@@ -7,9 +7,10 @@ import (
 	"github.com/sie-engine/sie/internal/nprand"
 )
 
-// SMVE is a sparse multi-vector encoding (Spisak and Galovic, "SMVE: Multi-Vector Retrieval That Just Works", 2026): each
-// token keeps its Top largest products with Width random unit vectors, its anchors; the tokens' are added up by anchor
-// (queries), or divided by how many there are (documents).
+// SMVE is a sparse multi-vector encoding (Spisak and Galovic, "SMVE: Multi-Vector Retrieval That
+// Just Works", 2026): each token keeps its Top largest products with Width random unit vectors, its
+// anchors; the tokens' are added up by anchor (queries), or divided by how many there are
+// (documents).
 type SMVE struct {
 	Repetitions int
 	Width       int   // anchors of a repetition
@@ -76,7 +77,8 @@ func (s SMVE) build(tokenDim int) *SMVETables {
 		of := anchors[r*s.Width*tokenDim : (r+1)*s.Width*tokenDim]
 		g := nprand.New(uint64(s.Seed) + uint64(r))
 		clear(squares)
-		// NumPy has them as [C, Width]: drawn row by row, and an anchor's squares added in float32 in that order.
+		// NumPy has them as [C, Width]: drawn row by row, and an anchor's squares added in float32
+		// in that order.
 		for c := range tokenDim {
 			for a := range s.Width {
 				x := g.Normal32()

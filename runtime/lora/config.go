@@ -15,8 +15,9 @@ import (
 
 const configFile = "adapter_config.json"
 
-// config is adapter_config.json as far as the computation depends on it. fan_in_fan_out is not in it: it says how the base's
-// weight lies, and A and B lie the same either way. Dropout is for training.
+// config is adapter_config.json as far as the computation depends on it. fan_in_fan_out is not in
+// it: it says how the base's weight lies, and A and B lie the same either way. Dropout is for
+// training.
 type config struct {
 	baseModel string
 	rank      int
@@ -27,7 +28,8 @@ type config struct {
 	targets   targets
 }
 
-// elsewhere are keys that make PEFT compute something else than W·x + B·(A·x) on linears; each must be empty.
+// elsewhere are keys that make PEFT compute something else than W·x + B·(A·x) on linears; each must
+// be empty.
 var elsewhere = map[string]string{
 	"use_dora":                "DoRA is not supported",
 	"use_qalora":              "QALoRA is not supported",

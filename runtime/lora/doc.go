@@ -1,12 +1,13 @@
-// Package lora reads LoRA adapters (Hu 2021, arXiv:2106.09685) from directories that PEFT wrote: adapter_config.json and
-// adapter_model.safetensors or adapter_model.bin.
+// Package lora reads LoRA adapters (Hu 2021, arXiv:2106.09685) from directories that PEFT wrote:
+// adapter_config.json and adapter_model.safetensors or adapter_model.bin.
 //
-// Entry point: [Read]. It matches the adapter's tensors to the linears of the base model and checks every shape, so that
-// what it returns can be packed as it is: y = W·x + B·(A·x), the scale in B. An adapter does here what it does in PEFT, or is
-// refused by the name of the key or tensor that asks for something else; PEFT itself passes over tensors that fit nowhere.
+// Entry point: [Read]. It matches the adapter's tensors to the linears of the base model and checks
+// every shape, so that what it returns can be packed as it is: y = W·x + B·(A·x), the scale in B.
+// An adapter does here what it does in PEFT, or is refused by the name of the key or tensor that
+// asks for something else; PEFT itself passes over tensors that fit nowhere.
 //
-// Adapters are untrusted. Sizes are bounded, no code runs, and regular expressions take linear time. The package starts no
-// goroutines and downloads nothing (see weights/hub).
+// Adapters are untrusted. Sizes are bounded, no code runs, and regular expressions take linear
+// time. The package starts no goroutines and downloads nothing (see weights/hub).
 package lora
 
 import "fmt"
@@ -25,11 +26,11 @@ type Shape struct{ N, K int }
 
 // Base is what an adapter must fit.
 type Base struct {
-	// Linears are the model's linears by the names that its architecture has for them, without the prefix of the class that
-	// saved the checkpoint: "encoder.layer.0.attention.self.query".
+	// Linears are the model's linears by the names that its architecture has for them, without the
+	// prefix of the class that saved the checkpoint: "encoder.layer.0.attention.self.query".
 	Linears map[string]Shape
-	// Unused are linears of the same model that no output depends on, such as "pooler.dense". An adapter may have tensors
-	// for them, which are left out.
+	// Unused are linears of the same model that no output depends on, such as "pooler.dense". An
+	// adapter may have tensors for them, which are left out.
 	Unused []string
 	// Fixed are linears that outputs do depend on and that cannot be adapted, each with the reason.
 	Fixed map[string]string

@@ -15,9 +15,10 @@ import (
 // The files of an adapter's tensors, in the order in which they are looked for.
 var tensorFiles = []string{"adapter_model.safetensors", "adapter_model.bin"}
 
-// Read reads the adapter in the directory for the base. Errors: *Error when the adapter is of a kind that is not supported,
-// contradicts itself or does not fit the base; *weights.FormatError when a file breaks its format, weights.ErrChanged when it is
-// written to meanwhile; otherwise the file system's.
+// Read reads the adapter in the directory for the base. Errors: *Error when the adapter is of a
+// kind that is not supported, contradicts itself or does not fit the base; *weights.FormatError
+// when a file breaks its format, weights.ErrChanged when it is written to meanwhile; otherwise the
+// file system's.
 func Read(dir string, base Base) (*Adapter, error) {
 	config, err := readConfig(dir)
 	if err != nil {
@@ -136,7 +137,8 @@ func stranger(name string) string {
 	return "is not lora_A.weight or lora_B.weight of a module: the adapter replaces a tensor of the base, or PEFT did not write it"
 }
 
-// matched finds the base's linear of each module; those of linears that the base does not use are left out.
+// matched finds the base's linear of each module; those of linears that the base does not use are
+// left out.
 func (r *reader) matched(all []*module) (used []*module, err error) {
 	taken := map[string]string{}
 	for _, m := range all {
@@ -151,7 +153,8 @@ func (r *reader) matched(all []*module) (used []*module, err error) {
 				return nil, refuse(r.file, m.full, "cannot be adapted: %s", why)
 			}
 		}
-		// The class that was trained may keep the encoder under a name of its own: "bert.", "0.auto_model.".
+		// The class that was trained may keep the encoder under a name of its own: "bert.",
+		// "0.auto_model.".
 		for at := 0; ; {
 			if _, ok := r.base.Linears[m.full[at:]]; ok {
 				m.prefix, m.linear = m.full[:at], m.full[at:]
@@ -247,9 +250,9 @@ func finite(file string, t weights.Tensor, by float64) ([]float32, error) {
 
 var number = regexp.MustCompile(`\d+`)
 
-// checkWhole refuses an adapter that has a linear of some layers and lacks it in others that it should adapt: one for a
-// model with fewer layers, which PEFT would apply to the first of them. Linears that it has in no layer are those that
-// the class that was trained did not have.
+// checkWhole refuses an adapter that has a linear of some layers and lacks it in others that it
+// should adapt: one for a model with fewer layers, which PEFT would apply to the first of them.
+// Linears that it has in no layer are those that the class that was trained did not have.
 func (r *reader) checkWhole(modules []*module) error {
 	layered, has := map[string]*module{}, map[string]bool{}
 	for _, m := range modules {

@@ -70,7 +70,8 @@ func (f adapterFiles) write(t testing.TB) string {
 	return dir
 }
 
-// Every key and tensor that PEFT would compute otherwise with, or pass over, is refused by its name.
+// Every key and tensor that PEFT would compute otherwise with, or pass over, is refused by its
+// name.
 func TestRefusals(t *testing.T) {
 	const q0, q1 = "base_model.model.layer.0.q", "base_model.model.layer.1.q"
 	set := func(key string, value any) func(adapterFiles) { return func(f adapterFiles) { f.config[key] = value } }
@@ -192,7 +193,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Names as PEFT matches them: a layer's number is the first after a dot and a name, a linear may be adapted in some layers.
+// Names as PEFT matches them: a layer's number is the first after a dot and a name, a linear may be
+// adapted in some layers.
 func TestLayers(t *testing.T) {
 	for _, c := range []struct {
 		layers, pattern any

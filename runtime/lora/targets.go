@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// targets says which modules of the trained model have an adapter, as PEFT's check_target_module_exists does.
+// targets says which modules of the trained model have an adapter, as PEFT's
+// check_target_module_exists does.
 type targets struct {
 	any     bool           // target_modules is null or "all-linear"
 	pattern *regexp.Regexp // target_modules is a regular expression for the whole name
@@ -78,8 +79,8 @@ func readNames(key string, raw json.RawMessage) (*regexp.Regexp, []string, error
 	return nil, names, nil
 }
 
-// compile compiles what was written for Python's re. What both know means the same to both; Go lacks what would need time
-// that is not linear: backreferences and looking around.
+// compile compiles what was written for Python's re. What both know means the same to both; Go
+// lacks what would need time that is not linear: backreferences and looking around.
 func compile(key, pattern string) (*regexp.Regexp, error) {
 	found, err := regexp.Compile(pattern)
 	if err != nil {
@@ -121,8 +122,8 @@ func (t *targets) layerOf(module string) int {
 	return -1
 }
 
-// patterns are numbers by the modules that have them; the first whose pattern is the module's name or its end counts, in the
-// order of the file.
+// patterns are numbers by the modules that have them; the first whose pattern is the module's name
+// or its end counts, in the order of the file.
 type patterns []pattern
 
 type pattern struct {

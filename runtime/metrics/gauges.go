@@ -6,8 +6,8 @@ func (m *Metrics) register(labels []string, read func(set func(gauge int, value 
 	m.Registry.MustRegister(obs.Gauges(labels, read, names...))
 }
 
-// Models registers the gauges of loaded models. read reports every loaded model on every device, and with 0 bytes those that
-// were loaded and are not.
+// Models registers the gauges of loaded models. read reports every loaded model on every device,
+// and with 0 bytes those that were loaded and are not.
 func (m *Metrics) Models(read func(report func(model, device string, bytes int64))) {
 	m.register([]string{"model", "device"}, func(set func(int, float64, ...string)) {
 		up := make(map[[2]string]bool)

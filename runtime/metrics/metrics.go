@@ -77,8 +77,8 @@ func byModel(name, help string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"model"})
 }
 
-// Request counts one finished request. A model that is not in the catalog must be given as "", so that clients can't
-// grow the label set.
+// Request counts one finished request. A model that is not in the catalog must be given as "", so
+// that clients can't grow the label set.
 func (m *Metrics) Request(model, endpoint string, o Outcome) {
 	m.requests.WithLabelValues(model, endpoint, string(o)).Inc()
 	if o == Success {
@@ -120,8 +120,8 @@ func (m *Metrics) NonFinite(model string, items int) {
 	m.nonFinite.WithLabelValues(model).Add(float64(items))
 }
 
-// Recovered counts a batch that found too little device memory: models unloaded and halvings for it, and whether an item of it
-// failed in the end.
+// Recovered counts a batch that found too little device memory: models unloaded and halvings for
+// it, and whether an item of it failed in the end.
 func (m *Metrics) Recovered(model string, evictions, splits int, failed bool) {
 	m.oomAttempted.WithLabelValues(model).Inc()
 	if failed {

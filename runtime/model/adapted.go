@@ -23,8 +23,9 @@ const maxProgramLoras = 64
 
 var errTooManyLoras = errors.New("model: a batch has more adapters than a program takes")
 
-// adapted returns programs that know the adapters of a batch, and which one each sequence has. The caller calls done when the
-// batch has run. Programs that have to be recorded are recorded by one caller; others that need them wait.
+// adapted returns programs that know the adapters of a batch, and which one each sequence has. The
+// caller calls done when the batch has run. Programs that have to be recorded are recorded by one
+// caller; others that need them wait.
 func (v *Variant) adapted(s *loras, wanted []batch.Adapter) (set *adaptedSet, which []int32, done func(), err error) {
 	if set, err = v.setFor(s, wanted); err != nil {
 		return nil, nil, nil, err
@@ -91,8 +92,8 @@ func (v *Variant) setFor(s *loras, wanted []batch.Adapter) (*adaptedSet, error) 
 	}
 }
 
-// chooseLocked makes a set, held for the caller, of what is needed and every other adapter that is ready, so that batches of
-// other mixtures find them, too. Its programs are to be recorded.
+// chooseLocked makes a set, held for the caller, of what is needed and every other adapter that is
+// ready, so that batches of other mixtures find them, too. Its programs are to be recorded.
 func (s *loras) chooseLocked(v *Variant, need []*lora) (*adaptedSet, error) {
 	set := &adaptedSet{variant: v, adapters: need, holds: 1}
 	for _, a := range s.all {
@@ -109,7 +110,8 @@ func (s *loras) chooseLocked(v *Variant, need []*lora) (*adaptedSet, error) {
 	return set, nil
 }
 
-// record records the variant's programs anew, with the adapters. The caller holds them, and no lock.
+// record records the variant's programs anew, with the adapters. The caller holds them, and no
+// lock.
 func (s *loras) record(v *Variant, adapters []*lora) (programs []*engine.Program, err error) {
 	if f := s.model.host.records; f != nil {
 		f()

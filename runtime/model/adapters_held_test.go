@@ -8,7 +8,8 @@ import (
 	"github.com/sie-engine/sie/runtime/batch"
 )
 
-// loaded is a rig whose model "lo" has one adapter, which is pinned by nobody, and no programs with it.
+// loaded is a rig whose model "lo" has one adapter, which is pinned by nobody, and no programs with
+// it.
 func loaded(t *testing.T) (m *Model, v *Variant, a *lora) {
 	t.Helper()
 	r, key := withAdapters(t, nil)
@@ -57,7 +58,8 @@ func (m *Model) set(v *Variant) *adaptedSet {
 	return v.set
 }
 
-// An adapter that is let go of while a batch runs with it is there until the batch has run, and no longer; no later batch finds it.
+// An adapter that is let go of while a batch runs with it is there until the batch has run, and no
+// longer; no later batch finds it.
 func TestAdapterStaysForItsBatch(t *testing.T) {
 	m, v, a := loaded(t)
 	set, which, done, err := v.adapted(m.loras, []batch.Adapter{a})
@@ -77,8 +79,8 @@ func TestAdapterStaysForItsBatch(t *testing.T) {
 	}
 }
 
-// An adapter that is let go of while programs are recorded with it is there until the batch that they are recorded for has run;
-// they are kept for no other batch.
+// An adapter that is let go of while programs are recorded with it is there until the batch that
+// they are recorded for has run; they are kept for no other batch.
 func TestAdapterStaysForItsRecording(t *testing.T) {
 	m, v, a := loaded(t)
 	begun, open := make(chan struct{}), make(chan struct{})

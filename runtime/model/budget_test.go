@@ -56,8 +56,9 @@ func twins(t *testing.T, r *rig, of string, n int) []string {
 	return ids
 }
 
-// TestAHundredModelsOnABudgetForTen: concurrent clients go round over a hundred models. Every request gets its model's
-// vectors, or a 503 that says when to come again; the budget holds at every moment; nothing is left over.
+// TestAHundredModelsOnABudgetForTen: concurrent clients go round over a hundred models. Every
+// request gets its model's vectors, or a 503 that says when to come again; the budget holds at
+// every moment; nothing is left over.
 func TestAHundredModelsOnABudgetForTen(t *testing.T) {
 	bytes, estimate, _ := sizes(t, mean)
 	budget := 10*bytes + max(0, estimate-bytes)

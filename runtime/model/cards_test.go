@@ -16,7 +16,8 @@ import (
 // two is a worker over two devices, which are CPUs here.
 func two(o *Options) { o.Devices = []engine.Options{{Threads: 1}, {Threads: 1}} }
 
-// Requests spread over the devices get, in order, the vectors that one device gives, and no text runs twice.
+// Requests spread over the devices get, in order, the vectors that one device gives, and no text
+// runs twice.
 func TestTwoDevices(t *testing.T) {
 	texts := words(400)
 	want := start(t, nil, []string{mean}).encode(&Request{Model: mean, Texts: texts})
@@ -91,8 +92,8 @@ func TestPoolingOnTwoDevices(t *testing.T) {
 	}
 }
 
-// When one of two devices is lost, its batch fails with the error that says to go elsewhere, what is queued is done by the
-// other, and the process is told to end.
+// When one of two devices is lost, its batch fails with the error that says to go elsewhere, what
+// is queued is done by the other, and the process is told to end.
 func TestOneOfTwoDevicesIsLost(t *testing.T) {
 	var second *engine.Program
 	var lost atomic.Int64 // batches
@@ -141,7 +142,8 @@ func TestOneOfTwoDevicesIsLost(t *testing.T) {
 	}
 }
 
-// A device that is lost while a model is loaded ends the process as well; the client is told to go elsewhere.
+// A device that is lost while a model is loaded ends the process as well; the client is told to go
+// elsewhere.
 func TestDeviceIsLostDuringALoad(t *testing.T) {
 	r := start(t, nil, []string{mean})
 	r.devices[0].memory = func() (int64, int64, error) { return 0, 0, failing(engine.StatusDeviceLost) }

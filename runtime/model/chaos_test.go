@@ -24,7 +24,8 @@ type chaosCall struct {
 	want  string
 }
 
-// chaosCalls are requests for vectors, scores and labels of models over their own weights, some with adapters.
+// chaosCalls are requests for vectors, scores and labels of models over their own weights, some
+// with adapters.
 func chaosCalls(t *testing.T, w *rig) (calls []*chaosCall, models []*catalog.Model) {
 	t.Helper()
 	long := []string{"the cat sat on the mat", "zebra quiz 42", "a", "the quick brown fox jumps over the lazy dog and sleeps"}
@@ -78,9 +79,10 @@ func chaosCalls(t *testing.T, w *rig) (calls []*chaosCall, models []*catalog.Mod
 	return calls, models
 }
 
-// TestChaos: clients ask for everything at once and go away in the middle, the budget holds half of the models, adapters take turns
-// in two places, and the catalog changes all the while. Every answer has the bits that it has in peace, or is a 503 that says when
-// to come again; what is accounted stays in the budget; and at the end there is nothing left.
+// TestChaos: clients ask for everything at once and go away in the middle, the budget holds half of
+// the models, adapters take turns in two places, and the catalog changes all the while. Every
+// answer has the bits that it has in peace, or is a 503 that says when to come again; what is
+// accounted stays in the budget; and at the end there is nothing left.
 func TestChaos(t *testing.T) {
 	r := start(t, func(o *Options) { o.MaxLoRAs, o.EvictWait, o.LoadWait = 2, 5*time.Second, 300*time.Millisecond }, nil)
 	calls, models := chaosCalls(t, r)

@@ -13,8 +13,8 @@ import (
 	"github.com/sie-engine/sie/weights/hub"
 )
 
-// classify sorts load errors into the classes that clients see, the reference's. A permanent one is not tried again before
-// somebody changed something.
+// classify sorts load errors into the classes that clients see, the reference's. A permanent one is
+// not tried again before somebody changed something.
 func classify(err error) (class string, permanent bool) {
 	var h *hub.Error
 	var m *arch.ModelError

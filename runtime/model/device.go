@@ -17,7 +17,8 @@ type device struct {
 	engine *engine.Device
 	about  engine.Info
 	runner *engine.Runner
-	// memory is what a card has free and in all, in bytes; nil for a device that lives in the host's memory.
+	// memory is what a card has free and in all, in bytes; nil for a device that lives in the
+	// host's memory.
 	memory func() (free, total int64, err error)
 }
 
@@ -126,13 +127,15 @@ func classes(list []engine.Compute) string {
 	return strings.Join(names, ", ")
 }
 
-// runPacked adapts the devices' runners to one queue: a program for each device, over its own copy of the weights.
+// runPacked adapts the devices' runners to one queue: a program for each device, over its own copy
+// of the weights.
 type runPacked struct {
 	model   *Model
 	variant *Variant
 }
 
-// RunPacked implements batch.Runner. Outputs are made anew for each batch: results alias them until they are sent.
+// RunPacked implements batch.Runner. Outputs are made anew for each batch: results alias them until
+// they are sent.
 func (r runPacked) RunPacked(ctx context.Context, card int, p *batch.Packed) (batch.Result, error) {
 	lockorder.None("running a batch")
 	programs, h := r.variant.programs, r.model.host
@@ -170,8 +173,9 @@ func (r runPacked) RunPacked(ctx context.Context, card int, p *batch.Packed) (ba
 	return b.Out, nil
 }
 
-// Fatal reports whether an error of a batch or a load means that a device is gone. The process ends then, whatever other devices it
-// has: whoever restarts it knows better than it does what is left of the machine.
+// Fatal reports whether an error of a batch or a load means that a device is gone. The process ends
+// then, whatever other devices it has: whoever restarts it knows better than it does what is left
+// of the machine.
 func (h *Host) Fatal(err error) bool {
 	if !errors.Is(err, engine.ErrDeviceLost) {
 		return false

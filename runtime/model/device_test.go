@@ -40,7 +40,8 @@ func TestOutOfMemoryIsTriedInHalves(t *testing.T) {
 	}
 }
 
-// One text that the device cannot do fails its own request; those that shared the batch get their vectors.
+// One text that the device cannot do fails its own request; those that shared the batch get their
+// vectors.
 func TestOneTextFailsAlone(t *testing.T) {
 	texts := words(3)
 	bad := []int32{2, 97, 98, 99, 3}
@@ -83,8 +84,8 @@ func TestOneTextFailsAlone(t *testing.T) {
 	}
 }
 
-// A lost device: what is in it fails once, with an error that says to go elsewhere; a batch that had come through before
-// keeps its answers, and LostC tells the process to end.
+// A lost device: what is in it fails once, with an error that says to go elsewhere; a batch that
+// had come through before keeps its answers, and LostC tells the process to end.
 func TestLostDevice(t *testing.T) {
 	lost, running := make(chan struct{}), make(chan struct{})
 	var runs atomic.Int64

@@ -16,8 +16,8 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// These tests run requests on emulated cards behind the stand-in for CUDA's driver (csrc/cuda/standin), which they share:
-// none is parallel.
+// These tests run requests on emulated cards behind the stand-in for CUDA's driver
+// (csrc/cuda/standin), which they share: none is parallel.
 
 func standIn(t *testing.T, command string) string {
 	t.Helper()
@@ -28,8 +28,8 @@ func standIn(t *testing.T, command string) string {
 	return answer
 }
 
-// onCards starts a worker over emulated H100s, with batches that the emulator gets through. Nothing of it may be left on
-// the cards at the end.
+// onCards starts a worker over emulated H100s, with batches that the emulator gets through. Nothing
+// of it may be left on the cards at the end.
 func onCards(t *testing.T, cards int, change func(*Options), ids ...string) *rig {
 	t.Helper()
 	standIn(t, "devices "+string(rune('0'+cards)))
@@ -73,8 +73,8 @@ func cosine(t *testing.T, a, b [][]float32) float64 {
 	return least
 }
 
-// Two cards serve one queue: the vectors are the CPU's within bf16, the same on both cards and in any company, and status
-// and metrics show the cards.
+// Two cards serve one queue: the vectors are the CPU's within bf16, the same on both cards and in
+// any company, and status and metrics show the cards.
 func TestTwoCards(t *testing.T) {
 	texts := shorts(24)
 	want := start(t, nil, []string{mean}).vectors(mean, texts...)
@@ -136,7 +136,8 @@ func TestPrecisionOnACard(t *testing.T) {
 	}
 }
 
-// A load that the driver has no memory for, at whichever allocation, unloads the other model and is done again.
+// A load that the driver has no memory for, at whichever allocation, unloads the other model and is
+// done again.
 func TestLoadOnAFullCard(t *testing.T) {
 	r := onCards(t, 1, nil, mean, cls)
 	r.vectors(mean, "the cat")
@@ -198,7 +199,8 @@ func TestBatchOnAFullCard(t *testing.T) {
 	}
 }
 
-// Modules after pooling are float32 on a card, too: 20 columns of unit norm behind a Dense and a Normalize.
+// Modules after pooling are float32 on a card, too: 20 columns of unit norm behind a Dense and a
+// Normalize.
 func TestDenseModuleOnACard(t *testing.T) {
 	r := onCards(t, 1, nil, prompts)
 	for _, row := range r.vectors(prompts, shorts(3)...) {
@@ -212,7 +214,8 @@ func TestDenseModuleOnACard(t *testing.T) {
 	}
 }
 
-// A card that dies in a batch: a 503 that says to go elsewhere, the process is told to end, and closing frees what it can.
+// A card that dies in a batch: a 503 that says to go elsewhere, the process is told to end, and
+// closing frees what it can.
 func TestCardDies(t *testing.T) {
 	r := onCards(t, 1, nil, mean, cls)
 	r.vectors(mean, "the cat")

@@ -10,8 +10,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// GPUType is what the cards count as where clients choose machines, "h100", or "" without a GPU. A worker with different
-// cards is named after the first.
+// GPUType is what the cards count as where clients choose machines, "h100", or "" without a GPU. A
+// worker with different cards is named after the first.
 func (h *Host) GPUType() string {
 	if d := h.devices[0]; d.about.Kind == engine.CUDA {
 		return cmp.Or(h.opt.GPUType, gpuType(d.about.Name, d.about.MemoryTotal))
@@ -31,8 +31,8 @@ func (h *Host) reportMemory(report func(device string, used, total int64)) {
 	}
 }
 
-// usage keeps the last two samples of the cards, so that status frames, five a second for each watcher, neither ask the
-// devices each time nor show how busy a card was in too short a moment.
+// usage keeps the last two samples of the cards, so that status frames, five a second for each
+// watcher, neither ask the devices each time nor show how busy a card was in too short a moment.
 type usage struct {
 	mu      lockorder.Mutex[lockorder.Usage] // guards the fields below
 	at      time.Time
@@ -70,7 +70,8 @@ func (h *Host) gpus() []api.GPUStatus {
 	return list
 }
 
-// sample asks every card. before is for how long each had been working when that was last asked, so long ago; nil: never.
+// sample asks every card. before is for how long each had been working when that was last asked, so
+// long ago; nil: never.
 func (h *Host) sample(ago time.Duration, before []time.Duration) ([]api.GPUStatus, []time.Duration) {
 	list := []api.GPUStatus{}
 	working := make([]time.Duration, len(h.devices))
@@ -92,11 +93,13 @@ func (h *Host) sample(ago time.Duration, before []time.Duration) ([]api.GPUStatu
 	return list, working
 }
 
-// gpuTypes are the machine profiles of the reference, and of newer cards in its manner, by a word of the card's name.
+// gpuTypes are the machine profiles of the reference, and of newer cards in its manner, by a word
+// of the card's name.
 var gpuTypes = map[string]string{"L4": "l4", "T4": "t4", "A10G": "a10g", "A10": "a10", "A30": "a30", "A40": "a40", "L40": "l40",
 	"L40S": "l40s", "H100": "h100", "GH200": "gh200", "H200": "h200", "B200": "b200", "GB200": "gb200", "B300": "b300"}
 
-// gpuType names a card as clients do that choose a machine profile; "unknown" is what the reference says of any other.
+// gpuType names a card as clients do that choose a machine profile; "unknown" is what the reference
+// says of any other.
 func gpuType(name string, memory int64) string {
 	words := strings.FieldsFunc(strings.ToUpper(name), func(r rune) bool { return r == ' ' || r == '-' })
 	for i, word := range words {

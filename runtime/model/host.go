@@ -22,7 +22,8 @@ import (
 // Options of a host. Zero fields take the defaults in brackets.
 type Options struct {
 	Catalog *catalog.Catalog // required
-	// Tasks is what each family of models reads of its files; families that are not there are not served. Required.
+	// Tasks is what each family of models reads of its files; families that are not there are not
+	// served. Required.
 	Tasks     map[catalog.Family]arch.Task
 	Hub       *hub.Resolver    // required; finds and fetches weights, and is closed with the host
 	Devices   []engine.Options // equal GPUs, or the CPU and how many threads [the CPU]
@@ -43,15 +44,15 @@ type Options struct {
 	Metrics         *metrics.Metrics // required
 	Log             *slog.Logger     // [slog.Default()]
 
-	// Intercept, if set, is called before a batch goes to the device; an error fails the batch instead. It is how tests
-	// make a device run out of memory or get lost.
+	// Intercept, if set, is called before a batch goes to the device; an error fails the batch
+	// instead. It is how tests make a device run out of memory or get lost.
 	Intercept func(*engine.Batch) error
 
 	watch time.Duration // how often the registry looks at memory and idle models [as it says]
 }
 
-// Host is the devices of one inference process, the catalog, and the models that are loaded on them. Its methods are safe
-// for concurrent use.
+// Host is the devices of one inference process, the catalog, and the models that are loaded on
+// them. Its methods are safe for concurrent use.
 type Host struct {
 	opt     Options
 	view    atomic.Pointer[view]            // of the catalog; swapped by SetCatalog
@@ -172,8 +173,8 @@ func (h *Host) changed(key string, s registry.State) {
 	}
 }
 
-// reportModels reports the packed weights of every loaded model, and of those of the catalog that were loaded that they have
-// none. A model that was removed is reported until it is gone.
+// reportModels reports the packed weights of every loaded model, and of those of the catalog that
+// were loaded that they have none. A model that was removed is reported until it is gone.
 func (h *Host) reportModels(report func(model, device string, bytes int64)) {
 	h.models.Each(func(_ string, m *Model) {
 		for i, d := range h.devices {
@@ -203,7 +204,8 @@ func (h *Host) Lost() bool {
 	}
 }
 
-// Precision is what models run in, but for a profile in float32 on the CPU and a checkpoint in fp16 on a GPU.
+// Precision is what models run in, but for a profile in float32 on the CPU and a checkpoint in fp16
+// on a GPU.
 func (h *Host) Precision() string {
 	if c, ok := engine.ParseCompute(h.opt.Precision); ok {
 		return c.String()
@@ -232,9 +234,10 @@ func (h *Host) DescribeOpenAI(id string) (*catalog.Resolved, error) {
 	return m, nil
 }
 
-// Full reports that a request for id will find no room, when that is certain before its body is read: the model is loaded
-// and its queues take not one item more. An overloaded server then spends next to nothing on what it will refuse. Everything
-// else, an unknown id included, is for Encode to decide. retry is when it may come again, 0 where the queues are full by items.
+// Full reports that a request for id will find no room, when that is certain before its body is
+// read: the model is loaded and its queues take not one item more. An overloaded server then spends
+// next to nothing on what it will refuse. Everything else, an unknown id included, is for Encode to
+// decide. retry is when it may come again, 0 where the queues are full by items.
 func (h *Host) Full(id string) (retry time.Duration, full bool) {
 	l := h.Loaded(id)
 	if l == nil {
@@ -247,7 +250,8 @@ func (h *Host) Full(id string) (retry time.Duration, full bool) {
 	return e.RetryAfter, true
 }
 
-// Loaded is the model behind an id, or nil where it is not loaded now. It may be unloaded at any time: use Acquire to use it.
+// Loaded is the model behind an id, or nil where it is not loaded now. It may be unloaded at any
+// time: use Acquire to use it.
 func (h *Host) Loaded(id string) *Model {
 	l, ok := h.loaded.Load(h.view.Load().keys[id])
 	if !ok {

@@ -58,8 +58,9 @@ func readIDF(dir string, t *tokenizer.Tokenizer) ([]float32, error) {
 	return nil, nil
 }
 
-// queryWeights returns the weight of each token id in queries that the model's own module has, or nil without one. The module
-// reads a query without special tokens, so those that frame a text weigh nothing.
+// queryWeights returns the weight of each token id in queries that the model's own module has, or
+// nil without one. The module reads a query without special tokens, so those that frame a text
+// weigh nothing.
 func (l *Model) queryWeights() ([]float32, error) {
 	have := l.weights.QueryWeights
 	if have == nil {

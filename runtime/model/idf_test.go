@@ -12,7 +12,8 @@ import (
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
-// The table of token weights: its two forms, the first of which counts where both are there, and what is no table.
+// The table of token weights: its two forms, the first of which counts where both are there, and
+// what is no table.
 func TestTokenWeightTables(t *testing.T) {
 	tok, err := tokenizer.Load(golden.Open(t, "splade-bert").Dir)
 	if err != nil {

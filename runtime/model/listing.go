@@ -53,7 +53,8 @@ func (h *Host) info(m *catalog.Resolved) api.ModelInfo {
 	return info
 }
 
-// fillFromWeights adds what only a loaded model knows: the widths of a model without a catalog entry.
+// fillFromWeights adds what only a loaded model knows: the widths of a model without a catalog
+// entry.
 func (h *Host) fillFromWeights(info *api.ModelInfo, m *catalog.Resolved) {
 	needsDim := info.Dims.Dense == 0 && m.Has(string(catalog.OutputDense))
 	if !info.Loaded || (!needsDim && info.MaxSequenceLength != nil) {
@@ -90,8 +91,8 @@ type use struct {
 	queue     batch.Stats
 }
 
-// Status takes a snapshot: every id of the catalog, as the reference lists them, the largest first. What several ids
-// share, memory and queue, is shown under the first of them and counted once.
+// Status takes a snapshot: every id of the catalog, as the reference lists them, the largest first.
+// What several ids share, memory and queue, is shown under the first of them and counted once.
 func (h *Host) Status() Status {
 	st := Status{Loaded: []string{}, MaxBatchRequests: h.maxBatchRequests(), GPUs: h.gpus()}
 	uses := make(map[string]use)

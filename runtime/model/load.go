@@ -21,8 +21,8 @@ import (
 	"github.com/sie-engine/sie/weights/hub"
 )
 
-// Model is one set of packed weights with its tokenizer, shared by every id and profile over them. It implements
-// registry.Model.
+// Model is one set of packed weights with its tokenizer, shared by every id and profile over them.
+// It implements registry.Model.
 type Model struct {
 	host      *Host
 	key       string
@@ -47,8 +47,9 @@ type Model struct {
 	scratch engine.Footprint // of the largest batch of the variants, and of what the model can be asked for besides
 }
 
-// loader is how the weights behind m are loaded. What it makes depends on m's key alone, not on which of the ids over the
-// same weights is asked for first: their pooling, lengths and prompts are applied per request.
+// loader is how the weights behind m are loaded. What it makes depends on m's key alone, not on
+// which of the ids over the same weights is asked for first: their pooling, lengths and prompts are
+// applied per request.
 func (h *Host) loader(m *catalog.Resolved) registry.Load[*Model] {
 	key := h.key(m)
 	shared, ok := h.view.Load().copies[key]
@@ -86,8 +87,8 @@ func (h *Host) loader(m *catalog.Resolved) registry.Load[*Model] {
 	}
 }
 
-// load packs and records the model that was found, which it holds from then on. It is called by the registry, one load at
-// a time. ctx bounds its waits for memory.
+// load packs and records the model that was found, which it holds from then on. It is called by the
+// registry, one load at a time. ctx bounds its waits for memory.
 func (h *Host) load(ctx context.Context, key string, shared copyOf, found hub.Resolved) (*Model, error) {
 	m := shared.first
 	compute, err := h.compute(m)
@@ -143,8 +144,9 @@ func (h *Host) load(ctx context.Context, key string, shared copyOf, found hub.Re
 	return l, nil
 }
 
-// pack packs the weights in dir on every device, at the same time, once there is room for them, for what packing them takes
-// beside them, and for the largest batch. The host's memory alone is what is taken in passing.
+// pack packs the weights in dir on every device, at the same time, once there is room for them, for
+// what packing them takes beside them, and for the largest batch. The host's memory alone is what
+// is taken in passing.
 func (h *Host) pack(ctx context.Context, dir string, o arch.Options) ([]*arch.Model, engine.Footprint, error) {
 	var s engine.Footprint
 	size, err := arch.SizeOf(dir, h.devices[0].engine, o)
@@ -190,7 +192,8 @@ func closeCopies(copies []*arch.Model) {
 	}
 }
 
-// tokenizerError is an error of loading a tokenizer, whatever its type: it is about the model's files.
+// tokenizerError is an error of loading a tokenizer, whatever its type: it is about the model's
+// files.
 type tokenizerError struct{ error }
 
 func (e tokenizerError) Unwrap() error { return e.error }
@@ -208,8 +211,9 @@ func (l *Model) check() error {
 	return nil
 }
 
-// compute is the precision that the operator asked for, or else the device's best. A profile's compute_precision is about
-// GPUs and only decides where the operator left it open and the device has it.
+// compute is the precision that the operator asked for, or else the device's best. A profile's
+// compute_precision is about GPUs and only decides where the operator left it open and the device
+// has it.
 func (h *Host) compute(m *catalog.Resolved) (engine.Compute, error) {
 	want := h.opt.Precision
 	switch {
@@ -302,7 +306,8 @@ func (l *Model) Close() {
 	l.files.Release()
 }
 
-// full says why no queue has room for one item more, of several the one that has some first; nil: one has.
+// full says why no queue has room for one item more, of several the one that has some first; nil:
+// one has.
 func (l *Model) full() *batch.FullError {
 	var first *batch.FullError
 	for _, v := range *l.variants.Load() {

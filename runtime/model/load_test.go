@@ -279,7 +279,8 @@ func TestUnloadUnderMemoryPressure(t *testing.T) {
 	}
 }
 
-// A profile in float32 has a copy of its own where the device's best is another precision, and only there.
+// A profile in float32 has a copy of its own where the device's best is another precision, and only
+// there.
 func TestFloat32Profile(t *testing.T) {
 	m := family(t, "test/family", golden.Open(t, "st-mean").Dir, "  exact: {extends: default, compute_precision: float32}\n")
 	r := start(t, func(o *Options) { o.Precision = "auto" }, []string{mean}, m)

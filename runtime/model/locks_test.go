@@ -8,7 +8,8 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// While programs are recorded everybody else goes on: no lock is held, and all who want the same share one recording.
+// While programs are recorded everybody else goes on: no lock is held, and all who want the same
+// share one recording.
 func TestNothingWaitsForARecording(t *testing.T) {
 	r, key := withAdapters(t, nil)
 	if _, err := untilLoaded(t, func() (*Result, error) { return r.Encode(t.Context(), four()) }); err != nil {

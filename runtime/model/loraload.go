@@ -14,13 +14,16 @@ import (
 )
 
 const (
-	// maxAdapterBytes bounds what is downloaded for an adapter: its numbers in float32, and what its files say of them.
+	// maxAdapterBytes bounds what is downloaded for an adapter: its numbers in float32, and what
+	// its files say of them.
 	maxAdapterBytes = peft.MaxBytes + 16<<20
-	// maxFailedLoras bounds the failures that a model remembers; the one whose cooldown ends first is forgotten.
+	// maxFailedLoras bounds the failures that a model remembers; the one whose cooldown ends first
+	// is forgotten.
 	maxFailedLoras = 1024
 )
 
-// load finds and packs an adapter, in turn with the loads of models: it shares their downloads' limit and their budget.
+// load finds and packs an adapter, in turn with the loads of models: it shares their downloads'
+// limit and their budget.
 func (s *loras) load(a *lora) {
 	defer s.jobs.Done()
 	h := s.model.host
@@ -71,7 +74,8 @@ func (s *loras) find(key LoRAKey) (found hub.Resolved, err error) {
 	return found, err
 }
 
-// pack packs the adapter in dir on every device and makes it ready, if there is room for it beside its model.
+// pack packs the adapter in dir on every device and makes it ready, if there is room for it beside
+// its model.
 func (s *loras) pack(a *lora, dir string) (err error) {
 	var copies []*arch.Adapter
 	defer func() {
@@ -118,8 +122,8 @@ func (s *loras) rememberLocked(key LoRAKey, err error) {
 	s.failed[key] = f
 }
 
-// refusalLocked is the answer to a request for an adapter whose load failed not long ago; nil when it may be tried again. What
-// is wrong with a name is the fault of the client that chose it.
+// refusalLocked is the answer to a request for an adapter whose load failed not long ago; nil when
+// it may be tried again. What is wrong with a name is the fault of the client that chose it.
 func (s *loras) refusalLocked(key LoRAKey, name string, m *catalog.Resolved) error {
 	f := s.failed[key]
 	switch {

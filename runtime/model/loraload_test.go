@@ -59,8 +59,8 @@ func rank4(t *testing.T) map[string][]byte {
 	return files
 }
 
-// A request's lora_id fetches an adapter and nothing else of any repository; what is none is the client's fault and is not asked
-// for again at once.
+// A request's lora_id fetches an adapter and nothing else of any repository; what is none is the
+// client's fault and is not asked for again at once.
 func TestARequestsAdapterIsAllThatIsFetched(t *testing.T) {
 	r, s, cache := onHub(t)
 	s.Add("somebody/model", map[string][]byte{"config.json": []byte("{}"), "model.safetensors": make([]byte, 4<<20), "tokenizer.json": []byte("{}")})
@@ -105,7 +105,8 @@ func TestARequestsAdapterIsAllThatIsFetched(t *testing.T) {
 	}
 }
 
-// A request's lora_id is no directory, whatever lies below the working directory; one of the catalog may be.
+// A request's lora_id is no directory, whatever lies below the working directory; one of the
+// catalog may be.
 func TestARequestNamesNoDirectory(t *testing.T) {
 	r, _, _ := onHub(t)
 	if err := r.Preload(t.Context(), "lo"); err != nil {
@@ -181,7 +182,8 @@ func TestAdaptersShareTheFetches(t *testing.T) {
 	}
 }
 
-// Failures are remembered for a cooldown that doubles, a bounded number of them; too little memory is told once.
+// Failures are remembered for a cooldown that doubles, a bounded number of them; too little memory
+// is told once.
 func TestFailuresOfAdapters(t *testing.T) {
 	s, _, m := adapterSet(t)
 	key := LoRAKey{id: "org/a"}

@@ -14,8 +14,9 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// loras are the LoRA adapters of one model: loaded on demand in the background, kept while they are used, the least recently
-// used one gone when there are too many. Sequences of one batch may have different ones.
+// loras are the LoRA adapters of one model: loaded on demand in the background, kept while they are
+// used, the least recently used one gone when there are too many. Sequences of one batch may have
+// different ones.
 //
 // Programs are recorded, and programs and adapters freed, with mu released.
 type loras struct {
@@ -55,8 +56,8 @@ func newLoras(l *Model, most int) *loras {
 	return &loras{model: l, most: most, ctx: ctx, cancel: cancel, all: make(map[LoRAKey]*lora), failed: make(map[LoRAKey]*registry.Failure)}
 }
 
-// acquire pins the adapter that a request calls name, or says that it is being loaded, which the first to ask for it starts, or
-// why it cannot be had for now.
+// acquire pins the adapter that a request calls name, or says that it is being loaded, which the
+// first to ask for it starts, or why it cannot be had for now.
 func (s *loras) acquire(key LoRAKey, name string, m *catalog.Resolved) (*lora, error) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -95,7 +96,8 @@ func (s *loras) release(a *lora) {
 	s.unlock()
 }
 
-// preload starts loading adapters that profiles name; a failure is logged and told to the requests that want it.
+// preload starts loading adapters that profiles name; a failure is logged and told to the requests
+// that want it.
 func (s *loras) preload(keys []LoRAKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,8 +115,8 @@ func (s *loras) startLocked(key LoRAKey) {
 	go s.load(a)
 }
 
-// makeRoomLocked lets go of the adapter used longest ago that no request holds, when there are as many as there may be. It
-// reports whether there is room for one more.
+// makeRoomLocked lets go of the adapter used longest ago that no request holds, when there are as
+// many as there may be. It reports whether there is room for one more.
 func (s *loras) makeRoomLocked() bool {
 	if len(s.all) < s.most {
 		return true
@@ -170,8 +172,8 @@ func (s *loras) freeLocked(a *lora) {
 	a.copies = nil
 }
 
-// unlock releases mu and frees what died meanwhile. A set lets go of its adapters when its programs are closed and not before:
-// an adapter outlives every program that was recorded with it.
+// unlock releases mu and frees what died meanwhile. A set lets go of its adapters when its programs
+// are closed and not before: an adapter outlives every program that was recorded with it.
 func (s *loras) unlock() {
 	for {
 		dead := s.dead
@@ -205,8 +207,9 @@ func (s *loras) letGoLocked(adapters []*lora) {
 	}
 }
 
-// LoRAOf is the adapter that a request under these options wants; ok is false for none. A client names adapters of the hub, or
-// those that the model's load-time options name; directories are the operator's to name.
+// LoRAOf is the adapter that a request under these options wants; ok is false for none. A client
+// names adapters of the hub, or those that the model's load-time options name; directories are the
+// operator's to name.
 func LoRAOf(m *catalog.Resolved, o *catalog.RuntimeOptions, request map[string]any) (key LoRAKey, ok bool, err error) {
 	if o.LoRAID == "" {
 		return LoRAKey{}, false, nil

@@ -24,8 +24,8 @@ func four() *Request {
 	return &Request{Model: "lo", Texts: []string{"the cat"}, Options: map[string]any{"lora_id": "four"}}
 }
 
-// An adapter's bytes are of the budget: another model that is not in use makes room, its own never does, and without one the
-// request gets a 503 that is not the one of loading.
+// An adapter's bytes are of the budget: another model that is not in use makes room, its own never
+// does, and without one the request gets a 503 that is not the one of loading.
 func TestAdapterNeedsRoom(t *testing.T) {
 	bytes, _, _ := sizes(t, mean)
 	r, _ := withAdapters(t, nil)
@@ -67,8 +67,8 @@ func TestAdapterNeedsRoom(t *testing.T) {
 	}
 }
 
-// A request that leaves lets go of its adapter while its items may be on their way to a device: an adapter that is unloaded then is
-// not looked for any more.
+// A request that leaves lets go of its adapter while its items may be on their way to a device: an
+// adapter that is unloaded then is not looked for any more.
 func TestBatchWithAnAdapterThatIsGone(t *testing.T) {
 	r, key := withAdapters(t, nil)
 	if _, err := untilLoaded(t, func() (*Result, error) { return r.Encode(t.Context(), four()) }); err != nil {

@@ -61,7 +61,8 @@ func (s *loras) there() (ids []string) {
 	return ids
 }
 
-// The adapter used longest ago goes, one that a request holds never; what failed is told once and then tried again.
+// The adapter used longest ago goes, one that a request holds never; what failed is told once and
+// then tried again.
 func TestWhichAdapterGoes(t *testing.T) {
 	s, key, m := adapterSet(t)
 	attention, all := s.take(t, key("attention"), m), s.take(t, key("all"), m)

@@ -13,7 +13,8 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// An adapter is loaded in the background and told to come later; then each request has its own, in one batch, as alone.
+// An adapter is loaded in the background and told to come later; then each request has its own, in
+// one batch, as alone.
 func TestLoRA(t *testing.T) {
 	dir := withTokenizer(t, "lora-bert", "st-mean", nil)
 	adapters := filepath.Join(golden.Open(t, "lora-bert").Dir, "adapters")
@@ -78,7 +79,8 @@ func TestLoRA(t *testing.T) {
 	refusedAdapter(t, r, with("acme/nowhere"))
 }
 
-// refusedAdapter asks for an adapter that cannot be had: first it is being loaded, then it is the client's fault.
+// refusedAdapter asks for an adapter that cannot be had: first it is being loaded, then it is the
+// client's fault.
 func refusedAdapter(t *testing.T, r *rig, req *Request) {
 	for {
 		_, err := r.Encode(context.Background(), req)

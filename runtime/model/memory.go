@@ -23,7 +23,8 @@ func (h *Host) HostMemory() (used, total int64) {
 // groups are the control groups of this process. It is not moved to others while it runs.
 var groups = sync.OnceValue(func() cgroup.Groups { return cgroup.Find("") })
 
-// hostMemory reads limit and use of the control group that leaves the least where one has a limit, else the machine's.
+// hostMemory reads limit and use of the control group that leaves the least where one has a limit,
+// else the machine's.
 func hostMemory() memory {
 	var si unix.Sysinfo_t
 	m := memory{}
@@ -46,7 +47,8 @@ func (m memory) ratio() float64 {
 	return float64(m.used) / float64(m.total)
 }
 
-// availableMemory prefers the kernel's estimate, which counts reclaimable caches, over what is plainly free.
+// availableMemory prefers the kernel's estimate, which counts reclaimable caches, over what is
+// plainly free.
 func availableMemory(free int64) int64 {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

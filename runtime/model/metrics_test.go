@@ -11,7 +11,8 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// Models that a reload removed are shown until they are gone and not after; several that are still in use fail no scrape.
+// Models that a reload removed are shown until they are gone and not after; several that are still
+// in use fail no scrape.
 func TestMetricsOfRemovedModels(t *testing.T) {
 	sparse := golden.Open(t, "splade-bert").Dir
 	r := start(t, held(3), []string{mean, cls}, entry(t, "review/sparse", sparse, "splade_flash", "tasks: {encode: {sparse: {dim: 101}}}"))

@@ -8,8 +8,9 @@ import (
 // maxLoRAs is the most adapters that a model may have at a time.
 const maxLoRAs = 64
 
-// Validate returns everything that is wrong with the options, those of devices and queues included; nil for none. Zero fields
-// are defaults and never wrong. Whether a device has the precision is found when it is open.
+// Validate returns everything that is wrong with the options, those of devices and queues included;
+// nil for none. Zero fields are defaults and never wrong. Whether a device has the precision is
+// found when it is open.
 func (o *Options) Validate() error {
 	var all []error
 	if o.Catalog == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/sie-engine/sie/internal/testrig"
 )
 
-// A named pipe in place of any file that the load of a model or of an adapter reads fails it at once, with an error that names the file
-// and not its folder, and a shutdown waits for nobody.
+// A named pipe in place of any file that the load of a model or of an adapter reads fails it at
+// once, with an error that names the file and not its folder, and a shutdown waits for nobody.
 func TestPipesFailTheLoad(t *testing.T) {
 	dir := withTokenizer(t, "splade-bert", "splade-bert", nil)
 	idf := filepath.Join(dir, "idf.json")

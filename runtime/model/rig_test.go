@@ -23,13 +23,15 @@ import (
 	"github.com/sie-engine/sie/weights/hub"
 )
 
-// Ask answers a request with the layer above this package, which its tests may not import. Tasks is that layer's table.
+// Ask answers a request with the layer above this package, which its tests may not import. Tasks is
+// that layer's table.
 var (
 	Ask   func(context.Context, *Host, *Request) (*Result, error)
 	Tasks map[catalog.Family]arch.Task
 )
 
-// Request is what tests ask of the layer above: Query makes it a request for scores, Extract one for what is in texts.
+// Request is what tests ask of the layer above: Query makes it a request for scores, Extract one
+// for what is in texts.
 type Request struct {
 	Model       string
 	Query       string
@@ -89,8 +91,8 @@ type rig struct {
 	log *testrig.Log
 }
 
-// start opens a host with one ad-hoc model for each of ids and with extra. It is closed with the test, which fails when
-// goroutines are left over.
+// start opens a host with one ad-hoc model for each of ids and with extra. It is closed with the
+// test, which fails when goroutines are left over.
 func start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.Model) *rig {
 	t.Helper()
 	leftOver := testrig.Goroutines(t)
@@ -107,7 +109,8 @@ func start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.
 		t.Fatal(err)
 	}
 	log := &testrig.Log{}
-	// What tests put in place of a device's memory is not to be looked at before they are done with it.
+	// What tests put in place of a device's memory is not to be looked at before they are done with
+	// it.
 	o := Options{watch: time.Hour, Catalog: c, Tasks: Tasks, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
 		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(log, nil))}
 	if change != nil {
@@ -157,8 +160,8 @@ func (r *rig) refused(ctx context.Context, q *Request, code errs.Code, status in
 	return e
 }
 
-// all runs requests at once, in one batch when the rig holds it back until all their texts are queued, and returns what
-// each got.
+// all runs requests at once, in one batch when the rig holds it back until all their texts are
+// queued, and returns what each got.
 func (r *rig) all(requests ...*Request) (rows [][][]byte, failures []*errs.Error) {
 	rows, failures = make([][][]byte, len(requests)), make([]*errs.Error, len(requests))
 	var wg sync.WaitGroup

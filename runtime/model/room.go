@@ -10,8 +10,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// This file is about memory: the host's for the CPU, each card's own for GPUs. A model is packed on every card, so what it
-// needs is needed on each, and what is unloaded for it comes free on each.
+// This file is about memory: the host's for the CPU, each card's own for GPUs. A model is packed on
+// every card, so what it needs is needed on each, and what is unloaded for it comes free on each.
 
 // short reports whether more memory is in use than the operator wants, whoever uses it.
 func (h *Host) short() bool {
@@ -72,7 +72,8 @@ func (e *roomless) Is(target error) bool { return target == engine.ErrNoMemory }
 
 func (e *roomless) Unwrap() error { return e.cause }
 
-// mib rounds a need up; what is there is rounded down, so that a need never reads as if it were met.
+// mib rounds a need up; what is there is rounded down, so that a need never reads as if it were
+// met.
 func mib(n int64) int64 { return (max(0, n) + 1<<20 - 1) >> 20 }
 
 // noMemory reports whether an error says that a device has too little memory.
@@ -95,10 +96,10 @@ type need struct {
 	spare   string // key of a model that is not unloaded for it
 }
 
-// makeRoom unloads models, the least recently used first, until every device has room. A card without room is a
-// *roomless, as is a budget; models that are in use are waited for. The host's memory is not ours alone and its other use
-// comes and goes: there only what is not in use is unloaded, and only a model that does not fit beside the rest is
-// refused.
+// makeRoom unloads models, the least recently used first, until every device has room. A card
+// without room is a *roomless, as is a budget; models that are in use are waited for. The host's
+// memory is not ours alone and its other use comes and goes: there only what is not in use is
+// unloaded, and only a model that does not fit beside the rest is refused.
 func (h *Host) makeRoom(ctx context.Context, n need) error {
 	for _, d := range h.devices {
 		for {
@@ -180,9 +181,10 @@ func (h *Host) lack(d *device, n need) (*roomless, error) {
 	return &roomless{card: d.name, what: n.what, need: n.packed + more, free: n.packed + free, total: total}, nil
 }
 
-// scratchOf is what batches of a model take, beside weights, that give all its task can. All models share it: a runner's arena and
-// slots grow, each part by itself, to the largest need with the first batch that has it. What requests ask for besides, another
-// pooling or a fold, is added when it is recorded.
+// scratchOf is what batches of a model take, beside weights, that give all its task can. All models
+// share it: a runner's arena and slots grow, each part by itself, to the largest need with the
+// first batch that has it. What requests ask for besides, another pooling or a fold, is added when
+// it is recorded.
 func scratchOf(a *arch.Model) (engine.Footprint, error) {
 	s := footprint(a, a.Own(), a.Program())
 	if all := a.All(); all != a.Own() {
@@ -208,7 +210,8 @@ func (l *Model) largest() engine.Footprint {
 	return l.scratch
 }
 
-// promised is what the device's free memory must still give to batches, those of a model with scratch s included.
+// promised is what the device's free memory must still give to batches, those of a model with
+// scratch s included.
 func (h *Host) promised(d *device, s engine.Footprint) int64 {
 	h.loaded.Range(func(_, l any) bool {
 		s = s.With(l.(*Model).largest())

@@ -17,7 +17,8 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// card gives the rig's device memory of its own: total bytes, of which the packed weights and what its runner has are taken.
+// card gives the rig's device memory of its own: total bytes, of which the packed weights and what
+// its runner has are taken.
 func (r *rig) card(total int64) {
 	d := r.devices[0]
 	d.name = "cuda:0"
@@ -28,7 +29,8 @@ func (r *rig) card(total int64) {
 	}
 }
 
-// sizes are what a model packs to, the estimate of that, and the scratch memory of its largest batch.
+// sizes are what a model packs to, the estimate of that, and the scratch memory of its largest
+// batch.
 func sizes(t *testing.T, id string) (packed, estimate, scratch int64) {
 	t.Helper()
 	r := start(t, nil, []string{id})
@@ -47,8 +49,8 @@ func whole(f engine.Footprint) int64 {
 	return arena + slots
 }
 
-// Models that are not in use make room on a card for the weights and the largest batch of another, the least recently used
-// first, and no more of them than needed.
+// Models that are not in use make room on a card for the weights and the largest batch of another,
+// the least recently used first, and no more of them than needed.
 func TestRoomOnACard(t *testing.T) {
 	meanBytes, _, scratch := sizes(t, mean)
 	clsBytes, _, other := sizes(t, cls)
@@ -66,8 +68,8 @@ func TestRoomOnACard(t *testing.T) {
 	}
 }
 
-// A model is loaded when its weights fit beside the scratch memory of its largest batch; when they do not fit on an empty
-// card either, nobody is unloaded for it.
+// A model is loaded when its weights fit beside the scratch memory of its largest batch; when they
+// do not fit on an empty card either, nobody is unloaded for it.
 func TestRoomForTheLargestBatch(t *testing.T) {
 	packed, estimate, scratch := sizes(t, mean)
 	for name, c := range map[string]struct {
@@ -107,8 +109,9 @@ func TestRoomForTheLargestBatch(t *testing.T) {
 	}
 }
 
-// On the host a load needs its weights and what is being packed at the worst moment, of all devices at the same time; then its
-// largest batch, beside which the arena that it replaces may lie. One byte too few is refused, and says which of them it was.
+// On the host a load needs its weights and what is being packed at the worst moment, of all devices
+// at the same time; then its largest batch, beside which the arena that it replaces may lie. One
+// byte too few is refused, and says which of them it was.
 func TestRoomOnTheHost(t *testing.T) {
 	size, err := arch.SizeOf(golden.Open(t, dirs[mean]).Dir, start(t, nil, []string{mean}).devices[0].engine,
 		arch.Options{Task: arch.Embed, Compute: engine.ComputeF32})
@@ -192,7 +195,8 @@ func (r *rig) host(total int64) memory {
 	return m
 }
 
-// A model that stays in use for long stays: the other's callers are told to come again, and no failure is remembered.
+// A model that stays in use for long stays: the other's callers are told to come again, and no
+// failure is remembered.
 func TestNoRoomBesideAModelInUse(t *testing.T) {
 	_, estimate, _ := sizes(t, mean)
 	_, beside, scratch := sizes(t, cls) // the largest
@@ -226,7 +230,8 @@ func TestNoRoomBesideAModelInUse(t *testing.T) {
 	}
 }
 
-// The engine's own refusal while it packs is said in the card's numbers, and worth another model; nothing else is.
+// The engine's own refusal while it packs is said in the card's numbers, and worth another model;
+// nothing else is.
 func TestErrorsOfPacking(t *testing.T) {
 	d := &device{name: "cuda:1", memory: func() (int64, int64, error) { return 3 << 20, 9 << 20, nil }}
 	err := d.explain(fmt.Errorf("model.safetensors: a: %w", failing(engine.StatusNoMemory)), 5<<20-1)
@@ -276,8 +281,8 @@ func TestPressureOnACard(t *testing.T) {
 	}
 }
 
-// A batch without memory unloads the least recently used of the other models that nobody uses, is run again, and nobody
-// notices but the metrics and the log.
+// A batch without memory unloads the least recently used of the other models that nobody uses, is
+// run again, and nobody notices but the metrics and the log.
 func TestBatchUnloadsAnotherModel(t *testing.T) {
 	texts := words(6)
 	want := start(t, nil, []string{mean}).encode(&Request{Model: mean, Texts: texts})
@@ -324,8 +329,8 @@ func TestBatchUnloadsAnotherModel(t *testing.T) {
 	}
 }
 
-// When unloading does not help, the batch is halved; the text that cannot run alone gets a 503 that says to come back, and
-// only it.
+// When unloading does not help, the batch is halved; the text that cannot run alone gets a 503 that
+// says to come back, and only it.
 func TestBatchWithoutMemory(t *testing.T) {
 	bad := []int32{2, 97, 98, 99, 3}
 	var full atomic.Bool
@@ -357,7 +362,8 @@ func TestBatchWithoutMemory(t *testing.T) {
 	}
 }
 
-// Batches of idle models that run out of memory at the same time do not wait for one another's models.
+// Batches of idle models that run out of memory at the same time do not wait for one another's
+// models.
 func TestBatchesWithoutMemoryDoNotWaitInACircle(t *testing.T) {
 	entered, release := make(chan struct{}, 2), make(chan struct{})
 	var full atomic.Bool

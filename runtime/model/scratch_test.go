@@ -9,8 +9,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// What a model is said to take for its batches is enough for one that is full of short texts with all outputs, the tokens' vectors
-// too; and a load of another model leaves that much free.
+// What a model is said to take for its batches is enough for one that is full of short texts with
+// all outputs, the tokens' vectors too; and a load of another model leaves that much free.
 func TestLargestBatchTakesWhatWasSaid(t *testing.T) {
 	const tokens, items = 4096, 512
 	dir := withTokenizer(t, "bge-m3", "st-xlmr-mean-torch", map[string]any{})

@@ -23,8 +23,9 @@ type Use struct {
 	drop func()
 }
 
-// Acquire pins the model of a catalog entry, and the adapter that adapter names of it, if any. A model that is not there is
-// waited for, at most Options.LoadWait. name is what the caller calls the adapter. Errors are *errs.Error, or ctx's cause.
+// Acquire pins the model of a catalog entry, and the adapter that adapter names of it, if any. A
+// model that is not there is waited for, at most Options.LoadWait. name is what the caller calls
+// the adapter. Errors are *errs.Error, or ctx's cause.
 func (h *Host) Acquire(ctx context.Context, m *catalog.Resolved, adapter *LoRAKey, name string) (Use, error) {
 	ref, err := h.acquire(ctx, m)
 	if err != nil {
@@ -78,7 +79,8 @@ func (l *Model) Weights() *arch.Model { return l.weights }
 // Tokenizer is the model's tokenizer, open as long as the model is in use.
 func (l *Model) Tokenizer() *tokenizer.Tokenizer { return l.tokenizer }
 
-// QueryWeights is the weight of each token id in queries, of a SPLADE model that brings such a table; else nil. Read-only.
+// QueryWeights is the weight of each token id in queries, of a SPLADE model that brings such a
+// table; else nil. Read-only.
 func (l *Model) QueryWeights() []float32 { return l.idf }
 
 // Keep returns what belongs to key as long as the model is loaded; make makes it at the first call.

@@ -46,8 +46,8 @@ func (v *Variant) MaxQueryRows() int { return int(v.programs[0].Caps().MaxQueryR
 // errTooManyVariants is for a model that is asked for more than that.
 var errTooManyVariants = fmt.Errorf("model: more than %d different outputs in use", maxVariants)
 
-// maxVariants bounds the programs over one set of weights. There are a few outputs and poolings, and what a catalog's profiles
-// fold; requests cannot ask for more than that.
+// maxVariants bounds the programs over one set of weights. There are a few outputs and poolings,
+// and what a catalog's profiles fold; requests cannot ask for more than that.
 const maxVariants = 64
 
 // variants are those of a model by what they give. A map that readers have is never changed.
@@ -60,8 +60,8 @@ type making struct {
 	err     error
 }
 
-// Variant returns the program that gives what is wanted, recording it on first use. Callers that want the same share one
-// recording; no lock is held meanwhile.
+// Variant returns the program that gives what is wanted, recording it on first use. Callers that
+// want the same share one recording; no lock is held meanwhile.
 func (l *Model) Variant(want arch.Want) (*Variant, error) {
 	if want.Dense && want.Pooling == 0 {
 		want.Pooling = l.weights.Pooling

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Programs over one set of weights are bounded: what is there is still given, what would be one more is refused.
+// Programs over one set of weights are bounded: what is there is still given, what would be one
+// more is refused.
 func TestMostPrograms(t *testing.T) {
 	r := start(t, nil, []string{mean})
 	r.encode(&Request{Model: mean, Texts: words(1)})

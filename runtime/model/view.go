@@ -10,8 +10,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// view is a catalog with what follows from it for this worker's devices. It is never changed, only replaced as a whole: a
-// request sees one view from beginning to end of its plan.
+// view is a catalog with what follows from it for this worker's devices. It is never changed, only
+// replaced as a whole: a request sees one view from beginning to end of its plan.
 type view struct {
 	catalog *catalog.Catalog
 	keys    map[string]string // by id: the key of its weights
@@ -26,8 +26,8 @@ type copyOf struct {
 	users     []*catalog.Resolved
 }
 
-// key names the packed weights behind m: equal keys share a copy. A profile in float32 has a copy of its own where the
-// operator leaves the precision open and the device's best is another.
+// key names the packed weights behind m: equal keys share a copy. A profile in float32 has a copy
+// of its own where the operator leaves the precision open and the device's best is another.
 func (h *Host) key(m *catalog.Resolved) string {
 	key := m.WeightsKey
 	if task, ok := h.opt.Tasks[m.Family]; !ok {
@@ -90,9 +90,9 @@ type Changes struct{ Added, Changed, Removed []string }
 // None reports that nothing changed.
 func (c Changes) None() bool { return len(c.Added)+len(c.Changed)+len(c.Removed) == 0 }
 
-// SetCatalog replaces the catalog. Requests that were planned finish as they began; loaded weights whose entries changed
-// or went are unloaded when the last of them is done, and a failed load of such is forgotten. On an error the old catalog
-// stays.
+// SetCatalog replaces the catalog. Requests that were planned finish as they began; loaded weights
+// whose entries changed or went are unloaded when the last of them is done, and a failed load of
+// such is forgotten. On an error the old catalog stays.
 func (h *Host) SetCatalog(c *catalog.Catalog) (Changes, error) {
 	h.swap.Lock()
 	defer h.swap.Unlock()

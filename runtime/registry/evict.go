@@ -16,8 +16,9 @@ func (r *Registry[M]) Relieve() {
 	}
 }
 
-// EvictOne unloads the least recently used model that nobody holds and that is idle, waits until it is gone, and reports
-// whether there was one. A batch may call it: what waits for a batch is not idle, so nobody waits in a circle.
+// EvictOne unloads the least recently used model that nobody holds and that is idle, waits until it
+// is gone, and reports whether there was one. A batch may call it: what waits for a batch is not
+// idle, so nobody waits in a circle.
 func (r *Registry[M]) EvictOne() bool { return r.evict(idle[M], 0) }
 
 // EvictOther is EvictOne but for the model of a key.
@@ -27,7 +28,8 @@ func (r *Registry[M]) EvictOther(spare string) bool {
 
 func idle[M Model](e *entry[M]) bool { return e.model.Idle() }
 
-// evict unloads the least recently used of the models that nobody holds and that suit, if more than keep are loaded.
+// evict unloads the least recently used of the models that nobody holds and that suit, if more than
+// keep are loaded.
 func (r *Registry[M]) evict(suits func(*entry[M]) bool, keep int) bool {
 	r.mu.Lock()
 	victim := r.victimLocked(keep, func(e *entry[M]) bool { return e.refs == 0 && suits(e) })
@@ -42,8 +44,8 @@ func (r *Registry[M]) evict(suits func(*entry[M]) bool, keep int) bool {
 	return true
 }
 
-// victimLocked is the least recently used of the loaded models that suit and are not pinned; nil when there is none, or
-// when no more than keep are loaded.
+// victimLocked is the least recently used of the loaded models that suit and are not pinned; nil
+// when there is none, or when no more than keep are loaded.
 func (r *Registry[M]) victimLocked(keep int, suits func(*entry[M]) bool) (victim *entry[M]) {
 	if r.closed { // Close unloads what is left
 		return nil
@@ -66,9 +68,10 @@ func (r *Registry[M]) victimLocked(keep int, suits func(*entry[M]) bool) (victim
 
 func (r *Registry[M]) pinned(key string) bool { return r.opt.Pinned != nil && r.opt.Pinned(key) }
 
-// EvictForLoad is EvictOne for a load, which can wait: at first for a model that goes already, or to lose its last user; then the least recently
-// used gets no new users, and its requests wait for it to be loaded again, so that a load is not kept waiting by models
-// that are always in use. The model of the key spare, if any, is left alone. It reports ErrBusy when that takes too long, and
+// EvictForLoad is EvictOne for a load, which can wait: at first for a model that goes already, or
+// to lose its last user; then the least recently used gets no new users, and its requests wait for
+// it to be loaded again, so that a load is not kept waiting by models that are always in use. The
+// model of the key spare, if any, is left alone. It reports ErrBusy when that takes too long, and
 // false when there is nothing to unload.
 func (r *Registry[M]) EvictForLoad(ctx context.Context, spare string) (bool, error) {
 	other := func(e *entry[M]) bool { return e.key != spare }
@@ -105,7 +108,8 @@ func (r *Registry[M]) EvictForLoad(ctx context.Context, spare string) (bool, err
 	}
 }
 
-// goingLocked is closed when a model that goes is gone; nil when none does. ends: nobody uses it any more, it is being closed.
+// goingLocked is closed when a model that goes is gone; nil when none does. ends: nobody uses it
+// any more, it is being closed.
 func (r *Registry[M]) goingLocked() (gone chan struct{}, ends bool) {
 	for _, e := range r.entries {
 		if e.gone != nil && (gone == nil || e.state == Unloading) {
@@ -115,7 +119,8 @@ func (r *Registry[M]) goingLocked() (gone chan struct{}, ends bool) {
 	return gone, ends
 }
 
-// drain unloads the least recently used of the models that suit when its users are done. One that goes already may be gone first.
+// drain unloads the least recently used of the models that suit when its users are done. One that
+// goes already may be gone first.
 func (r *Registry[M]) drain(ctx context.Context, suits func(*entry[M]) bool) (bool, error) {
 	r.mu.Lock()
 	going, _ := r.goingLocked()
@@ -154,9 +159,9 @@ func (r *Registry[M]) drain(ctx context.Context, suits func(*entry[M]) bool) (bo
 	return err == nil, err
 }
 
-// Unload unloads the model of key once its last reference is released; one that is loading, after those who wait for it.
-// Nothing takes that back.
-// It reports whether there was one. A failed load is forgotten, so that the next Acquire tries again at once.
+// Unload unloads the model of key once its last reference is released; one that is loading, after
+// those who wait for it. Nothing takes that back. It reports whether there was one. A failed load
+// is forgotten, so that the next Acquire tries again at once.
 func (r *Registry[M]) Unload(key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,8 +188,8 @@ func (r *Registry[M]) Unload(key string) bool {
 	return true
 }
 
-// unloadLocked closes e's model, which has no reference left, in a goroutine; the returned channel closes when that is
-// done.
+// unloadLocked closes e's model, which has no reference left, in a goroutine; the returned channel
+// closes when that is done.
 func (r *Registry[M]) unloadLocked(e *entry[M]) <-chan struct{} {
 	e.state = Unloading
 	if e.gone == nil {
@@ -211,9 +216,9 @@ func (r *Registry[M]) unloadLocked(e *entry[M]) <-chan struct{} {
 	return gone
 }
 
-// Watch starts the monitor, which looks every interval [1 s] until Close: while memory is short it unloads the least
-// recently used models that nobody uses, but the last; and it unloads, the last included, what was not used for the time
-// of Options.Idle.
+// Watch starts the monitor, which looks every interval [1 s] until Close: while memory is short it
+// unloads the least recently used models that nobody uses, but the last; and it unloads, the last
+// included, what was not used for the time of Options.Idle.
 func (r *Registry[M]) Watch(interval time.Duration) {
 	if interval == 0 {
 		interval = time.Second

@@ -151,7 +151,8 @@ func TestLoadsEnd(t *testing.T) {
 	})
 }
 
-// TestLoadWaitsForAModelInUse: the first that is given back goes; the least recently used is drained when none is.
+// TestLoadWaitsForAModelInUse: the first that is given back goes; the least recently used is
+// drained when none is.
 func TestLoadWaitsForAModelInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New[*fake](Options{Patience: time.Second, Drain: 10 * time.Second})
@@ -207,8 +208,8 @@ func TestBusyIsNoFailure(t *testing.T) {
 	})
 }
 
-// TestAHundredModelsInRoomForTen: concurrent callers go round over models of which ten fit. All get the model they asked
-// for, and never are more than ten loaded.
+// TestAHundredModelsInRoomForTen: concurrent callers go round over models of which ten fit. All get
+// the model they asked for, and never are more than ten loaded.
 func TestAHundredModelsInRoomForTen(t *testing.T) {
 	const models, room, callers, rounds = 100, 10, 16, 200
 	r := New[*fake](Options{Patience: time.Millisecond})
@@ -281,7 +282,8 @@ func TestUnloadWhileLoading(t *testing.T) {
 	})
 }
 
-// TestLoadWaitsForWhatGoes: memory that comes free in a moment is waited for, whoever unloads; no other model goes for it.
+// TestLoadWaitsForWhatGoes: memory that comes free in a moment is waited for, whoever unloads; no
+// other model goes for it.
 func TestLoadWaitsForWhatGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New[*fake](Options{Patience: time.Second, Drain: 10 * time.Second})
@@ -370,7 +372,8 @@ func TestAlone(t *testing.T) {
 	})
 }
 
-// TestUnloadOutlivesADrain: a load that gives up waiting for a model does not take back what somebody else asked for.
+// TestUnloadOutlivesADrain: a load that gives up waiting for a model does not take back what
+// somebody else asked for.
 func TestUnloadOutlivesADrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New[*fake](Options{Patience: time.Second, Drain: 10 * time.Second})

@@ -48,8 +48,8 @@ func (r *Registry[M]) doLoad(e *entry[M], load Load[M]) {
 	r.changed(e.key, state)
 }
 
-// fetchAndPack runs the two parts of a load, each when it is its turn. The caller calls end when the model counts as
-// loaded: the next to be packed must see what memory it takes.
+// fetchAndPack runs the two parts of a load, each when it is its turn. The caller calls end when
+// the model counts as loaded: the next to be packed must see what memory it takes.
 func (r *Registry[M]) fetchAndPack(ctx context.Context, load Load[M]) (m M, end func(), err error) {
 	end = func() {}
 	found := false
@@ -92,8 +92,8 @@ func (r *Registry[M]) fetch(ctx context.Context, fetch func(context.Context) err
 	return fetch(ctx)
 }
 
-// Alone runs pack while no model is packed: what it finds free stays so, and what it takes is seen by the next load. ctx bounds
-// the wait.
+// Alone runs pack while no model is packed: what it finds free stays so, and what it takes is seen
+// by the next load. ctx bounds the wait.
 func (r *Registry[M]) Alone(ctx context.Context, pack func() error) error {
 	lockorder.None("packing")
 	if err := turn(ctx, r.packing); err != nil {
@@ -113,7 +113,8 @@ func turn(ctx context.Context, tokens chan struct{}) error {
 	}
 }
 
-// Failed returns err as a failure to remember, after the failure before it, if any: its cooldown is twice as long.
+// Failed returns err as a failure to remember, after the failure before it, if any: its cooldown is
+// twice as long.
 func (r *Registry[M]) Failed(before *Failure, err error) *Failure {
 	f := &Failure{Err: err, Attempts: 1}
 	if before != nil {

@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// seeds are those of a test of random operations: a few, or, with SIE_LONG_TESTS=1, many. SIE_SEED chooses one.
-// The test prints each before its run, for a deadlock, a panic or the time limit ends the process without a word from the test.
+// seeds are those of a test of random operations: a few, or, with SIE_LONG_TESTS=1, many. SIE_SEED
+// chooses one. The test prints each before its run, for a deadlock, a panic or the time limit ends
+// the process without a word from the test.
 func seeds(t *testing.T, short, long int) (out []uint64) {
 	t.Helper()
 	if s := os.Getenv("SIE_SEED"); s != "" {
@@ -169,7 +170,8 @@ func (p *plain) unload(key string) bool {
 	return true
 }
 
-// TestAgainstAPlainModel: random operations one after another leave the registry as they leave a plain model of it.
+// TestAgainstAPlainModel: random operations one after another leave the registry as they leave a
+// plain model of it.
 func TestAgainstAPlainModel(t *testing.T) {
 	for _, seed := range seeds(t, 40, 4000) {
 		if t.Failed() {
@@ -324,7 +326,8 @@ func againstPlain(t *testing.T, seed uint64) {
 	}
 }
 
-// ledger holds what must be true at every moment while many use a registry at once. Safe for concurrent use.
+// ledger holds what must be true at every moment while many use a registry at once. Safe for
+// concurrent use.
 type ledger struct {
 	mu              sync.Mutex
 	bytes, budget   int64
@@ -400,8 +403,9 @@ func (l *ledger) leave(key string, count *int) {
 	}
 }
 
-// TestManyAtOnce: whatever many callers do at once, nothing is used after its end, no model is loaded twice, budget, pins and the
-// limit of fetches hold, every unload happens, and nobody waits for ever.
+// TestManyAtOnce: whatever many callers do at once, nothing is used after its end, no model is
+// loaded twice, budget, pins and the limit of fetches hold, every unload happens, and nobody waits
+// for ever.
 func TestManyAtOnce(t *testing.T) {
 	for _, seed := range seeds(t, 30, 2000) {
 		if t.Failed() {

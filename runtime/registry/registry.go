@@ -13,8 +13,8 @@ import (
 // Model is what a registry holds.
 type Model interface {
 	Bytes() int64
-	// Idle reports that nothing of the model runs, so that Close will not wait. It is asked with no reference left and the
-	// registry's lock held.
+	// Idle reports that nothing of the model runs, so that Close will not wait. It is asked with no
+	// reference left and the registry's lock held.
 	Idle() bool
 	// Close is called once, with no reference left; it may block.
 	Close()
@@ -53,21 +53,23 @@ var (
 	ErrClosed  = errors.New("registry: closed")
 )
 
-// ErrBusy is for a load to return, wrapped, when it needs what models in use have: it is not remembered as a failure, its
-// callers get ErrLoading, and the next one begins a new load.
+// ErrBusy is for a load to return, wrapped, when it needs what models in use have: it is not
+// remembered as a failure, its callers get ErrLoading, and the next one begins a new load.
 var ErrBusy = errors.New("registry: every model that could make room is in use")
 
 // Load is how a model is loaded.
 type Load[M Model] struct {
-	// Find looks for what Pack needs on this machine and reports whether it is there; then nothing is fetched, and no
-	// fetch is waited for. It brings nothing from elsewhere. nil: Fetch decides.
+	// Find looks for what Pack needs on this machine and reports whether it is there; then nothing
+	// is fetched, and no fetch is waited for. It brings nothing from elsewhere. nil: Fetch decides.
 	Find func(ctx context.Context) (found bool, err error)
-	// Fetch brings what Pack needs to this machine. Options.Fetches bounds how many run at once. ctx ends with the load's
-	// time, or when the registry closes. nil: nothing to fetch.
+	// Fetch brings what Pack needs to this machine. Options.Fetches bounds how many run at once.
+	// ctx ends with the load's time, or when the registry closes. nil: nothing to fetch.
 	Fetch func(ctx context.Context) error
-	// Pack makes the model. One runs at a time, and may be called again after a failure for lack of memory.
+	// Pack makes the model. One runs at a time, and may be called again after a failure for lack of
+	// memory.
 	Pack func(ctx context.Context) (M, error)
-	// Drop, if set, is called at the end of a load that failed: what Find or Fetch gave is not needed.
+	// Drop, if set, is called at the end of a load that failed: what Find or Fetch gave is not
+	// needed.
 	Drop func()
 }
 
@@ -77,11 +79,11 @@ type Options struct {
 	Classify func(error) (class string, permanent bool)
 	// Short reports whether memory is short now; nil means never.
 	Short func() bool
-	// NoMemory reports whether a load failed for lack of memory: it is tried again after each model that EvictOne unloads.
-	// nil means never.
+	// NoMemory reports whether a load failed for lack of memory: it is tried again after each model
+	// that EvictOne unloads. nil means never.
 	NoMemory func(error) bool
-	// Pinned reports whether the model of a key stays loaded whatever happens; nil means none does. It is asked with the
-	// registry's lock held.
+	// Pinned reports whether the model of a key stays loaded whatever happens; nil means none does.
+	// It is asked with the registry's lock held.
 	Pinned func(key string) bool
 	// Idle is how long a model may go unused before the monitor unloads it; 0: for ever.
 	Idle time.Duration
@@ -89,11 +91,12 @@ type Options struct {
 	Timeout time.Duration
 	// Fetches bounds the fetches that run at a time, those of Registry.Fetch included [4].
 	Fetches int
-	// Patience is how long EvictForLoad waits for a model that nobody uses before it makes one so [500 ms], and Drain how
-	// long it then waits for the model's last user [30 s].
+	// Patience is how long EvictForLoad waits for a model that nobody uses before it makes one so
+	// [500 ms], and Drain how long it then waits for the model's last user [30 s].
 	Patience, Drain time.Duration
-	// Cooldown is how long a transient failure is remembered [30 s], Cooldowns the same by class; it doubles with each
-	// attempt up to MaxCooldown [30 min]. After MaxAttempts [8] a failure is permanent.
+	// Cooldown is how long a transient failure is remembered [30 s], Cooldowns the same by class;
+	// it doubles with each attempt up to MaxCooldown [30 min]. After MaxAttempts [8] a failure is
+	// permanent.
 	Cooldown, MaxCooldown time.Duration
 	Cooldowns             map[string]time.Duration
 	MaxAttempts           int
@@ -182,10 +185,11 @@ func (r *Ref[M]) Model() M { return r.e.model }
 // Release lets go of the model.
 func (r *Ref[M]) Release() { r.once.Do(func() { r.r.release(r.e) }) }
 
-// Acquire returns a reference to the model of key, loading it with load if it is not there. It waits, for a load and for
-// an unload before that, until ctx ends, then returns ErrLoading while the load goes on. Every caller that still waits when
-// a load succeeds has a reference from then on, so that no other load takes the model from under it. A remembered failure
-// is returned as *Failure.
+// Acquire returns a reference to the model of key, loading it with load if it is not there. It
+// waits, for a load and for an unload before that, until ctx ends, then returns ErrLoading while
+// the load goes on. Every caller that still waits when a load succeeds has a reference from then
+// on, so that no other load takes the model from under it. A remembered failure is returned as
+// *Failure.
 func (r *Registry[M]) Acquire(ctx context.Context, key string, load Load[M]) (*Ref[M], error) {
 	for {
 		r.mu.Lock()
@@ -327,8 +331,8 @@ func (r *Registry[M]) Each(f func(key string, m M)) {
 	}
 }
 
-// Close refuses new acquisitions, ends fetches, waits for loads, and closes every model. References must have been
-// released.
+// Close refuses new acquisitions, ends fetches, waits for loads, and closes every model. References
+// must have been released.
 func (r *Registry[M]) Close() {
 	r.mu.Lock()
 	r.closed = true

@@ -184,7 +184,8 @@ func TestOutOfMemoryIsForgottenWhenMemoryComesFree(t *testing.T) {
 	})
 }
 
-// A load without memory is tried again after each model that can go: idle ones that nobody holds, the oldest first.
+// A load without memory is tried again after each model that can go: idle ones that nobody holds,
+// the oldest first.
 func TestLoadMakesRoom(t *testing.T) {
 	full := errors.New("no room")
 	for name, c := range map[string]struct {
@@ -260,8 +261,9 @@ func TestOtherFailuresEvictNothing(t *testing.T) {
 	})
 }
 
-// What a load leaves behind: its model counts as used last, a caller that left holds nothing, one that waits when the registry closes
-// is told so, and a failure for another reason than memory is not forgotten when a model goes.
+// What a load leaves behind: its model counts as used last, a caller that left holds nothing, one
+// that waits when the registry closes is told so, and a failure for another reason than memory is
+// not forgotten when a model goes.
 func TestWhatALoadLeavesBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New[*fake](Options{Classify: func(error) (string, bool) { return "NETWORK", false }, Idle: 10 * time.Second})
@@ -341,7 +343,8 @@ func TestSlowFetchesDoNotHoldUpWhatIsHere(t *testing.T) {
 	})
 }
 
-// TestFetchSharesTheLimit: what is fetched besides models waits with them, and ends with the time of a load.
+// TestFetchSharesTheLimit: what is fetched besides models waits with them, and ends with the time
+// of a load.
 func TestFetchSharesTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New[*fake](Options{Fetches: 1, Timeout: time.Minute})

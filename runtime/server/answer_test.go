@@ -22,8 +22,9 @@ func many(n int) string {
 	return `{"items":[` + strings.TrimSuffix(strings.Repeat(`{"text":"cat"},`, n), ",") + `]}`
 }
 
-// A request whose results can never be held is refused with how many could, before anything runs; that many are answered.
-// One whose results do not fit now is told to come again, and how many would.
+// A request whose results can never be held is refused with how many could, before anything runs;
+// that many are answered. One whose results do not fit now is told to come again, and how many
+// would.
 func TestResultsAreBounded(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) {
 		o.MaxHeldBytes, o.DefaultModels = 4<<20, []string{model}
@@ -91,8 +92,8 @@ func TestTokensAreBounded(t *testing.T) {
 	testrig.Until(t, "nothing is held", func() bool { return r.load().HeldBytes == 0 })
 }
 
-// An answer has the same bytes however it is sent: as a whole, in chunks, to HTTP/1.0, in either format. Its room is given
-// back when it is written, and the connection stays usable.
+// An answer has the same bytes however it is sent: as a whole, in chunks, to HTTP/1.0, in either
+// format. Its room is given back when it is written, and the connection stays usable.
 func TestAnswersOfEverySize(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) { o.AccessLog = true })
 	for _, n := range []int{1, 30, 1500, 9000} {
@@ -139,8 +140,8 @@ func TestAnswersOfEverySize(t *testing.T) {
 	}
 }
 
-// A client that takes its answer slowly holds no more than the answer's results, and for no longer than --write-timeout. One
-// that leaves holds nothing.
+// A client that takes its answer slowly holds no more than the answer's results, and for no longer
+// than --write-timeout. One that leaves holds nothing.
 func TestSlowReadersOfLargeAnswers(t *testing.T) {
 	for name, leave := range map[string]bool{"never reads": false, "leaves": true} {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,8 @@ func chunked(chunks ...string) string {
 	return b.String()
 }
 
-// After a chunk that cannot be read nothing is: what follows may be anything, also what looks like a request.
+// After a chunk that cannot be read nothing is: what follows may be anything, also what looks like
+// a request.
 func TestNothingIsReadAfterABadChunk(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) { o.UnwantedTime = time.Hour })
 	head := strings.Replace(post(0), "Content-Length: 0", "Transfer-Encoding: chunked", 1)
@@ -49,8 +50,8 @@ func TestNothingIsReadAfterABadChunk(t *testing.T) {
 	}
 }
 
-// Open routes, and those who have no key, do not hold a connection by a body that does not come. The clock of the bounds that
-// must not count here does not run out within the test.
+// Open routes, and those who have no key, do not hold a connection by a body that does not come.
+// The clock of the bounds that must not count here does not run out within the test.
 func TestUnwantedBodiesThatStall(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) {
 		o.Keys, o.BodyStall, o.BodyTimeout, o.UnwantedTime, o.BriefTime = guarded(t, "key"), time.Hour, time.Hour, time.Hour, 50*time.Millisecond

@@ -43,7 +43,8 @@ func TestHangUp(t *testing.T) {
 				}
 				w.ended()
 			}
-			// One text more makes three: a batch leaves, but only with the texts of those who wait. A batch of one remains.
+			// One text more makes three: a batch leaves, but only with the texts of those who wait.
+			// A batch of one remains.
 			if a := r.encode(oneText); a.status != 200 {
 				t.Errorf("%d %s", a.status, a.body)
 			}
@@ -90,7 +91,8 @@ func TestFullQueueIsRetryable(t *testing.T) {
 	<-first
 }
 
-// A request that would wait too long is refused before its body is read, and the code is the one that the caller retries.
+// A request that would wait too long is refused before its body is read, and the code is the one
+// that the caller retries.
 func TestSlowQueueIsRetryable(t *testing.T) {
 	r := start(t, func(o *Options, w *service.Options) { held(2)(o, w); w.Batch.MaxBacklog, w.MaxBatchTokens = 1, 1 })
 	if a := r.encode(twoTexts); a.status != 200 {
@@ -131,8 +133,9 @@ func TestFullAnswers(t *testing.T) {
 	}
 }
 
-// What a full queue can't take is refused before the body is looked at: here none of the bodies could be decoded. The
-// connection stays usable, the caller gets the code that it retries, and other errors keep their place.
+// What a full queue can't take is refused before the body is looked at: here none of the bodies
+// could be decoded. The connection stays usable, the caller gets the code that it retries, and
+// other errors keep their place.
 func TestFullQueueRefusesAtTheHead(t *testing.T) {
 	r := start(t, func(o *Options, w *service.Options) { held(1000)(o, w); w.MaxQueueItems = 2 })
 	first := r.dial()
@@ -176,7 +179,8 @@ func TestFullQueueRefusesAtTheHead(t *testing.T) {
 	}
 }
 
-// While it drains a server finishes what runs, takes no work, and still says how it is, also to new connections.
+// While it drains a server finishes what runs, takes no work, and still says how it is, also to new
+// connections.
 func TestDrain(t *testing.T) {
 	r := start(t, held(3))
 	running, idle := r.dial(), r.dial()
@@ -249,8 +253,9 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// A request that has arrived on a kept connection is answered, whenever the server stops: its clients are told with the last
-// answer that there will be no other. Connections nobody uses are ended.
+// A request that has arrived on a kept connection is answered, whenever the server stops: its
+// clients are told with the last answer that there will be no other. Connections nobody uses are
+// ended.
 func TestDrainAnswersKeptConnections(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) { o.LastBytes = time.Hour })
 	var clients sync.WaitGroup
@@ -316,7 +321,8 @@ func TestDrainRunsOutOfTime(t *testing.T) {
 	}
 }
 
-// Clients that send half of something, or nothing, hold up the end only for a moment; those who wait for an answer get one.
+// Clients that send half of something, or nothing, hold up the end only for a moment; those who
+// wait for an answer get one.
 func TestDrainDoesNotWaitForSenders(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) { o.LastBytes = 200 * time.Millisecond })
 	var senders []*wire

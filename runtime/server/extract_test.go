@@ -45,7 +45,8 @@ type extracted struct {
 	}
 }
 
-// An item that cannot be answered carries its error, by its id; a client that does not read such errors gets the first as its own.
+// An item that cannot be answered carries its error, by its id; a client that does not read such
+// errors gets the first as its own.
 func TestExtractItemErrors(t *testing.T) {
 	r := start(t, besides(t, [4]string{"acme/tags", "pipeline-tags", "token_classification", "{extract: {}}"}))
 	long := strings.Repeat("the cat ", 40)

@@ -7,8 +7,8 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// fullAnswers are the answers to requests that no queue has room for: by items, or, by the seconds after which to come again, by
-// the time that queued work takes.
+// fullAnswers are the answers to requests that no queue has room for: by items, or, by the seconds
+// after which to come again, by the time that queued work takes.
 type fullAnswers struct {
 	items *dialect.Prepared
 	slow  [maxRetry]*dialect.Prepared

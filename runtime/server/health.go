@@ -12,7 +12,8 @@ import (
 //go:embed static
 var static embed.FS
 
-// healthz says that the process answers; it stays ok while draining, so that nobody kills a server that finishes its work.
+// healthz says that the process answers; it stays ok while draining, so that nobody kills a server
+// that finishes its work.
 func (s *Server) healthz(r *httpd.Request, _ string) { r.Plain(200, "ok") }
 
 // unhealthy is what the reference answers when a card does not, to both probes.

@@ -25,8 +25,9 @@ type call struct {
 	field    string            // what its items are called; "": items
 }
 
-// inference wraps what every inference route shares: the checks that come before the body, the body within its bounds,
-// the client's presence, the time limit, and the count of the outcome. f gets the body and writes the answer.
+// inference wraps what every inference route shares: the checks that come before the body, the body
+// within its bounds, the client's presence, the time limit, and the count of the outcome. f gets
+// the body and writes the answer.
 func (s *Server) inference(r *httpd.Request, c call,
 	f func(work context.Context, body []byte) (model string, err error)) {
 	if s.http.Draining() {
@@ -105,7 +106,8 @@ func (s *Server) encode(r *httpd.Request, model string) {
 	})
 }
 
-// success sets the headers that every success of the native routes has, and returns the format of the answer.
+// success sets the headers that every success of the native routes has, and returns the format of
+// the answer.
 func (s *Server) success(r *httpd.Request, o *api.Outcome, tokens int) api.Format {
 	h := &r.Response.Header
 	for _, x := range dialect.SuccessHeaders(nil, r.Caller(), build.Version, o.Timings.Wire()) {
@@ -138,8 +140,8 @@ func (s *Server) refuse(r *httpd.Request, c call, err error) {
 	r.Fail(c.kind, e)
 }
 
-// refuseFull is refuse for want of room, which an overloaded server says thousands of times a second: the words are
-// prepared and nothing is logged.
+// refuseFull is refuse for want of room, which an overloaded server says thousands of times a
+// second: the words are prepared and nothing is logged.
 func (s *Server) refuseFull(r *httpd.Request, c call) {
 	s.service.Ended(c.model, c.endpoint, metrics.QueueFull)
 	status, headers, body := c.full.Render(r.Caller(), c.kind)

@@ -14,7 +14,8 @@ import (
 // secret stands in every place where a client may put something.
 const secret = "sekret"
 
-// No line of the log holds what a client sent, at any level, whatever is wrong with it; the access log is on.
+// No line of the log holds what a client sent, at any level, whatever is wrong with it; the access
+// log is on.
 func TestNothingOfAClientIsLogged(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) {
 		o.Keys, o.AccessLog, o.MachineProfile, o.DefaultModels = guarded(t, secret+"key"), true, "l4", []string{model}

@@ -32,8 +32,9 @@ type tab struct {
 	complain []string // exceptions, console errors, violations of the policy
 }
 
-// browser finds the browser, which is a declared dependency of the tests (tools/setup/deps.sh test). Called before a server
-// is started: skipping one that has not begun to listen would leave it running.
+// browser finds the browser, which is a declared dependency of the tests (tools/setup/deps.sh
+// test). Called before a server is started: skipping one that has not begun to listen would leave
+// it running.
 func browser(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -202,8 +203,8 @@ func TestPage(t *testing.T) {
 	b.quiet()
 }
 
-// The marks of an extraction are where code points say, also behind characters of two UTF-16 units; a server that is loading is asked
-// again when it says.
+// The marks of an extraction are where code points say, also behind characters of two UTF-16 units;
+// a server that is loading is asked again when it says.
 func TestPageExtract(t *testing.T) {
 	chromium := browser(t)
 	r := start(t, nil)
@@ -236,8 +237,9 @@ func TestPageExtract(t *testing.T) {
 	b.quiet()
 }
 
-// The table of models says why one failed, has widths in the order of the outputs, and loses those that a reload of the models
-// directory took away. An answer with nothing in it says so; a failure is red.
+// The table of models says why one failed, has widths in the order of the outputs, and loses those
+// that a reload of the models directory took away. An answer with nothing in it says so; a failure
+// is red.
 func TestPageModels(t *testing.T) {
 	chromium := browser(t)
 	r := start(t, nil)
@@ -274,7 +276,8 @@ func TestPageModels(t *testing.T) {
 	b.quiet()
 }
 
-// A server with keys: the page is there, asks for one, and then shows what it shows to everybody else.
+// A server with keys: the page is there, asks for one, and then shows what it shows to everybody
+// else.
 func TestPageWithAKey(t *testing.T) {
 	chromium := browser(t)
 	r := start(t, func(o *Options, _ *service.Options) { o.Keys = guarded(t, "open-sesame") })

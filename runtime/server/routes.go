@@ -9,9 +9,10 @@ import (
 	"github.com/sie-engine/sie/internal/httpd"
 )
 
-// routes returns the table of routes. A model id is the rest of a path. Open routes need no API key: health and metrics are
-// read by machines that have none. /metrics names the models in use and counts their requests and tokens; it says nothing of
-// texts, keys or clients. The pages are the same for everybody, and ask for a key themselves.
+// routes returns the table of routes. A model id is the rest of a path. Open routes need no API
+// key: health and metrics are read by machines that have none. /metrics names the models in use and
+// counts their requests and tokens; it says nothing of texts, keys or clients. The pages are the
+// same for everybody, and ask for a key themselves.
 func (s *Server) routes() []httpd.Route {
 	table := []httpd.Route{
 		{Method: "POST", Path: "/v1/encode/", Serve: s.encode, Kind: dialect.RouteEncode, Span: "encode"},
@@ -39,7 +40,8 @@ func (s *Server) routes() []httpd.Route {
 	return table
 }
 
-// outOfScope lists the reference's endpoints that this server answers with 501, and below which prefix.
+// outOfScope lists the reference's endpoints that this server answers with 501, and below which
+// prefix.
 var outOfScope = []string{
 	"/v1/generate/", "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/audio/", "/v1/estimate",
 	"/v1/recommend", "/v1/jobs", "/v1/files", "/v1/batches",

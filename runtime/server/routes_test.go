@@ -200,8 +200,8 @@ func TestBadHeads(t *testing.T) {
 	}
 }
 
-// A head that is too large is answered even when all of it has been sent: closing on unread bytes would reset the
-// connection before its sender has seen why.
+// A head that is too large is answered even when all of it has been sent: closing on unread bytes
+// would reset the connection before its sender has seen why.
 func TestHugeHeadIsAnswered(t *testing.T) {
 	r := start(t, nil)
 	for range 20 {

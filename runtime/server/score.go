@@ -10,7 +10,8 @@ import (
 	"github.com/sie-engine/sie/internal/httpd"
 )
 
-// scores answers POST /v1/score/{model}. The order of checks is the reference's: body, model, task, texts.
+// scores answers POST /v1/score/{model}. The order of checks is the reference's: body, model, task,
+// texts.
 func (s *Server) scores(r *httpd.Request, model string) {
 	c := call{endpoint: "score", kind: dialect.RouteScore}
 	if m, err := s.service.Find(model); err == nil && m.Entry().Has("score") {

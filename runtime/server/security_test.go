@@ -190,7 +190,8 @@ func TestCORS(t *testing.T) {
 	}
 }
 
-// A browser shows what comes through a WebSocket to the scripts of any page, so the server looks whose page it is.
+// A browser shows what comes through a WebSocket to the scripts of any page, so the server looks
+// whose page it is.
 func TestStatusSocketOfForeignPages(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) { o.CORSOrigins = []string{"https://app.example"} })
 	for _, c := range []struct {

@@ -116,5 +116,6 @@ func (s *Server) isReady() bool { return s.ready.Load() && !s.http.Draining() &&
 // Serve answers connections of l until Shutdown.
 func (s *Server) Serve(l net.Listener) error { return s.http.Serve(l) }
 
-// Shutdown drains, as httpd.Server.Shutdown does; the service, which is the caller's, may then be closed.
+// Shutdown drains, as httpd.Server.Shutdown does; the service, which is the caller's, may then be
+// closed.
 func (s *Server) Shutdown(ctx context.Context) error { return s.http.Shutdown(ctx) }

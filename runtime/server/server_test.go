@@ -39,8 +39,8 @@ type rig struct {
 	http *http.Client
 }
 
-// start serves model until the test ends, which fails when goroutines are left over. tune may change the server before
-// it serves.
+// start serves model until the test ends, which fails when goroutines are left over. tune may
+// change the server before it serves.
 func start(t *testing.T, change func(*Options, *service.Options), tune ...func(*Server)) *rig {
 	t.Helper()
 	_ = new(fasthttp.ResponseHeader).Header() // starts fasthttp's clock, a goroutine that stays

@@ -12,7 +12,8 @@ import (
 	"github.com/sie-engine/sie/runtime/service"
 )
 
-// fakeTasks scores by counting shared words, so that tests know every answer beforehand. The rest is the service's.
+// fakeTasks scores by counting shared words, so that tests know every answer beforehand. The rest
+// is the service's.
 type fakeTasks struct {
 	compat.Backend // the service's
 

@@ -204,7 +204,8 @@ func TestTEIInfoAndHealth(t *testing.T) {
 	}
 }
 
-// The task comes before the order of the default models: /predict asks a classifier even if a reranker stands before it.
+// The task comes before the order of the default models: /predict asks a classifier even if a
+// reranker stands before it.
 func TestTEIDefaultModels(t *testing.T) {
 	f := &fakeTasks{labels: []string{"a"}}
 	r := start(t, func(o *Options, w *service.Options) {

@@ -10,8 +10,9 @@ import (
 // maxWarning bounds the header X-SIE-Warning, in bytes.
 const maxWarning = 256
 
-// warn names the options of a request that were ignored because they are made for other operations. A client that gives its
-// options once, for all calls, has the answers it wants; whoever misplaced one can see it.
+// warn names the options of a request that were ignored because they are made for other operations.
+// A client that gives its options once, for all calls, has the answers it wants; whoever misplaced
+// one can see it.
 func warn(r *httpd.Request, ignored []string) {
 	if len(ignored) > 0 {
 		r.Response.Header.Set("X-SIE-Warning", warning(ignored))

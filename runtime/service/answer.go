@@ -12,7 +12,8 @@ func outcome(res *task.Result) api.Outcome {
 	return api.Outcome{ModelID: res.Model.ID, Revision: res.Model.Revision, Timings: res.Timings, Ignored: res.Ignored}
 }
 
-// encoded puts each item's outputs under its id. The parts of all items lie together, so that no item costs an allocation.
+// encoded puts each item's outputs under its id. The parts of all items lie together, so that no
+// item costs an allocation.
 func encoded(model string, r *api.EncodeRequest, res *task.Result) *api.EncodeResponse {
 	items := make([]api.EncodeItem, len(r.Items))
 	dense, sparse, multi := make([]api.Dense, len(res.Rows)), make([]api.Sparse, len(res.Sparse)), make([]api.Multivector, len(res.Multi))

@@ -17,8 +17,9 @@ type Prepared[R any] struct {
 	answer  func(*task.Result) R
 }
 
-// Run answers the request. ctx bounds waiting: when it ends, its queued items are dropped and its cause is returned. Other
-// errors are *errs.Error. Results count as held bytes where ctx says so (task.WithHold).
+// Run answers the request. ctx bounds waiting: when it ends, its queued items are dropped and its
+// cause is returned. Other errors are *errs.Error. Results count as held bytes where ctx says so
+// (task.WithHold).
 func (p *Prepared[R]) Run(ctx context.Context) (R, error) {
 	res, err := p.task.Run(ctx, p.service.Host)
 	if err != nil {
@@ -93,7 +94,8 @@ func (m Model) Extract(ctx context.Context, r *api.ExtractRequest) (*api.Extract
 	return both(ctx, m.PrepareExtract, r)
 }
 
-// Tokenize splits texts as the model's tokenizer does, whole, with or without the special tokens of one text.
+// Tokenize splits texts as the model's tokenizer does, whole, with or without the special tokens of
+// one text.
 func (m Model) Tokenize(ctx context.Context, texts []string, addSpecial bool) ([][]api.Token, error) {
 	return task.Tokenize(ctx, m.service.Host, m.entry, texts, addSpecial)
 }

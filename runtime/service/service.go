@@ -14,7 +14,8 @@ import (
 // Options of a service are those of its host. New sets Tasks.
 type Options = model.Options
 
-// Service is every model of the catalog, ready to be asked. Its methods are safe for concurrent use.
+// Service is every model of the catalog, ready to be asked. Its methods are safe for concurrent
+// use.
 type Service struct {
 	*model.Host
 	metrics *metrics.Metrics
@@ -30,7 +31,8 @@ func New(opt Options) (*Service, error) {
 	return &Service{h, opt.Metrics}, nil
 }
 
-// Model is a model as one view of the catalog has it. A request finds it once and asks it from then on.
+// Model is a model as one view of the catalog has it. A request finds it once and asks it from then
+// on.
 type Model struct {
 	service *Service
 	entry   *catalog.Resolved
@@ -56,18 +58,20 @@ func (s *Service) FindOpenAI(id string) (Model, error) {
 // Entry is the catalog's entry; read-only.
 func (m Model) Entry() *catalog.Resolved { return m.entry }
 
-// Began returns the model for a request whose timings count from at, not from when the model was found.
+// Began returns the model for a request whose timings count from at, not from when the model was
+// found.
 func (m Model) Began(at time.Time) Model {
 	m.began = at
 	return m
 }
 
-// Room says when a request may come again that would find every queue of the model full; full is false where it may come now,
-// and where only its body tells. It is cheap, so that an overloaded server spends little on what it refuses.
+// Room says when a request may come again that would find every queue of the model full; full is
+// false where it may come now, and where only its body tells. It is cheap, so that an overloaded
+// server spends little on what it refuses.
 func (m Model) Room() (retry time.Duration, full bool) { return m.service.Full(m.entry.ID) }
 
-// Outcome is how a request ended, in the words of sie_requests_total. err is what it was answered with, nil for a success;
-// cancelled: its client left before.
+// Outcome is how a request ended, in the words of sie_requests_total. err is what it was answered
+// with, nil for a success; cancelled: its client left before.
 func Outcome(err error, cancelled bool) metrics.Outcome {
 	switch e := errs.As(err); {
 	case err == nil:
@@ -82,7 +86,8 @@ func Outcome(err error, cancelled bool) metrics.Outcome {
 	return metrics.Error
 }
 
-// Ended counts a request that was not answered with a result. model is its id in the catalog, "" for one that is not there.
+// Ended counts a request that was not answered with a result. model is its id in the catalog, ""
+// for one that is not there.
 func (s *Service) Ended(model, endpoint string, o metrics.Outcome) {
 	s.metrics.Request(model, endpoint, o)
 }

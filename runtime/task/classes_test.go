@@ -12,7 +12,8 @@ import (
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// Classes are shares of one, or each a probability of its own: as the model says, as the request says, and of a single label.
+// Classes are shares of one, or each a probability of its own: as the model says, as the request
+// says, and of a single label.
 func TestSharesAndProbabilities(t *testing.T) {
 	const tasks = "tasks: {extract: {}}"
 	r := start(t, nil, nil, entry(t, "several", withTokenizer(t, "classify-distilbert", "st-mean", nil), "sequence_classification", tasks),
@@ -54,7 +55,8 @@ func TestSharesAndProbabilities(t *testing.T) {
 	}
 }
 
-// More pairs than are tokenised together: every text has its own labels' scores, and the count of tokens is that of the pairs.
+// More pairs than are tokenised together: every text has its own labels' scores, and the count of
+// tokens is that of the pairs.
 func TestZeroShotOfManyPairs(t *testing.T) {
 	r := start(t, nil, nil, entry(t, "nli", golden.Open(t, "pipeline-zero-shot").Dir, "nli_classification", "tasks: {extract: {}}"))
 	ask := func(texts []string, options map[string]any) *Result {
@@ -90,7 +92,8 @@ func TestZeroShotNeedsTwoLabels(t *testing.T) {
 	}
 }
 
-// Classify gives logits, shares, or the probability of a single label, for more texts and pairs than are tokenised together.
+// Classify gives logits, shares, or the probability of a single label, for more texts and pairs
+// than are tokenised together.
 func TestClassify(t *testing.T) {
 	const tasks = "tasks: {extract: {}}"
 	r := start(t, nil, []string{mean}, entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", tasks),

@@ -14,8 +14,8 @@ var classifier = family{task: arch.Classify, extract: &extractor{
 	run:     classifyTexts,
 }}
 
-// classifyTexts gives each text the labels of the model's own head: one of them, or each by itself where the model says so or the
-// request wants it.
+// classifyTexts gives each text the labels of the model's own head: one of them, or each by itself
+// where the model says so or the request wants it.
 func classifyTexts(r *run) error {
 	m := r.use.Weights()
 	if err := r.checkLabels(m.Labels); err != nil {
@@ -34,7 +34,8 @@ func classifyTexts(r *run) error {
 	})
 }
 
-// classify gives the scores of the labels of a classification head, whatever the family uses it for.
+// classify gives the scores of the labels of a classification head, whatever the family uses it
+// for.
 func (r *run) classify() error {
 	labels, n := r.use.Weights().Labels, len(r.req.Inputs)
 	if err := r.hold(int64(n)*int64(listBytes+entryBytes*len(labels)), n); err != nil {

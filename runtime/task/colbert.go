@@ -25,8 +25,9 @@ func markTexts(e *encoding) {
 	}
 }
 
-// markers is how a late-interaction model reads texts (ColBERT, arXiv:2004.12832): a marker behind [CLS] tells queries from
-// documents, queries are filled up with [MASK], and documents lose the vectors of their punctuation. Immutable.
+// markers is how a late-interaction model reads texts (ColBERT, arXiv:2004.12832): a marker behind
+// [CLS] tells queries from documents, queries are filled up with [MASK], and documents lose the
+// vectors of their punctuation. Immutable.
 type markers struct {
 	query, doc         int32  // token ids, -1: none
 	queryText, docText string // what stands before a text whose marker is no token
@@ -45,7 +46,8 @@ const defaultQueryLength = 32
 // asciiPunctuation is Python's string.punctuation, ColBERT's skip list.
 const asciiPunctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
-// marking is what markers depend on. Entries that say the same share them, also those of a catalog that was read again.
+// marking is what markers depend on. Entries that say the same share them, also those of a catalog
+// that was read again.
 type marking struct {
 	queryLength, docLength                int
 	queryPrefix, docPrefix                string
@@ -101,7 +103,8 @@ func marker(prefix string, t *tokenizer.Tokenizer) (id int32, text string) {
 	return -1, prefix
 }
 
-// limit is how many tokens the tokenizer may leave of a text, of at most max: the marker comes on top.
+// limit is how many tokens the tokenizer may leave of a text, of at most max: the marker comes on
+// top.
 func (k *markers) limit(longest int, query bool, queryLength int) int {
 	id := k.doc
 	if query {
@@ -140,8 +143,8 @@ func (k *markers) dropped(id int32, query bool) bool {
 	return skipped && !query
 }
 
-// trims says whether rows of a query are left out of what the device gives: it keeps the tokens that words attend to there, so
-// the special ones among them come back too.
+// trims says whether rows of a query are left out of what the device gives: it keeps the tokens
+// that words attend to there, so the special ones among them come back too.
 func (k *markers) trims() bool { return k.skipSpecial && k.masksExpansion() }
 
 // trim leaves the rows of dropped tokens out, rows of that many bytes.
@@ -155,9 +158,9 @@ func (k *markers) trim(data []byte, bytes int, ids []int32) []byte {
 	return out
 }
 
-// mark gives the tokens of a text as the model reads them, which of them the batch keeps, and how many rows it has in the
-// device's result. limit is what limit said. Where masksExpansion, what a query's batch keeps is what its words attend to, and
-// all its rows are read.
+// mark gives the tokens of a text as the model reads them, which of them the batch keeps, and how
+// many rows it has in the device's result. limit is what limit said. Where masksExpansion, what a
+// query's batch keeps is what its words attend to, and all its rows are read.
 func (k *markers) mark(ids []int32, query bool, limit int) (marked []int32, keep []uint8, rows int) {
 	id := k.doc
 	if query {
@@ -197,7 +200,8 @@ func (k *markers) mark(ids []int32, query bool, limit int) (marked []int32, keep
 	return marked, keep, rows
 }
 
-// lateInteraction scores with ColBERT's MaxSim: the query's token vectors first, then every text against them.
+// lateInteraction scores with ColBERT's MaxSim: the query's token vectors first, then every text
+// against them.
 func lateInteraction(r *run) error {
 	k := markersOf(r.use.Model, r.model)
 	query, err := r.encodeQuery(outputs{multi: true})

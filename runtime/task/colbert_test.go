@@ -21,7 +21,8 @@ func lateModel(t *testing.T, id, options string) *catalog.Model {
 	return loadtime(t, id, dir, "colbert", colbertTasks, options)
 }
 
-// Queries are filled up, documents lose their punctuation, and a score is the MaxSim of what encode gives.
+// Queries are filled up, documents lose their punctuation, and a score is the MaxSim of what encode
+// gives.
 func TestColBERT(t *testing.T) {
 	r := start(t, nil, nil, lateModel(t, "hidden", "{query_max_length: 12, skip_special_tokens: false}"),
 		lateModel(t, "attended", "{query_max_length: 12, skip_special_tokens: false, attend_to_expansion_tokens: true}"),
@@ -97,8 +98,8 @@ func TestMarkers(t *testing.T) {
 	}
 }
 
-// A model that folds gives dense rows by MUVERA and sparse ones by SMVE, for queries and documents apart, alone and in company
-// alike; the dot product of a MUVERA pair stands for their MaxSim.
+// A model that folds gives dense rows by MUVERA and sparse ones by SMVE, for queries and documents
+// apart, alone and in company alike; the dot product of a MUVERA pair stands for their MaxSim.
 func TestFolding(t *testing.T) {
 	r := start(t, nil, nil, lateModel(t, "fold", `{query_expansion: false, smve_config: {width: 256, k: 4}, `+
 		`muvera_config: {num_repetitions: 8, num_simhash_projections: 3, projection_dim: 8, final_projection_dim: null}}`))

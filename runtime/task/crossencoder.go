@@ -8,7 +8,8 @@ import (
 	"github.com/sie-engine/sie/runtime/batch"
 )
 
-// crossEncoder is models that read a query and a text together and score them with a head of one label.
+// crossEncoder is models that read a query and a text together and score them with a head of one
+// label.
 var crossEncoder = family{task: arch.Classify, score: scorePairs, pairs: true}
 
 // scorePairs reads query and text in one sequence, whose only label is the score.

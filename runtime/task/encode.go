@@ -26,8 +26,8 @@ type encoding struct {
 	variant *model.Variant // nil when no forward pass is needed
 	forms   forms
 
-	// lay says how the model reads the token ids of a text, which of its rows the batch keeps (nil: all) and how many of
-	// them the result has.
+	// lay says how the model reads the token ids of a text, which of its rows the batch keeps (nil:
+	// all) and how many of them the result has.
 	lay func(ids []int32) (read []int32, keep []uint8, rows int)
 	// trim, if not nil, leaves rows of a token matrix out, rows of that many bytes.
 	trim       func(data []byte, bytes int, ids []int32) []byte

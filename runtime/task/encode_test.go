@@ -259,7 +259,8 @@ func TestPoolingVariants(t *testing.T) {
 	}
 }
 
-// A model that shares the weights of another keeps its own pooling and length, though the other gives the copy its name.
+// A model that shares the weights of another keeps its own pooling and length, though the other
+// gives the copy its name.
 func TestSharedWeightsKeepEachModelsOptions(t *testing.T) {
 	m := family(t, "test/a", golden.Open(t, "st-mean").Dir, "")
 	m.Profiles[0].Runtime, m.MaxSequenceLength = map[string]any{"pooling": "cls"}, 4

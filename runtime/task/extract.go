@@ -35,8 +35,8 @@ func (r *run) fail(item int, why *errs.Error) {
 	}
 }
 
-// logits runs n texts through the head that gives a value for each of the model's labels, for each text or each of its tokens. It
-// hands on the logits of items that can be answered: all finite.
+// logits runs n texts through the head that gives a value for each of the model's labels, for each
+// text or each of its tokens. It hands on the logits of items that can be answered: all finite.
 func (r *run) logits(want arch.Want, n int, items func(first, end int) ([]batch.Item, error), put func(i int, z []float64) error) error {
 	v, err := r.through(want)
 	if err != nil {
@@ -61,7 +61,8 @@ func (r *run) logits(want arch.Want, n int, items func(first, end int) ([]batch.
 	})
 }
 
-// checkLabels refuses a label that a head with labels of its own does not have: nothing would ever be found for it.
+// checkLabels refuses a label that a head with labels of its own does not have: nothing would ever
+// be found for it.
 func (r *run) checkLabels(own []string) error {
 	for i, l := range r.req.Labels {
 		if !containsFold(own, l) {
@@ -81,7 +82,8 @@ func containsFold(list []string, s string) bool {
 	return slices.ContainsFunc(list, func(l string) bool { return strings.EqualFold(l, s) })
 }
 
-// textItems tokenises texts, number first of the request and on, into items with a value for each of the model's labels.
+// textItems tokenises texts, number first of the request and on, into items with a value for each
+// of the model's labels.
 func (r *reader) textItems(inputs []api.Item, first int) ([]batch.Item, error) {
 	b, err := r.read(inputs, first)
 	if err != nil {
@@ -124,7 +126,8 @@ func sigmoids(z []float64) []float64 {
 	return out
 }
 
-// ranked sorts labels by score, of equals the first, and keeps what the options threshold and top_k leave.
+// ranked sorts labels by score, of equals the first, and keeps what the options threshold and top_k
+// leave.
 func ranked(labels []string, scores []float64, options map[string]any) []api.Class {
 	threshold, cut := number(options["threshold"])
 	out := make([]api.Class, 0, len(labels))

@@ -12,7 +12,8 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// Zero-shot labels compete by their entailment logits, or stand alone; a model without such a label says so.
+// Zero-shot labels compete by their entailment logits, or stand alone; a model without such a label
+// says so.
 func TestZeroShot(t *testing.T) {
 	labels := map[string]any{"id2label": map[string]string{"0": "contradiction", "1": "neutral", "2": "ENTAILMENT"}, "label2id": map[string]int{"contradiction": 0, "neutral": 1, "ENTAILMENT": 2}}
 	dir := withTokenizer(t, "classify-bert", "st-mean", labels)
@@ -104,7 +105,8 @@ func TestOwnLabels(t *testing.T) {
 	}
 }
 
-// Where nothing may be cut, an item that is too long has an error of its own, and the others have what they have without it.
+// Where nothing may be cut, an item that is too long has an error of its own, and the others have
+// what they have without it.
 func TestItemErrors(t *testing.T) {
 	r := start(t, nil, nil, entry(t, "nli", golden.Open(t, "pipeline-zero-shot").Dir, "nli_classification_flash", "tasks: {extract: {}}"),
 		entry(t, "tags", golden.Open(t, "pipeline-tags").Dir, "token_classification", "tasks: {extract: {}}"),
@@ -149,7 +151,8 @@ func TestItemErrors(t *testing.T) {
 	}
 }
 
-// Labels choose among the model's own, whatever their case; one that it does not have is refused, for nothing would be found.
+// Labels choose among the model's own, whatever their case; one that it does not have is refused,
+// for nothing would be found.
 func TestChosenLabels(t *testing.T) {
 	r := start(t, nil, nil, entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", "tasks: {extract: {}}"),
 		entry(t, "tags", golden.Open(t, "pipeline-tags").Dir, "token_classification", "tasks: {extract: {}}"))

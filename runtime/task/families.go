@@ -6,8 +6,8 @@ import (
 	"github.com/sie-engine/sie/runtime/arch"
 )
 
-// families has every family of models that is served. To add one, write its file and enter it here; the catalog says which
-// adapters it has and which options it takes.
+// families has every family of models that is served. To add one, write its file and enter it here;
+// the catalog says which adapters it has and which options it takes.
 var families = map[catalog.Family]*family{
 	catalog.FamilyDense:              &dense,
 	catalog.FamilySparse:             &sparse,
@@ -29,7 +29,8 @@ type family struct {
 	extract *extractor
 }
 
-// vectors is how a family gives vectors where it differs from a pooled row of each text. Nil functions differ in nothing.
+// vectors is how a family gives vectors where it differs from a pooled row of each text. Nil
+// functions differ in nothing.
 type vectors struct {
 	// begin settles how texts are read, before any is.
 	begin func(*encoding)
@@ -55,7 +56,8 @@ func Tasks() map[catalog.Family]arch.Task {
 	return out
 }
 
-// ScoresPairs says whether a model scores by reading the query and a text together: Classify then gives its logits.
+// ScoresPairs says whether a model scores by reading the query and a text together: Classify then
+// gives its logits.
 func ScoresPairs(m *catalog.Resolved) bool {
 	f := families[m.Family]
 	return f != nil && f.pairs

@@ -24,7 +24,8 @@ func TestFamiliesOfTheCatalogAreServed(t *testing.T) {
 	}
 }
 
-// A family is named in the table of this package and in the catalog, and nowhere else: whoever adds one has nothing to look for.
+// A family is named in the table of this package and in the catalog, and nowhere else: whoever adds
+// one has nothing to look for.
 func TestFamiliesAreNamedInOnePlace(t *testing.T) {
 	root := filepath.Join("..", "..")
 	named := make(map[string]int)

@@ -7,14 +7,15 @@ import (
 	"github.com/sie-engine/sie/runtime/fold"
 )
 
-// folding is how the token vectors of a request's texts become one vector each: dense by MUVERA, sparse by SMVE.
+// folding is how the token vectors of a request's texts become one vector each: dense by MUVERA,
+// sparse by SMVE.
 type folding struct {
 	muvera *catalog.MUVERAConfig // nil: no dense row is folded
 	smve   *catalog.SMVEConfig   // nil: no sparse row is
 }
 
-// planFolding settles which of the wanted outputs are folded from token vectors: those a late-interaction model does not
-// give itself.
+// planFolding settles which of the wanted outputs are folded from token vectors: those a
+// late-interaction model does not give itself.
 func (p *Prepared) planFolding(id string) error {
 	o, load := p.options, p.model.Loadtime
 	multi, tasks := p.model.Has(string(catalog.OutputMultivector)), p.model.Model.Tasks
@@ -66,7 +67,8 @@ func (f *folding) settle(to *forms) {
 	}
 }
 
-// roomOf is how many columns a sparse row has room for that is folded from the vectors of that many tokens.
+// roomOf is how many columns a sparse row has room for that is folded from the vectors of that many
+// tokens.
 func roomOf(s *fold.SMVE, rows int) int {
 	most := s.Repetitions * s.Top * rows
 	if s.MaxNonzeros > 0 {

@@ -24,8 +24,8 @@ func readTexts[T any](t *testing.T, name string) (texts []T) {
 	return texts
 }
 
-// Cross-encoders score as sentence-transformers' CrossEncoder does, with the activation of their configuration, any number of
-// texts in one request.
+// Cross-encoders score as sentence-transformers' CrossEncoder does, with the activation of their
+// configuration, any number of texts in one request.
 func TestCrossEncoders(t *testing.T) {
 	for _, name := range []string{"rerank-sigmoid", "rerank-identity"} {
 		c := golden.Open(t, name)
@@ -49,7 +49,8 @@ func TestCrossEncoders(t *testing.T) {
 	}
 }
 
-// SPLADE gives SparseEncoder's weights, columns ascending, also where the first try had too little room.
+// SPLADE gives SparseEncoder's weights, columns ascending, also where the first try had too little
+// room.
 func TestSparse(t *testing.T) {
 	c := golden.Open(t, "splade-bert")
 	r := start(t, nil, nil, entry(t, "sp", c.Dir, "splade_flash", "tasks: {encode: {sparse: {dim: 101}}}"))

@@ -2,14 +2,16 @@ package task
 
 import "context"
 
-// Hold admits that many more bytes of a request's results into memory. With them, the results of so many of its items are
-// counted in whole. An error refuses the request. It is called before the bytes are made, by one goroutine at a time: once
-// for what is certain when the model is known, then as texts turn out to need more.
+// Hold admits that many more bytes of a request's results into memory. With them, the results of so
+// many of its items are counted in whole. An error refuses the request. It is called before the
+// bytes are made, by one goroutine at a time: once for what is certain when the model is known,
+// then as texts turn out to need more.
 type Hold func(bytes int64, items int) error
 
 type holdKey struct{}
 
-// WithHold returns a context whose requests ask h for the room of their results. Without one they take what they need.
+// WithHold returns a context whose requests ask h for the room of their results. Without one they
+// take what they need.
 func WithHold(ctx context.Context, h Hold) context.Context {
 	return context.WithValue(ctx, holdKey{}, h)
 }
@@ -22,7 +24,8 @@ func holdOf(ctx context.Context) Hold {
 	return func(int64, int) error { return nil }
 }
 
-// What a result takes besides its data, in bytes: the request's and the answer's entries for it, slices, ids.
+// What a result takes besides its data, in bytes: the request's and the answer's entries for it,
+// slices, ids.
 const (
 	vectorBytes = 320 // an item of an encode request
 	scoreBytes  = 160 // a candidate

@@ -11,8 +11,8 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// Every kind of request asks for at least as much room as its results take, before they are there, and ends with the refusal of
-// whoever gives it, at the first call as at later ones.
+// Every kind of request asks for at least as much room as its results take, before they are there,
+// and ends with the refusal of whoever gives it, at the first call as at later ones.
 func TestHold(t *testing.T) {
 	r := start(t, nil, []string{mean},
 		entry(t, "sp", golden.Open(t, "splade-bert").Dir, "splade_flash", "tasks: {encode: {sparse: {dim: 101}}}"),

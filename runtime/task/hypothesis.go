@@ -11,7 +11,8 @@ type hypothesisTemplate struct{ before, after string }
 
 const defaultHypothesis = "This text is about {}."
 
-// hypothesis reads the option hypothesis_template: text with one {} for the label, braces doubled to stand for themselves.
+// hypothesis reads the option hypothesis_template: text with one {} for the label, braces doubled
+// to stand for themselves.
 func hypothesis(p *Prepared) (hypothesisTemplate, error) {
 	text, _ := p.option("hypothesis_template").(string)
 	if text == "" {

@@ -8,7 +8,8 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// One dictionary of options for all calls of a client: each operation takes its own, names the others, and answers as without them.
+// One dictionary of options for all calls of a client: each operation takes its own, names the
+// others, and answers as without them.
 func TestOptionsForAllOperations(t *testing.T) {
 	r := start(t, nil, []string{mean}, entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}"),
 		entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", "tasks: {extract: {}}"))

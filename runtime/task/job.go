@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// chunkTexts is how many texts are tokenised and queued together; a request is worked through in chunks, so that
-	// tokenising overlaps running and 5,000 texts in one request neither fill the queue nor wait for each other.
+	// chunkTexts is how many texts are tokenised and queued together; a request is worked through
+	// in chunks, so that tokenising overlaps running and 5,000 texts in one request neither fill
+	// the queue nor wait for each other.
 	chunkTexts = 128
 	// chunksAhead bounds the chunks of one request that are queued or running.
 	chunksAhead = 4
@@ -22,7 +23,8 @@ type job struct {
 	queue *batch.Queue
 	n     int // items in all
 
-	// make returns items [first, end) with their place in that range as Index; put takes the results of items first, first+1, …
+	// make returns items [first, end) with their place in that range as Index; put takes the
+	// results of items first, first+1, …
 	make func(first, end int) ([]batch.Item, error)
 	put  func(first int, results []batch.Result) error
 	// bad is told, before put, of an item whose result is not finite. An error ends the job.
@@ -30,7 +32,8 @@ type job struct {
 
 	// adapter changes the weights for every item; nil: none.
 	adapter batch.Adapter
-	// admitted jobs go on with a request that has got results already: a full queue makes them wait, not fail.
+	// admitted jobs go on with a request that has got results already: a full queue makes them
+	// wait, not fail.
 	admitted bool
 	timings  *api.Timings
 
@@ -78,8 +81,8 @@ func (j *job) all() error {
 	return nil
 }
 
-// submit makes items [first, end) and queues them. The first chunk is offered: a full queue refuses the request. Later
-// ones wait for room.
+// submit makes items [first, end) and queues them. The first chunk is offered: a full queue refuses
+// the request. Later ones wait for room.
 func (j *job) submit(first, end int) error {
 	wait := j.admitted || first > 0
 	if !wait {

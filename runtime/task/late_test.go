@@ -14,7 +14,8 @@ import (
 	"github.com/sie-engine/sie/internal/half"
 )
 
-// lateSetting is one of testdata/golden/late: a model, its load-time options and the folds asked of it.
+// lateSetting is one of testdata/golden/late: a model, its load-time options and the folds asked of
+// it.
 type lateSetting struct {
 	Model   string                     `json:"model"`
 	Options map[string]any             `json:"options"`
@@ -37,7 +38,8 @@ func lateSettings(t *testing.T, c *golden.Case) map[string]lateSetting {
 // profile is the name of the profile that folds so.
 func (s *lateSetting) profile(fold string) string { return strings.ReplaceAll(fold, " ", "-") }
 
-// entry is the model file of a setting: the load-time options as a profile of the reference has them, and a profile a fold.
+// entry is the model file of a setting: the load-time options as a profile of the reference has
+// them, and a profile a fold.
 func (s *lateSetting) entry(t *testing.T, id string) *catalog.Model {
 	t.Helper()
 	options := func(more map[string]any) string {
@@ -68,8 +70,9 @@ func (s *lateSetting) entry(t *testing.T, id string) *catalog.Model {
 	return m
 }
 
-// Texts become the token vectors that sie-server's ColBERT adapter makes of them - markers, filled queries, punctuation and
-// special tokens left out - and these the dense and sparse rows of its post-processors, in every output type.
+// Texts become the token vectors that sie-server's ColBERT adapter makes of them - markers, filled
+// queries, punctuation and special tokens left out - and these the dense and sparse rows of its
+// post-processors, in every output type.
 func TestLateLikeTheReference(t *testing.T) {
 	c := golden.Open(t, "late")
 	data, err := os.ReadFile(filepath.Join(c.Dir, "texts.json"))
@@ -96,8 +99,9 @@ func TestLateLikeTheReference(t *testing.T) {
 	}
 }
 
-// A query that is filled up and loses its special tokens is not folded: the device keeps one choice of rows, and that is what its
-// words attend to. Nor does a file without muvera_config or smve_config fold nothing: it folds by the reference's defaults.
+// A query that is filled up and loses its special tokens is not folded: the device keeps one choice
+// of rows, and that is what its words attend to. Nor does a file without muvera_config or
+// smve_config fold nothing: it folds by the reference's defaults.
 func TestLateDefaults(t *testing.T) {
 	r := start(t, nil, nil, lateModel(t, "late", "{}"))
 	yes := true
@@ -148,8 +152,9 @@ func (l *lateCase) vectors() {
 	}
 }
 
-// dense compares a fold in each output type. Codes may be one off where float32 sums in another order fall on the other side of
-// a half, which is rare; bits only where the component is nothing but rounding.
+// dense compares a fold in each output type. Codes may be one off where float32 sums in another
+// order fall on the other side of a half, which is rare; bits only where the component is nothing
+// but rounding.
 func (l *lateCase) dense(model, fold string) {
 	l.t.Helper()
 	key := l.key + "." + fold

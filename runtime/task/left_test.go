@@ -10,7 +10,8 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// letters is a text of one-letter words, each a token of the golden tokenizers: its last n words are its last n tokens.
+// letters is a text of one-letter words, each a token of the golden tokenizers: its last n words
+// are its last n tokens.
 func letters(n int) []string {
 	out := make([]string, n)
 	for i := range out {
@@ -19,7 +20,8 @@ func letters(n int) []string {
 	return out
 }
 
-// What is too long loses its start where a request wants that, as texts and as token ids; what fits does not change.
+// What is too long loses its start where a request wants that, as texts and as token ids; what fits
+// does not change.
 func TestLeftTruncationOfVectors(t *testing.T) {
 	r := start(t, nil, []string{mean})
 	words := letters(100)

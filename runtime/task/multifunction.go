@@ -9,7 +9,8 @@ import (
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
-// multiFunction is BGE-M3 and its kin: dense vectors, a weight and a vector of each token, from one pass.
+// multiFunction is BGE-M3 and its kin: dense vectors, a weight and a vector of each token, from one
+// pass.
 var multiFunction = family{
 	task:   arch.BGEM3,
 	encode: &vectors{begin: leaveFirstOut, want: weighTokens},
@@ -57,8 +58,8 @@ func lexical(t *tokenizer.Tokenizer, ids []int32, weights []float32) weighted {
 // The weights of BGE-M3's hybrid score, as the reference has them.
 var hybridWeights = map[string]float64{"dense": 0.4, "sparse": 0.2, "colbert": 0.4}
 
-// scoreModes scores by the dense vectors, its token weights, its token vectors, or a weighted sum of the
-// three, from one forward pass over each text.
+// scoreModes scores by the dense vectors, its token weights, its token vectors, or a weighted sum
+// of the three, from one forward pass over each text.
 func scoreModes(r *run) error {
 	weights := map[string]float64{}
 	switch mode := r.options.ScoreMode; mode {

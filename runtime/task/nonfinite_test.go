@@ -17,13 +17,15 @@ import (
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// poisoned is a copy of a golden model in which the embedding of one token has a sum that is no number.
+// poisoned is a copy of a golden model in which the embedding of one token has a sum that is no
+// number.
 func poisoned(t *testing.T, model string, token int) string {
 	t.Helper()
 	return poisonedIn(t, model, "word", token)
 }
 
-// poisonedIn is the same for one of its tables. A SPLADE model has its words in its last matrix, too.
+// poisonedIn is the same for one of its tables. A SPLADE model has its words in its last matrix,
+// too.
 func poisonedIn(t *testing.T, model, table string, row int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,7 +36,8 @@ func poisonedIn(t *testing.T, model, table string, row int) string {
 	return dir
 }
 
-// poison does that to a model. The weights stay finite, as they must, also in bf16: their sum does not.
+// poison does that to a model. The weights stay finite, as they must, also in bf16: their sum does
+// not.
 func poison(t *testing.T, dir, table string, at int) {
 	t.Helper()
 	path := filepath.Join(dir, "model.safetensors")
@@ -75,7 +78,8 @@ var dtypes = []string{"float32", "float16", "int8", "uint8", "binary", "ubinary"
 // A token of the vocabularies of 101, and a position.
 const spoilt, spoiltPosition = 60, 26
 
-// spoiltLists are token ids of n texts, of which number bad has the token, and as the only one the position; bad < 0: none.
+// spoiltLists are token ids of n texts, of which number bad has the token, and as the only one the
+// position; bad < 0: none.
 func spoiltLists(n, bad int) [][]int32 {
 	lists := make([][]int32, n)
 	for i := range lists {
@@ -107,8 +111,9 @@ func isNonFinite(err error, model, place string) bool {
 		e.Message == "Model '"+model+"' produced non-finite values (NaN or infinity) for '"+place+"'"
 }
 
-// A text for which the model gives no numbers fails its request in every precision, as every output and in every type of its
-// elements: bytes, bits and sparse rows would look like any other. Texts of other requests in its batch are answered as ever.
+// A text for which the model gives no numbers fails its request in every precision, as every output
+// and in every type of its elements: bytes, bits and sparse rows would look like any other. Texts
+// of other requests in its batch are answered as ever.
 func TestVectorsThatAreNone(t *testing.T) {
 	late := withTokenizer(t, "colbert-linear", "st-mean", nil)
 	poison(t, late, "word", spoilt)
@@ -154,8 +159,8 @@ func TestVectorsThatAreNone(t *testing.T) {
 	}
 }
 
-// Requests that share batches with texts without numbers get the bits they get alone, and the others the place of the first of
-// theirs, wherever chunks and halves cut them.
+// Requests that share batches with texts without numbers get the bits they get alone, and the
+// others the place of the first of theirs, wherever chunks and halves cut them.
 func TestVectorsBesideSomeThatAreNone(t *testing.T) {
 	r := start(t, func(o *Options) { o.Precision = "int8" }, nil, adHoc(t, "mean", poisoned(t, "st-mean", spoilt)))
 	alone := r.Rows(&Request{Model: "mean", Tokens: spoiltLists(6, -1)})

@@ -11,8 +11,9 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// Entities are those of transformers' pipeline with the aggregation "simple": by code points, over emoji whose bytes are tokens of
-// different entities, combining marks, NUL, line ends, a text longer than the model.
+// Entities are those of transformers' pipeline with the aggregation "simple": by code points, over
+// emoji whose bytes are tokens of different entities, combining marks, NUL, line ends, a text
+// longer than the model.
 func TestTagsEqualPipeline(t *testing.T) {
 	c := golden.Open(t, "pipeline-tags")
 	r := start(t, nil, nil, entry(t, "tags", c.Dir, "token_classification", "tasks: {extract: {}}"))
@@ -77,8 +78,8 @@ func TestTagsEqualPipeline(t *testing.T) {
 	}
 }
 
-// Zero-shot scores are those of transformers' pipeline: one label or several, duplicates, braces and commas in labels, entailment
-// first, last and between among the model's labels.
+// Zero-shot scores are those of transformers' pipeline: one label or several, duplicates, braces
+// and commas in labels, entailment first, last and between among the model's labels.
 func TestZeroShotEqualsPipeline(t *testing.T) {
 	type question struct {
 		Text, Template string

@@ -12,8 +12,8 @@ import (
 	"github.com/sie-engine/sie/runtime/model"
 )
 
-// Prepared is a request after every check that needs no loaded model, with its options resolved: what any entrance hands over.
-// Its inputs may be tokenised already. It is not changed any more.
+// Prepared is a request after every check that needs no loaded model, with its options resolved:
+// what any entrance hands over. Its inputs may be tokenised already. It is not changed any more.
 type Prepared struct {
 	req    *Request
 	start  time.Time
@@ -41,8 +41,8 @@ var operations = map[Op]catalog.Operation{
 	Encode: catalog.OpEncode, Score: catalog.OpScore, Extract: catalog.OpExtract, Classify: catalog.OpExtract,
 }
 
-// Prepare checks a request, in the order that clients know: what its model does, its options, then what the operation adds.
-// Nothing is loaded for it. Errors are *errs.Error.
+// Prepare checks a request, in the order that clients know: what its model does, its options, then
+// what the operation adds. Nothing is loaded for it. Errors are *errs.Error.
 func Prepare(r *Request) (*Prepared, error) {
 	start, m := time.Now(), r.Model
 	switch { // before the options, which are checked for the operation
@@ -82,8 +82,8 @@ func Prepare(r *Request) (*Prepared, error) {
 	return p, nil
 }
 
-// checkInputs refuses inputs that the operation does not read: no family reads anything but text yet, token ids are for vectors
-// and second texts for classification.
+// checkInputs refuses inputs that the operation does not read: no family reads anything but text
+// yet, token ids are for vectors and second texts for classification.
 func (r *Request) checkInputs() error {
 	if r.Op == Score && !r.Query.HasText {
 		return errs.Invalidf("query", "%s requires text input: Field 'query' has no text", r.Model.Adapter.Class)
@@ -139,7 +139,8 @@ func optionError(err error) error {
 	return errs.Internal(err)
 }
 
-// option is an option without a field of its own: the request's, else its profile's, else what the model is loaded with.
+// option is an option without a field of its own: the request's, else its profile's, else what the
+// model is loaded with.
 func (p *Prepared) option(key string) any {
 	if v := p.options.Raw[key]; v != nil {
 		return v

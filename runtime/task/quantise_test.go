@@ -17,8 +17,9 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// The output types of testdata/golden/quantise, which sie-server's post-processor made with NumPy, through the whole worker and
-// by each instruction set of this machine, bit for bit: ties, constant rows, zeros, what float16 overflows and flushes.
+// The output types of testdata/golden/quantise, which sie-server's post-processor made with NumPy,
+// through the whole worker and by each instruction set of this machine, bit for bit: ties, constant
+// rows, zeros, what float16 overflows and flushes.
 func TestQuantisedBitForBit(t *testing.T) {
 	c := golden.Open(t, "quantise")
 	dense, multi := names(t, c, "dense"), names(t, c, "multivector")
@@ -88,7 +89,8 @@ func echo(r *rig, tokens [][]int32, what, dtype string) *Result {
 	return res
 }
 
-// sameBits compares all rows with the golden ones. The sum that gives a row makes +0 of -0, which only float16 shows.
+// sameBits compares all rows with the golden ones. The sum that gives a row makes +0 of -0, which
+// only float16 shows.
 func sameBits(t *testing.T, c *golden.Case, what, name, dtype string, rows []byte) {
 	t.Helper()
 	x, _ := c.Float32(name + ".x")
@@ -114,9 +116,10 @@ func sameBits(t *testing.T, c *golden.Case, what, name, dtype string, rows []byt
 	}
 }
 
-// echoModel writes a model that gives row t of x for token t+1, exactly: word t+1 has row t+1 of a Hadamard matrix, of ones and
-// minus ones with mean 0, which layers of zeros and their norms leave as it is; a first Dense makes the unit vector t of it, a
-// second one has x's rows as its columns. late: of every token, as PyLate's models; else of the last one.
+// echoModel writes a model that gives row t of x for token t+1, exactly: word t+1 has row t+1 of a
+// Hadamard matrix, of ones and minus ones with mean 0, which layers of zeros and their norms leave
+// as it is; a first Dense makes the unit vector t of it, a second one has x's rows as its columns.
+// late: of every token, as PyLate's models; else of the last one.
 func echoModel(t *testing.T, x []float32, shape []int, late bool) string {
 	t.Helper()
 	const wide = 32
@@ -142,7 +145,8 @@ func echoModel(t *testing.T, x []float32, shape []int, late bool) string {
 
 	units, rows := make([]float32, wide*wide), make([]float32, columns*wide)
 	for i := range n {
-		// Packing flushes denormals, a product does not: a row with one is large, and its unit as much smaller.
+		// Packing flushes denormals, a product does not: a row with one is large, and its unit as
+		// much smaller.
 		scale := float32(1)
 		if slices.ContainsFunc(x[i*columns:(i+1)*columns], denormal) {
 			scale = 0x1p64

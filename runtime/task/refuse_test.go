@@ -106,7 +106,8 @@ func TestRefusedRequestLeavesNoWork(t *testing.T) {
 	}
 }
 
-// Token ids give what the text they stand for gives, are cut as texts are, and are taken as they are.
+// Token ids give what the text they stand for gives, are cut as texts are, and are taken as they
+// are.
 func TestTokenIDs(t *testing.T) {
 	r := start(t, nil, []string{mean})
 	const text = "the cat sat on the mat"

@@ -118,8 +118,8 @@ type Result struct {
 	Ignored       []string // options of the request that are for other operations
 }
 
-// Extracted is what was found in one input: entities by place, classes by score, best first. One with Err has neither: it
-// could not be answered, and the others could.
+// Extracted is what was found in one input: entities by place, classes by score, best first. One
+// with Err has neither: it could not be answered, and the others could.
 type Extracted struct {
 	Entities []api.Entity
 	Classes  []api.Class

@@ -28,8 +28,9 @@ type run struct {
 	again   []int // the inputs that are a job's items, where it is a second one for some; nil: all
 }
 
-// Run answers the request with a model of h. ctx bounds waiting and queueing: when it ends, queued items are dropped and the
-// cause is returned. Errors are *errs.Error, except those of ctx. A request may run once or several times.
+// Run answers the request with a model of h. ctx bounds waiting and queueing: when it ends, queued
+// items are dropped and the cause is returned. Errors are *errs.Error, except those of ctx. A
+// request may run once or several times.
 func (p *Prepared) Run(ctx context.Context, h *model.Host) (*Result, error) {
 	r := &run{Prepared: p, ctx: ctx, host: h, hold: holdOf(ctx), result: Result{Model: p.model, Ignored: p.ignored}}
 	n := len(p.req.Inputs)
@@ -130,7 +131,8 @@ func (r *run) recordError(err error) error {
 	return err
 }
 
-// translate gives an internal failure its public form; what is "encoding", "scoring", "extraction" or "tokenization".
+// translate gives an internal failure its public form; what is "encoding", "scoring", "extraction"
+// or "tokenization".
 func translate(ctx context.Context, h *model.Host, err error, m *catalog.Resolved, q *batch.Queue, items int, what string) error {
 	var known *errs.Error
 	var full *batch.FullError

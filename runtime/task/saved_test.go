@@ -13,7 +13,8 @@ import (
 	"github.com/sie-engine/sie/weights/weightstest"
 )
 
-// Models as sentence-transformers 5.3 to 6.2 save them, text to answer: its own tokenizers, limits, prompts and activations.
+// Models as sentence-transformers 5.3 to 6.2 save them, text to answer: its own tokenizers, limits,
+// prompts and activations.
 func TestSavedModels(t *testing.T) {
 	unknown := &catalog.Dim{}
 	for kind, info := range map[string]catalog.AdHocInfo{

@@ -12,7 +12,8 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// An instruction stands before the query, the request's own before the profile's; a limit counts for pairs as for texts.
+// An instruction stands before the query, the request's own before the profile's; a limit counts
+// for pairs as for texts.
 func TestScoreInstruction(t *testing.T) {
 	m := entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}")
 	r := start(t, nil, nil, m)
@@ -47,7 +48,8 @@ func TestScoreInstruction(t *testing.T) {
 	}
 }
 
-// A head of several labels classifies and does not score; scores that are no numbers are the server's error, not an answer.
+// A head of several labels classifies and does not score; scores that are no numbers are the
+// server's error, not an answer.
 func TestScoresThatAreNone(t *testing.T) {
 	var z int
 	var file struct {
@@ -82,7 +84,8 @@ func TestScoresThatAreNone(t *testing.T) {
 	}
 }
 
-// Late interaction and BGE-M3 read the query once and every text: so they count, and so they refuse what is too long.
+// Late interaction and BGE-M3 read the query once and every text: so they count, and so they refuse
+// what is too long.
 func TestTokensOfScores(t *testing.T) {
 	m3 := withTokenizer(t, "bge-m3", "st-xlmr-mean-torch", map[string]any{})
 	shrink(t, m3, 111)
@@ -124,7 +127,8 @@ func TestTokensOfScores(t *testing.T) {
 	}
 }
 
-// The pooling of a request holds for query and texts alike, and texts are lower-cased where the model's files say so.
+// The pooling of a request holds for query and texts alike, and texts are lower-cased where the
+// model's files say so.
 func TestReadingOfScores(t *testing.T) {
 	m3 := withTokenizer(t, "bge-m3", "st-xlmr-mean-torch", map[string]any{})
 	shrink(t, m3, 111)

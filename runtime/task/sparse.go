@@ -2,8 +2,8 @@ package task
 
 import "github.com/sie-engine/sie/runtime/arch"
 
-// sparse is SPLADE models: a weight for each word of the vocabulary. Those that bring a table of the weights of tokens in
-// queries need no forward pass for them.
+// sparse is SPLADE models: a weight for each word of the vocabulary. Those that bring a table of
+// the weights of tokens in queries need no forward pass for them.
 var sparse = family{task: arch.Splade, encode: &vectors{table: hasTable}}
 
 // hasTable says whether the request is for sparse queries alone and the model has a table for them.
@@ -11,7 +11,8 @@ func hasTable(e *encoding) bool {
 	return e.use.QueryWeights() != nil && e.query && e.outputs == (outputs{sparse: true})
 }
 
-// lookUp answers a request for sparse queries from the table alone: each of a query's tokens once, special ones too.
+// lookUp answers a request for sparse queries from the table alone: each of a query's tokens once,
+// special ones too.
 func (e *encoding) lookUp() error {
 	table := e.use.QueryWeights()
 	for first := 0; first < e.n; first += chunkTexts {

@@ -14,8 +14,9 @@ import (
 // tagger is models with a token classification head: entities.
 var tagger = family{task: arch.Tag, extract: &extractor{run: tag}}
 
-// tag finds entities with a token classification head: each token's best label, neighbours of one entity joined as their
-// B- and I- prefixes say, its score the mean of theirs (the aggregation "simple" of transformers).
+// tag finds entities with a token classification head: each token's best label, neighbours of one
+// entity joined as their B- and I- prefixes say, its score the mean of theirs (the aggregation
+// "simple" of transformers).
 func tag(r *run) error {
 	m := r.use.Weights()
 	var names []string
@@ -89,8 +90,8 @@ func split(label string) (begins bool, name string) {
 	return false, rest
 }
 
-// join makes entities of neighbouring tokens with the same name; a B- begins a new one. O is no entity. Their places are
-// counted in code points, as clients count.
+// join makes entities of neighbouring tokens with the same name; a B- begins a new one. O is no
+// entity. Their places are counted in code points, as clients count.
 func join(tags []tagged, text string) []api.Entity {
 	var out []api.Entity
 	at := place{text: text}
@@ -119,8 +120,9 @@ type place struct {
 	bytes, runes int // of the text before it
 }
 
-// points is how many code points there are before a byte of the text. Places come nearly in order: tokens that share a character
-// (the bytes of an emoji, the letters of a ligature) step back to where it begins.
+// points is how many code points there are before a byte of the text. Places come nearly in order:
+// tokens that share a character (the bytes of an emoji, the letters of a ligature) step back to
+// where it begins.
 func (p *place) points(at int) int {
 	if at >= p.bytes {
 		p.runes += utf8.RuneCountInString(p.text[p.bytes:at])

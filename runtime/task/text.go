@@ -28,14 +28,16 @@ type reader struct {
 	field       string  // what a client calls the texts: "items", "input"
 	each        int     // texts that belong to one item of the request, one after another; 0: one
 	left        bool    // a text that is too long loses its start, not its end
-	// fail, if set, is told of an item that cannot be answered; else such an item fails the request.
+	// fail, if set, is told of an item that cannot be answered; else such an item fails the
+	// request.
 	fail func(item int, why *errs.Error)
 
 	tokens int           // read by the model so far
 	took   time.Duration // tokenising
 }
 
-// newReader returns a reader for texts that are queries or not. field is what the client calls them; "" is the native name.
+// newReader returns a reader for texts that are queries or not. field is what the client calls
+// them; "" is the native name.
 func newReader(ctx context.Context, m *model.Model, p *Prepared, field string) *reader {
 	limit := m.Limit(p.model)
 	if n := p.options.MaxSeqLength; n > 0 {
@@ -48,8 +50,8 @@ func newReader(ctx context.Context, m *model.Model, p *Prepared, field string) *
 // cuts is what the tokenizer is to do with texts that are too long.
 func (r *reader) cuts() tokenizer.Options { return tokenizer.Options{MaxTokens: r.limit, Left: r.left} }
 
-// read tokenises the texts of inputs, the first of which is number first of the request. The ids stay alive as long as anything refers to
-// them, so each call has a batch of its own.
+// read tokenises the texts of inputs, the first of which is number first of the request. The ids
+// stay alive as long as anything refers to them, so each call has a batch of its own.
 func (r *reader) read(inputs []api.Item, first int) (*tokenizer.Batch, error) {
 	start := time.Now()
 	formatted := make([]string, len(inputs))
@@ -64,7 +66,8 @@ func (r *reader) read(inputs []api.Item, first int) (*tokenizer.Batch, error) {
 	return &b, r.checkCut(&b, first)
 }
 
-// readPairs tokenises (first text, second text) pairs; number is the place of the first pair in the request.
+// readPairs tokenises (first text, second text) pairs; number is the place of the first pair in the
+// request.
 func (r *reader) readPairs(a, b []string, number int) (*tokenizer.Batch, error) {
 	start := time.Now()
 	if r.model.Weights().LowerCase {
@@ -141,8 +144,8 @@ func (r *reader) place(number int) string {
 	return fmt.Sprintf("%s[%d]", r.field, r.item(number))
 }
 
-// format applies templates and instructions. A model without templates may bring prompts of its own, by the names that
-// sentence-transformers uses.
+// format applies templates and instructions. A model without templates may bring prompts of its
+// own, by the names that sentence-transformers uses.
 func (r *reader) format(text string) string {
 	o, w := r.options, r.model.Weights()
 	instructed := r.instruction != nil || o.Instruction != nil || r.query && o.DefaultInstruction != nil
@@ -164,7 +167,8 @@ func (r *reader) format(text string) string {
 	return text
 }
 
-// check validates token ids that a client sent as list number i; longer lists are cut or refused as texts are.
+// check validates token ids that a client sent as list number i; longer lists are cut or refused as
+// texts are.
 func (r *reader) check(ids []int32, i int) ([]int32, error) {
 	vocab := int32(r.model.Weights().Vocab)
 	if len(ids) == 0 {

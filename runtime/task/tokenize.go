@@ -11,7 +11,8 @@ import (
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
-// Tokenize splits texts as the model's tokenizer does, whole, with or without the special tokens of one text.
+// Tokenize splits texts as the model's tokenizer does, whole, with or without the special tokens of
+// one text.
 func Tokenize(ctx context.Context, h *model.Host, m *catalog.Resolved, texts []string, addSpecial bool) ([][]api.Token, error) {
 	use, err := useTokenizer(ctx, h, m)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// An XLM-R with a unigram tokenizer and a torch file for weights, from text to vector as sentence-transformers does it.
+// An XLM-R with a unigram tokenizer and a torch file for weights, from text to vector as
+// sentence-transformers does it.
 func TestVectorsOfXLMR(t *testing.T) {
 	c := golden.Open(t, "st-xlmr-mean-torch")
 	m := family(t, "test/xlmr", c.Dir, "  passage: {extends: default, adapter_options: {runtime: {doc_template: \"passage: {text}\"}}}\n")
@@ -25,7 +26,8 @@ func TestVectorsOfXLMR(t *testing.T) {
 	}
 }
 
-// ELECTRA behind WordPiece and ALBERT behind its unigram tokenizer with normalisers of its own, from text to vector.
+// ELECTRA behind WordPiece and ALBERT behind its unigram tokenizer with normalisers of its own,
+// from text to vector.
 func TestVectorsOfElectraAndAlbert(t *testing.T) {
 	for _, name := range []string{"st-electra-cls", "st-albert-mean"} {
 		c := golden.Open(t, name)

@@ -23,9 +23,10 @@ func needLabels(r *Request) error {
 	return nil
 }
 
-// classifyZeroShot asks the model whether each text entails "This text is about {label}." for each label
-// (Yin 2019, arXiv:1909.00161). The labels' entailment logits compete in a softmax. With multi_label, or a single label, which
-// would win any competition, a label's entailment competes with its contradiction alone: as in the pipeline of transformers.
+// classifyZeroShot asks the model whether each text entails "This text is about {label}." for each
+// label (Yin 2019, arXiv:1909.00161). The labels' entailment logits compete in a softmax. With
+// multi_label, or a single label, which would win any competition, a label's entailment competes
+// with its contradiction alone: as in the pipeline of transformers.
 func classifyZeroShot(r *run) error {
 	names := r.use.Weights().Labels
 	entails, contradicts := entailment(names)
@@ -80,8 +81,8 @@ func classifyZeroShot(r *run) error {
 	return nil
 }
 
-// checkHypotheses refuses labels that leave no room for any text, where nothing may be cut: they are every item's, so it is the
-// request's fault and not an item's.
+// checkHypotheses refuses labels that leave no room for any text, where nothing may be cut: they
+// are every item's, so it is the request's fault and not an item's.
 func (r *run) checkHypotheses(hypotheses []string) error {
 	if r.options.OverflowPolicy != "error" {
 		return nil
@@ -92,8 +93,8 @@ func (r *run) checkHypotheses(hypotheses []string) error {
 	return err
 }
 
-// entailment is the place of the label of that name, and of the one that stands against it: the first, or the last where entailment
-// is the first. Both are -1 where there is none.
+// entailment is the place of the label of that name, and of the one that stands against it: the
+// first, or the last where entailment is the first. Both are -1 where there is none.
 func entailment(labels []string) (entails, contradicts int) {
 	entails = slices.IndexFunc(labels, func(l string) bool { return strings.HasPrefix(strings.ToLower(l), "entail") })
 	switch entails {

@@ -1,7 +1,8 @@
-// Package testmodels has the tiny models of testdata/golden as catalog entries, for tests of the runtime.
+// Package testmodels has the tiny models of testdata/golden as catalog entries, for tests of the
+// runtime.
 //
-// Entry points: AdHoc, Family, Entry, Loadtime and Adapted make entries; the others change copies of models and make texts. Not
-// for production.
+// Entry points: AdHoc, Family, Entry, Loadtime and Adapted make entries; the others change copies
+// of models and make texts. Not for production.
 package testmodels
 
 import (
@@ -135,7 +136,8 @@ profiles:
 	return m
 }
 
-// WithTokenizer copies a golden model into a directory of its own with the tokenizer of another, and edits its config.json.
+// WithTokenizer copies a golden model into a directory of its own with the tokenizer of another,
+// and edits its config.json.
 func WithTokenizer(t *testing.T, model, tokenizer string, config map[string]any) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -195,7 +197,8 @@ profiles:
 	return m
 }
 
-// Adapted is a model over dir with PEFT's adapters of a base of the case lora-heads by name, and a profile that has one.
+// Adapted is a model over dir with PEFT's adapters of a base of the case lora-heads by name, and a
+// profile that has one.
 func Adapted(t *testing.T, id, dir, base, adapter, rest string) *catalog.Model {
 	t.Helper()
 	at := filepath.Join(golden.Open(t, "lora-heads").Dir, base)

@@ -219,7 +219,8 @@ var errStopped = errors.New("stopped")
 // goOn is the flag of calls that are too short to be stopped; nobody writes to it.
 var goOn uint32
 
-// stopFlag returns a flag that becomes 1 when ctx is done, for a call of that many bytes of text, and what gives it back.
+// stopFlag returns a flag that becomes 1 when ctx is done, for a call of that many bytes of text,
+// and what gives it back.
 func stopFlag(ctx context.Context, bytes int) (*uint32, func()) {
 	if bytes <= stopBytes || ctx.Done() == nil {
 		return &goOn, func() {}

@@ -76,7 +76,8 @@ func TestTruncatedIDsEqualPython(t *testing.T) {
 	}
 }
 
-// goldenLeft is what is kept of texts by limit, the first 2,000 code points of each, and of pairs that lose their start.
+// goldenLeft is what is kept of texts by limit, the first 2,000 code points of each, and of pairs
+// that lose their start.
 type goldenLeft struct {
 	Cut   map[string][]goldenIDs
 	Pairs []goldenPair

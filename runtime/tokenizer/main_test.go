@@ -123,7 +123,8 @@ type goldenFile struct {
 	} `json:"decoded"`
 }
 
-// goldenPair is a pair of texts by number, cut to 150 code points and 150 + More, under a limit of Max tokens.
+// goldenPair is a pair of texts by number, cut to 150 code points and 150 + More, under a limit of
+// Max tokens.
 type goldenPair struct {
 	First, Second, More, Max int
 	IDs, Types               []int32

@@ -34,7 +34,8 @@ func memory(t *testing.T) (now, peak int64) {
 	return now, peak
 }
 
-// TestMemoryOfHostileTexts: two megabytes cost bounded memory whatever they normalise to, with a limit or without, and give it back.
+// TestMemoryOfHostileTexts: two megabytes cost bounded memory whatever they normalise to, with a
+// limit or without, and give it back.
 func TestMemoryOfHostileTexts(t *testing.T) {
 	repeat := func(s string) string { return strings.Repeat(s, 2_000_000/len(s)) }
 	for _, kind := range []string{"xlmr", "roberta", "sentencepiece", "minilm"} {

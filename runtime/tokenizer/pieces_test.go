@@ -34,8 +34,8 @@ func sequence(parts ...object) object {
 	return object{"type": "Sequence", "normalizers": parts}
 }
 
-// charsmap compiles a character map as SentencePiece does: a trie in a double array, each node with a block of its own, and the
-// texts behind it.
+// charsmap compiles a character map as SentencePiece does: a trie in a double array, each node with
+// a block of its own, and the texts behind it.
 func charsmap(texts map[string]string) string {
 	type node struct {
 		next map[byte]*node
@@ -87,7 +87,8 @@ func add(file object, content string, flags ...string) {
 	file["added_tokens"] = append(file["added_tokens"].([]any), token)
 }
 
-// variants are tokenizers with every stage that is taken for local, and with added tokens that look at what is beside them.
+// variants are tokenizers with every stage that is taken for local, and with added tokens that look
+// at what is beside them.
 func variants(t testing.TB) map[string]*Tokenizer {
 	metaspace := func(scheme string) object {
 		return object{"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": true}
@@ -178,8 +179,8 @@ func longText(r *rand.Rand, bytes int) string {
 	return b.String()
 }
 
-// TestPiecesGiveTheIDsOfTheWhole: however a text is cut, its ids, those within a limit on either side, and each token's place are
-// those of the library's pipeline over the whole text.
+// TestPiecesGiveTheIDsOfTheWhole: however a text is cut, its ids, those within a limit on either
+// side, and each token's place are those of the library's pipeline over the whole text.
 func TestPiecesGiveTheIDsOfTheWhole(t *testing.T) {
 	for name, tok := range variants(t) {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +249,8 @@ func FuzzPieces(f *testing.F) {
 	})
 }
 
-// A tokenizer whose normalizer may make too much of a text is refused when it is loaded, before anything runs.
+// A tokenizer whose normalizer may make too much of a text is refused when it is loaded, before
+// anything runs.
 func TestHostileNormalizerIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	var file object

@@ -32,8 +32,8 @@ func (p *Placed) IDs() []int32 {
 	return ids
 }
 
-// EncodePlaces tokenizes valid UTF-8 texts with the place of each token, on up to GOMAXPROCS goroutines: the same ids as Encode,
-// slower. The first error in the order of texts wins.
+// EncodePlaces tokenizes valid UTF-8 texts with the place of each token, on up to GOMAXPROCS
+// goroutines: the same ids as Encode, slower. The first error in the order of texts wins.
 func (t *Tokenizer) EncodePlaces(ctx context.Context, texts []string, opt Options) ([]Placed, error) {
 	out, failures := make([]Placed, len(texts)), make([]error, len(texts))
 	var taken atomic.Int64

@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// goldenPlaces holds [id, start, end, is special, …] of texts, in code points, whole and cut to 12 tokens.
+// goldenPlaces holds [id, start, end, is special, …] of texts, in code points, whole and cut to 12
+// tokens.
 type goldenPlaces struct{ Full, Cut [][]int }
 
 // placedTexts are the texts of goldenPlaces.
@@ -51,7 +52,8 @@ func TestPlacesEqualPython(t *testing.T) {
 	}
 }
 
-// inCodePoints writes places as goldenPlaces has them. A token of some bytes of a character stands for all of it.
+// inCodePoints writes places as goldenPlaces has them. A token of some bytes of a character stands
+// for all of it.
 func inCodePoints(text string, tokens []Place) []int {
 	points := func(at uint32) int { return utf8.RuneCountInString(text[:at]) }
 	var out []int

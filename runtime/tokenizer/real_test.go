@@ -59,8 +59,9 @@ func realTexts(bytes int) map[string]string {
 	}
 }
 
-// Texts of one line without a blank are cut, too, where they are larger than what may be taken whole, and have the ids and places of
-// the whole. What has no place to cut is refused, and is none that people write.
+// Texts of one line without a blank are cut, too, where they are larger than what may be taken
+// whole, and have the ids and places of the whole. What has no place to cut is refused, and is none
+// that people write.
 func TestLongTextsOfOneLine(t *testing.T) {
 	uncut := []string{"blanks", "dashes", "digits", "emoji", "lines", "table"}
 	spaced := []string{"chinese", "chinese, 、。"} // a BERT normalizer puts spaces around each character; with added tokens it does not stream

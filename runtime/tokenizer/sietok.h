@@ -1,8 +1,8 @@
 /* C ABI of libsie_tokenizers.a (Rust sources in rust/). Used by native.go only.
  *
- * Texts are bytes with explicit lengths: NUL is a character like any other, and invalid UTF-8 counts
- * as U+FFFD. No call keeps a pointer after it returns. A model may be used by any number of threads
- * at once; freeing it needs all calls on it to be over. No call aborts on bad input. */
+ * Texts are bytes with explicit lengths: NUL is a character like any other, and invalid UTF-8
+ * counts as U+FFFD. No call keeps a pointer after it returns. A model may be used by any number of
+ * threads at once; freeing it needs all calls on it to be over. No call aborts on bad input. */
 #ifndef SIETOK_H
 #define SIETOK_H
 
@@ -41,8 +41,9 @@ typedef struct {
                          * SIETOK_TOO_LONG (of bytes without a place to cut) */
 } sietok_progress;
 
-/* Parses tokenizer.json; its truncation and padding are dropped. With lowercase >= 0 the three flags
- * replace a BertNormalizer's own (strip_accents < 0: follow lowercase). NULL: see the message. */
+/* Parses tokenizer.json; its truncation and padding are dropped. With lowercase >= 0 the three
+ * flags replace a BertNormalizer's own (strip_accents < 0: follow lowercase). NULL: see the
+ * message. */
 sietok *sietok_new(const uint8_t *json, size_t len, int8_t lowercase, int8_t chinese, int8_t strip_accents,
                    sietok_info *info, uint8_t *message, size_t message_cap, uint32_t *message_len);
 void sietok_free(sietok *model);
@@ -62,8 +63,8 @@ typedef struct {
   uint32_t special;    /* 1: stands for no text */
 } sietok_place;
 
-/* Encodes one text into tokens[cap] with the place of each token; progress as above, except that a call with too little room
- * starts again. */
+/* Encodes one text into tokens[cap] with the place of each token; progress as above, except that a
+ * call with too little room starts again. */
 void sietok_places(const sietok *model, const uint8_t *text, size_t len, const sietok_options *opt,
                    sietok_place *tokens, size_t cap, uint8_t *cut, sietok_progress *progress,
                    const uint32_t *stop, uint8_t *message, size_t message_cap);

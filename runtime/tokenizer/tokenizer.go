@@ -5,17 +5,20 @@
 // EncodeParallel and EncodePairsParallel spread the texts over the cores and can be cancelled.
 // A Tokenizer is safe for concurrent use; all of them together run on at most GOMAXPROCS threads.
 //
-// Work stops at Options.MaxTokens, and memory is bounded whatever a text normalises to: BERT texts stream, every other text goes
-// through the library in pieces of at most 32 KiB, less where the normalizer may make more than 128 bytes of one (rust/src/bound.rs).
-// Pieces are cut where no stage looks across (rust/src/cut.rs), and a word that runs through a cut is tokenized as one
-// (rust/src/long.rs), so that the ids are those of the whole text. Text without a place to cut is refused above MaxWholeBytes at the
-// latest (ErrTooLong). Tokenizers with stages that are not known to be local take whole texts up to that bound.
+// Work stops at Options.MaxTokens, and memory is bounded whatever a text normalises to: BERT texts
+// stream, every other text goes through the library in pieces of at most 32 KiB, less where the
+// normalizer may make more than 128 bytes of one (rust/src/bound.rs). Pieces are cut where no stage
+// looks across (rust/src/cut.rs), and a word that runs through a cut is tokenized as one
+// (rust/src/long.rs), so that the ids are those of the whole text. Text without a place to cut is
+// refused above MaxWholeBytes at the latest (ErrTooLong). Tokenizers with stages that are not known
+// to be local take whole texts up to that bound.
 //
 // A longest invalid sequence of UTF-8 counts as one U+FFFD, as in Python's and the web's decoders;
 // refusing it is the API's decision, earlier. NUL is a character.
 //
 // The work is done by a Rust library behind cgo (build tag "native"). Without the tag every Load
-// returns ErrNotBuilt. The package does not pad, does not add prompts or templates, and does not log.
+// returns ErrNotBuilt. The package does not pad, does not add prompts or templates, and does not
+// log.
 package tokenizer
 
 import (
@@ -24,8 +27,9 @@ import (
 	"sync"
 )
 
-// MaxWholeBytes bounds the bytes of a text without a place to cut; less where they may grow. BERT tokenizers have no such bound.
-// The general pipeline needs about sixty bytes of memory for each byte of it once it is normalised.
+// MaxWholeBytes bounds the bytes of a text without a place to cut; less where they may grow. BERT
+// tokenizers have no such bound. The general pipeline needs about sixty bytes of memory for each
+// byte of it once it is normalised.
 const MaxWholeBytes = 256 << 10
 
 var (
@@ -33,7 +37,8 @@ var (
 	ErrNotBuilt = errors.New("tokenizer: built without the tokenizer library; run `make build` (tag native)")
 	// ErrClosed is returned by every method that needs the library after Close.
 	ErrClosed = errors.New("tokenizer: closed")
-	// ErrTooLong is wrapped by the TextError of a text that has no place to cut where one is needed.
+	// ErrTooLong is wrapped by the TextError of a text that has no place to cut where one is
+	// needed.
 	ErrTooLong = errors.New("the text has no place where it could be cut")
 	// ErrNoRoom is wrapped when Options.MaxTokens is below the number of special tokens.
 	ErrNoRoom = errors.New("max tokens is below the number of special tokens")
@@ -50,15 +55,17 @@ func (e *TextError) Unwrap() error { return e.Err }
 
 // Options of one call.
 type Options struct {
-	// MaxTokens is kept per text or pair, special tokens included; 0 or less keeps all. A pair is cut
-	// longest first.
+	// MaxTokens is kept per text or pair, special tokens included; 0 or less keeps all. A pair is
+	// cut longest first.
 	MaxTokens int
-	// Left keeps the end of what is too long, not its start; so does a tokenizer whose truncation_side is left.
+	// Left keeps the end of what is too long, not its start; so does a tokenizer whose
+	// truncation_side is left.
 	Left bool
 	// NoSpecial leaves out the special tokens.
 	NoSpecial bool
 
-	// Tests compare the paths: general keeps to the library's pipeline, whole forbids cuts, piece (not 0) cuts every so many bytes.
+	// Tests compare the paths: general keeps to the library's pipeline, whole forbids cuts, piece
+	// (not 0) cuts every so many bytes.
 	general, whole bool
 	piece          int
 }

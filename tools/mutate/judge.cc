@@ -1,5 +1,6 @@
-// judge.cc — linked into programs that hold mutants: one body of tests against every mutant it comes by, each in a
-// process of its own that begins where the body begins, so that inputs and expectations are made once.
+// judge.cc — linked into programs that hold mutants: one body of tests against every mutant it
+// comes by, each in a process of its own that begins where the body begins, so that inputs and
+// expectations are made once.
 //
 //   SIE_MUTANTS_JUDGE=path     numbers of the mutants, one a line; without it a body just runs
 //   SIE_MUTANTS_VERDICTS=path  what became of them, a line each, as it happens:
@@ -111,7 +112,8 @@ long ticks_of_sleepers(pid_t process) {
   _exit(ended_by_deadline);
 }
 
-// The body in a process of its own, with this mutant, or watching all where it is −1; ended after `limit` seconds of CPU.
+// The body in a process of its own, with this mutant, or watching all where it is −1; ended after
+// `limit` seconds of CPU.
 Run run(void (*body)(void *), void *with, int mutant, double limit) {
   fflush(nullptr);
   if (ftruncate(words, 0) != 0 || lseek(words, 0, SEEK_SET) != 0) _exit(3);

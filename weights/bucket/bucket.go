@@ -1,6 +1,7 @@
-// Package bucket is shared object storage as the model cache needs it: [Bucket] lists, reads from an offset, and writes
-// whole objects, optionally on a condition. Packages s3 and gcs below implement it; [Parse] reads the URL that a user
-// gives. A Bucket makes single requests and no retries, so that its callers have one policy.
+// Package bucket is shared object storage as the model cache needs it: [Bucket] lists, reads from
+// an offset, and writes whole objects, optionally on a condition. Packages s3 and gcs below
+// implement it; [Parse] reads the URL that a user gives. A Bucket makes single requests and no
+// retries, so that its callers have one policy.
 package bucket
 
 import (
@@ -37,17 +38,21 @@ type Condition struct {
 	Version string // the object of the key has this version
 }
 
-// Bucket is a bucket, or the part of one below a prefix. Its methods are safe for concurrent use; ctx bounds each.
+// Bucket is a bucket, or the part of one below a prefix. Its methods are safe for concurrent use;
+// ctx bounds each.
 type Bucket interface {
 	// String is the URL of the bucket, for messages.
 	String() string
-	// List returns the objects whose keys begin with prefix, in order of their keys; more than limit are an error.
+	// List returns the objects whose keys begin with prefix, in order of their keys; more than
+	// limit are an error.
 	List(ctx context.Context, prefix string, limit int) ([]Object, error)
-	// Open reads an object from byte from on, which must be below its size unless both are 0. With a version, an object
-	// of another version is ErrChanged. The caller closes the body. Object.Size is of the whole object.
+	// Open reads an object from byte from on, which must be below its size unless both are 0. With
+	// a version, an object of another version is ErrChanged. The caller closes the body.
+	// Object.Size is of the whole object.
 	Open(ctx context.Context, key string, from int64, version string) (Object, io.ReadCloser, error)
-	// Put writes size bytes of body as an object that appears whole or not at all. ErrChanged: the condition does not
-	// hold. ErrUnsupported: the storage has no conditions. Conditions are for small objects.
+	// Put writes size bytes of body as an object that appears whole or not at all. ErrChanged: the
+	// condition does not hold. ErrUnsupported: the storage has no conditions. Conditions are for
+	// small objects.
 	Put(ctx context.Context, key string, body io.ReaderAt, size int64, when Condition) (version string, err error)
 	// Delete removes an object; one that is not there is no error.
 	Delete(ctx context.Context, key string) error

@@ -12,9 +12,9 @@ type Adapter struct {
 	MaxBytes     int64  // that may be downloaded for it
 }
 
-// ResolveAdapter is Resolve for a LoRA adapter. A repository is listed first and refused unless it is one; of it the adapter's
-// configuration and tensors are fetched and nothing else. On a disk that is fuller than wanted no more is removed for it than
-// it takes.
+// ResolveAdapter is Resolve for a LoRA adapter. A repository is listed first and refused unless it
+// is one; of it the adapter's configuration and tensors are fetched and nothing else. On a disk
+// that is fuller than wanted no more is removed for it than it takes.
 func (r *Resolver) ResolveAdapter(ctx context.Context, a Adapter) (Resolved, error) {
 	found, ref, err := r.adapter(a)
 	if err == nil && found.Dir == "" {

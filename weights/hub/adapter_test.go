@@ -44,7 +44,8 @@ func (h *harness) fetched() (names []string) {
 	return names
 }
 
-// TestOnlyAdaptersAreFetchedAsAdapters: a repository is listed first; what is none, or too large, is refused then.
+// TestOnlyAdaptersAreFetchedAsAdapters: a repository is listed first; what is none, or too large,
+// is refused then.
 func TestOnlyAdaptersAreFetchedAsAdapters(t *testing.T) {
 	for _, listed := range []bool{true, false} {
 		h := newHarness(t)
@@ -79,8 +80,8 @@ func TestOnlyAdaptersAreFetchedAsAdapters(t *testing.T) {
 	}
 }
 
-// TestAnAdapterIsFetchedAlone: nothing else of its repository comes; the model beside it comes when it is asked for, and the
-// adapter is good for both.
+// TestAnAdapterIsFetchedAlone: nothing else of its repository comes; the model beside it comes when
+// it is asked for, and the adapter is good for both.
 func TestAnAdapterIsFetchedAlone(t *testing.T) {
 	h := newHarness(t)
 	h.hub.Add("t/both", adapterAndModel())
@@ -139,7 +140,8 @@ func TestAnAdapterIsFetchedAlone(t *testing.T) {
 	}
 }
 
-// TestAdapterBesideOtherWeights: adapter_model.bin is its tensors, also where safetensors of a model lie beside it.
+// TestAdapterBesideOtherWeights: adapter_model.bin is its tensors, also where safetensors of a
+// model lie beside it.
 func TestAdapterBesideOtherWeights(t *testing.T) {
 	h := newHarness(t)
 	files := adapterAndModel()
@@ -180,7 +182,8 @@ func TestWhoMayNameADirectory(t *testing.T) {
 	}
 }
 
-// TestAdapterOfAnotherTool: a snapshot without a manifest counts when both of an adapter's files are there.
+// TestAdapterOfAnotherTool: a snapshot without a manifest counts when both of an adapter's files
+// are there.
 func TestAdapterOfAnotherTool(t *testing.T) {
 	h := newHarness(t)
 	commit := strings.Repeat("d", 40)

@@ -15,16 +15,16 @@ import (
 
 const (
 	copyBytes = 256 << 10
-	// maxCorrupt is how often one file may arrive whole and wrong. Once is a partial file of an earlier process that
-	// was damaged; more is the server's or the disk's doing.
+	// maxCorrupt is how often one file may arrive whole and wrong. Once is a partial file of an
+	// earlier process that was damaged; more is the server's or the disk's doing.
 	maxCorrupt = 3
 )
 
 // errDamaged is the cause of a file that arrives whole and wrong again and again.
 var errDamaged = errors.New("wrong content")
 
-// blobDownload fetches one file into blobs/<hash>.incomplete and, verified, renames it to blobs/<hash>. It is used by
-// one goroutine, which holds the blob's lock.
+// blobDownload fetches one file into blobs/<hash>.incomplete and, verified, renames it to
+// blobs/<hash>. It is used by one goroutine, which holds the blob's lock.
 type blobDownload struct {
 	from   origin
 	ref    modelRef
@@ -42,8 +42,9 @@ type blobDownload struct {
 
 // origin is where the bytes of listed files come from.
 type origin interface {
-	// request makes one request for what d lacks of its file and gives what arrives to d.receive. d.have says where to
-	// begin; d.restart is called first when the bytes cannot go on from there. Errors that may pass are transient.
+	// request makes one request for what d lacks of its file and gives what arrives to d.receive.
+	// d.have says where to begin; d.restart is called first when the bytes cannot go on from there.
+	// Errors that may pass are transient.
 	request(ctx context.Context, d *blobDownload) error
 	// advice says what a person may check when a download from there goes wrong.
 	advice() string
@@ -57,7 +58,8 @@ func (s *fetcher) fetchBlob(ctx context.Context, cache repoCache, ref modelRef, 
 		report.finished(f.name)
 		return nil
 	}
-	// The Python tools take this lock for the same blob, so that two writers never share one .incomplete file.
+	// The Python tools take this lock for the same blob, so that two writers never share one
+	// .incomplete file.
 	release, err := s.disk.locks.take(ctx, filepath.Join(s.cacheDir, ".locks", ref.repoFolder(), f.hash+".lock"), nil)
 	if err != nil {
 		return err
@@ -119,7 +121,8 @@ func (d *blobDownload) open(path string) error {
 	return nil
 }
 
-// newSum is the hash that gives the file's checksum over its content: a git blob's covers a header too.
+// newSum is the hash that gives the file's checksum over its content: a git blob's covers a header
+// too.
 func newSum(f remoteFile) hash.Hash {
 	if len(f.hash) == hex.EncodedLen(sha256.Size) {
 		return sha256.New()
@@ -144,8 +147,8 @@ func (d *blobDownload) restart() error {
 	return nil
 }
 
-// try makes one request for what is missing, appends what arrives, and verifies the whole. gained is what the partial
-// file grew by.
+// try makes one request for what is missing, appends what arrives, and verifies the whole. gained
+// is what the partial file grew by.
 func (d *blobDownload) try(ctx context.Context) (gained int64, err error) {
 	if d.have < d.file.size {
 		before := d.have
@@ -174,7 +177,8 @@ func (d *blobDownload) receive(body io.Reader) error {
 		n, err := body.Read(buffer)
 		if n > 0 {
 			if written, werr := d.part.Write(buffer[:n]); werr != nil {
-				// What was written is not in the hash: cut it off, so that file and hash stay equal.
+				// What was written is not in the hash: cut it off, so that file and hash stay
+				// equal.
 				return errors.Join(d.storage(werr), d.cut(written))
 			}
 			d.sum.Write(buffer[:n])

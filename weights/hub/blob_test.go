@@ -26,8 +26,8 @@ func onStorage(fault func(n int, w http.ResponseWriter, r *http.Request) bool) f
 	}
 }
 
-// TestBrokenAtEveryBlock cuts the connection after 0, 1, 2, … blocks, until a download is done before the cut. Each
-// time the next try must ask for the rest only.
+// TestBrokenAtEveryBlock cuts the connection after 0, 1, 2, … blocks, until a download is done
+// before the cut. Each time the next try must ask for the rest only.
 func TestBrokenAtEveryBlock(t *testing.T) {
 	const block = 7_001
 	h := newHarness(t)
@@ -71,8 +71,8 @@ func TestBrokenAtEveryBlock(t *testing.T) {
 	}
 }
 
-// TestBrokenAllTheTime moves on with a server that gives a few kilobytes a connection, far more often than the number
-// of tries in a row that may fail.
+// TestBrokenAllTheTime moves on with a server that gives a few kilobytes a connection, far more
+// often than the number of tries in a row that may fail.
 func TestBrokenAllTheTime(t *testing.T) {
 	h := newHarness(t)
 	h.hub.Fault(onStorage(func(_ int, w http.ResponseWriter, r *http.Request) bool {
@@ -90,7 +90,8 @@ func TestBrokenAllTheTime(t *testing.T) {
 	}
 }
 
-// TestServerThatNeverGives ends after the number of tries, and one that gives a byte at a time ends too.
+// TestServerThatNeverGives ends after the number of tries, and one that gives a byte at a time ends
+// too.
 func TestServerThatNeverGives(t *testing.T) {
 	for _, bytes := range []int{0, 1} {
 		h := newHarness(t)
@@ -165,7 +166,8 @@ func TestResumeAfterKill(t *testing.T) {
 	}
 }
 
-// TestDishonestStorage: whatever the storage sends, the blob is the one that was listed or there is none.
+// TestDishonestStorage: whatever the storage sends, the blob is the one that was listed or there is
+// none.
 func TestDishonestStorage(t *testing.T) {
 	h := newHarness(t)
 	content := h.model.Files["model.safetensors"]
@@ -240,8 +242,8 @@ func TestDishonestStorage(t *testing.T) {
 	}
 }
 
-// TestFileChangesBetweenTries: the storage's file is replaced after the first half was received. If-Range makes the
-// server send all of it, so the halves of two files are never joined.
+// TestFileChangesBetweenTries: the storage's file is replaced after the first half was received.
+// If-Range makes the server send all of it, so the halves of two files are never joined.
 func TestFileChangesBetweenTries(t *testing.T) {
 	h := newHarness(t)
 	content := h.model.Files["model.safetensors"]
@@ -298,7 +300,8 @@ func TestHubOffersAnotherContent(t *testing.T) {
 	}
 }
 
-// TestStall: a server that stops in the middle, or never answers, is given up after the stall timeout and asked again.
+// TestStall: a server that stops in the middle, or never answers, is given up after the stall
+// timeout and asked again.
 func TestStall(t *testing.T) {
 	for name, given := range map[string]int{"in the body": 30_000, "before the answer": -1} {
 		t.Run(name, func(t *testing.T) {
@@ -384,7 +387,8 @@ func TestContext(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || ClassTimeout.Permanent() {
 		t.Errorf("deadline: %v", err)
 	}
-	// Waiting for another's download ends with the context too: one of this package, or of a blob by a Python tool.
+	// Waiting for another's download ends with the context too: one of this package, or of a blob
+	// by a Python tool.
 	h.hub.Fault(nil)
 	for _, lock := range []string{"sie.lock", filepath.Base(h.blobOf("model.safetensors")) + ".lock"} {
 		release, err := newLocks(slog.Default()).take(context.Background(), filepath.Join(h.cache, ".locks", "models--sie-test--tiny-bert", lock), nil)
@@ -430,7 +434,8 @@ func TestStorageErrors(t *testing.T) {
 	}
 }
 
-// TestDiskFull writes to a device that is always full: the download fails as STORAGE and is not tried again.
+// TestDiskFull writes to a device that is always full: the download fails as STORAGE and is not
+// tried again.
 func TestDiskFull(t *testing.T) {
 	h := newHarness(t)
 	part := h.blobOf("tokenizer.json") + ".incomplete"

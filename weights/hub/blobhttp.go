@@ -27,7 +27,8 @@ func (c *client) request(ctx context.Context, d *blobDownload) error {
 		return err
 	}
 	defer resp.Body.Close()
-	// A content hash other than the listing's means a stale mirror or a replaced file: not what was asked for.
+	// A content hash other than the listing's means a stale mirror or a replaced file: not what was
+	// asked for.
 	if len(resp.etag) == len(d.file.hash) && isHex(resp.etag) && resp.etag != d.file.hash {
 		if err := d.restart(); err != nil {
 			return err

@@ -18,8 +18,9 @@ type bucketSource struct {
 	last    bool // there is no hub to ask after it
 }
 
-// find downloads the model if the bucket has it whole. A bucket that does not answer, refuses, or holds damaged files is
-// reported and passed over where there is a hub to ask, since it is there to save time.
+// find downloads the model if the bucket has it whole. A bucket that does not answer, refuses, or
+// holds damaged files is reported and passed over where there is a hub to ask, since it is there to
+// save time.
 func (s *bucketSource) find(ctx context.Context, ref modelRef) (Resolved, string, error) {
 	t, whole, err := s.takeTurn(ctx, ref, s.options.Progress)
 	if err != nil {

@@ -37,12 +37,14 @@ func (c repoCache) staging(commit string) string {
 	return filepath.Join(c.dir, ".sie", commit+".tmp")
 }
 
-// manifest is what a complete snapshot holds: file name → size in bytes. It is written before the snapshot's files
-// become visible, so that a snapshot is complete from the moment its last file is there, and not before.
+// manifest is what a complete snapshot holds: file name → size in bytes. It is written before the
+// snapshot's files become visible, so that a snapshot is complete from the moment its last file is
+// there, and not before.
 type manifest struct {
 	Format int              `json:"format"` // manifestFormat
 	Files  map[string]int64 `json:"files"`
-	// Adapter says that the repository has more that a model is run from: of this snapshot the LoRA adapter alone was wanted.
+	// Adapter says that the repository has more that a model is run from: of this snapshot the LoRA
+	// adapter alone was wanted.
 	Adapter bool `json:"adapter,omitempty"`
 }
 
@@ -71,8 +73,8 @@ func (c repoCache) find(ref modelRef) cached {
 	return c.findCommit(commit, ref.adapter > 0)
 }
 
-// findCommit judges the snapshot of a commit: by its manifest, or, when another tool made it, by what a model cannot
-// be run without. adapter: the LoRA adapter of it is enough, and needed.
+// findCommit judges the snapshot of a commit: by its manifest, or, when another tool made it, by
+// what a model cannot be run without. adapter: the LoRA adapter of it is enough, and needed.
 func (c repoCache) findCommit(commit string, adapter bool) cached {
 	dir := c.snapshot(commit)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -96,14 +98,16 @@ func (c repoCache) findCommit(commit string, adapter bool) cached {
 	if missing := missingEssential(dir); missing != "" {
 		return cached{commit: commit, missing: missing}
 	}
-	// A program that loads the bare transformer leaves out modules.json, without which a sentence-transformers model
-	// would run with the wrong pooling. The Python tools note files that a repository does not have in .no_exist.
+	// A program that loads the bare transformer leaves out modules.json, without which a
+	// sentence-transformers model would run with the wrong pooling. The Python tools note files
+	// that a repository does not have in .no_exist.
 	sure := exists(filepath.Join(dir, "modules.json")) || exists(filepath.Join(dir, "adapter_config.json")) ||
 		exists(filepath.Join(c.dir, ".no_exist", commit, "modules.json"))
 	return cached{dir: dir, commit: commit, doubt: !sure}
 }
 
-// findAdapter judges the snapshot of a commit as that of an adapter. files are those of its manifest, if it has one.
+// findAdapter judges the snapshot of a commit as that of an adapter. files are those of its
+// manifest, if it has one.
 func (c repoCache) findAdapter(commit string, files map[string]int64) cached {
 	dir := c.snapshot(commit)
 	names := slices.Sorted(maps.Keys(files))
@@ -128,7 +132,8 @@ func (c repoCache) findAdapter(commit string, files map[string]int64) cached {
 	return cached{dir: dir, commit: commit}
 }
 
-// lacks names the first file, by name, that the snapshot does not hold in the right size; "" when it holds all.
+// lacks names the first file, by name, that the snapshot does not hold in the right size; "" when
+// it holds all.
 func (c repoCache) lacks(commit string, files map[string]int64) string {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		info, err := os.Stat(filepath.Join(c.snapshot(commit), filepath.FromSlash(name)))
@@ -148,9 +153,9 @@ func (c repoCache) only() (commit string, ok bool) {
 	return entries[0].Name(), true
 }
 
-// missingEssential judges a snapshot without a manifest. A Python program may have downloaded a part only (the
-// configuration, or all but the tokenizer): then the rest is fetched. What this does not notice gives the loader's own
-// error, or is the doubt of findCommit.
+// missingEssential judges a snapshot without a manifest. A Python program may have downloaded a
+// part only (the configuration, or all but the tokenizer): then the rest is fetched. What this does
+// not notice gives the loader's own error, or is the doubt of findCommit.
 func missingEssential(dir string) string {
 	dirs, lacking := moduleDirs(dir)
 	if lacking != "" {
@@ -184,7 +189,8 @@ func missingEssential(dir string) string {
 	return missingShard(dir)
 }
 
-// moduleDirs are the directories of a sentence-transformers module chain, the root first, and what one of them lacks.
+// moduleDirs are the directories of a sentence-transformers module chain, the root first, and what
+// one of them lacks.
 func moduleDirs(dir string) (dirs []string, lacking string) {
 	dirs = []string{"."}
 	raw, err := files.Read(filepath.Join(dir, "modules.json"), maxModulesBytes)
@@ -255,9 +261,10 @@ func (c repoCache) writeManifest(l *listing) error {
 	return writeAtomically(c.manifest(l.commit), append(raw, '\n'))
 }
 
-// publish makes the verified blobs of a listing visible as the snapshot of its commit. A new snapshot appears by one rename.
-// One that another tool left incomplete gets the missing files one by one: with the manifest in place it counts as
-// incomplete until the last is there. The caller holds the repository's lock.
+// publish makes the verified blobs of a listing visible as the snapshot of its commit. A new
+// snapshot appears by one rename. One that another tool left incomplete gets the missing files one
+// by one: with the manifest in place it counts as incomplete until the last is there. The caller
+// holds the repository's lock.
 func (c repoCache) publish(l *listing, own string) error {
 	commit, files := l.commit, l.files
 	if err := c.writeManifest(l); err != nil {
@@ -290,8 +297,8 @@ func (c repoCache) publish(l *listing, own string) error {
 	return settle(staging, target, own)
 }
 
-// settle gives a finished snapshot its place. Where nothing keeps processes apart, another may have been first, with the same
-// files.
+// settle gives a finished snapshot its place. Where nothing keeps processes apart, another may have
+// been first, with the same files.
 func settle(staging, target, own string) error {
 	err := os.Rename(staging, target)
 	if err != nil && own != "" && isDirectory(target) {
@@ -300,9 +307,9 @@ func settle(staging, target, own string) error {
 	return err
 }
 
-// link puts one file into a snapshot directory as a symbolic link relative to snapshots/<commit>, or a hard link where
-// the file system has no symbolic ones. replace allows for a file of that name: it is left alone when it has the right
-// size and else replaced by rename.
+// link puts one file into a snapshot directory as a symbolic link relative to snapshots/<commit>,
+// or a hard link where the file system has no symbolic ones. replace allows for a file of that
+// name: it is left alone when it has the right size and else replaced by rename.
 func (c repoCache) link(snapshot string, f remoteFile, replace bool) error {
 	path := filepath.Join(snapshot, filepath.FromSlash(f.name))
 	if info, err := os.Stat(path); replace && err == nil && info.Mode().IsRegular() && info.Size() == f.size {
@@ -324,7 +331,8 @@ func (c repoCache) link(snapshot string, f remoteFile, replace bool) error {
 	return os.Rename(temporary, path)
 }
 
-// removeStaging deletes the staging directories of downloads that died. The caller holds the repository's lock.
+// removeStaging deletes the staging directories of downloads that died. The caller holds the
+// repository's lock.
 func (c repoCache) removeStaging() error {
 	entries, err := os.ReadDir(filepath.Join(c.dir, ".sie"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -339,10 +347,12 @@ func (c repoCache) removeStaging() error {
 	return nil
 }
 
-// abandoned is the age from which a file that another process has not finished counts as left behind.
+// abandoned is the age from which a file that another process has not finished counts as left
+// behind.
 const abandoned = 24 * time.Hour
 
-// removeOld deletes what processes that died have not finished, on a file system that cannot say who lives.
+// removeOld deletes what processes that died have not finished, on a file system that cannot say
+// who lives.
 func (c repoCache) removeOld() {
 	for _, pattern := range []string{"blobs/*.incomplete", ".sie/*.tmp"} {
 		paths, _ := filepath.Glob(filepath.Join(c.dir, pattern))

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// maxRedirects bounds the hops of one request. The hub needs two or three: a renamed repository, a resolve cache, and
-// the storage that holds large files.
+// maxRedirects bounds the hops of one request. The hub needs two or three: a renamed repository, a
+// resolve cache, and the storage that holds large files.
 const maxRedirects = 8
 
 // connectTimeout bounds the making of one connection.
@@ -43,7 +43,8 @@ func newClient(o Options, endpoint *url.URL) *client {
 	return &client{
 		http: &http.Client{
 			Transport: transport,
-			// Redirects are followed in do: net/http would keep the token for another port of the same host.
+			// Redirects are followed in do: net/http would keep the token for another port of the
+			// same host.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		endpoint: endpoint, token: o.Token, userAgent: o.UserAgent, stall: o.StallTimeout,
@@ -58,8 +59,9 @@ type response struct {
 	size    int64  // X-Linked-Size of the endpoint's origin, -1 if none
 }
 
-// do sends a request and follows redirects. The caller closes the body; reads from it fail with a transient error
-// when nothing arrives for the stall timeout. All errors but that of ctx and of a refused redirect are transient.
+// do sends a request and follows redirects. The caller closes the body; reads from it fail with a
+// transient error when nothing arrives for the stall timeout. All errors but that of ctx and of a
+// refused redirect are transient.
 func (c *client) do(ctx context.Context, method, target string, header http.Header) (*response, error) {
 	u, err := url.Parse(target)
 	if err != nil {
@@ -97,8 +99,8 @@ func (c *client) do(ctx context.Context, method, target string, header http.Head
 			result.note(resp.Header)
 		}
 		next, err := redirect(u, resp)
-		// What a HEAD is for, the checksum, the hub has said before it redirects to a storage, whose signed links are
-		// for GET only.
+		// What a HEAD is for, the checksum, the hub has said before it redirects to a storage,
+		// whose signed links are for GET only.
 		if err == nil && (next == nil || method == http.MethodHead && !sameOrigin(next, c.endpoint)) {
 			resp.Body = &watchedBody{body: resp.Body, ctx: ctx, touch: func() { watchdog.Reset(c.stall) }, end: end}
 			result.Response, result.fromHub = resp, fromHub
@@ -131,8 +133,8 @@ func redirect(from *url.URL, resp *http.Response) (*url.URL, error) {
 	return to, nil
 }
 
-// note keeps the first checksum and size that the endpoint gives: they describe the file, those of a later hop its
-// storage.
+// note keeps the first checksum and size that the endpoint gives: they describe the file, those of
+// a later hop its storage.
 func (r *response) note(h http.Header) {
 	if r.etag == "" {
 		etag := h.Get("X-Linked-Etag")
@@ -149,7 +151,8 @@ func (r *response) note(h http.Header) {
 	}
 }
 
-// requestError makes a transport's error fit for people: without the URL, whose query may be a signature.
+// requestError makes a transport's error fit for people: without the URL, whose query may be a
+// signature.
 func (c *client) requestError(ctx context.Context, u *url.URL, err error) error {
 	if ue, ok := errors.AsType[*url.Error](err); ok {
 		err = ue.Err
@@ -167,7 +170,8 @@ func (c *client) requestError(ctx context.Context, u *url.URL, err error) error 
 	return &transientError{err: fmt.Errorf("%s: %w", u.Host, err), unreachable: ok && (op.Op == "dial" || op.Op == "proxyconnect")}
 }
 
-// sameOrigin reports whether two URLs have the same scheme, host and port, which is where a token may go.
+// sameOrigin reports whether two URLs have the same scheme, host and port, which is where a token
+// may go.
 func sameOrigin(a, b *url.URL) bool {
 	port := func(u *url.URL) string {
 		if p := u.Port(); p != "" {

@@ -16,10 +16,10 @@ import (
 
 // disk keeps the cache's disk from filling up.
 //
-// It removes whole repositories, the one used longest ago first, and only such that this package downloaded: what a
-// Python tool or a person put into the cache is theirs, and may not be there to be downloaded again. Nothing is removed
-// that is in use (hold), being downloaded, or locked by a Python tool, and nothing at all but to make room for a
-// download.
+// It removes whole repositories, the one used longest ago first, and only such that this package
+// downloaded: what a Python tool or a person put into the cache is theirs, and may not be there to
+// be downloaded again. Nothing is removed that is in use (hold), being downloaded, or locked by a
+// Python tool, and nothing at all but to make room for a download.
 type disk struct {
 	dir       string
 	locks     *locks
@@ -29,8 +29,9 @@ type disk struct {
 	patience  time.Duration // how long a download waits for models in use, while nothing else is downloaded
 }
 
-// relieve removes repositories, the one used longest ago first, while over says that the disk is too full. stuck are
-// those that cannot be removed, whoever uses them. The caller holds the lock of removals.
+// relieve removes repositories, the one used longest ago first, while over says that the disk is
+// too full. stuck are those that cannot be removed, whoever uses them. The caller holds the lock of
+// removals.
 func (d disk) relieve(ctx context.Context, spare string, over func() bool) (stuck map[string]bool, err error) {
 	if !over() || !d.removes() {
 		return nil, nil
@@ -57,7 +58,8 @@ func (d disk) relieve(ctx context.Context, spare string, over func() bool) (stuc
 	return stuck, nil
 }
 
-// removes says whether anything is ever removed; without locks nobody can say what other processes use.
+// removes says whether anything is ever removed; without locks nobody can say what other processes
+// use.
 func (d disk) removes() bool { return d.threshold > 0 && !d.locks.weak.Load() }
 
 type candidate struct {
@@ -76,7 +78,8 @@ func (d disk) size(c candidate) (bytes int64) {
 	return bytes
 }
 
-// candidates are the repositories that may be removed, the one used longest ago first; spare is not one of them.
+// candidates are the repositories that may be removed, the one used longest ago first; spare is not
+// one of them.
 func (d disk) candidates(spare string) []candidate {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
@@ -106,8 +109,8 @@ func (c repoCache) ours() bool {
 	return !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !exists(c.manifest(e.Name())) })
 }
 
-// trash is where a repository goes in one step before its files are deleted: no half of it is ever seen. Tools that look
-// through the cache skip .locks.
+// trash is where a repository goes in one step before its files are deleted: no half of it is ever
+// seen. Tools that look through the cache skip .locks.
 const trash = ".locks/.sie-trash"
 
 // remove removes a repository, unless somebody uses it.

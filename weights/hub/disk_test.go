@@ -192,7 +192,8 @@ func (d *smallDisk) holder(id string) (kill func(), lines *bufio.Scanner, stdin 
 	return func() { cmd.Process.Kill(); cmd.Wait() }, lines, in
 }
 
-// TestOthersModelsStay: what a Python program downloaded is not this server's to remove, used here or not.
+// TestOthersModelsStay: what a Python program downloaded is not this server's to remove, used here
+// or not.
 func TestOthersModelsStay(t *testing.T) {
 	d := newSmallDisk(t, 4*modelBytes)
 	d.use("t/python")
@@ -248,7 +249,8 @@ func TestTooFullForAll(t *testing.T) {
 	wantClass(t, err, ClassStorage, "MiB more")
 }
 
-// TestRemovalLeavesAValidCache: what remains is as the Python tools want it, and a killed removal is finished by the next.
+// TestRemovalLeavesAValidCache: what remains is as the Python tools want it, and a killed removal
+// is finished by the next.
 func TestRemovalLeavesAValidCache(t *testing.T) {
 	d := newSmallDisk(t, 4*modelBytes)
 	for _, id := range []string{"t/a", "t/b", "t/c"} {
@@ -271,8 +273,8 @@ func TestRemovalLeavesAValidCache(t *testing.T) {
 	}
 }
 
-// TestRemovalsAndDownloadsTogether lets many goroutines download and use models on a disk that holds three of them. Every
-// one of them sees its files whole for as long as it holds them.
+// TestRemovalsAndDownloadsTogether lets many goroutines download and use models on a disk that
+// holds three of them. Every one of them sees its files whole for as long as it holds them.
 func TestRemovalsAndDownloadsTogether(t *testing.T) {
 	d := newSmallDisk(t, 5*modelBytes)
 	done := make(chan error)

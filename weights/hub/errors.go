@@ -12,8 +12,8 @@ import (
 // Class sorts load failures. The values are those that clients see in a failed model's error.
 type Class string
 
-// The classes. This package gives GATED, NOT_FOUND, CONFIG, NETWORK, TIMEOUT, STORAGE and UNKNOWN; the others belong to
-// later steps of a load and complete the list.
+// The classes. This package gives GATED, NOT_FOUND, CONFIG, NETWORK, TIMEOUT, STORAGE and UNKNOWN;
+// the others belong to later steps of a load and complete the list.
 const (
 	ClassGated      Class = "GATED"      // the hub wants a token, or its owner to accept the licence
 	ClassNotFound   Class = "NOT_FOUND"  // no such model, revision or file, or a private one
@@ -37,8 +37,8 @@ func (c Class) Permanent() bool {
 	return false
 }
 
-// Error is a model that could not be resolved. Message is for people: it names the cause and the fix. It holds no
-// token, and of a URL no more than the host.
+// Error is a model that could not be resolved. Message is for people: it names the cause and the
+// fix. It holds no token, and of a URL no more than the host.
 type Error struct {
 	Class   Class
 	Model   string // the id as given
@@ -83,8 +83,8 @@ func storageError(err error, doing string) error {
 	return fail(ClassStorage, err, "%s: %s", doing, fix)
 }
 
-// contextError turns a finished context into the error of Resolve: TIMEOUT for a deadline, the plain cause when the
-// caller gave up.
+// contextError turns a finished context into the error of Resolve: TIMEOUT for a deadline, the
+// plain cause when the caller gave up.
 func contextError(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, context.DeadlineExceeded) {

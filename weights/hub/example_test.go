@@ -11,7 +11,8 @@ import (
 	"github.com/sie-engine/sie/weights/hub"
 )
 
-// A model is resolved to a directory: one that is named is taken as it is, an id is looked for in the cache and then on the hub.
+// A model is resolved to a directory: one that is named is taken as it is, an id is looked for in
+// the cache and then on the hub.
 func Example() {
 	cache, err := os.MkdirTemp("", "example")
 	if err != nil {

@@ -20,7 +20,8 @@ type fetcher struct {
 	disk     disk
 }
 
-// install makes the listed files visible as a snapshot, and then as the revision. The caller holds the lock.
+// install makes the listed files visible as a snapshot, and then as the revision. The caller holds
+// the lock.
 func (s *fetcher) install(ctx context.Context, cache repoCache, ref modelRef, l *listing, report *reporter) error {
 	if s.disk.locks.own() != "" {
 		cache.removeOld()

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// File selection. A repository often holds the same weights several times, for other frameworks or runtimes; only what
-// a model is run from is downloaded: configuration, tokenizer, and per directory the safetensors weights, or the torch
-// weights where there are no others.
+// File selection. A repository often holds the same weights several times, for other frameworks or
+// runtimes; only what a model is run from is downloaded: configuration, tokenizer, and per
+// directory the safetensors weights, or the torch weights where there are no others.
 
 // otherRuntimes are directories with copies of the model, training state, or documents.
 var otherRuntimes = map[string]bool{
@@ -27,8 +27,8 @@ var (
 	variantName = regexp.MustCompile(`^model\.[A-Za-z0-9_-]+\.safetensors$`)
 )
 
-// selectFiles returns the names to download, sorted. names are all files of the repository, already checked by
-// validFileName.
+// selectFiles returns the names to download, sorted. names are all files of the repository, already
+// checked by validFileName.
 func selectFiles(names []string) []string {
 	has := make(map[string]bool, len(names))
 	safetensorsIn := make(map[string]bool) // directory → holds safetensors weights
@@ -74,7 +74,8 @@ func lackingOfAdapter(selected []string) string {
 	return adapterFiles[1] + " and " + adapterFiles[2]
 }
 
-// asAdapter narrows a listing to the files of the adapter, which must be there and of at most limit bytes.
+// asAdapter narrows a listing to the files of the adapter, which must be there and of at most limit
+// bytes.
 func (l *listing) asAdapter(limit int64) error {
 	names := make([]string, len(l.files))
 	for i, f := range l.files {
@@ -110,7 +111,8 @@ func wanted(name string, has, safetensorsIn map[string]bool) bool {
 	sharded := has[path.Join(dir, "model.safetensors.index.json")]
 	switch {
 	case strings.HasSuffix(base, ".index.json"):
-		// An index is of use with its shards only: not beside the single file, and a torch one not beside safetensors.
+		// An index is of use with its shards only: not beside the single file, and a torch one not
+		// beside safetensors.
 		if base == "model.safetensors.index.json" {
 			return !single
 		}
@@ -133,7 +135,8 @@ func wanted(name string, has, safetensorsIn map[string]bool) bool {
 	return false
 }
 
-// validFileName reports whether a name of a listing is a relative path that stays inside the snapshot.
+// validFileName reports whether a name of a listing is a relative path that stays inside the
+// snapshot.
 func validFileName(name string) bool {
 	if name == "" || len(name) > 1024 || !filepath.IsLocal(name) || path.Clean(name) != name || strings.Contains(name, `\`) {
 		return false

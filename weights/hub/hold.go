@@ -12,8 +12,8 @@ import (
 	"github.com/sie-engine/sie/internal/lockorder"
 )
 
-// useLock is the lock that says who uses a repository: shared by everyone who does, in any process, and taken alone by
-// whoever removes it.
+// useLock is the lock that says who uses a repository: shared by everyone who does, in any process,
+// and taken alone by whoever removes it.
 func useLock(cacheDir, repoFolder string) string {
 	return filepath.Join(cacheDir, ".locks", repoFolder, "sie-use.lock")
 }
@@ -25,8 +25,8 @@ type hold struct {
 	once   sync.Once
 }
 
-// holdRepo holds the repository until release, waiting for a removal under way. A cache that cannot be written to gives nil:
-// nothing can be removed there either.
+// holdRepo holds the repository until release, waiting for a removal under way. A cache that cannot
+// be written to gives nil: nothing can be removed there either.
 func (k *locks) holdRepo(ctx context.Context, cacheDir, repoFolder string) *hold {
 	lockorder.None("waiting for a removal")
 	f, err := openLock(useLock(cacheDir, repoFolder))
@@ -57,8 +57,8 @@ func (h *hold) release() {
 	})
 }
 
-// accessRecord is the file whose modification time is the last use of a repository. Only repositories that this package
-// downloaded have one, and only those are ever removed.
+// accessRecord is the file whose modification time is the last use of a repository. Only
+// repositories that this package downloaded have one, and only those are ever removed.
 func accessRecord(repoDir string) string { return filepath.Join(repoDir, ".sie", "used") }
 
 // touch notes a use now, of a repository that has a record.
@@ -67,7 +67,8 @@ func touch(record string) {
 	_ = os.Chtimes(record, now, now)
 }
 
-// createRecord gives a repository its record, at the start of a download: what the disk gets from then on is ours.
+// createRecord gives a repository its record, at the start of a download: what the disk gets from
+// then on is ours.
 func createRecord(record string) error {
 	if err := os.MkdirAll(filepath.Dir(record), 0o755); err != nil {
 		return err

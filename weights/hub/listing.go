@@ -15,8 +15,8 @@ import (
 // maxListingBytes bounds the answer to a listing; a file takes some 200 bytes of it.
 const maxListingBytes = 64 << 20
 
-// remoteFile is one file of a repository. hash names its blob: the SHA-256 of the content (64 hex digits) for files
-// in large-file storage, the git blob SHA-1 (40) for others.
+// remoteFile is one file of a repository. hash names its blob: the SHA-256 of the content (64 hex
+// digits) for files in large-file storage, the git blob SHA-1 (40) for others.
 type remoteFile struct {
 	name string
 	size int64
@@ -65,8 +65,8 @@ func (c *client) list(ctx context.Context, ref modelRef) (*listing, error) {
 	return l, nil
 }
 
-// parseListing reads the hub's answer about a revision, keeping the files to download, an adapter's among
-// them whatever else there is. On error the listing is nil.
+// parseListing reads the hub's answer about a revision, keeping the files to download, an adapter's
+// among them whatever else there is. On error the listing is nil.
 func parseListing(raw []byte, adapter bool) (*listing, error) {
 	var answer struct {
 		SHA      string `json:"sha"`
@@ -119,7 +119,8 @@ func parseListing(raw []byte, adapter bool) (*listing, error) {
 	return l, nil
 }
 
-// describe asks for the checksum and size of a file that the listing gave without: mirrors leave them out.
+// describe asks for the checksum and size of a file that the listing gave without: mirrors leave
+// them out.
 func (c *client) describe(ctx context.Context, ref modelRef, commit string, f remoteFile) (remoteFile, error) {
 	resp, err := c.do(ctx, http.MethodHead, c.fileURL(ref, commit, f.name), nil)
 	if err != nil {

@@ -71,8 +71,8 @@ func TestHostileListings(t *testing.T) {
 	}
 }
 
-// FuzzParseListing: whatever the hub answers, a listing that parses has safe, distinct names, blob names that are
-// checksums or empty, no negative size with a checksum, and a commit.
+// FuzzParseListing: whatever the hub answers, a listing that parses has safe, distinct names, blob
+// names that are checksums or empty, no negative size with a checksum, and a commit.
 func FuzzParseListing(f *testing.F) {
 	f.Add([]byte(listingWith(`{"rfilename":"config.json","size":1,"blobId":"` + someBlob + `"}`)))
 	f.Add([]byte(listingWith(`{"rfilename":"../../x.json","size":1},{"rfilename":"1_Pooling/config.json"}`)))

@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// locks takes the flock(2) locks of a cache. The kernel drops a lock when its process dies. Lock files are never deleted: a
-// deleted one could be locked twice.
+// locks takes the flock(2) locks of a cache. The kernel drops a lock when its process dies. Lock
+// files are never deleted: a deleted one could be locked twice.
 //
-// Some network file systems have no locks. There the locks hold within this process only, and other processes are kept apart
-// in other ways: unfinished files have names of this process (own), and nothing is removed to make room. Safe for
-// concurrent use.
+// Some network file systems have no locks. There the locks hold within this process only, and other
+// processes are kept apart in other ways: unfinished files have names of this process (own), and
+// nothing is removed to make room. Safe for concurrent use.
 type locks struct {
 	flock func(fd, how int) error // unix.Flock
 	log   *slog.Logger
@@ -53,7 +53,8 @@ func openLock(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o664)
 }
 
-// try takes the lock of f, shared with others or alone; nil when somebody else has it. The lock owns f from then on.
+// try takes the lock of f, shared with others or alone; nil when somebody else has it. The lock
+// owns f from then on.
 func (k *locks) try(f *os.File, alone bool) (*lock, error) {
 	how := unix.LOCK_SH | unix.LOCK_NB
 	if alone {
@@ -96,8 +97,9 @@ func (k *locks) partial(blob string) string { return blob + k.own() + ".incomple
 // processName tells this process from all others on all machines.
 var processName = rand.Text()
 
-// take takes the lock of path alone and returns its release. It waits while another process, or another goroutine of this
-// one, holds the lock, and calls waiting once before it does. It polls, because a blocked flock cannot be cancelled.
+// take takes the lock of path alone and returns its release. It waits while another process, or
+// another goroutine of this one, holds the lock, and calls waiting once before it does. It polls,
+// because a blocked flock cannot be cancelled.
 func (k *locks) take(ctx context.Context, path string, waiting func()) (release func(), err error) {
 	lockorder.None("waiting for a lock of the cache")
 	f, err := openLock(path)

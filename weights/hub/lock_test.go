@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFileSystemWithoutLocks: a cache there is filled and used, also by processes that know nothing of each other, and nothing
-// of it is removed.
+// TestFileSystemWithoutLocks: a cache there is filled and used, also by processes that know nothing
+// of each other, and nothing of it is removed.
 func TestFileSystemWithoutLocks(t *testing.T) {
 	for _, refusal := range []unix.Errno{unix.ENOLCK, unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL} {
 		t.Run(refusal.Error(), func(t *testing.T) {
@@ -71,7 +71,8 @@ func TestHoldEndsOnAnyError(t *testing.T) {
 	held.release()
 }
 
-// TestLocksWithinAProcess: without the file system's, this process's goroutines still keep out of each other's way.
+// TestLocksWithinAProcess: without the file system's, this process's goroutines still keep out of
+// each other's way.
 func TestLocksWithinAProcess(t *testing.T) {
 	k := newLocks(slog.New(slog.DiscardHandler))
 	k.flock = func(int, int) error { return unix.ENOLCK }
@@ -128,8 +129,8 @@ func TestLocksWithinAProcess(t *testing.T) {
 	}
 }
 
-// TestTwoProcessesWithoutLocks: each has unfinished files of its own, the first to finish is the one that is seen, and what
-// processes left behind that died goes after a day.
+// TestTwoProcessesWithoutLocks: each has unfinished files of its own, the first to finish is the
+// one that is seen, and what processes left behind that died goes after a day.
 func TestTwoProcessesWithoutLocks(t *testing.T) {
 	h := newHarness(t)
 	cache := h.repo()

@@ -22,56 +22,61 @@ const DefaultEndpoint = "https://huggingface.co"
 type Options struct {
 	// CacheDir is the root of the cache: the directory that holds models--org--name folders.
 	CacheDir string
-	// Endpoint is the base URL of the hub, with a path where a mirror has one. Default DefaultEndpoint.
+	// Endpoint is the base URL of the hub, with a path where a mirror has one. Default
+	// DefaultEndpoint.
 	Endpoint string
-	// Token is sent to the endpoint as a bearer token, and never to another origin. Empty: anonymous.
+	// Token is sent to the endpoint as a bearer token, and never to another origin. Empty:
+	// anonymous.
 	Token string
 	// Offline turns downloads off: only local directories and complete cached snapshots resolve.
 	Offline bool
 
-	// MaxFiles, MaxFileBytes and MaxTotalBytes bound what one model may download. Defaults: 2,000 files, 100 GiB a
-	// file and 400 GiB in all, several times the largest models this server runs.
+	// MaxFiles, MaxFileBytes and MaxTotalBytes bound what one model may download. Defaults: 2,000
+	// files, 100 GiB a file and 400 GiB in all, several times the largest models this server runs.
 	MaxFiles      int
 	MaxFileBytes  int64
 	MaxTotalBytes int64
-	// Parallel is the number of files downloaded at once. Default 4: enough to fill a 10 Gbit/s line with the hub's
-	// speed per connection, few enough to be polite.
+	// Parallel is the number of files downloaded at once. Default 4: enough to fill a 10 Gbit/s
+	// line with the hub's speed per connection, few enough to be polite.
 	Parallel int
-	// Attempts is the number of tries in a row that may fail without receiving anything new. Default 6, which with the
-	// waits between them covers about half a minute of outage.
+	// Attempts is the number of tries in a row that may fail without receiving anything new.
+	// Default 6, which with the waits between them covers about half a minute of outage.
 	Attempts int
-	// StallTimeout ends a request during which nothing arrives for so long; it is then tried again. Default 30 s.
+	// StallTimeout ends a request during which nothing arrives for so long; it is then tried again.
+	// Default 30 s.
 	StallTimeout time.Duration
 
-	// Bucket is the cluster's shared storage, asked after the disk and before the hub, and filled with what comes from the
-	// hub. nil: none.
+	// Bucket is the cluster's shared storage, asked after the disk and before the hub, and filled
+	// with what comes from the hub. nil: none.
 	Bucket bucket.Bucket
-	// DiskThreshold is the share of the disk in use, 0.85 for 85 %, above which a download first removes the models used
-	// longest ago. 0: never.
+	// DiskThreshold is the share of the disk in use, 0.85 for 85 %, above which a download first
+	// removes the models used longest ago. 0: never.
 	DiskThreshold float64
-	// Log hears of what no caller waits for: models removed from the disk, trouble with the bucket. Default
-	// slog.Default().
+	// Log hears of what no caller waits for: models removed from the disk, trouble with the bucket.
+	// Default slog.Default().
 	Log *slog.Logger
 
-	// Progress, if set, is told how a download goes: one call at a time, at most ten a second and one at the end, from
-	// the goroutines of Resolve. It must return quickly.
+	// Progress, if set, is told how a download goes: one call at a time, at most ten a second and
+	// one at the end, from the goroutines of Resolve. It must return quickly.
 	Progress func(Progress)
 	// UserAgent is the product token of requests. Default "sie-server".
 	UserAgent string
-	// Transport replaces the HTTP transport; the default honours HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
+	// Transport replaces the HTTP transport; the default honours HTTPS_PROXY, HTTP_PROXY and
+	// NO_PROXY.
 	Transport http.RoundTripper
 }
 
 // OptionsFromEnv reads the environment through lookup (os.LookupEnv):
 //
-//   - cache: SIE_LOCAL_CACHE, else HF_HUB_CACHE (or HUGGINGFACE_HUB_CACHE), else HF_HOME/hub, where HF_HOME defaults to
-//     XDG_CACHE_HOME/huggingface and that to ~/.cache/huggingface
-//   - token: HF_TOKEN (or HUGGING_FACE_HUB_TOKEN), else, unless HF_HUB_DISABLE_IMPLICIT_TOKEN is on, the file
-//     HF_TOKEN_PATH or HF_HOME/token that `hf auth login` writes
+//   - cache: SIE_LOCAL_CACHE, else HF_HUB_CACHE (or HUGGINGFACE_HUB_CACHE), else HF_HOME/hub, where
+//     HF_HOME defaults to XDG_CACHE_HOME/huggingface and that to ~/.cache/huggingface
+//   - token: HF_TOKEN (or HUGGING_FACE_HUB_TOKEN), else, unless HF_HUB_DISABLE_IMPLICIT_TOKEN is
+//     on, the file HF_TOKEN_PATH or HF_HOME/token that `hf auth login` writes
 //   - endpoint: HF_ENDPOINT
 //   - offline: HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE on, or SIE_HF_FALLBACK off
 //
-// An empty variable counts as unset. The error is a value that cannot be read, with the variable's name.
+// An empty variable counts as unset. The error is a value that cannot be read, with the variable's
+// name.
 func OptionsFromEnv(lookup func(name string) (string, bool)) (Options, error) {
 	first := func(names ...string) string {
 		for _, name := range names {
@@ -143,7 +148,8 @@ func OptionsFromEnv(lookup func(name string) (string, bool)) (Options, error) {
 
 const maxTokenBytes = 4096
 
-// readToken reads the file that holds the hub's token. It may be a pipe, because the operator names it.
+// readToken reads the file that holds the hub's token. It may be a pipe, because the operator names
+// it.
 func readToken(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

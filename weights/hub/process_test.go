@@ -18,9 +18,10 @@ import (
 	"github.com/sie-engine/sie/weights/bucket/s3"
 )
 
-// TestMain makes the test binary a process that resolves a model, when it is asked to by the environment: SIE_TEST_RESOLVE
-// names the model. SIE_TEST_BUCKET is a cluster's bucket, SIE_TEST_STALL what of it stalls (see stalling), SIE_TEST_HOLD
-// keeps the model in use until the standard input ends.
+// TestMain makes the test binary a process that resolves a model, when it is asked to by the
+// environment: SIE_TEST_RESOLVE names the model. SIE_TEST_BUCKET is a cluster's bucket,
+// SIE_TEST_STALL what of it stalls (see stalling), SIE_TEST_HOLD keeps the model in use until the
+// standard input ends.
 func TestMain(m *testing.M) {
 	if os.Getenv("SIE_TEST_RESOLVE") == "" {
 		os.Exit(m.Run())
@@ -61,8 +62,8 @@ func resolveInProcess(model string) error {
 	return nil
 }
 
-// stalling is a bucket that says so and then stops for good in the middle of the first large object ("get"), or before
-// the first upload of one ("put blobs") or of a manifest ("put .sie").
+// stalling is a bucket that says so and then stops for good in the middle of the first large object
+// ("get"), or before the first upload of one ("put blobs") or of a manifest ("put .sie").
 type stalling struct {
 	bucket.Bucket
 	where string
@@ -130,8 +131,8 @@ func (h *harness) processWithInput(env ...string) (*exec.Cmd, *bufio.Scanner, io
 	return cmd, bufio.NewScanner(out), in
 }
 
-// TestKillNine kills a downloading process with SIGKILL in the middle of the weights. A process that waited for it
-// takes over, resumes where it was, and the model is whole.
+// TestKillNine kills a downloading process with SIGKILL in the middle of the weights. A process
+// that waited for it takes over, resumes where it was, and the model is whole.
 func TestKillNine(t *testing.T) {
 	h := newHarness(t)
 	half := make(chan struct{})

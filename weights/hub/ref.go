@@ -12,16 +12,16 @@ import (
 const defaultRevision = "main"
 
 var (
-	// The hub's own rules for a repository id: an optional owner and a name of letters, digits, '_', '-' and '.',
-	// without ".." or "--" (which separates the parts in the cache).
+	// The hub's own rules for a repository id: an optional owner and a name of letters, digits,
+	// '_', '-' and '.', without ".." or "--" (which separates the parts in the cache).
 	repoIDPattern   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,95})?$`)
 	revisionPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_./+=@-]{0,254}$`)
 	commitPattern   = regexp.MustCompile(`^[0-9a-f]{40}$`)
 	sha256Pattern   = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// modelRef is a checked repository id and revision: both are safe in a URL and, as repoFolder and refs/<revision>, in
-// a path.
+// modelRef is a checked repository id and revision: both are safe in a URL and, as repoFolder and
+// refs/<revision>, in a path.
 type modelRef struct {
 	id        string
 	revision  string // branch, tag or commit

@@ -28,12 +28,12 @@ type Resolved struct {
 	held *hold
 }
 
-// Release says that the directory is not used any more. Until then, or the end of the process, it is not removed from the
-// cache to make room for another model. Further calls do nothing.
+// Release says that the directory is not used any more. Until then, or the end of the process, it
+// is not removed from the cache to make room for another model. Further calls do nothing.
 func (r Resolved) Release() { r.held.release() }
 
-// source is one place a model may be in. find returns the model; or, with a zero Resolved, why it is not there, and
-// the next source is asked; or an error, which ends the search.
+// source is one place a model may be in. find returns the model; or, with a zero Resolved, why it
+// is not there, and the next source is asked; or an error, which ends the search.
 type source interface {
 	find(ctx context.Context, ref modelRef) (found Resolved, missing string, err error)
 }
@@ -57,7 +57,8 @@ func New(o Options) (*Resolver, error) {
 	r.sources = append(r.sources, diskCache{dir: o.CacheDir, offline: o.Offline && o.Bucket == nil})
 	disk := disk{dir: o.CacheDir, locks: r.locks, patience: defaultPatience, threshold: o.DiskThreshold, space: diskSpace, log: o.Log}
 	if o.Bucket != nil {
-		// A bucket is near, and the hub comes after it: three tries are enough to see that it is away.
+		// A bucket is near, and the hub comes after it: three tries are enough to see that it is
+		// away.
 		retry := retrier{attempts: min(3, o.Attempts), sleep: sleep, who: "the cluster cache", check: "the cluster cache " + o.Bucket.String()}
 		if !o.Offline {
 			r.share = newSharer(o.Bucket, o, r.locks, retry)
@@ -75,8 +76,8 @@ func New(o Options) (*Resolver, error) {
 	return r, nil
 }
 
-// Close ends uploads to the cluster's bucket; what is not there yet is taken up by the next process that uses the model.
-// No Resolve may be running.
+// Close ends uploads to the cluster's bucket; what is not there yet is taken up by the next process
+// that uses the model. No Resolve may be running.
 func (r *Resolver) Close() {
 	if r.share != nil {
 		r.share.close(context.Background(), false)
@@ -90,16 +91,18 @@ func (r *Resolver) Settle(ctx context.Context) {
 	}
 }
 
-// Resolve returns the directory of a model. id is a path to a directory (absolute, or beginning with ./, ../ or ~/, or
-// simply the name of one, which wins over a hub id as in the Python tools), or a hub id such as "org/name". revision
-// is a branch, tag or commit of a hub id, "" for main; a directory has none.
+// Resolve returns the directory of a model. id is a path to a directory (absolute, or beginning
+// with ./, ../ or ~/, or simply the name of one, which wins over a hub id as in the Python tools),
+// or a hub id such as "org/name". revision is a branch, tag or commit of a hub id, "" for main; a
+// directory has none.
 //
-// A complete snapshot on disk is used without asking the hub, so a branch that moved on is not noticed; name a commit
-// for a fixed state. (A snapshot of another tool that may lack a part is checked against the hub's list once, for at
-// most 5 s.) Otherwise the model is downloaded, while concurrent callers wait for the one download.
+// A complete snapshot on disk is used without asking the hub, so a branch that moved on is not
+// noticed; name a commit for a fixed state. (A snapshot of another tool that may lack a part is
+// checked against the hub's list once, for at most 5 s.) Otherwise the model is downloaded, while
+// concurrent callers wait for the one download.
 //
-// Release the result when its files are not needed any more. Errors are *Error, except that a cancelled ctx gives its
-// cause. What a failed download received is kept.
+// Release the result when its files are not needed any more. Errors are *Error, except that a
+// cancelled ctx gives its cause. What a failed download received is kept.
 func (r *Resolver) Resolve(ctx context.Context, id, revision string) (Resolved, error) {
 	found, err := r.resolve(ctx, id, revision)
 	if e, ok := errors.AsType[*Error](err); ok {
@@ -122,8 +125,8 @@ func (r *Resolver) search(ctx context.Context, ref modelRef) (Resolved, error) {
 	var missing string
 	var held *hold
 	for _, s := range r.sources {
-		// Held before it is looked for, so that nobody removes what was just found. To look for what is not there needs no
-		// lock, and leaves none behind.
+		// Held before it is looked for, so that nobody removes what was just found. To look for
+		// what is not there needs no lock, and leaves none behind.
 		if _, isDisk := s.(diskCache); held == nil && (!isDisk || isDirectory(filepath.Join(r.cacheDir, ref.repoFolder()))) {
 			held = r.locks.holdRepo(ctx, r.cacheDir, ref.repoFolder())
 		}
@@ -146,8 +149,8 @@ func (r *Resolver) search(ctx context.Context, ref modelRef) (Resolved, error) {
 		"--no-hf-fallback): turn them on, or fill the cache beforehand", missing)
 }
 
-// Find is Resolve without downloads: it looks for the model on this machine alone, and reports false when Resolve would
-// have to fetch it. Errors are Resolve's.
+// Find is Resolve without downloads: it looks for the model on this machine alone, and reports
+// false when Resolve would have to fetch it. Errors are Resolve's.
 func (r *Resolver) Find(ctx context.Context, id, revision string) (Resolved, bool, error) {
 	found, ok, err := r.find(ctx, id, revision)
 	if e, is := errors.AsType[*Error](err); is {
@@ -228,7 +231,8 @@ func (c diskCache) find(_ context.Context, ref modelRef) (Resolved, string, erro
 	cache := repoCache{filepath.Join(c.dir, ref.repoFolder())}
 	held := cache.find(ref)
 	if held.dir == "" && c.offline && ref.unrevised && !exists(cache.ref(ref.revision)) {
-		// Nobody asked for a revision and nothing newer can be had: the one snapshot there is will do.
+		// Nobody asked for a revision and nothing newer can be had: the one snapshot there is will
+		// do.
 		if commit, ok := cache.only(); ok {
 			held = cache.findCommit(commit, ref.adapter > 0)
 		}

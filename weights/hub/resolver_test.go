@@ -20,7 +20,8 @@ import (
 
 const modelID = "sie-test/tiny-bert"
 
-// modelFiles are those of a small sentence-transformers repository, with what must not be downloaded.
+// modelFiles are those of a small sentence-transformers repository, with what must not be
+// downloaded.
 func modelFiles() map[string][]byte {
 	content := make([]byte, 100_000)
 	random := rand.NewChaCha8([32]byte{1})
@@ -245,7 +246,8 @@ func TestRevisions(t *testing.T) {
 	} else {
 		t.Error("an unknown revision resolved")
 	}
-	// A new commit of a branch is taken when the branch is not cached; what did not change is not fetched again.
+	// A new commit of a branch is taken when the branch is not cached; what did not change is not
+	// fetched again.
 	files := modelFiles()
 	files["config.json"] = []byte(`{"model_type":"bert","new":true}`)
 	h.model = h.hub.Add(modelID, files)
@@ -307,7 +309,8 @@ func TestConcurrentCallersShareOneDownload(t *testing.T) {
 	}
 }
 
-// TestNothingVisibleBeforeAllIsVerified looks at the cache from inside every request, and after each failure.
+// TestNothingVisibleBeforeAllIsVerified looks at the cache from inside every request, and after
+// each failure.
 func TestNothingVisibleBeforeAllIsVerified(t *testing.T) {
 	for _, broken := range wantedFiles {
 		if broken == "empty.txt" { // has nothing to fetch
@@ -338,7 +341,8 @@ func TestNothingVisibleBeforeAllIsVerified(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfAnotherTool completes what a Python program left partly downloaded, and leaves a whole one alone.
+// TestSnapshotOfAnotherTool completes what a Python program left partly downloaded, and leaves a
+// whole one alone.
 func TestSnapshotOfAnotherTool(t *testing.T) {
 	place := func(h *harness, names ...string) {
 		dir := h.repo().snapshot(h.model.Commit)
@@ -379,8 +383,8 @@ func TestSnapshotOfAnotherTool(t *testing.T) {
 	}
 }
 
-// TestDoubtfulSnapshot: a program that loads the bare transformer leaves no modules.json. The hub is asked once whether
-// there is one, and what it does not answer is not waited for.
+// TestDoubtfulSnapshot: a program that loads the bare transformer leaves no modules.json. The hub
+// is asked once whether there is one, and what it does not answer is not waited for.
 func TestDoubtfulSnapshot(t *testing.T) {
 	bare := []string{"config.json", "tokenizer.json", "model.safetensors"}
 	place := func(h *harness) string {
@@ -491,7 +495,8 @@ func TestShardsOfAnotherTool(t *testing.T) {
 	}
 }
 
-// TestDamagedCache: a snapshot that lost a file, or has one of the wrong size, is completed from the hub.
+// TestDamagedCache: a snapshot that lost a file, or has one of the wrong size, is completed from
+// the hub.
 func TestDamagedCache(t *testing.T) {
 	h := newHarness(t)
 	found, err := h.resolve()

@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// The waits between tries: doubling from the first to the longest, each drawn from its upper half so that many workers
-// that failed together do not come back together. A server that asks for a longer wait gets it up to retryAfterMax;
-// beyond that the load fails now and says when to come back.
+// The waits between tries: doubling from the first to the longest, each drawn from its upper half
+// so that many workers that failed together do not come back together. A server that asks for a
+// longer wait gets it up to retryAfterMax; beyond that the load fails now and says when to come
+// back.
 const (
 	backoffFirst   = 500 * time.Millisecond
 	backoffLongest = 20 * time.Second
 	retryAfterMax  = 2 * time.Minute
-	// unreachableMax is how many tries in a row may fail to connect at all: a machine without a network should say so
-	// soon.
+	// unreachableMax is how many tries in a row may fail to connect at all: a machine without a
+	// network should say so soon.
 	unreachableMax = 3
 )
 
@@ -42,9 +43,10 @@ type retrier struct {
 	check    string // what a person may check when it does not answer
 }
 
-// run calls try until it returns nil or an error that is not transient. try also returns the bytes it gained: a try
-// that gained some starts the count of failures anew, because a long download over a bad line moves on. Even so there
-// are at most total tries, so that a server that gives one byte a connection does not hold a load forever.
+// run calls try until it returns nil or an error that is not transient. try also returns the bytes
+// it gained: a try that gained some starts the count of failures anew, because a long download over
+// a bad line moves on. Even so there are at most total tries, so that a server that gives one byte
+// a connection does not hold a load forever.
 func (r retrier) run(ctx context.Context, total int, try func() (gained int64, err error)) error {
 	failures, unreachable := 0, 0
 	for n := 1; ; n++ {

@@ -14,9 +14,10 @@ import (
 	"github.com/sie-engine/sie/internal/lockorder"
 )
 
-// Room on the disk is reserved from the moment it is found free to the last byte of a download, in this process and in all
-// others that share the cache: a reservation is a file in roomDir that holds the bytes still to come and whose lock its
-// download holds. One without a holder is of a process that died, and is deleted by the next who looks.
+// Room on the disk is reserved from the moment it is found free to the last byte of a download, in
+// this process and in all others that share the cache: a reservation is a file in roomDir that
+// holds the bytes still to come and whose lock its download holds. One without a holder is of a
+// process that died, and is deleted by the next who looks.
 
 // roomDir is where reservations lie. Tools that look through the cache skip .locks.
 const roomDir = ".locks/.sie-room"
@@ -31,7 +32,8 @@ type roomNeed struct {
 	modest bool   // no more is removed for it than it takes, however full the disk is
 }
 
-// reservation is room on the disk that nobody else counts on. A nil one is none. Safe for concurrent use.
+// reservation is room on the disk that nobody else counts on. A nil one is none. Safe for
+// concurrent use.
 type reservation struct {
 	mu   lockorder.Mutex[lockorder.Room] // guards left and the file's content
 	left int64
@@ -39,7 +41,8 @@ type reservation struct {
 	path string
 }
 
-// wrote notes that n bytes of what was reserved are on the disk now; n < 0: that they were thrown away.
+// wrote notes that n bytes of what was reserved are on the disk now; n < 0: that they were thrown
+// away.
 func (r *reservation) wrote(n int64) {
 	if r == nil {
 		return
@@ -64,9 +67,10 @@ func (r *reservation) release() {
 	r.lock.release()
 }
 
-// reserve removes repositories until the disk with need on it is below the threshold, or nothing more can go, and keeps the
-// room for the caller until release. Without room it waits, after calling waiting once: for other downloads as long as there
-// are any, for models in use as long as d.patience. It fails at once when not even the removal of every model would do.
+// reserve removes repositories until the disk with need on it is below the threshold, or nothing
+// more can go, and keeps the room for the caller until release. Without room it waits, after
+// calling waiting once: for other downloads as long as there are any, for models in use as long as
+// d.patience. It fails at once when not even the removal of every model would do.
 func (d disk) reserve(ctx context.Context, need roomNeed, waiting func()) (*reservation, error) {
 	if need.bytes <= 0 {
 		return nil, nil
@@ -108,7 +112,8 @@ type attempt struct {
 	why       string // it does not, or has not, for people
 }
 
-// attempt tries to reserve once. One process at a time does, so that two do not count on, or remove for, the same room.
+// attempt tries to reserve once. One process at a time does, so that two do not count on, or remove
+// for, the same room.
 func (d disk) attempt(ctx context.Context, need roomNeed) (a attempt, err error) {
 	release, err := d.locks.take(ctx, filepath.Join(d.dir, ".locks", "sie-evict.lock"), nil)
 	if err != nil {
@@ -177,8 +182,8 @@ func (d disk) keep(bytes int64) (*reservation, error) {
 	return r, nil
 }
 
-// reserved adds up the reservations of running downloads, and deletes those of dead ones. The caller holds the lock of
-// removals.
+// reserved adds up the reservations of running downloads, and deletes those of dead ones. The
+// caller holds the lock of removals.
 func (d disk) reserved() (bytes int64, downloads int, err error) {
 	entries, err := os.ReadDir(filepath.Join(d.dir, roomDir))
 	if os.IsNotExist(err) {

@@ -62,8 +62,8 @@ func waits(t *testing.T) (change func(*Options), waiting <-chan struct{}) {
 	}, ch
 }
 
-// TestRoomIsReserved: what a download will write counts as used from its beginning, for others too; one that finds too little
-// waits for it, and goes on when it ends.
+// TestRoomIsReserved: what a download will write counts as used from its beginning, for others too;
+// one that finds too little waits for it, and goes on when it ends.
 func TestRoomIsReserved(t *testing.T) {
 	d := newSmallDisk(t, modelBytes*3/2)
 	g := d.gate("t/first")
@@ -109,7 +109,8 @@ func TestWhatNeverFitsFailsAtOnce(t *testing.T) {
 	}
 }
 
-// TestADownloadWaitsForModelsInUse: they are removed when they are released; without that it says what is in its way.
+// TestADownloadWaitsForModelsInUse: they are removed when they are released; without that it says
+// what is in its way.
 func TestADownloadWaitsForModelsInUse(t *testing.T) {
 	d := newSmallDisk(t, modelBytes*3/2)
 	held, err := d.get("t/held")
@@ -143,7 +144,8 @@ func TestADownloadWaitsForModelsInUse(t *testing.T) {
 	}
 }
 
-// TestReservationsOfTheDeadCountNot: a process that was killed leaves its file, and nobody who holds it.
+// TestReservationsOfTheDeadCountNot: a process that was killed leaves its file, and nobody who
+// holds it.
 func TestReservationsOfTheDeadCountNot(t *testing.T) {
 	d := newSmallDisk(t, modelBytes*3/2)
 	left := filepath.Join(d.cache, roomDir, "LEFT")
@@ -159,7 +161,8 @@ func TestReservationsOfTheDeadCountNot(t *testing.T) {
 	}
 }
 
-// TestReservationsShrink: what has arrived is on the disk and not counted twice; what is thrown away counts again.
+// TestReservationsShrink: what has arrived is on the disk and not counted twice; what is thrown
+// away counts again.
 func TestReservationsShrink(t *testing.T) {
 	d := disk{dir: t.TempDir(), locks: newLocks(nil), space: func(string) (int64, int64, bool) { return 1000, 1000, true }}
 	var none *reservation
@@ -196,7 +199,8 @@ func TestReservationsShrink(t *testing.T) {
 	want(0, 0)
 }
 
-// TestModestRoom: on a disk that is fuller than wanted, as much is removed as what comes takes, and no more.
+// TestModestRoom: on a disk that is fuller than wanted, as much is removed as what comes takes, and
+// no more.
 func TestModestRoom(t *testing.T) {
 	d := newSmallDisk(t, 10*modelBytes)
 	for _, id := range []string{"t/a", "t/b", "t/c"} {
@@ -267,7 +271,8 @@ func TestADownloadTellsItsReservation(t *testing.T) {
 	}
 }
 
-// TestReservationsCountForTheThreshold: models are removed for what is still to come of other downloads, too.
+// TestReservationsCountForTheThreshold: models are removed for what is still to come of other
+// downloads, too.
 func TestReservationsCountForTheThreshold(t *testing.T) {
 	d := newSmallDisk(t, 5*modelBytes) // 85 % hold four
 	for _, id := range []string{"t/a", "t/b"} {

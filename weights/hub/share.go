@@ -21,18 +21,20 @@ import (
 )
 
 const (
-	// leaseTime is how long the lock of a process that fills the bucket counts after its last renewal.
+	// leaseTime is how long the lock of a process that fills the bucket counts after its last
+	// renewal.
 	leaseTime = 10 * time.Minute
 	// maxSharing bounds the models that wait to be uploaded; one more is left for the next start.
 	maxSharing = 256
 )
 
-// sharer uploads what came from the hub to the cluster's bucket, in the background, one model at a time: the others of a
-// cluster then need not ask the hub.
+// sharer uploads what came from the hub to the cluster's bucket, in the background, one model at a
+// time: the others of a cluster then need not ask the hub.
 //
-// Nothing half uploaded is ever visible, because the manifest comes last. Two that upload the same do no harm, since a
-// blob's name is its checksum; a lock in the bucket keeps them from doing the work twice. A mark beside the local
-// snapshot says that it is not shared yet: an upload that was interrupted is taken up when the model is next resolved.
+// Nothing half uploaded is ever visible, because the manifest comes last. Two that upload the same
+// do no harm, since a blob's name is its checksum; a lock in the bucket keeps them from doing the
+// work twice. A mark beside the local snapshot says that it is not shared yet: an upload that was
+// interrupted is taken up when the model is next resolved.
 type sharer struct {
 	bucket   bucket.Bucket
 	cacheDir string
@@ -58,7 +60,8 @@ func newSharer(b bucket.Bucket, o Options, k *locks, retry retrier) *sharer {
 		turn: make(chan struct{}, 1), waiting: make(map[string]bool)}
 }
 
-// mark is the file that says that a snapshot is to be shared; it holds the revision by which it was asked for.
+// mark is the file that says that a snapshot is to be shared; it holds the revision by which it was
+// asked for.
 func (s *sharer) mark(folder, commit string) string {
 	return filepath.Join(s.cacheDir, folder, ".sie", commit+".share")
 }
@@ -130,7 +133,8 @@ func (s *sharer) close(ctx context.Context, wait bool) {
 	s.done.Wait()
 }
 
-// upload puts a snapshot into the bucket. It returns the bytes sent, -1 when another process does it.
+// upload puts a snapshot into the bucket. It returns the bytes sent, -1 when another process does
+// it.
 func (s *sharer) upload(ctx context.Context, ref modelRef, commit string) (sent int64, err error) {
 	cache := repoCache{filepath.Join(s.cacheDir, ref.repoFolder())}
 	repo := sharedRepo{s.bucket, ref.repoFolder()}
@@ -202,8 +206,8 @@ func (c repoCache) contents(commit string) (map[string]bucketFile, error) {
 	return out, nil
 }
 
-// uploadFiles uploads the blobs that the bucket lacks, or all, each checked before: a file that the disk damaged must not get the
-// name of a good one.
+// uploadFiles uploads the blobs that the bucket lacks, or all, each checked before: a file that the
+// disk damaged must not get the name of a good one.
 func (s *sharer) uploadFiles(ctx context.Context, cache repoCache, repo sharedRepo, files map[string]bucketFile, all bool) (sent int64, err error) {
 	objects, err := s.bucket.List(ctx, repo.folder+"/blobs/", 100_000)
 	if err != nil {
@@ -265,8 +269,9 @@ func (s *sharer) put(ctx context.Context, key string, body io.ReaderAt, size int
 	})
 }
 
-// lockBucket takes the lock of a model in the bucket and renews it until release. Not mine: another process has it. A
-// lock that was not renewed for its time is taken over. Where the bucket knows no conditions there are no locks.
+// lockBucket takes the lock of a model in the bucket and renews it until release. Not mine: another
+// process has it. A lock that was not renewed for its time is taken over. Where the bucket knows no
+// conditions there are no locks.
 func (s *sharer) lockBucket(ctx context.Context, key string) (release func(), mine bool, err error) {
 	owner := []byte(rand.Text())
 	put := func(when bucket.Condition) (string, error) {

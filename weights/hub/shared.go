@@ -18,12 +18,13 @@ import (
 // The cluster's bucket holds, under the same folder names as the cache on disk,
 //
 //	models--org--name/blobs/<checksum>       contents, each once
-//	models--org--name/.sie/<commit>.json     the manifest: what a snapshot holds, with checksums; written last
-//	models--org--name/refs/<revision>        the commit of a branch or tag; written after the manifest
+//	models--org--name/.sie/<commit>.json     a snapshot's files and checksums; written last
+//	models--org--name/refs/<revision>        a branch or tag's commit; written after the manifest
 //	models--org--name/.sie/<commit>.lock     who fills it now
 //
-// A model is there when its manifest is. A folder without one that somebody copied from a Hugging Face cache by hand
-// (snapshots/<commit>/<file>, links followed) is read as well, as far as one can tell that it is complete.
+// A model is there when its manifest is. A folder without one that somebody copied from a Hugging
+// Face cache by hand (snapshots/<commit>/<file>, links followed) is read as well, as far as one can
+// tell that it is complete.
 
 // bucketManifest is a model's manifest in the bucket.
 type bucketManifest struct {
@@ -63,8 +64,8 @@ func (r sharedRepo) commit(ctx context.Context, ref modelRef) (string, error) {
 	return commit, nil
 }
 
-// list reads the manifest of a commit, or makes a list of a folder copied by hand. The error is bucket.ErrNotFound where
-// there is neither.
+// list reads the manifest of a commit, or makes a list of a folder copied by hand. The error is
+// bucket.ErrNotFound where there is neither.
 func (r sharedRepo) list(ctx context.Context, commit string, limit int) (*listing, error) {
 	raw, _, err := bucket.Read(ctx, r.bucket, r.manifest(commit), maxManifestBytes)
 	if errors.Is(err, bucket.ErrNotFound) {
@@ -88,8 +89,8 @@ func (r sharedRepo) list(ctx context.Context, commit string, limit int) (*listin
 	return l, nil
 }
 
-// listCopied lists a snapshot that was copied by hand. Its files have no checksums: they are stored under the name of the
-// object and its version, which also says whether a partial file goes on.
+// listCopied lists a snapshot that was copied by hand. Its files have no checksums: they are stored
+// under the name of the object and its version, which also says whether a partial file goes on.
 func (r sharedRepo) listCopied(ctx context.Context, commit string, limit int) (*listing, error) {
 	prefix := r.folder + "/snapshots/" + commit + "/"
 	objects, err := r.bucket.List(ctx, prefix, limit)
@@ -116,7 +117,8 @@ func (r sharedRepo) listCopied(ctx context.Context, commit string, limit int) (*
 	return l, nil
 }
 
-// runnable reports whether a list of files holds what a model cannot be run without: the judgement of missingEssential.
+// runnable reports whether a list of files holds what a model cannot be run without: the judgement
+// of missingEssential.
 func runnable(names []string) bool {
 	has := func(patterns ...string) bool {
 		return slices.ContainsFunc(names, func(name string) bool {

@@ -116,7 +116,8 @@ func TestOneDownloadFillsTheBucketForOthers(t *testing.T) {
 	}
 }
 
-// An adapter out of a repository with more in it is not shared: others would take it for the whole. One that is all there is, is.
+// An adapter out of a repository with more in it is not shared: others would take it for the whole.
+// One that is all there is, is.
 func TestPartOfARepositoryStaysOutOfTheBucket(t *testing.T) {
 	c := newCluster(t)
 	c.hub.Add("t/both", adapterAndModel())
@@ -305,7 +306,8 @@ func TestCacheCopiedByHand(t *testing.T) {
 	}
 }
 
-// TestKillNineInTheBucket kills a process that downloads from the bucket; the next one asks for the rest only.
+// TestKillNineInTheBucket kills a process that downloads from the bucket; the next one asks for the
+// rest only.
 func TestKillNineInTheBucket(t *testing.T) {
 	for _, kind := range []string{"manifest", "by hand"} {
 		t.Run(kind, func(t *testing.T) {
@@ -356,8 +358,9 @@ func (w watching) Open(ctx context.Context, key string, from int64, version stri
 	return w.Bucket.Open(ctx, key, from, version)
 }
 
-// TestKillNineWhileFilling kills a process that fills the bucket, at each step. Nothing is visible there; the next process
-// that loads the model finishes the work, though the dead one's lock is still there, once that is old.
+// TestKillNineWhileFilling kills a process that fills the bucket, at each step. Nothing is visible
+// there; the next process that loads the model finishes the work, though the dead one's lock is
+// still there, once that is old.
 func TestKillNineWhileFilling(t *testing.T) {
 	for _, step := range []string{"put blobs", "put .sie", "put refs"} {
 		t.Run(step, func(t *testing.T) {

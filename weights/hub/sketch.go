@@ -21,9 +21,10 @@ type lister interface {
 	brings() *fetcher
 }
 
-// Sketch shows what a model is made of without its weights: a directory with the named files as they are and all others empty.
-// remove deletes it. A model on this machine is shown as it is. What is downloaded for it is in the cache, where Resolve finds it.
-// id, revision and errors are Resolve's.
+// Sketch shows what a model is made of without its weights: a directory with the named files as
+// they are and all others empty. remove deletes it. A model on this machine is shown as it is. What
+// is downloaded for it is in the cache, where Resolve finds it. id, revision and errors are
+// Resolve's.
 func (r *Resolver) Sketch(ctx context.Context, id, revision string, names ...string) (dir string, remove func(), err error) {
 	dir, remove, err = r.sketch(ctx, id, revision, names)
 	if e, ok := errors.AsType[*Error](err); ok {

@@ -38,7 +38,8 @@ func sketched(h *harness, r *Resolver, id string) (files map[string]string, remo
 	}
 }
 
-// A sketch has the named files and the names of the others, asks for nothing else, and spares the download what it brought.
+// A sketch has the named files and the names of the others, asks for nothing else, and spares the
+// download what it brought.
 func TestSketch(t *testing.T) {
 	h := newHarness(t)
 	r := h.resolver()

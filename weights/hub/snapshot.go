@@ -13,8 +13,9 @@ type hubSource struct {
 	share   *sharer // nil without a cluster's bucket
 }
 
-// find downloads the model, or what the cache lacks of it. One download of a repository runs at a time, in this process
-// and in others that share the cache: the others wait for it and then find its result.
+// find downloads the model, or what the cache lacks of it. One download of a repository runs at a
+// time, in this process and in others that share the cache: the others wait for it and then find
+// its result.
 func (s *hubSource) find(ctx context.Context, ref modelRef) (Resolved, string, error) {
 	t, whole, err := s.takeTurn(ctx, ref, s.options.Progress)
 	if err != nil {
@@ -31,7 +32,8 @@ func (s *hubSource) find(ctx context.Context, ref modelRef) (Resolved, string, e
 			return t.fromCache(), "", nil
 		}
 		if cache.lacks(l.commit, sizes(l.files)) == "" {
-			// The manifest spares the next start this question; a cache that cannot hold it serves all the same.
+			// The manifest spares the next start this question; a cache that cannot hold it serves
+			// all the same.
 			_ = cache.writeManifest(l)
 			return t.fromCache(), "", nil
 		}
@@ -48,11 +50,12 @@ func (s *hubSource) find(ctx context.Context, ref modelRef) (Resolved, string, e
 	return Resolved{Dir: cache.snapshot(l.commit), Commit: l.commit, Source: SourceHub}, "", nil
 }
 
-// confirmTimeout bounds the question whether a snapshot of another tool is complete: it delays a start that could go
-// on without the answer.
+// confirmTimeout bounds the question whether a snapshot of another tool is complete: it delays a
+// start that could go on without the answer.
 const confirmTimeout = 5 * time.Second
 
-// confirm asks once for the files of a cached commit; nil when there is no answer, for whatever reason.
+// confirm asks once for the files of a cached commit; nil when there is no answer, for whatever
+// reason.
 func (s *hubSource) confirm(ctx context.Context, ref modelRef, commit string) *listing {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
@@ -64,7 +67,8 @@ func (s *hubSource) confirm(ctx context.Context, ref modelRef, commit string) *l
 	return l
 }
 
-// describeAll lists the revision and completes the files' checksums and sizes, all within the bounds.
+// describeAll lists the revision and completes the files' checksums and sizes, all within the
+// bounds.
 func (s *hubSource) describeAll(ctx context.Context, ref modelRef, retry retrier) (*listing, error) {
 	var l *listing
 	err := retry.run(ctx, retry.attempts, func() (_ int64, err error) {

@@ -235,7 +235,8 @@ func TestRedirects(t *testing.T) {
 	h.wantWhole(found.Dir)
 }
 
-// TestNoDowngrade: a redirect from https to http is refused, and an unknown certificate is not tried again.
+// TestNoDowngrade: a redirect from https to http is refused, and an unknown certificate is not
+// tried again.
 func TestNoDowngrade(t *testing.T) {
 	h := newHarness(t)
 	secure := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

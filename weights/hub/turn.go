@@ -18,8 +18,9 @@ func (t turn) fromCache() Resolved {
 	return Resolved{Dir: t.held.dir, Commit: t.held.commit, Source: SourceCache}
 }
 
-// takeTurn waits until no other goroutine or process downloads the repository. whole means that the cache has all of it:
-// then there is nothing to release. A cache that cannot be locked, because it is read-only, serves what it has.
+// takeTurn waits until no other goroutine or process downloads the repository. whole means that the
+// cache has all of it: then there is nothing to release. A cache that cannot be locked, because it
+// is read-only, serves what it has.
 func (s *fetcher) takeTurn(ctx context.Context, ref modelRef, progress func(Progress)) (t turn, whole bool, _ error) {
 	t = turn{cache: repoCache{filepath.Join(s.cacheDir, ref.repoFolder())}, report: &reporter{call: progress, state: Progress{Model: ref.id}}}
 	release, err := s.disk.locks.take(ctx, filepath.Join(s.cacheDir, ".locks", ref.repoFolder(), "sie.lock"),

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Where no lock can be made, as in a read-only cache, what is whole is served and what is not is a failure of the storage.
+// Where no lock can be made, as in a read-only cache, what is whole is served and what is not is a
+// failure of the storage.
 func TestCacheWithoutLocks(t *testing.T) {
 	h := newHarness(t)
 	if _, err := h.resolve(); err != nil {

@@ -1,8 +1,10 @@
-// Package weightstest writes safetensors files for tests: the canonical bytes that the Python library writes for the
-// same tensors, and whole model directories, single or sharded. It is for tests only and panics on misuse.
+// Package weightstest writes safetensors files for tests: the canonical bytes that the Python
+// library writes for the same tensors, and whole model directories, single or sharded. It is for
+// tests only and panics on misuse.
 //
-// Entry points: [Encode] for the bytes of one file, [WriteFile] and [WriteSharded] for files on disk, [Bytes] for what a tensor
-// holds, [OnRead] to change a file between two reads. It starts no goroutines and checks nothing about the tensors, so that hostile files can be made with it too.
+// Entry points: [Encode] for the bytes of one file, [WriteFile] and [WriteSharded] for files on
+// disk, [Bytes] for what a tensor holds, [OnRead] to change a file between two reads. It starts no
+// goroutines and checks nothing about the tensors, so that hostile files can be made with it too.
 package weightstest
 
 import (
@@ -37,15 +39,17 @@ func Float32(name string, shape []int64, values ...float32) Tensor {
 	return t
 }
 
-// writeOrder is the order of element types in which the reference writer lays out data: by size, the largest first.
+// writeOrder is the order of element types in which the reference writer lays out data: by size,
+// the largest first.
 var writeOrder = []weights.DType{
 	weights.U64, weights.I64, weights.F64, weights.C64, weights.F32, weights.U32, weights.I32, weights.BF16, weights.F16,
 	weights.U16, weights.I16, weights.F8E5M2FNUZ, weights.F8E4M3FNUZ, weights.F8E8M0, weights.F8E4M3, weights.F8E5M2,
 	weights.I8, weights.U8, weights.F6E3M2, weights.F6E2M3, weights.F4, weights.Bool,
 }
 
-// Encode returns the canonical file of the tensors: data in writeOrder, then by name; the header in that order, without
-// white space, padded with spaces to a multiple of 8 bytes; metadata first, its keys sorted.
+// Encode returns the canonical file of the tensors: data in writeOrder, then by name; the header in
+// that order, without white space, padded with spaces to a multiple of 8 bytes; metadata first, its
+// keys sorted.
 func Encode(metadata map[string]string, tensors ...Tensor) []byte {
 	tensors = slices.Clone(tensors)
 	slices.SortStableFunc(tensors, func(a, b Tensor) int {

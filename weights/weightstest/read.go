@@ -17,7 +17,8 @@ func Bytes(t weights.Tensor) []byte {
 	return b
 }
 
-// OnRead calls f before each read of a checkpoint file until the test ends, in the whole process: such a test is not parallel.
+// OnRead calls f before each read of a checkpoint file until the test ends, in the whole process:
+// such a test is not parallel.
 func OnRead(tb testing.TB, f func(path string, offset int64)) {
 	tb.Helper()
 	hook.OnRead(f)

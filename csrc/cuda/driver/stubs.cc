@@ -1,4 +1,5 @@
-// stubs.cc — finds the driver library when it is first needed, and each function when it is first called.
+// stubs.cc — finds the driver library when it is first needed, and each function when it is first
+// called.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -21,8 +22,9 @@ void *library;
 int start_code = CUDA_ERROR_NO_DEVICE;
 char start_problem[384];
 
-// What a call answers when there is no driver, and when the driver has no such function. The arguments they are called
-// with lie in registers and in the caller's part of the stack, and are ignored.
+// What a call answers when there is no driver, and when the driver has no such function. The
+// arguments they are called with lie in registers and in the caller's part of the stack, and are
+// ignored.
 int answer_start_code() { return start_code; }
 int answer_not_supported() { return CUDA_ERROR_NOT_SUPPORTED; }
 
@@ -56,8 +58,8 @@ extern "C" {
 
 extern void *sie_driver_slots[count] __attribute__((visibility("hidden")));
 
-// gorgonia.org/cu calls this before main and ends the process when it fails: on a machine without a driver too, so it
-// never does. The driver's own runs in start().
+// gorgonia.org/cu calls this before main and ends the process when it fails: on a machine without a
+// driver too, so it never does. The driver's own runs in start().
 __attribute__((visibility("hidden"))) int cuInit(unsigned) { return CUDA_SUCCESS; }
 
 __attribute__((visibility("hidden"))) void *sie_driver_resolve(uint32_t number) {

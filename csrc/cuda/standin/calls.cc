@@ -244,7 +244,8 @@ bool control(const std::string &command, std::string *answer) {
 
 namespace {
 
-// Commands for what comes before the first call of a test: SIE_STANDIN="devices 2; fail cuInit 1 999".
+// Commands for what comes before the first call of a test: SIE_STANDIN="devices 2; fail cuInit 1
+// 999".
 void obey_environment() {
   const char *text = getenv("SIE_STANDIN");
   if (text == nullptr) return;
@@ -264,8 +265,8 @@ void obey_environment() {
 
 using namespace standin;
 
-// Runs a command. 0: done, answer [size] holds what it says, "" for most; -1: not done, answer says why. An answer that
-// is too long is cut. Any thread.
+// Runs a command. 0: done, answer [size] holds what it says, "" for most; -1: not done, answer says
+// why. An answer that is too long is cut. Any thread.
 STANDIN_API int sie_standin_control(const char *command, char *answer, size_t size) {
   std::string text;
   std::unique_lock<std::mutex> lock(state().mutex);

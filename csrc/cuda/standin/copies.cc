@@ -1,7 +1,8 @@
 // copies.cc — copies and sets, at once or in a stream.
 //
-// Those without a stream are of the default stream, which waits for every stream that was not made non-blocking, and for
-// no other: as with the driver, a non-blocking stream must be waited for by whoever reads its results.
+// Those without a stream are of the default stream, which waits for every stream that was not made
+// non-blocking, and for no other: as with the driver, a non-blocking stream must be waited for by
+// whoever reads its results.
 #include <string.h>
 
 #include "cuda/standin/standin.h"

@@ -1,8 +1,9 @@
 // memory.cc — device memory and pinned memory: pages of the host between guards, counted.
 //
-// An allocation ends less than 256 bytes before a page that nobody may touch, as it begins behind one: a kernel that
-// strays is stopped by the processor, or found by the pattern around the allocation when that is freed. Fresh memory is
-// full of NaN. Freed pages stay out of reach for a while, so that who still uses them is stopped too.
+// An allocation ends less than 256 bytes before a page that nobody may touch, as it begins behind
+// one: a kernel that strays is stopped by the processor, or found by the pattern around the
+// allocation when that is freed. Fresh memory is full of NaN. Freed pages stay out of reach for a
+// while, so that who still uses them is stopped too.
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-// program.cc — hands the launches of emulated kernels to the stand-in's streams. A program that links this object (it has
-// sie_standin_command) needs to do nothing more.
+// program.cc — hands the launches of emulated kernels to the stand-in's streams. A program that
+// links this object (it has sie_standin_command) needs to do nothing more.
 #include "cuda/standin/program.h"
 
 #include <stdio.h>

@@ -1,9 +1,10 @@
 // standin.h — inside the stand-in for the CUDA driver: one process-wide state under one lock.
 //
-// A stream is a thread that carries out operations in order, each after a random delay; nothing else orders two streams,
-// so that whoever forgets to wait for an event reads what is not there yet. Memory is host memory between guards.
-// What a correct program never does (a copy beside an allocation, from memory that is not pinned, a guard overwritten)
-// prints a line to stderr and aborts: no test can overlook it. What a driver answers with a code has that code.
+// A stream is a thread that carries out operations in order, each after a random delay; nothing
+// else orders two streams, so that whoever forgets to wait for an event reads what is not there
+// yet. Memory is host memory between guards. What a correct program never does (a copy beside an
+// allocation, from memory that is not pinned, a guard overwritten) prints a line to stderr and
+// aborts: no test can overlook it. What a driver answers with a code has that code.
 #ifndef SIE_CSRC_CUDA_STANDIN_STANDIN_H
 #define SIE_CSRC_CUDA_STANDIN_STANDIN_H
 
@@ -109,13 +110,15 @@ State &state();
 
 enum class Needs { nothing, context };
 
-// One call of a driver function: holds the lock, counts the call, and knows what it must answer before it does anything:
-// a failure that a test asked for, no context, or the error that the device is lost by.
+// One call of a driver function: holds the lock, counts the call, and knows what it must answer
+// before it does anything: a failure that a test asked for, no context, or the error that the
+// device is lost by.
 class Call {
  public:
   explicit Call(const char *name, Needs needs = Needs::context);
   int refusal() const { return injected_ != 0 ? injected_ : refusal_; }
-  // Functions that free do it even where a failure was asked for, so that a test can look for leaks afterwards.
+  // Functions that free do it even where a failure was asked for, so that a test can look for leaks
+  // afterwards.
   int refusal_to_free() const { return refusal_; }
   int answer(int code) const { return injected_ != 0 ? injected_ : code; }
   const std::shared_ptr<Context> &context() const { return context_; }
@@ -154,12 +157,14 @@ std::string describe_memory();
 std::shared_ptr<Stream> stream_of(CUstream handle);
 // Appends to the stream, or to what it captures.
 int submit(Stream *stream, Operation operation);
-// Waits until the streams of the context have come to their ends; blocking_only: those that the default stream waits for.
+// Waits until the streams of the context have come to their ends; blocking_only: those that the
+// default stream waits for.
 void drain(std::unique_lock<std::mutex> &lock, const Context *context, bool blocking_only);
 
 // ---- capture (graphs.cc); with the lock
 
-// What a call answers that may not be made while a stream captures, having spoilt the capture; 0: none captures.
+// What a call answers that may not be made while a stream captures, having spoilt the capture; 0:
+// none captures.
 int forbidden_while_capturing(int code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 
 }  // namespace standin

@@ -11,7 +11,8 @@ constexpr unsigned non_blocking = 1;                  // CU_STREAM_NON_BLOCKING
 constexpr unsigned blocking_sync = 1, no_timing = 2;  // of events
 constexpr unsigned event_flags = blocking_sync | no_timing;
 
-// Sleeps for up to `most` microseconds, one time in two: streams without an event between them change their order.
+// Sleeps for up to `most` microseconds, one time in two: streams without an event between them
+// change their order.
 void dawdle(unsigned most, uint64_t *random) {
   *random ^= *random << 13;
   *random ^= *random >> 7;
@@ -193,7 +194,8 @@ STANDIN_API int cuStreamWaitEvent(CUstream handle, const void *event_handle, uns
   const std::shared_ptr<Event> event = event_of(event_handle);
   if (stream == nullptr || event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  // An event of a capture would pull the other stream into it, and one from outside would pull the outside in.
+  // An event of a capture would pull the other stream into it, and one from outside would pull the
+  // outside in.
   if (stream->capture != nullptr && !event->captured)
     return spoil(stream.get(), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
   if (stream->capture == nullptr && event->captured) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -280,8 +282,9 @@ STANDIN_API int cuEventElapsedTime(float *milliseconds, const void *from, const 
   return elapsed(&call, milliseconds, from, to);
 }
 
-// A kernel of kernels/simt, for the stream. It is run as often as the stream comes to it, and destroyed once; not at all
-// where the answer is a code. Counted and failed as cuLaunchKernelEx, which the CUDA runtime would call.
+// A kernel of kernels/simt, for the stream. It is run as often as the stream comes to it, and
+// destroyed once; not at all where the answer is a code. Counted and failed as cuLaunchKernelEx,
+// which the CUDA runtime would call.
 STANDIN_API int sie_standin_enqueue(void *handle, void (*run)(void *), void *kernel,
                                     void (*destroy)(void *)) {
   Call call("cuLaunchKernelEx");

@@ -56,8 +56,8 @@ struct Path {
   double tolerance, cosine;
 };
 
-// One card of each family of kernels, each class that it has. Tolerances as for the CPU's bf16 (program_test.cc); f16
-// has three bits more; e4m3 rows and weights have 2⁻⁴.
+// One card of each family of kernels, each class that it has. Tolerances as for the CPU's bf16
+// (program_test.cc); f16 has three bits more; e4m3 rows and weights have 2⁻⁴.
 const Path paths[] = {
     {8, 0, SIE_COMPUTE_BF16, 0.08, 0.9995}, {8, 0, SIE_COMPUTE_F16, 0.02, 0.99995},
     {8, 9, SIE_COMPUTE_FP8, 0.5, 0.99},     {9, 0, SIE_COMPUTE_BF16, 0.08, 0.9995},

@@ -1,4 +1,5 @@
-// gpu_heads_test.cc — programs with heads on an emulated GPU: against the reference, in any company, as graphs.
+// gpu_heads_test.cc — programs with heads on an emulated GPU: against the reference, in any
+// company, as graphs.
 #include <math.h>
 #include <string.h>
 
@@ -43,8 +44,9 @@ bool open(Model *m, const Head &head, StandInCard *card, const Path &path) {
 
 const std::vector<int> numbers = {0, 1, 2, 4, 5, 7, 11};
 
-// Paths on which the i-th head's batches are split: all. Sanitizers, which make the emulator slow and watch memory, of which a
-// path's kernels touch as much in the other tests, have one, another for the next head.
+// Paths on which the i-th head's batches are split: all. Sanitizers, which make the emulator slow
+// and watch memory, of which a path's kernels touch as much in the other tests, have one, another
+// for the next head.
 std::vector<Path> split_on(int i) {
 #if defined(__SANITIZE_ADDRESS__)
   return {paths[i % card::n_paths]};
@@ -54,7 +56,8 @@ std::vector<Path> split_on(int i) {
 #endif
 }
 
-// How far output o is from the reference's: its largest difference, or for what jumps how far its direction turns.
+// How far output o is from the reference's: its largest difference, or for what jumps how far its
+// direction turns.
 double distance(const Head &head, const Batch &batch, const Result &got, const Result &expected, int o) {
   double worst = 0;
   for (int b = 0; b < static_cast<int>(batch.seqs()); b++) {
@@ -86,7 +89,8 @@ TEST(gpu_heads_agree_with_the_reference) {
       Result got = run(&m, batch);
       CHECK(got.status == SIE_OK, "%s %s: %s", head.name, name_of(path), m.err.message);
       for (int o = 0; o < 4 && head.outputs[o].kind != heads::Kind::none; o++) {
-        // A sign or an order that flips moves a row to another partition, or its weight to another column.
+        // A sign or an order that flips moves a row to another partition, or its weight to another
+        // column.
         bool jumps = head.jumps && head.outputs[o].kind != heads::Kind::values;
         double worst = distance(head, batch, got, expected, o);
         double bound = jumps ? (path.compute == SIE_COMPUTE_FP8 ? 0.5 : 0.25)
@@ -125,7 +129,8 @@ TEST(gpu_heads_do_not_depend_on_the_batch_or_the_graph) {
   }
 }
 
-// What a bucket's graph reads must come with the batch: two batches of one bucket that differ in nothing but choices.
+// What a bucket's graph reads must come with the batch: two batches of one bucket that differ in
+// nothing but choices.
 TEST(gpu_graphs_read_a_batchs_choices) {
   for (const char *name : {"keep", "lora", "maxsim of kept rows"}) {
     const Head &head = heads::named(name);

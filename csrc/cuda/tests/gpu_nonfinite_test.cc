@@ -1,4 +1,5 @@
-// gpu_nonfinite_test.cc — which sequences a card's run flags (sie_slot_nonfinite): as on a CPU, also when a graph is replayed.
+// gpu_nonfinite_test.cc — which sequences a card's run flags (sie_slot_nonfinite): as on a CPU,
+// also when a graph is replayed.
 #include "card.h"
 #include "device.h"
 #include "nonfinite.h"

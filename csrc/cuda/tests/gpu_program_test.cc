@@ -1,5 +1,5 @@
-// gpu_program_test.cc — whole programs on an emulated GPU, with the stand-in driver: against the reference, in any
-// company, as graphs, and refused.
+// gpu_program_test.cc — whole programs on an emulated GPU, with the stand-in driver: against the
+// reference, in any company, as graphs, and refused.
 #include <math.h>
 #include <string.h>
 

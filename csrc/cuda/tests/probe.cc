@@ -1,4 +1,5 @@
-// probe.cc — a driver library that answers what it was called with, for stubs_test. PROBE_INIT in the environment is what its cuInit answers.
+// probe.cc — a driver library that answers what it was called with, for stubs_test. PROBE_INIT in
+// the environment is what its cuInit answers.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

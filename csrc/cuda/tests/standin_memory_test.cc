@@ -1,4 +1,5 @@
-// standin_memory_test.cc — the stand-in's devices, contexts and memory, and the mistakes that end the process.
+// standin_memory_test.cc — the stand-in's devices, contexts and memory, and the mistakes that end
+// the process.
 #include <signal.h>
 
 #include "cuda/tests/standin_test.h"

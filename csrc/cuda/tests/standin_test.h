@@ -1,4 +1,5 @@
-// standin_test.h — what the tests of the stand-in share: the driver's functions as a program sees them, through the stubs.
+// standin_test.h — what the tests of the stand-in share: the driver's functions as a program sees
+// them, through the stubs.
 #ifndef SIE_CSRC_CUDA_TESTS_STANDIN_TEST_H
 #define SIE_CSRC_CUDA_TESTS_STANDIN_TEST_H
 
@@ -71,7 +72,8 @@ inline std::string command(const std::string &text) {
   return answer;
 }
 
-// The primary context of a device on this thread, a non-blocking stream and an event, for the life of a test.
+// The primary context of a device on this thread, a non-blocking stream and an event, for the life
+// of a test.
 class Gpu {
  public:
   explicit Gpu(int device = 0) : device_(device) {

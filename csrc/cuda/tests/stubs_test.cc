@@ -1,5 +1,5 @@
-// stubs_test.cc — the stubs of the driver over libraries that are there, too old, broken or missing. Each needs a process
-// of its own: ctest gives SIE_LIBCUDA and the name of one case.
+// stubs_test.cc — the stubs of the driver over libraries that are there, too old, broken or
+// missing. Each needs a process of its own: ctest gives SIE_LIBCUDA and the name of one case.
 #include <pthread.h>
 #include <string.h>
 

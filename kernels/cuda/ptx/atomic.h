@@ -1,4 +1,5 @@
-// atomic.h — updates of global memory by many CTAs, of integers alone: their order changes no result.
+// atomic.h — updates of global memory by many CTAs, of integers alone: their order changes no
+// result.
 #ifndef SIE_KERNELS_CUDA_PTX_ATOMIC_H
 #define SIE_KERNELS_CUDA_PTX_ATOMIC_H
 
@@ -6,8 +7,8 @@
 
 namespace ptx {
 
-// *global = max(*global, value) as signed integers; what was there is not returned (red.max.s32). Emulated threads
-// run one at a time.
+// *global = max(*global, value) as signed integers; what was there is not returned (red.max.s32).
+// Emulated threads run one at a time.
 SIE_DEVICE void reduce_max_global(int32_t *global, int32_t value) {
 #ifdef __CUDACC__
   atomicMax(global, value);

@@ -1,4 +1,5 @@
-// convert.h — f32 to and from bf16, f16 and e4m3, alone and packed. Rounding is to nearest, ties to even.
+// convert.h — f32 to and from bf16, f16 and e4m3, alone and packed. Rounding is to nearest, ties to
+// even.
 //
 // bf16, f16   overflow gives infinity, f16 subnormals are exact (NumPy's astype(float16) bit for bit on
 //             numbers); a NaN becomes 0x7fff

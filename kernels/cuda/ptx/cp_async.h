@@ -1,11 +1,12 @@
 // cp_async.h — copies from global to shared memory that do not pass through registers (sm_80).
 //
-// A copy belongs to the thread that issues it. cp_async_commit closes a group of the thread's copies since the
-// last commit (an empty group counts); cp_async_wait<N> returns when at most the N youngest groups are still
-// under way. Other threads see the bytes after the issuer's wait and a barrier. Between issue and wait the
-// destination is undefined: the emulator poisons it, and copies at a random moment.
-// Both addresses are aligned to the size. !valid: the destination is zeroed and nothing is read. _head: the first
-// `read` bytes, 0 … size, zeros behind; what lies behind them is not read.
+// A copy belongs to the thread that issues it. cp_async_commit closes a group of the thread's
+// copies since the last commit (an empty group counts); cp_async_wait<N> returns when at most the N
+// youngest groups are still under way. Other threads see the bytes after the issuer's wait and a
+// barrier. Between issue and wait the destination is undefined: the emulator poisons it, and copies
+// at a random moment. Both addresses are aligned to the size. !valid: the destination is zeroed and
+// nothing is read. _head: the first `read` bytes, 0 … size, zeros behind; what lies behind them is
+// not read.
 #ifndef SIE_KERNELS_CUDA_PTX_CP_ASYNC_H
 #define SIE_KERNELS_CUDA_PTX_CP_ASYNC_H
 

@@ -1,7 +1,8 @@
 // device.h — what every device source starts with: the language, the shared memory, the targets.
 //
-// Under nvcc this is CUDA. Under g++ the emulator (kernels/simt) supplies the language, and every wrapper of
-// this folder is a call into it: one source, two compilers. Only this folder holds inline PTX or <<<>>>.
+// Under nvcc this is CUDA. Under g++ the emulator (kernels/simt) supplies the language, and every
+// wrapper of this folder is a call into it: one source, two compilers. Only this folder holds
+// inline PTX or <<<>>>.
 //
 // Rules for a kernel that both compilers shall take
 //   - dynamic shared memory only, declared by SIE_DYNAMIC_SHARED;
@@ -23,8 +24,9 @@
 #define SIE_DEVICE inline
 #endif
 
-// Wrappers of instructions a target lacks compile for it all the same and trap there: a launcher looks at
-// sie_stream.sm before it launches, so such a trap is a bug. The emulator aborts in their place.
+// Wrappers of instructions a target lacks compile for it all the same and trap there: a launcher
+// looks at sie_stream.sm before it launches, so such a trap is a bug. The emulator aborts in their
+// place.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define SIE_PTX_SM90A 1 /* wgmma, setmaxnreg */
 #else
@@ -41,8 +43,9 @@
 #define SIE_PTX_SM89 0
 #endif
 
-// SIE_DYNAMIC_SHARED(name): `unsigned char *name`, the CTA's dynamic shared memory, 1024-byte aligned, of the
-// size given to SIE_LAUNCH. Contents are undefined at the start (0xff under emulation: NaN in every type).
+// SIE_DYNAMIC_SHARED(name): `unsigned char *name`, the CTA's dynamic shared memory, 1024-byte
+// aligned, of the size given to SIE_LAUNCH. Contents are undefined at the start (0xff under
+// emulation: NaN in every type).
 #ifdef __CUDACC__
 #define SIE_DYNAMIC_SHARED(name)                                              \
   extern __shared__ __align__(1024) unsigned char sie_dynamic_shared_bytes[]; \
@@ -56,8 +59,8 @@ namespace ptx {
 // Element type of tensor-core operands and of packed registers.
 enum class Operand { bf16, f16, e4m3 };
 
-// The 32-bit address of a byte of this CTA's shared memory; what the address forms of the wrappers take, for
-// loops that step through shared memory by constants.
+// The 32-bit address of a byte of this CTA's shared memory; what the address forms of the wrappers
+// take, for loops that step through shared memory by constants.
 SIE_DEVICE uint32_t shared_address(const void *shared) {
 #ifdef __CUDACC__
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));

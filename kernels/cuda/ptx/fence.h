@@ -1,5 +1,5 @@
-// fence.h — order between kinds of memory access, and clusters of CTAs. CUDA's own __syncthreads, __syncwarp and
-// __threadfence* are used directly.
+// fence.h — order between kinds of memory access, and clusters of CTAs. CUDA's own __syncthreads,
+// __syncwarp and __threadfence* are used directly.
 #ifndef SIE_KERNELS_CUDA_PTX_FENCE_H
 #define SIE_KERNELS_CUDA_PTX_FENCE_H
 
@@ -7,9 +7,10 @@
 
 namespace ptx {
 
-// Makes this thread's ordinary writes to shared memory visible to wgmma and to TMA stores: after the writes,
-// before the barrier behind which the tensor core or TMA reads them. (The emulator asks the thread that issues TMA
-// stores for one fence a group, and knows no more of the order between proxies.)
+// Makes this thread's ordinary writes to shared memory visible to wgmma and to TMA stores: after
+// the writes, before the barrier behind which the tensor core or TMA reads them. (The emulator asks
+// the thread that issues TMA stores for one fence a group, and knows no more of the order between
+// proxies.)
 SIE_DEVICE void fence_proxy_async() {
 #ifndef __CUDACC__
   simt::fence_proxy_async();
@@ -56,8 +57,8 @@ SIE_DEVICE uint32_t cluster_size() {
 #endif
 }
 
-// All threads of all CTAs of the cluster: arrive, later wait. A CTA whose shared memory a neighbour still
-// writes or signals must not leave before a cluster_sync.
+// All threads of all CTAs of the cluster: arrive, later wait. A CTA whose shared memory a neighbour
+// still writes or signals must not leave before a cluster_sync.
 SIE_DEVICE void cluster_arrive() {
 #ifndef __CUDACC__
   simt::cluster_arrive();

@@ -2,8 +2,9 @@
 //
 //   return SIE_LAUNCH((attention_kernel<64, 4>), dim3(tiles, heads), 128, shared_bytes, share->on, p, q, …);
 //
-// A kernel started with on->pdl != 0 may run before its predecessor in the stream has finished: its first
-// statement is ptx::grid_dependency_wait() (grid_dependency.h). All kernels of this project have it.
+// A kernel started with on->pdl != 0 may run before its predecessor in the stream has finished: its
+// first statement is ptx::grid_dependency_wait() (grid_dependency.h). All kernels of this project
+// have it.
 #ifndef SIE_KERNELS_CUDA_PTX_LAUNCH_H
 #define SIE_KERNELS_CUDA_PTX_LAUNCH_H
 
@@ -20,8 +21,9 @@
 //   shared_bytes  dynamic shared memory of a CTA; above 48 KiB the limit of the kernel is raised on the current
 //                 device, at each launch (idempotent, no state in the process)
 //   on            const sie_stream *, borrowed; its device is current
-// Asynchronous. SIE_UNSUPPORTED: the device has too little shared memory, or the binary has no code for it;
-// SIE_INVALID_ARGUMENT: on is NULL; SIE_DEVICE_LOST: any sticky error; SIE_INTERNAL: a launch that CUDA refuses.
+// Asynchronous. SIE_UNSUPPORTED: the device has too little shared memory, or the binary has no code
+// for it; SIE_INVALID_ARGUMENT: on is NULL; SIE_DEVICE_LOST: any sticky error; SIE_INTERNAL: a
+// launch that CUDA refuses.
 #define SIE_LAUNCH(kernel, grid, block, shared_bytes, on, ...) \
   SIE_LAUNCH_CLUSTER(kernel, 1, grid, block, shared_bytes, on, ##__VA_ARGS__)
 

@@ -1,10 +1,12 @@
-// ldmatrix.h — 8×8 matrices of 16-bit elements between shared memory and fragments; whole warps only.
+// ldmatrix.h — 8×8 matrices of 16-bit elements between shared memory and fragments; whole warps
+// only.
 //
-// A matrix is eight rows of 16 bytes anywhere in shared memory, each 16-byte aligned. Lane 8m + r gives the row
-// r of matrix m (x1: lanes 0-7, x2: 0-15, x4: all; the other lanes' addresses are not used). Afterwards lane l
-// holds of each matrix the elements (row l/4, columns 2(l%4), +1), the lower column in the low half: one
-// register of an mma operand. _trans: the transposed matrix, elements (rows 2(l%4), +1, column l/4).
-// Bytes of e4m3 load alike, as pairs. Source: PTX ISA 9.0, ldmatrix and stmatrix.
+// A matrix is eight rows of 16 bytes anywhere in shared memory, each 16-byte aligned. Lane 8m + r
+// gives the row r of matrix m (x1: lanes 0-7, x2: 0-15, x4: all; the other lanes' addresses are not
+// used). Afterwards lane l holds of each matrix the elements (row l/4, columns 2(l%4), +1), the
+// lower column in the low half: one register of an mma operand. _trans: the transposed matrix,
+// elements (rows 2(l%4), +1, column l/4). Bytes of e4m3 load alike, as pairs. Source: PTX ISA 9.0,
+// ldmatrix and stmatrix.
 #ifndef SIE_KERNELS_CUDA_PTX_LDMATRIX_H
 #define SIE_KERNELS_CUDA_PTX_LDMATRIX_H
 
@@ -75,7 +77,8 @@ SIE_DEVICE void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t row) {
 #endif
 }
 
-// stmatrix (sm_90): the way back. The caller's fragments lie in shared memory after the warp's next barrier.
+// stmatrix (sm_90): the way back. The caller's fragments lie in shared memory after the warp's next
+// barrier.
 SIE_DEVICE void stmatrix_x2(uint32_t row, const uint32_t (&r)[2]) {
 #ifndef __CUDACC__
   simt::stmatrix(r, 2, false, row);

@@ -2,7 +2,8 @@
 //
 //   bf16, f16  K = 16 (sm_80)      e4m3  K = 32 (sm_89; on sm_90 use wgmma, where this is unpacked to f16)
 //
-// Fragments, lane l, with g = l/4 and t = l%4 (16-bit types; two elements a register, the lower index low):
+// Fragments, lane l, with g = l/4 and t = l%4 (16-bit types; two elements a register, the lower
+// index low):
 //   a[0] rows g,   k 2t, 2t+1      a[1] row g+8, same k      a[2], a[3] the same with k + 8
 //   b0   k 2t, 2t+1, column g      b1   k + 8
 //   d[0], d[1] row g, columns 2t, 2t+1      d[2], d[3] row g+8

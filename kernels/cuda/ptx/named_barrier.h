@@ -1,7 +1,7 @@
 // named_barrier.h — barriers 0 … 15 of a CTA for a part of its warps. Barrier 0 is __syncthreads.
 //
-// `threads` is a multiple of 32 and counts all who arrive or sync in one round, the same number in every call
-// of the round. Source: PTX ISA 9.0, barrier.cta.
+// `threads` is a multiple of 32 and counts all who arrive or sync in one round, the same number in
+// every call of the round. Source: PTX ISA 9.0, barrier.cta.
 #ifndef SIE_KERNELS_CUDA_PTX_NAMED_BARRIER_H
 #define SIE_KERNELS_CUDA_PTX_NAMED_BARRIER_H
 

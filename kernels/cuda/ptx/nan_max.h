@@ -1,4 +1,5 @@
-// nan_max.h — the larger of two numbers, or NaN where one is NaN (fmaxf returns the other one there). sm_80.
+// nan_max.h — the larger of two numbers, or NaN where one is NaN (fmaxf returns the other one
+// there). sm_80.
 #ifndef SIE_KERNELS_CUDA_PTX_NAN_MAX_H
 #define SIE_KERNELS_CUDA_PTX_NAN_MAX_H
 

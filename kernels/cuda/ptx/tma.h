@@ -1,12 +1,13 @@
-// tma.h — the tensor memory accelerator (sm_90): boxes of a tensor between global and shared memory, by one thread.
+// tma.h — the tensor memory accelerator (sm_90): boxes of a tensor between global and shared
+// memory, by one thread.
 //
-// A load writes its box into shared memory, row by row in the tensor map's swizzle, and reports the box's bytes
-// to an mbarrier; elements outside the tensor come as zeros and count. A store writes what lies inside.
-// Swizzles permute the 16-byte chunks of rows of 128, 64 or 32 bytes by the row:
+// A load writes its box into shared memory, row by row in the tensor map's swizzle, and reports the
+// box's bytes to an mbarrier; elements outside the tensor come as zeros and count. A store writes
+// what lies inside. Swizzles permute the 16-byte chunks of rows of 128, 64 or 32 bytes by the row:
 //   b128: chunk ^= row % 8   b64: chunk ^= row/2 % 4   b32: chunk ^= row/4 % 2
-// where row counts from an address that is a multiple of 1024, 512 or 256 bytes, which the box is aligned to
-// (none: 128). wgmma reads the same layouts (wgmma.h). Between issue and the barrier's phase the destination is
-// undefined: the emulator poisons it and writes at a random moment.
+// where row counts from an address that is a multiple of 1024, 512 or 256 bytes, which the box is
+// aligned to (none: 128). wgmma reads the same layouts (wgmma.h). Between issue and the barrier's
+// phase the destination is undefined: the emulator poisons it and writes at a random moment.
 // Source: CUDA driver API, cuTensorMapEncodeTiled; PTX ISA 9.0, cp.async.bulk.tensor.
 #ifndef SIE_KERNELS_CUDA_PTX_TMA_H
 #define SIE_KERNELS_CUDA_PTX_TMA_H
@@ -40,12 +41,13 @@ using TensorMap = simt::TensorMap;
 //   dtype     SIE_F32, SIE_F16, SIE_BF16, SIE_F8E4M3 or SIE_U8
 //   p         16-byte aligned, kept: valid while kernels use the map; ld·element a multiple of 16 bytes
 //   box       each extent 1 … 256; a box row has the bytes of the swizzle (128, 64, 32; none: a multiple of 16)
-// SIE_INVALID_ARGUMENT where a rule is broken; SIE_UNSUPPORTED: the driver cannot (a device before sm_90).
+// SIE_INVALID_ARGUMENT where a rule is broken; SIE_UNSUPPORTED: the driver cannot (a device before
+// sm_90).
 inline sie_status tensor_map_2d(TensorMap *map, int32_t dtype, const void *p, int64_t rows, int64_t columns,
                                 int64_t ld, int32_t box_rows, int32_t box_columns, Swizzle swizzle);
 
-// The same with three dimensions, innermost first; stride[0] (elements) belongs to extent[1], stride[1] to
-// extent[2].
+// The same with three dimensions, innermost first; stride[0] (elements) belongs to extent[1],
+// stride[1] to extent[2].
 inline sie_status tensor_map_3d(TensorMap *map, int32_t dtype, const void *p, const int64_t (&extent)[3],
                                 const int64_t (&stride)[2], const int32_t (&box)[3], Swizzle swizzle);
 
@@ -96,8 +98,8 @@ SIE_DEVICE void tma_load_3d(void *shared, const TensorMap *map, int32_t c0, int3
 #endif
 }
 
-// The box goes to the same place in each CTA of the cluster whose bit is set, and each one's own barrier (at the
-// same place as `barrier`) is told the box's bytes.
+// The box goes to the same place in each CTA of the cluster whose bit is set, and each one's own
+// barrier (at the same place as `barrier`) is told the box's bytes.
 SIE_DEVICE void tma_load_2d_multicast(void *shared, const TensorMap *map, int32_t row, int32_t column,
                                       uint64_t *barrier, uint16_t ctas) {
 #ifndef __CUDACC__
@@ -130,8 +132,9 @@ SIE_DEVICE void bulk_load(void *shared, const void *global, uint32_t bytes, uint
 #endif
 }
 
-// The box from shared memory; what lies outside the tensor is left out. Before it: fence_proxy_async by every
-// thread that wrote the box, and a barrier. The issuing thread commits and waits.
+// The box from shared memory; what lies outside the tensor is left out. Before it:
+// fence_proxy_async by every thread that wrote the box, and a barrier. The issuing thread commits
+// and waits.
 SIE_DEVICE void tma_store_2d(const TensorMap *map, const void *shared, int32_t row, int32_t column) {
 #ifndef __CUDACC__
   const int32_t at[3] = {column, row, 0};
@@ -155,7 +158,8 @@ SIE_DEVICE void tma_store_commit() {
 #endif
 }
 
-// Returns when at most the N youngest groups still read their shared memory, which may then be written again.
+// Returns when at most the N youngest groups still read their shared memory, which may then be
+// written again.
 template <int N>
 SIE_DEVICE void tma_store_wait_read() {
 #ifndef __CUDACC__
@@ -167,7 +171,8 @@ SIE_DEVICE void tma_store_wait_read() {
 #endif
 }
 
-// Returns when at most the N youngest groups are not yet written; <0> before the issuing thread leaves.
+// Returns when at most the N youngest groups are not yet written; <0> before the issuing thread
+// leaves.
 template <int N>
 SIE_DEVICE void tma_store_wait() {
 #ifndef __CUDACC__

@@ -1,5 +1,6 @@
-// vector.h — wide accesses to global and shared memory. V is uint4, uint2 or uint32_t: 16, 8 or 4 bytes, one
-// instruction, aligned to its size (the emulator aborts on a misaligned one, a device traps).
+// vector.h — wide accesses to global and shared memory. V is uint4, uint2 or uint32_t: 16, 8 or 4
+// bytes, one instruction, aligned to its size (the emulator aborts on a misaligned one, a device
+// traps).
 #ifndef SIE_KERNELS_CUDA_PTX_VECTOR_H
 #define SIE_KERNELS_CUDA_PTX_VECTOR_H
 
@@ -29,8 +30,8 @@ SIE_DEVICE V load_global_or_zero(const void *global, bool valid) {
   return v;
 }
 
-// ld.global.nc: through the read-only path. Only for what no running kernel writes: weights and tables. With
-// programmatic launch the previous kernel still runs, so never for its results.
+// ld.global.nc: through the read-only path. Only for what no running kernel writes: weights and
+// tables. With programmatic launch the previous kernel still runs, so never for its results.
 template <class V>
 SIE_DEVICE V load_global_nc(const void *global);
 

@@ -1,8 +1,9 @@
 // warp.h — what the lanes of a warp tell each other.
 //
-// mask names the lanes that take part: all of them call with the same mask, and none has left the kernel. The
-// emulator aborts where a lane is missing, calls with another mask, or is not in its own; a device hangs or
-// computes rubbish. A value shuffled from a lane outside the mask is undefined (poison under emulation).
+// mask names the lanes that take part: all of them call with the same mask, and none has left the
+// kernel. The emulator aborts where a lane is missing, calls with another mask, or is not in its
+// own; a device hangs or computes rubbish. A value shuffled from a lane outside the mask is
+// undefined (poison under emulation).
 #ifndef SIE_KERNELS_CUDA_PTX_WARP_H
 #define SIE_KERNELS_CUDA_PTX_WARP_H
 
@@ -129,7 +130,8 @@ SIE_DEVICE bool elect_one() {
 #endif
 }
 
-// Butterfly over the whole warp, fixed order 16, 8, 4, 2, 1: the same bits in every lane and every run.
+// Butterfly over the whole warp, fixed order 16, 8, 4, 2, 1: the same bits in every lane and every
+// run.
 SIE_DEVICE float warp_sum(float value) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) value += shuffle_xor(value, step);

@@ -1,10 +1,11 @@
-// wgmma.h — D = A·B + D on Hopper's tensor cores, one warpgroup (sm_90a): A [64, K], B [N, K], D [64, N] in f32.
+// wgmma.h — D = A·B + D on Hopper's tensor cores, one warpgroup (sm_90a): A [64, K], B [N, K], D
+// [64, N] in f32.
 //
 //   bf16, f16  K = 16      e4m3  K = 32      both operands K-major: rows of K contiguous elements
 //   N = 8, 16, 24, 32, 64, 96, 128, 192, 256
 //
-// The four warps of a warpgroup (warps 4i … 4i+3 of the CTA) call together. D lies in N/2 registers a thread:
-// lane l of warp w, g = l/4, t = l%4:
+// The four warps of a warpgroup (warps 4i … 4i+3 of the CTA) call together. D lies in N/2 registers
+// a thread: lane l of warp w, g = l/4, t = l%4:
 //   d[4j + 0], d[4j + 1]   row 16w + g,     columns 8j + 2t, +1
 //   d[4j + 2], d[4j + 3]   row 16w + g + 8, same columns
 // The instruction is asynchronous. Order in a warpgroup:
@@ -13,9 +14,10 @@
 //   wgmma_commit()           closes a group
 //   wgmma_wait<N>()          returns when at most the N youngest groups are under way; before it neither d may be
 //                            touched nor the shared memory of the operands overwritten
-// Shared operands written by threads (not by TMA) need fence_proxy_async before the barrier (fence.h). The
-// emulator reads the operands at a random moment before the wait, poisons d until then, and aborts where d was
-// touched or the fence is missing. Source: PTX ISA 9.0, wgmma.mma_async and its matrix descriptor.
+// Shared operands written by threads (not by TMA) need fence_proxy_async before the barrier
+// (fence.h). The emulator reads the operands at a random moment before the wait, poisons d until
+// then, and aborts where d was touched or the fence is missing. Source: PTX ISA 9.0,
+// wgmma.mma_async and its matrix descriptor.
 #ifndef SIE_KERNELS_CUDA_PTX_WGMMA_H
 #define SIE_KERNELS_CUDA_PTX_WGMMA_H
 
@@ -25,10 +27,11 @@
 namespace ptx {
 
 // Descriptor of a K-major operand in shared memory, as TMA writes it with the same swizzle: rows of
-// swizzle_row_bytes, eight rows an atom, atoms of the next eight rows `row_group_bytes` further (for a dense
-// tile 8·swizzle_row_bytes). The tile starts at a multiple of the atom's size; `shared` may lie a multiple of the
-// instruction's K bytes (32) inside the first row, to step along K.
-// Without swizzle an atom is 8 rows of 16 bytes; the next 16 bytes of K are `k_group_bytes` further.
+// swizzle_row_bytes, eight rows an atom, atoms of the next eight rows `row_group_bytes` further
+// (for a dense tile 8·swizzle_row_bytes). The tile starts at a multiple of the atom's size;
+// `shared` may lie a multiple of the instruction's K bytes (32) inside the first row, to step along
+// K. Without swizzle an atom is 8 rows of 16 bytes; the next 16 bytes of K are `k_group_bytes`
+// further.
 SIE_DEVICE uint64_t wgmma_descriptor(uint32_t shared, Swizzle swizzle, uint32_t row_group_bytes,
                                      uint32_t k_group_bytes = 16) {
   uint64_t layout = swizzle == Swizzle::none ? 0u : 4u - static_cast<uint32_t>(swizzle);
@@ -42,7 +45,8 @@ SIE_DEVICE uint64_t wgmma_descriptor(const void *shared, Swizzle swizzle, uint32
   return wgmma_descriptor(shared_address(shared), swizzle, row_group_bytes, k_group_bytes);
 }
 
-// The descriptor `bytes` further in shared memory, a multiple of 16: the next K step, the next stage.
+// The descriptor `bytes` further in shared memory, a multiple of 16: the next K step, the next
+// stage.
 SIE_DEVICE uint64_t wgmma_advance(uint64_t descriptor, uint32_t bytes) { return descriptor + (bytes >> 4); }
 
 SIE_DEVICE void wgmma_fence() {
@@ -77,7 +81,8 @@ SIE_DEVICE void wgmma_wait() {
 #endif
 }
 
-// Tells the compiler that the accumulators change here: around a wait, so that no read of them moves before it.
+// Tells the compiler that the accumulators change here: around a wait, so that no read of them
+// moves before it.
 template <int Registers>
 SIE_DEVICE void wgmma_keep(float (&d)[Registers]) {
 #ifdef __CUDACC__

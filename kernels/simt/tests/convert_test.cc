@@ -6,7 +6,8 @@ namespace {
 
 using namespace ptx;
 
-// The value of a code of a binary format with the given fraction bits and bias; no infinity or NaN codes.
+// The value of a code of a binary format with the given fraction bits and bias; no infinity or NaN
+// codes.
 double value_of(uint32_t code, int fraction_bits, int bias) {
   uint32_t fraction = code & ((1u << fraction_bits) - 1), exponent = code >> fraction_bits;
   if (exponent == 0) return ldexp(fraction, 1 - bias - fraction_bits);

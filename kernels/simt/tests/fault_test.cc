@@ -1,6 +1,6 @@
-// Planted faults: each kernel is right as it stands and wrong with Fault set. The right one must pass under every
-// seed; the wrong one must be noticed, by an abort that names the rule or by a wrong result, under most seeds.
-// Each run has a process of its own.
+// Planted faults: each kernel is right as it stands and wrong with Fault set. The right one must
+// pass under every seed; the wrong one must be noticed, by an abort that names the rule or by a
+// wrong result, under most seeds. Each run has a process of its own.
 #include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -18,7 +18,8 @@ using namespace ptx;
 constexpr int wrong_result = 3;
 constexpr const char *anything = "";
 
-// Runs body (0: right result) with a seed in a child. Its exit status, or minus the signal; its stderr.
+// Runs body (0: right result) with a seed in a child. Its exit status, or minus the signal; its
+// stderr.
 int run_in_child(int (*body)(), uint64_t seed, std::string *said) {
   int ends[2];
   fflush(nullptr);
@@ -124,8 +125,8 @@ int write_after_read() {
 }
 FAULT(write_after_read, nullptr, 10)
 
-// The first warp overwrites what the others read, after so many meetings of its own that only a warp which is late
-// from the barrier has not read yet.
+// The first warp overwrites what the others read, after so many meetings of its own that only a
+// warp which is late from the barrier has not read yet.
 template <bool Fault>
 __global__ void far_ahead_kernel(int *out) {
   SIE_DYNAMIC_SHARED(shared);
@@ -254,7 +255,8 @@ int copy_wait_for_one_group_less() {
 }
 FAULT(copy_wait_for_one_group_less, nullptr, 10)
 
-// Each lane waits for its own copy; ldmatrix reads those of all lanes, and the next copies go over what it reads.
+// Each lane waits for its own copy; ldmatrix reads those of all lanes, and the next copies go over
+// what it reads.
 enum class RowFault { none, copied, read };
 
 template <RowFault Fault>
@@ -326,7 +328,8 @@ enum class PipeFault {
   leave
 };
 
-// out[64, 8] = Σ over chunks of A·Bᵀ: a producer warp with TMA, a consumer warpgroup with wgmma, two slots.
+// out[64, 8] = Σ over chunks of A·Bᵀ: a producer warp with TMA, a consumer warpgroup with wgmma,
+// two slots.
 template <PipeFault Fault>
 __global__ void pipe_kernel(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
                             float *out, int chunks) {

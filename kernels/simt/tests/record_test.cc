@@ -1,4 +1,5 @@
-// The emulator against recordings of a real device (testdata/hopper), and the comparison against itself.
+// The emulator against recordings of a real device (testdata/hopper), and the comparison against
+// itself.
 #include <dirent.h>
 #include <stdio.h>
 

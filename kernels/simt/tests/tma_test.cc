@@ -26,8 +26,8 @@ __global__ void load_kernel(const __grid_constant__ TensorMap map, uint8_t *out,
   for (uint32_t i = threadIdx.x; i < bytes; i += blockDim.x) out[i] = shared[1024 + i];
 }
 
-// CUDA driver API, CU_TENSOR_MAP_SWIZZLE_*: chunks of 16 bytes are exchanged inside spans of 128, 64 or 32 bytes,
-// the pattern repeating after 1024, 512 or 256 bytes.
+// CUDA driver API, CU_TENSOR_MAP_SWIZZLE_*: chunks of 16 bytes are exchanged inside spans of 128,
+// 64 or 32 bytes, the pattern repeating after 1024, 512 or 256 bytes.
 uint32_t chunk_exchanged(Swizzle swizzle, uint32_t row, uint32_t chunk) {
   switch (swizzle) {
     case Swizzle::b128:

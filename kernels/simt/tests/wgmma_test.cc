@@ -1,4 +1,5 @@
-// wgmma against a plain product: every N, type and swizzle, A in shared memory and in registers, steps along K.
+// wgmma against a plain product: every N, type and swizzle, A in shared memory and in registers,
+// steps along K.
 #include "simt_test.h"
 
 namespace simt_test {
@@ -6,8 +7,8 @@ namespace {
 
 using namespace ptx;
 
-// Byte of an 8-row atom where 16-byte chunk `chunk` of row `row` lies (PTX ISA, "Strides" and swizzle figures),
-// by the number of the 128-byte line it falls into.
+// Byte of an 8-row atom where 16-byte chunk `chunk` of row `row` lies (PTX ISA, "Strides" and
+// swizzle figures), by the number of the 128-byte line it falls into.
 int chunk_place(Swizzle swizzle, int row, int chunk) {
   int row_bytes = swizzle_row_bytes(swizzle);
   int line = row * row_bytes / 128;
@@ -34,7 +35,8 @@ __global__ void wgmma_kernel(const uint8_t *a, const uint8_t *b, const uint32_t 
   for (float &x : d) x = 100.0f;
   uint32_t row = static_cast<uint32_t>(swizzle_row_bytes(shape.swizzle));
   bool swizzled = shape.swizzle != Swizzle::none;
-  // Without swizzle: 16-byte columns of K, one after another, 8 rows each; row groups behind all columns.
+  // Without swizzle: 16-byte columns of K, one after another, 8 rows each; row groups behind all
+  // columns.
   uint32_t groups = swizzled ? 8 * row : 128u * 2 * static_cast<uint32_t>(shape.steps);
   uint64_t da = wgmma_descriptor(tile_a, shape.swizzle, groups, 128);
   uint64_t db = wgmma_descriptor(tile_b, shape.swizzle, groups, 128);
@@ -81,7 +83,8 @@ void check_wgmma(Swizzle swizzle, bool a_in_registers) {
       put(&pb[static_cast<size_t>(place(row, i * bytes))], bytes,
           element_of(T, b[static_cast<size_t>(row * k + i)]));
   }
-  // PTX ISA, wgmma register fragment of A: four registers; rows 16·warp + lane/4 and + 8, K in two halves.
+  // PTX ISA, wgmma register fragment of A: four registers; rows 16·warp + lane/4 and + 8, K in two
+  // halves.
   std::vector<uint32_t> fragments(static_cast<size_t>(steps * 128 * 4));
   for (int step = 0; step < steps; step++) {
     for (int t = 0; t < 128; t++) {
@@ -137,7 +140,8 @@ TEST(wgmma_bf16) { check_all<Operand::bf16>(); }
 TEST(wgmma_f16) { check_all<Operand::f16>(); }
 TEST(wgmma_e4m3) { check_all<Operand::e4m3>(); }
 
-// mma and wgmma of any width give the same bits for the same K order: what the numeric class relies on here.
+// mma and wgmma of any width give the same bits for the same K order: what the numeric class relies
+// on here.
 template <int N>
 __global__ void one_class_kernel(const uint16_t *a, const uint16_t *b, float *out_wide, float *out_mma) {
   SIE_DYNAMIC_SHARED(shared);

@@ -1,4 +1,5 @@
-// activation_test.cc — the error bounds that activation.cuh states, over a dense grid and at the edges.
+// activation_test.cc — the error bounds that activation.cuh states, over a dense grid and at the
+// edges.
 #include "cuda/activation.cuh"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-// arch_test.cc — which cards the CUDA kernels accept, and what they say to the others. Needs no GPU.
+// arch_test.cc — which cards the CUDA kernels accept, and what they say to the others. Needs no
+// GPU.
 #include "cuda/arch.h"
 
 #include "tests/check.h"

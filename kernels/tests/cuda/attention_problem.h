@@ -1,5 +1,5 @@
-// attention_problem.h — an attention to try on the CUDA kernel: guarded operands, the table's own way to run
-// it, and runs whose work list, warps and shared memory the test chooses.
+// attention_problem.h — an attention to try on the CUDA kernel: guarded operands, the table's own
+// way to run it, and runs whose work list, warps and shared memory the test chooses.
 #ifndef SIE_KERNELS_TESTS_CUDA_ATTENTION_PROBLEM_H
 #define SIE_KERNELS_TESTS_CUDA_ATTENTION_PROBLEM_H
 
@@ -23,8 +23,8 @@ struct Config {
   float steep = 1;  // the first 64 keys of a sequence are so many times larger
 };
 
-// A way to run: `warps` a CTA with room for `resident` blocks of keys, `rows` query rows an item of a CTA,
-// `ctas` for each head; sequences of few keys by single warps, or by CTAs like all others.
+// A way to run: `warps` a CTA with room for `resident` blocks of keys, `rows` query rows an item of
+// a CTA, `ctas` for each head; sequences of few keys by single warps, or by CTAs like all others.
 struct Form {
   int warps;
   int32_t resident, rows;
@@ -40,8 +40,8 @@ class Problem {
 
   // Borrowed from the problem; no work list yet.
   sie_attention_args args();
-  // The values of y as a table on compute capability sm computes them. Each run starts from a y of NaN and
-  // checks that nothing else was written.
+  // The values of y as a table on compute capability sm computes them. Each run starts from a y of
+  // NaN and checks that nothing else was written.
   Bits run(int32_t sm = 90, int32_t multiprocessors = 132);
   Bits run_as(const Form &form);
   // y against the reference, within the tolerance of the operation.

@@ -1,5 +1,6 @@
-// attention_test.cc — attention's CUDA kernel under emulation, beyond the conformance list: every form,
-// number of warps, grid and way to cut the rows gives the same bits; queries and keys of any lengths.
+// attention_test.cc — attention's CUDA kernel under emulation, beyond the conformance list: every
+// form, number of warps, grid and way to cut the rows gives the same bits; queries and keys of any
+// lengths.
 #include "attention_problem.h"
 
 namespace attention_test {
@@ -39,7 +40,8 @@ TEST(forms_agree) {
   }
 }
 
-// A warp's first row sees all keys of a block but the last, or its last row all but the first: the block is masked.
+// A warp's first row sees all keys of a block but the last, or its last row all but the first: the
+// block is masked.
 TEST(blocks_seen_but_for_one_key) {
   for (int32_t d : {64, 256}) {
     Problem window({SIE_F16, d, 1, 1, SIE_MASK_WINDOW, 78, false, {{160, 160}}});
@@ -51,7 +53,8 @@ TEST(blocks_seen_but_for_one_key) {
   }
 }
 
-// Queries stand at the last keys: fewer than keys (pruning, prefixes), more than keys; heads in groups.
+// Queries stand at the last keys: fewer than keys (pruning, prefixes), more than keys; heads in
+// groups.
 TEST(lengths_may_differ) {
   const vector<Lengths> lengths = {{1, 200}, {1, 20}, {5, 90}, {100, 7}, {90, 40}, {40, 64}, {3, 129}};
   for (int32_t mask : {SIE_MASK_FULL, SIE_MASK_CAUSAL, SIE_MASK_WINDOW}) {
@@ -71,8 +74,8 @@ TEST(long_sequences) {
   }
 }
 
-// A block whose largest score is far below, or far above, that of the blocks before: the factor between them
-// leaves the range of f32 on the one side and must be no more than 1.
+// A block whose largest score is far below, or far above, that of the blocks before: the factor
+// between them leaves the range of f32 on the one side and must be no more than 1.
 TEST(scores_may_fall_and_rise) {
   for (int32_t d : {64, 256}) {
     check_forms({SIE_BF16, d, 1, 1, SIE_MASK_FULL, 0, false, {{40, 130}}, 40});

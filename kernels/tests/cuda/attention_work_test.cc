@@ -66,7 +66,8 @@ struct Run {
   }
 };
 
-// Each query row once against all keys of its own sequence, in the form of its key count, costliest first.
+// Each query row once against all keys of its own sequence, in the form of its key count, costliest
+// first.
 void check_list(const Run &run, const List &list) {
   vector<int> seen(static_cast<size_t>(run.rows), 0);
   for (bool warp : {false, true}) {

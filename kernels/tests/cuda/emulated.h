@@ -7,8 +7,8 @@ namespace harness {
 // Adds cuda-sm80, cuda-sm89 and cuda-sm90 to gpus().
 void add_emulated_gpus();
 
-// Starts the emulator's random order anew from the process's seed: SIE_SIMT_SEED, or the clock. Each group of
-// cases starts so, and a run of one group repeats what it did in a run of all.
+// Starts the emulator's random order anew from the process's seed: SIE_SIMT_SEED, or the clock.
+// Each group of cases starts so, and a run of one group repeats what it did in a run of all.
 void restart_emulation();
 // How to repeat this process's random order, in a line.
 void print_emulation_seed();

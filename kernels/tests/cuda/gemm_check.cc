@@ -51,7 +51,8 @@ double expected(const Problem &problem, const Ending &e, int64_t r, int64_t c, d
   return gate * up;
 }
 
-// One row of y from its values in f32: residual, scales, rounding. Widened again, scales to `scale`.
+// One row of y from its values in f32: residual, scales, rounding. Widened again, scales to
+// `scale`.
 std::vector<float> finished_row(const Problem &problem, const Ending &e, const float *values, int64_t r,
                                 std::vector<float> *scale) {
   const int64_t columns = problem.columns(e);
@@ -186,7 +187,8 @@ namespace {
 
 const int32_t residuals[] = {0, SIE_F32, SIE_BF16, SIE_F16},
               outputs[] = {SIE_F32, SIE_BF16, SIE_F16, SIE_F8E4M3};
-// With 10, rows of 150 columns are a multiple of 16 bytes apart in all types and end in the middle of one.
+// With 10, rows of 150 columns are a multiple of 16 bytes apart in all types and end in the middle
+// of one.
 constexpr int64_t gaps[] = {0, 10, 3};
 
 }  // namespace

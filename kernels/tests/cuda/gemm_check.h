@@ -1,6 +1,7 @@
-// gemm_check.h — runs a linear on one GEMM variant and checks what holds for every one: nothing but y's
-// elements of the rows that exist is written, sums are near those in double, and endings (activation, gate,
-// residual, rounding, scales) are bit for bit what their definition makes of the sums.
+// gemm_check.h — runs a linear on one GEMM variant and checks what holds for every one: nothing but
+// y's elements of the rows that exist is written, sums are near those in double, and endings
+// (activation, gate, residual, rounding, scales) are bit for bit what their definition makes of the
+// sums.
 #ifndef SIE_KERNELS_TESTS_CUDA_GEMM_CHECK_H
 #define SIE_KERNELS_TESTS_CUDA_GEMM_CHECK_H
 
@@ -33,7 +34,8 @@ bool same_bits(const Result &a, const Result &b);
 void check_sums(const Problem &problem, const Ending &e, const Result &result, int32_t variant);
 // The ending against the variant's own sums; returns the result.
 Result check_ending(const Family &family, const Problem &problem, const Ending &e, int32_t variant);
-// Every activation with residuals and outputs in turn, every gate with every output; for y of 150 columns.
+// Every activation with residuals and outputs in turn, every gate with every output; for y of 150
+// columns.
 std::vector<Ending> activation_endings();
 std::vector<Ending> gate_endings();
 // A NaN in x gives a row of NaN and changes no other row.

@@ -1,4 +1,5 @@
-// gemm_epilogue_test.cc — the steps of an epilogue one by one: what kernels must agree on bit for bit.
+// gemm_epilogue_test.cc — the steps of an epilogue one by one: what kernels must agree on bit for
+// bit.
 #include "cuda/gemm_epilogue.cuh"
 
 #include <math.h>
@@ -15,7 +16,8 @@ namespace {
 
 using gemm_test::Bytes;
 
-// One row of 100 columns by two calls: what lies behind the last column neither counts nor is stored.
+// One row of 100 columns by two calls: what lies behind the last column neither counts nor is
+// stored.
 __global__ void store_run_kernel(sie_cuda::GemmEpilogue e, const float *x) {
   ptx::grid_dependency_wait();
   const int32_t lane = static_cast<int32_t>(threadIdx.x), column = lane % 16 * 8;

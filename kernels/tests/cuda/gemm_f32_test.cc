@@ -1,5 +1,5 @@
-// gemm_f32_test.cc — linear of class F32 under emulation: sums against double, every ending against its definition bit for
-// bit, rows that do not depend on company or card, and what must be refused.
+// gemm_f32_test.cc — linear of class F32 under emulation: sums against double, every ending against
+// its definition bit for bit, rows that do not depend on company or card, and what must be refused.
 #include "cuda/linear_f32.h"
 
 #include <math.h>
@@ -43,7 +43,8 @@ TEST(gemm_f32_rows_columns_and_sums) {
     // Capacity exact, one more, and enough for tiles that must leave at once.
     check_shape(shape(r, r % 3 == 0 ? r : (r % 3 == 1 ? r + 1 : r + 40), 40, 44, r % 2));
   }
-  // N around tiles and runs; K around pieces, lines and stages, up to twice as many lines as stages.
+  // N around tiles and runs; K around pieces, lines and stages, up to twice as many lines as
+  // stages.
   const int64_t shapes[][2] = {{1, 1},  {7, 33},   {8, 31},  {31, 32},  {32, 65},  {33, 96}, {64, 127},
                                {65, 5}, {130, 34}, {9, 160}, {12, 161}, {20, 193}, {24, 400}};
   for (const int64_t *s : shapes) check_shape(shape(19, 21, s[0], s[1], s[1] % 2));
@@ -140,7 +141,8 @@ TEST(gemm_f32_refuses) {
   expect("a stride of 18", SIE_UNSUPPORTED, a, sm100.on);
   a.x.ld = 12;
   expect("a stride below K", SIE_INVALID_ARGUMENT, a, sm100.on);
-  // 2³¹ tiles of 16×32, and one row of tiles less, which the launcher lets pass and the emulator does not.
+  // 2³¹ tiles of 16×32, and one row of tiles less, which the launcher lets pass and the emulator
+  // does not.
   sie_packed wide = *right.w;
   a = right;
   a.w = &wide;

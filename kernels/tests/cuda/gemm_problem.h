@@ -1,7 +1,8 @@
-// gemm_problem.h — a linear to try on a CUDA GEMM: operands with poisoned surroundings, the sums in double.
+// gemm_problem.h — a linear to try on a CUDA GEMM: operands with poisoned surroundings, the sums in
+// double.
 //
-// Every byte that is no element is 0xff, NaN in each float type: gaps between rows, rows from n to the
-// capacity.
+// Every byte that is no element is 0xff, NaN in each float type: gaps between rows, rows from n to
+// the capacity.
 #ifndef SIE_KERNELS_TESTS_CUDA_GEMM_PROBLEM_H
 #define SIE_KERNELS_TESTS_CUDA_GEMM_PROBLEM_H
 

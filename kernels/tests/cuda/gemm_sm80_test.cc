@@ -1,6 +1,6 @@
-// gemm_sm80_test.cc — the mma.sync GEMM under emulation: every tile variant against sums in double, all
-// variants of a class against each other bit for bit, every ending against its definition bit for bit, and
-// what must be refused.
+// gemm_sm80_test.cc — the mma.sync GEMM under emulation: every tile variant against sums in double,
+// all variants of a class against each other bit for bit, every ending against its definition bit
+// for bit, and what must be refused.
 #include "cuda/gemm_sm80.h"
 
 #include "tests/check.h"
@@ -17,7 +17,8 @@ using gemm_test::Result;
 using gemm_test::Shape;
 
 Family family(uint32_t compute) {
-  // Cards with programmatic launch, where the emulator insists on the wait. The conformance list has others.
+  // Cards with programmatic launch, where the emulator insists on the wait. The conformance list
+  // has others.
   return {sie_cuda::gemm_sm80_run, {nullptr, compute == SIE_COMPUTE_FP8 ? 120 : 100, 108, 1, 0}};
 }
 
@@ -66,7 +67,8 @@ TEST(gemm_sm80_rows) {
 }
 
 TEST(gemm_sm80_columns_and_sums) {
-  // N around tiles and runs; K around pieces, lines, stages and promotion, up to more lines than stages.
+  // N around tiles and runs; K around pieces, lines, stages and promotion, up to more lines than
+  // stages.
   const int64_t shapes[][2] = {{1, 1},     {7, 33},   {8, 47},   {33, 64},  {65, 95}, {127, 112}, {130, 128},
                                {264, 145}, {24, 271}, {34, 400}, {9, 1040}, {12, 8},  {20, 200}};
   for (uint32_t compute : computes) {
@@ -85,7 +87,8 @@ int32_t small_variant(uint32_t compute, const Ending &e) {
 }
 
 TEST(gemm_sm80_reads_to_the_end) {
-  // Operands, scales and bias end where what may be read ends: rows of whole lines, no further row or column.
+  // Operands, scales and bias end where what may be read ends: rows of whole lines, no further row
+  // or column.
   for (uint32_t compute : computes) {
     const int64_t line = compute == SIE_COMPUTE_FP8 ? 128 : 64;
     check_shape(shape(compute, 16, 16, 128, line, -1, 0));

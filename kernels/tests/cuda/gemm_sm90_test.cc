@@ -1,6 +1,6 @@
-// gemm_sm90_test.cc — the wgmma GEMM under emulation: every variant against sums in double, all variants of a
-// class against each other bit for bit (the skinny form too), every ending against its definition, and what
-// is refused.
+// gemm_sm90_test.cc — the wgmma GEMM under emulation: every variant against sums in double, all
+// variants of a class against each other bit for bit (the skinny form too), every ending against
+// its definition, and what is refused.
 #include "cuda/gemm_sm90.h"
 
 #include "tests/check.h"
@@ -94,7 +94,8 @@ TEST(gemm_sm90_reads_to_the_end) {
       e.gate = SIE_GATE_SWIGLU;
       check_shape(shape(compute, 28, 28, 80, line, -1), e);
     }
-    // The last block of scales is the tile's first half; its rows' stride allows 8 bytes at a time and no TMA.
+    // The last block of scales is the tile's first half; its rows' stride allows 8 bytes at a time
+    // and no TMA.
     Ending blocks;
     blocks.y = SIE_F8E4M3;
     check_shape(shape(compute, 20, 20, 128, line, -1), blocks);
@@ -104,8 +105,8 @@ TEST(gemm_sm90_reads_to_the_end) {
 }
 
 TEST(gemm_sm90_y_that_tma_does_not_take) {
-  // Rows a multiple of 16 bytes apart that begin off one, at a multiple of 17; rows 68 bytes apart that begin on
-  // one. Without rows: what is asked is whether it is launched.
+  // Rows a multiple of 16 bytes apart that begin off one, at a multiple of 17; rows 68 bytes apart
+  // that begin on one. Without rows: what is asked is whether it is launched.
   uint8_t memory[1024] alignas(16);
   size_t odd = 4;
   while (odd % 16 == 0 || reinterpret_cast<uintptr_t>(memory + odd) % 17 != 0) odd += 4;
@@ -124,8 +125,8 @@ TEST(gemm_sm90_y_that_tma_does_not_take) {
 }
 
 TEST(gemm_sm90_many_steps) {
-  // More K steps than any ring has stages, several times around; several tiles a CTA; odd and even numbers of
-  // them.
+  // More K steps than any ring has stages, several times around; several tiles a CTA; odd and even
+  // numbers of them.
   for (uint32_t compute : computes) {
     const int64_t step = compute == SIE_COMPUTE_FP8 ? 128 : 64;
     check_shape(shape(compute, 40, 40, 140, 19 * step - 5, 128));

@@ -1,4 +1,5 @@
-// gemm_tiles_test.cc — the choice of a variant: a line of the table before the estimate, and which lines fit.
+// gemm_tiles_test.cc — the choice of a variant: a line of the table before the estimate, and which
+// lines fit.
 #include "cuda/gemm_tiles.h"
 
 #include "tests/check.h"

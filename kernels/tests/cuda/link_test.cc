@@ -1,5 +1,6 @@
-// link_test.cc — libsie_cuda.a as a program links it: with the static CUDA runtime, on a machine without GPU
-// or driver. tools/kernels/link.sh builds it, runs it, and reads what it needs to start.
+// link_test.cc — libsie_cuda.a as a program links it: with the static CUDA runtime, on a machine
+// without GPU or driver. tools/kernels/link.sh builds it, runs it, and reads what it needs to
+// start.
 #include <cuda_runtime_api.h>
 
 #include "cuda/arch.h"
@@ -26,7 +27,8 @@ TEST(old_cards_are_refused_by_name) {
   CHECK(strstr(message, "7.5 (sm_75)") != nullptr, "%s", message);
 }
 
-// Without a driver the runtime answers with an error; with a card the build must have code for it or say so.
+// Without a driver the runtime answers with an error; with a card the build must have code for it
+// or say so.
 TEST(the_runtime_answers_without_a_driver) {
   int count = 0;
   cudaError_t error = cudaGetDeviceCount(&count);

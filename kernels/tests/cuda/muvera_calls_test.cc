@@ -1,4 +1,5 @@
-// muvera_calls_test.cc — MUVERA on the GPU tables: what is refused, how much scratch is asked for, and whose it is.
+// muvera_calls_test.cc — MUVERA on the GPU tables: what is refused, how much scratch is asked for,
+// and whose it is.
 #include "common/muvera.h"
 #include "tests/cuda/operands.h"
 
@@ -164,7 +165,8 @@ TEST(muvera_refuses) {
   }
 }
 
-// Partitions [R, T], means [B, C], norms [T], and for at most 128 sequences at a time what 96 KiB do not hold: muvera.h.
+// Partitions [R, T], means [B, C], norms [T], and for at most 128 sequences at a time what 96 KiB
+// do not hold: muvera.h.
 TEST(muvera_scratch_is_no_larger_than_said) {
   struct Shape {
     sie_op_bounds bounds;
@@ -242,7 +244,8 @@ TEST(muvera_slots) {
       CHECK(gpu.ops->muvera(&a, &share) == SIE_OK && memory.finish(&on) == SIE_OK, "%s with %d: refused",
             gpu.ops->name, multiprocessors);
       CHECK(scratch.intact(), "%s with %d: wrote behind its scratch", gpu.ops->name, multiprocessors);
-      // As many CTAs as slots, and a block fills one: each has written its own, so the last ends where scratch does.
+      // As many CTAs as slots, and a block fills one: each has written its own, so the last ends
+      // where scratch does.
       uint32_t last;
       memcpy(&last, static_cast<char *>(share.scratch) + share.scratch_bytes - sizeof last, sizeof last);
       CHECK(multiprocessors != 70 || last != 0xffffffffu, "%s: nobody used the last slot", gpu.ops->name);

@@ -73,8 +73,8 @@ struct Spoiled {
   void (*spoil)(Args *);
 };
 
-// The arguments are right as they are; spoiled in any of these ways they are refused, or say that there is nothing to
-// do (SIE_OK). taken: changes that leave them right.
+// The arguments are right as they are; spoiled in any of these ways they are refused, or say that
+// there is nothing to do (SIE_OK). taken: changes that leave them right.
 template <class Args>
 void check_refusals(const char *name, sie_status (*const sie_ops::*entry)(const Args *, const sie_share *),
                     const Args &right, sie_rows Args::*count, Operands *operands,

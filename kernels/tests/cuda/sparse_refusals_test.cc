@@ -1,4 +1,5 @@
-// sparse_refusals_test.cc — what the GPU tables refuse of kept rows, sparse outputs and flags, before they write anything.
+// sparse_refusals_test.cc — what the GPU tables refuse of kept rows, sparse outputs and flags,
+// before they write anything.
 #include "tests/cuda/operands.h"
 
 using namespace calls;
@@ -239,7 +240,8 @@ TEST(smve_refuses) {
     share.scratch = nullptr;
     CHECK(gpu.ops->smve(&a, &share) == invalid, "%s: no scratch", gpu.ops->name);
     CHECK(o.untouched(), "%s: refused, but wrote", gpu.ops->name);
-    // A sequence without rows: nothing that a row needs has to be there. Beside it an item that no sparse row is.
+    // A sequence without rows: nothing that a row needs has to be there. Beside it an item that no
+    // sparse row is.
     sie_smve_args none = a;
     Array<int32_t> cu = {0, 0, 0}, n = {0};
     none.rows = {0, n.data()};

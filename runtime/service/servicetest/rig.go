@@ -1,4 +1,5 @@
-// Package servicetest starts workers over the tiny models of testdata for tests of the layers under the server.
+// Package servicetest starts workers over the tiny models of testdata for tests of the layers under
+// the server.
 //
 // Entry points: Start, and the Rig it returns. Not for production.
 package servicetest
@@ -33,8 +34,8 @@ type Rig struct {
 	Metrics *metrics.Metrics
 }
 
-// Start opens a worker with one ad-hoc model for each of ids and with extra. It is closed with the test, which fails when
-// goroutines are left over.
+// Start opens a worker with one ad-hoc model for each of ids and with extra. It is closed with the
+// test, which fails when goroutines are left over.
 func Start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.Model) *Rig {
 	t.Helper()
 	leftOver := testrig.Goroutines(t)
@@ -97,8 +98,8 @@ func (r *Rig) Refused(ctx context.Context, q *Request, code errs.Code, status in
 	return e
 }
 
-// All runs requests at once, in one batch when the rig holds it back until all their texts are queued, and returns what each
-// got.
+// All runs requests at once, in one batch when the rig holds it back until all their texts are
+// queued, and returns what each got.
 func (r *Rig) All(requests ...*Request) (rows [][][]byte, failures []*errs.Error) {
 	rows, failures = make([][][]byte, len(requests)), make([]*errs.Error, len(requests))
 	var wg sync.WaitGroup

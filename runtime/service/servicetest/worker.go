@@ -27,7 +27,8 @@ func New(opt Options) (*Worker, error) {
 // Result is that of a task.
 type Result = task.Result
 
-// Request asks for the vectors of some texts, or of token ids. Exactly one of Texts and Tokens is set.
+// Request asks for the vectors of some texts, or of token ids. Exactly one of Texts and Tokens is
+// set.
 type Request struct {
 	Model  string
 	Texts  []string
@@ -63,7 +64,8 @@ type ExtractRequest struct {
 	Options map[string]any
 }
 
-// ClassifyRequest asks a model with a classification head for the scores of its labels. Exactly one of Texts and Pairs is set.
+// ClassifyRequest asks a model with a classification head for the scores of its labels. Exactly one
+// of Texts and Pairs is set.
 type ClassifyRequest struct {
 	Model     string
 	Texts     []string

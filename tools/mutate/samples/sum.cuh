@@ -1,4 +1,5 @@
-// sum — every kind of mutation once, and what looks like one and is none: a < b, "x < y", /* i < n */.
+// sum — every kind of mutation once, and what looks like one and is none: a < b, "x < y", /* i < n
+// */.
 #ifndef SAMPLE_SUM_CUH
 #define SAMPLE_SUM_CUH
 

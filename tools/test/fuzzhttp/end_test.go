@@ -21,8 +21,9 @@ const (
 	endTimes   = 10
 )
 
-// A server that is told to end while forty clients use kept connections answers each request that was sent whole, tells each
-// client with its last answer that there will be no other, and ends well.
+// A server that is told to end while forty clients use kept connections answers each request that
+// was sent whole, tells each client with its last answer that there will be no other, and ends
+// well.
 func TestEndUnderLoad(t *testing.T) {
 	for time := range endTimes {
 		p := serve(t)

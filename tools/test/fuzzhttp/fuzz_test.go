@@ -143,7 +143,8 @@ type load struct {
 // last ends every load, so that the end of the connection is the server's.
 const last = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
-// make makes a load: up to eight requests, each right, changed in its structure, in its bytes, or in its framing.
+// make makes a load: up to eight requests, each right, changed in its structure, in its bytes, or
+// in its framing.
 func makeLoad(r *rand.Rand, all []ask) load {
 	var l load
 	for range 1 + r.IntN(8) {
@@ -222,7 +223,8 @@ func (p *process) send(l load) (answers int, err error) {
 	closing, asked := false, l.answers >= 0
 	for {
 		if !asked && quiet(c, br) {
-			// A damaged length may have made the last request a part of the body before it: the connection waits for another one.
+			// A damaged length may have made the last request a part of the body before it: the
+			// connection waits for another one.
 			select {
 			case <-wrote:
 				asked = true
@@ -271,8 +273,8 @@ func isReset(err error) bool {
 	return errors.As(err, &op) && !op.Timeout()
 }
 
-// Whatever a client sends, it gets an answer that is its own fault or may be tried again, the server lives, and nothing of it
-// stays.
+// Whatever a client sends, it gets an answer that is its own fault or may be tried again, the
+// server lives, and nothing of it stays.
 func TestFuzz(t *testing.T) {
 	random(t, 0)
 	p := serve(t, "--body-stall", "300ms", "--body-timeout", "2s", "--head-timeout", "500ms", "--max-held-bytes", "2000000")

@@ -37,7 +37,8 @@ func settled(contentType string, body []byte) []byte {
 	return passing.ReplaceAll(body, nil)
 }
 
-// exchange sends a request over a connection and returns the settled answer, asking again where it is told to.
+// exchange sends a request over a connection and returns the settled answer, asking again where it
+// is told to.
 func exchange(c net.Conn, br *bufio.Reader, a ask) ([]byte, error) {
 	head, body := a.wire("")
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
@@ -60,7 +61,8 @@ func exchange(c net.Conn, br *bufio.Reader, a ask) ([]byte, error) {
 	}
 }
 
-// alone returns the answers to requests that are asked one by one. They must be those of an earlier time, if any.
+// alone returns the answers to requests that are asked one by one. They must be those of an earlier
+// time, if any.
 func (p *process) alone(all []ask, earlier [][]byte) [][]byte {
 	p.t.Helper()
 	c, br, err := p.dial()

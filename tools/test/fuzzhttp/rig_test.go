@@ -33,7 +33,8 @@ var (
 	binary  string
 )
 
-// patience is after how long something is taken for hung. Nothing here depends on how fast anything is.
+// patience is after how long something is taken for hung. Nothing here depends on how fast anything
+// is.
 const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -82,7 +83,8 @@ type process struct {
 	err  error         // then
 }
 
-// serve starts a server with models of every family, which are loaded when it returns. It is ended with the test.
+// serve starts a server with models of every family, which are loaded when it returns. It is ended
+// with the test.
 func serve(t *testing.T, flags ...string) *process {
 	t.Helper()
 	p := &process{t: t, log: &testrig.Log{}, done: make(chan struct{})}
@@ -178,8 +180,8 @@ func (p *process) usage() (u usage) {
 	return u
 }
 
-// calm waits until the server has no more descriptors and goroutines in use than before, but for a few, and fails if it does
-// not get there.
+// calm waits until the server has no more descriptors and goroutines in use than before, but for a
+// few, and fails if it does not get there.
 func (p *process) calm(before usage) {
 	p.t.Helper()
 	var now usage

@@ -12,7 +12,8 @@ import (
 	"github.com/sie-engine/sie/weights/bucket"
 )
 
-// Contract tests a bucket, which must be empty. large is the size of an object that the implementation uploads in parts.
+// Contract tests a bucket, which must be empty. large is the size of an object that the
+// implementation uploads in parts.
 func Contract(t *testing.T, b bucket.Bucket, large int) {
 	ctx := t.Context()
 	put := func(key string, data []byte, when bucket.Condition) (string, error) {

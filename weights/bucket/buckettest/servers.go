@@ -1,6 +1,7 @@
-// Package buckettest runs storage servers for tests: [S3] a versitygw over a directory, [GCS] a fake-gcs-server. They are
-// processes of their own, built by tools/setup/buckets.sh; a test is skipped where they are not, or fails with
-// SIE_REQUIRE_BUCKETS set. [Contract] is what every bucket.Bucket must do.
+// Package buckettest runs storage servers for tests: [S3] a versitygw over a directory, [GCS] a
+// fake-gcs-server. They are processes of their own, built by tools/setup/buckets.sh; a test is
+// skipped where they are not, or fails with SIE_REQUIRE_BUCKETS set. [Contract] is what every
+// bucket.Bucket must do.
 package buckettest
 
 import (
@@ -34,8 +35,9 @@ func program(tb testing.TB, name string) string {
 	return path
 }
 
-// S3 starts an S3 server and returns the bucket's URL and the environment of its clients, which it also sets for this
-// test. dir is where the server keeps the bucket's objects, as files under their keys.
+// S3 starts an S3 server and returns the bucket's URL and the environment of its clients, which it
+// also sets for this test. dir is where the server keeps the bucket's objects, as files under their
+// keys.
 func S3(tb testing.TB) (url string, env []string, dir string) {
 	root, meta := tb.TempDir(), tb.TempDir()
 	dir = filepath.Join(root, bucketName)
@@ -88,8 +90,9 @@ func freeAddress(tb testing.TB) string {
 	return l.Addr().String()
 }
 
-// start runs a server until the test ends, however it ends, and returns its address when it answers. Another program may take the
-// port between its choice and the server's start: the server ends then, and another port is tried.
+// start runs a server until the test ends, however it ends, and returns its address when it
+// answers. Another program may take the port between its choice and the server's start: the server
+// ends then, and another port is tried.
 func start(tb testing.TB, server func(address string) *exec.Cmd) (address string) {
 	for range 10 {
 		address = freeAddress(tb)
@@ -104,7 +107,8 @@ func start(tb testing.TB, server func(address string) *exec.Cmd) (address string
 	return ""
 }
 
-// run starts the server and waits until it answers or has ended; then it returns what it said last, and false.
+// run starts the server and waits until it answers or has ended; then it returns what it said last,
+// and false.
 func run(tb testing.TB, cmd *exec.Cmd, address string) (said string, ok bool) {
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log

@@ -1,6 +1,6 @@
 // Package gcs is a bucket of Google Cloud Storage. Credentials are the application default ones
-// (GOOGLE_APPLICATION_CREDENTIALS, gcloud, the instance's account), looked for with the first request;
-// STORAGE_EMULATOR_HOST names another server.
+// (GOOGLE_APPLICATION_CREDENTIALS, gcloud, the instance's account), looked for with the first
+// request; STORAGE_EMULATOR_HOST names another server.
 package gcs
 
 import (
@@ -98,8 +98,8 @@ func (b *Bucket) Open(ctx context.Context, key string, from int64, version strin
 	return o, r, nil
 }
 
-// Put implements bucket.Bucket. A large object is sent in chunks of the client's own size, each of which is tried again
-// by it for a while.
+// Put implements bucket.Bucket. A large object is sent in chunks of the client's own size, each of
+// which is tried again by it for a while.
 func (b *Bucket) Put(ctx context.Context, key string, body io.ReaderAt, size int64, when bucket.Condition) (string, error) {
 	h, err := b.object(key)
 	if err != nil {

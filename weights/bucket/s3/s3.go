@@ -1,6 +1,7 @@
-// Package s3 is a bucket of Amazon S3, or of any storage with its protocol, through the AWS SDK. Credentials, region and
-// endpoint come from where AWS tools look: AWS_* variables (AWS_ENDPOINT_URL for another storage), the shared
-// configuration, the instance's role. They are read with the first request, so that a start does not wait for them.
+// Package s3 is a bucket of Amazon S3, or of any storage with its protocol, through the AWS SDK.
+// Credentials, region and endpoint come from where AWS tools look: AWS_* variables
+// (AWS_ENDPOINT_URL for another storage), the shared configuration, the instance's role. They are
+// read with the first request, so that a start does not wait for them.
 package s3
 
 import (
@@ -23,8 +24,8 @@ import (
 	"github.com/sie-engine/sie/weights/bucket"
 )
 
-// partBytes is the least size of an upload's parts; larger objects than one are uploaded in parts. S3 takes at most
-// 5 GiB at once and 10,000 parts.
+// partBytes is the least size of an upload's parts; larger objects than one are uploaded in parts.
+// S3 takes at most 5 GiB at once and 10,000 parts.
 const (
 	partBytes = 64 << 20
 	maxParts  = 10_000
@@ -53,8 +54,8 @@ func New(url bucket.URL) *Bucket {
 			// A storage with its own endpoint rarely has a name for every bucket.
 			o.UsePathStyle = o.BaseEndpoint != nil
 			o.RetryMaxAttempts = 1
-			// Another storage may not know the newer checksums: they are used where an operation requires them. The cache
-			// checks contents by its own.
+			// Another storage may not know the newer checksums: they are used where an operation
+			// requires them. The cache checks contents by its own.
 			o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 			o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 		}), nil
@@ -107,7 +108,8 @@ func (b *Bucket) Open(ctx context.Context, key string, from int64, version strin
 		return bucket.Object{}, nil, b.explain(ctx, err)
 	}
 	o := bucket.Object{Key: key, Size: aws.ToInt64(out.ContentLength) + from, Version: aws.ToString(out.ETag), Modified: aws.ToTime(out.LastModified)}
-	// A storage that answers with the whole, or with another content, would be appended in the wrong place.
+	// A storage that answers with the whole, or with another content, would be appended in the
+	// wrong place.
 	begins := from == 0 || strings.HasPrefix(aws.ToString(out.ContentRange), fmt.Sprintf("bytes %d-", from))
 	if !begins || version != "" && o.Version != version {
 		return o, nil, errors.Join(bucket.ErrChanged, out.Body.Close())
@@ -138,8 +140,9 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.ReaderAt, size int
 	return aws.ToString(out.ETag), nil
 }
 
-// putParts uploads a large object in parts, one after the other: uploads run in the background. What a failed one
-// stored is removed; what a killed one stored is for the bucket's rule on incomplete uploads.
+// putParts uploads a large object in parts, one after the other: uploads run in the background.
+// What a failed one stored is removed; what a killed one stored is for the bucket's rule on
+// incomplete uploads.
 func (b *Bucket) putParts(ctx context.Context, c *s3.Client, key string, body io.ReaderAt, size int64) (string, error) {
 	made, err := c.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: &b.url.Name, Key: b.key(key)})
 	if err != nil {
@@ -188,8 +191,8 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	return err
 }
 
-// explain turns an error of the SDK into one of package bucket, with the storage's own code and words and without the
-// request's signature.
+// explain turns an error of the SDK into one of package bucket, with the storage's own code and
+// words and without the request's signature.
 func (b *Bucket) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

@@ -1,10 +1,11 @@
-// Package hubtest is a model hub for tests: two real HTTP servers on loopback, the hub and the storage it redirects
-// large files to, that answer as the Hugging Face hub does. [New] starts them, [Server.Add] puts a model on them, the
-// fields of [Model] and [Server.Fault] make them misbehave, and [Server.Requests] tells what was asked.
+// Package hubtest is a model hub for tests: two real HTTP servers on loopback, the hub and the
+// storage it redirects large files to, that answer as the Hugging Face hub does. [New] starts them,
+// [Server.Add] puts a model on them, the fields of [Model] and [Server.Fault] make them misbehave,
+// and [Server.Requests] tells what was asked.
 //
-// It covers the listing of a revision with checksums, resolve with its redirects (relative ones for small files, signed
-// ones to another origin for large files), ranges, etags, and the hub's error codes. It does not cover uploads, Xet,
-// or rate limits by itself.
+// It covers the listing of a revision with checksums, resolve with its redirects (relative ones for
+// small files, signed ones to another origin for large files), ranges, etags, and the hub's error
+// codes. It does not cover uploads, Xet, or rate limits by itself.
 package hubtest
 
 import (
@@ -83,7 +84,8 @@ func (s *Server) Add(id string, files map[string][]byte) *Model {
 	return m
 }
 
-// Fault sets a function that sees every request first and may answer it instead, returning true. nil removes it.
+// Fault sets a function that sees every request first and may answer it instead, returning true.
+// nil removes it.
 func (s *Server) Fault(f func(w http.ResponseWriter, r *http.Request, storage bool) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,5 @@
-// Package hook lets tests act between two reads of a checkpoint file. Nothing outside tests sets a function.
+// Package hook lets tests act between two reads of a checkpoint file. Nothing outside tests sets a
+// function.
 package hook
 
 import "sync/atomic"
