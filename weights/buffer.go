@@ -6,22 +6,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Buffer is memory that tensors are read into, one after another. It lies outside the Go heap, so
-// that Close gives it back to the system at once. The zero value is empty. One goroutine at a time.
+// Buffer holds tensors that are read one after another. Its memory lies outside the Go heap, so
+// Close returns it to the system at once. The zero value is empty. One goroutine at a time may use
+// it.
 type Buffer struct {
 	mem  []byte
 	used int
 }
 
 const (
-	// bufferStep is what sizes of buffers are rounded up to.
+	// bufferStep is the unit to which buffer sizes are rounded up.
 	bufferStep = 1 << 20
-	// bufferKept bounds a buffer that is kept for much smaller tensors.
+	// bufferKept is the size up to which a buffer is kept for much smaller tensors.
 	bufferKept = 64 << 20
 )
 
-// Reserve empties the buffer and makes room for n bytes. What was read into it before becomes
-// invalid. A large buffer is given back when n is far smaller.
+// Reserve empties the buffer and makes room for n bytes. The results of earlier reads become
+// invalid. A buffer above 64 MiB is replaced when n is less than a quarter of its size.
 func (b *Buffer) Reserve(n int64) error {
 	b.used = 0
 	have := int64(len(b.mem))
@@ -38,7 +39,7 @@ func (b *Buffer) Reserve(n int64) error {
 	return nil
 }
 
-// BufferSize is the size of a buffer of have bytes after Reserve(n).
+// BufferSize returns the size in bytes of a buffer of have bytes after Reserve(n).
 func BufferSize(have, n int64) int64 {
 	if n <= have && (have <= bufferKept || n >= have/4) {
 		return have
@@ -46,8 +47,9 @@ func BufferSize(have, n int64) int64 {
 	return (n + bufferStep - 1) / bufferStep * bufferStep
 }
 
-// Read reads the tensor's elements behind what the buffer holds since Reserve, which has made room
-// for them. The result is valid until the next Reserve or Close. Errors are those of Tensor.ReadAt.
+// Read appends the tensor's elements to the contents of the buffer and returns them. The caller has
+// reserved enough room for all tensors since Reserve. The result is valid until the next Reserve or
+// Close. Errors are those of Tensor.ReadAt.
 func (b *Buffer) Read(t Tensor) ([]byte, error) {
 	end := b.used + int(t.Bytes())
 	p := b.mem[b.used:end:end]
@@ -58,13 +60,13 @@ func (b *Buffer) Read(t Tensor) ([]byte, error) {
 	return p, nil
 }
 
-// Size is the memory it has, in bytes.
+// Size returns the memory of the buffer in bytes.
 func (b *Buffer) Size() int64 { return int64(len(b.mem)) }
 
-// Close gives the memory back. The buffer may be used again.
+// Close returns the memory to the system. The buffer may be used again.
 func (b *Buffer) Close() {
 	if b.mem != nil {
-		_ = unix.Munmap(b.mem) // cannot fail for a map of ours
+		_ = unix.Munmap(b.mem) // cannot fail for our own mapping
 	}
 	b.mem, b.used = nil, 0
 }

@@ -17,10 +17,10 @@ const (
 	IndexFile  = "model.safetensors.index.json"
 )
 
-// checkpointFiles is the order in which Open looks.
+// checkpointFiles lists the files that Open looks for, in order.
 var checkpointFiles = []string{SingleFile, IndexFile, TorchFile, TorchIndexFile}
 
-// Tensor describes one tensor of an open Checkpoint. It is a small value: copying it does not copy
+// Tensor describes one tensor of an open Checkpoint. It is a small value; copying it does not copy
 // the elements.
 type Tensor struct {
 	Name  string
@@ -29,18 +29,19 @@ type Tensor struct {
 
 	file       *source
 	begin, end int64  // in the file, or in own
-	own        []byte // elements that do not lie in the file row-major; nil elsewhere
+	own        []byte // copied elements of a tensor that is not row-major in the file; else nil
 }
 
-// Bytes is the size of the elements in bytes.
+// Bytes returns the size of the elements in bytes.
 func (t Tensor) Bytes() int64 { return t.end - t.begin }
 
-// Elements is the number of elements, the product of Shape.
+// Elements returns the number of elements, the product of Shape.
 func (t Tensor) Elements() int64 { return t.Bytes() * 8 / t.DType.Bits() }
 
-// ReadAt fills p with elements: row-major, little-endian, from the byte offset among them. Safe for
-// concurrent use. Errors: ErrChanged when the file has lost the bytes since it was opened,
-// os.ErrClosed after Checkpoint.Close, and the file system's.
+// ReadAt fills p with the tensor's bytes from offset: elements are row-major and little-endian. It
+// is safe for concurrent use. Errors: ErrChanged when the file has lost the bytes since it was
+// opened, os.ErrClosed after Checkpoint.Close, and errors of the file system. A tensor that was
+// copied at opening gives none of these.
 func (t Tensor) ReadAt(p []byte, offset int64) error {
 	if offset < 0 || int64(len(p)) > t.Bytes()-offset {
 		return fmt.Errorf("tensor %s: bytes [%d, +%d) of %d", quoted(t.Name), offset, len(p), t.Bytes())
@@ -64,10 +65,10 @@ type Checkpoint struct {
 	metadata map[string]string
 }
 
-// Open opens the checkpoint of a model directory: model.safetensors if it is there, else the shards
-// that model.safetensors.index.json names, else pytorch_model.bin or the shards of its index.
-// Errors: ErrNoWeights when there is none of them; *FormatError when a file breaks the format;
-// otherwise the error of the file system.
+// Open opens the checkpoint of a model directory. It takes the first of these that exists:
+// model.safetensors, the shards of model.safetensors.index.json, pytorch_model.bin, the shards of
+// pytorch_model.bin.index.json. Errors: ErrNoWeights when the directory has none of them;
+// *FormatError when a file breaks the format; otherwise the error of the file system.
 func Open(dir string) (*Checkpoint, error) {
 	for _, name := range checkpointFiles {
 		path := filepath.Join(dir, name)
@@ -84,8 +85,9 @@ func Open(dir string) (*Checkpoint, error) {
 	return nil, noWeights(dir)
 }
 
-// OpenFile opens one file: of torch.save when its name ends in .bin, .pt, .pth or .ckpt,
-// safetensors under any other name. Errors as Open, but a missing file is fs.ErrNotExist.
+// OpenFile opens one checkpoint file. A name that ends in .bin, .pt, .pth or .ckpt means
+// torch.save, any other name safetensors. Errors are those of Open, but a missing file is
+// fs.ErrNotExist.
 func OpenFile(path string) (*Checkpoint, error) {
 	c := &Checkpoint{name: filepath.Base(path), tensors: make(map[string]Tensor)}
 	if err := c.add(path, nil); err != nil {
@@ -103,7 +105,7 @@ func openSharded(dir, index string) (*Checkpoint, error) {
 	}
 	c := &Checkpoint{name: filepath.Base(index), tensors: make(map[string]Tensor, len(ix.shardOf))}
 	for i, shard := range ix.shards {
-		// The index decides which shard a tensor comes from: a copy of it elsewhere is left out.
+		// The index decides which shard a tensor comes from. A copy in another shard is ignored.
 		mine := func(name string) bool { at, listed := ix.shardOf[name]; return listed && at == i }
 		err := c.add(filepath.Join(dir, shard), mine)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -128,7 +130,7 @@ func openSharded(dir, index string) (*Checkpoint, error) {
 	return c, nil
 }
 
-// add opens one file and takes the tensors that keep accepts, all when it is nil.
+// add opens one file and adds the tensors that keep accepts, or all of them when keep is nil.
 func (c *Checkpoint) add(path string, keep func(name string) bool) error {
 	m, err := openSource(path)
 	if err != nil {
@@ -166,7 +168,7 @@ func (c *Checkpoint) finish() {
 	}
 }
 
-// addTorch is the rest of add for a file of torch.save.
+// addTorch adds the tensors of a torch.save file, as add does for safetensors.
 func (c *Checkpoint) addTorch(m *source, path string, keep func(name string) bool) error {
 	entries, err := readTorch(m, m.size(), path)
 	if err != nil {
@@ -180,7 +182,7 @@ func (c *Checkpoint) addTorch(m *source, path string, keep func(name string) boo
 	return nil
 }
 
-// noWeights says what was looked for.
+// noWeights returns the error that lists the names Open looked for.
 func noWeights(dir string) error {
 	if _, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("%w: %w", ErrNoWeights, err)
@@ -189,10 +191,10 @@ func noWeights(dir string) error {
 		ErrNoWeights, dir, strings.Join(checkpointFiles, ", "))
 }
 
-// Name is the file it was opened by, without its folder: for messages.
+// Name returns the name of the opened file without its folder, for messages.
 func (c *Checkpoint) Name() string { return c.name }
 
-// Tensor returns the tensor of that name, and whether there is one.
+// Tensor returns the tensor with that name and whether it exists.
 func (c *Checkpoint) Tensor(name string) (Tensor, bool) {
 	t, ok := c.tensors[name]
 	return t, ok
@@ -201,24 +203,23 @@ func (c *Checkpoint) Tensor(name string) (Tensor, bool) {
 // Names returns the names of all tensors, sorted. The slice is the caller's.
 func (c *Checkpoint) Names() []string { return slices.Clone(c.names) }
 
-// Bytes is the size of all tensors together.
+// Bytes returns the size of all tensors together.
 func (c *Checkpoint) Bytes() int64 { return c.bytes }
 
-// Metadata returns the __metadata__ of the file; of several shards, the first value of each key.
-// The map is shared: do not write. It is nil when there is none.
+// Metadata returns the __metadata__ of the file, or nil when there is none. Where several shards
+// have the same key, it has the value of the first. The map is shared: do not write to it.
 func (c *Checkpoint) Metadata() map[string]string { return c.metadata }
 
-// Prefetch asks the kernel to read the whole checkpoint ahead. It is advice: an error is worth
-// reporting, but reading works without it.
+// Prefetch asks the kernel to read the whole checkpoint ahead. This is advice: reading works
+// without it, so an error needs no more than a log line.
 func (c *Checkpoint) Prefetch() error { return c.each((*source).willNeed) }
 
-// CheckUnchanged reports a file that was written to since it was opened: an error that matches
-// ErrChanged and names the file. Call it after the last read: only then is what was read known to
-// be of one state of the file.
+// CheckUnchanged returns an error that matches ErrChanged for each file written to since opening.
+// Call it after the last read. Only then is it certain that all reads saw one state of the file.
 func (c *Checkpoint) CheckUnchanged() error { return c.each((*source).unchanged) }
 
-// Settle ends a read that went well (err is nil) or failed: it returns CheckUnchanged's error,
-// which explains what else went wrong with a file that was written to meanwhile, or else err.
+// Settle returns the error of CheckUnchanged, or else err. Call it when a read has ended, with the
+// error of the read or nil: a changed file explains any other failure.
 func (c *Checkpoint) Settle(err error) error {
 	if changed := c.CheckUnchanged(); changed != nil {
 		return changed
@@ -226,7 +227,7 @@ func (c *Checkpoint) Settle(err error) error {
 	return err
 }
 
-// Close closes all files. Closing again does nothing.
+// Close closes all files. Further calls do nothing.
 func (c *Checkpoint) Close() error { return c.each((*source).close) }
 
 func (c *Checkpoint) each(f func(*source) error) error {

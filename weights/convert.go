@@ -8,11 +8,11 @@ import (
 	"github.com/sie-engine/sie/internal/half"
 )
 
-// blockBytes is how much of a tensor is read at a time to be converted: a multiple of every
-// element's width.
+// blockBytes is the size of the blocks in which a tensor is read for conversion. It is a multiple
+// of every element's width.
 const blockBytes = 256 << 10
 
-// blocks calls f with the elements, block by block.
+// blocks reads the tensor and calls f with each block in order.
 func (t Tensor) blocks(f func(b []byte)) error {
 	block := make([]byte, min(blockBytes, t.Bytes()))
 	for at := int64(0); at < t.Bytes(); {
@@ -27,9 +27,9 @@ func (t Tensor) blocks(f func(b []byte)) error {
 }
 
 // AppendFloat32 appends the elements of a floating-point tensor to dst as float32. F16 and BF16
-// convert exactly, F64 is rounded to nearest. It is meant for small tensors and golden data; the
-// engine converts large ones itself. Other element types and the errors of ReadAt are an error,
-// with dst unchanged.
+// convert exactly, F64 is rounded to nearest. Use it for small tensors and golden data; the engine
+// converts large tensors itself. It returns an error for any other element type, and the errors of
+// ReadAt; dst is then unchanged.
 func (t Tensor) AppendFloat32(dst []float32) ([]float32, error) {
 	var element func(b []byte) float32
 	switch t.DType {
@@ -55,8 +55,9 @@ func (t Tensor) AppendFloat32(dst []float32) ([]float32, error) {
 	return out, nil
 }
 
-// AppendInt64 appends the elements of an integer tensor to dst. A U64 element above 2⁶³−1, other
-// element types and the errors of ReadAt are an error, with dst unchanged.
+// AppendInt64 appends the elements of an integer tensor to dst. It returns an error for a U64
+// element above 2⁶³−1 and for any other element type, and the errors of ReadAt; dst is then
+// unchanged.
 func (t Tensor) AppendInt64(dst []int64) ([]int64, error) {
 	var element func(b []byte) int64
 	switch t.DType {

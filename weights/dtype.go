@@ -29,8 +29,8 @@ const (
 	C64        DType = "C64"
 )
 
-// Bits is the size of one element in bits, or 0 for a type the format does not define. The sub-byte
-// types are packed, and a tensor of them must still fill whole bytes.
+// Bits returns the size of one element in bits, or 0 for a type the format does not define.
+// Elements smaller than a byte are packed, and a tensor of them must fill whole bytes.
 func (d DType) Bits() int64 {
 	switch d {
 	case F64, I64, U64, C64:

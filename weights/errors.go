@@ -9,7 +9,7 @@ import (
 	"github.com/sie-engine/sie/internal/files"
 )
 
-// ErrNoWeights is matched by the error of Open when the directory holds no file that it looks for.
+// ErrNoWeights matches the error of Open for a directory without any checkpoint file.
 var ErrNoWeights = errors.New("no weights")
 
 // FormatError reports a checkpoint file that breaks a rule of the format. The file is damaged or
@@ -18,7 +18,7 @@ type FormatError struct {
 	File   string // path of the file, as opened
 	Tensor string // name of the tensor, where one is concerned
 	Field  string // header length, header, dtype, shape, data_offsets, weight_map, …
-	Reason string // the rule that is broken, with the limit and the value found
+	Reason string // the broken rule, with the limit and the value found
 }
 
 func (e *FormatError) Error() string {
@@ -36,6 +36,6 @@ func (e *FormatError) Error() string {
 	return b.String()
 }
 
-// quoted prints a name from a file: escaped, so that it cannot break a terminal or a log line, and
-// cut, because a hostile name may be 100 MB long.
+// quoted returns a name from a file in printable form. It is escaped, so that it cannot break a
+// terminal or a log line, and cut, because a hostile name may be 100 MB long.
 func quoted(name string) string { return strconv.Quote(files.Clip(name, 120)) }

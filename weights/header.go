@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of a header. The first is the format's own; the others keep the memory a hostile
+// The bounds of a header. The first is the format's own. The others keep the memory that a hostile
 // header can claim within a few times its own size, and are far above what published models use.
 const (
 	maxHeaderBytes = 100_000_000
@@ -40,8 +40,8 @@ type header struct {
 	dataStart int64             // file offset of the data section
 }
 
-// readHeader reads and checks the header of a file of size bytes. It copies the header out of the
-// file before it parses, so that a file that changes meanwhile cannot change what was checked.
+// readHeader reads and checks the header of a file of size bytes. It copies the header before it
+// parses, so that a concurrent write to the file cannot change what was checked.
 func readHeader(r io.ReaderAt, size int64, file string) (*header, error) {
 	fail := func(field, format string, args ...any) (*header, error) {
 		return nil, &FormatError{File: file, Field: field, Reason: fmt.Sprintf(format, args...)}
@@ -96,8 +96,8 @@ func readFull(r io.ReaderAt, p []byte, offset int64) error {
 // parseHeader parses the JSON of a header whose data section holds dataBytes bytes. Errors are
 // *FormatError without a file, or plain for broken JSON. On error the header is nil.
 func parseHeader(raw []byte, dataBytes int64) (*header, error) {
-	// The format demands '{' first: it lets a reader tell a header from other data without a JSON
-	// parser.
+	// The format requires '{' first, so that a reader can tell a header from other data without a
+	// JSON parser.
 	if len(raw) == 0 || raw[0] != '{' {
 		return nil, errors.New("does not begin with '{'; this is not a safetensors file")
 	}
@@ -224,9 +224,9 @@ func (s *scanner) entry(name string) (entry, error) {
 	return e, nil
 }
 
-// tensorBytes is the size of a tensor, or false when it overflows or is not a whole number of
-// bytes. An overflow of the bit count is refused even where a later dimension is 0, so that no
-// reader has to multiply more carefully.
+// tensorBytes returns the size of a tensor in bytes, or false when it overflows or is not a whole
+// number of bytes. An overflow of the bit count is refused even where a later dimension is 0, so
+// that other readers need no special case.
 func tensorBytes(d DType, shape []int64) (int64, bool) {
 	bits := d.Bits()
 	for _, dim := range shape {
@@ -238,7 +238,7 @@ func tensorBytes(d DType, shape []int64) (int64, bool) {
 	return bits / 8, bits%8 == 0
 }
 
-// checkCover sorts the entries by their data and checks that they cover the data section: each
+// checkCover sorts the entries by their offsets and checks that they cover the data section: each
 // begins where the one before ends, and the last ends with the file.
 func (h *header) checkCover(dataBytes int64) error {
 	slices.SortStableFunc(h.entries, func(a, b entry) int {

@@ -12,7 +12,7 @@ import (
 	"github.com/sie-engine/sie/internal/files"
 )
 
-// The bounds of an index. Each shard holds a file descriptor while the checkpoint is open.
+// The bounds of an index. Each shard uses one file descriptor while the checkpoint is open.
 const (
 	maxIndexBytes = 100_000_000
 	maxShards     = 4096
@@ -54,9 +54,9 @@ func readIndex(path string) (*shardIndex, error) {
 	return ix, nil
 }
 
-// parseIndex parses an index whose shards end in extension. weight_map is read strictly; the
-// free-form metadata beside it is skipped, its total_size too, because published indexes get it
-// wrong and nothing rests on it. On error the index is nil.
+// parseIndex parses an index whose shards end in extension. It reads weight_map strictly and skips
+// the free-form metadata. It ignores total_size, because published indexes get it wrong and nothing
+// depends on it. On error the index is nil.
 func parseIndex(raw []byte, extension string) (*shardIndex, error) {
 	if !utf8.Valid(raw) {
 		return nil, errors.New("is not valid UTF-8")
@@ -112,15 +112,15 @@ func parseIndex(raw []byte, extension string) (*shardIndex, error) {
 	return ix, nil
 }
 
-// plainShardName reports whether an index may name this file: a visible file of the index's own
-// directory. Anything else (a path, "..", a NUL) could make a hostile index read a file the model
-// does not own.
+// plainShardName reports whether an index may name this file: a visible file in the directory of
+// the index. Any other name (a path, "..", a NUL) could make a hostile index read a file that the
+// model does not own.
 func plainShardName(name, extension string) bool {
 	return len(name) <= 255 && strings.HasSuffix(name, extension) && name[0] != '.' &&
 		filepath.IsLocal(name) && !strings.ContainsAny(name, "/\\\x00")
 }
 
-// openRegular opens a regular file for reading; what is none of them is a *FormatError.
+// openRegular opens a regular file for reading. Any other kind of file is a *FormatError.
 func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	f, info, err := files.OpenRegular(path)
 	if errors.Is(err, files.ErrNotRegular) {

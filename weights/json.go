@@ -9,13 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxJSONDepth bounds the nesting of the JSON values that are skipped (an index's free-form
-// metadata).
+// maxJSONDepth bounds the nesting of skipped JSON values (an index's free-form metadata).
 const maxJSONDepth = 64
 
-// scanner reads strict JSON from a byte slice, one token at a time. encoding/json is not used
-// because it keeps the last of two equal keys, matches keys without regard to case and replaces
-// invalid text, each of which lets two readers of one file see different tensors.
+// scanner reads strict JSON from a byte slice, one token at a time. It replaces encoding/json,
+// which keeps the last of two equal keys, matches keys without regard to case and replaces invalid
+// text. Each of these lets two readers of one file see different tensors.
 //
 // The caller has checked that data is valid UTF-8. Errors carry the byte position and no file name.
 type scanner struct {
@@ -65,8 +64,8 @@ func (s *scanner) unexpected(want string) error {
 	return s.errorf("want %s, found %q", want, r)
 }
 
-// object reads an object and calls member for each key with the scanner at the value, which member
-// must consume.
+// object reads an object and calls member for each key, with the scanner at the value. member must
+// consume the value.
 func (s *scanner) object(member func(key string) error) error {
 	if err := s.expect('{'); err != nil {
 		return err
@@ -181,8 +180,8 @@ func (s *scanner) str() (string, error) {
 	return "", s.errorf("string without an end")
 }
 
-// escape reads one escape sequence at the current position. A lone surrogate is an error: it has no
-// UTF-8 form.
+// escape reads one escape sequence at the current position. A lone surrogate is an error, because
+// it has no UTF-8 form.
 func (s *scanner) escape() (rune, error) {
 	if s.pos+1 >= len(s.data) {
 		return 0, s.errorf("string without an end")

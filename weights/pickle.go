@@ -8,10 +8,10 @@ import (
 )
 
 // The pickle of a torch file is a program for a stack machine (CPython Lib/pickletools.py). This
-// machine builds plain values only: it knows the opcodes that torch.save writes for tensors in
-// dictionaries, and of the functions a pickle may name those in `global` below, each of which makes
-// one of our own values. Nothing named in the file is looked up or run; any other opcode or name
-// ends the reading with an error that says which.
+// machine builds plain values only. It knows the opcodes that torch.save writes for tensors in
+// dictionaries, and the functions that `global` below lists, each of which makes one of our own
+// values. Nothing named in the file is looked up or run. Any other opcode or name ends the reading
+// with an error that names it.
 
 // The bounds of a pickle. A model of 10,000 tensors takes 2 MB and 500,000 opcodes.
 const (
@@ -23,12 +23,12 @@ const (
 	maxIntegerBytes = 8
 )
 
-// The values of the machine, besides nil, bool, int64, float64 and string.
+// The values of the machine, in addition to nil, bool, int64, float64 and string.
 type (
 	tuple  []any
-	dict   struct{ entries map[string]any } // entries with other keys than strings are dropped
+	dict   struct{ entries map[string]any } // entries whose keys are not strings are dropped
 	list   struct{}                         // its items are dropped: no checkpoint keeps tensors there
-	symbol struct{ module, name string }    // a function or class of the list in global
+	symbol struct{ module, name string }    // a function or class that global accepts
 
 	storageRef struct { // one persistent id: a member of the archive with count elements
 		dtype DType
@@ -43,13 +43,13 @@ type (
 	}
 )
 
-// storageTypes are the classes of torch that name an element type.
+// storageTypes maps torch's storage classes to element types.
 var storageTypes = map[string]DType{
 	"FloatStorage": F32, "HalfStorage": F16, "BFloat16Storage": BF16, "DoubleStorage": F64, "LongStorage": I64,
 	"IntStorage": I32, "ShortStorage": I16, "CharStorage": I8, "ByteStorage": U8, "BoolStorage": Bool,
 }
 
-// global checks a name of the pickle against what may occur.
+// global accepts the functions and classes that a pickle of tensors may name, and no others.
 func global(module, name string) (symbol, error) {
 	s := symbol{module, name}
 	switch s {
@@ -74,7 +74,7 @@ type unpickler struct {
 
 var errPickleShort = errors.New("ends in the middle of an opcode; the file is damaged, download it again")
 
-// unpickle runs a pickle and returns the value it leaves. The value may hold itself.
+// unpickle runs a pickle and returns its final value. The value may contain itself.
 func unpickle(data []byte) (any, error) {
 	u := &unpickler{data: data, memo: make(map[int]any)}
 	for range maxPickleOps {
@@ -211,8 +211,8 @@ func (u *unpickler) text(op byte) (string, error) {
 	return string(b), err
 }
 
-// fill puts what is on the stack into the list or dictionary below it: APPEND, APPENDS, SETITEM,
-// SETITEMS.
+// fill moves the values on top of the stack into the list or dictionary below them: APPEND,
+// APPENDS, SETITEM, SETITEMS.
 func (u *unpickler) fill(op byte) error {
 	var items []any
 	var err error
@@ -340,7 +340,7 @@ func (u *unpickler) push(v any) error {
 	return nil
 }
 
-// floor is the height that items may not be taken below: the last mark.
+// floor returns the stack height below which no value may be taken: the height at the last mark.
 func (u *unpickler) floor() int {
 	if len(u.marks) == 0 {
 		return 0

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// What the functions that a pickle may call make of their arguments.
+// This file implements the functions that a pickle may call.
 
-// persistent makes a storage of the id on the stack: ("storage", class, key, device, elements).
+// persistent makes a storage from the id on the stack: ("storage", class, key, device, elements).
 func (u *unpickler) persistent() error {
 	v, err := u.pop()
 	if err != nil {
@@ -61,8 +61,7 @@ func (u *unpickler) reduce() error {
 	return fmt.Errorf("calls %s, which is not a function of tensors", quoted(function.name))
 }
 
-// rebuild makes a view of a storage. Whether it lies inside is checked when the storage is known to
-// be there.
+// rebuild makes a view of a storage. view.entry checks later that the view lies inside the storage.
 func rebuild(args tuple) (view, error) {
 	if len(args) < 4 {
 		return view{}, errors.New("a tensor with too few arguments")
@@ -80,7 +79,7 @@ func rebuild(args tuple) (view, error) {
 	return view{storage, offset, shape, stride}, nil
 }
 
-// naturals reads a tuple of at most maxTensorRank integers that are not negative.
+// naturals reads a tuple of at most maxTensorRank non-negative integers.
 func naturals(v any) ([]int64, bool) {
 	items, ok := v.(tuple)
 	if !ok || len(items) > maxTensorRank {
@@ -97,7 +96,7 @@ func naturals(v any) ([]int64, bool) {
 	return out, true
 }
 
-// The bounds on the dictionaries of a pickle: a checkpoint's tensors are one to three deep
+// The bounds on the dictionaries of a pickle. A checkpoint's tensors are one to three levels deep
 // ("model.state.weight").
 const (
 	maxDictDepth  = 8
@@ -105,8 +104,8 @@ const (
 	maxNameBytes  = 4096
 )
 
-// views collects the tensors of a pickle's value by name: those of a dictionary by their keys,
-// those of a dictionary in it by both keys with a dot between. Other values are passed over.
+// views collects the tensors of a pickle's value by name. The name of a tensor in a nested
+// dictionary is the keys on the way to it, joined by dots. Other values are ignored.
 func views(value any) (map[string]view, error) {
 	out := make(map[string]view)
 	visits := 0

@@ -12,12 +12,11 @@ import (
 	"github.com/sie-engine/sie/weights/internal/hook"
 )
 
-// ErrChanged is matched by the error of a checkpoint file that was written to or cut short while it
-// was open.
+// ErrChanged matches the error of a checkpoint file that changed while it was open.
 var ErrChanged = errors.New("changed while it was read")
 
-// source is one open file of a checkpoint. Its bytes are read, never mapped: a file that shrinks
-// gives an error, not a signal. Safe for concurrent use.
+// source is one open file of a checkpoint. Its bytes are read, never mapped, so a file that shrinks
+// gives an error and not a signal. It is safe for concurrent use.
 type source struct {
 	file   *os.File
 	opened os.FileInfo // before the first byte was read
@@ -34,8 +33,8 @@ func openSource(path string) (*source, error) {
 
 func (s *source) size() int64 { return s.opened.Size() }
 
-// ReadAt fills p from offset. Errors: ErrChanged when the file ends before it should, os.ErrClosed,
-// and the file system's.
+// ReadAt fills p from offset. Errors: ErrChanged when the file ends too early, os.ErrClosed, and
+// errors of the file system.
 func (s *source) ReadAt(p []byte, offset int64) (int, error) {
 	if s.closed.Load() {
 		return 0, fmt.Errorf("read %s: %w", s.file.Name(), os.ErrClosed)
@@ -51,7 +50,8 @@ func (s *source) ReadAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// unchanged reports whether the file still has the size and modification time it was opened with.
+// unchanged returns an error unless the file has the size and modification time that it had when it
+// was opened.
 func (s *source) unchanged() error {
 	now, err := s.file.Stat()
 	switch {
@@ -77,7 +77,7 @@ func (s *source) willNeed() error {
 	return unix.Fadvise(int(s.file.Fd()), 0, s.opened.Size(), unix.FADV_WILLNEED)
 }
 
-// close closes the file. Calling it again does nothing.
+// close closes the file. Further calls do nothing.
 func (s *source) close() error {
 	if s.closed.Swap(true) {
 		return nil

@@ -12,25 +12,25 @@ import (
 	"strings"
 )
 
-// The files of torch.save that Open falls back to, and the names of such files.
+// The torch.save files that Open falls back to.
 const (
 	TorchFile      = "pytorch_model.bin"
 	TorchIndexFile = "pytorch_model.bin.index.json"
 )
 
-// copyFactor bounds the bytes read for tensors that do not lie row-major, as a multiple of the
-// file: the three parts of a fused projection, cut by columns, read it three times.
+// copyFactor bounds the bytes read for tensors that are not row-major, as a multiple of the file
+// size. The three parts of a fused projection, cut by columns, read it three times.
 const copyFactor = 4
 
 var torchExtensions = []string{".bin", ".pt", ".pth", ".ckpt"}
 
-// isTorch reports whether a file of that name is torch's.
+// isTorch reports whether the name is that of a torch file.
 func isTorch(name string) bool {
 	return slices.Contains(torchExtensions, strings.ToLower(filepath.Ext(name)))
 }
 
-// torchEntry is one tensor of a torch file: its elements are [begin, end) of the file, or data
-// where they do not lie row-major in it.
+// torchEntry is one tensor of a torch file. Its elements are the bytes [begin, end) of the file, or
+// data where they are not row-major in the file.
 type torchEntry struct {
 	name       string
 	dtype      DType
@@ -39,8 +39,8 @@ type torchEntry struct {
 	data       []byte
 }
 
-// readTorch reads the tensors of a file of torch.save (PyTorch 1.6 or later), sorted by name. It
-// runs nothing that the file names. On error the result is nil; what the file breaks is a
+// readTorch reads the tensors of a torch.save file (PyTorch 1.6 or later), sorted by name. It runs
+// nothing that the file names. On error the result is nil; a file that breaks the format gives a
 // *FormatError.
 func readTorch(r io.ReaderAt, size int64, file string) ([]torchEntry, error) {
 	entries, err := parseTorch(r, size)
@@ -105,7 +105,7 @@ func parseTorch(r io.ReaderAt, size int64) ([]torchEntry, error) {
 	return entries, nil
 }
 
-// inPickle makes a FormatError of a reason.
+// inPickle turns an error of the pickle into a FormatError.
 func inPickle(err error) error {
 	var fe *FormatError
 	if errors.As(err, &fe) {
@@ -114,7 +114,7 @@ func inPickle(err error) error {
 	return &FormatError{Field: "data.pkl", Reason: err.Error()}
 }
 
-// checkTorchMagic tells the archive from what else is found under its name.
+// checkTorchMagic tells an archive from the other kinds of files that have a torch file's name.
 func checkTorchMagic(r io.ReaderAt, size int64) error {
 	fail := func(format string, args ...any) error {
 		return &FormatError{Field: "file", Reason: fmt.Sprintf(format, args...)}
@@ -134,7 +134,7 @@ func checkTorchMagic(r io.ReaderAt, size int64) error {
 	return fail("%d bytes that are not an archive of torch.save; download it again", size)
 }
 
-// torchPrefix is the folder of data.pkl inside the archive, with a slash.
+// torchPrefix returns the folder of data.pkl inside the archive, with a slash at the end.
 func torchPrefix(members map[string]member) (string, error) {
 	var prefix string
 	for name := range members {
@@ -168,9 +168,9 @@ func readMember(r io.ReaderAt, m member, most int64) ([]byte, error) {
 	return raw, readFull(r, raw, begin)
 }
 
-// entry checks a view against its storage and says where its elements lie. One that is not
-// row-major is copied; copies is what may still be read for that, because many views may share one
-// storage.
+// entry checks a view against its storage and returns where its elements lie. A view that is not
+// row-major is copied. copies is the number of bytes that may still be read for copies; it is
+// needed because many views may share one storage.
 func (v view) entry(r io.ReaderAt, members map[string]member, prefix string, copies *int64) (torchEntry, error) {
 	fail := func(field, format string, args ...any) (torchEntry, error) {
 		return torchEntry{}, &FormatError{Field: field, Reason: fmt.Sprintf(format, args...)}
@@ -219,8 +219,8 @@ func (v view) entry(r io.ReaderAt, members map[string]member, prefix string, cop
 	return e, nil
 }
 
-// last is the index in the storage of the last element of a view that has any, or false when it
-// overflows.
+// last returns the storage index of the view's last element, or false when it overflows. The view
+// must not be empty.
 func (v view) last() (int64, bool) {
 	sum := uint64(v.offset)
 	for i, n := range v.shape {
@@ -234,8 +234,8 @@ func (v view) last() (int64, bool) {
 	return int64(sum), true
 }
 
-// rowMajor reports whether the elements follow each other; strides of dimensions of size 1 mean
-// nothing.
+// rowMajor reports whether the elements follow each other in row-major order. Strides of dimensions
+// of size 1 are ignored.
 func (v view) rowMajor() bool {
 	want := int64(1)
 	for i := len(v.shape) - 1; i >= 0; i-- {
@@ -247,7 +247,7 @@ func (v view) rowMajor() bool {
 	return true
 }
 
-// gather copies the elements of the view in row-major order. The storage begins at its first
+// gather copies the elements of the view in row-major order. storage begins at the view's first
 // element.
 func (v view) gather(storage []byte, width, bytes int64) []byte {
 	out := make([]byte, 0, bytes)

@@ -8,21 +8,21 @@ import (
 	"math"
 )
 
-// A torch file is a ZIP archive whose members are stored, not compressed, so that a tensor's bytes
-// lie in the file as they are. The standard library reads its directory; here are the bounds, and
-// where a member's bytes lie.
+// A torch file is a ZIP archive whose members are stored, not compressed, so a tensor's bytes lie
+// unchanged in the file. archive/zip reads the directory of the archive. This file bounds its reads
+// and locates the bytes of each member.
 
-// The bounds of what is read to find the members, and so of their number: each takes 46 bytes or
-// more.
+// The bounds of the reads that find the members. They also bound the number of members, because
+// each takes at least 46 bytes.
 const (
 	maxDirectoryBytes = 16 << 20
-	maxTailBytes      = 128 << 10 // to find it: the end of the file, twice, and a record
+	maxTailBytes      = 128 << 10 // to find the directory: the end of the file, twice, and a record
 )
 
 // encryptedFlag is bit 0 of a member's general purpose flags.
 const encryptedFlag = 1
 
-// member is one file of an archive, its local header not looked at yet.
+// member is one file of an archive. Its local header has not been checked.
 type member struct {
 	*zip.File
 	in *bounded
@@ -31,8 +31,8 @@ type member struct {
 // readZip reads the directory of an archive of size bytes. On error the map is nil. Errors are
 // FormatErrors without a file, or those of r.
 //
-// What it allocates is bounded by the file: 8 bytes for each 30 of it, where the directory claims
-// as many members.
+// Its allocations are bounded by the size of the file: 8 bytes for each 30 bytes of it, where the
+// directory claims that many members.
 func readZip(r io.ReaderAt, size int64) (map[string]member, error) {
 	fail := func(format string, args ...any) (map[string]member, error) {
 		return nil, &FormatError{Field: "zip directory", Reason: fmt.Sprintf(format, args...)}
@@ -61,7 +61,7 @@ func readZip(r io.ReaderAt, size int64) (map[string]member, error) {
 	return members, nil
 }
 
-// locate returns where the bytes of a member lie in the file.
+// locate returns the byte range of a member in the file.
 func (m member) locate() (begin, end int64, _ error) {
 	fail := func(reason string) (int64, int64, error) {
 		return 0, 0, &FormatError{Field: quoted(m.Name), Reason: reason}
@@ -83,8 +83,8 @@ func (m member) locate() (begin, end int64, _ error) {
 	return begin, begin + bytes, nil
 }
 
-// bounded reads a file within its size, and no more than left bytes. It keeps the first error of
-// the file, which the reader of the archive may not pass on.
+// bounded reads a file within its size, and at most left bytes. It keeps the first error of the
+// file, because the archive reader may not pass it on.
 type bounded struct {
 	r    io.ReaderAt
 	size int64

@@ -1,10 +1,11 @@
-// Package weightstest writes safetensors files for tests: the canonical bytes that the Python
-// library writes for the same tensors, and whole model directories, single or sharded. It is for
-// tests only and panics on misuse.
+// Package weightstest writes safetensors files for tests. It writes the same canonical bytes as the
+// Python library, and whole model directories, single or sharded. It is for tests only and panics
+// on misuse.
 //
 // Entry points: [Encode] for the bytes of one file, [WriteFile] and [WriteSharded] for files on
-// disk, [Bytes] for what a tensor holds, [OnRead] to change a file between two reads. It starts no
-// goroutines and checks nothing about the tensors, so that hostile files can be made with it too.
+// disk, [Bytes] for the elements of a tensor, [OnRead] to change a file between two reads. It
+// starts no goroutines. It does not check the tensors, so that tests can also make hostile files
+// with it.
 package weightstest
 
 import (
@@ -22,7 +23,7 @@ import (
 	"github.com/sie-engine/sie/weights"
 )
 
-// Tensor is one tensor to write. Data is its elements, row-major and little-endian.
+// Tensor is one tensor to write. Data holds its elements, row-major and little-endian.
 type Tensor struct {
 	Name  string
 	DType weights.DType
@@ -39,17 +40,17 @@ func Float32(name string, shape []int64, values ...float32) Tensor {
 	return t
 }
 
-// writeOrder is the order of element types in which the reference writer lays out data: by size,
-// the largest first.
+// writeOrder is the order in which the reference writer lays out element types: by size, the
+// largest first.
 var writeOrder = []weights.DType{
 	weights.U64, weights.I64, weights.F64, weights.C64, weights.F32, weights.U32, weights.I32, weights.BF16, weights.F16,
 	weights.U16, weights.I16, weights.F8E5M2FNUZ, weights.F8E4M3FNUZ, weights.F8E8M0, weights.F8E4M3, weights.F8E5M2,
 	weights.I8, weights.U8, weights.F6E3M2, weights.F6E2M3, weights.F4, weights.Bool,
 }
 
-// Encode returns the canonical file of the tensors: data in writeOrder, then by name; the header in
-// that order, without white space, padded with spaces to a multiple of 8 bytes; metadata first, its
-// keys sorted.
+// Encode returns the canonical file of the tensors. Data and header are in writeOrder, then by
+// name. The header has no white space and is padded with spaces to a multiple of 8 bytes. Metadata
+// comes first, its keys sorted.
 func Encode(metadata map[string]string, tensors ...Tensor) []byte {
 	tensors = slices.Clone(tensors)
 	slices.SortStableFunc(tensors, func(a, b Tensor) int {
@@ -58,7 +59,7 @@ func Encode(metadata map[string]string, tensors ...Tensor) []byte {
 	return EncodeInOrder(metadata, tensors...)
 }
 
-// EncodeInOrder is Encode with the data in the order given.
+// EncodeInOrder returns the same file as Encode, with the tensors in the order given.
 func EncodeInOrder(metadata map[string]string, tensors ...Tensor) []byte {
 	var members []string
 	if metadata != nil {
@@ -81,7 +82,7 @@ func EncodeInOrder(metadata map[string]string, tensors ...Tensor) []byte {
 	return File("{"+strings.Join(members, ",")+"}", data)
 }
 
-// File joins a header, padded with spaces to a multiple of 8 bytes, and a data section as they are.
+// File joins a header, padded with spaces to a multiple of 8 bytes, and an unchecked data section.
 func File(header string, data []byte) []byte {
 	header += strings.Repeat(" ", -len(header)&7)
 	file := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
@@ -101,7 +102,7 @@ func WriteFile(tb testing.TB, dir, name string, data []byte) string {
 	return path
 }
 
-// WriteSharded writes each group of tensors as one shard and the index of all of them into dir.
+// WriteSharded writes each group of tensors as one shard into dir, and one index of all shards.
 func WriteSharded(tb testing.TB, dir string, groups ...[]Tensor) {
 	tb.Helper()
 	var entries []string

@@ -8,7 +8,7 @@ import (
 	"github.com/sie-engine/sie/weights/internal/hook"
 )
 
-// Bytes reads the elements of a tensor. It panics when that fails.
+// Bytes returns the elements of a tensor. It panics when it cannot read them.
 func Bytes(t weights.Tensor) []byte {
 	b := make([]byte, t.Bytes())
 	if err := t.ReadAt(b, 0); err != nil {
@@ -17,8 +17,8 @@ func Bytes(t weights.Tensor) []byte {
 	return b
 }
 
-// OnRead calls f before each read of a checkpoint file until the test ends, in the whole process:
-// such a test is not parallel.
+// OnRead calls f before each read of a checkpoint file until the test ends. It affects the whole
+// process, so the test must not be parallel.
 func OnRead(tb testing.TB, f func(path string, offset int64)) {
 	tb.Helper()
 	hook.OnRead(f)
