@@ -8,13 +8,14 @@ import (
 // Adapter names a LoRA adapter.
 type Adapter struct {
 	ID, Revision string // as of Resolver.Resolve
-	Directories  bool   // ID may be the path or name of a directory; else it names a repository whatever lies on this machine
-	MaxBytes     int64  // that may be downloaded for it
+	Directories  bool   // ID may be the path or name of a directory; if false, it always names a repository
+	MaxBytes     int64  // the most that may be downloaded for it
 }
 
-// ResolveAdapter is Resolve for a LoRA adapter. A repository is listed first and refused unless it
-// is one; of it the adapter's configuration and tensors are fetched and nothing else. On a disk
-// that is fuller than wanted no more is removed for it than it takes.
+// ResolveAdapter returns the directory of a LoRA adapter, as Resolve does for a model. A repository
+// is listed first and refused unless it is an adapter. Only the adapter's configuration and tensors
+// are downloaded. On a disk above its threshold, no more models are removed once the adapter fits
+// and they have freed as many bytes as it takes.
 func (r *Resolver) ResolveAdapter(ctx context.Context, a Adapter) (Resolved, error) {
 	found, ref, err := r.adapter(a)
 	if err == nil && found.Dir == "" {
@@ -23,7 +24,7 @@ func (r *Resolver) ResolveAdapter(ctx context.Context, a Adapter) (Resolved, err
 	return found, a.explain(err)
 }
 
-// FindAdapter is Find for a LoRA adapter.
+// FindAdapter looks for a LoRA adapter on this machine, as Find does for a model.
 func (r *Resolver) FindAdapter(ctx context.Context, a Adapter) (Resolved, bool, error) {
 	found, ref, err := r.adapter(a)
 	ok := found.Dir != ""
@@ -33,7 +34,7 @@ func (r *Resolver) FindAdapter(ctx context.Context, a Adapter) (Resolved, bool, 
 	return found, ok, a.explain(err)
 }
 
-// adapter is the directory that a names, or else the repository.
+// adapter returns the directory that a names, or else the repository.
 func (r *Resolver) adapter(a Adapter) (found Resolved, ref modelRef, err error) {
 	if a.Directories {
 		found, ref, err = r.local(a.ID, a.Revision)

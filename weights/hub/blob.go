@@ -15,16 +15,16 @@ import (
 
 const (
 	copyBytes = 256 << 10
-	// maxCorrupt is how often one file may arrive whole and wrong. Once is a partial file of an
-	// earlier process that was damaged; more is the server's or the disk's doing.
+	// maxCorrupt is how often one file may arrive complete but with the wrong content. Once can be
+	// a damaged partial file of an earlier process; more is a fault of the server or the disk.
 	maxCorrupt = 3
 )
 
-// errDamaged is the cause of a file that arrives whole and wrong again and again.
+// errDamaged is the cause of the error for a file that repeatedly arrives with the wrong content.
 var errDamaged = errors.New("wrong content")
 
-// blobDownload fetches one file into blobs/<hash>.incomplete and, verified, renames it to
-// blobs/<hash>. It is used by one goroutine, which holds the blob's lock.
+// blobDownload fetches one file into blobs/<hash>.incomplete, verifies it and renames it to
+// blobs/<hash>. One goroutine uses it and holds the blob's lock.
 type blobDownload struct {
 	from   origin
 	ref    modelRef
@@ -36,21 +36,21 @@ type blobDownload struct {
 	part    *os.File
 	sum     hash.Hash // over the first have bytes of part
 	have    int64
-	etag    string // what the storage that part came from calls this content, in this process; "" unknown
+	etag    string // the storage's name for the content that part holds; of this process only, "" if unknown
 	corrupt int
 }
 
 // origin is where the bytes of listed files come from.
 type origin interface {
-	// request makes one request for what d lacks of its file and gives what arrives to d.receive.
-	// d.have says where to begin; d.restart is called first when the bytes cannot go on from there.
-	// Errors that may pass are transient.
+	// request makes one request for the missing part of d's file and passes the body to d.receive.
+	// d.have is where to begin. request calls d.restart first when the body cannot continue the
+	// partial file. Errors that may pass are transient.
 	request(ctx context.Context, d *blobDownload) error
-	// advice says what a person may check when a download from there goes wrong.
+	// advice names the things to check when a download from this origin fails.
 	advice() string
 }
 
-// fetchBlob makes blobs/<hash> exist with the file's content, downloading what is missing.
+// fetchBlob downloads the missing part of a file, so that blobs/<hash> holds its content.
 func (s *fetcher) fetchBlob(ctx context.Context, cache repoCache, ref modelRef, commit string, f remoteFile, report *reporter, room *reservation) error {
 	final := cache.blob(f.hash)
 	if blobExists(final, f.size) {
@@ -79,7 +79,8 @@ func (s *fetcher) fetchBlob(ctx context.Context, cache repoCache, ref modelRef, 
 	if err := s.retry.run(ctx, tries, func() (int64, error) { return d.try(ctx) }); err != nil {
 		return err
 	}
-	// On disk before it has its name: after a crash a blob that is there is whole.
+	// The content is on disk before it gets its name, so after a crash every blob with its final
+	// name is complete.
 	if err := d.part.Sync(); err != nil {
 		return d.storage(err)
 	}
@@ -95,10 +96,10 @@ func blobExists(path string, size int64) bool {
 	return err == nil && info.Mode().IsRegular() && info.Size() == size
 }
 
-// storage explains a failed file operation of the download.
+// storage wraps the error of a file operation of the download.
 func (d *blobDownload) storage(err error) error { return storageError(err, "store "+d.file.name) }
 
-// open opens the partial file and takes up what an earlier download left in it.
+// open opens the partial file and hashes the content that an earlier download left in it.
 func (d *blobDownload) open(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return d.storage(err)
@@ -121,8 +122,8 @@ func (d *blobDownload) open(path string) error {
 	return nil
 }
 
-// newSum is the hash that gives the file's checksum over its content: a git blob's covers a header
-// too.
+// newSum returns the hash whose sum over the content is the file's checksum. The checksum of a git
+// blob covers a header too.
 func newSum(f remoteFile) hash.Hash {
 	if len(f.hash) == hex.EncodedLen(sha256.Size) {
 		return sha256.New()
@@ -132,7 +133,7 @@ func newSum(f remoteFile) hash.Hash {
 	return h
 }
 
-// restart throws the partial content away.
+// restart discards the partial content.
 func (d *blobDownload) restart() error {
 	d.report.moved(d.file.name, -d.have)
 	d.room.wrote(-d.have)
@@ -147,8 +148,8 @@ func (d *blobDownload) restart() error {
 	return nil
 }
 
-// try makes one request for what is missing, appends what arrives, and verifies the whole. gained
-// is what the partial file grew by.
+// try makes one request for the missing part, appends the body, and verifies the whole file. When
+// the request fails, gained is the growth of the partial file.
 func (d *blobDownload) try(ctx context.Context) (gained int64, err error) {
 	if d.have < d.file.size {
 		before := d.have
@@ -177,8 +178,8 @@ func (d *blobDownload) receive(body io.Reader) error {
 		n, err := body.Read(buffer)
 		if n > 0 {
 			if written, werr := d.part.Write(buffer[:n]); werr != nil {
-				// What was written is not in the hash: cut it off, so that file and hash stay
-				// equal.
+				// The hash does not cover the written bytes. Cut them off, so that file and hash
+				// stay equal.
 				return errors.Join(d.storage(werr), d.cut(written))
 			}
 			d.sum.Write(buffer[:n])
@@ -197,7 +198,7 @@ func (d *blobDownload) receive(body io.Reader) error {
 	}
 }
 
-// cut removes the n bytes that a failed write left after the first have.
+// cut removes the n bytes that a failed write left after the first d.have bytes.
 func (d *blobDownload) cut(n int) error {
 	if n == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 // advice implements origin.
 func (c *client) advice() string { return "the proxy, HF_ENDPOINT" }
 
-// request implements origin: one request to the hub, and to the storage that it redirects to.
+// request implements origin. It makes one request to the hub and follows it to the storage.
 func (c *client) request(ctx context.Context, d *blobDownload) error {
 	header := http.Header{}
 	if d.have > 0 {
@@ -27,8 +27,7 @@ func (c *client) request(ctx context.Context, d *blobDownload) error {
 		return err
 	}
 	defer resp.Body.Close()
-	// A content hash other than the listing's means a stale mirror or a replaced file: not what was
-	// asked for.
+	// A content hash that differs from the listing's means a stale mirror or a replaced file.
 	if len(resp.etag) == len(d.file.hash) && isHex(resp.etag) && resp.etag != d.file.hash {
 		if err := d.restart(); err != nil {
 			return err
@@ -61,7 +60,7 @@ func (c *client) request(ctx context.Context, d *blobDownload) error {
 	if resp.ContentLength >= 0 && resp.ContentLength != rest {
 		return transient("%s sends %d bytes of %s where %d are missing", resp.Request.URL.Host, resp.ContentLength, d.file.name, rest)
 	}
-	if etag := resp.Header.Get("Etag"); strings.HasPrefix(etag, `"`) { // a weak one cannot vouch for bytes
+	if etag := resp.Header.Get("Etag"); strings.HasPrefix(etag, `"`) { // a weak one does not identify the exact bytes
 		d.etag = etag
 	}
 	return d.receive(io.LimitReader(resp.Body, rest))

@@ -15,12 +15,12 @@ type bucketSource struct {
 	options Options
 	log     *slog.Logger
 	share   *sharer
-	last    bool // there is no hub to ask after it
+	last    bool // no hub is asked after it
 }
 
-// find downloads the model if the bucket has it whole. A bucket that does not answer, refuses, or
-// holds damaged files is reported and passed over where there is a hub to ask, since it is there to
-// save time.
+// find downloads the model if the bucket has all of it. When a hub can be asked next, a bucket that
+// does not answer, refuses or holds damaged files is logged and skipped, because the bucket only
+// saves time.
 func (s *bucketSource) find(ctx context.Context, ref modelRef) (Resolved, string, error) {
 	t, whole, err := s.takeTurn(ctx, ref, s.options.Progress)
 	if err != nil {
@@ -62,7 +62,8 @@ func (s *bucketSource) find(ctx context.Context, ref modelRef) (Resolved, string
 	return Resolved{}, "", err
 }
 
-// fetch installs the model; bucket.ErrNotFound when the bucket does not have it whole.
+// fetch installs the model. The error is bucket.ErrNotFound when the bucket does not have all of
+// it.
 func (s *bucketSource) fetch(ctx context.Context, cache repoCache, ref modelRef, held cached, report *reporter) (string, error) {
 	if held.doubt { // complete the commit that is there, not the branch's newest
 		ref.revision = held.commit

@@ -14,7 +14,7 @@ import (
 	"github.com/sie-engine/sie/internal/files"
 )
 
-// Bounds of the small files of the cache.
+// The bounds of the cache's small files.
 const (
 	maxRefBytes      = 4096
 	maxManifestBytes = 16 << 20
@@ -37,25 +37,25 @@ func (c repoCache) staging(commit string) string {
 	return filepath.Join(c.dir, ".sie", commit+".tmp")
 }
 
-// manifest is what a complete snapshot holds: file name → size in bytes. It is written before the
-// snapshot's files become visible, so that a snapshot is complete from the moment its last file is
-// there, and not before.
+// manifest lists the files of a complete snapshot: name → size in bytes. It is written before the
+// files become visible, so the snapshot counts as complete from the moment its last file is there,
+// and not before.
 type manifest struct {
 	Format int              `json:"format"` // manifestFormat
 	Files  map[string]int64 `json:"files"`
-	// Adapter says that the repository has more that a model is run from: of this snapshot the LoRA
-	// adapter alone was wanted.
+	// Adapter is true when only the LoRA adapter of the repository was downloaded, and a model
+	// needs more of its files.
 	Adapter bool `json:"adapter,omitempty"`
 }
 
 const manifestFormat = 1
 
-// cached is what the cache holds of a revision.
+// cached is the cache's entry for a revision.
 type cached struct {
-	dir     string // the snapshot, "" when there is none that is complete
+	dir     string // the snapshot, "" when none is complete
 	commit  string // "" when the cache does not know the revision
 	missing string // why dir is ""
-	doubt   bool   // complete as far as one can tell without the hub's list of files
+	doubt   bool   // seems complete, but only the hub's list of files can confirm it
 }
 
 // find looks for a complete snapshot of the revision.
@@ -73,8 +73,9 @@ func (c repoCache) find(ref modelRef) cached {
 	return c.findCommit(commit, ref.adapter > 0)
 }
 
-// findCommit judges the snapshot of a commit: by its manifest, or, when another tool made it, by
-// what a model cannot be run without. adapter: the LoRA adapter of it is enough, and needed.
+// findCommit looks for a complete snapshot of a commit. It checks the files of the manifest, or,
+// when another tool made the snapshot, the files that every model needs. With adapter set, the
+// snapshot must hold a LoRA adapter and needs nothing else.
 func (c repoCache) findCommit(commit string, adapter bool) cached {
 	dir := c.snapshot(commit)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -98,16 +99,16 @@ func (c repoCache) findCommit(commit string, adapter bool) cached {
 	if missing := missingEssential(dir); missing != "" {
 		return cached{commit: commit, missing: missing}
 	}
-	// A program that loads the bare transformer leaves out modules.json, without which a
-	// sentence-transformers model would run with the wrong pooling. The Python tools note files
-	// that a repository does not have in .no_exist.
+	// A program that loads the bare transformer omits modules.json. Without that file a
+	// sentence-transformers model would run with the wrong pooling. The Python tools record in
+	// .no_exist the files that a repository does not have.
 	sure := exists(filepath.Join(dir, "modules.json")) || exists(filepath.Join(dir, "adapter_config.json")) ||
 		exists(filepath.Join(c.dir, ".no_exist", commit, "modules.json"))
 	return cached{dir: dir, commit: commit, doubt: !sure}
 }
 
-// findAdapter judges the snapshot of a commit as that of an adapter. files are those of its
-// manifest, if it has one.
+// findAdapter looks for a complete adapter in the snapshot of a commit. files are those of its
+// manifest, or nil when it has none.
 func (c repoCache) findAdapter(commit string, files map[string]int64) cached {
 	dir := c.snapshot(commit)
 	names := slices.Sorted(maps.Keys(files))
@@ -132,8 +133,8 @@ func (c repoCache) findAdapter(commit string, files map[string]int64) cached {
 	return cached{dir: dir, commit: commit}
 }
 
-// lacks names the first file, by name, that the snapshot does not hold in the right size; "" when
-// it holds all.
+// lacks returns a message that names the first missing or wrong-sized file of the snapshot, by
+// name, or "" when none is missing.
 func (c repoCache) lacks(commit string, files map[string]int64) string {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		info, err := os.Stat(filepath.Join(c.snapshot(commit), filepath.FromSlash(name)))
@@ -144,7 +145,7 @@ func (c repoCache) lacks(commit string, files map[string]int64) string {
 	return ""
 }
 
-// only returns the commit of the snapshot, when the repository has exactly one.
+// only returns the commit of the repository's snapshot when it has exactly one.
 func (c repoCache) only() (commit string, ok bool) {
 	entries, err := os.ReadDir(filepath.Join(c.dir, "snapshots"))
 	if err != nil || len(entries) != 1 || !commitPattern.MatchString(entries[0].Name()) {
@@ -153,9 +154,9 @@ func (c repoCache) only() (commit string, ok bool) {
 	return entries[0].Name(), true
 }
 
-// missingEssential judges a snapshot without a manifest. A Python program may have downloaded a
-// part only (the configuration, or all but the tokenizer): then the rest is fetched. What this does
-// not notice gives the loader's own error, or is the doubt of findCommit.
+// missingEssential checks a snapshot without a manifest. A Python program may have downloaded only
+// a part (the configuration, or everything but the tokenizer); the rest is then downloaded. A gap
+// that this function does not notice gives the loader's own error, or is the doubt of findCommit.
 func missingEssential(dir string) string {
 	dirs, lacking := moduleDirs(dir)
 	if lacking != "" {
@@ -189,8 +190,8 @@ func missingEssential(dir string) string {
 	return missingShard(dir)
 }
 
-// moduleDirs are the directories of a sentence-transformers module chain, the root first, and what
-// one of them lacks.
+// moduleDirs returns the directories of a sentence-transformers module chain, the root first, and a
+// message about the first file that one of them lacks.
 func moduleDirs(dir string) (dirs []string, lacking string) {
 	dirs = []string{"."}
 	raw, err := files.Read(filepath.Join(dir, "modules.json"), maxModulesBytes)
@@ -218,7 +219,7 @@ func moduleDirs(dir string) (dirs []string, lacking string) {
 	return dirs, ""
 }
 
-// missingShard checks the shards of an index, where that is what the model is loaded from.
+// missingShard checks the shards of an index, when the model is loaded from shards.
 func missingShard(dir string) string {
 	if exists(filepath.Join(dir, "model.safetensors")) {
 		return ""
@@ -231,7 +232,7 @@ func missingShard(dir string) string {
 		WeightMap map[string]string `json:"weight_map"`
 	}
 	if json.Unmarshal(raw, &index) != nil {
-		return "" // damaged: the reader of the weights says so
+		return "" // damaged: the reader of the weights reports it
 	}
 	checked := make(map[string]bool)
 	for _, shard := range index.WeightMap {
@@ -243,7 +244,7 @@ func missingShard(dir string) string {
 	return ""
 }
 
-// sizes is the content of a snapshot with these files.
+// sizes returns the sizes of the files by name.
 func sizes(files []remoteFile) map[string]int64 {
 	m := make(map[string]int64, len(files))
 	for _, f := range files {
@@ -252,7 +253,7 @@ func sizes(files []remoteFile) map[string]int64 {
 	return m
 }
 
-// writeManifest records what the snapshot of a listing holds, or will hold.
+// writeManifest records the files that the snapshot of a listing holds or will hold.
 func (c repoCache) writeManifest(l *listing) error {
 	raw, err := json.MarshalIndent(manifest{Format: manifestFormat, Files: sizes(l.files), Adapter: l.part}, "", " ")
 	if err != nil {
@@ -262,9 +263,9 @@ func (c repoCache) writeManifest(l *listing) error {
 }
 
 // publish makes the verified blobs of a listing visible as the snapshot of its commit. A new
-// snapshot appears by one rename. One that another tool left incomplete gets the missing files one
-// by one: with the manifest in place it counts as incomplete until the last is there. The caller
-// holds the repository's lock.
+// snapshot appears by one rename. A snapshot that another tool left incomplete gets its missing
+// files one by one; its manifest makes it count as incomplete until the last file is there. The
+// caller holds the repository's lock.
 func (c repoCache) publish(l *listing, own string) error {
 	commit, files := l.commit, l.files
 	if err := c.writeManifest(l); err != nil {
@@ -297,8 +298,8 @@ func (c repoCache) publish(l *listing, own string) error {
 	return settle(staging, target, own)
 }
 
-// settle gives a finished snapshot its place. Where nothing keeps processes apart, another may have
-// been first, with the same files.
+// settle renames a finished snapshot to its place. On a file system without locks another process
+// may have published the same files first; the staging directory is then removed.
 func settle(staging, target, own string) error {
 	err := os.Rename(staging, target)
 	if err != nil && own != "" && isDirectory(target) {
@@ -307,9 +308,9 @@ func settle(staging, target, own string) error {
 	return err
 }
 
-// link puts one file into a snapshot directory as a symbolic link relative to snapshots/<commit>,
-// or a hard link where the file system has no symbolic ones. replace allows for a file of that
-// name: it is left alone when it has the right size and else replaced by rename.
+// link puts one file into a snapshot directory: a symbolic link relative to snapshots/<commit>, or
+// a hard link where the file system has no symbolic links. With replace, a file of that name may
+// exist: it is kept when it has the right size and else replaced by rename.
 func (c repoCache) link(snapshot string, f remoteFile, replace bool) error {
 	path := filepath.Join(snapshot, filepath.FromSlash(f.name))
 	if info, err := os.Stat(path); replace && err == nil && info.Mode().IsRegular() && info.Size() == f.size {
@@ -331,8 +332,8 @@ func (c repoCache) link(snapshot string, f remoteFile, replace bool) error {
 	return os.Rename(temporary, path)
 }
 
-// removeStaging deletes the staging directories of downloads that died. The caller holds the
-// repository's lock.
+// removeStaging deletes the staging directories of downloads whose process died. The caller holds
+// the repository's lock.
 func (c repoCache) removeStaging() error {
 	entries, err := os.ReadDir(filepath.Join(c.dir, ".sie"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -347,12 +348,11 @@ func (c repoCache) removeStaging() error {
 	return nil
 }
 
-// abandoned is the age from which a file that another process has not finished counts as left
-// behind.
+// abandoned is the age from which an unfinished file of another process counts as left behind.
 const abandoned = 24 * time.Hour
 
-// removeOld deletes what processes that died have not finished, on a file system that cannot say
-// who lives.
+// removeOld deletes unfinished files that are older than abandoned. It serves file systems without
+// locks, which cannot tell which processes live.
 func (c repoCache) removeOld() {
 	for _, pattern := range []string{"blobs/*.incomplete", ".sie/*.tmp"} {
 		paths, _ := filepath.Glob(filepath.Join(c.dir, pattern))
@@ -364,7 +364,7 @@ func (c repoCache) removeOld() {
 	}
 }
 
-// writeAtomically writes a small file by rename, creating its directory.
+// writeAtomically writes a small file by rename and creates its directory.
 func writeAtomically(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

@@ -17,13 +17,13 @@ import (
 // resolve cache, and the storage that holds large files.
 const maxRedirects = 8
 
-// connectTimeout bounds the making of one connection.
+// connectTimeout bounds the time to open one connection.
 const connectTimeout = 10 * time.Second
 
-// errStalled is the cause of a request that was ended because nothing arrived.
+// errStalled is the cause of a request that ended because nothing arrived.
 var errStalled = errors.New("nothing arrived for too long")
 
-// client makes single requests to the hub: no retries, redirects followed by hand.
+// client makes single requests to the hub. It does not retry, and it follows redirects itself.
 type client struct {
 	http      *http.Client
 	endpoint  *url.URL
@@ -43,7 +43,7 @@ func newClient(o Options, endpoint *url.URL) *client {
 	return &client{
 		http: &http.Client{
 			Transport: transport,
-			// Redirects are followed in do: net/http would keep the token for another port of the
+			// do follows redirects, because net/http would keep the token for another port of the
 			// same host.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -51,17 +51,17 @@ func newClient(o Options, endpoint *url.URL) *client {
 	}
 }
 
-// response is an answer with what the hub said on the way to it.
+// response is a final answer with the checksum and size that the hub gave before redirecting.
 type response struct {
 	*http.Response
-	fromHub bool   // the endpoint's own origin answered, not a storage it redirected to
+	fromHub bool   // the endpoint's own origin gave the final answer, not a storage
 	etag    string // checksum of the file: X-Linked-ETag, else ETag, of the endpoint's origin; unquoted, "" if none
 	size    int64  // X-Linked-Size of the endpoint's origin, -1 if none
 }
 
-// do sends a request and follows redirects. The caller closes the body; reads from it fail with a
-// transient error when nothing arrives for the stall timeout. All errors but that of ctx and of a
-// refused redirect are transient.
+// do sends a request and follows redirects. The caller closes the body. A read from the body fails
+// with a transient error when nothing arrives for the stall timeout. All errors are transient
+// except those of ctx, of the endpoint's URL, of the server's certificate and of refused redirects.
 func (c *client) do(ctx context.Context, method, target string, header http.Header) (*response, error) {
 	u, err := url.Parse(target)
 	if err != nil {
@@ -99,8 +99,8 @@ func (c *client) do(ctx context.Context, method, target string, header http.Head
 			result.note(resp.Header)
 		}
 		next, err := redirect(u, resp)
-		// What a HEAD is for, the checksum, the hub has said before it redirects to a storage,
-		// whose signed links are for GET only.
+		// A HEAD needs only the checksum. The hub gives it before it redirects to a storage, whose
+		// signed links accept only GET.
 		if err == nil && (next == nil || method == http.MethodHead && !sameOrigin(next, c.endpoint)) {
 			resp.Body = &watchedBody{body: resp.Body, ctx: ctx, touch: func() { watchdog.Reset(c.stall) }, end: end}
 			result.Response, result.fromHub = resp, fromHub
@@ -117,7 +117,8 @@ func (c *client) do(ctx context.Context, method, target string, header http.Head
 	return nil, fail(ClassNetwork, nil, "%s redirects more than %d times", c.endpoint.Host, maxRedirects)
 }
 
-// redirect is where an answer sends the client, nil when it is final.
+// redirect returns the URL to which an answer redirects the client, or nil when the answer is
+// final.
 func redirect(from *url.URL, resp *http.Response) (*url.URL, error) {
 	location := resp.Header.Get("Location")
 	if resp.StatusCode < 300 || resp.StatusCode > 399 || location == "" {
@@ -133,8 +134,8 @@ func redirect(from *url.URL, resp *http.Response) (*url.URL, error) {
 	return to, nil
 }
 
-// note keeps the first checksum and size that the endpoint gives: they describe the file, those of
-// a later hop its storage.
+// note keeps the first checksum and size that the endpoint gives. These describe the file; the
+// headers of a later hop describe its storage.
 func (r *response) note(h http.Header) {
 	if r.etag == "" {
 		etag := h.Get("X-Linked-Etag")
@@ -151,8 +152,8 @@ func (r *response) note(h http.Header) {
 	}
 }
 
-// requestError makes a transport's error fit for people: without the URL, whose query may be a
-// signature.
+// requestError turns a transport's error into one for people. It drops the URL, whose query may be
+// a signature.
 func (c *client) requestError(ctx context.Context, u *url.URL, err error) error {
 	if ue, ok := errors.AsType[*url.Error](err); ok {
 		err = ue.Err
@@ -170,8 +171,8 @@ func (c *client) requestError(ctx context.Context, u *url.URL, err error) error 
 	return &transientError{err: fmt.Errorf("%s: %w", u.Host, err), unreachable: ok && (op.Op == "dial" || op.Op == "proxyconnect")}
 }
 
-// sameOrigin reports whether two URLs have the same scheme, host and port, which is where a token
-// may go.
+// sameOrigin reports whether two URLs have the same scheme, host and port. The token is sent to the
+// endpoint's origin only.
 func sameOrigin(a, b *url.URL) bool {
 	port := func(u *url.URL) string {
 		if p := u.Port(); p != "" {
@@ -182,7 +183,7 @@ func sameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
 }
 
-// watchedBody ends a body that stalls, and turns its read errors into transient ones.
+// watchedBody ends a body that stalls, and makes its read errors transient.
 type watchedBody struct {
 	body  io.ReadCloser
 	ctx   context.Context

@@ -14,24 +14,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk keeps the cache's disk from filling up.
+// disk keeps the cache's disk from becoming too full.
 //
-// It removes whole repositories, the one used longest ago first, and only such that this package
-// downloaded: what a Python tool or a person put into the cache is theirs, and may not be there to
-// be downloaded again. Nothing is removed that is in use (hold), being downloaded, or locked by a
-// Python tool, and nothing at all but to make room for a download.
+// It removes whole repositories, the one used longest ago first, and only those that this package
+// downloaded. Files that a Python tool or a person put into the cache are kept, because it may be
+// impossible to download them again. A repository is kept while it is in use (hold), downloaded, or
+// locked by a Python tool. Repositories are removed only to make room for a download.
 type disk struct {
 	dir       string
 	locks     *locks
-	threshold float64 // share of the disk in use above which repositories are removed; 0: never
+	threshold float64 // used fraction of the disk above which repositories are removed; 0: never
 	space     func(dir string) (free, total int64, ok bool)
 	log       *slog.Logger
 	patience  time.Duration // how long a download waits for models in use, while nothing else is downloaded
 }
 
-// relieve removes repositories, the one used longest ago first, while over says that the disk is
-// too full. stuck are those that cannot be removed, whoever uses them. The caller holds the lock of
-// removals.
+// relieve removes repositories, the one used longest ago first, while over reports that the disk is
+// too full. It never removes spare. stuck lists the repositories whose removal failed. The caller
+// holds the lock of removals.
 func (d disk) relieve(ctx context.Context, spare string, over func() bool) (stuck map[string]bool, err error) {
 	if !over() || !d.removes() {
 		return nil, nil
@@ -58,8 +58,8 @@ func (d disk) relieve(ctx context.Context, spare string, over func() bool) (stuc
 	return stuck, nil
 }
 
-// removes says whether anything is ever removed; without locks nobody can say what other processes
-// use.
+// removes reports whether repositories may be removed. Without locks they may not, because nothing
+// tells what other processes use.
 func (d disk) removes() bool { return d.threshold > 0 && !d.locks.weak.Load() }
 
 type candidate struct {
@@ -67,7 +67,7 @@ type candidate struct {
 	used   time.Time
 }
 
-// size is what the repository's blobs take, finished or not.
+// size returns the bytes of the repository's blobs, finished or not.
 func (d disk) size(c candidate) (bytes int64) {
 	entries, _ := os.ReadDir(filepath.Join(d.dir, c.folder, "blobs"))
 	for _, e := range entries {
@@ -78,8 +78,8 @@ func (d disk) size(c candidate) (bytes int64) {
 	return bytes
 }
 
-// candidates are the repositories that may be removed, the one used longest ago first; spare is not
-// one of them.
+// candidates returns the repositories that may be removed, the one used longest ago first, without
+// spare.
 func (d disk) candidates(spare string) []candidate {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
@@ -100,7 +100,7 @@ func (d disk) candidates(spare string) []candidate {
 	return out
 }
 
-// ours reports that every snapshot of the repository was downloaded, or completed, by this package.
+// ours reports whether this package downloaded or completed every snapshot of the repository.
 func (c repoCache) ours() bool {
 	entries, err := os.ReadDir(filepath.Join(c.dir, "snapshots"))
 	if err != nil {
@@ -109,11 +109,11 @@ func (c repoCache) ours() bool {
 	return !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !exists(c.manifest(e.Name())) })
 }
 
-// trash is where a repository goes in one step before its files are deleted: no half of it is ever
-// seen. Tools that look through the cache skip .locks.
+// trash is the directory to which remove renames a repository before it deletes the files. No other
+// process sees a half-deleted repository. Tools that search the cache skip .locks.
 const trash = ".locks/.sie-trash"
 
-// remove removes a repository, unless somebody uses it.
+// remove deletes a repository unless it is in use. It reports whether the repository is gone.
 func (d disk) remove(folder string) (bool, error) {
 	locks := filepath.Join(d.dir, ".locks", folder)
 	entries, err := os.ReadDir(locks)
@@ -121,7 +121,7 @@ func (d disk) remove(folder string) (bool, error) {
 		return false, err
 	}
 	names := []string{filepath.Base(useLock(d.dir, folder))}
-	for _, e := range entries { // those of downloads, ours and of Python tools
+	for _, e := range entries { // the locks of downloads, by this package and by Python tools
 		if strings.HasSuffix(e.Name(), ".lock") && e.Name() != names[0] {
 			names = append(names, e.Name())
 		}
@@ -149,14 +149,15 @@ func (d disk) remove(folder string) (bool, error) {
 	return true, os.RemoveAll(gone)
 }
 
-// emptyTrash deletes what a killed process left half deleted.
+// emptyTrash deletes the remains that a killed process left in the trash.
 func (d disk) emptyTrash() {
 	if err := os.RemoveAll(filepath.Join(d.dir, trash)); err != nil {
 		d.log.Warn("model cache: cannot empty the trash", "dir", filepath.Join(d.dir, trash), "error", err)
 	}
 }
 
-// diskSpace is the size of the disk of dir and what of it this user may still fill.
+// diskSpace returns the size of the disk that holds dir, and the bytes of it that this user may
+// still fill.
 func diskSpace(dir string) (free, total int64, ok bool) {
 	var stat unix.Statfs_t
 	if unix.Statfs(dir, &stat) != nil {
@@ -164,6 +165,6 @@ func diskSpace(dir string) (free, total int64, ok bool) {
 	}
 	block := uint64(stat.Bsize)
 	free = int64(min(stat.Bavail, 1<<40) * block)
-	// What is kept for root counts neither as free nor as part of the disk, as in df.
+	// Blocks reserved for root count neither as free nor as part of the disk, as in df.
 	return free, int64(min(stat.Blocks-stat.Bfree+stat.Bavail, 1<<40) * block), true
 }

@@ -9,11 +9,11 @@ import (
 	"syscall"
 )
 
-// Class sorts load failures. The values are those that clients see in a failed model's error.
+// Class sorts load failures. Clients see its values in the error of a failed model.
 type Class string
 
-// The classes. This package gives GATED, NOT_FOUND, CONFIG, NETWORK, TIMEOUT, STORAGE and UNKNOWN;
-// the others belong to later steps of a load and complete the list.
+// The classes. This package gives GATED, NOT_FOUND, CONFIG, NETWORK, TIMEOUT, STORAGE and UNKNOWN.
+// The other classes belong to later steps of a load.
 const (
 	ClassGated      Class = "GATED"      // the hub wants a token, or its owner to accept the licence
 	ClassNotFound   Class = "NOT_FOUND"  // no such model, revision or file, or a private one
@@ -28,7 +28,7 @@ const (
 	ClassUnknown    Class = "UNKNOWN"
 )
 
-// Permanent reports whether trying again without a change by a person is useless.
+// Permanent reports whether another try is useless until a person changes something.
 func (c Class) Permanent() bool {
 	switch c {
 	case ClassGated, ClassNotFound, ClassDependency, ClassConfig:
@@ -37,8 +37,8 @@ func (c Class) Permanent() bool {
 	return false
 }
 
-// Error is a model that could not be resolved. Message is for people: it names the cause and the
-// fix. It holds no token, and of a URL no more than the host.
+// Error reports a model that could not be resolved. Message is for people: it names the cause and
+// the fix. It holds no token, and of a redirect's URL only the host.
 type Error struct {
 	Class   Class
 	Model   string // the id as given
@@ -58,7 +58,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// ClassOf is the class of an error of this package, UNKNOWN for any other.
+// ClassOf returns the class of an error of this package, or UNKNOWN for any other error.
 func ClassOf(err error) Class {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Class
@@ -71,7 +71,7 @@ func fail(class Class, cause error, format string, args ...any) *Error {
 	return &Error{Class: class, Message: fmt.Sprintf(format, args...), Err: cause}
 }
 
-// storageError explains a failed file operation of the cache.
+// storageError wraps the error of a file operation of the cache and adds a fix.
 func storageError(err error, doing string) error {
 	fix := "check the disk"
 	switch {
@@ -83,8 +83,8 @@ func storageError(err error, doing string) error {
 	return fail(ClassStorage, err, "%s: %s", doing, fix)
 }
 
-// contextError turns a finished context into the error of Resolve: TIMEOUT for a deadline, the
-// plain cause when the caller gave up.
+// contextError turns a finished context into the error of Resolve: TIMEOUT for a deadline, else the
+// context's cause.
 func contextError(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, context.DeadlineExceeded) {

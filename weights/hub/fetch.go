@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fetcher brings listed files from one origin into the cache.
+// fetcher downloads listed files from one origin into the cache.
 type fetcher struct {
 	from     origin
 	cacheDir string
@@ -20,20 +20,20 @@ type fetcher struct {
 	disk     disk
 }
 
-// install makes the listed files visible as a snapshot, and then as the revision. The caller holds
-// the lock.
+// install downloads the listed files and makes them visible as a snapshot, then as the revision.
+// The caller holds the lock.
 func (s *fetcher) install(ctx context.Context, cache repoCache, ref modelRef, l *listing, report *reporter) error {
 	if s.disk.locks.own() != "" {
 		cache.removeOld()
 	} else if err := cache.removeStaging(); err != nil {
 		return storageError(err, "clean up an earlier download")
 	}
-	if entries, _ := os.ReadDir(filepath.Join(cache.dir, "snapshots")); len(entries) == 0 { // nobody else's
+	if entries, _ := os.ReadDir(filepath.Join(cache.dir, "snapshots")); len(entries) == 0 { // no other tool has one here
 		if err := createRecord(accessRecord(cache.dir)); err != nil {
 			return storageError(err, "create the model's folder in the cache")
 		}
 	}
-	// A file that another tool put there is kept, as a blob of the right name is.
+	// A file of the right size that another tool put there is kept.
 	missing := slices.DeleteFunc(slices.Clone(l.files), func(f remoteFile) bool {
 		return cache.lacks(l.commit, map[string]int64{f.name: f.size}) == ""
 	})
@@ -51,9 +51,10 @@ func (s *fetcher) install(ctx context.Context, cache repoCache, ref modelRef, l 
 	return nil
 }
 
-// download fetches the blobs of files, the largest first so that the long ones do not start last.
+// download fetches the blobs of files. The largest start first, so that no long download starts
+// last.
 func (s *fetcher) download(ctx context.Context, cache repoCache, ref modelRef, commit string, files []remoteFile, report *reporter) error {
-	// Two names may share one content; it is downloaded once.
+	// Two names may have the same content; it is downloaded once.
 	blobs := slices.Clone(files)
 	slices.SortFunc(blobs, func(a, b remoteFile) int { return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.hash, b.hash)) })
 	blobs = slices.CompactFunc(blobs, func(a, b remoteFile) bool { return a.hash == b.hash })
@@ -88,7 +89,7 @@ func (s *fetcher) download(ctx context.Context, cache repoCache, ref modelRef, c
 	return err
 }
 
-// partialSize is what a partial file saves of a download of size bytes.
+// partialSize returns the bytes of a partial file that a download of size bytes can continue from.
 func partialSize(path string, size int64) int64 {
 	var stat unix.Stat_t
 	if unix.Stat(path, &stat) != nil || stat.Size > size {

@@ -9,10 +9,10 @@ import (
 )
 
 // File selection. A repository often holds the same weights several times, for other frameworks or
-// runtimes; only what a model is run from is downloaded: configuration, tokenizer, and per
+// runtimes. Only the files that a model needs are downloaded: configuration, tokenizer, and in each
 // directory the safetensors weights, or the torch weights where there are no others.
 
-// otherRuntimes are directories with copies of the model, training state, or documents.
+// otherRuntimes lists directories with copies of the model, training state, or documents.
 var otherRuntimes = map[string]bool{
 	"onnx": true, "openvino": true, "coreml": true, "tflite": true, "tf": true, "flax": true, "gguf": true, "ggml": true,
 	"mlx": true, "original": true, "docs": true, "assets": true, "images": true, "runs": true, "logs": true,
@@ -27,8 +27,8 @@ var (
 	variantName = regexp.MustCompile(`^model\.[A-Za-z0-9_-]+\.safetensors$`)
 )
 
-// selectFiles returns the names to download, sorted. names are all files of the repository, already
-// checked by validFileName.
+// selectFiles returns the names to download, sorted. names are all files of the repository, checked
+// by validFileName.
 func selectFiles(names []string) []string {
 	has := make(map[string]bool, len(names))
 	safetensorsIn := make(map[string]bool) // directory → holds safetensors weights
@@ -48,10 +48,12 @@ func selectFiles(names []string) []string {
 	return slices.Compact(selected)
 }
 
-// adapterFiles are those of a LoRA adapter that PEFT saved; it has one of the last two.
+// adapterFiles lists the files of a LoRA adapter that PEFT saved. An adapter has one of the last
+// two.
 var adapterFiles = []string{"adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"}
 
-// selectAdapter returns the names of an adapter's files, sorted: two when it is whole.
+// selectAdapter returns the names of an adapter's files in the order of adapterFiles. A complete
+// adapter has two.
 func selectAdapter(names []string) (selected []string) {
 	for _, name := range adapterFiles {
 		if slices.Contains(names, name) && len(selected) < 2 {
@@ -61,12 +63,12 @@ func selectAdapter(names []string) (selected []string) {
 	return selected
 }
 
-// wholeAdapter reports that an adapter's configuration and tensors are among the selected.
+// wholeAdapter reports whether the selected files hold an adapter's configuration and tensors.
 func wholeAdapter(selected []string) bool {
 	return len(selected) == 2 && selected[0] == adapterFiles[0]
 }
 
-// lackingOfAdapter says what a repository with these of an adapter's files lacks.
+// lackingOfAdapter names the adapter files that are missing from the selected ones.
 func lackingOfAdapter(selected []string) string {
 	if !slices.Contains(selected, adapterFiles[0]) {
 		return adapterFiles[0]
@@ -74,8 +76,8 @@ func lackingOfAdapter(selected []string) string {
 	return adapterFiles[1] + " and " + adapterFiles[2]
 }
 
-// asAdapter narrows a listing to the files of the adapter, which must be there and of at most limit
-// bytes.
+// asAdapter removes all files but the adapter's from a listing. It fails when the adapter is
+// incomplete or has more than limit bytes.
 func (l *listing) asAdapter(limit int64) error {
 	names := make([]string, len(l.files))
 	for i, f := range l.files {
@@ -90,7 +92,7 @@ func (l *listing) asAdapter(limit int64) error {
 	l.part = l.part || len(l.files) < whole
 	var total int64
 	for _, f := range l.files {
-		if total += max(0, f.size); total > limit { // sizes that the listing does not have are looked at again
+		if total += max(0, f.size); total > limit { // a size may be unknown (-1); the caller checks again when it is known
 			return fail(ClassConfig, nil, "its LoRA adapter has more than %d MiB, the limit for one", limit>>20)
 		}
 	}
@@ -111,8 +113,8 @@ func wanted(name string, has, safetensorsIn map[string]bool) bool {
 	sharded := has[path.Join(dir, "model.safetensors.index.json")]
 	switch {
 	case strings.HasSuffix(base, ".index.json"):
-		// An index is of use with its shards only: not beside the single file, and a torch one not
-		// beside safetensors.
+		// An index is needed only with its shards: not next to the single file, and a torch index
+		// not next to safetensors.
 		if base == "model.safetensors.index.json" {
 			return !single
 		}
@@ -135,8 +137,7 @@ func wanted(name string, has, safetensorsIn map[string]bool) bool {
 	return false
 }
 
-// validFileName reports whether a name of a listing is a relative path that stays inside the
-// snapshot.
+// validFileName reports whether the name is a relative path that stays inside the snapshot.
 func validFileName(name string) bool {
 	if name == "" || len(name) > 1024 || !filepath.IsLocal(name) || path.Clean(name) != name || strings.Contains(name, `\`) {
 		return false

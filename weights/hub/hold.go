@@ -12,21 +12,22 @@ import (
 	"github.com/sie-engine/sie/internal/lockorder"
 )
 
-// useLock is the lock that says who uses a repository: shared by everyone who does, in any process,
-// and taken alone by whoever removes it.
+// useLock returns the path of the lock that marks a repository as in use. Every user, in any
+// process, shares it. A remover takes it exclusively.
 func useLock(cacheDir, repoFolder string) string {
 	return filepath.Join(cacheDir, ".locks", repoFolder, "sie-use.lock")
 }
 
-// hold keeps a repository from being removed. A nil hold holds nothing.
+// hold keeps a repository from being removed. A nil hold keeps nothing.
 type hold struct {
 	lock   *lock
 	record string // the repository's access record
 	once   sync.Once
 }
 
-// holdRepo holds the repository until release, waiting for a removal under way. A cache that cannot
-// be written to gives nil: nothing can be removed there either.
+// holdRepo holds the repository until release. It waits while the repository is being removed. It
+// returns nil when the cache cannot be written to, where nothing can be removed either, when
+// locking fails and when ctx ends.
 func (k *locks) holdRepo(ctx context.Context, cacheDir, repoFolder string) *hold {
 	lockorder.None("waiting for a removal")
 	f, err := openLock(useLock(cacheDir, repoFolder))
@@ -46,7 +47,7 @@ func (k *locks) holdRepo(ctx context.Context, cacheDir, repoFolder string) *hold
 	return h
 }
 
-// release drops the hold, after noting that the repository was in use until now.
+// release ends the hold and records that the repository was in use until now.
 func (h *hold) release() {
 	if h == nil {
 		return
@@ -57,18 +58,19 @@ func (h *hold) release() {
 	})
 }
 
-// accessRecord is the file whose modification time is the last use of a repository. Only
-// repositories that this package downloaded have one, and only those are ever removed.
+// accessRecord returns the path of the file whose modification time is the last use of a
+// repository. Only repositories that this package downloaded have one, and only those are ever
+// removed.
 func accessRecord(repoDir string) string { return filepath.Join(repoDir, ".sie", "used") }
 
-// touch notes a use now, of a repository that has a record.
+// touch records a use now, if the repository has a record.
 func touch(record string) {
 	now := time.Now()
 	_ = os.Chtimes(record, now, now)
 }
 
-// createRecord gives a repository its record, at the start of a download: what the disk gets from
-// then on is ours.
+// createRecord creates a repository's record at the start of a download, which marks the repository
+// as this package's own.
 func createRecord(record string) error {
 	if err := os.MkdirAll(filepath.Dir(record), 0o755); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/sie-engine/sie/internal/files"
 )
 
-// maxListingBytes bounds the answer to a listing; a file takes some 200 bytes of it.
+// maxListingBytes bounds the answer to a listing. Each file takes about 200 bytes of it.
 const maxListingBytes = 64 << 20
 
 // remoteFile is one file of a repository. hash names its blob: the SHA-256 of the content (64 hex
@@ -22,7 +22,7 @@ type remoteFile struct {
 	size int64
 	hash string
 
-	key, version string // in a bucket: the object and its content, as the bucket calls it
+	key, version string // in a bucket: the object's key and the bucket's name for its content
 }
 
 // named reports whether hash is a checksum of the content.
@@ -33,8 +33,8 @@ func (f remoteFile) named() bool {
 // listing is a repository at one commit.
 type listing struct {
 	commit string
-	files  []remoteFile // those to download; hash is "" where the endpoint's listing has none
-	part   bool         // of an adapter; a model is run from more
+	files  []remoteFile // the files to download; hash is "" where the endpoint's listing has none
+	part   bool         // only an adapter's files; a model would need more
 }
 
 // list asks the endpoint for the commit of a revision and its files, and selects what to download.
@@ -65,8 +65,8 @@ func (c *client) list(ctx context.Context, ref modelRef) (*listing, error) {
 	return l, nil
 }
 
-// parseListing reads the hub's answer about a revision, keeping the files to download, an adapter's
-// among them whatever else there is. On error the listing is nil.
+// parseListing reads the hub's answer about a revision and keeps the files to download. With
+// adapter set it also keeps an adapter's files. On error the listing is nil.
 func parseListing(raw []byte, adapter bool) (*listing, error) {
 	var answer struct {
 		SHA      string `json:"sha"`
@@ -119,8 +119,7 @@ func parseListing(raw []byte, adapter bool) (*listing, error) {
 	return l, nil
 }
 
-// describe asks for the checksum and size of a file that the listing gave without: mirrors leave
-// them out.
+// describe asks for the checksum and size of a file. Mirrors omit them from their listings.
 func (c *client) describe(ctx context.Context, ref modelRef, commit string, f remoteFile) (remoteFile, error) {
 	resp, err := c.do(ctx, http.MethodHead, c.fileURL(ref, commit, f.name), nil)
 	if err != nil {
@@ -141,7 +140,7 @@ func (c *client) describe(ctx context.Context, ref modelRef, commit string, f re
 	return remoteFile{name: f.name, size: size, hash: resp.etag}, nil
 }
 
-// fileURL is the address of a file at a commit.
+// fileURL returns the address of a file at a commit.
 func (c *client) fileURL(ref modelRef, commit, name string) string {
 	parts := strings.Split(name, "/")
 	for i, part := range parts {

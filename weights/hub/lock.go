@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// locks takes the flock(2) locks of a cache. The kernel drops a lock when its process dies. Lock
-// files are never deleted: a deleted one could be locked twice.
+// locks takes the flock(2) locks of a cache. The kernel releases a lock when its process dies. Lock
+// files are never deleted, because two processes could then each lock a file of that name.
 //
-// Some network file systems have no locks. There the locks hold within this process only, and other
-// processes are kept apart in other ways: unfinished files have names of this process (own), and
-// nothing is removed to make room. Safe for concurrent use.
+// Some network file systems have no locks. There the locks work within this process only. Other
+// processes are kept apart in other ways: the names of unfinished files contain a name of this
+// process (own), and nothing is removed to make room. locks is safe for concurrent use.
 type locks struct {
 	flock func(fd, how int) error // unix.Flock
 	log   *slog.Logger
@@ -34,7 +34,7 @@ func newLocks(log *slog.Logger) *locks { return &locks{flock: unix.Flock, log: l
 // lock is a lock that is held.
 type lock struct {
 	file  *os.File // closing it drops the lock
-	inner string   // path in processLocks, "" where the kernel has the lock
+	inner string   // path in processLocks, "" where the kernel holds the lock
 	alone bool
 }
 
@@ -45,7 +45,7 @@ func (l *lock) release() {
 	l.file.Close()
 }
 
-// open opens the file of a lock, making it and its directory. The caller closes it.
+// openLock opens the file of a lock and creates it and its directory. The caller closes it.
 func openLock(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
@@ -53,8 +53,8 @@ func openLock(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o664)
 }
 
-// try takes the lock of f, shared with others or alone; nil when somebody else has it. The lock
-// owns f from then on.
+// try takes the lock of f, shared or alone, and then owns f. It returns nil when another holder
+// prevents that; the caller still owns f then.
 func (k *locks) try(f *os.File, alone bool) (*lock, error) {
 	how := unix.LOCK_SH | unix.LOCK_NB
 	if alone {
@@ -83,7 +83,8 @@ func (k *locks) try(f *os.File, alone bool) (*lock, error) {
 	return &lock{file: f, inner: f.Name(), alone: alone}, nil
 }
 
-// own is a part of the names of unfinished files: "" where locks keep other processes from them.
+// own returns a part of the names of unfinished files. It is "" where locks protect them from other
+// processes.
 func (k *locks) own() string {
 	if k.weak.Load() {
 		return "." + processName
@@ -91,15 +92,15 @@ func (k *locks) own() string {
 	return ""
 }
 
-// partial is the unfinished file of a blob.
+// partial returns the path of a blob's unfinished file.
 func (k *locks) partial(blob string) string { return blob + k.own() + ".incomplete" }
 
-// processName tells this process from all others on all machines.
+// processName distinguishes this process from all others on all machines.
 var processName = rand.Text()
 
-// take takes the lock of path alone and returns its release. It waits while another process, or
-// another goroutine of this one, holds the lock, and calls waiting once before it does. It polls,
-// because a blocked flock cannot be cancelled.
+// take takes the lock of path exclusively and returns its release. It waits while another process
+// or goroutine holds the lock, and calls waiting once before it waits. It polls, because a blocked
+// flock cannot be cancelled.
 func (k *locks) take(ctx context.Context, path string, waiting func()) (release func(), err error) {
 	lockorder.None("waiting for a lock of the cache")
 	f, err := openLock(path)
@@ -139,12 +140,12 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// processLocks are the locks of this process on file systems that have none.
+// processLocks holds the locks of this process on file systems that have none.
 var processLocks innerLocks
 
 type innerLocks struct {
 	mu   lockorder.Mutex[lockorder.Inner]
-	held map[string]int // by path: how many share it, or -1 for one that has it alone
+	held map[string]int // by path: the number of shared holders, or -1 for an exclusive one
 }
 
 func (l *innerLocks) try(path string, alone bool) bool {
