@@ -9,10 +9,11 @@
 // The cache has the layout of the Python tools, models--org--name/{blobs,refs,snapshots}, and is
 // shared with them. Blobs are named by their checksum, partial ones end in .incomplete, and the
 // per-blob locks in .locks are the same flock(2) locks. This package adds .sie/ to a repository's
-// folder: one manifest per commit that lists the files of a complete snapshot, and the record of
-// the last use. A new snapshot becomes visible all at once: every blob is verified and renamed into
-// place first, then a new snapshot directory is renamed into place, then the ref is written. An
-// interrupted download leaves only .incomplete blobs, and the next download continues from them.
+// folder: one manifest per commit that lists the files of a complete snapshot, the record of the
+// last use, and files of downloads and uploads under way. A new snapshot becomes visible all at
+// once: every blob is verified and renamed into place first, then a new snapshot directory is
+// renamed into place, then the ref is written. An interrupted download leaves only .incomplete
+// blobs, and the next download continues from them.
 //
 // Data from the network is untrusted. Listings, sizes, names, redirects and bodies are bounded and
 // checked. File contents are verified against the checksums of the listing; only a folder that was

@@ -15,10 +15,10 @@ import (
 	"github.com/sie-engine/sie/weights/bucket"
 )
 
-// DefaultEndpoint is the hub used when HF_ENDPOINT names no other.
+// DefaultEndpoint is the hub's URL when HF_ENDPOINT is not set.
 const DefaultEndpoint = "https://huggingface.co"
 
-// Options configure a Resolver. The zero value of every field but CacheDir is usable.
+// Options configures a Resolver. Every field but CacheDir has a usable zero value.
 type Options struct {
 	// CacheDir is the root of the cache: the directory that holds models--org--name folders.
 	CacheDir string
@@ -31,7 +31,7 @@ type Options struct {
 	// Offline turns downloads off: only local directories and complete cached snapshots resolve.
 	Offline bool
 
-	// MaxFiles, MaxFileBytes and MaxTotalBytes bound what one model may download. Defaults: 2,000
+	// MaxFiles, MaxFileBytes and MaxTotalBytes bound the download of one model. Defaults: 2,000
 	// files, 100 GiB a file and 400 GiB in all, several times the largest models this server runs.
 	MaxFiles      int
 	MaxFileBytes  int64
@@ -39,29 +39,30 @@ type Options struct {
 	// Parallel is the number of files downloaded at once. Default 4: enough to fill a 10 Gbit/s
 	// line with the hub's speed per connection, few enough to be polite.
 	Parallel int
-	// Attempts is the number of tries in a row that may fail without receiving anything new.
-	// Default 6, which with the waits between them covers about half a minute of outage.
+	// Attempts is the number of tries in a row that may fail without receiving new bytes. Default
+	// 6, which with the waits between them covers about half a minute of outage.
 	Attempts int
-	// StallTimeout ends a request during which nothing arrives for so long; it is then tried again.
-	// Default 30 s.
+	// StallTimeout ends a request when nothing arrives for this long. The request is then tried
+	// again. Default 30 s.
 	StallTimeout time.Duration
 
-	// Bucket is the cluster's shared storage, asked after the disk and before the hub, and filled
-	// with what comes from the hub. nil: none.
+	// Bucket is the cluster's shared storage, or nil for none. It is asked after the disk and
+	// before the hub. Models that come from the hub are uploaded to it.
 	Bucket bucket.Bucket
-	// DiskThreshold is the share of the disk in use, 0.85 for 85 %, above which a download first
-	// removes the models used longest ago. 0: never.
+	// DiskThreshold is the used fraction of the disk, 0.85 for 85 %, above which a download first
+	// removes the models used longest ago. 0 removes none.
 	DiskThreshold float64
-	// Log hears of what no caller waits for: models removed from the disk, trouble with the bucket.
-	// Default slog.Default().
+	// Log receives events that no caller waits for: models removed from the disk, failures of the
+	// bucket. Default slog.Default().
 	Log *slog.Logger
 
-	// Progress, if set, is told how a download goes: one call at a time, at most ten a second and
-	// one at the end, from the goroutines of Resolve. It must return quickly.
+	// Progress, if set, receives the state of a download: at each change of stage, and at most ten
+	// times a second between. It is called from the goroutines of Resolve, one call at a time for
+	// each Resolve. It must return quickly.
 	Progress func(Progress)
 	// UserAgent is the product token of requests. Default "sie-server".
 	UserAgent string
-	// Transport replaces the HTTP transport; the default honours HTTPS_PROXY, HTTP_PROXY and
+	// Transport replaces the HTTP transport. The default obeys HTTPS_PROXY, HTTP_PROXY and
 	// NO_PROXY.
 	Transport http.RoundTripper
 }
@@ -75,8 +76,8 @@ type Options struct {
 //   - endpoint: HF_ENDPOINT
 //   - offline: HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE on, or SIE_HF_FALLBACK off
 //
-// An empty variable counts as unset. The error is a value that cannot be read, with the variable's
-// name.
+// An empty variable counts as unset. The error names each variable whose value is not understood, a
+// token file that cannot be read, and a missing place for the cache.
 func OptionsFromEnv(lookup func(name string) (string, bool)) (Options, error) {
 	first := func(names ...string) string {
 		for _, name := range names {
@@ -123,7 +124,7 @@ func OptionsFromEnv(lookup func(name string) (string, bool)) (Options, error) {
 		Endpoint: first("HF_ENDPOINT"),
 		Token:    strings.TrimSpace(first("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")),
 	}
-	// Each is read, so that a wrong value of any is reported.
+	// Read every variable, so that each wrong value is reported.
 	hubOffline, transformersOffline := on("HF_HUB_OFFLINE", false), on("TRANSFORMERS_OFFLINE", false)
 	options.Offline = !on("SIE_HF_FALLBACK", true) || hubOffline || transformersOffline
 	if options.CacheDir == "" && hfHome != "" {
@@ -148,8 +149,8 @@ func OptionsFromEnv(lookup func(name string) (string, bool)) (Options, error) {
 
 const maxTokenBytes = 4096
 
-// readToken reads the file that holds the hub's token. It may be a pipe, because the operator names
-// it.
+// readToken reads the file that holds the hub's token. The file may be a pipe, because the operator
+// names it.
 func readToken(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -189,7 +190,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// validate reports everything that is wrong with the options, and returns the parsed endpoint.
+// validate returns the parsed endpoint and an error that names every wrong option.
 func (o Options) validate() (*url.URL, error) {
 	var problems []error
 	if o.CacheDir == "" {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Stage is what a Resolve that downloads is doing.
+// Stage is the state of a Resolve that downloads.
 type Stage string
 
 // The stages, in order.
@@ -19,19 +19,20 @@ const (
 type Progress struct {
 	Model string
 	Stage Stage
-	Bytes int64  // on disk, what an earlier try left included
-	Total int64  // of all files of the model
+	Bytes int64  // on disk, including the bytes of an earlier try
+	Total int64  // size of all files to download
 	Files int    // finished
-	Of    int    // all files of the model
-	File  string // the one that moved last
+	Of    int    // all files to download
+	File  string // the file whose bytes arrived last
 }
 
 // progressInterval is the least time between two reports.
 const progressInterval = 100 * time.Millisecond
 
-// reporter counts for one Resolve and calls the user's function. It is safe for concurrent use.
+// reporter counts the bytes and files of one Resolve and calls the user's function. It is safe for
+// concurrent use.
 type reporter struct {
-	call func(Progress) // nil: nobody listens
+	call func(Progress) // nil: no reports
 
 	mu    sync.Mutex // guards the rest and serialises call
 	state Progress
@@ -53,7 +54,7 @@ func (r *reporter) begin(total int64, files int) {
 	r.state.Total, r.state.Of = total, files
 }
 
-// moved adds bytes of a file; negative where a partial file had to be thrown away.
+// moved adds bytes of a file. bytes is negative when a partial file was discarded.
 func (r *reporter) moved(file string, bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

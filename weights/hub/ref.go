@@ -8,7 +8,7 @@ import (
 	"github.com/sie-engine/sie/internal/files"
 )
 
-// defaultRevision is what the hub calls the head of a repository.
+// defaultRevision is the hub's name for the head of a repository.
 const defaultRevision = "main"
 
 var (
@@ -20,13 +20,13 @@ var (
 	sha256Pattern   = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// modelRef is a checked repository id and revision: both are safe in a URL and, as repoFolder and
+// modelRef is a checked repository id and revision. Both are safe in a URL and, as repoFolder and
 // refs/<revision>, in a path.
 type modelRef struct {
 	id        string
 	revision  string // branch, tag or commit
 	unrevised bool   // the caller named no revision
-	adapter   int64  // not 0: a LoRA adapter of at most so many bytes is wanted, and nothing else of the repository
+	adapter   int64  // not 0: only a LoRA adapter is wanted, of at most this many bytes
 }
 
 func parseRef(id, revision string) (modelRef, error) {
@@ -53,13 +53,13 @@ func parseRef(id, revision string) (modelRef, error) {
 	return ref, nil
 }
 
-// isCommit reports whether the revision names one commit for all time.
+// isCommit reports whether the revision is a commit, which never changes.
 func (r modelRef) isCommit() bool { return commitPattern.MatchString(r.revision) }
 
-// repoFolder is the name of the repository's folder in the cache.
+// repoFolder returns the name of the repository's folder in the cache.
 func (r modelRef) repoFolder() string { return "models--" + strings.ReplaceAll(r.id, "/", "--") }
 
-// short cuts text from outside for a message.
+// short cuts text from outside to fit a message.
 func short(text string) string { return files.Clip(text, 120) }
 
 // quoteShort quotes text from outside, escaped and cut, for a message.

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Source is where a model was found.
+// Source is the place where a model was found.
 type Source string
 
 // The sources.
@@ -28,17 +28,18 @@ type Resolved struct {
 	held *hold
 }
 
-// Release says that the directory is not used any more. Until then, or the end of the process, it
-// is not removed from the cache to make room for another model. Further calls do nothing.
+// Release ends the use of the directory. Until then, or until the process ends, the cache keeps the
+// directory. Further calls do nothing.
 func (r Resolved) Release() { r.held.release() }
 
-// source is one place a model may be in. find returns the model; or, with a zero Resolved, why it
-// is not there, and the next source is asked; or an error, which ends the search.
+// source is one place that may hold a model. find has three results: the model; a zero Resolved and
+// the reason why the model is missing, after which the next source is asked; or an error, which
+// ends the search.
 type source interface {
 	find(ctx context.Context, ref modelRef) (found Resolved, missing string, err error)
 }
 
-// Resolver finds models. It is safe for concurrent use, by other processes on the same cache too.
+// Resolver finds models. It is safe for concurrent use, also by several processes on one cache.
 type Resolver struct {
 	cacheDir string
 	locks    *locks
@@ -46,7 +47,7 @@ type Resolver struct {
 	share    *sharer  // nil without a cluster's bucket and a hub
 }
 
-// New makes a Resolver. The error names every option that is wrong.
+// New makes a Resolver. The error names every wrong option.
 func New(o Options) (*Resolver, error) {
 	o = o.withDefaults()
 	endpoint, err := o.validate()
@@ -57,8 +58,7 @@ func New(o Options) (*Resolver, error) {
 	r.sources = append(r.sources, diskCache{dir: o.CacheDir, offline: o.Offline && o.Bucket == nil})
 	disk := disk{dir: o.CacheDir, locks: r.locks, patience: defaultPatience, threshold: o.DiskThreshold, space: diskSpace, log: o.Log}
 	if o.Bucket != nil {
-		// A bucket is near, and the hub comes after it: three tries are enough to see that it is
-		// away.
+		// A bucket is near and the hub is asked after it, so three tries are enough.
 		retry := retrier{attempts: min(3, o.Attempts), sleep: sleep, who: "the cluster cache", check: "the cluster cache " + o.Bucket.String()}
 		if !o.Offline {
 			r.share = newSharer(o.Bucket, o, r.locks, retry)
@@ -76,33 +76,33 @@ func New(o Options) (*Resolver, error) {
 	return r, nil
 }
 
-// Close ends uploads to the cluster's bucket; what is not there yet is taken up by the next process
-// that uses the model. No Resolve may be running.
+// Close ends uploads to the cluster's bucket. The next process that uses the model continues them.
+// No Resolve may be running.
 func (r *Resolver) Close() {
 	if r.share != nil {
 		r.share.close(context.Background(), false)
 	}
 }
 
-// Settle is Close, but lets uploads finish until ctx ends.
+// Settle closes the Resolver as Close does, but lets uploads finish until ctx ends.
 func (r *Resolver) Settle(ctx context.Context) {
 	if r.share != nil {
 		r.share.close(ctx, true)
 	}
 }
 
-// Resolve returns the directory of a model. id is a path to a directory (absolute, or beginning
-// with ./, ../ or ~/, or simply the name of one, which wins over a hub id as in the Python tools),
-// or a hub id such as "org/name". revision is a branch, tag or commit of a hub id, "" for main; a
-// directory has none.
+// Resolve returns the directory of a model and downloads it if needed. id is the path of a
+// directory or a hub id such as "org/name". A path is absolute, begins with ./, ../ or ~/, or is
+// the plain name of a directory, which wins over a hub id as in the Python tools. revision is a
+// branch, tag or commit of a hub id, "" for main. It is ignored for a directory.
 //
-// A complete snapshot on disk is used without asking the hub, so a branch that moved on is not
-// noticed; name a commit for a fixed state. (A snapshot of another tool that may lack a part is
-// checked against the hub's list once, for at most 5 s.) Otherwise the model is downloaded, while
-// concurrent callers wait for the one download.
+// A complete snapshot on disk is used without asking the hub. A branch that has moved on is
+// therefore not noticed; name a commit for a fixed state. A snapshot of another tool that may be
+// incomplete is checked against the hub's list once, for at most 5 s. Otherwise the model is
+// downloaded, and concurrent callers wait for the one download.
 //
-// Release the result when its files are not needed any more. Errors are *Error, except that a
-// cancelled ctx gives its cause. What a failed download received is kept.
+// Release the result when its files are no longer needed. Errors are *Error, except that a
+// cancelled ctx gives its cause. The bytes of a failed download are kept.
 func (r *Resolver) Resolve(ctx context.Context, id, revision string) (Resolved, error) {
 	found, err := r.resolve(ctx, id, revision)
 	if e, ok := errors.AsType[*Error](err); ok {
@@ -120,13 +120,14 @@ func (r *Resolver) resolve(ctx context.Context, id, revision string) (Resolved, 
 	return r.search(ctx, ref)
 }
 
-// search asks the sources in turn.
+// search asks the sources in order.
 func (r *Resolver) search(ctx context.Context, ref modelRef) (Resolved, error) {
 	var missing string
 	var held *hold
 	for _, s := range r.sources {
-		// Held before it is looked for, so that nobody removes what was just found. To look for
-		// what is not there needs no lock, and leaves none behind.
+		// The repository is held before the search, so that nobody removes the snapshot that find
+		// returns. Looking for a repository that is not on disk needs no lock, and leaves no lock
+		// file.
 		if _, isDisk := s.(diskCache); held == nil && (!isDisk || isDirectory(filepath.Join(r.cacheDir, ref.repoFolder()))) {
 			held = r.locks.holdRepo(ctx, r.cacheDir, ref.repoFolder())
 		}
@@ -149,8 +150,8 @@ func (r *Resolver) search(ctx context.Context, ref modelRef) (Resolved, error) {
 		"--no-hf-fallback): turn them on, or fill the cache beforehand", missing)
 }
 
-// Find is Resolve without downloads: it looks for the model on this machine alone, and reports
-// false when Resolve would have to fetch it. Errors are Resolve's.
+// Find looks for a model on this machine only. It takes the arguments of Resolve, and reports false
+// when Resolve would have to download the model. Errors are those of Resolve.
 func (r *Resolver) Find(ctx context.Context, id, revision string) (Resolved, bool, error) {
 	found, ok, err := r.find(ctx, id, revision)
 	if e, is := errors.AsType[*Error](err); is {
@@ -167,7 +168,7 @@ func (r *Resolver) find(ctx context.Context, id, revision string) (Resolved, boo
 	return r.onDisk(ctx, ref)
 }
 
-// onDisk is the complete snapshot in the cache, if there is one.
+// onDisk returns the complete snapshot in the cache, if there is one.
 func (r *Resolver) onDisk(ctx context.Context, ref modelRef) (Resolved, bool, error) {
 	if !isDirectory(filepath.Join(r.cacheDir, ref.repoFolder())) {
 		return Resolved{}, false, nil
@@ -185,7 +186,7 @@ func (r *Resolver) onDisk(ctx context.Context, ref modelRef) (Resolved, bool, er
 	return found, true, nil
 }
 
-// local is the directory that id names, or else id as that of a repository.
+// local returns the directory that id names, or else the checked repository id.
 func (r *Resolver) local(id, revision string) (Resolved, modelRef, error) {
 	path, isPath, err := localPath(id)
 	if err != nil {
@@ -206,7 +207,7 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// localPath expands an id that may be a path, and reports whether it can be nothing else.
+// localPath expands an id that may be a path, and reports whether it can only be a path.
 func localPath(id string) (path string, isPath bool, err error) {
 	switch {
 	case id == "" || strings.ContainsRune(id, 0):
@@ -221,7 +222,7 @@ func localPath(id string) (path string, isPath bool, err error) {
 	return id, filepath.IsAbs(id) || id == "." || id == ".." || strings.HasPrefix(id, "./") || strings.HasPrefix(id, "../"), nil
 }
 
-// diskCache finds complete snapshots on disk. It never writes, so a read-only cache serves.
+// diskCache finds complete snapshots on disk. It never writes, so a read-only cache works.
 type diskCache struct {
 	dir     string
 	offline bool
@@ -231,8 +232,8 @@ func (c diskCache) find(_ context.Context, ref modelRef) (Resolved, string, erro
 	cache := repoCache{filepath.Join(c.dir, ref.repoFolder())}
 	held := cache.find(ref)
 	if held.dir == "" && c.offline && ref.unrevised && !exists(cache.ref(ref.revision)) {
-		// Nobody asked for a revision and nothing newer can be had: the one snapshot there is will
-		// do.
+		// The caller named no revision and nothing newer can be downloaded, so the only snapshot is
+		// used.
 		if commit, ok := cache.only(); ok {
 			held = cache.findCommit(commit, ref.adapter > 0)
 		}

@@ -8,20 +8,19 @@ import (
 	"time"
 )
 
-// The waits between tries: doubling from the first to the longest, each drawn from its upper half
-// so that many workers that failed together do not come back together. A server that asks for a
-// longer wait gets it up to retryAfterMax; beyond that the load fails now and says when to come
-// back.
+// The waits between tries. They double from the first to the longest. Each is drawn from its upper
+// half, so that workers that failed together do not retry together. A server that asks for a longer
+// wait gets it up to retryAfterMax. Beyond that the load fails at once and says when to try again.
 const (
 	backoffFirst   = 500 * time.Millisecond
 	backoffLongest = 20 * time.Second
 	retryAfterMax  = 2 * time.Minute
-	// unreachableMax is how many tries in a row may fail to connect at all: a machine without a
-	// network should say so soon.
+	// unreachableMax is the number of tries in a row that may fail to connect. A machine without a
+	// network then reports it soon.
 	unreachableMax = 3
 )
 
-// transientError marks a failure that may pass. after is the wait the server asked for, 0 for none.
+// transientError marks a failure that may pass. after is the wait that the server asked for, or 0.
 type transientError struct {
 	err         error
 	after       time.Duration
@@ -35,18 +34,18 @@ func transient(format string, args ...any) error {
 	return &transientError{err: fmt.Errorf(format, args...)}
 }
 
-// retrier runs an operation until it succeeds or trying again is of no use.
+// retrier runs an operation until it succeeds or another try is useless.
 type retrier struct {
 	attempts int
 	sleep    func(context.Context, time.Duration) error
-	who      string // is asked, "the hub"
-	check    string // what a person may check when it does not answer
+	who      string // the server's name in messages, "the hub"
+	check    string // the things to check when it does not answer
 }
 
 // run calls try until it returns nil or an error that is not transient. try also returns the bytes
-// it gained: a try that gained some starts the count of failures anew, because a long download over
-// a bad line moves on. Even so there are at most total tries, so that a server that gives one byte
-// a connection does not hold a load forever.
+// it gained. A try that gained bytes resets the count of failures, because a long download over a
+// bad line makes progress. There are at most total tries even then, so that a server that gives one
+// byte a connection does not hold a load forever.
 func (r retrier) run(ctx context.Context, total int, try func() (gained int64, err error)) error {
 	failures, unreachable := 0, 0
 	for n := 1; ; n++ {

@@ -14,26 +14,26 @@ import (
 	"github.com/sie-engine/sie/internal/lockorder"
 )
 
-// Room on the disk is reserved from the moment it is found free to the last byte of a download, in
-// this process and in all others that share the cache: a reservation is a file in roomDir that
-// holds the bytes still to come and whose lock its download holds. One without a holder is of a
-// process that died, and is deleted by the next who looks.
+// Room on the disk is reserved from the moment it is found free to the last byte of a download. All
+// processes that share the cache see the reservation. It is a file in roomDir that holds the number
+// of bytes still to come, and its download holds the file's lock. A reservation without a holder
+// belongs to a dead process; the next process that looks deletes it.
 
-// roomDir is where reservations lie. Tools that look through the cache skip .locks.
+// roomDir is the directory of the reservations. Tools that search the cache skip .locks.
 const roomDir = ".locks/.sie-room"
 
-// defaultPatience is how long a download waits for models that are in use to be released.
+// defaultPatience is how long a download waits for the release of models in use.
 const defaultPatience = 5 * time.Minute
 
-// roomNeed is what a download needs of the disk.
+// roomNeed is the disk space that a download needs.
 type roomNeed struct {
 	bytes  int64
 	folder string // its own repository
-	modest bool   // no more is removed for it than it takes, however full the disk is
+	modest bool   // removal stops once the download fits and bytes have been freed, even above the threshold
 }
 
-// reservation is room on the disk that nobody else counts on. A nil one is none. Safe for
-// concurrent use.
+// reservation is room on the disk for one download only. A nil reservation holds none. It is safe
+// for concurrent use.
 type reservation struct {
 	mu   lockorder.Mutex[lockorder.Room] // guards left and the file's content
 	left int64
@@ -41,8 +41,7 @@ type reservation struct {
 	path string
 }
 
-// wrote notes that n bytes of what was reserved are on the disk now; n < 0: that they were thrown
-// away.
+// wrote records that n reserved bytes are now on the disk, or for n < 0 that they were discarded.
 func (r *reservation) wrote(n int64) {
 	if r == nil {
 		return
@@ -50,10 +49,10 @@ func (r *reservation) wrote(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.left -= n
-	_ = r.note() // an old figure is too large and makes others wait longer, no more
+	_ = r.note() // an old number is too large, which only makes others wait longer
 }
 
-// note writes what is left into the file, in one write of a fixed length. The caller holds mu.
+// note writes the bytes left into the file, in one write of a fixed length. The caller holds mu.
 func (r *reservation) note() error {
 	_, err := r.lock.file.WriteAt(fmt.Appendf(nil, "%020d\n", max(0, r.left)), 0)
 	return err
@@ -67,15 +66,15 @@ func (r *reservation) release() {
 	r.lock.release()
 }
 
-// reserve removes repositories until the disk with need on it is below the threshold, or nothing
-// more can go, and keeps the room for the caller until release. Without room it waits, after
-// calling waiting once: for other downloads as long as there are any, for models in use as long as
-// d.patience. It fails at once when not even the removal of every model would do.
+// reserve makes room for a download and keeps it until release. It removes repositories until the
+// disk, with need.bytes added, is below the threshold or no more can be removed. Without room it
+// waits, after calling waiting once: for other downloads without limit, for models in use up to
+// d.patience. It fails at once when removing every model would not be enough.
 func (d disk) reserve(ctx context.Context, need roomNeed, waiting func()) (*reservation, error) {
 	if need.bytes <= 0 {
 		return nil, nil
 	}
-	var alone time.Time // since when no other download runs
+	var alone time.Time // start of the time without other downloads
 	lockorder.None("waiting for room on the disk")
 	wait := 10 * time.Millisecond
 	for first := true; ; first = false {
@@ -103,17 +102,17 @@ func (d disk) reserve(ctx context.Context, need roomNeed, waiting func()) (*rese
 	}
 }
 
-// attempt is what became of one try to reserve.
+// attempt is the result of one try to reserve.
 type attempt struct {
 	got       *reservation
-	downloads int // reservations of others
+	downloads int // reservations of other downloads
 	free      int64
 	never     bool   // waiting does not help
-	why       string // it does not, or has not, for people
+	why       string // the reason for too little room, for people
 }
 
-// attempt tries to reserve once. One process at a time does, so that two do not count on, or remove
-// for, the same room.
+// attempt tries to reserve once. Only one process at a time may try, so that two downloads do not
+// count on the same room or remove models for it.
 func (d disk) attempt(ctx context.Context, need roomNeed) (a attempt, err error) {
 	release, err := d.locks.take(ctx, filepath.Join(d.dir, ".locks", "sie-evict.lock"), nil)
 	if err != nil {
@@ -144,7 +143,7 @@ func (d disk) attempt(ctx context.Context, need roomNeed) (a attempt, err error)
 		a.got, err = d.keep(need.bytes)
 		return a, err
 	}
-	var held int64 // by what may be removed once nobody uses it
+	var held int64 // by repositories that may be removed once they are not in use
 	inUse := 0
 	if d.removes() {
 		for _, c := range d.candidates(need.folder) {
@@ -182,8 +181,8 @@ func (d disk) keep(bytes int64) (*reservation, error) {
 	return r, nil
 }
 
-// reserved adds up the reservations of running downloads, and deletes those of dead ones. The
-// caller holds the lock of removals.
+// reserved adds up the reservations of running downloads and deletes those of dead ones. The caller
+// holds the lock of removals.
 func (d disk) reserved() (bytes int64, downloads int, err error) {
 	entries, err := os.ReadDir(filepath.Join(d.dir, roomDir))
 	if os.IsNotExist(err) {
@@ -196,7 +195,7 @@ func (d disk) reserved() (bytes int64, downloads int, err error) {
 			continue // released just now
 		}
 		held, err := d.locks.try(f, false)
-		if held != nil { // nobody's any more
+		if held != nil { // its process has died
 			_ = os.Remove(path)
 			held.release()
 			continue

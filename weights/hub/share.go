@@ -21,20 +21,20 @@ import (
 )
 
 const (
-	// leaseTime is how long the lock of a process that fills the bucket counts after its last
-	// renewal.
+	// leaseTime is how long a lock in the bucket stays valid after its last renewal.
 	leaseTime = 10 * time.Minute
-	// maxSharing bounds the models that wait to be uploaded; one more is left for the next start.
+	// maxSharing bounds the models that wait for their upload. A further model is uploaded after a
+	// later Resolve.
 	maxSharing = 256
 )
 
-// sharer uploads what came from the hub to the cluster's bucket, in the background, one model at a
-// time: the others of a cluster then need not ask the hub.
+// sharer uploads models from the hub to the cluster's bucket, so that other machines need not ask
+// the hub. It works in the background, one model at a time.
 //
-// Nothing half uploaded is ever visible, because the manifest comes last. Two that upload the same
-// do no harm, since a blob's name is its checksum; a lock in the bucket keeps them from doing the
-// work twice. A mark beside the local snapshot says that it is not shared yet: an upload that was
-// interrupted is taken up when the model is next resolved.
+// An incomplete upload is never visible, because the manifest is written last. Two uploads of the
+// same model are harmless, because the name of a blob is its checksum; a lock in the bucket avoids
+// the double work. A mark beside the local snapshot says that it is not uploaded yet, so an
+// interrupted upload continues when the model is next resolved.
 type sharer struct {
 	bucket   bucket.Bucket
 	cacheDir string
@@ -45,9 +45,9 @@ type sharer struct {
 
 	ctx    context.Context // ended by close
 	cancel context.CancelFunc
-	turn   chan struct{} // holds one token: whose turn it is
+	turn   chan struct{} // holds one token while an upload runs
 
-	damaged sync.Map // by folder: the bucket gave wrong contents, which a good download may replace
+	damaged sync.Map // by folder: the bucket gave wrong contents, which the upload of a good download replaces
 
 	mu      lockorder.Mutex[lockorder.Sharer] // guards waiting
 	waiting map[string]bool
@@ -60,13 +60,13 @@ func newSharer(b bucket.Bucket, o Options, k *locks, retry retrier) *sharer {
 		turn: make(chan struct{}, 1), waiting: make(map[string]bool)}
 }
 
-// mark is the file that says that a snapshot is to be shared; it holds the revision by which it was
-// asked for.
+// mark returns the path of the file that marks a snapshot for upload. The file holds the revision
+// that the caller asked for.
 func (s *sharer) mark(folder, commit string) string {
 	return filepath.Join(s.cacheDir, folder, ".sie", commit+".share")
 }
 
-// model begins to share a snapshot that has just been downloaded.
+// model starts the upload of a snapshot that has just been downloaded.
 func (s *sharer) model(ref modelRef, commit string) {
 	if err := writeAtomically(s.mark(ref.repoFolder(), commit), []byte(ref.revision)); err != nil {
 		s.log.Warn("model cache: a model will not be shared", "model", ref.id, "error", err)
@@ -75,7 +75,7 @@ func (s *sharer) model(ref modelRef, commit string) {
 	s.start(ref, commit)
 }
 
-// resume goes on with a snapshot whose upload was interrupted.
+// resume continues the interrupted upload of a snapshot.
 func (s *sharer) resume(ref modelRef, commit string) {
 	if raw, err := files.Read(s.mark(ref.repoFolder(), commit), maxRefBytes); err == nil {
 		ref.revision = string(raw)
@@ -122,7 +122,7 @@ func (s *sharer) start(ref modelRef, commit string) {
 	})
 }
 
-// close ends uploads, or lets them finish first when wait is set and ctx does not end.
+// close ends uploads. With wait set it first lets them finish until ctx ends.
 func (s *sharer) close(ctx context.Context, wait bool) {
 	if wait {
 		stop := context.AfterFunc(ctx, s.cancel)
@@ -133,8 +133,8 @@ func (s *sharer) close(ctx context.Context, wait bool) {
 	s.done.Wait()
 }
 
-// upload puts a snapshot into the bucket. It returns the bytes sent, -1 when another process does
-// it.
+// upload puts a snapshot into the bucket. It returns the bytes sent, or -1 when another process
+// uploads it.
 func (s *sharer) upload(ctx context.Context, ref modelRef, commit string) (sent int64, err error) {
 	cache := repoCache{filepath.Join(s.cacheDir, ref.repoFolder())}
 	repo := sharedRepo{s.bucket, ref.repoFolder()}
@@ -157,7 +157,7 @@ func (s *sharer) upload(ctx context.Context, ref modelRef, commit string) (sent 
 			return -1, err
 		}
 		defer release()
-		if there, err = present(); err != nil { // it may have come between the two questions
+		if there, err = present(); err != nil { // another process may have finished before the lock was taken
 			return 0, err
 		}
 	}
@@ -181,7 +181,7 @@ func (s *sharer) upload(ctx context.Context, ref modelRef, commit string) (sent 
 	return sent, os.Remove(s.mark(ref.repoFolder(), commit))
 }
 
-// contents is a snapshot's manifest with the checksums that its links name.
+// contents returns a snapshot's manifest with the checksums that its links name.
 func (c repoCache) contents(commit string) (map[string]bucketFile, error) {
 	raw, err := files.Read(c.manifest(commit), maxManifestBytes)
 	if err != nil {
@@ -206,8 +206,8 @@ func (c repoCache) contents(commit string) (map[string]bucketFile, error) {
 	return out, nil
 }
 
-// uploadFiles uploads the blobs that the bucket lacks, or all, each checked before: a file that the
-// disk damaged must not get the name of a good one.
+// uploadFiles uploads the blobs that the bucket lacks, or all of them. Each blob is verified first,
+// so that a file damaged on this disk does not get the name of a good one.
 func (s *sharer) uploadFiles(ctx context.Context, cache repoCache, repo sharedRepo, files map[string]bucketFile, all bool) (sent int64, err error) {
 	objects, err := s.bucket.List(ctx, repo.folder+"/blobs/", 100_000)
 	if err != nil {
@@ -247,7 +247,7 @@ func (s *sharer) uploadBlob(ctx context.Context, path, key string, f remoteFile)
 	return s.put(ctx, key, blob, f.size)
 }
 
-// contextReader ends a long copy with its context.
+// contextReader ends a long copy when its context ends.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -269,9 +269,9 @@ func (s *sharer) put(ctx context.Context, key string, body io.ReaderAt, size int
 	})
 }
 
-// lockBucket takes the lock of a model in the bucket and renews it until release. Not mine: another
-// process has it. A lock that was not renewed for its time is taken over. Where the bucket knows no
-// conditions there are no locks.
+// lockBucket takes the lock of a model in the bucket and renews it until release. mine is false
+// when another process holds the lock. A lock that was not renewed within the lease is taken over.
+// A bucket without conditional writes has no locks, and mine is then true.
 func (s *sharer) lockBucket(ctx context.Context, key string) (release func(), mine bool, err error) {
 	owner := []byte(rand.Text())
 	put := func(when bucket.Condition) (string, error) {
@@ -280,7 +280,7 @@ func (s *sharer) lockBucket(ctx context.Context, key string) (release func(), mi
 	version, err := put(bucket.Condition{Absent: true})
 	if errors.Is(err, bucket.ErrChanged) {
 		_, held, readErr := bucket.Read(ctx, s.bucket, key, 1024)
-		if errors.Is(readErr, bucket.ErrNotFound) { // released just now: its holder has done the work, or failed
+		if errors.Is(readErr, bucket.ErrNotFound) { // released just now: its holder has finished or failed
 			return nil, false, nil
 		}
 		if readErr != nil || time.Since(held.Modified) < s.lease {
@@ -305,7 +305,7 @@ func (s *sharer) lockBucket(ctx context.Context, key string) (release func(), mi
 				tick.Stop()
 				return
 			case <-tick.C:
-				// A renewal that fails costs no more than work done twice.
+				// A failed renewal only risks that the work is done twice.
 				if v, err := put(bucket.Condition{Version: version}); err == nil {
 					version = v
 				}

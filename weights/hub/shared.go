@@ -15,16 +15,16 @@ import (
 	"github.com/sie-engine/sie/weights/bucket"
 )
 
-// The cluster's bucket holds, under the same folder names as the cache on disk,
+// The cluster's bucket uses the same folder names as the cache on disk:
 //
 //	models--org--name/blobs/<checksum>       contents, each once
 //	models--org--name/.sie/<commit>.json     a snapshot's files and checksums; written last
 //	models--org--name/refs/<revision>        a branch or tag's commit; written after the manifest
-//	models--org--name/.sie/<commit>.lock     who fills it now
+//	models--org--name/.sie/<commit>.lock     lock of the process that uploads it now
 //
-// A model is there when its manifest is. A folder without one that somebody copied from a Hugging
-// Face cache by hand (snapshots/<commit>/<file>, links followed) is read as well, as far as one can
-// tell that it is complete.
+// A model is complete in the bucket when its manifest is there. A folder without a manifest is read
+// as well, if a person copied it from a Hugging Face cache (snapshots/<commit>/<file>, links
+// followed) and it seems complete.
 
 // bucketManifest is a model's manifest in the bucket.
 type bucketManifest struct {
@@ -48,7 +48,7 @@ func (r sharedRepo) lock(commit string) string     { return r.folder + "/.sie/" 
 func (r sharedRepo) blob(hash string) string       { return r.folder + "/blobs/" + hash }
 func (r sharedRepo) ref(revision string) string    { return r.folder + "/refs/" + revision }
 
-// commit is what the bucket has for a revision.
+// commit returns the commit that the bucket has for a revision.
 func (r sharedRepo) commit(ctx context.Context, ref modelRef) (string, error) {
 	if ref.isCommit() {
 		return ref.revision, nil
@@ -64,8 +64,8 @@ func (r sharedRepo) commit(ctx context.Context, ref modelRef) (string, error) {
 	return commit, nil
 }
 
-// list reads the manifest of a commit, or makes a list of a folder copied by hand. The error is
-// bucket.ErrNotFound where there is neither.
+// list reads the manifest of a commit, or lists a folder that was copied by hand. The error is
+// bucket.ErrNotFound when the bucket has neither.
 func (r sharedRepo) list(ctx context.Context, commit string, limit int) (*listing, error) {
 	raw, _, err := bucket.Read(ctx, r.bucket, r.manifest(commit), maxManifestBytes)
 	if errors.Is(err, bucket.ErrNotFound) {
@@ -89,8 +89,9 @@ func (r sharedRepo) list(ctx context.Context, commit string, limit int) (*listin
 	return l, nil
 }
 
-// listCopied lists a snapshot that was copied by hand. Its files have no checksums: they are stored
-// under the name of the object and its version, which also says whether a partial file goes on.
+// listCopied lists a snapshot that was copied by hand. Its files have no checksums. They are stored
+// under a hash of the object's key and version; the version also tells whether a partial file can
+// be continued.
 func (r sharedRepo) listCopied(ctx context.Context, commit string, limit int) (*listing, error) {
 	prefix := r.folder + "/snapshots/" + commit + "/"
 	objects, err := r.bucket.List(ctx, prefix, limit)
@@ -117,8 +118,8 @@ func (r sharedRepo) listCopied(ctx context.Context, commit string, limit int) (*
 	return l, nil
 }
 
-// runnable reports whether a list of files holds what a model cannot be run without: the judgement
-// of missingEssential.
+// runnable reports whether a list of files holds the files that every model needs, as
+// missingEssential does for a directory.
 func runnable(names []string) bool {
 	has := func(patterns ...string) bool {
 		return slices.ContainsFunc(names, func(name string) bool {
@@ -173,7 +174,7 @@ func (o bucketOrigin) request(ctx context.Context, d *blobDownload) error {
 	return d.receive(io.LimitReader(watched, d.file.size-d.have))
 }
 
-// bucketError makes errors that may pass transient.
+// bucketError marks the errors that may pass as transient.
 func bucketError(err error) error {
 	if errors.Is(err, bucket.ErrNotFound) || errors.Is(err, bucket.ErrDenied) || errors.Is(err, bucket.ErrUnsupported) {
 		return err

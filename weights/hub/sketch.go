@@ -11,20 +11,22 @@ import (
 	"github.com/sie-engine/sie/weights/bucket"
 )
 
-// maxSketchBytes bounds each file that a sketch has with its content.
+// maxSketchBytes bounds each file whose content a sketch includes.
 const maxSketchBytes = 16 << 20
 
-// lister is a source that can say what a model is made of before it brings it.
+// lister is a source that can list a model's files before it downloads them.
 type lister interface {
-	// contents lists the model's files; bucket.ErrNotFound when a bucket does not have it.
+	// contents lists the model's files. The error is bucket.ErrNotFound when a bucket does not have
+	// the model.
 	contents(ctx context.Context, ref modelRef) (*listing, error)
 	brings() *fetcher
 }
 
-// Sketch shows what a model is made of without its weights: a directory with the named files as
-// they are and all others empty. remove deletes it. A model on this machine is shown as it is. What
-// is downloaded for it is in the cache, where Resolve finds it. id, revision and errors are
-// Resolve's.
+// Sketch makes a directory with a model's named files and empty files for all others. It shows
+// which files a model has without downloading its weights. remove deletes the directory. For a
+// model on this machine, dir is the model's own directory, which remove leaves in place. The
+// downloaded files are also in the cache, where Resolve finds them. id, revision and errors are as
+// for Resolve.
 func (r *Resolver) Sketch(ctx context.Context, id, revision string, names ...string) (dir string, remove func(), err error) {
 	dir, remove, err = r.sketch(ctx, id, revision, names)
 	if e, ok := errors.AsType[*Error](err); ok {
@@ -69,7 +71,7 @@ func (r *Resolver) sketch(ctx context.Context, id, revision string, names []stri
 		}
 	}
 	switch {
-	case have.dir != "": // as Resolve does when nobody can say whether it is complete
+	case have.dir != "": // as Resolve does when its completeness cannot be checked
 		return have.dir, held.release, nil
 	case ctx.Err() != nil:
 		err = contextError(ctx)
@@ -95,7 +97,7 @@ func (s *fetcher) show(ctx context.Context, ref modelRef, l *listing, names []st
 	return dir, nil
 }
 
-// draw puts one file into a sketch, with its content or empty.
+// draw writes one file of a sketch, with its content or empty.
 func (s *fetcher) draw(ctx context.Context, dir string, ref modelRef, commit string, f remoteFile, whole bool) error {
 	var content []byte
 	if whole {

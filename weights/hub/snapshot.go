@@ -13,9 +13,9 @@ type hubSource struct {
 	share   *sharer // nil without a cluster's bucket
 }
 
-// find downloads the model, or what the cache lacks of it. One download of a repository runs at a
-// time, in this process and in others that share the cache: the others wait for it and then find
-// its result.
+// find downloads the model, or the part of it that the cache lacks. Only one download of a
+// repository runs at a time among all processes that share the cache. The others wait for it and
+// then find its result.
 func (s *hubSource) find(ctx context.Context, ref modelRef) (Resolved, string, error) {
 	t, whole, err := s.takeTurn(ctx, ref, s.options.Progress)
 	if err != nil {
@@ -32,8 +32,8 @@ func (s *hubSource) find(ctx context.Context, ref modelRef) (Resolved, string, e
 			return t.fromCache(), "", nil
 		}
 		if cache.lacks(l.commit, sizes(l.files)) == "" {
-			// The manifest spares the next start this question; a cache that cannot hold it serves
-			// all the same.
+			// With the manifest, the next start need not ask. A cache that cannot hold the manifest
+			// works all the same.
 			_ = cache.writeManifest(l)
 			return t.fromCache(), "", nil
 		}
@@ -50,12 +50,12 @@ func (s *hubSource) find(ctx context.Context, ref modelRef) (Resolved, string, e
 	return Resolved{Dir: cache.snapshot(l.commit), Commit: l.commit, Source: SourceHub}, "", nil
 }
 
-// confirmTimeout bounds the question whether a snapshot of another tool is complete: it delays a
-// start that could go on without the answer.
+// confirmTimeout bounds the check of another tool's snapshot against the hub's list. The check
+// delays a start that could continue without the answer.
 const confirmTimeout = 5 * time.Second
 
-// confirm asks once for the files of a cached commit; nil when there is no answer, for whatever
-// reason.
+// confirm asks once for the files of a cached commit. It returns nil when there is no answer, for
+// any reason.
 func (s *hubSource) confirm(ctx context.Context, ref modelRef, commit string) *listing {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
@@ -86,7 +86,7 @@ func (s *hubSource) describeAll(ctx context.Context, ref modelRef, retry retrier
 			return nil, err
 		}
 	}
-	if len(l.files) > s.options.MaxFiles { // before a question for each of them
+	if len(l.files) > s.options.MaxFiles { // before one request for each of them
 		return nil, s.options.checkBounds(l)
 	}
 	for i := range l.files {
@@ -109,7 +109,7 @@ func (s *hubSource) describeAll(ctx context.Context, ref modelRef, retry retrier
 	return l, s.options.checkBounds(l)
 }
 
-// checkBounds refuses a list that is longer, or files that are larger, than the options allow.
+// checkBounds refuses a list that has more files or bytes than the options allow.
 func (o Options) checkBounds(l *listing) error {
 	if len(l.files) > o.MaxFiles {
 		return fail(ClassConfig, nil, "has %d files, above the limit of %d", len(l.files), o.MaxFiles)

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// statusError is the meaning of an answer that is not a success. what is the thing asked for ("file
-// config.json", or the repository itself).
+// statusError returns the error for an answer that is not a success. what names the requested thing
+// ("file config.json", or the repository itself).
 //
-// The hub answers 401 both for a missing and for a private repository, so that nobody can find out
-// which private ones exist; the message names both.
+// The hub answers 401 both for a missing and for a private repository, so that nobody can discover
+// private ones. The message names both cases.
 func (c *client) statusError(resp *response, ref modelRef, what string) error {
 	code := resp.Header.Get("X-Error-Code")
 	said := printable(resp.Header.Get("X-Error-Message"))
@@ -23,8 +23,8 @@ func (c *client) statusError(resp *response, ref modelRef, what string) error {
 	case status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status >= 500:
 		return &transientError{err: fmt.Errorf("%s answered %s", resp.Request.URL.Host, statusText(status)), after: retryAfter(resp.Header, time.Now())}
 	case !resp.fromHub:
-		// The storage refuses a link the hub signed: expired or not yet known. The next try gets a
-		// new one.
+		// The storage refuses a link that the hub signed: it has expired or is not yet known. The
+		// next try gets a new one.
 		return transient("%s answered %s to a link of the hub", resp.Request.URL.Host, statusText(status))
 	case code == "GatedRepo" && c.token == "":
 		return fail(ClassGated, nil, "is gated: accept its licence at %s, then set HF_TOKEN to a token of that account", page)
@@ -49,7 +49,7 @@ func (c *client) statusError(resp *response, ref modelRef, what string) error {
 	return fail(ClassConfig, nil, "%s answered %s%s; check HF_ENDPOINT", c.endpoint.Host, statusText(status), said.after())
 }
 
-// remark is text of a server, made safe to print.
+// remark is text from a server, made safe to print.
 type remark string
 
 func (r remark) after() string {

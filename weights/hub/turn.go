@@ -5,22 +5,22 @@ import (
 	"path/filepath"
 )
 
-// turn is one repository of the cache while nobody else downloads into it.
+// turn is one repository of the cache while this goroutine alone may download into it.
 type turn struct {
 	cache   repoCache
-	held    cached // what was there when the turn came
+	held    cached // the cache's snapshot when the turn began
 	report  *reporter
 	release func()
 }
 
-// fromCache is what the cache held.
+// fromCache returns the snapshot that the cache held.
 func (t turn) fromCache() Resolved {
 	return Resolved{Dir: t.held.dir, Commit: t.held.commit, Source: SourceCache}
 }
 
 // takeTurn waits until no other goroutine or process downloads the repository. whole means that the
-// cache has all of it: then there is nothing to release. A cache that cannot be locked, because it
-// is read-only, serves what it has.
+// cache has all of it; nothing is then left to release. A cache that cannot be locked, because it
+// is read-only, serves the snapshot it has.
 func (s *fetcher) takeTurn(ctx context.Context, ref modelRef, progress func(Progress)) (t turn, whole bool, _ error) {
 	t = turn{cache: repoCache{filepath.Join(s.cacheDir, ref.repoFolder())}, report: &reporter{call: progress, state: Progress{Model: ref.id}}}
 	release, err := s.disk.locks.take(ctx, filepath.Join(s.cacheDir, ".locks", ref.repoFolder(), "sie.lock"),

@@ -1,11 +1,11 @@
-// Package hubtest is a model hub for tests: two real HTTP servers on loopback, the hub and the
-// storage it redirects large files to, that answer as the Hugging Face hub does. [New] starts them,
-// [Server.Add] puts a model on them, the fields of [Model] and [Server.Fault] make them misbehave,
-// and [Server.Requests] tells what was asked.
+// Package hubtest is a model hub for tests. It runs two real HTTP servers on loopback that answer
+// as the Hugging Face hub does: the hub, and the storage to which it redirects large files. [New]
+// starts them, [Server.Add] adds a model, the fields of [Model] and [Server.Fault] inject faults,
+// and [Server.Requests] returns the requests received.
 //
 // It covers the listing of a revision with checksums, resolve with its redirects (relative ones for
 // small files, signed ones to another origin for large files), ranges, etags, and the hub's error
-// codes. It does not cover uploads, Xet, or rate limits by itself.
+// codes. It does not cover uploads, Xet or rate limits.
 package hubtest
 
 import (
@@ -26,7 +26,7 @@ import (
 	"time"
 )
 
-// Model is a repository on the hub. Set its fields before requests come.
+// Model is a repository on the hub. Set its fields before the first request.
 type Model struct {
 	ID     string
 	Commit string            // of Branch; a hash of the content
@@ -41,7 +41,7 @@ type Model struct {
 
 // Request is one request that was answered.
 type Request struct {
-	Storage       bool // asked of the storage, not of the hub
+	Storage       bool // sent to the storage, not to the hub
 	Method, Path  string
 	Authorization string
 	Range         string
@@ -70,7 +70,7 @@ func New(tb testing.TB) *Server {
 	return s
 }
 
-// Add puts a model on the hub, or replaces it by a new commit.
+// Add adds a model to the hub, or replaces it by a new commit.
 func (s *Server) Add(id string, files map[string][]byte) *Model {
 	h := sha1.New()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -84,15 +84,15 @@ func (s *Server) Add(id string, files map[string][]byte) *Model {
 	return m
 }
 
-// Fault sets a function that sees every request first and may answer it instead, returning true.
-// nil removes it.
+// Fault sets a function that sees every request first. It may answer the request itself and return
+// true. nil removes it.
 func (s *Server) Fault(f func(w http.ResponseWriter, r *http.Request, storage bool) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
 }
 
-// Requests returns what was asked since the start or the last call.
+// Requests returns the requests received since the start or the last call.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +101,7 @@ func (s *Server) Requests() []Request {
 	return r
 }
 
-// Break wraps w so that the connection is cut after n bytes of body.
+// Break wraps w so that the connection is closed after n bytes of body.
 func Break(w http.ResponseWriter, n int) http.ResponseWriter { return &breaking{w, n} }
 
 type breaking struct {
@@ -119,7 +119,7 @@ func (b *breaking) Write(p []byte) (int, error) {
 	panic(http.ErrAbortHandler)
 }
 
-// Serve answers a request as if there were no fault, for use inside one.
+// Serve answers a request as if no fault were set. Use it inside a fault.
 func (s *Server) Serve(w http.ResponseWriter, r *http.Request, storage bool) {
 	if storage {
 		s.serveStorage(w, r)
@@ -151,7 +151,7 @@ func Refuse(w http.ResponseWriter, status int, code, message string) {
 	json.NewEncoder(w).Encode(map[string]string{"error": message})
 }
 
-// model finds the model and checks the token; nil when it has answered with an error.
+// model finds the model and checks the token. It returns nil when it has answered with an error.
 func (s *Server) model(w http.ResponseWriter, r *http.Request, id string, listing bool) *Model {
 	s.mu.Lock()
 	m := s.models[id]
