@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Batch is a run of a program: the packed inputs, and the outputs it fills. A Batch may be reused
-// after Run returns; its output buffers are then reused too. T tokens of B sequences; what the
-// program has no operation for is not looked at.
+// Batch is one run of a program: the packed inputs, and the outputs it fills. T is the number of
+// tokens, B the number of sequences. An input that the program does not read is ignored. A Batch
+// may be reused after Run returns; its output buffers are then reused too.
 type Batch struct {
 	Program   *Program
 	IDs       []int32 // [T]
@@ -20,28 +20,27 @@ type Batch struct {
 	CuQueries []int32   // [queries+1], from 0, ascending, ends at rows; nil without queries
 	Partner   []int32   // [B] each sequence's query, −1 for none; nil for none anywhere
 
-	// Items are those of each output that takes them, [B]; nil for the others.
+	// Items holds the items [B] of each output that takes them; nil for the others.
 	Items [MaxOutputs][]OutItem
 
-	// OutBytes says how many bytes of each output to copy out; an output of the program that is not
-	// wanted has 0.
+	// OutBytes says how many bytes of each output to copy out, 0 for an output that is not wanted.
 	OutBytes [MaxOutputs]int64
 	// Out receives the outputs, OutBytes long each, in Go memory that belongs to the caller.
 	Out [MaxOutputs][]byte
 
-	// NonFinite is set by Run: [B], 1 for a sequence of which a row that the outputs were made of
-	// holds a NaN or an infinity, else 0; nil where there is none.
+	// NonFinite is set by Run: nil, or [B] with a 1 for each sequence whose outputs were made of a
+	// row that holds a NaN or an infinity, else 0. It is nil where all would be 0.
 	NonFinite []int32
 
-	Started  time.Time     // when the device got it
+	Started  time.Time     // when the Runner's owner took it
 	Duration time.Duration // from then until its outputs were copied
 
 	err  error
 	done chan struct{}
 }
 
-// checkLengths proves to C, which sees pointers and counts, that each slice is as long as the
-// others say. What they contain is checked there.
+// checkLengths checks that the slices' lengths agree. C cannot check that, because it gets pointers
+// and counts only; it checks what the slices contain.
 func (b *Batch) checkLengths(p *Program, maxSeqs int) error {
 	seqs := len(b.CuSeqlens) - 1
 	wrong := func(format string, args ...any) error { return invalid("slot load", fmt.Sprintf(format, args...)) }

@@ -19,9 +19,9 @@ import (
 	"gorgonia.org/cu"
 )
 
-// This file holds every call of the CUDA driver that gorgonia.org/cu has; what it lacks (pinned
-// memory, graphs) is in csrc/cuda. The package-level functions of cu are used, which act on the
-// calling thread's context: a cu.Ctx would hand every call to another thread.
+// This file holds every call to the CUDA driver that gorgonia.org/cu offers. What it lacks (pinned
+// memory, graphs) is in csrc/cuda. Only package-level functions of cu are used: they act on the
+// calling thread's context, while a cu.Ctx would move every call to another thread.
 
 // cudaDriver implements driver.
 type cudaDriver struct {
@@ -61,7 +61,8 @@ func findGPUs() GPUReport {
 
 const noGPU = "the CUDA driver shows no GPU: look at nvidia-smi and CUDA_VISIBLE_DEVICES, in a container run with --gpus all, or use the CPU"
 
-// driverProblem opens the driver's library and initialises it; "" if that works.
+// driverProblem opens the driver's library and initialises it. It returns what prevents that, or
+// "".
 func driverProblem() string {
 	var why *C.char
 	code := C.sie_driver_start(&why)
@@ -80,7 +81,7 @@ func driverProblem() string {
 
 func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
-// gpuCheck asks C whether this build runs on the card with the driver.
+// gpuCheck asks C whether this build runs on the GPU with this driver.
 func gpuCheck(card GPU, driver int) *Error {
 	var e C.sie_error
 	if st := C.sie_gpu_check(C.int32_t(card.Major), C.int32_t(card.Minor), C.int32_t(driver), &e); st != C.SIE_OK {
@@ -112,8 +113,7 @@ func describe(ordinal int) (GPU, error) {
 	return g, nil
 }
 
-// openDriver finds the card and retains its primary context, which the CUDA runtime of the kernels
-// shares.
+// openDriver finds the GPU and retains its primary context, which the kernels' CUDA runtime shares.
 func openDriver(o Options) (driver, error) {
 	r := findGPUs()
 	if r.Problem != "" {
@@ -132,7 +132,7 @@ func openDriver(o Options) (driver, error) {
 	if err := d.open(o.Ordinal); err != nil {
 		return nil, err
 	}
-	// The owner enters the context on its own thread; this one may serve anything next.
+	// The owner enters the context on its own thread. This thread may run any goroutine next.
 	_ = cu.SetCurrentContext(cu.CUContext{})
 	return d, nil
 }
@@ -141,8 +141,9 @@ func (d *cudaDriver) open(ordinal int) (err error) {
 	if d.device, err = cu.GetDevice(ordinal); err != nil {
 		return cudaError("open", err)
 	}
-	// Waiting threads sleep: they would spin on the cores that tokenise. An active context of
-	// another library of this process keeps its flags, which is no error.
+	// Waiting threads sleep, because spinning would take cores from the tokenizer. If another
+	// library of this process has the context active, the context keeps its flags, which is no
+	// error.
 	_ = d.device.SetPrimaryCtxFlags(cu.SchedBlockingSync)
 	if d.context, err = d.device.RetainPrimaryCtx(); err != nil {
 		return cudaError("open: primary context", err)
@@ -176,8 +177,8 @@ func (d *cudaDriver) version() string { return d.cuda }
 
 func (d *cudaDriver) enter() error { return cudaError("context", cu.SetCurrentContext(d.context)) }
 
-// kernelStream is the CUstream inside cu's value: its accessor returns a cgo type that is private
-// to cu.
+// kernelStream reads the CUstream inside cu's value, because cu's accessor returns a private cgo
+// type.
 func (d *cudaDriver) kernelStream() uintptr { return *(*uintptr)(unsafe.Pointer(&d.work)) }
 
 func (d *cudaDriver) memory() (free, total int64, err error) {
@@ -193,7 +194,8 @@ func (d *cudaDriver) allocate(bytes int64) (devicePtr, error) {
 	return devicePtr(p), nil
 }
 
-// free cannot fail but on a lost device, whose memory goes with the process.
+// free ignores errors: it fails only on a lost device, whose memory is freed when the process
+// exits.
 func (d *cudaDriver) free(p devicePtr) { _ = cu.MemFree(cu.DevicePtr(p)) }
 
 func (d *cudaDriver) upload(dst devicePtr, src uintptr, bytes int64) error {
@@ -274,10 +276,10 @@ func (d *cudaDriver) drain() error {
 	return nil
 }
 
-// hostMemory is an address of C's as cu wants it.
+// hostMemory returns a C address in the type that cu wants.
 func hostMemory(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
-// cudaError gives cu's errors, whose type is private, their meaning. nil stays nil.
+// cudaError turns an error of cu, whose type is private, into an *Error. nil stays nil.
 func cudaError(op string, err error) error {
 	if err == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/sie-engine/sie/internal/lockorder"
 )
 
-// Options of Open. The zero value opens the CPU with every core this process may use.
+// Options configures Open. The zero value opens the CPU with every core this process may use.
 type Options struct {
 	Kind    Kind // 0 = CPU
 	Ordinal int  // CUDA: device index
@@ -45,8 +45,8 @@ func (i Info) Supports(c Compute) bool {
 	return false
 }
 
-// DefaultCompute is the class used when nobody chose one: bf16 where the hardware multiplies bf16
-// matrices, else fp32.
+// DefaultCompute returns the class for a caller that chose none. It is bf16 where the hardware
+// multiplies bf16 matrices, else fp32.
 func (i Info) DefaultCompute() Compute {
 	if (i.Kind == CUDA || i.ISA.Covers(AMX)) && i.Supports(ComputeBF16) {
 		return ComputeBF16
@@ -60,12 +60,12 @@ type Device struct {
 	handle unsafe.Pointer
 	open   map[string]int // handles of the device that are not closed yet, by kind
 	lanes  int            // executors; 1 on a card
-	gpu    *gpu           // nil: not a card
+	gpu    *gpu           // nil on a CPU
 	mark   *mark
 }
 
 // Open starts a device. Errors: ErrUnsupported when there is no such device or instruction set;
-// ErrNoMemory and ErrDeviceLost of a card; ErrNotBuilt.
+// ErrNoMemory and ErrDeviceLost from a GPU; ErrNotBuilt.
 func Open(o Options) (*Device, error) {
 	if o.Kind == 0 {
 		o.Kind = CPU
@@ -106,7 +106,7 @@ func Open(o Options) (*Device, error) {
 	return d, nil
 }
 
-// sieGPU is what C is told of a card.
+// sieGPU describes a GPU to C.
 type sieGPU struct {
 	about  GPU
 	stream uintptr
@@ -124,8 +124,8 @@ func (d *Device) Info() (info Info, err error) {
 	return info, err
 }
 
-// Close stops the executors. It panics when a handle of the device is still open: C would be left
-// with a dangling pointer.
+// Close stops the executors. It panics when a handle of the device is still open, because that
+// handle would then point to freed C memory.
 func (d *Device) Close() {
 	d.mu.Lock()
 	for kind, n := range d.open {
@@ -147,7 +147,7 @@ func (d *Device) Close() {
 	d.closeGPU()
 }
 
-// closeGPU lets go of the card, if it is one.
+// closeGPU closes the driver and stops the owner goroutine. It does nothing on a CPU.
 func (d *Device) closeGPU() {
 	if d.gpu != nil {
 		d.do(d.gpu.driver.close)

@@ -12,7 +12,7 @@ import (
 	"github.com/sie-engine/sie/internal/lockorder"
 )
 
-// openTest opens a device, or skips with the line to run.
+// openTest opens a device, or skips the test and prints the command that builds the engine.
 func openTest(t testing.TB, o Options) *Device {
 	t.Helper()
 	if !Built {
@@ -92,7 +92,7 @@ func (m *tiny) close() {
 	}
 }
 
-// tinyToken is what the program gives for one token.
+// tinyToken returns the program's row for one token.
 func tinyToken(id int32) [2]float32 {
 	x := [2]float32{-1 + 0.5, 2} // ids 0 and 2 rise
 	if id == 1 {
@@ -101,7 +101,7 @@ func tinyToken(id int32) [2]float32 {
 	return [2]float32{max(0, x[0]+x[1]) + x[0], max(0, -x[1]+1) + x[1]}
 }
 
-// tinyWant is the mean over the sequences of a batch.
+// tinyWant returns the mean of each sequence of a batch.
 func tinyWant(ids, cu []int32) []float32 {
 	var out []float32
 	for i := range len(cu) - 1 {
@@ -251,15 +251,14 @@ func TestWeightChecks(t *testing.T) {
 	}
 }
 
-// The first error of a recording is the one that End returns, whatever follows, and nothing is left
-// behind.
+// End returns the first error of a recording, whatever follows it, and nothing is left open.
 func TestRecorderErrorSticks(t *testing.T) {
 	d := openTest(t, Options{Threads: 1})
 	m := newTiny(t, d, Caps{MaxTokens: 8, MaxSeqs: 2, MaxLen: 8})
 	word, gamma, w := m.weights[0], m.weights[1], m.weights[3]
 	r := d.Record(Caps{MaxTokens: 8, MaxSeqs: 2, MaxLen: 8})
 	x := r.EmbedLayerNorm(Embedding{Word: word, Gamma: gamma})
-	bad := r.Linear(x, word, nil, NoAct, NoValue) // a table is no matrix
+	bad := r.Linear(x, word, nil, NoAct, NoValue) // a table, not a matrix
 	r.Linear(bad, w, nil, NoAct, NoValue)
 	r.OutputRows(r.Pool(bad, PoolMean))
 	p, err := r.End()

@@ -2,14 +2,15 @@ package engine
 
 import "unsafe"
 
-// entry is one line of a program as C takes it: params points to the struct of sie.h that kind has.
+// entry is one entry of a program in the layout of C. params points to the struct that sie.h has
+// for the kind.
 type entry struct {
 	kind   uint32
 	_      uint32
 	params unsafe.Pointer
 }
 
-// The kinds of entries, as sie_kind numbers them.
+// The kinds of entries, with the numbers of sie_kind.
 const (
 	kindSpace = 1 + iota
 	kindInput
@@ -32,7 +33,7 @@ const (
 	kindOutputSMVE
 )
 
-// The spaces and inputs of every program have the same numbers, so that one Batch fits any of them.
+// The spaces and inputs have the same numbers in every program, so that one Batch fits any of them.
 const (
 	spaceTokens = 1 + iota
 	spaceSequences
@@ -49,7 +50,7 @@ const (
 	inputQueries
 )
 
-// space kinds and dtypes of inputs, as sie.h numbers them.
+// The kinds of spaces, with the numbers of sie.h.
 const (
 	spaceSeqs   = 1
 	spaceRows   = 2
@@ -58,8 +59,8 @@ const (
 )
 
 // The structs below mirror those of sie.h field by field; native.go compares their sizes, a test
-// every field. Weights are handles of C, names and lists Go memory that is pinned while C reads
-// them. size comes first in each: add sets it.
+// every field. Weights are C handles. Names and lists are Go memory, which is pinned while C reads
+// it. size comes first in each; add sets it.
 
 type spaceParams struct {
 	size          uint32

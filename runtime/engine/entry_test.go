@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The structs that are handed to C as they are have its layout: every field lies where C's does and
-// is as large.
+// The structs that are passed to C without conversion have its layout: every field has the offset
+// and the size of C's.
 func TestEntriesMirrorTheHeader(t *testing.T) {
 	kinds := kindOutputSMVE
 	if len(mirrors) < kinds-2 { // output_rows, values and token_rows share a struct

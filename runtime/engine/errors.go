@@ -15,11 +15,11 @@ var (
 // ErrNotBuilt is returned by Open in a binary built without the tag native.
 var ErrNotBuilt = errors.New("this binary has no native engine: run `make build`, or build libsie and pass -tags native")
 
-// Status is the result of a call across the device boundary. The numbers are those of sie_status
-// and are only ever appended to: logs and tables depend on them.
+// Status is the result of a call into C. The numbers are those of sie_status and are append-only,
+// because logs and tables depend on them.
 type Status int32
 
-// What each failing status asks of whom is in the comment of sie_status.
+// The comment of sie_status says who has to act on each status.
 const (
 	StatusOK Status = iota
 	StatusInvalid
@@ -32,10 +32,10 @@ const (
 
 var sentinels = [...]error{nil, ErrInvalid, ErrUnsupported, ErrCorrupt, ErrNoMemory, ErrDeviceLost, ErrInternal}
 
-// Error is a refusal or failure of the engine. Msg is for operators: edges that answer users choose
-// their own words from Status.
+// Error is a refusal or failure of the engine. Msg is for operators. Code that answers users
+// chooses its own words from Status.
 type Error struct {
-	Op     string // what was asked: "weight", "linear", "slot load", …
+	Op     string // the operation: "weight", "linear", "slot load", …
 	Status Status
 	Msg    string // one line, no file paths
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// floats are numbers as bytes of memory.
+// floats encodes numbers as little-endian bytes.
 func floats(values ...float32) (b []byte) {
 	for _, v := range values {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
@@ -21,8 +21,8 @@ func floats(values ...float32) (b []byte) {
 }
 
 // A model is packed weight by weight, its forward pass is recorded once, and the program is
-// replayed for every batch. This one looks up a row of two numbers for each token, normalises it
-// and takes the mean of a sequence.
+// replayed for every batch. This one looks up a row of two numbers for each token, normalises the
+// row and takes the mean of each sequence.
 func Example() {
 	device, err := engine.Open(engine.Options{Threads: 1})
 	if err != nil {

@@ -2,18 +2,19 @@ package engine
 
 import "slices"
 
-// Footprint is the memory that batches of some programs take of a Runner, beside weights. Its parts
-// are counted one by one, as the Runner enlarges them: two programs together need the larger of
-// each part, which may be more than either needs in all. The zero value is that of no program.
+// Footprint is the memory that batches of some programs need in a Runner, apart from weights. The
+// Runner enlarges its parts one by one, so they are counted one by one: two programs together need
+// the larger of each part, which may be more than either needs alone. The zero value is the
+// footprint of no program.
 type Footprint struct {
 	workspace Workspace
 	slot      SlotCaps // of each of the slots
 	lanes     int      // of the device's arenas
-	card      bool     // outputs lie in the arena, too
+	card      bool     // a GPU: outputs lie in the arena, too
 }
 
-// Footprint is what a Runner takes at most for batches of p whose outputs have so many bytes or
-// less, those that are not named few.
+// Footprint returns the most that a Runner needs for batches of p. outBytes bounds the bytes of
+// each output in order; outputs beyond its end count as 0.
 func (p *Program) Footprint(outBytes ...int64) Footprint {
 	c := SlotCaps{MaxTokens: p.caps.MaxTokens, MaxSeqs: p.caps.MaxSeqs, InputBytes: p.inputBytes}
 	for i := range p.outputs {
@@ -26,13 +27,13 @@ func (p *Program) Footprint(outBytes ...int64) Footprint {
 	return Footprint{workspace: p.workspace, slot: c, lanes: p.dev.lanes, card: p.dev.gpu != nil}
 }
 
-// With is the smallest footprint that covers both. They are of devices of one kind.
+// With returns the smallest footprint that covers both. Both must be of devices of one kind.
 func (f Footprint) With(g Footprint) Footprint {
 	return Footprint{workspace: f.workspace.With(g.workspace), slot: f.slot.with(g.slot), lanes: max(f.lanes, g.lanes), card: f.card || g.card}
 }
 
-// Bytes is what a Runner without an arena or slots takes for it: in its arena, through which a
-// GPU's outputs go, and in its slots.
+// Bytes returns what a Runner that has no arena or slots yet allocates for the footprint. A GPU's
+// outputs pass through the arena and are counted there, too.
 func (f Footprint) Bytes() (arena, slots int64) {
 	arena = f.workspace.Bytes(f.lanes)
 	if f.card {
@@ -43,7 +44,7 @@ func (f Footprint) Bytes() (arena, slots int64) {
 	return arena, slotsInFlight * slotBytes(f.slot, f.card)
 }
 
-// with are the smallest bounds that cover both.
+// with returns the smallest bounds that cover both.
 func (c SlotCaps) with(d SlotCaps) SlotCaps {
 	out := SlotCaps{MaxTokens: max(c.MaxTokens, d.MaxTokens), MaxSeqs: max(c.MaxSeqs, d.MaxSeqs),
 		InputBytes: max(c.InputBytes, d.InputBytes), OutputBytes: slices.Clone(c.OutputBytes)}
@@ -57,10 +58,10 @@ func (c SlotCaps) with(d SlotCaps) SlotCaps {
 	return out
 }
 
-// slotBytes is the memory of a slot.
+// slotBytes returns the memory of a slot.
 func slotBytes(c SlotCaps, card bool) int64 {
-	n := c.InputBytes // as C lays them out
-	if !card {        // for each sequence a slab of its own, its places in the order and its flag (csrc/slot.cc)
+	n := c.InputBytes // in the layout of C
+	if !card {        // for each sequence: its own slab, its places in the order and its flag (csrc/slot.cc)
 		n += 576 * c.MaxSeqs
 	}
 	for _, out := range c.OutputBytes {
@@ -69,15 +70,15 @@ func slotBytes(c SlotCaps, card bool) int64 {
 	return n
 }
 
-// holding is what a Runner has. It is never changed: the owner replaces it.
+// holding describes the arena and slots that a Runner has. It is immutable; the owner replaces it.
 type holding struct {
 	arena Workspace
 	slots [slotsInFlight]SlotCaps
 }
 
-// Growth is what the Runner takes beside what it has, in bytes, until batches of footprint f fit.
-// stays is kept. passing is the arena of now where that is replaced: on a CPU it lies beside the
-// new one until the batch that runs in it has ended.
+// Growth returns the bytes that the Runner allocates, beyond what it has, until batches of
+// footprint f fit. stays is kept. passing is the size of the present arena where that must be
+// replaced: on a CPU it exists beside the new one until the batch that runs in it has ended.
 func (r *Runner) Growth(f Footprint) (stays, passing int64) {
 	h := r.has.Load()
 	want := Footprint{workspace: h.arena.With(f.workspace), lanes: r.dev.lanes, card: r.dev.gpu != nil}
@@ -94,7 +95,7 @@ func (r *Runner) Growth(f Footprint) (stays, passing int64) {
 	return max(0, arena-r.arenaBytes.Load()) + slots, passing
 }
 
-// hold notes what the Runner has. Owner goroutine.
+// hold updates the description of what the Runner has. Owner goroutine only.
 func (r *Runner) hold(change func(*holding)) {
 	next := *r.has.Load()
 	change(&next)

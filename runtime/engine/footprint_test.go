@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// Two programs, each of which needs more than the other of something, take the larger of each part:
-// more than either alone. What the Runner is said to grow by is what it then has, byte for byte, in
-// each order.
+// Two programs, each of which needs more of some part than the other, together take the larger of
+// each part: more than either alone. In either order, the growth that the Runner predicts is what
+// it then has, byte for byte.
 func TestFootprintOfTwoPrograms(t *testing.T) {
 	const first, second = 1 << 20, 1 << 21 // bytes of the outputs
 	for _, order := range [][]int{{0, 1}, {1, 0}} {

@@ -1,8 +1,8 @@
 package engine
 
-// GPU is one card as the driver shows it.
+// GPU describes one GPU as the driver shows it.
 type GPU struct {
-	Ordinal         int    // for Options.Ordinal; what CUDA_VISIBLE_DEVICES leaves is counted from 0
+	Ordinal         int    // for Options.Ordinal; counted from 0 among the GPUs that CUDA_VISIBLE_DEVICES leaves
 	Name            string // "NVIDIA H100 80GB HBM3"
 	Major, Minor    int    // compute capability
 	Multiprocessors int
@@ -10,19 +10,19 @@ type GPU struct {
 	Refusal         string // why this build cannot use it; "" if it can
 }
 
-// GPUReport is what FindGPUs found.
+// GPUReport is the result of FindGPUs.
 type GPUReport struct {
 	Built   bool   // this binary has the CUDA backend
 	Driver  string // the newest CUDA version the driver supports, "13.0"; "" without a driver
-	Problem string // why no GPU can be used, whatever the card, and what to do; "" if nothing stands in the way
+	Problem string // why no GPU at all can be used, and what to do; "" if there is no such reason
 	GPUs    []GPU
 }
 
-// FindGPUs asks the driver what is there. It opens no device and works in any build.
+// FindGPUs asks the driver which GPUs exist. It opens no device and works in any build.
 func FindGPUs() GPUReport { return findGPUs() }
 
-// Memory returns the bytes of device memory that are free now, and all there are, whoever uses
-// them. Errors: ErrUnsupported for a device without memory of its own.
+// Memory returns the free and the total bytes of device memory, counting all processes. Errors:
+// ErrUnsupported for a device without its own memory.
 func (d *Device) Memory() (free, total int64, err error) {
 	if d.gpu == nil {
 		return 0, 0, &Error{Op: "memory", Status: StatusUnsupported, Msg: "this device has no memory of its own"}
@@ -34,12 +34,12 @@ func (d *Device) Memory() (free, total int64, err error) {
 // devicePtr is an address in device memory, 0 for none.
 type devicePtr uint64
 
-// driver is a card as CUDA's driver gives it: its primary context, memory, three streams and their
-// events. The kernels' stream runs batches one after another; inputs come on a stream before it and
-// outputs leave on one behind it, so that copies overlap the neighbours' kernels. cuda.go
-// implements it; a build without the tag cuda has none.
+// driver gives access to a GPU: its primary context, memory, three streams and their events. The
+// kernels' stream runs batches one after another. Inputs arrive on a second stream and outputs
+// leave on a third, so that copies overlap the kernels of neighbouring batches. cuda.go implements
+// driver; a build without the tag cuda has no implementation.
 //
-// All methods but wait are for the device's own goroutine. Errors are *Error.
+// All methods but wait must be called on the device's owner goroutine. Errors are *Error.
 type driver interface {
 	about() GPU
 	version() string
@@ -48,23 +48,24 @@ type driver interface {
 	memory() (free, total int64, err error)
 	allocate(bytes int64) (devicePtr, error)
 	free(p devicePtr)
-	upload(dst devicePtr, src uintptr, bytes int64) error // returns when it is there
+	upload(dst devicePtr, src uintptr, bytes int64) error // returns when the copy is complete
 	newEvents() (slotEvents, error)
 	freeEvents(e slotEvents)
-	// bring copies a batch's input (pinned) to staging, and from there to dst once the batches
-	// before have run.
+	// bring copies a batch's input from pinned memory to staging. It copies it on to dst once the
+	// earlier batches have run.
 	bring(e slotEvents, dst, staging devicePtr, src uintptr, bytes int64) error
-	// keep copies an output out of the way of the next batch: on the kernels' stream.
+	// keep copies an output, on the kernels' stream, to memory that the next batch does not
+	// overwrite.
 	keep(dst, src devicePtr, bytes int64) error
-	// take copies what was kept to pinned memory, and done marks the end of all that the slot asked
-	// for.
+	// take copies the kept outputs to pinned memory. Then it records the event that wait waits for.
 	take(e slotEvents, outputs []transfer) error
 	wait(e slotEvents) error // blocks until what take enqueued is done; any thread
 	drain() error            // blocks until everything enqueued has run
 	close()
 }
 
-// slotEvents are the driver's marks of one slot: input has arrived, outputs are kept, all is done.
+// slotEvents holds the driver's events of one slot: the input has arrived, the outputs are kept,
+// everything is done.
 type slotEvents any
 
 // transfer is a copy from device memory to pinned host memory.

@@ -2,10 +2,10 @@ package engine
 
 import "unsafe"
 
-// flagBytes is what a sequence's flag takes (Slot.NonFinite).
+// flagBytes is the size of a sequence's flag (Slot.NonFinite).
 const flagBytes = 4
 
-// gpuSlot is what a slot has on a card. Its pinned memory is C's.
+// gpuSlot is the device memory and events of a slot. C owns the slot's pinned memory.
 type gpuSlot struct {
 	events slotEvents
 	input  devicePtr
@@ -13,7 +13,7 @@ type gpuSlot struct {
 	flags  devicePtr // int32 [MaxSeqs]
 }
 
-// newGPUSlot allocates device memory for a slot of these capacities. Owner goroutine.
+// newGPUSlot allocates device memory for a slot of these capacities. Owner goroutine only.
 func (g *gpu) newGPUSlot(caps SlotCaps) (s *gpuSlot, err error) {
 	s = &gpuSlot{}
 	defer func() {
@@ -58,15 +58,15 @@ func (g *gpu) freeAll(pointers ...devicePtr) {
 	}
 }
 
-// gpuArena is where an arena lies.
+// gpuArena is the device memory of an arena.
 type gpuArena struct {
 	memory devicePtr
 	output [MaxOutputs]devicePtr
 	bytes  [MaxOutputs]int64 // of output
 }
 
-// placeWeight uploads what C packed and tells it where. It returns the memory, the weight's to
-// free. Owner goroutine.
+// placeWeight uploads a packed weight and gives C its address. The caller frees the returned
+// memory. Owner goroutine only.
 func (g *gpu) placeWeight(handle unsafe.Pointer) (devicePtr, error) {
 	bytes := cWeightBytes(handle)
 	p, err := g.driver.allocate(bytes)
@@ -83,8 +83,8 @@ func (g *gpu) placeWeight(handle unsafe.Pointer) (devicePtr, error) {
 	return p, nil
 }
 
-// newGPUArena allocates the workspace; outputs come with the first batch that needs them. Owner
-// goroutine.
+// newGPUArena allocates the workspace. Outputs are allocated for the first batch that needs them.
+// Owner goroutine only.
 func (g *gpu) newGPUArena(handle unsafe.Pointer, workspace int64) (*gpuArena, error) {
 	p, err := g.driver.allocate(workspace)
 	if err != nil {
@@ -103,8 +103,8 @@ func (g *gpu) freeGPUArena(a *gpuArena) {
 	g.freeAll(a.output[:]...)
 }
 
-// fitOutputs makes the arena's outputs as large as the slot's. The old ones go first, when no batch
-// writes there any more: both at once may not fit.
+// fitOutputs makes the arena's outputs as large as the slot's. It frees the old ones first, when no
+// batch writes there any more, because both at once may not fit.
 func (g *gpu) fitOutputs(arena *Arena, caps SlotCaps) error {
 	fits, a := true, arena.gpu
 	for i, n := range caps.OutputBytes {
@@ -133,15 +133,15 @@ func (g *gpu) fitOutputs(arena *Arena, caps SlotCaps) error {
 	return cArenaPlace(arena.ptrLocked(), a)
 }
 
-// submit enqueues a loaded batch: its input, its kernels, its outputs. Owner goroutine. After an
-// error nothing of the batch is under way.
+// submit enqueues a loaded batch: its input, its kernels, its outputs. After an error nothing of
+// the batch is still running. Owner goroutine only.
 func (g *gpu) submit(p *Program, a *Arena, s *Slot) error {
 	if err := g.fitOutputs(a, s.caps); err != nil {
 		return err
 	}
 	err := g.enqueue(p, a, s)
 	if err != nil {
-		_ = g.driver.drain() // its own error would be this one again
+		_ = g.driver.drain() // it would return the same error again
 	}
 	return err
 }

@@ -8,19 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gpu is the Go half of a device that is a card. One goroutine, locked to its thread, owns the
-// card's context: every call of C and of the driver runs there, but waits. It takes jobs from
-// whoever uses the device, and whole batches when a Runner has moved in.
+// gpu is the Go side of a device that is a GPU. One goroutine, the owner, is locked to its thread
+// and owns the GPU's context. Every call to C or to the driver runs there, except waits. The owner
+// runs jobs from any goroutine that uses the device, and the submit loop of a Runner.
 type gpu struct {
 	driver driver
 	thread int         // of the owner
 	jobs   chan func() // unbuffered
-	taken  atomic.Bool // a loop has moved in
+	taken  atomic.Bool // the owner runs a loop (Device.own)
 	quit   chan struct{}
 	gone   sync.WaitGroup
 }
 
-// startGPU starts the owner, which makes the driver's context its own.
+// startGPU starts the owner, which makes the driver's context current in its thread.
 func startGPU(d driver) (*gpu, error) {
 	g := &gpu{driver: d, jobs: make(chan func()), quit: make(chan struct{})}
 	entered := make(chan error)
@@ -33,7 +33,7 @@ func startGPU(d driver) (*gpu, error) {
 	return g, nil
 }
 
-// own is the owner goroutine. Its thread ends with it, since it is never unlocked.
+// own is the owner goroutine. It never unlocks its thread, so the thread ends with it.
 func (g *gpu) own(entered chan<- error) {
 	defer g.gone.Done()
 	runtime.LockOSThread()
@@ -53,8 +53,8 @@ func (g *gpu) own(entered chan<- error) {
 	}
 }
 
-// call runs f on the owner, which is not the caller, and returns when it has. After stop, f runs
-// where it is, and can only find the device closed.
+// call runs f on the owner, which must not be the caller, and returns when f has. After stop, f
+// runs on the calling goroutine, where it can only find the device closed.
 func (g *gpu) call(f func()) {
 	done := make(chan struct{})
 	select {
@@ -71,12 +71,12 @@ func (g *gpu) stop() {
 	g.gone.Wait()
 }
 
-// here says that the device's handles may be used on this goroutine, under the lock: always, but
-// for a card on its own alone.
+// here reports whether the device's handles may be used on this goroutine, under the lock. For a
+// CPU that is any goroutine, for a GPU only its owner.
 func (d *Device) here() bool { return d.gpu == nil || unix.Gettid() == d.gpu.thread }
 
-// do runs f where the device's handles may be used, under the lock. Methods on a batch's way ask
-// here first, and need no closure.
+// do runs f, under the lock, on a goroutine where the device's handles may be used. Methods on the
+// hot path call here first, so that they need no closure.
 func (d *Device) do(f func()) {
 	if d.here() {
 		d.locked(f)
@@ -91,13 +91,13 @@ func (d *Device) locked(f func()) {
 	f()
 }
 
-// own lets loop be the device's owner until it returns: on a card, the card's own goroutine, which
-// meanwhile leaves others' jobs to loop. On a CPU, and on a card that has such a loop already, it
-// is a new goroutine, with no jobs to do.
+// own runs loop as the owner of the device until loop returns. On a GPU loop runs on the owner
+// goroutine, and must meanwhile run the jobs of other goroutines. On a CPU, and on a GPU whose
+// owner already runs such a loop, it runs on a new goroutine without jobs.
 func (d *Device) own(loop func(jobs <-chan func())) {
 	if d.gpu == nil || !d.gpu.taken.CompareAndSwap(false, true) {
 		go func() {
-			runtime.LockOSThread() // not unlocked: a device may keep state in its thread, and the thread ends with the loop
+			runtime.LockOSThread() // never unlocked: a device may keep state in its thread, so the thread ends with the loop
 			loop(nil)
 		}()
 		return

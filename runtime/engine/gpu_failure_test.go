@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// session opens a card, loads a block, runs three batches and closes everything; whatever fails, it
-// undoes the rest.
+// session opens a GPU, loads a block, runs three batches and closes everything. When a step fails,
+// it undoes the earlier ones.
 func session() error {
 	d, err := Open(Options{Kind: CUDA})
 	if err != nil {
@@ -33,9 +33,9 @@ func session() error {
 	return nil
 }
 
-// TestCardEveryCallFails makes each call of the driver fail in turn, once so that the device lives
-// on and once so that it is lost: an error of the right kind comes back, or the call's failure
-// changes nothing, and nothing is left behind.
+// TestCardEveryCallFails makes each call to the driver fail in turn, once with an error that the
+// device survives and once with one that loses it. Either an error of the right kind is returned or
+// the failure changes nothing, and nothing is left open.
 func TestCardEveryCallFails(t *testing.T) {
 	command(t, "capability 9.0")
 	command(t, "reset-calls")
@@ -82,7 +82,8 @@ func TestCardEveryCallFails(t *testing.T) {
 			}
 		}
 	}
-	// The calls that may fail unseen are few: those that free, and the flags of the context.
+	// Only few calls may fail unnoticed: those that free, and the one that sets the context's
+	// flags.
 	if least := 2 * calls / step / 2; failed < least {
 		t.Errorf("%d of %d failures were seen, at least %d expected", failed, 2*calls/step, least)
 	}

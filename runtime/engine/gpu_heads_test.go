@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// newHeads records, over one embedding: the token rows behind a linear with adapters, the late
-// interaction of its kept rows, and SPLADE's maxima.
+// newHeads records three outputs over one embedding: token rows after a linear with adapters, the
+// late interaction of the kept rows, and SPLADE's maxima.
 func newHeads(t *testing.T, d *Device, compute Compute) (*Program, func()) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -58,7 +58,7 @@ func newHeads(t *testing.T, d *Device, compute Compute) (*Program, func()) {
 	}
 }
 
-// headBatch has every choice; the texts are those of texts.
+// headBatch returns a batch that uses every optional input; its texts are those of texts.
 func headBatch(p *Program, lengths ...int) *Batch {
 	b := texts(p, lengths...)
 	b.Items[0] = nil

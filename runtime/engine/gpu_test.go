@@ -14,10 +14,10 @@ import (
 	"testing"
 )
 
-// These tests run the whole path to a card: gorgonia.org/cu and csrc/cuda over the stand-in driver,
-// with the kernels emulated. They share the stand-in, so none is parallel.
+// These tests run the whole GPU path: gorgonia.org/cu and csrc/cuda over the stand-in driver, with
+// the kernels emulated. They share the stand-in, so none is parallel.
 
-// command tells the stand-in.
+// command runs a command of the stand-in.
 func command(t testing.TB, format string, args ...any) string {
 	t.Helper()
 	answer, err := StandIn(fmt.Sprintf(format, args...))
@@ -27,8 +27,7 @@ func command(t testing.TB, format string, args ...any) string {
 	return answer
 }
 
-// openCard opens a card of a capability and checks, when the test ends, that it left nothing
-// behind.
+// openCard opens a GPU of a capability and checks, when the test ends, that nothing is left open.
 func openCard(t testing.TB, capability string, o Options) *Device {
 	t.Helper()
 	command(t, "capability %s %d", capability, o.Ordinal)
@@ -54,8 +53,8 @@ func nothingLeft(t testing.TB) {
 	}
 }
 
-// block is one transformer block over two heads of 32 columns, with all of a model's operations but
-// the gelu.
+// block is one transformer block over two heads of 32 columns, with all of a model's operations
+// except the gelu.
 type block struct {
 	program *Program
 	weights []*Weight
@@ -63,7 +62,7 @@ type block struct {
 
 const blockColumns, blockVocabulary = 64, 50
 
-// newBlock packs and records, or returns the first error with everything undone.
+// newBlock packs and records a block. After an error everything is undone.
 func newBlock(d *Device, compute Compute, caps Caps) (m *block, err error) {
 	m = &block{}
 	defer func() {
@@ -114,7 +113,7 @@ func (m *block) close() {
 	}
 }
 
-// texts are sequences of given lengths; a text depends on its number alone.
+// texts returns sequences of the given lengths. The ids of a text depend only on its number.
 func texts(p *Program, lengths ...int) *Batch {
 	b := &Batch{Program: p, CuSeqlens: []int32{0}}
 	for number, n := range lengths {
@@ -153,7 +152,7 @@ func wantRows(t *testing.T, caps Caps, lengths ...int) []float32 {
 	return rows
 }
 
-// sameDirection compares unit rows.
+// sameDirection compares rows of length 1.
 func sameDirection(t *testing.T, got, want []float32, least float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -323,8 +322,8 @@ func TestTwoCards(t *testing.T) {
 	}
 }
 
-// The second Runner of a card is not its owner and hands it every call; when the first one goes,
-// the card's own goroutine serves it.
+// The second Runner of a GPU is not its owner and passes every call to it. After the first Runner
+// has closed, the GPU's own goroutine serves the second.
 func TestTwoRunnersOfACard(t *testing.T) {
 	d := openCard(t, "9.0", Options{})
 	m, err := newBlock(d, ComputeBF16, blockCaps)

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// The tiny program's rows with everything that can follow them, small enough to check by hand. x
-// has the rows that tinyToken gives before the linear, (-0.5, 2) of ids 0 and 2 and (1.5, -2) of id
-// 1:
+// The tiny program's rows with every kind of output after them, small enough to check by hand. x
+// has the rows that tinyToken gives before the linear: (-0.5, 2) for ids 0 and 2, and (1.5, -2) for
+// id 1.
 //
 //	0  the kept rows of x
 //	1  MaxSim of x's kept rows, not normalised
@@ -67,8 +67,8 @@ func newTinyHeads(t *testing.T, d *Device) *tinyHeads {
 	return m
 }
 
-// batch is ids 0 1 | 1 | 2 0 1 with every choice there is. Sequence 1 keeps nothing and has neither
-// query nor adapter.
+// batch has the sequences 0 1 | 1 | 2 0 1 and every optional input. Sequence 1 keeps no token and
+// has neither a query nor an adapter.
 func (m *tinyHeads) batch() *Batch {
 	b := &Batch{Program: m.program, IDs: []int32{0, 1, 1, 2, 0, 1}, CuSeqlens: []int32{0, 2, 3, 6}, Keep: []uint8{0, 1, 0, 1, 0, 1},
 		Adapter: []int32{1, -1, 0}, Queries: []float32{1, 0, 0, 1, 2, 2}, CuQueries: []int32{0, 2, 3}, Partner: []int32{1, -1, 0}}
@@ -116,7 +116,7 @@ func TestHeadsByHand(t *testing.T) {
 			if err := near(floatsOf(b.Out[3]), []float32{-0.5, 202, 1.5, -202, 1.5, -2, -5.5, 2, -5.5, 2, 16.5, -2}); err != nil {
 				t.Errorf("rows with adapters: %v", err)
 			}
-			// Without choices: all rows are kept, no query, no adapter.
+			// Without the optional inputs all rows are kept, and there is no query and no adapter.
 			b.Keep, b.Adapter, b.Queries, b.CuQueries, b.Partner = nil, nil, nil, nil, nil
 			b.Items[0] = []OutItem{{DType: F32}, {DType: F32, Offset: 16}, {DType: F32, Offset: 24}}
 			b.OutBytes[0] = 48
@@ -131,7 +131,7 @@ func TestHeadsByHand(t *testing.T) {
 	}
 }
 
-// Every slice whose length contradicts the others is refused before C sees it.
+// A slice whose length contradicts the others is refused before C sees it.
 func TestBatchLengths(t *testing.T) {
 	d := openTest(t, Options{Threads: 1})
 	m := newTinyHeads(t, d)
@@ -166,8 +166,8 @@ func TestBatchLengths(t *testing.T) {
 }
 
 func TestMuveraSum(t *testing.T) {
-	// No bits, one repetition, identity: a query's encoding is the sum of its rows; with a sketch
-	// to 3 columns, their places.
+	// With no bits, one repetition and the identity, a query's encoding is the sum of its rows. A
+	// sketch to 3 columns moves them to their places.
 	d := openTest(t, Options{Threads: 1})
 	tables := map[string]*Weight{}
 	for name, w := range map[string]WeightSpec{
@@ -214,7 +214,7 @@ func TestGroupSketch(t *testing.T) {
 	if !Built {
 		t.Skip("no native engine: run `make test-go`")
 	}
-	// Two repetitions of three entries to two columns.
+	// Two repetitions of three entries each, to two columns.
 	first, source, err := GroupSketch([]int32{1, ^0, 1, 0, 0, ^1}, 2, 3, 2)
 	if err != nil || !slices.Equal(first, []int32{0, 1, 3, 3, 5, 6}) || !slices.Equal(source, []int32{^1, 0, 2, 0, 1, ^2}) {
 		t.Errorf("%v, %v, %v", first, source, err)

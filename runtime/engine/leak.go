@@ -5,12 +5,12 @@ import (
 	"sync/atomic"
 )
 
-// leakReport, set by tests only, is told the kind of every handle that the collector finds
-// unclosed. Nothing is freed by it: the order in which handles must be freed is not the collector's
-// to choose.
+// leakReport is set by tests only. It is called with the kind of every handle that the garbage
+// collector finds unclosed. It frees nothing, because handles must be freed in an order that the
+// collector does not know.
 var leakReport atomic.Pointer[func(kind string)]
 
-// mark outlives its handle and remembers whether it was closed.
+// mark outlives its handle and records whether the handle was closed.
 type mark struct{ closed atomic.Bool }
 
 func (m *mark) close() {
@@ -19,7 +19,7 @@ func (m *mark) close() {
 	}
 }
 
-// watch returns the mark of a new handle, or nil when nobody looks for leaks.
+// watch returns the mark of a new handle, or nil unless leakReport is set.
 func watch[T any](handle *T, kind string) *mark {
 	report := leakReport.Load()
 	if report == nil {

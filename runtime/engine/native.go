@@ -47,15 +47,15 @@ import (
 // a weight and the entries of a program, which are pinned. With the noescape directives the error
 // buffer and out parameters stay on the stack, so load, submit and wait allocate nothing.
 
-// The Go slice of items is handed to C as it is.
+// The Go slice of items is passed to C without conversion, so both structs must have one layout.
 var (
 	_ [unsafe.Sizeof(C.sie_out_item{}) - unsafe.Sizeof(outItem{})]struct{}
 	_ [unsafe.Sizeof(outItem{}) - unsafe.Sizeof(C.sie_out_item{})]struct{}
 	_ [unsafe.Offsetof(C.sie_out_item{}.offset) - unsafe.Offsetof(outItem{}.offset)]struct{}
 )
 
-// The Go constants are the header's: each difference is an index into one element, so another value
-// does not compile.
+// The Go constants equal the header's. Each difference is an index into an array of one element, so
+// another value does not compile.
 var (
 	_ = [1]int{}[StatusInternal-C.SIE_INTERNAL]
 	_ = [1]int{}[CPU-C.SIE_DEVICE_CPU] + [1]int{}[CUDA-C.SIE_DEVICE_CUDA] + [1]int{}[Ref-C.SIE_DEVICE_REF]
@@ -89,7 +89,7 @@ var (
 	_ = [1]int{}[spaceShared-C.SIE_SPACE_SHARED]
 )
 
-// mirrors are the structs of entry.go beside those of sie.h, whose layout they must have.
+// mirrors pairs the structs of entry.go with those of sie.h, whose layout they must have.
 var mirrors = [][2]reflect.Type{
 	{reflect.TypeFor[entry](), reflect.TypeFor[C.sie_op]()},
 	{reflect.TypeFor[spaceParams](), reflect.TypeFor[C.sie_space_params]()},
@@ -117,7 +117,7 @@ const Built = true
 // LibSum identifies the C library and header this binary was built against.
 func LibSum() string { return libSum }
 
-// fail turns a status into an error; it is not on the path of a call that succeeds.
+// fail turns a status into an error. A call that succeeds does not reach it.
 func fail(op string, status C.sie_status, e *C.sie_error) error {
 	msg := unsafe.Slice((*byte)(unsafe.Pointer(&e.message[0])), len(e.message))
 	if n := bytes.IndexByte(msg, 0); n >= 0 {
@@ -145,7 +145,7 @@ func cDeviceOpen(o Options, card *sieGPU) (unsafe.Pointer, error) {
 		if card.graphs {
 			g.graphs = 1
 		}
-		*(*uintptr)(unsafe.Pointer(&g.stream)) = card.stream // the driver's handle: not memory of Go's
+		*(*uintptr)(unsafe.Pointer(&g.stream)) = card.stream // the driver's handle: not Go memory
 		for i := range min(len(card.about.Name), len(g.name)-1) {
 			g.name[i] = C.char(card.about.Name[i])
 		}
@@ -185,7 +185,7 @@ func cWeightCreate(d unsafe.Pointer, s WeightSpec, rows int64) (unsafe.Pointer, 
 	desc := C.sie_weight_desc{struct_size: C.sizeof_sie_weight_desc, kind: C.uint32_t(s.Kind), compute: C.uint32_t(s.Compute),
 		dtype: C.uint32_t(s.DType), layout: C.uint32_t(s.Layout), n_parts: C.int32_t(len(s.Parts)),
 		n: C.int64_t(rows), k: C.int64_t(s.K)}
-	var pins runtime.Pinner // the descriptor points to the parts; mapped files need no pin and take none
+	var pins runtime.Pinner // the descriptor points to the parts; memory outside the Go heap needs no pin
 	defer pins.Unpin()
 	for i, p := range s.Parts {
 		data := unsafe.SliceData(p.Data)
@@ -199,7 +199,7 @@ func cWeightCreate(d unsafe.Pointer, s WeightSpec, rows int64) (unsafe.Pointer, 
 	return unsafe.Pointer(w), nil
 }
 
-// cWeightStaged is the address of the packed bytes on their way to a GPU.
+// cWeightStaged returns the address of the packed bytes that are to be uploaded to a GPU.
 func cWeightStaged(w unsafe.Pointer) uintptr { return uintptr(C.sie_weight_staged((*C.sie_weight)(w))) }
 
 func cWeightPlace(w unsafe.Pointer, p devicePtr) error {
@@ -210,8 +210,8 @@ func cWeightPlace(w unsafe.Pointer, p devicePtr) error {
 	return nil
 }
 
-// deviceMemory is an address on a GPU as C takes it. Go's collector passes over what is no memory
-// of its own.
+// deviceMemory returns a GPU address as a C pointer. Go's garbage collector ignores pointers to
+// memory that is not its own.
 func deviceMemory(p devicePtr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
 func cWeightFree(w unsafe.Pointer)        { C.sie_weight_free((*C.sie_weight)(w)) }
@@ -220,8 +220,8 @@ func cWeightDenormals(w unsafe.Pointer) int64 {
 	return int64(C.sie_weight_denormals((*C.sie_weight)(w)))
 }
 
-// cProgram records a program from its entries in one call, and plans it. memory is all Go memory
-// that the entries lead to.
+// cProgram records a program from its entries in one call, and plans it. memory is all the Go
+// memory that the entries point to.
 func cProgram(d unsafe.Pointer, entries []entry, memory []unsafe.Pointer) (unsafe.Pointer, Workspace, error) {
 	var e C.sie_error
 	var p *C.sie_program
@@ -258,7 +258,7 @@ func cProgramOutputs(p unsafe.Pointer, n int) ([]Output, error) {
 	return outputs, nil
 }
 
-// cProgramColumns is how wide an input is.
+// cProgramColumns returns the width of an input.
 func cProgramColumns(p unsafe.Pointer, input int32) (int64, error) {
 	var e C.sie_error
 	in := C.sie_input_info{struct_size: C.sizeof_sie_input_info}
@@ -321,7 +321,7 @@ func cSlotCreate(d unsafe.Pointer, caps SlotCaps) (unsafe.Pointer, error) {
 	return unsafe.Pointer(s), nil
 }
 
-// cSlotInput is the pinned memory of a loaded slot that goes to the GPU.
+// cSlotInput returns the pinned memory of a loaded slot that is to be copied to the GPU.
 func cSlotInput(s unsafe.Pointer) (host uintptr, bytes int64, err error) {
 	var e C.sie_error
 	var p unsafe.Pointer
@@ -346,7 +346,8 @@ func cSlotLoad(s, p unsafe.Pointer, b *Batch, items *[MaxOutputs][]outItem) erro
 	return nil
 }
 
-// outItems is NULL for none: a slot keeps its room at length 0.
+// outItems returns NULL for no items. A slot keeps its slice at length 0, whose pointer is not
+// NULL.
 func outItems(s []outItem) *C.sie_out_item {
 	if len(s) == 0 {
 		return nil
@@ -370,7 +371,8 @@ func cSlotWait(s unsafe.Pointer) error {
 	return nil
 }
 
-// cSlotNonFinite is the memory of a slot's flags, and where a card has them in the arena.
+// cSlotNonFinite returns the memory of a slot's flags, and the offset of a GPU's flags in the
+// arena.
 func cSlotNonFinite(s unsafe.Pointer) (flags unsafe.Pointer, offset int64) {
 	var at C.int64_t
 	p := C.sie_slot_nonfinite((*C.sie_slot)(s), &at)

@@ -8,7 +8,7 @@ import (
 // maxThreads is the most executors that a CPU device may have.
 const maxThreads = 1024
 
-// Validate returns everything that is wrong with the options, nil for none.
+// Validate reports everything that is wrong with the options, or nil.
 func (o *Options) Validate() error {
 	var all []error
 	if o.Threads < 0 || o.Threads > maxThreads {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Everything that is wrong is said at once.
+// Validate reports all problems at once.
 func TestOptionsAreValidated(t *testing.T) {
 	err := (&Options{Threads: 1025, Ordinal: -1}).Validate()
 	if err == nil || !strings.Contains(err.Error(), "Threads must be between 0 and 1024; got 1025") || !strings.Contains(err.Error(), "Ordinal") {

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// OutputRows declares the next output: each sequence's row of x [B, C], shaped by its OutItem. It
-// returns the output's index.
+// OutputRows declares the next output: each sequence's row of x [B, C], written as its OutItem
+// says. It returns the output's index.
 func (r *Recorder) OutputRows(x Value) int {
 	return output(r, kindOutputRows, func(p *outputParams, name unsafe.Pointer) { *p = outputParams{x: x, name: name} })
 }
@@ -18,14 +18,14 @@ func (r *Recorder) OutputValues(x Value) int {
 	return output(r, kindOutputValues, func(p *outputParams, name unsafe.Pointer) { *p = outputParams{x: x, name: name} })
 }
 
-// OutputTokenRows declares the next output: the rows of x (token or kept rows), each shaped by its
-// sequence's OutItem, a sequence's one after another from the item's offset, without gaps. It
-// returns the output's index.
+// OutputTokenRows declares the next output: the rows of x, which has token rows or kept rows. Each
+// row is written as its sequence's OutItem says. The rows of a sequence follow each other without
+// gaps, from the item's offset. It returns the output's index.
 func (r *Recorder) OutputTokenRows(x Value) int {
 	return output(r, kindOutputTokenRows, func(p *outputParams, name unsafe.Pointer) { *p = outputParams{x: x, name: name} })
 }
 
-// Sparse is what becomes of the values of a sparse output row.
+// Sparse is the transform of the values of a sparse output row.
 type Sparse uint32
 
 // The transforms: x, log(1 + x), log(1 + log(1 + x)).
@@ -35,15 +35,15 @@ const (
 	SparseLogLog
 )
 
-// SparseBytes is what a sparse row with room for dims columns takes, a multiple of 16 as offsets
-// have to be.
+// SparseBytes returns the size of a sparse row with room for dims columns. It is a multiple of 16,
+// because offsets have to be.
 func SparseBytes(dims int, d DType) int64 {
 	return (16 + int64(dims)*4 + d.RowBytes(int64(dims)) + 15) &^ 15
 }
 
-// SparseRow reads a sparse row with room for dims columns from where its item put it. count is how
-// many columns the row has, ascending; columns and values (little-endian, of type d, a view of row)
-// are the first dims of them.
+// SparseRow reads a sparse row with room for dims columns, which begins where its item put it.
+// count is the number of columns that the row has; it may be more than dims. columns, ascending,
+// and values are the first dims of them. values is a view of row: little-endian, of type d.
 func SparseRow(row []byte, dims int, d DType) (count int, columns []int32, values []byte) {
 	count = int(int32(binary.LittleEndian.Uint32(row)))
 	columns = make([]int32, min(count, dims))
@@ -54,17 +54,18 @@ func SparseRow(row []byte, dims int, d DType) (count int, columns []int32, value
 	return count, columns, values[:d.RowBytes(int64(len(columns)))]
 }
 
-// OutputSparse declares the next output: the columns of each sequence's row of x [B, V] that are
-// above 0, after t, laid out as SparseRow reads them. It returns the output's index.
+// OutputSparse declares the next output: the columns of each sequence's row of x [B, V] whose value
+// is above 0. Values pass through t. The layout is the one that SparseRow reads. It returns the
+// output's index.
 func (r *Recorder) OutputSparse(x Value, t Sparse) int {
 	return output(r, kindOutputSparse, func(p *outputSparseParams, name unsafe.Pointer) {
 		*p = outputSparseParams{x: x, name: name, transform: uint32(t)}
 	})
 }
 
-// Muvera is the fixed dimensional encoding of token rows (arXiv:2405.19504). Its tables are
-// DataWeight; R repetitions of 2^k partitions of P columns, P is Projected or x's columns. An index
-// i in AMS and the sketch stands for +1, ^i for −1.
+// Muvera holds the parameters of a fixed dimensional encoding of token rows (arXiv:2405.19504). An
+// encoding has R repetitions of 2^k partitions of P columns, where P is Projected, or the columns
+// of x. Its tables are DataWeight. In AMS and the sketch an index i stands for +1 and ^i for −1.
 type Muvera struct {
 	Repetitions, SimHashBits, Projected, FinalDims int32 // Projected 0: identity; FinalDims 0: no sketch
 	Query, FillEmpty, CenterTokens                 bool
@@ -77,8 +78,9 @@ type Muvera struct {
 	SketchFirst, SketchSource *Weight // on a GPU: I32 [R, FinalDims+1] and [R·2^k·P, 1], of GroupSketch
 }
 
-// OutputMuvera declares the next output: the encoding of each sequence's rows of x, FinalDims or
-// R·2^k·P columns, shaped by its OutItem. It returns the output's index.
+// OutputMuvera declares the next output: the encoding of each sequence's rows of x, written as its
+// OutItem says. It has FinalDims columns, or R·2^k·P without a sketch. It returns the output's
+// index.
 func (r *Recorder) OutputMuvera(x Value, m Muvera) int {
 	return output(r, kindOutputMuvera, func(p *muveraParams, name unsafe.Pointer) {
 		*p = muveraParams{x: x, name: name, repetitions: m.Repetitions, simhashBits: m.SimHashBits, projected: m.Projected,
@@ -88,9 +90,9 @@ func (r *Recorder) OutputMuvera(x Value, m Muvera) int {
 	})
 }
 
-// GroupSketch groups a sketch of repetitions × block entries by output, as GPUs read it. Errors:
-// ErrInvalid for sizes that contradict each other, ErrCorrupt for an entry outside the finalDims
-// columns.
+// GroupSketch groups a sketch of repetitions × block entries by output column, the form that GPUs
+// read. Errors: ErrInvalid for sizes that contradict each other, ErrCorrupt for an entry outside
+// the finalDims columns.
 func GroupSketch(sketch []int32, repetitions, block, finalDims int) (first, source []int32, err error) {
 	if repetitions < 1 || block < 1 || finalDims < 1 || finalDims > 1<<20 || len(sketch) > 1<<24 || len(sketch)/block != repetitions ||
 		len(sketch)%block != 0 {
@@ -104,7 +106,7 @@ func GroupSketch(sketch []int32, repetitions, block, finalDims int) (first, sour
 	return first, source, nil
 }
 
-// SMVE is the sparse multi-vector encoding of token rows over Repetitions·Width anchors.
+// SMVE holds the parameters of a sparse multi-vector encoding over Repetitions·Width anchors.
 type SMVE struct {
 	Repetitions, Width int32
 	Top                int32   // projections a row keeps, of each repetition
@@ -114,8 +116,8 @@ type SMVE struct {
 	Anchors            *Weight // DataWeight F32 [Repetitions·Width, C], of length 1
 }
 
-// OutputSMVE declares the next output: the encoding of each sequence's rows of x, laid out as
-// SparseRow reads it. It returns the output's index.
+// OutputSMVE declares the next output: the encoding of each sequence's rows of x. The layout is the
+// one that SparseRow reads. It returns the output's index.
 func (r *Recorder) OutputSMVE(x Value, s SMVE) int {
 	return output(r, kindOutputSMVE, func(p *smveParams, name unsafe.Pointer) {
 		*p = smveParams{x: x, name: name, repetitions: s.Repetitions, width: s.Width, top: s.Top, maxNonzero: s.MaxNonzeros,
@@ -123,18 +125,18 @@ func (r *Recorder) OutputSMVE(x Value, s SMVE) int {
 	})
 }
 
-// OutputForm is how an output is written.
+// OutputForm is the layout of an output.
 type OutputForm uint32
 
-// The forms. All but FormValues take an OutItem of each sequence.
+// The forms. All but FormValues take an OutItem for each sequence.
 const (
 	FormValues    OutputForm = 1 // all rows, densely, float32
-	FormRows      OutputForm = 2 // a row a sequence
-	FormTokenRows OutputForm = 3 // each sequence's rows, one behind another
-	FormSparse    OutputForm = 4 // the columns of a row a sequence that count, with their values
+	FormRows      OutputForm = 2 // one row per sequence
+	FormTokenRows OutputForm = 3 // each sequence's rows, one after another
+	FormSparse    OutputForm = 4 // one row per sequence: its columns above 0, with their values
 )
 
-// Output describes what a program gives, as recorded.
+// Output describes one output of a recorded program.
 type Output struct {
 	Name     string
 	Form     OutputForm

@@ -6,10 +6,10 @@ import (
 	"unsafe"
 )
 
-// MaxOutputs is the number of outputs a program and a slot can have.
+// MaxOutputs is the largest number of outputs that a program and a slot can have.
 const MaxOutputs = 4
 
-// Program is a recorded forward pass. It may be submitted any number of times; its caps bound each
+// Program is a recorded forward pass. It may be submitted any number of times. Its caps bound each
 // batch.
 type Program struct {
 	dev       *Device
@@ -18,35 +18,35 @@ type Program struct {
 	outputs   int
 	workspace Workspace
 	about     []Output
-	// inputBytes is what a batch's inputs take in a slot, at most.
+	// inputBytes is the most that a batch's inputs take in a slot.
 	inputBytes int64
 	// queryColumns is the width of a batch's queries, 0 without MaxSim.
 	queryColumns int64
 	weights      map[*Weight]struct{}
-	inFlight     atomic.Int32 // submitted and not waited for
+	inFlight     atomic.Int32 // batches submitted and not waited for
 	mark         *mark
 }
 
-// Caps are the bounds it was recorded with.
+// Caps returns the bounds that the program was recorded with.
 func (p *Program) Caps() Caps { return p.caps }
 
-// Outputs describes what it gives, by the numbers of the outputs. Read-only.
+// Outputs describes the program's outputs, in the order of their indexes. The result is read-only.
 func (p *Program) Outputs() []Output { return p.about }
 
-// Workspace is what an arena needs to run the program.
+// Workspace returns the size of the arena that the program needs.
 func (p *Program) Workspace() Workspace { return p.workspace }
 
-// Workspace is the size of an arena in bytes: a lane for each executor, and a region that long
-// sequences share. A GPU has one lane and no region.
+// Workspace is the size of an arena in bytes. An arena has a lane for each executor, and a region
+// that long sequences share. A GPU has one lane and no region.
 type Workspace struct{ Lane, Region int64 }
 
-// Bytes is what an arena of so many lanes takes.
+// Bytes returns the size of an arena with that many lanes.
 func (w Workspace) Bytes(lanes int) int64 { return w.Lane*int64(lanes) + w.Region }
 
 // Covers reports whether an arena of w is large enough for v.
 func (w Workspace) Covers(v Workspace) bool { return w.Lane >= v.Lane && w.Region >= v.Region }
 
-// With is the smallest workspace that covers both.
+// With returns the smallest workspace that covers both.
 func (w Workspace) With(v Workspace) Workspace {
 	return Workspace{Lane: max(w.Lane, v.Lane), Region: max(w.Region, v.Region)}
 }
@@ -57,7 +57,8 @@ func (p *Program) Describe() (text string) {
 	return text
 }
 
-// Close frees the program and lets go of its weights. It panics while a batch of it is in flight.
+// Close frees the program and releases its weights. It panics while a batch of the program is in
+// flight.
 func (p *Program) Close() {
 	if n := p.inFlight.Load(); n > 0 {
 		panic(fmt.Sprintf("engine: Program closed while %d batches of it are in flight", n))
@@ -69,7 +70,7 @@ func (p *Program) Close() {
 	})
 }
 
-// freeLocked is the second half of Close. Caller must hold dev.mu.
+// freeLocked frees the program and releases its weights. Caller must hold dev.mu.
 func (p *Program) freeLocked() {
 	if p.handle != nil {
 		cProgramFree(p.handle)
@@ -90,9 +91,9 @@ func (p *Program) ptrLocked() unsafe.Pointer {
 	return p.handle
 }
 
-// Submit starts the batch loaded into s and returns at once; at most two batches may be in flight
-// on a device. p, a and s must stay open until s.Wait returns, which must be called once for each
-// Submit that succeeded.
+// Submit starts the batch loaded into s and returns at once. At most two batches may be in flight
+// on a device. Each Submit that succeeds must be followed by one s.Wait; p, a and s must stay open
+// until it returns.
 func (p *Program) Submit(a *Arena, s *Slot) error {
 	if !p.dev.here() {
 		var err error
@@ -117,8 +118,8 @@ func (p *Program) submitLocked(a *Arena, s *Slot) (err error) {
 	return err
 }
 
-// Arena is scratch memory for intermediates, shared by all programs of a device whose Workspace it
-// covers.
+// Arena is scratch memory for the intermediates of programs. All programs of a device may share it
+// if its Workspace covers theirs.
 type Arena struct {
 	dev    *Device
 	handle unsafe.Pointer // guarded by dev.mu
@@ -160,7 +161,8 @@ func (a *Arena) createLocked() error {
 	return nil
 }
 
-// Bytes is what the arena takes on the device, with what it has grown by for outputs on a GPU.
+// Bytes returns the arena's memory on the device. On a GPU that includes the room for outputs,
+// which grows.
 func (a *Arena) Bytes() int64 { return a.bytes.Load() }
 
 // Close frees the arena. No run may be in flight.

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// Caps bound the batches of a program. The first three are positive.
+// Caps bounds the batches of a program. The first three are positive.
 type Caps struct {
 	MaxTokens    int64 // of a batch
 	MaxSeqs      int64 // of a batch
@@ -13,31 +13,32 @@ type Caps struct {
 	MaxQueryRows int64 // of a batch's queries together (MaxSim); 0 without
 }
 
-// Value names an intermediate of a program: rows are the batch's tokens, those it keeps, or its
-// sequences; columns are fixed.
+// Value names an intermediate of a program. It has a row for each of the batch's tokens, of the
+// tokens that it keeps, or of its sequences; the columns are fixed.
 type Value int32
 
 // NoValue stands for an absent optional operand.
 const NoValue Value = 0
 
-// Recorder collects the operations of a program; End hands them to C in one call, which checks
-// them. The first error sticks: later calls do nothing and return NoValue, and End returns it, so
-// that an architecture reads top to bottom without checks in between. For one goroutine at a time.
+// Recorder collects the operations of a program. End hands them to C in one call, which checks
+// them. The first error sticks: later calls do nothing and return NoValue, and End returns it. So
+// the code of an architecture reads top to bottom without checks in between. A Recorder is for one
+// goroutine at a time.
 type Recorder struct {
 	dev      *Device
 	caps     Caps
 	entries  []entry
-	memory   []unsafe.Pointer // Go memory that entries lead to, themselves included
+	memory   []unsafe.Pointer // Go memory that entries point to, theirs included
 	declared [inputQueries + 1]bool
 	kept     bool
-	values   Value // how many there are
+	values   Value // the number of the last one
 	outputs  []string
 	weights  map[*Weight]struct{}
 	err      error
 	ended    bool
 }
 
-// Record begins a program. End must be called, also after an error.
+// Record begins a program. End must be called, even after an error.
 func (d *Device) Record(caps Caps) *Recorder {
 	r := &Recorder{dev: d, caps: caps, weights: make(map[*Weight]struct{})}
 	r.declareSpace(spaceParams{kind: spaceRows, space: spaceTokens, rows: caps.MaxTokens, longest: caps.MaxLen}, "tokens")
@@ -51,14 +52,14 @@ func (d *Device) Record(caps Caps) *Recorder {
 // Err returns the first error, or nil.
 func (r *Recorder) Err() error { return r.err }
 
-// Fail makes err the recorder's error unless it has one.
+// Fail makes err the recorder's error unless it already has one.
 func (r *Recorder) Fail(err error) {
 	if r.err == nil {
 		r.err = err
 	}
 }
 
-// add appends an entry. p becomes the recorder's.
+// add appends an entry and sets the size of its struct. The recorder keeps p.
 func add[T any](r *Recorder, kind uint32, p *T) {
 	at := unsafe.Pointer(p)
 	*(*uint32)(at) = uint32(unsafe.Sizeof(*p)) // struct_size comes first
@@ -66,8 +67,8 @@ func add[T any](r *Recorder, kind uint32, p *T) {
 	r.memory = append(r.memory, at)
 }
 
-// operation appends an operation with one result, whose number it passes to fill. Weights are used
-// under the device's lock.
+// operation appends an operation with one result. It passes the result's number to fill, under the
+// device's lock, so that fill may use weights.
 func operation[T any](r *Recorder, kind uint32, fill func(p *T, y Value)) Value {
 	if r.err != nil {
 		return NoValue
@@ -79,7 +80,7 @@ func operation[T any](r *Recorder, kind uint32, fill func(p *T, y Value)) Value 
 	return r.values
 }
 
-// name is text as C reads it.
+// name returns text as a C string.
 func (r *Recorder) name(text string) unsafe.Pointer {
 	b := append([]byte(text), 0)
 	p := unsafe.Pointer(&b[0])
@@ -92,7 +93,7 @@ func (r *Recorder) declareSpace(p spaceParams, name string) {
 	add(r, kindSpace, &p)
 }
 
-// input declares an input when it is first asked for, and returns its number.
+// input declares an input on first use, and returns its number.
 func (r *Recorder) input(number int32, name string, space int32, d DType, optional bool, otherwise int32) int32 {
 	if !r.declared[number] {
 		r.declared[number] = true
@@ -113,8 +114,8 @@ func (r *Recorder) partner() int32 {
 	return r.input(inputPartner, "partner", spaceSequences, I32, true, -1)
 }
 
-// useLocked returns the handle of an operand (nil stays nil) and keeps the weight for the program's
-// life.
+// useLocked returns the handle of an operand (nil stays nil) and keeps the weight open for the
+// program's life.
 func (r *Recorder) useLocked(w *Weight) unsafe.Pointer {
 	if w == nil {
 		return nil
@@ -129,19 +130,19 @@ func (r *Recorder) useLocked(w *Weight) unsafe.Pointer {
 	return w.handle
 }
 
-// Embedding are the operands of EmbedLayerNorm. Position and Type may be nil; with NoNorm, Gamma
-// and Beta are.
+// Embedding holds the operands of EmbedLayerNorm. Position and Type may be nil. With NoNorm, Gamma
+// and Beta are nil, too.
 type Embedding struct {
 	Word, Position, Type *Weight // tables [·, C]
 	Gamma, Beta          *Weight // [C]
 	Norm                 Norm
 	Eps                  float32
 	WeightOffset         float32 // 1 where a checkpoint stores gamma − 1
-	Scale                float32 // of words; 0 counts as 1
+	Scale                float32 // multiplies the word's row; 0 counts as 1
 	PositionOffset       int32
 }
 
-// EmbedLayerNorm gives y[T, C] = norm(word[id] + position[i + offset] + type[type id]), i counting
+// EmbedLayerNorm records y[T, C] = norm(word[id] + position[i + offset] + type[type id]). i counts
 // from 0 in each sequence.
 func (r *Recorder) EmbedLayerNorm(e Embedding) Value {
 	ids, typeIDs := r.ids(), int32(0)
@@ -155,15 +156,15 @@ func (r *Recorder) EmbedLayerNorm(e Embedding) Value {
 	})
 }
 
-// Linear gives y[R, N] = act(x·Wᵀ + bias) + residual. bias may be nil, residual NoValue.
+// Linear records y[R, N] = act(x·Wᵀ + bias) + residual. bias may be nil, residual NoValue.
 func (r *Recorder) Linear(x Value, w, bias *Weight, act Act, residual Value) Value {
 	return operation(r, kindLinear, func(p *linearParams, y Value) {
 		*p = linearParams{act: uint32(act), x: x, residual: residual, y: y, w: r.useLocked(w), bias: r.useLocked(bias)}
 	})
 }
 
-// GatedLinear gives y[R, N/2] = g(z[2j])·z[2j + 1] + residual[j], z = x·Wᵀ + bias, where the rows
-// of W and bias alternate between gate and up (InterleaveGateUp). bias may be nil, residual
+// GatedLinear records y[R, N/2] = g(z[2j])·z[2j + 1] + residual[j], with z = x·Wᵀ + bias. The
+// rows of W and bias alternate between gate and up (InterleaveGateUp). bias may be nil, residual
 // NoValue.
 func (r *Recorder) GatedLinear(x Value, w, bias *Weight, gate Gate, residual Value) Value {
 	return operation(r, kindLinear, func(p *linearParams, y Value) {
@@ -171,14 +172,14 @@ func (r *Recorder) GatedLinear(x Value, w, bias *Weight, gate Gate, residual Val
 	})
 }
 
-// LayerNorm gives y[R, C] = LN(x)·gamma + beta. beta may be nil.
+// LayerNorm records y[R, C] = LN(x)·gamma + beta. beta may be nil.
 func (r *Recorder) LayerNorm(x Value, gamma, beta *Weight, eps float32) Value {
 	return operation(r, kindNorm, func(p *normParams, y Value) {
 		*p = normParams{x: x, y: y, gamma: r.useLocked(gamma), beta: r.useLocked(beta), eps: eps}
 	})
 }
 
-// NormSpec are the operands of Norm. Residual may be NoValue, Beta and Bias nil.
+// NormSpec holds the operands of Norm. Residual may be NoValue, Beta and Bias nil.
 type NormSpec struct {
 	Norm         Norm // not NoNorm
 	Residual     Value
@@ -188,8 +189,8 @@ type NormSpec struct {
 	WeightOffset float32 // 1 where a checkpoint stores gamma − 1
 }
 
-// Norm gives y = norm(s) and sum = s, s = (x + bias) + residual: in nets that normalise first, sum
-// is the next residual.
+// Norm records y = norm(s) and sum = s, with s = (x + bias) + residual. In nets that normalise
+// first, sum is the next residual.
 func (r *Recorder) Norm(x Value, n NormSpec) (y, sum Value) {
 	if r.err == nil {
 		r.values++
@@ -202,12 +203,12 @@ func (r *Recorder) Norm(x Value, n NormSpec) (y, sum Value) {
 	return y, sum
 }
 
-// Columns is a view of columns [column, column+width) of x.
+// Columns records a view of the columns [column, column+width) of x.
 func (r *Recorder) Columns(x Value, column, width int64) Value {
 	return operation(r, kindColumns, func(p *columnsParams, y Value) { *p = columnsParams{x: x, y: y, column: column, width: width} })
 }
 
-// Attention are the parameters of an attention operation.
+// Attention holds the parameters of an attention operation.
 type Attention struct {
 	Mask    Mask
 	Heads   int32 // of q
@@ -218,8 +219,8 @@ type Attention struct {
 	ALiBi   *Weight // a vector of slopes [Heads] times the distance, or nil
 }
 
-// Attention gives y = softmax(scale·q·kᵀ − slope·distance)·v per sequence and head. q has token
-// rows, or one row per sequence as made from GatherRows; k and v have token rows.
+// Attention records y = softmax(scale·q·kᵀ − slope·distance)·v per sequence and head. q has token
+// rows, or the one row per sequence that GatherRows makes; k and v have token rows.
 func (r *Recorder) Attention(q, k, v Value, a Attention) Value {
 	return operation(r, kindAttention, func(p *attentionParams, y Value) {
 		*p = attentionParams{mask: uint32(a.Mask), q: q, k: k, v: v, y: y, heads: a.Heads, kvHeads: a.KVHeads, headDim: a.HeadDim,
@@ -227,8 +228,8 @@ func (r *Recorder) Attention(q, k, v Value, a Attention) Value {
 	})
 }
 
-// Rotation are the operands of Rope. Cos and Sin are DataWeight F32 [positions, Rot/2]; QGamma and
-// KGamma, vectors [HeadDim], normalise each head first, or are nil.
+// Rotation holds the operands of Rope. Cos and Sin are DataWeight F32 [positions, Rot/2]. QGamma
+// and KGamma, vectors [HeadDim], normalise each head first; they may be nil.
 type Rotation struct {
 	Heads, KVHeads, HeadDim int32 // KVHeads 0 counts as Heads
 	Rot                     int32 // columns of a head that are rotated, even
@@ -238,8 +239,8 @@ type Rotation struct {
 	Eps, WeightOffset       float32
 }
 
-// Rope updates q and k [T, heads·D]: what is recorded later reads each head normalised and rotated
-// by its place in the sequence. k may be NoValue.
+// Rope rotates q and k [T, heads·D] in place. Operations that are recorded later read each head
+// normalised and rotated by its position in the sequence. k may be NoValue.
 func (r *Recorder) Rope(q, k Value, t Rotation) {
 	if r.err != nil {
 		return
@@ -253,26 +254,27 @@ func (r *Recorder) Rope(q, k Value, t Rotation) {
 	add(r, kindRope, p)
 }
 
-// GatherRows gives y[B, C], the first (PoolCLS) or last (PoolLast) token row of each sequence.
+// GatherRows records y[B, C], the first (PoolCLS) or last (PoolLast) token row of each sequence.
 func (r *Recorder) GatherRows(x Value, which Pooling) Value {
 	return operation(r, kindGatherRows, func(p *gatherRowsParams, y Value) { *p = gatherRowsParams{which: uint32(which), x: x, y: y} })
 }
 
-// Pool gives y[B, C] in float32. x may have sequence rows already, then it is only widened.
+// Pool records y[B, C] in float32. If x already has sequence rows, they are only widened to
+// float32.
 func (r *Recorder) Pool(x Value, mode Pooling) Value {
 	return operation(r, kindPool, func(p *poolParams, y Value) { *p = poolParams{mode: uint32(mode), x: x, y: y} })
 }
 
-// PoolAttention gives y[B, C] in float32, each sequence's rows weighed by the softmax of their
-// products with w [C].
+// PoolAttention records y[B, C] in float32, a weighted mean of each sequence's rows. The weights
+// are the softmax of the rows' products with w [C].
 func (r *Recorder) PoolAttention(x Value, w *Weight) Value {
 	return operation(r, kindPool, func(p *poolParams, y Value) {
 		*p = poolParams{mode: uint32(poolAttention), x: x, y: y, w: r.useLocked(w)}
 	})
 }
 
-// KeepRows gives y[K, C], the token rows the batch keeps (Batch.Keep), in order. Operations on rows
-// take them as they take token rows; Attention takes them for k and v.
+// KeepRows records y[K, C], the token rows that the batch keeps (Batch.Keep), in order. Operations
+// on rows accept them as they accept token rows; Attention accepts them for k and v.
 func (r *Recorder) KeepRows(x Value) Value {
 	if !r.kept {
 		r.kept = true
@@ -282,14 +284,14 @@ func (r *Recorder) KeepRows(x Value) Value {
 	return operation(r, kindKeepRows, func(p *keepRowsParams, y Value) { *p = keepRowsParams{to: spaceKept, x: x, y: y} })
 }
 
-// LoRA is one adapter's part of one linear: DataWeight of one type (F32 on a CPU; on a GPU F16 for
-// the class F16, else BF16), A [rank, K] and B [N, rank], the scale folded into B. Both are nil
-// where the adapter has none of it.
+// LoRA is one adapter's part of one linear: A [rank, K] and B [N, rank], with the scale folded into
+// B. Both are DataWeight of one type: F32 on a CPU; on a GPU F16 for the class F16, else BF16. Both
+// are nil where the adapter does not change the linear.
 type LoRA struct{ A, B *Weight }
 
-// LinearLoRA gives y[R, N] = act(x·Wᵀ + bias + B·(A·x)) + residual, with the adapter that
-// Batch.Adapter names for each row's sequence. adapters has all of the program's, 1 to 64, at every
-// call.
+// LinearLoRA records y[R, N] = act(x·Wᵀ + bias + B·(A·x)) + residual. A and B belong to the adapter
+// that Batch.Adapter names for the row's sequence. Every call gets all adapters of the program, 1
+// to 64.
 func (r *Recorder) LinearLoRA(x Value, w, bias *Weight, act Act, residual Value, adapters []LoRA) Value {
 	if len(adapters) == 0 {
 		r.Fail(invalid("linear with LoRA", "no adapters: 1 to 64 are possible"))
@@ -307,16 +309,17 @@ func (r *Recorder) LinearLoRA(x Value, w, bias *Weight, act Act, residual Value,
 	})
 }
 
-// Splade gives y[B, V] = max(0, the largest logit of the sequence's tokens, x·Wᵀ + bias). bias may
-// be nil. OutputSparse and OutputValues alone read y.
+// Splade records y[B, V] = max(0, the largest logit of the sequence's tokens). The logits are x·Wᵀ
+// + bias; bias may be nil. Only OutputSparse and OutputValues can read y.
 func (r *Recorder) Splade(x Value, w, bias *Weight) Value {
 	return operation(r, kindSplade, func(p *spladeParams, y Value) {
 		*p = spladeParams{x: x, y: y, w: r.useLocked(w), bias: r.useLocked(bias)}
 	})
 }
 
-// MaxSim gives y[B, 1] in float32: the late interaction of each sequence's rows of x (token or kept
-// rows, divided by their norm if normalize) with its query, of Batch.Queries; 0 without one.
+// MaxSim records y[B, 1] in float32: the late interaction of each sequence with its query. It reads
+// the sequence's rows of x (token or kept rows, divided by their norm if normalize) and its query
+// in Batch.Queries. A sequence without a query gets 0.
 func (r *Recorder) MaxSim(x Value, normalize bool) Value {
 	if r.caps.MaxQueryRows == 0 {
 		r.Fail(invalid("maxsim", "the program's MaxQueryRows is 0: late interaction needs room for queries"))
@@ -328,8 +331,8 @@ func (r *Recorder) MaxSim(x Value, normalize bool) Value {
 	})
 }
 
-// End hands the program to C, which checks it and plans its memory, and returns it, or the first
-// error of the recording. That names the operation by its number and kind.
+// End hands the program to C, which checks it and plans its memory. It returns the program, or the
+// first error of the recording. An error of C names the operation by its number and kind.
 func (r *Recorder) End() (*Program, error) {
 	if r.ended {
 		if r.err == nil {
@@ -370,7 +373,7 @@ func flag(b bool) int32 {
 	return 0
 }
 
-// output appends an output, which takes its name from fill.
+// output appends an output. It passes the output's name to fill.
 func output[T any](r *Recorder, kind uint32, fill func(p *T, name unsafe.Pointer)) int {
 	index := len(r.outputs)
 	if index >= MaxOutputs {

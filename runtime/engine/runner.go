@@ -17,11 +17,11 @@ import (
 // ErrClosed is returned by Run after Close.
 var ErrClosed = errors.New("engine: the runner is closed")
 
-// slotsInFlight is what sie.h allows: one batch runs while the next is loaded and the last one's
-// outputs are copied.
+// slotsInFlight is the number that sie.h allows. One batch runs while the next is loaded and the
+// outputs of the last are copied.
 const slotsInFlight = 2
 
-// RunnerStats are counters since NewRunner, and memory held now.
+// RunnerStats holds counters since NewRunner, and the memory held now.
 type RunnerStats struct {
 	Batches    int64
 	Sequences  int64
@@ -32,22 +32,24 @@ type RunnerStats struct {
 	SlotBytes  int64 // inputs and outputs of the slots
 }
 
-// Runner replays programs on a device. One goroutine, locked to its thread, takes batches in the
-// order of Run calls, loads each into a free slot and submits it; two others wait for completion,
-// copy outputs and answer, so that a short batch is answered while a long one runs. A card, which
-// runs one batch after another, has one of them. Two batches are in flight at most. On a card that
-// goroutine is the card's own; a second Runner of a card hands it every call. The runner owns the
-// arena and the slots and makes them larger when a program or batch needs it.
+// Runner replays programs on a device. At most two batches are in flight. One goroutine, locked to
+// its thread, takes batches in the order of Run calls, loads each into a free slot and submits it.
+// Two others wait for completion, copy outputs and answer, so that a short batch is answered while
+// a long one runs. A GPU runs one batch after another, so there one goroutine waits.
+//
+// On a GPU the submitting goroutine is the one that owns the GPU's context; a second Runner of the
+// same GPU passes every call to it. The runner owns the arena and the slots, and enlarges them when
+// a program or batch needs it.
 type Runner struct {
 	dev     *Device
 	work    chan *Batch   // unbuffered: a batch is taken only when a slot is free for it
-	free    chan *runSlot // slots without a batch; filled by the waiter
+	free    chan *runSlot // slots without a batch; filled by the waiters and, after an error, by the owner
 	flying  chan *runSlot // submitted, oldest first; closed by the owner when it stops
 	quit    chan struct{} // closed by Close
 	stopped chan struct{} // closed by the last waiter when everything is back
 	closing sync.Once
 	waiters sync.WaitGroup
-	running sync.WaitGroup // batches in flight; the owner adds and waits, so that it may replace a card's arena
+	running sync.WaitGroup // batches in flight; the owner adds, and waits before it replaces a GPU's arena
 
 	arena *sharedArena // owner goroutine only
 	has   atomic.Pointer[holding]
@@ -63,7 +65,7 @@ type runSlot struct {
 	arena *sharedArena // of the batch in flight
 }
 
-// sharedArena is closed when neither the runner nor a batch in flight has it.
+// sharedArena is an arena that closes when neither the runner nor a batch in flight uses it.
 type sharedArena struct {
 	*Arena
 	users atomic.Int32
@@ -97,9 +99,9 @@ func NewRunner(d *Device) *Runner {
 }
 
 // Run runs one batch and returns when its outputs are in b.Out. ctx bounds the time until a slot
-// takes the batch; from then on it runs to its end, and Run waits for it. Errors: ctx.Err(),
-// ErrClosed, and those of Slot.Load and Slot.Wait; after ErrDeviceLost every batch gets that error.
-// Safe for concurrent use, with a Batch each.
+// takes the batch. From then on the batch runs to its end, and Run waits for it. Errors: ctx.Err(),
+// ErrClosed, and those of Slot.Load and Slot.Wait. After ErrDeviceLost every batch gets that error.
+// Safe for concurrent use, if each call has its own Batch.
 func (r *Runner) Run(ctx context.Context, b *Batch) error {
 	if err := r.check(b); err != nil {
 		return err
@@ -127,7 +129,7 @@ func (r *Runner) Run(ctx context.Context, b *Batch) error {
 	return b.err
 }
 
-// check refuses what the goroutines could only panic on.
+// check refuses a batch that would make the goroutines panic.
 func (r *Runner) check(b *Batch) error {
 	if b.Program == nil || b.Program.dev != r.dev {
 		return invalid("batch", "its program is missing or of another device")
@@ -154,8 +156,8 @@ func (r *Runner) Close() {
 	<-r.stopped
 }
 
-// submitLoop is the owner of the device's arena and slots, locked to its thread. Between batches it
-// does the jobs that others have for the device.
+// submitLoop owns the device's arena and slots, locked to its thread. Between batches it runs the
+// calls that other goroutines pass to the device.
 func (r *Runner) submitLoop(jobs <-chan func()) {
 	defer close(r.flying)
 	for {
@@ -207,7 +209,7 @@ func (r *Runner) nextBatch(jobs <-chan func()) *Batch {
 	}
 }
 
-// start makes room, loads and submits.
+// start makes the arena and the slot large enough, loads the batch and submits it.
 func (r *Runner) start(s *runSlot) error {
 	if lost := r.lost.Load(); lost != nil {
 		return lost
@@ -234,8 +236,8 @@ func (r *Runner) start(s *runSlot) error {
 }
 
 // fitArena replaces the arena by one that fits. On a CPU batches in flight keep the old one, so
-// that nobody waits for a long text; a card may not have room for both, so there the old one goes
-// first, when nothing runs.
+// that no batch waits for a long text. A GPU may not have room for both, so there the old arena is
+// freed first, when nothing runs.
 func (r *Runner) fitArena(workspace Workspace) error {
 	if r.arena != nil && r.arena.size.Covers(workspace) {
 		return nil
@@ -262,7 +264,7 @@ func (r *Runner) fitArena(workspace Workspace) error {
 }
 
 // fitSlot replaces the slot by one that fits. Capacities only grow, outputs by powers of two, so
-// this ends.
+// replacements end.
 func (r *Runner) fitSlot(s *runSlot, b *Batch) error {
 	want := SlotCaps{MaxTokens: b.Program.caps.MaxTokens, MaxSeqs: b.Program.caps.MaxSeqs, InputBytes: b.Program.inputBytes}
 	var have SlotCaps
@@ -297,14 +299,14 @@ func (r *Runner) fitSlot(s *runSlot, b *Batch) error {
 	return nil
 }
 
-// The bounds of a slot's output: 64 KB, so that batches of short texts do not make it grow step by
-// step, and 4 GB.
+// The bounds of a slot's output. It begins at 64 KB, so that batches of short texts do not enlarge
+// it step by step, and ends at 4 GB.
 const (
 	minOutputBytes = 64 << 10
 	maxOutputBytes = 4 << 30
 )
 
-// outputSize is the capacity that a slot gets for an output of n bytes.
+// outputSize returns the capacity of a slot's output for n bytes.
 func outputSize(n int64) int64 { return 1 << bits.Len64(uint64(max(n, minOutputBytes)-1)) }
 
 // waitLoop answers batches as they are done.
@@ -333,7 +335,7 @@ func (r *Runner) waitLoop() {
 	}
 }
 
-// stop frees everything when the owner has stopped and nothing flies: then both slots are in free.
+// stop frees everything once the owner and the waiters have stopped. Then both slots are in free.
 func (r *Runner) stop() {
 	defer close(r.stopped)
 	r.waiters.Wait()

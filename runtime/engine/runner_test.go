@@ -11,7 +11,7 @@ import (
 	"github.com/sie-engine/sie/internal/lockorder"
 )
 
-// batchOf packs n random sequences for a tiny program and says what comes out.
+// batchOf packs n random sequences for a tiny program and returns the expected output.
 func batchOf(rng *rand.Rand, p *Program, n int) (*Batch, []float32) {
 	b := &Batch{Program: p, CuSeqlens: []int32{0}}
 	for i := range n {
@@ -25,7 +25,7 @@ func batchOf(rng *rand.Rand, p *Program, n int) (*Batch, []float32) {
 	return b, tinyWant(b.IDs, b.CuSeqlens)
 }
 
-// newTestRunner returns a runner whose device counts what is left open at the end of the test.
+// newTestRunner returns a runner whose device checks at the end of the test that nothing is open.
 func newTestRunner(t *testing.T, threads int) (*Device, *Runner) {
 	d := openTest(t, Options{Threads: threads})
 	r := NewRunner(d)
@@ -78,7 +78,7 @@ func TestRunnerManyCallers(t *testing.T) {
 	}
 }
 
-// A refused batch answers its caller and harms nobody else.
+// A refused batch answers its own caller with an error and affects no other batch.
 func TestRunnerSurvivesBadBatches(t *testing.T) {
 	d, r := newTestRunner(t, 1)
 	m := newTiny(t, d, Caps{MaxTokens: 8, MaxSeqs: 2, MaxLen: 8})
@@ -115,7 +115,7 @@ func TestRunnerSurvivesBadBatches(t *testing.T) {
 	}
 }
 
-// Slots grow with the outputs that are asked for, whichever slot a batch falls to.
+// Each slot grows to the outputs that its batches ask for.
 func TestRunnerGrowsOutputs(t *testing.T) {
 	d, r := newTestRunner(t, 1)
 	m := newTiny(t, d, Caps{MaxTokens: 40000, MaxSeqs: 5000, MaxLen: 8})
@@ -145,8 +145,8 @@ func TestRunnerContext(t *testing.T) {
 	if err := r.Run(ctx, b); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled before it began: %v", err)
 	}
-	// The device is held, so the batch that the owner has taken cannot finish, and the next ones
-	// are not taken.
+	// The device's lock is held, so the batch that the owner has taken cannot finish, and the next
+	// ones are not taken.
 	held, letGo := make(chan struct{}), make(chan struct{})
 	go func() {
 		d.mu.Lock()
@@ -209,7 +209,7 @@ func TestRunnerClose(t *testing.T) {
 	NewRunner(d).Close() // never used
 }
 
-// A lost device is told to every later batch without asking it again.
+// After the device is lost, every later batch gets the error without a call to the device.
 func TestRunnerLostDevice(t *testing.T) {
 	d, r := newTestRunner(t, 1)
 	m := newTiny(t, d, Caps{MaxTokens: 8, MaxSeqs: 2, MaxLen: 8})
@@ -222,7 +222,7 @@ func TestRunnerLostDevice(t *testing.T) {
 	}
 }
 
-// After the first batches a run allocates only what the runtime needs to hand it over: nothing.
+// After the first batches a run allocates nothing.
 func TestRunAllocatesNothing(t *testing.T) {
 	if lockorder.Checked {
 		t.Skip("locks that are checked allocate")

@@ -14,9 +14,11 @@ type SlotCaps struct {
 	OutputBytes []int64 // capacity of each output, 1 to MaxOutputs of them
 }
 
-// OutItem says what one sequence's row becomes in an output: cut to Dims, divided by its norm if
-// Normalize, converted to DType and written at Offset. Of a sparse output: Dims is room for so many
-// columns, the first of them; DType is F32 or F16, Offset a multiple of 16, Normalize false.
+// OutItem says how one sequence's row is written to an output. The row is cut to Dims, divided by
+// its norm if Normalize is set, converted to DType and written at Offset.
+//
+// In a sparse output Dims is room for that many columns, and the row's first columns are kept.
+// DType is F32 or F16, Offset a multiple of 16, and Normalize false.
 type OutItem struct {
 	DType     DType // F32, F16, I8, U8 or Binary
 	Dims      int   // 0 = all
@@ -33,18 +35,18 @@ type outItem struct {
 	offset    int64
 }
 
-// Slot carries one batch in and its results out. Load, Submit and Wait of one slot follow each
-// other; Wait may be called from another goroutine than the rest.
+// Slot carries one batch in and its results out. Load, Submit and Wait of one slot are called in
+// that order; Wait may be called from another goroutine than the other two.
 type Slot struct {
 	dev     *Device
 	handle  unsafe.Pointer // guarded by dev.mu
 	gpu     *gpuSlot       // GPU
 	caps    SlotCaps
 	outputs [MaxOutputs]unsafe.Pointer // C memory
-	flags   unsafe.Pointer             // C memory, int32 [MaxSeqs]: see NonFinite
+	flags   unsafe.Pointer             // C memory, int32 [MaxSeqs]; see NonFinite
 	seqs    int                        // of the loaded batch
-	wanted  *[MaxOutputs]int64         // GPU: bytes of each output to fetch; nil: all there is room for
-	items   [MaxOutputs][]outItem      // of each output what Load packed, room for [MaxSeqs]
+	wanted  *[MaxOutputs]int64         // GPU: bytes of each output to fetch; nil: its whole capacity
+	items   [MaxOutputs][]outItem      // of each output, as Load packed them; room for [MaxSeqs]
 	running atomic.Pointer[Program]
 	mark    *mark
 }
@@ -73,9 +75,9 @@ func (d *Device) NewSlot(caps SlotCaps) (*Slot, error) {
 	return s, nil
 }
 
-// anyInputBytes is what the inputs of a batch of any program take on a CPU at most, queries left
-// out: ids, types, kept rows, what a sequence has, and the items of each output, of rows or
-// sequences; each part ends with a cache line.
+// anyInputBytes returns a bound on a CPU for the inputs of a batch of any program without queries.
+// It counts ids, types, kept rows, the values of each sequence, and the items of each output, which
+// has rows of tokens or of sequences. Each part ends with a cache line.
 func anyInputBytes(c SlotCaps) int64 {
 	return 12*c.MaxTokens + 64*c.MaxSeqs + 24*max(c.MaxTokens, c.MaxSeqs)*int64(len(c.OutputBytes)) + 4096
 }
@@ -100,11 +102,11 @@ func (s *Slot) createLocked() error {
 	return nil
 }
 
-// Caps are the bounds the slot was made with.
+// Caps returns the bounds that the slot was made with.
 func (s *Slot) Caps() SlotCaps { return s.caps }
 
-// Load fills a free slot with a batch for p, of which it takes the inputs and the items. All are
-// borrowed for the call. On error the slot stays free. It allocates nothing.
+// Load fills a free slot with the inputs and items of a batch for p. It borrows them for the call.
+// On error the slot stays free. It allocates nothing.
 func (s *Slot) Load(p *Program, b *Batch) error {
 	if err := b.checkLengths(p, int(s.caps.MaxSeqs)); err != nil {
 		return err
@@ -126,7 +128,7 @@ func (s *Slot) Load(p *Program, b *Batch) error {
 	return cSlotLoad(s.ptrLocked(), p.ptrLocked(), b, &s.items)
 }
 
-// pack writes a batch's items as C takes them.
+// pack converts a batch's items to the layout of C.
 func (s *Slot) pack(b *Batch) error {
 	for o, items := range b.Items {
 		s.items[o] = s.items[o][:len(items)]
@@ -163,8 +165,8 @@ func (s *Slot) Wait() error {
 	return err
 }
 
-// UnsafeOutput is a view of output index after Wait: C memory, as long as the output's capacity,
-// valid until the slot is loaded again or closed. Read-only.
+// UnsafeOutput returns a view of one output in C memory, to be called after Wait. It is as long as
+// the output's capacity, read-only, and valid until the slot is loaded again or closed.
 func (s *Slot) UnsafeOutput(index int) []byte {
 	if index < 0 || index >= len(s.caps.OutputBytes) {
 		panic(fmt.Sprintf("engine: output %d of a slot with %d", index, len(s.caps.OutputBytes)))
@@ -175,9 +177,10 @@ func (s *Slot) UnsafeOutput(index int) []byte {
 	return unsafe.Slice((*byte)(s.outputs[index]), s.caps.OutputBytes[index])
 }
 
-// NonFinite is a view after Wait of C memory, valid as UnsafeOutput's: for each sequence 1 where a
-// row that its outputs were made of holds a NaN or an infinity, whatever the outputs' types made of
-// it, else 0. Read-only.
+// NonFinite returns a view of the batch's flags in C memory, to be called after Wait. A sequence's
+// flag is 1 where a row that its outputs were made of holds a NaN or an infinity, whatever the type
+// of the output made of it, else 0. The view is read-only and valid as long as that of
+// UnsafeOutput.
 func (s *Slot) NonFinite() []int32 {
 	if s.flags == nil {
 		panic("engine: use of a closed Slot")

@@ -11,9 +11,9 @@ import (
 	"unsafe"
 )
 
-// StandIn runs a command of the stand-in for the CUDA driver and returns its answer
-// (csrc/cuda/standin/README.md lists them), as "fail cuMemAlloc_v2 1 2" or "devices 2". For tests;
-// the build that has it emulates its GPUs.
+// StandIn runs a command of the stand-in for the CUDA driver and returns its answer. Commands such
+// as "fail cuMemAlloc_v2 1 2" or "devices 2" are listed in csrc/cuda/standin/README.md. It is for
+// tests; its build emulates the GPUs.
 func StandIn(command string) (string, error) {
 	text := C.CString(command)
 	defer C.free(unsafe.Pointer(text))

@@ -10,7 +10,7 @@ const Built = false
 // LibSum identifies the C library this binary was built against: none.
 func LibSum() string { return "" }
 
-// Without a device no other handle can exist, so only opening is ever reached.
+// Without a device no other handle can exist, so only cDeviceOpen and cMuveraGroup are ever called.
 const unreachable = "engine: internal error: a handle exists in a binary without the native engine"
 
 func cDeviceOpen(Options, *sieGPU) (unsafe.Pointer, error) { return nil, ErrNotBuilt }

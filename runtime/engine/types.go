@@ -5,7 +5,8 @@ import "fmt"
 // Kind is the kind of a device.
 type Kind uint32
 
-// The kinds of devices. Ref is the judge in tests: double accumulation, one thread, slow.
+// The kinds of devices. Ref runs the reference kernels, which tests compare others with: double
+// accumulation, one thread, slow.
 const (
 	CPU  Kind = 1
 	CUDA Kind = 2
@@ -16,11 +17,11 @@ func (k Kind) String() string {
 	return name("kind", k, map[Kind]string{CPU: "cpu", CUDA: "cuda", Ref: "ref"})
 }
 
-// ISA is a CPU instruction set: a family in its upper half, a level of it in the lower. Levels of
-// one family ascend.
+// ISA is a CPU instruction set. Its upper half is a family, its lower half a level of that family.
+// Levels of one family ascend.
 type ISA uint32
 
-// The instruction sets. BestISA in Options means no bound.
+// The instruction sets. BestISA in Options sets no bound.
 const (
 	BestISA ISA = 0
 
@@ -32,8 +33,8 @@ const (
 
 const x86 ISA = 1 << 16
 
-// Covers reports whether a CPU of i runs what is compiled for j: of the same family, and at its
-// level or above.
+// Covers reports whether a CPU of set i runs code compiled for set j. It does when both are of the
+// same family and i's level is at least j's.
 func (i ISA) Covers(j ISA) bool { return i>>16 == j>>16 && i >= j }
 
 func (i ISA) String() string {
@@ -61,7 +62,7 @@ func (d DType) String() string {
 		F8E4M3: "f8e4m3", Binary: "binary"})
 }
 
-// RowBytes is the size of n elements, or 0 for an unknown type.
+// RowBytes returns the bytes of n elements, or 0 for an unknown type.
 func (d DType) RowBytes(n int64) int64 {
 	switch d {
 	case F32, I32:
@@ -76,10 +77,11 @@ func (d DType) RowBytes(n int64) int64 {
 	return 0
 }
 
-// Align is the alignment an output of this type needs, in bytes.
+// Align returns the alignment, in bytes, that an output of this type needs.
 func (d DType) Align() int64 { return max(1, d.RowBytes(1)) }
 
-// Compute is the operand type of matrix products; accumulation is float32 (int32 for ComputeINT8).
+// Compute is the operand type of matrix products. They accumulate in float32, those of ComputeINT8
+// in int32.
 type Compute uint32
 
 // The compute classes.
@@ -95,8 +97,8 @@ var computeNames = map[Compute]string{ComputeF32: "fp32", ComputeBF16: "bf16", C
 
 func (c Compute) String() string { return name("compute", c, computeNames) }
 
-// ParseCompute reads a precision as users write it: fp32, bf16, int8, fp16, fp8, and the long names
-// float32, bfloat16, float16.
+// ParseCompute reads a precision by its short or its long name. The names are fp32, bf16, int8,
+// fp16, fp8, and float32, bfloat16, float16.
 func ParseCompute(s string) (Compute, bool) {
 	switch s {
 	case "float32":
@@ -117,7 +119,7 @@ func ParseCompute(s string) (Compute, bool) {
 // Act is an activation function.
 type Act uint32
 
-// The activation functions. GELU is the exact x·Φ(x); GELUTanh the tanh form.
+// The activation functions. GELU is the exact x·Φ(x), GELUTanh its tanh approximation.
 const (
 	NoAct Act = iota
 	GELU
@@ -127,7 +129,7 @@ const (
 	SiLU
 )
 
-// Pooling chooses the rows of a sequence.
+// Pooling chooses how the rows of a sequence become one row.
 type Pooling uint32
 
 // The pooling modes.
@@ -158,14 +160,14 @@ const (
 // Gate is the function of a gated linear.
 type Gate uint32
 
-// The gates: silu(gate)·up, gelu(gate)·up exact and in the tanh form.
+// The gates: silu(gate)·up, and gelu(gate)·up with the exact gelu and with the tanh form.
 const (
 	SwiGLU Gate = 1 + iota
 	GEGLU
 	GEGLUTanh
 )
 
-// Mask says which keys a query sees.
+// Mask chooses which keys a query sees.
 type Mask uint32
 
 // The masks.

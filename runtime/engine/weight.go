@@ -6,11 +6,11 @@ import (
 	"unsafe"
 )
 
-// WeightKind is what a weight is for.
+// WeightKind says how operations use a weight.
 type WeightKind uint32
 
 // The kinds: a matrix [N, K] of a linear layer, a table [N, K] of rows looked up by index, a vector
-// [N], and [N, K] kept as it is, dense, whatever the class.
+// [N], and data [N, K], which stays dense and in its own type whatever the class.
 const (
 	LinearWeight WeightKind = 1
 	TableWeight  WeightKind = 2
@@ -18,10 +18,10 @@ const (
 	DataWeight   WeightKind = 4
 )
 
-// Layout is how the parts of a weight are put together.
+// Layout is the order in which the parts of a weight are joined.
 type Layout uint32
 
-// The layouts: one part after another, or rows of a gate and an up matrix in turn.
+// The layouts: one part after another, or the rows of a gate matrix and an up matrix alternating.
 const (
 	Concat Layout = iota
 	InterleaveGateUp
@@ -59,7 +59,7 @@ type Weight struct {
 	mark      *mark
 }
 
-// NewWeight packs a weight. The sources may be unmapped afterwards. Errors: ErrInvalid when the
+// NewWeight packs a weight. The sources are not needed afterwards. Errors: ErrInvalid when the
 // parts do not hold what the spec says; ErrCorrupt for a source value that is not finite;
 // ErrUnsupported; ErrNoMemory.
 func (d *Device) NewWeight(s WeightSpec) (*Weight, error) {
@@ -76,7 +76,7 @@ func (d *Device) NewWeight(s WeightSpec) (*Weight, error) {
 	return w, nil
 }
 
-// createLocked packs, and on a GPU uploads.
+// createLocked packs the weight and, on a GPU, uploads it.
 func (w *Weight) createLocked(s WeightSpec) error {
 	h, err := cWeightCreate(w.dev.ptrLocked(), s, w.rows)
 	if err != nil {
@@ -93,7 +93,7 @@ func (w *Weight) createLocked(s WeightSpec) error {
 	return nil
 }
 
-// check proves to C, which sees pointers only, that each part holds Rows·K elements.
+// check checks that each part holds Rows·K elements. C sees only pointers and cannot check it.
 func (s WeightSpec) check() (rows int64, err error) {
 	if len(s.Parts) == 0 || len(s.Parts) > maxParts {
 		return 0, invalid("weight", fmt.Sprintf("%d parts: must be 1 to %d", len(s.Parts), maxParts))
@@ -117,13 +117,14 @@ func (s WeightSpec) check() (rows int64, err error) {
 	return rows, nil
 }
 
-// Bytes is the packed size on the device.
+// Bytes returns the packed size on the device.
 func (w *Weight) Bytes() int64 { return w.bytes }
 
-// Denormals is how many of the source's values were too small for a normal float32 and became 0.
+// Denormals returns how many values of the source became 0, because they were too small for a
+// normal float32.
 func (w *Weight) Denormals() int64 { return w.denormals }
 
-// Rows is N, the sum of the parts' rows.
+// Rows returns N, the sum of the parts' rows.
 func (w *Weight) Rows() int64 { return w.rows }
 
 // Close frees the weight. It panics while a program holds it.
