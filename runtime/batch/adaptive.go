@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// AdaptiveOptions are the constants of the latency controller. The zero value means the defaults,
-// which are those of the reference server 0.10.
+// AdaptiveOptions are the constants of the latency controller. Zero fields take the defaults, which
+// are those of the reference server 0.10.
 type AdaptiveOptions struct {
 	Disabled              bool
 	TargetP50             time.Duration // 0: calibrated from the first inference times
@@ -49,19 +49,19 @@ func (o *AdaptiveOptions) setDefaults() {
 }
 
 const (
-	calibrationWindow   = 50  // inference times kept for calibration, and rounds of the mean fill
-	minSamples          = 10  // fewer say nothing
-	fillForCost         = 0.7 // the cost bound moves only when batches are this full
-	starvationRounds    = 20  // lone batches with both knobs at the floor
+	calibrationWindow   = 50  // inference times kept for calibration, and batches in the mean fill
+	minSamples          = 10  // with fewer samples the controller does nothing
+	fillForCost         = 0.7 // the batch cost changes only if batches are at least this full on average
+	starvationRounds    = 20  // consecutive one-item batches, with wait and cost at their minimum, after which both are raised
 	integralLimit       = 20.0
-	integralHalfLifeAge = 2.0 // seconds a step may be apart before the integral decays
+	integralHalfLifeAge = 2.0 // the integral decays when two steps are more seconds apart than this
 )
 
 // controller sets the batch wait and the batch cost so that the median request time stays near a
 // target: a proportional-integral step every UpdateInterval batches. Not safe for concurrent use.
 type controller struct {
 	opt       AdaptiveOptions
-	tokens    int // the profile's own batch bound
+	tokens    int // the profile's bound on a batch's tokens, which is the largest cost
 	startWait time.Duration
 
 	wait       time.Duration
@@ -91,8 +91,8 @@ func newController(o AdaptiveOptions, wait time.Duration, tokens int) *controlle
 
 func (c *controller) costFloor() int { return min(c.tokens, max(256, c.tokens/4)) }
 
-// batchDone records one batch: its run time, how full it was and how many items it had, and acts
-// every UpdateInterval.
+// batchDone records the run time, cost and number of items of one batch. Every UpdateInterval
+// batches it takes a step.
 func (c *controller) batchDone(run time.Duration, cost, items int, now time.Time) {
 	if c.opt.Disabled {
 		return

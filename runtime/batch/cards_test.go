@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// cardRunner wraps a fakeRunner: it counts what every card has, and fails where fail says so.
+// cardRunner wraps a fakeRunner: it counts the batches of each card, and fails where fail says so.
 type cardRunner struct {
 	fakeRunner
 	fail func(card int, p *Packed) error
 
 	mu       sync.Mutex
 	now, max [4]int        // batches on each card
-	batches  [4]int        // that came through
-	seen     map[int32]int // runs of each id, failed ones too
+	batches  [4]int        // that succeeded
+	seen     map[int32]int // runs of each id, including failed ones
 }
 
 func (r *cardRunner) RunPacked(ctx context.Context, card int, p *Packed) (Result, error) {
@@ -49,7 +49,7 @@ func (r *cardRunner) RunPacked(ctx context.Context, card int, p *Packed) (Result
 	return out, nil
 }
 
-// Batches of one queue run on every card, no item twice, and a request's results keep their places.
+// Batches of one queue run on every card, no item runs twice, and a request's results are in order.
 func TestCardsShareAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &cardRunner{fakeRunner: fakeRunner{perToken: time.Microsecond}}
@@ -90,8 +90,8 @@ func TestCardsShareAQueue(t *testing.T) {
 	})
 }
 
-// A card without work takes a lone item at once, whatever the others do, and of the free ones the
-// emptiest.
+// A card without work takes a single item at once, whatever other cards do; the emptiest free card
+// takes it.
 func TestIdleCardTakesALoneItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &cardRunner{fakeRunner: fakeRunner{perToken: time.Millisecond}}
@@ -113,8 +113,8 @@ func TestIdleCardTakesALoneItem(t *testing.T) {
 	})
 }
 
-// A lost card fails what is on it and gets nothing more; the others do the rest. The last one stays
-// and answers.
+// A lost card fails its batches and gets no more; the others do the rest. The last card stays and
+// answers.
 func TestLostCard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := errors.New("lost")
@@ -158,8 +158,8 @@ func TestLostCard(t *testing.T) {
 	})
 }
 
-// A batch without memory is run again once some is free, then in halves, and only what cannot run
-// alone fails.
+// A batch that lacks memory runs again once some is free, then in halves. Only an item that cannot
+// run alone fails.
 func TestNoMemory(t *testing.T) {
 	short := errors.New("no memory")
 	for name, c := range map[string]struct {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What an item costs is its own: batches close by it, and the time that is queued, while the bound
-// on memory counts ids.
+// An item's Cost, not its number of ids, decides when batches close and how much time is queued;
+// the bound on memory counts ids.
 func TestCostIsNotTheNumberOfIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fakeRunner{perToken: time.Second}

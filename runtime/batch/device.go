@@ -9,45 +9,44 @@ import (
 	"github.com/sie-engine/sie/internal/lockorder"
 )
 
-// Runner runs one packed batch on a card of the queue's Device and returns its outputs, which the
-// caller then owns. Safe for concurrent use. p is borrowed until it returns.
+// Runner runs packed batches on the cards of a queue's Device. RunPacked returns the outputs, which
+// the caller then owns; p is borrowed until it returns. It is safe for concurrent use.
 type Runner interface {
 	RunPacked(ctx context.Context, card int, p *Packed) (Result, error)
 }
 
-// Device bounds the batches in flight on one card or several equal ones, over all its queues, and
-// says whose batch is next. A CPU counts as one card. Safe for concurrent use.
+// Device chooses the next batch for one card or several equal ones. It bounds the batches in flight
+// over all its queues. A CPU counts as one card. Safe for concurrent use.
 //
-// Lanes with waiting items take turns: the first in turn that is due and may have a slot gets it,
-// and goes behind the others. So a lane that is due is passed by at most one batch of each other
-// lane before it gets a slot that it may have. No slot stays free while a lane is due that may have
-// it. Long batches hold one slot of a card at most, so that with two or more of them short ones
-// always have one.
+// Lanes with waiting items take turns: the first in order that is due and may use a free slot gets
+// it, and then goes to the end. So each other lane sends at most one batch before a lane that is
+// due gets a slot. No slot stays free while a lane that may use it is due. Long batches hold at
+// most one slot of a card, so a card with two or more slots always has one for short batches.
 type Device struct {
 	slots int // of a card
 
-	mu     lockorder.Mutex[lockorder.Slots] // guards the fields below, and those of the device's queues that say so
+	mu     lockorder.Mutex[lockorder.Slots] // guards the fields below, and the fields of the device's queues that are marked so
 	cards  []card
-	lanes  []*lane // with waiting items, in turn
+	lanes  []*lane // lanes with waiting items, in the order of their turns
 	pace   [classes]pace
 	timer  *time.Timer // dispatches when it fires
-	wakeAt time.Time   // when that is; zero: it is not set
+	wakeAt time.Time   // when the timer fires; zero: it is not set
 }
 
-// card is what is known of one card.
+// card is the state of one card.
 type card struct {
 	busy    int // slots taken
 	of      [classes]stretch
 	lost    bool
-	since   time.Time     // while busy: when that began
-	working time.Duration // with a slot taken, before since
+	since   time.Time     // when busy last rose from 0
+	working time.Duration // total time with a slot taken, up to since
 }
 
-// NewDevice returns one card that runs up to slots batches at a time, slots ≥ 1. Two keep a card
-// busy: one runs while the next is filled.
+// NewDevice returns a Device of one card that runs up to slots batches at a time, slots ≥ 1. Two
+// slots keep a card busy: one batch runs while the next is prepared.
 func NewDevice(slots int) *Device { return NewDevices(1, slots) }
 
-// NewDevices returns cards ≥ 1 that each run up to slots batches at a time.
+// NewDevices returns a Device of cards ≥ 1, each of which runs up to slots batches at a time.
 func NewDevices(cards, slots int) *Device {
 	return &Device{slots: max(1, slots), cards: make([]card, max(1, cards))}
 }
@@ -63,7 +62,7 @@ func (d *Device) InFlight() int {
 	return n
 }
 
-// Working returns for how long the card has had a batch in flight since the start.
+// Working returns the total time for which the card has had a batch in flight.
 func (d *Device) Working(card int) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -74,9 +73,9 @@ func (d *Device) Working(card int) time.Duration {
 	return c.working
 }
 
-// cardForLocked is the card that a batch of the class would run on, and whether that has none of
-// the class in flight; -1 if there is none. It is one with nothing of the class if there is, then
-// the one with fewest slots taken, then the first.
+// cardForLocked returns the card that a batch of the class would run on, or -1 if none has a slot
+// for it. idle reports that the card has no batch of the class in flight. Such cards come first,
+// then the card with the fewest slots taken, then the first in order.
 func (d *Device) cardForLocked(of class) (best int, idle bool) {
 	best = -1
 	for i := range d.cards {
@@ -92,9 +91,9 @@ func (d *Device) cardForLocked(of class) (best int, idle bool) {
 	return best, idle
 }
 
-// dispatchLocked starts every batch that is due and may have a slot, and sets the timer for the
-// next one that will be due while a slot is free. It is called whenever items arrive, a batch ends
-// or time has passed.
+// dispatchLocked starts every batch that is due and has a slot. Then it sets the timer for the next
+// lane that has a free slot and will be due. It is called when items arrive, when a batch ends and
+// when the timer fires.
 func (d *Device) dispatchLocked(now time.Time) {
 	next := forever
 	for i := 0; i < len(d.lanes); {
@@ -111,7 +110,7 @@ func (d *Device) dispatchLocked(now time.Time) {
 			continue
 		}
 		items, took, more := l.takeLocked(now)
-		if l.listed = len(l.items) > 0; !l.listed || len(items) > 0 { // else all were gone and others have come: it is still its turn
+		if l.listed = len(l.items) > 0; !l.listed || len(items) > 0 { // if all items taken were dropped and waiting ones joined, the lane keeps its turn
 			d.lanes = slices.Delete(d.lanes, i, i+1)
 		}
 		if len(items) == 0 {
@@ -126,9 +125,9 @@ func (d *Device) dispatchLocked(now time.Time) {
 	d.wakeLocked(now, next)
 }
 
-const forever = time.Duration(math.MaxInt64) // something else ends it
+const forever = time.Duration(math.MaxInt64) // no timer: an arrival or the end of a batch dispatches again
 
-// wakeLocked sets the timer unless it fires before.
+// wakeLocked sets the timer to fire after the given time, unless it fires earlier anyway.
 func (d *Device) wakeLocked(now time.Time, after time.Duration) {
 	at := now.Add(after)
 	if after == forever || !d.wakeAt.IsZero() && !at.Before(d.wakeAt) {
@@ -167,8 +166,9 @@ func (d *Device) endLocked(card int, of class, work float64, failed, tells bool,
 	}
 }
 
-// lose gives the card no more batches: a lost one would fail them at once and so draw all the work
-// there is. The last card stays, so that queued items get its error instead of waiting for nothing.
+// lose marks the card as lost, so that it gets no more batches. A lost card fails batches at once,
+// is therefore always free, and would attract all the work. The last card is never marked, so that
+// queued items get its error instead of waiting forever.
 func (d *Device) lose(card int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -183,7 +183,7 @@ func (d *Device) lose(card int) {
 	}
 }
 
-// forgetLocked takes a lane out of the turns.
+// forgetLocked removes a lane from the turns.
 func (d *Device) forgetLocked(l *lane) {
 	if l.listed {
 		l.listed = false

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// chunk returns n items of so many tokens each, as one request has them.
+// chunk returns n items of the same number of tokens, as one request has them.
 func chunk(id int32, n, tokens int) []Item {
 	items := make([]Item, n)
 	for i := range items {
@@ -19,8 +19,8 @@ func chunk(id int32, n, tokens int) []Item {
 	return items
 }
 
-// An item that arrived while every slot was busy starts as soon as the device has nothing in
-// flight, however few there are.
+// An item that arrives while every slot is busy starts as soon as the device has no batch in
+// flight, however few items wait.
 func TestIdleDeviceStartsWhatWaited(t *testing.T) {
 	for _, slots := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -44,8 +44,7 @@ func TestIdleDeviceStartsWhatWaited(t *testing.T) {
 	}
 }
 
-// A slot that falls free goes to the queue that is due, not to the one that has waited longer for
-// something else.
+// A free slot goes to the queue that is due, not to a queue that has waited longer and is not due.
 func TestSlotGoesToWhoIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dev := NewDevice(2)
@@ -72,8 +71,7 @@ func TestSlotGoesToWhoIsDue(t *testing.T) {
 	})
 }
 
-// Whatever the controller has seen, it never asks for more than a batch can have, and a full batch
-// leaves at once.
+// The controller never sets a batch cost above MaxCost, and a full batch leaves at once.
 func TestFullBatchLeaves(t *testing.T) {
 	c := newController(AdaptiveOptions{TargetP50: 500 * time.Millisecond}, 15*time.Millisecond, 1000)
 	now := time.Now()
@@ -99,8 +97,8 @@ func TestFullBatchLeaves(t *testing.T) {
 	})
 }
 
-// flood keeps n clients asking for one text each, which come again a millisecond after a refusal,
-// until it is stopped or the test ends.
+// flood runs n clients until it is stopped or the test ends. Each requests one text at a time and
+// tries again a millisecond after a refusal.
 func flood(t *testing.T, q *Queue, n int) (stop func() (served int)) {
 	var clients sync.WaitGroup
 	var mu sync.Mutex
@@ -160,7 +158,7 @@ func TestAdmittedRequestIsFinishedUnderOverload(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			time.Sleep(time.Microsecond) // so that they come one after another
+			time.Sleep(time.Microsecond) // so that they arrive one after another
 		}
 		waiting.Wait()
 		// At most 64 items before them and 8 on the device, then 5 chunks of 40: 272 items, 40 ms
@@ -174,7 +172,7 @@ func TestAdmittedRequestIsFinishedUnderOverload(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-		if served := stop(); served < 200 { // 8 in 40 ms once nobody waits
+		if served := stop(); served < 200 { // 8 in 40 ms when no request waits
 			t.Errorf("%d other requests were served", served)
 		}
 		q.Close(ErrClosed)
@@ -223,7 +221,7 @@ func TestNobodyOvertakesAWaiter(t *testing.T) {
 	})
 }
 
-// Closing a queue ends those who wait for room and leaves nothing behind on the device.
+// Closing a queue ends the requests that wait for room and leaves nothing on the device.
 func TestCloseEndsWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dev := NewDevice(1)
@@ -235,7 +233,7 @@ func TestCloseEndsWaiters(t *testing.T) {
 		for range 3 {
 			waiters.Go(func() {
 				g := NewGroup(t.Context(), 4)
-				items := append(chunk(2, 2, 1), chunk(3, 2, 1000)...) // room for the short ones alone
+				items := append(chunk(2, 2, 1), chunk(3, 2, 1000)...) // there is room only for the short ones
 				for i := range items {
 					items[i].Index = i
 				}

@@ -8,25 +8,23 @@ import (
 	"github.com/sie-engine/sie/internal/lockorder"
 )
 
-// Item is one packed sequence: a text, a pair of texts, or a document with the query it is compared
-// with.
+// Item is one sequence of a batch: a text, a pair of texts, or a document with its query.
 type Item struct {
-	// IDs are the token ids, special tokens included. They are read until the item's group is done;
-	// so are the fields below.
+	// IDs are the token ids, special tokens included. IDs and the fields below are read until the
+	// item's group is done.
 	IDs []int32
-	// Cost is what the item takes of a batch's cost and of the device's time, in tokens; 0: as many
-	// as there are IDs.
+	// Cost is the item's share of a batch's cost and of the device's time, in tokens; 0: len(IDs).
 	Cost int
-	// TypeIDs is as long as IDs; nil: all 0.
+	// TypeIDs has one entry per token id; nil: all 0.
 	TypeIDs []int32
-	// Keep is as long as IDs, 1 for the tokens whose rows the batch keeps, else 0; nil: all.
+	// Keep has one entry per token id: 1 if the batch keeps the token's row, else 0; nil: all are
+	// kept.
 	Keep []uint8
-	// Query is what the item is compared with; nil: nothing.
+	// Query is the query that the item is compared with; nil: none.
 	Query *Query
 	// Adapter changes the weights for this item; nil: none.
 	Adapter Adapter
-	// Specs say what the item's results are, one for each output of the program; at most
-	// MaxOutputs.
+	// Specs describe the item's results, one for each output of the program; at most MaxOutputs.
 	Specs []Spec
 	// Index is the item's place in its group.
 	Index int
@@ -37,37 +35,37 @@ type Item struct {
 	class class
 }
 
-// MaxOutputs is how many outputs a program can have.
+// MaxOutputs is the largest number of outputs of a program.
 const MaxOutputs = 4
 
-// Query is a matrix of token vectors that many items of a batch may be compared with; it travels
-// once.
+// Query holds the token vectors of one query. Many items of a batch may share it; the batch
+// contains it once.
 type Query struct {
 	Rows []float32 // N rows, end to end
 	N    int
 }
 
-// Adapter stands for a change of weights that some items of a batch have. Only the Runner knows
-// what it is; it is compared by ==.
+// Adapter identifies the LoRA adapter of an item. Only the Runner knows its type. It must be
+// comparable with ==.
 type Adapter any
 
-// Spec is the form of one result.
+// Spec describes the form of one result.
 type Spec struct {
 	// DType is the output type, in the device's numbering.
 	DType int32
-	// Dims is how many leading components are kept, or for a sparse output how many it has room
-	// for; 0 keeps all.
+	// Dims is the number of leading components to keep, or for a sparse output the number that it
+	// has room for; 0 keeps all.
 	Dims int32
-	// Normalize divides by the L2 norm after cutting.
+	// Normalize divides the result by its L2 norm after cutting it to Dims.
 	Normalize bool
-	// Values marks an output that the device writes without gaps in the order of the batch,
-	// whatever the fields above say.
+	// Values marks an output that the device writes without gaps in the order of the batch. The
+	// fields above are then ignored.
 	Values bool
-	// Bytes is the size of the result.
+	// Bytes is the size of the result in bytes.
 	Bytes int
 }
 
-// Result is what one item gave, by output. The bytes belong to whoever waited for it.
+// Result holds the bytes of one item's results, by output. The caller of Wait owns them.
 type Result [MaxOutputs][]byte
 
 // Group collects the results of one client request. Create it with NewGroup; its methods are safe
@@ -88,8 +86,8 @@ type Group struct {
 	stopped atomic.Bool
 }
 
-// NewGroup returns a group of n items, n ≥ 1. When ctx ends the group's queued items are dropped; a
-// batch that already runs finishes and its results are thrown away.
+// NewGroup returns a group of n items, n ≥ 1. When ctx ends, the group's queued items are dropped;
+// a batch that already runs finishes, and its results for the group are discarded.
 func NewGroup(ctx context.Context, n int) *Group {
 	g := &Group{ctx: ctx, results: make([]Result, n), left: n, done: make(chan struct{})}
 	if d, ok := ctx.Deadline(); ok {
@@ -115,8 +113,8 @@ func (g *Group) Wait() ([]Result, error) {
 	return g.results, nil
 }
 
-// NonFinite is the items, by their index, whose results hold a number that is NaN or infinite or
-// were made of one. To be asked after Wait.
+// NonFinite returns the indices of the items whose results are not finite. These hold a NaN or an
+// infinity, or were computed from one. Call it after Wait.
 func (g *Group) NonFinite() []int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -135,8 +133,8 @@ func (g *Group) Fail(err error) {
 	close(g.done)
 }
 
-// Times are the durations of a finished group: Wait from submission of the first item to its batch,
-// Run from there to the end of the last batch.
+// Times returns how long a finished group waited and ran. wait is the time from submitted to the
+// start of its first batch, run the time from there to the end of its last batch.
 func (g *Group) Times(submitted time.Time) (wait, run time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -146,12 +144,12 @@ func (g *Group) Times(submitted time.Time) (wait, run time.Duration) {
 	return g.first.Sub(submitted), g.last.Sub(g.first)
 }
 
-// gone reports whether the group's items are no longer worth running.
+// gone reports whether the group's items must not run any more: it ended, was cancelled or is late.
 func (g *Group) gone(now time.Time) bool {
 	return g.stopped.Load() || g.ctx.Err() != nil || (!g.deadline.IsZero() && now.After(g.deadline))
 }
 
-// started notes that a batch with some of the group's items begins.
+// started records the start of a batch that holds some of the group's items.
 func (g *Group) started(now time.Time) {
 	g.mu.Lock()
 	if g.first.IsZero() {
@@ -160,7 +158,7 @@ func (g *Group) started(now time.Time) {
 	g.mu.Unlock()
 }
 
-// deliver stores one result; bad: it is not finite.
+// deliver stores the result of item index. bad: it is not finite.
 func (g *Group) deliver(index int, r Result, bad bool, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// class says which items share batches, and how many of a card's slots their batches may hold.
+// class is short or long. Only items of one class share a batch, and long batches hold at most one
+// slot of a card.
 type class uint8
 
 const (
@@ -29,11 +30,11 @@ type lane struct {
 	listed  bool      // in Device.lanes
 }
 
-// load is what some items amount to.
+// load is the total of some items.
 type load struct {
 	count  int
-	tokens int   // what they cost
-	bytes  int64 // of their ids
+	tokens int   // sum of their Cost
+	bytes  int64 // size of their ids
 	work   float64
 }
 
@@ -44,7 +45,7 @@ func (l *load) add(it *Item) {
 	l.work += it.work
 }
 
-// remove takes one item out; work that is none is exactly 0.
+// remove subtracts one item. Without items, work is exactly 0: rounding errors do not remain.
 func (l *load) remove(it *Item) {
 	l.count--
 	l.tokens -= it.Cost
@@ -55,21 +56,21 @@ func (l *load) remove(it *Item) {
 	}
 }
 
-// waiter is the part of an admitted request's chunk that waits for room in a lane.
+// waiter is a chunk of an admitted request whose items of one class wait for room in a lane.
 type waiter struct {
-	chunk []Item // those of the lane's class
+	chunk []Item // only the items of the lane's class wait
 	load  load
-	ended chan struct{} // closed when the items are queued, or never will be
+	ended chan struct{} // closed when the items are queued, or when it is certain that they never will be
 	err   error         // set before ended is closed
 }
 
-// fits says whether items of that load may join the lane. An empty lane takes whatever comes.
+// fits reports whether items of that load may join the lane. An empty lane takes any load.
 func (l *lane) fits(add load) bool {
 	return len(l.items) == 0 || l.count+add.count <= l.maxItems && l.bytes+add.bytes <= l.maxBytes
 }
 
-// refusesLocked says why the lane takes no new items of that load; nil: it takes them. Nobody
-// overtakes an admitted request that waits.
+// refusesLocked returns why the lane takes no new items of that load, or nil if it takes them. No
+// new request overtakes an admitted request that waits.
 func (l *lane) refusesLocked(add load, now time.Time) *FullError {
 	if len(l.waiting) > 0 || !l.fits(add) {
 		e := &FullError{Pending: l.count, Limit: l.maxItems}
@@ -86,7 +87,7 @@ func (l *lane) refusesLocked(add load, now time.Time) *FullError {
 	return nil
 }
 
-// joinLocked queues the chunk's items of the lane's class.
+// joinLocked queues those items of the chunk that are of the lane's class.
 func (l *lane) joinLocked(chunk []Item, now time.Time) {
 	for i := range chunk {
 		if it := &chunk[i]; it.class == l.class {
@@ -117,8 +118,8 @@ func (l *lane) admitLocked(now time.Time) {
 	l.waiting = slices.Delete(l.waiting, 0, n)
 }
 
-// dueLocked says whether a batch should leave now, or after which time to look again. idle: a card
-// has nothing of the class in flight.
+// dueLocked reports whether a batch should leave now, and if not, after which time to check again.
+// idle: a card has no batch of the class in flight.
 func (l *lane) dueLocked(now time.Time, idle bool) (bool, time.Duration) {
 	o := &l.q.opt
 	if l.tokens >= l.q.ctl.cost || len(l.items) >= o.MaxRequests || l.tokens > runTokens && l.work >= l.workLimitLocked() {
@@ -136,8 +137,8 @@ func (l *lane) dueLocked(now time.Time, idle bool) (bool, time.Duration) {
 	return false, min(wait-oldest, pause-newest)
 }
 
-// takeLocked removes the next batch, dropping items that are no longer worth running. more: the
-// batch is full, and others had to stay.
+// takeLocked removes and returns the next batch, and drops items whose group is gone. more: the
+// batch is full, and other items stay in the lane.
 func (l *lane) takeLocked(now time.Time) (batch []*Item, took load, more bool) {
 	o := &l.q.opt
 	limit := l.workLimitLocked()
@@ -194,12 +195,12 @@ func (l *lane) wait(ctx context.Context, w *waiter) error {
 	l.q.dev.mu.Lock()
 	defer l.q.dev.mu.Unlock()
 	i := slices.Index(l.waiting, w)
-	if i < 0 { // both at once
+	if i < 0 { // the items were queued, or the queue was closed, at the same time
 		return w.err
 	}
 	l.waiting = slices.Delete(l.waiting, i, i+1)
 	now := time.Now()
-	l.admitLocked(now) // what it held up may be smaller
+	l.admitLocked(now) // smaller chunks behind this one may fit
 	l.q.dev.dispatchLocked(now)
 	return context.Cause(ctx)
 }

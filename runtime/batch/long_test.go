@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// classRunner notes what batches of long items there are, and refuses to run them in ways that are
-// not agreed.
+// classRunner counts the batches of long items on each card and fails the test on a batch that
+// mixes short and long items.
 type classRunner struct {
 	fakeRunner
 	t    *testing.T
@@ -46,8 +46,8 @@ func (r *classRunner) RunPacked(ctx context.Context, card int, p *Packed) (Resul
 	return r.fakeRunner.RunPacked(ctx, card, p)
 }
 
-// Whatever the number of long items in all queues, they hold one slot of each card, take turns
-// between queues, and short items of the same and of other models wait for short ones alone.
+// Long items hold one slot of each card, however many are queued, and their queues take turns.
+// Short items of all models wait only for short ones.
 func TestLongItemsLeaveASlot(t *testing.T) {
 	for _, cards := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestLongItemsLeaveASlot(t *testing.T) {
 	}
 }
 
-// A long item makes progress under any load of short ones: it has its turn after one batch of each
+// A long item makes progress under any load of short ones: its turn comes after one batch of each
 // other lane.
 func TestShortItemsDoNotStarveLongOnes(t *testing.T) {
 	for _, slots := range []int{1, 2} {
@@ -115,8 +115,8 @@ func TestShortItemsDoNotStarveLongOnes(t *testing.T) {
 	}
 }
 
-// An item is long when it has more tokens than a slab and runs for longer than others should wait,
-// as far as that is known.
+// An item is long if it has more tokens than a slab and is predicted to run for longer than
+// longRun.
 func TestWhatIsLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dev := NewDevice(2)
@@ -143,7 +143,7 @@ func TestWhatIsLong(t *testing.T) {
 	})
 }
 
-// Long items have room of their own, so that they leave short ones theirs.
+// Long items have separate room in the queue, so they cannot take the room of short ones.
 func TestLongItemsHaveRoomOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(NewDevice(1), &fakeRunner{perToken: time.Millisecond}, Options{MaxItems: 10, MaxBytes: 80_000})

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// seeds are those of a test of random operations: a few, or, with SIE_LONG_TESTS=1, many. SIE_SEED
-// chooses one. The test prints each before its run, for a deadlock, a panic or the time limit ends
-// the process without a word from the test.
+// seeds returns the seeds of a test of random operations: a few, or many with SIE_LONG_TESTS=1.
+// SIE_SEED chooses one. The test prints each seed before its run, because a deadlock, a panic or
+// the time limit ends the process without any output of the test.
 func seeds(t *testing.T, few, many int) (out []uint64) {
 	t.Helper()
 	if s := os.Getenv("SIE_SEED"); s != "" {
@@ -41,10 +41,10 @@ func seeds(t *testing.T, few, many int) (out []uint64) {
 	return out
 }
 
-// Random requests, cancellations, deadlines, failures, lost cards and closing queues leave a device
-// as they leave a plain model of it: no item is lost, delivered twice or overtaken beyond the
-// turns, no slot is free while due work waits, no lane holds more than its bounds, and a closed
-// queue leaves nothing behind.
+// A device and a plain model of it agree after random requests, cancellations, deadlines, failures,
+// lost cards and closing queues. No item is lost, delivered twice or overtaken beyond the turns. No
+// slot is free while due work waits, no lane exceeds its bounds, and a closed queue leaves nothing
+// behind.
 func TestAgainstAPlainModel(t *testing.T) {
 	for _, seed := range seeds(t, 60, 3000) {
 		if t.Failed() {
@@ -63,7 +63,8 @@ var (
 	errRemoved = errors.New("the model was unloaded")
 )
 
-// world is a device under random use. mu guards what runners and requests tell the model.
+// world is a device under random use. mu guards the records that runners and requests make for the
+// model.
 type world struct {
 	t    *testing.T
 	rng  *rand.Rand
@@ -74,15 +75,15 @@ type world struct {
 	plain   plain
 	queues  []*Queue
 	lanes   map[*Queue][classes]*plainLane
-	started []*plainBatch // since the last look; their items are not yet taken
+	started []*plainBatch // since the last call of look; their items are not yet taken
 	ended   []*plainBatch
 	flying  []*plainBatch // those that have not ended
 	items   map[int32]*plainItem
 	bad     map[int32]bool
-	dying   int // the card that fails what runs on it, or -1
+	dying   int // the card that fails its batches, or -1
 	cancels []context.CancelCauseFunc
 
-	events   chan struct{} // something happened: look
+	events   chan struct{} // something happened: call look
 	requests sync.WaitGroup
 }
 
@@ -106,7 +107,7 @@ func (w *world) open() {
 		MakeRoom: func() bool { return false }}
 	if w.rng.IntN(3) == 0 {
 		o.MaxBacklog = time.Duration(1+w.rng.IntN(500)) * time.Millisecond
-		o.MaxCost = min(o.MaxCost, runTokens) // so that batches are full by tokens alone
+		o.MaxCost = min(o.MaxCost, runTokens) // so that only the number of tokens makes a batch full
 	}
 	r := &worldRunner{w: w}
 	q := NewQueue(w.dev, r, o)
@@ -118,8 +119,8 @@ func (w *world) open() {
 	w.plain.lanes = append(w.plain.lanes, w.lanes[q][short], w.lanes[q][long])
 }
 
-// worldRunner runs the batches of one queue. How long and how they end depends on their items
-// alone, so that a seed tells all.
+// worldRunner runs the batches of one queue. How long a batch runs and how it ends depends only on
+// its items, so a seed determines everything.
 type worldRunner struct {
 	w *world
 	q *Queue
@@ -151,7 +152,7 @@ func (r *worldRunner) RunPacked(_ context.Context, card int, p *Packed) (Result,
 		}
 	}
 	w.mu.Unlock()
-	// About a millisecond a token, so that what has more than 512 always runs for long.
+	// About a millisecond a token, so that an item of more than 512 tokens is always long.
 	rng := rand.New(rand.NewPCG(w.seed, uint64(ids[0])))
 	time.Sleep(time.Duration(float64(len(p.IDs)) * (0.5 + rng.Float64()) * float64(time.Millisecond)))
 	w.mu.Lock()
@@ -178,7 +179,7 @@ func (r *worldRunner) RunPacked(_ context.Context, card int, p *Packed) (Result,
 	return Result{out}, err
 }
 
-// part is the batch that has those items and runs, for its halves.
+// part returns the running batch that contains those items; they may be one of its halves.
 func (w *world) part(card int, ids []int32) *plainBatch {
 	for _, b := range w.flying {
 		if b.card == card && slices.Contains(b.ids, ids[0]) {
@@ -188,8 +189,8 @@ func (w *world) part(card int, ids []int32) *plainBatch {
 	return nil
 }
 
-// play does n random operations, looks whenever anything has happened, and ends when all requests
-// have.
+// play does n random operations, calls look whenever something has happened, and returns when all
+// requests have ended.
 func (w *world) play(n int) {
 	for range n {
 		w.until(time.Duration(w.rng.IntN(int(20 * time.Millisecond))))
@@ -233,7 +234,7 @@ func (w *world) settle() {
 	}
 }
 
-// until lets time pass.
+// until lets time pass and calls look on every event.
 func (w *world) until(d time.Duration) {
 	for end := time.After(d); ; {
 		select {
@@ -264,7 +265,7 @@ func (w *world) operate() {
 	}
 }
 
-// request offers a first chunk and has up to three others wait for room, as a job does.
+// request submits a first chunk without wait and up to three more with wait, as a job does.
 func (w *world) request(q *Queue) {
 	ctx, cancel := context.WithCancelCause(w.t.Context())
 	w.cancels = append(w.cancels, cancel)
@@ -297,7 +298,7 @@ func (w *world) request(q *Queue) {
 		w.requests.Go(func() {
 			groups := []*Group{first}
 			for _, c := range chunks[1:] {
-				time.Sleep(time.Duration(1 + 7919*int(c[0].IDs[0])%1_000_000)) // each at a moment of its own
+				time.Sleep(time.Duration(1 + 7919*int(c[0].IDs[0])%1_000_000)) // each at a different moment
 				if g := w.submit(ctx, q, c, true); g != nil {
 					groups = append(groups, g)
 				}
@@ -309,7 +310,7 @@ func (w *world) request(q *Queue) {
 	}
 }
 
-// submit queues a chunk, in the model first.
+// submit queues a chunk, first in the model and then in the queue.
 func (w *world) submit(ctx context.Context, q *Queue, chunk []Item, wait bool) *Group {
 	g := NewGroup(ctx, len(chunk))
 	w.mu.Lock()
@@ -349,7 +350,7 @@ func (w *world) submit(ctx context.Context, q *Queue, chunk []Item, wait bool) *
 	case err == nil && !wait && !fits:
 		w.t.Errorf("a request was taken for which there is no room, or which overtakes one that waits")
 	case err == nil || wait && (ctx.Err() != nil || errors.Is(err, ErrClosed)):
-		if err != nil { // what waits of it is not there any more
+		if err != nil { // its waiting items are gone
 			for _, l := range lanes {
 				l.waiting = slices.DeleteFunc(l.waiting, func(c []*plainItem) bool { return c[0].group == g })
 				l.admit()
@@ -373,7 +374,7 @@ func (w *world) submit(ctx context.Context, q *Queue, chunk []Item, wait bool) *
 	return nil
 }
 
-// finished checks what a group came to.
+// finished checks the results or the error of a group.
 func (w *world) finished(g *Group, chunk []Item) {
 	res, err := g.Wait()
 	if err == nil {
@@ -395,7 +396,7 @@ func (w *world) finished(g *Group, chunk []Item) {
 	}
 }
 
-// close closes a queue as an unload does.
+// close closes a queue, as unloading a model does.
 func (w *world) close(q *Queue) {
 	w.queues = slices.DeleteFunc(w.queues, func(o *Queue) bool { return o == q })
 	w.mu.Lock()
@@ -414,8 +415,8 @@ func (w *world) close(q *Queue) {
 	})
 }
 
-// look brings the model to where the device is, once nothing moves at this moment, and holds the
-// two against each other.
+// look waits until nothing moves at this moment, updates the model to the state of the device, and
+// compares the two.
 func (w *world) look() {
 	synctest.Wait()
 	w.mu.Lock()
@@ -494,11 +495,11 @@ func (w *world) begins(b *plainBatch) {
 			}
 		}
 	}
-	b.lane.owed = false // and begins to wait anew
+	b.lane.owed = false // and starts to wait again
 }
 
-// same compares a lane with the model's, which learns here which items were dropped without a
-// batch.
+// same compares a lane with the model's lane. The model learns here which items were dropped
+// without a batch.
 func (w *world) same(real *lane, l *plainLane) {
 	for len(l.items) > 0 && (len(real.items) == 0 || real.items[0].IDs[0] != l.items[0].id) && l.items[0].gone() {
 		l.items = l.items[1:]

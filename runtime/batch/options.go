@@ -6,66 +6,67 @@ import (
 	"time"
 )
 
-// MaxOutput bounds each output of a batch unless Options say otherwise: what slots and arena grow
-// to stays when the batch is gone, and short texts with wide rows, such as sparse ones, would make
-// it thousands of rows.
+// MaxOutput is the default bound on the bytes of each output of a batch. The bound is needed
+// because slots and arenas never shrink, and a batch of short texts with wide rows (sparse ones)
+// would grow them to thousands of rows.
 const MaxOutput = 64 << 20
 
-// Options bound a queue and say when its batches close. Zero fields take the defaults in brackets.
+// Options bound a queue and control when its batches leave. Zero fields take the defaults in
+// brackets.
 type Options struct {
 	MaxCost       int           // tokens of a batch [16,384]
-	MaxRequests   int           // items at which a batch may leave [64]
-	MaxWait       time.Duration // initial adaptive wait of the oldest item [15 ms]
-	Coalesce      time.Duration // a pause in arrivals that closes a batch [15 ms, at most CoalesceRatio of the wait]
+	MaxRequests   int           // a batch of this many items may leave [64]
+	MaxWait       time.Duration // initial adaptive wait: the longest that the oldest item waits while a slot is free [15 ms]
+	Coalesce      time.Duration // a batch leaves after this pause in arrivals [15 ms], or after CoalesceRatio of the wait if that is shorter
 	CoalesceRatio float64       // [0.5]
-	IdleCoalesce  time.Duration // pause awaited on an idle device [0: a lone query leaves at once]
-	MaxItems      int           // queued items; half as many long ones besides [2,048]
-	MaxBytes      int64         // queued token ids in bytes; half as many of long items besides [64 MiB]
-	MaxSeqs       int           // items of a batch the program can take [4,096]
-	MaxOutput     int64         // bytes of one output of a batch of several items [MaxOutput]
-	MaxQueryRows  int           // rows of a batch's queries together [0: no item has a query]
+	IdleCoalesce  time.Duration // replaces Coalesce on an idle card [0: a lone query leaves at once]
+	MaxItems      int           // queued short items, plus half as many long ones [2,048]
+	MaxBytes      int64         // token ids of queued short items in bytes, plus half as many bytes of long items [64 MiB]
+	MaxSeqs       int           // items that the program can take in one batch [4,096]
+	MaxOutput     int64         // bytes of each output of a batch; an item that exceeds it runs alone [MaxOutput]
+	MaxQueryRows  int           // rows of all queries of a batch [0: no item has a query]
 	Adaptive      AdaptiveOptions
-	Work          Work // of an item [its tokens]
-	// MaxBacklog bounds the time that a new item is predicted to wait; Submit refuses what would
-	// wait longer [no bound].
+	Work          Work // cost model of an item [its tokens]
+	// MaxBacklog bounds the predicted wait of a new item; Submit refuses an item that would wait
+	// longer [no bound].
 	MaxBacklog time.Duration
-	// Fatal, if set, is told of every error of a batch and says whether it concerns the whole
-	// device: running the batch again in halves is then pointless.
+	// Fatal, if set, is called with the error of every failed batch. It reports whether the whole
+	// device is lost; the batch is then not run again in halves.
 	Fatal func(error) bool
-	// NoMemory, if set, says whether an error of a batch means that the device had too little
-	// memory for it. Such a batch is run again as it is when MakeRoom, if set, frees some, and then
-	// in halves. MakeRoom may block.
+	// NoMemory, if set, reports whether an error means that the device had too little memory for
+	// the batch. Such a batch is run again unchanged if MakeRoom is set and returns true, because
+	// it freed some memory; then in halves. MakeRoom may block.
 	NoMemory func(error) bool
 	MakeRoom func() bool
-	// Recovered, if set, is told what became of every batch that met NoMemory; called from a
-	// batch's goroutine.
+	// Recovered, if set, is called with the outcome of every batch that had such an error. It is
+	// called from the batch's goroutine.
 	Recovered func(Recovery)
-	// NonFinite, if set, is told how many items of a batch gave results that are not finite; called
-	// from a batch's goroutine.
+	// NonFinite, if set, is called with the number of items of a batch whose results are not
+	// finite, if there are any. It is called from the batch's goroutine.
 	NonFinite func(items int)
-	// BatchDone, if set, is told of every batch that ran; called from a batch's goroutine.
+	// BatchDone, if set, is called after every batch. It is called from the batch's goroutine.
 	BatchDone func(items, tokens int, run time.Duration)
 }
 
-// Work says what a sequence of n tokens costs to run: PerToken·n + PerPair·n². The unit is the same
-// for all queues of a device, floating-point operations for example.
+// Work gives the cost of running a sequence of n tokens: PerToken·n + PerPair·n². All queues of a
+// device use the same unit, for example floating-point operations.
 type Work struct {
 	PerToken float64 // linear layers
-	PerPair  float64 // attention: each token with each
+	PerPair  float64 // attention: each token with every token
 }
 
-// of is the work of n tokens.
+// of returns the work of n tokens.
 func (w Work) of(n int) float64 { return (w.PerToken + w.PerPair*float64(n)) * float64(n) }
 
-// Recovery is what was done for a batch that the device had too little memory for.
+// Recovery counts what was done for a batch that the device had too little memory for.
 type Recovery struct {
 	Evictions int // times that MakeRoom freed something
 	Splits    int // times that a batch or a part of it was cut in halves
-	Failed    int // items that there is no memory for even alone
+	Failed    int // items that failed because there was too little memory
 }
 
-// Validate returns everything that is wrong with the options, nil for none. Zero fields are
-// defaults and never wrong.
+// Validate returns all errors in the options joined, or nil. Zero fields mean defaults and are
+// always valid.
 func (o *Options) Validate() error {
 	var all []error
 	for _, x := range []struct {
@@ -75,7 +76,7 @@ func (o *Options) Validate() error {
 		{"CoalesceRatio", o.CoalesceRatio}, {"IdleCoalesce", float64(o.IdleCoalesce)}, {"MaxItems", float64(o.MaxItems)},
 		{"MaxBytes", float64(o.MaxBytes)}, {"MaxSeqs", float64(o.MaxSeqs)}, {"MaxOutput", float64(o.MaxOutput)},
 		{"MaxQueryRows", float64(o.MaxQueryRows)}, {"MaxBacklog", float64(o.MaxBacklog)}, {"Adaptive.TargetP50", float64(o.Adaptive.TargetP50)}} {
-		if !(x.value >= 0) { // NaN is not
+		if !(x.value >= 0) { // also catches NaN
 			all = append(all, fmt.Errorf("%s must not be negative; got %v", x.name, x.value))
 		}
 	}
@@ -118,21 +119,21 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Errors of Submit and of groups whose queue goes away.
+// Errors of Submit and of groups whose queue is closed.
 var (
 	ErrFull    = errors.New("batch: queue is full")
 	ErrClosed  = errors.New("batch: queue is closed")
 	ErrExpired = errors.New("batch: the item's deadline passed while it was queued")
 )
 
-// FullError says why a queue takes no new items now. It is ErrFull to errors.Is.
+// FullError gives the reason why a queue takes no new items now. errors.Is matches it to ErrFull.
 type FullError struct {
-	Pending int // items queued, and items of admitted requests that wait for room
+	Pending int // queued items, and items of admitted requests that wait for room
 	Limit   int // items
-	// Wait is how long a new item was predicted to wait, where that is the reason; else 0.
+	// Wait is the predicted wait of a new item if that is the reason, else 0.
 	Wait time.Duration
-	// RetryAfter is when half of the time that may be queued will have run; 0 where the wait is not
-	// the reason.
+	// RetryAfter is the time until the backlog has fallen to half of MaxBacklog, between 1 s and 1
+	// min; 0 if the wait is not the reason.
 	RetryAfter time.Duration
 }
 
@@ -143,5 +144,5 @@ func (e *FullError) Error() string {
 	return fmt.Sprintf("%v: %d of %d items", ErrFull, e.Pending, e.Limit)
 }
 
-// Is makes a FullError an ErrFull.
+// Is reports whether target is ErrFull.
 func (e *FullError) Is(target error) bool { return target == ErrFull }

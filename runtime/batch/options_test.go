@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Everything that is wrong is said at once.
+// Validate reports all errors at once.
 func TestOptionsAreValidated(t *testing.T) {
 	err := (&Options{MaxCost: -1, CoalesceRatio: 2, MaxBacklog: -5}).Validate()
 	for _, want := range []string{"MaxCost must not be negative; got -1", "CoalesceRatio must be at most 1; got 2", "MaxBacklog"} {

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// A device's pace is how much work one of its cards does in a second. It is measured apart for
-// short and long items, since the two share the card when both run, and over all queues, since what
-// they run is one card's work.
+// A device's pace is the work that one of its cards does in a second. It is measured separately for
+// short and long items, because batches of the two share the card when both run. It is measured
+// over all queues, because they share the cards.
 
 const (
-	paceKeeps    = 7.0 / 8 // what a new stretch leaves of the weight of those before it
-	paceTrusts   = 16      // a batch of less than this part of a full one says nothing about full ones
+	paceKeeps    = 7.0 / 8 // a new stretch reduces the weight of earlier ones to this part
+	paceTrusts   = 16      // a batch smaller than 1/paceTrusts of a full one does not predict the pace of full ones
 	retryLongest = time.Minute
 )
 
-// pace is a mean of stretches of work, the longer and the newer ones counting most. The zero value
-// is unknown.
+// pace is a weighted mean over stretches of work. Longer and newer stretches count more. The zero
+// value is unknown.
 type pace struct{ work, seconds float64 }
 
 func (p *pace) add(work float64, took time.Duration) {
@@ -24,7 +24,7 @@ func (p *pace) add(work float64, took time.Duration) {
 	p.seconds = p.seconds*paceKeeps + took.Seconds()
 }
 
-// rate is the work of a second, 0 while that is unknown.
+// rate returns the work done in a second, or 0 while it is unknown.
 func (p *pace) rate() float64 {
 	if p.seconds <= 0 {
 		return 0
@@ -32,15 +32,15 @@ func (p *pace) rate() float64 {
 	return p.work / p.seconds
 }
 
-// stretch is what a card has done of one class since a moment at which it had some in flight.
-// Batches in flight overlap, so that their own durations say little: stretches add up to the time
-// in which the card had any.
+// stretch measures the work that a card does for one class over a period in which it always has
+// some in flight. Batches overlap, so their own durations cannot be added up; stretches do not
+// overlap, and together they cover the time in which the card had work.
 type stretch struct {
 	running int     // batches in flight
-	ahead   float64 // their work
+	ahead   float64 // work of the batches in flight
 	since   time.Time
 	done    float64 // work finished since then
-	spoilt  int     // batches in flight whose work was in part done in a stretch that is thrown away
+	spoilt  int     // batches in flight that partly ran in a discarded stretch
 }
 
 func (s *stretch) begin(work float64, now time.Time) {
@@ -51,8 +51,8 @@ func (s *stretch) begin(work float64, now time.Time) {
 	s.ahead += work
 }
 
-// end notes that a batch came back. One that tells the pace ends the stretch. One that failed has
-// it thrown away, and so have those that were in flight beside it.
+// end records the end of a batch. If tells is set, the stretch ends and counts towards the pace. A
+// failed batch discards the stretch, and so does each batch that was in flight at the same time.
 func (s *stretch) end(work float64, failed, tells bool, now time.Time, p *pace) {
 	s.running--
 	s.ahead -= work
@@ -70,7 +70,7 @@ func (s *stretch) end(work float64, failed, tells bool, now time.Time, p *pace) 
 	}
 }
 
-// left is the work in flight that is not done yet, as far as the pace tells.
+// left estimates from the rate how much of the work in flight is not done yet.
 func (s *stretch) left(rate float64, now time.Time) float64 {
 	if s.running == 0 {
 		return 0
@@ -78,8 +78,8 @@ func (s *stretch) left(rate float64, now time.Time) float64 {
 	return max(0, s.ahead-rate*now.Sub(s.since).Seconds())
 }
 
-// rateLocked is the work of a second on one card in the class; the other class's where the own is
-// unknown, which is the most there can be; 0 when neither is known.
+// rateLocked returns the work that one card does in a second for the class. If that is unknown, it
+// returns the other class's rate; 0 if neither is known.
 func (d *Device) rateLocked(c class) float64 {
 	if r := d.pace[c].rate(); r > 0 {
 		return r
@@ -87,11 +87,11 @@ func (d *Device) rateLocked(c class) float64 {
 	return d.pace[1-c].rate()
 }
 
-// waitLocked predicts how long an item that joined l now would wait for its batch to begin; false
-// while nobody can tell.
+// waitLocked predicts how long an item that joins l now would wait for its batch to start. It
+// returns false while the pace is unknown.
 //
-// Before it run: what is in flight of its class, what is queued in its lane, and of every other
-// lane of the class as many batches as lanes taking turns give it until then.
+// Three things run before the item: the batches of its class in flight, the items queued in its
+// lane, and as many batches of every other lane of the class as get their turn until then.
 func (d *Device) waitLocked(l *lane, now time.Time) (time.Duration, bool) {
 	rate := d.rateLocked(l.class)
 	if rate <= 0 {
@@ -114,21 +114,22 @@ func (d *Device) waitLocked(l *lane, now time.Time) (time.Duration, bool) {
 	return time.Duration(min(seconds, math.MaxInt32) * float64(time.Second)), true
 }
 
-// batches is about how many batches the lane's items make.
+// batches estimates how many batches the lane's items make.
 func (l *lane) batches() float64 {
 	n := float64(l.tokens) / float64(l.q.ctl.cost)
 	n = max(n, l.work/l.workLimitLocked())
 	return max(1, math.Ceil(n))
 }
 
-// The bounds of a batch's predicted run.
+// The bounds of a batch's predicted run time.
 const (
-	runShare  = 10   // a batch of short items runs for this part of Options.MaxBacklog at most, so that a wait is kept to a tenth
-	runTokens = 1024 // but has so many tokens if there are: fewer use a device badly
+	runShare  = 10   // a batch of short items is predicted to run for at most 1/runShare of Options.MaxBacklog
+	runTokens = 1024 // a batch may always have this many tokens: with fewer a device is used badly
 )
 
-// workLimitLocked is the most work of a batch of more than runTokens tokens. Long items have none:
-// a long batch holds up no other, and the more texts it has the more executors take part.
+// workLimitLocked returns the bound on the work of a batch of more than runTokens tokens. Long
+// batches have no bound: they do not delay short ones, and more executors take part when a batch
+// has more texts.
 func (l *lane) workLimitLocked() float64 {
 	rate := l.q.dev.rateLocked(short)
 	if l.class == long || l.q.opt.MaxBacklog == 0 || rate == 0 {
@@ -137,14 +138,14 @@ func (l *lane) workLimitLocked() float64 {
 	return rate * l.q.opt.MaxBacklog.Seconds() / runShare
 }
 
-// A long item is one that more than a slab of the device's executors is needed for, and that runs
-// for longer than others should be held up.
+// A long item has more tokens than one slab of the device's executors, and runs for longer than it
+// should delay others.
 const (
 	longTokens = 512
 	longRun    = 50 * time.Millisecond
 )
 
-// classLocked says what an item of n tokens counts as.
+// classLocked returns the class of an item of n tokens.
 func (q *Queue) classLocked(n int, work float64) class {
 	if n <= longTokens {
 		return short
@@ -155,8 +156,8 @@ func (q *Queue) classLocked(n int, work float64) class {
 	return long
 }
 
-// retryAfter is when the backlog will have fallen to half of what may be queued: whoever comes then
-// finds room, and the device has not run dry.
+// retryAfter returns the time until the backlog has fallen to half of the limit, between 1 s and
+// retryLongest. A client that returns then finds room, and the device still has work.
 func retryAfter(wait, limit time.Duration) time.Duration {
 	return min(max(wait-limit/2, time.Second), retryLongest)
 }

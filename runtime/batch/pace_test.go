@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// oneDevice runs what its slots bring one after another, as a CPU does, in the time that work takes
+// oneDevice runs batches one after another, as a CPU does. Each takes the time that its work needs
 // at the rate.
 type oneDevice struct {
 	fakeRunner
-	turn chan struct{} // of one place
+	turn chan struct{} // holds one token
 	work Work
 	rate float64 // work a second
 	seen func(p *Packed)
@@ -41,7 +41,7 @@ func (d *oneDevice) RunPacked(ctx context.Context, card int, p *Packed) (Result,
 
 func near(got, want, within float64) bool { return math.Abs(got-want) <= within*want }
 
-// The rate is what the device does, whatever the lengths, the size of batches and the number of
+// The measured rate is the device's, whatever the lengths, the size of batches and the number of
 // queues that share it.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// Batches of a few tokens say nothing about full ones, nor do those that failed.
+// Batches of a few tokens and failed batches do not change the rate.
 func TestPaceOfNothingTelling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fakeRunner{perToken: time.Millisecond}
@@ -97,7 +97,7 @@ func TestPaceOfNothingTelling(t *testing.T) {
 	})
 }
 
-// A batch that fails leaves no work of the others to a time in which it was not done.
+// A failed batch does not move the work of other batches into a stretch in which it was not done.
 func TestPaceBesideAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newOneDevice(Work{PerToken: 1}, 1000)
@@ -127,8 +127,8 @@ func TestPaceBesideAFailure(t *testing.T) {
 	})
 }
 
-// What ran beside a batch that failed says nothing: of its time a part was thrown away with the
-// failure.
+// A batch that ran at the same time as a failed one does not change the rate: part of its time was
+// discarded with the failure.
 func TestPaceIsNotOfWhatRanBesideAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dev := NewDevice(2)
@@ -155,7 +155,7 @@ func TestPaceIsNotOfWhatRanBesideAFailure(t *testing.T) {
 	})
 }
 
-// A batch that is full by the time it would run leaves at once.
+// A batch that is full by its predicted run time leaves at once.
 func TestBatchFullByTimeLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dev := NewDevice(2)
@@ -179,7 +179,7 @@ func TestBatchFullByTimeLeaves(t *testing.T) {
 	})
 }
 
-// learned is a queue on a device of one slot that is known to run a token in a millisecond.
+// learned returns a queue on a device of one slot with a known rate of one token a millisecond.
 func learned(t *testing.T, dev *Device, r Runner, o Options) *Queue {
 	o.MaxCost, o.Adaptive.Disabled = 1000, true
 	q := NewQueue(dev, r, o)
@@ -191,8 +191,8 @@ func learned(t *testing.T, dev *Device, r Runner, o Options) *Queue {
 	return q
 }
 
-// What is in flight and queued counts, in the time that it takes; one more is refused when that
-// passes the bound, is told when to come again, and is taken then.
+// The predicted time of batches in flight and queued items counts. A new item is refused when that
+// time exceeds the bound, and is accepted after its RetryAfter.
 func TestRefusesWhatWouldWaitTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dev := NewDevice(1)
@@ -222,7 +222,7 @@ func TestRefusesWhatWouldWaitTooLong(t *testing.T) {
 	})
 }
 
-// An empty queue takes whatever comes, however long that runs; a request's own items do not count.
+// An empty queue takes any request, however long it runs; a request's own items do not count.
 func TestEmptyQueueTakesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dev := NewDevice(1)
@@ -236,7 +236,7 @@ func TestEmptyQueueTakesAll(t *testing.T) {
 	})
 }
 
-// Nobody is refused for a wait that nobody can tell.
+// No request is refused while the wait cannot be predicted.
 func TestUnknownPaceAdmits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(NewDevice(1), &fakeRunner{perToken: time.Second}, Options{MaxBacklog: time.Millisecond})
@@ -247,7 +247,7 @@ func TestUnknownPaceAdmits(t *testing.T) {
 	})
 }
 
-// The bound is off where none is given.
+// Without MaxBacklog there is no bound.
 func TestNoBacklogBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := learned(t, NewDevice(1), &fakeRunner{perToken: time.Millisecond}, Options{})
@@ -258,8 +258,8 @@ func TestNoBacklogBound(t *testing.T) {
 	})
 }
 
-// Of other queues counts what runs before: as many batches as taking turns gives them, and no long
-// one.
+// Of other queues only the batches that run first count: as many as their turns give them, and no
+// long ones.
 func TestOtherQueuesCount(t *testing.T) {
 	for name, c := range map[string]struct {
 		other func(t *testing.T, q *Queue)
@@ -292,7 +292,7 @@ func TestOtherQueuesCount(t *testing.T) {
 	}
 }
 
-// Cards that are left share the work.
+// The remaining cards share the work.
 func TestCardsShareTheBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dev := NewDevices(3, 1)
@@ -321,8 +321,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A batch of short items runs for a tenth of the bound at most, but is not made so small that a
-// device is badly used.
+// A batch of short items runs for at most a tenth of the bound, but may always have runTokens
+// tokens.
 func TestBatchesAreBoundedInTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		backlog time.Duration
@@ -354,8 +354,8 @@ func TestBatchesAreBoundedInTime(t *testing.T) {
 	}
 }
 
-// At ten times what the device can do, what is accepted is answered within 1.2 times the bound, and
-// the device does as much as ever.
+// At ten times the load that the device can handle, accepted requests are answered within 1.2 times
+// the bound, and the throughput does not fall.
 func TestOverloadKeepsTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bound = 5 * time.Second
@@ -388,7 +388,7 @@ func TestOverloadKeepsTheBound(t *testing.T) {
 				}
 			})
 		}
-		for i := range 100 { // what any server has seen before
+		for i := range 100 { // a warm-up, so that the rate is known
 			ask(20 + i%210)
 		}
 		all.Wait()

@@ -1,33 +1,34 @@
 package batch
 
-// Packed is a batch as the device takes it: sequences one after another, no padding.
+// Packed is a batch in the form that the device takes: sequences end to end, without padding.
 type Packed struct {
 	IDs       []int32   // [T]
 	TypeIDs   []int32   // [T], or nil: all 0
 	CuSeqlens []int32   // [B+1], from 0
-	Keep      []uint8   // [T], or nil: all
+	Keep      []uint8   // [T] 1: keep the row; or nil: keep all
 	Adapters  []Adapter // [B], or nil: none has one
-	Queries   []float32 // [Q, C], those of the items, each once
-	CuQueries []int32   // rows of Queries at which each begins, from 0; nil: none
+	Queries   []float32 // [Q, C] the rows of the items' queries, each query once
+	CuQueries []int32   // [number of queries + 1] the row of Queries at which each query begins, from 0; nil: no queries
 	Partner   []int32   // [B] the query of each item, -1: none; nil: none has one
 	Outputs   []PackedOutput
 
-	// NonFinite is the Runner's to set: [B], not 0 for an item whose results hold a number that is
-	// NaN or infinite, or were made of one; nil: none.
+	// NonFinite is set by the Runner: [B], not 0 for an item whose results hold a NaN or an
+	// infinity, or were computed from one; nil: no item.
 	NonFinite []int32
 }
 
-// PackedOutput is where the results of one output lie.
+// PackedOutput describes where each item's result lies in one output.
 type PackedOutput struct {
 	Specs   []Spec  // [B]
 	Offsets []int64 // [B], in bytes
-	Bytes   int64   // of all
+	Bytes   int64   // size of the whole output
 }
 
 // resultAlign keeps every result's elements aligned for the device's stores.
 const resultAlign = 16
 
-// pack lays items end to end. They are of one program: all have as many specs as the first.
+// pack lays items end to end. The items belong to one program, so all have as many specs as the
+// first.
 func pack(items []*Item) *Packed {
 	t := 0
 	var types, keeps, adapters, queries bool
@@ -91,7 +92,7 @@ func (p *Packed) packQueries(items []*Item) {
 	}
 }
 
-// lay gives the results of output o their places.
+// lay assigns each item's result its place in output o.
 func (out *PackedOutput) lay(items []*Item, o int) {
 	out.Specs, out.Offsets = make([]Spec, len(items)), make([]int64, len(items))
 	for i, it := range items {
@@ -101,7 +102,7 @@ func (out *PackedOutput) lay(items []*Item, o int) {
 	}
 }
 
-// end is where the result after one that begins at from begins.
+// end returns the offset after a result that begins at from, where the next one begins.
 func (s *Spec) end(from int64) int64 {
 	if s.Values {
 		return from + int64(s.Bytes)
@@ -109,10 +110,10 @@ func (s *Spec) end(from int64) int64 {
 	return (from + int64(s.Bytes) + resultAlign - 1) / resultAlign * resultAlign
 }
 
-// outputSizes are the bytes of a batch's outputs so far.
+// outputSizes holds the size in bytes of each output of a batch.
 type outputSizes [MaxOutputs]int64
 
-// with is the largest of them once the item is in it.
+// with returns the largest of the sizes if the item were added.
 func (s *outputSizes) with(it *Item) (most int64) {
 	for o := range it.Specs {
 		most = max(most, it.Specs[o].end(s[o]))
@@ -126,14 +127,14 @@ func (s *outputSizes) add(it *Item) {
 	}
 }
 
-// querySet is the queries of a batch, in the order in which they came. The items of a request share
-// one, so there are few.
+// querySet holds the queries of a batch in order of arrival. The items of a request share one, so
+// there are few.
 type querySet struct {
 	all  []*Query
 	rows int
 }
 
-// find returns where q is, or else where it would be.
+// find returns the index of q, or the index that it would get.
 func (s *querySet) find(q *Query) (at int, known bool) {
 	for i := len(s.all) - 1; i >= 0; i-- {
 		if s.all[i] == q {
@@ -143,7 +144,7 @@ func (s *querySet) find(q *Query) (at int, known bool) {
 	return len(s.all), false
 }
 
-// with is the rows of the set once q is in it.
+// with returns the rows of the set if q were added.
 func (s *querySet) with(q *Query) int {
 	if q == nil {
 		return s.rows

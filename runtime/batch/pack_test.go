@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// What an item leaves out is filled in, what items share travels once, and each output has places
-// of its own.
+// Fields that an item leaves out are filled in, shared queries are packed once, and each output has
+// its own offsets.
 func TestPack(t *testing.T) {
 	q := &Query{Rows: []float32{1, 2, 3, 4}, N: 2}
 	other := &Query{Rows: []float32{5, 6}, N: 1}
@@ -48,8 +48,7 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// Items whose queries would not fit into one batch together go in several, and one query counts
-// once.
+// Items whose queries do not fit into one batch run in several, and a shared query counts once.
 func TestQueryRowsBoundABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run := &fakeRunner{perToken: time.Millisecond}
@@ -80,8 +79,7 @@ func TestQueryRowsBoundABatch(t *testing.T) {
 	})
 }
 
-// Wide results bound a batch before its items do, each output by itself; one item goes whatever it
-// takes.
+// MaxOutput limits a batch for each output separately; a single item runs whatever its size.
 func TestOutputsBoundABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run := &fakeRunner{perToken: time.Millisecond}

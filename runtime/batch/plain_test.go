@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// plain is what a device and its queues should do, as lists. Nothing in it says when: the test
-// tells it what happened and asks what may be.
+// plain is a model of a device and its queues made of lists. It decides no times: the test reports
+// each event to it and asks which states are allowed.
 type plain struct {
 	cards, slots int
 	lost         map[int]bool
@@ -23,8 +23,8 @@ type plainLane struct {
 	items    []*plainItem
 	waiting  [][]*plainItem // chunks
 	arrived  time.Time
-	owed     bool               // was due at the last look
-	passed   map[*plainLane]int // batches that have left since, in slots that it might have had
+	owed     bool               // was due at the last call of look
+	passed   map[*plainLane]int // batches that have left since, in slots that this lane could have used
 }
 
 type plainItem struct {
@@ -42,7 +42,7 @@ type plainBatch struct {
 	items []*plainItem // once taken
 }
 
-// gone says that nobody waits for the item any more.
+// gone reports that no caller waits for the item any more.
 func (it *plainItem) gone() bool { return it.group.gone(time.Now()) }
 
 func (l *plainLane) tokens() (n int) {
@@ -96,8 +96,8 @@ func (l *plainLane) take(ids []int32) ([]*plainItem, error) {
 	return out, nil
 }
 
-// eligible are the cards with a free slot that a batch of the class may have; idle: one has nothing
-// of the class in flight.
+// eligible reports whether a card has a free slot for a batch of the class. idle: one such card has
+// no batch of the class in flight.
 func (p *plain) eligible(c class) (free, idle bool) {
 	for card := range p.cards {
 		busy, of := 0, 0
@@ -116,7 +116,7 @@ func (p *plain) eligible(c class) (free, idle bool) {
 	return free, idle
 }
 
-// mayHave says that the lane's class may have a slot of the card, were one free.
+// mayHave reports whether the lane's class may use a slot of the card if one is free.
 func (p *plain) mayHave(l *plainLane, card int) bool {
 	for b := range p.running {
 		if b.card == card && b.lane.class == long && l.class == long {
@@ -126,7 +126,7 @@ func (p *plain) mayHave(l *plainLane, card int) bool {
 	return !p.lost[card]
 }
 
-// due says that a batch should have left if there was a slot.
+// due reports whether a batch should have left if a slot was free.
 func (l *plainLane) due(idle bool) bool {
 	now := time.Now()
 	if len(l.items) == 0 || !slices.ContainsFunc(l.items, func(it *plainItem) bool { return !it.gone() }) {

@@ -12,16 +12,15 @@ type Queue struct {
 	dev *Device
 	run Runner
 
-	lanes   [classes]lane // guarded by dev.mu, and so are the fields below
+	lanes   [classes]lane // dev.mu guards this and the fields below
 	ctl     *controller
-	running int // batches taken and not done
+	running int // batches in flight
 	closed  bool
 
 	batches sync.WaitGroup
 }
 
-// NewQueue returns a queue that runs its batches with run, within dev's slots and on the card whose
-// slot it gets.
+// NewQueue returns a queue that runs its batches with run, in the slots of dev's cards.
 func NewQueue(dev *Device, run Runner, opt Options) *Queue {
 	opt.setDefaults()
 	q := &Queue{opt: opt, dev: dev, run: run, ctl: newController(opt.Adaptive, opt.MaxWait, opt.MaxCost)}
@@ -30,10 +29,11 @@ func NewQueue(dev *Device, run Runner, opt Options) *Queue {
 	return q
 }
 
-// Submit queues the items of g. A request's first items are offered: they are queued all at once or
-// refused, with a FullError, and refused while older requests wait for room. Its later items, with
-// wait set, wait for room in the order of the calls until ctx ends; no other bound concerns them.
-// Where it returns another error than a FullError, g has failed with it.
+// Submit queues items of g. The first items of a request are submitted without wait: either all of
+// them are queued, or Submit returns a FullError. They are also refused while older requests wait
+// for room. Later items of an admitted request are submitted with wait: they wait for room in the
+// order of the calls, until ctx ends, and no other bound applies. If Submit returns an error other
+// than a FullError, g has failed with that error.
 func (q *Queue) Submit(ctx context.Context, g *Group, items []Item, wait bool) error {
 	q.dev.mu.Lock()
 	if q.closed {
@@ -78,28 +78,28 @@ func (q *Queue) Submit(ctx context.Context, g *Group, items []Item, wait bool) e
 	q.dev.dispatchLocked(now)
 	q.dev.mu.Unlock()
 	var failed error
-	for c, w := range waiters { // also after one has failed: none may stay behind
+	for c, w := range waiters { // also after one has failed: no waiter may stay in its lane
 		if w == nil {
 			continue
 		}
 		if err := q.lanes[c].wait(ctx, w); err != nil {
-			g.Fail(err) // a part of it may be queued
+			g.Fail(err) // the items of the other lane may be queued
 			failed = err
 		}
 	}
 	return failed
 }
 
-// Room says why n new items of a new request would be refused now, taken for short ones and without
-// their tokens: a cheap look before the work of making them, so that an overloaded server spends
-// little on what it will refuse. nil: Submit decides.
+// Room returns why n short items of a new request would be refused now, or nil. It does not count
+// their token bytes. It is a cheap check before tokenising, so that an overloaded server spends
+// little on requests that it will refuse. After nil, Submit still decides.
 func (q *Queue) Room(n int) *FullError {
 	q.dev.mu.Lock()
 	defer q.dev.mu.Unlock()
 	return q.lanes[short].refusesLocked(load{count: n}, time.Now())
 }
 
-// Idle reports that nothing is queued and no batch is in flight.
+// Idle reports whether no item is queued and no batch is in flight.
 func (q *Queue) Idle() bool {
 	q.dev.mu.Lock()
 	defer q.dev.mu.Unlock()
@@ -113,7 +113,7 @@ func (q *Queue) RequestDone(total time.Duration) {
 	q.dev.mu.Unlock()
 }
 
-// Stats is a snapshot of a queue.
+// Stats holds a snapshot of a queue and its latency controller.
 type Stats struct {
 	Items, Tokens int
 	Calibrated    bool
@@ -125,7 +125,7 @@ type Stats struct {
 	Fill          float64
 }
 
-// Stats returns a snapshot.
+// Stats returns a snapshot of the queue.
 func (q *Queue) Stats() Stats {
 	q.dev.mu.Lock()
 	defer q.dev.mu.Unlock()

@@ -6,14 +6,16 @@ import (
 	"time"
 )
 
-// startLocked runs a batch in the slot that was taken for it. more: others had to stay in the lane.
+// startLocked starts the goroutine of a batch, for which a slot is already taken. more: other items
+// stayed in the lane.
 func (q *Queue) startLocked(card int, of class, items []*Item, took load, more bool) {
 	q.running++
 	q.batches.Add(1)
 	go q.runBatch(card, of, items, took, more)
 }
 
-// runBatch owns one slot of the card for one batch.
+// runBatch runs one batch in its slot of the card, then gives the slot back and starts the next
+// batches.
 func (q *Queue) runBatch(card int, of class, items []*Item, took load, more bool) {
 	defer q.batches.Done()
 	start := time.Now()
@@ -42,7 +44,7 @@ func (q *Queue) runBatch(card int, of class, items []*Item, took load, more bool
 	}
 }
 
-// attempt is a batch on its way through one slot, and what its errors asked for.
+// attempt is the run of one batch in its slot, with the errors and recoveries on the way.
 type attempt struct {
 	q         *Queue
 	card      int
@@ -53,9 +55,9 @@ type attempt struct {
 }
 
 // run runs items and delivers their results. A batch that fails is run again in halves, so that one
-// bad item fails only its own group; the depth is bounded by the halving. Memory is made for the
-// whole batch and for an item that is alone, not for the parts between: they get smaller anyway,
-// and what is unloaded for them would be missed.
+// bad item fails only its own group; halving bounds the depth. MakeRoom is called for the whole
+// batch and for a single item, but not for the parts in between: they become smaller anyway, and
+// MakeRoom would unload models for them.
 func (a *attempt) run(items []*Item, whole bool) {
 	p := pack(items)
 	out, err := a.once(p)
@@ -82,7 +84,7 @@ func (a *attempt) run(items []*Item, whole bool) {
 	}
 }
 
-// once runs p on the card.
+// once runs p on the card and checks the sizes of the outputs.
 func (a *attempt) once(p *Packed) (Result, error) {
 	out, err := a.q.run.RunPacked(context.Background(), a.card, p)
 	for o := range p.Outputs {
@@ -99,9 +101,10 @@ func (a *attempt) once(p *Packed) (Result, error) {
 	return out, err
 }
 
-// failed cuts items in halves, or tells their groups.
+// failed runs items again in halves, or fails their groups if the error is fatal or there is one
+// item.
 func (a *attempt) failed(items []*Item, err error) {
-	// Asked of a single item's error too: it tells who watches the device.
+	// Also called for a single item, because Fatal must see every error that loses a device.
 	fatal := a.q.opt.Fatal != nil && a.q.opt.Fatal(err)
 	if fatal {
 		a.q.dev.lose(a.card)

@@ -7,7 +7,7 @@ import (
 	"github.com/sie-engine/sie/internal/lockorder"
 )
 
-// Relieve unloads the least recently used models that nobody holds, while memory is short.
+// Relieve unloads models without references, the least recently used first, while memory is short.
 func (r *Registry[M]) Relieve() {
 	for r.opt.Short != nil && r.opt.Short() {
 		if !r.evict(func(*entry[M]) bool { return true }, 0) {
@@ -16,20 +16,20 @@ func (r *Registry[M]) Relieve() {
 	}
 }
 
-// EvictOne unloads the least recently used model that nobody holds and that is idle, waits until it
-// is gone, and reports whether there was one. A batch may call it: what waits for a batch is not
-// idle, so nobody waits in a circle.
+// EvictOne unloads the least recently used model that is idle and has no reference. It waits until
+// the model is unloaded, and reports whether there was one. A batch may call it: its own model is
+// not idle, so EvictOne never waits for the batch that called it.
 func (r *Registry[M]) EvictOne() bool { return r.evict(idle[M], 0) }
 
-// EvictOther is EvictOne but for the model of a key.
+// EvictOther is EvictOne, but never unloads the model of the key spare.
 func (r *Registry[M]) EvictOther(spare string) bool {
 	return r.evict(func(e *entry[M]) bool { return e.key != spare && e.model.Idle() }, 0)
 }
 
 func idle[M Model](e *entry[M]) bool { return e.model.Idle() }
 
-// evict unloads the least recently used of the models that nobody holds and that suit, if more than
-// keep are loaded.
+// evict unloads the least recently used model that has no reference and suits, if more than keep
+// models are loaded.
 func (r *Registry[M]) evict(suits func(*entry[M]) bool, keep int) bool {
 	r.mu.Lock()
 	victim := r.victimLocked(keep, func(e *entry[M]) bool { return e.refs == 0 && suits(e) })
@@ -44,10 +44,10 @@ func (r *Registry[M]) evict(suits func(*entry[M]) bool, keep int) bool {
 	return true
 }
 
-// victimLocked is the least recently used of the loaded models that suit and are not pinned; nil
-// when there is none, or when no more than keep are loaded.
+// victimLocked returns the least recently used loaded model that suits and is not pinned. It
+// returns nil if there is none, or if no more than keep models are loaded.
 func (r *Registry[M]) victimLocked(keep int, suits func(*entry[M]) bool) (victim *entry[M]) {
-	if r.closed { // Close unloads what is left
+	if r.closed { // Close unloads the remaining models
 		return nil
 	}
 	loaded := 0
@@ -68,11 +68,13 @@ func (r *Registry[M]) victimLocked(keep int, suits func(*entry[M]) bool) (victim
 
 func (r *Registry[M]) pinned(key string) bool { return r.opt.Pinned != nil && r.opt.Pinned(key) }
 
-// EvictForLoad is EvictOne for a load, which can wait: at first for a model that goes already, or
-// to lose its last user; then the least recently used gets no new users, and its requests wait for
-// it to be loaded again, so that a load is not kept waiting by models that are always in use. The
-// model of the key spare, if any, is left alone. It reports ErrBusy when that takes too long, and
-// false when there is nothing to unload.
+// EvictForLoad unloads one model for a load, and waits until one can be unloaded. At first it
+// waits, for at most Options.Patience, until a model becomes unused, or until a model that is
+// already being unloaded is gone. Then it drains the least recently used model: the model gets no
+// new users, and new requests for it wait until it is loaded again. So models that are always in
+// use cannot delay a load forever. The model of the key spare, if any, is not unloaded. It returns
+// ErrBusy when the drain takes longer than Options.Drain, and false when there is no model to
+// unload.
 func (r *Registry[M]) EvictForLoad(ctx context.Context, spare string) (bool, error) {
 	other := func(e *entry[M]) bool { return e.key != spare }
 	patience := time.NewTimer(r.opt.Patience)
@@ -94,7 +96,7 @@ func (r *Registry[M]) EvictForLoad(ctx context.Context, spare string) (bool, err
 		}
 		hurry := patience.C
 		if ends {
-			hurry = nil // another would be drained for what comes free by itself
+			hurry = nil // do not drain another model: this one is already being closed and frees its memory soon
 		}
 		select {
 		case <-going:
@@ -108,8 +110,8 @@ func (r *Registry[M]) EvictForLoad(ctx context.Context, spare string) (bool, err
 	}
 }
 
-// goingLocked is closed when a model that goes is gone; nil when none does. ends: nobody uses it
-// any more, it is being closed.
+// goingLocked returns a channel that closes when a model that is being unloaded is gone; nil if
+// there is none. ends: that model has no users left and is being closed.
 func (r *Registry[M]) goingLocked() (gone chan struct{}, ends bool) {
 	for _, e := range r.entries {
 		if e.gone != nil && (gone == nil || e.state == Unloading) {
@@ -119,8 +121,8 @@ func (r *Registry[M]) goingLocked() (gone chan struct{}, ends bool) {
 	return gone, ends
 }
 
-// drain unloads the least recently used of the models that suit when its users are done. One that
-// goes already may be gone first.
+// drain unloads the least recently used model that suits, when its users are done. It also returns
+// true if a model that was already being unloaded is gone first.
 func (r *Registry[M]) drain(ctx context.Context, suits func(*entry[M]) bool) (bool, error) {
 	r.mu.Lock()
 	going, _ := r.goingLocked()
@@ -152,16 +154,17 @@ func (r *Registry[M]) drain(ctx context.Context, suits func(*entry[M]) bool) (bo
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if victim != nil && victim.gone == gone && victim.state == Loaded && !victim.unload { // still in use: it stays
+	if victim != nil && victim.gone == gone && victim.state == Loaded && !victim.unload { // still in use: keep it
 		victim.gone = nil
 		close(gone)
 	}
 	return err == nil, err
 }
 
-// Unload unloads the model of key once its last reference is released; one that is loading, after
-// those who wait for it. Nothing takes that back. It reports whether there was one. A failed load
-// is forgotten, so that the next Acquire tries again at once.
+// Unload unloads the model of key when its last reference is released. A model that is loading is
+// unloaded after the callers that wait for it. Unload cannot be undone. It reports whether a model
+// was loaded or loading. If the last load failed, the failure is forgotten, so that the next
+// Acquire tries again at once.
 func (r *Registry[M]) Unload(key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,8 +191,8 @@ func (r *Registry[M]) Unload(key string) bool {
 	return true
 }
 
-// unloadLocked closes e's model, which has no reference left, in a goroutine; the returned channel
-// closes when that is done.
+// unloadLocked closes e's model, which has no reference left, in a new goroutine. The returned
+// channel closes when that is done.
 func (r *Registry[M]) unloadLocked(e *entry[M]) <-chan struct{} {
 	e.state = Unloading
 	if e.gone == nil {
@@ -204,7 +207,7 @@ func (r *Registry[M]) unloadLocked(e *entry[M]) <-chan struct{} {
 		r.mu.Lock()
 		var none M
 		e.model, e.state, e.gone, e.unload = none, Available, nil, false
-		for _, other := range r.entries { // memory came free: what failed for lack of it may be tried again
+		for _, other := range r.entries { // memory was freed, so loads that failed for lack of it may be tried again
 			if other.state == Failed && other.failure.Class == "OOM" {
 				other.state, other.failure = Available, nil
 			}
@@ -216,9 +219,10 @@ func (r *Registry[M]) unloadLocked(e *entry[M]) <-chan struct{} {
 	return gone
 }
 
-// Watch starts the monitor, which looks every interval [1 s] until Close: while memory is short it
-// unloads the least recently used models that nobody uses, but the last; and it unloads, the last
-// included, what was not used for the time of Options.Idle.
+// Watch starts the monitor, which runs every interval [1 s] until Close. While memory is short, it
+// unloads models that are idle and have no reference, the least recently used first, but keeps the
+// last loaded model. It also unloads every such model, the last included, that was not used for
+// Options.Idle.
 func (r *Registry[M]) Watch(interval time.Duration) {
 	if interval == 0 {
 		interval = time.Second
@@ -239,7 +243,7 @@ func (r *Registry[M]) Watch(interval time.Duration) {
 	})
 }
 
-// evictIdle unloads every model that has not been used for too long.
+// evictIdle unloads every idle model that was not used for Options.Idle.
 func (r *Registry[M]) evictIdle() {
 	if r.opt.Idle == 0 {
 		return
@@ -253,7 +257,7 @@ func (r *Registry[M]) evictIdle() {
 	}
 }
 
-// Bytes is what the loaded models take together, those that go included until they are gone.
+// Bytes returns the total size of the loaded models, including models that are being unloaded.
 func (r *Registry[M]) Bytes() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/sie-engine/sie/internal/lockorder"
 )
 
-// doLoad loads e and tells everyone who waits.
+// doLoad loads e and wakes all callers that wait for it.
 func (r *Registry[M]) doLoad(e *entry[M], load Load[M]) {
 	defer r.jobs.Done()
 	ctx, cancel := context.WithTimeout(r.ctx, r.opt.Timeout)
@@ -48,8 +48,9 @@ func (r *Registry[M]) doLoad(e *entry[M], load Load[M]) {
 	r.changed(e.key, state)
 }
 
-// fetchAndPack runs the two parts of a load, each when it is its turn. The caller calls end when
-// the model counts as loaded: the next to be packed must see what memory it takes.
+// fetchAndPack runs the two parts of a load, each in its turn. The caller calls end after it has
+// marked the model as loaded, because the next model to be packed must see the memory that this one
+// takes.
 func (r *Registry[M]) fetchAndPack(ctx context.Context, load Load[M]) (m M, end func(), err error) {
 	end = func() {}
 	found := false
@@ -75,14 +76,14 @@ func (r *Registry[M]) fetchAndPack(ctx context.Context, load Load[M]) (m M, end 
 	return m, end, err
 }
 
-// Fetch runs fetch as a load's Fetch runs: in its turn, and at most for Options.Timeout.
+// Fetch runs fetch as it would run a load's Fetch: in its turn, and for at most Options.Timeout.
 func (r *Registry[M]) Fetch(ctx context.Context, fetch func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, r.opt.Timeout)
 	defer cancel()
 	return r.fetch(ctx, fetch)
 }
 
-// fetch waits for a token of the fetches and holds it while fetch runs.
+// fetch waits for a fetch token and holds it while fetch runs.
 func (r *Registry[M]) fetch(ctx context.Context, fetch func(context.Context) error) error {
 	lockorder.None("a fetch")
 	if err := turn(ctx, r.fetches); err != nil {
@@ -92,8 +93,8 @@ func (r *Registry[M]) fetch(ctx context.Context, fetch func(context.Context) err
 	return fetch(ctx)
 }
 
-// Alone runs pack while no model is packed: what it finds free stays so, and what it takes is seen
-// by the next load. ctx bounds the wait.
+// Alone runs pack while no model is packed. So no load takes the memory that pack finds free, and
+// the next load sees the memory that pack takes. ctx bounds the wait.
 func (r *Registry[M]) Alone(ctx context.Context, pack func() error) error {
 	lockorder.None("packing")
 	if err := turn(ctx, r.packing); err != nil {
@@ -103,7 +104,7 @@ func (r *Registry[M]) Alone(ctx context.Context, pack func() error) error {
 	return pack()
 }
 
-// turn waits for a place in a channel of tokens.
+// turn waits until it can put a token into the channel.
 func turn(ctx context.Context, tokens chan struct{}) error {
 	select {
 	case tokens <- struct{}{}:
@@ -113,8 +114,8 @@ func turn(ctx context.Context, tokens chan struct{}) error {
 	}
 }
 
-// Failed returns err as a failure to remember, after the failure before it, if any: its cooldown is
-// twice as long.
+// Failed returns the failure to remember for err. before is the previous failure of the same load,
+// or nil; the cooldown doubles with each one.
 func (r *Registry[M]) Failed(before *Failure, err error) *Failure {
 	f := &Failure{Err: err, Attempts: 1}
 	if before != nil {

@@ -13,17 +13,17 @@ import (
 // Model is what a registry holds.
 type Model interface {
 	Bytes() int64
-	// Idle reports that nothing of the model runs, so that Close will not wait. It is asked with no
-	// reference left and the registry's lock held.
+	// Idle reports whether nothing of the model runs, so that Close will not wait. It is called
+	// with no reference left and the registry's lock held.
 	Idle() bool
 	// Close is called once, with no reference left; it may block.
 	Close()
 }
 
-// State of a key.
+// State is the load state of a key.
 type State string
 
-// The states, in the words of the model listing.
+// The states, as the model listing names them.
 const (
 	Available State = "available"
 	Loading   State = "loading"
@@ -32,13 +32,13 @@ const (
 	Failed    State = "failed"
 )
 
-// Failure is a load that did not succeed.
+// Failure describes a load that failed.
 type Failure struct {
 	Err       error
 	Class     string // GATED, NOT_FOUND, OOM, …
 	Permanent bool
 	Attempts  int
-	Until     time.Time // no new attempt before
+	Until     time.Time // no new attempt before this time
 }
 
 // Error describes the failure for logs.
@@ -47,64 +47,65 @@ func (f *Failure) Error() string { return f.Class + ": " + f.Err.Error() }
 // Unwrap returns the load's error.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Errors of Acquire, besides *Failure.
+// Errors of Acquire, in addition to *Failure.
 var (
 	ErrLoading = errors.New("registry: model is loading")
 	ErrClosed  = errors.New("registry: closed")
 )
 
-// ErrBusy is for a load to return, wrapped, when it needs what models in use have: it is not
-// remembered as a failure, its callers get ErrLoading, and the next one begins a new load.
+// ErrBusy means that a load needs the memory of models that are in use. Load.Pack returns it
+// wrapped. It is not remembered as a failure: the callers of the load get ErrLoading, and the next
+// Acquire starts a new load.
 var ErrBusy = errors.New("registry: every model that could make room is in use")
 
-// Load is how a model is loaded.
+// Load holds the functions that load a model.
 type Load[M Model] struct {
-	// Find looks for what Pack needs on this machine and reports whether it is there; then nothing
-	// is fetched, and no fetch is waited for. It brings nothing from elsewhere. nil: Fetch decides.
+	// Find reports whether what Pack needs is already on this machine. If so, Fetch is not called
+	// and the load does not wait for its turn to fetch. Find downloads nothing. nil: Fetch is
+	// always called.
 	Find func(ctx context.Context) (found bool, err error)
 	// Fetch brings what Pack needs to this machine. Options.Fetches bounds how many run at once.
-	// ctx ends with the load's time, or when the registry closes. nil: nothing to fetch.
+	// ctx ends at the load's timeout, or when the registry closes. nil: nothing to fetch.
 	Fetch func(ctx context.Context) error
-	// Pack makes the model. One runs at a time, and may be called again after a failure for lack of
-	// memory.
+	// Pack makes the model. One Pack runs at a time. It may be called again after it failed for
+	// lack of memory.
 	Pack func(ctx context.Context) (M, error)
-	// Drop, if set, is called at the end of a load that failed: what Find or Fetch gave is not
-	// needed.
+	// Drop, if set, is called at the end of a failed load, to release the result of Find or Fetch.
 	Drop func()
 }
 
-// Options of a registry.
+// Options are the settings of a registry. Zero fields take the defaults in brackets.
 type Options struct {
-	// Classify names the class of a load error and says whether trying again can help.
+	// Classify returns the class of a load error, and permanent if trying again cannot help.
 	Classify func(error) (class string, permanent bool)
 	// Short reports whether memory is short now; nil means never.
 	Short func() bool
-	// NoMemory reports whether a load failed for lack of memory: it is tried again after each model
-	// that EvictOne unloads. nil means never.
+	// NoMemory reports whether a load failed for lack of memory. Such a load is tried again after
+	// each model that EvictOne unloads. nil means never.
 	NoMemory func(error) bool
-	// Pinned reports whether the model of a key stays loaded whatever happens; nil means none does.
-	// It is asked with the registry's lock held.
+	// Pinned reports whether the model of a key is never unloaded to free memory or for being idle;
+	// nil means none is pinned. It is called with the registry's lock held.
 	Pinned func(key string) bool
 	// Idle is how long a model may go unused before the monitor unloads it; 0: for ever.
 	Idle time.Duration
 	// Timeout bounds a load [30 min]; packing that has begun is not stopped.
 	Timeout time.Duration
-	// Fetches bounds the fetches that run at a time, those of Registry.Fetch included [4].
+	// Fetches bounds how many fetches run at once, including those of Registry.Fetch [4].
 	Fetches int
-	// Patience is how long EvictForLoad waits for a model that nobody uses before it makes one so
-	// [500 ms], and Drain how long it then waits for the model's last user [30 s].
+	// Patience is how long EvictForLoad waits for a model to become unused before it drains one
+	// [500 ms]. Drain is how long it then waits for the last user of that model [30 s].
 	Patience, Drain time.Duration
-	// Cooldown is how long a transient failure is remembered [30 s], Cooldowns the same by class;
-	// it doubles with each attempt up to MaxCooldown [30 min]. After MaxAttempts [8] a failure is
-	// permanent.
+	// Cooldown is how long a transient failure is remembered [30 s]; Cooldowns holds exceptions by
+	// class. The time doubles with each attempt up to MaxCooldown [30 min]. After MaxAttempts [8] a
+	// failure is permanent.
 	Cooldown, MaxCooldown time.Duration
 	Cooldowns             map[string]time.Duration
 	MaxAttempts           int
-	// Changed, if set, is told of every change of state, without locks held.
+	// Changed, if set, is called after a change of state, with no locks held.
 	Changed func(key string, s State)
 }
 
-// Registry is safe for concurrent use.
+// Registry holds models by key. It is safe for concurrent use.
 type Registry[M Model] struct {
 	opt     Options
 	fetches chan struct{} // tokens of running fetches
@@ -129,15 +130,15 @@ type entry[M Model] struct {
 	at      time.Time // of the last use
 	flight  *flight   // the load under way
 	failure *Failure
-	gone    chan struct{} // not nil while the model goes: it is closed when the last reference is released, nobody gets a new one
-	unload  bool          // Unload was called: the model goes, also when a drain gives up; while loading: after those who wait for it
+	gone    chan struct{} // not nil while the model is being unloaded: nobody gets a new reference, and the model is closed when the last one is released; closed when that is done
+	unload  bool          // Unload was called: the model is unloaded even if a drain gives up; while loading: after the callers that wait for it
 }
 
 // flight is one load. Its fields are guarded by Registry.mu until done is closed.
 type flight struct {
 	done    chan struct{} // closed when the load ends
-	waiting int           // callers that get a reference each when it succeeds
-	err     error         // of those who waited
+	waiting int           // callers that wait; each gets a reference if the load succeeds
+	err     error         // what those callers get if it fails
 }
 
 // New returns an empty registry.
@@ -172,7 +173,8 @@ func New[M Model](opt Options) *Registry[M] {
 	return r
 }
 
-// Ref pins a model. Release it exactly once; further calls do nothing.
+// Ref keeps a model loaded until Release, which must be called. Further calls of Release do
+// nothing.
 type Ref[M Model] struct {
 	r    *Registry[M]
 	e    *entry[M]
@@ -182,14 +184,14 @@ type Ref[M Model] struct {
 // Model returns the pinned model, valid until Release.
 func (r *Ref[M]) Model() M { return r.e.model }
 
-// Release lets go of the model.
+// Release ends the reference.
 func (r *Ref[M]) Release() { r.once.Do(func() { r.r.release(r.e) }) }
 
-// Acquire returns a reference to the model of key, loading it with load if it is not there. It
-// waits, for a load and for an unload before that, until ctx ends, then returns ErrLoading while
-// the load goes on. Every caller that still waits when a load succeeds has a reference from then
-// on, so that no other load takes the model from under it. A remembered failure is returned as
-// *Failure.
+// Acquire returns a reference to the model of key, and loads the model with load if necessary. It
+// waits for the load, and for an unload that is under way before it, until ctx ends. Then it
+// returns ErrLoading, and the load goes on. When a load succeeds, every caller that still waits
+// gets its reference at once, so that no other load can unload the model before they run. A
+// remembered failure is returned as *Failure.
 func (r *Registry[M]) Acquire(ctx context.Context, key string, load Load[M]) (*Ref[M], error) {
 	for {
 		r.mu.Lock()
@@ -204,7 +206,7 @@ func (r *Registry[M]) Acquire(ctx context.Context, key string, load Load[M]) (*R
 		}
 		started := false
 		switch {
-		case e.gone != nil: // then it is loaded again
+		case e.gone != nil: // wait until it is unloaded, then load it again
 			gone := e.gone
 			r.mu.Unlock()
 			select {
@@ -243,7 +245,7 @@ func (r *Registry[M]) Acquire(ctx context.Context, key string, load Load[M]) (*R
 	}
 }
 
-// landed is what became of the load that a caller waited for, or left.
+// landed returns the result of the load f for one caller, or ErrLoading if it has not ended.
 func (r *Registry[M]) landed(e *entry[M], f *flight) (*Ref[M], error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -259,7 +261,7 @@ func (r *Registry[M]) landed(e *entry[M], f *flight) (*Ref[M], error) {
 	return &Ref[M]{r: r, e: e}, nil
 }
 
-// useLocked notes a use of e now.
+// useLocked records a use of e now.
 func (r *Registry[M]) useLocked(e *entry[M]) {
 	r.used++
 	e.used, e.at = r.used, time.Now()
@@ -289,7 +291,7 @@ type Info struct {
 	Failure *Failure
 }
 
-// Get returns what is known of key; a key never asked for is Available.
+// Get returns the Info of key. A key that was never acquired is Available.
 func (r *Registry[M]) Get(key string) Info {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -308,7 +310,7 @@ func (e *entry[M]) infoLocked() Info {
 	return i
 }
 
-// Each calls f with every loaded model, in order of key, pinned for the call.
+// Each calls f with every loaded model, in order of key. Each model stays loaded during its call.
 func (r *Registry[M]) Each(f func(key string, m M)) {
 	r.mu.Lock()
 	var refs []*Ref[M]
@@ -331,8 +333,8 @@ func (r *Registry[M]) Each(f func(key string, m M)) {
 	}
 }
 
-// Close refuses new acquisitions, ends fetches, waits for loads, and closes every model. References
-// must have been released.
+// Close refuses new acquisitions, cancels loads and waits for them, and closes every model. All
+// references must have been released.
 func (r *Registry[M]) Close() {
 	r.mu.Lock()
 	r.closed = true
