@@ -17,8 +17,8 @@ func (r *Registry[M]) Relieve() {
 }
 
 // EvictOne unloads the least recently used model that is idle and has no reference. It waits until
-// the model is unloaded, and reports whether there was one. A batch may call it: its own model is
-// not idle, so EvictOne never waits for the batch that called it.
+// the model is unloaded, and reports whether there was one. A batch may call it: a model with a
+// batch is not idle, so EvictOne never waits for a batch.
 func (r *Registry[M]) EvictOne() bool { return r.evict(idle[M], 0) }
 
 // EvictOther is EvictOne, but never unloads the model of the key spare.
@@ -70,11 +70,11 @@ func (r *Registry[M]) pinned(key string) bool { return r.opt.Pinned != nil && r.
 
 // EvictForLoad unloads one model for a load, and waits until one can be unloaded. At first it
 // waits, for at most Options.Patience, until a model becomes unused, or until a model that is
-// already being unloaded is gone. Then it drains the least recently used model: the model gets no
-// new users, and new requests for it wait until it is loaded again. So models that are always in
-// use cannot delay a load forever. The model of the key spare, if any, is not unloaded. It returns
-// ErrBusy when the drain takes longer than Options.Drain, and false when there is no model to
-// unload.
+// already being unloaded is gone; if that model is already being closed, Patience does not apply.
+// Then it drains the least recently used model: the model gets no new users, and new requests for
+// it wait until it is loaded again. So models that are always in use cannot delay a load forever.
+// The model of the key spare, if any, is not unloaded. It returns ErrBusy when the drain takes
+// longer than Options.Drain, and false when there is no model to unload.
 func (r *Registry[M]) EvictForLoad(ctx context.Context, spare string) (bool, error) {
 	other := func(e *entry[M]) bool { return e.key != spare }
 	patience := time.NewTimer(r.opt.Patience)

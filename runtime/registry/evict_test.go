@@ -64,7 +64,7 @@ func TestIdleModelsGo(t *testing.T) {
 		r := New[*fake](Options{Idle: 10 * time.Second, Pinned: func(key string) bool { return key == "pinned" }})
 		r.Watch(0)
 		acquire(t, r, "pinned").Release()
-		long := acquire(t, r, "long") // one request that takes a while: the time counts from its end
+		long := acquire(t, r, "long") // one long request: the idle time counts from its end
 		acquire(t, r, "a").Release()
 		acquire(t, r, "b").Release()
 		time.Sleep(6 * time.Second)
@@ -151,8 +151,8 @@ func TestLoadsEnd(t *testing.T) {
 	})
 }
 
-// TestLoadWaitsForAModelInUse: the first that is given back goes; the least recently used is
-// drained when none is.
+// TestLoadWaitsForAModelInUse: the first released model is unloaded; if none is released, the least
+// recently used is drained.
 func TestLoadWaitsForAModelInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New[*fake](Options{Patience: time.Second, Drain: 10 * time.Second})
@@ -171,7 +171,7 @@ func TestLoadWaitsForAModelInUse(t *testing.T) {
 		b = acquire(t, r, "b")
 		time.AfterFunc(4*time.Second, a.Release)
 		var again *Ref[*fake]
-		go func() { // comes while a is drained: it waits, and gets a new one
+		go func() { // arrives while a is drained: it waits, and gets a new model
 			time.Sleep(2 * time.Second)
 			again = acquire(t, r, "a")
 		}()
@@ -188,7 +188,7 @@ func TestLoadWaitsForAModelInUse(t *testing.T) {
 			t.Errorf("%v after %s, want ErrBusy", err, time.Since(start))
 		}
 		wantStates(t, r, map[string]State{"a": Loaded, "b": Loaded})
-		acquire(t, r, "a").Release() // undone: it takes users again
+		acquire(t, r, "a").Release() // the drain gave up: a takes users again
 		acquire(t, r, "b").Release()
 		again.Release()
 		b.Release()
@@ -208,8 +208,8 @@ func TestBusyIsNoFailure(t *testing.T) {
 	})
 }
 
-// TestAHundredModelsInRoomForTen: concurrent callers go round over models of which ten fit. All get
-// the model they asked for, and never are more than ten loaded.
+// TestAHundredModelsInRoomForTen: concurrent callers use many models of which ten fit. Each gets
+// the model that it asked for, and at most ten are loaded at any time.
 func TestAHundredModelsInRoomForTen(t *testing.T) {
 	const models, room, callers, rounds = 100, 10, 16, 200
 	r := New[*fake](Options{Patience: time.Millisecond})
@@ -250,7 +250,7 @@ func TestAHundredModelsInRoomForTen(t *testing.T) {
 	r.Close()
 }
 
-// TestUnloadWhileLoading: what was begun before is good for those who asked before, and then goes.
+// TestUnloadWhileLoading: callers that already wait get the model, which is then unloaded.
 func TestUnloadWhileLoading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New[*fake](Options{})
@@ -264,7 +264,7 @@ func TestUnloadWhileLoading(t *testing.T) {
 			t.Error("a model that loads was not there")
 		}
 		time.Sleep(2 * time.Second)
-		synctest.Wait() // the race detector knows of this meeting, not of clocks
+		synctest.Wait() // the race detector sees this synchronisation, but not that of clocks
 		if ref == nil || ref.Model() != m || m.closed.Load() != 0 {
 			t.Fatal("its caller did not get it")
 		}
@@ -282,8 +282,8 @@ func TestUnloadWhileLoading(t *testing.T) {
 	})
 }
 
-// TestLoadWaitsForWhatGoes: memory that comes free in a moment is waited for, whoever unloads; no
-// other model goes for it.
+// TestLoadWaitsForWhatGoes: a load waits for a model that is already being unloaded, and unloads no
+// other.
 func TestLoadWaitsForWhatGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New[*fake](Options{Patience: time.Second, Drain: 10 * time.Second})
@@ -305,7 +305,7 @@ func TestLoadWaitsForWhatGoes(t *testing.T) {
 		r.Unload("kept")
 		synctest.Wait()
 
-		used := acquire(t, r, "used") // removed, and used by one request a while longer
+		used := acquire(t, r, "used") // removed, but one request uses it a little longer
 		r.Unload("used")
 		time.AfterFunc(4*time.Second, used.Release)
 		start = time.Now()
@@ -319,7 +319,7 @@ func TestLoadWaitsForWhatGoes(t *testing.T) {
 		if did, err := evict(); did || !errors.Is(err, ErrBusy) || time.Since(start) != 11*time.Second {
 			t.Errorf("with both in use: %v, %v after %s", did, err, time.Since(start))
 		}
-		acquire(t, r, "other").Release() // undone
+		acquire(t, r, "other").Release() // the drain gave up
 		time.AfterFunc(4*time.Second, other.Release)
 		start = time.Now()
 		if did, err := evict(); !did || err != nil || time.Since(start) != 4*time.Second {
@@ -347,7 +347,7 @@ func TestLoadWaitsForWhatGoes(t *testing.T) {
 	})
 }
 
-// TestAlone: nothing is packed meanwhile, and a wait for that ends with its context.
+// TestAlone: no model is packed while it runs, and its wait ends with its context.
 func TestAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New[*fake](Options{})
@@ -372,8 +372,7 @@ func TestAlone(t *testing.T) {
 	})
 }
 
-// TestUnloadOutlivesADrain: a load that gives up waiting for a model does not take back what
-// somebody else asked for.
+// TestUnloadOutlivesADrain: a load that gives up a drain does not undo an Unload by another caller.
 func TestUnloadOutlivesADrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New[*fake](Options{Patience: time.Second, Drain: 10 * time.Second})
@@ -386,7 +385,7 @@ func TestUnloadOutlivesADrain(t *testing.T) {
 			}
 			ended := make(chan error)
 			go func() { _, err := r.EvictForLoad(t.Context(), ""); ended <- err }()
-			time.Sleep(5 * time.Second) // it drains
+			time.Sleep(5 * time.Second) // the load drains it
 			if !r.Unload("a") {
 				t.Fatal("nothing to unload")
 			}
@@ -398,7 +397,7 @@ func TestUnloadOutlivesADrain(t *testing.T) {
 			if m.closed.Load() != 1 || r.Get("a").State != Available {
 				t.Errorf("unloaded before the drain %v: closed %d times, %s", before, m.closed.Load(), r.Get("a").State)
 			}
-			next := acquire(t, r, "a") // the wish is fulfilled: the next one stays
+			next := acquire(t, r, "a") // the Unload is done: the next model stays
 			next.Release()
 			synctest.Wait()
 			wantStates(t, r, map[string]State{"a": Loaded})
@@ -408,7 +407,7 @@ func TestUnloadOutlivesADrain(t *testing.T) {
 	})
 }
 
-// TestUnloadOfALoadThatFails: the wish ends with the load; what is loaded next stays.
+// TestUnloadOfALoadThatFails: the Unload ends with the failed load; the next model stays.
 func TestUnloadOfALoadThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, end := range []error{errors.New("broken"), ErrBusy} {

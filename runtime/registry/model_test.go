@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// seeds are those of a test of random operations: a few, or, with SIE_LONG_TESTS=1, many. SIE_SEED
-// chooses one. The test prints each before its run, for a deadlock, a panic or the time limit ends
-// the process without a word from the test.
+// seeds returns the seeds of a test of random operations: a few, or many with SIE_LONG_TESTS=1.
+// SIE_SEED chooses one. The test prints each seed before its run, because a deadlock, a panic or
+// the time limit ends the process without any output of the test.
 func seeds(t *testing.T, short, long int) (out []uint64) {
 	t.Helper()
 	if s := os.Getenv("SIE_SEED"); s != "" {
@@ -38,11 +38,12 @@ func seeds(t *testing.T, short, long int) (out []uint64) {
 	return out
 }
 
-// plain is what a registry of models of one byte each should do, one operation at a time.
+// plain is a simple model of a registry whose models have one byte each. It does one operation at a
+// time.
 type plain struct {
 	budget int
 	pinned map[string]bool
-	models map[string]*plainModel // by key; those that are loaded
+	models map[string]*plainModel // the loaded ones, by key
 	failed map[string]*plainFailure
 	clock  int
 }
@@ -57,10 +58,10 @@ type plainFailure struct {
 	attempts int
 	until    time.Time
 	memory   bool
-	past     bool // it keeps nobody out, but the next failure counts from it
+	past     bool // its cooldown has ended, but the next failure counts from it
 }
 
-// oldest is the least recently used of those that may go and suit.
+// oldest returns the least recently used model that may be unloaded and suits.
 func (p *plain) oldest(suits func(*plainModel) bool) (key string) {
 	for k, m := range p.models {
 		if !p.pinned[k] && !m.going && suits(m) && (key == "" || m.used < p.models[key].used) {
@@ -81,7 +82,7 @@ func (p *plain) gone(key string) {
 	}
 }
 
-// room makes room for one more: "", or what the load ends with.
+// room makes room for one more model. It returns "", or the result with which the load ends.
 func (p *plain) room() string {
 	for len(p.models) >= p.budget {
 		going := false
@@ -95,7 +96,7 @@ func (p *plain) room() string {
 				return "full"
 			}
 			if victim == "" || p.models[victim].refs > 0 {
-				return "loading" // nobody releases meanwhile
+				return "loading" // no reference is released meanwhile
 			}
 		}
 		p.gone(victim)
@@ -170,8 +171,8 @@ func (p *plain) unload(key string) bool {
 	return true
 }
 
-// TestAgainstAPlainModel: random operations one after another leave the registry as they leave a
-// plain model of it.
+// TestAgainstAPlainModel: the registry and a plain model of it agree after random sequential
+// operations.
 func TestAgainstAPlainModel(t *testing.T) {
 	for _, seed := range seeds(t, 40, 4000) {
 		if t.Failed() {
@@ -228,7 +229,7 @@ func againstPlain(t *testing.T, seed uint64) {
 			op = fmt.Sprintf("acquire %s (broken %v): %q", key, bad, want)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			if m := p.models[key]; m != nil && m.going {
-				cancel() // it waits for the model to go, which nobody releases
+				cancel() // it waits for the unload of a model that nobody releases
 			}
 			ref, err := r.Acquire(ctx, key, load(key, bad))
 			cancel()
@@ -326,8 +327,7 @@ func againstPlain(t *testing.T, seed uint64) {
 	}
 }
 
-// ledger holds what must be true at every moment while many use a registry at once. Safe for
-// concurrent use.
+// ledger checks the invariants of a registry under concurrent use. Safe for concurrent use.
 type ledger struct {
 	mu              sync.Mutex
 	bytes, budget   int64
@@ -335,8 +335,8 @@ type ledger struct {
 	loading         map[string]int
 	live            map[string]*watched
 	pinned          map[string]bool
-	asked           map[string]bool // Unload was called for what is loaded or loading
-	wishes          []*watched      // Unload was called while they were loaded
+	asked           map[string]bool // Unload was called while the model was loaded or loading
+	wishes          []*watched      // models for which Unload was called while they were loaded
 	closing         bool
 	t               *testing.T
 	packs, unloaded int
@@ -403,9 +403,8 @@ func (l *ledger) leave(key string, count *int) {
 	}
 }
 
-// TestManyAtOnce: whatever many callers do at once, nothing is used after its end, no model is
-// loaded twice, budget, pins and the limit of fetches hold, every unload happens, and nobody waits
-// for ever.
+// TestManyAtOnce: under many concurrent callers no model is used after Close or loaded twice.
+// Budget, pins and the limit of fetches hold, every unload happens, and no caller waits forever.
 func TestManyAtOnce(t *testing.T) {
 	for _, seed := range seeds(t, 30, 2000) {
 		if t.Failed() {
@@ -517,7 +516,7 @@ func manyAtOnce(t *testing.T, seed uint64) {
 		})
 	}
 	callers.Wait()
-	time.Sleep(time.Minute / 2) // drains that gave up, and what goes
+	time.Sleep(time.Minute / 2) // let drains and unloads end
 	l.mu.Lock()
 	for _, w := range l.wishes {
 		if !w.closed {

@@ -17,7 +17,7 @@ type fake struct {
 	busy   bool
 	closed atomic.Int32
 
-	closing time.Duration // that Close takes
+	closing time.Duration // how long Close takes
 }
 
 func (f *fake) Bytes() int64 { return f.bytes }
@@ -143,7 +143,7 @@ func TestLeastRecentlyUsedGoesFirstAndPinnedStay(t *testing.T) {
 		a := get("a") // pinned
 		get("b").Release()
 		get("c").Release()
-		get("b").Release() // c is now the oldest without a user
+		get("b").Release() // c is now the least recently used without a user
 		get("d").Release()
 		for k, want := range map[string]State{"a": Loaded, "b": Loaded, "c": Available, "d": Loaded} {
 			if s := r.Get(k).State; s != want {
@@ -184,8 +184,8 @@ func TestOutOfMemoryIsForgottenWhenMemoryComesFree(t *testing.T) {
 	})
 }
 
-// A load without memory is tried again after each model that can go: idle ones that nobody holds,
-// the oldest first.
+// A load without memory is tried again after each unload. Idle models without a reference are
+// unloaded, the least recently used first.
 func TestLoadMakesRoom(t *testing.T) {
 	full := errors.New("no room")
 	for name, c := range map[string]struct {
@@ -245,7 +245,7 @@ func TestLoadMakesRoom(t *testing.T) {
 	}
 }
 
-// Any other failure is not worth another model.
+// No model is unloaded for any other failure.
 func TestOtherFailuresEvictNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New[*fake](Options{NoMemory: func(error) bool { return false }})
@@ -261,9 +261,9 @@ func TestOtherFailuresEvictNothing(t *testing.T) {
 	})
 }
 
-// What a load leaves behind: its model counts as used last, a caller that left holds nothing, one
-// that waits when the registry closes is told so, and a failure for another reason than memory is
-// not forgotten when a model goes.
+// After a load its model counts as the last used, and a caller that left holds no reference. A
+// caller that waits when the registry closes gets ErrClosed. A failure other than for memory is not
+// forgotten when a model is unloaded.
 func TestWhatALoadLeavesBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New[*fake](Options{Classify: func(error) (string, bool) { return "NETWORK", false }, Idle: 10 * time.Second})
@@ -313,7 +313,8 @@ func TestWhatALoadLeavesBehind(t *testing.T) {
 	})
 }
 
-// TestSlowFetchesDoNotHoldUpWhatIsHere: a model that is on this machine waits for no fetch.
+// TestSlowFetchesDoNotHoldUpWhatIsHere: the load of a model that is on this machine waits for no
+// fetch.
 func TestSlowFetchesDoNotHoldUpWhatIsHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New[*fake](Options{Fetches: 2})
@@ -343,8 +344,8 @@ func TestSlowFetchesDoNotHoldUpWhatIsHere(t *testing.T) {
 	})
 }
 
-// TestFetchSharesTheLimit: what is fetched besides models waits with them, and ends with the time
-// of a load.
+// TestFetchSharesTheLimit: Registry.Fetch shares the limit with fetches of loads, and ends at the
+// timeout of a load.
 func TestFetchSharesTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New[*fake](Options{Fetches: 1, Timeout: time.Minute})
