@@ -6,8 +6,8 @@ func (m *Metrics) register(labels []string, read func(set func(gauge int, value 
 	m.Registry.MustRegister(obs.Gauges(labels, read, names...))
 }
 
-// Models registers the gauges of loaded models. read reports every loaded model on every device,
-// and with 0 bytes those that were loaded and are not.
+// Models registers the gauges of loaded models. read reports every loaded model on every device. It
+// reports a model that was loaded and no longer is with 0 bytes.
 func (m *Metrics) Models(read func(report func(model, device string, bytes int64))) {
 	m.register([]string{"model", "device"}, func(set func(int, float64, ...string)) {
 		up := make(map[[2]string]bool)
@@ -22,7 +22,7 @@ func (m *Metrics) Models(read func(report func(model, device string, bytes int64
 	}, "sie_model_loaded", "1 while the model is loaded.", "sie_model_memory_bytes", "Packed weights of a loaded model.")
 }
 
-// DeviceMemory registers gauges of the memory of devices that have their own.
+// DeviceMemory registers the memory gauges of GPUs. read reports each GPU's bytes.
 func (m *Metrics) DeviceMemory(read func(report func(device string, used, total int64))) {
 	m.register([]string{"device"}, func(set func(int, float64, ...string)) {
 		read(func(device string, used, total int64) {
@@ -32,14 +32,15 @@ func (m *Metrics) DeviceMemory(read func(report func(device string, used, total 
 	}, "sie_device_memory_used_bytes", "Memory of a GPU in use, by any process.", "sie_device_memory_total_bytes", "Memory of a GPU.")
 }
 
-// Activations registers the memory that batches take of each device beside packed weights.
+// Activations registers a gauge of the memory that batches take on each device. Packed weights are
+// not part of it.
 func (m *Metrics) Activations(read func(report func(device string, bytes int64))) {
 	m.register([]string{"device"}, func(set func(int, float64, ...string)) {
 		read(func(device string, bytes int64) { set(0, float64(bytes), device) })
 	}, "sie_device_activation_bytes", "Memory of batches, beside packed weights.")
 }
 
-// QueueDepth registers a gauge of the items queued for a model.
+// QueueDepth registers a gauge of the items that are queued for each model.
 func (m *Metrics) QueueDepth(read func(report func(model string, items int))) {
 	m.register([]string{"model"}, func(set func(int, float64, ...string)) {
 		read(func(model string, items int) { set(0, float64(items), model) })

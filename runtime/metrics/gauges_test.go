@@ -6,7 +6,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// value is that of the one series of a gauge with the label values, or -1.
+// value returns the value of the first series of a gauge with these label values, or -1.
 func value(t *testing.T, families []*dto.MetricFamily, name string, labels ...string) float64 {
 	t.Helper()
 	for _, f := range families {
@@ -30,7 +30,7 @@ func value(t *testing.T, families []*dto.MetricFamily, name string, labels ...st
 	return -1
 }
 
-// No report, however odd, fails a scrape: what comes twice is added up.
+// A scrape never fails, however odd the reports are. Reports for the same labels are added up.
 func TestNoReportFailsAScrape(t *testing.T) {
 	m := New()
 	m.QueueDepth(func(report func(string, int)) {

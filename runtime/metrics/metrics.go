@@ -9,7 +9,7 @@ import (
 	"github.com/sie-engine/sie/internal/obs"
 )
 
-// Metrics of a worker, under the names of the reference server. Safe for concurrent use.
+// Metrics holds the series of a worker. It is safe for concurrent use.
 type Metrics struct {
 	Registry *prometheus.Registry
 
@@ -28,10 +28,10 @@ type Metrics struct {
 	oomAttempted, oomSucceeded, oomTerminal, oomEvictions, oomSplits *prometheus.CounterVec
 }
 
-// Outcome of a request, the status label of sie_requests_total.
+// Outcome is how a request ended: the status label of sie_requests_total.
 type Outcome string
 
-// The outcomes. Rejected requests never reached a queue.
+// The outcomes of a request. A rejected request never reached a queue.
 const (
 	Success   Outcome = "success"
 	Error     Outcome = "error"
@@ -40,7 +40,7 @@ const (
 	Cancelled Outcome = "cancelled"
 )
 
-// New returns metrics on a registry of their own, with the Go and process collectors.
+// New returns metrics on a new registry, which also has the Go and process collectors.
 func New() *Metrics {
 	r := obs.NewRegistry()
 	m := &Metrics{
@@ -77,8 +77,8 @@ func byModel(name, help string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"model"})
 }
 
-// Request counts one finished request. A model that is not in the catalog must be given as "", so
-// that clients can't grow the label set.
+// Request counts one finished request. For a model that is not in the catalog, model must be "", so
+// that clients cannot grow the set of labels.
 func (m *Metrics) Request(model, endpoint string, o Outcome) {
 	m.requests.WithLabelValues(model, endpoint, string(o)).Inc()
 	if o == Success {
@@ -88,7 +88,7 @@ func (m *Metrics) Request(model, endpoint string, o Outcome) {
 	}
 }
 
-// Served observes one successful request. Phases of no duration are left out.
+// Served observes one successful request. Phases that took no time are left out.
 func (m *Metrics) Served(model, endpoint string, items, tokens int, t api.Timings) {
 	for _, x := range []struct {
 		name string
@@ -104,7 +104,7 @@ func (m *Metrics) Served(model, endpoint string, items, tokens int, t api.Timing
 	m.totals.tokens.Add(int64(tokens))
 }
 
-// Batch observes one batch on the device.
+// Batch observes one batch that ran on a device for the time run.
 func (m *Metrics) Batch(model string, items, tokens int, run time.Duration) {
 	m.items.WithLabelValues(model).Observe(float64(items))
 	m.cost.WithLabelValues(model).Observe(float64(tokens))
@@ -120,8 +120,8 @@ func (m *Metrics) NonFinite(model string, items int) {
 	m.nonFinite.WithLabelValues(model).Add(float64(items))
 }
 
-// Recovered counts a batch that found too little device memory: models unloaded and halvings for
-// it, and whether an item of it failed in the end.
+// Recovered counts a batch that found too little device memory. evictions and splits say how many
+// models were unloaded and how often it was halved; failed, that an item still failed in the end.
 func (m *Metrics) Recovered(model string, evictions, splits int, failed bool) {
 	m.oomAttempted.WithLabelValues(model).Inc()
 	if failed {

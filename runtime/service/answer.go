@@ -7,13 +7,13 @@ import (
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// outcome is what an answer says of itself beside its results.
+// outcome copies what headers, the log and metrics need of a result.
 func outcome(res *task.Result) api.Outcome {
 	return api.Outcome{ModelID: res.Model.ID, Revision: res.Model.Revision, Timings: res.Timings, Ignored: res.Ignored}
 }
 
-// encoded puts each item's outputs under its id. The parts of all items lie together, so that no
-// item costs an allocation.
+// encoded puts each item's outputs under its id. It allocates the parts of all items together, so
+// that the number of allocations does not grow with the number of items.
 func encoded(model string, r *api.EncodeRequest, res *task.Result) *api.EncodeResponse {
 	items := make([]api.EncodeItem, len(r.Items))
 	dense, sparse, multi := make([]api.Dense, len(res.Rows)), make([]api.Sparse, len(res.Sparse)), make([]api.Multivector, len(res.Multi))
@@ -43,7 +43,7 @@ func encoded(model string, r *api.EncodeRequest, res *task.Result) *api.EncodeRe
 		Outcome: outcome(res)}
 }
 
-// scored ranks the scores. They are finite.
+// scored ranks the scores, which are finite.
 func scored(model string, r *api.ScoreRequest, res *task.Result) *api.ScoreResponse {
 	out := &api.ScoreResponse{Model: model, QueryID: r.Query.ID, HasQuery: r.Query.HasID, Scores: make([]api.Score, len(res.Scores)),
 		Usage: &api.Usage{InputTokens: res.Tokens, ContentTokens: res.ContentTokens, HasContent: true}, Outcome: outcome(res)}
@@ -53,7 +53,7 @@ func scored(model string, r *api.ScoreRequest, res *task.Result) *api.ScoreRespo
 	return out
 }
 
-// ranking is the indices of finite scores, best first; equal scores keep their order.
+// ranking returns the indices of finite scores, best first; equal scores keep their order.
 func ranking(scores []float64) []int {
 	order := make([]int, len(scores))
 	for i := range order {

@@ -8,7 +8,7 @@ import (
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// Backend answers the requests of other APIs with the models of s.
+// Backend returns a backend for the packages that serve other APIs. It uses the models of s.
 func (s *Service) Backend() compat.Backend { return backend{s} }
 
 // backend implements compat.Backend. The Handle of its models is a Model.
@@ -38,7 +38,7 @@ func (b backend) Detokenize(ctx context.Context, m compat.Model, ids [][]int32, 
 	return m.Handle.(Model).Detokenize(ctx, ids, skipSpecial)
 }
 
-// about is what other APIs know of a model that was found.
+// about describes a model that was found to other APIs, or passes its error on.
 func about(m Model, err error) (compat.Model, error) {
 	if err != nil {
 		return compat.Model{}, err

@@ -1,11 +1,11 @@
-// Package service answers the requests of internal/api with the models of this process, for every
-// entrance: HTTP today, the socket of a sidecar later. Each request goes down once - Model,
-// Prepare, Run - and its answer comes up once.
+// Package service answers the requests of internal/api with the models of this process. Its callers
+// are entrances: HTTP today, a sidecar's socket later. A request passes through Model, Prepare and
+// Run once.
 //
-// Entry points: New; Find, which resolves a model's id on one view of the catalog; then the methods
-// of the Model that it returns. Prepare and Run are the halves of those methods, for entrances that
-// check a request before they take it.
+// Entry points: New, then Find, which resolves a model's id in one catalog snapshot, then the
+// methods of the Model that it returns. Encode, Score, Classify and Extract each call a Prepare
+// method and then Run. An entrance that checks a request before it accepts it calls the two itself.
 //
-// Goroutines: none of its own; those of runtime/model end with Close. The package knows no HTTP, no
-// bodies and no headers.
+// Goroutines: the package starts none; those of runtime/model end with Close. It knows nothing of
+// HTTP, bodies or headers.
 package service

@@ -9,7 +9,8 @@ import (
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// Prepared is a request that every check has passed which needs no loaded model. R is its answer.
+// Prepared is a request that passed every check that needs no loaded model. R is the type of its
+// answer.
 type Prepared[R any] struct {
 	service *Service
 	task    *task.Prepared
@@ -17,9 +18,9 @@ type Prepared[R any] struct {
 	answer  func(*task.Result) R
 }
 
-// Run answers the request. ctx bounds waiting: when it ends, its queued items are dropped and its
-// cause is returned. Other errors are *errs.Error. Results count as held bytes where ctx says so
-// (task.WithHold).
+// Run answers the request. ctx bounds waiting: when it ends, queued items are dropped and its cause
+// is returned. All other errors are *errs.Error. The bytes of the results count as held bytes if
+// ctx carries a Hold (task.WithHold).
 func (p *Prepared[R]) Run(ctx context.Context) (R, error) {
 	res, err := p.task.Run(ctx, p.service.Host)
 	if err != nil {
@@ -31,7 +32,7 @@ func (p *Prepared[R]) Run(ctx context.Context) (R, error) {
 	return p.answer(res), nil
 }
 
-// prepare checks r for a model.
+// prepare checks r against a model's catalog entry.
 func prepare[R any](m Model, r *task.Request, answer func(*task.Result) R) (*Prepared[R], error) {
 	r.Model, r.Name = m.entry, m.name
 	p, err := task.Prepare(r)
@@ -41,7 +42,7 @@ func prepare[R any](m Model, r *task.Request, answer func(*task.Result) R) (*Pre
 	return &Prepared[R]{m.service, p, m.began, answer}, nil
 }
 
-// PrepareEncode checks a request for vectors.
+// PrepareEncode checks a request for vectors without loading the model.
 func (m Model) PrepareEncode(r *api.EncodeRequest) (*Prepared[*api.EncodeResponse], error) {
 	return prepare(m, &task.Request{Op: task.Encode, Inputs: r.Items, Field: r.Field, Options: r.Options, OutputTypes: r.OutputTypes,
 		OutputDType: r.OutputDType, Instruction: r.Instruction, IsQuery: r.IsQuery, Dimensions: r.Dimensions,
@@ -49,20 +50,20 @@ func (m Model) PrepareEncode(r *api.EncodeRequest) (*Prepared[*api.EncodeRespons
 		func(res *task.Result) *api.EncodeResponse { return encoded(m.name, r, res) })
 }
 
-// PrepareScore checks a request for scores.
+// PrepareScore checks a request for scores without loading the model.
 func (m Model) PrepareScore(r *api.ScoreRequest) (*Prepared[*api.ScoreResponse], error) {
 	return prepare(m, &task.Request{Op: task.Score, Query: &r.Query, Inputs: r.Items, Field: r.Field, Options: r.Options,
 		Instruction: r.Instruction, TruncateLeft: r.TruncateLeft},
 		func(res *task.Result) *api.ScoreResponse { return scored(m.name, r, res) })
 }
 
-// PrepareClassify checks a request for the scores of labels.
+// PrepareClassify checks a request for the scores of labels without loading the model.
 func (m Model) PrepareClassify(r *api.ClassifyRequest) (*Prepared[*api.ClassifyResponse], error) {
 	return prepare(m, &task.Request{Op: task.Classify, Inputs: r.Items, Field: r.Field, Options: r.Options, RawScores: r.RawScores,
 		TruncateLeft: r.TruncateLeft}, classified)
 }
 
-// PrepareExtract checks a request for what is in texts.
+// PrepareExtract checks a request for entities or classes without loading the model.
 func (m Model) PrepareExtract(r *api.ExtractRequest) (*Prepared[*api.ExtractResponse], error) {
 	if !r.OutputSchema.Empty() {
 		return nil, errs.Invalidf("params.output_schema", "Field 'params.output_schema': model '%s' has no use for it; remove it", m.name)
@@ -74,38 +75,39 @@ func (m Model) PrepareExtract(r *api.ExtractRequest) (*Prepared[*api.ExtractResp
 		func(res *task.Result) *api.ExtractResponse { return extracted(m.name, r, res) })
 }
 
-// Encode gives items their vectors.
+// Encode returns the vectors of each item.
 func (m Model) Encode(ctx context.Context, r *api.EncodeRequest) (*api.EncodeResponse, error) {
 	return both(ctx, m.PrepareEncode, r)
 }
 
-// Score gives items finite scores, best first; equal scores keep their order.
+// Score returns one finite score per item, best first; equal scores keep the order of the items.
 func (m Model) Score(ctx context.Context, r *api.ScoreRequest) (*api.ScoreResponse, error) {
 	return both(ctx, m.PrepareScore, r)
 }
 
-// Classify gives items the scores of all labels of a classification head.
+// Classify returns each item's scores for all labels of a classification head.
 func (m Model) Classify(ctx context.Context, r *api.ClassifyRequest) (*api.ClassifyResponse, error) {
 	return both(ctx, m.PrepareClassify, r)
 }
 
-// Extract says what is in items. An item that cannot be answered has an error of its own.
+// Extract returns the entities or classes found in each item. An item that cannot be answered has
+// its own error and does not fail the request.
 func (m Model) Extract(ctx context.Context, r *api.ExtractRequest) (*api.ExtractResponse, error) {
 	return both(ctx, m.PrepareExtract, r)
 }
 
-// Tokenize splits texts as the model's tokenizer does, whole, with or without the special tokens of
-// one text.
+// Tokenize splits texts with the model's tokenizer and never truncates them. addSpecial adds the
+// special tokens of a single text.
 func (m Model) Tokenize(ctx context.Context, texts []string, addSpecial bool) ([][]api.Token, error) {
 	return task.Tokenize(ctx, m.service.Host, m.entry, texts, addSpecial)
 }
 
-// Detokenize turns lists of token ids back into texts.
+// Detokenize turns lists of token ids back into texts; skipSpecial leaves special tokens out.
 func (m Model) Detokenize(ctx context.Context, ids [][]int32, skipSpecial bool) ([]string, error) {
 	return task.Detokenize(ctx, m.service.Host, m.entry, ids, skipSpecial)
 }
 
-// both prepares and runs a request.
+// both prepares a request and runs it.
 func both[Q, R any](ctx context.Context, prepare func(Q) (*Prepared[R], error), r Q) (R, error) {
 	p, err := prepare(r)
 	if err != nil {

@@ -11,17 +11,16 @@ import (
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// Options of a service are those of its host. New sets Tasks.
+// Options configures a Service with the options of its host. New sets Tasks.
 type Options = model.Options
 
-// Service is every model of the catalog, ready to be asked. Its methods are safe for concurrent
-// use.
+// Service serves every model of the catalog. Its methods are safe for concurrent use.
 type Service struct {
 	*model.Host
 	metrics *metrics.Metrics
 }
 
-// New opens the devices. No model is loaded yet.
+// New opens the devices and loads no model.
 func New(opt Options) (*Service, error) {
 	opt.Tasks = task.Tasks()
 	h, err := model.New(opt)
@@ -31,22 +30,22 @@ func New(opt Options) (*Service, error) {
 	return &Service{h, opt.Metrics}, nil
 }
 
-// Model is a model as one view of the catalog has it. A request finds it once and asks it from then
-// on.
+// Model is one model in one catalog snapshot. A request finds its Model once and uses it
+// throughout, so that all its steps see the same snapshot.
 type Model struct {
 	service *Service
 	entry   *catalog.Resolved
-	name    string    // what the caller calls it
-	began   time.Time // when the request did
+	name    string    // the id that the caller used
+	began   time.Time // when the request began
 }
 
-// Find resolves an id, or returns the 404 with suggestions. It loads nothing.
+// Find resolves an id, or returns the 404 error with suggestions. It loads nothing.
 func (s *Service) Find(id string) (Model, error) {
 	m, err := s.Describe(id)
 	return Model{s, m, id, time.Now()}, err
 }
 
-// FindOpenAI is Find for OpenAI-style routes, where "org__name" also names "org/name".
+// FindOpenAI works as Find for OpenAI-style routes, where "org__name" also names "org/name".
 func (s *Service) FindOpenAI(id string) (Model, error) {
 	m, err := s.DescribeOpenAI(id)
 	if err != nil {
@@ -55,23 +54,23 @@ func (s *Service) FindOpenAI(id string) (Model, error) {
 	return Model{s, m, m.ID, time.Now()}, nil
 }
 
-// Entry is the catalog's entry; read-only.
+// Entry returns the model's catalog entry, which is read-only.
 func (m Model) Entry() *catalog.Resolved { return m.entry }
 
-// Began returns the model for a request whose timings count from at, not from when the model was
-// found.
+// Began returns m with timings that count from at instead of from Find.
 func (m Model) Began(at time.Time) Model {
 	m.began = at
 	return m
 }
 
-// Room says when a request may come again that would find every queue of the model full; full is
-// false where it may come now, and where only its body tells. It is cheap, so that an overloaded
-// server spends little on what it refuses.
+// Room reports whether every queue of the model is full, so that a new request would be refused.
+// retry is then the time to wait before a retry; 0 means that the queues are full by items. full is
+// false when there is room, and when only the request's body can decide. The check is cheap: an
+// overloaded server spends little on requests that it refuses.
 func (m Model) Room() (retry time.Duration, full bool) { return m.service.Full(m.entry.ID) }
 
-// Outcome is how a request ended, in the words of sie_requests_total. err is what it was answered
-// with, nil for a success; cancelled: its client left before.
+// Outcome returns the status label of sie_requests_total for a request that ended with err. err is
+// nil for a success. cancelled means that the client left before the answer.
 func Outcome(err error, cancelled bool) metrics.Outcome {
 	switch e := errs.As(err); {
 	case err == nil:
@@ -86,13 +85,13 @@ func Outcome(err error, cancelled bool) metrics.Outcome {
 	return metrics.Error
 }
 
-// Ended counts a request that was not answered with a result. model is its id in the catalog, ""
-// for one that is not there.
+// Ended counts a request that was not answered with a result. model is its id in the catalog, or ""
+// for a model that is not there.
 func (s *Service) Ended(model, endpoint string, o metrics.Outcome) {
 	s.metrics.Request(model, endpoint, o)
 }
 
-// Served counts a request that was answered.
+// Served counts a request that was answered with a result.
 func (s *Service) Served(model, endpoint string, items, tokens int, t api.Timings) {
 	s.metrics.Request(model, endpoint, metrics.Success)
 	s.metrics.Served(model, endpoint, items, tokens, t)

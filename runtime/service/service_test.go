@@ -68,7 +68,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// What is checked is checked before anything is loaded, and a prepared request may run again.
+// Prepare runs its checks before anything is loaded, and a prepared request may run again.
 func TestPrepareLoadsNothing(t *testing.T) {
 	s, r := start(t, []string{mean})
 	m := find(t, s, mean)
@@ -98,7 +98,8 @@ func TestPrepareLoadsNothing(t *testing.T) {
 	}
 }
 
-// A request sees one view of the catalog: what it found answers it, also when the entry is gone.
+// A request sees one catalog snapshot: the entry that it found answers it, even when that entry has
+// been removed since.
 func TestOneViewOfTheCatalog(t *testing.T) {
 	s, r := start(t, []string{mean, testmodels.CLS})
 	m, backend := find(t, s, mean), s.Backend()
@@ -125,7 +126,7 @@ func TestOneViewOfTheCatalog(t *testing.T) {
 	}
 }
 
-// Inputs that an operation does not read are refused by name and place, not left unread.
+// An input that an operation does not read is refused with its name and place, not ignored.
 func TestInputsThatAreNotRead(t *testing.T) {
 	s, _ := start(t, []string{mean}, testmodels.Entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}"),
 		testmodels.Entry(t, "moods", testmodels.WithTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", "tasks: {extract: {}}"))
@@ -184,7 +185,8 @@ func TestInputsThatAreNotRead(t *testing.T) {
 	}
 }
 
-// Scores come best first, equal ones in the order of the request, each with its item's place.
+// Scores come best first; equal scores keep the order of the request. Each score has its item's
+// index.
 func TestScoreRanks(t *testing.T) {
 	s, _ := start(t, nil, testmodels.Entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}"))
 	req := &api.ScoreRequest{Query: items("the cat")[0], Items: items("a", "the cat sat", "a", "zebra"), Options: api.Options{"output_dtype": "float32"}}
@@ -210,7 +212,7 @@ func TestScoreRanks(t *testing.T) {
 	}
 }
 
-// Other APIs reach the same models: by another spelling of the id, with ids and pairs.
+// Other APIs reach the same models: with another spelling of the id, with token ids and with pairs.
 func TestBackend(t *testing.T) {
 	s, r := start(t, []string{mean}, testmodels.Entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}"))
 	b := s.Backend()

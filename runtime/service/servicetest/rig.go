@@ -1,7 +1,7 @@
-// Package servicetest starts workers over the tiny models of testdata for tests of the layers under
-// the server.
+// Package servicetest starts workers over the tiny models of testdata, for tests of the layers
+// below the server.
 //
-// Entry points: Start, and the Rig it returns. Not for production.
+// Entry points: Start, and the Rig that it returns. Only tests use it.
 package servicetest
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/sie-engine/sie/weights/hub"
 )
 
-// Rig is a worker over tiny models and what it logged.
+// Rig is a worker over tiny models, with what it logged and counted.
 type Rig struct {
 	*Worker
 	T       *testing.T
@@ -34,8 +34,9 @@ type Rig struct {
 	Metrics *metrics.Metrics
 }
 
-// Start opens a worker with one ad-hoc model for each of ids and with extra. It is closed with the
-// test, which fails when goroutines are left over.
+// Start opens a worker with one ad-hoc model for each of ids and with the models of extra. It
+// closes the worker when the test ends, and fails the test if goroutines are left over. Without the
+// native engine it skips the test.
 func Start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.Model) *Rig {
 	t.Helper()
 	leftOver := testrig.Goroutines(t)
@@ -81,13 +82,13 @@ func (r *Rig) Rows(q *Request) [][]byte {
 	return res.Rows
 }
 
-// Vectors are the float32 rows of texts.
+// Vectors returns the float32 rows of texts.
 func (r *Rig) Vectors(model string, texts ...string) [][]float32 {
 	r.T.Helper()
 	return testmodels.Float32s(r.Rows(&Request{Model: model, Texts: texts}))
 }
 
-// Refused runs a request that must fail with that code and status, and returns the error.
+// Refused runs a request that must fail with this code and status, and returns the error.
 func (r *Rig) Refused(ctx context.Context, q *Request, code errs.Code, status int) *errs.Error {
 	r.T.Helper()
 	_, err := r.Encode(ctx, q)
@@ -98,8 +99,8 @@ func (r *Rig) Refused(ctx context.Context, q *Request, code errs.Code, status in
 	return e
 }
 
-// All runs requests at once, in one batch when the rig holds it back until all their texts are
-// queued, and returns what each got.
+// All runs requests at the same time and returns the result of each. They share one batch if the
+// rig holds it back until all their texts are queued (Held).
 func (r *Rig) All(requests ...*Request) (rows [][][]byte, failures []*errs.Error) {
 	rows, failures = make([][][]byte, len(requests)), make([]*errs.Error, len(requests))
 	var wg sync.WaitGroup
@@ -117,13 +118,13 @@ func (r *Rig) All(requests ...*Request) (rows [][][]byte, failures []*errs.Error
 	return rows, failures
 }
 
-// OfModel reads a gauge or counter of one model.
+// OfModel reads the gauge or counter of one model.
 func (r *Rig) OfModel(name, model string) float64 {
 	r.T.Helper()
 	return r.Metric(name, "model", model)
 }
 
-// Metric reads the gauge or counter that has a label of that value.
+// Metric reads the gauge or counter that has this label with this value.
 func (r *Rig) Metric(name, label, value string) float64 {
 	r.T.Helper()
 	families, err := r.Metrics.Registry.Gather()
@@ -143,7 +144,7 @@ func (r *Rig) Metric(name, label, value string) float64 {
 	return 0
 }
 
-// Copy is the loaded model of an id.
+// Copy returns the loaded model of an id.
 func (r *Rig) Copy(id string) *model.Model {
 	r.T.Helper()
 	l := r.Loaded(id)
@@ -167,7 +168,7 @@ func (r *Rig) Queued(id string, n int) {
 	})
 }
 
-// State is how far the weights behind id are.
+// State returns the loading state of the weights of id.
 func (r *Rig) State(id string) registry.State {
 	r.T.Helper()
 	info, err := r.Model(id)
@@ -177,7 +178,7 @@ func (r *Rig) State(id string) registry.State {
 	return registry.State(info.State)
 }
 
-// Entry is the catalog's entry for id.
+// Entry returns the catalog's entry for id.
 func (r *Rig) Entry(id string) *catalog.Resolved {
 	r.T.Helper()
 	m, err := r.Describe(id)
@@ -187,7 +188,7 @@ func (r *Rig) Entry(id string) *catalog.Resolved {
 	return m
 }
 
-// Held keeps items in the queue: no batch leaves before n items wait.
+// Held changes options so that no batch leaves the queue before n items wait.
 func Held(n int) func(*Options) {
 	return func(o *Options) {
 		o.Batch.MaxRequests, o.Batch.Adaptive.Disabled = n, true

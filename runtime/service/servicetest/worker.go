@@ -9,13 +9,14 @@ import (
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// Worker is a service that is asked with a type for each operation, as tests write them down best.
+// Worker wraps a service with one request type per operation, in the form that tests write most
+// easily.
 type Worker struct{ *service.Service }
 
-// Options are the service's.
+// Options configures a Worker with the options of the service.
 type Options = model.Options
 
-// New opens the devices. No model is loaded yet.
+// New opens the devices and loads no model.
 func New(opt Options) (*Worker, error) {
 	s, err := service.New(opt)
 	if err != nil {
@@ -24,11 +25,10 @@ func New(opt Options) (*Worker, error) {
 	return &Worker{s}, nil
 }
 
-// Result is that of a task.
+// Result is the result of a task.
 type Result = task.Result
 
-// Request asks for the vectors of some texts, or of token ids. Exactly one of Texts and Tokens is
-// set.
+// Request asks for the vectors of texts or of token ids. Exactly one of Texts and Tokens is set.
 type Request struct {
 	Model  string
 	Texts  []string
@@ -56,7 +56,7 @@ type ScoreRequest struct {
 	TruncateLeft bool
 }
 
-// ExtractRequest asks what is in some texts.
+// ExtractRequest asks for the entities or classes of texts.
 type ExtractRequest struct {
 	Model   string
 	Texts   []string
@@ -77,7 +77,7 @@ type ClassifyRequest struct {
 	TruncateLeft bool
 }
 
-// Encode gives texts their vectors.
+// Encode returns the vectors of texts or token ids.
 func (w *Worker) Encode(ctx context.Context, r *Request) (*Result, error) {
 	inputs := task.Texts(r.Texts)
 	if r.Tokens != nil {
@@ -87,18 +87,18 @@ func (w *Worker) Encode(ctx context.Context, r *Request) (*Result, error) {
 		OutputDType: r.OutputDType, Instruction: r.Instruction, IsQuery: r.IsQuery, Dimensions: r.Dimensions, TruncateLeft: r.TruncateLeft})
 }
 
-// Score gives texts their scores.
+// Score returns the scores of texts.
 func (w *Worker) Score(ctx context.Context, r *ScoreRequest) (*Result, error) {
 	return w.run(ctx, r.Model, &task.Request{Op: task.Score, Query: &api.Item{Text: r.Query, HasText: true}, Inputs: task.Texts(r.Texts),
 		Field: r.Field, Options: r.Options, Instruction: r.Instruction, TruncateLeft: r.TruncateLeft})
 }
 
-// Extract says what is in texts.
+// Extract returns the entities or classes of texts.
 func (w *Worker) Extract(ctx context.Context, r *ExtractRequest) (*Result, error) {
 	return w.run(ctx, r.Model, &task.Request{Op: task.Extract, Inputs: task.Texts(r.Texts), Labels: r.Labels, Options: r.Options})
 }
 
-// Classify gives the scores of the labels of a classification head.
+// Classify returns the scores of the labels of a classification head.
 func (w *Worker) Classify(ctx context.Context, r *ClassifyRequest) (*Result, error) {
 	inputs := task.Texts(r.Texts)
 	if r.Pairs != nil {
