@@ -8,7 +8,7 @@ import (
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// Backend returns a backend for the packages that serve other APIs. It uses the models of s.
+// Backend returns a compat.Backend that answers with the models of s.
 func (s *Service) Backend() compat.Backend { return backend{s} }
 
 // backend implements compat.Backend. The Handle of its models is a Model.

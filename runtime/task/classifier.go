@@ -8,14 +8,14 @@ import (
 	"github.com/sie-engine/sie/runtime/batch"
 )
 
-// classifier is models with a head of labels of their own for a whole text.
+// classifier is the family of models that classify a whole text with a head of their own labels.
 var classifier = family{task: arch.Classify, extract: &extractor{
 	classes: func(r *run) int { return len(r.use.Weights().Labels) },
 	run:     classifyTexts,
 }}
 
-// classifyTexts gives each text the labels of the model's own head: one of them, or each by itself
-// where the model says so or the request wants it.
+// classifyTexts gives each text the labels of the model's head. The labels share one softmax; each
+// has its own sigmoid if the model or the request says multi_label, or if there is only one label.
 func classifyTexts(r *run) error {
 	m := r.use.Weights()
 	if err := r.checkLabels(m.Labels); err != nil {
@@ -34,8 +34,7 @@ func classifyTexts(r *run) error {
 	})
 }
 
-// classify gives the scores of the labels of a classification head, whatever the family uses it
-// for.
+// classify gives the scores of all labels of a classification head, whatever the model's family.
 func (r *run) classify() error {
 	labels, n := r.use.Weights().Labels, len(r.req.Inputs)
 	if err := r.hold(int64(n)*int64(listBytes+entryBytes*len(labels)), n); err != nil {
@@ -64,7 +63,7 @@ func (r *run) classify() error {
 	})
 }
 
-// probabilities is what text-embeddings-inference makes of a head's logits.
+// probabilities turns a head's logits into scores as text-embeddings-inference does.
 func probabilities(z []float64, raw bool) []float64 {
 	switch {
 	case raw:

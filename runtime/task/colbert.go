@@ -10,10 +10,10 @@ import (
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
-// colbert is late-interaction models: a vector a token, and scores by MaxSim.
+// colbert is the family of late-interaction models: one vector per token, and scores by MaxSim.
 var colbert = family{task: arch.ColBERT, encode: &vectors{begin: markTexts}, score: lateInteraction}
 
-// markTexts reads texts with their markers.
+// markTexts makes an encoding read texts with their markers.
 func markTexts(e *encoding) {
 	k := markersOf(e.use.Model, e.model)
 	e.reader.prefix = k.before(e.query)
@@ -25,29 +25,29 @@ func markTexts(e *encoding) {
 	}
 }
 
-// markers is how a late-interaction model reads texts (ColBERT, arXiv:2004.12832): a marker behind
-// [CLS] tells queries from documents, queries are filled up with [MASK], and documents lose the
+// markers says how a late-interaction model reads texts (ColBERT, arXiv:2004.12832). A marker
+// behind [CLS] tells queries from documents. Queries are filled up with [MASK]. Documents lose the
 // vectors of their punctuation. Immutable.
 type markers struct {
-	query, doc         int32  // token ids, -1: none
-	queryText, docText string // what stands before a text whose marker is no token
-	queryLength        int    // tokens of a query
-	docLength          int    // of a document; 0: as the model takes
-	expand, attend     bool   // fill queries up; and let their words attend to the filling
+	query, doc         int32  // token ids; -1: the marker is no token
+	queryText, docText string // put before a text whose marker is no token
+	queryLength        int    // tokens of a query, at most
+	docLength          int    // tokens of a document, at most; 0: the model's limit
+	expand, attend     bool   // fill queries up; let other tokens attend to the filling
 	mask               int32
-	skip               map[int32]struct{} // ids whose vectors documents lose
+	skip               map[int32]struct{} // ids whose vectors are left out of documents
 	skipSpecial        bool
 	special            tokenizer.SpecialIDs
 }
 
-// defaultQueryLength is ColBERT's query_maxlen.
+// defaultQueryLength is ColBERT's default query_maxlen.
 const defaultQueryLength = 32
 
-// asciiPunctuation is Python's string.punctuation, ColBERT's skip list.
+// asciiPunctuation is Python's string.punctuation, which ColBERT skips.
 const asciiPunctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
-// marking is what markers depend on. Entries that say the same share them, also those of a catalog
-// that was read again.
+// marking holds the options that markers depend on. Entries with equal options share their markers,
+// even after the catalog was read again.
 type marking struct {
 	queryLength, docLength                int
 	queryPrefix, docPrefix                string
@@ -60,7 +60,7 @@ func markingOf(o *catalog.LoadtimeOptions) marking {
 		skipSign: isTrue(o.SkipPunctuation, true)}
 }
 
-// markersOf returns how m's texts are read; it is worked out once for each marking.
+// markersOf returns the markers of entry m. They are made once for each marking.
 func markersOf(l *model.Model, m *catalog.Resolved) *markers {
 	by := markingOf(m.Loadtime)
 	return l.Keep(by, func() any { return newMarkers(by, l.Tokenizer()) }).(*markers)
@@ -93,7 +93,8 @@ func isTrue(b *bool, otherwise bool) bool {
 	return *b
 }
 
-// marker is the id of a prefix that is a token of its own, or the text to put before others.
+// marker returns the id of a prefix that is a single token, or -1 and the text to put before
+// others.
 func marker(prefix string, t *tokenizer.Tokenizer) (id int32, text string) {
 	for _, spelled := range []string{prefix, strings.TrimSpace(prefix)} {
 		if id, ok := t.TokenToID(spelled); ok && spelled != "" {
@@ -103,8 +104,8 @@ func marker(prefix string, t *tokenizer.Tokenizer) (id int32, text string) {
 	return -1, prefix
 }
 
-// limit is how many tokens the tokenizer may leave of a text, of at most max: the marker comes on
-// top.
+// limit returns how many tokens the tokenizer may keep of a text, at most longest. It leaves room
+// for the marker, which mark adds. queryLength, if positive, lowers the limit of queries.
 func (k *markers) limit(longest int, query bool, queryLength int) int {
 	id := k.doc
 	if query {
@@ -123,7 +124,7 @@ func (k *markers) limit(longest int, query bool, queryLength int) int {
 	return longest
 }
 
-// before is the prefix of a text whose marker is no token.
+// before returns the prefix of a text whose marker is no token.
 func (k *markers) before(query bool) string {
 	if query {
 		return k.queryText
@@ -131,10 +132,10 @@ func (k *markers) before(query bool) string {
 	return k.docText
 }
 
-// masksExpansion says whether queries have tokens that others do not attend to.
+// masksExpansion reports whether queries are filled up with tokens that no token attends to.
 func (k *markers) masksExpansion() bool { return k.expand && !k.attend }
 
-// dropped says whether a token's row is not in the result.
+// dropped reports whether a token's row is left out of the result.
 func (k *markers) dropped(id int32, query bool) bool {
 	if k.skipSpecial && (id == k.special.CLS || id == k.special.SEP || id == k.special.PAD) {
 		return true
@@ -143,11 +144,12 @@ func (k *markers) dropped(id int32, query bool) bool {
 	return skipped && !query
 }
 
-// trims says whether rows of a query are left out of what the device gives: it keeps the tokens
-// that words attend to there, so the special ones among them come back too.
+// trims reports whether the host must remove rows from a query's token matrix. The device returns
+// all rows of such a query, those of special tokens too, because its keep marks are the attention
+// mask.
 func (k *markers) trims() bool { return k.skipSpecial && k.masksExpansion() }
 
-// trim leaves the rows of dropped tokens out, rows of that many bytes.
+// trim removes the rows of dropped tokens from a query's matrix. bytes is the size of a row.
 func (k *markers) trim(data []byte, bytes int, ids []int32) []byte {
 	out := make([]byte, 0, len(data))
 	for i, id := range ids {
@@ -158,9 +160,9 @@ func (k *markers) trim(data []byte, bytes int, ids []int32) []byte {
 	return out
 }
 
-// mark gives the tokens of a text as the model reads them, which of them the batch keeps, and how
-// many rows it has in the device's result. limit is what limit said. Where masksExpansion, what a
-// query's batch keeps is what its words attend to, and all its rows are read.
+// mark returns the tokens that the model reads for a text, which of them the batch keeps (nil:
+// all), and how many rows the device's result has. limit is the value that limit returned. If
+// masksExpansion, a query's keep says which tokens are attended to, and all its rows are returned.
 func (k *markers) mark(ids []int32, query bool, limit int) (marked []int32, keep []uint8, rows int) {
 	id := k.doc
 	if query {
@@ -200,8 +202,8 @@ func (k *markers) mark(ids []int32, query bool, limit int) (marked []int32, keep
 	return marked, keep, rows
 }
 
-// lateInteraction scores with ColBERT's MaxSim: the query's token vectors first, then every text
-// against them.
+// lateInteraction scores with ColBERT's MaxSim. It encodes the query's token vectors first and then
+// compares every text with them.
 func lateInteraction(r *run) error {
 	k := markersOf(r.use.Model, r.model)
 	query, err := r.encodeQuery(outputs{multi: true})

@@ -8,11 +8,11 @@ import (
 	"github.com/sie-engine/sie/runtime/batch"
 )
 
-// crossEncoder is models that read a query and a text together and score them with a head of one
-// label.
+// crossEncoder is the family of models that read a query and a text together and score them with a
+// head of one label.
 var crossEncoder = family{task: arch.Classify, score: scorePairs, pairs: true}
 
-// scorePairs reads query and text in one sequence, whose only label is the score.
+// scorePairs reads the query and each text as one sequence. The head's only label is the score.
 func scorePairs(r *run) error {
 	m := r.use.Weights()
 	if len(m.Labels) != 1 {
@@ -25,7 +25,7 @@ func scorePairs(r *run) error {
 	query := r.req.Query.Text
 	if ins := r.instructionText(); ins != "" {
 		query = ins + " " + query
-	} else if m.DefaultPrompt != "" { // before the first text of a pair, as CrossEncoder has it
+	} else if m.DefaultPrompt != "" { // before the first text of a pair, as CrossEncoder of sentence-transformers does
 		query = m.Prompts[m.DefaultPrompt] + query
 	}
 	specs := []batch.Spec{values(1)}
@@ -47,7 +47,7 @@ func repeat(s string, n int) []string {
 	return out
 }
 
-// activate is what becomes of a logit.
+// activate turns a logit into a score.
 func activate(a arch.Activation, x float64) float64 {
 	if a == arch.Sigmoid {
 		return 1 / (1 + math.Exp(-x))
@@ -55,7 +55,8 @@ func activate(a arch.Activation, x float64) float64 {
 	return x
 }
 
-// pairItems tokenises pairs, number first of the request and on, into items with those results.
+// pairItems tokenises pairs into items with the results specs. first is the number of the first
+// pair in the request.
 func (r *reader) pairItems(a, b []string, first int, specs []batch.Spec) ([]batch.Item, error) {
 	out, err := r.readPairs(a, b, first)
 	if err != nil {
@@ -66,7 +67,7 @@ func (r *reader) pairItems(a, b []string, first int, specs []batch.Spec) ([]batc
 	for i := range items {
 		to := out.Ends[i]
 		items[i] = batch.Item{IDs: out.IDs[from:to:to], Specs: specs, Index: i}
-		if r.model.Weights().TypeVocab > 1 { // else a tokenizer's types are not the model's: transformers leaves them out too
+		if r.model.Weights().TypeVocab > 1 { // otherwise the model ignores the tokenizer's types, as transformers does
 			items[i].TypeIDs = out.TypeIDs[from:to:to]
 		}
 		from = to

@@ -2,5 +2,5 @@ package task
 
 import "github.com/sie-engine/sie/runtime/arch"
 
-// dense is models that give one pooled vector a text.
+// dense is the family of models that give one pooled vector per text.
 var dense = family{task: arch.Embed, encode: &vectors{}}

@@ -9,7 +9,7 @@ import (
 	"github.com/sie-engine/sie/runtime/model"
 )
 
-// encode gives the request's inputs their vectors.
+// encode answers the request's inputs with vectors.
 func (r *run) encode() error {
 	e, err := newEncoding(r)
 	if err != nil {
@@ -19,24 +19,24 @@ func (r *run) encode() error {
 	return e.answer()
 }
 
-// encoding is a request for vectors on its way through a loaded model. Owned by one goroutine.
+// encoding is a request for vectors that runs on a loaded model. Owned by one goroutine.
 type encoding struct {
 	*run
 	n       int
 	variant *model.Variant // nil when no forward pass is needed
 	forms   forms
 
-	// lay says how the model reads the token ids of a text, which of its rows the batch keeps (nil:
-	// all) and how many of them the result has.
+	// lay returns the token ids that the model reads for a text, which of their rows the batch
+	// keeps (nil: all), and how many rows the result has.
 	lay func(ids []int32) (read []int32, keep []uint8, rows int)
-	// trim, if not nil, leaves rows of a token matrix out, rows of that many bytes.
+	// trim, if not nil, removes rows of bytes each from a token matrix.
 	trim       func(data []byte, bytes int, ids []int32) []byte
 	attendKept bool // tokens attend only to those that the batch keeps
 
-	kept  [][]int32 // ids of each text as the model reads it, where what it gives is read by them
-	whole int       // bytes of each item's result that were asked for at first
-	short []int     // texts whose sparse result had too little room
-	room  int       // that they need
+	kept  [][]int32 // ids that the model reads for each text; nil unless results are read by them
+	whole int       // bytes per item that were held before any text was read
+	short []int     // texts whose sparse row did not fit
+	room  int       // columns that the largest of them needs
 }
 
 func newEncoding(r *run) (*encoding, error) {
@@ -69,7 +69,7 @@ func newEncoding(r *run) (*encoding, error) {
 	return e, err
 }
 
-// want is what the program of the request gives.
+// want returns the outputs that the request needs of a program.
 func (e *encoding) want() arch.Want {
 	var folded folding
 	if e.fold != nil {
@@ -98,7 +98,7 @@ func (e *encoding) answer() error {
 	if err := e.job(e.variant, e.n, false, e.items, e.take); err != nil {
 		return err
 	}
-	for len(e.short) > 0 { // a second time, with the room that the first one found to be needed
+	for len(e.short) > 0 { // run them again with the room that they turned out to need
 		again := e.short
 		e.short = nil
 		e.variant.Grow(e.room)
@@ -111,7 +111,7 @@ func (e *encoding) answer() error {
 	return nil
 }
 
-// ids are the token ids of inputs [first, end).
+// ids returns the token ids of inputs [first, end).
 func (e *encoding) ids(first, end int) ([][]int32, error) {
 	out := make([][]int32, end-first)
 	if tokensOf(&e.req.Inputs[0]) != nil {
@@ -133,7 +133,8 @@ func (e *encoding) ids(first, end int) ([][]int32, error) {
 	return out, nil
 }
 
-// items makes the items of texts [first, end).
+// items makes the batch items of texts [first, end) and holds the bytes that their results need
+// beyond those held before.
 func (e *encoding) items(first, end int) ([]batch.Item, error) {
 	ids, err := e.ids(first, end)
 	if err != nil {
@@ -146,7 +147,7 @@ func (e *encoding) items(first, end int) ([]batch.Item, error) {
 			more += int64(items[i].Specs[j].Bytes)
 		}
 		if e.variant.Want.TokenWeights {
-			more += 8 * int64(len(items[i].IDs)) // a column and a weight of the row that is made of them
+			more += 8 * int64(len(items[i].IDs)) // a column and a weight of the sparse row made of them
 		}
 		more -= int64(e.whole)
 	}
@@ -156,7 +157,7 @@ func (e *encoding) items(first, end int) ([]batch.Item, error) {
 	return items, nil
 }
 
-// pick makes the items of some texts anew. Their tokens have been counted.
+// pick makes the batch items of some texts again, without counting their tokens twice.
 func (e *encoding) pick(numbers []int) ([]batch.Item, error) {
 	counted := e.reader.tokens
 	defer func() { e.reader.tokens = counted }()
@@ -172,7 +173,7 @@ func (e *encoding) pick(numbers []int) ([]batch.Item, error) {
 	return items, nil
 }
 
-// item lays out the tokens of text first+index.
+// item makes the batch item of text first+index from its token ids.
 func (e *encoding) item(ids []int32, first, index int) batch.Item {
 	it := batch.Item{Index: index}
 	var rows int

@@ -12,7 +12,7 @@ import (
 	"github.com/sie-engine/sie/runtime/batch"
 )
 
-// extract finds what is in each of the request's inputs.
+// extract finds the entities or classes of each of the request's inputs.
 func (r *run) extract() error {
 	n, how := len(r.req.Inputs), r.family.extract
 	r.reader.fail = r.fail
@@ -28,15 +28,15 @@ func (r *run) extract() error {
 	return how.run(r)
 }
 
-// fail answers an item with an error, the first that it has.
+// fail answers an item with an error. An item keeps its first error.
 func (r *run) fail(item int, why *errs.Error) {
 	if r.result.Found[item].Err == nil {
 		r.result.Found[item] = Extracted{Err: why}
 	}
 }
 
-// logits runs n texts through the head that gives a value for each of the model's labels, for each
-// text or each of its tokens. It hands on the logits of items that can be answered: all finite.
+// logits runs n texts through the head that gives a value per label, for each text or each of its
+// tokens. It passes to put the logits of every item that has no error; they are finite.
 func (r *run) logits(want arch.Want, n int, items func(first, end int) ([]batch.Item, error), put func(i int, z []float64) error) error {
 	v, err := r.through(want)
 	if err != nil {
@@ -47,7 +47,7 @@ func (r *run) logits(want arch.Want, n int, items func(first, end int) ([]batch.
 	return r.job(v, n, false, func(first, end int) ([]batch.Item, error) {
 		list, err := items(first, end)
 		for i := range list {
-			if !answered(first + i) { // as little work as keeps its place
+			if !answered(first + i) { // the item keeps its place and costs one token
 				r.reader.tokens -= len(list[i].IDs)
 				list[i] = batch.Item{IDs: list[i].IDs[:min(1, len(list[i].IDs))], Specs: least, Index: i}
 			}
@@ -61,8 +61,7 @@ func (r *run) logits(want arch.Want, n int, items func(first, end int) ([]batch.
 	})
 }
 
-// checkLabels refuses a label that a head with labels of its own does not have: nothing would ever
-// be found for it.
+// checkLabels refuses a label that the model's head does not have, because it could never be found.
 func (r *run) checkLabels(own []string) error {
 	for i, l := range r.req.Labels {
 		if !containsFold(own, l) {
@@ -73,7 +72,7 @@ func (r *run) checkLabels(own []string) error {
 	return nil
 }
 
-// wants says whether the request asks for a label of the model's own, upper or lower case.
+// wants reports whether the request asks for a label of the model, ignoring case.
 func (r *run) wants(label string) bool {
 	return len(r.req.Labels) == 0 || containsFold(r.req.Labels, label)
 }
@@ -82,8 +81,8 @@ func containsFold(list []string, s string) bool {
 	return slices.ContainsFunc(list, func(l string) bool { return strings.EqualFold(l, s) })
 }
 
-// textItems tokenises texts, number first of the request and on, into items with a value for each
-// of the model's labels.
+// textItems tokenises texts into items with one value per label of the model. first is the number
+// of the first text in the request.
 func (r *reader) textItems(inputs []api.Item, first int) ([]batch.Item, error) {
 	b, err := r.read(inputs, first)
 	if err != nil {
@@ -104,7 +103,7 @@ func wide(z []float32) []float64 {
 	return out
 }
 
-// softmax turns logits into shares of one.
+// softmax turns logits into probabilities that sum to one.
 func softmax(z []float64) []float64 {
 	out, sum, top := make([]float64, len(z)), 0.0, slices.Max(z)
 	for i, x := range z {
@@ -117,7 +116,7 @@ func softmax(z []float64) []float64 {
 	return out
 }
 
-// sigmoids turns each logit into a probability of its own.
+// sigmoids turns each logit into a probability on its own.
 func sigmoids(z []float64) []float64 {
 	out := make([]float64, len(z))
 	for i, x := range z {
@@ -126,8 +125,8 @@ func sigmoids(z []float64) []float64 {
 	return out
 }
 
-// ranked sorts labels by score, of equals the first, and keeps what the options threshold and top_k
-// leave.
+// ranked returns labels by score, best first; equal scores keep their order. It applies the options
+// threshold and top_k.
 func ranked(labels []string, scores []float64, options map[string]any) []api.Class {
 	threshold, cut := number(options["threshold"])
 	out := make([]api.Class, 0, len(labels))
@@ -143,7 +142,7 @@ func ranked(labels []string, scores []float64, options map[string]any) []api.Cla
 	return out
 }
 
-// number reads an option that the catalog has checked to be one.
+// number reads an option that the catalog has already checked to be a number.
 func number(v any) (float64, bool) {
 	switch x := v.(type) {
 	case int64:

@@ -6,8 +6,8 @@ import (
 	"github.com/sie-engine/sie/runtime/arch"
 )
 
-// families has every family of models that is served. To add one, write its file and enter it here;
-// the catalog says which adapters it has and which options it takes.
+// families holds every family of models that this build serves. To add a family, write its file and
+// enter it here. The catalog maps adapter classes to families and checks a family's options.
 var families = map[catalog.Family]*family{
 	catalog.FamilyDense:              &dense,
 	catalog.FamilySparse:             &sparse,
@@ -19,9 +19,9 @@ var families = map[catalog.Family]*family{
 	catalog.FamilyTagger:             &tagger,
 }
 
-// family is what models of a family do. A nil function is an operation that they do not have.
+// family says what models of one family do. A nil function is an operation that they do not have.
 type family struct {
-	task arch.Task // what is read of the model's files
+	task arch.Task // what is loaded from the model's files
 
 	encode  *vectors
 	score   func(*run) error
@@ -29,25 +29,25 @@ type family struct {
 	extract *extractor
 }
 
-// vectors is how a family gives vectors where it differs from a pooled row of each text. Nil
-// functions differ in nothing.
+// vectors says how a family's vectors differ from one pooled row per text. A nil function means
+// that there is no difference.
 type vectors struct {
-	// begin settles how texts are read, before any is.
+	// begin sets how texts are read. It runs before any text is read.
 	begin func(*encoding)
-	// want changes what the program shall give.
+	// want changes the outputs that the program shall give.
 	want func(*encoding, *arch.Want)
-	// table, if it returns true, answers the request without a forward pass.
+	// table answers the request without a forward pass if it returns true.
 	table func(*encoding) bool
 }
 
-// extractor is how a family finds what is in texts.
+// extractor says how a family finds classes or entities in texts.
 type extractor struct {
-	check   func(*Request) error // what is wrong with a request, whatever is loaded
-	classes func(*run) int       // how many classes an item's result may have
+	check   func(*Request) error // refuses a bad request without a loaded model; nil: no check
+	classes func(*run) int       // bounds the classes in an item's result; nil: none
 	run     func(*run) error
 }
 
-// Tasks is what each family reads of a model's files.
+// Tasks returns, for each family, what is loaded from a model's files.
 func Tasks() map[catalog.Family]arch.Task {
 	out := make(map[catalog.Family]arch.Task, len(families))
 	for name, f := range families {
@@ -56,14 +56,14 @@ func Tasks() map[catalog.Family]arch.Task {
 	return out
 }
 
-// ScoresPairs says whether a model scores by reading the query and a text together: Classify then
-// gives its logits.
+// ScoresPairs reports whether a model scores by reading the query and a text together. Classify
+// then gives its logits.
 func ScoresPairs(m *catalog.Resolved) bool {
 	f := families[m.Family]
 	return f != nil && f.pairs
 }
 
-// familyOf is the family of a usable entry.
+// familyOf returns the family of a usable entry, or an error if this build does not serve it.
 func familyOf(m *catalog.Resolved) (*family, error) {
 	f := families[m.Family]
 	if f == nil {

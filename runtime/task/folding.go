@@ -7,15 +7,15 @@ import (
 	"github.com/sie-engine/sie/runtime/fold"
 )
 
-// folding is how the token vectors of a request's texts become one vector each: dense by MUVERA,
-// sparse by SMVE.
+// folding says how the token vectors of a text become one vector: a dense one by MUVERA, a sparse
+// one by SMVE.
 type folding struct {
 	muvera *catalog.MUVERAConfig // nil: no dense row is folded
-	smve   *catalog.SMVEConfig   // nil: no sparse row is
+	smve   *catalog.SMVEConfig   // nil: no sparse row is folded
 }
 
-// planFolding settles which of the wanted outputs are folded from token vectors: those a
-// late-interaction model does not give itself.
+// planFolding decides which of the wanted outputs are folded from token vectors. It refuses an
+// output that the model gives itself.
 func (p *Prepared) planFolding(id string) error {
 	o, load := p.options, p.model.Loadtime
 	multi, tasks := p.model.Has(string(catalog.OutputMultivector)), p.model.Model.Tasks
@@ -45,7 +45,7 @@ func (p *Prepared) planFolding(id string) error {
 	return nil
 }
 
-// ask adds what is folded to what a program shall give.
+// ask adds the folded outputs to those that a program shall give.
 func (f *folding) ask(want *arch.Want, query bool) {
 	want.FoldQuery = query && *f != folding{}
 	if c := f.muvera; c != nil {
@@ -57,7 +57,7 @@ func (f *folding) ask(want *arch.Want, query bool) {
 	}
 }
 
-// settle sets the widths of the folded rows, and whether the dense one is normalised.
+// settle sets the widths of the folded rows, and whether the dense row is normalised.
 func (f *folding) settle(to *forms) {
 	if f.muvera != nil {
 		to.dims, to.normalize = f.muvera.OutputDim(to.tokenDims), f.muvera.Normalize
@@ -67,8 +67,7 @@ func (f *folding) settle(to *forms) {
 	}
 }
 
-// roomOf is how many columns a sparse row has room for that is folded from the vectors of that many
-// tokens.
+// roomOf bounds the columns of a sparse row that is folded from the vectors of rows tokens.
 func roomOf(s *fold.SMVE, rows int) int {
 	most := s.Repetitions * s.Top * rows
 	if s.MaxNonzeros > 0 {

@@ -2,21 +2,21 @@ package task
 
 import "context"
 
-// Hold admits that many more bytes of a request's results into memory. With them, the results of so
-// many of its items are counted in whole. An error refuses the request. It is called before the
-// bytes are made, by one goroutine at a time: once for what is certain when the model is known,
-// then as texts turn out to need more.
+// Hold asks for memory for a given number of further bytes of a request's results. With them, the
+// results of that many items are held in whole. An error refuses the request. Hold is called before
+// the bytes are made, by one goroutine at a time: first for what is certain once the model is
+// known, then for what texts turn out to need beyond that.
 type Hold func(bytes int64, items int) error
 
 type holdKey struct{}
 
-// WithHold returns a context whose requests ask h for the room of their results. Without one they
-// take what they need.
+// WithHold returns a context whose requests ask h for the room of their results. Without a Hold
+// they take what they need.
 func WithHold(ctx context.Context, h Hold) context.Context {
 	return context.WithValue(ctx, holdKey{}, h)
 }
 
-// holdOf returns the Hold of a context, never nil.
+// holdOf returns the Hold of a context. It is never nil.
 func holdOf(ctx context.Context) Hold {
 	if h, ok := ctx.Value(holdKey{}).(Hold); ok {
 		return h
@@ -24,7 +24,7 @@ func holdOf(ctx context.Context) Hold {
 	return func(int64, int) error { return nil }
 }
 
-// What a result takes besides its data, in bytes: the request's and the answer's entries for it,
+// The bytes that a result takes in addition to its data: entries of the request and the answer,
 // slices, ids.
 const (
 	vectorBytes = 320 // an item of an encode request

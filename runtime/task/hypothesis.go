@@ -6,13 +6,13 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// hypothesisTemplate is a sentence with a place for a label.
+// hypothesisTemplate is a sentence with one place for a label.
 type hypothesisTemplate struct{ before, after string }
 
 const defaultHypothesis = "This text is about {}."
 
-// hypothesis reads the option hypothesis_template: text with one {} for the label, braces doubled
-// to stand for themselves.
+// hypothesis reads the option hypothesis_template: a text with one {} for the label. Doubled braces
+// stand for single ones.
 func hypothesis(p *Prepared) (hypothesisTemplate, error) {
 	text, _ := p.option("hypothesis_template").(string)
 	if text == "" {
@@ -27,5 +27,5 @@ func hypothesis(p *Prepared) (hypothesisTemplate, error) {
 	return hypothesisTemplate{braces.Replace(before), braces.Replace(after)}, nil
 }
 
-// Format is the sentence for a label.
+// Format returns the sentence for a label.
 func (t hypothesisTemplate) Format(label string) string { return t.before + label + t.after }

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// chunkTexts is how many texts are tokenised and queued together; a request is worked through
-	// in chunks, so that tokenising overlaps running and 5,000 texts in one request neither fill
-	// the queue nor wait for each other.
+	// chunkTexts is the number of texts that are tokenised and queued together. A request runs in
+	// chunks, so that tokenising overlaps running, and 5,000 texts neither fill the queue nor wait
+	// for each other.
 	chunkTexts = 128
 	// chunksAhead bounds the chunks of one request that are queued or running.
 	chunksAhead = 4
@@ -21,19 +21,19 @@ const (
 type job struct {
 	ctx   context.Context
 	queue *batch.Queue
-	n     int // items in all
+	n     int // of the whole job
 
-	// make returns items [first, end) with their place in that range as Index; put takes the
-	// results of items first, first+1, …
+	// make returns items [first, end); an item's Index counts from first. put takes the results of
+	// items first, first+1, …
 	make func(first, end int) ([]batch.Item, error)
 	put  func(first int, results []batch.Result) error
-	// bad is told, before put, of an item whose result is not finite. An error ends the job.
+	// bad is called before put for each item whose result is not finite. An error ends the job.
 	bad func(i int) error
 
-	// adapter changes the weights for every item; nil: none.
+	// adapter changes the weights for every item; nil: no adapter.
 	adapter batch.Adapter
-	// admitted jobs go on with a request that has got results already: a full queue makes them
-	// wait, not fail.
+	// admitted is set for a request that already has results. A full queue then makes the job wait
+	// instead of fail.
 	admitted bool
 	timings  *api.Timings
 
@@ -43,14 +43,14 @@ type job struct {
 	before  time.Duration
 }
 
-// chunk is a run of items that was queued.
+// chunk is a range of items that was queued.
 type chunk struct {
 	group *batch.Group
 	first int
 	at    time.Time
 }
 
-// run makes, queues and collects every item. After an error nothing of the job is queued any more.
+// run makes, queues and collects every item. After an error, no item of the job stays queued.
 func (j *job) run() error {
 	j.before = j.timings.Inference
 	err := j.all()
@@ -81,8 +81,8 @@ func (j *job) all() error {
 	return nil
 }
 
-// submit makes items [first, end) and queues them. The first chunk is offered: a full queue refuses
-// the request. Later ones wait for room.
+// submit makes items [first, end) and queues them. The first chunk is offered, so that a full queue
+// refuses the request. Later chunks wait for room.
 func (j *job) submit(first, end int) error {
 	wait := j.admitted || first > 0
 	if !wait {
@@ -107,7 +107,7 @@ func (j *job) submit(first, end int) error {
 	return nil
 }
 
-// collect waits for the oldest chunk and hands its results on.
+// collect waits for the oldest chunk and passes its results to bad and put.
 func (j *job) collect() error {
 	c := j.pending[0]
 	results, err := c.group.Wait()

@@ -9,15 +9,15 @@ import (
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
-// multiFunction is BGE-M3 and its kin: dense vectors, a weight and a vector of each token, from one
-// pass.
+// multiFunction is the family of BGE-M3. One pass gives a dense vector, and a weight and a vector
+// per token.
 var multiFunction = family{
 	task:   arch.BGEM3,
 	encode: &vectors{begin: leaveFirstOut, want: weighTokens},
 	score:  scoreModes,
 }
 
-// leaveFirstOut keeps the vectors of all tokens but [CLS].
+// leaveFirstOut keeps the vectors of all tokens except [CLS].
 func leaveFirstOut(e *encoding) {
 	if e.outputs.multi {
 		e.lay = func(ids []int32) ([]int32, []uint8, int) {
@@ -27,10 +27,10 @@ func leaveFirstOut(e *encoding) {
 	}
 }
 
-// weighTokens makes sparse rows of the tokens' weights.
+// weighTokens makes the program give token weights, of which sparse rows are made.
 func weighTokens(_ *encoding, want *arch.Want) { want.TokenWeights, want.Sparse = want.Sparse, false }
 
-// withoutFirst keeps all rows but the first.
+// withoutFirst keeps all rows except the first.
 func withoutFirst(n int) (keep []uint8, rows int) {
 	keep = make([]uint8, n)
 	for i := 1; i < n; i++ {
@@ -39,7 +39,7 @@ func withoutFirst(n int) (keep []uint8, rows int) {
 	return keep, max(0, n-1)
 }
 
-// lexical is BGE-M3's sparse row: the largest weight of each token id, special tokens left out.
+// lexical makes BGE-M3's sparse row: the largest weight of each token id, without special tokens.
 func lexical(t *tokenizer.Tokenizer, ids []int32, weights []float32) weighted {
 	special := t.Special()
 	var row weighted
@@ -55,11 +55,11 @@ func lexical(t *tokenizer.Tokenizer, ids []int32, weights []float32) weighted {
 	return row
 }
 
-// The weights of BGE-M3's hybrid score, as the reference has them.
+// hybridWeights are the weights of BGE-M3's hybrid score, with the reference's values.
 var hybridWeights = map[string]float64{"dense": 0.4, "sparse": 0.2, "colbert": 0.4}
 
-// scoreModes scores by the dense vectors, its token weights, its token vectors, or a weighted sum
-// of the three, from one forward pass over each text.
+// scoreModes scores by dense vectors, token weights, token vectors, or a weighted sum of the three.
+// Each text takes one forward pass.
 func scoreModes(r *run) error {
 	weights := map[string]float64{}
 	switch mode := r.options.ScoreMode; mode {
@@ -67,7 +67,7 @@ func scoreModes(r *run) error {
 		weights["dense"] = 1
 	case "hybrid":
 		maps.Copy(weights, hybridWeights)
-		maps.Copy(weights, r.options.ScoreWeights) // the others stay as they are
+		maps.Copy(weights, r.options.ScoreWeights) // weights that the request leaves out keep their defaults
 	default:
 		weights[mode] = 1
 	}
@@ -100,7 +100,7 @@ func scoreModes(r *run) error {
 	return r.job(v, len(r.req.Inputs), true, c.items, c.put)
 }
 
-// comparison is a query and how texts are compared with it.
+// comparison holds a query's vectors and compares texts with them.
 type comparison struct {
 	*run
 	variant *model.Variant
@@ -108,7 +108,7 @@ type comparison struct {
 	dense   []float32
 	sparse  map[int32]float32
 	rows    *batch.Query
-	ids     [][]int32 // of the texts
+	ids     [][]int32 // of each text
 }
 
 func (c *comparison) items(first, end int) ([]batch.Item, error) {

@@ -16,14 +16,14 @@ import (
 	"github.com/sie-engine/sie/runtime/model"
 )
 
-// outputs are the forms of an encode result.
+// outputs says which forms of vectors an encode result has.
 type outputs struct{ dense, sparse, multi bool }
 
-// outputForm is one of the output types a client may ask for.
+// outputForm is one of the output types that a client may ask for.
 type outputForm struct {
 	device  engine.DType
 	element api.NumType
-	bits    int // of one component
+	bits    int // per component
 }
 
 var outputForms = map[string]outputForm{
@@ -35,10 +35,10 @@ var outputForms = map[string]outputForm{
 	"ubinary": {engine.Binary, api.Uint8, 1},
 }
 
-// bytes is the size of a row of dims components.
+// bytes returns the size of a row of dims components, in bytes.
 func (f outputForm) bytes(dims int) int { return (dims*f.bits + 7) / 8 }
 
-// weights is the form of a sparse row's values: they are never quantised.
+// weights returns the form of a sparse row's values, which are never quantised.
 func (f outputForm) weights() outputForm {
 	if f.device == engine.F16 {
 		return f
@@ -46,29 +46,29 @@ func (f outputForm) weights() outputForm {
 	return outputForms["float32"]
 }
 
-// Sparse is one text's weights: a column of the vocabulary and a value each, columns ascending.
+// Sparse is one text's sparse row: vocabulary columns in ascending order, and a value for each.
 type Sparse struct {
 	Columns []byte // int32, little-endian
-	Values  []byte // as many, of the type the result names
+	Values  []byte // one per column, of the result's SparseType
 }
 
-// Matrix is one vector a token.
+// Matrix holds one vector per token.
 type Matrix struct {
 	Rows int
 	Data []byte // row by row, little-endian
 }
 
-// forms says what the results of a request's texts are.
+// forms says which widths and types the results of a request's texts have.
 type forms struct {
 	rows, weights outputForm
 	dims          int  // of a dense row
-	normalize     bool // dense rows
+	normalize     bool // of dense rows
 	tokenDims     int
-	unitTokens    bool // token rows are normalised
+	unitTokens    bool // normalise token rows
 	vocab         int  // columns of a sparse row
 }
 
-// settle settles the widths, which only the loaded model knows.
+// settle sets the widths, which only the loaded model knows.
 func (e *encoding) settle() error {
 	p, m := e.Prepared, e.use.Weights()
 	e.forms = forms{rows: p.form, weights: p.form.weights(), dims: m.Dim, normalize: m.Normalize, tokenDims: m.TokenDim,
@@ -93,7 +93,7 @@ func (e *encoding) settle() error {
 	return nil
 }
 
-// makeRoom makes the lists of the results.
+// makeRoom allocates the lists of the results.
 func (e *encoding) makeRoom() {
 	p, f, out := e.Prepared, &e.forms, &e.result
 	if p.outputs.dense {
@@ -107,19 +107,20 @@ func (e *encoding) makeRoom() {
 	}
 }
 
-// sparseHead is what stands before the columns of a sparse row, in bytes (sie_op_output_sparse).
+// sparseHead is the size of what precedes the columns of a sparse row, in bytes
+// (sie_op_output_sparse).
 const sparseHead = 16
 
-// sparse is the spec of a sparse result with room for that many columns.
+// sparse returns the spec of a sparse result with room for room columns, at most the vocabulary.
 func (f *forms) sparse(room int) batch.Spec {
 	room = min(room, f.vocab)
 	return batch.Spec{DType: int32(f.weights.device), Dims: int32(room), Bytes: sparseHead + room*(4+f.weights.bits/8)}
 }
 
-// specs are the results of a text of that many tokens, of which the batch keeps some rows.
+// specs returns the specs of a text of that many tokens whose result has rows token rows.
 func (f *forms) specs(v *model.Variant, tokens, rows int) []batch.Spec {
 	out := make([]batch.Spec, len(v.Outputs))
-	kept := rows // that token vectors are read of, to fold them
+	kept := rows // rows whose token vectors the result or the folding reads
 	if v.Want.Multi && v.Want.AttendKept {
 		kept = tokens
 	}
@@ -148,12 +149,12 @@ func (f *forms) row(dims int) batch.Spec {
 	return batch.Spec{DType: int32(f.rows.device), Dims: int32(dims), Normalize: f.normalize, Bytes: f.rows.bytes(dims)}
 }
 
-// values is n float32 as the device leaves them.
+// values returns the spec of n float32 that are copied unchanged from the device.
 func values(n int) batch.Spec {
 	return batch.Spec{DType: int32(engine.F32), Values: true, Bytes: 4 * n}
 }
 
-// take puts the results of text i where they belong.
+// take puts the results of text i in their places.
 func (e *encoding) take(i int, r *batch.Result) error {
 	for k, o := range e.variant.Outputs {
 		data := r[k]
@@ -177,7 +178,7 @@ func (e *encoding) take(i int, r *batch.Result) error {
 	return nil
 }
 
-// takeSparse reads a sparse row, or notes that there was too little room for it.
+// takeSparse reads a sparse row, or notes that it needs more room.
 func (e *encoding) takeSparse(i int, b []byte) error {
 	n := int(int32(binary.LittleEndian.Uint32(b)))
 	width := e.forms.weights.bits / 8
@@ -203,13 +204,13 @@ func floats(b []byte) []float32 {
 	return out
 }
 
-// weighted is a sparse row as numbers: columns ascending.
+// weighted is a sparse row as numbers; byColumn puts its columns in ascending order.
 type weighted struct {
 	columns []int32
 	weights []float32
 }
 
-// byColumn sorts a row and keeps the largest weight of each column.
+// byColumn sorts a row by column and keeps the largest weight of each column.
 func (w *weighted) byColumn() {
 	order := make([]int, len(w.columns))
 	for i := range order {
@@ -227,7 +228,7 @@ func (w *weighted) byColumn() {
 	*w = out
 }
 
-// sparseOf is the row in the form of the request.
+// sparseOf encodes a row in the form of the request.
 func (f *forms) sparseOf(w weighted) Sparse {
 	var s Sparse
 	for i, c := range w.columns {

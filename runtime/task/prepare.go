@@ -12,8 +12,8 @@ import (
 	"github.com/sie-engine/sie/runtime/model"
 )
 
-// Prepared is a request after every check that needs no loaded model, with its options resolved:
-// what any entrance hands over. Its inputs may be tokenised already. It is not changed any more.
+// Prepared is a request that passed every check that needs no loaded model, with its options
+// resolved. An entrance may pass in inputs that are already token ids. A Prepared never changes.
 type Prepared struct {
 	req    *Request
 	start  time.Time
@@ -22,7 +22,7 @@ type Prepared struct {
 	plan
 }
 
-// plan is what the request's and its profile's options come to.
+// plan is the outcome of the request's and its profile's options.
 type plan struct {
 	options     *catalog.RuntimeOptions
 	query       bool
@@ -33,16 +33,16 @@ type plan struct {
 	fold        *folding       // nil: nothing is folded
 	lora        *model.LoRAKey // nil: the base weights
 	left        bool           // texts that are too long lose their start
-	ignored     []string       // options of other operations
+	ignored     []string       // options that belong to other operations
 }
 
-// operations are those of the catalog, by ours.
+// operations maps each Op to the catalog's operation.
 var operations = map[Op]catalog.Operation{
 	Encode: catalog.OpEncode, Score: catalog.OpScore, Extract: catalog.OpExtract, Classify: catalog.OpExtract,
 }
 
-// Prepare checks a request, in the order that clients know: what its model does, its options, then
-// what the operation adds. Nothing is loaded for it. Errors are *errs.Error.
+// Prepare checks a request and loads nothing. The order is the one that clients know: what the
+// model can do, the inputs, the options, then what the operation adds. Errors are *errs.Error.
 func Prepare(r *Request) (*Prepared, error) {
 	start, m := time.Now(), r.Model
 	switch { // before the options, which are checked for the operation
@@ -82,8 +82,8 @@ func Prepare(r *Request) (*Prepared, error) {
 	return p, nil
 }
 
-// checkInputs refuses inputs that the operation does not read: no family reads anything but text
-// yet, token ids are for vectors and second texts for classification.
+// checkInputs refuses inputs that the operation does not read. No family reads anything but text
+// yet. Token ids are for Encode only, second texts for Classify only.
 func (r *Request) checkInputs() error {
 	if r.Op == Score && !r.Query.HasText {
 		return errs.Invalidf("query", "%s requires text input: Field 'query' has no text", r.Model.Adapter.Class)
@@ -106,7 +106,7 @@ func (r *Request) checkInputs() error {
 	return nil
 }
 
-// prepareAny checks what all operations share: model, then profile and options.
+// prepareAny checks what all operations share: the model, then its profile and options.
 func prepareAny(r *Request, op catalog.Operation) (*Prepared, error) {
 	m := r.Model
 	if err := m.Usable(); err != nil {
@@ -139,8 +139,8 @@ func optionError(err error) error {
 	return errs.Internal(err)
 }
 
-// option is an option without a field of its own: the request's, else its profile's, else what the
-// model is loaded with.
+// option returns an option that has no field in the resolved options. The request's value goes
+// before the profile's, and both before the model's load-time value.
 func (p *Prepared) option(key string) any {
 	if v := p.options.Raw[key]; v != nil {
 		return v
@@ -148,7 +148,7 @@ func (p *Prepared) option(key string) any {
 	return p.model.Loadtime.Raw[key]
 }
 
-// instructionText is the instruction that holds for the request: its own, else the profile's.
+// instructionText returns the instruction that applies: the request's, else the profile's.
 func (p *Prepared) instructionText() string {
 	switch {
 	case p.instruction != nil:
@@ -159,7 +159,7 @@ func (p *Prepared) instructionText() string {
 	return ""
 }
 
-// checkEncode settles the form of the vectors.
+// checkEncode settles which vectors a request gets and in which form.
 func (p *Prepared) checkEncode() error {
 	r := p.req
 	if r.Dimensions > 0 {

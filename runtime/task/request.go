@@ -7,7 +7,7 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// Op is what a request asks for.
+// Op is the operation that a request asks for.
 type Op uint8
 
 // The operations.
@@ -19,12 +19,12 @@ const (
 	Classify    // the scores of the labels of a classification head
 )
 
-// String names the operation as errors and metrics do.
+// String names the operation as error messages do; Extract and Classify share a name.
 func (o Op) String() string {
 	return [...]string{"none", "encoding", "scoring", "extraction", "extraction"}[o]
 }
 
-// Texts are inputs of one text each.
+// Texts returns inputs of one text each.
 func Texts(texts []string) []api.Item {
 	out := make([]api.Item, len(texts))
 	for i, s := range texts {
@@ -33,7 +33,7 @@ func Texts(texts []string) []api.Item {
 	return out
 }
 
-// TokenLists are inputs of token ids.
+// TokenLists returns inputs of token ids.
 func TokenLists(lists [][]int32) []api.Item {
 	out, extra := make([]api.Item, len(lists)), make([]api.ItemExtra, len(lists))
 	for i, ids := range lists {
@@ -45,7 +45,7 @@ func TokenLists(lists [][]int32) []api.Item {
 	return out
 }
 
-// tokensOf are the ids that an input has instead of a text, or nil.
+// tokensOf returns the token ids that an input has instead of a text, or nil.
 func tokensOf(in *api.Item) []int32 {
 	if in.Extra == nil {
 		return nil
@@ -53,7 +53,7 @@ func tokensOf(in *api.Item) []int32 {
 	return in.Extra.Tokens
 }
 
-// secondOf is the text that is read together with an input's own, or nil.
+// secondOf returns the text that is read as a pair with the input's own text, or nil.
 func secondOf(in *api.Item) *string {
 	if in.Extra == nil {
 		return nil
@@ -61,26 +61,26 @@ func secondOf(in *api.Item) *string {
 	return in.Extra.Second
 }
 
-// Request asks a model for something about some inputs. It is only read.
+// Request asks one model for one operation on some inputs. This package only reads it.
 type Request struct {
 	Op     Op
-	Model  *catalog.Resolved // the entry, of the one view of the catalog that the request sees
+	Model  *catalog.Resolved // the entry, in the one catalog snapshot that the request sees
 	Name   string            // what the client calls the model; "": the entry's id
-	Inputs []api.Item        // alike: all of them texts, pairs of texts, or token ids
+	Inputs []api.Item        // all of one kind: texts, pairs of texts, or token ids
 	Query  *api.Item         // Score
 	Field  string            // what the client calls the inputs, for errors; "": items
 
 	Options      map[string]any // the request's own, laid over the profile's
 	Instruction  *string        // Encode, Score
-	TruncateLeft bool           // keep the end of what is too long, not its start
+	TruncateLeft bool           // truncate texts at the start, not at the end
 
-	// Of Encode:
+	// For Encode:
 	OutputTypes []string // params.output_types
 	OutputDType string   // params.output_dtype
 	IsQuery     *bool    // params.is_query; options.is_query wins
-	Dimensions  int      // keep the first components and normalise again; 0: as the option of that name says
+	Dimensions  int      // keep this many first components and normalise again; 0: use the option of that name
 
-	Labels    []string // Extract: zero-shot: what to look for; else which of the model's labels to answer with, nil for all
+	Labels    []string // Extract; zero-shot: the classes; other families: which of the model's labels to return, nil for all
 	RawScores bool     // Classify: the head's logits; else their softmax, or the sigmoid of a single one
 }
 
@@ -91,7 +91,7 @@ func (r *Request) name() string {
 
 func (r *Request) field() string { return cmp.Or(r.Field, "items") }
 
-// Result holds what was asked for of each input, in order; the other slices are nil.
+// Result holds one answer per input, in order. Slices of other operations and outputs are nil.
 type Result struct {
 	Model *catalog.Resolved
 
@@ -101,25 +101,25 @@ type Result struct {
 
 	Sparse     []Sparse
 	SparseType api.NumType // of the values
-	SparseDims int         // columns there could be
+	SparseDims int         // columns of the whole vocabulary
 
 	Multi     []Matrix
 	MultiType api.NumType // of the elements
 	TokenDims int         // components of a token's row, before bits are packed
 
-	Scores  []float64   // Score: one an input, finite
+	Scores  []float64   // Score: one per input, finite
 	Found   []Extracted // Extract
 	Labels  []string    // Classify: in the order of each row of Classes
-	Classes [][]float64 // Classify: one row an input
+	Classes [][]float64 // Classify: one row per input
 
 	Tokens        int // read by the model, special tokens included
-	ContentTokens int // Score: of them, those that are no special tokens, and the query once
+	ContentTokens int // Score: Tokens without special tokens, and with the query counted once
 	Timings       api.Timings
 	Ignored       []string // options of the request that are for other operations
 }
 
-// Extracted is what was found in one input: entities by place, classes by score, best first. One
-// with Err has neither: it could not be answered, and the others could.
+// Extracted is what was found in one input: entities by place, or classes by score, best first. If
+// Err is set, this input could not be answered, and both lists are empty.
 type Extracted struct {
 	Entities []api.Entity
 	Classes  []api.Class

@@ -21,20 +21,20 @@ type run struct {
 	use    model.Use
 	reader *reader
 	hold   Hold
-	queue  *batch.Queue // of the program that answers; nil where there is none
+	queue  *batch.Queue // of the program that answers; nil if there is none
 	result Result
 
-	special int   // tokens that are nobody's text, of scores
-	again   []int // the inputs that are a job's items, where it is a second one for some; nil: all
+	special int   // Score: tokens that are not of any text
+	again   []int // the inputs that the items of a second job stand for; nil: all inputs
 }
 
 // Run answers the request with a model of h. ctx bounds waiting and queueing: when it ends, queued
-// items are dropped and the cause is returned. Errors are *errs.Error, except those of ctx. A
-// request may run once or several times.
+// items are dropped and its cause is returned. All other errors are *errs.Error. A Prepared may run
+// more than once.
 func (p *Prepared) Run(ctx context.Context, h *model.Host) (*Result, error) {
 	r := &run{Prepared: p, ctx: ctx, host: h, hold: holdOf(ctx), result: Result{Model: p.model, Ignored: p.ignored}}
 	n := len(p.req.Inputs)
-	if p.req.Op == Score { // before a model is loaded for it
+	if p.req.Op == Score { // refuse before a model is loaded
 		if err := r.hold(int64(n)*scoreBytes, n); err != nil {
 			return nil, err
 		}
@@ -70,10 +70,10 @@ func (p *Prepared) Run(ctx context.Context, h *model.Host) (*Result, error) {
 	return res, nil
 }
 
-// prepared notes that everything before the tokenizer is done.
+// prepared notes the time when everything before the tokenizer is done.
 func (r *run) prepared() { r.result.Timings.Preprocess = time.Since(r.start) }
 
-// through makes the program that gives what is wanted the one whose queue the request is in.
+// through finds the program that gives want, and makes its queue the request's queue.
 func (r *run) through(want arch.Want) (*model.Variant, error) {
 	v, err := r.use.Variant(want)
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *run) through(want arch.Want) (*model.Variant, error) {
 	return v, nil
 }
 
-// texts are the texts of inputs [first, end). The inputs may have no tokens.
+// texts returns the texts of inputs [first, end), which must not be token ids.
 func (r *run) texts(first, end int) []string {
 	out := make([]string, end-first)
 	for i := range out {
@@ -92,7 +92,7 @@ func (r *run) texts(first, end int) []string {
 	return out
 }
 
-// job runs the program over n items and hands each result on.
+// job runs the program over n items and passes each result to put.
 func (r *run) job(v *model.Variant, n int, admitted bool, make func(first, end int) ([]batch.Item, error),
 	put func(i int, r *batch.Result) error) error {
 	j := job{ctx: r.ctx, queue: v.Queue, n: n, timings: &r.result.Timings, adapter: r.use.Adapter, admitted: admitted, make: make,
@@ -108,7 +108,7 @@ func (r *run) job(v *model.Variant, n int, admitted bool, make func(first, end i
 	return j.run()
 }
 
-// nonFinite answers item i of a job, for which the model gave NaN or infinity.
+// nonFinite refuses item i of a job, for which the model gave NaN or infinity.
 func (r *run) nonFinite(i int) error {
 	if r.again != nil {
 		i = r.again[i]
@@ -116,7 +116,7 @@ func (r *run) nonFinite(i int) error {
 	return r.reader.refuse(i, errs.NonFiniteItem(r.model.ID, r.reader.place(i)))
 }
 
-// recordError says why a model cannot give what a request wants.
+// recordError returns the error for a program that a model cannot record.
 func (r *run) recordError(err error) error {
 	switch {
 	case r.host.Fatal(err):
@@ -131,8 +131,8 @@ func (r *run) recordError(err error) error {
 	return err
 }
 
-// translate gives an internal failure its public form; what is "encoding", "scoring", "extraction"
-// or "tokenization".
+// translate turns an internal error into its public form. what is "encoding", "scoring",
+// "extraction" or "tokenization".
 func translate(ctx context.Context, h *model.Host, err error, m *catalog.Resolved, q *batch.Queue, items int, what string) error {
 	var known *errs.Error
 	var full *batch.FullError

@@ -10,7 +10,7 @@ import (
 	"github.com/sie-engine/sie/runtime/model"
 )
 
-// score gives each of the request's inputs a score.
+// score gives each of the request's inputs a finite score.
 func (r *run) score() error {
 	r.result.Scores = make([]float64, len(r.req.Inputs))
 	r.prepared()
@@ -25,7 +25,7 @@ func (r *run) score() error {
 	return nil
 }
 
-// queryRows makes the query's token vectors what texts are compared with.
+// queryRows turns the query's token vectors into the rows that texts are compared with.
 func (r *run) queryRows(m Matrix, v *model.Variant) (*batch.Query, error) {
 	if most := v.MaxQueryRows(); m.Rows > most {
 		return nil, errs.TooLong("query", fmt.Sprintf("Field 'query' has %d token vectors; late interaction with model '%s' takes at most %d",

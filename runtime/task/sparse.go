@@ -2,17 +2,17 @@ package task
 
 import "github.com/sie-engine/sie/runtime/arch"
 
-// sparse is SPLADE models: a weight for each word of the vocabulary. Those that bring a table of
-// the weights of tokens in queries need no forward pass for them.
+// sparse is the family of SPLADE models: one weight per word of the vocabulary. A model that brings
+// a table of query token weights answers queries without a forward pass.
 var sparse = family{task: arch.Splade, encode: &vectors{table: hasTable}}
 
-// hasTable says whether the request is for sparse queries alone and the model has a table for them.
+// hasTable reports whether a request is only for sparse queries and the model has a table for them.
 func hasTable(e *encoding) bool {
 	return e.use.QueryWeights() != nil && e.query && e.outputs == (outputs{sparse: true})
 }
 
-// lookUp answers a request for sparse queries from the table alone: each of a query's tokens once,
-// special ones too.
+// lookUp answers a request for sparse queries from the table alone. Each token id of a query counts
+// once, and special tokens count too.
 func (e *encoding) lookUp() error {
 	table := e.use.QueryWeights()
 	for first := 0; first < e.n; first += chunkTexts {

@@ -11,12 +11,12 @@ import (
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
-// tagger is models with a token classification head: entities.
+// tagger is the family of models that find entities with a token classification head.
 var tagger = family{task: arch.Tag, extract: &extractor{run: tag}}
 
-// tag finds entities with a token classification head: each token's best label, neighbours of one
-// entity joined as their B- and I- prefixes say, its score the mean of theirs (the aggregation
-// "simple" of transformers).
+// tag finds entities with a token classification head. Each token takes its best label.
+// Neighbouring tokens are joined into entities by the B- and I- prefixes of their labels. An
+// entity's score is the mean of its tokens' scores, as in the aggregation "simple" of transformers.
 func tag(r *run) error {
 	m := r.use.Weights()
 	var names []string
@@ -54,14 +54,14 @@ func tag(r *run) error {
 	})
 }
 
-// tagged is a token of the text with its best label. Special tokens are none.
+// tagged is a token of the text with its best label. Special tokens are left out.
 type tagged struct {
 	label      string
 	score      float64
 	start, end int // bytes of the text
 }
 
-// bestTags reads the logits of a text's tokens.
+// bestTags picks each token's best label from the logits of a text.
 func bestTags(z []float64, labels []string, places []tokenizer.Place) []tagged {
 	var out []tagged
 	n := len(labels)
@@ -81,7 +81,8 @@ func bestTags(z []float64, labels []string, places []tokenizer.Place) []tagged {
 	return out
 }
 
-// split takes a label apart: B-PER is the beginning of PER, a label without prefix is inside.
+// split separates a label's prefix from its name. B-PER begins a PER; a label without a prefix is
+// inside one, as I-PER is.
 func split(label string) (begins bool, name string) {
 	if rest, ok := strings.CutPrefix(label, "B-"); ok {
 		return true, rest
@@ -90,8 +91,8 @@ func split(label string) (begins bool, name string) {
 	return false, rest
 }
 
-// join makes entities of neighbouring tokens with the same name; a B- begins a new one. O is no
-// entity. Their places are counted in code points, as clients count.
+// join makes entities of neighbouring tokens with the same name; a B- begins a new entity. O is no
+// entity. Places are counted in code points, as clients count them.
 func join(tags []tagged, text string) []api.Entity {
 	var out []api.Entity
 	at := place{text: text}
@@ -114,15 +115,15 @@ func join(tags []tagged, text string) []api.Entity {
 	return out
 }
 
-// place is a place in a text that moves to where it is asked about.
+// place is a position in a text. It moves to each position that points is asked about.
 type place struct {
 	text         string
-	bytes, runes int // of the text before it
+	bytes, runes int // of the text before the position
 }
 
-// points is how many code points there are before a byte of the text. Places come nearly in order:
-// tokens that share a character (the bytes of an emoji, the letters of a ligature) step back to
-// where it begins.
+// points returns how many code points precede byte at of the text. Calls come nearly in order.
+// Tokens that share a character (the bytes of an emoji, the letters of a ligature) step back to its
+// start.
 func (p *place) points(at int) int {
 	if at >= p.bytes {
 		p.runes += utf8.RuneCountInString(p.text[p.bytes:at])

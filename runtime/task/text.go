@@ -15,29 +15,29 @@ import (
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
-// reader turns the texts of a request into token ids of its model. Owned by one goroutine.
+// reader turns the texts of a request into the token ids of its model. Owned by one goroutine.
 type reader struct {
 	ctx         context.Context
 	model       *model.Model
 	entry       *catalog.Resolved
 	options     *catalog.RuntimeOptions
 	query       bool
-	instruction *string // the request's own
+	instruction *string // the request's; the profile's is in options
 	limit       int     // tokens of one text, special ones included
 	prefix      string  // put before each formatted text
 	field       string  // what a client calls the texts: "items", "input"
-	each        int     // texts that belong to one item of the request, one after another; 0: one
-	left        bool    // a text that is too long loses its start, not its end
-	// fail, if set, is told of an item that cannot be answered; else such an item fails the
-	// request.
+	each        int     // texts per item of the request, in a row; 0: one
+	left        bool    // truncate texts at the start, not at the end
+	// fail, if set, is called for an item that cannot be answered. Without it, such an item fails
+	// the request.
 	fail func(item int, why *errs.Error)
 
-	tokens int           // read by the model so far
-	took   time.Duration // tokenising
+	tokens int           // read so far
+	took   time.Duration // spent on tokenising
 }
 
-// newReader returns a reader for texts that are queries or not. field is what the client calls
-// them; "" is the native name.
+// newReader returns a reader for the texts of p. field is what the client calls them; "" means
+// "items".
 func newReader(ctx context.Context, m *model.Model, p *Prepared, field string) *reader {
 	limit := m.Limit(p.model)
 	if n := p.options.MaxSeqLength; n > 0 {
@@ -47,11 +47,11 @@ func newReader(ctx context.Context, m *model.Model, p *Prepared, field string) *
 		limit: max(limit, m.Tokenizer().CountSpecial(false)), field: cmp.Or(field, "items"), left: p.left}
 }
 
-// cuts is what the tokenizer is to do with texts that are too long.
+// cuts returns the tokenizer's options for texts that are too long.
 func (r *reader) cuts() tokenizer.Options { return tokenizer.Options{MaxTokens: r.limit, Left: r.left} }
 
-// read tokenises the texts of inputs, the first of which is number first of the request. The ids
-// stay alive as long as anything refers to them, so each call has a batch of its own.
+// read tokenises the texts of inputs; first is the number of the first one in the request. Each
+// call returns a new batch, because its ids must stay alive as long as anything refers to them.
 func (r *reader) read(inputs []api.Item, first int) (*tokenizer.Batch, error) {
 	start := time.Now()
 	formatted := make([]string, len(inputs))
@@ -66,7 +66,7 @@ func (r *reader) read(inputs []api.Item, first int) (*tokenizer.Batch, error) {
 	return &b, r.checkCut(&b, first)
 }
 
-// readPairs tokenises (first text, second text) pairs; number is the place of the first pair in the
+// readPairs tokenises pairs of a first and a second text. number is that of the first pair in the
 // request.
 func (r *reader) readPairs(a, b []string, number int) (*tokenizer.Batch, error) {
 	start := time.Now()
@@ -81,7 +81,7 @@ func (r *reader) readPairs(a, b []string, number int) (*tokenizer.Batch, error) 
 	return &out, r.checkCut(&out, number)
 }
 
-// readPlaces tokenises texts as they are, with the place of each token.
+// readPlaces tokenises unformatted texts and returns the place of each token.
 func (r *reader) readPlaces(texts []string, first int) ([]tokenizer.Placed, error) {
 	start := time.Now()
 	placed, err := r.model.Tokenizer().EncodePlaces(r.ctx, texts, r.cuts())
@@ -89,7 +89,7 @@ func (r *reader) readPlaces(texts []string, first int) ([]tokenizer.Placed, erro
 		return nil, r.textError(err, first)
 	}
 	r.took += time.Since(start)
-	var b tokenizer.Batch // for the count and the check
+	var b tokenizer.Batch // counted and checked as read does
 	for i := range placed {
 		b.IDs = append(b.IDs, placed[i].IDs()...)
 		b.Truncated = append(b.Truncated, placed[i].Truncated)
@@ -105,7 +105,7 @@ func lower(texts []string) []string {
 	return out
 }
 
-// checkCut counts the tokens, and refuses what was cut where the request wants that.
+// checkCut counts the tokens. It refuses truncated texts if the request forbids truncation.
 func (r *reader) checkCut(b *tokenizer.Batch, first int) error {
 	r.tokens += len(b.IDs)
 	for i, cut := range b.Truncated {
@@ -116,7 +116,7 @@ func (r *reader) checkCut(b *tokenizer.Batch, first int) error {
 	return nil
 }
 
-// refuseCut refuses a text that was cut, where the request wants that.
+// refuseCut refuses a truncated text if the request forbids truncation.
 func (r *reader) refuseCut(cut bool, number int) error {
 	if !cut || r.options.OverflowPolicy != "error" {
 		return nil
@@ -126,7 +126,7 @@ func (r *reader) refuseCut(cut bool, number int) error {
 		place, r.limit, r.entry.ID)))
 }
 
-// refuse fails the item that a text belongs to, where the request's items can, or else the request.
+// refuse fails the item of a text if items may fail alone, and otherwise the request.
 func (r *reader) refuse(number int, why *errs.Error) error {
 	if r.fail != nil {
 		r.fail(r.item(number), why)
@@ -135,17 +135,17 @@ func (r *reader) refuse(number int, why *errs.Error) error {
 	return why
 }
 
-// item is the item of the request that a text belongs to, and place what a client calls it.
+// item returns the item of the request that a text belongs to; place is what a client calls it.
 func (r *reader) item(number int) int { return number / max(1, r.each) }
 func (r *reader) place(number int) string {
-	if r.field == "query" { // there is one
+	if r.field == "query" { // a request has one query
 		return r.field
 	}
 	return fmt.Sprintf("%s[%d]", r.field, r.item(number))
 }
 
-// format applies templates and instructions. A model without templates may bring prompts of its
-// own, by the names that sentence-transformers uses.
+// format applies templates and instructions. Without either, it applies the model's own prompts,
+// under the names that sentence-transformers uses.
 func (r *reader) format(text string) string {
 	o, w := r.options, r.model.Weights()
 	instructed := r.instruction != nil || o.Instruction != nil || r.query && o.DefaultInstruction != nil
@@ -167,8 +167,8 @@ func (r *reader) format(text string) string {
 	return text
 }
 
-// check validates token ids that a client sent as list number i; longer lists are cut or refused as
-// texts are.
+// check validates the token ids of the client's list i. A list that is too long is truncated or
+// refused, as a text is.
 func (r *reader) check(ids []int32, i int) ([]int32, error) {
 	vocab := int32(r.model.Weights().Vocab)
 	if len(ids) == 0 {
@@ -190,7 +190,7 @@ func (r *reader) check(ids []int32, i int) ([]int32, error) {
 	return ids, nil
 }
 
-// textError turns a tokenizer's complaint about one text into the client's words.
+// textError turns a tokenizer's error about one text into one that names the client's field.
 func (r *reader) textError(err error, first int) error {
 	var te *tokenizer.TextError
 	if errors.As(err, &te) && errors.Is(err, tokenizer.ErrTooLong) {

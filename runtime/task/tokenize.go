@@ -11,8 +11,8 @@ import (
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
-// Tokenize splits texts as the model's tokenizer does, whole, with or without the special tokens of
-// one text.
+// Tokenize splits texts with the model's tokenizer and never truncates them. addSpecial adds the
+// special tokens of a single text. Errors are *errs.Error, or ctx's cause.
 func Tokenize(ctx context.Context, h *model.Host, m *catalog.Resolved, texts []string, addSpecial bool) ([][]api.Token, error) {
 	use, err := useTokenizer(ctx, h, m)
 	if err != nil {
@@ -45,7 +45,7 @@ func Tokenize(ctx context.Context, h *model.Host, m *catalog.Resolved, texts []s
 	return out, nil
 }
 
-// useTokenizer pins the model of an entry for its tokenizer.
+// useTokenizer pins the model of a catalog entry, whose tokenizer is wanted.
 func useTokenizer(ctx context.Context, h *model.Host, m *catalog.Resolved) (model.Use, error) {
 	if err := m.Usable(); err != nil {
 		return model.Use{}, errs.Invalid("model", err.Error())
@@ -53,7 +53,7 @@ func useTokenizer(ctx context.Context, h *model.Host, m *catalog.Resolved) (mode
 	return h.Acquire(ctx, m, nil, "")
 }
 
-// withTexts gives the tokens of a text what they stand for.
+// withTexts adds to each token of a text the piece of text that it stands for.
 func withTexts(t *tokenizer.Tokenizer, text string, places []tokenizer.Place) ([]api.Token, error) {
 	out := make([]api.Token, len(places))
 	for j, at := range places {
@@ -72,7 +72,7 @@ func withTexts(t *tokenizer.Tokenizer, text string, places []tokenizer.Place) ([
 	return out, nil
 }
 
-// Detokenize turns lists of token ids back into texts.
+// Detokenize turns lists of token ids back into texts; skipSpecial leaves special tokens out.
 func Detokenize(ctx context.Context, h *model.Host, m *catalog.Resolved, ids [][]int32, skipSpecial bool) ([]string, error) {
 	use, err := useTokenizer(ctx, h, m)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/sie-engine/sie/runtime/batch"
 )
 
-// zeroShot is models of natural language inference that classify by labels of the request.
+// zeroShot is the family of natural language inference models, which classify by the request's
+// labels.
 var zeroShot = family{task: arch.Classify, extract: &extractor{
 	check:   needLabels,
 	classes: func(r *run) int { return len(r.req.Labels) },
@@ -24,9 +25,9 @@ func needLabels(r *Request) error {
 }
 
 // classifyZeroShot asks the model whether each text entails "This text is about {label}." for each
-// label (Yin 2019, arXiv:1909.00161). The labels' entailment logits compete in a softmax. With
-// multi_label, or a single label, which would win any competition, a label's entailment competes
-// with its contradiction alone: as in the pipeline of transformers.
+// label (Yin 2019, arXiv:1909.00161). The labels' entailment logits share one softmax. With
+// multi_label, or with a single label, each label's entailment competes only with its
+// contradiction, as in the pipeline of transformers: one label alone would always win a softmax.
 func classifyZeroShot(r *run) error {
 	names := r.use.Weights().Labels
 	entails, contradicts := entailment(names)
@@ -81,8 +82,8 @@ func classifyZeroShot(r *run) error {
 	return nil
 }
 
-// checkHypotheses refuses labels that leave no room for any text, where nothing may be cut: they
-// are every item's, so it is the request's fault and not an item's.
+// checkHypotheses refuses labels that leave no room for a text, if truncation is forbidden. Every
+// item has these labels, so the request fails and not an item.
 func (r *run) checkHypotheses(hypotheses []string) error {
 	if r.options.OverflowPolicy != "error" {
 		return nil
@@ -93,8 +94,9 @@ func (r *run) checkHypotheses(hypotheses []string) error {
 	return err
 }
 
-// entailment is the place of the label of that name, and of the one that stands against it: the
-// first, or the last where entailment is the first. Both are -1 where there is none.
+// entailment returns the place of the label of entailment and of the label that competes with it:
+// the first label, or the last one if entailment is the first. Both are -1 if there is no
+// entailment.
 func entailment(labels []string) (entails, contradicts int) {
 	entails = slices.IndexFunc(labels, func(l string) bool { return strings.HasPrefix(strings.ToLower(l), "entail") })
 	switch entails {
