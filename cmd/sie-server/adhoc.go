@@ -8,8 +8,8 @@ import (
 	"github.com/sie-engine/sie/runtime/arch"
 )
 
-// adHocTasks is how a directory without a model file is served: as what its files say it was made
-// for. An empty adapter stands for an encoder of dense vectors.
+// adHocTasks decides how to serve a directory without a model file: by what its own files say it
+// was made for. An empty adapter means an encoder of dense vectors.
 func adHocTasks(dir string) (adapter string, tasks catalog.Tasks, err error) {
 	task, labels, err := arch.Detect(dir)
 	if err != nil {

@@ -9,17 +9,18 @@ import (
 	"github.com/sie-engine/sie/internal/api"
 )
 
-// keep is how many points a line of the board has.
+// keep is the number of points that a line of the board has.
 const keep = 60
 
-// board is what is on the screen: the last frame, and the rates of the last minute.
+// board is the content of the screen: the last frame, and the rates of the last frames.
 type board struct {
 	last                    *api.Status
-	requests, tokens, queue []float64 // per second, per second, items; the newest last
+	requests, tokens, queue []float64 // requests and tokens per second, queued items; the newest last
 	batch, busy             float64
 }
 
-// add takes a frame. Rates are those since the one before, at least a tenth of a second ago.
+// add takes a frame and computes the rates since the last one. It drops a frame that comes less
+// than a tenth of a second later.
 func (b *board) add(f *api.Status) {
 	old := b.last
 	if old == nil {
@@ -52,8 +53,7 @@ func push(line []float64, v float64) []float64 {
 	return append(line, v)
 }
 
-// render returns the board as at most height lines of at most width columns, each with a line break
-// but the last.
+// render returns at most height lines of at most width columns, separated by line breaks.
 func (b *board) render(width, height int, colour bool) string {
 	f := b.last
 	if f == nil {
@@ -117,7 +117,8 @@ func (b *board) render(width, height int, colour bool) string {
 	return strings.Join(lines, "\n")
 }
 
-// rank puts what is going on before what is not.
+// rank sorts models that are changing state, or failed, before loaded ones, and those before
+// others.
 func rank(state string) int {
 	states := []string{"loading", "unloading", "failed", "loaded"}
 	if i := slices.Index(states, state); i >= 0 {
@@ -126,7 +127,7 @@ func rank(state string) int {
 	return len(states)
 }
 
-// spark draws the last n values with eighths of a block, the largest as a whole one.
+// spark draws the last n values in eighths of a block. The largest value is a whole block.
 func spark(values []float64, n int) string {
 	values = values[max(len(values)-n, 0):]
 	high := 0.0
@@ -144,7 +145,7 @@ func spark(values []float64, n int) string {
 	return s.String()
 }
 
-// fit cuts s to n columns. Colours take none, and end where it is cut.
+// fit cuts s to n columns. Colour codes take no columns, and a cut ends the colour.
 func fit(s string, n int) string {
 	columns, escape, coloured := 0, false, false
 	for i, r := range s {
@@ -165,7 +166,7 @@ func fit(s string, n int) string {
 	return s
 }
 
-// printable keeps a server's words from moving the cursor.
+// printable replaces control characters, so that a server's text cannot move the cursor.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {

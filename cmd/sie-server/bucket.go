@@ -15,7 +15,7 @@ import (
 	"github.com/sie-engine/sie/weights/bucket/s3"
 )
 
-// openBucket is the bucket of a setting, or nil for "". It asks nothing of the storage yet.
+// openBucket returns the bucket of a setting, or nil for "". It does not contact the storage yet.
 func openBucket(setting, raw string) (bucket.Bucket, error) {
 	if raw == "" {
 		return nil, nil
@@ -30,14 +30,13 @@ func openBucket(setting, raw string) (bucket.Bucket, error) {
 	return s3.New(url), nil
 }
 
-// Bounds of a models directory in a bucket; those of package catalog are stricter about each file.
+// Bounds of a models directory in a bucket. Package catalog has a stricter bound per file.
 const (
 	maxModelFiles     = 10_000
 	maxModelFileBytes = 4 << 20
 )
 
-// loadFromBucket reads the YAML files at the top of a bucket, as catalog.LoadDir does those of a
-// directory.
+// loadFromBucket reads the YAML files at the top of a bucket, as catalog.LoadDir reads a directory.
 func loadFromBucket(ctx context.Context, raw string) (c *catalog.Catalog, err error) {
 	err = withBucketFiles(ctx, raw, func(dir string) error {
 		c, err = catalog.LoadDir(dir)
@@ -46,7 +45,8 @@ func loadFromBucket(ctx context.Context, raw string) (c *catalog.Catalog, err er
 	return c, err
 }
 
-// withBucketFiles calls use with a directory that holds the bucket's YAML files during the call.
+// withBucketFiles calls use with a directory that holds the bucket's YAML files. It removes the
+// directory afterwards.
 func withBucketFiles(ctx context.Context, raw string, use func(dir string) error) (err error) {
 	b, err := openBucket("--models-dir", raw)
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// choice is what --device came to.
+// choice is the set of devices that --device selects.
 type choice struct {
-	options  []engine.Options // one CPU, or GPUs
+	options  []engine.Options // one CPU, or one or more GPUs
 	why      string           // one line for the log
-	fallback bool             // the CPU in place of GPUs that someone may miss
+	fallback bool             // the CPU was taken although the machine has a GPU driver
 	warnings []string
 }
 
-// names are the devices as users write them: "cpu", "cuda:0, cuda:1".
+// names returns the devices in the form that users write: "cpu", or "cuda:0, cuda:1".
 func (c choice) names() string {
 	if c.options[0].Kind != engine.CUDA {
 		return engine.CPU.String()
@@ -31,8 +31,8 @@ func (c choice) names() string {
 
 const deviceForms = "use auto, cpu, cuda, cuda:0 or cuda:0,1"
 
-// chooseDevices reads --device. find is asked only when GPUs come into question. An error says what
-// was asked for, what is there, and what to do.
+// chooseDevices reads --device. It calls find only when a GPU may be chosen. An error says what was
+// asked for, what the machine has, and what to do.
 func chooseDevices(flag, precision string, cpu engine.Options, find func() engine.GPUReport) (choice, error) {
 	onCPU := func(why string) choice { return choice{options: []engine.Options{cpu}, why: why} }
 	switch d := strings.ToLower(strings.TrimSpace(flag)); {
@@ -46,7 +46,7 @@ func chooseDevices(flag, precision string, cpu engine.Options, find func() engin
 		c, reason := allGPUs(found)
 		if reason != "" {
 			c = onCPU("no GPU can be used: " + reason)
-			c.fallback = found.Built && found.Driver != "" // whoever has a driver expects a GPU
+			c.fallback = found.Built && found.Driver != "" // a user with a driver expects a GPU
 			return c, nil
 		}
 		c.why = "--device auto takes every GPU it can use"
@@ -90,7 +90,7 @@ func parseOrdinals(s string) ([]int, error) {
 	return out, nil
 }
 
-// blocked says why no GPU can be used whichever it is, or "".
+// blocked returns the reason why no GPU at all can be used, or "".
 func blocked(r engine.GPUReport) string {
 	switch {
 	case !r.Built:
@@ -103,7 +103,7 @@ func blocked(r engine.GPUReport) string {
 	return ""
 }
 
-// allGPUs takes every usable card, or says why there is none.
+// allGPUs chooses every usable GPU, or returns the reason why there is none.
 func allGPUs(r engine.GPUReport) (c choice, reason string) {
 	if reason := blocked(r); reason != "" {
 		return c, reason
@@ -125,7 +125,7 @@ func allGPUs(r engine.GPUReport) (c choice, reason string) {
 	return c, ""
 }
 
-// someGPUs takes the cards of these ordinals, all or none.
+// someGPUs chooses the GPUs of these ordinals. It fails if one of them cannot be used.
 func someGPUs(r engine.GPUReport, ordinals []int) (choice, error) {
 	if reason := blocked(r); reason != "" {
 		return choice{}, fmt.Errorf("%s; or use --device cpu", reason)
@@ -159,7 +159,7 @@ func use(cards []engine.GPU) (c choice) {
 	return c
 }
 
-// describe names a card: "cuda:0 (NVIDIA H100, compute capability 9.0)".
+// describe names a GPU: "cuda:0 (NVIDIA H100, compute capability 9.0)".
 func describe(g engine.GPU) string {
 	return fmt.Sprintf("cuda:%d (%s, compute capability %d.%d)", g.Ordinal, g.Name, g.Major, g.Minor)
 }

@@ -47,7 +47,7 @@ func (c *doctorCmd) machine() error {
 	return t.Flush()
 }
 
-// gpus explains what the driver shows, whether or not it is used.
+// gpus explains what the driver reports, even if no GPU is used.
 func gpus(r engine.GPUReport, row func(string, string, ...any)) {
 	if reason := blocked(r); reason != "" {
 		row("GPU", "none: %s", reason)
@@ -64,7 +64,7 @@ func gpus(r engine.GPUReport, row func(string, string, ...any)) {
 	}
 }
 
-// device opens one of the chosen devices and tells what it offers.
+// device opens one of the chosen devices and prints what it offers.
 func (c *doctorCmd) device(o engine.Options, row func(string, string, ...any)) error {
 	dev, err := engine.Open(o)
 	if err != nil {

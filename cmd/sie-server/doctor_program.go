@@ -9,8 +9,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// program prints what a model directory is recorded as on the first chosen device, and what its
-// batches take there.
+// program prints the program that a model directory is recorded as on the first chosen device, and
+// the memory that its batches take there.
 func (c *doctorCmd) program(w io.Writer) error {
 	chosen, err := c.devices()
 	if err != nil {
@@ -56,7 +56,8 @@ func printProgram(w io.Writer, p *engine.Program, compute engine.Compute, lanes 
 	return err
 }
 
-// Run prints a program where one is asked for, else what the machine offers.
+// Run prints the program of a model directory if one is given, and otherwise what the machine
+// offers.
 func (c *doctorCmd) Run() error {
 	if c.Program != "" {
 		return c.program(os.Stdout)

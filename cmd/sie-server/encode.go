@@ -26,9 +26,9 @@ import (
 
 const (
 	defaultModel = "sentence-transformers/all-MiniLM-L6-v2"
-	// maxLine bounds one text of a file.
+	// maxLine bounds one line of a file, in bytes.
 	maxLine = 16 << 20
-	// textsAhead is how many lines are read, encoded and written together.
+	// textsAhead is the number of lines that are read, encoded and written together.
 	textsAhead = 4096
 )
 
@@ -56,7 +56,7 @@ func (c *encodeCmd) Run() error {
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	context.AfterFunc(ctx, cancel) // a second signal ends the process at once: a terminal may be read
+	context.AfterFunc(ctx, cancel) // a second signal ends the process at once, even while it reads a terminal
 	if c.File == "" {
 		return c.texts(ctx)
 	}
@@ -88,8 +88,8 @@ func (c *encodeCmd) Run() error {
 	return err
 }
 
-// start loads the model and returns it with the request that has no texts yet. The caller closes
-// the service.
+// start loads the model. It returns the model and a request without texts. The caller closes the
+// service.
 func (c *encodeCmd) start(ctx context.Context) (w *service.Service, m service.Model, req api.EncodeRequest, err error) {
 	if len(c.Models) == 0 && c.ModelsDir == "" && c.Bundle == "" {
 		c.Models = []string{c.Model}
@@ -148,8 +148,8 @@ func (c *encodeCmd) texts(ctx context.Context) error {
 	return nil
 }
 
-// file streams the lines of a file of that size, -1 where it has none, into a NumPy file, with a
-// progress bar on a terminal. It returns how many texts and tokens there were.
+// file encodes the lines of in and writes the vectors to a NumPy file, with a progress bar on a
+// terminal. size is in bytes, or -1 if unknown. It returns the number of texts and tokens.
 func (c *encodeCmd) file(ctx context.Context, in io.Reader, size int64, out *npyFile) (n, tokens int, err error) {
 	w, m, req, err := c.start(ctx)
 	if err != nil {
@@ -184,10 +184,10 @@ func (c *encodeCmd) file(ctx context.Context, in io.Reader, size int64, out *npy
 	return n, tokens, nil
 }
 
-// textLines reads texts, one a line.
+// textLines reads one text per line.
 type textLines struct {
 	scan *bufio.Scanner
-	line int // read so far
+	line int // lines read so far
 }
 
 func newTextLines(r io.Reader) *textLines {
@@ -196,7 +196,7 @@ func newTextLines(r io.Reader) *textLines {
 	return &textLines{scan: s}
 }
 
-// next appends up to n texts to dst, none at the end, and says how many bytes they took.
+// next appends up to n texts to dst, none at the end of the file. read is the bytes they took.
 func (l *textLines) next(dst []string, n int) (texts []string, read int, err error) {
 	for len(dst) < n && l.scan.Scan() {
 		l.line++
@@ -212,7 +212,7 @@ func (l *textLines) next(dst []string, n int) (texts []string, read int, err err
 	return dst, read, nil
 }
 
-// numbers are the components of a row as JSON shows them.
+// numbers returns the components of a row as JSON shows them.
 func numbers(row []byte, dtype string) any {
 	switch dtype {
 	case "float32":

@@ -15,8 +15,8 @@ import (
 	"github.com/sie-engine/sie/weights/hub"
 )
 
-// sourceFlags say which models there are and where their weights come from. Environment names are
-// the reference's. A number or a duration has the tag range: see internal/cli.
+// sourceFlags say which models exist and where their weights come from. The environment variables
+// have the reference's names. A number or a duration has the tag range (see internal/cli).
 type sourceFlags struct {
 	ModelsDir  string   `help:"Directory of model YAML files, or an s3:// or gs:// URL of one; replaces the built-in catalog." env:"SIE_MODELS_DIR"`
 	Bundle     string   `help:"Serve the models of this bundle." short:"b" env:"SIE_BUNDLE" xor:"which"`
@@ -28,8 +28,8 @@ type sourceFlags struct {
 	DiskCache    bool    `name:"disk-cache-enabled" help:"Remove the weights used longest ago when the disk gets full." env:"SIE_DISK_CACHE_ENABLED" default:"true" negatable:""`
 	DiskPercent  float64 `name:"disk-pressure-threshold-percent" help:"Disk use above which a download removes them." env:"SIE_DISK_PRESSURE_THRESHOLD_PERCENT" default:"85" range:"50..99"`
 
-	preload []string // references of --preload, which are served beside the others
-	known   []string // of them, the ids that the model files had at the start: they may go later
+	preload []string // references of --preload, which are served in addition to the others
+	known   []string // those in preload that model files described at the start; their files may go later
 }
 
 // computeFlags say what the models run on.
@@ -42,13 +42,13 @@ type computeFlags struct {
 	GPUType   string `help:"What the GPUs count as for clients that choose a machine profile, instead of what their name says." env:"SIE_GPU_TYPE"`
 }
 
-// cpu is the CPU as the flags want it.
+// cpu returns the options of a CPU device that the flags ask for.
 func (f *computeFlags) cpu() engine.Options {
 	return engine.Options{Threads: f.Threads, ISA: map[string]engine.ISA{"best": engine.BestISA, "avx2": engine.AVX2,
 		"avx512": engine.AVX512, "avx512-vnni": engine.AVX512VNNI, "amx": engine.AMX}[f.ISA]}
 }
 
-// devices is what the flags and this machine come to.
+// devices chooses the devices by the flags and by what this machine has.
 func (f *computeFlags) devices() (choice, error) {
 	c, err := chooseDevices(f.Device, f.Precision, f.cpu(), engine.FindGPUs)
 	for i := range c.options {
@@ -57,8 +57,8 @@ func (f *computeFlags) devices() (choice, error) {
 	return c, err
 }
 
-// hub finds weights; progress, if not nil, hears of downloads. The environment is the reference's
-// and Hugging Face's.
+// hub returns a resolver that finds weights. progress, if not nil, is called during downloads. The
+// environment variables are the reference's and Hugging Face's.
 func (f *sourceFlags) hub(progress func(hub.Progress), log *slog.Logger) (*hub.Resolver, hub.Options, error) {
 	o, err := hub.OptionsFromEnv(os.LookupEnv)
 	if f.LocalCache != "" {
@@ -80,7 +80,7 @@ func (f *sourceFlags) hub(progress func(hub.Progress), log *slog.Logger) (*hub.R
 	return r, o, err
 }
 
-// batchFlags bound the queues.
+// batchFlags bound the queues, the loads and the memory of models.
 type batchFlags struct {
 	MaxBatchTokens   int           `help:"Tokens of a batch; 0: the model's own." env:"SIE_MAX_BATCH_TOKENS" range:"0..1048576"`
 	MaxBatchRequests int           `help:"Items at which a batch may leave." env:"SIE_MAX_BATCH_REQUESTS" default:"64" range:"1..65536"`
@@ -106,7 +106,7 @@ func (f *batchFlags) options() batch.Options {
 
 func msec(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
 
-// newWorker wires a service from flags.
+// newWorker makes a service from flags.
 func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.Catalog, log *slog.Logger,
 	m *metrics.Metrics, progress func(hub.Progress)) (*service.Service, error) {
 	dev, err := cmp.devices()

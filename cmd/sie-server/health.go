@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// healthCmd asks a running server how it is and answers with its exit status, so that an image
-// needs no curl for its HEALTHCHECK.
+// healthCmd probes a running server and reports the answer by its exit status. An image then needs
+// no curl for its HEALTHCHECK.
 type healthCmd struct {
 	URL     string        `name:"url" help:"Address of the server." default:"http://127.0.0.1:8080"`
 	Probe   string        `help:"readyz: requests should be sent here. livez: the device answers. healthz: the process answers." default:"readyz" enum:"readyz,livez,healthz"`
@@ -27,8 +27,8 @@ func (c *healthCmd) Run() error {
 	return c.ask(ctx)
 }
 
-// ask returns nil when the probe answers 200. No proxy: the server is on this machine. No
-// redirections: they are another program's answer.
+// ask returns nil if the probe answers 200. It uses no proxy, because the server is on this
+// machine, and follows no redirection, because that would be another program's answer.
 func (c *healthCmd) ask(ctx context.Context) error {
 	url := strings.TrimSuffix(c.URL, "/") + "/" + c.Probe
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

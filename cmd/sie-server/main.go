@@ -1,6 +1,6 @@
-// Command sie-server is the inference server: `serve` answers HTTP, `encode` turns texts into
-// vectors without a server, `models`, `pull` and `doctor` tell what it has and why. This file and
-// its neighbours hold flags and wiring only.
+// Command sie-server is the inference server. `serve` answers HTTP; `encode` turns texts into
+// vectors without a server; `models`, `pull` and `doctor` show which models and devices it has, and
+// why. This package holds flags and wiring only.
 package main
 
 import (
@@ -47,8 +47,7 @@ func (versionCmd) Run() error {
 	return nil
 }
 
-// checker is a command that can say what is wrong with its flags, beyond their ranges, before it
-// does anything.
+// checker is a command that checks its flags beyond their ranges, before it does anything else.
 type checker interface{ check() error }
 
 func main() {
@@ -61,15 +60,14 @@ func main() {
 	}
 }
 
-// newParser reads command lines into c.
+// newParser returns the parser that reads a command line into c.
 func newParser(c *cli) *kong.Kong {
 	return kong.Must(c, kong.Name("sie-server"), kong.UsageOnError(),
 		kong.Vars{"model": defaultModel}, kong.Description("A self-hosted inference engine for embeddings."),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
 }
 
-// run checks the flags of a command, so that everything wrong with them is said at once, and runs
-// it.
+// run checks the flags of a command, reports all that is wrong at once, and runs the command.
 func run(k *kong.Context) error {
 	err := sie.CheckRanges(k)
 	if c, ok := k.Selected().Target.Addr().Interface().(checker); ok {

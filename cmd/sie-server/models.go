@@ -29,7 +29,7 @@ func (c *modelsCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	opt.Offline, opt.Bucket = true, nil // look, don't fetch
+	opt.Offline, opt.Bucket = true, nil // look only at this machine
 	cache, err := hub.New(opt)
 	if err != nil {
 		return err

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// npyFile writes a two-dimensional NumPy array (format 1.0) row by row. The header says how many
-// rows there are, and is written by close: rows go to a file of its own until then.
+// npyFile writes a two-dimensional NumPy array (format 1.0) row by row. close writes the header,
+// because it holds the number of rows.
 type npyFile struct {
 	out         *outFile
 	descr       string
 	w           *bufio.Writer
-	rows, width int // width in bytes
+	rows, width int // width is in bytes
 }
 
-// npyHeader is the size of the whole header, a multiple of 64 as the format asks.
+// npyHeader is the size of the whole header in bytes. The format asks for a multiple of 64.
 const npyHeader = 128
 
 var npyTypes = map[string]struct {
@@ -27,7 +27,7 @@ var npyTypes = map[string]struct {
 	size  int
 }{"float32": {"<f4", 4}, "float16": {"<f2", 2}, "int8": {"|i1", 1}, "uint8": {"|u1", 1}, "binary": {"|u1", 1}}
 
-// createNPY begins an array of that type in the file path; see createOut for what it refuses.
+// createNPY begins an array of dtype in the file path. It refuses what createOut refuses.
 func createNPY(ctx context.Context, path, dtype string, in os.FileInfo) (*npyFile, error) {
 	out, err := createOut(ctx, path, in)
 	if err != nil {
@@ -50,7 +50,7 @@ func (n *npyFile) write(row []byte) error {
 	return err
 }
 
-// close writes the header and gives the file its name, or removes it.
+// close writes the header and gives the file its name if ok, and otherwise removes the file.
 func (n *npyFile) close(ok bool) error {
 	if !ok {
 		return n.out.discard()

@@ -14,21 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outFile is what a command writes its result to before the result is complete. One goroutine at a
-// time.
+// outFile takes a command's result until it is complete. One goroutine at a time.
 //
-// A file appears under its name, or takes the place of another, at once and only when it is
-// complete. Nothing but a regular file is ever replaced: a device or a pipe is written to.
+// A file appears under its name, or replaces another, in one step and only when it is complete.
+// Only regular files are replaced: a device or a pipe is written to.
 type outFile struct {
 	f      *os.File // seekable
-	path   string   // what f becomes; "" where it is copied to device
+	path   string   // the final name of f; "" if f is copied to device
 	device *os.File
-	mode   fs.FileMode // of the file that is replaced; 0: there is none
+	mode   fs.FileMode // of the file that is replaced; 0: none is replaced
 }
 
-// createOut prepares for writing to path. It refuses the file in that the command reads, whatever
-// its name, a directory, and a link that leads nowhere. A pipe is waited for until somebody reads
-// it, or ctx ends.
+// createOut prepares for writing to path. It refuses a directory, a link that leads nowhere, and
+// the file in that the command reads, whatever its name. For a pipe it waits until somebody reads
+// it or ctx ends.
 func createOut(ctx context.Context, path string, in os.FileInfo) (*outFile, error) {
 	st, err := os.Stat(path)
 	switch {
@@ -44,7 +43,7 @@ func createOut(ctx context.Context, path string, in os.FileInfo) (*outFile, erro
 	case in != nil && os.SameFile(in, st) && st.Mode()&fs.ModeCharDevice == 0:
 		return nil, fmt.Errorf("--out %s: is the file that is read; name another", path)
 	case st.Mode().IsRegular():
-		real, err := filepath.EvalSymlinks(path) // a link stays one
+		real, err := filepath.EvalSymlinks(path) // a link stays a link
 		if err != nil {
 			return nil, fmt.Errorf("--out: %w", err)
 		}
@@ -56,7 +55,7 @@ func createOut(ctx context.Context, path string, in os.FileInfo) (*outFile, erro
 	}
 	f, err := os.CreateTemp("", "sie-out-")
 	if err == nil {
-		err = os.Remove(f.Name()) // it goes with the process
+		err = os.Remove(f.Name()) // the file ends with the process
 	}
 	if err != nil {
 		return nil, errors.Join(err, device.Close())
@@ -64,8 +63,8 @@ func createOut(ctx context.Context, path string, in os.FileInfo) (*outFile, erro
 	return &outFile{f: f, device: device}, nil
 }
 
-// part makes the file that becomes path, beside it. Its name is new: what has it already may be
-// anything.
+// part creates the file that becomes path, in the same directory. Its name is new, because a file
+// that already exists may be anything.
 func part(path string, mode fs.FileMode) (*outFile, error) {
 	for {
 		f, err := os.OpenFile(fmt.Sprintf("%s.%08x.part", path, rand.Uint32()), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
@@ -79,10 +78,10 @@ func part(path string, mode fs.FileMode) (*outFile, error) {
 	}
 }
 
-// pipePause is how often a pipe without a reader is tried again.
+// pipePause is the time between two attempts to open a pipe that nobody reads.
 const pipePause = 20 * time.Millisecond
 
-// openDevice opens what is no regular file for writing.
+// openDevice opens something other than a regular file for writing.
 func openDevice(ctx context.Context, path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK, 0)
@@ -108,7 +107,7 @@ func (o *outFile) discard() error {
 	return errors.Join(o.f.Close(), os.Remove(o.f.Name()))
 }
 
-// finish gives the file its name, or writes it to the device from where it stands.
+// finish gives the file its name, or copies it to the device.
 func (o *outFile) finish() error {
 	if o.device != nil {
 		_, err := io.Copy(o.device, o.f)

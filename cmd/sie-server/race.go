@@ -15,9 +15,9 @@ import (
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// raceCmd is the library path of the benchmark in bench/: it loads texts, then encodes all of them
-// once for every line on standard input and prints the seconds that took, so that several engines
-// can be timed in turns.
+// raceCmd is the library path of the benchmark in bench/. It loads texts, then encodes all of them
+// once per line on standard input and prints the seconds taken. Several engines can so be timed in
+// turns.
 type raceCmd struct {
 	sourceFlags  `embed:""`
 	computeFlags `embed:""`
@@ -93,8 +93,8 @@ func (c *raceCmd) pass(ctx context.Context, m service.Model, all []api.Item, out
 	return out.Encode(map[string]any{"each": seconds})
 }
 
-// tokenised is the texts' token ids as items, special tokens included. A text over the model's
-// limit is refused by the first pass, not cut.
+// tokenised returns the texts' token ids as items, with special tokens. A list over the model's
+// limit loses its last ids, the closing special token among them.
 func tokenised(ctx context.Context, m service.Model, texts []string) ([]api.Item, error) {
 	read, err := m.Tokenize(ctx, texts, true)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/sie-engine/sie/weights/bucket"
 )
 
-// selection is what the flags ask for of the model files, and besides them.
+// selection is the part of the catalog that the flags ask for, with the models that they add.
 type selection struct {
 	catalog *catalog.Catalog
 	preload []string // ids of --preload
@@ -35,7 +35,7 @@ func (f *sourceFlags) catalog() (*catalog.Catalog, error) {
 	return s.catalog, err
 }
 
-// files are the model files that the flags name, or the built-in ones.
+// files reads the model files that the flags name, or else the built-in ones.
 func (f *sourceFlags) files() (*catalog.Catalog, error) {
 	switch {
 	case f.ModelsDir == "":
@@ -46,8 +46,8 @@ func (f *sourceFlags) files() (*catalog.Catalog, error) {
 	return catalog.LoadDir(kong.ExpandPath(f.ModelsDir))
 }
 
-// narrow keeps of all what the flags ask for, and adds what they name that has no model file. ctx
-// bounds the questions to the hub.
+// narrow keeps the models of all that the flags ask for. It adds the models that the flags name and
+// that have no model file. ctx bounds the questions to the hub.
 func (f *sourceFlags) narrow(ctx context.Context, all *catalog.Catalog) (s selection, err error) {
 	r := refs{all: all, onHub: func(id string) (*catalog.Model, error) { return f.adHocHub(ctx, id) }}
 	var served []string
@@ -60,7 +60,7 @@ func (f *sourceFlags) narrow(ctx context.Context, all *catalog.Catalog) (s selec
 	}
 	for _, ref := range ids(f.preload) {
 		if _, err := all.Resolve(ref); err != nil && slices.Contains(f.known, ref) {
-			continue // its file has gone
+			continue // its file is gone
 		}
 		id, err := r.add("--preload", ref)
 		if err != nil {
@@ -92,16 +92,18 @@ func (f *sourceFlags) narrow(ctx context.Context, all *catalog.Catalog) (s selec
 	return s, err
 }
 
-// refs reads references to models, as --models and --preload take them: a catalog id;
-// "id=directory" to take its weights from there; a directory; or the id of a hub repository, of
-// which onHub makes a model.
+// refs reads references to models, in the forms that --models and --preload accept:
+//   - a catalog id;
+//   - "id=directory", which takes the model's weights from the directory;
+//   - a directory;
+//   - the id of a hub repository, for which onHub makes a model.
 type refs struct {
 	all   *catalog.Catalog
 	onHub func(id string) (*catalog.Model, error)
-	extra []*catalog.Model // those that are not in all, or otherwise
+	extra []*catalog.Model // models that are not in all, or that differ from those in it
 }
 
-// add reads a reference that a flag gives and returns the id that it is served under.
+// add reads a reference of a flag and returns the id that the model is served under.
 func (r *refs) add(flag, ref string) (string, error) {
 	id, dir, pinned := strings.Cut(ref, "=")
 	switch {
@@ -130,8 +132,8 @@ func (r *refs) add(flag, ref string) (string, error) {
 	return ref, r.put(flag, ref, m, err)
 }
 
-// put keeps a model that a reference names. The same one twice is one; two with one id are an
-// error.
+// put keeps a model that a reference names. Naming a model twice is fine; two different models with
+// one id are an error.
 func (r *refs) put(flag, ref string, m *catalog.Model, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", flag, ref, err)
@@ -150,7 +152,7 @@ func (r *refs) index(id string) int {
 	return slices.IndexFunc(r.extra, func(m *catalog.Model) bool { return m.ID == id })
 }
 
-// beside adds to c those ids of all that it does not have.
+// beside adds to c the models of all with these ids that c lacks.
 func (r *refs) beside(c *catalog.Catalog, ids []string) (*catalog.Catalog, error) {
 	var more []*catalog.Model
 	for _, id := range ids {
@@ -162,10 +164,10 @@ func (r *refs) beside(c *catalog.Catalog, ids []string) (*catalog.Catalog, error
 	return c.With(more...)
 }
 
-// isPathRef says whether a reference is a directory.
+// isPathRef reports whether a reference is a directory.
 func isPathRef(ref string) bool { return catalog.IsPath(ref) || isModelDir(ref) }
 
-// refID is the id that a reference is served under.
+// refID returns the id that a reference is served under.
 func refID(ref string) string {
 	id, _, pinned := strings.Cut(strings.TrimSpace(ref), "=")
 	if !pinned && isPathRef(id) {
@@ -174,8 +176,8 @@ func refID(ref string) string {
 	return id
 }
 
-// defaultModels are the ids that routes without a model choose from: the flag's, which must exist,
-// else those of -m.
+// defaultModels returns the ids that routes without a model choose from: those of the flag, which
+// must exist, else those of -m.
 func defaultModels(flag, refs []string, cat *catalog.Catalog) ([]string, error) {
 	var out []string
 	for _, id := range flag {
@@ -196,7 +198,7 @@ func defaultModels(flag, refs []string, cat *catalog.Catalog) ([]string, error) 
 	return out, nil
 }
 
-// ids is a list of ids without what is empty in it.
+// ids trims the ids of a list and drops empty ones.
 func ids(list []string) []string {
 	var out []string
 	for _, id := range list {
@@ -214,7 +216,7 @@ func hint(c *catalog.Catalog, id string) string {
 	return ""
 }
 
-// withWeights is the catalog's entry for id, or an ad-hoc one, with its weights in dir.
+// withWeights returns the catalog's entry for id, or an ad-hoc one, with its weights in dir.
 func withWeights(all *catalog.Catalog, id, dir string) (*catalog.Model, error) {
 	i := slices.IndexFunc(all.Models(), func(m *catalog.Model) bool { return m.ID == id })
 	if i < 0 {
@@ -229,12 +231,12 @@ func withWeights(all *catalog.Catalog, id, dir string) (*catalog.Model, error) {
 	return &m, nil
 }
 
-// sketchTime bounds the question to the hub what a model is.
+// sketchTime bounds asking the hub what kind of model a repository holds.
 const sketchTime = 30 * time.Second
 
-// adHocHub is a hub repository without a model file, served as what its files say. Where they
-// cannot be had now it counts as an encoder of dense vectors, which the load refuses when it is
-// none.
+// adHocHub makes a model of a hub repository without a model file, by what the repository's own
+// files say. If they cannot be read now, it assumes an encoder of dense vectors; the load refuses
+// the model if it is none.
 func (f *sourceFlags) adHocHub(ctx context.Context, id string) (*catalog.Model, error) {
 	info := catalog.AdHocInfo{HFID: id}
 	resolver, _, err := f.hub(nil, nil)
@@ -256,7 +258,7 @@ func (f *sourceFlags) adHocHub(ctx context.Context, id string) (*catalog.Model, 
 	return catalog.AdHoc(id, info)
 }
 
-// adHocDir is a directory without a model file, served as what its files say.
+// adHocDir makes a model of a directory without a model file, by what the directory's files say.
 func adHocDir(id, dir string) (*catalog.Model, error) {
 	abs, err := modelDir(dir)
 	if err != nil {
@@ -269,7 +271,7 @@ func adHocDir(id, dir string) (*catalog.Model, error) {
 	return catalog.AdHoc(id, info)
 }
 
-// modelDir is the absolute path of a directory with a model in it.
+// modelDir returns the absolute path of a directory that holds a model.
 func modelDir(dir string) (string, error) {
 	if rest, ok := strings.CutPrefix(dir, "~/"); ok {
 		home, err := os.UserHomeDir()

@@ -17,36 +17,36 @@ import (
 )
 
 const (
-	// reloadPause is how long a models directory must be quiet before it is read: editors and
-	// copies write in steps.
+	// reloadPause is how long a models directory must be quiet before it is read, because editors
+	// and copies write in steps.
 	reloadPause = time.Second
-	// maxPause is when it is read although it is never quiet.
+	// maxPause is how long after a change a directory is read even if it is never quiet.
 	maxPause = 15 * time.Second
-	// readTime bounds a reading of the model files. One in a file system that does not answer
-	// cannot be ended, only given up.
+	// readTime bounds one reading of the model files. A reading in a file system that does not
+	// answer cannot be stopped, only given up.
 	readTime = 2 * time.Minute
-	// giveUpTime is when that happens: later than what can be ended has ended.
+	// giveUpTime is when a reading is given up. A reading that can be stopped has ended by then.
 	giveUpTime = readTime + 30*time.Second
-	// maxStuck bounds the readings that were given up and have not returned, each of which holds a
+	// maxStuck bounds the readings that were given up and have not returned. Each of them holds a
 	// thread.
 	maxStuck = 4
 )
 
-// catalogSetter is the worker, as the reloader needs it.
+// catalogSetter is the part of the worker that the reloader needs.
 type catalogSetter interface {
 	SetCatalog(*catalog.Catalog) (model.Changes, error)
 }
 
-// hashSetter is the server, as the reloader needs it.
+// hashSetter is the part of the server that the reloader needs.
 type hashSetter interface{ SetBundleHash(hash string) }
 
-// reloader reads the models directory again when its files change, and on SIGHUP; one in a bucket
-// on SIGHUP only. Models are told apart by their ids, not by their files' names. A file that is
-// broken is reported and its model stays as it was.
+// reloader reads the models directory again when its files change and on SIGHUP. A directory in a
+// bucket is read again on SIGHUP only. Models are told apart by their ids, not by the names of
+// their files. A broken file is reported, and its model stays as it was.
 //
-// Each reading has a goroutine of its own, so that a file system that does not answer holds up
-// neither the next reading nor close. One reading runs at a time; what is asked for meanwhile is
-// the next one.
+// Each reading has its own goroutine, so that a file system that does not answer delays neither the
+// next reading nor close. One reading runs at a time. Changes and signals that arrive meanwhile
+// lead to one more reading.
 type reloader struct {
 	read func(ctx context.Context, before *catalog.Catalog) reading // may never return
 	to   catalogSetter
@@ -56,22 +56,22 @@ type reloader struct {
 	done sync.WaitGroup
 }
 
-// reading is what came of reading all model files.
+// reading is the result of reading all model files.
 type reading struct {
-	number int              // of the reading, from 1
+	number int              // number of this reading, from 1
 	all    *catalog.Catalog // of the files
-	use    selection        // what the flags make of it
+	use    selection        // what the flags select of all
 	broken *catalog.Problems
-	err    error // there is no catalog
+	err    error // set if there is no catalog
 }
 
-// newReloader starts the reloader; close ends it. It does not fail: without a directory to watch
-// there is SIGHUP. all is what the files said at the start.
+// newReloader starts the reloader; close ends it. It cannot fail: without a directory to watch,
+// SIGHUP still works. all is the content of the files at the start.
 func newReloader(flags *sourceFlags, all *catalog.Catalog, to catalogSetter, hash hashSetter, log *slog.Logger) *reloader {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &reloader{read: flags.readAgain, to: to, hash: hash, log: log, stop: stop}
 	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP) // before the first file is read, so that none is missed, and nobody is killed by it
+	signal.Notify(hup, syscall.SIGHUP) // before the first reading: no signal is missed, and none kills the process
 	var changed <-chan struct{}
 	if dir := flags.ModelsDir; dir != "" && !bucket.IsURL(dir) {
 		changed = watchDirectory(ctx, kong.ExpandPath(dir), log)
@@ -83,14 +83,14 @@ func newReloader(flags *sourceFlags, all *catalog.Catalog, to catalogSetter, has
 	return r
 }
 
-// close ends the reloader. It waits for no reading: one that runs ends by itself, or with the
+// close ends the reloader. It does not wait for a reading: a running one ends by itself or with the
 // process.
 func (r *reloader) close() {
 	r.stop()
 	r.done.Wait()
 }
 
-// run decides when the files are read, until ctx ends. all is what they said last.
+// run decides when the files are read, until ctx ends. all is what they contained last.
 func (r *reloader) run(ctx context.Context, all *catalog.Catalog, hup <-chan os.Signal, changed <-chan struct{}) {
 	results := make(chan reading)
 	pause, late := time.NewTimer(reloadPause), time.NewTimer(giveUpTime)
@@ -99,11 +99,11 @@ func (r *reloader) run(ctx context.Context, all *catalog.Catalog, hup <-chan os.
 	pause.Stop()
 	late.Stop()
 	var (
-		since           time.Time // of the first change that no reading has begun for; zero: there is none
-		begun, running  int       // readings; the number of the one that runs, 0: none
+		since           time.Time // when the first change came that no reading has begun for; zero: there is none
+		begun, running  int       // begun counts readings; running is the number of the one that runs, 0: none
 		stuck           int       // readings given up that have not returned
-		wanted          bool      // a reading is to begin
-		asked, answered bool      // somebody waits for a line about the next reading, about the one that runs
+		wanted          bool      // a reading shall begin
+		asked, answered bool      // SIGHUP asked for a log line about the next reading; about the running one
 	)
 	for {
 		if wanted && running == 0 && stuck < maxStuck {
@@ -130,7 +130,7 @@ func (r *reloader) run(ctx context.Context, all *catalog.Catalog, hup <-chan os.
 		case got := <-results:
 			if got.number != running {
 				stuck--
-				wanted = true // what it read is old
+				wanted = true // what it read is out of date
 				r.log.Info("a reading of the models that was given up has ended; they are read again", "stuck", stuck)
 				continue
 			}
@@ -148,9 +148,9 @@ func (r *reloader) run(ctx context.Context, all *catalog.Catalog, hup <-chan os.
 	}
 }
 
-// begin starts a reading, whose result goes to results.
+// begin starts a reading and sends its result to results.
 func (r *reloader) begin(ctx context.Context, number int, before *catalog.Catalog, results chan<- reading) {
-	go func() { // ends with the read, which nobody can end: see close
+	go func() { // ends with the reading, which close does not wait for
 		limited, cancel := context.WithTimeout(ctx, readTime)
 		defer cancel()
 		got := r.read(limited, before)
@@ -162,8 +162,8 @@ func (r *reloader) begin(ctx context.Context, number int, before *catalog.Catalo
 	}()
 }
 
-// apply gives the worker the new catalog, or says why it does not. asked: somebody waits for a line
-// about it.
+// apply gives the worker the new catalog and reports whether it took it. Errors are logged. asked
+// logs a line even if nothing changed.
 func (r *reloader) apply(got reading, asked bool) bool {
 	if got.err != nil {
 		r.log.Error("the models were not read again; those of before stay", "error", got.err)
@@ -186,8 +186,8 @@ func (r *reloader) apply(got reading, asked bool) bool {
 	return true
 }
 
-// readAgain reads all model files, the broken ones as they were before, and keeps what the flags
-// ask for.
+// readAgain reads all model files and keeps what the flags ask for. A broken file counts as it was
+// before.
 func (f *sourceFlags) readAgain(ctx context.Context, before *catalog.Catalog) (got reading) {
 	switch dir := f.ModelsDir; {
 	case dir == "":

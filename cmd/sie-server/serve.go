@@ -43,7 +43,7 @@ type serveCmd struct {
 	Instrumentation bool `help:"Accepted for compatibility; has no effect." short:"i" hidden:"" env:"SIE_INSTRUMENTATION"`
 }
 
-// check says what is wrong with keys, certificates and origins.
+// check returns what is wrong with keys, certificates and origins.
 func (c *serveCmd) check() error {
 	_, err := c.Secure(slog.New(slog.DiscardHandler))
 	return err
@@ -90,7 +90,7 @@ func (c *serveCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	var end time.Time // of the time that shutting down has
+	var end time.Time // when shutting down must be over
 	defer func() { closeBy(end, "models", log, w.Close) }()
 
 	opt := server.Options{Options: c.Server(secure, &c.Log, log), Limits: c.Requests(),
@@ -145,7 +145,7 @@ func (c *serveCmd) Run() error {
 			}
 			s.Ready()
 			log.Info("ready", "url", url(l.Addr(), secure.TLS != nil))
-		case err := <-served: // requests run on; the worker is closed after them
+		case err := <-served: // running requests go on; the worker is closed after them
 			end = time.Now().Add(c.DrainTimeout)
 			return errors.Join(err, drain(s, end))
 		case <-w.LostC():
@@ -162,7 +162,7 @@ func (c *serveCmd) Run() error {
 	}
 }
 
-// aboutDevice is what the log says of an open device.
+// aboutDevice returns what the log says about an open device.
 func aboutDevice(d engine.Info) []any {
 	if d.Kind == engine.CUDA {
 		return []any{"name", fmt.Sprintf("cuda:%d", d.Ordinal), "model", d.Name, "capability", d.Capability, "driver_cuda", d.Driver,
@@ -194,9 +194,9 @@ func url(a net.Addr, secure bool) string {
 	return "http://localhost:" + port
 }
 
-// logProgress writes a line when a download starts, at every tenth of it, and when it is done.
+// logProgress logs the start of a download, every tenth of it, and its end.
 func logProgress(info func(string, ...any)) func(hub.Progress) {
-	last := map[string]int64{} // calls come one at a time
+	last := map[string]int64{} // calls come one at a time, so no lock
 	return func(p hub.Progress) {
 		tenth := int64(-1)
 		if p.Total > 0 {

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// closeGrace is what closing has where the drain has used up its time.
+	// closeGrace is the least time for closing, even if the drain has used up all time.
 	closeGrace = time.Second
-	// telemetryTime is how long a collector may take what is waiting for it.
+	// telemetryTime bounds sending what waits for the collector.
 	telemetryTime = 5 * time.Second
 )
 
-// closeBy closes something, and leaves it to the end of the process where that takes longer than
-// until end, or closeGrace from now where that is later. A load in a file system that does not
-// answer cannot be ended.
+// closeBy calls closer and waits for it until end, or for closeGrace if that is later. After that
+// it leaves closer to the end of the process, because a load in a file system that does not answer
+// cannot be stopped.
 func closeBy(end time.Time, what string, log *slog.Logger, closer func()) {
 	done := make(chan struct{})
 	go func() { // ends with closer, or with the process
@@ -33,7 +33,8 @@ func closeBy(end time.Time, what string, log *slog.Logger, closer func()) {
 	}
 }
 
-// closeTelemetry sends what is waiting, until end at the latest.
+// closeTelemetry sends what waits for the collector, for at most telemetryTime. It stops at end, or
+// after closeGrace if that is later.
 func closeTelemetry(end time.Time, t *obs.Telemetry, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), min(telemetryTime, max(closeGrace, time.Until(end))))
 	defer cancel()
@@ -42,7 +43,7 @@ func closeTelemetry(end time.Time, t *obs.Telemetry, log *slog.Logger) {
 	}
 }
 
-// drainer is the server, as shutdown needs it.
+// drainer is the part of the server that shutting down needs.
 type drainer interface {
 	Shutdown(ctx context.Context) error
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/sie-engine/sie/internal/api"
 )
 
-// topCmd shows a running server in a terminal, from the frames of its status socket.
+// topCmd shows a running server in a terminal. It reads the frames of the server's status socket.
 type topCmd struct {
 	URL      string `name:"url" help:"Address of the server." default:"http://127.0.0.1:8080"`
 	APIKey   string `name:"api-key" help:"Its API key." env:"SIE_API_KEY"`
@@ -39,7 +39,7 @@ func (c *topCmd) Run() error {
 	if c.Once || !term.IsTerminal(out) {
 		return c.once(conn, os.Stdout)
 	}
-	// Keys come one by one, and are not shown, while the terminal is raw.
+	// A raw terminal passes on each key at once and does not show it.
 	if in := int(os.Stdin.Fd()); term.IsTerminal(in) {
 		old, err := term.MakeRaw(in)
 		if err != nil {
@@ -56,7 +56,7 @@ func (c *topCmd) Run() error {
 			}
 		}()
 	}
-	fmt.Print("\x1b[?1049h\x1b[?25l") // another screen, without a cursor
+	fmt.Print("\x1b[?1049h\x1b[?25l") // the alternate screen, without a cursor
 	defer fmt.Print("\x1b[?25h\x1b[?1049l")
 	return c.follow(ctx, conn, func(b *board) {
 		width, height, err := term.GetSize(out)
@@ -89,7 +89,7 @@ func (c *topCmd) dial(ctx context.Context) (*websocket.Conn, error) {
 	return conn, nil
 }
 
-// once prints a frame; rates need a second one.
+// once prints one board. It reads two frames, because rates need both.
 func (c *topCmd) once(conn *websocket.Conn, w io.Writer) error {
 	b := &board{}
 	for range 2 {
@@ -103,10 +103,10 @@ func (c *topCmd) once(conn *websocket.Conn, w io.Writer) error {
 	return err
 }
 
-// redraw is how often the screen changes at most: frames come faster than anybody reads.
+// redraw is the least time between two drawings; frames come faster than anybody reads.
 const redraw = 500 * time.Millisecond
 
-// follow draws frames until ctx ends or the server goes.
+// follow draws frames until ctx ends or the server shuts down.
 func (c *topCmd) follow(ctx context.Context, conn *websocket.Conn, draw func(*board)) error {
 	go func() {
 		<-ctx.Done()

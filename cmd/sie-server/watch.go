@@ -9,20 +9,20 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// rewatchEvery is how often a directory that went away is looked for.
+// rewatchEvery is how often a directory that disappeared is looked for.
 const rewatchEvery = 5 * time.Second
 
-// watchDirectory tells of changes in a directory, several of them perhaps as one, until ctx ends.
-// The first is told when the watch begins: what changed before is not seen. A directory that was
-// removed and is there again is watched again.
+// watchDirectory sends on the channel when a directory changes, until ctx ends. Several changes may
+// count as one. It also sends once when the watch begins, because changes before that are not seen.
+// A directory that was removed is watched again when it is back.
 //
-// The goroutine ends with ctx, or later where the file system does not answer.
+// The goroutine ends with ctx, or later if the file system does not answer.
 func watchDirectory(ctx context.Context, dir string, log *slog.Logger) <-chan struct{} {
 	changed := make(chan struct{}, 1)
 	tell := func() {
 		select {
 		case changed <- struct{}{}:
-		default: // it is told already
+		default: // one is waiting already
 		}
 	}
 	go func() {
@@ -53,8 +53,8 @@ func watchDirectory(ctx context.Context, dir string, log *slog.Logger) <-chan st
 				log.Warn("watching the models directory", "error", err)
 				tell()
 			case <-again.C:
-				// A directory that was removed is not watched any more, also when there is a new
-				// one of that name.
+				// A directory that was removed is no longer watched, even when a new one has its
+				// name.
 				if !slices.Contains(watcher.WatchList(), dir) && watcher.Add(dir) == nil {
 					tell()
 				}

@@ -48,8 +48,8 @@ func (s *Server) teiInfo(r *httpd.Request, _ string) {
 	r.SetBody(api.AppendTEIInfo(nil, info))
 }
 
-// teiHealth answers GET /health: 200, or TEI's 503. The body is for people and for SIE clients,
-// which look for a gateway.
+// teiHealth answers GET /health with 200, or with TEI's 503. The body is for people, and for SIE
+// clients that look for a gateway.
 func (s *Server) teiHealth(r *httpd.Request, _ string) {
 	r.SetContentType(api.ContentTypeJSON)
 	if !s.isReady() {

@@ -40,8 +40,8 @@ func (s *Server) extract(r *httpd.Request, model string) {
 	})
 }
 
-// unreadable is the first item's error, for a client that would take a failed item for one in which
-// nothing was found.
+// unreadable returns the first item's error if the client does not read item errors. Such a client
+// would take a failed item for one in which nothing was found.
 func unreadable(c dialect.Caller, res *api.ExtractResponse) error {
 	for i := range res.Items {
 		if err := res.Items[i].Error; err != nil && !c.ReadsItemErrors() {

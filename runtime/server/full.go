@@ -7,14 +7,15 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// fullAnswers are the answers to requests that no queue has room for: by items, or, by the seconds
-// after which to come again, by the time that queued work takes.
+// fullAnswers holds the prepared refusals of requests that find every queue full: one for queues
+// that are full by items, and one per Retry-After in seconds for queues that are full by waiting
+// time.
 type fullAnswers struct {
 	items *dialect.Prepared
 	slow  [maxRetry]*dialect.Prepared
 }
 
-// maxRetry is one more than the most seconds after which a client is told to come again.
+// maxRetry is one more than the largest Retry-After, in seconds.
 const maxRetry = 61
 
 func prepareFull(items int, wait time.Duration) (f fullAnswers) {
@@ -25,7 +26,7 @@ func prepareFull(items int, wait time.Duration) (f fullAnswers) {
 	return f
 }
 
-// answer is the answer for a full queue; nil where there is room.
+// answer returns the refusal for a full queue, or nil if there is room.
 func (f *fullAnswers) answer(retry time.Duration, full bool) *dialect.Prepared {
 	switch {
 	case !full:

@@ -12,14 +12,14 @@ import (
 //go:embed static
 var static embed.FS
 
-// healthz says that the process answers; it stays ok while draining, so that nobody kills a server
-// that finishes its work.
+// healthz says that the process answers. It stays ok while the server drains, so that nobody kills
+// a server that finishes its work.
 func (s *Server) healthz(r *httpd.Request, _ string) { r.Plain(200, "ok") }
 
-// unhealthy is what the reference answers when a card does not, to both probes.
+// unhealthy is the reference's answer to both probes when a GPU does not respond.
 const unhealthy = "gpu unhealthy"
 
-// livez says that the devices answer.
+// livez says whether all devices still answer.
 func (s *Server) livez(r *httpd.Request, _ string) {
 	if s.service.Lost() {
 		r.Plain(503, unhealthy)
@@ -28,7 +28,7 @@ func (s *Server) livez(r *httpd.Request, _ string) {
 	r.Plain(200, "ok")
 }
 
-// readyz says that requests should be sent here.
+// readyz says whether requests should be sent to this server.
 func (s *Server) readyz(r *httpd.Request, _ string) {
 	switch {
 	case s.service.Lost():
@@ -40,7 +40,7 @@ func (s *Server) readyz(r *httpd.Request, _ string) {
 	}
 }
 
-// series shows the metrics.
+// series serves the metrics.
 func (s *Server) series(r *httpd.Request, _ string) { s.metrics(r.RequestCtx) }
 
 func (s *Server) openapi(r *httpd.Request, _ string) {
@@ -55,7 +55,7 @@ func (s *Server) index(r *httpd.Request, _ string) {
 	page(r, "static/index.html", "text/html; charset=utf-8")
 }
 
-// files serves the pages' scripts and style.
+// files serves the scripts and the style sheet of the pages.
 func (s *Server) files(r *httpd.Request, name string) {
 	kind, ok := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}[path.Ext(name)]
 	if _, err := static.ReadFile("static/" + name); err != nil || !ok {

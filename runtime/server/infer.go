@@ -20,14 +20,14 @@ import (
 type call struct {
 	endpoint string
 	kind     dialect.RouteKind
-	model    string            // where the path names one that is in the catalog
-	full     *dialect.Prepared // the answer where there is no room for it, whatever its body says
-	field    string            // what its items are called; "": items
+	model    string            // id in the catalog; "" until it is known
+	full     *dialect.Prepared // the refusal when every queue is full, which needs no body; else nil
+	field    string            // what the client calls its items; "": items
 }
 
-// inference wraps what every inference route shares: the checks that come before the body, the body
-// within its bounds, the client's presence, the time limit, and the count of the outcome. f gets
-// the body and writes the answer.
+// inference does what all inference routes share. It checks what needs no body, reads the body
+// within its bounds, watches for the client's departure, applies the time limit and counts
+// refusals. f gets the body, writes the answer and counts a success.
 func (s *Server) inference(r *httpd.Request, c call,
 	f func(work context.Context, body []byte) (model string, err error)) {
 	if s.http.Draining() {
@@ -64,7 +64,7 @@ func (s *Server) inference(r *httpd.Request, c call,
 	}
 }
 
-// checkHeaders refuses what is wrong before the body is looked at.
+// checkHeaders refuses a request that is wrong before its body is read.
 func (s *Server) checkHeaders(r *httpd.Request) error {
 	if err := dialect.CheckMachineProfile(r.Header("X-SIE-MACHINE-PROFILE"), s.opt.MachineProfile); err != nil {
 		return err
@@ -106,8 +106,8 @@ func (s *Server) encode(r *httpd.Request, model string) {
 	})
 }
 
-// success sets the headers that every success of the native routes has, and returns the format of
-// the answer.
+// success sets the headers of every success of the native routes, and returns the format of the
+// answer.
 func (s *Server) success(r *httpd.Request, o *api.Outcome, tokens int) api.Format {
 	h := &r.Response.Header
 	for _, x := range dialect.SuccessHeaders(nil, r.Caller(), build.Version, o.Timings.Wire()) {
@@ -122,7 +122,7 @@ func (s *Server) success(r *httpd.Request, o *api.Outcome, tokens int) api.Forma
 	return api.ResponseFormat(r.Header("Accept"))
 }
 
-// served counts and notes one success of items that took tokens.
+// served counts one successful request, and notes it for the log.
 func (s *Server) served(r *httpd.Request, endpoint string, items, tokens int, outputs []string, o *api.Outcome) {
 	r.Note.Items, r.Note.Tokens, r.Note.Outputs, r.Note.Timings = items, tokens, outputs, o.Timings
 	s.service.Served(o.ModelID, endpoint, items, tokens, o.Timings)
@@ -140,8 +140,8 @@ func (s *Server) refuse(r *httpd.Request, c call, err error) {
 	r.Fail(c.kind, e)
 }
 
-// refuseFull is refuse for want of room, which an overloaded server says thousands of times a
-// second: the words are prepared and nothing is logged.
+// refuseFull refuses a request because every queue is full. An overloaded server does this
+// thousands of times a second, so the answer is prepared and nothing is logged.
 func (s *Server) refuseFull(r *httpd.Request, c call) {
 	s.service.Ended(c.model, c.endpoint, metrics.QueueFull)
 	status, headers, body := c.full.Render(r.Caller(), c.kind)

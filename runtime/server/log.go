@@ -7,8 +7,8 @@ import (
 	"github.com/sie-engine/sie/internal/files"
 )
 
-// field returns the field of a request that an error names, without what clients choose: the keys
-// of options, places in lists.
+// field returns the request field that an error names. It leaves out what clients choose: option
+// keys and places in lists.
 func field(e *errs.Error) string {
 	name := e.Param
 	if i := strings.IndexAny(name, ".["); i >= 0 {

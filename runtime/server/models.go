@@ -24,7 +24,7 @@ func (s *Server) getModel(r *httpd.Request, model string) {
 	r.SetBody(api.AppendModelJSON(nil, info))
 }
 
-// WorkerName is the name a worker reports: what the operator set, else the host's.
+// WorkerName returns the name that a worker reports: the operator's, else the host's.
 func WorkerName() string {
 	for _, k := range []string{"SIE_WORKER_ID", "HOSTNAME", "POD_NAME"} {
 		if v := strings.TrimSpace(os.Getenv(k)); v != "" {

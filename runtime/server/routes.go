@@ -9,10 +9,11 @@ import (
 	"github.com/sie-engine/sie/internal/httpd"
 )
 
-// routes returns the table of routes. A model id is the rest of a path. Open routes need no API
-// key: health and metrics are read by machines that have none. /metrics names the models in use and
-// counts their requests and tokens; it says nothing of texts, keys or clients. The pages are the
-// same for everybody, and ask for a key themselves.
+// routes returns the table of routes. A path that ends in "/", except "/" itself, is followed by a
+// model id or a file name. Open routes need no API key, because the machines that read health and
+// metrics have none. /metrics names the models in use and counts their requests and tokens; it
+// reveals nothing about texts, keys or clients. The pages are the same for everybody and ask for a
+// key themselves.
 func (s *Server) routes() []httpd.Route {
 	table := []httpd.Route{
 		{Method: "POST", Path: "/v1/encode/", Serve: s.encode, Kind: dialect.RouteEncode, Span: "encode"},
@@ -40,14 +41,14 @@ func (s *Server) routes() []httpd.Route {
 	return table
 }
 
-// outOfScope lists the reference's endpoints that this server answers with 501, and below which
-// prefix.
+// outOfScope lists the reference's endpoints that this server answers with 501, together with all
+// paths below them.
 var outOfScope = []string{
 	"/v1/generate/", "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/audio/", "/v1/estimate",
 	"/v1/recommend", "/v1/jobs", "/v1/files", "/v1/batches",
 }
 
-// unrouted returns the 501 of a path that is out of scope.
+// unrouted returns the 501 error of a path that is out of scope.
 func unrouted(path string) (dialect.RouteKind, *errs.Error) {
 	if scopeless(path) {
 		return dialect.RouteOpenAI, errs.OutOfScope(path)

@@ -10,7 +10,7 @@ import (
 	"github.com/sie-engine/sie/internal/httpd"
 )
 
-// scores answers POST /v1/score/{model}. The order of checks is the reference's: body, model, task,
+// scores answers POST /v1/score/{model}. It checks in the reference's order: body, model, task,
 // texts.
 func (s *Server) scores(r *httpd.Request, model string) {
 	c := call{endpoint: "score", kind: dialect.RouteScore}

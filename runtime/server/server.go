@@ -22,24 +22,25 @@ import (
 	"github.com/sie-engine/sie/runtime/service"
 )
 
-// Options of a server. Zero fields take the defaults in brackets, those of httpd.Options its own.
+// Options configures a Server. Zero fields take the defaults in brackets, or those of
+// httpd.Options.
 type Options struct {
 	httpd.Options // MaxBodyBytes and SpanAttributes follow from the fields below
 
 	Limits         api.Limits // bounds on a request
-	DefaultModels  []string   // ids, for routes that name no model: the first that fits the task answers
-	MachineProfile string     // what X-SIE-MACHINE-PROFILE must name; "" when there is none
-	Name           string     // of this worker in /ws/status
+	DefaultModels  []string   // ids, for routes that name no model: the first one that fits the task answers
+	MachineProfile string     // what X-SIE-MACHINE-PROFILE must name; "": there is none
+	Name           string     // of this worker, in /ws/status
 	Pool, Bundle   string
 	BundleHash     string
 	Metrics        *metrics.Metrics // required
 
 	MaxWatchers    int           // open status sockets [256]
 	StatusInterval time.Duration // between two status frames [200 ms]
-	StatusTimeout  time.Duration // for sending one to a slow watcher [5 s]
+	StatusTimeout  time.Duration // to send one frame to a slow watcher [5 s]
 }
 
-// Validate returns everything that is wrong with the options, nil for none.
+// Validate returns everything that is wrong with the options, or nil.
 func (o *Options) Validate() error {
 	all := []error{o.Options.Validate()}
 	if o.Metrics == nil {
@@ -65,15 +66,16 @@ type Server struct {
 	service *service.Service
 	compat  compat.API                                                                          // the routes of other APIs
 	score   func(context.Context, service.Model, *api.ScoreRequest) (*api.ScoreResponse, error) // service.Model.Score
-	full    fullAnswers                                                                         // what requests get that a full queue cannot take
-	metrics fasthttp.RequestHandler                                                             // the page of the series
-	watch   *httpd.Feed                                                                         // /ws/status
+	full    fullAnswers                                                                         // prepared refusals of requests that find every queue full
+	metrics fasthttp.RequestHandler                                                             // serves /metrics
+	watch   *httpd.Feed                                                                         // serves /ws/status
 	started time.Time
 	ready   atomic.Bool
-	bundle  atomic.Pointer[string] // SetBundleHash's, over the options'
+	bundle  atomic.Pointer[string] // set by SetBundleHash; nil: Options.BundleHash
 }
 
-// SetBundleHash replaces Options.BundleHash when the catalog changed: a gateway sends work by it.
+// SetBundleHash replaces Options.BundleHash after the catalog changed. A gateway routes by this
+// hash.
 func (s *Server) SetBundleHash(hash string) { s.bundle.Store(&hash) }
 
 func (s *Server) bundleHash() string {
@@ -83,7 +85,7 @@ func (s *Server) bundleHash() string {
 	return s.opt.BundleHash
 }
 
-// New returns a server for the models of w that is not ready yet.
+// New returns a server for the models of w. It is not ready before Ready.
 func New(w *service.Service, opt Options) (*Server, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -108,14 +110,14 @@ func New(w *service.Service, opt Options) (*Server, error) {
 	return s, nil
 }
 
-// Ready says that the models to be preloaded are there: /readyz answers ok from now on.
+// Ready marks the preloaded models as loaded. From now on /readyz answers ok.
 func (s *Server) Ready() { s.ready.Store(true) }
 
 func (s *Server) isReady() bool { return s.ready.Load() && !s.http.Draining() && !s.service.Lost() }
 
-// Serve answers connections of l until Shutdown.
+// Serve answers the connections of l until Shutdown.
 func (s *Server) Serve(l net.Listener) error { return s.http.Serve(l) }
 
-// Shutdown drains, as httpd.Server.Shutdown does; the service, which is the caller's, may then be
-// closed.
+// Shutdown drains the server as httpd.Server.Shutdown does. The caller owns the service and may
+// close it afterwards.
 func (s *Server) Shutdown(ctx context.Context) error { return s.http.Shutdown(ctx) }

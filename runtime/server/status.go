@@ -14,7 +14,7 @@ import (
 // status answers GET /ws/status.
 func (s *Server) status(r *httpd.Request, rest string) { s.watch.Serve(r, rest) }
 
-// statusFrame makes a frame of /ws/status.
+// statusFrame makes one frame of /ws/status.
 func (s *Server) statusFrame() ([]byte, error) { return json.Marshal(s.statusNow()) }
 
 func (s *Server) statusNow() api.Status {

@@ -10,16 +10,15 @@ import (
 // maxWarning bounds the header X-SIE-Warning, in bytes.
 const maxWarning = 256
 
-// warn names the options of a request that were ignored because they are made for other operations.
-// A client that gives its options once, for all calls, has the answers it wants; whoever misplaced
-// one can see it.
+// warn names, in a header, the options that were ignored because they belong to other operations. A
+// client may send the same options with every call; one that misplaced an option sees it here.
 func warn(r *httpd.Request, ignored []string) {
 	if len(ignored) > 0 {
 		r.Response.Header.Set("X-SIE-Warning", warning(ignored))
 	}
 }
 
-// warning names as many options as there is room for, and how many there are besides.
+// warning names as many options as fit in maxWarning bytes, and counts the others.
 func warning(ignored []string) string {
 	const room = maxWarning - len(" and 99 more")
 	var b strings.Builder

@@ -29,7 +29,7 @@ type encoding struct {
 	// lay returns the token ids that the model reads for a text, which of their rows the batch
 	// keeps (nil: all), and how many rows the result has.
 	lay func(ids []int32) (read []int32, keep []uint8, rows int)
-	// trim, if not nil, removes rows of bytes each from a token matrix.
+	// trim, if not nil, removes rows from a token matrix. bytes is the size of a row.
 	trim       func(data []byte, bytes int, ids []int32) []byte
 	attendKept bool // tokens attend only to those that the batch keeps
 

@@ -15,7 +15,7 @@ type folding struct {
 }
 
 // planFolding decides which of the wanted outputs are folded from token vectors. It refuses an
-// output that the model gives itself.
+// option to fold that the model has no use for.
 func (p *Prepared) planFolding(id string) error {
 	o, load := p.options, p.model.Loadtime
 	multi, tasks := p.model.Has(string(catalog.OutputMultivector)), p.model.Model.Tasks

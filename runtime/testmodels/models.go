@@ -1,8 +1,8 @@
-// Package testmodels has the tiny models of testdata/golden as catalog entries, for tests of the
-// runtime.
+// Package testmodels provides the tiny models of testdata/golden as catalog entries, for tests of
+// the runtime.
 //
-// Entry points: AdHoc, Family, Entry, Loadtime and Adapted make entries; the others change copies
-// of models and make texts. Not for production.
+// Entry points: AdHoc, Family, Entry, Loadtime and Adapted make entries. The other functions change
+// copies of models, make texts and read vectors. Only tests use it.
 package testmodels
 
 import (
@@ -22,17 +22,17 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// The tiny models of the tests: ids of catalog entries over directories of testdata/golden.
+// The ids of catalog entries over tiny models of testdata/golden.
 const (
 	Mean    = "test/mean"    // mean pooling, not normalised, 32 wide
 	CLS     = "test/cls"     // cls pooling, normalised, 32 wide
 	Prompts = "test/prompts" // dense layer, normalised, prompts, 20 wide
 )
 
-// Dirs are their folders in testdata/golden.
+// Dirs maps these ids to their directories in testdata/golden.
 var Dirs = map[string]string{Mean: "st-mean", CLS: "st-cls-normalize", Prompts: "st-mean-dense-tanh-normalize-prompts"}
 
-// AdHoc is a model without a file, over dir.
+// AdHoc returns a model without a model file, with its weights in dir.
 func AdHoc(t *testing.T, id, dir string) *catalog.Model {
 	t.Helper()
 	m, err := catalog.AdHoc(id, catalog.AdHocInfo{WeightsPath: dir})
@@ -42,7 +42,7 @@ func AdHoc(t *testing.T, id, dir string) *catalog.Model {
 	return m
 }
 
-// Family is a model file over dir whose profiles, in YAML, stand at the end.
+// Family returns a model with its weights in dir. profiles, in YAML, adds to its default profile.
 func Family(t *testing.T, id, dir, profiles string) *catalog.Model {
 	t.Helper()
 	m, warn, err := catalog.ParseModel("test.yaml", fmt.Appendf(nil, `sie_id: %s
@@ -58,7 +58,7 @@ profiles:
 	return m
 }
 
-// Float32s reads rows of little-endian float32.
+// Float32s decodes rows of little-endian float32.
 func Float32s(rows [][]byte) [][]float32 {
 	out := make([][]float32, len(rows))
 	for i, row := range rows {
@@ -70,7 +70,7 @@ func Float32s(rows [][]byte) [][]float32 {
 	return out
 }
 
-// Norm is the L2 norm.
+// Norm returns the L2 norm of v.
 func Norm(v []float32) float64 {
 	sum := 0.0
 	for _, x := range v {
@@ -79,7 +79,7 @@ func Norm(v []float32) float64 {
 	return math.Sqrt(sum)
 }
 
-// Words are n different texts of 1 to 25 Words, within the test models' vocabulary.
+// Words returns n different texts of 1 to 25 words from the test models' vocabulary.
 func Words(n int) []string {
 	vocab := strings.Fields("the cat sat on a mat what is tallest mountain in world and how tall it really when one counts from sea floor zebra quiz")
 	out := make([]string, n)
@@ -104,7 +104,7 @@ func CopyModel(t *testing.T, name string) string {
 	return dir
 }
 
-// Replace changes a file of a copied model.
+// Replace changes the first occurrence of old in a file of a copied model, which must have one.
 func Replace(t *testing.T, dir, file, old, new string) {
 	t.Helper()
 	path := filepath.Join(dir, file)
@@ -120,7 +120,7 @@ func Replace(t *testing.T, dir, file, old, new string) {
 	}
 }
 
-// Loadtime is Entry with load-time options, in YAML's short form.
+// Loadtime returns a model as Entry does, with load-time options in YAML's flow style.
 func Loadtime(t *testing.T, id, dir, adapter, tasks, options string) *catalog.Model {
 	t.Helper()
 	m, warn, err := catalog.ParseModel("test.yaml", fmt.Appendf(nil, `sie_id: %s
@@ -136,8 +136,8 @@ profiles:
 	return m
 }
 
-// WithTokenizer copies a golden model into a directory of its own with the tokenizer of another,
-// and edits its config.json.
+// WithTokenizer copies a golden model to a new directory. It replaces the tokenizer by that of
+// another model and edits config.json.
 func WithTokenizer(t *testing.T, model, tokenizer string, config map[string]any) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -157,7 +157,7 @@ func WithTokenizer(t *testing.T, model, tokenizer string, config map[string]any)
 	return dir
 }
 
-// Edit changes entries of a JSON file.
+// Edit sets entries of a JSON file.
 func Edit(t *testing.T, path string, changes map[string]any) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -179,7 +179,7 @@ func Edit(t *testing.T, path string, changes map[string]any) {
 	}
 }
 
-// Entry is a model file over dir; rest is what follows the weights.
+// Entry returns a model with its weights in dir. rest is the YAML between the weights and profiles.
 func Entry(t *testing.T, id, dir, adapter, rest string) *catalog.Model {
 	t.Helper()
 	m, warn, err := catalog.ParseModel("test.yaml", fmt.Appendf(nil, `sie_id: %s
@@ -197,8 +197,8 @@ profiles:
 	return m
 }
 
-// Adapted is a model over dir with PEFT's adapters of a base of the case lora-heads by name, and a
-// profile that has one.
+// Adapted returns a model with its weights in dir and three LoRA adapters. They are PEFT's adapters
+// for base in the golden case lora-heads. The profile tuned uses one of them.
 func Adapted(t *testing.T, id, dir, base, adapter, rest string) *catalog.Model {
 	t.Helper()
 	at := filepath.Join(golden.Open(t, "lora-heads").Dir, base)
@@ -220,7 +220,7 @@ profiles:
 	return m
 }
 
-// UntilLoaded asks again while an adapter is loading.
+// UntilLoaded repeats ask while an adapter is loading, for at most two minutes.
 func UntilLoaded[R any](t *testing.T, ask func() (R, error)) (res R, err error) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(2 * time.Millisecond) {
@@ -230,7 +230,7 @@ func UntilLoaded[R any](t *testing.T, ask func() (R, error)) (res R, err error) 
 	}
 }
 
-// Relabelled is a copy of a golden model whose head has other names for its labels.
+// Relabelled copies a golden model and renames the labels of its head.
 func Relabelled(t *testing.T, model string, names []string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -245,7 +245,7 @@ func Relabelled(t *testing.T, model string, names []string) string {
 	return dir
 }
 
-// Shrink cuts the vocabulary of a unigram tokenizer to n entries.
+// Shrink cuts a unigram tokenizer, so that the ids of its vocabulary end before n.
 func Shrink(t *testing.T, dir string, n int) {
 	t.Helper()
 	path := filepath.Join(dir, "tokenizer.json")
