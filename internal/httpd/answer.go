@@ -9,22 +9,22 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// The results of requests are in memory until their answers are written, within the same bound as
-// request bodies (Options.MaxHeldBytes). A request asks for the room of its results before they are
-// computed. Small answers are written as a whole, large ones in pieces that are made as their
-// client takes them.
+// The results of requests are in memory until their answers are written, and count towards the same
+// bound as request bodies (Options.MaxHeldBytes). A request reserves room for its results before
+// they are computed. A small answer is written whole; a large one is made in pieces as its client
+// takes them.
 
 const (
-	// plainAnswer is an answer whose bytes count only until it is handed to be written.
+	// plainAnswer is the largest answer whose bytes are not counted while they are written.
 	plainAnswer = 64 << 10
-	// wholeAnswer is the largest answer that is written as a whole, and counts until that is done.
+	// wholeAnswer is the largest answer that is written whole; its bytes count until it is written.
 	wholeAnswer = 1 << 20
-	// pieceRoom is what an answer in pieces has in memory besides its results.
+	// pieceRoom is the memory that an answer in pieces takes in addition to its results.
 	pieceRoom = 3 * plainAnswer
 )
 
-// share is what one request's results take of the bound on bytes held. It belongs to the request's
-// goroutine, and later to the one that writes the answer, which is the same.
+// share is the part of the held bytes that one request's results take. It belongs to the request's
+// goroutine, which also writes the answer.
 type share struct {
 	bodies *bodies
 	body   int64  // of the request
@@ -33,7 +33,8 @@ type share struct {
 	lent   bool // to the writer of the answer, which gives it back
 }
 
-// hold admits that many more bytes, with which the results of so many items are counted in whole.
+// hold reserves bytes more for the results, after which the results of the first items items are
+// counted completely.
 func (a *share) hold(bytes int64, items int) error {
 	if a.bodies.reserve(bytes) {
 		a.held += bytes
@@ -46,26 +47,26 @@ func (a *share) hold(bytes int64, items int) error {
 	return errs.FullQueueAnswer(a.bodies.held.Load(), bytes, a.bodies.maxHeld, fits(items, need, most-others))
 }
 
-// fits is how many of some items there is room for.
+// fits returns how many of the items fit into room, where all of them take bytes.
 func fits(items int, bytes, room int64) int {
 	return int(float64(items) * float64(max(room, 0)) / float64(bytes))
 }
 
-// less gives some of the bytes back.
+// less gives bytes back.
 func (a *share) less(bytes int64) {
 	a.bodies.held.Add(-bytes)
 	a.held -= bytes
 }
 
-// release gives all of them back.
+// release gives all held bytes back.
 func (a *share) release() {
 	if a.held > 0 {
 		a.less(a.held)
 	}
 }
 
-// Reply makes a the response, as a whole or in pieces. The bytes that Hold admitted are held until
-// it is written.
+// Reply makes a the response, whole or in pieces. The bytes that Hold reserved are held until it is
+// written.
 func (r *Request) Reply(f api.Format, a api.Answer) {
 	r.SetContentType(f.ContentType())
 	own := &r.results
@@ -106,19 +107,19 @@ func (r *Request) Reply(f api.Format, a api.Answer) {
 	r.Response.SetBodyStream(w, int(length))
 }
 
-// wholeBody is an answer that is in memory.
+// wholeBody is an answer that is completely in memory.
 type wholeBody struct{ bytes.Reader }
 
 // Close implements io.Closer.
 func (*wholeBody) Close() error { return nil }
 
-// gatherer is a connection that makes large writes of small ones between gather and scatter.
+// gatherer is a connection that combines small writes into large ones between gather and scatter.
 type gatherer interface {
 	gather()
 	scatter()
 }
 
-// writing is an answer on its way to its client.
+// writing is an answer while it is sent to its client.
 type writing struct {
 	answer interface {
 		io.ReadCloser
@@ -127,7 +128,7 @@ type writing struct {
 	share  *share
 	pieces gatherer
 	bytes  int64
-	done   func(bytes int64) // nil: nobody wants to know
+	done   func(bytes int64) // nil: no one needs the count
 	once   sync.Once
 }
 
@@ -145,7 +146,7 @@ func (w *writing) WriteTo(to io.Writer) (int64, error) {
 	return n, err
 }
 
-// Close implements io.Closer. fasthttp calls it when the answer is written, or cannot be.
+// Close implements io.Closer. fasthttp calls it when the answer is written, or when writing failed.
 func (w *writing) Close() error {
 	w.once.Do(func() {
 		_ = w.answer.Close()

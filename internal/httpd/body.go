@@ -11,28 +11,29 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// drainBytes bounds what is read and thrown away of a body that is not wanted, so that its sender
-// sees the answer instead of a reset connection, and so that the rest of it is not taken for the
-// next request.
+// drainBytes bounds how much of an unwanted body is read and thrown away. Reading it lets its
+// sender see the answer instead of a reset connection, and keeps the rest of it from being taken
+// for the next request.
 const drainBytes = 512 << 20
 
-// bodies reads request bodies within two bounds: the size of one, and the sum of those held at
-// once.
+// bodies reads request bodies within two bounds: the size of one body, and the sum of the bodies
+// and results held at once.
 type bodies struct {
 	maxOne  int64 // bytes; 0 refuses every body
 	maxHeld int64
-	// stall bounds the pause between two pieces of a body, whole the time for all of it, drainFor
-	// and brief the time spent on throwing one away.
+	// stall bounds the pause between two pieces of a body, and whole the time for all of it.
+	// drainFor and brief bound the time spent on throwing one away.
 	stall, whole, drainFor, brief time.Duration
 
 	held atomic.Int64
 	pool sync.Pool
 }
 
-// read returns the request's body, which the caller gives back with release. The bytes are the
-// caller's own: they stay valid whatever happens to the connection. Errors are *errs.Error; the
-// body is then read away, or the connection marked to be closed: at once for a body that came too
-// slowly or was malformed, since nobody knows where the next request begins.
+// read returns the request's body, which the caller gives back with release. The bytes belong to
+// the caller: they stay valid whatever happens to the connection. Errors are *errs.Error. After an
+// error the rest of the body is read and thrown away, or the connection is marked to be closed. A
+// body that came too slowly or was malformed closes the connection at once, because the start of
+// the next request is unknown.
 func (b *bodies) read(r *Request) (*heldBody, error) {
 	r.bodyRead = true
 	declared := int64(r.Request.Header.ContentLength())
@@ -74,15 +75,15 @@ func (b *bodies) read(r *Request) (*heldBody, error) {
 	return nil, err
 }
 
-// fill reads the stream with a deadline that moves with its progress. broken says that no more can
-// be read of it.
+// fill reads the stream with a deadline that moves with its progress. broken reports that no more
+// of the stream can be read.
 func (b *bodies) fill(h *heldBody, conn net.Conn, stream io.Reader, declared int64) (err error, broken bool) {
 	limit := time.Now().Add(b.whole)
 	defer func() { _ = conn.SetReadDeadline(time.Time{}) }()
 	data := (*h.buf)[:0]
 	if declared > 0 && int64(cap(data)) < declared {
-		// The declared length is below the limit and reserved; still grow with what really arrives
-		// beyond 1 MiB, so that a liar ties up little.
+		// The declared length is below the limit and reserved. Still allocate at most 1 MiB now and
+		// grow with what arrives, so that a false length ties up little memory.
 		data = make([]byte, 0, min(declared, 1<<20))
 	}
 	for {
@@ -109,7 +110,7 @@ func (b *bodies) fill(h *heldBody, conn net.Conn, stream io.Reader, declared int
 			h.reserved += more
 		}
 		switch {
-		case errors.Is(err, io.EOF) && int64(len(data)) >= declared: // fasthttp ends a broken off body with EOF too
+		case errors.Is(err, io.EOF) && int64(len(data)) >= declared: // fasthttp reports EOF for a truncated body too
 			return nil, false
 		case isTimeout(err):
 			return errs.Invalidf("body", "the request body arrived too slowly: no more than %v between two pieces and %v in all are allowed",
@@ -125,8 +126,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// drain throws away a body that will not be read, for at most that long and with no longer pauses
-// than any body may have. Unless all of it came the connection is closed after the answer.
+// drain reads and throws away an unwanted body, for at most most and with the same bound on pauses
+// as any body. Unless the whole body came, the connection is closed after the answer.
 func (b *bodies) drain(r *Request, most time.Duration) {
 	r.bodyRead = true
 	stream := r.RequestBodyStream()
@@ -165,7 +166,7 @@ func (b *bodies) reserve(n int64) bool {
 	return true
 }
 
-// heldBody is a request body and its share of the bound on all bodies.
+// heldBody is a request body and the held bytes that it takes.
 type heldBody struct {
 	Bytes    []byte
 	buf      *[]byte

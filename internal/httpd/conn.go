@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	// lingerStall and lingerTime bound how long a connection that the server ends is read on: until
-	// its peer has paused for lingerStall or ended too, and for lingerTime in all.
+	// lingerStall and lingerTime bound how long the server reads on after it has ended a
+	// connection: until the peer ends it too or pauses for lingerStall, and for lingerTime in all.
 	lingerStall = 500 * time.Millisecond
 	lingerTime  = 2 * time.Second
 )
 
-// conn is a client's connection. It adds two things to what it wraps: end, which lets no more than
-// what has arrived be read, and a Close that does not reset the connection under an answer its peer
-// has not read yet. One goroutine reads and writes; end and cut may be called by others.
+// conn is a client's connection. It adds two things to the connection it wraps. After end, only
+// bytes that have already arrived can be read. Close does not reset the connection while its peer
+// may still have an answer to read. One goroutine reads and writes; other goroutines may call end
+// and cut.
 type conn struct {
 	net.Conn
 	ended atomic.Bool // by end
@@ -27,11 +28,11 @@ type conn struct {
 	once  sync.Once   // of Close
 	gone  atomic.Bool // cut
 
-	gathers  bool // writes are put together
+	gathers  bool // small writes are combined
 	gathered []byte
 }
 
-// tlsConn is a conn over TLS. fasthttp shakes hands with what has these methods before it reads.
+// tlsConn is a conn over TLS. Its methods make fasthttp do the handshake before it reads.
 type tlsConn struct {
 	*conn
 	tls *tls.Conn
@@ -43,7 +44,7 @@ func (c tlsConn) Handshake() error { return c.tls.Handshake() }
 // ConnectionState implements fasthttp's interface of TLS connections.
 func (c tlsConn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
 
-// newConn wraps an accepted connection. What it returns is comparable, as a map's key.
+// newConn wraps an accepted connection. The result is comparable, so it can be the key of a map.
 func newConn(c net.Conn) net.Conn {
 	own := &conn{Conn: c}
 	if t, ok := c.(*tls.Conn); ok {
@@ -61,7 +62,7 @@ type ender interface {
 	cut()
 }
 
-// Read implements net.Conn. Once end was called and all that had arrived is read, every call times
+// Read implements net.Conn. After end, once all bytes that had arrived are read, every call times
 // out.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
@@ -75,7 +76,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// gatherBytes is how much is put together before it is written.
+// gatherBytes is how many bytes are combined before they are written.
 const gatherBytes = 64 << 10
 
 // Write implements net.Conn.
@@ -96,23 +97,23 @@ func (c *conn) flush() error {
 	return err
 }
 
-// gather puts the writes that follow together into larger ones, until scatter: fasthttp sends every
-// few KiB of an answer of unknown length by themselves, in two parts.
+// gather combines the writes that follow into larger ones, until scatter. Without it fasthttp sends
+// every few KiB of an answer of unknown length on their own, in two writes.
 func (c *conn) gather() {
 	c.gathers, c.gathered = true, make([]byte, 0, gatherBytes+8<<10)
 }
 
-// scatter writes what is left.
+// scatter writes the remaining bytes and stops combining writes.
 func (c *conn) scatter() {
 	if c.gathers {
 		c.gathers = false
-		_ = c.flush() // the next write says what is wrong too
+		_ = c.flush() // the next write returns the error too
 		c.gathered = nil
 	}
 }
 
-// end lets the reader have what has arrived, and nothing that comes later. A deadline could not: a
-// read after it returns nothing even where a request is waiting.
+// end lets the reader have the bytes that have arrived, and none that come later. A deadline would
+// not do: after it a read returns nothing even if a request has arrived.
 func (c *conn) end() {
 	if c.ended.Swap(true) {
 		return
@@ -124,15 +125,15 @@ func (c *conn) end() {
 	_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
 }
 
-// cut closes the connection at once, whatever is on its way. Below TLS, which would wait for a peer
-// that takes nothing.
+// cut closes the connection at once, whatever is still being sent. It closes below TLS, which would
+// wait for a peer that reads nothing.
 func (c *conn) cut() {
 	c.gone.Store(true)
 	_ = plainConn(c).Close()
 }
 
-// Close implements net.Conn. It says that nothing more will be written and reads on for a moment: a
-// connection that is closed on bytes nobody has read is reset, and the answer may be lost with it.
+// Close implements net.Conn. It first ends the sending side and reads on for a moment. Closing a
+// connection with unread bytes would reset it, and the answer might be lost.
 func (c *conn) Close() (err error) {
 	c.once.Do(func() {
 		if !c.over.Load() && !c.gone.Load() {
@@ -171,7 +172,7 @@ func (c *conn) linger() {
 
 var lingerBuffers = sync.Pool{New: func() any { return new([4096]byte) }}
 
-// plainConn is the connection below every wrapper.
+// plainConn returns the connection below every wrapper.
 func plainConn(c net.Conn) net.Conn {
 	for {
 		w, ok := c.(interface{ NetConn() net.Conn })

@@ -9,14 +9,14 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// conns are the open connections, those that became status sockets left out. Safe for concurrent
+// conns tracks the open connections, without those that became status sockets. Safe for concurrent
 // use.
 type conns struct {
 	mu   sync.Mutex
-	open map[net.Conn]bool // and whether each is idle: between two requests
+	open map[net.Conn]bool // the value: idle, between two requests
 }
 
-// note is fasthttp's hook for changes of state.
+// note records a change of state; fasthttp calls it.
 func (c *conns) note(conn net.Conn, state fasthttp.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -31,14 +31,15 @@ func (c *conns) note(conn net.Conn, state fasthttp.ConnState) {
 	}
 }
 
-// count returns how many are open.
+// count returns the number of open connections.
 func (c *conns) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.open)
 }
 
-// each calls f for every open connection, or for those that are idle only. f must not wait.
+// each calls f for every open connection, or only for the idle ones, and returns their number. f
+// must not block.
 func (c *conns) each(idle bool, f func(ender)) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,8 +55,9 @@ func (c *conns) each(idle bool, f func(ender)) (n int) {
 // windTick is how often wind looks at the connections.
 const windTick = 20 * time.Millisecond
 
-// wind waits until none is open, or ctx ends. From idleBy on it ends those between two requests,
-// from allBy on every one: a request that has arrived is answered all the same.
+// wind waits until no connection is open, or until ctx ends. From idleBy on it ends connections
+// between two requests, from allBy on every connection. A request that has arrived is still
+// answered.
 func (c *conns) wind(ctx context.Context, idleBy, allBy time.Time) {
 	tick := time.NewTicker(windTick)
 	defer tick.Stop()
@@ -74,5 +76,5 @@ func (c *conns) wind(ctx context.Context, idleBy, allBy time.Time) {
 	}
 }
 
-// cut closes all of them at once, and returns how many there were.
+// cut closes all open connections at once and returns their number.
 func (c *conns) cut() int { return c.each(false, ender.cut) }

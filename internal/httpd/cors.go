@@ -11,8 +11,9 @@ import (
 const exposed = "Retry-After, X-Request-ID, X-SIE-Request-ID, X-SIE-Error-Code, X-SIE-Server-Version, X-SIE-Model-Revision, X-Trace-ID, " +
 	"X-Total-Time, X-Queue-Time, X-Tokenization-Time, X-Inference-Time, X-SIE-Units-Input-Tokens, X-SIE-Warning"
 
-// cors lets scripts of the allowed origins read an answer, and answers their preflight: done says
-// that nothing is left to do. Cookies play no part here, so credentials are not allowed.
+// cors lets scripts of the allowed origins read an answer, and answers their preflight requests.
+// done reports that the request is answered. The server uses no cookies, so credentials are not
+// allowed.
 func (s *Server) cors(r *Request) (done bool) {
 	if len(s.opt.CORSOrigins) == 0 {
 		return false
@@ -47,13 +48,14 @@ func (s *Server) allowed(origin string) bool {
 	return slices.Contains(s.opt.CORSOrigins, "*") || slices.Contains(s.opt.CORSOrigins, origin)
 }
 
-// Foreign reports whether a page of an origin that is not allowed asks. Browsers keep answers from
-// such scripts, but not what comes through a WebSocket, so the status socket asks. A proxy in front
-// may have changed Host; it then says so, or the browser does.
+// Foreign reports whether the request comes from a page of an origin that is not allowed. Browsers
+// keep answers from scripts of such pages, but not the messages of a WebSocket, so the status
+// socket calls Foreign. If a proxy in front has changed Host, X-Forwarded-Host or the browser's
+// Sec-Fetch-Site header tells so.
 func (r *Request) Foreign() bool {
 	origin := r.Header("Origin")
 	if origin == "" || r.server.allowed(origin) || r.Header("Sec-Fetch-Site") == "same-origin" {
-		return false // no browser, or one of ours
+		return false // no browser, or an allowed origin
 	}
 	u, err := url.Parse(origin)
 	return err != nil || u.Host == "" || u.Host != r.Header("Host") && u.Host != r.Header("X-Forwarded-Host")

@@ -1,13 +1,15 @@
-// Package httpd is the shell of an HTTP server: keys, TLS, CORS, bounds on heads, bodies and
-// answers, hang-ups, request ids, the access log, spans, feeds over WebSockets, and draining.
+// Package httpd runs the HTTP server that every route shares: keys, TLS, CORS, bounds on heads,
+// bodies and answers, hang-ups, request ids, the access log, spans, feeds over WebSockets, and
+// draining.
 //
 // Entry points: New with a table of Routes, Server.Serve and Shutdown; Request.Do for work with a
-// body; NewKeys and NewTLS for who may use the server and how. A handler copies what it needs of a
-// request before it returns to fasthttp's buffers. Bodies are read within a bound each, and held
-// together with results within another; a client that leaves ends its request's context; during
-// Shutdown work is refused with a retryable 503 while running work finishes.
+// body; NewKeys and NewTLS for access control and encryption. A handler copies the parts of a
+// request that it keeps before it returns, because fasthttp reuses its buffers. One bound limits
+// each body, another limits all bodies and results that are in memory together. A client that
+// leaves ends its request's context. During Shutdown new work is refused with a retryable 503 while
+// running work finishes.
 //
-// Goroutines: fasthttp's connection workers, one that watches for hang-ups, two per socket of a
-// feed. The package knows neither models nor what a route does. Nothing it logs holds a key, a
-// text, or a header other than the request's id.
+// Goroutines: fasthttp's connection workers, one that watches for hang-ups, and two for each socket
+// of a feed. The package knows neither models nor the purpose of a route. It logs no key, no text,
+// and no header except the request's id.
 package httpd

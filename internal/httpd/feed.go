@@ -12,28 +12,28 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// feedBuffer is what the kernel holds for one watcher of a feed, in bytes.
+// feedBuffer is the size of the kernel's send buffer for one watcher of a feed, in bytes.
 const feedBuffer = 64 << 10
 
-// FeedOptions of a Feed. Zero fields take the defaults in brackets.
+// FeedOptions configures a Feed. Zero fields take the defaults in brackets.
 type FeedOptions struct {
 	Interval     time.Duration // between two frames [200 ms]
-	WriteTimeout time.Duration // for sending a frame to a slow watcher, who is then dropped [5 s]
+	WriteTimeout time.Duration // for sending one frame; a slower watcher is dropped [5 s]
 	MaxWatchers  int           // open sockets [256]
-	// Frame makes a frame: twice an interval at most however many watch, and for each watcher when
-	// the server shuts down. It may be called by several goroutines at once.
+	// Frame makes a frame. It is called at most twice an interval, however many watchers there are,
+	// and once for each watcher when the server shuts down. Several goroutines may call it at once.
 	Frame func() ([]byte, error)
 }
 
-// Feed sends frames to WebSockets: one at once and one every interval. Safe for concurrent use.
+// Feed sends frames to WebSockets: one at once, then one every interval. Safe for concurrent use.
 type Feed struct {
 	server *Server
 	opt    FeedOptions
 	quit   chan struct{} // closed by stop
 	all    sync.WaitGroup
 
-	// latest is the frame that all watchers get until it is older than half an interval. Who holds
-	// building makes the next; the others do not wait for it.
+	// latest is sent to all watchers until it is older than half an interval. The goroutine that
+	// holds building makes the next frame; the others do not wait for it.
 	latest   atomic.Pointer[frame]
 	building sync.Mutex
 	built    atomic.Int64 // frames made, for tests
@@ -43,13 +43,13 @@ type Feed struct {
 	stopped bool
 }
 
-// frame is what watchers get.
+// frame is one message to the watchers.
 type frame struct {
 	made  time.Time
 	bytes []byte
 }
 
-// NewFeed returns a feed of the server, which ends it in Shutdown. It is to be made before Serve.
+// NewFeed returns a feed of the server, which Shutdown ends. Call it before Serve.
 func (s *Server) NewFeed(opt FeedOptions) *Feed {
 	opt.Interval, opt.WriteTimeout = cmp.Or(opt.Interval, 200*time.Millisecond), cmp.Or(opt.WriteTimeout, 5*time.Second)
 	opt.MaxWatchers = cmp.Or(opt.MaxWatchers, 256)
@@ -60,14 +60,14 @@ func (s *Server) NewFeed(opt FeedOptions) *Feed {
 	return f
 }
 
-// Watchers returns how many sockets are open.
+// Watchers returns the number of open sockets.
 func (f *Feed) Watchers() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.open
 }
 
-// enter reports whether one more may watch; it then ends with leave.
+// enter reports whether one more socket may watch; if so, the caller later calls leave.
 func (f *Feed) enter() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,7 +86,7 @@ func (f *Feed) leave() {
 	f.all.Done()
 }
 
-// stop ends every watcher with a last frame and lets no more in; wait returns when they have ended.
+// stop ends every watcher after a last frame and admits no more; wait returns when all have ended.
 func (f *Feed) stop() {
 	f.mu.Lock()
 	f.stopped = true
@@ -97,10 +97,10 @@ func (f *Feed) stop() {
 func (f *Feed) wait() { f.all.Wait() }
 
 var upgrader = websocket.FastHTTPUpgrader{
-	CheckOrigin:     func(*fasthttp.RequestCtx) bool { return true }, // Foreign has looked
+	CheckOrigin:     func(*fasthttp.RequestCtx) bool { return true }, // Serve has called Foreign
 	ReadBufferSize:  1 << 10,
 	WriteBufferSize: 16 << 10,
-	Subprotocols:    []string{"sie"}, // what a browser that sends a key offers beside it
+	Subprotocols:    []string{"sie"}, // offered by a browser beside the protocol that carries its key
 }
 
 // Serve makes the request's connection a watcher, or refuses it.
@@ -125,12 +125,12 @@ func (f *Feed) Serve(r *Request, _ string) {
 	}
 }
 
-// stream sends frames until the watcher or the server goes. The connection is fasthttp's again once
-// it returns.
+// stream sends frames until the watcher leaves or the server shuts down. When it returns, fasthttp
+// owns the connection again.
 func (f *Feed) stream(c *websocket.Conn) {
 	defer f.leave()
 	defer func() {
-		if p := recover(); p != nil { // fasthttp would let it end the process
+		if p := recover(); p != nil { // fasthttp does not recover here: the process would end
 			f.server.opt.Log.Error("panic in a status socket", "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
@@ -149,7 +149,7 @@ func (f *Feed) stream(c *websocket.Conn) {
 			}
 		}
 	}()
-	defer func() { // the reader must be out of the connection before it is handed back
+	defer func() { // the reader must have left the connection before fasthttp gets it back
 		_ = c.SetReadDeadline(time.Unix(1, 0))
 		<-gone
 	}()
@@ -164,7 +164,7 @@ func (f *Feed) stream(c *websocket.Conn) {
 		case <-gone:
 			return
 		case <-f.quit:
-			if f.send(c, true) == nil { // it says what the server is like now
+			if f.send(c, true) == nil { // the last frame shows the server's state now
 				_ = c.WriteControl(websocket.CloseMessage,
 					websocket.FormatCloseMessage(websocket.CloseGoingAway, "shutting down"), time.Now().Add(time.Second))
 			}
@@ -173,7 +173,7 @@ func (f *Feed) stream(c *websocket.Conn) {
 	}
 }
 
-// send sends the latest frame, or one made now.
+// send sends the latest frame, or with now a new one.
 func (f *Feed) send(c *websocket.Conn, now bool) error {
 	b, err := f.frame(now)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// checkFraming refuses a head that somebody in front of this server may read as another request
-// than we do, and so take a part of it for somebody else's (RFC 9112, 2.2, 5.2, 6.1 and 6.3). The
-// connection is to be closed then. That lines end in CRLF is checked from the second line on; what
-// fasthttp does not read at all is badHead's.
+// checkFraming refuses a head that a proxy in front may read as a different request, because a part
+// of it could then be taken for another client's request (RFC 9112, 2.2, 5.2, 6.1 and 6.3). The
+// caller then closes the connection. It checks from the second line on that lines end in CRLF.
+// badHead answers heads that fasthttp cannot read at all.
 func checkFraming(h *fasthttp.RequestHeader) *errs.Error {
 	if !bytes.HasPrefix(h.Protocol(), []byte("HTTP/1.")) {
 		e := errs.Invalid("headers", "the server speaks HTTP/1.1")
@@ -52,8 +52,8 @@ func checkFraming(h *fasthttp.RequestHeader) *errs.Error {
 	return nil
 }
 
-// CheckEncoding refuses bodies in a content coding. That of "utf-8" is none: some clients mean the
-// charset.
+// CheckEncoding refuses bodies in a content coding. The value "utf-8" is accepted: some clients
+// mean the charset.
 func (r *Request) CheckEncoding() *errs.Error {
 	h := &r.Request.Header
 	if len(h.Peek("Content-Encoding")) == 0 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// gate counts the inference requests that run, and lets no more in once it is shut. Safe for
+// gate counts the running inference requests, and admits no more once it is shut. Safe for
 // concurrent use.
 type gate struct {
 	mu      sync.Mutex
@@ -18,7 +18,7 @@ type gate struct {
 
 func newGate() *gate { return &gate{idle: make(chan struct{})} }
 
-// enter reports whether a request may run; it then ends with leave.
+// enter reports whether a request may run; if so, the caller later calls leave.
 func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -38,7 +38,7 @@ func (g *gate) leave() {
 	}
 }
 
-// shut refuses further requests. It reports whether this call did it.
+// shut refuses further requests. It reports whether this call shut the gate.
 func (g *gate) shut() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -55,7 +55,7 @@ func (g *gate) shut() bool {
 
 func (g *gate) closed() bool { return g.isShut.Load() }
 
-// count is how many run.
+// count returns the number of running requests.
 func (g *gate) count() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -14,13 +14,13 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// Route is one entry of a server's table of routes.
+// Route describes one entry of a server's table of routes.
 type Route struct {
 	Method string
-	Path   string // one that ends in "/" takes a name as the rest, but "/" itself
+	Path   string // a path that ends in "/", except "/" itself, takes the rest of the request's path as a name
 	Serve  func(r *Request, rest string)
-	Kind   dialect.RouteKind // how errors are written before the handler's own
-	Span   string            // of the trace; "": none
+	Kind   dialect.RouteKind // the kind of errors answered before the handler runs
+	Span   string            // name of its trace span; "": none
 	Open   bool              // it needs no API key
 }
 
@@ -32,7 +32,7 @@ func (r *Route) match(path string) (rest string, ok bool) {
 	return "", path == r.Path
 }
 
-// handle is the one entry of every request.
+// handle serves every request.
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	r := s.arrive(ctx)
 	defer r.depart()
@@ -41,7 +41,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 			s.opt.Log.Error("panic in a handler", "panic", p, "stack", string(debug.Stack()))
 			ctx.Response.Reset()
 			s.cors(r)
-			ctx.SetConnectionClose() // nobody knows how much of the body was read
+			ctx.SetConnectionClose() // how much of the body was read is unknown
 			r.Fail(dialect.RouteNative, errs.Internal(nil))
 		}
 	}()
@@ -54,8 +54,8 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		r.Fail(dialect.RouteNative, err)
 		return
 	}
-	// The path is read as it was sent: "//" and ".." must not be tidied up or redirected, they are
-	// part of a name that does not exist.
+	// The path is read as it was sent. Segments such as "//" and ".." are not cleaned and not
+	// redirected: they are part of a name that does not exist.
 	path, err := url.PathUnescape(string(ctx.URI().PathOriginal()))
 	if err != nil {
 		r.Fail(dialect.RouteNative, errs.Invalid("path", "the path is not valid percent-encoding"))
@@ -89,8 +89,8 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	s.unrouted(r, path, allowed)
 }
 
-// unrouted answers a path that no route serves with this method; allowed is another method that one
-// does, "" for none.
+// unrouted answers a request whose path no route serves with this method. allowed is another method
+// that a route serves there, "" if there is none.
 func (s *Server) unrouted(r *Request, path, allowed string) {
 	if !r.admit(dialect.RouteNative) {
 		return
@@ -110,8 +110,8 @@ func (s *Server) unrouted(r *Request, path, allowed string) {
 	r.Fail(dialect.RouteNative, errs.NoRoute())
 }
 
-// admit reports whether a request may go on; else it is answered. Those who have no key are not
-// told what is behind a route.
+// admit reports whether a request may go on; if not, it has answered it. A client without a key
+// learns nothing about the route.
 func (r *Request) admit(kind dialect.RouteKind) bool {
 	n, err := r.server.keyed(&r.Request.Header)
 	if err == nil {
@@ -123,7 +123,7 @@ func (r *Request) admit(kind dialect.RouteKind) bool {
 	return false
 }
 
-// keyed returns the number of a request's key, 0 where none is asked for, or the 401.
+// keyed returns the number of a request's key, 0 if the server asks for none, or the 401.
 func (s *Server) keyed(h *fasthttp.RequestHeader) (int, *errs.Error) {
 	if s.opt.Keys == nil {
 		return 0, nil
@@ -131,8 +131,8 @@ func (s *Server) keyed(h *fasthttp.RequestHeader) (int, *errs.Error) {
 	return s.opt.Keys.admit(h)
 }
 
-// expect answers a client that asks whether to send its body: not one that would be refused for its
-// size or because the server drains.
+// expect answers a client that asks whether to send its body ("Expect: 100-continue"). It refuses a
+// body that would be refused later: for a wrong key, for its size, or because the server drains.
 func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	var e *errs.Error
 	switch _, refused := s.keyed(&ctx.Request.Header); {
@@ -151,7 +151,7 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	return e.Status
 }
 
-// badHead answers requests whose head, or first bytes of the body, could not be read.
+// badHead answers a request whose head, or the first bytes of its body, could not be read.
 func (s *Server) badHead(ctx *fasthttp.RequestCtx, err error) {
 	e := errs.Invalid("headers", "the request's head is not valid HTTP/1.1")
 	var small *fasthttp.ErrSmallBuffer

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hangups notices clients that leave while their request is being worked on. fasthttp only reads a
-// connection again once the handler has returned, so the connection's descriptor is watched by an
-// epoll set of our own for EPOLLRDHUP: the peer closed, or closed its sending side. A client that
-// half-closes after its request counts as gone.
+// hangups notices clients that leave while their request is being worked on. fasthttp reads a
+// connection again only after the handler has returned, so an epoll set of this package watches the
+// connection's descriptor for EPOLLRDHUP: the peer closed it, or closed its sending side. A client
+// that half-closes after its request counts as gone.
 //
 // One goroutine, stopped by close. Safe for concurrent use.
 type hangups struct {
@@ -24,17 +24,17 @@ type hangups struct {
 	last    uint64            // the key of the newest watch
 	watches map[uint64]func() // by key
 
-	// harvested, if set, is called when events were taken from the kernel and before any is looked
-	// at.
+	// harvested, if set, is called after events were taken from the kernel and before any is
+	// handled.
 	harvested func()
 }
 
 // stopKey is the key of the pipe's events. Watches have the keys from 1 on.
 const stopKey = 0
 
-// event returns an epoll event that carries key. A descriptor would not do as a key: an event that
-// was taken from the kernel before its connection was closed would hit the next connection that
-// gets the descriptor.
+// event returns an epoll event that carries key. A descriptor cannot be the key: an event that was
+// taken from the kernel before its connection was closed would then reach the next connection with
+// the same descriptor.
 func event(events uint32, key uint64) *unix.EpollEvent {
 	return &unix.EpollEvent{Events: events, Fd: int32(uint32(key)), Pad: int32(uint32(key >> 32))}
 }
@@ -44,7 +44,7 @@ func eventKey(e *unix.EpollEvent) uint64 { return uint64(uint32(e.Fd)) | uint64(
 
 var errNoDescriptor = errors.New("httpd: connection has no descriptor")
 
-// newHangups starts the loop. harvested is for tests, else nil.
+// newHangups starts the loop. harvested is for tests; others pass nil.
 func newHangups(harvested func()) (*hangups, error) {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -66,8 +66,8 @@ func newHangups(harvested func()) (*hangups, error) {
 }
 
 // watch calls gone, at most once, when c's peer hangs up. The returned function ends the watch;
-// after it returns gone is not called any more. It must be called before the connection is used for
-// the next request.
+// after it returns, gone is not called any more. Call it before the connection is used for the next
+// request.
 func (h *hangups) watch(c net.Conn, gone func()) (end func(), err error) {
 	sc, ok := plainConn(c).(syscall.Conn)
 	if !ok {
@@ -95,13 +95,14 @@ func (h *hangups) watch(c net.Conn, gone func()) (end func(), err error) {
 	}
 	return func() {
 		h.forget(key)
-		// The descriptor is taken out inside Control, so that it can't be closed and reused in
-		// between. When the connection is closed already the kernel has removed it itself.
+		// The descriptor is removed inside Control, so that it cannot be closed and reused in
+		// between. If the connection is already closed, the kernel has removed the descriptor
+		// itself.
 		_ = raw.Control(func(d uintptr) { _ = unix.EpollCtl(h.epfd, unix.EPOLL_CTL_DEL, int(d), nil) })
 	}, nil
 }
 
-// count returns how many watches there are.
+// count returns the number of watches.
 func (h *hangups) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,7 +124,7 @@ func (h *hangups) loop() {
 			continue
 		}
 		if err != nil {
-			return // the set was closed under us: only close does that
+			return // the set is closed; only close does that
 		}
 		if h.harvested != nil {
 			h.harvested()
@@ -136,7 +137,7 @@ func (h *hangups) loop() {
 			h.mu.Lock()
 			if gone := h.watches[key]; gone != nil {
 				delete(h.watches, key)
-				gone() // under the lock, so that the end function can promise that it won't be called later
+				gone() // under the lock, so that it is never called after the end function has returned
 			}
 			h.mu.Unlock()
 		}

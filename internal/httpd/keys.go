@@ -16,8 +16,8 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// Keys are the API keys that a server accepts, as hashes: what is compared has one length, and a
-// dump of the process has no key in it. Immutable; the nil *Keys accepts everybody.
+// Keys holds the API keys that a server accepts, as hashes. All compared values thus have the same
+// length, and a dump of the process contains no key. Immutable; a nil *Keys accepts every request.
 type Keys struct {
 	hashes [][sha256.Size]byte
 }
@@ -28,9 +28,10 @@ const (
 	maxKeys     = 10_000
 )
 
-// NewKeys takes keys given one by one and those in file, if not "": one a line, # begins a comment.
-// It fails closed: a file that cannot be read or holds no key, and a key that no client could send,
-// are errors, never an open server.
+// NewKeys returns the given keys and those in file, unless it is "". The file has one key a line; #
+// begins a comment. NewKeys fails closed: an unreadable file, a file without a key, and a key that
+// no client could send are errors, and never lead to an open server. Without any key it returns
+// nil.
 func NewKeys(given []string, file string) (*Keys, error) {
 	k := &Keys{}
 	for i, key := range given {
@@ -92,8 +93,8 @@ func visible(s string) bool {
 	return true
 }
 
-// find returns the number of key, from 1, or 0. It takes the same time whichever key it is and
-// however much of one is right.
+// find returns the number of key, from 1, or 0. The time it takes depends neither on which key
+// matches nor on how much of a key is right.
 func (k *Keys) find(key string) int {
 	h := sha256.Sum256([]byte(key))
 	found := 0
@@ -103,11 +104,12 @@ func (k *Keys) find(key string) int {
 	return found
 }
 
-// keyProtocol begins the subprotocol in which a browser sends its key to a WebSocket, base64url
-// without padding: it cannot set headers, and a key in the address would be written to logs.
+// keyProtocol begins the subprotocol in which a browser sends its key to a WebSocket, in base64url
+// without padding. A browser cannot set headers there, and a key in the URL would be written to
+// logs.
 const keyProtocol = "sie.key."
 
-// admit returns the number of the key that a request brings, or the 401.
+// admit returns the number of the key that a request carries, or the 401.
 func (k *Keys) admit(h *fasthttp.RequestHeader) (int, *errs.Error) {
 	key := string(h.Peek("X-API-Key"))
 	if scheme, rest, ok := strings.Cut(string(h.Peek("Authorization")), " "); ok && strings.EqualFold(scheme, "Bearer") {

@@ -11,9 +11,8 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// capped is a listener that keeps the number of open connections within a bound. A connection too
-// many is told to come back, in the words of an answer, and closed. It may be closed more than
-// once.
+// capped is a listener that bounds the number of open connections. A connection over the bound is
+// answered with a retryable 503 and closed. Close may be called more than once.
 type capped struct {
 	net.Listener
 	open func() int
@@ -43,7 +42,7 @@ func (l *capped) Accept() (net.Conn, error) {
 	}
 }
 
-// refuseTime is what a connection too many may take of the listener's time.
+// refuseTime bounds how long a refused connection holds up the listener.
 const refuseTime = 5 * time.Millisecond
 
 func refuseConn(c net.Conn, limit int) {
@@ -62,7 +61,7 @@ func refuseConn(c net.Conn, limit int) {
 	if _, err := c.Write(answer); err != nil {
 		return
 	}
-	// Closing with unread bytes would reset the connection and take the answer with it.
+	// Closing with unread bytes would reset the connection, and the answer would be lost.
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
 	}

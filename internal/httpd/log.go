@@ -12,11 +12,11 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// No line of the log holds a key, a text or the value of a header other than the request's id:
-// neither do errors that quote what a client sent. What a client did wrong is told to that client.
+// No line of the log holds a key, a text or the value of a header, except the request's id. That
+// includes errors that quote the client's bytes. A client's mistakes are reported to that client.
 
-// quiet is fasthttp's log. Its messages quote the bytes that could not be read, headers and bodies
-// included, so that only the kind of failure is taken from them, at the debug level.
+// quiet is the logger that fasthttp gets. fasthttp's messages quote the bytes that could not be
+// read, headers and bodies included, so quiet logs only the kind of failure, at the debug level.
 type quiet struct{ log *slog.Logger }
 
 // Printf implements fasthttp.Logger.
@@ -25,7 +25,7 @@ func (q quiet) Printf(_ string, args ...any) {
 	for _, a := range args {
 		switch v := a.(type) {
 		case net.Addr:
-			peer = v.String() // of the two addresses the client's is the last
+			peer = v.String() // the client's address is the last of the two
 		case error:
 			why = connFailure(v)
 		}
@@ -33,7 +33,7 @@ func (q quiet) Printf(_ string, args ...any) {
 	q.log.Debug("connection failed", "client", peer, "why", why)
 }
 
-// connFailure returns what became of a connection, in words of our own.
+// connFailure returns why a connection failed, without fasthttp's words.
 func connFailure(err error) string {
 	var small *fasthttp.ErrSmallBuffer
 	var broken fasthttp.ErrBrokenChunk
