@@ -2,7 +2,7 @@ package httpd
 
 import "testing"
 
-// How many fit is never more than do.
+// The number of items that fit is never overestimated.
 func TestFits(t *testing.T) {
 	for _, c := range []struct {
 		items       int

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A request that lies unread when its connection is ended is answered; nothing that comes later is
-// read.
+// A request that has arrived but is unread when its connection is ended is still answered; bytes
+// that come later are not read.
 func TestEndLetsWhatHasArrivedBeRead(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -21,7 +21,7 @@ func TestEndLetsWhatHasArrivedBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := make([]byte, 1)
-	if _, err := c.Read(one); err != nil { // the rest is here too
+	if _, err := c.Read(one); err != nil { // the rest has arrived too
 		t.Fatal(err)
 	}
 	c.end()

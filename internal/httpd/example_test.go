@@ -15,8 +15,7 @@ import (
 	"github.com/sie-engine/sie/internal/httpd"
 )
 
-// A server that counts the words of what it is sent. Who sends must have a key, and no more than a
-// KiB.
+// A server that counts the words of a request. A client needs a key and may send at most one KiB.
 func Example() {
 	keys, err := httpd.NewKeys([]string{"let-me-in"}, "")
 	if err != nil {

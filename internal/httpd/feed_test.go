@@ -10,7 +10,7 @@ import (
 	"github.com/sie-engine/sie/internal/testrig"
 )
 
-// watching is a rig with a feed of numbers at /feed.
+// watching returns a rig with a feed of numbers at /feed.
 func watching(t *testing.T, opt FeedOptions) (*rig, *Feed) {
 	r := start(t, Options{})
 	var n int
@@ -39,7 +39,7 @@ func read(t *testing.T, c *websocket.Conn) string {
 	return string(b)
 }
 
-// However many watch, a frame is made once.
+// A frame is made once for all watchers.
 func TestFramesAreShared(t *testing.T) {
 	r, f := watching(t, FeedOptions{Interval: time.Hour})
 	for i := range 8 {
@@ -50,7 +50,7 @@ func TestFramesAreShared(t *testing.T) {
 	if n := f.built.Load(); n != 1 {
 		t.Errorf("%d frames were made for 8 watchers", n)
 	}
-	f.building.Lock() // somebody makes the next: nobody waits for it
+	f.building.Lock() // the next frame is being made: no watcher waits for it
 	f.latest.Load().made = time.Now().Add(-time.Hour)
 	if got := read(t, r.watch()); got != "1" {
 		t.Errorf("while a frame is made: %s", got)
@@ -61,7 +61,7 @@ func TestFramesAreShared(t *testing.T) {
 	}
 }
 
-// Watchers are bounded, and end with the server after a frame that is made for the end.
+// The number of watchers is bounded, and Shutdown ends them after one last frame.
 func TestFeedEndsWithTheServer(t *testing.T) {
 	r, f := watching(t, FeedOptions{Interval: time.Hour, MaxWatchers: 1})
 	c := r.watch()

@@ -31,7 +31,7 @@ func descriptor(t *testing.T, c net.Conn) (fd int) {
 	return fd
 }
 
-// An event that was taken from the kernel before its connection was closed says nothing of the next
+// An event that was taken from the kernel before its connection was closed does not affect the next
 // connection that gets the descriptor.
 func TestHangUpIsItsOwnConnections(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,7 +50,7 @@ func TestHangUpIsItsOwnConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	client.Close()
-	<-taken // the event has left the kernel and nobody has looked at it
+	<-taken // the event has left the kernel and is not yet handled
 	end()
 	fd := descriptor(t, first)
 	first.Close()
@@ -72,7 +72,7 @@ func TestHangUpIsItsOwnConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { // the loop comes by once more, for the pipe of close
+	go func() { // the loop calls harvested once more, for the pipe of close
 		seen <- struct{}{}
 		<-taken
 		seen <- struct{}{}
@@ -86,7 +86,7 @@ func TestHangUpIsItsOwnConnections(t *testing.T) {
 
 func both(a, b net.Conn) []net.Conn { return []net.Conn{a, b} }
 
-// Each watch hears of its own client, whatever the order.
+// Each watch is told about its own client, in any order.
 func TestHangUpsManyConnections(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

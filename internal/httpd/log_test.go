@@ -10,7 +10,7 @@ import (
 	"github.com/sie-engine/sie/internal/testrig"
 )
 
-// fasthttp's messages are told apart without their words.
+// The kinds of failure are told apart without fasthttp's messages.
 func TestConnFailures(t *testing.T) {
 	log := &testrig.Log{}
 	q := quiet{slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))}

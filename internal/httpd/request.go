@@ -16,37 +16,38 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// Request is one request and its answer: fasthttp's context, and what the server keeps of it. It
+// Request is one request and its answer: fasthttp's context and the server's data about it. It
 // belongs to the handler's goroutine until the handler returns; nothing of it may be kept.
 type Request struct {
 	*fasthttp.RequestCtx
-	// ID is the client's own if it is visible ASCII, else a new one. Every answer carries it.
+	// ID is the client's id if it is visible ASCII of at most 256 bytes, else a new one. Every
+	// answer carries it.
 	ID string
-	// Note is written by handlers, for the access log and the span.
+	// Note is filled in by handlers, for the access log and the span.
 	Note Note
 
 	server   *Server
 	start    time.Time
 	key      int        // number of its API key, from 1; 0: none
 	span     trace.Span // nil: no tracing, or not a route with a span
-	bodyRead bool       // somebody has read the request's body, or tried to
-	results  share      // what its results take of the held bytes
-	writing  *writing   // the answer, where it is written after the handler
+	bodyRead bool       // the request's body was read, or reading it was tried
+	results  share      // the held bytes that its results take
+	writing  *writing   // the answer, if it is written after the handler returns
 }
 
-// Note is what a handler says about a request. It holds no text and no key.
+// Note describes a request for the access log and the span. It holds no text and no key.
 type Note struct {
-	Model   string // once it is known to be in the catalog
+	Model   string // set once it is known to be in the catalog
 	Items   int
 	Tokens  int
 	Outputs []string
 	Timings api.Timings
 }
 
-// maxRequestID bounds the ids that clients choose, in bytes.
+// maxRequestID bounds the length of the ids that clients choose, in bytes.
 const maxRequestID = 256
 
-// arrive begins a request.
+// arrive begins a request: it makes the Request and chooses its id.
 func (s *Server) arrive(ctx *fasthttp.RequestCtx) *Request {
 	r := &Request{RequestCtx: ctx, server: s, start: time.Now()}
 	for _, name := range []string{"X-Request-ID", "X-SIE-Request-ID"} {
@@ -60,10 +61,10 @@ func (s *Server) arrive(ctx *fasthttp.RequestCtx) *Request {
 	return r
 }
 
-// Header returns a header of the request, "" where it is absent.
+// Header returns a header of the request, "" if it is absent.
 func (r *Request) Header(name string) string { return string(r.Request.Header.Peek(name)) }
 
-// Caller says which SDK asks, as far as the headers tell.
+// Caller returns the SDK that sent the request, as far as the headers tell.
 func (r *Request) Caller() dialect.Caller { return dialect.ParseCaller(r.Header("X-SIE-SDK-Version")) }
 
 // Fail answers with err in the caller's dialect.
@@ -71,7 +72,7 @@ func (r *Request) Fail(kind dialect.RouteKind, err *errs.Error) {
 	r.Answer(dialect.Render(err, r.Caller(), kind))
 }
 
-// Answer answers with body, which must not change any more.
+// Answer answers with status, headers and body. body must not change afterwards.
 func (r *Request) Answer(status int, headers []dialect.Header, body []byte) {
 	r.SetStatusCode(status)
 	for _, h := range headers {
@@ -87,21 +88,21 @@ func (r *Request) Plain(status int, text string) {
 	r.SetBodyString(text)
 }
 
-// Unwanted reads away, within bounds, the body of a request for work that is refused before it. Its
-// sender had good reason to send it, and often looks for the answer only afterwards.
+// Unwanted reads and throws away, within bounds, the body of a refused inference request. Its
+// sender had good reason to send it, and often reads the answer only afterwards.
 func (r *Request) Unwanted() { r.server.bodies.drain(r, r.server.bodies.drainFor) }
 
-// discard reads away a body that no handler wants, so that the connection stays usable, or closes
-// it where that would take long.
+// discard reads and throws away a body that no handler needs, so that the connection stays usable.
+// If that would take long, it closes the connection.
 func (r *Request) discard() { r.server.bodies.drain(r, r.server.bodies.brief) }
 
-// depart ends a request: ids on the answer, the span, the log. Once the server drains, the answer
-// is its connection's last.
+// depart ends a request: it sets the ids on the answer, ends the span and writes the log. Once the
+// server drains, the answer is the last of its connection.
 func (r *Request) depart() {
 	s := r.server
 	h := &r.Response.Header
 	if !r.bodyRead && !h.ConnectionClose() {
-		r.discard() // what stays unread would be taken for the next request
+		r.discard() // unread bytes would be taken for the next request
 	}
 	if s.gate.closed() && !r.Hijacked() {
 		r.SetConnectionClose()
@@ -121,14 +122,14 @@ func (r *Request) depart() {
 		"status", r.Response.StatusCode(), "error", failure, "model", r.Note.Model, "items", r.Note.Items, "tokens", r.Note.Tokens,
 		"ms", api.Milliseconds(time.Since(r.start)), "bytes_in", max(r.Request.Header.ContentLength(), 0),
 		"client", r.RemoteIP().String(), "sdk", r.Caller().Version(), "key", r.key, "bytes_out"}
-	if r.writing != nil { // the line waits for the end of the answer
+	if r.writing != nil { // the line is written when the answer is sent
 		r.writing.done = func(bytes int64) { s.opt.Log.Info("request", append(line, bytes)...) }
 		return
 	}
 	s.opt.Log.Info("request", append(line, len(r.Response.Body()))...)
 }
 
-// begin starts the span of a request, as part of the caller's trace if it names one.
+// begin starts the span of a request, as part of the caller's trace if the request names one.
 func (r *Request) begin(name string) {
 	if r.server.opt.Tracer == nil || name == "" {
 		return
@@ -137,7 +138,7 @@ func (r *Request) begin(name string) {
 	_, r.span = r.server.opt.Tracer.Start(parent, name, trace.WithSpanKind(trace.SpanKindServer))
 }
 
-// describe puts the reference's attributes on a span (server.md 1.14), never a text.
+// describe sets the reference's attributes on a span (server.md 1.14), never a text.
 func (r *Request) describe(status int, failure string) {
 	n, t := &r.Note, r.Note.Timings
 	attrs := append([]attribute.KeyValue{attribute.String("model", n.Model), attribute.Int("batch_size", n.Items),

@@ -19,19 +19,19 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// Options of a Server. Zero fields take the defaults in brackets.
+// Options configures a Server. Zero fields take the defaults in brackets.
 type Options struct {
-	Product string       // name and version in the header Server [sie]
+	Product string       // name and version for the header Server [sie]
 	Log     *slog.Logger // [slog.Default()]
 
-	Keys        *Keys    // nil: everybody is served
-	CORSOrigins []string // whose scripts may read answers; "*": all
+	Keys        *Keys    // nil: requests need no key
+	CORSOrigins []string // origins whose scripts may read answers; "*": all
 	AccessLog   bool     // a line for every request
 
 	Tracer         trace.Tracer         // nil: no spans
 	SpanAttributes []attribute.KeyValue // of every span
 
-	// Unrouted says what is special about a path that no route serves, nil for a plain 404 or 405.
+	// Unrouted returns the answer for a path that no route serves, or nil for a plain 404 or 405.
 	Unrouted func(path string) (dialect.RouteKind, *errs.Error)
 
 	MaxBodyBytes   int64         // of a request's body [34 MiB]; negative: no limit
@@ -45,13 +45,13 @@ type Options struct {
 	WriteTimeout   time.Duration // for sending an answer to a slow reader [2 min]
 	KeepAlive      time.Duration // pause between requests [120 s: SDKs keep idle connections for 90 s]
 
-	// UnwantedTime bounds reading away the body of a request for work that is refused [30 s],
-	// BriefTime that of a request whose sender had no reason to send one: on open routes, and
+	// UnwantedTime bounds the reading of the body of a refused inference request [30 s]. BriefTime
+	// bounds the reading of a body that its sender had no reason to send: on open routes, and
 	// without a key [500 ms].
 	UnwantedTime, BriefTime time.Duration
-	// IdleGrace is how long connections between two requests are kept open once a drain has begun
-	// [1 s], LastBytes how long after the last running request the rest of a request on its way is
-	// awaited [2 s].
+	// IdleGrace is how long connections between two requests stay open once a drain has begun [1
+	// s]. LastBytes is how long, after the last running request, the server waits for the rest of a
+	// request that has begun to arrive [2 s].
 	IdleGrace, LastBytes time.Duration
 	// WorkerIdle is how long a goroutine waits for its next connection [10 s].
 	WorkerIdle time.Duration
@@ -75,8 +75,8 @@ func (o *Options) setDefaults() {
 	o.IdleGrace, o.LastBytes = cmp.Or(o.IdleGrace, time.Second), cmp.Or(o.LastBytes, 2*time.Second)
 }
 
-// Validate returns everything that is wrong with the options, nil for none. Zero fields are
-// defaults and never wrong.
+// Validate returns all errors in the options joined, nil for none. Zero fields are defaults and
+// never wrong.
 func (o *Options) Validate() error {
 	var all []error
 	for _, x := range []struct {
@@ -97,7 +97,7 @@ func (o *Options) Validate() error {
 	return errors.Join(all...)
 }
 
-// minHeadBytes is the smallest bound on a head that lets common clients in.
+// minHeadBytes is the smallest bound on a head that common clients can work with.
 const minHeadBytes = 1 << 10
 
 // Server is one HTTP server. Its methods are safe for concurrent use.
@@ -117,8 +117,8 @@ type Server struct {
 	feeds     []*Feed
 }
 
-// New returns a server of routes, the first that matches a request first. It serves nothing before
-// Serve; it is to be shut down also when it never served.
+// New returns a server of routes. The first route that matches a request serves it. The server
+// accepts nothing before Serve. Call Shutdown even if it never served.
 func New(opt Options, routes []Route) (*Server, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("httpd: %w", err)
@@ -154,21 +154,21 @@ func New(opt Options, routes []Route) (*Server, error) {
 }
 
 const (
-	// inlineBody is how much of a body fasthttp reads before it calls the handler: as little as it
-	// can, since the bounds on a slow body are the handler's.
+	// inlineBody is how many bytes of a body fasthttp reads before it calls the handler: the least
+	// it allows, because the handler applies the bounds on slow bodies.
 	inlineBody = 1
-	// spareConns is how many connections fasthttp may think open beyond MaxConns, which the
-	// listener keeps to: those that were just closed.
+	// spareConns is how many connections more than MaxConns fasthttp allows. The listener keeps to
+	// MaxConns, but fasthttp may still count connections that were just closed.
 	spareConns = 256
 )
 
-// bodyTimes is asked by fasthttp when a head was read: the first byte of the body may take as long
-// as any pause in it.
+// bodyTimes returns the read timeout for the first byte of a body: the same as for any pause in it.
+// fasthttp calls it when it has read a head.
 func (s *Server) bodyTimes(*fasthttp.RequestHeader) fasthttp.RequestConfig {
 	return fasthttp.RequestConfig{ReadTimeout: s.bodies.stall}
 }
 
-// Load is what a server holds at one moment.
+// Load counts the requests, bytes and connections of a server at one moment.
 type Load struct {
 	Running   int   // requests within Do
 	HeldBytes int64 // request bodies and results
@@ -176,12 +176,12 @@ type Load struct {
 	Watches   int   // clients watched for hang-ups
 }
 
-// Load returns what the server holds.
+// Load returns the server's current load.
 func (s *Server) Load() Load {
 	return Load{Running: s.gate.count(), HeldBytes: s.bodies.held.Load(), Conns: s.conns.count(), Watches: s.hangups.count()}
 }
 
-// Draining reports whether Shutdown has begun: work is refused.
+// Draining reports whether Shutdown has begun, so that new work is refused.
 func (s *Server) Draining() bool { return s.gate.closed() }
 
 // Serve answers connections of l until Shutdown. It may be called for several listeners.
@@ -193,16 +193,18 @@ func (s *Server) Serve(l net.Listener) error {
 	return s.http.Serve(own)
 }
 
-// lastAnswers is how long requests that were cut short may take to be answered.
+// lastAnswers bounds how long the server takes to answer requests that were cut short.
 const lastAnswers = 5 * time.Second
 
-// Shutdown drains: new work is refused with a 503 that says when to retry, while other routes go on
-// and running requests finish. Every answer from now on ends its connection, and a request that has
-// arrived is answered. Then, or when ctx ends, it closes the listeners and every connection;
-// requests that still run are answered with that 503 too, and make an error of ctx's. Clients that
-// are slow to send or to read, or that do neither, hold it up but are no error. No request runs
-// once it has returned nil or ctx's error; what handlers use may then be closed. Only the first
-// call does something.
+// Shutdown drains the server and closes it. It refuses new work with a 503 that says when to retry,
+// while other routes go on and running requests finish. From now on every answer ends its
+// connection, and a request that has arrived is still answered.
+//
+// When all requests have finished, or when ctx ends, it closes the listeners and every connection.
+// Requests that still run then are answered with the same 503, and Shutdown returns an error that
+// wraps ctx's. Clients that are slow to send or to read delay it but cause no error. Once it has
+// returned nil or ctx's error, no request runs and the handlers' resources may be closed. Only the
+// first call has an effect.
 func (s *Server) Shutdown(ctx context.Context) error {
 	if !s.gate.shut() {
 		return nil
@@ -237,12 +239,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return cmp.Or(late, err)
 }
 
-// closeConns closes the listeners, lets connections finish their answers while ctx lasts, and
-// closes them. It is to be called once no work runs.
+// closeConns closes the listeners, lets connections finish their answers until ctx ends, and then
+// closes them. Call it once no work runs.
 func (s *Server) closeConns(ctx context.Context) error {
 	s.mu.Lock()
 	for _, l := range s.listeners {
-		_ = l.Close() // fasthttp does it again and says why it failed
+		_ = l.Close() // fasthttp closes it again and returns the error
 	}
 	s.mu.Unlock()
 	now := time.Now()

@@ -25,8 +25,8 @@ import (
 	"github.com/sie-engine/sie/internal/testrig"
 )
 
-// rig is a server of a few routes. POST /work/echo answers with its body, /work/wait waits for the
-// end of its context or for release, /work/BYTES holds and answers that many bytes.
+// rig is a server of a few routes. POST /work/echo answers with its body, /work/wait waits until
+// its context ends or release is closed, and /work/BYTES holds and answers BYTES bytes.
 type rig struct {
 	*Server
 	t       *testing.T
@@ -35,7 +35,7 @@ type rig struct {
 	client  *http.Client
 	working chan struct{}
 	release chan struct{}
-	ended   chan error // what ended a wait
+	ended   chan error // the cause that ended a wait
 	served  int        // listeners
 	done    chan error
 }
@@ -272,7 +272,7 @@ func TestBoundsOnWork(t *testing.T) {
 	testrig.Until(t, "nothing is held", func() bool { return r.Load() == Load{Conns: r.Load().Conns} })
 }
 
-// What others hold is given back when they leave, and refused with a 503 until then.
+// Held bytes come back when their requests end; until then more are refused with a 503.
 func TestHeldBytesAreShared(t *testing.T) {
 	r := start(t, Options{MaxHeldBytes: 100_000})
 	c, _ := r.dial()
@@ -308,8 +308,8 @@ func TestHangUpEndsTheWork(t *testing.T) {
 	}
 }
 
-// While a server drains, work is refused, other routes answer, what runs finishes, and each answer
-// is its connection's last.
+// While a server drains, work is refused, other routes answer, running requests finish, and each
+// answer is the last of its connection.
 func TestDrain(t *testing.T) {
 	r := start(t, Options{IdleGrace: time.Hour})
 	busy, busyAnswers := r.dial()
@@ -340,7 +340,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// What still runs when the time for draining is up is ended with a 503.
+// Requests that still run when the time for draining is up end with a 503.
 func TestDrainRunsOutOfTime(t *testing.T) {
 	r := start(t, Options{})
 	c, answers := r.dial()
@@ -434,7 +434,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// Wrong options are refused together.
+// All wrong options are reported together.
 func TestOptionsAreValidated(t *testing.T) {
 	_, err := New(Options{MaxConns: -1, HeadTimeout: -time.Second, MaxHeadBytes: 100}, nil)
 	if err == nil || !strings.Contains(err.Error(), "MaxConns") || !strings.Contains(err.Error(), "HeadTimeout") || !strings.Contains(err.Error(), "MaxHeadBytes must be at least 1024") {

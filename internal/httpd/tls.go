@@ -13,12 +13,17 @@ import (
 	"github.com/sie-engine/sie/internal/files"
 )
 
-// maxPEMBytes bounds a file of certificates or a key. A bundle of every public authority has a
+// maxPEMBytes bounds a file of certificates or a key. A bundle of all public authorities takes a
 // quarter of it.
 const maxPEMBytes = 1 << 20
 
-// certificates are a server's certificate and the authority its clients must come from, read again
-// when their files change, so that a renewed certificate needs no restart. Safe for concurrent use.
+// certificates holds a server's certificate and the authority that signs its clients' certificates.
+// It reads the files again when they change, so that a renewed certificate needs no restart. Safe
+// for concurrent use.
+//
+// A handshake never waits for a file: it takes the last good version. When a check of the files is
+// due, one goroutine makes it in the meantime. If the file system blocks that goroutine, no
+// handshake is delayed.
 //
 // A handshake never waits for a file: it takes the last good version, and if it is time to look at
 // the files, one goroutine does so meanwhile. One that is held up by its file system holds up no
@@ -26,25 +31,25 @@ const maxPEMBytes = 1 << 20
 type certificates struct {
 	cert, key, clientCA string
 	log                 *slog.Logger
-	every               time.Duration                     // how often the files are looked at, at most
+	every               time.Duration                     // the least time between two checks of the files
 	read                func(path string) ([]byte, error) // the content of a file
 
 	start   time.Time
-	looked  atomic.Int64 // when the files were looked at last, in nanoseconds since start
-	looking atomic.Bool  // somebody looks at them; owns stamps
+	looked  atomic.Int64 // when the files were last checked, in nanoseconds since start
+	looking atomic.Bool  // a goroutine is checking them; it owns stamps
 	stamps  [3]stamp
 	current atomic.Pointer[tls.Config]
 }
 
-// stamp tells one version of a file from the next.
+// stamp distinguishes the versions of a file.
 type stamp struct {
 	modified time.Time
 	size     int64
 }
 
-// NewTLS returns the configuration of a TLS listener from PEM files. clientCA may be ""; else
-// clients must show a certificate that it signed. Files that cannot be read, or do not fit
-// together, are an error now; later the last good ones stay in use and log says so. A renewed
+// NewTLS returns the configuration of a TLS listener from PEM files. If clientCA is not "", clients
+// must show a certificate that it signed. Files that cannot be read, or do not fit together, are an
+// error now. When they break later, the last good ones stay in use and log gets an error. A renewed
 // certificate is used soon after the first handshake that finds it.
 func NewTLS(cert, key, clientCA string, log *slog.Logger) (*tls.Config, error) {
 	if cert == "" || key == "" {
@@ -67,7 +72,7 @@ func (c *certificates) config() *tls.Config {
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.latest(), nil }}
 }
 
-// latest returns the last good configuration, and has the files looked at when that is due.
+// latest returns the last good configuration. When a check of the files is due, it starts one.
 func (c *certificates) latest() *tls.Config {
 	if int64(time.Since(c.start))-c.looked.Load() >= int64(c.every) && c.looking.CompareAndSwap(false, true) {
 		go c.look()
@@ -89,9 +94,9 @@ func (c *certificates) look() {
 	}
 }
 
-// load reads the files. Nobody else does so at the same time.
+// load reads the files. Only one goroutine calls it at a time.
 func (c *certificates) load() error {
-	c.stamps = c.stampsNow() // before the files are read: a change in between is seen next time
+	c.stamps = c.stampsNow() // before the files are read: a change in between is seen by the next check
 	cert, err := c.read(c.cert)
 	if err != nil {
 		return fmt.Errorf("TLS certificate: %w", err)

@@ -73,7 +73,7 @@ func write2(t *testing.T, dir string, cert, key []byte) {
 	}
 }
 
-// The server speaks TLS, notices a hang-up below it, takes a renewed certificate without a restart,
+// The server speaks TLS, notices a hang-up below it, uses a renewed certificate without a restart,
 // and keeps the old one while the files are broken.
 func TestTLS(t *testing.T) {
 	ca, dir := newAuthority(t), t.TempDir()
@@ -129,7 +129,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// Clients must show a certificate where an authority for them is given.
+// Clients must show a certificate if an authority for them is set.
 func TestTLSClientAuthority(t *testing.T) {
 	ca, other, dir := newAuthority(t), newAuthority(t), t.TempDir()
 	cert, key := ca.issue(1)
@@ -165,9 +165,9 @@ func TestTLSClientAuthority(t *testing.T) {
 	}
 }
 
-// While a file cannot be read, as on a disk that does not answer, every handshake gets the
-// certificate there was, at once, and the file is read once; a pipe in its place is refused without
-// a wait, and said once.
+// While a file cannot be read, as on a disk that does not answer, every handshake gets the earlier
+// certificate at once, and the file is read only once. A pipe in its place is refused without a
+// wait and logged once.
 func TestTLSFilesHoldUpNobody(t *testing.T) {
 	ca, dir := newAuthority(t), t.TempDir()
 	path := filepath.Join(dir, "cert.pem")

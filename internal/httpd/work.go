@@ -8,21 +8,21 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// ErrClientGone is the cause of the end of a request's context when its client has closed the
-// connection or its sending side.
+// ErrClientGone is the cause of a request's ended context when its client has closed the connection
+// or its sending side.
 var ErrClientGone = errors.New("the client closed the connection")
 
-// Do reads the request's body and calls work with it and with a context that ends when the client
-// leaves (ErrClientGone), when the request has taken longer than Options.RequestTimeout (a 504), or
-// when a drain runs out of time (a retryable 503). The body is work's until it returns; work writes
-// the answer. field is what the client calls the items of its request, for errors; "" stands for
-// items. A request that cannot begin is not answered: the error, an *errs.Error, is the caller's to
-// write.
+// Do reads the request's body and calls work with it. The context that work gets ends when the
+// client leaves (ErrClientGone), when the request has taken longer than Options.RequestTimeout (a
+// 504), or when a drain runs out of time (a retryable 503). body is valid until work returns; work
+// writes the answer. field is the client's name for the items of its request, used in errors; ""
+// stands for items. If the request cannot begin, Do does not answer it: the caller writes the
+// error, which is an *errs.Error.
 func (r *Request) Do(field string, work func(ctx context.Context, body []byte)) error {
 	s := r.server
 	body, err := s.bodies.read(r)
 	if err != nil {
-		if s.gate.closed() { // whatever is wrong with it, it may be that the server did not wait for the rest
+		if s.gate.closed() { // the cause may be that the draining server did not wait for the rest
 			err = errs.ShuttingDown()
 		}
 		return err
@@ -52,8 +52,8 @@ func (r *Request) Do(field string, work func(ctx context.Context, body []byte)) 
 	return nil
 }
 
-// Hold admits that many more bytes of the request's results into memory, with which the results of
-// so many of its items are counted in whole, or refuses the request: with a 400 where they never
-// fit, with a 503 where they do not fit now. It may be called within the work of Do, by one
-// goroutine at a time. The bytes are given back when the answer is written.
+// Hold reserves bytes more for the request's results, after which the results of its first items
+// items are counted completely. It refuses the request with a 400 if the results never fit, and
+// with a 503 if they do not fit now. One goroutine at a time may call it, within the work of Do.
+// The bytes are given back when the answer is written.
 func (r *Request) Hold(bytes int64, items int) error { return r.results.hold(bytes, items) }
