@@ -8,21 +8,21 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// decoder is the state of one request being decoded.
+// decoder holds the state of one request that is being decoded.
 type decoder struct {
 	src    source
 	format Format
 	lim    Limits
 	values int   // see maxValues
-	late   error // first failed rule that counts only if the whole body is well formed
+	late   error // first broken rule of those that count only if the whole body is well formed
 
-	// The containers being read: root, items, item, images, image. Kept here, they cost no
-	// allocation each.
+	// The containers being read: root, items, item, images, image. They are kept here to save an
+	// allocation for each.
 	stack [6]cursor
 	depth int
 }
 
-// enter returns a cursor for the container whose head is v, good until leave.
+// enter returns a cursor for the container whose head is v, valid until leave.
 func (d *decoder) enter(v value) *cursor {
 	c := &d.stack[d.depth]
 	*c = v.cursor()
@@ -32,7 +32,8 @@ func (d *decoder) enter(v value) *cursor {
 
 func (d *decoder) leave() { d.depth-- }
 
-// open checks the size of body and takes the copy that the request's strings will alias.
+// open checks the size of body and returns a decoder over a copy, which the request's strings
+// alias.
 func open(f Format, body []byte, lim Limits) (*decoder, error) {
 	if n := lim.BodyLimit(); n >= 0 && len(body) > n {
 		return nil, errs.BodyTooLarge(int64(n))
@@ -62,7 +63,7 @@ func (d *decoder) postpone(err error) {
 	}
 }
 
-// count notes one allocated value of the request.
+// count counts one allocated value of the request, and fails above maxValues.
 func (d *decoder) count() error {
 	if d.values++; d.values > maxValues {
 		return plain("The request holds more than " + strconv.Itoa(maxValues) +
@@ -104,9 +105,9 @@ func (d *decoder) strPointer() (*string, error) {
 	return &s, nil
 }
 
-// fields reads an object and calls field with each key; field must consume the value, through skip
-// if the key is unknown. An error of field gets the key as its place. A null gives ok false when e
-// admits it.
+// fields reads an object and calls field with each key. field must consume the value, with skip if
+// the key is unknown. The path of an error of field gets the key. For a null, if e admits it, ok is
+// false.
 func (d *decoder) fields(e expect, field func(key string) error) (ok bool, err error) {
 	v, err := d.want(e)
 	if err != nil || v.kind == kindNull {
@@ -115,7 +116,7 @@ func (d *decoder) fields(e expect, field func(key string) error) (ok bool, err e
 	return true, d.entries(v, field)
 }
 
-// entries is fields after the object's head was read.
+// entries does the work of fields after the object's head was read.
 func (d *decoder) entries(v value, field func(key string) error) error {
 	c := d.enter(v)
 	defer d.leave()
@@ -135,15 +136,15 @@ func (d *decoder) entries(v value, field func(key string) error) error {
 	}
 }
 
-// elements reads an array and calls elem for each index; n is a trustworthy guess of the length, 0
-// when unknown.
+// elements reads an array. It calls begin with a safe guess of the length, 0 if unknown, and then
+// elem for each index. For a null, if e admits it, ok is false.
 func (d *decoder) elements(e expect, begin func(n int), elem func(i int) error) (ok bool, err error) {
 	v, err := d.want(e)
 	if err != nil || v.kind == kindNull {
 		return false, err
 	}
-	// A claimed length is believed as far as the bytes behind it reach; the rest is grown as it
-	// comes.
+	// A claimed length is used only up to the number of unread bytes and 4,096; beyond that the
+	// caller's slice grows as elements come.
 	begin(min(max(v.n, 0), d.left(), 4096))
 	return true, d.list(v, func(i int) error {
 		if err := d.count(); err != nil {
@@ -153,8 +154,8 @@ func (d *decoder) elements(e expect, begin func(n int), elem func(i int) error) 
 	})
 }
 
-// list calls elem for each index of the array whose head is v; elem must consume the value. An
-// error of elem gets the index as its place.
+// list calls elem for each index of the array whose head is v; elem must consume the value. The
+// path of an error of elem gets the index.
 func (d *decoder) list(v value, elem func(i int) error) error {
 	c := d.enter(v)
 	defer d.leave()
@@ -169,7 +170,7 @@ func (d *decoder) list(v value, elem func(i int) error) error {
 	}
 }
 
-// left returns the unread bytes.
+// left returns the number of unread bytes.
 func (d *decoder) left() int {
 	switch s := d.src.(type) {
 	case *mpack:
@@ -180,7 +181,7 @@ func (d *decoder) left() int {
 	return 0
 }
 
-// strings reads an array of strings or null. null gives nil, an empty array an empty slice.
+// strings reads an array of strings or null. A null gives nil, an empty array an empty slice.
 func (d *decoder) strings() ([]string, error) {
 	var out []string
 	ok, err := d.elements(wantArrayOrNull,
@@ -202,7 +203,7 @@ func (d *decoder) strings() ([]string, error) {
 	return out, err
 }
 
-// free passes over a free-form object or null and returns its bytes and what was met on the way.
+// free passes over a free-form object or null, and returns its bytes and the counts of walk.
 func (d *decoder) free() (Raw, walk, error) {
 	w, _, err := d.object(false)
 	return w.raw, w.walk, err
@@ -244,7 +245,7 @@ func (d *decoder) object(build bool) (freeForm, map[string]any, error) {
 	return f, m, nil
 }
 
-// flag reads a boolean or null; an integer counts as in Python.
+// flag reads a boolean or null; an integer counts as a boolean, as in Python.
 func (d *decoder) flag() (*bool, error) {
 	v, err := d.want(wantFlagOrNull)
 	if err != nil || v.kind == kindNull {

@@ -16,10 +16,10 @@ func (d *decoder) items(list *[]Item) error {
 	return err
 }
 
-// item reads one item into it. field and index (negative: none) name it in a message about its
-// size, which comes only after the whole body proved well formed.
+// item reads one item into it. field and index (negative: none) name the item in an error about its
+// size. That error is returned only if the whole body is well formed.
 func (d *decoder) item(it *Item, field string, index int) error {
-	*it = Item{} // a repeated key replaces the item as a whole
+	*it = Item{} // a repeated key replaces the whole item
 	var metadata int
 	var content string
 	var hasContent bool
@@ -113,8 +113,8 @@ func (d *decoder) images() ([]Media, error) {
 	return out, err
 }
 
-// media reads one audio, video or document or null. Audio is strict: data is required and nothing
-// is ignored.
+// media reads one audio, video, document or null. Audio is strict: it needs data and allows no
+// unknown field.
 func (d *decoder) media(audio bool) (*Media, error) {
 	v, err := d.want(wantObjectOrNull)
 	if err != nil || v.kind == kindNull {
@@ -160,7 +160,8 @@ func (d *decoder) mediaFields(v value, audio bool, m *Media) error {
 	return err
 }
 
-// unknownField leaves a field callback; its place is the object, not the field.
+// unknownField is the error of a field callback for an unknown field; its place is the object, not
+// the field.
 type unknownField struct{ key string }
 
 func (u *unknownField) Error() string { return "unknown field " + u.key }

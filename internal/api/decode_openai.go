@@ -7,9 +7,9 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// DecodeEmbeddings reads the body of an OpenAI embeddings request (JSON, or msgpack when
-// contentType says so). Unknown fields are ignored. Errors are *errs.Error with Param set, status
-// 400, or 413 for a body over the limit.
+// DecodeEmbeddings reads the body of an OpenAI embeddings request (JSON, or msgpack if contentType
+// names it). It ignores unknown fields. Errors are *errs.Error with Param set, status 400, or 413
+// for a body over the limit.
 func DecodeEmbeddings(contentType string, body []byte, lim Limits) (*EmbeddingsRequest, error) {
 	d, err := open(bodyFormat(contentType), body, lim)
 	if err != nil {
@@ -18,7 +18,7 @@ func DecodeEmbeddings(contentType string, body []byte, lim Limits) (*EmbeddingsR
 	r := &EmbeddingsRequest{}
 	if err := d.embeddings(r); err != nil {
 		err := errs.As(toAPI(err))
-		err.Param, _, _ = strings.Cut(err.Param, "[") // OpenAI's param is a field, the message has the index
+		err.Param, _, _ = strings.Cut(err.Param, "[") // OpenAI's param is a field name; the message has the index
 		return nil, err
 	}
 	return r, nil
@@ -85,8 +85,8 @@ var (
 	wantToken      = expect{1 << kindInt, "int"}
 )
 
-// input reads field: a text, a list of texts, a list of token ids or a list of such lists. What the
-// first entry is, all must be.
+// input reads field: a text, a list of texts, a list of token ids or a list of such lists. All
+// entries must be of the first entry's kind.
 func (d *decoder) input(field string) (texts []string, tokens [][]int32, empty bool, err error) {
 	v, err := d.want(wantInput)
 	if err != nil {
@@ -133,8 +133,8 @@ func (d *decoder) input(field string) (texts []string, tokens [][]int32, empty b
 	return texts, tokens, texts == nil && tokens == nil, nil
 }
 
-// inputText takes the string v, which is field or its entry i (negative: none), and checks its
-// size.
+// inputText returns the string v, which is field itself or its entry i (negative: field itself),
+// and checks its size.
 func (d *decoder) inputText(v value, field string, i int) (string, error) {
 	if err := checkUTF8(v.b); err != nil {
 		return "", err
@@ -145,7 +145,7 @@ func (d *decoder) inputText(v value, field string, i int) (string, error) {
 	return text(v.b), nil
 }
 
-// tokenList reads the entries of the array v, at least one.
+// tokenList reads the entries of the array v; there must be at least one.
 func (d *decoder) tokenList(v value) (ids []int32, err error) {
 	err = d.list(v, func(int) error {
 		e, err := d.want(wantToken)

@@ -2,27 +2,27 @@ package api
 
 import "strconv"
 
-// DecodeEncode reads the body of an encode request in the format that contentType names. body is
-// copied once and not kept. Errors are *errs.Error: 400, or 413 for a body over the limit.
+// DecodeEncode reads the body of an encode request in the format that contentType names. It copies
+// body once and does not keep it. Errors are *errs.Error: 400, or 413 for a body over the limit.
 func DecodeEncode(contentType string, body []byte, lim Limits) (*EncodeRequest, error) {
 	return decode(contentType, body, lim, func(d *decoder, r *EncodeRequest) error {
 		return d.itemsAndParams(&r.Items, func() error { return d.encodeParams(r) })
 	})
 }
 
-// DecodeScore is DecodeEncode for score requests.
+// DecodeScore does the same as DecodeEncode for score requests.
 func DecodeScore(contentType string, body []byte, lim Limits) (*ScoreRequest, error) {
 	return decode(contentType, body, lim, (*decoder).score)
 }
 
-// DecodeExtract is DecodeEncode for extract requests.
+// DecodeExtract does the same as DecodeEncode for extract requests.
 func DecodeExtract(contentType string, body []byte, lim Limits) (*ExtractRequest, error) {
 	return decode(contentType, body, lim, func(d *decoder, r *ExtractRequest) error {
 		return d.itemsAndParams(&r.Items, func() error { return d.extractParams(r) })
 	})
 }
 
-// decode has read fill an R from body; read's errors are put into the caller's words.
+// decode calls read to fill an R from body, and turns read's errors into *errs.Error.
 func decode[R any](contentType string, body []byte, lim Limits, read func(*decoder, *R) error) (*R, error) {
 	d, err := open(bodyFormat(contentType), body, lim)
 	if err != nil {
@@ -36,7 +36,7 @@ func decode[R any](contentType string, body []byte, lim Limits, read func(*decod
 }
 
 // itemsAndParams reads a body of the shape that encode and extract share; params reads the value of
-// that name.
+// "params".
 func (d *decoder) itemsAndParams(items *[]Item, params func() error) error {
 	hasItems := false
 	_, err := d.fields(wantObject, func(key string) error {
@@ -81,7 +81,7 @@ func (d *decoder) encodeParams(r *EncodeRequest) error {
 	return err
 }
 
-// checkCount puts the rules on the number of items before any rule that was postponed.
+// checkCount checks the number of items. Its error takes precedence over every postponed one.
 func (d *decoder) checkCount(n int, field string, limit int, what string) {
 	switch {
 	case n == 0:

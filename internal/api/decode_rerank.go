@@ -12,7 +12,8 @@ import (
 // maxDocumentValues bounds the values inside one document that is an object.
 const maxDocumentValues = 1000
 
-// rerankRead is a rerank body before its documents' texts are known: rank_fields may come last.
+// rerankRead holds the parts of a rerank body that are needed until the documents' texts are known:
+// rank_fields may come last.
 type rerankRead struct {
 	query, documents bool
 	blank            bool                   // the query
@@ -20,9 +21,9 @@ type rerankRead struct {
 	rankFields       []string
 }
 
-// DecodeRerank reads the body of /v1/rerank or /v2/rerank, always JSON: SIE's form, Cohere's (v1
-// and v2) and Jina's are told apart by their fields, which do not collide. Any other field is a
-// 400, as in the reference. Errors are *errs.Error with Param set.
+// DecodeRerank reads the body of /v1/rerank or /v2/rerank, always JSON. It accepts the fields of
+// SIE, Cohere (v1 and v2) and Jina, which do not collide. Any other field is a 400, as in the
+// reference. Errors are *errs.Error with Param set.
 func DecodeRerank(body []byte, lim Limits) (*RerankRequest, error) {
 	r := &RerankRequest{}
 	d, err := open(JSON, body, lim)
@@ -84,8 +85,8 @@ func (d *decoder) rerankField(r *RerankRequest, read *rerankRead, key string) (e
 	case "rank_fields":
 		read.rankFields, err = d.strings()
 	case "max_chunks_per_doc":
-		// An upper bound on pieces a long document may be scored in; one piece, cut at the model's
-		// limit, keeps to it.
+		// The field bounds the number of pieces in which a long document is scored. This server
+		// scores one piece, cut at the model's limit, which is always within the bound.
 		_, err = d.atLeastOne(key)
 	case "max_tokens_per_doc":
 		r.MaxTokensPerDoc, err = d.atLeastOne(key)
@@ -98,7 +99,7 @@ func (d *decoder) rerankField(r *RerankRequest, read *rerankRead, key string) (e
 		if yes, err = d.yes(false); err == nil && yes {
 			d.postpone(errs.Invalid(key, "Field 'return_embeddings' is not supported: a reranker has no embeddings to return"))
 		}
-	case "user", "priority": // names for a provider's accounting and queue
+	case "user", "priority": // for a provider's accounting and queue
 		err = d.src.skip()
 	default:
 		return &unknownField{key}
@@ -129,7 +130,7 @@ func (d *decoder) atLeastOne(field string) (int, error) {
 }
 
 // documents reads strings and objects. An object's bytes are kept for the answer, so it is read
-// without resolving escapes in place.
+// with tree, which does not resolve escapes in place.
 func (d *decoder) documents(r *RerankRequest, read *rerankRead) error {
 	r.Documents = nil
 	_, err := d.elements(wantArray,
@@ -166,8 +167,8 @@ func (d *decoder) documents(r *RerankRequest, read *rerankRead) error {
 
 var wantDocument = expect{1<<kindStr | 1<<kindObject, "str | object"}
 
-// rerankTexts makes the texts of documents that are objects, from the fields that the request names
-// in their order, and refuses blank documents.
+// rerankTexts makes the text of each document that is an object from the fields that rank_fields
+// names, in their order. It refuses blank documents.
 func (d *decoder) rerankTexts(r *RerankRequest, read *rerankRead) error {
 	names := read.rankFields
 	if len(names) == 0 {
@@ -204,5 +205,5 @@ func (d *decoder) rerankTexts(r *RerankRequest, read *rerankRead) error {
 	return nil
 }
 
-// clipped bounds a caller's name in a message.
+// clipped shortens a client's name for use in a message.
 func clipped(s string) string { return files.Clip(s, 100) }

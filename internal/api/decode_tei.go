@@ -7,8 +7,8 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// DecodeTEIEmbed reads the body of /embed, /embed_all or /embed_sparse, always JSON. Unknown fields
-// are ignored, as TEI does. Errors are *errs.Error with Param set.
+// DecodeTEIEmbed reads the body of /embed, /embed_all or /embed_sparse, always JSON. Like TEI it
+// ignores unknown fields. Errors are *errs.Error with Param set.
 func DecodeTEIEmbed(body []byte, lim Limits) (*TEIEmbedRequest, error) {
 	return decodeTEI(body, lim, (*decoder).teiEmbed)
 }
@@ -38,8 +38,8 @@ func DecodeTEIDecode(body []byte, lim Limits) (*TEIDecodeRequest, error) {
 	return decodeTEI(body, lim, (*decoder).teiDecode)
 }
 
-// decodeTEI has read fill an R. Its second argument is the set of the body's required fields, which
-// it empties.
+// decodeTEI calls read to fill an R from body. read registers the required fields with its last
+// argument and removes those that came.
 func decodeTEI[R any](body []byte, lim Limits, read func(*decoder, *R, *required) error) (*R, error) {
 	d, err := open(JSON, body, lim)
 	if err != nil {
@@ -59,13 +59,14 @@ func decodeTEI[R any](body []byte, lim Limits, read func(*decoder, *R, *required
 	return r, nil
 }
 
-// required notes the fields that must come, and what is wrong about them once all have.
+// required holds the required fields that are still missing, and an error that counts once all have
+// come.
 type required struct {
 	missing map[string]bool
 	empty   error
 }
 
-// want names the fields; got ticks one off.
+// want registers the required fields; got removes one.
 func (q *required) want(fields ...string) {
 	q.missing = make(map[string]bool, len(fields))
 	for _, f := range fields {
@@ -84,7 +85,7 @@ func (q *required) check() error {
 	return q.empty
 }
 
-// option reads the fields that inference requests share; ok is false for any other.
+// teiOption reads the fields that inference requests share; ok is false for any other.
 func (d *decoder) teiOption(o *TEIOptions, key string) (ok bool, err error) {
 	switch key {
 	case "truncate":
@@ -134,7 +135,7 @@ func (d *decoder) teiEmbed(r *TEIEmbedRequest, need *required) error {
 	return err
 }
 
-// notEmpty notes the 400 that TEI has for a batch of nothing.
+// notEmpty records TEI's 400 for an empty batch, or clears it.
 func (q *required) notEmpty(empty bool, field string) {
 	q.empty = nil
 	if empty {
@@ -142,7 +143,7 @@ func (q *required) notEmpty(empty bool, field string) {
 	}
 }
 
-// texts reads an array of strings, each within the limit on an item.
+// texts reads an array of at most most strings (0: any number), each within the limit on an item.
 func (d *decoder) texts(field string, most int) ([]string, error) {
 	v, err := d.want(wantArray)
 	if err != nil {
@@ -153,7 +154,8 @@ func (d *decoder) texts(field string, most int) ([]string, error) {
 	return out, err
 }
 
-// textsOf is texts after the array's head was read.
+// textsOf does the work of texts after the array's head was read, without the bound on their
+// number.
 func (d *decoder) textsOf(v value, field string) (out []string, err error) {
 	err = d.list(v, func(i int) error {
 		e, err := d.want(wantStr)
@@ -170,7 +172,7 @@ func (d *decoder) textsOf(v value, field string) (out []string, err error) {
 	return out, err
 }
 
-// checkBatch notes the 400 for more inputs than there may be; most is 0 for any number.
+// checkBatch postpones the 400 for more than most inputs; 0 allows any number.
 func (d *decoder) checkBatch(field string, n, most int) {
 	if most > 0 && n > most {
 		d.postpone(errs.Invalidf(field, "batch size %d > maximum allowed batch size %d", n, most))
@@ -316,7 +318,7 @@ func (d *decoder) teiDecode(r *TEIDecodeRequest, need *required) error {
 
 var wantIDs = expect{1 << kindArray, "array of token ids"}
 
-// errSequence is what /predict says of inputs of another shape.
+// errSequence names the expected shapes in the error of /predict about its inputs.
 var errSequence = errors.New("a string, a pair of strings [string, string] or a batch of mixed strings and pairs [[string], [string, string], ...]")
 
 func (d *decoder) teiPredict(r *TEIPredictRequest, need *required) error {

@@ -1,25 +1,25 @@
-// Package api is the wire format of the HTTP API and of nothing else: requests into Go values,
-// results into bytes.
+// Package api defines the wire format of the HTTP API, and nothing else: it turns requests into Go
+// values and results into bytes.
 //
 // Entry points: [DecodeEncode], [DecodeScore], [DecodeExtract] and [DecodeEmbeddings] read a body
-// in msgpack or JSON, [DecodeRerank] and DecodeTEIEmbed with its siblings the guests' dialects in
-// JSON; AppendEncodeMsgpack, AppendEncodeJSON and their siblings write an answer into a caller's
-// buffer; [ResponseFormat] and [IsMsgpack] negotiate. Options are decoded, not interpreted: package
-// catalog knows what they mean.
+// in msgpack or JSON; [DecodeRerank] and [DecodeTEIEmbed] with its siblings read other APIs'
+// requests in JSON. AppendEncodeMsgpack, AppendEncodeJSON and their siblings write an answer into a
+// caller's buffer. [ResponseFormat] and [IsMsgpack] negotiate the format. Options are decoded but
+// not interpreted: package catalog defines their meaning.
 //
-// Requests come from anywhere. Decoding is one pass without reflection over one private copy of the
-// body; strings and media of a request alias that copy, so the caller may reuse its own buffer at
-// once and a request keeps roughly one body's worth of memory alive. Memory is bounded by the bytes
-// received, not by the counts they claim; nesting is bounded; every rejection is an *errs.Error
-// with code INVALID_INPUT or INPUT_TOO_LONG whose text is the one the reference server gives for
-// the same bytes.
+// Requests are not trusted. Decoding is one pass without reflection over one private copy of the
+// body. Strings and media of a request alias that copy, so the caller may reuse its own buffer at
+// once, and a request keeps roughly one body's worth of memory alive. Memory is bounded by the
+// bytes received, not by the counts they claim, and nesting is bounded. Every rejection is an
+// *errs.Error with code INVALID_INPUT or INPUT_TOO_LONG, whose text is the reference server's text
+// for the same bytes.
 //
 // The package starts no goroutine, keeps no state, logs nothing and knows no HTTP server.
 package api
 
 import "strings"
 
-// Format is an encoding of bodies.
+// Format is the encoding of a body.
 type Format uint8
 
 // The encodings.
@@ -50,9 +50,9 @@ func (f Format) String() string {
 	return "msgpack"
 }
 
-// ResponseFormat chooses the encoding of a successful encode, score or extract answer from an
-// Accept header: msgpack, unless the header names application/json and no msgpack type. Errors are
-// JSON whatever it says.
+// ResponseFormat returns the encoding of a successful encode, score or extract answer for an Accept
+// header. It is msgpack unless the header names application/json and no msgpack type. Errors are
+// always JSON.
 func ResponseFormat(accept string) Format {
 	if accept == "" {
 		return Msgpack

@@ -6,12 +6,12 @@ import (
 	"strconv"
 )
 
-// AppendJSONFloat appends f the way Python prints it: the shortest digits that read back as f,
-// fixed notation from 1e-4 up to 1e16, always with a point or an exponent. JSON has no NaN and no
+// AppendJSONFloat appends f as Python prints it: the shortest digits that read back as f, fixed
+// notation from 1e-4 up to 1e16, always with a point or an exponent. JSON has no NaN and no
 // infinity; they become null.
 func AppendJSONFloat(dst []byte, f float64) []byte { return appendNumber(dst, f, 64) }
 
-// appendNumber is AppendJSONFloat for the digits that read back as f of 32 or 64 bits.
+// appendNumber appends f with the shortest digits that read back as f in bits (32 or 64) bits.
 func appendNumber(dst []byte, f float64, bits int) []byte {
 	switch abs := math.Abs(f); {
 	case abs == 0 || abs >= 1e-4 && abs < 1e16:
@@ -26,7 +26,7 @@ func appendNumber(dst []byte, f float64, bits int) []byte {
 	return strconv.AppendFloat(dst, f, 'e', -1, bits)
 }
 
-// appendFloat32 appends f widened to double precision, as numpy's lists print.
+// appendFloat32 appends f widened to double precision, as numpy prints lists.
 func appendFloat32(dst []byte, f float32) []byte { return AppendJSONFloat(dst, float64(f)) }
 
 func appendBase64String(dst, b []byte) []byte {

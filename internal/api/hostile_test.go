@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// allocated returns the bytes f allocates.
+// allocated returns the number of bytes that f allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -31,8 +31,8 @@ func decodeAll(body []byte) {
 	}
 }
 
-// TestHostileHeadersAllocateLittle: a few bytes that claim billions of elements must not be
-// believed.
+// TestHostileHeadersAllocateLittle checks that a few bytes which claim billions of elements do not
+// cause large allocations.
 func TestHostileHeadersAllocateLittle(t *testing.T) {
 	claims := []string{"\xdd\xff\xff\xff\xff", "\xdf\xff\xff\xff\xff", "\xdb\xff\xff\xff\xff", "\xc6\xff\xff\xff\xff", "\xc9\xff\xff\xff\xff\x01", "\xdd\x00\x10\x00\x00", "\xdf\x7f\xff\xff\xff\xa1k"}
 	for _, prefix := range []string{
@@ -50,7 +50,7 @@ func TestHostileHeadersAllocateLittle(t *testing.T) {
 	}
 }
 
-// TestAmplification: what a large body costs stays in proportion to it.
+// TestAmplification checks that the cost of a large body stays in proportion to it.
 func TestAmplification(t *testing.T) {
 	const n = 2 << 20
 	for name, body := range map[string]string{
@@ -73,8 +73,8 @@ func TestAmplification(t *testing.T) {
 	}
 }
 
-// twin rewrites a msgpack value as the JSON that means the same, entry by entry, repeated keys
-// included. It gives up on what JSON cannot carry.
+// twin rewrites a msgpack value as JSON with the same meaning, entry by entry, repeated keys
+// included. It gives up on values that JSON cannot express.
 func twin(s *mpack, dst []byte, depth int) ([]byte, bool) {
 	v, err := s.next(wantAny)
 	if err != nil || depth > 900 {
@@ -121,7 +121,7 @@ func twin(s *mpack, dst []byte, depth int) ([]byte, bool) {
 	return nil, false
 }
 
-// normal strips what the formats store differently: raw bytes become their values.
+// normal removes the differences between the formats' forms: raw bytes become their values.
 func normal(t *testing.T, items []Item) []Item {
 	out := make([]Item, len(items))
 	for i, it := range items {
@@ -139,8 +139,9 @@ func normal(t *testing.T, items []Item) []Item {
 	return out
 }
 
-// FuzzEncodeMsgpack: no panic, memory in proportion to the body, only well-formed errors; and where
-// JSON can carry the same request, its JSON twin is understood the same way.
+// FuzzEncodeMsgpack checks that there is no panic, that memory stays in proportion to the body, and
+// that errors are well formed. If JSON can express the request, its JSON twin must decode to the
+// same request.
 func FuzzEncodeMsgpack(f *testing.F) {
 	type m = map[string]any
 	type l = []any
@@ -176,8 +177,8 @@ func FuzzEncodeMsgpack(f *testing.F) {
 	})
 }
 
-// FuzzEncodeJSON: the same for JSON; and whatever we accept as a string or number in free-form
-// data, the standard library reads alike.
+// FuzzEncodeJSON checks the same for JSON. In addition, the standard library must read every
+// accepted string or number in free-form data alike.
 func FuzzEncodeJSON(f *testing.F) {
 	for _, s := range []string{
 		`{"items":[{"text":"Hi"}]}`, `{"items":[{"id":"\u00e9\ud83d\ude00","text":"a\nb","metadata":{"k":[1,-2.5e3,true,null,{"x":"y"}]}}],"params":{"output_dtype":"int8","options":{"profile":"p"}}}`,
@@ -201,7 +202,7 @@ func FuzzEncodeJSON(f *testing.F) {
 			}
 			var want any
 			if err := json.Unmarshal(it.Extra.Metadata.Data, &want); err != nil {
-				continue // the standard library has limits of its own
+				continue // the standard library has its own limits
 			}
 			a, _ := json.Marshal(got)
 			var again any
@@ -212,7 +213,7 @@ func FuzzEncodeJSON(f *testing.F) {
 	})
 }
 
-// checkDecode decodes body as every request and checks what holds for any input.
+// checkDecode decodes body as every kind of request and checks the rules that hold for any input.
 func checkDecode(t *testing.T, format string, body []byte) {
 	keep := bytes.Clone(body)
 	for _, request := range []string{"encode", "score", "extract"} {

@@ -21,7 +21,7 @@ func (s *jsonBody) malformed(why string) error {
 	return plain("JSON is malformed: " + why + " (byte " + strconv.Itoa(s.p) + ")")
 }
 
-// peek passes over white space and returns the next byte without consuming it.
+// peek skips white space and returns the next byte without consuming it.
 func (s *jsonBody) peek() (byte, error) {
 	for ; s.p < len(s.b); s.p++ {
 		switch c := s.b[s.p]; c {
@@ -35,7 +35,7 @@ func (s *jsonBody) peek() (byte, error) {
 
 func (s *jsonBody) end() error {
 	if _, err := s.peek(); err == nil {
-		s.p++ // the reference counts the offending byte
+		s.p++ // the reference's position includes the offending byte
 		return s.malformed("trailing characters")
 	}
 	return nil
@@ -87,7 +87,7 @@ func (s *jsonBody) word(w string) error {
 	return nil
 }
 
-// number reads a number. Only its syntax is checked when skip is set.
+// number reads a number. With skip it checks only the syntax.
 func (s *jsonBody) number(skip bool) (value, error) {
 	start, float := s.p, false
 	if s.b[s.p] == '-' {
@@ -125,7 +125,7 @@ func (s *jsonBody) number(skip bool) (value, error) {
 	}
 	num := text(s.b[start:s.p])
 	if float {
-		f, _ := strconv.ParseFloat(num, 64) // the syntax is known to be good; out of range gives ±Inf
+		f, _ := strconv.ParseFloat(num, 64) // the syntax is valid; a value out of range gives ±Inf
 		if math.IsInf(f, 0) {
 			return value{}, located("Number out of range")
 		}
@@ -304,7 +304,7 @@ func (s *jsonBody) tree(w *walk, depth int) (any, error) {
 	return v.scalar(), nil
 }
 
-// textOf reads a string and checks that it is UTF-8. It leaves the body as it is, since its bytes
+// textOf reads a string and checks that it is UTF-8. It does not change the body, because its bytes
 // may be kept.
 func (s *jsonBody) textOf(w *walk, c *cursor) (str jsonString, err error) {
 	if c.object {
@@ -380,8 +380,8 @@ func (s *jsonBody) dict(w *walk, depth int) (any, error) {
 	}
 }
 
-// headerSize is the length of a msgpack header for n bytes or elements: one byte up to fix, two up
-// to one (0: no such form), three up to 65535, five above.
+// headerSize returns the length of a msgpack header for n bytes or elements: one byte up to fix,
+// two up to one (0: no such form), three up to 65535, five above.
 func headerSize(n, fix, one int) int {
 	switch {
 	case n <= fix:
@@ -394,7 +394,7 @@ func headerSize(n, fix, one int) int {
 	return 5
 }
 
-// packedSize is the length of a scalar in minimal msgpack.
+// packedSize returns the length of a scalar in minimal msgpack.
 func (v value) packedSize() int {
 	if v.kind == kindFloat || v.big {
 		return 9
@@ -418,7 +418,7 @@ func decodeBase64(b []byte) ([]byte, error) {
 		return nil, located(invalid)
 	}
 	for _, c := range b {
-		if c == '\n' || c == '\r' { // the library would pass over them
+		if c == '\n' || c == '\r' { // the library would ignore them
 			return nil, located(invalid)
 		}
 	}

@@ -26,7 +26,7 @@ func special(w uint64) uint64 {
 	return ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*0x20)&^w) & highs
 }
 
-// scanString reads a string literal at the current position. The texts of two errors differ for
+// scanString reads a string literal at the current position. Two of its errors have other texts for
 // skipped strings.
 func (s *jsonBody) scanString(skip bool) (jsonString, error) {
 	s.p++
@@ -141,8 +141,8 @@ func hexDigit(c byte) (rune, bool) {
 	return 0, false
 }
 
-// resolve appends the text of the literal to dst. dst may be raw[:0]: an escape is never shorter
-// than its text. Without escapes the result is raw itself.
+// resolve appends the text of the literal to dst. dst may be raw[:0], because an escape is never
+// shorter than its text. Without escapes the result is raw itself.
 func (j jsonString) resolve(dst []byte) []byte {
 	if !j.escaped {
 		return j.raw

@@ -1,12 +1,13 @@
 package api
 
-// Bounds that hold whatever the configuration says.
+// Bounds that no configuration changes.
 const (
 	// maxValues bounds the items, media, labels and token lists of one request together. The
-	// smallest item is one byte on the wire and 48 in memory; this keeps a body of nothing but
-	// empty items from costing gigabytes.
+	// smallest item takes one byte on the wire and 48 in memory; the bound keeps a body of empty
+	// items from costing gigabytes.
 	maxValues = 1 << 20
-	// maxDepth bounds nesting. The reference stops near here too; its message is kept.
+	// maxDepth bounds nesting. The reference stops at nearly the same depth, and its message is
+	// used.
 	maxDepth = 1000
 	// maxOptionValues bounds the values inside one options map, which are decoded into Go values.
 	maxOptionValues = 10_000
@@ -35,8 +36,8 @@ type Limits struct {
 	AcceptContent bool
 }
 
-// BodyLimit returns the bound on the body in bytes, or a negative number for none, for a server
-// that wants to refuse a declared length before it reads.
+// BodyLimit returns the bound on the body in bytes, negative for none. A server can use it to
+// refuse a declared length before it reads.
 func (l Limits) BodyLimit() int { return orDefault(l.MaxBodyBytes, DefaultMaxBodyBytes) }
 
 func (l Limits) itemTextLimit() int { return orDefault(l.MaxItemTextBytes, DefaultMaxItemTextBytes) }

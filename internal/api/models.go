@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// ModelInfo is an entry of GET /v1/models: what the reference's worker says, and for a gateway what
-// its gateway says.
+// ModelInfo is an entry of GET /v1/models, with the fields of the reference's worker and, for a
+// gateway, those of the reference's gateway.
 type ModelInfo struct {
 	Name              string                 `json:"name"`
 	Inputs            []string               `json:"inputs"`  // in the order text, image, audio, video, document
@@ -48,13 +48,13 @@ type ProfileInfo struct {
 	RuntimeInstanceID     *string `json:"runtime_instance_id"`
 }
 
-// ModelRouting says how a bare model name is served; null means locally.
+// ModelRouting tells how a bare model name is served; null means locally.
 type ModelRouting struct {
 	Policy       *string `json:"policy"`
 	UpstreamKind *string `json:"upstream_kind"`
 }
 
-// GatewayInfo is what only a gateway knows. A worker leaves it nil and its keys out.
+// GatewayInfo holds the fields that only a gateway fills. A worker leaves it nil, and its keys out.
 type GatewayInfo struct {
 	Bundles     []string `json:"bundles"`
 	WorkerCount int      `json:"worker_count"`
@@ -76,7 +76,8 @@ func AppendModelsJSON(dst []byte, models []ModelInfo) []byte {
 	return append(dst, "]}"...)
 }
 
-// withLists replaces nil lists and maps, which clients iterate over, by empty ones.
+// withLists returns a copy with empty lists and maps in place of nil ones, because clients iterate
+// over them.
 func (m *ModelInfo) withLists() ModelInfo {
 	c := *m
 	if c.Inputs == nil {

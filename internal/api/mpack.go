@@ -24,7 +24,7 @@ func (s *mpack) end() error {
 	return nil
 }
 
-// take consumes n bytes. n comes from the wire and may be anything up to 2^32-1.
+// take consumes n bytes. n is the client's number and may be up to 2^32-1.
 func (s *mpack) take(n int) ([]byte, error) {
 	if n > len(s.b)-s.p {
 		return nil, errTruncated()
@@ -51,8 +51,8 @@ func (s *mpack) uint(n int) (uint64, error) {
 	return binary.BigEndian.Uint64(b), nil
 }
 
-// head reads an opcode and what gives its size: a scalar's value, or a payload's or container's
-// length in n.
+// head reads an opcode and the bytes that follow it: the value of a scalar, or the length of a
+// payload or container into n.
 func (s *mpack) head() (value, error) {
 	if s.p >= len(s.b) {
 		return value{}, errTruncated()
@@ -226,8 +226,9 @@ func (s *mpack) list(w *walk, depth, n int) (any, error) {
 	return out, nil
 }
 
-// dict reads the entries of a free-form object. The outermost one must have string keys, an inner
-// one may have any key a Python dictionary could have; keys that are not text become their text.
+// dict reads the entries of a free-form object. The outermost object must have string keys. An
+// inner one may have any key that a Python dictionary could have; keys that are not text are
+// converted to text.
 func (s *mpack) dict(w *walk, depth, n int) (any, error) {
 	var out map[string]any
 	if w.build {
@@ -280,8 +281,8 @@ func keyText(k value) string {
 	return fmt.Sprint(k.scalar())
 }
 
-// scalar returns v as nil, bool, int64, float64, string or []byte, copied out of the body. Integers
-// outside int64 become float64, an ext its payload.
+// scalar returns v as nil, bool, int64, float64, string or []byte, copied out of the body. An
+// integer outside int64 becomes a float64; an ext value becomes its payload.
 func (v value) scalar() any {
 	switch v.kind {
 	case kindBool:

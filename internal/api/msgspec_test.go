@@ -39,8 +39,8 @@ func decodeAs(request, format string, body []byte) string {
 	return e.Message
 }
 
-// TestAgreesWithMsgspec: the same bytes get the same verdict, word for word, as from the
-// reference's decoder. The cases come from testdata/make_decode_goldens.py.
+// TestAgreesWithMsgspec checks that the same bytes get the same verdict as from the reference's
+// decoder, word for word. The cases come from testdata/make_decode_goldens.py.
 func TestAgreesWithMsgspec(t *testing.T) {
 	f, err := os.Open("testdata/msgspec.jsonl.gz")
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Rank returns the indices of scores, best first; equal scores keep their order. Scores that are no
-// numbers have none: finite is then false.
+// Rank returns the indices of scores, best first; equal scores keep their order. If a score is NaN
+// or infinite there is no order, and finite is false.
 func Rank(scores []float64) (order []int, finite bool) {
 	order = make([]int, len(scores))
 	for i, v := range scores {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The order of an answer does not depend on how its scores are sorted.
+// The rank of equal scores is their order in the request, and NaN or infinity is reported.
 func TestRank(t *testing.T) {
 	got, finite := Rank([]float64{1, 3, 1, 2, 3, math.Copysign(0, -1), 0})
 	if !finite || !reflect.DeepEqual(got, []int{1, 4, 3, 0, 2, 5, 6}) {

@@ -1,7 +1,7 @@
 package api
 
-// Raw is a free-form value kept as it arrived: checked for structure and text, not decoded. Data
-// aliases the request's copy of the body. The zero Raw means that there is none.
+// Raw is a free-form value in its original form: checked for structure and text, not decoded. Data
+// aliases the request's copy of the body. The zero Raw is an absent value.
 type Raw struct {
 	Format Format
 	Data   []byte
@@ -10,9 +10,9 @@ type Raw struct {
 // Empty reports whether there is no value.
 func (r Raw) Empty() bool { return len(r.Data) == 0 }
 
-// Value decodes r into nil, bool, int64, float64, string, []byte, []any and map[string]any, all of
-// them copies. It returns an error when r holds more than limit values, which bounds the memory a
-// small body can cost. field names it in that error.
+// Value decodes r into copies: nil, bool, int64, float64, string, []byte, []any and map[string]any.
+// It returns an error that names field when r holds more than limit values; the limit bounds the
+// memory that a small body can cost.
 func (r Raw) Value(field string, limit int) (any, error) {
 	if r.Empty() {
 		return nil, nil
@@ -21,7 +21,7 @@ func (r Raw) Value(field string, limit int) (any, error) {
 	return x, toAPI(err)
 }
 
-// source reads data, which a JSON source may change, except by tree.
+// source returns a source of data. A JSON source may change data, but its method tree does not.
 func (f Format) source(data []byte) source {
 	if f == JSON {
 		return &jsonBody{b: data}

@@ -6,21 +6,21 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// Item is one thing to encode, score or extract from. Strings and media alias the request's private
+// Item is one input to encode, score or extract from. Strings and media alias the request's private
 // copy of the body; treat them as read-only.
 type Item struct {
 	ID      string
 	Text    string
-	HasID   bool // the request named an id, possibly empty; it is echoed
+	HasID   bool // the request named an id, possibly empty; the answer repeats it
 	HasText bool // an empty text is a text
 	Extra   *ItemExtra
 }
 
-// ItemExtra holds what text-only items do not have. No native body sets Second or Tokens: other
-// APIs' requests do.
+// ItemExtra holds the parts of an item other than its text. No native body sets Second or Tokens;
+// requests of other APIs do.
 type ItemExtra struct {
-	Second   *string // read together with Text, as a pair; nil: none
-	Tokens   []int32 // ids instead of Text, taken as they are, special tokens included
+	Second   *string // read together with Text as a pair; nil: none
+	Tokens   []int32 // token ids instead of Text, used unchanged, special tokens included
 	Images   []Media
 	Audio    *Media
 	Video    *Media
@@ -28,17 +28,17 @@ type ItemExtra struct {
 	Metadata Raw // an object, or empty
 }
 
-// Media is an encoded image, sound, film or document. Format is the sender's hint; clients are
-// known to send a wrong one, so sniff the bytes.
+// Media is an encoded image, sound, film or document. Format is the sender's hint. Some clients
+// send a wrong one, so detect the format from the bytes.
 type Media struct {
-	Data       []byte // nil: the sender left it out; see NoMediaData
+	Data       []byte // nil: not sent; see NoMediaData
 	Format     string
 	SampleRate int64 // audio, in Hz; 0: not given
 }
 
 // Options are the free-form options of a request: nil, bool, int64, float64, string, []byte, []any
-// and map[string]any, bounded in number and depth. Nothing is checked beyond that: they depend on
-// the model.
+// and map[string]any, bounded in number and depth. They are not checked further, because their
+// meaning depends on the model.
 type Options map[string]any
 
 // EncodeRequest is the body of POST /v1/encode/{model}.
@@ -47,7 +47,7 @@ type EncodeRequest struct {
 	OutputTypes []string // params.output_types; nil: not given
 	OutputDType string   // params.output_dtype; "": not given
 	Instruction *string  // params.instruction
-	IsQuery     *bool    // params.is_query, which only the TypeScript SDK sends
+	IsQuery     *bool    // params.is_query; only the TypeScript SDK sends it
 	Options     Options  // params.options
 
 	Wishes
@@ -73,16 +73,16 @@ type ClassifyRequest struct {
 	Wishes
 }
 
-// Wishes are what the clients of other APIs can ask for beyond a native request. No native body
-// sets them.
+// Wishes holds what the clients of other APIs can ask for beyond a native request. No native body
+// sets it.
 type Wishes struct {
-	Field        string // what the client calls the items, for errors; "": items
+	Field        string // the client's name for the items, for errors; "": items
 	Dimensions   int    // keep the first components of a vector and normalise again; 0: as the options say
-	TruncateLeft bool   // keep the end of what is too long, not its start
+	TruncateLeft bool   // cut the start of an input that is too long, not its end
 }
 
 // ExtractRequest is the body of POST /v1/extract/{model}. A params.threshold, which only the
-// TypeScript SDK sends, arrives as the option "threshold" unless the options have one.
+// TypeScript SDK sends, becomes the option "threshold" unless the options already have one.
 type ExtractRequest struct {
 	Items        []Item // at least one
 	Labels       []string
@@ -104,7 +104,7 @@ type EmbeddingsRequest struct {
 // Inputs returns the number of texts or token lists.
 func (r *EmbeddingsRequest) Inputs() int { return len(r.Texts) + len(r.Tokens) }
 
-// NoMediaData is the 400 for media without data; kind is image, video or document.
+// NoMediaData returns the 400 for media without data; kind is image, video or document.
 func NoMediaData(kind string, item int) error {
 	return errs.Invalid("items["+strconv.Itoa(item)+"]", kind+" input must be a mapping with a 'data' field")
 }

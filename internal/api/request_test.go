@@ -27,7 +27,7 @@ func unhex(t *testing.T, s string) []byte {
 
 const mp, js = "application/msgpack", "application/json"
 
-// TestValidationMatrix is the documented list of what bad bodies are told.
+// TestValidationMatrix checks the documented list of errors for bad bodies.
 func TestValidationMatrix(t *testing.T) {
 	type m = map[string]any
 	type l = []any
@@ -138,7 +138,7 @@ func TestErrorNamesTheField(t *testing.T) {
 	}
 }
 
-// TestClientBodies decodes what the official clients were seen to send.
+// TestClientBodies decodes bodies recorded from the official clients.
 func TestClientBodies(t *testing.T) {
 	enc := func(h string) *EncodeRequest {
 		t.Helper()
@@ -352,8 +352,8 @@ func TestNegotiation(t *testing.T) {
 	}
 }
 
-// TestControlCharacters: none may stand in a JSON string, at whatever offset the scanner's words
-// put it.
+// TestControlCharacters checks that no control character is accepted in a JSON string, at any
+// offset in the scanner's words.
 func TestControlCharacters(t *testing.T) {
 	for c := range 0x21 {
 		for pad := range 9 {
@@ -369,8 +369,8 @@ func TestControlCharacters(t *testing.T) {
 	}
 }
 
-// TestFreeFormSize: free-form data counts with its size in minimal msgpack, whichever format it
-// came in.
+// TestFreeFormSize checks that free-form data counts with its size in minimal msgpack, in either
+// format.
 func TestFreeFormSize(t *testing.T) {
 	ints := []any{}
 	for bits := range 63 {
@@ -397,8 +397,8 @@ func TestFreeFormSize(t *testing.T) {
 	}
 }
 
-// TestRepeatedKeysReplace: the last of repeated keys counts, and nothing of the earlier ones is
-// left.
+// TestRepeatedKeysReplace checks that the last of repeated keys replaces the earlier ones
+// completely.
 func TestRepeatedKeysReplace(t *testing.T) {
 	r, err := DecodeEncode(js, []byte(`{"items":[{"text":"a","text":null,"metadata":{"k":1},"metadata":null}],
 		"params":{"output_dtype":"int8","output_types":["sparse"],"is_query":true,"instruction":"i","options":{"k":1}},"params":{"options":{"z":2}}}`), Limits{})

@@ -1,7 +1,7 @@
 package api
 
-// RerankRequest is the body of POST /v1/rerank and /v2/rerank: what SIE, Cohere and Jina clients
-// send, in one.
+// RerankRequest is the body of POST /v1/rerank and /v2/rerank, with the fields of SIE, Cohere and
+// Jina clients.
 type RerankRequest struct {
 	Model     string // "": not given
 	Query     string
@@ -10,15 +10,15 @@ type RerankRequest struct {
 	// ReturnDocuments asks for the documents in the answer.
 	ReturnDocuments bool
 	Options         Options
-	// MaxTokensPerDoc cuts each document, in tokens of the model, special ones not counted; 0: at
-	// the model's own limit.
+	// MaxTokensPerDoc cuts each document to this many of the model's tokens, not counting special
+	// tokens; 0: at the model's own limit.
 	MaxTokensPerDoc int
 	// NoTruncation asks for an error instead of a cut (Jina's truncation: false).
 	NoTruncation bool
 }
 
-// RerankDocument is a candidate: what the model reads and, where the sender gave an object, that
-// object as JSON.
+// RerankDocument is a candidate: the text that the model reads and, if the sender gave an object,
+// that object as JSON.
 type RerankDocument struct {
 	Text   string
 	Object []byte // nil: the sender gave a string
@@ -31,12 +31,12 @@ type RerankResult struct {
 	Document *RerankDocument
 }
 
-// RerankResponse is the answer of /v1/rerank and /v2/rerank, best first. It is a superset: each
-// dialect's clients find their own keys.
+// RerankResponse is the answer of /v1/rerank and /v2/rerank, best first. It holds the keys of all
+// dialects, so that each client finds its own.
 type RerankResponse struct {
 	ID         string
-	Model      string // as asked for
+	Model      string // as in the request
 	Results    []RerankResult
 	APIVersion int // Cohere's, 1 or 2
-	Tokens     int // read by the model
+	Tokens     int // that the model read
 }

@@ -67,7 +67,7 @@ func TestDecodeRerank(t *testing.T) {
 	}
 }
 
-// The answer holds what each dialect's clients read.
+// The answer holds the keys that each dialect's clients read.
 func TestAppendRerank(t *testing.T) {
 	b := AppendRerankJSON(nil, nil, &RerankResponse{ID: "i", Model: "m", APIVersion: 1, Tokens: 7, Results: []RerankResult{
 		{Index: 1, Score: 0.5, Document: &RerankDocument{Text: "a\"b"}},
@@ -81,7 +81,7 @@ func TestAppendRerank(t *testing.T) {
 	}
 }
 
-// An object given back is the one that came, whatever else the body held.
+// An object in the answer is unchanged, whatever else the body held.
 func FuzzDecodeRerank(f *testing.F) {
 	f.Add([]byte(`{"query":"q","documents":[{"text":"a\u0041"},"b\n"],"rank_fields":["text"],"top_n":1}`))
 	f.Add([]byte(`{"query":"q","documents":[{}],"options":{"a":[{}]}}`))

@@ -6,7 +6,7 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// NumType is the element type of an Array, as numpy names it on the wire.
+// NumType is the element type of an Array; on the wire it has numpy's name.
 type NumType uint8
 
 // The element types.
@@ -29,9 +29,9 @@ func (t NumType) Size() int { return numTypes[t].size }
 // String returns the dtype label: float32, float16, int8, uint8 or int32.
 func (t NumType) String() string { return numTypes[t].label }
 
-// Array is a dense array of one or two dimensions. Data holds Rows·Cols elements (Cols alone when
-// Rows is negative), little-endian, row by row; it is only read, and must not change while the
-// response is being encoded.
+// Array is a dense array of one or two dimensions. Data holds Rows·Cols elements (Cols elements
+// when Rows is negative), little-endian, row by row. Data is only read, and must not change while
+// the response is being encoded.
 type Array struct {
 	Type NumType
 	Rows int // negative: one dimension
@@ -39,17 +39,18 @@ type Array struct {
 	Data []byte
 }
 
-// Vector is a one-dimensional Array over data.
+// Vector returns a one-dimensional Array over data.
 func Vector(t NumType, data []byte) Array {
 	return Array{Type: t, Rows: -1, Cols: len(data) / t.Size(), Data: data}
 }
 
-// Matrix is a two-dimensional Array over data.
+// Matrix returns a two-dimensional Array over data.
 func Matrix(t NumType, rows, cols int, data []byte) Array {
 	return Array{Type: t, Rows: rows, Cols: cols, Data: data}
 }
 
-// dtype is the label of an array whose rows stand for dims values: packed bits are called binary.
+// dtype returns the label of an array whose rows stand for dims values; packed bits are called
+// binary.
 func (a Array) dtype(dims int) string {
 	if a.Type == Uint8 && a.Cols < dims {
 		return "binary"
@@ -57,7 +58,7 @@ func (a Array) dtype(dims int) string {
 	return a.Type.String()
 }
 
-// Dense is one vector per item. Dims is the model's width even where bits are packed.
+// Dense is one vector per item. Dims is the model's width, even if bits are packed.
 type Dense struct {
 	Dims   int
 	Values Array // one dimension
@@ -85,7 +86,7 @@ type EncodeItem struct {
 	Multivector *Multivector
 }
 
-// Timing tells where the milliseconds of a request went.
+// Timing holds the milliseconds that the phases of a request took.
 type Timing struct {
 	Total, Queue, Tokenization, Inference float64
 	Postprocessing                        float64 // 0 is written as null
@@ -94,7 +95,8 @@ type Timing struct {
 	Preprocess, BatchWait float64
 }
 
-// Usage counts what was really processed. A measured 0 differs from an absent Usage.
+// Usage counts the tokens and images that were processed. A measured 0 differs from an absent
+// Usage.
 type Usage struct {
 	InputTokens int
 	Images      int // written when above 0
@@ -103,13 +105,13 @@ type Usage struct {
 	HasContent    bool
 }
 
-// Outcome is what became of a request besides its results: for headers, the log and metrics. It is
-// not part of a body.
+// Outcome describes a request's outcome apart from its results, for headers, the log and metrics.
+// It is not part of a body.
 type Outcome struct {
 	ModelID  string // the model's id in the catalog
 	Revision string // of its weights; "": not known
 	Timings  Timings
-	Ignored  []string // options of the request that are for other operations
+	Ignored  []string // options of the request that apply to other operations
 }
 
 // EncodeResponse is the answer of POST /v1/encode/{model}.
@@ -122,7 +124,7 @@ type EncodeResponse struct {
 	Outcome
 }
 
-// Score is one candidate's relevance.
+// Score is the relevance of one candidate.
 type Score struct {
 	ItemID string
 	Index  int     // of the item in the request; not written
@@ -141,7 +143,7 @@ type ScoreResponse struct {
 	Outcome
 }
 
-// ClassifyResponse is the answer to a ClassifyRequest: a row of scores an item, in the order of
+// ClassifyResponse is the answer to a ClassifyRequest: one row of scores per item, in the order of
 // Labels.
 type ClassifyResponse struct {
 	Labels []string
@@ -159,7 +161,7 @@ type Entity struct {
 	Box         []int
 }
 
-// Relation ties two entities.
+// Relation connects two entities.
 type Relation struct {
 	Head, Tail, Relation string
 	Score                float64
@@ -186,7 +188,7 @@ type ExtractItem struct {
 	Classifications []Class
 	Objects         []Object
 	Data            map[string]any // scalars, []any and map[string]any
-	Error           *errs.Error    // this item failed; only code and message are written
+	Error           *errs.Error    // set when this item failed; only code and message are written
 }
 
 // ExtractResponse is the answer of POST /v1/extract/{model}.
@@ -198,7 +200,7 @@ type ExtractResponse struct {
 	Outcome
 }
 
-// ItemID is the id under which item i of a score or extract request is answered.
+// ItemID returns the id under which item i of a score or extract request is answered.
 func ItemID(it *Item, i int) string {
 	if it.HasID {
 		return it.ID

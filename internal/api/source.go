@@ -7,7 +7,7 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// kind is the wire type of a value, under the names the messages use.
+// kind is the wire type of a value; messages use the names in kindNames.
 type kind uint8
 
 const (
@@ -24,7 +24,7 @@ const (
 
 var kindNames = [...]string{"null", "bool", "int", "float", "str", "bytes", "array", "object", "ext"}
 
-// expect is a set of acceptable kinds and how a message names it.
+// expect is a set of acceptable kinds and its name in messages.
 type expect struct {
 	mask uint16
 	text string
@@ -44,15 +44,15 @@ var (
 	wantArrayOrNull  = expect{1<<kindArray | 1<<kindNull, "array | null"}
 	wantObject       = expect{1 << kindObject, "object"}
 	wantObjectOrNull = expect{1<<kindObject | 1<<kindNull, "object | null"}
-	// An image is an object; a bare byte string, as the TypeScript SDK sends it, is taken too.
+	// An image is an object. A bare byte string, which the TypeScript SDK sends, is accepted too.
 	wantImage = expect{1<<kindObject | 1<<kindBytes, "object"}
 )
 
-// value is a scalar, or the head of a container whose elements follow.
+// value is a scalar, or the head of a container, whose elements follow.
 type value struct {
 	kind kind
-	big  bool   // an integer outside int64; i is meaningless, f approximates it
-	n    int    // container: elements or entries claimed; -1 when the format does not say
+	big  bool   // an integer outside int64: i is unset, f approximates it
+	n    int    // container: the number of elements or entries claimed; -1 when the format does not give it
 	b    []byte // str, bytes: the payload; aliases the body, JSON escapes already resolved in place
 	i    int64  // int, bool
 	f    float64
@@ -68,41 +68,41 @@ type cursor struct {
 
 func (v value) cursor() cursor { return cursor{left: v.n, object: v.kind == kindObject} }
 
-// source is a body being read from front to back. Errors are *bodyError.
+// source reads a body from front to back. Its errors are *bodyError.
 type source interface {
-	// next reads a scalar or a container's head. want matters only where a format has no type of
-	// its own: JSON carries bytes as base64.
+	// next reads a scalar or a container's head. want matters only if the format lacks a type: JSON
+	// carries bytes as base64.
 	next(want expect) (value, error)
 	// more moves to the next element or entry of c and reports whether there is one.
 	more(c *cursor) (bool, error)
 	// key reads the key of an entry, which must be a string.
 	key(c *cursor) ([]byte, error)
-	// skip passes over one value, checking structure only.
+	// skip passes over one value and checks only its structure.
 	skip() error
-	// tree passes over one value, checking structure, text and numbers, and returns it as Go values
-	// if w.build.
+	// tree passes over one value and checks its structure, text and numbers. If w.build is set it
+	// returns the value as Go values.
 	tree(w *walk, depth int) (any, error)
 	// span returns the bytes from a position to the current one.
 	span(from int) []byte
-	// pos is the number of bytes consumed.
+	// pos returns the number of bytes consumed.
 	pos() int
-	// end fails unless the body is used up.
+	// end returns an error unless the body is used up.
 	end() error
-	// nullName is how messages call a null.
+	// nullName returns the name of a null in messages.
 	nullName() string
 }
 
-// walk collects what tree meets.
+// walk collects the counts and sizes of the values that tree passes over.
 type walk struct {
 	build     bool
-	field     string // build only: named when there are too many values
+	field     string // build only: the field named in the error about too many values
 	maxValues int    // build only
 	values    int    // values met, containers included
 	depth     int    // deepest container, the outermost being 1
 	size      int    // bytes the value takes in minimal msgpack
 }
 
-// count notes one value.
+// count counts one value, and fails above maxValues if build is set.
 func (w *walk) count() error {
 	if w.values++; w.build && w.values > w.maxValues {
 		return &bodyError{msg: "Field '" + w.field + "' must contain at most " + strconv.Itoa(w.maxValues) + " values"}
@@ -110,13 +110,14 @@ func (w *walk) count() error {
 	return nil
 }
 
-// bodyError is a rejection on its way out; the levels it passes add their place in front.
+// bodyError is a rejection of a body. Each level of the decoder that returns it adds its place to
+// the front of path.
 type bodyError struct {
 	msg     string
-	path    string // place under $, innermost first to be known
+	path    string // place below the root $
 	located bool   // the message names the place
 	inKey   bool   // the place is a key of the object at path
-	placed  bool   // the place is worth knowing although the message does not name it
+	placed  bool   // the place is kept although the message does not name it
 }
 
 func (e *bodyError) Error() string {
@@ -129,7 +130,7 @@ func (e *bodyError) Error() string {
 	return e.msg
 }
 
-// at adds an outer path element to err. Errors about the bytes themselves have no place.
+// at adds an outer path element to err. Errors about malformed bytes have no place.
 func at(err error, elem string) error {
 	if e, ok := errors.AsType[*bodyError](err); ok && (e.located || e.inKey || e.placed) {
 		e.path = elem + e.path
@@ -139,7 +140,7 @@ func at(err error, elem string) error {
 
 func atIndex(err error, i int) error { return at(err, "["+strconv.Itoa(i)+"]") }
 
-// toAPI turns a decoder's error into the caller's.
+// toAPI turns a decoder's error into an *errs.Error.
 func toAPI(err error) error {
 	if err == nil {
 		return nil

@@ -1,7 +1,7 @@
 package api
 
-// Status is one frame of /ws/status, in the reference's shape: what a gateway, the page and
-// `sie-server top` read of a worker.
+// Status is one frame of /ws/status, in the reference's shape. A gateway, the status page and
+// `sie-server top` read it.
 type Status struct {
 	Timestamp        float64       `json:"timestamp"` // seconds since 1970
 	Ready            bool          `json:"ready"`
@@ -17,7 +17,7 @@ type Status struct {
 	Server           ServerStatus  `json:"server"`
 	GPUs             []GPUStatus   `json:"gpus"` // a CPU worker has none
 	Models           []ModelStatus `json:"models"`
-	Activity         Activity      `json:"activity"` // ours, beside the reference's keys
+	Activity         Activity      `json:"activity"` // an addition to the reference's keys
 }
 
 // ServerStatus describes the process.
@@ -29,7 +29,7 @@ type ServerStatus struct {
 	PID           int    `json:"pid"`
 }
 
-// GPUStatus describes one card, in the reference's words.
+// GPUStatus describes one GPU with the reference's field names.
 type GPUStatus struct {
 	Device             string  `json:"device"`
 	Name               string  `json:"name"`
@@ -40,7 +40,7 @@ type GPUStatus struct {
 	MemoryThresholdPct float64 `json:"memory_threshold_pct"`
 }
 
-// ModelStatus describes one model, in the reference's words.
+// ModelStatus describes one model with the reference's field names.
 type ModelStatus struct {
 	Name              string          `json:"name"`
 	State             string          `json:"state"`
@@ -52,7 +52,7 @@ type ModelStatus struct {
 	AdaptiveBatching  *AdaptiveStatus `json:"adaptive_batching,omitempty"`
 }
 
-// ModelConfig is the part of a model's configuration that watchers see.
+// ModelConfig is the part of a model's configuration that status frames show.
 type ModelConfig struct {
 	HFID              *string        `json:"hf_id"`
 	Adapter           string         `json:"adapter"`
@@ -73,7 +73,7 @@ type AdaptiveStatus struct {
 	FillRatio   float64 `json:"fill_ratio"`
 }
 
-// Activity is what the page and `sie-server top` draw.
+// Activity holds the figures that the status page and `sie-server top` draw.
 type Activity struct {
 	Totals
 	Running          int   `json:"running"` // inference requests at this moment
@@ -81,7 +81,7 @@ type Activity struct {
 	MemoryTotalBytes int64 `json:"memory_total_bytes"` // of the machine or the container
 }
 
-// Totals are sums since the start, of which readers take differences.
+// Totals holds sums since the start; readers compute differences between frames.
 type Totals struct {
 	Requests    int64   `json:"requests"`     // answered with a result
 	Failed      int64   `json:"failed"`       // answered otherwise, refusals included
@@ -90,5 +90,5 @@ type Totals struct {
 	Batches     int64   `json:"batches"`      // on the devices
 	BatchItems  int64   `json:"batch_items"`  // sequences of those
 	BatchTokens int64   `json:"batch_tokens"` // tokens of those
-	BusySeconds float64 `json:"busy_seconds"` // of the devices together; batches in flight at once count each
+	BusySeconds float64 `json:"busy_seconds"` // summed over the devices; each batch in flight counts
 }

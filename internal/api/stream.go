@@ -5,17 +5,17 @@ import (
 	"iter"
 )
 
-// Sink takes an answer in pieces while it is being written, so that a large one is never in memory
-// as a whole. The nil *Sink takes nothing: the answer stays in one buffer. What has been written is
-// forgotten entry by entry: the lists of an answer are empty behind the place where it is.
+// Sink takes an answer in pieces while it is being written, so that a large answer is never
+// completely in memory. A nil *Sink takes nothing: the answer stays in one buffer. Unless keep is
+// set, each entry of the answer's lists is cleared once it is written.
 type Sink struct {
-	limit int                     // bytes from which a piece is handed on
-	take  func(piece []byte) bool // false: nobody wants the rest
-	keep  bool                    // entries are not forgotten
-	off   bool                    // take has said false
+	limit int                     // a piece of this many bytes or more is handed on
+	take  func(piece []byte) bool // false: the rest is not wanted
+	keep  bool                    // written entries are not cleared
+	off   bool                    // take has returned false
 }
 
-// spill hands dst on once it is long enough, and returns the buffer to go on with.
+// spill hands dst on if it is long enough, and returns the buffer for what follows.
 func (s *Sink) spill(dst []byte) []byte {
 	if s == nil || len(dst) < s.limit {
 		return dst
@@ -26,42 +26,42 @@ func (s *Sink) spill(dst []byte) []byte {
 	return dst[:0]
 }
 
-// ended reports whether nobody wants the rest: loops over what may be long then stop.
+// ended reports whether the rest is not wanted; long loops then stop.
 func (s *Sink) ended() bool { return s != nil && s.off }
 
-// forgets reports whether entries that were written are to be dropped.
+// forgets reports whether written entries are cleared.
 func (s *Sink) forgets() bool { return s != nil && !s.keep }
 
-// slab is how many bytes of data or numbers are written between two chances to spill.
+// slab is how many bytes of data or numbers are written between two calls of spill.
 const slab = 16 << 10
 
-// Answer writes an answer: it appends to dst, handing pieces to out, and returns what is left of
-// dst.
+// Answer writes an answer: it appends to dst, hands pieces to out, and returns the rest of dst.
 type Answer func(dst []byte, out *Sink) []byte
 
-// Length returns the bytes of an answer, which it writes for that in pieces and throws away.
+// Length returns the length of an answer in bytes. It writes the whole answer in pieces and throws
+// them away.
 func (a Answer) Length() (n int64) {
 	out := &Sink{limit: pieceBytes, keep: true, take: func(piece []byte) bool { n += int64(len(piece)); return true }}
 	return n + int64(len(a(nil, out)))
 }
 
-// Within appends an answer to buf, or stops where it would have more than about limit bytes. It
-// forgets nothing, so that the answer can be written again.
+// Within appends an answer to buf, and stops if the answer has more than about limit bytes. It
+// clears no entries, so that the answer can be written again.
 func (a Answer) Within(buf []byte, limit int) (answer []byte, ok bool) {
 	out := &Sink{limit: limit, keep: true, take: func([]byte) bool { return false }}
 	answer = a(buf, out)
 	return answer, !out.off
 }
 
-// Stream is an answer to be read in pieces, each written when the last was read, by the reader's
-// goroutine. Close must be called; what was not read is not written.
+// Stream is a reader of an answer. Each piece is written when the piece before it has been read, on
+// the reader's goroutine. Close must be called; pieces that were not read are not written.
 type Stream struct {
-	piece []byte // what is left of the current one
+	piece []byte // the unread rest of the current piece
 	next  func() ([]byte, bool)
 	stop  func()
 }
 
-// pieceBytes is about how long a piece of a Stream is.
+// pieceBytes is the approximate length of a piece of a Stream.
 const pieceBytes = 64 << 10
 
 // NewStream returns a stream of an answer.

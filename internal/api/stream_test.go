@@ -12,8 +12,8 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// large are answers of every kind, of which each entry is small or larger than any piece. They are
-// made anew for each use, since writing in pieces empties them.
+// large returns answers of every kind whose entries are either small or larger than any piece. It
+// makes them anew for each use, because writing in pieces clears them.
 func large() map[string]Answer {
 	floats := func(n int) []byte {
 		x := make([]float32, n)
@@ -90,8 +90,8 @@ func large() map[string]Answer {
 	return all
 }
 
-// In pieces an answer has the same bytes as in one, whatever the pieces; none is much longer than
-// asked for.
+// An answer in pieces has the same bytes as in one buffer, for any size of pieces. No piece is much
+// longer than requested.
 func TestStreams(t *testing.T) {
 	for name, a := range large() {
 		want := a(nil, nil)
@@ -145,7 +145,7 @@ func TestStreamedBase64(t *testing.T) {
 	}
 }
 
-// Who closes a stream has the rest not written.
+// After Close the rest of the answer is not written.
 func TestStreamsEndEarly(t *testing.T) {
 	for name, a := range large() {
 		taken, after := 0, 0
@@ -167,7 +167,7 @@ func TestStreamsEndEarly(t *testing.T) {
 	}
 }
 
-// What was written in pieces is forgotten as it goes, unless it is only counted.
+// Entries written in pieces are cleared at once, unless the answer is only counted.
 func TestStreamsForget(t *testing.T) {
 	r := &EncodeResponse{Items: make([]EncodeItem, 3)}
 	for i := range r.Items {
@@ -189,7 +189,7 @@ func TestStreamsForget(t *testing.T) {
 	}
 }
 
-// A small answer costs nothing more than it did.
+// BenchmarkStreamSmall measures a small answer in one buffer.
 func BenchmarkStreamSmall(b *testing.B) {
 	v := []Array{Vector(Float32, make([]byte, 1536))}
 	for b.Loop() {
@@ -197,7 +197,7 @@ func BenchmarkStreamSmall(b *testing.B) {
 	}
 }
 
-// What a stream has written is dropped also where the parts of all items lie together.
+// Entries that a stream has written are cleared also if the parts of all items share slices.
 func TestStreamForgetsParts(t *testing.T) {
 	parts := make([]Dense, 2)
 	r := &EncodeResponse{Items: make([]EncodeItem, len(parts))}

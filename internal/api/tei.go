@@ -1,11 +1,11 @@
 package api
 
-// The requests of text-embeddings-inference, from its openapi.json and router/src/http/types.rs
+// The requests of text-embeddings-inference, after its openapi.json and router/src/http/types.rs
 // (1.9). Its routes name no model.
 
-// TEIOptions are the fields that its inference requests share.
+// TEIOptions holds the fields that TEI's inference requests share.
 type TEIOptions struct {
-	Truncate   *bool  // nil: cut what is too long, TEI's default; false: an error instead
+	Truncate   *bool  // nil: cut inputs that are too long, TEI's default; false: an error instead
 	Left       bool   // truncation_direction: cut the beginning
 	PromptName string // "": none
 }
@@ -33,7 +33,7 @@ type TEIRerankRequest struct {
 type TEIPredictRequest struct {
 	TEIOptions
 	Inputs    []TEISequence // at least one
-	Batch     bool          // the request holds a list of sequences, and so does the answer
+	Batch     bool          // the request holds a list of sequences, so the answer does too
 	RawScores bool          // no softmax or sigmoid
 }
 
@@ -76,8 +76,8 @@ type TEIPrediction struct {
 	Label string
 }
 
-// Token is one token of a /tokenize answer. Special tokens have no place; the others' is in bytes
-// of the text.
+// Token is one token of a /tokenize answer. Start and Stop are byte offsets in the text; a special
+// token has none.
 type Token struct {
 	ID          int
 	Text        string
@@ -111,7 +111,7 @@ type TEIModelType struct {
 	Reranker   *TEIClassifier `json:"reranker,omitempty"`
 }
 
-// TEIEmbedding says how a model pools: cls, mean, last_token or splade.
+// TEIEmbedding tells how a model pools: cls, mean, last_token or splade.
 type TEIEmbedding struct {
 	Pooling string `json:"pooling"`
 }

@@ -12,7 +12,7 @@ import (
 
 func no() *bool { b := false; return &b }
 
-// The bodies are those of TEI's documentation and of huggingface_hub's InferenceClient.
+// The bodies come from TEI's documentation and huggingface_hub's InferenceClient.
 func TestDecodeTEI(t *testing.T) {
 	for _, c := range []struct {
 		body   string
@@ -131,7 +131,7 @@ func TestAppendTEI(t *testing.T) {
 	}
 }
 
-// Numbers read back as the float32 they were.
+// Numbers read back as the same float32.
 func TestShortFloats(t *testing.T) {
 	for _, f := range []float32{0, 1, -0.1, 1e-45, math.MaxFloat32, 0.049999997, 1.0 / 3, 123456789} {
 		var back float32

@@ -9,7 +9,7 @@ import (
 // text returns b as a string without copying. b must not change afterwards.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// checkUTF8 fails with the words of Python's decoder if b is not UTF-8. Encoded surrogates are not
+// checkUTF8 returns the error of Python's decoder if b is not UTF-8. Encoded surrogates are not
 // UTF-8.
 func checkUTF8(b []byte) error {
 	if utf8.Valid(b) {

@@ -6,8 +6,8 @@ import (
 )
 
 // AppendEmbeddingsJSON appends an OpenAI embeddings answer to dst. vectors are one-dimensional
-// float32 arrays, in input order; tokens is their true total. base64 encodes the little-endian
-// float32 bytes. In pieces where out is not nil.
+// float32 arrays, in input order. tokens is the true total of the inputs' tokens. With b64 a vector
+// is its little-endian float32 bytes in base64. It writes in pieces if out is not nil.
 func AppendEmbeddingsJSON(dst []byte, out *Sink, model string, vectors []Array, b64 bool, tokens int) []byte {
 	w := jsonWriter{out}
 	dst = append(dst, `{"object":"list","data":[`...)
@@ -19,7 +19,7 @@ func AppendEmbeddingsJSON(dst []byte, out *Sink, model string, vectors []Array, 
 		if b64 {
 			dst = append(dst, '"')
 			for data := v.Data; len(data) > 0 && !out.ended(); {
-				n := min(len(data), slab-slab%3) // only the last may need padding
+				n := min(len(data), slab-slab%3) // only the last piece may need padding
 				dst = out.spill(base64.StdEncoding.AppendEncode(dst, data[:n]))
 				data = data[n:]
 			}

@@ -3,7 +3,7 @@ package api
 import "strconv"
 
 // AppendRerankJSON appends r: SIE's keys model and results, Jina's object and usage, Cohere's id
-// and meta. In pieces where out is not nil.
+// and meta. It writes in pieces if out is not nil.
 func AppendRerankJSON(dst []byte, out *Sink, r *RerankResponse) []byte {
 	tokens := strconv.Itoa(r.Tokens)
 	dst = AppendJSONString(append(dst, `{"id":`...), r.ID)

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// AppendEncodeMsgpack appends r in msgpack to dst, growing it at most once, and returns the
-// extended slice.
+// AppendEncodeMsgpack appends r in msgpack to dst and returns the extended slice. It grows dst at
+// most once.
 func AppendEncodeMsgpack(dst []byte, r *EncodeResponse) []byte {
 	return appendEncode(slices.Grow(dst, r.sizeHint()), mpackWriter{}, r)
 }
 
-// AppendEncodeJSON is AppendEncodeMsgpack for JSON.
+// AppendEncodeJSON appends r in JSON to dst and returns the extended slice.
 func AppendEncodeJSON(dst []byte, r *EncodeResponse) []byte {
 	return appendEncode(dst, jsonWriter{}, r)
 }
 
-// AppendEncode appends r in format f, in pieces where out is not nil.
+// AppendEncode appends r in format f, in pieces if out is not nil.
 func AppendEncode(dst []byte, out *Sink, f Format, r *EncodeResponse) []byte {
 	switch {
 	case f == JSON:
@@ -27,12 +27,12 @@ func AppendEncode(dst []byte, out *Sink, f Format, r *EncodeResponse) []byte {
 	return appendEncode(dst, mpackWriter{out}, r)
 }
 
-// AppendScore appends r in format f, in pieces where out is not nil.
+// AppendScore appends r in format f, in pieces if out is not nil.
 func AppendScore(dst []byte, out *Sink, f Format, r *ScoreResponse) []byte {
 	return appendScore(dst, f.writer(out), r)
 }
 
-// AppendExtract appends r in format f, in pieces where out is not nil.
+// AppendExtract appends r in format f, in pieces if out is not nil.
 func AppendExtract(dst []byte, out *Sink, f Format, r *ExtractResponse) []byte {
 	return appendExtract(dst, f.writer(out), r)
 }
@@ -44,7 +44,7 @@ func (f Format) writer(out *Sink) writer {
 	return mpackWriter{out}
 }
 
-// sizeHint bounds the msgpack size of r.
+// sizeHint returns a bound on the size of r in msgpack.
 func (r *EncodeResponse) sizeHint() int {
 	n := 256 + len(r.Model)
 	for i := range r.Items {
@@ -91,7 +91,8 @@ func appendEncode[W writer](dst []byte, w W, r *EncodeResponse) []byte {
 	return w.endObject(dst)
 }
 
-// forget drops what the item holds. Its parts may lie among those of other items.
+// forget drops the item's results. The structs that it clears may be elements of slices shared with
+// other items.
 func (it *EncodeItem) forget() {
 	if it.Dense != nil {
 		*it.Dense = Dense{}
@@ -185,7 +186,8 @@ func appendTiming[W writer](dst []byte, w W, t *Timing) []byte {
 	return w.endObject(dst)
 }
 
-// appendUsage appends the last entry of an answer, with its separator, or nothing.
+// appendUsage appends the usage as the last entry of an answer, with its separator. Without a usage
+// it appends nothing.
 func appendUsage[W writer](dst []byte, w W, u *Usage) []byte {
 	if u == nil {
 		return dst
@@ -334,8 +336,8 @@ func appendBox(dst []byte, w writer, box []int) []byte {
 	return each(dst, w, len(box), func(dst []byte, i int) []byte { return w.int(dst, int64(box[i])) })
 }
 
-// appendFree appends a tree of the types that Options lists, keys in order. A foreign type is
-// written as null.
+// appendFree appends a tree of the types that Options lists, with sorted keys. A value of any other
+// type is written as null.
 func appendFree(dst []byte, w writer, x any) []byte {
 	switch v := x.(type) {
 	case bool:

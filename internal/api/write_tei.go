@@ -6,13 +6,13 @@ import (
 	"strconv"
 )
 
-// AppendTEIEmbeddings appends the answer of /embed: one float32 array a text. Numbers are the
-// shortest that read back as the same float32, as TEI prints them.
+// AppendTEIEmbeddings appends the answer of /embed: one float32 array per text. Numbers have the
+// shortest digits that read back as the same float32, as in TEI's answers.
 func AppendTEIEmbeddings(dst []byte, out *Sink, vectors []Array) []byte {
 	return appendList(dst, out, vectors, func(dst []byte, v *Array) []byte { return appendFloats(dst, out, v.Data) })
 }
 
-// AppendTEIAll appends the answer of /embed_all: one float32 matrix a text, tokens by width.
+// AppendTEIAll appends the answer of /embed_all: one float32 matrix per text, tokens by width.
 func AppendTEIAll(dst []byte, out *Sink, matrices []Array) []byte {
 	return appendList(dst, out, matrices, func(dst []byte, m *Array) []byte {
 		dst = append(dst, '[')
@@ -58,8 +58,8 @@ func AppendTEIRanks(dst []byte, out *Sink, ranks []TEIRank) []byte {
 	})
 }
 
-// AppendTEIPredictions appends the answer of /predict: a list of lists for a batch, the only list
-// otherwise.
+// AppendTEIPredictions appends the answer of /predict: a list of lists for a batch, otherwise the
+// only list.
 func AppendTEIPredictions(dst []byte, out *Sink, batch bool, predictions [][]TEIPrediction) []byte {
 	one := func(dst []byte, list *[]TEIPrediction) []byte {
 		return appendList(dst, out, *list, func(dst []byte, p *TEIPrediction) []byte {
@@ -121,7 +121,7 @@ func appendList[T any](dst []byte, out *Sink, entries []T, one func(dst []byte, 
 	return append(dst, ']')
 }
 
-// comma appends what stands before entry i of a list.
+// comma appends a comma before entry i of a list, except before the first.
 func comma(dst []byte, i int) []byte {
 	if i > 0 {
 		dst = append(dst, ',')
@@ -143,6 +143,6 @@ func appendFloats(dst []byte, out *Sink, data []byte) []byte {
 	return append(dst, ']')
 }
 
-// appendShort appends the shortest number with a point or an exponent that reads back as f: typed
-// clients take 1 for an integer. What JSON has no number for becomes null.
+// appendShort appends the shortest number that reads back as f, always with a point or an exponent,
+// because typed clients read 1 as an integer. NaN and infinity become null.
 func appendShort(dst []byte, f float32) []byte { return appendNumber(dst, float64(f), 32) }

@@ -33,7 +33,7 @@ func i32(x ...int32) []byte {
 	return b
 }
 
-// The arrays are those msgpack-numpy 0.4.8 writes.
+// The arrays equal those that msgpack-numpy 0.4.8 writes.
 func TestArrayMsgpackGolden(t *testing.T) {
 	for name, c := range map[string]struct {
 		a    Array
@@ -65,7 +65,7 @@ func TestEncodeMsgpackGolden(t *testing.T) {
 	if got := hex.EncodeToString(AppendEncodeMsgpack(nil, r)); got != want {
 		t.Errorf("encode:\n got %s\nwant %s", got, want)
 	}
-	// The outputs by themselves: an item with nothing else is a one-entry map around them.
+	// The outputs alone: an item with nothing else is a one-entry map around them.
 	item := func(it EncodeItem) string { return hex.EncodeToString(appendEncodeItem(nil, mpackWriter{}, &it)) }
 	sparse := "81a6737061727365" + "84a464696d73ce0003d092a56474797065a7666c6f61743332a7696e646963657385c4026e64c3c40474797065a33c6934c4046b696e64c400c405736861" +
 		"70659102c40464617461c4080700000000000100a676616c75657385c4026e64c3c40474797065a33c6634c4046b696e64c400c40573686170659102c404" +
@@ -155,7 +155,7 @@ func TestScoreAndExtractJSON(t *testing.T) {
 	if got := string(AppendExtract(nil, nil, JSON, x)); got != wantX {
 		t.Errorf("extract:\n got %s\nwant %s", got, wantX)
 	}
-	// The msgpack twin says the same: read it back with the tree reader and compare as JSON.
+	// The msgpack answer has the same content: read it with the tree reader and compare as JSON.
 	tree, err := Raw{Msgpack, AppendExtract(nil, nil, Msgpack, x)}.Value("metadata", 1000)
 	if err != nil {
 		t.Fatal(err)

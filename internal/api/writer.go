@@ -11,8 +11,9 @@ import (
 	"github.com/sie-engine/sie/internal/half"
 )
 
-// writer is one of the two encodings of an answer. Every method appends to dst. A container says
-// how many entries follow; the caller puts sep before each but the first and closes it.
+// writer is one of the two encodings of an answer. Every method appends to dst. A container is
+// opened with the number of its entries. The caller writes sep before each entry except the first,
+// and closes the container.
 type writer interface {
 	object(dst []byte, n int) []byte
 	endObject(dst []byte) []byte
@@ -54,10 +55,11 @@ func (mpackWriter) int(dst []byte, i int64) []byte {
 	return msgp.AppendInt64(dst, i)
 }
 
-// arrayOverhead bounds the bytes of an array in msgpack beyond its data.
+// arrayOverhead bounds the bytes that an array takes in msgpack in addition to its data.
 const arrayOverhead = 52
 
-// array writes the map that numpy decoders look for: its keys are byte strings, in this order.
+// array writes the map that numpy's msgpack decoders expect: its keys are byte strings, in this
+// order.
 func (w mpackWriter) array(dst []byte, a Array) []byte {
 	dst = append(dst, "\x85\xc4\x02nd\xc3\xc4\x04type\xa3"...)
 	dst = append(dst, numTypes[a.Type].wire...)
@@ -81,7 +83,7 @@ func (w mpackWriter) array(dst []byte, a Array) []byte {
 	return dst
 }
 
-// jsonWriter writes compact JSON, UTF-8 unescaped.
+// jsonWriter writes compact JSON, with non-ASCII characters as UTF-8.
 type jsonWriter struct{ out *Sink }
 
 func (w jsonWriter) sink() *Sink { return w.out }
@@ -159,14 +161,14 @@ func (jsonWriter) numbers(dst []byte, t NumType, data []byte) []byte {
 	return dst
 }
 
-// jsonNumberSize is the usual length of a number with its comma, to grow once.
+// jsonNumberSize is the usual length of a number with its comma; the buffer grows once by it.
 var jsonNumberSize = [...]int{Float32: 23, Float16: 20, Int8: 5, Uint8: 4, Int32: 8}
 
 func le32(b []byte) uint32 {
 	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
 }
 
-// AppendJSONString appends s as a JSON string. Only what JSON requires is escaped; bytes that are
+// AppendJSONString appends s as a JSON string. It escapes only what JSON requires; bytes that are
 // not UTF-8 become U+FFFD.
 func AppendJSONString(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"

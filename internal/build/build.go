@@ -1,7 +1,7 @@
-// Package build holds what the linker knows about this binary.
+// Package build holds the version and the source revision of this binary.
 package build
 
-// Version is the release. It is what X-SIE-Server-Version says to callers that name no version.
+// Version is the release. X-SIE-Server-Version carries it for callers that name no version.
 const Version = "0.10.1"
 
 // Commit is the source revision, set with -ldflags -X by the Makefile.

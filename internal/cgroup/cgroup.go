@@ -1,9 +1,9 @@
 // Package cgroup reads how much memory the control groups of this process allow and use.
 //
-// Entry points: [Find] for the groups, [Groups.Memory] for what they say now. Version 1, version 2
-// and machines with both are read, in containers and on bare hosts, where systemd sets limits on a
-// unit or a slice. CPU quotas are csrc's (cpu_limits.cc). The package starts no goroutine and
-// writes nothing.
+// Entry points: [Find] for the groups, [Groups.Memory] for their current memory. It reads version
+// 1, version 2 and machines with both, in containers and on bare hosts, where systemd sets limits
+// on a unit or a slice. csrc reads CPU quotas itself (cpu_limits.cc). The package starts no
+// goroutine and writes nothing.
 package cgroup
 
 import (
@@ -15,14 +15,14 @@ import (
 	"github.com/sie-engine/sie/internal/files"
 )
 
-// The bounds of what is read.
+// Bounds on the files and groups that are read.
 const (
 	maxMounts = 4 << 20 // bytes of mountinfo: 20,000 mounts
 	maxFile   = 64 << 10
 	maxDepth  = 64 // groups between the process's and the root
 )
 
-// hierarchy is what differs between the versions.
+// hierarchy holds the names that differ between the versions.
 type hierarchy struct {
 	controller, kind           string // in /proc/self/cgroup and in mountinfo
 	limit, use, stat, inactive string
@@ -33,7 +33,7 @@ var hierarchies = []hierarchy{
 	{"memory", "cgroup", "memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat", "total_inactive_file"},
 }
 
-// Groups are the control groups that bind this process: its own and those around it.
+// Groups holds the control groups that limit this process: its own group and the groups around it.
 type Groups struct{ list []group }
 
 type group struct {
@@ -41,8 +41,8 @@ type group struct {
 	*hierarchy
 }
 
-// Find returns the groups of this process. root is "" but in tests. What cannot be read binds
-// nothing.
+// Find returns the groups of this process. root is "" except in tests. A file that cannot be read
+// counts as no limit.
 func Find(root string) Groups {
 	var g Groups
 	own, err := files.Read(root+"/proc/self/cgroup", maxFile)
@@ -73,7 +73,8 @@ func Find(root string) Groups {
 	return g
 }
 
-// member returns the path of the process in a hierarchy, of lines "id:controllers:path".
+// member returns the path of the process's group in a hierarchy; own has lines
+// "id:controllers:path".
 func (h *hierarchy) member(own string) (string, bool) {
 	for line := range strings.Lines(own) {
 		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
@@ -84,8 +85,9 @@ func (h *hierarchy) member(own string) (string, bool) {
 	return "", false
 }
 
-// mounted returns where a hierarchy is mounted, and where the group lies below that. A container
-// may see a part of the hierarchy only; a group outside that part is judged by the part's own root.
+// mounted returns the mount point of a hierarchy and the group's path below it. A container may see
+// only a part of the hierarchy. For a group outside that part the path is "", so that the root of
+// the part stands in for it.
 func (h *hierarchy) mounted(mounts, path string) (point, below string, ok bool) {
 	for line := range strings.Lines(mounts) {
 		before, after, found := strings.Cut(line, " - ")
@@ -103,7 +105,8 @@ func (h *hierarchy) mounted(mounts, path string) (point, below string, ok bool) 
 	return "", "", false
 }
 
-// lists reports whether a name stands in a list with commas; the empty name is the empty list.
+// lists reports whether a comma-separated list contains name; the empty name matches only the empty
+// list.
 func lists(list, name string) bool {
 	if name == "" {
 		return list == ""
@@ -116,9 +119,10 @@ func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// Memory returns what is used and allowed, in bytes, in the group that leaves the least. It passes
-// over groups without a limit below total, the machine's memory; ok is false where no group has
-// one. The page cache that the kernel gives back first does not count as used.
+// Memory returns the used and the allowed bytes of the group with the least memory left. It ignores
+// groups whose limit is not below total, the machine's memory. ok is false if no group has such a
+// limit. Page cache that was not used lately does not count as used, because the kernel reclaims it
+// first.
 func (g Groups) Memory(total int64) (used, limit int64, ok bool) {
 	least := int64(math.MaxInt64)
 	for _, m := range g.list {
@@ -138,7 +142,7 @@ func (g Groups) Memory(total int64) (used, limit int64, ok bool) {
 	return used, limit, ok
 }
 
-// cached is the group's page cache that was not used lately.
+// cached returns the size of the group's page cache that was not used lately.
 func (m group) cached() int64 {
 	text, err := files.Read(m.dir+"/"+m.stat, maxFile)
 	if err != nil {
@@ -153,7 +157,7 @@ func (m group) cached() int64 {
 	return 0
 }
 
-// number reads a file with one number; "max" is none.
+// number reads a file that holds one number; "max" counts as no number.
 func number(path string) (int64, bool) {
 	text, err := files.Read(path, maxFile)
 	if err != nil {

@@ -9,31 +9,32 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// API answers requests of other APIs over a Backend. Its fields do not change once it is used.
+// API answers requests of other APIs through a Backend. Its fields do not change after the first
+// use.
 type API struct {
 	Backend  Backend
 	Limits   api.Limits
-	Defaults []string // model ids, for requests that name none: the first that fits the task answers
+	Defaults []string // ids of the models for requests that name none: the first that fits the task answers
 
-	Precision string // what models run in, for TEI's /info: fp32, bf16, …
+	Precision string // the precision that models run in, for TEI's /info: fp32, bf16, …
 	GPU       bool   // for TEI's headers
-	MaxQueued int    // items that wait at most, for TEI's /info
+	MaxQueued int    // the most items that may wait, for TEI's /info
 }
 
-// Route is one route of another API, with method POST and a JSON answer.
+// Route describes one route of another API, with method POST and a JSON answer.
 type Route struct {
 	Path     string
 	Kind     dialect.RouteKind // how its errors are written
 	Span     string            // its name in traces
 	Endpoint string            // its name in metrics
-	Field    string            // what its clients call the items of a request
+	Field    string            // its clients' name for the items of a request
 
-	outputs []string // TEI's: what the default model is to give
+	outputs []string // TEI's: the outputs that the default model should give, the most wanted first
 	tei     bool     // its requests name no model
 	serve   func(c *call) error
 }
 
-// Routes returns all of them. POST / is not among them: see API.Root.
+// Routes returns all routes except POST /; for that see API.Root.
 func Routes() []*Route { return routes }
 
 var (
@@ -56,8 +57,8 @@ var (
 	}
 )
 
-// Root returns the route that POST / stands for: what the first default model is for, as TEI has
-// it.
+// Root returns the route that POST / stands for. As in TEI, the kind of the first default model
+// decides.
 func (a *API) Root() *Route {
 	if len(a.Defaults) > 0 {
 		if m, err := a.Backend.Model(a.Defaults[0]); err == nil {
@@ -74,19 +75,19 @@ func (a *API) Root() *Route {
 	return embed
 }
 
-// Call is one request before its body is read.
+// Call is one request whose body has not been read.
 type Call struct {
-	// Named says that the body names the model. Else Model is the one that will answer, "" where
-	// there is none.
+	// Named reports that the body names the model. Otherwise Model is the model that will answer,
+	// "" if there is none.
 	Named bool
 	Model string
 
 	api   *API
 	route *Route
-	err   error // why there is no model
+	err   error // why no model answers
 }
 
-// Begin finds the model of a request as far as its route tells.
+// Begin starts a request and finds its model if the route determines it.
 func (a *API) Begin(route *Route) Call {
 	c := Call{Named: !route.tei, api: a, route: route}
 	if route.tei {
@@ -95,19 +96,19 @@ func (a *API) Begin(route *Route) Call {
 	return c
 }
 
-// Reply is what a request comes to.
+// Reply is the result of a request.
 type Reply struct {
 	Body    api.Answer // in JSON
 	Headers []dialect.Header
 	Items   int
-	Tokens  int      // read by the model
-	Outputs []string // of the model, for logs
-	// Outcome has the ModelID also where the request fails, once the model is known.
+	Tokens  int      // that the model read
+	Outputs []string // of the model, for the log
+	// Outcome has the ModelID as soon as the model is known, also if the request fails.
 	api.Outcome
 }
 
-// Serve answers a request with a body. Errors are *errs.Error, or the cause of ctx's end; reply
-// then has the model's id at most. ctx is the one that Backend's methods get.
+// Serve answers a request with a body. Errors are *errs.Error or the cause of ctx's end; after an
+// error reply holds at most the model's id. Serve passes ctx to the Backend's methods.
 func (c Call) Serve(ctx context.Context, contentType string, body []byte, reply *Reply) error {
 	if c.err != nil {
 		return c.err
@@ -128,25 +129,25 @@ type call struct {
 	*API
 	ctx         context.Context
 	route       *Route
-	model       Model // TEI's; others find theirs in the body
+	model       Model // for TEI's routes; others get theirs from the body
 	contentType string
 	body        []byte
 	reply       *Reply
 }
 
-// done says what the request came to.
+// done fills in the reply of a request that succeeded.
 func (c *call) done(items, tokens int, t api.Timings, body api.Answer) error {
 	r := c.reply
 	r.Items, r.Tokens, r.Timings, r.Body = items, tokens, t, body
 	return nil
 }
 
-// wishes are those of a request whose items are named as the route's clients do.
+// wishes returns the Wishes of a request with the route's name for its items.
 func (c *call) wishes(left bool) api.Wishes {
 	return api.Wishes{Field: c.route.Field, TruncateLeft: left}
 }
 
-// items are those of a request for texts, or for lists of token ids.
+// items returns the items of a request for texts or for lists of token ids.
 func items(texts []string, tokens [][]int32) []api.Item {
 	out := make([]api.Item, len(texts)+len(tokens))
 	for i, text := range texts {
@@ -160,7 +161,7 @@ func items(texts []string, tokens [][]int32) []api.Item {
 	return out
 }
 
-// vectors are the dense vectors of an answer.
+// vectors returns the dense vectors of an answer.
 func vectors(res *api.EncodeResponse) []api.Array {
 	out := make([]api.Array, len(res.Items))
 	for i := range out {
@@ -169,7 +170,8 @@ func vectors(res *api.EncodeResponse) []api.Array {
 	return out
 }
 
-// scorer returns a model that scores, or why there is none. The model is known where its id is.
+// scorer returns the model with this id, or an error if it does not score. A model that was found
+// is returned also with the error.
 func scorer(id string, find func(string) (Model, error)) (Model, error) {
 	m, err := find(id)
 	if err == nil && !m.has("score") {
@@ -180,8 +182,9 @@ func scorer(id string, find func(string) (Model, error)) (Model, error) {
 
 func (m *Model) has(output string) bool { return slices.Contains(m.Outputs, output) }
 
-// defaultModel is the first of the default models that gives the first of outputs that any of them
-// gives, or the first of all, whose refusal then says what is wrong.
+// defaultModel returns a default model. It takes the first of outputs that any default model gives,
+// and the first model that gives it. If none fits it returns the first default model, whose refusal
+// then names the problem.
 func (a *API) defaultModel(outputs ...string) (string, error) {
 	for _, o := range outputs {
 		for _, id := range a.Defaults {

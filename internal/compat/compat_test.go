@@ -16,7 +16,7 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// fake knows a few models, keeps what it is asked and answers by arithmetic.
+// fake is a Backend of a few models that records its requests and computes simple answers.
 type fake struct {
 	models map[string]Model
 	err    error
@@ -26,12 +26,12 @@ type fake struct {
 	encoded []*api.EncodeRequest
 	scored  []*api.ScoreRequest
 	classed []*api.ClassifyRequest
-	asked   []string // models
+	asked   []string // model ids
 }
 
 func (f *fake) Model(id string) (Model, error) {
 	if m, ok := f.models[id]; ok {
-		m.Handle = m.ID // asked with what was found
+		m.Handle = m.ID // so that the test sees which Model the methods get
 		return m, nil
 	}
 	return Model{}, errs.UnknownModel("no " + id)
@@ -173,7 +173,7 @@ func ask(t *testing.T, a *API, path, body string) (string, Reply, error) {
 	return string(out.Body(nil, nil)), out, nil
 }
 
-// Every route asks the backend natively and answers in its own words.
+// Every route makes native requests and answers in its own format.
 func TestRoutes(t *testing.T) {
 	for _, c := range []struct{ path, defaults, body, want, model string }{
 		{"/v1/embeddings", "", `{"model":"org__dense","input":["ab","abc"]}`, `"data":[{"object":"embedding","embedding":[2.0,1.0],"index":0},{"object":"embedding","embedding":[3.0,1.0],"index":1}]`, "org/dense"},
@@ -214,7 +214,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// What a request says reaches the backend.
+// The fields of a request reach the backend.
 func TestNativeRequests(t *testing.T) {
 	f := newFake()
 	a := &API{Backend: f, Defaults: []string{"org/dense", "cross", "sparse", "classes"}}
@@ -255,7 +255,7 @@ func TestNativeRequests(t *testing.T) {
 	}
 }
 
-// What a reply says beside its body.
+// The fields of a reply other than its body.
 func TestReplies(t *testing.T) {
 	f := newFake()
 	a := &API{Backend: f, Defaults: []string{"org/dense"}, GPU: true}
@@ -281,7 +281,7 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// Errors keep the model's id where it is known, and none is lost.
+// Errors keep the model's id if it is known, and no error is lost.
 func TestErrors(t *testing.T) {
 	full := errs.FullQueue(1, 2, 3)
 	for _, c := range []struct {
@@ -329,7 +329,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Before the body is read, a call says which model answers.
+// Before the body is read, a Call reports which model answers.
 func TestBegin(t *testing.T) {
 	a := &API{Backend: newFake(), Defaults: []string{"cross", "org/dense"}}
 	for path, want := range map[string]Call{"/v1/embeddings": {Named: true}, "/v2/rerank": {Named: true}, "/embed": {Model: "org/dense"},

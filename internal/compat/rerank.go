@@ -6,8 +6,8 @@ import (
 	"github.com/sie-engine/sie/internal/api"
 )
 
-// rerankV1 answers POST /v1/rerank for SIE, Cohere v1 and Jina clients: the request's fields tell
-// them apart, the answer is a superset.
+// rerankV1 answers POST /v1/rerank for SIE, Cohere v1 and Jina clients. The fields of a request
+// tell the clients apart; the answer has the fields of all of them.
 func (c *call) rerankV1() error { return c.rerank(1) }
 
 // rerankV2 answers POST /v2/rerank for Cohere v2 clients.
@@ -64,7 +64,7 @@ func (c *call) rerank(version int) error {
 	return c.done(len(res.Scores), tokens, res.Timings, func(dst []byte, to *api.Sink) []byte { return api.AppendRerankJSON(dst, to, &out) })
 }
 
-// cutTexts keeps the first tokens of each text, in place.
+// cutTexts cuts each text, in place, after its first tokens tokens.
 func (c *call) cutTexts(m Model, texts []string, tokens int) error {
 	read, err := c.Backend.Tokenize(c.ctx, m, texts, false)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *call) cutTexts(m Model, texts []string, tokens int) error {
 	return nil
 }
 
-// withOption adds an option that the request's own do not have.
+// withOption adds an option unless the request sets it.
 func withOption(options api.Options, key string, value any) api.Options {
 	if options == nil {
 		options = make(api.Options, 1)

@@ -12,12 +12,12 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// The routes of text-embeddings-inference. They name no model: the server's default model for the
-// task answers. Statuses, bodies and headers are those of its router
+// The routes of text-embeddings-inference. Their requests name no model: the server's default model
+// for the task answers. Statuses, bodies and headers follow TEI's router
 // (github.com/huggingface/text-embeddings-inference, router/src/http, 0d124dc).
 
-// teiOptions are the native options for those of a request. What cannot be honoured is refused by
-// name.
+// teiOptions returns the native options for those of a TEI request. It refuses an option that
+// cannot be honoured, by name.
 func teiOptions(o *api.TEIOptions) (api.Options, error) {
 	options := api.Options{}
 	if o.Truncate != nil && !*o.Truncate {
@@ -60,7 +60,7 @@ func (c *call) teiEmbed() error {
 	return c.done(len(rows), res.Usage.InputTokens, res.Timings, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIEmbeddings(dst, to, rows) })
 }
 
-// teiSimilarity answers POST /similarity: the cosine of a sentence with others.
+// teiSimilarity answers POST /similarity: the cosines between one sentence and the others.
 func (c *call) teiSimilarity() error {
 	start := time.Now()
 	req, err := api.DecodeTEISimilarity(c.body, c.Limits)
@@ -86,7 +86,8 @@ func (c *call) teiSimilarity() error {
 	return c.done(len(rows), res.Usage.InputTokens, res.Timings, func(dst []byte, to *api.Sink) []byte { return api.AppendTEISimilarities(dst, to, out) })
 }
 
-// cosine of two rows of little-endian float32, of the same length; 0 where one is all zeros.
+// cosine returns the cosine of two rows of little-endian float32 of the same length; 0 if one row
+// is all zeros.
 func cosine(a, b []byte) float64 {
 	var ab, aa, bb float64
 	for i := 0; i+4 <= len(a); i += 4 {
@@ -134,7 +135,7 @@ func (c *call) teiDecode() error {
 		func(dst []byte, to *api.Sink) []byte { return api.AppendTEITexts(dst, to, texts) })
 }
 
-// teiHeaders says what a request cost, in whole milliseconds.
+// teiHeaders sets TEI's headers on a request's cost, with times in whole milliseconds.
 func (c *call) teiHeaders(characters, tokens int, t *api.Timings) {
 	kind := "cpu+optimized"
 	if c.GPU {

@@ -10,8 +10,8 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// teiRerank answers POST /rerank. A cross-encoder's score is the sigmoid of its logit whatever its
-// own activation is, or the logit itself for raw_scores; a model without such a head scores as on
+// teiRerank answers POST /rerank. A cross-encoder's score is the sigmoid of its logit, whatever its
+// own activation is, or the logit itself with raw_scores. A model without such a head scores as on
 // /v1/score.
 func (c *call) teiRerank() error {
 	start := time.Now()
@@ -42,14 +42,14 @@ func (c *call) teiRerank() error {
 	return c.done(len(ranks), tokens, outcome.Timings, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIRanks(dst, to, ranks) })
 }
 
-// noReranker is TEI's error for a model of another kind.
+// noReranker returns TEI's error for a model that does not rerank.
 func noReranker(model string) error {
 	e := errs.NoScoring(model)
 	e.Message, e.Status = "model is not a re-ranker model", http.StatusFailedDependency
 	return e
 }
 
-// teiScores returns one score per text, best first.
+// teiScores returns one score for each text, best first.
 func (c *call) teiScores(req *api.TEIRerankRequest, options api.Options) (scores []api.Score, tokens int, o *api.Outcome, err error) {
 	if !c.model.CrossEncoder {
 		res, err := c.Backend.Score(c.ctx, c.model, &api.ScoreRequest{Query: api.Item{Text: req.Query, HasText: true}, Items: items(req.Texts, nil),
@@ -86,10 +86,10 @@ func (c *call) teiScores(req *api.TEIRerankRequest, options api.Options) (scores
 	return scores, res.Usage.InputTokens, &res.Outcome, nil
 }
 
-// pair is two texts that are read together, as a cross-encoder does.
+// pair is two texts that a cross-encoder reads together.
 type pair struct{ first, second string }
 
-// paired are the items of pairs.
+// paired returns the items of pairs.
 func paired(pairs []pair) []api.Item {
 	out, extras := make([]api.Item, len(pairs)), make([]api.ItemExtra, len(pairs))
 	for i := range pairs {
@@ -99,7 +99,7 @@ func paired(pairs []pair) []api.Item {
 	return out
 }
 
-// teiPredict answers POST /predict: every label's score, best first, per sequence.
+// teiPredict answers POST /predict: the scores of all labels for each sequence, best first.
 func (c *call) teiPredict() error {
 	start := time.Now()
 	req, err := api.DecodeTEIPredict(c.body, c.Limits)

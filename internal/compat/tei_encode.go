@@ -17,8 +17,8 @@ func (c *call) teiSparse() error {
 	})
 }
 
-// teiAll answers POST /embed_all: a vector a token. A model that has trained multivectors gives
-// those; one that has only pooled vectors is refused, as for /v1/encode.
+// teiAll answers POST /embed_all: one vector per token. A model with trained multivectors gives
+// those; a model that has only pooled vectors is refused, as on /v1/encode.
 func (c *call) teiAll() error {
 	return c.teiOutput("multivector", func(res *api.EncodeResponse) api.Answer {
 		rows := make([]api.Array, len(res.Items))
@@ -29,7 +29,7 @@ func (c *call) teiAll() error {
 	})
 }
 
-// teiOutput answers with one output of a model, which write makes the answer of.
+// teiOutput answers with one output of a model; write turns the result into the answer.
 func (c *call) teiOutput(output string, write func(*api.EncodeResponse) api.Answer) error {
 	start := time.Now()
 	req, err := api.DecodeTEIEmbed(c.body, c.Limits)

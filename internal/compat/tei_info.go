@@ -8,8 +8,8 @@ import (
 	"github.com/sie-engine/sie/internal/build"
 )
 
-// TEIInfo is the answer of TEI's GET /info: about the default model, the one that POST / uses. It
-// loads nothing.
+// TEIInfo returns the answer of TEI's GET /info about the default model, which is the model that
+// POST / uses. It loads nothing.
 func (a *API) TEIInfo() (*api.TEIInfo, error) {
 	id, err := a.defaultModel()
 	if err != nil {
@@ -25,7 +25,7 @@ func (a *API) TEIInfo() (*api.TEIInfo, error) {
 	if listed, err := a.Backend.Info(m.ID); err == nil && listed.MaxSequenceLength != nil {
 		info.MaxInputLength = *listed.MaxSequenceLength
 	}
-	if info.MaxClientBatchSize == 0 { // no limit of its own: as many as the smallest items that a body can hold
+	if info.MaxClientBatchSize == 0 { // no limit on items: as many of the smallest items as a body can hold
 		info.MaxClientBatchSize = max(a.Limits.BodyLimit(), 1)
 	}
 	if m.Revision != "" {
@@ -37,8 +37,8 @@ func (a *API) TEIInfo() (*api.TEIInfo, error) {
 	return info, nil
 }
 
-// teiType is what kind of model m is to TEI's clients. A head's labels are in its weights, which
-// may not be there yet.
+// teiType returns the kind of model that m is to TEI's clients. The labels of a head are in its
+// weights, which may not be downloaded yet.
 func teiType(m *Model) api.TEIModelType {
 	switch {
 	case m.has("sparse") && !m.has("dense"):
@@ -51,7 +51,7 @@ func teiType(m *Model) api.TEIModelType {
 	return api.TEIModelType{Classifier: &api.TEIClassifier{ID2Label: map[string]string{}, Label2ID: map[string]int{}}}
 }
 
-// dtypeName is a precision in TEI's words.
+// dtypeName returns TEI's name for a precision.
 func dtypeName(precision string) string {
 	if name, ok := map[string]string{"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}[precision]; ok {
 		return name

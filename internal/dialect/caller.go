@@ -1,12 +1,14 @@
-// Package dialect writes our errors and headers in the words of the client that asks.
+// Package dialect writes the server's errors and headers in the form that the calling SDK or API
+// understands.
 //
-// Three generations of SDKs are in use. They retry different codes, give up on different ones, and
-// each warns when the server's version looks foreign. The rules are data in this package, so that
-// the rest of the server knows one list of errors (package errs) and nothing about clients.
+// Three generations of SDKs are in use. They retry different codes, treat different codes as final,
+// and each warns when the server's version differs much from its own. The rules are data in this
+// package, so that the rest of the server knows one list of errors (package errs) and nothing about
+// clients.
 //
-// Entry points: [ParseCaller] from the X-SIE-SDK-Version header, [Render] for an error,
-// [SuccessHeaders] for an answer, [CheckMachineProfile] and [CheckRemote] for what a request's
-// headers may demand.
+// Entry points: [ParseCaller] for the X-SIE-SDK-Version header, [Render] for an error,
+// [SuccessHeaders] for an answer, [CheckMachineProfile] and [CheckRemote] for the headers of a
+// request.
 //
 // The package holds no state, starts no goroutine, logs nothing and knows no HTTP server.
 package dialect
@@ -17,7 +19,7 @@ import (
 	"strings"
 )
 
-// Caller is what a request says about its SDK. The zero value is a caller that named none: curl, an
+// Caller identifies the SDK of a request. The zero value is a caller that named none: curl, an
 // OpenAI client.
 type Caller struct {
 	Named               bool // the header was present
@@ -25,7 +27,7 @@ type Caller struct {
 	Major, Minor, Patch int
 }
 
-// maxVersion bounds the header: a longer one is not a version.
+// maxVersion bounds the header in bytes: a longer one is not a version.
 const maxVersion = 64
 
 // ParseCaller reads an X-SIE-SDK-Version header. An SDK that is not installed as a package sends
@@ -60,8 +62,8 @@ func ParseCaller(sdkVersion string) Caller {
 	return c
 }
 
-// Version returns the SDK's version as it was understood, "unknown" where it was not, "" for a
-// caller that named none.
+// Version returns the SDK's version, "unknown" if it was not understood, and "" for a caller that
+// named none.
 func (c Caller) Version() string {
 	switch {
 	case !c.Named:
@@ -72,7 +74,7 @@ func (c Caller) Version() string {
 	return fmt.Sprintf("%d.%d.%d", c.Major, c.Minor, c.Patch)
 }
 
-// number reads up to six digits.
+// number reads a number of one to six digits.
 func number(s string) (int, bool) {
 	if s == "" || len(s) > 6 || strings.Trim(s, "0123456789") != "" {
 		return 0, false
@@ -92,27 +94,27 @@ func (c Caller) before(major, minor, patch int) bool {
 	return c.Patch < patch
 }
 
-// oldest reports whether the caller is of the first generation, which retries every 503.
+// oldest reports whether the caller belongs to the first generation, which retries every 503.
 func (c Caller) oldest() bool { return c.Known && c.before(0, 4, 0) }
 
-// takes202 reports whether a 202 means "no capacity yet" to the caller. Newer SDKs fail on it. A
-// caller without an SDK reads the documentation, which says 202.
+// takes202 reports whether the caller understands a 202 as "no capacity yet". Newer SDKs fail on
+// it. A caller without an SDK follows the documentation, which says 202.
 func (c Caller) takes202() bool { return !c.Named || c.Known && c.before(0, 6, 1) }
 
-// retriesQueueFull reports whether the caller waits and retries on QUEUE_FULL. The generation
-// between fails at once.
+// retriesQueueFull reports whether the caller waits and retries on QUEUE_FULL. The SDKs between the
+// first generation and 0.7.3 fail at once.
 func (c Caller) retriesQueueFull() bool {
 	return !c.Named || c.oldest() || c.Known && !c.before(0, 7, 3)
 }
 
-// ReadsItemErrors reports whether the caller sees that one item of an extraction failed. The first
-// generation reads its lists alone, and these are empty. A caller without an SDK reads the
-// documentation.
+// ReadsItemErrors reports whether the caller notices that one item of an extraction failed. The
+// first generation reads only the item's lists, which are empty then. A caller without an SDK
+// follows the documentation.
 func (c Caller) ReadsItemErrors() bool { return !c.oldest() }
 
-// ServerVersion is the value for X-SIE-Server-Version. SDKs warn when the minor version is not near
-// their own, and no fixed number is near all of them, so a caller is told its own major.minor. real
-// is the version of this build.
+// ServerVersion returns the value for X-SIE-Server-Version. SDKs warn when the minor version is far
+// from their own, and no fixed number is near all of them, so every SDK gets its own major.minor.
+// real is the version of this build, for callers without a known version.
 func (c Caller) ServerVersion(real string) string {
 	if !c.Known {
 		return real

@@ -36,7 +36,7 @@ func TestServerVersion(t *testing.T) {
 
 var l4 = "l4"
 
-// TestWireCodes is the table of who is told what.
+// TestWireCodes checks the table of the codes that each caller gets.
 func TestWireCodes(t *testing.T) {
 	callers := []string{"", "unknown", "0.3.4", "0.6.0", "0.6.30", "0.7.2", "0.7.3", "0.10.1"}
 	for _, c := range []struct {
@@ -76,8 +76,8 @@ func header(hs []Header, name string) string {
 	return ""
 }
 
-// TestRenderAlways checks, for every code, generation and route, what no client survives the lack
-// of.
+// TestRenderAlways checks, for every code, generation and route, the properties that every client
+// depends on.
 func TestRenderAlways(t *testing.T) {
 	retried := map[string]bool{"MODEL_LOADING": true, "PROVISIONING": true, "QUEUE_FULL": true, "RESOURCE_EXHAUSTED": true, "LORA_LOADING": true}
 	for _, in := range errs.Codes() {
@@ -124,7 +124,7 @@ func TestRenderAlways(t *testing.T) {
 	}
 }
 
-// A prepared error says to everybody what rendering it anew says, and is rendered once.
+// A prepared error gives the same answer as Render, and is rendered once.
 func TestPrepared(t *testing.T) {
 	for _, err := range []*errs.Error{errs.FullQueue(1, 2, 3), errs.Capacity("l4", 0), errs.Unloading("m"), errs.Internal(nil)} {
 		p := Prepare(err)

@@ -21,8 +21,8 @@ func cohereBody(err *errs.Error) []byte {
 	return append(api.AppendJSONString([]byte(`{"message":`), err.Message), '}')
 }
 
-// The types of error that text-embeddings-inference has (ErrorType in its openapi.json), with the
-// statuses its router gives them.
+// The error types of text-embeddings-inference (ErrorType in its openapi.json), with the statuses
+// that its router gives them.
 const (
 	teiUnhealthy  = "Unhealthy"  // 503
 	teiBackend    = "Backend"    // 424
@@ -31,8 +31,8 @@ const (
 	teiEmpty      = "Empty"      // 400
 )
 
-// teiError writes {"error":…,"error_type":…} with the status that TEI's clients know. What TEI has
-// no word for keeps its own status under the nearest type.
+// teiError writes {"error":…,"error_type":…} with the status that TEI's clients know. An error that
+// TEI does not have keeps its own status and gets the nearest type.
 func teiError(err *errs.Error) (status int, body []byte) {
 	status = err.Status
 	kind := teiValidation

@@ -8,7 +8,7 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// Every code has a body that the guests' clients can read.
+// Every code has a body that clients of other APIs can read.
 func TestGuestEnvelopes(t *testing.T) {
 	for _, in := range errs.Codes() {
 		err := &errs.Error{Code: in.Code, Status: in.Status, Message: `m "q"`, RetryAfter: in.RetryAfter}

@@ -8,9 +8,9 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// SuccessHeaders appends the headers of a successful encode, score or extract answer to dst: the
-// version the caller gets along with, where the time went in milliseconds with two decimals, and
-// who served it.
+// SuccessHeaders appends the headers of a successful encode, score or extract answer to dst. They
+// are the server version that suits the caller, the timings in milliseconds with two decimals, and
+// who served the request.
 func SuccessHeaders(dst []Header, caller Caller, realVersion string, t *api.Timing) []Header {
 	dst = append(dst, Header{HeaderServerVersion, caller.ServerVersion(realVersion)}, Header{"X-SIE-Served-By", "local"})
 	if t == nil {
@@ -29,9 +29,9 @@ func SuccessHeaders(dst []Header, caller Caller, realVersion string, t *api.Timi
 
 func millis(ms float64) string { return strconv.FormatFloat(ms, 'f', 2, 64) }
 
-// CheckMachineProfile compares an X-SIE-MACHINE-PROFILE header with what this worker is, ignoring
-// case and surrounding space. An absent header passes; a worker without an identity ("") fits no
-// profile. nil means that the request may go on.
+// CheckMachineProfile returns an error unless an X-SIE-MACHINE-PROFILE header fits this worker's
+// profile. It ignores case and surrounding space. An absent header fits every worker; a worker
+// without an identity ("") fits no profile.
 func CheckMachineProfile(header, worker string) *errs.Error {
 	if header == "" {
 		return nil
@@ -45,8 +45,8 @@ func CheckMachineProfile(header, worker string) *errs.Error {
 	return errs.MachineProfile(header, &worker)
 }
 
-// CheckRemote checks an X-SIE-Remote header. This server never forwards, so the only value there is
-// asks for what is done anyway; any other is a 400. present tells an empty header from none.
+// CheckRemote checks an X-SIE-Remote header. This server never forwards a request, so the only
+// allowed value is "forbid"; any other is a 400. present tells an empty header from an absent one.
 func CheckRemote(value string, present bool) *errs.Error {
 	if !present || value == "forbid" {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// RouteKind is what decides the envelope of an error and, for the inference routes, which codes an
-// SDK retries.
+// RouteKind selects the envelope of an error and, for the inference routes, the codes that an SDK
+// retries.
 type RouteKind uint8
 
 // The kinds of routes.
@@ -37,22 +37,22 @@ const (
 	HeaderServerVersion = "X-SIE-Server-Version"
 )
 
-// Render writes err for caller on a route of kind k: the status, the headers beyond the usual ones
-// (Content-Type included), and the body, always JSON.
+// Render writes err for caller on a route of kind k. It returns the status, the headers beyond the
+// usual ones (Content-Type included), and the body, which is always JSON.
 //
-// Native bodies can be read by every SDK generation and by OpenAI libraries at once: error, detail
-// and a top-level code say the same. OpenAI routes have OpenAI's envelope alone. A 503 always
-// carries a code that the caller retries; Retry-After is whole seconds, at least one, and absent
-// where a retry is pointless.
+// All SDK generations and OpenAI libraries can read a native body: error, detail and a top-level
+// code hold the same facts. OpenAI routes use only OpenAI's envelope. A 503 always carries a code
+// that the caller retries. Retry-After is in whole seconds, at least one, and absent if a retry is
+// pointless.
 func Render(err *errs.Error, caller Caller, k RouteKind) (status int, headers []Header, body []byte) {
 	return formOf(err, caller, k).render(err)
 }
 
-// form is all that an error's answer depends on besides the error.
+// form is everything except the error itself that determines the answer to an error.
 type form struct {
 	code     errs.Code // on the wire
 	kind     RouteKind
-	accepted bool // 202 in its place
+	accepted bool // answered with 202 instead of the error
 }
 
 func formOf(err *errs.Error, caller Caller, k RouteKind) form {
@@ -86,8 +86,8 @@ func (f form) render(err *errs.Error) (status int, headers []Header, body []byte
 	return err.Status, headers, nativeBody(err, string(f.code))
 }
 
-// Prepared is an error that is rendered once for everybody who gets the same words, for refusals
-// that must cost little. Safe for concurrent use.
+// Prepared is an error that is rendered once for all callers that get the same answer, so that
+// refusals cost little. Safe for concurrent use.
 type Prepared struct {
 	err     *errs.Error
 	answers sync.Map // form to *answer
@@ -99,10 +99,11 @@ type answer struct {
 	body    []byte
 }
 
-// Prepare returns err for many.
+// Prepare returns err ready to be rendered many times.
 func Prepare(err *errs.Error) *Prepared { return &Prepared{err: err} }
 
-// Render is Render of the prepared error; headers and body are shared and must not be changed.
+// Render returns what the function Render returns for the prepared error. Headers and body are
+// shared and must not be changed.
 func (p *Prepared) Render(caller Caller, k RouteKind) (status int, headers []Header, body []byte) {
 	f := formOf(p.err, caller, k)
 	v, ok := p.answers.Load(f)
@@ -115,15 +116,15 @@ func (p *Prepared) Render(caller Caller, k RouteKind) (status int, headers []Hea
 	return a.status, a.headers, a.body
 }
 
-// wireCode is the code under which caller handles c as it is meant.
+// wireCode returns the code that makes caller handle c as intended.
 func wireCode(c errs.Code, caller Caller, k RouteKind) errs.Code {
 	switch c {
 	case errs.QueueFull:
 		if !caller.retriesQueueFull() {
-			return errs.ResourceExhausted // retried by all, if only three times
+			return errs.ResourceExhausted // all SDKs retry it, although only three times
 		}
 	case errs.ModelNotLoaded:
-		// The model can be loaded again, but newer SDKs take this code for final.
+		// The model can be loaded again, but newer SDKs treat this code as final.
 		if caller.Named && !caller.oldest() {
 			return errs.ModelLoading
 		}
@@ -141,7 +142,8 @@ func wireCode(c errs.Code, caller Caller, k RouteKind) errs.Code {
 	return c
 }
 
-// retrySeconds rounds up. Zero would make new SDKs spin and old ones crash on negatives.
+// retrySeconds returns d in seconds, rounded up and at least one. New SDKs would retry without a
+// pause on zero; old ones crash on negative numbers.
 func retrySeconds(d time.Duration) string {
 	return strconv.FormatInt(max(int64((d+time.Second-1)/time.Second), 1), 10)
 }
@@ -151,8 +153,8 @@ func accepted(err *errs.Error) []byte {
 	return append(api.AppendJSONString(b, err.Message), '}')
 }
 
-// nativeBody writes {"error":{…},"detail":{…},"code":…}. SDKs look at error first, so the extra
-// keys are in both.
+// nativeBody writes {"error":{…},"detail":{…},"code":…}. SDKs look at error first, so both objects
+// hold the extra keys.
 func nativeBody(err *errs.Error, code string) []byte {
 	b := append(make([]byte, 0, 192+2*len(err.Message)), `{"error":{"code":`...)
 	b = codeAndMessage(b, code, err)
@@ -193,7 +195,7 @@ func openAIBody(err *errs.Error) []byte {
 	return append(b, "}}"...)
 }
 
-// extras appends the keys that some errors have beyond code and message.
+// extras appends the keys that some errors have in addition to code and message.
 func extras(b []byte, err *errs.Error) []byte {
 	if f := err.Load; f != nil {
 		b = append(b, `,"error_class":`...)

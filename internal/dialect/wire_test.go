@@ -9,7 +9,7 @@ import (
 	"github.com/sie-engine/sie/internal/errs"
 )
 
-// An error that another component sent is answered as if it had happened here, in every dialect.
+// An error that another component sent is answered like a local one, in every dialect.
 func TestErrorsOfOtherComponentsAreRenderedAlike(t *testing.T) {
 	worker := "l4"
 	list := []*errs.Error{
@@ -51,8 +51,8 @@ func TestErrorsOfOtherComponentsAreRenderedAlike(t *testing.T) {
 	}
 }
 
-// A code that this release does not know reaches the caller as it is, with the type that its status
-// says.
+// A code that this release does not know reaches the caller unchanged, with the type that follows
+// from its status.
 func TestUnknownCodesAreKept(t *testing.T) {
 	for status, kind := range map[int]string{422: "invalid_request_error", 503: "server_error"} {
 		_, headers, body := Render(&errs.Error{Code: "NEW_CODE", Status: status, Message: "m"}, Caller{}, RouteEncode)

@@ -1,11 +1,11 @@
-// Package errs is the one list of errors a client of any SIE binary can receive: their codes, HTTP
+// Package errs lists the errors that a client of any SIE binary can receive: their codes, HTTP
 // statuses, retry hints and texts, as data.
 //
 // Entry points: the constructors in new.go, one per situation; [Codes] and [Lookup], the table
-// behind them; [Error.AppendJSON], [Error.AppendMsgpack], [FromJSON] and [FromMsgpack], by which
-// components send an error on whole. An [Error] says what happened; how it is written for a given
-// caller (which retry code an old SDK understands, which JSON envelope a route has) is decided by
-// package dialect, where the answer leaves.
+// behind them; [Error.AppendJSON], [Error.AppendMsgpack], [FromJSON] and [FromMsgpack], with which
+// components send a complete error to each other. An [Error] says what happened. Package dialect
+// decides how the error is written for a given caller: which retry code an old SDK understands, and
+// which JSON envelope a route has.
 //
 // The package starts no goroutine, does no I/O and never logs. Messages are safe to show: they name
 // fields, limits and fixes, never file paths or internal causes. The internal cause travels in
@@ -39,7 +39,7 @@ const (
 	NotImplemented    Code = "not_implemented"
 )
 
-// Info is what is fixed about a code.
+// Info holds the fixed properties of a code.
 type Info struct {
 	Code   Code
 	Status int // HTTP status, unless the constructor sets another

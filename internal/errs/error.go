@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Error is a failure with everything a client may see, plus the cause that only the log sees. It is
-// created by the constructors of this package and treated as read-only afterwards, so it may be
-// shared by goroutines.
+// Error is a failure with everything that a client may see, and the cause, which only the log sees.
+// The constructors of this package make it. It is read-only afterwards, so goroutines may share it.
 type Error struct {
 	Code    Code
 	Status  int    // HTTP status
@@ -17,7 +16,7 @@ type Error struct {
 	RetryAfter time.Duration // 0: no hint; else at least a second
 	OpenAICode string        // replaces the table's OpenAI code when set
 
-	Item *int // position in the request of the item at fault, where it is known
+	Item *int // index of the item at fault in the request; nil: unknown
 
 	Load    *LoadFailure // set on ModelLoadFailed
 	Profile *Mismatch    // set on a machine profile mismatch
@@ -25,14 +24,14 @@ type Error struct {
 	Cause error // never rendered, never sent to another component
 }
 
-// LoadFailure is what clients may know about a model that did not load.
+// LoadFailure describes, for clients, why a model did not load.
 type LoadFailure struct {
 	Class     string // GATED, NOT_FOUND, DEPENDENCY, CONFIG, OOM, NETWORK, TIMEOUT, PLACEMENT, STORAGE, ENGINE, UNKNOWN
 	Attempts  int    // at least 1
-	Permanent bool   // true: an operator has to act
+	Permanent bool   // true: it stays until an operator acts
 }
 
-// Mismatch names the machine profile a request asked for and the one this worker has.
+// Mismatch names the machine profile that a request asked for and the profile of this worker.
 type Mismatch struct {
 	Requested string
 	Worker    *string // nil: this worker has no identity
@@ -47,7 +46,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap returns the internal cause, so that errors.Is sees through to it.
+// Unwrap returns the internal cause, so that errors.Is and errors.As find it.
 func (e *Error) Unwrap() error { return e.Cause }
 
 // Is reports whether target is an *Error with the same code and no message of its own, so that
@@ -60,9 +59,9 @@ func (e *Error) Is(target error) bool {
 // Transient reports whether the same request may succeed later.
 func (e *Error) Transient() bool { return e.Info().Transient }
 
-// Info returns the table entry of the error's code. For a code that is not in the table, which only
-// another release can have sent, it returns what the error itself says: its status, its retry hint
-// and, by the status, whose mistake it is.
+// Info returns the table entry of the error's code. A code that is not in the table can come only
+// from another release. For it Info uses the error's own status and retry hint, and the status
+// decides between a client's and a server's error.
 func (e *Error) Info() Info {
 	if in, ok := find(e.Code); ok {
 		return in
@@ -75,8 +74,8 @@ func (e *Error) Info() Info {
 	return in
 }
 
-// As returns err as an *Error. Any other non-nil error becomes an InternalError whose text says
-// nothing about the cause; nil stays nil.
+// As returns err as an *Error. Any other non-nil error becomes an InternalError whose text does not
+// mention the cause; nil stays nil.
 func As(err error) *Error {
 	if err == nil {
 		return nil

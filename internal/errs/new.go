@@ -7,69 +7,69 @@ import (
 	"time"
 )
 
-// newError fills status and retry hint from the table.
+// newError returns an Error with the status and the retry hint of c's table entry.
 func newError(c Code, msg string) *Error {
 	in := Lookup(c)
 	return &Error{Code: c, Status: in.Status, Message: msg, RetryAfter: in.RetryAfter}
 }
 
-// Invalid is a 400 for a malformed or unsupported request; param names the field at fault, or is
-// empty.
+// Invalid returns a 400 for a malformed or unsupported request. param names the field at fault, or
+// is empty.
 func Invalid(param, msg string) *Error {
 	e := newError(InvalidInput, msg)
 	e.Param = param
 	return e
 }
 
-// Invalidf is Invalid with a format.
+// Invalidf is Invalid with a formatted message.
 func Invalidf(param, format string, args ...any) *Error {
 	return Invalid(param, fmt.Sprintf(format, args...))
 }
 
-// UnsupportedField is a 400 for a field whose value cannot be honoured by the model. It differs
-// from Invalid only in the code of the OpenAI envelope.
+// UnsupportedField returns a 400 for a field whose value the model cannot honour. It differs from
+// Invalid only in the code of the OpenAI envelope.
 func UnsupportedField(param, msg string) *Error {
 	e := Invalid(param, msg)
 	e.OpenAICode = "unsupported_field"
 	return e
 }
 
-// CodeEmpty is the OpenAI code of Empty, which TEI has a type of error for.
+// CodeEmpty is the OpenAI code of Empty. TEI has its own type of error for it.
 const CodeEmpty = "empty_input"
 
-// Empty is Invalid for a list that must have entries.
+// Empty returns Invalid for a list that must have entries.
 func Empty(param, msg string) *Error {
 	e := Invalid(param, msg)
 	e.OpenAICode = CodeEmpty
 	return e
 }
 
-// NoKey is the 401 for a request without a valid API key.
+// NoKey returns the 401 for a request without a valid API key.
 func NoKey() *Error {
 	return newError(Unauthorized, "This server needs an API key: send it as 'Authorization: Bearer <key>' or 'X-API-Key: <key>'")
 }
 
-// WrongKey is the 401 for a key that the server does not know.
+// WrongKey returns the 401 for a key that the server does not know.
 func WrongKey() *Error {
 	return newError(Unauthorized, "The API key is not one that this server accepts")
 }
 
-// BodyTooLarge is the 413 for a request body over limit bytes.
+// BodyTooLarge returns the 413 for a request body over limit bytes.
 func BodyTooLarge(limit int64) *Error {
 	e := newError(InputTooLong, fmt.Sprintf("request body exceeds the limit of %d bytes", limit))
 	e.Status = 413
 	return e
 }
 
-// TooLong is the 400 for an input that is longer than its model accepts and may not be cut.
+// TooLong returns the 400 for an input that is longer than its model accepts and may not be cut.
 func TooLong(param, msg string) *Error {
 	e := newError(InputTooLong, msg)
 	e.Param = param
 	return e
 }
 
-// MachineProfile is the 400 for a request routed to the wrong worker; worker is nil when this one
-// has no identity.
+// MachineProfile returns the 400 for a request that reached the wrong worker. worker is nil when
+// this worker has no identity.
 func MachineProfile(requested string, worker *string) *Error {
 	var msg string
 	if worker == nil {
@@ -84,61 +84,62 @@ func MachineProfile(requested string, worker *string) *Error {
 	return e
 }
 
-// UnknownModel is the 404 for a model id that the catalog does not have; text is the catalog's.
+// UnknownModel returns the 404 for a model id that is not in the catalog. The catalog supplies
+// text.
 func UnknownModel(text string) *Error {
 	e := newError(ModelNotFound, text)
 	e.Param = "model"
 	return e
 }
 
-// NoScoring is the 400 for a model without a score task.
+// NoScoring returns the 400 for a model without a score task.
 func NoScoring(model string) *Error {
 	return Invalid("model", "Model '"+model+"' does not support scoring. "+
 		"Use an encoder model with /v1/encode instead, or use a reranker model.")
 }
 
-// NoExtraction is the 400 for a model without an extract task.
+// NoExtraction returns the 400 for a model without an extract task.
 func NoExtraction(model string) *Error {
 	return Invalid("model", "Model '"+model+"' does not support extraction. "+
 		"Use an extraction model like GLiNER, GLiClass, or Florence-2.")
 }
 
-// UnsupportedOutputs is the 400 for output types outside the model's own.
+// UnsupportedOutputs returns the 400 for output types that the model does not support.
 func UnsupportedOutputs(model string, unsupported, supported []string) *Error {
 	return Invalid("output_types", "Model '"+model+"' does not support output types: "+
 		setText(unsupported, '{', '}')+". Supported: "+setText(supported, '{', '}'))
 }
 
-// UnknownOutputDType is the 400 for an output dtype outside the six that exist.
+// UnknownOutputDType returns the 400 for an output dtype outside the six that exist.
 func UnknownOutputDType(dtype string) *Error {
 	return Invalid("output_dtype", "Unsupported output_dtype: "+dtype+
 		". Use one of float32, float16, int8, uint8, binary, ubinary")
 }
 
-// RequiresText is the 400 for an item without text on a model that reads text.
+// RequiresText returns the 400 for an item without text on a model that reads text.
 func RequiresText(adapter string, item int) *Error {
 	e := Invalidf("items", "%s requires text input: Field 'items[%d]' has no text", adapter, item)
 	e.Item = &item
 	return e
 }
 
-// Unloading is the 503 for a model that is being unloaded.
+// Unloading returns the 503 for a model that is being unloaded.
 func Unloading(model string) *Error {
 	return newError(ModelNotLoaded, "Model '"+model+"' is unloading")
 }
 
-// Loading is the 503 for a model whose load has started or is in progress.
+// Loading returns the 503 for a model whose load has started or is in progress.
 func Loading(model string) *Error {
 	return newError(ModelLoading, "Model '"+model+"' is loading, please retry")
 }
 
-// Evicted is the 503 for a request that was queued when its model was evicted.
+// Evicted returns the 503 for a request that was queued when its model was evicted.
 func Evicted(model string) *Error {
 	return newError(ModelLoading, "Model '"+model+"' was evicted before this request ran, please retry")
 }
 
-// LoadFailed is the 502 for a model that cannot be loaded. detail must be fit for callers; cause
-// goes to the log.
+// LoadFailed returns the 502 for a model that cannot be loaded. Callers see detail; cause goes to
+// the log.
 func LoadFailed(model string, f LoadFailure, detail string, cause error) *Error {
 	f.Attempts = max(f.Attempts, 1)
 	if f.Class == "" {
@@ -150,31 +151,31 @@ func LoadFailed(model string, f LoadFailure, detail string, cause error) *Error 
 	return e
 }
 
-// LoadingLoRA is the 503 for an adapter that is being loaded.
+// LoadingLoRA returns the 503 for an adapter that is being loaded.
 func LoadingLoRA(lora, model string) *Error {
 	return newError(LoRALoading, "LoRA '"+lora+"' is loading for model '"+model+"', please retry")
 }
 
-// LoRAFailed is the 500 for an adapter that could not be loaded.
+// LoRAFailed returns the 500 for an adapter that could not be loaded.
 func LoRAFailed(lora, model string, cause error) *Error {
 	e := newError(InferenceError, "Failed to load LoRA '"+lora+"' for model '"+model+"'")
 	e.Cause = cause
 	return e
 }
 
-// FullQueue is the 503 for a queue that other work fills.
+// FullQueue returns the 503 for a queue that other work fills.
 func FullQueue(pending, adding, limit int) *Error {
 	return newError(QueueFull, fmt.Sprintf("Queue full: %d items pending, cannot add %d more (limit: %d)",
 		pending, adding, limit))
 }
 
-// FullQueueBytes is FullQueue for the bound in bytes.
+// FullQueueBytes returns FullQueue for a bound in bytes.
 func FullQueueBytes(pending, adding, limit int64) *Error {
 	return newError(QueueFull, fmt.Sprintf("Queue full: %d bytes pending, cannot add %d more (limit: %d)",
 		pending, adding, limit))
 }
 
-// SlowQueue is the 503 for a queue whose items take longer to run than limit.
+// SlowQueue returns the 503 for a queue whose pending items take longer than limit to run.
 func SlowQueue(limit, retryAfter time.Duration) *Error {
 	e := newError(QueueFull, "")
 	e.RetryAfter = (max(retryAfter, 1) + time.Second - 1).Truncate(time.Second)
@@ -182,90 +183,91 @@ func SlowQueue(limit, retryAfter time.Duration) *Error {
 	return e
 }
 
-// FullQueueAnswer is FullQueueBytes for the results of a request, of whose items some would fit.
+// FullQueueAnswer returns FullQueueBytes for the results of a request, of whose items fit would
+// fit.
 func FullQueueAnswer(pending, adding, limit int64, fit int) *Error {
 	e := FullQueueBytes(pending, adding, limit)
 	e.Message += fmt.Sprintf("; results of %d of its items would fit now", fit)
 	return e
 }
 
-// AnswerTooLarge is the 400 for a request whose results never fit into memory; fit of its items
-// would.
+// AnswerTooLarge returns the 400 for a request whose results never fit into memory. The results of
+// fit of its items would.
 func AnswerTooLarge(field string, bytes, limit int64, fit int) *Error {
 	return Invalidf(field, "Field '%s': the results take %d bytes, and %d are the limit for all requests and results together; "+
 		"send at most %d such items in a request", field, bytes, limit, fit)
 }
 
-// OutOfMemory is the 503 after the recovery ladder failed; operation is Encoding, Scoring or
-// Extraction.
+// OutOfMemory returns the 503 for memory that did not suffice even after recovery. operation is
+// Encoding, Scoring or Extraction.
 func OutOfMemory(operation string, cause error) *Error {
 	e := newError(ResourceExhausted, operation+" temporarily unavailable due to resource pressure: out of memory")
 	e.Cause = cause
 	return e
 }
 
-// Capacity is the 503 (for the oldest callers: 202) while machines are being started.
+// Capacity returns the 503 (for the oldest callers: 202) while machines are being started.
 func Capacity(profile string, retryAfter time.Duration) *Error {
 	e := newError(Provisioning, "No capacity for machine profile '"+profile+"' yet; it is being provisioned, please retry")
 	e.RetryAfter = max(retryAfter, time.Second)
 	return e
 }
 
-// ShuttingDown is the 503 of a process that no longer takes work.
+// ShuttingDown returns the 503 of a process that takes no more work.
 func ShuttingDown() *Error {
 	return newError(Draining, "Server is draining requests before shutdown. Retry on another instance.")
 }
 
-// DeviceLost is the 503 of a process whose accelerator failed and that is about to exit.
+// DeviceLost returns the 503 of a process whose accelerator failed and that is about to exit.
 func DeviceLost(cause error) *Error {
 	e := newError(Draining, "The accelerator of this server failed and the server is restarting. Retry on another instance.")
 	e.Cause = cause
 	return e
 }
 
-// Late is the 504 for an answer that was not ready within limit.
+// Late returns the 504 for an answer that was not ready within limit.
 func Late(limit time.Duration) *Error {
 	return newError(DeadlineExceeded, "The request was not finished within "+limit.String()+", please retry")
 }
 
-// Inference is the 500 for a failed forward pass; operation is encoding, scoring or extraction. The
-// text is fixed: the cause may hold addresses or paths and goes to the log only.
+// Inference returns the 500 for a failed forward pass; operation is encoding, scoring or
+// extraction. The text is fixed: the cause may contain addresses or paths, so only the log gets it.
 func Inference(operation string, cause error) *Error {
 	e := newError(InferenceError, "internal error during "+operation)
 	e.Cause = cause
 	return e
 }
 
-// NonFinite is the 500 for scores or vectors that are not numbers; what is "scores" or
+// NonFinite returns the 500 for scores or vectors that are not numbers; what is "scores" or
 // "embeddings".
 func NonFinite(model, what string) *Error {
 	return newError(InferenceError, "Model '"+model+"' produced non-finite "+what)
 }
 
-// NonFiniteItem is the 500 for an item for which the model gave numbers that are none; place is
-// what a client calls it.
+// NonFiniteItem returns the 500 for an item for which the model gave NaN or infinity. place is the
+// item's name in the request.
 func NonFiniteItem(model, place string) *Error {
 	e := newError(InferenceError, "Model '"+model+"' produced non-finite values (NaN or infinity) for '"+place+"'")
 	e.Param = place
 	return e
 }
 
-// Internal is the 500 for a defect of the server.
+// Internal returns the 500 for a defect of the server.
 func Internal(cause error) *Error {
 	e := newError(InternalError, "internal server error")
 	e.Cause = cause
 	return e
 }
 
-// OutOfScope is the 501 for an endpoint of the reference that this server leaves out.
+// OutOfScope returns the 501 for an endpoint of the reference that this server leaves out.
 func OutOfScope(endpoint string) *Error {
 	return newError(NotImplemented, endpoint+" is not implemented by this server; it serves encode, score and extract")
 }
 
-// NoRoute is the 404 for an unknown path.
+// NoRoute returns the 404 for an unknown path.
 func NoRoute() *Error { return newError(NotFound, "Not Found") }
 
-// WrongMethod is the 405 for a known path with another method.
+// WrongMethod returns the 405 for a known path with another method.
 func WrongMethod() *Error { return newError(MethodNotAllowed, "Method Not Allowed") }
 
 // setText writes names the way the reference's messages show a set or a list: {'a', 'b'}.

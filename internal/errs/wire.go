@@ -12,7 +12,7 @@ import (
 
 //go:generate go tool msgp -file wire.go -o wire_gen.go -tests=false -unexported -io=false
 
-// The bounds of an error on the wire. What is longer is cut when it is sent and refused when it is
+// The bounds of an error on the wire. A longer text is cut when it is sent and refused when it is
 // received.
 const (
 	MaxWireBytes = 64 << 10
@@ -23,8 +23,8 @@ const (
 	maxIndex        = 1<<31 - 1
 )
 
-// wireError is an [Error] as components send it to each other: all of it but the cause. Receivers
-// ignore keys that they do not know, and absent keys are zero.
+// wireError is an [Error] in the form that components send to each other: everything except the
+// cause. Receivers ignore unknown keys and read absent keys as zero.
 type wireError struct {
 	Code       string           `json:"code" msg:"code"`
 	Status     int              `json:"status" msg:"status"`
@@ -66,8 +66,8 @@ func (e *Error) AppendMsgpack(dst []byte) []byte {
 	return dst
 }
 
-// FromJSON reads what [Error.AppendJSON] wrote, in this release or another. A code that is not in
-// the table stays as it is.
+// FromJSON reads an error that [Error.AppendJSON] wrote, in this release or another. It keeps a
+// code that is not in the table.
 func FromJSON(data []byte) (*Error, error) {
 	if len(data) > MaxWireBytes {
 		return nil, tooManyBytes(len(data))
@@ -79,8 +79,8 @@ func FromJSON(data []byte) (*Error, error) {
 	return w.read()
 }
 
-// FromMsgpack reads what [Error.AppendMsgpack] wrote, in this release or another. A code that is
-// not in the table stays as it is.
+// FromMsgpack reads an error that [Error.AppendMsgpack] wrote, in this release or another. It keeps
+// a code that is not in the table.
 func FromMsgpack(data []byte) (*Error, error) {
 	if len(data) > MaxWireBytes {
 		return nil, tooManyBytes(len(data))
@@ -100,7 +100,7 @@ func tooManyBytes(n int) error {
 	return fmt.Errorf("errs: an error of %d bytes; at most %d are read", n, MaxWireBytes)
 }
 
-// wire cuts what is over a bound.
+// wire returns the error in its wire form, with texts, retry hint and attempts cut to their bounds.
 func (e *Error) wire() *wireError {
 	w := &wireError{
 		Code: text(string(e.Code), maxNameBytes), Status: e.Status, Message: text(e.Message, maxMessageBytes),
@@ -120,7 +120,7 @@ func (e *Error) wire() *wireError {
 	return w
 }
 
-// text makes a text valid UTF-8 of at most that many bytes.
+// text returns s as valid UTF-8 of at most most bytes.
 func text(s string, most int) string {
 	s = strings.ToValidUTF8(s, "\ufffd")
 	if len(s) > most {
@@ -129,7 +129,7 @@ func text(s string, most int) string {
 	return s
 }
 
-// read checks what came from outside.
+// read checks a received error and returns it.
 func (w *wireError) read() (*Error, error) {
 	switch {
 	case !isCode(w.Code):
@@ -185,7 +185,7 @@ func (w *wireError) checkTexts() error {
 	return err
 }
 
-// isCode reports whether a code may stand in a header: a receiver may not know it and still sends
+// isCode reports whether s may be sent in a header. A receiver may not know a code and still sends
 // it on.
 func isCode(s string) bool {
 	for _, c := range []byte(s) {

@@ -15,7 +15,7 @@ import (
 	"github.com/tinylib/msgp/msgp"
 )
 
-// forms are the ways over the wire.
+// forms lists the wire formats.
 var forms = []struct {
 	name string
 	send func(*Error) []byte
@@ -25,7 +25,7 @@ var forms = []struct {
 	{"msgpack", func(e *Error) []byte { return e.AppendMsgpack(nil) }, FromMsgpack},
 }
 
-// texts of errors: empty, plain, all that JSON escapes, long.
+// texts are messages of errors: empty, plain, every character that JSON escapes, long.
 func randomText(r *rand.Rand, most int) string {
 	const alphabet = "aZ09_-. '\"\\/\n\r\t\x00\x1f\u007f<&>é\u2028日😀\ufffd"
 	letters := []rune(alphabet)
@@ -50,8 +50,8 @@ func randomCode(r *rand.Rand) Code {
 	return Code(b)
 }
 
-// randomError fills every field but the cause, or leaves it empty. It knows no field by name except
-// those with rules of their own, so that a new field is sent or the test fails.
+// randomError fills every field except the cause, or leaves it empty. It knows only the fields with
+// rules of their own by name, so that a new field is sent or the test fails.
 func randomError(t *testing.T, r *rand.Rand) *Error {
 	e := &Error{}
 	fill(t, r, reflect.ValueOf(e).Elem())
@@ -90,7 +90,7 @@ func fill(t *testing.T, r *rand.Rand, v reflect.Value) {
 	}
 }
 
-// Every error comes back as it was sent, but for its cause, which stays at home.
+// Every error comes back as it was sent, except for its cause, which is not sent.
 func TestErrorsSurviveTheWire(t *testing.T) {
 	for seed := range uint64(1000) {
 		e := randomError(t, rand.New(rand.NewPCG(seed, 17)))
@@ -115,7 +115,7 @@ func TestErrorsSurviveTheWire(t *testing.T) {
 	}
 }
 
-// Other releases read what this one writes: its names and types do not change.
+// Other releases read this release's errors: their names and types do not change.
 func TestWireFormIsFixed(t *testing.T) {
 	worker, item := "l4", 3
 	full := &Error{Code: ModelLoadFailed, Status: 502, Message: "m", Param: "p", RetryAfter: 1500 * time.Millisecond, OpenAICode: "o", Item: &item,
@@ -205,7 +205,7 @@ func pack(t *testing.T, b *bytes.Buffer, v any) {
 	}
 }
 
-// What is over a bound is cut, so that the receiver takes it.
+// Values over a bound are cut, so that the receiver accepts the error.
 func TestLongErrorsAreCutForTheWire(t *testing.T) {
 	long := strings.Repeat("é", maxMessageBytes)
 	e := &Error{Code: InternalError, Status: 500, Message: "a" + long, Param: long, OpenAICode: long, RetryAfter: 1 << 62,
@@ -304,7 +304,8 @@ func TestWireFormsThatAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzWire: what is read as an error is within the bounds and comes back from both forms as it is.
+// FuzzWire checks that an error which was read is within the bounds and comes back unchanged from
+// both formats.
 func FuzzWire(f *testing.F) {
 	for seed := range uint64(20) {
 		e := randomError(&testing.T{}, rand.New(rand.NewPCG(seed, 3)))

@@ -2,8 +2,8 @@ package files
 
 import "unicode/utf8"
 
-// Clip returns s, or its first most bytes and "…" when it is longer. It cuts between two
-// characters, up to three bytes earlier.
+// Clip returns s, or its first most bytes and "…" if it is longer. It cuts between two characters,
+// which may be up to three bytes earlier.
 func Clip(s string, most int) string {
 	if len(s) <= most {
 		return s

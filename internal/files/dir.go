@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is the tree of files below a directory, as os.DirFS gives it, but for one thing: only regular
-// files and directories can be opened, so that no reader waits for the other end of a pipe. Errors
-// name the file relative to the directory: those of the file system, as *fs.PathError, and
+// Dir is the tree of files below a directory, like os.DirFS with one difference: Open opens only
+// regular files and directories, so that no reader waits for the other end of a pipe. Errors name
+// the file relative to the directory. They are the file system's, as *fs.PathError, and
 // ErrNotRegular.
 type Dir string
 
@@ -37,7 +37,7 @@ func (d Dir) Open(name string) (fs.File, error) {
 	return f, nil
 }
 
-// Stat describes a file, whatever it is. Links are followed.
+// Stat describes a file of any kind. It follows links.
 func (d Dir) Stat(name string) (fs.FileInfo, error) {
 	path, err := d.path("stat", name)
 	if err != nil {
@@ -57,7 +57,7 @@ func (d Dir) path(op, name string) (string, error) {
 	return filepath.Join(string(d), filepath.FromSlash(name)), nil
 }
 
-// relative makes an error of a path one of name.
+// relative returns err with name in place of the full path.
 func relative(name string, err error) error {
 	var of *fs.PathError
 	switch {

@@ -11,8 +11,7 @@ import (
 )
 
 var (
-	// ErrTooLarge is matched by the error of a file or stream with more bytes than its reader
-	// takes.
+	// ErrTooLarge is matched by the error of a file or stream with more bytes than its limit.
 	ErrTooLarge = errors.New("too large")
 	// ErrNotRegular is matched by the error of a path that is a directory, a pipe, a socket or a
 	// device.
@@ -21,7 +20,7 @@ var (
 
 // Read returns the content of a regular file of at most limit bytes.
 //
-// Errors name the path: the file system's, ErrNotRegular, ErrTooLarge.
+// Errors name the path. They are the file system's, ErrNotRegular and ErrTooLarge.
 func Read(path string, limit int64) ([]byte, error) {
 	f, info, err := OpenRegular(path)
 	if err != nil {
@@ -38,8 +37,8 @@ func Read(path string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// ReadAll reads to the end of r, or fails with ErrTooLarge when that is more than limit bytes. It
-// returns no data with an error.
+// ReadAll returns all bytes of r, or ErrTooLarge if there are more than limit. It returns no data
+// with an error.
 func ReadAll(r io.Reader, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	switch {
@@ -51,14 +50,15 @@ func ReadAll(r io.Reader, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// OpenRegular opens a regular file for reading; links are followed. The caller closes it.
+// OpenRegular opens a regular file for reading and follows links. The caller closes it.
 //
-// It never waits for the other end of a pipe, and opens no device that it can see beforehand,
-// because opening one may do something. Errors name the path: the file system's, ErrNotRegular.
+// It never waits for the other end of a pipe. It checks the kind of file before it opens it,
+// because opening a device may have an effect. Errors name the path. They are the file system's and
+// ErrNotRegular.
 func OpenRegular(path string) (*os.File, fs.FileInfo, error) { return openRegular(path, func() {}) }
 
-// openRegular calls looked between its look at the path and the opening, for tests that change the
-// file there.
+// openRegular calls looked after it has checked the path and before it opens it, for tests that
+// change the file in between.
 func openRegular(path string, looked func()) (*os.File, fs.FileInfo, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -68,7 +68,7 @@ func openRegular(path string, looked func()) (*os.File, fs.FileInfo, error) {
 		return nil, nil, fmt.Errorf("%s %w", path, err)
 	}
 	looked()
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // it may have become a pipe
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // the file may have become a pipe
 	if err != nil {
 		return nil, nil, err
 	}
@@ -84,8 +84,8 @@ func openRegular(path string, looked func()) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// Regular returns nil for a regular file, else an error that matches ErrNotRegular and names the
-// kind of file: "is a named pipe, not a regular file".
+// Regular returns nil for a regular file. For any other it returns an error that matches
+// ErrNotRegular and names the kind of file: "is a named pipe, not a regular file".
 func Regular(info fs.FileInfo) error {
 	kind := "something else"
 	switch mode := info.Mode(); {
@@ -103,8 +103,8 @@ func Regular(info fs.FileInfo) error {
 	return fmt.Errorf("is %s, %w", kind, ErrNotRegular)
 }
 
-// tooLarge reads after the name of a file.
-type tooLarge struct{ size, limit int64 } // size is 0 where it is not known
+// tooLarge is an error whose text follows the name of a file.
+type tooLarge struct{ size, limit int64 } // size 0: unknown
 
 func (e *tooLarge) Error() string {
 	if e.size == 0 {

@@ -1,12 +1,12 @@
 // Package half converts between IEEE 754 binary16 numbers and float32.
 //
-// Entry points: [ToFloat32], exact, and [FromFloat32], rounded. It imports nothing of the module
-// and keeps no state.
+// Entry points: [ToFloat32], which is exact, and [FromFloat32], which rounds. The package imports
+// no other package of the module and keeps no state.
 package half
 
 import "math"
 
-// ToFloat32 widens a half exactly: subnormals, infinities and the payloads of NaNs, too.
+// ToFloat32 widens a half exactly, including subnormals, infinities and the payloads of NaNs.
 func ToFloat32(h uint16) float32 {
 	sign, exponent, fraction := uint32(h&0x8000)<<16, uint32(h>>10)&0x1f, uint32(h)&0x3ff
 	switch exponent {
@@ -18,8 +18,8 @@ func ToFloat32(h uint16) float32 {
 	return math.Float32frombits(sign | (exponent+112)<<23 | fraction<<13)
 }
 
-// FromFloat32 rounds to the nearest half, ties to even. From 65520 on, the result is an infinity;
-// every NaN becomes a quiet one without a payload.
+// FromFloat32 rounds to the nearest half, ties to even. From 65520 on the result is an infinity;
+// every NaN becomes a quiet NaN without a payload.
 func FromFloat32(f float32) uint16 {
 	bits := math.Float32bits(f)
 	sign, rest := uint16(bits>>16)&0x8000, bits&0x7fffffff

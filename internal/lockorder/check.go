@@ -11,10 +11,10 @@ import (
 // Checked reports whether this build checks the order.
 const Checked = true
 
-// Mutex is a sync.Mutex at a place of the order. The zero value is unlocked.
+// Mutex is a sync.Mutex at a place in the order. The zero value is unlocked.
 type Mutex[P Place] struct{ mu sync.Mutex }
 
-// Lock locks m. It panics when the goroutine holds a lock of the same place or a later one.
+// Lock locks m. It panics when the goroutine holds a lock of the same or a later place.
 func (m *Mutex[P]) Lock() {
 	g := goroutine()
 	m.check(g)
@@ -53,7 +53,7 @@ func (m *Mutex[P]) check(g uintptr) {
 	}
 }
 
-// None panics when its caller holds a lock. what is the work or the wait that follows.
+// None panics when its caller holds a lock. what names the work or the wait that follows.
 func None(what string) {
 	for _, h := range held.of(goroutine()) {
 		_, name := h.place()
@@ -61,10 +61,10 @@ func None(what string) {
 	}
 }
 
-// held are the locks that goroutines hold.
+// held lists the locks that goroutines hold.
 var held holders
 
-// holders is in parts, so that goroutines do not wait for each other's notes.
+// holders is split into parts, so that goroutines do not wait for each other to record their locks.
 type holders [64]struct {
 	mu sync.Mutex
 	by map[uintptr][]Place // by goroutine
@@ -74,7 +74,7 @@ func (h *holders) of(g uintptr) []Place {
 	part := &h[g>>8%uintptr(len(h))]
 	part.mu.Lock()
 	defer part.mu.Unlock()
-	return part.by[g] // nobody else changes it
+	return part.by[g] // only this goroutine changes it
 }
 
 func (h *holders) add(g uintptr, m Place) {

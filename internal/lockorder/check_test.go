@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// panics returns what f panics with, "" when it does not.
+// panics returns the text of f's panic, "" if there is none.
 func panics(f func()) (said string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -43,7 +43,7 @@ func TestTheOrderIsEnforced(t *testing.T) {
 	want(queue.Lock, "batch.Device.mu is taken while batch.Device.mu is held")
 	want(func() { None("packing") }, "batch.Device.mu is held over work: packing")
 	done := make(chan struct{})
-	go func() { // what others hold is nothing to it
+	go func() { // locks of other goroutines do not count
 		defer close(done)
 		want(func() { registry.Lock(); registry.Unlock(); None("packing") })
 		want(queue.Unlock, "unlocked by a goroutine that did not lock it")

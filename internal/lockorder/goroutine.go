@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// goroutine is the number of the calling goroutine, from the first line of its stack: "goroutine 7
-// [running]:".
+// goroutine returns the number of the calling goroutine, from the first line of its stack:
+// "goroutine 7 [running]:".
 func goroutine() uintptr {
 	var buf [64]byte
 	line := bytes.TrimPrefix(buf[:runtime.Stack(buf[:], false)], []byte("goroutine "))

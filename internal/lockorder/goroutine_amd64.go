@@ -2,6 +2,6 @@
 
 package lockorder
 
-// goroutine tells the calling goroutine from all others that live: it is the address of the
-// runtime's record of it.
+// goroutine returns a value that identifies the calling goroutine among all live ones: the address
+// of the runtime's record of it.
 func goroutine() uintptr

@@ -7,8 +7,8 @@ import "sync"
 // Checked reports whether this build checks the order.
 const Checked = false
 
-// Mutex is a sync.Mutex at a place of the order. The zero value is unlocked.
+// Mutex is a sync.Mutex at a place in the order. The zero value is unlocked.
 type Mutex[P Place] struct{ sync.Mutex }
 
-// None says that its caller holds no lock, since what follows is work or a wait.
+// None marks a place where its caller must hold no lock, because work or a wait follows.
 func None(string) {}

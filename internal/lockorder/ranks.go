@@ -1,13 +1,13 @@
-// Package lockorder holds the order in which the locks of the module are taken, and checks it in
+// Package lockorder defines the order in which the locks of the module are taken, and checks it in
 // tests.
 //
-// A [Mutex] is a sync.Mutex whose type says its place in the order. Built plainly it is nothing but
-// that. Built with the tag lockcheck it panics when a goroutine takes a lock while it holds one of
-// the same place or a later one, and [None] panics when its caller holds any: it stands before
-// work, so that no lock is held over work. Both are certain, where a bound on the time that a lock
-// is held would depend on the machine.
+// A [Mutex] is a sync.Mutex whose type names its place in the order. Without the build tag
+// lockcheck it is nothing more. With the tag it panics when a goroutine takes a lock while it holds
+// one of the same or a later place. [None] then panics when its caller holds any lock; callers
+// place it before work, so that no lock is held over work. Both checks are exact, while a bound on
+// the time that a lock is held would depend on the machine.
 //
-// The order is that of the types below, the outermost first. Entry points: Mutex, None.
+// The order is that of the types below, the outermost lock first. Entry points: Mutex, None.
 package lockorder
 
 // Place is a lock's place in the order.

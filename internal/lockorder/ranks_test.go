@@ -10,7 +10,7 @@ import (
 
 var places = []Place{Swap{}, Sharer{}, Registry{}, LoRAs{}, Model{}, Usage{}, Folds{}, Slots{}, Group{}, Room{}, Inner{}, Engine{}}
 
-// The page that describes the order names every place of it, in the order.
+// ARCHITECTURE.md names every place of the order, in the order.
 func TestTheOrderIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../ARCHITECTURE.md")
 	if err != nil {
@@ -31,7 +31,7 @@ func TestTheOrderIsDocumented(t *testing.T) {
 	}
 }
 
-// Without the tag a Mutex is a sync.Mutex and nothing else.
+// Without the tag a Mutex is only a sync.Mutex.
 func TestPlainMutexesCostNothing(t *testing.T) {
 	if !Checked && unsafe.Sizeof(Mutex[Slots]{}) != unsafe.Sizeof(sync.Mutex{}) {
 		t.Errorf("a Mutex has %d bytes", unsafe.Sizeof(Mutex[Slots]{}))

@@ -6,13 +6,14 @@ import (
 	"math"
 )
 
-// Normals by the ziggurat (Marsaglia and Tsang 2000; Doornik 2005): 256 strips of equal area under
-// the density's right half. A point is drawn in a strip; it is inside for sure below ki, else the
-// density decides. Conversions below keep a compiler from fusing multiplications with additions,
-// which would round otherwise.
+// Normals are drawn with the ziggurat method (Marsaglia and Tsang 2000; Doornik 2005): 256 strips
+// of equal area under the right half of the density. A point is drawn in a strip. Below
+// inside[strip] it certainly lies under the density; otherwise the density decides. The conversions
+// below keep a compiler from fusing multiplications with additions, which would change the
+// rounding.
 
 //go:embed ziggurat.bin
-var constants string // written by make_tables.py, which says what is in it
+var constants string // written by make_tables.py, which describes its content
 
 const (
 	tailStart = 3.6541528853610088
@@ -32,14 +33,14 @@ func init() {
 		width[i] = math.Float64frombits(number(i))
 		density[i] = math.Float64frombits(number(256 + i))
 		inside[i] = number(512 + i)
-		// The strips of float32: 23 bits of a point instead of 52.
+		// The strips of float32 use 23 bits of a point instead of 52.
 		width32[i] = float32(width[i] * (1 << 29))
 		density32[i] = float32(density[i])
 		inside32[i] = uint32((inside[i] + 1<<28) >> 29)
 	}
 }
 
-// Normal is normal(): mean 0, deviation 1, in float64.
+// Normal returns normal(): mean 0, deviation 1, in float64.
 func (g *Generator) Normal() float64 {
 	for {
 		draw := g.Uint64()
@@ -72,7 +73,7 @@ func (g *Generator) tail(negative bool) float64 {
 	}
 }
 
-// Normal32 is standard_normal(dtype=float32): other draws than Normal's.
+// Normal32 returns standard_normal(dtype=float32); its draws differ from Normal's.
 func (g *Generator) Normal32() float32 {
 	for {
 		draw := g.Uint32()

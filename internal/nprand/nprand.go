@@ -1,21 +1,21 @@
-// Package nprand draws the numbers that NumPy's default_rng draws from the same seed: the tables of
+// Package nprand draws the same numbers as NumPy's default_rng from the same seed. The tables of
 // MUVERA and SMVE are made of them, and every client and index that uses these encodings relies on
 // the same tables.
 //
-// Entry point: [New]. A [Generator] is a PCG64 (XSL-RR) seeded by SeedSequence, as of NumPy 1.17 to
-// 2.4; what it draws equals numpy.random.Generator's random, normal, standard_normal, integers and
-// choice, call by call. Only in the tails of normals, one draw in 3,800, the last bit is that of
-// the mathematics library: NumPy's is the system's, ours is Go's.
+// Entry point: [New]. A [Generator] is a PCG64 (XSL-RR) seeded by SeedSequence, as in NumPy 1.17 to
+// 2.4. Its draws equal those of numpy.random.Generator's random, normal, standard_normal, integers
+// and choice, call by call. There is one exception: in the tails of normals, one draw in 3,800, the
+// last bit depends on the mathematics library, which is the system's for NumPy and Go's here.
 //
-// It is not for secrets, has no goroutines, and a Generator is for one goroutine at a time.
+// It is not for secrets and starts no goroutines. One goroutine at a time may use a Generator.
 package nprand
 
 import "math/bits"
 
-// Generator is numpy.random.Generator(PCG64(seed)).
+// Generator draws the numbers of numpy.random.Generator(PCG64(seed)).
 type Generator struct {
 	state, increment wide
-	half             uint32 // the upper half of the last draw of Uint32
+	half             uint32 // the upper half of Uint32's last draw of 64 bits
 	hasHalf          bool
 }
 
@@ -33,10 +33,10 @@ func (a wide) mul(b wide) wide {
 	return wide{hi + a.hi*b.lo + a.lo*b.hi, lo}
 }
 
-// multiplier of PCG's 128-bit congruential generator (O'Neill 2014, HMC-CS-2014-0905).
+// multiplier is that of PCG's 128-bit congruential generator (O'Neill 2014, HMC-CS-2014-0905).
 var multiplier = wide{0x2360ED051FC65DA4, 0x4385DF649FCCF645}
 
-// New is default_rng(seed).
+// New returns default_rng(seed).
 func New(seed uint64) *Generator {
 	w := seedWords(seed)
 	sequence := wide{w[2], w[3]}
@@ -49,7 +49,7 @@ func New(seed uint64) *Generator {
 
 func (g *Generator) step() { g.state = g.state.mul(multiplier).add(g.increment) }
 
-// Uint64 draws 64 bits. It leaves the half kept for Uint32 alone.
+// Uint64 draws 64 bits. It does not use or change the half that Uint32 has kept.
 func (g *Generator) Uint64() uint64 {
 	g.step()
 	return bits.RotateLeft64(g.state.hi^g.state.lo, -int(g.state.hi>>58))
@@ -66,14 +66,14 @@ func (g *Generator) Uint32() uint32 {
 	return uint32(draw)
 }
 
-// Float64 is random(): uniform in [0, 1), a multiple of 2⁻⁵³.
+// Float64 returns random(): uniform in [0, 1), a multiple of 2⁻⁵³.
 func (g *Generator) Float64() float64 { return float64(g.Uint64()>>11) * (1.0 / (1 << 53)) }
 
-// Float32 is random(dtype=float32): uniform in [0, 1), a multiple of 2⁻²⁴.
+// Float32 returns random(dtype=float32): uniform in [0, 1), a multiple of 2⁻²⁴.
 func (g *Generator) Float32() float32 { return float32(g.Uint32()>>8) * (1.0 / (1 << 24)) }
 
-// Below is integers(0, n), by Lemire's method (arXiv:1805.10941); n must be positive. One of one
-// takes no draw.
+// Below returns integers(0, n), by Lemire's method (arXiv:1805.10941); n must be positive. For n =
+// 1 it draws nothing.
 func (g *Generator) Below(n int32) int32 {
 	if n <= 0 {
 		panic("nprand: Below needs a positive bound")
@@ -90,5 +90,5 @@ func (g *Generator) Below(n int32) int32 {
 	return int32(product >> 32)
 }
 
-// Negative is choice([-1, +1]) < 0.
+// Negative returns choice([-1, +1]) < 0.
 func (g *Generator) Negative() bool { return g.Below(2) == 0 }

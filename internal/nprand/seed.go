@@ -1,7 +1,7 @@
 package nprand
 
-// seedWords is SeedSequence(seed).generate_state(4, uint64): hashing that spreads any seed over all
-// bits (O'Neill 2015, "Developing a seed_seq alternative").
+// seedWords returns SeedSequence(seed).generate_state(4, uint64): hashing that spreads any seed
+// over all bits (O'Neill 2015, "Developing a seed_seq alternative").
 func seedWords(seed uint64) [4]uint64 {
 	entropy := [4]uint32{uint32(seed), uint32(seed >> 32)}
 	hash := uint32(0x43b0d7e5)

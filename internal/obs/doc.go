@@ -1,6 +1,5 @@
-// Package obs holds what every binary says about itself: its log, a registry of metrics, and what
-// sends both to a collector.
+// Package obs provides the log, the registry of metrics and the telemetry of every binary.
 //
-// Entry points: NewLogger, NewRegistry with Gauges, StartTelemetry, which alone starts goroutines.
-// The package knows no component: names, labels and numbers come from the callers.
+// Entry points: NewLogger, NewRegistry with Gauges, and StartTelemetry. Only StartTelemetry starts
+// goroutines. The package knows no component: the callers supply names, labels and numbers.
 package obs

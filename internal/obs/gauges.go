@@ -20,10 +20,9 @@ type gauges struct {
 	read  func(set func(gauge int, value float64, labels ...string))
 }
 
-// Gauges returns a collector of gauges with the same labels. names holds their names and helps,
-// alternating; read is called at each scrape and sets a gauge by its index. Values set more than
-// once under the same labels are added up, so a scrape never fails for a series that is there
-// twice.
+// Gauges returns a collector of gauges with the same labels. names alternates their names and help
+// texts. read is called at each scrape and sets a gauge by its index. Values that are set more than
+// once under the same labels are added up, so that no scrape fails because of a repeated series.
 func Gauges(labels []string, read func(set func(gauge int, value float64, labels ...string)), names ...string) prometheus.Collector {
 	g := &gauges{read: read}
 	for i := 0; i < len(names); i += 2 {

@@ -6,7 +6,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// value is that of the one series of a gauge with the label values, or -1.
+// value returns the value of the only series of a gauge with the label values, or -1.
 func value(t *testing.T, families []*dto.MetricFamily, name string, labels ...string) float64 {
 	t.Helper()
 	for _, f := range families {
@@ -30,7 +30,7 @@ func value(t *testing.T, families []*dto.MetricFamily, name string, labels ...st
 	return -1
 }
 
-// No report, however odd, fails a scrape: what comes twice is added up.
+// No report fails a scrape: repeated series are added up.
 func TestGauges(t *testing.T) {
 	r := NewRegistry()
 	n := 0.0

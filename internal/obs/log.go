@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// NewLogger writes to w: one JSON object a line when json is set, readable text otherwise. verbose
-// adds debug lines.
+// NewLogger returns a logger that writes to w: one JSON object per line if json is set, readable
+// text otherwise. verbose adds debug lines.
 func NewLogger(w io.Writer, json, verbose bool) *slog.Logger {
 	opt := &slog.HandlerOptions{Level: slog.LevelInfo}
 	if verbose {

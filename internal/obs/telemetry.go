@@ -24,10 +24,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Telemetry sends traces and metrics to an OTLP collector. The metrics are those of /metrics. Where
-// it sends, what it samples and how often it sends is what the OTEL_ environment variables say; an
-// endpoint that cannot be reached costs log lines and nothing else: what is waiting is bounded and
-// the oldest goes first.
+// Telemetry sends traces and metrics to an OTLP collector. The metrics are those of /metrics. The
+// OTEL_ environment variables set the endpoint, the sampling and the interval. An endpoint that
+// cannot be reached only causes log lines: the number of waiting spans is bounded.
 //
 // It runs the goroutines of the OpenTelemetry SDK until Close.
 type Telemetry struct {
@@ -35,12 +34,12 @@ type Telemetry struct {
 	close  []func(context.Context) error
 }
 
-// StartTelemetry starts sending for service; OTEL_SERVICE_NAME overrides the name. registry is read
-// for the metrics.
+// StartTelemetry starts sending traces, and the metrics in registry, for service. OTEL_SERVICE_NAME
+// overrides the name.
 //
-// Of the environment this package reads OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER and
-// OTEL_METRICS_EXPORTER (otlp or none) and OTEL_EXPORTER_OTLP_PROTOCOL with its per-signal forms
-// (grpc, the default as in the reference, or http/protobuf); the SDK reads the rest. Errors name
+// This package reads the variables OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER and
+// OTEL_METRICS_EXPORTER (otlp or none), and OTEL_EXPORTER_OTLP_PROTOCOL with its per-signal forms
+// (grpc, the default as in the reference, or http/protobuf). The SDK reads the others. Errors name
 // the variable.
 func StartTelemetry(ctx context.Context, service, version string, registry prometheus.Gatherer, log *slog.Logger) (*Telemetry, error) {
 	t := &Telemetry{}
@@ -62,7 +61,7 @@ func StartTelemetry(ctx context.Context, service, version string, registry prome
 	return t, nil
 }
 
-// wanted reports whether a signal is to be sent, and how.
+// wanted reports whether to send a signal, and whether over http/protobuf.
 func wanted(signal string) (send, http bool, err error) {
 	name := "OTEL_" + signal + "_EXPORTER"
 	switch v := os.Getenv(name); v {
@@ -122,7 +121,7 @@ func (t *Telemetry) startMetrics(ctx context.Context, about *resource.Resource, 
 	return nil
 }
 
-// Close sends what is waiting, as far as ctx allows.
+// Close sends the waiting data, as far as ctx allows, and ends the goroutines.
 func (t *Telemetry) Close(ctx context.Context) error {
 	var all error
 	for _, f := range t.close {

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// receiver is an OTLP collector that keeps what it gets.
+// receiver is an OTLP collector that keeps the data it gets.
 type receiver struct {
 	mu      sync.Mutex
 	spans   []*tracepb.ResourceSpans
@@ -53,7 +53,7 @@ func (s metricService) Export(_ context.Context, r *collectmetrics.ExportMetrics
 	return &collectmetrics.ExportMetricsServiceResponse{}, nil
 }
 
-// ServeHTTP is the collector's http/protobuf side.
+// ServeHTTP serves the collector's http/protobuf protocol.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	b, _ := io.ReadAll(q.Body)
 	var in, out proto.Message
@@ -80,7 +80,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	_, _ = w.Write(b)
 }
 
-// start returns the collector's address for a protocol.
+// start serves the collector in a protocol and returns its address.
 func (r *receiver) start(t *testing.T, protocol string) string {
 	if protocol == "http/protobuf" {
 		s := httptest.NewServer(r)

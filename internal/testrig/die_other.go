@@ -4,5 +4,5 @@ package testrig
 
 import "os/exec"
 
-// DieWithParent does nothing here.
+// DieWithParent does nothing on this system.
 func DieWithParent(*exec.Cmd) {}

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WithoutPipe runs work with a named pipe in place of each of paths, which it makes. It fails the
-// test when a reader waits for the other end of one, and lets that reader go. work runs in a
-// goroutine of its own.
+// WithoutPipe runs work while each of paths is a named pipe, which it makes in place of the file.
+// It fails the test if a reader waits for the other end of a pipe, and releases that reader. work
+// runs in its own goroutine.
 func WithoutPipe(t testing.TB, work func(), paths ...string) {
 	t.Helper()
 	for _, path := range paths {
@@ -31,8 +31,8 @@ func WithoutPipe(t testing.TB, work func(), paths ...string) {
 		default:
 		}
 		for _, path := range paths {
-			// Without a reader this fails; one that waits to open it is there until this end is
-			// opened.
+			// This fails without a reader. A reader that waits to open the pipe waits until this
+			// end is opened.
 			if w, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
 				t.Errorf("%s is a named pipe, and somebody reads it", path)
 				w.Close()

@@ -1,5 +1,5 @@
-// Package testrig is what the tests of several packages need around the thing they test: a log to
-// read back, waiting for a condition, and the check that no goroutine is left over. Tests only.
+// Package testrig provides helpers for the tests of several packages: a log to read back, waiting
+// for a condition, and the check that no goroutine is left over. Tests only.
 package testrig
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Log keeps what is written to it. It is safe for concurrent use.
+// Log keeps everything that is written to it. It is safe for concurrent use.
 type Log struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -23,18 +23,19 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// String is all that was written.
+// String returns everything that was written.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
 }
 
-// patience is how long a thing that is sure to happen may take: only what hangs takes longer, on
-// any machine.
+// patience bounds the wait for an event that is certain to happen. It is long enough for any
+// machine, so that only a hang exceeds it.
 const patience = 2 * time.Minute
 
-// Until waits for a condition that is sure to hold some time, and fails the test when it does not.
+// Until waits for a condition that is certain to hold at some time, and fails the test if it does
+// not.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	if !within(patience, ok) {
@@ -42,8 +43,8 @@ func Until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// Goroutines counts the goroutines now; the function it returns fails the test when there are more
-// a while later.
+// Goroutines counts the goroutines now. The function it returns fails the test if the number stays
+// higher than that.
 func Goroutines(t testing.TB) func() {
 	before := runtime.NumGoroutine()
 	return func() {
