@@ -10,11 +10,10 @@ import (
 	"github.com/sie-engine/sie/runtime/lora"
 )
 
-// linear is a matrix of a model: several of the checkpoint's linears, each [n, k], one below
-// another.
+// linear is a matrix of a model. It stacks several linears of the checkpoint, each [n, k].
 type linear struct {
 	weight *engine.Weight
-	names  []string // in the checkpoint, without the prefix of the class that saved it
+	names  []string // in the checkpoint, without the prefix that the saving class added
 	n, k   int64
 }
 
@@ -26,8 +25,8 @@ type Adapter struct {
 	owner *packer
 }
 
-// LoadAdapter reads the PEFT adapter in dir and packs it. Errors: those of lora.Read, and the
-// engine's.
+// LoadAdapter reads the PEFT adapter in dir and packs it. Errors: those of lora.Read and of the
+// engine.
 func (m *Model) LoadAdapter(dir string) (*Adapter, error) {
 	lockorder.None("packing an adapter")
 	linears, fixed, err := m.linears()
@@ -64,8 +63,9 @@ func (m *Model) LoadAdapter(dir string) (*Adapter, error) {
 	return a, nil
 }
 
-// linears are those that an adapter can change: the encoder's, and what the task's head has before
-// its last operation. fixed are the others that outputs depend on, by name, each with the reason.
+// linears returns the linears that an adapter can change: the encoder's, and those of the task's
+// head before its last operation. fixed holds the other linears that outputs depend on, by name,
+// each with the reason why it cannot be adapted.
 func (m *Model) linears() (all []linear, fixed map[string]string, err error) {
 	info, err := m.device.Info()
 	if err != nil {
@@ -91,8 +91,7 @@ func (m *Model) linears() (all []linear, fixed map[string]string, err error) {
 	return all, fixed, nil
 }
 
-// unused are the linears that classes of the model's family have and that no output of its task
-// depends on.
+// unused lists linears that the model's family has and that no output of its task depends on.
 func (m *Model) unused() []string {
 	h, all := m.encoder.heads(), []string{}
 	if m.heads.classifier == nil {
@@ -107,7 +106,7 @@ func (m *Model) unused() []string {
 	return all
 }
 
-// adapterType is the type that the device takes adapters in.
+// adapterType returns the element type of adapters on the device.
 func (m *Model) adapterType() (engine.DType, error) {
 	info, err := m.device.Info()
 	switch {
@@ -121,7 +120,7 @@ func (m *Model) adapterType() (engine.DType, error) {
 	return engine.BF16, nil
 }
 
-// encoded are values in the device's type, rounded to nearest, ties to even.
+// encoded converts values to the device's type, rounded to nearest, ties to even.
 func encoded(values []float32, dtype engine.DType) []byte {
 	out := make([]byte, 0, int(dtype.RowBytes(int64(len(values)))))
 	for _, v := range values {
@@ -138,7 +137,7 @@ func encoded(values []float32, dtype engine.DType) []byte {
 	return out
 }
 
-// Bytes is the size of the adapter on the device.
+// Bytes returns the size of the adapter on the device.
 func (a *Adapter) Bytes() int64 { return a.owner.bytes }
 
 // Close frees the adapter. No program recorded with it may be open.

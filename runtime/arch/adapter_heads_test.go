@@ -12,8 +12,8 @@ import (
 	"github.com/sie-engine/sie/runtime/lora"
 )
 
-// adaptedHeads are the bases of the case lora-heads: the tensor that a model without an adapter
-// gives.
+// adaptedHeads are the base models of the case lora-heads, each with the golden tensor of the model
+// without an adapter.
 var adaptedHeads = map[string]struct {
 	task  Task
 	plain string
@@ -23,7 +23,7 @@ var adaptedHeads = map[string]struct {
 }
 
 // Scores, labels, tags and sparse weights with PEFT's adapters, which change the encoder alone or
-// the head as well: one batch has every text without an adapter and with each.
+// the head as well. One batch has every text without an adapter and with each.
 func TestAdaptersOfHeads(t *testing.T) { onEach(t, checkAdaptedHeads) }
 
 func checkAdaptedHeads(t *testing.T, dev *engine.Device, compute engine.Compute) {
@@ -79,7 +79,7 @@ func checkAdaptedHeads(t *testing.T, dev *engine.Device, compute engine.Compute)
 	}
 }
 
-// denseRows runs a program of sparse rows and returns them with their zeros.
+// denseRows runs a program of sparse rows and returns them as dense rows, zeros included.
 func denseRows(t *testing.T, r *engine.Runner, run engine.Batch, b packed, vocab int) []float32 {
 	t.Helper()
 	run.IDs, run.TypeIDs, run.CuSeqlens = b.ids, b.types, b.cu
@@ -101,8 +101,8 @@ func denseRows(t *testing.T, r *engine.Runner, run engine.Batch, b packed, vocab
 	return out
 }
 
-// What is not computed is refused by its name: a head beside the adapter, and the decoder of
-// SPLADE, which tagging models of the same family lack.
+// Adapter parts that are not computed are refused by name: a head that the adapter replaces, and
+// the decoder of SPLADE, which tagging models of the same family lack.
 func TestAdaptersOfHeadsRefused(t *testing.T) {
 	dev := open(t, engine.Options{})
 	adapted := golden.Open(t, "lora-heads").Dir

@@ -15,8 +15,8 @@ import (
 
 var loraCases = []string{"lora-bert", "lora-xlm-roberta", "lora-electra", "lora-albert"}
 
-// Every adapter of a case in one batch: the sequences once without an adapter and once with each,
-// against what PEFT computes with one at a time.
+// One batch has every sequence without an adapter and with each of a case. The results agree with
+// those of PEFT, which computes one adapter at a time.
 func TestAdaptersOfOneBatch(t *testing.T) {
 	for _, o := range append(isas, engine.Options{Kind: engine.Ref}) {
 		for _, name := range loraCases {
@@ -33,7 +33,7 @@ func TestAdaptersOfOneBatch(t *testing.T) {
 	}
 }
 
-// adapterNames are the adapters of a case, in order.
+// adapterNames returns the names of a case's adapters, in order.
 func adapterNames(t *testing.T, c *golden.Case) []string {
 	data, _ := json.Marshal(c.Notes["adapters"])
 	var notes map[string]any
@@ -108,7 +108,7 @@ func checkAdapters(t *testing.T, dev *engine.Device, c *golden.Case, compute eng
 	alone(t, m, r, adapters, &run, which, seqs, one.cu)
 }
 
-// alone runs one adapter's sequences without the others: the same bits.
+// alone runs one adapter's sequences without the others. The bits must be the same.
 func alone(t *testing.T, m *Model, r *engine.Runner, adapters []*Adapter, all *engine.Batch, which []int32, seqs int, cu []int32) {
 	program, err := m.RecordHiddenStates(0, adapters[1])
 	if err != nil {
@@ -131,8 +131,7 @@ func alone(t *testing.T, m *Model, r *engine.Runner, adapters []*Adapter, all *e
 	}
 }
 
-// A query that is filled up with tokens nobody attends to: its words' vectors are, bit for bit,
-// those without the filling.
+// Filling a query up with tokens that no token attends to changes no bit of its words' vectors.
 func TestFillingIsNotAttendedTo(t *testing.T) {
 	for _, o := range append(isas, engine.Options{Kind: engine.Ref}) {
 		dev := open(t, o)
@@ -171,7 +170,7 @@ func TestFillingIsNotAttendedTo(t *testing.T) {
 	}
 }
 
-// Adapters are rounded to a GPU's types to nearest, ties to even.
+// Adapters are rounded to a GPU's types: to nearest, ties to even.
 func TestEncodedAdapters(t *testing.T) {
 	values := []float32{1, 1 + 1.0/256, 1 + 3.0/256, -1 - 1.5/256, 0.1}
 	for dtype, want := range map[engine.DType][]byte{

@@ -7,17 +7,17 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// ALBERT (Lan 2019, arXiv:1909.11942) runs the same few blocks many times over: its layers are
-// dealt out to groups, in order and as evenly as they go, and each layer runs the blocks of its
-// group. Every block is packed once. Embeddings are narrow and always pass a linear to the blocks'
-// width; the rest is BERT.
+// ALBERT (Lan 2019, arXiv:1909.11942) runs the same few blocks many times. Its layers are divided
+// into groups, in order and as evenly as possible, and each layer runs the blocks of its group.
+// Every block is packed once. Embeddings are narrow, and a linear always brings them to the blocks'
+// width. The rest is BERT.
 type albert struct {
-	*bert       // blocks: those of the first group, then those of the next
+	*bert       // its blocks are those of the first group, then those of the next
 	steps []int // the blocks that a pass runs, in order
 	names []string
 }
 
-// albertNames are its names, as far as they are those of a member of BERT's family.
+// albertNames holds its names and defaults in the form of BERT's family.
 var albertNames = &bertFamily{
 	prefixes: []string{"", "albert.", "model.", "0.auto_model."},
 	block:    "encoder.albert_layer_groups.%d.albert_layers.%d.",
@@ -31,7 +31,7 @@ var albertNames = &bertFamily{
 	defaults: bertConfig{EmbeddingSize: 128, HiddenAct: "gelu_new", LayerNormEps: 1e-12, TypeVocabSize: 2, PositionEmbeddingType: "absolute"},
 }
 
-// albertGroups are the keys of config.json that say which blocks a pass runs.
+// albertGroups holds the keys of config.json that say which blocks a pass runs.
 type albertGroups struct {
 	Groups int64 `json:"num_hidden_groups"`
 	Inner  int64 `json:"inner_group_num"` // blocks of a group
@@ -54,7 +54,7 @@ func readAlbertGroups(dir fs.FS, layers int64) (albertGroups, error) {
 	return g, nil
 }
 
-// steps are the blocks that so many layers run.
+// steps returns the blocks that the layers run, in order.
 func (g albertGroups) steps(layers int64) []int {
 	var out []int
 	for layer := range layers {
@@ -66,7 +66,7 @@ func (g albertGroups) steps(layers int64) []int {
 	return out
 }
 
-// loadAlbert packs an encoder, leaving p at the prefix of its tensors.
+// loadAlbert packs an encoder. It leaves p.prefix at the prefix of the encoder's tensors.
 func loadAlbert(dir fs.FS, p *packer) (encoder, error) {
 	config, err := readBertConfig(dir, albertNames)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// Blocks are packed once however often they run: as much memory as the checkpoint's tensors, for
+// Blocks are packed once however often they run: the memory is that of the checkpoint's tensors for
 // any number of layers.
 func TestSharedBlocksArePackedOnce(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
@@ -33,8 +33,8 @@ func TestSharedBlocksArePackedOnce(t *testing.T) {
 	}
 }
 
-// Layers go to groups as transformers deals them out, with its rounding where they do not come out
-// even.
+// Layers are divided into groups as in transformers, with its rounding where they do not divide
+// evenly.
 func TestLayersOfAGroup(t *testing.T) {
 	for _, c := range []struct {
 		layers, groups, inner int64

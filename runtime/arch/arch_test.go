@@ -12,7 +12,7 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// open opens a device for a test, or skips with the line to run.
+// open opens a device for a test, or skips the test and prints the command to run.
 func open(t testing.TB, o engine.Options) *engine.Device {
 	t.Helper()
 	dev, err := engine.Open(o)
@@ -39,7 +39,7 @@ func load(t testing.TB, dev *engine.Device, dir string, o Options) (*Model, *eng
 	return m, r
 }
 
-// packed is a batch of token ids.
+// packed is a batch of token ids, with the sequences end to end.
 type packed struct{ ids, types, cu []int32 }
 
 // pick packs some sequences of b, in the given order.
@@ -108,7 +108,7 @@ func sameBits(got, want []float32) error {
 	return nil
 }
 
-// computes are the classes of dev that the BERT goldens cover.
+// computes returns the classes of dev that the BERT goldens cover.
 func computes(t testing.TB, dev *engine.Device) []engine.Compute {
 	t.Helper()
 	info, err := dev.Info()
@@ -124,7 +124,7 @@ func computes(t testing.TB, dev *engine.Device) []engine.Compute {
 	return out
 }
 
-// minilmDir is the directory of the real all-MiniLM-L6-v2, which is not committed.
+// minilmDir returns the directory of the real all-MiniLM-L6-v2, which is not committed.
 func minilmDir(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv("SIE_TEST_MINILM")

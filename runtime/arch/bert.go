@@ -9,11 +9,11 @@ import (
 )
 
 // BERT (Devlin 2018, arXiv:1810.04805) and its family: learned positions, post-norm blocks of full
-// attention and a two-layer MLP. It is the encoder of MiniLM, E5, BGE, GTE, Arctic, of SPLADE and
-// ColBERT models, and as RoBERTa and XLM-R of the multilingual ones. What the members call their
-// tensors and keys is data: bertnames.go.
+// attention and a two-layer MLP. It is the encoder of MiniLM, E5, BGE, GTE, Arctic and of SPLADE
+// and ColBERT models; RoBERTa and XLM-R are the encoders of the multilingual ones. bertnames.go
+// holds the names of each member's tensors and keys.
 
-// bertConfig are the keys of config.json that the computation depends on, by BERT's names.
+// bertConfig holds the keys of config.json that the computation depends on, by BERT's names.
 type bertConfig struct {
 	HiddenSize            int64   `json:"hidden_size"`
 	EmbeddingSize         int64   `json:"embedding_size"` // of families with factorised embeddings; hidden_size in others
@@ -31,8 +31,8 @@ type bertConfig struct {
 	AddCrossAttention     bool    `json:"add_cross_attention"`
 }
 
-// readBertConfig reads and checks config.json. Absent keys have the family's defaults in
-// transformers where a published model leaves them out; sizes must be there.
+// readBertConfig reads and checks config.json. An absent key has the family's default in
+// transformers if published models leave it out. Sizes are required.
 func readBertConfig(dir fs.FS, family *bertFamily) (bertConfig, error) {
 	c := family.defaults
 	if family.convert != nil {
@@ -90,8 +90,8 @@ func (c *bertConfig) check(family *bertFamily) error {
 
 func (c *bertConfig) headDim() int64 { return c.HiddenSize / c.Heads }
 
-// activations are the names of transformers. gelu_fast and gelu_new are the tanh form with other
-// constants' spelling.
+// activations maps the names of transformers. gelu_fast and gelu_new are the tanh form with its
+// constants written differently.
 var activations = map[string]engine.Act{
 	"gelu": engine.GELU, "gelu_new": engine.GELUTanh, "gelu_fast": engine.GELUTanh, "gelu_pytorch_tanh": engine.GELUTanh,
 	"relu": engine.ReLU, "silu": engine.SiLU, "swish": engine.SiLU, "tanh": engine.Tanh,
@@ -104,7 +104,7 @@ type bert struct {
 	firstPosition         int32
 	word, position, types *engine.Weight // [vocab, E], [positions, E], [types, E] or nil
 	gamma, beta           *engine.Weight
-	project               layer // [C, E]; no weight where E = C and the family has it there only
+	project               layer // [C, E]; no weight where projects is false
 	blocks                []bertBlock
 }
 
@@ -117,10 +117,10 @@ type bertBlock struct {
 	blockGamma, blockBeta *engine.Weight
 }
 
-// wordTable is the family's name of the table that a decoder may share.
+// wordTable is the name of the table of words, which a decoder may share.
 const wordTable = "embeddings.word_embeddings.weight"
 
-// load packs an encoder of the family, leaving p at the prefix of its tensors.
+// load packs an encoder of the family. It leaves p.prefix at the prefix of the encoder's tensors.
 func (family *bertFamily) load(dir fs.FS, p *packer) (encoder, error) {
 	config, err := readBertConfig(dir, family)
 	if err != nil {
@@ -144,7 +144,7 @@ func (family *bertFamily) load(dir fs.FS, p *packer) (encoder, error) {
 	return b, p.err
 }
 
-// loadEmbeddings packs the tables, their LayerNorm, and the projection where the family has one.
+// loadEmbeddings packs the tables, their LayerNorm, and the projection if the model has one.
 func (b *bert) loadEmbeddings(p *packer) {
 	config, e := &b.config, b.config.EmbeddingSize
 	b.word = p.table(config.VocabSize, e, wordTable)
@@ -158,12 +158,12 @@ func (b *bert) loadEmbeddings(p *packer) {
 	}
 }
 
-// projects says whether a matrix brings the embeddings to the width of the blocks.
+// projects reports whether a matrix brings the embeddings to the width of the blocks.
 func (b *bert) projects() bool {
 	return b.family.project != "" && (b.family.projectAlways || b.config.EmbeddingSize != b.config.HiddenSize)
 }
 
-// loadBlock packs the block of c columns, f in its MLP, whose tensors' names begin with at.
+// loadBlock packs a block of c columns with f columns in its MLP. The tensors' names begin with at.
 func loadBlock(p *packer, n bertTensors, at string, c, f int64) (l bertBlock) {
 	q, k, v := at+n.query, at+n.key, at+n.value
 	l.qkv = p.linear(c, c, q+".weight", k+".weight", v+".weight")
@@ -189,7 +189,7 @@ func (b *bert) forward(r *engine.Recorder, p pass) engine.Value {
 	return x
 }
 
-// embed records what comes before the blocks.
+// embed records the operations before the blocks.
 func (b *bert) embed(r *engine.Recorder, p pass) engine.Value {
 	x := r.EmbedLayerNorm(engine.Embedding{Word: b.word, Position: b.position, Type: b.types,
 		Gamma: b.gamma, Beta: b.beta, Eps: float32(b.config.LayerNormEps), PositionOffset: b.firstPosition})
@@ -227,7 +227,7 @@ func (b *bert) linears() []linear {
 	return all
 }
 
-// projection is the linear behind the embeddings, where there is one.
+// projection returns the linear behind the embeddings, or nil.
 func (b *bert) projection() []linear {
 	if b.project.weight == nil {
 		return nil
@@ -235,7 +235,7 @@ func (b *bert) projection() []linear {
 	return []linear{{b.project.weight, []string{b.family.project}, b.config.HiddenSize, b.config.EmbeddingSize}}
 }
 
-// linears are the block's, whose names begin with at.
+// linears returns the block's linears, whose names begin with at.
 func (l *bertBlock) linears(n bertTensors, at string, c, f int64) []linear {
 	return []linear{{l.qkv, []string{at + n.query, at + n.key, at + n.value}, c, c}, {l.out, []string{at + n.out}, c, c},
 		{l.up, []string{at + n.up}, f, c}, {l.down, []string{at + n.down}, c, f}}
@@ -247,18 +247,18 @@ func (b *bert) shape() encoderShape {
 		perToken: b.config.perToken(), perPair: b.config.perPair()}
 }
 
-// perToken is the floating-point operations of the blocks' linears for one token: a multiplication
-// and an addition a weight.
+// perToken returns the floating-point operations of the blocks' linears for one token. Each weight
+// takes a multiplication and an addition.
 func (c *bertConfig) perToken() float64 {
 	return 2 * float64(c.Layers) * float64(c.HiddenSize) * float64(4*c.HiddenSize+2*c.IntermediateSize)
 }
 
-// perPair is the floating-point operations of attention for a pair of tokens: a score, and a share
-// of a value.
+// perPair returns the floating-point operations of attention for a pair of tokens. A pair adds one
+// score and one share of a value.
 func (c *bertConfig) perPair() float64 { return 4 * float64(c.Layers) * float64(c.HiddenSize) }
 
-// heads are the names of the layers behind it; the head over the vocabulary takes what the
-// encoder's configuration says.
+// heads returns the names of the layers behind the encoder. The head over the vocabulary uses the
+// encoder's epsilon and, unless the family sets one, its activation.
 func (b *bert) heads() headNames {
 	h := b.family.heads
 	h.masked.eps = b.config.LayerNormEps

@@ -15,14 +15,15 @@ var bertCases = []string{"bert-deep-h32", "bert-gelutanh-h64", "bert-erf-h128", 
 	"xlmr-h64", "roberta-pad5-h128", "camembert-h32", "distilbert-h96", "distilbert-sinus-h64", "bert-d128",
 	"electra-h64", "electra-e64", "albert-h64", "albert-groups", "albert-e32"}
 
-// oddHeads have heads of widths that GPUs have no kernel for: 16, 40, 80 and 96 columns.
+// oddHeads are models whose heads have widths without a GPU kernel: 16, 40, 80 and 96 columns.
 var oddHeads = []string{"bert-d16", "bert-d40", "xlmr-d80", "bert-d96"}
 
-// isas are the CPU paths of the machine: a bound above what it has gives its best again.
+// isas returns the bounds on the instruction set. A bound above what the machine has runs its best
+// set again.
 var isas = []engine.Options{{Kind: engine.CPU, ISA: engine.AMX}, {Kind: engine.CPU, ISA: engine.AVX512VNNI},
 	{Kind: engine.CPU, ISA: engine.AVX512}, {Kind: engine.CPU, ISA: engine.AVX2}}
 
-// casesFor are the models that the device computes.
+// casesFor returns the models that the device can compute.
 func casesFor(t *testing.T, dev *engine.Device) []string {
 	t.Helper()
 	info, err := dev.Info()
@@ -43,14 +44,13 @@ func goldenBatch(c *golden.Case) packed {
 	return b
 }
 
-// hiddenBounds are how far a hidden state may be from transformers' float32, states being up to
-// ±11.
+// hiddenBounds says how far a hidden state may be from transformers' float32. States reach ±11.
 //
 // f32: 1e-5, of which the reference's own distance from float64 (in the manifest) is up to half.
 // The lower classes are judged by the cosine over the whole state, and loosely by the absolute
-// error, which the outlier columns set: bf16 keeps 8 bits, so one rounding of a value of 10 is off
-// by up to 0.02, and the 24 blocks of bert-deep-h32 add up to 0.22 where the 1- and 2-block models
-// reach 0.07; int8 has 7 bits of weights and 8 of activations, and reaches 0.29 and 0.99993.
+// error, which the outlier columns set. bf16 keeps 8 bits, so one rounding of a value of 10 is off
+// by up to 0.02; the 24 blocks of bert-deep-h32 add up to 0.22 where the 1- and 2-block models
+// reach 0.07. int8 has 7 bits of weights and 8 of activations, and reaches 0.29 and 0.99993.
 func hiddenBounds(compute engine.Compute) (maxAbs, cosine float64) {
 	switch compute {
 	case engine.ComputeF32:
@@ -73,7 +73,7 @@ func TestBertHiddenStates(t *testing.T) {
 				c := golden.Open(t, name)
 				for _, compute := range computes(t, dev) {
 					if o.Kind == engine.Ref && compute != engine.ComputeF32 {
-						continue // the judge computes every class alike
+						continue // the reference kernels compute every class alike
 					}
 					t.Run(fmt.Sprintf("%s/%s", name, compute), func(t *testing.T) { checkHiddenStates(t, dev, c, compute) })
 				}
@@ -119,7 +119,7 @@ func checkHiddenStates(t *testing.T, dev *engine.Device, c *golden.Case, compute
 	t.Logf("max abs %.3g, min cosine %.7f", worst.MaxAbs, worst.Cosine)
 }
 
-// What is pruned from the last block must not be seen in the result, not in one bit.
+// Pruning the last block changes no bit of the result.
 func TestPruningChangesNoBit(t *testing.T) {
 	for _, o := range isas {
 		t.Run(o.ISA.String(), func(t *testing.T) { checkPruning(t, open(t, o)) })
@@ -147,7 +147,7 @@ func checkPruning(t *testing.T, dev *engine.Device) {
 	}
 }
 
-// A text's vector is the same bits alone, in any company and order, and with any number of threads.
+// A text's vector has the same bits alone, in any batch and order, and with any number of threads.
 func TestBatchInvariance(t *testing.T) {
 	for _, o := range isas {
 		t.Run(o.ISA.String(), func(t *testing.T) {
@@ -174,8 +174,7 @@ func checkAllInvariance(t *testing.T, many, one *engine.Device) {
 	}
 }
 
-// checkInvariance compares the vectors of every sequence of b run alone with those in random
-// companies.
+// checkInvariance compares the vectors of the sequences of b, each run alone and in random batches.
 func checkInvariance(t *testing.T, b packed, m *Model, r *engine.Runner, m1 *Model, r1 *engine.Runner, rounds int) {
 	t.Helper()
 	alone := make([][]float32, b.seqs())

@@ -6,38 +6,39 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// bertFamily is what sets a member of BERT's family apart.
+// bertFamily holds the differences between a member of BERT's family and the others.
 type bertFamily struct {
-	prefixes []string // before the encoder's tensor names, by the class that saved them
+	prefixes []string // that saving classes put before the encoder's tensor names
 	block    string   // before the names of a block's layers; takes its number
 	names    bertTensors
 	heads    headNames
 
 	// project is the linear between embeddings and blocks in families that factorise the
-	// embeddings; "" in others. It is left out where both are as wide, unless projectAlways.
+	// embeddings; "" in others. Models whose embeddings are as wide as the blocks lack it, unless
+	// projectAlways.
 	project       string
 	projectAlways bool
 
 	defaults bertConfig // of keys that a configuration may leave out
-	// convert reads a configuration with keys of its own; nil where BERT's are used. keys are their
-	// names for messages.
+	// convert reads a configuration whose keys are not BERT's; nil where they are. keys are their
+	// names in messages.
 	convert func(dir fs.FS) (bertConfig, error)
 	keys    map[string]string
 
-	// positionsAfterPad: the first token has position pad_token_id + 1, and so many fewer tokens
+	// positionsAfterPad: the first token has position pad_token_id + 1, so that many fewer tokens
 	// fit. A padding token within a text counts like any other here; fairseq's own code, which
 	// transformers follows, skips it.
 	positionsAfterPad bool
 }
 
-// bertTensors are the names of one block's layers.
+// bertTensors holds the names of one block's layers.
 type bertTensors struct {
 	query, key, value, out string
 	attentionNorm          string
 	up, down, blockNorm    string
 }
 
-// key is the family's name for one of BERT's keys.
+// key returns the family's name for one of BERT's keys.
 func (f *bertFamily) key(name string) string {
 	if own, ok := f.keys[name]; ok {
 		return own
@@ -45,7 +46,7 @@ func (f *bertFamily) key(name string) string {
 	return name
 }
 
-// encoderLayer are BERT's names.
+// encoderLayer and encoderTensors are BERT's names.
 const encoderLayer = "encoder.layer.%d."
 
 var encoderTensors = bertTensors{query: "attention.self.query", key: "attention.self.key",
@@ -63,7 +64,7 @@ var bertNames = &bertFamily{
 }
 
 // RoBERTa (Liu 2019, arXiv:1907.11692), XLM-R (Conneau 2019, arXiv:1911.02116) and CamemBERT differ
-// from BERT in where positions begin, and in their tokenizers.
+// from BERT in the first position, and in their tokenizers.
 var robertaNames = &bertFamily{
 	prefixes: []string{"", "roberta.", "model.", "0.auto_model."},
 	block:    encoderLayer,
@@ -103,8 +104,8 @@ func readDistilbertConfig(dir fs.FS) (bertConfig, error) {
 	if err := needJSON(dir, configFile, &c); err != nil {
 		return bertConfig{}, err
 	}
-	// The epsilon is fixed in the model's code. Sinusoidal positions are in the checkpoint like
-	// learned ones.
+	// The epsilon is a constant in the model's code. Sinusoidal positions are in the checkpoint
+	// like learned ones.
 	return bertConfig{HiddenSize: c.Dim, Heads: c.Heads, Layers: c.Layers, IntermediateSize: c.HiddenDim, HiddenAct: c.Activation,
 		LayerNormEps: 1e-12, MaxPositionEmbeddings: c.Positions, VocabSize: c.VocabSize, PositionEmbeddingType: "absolute"}, nil
 }

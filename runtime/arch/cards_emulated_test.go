@@ -11,7 +11,7 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// eachCard runs f with a card of each capability, behind the stand-in for the driver.
+// eachCard runs f with a GPU of each capability, behind the stand-in for the driver.
 func eachCard(t *testing.T, f func(t *testing.T, dev *engine.Device)) {
 	for _, capability := range []string{"8.0", "8.9", "9.0"} {
 		t.Run("sm_"+capability, func(t *testing.T) {
@@ -23,9 +23,9 @@ func eachCard(t *testing.T, f func(t *testing.T, dev *engine.Device)) {
 	}
 }
 
-// The real all-MiniLM-L6-v2 against sentence-transformers in float32. An emulated card takes
-// minutes for the whole set of 1,100 texts, which SIE_GOLDEN_ALL=1 asks for; otherwise four queries
-// and as many passages.
+// The real all-MiniLM-L6-v2 against sentence-transformers in float32. An emulated GPU takes minutes
+// for the whole set of 1,100 texts, which SIE_GOLDEN_ALL=1 runs; otherwise four queries and four
+// passages run.
 func TestCardMiniLM(t *testing.T) {
 	dir := minilmDir(t)
 	c := golden.Open(t, "minilm")

@@ -9,7 +9,7 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// eachCard runs f with the host's first card. SIE_REQUIRE_CARD: to have none is a failure.
+// eachCard runs f with the host's first GPU. With SIE_REQUIRE_CARD a host without one is a failure.
 func eachCard(t *testing.T, f func(t *testing.T, dev *engine.Device)) {
 	dev, err := engine.Open(engine.Options{Kind: engine.CUDA})
 	if err != nil && os.Getenv("SIE_REQUIRE_CARD") == "" {

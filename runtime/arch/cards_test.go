@@ -11,9 +11,9 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// The same architecture files, goldens and bounds on cards: the host's first one, or in a build
-// with emulated kernels one of each family of kernels (eachCard). No test here is parallel: they
-// share the card.
+// The same architecture files, goldens and bounds on GPUs: the host's first one, or, in a build
+// with emulated kernels, one for each family of kernels (eachCard). No test here is parallel: they
+// share the GPU.
 
 func TestCardHiddenStates(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
@@ -27,7 +27,7 @@ func TestCardHiddenStates(t *testing.T) {
 	})
 }
 
-// Every head in every class of a card.
+// Every head in every class of a GPU.
 func TestCardHeads(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		for what, check := range map[string]func(*testing.T, *engine.Device, engine.Compute){
@@ -41,7 +41,7 @@ func TestCardHeads(t *testing.T) {
 	})
 }
 
-// Adapters in one batch and each alone, in every class of a card.
+// Adapters in one batch and each alone, in every class of a GPU.
 func TestCardAdapters(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		for _, name := range loraCases {
@@ -56,7 +56,7 @@ func TestCardAdapters(t *testing.T) {
 
 func TestCardPruningChangesNoBit(t *testing.T) { eachCard(t, checkPruning) }
 
-// Alone, in company, in other orders, as a graph and without: the same bits.
+// A text has the same bits alone, in any batch and order, with and without a graph.
 func TestCardBatchInvariance(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		direct := open(t, engine.Options{Kind: engine.CUDA, NoGraphs: true})
@@ -74,8 +74,8 @@ func TestCardBatchInvariance(t *testing.T) {
 	})
 }
 
-// Dense modules are f32 behind a model of any class: as near to sentence-transformers as the model
-// is.
+// Dense modules are f32 behind a model of any class: their results are as near to
+// sentence-transformers as the model's own.
 func TestCardDenseModules(t *testing.T) {
 	bounds := map[engine.Compute]float64{engine.ComputeBF16: 0.9995, engine.ComputeF16: 0.99999, engine.ComputeFP8: 0.99}
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
@@ -98,7 +98,7 @@ func TestCardDenseModules(t *testing.T) {
 	})
 }
 
-// Heads of widths that cards have no kernel for are refused by name, before anything is packed.
+// Heads of widths without a GPU kernel are refused by name, before anything is packed.
 func TestCardHeadsOfOtherWidths(t *testing.T) {
 	eachCard(t, func(t *testing.T, dev *engine.Device) {
 		for _, name := range oddHeads {

@@ -14,8 +14,8 @@ import (
 	"github.com/sie-engine/sie/weights/weightstest"
 )
 
-// A weights file that is cut short or written to while it is loaded fails that load, whichever read
-// the change precedes, leaves nothing on the device, and the same directory loads once the file is
+// A weights file that is cut short or written to during a load fails that load, before whichever
+// read the change happens. Nothing is left on the device, and the directory loads once the file is
 // whole again.
 func TestWeightsThatChange(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
@@ -29,8 +29,7 @@ func TestWeightsThatChange(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		// NaN at the end of the last tensor: what is packed may fail before the change is looked
-		// for.
+		// NaN at the end of the last tensor: packing may fail before the load looks for a change.
 		if _, err := f.WriteAt([]byte{0, 0, 0xc0, 0x7f}, info.Size()-4); err != nil {
 			return err
 		}
@@ -77,7 +76,7 @@ func TestWeightsThatChange(t *testing.T) {
 						}
 					})
 					m, err := Load(dir, dev, Options{Task: c.task})
-					if reads <= n { // the change was never made
+					if reads <= n { // the load ended before the change
 						if err != nil || n < 2 {
 							t.Fatalf("unchanged, after %d reads: %v", reads, err)
 						}

@@ -9,16 +9,16 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// Classification heads: what transformers' …ForSequenceClassification and …ForTokenClassification
-// put behind an encoder.
+// Classification heads: the layers that …ForSequenceClassification and …ForTokenClassification of
+// transformers put behind an encoder.
 
 // maxLabels bounds the logits of a head.
 const maxLabels = 1 << 16
 
-// headNames are the names of the layers behind an encoder, where its family has them.
+// headNames holds the names of the layers behind an encoder. A head that the family lacks is empty.
 type headNames struct {
-	// A sequence is classified by its first token: a layer with an activation, then the logits. The
-	// first is part of the encoder in some families, so that its name takes the encoder's prefix.
+	// A sequence is classified by its first token: a layer with an activation, then the logits. In
+	// some families the first layer is part of the encoder, so its name takes the encoder's prefix.
 	pooler          string
 	poolerInEncoder bool
 	poolerAct       engine.Act
@@ -29,16 +29,17 @@ type headNames struct {
 	masked maskedNames
 }
 
-// labelConfig is what config.json says of labels and scores.
+// labelConfig holds what the files say about labels and scores.
 type labelConfig struct {
 	labels     []string
 	activation Activation
 	multiLabel bool
 }
 
-// readLabels reads the labels of the encoder in folder, in the order of the logits, and what makes
-// a score of a logit: the activation that sentence-transformers wrote beside its modules (from 5.4
-// on) or into the encoder's configuration; without one a single logit goes through a sigmoid.
+// readLabels reads the labels of the encoder in folder, in the order of the logits, and the
+// activation that turns a logit into a score. sentence-transformers writes the activation beside
+// its modules (from 5.4 on) or into the encoder's configuration. Without one a single logit goes
+// through a sigmoid.
 func readLabels(dir fs.FS, folder string) (labelConfig, error) {
 	var c struct {
 		IDToLabel   map[int]string `json:"id2label"`
@@ -108,8 +109,8 @@ func readLabels(dir fs.FS, folder string) (labelConfig, error) {
 	return l, nil
 }
 
-// loadClassifier packs the layers behind the first token's state, in float32 like everything behind
-// pooling.
+// loadClassifier packs the layers behind the first token's state. They are in float32, like
+// everything behind pooling.
 func loadClassifier(h headNames, columns int64, labels int, p *packer) []layer {
 	inside, outside := p.head(p.prefix, engine.ComputeF32), p.head("", engine.ComputeF32)
 	pooler := outside

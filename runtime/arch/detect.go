@@ -8,16 +8,17 @@ import (
 	"github.com/sie-engine/sie/internal/files"
 )
 
-// DetectedBy are the files that Detect reads; of others it asks whether they are there.
+// DetectedBy lists the files that Detect reads. Of other files Detect only asks whether they exist.
 var DetectedBy = append([]string{modulesFile, configFile, promptsFile, adapterFile}, transformerFiles...)
 
 // adapterFile is what PEFT keeps beside an adapter's weights.
 const adapterFile = "adapter_config.json"
 
-// Detect says what a model directory was made for, from the files that its makers left: the
-// model_type and the task of its Transformer that sentence-transformers writes from 5.4 on, the
-// classes of modules.json, the heads of BGE-M3, the class in config.json. labels are those of a
-// classification head. What nothing speaks of is an embedder.
+// Detect returns the task that a model directory was made for, from its configuration files. It
+// looks at the heads of BGE-M3; at the model_type and the Transformer task that
+// sentence-transformers writes from 5.4 on; at the classes of modules.json; and at the class in
+// config.json. labels are those of a classification head. A directory that shows none of these is
+// an embedder.
 func Detect(dir string) (task Task, labels []string, err error) {
 	tree := files.Dir(dir)
 	if has(tree, m3Vectors) && has(tree, m3Weights) {

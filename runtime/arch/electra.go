@@ -2,10 +2,10 @@ package arch
 
 import "github.com/sie-engine/sie/runtime/engine"
 
-// ELECTRA (Clark 2020, arXiv:2003.10555) is BERT with embeddings of a width of their own, which one
-// linear brings to that of the blocks. Published encoders are its discriminators; generators have
-// the head over the vocabulary, through the narrow width again. A text is classified by a layer of
-// its own over the first token's state: there is no pooler.
+// ELECTRA (Clark 2020, arXiv:2003.10555) is BERT with embeddings of a different width, which one
+// linear brings to the width of the blocks. Published encoders are its discriminators. Generators
+// have the head over the vocabulary, which goes through the narrow width again. There is no pooler:
+// a text is classified by a separate layer over the first token's state.
 var electraNames = &bertFamily{
 	prefixes: []string{"", "electra.", "model.", "0.auto_model."},
 	block:    encoderLayer,

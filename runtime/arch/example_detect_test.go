@@ -7,7 +7,7 @@ import (
 	"github.com/sie-engine/sie/runtime/arch"
 )
 
-// What a directory was made for is read from its configuration, without its weights. A head that
+// The task of a directory is read from its configuration, without its weights. A head that
 // classifies has labels.
 func ExampleDetect() {
 	for _, name := range []string{"st-mean", "splade-bert", "rerank-sigmoid", "classify-bert", "tag-bert"} {

@@ -13,7 +13,7 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// A directory as sentence-transformers saves it becomes a program on a device, which a runner
+// A directory that sentence-transformers saved becomes a program on a device, which a runner
 // replays.
 func Example() {
 	device, err := engine.Open(engine.Options{Threads: 1})

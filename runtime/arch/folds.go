@@ -9,9 +9,9 @@ import (
 	"github.com/sie-engine/sie/runtime/fold"
 )
 
-// folds are the tables of what a model's programs fold, packed on its device. They are made once
-// for each configuration and stay with the model. Callers that want the same share the making; no
-// lock is held meanwhile. Safe for concurrent use.
+// folds holds the folding tables of a model's programs, packed on its device. Tables are made once
+// for each configuration and stay with the model. Callers that want the same tables wait for one of
+// them to make them; no lock is held meanwhile. Safe for concurrent use.
 type folds struct {
 	bytes atomic.Int64 // of all tables
 
@@ -19,7 +19,7 @@ type folds struct {
 	made map[any]*made                    // by configuration, fold.Muvera or fold.SMVE; nil before the first
 }
 
-// made is one configuration's tables, or their making.
+// made holds one configuration's tables, which may still be in the making.
 type made struct {
 	done   chan struct{} // closed when the fields below are set
 	muvera engine.Muvera
@@ -28,8 +28,8 @@ type made struct {
 	err    error
 }
 
-// get returns the tables of a configuration, making them if nobody has. A making that failed is
-// forgotten: later there may be memory.
+// get returns the tables of a configuration and makes them if needed. A failure is forgotten,
+// because there may be enough memory later.
 func (f *folds) get(config any, create func(*made)) (*made, error) {
 	f.mu.Lock()
 	m := f.made[config]
@@ -62,7 +62,7 @@ func (f *folds) get(config any, create func(*made)) (*made, error) {
 	return m, m.err
 }
 
-// close frees the tables. Nobody makes or uses any.
+// close frees the tables. No other call may make or use them.
 func (f *folds) close() {
 	for _, m := range f.made {
 		m.packer.close()
@@ -70,7 +70,7 @@ func (f *folds) close() {
 	f.made = nil
 }
 
-// foldDense gives the dense row that the vectors of a text's tokens are folded into.
+// foldDense records the dense row that the vectors of a text's tokens are folded into.
 func (m *Model) foldDense(r *engine.Recorder, want Want, tokens engine.Value) {
 	tables, err := m.folds.get(want.Muvera, func(t *made) { m.makeMuvera(t, want.Muvera) })
 	if err != nil {
@@ -82,7 +82,7 @@ func (m *Model) foldDense(r *engine.Recorder, want Want, tokens engine.Value) {
 	r.OutputMuvera(tokens, f)
 }
 
-// foldSparse gives the sparse row that the vectors of a text's tokens are folded into.
+// foldSparse records the sparse row that the vectors of a text's tokens are folded into.
 func (m *Model) foldSparse(r *engine.Recorder, want Want, tokens engine.Value) {
 	tables, err := m.folds.get(want.SMVE, func(t *made) { m.makeSMVE(t, want.SMVE) })
 	if err != nil {
@@ -114,7 +114,7 @@ func (m *Model) makeMuvera(to *made, f fold.Muvera) {
 	}
 }
 
-// makeSketch packs a sketch as the device reads it.
+// makeSketch packs a sketch in the form that the device reads.
 func (m *Model) makeSketch(to *packer, out *engine.Muvera, sketch []int32) error {
 	info, err := m.device.Info()
 	if err != nil {
@@ -145,7 +145,7 @@ func (m *Model) makeSMVE(to *made, f fold.SMVE) {
 		Normalize: true, Anchors: to.packer.data(int64(m.TokenDim), engine.F32, littleEndian(tables.Anchors))}
 }
 
-// data packs a table as it is, rows of k columns.
+// data packs a table of k columns without changing its values or type.
 func (p *packer) data(k int64, dtype engine.DType, bytes []byte) *engine.Weight {
 	if p.err != nil {
 		return nil

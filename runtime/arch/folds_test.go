@@ -11,7 +11,7 @@ import (
 	"github.com/sie-engine/sie/runtime/fold"
 )
 
-// unitRows are the golden's token vectors of each sequence, of length 1, in float64.
+// unitRows returns the golden's token vectors of each sequence, divided by their norm, in float64.
 func unitRows(c *golden.Case) [][][]float64 {
 	v, shape := c.Float32("vectors")
 	cu, width := c.Int32("cu_seqlens"), shape[1]
@@ -41,7 +41,7 @@ func dot(a, b []float64) (sum float64) {
 	return sum
 }
 
-// Late interaction of every sequence with two queries, of which one has a single row.
+// Late interaction of every sequence with two queries, one of which has a single row.
 func TestMaxSimOfAModel(t *testing.T) { onEach(t, checkMaxSim) }
 
 func checkMaxSim(t *testing.T, dev *engine.Device, compute engine.Compute) {
@@ -80,8 +80,8 @@ func checkMaxSim(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	compareHead(t, "maxsim", compute, values(t, r, run, b, 0, b.seqs()), want)
 }
 
-// What is folded goes through the tables of runtime/fold: a MUVERA of a query adds up, over the
-// parts of the space, to the sum of its tokens; an SMVE is the largest products with the anchors.
+// Folding uses the tables of runtime/fold. A query's MUVERA, summed over the parts of the space, is
+// the sum of its tokens. An SMVE holds the largest products with the anchors.
 func TestFoldedOutputs(t *testing.T) { onEach(t, checkFolded) }
 
 func checkFolded(t *testing.T, dev *engine.Device, compute engine.Compute) {

@@ -11,7 +11,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// A head that is not in the files, or contradicts them, is refused by the tensor or key.
+// A head that is missing from the files or contradicts them is refused; the error names the tensor
+// or key.
 func TestBadHeadsAreRefused(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	for what, c := range map[string]struct {
@@ -77,8 +78,8 @@ func TestWhatAModelHasNoHeadFor(t *testing.T) {
 	}
 }
 
-// sentence-transformers keeps the documents' encoder behind a router in a folder of its own;
-// weights are estimated there too.
+// Behind a router sentence-transformers keeps the documents' encoder in a separate folder. SizeOf
+// reads its weights there, too.
 func TestEncoderBehindARouter(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	from := golden.Open(t, "splade-bert-log1p").Dir

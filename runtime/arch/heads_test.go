@@ -10,9 +10,9 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// headBounds are how far a head's output may be from the reference's float32, whose values reach
-// 30: f32 by the order of additions, the others as their hidden states (hiddenBounds) through one
-// more matrix.
+// headBounds says how far a head's output may be from the reference's float32, whose values reach
+// 30. f32 differs by the order of additions. The other classes differ as their hidden states do
+// (hiddenBounds), through one more matrix.
 func headBounds(compute engine.Compute) (maxAbs, cosine float64) {
 	switch compute {
 	case engine.ComputeF32:
@@ -38,7 +38,7 @@ func record(t *testing.T, m *Model, want Want) *engine.Program {
 	return p
 }
 
-// values runs b and returns output i, of bytes bytes, as float32.
+// values runs b and returns output i, which has that many bytes, as float32.
 func values(t *testing.T, r *engine.Runner, run engine.Batch, b packed, i int, count int) []float32 {
 	t.Helper()
 	run.IDs, run.TypeIDs, run.CuSeqlens = b.ids, b.types, b.cu
@@ -49,7 +49,8 @@ func values(t *testing.T, r *engine.Runner, run engine.Batch, b packed, i int, c
 	return floats(run.Out[i])
 }
 
-// onEach runs check on every instruction set and class that the machine has, and on the judge.
+// onEach runs check on every instruction set and class of the machine, and on the reference
+// kernels.
 func onEach(t *testing.T, check func(t *testing.T, dev *engine.Device, compute engine.Compute)) {
 	for _, o := range append(slices.Clone(isas), engine.Options{Kind: engine.Ref}) {
 		dev := open(t, o)
@@ -132,8 +133,8 @@ func checkTagging(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	}
 }
 
-// The logits of every word, which a SPLADE model never keeps, say whether the layers before the
-// maximum are right.
+// SPLADE models keep only the largest logits. Comparing the logits of every word shows whether the
+// layers before the maximum are right.
 func TestMaskedLanguageHeads(t *testing.T) { onEach(t, checkMasked) }
 
 func checkMasked(t *testing.T, dev *engine.Device, compute engine.Compute) {
@@ -171,8 +172,8 @@ func checkTokenVectors(t *testing.T, dev *engine.Device, compute engine.Compute)
 	}
 }
 
-// checkVectors compares output i, token rows, with the golden's vectors: all rows, and those a
-// batch keeps.
+// checkVectors compares output i, token rows, with the golden's vectors: with all rows kept, and
+// with some.
 func checkVectors(t *testing.T, c *golden.Case, m *Model, r *engine.Runner, p *engine.Program, i int, compute engine.Compute) {
 	t.Helper()
 	want, shape := c.Float32("vectors")
@@ -190,7 +191,8 @@ func checkVectors(t *testing.T, c *golden.Case, m *Model, r *engine.Runner, p *e
 	all := values(t, r, run, b, i, len(want))
 	compareHead(t, c.Dir, compute, all, want)
 
-	// Every third row of a sequence, and its first, which leaves the sequence of one token whole.
+	// Keep every third row of a sequence and its first, so that a sequence of one token keeps its
+	// row.
 	run.Keep = make([]uint8, len(b.ids))
 	kept := make([]int, b.seqs())
 	var rows []float32
@@ -237,8 +239,8 @@ func checkBGEM3(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	compareHead(t, "vectors", compute, values(t, r, run, b, 2, len(vectors)), vectors)
 }
 
-// checkLargest compares a SPLADE program's sparse rows, log(1 + x), with the largest of the logits
-// of each sequence.
+// checkLargest compares the sparse rows of a SPLADE program, log(1 + x), with the largest logits of
+// each sequence.
 func checkLargest(t *testing.T, name string, r *engine.Runner, p *engine.Program, b packed, logits []float32, vocab int, compute engine.Compute) {
 	t.Helper()
 	want := make([]float32, b.seqs()*vocab)
@@ -285,7 +287,7 @@ func spread(t *testing.T, rows []byte, n, columns int) []float32 {
 	return out
 }
 
-// Whole SPLADE models as sentence-transformers saves them, with both of its transforms.
+// Whole SPLADE models that sentence-transformers saved, with both of its transforms.
 func TestSPLADE(t *testing.T) { onEach(t, checkSPLADE) }
 
 func checkSPLADE(t *testing.T, dev *engine.Device, compute engine.Compute) {

@@ -14,8 +14,8 @@ import (
 // label per class.
 const maxJSONBytes = 16 << 20
 
-// ModelError says why a model directory cannot be served: a file contradicts itself or asks for
-// something that is not supported. It is permanent for the files as they are.
+// ModelError says why a model directory cannot be served. A file contradicts itself or asks for
+// something that is not supported. The error is permanent as long as the files do not change.
 type ModelError struct {
 	File   string // relative to the model directory
 	Field  string // key or tensor, may be empty
@@ -33,8 +33,8 @@ func refuse(file, field, format string, args ...any) error {
 	return &ModelError{File: file, Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// readJSON decodes the file of that name into v. A missing file is fs.ErrNotExist; keys that v
-// lacks are ignored, because published configurations are full of them.
+// readJSON decodes the file with that name into v. A missing file is fs.ErrNotExist. Keys that v
+// lacks are ignored, because published configurations have many of them.
 func readJSON(dir fs.FS, name string, v any) error {
 	data, err := readFile(dir, name)
 	if err != nil {
@@ -51,7 +51,7 @@ func readJSON(dir fs.FS, name string, v any) error {
 	return nil
 }
 
-// needJSON is readJSON for a file that must be there.
+// needJSON reads a file as readJSON does and refuses a model without it.
 func needJSON(dir fs.FS, name string, v any) error {
 	err := readJSON(dir, name, v)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,7 +76,7 @@ func readFile(dir fs.FS, name string) ([]byte, error) {
 	return data, err
 }
 
-// optional turns a missing file into no error and false.
+// optional turns the error of a missing file into false and no error.
 func optional(err error) (found bool, _ error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

@@ -25,19 +25,19 @@ func applyAll(r *engine.Recorder, x engine.Value, layers []layer) engine.Value {
 	return x
 }
 
-// layer packs the linear layer of that name, [n, k], with its bias.
+// layer packs the linear layer with that name, [n, k], and its bias.
 func (p *packer) layer(n, k int64, name string, act engine.Act) layer {
 	return layer{weight: p.linear(n, k, name+".weight"), bias: p.vector(n, name+".bias"), act: act}
 }
 
-// head is a packer for tensors of the same checkpoint whose names begin with prefix, in a class of
-// its own. What it packs is taken over by join.
+// head returns a packer for tensors of the same checkpoint with another prefix and class. join
+// takes over what it packs.
 func (p *packer) head(prefix string, compute engine.Compute) *packer {
 	return &packer{dev: p.dev, from: p.from, file: p.file, compute: compute, prefix: prefix,
 		buffer: p.buffer, sizing: p.sizing, err: p.err}
 }
 
-// join takes over what q packed, and its error.
+// join takes over the weights that q packed, and its error.
 func (p *packer) join(q *packer) {
 	p.packed = append(p.packed, q.packed...)
 	p.bytes += q.bytes
@@ -45,7 +45,8 @@ func (p *packer) join(q *packer) {
 	p.fail(q.err)
 }
 
-// first returns the first of the names that the checkpoint has below p's prefix, or the first.
+// first returns the first of the names that the checkpoint has under p's prefix. If it has none of
+// them, first returns names[0].
 func (p *packer) first(names ...string) string {
 	for _, name := range names {
 		if _, ok := p.from.Tensor(p.prefix + name); ok {
@@ -55,7 +56,7 @@ func (p *packer) first(names ...string) string {
 	return names[0]
 }
 
-// littleEndian are the bytes of values as a weight's source has them.
+// littleEndian returns the bytes of values in the form of a weight's source.
 func littleEndian[T float32 | int32](values []T) []byte {
 	out := make([]byte, 0, 4*len(values))
 	for _, v := range values {

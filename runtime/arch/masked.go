@@ -7,19 +7,19 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// maskedNames are the names of a masked-language-model head: a layer to the width of the table of
-// words with an activation and a LayerNorm, then one logit for each entry of the vocabulary, whose
-// matrix may be that table.
+// maskedNames holds the names of a masked-language-model head. The head is a layer to the width of
+// the table of words with an activation and a LayerNorm, then one logit for each entry of the
+// vocabulary. The logits' matrix may be the table of words.
 type maskedNames struct {
 	transform, norm string
 	act             engine.Act
 	eps             float64
 	decoder         string
-	biases          []string // where a checkpoint may keep the decoder's bias; the first there is computed with
+	biases          []string // where a checkpoint may keep the decoder's bias; the first that exists is used
 }
 
-// maskedHead is that head, packed. The logits of a SPLADE model are computed, and the largest of a
-// sequence taken, by one operation (Formal 2021, arXiv:2109.10086), so the decoder is kept apart.
+// maskedHead is the packed head. One operation computes the logits of a SPLADE model and takes the
+// largest of a sequence (Formal 2021, arXiv:2109.10086), so the decoder is separate.
 type maskedHead struct {
 	transform     layer
 	gamma, beta   *engine.Weight
@@ -27,13 +27,13 @@ type maskedHead struct {
 	decoder, bias *engine.Weight // [vocab, E], [vocab]
 }
 
-// beforeDecoder gives y[T, E], of which the logits are y·decoderᵀ + bias.
+// beforeDecoder records y[T, E]; the logits are y·decoderᵀ + bias.
 func (h *maskedHead) beforeDecoder(r *engine.Recorder, p pass, x engine.Value) engine.Value {
 	return r.LayerNorm(p.layer(r, x, h.transform), h.gamma, h.beta, h.eps)
 }
 
-// loadMasked packs the head. A checkpoint without a decoder's matrix shares the table of words, as
-// transformers ties them.
+// loadMasked packs the head. If the checkpoint has no matrix for the decoder, the decoder shares
+// the table of words, unless tie_word_embeddings is false.
 func loadMasked(dir fs.FS, n maskedNames, shape encoderShape, p *packer) (*maskedHead, error) {
 	tied := struct {
 		Tie bool `json:"tie_word_embeddings"`
@@ -54,8 +54,8 @@ func loadMasked(dir fs.FS, n maskedNames, shape encoderShape, p *packer) (*maske
 	return h, p.err
 }
 
-// readSpladePooling reads the configuration of the SpladePooling module in folder: log(1 + x) of
-// the largest logits unless it says otherwise, or there is none.
+// readSpladePooling reads the configuration of the SpladePooling module in folder. Without one, or
+// if it does not say otherwise, the output is log(1 + x) of the largest logits.
 func readSpladePooling(dir fs.FS, folder string) (engine.Sparse, error) {
 	if folder == "" {
 		return engine.SparseLog, nil

@@ -47,9 +47,9 @@ func TestMiniLM(t *testing.T) {
 	}
 }
 
-// Texts of one to three words, in thirty languages and none: few tokens share what quantisation
-// does to one of them, and the classes of 8 bits are at their worst. Each instruction set stores
-// other types between its operations.
+// Texts of one to three words, in thirty languages and none. With so few tokens the errors of
+// quantisation average out least, so the 8-bit classes are at their worst. Each instruction set
+// stores other types between its operations.
 func TestMiniLMShort(t *testing.T) {
 	dir := minilmDir(t)
 	c := golden.Open(t, "minilm-short")
@@ -63,7 +63,7 @@ func TestMiniLMShort(t *testing.T) {
 	for _, isa := range []engine.ISA{engine.AVX2, engine.AVX512, engine.AVX512VNNI, engine.AMX} {
 		dev := open(t, engine.Options{ISA: isa})
 		if info, err := dev.Info(); err != nil || info.ISA != isa {
-			continue // this machine lacks it and fell back to what an earlier round had
+			continue // this machine lacks the set and fell back to one that was tested before
 		}
 		for _, compute := range computes(t, dev) {
 			t.Run(isa.String()+"/"+compute.String(), func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestMiniLMBatchInvariance(t *testing.T) {
 	}
 }
 
-// A single short text is what a query is; the benchmark is its whole path through the runner.
+// The benchmark runs a single short text, as a query is, through the whole path of the runner.
 func BenchmarkMiniLM(b *testing.B) {
 	dir := minilmDir(b)
 	all := goldenBatch(golden.Open(b, "minilm"))

@@ -19,7 +19,7 @@ import (
 type encoder interface {
 	// forward records the encoder.
 	forward(r *engine.Recorder, p pass) engine.Value
-	// linears are its matrices, as adapters name them.
+	// linears returns its matrices, by the names that adapters use.
 	linears() []linear
 	shape() encoderShape
 	heads() headNames
@@ -33,10 +33,10 @@ type encoderShape struct {
 	vocab     int64
 	types     int64
 	perToken  float64 // floating-point operations of a token in the linears
-	perPair   float64 // and of two tokens that meet in attention
+	perPair   float64 // and of a pair of tokens in attention
 }
 
-// architectures by the model_type of config.json.
+// architectures maps the model_type of config.json to the loader.
 var architectures = map[string]func(dir fs.FS, p *packer) (encoder, error){
 	"bert":        bertNames.load,
 	"roberta":     robertaNames.load,
@@ -47,14 +47,14 @@ var architectures = map[string]func(dir fs.FS, p *packer) (encoder, error){
 	"albert":      loadAlbert,
 }
 
-// The caps of a program unless Options say otherwise: the token budget of a batch, and as many
-// sequences as it can hold at four tokens each.
+// The default caps of a program: the token budget of a batch, and the number of sequences that it
+// holds at four tokens each.
 const (
 	DefaultMaxTokens = 16384
 	DefaultMaxSeqs   = 4096
 )
 
-// Options of Load. The zero value follows the model's files.
+// Options configures Load. The zero value follows the model's files.
 type Options struct {
 	Task      Task           // which heads are read
 	Compute   engine.Compute // 0 = fp16 on a GPU for a checkpoint in it, else the device's default
@@ -63,15 +63,15 @@ type Options struct {
 	MaxSeqLen int            // 0 = as the files say; never beyond the model's positions
 	MaxTokens int            // of a batch; 0 = DefaultMaxTokens. Raised to the longest sequence.
 	MaxSeqs   int            // of a batch; 0 = DefaultMaxSeqs
-	NoPruning bool           // compute the whole last block even where one row of it is read; for tests
+	NoPruning bool           // compute the whole last block even where only one row of it is read; for tests
 }
 
-// Model is a loaded model: packed weights and the program that gives what its task is for. The
-// exported fields are read-only. Safe for concurrent use.
+// Model is a loaded model: packed weights and the program of its task. The exported fields are
+// read-only. Safe for concurrent use.
 type Model struct {
 	Arch      string // model_type
 	Task      Task
-	Dim       int // columns of a dense vector; truncate_dim of a program's, where the files set that
+	Dim       int // columns of a dense vector that a request gets: at most truncate_dim, where the files set that
 	Layers    int
 	MaxSeqLen int // tokens, special ones included
 	Vocab     int
@@ -82,11 +82,11 @@ type Model struct {
 	LowerCase bool // whether text is lower-cased before the tokenizer
 
 	TokenDim   int        // columns of a token's vector; 0: the model gives none
-	Labels     []string   // of a classification head, by logit; nil without one
+	Labels     []string   // of a classification head, in the order of the logits; nil without one
 	Activation Activation // of a score
 	MultiLabel bool       // the labels do not exclude each other
 
-	QueryWeights []float32 // SPLADE: of each token id in queries, which then need no encoder; nil: queries run like documents
+	QueryWeights []float32 // SPLADE: the weight of each token id in a query, which then needs no encoder; nil: queries run like documents
 
 	Prompts       map[string]string // by name; nil without any
 	DefaultPrompt string            // name of the prompt for inputs that choose none; "" = none
@@ -101,18 +101,18 @@ type Model struct {
 	folds   folds
 }
 
-// heads are the layers behind the encoder besides the module chain; nil or empty where the task has
-// none.
+// heads holds the layers behind the encoder that are not in the module chain. A head that the task
+// does not have is nil or empty.
 type heads struct {
 	classifier []layer       // over the first token's state
 	tagger     *layer        // over each token
-	masked     *maskedHead   // SPLADE
-	sparse     engine.Sparse // of its output
+	masked     *maskedHead   // of SPLADE
+	sparse     engine.Sparse // the transform of masked's output
 	vectors    []layer       // of tokens
 	weight     *layer        // of tokens, BGE-M3
 }
 
-// parts are what the files of a model say of how to load it.
+// parts holds what the model's files say about loading it.
 type parts struct {
 	chain    chain
 	limits   textLimits
@@ -121,9 +121,9 @@ type parts struct {
 }
 
 // Load packs the model in dir for dev and records its program. It reads the checkpoint once, the
-// parts of one weight at a time; other users of dev are held up for one weight at a time. Errors:
-// *ModelError and weights' *FormatError for files that cannot be served, weights.ErrChanged for one
-// that is written to meanwhile, weights.ErrNoWeights, fs.ErrNotExist, and those of the engine.
+// parts of one weight at a time. Other users of dev wait for at most one weight at a time. Errors:
+// *ModelError and weights' *FormatError for files that cannot be served, weights.ErrChanged for a
+// file that is written to meanwhile, weights.ErrNoWeights, fs.ErrNotExist, and those of the engine.
 func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
 	lockorder.None("packing a model")
 	m, parts, err := describe(dir, dev, o)
@@ -143,7 +143,7 @@ func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
 	return m, nil
 }
 
-// describe reads the model's files, but for its weights.
+// describe reads the model's files except its weights.
 func describe(dir string, dev *engine.Device, o Options) (*Model, parts, error) {
 	if o.Task == 0 {
 		return nil, parts{}, refuse(configFile, "", "the model is loaded for no task")
@@ -187,7 +187,7 @@ func describe(dir string, dev *engine.Device, o Options) (*Model, parts, error) 
 	return m, parts{chain, limits, prompts.TruncateDim, info}, nil
 }
 
-// pack packs the weights with p, or counts them.
+// pack packs the weights with p, or only counts them if p.sizing is set.
 func (m *Model) pack(dir string, of parts, p *packer) error {
 	chain := of.chain
 	encoderDir := filepath.Join(dir, filepath.FromSlash(chain.encoderDir))
@@ -255,7 +255,7 @@ func (m *Model) recordFirst(limits textLimits, o Options) (err error) {
 	return err
 }
 
-// loadHeads packs what the task reads behind the encoder.
+// loadHeads packs the heads that the task needs.
 func (m *Model) loadHeads(dir, encoderDir string, chain chain) (err error) {
 	names, shape := m.encoder.heads(), m.encoder.shape()
 	if m.Task == Classify || m.Task == Tag {
@@ -291,10 +291,11 @@ func (m *Model) loadHeads(dir, encoderDir string, chain chain) (err error) {
 	return cmp.Or(err, m.packer.err)
 }
 
-// RecordHiddenStates records a second program over the same weights whose outputs are the states
-// first, first+1, … as float32 [T, hidden_size]: 0 is after the embeddings, i after block i. It has
-// as many outputs as there are states left, at most engine.MaxOutputs; batches name the adapters by
-// their index. The caller closes it before the model.
+// RecordHiddenStates records a second program over the same weights, whose outputs are hidden
+// states. They are the states first, first+1, … as float32 [T, hidden_size]: state 0 is after the
+// embeddings, state i after block i. The program has as many outputs as states are left, at most
+// engine.MaxOutputs. Batches name the adapters by their index. The caller closes the program before
+// the model.
 func (m *Model) RecordHiddenStates(first int, adapters ...*Adapter) (*engine.Program, error) {
 	if first < 0 || first > m.Layers {
 		return nil, fmt.Errorf("hidden state %d: the model has 0 to %d", first, m.Layers)
@@ -308,31 +309,32 @@ func (m *Model) RecordHiddenStates(first int, adapters ...*Adapter) (*engine.Pro
 	return r.End()
 }
 
-// HiddenSize is the number of columns of a hidden state.
+// HiddenSize returns the number of columns of a hidden state.
 func (m *Model) HiddenSize() int { return int(m.encoder.shape().columns) }
 
-// Work is what the encoder does for a sequence of n tokens, in floating-point operations:
-// perToken·n + perPair·n². Heads are left out: they are small beside it, or cost every token the
-// same.
+// Work returns the encoder's cost for a sequence of n tokens: perToken·n + perPair·n²
+// floating-point operations. Heads are left out: they are small in comparison, or cost the same for
+// every token.
 func (m *Model) Work() (perToken, perPair float64) {
 	s := m.encoder.shape()
 	return s.perToken, s.perPair
 }
 
-// Program is the recorded forward pass. It is closed with the model.
+// Program returns the recorded forward pass. It is closed with the model.
 func (m *Model) Program() *engine.Program { return m.program }
 
-// Caps are the bounds of a batch.
+// Caps returns the bounds of a batch.
 func (m *Model) Caps() engine.Caps { return m.caps }
 
-// Bytes is the size of the packed weights on the device, with the tables of what its programs fold.
+// Bytes returns the size on the device of the packed weights and of the programs' folding tables.
 // It takes no lock.
 func (m *Model) Bytes() int64 { return m.packer.bytes + m.folds.bytes.Load() }
 
-// Denormals is how many values of the checkpoint were too small for a normal float32 and became 0.
+// Denormals returns how many values of the checkpoint became 0, because they were too small for a
+// normal float32.
 func (m *Model) Denormals() int64 { return m.packer.denormals }
 
-// Close frees the program and the weights. No batch of it may be in flight.
+// Close frees the program and the weights. No batch of the model may be in flight.
 func (m *Model) Close() {
 	if m.program != nil {
 		m.program.Close()

@@ -9,7 +9,7 @@ import (
 	"github.com/sie-engine/sie/weights"
 )
 
-// poolingModes are the names of sentence-transformers that have a kernel.
+// poolingModes maps the names of sentence-transformers to the poolings that have a kernel.
 var poolingModes = map[string]engine.Pooling{"cls": engine.PoolCLS, "mean": engine.PoolMean, "lasttoken": engine.PoolLast}
 
 // ParsePooling reads a pooling mode as catalogs write it: cls, mean, last (or lasttoken).
@@ -21,8 +21,8 @@ func ParsePooling(s string) (engine.Pooling, bool) {
 	return p, ok
 }
 
-// readPooling reads the config.json of a Pooling module, in its old form (one flag a mode) or its
-// new one (a name).
+// readPooling reads the config.json of a Pooling module. The old form has one flag per mode, the
+// new form a name.
 func readPooling(dir fs.FS, module string) (engine.Pooling, error) {
 	var c struct {
 		Mode          any   `json:"pooling_mode"`
@@ -103,8 +103,8 @@ type denseConfig struct {
 	in, out int64
 	bias    bool
 	act     engine.Act
-	// residual adds the input, through a matrix of its own where the widths differ; PyLate's layers
-	// of tokens have it.
+	// residual adds the input to the result, through a separate matrix where the widths differ.
+	// PyLate's layers over tokens use it.
 	residual bool
 }
 
@@ -114,8 +114,8 @@ var denseActivations = map[string]engine.Act{
 	"torch.nn.modules.activation.SiLU": engine.SiLU,
 }
 
-// readDense reads the config.json of a Dense module over input, which is what it may name as going
-// in and coming out besides sentence_embedding.
+// readDense reads the config.json of a Dense module. Its input and output may be named
+// sentence_embedding or input.
 func readDense(dir fs.FS, module, input string) (denseConfig, error) {
 	c := struct {
 		In     int64  `json:"in_features"`
@@ -148,8 +148,7 @@ func readDense(dir fs.FS, module, input string) (denseConfig, error) {
 	return denseConfig{module: module, in: c.In, out: c.Out, bias: c.Bias, act: act, residual: c.Residual}, nil
 }
 
-// loadDense packs the module's weights with a packer of its own file, adding to owner what must be
-// freed.
+// loadDense packs the module's weights from its own file. owner frees them.
 func loadDense(dir string, c denseConfig, owner *packer) (layer, error) {
 	checkpoint, err := weights.Open(filepath.Join(dir, filepath.FromSlash(c.module)))
 	if err != nil {

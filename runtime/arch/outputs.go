@@ -4,8 +4,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// OutputBytes is what each output of a program that gives want takes of a batch at most, in their
-// order: all in float32, and no more than most where the batch has several texts.
+// OutputBytes returns the most bytes of each output, in order, of a program for want. All are in
+// float32. An output of a batch with several texts counts at most most bytes.
 func (m *Model) OutputBytes(want Want, most int64) (sizes []int64) {
 	c := m.caps
 	add := func(bytes, count, ofOne int64) { sizes = append(sizes, min(bytes*count, max(most, bytes*ofOne))) }

@@ -10,9 +10,9 @@ import (
 	"github.com/sie-engine/sie/runtime/fold"
 )
 
-// Every output of a program has a size, in the order in which it is declared: rows by texts, token
-// rows by tokens, sparse rows by their columns; what several texts take is bounded, what one takes
-// is not.
+// Every output of a program has a size, in the order in which it is declared. Rows count by texts,
+// token rows by tokens, sparse rows by their columns. The sizes of several texts are bounded, that
+// of one text is not.
 func TestOutputBytes(t *testing.T) {
 	const tokens, texts = 100, 8
 	dev := open(t, engine.Options{})
@@ -48,7 +48,7 @@ func TestOutputBytes(t *testing.T) {
 			t.Errorf("%s, %+v: sizes of %d outputs, the program has %d", c.model, want, len(c.sizes), len(p.Outputs()))
 		}
 		_, none := p.Footprint().Bytes()
-		for i := range c.sizes { // each counts, in both slots
+		for i := range c.sizes { // each output counts, in both slots
 			sizes := make([]int64, len(c.sizes))
 			sizes[i] = 1 << 20
 			if _, slots := p.Footprint(sizes...).Bytes(); slots-none != 2*(1<<20-64<<10) {
@@ -58,7 +58,7 @@ func TestOutputBytes(t *testing.T) {
 	}
 }
 
-// Each field that asks for an output gives one, and all of them together each one once, in one
+// Each field that asks for an output gives one. All fields together give each output once, in one
 // order.
 func TestOutputsOfAWant(t *testing.T) {
 	all := Want{Dense: true, Sparse: true, TokenWeights: true, Multi: true, MaxSim: true, Logits: true, TokenLogits: true,
@@ -72,7 +72,7 @@ func TestOutputsOfAWant(t *testing.T) {
 		one := reflect.New(v.Type()).Elem()
 		one.Field(i).Set(v.Field(i))
 		want := 1
-		if one.IsZero() { // a field that says how, not what
+		if one.IsZero() { // a field that asks for no output
 			want = 0
 		}
 		if got := len(one.Interface().(Want).Outputs()); got != want {

@@ -8,7 +8,7 @@ import (
 	"github.com/sie-engine/sie/weights"
 )
 
-// Checkpoint is what an architecture reads: *weights.Checkpoint.
+// Checkpoint gives an architecture its tensors. *weights.Checkpoint implements it.
 type Checkpoint interface {
 	Tensor(name string) (weights.Tensor, bool)
 }
@@ -23,13 +23,13 @@ type packer struct {
 	prefix    string
 	packed    []*engine.Weight
 	bytes     int64
-	denormals int64           // of the checkpoint, that became 0
-	buffer    *weights.Buffer // what is read of the checkpoint at a time: the parts of one weight
-	sizing    *sizing         // counts what would be packed; nil: it is packed
+	denormals int64           // values of the checkpoint that became 0
+	buffer    *weights.Buffer // the parts of one weight, which are read together
+	sizing    *sizing         // not nil: weights are counted and not packed
 	err       error
 }
 
-// findPrefix chooses the first of prefixes under which the checkpoint has the tensor.
+// findPrefix chooses the first of prefixes with which the checkpoint has the tensor.
 func (p *packer) findPrefix(name string, prefixes []string) {
 	for _, prefix := range prefixes {
 		if _, ok := p.from.Tensor(prefix + name); ok {
@@ -40,14 +40,14 @@ func (p *packer) findPrefix(name string, prefixes []string) {
 	p.fail(refuse(p.file, name, "no such tensor, also not with the prefixes %q: is this checkpoint of another architecture?", prefixes))
 }
 
-// maxHeadDim is the widest head of attention that a CPU computes; cardHeadDims are those that a GPU
-// has kernels for.
+// maxHeadDim is the largest width of an attention head on a CPU. cardHeadDims are the widths that
+// have a GPU kernel.
 const maxHeadDim = 256
 
 var cardHeadDims = []int64{32, 64, 128, 256}
 
-// checkHeadDim refuses heads of d columns that the device has no attention for; key is what gives
-// them in config.json.
+// checkHeadDim refuses heads of d columns if the device has no attention for them. key is the key
+// of config.json that sets d.
 func (p *packer) checkHeadDim(d int64, key string) error {
 	info, err := p.dev.Info()
 	switch {
@@ -67,12 +67,12 @@ func (p *packer) fail(err error) {
 	}
 }
 
-// linear packs matrices of k columns, stacked: the parts of a fused projection.
+// linear packs matrices of k columns, stacked, as the parts of a fused projection.
 func (p *packer) linear(n, k int64, names ...string) *engine.Weight {
 	return p.pack(engine.LinearWeight, []int64{n, k}, names)
 }
 
-// linearAfterAttention is linear for the matrix that reads what attention wrote.
+// linearAfterAttention packs the matrix that reads attention's output.
 func (p *packer) linearAfterAttention(n, k int64, names ...string) *engine.Weight {
 	return p.packAs(afterAttention(p.compute), engine.LinearWeight, []int64{n, k}, names)
 }
@@ -87,7 +87,8 @@ func (p *packer) vector(n int64, names ...string) *engine.Weight {
 	return p.pack(engine.VectorWeight, []int64{n}, names)
 }
 
-// norm packs gamma and beta of a LayerNorm. Checkpoints of the first BERT release call them so.
+// norm packs the gamma and beta of a LayerNorm. Checkpoints of the first BERT release use these
+// names; later ones say weight and bias.
 func (p *packer) norm(n int64, name string) (gamma, beta *engine.Weight) {
 	if _, old := p.from.Tensor(p.prefix + name + ".gamma"); old {
 		return p.vector(n, name+".gamma"), p.vector(n, name+".beta")
@@ -100,7 +101,7 @@ func (p *packer) pack(kind engine.WeightKind, shape []int64, names []string) *en
 	return p.packAs(p.compute, kind, shape, names)
 }
 
-// packAs is pack in a class of its own.
+// packAs is pack with another class.
 func (p *packer) packAs(compute engine.Compute, kind engine.WeightKind, shape []int64, names []string) *engine.Weight {
 	if p.err != nil {
 		return nil
@@ -150,7 +151,7 @@ func (p *packer) packAs(compute engine.Compute, kind engine.WeightKind, shape []
 	return w
 }
 
-// find returns the tensor of that full name if it has the shape and a type that packs.
+// find returns the tensor with that full name if it has the shape and a type that can be packed.
 func (p *packer) find(name string, shape []int64) (weights.Tensor, engine.DType, error) {
 	t, ok := p.from.Tensor(name)
 	if !ok {
@@ -170,7 +171,7 @@ func (p *packer) find(name string, shape []int64) (weights.Tensor, engine.DType,
 	return t, 0, refuse(p.file, name, "has dtype %s; F32, F16 and BF16 can be read", t.DType)
 }
 
-// close frees what was packed.
+// close frees the packed weights.
 func (p *packer) close() {
 	for _, w := range p.packed {
 		w.Close()

@@ -2,15 +2,16 @@ package arch
 
 import "github.com/sie-engine/sie/runtime/engine"
 
-// pass is one way through an encoder.
+// pass says how an encoder's forward pass is recorded.
 type pass struct {
-	// keep says which row of each sequence is read afterwards: with PoolCLS or PoolLast the last
-	// block computes only what that row needs, which changes no bit of it, because rows meet in
-	// attention alone and there every key is still there.
+	// keep says which row of each sequence is read afterwards. With PoolCLS or PoolLast the last
+	// block computes only what that row needs. That changes no bit of the row: rows influence each
+	// other only in attention, and attention still has every key.
 	keep engine.Pooling
-	// attendKept hides from every token those that the batch does not keep (Want.AttendKept).
+	// attendKept makes every token attend only to the tokens that the batch keeps
+	// (Want.AttendKept).
 	attendKept bool
-	// adapters change linears for the sequences that a batch names them for.
+	// adapters change linears for the sequences that name them.
 	adapters []*Adapter
 	// observe, if not nil, is called with the state after the embeddings (0) and after each block
 	// (1 …).
@@ -23,7 +24,7 @@ func (p pass) see(i int, x engine.Value) {
 	}
 }
 
-// linear records a linear, with what adapters add to it.
+// linear records a linear with the adapters that change it.
 func (p pass) linear(r *engine.Recorder, x engine.Value, w, bias *engine.Weight, act engine.Act, residual engine.Value) engine.Value {
 	pairs, changed := make([]engine.LoRA, len(p.adapters)), false
 	for i, a := range p.adapters {
@@ -36,7 +37,7 @@ func (p pass) linear(r *engine.Recorder, x engine.Value, w, bias *engine.Weight,
 	return r.LinearLoRA(x, w, bias, act, residual, pairs)
 }
 
-// layer records a layer of a head, with what adapters add to it.
+// layer records a layer of a head with the adapters that change it.
 func (p pass) layer(r *engine.Recorder, x engine.Value, l layer) engine.Value {
 	return p.linear(r, x, l.weight, l.bias, l.act, engine.NoValue)
 }

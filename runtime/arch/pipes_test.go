@@ -13,9 +13,9 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// A named pipe in place of any file of a model, of those that it has and of those that a loader
-// looks for, holds up nobody: the load fails at once and says which file it is, or does not need
-// it.
+// A named pipe in place of a model's file delays no load. That holds for the files that the model
+// has and for those that a loader looks for. The load fails at once and names the file, or does not
+// need it.
 func TestPipesInAModel(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	wanted := slices.Concat(transformerFiles, []string{modulesFile, configFile, promptsFile, limitsFile, tokenizerFile, adapterFile, "router_config.json",
@@ -23,7 +23,7 @@ func TestPipesInAModel(t *testing.T) {
 	for _, c := range []struct {
 		dir     string
 		task    Task
-		refused []string // some of what is read
+		refused []string // some of the files that are read
 	}{
 		{"st-mean-dense-tanh-normalize-prompts", Embed, []string{configFile, modulesFile, promptsFile, limitsFile, "1_Pooling/config.json",
 			"2_Dense/config.json", "2_Dense/model.safetensors", "model.safetensors"}},

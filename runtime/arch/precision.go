@@ -5,15 +5,15 @@ import (
 	"github.com/sie-engine/sie/weights"
 )
 
-// tensors is what is asked of a checkpoint as a whole: *weights.Checkpoint.
+// tensors is the part of *weights.Checkpoint that looks at the checkpoint as a whole.
 type tensors interface {
 	Names() []string
 	Tensor(name string) (weights.Tensor, bool)
 }
 
-// defaultCompute is the class of a model that nobody chose one for: fp16 on a GPU when most of the
-// checkpoint is fp16, because its authors ran it so and bf16 would round it again; else the
-// device's default.
+// defaultCompute returns the class of a model for which none was chosen. It is fp16 on a GPU when
+// most of the checkpoint is fp16, because its authors ran it so and bf16 would round it again; else
+// it is the device's default.
 func defaultCompute(info engine.Info, from tensors) engine.Compute {
 	if info.Kind != engine.CUDA || !info.Supports(engine.ComputeF16) {
 		return info.DefaultCompute()
@@ -32,8 +32,8 @@ func defaultCompute(info engine.Info, from tensors) engine.Compute {
 	return info.DefaultCompute()
 }
 
-// afterAttention is the class of the matrix that reads what attention wrote, in a model of class c.
-// In fp8 it is bf16: fp8 activations are scaled per row by the operation that writes them,
+// afterAttention returns the class of the matrix that reads attention's output, in a model of class
+// c. For fp8 it is bf16: fp8 activations are scaled per row by the operation that writes them,
 // attention writes heads and sees no row, and this matrix is the smallest of a block.
 func afterAttention(c engine.Compute) engine.Compute {
 	if c == engine.ComputeFP8 {

@@ -29,7 +29,8 @@ func checkpoint(t *testing.T, matrix, other, vector weights.DType) *weights.Chec
 	return c
 }
 
-// A GPU runs a checkpoint in fp16 as fp16 and everything else in bf16; a CPU never asks.
+// A GPU runs a checkpoint in fp16 as fp16 and everything else in bf16. A CPU does not look at the
+// checkpoint.
 func TestDefaultCompute(t *testing.T) {
 	gpu := engine.Info{Kind: engine.CUDA, Compute: []engine.Compute{engine.ComputeBF16, engine.ComputeF16, engine.ComputeFP8}}
 	cpu := engine.Info{Kind: engine.CPU, Compute: []engine.Compute{engine.ComputeF32, engine.ComputeBF16, engine.ComputeF16}}
@@ -69,8 +70,8 @@ func TestClassAfterAttention(t *testing.T) {
 	}
 }
 
-// The estimate is near what loading takes, and the worst moment is that of the word table, of a
-// third of the bytes here.
+// The estimate is near the memory that loading takes. Memory is at its peak with the word table,
+// which has a third of the bytes here.
 func TestSizeOfAModel(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	for _, name := range []string{"bert-erf-h128", "albert-groups", "st-xlmr-mean-torch"} {
@@ -86,8 +87,8 @@ func TestSizeOfAModel(t *testing.T) {
 	}
 }
 
-// Packing counts the weights so far and the buffer that tensors are read into, which is not given
-// back for every smaller one; what is largest is not always the last.
+// Packing counts the weights so far and the buffer that tensors are read into. The buffer does not
+// shrink for a smaller tensor, and the largest tensor is not always the last.
 func TestSizing(t *testing.T) {
 	const mib = 1 << 20
 	linear := func(c engine.Compute, k int64) engine.WeightSpec {
@@ -118,8 +119,8 @@ func TestSizing(t *testing.T) {
 	}
 }
 
-// What is counted is what is read: the buffer of a load is never larger than was said, for each
-// task, and the count of what is packed includes a decoder that shares the table of words.
+// For each task, a load's buffer is never larger than the estimate, and the estimate of the packed
+// weights includes a decoder that shares the table of words.
 func TestSizeOfHeads(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	for _, c := range []struct {

@@ -5,11 +5,11 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// minQueryRows is the least number of query rows that a batch for MaxSim has room for: those of 128
-// queries of ColBERT.
+// minQueryRows is the smallest room for query rows in a batch for MaxSim. 128 queries of ColBERT
+// fit.
 const minQueryRows = 4096
 
-// Own is what Program gives: what the model's task is for.
+// Own returns the outputs of Program, those of the model's task.
 func (m *Model) Own() Want {
 	switch m.Task {
 	case Splade:
@@ -24,7 +24,8 @@ func (m *Model) Own() Want {
 	return Want{Dense: true, Pooling: m.Pooling}
 }
 
-// All is what the model's task can give in one pass: BGE-M3's three outputs, of others Own.
+// All returns all outputs that the model's task can give in one pass. For BGE-M3 they are three,
+// for others those of Own.
 func (m *Model) All() Want {
 	want := m.Own()
 	if m.Task == BGEM3 {
@@ -33,17 +34,19 @@ func (m *Model) All() Want {
 	return want
 }
 
-// Record records another program over the same weights. The caller closes it before the model. What
-// the model has no head for is a *ModelError; what the device lacks, an error of the engine.
+// Record records another program over the same weights. The caller closes it before the model. An
+// output without a head in the model is a *ModelError; one that the device cannot compute is an
+// error of the engine.
 func (m *Model) Record(want Want) (*engine.Program, error) { return m.record(want, false, nil) }
 
-// RecordAdapted is Record for batches whose sequences may have one of the adapters each, by index;
-// -1 for none. The adapters must stay open until the program is closed.
+// RecordAdapted records a program as Record does, for batches whose sequences may each name one
+// adapter. A sequence names it by index, -1 for none. The adapters must stay open until the program
+// is closed.
 func (m *Model) RecordAdapted(want Want, adapters []*Adapter) (*engine.Program, error) {
 	return m.record(want, false, adapters)
 }
 
-// RecordPooling is Record for a dense vector pooled in another way, for a profile that asks for it.
+// RecordPooling records a dense vector with another pooling, for a profile that asks for it.
 func (m *Model) RecordPooling(p engine.Pooling) (*engine.Program, error) {
 	return m.record(Want{Dense: true, Pooling: p}, false, nil)
 }
@@ -80,12 +83,12 @@ type outputs struct {
 	r      *engine.Recorder
 	want   Want
 	pass   pass
-	x      engine.Value // the encoder's last state
-	tokens engine.Value // vectors of the tokens; see vectors
-	have   bool         // tokens is there
+	x      engine.Value // the encoder's last hidden state
+	tokens engine.Value // the tokens' vectors; see vectors
+	have   bool         // tokens is recorded
 }
 
-// declare records what gives an output.
+// declare records the layers of an output, and the output.
 func (o *outputs) declare(out Output) {
 	r, h := o.r, o.heads
 	switch out {
@@ -114,11 +117,11 @@ func (o *outputs) declare(out Output) {
 	}
 }
 
-// vectors are those of the tokens, recorded for the first output that reads them.
+// vectors returns the tokens' vectors. It records them for the first output that reads them.
 func (o *outputs) vectors() engine.Value {
 	if !o.have {
 		o.tokens, o.have = o.x, true
-		if !o.want.AttendKept { // else what is kept is what others attend to, and all rows are read
+		if !o.want.AttendKept { // with AttendKept, Keep chooses what tokens attend to, and all rows are read
 			o.tokens = o.r.KeepRows(o.x)
 		}
 		o.tokens = applyAll(o.r, o.tokens, o.heads.vectors)
@@ -146,12 +149,13 @@ func (m *Model) check(want Want) error {
 	return nil
 }
 
-// readsVectors says whether the tokens' vectors are computed.
+// readsVectors reports whether the tokens' vectors are computed.
 func (w Want) readsVectors() bool {
 	return w.Multi || w.MaxSim || w.Folds()
 }
 
-// keep is the row of each sequence that alone is read of the last state; PoolMean where more are.
+// keep returns the one row of each sequence that is read of the last hidden state, or PoolMean if
+// more rows are read.
 func (w Want) keep() engine.Pooling {
 	switch all := w.Sparse || w.TokenWeights || w.TokenLogits || w.readsVectors(); {
 	case all || w.Dense && w.Logits && w.Pooling != engine.PoolCLS:

@@ -17,7 +17,7 @@ import (
 	"github.com/sie-engine/sie/weights/weightstest"
 )
 
-// refused loads dir, which must fail with a *ModelError that has every part in its text. The
+// refused loads dir, which must fail with a *ModelError whose text has all of its parts. The
 // device's Close at the end of the test panics if the failed load left a weight behind.
 func refused(t *testing.T, dev *engine.Device, dir, what string, parts ...string) {
 	t.Helper()
@@ -69,8 +69,9 @@ func TestBadConfigIsRefused(t *testing.T) {
 		dir := edit(t, from, "config.json", map[string]any{"hidden_size": 512, key: 1})
 		refused(t, dev, dir, key, parts...)
 	}
-	// The checkpoint is of hidden size 32, intermediate 70, vocabulary 101: a configuration that
-	// says otherwise is refused by the first tensor that contradicts it, with both shapes.
+	// The checkpoint has hidden size 32, intermediate size 70 and vocabulary 101. A configuration
+	// that says otherwise is refused at the first tensor that contradicts it; the error has both
+	// shapes.
 	for _, c := range []struct {
 		key   string
 		value int
@@ -87,7 +88,7 @@ func TestBadConfigIsRefused(t *testing.T) {
 	}
 }
 
-// The other members of BERT's family: their own keys and names stand in the messages.
+// Errors for the other members of BERT's family use their own keys and names.
 func TestBadFamilyConfigurationsAreRefused(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	for _, c := range []struct {
@@ -199,7 +200,8 @@ func TestBadWeightsAreRefused(t *testing.T) {
 	write(t, filepath.Join(dir, weights.SingleFile), bytes.Replace(data, []byte("word_embeddings"), []byte("worm_embeddings"), 1))
 	refused(t, dev, dir, "no word table", "model.safetensors: embeddings.word_embeddings.weight", "another architecture")
 
-	// One value of the last tensor packed is not finite: everything packed before must go again.
+	// One value of the last packed tensor is not finite: the load must free all that it packed
+	// before.
 	at := bytes.Index(data, []byte("encoder.layer.1.output.LayerNorm.bias"))
 	if at < 0 {
 		t.Fatal("the golden checkpoint has changed")
@@ -250,7 +252,7 @@ func TestBadWeightsAreRefused(t *testing.T) {
 	}
 }
 
-// Loading a checkpoint in the names of the first BERT release gives the same vectors.
+// A checkpoint with the tensor names of the first BERT release gives the same vectors.
 func TestGammaAndBeta(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	c := golden.Open(t, "st-mean")
@@ -258,8 +260,8 @@ func TestGammaAndBeta(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Same lengths, so the header stays as it is: "gamma" needs a space less than "weight" in front
-	// of the colon.
+	// The header's length must not change: "gamma" has one letter less than "weight", so it gets a
+	// space in front of the colon.
 	data = bytes.ReplaceAll(data, []byte(`LayerNorm.weight":`), []byte(`LayerNorm.gamma": `))
 	data = bytes.ReplaceAll(data, []byte(`LayerNorm.bias"`), []byte(`LayerNorm.beta"`))
 	dir := edit(t, c.Dir, "config.json", nil)
@@ -339,7 +341,7 @@ func densePaths(c chain) []string {
 	return out
 }
 
-// ELECTRA's and ALBERT's own keys.
+// Errors for ELECTRA and ALBERT name their own keys.
 func TestBadFactorisedConfigurationsAreRefused(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	for _, c := range []struct {
@@ -365,7 +367,7 @@ func TestBadFactorisedConfigurationsAreRefused(t *testing.T) {
 	}
 }
 
-// A model is loaded for something: the zero task is nobody's.
+// The zero task is refused.
 func TestNoTask(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	_, err := Load(golden.Open(t, "st-mean").Dir, dev, Options{})

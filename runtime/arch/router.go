@@ -10,17 +10,17 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// A Router module sends queries and documents through modules of their own (sentence-transformers
-// 5). Sparse encoders have one where a query is looked up in a table and only documents pass the
-// encoder.
+// A Router module sends queries and documents through separate modules (sentence-transformers 5).
+// Some sparse encoders have one: a query is looked up in a table, and only documents pass through
+// the encoder.
 
 const routerFile = "router_config.json"
 
-// maxRoutes bounds a router.
+// maxRoutes bounds the routes of a router.
 const maxRoutes = 16
 
-// readRouter reads the modules of each route of the Router module in folder; nil where its file is
-// missing.
+// readRouter reads the modules of each route of the Router module in folder. It returns nil if the
+// module's file is missing.
 func readRouter(dir fs.FS, folder string) (map[string][]module, error) {
 	var c struct {
 		Types      map[string]string   `json:"types"`     // by the module's folder
@@ -57,8 +57,8 @@ func readRouter(dir fs.FS, folder string) (map[string][]module, error) {
 	return routes, nil
 }
 
-// readSparseChain reads the modules of a sparse encoder: a masked language model and SpladePooling,
-// or a router that has these for documents.
+// readSparseChain reads the modules of a sparse encoder. They are a masked language model and
+// SpladePooling, or a router whose documents pass through these two.
 func readSparseChain(dir fs.FS) (chain, error) {
 	c := chain{pooling: engine.PoolMean, normalize: true, task: taskMasked}
 	modules, err := readModules(dir)
@@ -90,7 +90,7 @@ func readSparseChain(dir fs.FS) (chain, error) {
 			return c, refuse(file, "structure", "has %d routes; query and document are supported", len(routes))
 		}
 	}
-	if modules == nil { // what transformers saves
+	if modules == nil { // a directory that transformers saved
 		c.sparse, err = readSpladePooling(dir, "")
 		return c, err
 	}
@@ -116,7 +116,7 @@ func readSparseChain(dir fs.FS) (chain, error) {
 	return c, nil
 }
 
-// readSparseFolders finds the modules of documents by their folders' names, where a router's own
+// readSparseFolders finds the documents' modules by the names of their folders, for a router whose
 // file is missing.
 func readSparseFolders(dir fs.FS, c chain) (chain, error) {
 	pooling, err := moduleFolder(dir, "SpladePooling")
@@ -130,8 +130,8 @@ func readSparseFolders(dir fs.FS, c chain) (chain, error) {
 	return c, err
 }
 
-// moduleFolder is the folder that sentence-transformers made for a module of one of the classes, in
-// the route of documents where there are routes; "" without one.
+// moduleFolder returns the folder that sentence-transformers made for a module of one of the
+// classes. Where there are routes it is that of documents. It returns "" if there is none.
 func moduleFolder(dir fs.FS, classes ...string) (string, error) {
 	entries, err := fs.ReadDir(dir, ".")
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/sie-engine/sie/weights/weightstest"
 )
 
-// savedReleases are the releases of sentence-transformers that tools/golden/saved.py saves each
-// kind of model with.
+// savedReleases are the releases of sentence-transformers with which tools/golden/saved.py saves
+// each kind of model.
 var savedReleases = []string{"5.3.0", "5.4.1", "6.2.0"}
 
-// The same model is read to the same answers, bit for bit, whichever release saved it, and they are
-// sentence-transformers'.
+// The same model gives the same answers, bit for bit, whichever release saved it, and they agree
+// with those of sentence-transformers.
 func TestSavedByEachRelease(t *testing.T) {
 	dev := open(t, engine.Options{})
 	for kind, want := range map[string]struct {
@@ -76,8 +76,8 @@ func TestSavedByEachRelease(t *testing.T) {
 	}
 }
 
-// checkQueryWeights compares the table for queries with what encode_query gave, on the tokens of
-// the texts.
+// checkQueryWeights compares the table for queries with the output of encode_query on the texts'
+// tokens.
 func checkQueryWeights(t *testing.T, c *golden.Case, m *Model) {
 	t.Helper()
 	if !strings.Contains(c.Dir, "router") {
@@ -111,7 +111,7 @@ func TestTokenizerFolder(t *testing.T) {
 	}
 }
 
-// What a Transformer module asks for is honoured or refused by name.
+// Each setting of a Transformer module is honoured or refused by name.
 func TestTransformerConfigurations(t *testing.T) {
 	for text, want := range map[string]struct {
 		length int64
@@ -239,7 +239,8 @@ func TestTruncateDim(t *testing.T) {
 	}
 }
 
-// A table for queries that has no weight for each token, or one that is no number, is refused.
+// A table for queries is refused if it lacks a weight for some token, or has one that is not
+// finite.
 func TestBadQueryTablesAreRefused(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	table := make([]float32, 85)
@@ -276,7 +277,7 @@ func TestPoolingWithoutAMode(t *testing.T) {
 	}
 }
 
-// An adapter that sentence-transformers saved with its modules is no model.
+// An adapter that sentence-transformers saved with its modules is refused as a model.
 func TestAdapterWithModulesIsNoModel(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, modulesFile), []byte(`[{"path":"","type":"x.Transformer"},{"path":"1_Pooling","type":"x.Pooling"}]`))

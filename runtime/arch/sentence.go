@@ -26,8 +26,8 @@ const (
 	maxPromptBytes = 64 << 10
 )
 
-// chain is a sentence-transformers model: an encoder, pooling, dense layers, and whether the result
-// is normalised.
+// chain describes a sentence-transformers model: an encoder, pooling, dense layers, and whether the
+// result is normalised.
 type chain struct {
 	encoderDir string // relative, "" for the directory itself
 	pooling    engine.Pooling
@@ -38,11 +38,11 @@ type chain struct {
 
 	tokens     []denseConfig // ColBERT: over the tokens' vectors
 	sparse     engine.Sparse // SPLADE: over the largest logits
-	queryTable string        // SPLADE: folder of the weights that a query's tokens have; "" = queries run like documents
+	queryTable string        // SPLADE: folder of the table with the weights of a query's tokens; "" = queries run like documents
 }
 
-// readFiles reads which modules a model has, as far as the task asks for them. Models that are not
-// for dense vectors have those of a plain encoder besides.
+// readFiles reads the modules that the task needs. A model that gives no dense vectors gets the
+// pooling and normalising of a plain encoder.
 func readFiles(dir fs.FS, task Task) (c chain, err error) {
 	switch task {
 	case Embed, BGEM3:
@@ -63,8 +63,9 @@ func readFiles(dir fs.FS, task Task) (c chain, err error) {
 	return c, err
 }
 
-// readBareChain returns the folder of the encoder whose head the checkpoint holds: a Transformer
-// module alone, or one whose pooling an embedder of older releases has left.
+// readBareChain returns the folder of the encoder when its checkpoint holds the head. The chain
+// must be a Transformer module, alone or followed by Pooling, Normalize or Dropout. Older releases
+// left these from an embedder; they have no effect here.
 func readBareChain(modules []module) (encoderDir string, err error) {
 	for i, m := range modules {
 		switch {
@@ -77,8 +78,8 @@ func readBareChain(modules []module) (encoderDir string, err error) {
 	return encoderDir, nil
 }
 
-// encoderFolder is where the encoder is: the first module's folder, or the folder of the documents'
-// one behind a router.
+// encoderFolder returns the folder of the encoder. That is the first module's folder, or behind a
+// router the folder of the documents' encoder.
 func encoderFolder(dir fs.FS) (string, error) {
 	modules, err := readModules(dir)
 	if err != nil || modules == nil {
@@ -91,8 +92,8 @@ func encoderFolder(dir fs.FS) (string, error) {
 	return modules[0].path, nil
 }
 
-// TokenizerFolder returns the folder of dir that holds the files of the model's tokenizer: its
-// encoder's where these are there, else dir itself.
+// TokenizerFolder returns the folder of dir that holds the tokenizer's files. That is the encoder's
+// folder if they are there, else dir itself.
 func TokenizerFolder(dir string) (string, error) {
 	tree := files.Dir(dir)
 	folder, err := encoderFolder(tree)
@@ -110,11 +111,11 @@ func TokenizerFolder(dir string) (string, error) {
 // module is one entry of modules.json.
 type module struct {
 	class string // as written
-	kind  string // without its package: packages move between releases, the class keeps its name
+	kind  string // class without its package, because packages move between releases and class names stay
 	path  string // its folder, inside the directory
 }
 
-// readModules reads modules.json; nil where there is none.
+// readModules reads modules.json. It returns nil if there is none.
 func readModules(dir fs.FS) ([]module, error) {
 	var entries []struct {
 		Path string `json:"path"`
@@ -137,8 +138,8 @@ func readModules(dir fs.FS) ([]module, error) {
 	return modules, nil
 }
 
-// readChain reads the chain of modules.json. Without it a model is an encoder whose tokens are
-// averaged and normalised.
+// readChain reads the chain of modules.json. Without that file a model is an encoder whose token
+// states are averaged and normalised.
 func readChain(dir fs.FS) (chain, error) {
 	modules, err := readModules(dir)
 	if err != nil {
@@ -182,7 +183,7 @@ func readChain(dir fs.FS) (chain, error) {
 				return c, err
 			}
 			c.normalize = true
-		case "Dropout": // does nothing outside training
+		case "Dropout": // has no effect outside training
 		default:
 			return c, refuse(modulesFile, "type", "%q is not supported; Transformer, Pooling, Dense and Normalize are", m.class)
 		}
@@ -193,8 +194,8 @@ func readChain(dir fs.FS) (chain, error) {
 	return c, nil
 }
 
-// prompts are texts put before an input, by name, and what else sentence-transformers keeps beside
-// its modules.
+// prompts is config_sentence_transformers.json: texts put before an input, by name, and the limits
+// of vectors.
 type prompts struct {
 	Prompts map[string]string `json:"prompts"`
 	Default *string           `json:"default_prompt_name"`

@@ -89,8 +89,8 @@ func TestPlainEncoder(t *testing.T) {
 	}
 }
 
-// edit returns a copy of a case's directory with one JSON file changed; a nil value deletes the
-// key.
+// edit returns a copy of a case's directory in which one JSON file is changed. A nil value deletes
+// the key.
 func edit(t *testing.T, from, file string, change map[string]any) string {
 	t.Helper()
 	dir := t.TempDir()

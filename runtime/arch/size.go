@@ -11,7 +11,7 @@ type Size struct {
 	Passing int64 // of the host beside them at the worst moment: tensors that were read and are being packed
 }
 
-// SizeOf estimates what Load takes with the same arguments. It reads the configuration and the
+// SizeOf estimates the memory of a Load with the same arguments. It reads the configuration and the
 // headers of the weights and packs nothing. Errors are those of Load.
 func SizeOf(dir string, dev *engine.Device, o Options) (Size, error) {
 	m, parts, err := describe(dir, dev, o)
@@ -25,27 +25,28 @@ func SizeOf(dir string, dev *engine.Device, o Options) (Size, error) {
 	return Size{Packed: s.packed, Passing: s.peak - s.packed}, nil
 }
 
-// sizing follows the memory of a load that is only counted.
+// sizing counts the memory of a load without packing anything.
 type sizing struct {
 	packed int64 // weights so far
-	buffer int64 // what the load's buffer has
-	peak   int64 // the most of both at a time
+	buffer int64 // the present size of the load's buffer
+	peak   int64 // the largest sum of both, with what is beside them, at any time
 }
 
-// read counts a weight packed from tensors of so many bytes.
+// read counts a weight that is packed from tensors of that many bytes.
 func (s *sizing) read(spec engine.WeightSpec, rows, bytes int64) {
 	s.buffer = weights.BufferSize(s.buffer, bytes)
 	s.add(packedBytes(spec, rows), 0)
 }
 
-// add counts a weight of so many bytes that is packed from memory of its own.
+// add counts a weight of packed bytes. beside is the memory that the values take while they are
+// packed, apart from the load's buffer.
 func (s *sizing) add(packed, beside int64) {
 	s.packed += packed
 	s.peak = max(s.peak, s.packed+s.buffer+beside)
 }
 
-// packedBytes estimates the memory of rows rows packed as spec says: matrices in the operand type,
-// tables in the type of activations, vectors in float32.
+// packedBytes estimates the memory of rows rows packed as spec says. Matrices are in the operand
+// type, tables in the type of activations, vectors in float32.
 func packedBytes(spec engine.WeightSpec, rows int64) int64 {
 	width := int64(2)
 	switch {

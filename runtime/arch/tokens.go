@@ -20,14 +20,14 @@ const (
 	m3Weights = "sparse_linear.pt"
 )
 
-// affine is y = x·Wᵀ + b in host memory, W [out, in] row-major and b nil without one.
+// affine is y = x·Wᵀ + b in host memory. W is [out, in] row-major; b may be nil.
 type affine struct {
 	in, out int64
 	weight  []float32
 	bias    []float32
 }
 
-// then is the layer that does a and then b, in one step: sums in float64.
+// then returns the layer that applies a and then b in one step. It sums in float64.
 func (a affine) then(b affine) affine {
 	c := affine{in: a.in, out: b.out, weight: make([]float32, a.in*b.out)}
 	row := make([]float64, a.in)
@@ -69,7 +69,7 @@ func (a affine) pack(p *packer, act engine.Act) layer {
 	return l
 }
 
-// values packs numbers of our own making, rows of k columns.
+// values packs numbers that were computed here, in rows of k columns.
 func (p *packer) values(kind engine.WeightKind, k int64, values []float32) *engine.Weight {
 	if p.err != nil {
 		return nil
@@ -91,8 +91,8 @@ func (p *packer) values(kind engine.WeightKind, k int64, values []float32) *engi
 	return w
 }
 
-// readTokenChain reads modules.json of a ColBERT model: where its encoder is, and the Dense modules
-// over its tokens. Pooling and Normalize say nothing here.
+// readTokenChain reads modules.json of a ColBERT model. It returns the folder of the encoder and
+// the Dense modules over its tokens. Pooling and Normalize have no effect here.
 func readTokenChain(dir fs.FS) (encoderDir string, _ []denseConfig, _ error) {
 	modules, err := readModules(dir)
 	if err != nil {
@@ -118,9 +118,10 @@ func readTokenChain(dir fs.FS) (encoderDir string, _ []denseConfig, _ error) {
 	return encoderDir, dense, nil
 }
 
-// loadProjection packs the layers that make a token's vector of its state: the Dense modules of the
-// chain where it has any, else the matrix `linear.weight` of the checkpoint. Layers without
-// activation are folded into one. It returns the columns of a vector too.
+// loadProjection packs the layers that turn a token's state into its vector. They are the Dense
+// modules of the chain, or without any the matrix `linear.weight` of the checkpoint. Layers without
+// activation are multiplied into the layer after them. It also returns the number of columns of a
+// vector.
 func loadProjection(dir string, modules []denseConfig, columns int64, p *packer) ([]layer, int64, error) {
 	if len(modules) == 0 {
 		l, n, err := loadLinear(columns, p)
@@ -149,7 +150,7 @@ func loadProjection(dir string, modules []denseConfig, columns int64, p *packer)
 	return out, columns, p.err
 }
 
-// loadLinear packs `linear.weight` [n, columns], which Stanford's ColBERT keeps beside the encoder.
+// loadLinear packs `linear.weight` [n, columns], which Stanford's ColBERT saves with the encoder.
 func loadLinear(columns int64, p *packer) (layer, int64, error) {
 	const name = "linear.weight"
 	t, ok := p.from.Tensor(name)
@@ -162,8 +163,8 @@ func loadLinear(columns int64, p *packer) (layer, int64, error) {
 	return l, t.Shape[0], p.err
 }
 
-// readAffine reads a Dense module into host memory, its residual connection folded in: the
-// identity, or a matrix of its own where the width changes, as PyLate has it.
+// readAffine reads a Dense module into host memory and adds its residual connection to the matrix.
+// The residual is the identity, or a separate matrix where the width changes, as in PyLate.
 func readAffine(dir string, c denseConfig) (affine, error) {
 	a := affine{in: c.in, out: c.out}
 	checkpoint, err := weights.Open(filepath.Join(dir, filepath.FromSlash(c.module)))
@@ -175,7 +176,7 @@ func readAffine(dir string, c denseConfig) (affine, error) {
 	return a, err
 }
 
-// read is readAffine of an open checkpoint.
+// read reads the module from an open checkpoint.
 func (a *affine) read(c denseConfig, checkpoint *weights.Checkpoint) (err error) {
 	p := &packer{from: checkpoint, file: path.Join(c.module, checkpoint.Name())}
 	if a.weight, err = p.floats("linear.weight", c.out, c.in); err != nil {
@@ -226,7 +227,7 @@ func loadM3(dir string, columns int64, p *packer) (vectors, weight layer, width 
 		file string
 		to   *layer
 		act  engine.Act
-		rows int64 // 0: as the file has
+		rows int64 // 0: as many as the file has
 	}{{m3Vectors, &vectors, engine.NoAct, 0}, {m3Weights, &weight, engine.ReLU, 1}} {
 		checkpoint, err := weights.OpenFile(filepath.Join(dir, head.file))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -251,8 +252,8 @@ func loadM3(dir string, columns int64, p *packer) (vectors, weight layer, width 
 	return vectors, weight, width, nil
 }
 
-// readQueryTable reads the weights of a SparseStaticEmbedding module in dir's folder, one for each
-// token id; nil without one.
+// readQueryTable reads the weights of the SparseStaticEmbedding module in dir's folder. There is
+// one for each token id. Without a module it returns nil.
 func readQueryTable(dir, folder string) ([]float32, error) {
 	if folder == "" {
 		return nil, nil

@@ -9,36 +9,37 @@ import (
 	"slices"
 )
 
-// transformerFiles are the names under which releases of sentence-transformers keep a Transformer
-// module's configuration. The first one that is there counts.
+// transformerFiles lists the names of a Transformer module's configuration, by release of
+// sentence-transformers. The first that exists is read.
 var transformerFiles = []string{limitsFile, "sentence_roberta_config.json", "sentence_distilbert_config.json",
 	"sentence_camembert_config.json", "sentence_albert_config.json", "sentence_xlm-roberta_config.json", "sentence_xlnet_config.json"}
 
-// What a Transformer module computes: transformer_task, which releases from 5.4 on write. Older
-// ones have a module for each.
+// The values of transformer_task, which says what a Transformer module computes. Releases from 5.4
+// on write it. Older ones have a separate module class for each.
 const (
 	taskFeatures = "feature-extraction"
 	taskMasked   = "fill-mask"
 	taskClassify = "sequence-classification"
 )
 
-// transformerOutputs are what a module of each task takes from its model, and hands on.
+// transformerOutputs says, for each task, which field of its model a module reads and under which
+// name it passes it on.
 var transformerOutputs = map[string]struct{ field, feature string }{
 	taskFeatures: {"last_hidden_state", "token_embeddings"},
 	taskMasked:   {"logits", "token_embeddings"},
 	taskClassify: {"logits", "scores"},
 }
 
-// transformerConfig is what the configuration of a Transformer module says.
+// transformerConfig holds the configuration of a Transformer module.
 type transformerConfig struct {
-	file      string // that it is from; "" without one
+	file      string // the file it was read from; "" without one
 	task      string // "" in files that do not say
 	maxSeqLen int64  // tokens; 0 = not stated
 	lowerCase bool
 }
 
-// readTransformer reads the configuration of the Transformer module in folder, where there is one.
-// What it asks for beyond text, a length and lower case is refused by name.
+// readTransformer reads the configuration of the Transformer module in folder, if there is one. It
+// supports text, a length and lower case, and refuses any other setting by name.
 func readTransformer(dir fs.FS, folder string) (transformerConfig, error) {
 	var c struct {
 		Task       string `json:"transformer_task"`
@@ -56,7 +57,7 @@ func readTransformer(dir fs.FS, folder string) (transformerConfig, error) {
 		} `json:"processor_kwargs"` // of the tokenizer
 		Tokenizer struct {
 			MaxLength *int64 `json:"model_max_length"`
-		} `json:"tokenizer_args"` // as releases before 5.4 call them
+		} `json:"tokenizer_args"` // the name in releases before 5.4
 	}
 	name := ""
 	for _, file := range transformerFiles {
@@ -111,7 +112,8 @@ func readTransformer(dir fs.FS, folder string) (transformerConfig, error) {
 	return t, nil
 }
 
-// isField says whether a method_output_name is that field: its name, or a list of it alone.
+// isField reports whether a method_output_name is that field. It may be the name or a list with
+// only the name.
 func isField(output any, field string) bool {
 	if list, ok := output.([]any); ok && len(list) == 1 {
 		output = list[0]
@@ -119,8 +121,8 @@ func isField(output any, field string) bool {
 	return output == field
 }
 
-// readCalls reads processing_kwargs and returns the length that it sets; nil without one. The kinds
-// of input that are never given, and how a batch is padded, do not matter.
+// readCalls reads processing_kwargs and returns the length that it sets, or nil. Keys for kinds of
+// input that this server never gets, and keys about padding a batch, are ignored.
 func readCalls(file string, kinds map[string]map[string]any) (*int64, error) {
 	var length *int64
 	for _, kind := range []string{"common", "text"} {
@@ -140,8 +142,7 @@ func readCalls(file string, kinds map[string]map[string]any) (*int64, error) {
 	return length, nil
 }
 
-// expect refuses a module that computes something else than task, where its file says what it
-// computes.
+// expect refuses a module whose file names another task.
 func (t transformerConfig) expect(task string, model Task) error {
 	if t.task == "" || t.task == task {
 		return nil
@@ -149,7 +150,7 @@ func (t transformerConfig) expect(task string, model Task) error {
 	return refuse(t.file, "transformer_task", "is %q; a model for the task %s needs %q", t.task, model, task)
 }
 
-// listed are the keys of a table, for messages.
+// listed joins the keys of a table for a message.
 func listed[V any](table map[string]V) string {
 	out := ""
 	for i, key := range slices.Sorted(maps.Keys(table)) {
@@ -164,21 +165,21 @@ func listed[V any](table map[string]V) string {
 	return out
 }
 
-// textLimits are what the files say about inputs. maxSeqLen is 0 when they say nothing.
+// textLimits holds what the files say about inputs. maxSeqLen is 0 when they say nothing.
 type textLimits struct {
 	maxSeqLen int64
 	lowerCase bool
 }
 
-// readTextLimits takes the limits of a Transformer module, and the tokenizer's model_max_length
-// where it is silent, as sentence-transformers does.
+// readTextLimits returns the limits of a Transformer module. If it sets no length, the tokenizer's
+// model_max_length counts, as in sentence-transformers.
 func readTextLimits(dir fs.FS, encoderDir string, module transformerConfig) (textLimits, error) {
 	t := textLimits{maxSeqLen: module.maxSeqLen, lowerCase: module.lowerCase}
 	if t.maxSeqLen != 0 {
 		return t, nil
 	}
 	var tokenizer struct {
-		// A float on disk where there is no limit: 1e30.
+		// A float where there is no limit: 1e30.
 		ModelMaxLength json.RawMessage `json:"model_max_length"`
 	}
 	if _, err := optional(readJSON(dir, path.Join(encoderDir, tokenizerFile), &tokenizer)); err != nil {

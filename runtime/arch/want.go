@@ -5,10 +5,11 @@ import (
 	"github.com/sie-engine/sie/runtime/fold"
 )
 
-// Want says which outputs a program over a model's weights gives; Outputs has their order. It is
-// comparable: programs are kept by it.
+// Want says which outputs a program over a model's weights has. Outputs gives their order. Want is
+// comparable, because it is a map key of programs.
 //
-// R below is the batch's token rows, K those of them that it keeps (engine.Recorder.KeepRows).
+// In the comments below R is the batch's token rows, and K those of them that it keeps
+// (engine.Recorder.KeepRows).
 type Want struct {
 	Dense   bool           // rows [B, Dim]: pooled, through the module chain
 	Pooling engine.Pooling // of Dense; 0 = the model's own
@@ -20,17 +21,18 @@ type Want struct {
 	Logits       bool // values [B, labels]: sequence classification, before any activation
 	TokenLogits  bool // values [R, labels]: token classification
 
-	// AttendKept lets tokens attend only to the tokens that the batch keeps, while Multi and MaxSim
-	// read all rows: queries of ColBERT that are filled up with [MASK].
+	// AttendKept makes tokens attend only to the tokens that the batch keeps, while Multi and
+	// MaxSim read all rows. ColBERT's queries, which are filled up with [MASK], need it.
 	AttendKept bool
 
-	// A dense row [B, ·] and a sparse one folded from the token vectors; FoldQuery: as queries are.
+	// Muvera asks for a dense row [B, ·] and SMVE for a sparse one, both folded from the token
+	// vectors. With FoldQuery they are folded the way queries are.
 	Muvera    fold.Muvera
 	SMVE      fold.SMVE
 	FoldQuery bool
 }
 
-// Output is what one output of a program gives: the field of Want that asked for it.
+// Output names one output of a program, after the field of Want that asks for it.
 type Output uint8
 
 // The outputs.
@@ -47,8 +49,8 @@ const (
 	OutSMVE
 )
 
-// Outputs are the outputs of the program in their order, the first of which is output 0. Whoever
-// declares, sizes or reads outputs goes through this list.
+// Outputs lists the outputs of the program in order, starting with output 0. All code that
+// declares, sizes or reads outputs uses this list.
 func (w Want) Outputs() []Output {
 	var list []Output
 	for _, o := range [...]struct {
@@ -63,17 +65,17 @@ func (w Want) Outputs() []Output {
 	return list
 }
 
-// Folds says whether a row is folded from the token vectors.
+// Folds reports whether a row is folded from the token vectors.
 func (w Want) Folds() bool { return w.Muvera != (fold.Muvera{}) || w.SMVE != (fold.SMVE{}) }
 
-// Task is what a catalog entry uses a model for: which heads are read from its files besides the
+// Task is the use of a model in the catalog. It says which heads are read in addition to the
 // encoder.
 type Task uint8
 
 // The tasks.
 const (
-	_        Task = iota // nothing: Load refuses it
-	Embed                // dense vectors, by the module chain
+	_        Task = iota // no task: Load refuses it
+	Embed                // dense vectors of the module chain
 	Splade               // the masked-language-model head
 	ColBERT              // the projection of token vectors
 	BGEM3                // the encoder, colbert_linear.pt and sparse_linear.pt
@@ -81,12 +83,12 @@ const (
 	Tag                  // a token classification head
 )
 
-// String names the task.
+// String returns the task's name.
 func (t Task) String() string {
 	return [...]string{"none", "embed", "splade", "colbert", "bge_m3", "classify", "tag"}[t]
 }
 
-// Activation is what becomes of a logit that is a score.
+// Activation is the function that turns a logit into a score.
 type Activation uint8
 
 // The activations of scores.
