@@ -8,10 +8,11 @@ import (
 	"testing"
 )
 
-// commentColumns is how wide a comment may be, a tab counted as four columns.
+// commentColumns is the greatest width of a comment, where a tab counts as four columns.
 const commentColumns = 100
 
-// Comments of Go files are no wider than a page. The output of an example stands on one line.
+// Comments of Go files are at most commentColumns wide, except an example's output, which is one
+// line.
 func TestCommentsAreNarrow(t *testing.T) {
 	top := root(t)
 	files := 0
@@ -47,7 +48,7 @@ func TestCommentsAreNarrow(t *testing.T) {
 	}
 }
 
-// oneLine reports whether a comment may not be wrapped: an example's output, a directive of cgo.
+// oneLine reports whether a comment may not be wrapped: an example's output or a cgo directive.
 func oneLine(comment string) bool {
 	return strings.HasPrefix(comment, "// Output:") || strings.HasPrefix(comment, "// #cgo ")
 }

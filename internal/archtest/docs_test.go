@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A page that names tests names tests that there are.
+// Every test that the compatibility page names exists.
 func TestDocumentedTestsExist(t *testing.T) {
 	const page = "docs/compatibility.md"
 	root := root(t)

@@ -14,7 +14,8 @@ import (
 
 const module = "github.com/sie-engine/sie"
 
-// rule says what the packages below From must not import, and why. A prefix ends at a path element.
+// rule names the packages that those below From must not import, and why. A prefix ends at a path
+// element.
 type rule struct {
 	From   string
 	Forbid []string
@@ -141,7 +142,7 @@ func TestImportDirection(t *testing.T) {
 	}
 }
 
-// The rules must catch a planted arrow, or they would prove nothing.
+// The rules must catch each planted import; otherwise they prove nothing.
 func TestRulesCatchPlantedImports(t *testing.T) {
 	planted := [][2]string{
 		{"gateway/http", "runtime/engine"}, {"internal/api", "runtime/batch"}, {"runtime/engine", "internal/errs"},
@@ -173,7 +174,7 @@ func TestOnlyTheBoundaryUsesCgo(t *testing.T) {
 	}
 }
 
-// Every package has exactly one package comment, in one file, that says what it is for.
+// Every package has exactly one package comment, in one file.
 func TestPackagesAreDocumented(t *testing.T) {
 	for _, p := range packages(t) {
 		from, _ := rel(p.ImportPath)

@@ -31,7 +31,7 @@ func host(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// group2 and group1 are a group's files in either version.
+// group2 and group1 add a group's files in the form of their version.
 func group2(files map[string]string, dir, limit, use, inactive string) {
 	dir = "/sys/fs/cgroup" + dir
 	files[dir+"/memory.max"], files[dir+"/memory.current"] = limit+"\n", use+"\n"
@@ -110,7 +110,7 @@ func TestMemoryOfTheTightestGroup(t *testing.T) {
 		"both versions": {func(f files) {
 			f["/proc/self/cgroup"], f["/proc/self/mountinfo"] = "9:hugetlb,memory:/a\n0::/u\n", v2Mount+v1Mount
 			f["/sys/fs/cgroup/u/cgroup.procs"] = "1\n"
-			group2(f, "/a", "1200", "1000", "0") // of another hierarchy
+			group2(f, "/a", "1200", "1000", "0") // in another hierarchy
 			group1(f, "/a", "3000", "1000", "0")
 		}, 1000, 3000, false},
 		"a mount point with a space": {func(f files) {
@@ -141,7 +141,8 @@ func TestMemoryOfTheTightestGroup(t *testing.T) {
 	}
 }
 
-// Limits and use are read anew each time: an operator may change them while the process runs.
+// Limits and use are read again each time, because an operator may change them while the process
+// runs.
 func TestMemoryFollowsTheGroup(t *testing.T) {
 	f := map[string]string{"/proc/self/cgroup": "0::/a\n", "/proc/self/mountinfo": v2Mount}
 	group2(f, "/a", "4000", "1000", "0")
@@ -161,7 +162,7 @@ func TestMemoryFollowsTheGroup(t *testing.T) {
 	}
 }
 
-// This process's own groups can be read, whatever they are.
+// This process's own groups can be read, whichever they are.
 func TestFindHere(t *testing.T) {
 	used, limit, ok := Find("").Memory(1 << 60)
 	if ok && (used < 0 || limit <= 0) || !ok && (used != 0 || limit != 0) {

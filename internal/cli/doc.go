@@ -1,7 +1,7 @@
-// Package cli holds the flags that every server has: who may use it, its log and traces, its
-// limits; and the check of ranges.
+// Package cli defines the flags that every server has: access, log and traces, and limits. It also
+// checks the ranges of all flags.
 //
-// Entry points: Security, Log and Limits, embedded in a command; CheckRanges for all flags of one.
-// A number or a duration has the tag range. The package reads flags and environment, opens the
-// files they name, and starts nothing.
+// Entry points: Security, Log and Limits, which a command embeds; CheckRanges for all flags of a
+// command. A flag that is a number or a duration has the tag range. The package reads flags and
+// environment, opens the files that they name, and starts nothing.
 package cli

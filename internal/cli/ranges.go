@@ -12,20 +12,21 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Every flag that is a number or a duration says in its tag range which values it takes, "1..64" or
-// "0|10..86400": both ends belong to it, and what stands before | is allowed besides. The package
-// that takes the value may rely on it. A flag without the tag fails a test of its command.
+// Every flag that is a number or a duration has a tag range with the values that it takes, such as
+// "1..64" or "0|10..86400". Both ends are included; the values before | are allowed too. The
+// package that takes the value may rely on the range. A test of its command fails for a flag
+// without the tag.
 
-// Bounds are the values that a flag takes, in nanoseconds for a duration.
+// Bounds holds the values that a flag takes, in nanoseconds for a duration.
 type Bounds struct {
 	Least, Most float64
 	Besides     []float64
-	Text        string // as messages and the help say it
+	Text        string // in the words of messages and the help
 }
 
 var durationType = reflect.TypeFor[time.Duration]()
 
-// Numeric says whether a flag is a number or a duration.
+// Numeric reports whether a flag is a number or a duration.
 func Numeric(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32,
@@ -35,7 +36,7 @@ func Numeric(t reflect.Type) bool {
 	return false
 }
 
-// number is the value of a flag whose type is Numeric.
+// number returns the value of a flag whose type is Numeric.
 func number(v reflect.Value) float64 {
 	switch {
 	case v.CanInt():
@@ -46,7 +47,7 @@ func number(v reflect.Value) float64 {
 	return v.Float()
 }
 
-// ParseBounds reads the tag range.
+// ParseBounds parses the tag range of a flag of type t.
 func ParseBounds(tag string, t reflect.Type) (b Bounds, err error) {
 	read := func(s string) float64 {
 		if t == durationType {
@@ -76,7 +77,7 @@ func ParseBounds(tag string, t reflect.Type) (b Bounds, err error) {
 	return b, err
 }
 
-// Has says whether x is allowed; NaN never is: it compares with nothing.
+// Has reports whether x is allowed. NaN never is, because it compares with nothing.
 func (b Bounds) Has(x float64) bool {
 	for _, v := range b.Besides {
 		if x == v {
@@ -86,8 +87,8 @@ func (b Bounds) Has(x float64) bool {
 	return x >= b.Least && x <= b.Most
 }
 
-// CheckRanges returns everything that is out of range among the flags of a command, wherever their
-// values came from: command line, environment or default.
+// CheckRanges returns an error for every flag of a command that is out of range, whether its value
+// came from the command line, the environment or a default.
 func CheckRanges(k *kong.Context) error {
 	given := map[*kong.Flag]bool{}
 	for _, p := range k.Path {
@@ -111,8 +112,8 @@ func CheckRanges(k *kong.Context) error {
 	return errors.Join(all...)
 }
 
-// origin names the environment variable that gave a flag its value, since whoever set it may know
-// of no flag.
+// origin names the environment variable that gave a flag its value, because the person who set it
+// may not know the flag.
 func origin(f *kong.Flag, given bool) string {
 	if !given {
 		for _, name := range f.Envs {

@@ -12,7 +12,7 @@ import (
 	"github.com/sie-engine/sie/internal/httpd"
 )
 
-// Security are the flags that say who may use the server, and how it speaks on the wire.
+// Security holds the flags that control access to the server and its TLS.
 type Security struct {
 	APIKey      []string `name:"api-key" help:"Key that requests must bring, as Authorization: Bearer or X-API-Key; repeat for several. Anybody who may list processes can read it: prefer SIE_API_KEYS (comma-separated) or --api-keys-file. Health, metrics and the static pages need none." sep:"none"`
 	APIKeysFile string   `name:"api-keys-file" help:"File of keys, one a line; # begins a comment." env:"SIE_API_KEYS_FILE" type:"path"`
@@ -23,8 +23,8 @@ type Security struct {
 	CORSOrigin  []string `name:"cors-origin" help:"Origin whose scripts may read answers, as https://app.example.com; * for all. Repeat for several." env:"SIE_CORS_ORIGINS" sep:","`
 }
 
-// keys are those of flags, environment and file together. What is given but holds no key is an
-// error, never an open server.
+// keys returns the keys of flags, environment and file together. A source that is given but holds
+// no key is an error, and never leads to an open server.
 func (f *Security) keys(lookup func(string) (string, bool)) (*httpd.Keys, error) {
 	given := f.APIKey
 	if list, ok := lookup("SIE_API_KEYS"); ok {
@@ -39,7 +39,7 @@ func (f *Security) keys(lookup func(string) (string, bool)) (*httpd.Keys, error)
 	return httpd.NewKeys(given, f.APIKeysFile)
 }
 
-// tls is nil without a certificate.
+// tls returns the TLS configuration, nil without a certificate.
 func (f *Security) tls(log *slog.Logger) (*tls.Config, error) {
 	if f.TLSCert == "" && f.TLSKey == "" {
 		if f.TLSClientCA != "" {
@@ -50,7 +50,7 @@ func (f *Security) tls(log *slog.Logger) (*tls.Config, error) {
 	return httpd.NewTLS(f.TLSCert, f.TLSKey, f.TLSClientCA, log)
 }
 
-// origins are the allowed origins as browsers write them.
+// origins returns the allowed origins in the form that browsers send.
 func (f *Security) origins() ([]string, error) {
 	out := make([]string, 0, len(f.CORSOrigin))
 	var problems []error
@@ -65,15 +65,15 @@ func (f *Security) origins() ([]string, error) {
 	return out, errors.Join(problems...)
 }
 
-// Secured is what the flags of Security come to.
+// Secured holds the results of the flags of Security.
 type Secured struct {
-	Keys    *httpd.Keys // nil: everybody is served
+	Keys    *httpd.Keys // nil: requests need no key
 	TLS     *tls.Config // nil: no TLS
-	Origins []string    // as browsers write them
+	Origins []string    // in the form that browsers send
 }
 
-// Secure reads keys and certificates before anything else is opened: what is wrong with them must
-// not go unnoticed.
+// Secure reads keys and certificates and returns all their errors together. A server calls it
+// before it opens anything else, so that no error goes unnoticed.
 func (f *Security) Secure(log *slog.Logger) (s Secured, err error) {
 	var keys, tls, origins error
 	s.Keys, keys = f.keys(os.LookupEnv)

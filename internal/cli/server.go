@@ -13,7 +13,7 @@ import (
 	"github.com/sie-engine/sie/internal/obs"
 )
 
-// Log are the flags of a server's log and traces.
+// Log holds the flags of a server's log and traces.
 type Log struct {
 	Verbose  bool   `help:"Log every request that is refused: its id, code and field; never a text, a key or a header." short:"v"`
 	JSONLogs bool   `help:"Log JSON; the same as --log-format json." env:"SIE_LOG_JSON"`
@@ -22,12 +22,12 @@ type Log struct {
 	Tracing  bool   `help:"Send traces and metrics to an OTLP collector; the OTEL_ variables say where." env:"SIE_TRACING_ENABLED"`
 }
 
-// Logger returns the log that the flags want, on w.
+// Logger returns the logger that the flags select, writing to w.
 func (f *Log) Logger(w io.Writer) *slog.Logger {
 	return obs.NewLogger(w, f.JSONLogs || f.Format == "json", f.Verbose)
 }
 
-// Telemetry starts sending to a collector where the flags want it; nil where not.
+// Telemetry starts sending to a collector if the flags ask for it; otherwise it returns nil.
 func (f *Log) Telemetry(ctx context.Context, service, version string, metrics prometheus.Gatherer, log *slog.Logger) (*obs.Telemetry, error) {
 	if !f.Tracing {
 		return nil, nil
@@ -35,7 +35,7 @@ func (f *Log) Telemetry(ctx context.Context, service, version string, metrics pr
 	return obs.StartTelemetry(ctx, service, version, metrics, log)
 }
 
-// Limits are the flags that bound requests and connections.
+// Limits holds the flags that bound requests and connections.
 type Limits struct {
 	MaxBody        int           `name:"max-request-body-bytes" help:"Bytes of a request body; more get 413." env:"SIE_MAX_REQUEST_BODY_BYTES" default:"35651584" range:"1..1099511627776"`
 	MaxItemText    int           `name:"max-item-text-bytes" help:"Bytes of text and metadata of one item." env:"SIE_MAX_ITEM_TEXT_BYTES" default:"2097152" range:"1..1099511627776"`
@@ -56,13 +56,13 @@ type Limits struct {
 	MaxWatchers  int           `name:"max-status-sockets" help:"Open status sockets." env:"SIE_MAX_STATUS_SOCKETS" default:"256" range:"1..65536"`
 }
 
-// Requests returns the bounds on what a request says.
+// Requests returns the bounds on the content of a request.
 func (f *Limits) Requests() api.Limits {
 	return api.Limits{MaxBodyBytes: f.MaxBody, MaxItemTextBytes: f.MaxItemText, MaxItems: f.MaxItems, MaxScoreItems: f.MaxScoreItems,
 		MaxLabels: f.MaxLabels}
 }
 
-// Server returns the options of the server that the flags come to.
+// Server returns the options of the server that follow from the flags.
 func (f *Limits) Server(s Secured, l *Log, log *slog.Logger) httpd.Options {
 	return httpd.Options{Log: log, AccessLog: l.Access, Keys: s.Keys, CORSOrigins: s.Origins, MaxBodyBytes: int64(f.MaxBody),
 		MaxHeldBytes: f.MaxHeldBytes, MaxConns: f.MaxConns, MaxHeadBytes: f.MaxHeadBytes, RequestTimeout: f.RequestTimeout,

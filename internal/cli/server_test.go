@@ -9,7 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// flags is a command as the servers have them.
+// flags is a command with the flags of a server.
 type flags struct {
 	Security `embed:""`
 	Log      `embed:""`
@@ -26,7 +26,7 @@ func parse(t *testing.T, args ...string) (*flags, *kong.Context) {
 	return f, k
 }
 
-// Every limit of the server is a flag, and reaches its field.
+// Every limit of the server has a flag that sets its field.
 func TestLimitsReachTheServer(t *testing.T) {
 	f, k := parse(t, "--max-conns=7", "--head-timeout=3s", "--max-request-body-bytes=99", "--access-log", "--max-items=5")
 	if err := CheckRanges(k); err != nil {

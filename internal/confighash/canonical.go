@@ -8,24 +8,25 @@ import (
 	"unicode/utf8"
 )
 
-// Charset says how Canonical writes characters outside ASCII.
+// Charset selects how Canonical writes characters outside ASCII.
 type Charset int
 
 const (
-	// UTF8 writes them as they are.
+	// UTF8 writes them unchanged.
 	UTF8 Charset = iota
 	// ASCII writes them as \uXXXX, surrogate pairs above U+FFFF.
 	ASCII
 )
 
-// Canonical returns the one JSON text of a value that all components agree on: keys sorted by
-// bytes, no spaces, only the escapes that JSON requires (so <, > and & stay as they are), floats in
-// the shortest form that reads back, always with a point or an exponent, as Python prints them.
-// encoding/json differs in the last two, which is why it is not used here.
+// Canonical returns the JSON text of a value on which all components agree. Keys are sorted by
+// bytes. There are no spaces. Only the characters that JSON requires are escaped, so <, > and & are
+// not. Floats have the shortest form that reads back, always with a point or an exponent, as Python
+// prints them. encoding/json differs in the last two points, so it is not used here.
 //
 // v is built of nil, bool, Go's integer and float types, string, []any, []string and
-// map[string]any; any other type is a programming error and panics, as do NaN and infinity, which
-// no reader of ours lets in. Bytes that are not UTF-8 are written as U+FFFD.
+// map[string]any. Any other type is a programming error and panics. NaN and infinity panic too;
+// this server's readers of configuration refuse them. Bytes that are not UTF-8 are written as
+// U+FFFD.
 func Canonical(v any, cs Charset) []byte {
 	return appendValue(make([]byte, 0, 1024), v, cs)
 }
@@ -87,8 +88,8 @@ func appendValue(b []byte, v any, cs Charset) []byte {
 	panic(fmt.Sprintf("confighash: cannot encode %T", v))
 }
 
-// appendFloat writes the shortest decimal that reads back as f; an exponent is used below 1e-4 and
-// from 1e16 on, with at least two digits.
+// appendFloat appends the shortest decimal that reads back as f. It uses an exponent, of at least
+// two digits, below 1e-4 and from 1e16 on.
 func appendFloat(b []byte, f float64) []byte {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		panic("confighash: cannot encode NaN or infinity")

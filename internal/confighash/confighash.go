@@ -1,10 +1,10 @@
-// Package confighash computes the hashes by which gateways, the control plane and workers tell
-// whether they hold the same configuration. Every component must get the same hash, byte for byte,
-// so this is the only place that computes them.
+// Package confighash computes the hashes by which gateways, the control plane and workers compare
+// their configurations. Every component must get the same hash, byte for byte, so this is the only
+// package that computes them.
 //
-// Entry points: BundleConfig (models and profiles as one bundle sees them), Bundles (the set of
-// bundles) and Canonical (the JSON they are computed over). Pure functions: no goroutines, no I/O;
-// safe for concurrent use.
+// Entry points: BundleConfig (models and profiles of one bundle), Bundles (the set of bundles) and
+// Canonical (the JSON that is hashed). All are pure functions without goroutines or I/O, safe for
+// concurrent use.
 package confighash
 
 import (
@@ -22,7 +22,7 @@ type Model struct {
 	Profiles []Profile
 }
 
-// Profile is what of a profile is hashed. An empty or zero field hashes as null. Loadtime and
+// Profile holds the hashed fields of a profile. An empty or zero field hashes as null. Loadtime and
 // Runtime hold nil, bool, Go's number types, string, []any and map[string]any.
 type Profile struct {
 	Name             string
@@ -33,7 +33,7 @@ type Profile struct {
 	Runtime          map[string]any
 }
 
-// Bundle is what of a bundle is hashed. An empty Engine hashes as DefaultEngine.
+// Bundle holds the hashed fields of a bundle. An empty Engine hashes as DefaultEngine.
 type Bundle struct {
 	Name     string
 	Priority int
@@ -45,9 +45,9 @@ type Bundle struct {
 const DefaultEngine = "pytorch"
 
 // BundleConfig returns the lowercase hex SHA-256 of the models that a bundle with these adapter
-// modules serves: per model its id, its revision and those profiles whose adapter module (the text
-// before the colon) is listed. Models with no such profile do not count; with none left the hash is
-// "". The order of models, profiles and adapters does not matter.
+// modules serves. For each model it hashes the id, the revision and the profiles whose adapter
+// module (the text before the colon) is in adapters. It leaves out models without such a profile;
+// if no model is left, the hash is "". The order of models, profiles and adapters does not matter.
 func BundleConfig(models []Model, adapters []string) string {
 	var list []any
 	sorted := slices.Clone(models)
@@ -86,7 +86,7 @@ func carried(profiles []Profile, adapters []string) []any {
 	return out
 }
 
-// options holds the maps that are not empty, and is null when both are.
+// options returns the non-empty maps of a profile, or nil if both are empty.
 func options(p Profile) any {
 	out := map[string]any{}
 	if len(p.Loadtime) > 0 {
@@ -108,8 +108,9 @@ func orNull(s string) any {
 	return s
 }
 
-// Bundles returns the lowercase hex SHA-256 of a set of bundles: name, priority, adapters and
-// engine of each. The order of bundles and of their adapters does not matter. No bundles give "".
+// Bundles returns the lowercase hex SHA-256 of the name, priority, adapters and engine of each
+// bundle. The order of bundles and of their adapters does not matter. Without bundles the hash is
+// "".
 func Bundles(bundles []Bundle) string {
 	if len(bundles) == 0 {
 		return ""

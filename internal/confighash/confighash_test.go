@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// golden is testdata/python.json, written by testdata/golden.py.
+// golden is the content of testdata/python.json, which testdata/golden.py writes.
 type golden struct {
 	Values []struct {
 		Value json.RawMessage
@@ -34,7 +34,7 @@ func readGolden(t *testing.T) golden {
 	return g
 }
 
-// value decodes JSON as the YAML reader would: whole numbers to int64, others to float64.
+// value decodes JSON as the YAML reader does: whole numbers to int64, others to float64.
 func value(t *testing.T, raw []byte) any {
 	t.Helper()
 	dec := json.NewDecoder(bytes.NewReader(raw))
@@ -98,7 +98,7 @@ func TestCanonicalGoTypes(t *testing.T) {
 	Canonical(struct{}{}, UTF8)
 }
 
-// The vectors of the generation before: the same canonical form over fewer fields.
+// The vectors of the hash's earlier generation: the same canonical form over fewer fields.
 func TestOlderVectors(t *testing.T) {
 	older := func(path string, tokens int) map[string]any {
 		return map[string]any{"adapter_path": path, "max_batch_tokens": tokens, "compute_precision": nil, "adapter_options": nil}
@@ -150,7 +150,7 @@ func TestBundles(t *testing.T) {
 	}
 }
 
-// The reference's own answer for a model with a revision and two profiles.
+// The reference's hash for a model with a revision and two profiles.
 func TestBundleConfigVector(t *testing.T) {
 	toy := Model{ID: "org/base", Revision: strings.Repeat("a", 40), Profiles: []Profile{
 		{Name: "default", AdapterPath: "mod.a:A", MaxBatchTokens: 1}, {Name: "fast", AdapterPath: "mod.a:A", MaxBatchTokens: 2}}}

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tree of regular files reads as os.DirFS reads it; a pipe, a socket or a device in it opens at
-// once, with an error.
+// A tree of regular files reads as with os.DirFS. Opening a pipe, a socket or a device in it fails
+// at once.
 func TestDir(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -37,7 +37,7 @@ func TestReadIsBounded(t *testing.T) {
 	}
 }
 
-// /proc files say that they have no bytes, whatever is in them: the bound is on what is read.
+// Files in /proc report a size of 0, whatever their content: the bound applies to the bytes read.
 func TestReadBoundsAFileThatHidesItsSize(t *testing.T) {
 	const path = "/proc/self/status"
 	if whole, err := Read(path, 1<<20); err != nil || len(whole) == 0 {
@@ -62,7 +62,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// A pipe without a writer would block whoever opens it as usual.
+// A pipe without a writer would block an ordinary open.
 func TestOpenRegularRefusesOtherFiles(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -91,8 +91,8 @@ func TestOpenRegularRefusesOtherFiles(t *testing.T) {
 	f.Close()
 }
 
-// Between the look at a path and its opening, somebody makes a pipe of it: the opening neither
-// waits nor succeeds.
+// If a path becomes a pipe between the check and the opening, the opening neither waits nor
+// succeeds.
 func TestOpenRegularOfWhatBecomesAPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

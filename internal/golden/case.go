@@ -28,8 +28,8 @@ type entry struct {
 	Offsets [2]int64 `json:"data_offsets"`
 }
 
-// Root is the folder testdata/golden of this source tree, or the one that SIE_GOLDEN names, for
-// tests that run elsewhere.
+// Root returns the folder testdata/golden of this source tree, or the folder that SIE_GOLDEN names,
+// for tests that run elsewhere.
 func Root(t testing.TB) string {
 	if dir := os.Getenv("SIE_GOLDEN"); dir != "" {
 		return dir
@@ -41,7 +41,7 @@ func Root(t testing.TB) string {
 	return filepath.Join(filepath.Dir(file), "..", "..", "testdata", "golden")
 }
 
-// Open opens the case of that name, after checking that every file is as its manifest says.
+// Open opens a case after it has checked that every file matches the manifest.
 func Open(t testing.TB, name string) *Case {
 	t.Helper()
 	c := &Case{Dir: filepath.Join(Root(t), name), t: t}

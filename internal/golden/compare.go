@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// Diff says how far a result is from its reference. Each number hides what another shows: a cosine
-// does not see scale or one lost coordinate in a thousand, a maximum does not see a small common
-// bias.
+// Diff measures how far a result is from its reference. Each number shows an error that another
+// hides: a cosine ignores scale and one lost coordinate in a thousand, a maximum ignores a small
+// common bias.
 type Diff struct {
 	MaxAbs    float64 // largest |got - want|
-	AbsAt     int     // where
+	AbsAt     int     // its index
 	MaxRel    float64 // largest |got - want| / |want|, where |want| ≥ 1e-3 of the largest |want|
-	RelAt     int     // where
+	RelAt     int     // its index
 	Cosine    float64
 	NormRatio float64 // |got| / |want|; 1 when both are 0
 }
@@ -23,7 +23,7 @@ func (d Diff) String() string {
 		d.MaxAbs, d.AbsAt, d.MaxRel, d.RelAt, d.Cosine, d.NormRatio)
 }
 
-// Compare compares two vectors of the same length; another length, or a NaN or infinity in got,
+// Compare compares two vectors of the same length. Another length, or a NaN or infinity in got,
 // gives a Diff that fails every bound.
 func Compare(got, want []float32) Diff {
 	bad := Diff{MaxAbs: math.Inf(1), MaxRel: math.Inf(1), Cosine: -1, NormRatio: math.Inf(1)}
@@ -62,9 +62,9 @@ func Compare(got, want []float32) Diff {
 	return d
 }
 
-// NDCG10 is the mean NDCG@10 of the rankings that got gives, the ten best documents by want being
-// the relevant ones. Rows 0 … queries-1 of both [n, dim] matrices are queries, the rest documents;
-// scores are dot products.
+// NDCG10 returns the mean NDCG@10 of got's rankings, where the ten best documents by want are the
+// relevant ones. Rows 0 … queries-1 of both [n, dim] matrices are queries, the other rows
+// documents; scores are dot products.
 func NDCG10(got, want []float32, dim, queries int) float64 {
 	var total float64
 	for q := range queries {
@@ -82,7 +82,7 @@ func NDCG10(got, want []float32, dim, queries int) float64 {
 	return total / float64(queries)
 }
 
-// top10 ranks the documents for a query; equal scores keep document order.
+// top10 returns the ten best documents for a query; equal scores keep document order.
 func top10(m []float32, dim, queries, query int) []int {
 	type scored struct {
 		doc   int

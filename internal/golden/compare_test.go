@@ -11,7 +11,7 @@ func TestCompare(t *testing.T) {
 		t.Errorf("equal vectors: %v", d)
 	}
 	if d := Compare([]float32{6, -8, 0, 0}, want); d.MaxAbs != 4 || d.AbsAt != 1 || d.MaxRel != 1 || math.Abs(d.NormRatio-2) > 1e-9 || d.Cosine < 0.999999 {
-		t.Errorf("twice as long: %v", d) // the cosine is blind to this, the norm ratio is not
+		t.Errorf("twice as long: %v", d) // the cosine does not change, the norm ratio does
 	}
 	for name, got := range map[string][]float32{
 		"short": {3, -4, 0}, "NaN": {3, -4, float32(math.NaN()), 0}, "infinite": {3, -4, 0, float32(math.Inf(-1))},

@@ -1,10 +1,10 @@
-// Package golden is the test helper for golden data: it finds a case under testdata/golden, checks
-// its manifest, reads its tensors, and compares vectors.
+// Package golden reads golden data for tests: it finds a case under testdata/golden, checks its
+// manifest, reads its tensors, and compares vectors.
 //
 // Entry points: [Open] for a case, [Compare] and [NDCG10] for results. The reader is separate from
-// package weights on purpose, so that a fault there cannot hide in its own tests; it trusts the
-// files, which the manifest's sums protect.
+// package weights on purpose, so that a fault there cannot hide in its own tests. It trusts the
+// format of the files, because the manifest's checksums protect them.
 //
-// For tests only. It starts no goroutines and does not write golden data: tools/golden does, from
-// the Python reference.
+// For tests only. It starts no goroutines and does not write golden data: tools/golden writes it,
+// from the Python reference.
 package golden

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// widen is a finite half as a float, by arithmetic on powers of two.
+// widen returns a finite half as a float, computed with powers of two.
 func widen(h uint16) float32 {
 	exponent, fraction := int(h>>10&0x1f), float64(h&0x3ff)
 	if exponent == 0 {
@@ -40,8 +40,8 @@ func TestToFloat32(t *testing.T) {
 	}
 }
 
-// Every half comes back from its float, and what lies between two goes to the nearer one, or to the
-// even one.
+// Every half comes back from its float. A number between two halves goes to the nearer one, and a
+// tie to the even one.
 func TestFromFloat32(t *testing.T) {
 	for h := range uint16(0x7c00) {
 		f, up := widen(h), widen(h+1)

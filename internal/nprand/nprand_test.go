@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// draws is testdata/draws.json, which testdata/make.py writes from NumPy.
+// draws is the content of testdata/draws.json, which testdata/make.py writes with NumPy.
 type draws struct {
 	Seeds []struct {
 		Seed     string
@@ -101,7 +101,7 @@ func TestDrawsOfEachSeed(t *testing.T) {
 				}
 			}
 		}
-		// The half kept by a draw of 32 bits outlives draws of 64.
+		// The half that Uint32 has kept survives draws of 64 bits.
 		g = New(seed)
 		mixed := []uint64{uint64(g.Uint32()), g.Uint64(), uint64(g.Uint32()), uint64(g.Below(10)), uint64(g.Float64() * (1 << 53)), 1}
 		if g.Negative() {
@@ -144,8 +144,8 @@ func TestIntegersAndSigns(t *testing.T) {
 	}
 }
 
-// Three million draws of each kind: every strip, its edges, and the tails, where the last bit may
-// differ.
+// Three million draws of each kind cover every strip, its edges, and the tails, where the last bit
+// may differ.
 func TestManyNormals(t *testing.T) {
 	d, g := golden(t), New(42)
 	check(t, d.Normal, 8, 0x1p-52, func() float64 { return g.Normal() },
@@ -181,7 +181,8 @@ func check(t *testing.T, want run, size int, ulp float64, draw func() float64, p
 	t.Logf("%d in the tails, %d with another last bit", tail, others)
 }
 
-// The tables of float32 are those in NumPy's library, bit for bit; make_tables.py prints their sum.
+// The float32 tables equal those in NumPy's library, bit for bit; make_tables.py prints their
+// checksum.
 func TestTablesOfFloat32(t *testing.T) {
 	const want = "524de2e03728271f2c8f747f52632ac194b9fbd726a81e0a658458cbbd6fa54b"
 	var b []byte

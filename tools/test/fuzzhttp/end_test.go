@@ -21,9 +21,9 @@ const (
 	endTimes   = 10
 )
 
-// A server that is told to end while forty clients use kept connections answers each request that
-// was sent whole, tells each client with its last answer that there will be no other, and ends
-// well.
+// A server that gets SIGTERM while forty clients use kept connections answers each request that was
+// sent whole. It marks each client's last answer with Connection: close, and exits without an
+// error.
 func TestEndUnderLoad(t *testing.T) {
 	for time := range endTimes {
 		p := serve(t)
@@ -93,7 +93,7 @@ func TestEndUnderLoad(t *testing.T) {
 	}
 }
 
-// The results of a request that can never be held are refused before any memory is taken for them.
+// A request whose results can never be held is refused before memory is allocated for them.
 func TestHugeRequestStaysSmall(t *testing.T) {
 	p := serve(t, "--max-held-bytes", "200000000")
 	body := `{"items":[` + strings.TrimSuffix(strings.Repeat(`{"text":"a"},`, 1<<20), ",") + `]}` // 4,096 bytes of results each would be 4 GiB

@@ -25,13 +25,14 @@ import (
 
 func sortedKeys(m tree) []string { return slices.Sorted(maps.Keys(m)) }
 
-// fuzzClients ask at once, each for fuzzRounds connections where no time is given.
+// fuzzClients send requests at the same time, each over fuzzRounds connections unless a time is
+// set.
 const (
 	fuzzClients = 6
 	fuzzRounds  = 60
 )
 
-// weird are values that stand where something else is wanted.
+// weird returns a value that replaces an expected one.
 func weird(r *rand.Rand) any {
 	deep := any("x")
 	for range r.IntN(1200) {
@@ -44,7 +45,8 @@ func weird(r *rand.Rand) any {
 	return values[r.IntN(len(values))]
 }
 
-// mutate changes a tree somewhere: a value, a key, an entry more, fewer, or many.
+// mutate changes a tree at one place: it changes a value or a key, or adds, removes or repeats
+// entries.
 func mutate(r *rand.Rand, x any) any {
 	switch v := x.(type) {
 	case tree:
@@ -87,10 +89,11 @@ func mutate(r *rand.Rand, x any) any {
 	return weird(r)
 }
 
-// odd are bytes that mean something somewhere.
+// odd holds bytes with a meaning in HTTP, JSON or msgpack.
 const odd = "\r\n\x00{}[]\":,\\\xff\xc4\xdf\xdd"
 
-// corrupt changes some bytes: one, a run, or where it ends.
+// corrupt changes bytes at one to three places: it changes, inserts or removes bytes, or cuts the
+// end.
 func corrupt(r *rand.Rand, b []byte) []byte {
 	b = bytes.Clone(b)
 	for range 1 + r.IntN(3) {
@@ -117,7 +120,7 @@ func corrupt(r *rand.Rand, b []byte) []byte {
 	return b
 }
 
-// inChunks sends a body chunked; where broken, some chunk is not what it says.
+// inChunks returns a request with a chunked body. If broken is set, some chunk sizes are wrong.
 func inChunks(r *rand.Rand, head string, body []byte, broken bool) []byte {
 	at := strings.Index(head, "Content-Length:")
 	out := []byte(head[:at] + "Transfer-Encoding: chunked" + head[at+strings.Index(head[at:], "\r\n"):])
@@ -133,18 +136,19 @@ func inChunks(r *rand.Rand, head string, body []byte, broken bool) []byte {
 	return append(out, "0\r\n\r\n"...)
 }
 
-// load is what goes over one connection: requests one after another, without waiting for answers.
+// load is the bytes sent over one connection: requests one after another, without waiting for
+// answers.
 type load struct {
 	bytes   []byte
-	answers int // that must come; -1: nobody knows
+	answers int // that must come; -1: unknown
 	what    []string
 }
 
-// last ends every load, so that the end of the connection is the server's.
+// last ends every load, so that the server closes the connection.
 const last = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
-// make makes a load: up to eight requests, each right, changed in its structure, in its bytes, or
-// in its framing.
+// makeLoad makes a load of one to eight requests. Each is valid, or changed in its structure, its
+// bytes or its framing.
 func makeLoad(r *rand.Rand, all []ask) load {
 	var l load
 	for range 1 + r.IntN(8) {
@@ -172,7 +176,7 @@ func makeLoad(r *rand.Rand, all []ask) load {
 		case kind == 7 && r.IntN(3) == 0:
 			one, l.answers = corrupt(r, one), -1
 		}
-		if extra == "Expect: 100-continue\r\n" { // may be refused, and ends the connection then
+		if extra == "Expect: 100-continue\r\n" { // may be refused, which ends the connection
 			l.answers = -1
 		}
 		l.bytes, l.what = append(l.bytes, one...), append(l.what, a.String())
@@ -187,7 +191,7 @@ func makeLoad(r *rand.Rand, all []ask) load {
 	return l
 }
 
-// check returns what is wrong with an answer.
+// check returns an error if an answer breaks a rule that holds for every request.
 func check(status int, h http.Header, body []byte) error {
 	switch {
 	case status == 503 || status == 504:
@@ -217,14 +221,14 @@ func (p *process) send(l load) (answers int, err error) {
 	wrote := make(chan struct{})
 	go func() {
 		defer close(wrote)
-		_, _ = c.Write(l.bytes) // the server may end it early
+		_, _ = c.Write(l.bytes) // the server may close the connection early
 	}()
 	defer func() { c.Close(); <-wrote }()
 	closing, asked := false, l.answers >= 0
 	for {
 		if !asked && quiet(c, br) {
-			// A damaged length may have made the last request a part of the body before it: the
-			// connection waits for another one.
+			// A damaged length may have made the last request a part of the body before it. The
+			// connection then waits for another one.
 			select {
 			case <-wrote:
 				asked = true
@@ -260,7 +264,7 @@ func (p *process) send(l load) (answers int, err error) {
 	}
 }
 
-// quiet reports whether nothing comes for a while, which takes nothing from what comes later.
+// quiet reports whether no byte arrives for five seconds. It consumes nothing.
 func quiet(c net.Conn, br *bufio.Reader) bool {
 	_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
 	_, err := br.Peek(1)
@@ -273,14 +277,14 @@ func isReset(err error) bool {
 	return errors.As(err, &op) && !op.Timeout()
 }
 
-// Whatever a client sends, it gets an answer that is its own fault or may be tried again, the
-// server lives, and nothing of it stays.
+// Every request gets an answer that blames the request or may be retried. The server survives, and
+// its use of memory, descriptors and goroutines does not grow.
 func TestFuzz(t *testing.T) {
 	random(t, 0)
 	p := serve(t, "--body-stall", "300ms", "--body-timeout", "2s", "--head-timeout", "500ms", "--max-held-bytes", "2000000")
 	all := asks()
 	alone := p.alone(all, nil)
-	p.fuzz(all, 1000, fuzzRounds/4, 0) // what is made on first use
+	p.fuzz(all, 1000, fuzzRounds/4, 0) // for resources made on first use
 	before := p.usage()
 	rounds, answers := p.fuzz(all, 2000, fuzzRounds, *lasting)
 	p.alone(all, alone)
@@ -299,7 +303,7 @@ func TestFuzz(t *testing.T) {
 	}
 }
 
-// fuzz has clients send loads, n each or for some time, whose choices begin with part.
+// fuzz makes clients send n loads each, or loads for some time. part selects their random choices.
 func (p *process) fuzz(all []ask, part uint64, n int, lasting time.Duration) (rounds, answers int64) {
 	var clients sync.WaitGroup
 	var sent, got atomic.Int64

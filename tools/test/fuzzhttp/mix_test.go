@@ -21,10 +21,11 @@ const (
 	mixRounds  = 60
 )
 
-// What differs between two answers to one request: where the time went, the ids that rerank makes.
+// passing matches the parts that differ between two answers to one request: the timings, and
+// rerank's ids.
 var passing = regexp.MustCompile(`"timing":\{[^}]*\}|^\{"id":"[0-9a-f-]{36}"`)
 
-// settled is an answer without that.
+// settled returns an answer without the parts that differ between runs.
 func settled(contentType string, body []byte) []byte {
 	if contentType == packType {
 		if at := bytes.LastIndex(body, []byte("\xa6timing")); at >= 0 {
@@ -37,8 +38,8 @@ func settled(contentType string, body []byte) []byte {
 	return passing.ReplaceAll(body, nil)
 }
 
-// exchange sends a request over a connection and returns the settled answer, asking again where it
-// is told to.
+// exchange sends a request over a connection and returns the settled answer. It retries answers
+// that say so.
 func exchange(c net.Conn, br *bufio.Reader, a ask) ([]byte, error) {
 	head, body := a.wire("")
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
@@ -61,8 +62,8 @@ func exchange(c net.Conn, br *bufio.Reader, a ask) ([]byte, error) {
 	}
 }
 
-// alone returns the answers to requests that are asked one by one. They must be those of an earlier
-// time, if any.
+// alone returns the answers to requests that are sent one by one. They must equal earlier, unless
+// that is nil.
 func (p *process) alone(all []ask, earlier [][]byte) [][]byte {
 	p.t.Helper()
 	c, br, err := p.dial()
@@ -83,7 +84,7 @@ func (p *process) alone(all []ask, earlier [][]byte) [][]byte {
 	return out
 }
 
-// Answers of every kind that are made together are those that are made one by one, bit for bit.
+// Answers that are made together with others equal, bit for bit, the answers made one by one.
 func TestMix(t *testing.T) {
 	random(t, 0)
 	p := serve(t, "--max-loras-per-model", "2") // three are asked for
@@ -111,7 +112,7 @@ func TestMix(t *testing.T) {
 					t.Errorf("client %d, request %d, %v: in company %v\n%.300q\nalone\n%.300q", k, i, all[n], err, got, alone[n])
 				}
 				compared.Add(1)
-				if r.IntN(20) == 0 { // leaves in the middle of a request
+				if r.IntN(20) == 0 { // the client leaves during a request
 					head, body := all[r.IntN(len(all))].wire("")
 					_, _ = c.Write(append([]byte(head), body...))
 					c.Close()

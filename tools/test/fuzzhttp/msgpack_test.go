@@ -15,10 +15,10 @@ type bigMap struct {
 	n    uint32
 }
 
-// MarshalJSON gives it a form in JSON too.
+// MarshalJSON implements json.Marshaler; the form in JSON is a number.
 func (b bigMap) MarshalJSON() ([]byte, error) { return json.Marshal(b.n) }
 
-// twice is an object with a key that comes twice.
+// twice is an object with a repeated key.
 type twice struct {
 	key         string
 	first, then any
@@ -29,7 +29,7 @@ func (t twice) MarshalJSON() ([]byte, error) {
 	return append(append(append(append(append([]byte("{"), toJSON(t.key)...), ':'), toJSON(t.first)...), ','), append(append(append(toJSON(t.key), ':'), toJSON(t.then)...), '}')...), nil
 }
 
-// raw is bytes that stand for a value, whatever the encoding.
+// raw is bytes that are written in place of a value, in either encoding.
 type raw string
 
 // MarshalJSON implements json.Marshaler.

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// ask is a request whose answer depends on nothing but itself.
+// ask is a request whose answer depends only on the request.
 type ask struct {
 	path    string
 	body    any    // nil: a GET
-	msgpack bool   // where the route speaks both
+	msgpack bool   // for routes that accept both
 	accept  string // "": JSON
 }
 
@@ -24,7 +24,8 @@ const (
 	packType = "application/msgpack"
 )
 
-// asks are requests of every kind to every family, each in both encodings where it has them.
+// asks returns requests of every kind to every family, each in both encodings if its route has
+// both.
 func asks() []ask {
 	texts := []string{"the cat sat on the mat", "what is the tallest mountain in the world", "a", "zebra", "Wolfgang lives in Berlin", "naïve café 東京",
 		strings.Repeat("long ", 100), "the"}
@@ -88,7 +89,7 @@ func asks() []ask {
 	return out
 }
 
-// wire is an ask as it is sent, head and body.
+// wire returns the bytes of an ask, head and body.
 func (a ask) wire(extra string) (head string, body []byte) {
 	if a.body == nil {
 		return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: x\r\n%s\r\n", a.path, extra), nil

@@ -33,8 +33,7 @@ var (
 	binary  string
 )
 
-// patience is after how long something is taken for hung. Nothing here depends on how fast anything
-// is.
+// patience is how long a step may take before it counts as hung. No check depends on speed.
 const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -57,7 +56,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// random returns the source of a test's choices, part n of them. It prints the seed.
+// random returns the random source of part n of a test. For part 0 it prints the seed.
 func random(t *testing.T, n uint64) *rand.Rand {
 	t.Helper()
 	once.Do(func() {
@@ -80,11 +79,11 @@ type process struct {
 	addr string
 	log  *testrig.Log
 	done chan struct{} // closed when it has ended
-	err  error         // then
+	err  error         // set before done is closed
 }
 
-// serve starts a server with models of every family, which are loaded when it returns. It is ended
-// with the test.
+// serve starts a server with models of every family and returns when they are loaded. The server
+// ends with the test.
 func serve(t *testing.T, flags ...string) *process {
 	t.Helper()
 	p := &process{t: t, log: &testrig.Log{}, done: make(chan struct{})}
@@ -118,7 +117,8 @@ func serve(t *testing.T, flags ...string) *process {
 	return p
 }
 
-// until waits for a condition; a server that has ended, or does not get there, fails the test.
+// until waits for a condition. It fails the test if the server ends or the condition does not hold
+// in time.
 func (p *process) until(what string, ok func() bool) {
 	p.t.Helper()
 	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
@@ -145,12 +145,12 @@ func (p *process) dial() (net.Conn, *bufio.Reader, error) {
 	return c, bufio.NewReaderSize(c, 64<<10), nil
 }
 
-// usage is what a process has in use.
+// usage is the memory in KiB, the descriptors and the goroutines that a process uses.
 type usage struct {
 	rss, descriptors, goroutines int
 }
 
-// usage reads what the server has in use, from the kernel and /metrics.
+// usage reads the server's usage from the kernel and /metrics.
 func (p *process) usage() (u usage) {
 	p.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -180,8 +180,8 @@ func (p *process) usage() (u usage) {
 	return u
 }
 
-// calm waits until the server has no more descriptors and goroutines in use than before, but for a
-// few, and fails if it does not get there.
+// calm waits until the server uses no more descriptors and goroutines than before, except a few,
+// and fails if that does not happen.
 func (p *process) calm(before usage) {
 	p.t.Helper()
 	var now usage
@@ -234,7 +234,7 @@ func writeModels(t *testing.T) string {
 	return dir
 }
 
-// copied copies a golden model with some files of others.
+// copied returns a copy of a golden model with some files from other models.
 func copied(t *testing.T, model string, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -275,7 +275,7 @@ func clone(x any) any {
 	return x
 }
 
-// toJSON encodes a tree; what JSON has no form for is made text.
+// toJSON encodes a tree; a value that JSON cannot express becomes text.
 func toJSON(x any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
