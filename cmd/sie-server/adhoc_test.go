@@ -7,7 +7,7 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// A directory is served as what its files say it was made for.
+// A directory without a model file is served as its own files say it was made for.
 func TestAdHocTasks(t *testing.T) {
 	for dir, want := range map[string]struct {
 		adapter string

@@ -9,7 +9,7 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// The machines of the tests.
+// The GPU reports of the machines that the tests pretend to run on.
 var (
 	h100  = engine.GPU{Ordinal: 0, Name: "NVIDIA H100", Major: 9, Multiprocessors: 132, MemoryTotal: 80 << 30}
 	other = engine.GPU{Ordinal: 1, Name: "NVIDIA H100", Major: 9, Multiprocessors: 132, MemoryTotal: 80 << 30}
@@ -26,7 +26,7 @@ var (
 	mixed    = engine.GPUReport{Built: true, Driver: "13.0", GPUs: []engine.GPU{h100, other, a100, v100}}
 )
 
-// choose reads a flag on a machine and returns the devices' names, or "".
+// choose reads a flag on a machine and returns the devices' names, or "" after an error.
 func choose(flag, precision string, r engine.GPUReport) (string, choice, error) {
 	c, err := chooseDevices(flag, precision, engine.Options{Threads: 3}, func() engine.GPUReport { return r })
 	if err != nil {
@@ -113,7 +113,7 @@ func TestDevicesThatAreRefused(t *testing.T) {
 	}
 }
 
-// The driver is not touched for a CPU, and not for a value that is wrong.
+// The driver is not asked when the flag wants a CPU, or when its value is wrong.
 func TestCPUDoesNotLookForGPUs(t *testing.T) {
 	find := func() engine.GPUReport { t.Error("looked for GPUs"); return pair }
 	for flag, precision := range map[string]string{"cpu": "auto", "auto": "int8", "cuda:x": "auto", "foo": "auto"} {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The listing ends with what batches take on the threads asked for, lanes times threads and one
-// region.
+// The last line gives the memory for the threads asked for: the size of an arena lane times the
+// threads, plus one region.
 func TestDoctorProgram(t *testing.T) {
 	dir := "../../testdata/golden/bert-deep-h32"
 	for _, threads := range []int{1, 64} {

@@ -19,7 +19,7 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// serve runs `sie-server serve` with these flags on a free port; ended gives what it returns.
+// serve runs `sie-server serve` with these flags on a free port. ended receives what it returns.
 func serve(t *testing.T, flags ...string) (url string, ended chan error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,9 +47,9 @@ func get(url string) (int, string) {
 	return r.StatusCode, string(b)
 }
 
-// The server on two cards: requests are answered, metrics show the cards; when one dies in a batch,
-// its request gets a 503 that says to go elsewhere, and the process ends with an error, whatever
-// the other card does.
+// A server on two GPUs answers requests and shows both in its metrics. When one GPU dies in a
+// batch, the request gets a 503 that sends the client elsewhere, and the process ends with an
+// error, whatever the other GPU does.
 func TestServeUntilACardDies(t *testing.T) {
 	standIn := func(command string) {
 		if _, err := engine.StandIn(command); err != nil {
@@ -84,7 +84,7 @@ func TestServeUntilACardDies(t *testing.T) {
 	}
 	standIn("fail kernel 5 719")
 	status, body, header := 200, "", http.Header(nil)
-	for range 20 { // a batch has more than five kernels, but it may be on the other card
+	for range 20 { // a batch has more than five kernels, but it may run on the other GPU
 		if status, body, header = ask(); status != 200 {
 			break
 		}

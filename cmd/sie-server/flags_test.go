@@ -17,8 +17,8 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// badTexts has, for every flag that is a text, a value that is refused and what the refusal says,
-// by the flag's name or command and name.
+// badTexts maps each flag that is a text to a refused value and to what the refusal says. The key
+// is the flag's name, or the command and the name.
 var badTexts = map[string]struct{ value, says string }{
 	"models-dir":      {"/none/there", "models directory"},
 	"bundle":          {"nope", "--bundle: bundle 'nope' not found"},
@@ -42,15 +42,15 @@ var badTexts = map[string]struct{ value, says string }{
 	"health url":      {":", "--url :"},
 	"top url":         {":", "--url :"},
 	"race model":      {"nope", "nope"},
-	"local-cache":     {"/dev/null/x", ""}, // made when something is downloaded; a cache that is not there is empty
-	"host":            {"", ""},            // the system's to know
-	"gpu-type":        {"", ""},            // a name that clients choose
-	"machine-profile": {"", ""},            // the same
-	"pool":            {"", ""},            // a name that is shown
-	"top api-key":     {"", ""},            // the server's to judge
+	"local-cache":     {"/dev/null/x", ""}, // made by the first download; a missing cache counts as empty
+	"host":            {"", ""},            // the system judges it
+	"gpu-type":        {"", ""},            // any name that clients choose
+	"machine-profile": {"", ""},            // likewise
+	"pool":            {"", ""},            // any name, for display
+	"top api-key":     {"", ""},            // the server judges it
 }
 
-// Every flag of every command refuses a value that makes no sense, and the refusal names it.
+// Every flag of every command refuses a value that makes no sense, and the refusal names the flag.
 func TestEveryFlagRefusesNonsense(t *testing.T) {
 	tiny := "tiny=" + golden.Open(t, "st-mean").Dir
 	texts := t.TempDir() + "/texts.json"
@@ -59,7 +59,7 @@ func TestEveryFlagRefusesNonsense(t *testing.T) {
 	}
 	used := map[string]bool{}
 	for _, command := range commands(t) {
-		// What a command line needs besides, so that the flag is what is wrong with it.
+		// The arguments that the command also needs, so that only the flag is wrong.
 		besides := map[string][]string{"pull": {"nope"}, "race": {texts}, "encode": {"text"}}[command.Name]
 		for _, group := range command.AllFlags(false) {
 			for _, f := range group {
@@ -124,7 +124,7 @@ func TestEveryFlagRefusesNonsense(t *testing.T) {
 	}
 }
 
-// reaches says whether a command looks at a flag that it shares with others: what doctor shows
+// reaches reports whether a command uses a flag that it shares with others. doctor, for example,
 // needs no models.
 func reaches(command *kong.Node, flag string) bool {
 	return command.Name != "doctor" || flag != "models-dir" && flag != "bundle" && flag != "models" && flag != "cluster-cache"
@@ -139,7 +139,7 @@ func runLine(args []string) error {
 	return run(k)
 }
 
-// written is a number as a flag of that type has it.
+// written writes a number in the form of a flag of that type.
 func written(t reflect.Type, x float64) string {
 	if t == reflect.TypeFor[time.Duration]() {
 		return time.Duration(x).String()

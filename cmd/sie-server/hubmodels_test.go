@@ -21,8 +21,8 @@ import (
 	"github.com/sie-engine/sie/weights/hub/hubtest"
 )
 
-// published are the files of a golden directory as a repository has them, with the tokenizer of
-// st-mean where there is none.
+// published returns the files of a golden directory as a repository holds them. A directory without
+// a tokenizer gets that of st-mean.
 func published(t *testing.T, of string) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{"README.md": []byte("# tiny")}
@@ -50,7 +50,7 @@ func published(t *testing.T, of string) map[string][]byte {
 	return files
 }
 
-// hubWorker serves the ids of a hub as sie-server -m does.
+// hubWorker serves the ids of a hub as `sie-server -m` does.
 func hubWorker(t *testing.T, server *hubtest.Server, refs ...string) (*servicetest.Worker, *catalog.Catalog) {
 	t.Helper()
 	t.Setenv("HF_ENDPOINT", server.URL)
@@ -71,8 +71,8 @@ func hubWorker(t *testing.T, server *hubtest.Server, refs ...string) (*servicete
 	return &servicetest.Worker{Service: w}, cat
 }
 
-// A repository of the hub without a model file is served as what its files say, before its weights
-// are there: no weight is asked for at the start. Then it is downloaded and answers.
+// A hub repository without a model file is served as its own files say. No weights are asked for at
+// the start; they are downloaded with the first request.
 func TestHubIDsAreWhatTheyAre(t *testing.T) {
 	server := hubtest.New(t)
 	want := map[string][]string{
@@ -124,8 +124,8 @@ func TestHubIDsAreWhatTheyAre(t *testing.T) {
 	}
 }
 
-// What could not be seen at the start is not served as something else; what is no model says what
-// it is.
+// A repository that could not be read when the server started is taken for an encoder of dense
+// vectors; its load fails if it is none. The error for a LoRA adapter says what it is.
 func TestHubIDsThatAreNotSeen(t *testing.T) {
 	server := hubtest.New(t)
 	server.Add("acme/rerank", published(t, "rerank-sigmoid"))
@@ -149,8 +149,8 @@ func TestHubIDsThatAreNotSeen(t *testing.T) {
 	}
 }
 
-// Adapters are repositories of their own, without a config.json: one by its id in a request, one in
-// a profile. The second server finds both in the cache, without the hub.
+// LoRA adapters are repositories without a config.json. A request names one by its id, a profile
+// the other. The second server finds both in the cache and does not ask the hub.
 func TestAdaptersOfTheHub(t *testing.T) {
 	server := hubtest.New(t)
 	server.Add("acme/rerank", published(t, "rerank-sigmoid"))

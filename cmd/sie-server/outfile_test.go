@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// put writes two rows of two bytes to path as encode does; in is the file that is read.
+// put writes two rows of two bytes to path as encode does. in is the file that encode reads.
 func put(t *testing.T, path, in string) error {
 	t.Helper()
 	var st os.FileInfo
@@ -40,7 +40,7 @@ func isNPY(b []byte) bool {
 		b[npyHeader-1] == '\n' && string(b[npyHeader:]) == "abcd"
 }
 
-// only fails the test when a directory has others than these files.
+// only fails the test unless a directory holds exactly these files.
 func only(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	list, err := os.ReadDir(dir)
@@ -76,15 +76,15 @@ func TestOutNewOldAndLinked(t *testing.T) {
 	only(t, dir, "link", "new", "old")
 }
 
-// What is no regular file is written to and stays what it is. The devices are reached by links:
-// whoever replaces what it is told replaces those, not the machine's devices.
+// Anything but a regular file is written to and stays what it is. The tests reach devices through
+// links, so that a bug would replace the links and not the machine's devices.
 func TestOutToDevices(t *testing.T) {
 	dir := t.TempDir()
 	null, full := dir+"/null", dir+"/full"
 	if err := errors.Join(os.Symlink("/dev/null", null), os.Symlink("/dev/full", full)); err != nil {
 		t.Fatal(err)
 	}
-	if err := put(t, null, null); err != nil { // a terminal, too, is read and written
+	if err := put(t, null, null); err != nil { // a terminal may also be both read and written
 		t.Error(err)
 	}
 	if err := put(t, full, ""); !errors.Is(err, unix.ENOSPC) {
@@ -125,7 +125,7 @@ func TestOutToAPipe(t *testing.T) {
 	if st, err := os.Lstat(pipe); err != nil || st.Mode()&fs.ModeNamedPipe == 0 {
 		t.Errorf("the pipe is %v, %v", st.Mode(), err)
 	}
-	// Nobody reads: it ends when it is told to.
+	// Nobody reads the pipe: opening it ends with ctx.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := createOut(ctx, pipe, nil); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "nobody reads this pipe") {
@@ -159,7 +159,7 @@ func TestOutIsRefused(t *testing.T) {
 	only(t, dir, "dead", "folder", "hard", "in", "pipe", "soft")
 }
 
-// A result that is not complete leaves nothing behind, and what became a pipe meanwhile stays one.
+// An incomplete result leaves nothing behind. A path that became a pipe meanwhile stays a pipe.
 func TestOutIsNotFinished(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.npy")
@@ -190,7 +190,7 @@ func TestOutIsNotFinished(t *testing.T) {
 		t.Error("a row of another width is taken")
 	}
 	only(t, dir, "x.npy")
-	// A part of that name which is somebody else's is not touched.
+	// A part file that somebody else made is not touched.
 	if err := os.WriteFile(dir+"/y.npy.part", []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)
 	}

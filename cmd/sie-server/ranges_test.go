@@ -13,7 +13,7 @@ import (
 	sie "github.com/sie-engine/sie/internal/cli"
 )
 
-// commands are all commands of the binary, hidden ones too.
+// commands returns all commands of the binary, hidden ones included.
 func commands(t *testing.T) []*kong.Node {
 	t.Helper()
 	list := newParser(&cli{}).Model.Leaves(false)
@@ -50,7 +50,7 @@ func TestEveryNumberHasARange(t *testing.T) {
 	}
 }
 
-// Arguments of commands are no flags and have no ranges: none is a number.
+// Arguments of commands have no ranges, so none of them may be a number.
 func TestNoArgumentIsANumber(t *testing.T) {
 	for _, command := range commands(t) {
 		for _, a := range command.Positional {
@@ -89,7 +89,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// checked are the problems of a command line.
+// checked returns the problems of a command line.
 func checked(t *testing.T, args ...string) string {
 	t.Helper()
 	k, err := newParser(&cli{}).Parse(args)
@@ -133,7 +133,7 @@ func TestRangesAreChecked(t *testing.T) {
 	}
 }
 
-// Everything wrong is said at once, whatever kind of thing it is.
+// All problems of a command line are reported at once, whatever their kind.
 func TestAllProblemsAtOnce(t *testing.T) {
 	k, err := newParser(&cli{}).Parse([]string{"serve", "--port=-1", "--load-wait=-1s", "--tls-cert=none", "--cors-origin=a,b", "--api-key="})
 	if err != nil {

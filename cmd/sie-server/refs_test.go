@@ -13,7 +13,7 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// catalogDir is a models directory with the models acme/a and acme/b.
+// catalogDir makes a models directory with the models acme/a and acme/b.
 func catalogDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -27,7 +27,7 @@ func catalogDir(t *testing.T) string {
 	return dir
 }
 
-// served are the base ids of a selection.
+// served returns the base ids of a selection.
 func served(s selection) string {
 	var out []string
 	for _, m := range s.catalog.Models() {
@@ -36,7 +36,7 @@ func served(s selection) string {
 	return strings.Join(out, " ")
 }
 
-// What -m takes, --preload takes, in the same words, and what it names is served.
+// --preload takes the same references as -m, and the models that it names are served.
 func TestReferences(t *testing.T) {
 	dir := golden.Open(t, "st-mean").Dir
 	home := t.TempDir()
@@ -105,7 +105,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// The hash of a bundle is of its own models, whatever is served beside them.
+// The hash of a bundle covers only its own models, whatever else is served.
 func TestPreloadLeavesTheBundlesHash(t *testing.T) {
 	f := sourceFlags{ModelsDir: catalogDir(t), Bundle: "default"}
 	all, err := f.files()
@@ -123,7 +123,7 @@ func TestPreloadLeavesTheBundlesHash(t *testing.T) {
 	}
 }
 
-// A file that was preloaded may go later, as others may; one that never was there is an error.
+// The file of a preloaded model may go later, as any other may. One that never existed is an error.
 func TestPreloadedFileGoes(t *testing.T) {
 	dir := catalogDir(t)
 	f := sourceFlags{ModelsDir: dir, preload: []string{"acme/a"}, known: []string{"acme/a"}}
@@ -139,7 +139,7 @@ func TestPreloadedFileGoes(t *testing.T) {
 	}
 }
 
-// A hub repository is asked about once, with the time that the caller has.
+// A hub repository is asked about once, within the caller's time.
 func TestHubIsAskedOnce(t *testing.T) {
 	all, err := catalog.Load()
 	if err != nil {

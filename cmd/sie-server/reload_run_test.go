@@ -16,7 +16,7 @@ import (
 	"github.com/sie-engine/sie/runtime/model"
 )
 
-// runRig drives a reloader by hand: the test says when files change and what a reading does.
+// runRig drives a reloader by hand: the test decides when files change and what a reading returns.
 type runRig struct {
 	*testing.T
 	hup     chan os.Signal
@@ -35,8 +35,8 @@ func (r *runRig) SetCatalog(c *catalog.Catalog) (model.Changes, error) {
 
 func (r *runRig) SetBundleHash(string) {}
 
-// runReloader calls test in a bubble with a reloader that runs; readings succeed until the test
-// says otherwise.
+// runReloader calls test in a synctest bubble with a running reloader. Readings succeed unless the
+// test changes that.
 func runReloader(t *testing.T, test func(r *runRig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &runRig{T: t, hup: make(chan os.Signal, 1), changed: make(chan struct{}, 1), log: &testrig.Log{}}
@@ -51,7 +51,7 @@ func runReloader(t *testing.T, test func(r *runRig)) {
 		if took := time.Since(start); took != 0 {
 			t.Errorf("closing took %v", took)
 		}
-		for _, c := range r.free { // the bubble waits for its goroutines, which close does not
+		for _, c := range r.free { // the bubble waits for its goroutines, but close does not
 			close(c)
 		}
 	})
@@ -75,7 +75,7 @@ func (r *runRig) hangUp() {
 	synctest.Wait()
 }
 
-// sleep lets time pass and what follows from it happen.
+// sleep lets time pass and waits for its effects.
 func (r *runRig) sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -95,7 +95,7 @@ func (r *runRig) says(n int, text string) {
 	}
 }
 
-// Many writes in a row are one reading, a second after the last.
+// Many writes in a row lead to one reading, a second after the last write.
 func TestChangesAreGathered(t *testing.T) {
 	runReloader(t, func(r *runRig) {
 		r.sleep(time.Hour)
@@ -113,7 +113,7 @@ func TestChangesAreGathered(t *testing.T) {
 	})
 }
 
-// A directory that is never quiet is read all the same, every maxPause.
+// A directory that is never quiet is still read, every maxPause.
 func TestChangesWithoutEnd(t *testing.T) {
 	runReloader(t, func(r *runRig) {
 		for range 10 * int(maxPause/time.Second) * 2 {
@@ -126,7 +126,7 @@ func TestChangesWithoutEnd(t *testing.T) {
 	})
 }
 
-// A hang-up is answered with a line, also when nothing changed; a change is not.
+// SIGHUP always leads to a log line; a change of files only if the models changed.
 func TestHangUpIsAnswered(t *testing.T) {
 	runReloader(t, func(r *runRig) {
 		r.change()
@@ -142,7 +142,7 @@ func TestHangUpIsAnswered(t *testing.T) {
 	})
 }
 
-// What happens during a reading is one more reading after it.
+// Changes during a reading lead to one more reading after it.
 func TestChangesDuringAReading(t *testing.T) {
 	runReloader(t, func(r *runRig) {
 		r.read = func(context.Context, *catalog.Catalog) reading { time.Sleep(time.Minute); return succeed() }
@@ -161,7 +161,7 @@ func TestChangesDuringAReading(t *testing.T) {
 	})
 }
 
-// Each reading gets the catalog of the last one that succeeded, and its time.
+// Each reading gets the catalog of the last reading that succeeded, and its own time limit.
 func TestReadingsFollowEachOther(t *testing.T) {
 	runReloader(t, func(r *runRig) {
 		var before []*catalog.Catalog
@@ -185,9 +185,9 @@ func TestReadingsFollowEachOther(t *testing.T) {
 	})
 }
 
-// A reading that never returns is given up and reported; the next change is read. A few may be
-// stuck, then no more begin until one returns, which is told and followed by a reading. Shutting
-// down waits for none.
+// A reading that never returns is given up and reported, and the next change is read. Once maxStuck
+// readings are stuck, no more begin until one returns; its return is logged and leads to a reading.
+// Shutting down waits for none.
 func TestStuckReadings(t *testing.T) {
 	free := make([]chan struct{}, maxStuck)
 	runReloader(t, func(r *runRig) {
@@ -201,7 +201,7 @@ func TestStuckReadings(t *testing.T) {
 			r.says(i, "does not answer")
 			r.sleep(time.Nanosecond)
 			r.says(i+1, "does not answer")
-			if i < maxStuck-1 { // the file system answers again, for others
+			if i < maxStuck-1 { // the file system answers the next readings
 				r.read = func(context.Context, *catalog.Catalog) reading { return succeed() }
 				r.hangUp()
 				r.begun--
@@ -219,7 +219,7 @@ func TestStuckReadings(t *testing.T) {
 		synctest.Wait()
 		r.says(1, "has ended")
 		r.want(maxStuck+1, given+1) // the new reading's catalog, not the old one's
-		close(free[1])              // nobody asked for anything meanwhile
+		close(free[1])              // no reading is wanted, but its return leads to one
 		synctest.Wait()
 		r.says(2, "has ended")
 		r.want(maxStuck+2, given+2)
@@ -229,7 +229,7 @@ func TestStuckReadings(t *testing.T) {
 	})
 }
 
-// Shutting down does not wait for the reading that runs.
+// Shutting down does not wait for a running reading.
 func TestCloseDuringAReading(t *testing.T) {
 	runReloader(t, func(r *runRig) {
 		free := make(chan struct{})

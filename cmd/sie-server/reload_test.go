@@ -21,7 +21,7 @@ import (
 	"github.com/sie-engine/sie/weights/bucket/buckettest"
 )
 
-// told is a worker that notes what catalogs it is given.
+// told stands for a worker. It notes the catalogs that it is given.
 type told struct {
 	mu   sync.Mutex
 	last *catalog.Catalog
@@ -42,7 +42,7 @@ func (w *told) SetBundleHash(hash string) {
 	w.hash = hash
 }
 
-// models are the ids and widths the worker was told last.
+// models returns the ids and widths of the last catalog that the worker was given.
 func (w *told) models() (string, int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,7 +118,7 @@ func TestHotReload(t *testing.T) {
 	r.write("whatever.yaml", "a", 4)
 	r.want("acme/a 4, acme/b 8, acme/c 8")
 
-	// Renamed: the same id. Two files with one id: nothing changes. Deleted: gone.
+	// A renamed file keeps its id. Two files with one id change nothing. A deleted model goes.
 	if err := os.Rename(filepath.Join(dir, "whatever.yaml"), filepath.Join(dir, "z.yaml")); err != nil {
 		t.Fatal(err)
 	}
@@ -135,8 +135,7 @@ func TestHotReload(t *testing.T) {
 	r.want("acme/a 4, acme/c 8")
 }
 
-// TestReplacedDirectory: a directory that goes away keeps its models, and is watched again when it
-// is back.
+// A models directory that disappears keeps its models, and is watched again when it is back.
 func TestReplacedDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "models")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -194,7 +193,7 @@ func TestReloadOnHangUp(t *testing.T) {
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	r.want("acme/a 8, acme/b 8, acme/c 0") // c is an id of the hub; d is not asked for
+	r.want("acme/a 8, acme/b 8, acme/c 0") // c is an id of the hub; d is not among the wanted models
 	if !slices.Contains(strings.Fields(r.log.String()), "broken") && !strings.Contains(r.log.String(), "nonsense") {
 		t.Errorf("the log says nothing of the broken file: %s", r.log.String())
 	}

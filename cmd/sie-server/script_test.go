@@ -28,13 +28,13 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"sie-server": main})
 }
 
-// waitLimit bounds what a script waits for: nothing takes so long, and a script that waits for
-// nothing ends.
+// waitLimit bounds what a script waits for. Nothing takes that long, and a script that waits in
+// vain ends.
 const waitLimit = 2 * time.Minute
 
-// TestScripts runs the real command line on tiny models; see testdata/script. $GOLDEN has the
-// models' directories, $HF_ENDPOINT is a hub with one of them, acme/mean at $COMMIT. Commands
-// besides testscript's own: serve, logged, signal, stop, fifo, npy and same.
+// TestScripts runs the real command line on tiny models; see testdata/script. $GOLDEN holds the
+// directories of the models. $HF_ENDPOINT is a hub with one of them, acme/mean at $COMMIT. The
+// tests add these commands to testscript's: serve, logged, signal, stop, fifo, npy and same.
 func TestScripts(t *testing.T) {
 	golden, err := filepath.Abs("../../testdata/golden")
 	if err != nil {
@@ -64,7 +64,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// running is the key of a script's server.
+// running is the key under which a script keeps its server.
 type running struct{}
 
 // serverProcess is the server of a script.
@@ -78,7 +78,7 @@ func process(ts *testscript.TestScript) *serverProcess {
 	return ts.Value(running{}).(*serverProcess)
 }
 
-// wait waits for a condition, and fails the script without it.
+// wait waits until ok holds, and fails the script if it does not.
 func wait(ts *testscript.TestScript, p *serverProcess, what string, ok func() bool) {
 	for end := time.Now().Add(waitLimit); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -134,7 +134,7 @@ func testscriptFile(path string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// logged regexp: waits until the server's log has it; ! logged: it has not.
+// logged regexp: waits until the server's log matches; ! logged: the log does not match.
 func cmdLogged(ts *testscript.TestScript, neg bool, args []string) {
 	p, want := process(ts), regexp.MustCompile(args[0])
 	if neg {
@@ -185,7 +185,7 @@ func cmdNPY(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// same file: standard output has one JSON object a line, whose values are the rows of the float32
+// same file: standard output has one JSON object per line, whose values are the rows of the float32
 // array.
 func cmdSame(ts *testscript.TestScript, _ bool, args []string) {
 	rest := []byte(ts.ReadFile(args[0]))[npyHeader:]

@@ -11,7 +11,7 @@ import (
 	"github.com/sie-engine/sie/internal/testrig"
 )
 
-// The process ends within its time whether or not what it closes ever does.
+// The process ends within its time, even if what it closes never ends.
 func TestClosingIsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes, left, want time.Duration

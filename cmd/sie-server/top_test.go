@@ -15,7 +15,7 @@ import (
 	"github.com/sie-engine/sie/internal/api"
 )
 
-// frames of a server that has done 10 requests and 400 tokens in the half second between them.
+// Two frames of a server that did 10 requests and 400 tokens in the half second between them.
 const firstFrame = `{"timestamp":100,"ready":true,"name":"w\u001b[2J1","server":{"version":"9.9","uptime_seconds":3700},"gpus":[],
  "models":[{"name":"idle/model","state":"available","memory_bytes":0,"queue_pending_items":0},
   {"name":"org/model","state":"loaded","memory_bytes":2147483648,"queue_pending_items":3,"adaptive_batching":{"p50_ms":1.5,"wait_ms":2}}],
@@ -58,7 +58,7 @@ func TestBoard(t *testing.T) {
 	if !strings.Contains(got, "loaded        2.0 GiB       3       1.5       2.0") {
 		t.Errorf("the model's line:\n%s", got)
 	}
-	// Whatever the size of the terminal, it fits.
+	// The board fits a terminal of any size.
 	for _, w := range []int{1, 10, 40, 300} {
 		for _, h := range []int{1, 5, 9, 50} {
 			lines := strings.Split(b.render(w, h, true), "\n")
@@ -96,7 +96,7 @@ func TestSpark(t *testing.T) {
 	}
 }
 
-// A server of the real protocol: it wants a key, sends frames, and goes.
+// The server of this test speaks the real protocol: it wants a key, sends frames and shuts down.
 func TestTop(t *testing.T) {
 	up := websocket.FastHTTPUpgrader{}
 	var s fasthttp.Server

@@ -17,14 +17,14 @@ import (
 	"github.com/sie-engine/sie/runtime/service"
 )
 
-// many is an encode request of n short texts.
+// many returns an encode request of n short texts.
 func many(n int) string {
 	return `{"items":[` + strings.TrimSuffix(strings.Repeat(`{"text":"cat"},`, n), ",") + `]}`
 }
 
-// A request whose results can never be held is refused with how many could, before anything runs;
-// that many are answered. One whose results do not fit now is told to come again, and how many
-// would.
+// A request whose results can never be held is refused before anything runs. The error says how
+// many items could be held, and that many are answered. A request whose results do not fit now gets
+// a retryable error, which says how many would.
 func TestResultsAreBounded(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) {
 		o.MaxHeldBytes, o.DefaultModels = 4<<20, []string{model}
@@ -57,7 +57,7 @@ func TestResultsAreBounded(t *testing.T) {
 
 	testrig.Until(t, "nothing is held", func() bool { return r.load().HeldBytes == 0 })
 	others := r.dial()
-	others.send(post(3<<20) + "{") // it takes the room of its whole body
+	others.send(post(3<<20) + "{") // holds the room of its whole body
 	testrig.Until(t, "others hold bytes", func() bool { return r.load().HeldBytes >= 3<<20 })
 	a = r.encode(many(5000))
 	if a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(string(a.body), "of its items would fit now") {
@@ -74,7 +74,7 @@ func TestResultsAreBounded(t *testing.T) {
 	testrig.Until(t, "nothing is held", func() bool { return r.load().HeldBytes == 0 })
 }
 
-// What a text turns out to need is asked for when that is known.
+// The room that a text turns out to need is asked for as soon as it is known.
 func TestTokensAreBounded(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) { o.MaxHeldBytes, o.DefaultModels = 1<<20, []string{model} })
 	body := `{"inputs":["` + strings.Repeat("cat ", 3000) + `"]}`
@@ -92,8 +92,8 @@ func TestTokensAreBounded(t *testing.T) {
 	testrig.Until(t, "nothing is held", func() bool { return r.load().HeldBytes == 0 })
 }
 
-// An answer has the same bytes however it is sent: as a whole, in chunks, to HTTP/1.0, in either
-// format. Its room is given back when it is written, and the connection stays usable.
+// An answer has the same bytes whether it is sent whole, in chunks or to HTTP/1.0, in both formats.
+// Its room is given back once it is written, and the connection stays usable.
 func TestAnswersOfEverySize(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) { o.AccessLog = true })
 	for _, n := range []int{1, 30, 1500, 9000} {
@@ -140,8 +140,8 @@ func TestAnswersOfEverySize(t *testing.T) {
 	}
 }
 
-// A client that takes its answer slowly holds no more than the answer's results, and for no longer
-// than --write-timeout. One that leaves holds nothing.
+// A client that reads its answer slowly holds no more than the answer's results, and for at most
+// --write-timeout. A client that leaves holds nothing.
 func TestSlowReadersOfLargeAnswers(t *testing.T) {
 	for name, leave := range map[string]bool{"never reads": false, "leaves": true} {
 		t.Run(name, func(t *testing.T) {

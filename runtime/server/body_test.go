@@ -12,10 +12,10 @@ import (
 	"github.com/sie-engine/sie/runtime/service"
 )
 
-// limited serves with bodies of at most 20,000 bytes.
+// limited makes a server accept bodies of at most 20,000 bytes.
 func limited(o *Options, _ *service.Options) { o.Limits = api.Limits{MaxBodyBytes: 20_000} }
 
-// chunked is an encode request whose body comes in the given chunks.
+// chunked returns an encode request whose body comes in the given chunks.
 func chunked(chunks ...string) string {
 	var b strings.Builder
 	b.WriteString(strings.Replace(post(0), "Content-Length: 0", "Transfer-Encoding: chunked", 1))
@@ -26,8 +26,8 @@ func chunked(chunks ...string) string {
 	return b.String()
 }
 
-// After a chunk that cannot be read nothing is: what follows may be anything, also what looks like
-// a request.
+// After an unreadable chunk nothing more is read, because what follows may be anything, even
+// something that looks like a request.
 func TestNothingIsReadAfterABadChunk(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) { o.UnwantedTime = time.Hour })
 	head := strings.Replace(post(0), "Content-Length: 0", "Transfer-Encoding: chunked", 1)
@@ -50,8 +50,8 @@ func TestNothingIsReadAfterABadChunk(t *testing.T) {
 	}
 }
 
-// Open routes, and those who have no key, do not hold a connection by a body that does not come.
-// The clock of the bounds that must not count here does not run out within the test.
+// A body that does not come does not hold a connection on an open route or without a key. The time
+// limits that must not decide here are longer than the test.
 func TestUnwantedBodiesThatStall(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) {
 		o.Keys, o.BodyStall, o.BodyTimeout, o.UnwantedTime, o.BriefTime = guarded(t, "key"), time.Hour, time.Hour, time.Hour, 50*time.Millisecond
@@ -69,7 +69,7 @@ func TestUnwantedBodiesThatStall(t *testing.T) {
 		}
 		w.ended()
 	}
-	w := r.dial() // a body nobody looked at is not the next request
+	w := r.dial() // a body that nobody read is not taken for the next request
 	w.send("POST /%zz HTTP/1.1\r\nHost: x\r\nContent-Length: " + fmt.Sprint(len(getHealth)) + "\r\n\r\n" + getHealth + getHealth)
 	if a := w.receive("POST"); a.status != 400 {
 		t.Errorf("%d %s", a.status, a.body)
@@ -82,7 +82,7 @@ func TestUnwantedBodiesThatStall(t *testing.T) {
 	w.ended()
 }
 
-// Whatever is wrong with a body, its rest is never taken for the next request.
+// The rest of a body is never taken for the next request, whatever is wrong with the body.
 func TestBodiesOfAnySize(t *testing.T) {
 	r := start(t, limited)
 	evil := strings.Repeat("GET /v1/nothing HTTP/1.1\r\nHost: x\r\n\r\n", 2000)
@@ -181,17 +181,17 @@ func TestSlowBodies(t *testing.T) {
 		limited(o, w)
 		o.BodyStall, o.BodyTimeout, o.UnwantedTime = 150*time.Millisecond, 500*time.Millisecond, time.Hour
 	})
-	first := r.dial() // nothing of a body: the time for a head is not up, that for a pause is
+	first := r.dial() // no byte of a body: the time for a pause runs out, not the time for a head
 	first.send(post(9))
 	if a := first.receive("POST"); a.status != 408 || a.header.Get("Connection") != "close" {
 		t.Errorf("a body that does not begin: %d %v %s", a.status, a.header, a.body)
 	}
-	w := r.dial() // refused for what it announces, which is not reserved, and thrown away no longer than a body may take
+	w := r.dial() // refused for its declared length; no room is held for it, and draining it is bounded by a body's time
 	w.send(post(1<<40) + oneText + strings.Repeat(" ", 9000))
 	if a := w.receive("POST"); a.status != 413 || a.header.Get("Connection") != "close" {
 		t.Errorf("a body of a terabyte: %d %v %s", a.status, a.header, a.body)
 	}
-	w = start(t, nil).dial() // slow, but within the limits
+	w = start(t, nil).dial() // slow, but within the bounds
 	body := oneText + strings.Repeat(" ", 9000)
 	w.send(post(len(body)) + body[:8500])
 	time.Sleep(50 * time.Millisecond)
@@ -205,7 +205,7 @@ func TestBodiesHeldTogether(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) {
 		o.MaxHeldBytes, o.Limits = 30_000, api.Limits{MaxBodyBytes: 25_000}
 	})
-	endless := r.dial() // refused as soon as it is too large, before it takes up what others may have
+	endless := r.dial() // refused once it is too large, before it takes the room of others
 	endless.send(chunked(strings.Repeat(" ", 50_000), strings.Repeat(" ", 50_000)))
 	if a := endless.receive("POST"); a.status != 413 {
 		t.Errorf("a body of unknown length: %d %s", a.status, a.body)

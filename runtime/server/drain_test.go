@@ -20,7 +20,7 @@ import (
 
 const twoTexts = `{"items":[{"text":"the cat"},{"text":"sat"}]}`
 
-// A client that leaves takes its queued texts along, and is counted.
+// When a client leaves, its queued texts are dropped and the request is counted.
 func TestHangUp(t *testing.T) {
 	for name, leave := range map[string]func(*net.TCPConn){
 		"closes":          func(c *net.TCPConn) { c.Close() },
@@ -30,7 +30,7 @@ func TestHangUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, held(3))
 			w := r.dial()
-			w.send(getHealth) // a connection is watched anew for each request
+			w.send(getHealth) // each request of a connection is watched anew
 			w.receive("GET")
 			w.send(post(len(twoTexts)) + twoTexts)
 			r.queued(2)
@@ -43,8 +43,8 @@ func TestHangUp(t *testing.T) {
 				}
 				w.ended()
 			}
-			// One text more makes three: a batch leaves, but only with the texts of those who wait.
-			// A batch of one remains.
+			// One more text makes three, so a batch leaves. It holds only the text whose client
+			// still waits.
 			if a := r.encode(oneText); a.status != 200 {
 				t.Errorf("%d %s", a.status, a.body)
 			}
@@ -58,7 +58,7 @@ func TestHangUp(t *testing.T) {
 	}
 }
 
-// Without hanging up nothing is cancelled, however long it takes.
+// A request is not cancelled while its client waits, however long it takes.
 func TestRequestTimeout(t *testing.T) {
 	r := start(t, func(o *Options, w *service.Options) { held(1000)(o, w); o.RequestTimeout = 100 * time.Millisecond })
 	began := time.Now()
@@ -91,8 +91,8 @@ func TestFullQueueIsRetryable(t *testing.T) {
 	<-first
 }
 
-// A request that would wait too long is refused before its body is read, and the code is the one
-// that the caller retries.
+// A request that would wait too long is refused before its body is read, with the code on which its
+// client retries.
 func TestSlowQueueIsRetryable(t *testing.T) {
 	r := start(t, func(o *Options, w *service.Options) { held(2)(o, w); w.Batch.MaxBacklog, w.MaxBatchTokens = 1, 1 })
 	if a := r.encode(twoTexts); a.status != 200 {
@@ -133,9 +133,9 @@ func TestFullAnswers(t *testing.T) {
 	}
 }
 
-// What a full queue can't take is refused before the body is looked at: here none of the bodies
-// could be decoded. The connection stays usable, the caller gets the code that it retries, and
-// other errors keep their place.
+// A request that a full queue cannot take is refused before its body is read: no body in this test
+// could be decoded. The connection stays usable, clients get the code on which they retry, and
+// other errors still come first.
 func TestFullQueueRefusesAtTheHead(t *testing.T) {
 	r := start(t, func(o *Options, w *service.Options) { held(1000)(o, w); w.MaxQueueItems = 2 })
 	first := r.dial()
@@ -179,8 +179,8 @@ func TestFullQueueRefusesAtTheHead(t *testing.T) {
 	}
 }
 
-// While it drains a server finishes what runs, takes no work, and still says how it is, also to new
-// connections.
+// A draining server finishes running requests and refuses new work. It still answers probes, on new
+// connections too.
 func TestDrain(t *testing.T) {
 	r := start(t, held(3))
 	running, idle := r.dial(), r.dial()
@@ -188,13 +188,13 @@ func TestDrain(t *testing.T) {
 	idle.receive("GET")
 	running.send(post(len(twoTexts)) + twoTexts)
 	r.queued(2)
-	sending := r.dial() // a body on its way is not running yet
+	sending := r.dial() // a request whose body is still being sent does not run yet
 	sending.send(post(20_000) + oneText + strings.Repeat(" ", 9000))
 	testrig.Until(r.t, "its body is being read", func() bool { return r.load().HeldBytes >= 20_000 })
 	done := make(chan error, 1)
 	go func() { done <- r.Shutdown(t.Context()) }()
 	testrig.Until(r.t, "it drains", r.Server.http.Draining)
-	asked := func(w *wire, method, request string) answer { // and told that nothing more will be answered on this connection
+	asked := func(w *wire, method, request string) answer { // and the answer ends the connection
 		w.send(request + getHealth)
 		a := w.receive(method)
 		if a.header.Get("Connection") != "close" {
@@ -253,9 +253,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// A request that has arrived on a kept connection is answered, whenever the server stops: its
-// clients are told with the last answer that there will be no other. Connections nobody uses are
-// ended.
+// A request that has arrived on a kept connection is answered, whenever the server stops. The last
+// answer tells the client that the connection ends. Unused connections are closed.
 func TestDrainAnswersKeptConnections(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) { o.LastBytes = time.Hour })
 	var clients sync.WaitGroup
@@ -302,7 +301,8 @@ func TestDrainAnswersKeptConnections(t *testing.T) {
 	idle.ended()
 }
 
-// What still runs when the time is up is answered, and nothing runs when Shutdown returns.
+// A request that still runs when the time is up is answered, and nothing runs when Shutdown
+// returns.
 func TestDrainRunsOutOfTime(t *testing.T) {
 	r := start(t, held(1000))
 	w := r.dial()
@@ -321,8 +321,8 @@ func TestDrainRunsOutOfTime(t *testing.T) {
 	}
 }
 
-// Clients that send half of something, or nothing, hold up the end only for a moment; those who
-// wait for an answer get one.
+// Clients that send half a request, or nothing, delay the end only for a moment. Clients that wait
+// for an answer get one.
 func TestDrainDoesNotWaitForSenders(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) { o.LastBytes = 200 * time.Millisecond })
 	var senders []*wire
@@ -345,7 +345,7 @@ func TestDrainDoesNotWaitForSenders(t *testing.T) {
 	}
 }
 
-// Nor is it an error when a client takes its answer too slowly: nothing runs any more.
+// A client that reads its answer too slowly is no error of the drain either: nothing runs any more.
 func TestDrainDoesNotWaitForReaders(t *testing.T) {
 	r := start(t, nil)
 	w := r.dial()

@@ -11,7 +11,8 @@ import (
 	"github.com/sie-engine/sie/runtime/service"
 )
 
-// besides adds models of the golden data to the rig's: id, folder, adapter, tasks.
+// besides adds models of the golden data to the rig's model. Each has an id, folder, adapter and
+// tasks.
 func besides(t *testing.T, models ...[4]string) func(*Options, *service.Options) {
 	t.Helper()
 	return func(_ *Options, o *service.Options) {
@@ -45,8 +46,8 @@ type extracted struct {
 	}
 }
 
-// An item that cannot be answered carries its error, by its id; a client that does not read such
-// errors gets the first as its own.
+// An item that cannot be answered carries its error, under its id. For a client that does not read
+// such errors, the first one fails the request.
 func TestExtractItemErrors(t *testing.T) {
 	r := start(t, besides(t, [4]string{"acme/tags", "pipeline-tags", "token_classification", "{extract: {}}"}))
 	long := strings.Repeat("the cat ", 40)

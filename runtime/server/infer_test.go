@@ -99,7 +99,7 @@ func TestNegotiation(t *testing.T) {
 			t.Errorf("%q, Accept %q: the body is not %s", c.contentType, c.accept, c.want)
 		}
 	}
-	// The same numbers in both formats.
+	// Both formats give the same numbers.
 	want := r.encode(oneText).encoded(t).Items[0].Dense.Values
 	raw := make([]byte, 0, 4*len(want))
 	for _, v := range want {
@@ -220,7 +220,7 @@ func TestEmbeddings(t *testing.T) {
 	}
 }
 
-// Clients cannot grow the label set with model ids of their own.
+// Clients cannot grow the label set with model ids that they make up.
 func TestMetrics(t *testing.T) {
 	r := start(t, nil)
 	series := func() int {

@@ -11,11 +11,11 @@ import (
 	"github.com/sie-engine/sie/runtime/service"
 )
 
-// secret stands in every place where a client may put something.
+// secret is put wherever a client may put text.
 const secret = "sekret"
 
-// No line of the log holds what a client sent, at any level, whatever is wrong with it; the access
-// log is on.
+// No log line at any level holds anything that a client sent, whatever is wrong with the request.
+// The access log is on.
 func TestNothingOfAClientIsLogged(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) {
 		o.Keys, o.AccessLog, o.MachineProfile, o.DefaultModels = guarded(t, secret+"key"), true, "l4", []string{model}

@@ -9,8 +9,8 @@ import (
 	"github.com/sie-engine/sie/runtime/service"
 )
 
-// A lost device: the client is told to go elsewhere, and the probes tell whoever restarts the
-// server.
+// When a device is lost, clients are sent elsewhere, and the probes tell the operator's system to
+// restart the server.
 func TestLostDevice(t *testing.T) {
 	r := start(t, func(_ *Options, o *service.Options) {
 		o.Intercept = func(*engine.Batch) error {

@@ -28,13 +28,13 @@ type tab struct {
 	origin string
 
 	mu       sync.Mutex
-	foreign  []string // requests to anybody else
+	foreign  []string // requests to other hosts
 	complain []string // exceptions, console errors, violations of the policy
 }
 
-// browser finds the browser, which is a declared dependency of the tests (tools/setup/deps.sh
-// test). Called before a server is started: skipping one that has not begun to listen would leave
-// it running.
+// browser finds the browser, which the tests declare as a dependency (tools/setup/deps.sh test).
+// Call it before a server is started: skipping a test whose server does not listen yet would leave
+// the server running.
 func browser(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -110,7 +110,7 @@ func (b *tab) until(js string) {
 	}
 }
 
-// shoot keeps a picture of the page in build/screenshots.
+// shoot saves a picture of the page in build/screenshots.
 func (b *tab) shoot(name string) {
 	b.t.Helper()
 	var png []byte
@@ -127,7 +127,7 @@ func (b *tab) shoot(name string) {
 	}
 }
 
-// quiet fails if the page asked anybody else for anything, or complained.
+// quiet fails the test if the page asked another host for anything, or complained.
 func (b *tab) quiet() {
 	b.t.Helper()
 	b.mu.Lock()
@@ -149,7 +149,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("the first stop by keyboard is %q", got)
 	}
 
-	// Encode: a heat map, equal lines are 1.00, the timing is the server's.
+	// Encode shows a heat map in which equal lines are 1.00, and the server's timing.
 	b.until(`document.querySelector("#encode button.go").disabled === false`)
 	b.do(chromedp.SetValue("#encode textarea", "the cat\na dog\nthe cat"), chromedp.Click("#encode button.go"))
 	b.until(`document.querySelectorAll("#encode .heat td").length === 9 + 1`) // the corner too
@@ -203,14 +203,15 @@ func TestPage(t *testing.T) {
 	b.quiet()
 }
 
-// The marks of an extraction are where code points say, also behind characters of two UTF-16 units;
-// a server that is loading is asked again when it says.
+// The page marks entities at their code points, even behind characters of two UTF-16 units. It asks
+// a loading server again when the server says so.
 func TestPageExtract(t *testing.T) {
 	chromium := browser(t)
 	r := start(t, nil)
 	b := r.browse(chromium)
 	b.until(`document.getElementById("state").textContent === "ready" && !document.querySelector("#encode button.go").disabled`)
-	// The page lists the models whenever one changes its state; from here on they are the test's.
+	// The page lists the models whenever one changes its state. From here on the test supplies
+	// them.
 	b.eval(`(() => {
   let calls = 0;
   sie.fetch = async url => url !== "/v1/extract/m" ? new Response("{}", {status: 404}) : ++calls === 1 ?
@@ -237,9 +238,8 @@ func TestPageExtract(t *testing.T) {
 	b.quiet()
 }
 
-// The table of models says why one failed, has widths in the order of the outputs, and loses those
-// that a reload of the models directory took away. An answer with nothing in it says so; a failure
-// is red.
+// The table of models says why a model failed, shows widths in the order of the outputs, and drops
+// models that a reload removed. An empty answer is shown as empty; a failure is red.
 func TestPageModels(t *testing.T) {
 	chromium := browser(t)
 	r := start(t, nil)
@@ -276,8 +276,7 @@ func TestPageModels(t *testing.T) {
 	b.quiet()
 }
 
-// A server with keys: the page is there, asks for one, and then shows what it shows to everybody
-// else.
+// On a server with keys the page opens, asks for a key, and then works as it does elsewhere.
 func TestPageWithAKey(t *testing.T) {
 	chromium := browser(t)
 	r := start(t, func(o *Options, _ *service.Options) { o.Keys = guarded(t, "open-sesame") })
@@ -296,7 +295,7 @@ func TestPageWithAKey(t *testing.T) {
 	}
 }
 
-// The API's page is made from openapi.json under the same policy.
+// The page of the API is made from openapi.json, under the same content security policy.
 func TestDocsPage(t *testing.T) {
 	chromium := browser(t)
 	r := start(t, nil)

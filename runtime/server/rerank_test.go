@@ -103,7 +103,7 @@ func TestRerankErrors(t *testing.T) {
 	}
 }
 
-// A request that names no model gets the first default model that scores.
+// A request that names no model is answered by the first default model that scores.
 func TestRerankDefaultModel(t *testing.T) {
 	f := &fakeTasks{}
 	r := start(t, func(o *Options, _ *service.Options) { o.DefaultModels = []string{model, reranker} }, with(f))

@@ -18,7 +18,7 @@ import (
 	"github.com/sie-engine/sie/runtime/service"
 )
 
-// Every route is documented, and everything documented is a route.
+// Every route is documented, and everything that is documented is a route.
 func TestRoutesAreDocumented(t *testing.T) {
 	var doc struct {
 		Paths map[string]map[string]struct {
@@ -116,7 +116,7 @@ func TestHead(t *testing.T) {
 			t.Errorf("HEAD %s: %d with %s bytes announced, GET %d with %d", path, head.status, head.header.Get("Content-Length"), get.status, len(get.body))
 		}
 	}
-	w.send(getHealth) // nothing of the bodies is in the way
+	w.send(getHealth) // the answers to HEAD left no bytes behind
 	if a := w.receive("GET"); a.status != 200 || string(a.body) != "ok" {
 		t.Errorf("after HEAD: %d %q", a.status, a.body)
 	}
@@ -136,7 +136,7 @@ func TestHTTP10AndPipelining(t *testing.T) {
 		t.Errorf("HTTP/1.0: %d %q", a.status, a.body)
 	}
 	w.ended()
-	// Small and large bodies, answers in order, each request its own.
+	// Small and large bodies on one connection: each request gets its own answer, in order.
 	large := `{"items":[{"text":"` + strings.Repeat("cat ", 5000) + `"}]}`
 	w = r.dial()
 	w.send(post(len(oneText)) + oneText + getHealth + post(len(large)) + large + post(len("{")) + "{" + getHealth)
@@ -193,15 +193,15 @@ func TestBadHeads(t *testing.T) {
 		}
 		w.ended()
 	}
-	w := r.dial() // later minor versions are read as the one we know
+	w := r.dial() // later minor versions are read as HTTP/1.1
 	w.send("GET /healthz HTTP/1.2\r\nHost: x\r\n\r\n")
 	if a := w.receive("GET"); a.status != 200 {
 		t.Errorf("HTTP/1.2: %d %s", a.status, a.body)
 	}
 }
 
-// A head that is too large is answered even when all of it has been sent: closing on unread bytes
-// would reset the connection before its sender has seen why.
+// A head that is too large is answered even if all of it has been sent. Closing with unread bytes
+// would reset the connection before the client has read the answer.
 func TestHugeHeadIsAnswered(t *testing.T) {
 	r := start(t, nil)
 	for range 20 {
@@ -251,7 +251,7 @@ func TestPanicInAHandler(t *testing.T) {
 	}
 }
 
-// Neither goroutines nor descriptors nor held bytes stay behind.
+// No goroutines, descriptors or held bytes are left behind.
 func TestNothingLeaks(t *testing.T) {
 	r := start(t, nil)
 	descriptors := func() int {
@@ -281,7 +281,7 @@ func TestNothingLeaks(t *testing.T) {
 					mine.do("GET", "/v1/models", "")
 				case 3:
 					mine.do("POST", "/v1/nothing", strings.Repeat("x", 30_000))
-				default: // half a body, and gone
+				default: // sends half a body and leaves
 					w := mine.dial()
 					w.send(post(20_000) + strings.Repeat(" ", 10_000))
 					w.Close()

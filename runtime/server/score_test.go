@@ -115,7 +115,7 @@ func TestScoreErrors(t *testing.T) {
 	}
 }
 
-// A client that leaves cancels the work; so does the server's own limit on time.
+// Work is cancelled when the client leaves, and when the server's time limit is over.
 func TestScoreIsCancelled(t *testing.T) {
 	f := &fakeTasks{held: make(chan struct{})}
 	r := start(t, nil, with(f))

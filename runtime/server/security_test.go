@@ -24,7 +24,7 @@ func guarded(t *testing.T, keys ...string) *httpd.Keys {
 	return k
 }
 
-// Every route but the documented ones wants a key, and says so in its own words.
+// Every route except the documented ones needs a key, and refuses in its own envelope.
 func TestKeys(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) {
 		o.Keys, o.DefaultModels = guarded(t, "first-key", "second"), []string{model}
@@ -51,7 +51,7 @@ func TestKeys(t *testing.T) {
 		headers []string
 		status  int
 	}{
-		{"/v1/nothing", nil, 401}, // what exists is not told
+		{"/v1/nothing", nil, 401}, // it does not tell whether a route exists
 		{"/v1/chat/completions", nil, 401},
 		{encodePath, []string{"Authorization", "Bearer first-key"}, 200},
 		{encodePath, []string{"Authorization", "bearer  second "}, 200},
@@ -69,14 +69,14 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s %v: %d %s, want %d", c.path, c.headers, a.status, a.body, c.status)
 		}
 	}
-	// The envelopes of the routes.
+	// Each route has its own error envelope.
 	for path, want := range map[string]string{"/embed": `"error_type"`, "/v2/rerank": `{"message":`, "/v1/rerank": `"detail":"`, "/v1/embeddings": `"invalid_api_key"`,
 		encodePath: `"UNAUTHORIZED"`} {
 		if a := r.do("POST", path, "{}"); !strings.Contains(string(a.body), want) {
 			t.Errorf("%s: %s", path, a.body)
 		}
 	}
-	// A client that asks before it sends its body is told at once.
+	// A client that waits for 100-continue is refused before it sends its body.
 	w := r.dial()
 	w.send("POST " + encodePath + " HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 99999\r\n\r\n")
 	if a := w.receive("POST"); a.status != 401 {
@@ -190,8 +190,7 @@ func TestCORS(t *testing.T) {
 	}
 }
 
-// A browser shows what comes through a WebSocket to the scripts of any page, so the server looks
-// whose page it is.
+// A browser lets scripts of any page read a WebSocket, so the server checks the page's origin.
 func TestStatusSocketOfForeignPages(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) { o.CORSOrigins = []string{"https://app.example"} })
 	for _, c := range []struct {
@@ -217,7 +216,7 @@ func TestStatusSocketOfForeignPages(t *testing.T) {
 	}
 }
 
-// Every limit that is a flag reaches the place that keeps it.
+// Every limit that is a flag reaches the code that applies it.
 func TestLimitsAreOptions(t *testing.T) {
 	r := start(t, func(o *Options, _ *service.Options) { o.MaxHeadBytes, o.MaxWatchers = 2048, 1 })
 	if a := r.do("GET", "/healthz", "", "X-Long", strings.Repeat("x", 3000)); a.status != 431 || !bytes.Contains(a.body, []byte("2048")) {
@@ -233,7 +232,7 @@ func TestLimitsAreOptions(t *testing.T) {
 	}
 }
 
-// Everything that the reference answers elsewhere is a 501 with a code here (clients-0.10.md 5).
+// Every endpoint of the reference that is out of scope is a 501 with a code (clients-0.10.md 5).
 func TestOutOfScope(t *testing.T) {
 	r := start(t, nil)
 	for _, path := range []string{"/v1/generate/org__name", "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/audio/transcriptions", "/v1/estimate",

@@ -39,7 +39,7 @@ type rig struct {
 	http *http.Client
 }
 
-// start serves model until the test ends, which fails when goroutines are left over. tune may
+// start serves model until the test ends, and fails the test if goroutines are left over. tune may
 // change the server before it serves.
 func start(t *testing.T, change func(*Options, *service.Options), tune ...func(*Server)) *rig {
 	t.Helper()
@@ -123,7 +123,7 @@ profiles: {default: {adapter_path: "sie_server.adapters.qwen2_flash_cross_encode
 	return r
 }
 
-// load is what the server holds.
+// load returns what the server holds.
 func (r *rig) load() httpd.Load { return r.Server.http.Load() }
 
 // newDebugLog returns a logger that writes every level to w.
@@ -131,7 +131,7 @@ func newDebugLog(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// held keeps texts in the worker's queue: no batch leaves before n wait.
+// held keeps texts in the worker's queue: no batch leaves before n texts wait.
 func held(n int) func(*Options, *service.Options) {
 	return func(_ *Options, o *service.Options) {
 		o.Batch.MaxRequests, o.Batch.Adaptive.Disabled, o.Batch.CoalesceRatio = n, true, 1
@@ -139,7 +139,7 @@ func held(n int) func(*Options, *service.Options) {
 	}
 }
 
-// answer is a response, read to its end.
+// answer is a complete response.
 type answer struct {
 	status int
 	header http.Header
@@ -226,7 +226,7 @@ func (w *wire) send(s string) {
 	}
 }
 
-// receive reads one response to a request of that method.
+// receive reads one response to a request with this method.
 func (w *wire) receive(method string) answer {
 	w.t.Helper()
 	resp, err := http.ReadResponse(w.br, &http.Request{Method: method})
@@ -243,7 +243,7 @@ func (w *wire) receive(method string) answer {
 	return answer{resp.StatusCode, resp.Header, b}
 }
 
-// ended fails unless the server has closed the connection with nothing more to say.
+// ended fails the test unless the server has closed the connection and sent nothing more.
 func (w *wire) ended() {
 	w.t.Helper()
 	if b, err := w.br.ReadByte(); !errors.Is(err, io.EOF) {
@@ -251,7 +251,7 @@ func (w *wire) ended() {
 	}
 }
 
-// post is an encode request with a body of that length.
+// post returns an encode request that declares a body of this length.
 func post(length int, extra ...string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: %d\r\n%s\r\n",
 		encodePath, length, strings.Join(extra, ""))
@@ -273,7 +273,7 @@ func (r *rig) depth() int {
 	return depth
 }
 
-// metric returns the value of a line of /metrics, "" when there is none.
+// metric returns the value of a line of /metrics, or "" if there is none.
 func (r *rig) metric(line string) string {
 	r.t.Helper()
 	for l := range strings.Lines(string(r.do("GET", "/metrics", "").body)) {

@@ -85,7 +85,7 @@ func TestStatusEndsWithTheServer(t *testing.T) {
 	if err := c.ReadJSON(&frame); err != nil || !frame.Ready {
 		t.Fatalf("ready %v, %v", frame.Ready, err)
 	}
-	if err := r.Shutdown(t.Context()); err != nil { // a watcher that held it up would do so for ever
+	if err := r.Shutdown(t.Context()); err != nil { // if a watcher held it up, it would do so for ever
 		t.Fatal(err)
 	}
 	var err error

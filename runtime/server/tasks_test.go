@@ -12,20 +12,20 @@ import (
 	"github.com/sie-engine/sie/runtime/service"
 )
 
-// fakeTasks scores by counting shared words, so that tests know every answer beforehand. The rest
-// is the service's.
+// fakeTasks scores by counting shared words, so that tests know every answer in advance. Everything
+// else is done by the service.
 type fakeTasks struct {
-	compat.Backend // the service's
+	compat.Backend // of the service
 
 	mu      sync.Mutex
 	scored  []*api.ScoreRequest
-	models  []string // asked to score or classify
+	models  []string // that were asked to score or classify
 	classed []*api.ClassifyRequest
 	err     error         // returned instead of an answer
 	held    chan struct{} // if set, Score waits for it to be closed or for its context to end
 	scores  []float64     // if set, the scores
 	labels  []string
-	// prepares has Score make the service's checks first.
+	// prepares makes Score run the service's checks first.
 	prepares bool
 	ignored  func(*api.ScoreRequest) []string // if set, the options that Score ignores
 }
@@ -72,7 +72,7 @@ func (f *fakeTasks) Score(ctx context.Context, m compat.Model, r *api.ScoreReque
 	return res, nil
 }
 
-// shared counts the words of b that a has.
+// shared counts the words of b that also are in a.
 func shared(a, b string) (n float64) {
 	for _, w := range strings.Fields(b) {
 		if strings.Contains(" "+a+" ", " "+w+" ") {
@@ -140,7 +140,7 @@ func (f *fakeTasks) Detokenize(_ context.Context, _ compat.Model, ids [][]int32,
 	return out, f.err
 }
 
-// reranker is the test catalog's model with a score task.
+// reranker is a model of the test catalog with a score task.
 const reranker = "acme/reranker"
 
 // with puts f behind the server.

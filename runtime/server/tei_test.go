@@ -23,7 +23,7 @@ func (a answer) into(t *testing.T, v any) {
 	}
 }
 
-// The model is real here: the vectors are those of /v1/encode.
+// This test uses a real model: /embed gives the vectors of /v1/encode.
 func TestTEIEmbed(t *testing.T) {
 	r := start(t, defaults(model))
 	want := r.encode(`{"items":[{"text":"the cat"},{"text":"a dog"}],"params":{"options":{"normalize":true}}}`).encoded(t)
@@ -92,7 +92,7 @@ func TestTEITasks(t *testing.T) {
 	if f.classed[0].Field != "texts" {
 		t.Errorf("errors would name %q", f.classed[0].Field)
 	}
-	// Pairs and single texts of one batch keep their places; labels come best first.
+	// Pairs and single texts of one batch keep their places, and labels come best first.
 	f.labels = []string{"no", "yes"}
 	for _, c := range []struct{ body, want string }{
 		{`{"inputs":[["abc"],["x","x"],["a"]]}`, `[[{"score":3.0,"label":"yes"},{"score":0.0,"label":"no"}],[{"score":1.0,"label":"no"},{"score":0.0,"label":"yes"}],[{"score":1.0,"label":"yes"},{"score":0.0,"label":"no"}]]`},
@@ -108,7 +108,7 @@ func TestTEITasks(t *testing.T) {
 	}
 }
 
-// truncation_direction reaches every route that cuts texts.
+// truncation_direction reaches every route that truncates texts.
 func TestTEILeftTruncation(t *testing.T) {
 	f := &fakeTasks{labels: []string{"a"}}
 	r := start(t, defaults(model, reranker), with(f))
@@ -204,8 +204,8 @@ func TestTEIInfoAndHealth(t *testing.T) {
 	}
 }
 
-// The task comes before the order of the default models: /predict asks a classifier even if a
-// reranker stands before it.
+// The task decides before the order of the default models: /predict asks a classifier even if a
+// reranker comes first.
 func TestTEIDefaultModels(t *testing.T) {
 	f := &fakeTasks{labels: []string{"a"}}
 	r := start(t, func(o *Options, w *service.Options) {
@@ -232,7 +232,7 @@ func TestTEIDefaultModels(t *testing.T) {
 	}
 }
 
-// Without a default model every route of TEI says what to do.
+// Without a default model, every TEI route says what to do.
 func TestTEIWithoutDefaultModel(t *testing.T) {
 	r := start(t, nil)
 	for _, path := range []string{"/embed", "/rerank", "/predict", "/similarity", "/tokenize", "/decode", "/"} {

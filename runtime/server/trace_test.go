@@ -9,7 +9,7 @@ import (
 	"github.com/sie-engine/sie/runtime/service"
 )
 
-// Spans have the reference's names and attributes (server.md 1.14), belong to the caller's trace,
+// Spans have the reference's names and attributes (server.md 1.14), belong to the caller's trace
 // and hold no text.
 func TestSpans(t *testing.T) {
 	memory := tracetest.NewInMemoryExporter()
