@@ -1,22 +1,25 @@
-/* ops.h — the operation table: one typed entry per fused operation, filled by every backend.
+/* ops.h — the operation table: one typed entry per fused operation. Every backend fills it.
  *
- * kernels/ref fills it with plain loops that accumulate in double (the judge), kernels/cpu once per
- * instruction set, kernels/cuda with launchers. A backend leaves NULL what it lacks; the support
- * list in kernels/tests/support.txt notices a lost entry. Kernels see pointers, strides and shapes,
- * and nothing else: no allocation, no policy, no ABI types.
+ * kernels/ref fills it with plain loops that accumulate in double; they judge the others.
+ * kernels/cpu fills it once per instruction set, kernels/cuda with launchers. A backend leaves NULL
+ * where it lacks an operation; kernels/tests/support.txt lists what each has, so a test notices a
+ * lost entry. Kernels see pointers, strides and shapes only: they allocate nothing, hold no policy
+ * and use no ABI types.
  *
- * An entry checks types, head dimensions, lengths and alignment before it does anything:
- * SIE_UNSUPPORTED for what this backend lacks, SIE_INVALID_ARGUMENT for what contradicts itself,
- * outputs untouched. No rows and no sequences are valid and do nothing. A zero field is the plain
- * form: fields named optional may be NULL or 0. Sums, norms and softmax are f32 or better; each
- * result depends on its own row or sequence alone, bit for bit.
+ * An entry checks types, head dimensions, lengths and alignment before it does anything. It returns
+ * SIE_UNSUPPORTED for arguments that this backend lacks and SIE_INVALID_ARGUMENT for arguments that
+ * contradict each other; outputs are then untouched. No rows or no sequences are valid and do
+ * nothing. A field of zero selects the plain form: fields named optional may be NULL or 0. Sums,
+ * norms and softmax are f32 or better. Each result depends, bit for bit, on its own row or sequence
+ * alone.
  *
- * CPU tables have everything but f16 tensors, the classes F16 and FP8, and e4m3 or (class BF16) u8
- * results of linear: their kernels multiply in neither f16 nor e4m3, and what a GPU stores in them
- * is f32, bf16 or u8 there.
+ * CPU tables lack f16 tensors, the classes F16 and FP8, and two results of linear: e4m3, and u8 in
+ * class BF16. Their kernels multiply in neither f16 nor e4m3; tensors that a GPU stores in these
+ * types are f32, bf16 or u8 there.
  *
  * Letters: R rows (tokens or sequences), T token rows, B sequences, N output columns, K input
- * columns, C columns, H heads, D head dimension. All sizes int64_t, all strides in elements. */
+ * columns, C columns, H heads, D head dimension. All sizes are int64_t, all strides are in
+ * elements. */
 #ifndef SIE_KERNELS_OPS_H
 #define SIE_KERNELS_OPS_H
 
@@ -29,34 +32,37 @@
 extern "C" {
 #endif
 
-/* A row count: cap sizes grids and buffers, *n is what this run has (device memory on a GPU). */
+/* A row count: cap sizes grids and buffers, *n is the count of this run (device memory on a
+ * GPU). */
 typedef struct sie_rows {
   int64_t cap;
   const int32_t *n;
 } sie_rows;
 
-/* The element of a quantised row that one byte does not hold: x[column] ≈ scale·(q + excess −
- * zero). */
+/* The element of a quantised row that does not fit in one byte:
+ * x[column] ≈ scale·(q + excess − zero). */
 typedef struct sie_outlier {
   int32_t column;
   int32_t excess; /* −32768 … 32767; 0 where the byte suffices */
 } sie_outlier;
 
-/* A matrix of rows; fX is one of f32, bf16 and f16 below. Quantised rows (SIE_U8) carry one scale
- * and one zero point a row:
- *   x ≈ scale·(q − zero),  lo = min(0, min x), hi = max(0, max x), scale = (hi − lo)/255 (0 counts as 1),
- *   zero = rint(−lo/scale), q = clamp(rint(x/scale) + zero, 0, 255).   All f32, ties to even.
+/* A matrix of rows; fX means f32, bf16 or f16 in the comments below. Quantised rows (SIE_U8) carry
+ * one scale and one zero point a row, all in f32, ties to even:
+ *   lo = min(0, min x),  hi = max(0, max x),  scale = (hi − lo)/255 (0 counts as 1),
+ *   zero = rint(−lo/scale),  q = clamp(rint(x/scale) + zero, 0, 255),  x ≈ scale·(q − zero).
  * Where outlier is present, lo and hi leave out the element of largest |x| (of equals a positive
- * one, then the first), which would else coarsen all others; what its byte clamps away is its
- * excess. With H − L the range that includes it, scale = max((hi − lo)/255, (H − L)/8160). A row
- * without an element > 0 in |x| has column 0. A NaN is no part of lo, hi, H and L, becomes 0, and
- * makes its row's scale NaN. SIE_F8E4M3 rows carry one scale a row (scale_group −1) or one for each
- * block of 128 columns (scale_group 128; scale [R, G], G = ⌈columns/128⌉, dense, the last block may
- * be short), and no zero point:
- *   x ≈ scale·q,  scale = max|x|/448 (less than 2⁻¹⁰⁰ counts as 1),  q = e4m3(x·(1/scale)).   All f32: the divide
- * by 448, the reciprocal and the product each rounded once; e4m3 to nearest, ties to even,
- * saturating at ±448. A NaN is no part of the maximum and becomes NaN (0x7f); a row with an
- * infinity has scale infinity. */
+ * one, then the first), which would coarsen all others. Its excess is what the clamp to a byte
+ * takes away. With H − L the range that includes it, scale = max((hi − lo)/255, (H − L)/8160). A
+ * row in which no |x| is above 0 has column 0. A NaN does not count in lo, hi, H and L, becomes 0,
+ * and makes its row's scale NaN.
+ *
+ * SIE_F8E4M3 rows carry one scale a row (scale_group −1) or one for each block of 128 columns
+ * (scale_group 128; scale [R, G], G = ⌈columns/128⌉, dense; the last block may be short), and no
+ * zero point:
+ *   scale = max|x|/448 (less than 2⁻¹⁰⁰ counts as 1),  q = e4m3(x·(1/scale)),  x ≈ scale·q.
+ * The division by 448, the reciprocal and the product are each rounded once in f32. e4m3 rounds to
+ * nearest, ties to even, and saturates at ±448. A NaN does not count in the maximum and becomes NaN
+ * (0x7f). A row with an infinity has scale infinity. */
 typedef struct sie_tensor {
   void *p;             /* NULL: absent */
   int64_t ld;          /* elements between rows, ≥ columns */
@@ -67,9 +73,9 @@ typedef struct sie_tensor {
   sie_outlier *outlier; /* one a row; NULL: the bytes hold everything */
 } sie_tensor;
 
-/* A packed linear weight: data is the backend's own layout for its compute class. F32, BF16 and F16
- * hold W rounded to that type, INT8 and FP8 quantised rows: s8 with scale max|W[n,:]|/127 (0 counts
- * as 1), or e4m3 as in sie_tensor with scale_group −1. */
+/* A packed linear weight; data is in the backend's own layout for the compute class. F32, BF16 and
+ * F16 hold W rounded to that type. INT8 and FP8 hold quantised rows: s8 with scale max|W[n,:]|/127
+ * (0 counts as 1), or e4m3 as in sie_tensor with scale_group −1. */
 typedef struct sie_packed {
   uint32_t compute; /* sie_compute */
   uint32_t reserved;
@@ -77,7 +83,7 @@ typedef struct sie_packed {
   const void *data; /* packed_bytes(compute, n, k), 64-byte aligned */
 } sie_packed;
 
-/* Where a GPU entry launches its kernels, and the device they are for. Nothing is waited for. */
+/* Where a GPU entry launches its kernels, and for which device. An entry never waits for them. */
 typedef struct sie_stream {
   void *stream;            /* cudaStream_t */
   int32_t sm;              /* compute capability: 80, 86, 89, 90, … */
@@ -86,9 +92,9 @@ typedef struct sie_stream {
   int32_t reserved;
 } sie_stream;
 
-/* Which share of an operation this call does: the calls part = 0 … parts-1 together do the whole,
- * from several threads at once, and write disjoint bytes. The split never changes a result's bits.
- * A GPU entry does all of it in one call, part 0 of 1. */
+/* Which share of an operation this call does. The calls part = 0 … parts-1 together do the whole
+ * operation; they may run on several threads at once and write disjoint bytes. The split never
+ * changes a result's bits. A GPU entry does everything in one call, part 0 of 1. */
 typedef struct sie_share {
   int32_t part, parts;
   void *scratch;         /* this caller's own, 64-byte aligned, contents undefined; on a GPU, device memory */
@@ -97,7 +103,8 @@ typedef struct sie_share {
 } sie_share;
 
 /* y = norm(s), s = word_scale·word[id] + position[i + offset] + type[type_id], added in that order
- * in f32. Norms as in sie_layernorm_args; SIE_NORM_NONE: y = s (gamma is not read). */
+ * in f32. Norms are those of sie_layernorm_args; with SIE_NORM_NONE y = s, and gamma is not
+ * read. */
 typedef struct sie_embed_layernorm_args {
   sie_rows tokens, seqs;
   const int32_t *ids;              /* [T] */
@@ -116,10 +123,11 @@ typedef struct sie_embed_layernorm_args {
 } sie_embed_layernorm_args;
 
 /* s = (x + bias) + residual in f32, then by norm:
- *   SIE_NORM_LAYER  μ = Σ s/C, σ² = Σ (s − μ)²/C (two passes),  y = (s − μ)/√(σ² + ε)·(offset + gamma) + beta
+ *   SIE_NORM_LAYER  μ = Σ s/C, σ² = Σ (s − μ)²/C (two passes),
+ *                   y = (s − μ)/√(σ² + ε)·(offset + gamma) + beta
  *   SIE_NORM_RMS    y = s/√(Σ s²/C + ε)·(offset + gamma) + beta
- * y comes from s in f32, before sum is rounded to its type. In pre-norm nets sum is the next
- * residual. */
+ * y is computed from s in f32, before sum is rounded to its type. In pre-norm models sum is the
+ * next residual. */
 typedef struct sie_layernorm_args {
   sie_rows rows;
   int64_t c;
@@ -135,14 +143,14 @@ typedef struct sie_layernorm_args {
   sie_tensor sum;      /* optional output s, fX [R, C]; may be x or residual when the dtypes agree, not y */
 } sie_layernorm_args;
 
-/* z = x·Wᵀ + bias + addend, then y = act(z) + residual, or with a gate (W's rows alternate: gate 0,
- * up 0, gate 1, up 1, …; bias likewise) y[j] = g(z[2j])·z[2j + 1] + residual[j], N/2 columns, N
- * even, act SIE_ACT_NONE.
+/* z = x·Wᵀ + bias + addend, then y = act(z) + residual. With a gate, act is SIE_ACT_NONE, N is
+ * even, and the rows of W and bias alternate: gate 0, up 0, gate 1, up 1, …; then
+ * y[j] = g(z[2j])·z[2j + 1] + residual[j], N/2 columns.
  *   F32, BF16, F16  x·Wᵀ = Σ x[r,k]·W[n,k], f32 sums in ascending K
  *   INT8            x·Wᵀ = s_x[r]·s_w[n]·Σ (q[r,k] − zero[r])·w[n,k], exact in s32
- *   FP8             x·Wᵀ = s_w[n]·Σ_g s_x[r,g]·(Σ_k∈g x[r,k]·w[n,k]), g the blocks of 128 columns: the inner sums
- *                   may be the tensor cores' own, the outer one is f32 in ascending g. With one scale a row,
- *                   s_x is taken out of the sum. */
+ *   FP8             x·Wᵀ = s_w[n]·Σ_g s_x[r,g]·(Σ_k∈g x[r,k]·w[n,k]), g the blocks of 128 columns.
+ *                   The inner sums may be those of the tensor cores, the outer one is f32 in
+ *                   ascending g. With one scale a row, s_x is taken out of the sum. */
 typedef struct sie_linear_args {
   sie_rows rows;
   int64_t n, k;
@@ -179,20 +187,22 @@ typedef struct sie_attention_args {
   sie_tensor y;              /* dtype of q */
   const float *alibi_slopes; /* [H] or NULL */
   const void *work; /* what attention_work wrote, on the device; NULL where the table has no such entry */
-  /* On a CPU: only queries [q_first, q_last) of each sequence, q_last 0 for all. The bits are those
-   * of a call for all. */
+  /* On a CPU: only queries [q_first, q_last) of each sequence; q_last 0 means all. The bits are
+   * those of a call for all queries. */
   int32_t q_first, q_last;
-  /* 1: since the call before, which differed in nothing but the range and had one (sequence, head),
-   * nobody has written to the scratch; what that call prepared there of k and v is good. */
+  /* 1: the scratch still holds what the previous call prepared there of k and v. That call had one
+   * (sequence, head) and the same arguments except the range, and nobody has written to the scratch
+   * since. */
   int32_t resumed;
   int32_t reserved;
 } sie_attention_args;
 
-/* q and k in place: each head's D columns normalised (where a weight is given), then rotated,
- * rounded once.
+/* q and k in place: each head's D columns are normalised (where a weight is given), then rotated,
+ * and rounded once.
  *   x' = x/√(Σ x²/D + ε)·(offset + gamma)
- *   y[i] = x'[i]·cos[p,i] − x'[i+h]·sin[p,i],  y[i+h] = x'[i+h]·cos[p,i] + x'[i]·sin[p,i]    i < h = rot/2
- * p = the token's index in its own sequence + position_offset. Columns from rot on are only
+ *   y[i]   = x'[i]·cos[p,i] − x'[i+h]·sin[p,i]
+ *   y[i+h] = x'[i+h]·cos[p,i] + x'[i]·sin[p,i]       i < h = rot/2
+ * p is the token's index in its own sequence + position_offset. Columns from rot on are only
  * normalised. */
 typedef struct sie_qk_norm_rope_args {
   sie_rows tokens, seqs;
@@ -220,11 +230,11 @@ typedef struct
   sie_tensor x, y; /* one dtype */
 } sie_gather_rows_args;
 
-/* y[B, C] f32, of the L rows x_0 … x_(L−1) of a sequence; an empty one gives zeros.
+/* y[B, C] f32 from the L rows x_0 … x_(L−1) of a sequence; an empty sequence gives zeros.
  *   SIE_POOL_CLS, SIE_POOL_LAST   x_0, x_(L−1)
  *   SIE_POOL_MEAN                 Σ x_i/L
  *   SIE_POOL_WEIGHTED_MEAN        Σ (i + 1)·x_i / Σ (i + 1)
- *   SIE_POOL_ATTENTION            Σ p_i·x_i,  p = softmax over i of x_i·w    (a bias would cancel) */
+ *   SIE_POOL_ATTENTION            Σ p_i·x_i,  p = softmax over i of x_i·w  (a bias would cancel) */
 typedef struct sie_pool_args {
   sie_rows seqs;
   const int32_t *cu_seqlens; /* NULL: x has sequence rows already, only widen */
@@ -257,18 +267,21 @@ typedef struct sie_pool_output_args { /* output_rows(pool(x)) without the rows i
 } sie_pool_output_args;
 
 /* The fixed dimensional encoding of each sequence's token vectors (MUVERA, arXiv:2405.19504), as an
- * output row. For the tokens x_0 … x_(L−1) of a sequence, after subtracting `center` and, with
- * center_tokens, their own mean (Σ x/L of what `center` left):
+ * output row. First `center` is subtracted from the tokens x_0 … x_(L−1) of a sequence, then, with
+ * center_tokens, the mean of what that leaves (Σ x/L).
  *   bits      b[r,i] = Σ_c x[c]·simhash[r,c,i] > 0, i < k, sums f32 or better in ascending c
- *   partition g = 0, then for i = 0 … k−1: g = 2g + (b[r,i] xor (g mod 2)); so the bits of g are g xor (g >> 1)
- *   ψ         identity (P = C), or ψ(x)[j] = Σ ±x[c] over the c that ams[r,c] sends to column j, ascending c
- *   block     v[r,g,·] = Σ ψ(x_i) over the tokens in g, ascending i; for documents divided by their number. An
- *             empty partition is zero; with fill_empty, for documents, it is ψ of the token whose bits differ least
- *             from its own, the first of equals.
- *   sketch    where final_dims is not 0: out[j] = Σ ±v[l] over the l that sketch[l] sends to j, ascending l
- * The result (F = final_dims or R·2ᵏ·P columns, f32) is cut, normalised, converted and written as
- * its item says. No tokens: zeros. The tables encode a sign with an index: index for +1, ~index
- * (negative) for −1. */
+ *   partition g = 0, then for i = 0 … k−1: g = 2g + (b[r,i] xor (g mod 2));
+ *             so the bits of g are g xor (g >> 1)
+ *   ψ         identity (P = C), or ψ(x)[j] = Σ ±x[c] over the c that ams[r,c] sends to column j,
+ *             ascending c
+ *   block     v[r,g,·] = Σ ψ(x_i) over the tokens in g, ascending i; for documents divided by their
+ *             number. An empty partition is zero; for documents with fill_empty it is ψ of the
+ *             token whose bits differ least from those of g, the first of equals.
+ *   sketch    where final_dims is not 0: out[j] = Σ ±v[l] over the l that sketch[l] sends to j,
+ *             ascending l
+ * The result has F = final_dims or R·2ᵏ·P columns in f32; it is cut, normalised, converted and
+ * written as its item says. No tokens give zeros. The tables encode a sign with an index: index for
+ * +1, ~index (negative) for −1. */
 typedef struct sie_muvera_args {
   sie_rows tokens, seqs;
   const int32_t *cu_seqlens; /* [B+1] relative to the first row of x */
@@ -286,17 +299,18 @@ typedef struct sie_muvera_args {
   const float *simhash;  /* [R, C, k] */
   const int32_t *ams;    /* [R, C], columns 0 … P−1; NULL for identity */
   const int32_t *sketch; /* [R·2ᵏ·P], columns 0 … final_dims−1; NULL without a sketch */
-  /* The same sketch by output, for backends that gather; NULL on a CPU. Outputs j of repetition r
-   * take sketch_source[sketch_first[r·(final_dims+1) + j] … sketch_first[r·(final_dims+1) + j +
-   * 1]), in that order: places in the block of repetition r (g·P + column) with their sign,
-   * ascending. sie_group_sketch (common/muvera.h). */
+  /* The same sketch grouped by output, for backends that gather; NULL on a CPU. Output j of
+   * repetition r takes sketch_source[sketch_first[r·(final_dims+1) + j] …
+   * sketch_first[r·(final_dims+1) + j + 1]), in that order. Each source is a place in the block of
+   * repetition r (g·P + column) with its sign; places ascend. sie_group_sketch (common/muvera.h)
+   * fills both. */
   const int32_t *sketch_first;  /* [R, final_dims + 1], into sketch_source */
   const int32_t *sketch_source; /* [R·2ᵏ·P] */
   const sie_out_item *items;    /* [B] */
   void *out;
 } sie_muvera_args;
 
-/* y[i] = x[index[i]]: the token rows that the batch keeps, in order. */
+/* y[i] = x[index[i]]: copies the token rows that the batch keeps, in order. */
 typedef struct sie_keep_rows_args {
   sie_rows kept;
   const int32_t *index; /* [K] rows of x, ascending */
@@ -304,14 +318,9 @@ typedef struct sie_keep_rows_args {
   sie_tensor x, y; /* one dtype, fX */
 } sie_keep_rows_args;
 
-/* A sparse output row, at its item's offset (a multiple of 16):
- *   int32 count, three int32 of 0, int32 column[dims], value[dims]
- * count is how many columns the row has, ascending; the first min(count, dims) of them are written,
- * the rest of the item's bytes stay as they were. item.dims is the room in columns, 1 or more;
- * dtype SIE_F32 or SIE_F16; normalize 0. */
 /* The SPLADE maximum: y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]);
- * no tokens: 0. The logits [T, N] never exist: each tile's rows are reduced in its epilogue.
- * Classes and x as in sie_linear_args. */
+ * no tokens give 0. The logits [T, N] never exist: each tile's rows are reduced in its epilogue.
+ * Classes and x are those of sie_linear_args. */
 typedef struct sie_splade_args {
   sie_rows tokens, seqs;
   const int32_t *cu_seqlens; /* [B+1] relative to the first row of x */
@@ -322,7 +331,12 @@ typedef struct sie_splade_args {
   sie_tensor y;      /* f32 [B, N] */
 } sie_splade_args;
 
-/* The columns of each row with x > 0, and t(x), as sparse output rows. */
+/* The columns of each row with x > 0, and t(x), as sparse output rows. A sparse output row starts
+ * at its item's offset (a multiple of 16):
+ *   int32 count, three int32 of 0, int32 column[dims], value[dims]
+ * count is the number of columns that the row has. The first min(count, dims) of them are written,
+ * ascending; the other bytes of the item stay as they were. item.dims is the room in columns, at
+ * least 1; dtype is SIE_F32 or SIE_F16; normalize is 0. */
 typedef struct sie_output_sparse_args {
   sie_rows seqs;
   int64_t c;
@@ -334,8 +348,8 @@ typedef struct sie_output_sparse_args {
 } sie_output_sparse_args;
 
 /* Late interaction: y[b] = Σ_i max_j q_i·d_j, q the query's rows, d the rows of sequence b of x,
- * each divided by its L2 norm (eps 1e-12) where normalize says so; sums f32, over columns and i
- * ascending. No partner (−1), no query rows or no d: 0. */
+ * each divided by its L2 norm (eps 1e-12) with normalize. Sums are f32, over columns and i
+ * ascending. Without a partner (−1), query rows or rows d the result is 0. */
 typedef struct sie_maxsim_args {
   sie_rows rows, seqs;       /* of x: token rows or kept ones */
   const int32_t *cu_seqlens; /* [B+1] relative to the first row of x */
@@ -349,8 +363,8 @@ typedef struct sie_maxsim_args {
   sie_tensor y; /* f32 [B, 1] */
 } sie_maxsim_args;
 
-/* One adapter of one linear (LoRA, arXiv:2106.09685): rows as checkpoints store them, dense, both
- * of dtype fX; b has the scale folded in. rank 0: this linear has none of it. */
+/* One adapter of one linear (LoRA, arXiv:2106.09685). Rows are dense and as checkpoints store them,
+ * both of dtype fX; the scale is folded into b. rank 0: the adapter does not change this linear. */
 typedef struct sie_lora_pair {
   const void *a; /* [rank, K] */
   const void *b; /* [N, rank] */
@@ -359,8 +373,8 @@ typedef struct sie_lora_pair {
 } sie_lora_pair;
 
 /* y = (x·Aᵀ)·Bᵀ with the adapter of each row's sequence; rows of sequences without one become 0.
- * Both sums f32, the inner one is not rounded between them (on a GPU it may be, to x's dtype, say
- * so in the header's Error). */
+ * Both sums are f32. The inner sum is not rounded before the outer one, except on a GPU, where it
+ * may be rounded to x's dtype; the kernel's Error then says so. */
 typedef struct sie_lora_args {
   sie_rows rows, seqs;
   const int32_t *cu_seqlens; /* [B+1] relative to the first row of x; NULL: x has one row a sequence */
@@ -373,11 +387,11 @@ typedef struct sie_lora_args {
   sie_tensor y; /* f32 [R, N] */
 } sie_lora_args;
 
-/* Sparse multi-vector encoding: each row keeps its `top` largest projections x·anchor (of equals
- * the lower column), per repetition; a column's value is their sum (queries) or that divided by how
- * many non-zero contributions it has (documents); zeros are dropped, and with max_nonzeros > 0 only
- * that many of largest |value| stay (of equals the lower column). Columns are r·width + anchor,
- * ascending. Written as sparse output rows. Values may be negative. */
+/* Sparse multi-vector encoding, written as sparse output rows. Each row keeps its `top` largest
+ * projections x·anchor per repetition (of equals the lower column). A column's value is their sum
+ * (queries), or that divided by the number of its non-zero contributions (documents). Zeros are
+ * dropped; with max_nonzeros > 0 only that many of largest |value| stay (of equals the lower
+ * column). Columns are r·width + anchor, ascending. Values may be negative. */
 typedef struct sie_smve_args {
   sie_rows rows, seqs;
   const int32_t *cu_seqlens;
@@ -391,9 +405,9 @@ typedef struct sie_smve_args {
   void *out;
 } sie_smve_args;
 
-/* flags[place[b]] = 1 for a sequence b of which a row that `which` names has an element that is NaN
- * or infinite; other flags stay as they are. A quantised row is judged by its scales, an e4m3 one
- * by its elements too. */
+/* flags[place[b]] = 1 for each sequence b in which one of the rows that `which` selects has an
+ * element that is NaN or infinite; other flags stay as they are. A quantised row is judged by its
+ * scales, an e4m3 row also by its elements. */
 typedef struct sie_mark_nonfinite_args {
   sie_rows rows, seqs;
   const int32_t *cu_seqlens; /* [B+1] relative to the first row of x; NULL: x has one row a sequence */
@@ -426,7 +440,7 @@ typedef enum sie_op_kind {
   SIE_OP_MARK_NONFINITE = 17
 } sie_op_kind;
 
-/* Bounds from which scratch is planned: what one call may be given. */
+/* The bounds from which scratch is planned: no call may exceed them. */
 typedef struct sie_op_bounds {
   uint32_t kind;    /* sie_op_kind */
   uint32_t compute; /* linear: class of the weight */
@@ -451,8 +465,8 @@ typedef struct sie_ops {
   int32_t act_dtype_int8; /* storage of float activations in class INT8: SIE_F32 or SIE_BF16 */
 
   int64_t (*packed_bytes)(uint32_t compute, int64_t n, int64_t k);
-  /* Packs rows [n0, n0+rows) of W from f32 (row-major, stride ld); called part by part, n0
-   * ascending, each part once; the caller zeroed dst. */
+  /* Packs rows [n0, n0+rows) of W from f32 (row-major, stride ld). It is called part by part, n0
+   * ascending, each part once; the caller has zeroed dst. */
   void (*pack)(uint32_t compute, int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src, int64_t ld,
                void *dst);
   int64_t (*scratch_bytes)(const sie_op_bounds *bounds);
@@ -476,21 +490,20 @@ typedef struct sie_ops {
   sie_status (*smve)(const sie_smve_args *, const sie_share *);
   sie_status (*mark_nonfinite)(const sie_mark_nonfinite_args *, const sie_share *);
 
-  /* GPUs only, NULL elsewhere. The tiles of an attention run, listed on the host for
-   * sie_attention_args.work: work_bytes is what any run within the bounds needs; work reads the
-   * host's copies of seqs.n, q_rows.n, cu_q and cu_kv from host_view (tensors' p is not read) and
-   * writes at most that many bytes to dst, which the caller copies to the device. Errors as
-   * attention would return them. */
+  /* GPUs only, NULL elsewhere. The host lists the tiles of an attention run for
+   * sie_attention_args.work. attention_work_bytes is what any run within the bounds needs.
+   * attention_work reads the host's copies of seqs.n, q_rows.n, cu_q and cu_kv from host_view (not
+   * the tensors' p) and writes at most that many bytes to dst, which the caller copies to the
+   * device. It returns the errors that attention would return. */
   int64_t (*attention_work_bytes)(const sie_op_bounds *bounds);
   sie_status (*attention_work)(const sie_attention_args *host_view, void *dst);
 } sie_ops;
 
-/* The tables of this build. sie_cpu_ops(isa) returns NULL when the build or the machine lacks it.
- * */
+/* The tables of this build. sie_cpu_ops returns NULL when the build or the machine lacks isa. */
 const sie_ops *sie_ref_ops(void);
 const sie_ops *sie_cpu_ops(uint32_t isa);
-/* The best sie_isa of this machine (cpuid, OS state, and for AMX the kernel's permission, which
- * this asks for). */
+/* Returns the best sie_isa of this machine. It looks at cpuid and the OS state; for AMX it asks the
+ * kernel (Linux) for permission. */
 uint32_t sie_cpu_detect(void);
 
 #ifdef __cplusplus

@@ -1,6 +1,7 @@
 // conformance.cc — the conformance list of kernels/tests on a device's own memory.
 //
-//   sie_conformance [GROUP…]     groups whose name contains one of the words; SIE_TEST_SHARD=0/N: every N-th
+//   sie_conformance [GROUP…]     groups whose name contains one of the words; SIE_TEST_SHARD=0/N:
+//                                every N-th
 //   case sie_conformance --list       their names
 //
 // Exit 0: all pass; 1: something fails; 2: no GPU. A fault on the device ends the run: what comes

@@ -4,11 +4,13 @@
 // has a twin on the device, of exactly its size, and a table translates every pointer of a call to
 // the twin's:
 //
-//   copying    a call copies the blocks it names in, runs, waits, and copies them out, guards and sentinels
+//   copying    a call copies the blocks it names in, runs, waits, and copies them out, guards and
+//              sentinels
 //   included:
 //              the checks see what a kernel wrote on the device. What it writes elsewhere is
 //              compute-sanitizer's to find: the twins are separate allocations.
-//   resident   the twins stay and hold what the blocks held; a call only launches, so that it can be
+//   resident   the twins stay and hold what the blocks held; a call only launches, so that it can
+//              be
 //   captured. Each
 //              block has several twins, and select() says which of them calls get: rotating inputs.
 //

@@ -1,9 +1,9 @@
-/* dtype.h — bf16, f16 and e4m3 to and from f32, in plain code: for packing, for the reference and
- * for tails.
+/* dtype.h — bf16, f16 and e4m3 to and from f32 in plain code, for packing, for the reference and
+ * for the tails of vector loops.
  *
- * Rounding is to nearest, ties to even; overflow gives infinity, or ±448 in e4m3, which has none; a
- * NaN stays a NaN. static, so that no object compiled for one instruction set can lend its copy to
- * another. */
+ * Rounding is to nearest, ties to even. Overflow gives infinity, or ±448 in e4m3, which has no
+ * infinity. A NaN stays a NaN. The functions are static, so that the linker never replaces one with
+ * a copy compiled for another instruction set. */
 #ifndef SIE_KERNELS_COMMON_DTYPE_H
 #define SIE_KERNELS_COMMON_DTYPE_H
 

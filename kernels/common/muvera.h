@@ -1,4 +1,4 @@
-/* muvera.h — the count sketch of an encoding grouped by output, for backends that gather
+/* muvera.h — groups the count sketch of an encoding by output, for backends that gather
  * (kernels/ops.h). */
 #ifndef SIE_KERNELS_COMMON_MUVERA_H
 #define SIE_KERNELS_COMMON_MUVERA_H
@@ -6,10 +6,10 @@
 #include <stdint.h>
 
 /* Fills first [repetitions, final_dims + 1] and source [repetitions·block] from sketch
- * [repetitions·block], block = 2ᵏ·P: output j of repetition r takes source[first[r·(final_dims + 1)
- * + j] … first[r·(final_dims + 1) + j + 1]), each a place in the repetition's block, ascending,
- * ~place for the sign −1. Indices of the sketch must be below final_dims; repetitions·block must
- * fit in int32. */
+ * [repetitions·block], block = 2ᵏ·P. Output j of repetition r takes
+ * source[first[r·(final_dims + 1) + j] … first[r·(final_dims + 1) + j + 1]). Each source is a place
+ * in the repetition's block, or ~place for the sign −1; places ascend. Indices of the sketch must
+ * be below final_dims, and repetitions·block must fit in int32. */
 static inline void sie_group_sketch(const int32_t *sketch, int64_t repetitions, int64_t block,
                                     int64_t final_dims, int32_t *first, int32_t *source) {
   for (int64_t r = 0; r < repetitions; r++) {

@@ -1,9 +1,9 @@
-/* amx_linear.h — the loops that the AMX linears share: rows of 64-byte K steps against packed
- * panels of 32 columns, with the epilogue of one block spread over the product of the next.
+/* amx_linear.h — the loops that the AMX linears share: rows in K steps of 64 bytes against packed
+ * panels of 32 columns. The epilogue of one block runs during the product of the next.
  *
  *   Product  dp<C, A, B>(): the tile multiply
- *   Form     start(&pending, sums, row, rows, panel) describes the epilogue of a block,
- *            finish(&pending, to) does its rows up to `to`;  Form::Pending has `rows` and `next`
+ *   Form     start(&pending, sums, row, rows, panel) describes the epilogue of a block;
+ *            finish(&pending, to) finishes its rows up to `to`; Form::Pending has `rows` and `next`
  * Both types work on bytes here: a step is 64 bytes of each row (32 bf16, 64 u8) and two tiles of
  * the panel. */
 #ifndef SIE_KERNELS_CPU_AMX_LINEAR_H
@@ -22,7 +22,7 @@ struct AmxOperands {
   const char *a; /* row 0 of x */
   int64_t a_ld;  /* bytes */
   const char
-      *a_tail; /* [rows][64 bytes]: the last step of every row, zero-padded; NULL when K fills its steps */
+      *a_tail; /* [rows][64 bytes]: each row's last step, zero-padded; NULL if K fills its steps */
   const char *packed; /* panel 0 */
   int64_t steps;      /* K steps of a panel */
   int64_t rows, panel_begin, panel_end;
@@ -34,7 +34,7 @@ struct AmxBlock {
   int prefetch_lines; /* a step */
 };
 
-/* The tiles of one block of 16·RowTiles rows × 32 columns into sums [32][32], four bytes an
+/* Sums the tiles of one block of 16·RowTiles rows × 32 columns into sums [32][32], four bytes an
  * element. */
 template <int RowTiles, class Product, class Form>
 inline void amx_block(const Form &form, const AmxBlock &block, typename Form::Pending *pending, void *sums) {
@@ -96,8 +96,8 @@ inline void amx_slab(const AmxOperands &x, const Form &form, int64_t row0, int64
   block.steps = x.steps;
   for (int64_t panel = x.panel_begin; panel < x.panel_end; panel++) {
     block.b = x.packed + panel * x.steps * kStepBytes;
-    /* Fetch the next panel, a share of it in each block. With one block or two the tile loads
-     * themselves keep the memory busy, and prefetches only take their slots. */
+    /* Fetches the next panel, a part of it in each block. With one or two blocks the tile loads
+     * alone keep the memory busy, and prefetches would only take their slots. */
     block.prefetch = block.b + x.steps * kStepBytes;
     block.prefetch_lines = blocks <= 2 ? 0 : (int)((kStepBytes / 64 + blocks - 1) / blocks);
     for (int64_t i = 0; i < blocks; i++) {
@@ -122,8 +122,8 @@ inline void amx_slab(const AmxOperands &x, const Form &form, int64_t row0, int64
   }
 }
 
-/* The whole product: rows in slabs that stay in half of a 2 MB second-level cache while all panels
- * pass. */
+/* The whole product. Rows go in slabs that stay in half of a 2 MB second-level cache while all
+ * panels pass. */
 template <class Product, class Form>
 inline void amx_linear(const AmxOperands &x, const Form &form) {
   alignas(64) char sums[2][4 * kBlockSums];
@@ -137,7 +137,7 @@ inline void amx_linear(const AmxOperands &x, const Form &form) {
   amx_release();
 }
 
-/* Fills the zero-padded last steps of x's rows. tail and row bytes as in AmxOperands. */
+/* Fills the zero-padded last steps of x's rows. tails and row_bytes are those of AmxOperands. */
 static inline void amx_copy_tails(const char *x, int64_t ld, int64_t row_bytes, int64_t rows, char *tails) {
   const int64_t tail = row_bytes % kStepRowBytes;
   memset(tails, 0, (size_t)(rows * kStepRowBytes));

@@ -24,8 +24,8 @@ struct alignas(64) AmxTileConfig {
 };
 static_assert(sizeof(AmxTileConfig) == 64, "ldtilecfg reads 64 bytes");
 
-/* Fills cfg for left operands of rows0 (tile 4; accumulators 0, 1) and rows1 rows (tile 5;
- * accumulators 2, 3); 1 <= rows <= 16. Fewer rows change no value of the others. */
+/* Fills cfg for left operands of rows0 rows (tile 4; accumulators 0, 1) and rows1 rows (tile 5;
+ * accumulators 2, 3); 1 <= rows <= 16. The values of a row do not depend on the number of rows. */
 static inline void amx_config(AmxTileConfig *cfg, int rows0, int rows1) {
   memset(cfg, 0, sizeof *cfg);
   cfg->palette = 1;
@@ -70,8 +70,8 @@ static inline void amx_dp_u8s8() {
 }
 #endif
 
-/* Asks for the lines of [p, p + bytes) of `rows` rows for writing, so that later stores find them
- * owned. */
+/* Prefetches the lines of [p, p + bytes) of `rows` rows for writing, so that later stores own
+ * them. */
 static inline void prefetch_for_write(const char *p, int64_t ld_bytes, int rows, int bytes) {
   for (int r = 0; r < rows; r++)
     for (int i = 0; i < bytes; i += 64) __asm__ volatile("prefetchw (%0)" ::"r"(p + r * ld_bytes + i));

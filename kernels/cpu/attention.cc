@@ -1,20 +1,26 @@
 // attention — y = softmax(scale·q·kᵀ − slope·distance)·v, per sequence and head, over the visible
 // keys.
-//   s_j = (scale·log₂e·q)·k_j − (slope·log₂e)·|position − j|,  p_j = 2^(s_j − max s),  y = (Σ p_j·v_j)/Σ p_j
-// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; head h reads key head
-//          h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq. Without visible keys, y is zero.
-//          1 ≤ D ≤ 256.
-// Types    q, k, v, y f32 | bf16, all one type; computed in f32.        Mask     full, causal, window.
-// Alias    none.                                   Align    element.
-// Share    (sequence, head) pairs in turn.         Scratch  kᵀ and v of one head, one tile of scores.
-// Cost     4·Lq·Lk·D flop and Lq·Lk exponentials a head.
-//          A mask saves the tiles of keys that no query of a tile sees.
-// Plan     kᵀ and v of the head are packed into scratch once (f32, dense, padded to vectors): they stay in L1
-//          or L2 for all query tiles. A tile of kRows queries: scores by gemm_tile, softmax in place, output
-//          by gemm_tile; scores of a tile stay in L1 to Lk ≈ 1,000.
-// Order    scores: one FMA chain over D. Sums over keys: lane by lane, then a fixed tree. Output: one FMA
-//          chain over the keys. All depend on the item's own length alone.
-// Error    |y − ref| ≤ (D + Lk)·2⁻²⁴·max|v| at worst, then bf16 rounding.   Source  Vaswani 2017 §3.2.1
+//   s_j = (scale·log₂e·q)·k_j − (slope·log₂e)·|position − j|
+//   p_j = 2^(s_j − max s),  y = (Σ p_j·v_j)/Σ p_j
+// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; head h
+//          reads key head h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq. Without visible
+//          keys, y is zero. 1 ≤ D ≤ 256.
+// Types    q, k, v, y f32 | bf16, all one type; computed in f32.
+// Mask     full, causal, window.
+// Alias    none.
+// Align    element.
+// Share    (sequence, head) pairs in turn.
+// Scratch  kᵀ and v of one head, one tile of scores.
+// Cost     4·Lq·Lk·D flop and Lq·Lk exponentials a head. A mask skips the tiles of keys that no
+//          query of a tile sees.
+// Plan     kᵀ and v of the head are packed into scratch once (f32, dense, padded to vectors); they
+//          stay in L1 or L2 for all query tiles. For a tile of kRows queries gemm_tile computes
+//          scores, softmax runs in place, and gemm_tile computes the output. A tile's scores stay
+//          in L1 up to Lk ≈ 1,000.
+// Order    scores: one FMA chain over D. Sums over keys: lane by lane, then a fixed tree. Output:
+//          one FMA chain over the keys. All depend on the item's own length alone.
+// Error    |y − ref| ≤ (D + Lk)·2⁻²⁴·max|v| at worst, then bf16 rounding.
+// Source   Vaswani 2017 §3.2.1
 #include "gemm_tile.h"
 #include "math.h"
 #include "rows.h"
@@ -82,7 +88,7 @@ void pack_values(const T *v, int64_t ld, int64_t keys, int64_t d, int64_t ldv, f
 }
 
 // In each of R rows s[j] becomes 2^(s[j] − max) for j below keys; sums takes the rows' sums. A
-// row's bits are the same for any R: rows side by side only fill the time in which each waits for
+// row's bits are the same for any R: further rows only fill the time in which each row waits for
 // its own maximum and sum.
 template <int R>
 SIE_INLINE void softmax_rows(float *s, int64_t ld, int64_t keys, float *sums) {
@@ -155,8 +161,8 @@ SIE_INLINE void clear(float *s, int64_t first, int64_t last) {
   if (first < last) memset(s + first, 0, static_cast<size_t>(last - first) * sizeof *s);
 }
 
-// Scores of query m's keys to weights, zero in the rest of `span`, which holds all keys of the
-// tile. Gives 1/Σ.
+// Turns the scores of query m's keys into weights, with zeros in the rest of `span`, which holds
+// all keys of the tile. Returns 1/Σ.
 SIE_INLINE float weigh_visible(float *s, const Sight &sight, int64_t m, int64_t keys, Range span) {
   const Range own = visible(sight, m, keys);
   if (own.first >= own.last) {
@@ -171,7 +177,8 @@ SIE_INLINE float weigh_visible(float *s, const Sight &sight, int64_t m, int64_t 
   return 1.0f / sum;
 }
 
-// Queries [0, rows) of one tile against a packed head. All: they see every key, from no distance.
+// Queries [0, rows) of one tile against a packed head. All: every query sees every key, without
+// distance.
 template <bool All, typename T>
 void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, const Sight &sight, int64_t keys,
                  int64_t d, const Layout &at, float *scratch, T *y, int64_t ldy) {
@@ -182,7 +189,7 @@ void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, const Sight
     for (int64_t i = 0; i < d; i += kLanes)
       vstore(query + m * at.d + i, vload_row(q + m * ldq, i, d) * factor_q);
   }
-  // What any query of the tile sees: both ends move on with the position.
+  // The keys that some query of the tile sees: both ends ascend with the position.
   Range span = {0, keys};
   if (!All) {
     span = {visible(sight, 0, keys).first, visible(sight, rows - 1, keys).last};
@@ -201,7 +208,7 @@ void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, const Sight
   } else {
     for (int64_t m = 0; m < rows; m++) factor[m] = weigh_visible(s + m * at.scores_ld, sight, m, keys, span);
   }
-  // Two vectors at a time where that leaves no single one over: D = 64 as 2 + 2, not 3 + 1.
+  // Two vectors at a time where no single vector would be left over: D = 64 as 2 + 2, not 3 + 1.
   for (int64_t i = 0, vecs; i < at.d; i += vecs * kLanes) {
     const int64_t left = (at.d - i) / kLanes;
     vecs = left == 4 || left < kVecs ? (left < 2 ? left : 2) : kVecs;
@@ -214,7 +221,7 @@ void attend_tile(const T *q, int64_t ldq, int64_t rows, float scale, const Sight
   }
 }
 
-// One (sequence, head) pair: where its rows start.
+// One (sequence, head) pair: the starts of its rows.
 template <typename T>
 struct Head {
   const T *q, *k, *v;
@@ -236,8 +243,8 @@ Head<T> head_at(const sie_attention_args *a, int64_t item) {
           a->alibi_slopes != nullptr ? a->alibi_slopes[head] * 1.44269504f : 0.0f};
 }
 
-// Part i of n of a matrix's rows, on its way to L2. A head's rows lie far apart, which the hardware
-// does not foresee.
+// Prefetches part i of n of a matrix's rows into L2. A head's rows lie far apart, so the hardware
+// does not prefetch them.
 template <typename T>
 SIE_INLINE void fetch_rows(const T *p, int64_t ld, int64_t rows, int64_t d, int64_t i, int64_t n) {
   for (int64_t r = rows * i / n; r < rows * (i + 1) / n; r++) {

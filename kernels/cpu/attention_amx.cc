@@ -1,19 +1,23 @@
 // attention — y = softmax(scale·q·kᵀ)·v per sequence and head, bf16, on AMX tiles.
-//   s_j = q·k_j,  p_j = bf16(2^((s_j − max s)·scale·log2 e)),  y = Σ p_j·v_j / Σ p_j    over the visible keys
-// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; D = 32 or 64. Query i
-//          of Lq stands at position i + Lkv − Lq. Without visible keys y is zero.
-// Types    q, k, v, y bf16.    Alias    none.    Align    any; 64 B rows of a head load fastest.
-// Cost     4·Lq·Lkv·D flop on tiles, Lq·Lkv exponentials on the vector unit: the latter dominate (about 10
-//          instructions for 16), so a head of 128 × 128 takes some 4 µs.
-// Plan     per key head: k transposed into tiles of key columns, v into tiles of key pairs, both with zero
-//          rows to a multiple of 32. Per 32 queries: all scores (f32) to scratch, softmax in place to bf16,
-//          then p·v. Scratch grows with the longest sequence only: 4·D + 128 bytes a key.
-// Numeric keys are never split; the chain over keys runs in steps of 32 from key 0. So the form
-// depends on
-//          the item's own length alone. Only this sequence's rows of k and v are read.
-// Error    p has bf16's relative 2⁻⁹; dividing by the sum of the rounded p, not of the exact ones, cancels
-//          the part common to all keys. Exponential ≤ 4e-6. Then y is rounded to bf16.
-// Source   Dao 2022, arXiv:2205.14135, for what is not needed here: a row of scores fits the cache.
+//   s_j = q·k_j,  p_j = bf16(2^((s_j − max s)·scale·log2 e)),  y = Σ p_j·v_j / Σ p_j
+//   over the visible keys
+// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; D = 32 or
+//          64. Query i of Lq stands at position i + Lkv − Lq. Without visible keys y is zero.
+// Types    q, k, v, y bf16.
+// Alias    none.
+// Align    any; 64 B rows of a head load fastest.
+// Cost     4·Lq·Lkv·D flop on tiles, Lq·Lkv exponentials on the vector unit. The exponentials
+//          dominate (about 10 instructions for 16), so a head of 128 × 128 takes some 4 µs.
+// Plan     per key head: k is transposed into tiles of key columns, v into tiles of key pairs, both
+//          with zero rows to a multiple of 32. Per 32 queries: all scores (f32) to scratch, softmax
+//          in place to bf16, then p·v. Scratch grows with the longest sequence only:
+//          4·D + 128 bytes a key.
+// Numeric  keys are never split; the chain over keys runs in steps of 32 from key 0. So the form
+//          depends on the item's own length alone. Only this sequence's rows of k and v are read.
+// Error    p has bf16's relative error 2⁻⁹. Dividing by the sum of the rounded p cancels the part
+//          that all keys share. Exponential ≤ 4e-6. Then y is rounded to bf16.
+// Source   Dao 2022, arXiv:2205.14135. Its blocks of keys are not needed here: a row of scores fits
+//          the cache.
 #include "amx_tile.h"
 #include "epilogue_avx512.h"
 #include "kernels_amx.h"
@@ -25,8 +29,8 @@ enum { kKeyStep = 32, kTileBytes = 1024, kQueryBlock = 32 };
 
 int64_t padded_keys(int64_t keys) { return (keys + kKeyStep - 1) / kKeyStep * kKeyStep; }
 
-/* Elements between score rows; the extra line keeps rows of a power-of-two length out of one cache
- * set. */
+/* Elements between score rows. The extra line keeps rows of a power-of-two length from sharing one
+ * cache set. */
 int64_t score_ld(int64_t padded) { return padded + 16; }
 
 /* 16 rows of 16 four-byte elements, transposed. Rows from `rows` on count as zero and are not read.
@@ -88,7 +92,7 @@ void pack_values(const char *v, int64_t ld, int64_t keys, char *dst) {
   }
 }
 
-/* Scores of 16·RowTiles queries with all padded keys. */
+/* The scores of 16·RowTiles queries with all padded keys. */
 template <int D, int RowTiles>
 void query_scores(const char *q, int64_t q_ld, const char *packed_k, int64_t padded, float *scores) {
   const int64_t ld = 4 * score_ld(padded);
@@ -207,7 +211,7 @@ struct Scratch {
   float *scores;
 };
 
-/* What the queries of one head have in common. */
+/* Values that the queries of one head share. */
 struct Head {
   const char *q; /* query 0, this head's columns */
   char *y;

@@ -1,5 +1,6 @@
-// detect.cc — which instruction set a machine runs: cpuid, what the operating system saves, and for
-// AMX the kernel's permission. Compiled for the baseline instruction set.
+// detect.cc — finds the instruction set that a machine runs. It looks at cpuid and at what the
+// operating system saves; for AMX it also asks the kernel for permission. Compiled for the baseline
+// instruction set.
 #include "detect.h"
 
 #include <cpuid.h>

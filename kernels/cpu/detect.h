@@ -1,4 +1,5 @@
-// detect.h — what detect.cc asks a machine, so that a test can answer for one that nobody has here.
+// detect.h — the questions that detect.cc asks a machine, so that a test can answer for a machine
+// that it does not run on.
 #ifndef SIE_KERNELS_CPU_DETECT_H
 #define SIE_KERNELS_CPU_DETECT_H
 
@@ -13,14 +14,15 @@ struct CpuidLeaf {
 struct Machine {
   // All zero where the leaf does not exist.
   CpuidLeaf (*cpuid)(uint32_t leaf, uint32_t subleaf);
-  // The register states the operating system saves (the low half of XCR0). Asked only where cpuid
-  // has OSXSAVE.
+  // The register states that the operating system saves (the low half of XCR0). Called only where
+  // cpuid has OSXSAVE.
   uint32_t (*saved_states)();
-  // Linux grants the tile registers to a process on request. Asked last, where all else is there.
+  // Linux grants the tile registers to a process on request. Called last, when everything else is
+  // there.
   bool (*ask_for_tiles)();
 };
 
-// The best of sie_isa that the machine runs; SIE_ISA_BEST (0) where it lacks AVX2, FMA or F16C.
+// The best sie_isa that the machine runs; SIE_ISA_BEST (0) where it lacks AVX2, FMA or F16C.
 uint32_t detect(const Machine &machine);
 
 }  // namespace sie_cpu

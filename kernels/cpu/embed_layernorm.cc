@@ -1,13 +1,18 @@
 // embed_layernorm — y = norm(s), s = word_scale·word[id] + position[i + offset] + type[type_id], in
-// f32,
-//   i from 0 in each sequence; the norm is layernorm's, or none: y = s.
-// Shapes   ids, type_ids [T]; cu_seqlens [B+1]; tables [vocab, C], row stride ≥ C; γ, β [C]; y, yq [T, C].
-// Types    tables f32 | bf16, all one type; y f32 | bf16; yq u8 | e4m3, a scale a row, from the f32 result.
-// Alias    none.                                   Align    element.
-// Share    tokens.                                 Scratch  C floats: s, then y where yq is wanted.
-// Cost     one random row of the word table a token → latency of memory, hidden by fetching ahead.
+// f32.
+//   i counts from 0 in each sequence; the norm is layernorm's, or none: y = s.
+// Shapes   ids, type_ids [T]; cu_seqlens [B+1]; tables [vocab, C], row stride ≥ C; γ, β [C]; y, yq
+//          [T, C].
+// Types    tables f32 | bf16, all one type; y f32 | bf16; yq u8 | e4m3, a scale a row, from the f32
+//          result.
+// Alias    none.
+// Align    element.
+// Share    tokens.
+// Scratch  C floats: s, then y where yq is wanted.
+// Cost     one random row of the word table a token → latency of memory, hidden by prefetching.
 // Plan     sum into scratch (L1), then layernorm's row; prefetch the word row two tokens ahead.
-// Error    as layernorm.                           Source   Devlin 2018 §3, arXiv:1810.04805
+// Error    as layernorm.
+// Source   Devlin 2018 §3, arXiv:1810.04805
 #include "rows.h"
 
 namespace sie_cpu {

@@ -1,5 +1,5 @@
-/* epilogue_avx512.h — what follows a block product: bias, addend, activation, residual, conversion,
- * store. A block is up to 32 rows × 32 columns of sums in a small buffer; the linear kernels spread
+/* epilogue_avx512.h — finishes a block product: bias, addend, activation, residual, conversion,
+ * store. A block is up to 32 rows × 32 columns of sums in a small buffer. The linear kernels spread
  * its rows over the product of the next block, so that the vector units work while the tile unit
  * does. */
 #ifndef SIE_KERNELS_CPU_EPILOGUE_AVX512_H
@@ -14,8 +14,7 @@ namespace sie_cpu {
 
 enum { kBlockRows = 32, kPanelColumns = 32 };
 
-/* kActOther and kActGate look at a run-time value. A pair of gated columns gives one
- * result. */
+/* kActOther and kActGate read a run-time value. With a gate a pair of columns gives one result. */
 enum EpilogueAct { kActNone, kActGeluErf, kActOther, kActGate };
 enum EpilogueResidual { kResidualNone, kResidualF32, kResidualBF16 };
 enum EpilogueOut { kOutF32, kOutBF16 };
@@ -35,7 +34,7 @@ static inline __m512 widen_bf16(__m256i h) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
 
-/* Round to nearest even as vcvtne2ps2bf16 does, but keeping denormals: for builds without
+/* Rounds to nearest even as vcvtne2ps2bf16 does, but keeps denormals; for builds without
  * AVX512_BF16. */
 static inline __m256i narrow_bf16(__m512 x) {
   const __m512i u = _mm512_castps_si512(x);
@@ -64,13 +63,13 @@ static inline __m512 epilogue_act(__m512 x, int32_t act) {
   }
 }
 
-/* Column `column` of the linear is this one of y: a panel's first. */
+/* The column of y that column `column` of the linear becomes; `column` is a panel's first. */
 template <int Act>
 static inline int64_t column_of_y(int64_t column) {
   return Act == kActGate ? column / 2 : column;
 }
 
-/* What epilogue_row takes for act. */
+/* The act argument of epilogue_row. */
 template <int Act>
 static inline int32_t act_of(const sie_linear_args *a) {
   return Act == kActGate ? act_of_gate(a->gate) : a->act;
@@ -98,7 +97,7 @@ static inline void gated_row(__m512 x0, __m512 x1, int32_t act, ColumnMask mask,
 #endif
 }
 
-/* Columns `column` … + 31 of row r of the addend; NULL where there is none. */
+/* Columns `column` … + 31 of row r of the addend, or NULL. */
 static inline const float *addend_row(const sie_linear_args *a, int64_t r, int64_t column) {
   return a->addend.p ? (const float *)a->addend.p + r * a->addend.ld + column : nullptr;
 }
@@ -137,8 +136,8 @@ static inline void epilogue_row(__m512 x0, __m512 x1, int32_t act, ColumnMask ma
   }
 }
 
-/* Calls go.run<Act, Residual, Out>() for the run-time combination; one place that lists the forms
- * compiled. */
+/* Calls go.run<Act, Residual, Out>() for the run-time combination. This is the one list of the
+ * compiled forms. */
 template <int Act, int Residual, class Go>
 static inline void dispatch_out(int32_t y, const Go &go) {
   if (y == SIE_F32)

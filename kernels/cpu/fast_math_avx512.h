@@ -3,7 +3,8 @@
  *
  *   fast_gelu_erf   |y − x·Φ(x)| ≤ 1.1e-5 for every finite x; exactly x for x ≥ 4.7, 0 for x ≤ −4.7
  *   fast_exp2       relative error ≤ 2.7e-6 (degree 4), for x ≤ 127; x < −126 gives 0 or a denormal
- *   fast_exp        relative error ≤ 4e-6 for |x| ≤ 16, growing with |x| as the rounding of x·log2(e) does
+ *   fast_exp        relative error ≤ 4e-6 for |x| ≤ 16, growing with |x| as the rounding of
+ *                   x·log2(e) does
  *   fast_tanh       |y − tanh x| ≤ 1e-5 for every x
  * −∞ gives the activation's limit, 0 or −0; a NaN stays NaN. Fits: Lawson iteration on Chebyshev
  * nodes over the stated range. */
@@ -16,8 +17,8 @@
 
 namespace sie_cpu {
 
-/* x·Φ(x) with Φ(x) = 1/2 + x·P(x²), a degree 9 fit on |x| ≤ 4.6. Beyond that P is held at its end
- * value, so that x·P leaves [−1/2, 1/2] by itself and Φ clamps to 0 or 1. */
+/* x·Φ(x) with Φ(x) = 1/2 + x·P(x²), a degree 9 fit on |x| ≤ 4.6. Beyond that P keeps its end value,
+ * so that x·P leaves [−1/2, 1/2] and Φ clamps to 0 or 1. */
 static inline __m512 fast_gelu_erf(__m512 x) {
   const __m512 t = _mm512_mul_ps(x, x);
   const __m512 u = _mm512_min_ps(
@@ -38,8 +39,7 @@ static inline __m512 fast_gelu_erf(__m512 x) {
   return _mm512_mul_ps(_mm512_max_ps(_mm512_set1_ps(-4.7f), x), phi);
 }
 
-/* 2^x: fraction in [0, 1) through a degree 4 fit, the whole part through scalef (which floors
- * again). */
+/* 2^x: the fraction in [0, 1) by a degree 4 fit, the whole part by scalef (which floors again). */
 static inline __m512 fast_exp2(__m512 x) {
   const __m512 r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
   __m512 p = _mm512_set1_ps(0.013534166850149632f);
@@ -64,7 +64,7 @@ static inline __m512 fast_tanh(__m512 x) {
   return _mm512_sub_ps(_mm512_add_ps(s, s), _mm512_set1_ps(1.0f));
 }
 
-/* x·p where p falls faster than x: 0 at −∞. */
+/* x·p for a p that falls faster than x grows: 0 at −∞. */
 static inline __m512 fast_gated(__m512 x, __m512 p) {
   const int minus_infinity = 0x10;
   return _mm512_maskz_mul_ps(_knot_mask16(_mm512_fpclass_ps_mask(x, minus_infinity)), x, p);

@@ -1,9 +1,12 @@
 // gather_rows — y[b] = the first or last row of sequence b; an empty sequence gives zeros.
-// Shapes   x [T, C], y [B, C], row strides ≥ C; cu_seqlens [B+1].   B ≥ 0, C ≥ 1.
+// Shapes   x [T, C], y [B, C], row strides ≥ C; cu_seqlens [B+1]. B ≥ 0, C ≥ 1.
 // Types    x, y f32 | bf16, one type: bits are copied.
-// Alias    none.                                   Align    element.
-// Share    sequences.                              Cost     2·C elements moved a sequence.
-// Plan     memcpy a row.                           Error    none.
+// Alias    none.
+// Align    element.
+// Share    sequences.
+// Cost     2·C elements moved a sequence.
+// Plan     memcpy a row.
+// Error    none.
 #include "isa.h"
 
 #include <string.h>

@@ -13,9 +13,9 @@
 
 namespace sie_cpu {
 
-// What a tile fetches while it works. Loads and fetches beside the FMAs draw current, and where
-// wide vectors are clocked by what they draw each of them costs clock: so no more than the panel's
-// place asks for.
+// What a tile fetches while it works. Each load or fetch besides the FMAs draws current, and where
+// power limits the clock of wide vectors it costs clock. So a tile fetches no more than the place
+// of the panel needs.
 enum Reach {
   kHere,    // b is near: nothing
   kStream,  // b comes from far away, this once: its element `ahead` of the one at work, into L1
@@ -23,7 +23,7 @@ enum Reach {
 };
 constexpr int kReaches = 3;
 
-// Strides in elements. A fetch of memory that is not there does nothing.
+// Strides in elements. Fetching memory that does not exist does nothing.
 struct TileArgs {
   const float *a;
   int64_t lda;
@@ -57,8 +57,8 @@ constexpr int kTileRows = 6, kTileVecs = 2;
 
 namespace SIE_ISA_NS {
 
-// kRows·kVecs accumulators, kVecs vectors of b and a broadcast fill the registers, 32 or 16; enough
-// chains to cover the FMA's latency on both ports, and more FMAs than loads.
+// kRows·kVecs accumulators, kVecs vectors of b and a broadcast fill the 32 or 16 registers. That is
+// enough chains to cover the FMA's latency on both ports, and more FMAs than loads.
 constexpr int kRows = kTileRows, kVecs = kTileVecs;
 constexpr int kPanel = kVecs * kLanes;
 
@@ -123,7 +123,7 @@ SIE_INLINE void multiply_tile(Reach reach, int64_t rows, int64_t vecs, const Til
 #endif
 }
 
-// The same where b is near and c takes the product alone.
+// The same where b is near and c is the product alone.
 SIE_INLINE void multiply_tile(int64_t rows, int64_t vecs, const float *a, int64_t lda, const float *b,
                               int64_t ldb, int64_t k, float *c, int64_t ldc) {
   multiply_tile(kHere, rows, vecs, {a, lda, b, ldb, k, c, ldc, nullptr, nullptr, 0, 0, nullptr, 0});

@@ -1,5 +1,5 @@
-/* int8_epilogue_avx512.h — s32 sums of one row and 32 columns to finished values, sixteen lanes at
- * a time. */
+/* int8_epilogue_avx512.h — turns the s32 sums of one row and 32 columns into finished values,
+ * sixteen lanes at a time. */
 #ifndef SIE_KERNELS_CPU_INT8_EPILOGUE_AVX512_H
 #define SIE_KERNELS_CPU_INT8_EPILOGUE_AVX512_H
 
@@ -8,7 +8,7 @@
 
 namespace sie_cpu {
 
-/* What the rows of a panel share. */
+/* Values that the rows of a panel share. */
 struct Int8Columns {
   const char *panel;
   ColumnMask mask;
@@ -30,7 +30,8 @@ static inline Int8Columns int8_columns(const sie_linear_args *a, const Int8Weigh
   return c;
 }
 
-/* Weights of the column that was the latest row's outlier: neighbouring rows tend to share it. */
+/* The weights of the column that was the last row's outlier; neighbouring rows often share the
+ * column. */
 struct Int8OutlierWeights {
   int32_t column; /* −1: none yet */
   __m512i w0, w1;
@@ -45,8 +46,8 @@ static inline void int8_load_outlier(const char *panel, int32_t column, Int8Outl
       _mm512_sll_epi32(_mm512_load_si512(panel + place.offset + kInt8StepBytes / 2), shift), 24);
 }
 
-/* Row r of a, panel columns c. sums [32]: Σ x_q·w_q. The difference is exact, then rounded once to
- * f32. */
+/* Finishes row r of a in the panel columns c. sums [32]: Σ x_q·w_q. The difference is exact, then
+ * rounded once to f32. */
 template <int Act, int Residual, int Out>
 static inline void int8_row(const sie_linear_args *a, const Int8Columns &c, const int32_t *sums, int64_t r,
                             int64_t column, Int8OutlierWeights *o) {
@@ -57,7 +58,7 @@ static inline void int8_row(const sie_linear_args *a, const Int8Columns &c, cons
   if (a->x.outlier) {
     const sie_outlier x = a->x.outlier[r];
     if (x.column != o->column) int8_load_outlier(c.panel, x.column, o);
-    /* A product of 16-bit halves: that of the upper ones is 0. */
+    /* A product of 16-bit halves: the upper product is 0. */
     const __m512i excess = _mm512_set1_epi32(x.excess & 0xffff);
     d0 = _mm512_dpwssd_epi32(d0, excess, o->w0);
     d1 = _mm512_dpwssd_epi32(d1, excess, o->w1);

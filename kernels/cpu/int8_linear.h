@@ -1,11 +1,12 @@
-/* int8_linear.h — class INT8: the packed layout, and the part of a linear that no instruction set
- * changes.
+/* int8_linear.h — class INT8: the packed layout, and the part of a linear that is the same for
+ * every instruction set.
  *
  * Packed [N, K], with N' = N up to a multiple of 32, steps = ⌈K/64⌉:
  *   f32 scale[N']; s32 sum[N']   of each output column: s_w and Σ_k w_q
- *   s8 panel[N'/32][steps][2 tiles][16][16][4]   element [i][j][l] of a tile is column 16·tile + j, k = 4·i +
- * l of step: what AMX, VNNI and the AVX2 kernel all read in order Padding is zero, so x's bytes
- * beyond K would not matter; they are not read all the same. */
+ *   s8 panel[N'/32][steps][2 tiles][16][16][4]
+ * Element [i][j][l] of a tile is column 16·tile + j, k = 4·i + l of the step: AMX, VNNI and the
+ * AVX2 kernel all read it in order. Padding is zero, so x's bytes beyond K could not change a
+ * result; they are not read either. */
 #ifndef SIE_KERNELS_CPU_INT8_LINEAR_H
 #define SIE_KERNELS_CPU_INT8_LINEAR_H
 
@@ -37,9 +38,9 @@ static inline Int8Weight int8_weight(const sie_packed *w) {
   return {scale, sum, reinterpret_cast<const char *>(sum + columns), int8_steps(w->k)};
 }
 
-/* Σ x_q·w_q of a row lacks excess·w_q of its outlier: where the column's four bytes with three
- * neighbours in K begin, for the first column of a panel (the next sixteen are half a step away),
- * and how far up its byte is. */
+/* Σ x_q·w_q of a row lacks excess·w_q of its outlier. This says where the four bytes of the
+ * outlier's weight and three neighbours in K begin, for the first column of a panel (the next
+ * sixteen columns are half a step away), and how to shift its byte to the top. */
 struct Int8OutlierPlace {
   int64_t offset;
   int shift; /* bits to the left that put the byte on top of its 32 */
@@ -49,7 +50,8 @@ static inline Int8OutlierPlace int8_outlier_place(int64_t column) {
           static_cast<int>(24 - column % 4 * 8)};
 }
 
-/* Rows of f32 results that wait for their quantisation: at most 1.5 MB, whole blocks of 32. */
+/* The number of rows of f32 results that wait for their quantisation: at most 1.5 MB, whole blocks
+ * of 32. */
 static inline int64_t int8_group_rows(int64_t n) {
   const int64_t rows = (3 << 17) / int8_padded_columns(n) / 32 * 32;
   return rows < 32 ? 32 : rows;

@@ -1,8 +1,10 @@
-// int8_pack — weights of class INT8: s8 per output channel, in the layout of int8_linear.h.
+// int8_pack — packs weights of class INT8: s8 per output channel, in the layout of int8_linear.h.
 //   s_w = max|w|/127 (0 counts as 1),  w_q = rint(w/s_w), ties to even,  sum = Σ_k w_q
-// Shapes   W [N, K] f32, row stride ≥ K; rows [n0, n0 + rows) a call, each column once. dst was zeroed.
-// Align    dst 64 B.    Cost  2·N·K elements read, once when a model is loaded.
-// Error    |w − s_w·w_q| ≤ s_w/2.    Compiled for AVX2, the least instruction set of the backend.
+// Shapes   W [N, K] f32, row stride ≥ K; rows [n0, n0 + rows) a call, each column once. The caller
+//          has zeroed dst.
+// Align    dst 64 B.
+// Cost     2·N·K elements read, once when a model is loaded.
+// Error    |w − s_w·w_q| ≤ s_w/2. Compiled for AVX2, the least instruction set of the backend.
 #include <math.h>
 
 #include "int8_linear.h"
@@ -29,7 +31,7 @@ void int8_pack(int64_t n, int64_t k, int64_t n0, int64_t rows, const float *src,
         panels + column / 32 * panel_bytes + column % 32 / 16 * (kInt8StepBytes / 2) + column % 16 * 4;
     int32_t sum = 0;
     for (int64_t j = 0; j < k; j++) {
-      // A denormal largest weight can round its scale down, and the ratio past 127.
+      // A denormal largest weight can round its scale down and so push the ratio past 127.
       float q = nearbyintf(w[j] / scale);
       q = q > 127.0f ? 127.0f : q < -127.0f ? -127.0f : q;
       const int32_t level = static_cast<int32_t>(q);

@@ -1,11 +1,10 @@
-// isa.h — the generic entry points of the CPU backend, once per instruction set, and how they share
-// work.
+// isa.h — the generic entry points of the CPU backend, declared once per instruction set, and how
+// their calls share work.
 //
 // Every X.cc of this directory without an instruction-set suffix is compiled twice, in namespace
-// sie_cpu::avx2 and in sie_cpu::avx512 (SIE_ISA_NS). Nothing here is an inline function with
-// external linkage, and no C++ library header is included: the linker could keep an AVX-512 copy
-// for baseline code. All functions are pure: no state, no allocation, any number of threads at
-// once.
+// sie_cpu::avx2 and in sie_cpu::avx512 (SIE_ISA_NS). This header has no inline function with
+// external linkage and includes no C++ library header: the linker could keep an AVX-512 copy for
+// baseline code. All functions are pure: no state, no allocation, any number of threads at once.
 #ifndef SIE_KERNELS_CPU_ISA_H
 #define SIE_KERNELS_CPU_ISA_H
 
@@ -13,11 +12,11 @@
 
 namespace sie_cpu {
 
-// The linear of a class, for operations that have one inside.
+// The linear of a class, for operations that contain one.
 typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
 
-// Shapes, types and errors of each are at the top of its source file. The *_scratch functions give
-// the bytes a share's scratch must have; linear_f32_pack follows sie_ops.pack.
+// The top of each source file states its shapes, types and errors. The *_scratch functions give the
+// bytes that a share's scratch must have; linear_f32_pack follows sie_ops.pack.
 #define SIE_CPU_DECLARE(ns)                                                                          \
   namespace ns {                                                                                     \
   sie_status embed_layernorm(const sie_embed_layernorm_args *, const sie_share *);                   \
@@ -54,11 +53,11 @@ SIE_CPU_DECLARE(avx2)
 SIE_CPU_DECLARE(avx512)
 #undef SIE_CPU_DECLARE
 
-// Rows of a linear inside splade at most; behind splade_logits_bytes comes what the linear of so
-// many rows asks for.
+// The most rows of a linear inside splade. Its scratch has splade_logits_bytes, then the scratch of
+// a linear of that many rows.
 constexpr int64_t splade_slab_rows = 288;
 
-// Items [first, last) of `count` that belong to this call.
+// The items [first, last) of `count` that belong to this call.
 struct Range {
   int64_t first, last;
 };
@@ -67,14 +66,14 @@ static inline Range share_of(int64_t count, const sie_share *share) {
   return {count * share->part / share->parts, count * (share->part + 1) / share->parts};
 }
 
-// Float types that CPU kernels read and store. f16 is not among them, nor are the classes F16 and
-// FP8: none of the instruction sets that have a table multiplies in either, so f16 would be a
-// slower bf16 of less range, and e4m3 a coarser u8. A checkpoint in f16 is f32 or bf16 once it is
-// packed. e4m3 rows are quantised here all the same, for who reads them elsewhere.
+// Float types that CPU kernels read and store. f16 and the classes F16 and FP8 are not among them:
+// no instruction set that has a table multiplies in either, so f16 would be a slower bf16 of less
+// range, and e4m3 a coarser u8. A checkpoint in f16 is packed as f32 or bf16. e4m3 rows are still
+// quantised here, for other backends to read.
 static inline bool is_float(int32_t dtype) { return dtype == SIE_F32 || dtype == SIE_BF16; }
 static inline bool is_float_or_absent(const sie_tensor &t) { return t.p == nullptr || is_float(t.dtype); }
 
-// Types of a quantised row, of its twin beside y, and whether there is none.
+// The types of a quantised row and of the quantised twin of y, and whether that twin is absent.
 static inline bool is_quantised(const sie_tensor &t) {
   return t.dtype == SIE_U8 || (t.dtype == SIE_F8E4M3 && (t.scale_group == -1 || t.scale_group == 128));
 }
@@ -82,7 +81,7 @@ static inline bool is_twin_or_absent(const sie_tensor &t) {
   return t.p == nullptr || (is_quantised(t) && t.scale_group != 128);
 }
 
-// The queries of a sequence of `count` that an attention is to do.
+// The queries that an attention computes of a sequence of `count`.
 static inline Range queries_of(const sie_attention_args *a, int64_t count) {
   if (a->q_last == 0) return {0, count};
   const int64_t last = a->q_last < count ? a->q_last : count;
@@ -95,12 +94,12 @@ static inline int32_t act_of_gate(int32_t gate) {
   return gate == SIE_GATE_GEGLU ? SIE_ACT_GELU_ERF : SIE_ACT_GELU_TANH;
 }
 
-// Columns of a linear's result.
+// The number of columns of a linear's result.
 static inline int64_t result_columns(const sie_linear_args *a) {
   return a->gate != SIE_GATE_NONE ? a->n / 2 : a->n;
 }
 
-// Scratch of `count` floats, to whole lines.
+// The bytes of `count` floats, rounded up to whole lines.
 static inline int64_t float_bytes(int64_t count) {
   return (count * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64;
 }

@@ -1,9 +1,12 @@
-// keep_rows — y[i] = x[index[i]]: the token rows that the batch keeps, in order.
-// Shapes   x [T, C], y [K, C], row strides ≥ C; index [K], rows of x.   K ≥ 0, C ≥ 1.
+// keep_rows — y[i] = x[index[i]]: copies the token rows that the batch keeps, in order.
+// Shapes   x [T, C], y [K, C], row strides ≥ C; index [K], rows of x. K ≥ 0, C ≥ 1.
 // Types    x, y f32 | bf16, one type: bits are copied.
-// Alias    none.                                   Align    element.
-// Share    kept rows.                              Cost     2·C elements moved a row.
-// Plan     memcpy a row.                           Error    none.
+// Alias    none.
+// Align    element.
+// Share    kept rows.
+// Cost     2·C elements moved a row.
+// Plan     memcpy a row.
+// Error    none.
 #include "isa.h"
 
 #include <string.h>

@@ -2,9 +2,9 @@
  * attention, int8 linear. The int8 entry shares its packed layout and its helpers with the other
  * instruction sets (kernels_int8.h).
  *
- * Every function configures the tiles it needs and releases them before it returns, so no AMX state
- * outlives a call: the threads may belong to another run time. The process must hold the kernel's
- * AMX permission (sie_cpu_detect asks for it). Any number of threads may call at once. */
+ * Every function configures the tiles that it needs and releases them before it returns, so no AMX
+ * state outlives a call: the threads may belong to another runtime. The process must hold the
+ * kernel's AMX permission (sie_cpu_detect asks for it). Any number of threads may call at once. */
 #ifndef SIE_KERNELS_CPU_KERNELS_AMX_H
 #define SIE_KERNELS_CPU_KERNELS_AMX_H
 

@@ -1,8 +1,9 @@
 /* kernels_int8.h — class INT8 of the operation table (kernels/ops.h) on the CPU: one packed layout,
- * three instruction sets. All three form the same s32 sums, exactly.
+ * three instruction sets. All three form the same s32 sums exactly.
  *
  *   weights      s8, one scale per output channel: s_w = max|w|/127, w_q = rint(w/s_w)
- *   activations  u8, one scale and zero point per row, where the rows have them an outlier each (sie_tensor)
+ *   activations  u8, one scale and zero point per row, and one outlier where the rows have them
+ *                (sie_tensor)
  *   product      y = act(s_x·s_w·(Σ x_q·w_q + excess·w_q[column] − zero·Σ w_q) + bias) + residual
  *
  * Any number of threads may call at once. */

@@ -1,15 +1,20 @@
 // layernorm — y = norm(s), s = (x + bias) + residual, and optionally s itself and y's quantised
 // twin.
-//   LAYER  μ = Σ s/C,  σ² = Σ (s−μ)²/C,  y = (s−μ)/√(σ²+ε)·(offset + γ) + β     two passes, sums in f32
+//   LAYER  μ = Σ s/C,  σ² = Σ (s−μ)²/C,  y = (s−μ)/√(σ²+ε)·(offset + γ) + β    in two passes
 //   RMS    y = s/√(Σ s²/C + ε)·(offset + γ) + β
-// Shapes   x, residual, sum, y, yq [R, C], row stride ≥ C; bias, γ, β [C], β may be absent.   R ≥ 0, C ≥ 1.
-// Types    x, residual, sum, y f32 | bf16; yq u8 | e4m3, a scale a row, quantised from the f32 result.
+//   Sums are in f32.
+// Shapes   x, residual, sum, y, yq [R, C], row stride ≥ C; bias, γ, β [C], β may be absent. R ≥ 0,
+//          C ≥ 1.
+// Types    x, residual, sum, y f32 | bf16; yq u8 | e4m3, a scale a row, quantised from the f32
+//          result.
 // Alias    y and sum may each be x or residual when the types agree; else disjoint.
-// Align    element.                                Share    rows.
+// Align    element.
+// Share    rows.
 // Scratch  C floats: s or the f32 result, where one is wanted beside y.
 // Cost     reads x and residual once from memory, then from L1; ~8·C flop a row → memory bound.
 // Plan     a row at a time, vectors of four accumulators; the last vector of a row is masked.
-// Error    |y − ref| ≤ 1e-6·max|s−μ|/σ·|γ| for C ≤ 8192, then bf16 rounding; s has the bits of the formula.
+// Error    |y − ref| ≤ 1e-6·max|s−μ|/σ·|γ| for C ≤ 8192, then bf16 rounding; s has the bits of the
+//          formula.
 // Source   Ba 2016 §3, arXiv:1607.06450; Zhang 2019 §4, arXiv:1910.07467
 #include "rows.h"
 
@@ -18,7 +23,7 @@ namespace SIE_ISA_NS {
 
 namespace {
 
-// Leaves s in the scratch and stores it where it is wanted.
+// Computes s into the scratch, and stores it where the caller wants it.
 template <typename X>
 void sum_terms(const sie_layernorm_args *a, int64_t r, float *s) {
   copy_row(row_of<const X>(a->x, r), a->c, s);

@@ -1,17 +1,23 @@
 // linear_f32 — y = act(x·Wᵀ + addend + bias) + residual in class F32, or g(even columns)·(odd
 // columns) + residual.
-//   z = Σ x[r,k]·W[n,k], one FMA chain a result, k ascending; then addend, bias, act or gate, residual,
-//   one conversion
-// Shapes   x [R, K], W [N, K] packed, bias [N], addend [R, N], residual, y [R, N], with a gate [R, N/2]; row strides
-//          ≥ columns. R ≥ 0, N, K ≥ 1.
-// Types    x, addend f32; residual f32 | bf16; y f32 | bf16 | u8 (rows quantised after act and residual).
-// Alias    residual may be y when the types agree. Align    element; the packed weight 64 B.
-// Share    a grid of columns, then rows; rows alone when y is u8. Scratch  kRows·N floats when y is u8.
-// Packed   panels of kPanel columns as [K][kPanel]; the last panel is as many vectors wide as it needs.
-// Cost     2·R·N·K flop. Many rows: bound by the FMA ports; few: by streaming W once from L3 or memory.
-// Plan     blocks of kBlockTiles tiles; in each, panel by panel, all its rows in tiles of kRows: x and the panel
-//          stay in L2, the tile's rows in L1. The tile adds bias and residual itself where nothing else is asked;
-//          else the epilogue works on it while it is in L1.
+//   z = Σ x[r,k]·W[n,k], one FMA chain a result, k ascending; then addend, bias, act or gate,
+//   residual, one conversion
+// Shapes   x [R, K], W [N, K] packed, bias [N], addend [R, N], residual, y [R, N], with a gate
+//          [R, N/2]; row strides ≥ columns. R ≥ 0, N, K ≥ 1.
+// Types    x, addend f32; residual f32 | bf16; y f32 | bf16 | u8 (rows quantised after act and
+//          residual).
+// Alias    residual may be y when the types agree.
+// Align    element; the packed weight 64 B.
+// Share    a grid of columns, then rows; rows alone when y is u8.
+// Scratch  kRows·N floats when y is u8.
+// Packed   panels of kPanel columns as [K][kPanel]; the last panel is as many vectors wide as it
+//          needs.
+// Cost     2·R·N·K flop. The FMA ports bound many rows; streaming W once from L3 or memory bounds
+//          few rows.
+// Plan     blocks of kBlockTiles tiles; in each, panel by panel, all its rows in tiles of kRows: x
+//          and the panel stay in L2, the tile's rows in L1. The tile adds bias and residual itself
+//          where nothing else is asked for; otherwise the epilogue works on the tile while it is in
+//          L1.
 // Error    |z − ref| ≤ K·2⁻²⁴·Σ|x·w| at worst, ~√K of it in practice; act as math.h says.
 #include "gemm_tile.h"
 #include "math.h"
@@ -53,9 +59,9 @@ SIE_INLINE Vec activate(Vec x) {
   return x;
 }
 
-// y = act(z + bias) + residual over columns [n, end) of `rows` rows; z starts at column n, rows
-// kPanel apart. Act and the residual's type are fixed here, so that the loop over a panel's vectors
-// is straight code.
+// y = act(z + bias) + residual over columns [n, end) of `rows` rows; z starts at column n, its rows
+// are kPanel apart. Act and the residual's type are template parameters, so that the loop over a
+// panel's vectors has no branches.
 template <int32_t Act, typename R, typename Y>
 void finish_rows(const sie_linear_args *a, const float *z, int64_t row, int64_t rows, int64_t n, int64_t end,
                  Y *y, int64_t ldy) {
@@ -95,7 +101,7 @@ void finish_gated(const sie_linear_args *a, const float *z, int64_t row, int64_t
   for (int64_t m = 0; m < rows; m++, z += kPanel, y += ldy) {
     const R *residual = a->residual.p != nullptr ? row_of<const R>(a->residual, row + m) : nullptr;
     for (int64_t i = n; i < end; i += 2 * kLanes) {
-      // Two vectors, or the panel's last one; what is beyond the columns is not stored.
+      // Two vectors, or the panel's last one; columns beyond `end` are not stored.
       const int64_t two = i + 2 * kLanes < n + kPanel ? i + 2 * kLanes : n + kPanel,
                     last = two < end ? two : end;
       Vec in[2] = {vset(0.0f), vset(0.0f)}, gate, up;
@@ -157,17 +163,17 @@ struct Fetch {
   int64_t step;
 };
 
-// What tile i of a panel's `tiles` fetches. Few wait for the panel to come from L3 or memory, so
-// the first reaches far ahead. Many find the panel in L2 and bring the next one there, each its
-// part, so that the stream from memory never pauses.
+// What tile i of a panel's `tiles` fetches. With few tiles the panel has to come from L3 or memory,
+// so the first tile reaches far ahead. With many tiles the panel is in L2 already, and each tile
+// brings a part of the next panel there, so that the stream from memory never pauses.
 Fetch fetch_of(const Columns &columns, int64_t k, int64_t i, int64_t tiles) {
   if (tiles < kSharers) return {i == 0 ? kStream : kHere, 24 * columns.ldb, nullptr, 0};
   const int64_t step = (2 * columns.ldb + tiles - 1) / tiles;
   return {kShare, 0, columns.b + k * columns.ldb + k / 2 * i * step, step};
 }
 
-// The lines of y come to L2 while the product runs; else its stores would wait for them. Not to L1:
-// so many at once would hold up the loads of the product.
+// Prefetches the lines of y into L2 while the product runs; otherwise its stores would wait for
+// them. Not into L1: that many lines at once would hold up the loads of the product.
 template <typename Y>
 void fetch_result(const Y *y, int64_t ldy, int64_t rows, int64_t columns) {
   constexpr int64_t line = 64 / sizeof(Y);
@@ -178,8 +184,8 @@ void fetch_result(const Y *y, int64_t ldy, int64_t rows, int64_t columns) {
   }
 }
 
-// Whether bias and residual alone make y of the product, which the tile then does itself. The bits
-// are the same.
+// Whether y is the product plus bias and residual only; the tile then adds them itself, with the
+// same bits.
 template <typename Y>
 bool is_plain(const sie_linear_args *a) {
   return sizeof(Y) == sizeof(float) && a->bias != nullptr && a->act == SIE_ACT_NONE &&
@@ -227,9 +233,9 @@ void finish_tile(const sie_linear_args *a, const Columns &columns, const Fetch &
   }
 }
 
-// Rows × vectors of columns: in blocks of tiles whose x, y and panel share L2 with room to spare,
-// all panels of the range in turn. Each block streams the weights once more, which at 2 GB/s costs
-// nothing. Rows are dealt out to tiles first, so that all but a few tiles are full: a tile of fewer
+// Multiplies rows × vectors of columns in blocks of tiles, all panels of the range for each block;
+// a block's x and y and the panel share L2 with room to spare. Each block streams the weights once
+// more. Rows are dealt out to tiles first, so that all but a few tiles are full: a tile of fewer
 // rows reads as much of the panel.
 template <typename Y>
 void multiply(const sie_linear_args *a, Range rows, Range vectors) {
@@ -250,7 +256,7 @@ void multiply(const sie_linear_args *a, Range rows, Range vectors) {
   }
 }
 
-// Whole rows, a tile of them at a time, quantised when complete.
+// Whole rows, one tile of them at a time; each row is quantised when it is complete.
 void multiply_quantised(const sie_linear_args *a, Range rows, float *scratch) {
   const int64_t count = rows.last - rows.first, tiles = tile_count(count), vectors = vectors_of(a->n),
                 width = result_columns(a);

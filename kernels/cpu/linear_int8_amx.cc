@@ -1,15 +1,19 @@
 // linear_int8_amx — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias + addend) + residual on AMX tiles.
 //   or, with a gate, g(even columns)·(odd columns) + residual in N/2 columns
-// Shapes   x [R, K], W packed [N, K], addend, residual, y [R, N], strides ≥ columns.
-//          R ≥ 0 any; N ≥ 1; 1 ≤ K ≤ 65,536.
-// Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum); residual f32 |
-//          bf16; y f32 | bf16 | u8.   Alias: residual may be y (float).
+// Shapes   x [R, K], W packed [N, K], addend, residual, y [R, N], strides ≥ columns. R ≥ 0 any;
+//          N ≥ 1; 1 ≤ K ≤ 65,536.
+// Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum);
+// Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum);
+//          residual f32 | bf16; y f32 | bf16 | u8.
+// Alias    residual may be y (float).
 // Align    packed data 64 B; rows any.
-// Cost     2·R·N·K op; a tile product is 32,768 op in 16 cycles, so the epilogue (10 to 20 instructions for
-//          16 values) weighs more than in bf16 and hides behind the product only from K ≈ 768 up.
+// Cost     2·R·N·K op; a tile product is 32,768 op in 16 cycles, so the epilogue (10 to 20
+//          instructions for 16 values) weighs more than in bf16 and hides behind the product only
+//          from K ≈ 768 up.
 // Plan     the loops of amx_linear.h in steps of 64; u8 results as int8_linear.h says.
 // Numeric  sums are exact, so nothing about blocks, panels or shares can change a result.
-// Error    quantisation; then one rounding of the sum, one FMA, the activation (fast_math_avx512.h).
+// Error    quantisation; then one rounding of the sum, one FMA, the activation
+//          (fast_math_avx512.h).
 #include "amx_linear.h"
 #include "int8_epilogue_avx512.h"
 #include "kernels_amx.h"

@@ -1,14 +1,16 @@
 // linear_int8_avx2 — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias + addend) + residual in 16-bit
 // products.
 //   or, with a gate, g(even columns)·(odd columns) + residual in N/2 columns
-// Shapes   x [R, K], W packed [N, K], addend, residual, y [R, N], strides ≥ columns.
-//          R ≥ 0 any; N ≥ 1; 1 ≤ K ≤ 65,536.
-// Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum); residual f32 |
-//          bf16; y f32 | bf16 | u8.   Alias: residual may be y (float).
+// Shapes   x [R, K], W packed [N, K], addend, residual, y [R, N], strides ≥ columns. R ≥ 0 any;
+//          N ≥ 1; 1 ≤ K ≤ 65,536.
+// Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum);
+//          residual f32 | bf16; y f32 | bf16 | u8.
+// Alias    residual may be y (float).
 // Align    packed data 64 B; rows any.
 // Cost     2·R·N·K op at about 40 op a cycle.
-// Plan     vpmaddubsw saturates (2·255·127 does not fit 16 bits), so both sides widen to 16 bits and meet in
-//          vpmaddwd: a vector holds 4 columns × 2 half sums. Blocks of 3 rows × 16 columns: 12 accumulators.
+// Plan     vpmaddubsw saturates (2·255·127 does not fit 16 bits), so both sides widen to 16 bits
+//          and meet in vpmaddwd: a vector holds 4 columns × 2 half sums. Blocks of 3 rows × 16
+//          columns: 12 accumulators.
 // Numeric  sums are exact, so blocks, panels and shares cannot change a result.
 // Error    quantisation; then one rounding of the sum, one FMA, the activation (math.h).
 #include "int8_linear.h"
@@ -147,7 +149,7 @@ void finish(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, 
   }
 }
 
-/* The same with a gate; count is even, and half as many columns of y. */
+/* The same with a gate: count is even, and y gets half as many columns. */
 void finish_gated(const sie_linear_args *a, const Int8Weight &w, const int32_t *sums, int64_t r,
                   int64_t column, int64_t count) {
   for (int64_t c = 0; c < count; c += 2 * kLanes) {

@@ -1,18 +1,20 @@
-// linear_int8_vnni — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias + addend) + residual with
-// vpdpbusd, 512 bits wide.
+// linear_int8_vnni — y = act(s_x·s_w·(x_q·W_qᵀ − zero·sum) + bias + addend) + residual with 512-bit
+// vpdpbusd.
 //   or, with a gate, g(even columns)·(odd columns) + residual in N/2 columns
-// Shapes   x [R, K], W packed [N, K], addend, residual, y [R, N], strides ≥ columns.
-//          R ≥ 0 any; N ≥ 1; 1 ≤ K ≤ 65,536.
-// Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum); residual f32 |
-//          bf16; y f32 | bf16 | u8.   Alias: residual may be y (float).
+// Shapes   x [R, K], W packed [N, K], addend, residual, y [R, N], strides ≥ columns. R ≥ 0 any;
+//          N ≥ 1; 1 ≤ K ≤ 65,536.
+// Types    x u8 with scale and zero per row, outliers or none (their excess joins the sum);
+//          residual f32 | bf16; y f32 | bf16 | u8.
+// Alias    residual may be y (float).
 // Align    packed data 64 B; rows any.
 // Cost     2·R·N·K op at 256 op a cycle with two multiply ports.
-// Plan     panels of 32 columns outside, blocks of 12 rows inside: 24 accumulators, 2 weight vectors and 12
-//          broadcast loads for every 24 multiplies, so loads stay below their two a cycle. Rows in slabs that
-//          stay in the second-level cache.
-// Numeric sums are exact (vpdpbusd without saturation), so blocks, panels and shares cannot change
-// a result.
-// Error    quantisation; then one rounding of the sum, one FMA, the activation (fast_math_avx512.h).
+// Plan     panels of 32 columns outside, blocks of 12 rows inside: 24 accumulators, 2 weight
+//          vectors and 12 broadcast loads for every 24 multiplies, so loads stay below their two a
+//          cycle. Rows in slabs that stay in the second-level cache.
+// Numeric  sums are exact (vpdpbusd without saturation), so blocks, panels and shares cannot change
+//          a result.
+// Error    quantisation; then one rounding of the sum, one FMA, the activation
+//          (fast_math_avx512.h).
 #include "int8_epilogue_avx512.h"
 #include "kernels_int8.h"
 
@@ -27,7 +29,7 @@ struct Block {
   int prefetch_lines; /* a step */
 };
 
-/* Four bytes of row 3·i + j; row pointers three apart keep the addresses in few registers. */
+/* Four bytes of row 3·i + j. Row pointers three rows apart keep the addresses in few registers. */
 template <int R>
 inline __m512i broadcast(const char *const *a, int64_t ld, int r, int64_t offset) {
   int32_t v;
@@ -108,8 +110,8 @@ struct Run {
       Int8OutlierWeights outlier = {};
       outlier.column = -1;
       block.b = w.panels + panel * panel_bytes;
-      /* Fetch the next panel, a share of it in each block. With one block or two the loads
-       * themselves keep the memory busy, and prefetches only take their slots. */
+      /* Fetches the next panel, a part of it in each block. With one or two blocks the loads alone
+       * keep the memory busy, and prefetches would only take their slots. */
       block.prefetch = block.b + panel_bytes;
       block.prefetch_lines = blocks <= 2 ? 0 : (int)((kInt8StepBytes / 64 + blocks - 1) / blocks);
       for (int64_t row = first; row < last; row += kRows) {

@@ -1,13 +1,18 @@
-// lora — y = (x·Aᵀ)·Bᵀ with the adapter of each row's sequence; without one, or with rank 0, zeros.
+// lora — y = (x·Aᵀ)·Bᵀ with the adapter of each row's sequence; zeros without one or with rank 0.
 //   One FMA chain a sum, ascending; t = x·Aᵀ stays f32.
-// Shapes   x [R, K], y [R, N], row strides ≥ columns; A [rank, K], B [N, rank] dense; adapter [B]; cu_seqlens [B+1], or
-//          NULL where x has one row a sequence.    R ≥ 0; K, N ≥ 1; 0 ≤ rank ≤ max_rank.
-// Types    x f32 | bf16; A, B, y f32.              Alias    none.
-// Align    element.                                Share    rows.
+// Shapes   x [R, K], y [R, N], row strides ≥ columns; A [rank, K], B [N, rank] dense; adapter [B];
+//          cu_seqlens [B+1], or NULL where x has one row a sequence. R ≥ 0; K, N ≥ 1;
+//          0 ≤ rank ≤ max_rank.
+// Types    x f32 | bf16; A, B, y f32.
+// Alias    none.
+// Align    element.
+// Share    rows.
 // Scratch  a panel of kPanel rows of A or B, kRows rows of x, t of kBlock rows.
-// Cost     2·R·rank·(K + N) flop; writing y, 4·R·N bytes, weighs as much at rank 8. A and B are transposed once a block.
-// Plan     runs of neighbouring sequences with one adapter, in blocks of kBlock rows: A's rows pass as panels under
-//          gemm_tile.h and leave t, then B's leave y.
+// Cost     2·R·rank·(K + N) flop; writing y, 4·R·N bytes, weighs as much at rank 8. A and B are
+// Cost     2·R·rank·(K + N) flop; at rank 8 writing y, 4·R·N bytes, costs as much. A and B are
+//          transposed once a block.
+// Plan     runs of neighbouring sequences with one adapter, in blocks of kBlock rows: panels of A's
+//          rows give t by gemm_tile.h, then panels of B's rows give y.
 // Error    sie_tol_dot of K, then of rank: no rounding to storage between them.
 // Source   Hu 2021 §4.1, arXiv:2106.09685
 #include "panel.h"
@@ -81,7 +86,7 @@ void run(const sie_lora_args *a, int32_t adapter, int64_t first, int64_t last, c
   }
 }
 
-// One behind the last row of sequence b.
+// One past the last row of sequence b.
 int64_t end_of(const sie_lora_args *a, int64_t b) {
   return a->cu_seqlens != nullptr ? a->cu_seqlens[b + 1] : b + 1;
 }

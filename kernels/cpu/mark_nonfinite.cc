@@ -1,9 +1,13 @@
-// mark_nonfinite — flags the sequences of which a row has an element that is NaN or infinite.
-// Shapes   x [R, C], row stride ≥ C; cu_seqlens [B+1]; place [B]; flags as many as place names.   B ≥ 0, C ≥ 1.
-// Types    x f32 | bf16 | u8 | e4m3.               Alias    none.
-// Align    element.                                Share    sequences.
+// mark_nonfinite — flags the sequences that have a row with an element that is NaN or infinite.
+// Shapes   x [R, C], row stride ≥ C; cu_seqlens [B+1]; place [B]; flags holds every place. B ≥ 0,
+//          C ≥ 1.
+// Types    x f32 | bf16 | u8 | e4m3.
+// Alias    none.
+// Align    element.
+// Share    sequences.
 // Cost     C elements read a row → memory bound; u8: a scale a row.
-// Plan     0·x is 0 for every finite x and NaN for all others, and NaN stays in a sum: one FMA a vector.
+// Plan     0·x is 0 for every finite x and NaN for all others, and a sum keeps a NaN: one FMA a
+//          vector.
 // Error    none.
 #include <math.h>
 

@@ -1,17 +1,19 @@
 // math.h — exp, erf, tanh and the activations on a Vec: branch-free, in float, errors over dense
 // sweeps.
 //
-//   vexp            ≤ 1 ulp on [−87, 88.7], gradual underflow below, 0 below −104, infinity above 88.73
+//   vexp            ≤ 1 ulp on [−87, 88.7], gradual underflow below, 0 below −104, infinity above
+//                   88.73
 //   vpow2_weight    2ᵗ for t ≤ 0: relative error ≤ 2.2e-7; 2⁻¹²⁶ from −126 on down
 //   verf_half       erf(x/√2): ≤ 6.2 ulp, |error| ≤ 3.7e-7
 //   vtanh           ≤ 5.2 ulp, |error| ≤ 3.1e-7
-//   gelu_erf        x·Φ(x): |error| ≤ 2.1e-7·max(1, |x|), at most 9.4e-7 for x < 0; 0 from −5.4 on down
-//   gelu_erf_fast   the same where bf16 or u8 comes next: |error| ≤ 9.6e-5·max(1, |x|); 0 from −3.75 on down.
-//                   For x ≥ 0.1 that is below half a step of bf16, 2⁻⁹·y
+//   gelu_erf        x·Φ(x): |error| ≤ 2.1e-7·max(1, |x|), at most 9.4e-7 for x < 0; 0 from −5.4 on
+//                   down
+//   gelu_erf_fast   the same where bf16 or u8 comes next: |error| ≤ 9.6e-5·max(1, |x|); 0 from
+//                   −3.75 on down. For x ≥ 0.1 that is below half a step of bf16, 2⁻⁹·y
 //   gelu_tanh       |error| ≤ 1.8e-7·max(1, |x|)
 //   silu            ≤ 2.4 ulp
-// A NaN gives a NaN. ±infinity gives the limit (gelu, silu at −∞: 0 or −0).
-// Coefficients are minimax fits by iteratively reweighted least squares in double.
+// A NaN gives a NaN. ±infinity gives the limit (gelu, silu at −∞: 0 or −0). Coefficients are
+// minimax fits by iteratively reweighted least squares in double.
 #ifndef SIE_KERNELS_CPU_MATH_H
 #define SIE_KERNELS_CPU_MATH_H
 
@@ -37,8 +39,8 @@ SIE_INLINE Vec vexp(Vec x) {
   return vscale(p, n);
 }
 
-// 2ᵗ for t ≤ 0 as softmax needs it: two instructions fewer to reduce than in base e, one term less,
-// no way out of the normal range.
+// 2ᵗ for t ≤ 0, for softmax. It needs two instructions fewer to reduce than base e and one term
+// less, and never leaves the normal range.
 SIE_INLINE Vec vpow2_weight(Vec t) {
   t = vmax(vset(-126.0f), t);
   const Vec n = vrint(t), r = t - n;

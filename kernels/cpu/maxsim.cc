@@ -1,15 +1,18 @@
-// maxsim — y[b] = Σ_i max_j q_i·d_j/‖d_j‖, q the rows of sequence b's query, d its own rows; ‖d_j‖
-// 1 without normalize.
-//   ‖d_j‖ = max(√Σ d², 1e-12), its squares in double. One FMA chain a product, columns ascending; the sum over i ascends.
-//   Without a query, query rows or rows of its own a sequence gives 0. A product that is NaN is no maximum.
-// Shapes   x [R, C], row stride ≥ C; queries [Q, C] dense, cu_queries, partner, y [B, 1].    B ≥ 0, C ≥ 1.
-// Types    x f32 | bf16; queries, y f32.           Alias    none.
-// Align    element.                                Share    sequences.
+// maxsim — y[b] = Σ_i max_j q_i·d_j/‖d_j‖, q the rows of sequence b's query, d its own rows.
+//   ‖d_j‖ = max(√Σ d², 1e-12), its squares in double; 1 without normalize. One FMA chain a product,
+//   columns ascending; the sum over i ascends. A sequence without a query, without query rows or
+//   without rows gives 0. A product that is NaN does not count in the maximum.
+// Shapes   x [R, C], row stride ≥ C; queries [Q, C] dense, cu_queries, partner, y [B, 1]. B ≥ 0,
+//          C ≥ 1.
+// Types    x f32 | bf16; queries, y f32.
+// Alias    none.
+// Align    element.
+// Share    sequences.
 // Scratch  kPanel + kRows rows of C floats.
 // Cost     2·Lq·Ld·C flop a pair → bound by the FMA ports.
-// Plan     query rows in panels of kPanel, transposed into [C][kPanel] as gemm_tile.h takes its right side; neighbouring
-//          sequences of one query share it. All rows of the sequence pass in tiles of kRows, those of bf16 widened
-//          first.
+// Plan     query rows in panels of kPanel, transposed into [C][kPanel] as gemm_tile.h takes its
+//          right side; neighbouring sequences of one query share the panel. All rows of the
+//          sequence pass in tiles of kRows; bf16 rows are widened first.
 // Error    sie_tol_dot a product, then n roundings of the sum.
 // Source   Khattab 2020 §3.3, arXiv:2004.12832
 #include "panel.h"
@@ -19,7 +22,7 @@ namespace SIE_ISA_NS {
 
 namespace {
 
-// The panel in scratch: rows [first, first + count) of the queries; first −1: none.
+// The panel in scratch: rows [first, first + count) of the queries; first −1: empty.
 struct Panel {
   float *b;  // [C][width], width = count in whole vectors
   int64_t first, count;
@@ -39,8 +42,8 @@ float norm_of(const float *x, int64_t c) {
   return norm < 1e-12f ? 1e-12f : norm;
 }
 
-// The sum over the panel's query rows of their best among rows [first, end) of x, added to `sum`
-// one by one.
+// Adds to `sum`, one by one, the best product of each of the panel's query rows with rows [first,
+// end) of x.
 float add_best(const sie_maxsim_args *a, const Panel &panel, int64_t first, int64_t end, float *wide,
                float sum) {
   const int64_t vecs = vectors_in(panel.count), tiles = tile_count(end - first);

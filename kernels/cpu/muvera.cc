@@ -1,19 +1,24 @@
-// muvera — the fixed dimensional encoding of each sequence's token vectors, written as an output
-// row.
+// muvera — the fixed dimensional encoding of each sequence's token vectors, as an output row.
 //   The formulas and the tables are at sie_muvera_args (kernels/ops.h).
-// Shapes   x [T, C], row stride ≥ C; simhash [R, C, k]; ams [R, C]; sketch [R·2ᵏ·P]; items [B].   k ≤ 10.
+// Shapes   x [T, C], row stride ≥ C; simhash [R, C, k]; ams [R, C]; sketch [R·2ᵏ·P]; items [B].
+//          k ≤ 10.
 // Types    x f32 | bf16; output types as output_rows.
-// Alias    none.                                   Align    element.
-// Share    sequences.                              Scratch  Layout below, ~4·(R·2ᵏ·P + F) bytes and 2·R·L.
-// Cost     2·L·C·R·k flop of signs, L·R·C (or L·R·P) adds of tokens, R·2ᵏ·P of the sketch, where it is not
-//          empty: 8, 0.7 and 0.3 million for 128 tokens of 128 dimensions, R 40, k 6, no projection.
-// Plan     chunks of kTokens tokens, kept token by token and transposed. Signs: a register block of kTokens
-//          tokens × up to kBits planes, one FMA chain over C each. Projection: column by column for a whole
-//          chunk. All repetitions pass while the chunk is in L1; their sums stay in L2. Then means, filling
-//          and the sketch, whose empty partitions are skipped: they would add zeros.
-// Order    chains ascend in C, sums in tokens, the sketch in its index: bits depend on the item alone.
-// Error    sums of at most L terms in f32; a sign differs from the exact one where |x·plane| is below
-//          ~√C·2⁻²⁴·‖x‖‖plane‖.
+// Alias    none.
+// Align    element.
+// Share    sequences.
+// Scratch  Layout below, ~4·(R·2ᵏ·P + F) bytes and 2·R·L.
+// Cost     2·L·C·R·k flop of signs, L·R·C (or L·R·P) adds of tokens, R·2ᵏ·P of the sketch, where it
+//          is not empty: 8, 0.7 and 0.3 million for 128 tokens of 128 dimensions, R 40, k 6, no
+//          projection.
+// Plan     chunks of kTokens tokens, kept token by token and transposed. Signs: a register block of
+//          kTokens tokens × up to kBits planes, one FMA chain over C each. Projection: column by
+//          column for a whole chunk. All repetitions run while the chunk is in L1; their sums stay
+//          in L2. Then means, filling and the sketch, which skips empty partitions: they would add
+//          zeros.
+// Order    chains ascend in C, sums in tokens, the sketch in its index: bits depend on the item
+//          alone.
+// Error    sums of at most L terms in f32; a sign differs from the exact one where |x·plane| is
+//          below ~√C·2⁻²⁴·‖x‖‖plane‖.
 // Source   Dhulipala 2024 §2, arXiv:2405.19504; the Gray code and the sketch of google/graph-mining
 #include "output_row.h"
 
@@ -22,8 +27,8 @@ namespace SIE_ISA_NS {
 
 namespace {
 
-// kTokenVecs·kBits accumulators, kTokenVecs vectors of tokens and one plane's coefficient in
-// registers.
+// kTokenVecs·kBits accumulators, kTokenVecs vectors of tokens and one plane's coefficient fit in
+// the registers.
 #if defined(__AVX512F__)
 constexpr int kTokenVecs = 4;
 #else
@@ -65,8 +70,8 @@ struct Item {
   uint16_t *codes;
 };
 
-// Token t, divided by its norm where that is asked for, less the centre and the mean, in the
-// scratch's row `to`.
+// Writes token t to the scratch's row `to`: divided by its norm with normalize, less the centre,
+// and less the mean where less_mean.
 void load_token(const Item &item, int64_t t, float *to, bool less_mean) {
   const sie_muvera_args *a = item.a;
   const int64_t c = a->c, row = item.first + t;
@@ -94,7 +99,7 @@ void find_mean(const Item &item) {
   for (int64_t i = 0; i < c; i += kLanes) vstore_row(item.mean, i, c, vload_row(item.mean, i, c) / length);
 }
 
-// Tokens [t, t + count) into both forms; tokens beyond count are zero across.
+// Tokens [t, t + count) in both forms; the transposed form has zeros beyond count.
 void load_chunk(const Item &item, int64_t t, int64_t count) {
   const int64_t c = item.a->c;
   for (int64_t i = 0; i < count; i++)
@@ -110,8 +115,8 @@ void load_chunk(const Item &item, int64_t t, int64_t count) {
   }
 }
 
-// Bit v·kLanes + lane of signs[b]: token's product with plane b is above 0. planes: [C] rows of
-// `stride`.
+// Sets bit v·kLanes + lane of signs[b] where the token's product with plane b is above 0. planes:
+// [C] rows of `stride`.
 template <int Bits>
 void sign_planes(const float *across, int64_t c, const float *planes, int64_t stride, uint64_t *signs) {
   Vec sum[Bits][kTokenVecs];
@@ -212,7 +217,8 @@ int64_t nearest_token(const uint16_t *codes, int64_t length, int64_t g) {
   return nearest;
 }
 
-// Documents: means, and what an empty partition takes where it is filled.
+// For documents: divides by the numbers of tokens, and fills empty partitions where the caller asks
+// for it.
 void finish_partitions(const Item &item) {
   const sie_muvera_args *a = item.a;
   const int64_t p = item.at.projected;
@@ -245,8 +251,8 @@ void sketch_sums(const Item &item) {
     const float *v = item.sums + partition * p;
     const int32_t *to = item.a->sketch + partition * p;
     for (int64_t j = 0; j < p; j++) {
-      // The sign of `to` is that of the sum: flips v's sign bit, and the index's bits where it is
-      // set.
+      // to[j]'s sign bit is the sign of the sum: it flips v's sign bit, and the index's bits where
+      // it is set.
       const int32_t flip = to[j] >> 31;
       uint32_t bits;
       memcpy(&bits, v + j, sizeof bits);
@@ -255,7 +261,7 @@ void sketch_sums(const Item &item) {
   }
 }
 
-// The encoding of an item with tokens; where it lies.
+// Encodes an item that has tokens; returns where the encoding lies.
 float *encode(const Item &item) {
   const sie_muvera_args *a = item.a;
   const int64_t partitions = a->repetitions * item.at.partitions;

@@ -1,4 +1,4 @@
-// output_row.h — one row of floats normalised, converted and written as its item says: under
+// output_row.h — normalises and converts one row of floats and writes it as its item says, for
 // output_rows, pool_output and muvera. The formulas are at output_rows.cc.
 #ifndef SIE_KERNELS_CPU_OUTPUT_ROW_H
 #define SIE_KERNELS_CPU_OUTPUT_ROW_H
@@ -65,7 +65,8 @@ static inline void write_binary(const float *x, int64_t dims, uint8_t *out) {
   for (int64_t i = 0; i < dims; i += kLanes) {
     uint32_t bits = vpositive(vload_row(x, i, dims));
     for (int64_t j = i; j < i + kLanes && j < dims; j += 8, bits >>= 8) {
-      // Reverses the byte: lane 0 is its least significant bit, NumPy wants it the most.
+      // Reverses the byte: lane 0 is its least significant bit, but NumPy expects it in the most
+      // significant one.
       uint32_t byte = bits & 0xffu;
       byte = (byte & 0xf0u) >> 4 | (byte & 0x0fu) << 4;
       byte = (byte & 0xccu) >> 2 | (byte & 0x33u) << 2;
@@ -75,8 +76,8 @@ static inline void write_binary(const float *x, int64_t dims, uint8_t *out) {
   }
 }
 
-// Writes the first dims (0: all c) of x, which is changed, to base + item.offset. SIE_UNSUPPORTED:
-// the type.
+// Writes the first dims (0: all c) of x, which it changes, to base + item.offset. Returns
+// SIE_UNSUPPORTED for an unknown type.
 static inline sie_status write_item(const sie_out_item &item, int64_t c, float *x, void *base) {
   const int64_t dims = item.dims != 0 ? item.dims : c;
   if (item.normalize != 0) divide_by_norm(x, dims);

@@ -1,10 +1,13 @@
 // output_sparse — the columns of each row with x > 0, and t(x) of them, as sparse output rows.
 //   t(x) = x, log(1 + x) or log(1 + log(1 + x)). A NaN is not > 0.
-// Shapes   x [B, C], row stride ≥ C; items [B], dims ≥ 1.   B ≥ 0, C ≥ 1.
+// Shapes   x [B, C], row stride ≥ C; items [B], dims ≥ 1. B ≥ 0, C ≥ 1.
 // Types    x f32; values f32 | f16 (nearest even).
-// Alias    none.                                   Align    element; items' offsets 16 bytes.
-// Share    sequences.                              Cost     4·C bytes read a row; a logarithm or two a column kept.
-// Plan     a vector's comparison says which columns are kept: few are, so they are taken one by one.
+// Alias    none.
+// Align    element; items' offsets 16 bytes.
+// Share    sequences.
+// Cost     4·C bytes read a row; one or two logarithms for each column that is kept.
+// Plan     a vector comparison finds the columns to keep; they are few, so they are handled one by
+//          one.
 // Error    libm's log1p, twice at most: ≤ 2·2⁻²³ relative, then the store's rounding.
 #include "sparse_row.h"
 

@@ -1,5 +1,5 @@
-// panel.h — rows in memory → a panel as gemm_tile.h takes its right side, and rows of either type
-// as its left.
+// panel.h — turns rows in memory into a panel, gemm_tile.h's right side, and rows of either type
+// into its left side.
 #ifndef SIE_KERNELS_CPU_PANEL_H
 #define SIE_KERNELS_CPU_PANEL_H
 
@@ -11,8 +11,8 @@ namespace SIE_ISA_NS {
 
 SIE_INLINE int64_t vectors_in(int64_t n) { return (n + kLanes - 1) / kLanes; }
 
-// panel [c][width] from `count` ≤ kPanel rows of c floats, `ld` apart; width = count in whole
-// vectors, zeros in columns behind the last row.
+// Fills panel [c][width] from `count` ≤ kPanel rows of c floats, `ld` apart; width is count in
+// whole vectors, and columns behind the last row are zero.
 SIE_INLINE void transpose_rows(const float *rows, int64_t ld, int64_t count, int64_t c, float *panel) {
   const int64_t width = vectors_in(count) * kLanes;
   for (int64_t n = 0; n < width; n += kLanes) {
@@ -26,8 +26,8 @@ SIE_INLINE void transpose_rows(const float *rows, int64_t ld, int64_t count, int
   }
 }
 
-// Rows [row, row + count) of x (f32 | bf16, c columns) as f32, *ld apart: where they are, or
-// widened into `wide` [count][c].
+// Rows [row, row + count) of x (f32 | bf16, c columns) as f32, *ld apart: in place, or widened into
+// `wide` [count][c].
 SIE_INLINE const float *f32_rows(const sie_tensor &x, int64_t c, int64_t row, int64_t count, float *wide,
                                  int64_t *ld) {
   if (x.dtype == SIE_F32) {

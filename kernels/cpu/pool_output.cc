@@ -1,11 +1,13 @@
-// pool_output — pool, then what output_rows does with the row, without the rows in between.
-// Shapes   as pool's x and output_rows' items and out.   B ≥ 0, C ≥ 1.
+// pool_output — pool, then output_rows on the pooled row, without the rows in between.
+// Shapes   as pool's x and output_rows' items and out. B ≥ 0, C ≥ 1.
 // Types    x f32 | bf16; output types as output_rows.
-// Alias    none.                                   Align    element.
+// Alias    none.
+// Align    element.
 // Share    sequences.
 // Scratch  C floats, the pooled row; a float for each row of the longest sequence.
 // Cost     reads x once, for attention twice → memory bound.
-// Plan     pool's row into scratch (L1), output_rows' loops over it.    Error    theirs.
+// Plan     pool's row into scratch (L1), output_rows' loops over it.
+// Error    that of pool, then that of output_rows.
 #include "output_row.h"
 #include "pool_row.h"
 

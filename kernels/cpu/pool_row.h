@@ -1,6 +1,6 @@
-// pool_row.h — one sequence's rows to one row of floats: under pool and pool_output.
+// pool_row.h — pools one sequence's rows into one row of floats, for pool and pool_output.
 //
-// Columns are summed in order of the rows, one chain each: bits depend on the sequence alone.
+// Columns are summed in the order of the rows, one chain each: bits depend on the sequence alone.
 #ifndef SIE_KERNELS_CPU_POOL_ROW_H
 #define SIE_KERNELS_CPU_POOL_ROW_H
 
@@ -11,7 +11,8 @@ namespace sie_cpu {
 namespace SIE_ISA_NS {
 
 // y[c] = (Σ weight·x)/total over rows [first, last) of x in columns [i, i + V vectors); not
-// Weighted: all 1. What does not change is a template's business: the loop is a load and an add.
+// Weighted: all weights are 1. V and Weighted are template parameters so that the loop is a load
+// and an add.
 template <int V, bool Weighted, typename X>
 SIE_INLINE void pool_columns(const sie_tensor &x, int64_t first, int64_t last, int64_t i, int64_t c,
                              const float *weights, Vec total, float *y) {
@@ -39,13 +40,13 @@ SIE_INLINE void pool_rows(const sie_tensor &x, int64_t first, int64_t last, int6
   for (; i < c; i += kLanes) pool_columns<1, Weighted, X>(x, first, last, i, c, weights, all, y);
 }
 
-// Weights of `rows` rows from x on by their place, 1 to rows; gives the sum.
+// Weighs `rows` rows by their place, 1 to rows; returns the sum.
 SIE_INLINE float weigh_by_position(int64_t rows, float *weights) {
   for (int64_t i = 0; i < rows; i++) weights[i] = static_cast<float>(i + 1);
   return 0.5f * static_cast<float>(rows * (rows + 1));
 }
 
-// e^(x·w − max x·w) of each row; gives the sum.
+// e^(x·w − max x·w) of each row; returns the sum.
 template <typename X>
 SIE_INLINE float weigh_by_score(const sie_tensor &x, int64_t first, int64_t rows, int64_t c, const float *w,
                                 float *weights) {
@@ -71,7 +72,7 @@ static inline bool pool_supported(const sie_tensor &x, int32_t mode) {
   return is_float(x.dtype) && mode >= SIE_POOL_CLS && mode <= SIE_POOL_WEIGHTED_MEAN;
 }
 
-// Sequence b of `a`, whose y is not looked at, into y[c]. X: storage of a->x.
+// Pools sequence b of `a` into y[c]; a->y is not read. X is the storage type of a->x.
 template <typename X>
 SIE_INLINE void pool_row(const sie_pool_args *a, int64_t b, float *scratch, float *y) {
   const int64_t c = a->c;

@@ -1,11 +1,14 @@
-// qk_norm_rope — q and k in place: each head normalised where it has a weight, then its first
-// columns rotated.
+// qk_norm_rope — q and k in place: each head is normalised where it has a weight, then its first
+// columns are rotated.
 //   x' = x/√(Σ x²/D + ε)·(offset + γ)
-//   y[i] = x'[i]·cos[p,i] − x'[i+h]·sin[p,i],  y[i+h] = x'[i+h]·cos[p,i] + x'[i]·sin[p,i]     i < h = rot/2
-//   with p the token's index in its sequence + offset; in f32, rounded once.
-// Shapes   q [T, H·D], k [T, Hkv·D], row strides ≥ columns; γ [D]; cos, sin [positions, h]; cu_seqlens [B+1].
-// Types    q, k f32 | bf16, one type.              Alias    in place.
-// Align    element.                                Share    tokens.
+//   y[i] = x'[i]·cos[p,i] − x'[i+h]·sin[p,i],  y[i+h] = x'[i+h]·cos[p,i] + x'[i]·sin[p,i]
+//   for i < h = rot/2; p is the token's index in its sequence + offset. In f32, rounded once.
+// Shapes   q [T, H·D], k [T, Hkv·D], row strides ≥ columns; γ [D]; cos, sin [positions, h];
+//          cu_seqlens [B+1].
+// Types    q, k f32 | bf16, one type.
+// Alias    in place.
+// Align    element.
+// Share    tokens.
 // Scratch  D floats.
 // Cost     2·(H + Hkv)·D elements moved a token, ~6 flop each → memory bound.
 // Plan     a head at a time: read and normalised into scratch (L1), written rotated.

@@ -1,4 +1,4 @@
-// rows.h — what the row kernels share: normalising a row, and quantising it.
+// rows.h — the code that row kernels share: normalising a row, and quantising it.
 //
 // Both read a row several times, from L1. Sums run over four accumulators, vector i into number i
 // mod 4, and join in a fixed order: the bits depend on the row and its length alone.
@@ -29,15 +29,15 @@ SIE_INLINE float sum_row(int64_t c, F f) {
   return vsum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-// A norm and its parameters, as sie_layernorm_args has them.
+// A norm and its parameters, named as in sie_layernorm_args.
 struct Norm {
   const float *gamma, *beta;  // [c]; beta may be null
   float eps, weight_offset;
   bool centred;  // LayerNorm; else RMSNorm
 };
 
-// y[c] = (x − μ)/√(σ² + ε)·(offset + γ) + β, two-pass variance, or without μ. y may be x when the
-// types agree.
+// y[c] = (x − μ)/√(σ² + ε)·(offset + γ) + β with two-pass variance, or the same without μ. y may be
+// x when the types agree.
 template <typename X, typename Y>
 SIE_INLINE void normalise_row(const Norm &norm, const X *x, int64_t c, Y *y) {
   float mean = 0.0f;
@@ -61,7 +61,7 @@ SIE_INLINE void normalise_row(const Norm &norm, const X *x, int64_t c, Y *y) {
   }
 }
 
-// Lanes in which a and b are equal, as bits.
+// The lanes in which a and b have equal bits.
 SIE_INLINE uint32_t equal_lanes(Vec a, Vec b) {
 #if defined(__AVX512F__)
   return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
@@ -101,7 +101,7 @@ SIE_INLINE int64_t column_of(const X *x, int64_t c, float value) {
   return 0;
 }
 
-// What the quantisation of a row needs of its range; column: of the outlier.
+// The range of a row, as its quantisation needs it; column is the outlier's.
 struct RowRange {
   float lo, hi, scale;
   int64_t column;
@@ -122,8 +122,8 @@ SIE_INLINE RowRange range_of(const X *x, int64_t c) {
   return {least, most, (most - least) / 255.0f, 0, nans};
 }
 
-// The same without the element of largest |x|: the two largest and the two smallest of each lane
-// tell.
+// The same without the element of largest |x|; the two largest and the two smallest of each lane
+// suffice for it.
 template <typename X>
 SIE_INLINE RowRange range_without_outlier(const X *x, int64_t c) {
   Vec lo = vset(0.0f), hi = vset(0.0f), lo2 = lo, hi2 = hi;
@@ -131,7 +131,7 @@ SIE_INLINE RowRange range_without_outlier(const X *x, int64_t c) {
   for (int64_t i = 0; i < c; i += kLanes) {
     Vec v = vload_row(x, i, c);
     nans |= nan_lanes(v);
-    // A NaN v reaches no accumulator: min and max give their second operand for it.
+    // A NaN v reaches no accumulator: min and max return their second operand for it.
     lo2 = vmin(vmax(lo, v), lo2);
     hi2 = vmax(vmin(hi, v), hi2);
     lo = vmin(v, lo);
@@ -151,8 +151,8 @@ SIE_INLINE RowRange range_without_outlier(const X *x, int64_t c) {
   return range;
 }
 
-// Quantises x[c] into e4m3 row r of t as sie_tensor's comment says: in plain code, since no
-// operation here reads what it writes.
+// Quantises x[c] into e4m3 row r of t as sie_tensor's comment says. The code is plain, since no CPU
+// operation reads e4m3 rows.
 template <typename X>
 void quantise_f8_row(const X *x, int64_t c, const sie_tensor &t, int64_t r) {
   const int64_t group = t.scale_group == 128 ? 128 : c, groups = (c + group - 1) / group;
@@ -172,16 +172,16 @@ void quantise_f8_row(const X *x, int64_t c, const sie_tensor &t, int64_t r) {
   }
 }
 
-// The same for u8. A NaN counts as nothing in the range, gives q = 0, and makes the row's scale
-// NaN: all that is computed from the row is then NaN too, as it would be in f32.
+// The same for u8. A NaN does not count in the range, gives q = 0, and makes the row's scale NaN.
+// Everything computed from the row is then NaN, as it would be in f32.
 template <typename X>
 SIE_INLINE void quantise_u8_row(const X *x, int64_t c, const sie_tensor &t, int64_t r) {
   const RowRange range = t.outlier != nullptr ? range_without_outlier(x, c) : range_of(x, c);
   const float s = range.scale > 0.0f ? range.scale : 1.0f;
   const Vec z = vmin(vset(255.0f), vmax(vrint(vset(-range.lo / s)), vset(0.0f)));
   const Vec divisor = vset(s), inverse = vset(1.0f / s);
-  // A corrected product with the reciprocal gives the quotient's bits at a fraction of a divide's
-  // cost, as long as nothing in it leaves the normal range.
+  // A corrected product with the reciprocal gives the quotient's bits and is much cheaper than a
+  // divide, as long as every step stays in the normal range.
   const bool ordinary = s > 0x1p-90f && s < 0x1p90f;
   uint8_t *const q = row_of<uint8_t>(t, r);
   for (int64_t i = 0; i < c; i += kLanes) {

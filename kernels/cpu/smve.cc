@@ -1,15 +1,20 @@
 // smve — the sparse multi-vector encoding of each sequence's rows, as a sparse output row.
 //   The formulas are at sie_smve_args (kernels/ops.h). A NaN is never kept.
-// Shapes   x [R, C], row stride ≥ C; anchors [repetitions, width, C]; items [B].   1 ≤ top ≤ width.
+// Shapes   x [R, C], row stride ≥ C; anchors [repetitions, width, C]; items [B]. 1 ≤ top ≤ width.
 // Types    x f32 | bf16; values f32 | f16.
-// Alias    none.                                   Align    element; items' offsets 16 bytes.
-// Share    sequences.                              Scratch  Layout below, 16·repetitions·L·top bytes most of it.
-// Cost     2·L·C·width·repetitions flop: 8.6 GFLOP for 512 tokens of 128 columns and 65,536 anchors.
-// Plan     kSlab rows at a time against panels of anchors, transposed on the fly: the register-blocked product of
-//          linear. Each row keeps its largest in a heap whose root is the least of them; a vector's comparison with it
-//          dismisses nearly all. Then the lists are pooled, kRange columns at a time, so that no memory grows with
-//          the width.
-// Order    one FMA chain a projection, C ascending; sums over tokens ascending: bits depend on the item alone.
+// Alias    none.
+// Align    element; items' offsets 16 bytes.
+// Share    sequences.
+// Scratch  Layout below, 16·repetitions·L·top bytes most of it.
+// Cost     2·L·C·width·repetitions flop: 8.6 GFLOP for 512 tokens of 128 columns and 65,536
+//          anchors.
+// Plan     kSlab rows at a time against panels of anchors, transposed on the fly, with the
+//          register-blocked product of linear. Each row keeps its largest projections in a heap
+//          whose root is the least of them; one comparison of a vector with the root rejects nearly
+//          all others. Then the lists are pooled, kRange columns at a time, so that memory does not
+//          grow with the width.
+// Order    one FMA chain a projection, C ascending; sums over tokens ascending: bits depend on the
+//          item alone.
 // Error    f32 sums; a projection within rounding of a row's last kept one may take its place.
 // Source   Spisak and Galovic 2026, topk.io/blog/20260311-smve-multi-vector-retrieval
 #include "gemm_tile.h"
@@ -24,7 +29,7 @@ namespace {
 
 constexpr int64_t kSlab = 64, kRange = 8192;
 
-// Where the intermediates of an item lie, in bytes.
+// The places of an item's intermediates in the scratch, in bytes.
 struct Layout {
   int64_t rows, panel, values, columns, pooled_values, pooled_columns, sums, counts, end;
 };
@@ -64,7 +69,7 @@ void load_panel(const Item &item, const float *anchors, int64_t count) {
   }
 }
 
-// Rows [t, t + count) of the sequence in f32, divided by their norms where that is asked for.
+// Rows [t, t + count) of the sequence in f32, divided by their norms with normalize.
 void load_rows(const Item &item, int64_t t, int64_t count) {
   const sie_smve_args *a = item.a;
   for (int64_t i = 0; i < count; i++) {
@@ -102,7 +107,7 @@ void keep_largest(const Item &item, int64_t repetition, int64_t t, int64_t count
   }
 }
 
-// The values of columns that have one other than 0, ascending; how many.
+// Writes the columns whose value is not 0, ascending, and their values; returns their number.
 int64_t pool(const Item &item) {
   const sie_smve_args *a = item.a;
   const int64_t all = int64_t{a->repetitions} * a->width, of_repetition = item.tokens * a->top;
@@ -133,7 +138,7 @@ uint32_t magnitude(float x) {
   return bits & 0x7fffffffu;
 }
 
-// How many of the values are at least `least` large, by their bits.
+// The number of values whose magnitude has at least the bits `least`.
 int64_t count_from(const float *values, int64_t count, uint32_t least) {
   int64_t large = 0;
   for (int64_t i = 0; i < count; i++) large += magnitude(values[i]) >= least ? 1 : 0;
@@ -141,8 +146,8 @@ int64_t count_from(const float *values, int64_t count, uint32_t least) {
 }
 
 void write(const Item &item, int64_t count, const sie_out_item &to) {
-  // The limit-th largest magnitude, bit by bit; those equal to it are kept from the lowest column
-  // on.
+  // Finds the limit-th largest magnitude bit by bit; of the values equal to it the lowest columns
+  // are kept.
   const int64_t limit = item.a->max_nonzeros;
   uint32_t least = 0;
   int64_t equals = 0;

@@ -1,4 +1,4 @@
-// smve_heap.h — the largest projections of one row (smve.cc).
+// smve_heap.h — keeps the largest projections of one row (smve.cc).
 #ifndef SIE_KERNELS_CPU_SMVE_HEAP_H
 #define SIE_KERNELS_CPU_SMVE_HEAP_H
 
@@ -7,8 +7,8 @@
 namespace sie_cpu {
 namespace SIE_ISA_NS {
 
-// The largest projections of a row: a heap with the least at its root, of equals the one of the
-// highest column.
+// The largest projections of a row: a heap with the least at its root, of equals the highest
+// column.
 struct Heap {
   float *values;
   int32_t *columns;
@@ -28,7 +28,7 @@ static inline void exchange(const Heap &h, int64_t i, int64_t j) {
   h.columns[j] = column;
 }
 
-// Columns come ascending: an equal one never displaces another.
+// Columns come in ascending order, so an equal projection never displaces another.
 static inline void offer(Heap *h, float value, int32_t column) {
   if (value != value) return;
   if (h->count < h->top) {

@@ -1,5 +1,4 @@
-// sparse_row.h — a sparse output row (sie_output_sparse_args) as it is written: under output_sparse
-// and smve.
+// sparse_row.h — writes a sparse output row (sie_output_sparse_args), for output_sparse and smve.
 #ifndef SIE_KERNELS_CPU_SPARSE_ROW_H
 #define SIE_KERNELS_CPU_SPARSE_ROW_H
 

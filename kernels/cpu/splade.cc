@@ -1,14 +1,16 @@
-// splade — y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]); no tokens:
-// 0.
-// Shapes   x [T, K], W packed [N, K], y [B, N], row strides ≥ columns; cu_seqlens [B+1].   T, B ≥ 0, N, K ≥ 1.
-// Types    x and W as the linear of the class; y f32. A NaN is no part of the maximum.
-// Alias    none.                                   Align    element; the packed weight 64 B.
-// Share    groups of column panels, the same whatever the number of shares.
+// splade — y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]); 0 without
+// tokens.
+// Shapes   x [T, K], W packed [N, K], y [B, N], row strides ≥ columns; cu_seqlens [B+1]. T, B ≥ 0,
+//          N, K ≥ 1.
+// Types    x and W as the linear of the class; y f32. A NaN does not count in the maximum.
+// Alias    none.
+// Align    element; the packed weight 64 B.
+// Share    groups of column panels, the same for any number of shares.
 // Scratch  kSlabRows × the widest group in f32, then that of the linear.
 // Cost     2·T·N·K flop; the maximum reads each logit once, from the second-level cache.
-// Plan     kGroup panels of columns at a time, and for each all rows in slabs: the linear of the class fills a
-//          slab's logits of the group, which are reduced to the sequences' rows of y at once. Logits [T, N] never
-//          exist; W passes once, x once a group.
+// Plan     kGroup panels of columns at a time, and for each group all rows in slabs: the linear of
+//          the class computes a slab's logits of the group, which are reduced at once to the
+//          sequences' rows of y. Logits [T, N] never exist; W is read once, x once a group.
 // Error    that of the linear: a maximum rounds nothing, and its order changes nothing.
 // Source   Formal 2021, arXiv:2109.10086 §3: max pooling; the logarithm is output_sparse's.
 #include "rows.h"
@@ -20,9 +22,9 @@ namespace {
 
 constexpr int64_t kSlabRows = splade_slab_rows, kGroup = 4;
 
-// The panels of W as groups of kGroup to 2·kGroup − 1. Linears share whole panels out as share_of
-// does, when there are kGroup a share: so the linear's share `group` of `groups` is the columns of
-// one group.
+// The panels of W in groups of kGroup to 2·kGroup − 1. With at least kGroup panels a share, linears
+// share out whole panels as share_of does. So share `group` of `groups` of the linear is the
+// columns of one group.
 struct Groups {
   int64_t panel, panels, count, n;
 
@@ -68,8 +70,8 @@ void take_largest(const float *z, int64_t ld, int64_t rows, int64_t count, float
   }
 }
 
-// The logits of rows [row, row + rows) into the sequences' rows of y; *b: the sequence that holds
-// `row`, and after it the one that holds the row behind.
+// Reduces the logits of rows [row, row + rows) into the sequences' rows of y. On entry *b is the
+// sequence that holds `row`, on return the one that holds the next row.
 void reduce_slab(const sie_splade_args *a, const float *z, int64_t ld, int64_t row, int64_t rows,
                  Range columns, int64_t *b) {
   const int64_t seqs = *a->seqs.n, end = row + rows;
@@ -113,7 +115,7 @@ sie_status splade(const sie_splade_args *a, const sie_share *share, LinearFn lin
              static_cast<size_t>(columns.last - columns.first) * sizeof(float));
     }
     part.part = static_cast<int32_t>(g);
-    // The linear writes to column columns.first and on of its y.
+    // The linear writes its y from column columns.first on.
     slab.y.p = reinterpret_cast<void *>(reinterpret_cast<uintptr_t>(z) -
                                         static_cast<uintptr_t>(columns.first) * sizeof(float));
     int64_t b = 0;

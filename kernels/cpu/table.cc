@@ -58,8 +58,8 @@ sie_status splade_amx(const sie_splade_args *a, const sie_share *share) {
   return avx512::splade(a, share, linear_amx, panel);
 }
 
-// Logits of a group, and the last steps of a slab's rows where K does not fill them; f32 rows need
-// none.
+// Room for the logits of a group, and for the last steps of a slab's rows where K does not fill
+// them; f32 rows need no last steps.
 template <bool Wide>
 int64_t splade_scratch(const sie_op_bounds *bounds) {
   const bool f32 = bounds->compute == SIE_COMPUTE_F32;
@@ -68,8 +68,8 @@ int64_t splade_scratch(const sie_op_bounds *bounds) {
   return f32 ? logits : logits + splade_slab_rows * 64;
 }
 
-// Head dimensions that the tiles do not do, and distances, fall to the generic kernel, by the shape
-// alone.
+// Head dimensions that the tiles lack, and ALiBi distances, fall to the generic kernel; the
+// arguments alone decide.
 sie_status attention_amx(const sie_attention_args *a, const sie_share *share) {
   if (a->q.dtype == SIE_BF16 && a->alibi_slopes == nullptr) {
     const sie_status status = attention_bf16_amx(a, share);
@@ -78,7 +78,7 @@ sie_status attention_amx(const sie_attention_args *a, const sie_share *share) {
   return avx512::attention(a, share);
 }
 
-// Packed layouts depend on the class and the vector length, so that a table reads only what it
+// Packed layouts depend on the class and the vector length, so a table reads only weights that it
 // packed.
 template <bool Wide>
 int64_t packed_bytes(uint32_t compute, int64_t n, int64_t k) {
@@ -285,7 +285,7 @@ const sie_ops amx_ops = {
 }  // namespace sie_cpu
 
 const sie_ops *sie_cpu_ops(uint32_t isa) {
-  // The best of a machine never changes, and asking for it twice is harmless.
+  // The best instruction set of a machine never changes, and asking twice does no harm.
   const uint32_t best = sie_cpu_detect();
   if (isa == SIE_ISA_BEST) isa = best;
   if (isa > best) return nullptr;

@@ -1,7 +1,7 @@
 // vec.h — one vector of floats per instruction set: 16 lanes with AVX-512, 8 with AVX2.
 //
-// Vec supports + - * / of the compiler. Loads and stores take f32 or bf16 memory of element
-// alignment; the _part forms touch n elements (0 < n < kLanes) and nothing beyond, missing lanes
+// Vec supports the compiler's + - * /. Loads and stores take f32 or bf16 memory of element
+// alignment. The _part forms touch n elements (0 < n < kLanes) and nothing beyond; missing lanes
 // read as 0. Reductions add in one fixed tree, so their bits depend on the values alone. Everything
 // has internal linkage.
 #ifndef SIE_KERNELS_CPU_VEC_H
@@ -12,7 +12,7 @@
 
 #include "common/dtype.h"
 
-// GCC 12 takes the deliberately undefined operands of its own intrinsics for a mistake of ours.
+// GCC 12 warns about the deliberately undefined operands of its own intrinsics.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -27,7 +27,7 @@
 
 namespace sie_cpu {
 
-// Storage of a bf16 element, so that templates over the storage type can tell it from an integer.
+// The storage of a bf16 element, a type of its own so that templates can tell it from an integer.
 struct Bf16 {
   uint16_t bits;
 };
@@ -65,12 +65,12 @@ SIE_INLINE Vec vrint(Vec a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEARE
 SIE_INLINE Vec vzero_unless_above(Vec x, Vec limit, Vec v) {
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLE_UQ), v);
 }
-// v·2ⁿ for integral n, right through the subnormals to 0 and to infinity.
+// v·2ⁿ for integral n, exact through the subnormals to 0 and to infinity.
 SIE_INLINE Vec vscale(Vec v, Vec n) { return _mm512_scalef_ps(v, n); }
-// The same where 2ⁿ is a normal number.
+// The same for n for which 2ⁿ is a normal number.
 SIE_INLINE Vec vscale_normal(Vec v, Vec n) { return _mm512_scalef_ps(v, n); }
-// a/b for finite b of ordinary size: relative error ≤ 2⁻²³. Six instructions that pipeline, which a
-// divide does not.
+// a/b for finite b of ordinary size: relative error ≤ 2⁻²³. Six instructions that pipeline; a
+// divide does not pipeline.
 SIE_INLINE Vec vquotient(Vec a, Vec b) {
   Vec r = _mm512_rcp14_ps(b);
   r = vfma(vfnma(b, r, vset(1.0f)), r, r);
@@ -125,7 +125,7 @@ SIE_INLINE void vstore_half_part(uint16_t *p, Vec v, int64_t n) {
   _mm256_mask_storeu_epi16(p, lanes(n), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
 
-// r[i] lane j ↔ r[j] lane i. Pairs, quads, then 128-bit quarters change places.
+// Transposes: lane j of r[i] ↔ lane i of r[j]. Swaps pairs, quads, then 128-bit quarters.
 SIE_INLINE void vtranspose(Vec r[kLanes]) {
   Vec t[kLanes];
 #pragma GCC unroll 16
@@ -200,7 +200,7 @@ SIE_INLINE Vec vrint(Vec a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_IN
 SIE_INLINE Vec vzero_unless_above(Vec x, Vec limit, Vec v) {
   return _mm256_and_ps(_mm256_cmp_ps(x, limit, _CMP_NLE_UQ), v);
 }
-// 2ⁿ by halves, since 2ⁿ itself leaves the exponent's range before v·2ⁿ does. |n| ≤ 250; NaN in v
+// 2ⁿ in two halves, since 2ⁿ leaves the exponent's range before v·2ⁿ does. |n| ≤ 250; a NaN in v
 // stays.
 SIE_INLINE Vec vscale(Vec v, Vec n) {
   __m256i whole = _mm256_cvtps_epi32(n);

@@ -1,23 +1,25 @@
 // activation.cuh — the activation functions of GEMM epilogues, one f32 at a time.
 //
-//   GELU_ERF   x·Φ(x) = max(x, 0) − t·Q(t), t = |x|;  Q(t) = 1 − Φ(t) = 2^p(t), p of degree 6
+//   GELU_ERF   x·Φ(x) = max(x, 0) − t·Q(t), t = |x|; Q(t) = 1 − Φ(t) = 2^p(t), p of degree 6
 //   GELU_TANH  x·σ(2√(2/π)·(x + 0.044715·x³)), the tanh form written with a logistic
 //   SILU       x·σ(x);   TANH   1 − 2/(1 + e^2x), an odd polynomial below 0.35;   RELU   max(x, 0)
 //
-// Plan     log2 Q is smooth on the whole half line (it bends like −t²), so a short polynomial in its exponent
-//          follows the tail in relative terms, which no polynomial for erf itself does: no cancellation, and
-//          no branch between centre and tail. t is clamped at 6, where t·Q(t) = 6e-9 has left every 16-bit
-//          type.
-// Cost     SASS instructions an element, counted for sm_80 and sm_90a: GELU_ERF 10 (7 FFMA, 2 FMNMX, 1 MUFU),
-//          SILU 5 (2 MUFU), GELU_TANH 7 (2 MUFU), RELU 1. A MUFU has a pipe of its own, at an eighth of the
-//          issue rate: below GELU_ERF's issue slots, so those are the bound.
-// Error    against f64, all x = k·2⁻¹⁶ in [−10, 10] (activation_test.cc):
-//          GELU_ERF   ≤ 1.5e-6 absolute, and ≤ 1e-4 relative for x ≥ −5.9: rounded to bf16 within 0.53 ulp of
+// Plan     log2 Q is smooth on the whole half line (it bends like −t²), so a short polynomial in
+//          its exponent follows the tail in relative terms, which no polynomial for erf itself
+//          does: no cancellation, and no branch between centre and tail. t is clamped at 6, where
+//          t·Q(t) = 6e-9 has left every 16-bit type.
+// Cost     SASS instructions an element, counted for sm_80 and sm_90a: GELU_ERF 10 (7 FFMA, 2
+//          FMNMX, 1 MUFU), SILU 5 (2 MUFU), GELU_TANH 7 (2 MUFU), RELU 1. A MUFU has a pipe of its
+//          own, at an eighth of the issue rate: below GELU_ERF's issue slots, so those are the
+//          bound.
+// Error    against f64, all x = k·2⁻¹⁶ in [−10, 10] (activation_test.cc): GELU_ERF ≤ 1.5e-6
+//          absolute, and ≤ 1e-4 relative for x ≥ −5.9: rounded to bf16 within 0.53 ulp of
 //                     exact there (0.5 is perfect), the wrong neighbour of two in 0.2 % of the x
 //          GELU_TANH, SILU ≤ 2e-7·max(1, |x|);   TANH ≤ 4e-7 relative
 //          A NaN stays one; +∞ gives +∞ (GELU, SILU, RELU); GELU_ERF(−∞) = −6e-9.
-// Source   Hendrycks & Gimpel, arXiv:1606.08415 (GELU). Coefficients: weighted minimax fit of log2 Q on
-//          [0, 6] in f64 with weight 1 + 60·t·Q(t), which trades relative for absolute accuracy; to f32.
+// Source   Hendrycks & Gimpel, arXiv:1606.08415 (GELU). Coefficients: weighted minimax fit of log2
+//          Q on [0, 6] in f64 with weight 1 + 60·t·Q(t), which trades relative for absolute
+//          accuracy; to f32.
 #ifndef SIE_KERNELS_CUDA_ACTIVATION_CUH
 #define SIE_KERNELS_CUDA_ACTIVATION_CUH
 

@@ -1,18 +1,21 @@
 // attention — y = softmax(scale·q·kᵀ − slope·|i − j|)·v, per sequence and head, over the keys the
 // mask shows.
 //   s_j = q·k_j,  p_j = 2^(c·s_j − max c·s),  y = Σ p_j·v_j / Σ p_j    c = scale·log₂e (attention_block.cuh)
-// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], any row strides; D 32, 64, 128, 256.
-//          Head h reads key head h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq; y is zero where it
-//          sees no key.
-// Types    bf16 | f16, all one; sums, scores and exponentials f32; p rounded to the operands' type for p·v.
-// Alias    none.      Align  pointers 16 B, row strides 8 elements; else SIE_UNSUPPORTED.
+// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], any row strides; D 32, 64, 128, 256. Head h reads key
+//          head h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq; y is zero where it sees no
+//          key.
+// Types    bf16 | f16, all one; sums, scores and exponentials f32; p rounded to the operands' type
+//          for p·v.
+// Alias    none.
+// Align    pointers 16 B, row strides 8 elements; else SIE_UNSUPPORTED.
 // Cost     4·Lq·Lkv·D flop and Lq·Lkv exponentials a head; 8·D bytes a token and head, each once:
-//          L/2 flop/B for every D. H100 (3.0 TB/s), 16k tokens, 12 heads of 64: 100.7 MB = 33.6 µs at every
-//          length, so 192 TFLOP/s at L = 128 (aim 40 µs, 85 %), 384 at 256 (45 µs). From 512 on the tensor
-//          cores bound it: 51.5 GFLOP at ~500 TFLOP/s of mma.sync and, overlapped, 16 exponentials a clock;
-//          aim 280, then 330.
-// Plan     a warp owns 16 query rows. The scores of a block of 64 keys (32 at D = 256) stay in its registers
-//          and become the A operand of p·v; the softmax is online. Three forms, by the item's own keys:
+//          L/2 flop/B for every D. H100 (3.0 TB/s), 16k tokens, 12 heads of 64: 100.7 MB = 33.6 µs
+//          at every length, so 192 TFLOP/s at L = 128 (aim 40 µs, 85 %), 384 at 256 (45 µs). From
+//          512 on the tensor cores bound it: 51.5 GFLOP at ~500 TFLOP/s of mma.sync and,
+//          overlapped, 16 exponentials a clock; aim 280, then 330.
+// Plan     a warp owns 16 query rows. The scores of a block of 64 keys (32 at D = 256) stay in its
+//          registers and become the A operand of p·v; the softmax is online. Three forms, by the
+//          item's own keys:
 //            warp    ≤ 32 keys: a warp of its own for each (sequence, head), no CTA barrier;
 //            short   keys and values resident in shared memory, read once for all of the item's rows. The
 //                    first block is used while the rest arrives; the next round's queries come during this
@@ -21,13 +24,14 @@
 //          All take the same steps in the same order (attend), so neither form, rows an item, nor warps a
 //          CTA change a bit. A head's CTAs take the list's items in turn, costliest first; the heads of an
 //          item run side by side and share its lines in L2.
-// Memory   queries 16·D·2 B a warp; a block of keys and values 4·64·D B: 72 KiB at D = 64, 256 keys, 4 warps.
-//          L2 → SM at L = 512, D = 64: 128 rows a round read keys four times, 200 MB, 36 µs of 5.5 TB/s:
-//          hidden.
-// Error    |y − ref| ≤ tol (common/tol.h): dot products f32, p 2⁻⁹ (bf16) or 2⁻¹² (f16), exp2 2 ulp, store.
-//          Non-finite rows of an item spoil that item alone; where a mask hides them, possibly also.
-// Source   Dao 2023, arXiv:2307.08691 (online softmax, rows split over warps); the slopes: Press 2021,
-//          arXiv:2108.12409.
+// Memory   queries 16·D·2 B a warp; a block of keys and values 4·64·D B: 72 KiB at D = 64, 256
+//          keys, 4 warps. L2 → SM at L = 512, D = 64: 128 rows a round read keys four times,
+//          200 MB, 36 µs of 5.5 TB/s: hidden.
+// Error    |y − ref| ≤ tol (common/tol.h): dot products f32, p 2⁻⁹ (bf16) or 2⁻¹² (f16), exp2 2
+//          ulp, store. Non-finite rows of an item spoil that item alone; where a mask hides them,
+//          possibly also.
+// Source   Dao 2023, arXiv:2307.08691 (online softmax, rows split over warps); the slopes: Press
+//          2021, arXiv:2108.12409.
 #ifndef SIE_KERNELS_CUDA_ATTENTION_CUH
 #define SIE_KERNELS_CUDA_ATTENTION_CUH
 

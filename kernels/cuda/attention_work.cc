@@ -1,8 +1,10 @@
 // attention_work.cc — the host's list of what attention's kernel is to do in one run.
 //   form    by the sequence's own key count alone: ≤ 32 keys one warp, else a CTA
-//   rows    of an item: 32 (warp form); otherwise as many as share one reading of the keys, halved until
-//           the run has enough CTAs for a GPU. Rows never see each other, so this changes no bits.
-//   order   costliest first within a form; equals by their rows. O(n log n), in place, no allocation.
+//   rows    of an item: 32 (warp form); otherwise as many as share one reading of the keys, halved
+//           until the run has enough CTAs for a GPU. Rows never see each other, so this changes no
+//           bits.
+//   order   costliest first within a form; equals by their rows. O(n log n), in place, no
+//           allocation.
 #include "cuda/attention_work.h"
 
 namespace sie_cuda {

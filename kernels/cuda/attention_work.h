@@ -2,7 +2,8 @@
 // the device.
 //
 //   byte 0    AttentionWork    how many items of each form follow
-//   byte 32   AttentionItem[]  those for whole CTAs first, then those for single warps; in each form the
+//   byte 32   AttentionItem[] those for whole CTAs first, then those for single warps; in each form
+//             the
 //                              costliest first, so that the last CTAs to start are the shortest
 //
 // An item is some query rows of one sequence against all of its keys, for every head. The device

@@ -1,14 +1,18 @@
 // embed_layernorm — y = norm(word_scale·word[id] + position[i + offset] + type[type_id]), i from 0
 // in each sequence.
 //   s in f32, added in that order; the norms of layernorm.cuh, or none; yq as there.
-// Shapes   ids, type_ids [T]; cu_seqlens [B+1]; tables [vocab, C], row stride ≥ C; γ, β [C]; y, yq [T, C].
-//          T ≥ 0, B ≥ 0, 1 ≤ C ≤ 8192; every id and position is in its table (the caller's check).
-// Types    tables bf16 | f16 | f32, all one; y bf16 | f16 | f32; yq e4m3, one scale a row.       Alias    none.
-// Cost     T·C elements of word rows read and of y written (position and type rows stay in L2) → memory bound.
-//          T = 16,384, C = 768, bf16: 50.3 MB at 3.0 TB/s, 16.8 µs.
-// Plan     one warp a token to C = 1536, then 2, 4, 8 (rows.cuh): the three rows by 128-bit loads, sum, norm and
-//          store in registers. The token's place in its sequence by a search with 32 probes a step in cu_seqlens.
-// Error    sie_tol_norm (common/tol.h).             Source   Devlin 2018 §3, arXiv:1810.04805
+// Shapes   ids, type_ids [T]; cu_seqlens [B+1]; tables [vocab, C], row stride ≥ C; γ, β [C]; y, yq
+//          [T, C]. T ≥ 0, B ≥ 0, 1 ≤ C ≤ 8192; every id and position is in its table (the caller's
+//          check).
+// Types    tables bf16 | f16 | f32, all one; y bf16 | f16 | f32; yq e4m3, one scale a row.
+// Alias    none.
+// Cost     T·C elements of word rows read and of y written (position and type rows stay in L2) →
+//          memory bound. T = 16,384, C = 768, bf16: 50.3 MB at 3.0 TB/s, 16.8 µs.
+// Plan     one warp a token to C = 1536, then 2, 4, 8 (rows.cuh): the three rows by 128-bit loads,
+//          sum, norm and store in registers. The token's place in its sequence by a search with 32
+//          probes a step in cu_seqlens.
+// Error    sie_tol_norm (common/tol.h).
+// Source   Devlin 2018 §3, arXiv:1810.04805
 #ifndef SIE_KERNELS_CUDA_EMBED_LAYERNORM_CUH
 #define SIE_KERNELS_CUDA_EMBED_LAYERNORM_CUH
 

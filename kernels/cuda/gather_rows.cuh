@@ -1,9 +1,10 @@
 // gather_rows — y[b] = the first or last row of sequence b; an empty sequence gives zeros.
-// Shapes   x [T, C], y [B, C], row strides ≥ C; cu_seqlens [B+1].   B ≥ 0, C ≥ 1.
-// Types    x, y bf16 | f16 | f32, one type: bits are copied.       Alias    none.
+// Shapes   x [T, C], y [B, C], row strides ≥ C; cu_seqlens [B+1]. B ≥ 0, C ≥ 1.
+// Types    x, y bf16 | f16 | f32, one type: bits are copied.
+// Alias    none.
 // Cost     B·C elements read and written → memory bound; at B = 128, C = 768 a launch.
-// Plan     one warp a sequence, 128-bit copies, four under way; 4 or 2 bytes at a time where a row starts or ends
-//          between multiples of 16.
+// Plan     one warp a sequence, 128-bit copies, four under way; 4 or 2 bytes at a time where a row
+//          starts or ends between multiples of 16.
 // Error    none.
 #ifndef SIE_KERNELS_CUDA_GATHER_ROWS_CUH
 #define SIE_KERNELS_CUDA_GATHER_ROWS_CUH

@@ -18,13 +18,16 @@
 // (gemm_store_run), or through shared memory by the caller.
 //
 // Two ways to use it
-//   by element  a lane with columns c and c + 1 of a row (mma and wgmma fragments): gemm_z, gemm_add_addend,
-//               activate<> or gated<> (a lane's pair is one gated output), gemm_add_residual, ptx::pack…; with_activation
-//               turns the run-time act into a template argument, once around the loop.
-//   by run      a lane with 8 neighbouring columns of y (after a pass through shared memory): gemm_add_bias,
-//               gemm_add_addend_run, gemm_activate_run or gemm_gate_run, gemm_add_residual_run, gemm_store_run. 16-byte accesses
-//               where pointers and strides allow, element by element otherwise: the same result.
-// Cost     by run, per 8 outputs: 2 bias loads, 2 of the addend (4 behind a gate), 1 residual load, 1 store (bf16, f16); 8 activations.
+//   by element  a lane with columns c and c + 1 of a row (mma and wgmma fragments): gemm_z,
+//               gemm_add_addend, activate<> or gated<> (a lane's pair is one gated output),
+//               gemm_add_residual, ptx::pack…; with_activation turns the run-time act into a
+//               template argument, once around the loop.
+//   by run      a lane with 8 neighbouring columns of y (after a pass through shared memory):
+//               gemm_add_bias, gemm_add_addend_run, gemm_activate_run or gemm_gate_run,
+//               gemm_add_residual_run, gemm_store_run. 16-byte accesses where pointers and strides
+//               allow, element by element otherwise: the same result.
+// Cost     by run, per 8 outputs: 2 bias loads, 2 of the addend (4 behind a gate), 1 residual load,
+//          1 store (bf16, f16); 8 activations.
 #ifndef SIE_KERNELS_CUDA_GEMM_EPILOGUE_CUH
 #define SIE_KERNELS_CUDA_GEMM_EPILOGUE_CUH
 

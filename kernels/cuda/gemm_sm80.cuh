@@ -1,29 +1,33 @@
 // gemm_sm80 — y = act(x·Wᵀ + bias) + residual on mma.sync, or with a gate: a linear without wgmma.
 //   acc = Σ_k x[r, k]·W[c, k];  bias, addend, activation, gate, residual, rounding as gemm_epilogue.cuh has them
-// Shapes   x [R, K], W [N, K] packed (gemm_pack.h), y [R, N] or with a gate [R, N/2].  R ≥ 0 read from *rows,
-//          K, N ≥ 1. Rows of y from *rows on are not touched.
-// Types    x, W: bf16 | f16 (m16n8k16) | e4m3 (m16n8k32; sm_89, sm_120) with scales of x by row or 1×128
-//          block and of W by row. bias f32; residual, y: f32 | bf16 | f16; y also e4m3 with scales by 1×128
-//          block. Alias: y may be residual.
-// Align    x: pointer and row stride 16 bytes. The rest any; 16-byte runs where pointers and strides allow.
-// Cost     2·R·N·K flop. At 128×128, 16 of k are 16·16,384 multiply-adds a CTA: 256 clocks of an A100's
-//          tensor cores (1024 a clock and SM), beside 8 KiB from L2 (32 bytes a clock, of about 47 there are)
-//          and 24 KiB through shared memory (8 written, 16 read by 4 warps of 64×64: 192 clocks). BERT-base
-//          FFN1 (R = 16,384, N = 3072, K = 768): 77.3 GFLOP, 248 µs at 312 TFLOP/s against 65 µs of memory
-//          traffic → compute bound. Target ≥ 70 % of peak there (218 TFLOP/s, 354 µs): 3072 tiles are 14.2
-//          rounds of 216 resident CTAs, 95 % of a whole number; the epilogue of one CTA (64 KiB through
-//          shared memory and back, with GELU ≈ 3,000 issue slots of a quarter SM) hides behind the main loop
-//          of the other (12,300 clocks at K = 768).
-// Plan     a CTA computes one tile (gemm_sm80_tile.cuh). The accumulators then pass, 16 rows a warp at a
-//          time, through two slabs of shared memory in f32, after which each lane has 8 neighbouring columns
-//          of y: bias, activation and residual there, one 16-byte store. Two CTAs an SM at the large tiles,
-//          so that one computes while the other stores.
-// Grid     1D, grouped: 8 tile rows take each tile column of W before the next, so that a wave of 216 CTAs
-//          keeps 8·128 rows of x and 27·128 of W in L2. Sized by rows.cap; tiles from *rows on leave at once.
-// Error    f32 accumulation in the tensor cores, sequential in k by steps of 16 (e4m3: 32, and by 128 in
-//          f32): within sie_tol_dot; activations as activation.cuh; one rounding to y's type. Every tile
-//          variant gives the same bits.
-// Source   PTX ISA 9.0 (mma, ldmatrix, cp.async); grouped order: Tillet 2019, doi:10.1145/3315508.3329973.
+// Shapes   x [R, K], W [N, K] packed (gemm_pack.h), y [R, N] or with a gate [R, N/2]. R ≥ 0 read
+//          from *rows, K, N ≥ 1. Rows of y from *rows on are not touched.
+// Types    x, W: bf16 | f16 (m16n8k16) | e4m3 (m16n8k32; sm_89, sm_120) with scales of x by row or
+//          1×128 block and of W by row. bias f32; residual, y: f32 | bf16 | f16; y also e4m3 with
+//          scales by 1×128 block. Alias: y may be residual.
+// Align    x: pointer and row stride 16 bytes. The rest any; 16-byte runs where pointers and
+//          strides allow.
+// Cost     2·R·N·K flop. At 128×128, 16 of k are 16·16,384 multiply-adds a CTA: 256 clocks of an
+//          A100's tensor cores (1024 a clock and SM), beside 8 KiB from L2 (32 bytes a clock, of
+//          about 47 there are) and 24 KiB through shared memory (8 written, 16 read by 4 warps of
+//          64×64: 192 clocks). BERT-base FFN1 (R = 16,384, N = 3072, K = 768): 77.3 GFLOP, 248 µs
+//          at 312 TFLOP/s against 65 µs of memory traffic → compute bound. Target ≥ 70 % of peak
+//          there (218 TFLOP/s, 354 µs): 3072 tiles are 14.2 rounds of 216 resident CTAs, 95 % of a
+//          whole number; the epilogue of one CTA (64 KiB through shared memory and back, with GELU
+//          ≈ 3,000 issue slots of a quarter SM) hides behind the main loop of the other (12,300
+//          clocks at K = 768).
+// Plan     a CTA computes one tile (gemm_sm80_tile.cuh). The accumulators then pass, 16 rows a warp
+//          at a time, through two slabs of shared memory in f32, after which each lane has 8
+//          neighbouring columns of y: bias, activation and residual there, one 16-byte store. Two
+//          CTAs an SM at the large tiles, so that one computes while the other stores.
+// Grid     1D, grouped: 8 tile rows take each tile column of W before the next, so that a wave of
+//          216 CTAs keeps 8·128 rows of x and 27·128 of W in L2. Sized by rows.cap; tiles from
+//          *rows on leave at once.
+// Error    f32 accumulation in the tensor cores, sequential in k by steps of 16 (e4m3: 32, and by
+//          128 in f32): within sie_tol_dot; activations as activation.cuh; one rounding to y's
+//          type. Every tile variant gives the same bits.
+// Source   PTX ISA 9.0 (mma, ldmatrix, cp.async); grouped order: Tillet 2019,
+//          doi:10.1145/3315508.3329973.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM80_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM80_CUH
 

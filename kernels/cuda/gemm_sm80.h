@@ -27,9 +27,10 @@ const GemmSm80Variant *gemm_sm80_variant(uint32_t compute, int32_t index);
 int32_t gemm_sm80_choose(const sie_linear_args *args, const sie_stream *on);
 
 // The operation (ops.h) by one variant; no scratch. Host function, asynchronous.
-//   x       16-byte aligned, row stride a multiple of 16 bytes; e4m3 scales per row or per 1×128 block
-//   y       f32, bf16, f16, or e4m3 with scales per 1×128 block; any alignment and stride (16-byte runs are
-//           faster). Of rows.cap rows only the first *n are written.
+//   x       16-byte aligned, row stride a multiple of 16 bytes; e4m3 scales per row or per 1×128
+//           block
+//   y       f32, bf16, f16, or e4m3 with scales per 1×128 block; any alignment and stride (16-byte
+//           runs are faster). Of rows.cap rows only the first *n are written.
 // Any K and N ≥ 1. rows.cap 0 does nothing. SIE_UNSUPPORTED: a GPU outside this list, no such
 // variant, y in e4m3 where the variant's columns of y are no multiple of 128, or what gemm_call
 // does not support; SIE_INVALID_ARGUMENT: what gemm_call refuses; all before any launch.

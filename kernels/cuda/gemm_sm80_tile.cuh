@@ -8,7 +8,8 @@
 // mma step ahead. In a line the 16-byte pieces are permuted by their row, so that the 8 rows of an
 // ldmatrix matrix and the pieces a quarter warp writes lie in different banks:
 //   Line 128   piece p of row r at r·128 + 16·(p ^ (r % 8))
-//   Line 64                     at r·64 + 16·(p ^ (r / 2 % 4)): two rows share the 128 bytes of all banks
+//   Line 64                     at r·64 + 16·(p ^ (r / 2 % 4)): two rows share the 128 bytes of all
+//                               banks
 // What lies outside the operands (rows ≥ *rows, W's rows ≥ N, k ≥ K) is zero in shared memory and
 // not read of x; W has zeros there (gemm_pack.h).
 #ifndef SIE_KERNELS_CUDA_GEMM_SM80_TILE_CUH

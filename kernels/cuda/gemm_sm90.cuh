@@ -1,28 +1,32 @@
-// gemm_sm90 — z = x·Wᵀ on Hopper's tensor cores, and through gemm_epilogue.cuh y = act(z + bias +
-// addend) + residual.
+// gemm_sm90 — z = x·Wᵀ on Hopper's tensor cores, and through gemm_epilogue.cuh
+// y = act(z + bias + addend) + residual.
 //   16-bit   z[r,n] = Σ_k x[r,k]·W[n,k], one f32 chain: wgmma m64nNk16 in ascending k
-//   FP8      z[r,n] = Σ_g s[r,g]·(Σ_k∈g x·w): a block g of 128 columns is four wgmma m64nNk32 from zero, then
-//            one FMA into f32 registers (s = 1 where x has one scale a row, which the epilogue multiplies)
-// Shapes   x [R, K], W [N, K] packed (gemm_pack.h), y [R, N] or gated [R, N/2]. R ≥ 0 read on the device;
-//          N, K ≥ 1.
-// Types    x, W bf16 | f16 | e4m3; y, residual bf16 | f16 | f32, y also e4m3 with scales per 1×128 block.
-// Align    x: base 16 B, row stride a multiple of 16 B (TMA). y, residual: any; wide stores where both are
-//          multiples of 16 B.
-// Cost     2·R·N·K flop, (R·K + N·K + R·N)·element bytes → at R = 16k, BERT shapes bound by the tensor cores:
-//          3072×768 98 µs at 790 TFLOP/s, bytes 44 µs at 3.0 TB/s.
-// Plan     persistent CTAs of three warpgroups. One warp of the last brings K steps of 128 bytes by TMA into
-//          a ring of stages (full and empty barriers); the other two warpgroups compute. Ping-pong: each owns
-//          every second tile, so that one stores while the other multiplies; `turn` barriers order their main
-//          loops (without them a parity wait could be a whole ring early). Cooperative: each owns one half of
-//          the rows of every tile: where accumulators of a whole tile do not fit one warpgroup. Pairs of CTAs
-//          may share W by multicast. Rows reach y through 2 KiB of swizzled staging a warp (16 rows × 128
-//          bytes) and a TMA store; where fewer than 16 rows are left, by guarded stores: nothing is written
-//          behind row *n.
-// Class    K order, instruction K, promotion and the epilogue's rounding are the same in every tile,
-//          schedule, cluster and in the skinny form (gemm_sm90_skinny.cuh): results are equal bit for bit.
-// Error    16-bit: f32 sums of exact products (tensor cores truncate addends, ≤ 2⁻²³ of the largest each).
-// Source   CUTLASS sm90 ping-pong schedule (PTX ISA 9.0 §9.7.15 wgmma; §5.5 tensors); promotion: DeepSeek-V3,
-//          arXiv:2412.19437 §3.3.2.
+//   FP8      z[r,n] = Σ_g s[r,g]·(Σ_k∈g x·w): a block g of 128 columns is four wgmma m64nNk32 from
+//            zero, then one FMA into f32 registers (s = 1 where x has one scale a row, which the
+//            epilogue multiplies)
+// Shapes   x [R, K], W [N, K] packed (gemm_pack.h), y [R, N] or gated [R, N/2]. R ≥ 0 read on the
+//          device; N, K ≥ 1.
+// Types    x, W bf16 | f16 | e4m3; y, residual bf16 | f16 | f32, y also e4m3 with scales per 1×128
+//          block.
+// Align    x: base 16 B, row stride a multiple of 16 B (TMA). y, residual: any; wide stores where
+//          both are multiples of 16 B.
+// Cost     2·R·N·K flop, (R·K + N·K + R·N)·element bytes → at R = 16k, BERT shapes bound by the
+//          tensor cores: 3072×768 98 µs at 790 TFLOP/s, bytes 44 µs at 3.0 TB/s.
+// Plan     persistent CTAs of three warpgroups. One warp of the last brings K steps of 128 bytes by
+//          TMA into a ring of stages (full and empty barriers); the other two warpgroups compute.
+//          Ping-pong: each owns every second tile, so that one stores while the other multiplies;
+//          `turn` barriers order their main loops (without them a parity wait could be a whole ring
+//          early). Cooperative: each owns one half of the rows of every tile: where accumulators of
+//          a whole tile do not fit one warpgroup. Pairs of CTAs may share W by multicast. Rows
+//          reach y through 2 KiB of swizzled staging a warp (16 rows × 128 bytes) and a TMA store;
+//          where fewer than 16 rows are left, by guarded stores: nothing is written behind row *n.
+//          Class K order, instruction K, promotion and the epilogue's rounding are the same in
+//          every tile, schedule, cluster and in the skinny form (gemm_sm90_skinny.cuh): results are
+//          equal bit for bit.
+// Error    16-bit: f32 sums of exact products (tensor cores truncate addends, ≤ 2⁻²³ of the largest
+//          each).
+// Source   CUTLASS sm90 ping-pong schedule (PTX ISA 9.0 §9.7.15 wgmma; §5.5 tensors); promotion:
+//          DeepSeek-V3, arXiv:2412.19437 §3.3.2.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM90_CUH
 

@@ -31,9 +31,10 @@ bool gemm_sm90_takes(int32_t variant, const sie_linear_args *args);
 int32_t gemm_sm90_choose(const sie_linear_args *args, const sie_stream *on);
 
 // The operation (ops.h) by one variant; no scratch. Host function, asynchronous.
-//   x       16-byte aligned, row stride a multiple of 16 bytes (TMA); e4m3 scales per row or per 1×128 block
-//   y       f32, bf16, f16, or e4m3 with scales per 1×128 block; any alignment and stride (multiples of 16
-//           bytes are faster). Of rows.cap rows only the first *n are written.
+//   x       16-byte aligned, row stride a multiple of 16 bytes (TMA); e4m3 scales per row or per
+//           1×128 block
+//   y       f32, bf16, f16, or e4m3 with scales per 1×128 block; any alignment and stride
+//           (multiples of 16 bytes are faster). Of rows.cap rows only the first *n are written.
 // Any K and N ≥ 1. rows.cap 0 does nothing. SIE_UNSUPPORTED: a GPU that is no sm_9x, a variant that
 // does not take it, or what gemm_call does not support; SIE_INVALID_ARGUMENT: what gemm_call
 // refuses; all before any launch.

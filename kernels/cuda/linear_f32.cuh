@@ -1,21 +1,27 @@
 // linear_f32 — y = act(x·Wᵀ + bias + addend) + residual in f32, or with a gate: the heads behind
 // pooling.
 //   acc = fma(x[r, k], W[c, k], acc) for k = 0 … K − 1;  bias, addend, activation, gate, residual, rounding as gemm_epilogue.cuh
-// Shapes   x [R, K], W [N, K] packed (gemm_pack.h), y [R, N] or with a gate [R, N/2].  R ≥ 0 read from *rows, K, N ≥ 1.
-//          R is sequences, not tokens. Rows of y from *rows on are not touched.
+// Shapes   x [R, K], W [N, K] packed (gemm_pack.h), y [R, N] or with a gate [R, N/2]. R ≥ 0 read
+//          from *rows, K, N ≥ 1. R is sequences, not tokens. Rows of y from *rows on are not
+//          touched.
 // Types    x, W, bias, addend f32; residual, y: f32 | bf16 | f16. Alias: y may be residual.
-// Align    x: pointer and row stride 16 bytes. The rest any; 16-byte runs where pointers and strides allow.
-// Cost     2·R·N·K flop on the FMA units, 4·N·K bytes of W. R = 64, N = K = 768: 75.5 MFLOP, 1.1 µs at 67 TFLOP/s; 2.4 MB,
-//          0.8 µs at 3.0 TB/s; and a chain of 768 FMAs of 4 clocks, 1.8 µs at 1.7 GHz, which no tiling shortens → latency
-//          bound. A CTA issues 5 slots a step of k and quarter SM: 3,840 clocks, 2.3 µs, on 96 SMs at once. From a few
-//          hundred rows on compute bound; there L2 is the limit, with 6 KiB for 16,384 multiply-adds: half of 67 TFLOP/s.
-// Plan     a CTA of 4 warps per 16×32 outputs, so that a batch of 64 fills the card; 2×2 outputs a thread: as many
-//          chains as one FMA's latency. x and W pass in lines of 32 of k through six stages of shared memory (five under
-//          way: 800 clocks of work), rows 144 bytes apart so that the eight columns of a quarter warp read all banks. Then
-//          the sums pass through shared memory once more, and half of the threads have 8 neighbouring columns of y each.
+// Align    x: pointer and row stride 16 bytes. The rest any; 16-byte runs where pointers and
+//          strides allow.
+// Cost     2·R·N·K flop on the FMA units, 4·N·K bytes of W. R = 64, N = K = 768: 75.5 MFLOP, 1.1 µs
+//          at 67 TFLOP/s; 2.4 MB, 0.8 µs at 3.0 TB/s; and a chain of 768 FMAs of 4 clocks, 1.8 µs
+//          at 1.7 GHz, which no tiling shortens → latency bound. A CTA issues 5 slots a step of k
+//          and quarter SM: 3,840 clocks, 2.3 µs, on 96 SMs at once. From a few hundred rows on
+//          compute bound; there L2 is the limit, with 6 KiB for 16,384 multiply-adds: half of
+//          67 TFLOP/s.
+// Plan     a CTA of 4 warps per 16×32 outputs, so that a batch of 64 fills the card; 2×2 outputs a
+//          thread: as many chains as one FMA's latency. x and W pass in lines of 32 of k through
+//          six stages of shared memory (five under way: 800 clocks of work), rows 144 bytes apart
+//          so that the eight columns of a quarter warp read all banks. Then the sums pass through
+//          shared memory once more, and half of the threads have 8 neighbouring columns of y each.
 // Grid     1D, tile rows first: CTAs that run together share W.
-// Error    |y − ref| ≤ sie_tol_dot, sie_tol_act of class F32 (common/tol.h): GELU by erfc here, within 2e-7·max(1, |z|);
-//          the other activations as activation.cuh. One order of additions: a row's bits are its own.
+// Error    |y − ref| ≤ sie_tol_dot, sie_tol_act of class F32 (common/tol.h): GELU by erfc here,
+//          within 2e-7·max(1, |z|); the other activations as activation.cuh. One order of
+//          additions: a row's bits are its own.
 #ifndef SIE_KERNELS_CUDA_LINEAR_F32_CUH
 #define SIE_KERNELS_CUDA_LINEAR_F32_CUH
 

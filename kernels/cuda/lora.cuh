@@ -1,21 +1,29 @@
 // lora — y = (x·Aᵀ)·Bᵀ with the adapter of each row's sequence, several in one batch; without one,
 // or with rank 0, zeros.
-// Shapes   x [R, K], y [R, N], row strides ≥ columns; A [rank, K], B [N, rank] dense; adapter [B]; cu_seqlens [B+1], or
-//          NULL where x has one row a sequence.   R ≥ 0 read from *rows; K, N ≥ 1; 0 ≤ rank ≤ max_rank ≤ 512.
-// Types    x, A, B bf16 | f16, one type; y f32.    Alias    none.
-// Align    any; 16-byte loads of x and A, 4-byte ones of B and 8-byte stores where pointers and strides allow.
-// Cost     2·R·rank·(K + N) flop and 2·R·K + 4·R·N bytes → memory bound by y to rank ~200. R = 16,384, K = N = 1024,
-//          rank 16: 1.1 GFLOP, 3 µs at 400 TFLOP/s; 101 MB, 34 µs at 3.0 TB/s. A short batch is a chain of K/32 loads by
-//          one warp a 16 rows, some 10 µs at K = 1024, which no tiling here shortens.
-// Plan     a CTA of 4 warps for 64 rows and a range of columns; where row tiles are few, columns are dealt to more CTAs,
-//          each with a t of its own. Neighbouring sequences with one adapter are one segment; a tile that holds several
-//          passes once for each, and stores its rows only. First t = x·Aᵀ, a warp 16 rows: mma.sync with fragments
-//          straight from memory, each lane eight neighbouring k of a row, which serve as k of two products (the same
-//          places in x and A, so only the order of the sum changes). t goes to shared memory in x's type; then each warp
-//          takes 16 columns of y in turn for all 64 rows, t by ldmatrix, B from memory.
-// Error    sie_tol_dot of K for t, half a step of x's type for its rounding (in f16 a t above 65,504 is infinite, as it is in
-//          PyTorch's f16), sie_tol_dot of rank. One order of additions a row, wherever it stands.
-// Source   Hu 2021 §4.1, arXiv:2106.09685; segments of a batch: Chen 2023 (Punica) §4, arXiv:2310.18547; fragments as mma.h
+// Shapes   x [R, K], y [R, N], row strides ≥ columns; A [rank, K], B [N, rank] dense; adapter [B];
+//          cu_seqlens [B+1], or NULL where x has one row a sequence. R ≥ 0 read from *rows; K,
+//          N ≥ 1; 0 ≤ rank ≤ max_rank ≤ 512.
+// Types    x, A, B bf16 | f16, one type; y f32.
+// Alias    none.
+// Align    any; 16-byte loads of x and A, 4-byte ones of B and 8-byte stores where pointers and
+//          strides allow.
+// Cost     2·R·rank·(K + N) flop and 2·R·K + 4·R·N bytes → memory bound by y to rank ~200. R =
+//          16,384, K = N = 1024, rank 16: 1.1 GFLOP, 3 µs at 400 TFLOP/s; 101 MB, 34 µs at
+//          3.0 TB/s. A short batch is a chain of K/32 loads by one warp a 16 rows, some 10 µs at K
+//          = 1024, which no tiling here shortens.
+// Plan     a CTA of 4 warps for 64 rows and a range of columns; where row tiles are few, columns
+//          are dealt to more CTAs, each with a t of its own. Neighbouring sequences with one
+//          adapter are one segment; a tile that holds several passes once for each, and stores its
+//          rows only. First t = x·Aᵀ, a warp 16 rows: mma.sync with fragments straight from memory,
+//          each lane eight neighbouring k of a row, which serve as k of two products (the same
+//          places in x and A, so only the order of the sum changes). t goes to shared memory in x's
+//          type; then each warp takes 16 columns of y in turn for all 64 rows, t by ldmatrix, B
+//          from memory.
+// Error    sie_tol_dot of K for t, half a step of x's type for its rounding (in f16 a t above
+//          65,504 is infinite, as it is in PyTorch's f16), sie_tol_dot of rank. One order of
+//          additions a row, wherever it stands.
+// Source   Hu 2021 §4.1, arXiv:2106.09685; segments of a batch: Chen 2023 (Punica) §4,
+//          arXiv:2310.18547; fragments as mma.h
 #ifndef SIE_KERNELS_CUDA_LORA_CUH
 #define SIE_KERNELS_CUDA_LORA_CUH
 

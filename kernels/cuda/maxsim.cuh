@@ -2,21 +2,25 @@
 // 1 without normalize.
 //   ‖d_j‖ = max(√Σ d², 1e-12). A sequence without a query, query rows or rows of its own gives 0; a product that is NaN is
 //   no maximum.
-// Shapes   x [R, C], row stride ≥ C; queries [Q, C] dense, cu_queries, partner [B], y [B, 1].   B ≥ 0, C ≥ 1.
-// Types    x bf16 | f16 | f32; queries, y f32.     Alias    none.
+// Shapes   x [R, C], row stride ≥ C; queries [Q, C] dense, cu_queries, partner [B], y [B, 1].
+//          B ≥ 0, C ≥ 1.
+// Types    x bf16 | f16 | f32; queries, y f32.
+// Alias    none.
 // Align    any; 128-bit loads where a row allows them.
-// Cost     2·Lq·Ld·C flop a pair on the FMA units. 100 documents of 180 rows, C = 128, Lq = 32: 147 MFLOP, 2.2 µs at
-//          67 TFLOP/s; 4.6 MB of bf16, 1.5 µs at 3.0 TB/s → compute bound. Four products a load of shared memory make that
-//          about half of the FMA rate, and a document is one CTA's: fewer than 132 leave SMs idle, and a long one is
-//          waited for (8192 rows: 67 MFLOP, some 250 µs). Tensor cores would need the f32 query in three parts of bf16;
-//          this form has none.
-// Plan     a CTA of 4 warps a sequence. 32 query rows at a time against 64 rows of x: lines of 32 columns pass through two
-//          stages of shared memory in f32, the next one on its way in registers; 4×4 products a thread. Rows of a stage lie
-//          144 bytes apart, so that the eight rows of a quarter warp are in all banks. The four threads that bring a row's
-//          line add up its squares. A thread keeps the maxima of its four query rows; they meet when all rows have passed,
-//          and thread 0 adds them in ascending i.
-// Error    sie_tol_dot a product (one FMA chain, columns ascending), one quotient, then n roundings of the sum. Rows whose
-//          Σ d² leaves f32 count as infinitely long.
+// Cost     2·Lq·Ld·C flop a pair on the FMA units. 100 documents of 180 rows, C = 128, Lq = 32: 147
+//          MFLOP, 2.2 µs at 67 TFLOP/s; 4.6 MB of bf16, 1.5 µs at 3.0 TB/s → compute bound. Four
+//          products a load of shared memory make that about half of the FMA rate, and a document is
+//          one CTA's: fewer than 132 leave SMs idle, and a long one is waited for (8192 rows: 67
+//          MFLOP, some 250 µs). Tensor cores would need the f32 query in three parts of bf16; this
+//          form has none.
+// Plan     a CTA of 4 warps a sequence. 32 query rows at a time against 64 rows of x: lines of 32
+//          columns pass through two stages of shared memory in f32, the next one on its way in
+//          registers; 4×4 products a thread. Rows of a stage lie 144 bytes apart, so that the eight
+//          rows of a quarter warp are in all banks. The four threads that bring a row's line add up
+//          its squares. A thread keeps the maxima of its four query rows; they meet when all rows
+//          have passed, and thread 0 adds them in ascending i.
+// Error    sie_tol_dot a product (one FMA chain, columns ascending), one quotient, then n roundings
+//          of the sum. Rows whose Σ d² leaves f32 count as infinitely long.
 // Source   Khattab 2020 §3.3, arXiv:2004.12832
 #ifndef SIE_KERNELS_CUDA_MAXSIM_CUH
 #define SIE_KERNELS_CUDA_MAXSIM_CUH

@@ -7,15 +7,19 @@
 //   output.
 // Shapes   x [T, C], row stride ≥ C; tables as sie_muvera_args, the sketch by output; items [B].
 //          1 ≤ C ≤ 2²⁰ (8192 with center_tokens); k ≤ 10; P ≤ 4096; F ≤ 2²⁰; T ≤ 2²⁶.
-// Types    x bf16 | f16 | f32; outputs as output_rows.cuh.                              Alias    none.
-// Cost     a document of 128 tokens of 128 dimensions, R 40, k 6, sketch to 10,240: 2.6 MB of x from L1 or
-//          L2, 2.9 MB of the sketch's tables from L2, 40 KB written. 1000 documents: some 1 ms, bound by L2.
+// Types    x bf16 | f16 | f32; outputs as output_rows.cuh.
+// Alias    none.
+// Cost     a document of 128 tokens of 128 dimensions, R 40, k 6, sketch to 10,240: 2.6 MB of x
+//          from L1 or L2, 2.9 MB of the sketch's tables from L2, 40 KB written. 1000 documents:
+//          some 1 ms, bound by L2.
 // Plan     a CTA of 8 warps a sequence, repetition after repetition. The warps share a repetition's
-//          partitions out; no atomics: each partition is one warp's. With a sketch, thread t then gathers
-//          outputs t, t + 256, … from the block. Block and row lie in shared memory where 96 KiB hold them,
-//          else in a slot of scratch that belongs to the CTA, which then takes several sequences.
-// Order    tokens ascend within a partition, places within an output: bits depend on the item alone. A
-//          projection comes after the sum over tokens, and for documents after the division by their number.
+//          partitions out; no atomics: each partition is one warp's. With a sketch, thread t then
+//          gathers outputs t, t + 256, … from the block. Block and row lie in shared memory where
+//          96 KiB hold them, else in a slot of scratch that belongs to the CTA, which then takes
+//          several sequences.
+// Order    tokens ascend within a partition, places within an output: bits depend on the item
+//          alone. A projection comes after the sum over tokens, and for documents after the
+//          division by their number.
 // Error    |y − ref| ≤ 4e-6·max|y| while no token changes its partition (muvera_partition.cuh).
 // Source   Dhulipala 2024 §2, arXiv:2405.19504; the Gray code and the sketch of google/graph-mining
 #ifndef SIE_KERNELS_CUDA_MUVERA_CUH

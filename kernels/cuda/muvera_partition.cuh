@@ -2,13 +2,14 @@
 //   s[i] = Σ_c x[c]·simhash[r,c,i] in f32, ascending c
 //   g = 0, then for i = 0 … k−1: g = 2g + ((s[i] > 0) xor (g mod 2))
 //   with x divided by its norm, less the mean of its sequence, or less `center`, where that is asked for
-// Shapes   x [T, C]; simhash [R, C, k]; partitions [R, stride], stride ≥ T a multiple of 8.   0 ≤ k ≤ 10.
+// Shapes   x [T, C]; simhash [R, C, k]; partitions [R, stride], stride ≥ T a multiple of 8.
+//          0 ≤ k ≤ 10.
 // Types    x bf16 | f16 | f32; partitions u16.
-// Cost     2·T·C·R·k flop → bound by f32 FMA: T = 128,000, C = 128, R = 40, k = 6: 7.9 GFLOP, 0.12 ms at 67
-//          TFLOP/s. Tensor cores would do with split operands, but not in this order.
-// Plan     a CTA of 128 threads takes 128 tokens and 8 repetitions; 64 columns of both at a time lie in
-//          shared memory, tokens transposed. A thread has 8 tokens of one repetition: 8·k sums, fed by 2 + k
-//          shared loads a column.
+// Cost     2·T·C·R·k flop → bound by f32 FMA: T = 128,000, C = 128, R = 40, k = 6: 7.9 GFLOP,
+//          0.12 ms at 67 TFLOP/s. Tensor cores would do with split operands, but not in this order.
+// Plan     a CTA of 128 threads takes 128 tokens and 8 repetitions; 64 columns of both at a time
+//          lie in shared memory, tokens transposed. A thread has 8 tokens of one repetition: 8·k
+//          sums, fed by 2 + k shared loads a column.
 // Error    a token whose sum rounding moves across 0 changes partition: |s| < ~1e-6·‖x‖·‖plane‖.
 #ifndef SIE_KERNELS_CUDA_MUVERA_PARTITION_CUH
 #define SIE_KERNELS_CUDA_MUVERA_PARTITION_CUH

@@ -3,9 +3,10 @@
 // An octet is eight neighbouring columns: 16 bytes of bf16 or f16, and the unit in which a row is
 // dealt out.
 //
-//   Storage::bf16, f16  all tensors of the call have this type, c is a multiple of 8, every row and vector starts
-//                       at a multiple of 16 bytes: one 128-bit access an octet
-//   Storage::any        each tensor has its own type; 128-bit accesses where it allows them, else one by one
+//   Storage::bf16, f16  all tensors of the call have this type, c is a multiple of 8, every row and
+//                       vector starts at a multiple of 16 bytes: one 128-bit access an octet
+//   Storage::any        each tensor has its own type; 128-bit accesses where it allows them, else
+//                       one by one
 #ifndef SIE_KERNELS_CUDA_OCTETS_CUH
 #define SIE_KERNELS_CUDA_OCTETS_CUH
 
@@ -151,7 +152,8 @@ SIE_DEVICE bool in_row(int32_t column, int j, int32_t c) {
   return S == Storage::any ? column + j < c : column < c;
 }
 
-// ---- fp8 rows ------------------------------------------------------------------------------------------------
+// ---- fp8 rows
+// ------------------------------------------------------------------------------------------------
 
 // The scale of elements of which the largest is `most`: max|x|/448, less than 2⁻¹⁰⁰ counts as 1
 // (sie_tensor).

@@ -1,19 +1,24 @@
 // output_rows — each sequence's row cut, divided by its L2 norm when asked, converted, written at
 // its offset.
-//   norm     x / max(√Σx², 1e-12), the sum in double, the quotient in f32, over the dims that are kept
+//   norm     x / max(√Σx², 1e-12), the sum in double, the quotient in f32, over the dims that are
+//            kept
 //   F32 F16  the value                               I8   rint(x / s · 127), s = max|x| (0 counts as 1)
 //   U8       rint((x − min) / r · 255), r = max − min (0 counts as 1)
 //   BINARY   bit = x > 0, most significant first, the last byte's low bits zero
 //   All in f32, divide before multiply, ties to even: the bits NumPy gives. A NaN becomes 0 in I8 and U8.
 // Also cls and last pooling, and rows that are there already (pool_output.cu): the row is then a
 // token's.
-// Shapes   x [B, C] or [T, C], row stride ≥ C; items [B], dims ≤ C.   B ≥ 0, 1 ≤ C ≤ 2²⁰.
-// Types    x f32, or bf16 | f16 | f32 when pooled.  An item of an unknown type is not written.       Alias    none.
-// Cost     B·C elements read, the output written → memory bound; 1024 rows of 1024 to I8 5.2 MB, a launch.
-// Plan     two passes over the row, the second from L1: sums and extremes, then conversion. Rounding a quotient is
-//          monotone, so extremes of x / norm are the quotients of the extremes of x. Each thread keeps to octets of its own.
-//          One warp a row to C = 2048, else the 8 of a CTA. 128-bit loads and, where aligned, stores.
-// Error    none after the norm; the norm's last bit may differ from another order of summation in double.
+// Shapes   x [B, C] or [T, C], row stride ≥ C; items [B], dims ≤ C. B ≥ 0, 1 ≤ C ≤ 2²⁰.
+// Types    x f32, or bf16 | f16 | f32 when pooled. An item of an unknown type is not written.
+// Alias    none.
+// Cost     B·C elements read, the output written → memory bound; 1024 rows of 1024 to I8 5.2 MB, a
+//          launch.
+// Plan     two passes over the row, the second from L1: sums and extremes, then conversion.
+//          Rounding a quotient is monotone, so extremes of x / norm are the quotients of the
+//          extremes of x. Each thread keeps to octets of its own. One warp a row to C = 2048, else
+//          the 8 of a CTA. 128-bit loads and, where aligned, stores.
+// Error    none after the norm; the norm's last bit may differ from another order of summation in
+//          double.
 #ifndef SIE_KERNELS_CUDA_OUTPUT_ROWS_CUH
 #define SIE_KERNELS_CUDA_OUTPUT_ROWS_CUH
 

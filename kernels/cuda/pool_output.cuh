@@ -2,17 +2,21 @@
 // pass.
 //   mean Σ x_i/L   weighted mean Σ (i+1)·x_i / Σ (i+1)   attention Σ p_i·x_i, p = softmax over i of x_i·w
 //   (cls and last: output_rows.cuh.) An empty sequence gives zeros. Without items the row goes to y as f32 (pool).
-// Shapes   x [T, C], row stride ≥ C; w [C]; cu_seqlens [B+1]; items [B] or y [B, C].   B ≥ 0, 1 ≤ C ≤ 8192.
-// Types    x bf16 | f16 | f32; y f32; outputs as output_rows.cuh.                       Alias    none.
-// Cost     T·C elements read once (attention: twice, the second time from cache) → memory bound. T = 16,384,
-//          C = 768, bf16: 25.2 MB at 3.0 TB/s, 8.4 µs.
-// Plan     a CTA of 16 warps a sequence. W warps hold a token's row, octet by octet (rows.cuh); the 16/W groups take the
-//          tokens in turn, several 128-bit loads under way each; then the groups' sums meet in shared memory in the
-//          order of the groups, and the row goes on from there to its output without touching global memory.
-//          attention: 64 tokens at a time, scores by one warp a token, then the sums, rescaled by the running maximum.
-//          A sequence's bits depend on its own rows and C alone.
+// Shapes   x [T, C], row stride ≥ C; w [C]; cu_seqlens [B+1]; items [B] or y [B, C]. B ≥ 0,
+//          1 ≤ C ≤ 8192.
+// Types    x bf16 | f16 | f32; y f32; outputs as output_rows.cuh.
+// Alias    none.
+// Cost     T·C elements read once (attention: twice, the second time from cache) → memory bound.
+//          T = 16,384, C = 768, bf16: 25.2 MB at 3.0 TB/s, 8.4 µs.
+// Plan     a CTA of 16 warps a sequence. W warps hold a token's row, octet by octet (rows.cuh); the
+//          16/W groups take the tokens in turn, several 128-bit loads under way each; then the
+//          groups' sums meet in shared memory in the order of the groups, and the row goes on from
+//          there to its output without touching global memory. attention: 64 tokens at a time,
+//          scores by one warp a token, then the sums, rescaled by the running maximum. A sequence's
+//          bits depend on its own rows and C alone.
 // Error    sie_tol_mean (common/tol.h); attention as the softmax of that many keys.
-// Source   Muennighoff 2022 §3, arXiv:2202.08904; Lin 2017 §2, arXiv:1703.03130; Milakov 2018, arXiv:1805.02867
+// Source   Muennighoff 2022 §3, arXiv:2202.08904; Lin 2017 §2, arXiv:1703.03130; Milakov 2018,
+//          arXiv:1805.02867
 #ifndef SIE_KERNELS_CUDA_POOL_OUTPUT_CUH
 #define SIE_KERNELS_CUDA_POOL_OUTPUT_CUH
 

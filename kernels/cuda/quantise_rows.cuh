@@ -1,11 +1,16 @@
 // quantise_rows — rows to e4m3 with one scale a row, or one a block of 128 columns.
 //   scale = max|x|/448 (below 2⁻¹⁰⁰: 1) over the row or block, q = e4m3(x·(1/scale)); every step rounded once in f32
-// Shapes   x, y [R, C], row stride ≥ C; scale [R], or [R, ⌈C/128⌉] dense.   R ≥ 0; C ≤ 8192 for rows, any for blocks.
-// Types    x bf16 | f16 | f32; y e4m3.              Alias    none.
-// Cost     R·C elements of x read, bytes of y written → memory bound. R = 16,384, C = 3072, bf16: 151 MB, 50 µs.
-// Plan     rows: as layernorm.cuh, one warp a row to C = 1536, the row in registers between the load and the store.
-//          blocks: one warp for 1024 columns; a block is what 16 neighbouring lanes hold, its maximum a butterfly.
-// Error    none: the reference's bits.              Source   OCP 8-bit floating point 1.0; sie_tensor (ops.h)
+// Shapes   x, y [R, C], row stride ≥ C; scale [R], or [R, ⌈C/128⌉] dense. R ≥ 0; C ≤ 8192 for rows,
+//          any for blocks.
+// Types    x bf16 | f16 | f32; y e4m3.
+// Alias    none.
+// Cost     R·C elements of x read, bytes of y written → memory bound. R = 16,384, C = 3072, bf16:
+//          151 MB, 50 µs.
+// Plan     rows: as layernorm.cuh, one warp a row to C = 1536, the row in registers between the
+//          load and the store. blocks: one warp for 1024 columns; a block is what 16 neighbouring
+//          lanes hold, its maximum a butterfly.
+// Error    none: the reference's bits.
+// Source   OCP 8-bit floating point 1.0; sie_tensor (ops.h)
 #ifndef SIE_KERNELS_CUDA_QUANTISE_ROWS_CUH
 #define SIE_KERNELS_CUDA_QUANTISE_ROWS_CUH
 

@@ -2,17 +2,19 @@
 //   The formulas are at sie_smve_args (kernels/ops.h). The rows' norms, where they are divided by them (row_norms.cu);
 //   the largest projections of each row (smve_project.cuh); and this kernel: their sums by column, the values, the
 //   largest of these where there is a limit, the output.
-// Shapes   lists [repetitions, R, top] of smve_project; items [B].   repetitions·width < 2³¹.
-// Types    values f32 | f16. An item of another type, without room, or to be normalised is not written.
-//          Alias: none.
-// Cost     a document of 512 rows, top 32, 65,536 columns: its lists, 131 KB, are read 64 times from L1 or L2, a warp
-//          looking for its 1024 columns: 8 MB, some 10 µs on one SM, beside 8.6 GFLOP before.
-// Plan     a CTA of 8 warps a sequence, smve_range columns at a time in shared memory, each warp's own 1024 of them: rows
-//          ascend, and within a row columns differ, so no addition waits for another. Columns that are not 0 are
-//          pooled into scratch, ascending, by counts and ballots. With a limit the limit-th largest magnitude is found
-//          bit by bit, and of equals the lower columns stay.
-// Error    f32 sums over rows ascending; bits depend on the item alone. A projection within rounding of a row's last kept
-//          one may take its place.
+// Shapes   lists [repetitions, R, top] of smve_project; items [B]. repetitions·width < 2³¹.
+// Types    values f32 | f16. An item of another type, without room, or to be normalised is not
+//          written. Alias: none.
+// Cost     a document of 512 rows, top 32, 65,536 columns: its lists, 131 KB, are read 64 times
+//          from L1 or L2, a warp looking for its 1024 columns: 8 MB, some 10 µs on one SM, beside
+//          8.6 GFLOP before.
+// Plan     a CTA of 8 warps a sequence, smve_range columns at a time in shared memory, each warp's
+//          own 1024 of them: rows ascend, and within a row columns differ, so no addition waits for
+//          another. Columns that are not 0 are pooled into scratch, ascending, by counts and
+//          ballots. With a limit the limit-th largest magnitude is found bit by bit, and of equals
+//          the lower columns stay.
+// Error    f32 sums over rows ascending; bits depend on the item alone. A projection within
+//          rounding of a row's last kept one may take its place.
 // Source   Spisak and Galovic 2026, topk.io/blog/20260311-smve-multi-vector-retrieval
 #ifndef SIE_KERNELS_CUDA_SMVE_CUH
 #define SIE_KERNELS_CUDA_SMVE_CUH

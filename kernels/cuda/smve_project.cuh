@@ -1,14 +1,17 @@
 // smve_project — the largest projections of each row in each repetition (smve.cuh).
 //   p[a] = Σ_c x[c]·anchors[r, a, c] in f32, ascending c; the `top` largest, of equals the lower a. No NaN is kept.
-// Shapes   x [R, C]; anchors [repetitions, width, C]; kept lists [repetitions, R, top], in no order.   top ≤ 256.
+// Shapes   x [R, C]; anchors [repetitions, width, C]; kept lists [repetitions, R, top], in no
+//          order. top ≤ 256.
 // Types    x bf16 | f16 | f32, divided by its norm where that is asked for; lists f32 and s32.
-// Cost     2·R·C·width·repetitions flop → bound by f32 FMA and shared memory, 24 bytes for 8 of them: R = 16k, C = 128,
-//          width 65,536: 275 GFLOP, 12 ms at a third of 67 TFLOP/s. Tensor cores would do with split operands, but not
-//          in this order.
-// Plan     a CTA of 8 warps has 32 rows of one repetition and takes 64 anchors at a time, 32 columns of both in shared
-//          memory, transposed; a thread sums 4 rows by 2 anchors. Then each warp looks at four rows: a comparison with
-//          the least that a row keeps dismisses nearly all; another takes its place, and the warp finds the new least.
-// Order    anchors ascend, so an equal one never displaces another: bits and choice depend on the row alone.
+// Cost     2·R·C·width·repetitions flop → bound by f32 FMA and shared memory, 24 bytes for 8 of
+//          them: R = 16k, C = 128, width 65,536: 275 GFLOP, 12 ms at a third of 67 TFLOP/s. Tensor
+//          cores would do with split operands, but not in this order.
+// Plan     a CTA of 8 warps has 32 rows of one repetition and takes 64 anchors at a time, 32
+//          columns of both in shared memory, transposed; a thread sums 4 rows by 2 anchors. Then
+//          each warp looks at four rows: a comparison with the least that a row keeps dismisses
+//          nearly all; another takes its place, and the warp finds the new least.
+// Order    anchors ascend, so an equal one never displaces another: bits and choice depend on the
+//          row alone.
 #ifndef SIE_KERNELS_CUDA_SMVE_PROJECT_CUH
 #define SIE_KERNELS_CUDA_SMVE_PROJECT_CUH
 

@@ -1,17 +1,19 @@
 // splade_sm90 — y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]) on
 // Hopper's tensor cores.
 //   z as gemm_sm90.cuh has it, then bias and scales as gemm_epilogue.cuh
-// Shapes   x [T, K], W [N, K] packed (gemm_pack.h), y [B, N], zeros before the launch. T read from *rows, K, N ≥ 1.
-// Types    x, W: bf16 | f16 | e4m3, scales of x by row or 1×128 block. bias, y f32. A NaN is no part of the maximum.
-//          Alias: none.
+// Shapes   x [T, K], W [N, K] packed (gemm_pack.h), y [B, N], zeros before the launch. T read from
+//          *rows, K, N ≥ 1.
+// Types    x, W: bf16 | f16 | e4m3, scales of x by row or 1×128 block. bias, y f32. A NaN is no
+//          part of the maximum. Alias: none.
 // Align    x: base 16 B, row stride a multiple of 16 B (TMA). y, bias any.
-// Cost     2·T·N·K flop: 16,384 tokens with BERT's vocabulary (30,522 × 768) 768 GFLOP, 0.97 ms at 790 TFLOP/s. A tile's
-//          maximum, some 500 issue slots a warp, hides behind the other warpgroup's 5,900 clocks of products.
-// Plan     gemm_sm90's warpgroups in turn on tiles of their own; in place of the store each warp takes the maximum of its
-//          16 rows of every 64 as splade_sm80.cuh does: in registers, three shuffles, one integer maximum a column and
-//          sequence into y.
-// Error    that of gemm_sm90: rounding is monotone, so bias and scales behind the maximum give the bits they would
-//          have given before it.
+// Cost     2·T·N·K flop: 16,384 tokens with BERT's vocabulary (30,522 × 768) 768 GFLOP, 0.97 ms at
+//          790 TFLOP/s. A tile's maximum, some 500 issue slots a warp, hides behind the other
+//          warpgroup's 5,900 clocks of products.
+// Plan     gemm_sm90's warpgroups in turn on tiles of their own; in place of the store each warp
+//          takes the maximum of its 16 rows of every 64 as splade_sm80.cuh does: in registers,
+//          three shuffles, one integer maximum a column and sequence into y.
+// Error    that of gemm_sm90: rounding is monotone, so bias and scales behind the maximum give the
+//          bits they would have given before it.
 // Source   Formal 2021, arXiv:2109.10086 §3
 #ifndef SIE_KERNELS_CUDA_SPLADE_SM90_CUH
 #define SIE_KERNELS_CUDA_SPLADE_SM90_CUH

@@ -1,11 +1,13 @@
 // attention — y = softmax(scale·q·kᵀ − slope·distance)·v, per sequence and head.
 //   s_j = scale·Σ q·k_j − slope_h·|position − j|,  p_j = e^(s_j − max s)/Σ,  y = Σ p_j·v_j
-//   over the keys j the mask lets through
-// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; head h reads key head
-//          h·Hkv/H. Queries are aligned with the last keys of their sequence: query i of Lq stands at
-//          position i + Lkv − Lq. Without keys, y is zero.
-// Types    q, k, v f32 | bf16 | f16, all one type; y f32 | bf16 | f16.   Alias    none.
-// Share    sequences.                              Scratch  max_kv·(2·D + 1) doubles.
+//   over the keys j that the mask lets through
+// Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], row strides ≥ columns; cu_q, cu_kv [B+1]; head h
+//          reads key head h·Hkv/H. Queries are aligned with the last keys of their sequence: query
+//          i of Lq stands at position i + Lkv − Lq. Without keys, y is zero.
+// Types    q, k, v f32 | bf16 | f16, all one type; y f32 | bf16 | f16.
+// Alias    none.
+// Share    sequences.
+// Scratch  max_kv·(2·D + 1) doubles.
 // Source   Vaswani 2017 §3.2.1, arXiv:1706.03762; the slopes: Press 2021 §3, arXiv:2108.12409
 #include "rows.h"
 

@@ -1,8 +1,11 @@
-// embed_layernorm — y = norm(s),  s = word_scale·word[id] + position[i + offset] + type[type_id],
-//   i from 0 in each sequence; s in f32 in that order, the norm as layernorm's, in double; SIE_NORM_NONE: s.
-// Shapes   ids, type_ids [T]; cu_seqlens [B+1]; tables [vocab, C], row stride ≥ C; γ, β [C]; y, yq [T, C].
+// embed_layernorm — y = norm(s), s = word_scale·word[id] + position[i + offset] + type[type_id].
+//   i counts from 0 in each sequence. s is summed in f32 in that order; the norm is layernorm's, in
+//   double. With SIE_NORM_NONE y is s.
+// Shapes   ids, type_ids [T]; cu_seqlens [B+1]; tables [vocab, C], row stride ≥ C; γ, β [C]; y, yq
+//          [T, C].
 // Types    tables, y f32 | bf16 | f16; yq u8 or e4m3 with one scale a row, from the f32 result.
-// Alias    none.                                   Share    sequences.
+// Alias    none.
+// Share    sequences.
 // Scratch  2·C floats.
 #include "rows.h"
 

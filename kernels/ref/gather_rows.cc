@@ -1,7 +1,8 @@
 // gather_rows — y[b] = the first or last row of sequence b; an empty sequence gives zeros.
 // Shapes   x [T, C], y [B, C], row strides ≥ C; cu_seqlens [B+1].
 // Types    x, y f32 | bf16 | f16, one type: bits are copied.
-// Alias    none.                                   Share    sequences.
+// Alias    none.
+// Share    sequences.
 #include "rows.h"
 
 namespace sie_ref {

@@ -1,7 +1,8 @@
-// keep_rows — y[i] = x[index[i]]: the token rows that the batch keeps, in order.
+// keep_rows — y[i] = x[index[i]]: copies the token rows that the batch keeps, in order.
 // Shapes   x [T, C], y [K, C], row strides ≥ C; index [K], rows of x.
 // Types    x, y f32 | bf16 | f16, one type: bits are copied.
-// Alias    none.                                   Share    kept rows.
+// Alias    none.
+// Share    kept rows.
 #include "rows.h"
 
 namespace sie_ref {

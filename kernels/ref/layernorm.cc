@@ -1,11 +1,14 @@
 // layernorm — y = norm(s), s = (x + bias) + residual in f32; optionally s itself is stored.
-//   LAYER  μ = Σ s/C,  σ² = Σ (s−μ)²/C,  y = (s−μ)/√(σ²+ε)·(offset + γ) + β     two passes, sums in double
+//   LAYER  μ = Σ s/C,  σ² = Σ (s−μ)²/C,  y = (s−μ)/√(σ²+ε)·(offset + γ) + β    in two passes
 //   RMS    y = s/√(Σ s²/C + ε)·(offset + γ) + β
-// Shapes   x, residual, sum, y, yq [R, C], row stride ≥ C; bias, γ, β [C], β may be absent.   R ≥ 0.
-// Types    x, residual, sum, y f32 | bf16 | f16; yq u8 or e4m3 with one scale a row, from the f32 result.
-// Alias    y and sum may each be x or residual.    Share    rows.
-// Scratch  2·C floats.                             Source   Ba 2016 §3, arXiv:1607.06450; Zhang 2019 §4,
-//                                                  arXiv:1910.07467
+//   Sums are in double.
+// Shapes   x, residual, sum, y, yq [R, C], row stride ≥ C; bias, γ, β [C], β may be absent. R ≥ 0.
+// Types    x, residual, sum, y f32 | bf16 | f16; yq u8 or e4m3 with one scale a row, from the f32
+//          result.
+// Alias    y and sum may each be x or residual.
+// Share    rows.
+// Scratch  2·C floats.
+// Source   Ba 2016 §3, arXiv:1607.06450; Zhang 2019 §4, arXiv:1910.07467
 #include "rows.h"
 
 namespace sie_ref {

@@ -1,17 +1,21 @@
 // linear — y = act(x·Wᵀ + bias + addend) + residual, or g(gate)·up + residual.
-//   F32, BF16, F16  z = Σ x[r,k]·W[n,k]                              W in the class's type, rounded by pack
-//   INT8            z = s_x[r]·s_w[n]·Σ (q[r,k] − zero[r])·w_q[n,k]  s_w = max|W[n,:]|/127 (0 counts as 1),
-//                   with x's outlier's excess added to its q         w_q = rint(W/s_w)
-//   FP8             z = s_w[n]·Σ_g s_x[r,g]·Σ_k∈g x[r,k]·w_q[n,k]    s_w, w_q as sie_tensor's e4m3, one a row
+//   F32, BF16, F16  z = Σ x[r,k]·W[n,k], W in the class's type, rounded by pack
+//   INT8            z = s_x[r]·s_w[n]·Σ (q[r,k] − zero[r])·w_q[n,k], the excess of x's outlier added
+//                   to its q; s_w = max|W[n,:]|/127 (0 counts as 1), w_q = rint(W/s_w)
+//   FP8             z = s_w[n]·Σ_g s_x[r,g]·Σ_k∈g x[r,k]·w_q[n,k], s_w and w_q as sie_tensor's
+//                   e4m3, one scale a row
 //   y = act(z + bias[n] + addend[r,n]) + residual[r,n]; with a gate, z' = z + bias + addend:
 //   y[j] = g(z'[2j])·z'[2j+1] + residual[r,j]; sums and activations in double, rounded once to f32
-// Shapes   x [R, K], W [N, K], bias [N], addend [R, N], residual, y [R, N or N/2]; row strides ≥ columns.   R ≥ 0.
-//          addend and residual may be absent.
-// Types    x of the class: f32, bf16, f16, u8, e4m3; addend f32; residual f32 | bf16 | f16; y f32 | bf16 | f16 | u8 |
-//          e4m3 in blocks of 128 (quantised from the f32 row).
-// Alias    residual may be y when the types agree. Share    rows.              Scratch  2·K doubles, N
-// floats. Packed   F32, BF16, F16: [N, K] of that type. INT8, FP8: f32 s_w [N], then a byte an element [N,
-// K]. Source   gates: Shazeer 2020 §2, arXiv:2002.05202
+// Shapes   x [R, K], W [N, K], bias [N], addend [R, N], residual, y [R, N or N/2]; row
+//          strides ≥ columns. R ≥ 0. addend and residual may be absent.
+// Types    x of the class: f32, bf16, f16, u8, e4m3; addend f32; residual f32 | bf16 | f16; y f32 |
+//          bf16 | f16 | u8 | e4m3 in blocks of 128 (quantised from the f32 row).
+// Alias    residual may be y when the types agree.
+// Share    rows.
+// Scratch  2·K doubles, N floats.
+// Packed   F32, BF16, F16: [N, K] of that type. INT8, FP8: f32 s_w [N], then [N, K], a byte an
+//          element.
+// Source   gates: Shazeer 2020 §2, arXiv:2002.05202
 #include "rows.h"
 
 namespace sie_ref {
@@ -41,7 +45,7 @@ void x_row(const sie_linear_args *a, int64_t r, double *out) {
   if (a->x.outlier != nullptr) out[a->x.outlier[r].column] += a->x.outlier[r].excess;
 }
 
-// x·Wᵀ of row r, given as x_row has it, and column n; w: room for K.
+// x·Wᵀ for row r and column n; x is the row as x_row gives it, w has room for K.
 double dot(const sie_linear_args *a, int64_t r, int64_t n, const double *x, double *w) {
   const bool scaled = a->w->compute == SIE_COMPUTE_FP8 || a->w->compute == SIE_COMPUTE_INT8;
   const int64_t group = scale_columns(a->x, a->k), scales = scales_of_row(a->x, a->k);

@@ -1,9 +1,11 @@
-// lora — y = (x·Aᵀ)·Bᵀ with the adapter of each row's sequence; without one, or with rank 0, zeros.
-//   Both sums in double, nothing rounded between them.
-// Shapes   x [R, K], y [R, N], row strides ≥ columns; A [rank, K], B [N, rank] dense; adapter [B]; cu_seqlens [B+1], or
-//          NULL where x has one row a sequence.
+// lora — y = (x·Aᵀ)·Bᵀ with the adapter of each row's sequence; zeros without one or with rank 0.
+//   Both sums are in double; nothing is rounded between them.
+// Shapes   x [R, K], y [R, N], row strides ≥ columns; A [rank, K], B [N, rank] dense; adapter [B];
+//          cu_seqlens [B+1], or NULL where x has one row a sequence.
 // Types    x, A, B f32 | bf16 | f16; y f32.
-// Alias    none.                                   Share    rows.                 Scratch  max_rank doubles.
+// Alias    none.
+// Share    rows.
+// Scratch  max_rank doubles.
 // Source   Hu 2021 §4.1, arXiv:2106.09685
 #include "rows.h"
 
@@ -11,7 +13,7 @@ namespace sie_ref {
 
 namespace {
 
-// The adapter of the row's sequence; NULL: none.
+// The adapter of the row's sequence, or NULL.
 const sie_lora_pair *pair_of(const sie_lora_args *a, int64_t row) {
   int64_t b = row;
   if (a->cu_seqlens != nullptr) {

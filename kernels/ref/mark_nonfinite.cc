@@ -1,6 +1,7 @@
-// mark_nonfinite — flags the sequences of which a row has an element that is NaN or infinite.
-// Shapes   x [R, C], row stride ≥ C; cu_seqlens [B+1]; place [B]; flags as many as place names.
-// Types    x f32 | bf16 | f16 | u8 | e4m3.         Alias    none.
+// mark_nonfinite — flags the sequences that have a row with an element that is NaN or infinite.
+// Shapes   x [R, C], row stride ≥ C; cu_seqlens [B+1]; place [B]; flags holds every place.
+// Types    x f32 | bf16 | f16 | u8 | e4m3.
+// Alias    none.
 // Share    sequences.
 #include "rows.h"
 

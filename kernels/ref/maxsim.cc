@@ -1,9 +1,12 @@
-// maxsim — y[b] = Σ_i max_j q_i·d_j/‖d_j‖, q the rows of sequence b's query, d its own rows; ‖d_j‖
-// 1 without normalize.
-//   All in double. ‖d_j‖ is at least 1e-12. Without a query, query rows or rows of its own a sequence gives 0.
-// Shapes   x [R, C], queries [Q, C] dense, cu_queries [queries+1], partner, y [B, 1]; cu_seqlens [B+1].
+// maxsim — y[b] = Σ_i max_j q_i·d_j/‖d_j‖, q the rows of sequence b's query, d its own rows.
+//   All in double. ‖d_j‖ is at least 1e-12, and 1 without normalize. A sequence without a query,
+//   without query rows or without rows gives 0.
+// Shapes   x [R, C], queries [Q, C] dense, cu_queries [queries+1], partner, y [B, 1]; cu_seqlens
+//          [B+1].
 // Types    x f32 | bf16 | f16; queries, y f32.
-// Alias    none.                                   Share    sequences.            Scratch  none.
+// Alias    none.
+// Share    sequences.
+// Scratch  none.
 // Source   Khattab 2020 §3.3, arXiv:2004.12832
 #include "rows.h"
 
@@ -17,7 +20,7 @@ double norm_of(const sie_maxsim_args *a, int64_t row) {
   return sqrt(sum) < 1e-12 ? 1e-12 : sqrt(sum);
 }
 
-// max over the rows [first, end) of x of their similarity with query row i.
+// The largest similarity of query row i with a row of x in [first, end).
 double best_of(const sie_maxsim_args *a, int64_t i, int64_t first, int64_t end) {
   double best = -INFINITY;
   for (int64_t row = first; row < end; row++) {

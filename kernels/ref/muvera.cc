@@ -1,12 +1,12 @@
-// muvera — the fixed dimensional encoding of each sequence's token vectors, written as an output
-// row.
-//   The formulas are at sie_muvera_args (kernels/ops.h): tokens and blocks in double, rounded to f32, then
-//   the sketch in f32 in its order.
+// muvera — the fixed dimensional encoding of each sequence's token vectors, as an output row.
+//   The formulas are at sie_muvera_args (kernels/ops.h). Tokens and blocks are in double and rounded
+//   to f32; the sketch is in f32, in its order.
 // Shapes   x [T, C], row stride ≥ C; simhash [R, C, k]; ams [R, C]; sketch [R·2ᵏ·P]; items [B].
 // Types    x f32 | bf16 | f16; output types as output_rows.
-// Alias    none.                                   Share    sequences.
-// Scratch C doubles for the mean, C for a token, 2ᵏ·P for a block, L for norms; F floats; 2ᵏ + L
-// integers.
+// Alias    none.
+// Share    sequences.
+// Scratch  C doubles for the mean, C for a token, 2ᵏ·P for a block, L for norms; F floats; 2ᵏ + L
+//          integers.
 // Source   Dhulipala 2024 §2, arXiv:2405.19504; the Gray code and the sketch of google/graph-mining
 #include "rows.h"
 
@@ -61,7 +61,7 @@ void load_token(const Item &item, int64_t token) {
   for (int64_t c = 0; c < item.a->c; c++) item.token[c] = centred(item, token, c) - item.mean[c];
 }
 
-// The partition whose number's sign bits, Gray coded, are those of the token in item.token.
+// The partition of the token in item.token: the Gray code of its number has the token's sign bits.
 int32_t partition_of(const Item &item, int64_t repetition) {
   const sie_muvera_args *a = item.a;
   int32_t g = 0;

@@ -1,13 +1,18 @@
-// output_rows — each sequence's row cut, divided by its L2 norm when asked, converted, written at
-// its offset.
-//   norm     x / max(√Σx², 1e-12), the sum in double, the quotient in f32, over the dims that are kept
-//   F32 F16  the value                               I8   rint(x / s · 127), s = max|x| (0 counts as 1)
+// output_rows — each sequence's row is cut, optionally divided by its L2 norm, converted and
+// written at its offset.
+//   norm     x / max(√Σx², 1e-12), the sum in double, the quotient in f32, over the dims that are
+//            kept
+//   F32 F16  the value
+//   I8       rint(x / s · 127), s = max|x| (0 counts as 1)
 //   U8       rint((x − min) / r · 255), r = max − min (0 counts as 1)
 //   BINARY   bit = x > 0, most significant first, the last byte's low bits zero
-//   All in f32, divide before multiply, ties to even: the bits NumPy gives. A NaN becomes 0 in I8 and U8.
+//   All in f32, divide before multiply, ties to even: the bits NumPy gives. A NaN becomes 0 in I8
+//   and U8.
 // Shapes   x [B, C], row stride ≥ C; items [B].
-// Types    x f32.                                  Alias    none.
-// Share    sequences.                              Scratch  C floats.
+// Types    x f32.
+// Alias    none.
+// Share    sequences.
+// Scratch  C floats.
 #include "rows.h"
 
 namespace sie_ref {

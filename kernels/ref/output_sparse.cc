@@ -2,7 +2,8 @@
 //   t(x) = x, log(1 + x) or log(1 + log(1 + x)), in double, rounded once to f32. A NaN is not > 0.
 // Shapes   x [B, C], row stride ≥ C; items [B], dims ≥ 1.
 // Types    x f32; values f32 | f16.
-// Alias    none.                                   Share    sequences.
+// Alias    none.
+// Share    sequences.
 #include "sparse_row.h"
 
 namespace sie_ref {

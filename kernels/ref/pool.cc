@@ -1,12 +1,14 @@
-// pool — y[b] = one row of the rows x_0 … x_(L−1) of sequence b, as f32.
+// pool — y[b] = the rows x_0 … x_(L−1) of sequence b pooled to one row, as f32.
 //   cls x_0   last x_(L−1)   mean Σ x_i/L   weighted mean Σ (i+1)·x_i / Σ (i+1)
-//   attention Σ p_i·x_i, p = softmax over i of x_i·w                               all in double
-//   An empty sequence gives zeros. Without cu_seqlens x has one row a sequence.
+//   attention Σ p_i·x_i, p = softmax over i of x_i·w
+//   All in double. An empty sequence gives zeros. Without cu_seqlens x has one row a sequence.
 // Shapes   x [T, C] (or [B, C]), y [B, C], row strides ≥ C; w [C]; cu_seqlens [B+1] or null.
 // Types    x f32 | bf16 | f16; y f32.
-// Alias    none.                                   Share    sequences.
+// Alias    none.
+// Share    sequences.
 // Scratch  one double for each token of the longest sequence.
-// Source   weighted mean: Muennighoff 2022 §3, arXiv:2202.08904; attention: Lin 2017 §2, arXiv:1703.03130
+// Source   weighted mean: Muennighoff 2022 §3, arXiv:2202.08904; attention: Lin 2017 §2,
+//          arXiv:1703.03130
 #include "rows.h"
 
 namespace sie_ref {
@@ -18,7 +20,7 @@ bool pool_supported(const sie_pool_args *a) {
 
 namespace {
 
-// What row i of L weighs; `first` is row 0 of the sequence.
+// The weight of each of a sequence's rows; `first` is its first row.
 void weigh_rows(const sie_pool_args *a, int64_t first, int64_t rows, double *weights) {
   double largest = -INFINITY, sum = 0;
   for (int64_t i = 0; i < rows; i++) {
@@ -48,7 +50,7 @@ void pool_sequence(const sie_pool_args *a, int64_t b, double *weights, float *y)
     if (a->mode == SIE_POOL_CLS && end > first) end = first + 1;
     if (a->mode == SIE_POOL_LAST && end > first) first = end - 1;
   }
-  // A single row is itself, whatever it weighs.
+  // A single row is itself whatever its weight.
   if (end > first + 1) weigh_rows(a, first, end - first, weights);
   for (int64_t c = 0; c < a->c; c++) {
     double sum = end == first + 1 ? load(a->x, first, c) : 0;

@@ -1,8 +1,8 @@
-// pool_output — pool, then what output_rows does with the row: their two loops, one sequence at a
-// time.
+// pool_output — pool and output_rows in one loop, one sequence at a time.
 // Shapes   as pool's x and output_rows' items and out.
 // Types    x f32 | bf16 | f16; output types as output_rows.
-// Alias    none.                                   Share    sequences.
+// Alias    none.
+// Share    sequences.
 // Scratch  C floats, then one double for each token of the longest sequence.
 #include "rows.h"
 

@@ -1,5 +1,4 @@
-// rows.h — how the reference reads and writes rows: one element at a time, whatever the storage
-// type.
+// rows.h — reads and writes rows for the reference, one element at a time, for every storage type.
 #ifndef SIE_KERNELS_REF_ROWS_H
 #define SIE_KERNELS_REF_ROWS_H
 
@@ -10,7 +9,7 @@
 
 namespace sie_ref {
 
-// The rows [first, last) of this caller's share of `rows`.
+// The rows [first, last) of `rows` that belong to this caller's share.
 struct Range {
   int64_t first, last;
 };
@@ -27,14 +26,14 @@ inline bool is_quantised(const sie_tensor &t) {
   return t.dtype == SIE_U8 || (t.dtype == SIE_F8E4M3 && (t.scale_group == -1 || t.scale_group == 128));
 }
 
-// Columns that share a scale, and scales of a row, of c columns.
+// The number of columns that share a scale, and the number of scales in a row of c columns.
 inline int64_t scale_columns(const sie_tensor &t, int64_t c) { return t.scale_group == 128 ? 128 : c; }
 inline int64_t scales_of_row(const sie_tensor &t, int64_t c) {
   return t.scale_group == 128 ? (c + 127) / 128 : 1;
 }
 
-// Element (r, c) of a tensor or table; a u8 one is dequantised by its row's scale, zero point and
-// outlier, an e4m3 one is as it is stored, without its scale.
+// Element (r, c) of a tensor or table. A u8 element is dequantised by its row's scale, zero point
+// and outlier; an e4m3 element is returned without its scale.
 inline double load(const sie_tensor &t, int64_t r, int64_t c) {
   int64_t at = r * t.ld + c;
   switch (t.dtype) {
@@ -135,14 +134,14 @@ inline void store_row(const float *x, int64_t c, const sie_tensor &y, const sie_
   if (yq.p != nullptr) quantise_row(x, c, yq, r);
 }
 
-// A norm and its parameters, as sie_layernorm_args has them.
+// A norm and its parameters, named as in sie_layernorm_args.
 struct Norm {
   int32_t kind;               // sie_norm
   const float *gamma, *beta;  // [c]; beta may be null
   float eps, weight_offset;
 };
 
-// y[c] = (x − μ)/√(σ² + ε)·(offset + γ) + β, or without μ, or x; sums in double.
+// y[c] = (x − μ)/√(σ² + ε)·(offset + γ) + β, the same without μ, or x; sums in double.
 inline void normalise_row(const Norm &norm, const float *x, int64_t c, float *y) {
   if (norm.kind == SIE_NORM_NONE) {
     memcpy(y, x, static_cast<size_t>(c) * sizeof *y);
@@ -163,15 +162,15 @@ inline void normalise_row(const Norm &norm, const float *x, int64_t c, float *y)
   }
 }
 
-// act(x), and the activation of a gate.
+// act(x), and the activation that a gate applies.
 double activate(double x, int32_t act);
 int32_t act_of_gate(int32_t gate);
 
-// Cuts, normalises and converts row x[c], which is changed, to where `item` says; SIE_UNSUPPORTED
-// for an unknown type.
+// Cuts, normalises and converts row x[c], which it changes, and writes it where `item` says.
+// Returns SIE_UNSUPPORTED for an unknown type.
 sie_status write_item(const sie_out_item &item, int64_t c, float *x, void *out);
 
-// Pools sequence b into y[c]; weights: room for one double a token of it.
+// Pools sequence b into y[c]; weights has room for one double a token of the sequence.
 void pool_sequence(const sie_pool_args *a, int64_t b, double *weights, float *y);
 bool pool_supported(const sie_pool_args *a);
 

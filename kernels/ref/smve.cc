@@ -1,11 +1,13 @@
-// smve — the sparse multi-vector encoding of each sequence's rows, as a sparse output row;
-// sie_smve_args (ops.h).
-//   For each row x and repetition r the `top` largest of x·anchor[r, a] (of equals the lower a); a column's value is
-//   their sum, for documents divided by how many of them are not 0; zeros are dropped, then all but the max_nonzeros
-//   largest |value| (of equals the lower column). In double, values rounded once to f32. A NaN is never kept.
-// Shapes   x [R, C], row stride ≥ C; anchors [repetitions, width, C]; items [B].   1 ≤ top ≤ width.
+// smve — the sparse multi-vector encoding of each sequence's rows, as a sparse output row
+// (sie_smve_args in ops.h).
+//   For each row x and repetition r the `top` largest of x·anchor[r, a] are kept (of equals the lower
+//   a). A column's value is their sum, for documents divided by the number of them that are not 0.
+//   Zeros are dropped, then all but the max_nonzeros largest |value| (of equals the lower column).
+//   Sums are in double, values rounded once to f32. A NaN is never kept.
+// Shapes   x [R, C], row stride ≥ C; anchors [repetitions, width, C]; items [B]. 1 ≤ top ≤ width.
 // Types    x f32 | bf16 | f16; values f32 | f16.
-// Alias    none.                                   Share    sequences.
+// Alias    none.
+// Share    sequences.
 // Scratch  of the longest sequence: repetitions·L·top kept projections, and as many columns.
 // Source   Spisak and Galovic 2026, topk.io/blog/20260311-smve-multi-vector-retrieval
 #include "sparse_row.h"
@@ -34,7 +36,7 @@ double norm_of(const Item &item, int64_t row) {
   return norm < 1e-12 ? 1e-12 : norm;
 }
 
-// The largest projections of one row in one repetition, to list[top].
+// Writes the largest projections of one row in one repetition to list[top].
 void keep_largest(const Item &item, int64_t row, int64_t repetition, Projection *list) {
   const sie_smve_args *a = item.a;
   const double norm = a->normalize != 0 ? norm_of(item, row) : 1;
@@ -55,7 +57,7 @@ void keep_largest(const Item &item, int64_t row, int64_t repetition, Projection 
   }
 }
 
-// The values of columns, ascending; how many.
+// Pools the kept projections into the values of columns, ascending; returns their number.
 int64_t pool(const Item &item) {
   const sie_smve_args *a = item.a;
   int64_t count = 0;

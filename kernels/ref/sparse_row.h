@@ -1,4 +1,4 @@
-// sparse_row.h — a sparse output row (sie_output_sparse_args) as it is written, column by column.
+// sparse_row.h — writes a sparse output row (sie_output_sparse_args) column by column.
 #ifndef SIE_KERNELS_REF_SPARSE_ROW_H
 #define SIE_KERNELS_REF_SPARSE_ROW_H
 

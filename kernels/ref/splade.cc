@@ -1,9 +1,10 @@
-// splade — y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]); no tokens:
-// 0.
-//   Each token's logits as linear has them, rounded to f32; a NaN is no part of the maximum.
+// splade — y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]); 0 without
+// tokens.
+//   Each token's logits are those of linear, rounded to f32. A NaN does not count in the maximum.
 // Shapes   x [T, K], W [N, K], y [B, N]; cu_seqlens [B+1].
 // Types    as linear's x and W; y f32.
-// Alias    none.                                   Share    sequences.
+// Alias    none.
+// Share    sequences.
 // Scratch  linear's, then N floats.
 #include "rows.h"
 

@@ -6,7 +6,8 @@
 // main() of each test binary calls run_tests(argc, argv); an argument selects the cases whose name
 // contains it, or with = in front the one whose name it is. For tools that run the same tests many
 // times (tools/mutate), in the environment:
-//   SIE_TEST_LIST=1      names the selected cases and runs none; with parts, of those that are long lists
+//   SIE_TEST_LIST=1      names the selected cases and runs none; with parts, of those that are long
+//                        lists
 //   SIE_TEST_STOP=1      ends the program at the first failure
 //   SIE_TEST_SHARD=3/16  of cases that are long lists, every 16th entry from the third on (from 0)
 #ifndef SIE_KERNELS_TESTS_CHECK_H

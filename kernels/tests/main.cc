@@ -4,7 +4,8 @@
 //   kernel_tests --host           … on ref and the CPU's tables
 //   kernel_tests --gpu            … on the GPUs' tables
 //   kernel_tests linear           cases whose name contains the word; may follow --host and --gpu
-//   kernel_tests --bench [text]   timings in the format of Go benchmarks, of the forms that contain the text
+//   kernel_tests --bench [text]   timings in the format of Go benchmarks, of the forms that contain
+//                                 the text
 //   kernel_tests --support        the support table; kernels/tests/support.txt is its golden copy
 #include "harness.h"
 #include "tests/attention_blocks.h"

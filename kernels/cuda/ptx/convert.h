@@ -1,9 +1,10 @@
 // convert.h — f32 to and from bf16, f16 and e4m3, alone and packed. Rounding is to nearest, ties to
 // even.
 //
-// bf16, f16   overflow gives infinity, f16 subnormals are exact (NumPy's astype(float16) bit for bit on
+// bf16, f16 overflow gives infinity, f16 subnormals are exact (NumPy's astype(float16) bit for bit
+// on
 //             numbers); a NaN becomes 0x7fff
-// e4m3        saturates: |x| > 448 and infinities give ±448; a NaN becomes 0x7f. Bias 7, no infinity.
+// e4m3 saturates: |x| > 448 and infinities give ±448; a NaN becomes 0x7f. Bias 7, no infinity.
 // Packed registers hold the first value in the low bits. Source: PTX ISA 9.0, cvt.
 #ifndef SIE_KERNELS_CUDA_PTX_CONVERT_H
 #define SIE_KERNELS_CUDA_PTX_CONVERT_H

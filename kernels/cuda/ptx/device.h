@@ -8,7 +8,8 @@
 //   - dynamic shared memory only, declared by SIE_DYNAMIC_SHARED;
 //   - threads meet through the wrappers alone (no spinning on memory);
 //   - pointers given to shared-memory wrappers point into the CTA's dynamic shared memory;
-//   - arrays that are registers on the device (fragments, accumulators) are indexed by constants after unrolling.
+//   - arrays that are registers on the device (fragments, accumulators) are indexed by constants
+//     after unrolling.
 #ifndef SIE_KERNELS_CUDA_PTX_DEVICE_H
 #define SIE_KERNELS_CUDA_PTX_DEVICE_H
 

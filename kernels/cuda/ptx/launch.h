@@ -18,8 +18,8 @@
 // SIE_LAUNCH(kernel, grid, block, shared_bytes, on, arguments...) → sie_status
 //   kernel        a __global__ function; in parentheses when its template arguments hold a comma
 //   grid, block   dim3 or a number; every extent ≥ 1
-//   shared_bytes  dynamic shared memory of a CTA; above 48 KiB the limit of the kernel is raised on the current
-//                 device, at each launch (idempotent, no state in the process)
+//   shared_bytes  dynamic shared memory of a CTA; above 48 KiB the limit of the kernel is raised on
+//                 the current device, at each launch (idempotent, no state in the process)
 //   on            const sie_stream *, borrowed; its device is current
 // Asynchronous. SIE_UNSUPPORTED: the device has too little shared memory, or the binary has no code
 // for it; SIE_INVALID_ARGUMENT: on is NULL; SIE_DEVICE_LOST: any sticky error; SIE_INTERNAL: a

@@ -7,9 +7,9 @@
 //   a[0] rows g,   k 2t, 2t+1      a[1] row g+8, same k      a[2], a[3] the same with k + 8
 //   b0   k 2t, 2t+1, column g      b1   k + 8
 //   d[0], d[1] row g, columns 2t, 2t+1      d[2], d[3] row g+8
-// e4m3: four elements a register, k 4t … 4t+3, and + 16 in place of + 8.
-// The whole warp calls. The sum's order inside is the hardware's: fixed, not IEEE sequential.
-// Source: PTX ISA 9.0, mma.m16n8k16 and mma.m16n8k32.
+// e4m3: four elements a register, k 4t … 4t+3, and + 16 in place of + 8. The whole warp calls. The
+// sum's order inside is the hardware's: fixed, not IEEE sequential. Source: PTX ISA 9.0,
+// mma.m16n8k16 and mma.m16n8k32.
 #ifndef SIE_KERNELS_CUDA_PTX_MMA_H
 #define SIE_KERNELS_CUDA_PTX_MMA_H
 

@@ -39,8 +39,10 @@ using TensorMap = simt::TensorMap;
 
 // A matrix [rows, columns] of row stride ld elements, and boxes of [box_rows, box_columns] of it.
 //   dtype     SIE_F32, SIE_F16, SIE_BF16, SIE_F8E4M3 or SIE_U8
-//   p         16-byte aligned, kept: valid while kernels use the map; ld·element a multiple of 16 bytes
-//   box       each extent 1 … 256; a box row has the bytes of the swizzle (128, 64, 32; none: a multiple of 16)
+//   p         16-byte aligned, kept: valid while kernels use the map; ld·element a multiple of
+//             16 bytes
+//   box       each extent 1 … 256; a box row has the bytes of the swizzle (128, 64, 32; none: a
+//             multiple of 16)
 // SIE_INVALID_ARGUMENT where a rule is broken; SIE_UNSUPPORTED: the driver cannot (a device before
 // sm_90).
 inline sie_status tensor_map_2d(TensorMap *map, int32_t dtype, const void *p, int64_t rows, int64_t columns,

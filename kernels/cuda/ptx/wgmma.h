@@ -9,11 +9,13 @@
 //   d[4j + 0], d[4j + 1]   row 16w + g,     columns 8j + 2t, +1
 //   d[4j + 2], d[4j + 3]   row 16w + g + 8, same columns
 // The instruction is asynchronous. Order in a warpgroup:
-//   wgmma_fence()            after the registers of d (or of a fragment) were written, before the first wgmma
+//   wgmma_fence()            after the registers of d (or of a fragment) were written, before the
+//                            first wgmma
 //   wgmma(...) …             products on the same d follow each other without a wait
 //   wgmma_commit()           closes a group
-//   wgmma_wait<N>()          returns when at most the N youngest groups are under way; before it neither d may be
-//                            touched nor the shared memory of the operands overwritten
+//   wgmma_wait<N>()          returns when at most the N youngest groups are under way; before it
+//                            neither d may be touched nor the shared memory of the operands
+//                            overwritten
 // Shared operands written by threads (not by TMA) need fence_proxy_async before the barrier
 // (fence.h). The emulator reads the operands at a random moment before the wait, poisons d until
 // then, and aborts where d was touched or the fence is missing. Source: PTX ISA 9.0,
