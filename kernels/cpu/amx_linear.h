@@ -22,7 +22,7 @@ struct AmxOperands {
   const char *a; /* row 0 of x */
   int64_t a_ld;  /* bytes */
   const char
-      *a_tail; /* [rows][64 bytes]: each row's last step, zero-padded; NULL if K fills its steps */
+      *a_tail; /* [rows][64 bytes]: the last step of every row, zero-padded; NULL when K fills its steps */
   const char *packed; /* panel 0 */
   int64_t steps;      /* K steps of a panel */
   int64_t rows, panel_begin, panel_end;

@@ -1,10 +1,10 @@
 // table.cc — the operation tables of the CPU backend, one per instruction set (kernels/ops.h).
 //
-//   table          generic kernels   linear by class of the weight
-//   avx2           avx2              F32 avx2     INT8 avx2
-//   avx512         avx512            F32 avx512   INT8 avx2
-//   avx512-vnni    avx512            F32 avx512   INT8 vnni
-//   amx            avx512            F32 avx512   INT8 amx    BF16 amx; attention over bf16 on tiles
+//   table         generic kernels   linear by class of the weight
+//   avx2          avx2              F32 avx2     INT8 avx2
+//   avx512        avx512            F32 avx512   INT8 avx2
+//   avx512-vnni   avx512            F32 avx512   INT8 vnni
+//   amx           avx512            F32 avx512   INT8 amx    BF16 amx; bf16 attention on tiles
 // Compiled for the baseline instruction set: nothing here runs an instruction the machine may lack.
 #include "isa.h"
 #include "kernels_amx.h"
