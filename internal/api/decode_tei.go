@@ -143,7 +143,8 @@ func (q *required) notEmpty(empty bool, field string) {
 	}
 }
 
-// texts reads an array of at most most strings (0: any number), each within the limit on an item.
+// texts reads an array of strings, each within the limit on an item. most bounds their number; 0
+// allows any.
 func (d *decoder) texts(field string, most int) ([]string, error) {
 	v, err := d.want(wantArray)
 	if err != nil {
@@ -172,7 +173,7 @@ func (d *decoder) textsOf(v value, field string) (out []string, err error) {
 	return out, err
 }
 
-// checkBatch postpones the 400 for more than most inputs; 0 allows any number.
+// checkBatch postpones the 400 for n inputs where at most most are allowed; 0 allows any number.
 func (d *decoder) checkBatch(field string, n, most int) {
 	if most > 0 && n > most {
 		d.postpone(errs.Invalidf(field, "batch size %d > maximum allowed batch size %d", n, most))

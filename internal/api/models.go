@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// ModelInfo is an entry of GET /v1/models, with the fields of the reference's worker and, for a
+// ModelInfo is an entry of GET /v1/models. It has the fields of the reference's worker and, for a
 // gateway, those of the reference's gateway.
 type ModelInfo struct {
 	Name              string                 `json:"name"`

@@ -36,9 +36,9 @@ type Media struct {
 	SampleRate int64 // audio, in Hz; 0: not given
 }
 
-// Options are the free-form options of a request: nil, bool, int64, float64, string, []byte, []any
-// and map[string]any, bounded in number and depth. They are not checked further, because their
-// meaning depends on the model.
+// Options holds the free-form options of a request, bounded in number and depth. The types are nil,
+// bool, int64, float64, string, []byte, []any and map[string]any. They are not checked further,
+// because their meaning depends on the model.
 type Options map[string]any
 
 // EncodeRequest is the body of POST /v1/encode/{model}.

@@ -17,8 +17,8 @@ type RerankRequest struct {
 	NoTruncation bool
 }
 
-// RerankDocument is a candidate: the text that the model reads and, if the sender gave an object,
-// that object as JSON.
+// RerankDocument is a candidate. Text is what the model reads; Object is the sender's object as
+// JSON, if it gave one.
 type RerankDocument struct {
 	Text   string
 	Object []byte // nil: the sender gave a string

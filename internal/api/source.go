@@ -51,7 +51,7 @@ var (
 // value is a scalar, or the head of a container, whose elements follow.
 type value struct {
 	kind kind
-	big  bool   // an integer outside int64: i is unset, f approximates it
+	big  bool   // an integer outside int64: i is meaningless, f approximates it
 	n    int    // container: the number of elements or entries claimed; -1 when the format does not give it
 	b    []byte // str, bytes: the payload; aliases the body, JSON escapes already resolved in place
 	i    int64  // int, bool

@@ -5,9 +5,9 @@ import (
 	"iter"
 )
 
-// Sink takes an answer in pieces while it is being written, so that a large answer is never
-// completely in memory. A nil *Sink takes nothing: the answer stays in one buffer. Unless keep is
-// set, each entry of the answer's lists is cleared once it is written.
+// Sink takes an answer in pieces while it is being written. A large answer is thus never completely
+// in memory. A nil *Sink takes nothing: the answer stays in one buffer. Unless keep is set, each
+// entry of the answer's lists is cleared once it is written.
 type Sink struct {
 	limit int                     // a piece of this many bytes or more is handed on
 	take  func(piece []byte) bool // false: the rest is not wanted

@@ -87,8 +87,8 @@ func (b Bounds) Has(x float64) bool {
 	return x >= b.Least && x <= b.Most
 }
 
-// CheckRanges returns an error for every flag of a command that is out of range, whether its value
-// came from the command line, the environment or a default.
+// CheckRanges returns an error for every flag of a command that is out of range. It does not matter
+// whether the value came from the command line, the environment or a default.
 func CheckRanges(k *kong.Context) error {
 	given := map[*kong.Flag]bool{}
 	for _, p := range k.Path {

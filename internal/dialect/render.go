@@ -86,8 +86,8 @@ func (f form) render(err *errs.Error) (status int, headers []Header, body []byte
 	return err.Status, headers, nativeBody(err, string(f.code))
 }
 
-// Prepared is an error that is rendered once for all callers that get the same answer, so that
-// refusals cost little. Safe for concurrent use.
+// Prepared is an error that is rendered once for all callers that get the same answer. Refusals
+// thus cost little. Safe for concurrent use.
 type Prepared struct {
 	err     *errs.Error
 	answers sync.Map // form to *answer

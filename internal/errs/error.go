@@ -49,7 +49,7 @@ func (e *Error) Error() string {
 // Unwrap returns the internal cause, so that errors.Is and errors.As find it.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Is reports whether target is an *Error with the same code and no message of its own, so that
+// Is reports whether target is an *Error with the same code and an empty message. Thus
 // errors.Is(err, &errs.Error{Code: errs.QueueFull}) works.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)

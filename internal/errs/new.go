@@ -183,8 +183,8 @@ func SlowQueue(limit, retryAfter time.Duration) *Error {
 	return e
 }
 
-// FullQueueAnswer returns FullQueueBytes for the results of a request, of whose items fit would
-// fit.
+// FullQueueAnswer returns FullQueueBytes for a request whose results do not fit now. The results of
+// fit of its items would.
 func FullQueueAnswer(pending, adding, limit int64, fit int) *Error {
 	e := FullQueueBytes(pending, adding, limit)
 	e.Message += fmt.Sprintf("; results of %d of its items would fit now", fit)
@@ -238,7 +238,7 @@ func Inference(operation string, cause error) *Error {
 	return e
 }
 
-// NonFinite returns the 500 for scores or vectors that are not numbers; what is "scores" or
+// NonFinite returns the 500 for scores or vectors with NaN or infinity; what is "scores" or
 // "embeddings".
 func NonFinite(model, what string) *Error {
 	return newError(InferenceError, "Model '"+model+"' produced non-finite "+what)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is the tree of files below a directory, like os.DirFS with one difference: Open opens only
+// Dir is the tree of files below a directory, like os.DirFS with one difference. Open opens only
 // regular files and directories, so that no reader waits for the other end of a pipe. Errors name
 // the file relative to the directory. They are the file system's, as *fs.PathError, and
 // ErrNotRegular.

@@ -27,14 +27,14 @@ const (
 // goroutine, which also writes the answer.
 type share struct {
 	bodies *bodies
-	body   int64  // of the request
-	field  string // what its client calls the items
+	body   int64  // of the request's body
+	field  string // its client's name for the items
 	held   int64
 	lent   bool // to the writer of the answer, which gives it back
 }
 
-// hold reserves bytes more for the results, after which the results of the first items items are
-// counted completely.
+// hold reserves bytes more for the results. items is the number of the request's items whose
+// results are then counted completely; the errors compute from it how many items would fit.
 func (a *share) hold(bytes int64, items int) error {
 	if a.bodies.reserve(bytes) {
 		a.held += bytes
@@ -75,7 +75,7 @@ func (r *Request) Reply(f api.Format, a api.Answer) {
 	}
 	likely, limit := int(min(own.held, wholeAnswer)), plainAnswer
 	if f == api.JSON {
-		likely = min(6*likely, wholeAnswer) // a float32 of four bytes has up to 24
+		likely = min(6*likely, wholeAnswer) // a float32 of four bytes takes up to 24 in JSON
 	}
 	if likely > plainAnswer && own.bodies.reserve(wholeAnswer) {
 		own.held += wholeAnswer

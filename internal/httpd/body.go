@@ -126,8 +126,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// drain reads and throws away an unwanted body, for at most most and with the same bound on pauses
-// as any body. Unless the whole body came, the connection is closed after the answer.
+// drain reads and throws away an unwanted body. most bounds the time; pauses are bounded as in any
+// body. Unless the whole body came, the connection is closed after the answer.
 func (b *bodies) drain(r *Request, most time.Duration) {
 	r.bodyRead = true
 	stream := r.RequestBodyStream()

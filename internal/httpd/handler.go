@@ -19,7 +19,7 @@ type Route struct {
 	Method string
 	Path   string // a path that ends in "/", except "/" itself, takes the rest of the request's path as a name
 	Serve  func(r *Request, rest string)
-	Kind   dialect.RouteKind // the kind of errors answered before the handler runs
+	Kind   dialect.RouteKind // selects the format of errors before the handler runs
 	Span   string            // name of its trace span; "": none
 	Open   bool              // it needs no API key
 }

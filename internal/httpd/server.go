@@ -46,7 +46,7 @@ type Options struct {
 	KeepAlive      time.Duration // pause between requests [120 s: SDKs keep idle connections for 90 s]
 
 	// UnwantedTime bounds the reading of the body of a refused inference request [30 s]. BriefTime
-	// bounds the reading of a body that its sender had no reason to send: on open routes, and
+	// bounds the reading of a body that no route needs: on GET routes, on unknown paths, and
 	// without a key [500 ms].
 	UnwantedTime, BriefTime time.Duration
 	// IdleGrace is how long connections between two requests stay open once a drain has begun [1

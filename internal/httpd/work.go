@@ -52,8 +52,8 @@ func (r *Request) Do(field string, work func(ctx context.Context, body []byte)) 
 	return nil
 }
 
-// Hold reserves bytes more for the request's results, after which the results of its first items
-// items are counted completely. It refuses the request with a 400 if the results never fit, and
-// with a 503 if they do not fit now. One goroutine at a time may call it, within the work of Do.
-// The bytes are given back when the answer is written.
+// Hold reserves bytes more for the request's results. items is the number of its items whose
+// results are then counted completely. Hold refuses the request with a 400 if the results never
+// fit, and with a 503 if they do not fit now. One goroutine at a time may call it, within the work
+// of Do. The bytes are given back when the answer is written.
 func (r *Request) Hold(bytes int64, items int) error { return r.results.hold(bytes, items) }

@@ -34,7 +34,7 @@ func (l *Log) String() string {
 // machine, so that only a hang exceeds it.
 const patience = 2 * time.Minute
 
-// Until waits for a condition that is certain to hold at some time, and fails the test if it does
+// Until waits for a condition that is certain to hold at some time. It fails the test if it does
 // not.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
