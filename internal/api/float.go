@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// AppendJSONFloat appends f as Python prints it. These are the shortest digits that read back as f,
-// in fixed notation from 1e-4 up to 1e16, always with a point or an exponent. JSON has no NaN and
-// no infinity; they become null.
+// AppendJSONFloat appends f as Python prints it. The result has the shortest digits that read back
+// as f, in fixed notation from 1e-4 up to 1e16, and always a point or an exponent. JSON has no NaN
+// and no infinity; they become null.
 func AppendJSONFloat(dst []byte, f float64) []byte { return appendNumber(dst, f, 64) }
 
 // appendNumber appends f with the shortest digits that read back as f in bits (32 or 64) bits.

@@ -22,7 +22,7 @@ const (
 	DefaultMaxItemTextBytes = 2 << 20
 )
 
-// Limits are the configurable bounds on a request. The zero value is the default: byte limits on,
+// Limits holds the configurable bounds on a request. The zero value is the default: byte limits on,
 // count limits off.
 type Limits struct {
 	MaxBodyBytes     int // whole body, in bytes; 0: DefaultMaxBodyBytes, negative: none

@@ -24,7 +24,7 @@ type ModelInfo struct {
 	*GatewayInfo
 }
 
-// ModelDims are the widths of a model's outputs; 0 leaves one out.
+// ModelDims holds the widths of a model's outputs; 0 leaves one out.
 type ModelDims struct {
 	Dense       int `json:"dense,omitempty"`
 	Sparse      int `json:"sparse,omitempty"`

@@ -47,7 +47,7 @@ func (a *share) hold(bytes int64, items int) error {
 	return errs.FullQueueAnswer(a.bodies.held.Load(), bytes, a.bodies.maxHeld, fits(items, need, most-others))
 }
 
-// fits returns how many of the items fit into room, where all of them take bytes.
+// fits returns how many of items fit into room if all of them together take bytes.
 func fits(items int, bytes, room int64) int {
 	return int(float64(items) * float64(max(room, 0)) / float64(bytes))
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // Keys holds the API keys that a server accepts, as hashes. All compared values thus have the same
-// length, and a dump of the process contains no key. Immutable; a nil *Keys accepts every request.
+// length, and Keys retains no key in plain text. Immutable; a nil *Keys accepts every request.
 type Keys struct {
 	hashes [][sha256.Size]byte
 }
