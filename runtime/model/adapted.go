@@ -10,22 +10,22 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// adaptedSet is a variant's programs recorded with some adapters, in order. Guarded by loras.mu.
+// adaptedSet holds a variant's programs recorded with a list of adapters. Guarded by loras.mu.
 type adaptedSet struct {
 	variant  *Variant
 	adapters []*lora
-	programs []*engine.Program // on each device
-	holds    int               // batches that run it, and one while the variant has it
+	programs []*engine.Program // one for each device
+	holds    int               // number of batches that run it, plus one while it is the variant's set
 }
 
-// maxProgramLoras is how many adapters a program takes (sie.h).
+// maxProgramLoras is the number of adapters that a program takes (sie.h).
 const maxProgramLoras = 64
 
 var errTooManyLoras = errors.New("model: a batch has more adapters than a program takes")
 
-// adapted returns programs that know the adapters of a batch, and which one each sequence has. The
-// caller calls done when the batch has run. Programs that have to be recorded are recorded by one
-// caller; others that need them wait.
+// adapted returns a set with the adapters of a batch, and the index of each sequence's adapter in
+// it, -1 for none. The caller must call done when the batch has run. If a set must be recorded, one
+// caller records it and the others wait.
 func (v *Variant) adapted(s *loras, wanted []batch.Adapter) (set *adaptedSet, which []int32, done func(), err error) {
 	if set, err = v.setFor(s, wanted); err != nil {
 		return nil, nil, nil, err
@@ -42,11 +42,12 @@ func (v *Variant) adapted(s *loras, wanted []batch.Adapter) (set *adaptedSet, wh
 	}, nil
 }
 
-// setFor returns a set that has the adapters, held for the caller.
+// setFor returns a set that contains the adapters, held for the caller.
 func (v *Variant) setFor(s *loras, wanted []batch.Adapter) (*adaptedSet, error) {
 	s.mu.Lock()
 	for {
-		// One that is gone was in use by requests that have ended, whose results nobody reads.
+		// An adapter that is gone belongs to requests that have ended; no caller reads their
+		// results.
 		var need []*lora
 		for _, a := range wanted {
 			if l, ok := a.(*lora); ok && !l.gone && !slices.Contains(need, l) {
@@ -80,7 +81,7 @@ func (v *Variant) setFor(s *loras, wanted []batch.Adapter) (*adaptedSet, error) 
 		case err != nil:
 			s.letGoLocked(set.adapters)
 			set = nil
-		case !slices.ContainsFunc(set.adapters, func(a *lora) bool { return a.gone }): // else it is for this batch alone
+		case !slices.ContainsFunc(set.adapters, func(a *lora) bool { return a.gone }): // else the set is used for this batch only
 			if v.set != nil {
 				s.dropLocked(v.set)
 			}
@@ -92,8 +93,9 @@ func (v *Variant) setFor(s *loras, wanted []batch.Adapter) (*adaptedSet, error) 
 	}
 }
 
-// chooseLocked makes a set, held for the caller, of what is needed and every other adapter that is
-// ready, so that batches of other mixtures find them, too. Its programs are to be recorded.
+// chooseLocked returns a set, held for the caller, of the needed adapters and of all other ready
+// ones, up to maxProgramLoras. So batches with other mixtures of adapters can use it too. The
+// caller must record its programs.
 func (s *loras) chooseLocked(v *Variant, need []*lora) (*adaptedSet, error) {
 	set := &adaptedSet{variant: v, adapters: need, holds: 1}
 	for _, a := range s.all {
@@ -110,7 +112,7 @@ func (s *loras) chooseLocked(v *Variant, need []*lora) (*adaptedSet, error) {
 	return set, nil
 }
 
-// record records the variant's programs anew, with the adapters. The caller holds them, and no
+// record records the variant's programs with the adapters. The caller holds the adapters and no
 // lock.
 func (s *loras) record(v *Variant, adapters []*lora) (programs []*engine.Program, err error) {
 	if f := s.model.host.records; f != nil {
@@ -134,7 +136,7 @@ func (s *loras) record(v *Variant, adapters []*lora) (programs []*engine.Program
 	return programs, nil
 }
 
-// dropLocked takes a set from its variant.
+// dropLocked removes a set from its variant.
 func (s *loras) dropLocked(set *adaptedSet) {
 	if set.variant.set == set {
 		set.variant.set = nil
@@ -142,14 +144,15 @@ func (s *loras) dropLocked(set *adaptedSet) {
 	}
 }
 
-// releaseLocked lets go of a set; the last one closes its programs, and adapters that only it held.
+// releaseLocked ends one hold of a set. After the last one, unlock closes its programs and frees
+// adapters that only it held.
 func (s *loras) releaseLocked(set *adaptedSet) {
 	if set.holds--; set.holds == 0 {
 		s.dead.sets = append(s.dead.sets, set)
 	}
 }
 
-// adaptedSets are those of all variants. Caller must hold loras.mu.
+// adaptedSets returns the sets of all variants. The caller must hold loras.mu.
 func (l *Model) adaptedSets() (sets []*adaptedSet) {
 	for _, v := range l.recorded() {
 		if v.set != nil {

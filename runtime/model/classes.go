@@ -13,8 +13,8 @@ import (
 	"github.com/sie-engine/sie/weights/hub"
 )
 
-// classify sorts load errors into the classes that clients see, the reference's. A permanent one is
-// not tried again before somebody changed something.
+// classify returns the class of a load error, in the reference server's classes, which clients see.
+// A load with a permanent failure is not tried again until Registry.Unload forgets the failure.
 func classify(err error) (class string, permanent bool) {
 	var h *hub.Error
 	var m *arch.ModelError
@@ -27,7 +27,7 @@ func classify(err error) (class string, permanent bool) {
 	case errors.As(err, &h):
 		return string(h.Class), h.Class.Permanent()
 	case errors.As(err, &r) && r.hopeless:
-		return "PLACEMENT", false // on no device here; on another machine, or with other settings
+		return "PLACEMENT", false // the model fits on no device here, but may fit on another machine or with other settings
 	case errors.Is(err, engine.ErrNoMemory):
 		return "OOM", false
 	case errors.Is(err, context.DeadlineExceeded):

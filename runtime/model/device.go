@@ -11,18 +11,18 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// device is a card, or the CPU, and the runner that owns it.
+// device is a GPU or the CPU, with the runner that owns it.
 type device struct {
 	name   string // "cpu", "cuda:0"
 	engine *engine.Device
 	about  engine.Info
 	runner *engine.Runner
-	// memory is what a card has free and in all, in bytes; nil for a device that lives in the
+	// memory returns the free and total memory of a GPU in bytes; nil for the CPU, which uses the
 	// host's memory.
 	memory func() (free, total int64, err error)
 }
 
-// openDevices opens all or none.
+// openDevices opens all devices, or none and returns an error.
 func openDevices(options []engine.Options) (devices []*device, err error) {
 	defer func() {
 		if err != nil {
@@ -54,7 +54,7 @@ func closeDevices(devices []*device) {
 	}
 }
 
-// deviceName is "cpu" or "cuda:0", as the reference writes it.
+// deviceName returns "cpu" or, for example, "cuda:0", as the reference server writes it.
 func deviceName(o engine.Options) string {
 	switch o.Kind {
 	case engine.CUDA:
@@ -65,7 +65,7 @@ func deviceName(o engine.Options) string {
 	return o.Kind.String()
 }
 
-// DeviceName names the devices, "cpu", "cuda:0" or "cuda:0,cuda:1".
+// DeviceName returns the names of the devices, such as "cpu", "cuda:0" or "cuda:0,cuda:1".
 func (h *Host) DeviceName() string {
 	names := make([]string, len(h.devices))
 	for i, d := range h.devices {
@@ -74,7 +74,7 @@ func (h *Host) DeviceName() string {
 	return strings.Join(names, ",")
 }
 
-// Devices describes the devices as they were opened.
+// Devices returns the description of each device, read when it was opened.
 func (h *Host) Devices() []engine.Info {
 	out := make([]engine.Info, len(h.devices))
 	for i, d := range h.devices {
@@ -83,10 +83,10 @@ func (h *Host) Devices() []engine.Info {
 	return out
 }
 
-// supports reports whether every device packs weights for c.
+// supports reports whether every device can pack weights for c.
 func (h *Host) supports(c engine.Compute) bool { return h.lacking(c) == nil }
 
-// lacking is the first device that does not pack weights for c, or nil.
+// lacking returns the first device that cannot pack weights for c, or nil.
 func (h *Host) lacking(c engine.Compute) *device {
 	for _, d := range h.devices {
 		if !d.about.Supports(c) {
@@ -127,15 +127,15 @@ func classes(list []engine.Compute) string {
 	return strings.Join(names, ", ")
 }
 
-// runPacked adapts the devices' runners to one queue: a program for each device, over its own copy
-// of the weights.
+// runPacked implements batch.Runner for one variant: it runs a batch on a device with the variant's
+// program for that device.
 type runPacked struct {
 	model   *Model
 	variant *Variant
 }
 
-// RunPacked implements batch.Runner. Outputs are made anew for each batch: results alias them until
-// they are sent.
+// RunPacked implements batch.Runner. Outputs are newly allocated for each batch, because results
+// alias them until they are sent.
 func (r runPacked) RunPacked(ctx context.Context, card int, p *batch.Packed) (batch.Result, error) {
 	lockorder.None("running a batch")
 	programs, h := r.variant.programs, r.model.host
@@ -173,9 +173,9 @@ func (r runPacked) RunPacked(ctx context.Context, card int, p *batch.Packed) (ba
 	return b.Out, nil
 }
 
-// Fatal reports whether an error of a batch or a load means that a device is gone. The process ends
-// then, whatever other devices it has: whoever restarts it knows better than it does what is left
-// of the machine.
+// Fatal reports whether an error of a batch or a load means that a device is lost, and if so closes
+// LostC. The process then ends even if it has other devices: its supervisor knows better which
+// devices still work.
 func (h *Host) Fatal(err error) bool {
 	if !errors.Is(err, engine.ErrDeviceLost) {
 		return false

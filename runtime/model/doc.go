@@ -1,11 +1,11 @@
-// Package model has what is loaded on this machine's devices: weights with their tokenizer, the
-// programs recorded over them by what they give, adapters, and the memory that all of it takes. It
-// knows no request.
+// Package model loads models on this machine's devices and manages the memory that they take. A
+// model is its weights, its tokenizer, one program for each set of outputs, and its LoRA adapters.
+// The package does not know requests.
 //
-// Entry points: New opens the devices; Host.Acquire pins the Model of a catalog entry, which is
-// loaded on demand; Model.Variant is a program with its queue. Host.SetCatalog replaces the
-// catalog, Models and Status list it.
+// Entry points: New opens the devices. Host.Acquire returns the Model of a catalog entry and keeps
+// it loaded; it loads the model on demand. Model.Variant returns a program with its queue.
+// Host.SetCatalog replaces the catalog; Host.Models and Host.Status list it.
 //
 // Goroutines: those of the registry, the queues and the device runners, and one for each adapter
-// that is being loaded, all stopped by Close.
+// that is being loaded. Close stops all of them.
 package model

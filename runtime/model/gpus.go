@@ -10,8 +10,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// GPUType is what the cards count as where clients choose machines, "h100", or "" without a GPU. A
-// worker with different cards is named after the first.
+// GPUType returns the machine type by which clients choose GPUs, such as "h100"; "" without a GPU.
+// With different cards, the first one decides.
 func (h *Host) GPUType() string {
 	if d := h.devices[0]; d.about.Kind == engine.CUDA {
 		return cmp.Or(h.opt.GPUType, gpuType(d.about.Name, d.about.MemoryTotal))
@@ -19,7 +19,7 @@ func (h *Host) GPUType() string {
 	return ""
 }
 
-// reportMemory reports the memory of every card that tells it.
+// reportMemory reports the memory of every card whose memory can be read.
 func (h *Host) reportMemory(report func(device string, used, total int64)) {
 	for _, d := range h.devices {
 		if d.memory == nil {
@@ -31,19 +31,20 @@ func (h *Host) reportMemory(report func(device string, used, total int64)) {
 	}
 }
 
-// usage keeps the last two samples of the cards, so that status frames, five a second for each
-// watcher, neither ask the devices each time nor show how busy a card was in too short a moment.
+// usage holds the last sample of the cards, which is renewed at most once per usageWindow. Status
+// frames (five a second for each watcher) therefore do not query the devices each time, and
+// utilisation is a mean over at least that window.
 type usage struct {
 	mu      lockorder.Mutex[lockorder.Usage] // guards the fields below
 	at      time.Time
 	working []time.Duration
 	last    []api.GPUStatus
-	asking  chan struct{} // closed when the devices have answered; nil while nobody asks them
+	asking  chan struct{} // closed when the sample that is being taken is done; nil if none is
 }
 
 const usageWindow = time.Second
 
-// gpus describes every card; the result is shared and read-only.
+// gpus returns the status of every card. The result is shared and read-only.
 func (h *Host) gpus() []api.GPUStatus {
 	u := &h.usage
 	u.mu.Lock()
@@ -70,8 +71,8 @@ func (h *Host) gpus() []api.GPUStatus {
 	return list
 }
 
-// sample asks every card. before is for how long each had been working when that was last asked, so
-// long ago; nil: never.
+// sample reads the status of every card, and its working time so far. before holds the working
+// times of the last sample, taken ago earlier; nil: there was none.
 func (h *Host) sample(ago time.Duration, before []time.Duration) ([]api.GPUStatus, []time.Duration) {
 	list := []api.GPUStatus{}
 	working := make([]time.Duration, len(h.devices))
@@ -93,13 +94,13 @@ func (h *Host) sample(ago time.Duration, before []time.Duration) ([]api.GPUStatu
 	return list, working
 }
 
-// gpuTypes are the machine profiles of the reference, and of newer cards in its manner, by a word
-// of the card's name.
+// gpuTypes maps a word of a card's name to its machine type: those of the reference server, and
+// newer cards named in the same way.
 var gpuTypes = map[string]string{"L4": "l4", "T4": "t4", "A10G": "a10g", "A10": "a10", "A30": "a30", "A40": "a40", "L40": "l40",
 	"L40S": "l40s", "H100": "h100", "GH200": "gh200", "H200": "h200", "B200": "b200", "GB200": "gb200", "B300": "b300"}
 
-// gpuType names a card as clients do that choose a machine profile; "unknown" is what the reference
-// says of any other.
+// gpuType returns the machine type of a card from its name and its memory in bytes; "unknown", as
+// in the reference server, for any other card.
 func gpuType(name string, memory int64) string {
 	words := strings.FieldsFunc(strings.ToUpper(name), func(r rune) bool { return r == ' ' || r == '-' })
 	for i, word := range words {

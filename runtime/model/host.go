@@ -19,60 +19,61 @@ import (
 	"github.com/sie-engine/sie/weights/hub"
 )
 
-// Options of a host. Zero fields take the defaults in brackets.
+// Options are the settings of a Host. Zero fields take the defaults in brackets.
 type Options struct {
 	Catalog *catalog.Catalog // required
-	// Tasks is what each family of models reads of its files; families that are not there are not
-	// served. Required.
+	// Tasks maps each family of models to its task, which decides what a load reads from the
+	// model's files. Families that are missing are not served. Required.
 	Tasks     map[catalog.Family]arch.Task
 	Hub       *hub.Resolver    // required; finds and fetches weights, and is closed with the host
-	Devices   []engine.Options // equal GPUs, or the CPU and how many threads [the CPU]
+	Devices   []engine.Options // equal GPUs, or the CPU with its number of threads [the CPU]
 	Precision string           // auto, fp32, bf16, int8, fp16 or fp8 [auto]
-	GPUType   string           // what the GPUs count as [found from their name]
+	GPUType   string           // machine type that the GPUs are reported as [derived from their name]
 
 	Pinned          []string         // ids whose models are never unloaded
-	LoadTimeout     time.Duration    // a load that takes longer fails; downloads go on from there at the next [30 min]
-	IdleEvict       time.Duration    // a model that is not used for so long is unloaded [never]
-	EvictWait       time.Duration    // a load waits this long for the last user of a model that has to go [30 s]
-	MemoryBudget    int64            // bytes of packed weights on each device; 0: as much as there is memory
+	LoadTimeout     time.Duration    // a load that takes longer fails; the next load resumes its downloads [30 min]
+	IdleEvict       time.Duration    // a model that was not used for this long is unloaded [never]
+	EvictWait       time.Duration    // a load waits this long for the last user of a model that must be unloaded for it [30 s]
+	MemoryBudget    int64            // bytes of packed weights on each device [bounded by free memory only]
 	LoadWait        time.Duration    // a cold request waits this long for its model, then gets MODEL_LOADING [2 s]
 	MaxBatchTokens  int              // overrides the profiles' max_batch_tokens
-	Batch           batch.Options    // as documented there
+	Batch           batch.Options    // see batch.Options
 	MaxQueueItems   int              // [2,048]
 	MaxLoRAs        int              // LoRA adapters of one model at a time [10]
-	MemoryThreshold float64          // share of memory above which unused models are unloaded [0.95]
+	MemoryThreshold float64          // share of memory in use above which unused models are unloaded [0.95]
 	Metrics         *metrics.Metrics // required
 	Log             *slog.Logger     // [slog.Default()]
 
-	// Intercept, if set, is called before a batch goes to the device; an error fails the batch
-	// instead. It is how tests make a device run out of memory or get lost.
+	// Intercept, if set, is called before a batch runs on its device; if it returns an error, the
+	// batch fails with it and does not run. Tests use it to simulate a device that runs out of
+	// memory or is lost.
 	Intercept func(*engine.Batch) error
 
-	watch time.Duration // how often the registry looks at memory and idle models [as it says]
+	watch time.Duration // interval of the registry's monitor [registry.Registry.Watch's default]
 }
 
-// Host is the devices of one inference process, the catalog, and the models that are loaded on
-// them. Its methods are safe for concurrent use.
+// Host holds the devices of one inference process, its catalog and its loaded models. Its methods
+// are safe for concurrent use.
 type Host struct {
 	opt     Options
-	view    atomic.Pointer[view]            // of the catalog; swapped by SetCatalog
+	view    atomic.Pointer[view]            // the catalog snapshot; replaced by SetCatalog
 	swap    lockorder.Mutex[lockorder.Swap] // held by SetCatalog
 	devices []*device
-	slots   *batch.Device // over all devices
+	slots   *batch.Device // slots of all devices
 	models  *registry.Registry[*Model]
-	loaded  sync.Map      // by key: the *Model, while it is loaded
-	seen    sync.Map      // names of the models that were loaded, for the metrics
-	memory  func() memory // of the host
+	loaded  sync.Map      // weights key → *Model, while it is loaded
+	seen    sync.Map      // names of all models that were loaded since the start, for the metrics
+	memory  func() memory // reads the memory of the host
 	usage   usage
-	records func()        // called before programs are recorded, in tests; nil: nobody
+	records func()        // tests set it: called before programs are recorded
 	lost    chan struct{} // closed when a device failed for good
 	lose    sync.Once
 }
 
-// slotsInFlight is how many batches a runner takes at a time.
+// slotsInFlight is the number of batches that a runner takes at a time.
 const slotsInFlight = 2
 
-// New opens the devices. No model is loaded yet.
+// New opens the devices and returns a Host without loaded models.
 func New(opt Options) (*Host, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("model: %w", err)
@@ -138,14 +139,14 @@ func New(opt Options) (*Host, error) {
 	return h, nil
 }
 
-// Close unloads every model and gives the devices back. No request may be running.
+// Close unloads every model and closes the hub resolver and the devices. No request may be running.
 func (h *Host) Close() {
 	h.models.Close()
 	h.opt.Hub.Close()
 	closeDevices(h.devices)
 }
 
-// Preload loads the model behind id and waits until it is there.
+// Preload loads the model of id and waits until it is loaded.
 func (h *Host) Preload(ctx context.Context, id string) error {
 	m, err := h.Describe(id)
 	if err != nil {
@@ -162,19 +163,21 @@ func (h *Host) Preload(ctx context.Context, id string) error {
 	return nil
 }
 
-// LostC is closed when a device failed for good: the process should drain and exit.
+// LostC returns a channel that closes when a device is lost. The process should then drain and
+// exit.
 func (h *Host) LostC() <-chan struct{} { return h.lost }
 
 // changed logs and counts a model's new state.
 func (h *Host) changed(key string, s registry.State) {
 	h.opt.Log.Info("model "+string(s), "weights", key)
-	if _, known := h.view.Load().copies[key]; s == registry.Loaded && !known { // asked for just before its entry was removed
+	if _, known := h.view.Load().copies[key]; s == registry.Loaded && !known { // requested just before its entry was removed
 		h.models.Unload(key)
 	}
 }
 
-// reportModels reports the packed weights of every loaded model, and of those of the catalog that
-// were loaded that they have none. A model that was removed is reported until it is gone.
+// reportModels reports the bytes of packed weights of every loaded model, and 0 for every catalog
+// model that was ever loaded. A model that was removed from the catalog is reported until it is
+// unloaded.
 func (h *Host) reportModels(report func(model, device string, bytes int64)) {
 	h.models.Each(func(_ string, m *Model) {
 		for i, d := range h.devices {
@@ -194,7 +197,7 @@ func (h *Host) reportModels(report func(model, device string, bytes int64)) {
 	})
 }
 
-// Lost reports whether LostC is closed.
+// Lost reports whether a device is lost, which closes LostC.
 func (h *Host) Lost() bool {
 	select {
 	case <-h.lost:
@@ -204,8 +207,8 @@ func (h *Host) Lost() bool {
 	}
 }
 
-// Precision is what models run in, but for a profile in float32 on the CPU and a checkpoint in fp16
-// on a GPU.
+// Precision returns the precision in which models run by default. A profile in float32 on the CPU
+// and an fp16 checkpoint on a GPU may differ.
 func (h *Host) Precision() string {
 	if c, ok := engine.ParseCompute(h.opt.Precision); ok {
 		return c.String()
@@ -213,10 +216,11 @@ func (h *Host) Precision() string {
 	return h.devices[0].about.DefaultCompute().String()
 }
 
-// Catalog is the catalog as it is now.
+// Catalog returns the current catalog.
 func (h *Host) Catalog() *catalog.Catalog { return h.view.Load().catalog }
 
-// Describe returns the catalog's entry for a model id, or the 404 with suggestions.
+// Describe returns the catalog's entry for a model id. For an unknown id it returns the 404 error
+// with suggestions.
 func (h *Host) Describe(id string) (*catalog.Resolved, error) {
 	m, err := h.view.Load().catalog.Resolve(id)
 	if err != nil {
@@ -234,10 +238,11 @@ func (h *Host) DescribeOpenAI(id string) (*catalog.Resolved, error) {
 	return m, nil
 }
 
-// Full reports that a request for id will find no room, when that is certain before its body is
-// read: the model is loaded and its queues take not one item more. An overloaded server then spends
-// next to nothing on what it will refuse. Everything else, an unknown id included, is for Encode to
-// decide. retry is when it may come again, 0 where the queues are full by items.
+// Full reports whether a request for id is certain to find no room: its model is loaded, and no
+// queue of it takes one more item. It is called before the request's body is read, so that an
+// overloaded server spends almost nothing on requests that it will refuse. In all other cases, an
+// unknown id included, it returns false, and the request is decided later. retry is the time after
+// which the client may try again; it is 0 if the queues are full by number of items.
 func (h *Host) Full(id string) (retry time.Duration, full bool) {
 	l := h.Loaded(id)
 	if l == nil {
@@ -250,8 +255,8 @@ func (h *Host) Full(id string) (retry time.Duration, full bool) {
 	return e.RetryAfter, true
 }
 
-// Loaded is the model behind an id, or nil where it is not loaded now. It may be unloaded at any
-// time: use Acquire to use it.
+// Loaded returns the loaded model of id, or nil if it is not loaded. The model may be unloaded at
+// any time: call Acquire to use it.
 func (h *Host) Loaded(id string) *Model {
 	l, ok := h.loaded.Load(h.view.Load().keys[id])
 	if !ok {
@@ -260,7 +265,8 @@ func (h *Host) Loaded(id string) *Model {
 	return l.(*Model)
 }
 
-// AllFull is Full for a request whose model is not known yet: no loaded model has room.
+// AllFull is Full for a request whose model is not known yet. It reports whether there are loaded
+// models and none of them has room.
 func (h *Host) AllFull() (retry time.Duration, full bool) {
 	h.loaded.Range(func(_, l any) bool {
 		e := l.(*Model).full()
@@ -277,8 +283,8 @@ func (h *Host) AllFull() (retry time.Duration, full bool) {
 	return retry, full
 }
 
-// QueueLimit is how many items a queue takes.
+// QueueLimit returns the number of items that a queue takes, Options.MaxQueueItems.
 func (h *Host) QueueLimit() int { return h.opt.MaxQueueItems }
 
-// QueueWait is how long a request may be predicted to wait in a queue; 0: as long as there is room.
+// QueueWait returns the bound on the predicted wait of a request in a queue; 0: no bound.
 func (h *Host) QueueWait() time.Duration { return h.opt.Batch.MaxBacklog }

@@ -17,13 +17,14 @@ import (
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
-// The files in which a SPLADE model publishes the weights of query tokens, in order of preference.
+// idfFiles are the files in which a SPLADE model stores the weights of query tokens, in order of
+// preference.
 var idfFiles = []string{"query_token_weights.txt", "idf.json"}
 
-// maxIDFBytes bounds such a file; a table over 250,000 tokens has some 6 MB.
+// maxIDFBytes bounds such a file; a table of 250,000 tokens has about 6 MB.
 const maxIDFBytes = 64 << 20
 
-// readIDF returns the weight of each token id in queries, or nil where the model has no table.
+// readIDF returns the weight of each token id in queries, or nil if the model has no such file.
 func readIDF(dir string, t *tokenizer.Tokenizer) ([]float32, error) {
 	for _, name := range idfFiles {
 		data, err := files.Read(filepath.Join(dir, name), maxIDFBytes)
@@ -45,7 +46,7 @@ func readIDF(dir string, t *tokenizer.Tokenizer) ([]float32, error) {
 			if math.IsNaN(w) || math.IsInf(w, 0) || math.Abs(w) > math.MaxFloat32 {
 				return fmt.Errorf("token %.40q has the weight %v; it must be finite", token, w)
 			}
-			if id, ok := t.TokenToID(token); ok { // tokens of no id cannot occur in a query
+			if id, ok := t.TokenToID(token); ok { // a token without an id cannot occur in a query
 				weights[id] = float32(w)
 			}
 			return nil
@@ -58,9 +59,8 @@ func readIDF(dir string, t *tokenizer.Tokenizer) ([]float32, error) {
 	return nil, nil
 }
 
-// queryWeights returns the weight of each token id in queries that the model's own module has, or
-// nil without one. The module reads a query without special tokens, so those that frame a text
-// weigh nothing.
+// queryWeights returns the weight of each token id in queries from the model's own module, or nil
+// without one. The module reads a query without special tokens, so CLS and SEP have weight 0.
 func (l *Model) queryWeights() ([]float32, error) {
 	have := l.weights.QueryWeights
 	if have == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// Models lists every id that can be asked for, in catalog order. It loads nothing.
+// Models lists every model id that requests can name, in catalog order. It loads nothing.
 func (h *Host) Models() []api.ModelInfo {
 	list := h.view.Load().catalog.List()
 	out := make([]api.ModelInfo, len(list))
@@ -20,7 +20,7 @@ func (h *Host) Models() []api.ModelInfo {
 	return out
 }
 
-// Model describes one id, or returns the 404.
+// Model describes one id. For an unknown id it returns the 404 error.
 func (h *Host) Model(id string) (*api.ModelInfo, error) {
 	m, err := h.Describe(id)
 	if err != nil {
@@ -53,8 +53,8 @@ func (h *Host) info(m *catalog.Resolved) api.ModelInfo {
 	return info
 }
 
-// fillFromWeights adds what only a loaded model knows: the widths of a model without a catalog
-// entry.
+// fillFromWeights adds the dense dimension and the maximum length if the catalog lacks them and the
+// model is loaded.
 func (h *Host) fillFromWeights(info *api.ModelInfo, m *catalog.Resolved) {
 	needsDim := info.Dims.Dense == 0 && m.Has(string(catalog.OutputDense))
 	if !info.Loaded || (!needsDim && info.MaxSequenceLength != nil) {
@@ -74,7 +74,7 @@ func (h *Host) fillFromWeights(info *api.ModelInfo, m *catalog.Resolved) {
 	})
 }
 
-// Status is what the status socket shows of the worker.
+// Status holds the state of the worker that the status socket shows.
 type Status struct {
 	Loaded           []string // ids
 	Models           []api.ModelStatus
@@ -83,7 +83,7 @@ type Status struct {
 	GPUs             []api.GPUStatus
 }
 
-// use is what a set of loaded weights is doing.
+// use holds the current state of one loaded model.
 type use struct {
 	bytes     int64
 	dim       int
@@ -91,8 +91,9 @@ type use struct {
 	queue     batch.Stats
 }
 
-// Status takes a snapshot: every id of the catalog, as the reference lists them, the largest first.
-// What several ids share, memory and queue, is shown under the first of them and counted once.
+// Status returns a snapshot: every id of the catalog, as in the reference server, the largest in
+// memory first. If several ids share weights, their memory and queue are shown only under the
+// first.
 func (h *Host) Status() Status {
 	st := Status{Loaded: []string{}, MaxBatchRequests: h.maxBatchRequests(), GPUs: h.gpus()}
 	uses := make(map[string]use)

@@ -21,39 +21,39 @@ import (
 	"github.com/sie-engine/sie/weights/hub"
 )
 
-// Model is one set of packed weights with its tokenizer, shared by every id and profile over them.
-// It implements registry.Model.
+// Model is one loaded model: its packed weights on every device, its tokenizer, programs and
+// adapters. All ids and profiles with the same weights key share it. It implements registry.Model.
 type Model struct {
 	host      *Host
 	key       string
-	name      string        // id under which metrics show it
-	copies    []*arch.Model // the weights on each device
-	weights   *arch.Model   // the first of them, for what they have in common
+	name      string        // model id in metrics
+	copies    []*arch.Model // one replica for each device
+	weights   *arch.Model   // the first replica, for properties that all share
 	tokenizer *tokenizer.Tokenizer
 	maxTokens int // of one text, special tokens included
 	vocab     int
 	options   batch.Options
-	files     hub.Resolved // in use until Close, so that they stay on the disk
+	files     hub.Resolved // held until Close, so that they are not removed from the disk
 
 	idf  []float32 // SPLADE: the weight of each token id in queries; nil: queries run like documents
-	kept sync.Map  // what Keep has
+	kept sync.Map  // the values of Keep
 
 	loras *loras
 
-	variants atomic.Pointer[variants] // replaced when one more is recorded
+	variants atomic.Pointer[variants] // replaced when a variant is added
 
-	mu      lockorder.Mutex[lockorder.Model] // guards the fields below, and who replaces variants
+	mu      lockorder.Mutex[lockorder.Model] // guards the fields below, and the replacement of variants
 	making  map[arch.Want]*making
-	scratch engine.Footprint // of the largest batch of the variants, and of what the model can be asked for besides
+	scratch engine.Footprint // maximum over the variants, and over all outputs of the model's task
 }
 
-// loader is how the weights behind m are loaded. What it makes depends on m's key alone, not on
-// which of the ids over the same weights is asked for first: their pooling, lengths and prompts are
+// loader returns the functions that load the weights of m. The loaded Model depends only on m's
+// weights key, not on which id with that key is requested first: pooling, lengths and prompts are
 // applied per request.
 func (h *Host) loader(m *catalog.Resolved) registry.Load[*Model] {
 	key := h.key(m)
 	shared, ok := h.view.Load().copies[key]
-	if !ok { // the entry was removed just now
+	if !ok { // the entry was just removed from the catalog
 		shared = copyOf{first: m, maxTokens: m.MaxSequenceLength}
 	}
 	id := shared.first.HFID
@@ -87,8 +87,9 @@ func (h *Host) loader(m *catalog.Resolved) registry.Load[*Model] {
 	}
 }
 
-// load packs and records the model that was found, which it holds from then on. It is called by the
-// registry, one load at a time. ctx bounds its waits for memory.
+// load packs and records the model in found. On success the Model takes over found; on an error the
+// caller releases it. The registry calls load for one model at a time. ctx bounds its waits for
+// memory.
 func (h *Host) load(ctx context.Context, key string, shared copyOf, found hub.Resolved) (*Model, error) {
 	m := shared.first
 	compute, err := h.compute(m)
@@ -99,7 +100,7 @@ func (h *Host) load(ctx context.Context, key string, shared copyOf, found hub.Re
 	if !ok {
 		return nil, &arch.ModelError{Reason: fmt.Sprintf("models of the family %q are not served", m.Family)}
 	}
-	if m.Model.File == "" { // nobody wrote down what it is
+	if m.Model.File == "" { // a hub id without a model file, whose task was detected
 		if is, _, err := arch.Detect(found.Dir); err == nil && is != task {
 			return nil, &arch.ModelError{File: "config.json", Field: "architectures", Reason: fmt.Sprintf(
 				"the model is made for the task %s and was taken for one of %s when it could not be seen; start again, or send SIGHUP", is, task)}
@@ -144,9 +145,9 @@ func (h *Host) load(ctx context.Context, key string, shared copyOf, found hub.Re
 	return l, nil
 }
 
-// pack packs the weights in dir on every device, at the same time, once there is room for them, for
-// what packing them takes beside them, and for the largest batch. The host's memory alone is what
-// is taken in passing.
+// pack packs the weights in dir on all devices in parallel, and returns one replica for each and
+// the scratch memory of their largest batch. First it makes room for the weights and for the host
+// memory that packing takes temporarily; after packing, for the largest batch.
 func (h *Host) pack(ctx context.Context, dir string, o arch.Options) ([]*arch.Model, engine.Footprint, error) {
 	var s engine.Footprint
 	size, err := arch.SizeOf(dir, h.devices[0].engine, o)
@@ -192,13 +193,13 @@ func closeCopies(copies []*arch.Model) {
 	}
 }
 
-// tokenizerError is an error of loading a tokenizer, whatever its type: it is about the model's
-// files.
+// tokenizerError wraps any error of loading a tokenizer, so that classify knows that the model's
+// files are wrong.
 type tokenizerError struct{ error }
 
 func (e tokenizerError) Unwrap() error { return e.error }
 
-// check compares what the files say about one another.
+// check reports whether tokenizer and weights fit together: vocabulary size and maximum length.
 func (l *Model) check() error {
 	if have := l.tokenizer.VocabSize(); have > l.vocab {
 		return &arch.ModelError{File: "tokenizer.json", Reason: fmt.Sprintf(
@@ -211,9 +212,8 @@ func (l *Model) check() error {
 	return nil
 }
 
-// compute is the precision that the operator asked for, or else the device's best. A profile's
-// compute_precision is about GPUs and only decides where the operator left it open and the device
-// has it.
+// compute returns the precision that the operator chose, or 0 for the device's default. If the
+// operator leaves it open, a profile that asks for float32 gets it on devices that have it.
 func (h *Host) compute(m *catalog.Resolved) (engine.Compute, error) {
 	want := h.opt.Precision
 	switch {
@@ -229,7 +229,7 @@ func (h *Host) compute(m *catalog.Resolved) (engine.Compute, error) {
 	return c, nil
 }
 
-// queueOptions lays the model's adaptive batching over the server's.
+// queueOptions returns the host's batch options with the model's limits and its adaptive batching.
 func (h *Host) queueOptions(m *catalog.Resolved, a *arch.Model) batch.Options {
 	o := h.opt.Batch
 	o.MaxCost, o.MaxSeqs = int(a.Caps().MaxTokens), int(a.Caps().MaxSeqs)
@@ -262,7 +262,7 @@ func (h *Host) queueOptions(m *catalog.Resolved, a *arch.Model) batch.Options {
 	return o
 }
 
-// Limit is the most tokens of one text that m takes.
+// Limit returns the maximum number of tokens of one text for m.
 func (l *Model) Limit(m *catalog.Resolved) int {
 	if n := m.MaxSequenceLength; n > 0 {
 		return min(n, l.maxTokens)
@@ -270,7 +270,7 @@ func (l *Model) Limit(m *catalog.Resolved) int {
 	return l.maxTokens
 }
 
-// Bytes is the size of the packed weights, on all devices.
+// Bytes returns the size of the packed weights and adapters on all devices.
 func (l *Model) Bytes() int64 {
 	var n int64
 	for _, c := range l.copies {
@@ -282,7 +282,7 @@ func (l *Model) Bytes() int64 {
 	return n
 }
 
-// Idle reports that nothing is queued or in flight.
+// Idle reports whether no item is queued and no batch is in flight.
 func (l *Model) Idle() bool {
 	all := *l.variants.Load()
 	for _, v := range all {
@@ -293,10 +293,10 @@ func (l *Model) Idle() bool {
 	return true
 }
 
-// Close fails what is queued, waits for running batches and frees the weights.
+// Close fails queued items, waits for running batches and adapter loads, and frees the weights.
 func (l *Model) Close() {
 	l.host.loaded.Delete(l.key)
-	for _, v := range l.recorded() { // nobody holds the model, so there will be no more
+	for _, v := range l.recorded() { // the model has no reference, so no variant is added any more
 		v.Queue.Close(batch.ErrClosed)
 		v.closePrograms()
 	}
@@ -306,8 +306,8 @@ func (l *Model) Close() {
 	l.files.Release()
 }
 
-// full says why no queue has room for one item more, of several the one that has some first; nil:
-// one has.
+// full returns why no queue has room for one more item, or nil if one has room or there is no
+// queue. Of several reasons it returns the one with the shortest RetryAfter.
 func (l *Model) full() *batch.FullError {
 	var first *batch.FullError
 	for _, v := range *l.variants.Load() {
@@ -322,12 +322,13 @@ func (l *Model) full() *batch.FullError {
 	return first
 }
 
-// Queued is how many items wait in the model's queues.
+// Queued returns the number of items that wait in the model's queues.
 func (l *Model) Queued() int {
 	return l.stats().Items
 }
 
-// stats adds up the queues; the controller shown is that of the queue with most items.
+// stats adds up the items and tokens of the queues; the other fields are those of the queue with
+// the most items.
 func (l *Model) stats() batch.Stats {
 	all := *l.variants.Load()
 	var out batch.Stats
@@ -342,7 +343,8 @@ func (l *Model) stats() batch.Stats {
 	return out
 }
 
-// publicCause is a load error in words that a client may see: without the machine's paths.
+// publicCause returns the text of a load error without this machine's paths, so that clients may
+// see it.
 func publicCause(err error) string {
 	var h *hub.Error
 	switch {
@@ -357,7 +359,7 @@ func publicCause(err error) string {
 	return withoutPaths(err.Error())
 }
 
-// withoutPaths cuts absolute paths down to their last element.
+// withoutPaths shortens paths in s to their last element.
 func withoutPaths(s string) string {
 	words := strings.Fields(s)
 	for i, w := range words {

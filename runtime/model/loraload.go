@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// maxAdapterBytes bounds what is downloaded for an adapter: its numbers in float32, and what
-	// its files say of them.
+	// maxAdapterBytes bounds the download of an adapter: its values in float32, and 16 MiB for
+	// headers and configuration.
 	maxAdapterBytes = peft.MaxBytes + 16<<20
-	// maxFailedLoras bounds the failures that a model remembers; the one whose cooldown ends first
-	// is forgotten.
+	// maxFailedLoras bounds the failures that a model remembers. At the bound, the one whose
+	// cooldown ends first is forgotten.
 	maxFailedLoras = 1024
 )
 
-// load finds and packs an adapter, in turn with the loads of models: it shares their downloads'
-// limit and their budget.
+// load finds and packs an adapter. It shares the limit on downloads, the turns to pack and the
+// memory budget with the loads of models.
 func (s *loras) load(a *lora) {
 	defer s.jobs.Done()
 	h := s.model.host
@@ -37,13 +37,13 @@ func (s *loras) load(a *lora) {
 		return
 	}
 	log := h.opt.Log.Warn
-	if f.Permanent && !a.key.operator { // a client's mistake, and told to it
+	if f.Permanent && !a.key.operator { // an error of the client, which gets it as its answer
 		log = h.opt.Log.Debug
 	}
 	log("LoRA adapter failed to load", "lora", a.key.id, "weights", s.model.key, "error", err)
 }
 
-// ended notes what became of a load and returns the failure, if it is one.
+// ended records the result of a load. It returns the failure, or nil if there is none to report.
 func (s *loras) ended(key LoRAKey, err error) *registry.Failure {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,14 +52,15 @@ func (s *loras) ended(key LoRAKey, err error) *registry.Failure {
 		return nil
 	}
 	delete(s.all, key)
-	if s.ctx.Err() != nil || errors.Is(err, registry.ErrBusy) { // the model goes, and all it has; or the next request tries again
+	if s.ctx.Err() != nil || errors.Is(err, registry.ErrBusy) { // the model is being unloaded, or the next request tries again
 		return nil
 	}
 	s.rememberLocked(key, err)
 	return s.failed[key]
 }
 
-// find brings the adapter to this machine. A request's is never a directory of this machine.
+// find finds the adapter on this machine or downloads it. Only a key of the operator may be a
+// directory.
 func (s *loras) find(key LoRAKey) (found hub.Resolved, err error) {
 	h := s.model.host
 	a := hub.Adapter{ID: key.id, Revision: key.revision, Directories: key.operator, MaxBytes: maxAdapterBytes}
@@ -74,8 +75,8 @@ func (s *loras) find(key LoRAKey) (found hub.Resolved, err error) {
 	return found, err
 }
 
-// pack packs the adapter in dir on every device and makes it ready, if there is room for it beside
-// its model.
+// pack packs the adapter in dir on every device and marks it as ready. It makes room for it without
+// unloading its own model.
 func (s *loras) pack(a *lora, dir string) (err error) {
 	var copies []*arch.Adapter
 	defer func() {
@@ -106,7 +107,8 @@ func (s *loras) pack(a *lora, dir string) (err error) {
 	return nil
 }
 
-// rememberLocked keeps a failure for its cooldown, which doubles with each one.
+// rememberLocked stores a failure with its cooldown, which doubles with each failure of the same
+// adapter.
 func (s *loras) rememberLocked(key LoRAKey, err error) {
 	if s.failed[key] == nil && len(s.failed) >= maxFailedLoras {
 		var first LoRAKey
@@ -122,14 +124,15 @@ func (s *loras) rememberLocked(key LoRAKey, err error) {
 	s.failed[key] = f
 }
 
-// refusalLocked is the answer to a request for an adapter whose load failed not long ago; nil when
-// it may be tried again. What is wrong with a name is the fault of the client that chose it.
+// refusalLocked returns the error for a request whose adapter failed to load recently, or nil if
+// the load may be tried again. A permanent failure of an adapter that the client chose is an
+// invalid request.
 func (s *loras) refusalLocked(key LoRAKey, name string, m *catalog.Resolved) error {
 	f := s.failed[key]
 	switch {
 	case f == nil:
 		return nil
-	case noMemory(f.Err): // told once: memory comes and goes
+	case noMemory(f.Err): // returned once, then forgotten: memory may be free at the next request
 		delete(s.failed, key)
 		return errs.OutOfMemory("LoRA", f.Err)
 	case !time.Now().Before(f.Until):

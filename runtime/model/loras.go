@@ -14,9 +14,9 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// loras are the LoRA adapters of one model: loaded on demand in the background, kept while they are
-// used, the least recently used one gone when there are too many. Sequences of one batch may have
-// different ones.
+// loras holds the LoRA adapters of one model. They are loaded on demand in the background. When
+// there are too many, the least recently used one that no request uses is freed. Sequences of one
+// batch may have different adapters.
 //
 // Programs are recorded, and programs and adapters freed, with mu released.
 type loras struct {
@@ -25,30 +25,30 @@ type loras struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	jobs   sync.WaitGroup
-	bytes  atomic.Int64 // of the adapters on all devices
+	bytes  atomic.Int64 // packed size of the adapters on all devices
 
-	mu     lockorder.Mutex[lockorder.LoRAs] // guards the fields below, the entries, and the sets of the model's variants
+	mu     lockorder.Mutex[lockorder.LoRAs] // guards the fields below, the adapters in all, and the sets of the model's variants
 	all    map[LoRAKey]*lora
-	failed map[LoRAKey]*registry.Failure // loads that did not succeed, at most maxFailedLoras
+	failed map[LoRAKey]*registry.Failure // failed loads, at most maxFailedLoras
 	used   uint64
 	dead   garbage
 }
 
-// LoRAKey names an adapter: a hub id or a directory, and the revision of the former.
+// LoRAKey identifies an adapter: a hub id with its revision, or a directory.
 type LoRAKey struct {
 	id, revision string
-	operator     bool // it stands in the catalog; else a request named it, and id is that of a repository
+	operator     bool // the catalog names it; else a request does, and id is a hub repository
 }
 
-// lora is an adapter on every device. It is what batch.Item.Adapter holds.
+// lora is an adapter packed on every device. batch.Item.Adapter holds a *lora.
 type lora struct {
 	key    LoRAKey
-	ready  bool            // else it is being loaded
+	ready  bool            // false while it is being loaded
 	copies []*arch.Adapter // on each device, once ready
 	pins   int             // requests that use it
 	sets   int             // recorded programs that hold it
 	used   uint64
-	gone   bool // freed when neither holds it
+	gone   bool // removed from all; it is freed when pins and sets are 0
 }
 
 func newLoras(l *Model, most int) *loras {
@@ -56,8 +56,9 @@ func newLoras(l *Model, most int) *loras {
 	return &loras{model: l, most: most, ctx: ctx, cancel: cancel, all: make(map[LoRAKey]*lora), failed: make(map[LoRAKey]*registry.Failure)}
 }
 
-// acquire pins the adapter that a request calls name, or says that it is being loaded, which the
-// first to ask for it starts, or why it cannot be had for now.
+// acquire pins the adapter of key, which the request calls name. If the adapter is not loaded, it
+// starts the load unless one runs, and returns an error that says so. After a failed load it
+// returns that failure while it is remembered.
 func (s *loras) acquire(key LoRAKey, name string, m *catalog.Resolved) (*lora, error) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -66,7 +67,7 @@ func (s *loras) acquire(key LoRAKey, name string, m *catalog.Resolved) (*lora, e
 		if err := s.refusalLocked(key, name, m); err != nil {
 			return nil, err
 		}
-		if s.makeRoomLocked() { // else every adapter is in use at this moment; later one is not
+		if s.makeRoomLocked() { // else every adapter is in use now; the client tries again later
 			s.startLocked(key)
 		}
 		return nil, errs.LoadingLoRA(name, m.ID)
@@ -80,7 +81,7 @@ func (s *loras) acquire(key LoRAKey, name string, m *catalog.Resolved) (*lora, e
 	return a, nil
 }
 
-// adapter pins the adapter that a request calls name, until drop is called.
+// adapter pins the adapter of key until drop is called; see loras.acquire.
 func (l *Model) adapter(key LoRAKey, name string, m *catalog.Resolved) (adapter batch.Adapter, drop func(), err error) {
 	a, err := l.loras.acquire(key, name, m)
 	if err != nil {
@@ -96,8 +97,8 @@ func (s *loras) release(a *lora) {
 	s.unlock()
 }
 
-// preload starts loading adapters that profiles name; a failure is logged and told to the requests
-// that want it.
+// preload starts to load the adapters that profiles name. A failure is logged, and returned to
+// requests for that adapter.
 func (s *loras) preload(keys []LoRAKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,8 +116,8 @@ func (s *loras) startLocked(key LoRAKey) {
 	go s.load(a)
 }
 
-// makeRoomLocked lets go of the adapter used longest ago that no request holds, when there are as
-// many as there may be. It reports whether there is room for one more.
+// makeRoomLocked reports whether there is room for one more adapter. If there are already s.most,
+// it removes the least recently used one that no request uses.
 func (s *loras) makeRoomLocked() bool {
 	if len(s.all) < s.most {
 		return true
@@ -141,7 +142,8 @@ func (s *loras) makeRoomLocked() bool {
 	return true
 }
 
-// close ends loads and frees everything. No batch runs and no request holds an adapter.
+// close cancels loads, waits for them and frees all adapters. No batch may be running, and no
+// request may hold an adapter.
 func (s *loras) close() {
 	s.cancel()
 	s.jobs.Wait()
@@ -157,13 +159,14 @@ func (s *loras) close() {
 	s.unlock()
 }
 
-// garbage is what nobody holds any more and is freed as soon as the lock is released.
+// garbage holds sets and adapters that are no longer held. unlock frees them after it has released
+// the lock.
 type garbage struct {
 	sets     []*adaptedSet
 	adapters []*arch.Adapter
 }
 
-// freeLocked frees an adapter that was let go of and that nobody holds any more.
+// freeLocked moves an adapter to the garbage if it is gone and no request and no set holds it.
 func (s *loras) freeLocked(a *lora) {
 	if !a.gone || a.pins > 0 || a.sets > 0 {
 		return
@@ -172,8 +175,8 @@ func (s *loras) freeLocked(a *lora) {
 	a.copies = nil
 }
 
-// unlock releases mu and frees what died meanwhile. A set lets go of its adapters when its programs
-// are closed and not before: an adapter outlives every program that was recorded with it.
+// unlock releases mu and frees the garbage. An adapter must outlive every program that was recorded
+// with it, so a set releases its adapters only after its programs are closed.
 func (s *loras) unlock() {
 	for {
 		dead := s.dead
@@ -199,7 +202,7 @@ func (s *loras) unlock() {
 	}
 }
 
-// letGoLocked ends the hold that a set, or the recording of one, has on adapters.
+// letGoLocked ends the hold of one set on adapters.
 func (s *loras) letGoLocked(adapters []*lora) {
 	for _, a := range adapters {
 		a.sets--
@@ -207,9 +210,9 @@ func (s *loras) letGoLocked(adapters []*lora) {
 	}
 }
 
-// LoRAOf is the adapter that a request under these options wants; ok is false for none. A client
-// names adapters of the hub, or those that the model's load-time options name; directories are the
-// operator's to name.
+// LoRAOf returns the key of the adapter that the options o name; ok is false for none. A request
+// may name an adapter of the hub or one of the model's load-time options. Only the operator may
+// name a directory.
 func LoRAOf(m *catalog.Resolved, o *catalog.RuntimeOptions, request map[string]any) (key LoRAKey, ok bool, err error) {
 	if o.LoRAID == "" {
 		return LoRAKey{}, false, nil
@@ -230,7 +233,7 @@ func LoRAOf(m *catalog.Resolved, o *catalog.RuntimeOptions, request map[string]a
 	return LoRAKey{id: o.LoRAID, operator: !named}, true, nil
 }
 
-// lorasOf are the adapters that entries name in their profiles.
+// lorasOf returns the keys of the adapters that the entries name in their profiles.
 func lorasOf(users []*catalog.Resolved) (keys []LoRAKey) {
 	add := func(k LoRAKey) {
 		if !slices.Contains(keys, k) {

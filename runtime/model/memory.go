@@ -11,20 +11,22 @@ import (
 	"github.com/sie-engine/sie/internal/cgroup"
 )
 
-// memory is what the machine, or the container this process lives in, has in bytes.
+// memory is the memory of the machine, or of this process's container, in bytes.
 type memory struct{ used, total int64 }
 
-// HostMemory is what the machine, or the container, uses and has, in bytes.
+// HostMemory returns the used and total memory of the machine, or of this process's container, in
+// bytes.
 func (h *Host) HostMemory() (used, total int64) {
 	m := h.memory()
 	return m.used, m.total
 }
 
-// groups are the control groups of this process. It is not moved to others while it runs.
+// groups returns the control groups of this process. It reads them once, because the process is not
+// moved to other groups while it runs.
 var groups = sync.OnceValue(func() cgroup.Groups { return cgroup.Find("") })
 
-// hostMemory reads limit and use of the control group that leaves the least where one has a limit,
-// else the machine's.
+// hostMemory reads the memory of the machine. If control groups have limits, it reads the use and
+// the limit of the group that leaves the least free.
 func hostMemory() memory {
 	var si unix.Sysinfo_t
 	m := memory{}
@@ -39,7 +41,7 @@ func hostMemory() memory {
 	return m
 }
 
-// ratio is the used share, 0 when unknown.
+// ratio returns the used share, 0 if unknown.
 func (m memory) ratio() float64 {
 	if m.total <= 0 {
 		return 0
@@ -47,8 +49,8 @@ func (m memory) ratio() float64 {
 	return float64(m.used) / float64(m.total)
 }
 
-// availableMemory prefers the kernel's estimate, which counts reclaimable caches, over what is
-// plainly free.
+// availableMemory returns the kernel's estimate of available memory, which includes reclaimable
+// caches, or free if there is no estimate.
 func availableMemory(free int64) int64 {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// maxLoRAs is the most adapters that a model may have at a time.
+// maxLoRAs bounds Options.MaxLoRAs, the number of adapters of one model at a time.
 const maxLoRAs = 64
 
-// Validate returns everything that is wrong with the options, those of devices and queues included;
-// nil for none. Zero fields are defaults and never wrong. Whether a device has the precision is
-// found when it is open.
+// Validate returns all errors in the options joined, including those of devices and queues, or nil.
+// Zero fields mean defaults and are valid, except for required ones. New checks whether the devices
+// have the precision.
 func (o *Options) Validate() error {
 	var all []error
 	if o.Catalog == nil {
@@ -34,7 +34,7 @@ func (o *Options) Validate() error {
 	if o.MaxLoRAs < 0 || o.MaxLoRAs > maxLoRAs {
 		all = append(all, fmt.Errorf("MaxLoRAs must be between 0 and %d; got %d", maxLoRAs, o.MaxLoRAs))
 	}
-	if !(o.MemoryThreshold >= 0) { // NaN is not; from 1 on no memory is too full
+	if !(o.MemoryThreshold >= 0) { // also catches NaN; with 1 or more, memory is never too full
 		all = append(all, fmt.Errorf("MemoryThreshold must not be negative; got %v", o.MemoryThreshold))
 	}
 	for i := range o.Devices {

@@ -10,10 +10,12 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// This file is about memory: the host's for the CPU, each card's own for GPUs. A model is packed on
-// every card, so what it needs is needed on each, and what is unloaded for it comes free on each.
+// This file makes room in memory: the host's memory for the CPU, and each card's own for GPUs. A
+// model is packed on every card, so it needs its memory on each card, and unloading a model frees
+// memory on each.
 
-// short reports whether more memory is in use than the operator wants, whoever uses it.
+// short reports whether more memory is in use than MemoryThreshold allows, by all processes
+// together.
 func (h *Host) short() bool {
 	host := true
 	for _, d := range h.devices {
@@ -29,19 +31,20 @@ func (h *Host) short() bool {
 	return host && h.memory().ratio() > h.opt.MemoryThreshold
 }
 
-// host is the machine in messages.
+// host names the machine in error messages.
 const host = "this machine"
 
-// roomless is a load that a card has too little memory for. It is an engine.ErrNoMemory.
+// roomless is the error of a load that a device has too little memory for. errors.Is matches it to
+// engine.ErrNoMemory.
 type roomless struct {
 	card        string
-	what        string // that needs the memory
+	what        string // what needs the memory, as the start of a clause: "its weights need"
 	need        int64
 	free, total int64
-	hopeless    bool  // an empty card would not do either
-	budget      bool  // total is the operator's budget for weights
-	soft        bool  // there is room, but more is in use than the operator wants
-	cause       error // of the engine, or nil when it was not asked
+	hopeless    bool  // the memory would not suffice even if the device were empty
+	budget      bool  // the memory is Options.MemoryBudget, and total is its size
+	soft        bool  // there is room, but the use would exceed MemoryThreshold
+	cause       error // the engine's error, or nil if the engine was not called
 }
 
 func (e *roomless) Error() string {
@@ -59,7 +62,7 @@ func (e *roomless) Error() string {
 		e.free>>20, e.total>>20, e.narrow())
 }
 
-// narrow is the precision that takes the least memory there.
+// narrow returns the precision that takes the least memory on that device.
 func (e *roomless) narrow() string {
 	if e.card == host {
 		return "int8"
@@ -67,39 +70,40 @@ func (e *roomless) narrow() string {
 	return "fp8"
 }
 
-// Is makes it an out-of-memory error also where the engine was not asked.
+// Is reports whether target is engine.ErrNoMemory, also if the engine was not called.
 func (e *roomless) Is(target error) bool { return target == engine.ErrNoMemory }
 
 func (e *roomless) Unwrap() error { return e.cause }
 
-// mib rounds a need up; what is there is rounded down, so that a need never reads as if it were
-// met.
+// mib converts n bytes to MiB and rounds up. Needs are rounded up and free memory is rounded down,
+// so that a message never shows a need that looks met.
 func mib(n int64) int64 { return (max(0, n) + 1<<20 - 1) >> 20 }
 
-// noMemory reports whether an error says that a device has too little memory.
+// noMemory reports whether err means that a device has too little memory.
 func noMemory(err error) bool { return errors.Is(err, engine.ErrNoMemory) }
 
-// curable reports whether a load that failed may succeed with another model gone.
+// curable reports whether a failed load may succeed after another model is unloaded.
 func curable(err error) bool {
 	var r *roomless
 	return noMemory(err) && !(errors.As(err, &r) && r.hopeless)
 }
 
-// need is what a load takes of each device.
+// need is the memory that a load takes on each device.
 type need struct {
-	weights int64            // bytes that are not on the device yet
-	passing int64            // bytes of the host's memory beside them while they are packed
-	packed  int64            // bytes of it that are on the device
-	scratch engine.Footprint // of its largest batch
-	whole   int64            // bytes of an empty device
+	weights int64            // bytes of weights that are not on the device yet
+	passing int64            // bytes of host memory that packing takes temporarily
+	packed  int64            // bytes of weights that are already on the device
+	scratch engine.Footprint // of the largest batch
+	whole   int64            // bytes that the load needs on an empty device
 	what    string
-	spare   string // key of a model that is not unloaded for it
+	spare   string // weights key of a model that must not be unloaded for the load
 }
 
-// makeRoom unloads models, the least recently used first, until every device has room. A card
-// without room is a *roomless, as is a budget; models that are in use are waited for. The host's
-// memory is not ours alone and its other use comes and goes: there only what is not in use is
-// unloaded, and only a model that does not fit beside the rest is refused.
+// makeRoom unloads models, the least recently used first, until every device has room for n. It
+// waits for models in use. If a device or the budget has no room, it returns a *roomless. Host
+// memory is also used by other processes, and their use changes. So if the load fits there but
+// exceeds MemoryThreshold, makeRoom unloads only models that are not in use, and then lets the load
+// go on.
 func (h *Host) makeRoom(ctx context.Context, n need) error {
 	for _, d := range h.devices {
 		for {
@@ -123,7 +127,7 @@ func (h *Host) makeRoom(ctx context.Context, n need) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", lack.Error(), err)
 			}
-			if !evicted { // unless what went was gone between the two looks
+			if !evicted { // a model may have been unloaded since lack was computed
 				if lack, err = h.lack(d, n); err != nil {
 					return err
 				} else if lack != nil && !lack.soft {
@@ -135,7 +139,7 @@ func (h *Host) makeRoom(ctx context.Context, n need) error {
 	return nil
 }
 
-// lack is what d lacks for n, nil when it has room.
+// lack returns why d has no room for n, or nil if it has room.
 func (h *Host) lack(d *device, n need) (*roomless, error) {
 	if budget := h.opt.MemoryBudget; budget > 0 {
 		used := h.models.Bytes() / int64(len(h.devices))
@@ -147,7 +151,7 @@ func (h *Host) lack(d *device, n need) (*roomless, error) {
 	if d.memory == nil {
 		m := h.memory()
 		var more, packed, whole int64
-		for _, each := range h.devices { // all that live in it load at the same time
+		for _, each := range h.devices { // all devices in host memory load at the same time
 			if each.memory == nil {
 				more += n.weights + n.passing + h.promised(each, n.scratch)
 				packed += n.packed
@@ -181,10 +185,11 @@ func (h *Host) lack(d *device, n need) (*roomless, error) {
 	return &roomless{card: d.name, what: n.what, need: n.packed + more, free: n.packed + free, total: total}, nil
 }
 
-// scratchOf is what batches of a model take, beside weights, that give all its task can. All models
-// share it: a runner's arena and slots grow, each part by itself, to the largest need with the
-// first batch that has it. What requests ask for besides, another pooling or a fold, is added when
-// it is recorded.
+// scratchOf returns the memory that the largest batch of a model takes in addition to weights, over
+// the default outputs and all outputs of its task. Models do not add up: a runner's arena and slots
+// are shared, and each part grows to the largest need with the first batch that has it. Other
+// programs that requests ask for, such as another pooling or a fold, are added when they are
+// recorded.
 func scratchOf(a *arch.Model) (engine.Footprint, error) {
 	s := footprint(a, a.Own(), a.Program())
 	if all := a.All(); all != a.Own() {
@@ -198,20 +203,20 @@ func scratchOf(a *arch.Model) (engine.Footprint, error) {
 	return s, nil
 }
 
-// footprint is what batches of a program that gives want take.
+// footprint returns the memory that the largest batch of a program with the outputs want takes.
 func footprint(a *arch.Model, want arch.Want, p *engine.Program) engine.Footprint {
 	return p.Footprint(a.OutputBytes(want, batch.MaxOutput)...)
 }
 
-// largest is the scratch of the model's largest batch so far.
+// largest returns the scratch memory of the model's largest batch over the programs so far.
 func (l *Model) largest() engine.Footprint {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.scratch
 }
 
-// promised is what the device's free memory must still give to batches, those of a model with
-// scratch s included.
+// promised returns the bytes of d's free memory that batches may still take: those of all loaded
+// models and of a model with scratch s.
 func (h *Host) promised(d *device, s engine.Footprint) int64 {
 	h.loaded.Range(func(_, l any) bool {
 		s = s.With(l.(*Model).largest())
@@ -221,7 +226,7 @@ func (h *Host) promised(d *device, s engine.Footprint) int64 {
 	return stays + passing
 }
 
-// explain says to an out-of-memory error of packing what the card has.
+// explain adds the card's free and total memory to an out-of-memory error of packing.
 func (d *device) explain(err error, weights int64) error {
 	if !noMemory(err) || d.memory == nil {
 		return err
@@ -233,7 +238,7 @@ func (d *device) explain(err error, weights int64) error {
 	return &roomless{card: d.name, what: "its weights need", need: weights, free: free, total: total, cause: err}
 }
 
-// recovered notes what became of a batch that found too little memory.
+// recovered returns a function that counts and logs the recoveries of batches that lacked memory.
 func (h *Host) recovered(model string) func(batch.Recovery) {
 	return func(r batch.Recovery) {
 		h.opt.Metrics.Recovered(model, r.Evictions, r.Splits, r.Failed > 0)

@@ -14,18 +14,19 @@ import (
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
-// Use is a loaded model that somebody uses: it is not unloaded before Done.
+// Use is a reference to a loaded model and perhaps one of its adapters. Neither is unloaded before
+// Done.
 type Use struct {
 	*Model
-	Adapter batch.Adapter // of every item; nil: none
+	Adapter batch.Adapter // the adapter of every item; nil: none
 
 	ref  *registry.Ref[*Model]
 	drop func()
 }
 
-// Acquire pins the model of a catalog entry, and the adapter that adapter names of it, if any. A
-// model that is not there is waited for, at most Options.LoadWait. name is what the caller calls
-// the adapter. Errors are *errs.Error, or ctx's cause.
+// Acquire returns a Use of the model of a catalog entry and, if adapter is not nil, of that
+// adapter. If the model is not loaded, it waits for the load for at most Options.LoadWait. name is
+// the adapter's name in the request, for error messages. Errors are *errs.Error, or ctx's cause.
 func (h *Host) Acquire(ctx context.Context, m *catalog.Resolved, adapter *LoRAKey, name string) (Use, error) {
 	ref, err := h.acquire(ctx, m)
 	if err != nil {
@@ -41,7 +42,7 @@ func (h *Host) Acquire(ctx context.Context, m *catalog.Resolved, adapter *LoRAKe
 	return u, nil
 }
 
-// Done ends the use.
+// Done ends the use; the model and the adapter may then be unloaded. Call it once.
 func (u Use) Done() {
 	if u.drop != nil {
 		u.drop()
@@ -49,7 +50,7 @@ func (u Use) Done() {
 	u.ref.Release()
 }
 
-// acquire pins the loaded model, waiting at most LoadWait for a load.
+// acquire returns a reference to the model, and waits at most LoadWait for its load.
 func (h *Host) acquire(ctx context.Context, m *catalog.Resolved) (*registry.Ref[*Model], error) {
 	wait, cancel := context.WithTimeout(ctx, h.opt.LoadWait)
 	defer cancel()
@@ -73,17 +74,18 @@ func (h *Host) acquire(ctx context.Context, m *catalog.Resolved) (*registry.Ref[
 	return nil, errs.Internal(err)
 }
 
-// Weights are the packed weights on the first device, for what those on all have in common.
+// Weights returns the model's replica on the first device, for properties that all replicas share.
 func (l *Model) Weights() *arch.Model { return l.weights }
 
-// Tokenizer is the model's tokenizer, open as long as the model is in use.
+// Tokenizer returns the model's tokenizer. It stays open as long as the model is in use.
 func (l *Model) Tokenizer() *tokenizer.Tokenizer { return l.tokenizer }
 
-// QueryWeights is the weight of each token id in queries, of a SPLADE model that brings such a
-// table; else nil. Read-only.
+// QueryWeights returns the weight of each token id in queries if a SPLADE model has such a table,
+// else nil. Read-only.
 func (l *Model) QueryWeights() []float32 { return l.idf }
 
-// Keep returns what belongs to key as long as the model is loaded; make makes it at the first call.
+// Keep returns the value of key. make is called once per key, at the first call; the value lives as
+// long as the model is loaded.
 func (l *Model) Keep(key any, make func() any) any {
 	once, ok := l.kept.Load(key)
 	if !ok {

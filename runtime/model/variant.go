@@ -12,25 +12,25 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// Variant is a recorded program over a model's weights, and its queue.
+// Variant is one program of a model, recorded on every device, and its queue.
 type Variant struct {
-	Want     arch.Want         // what it gives
-	Outputs  []arch.Output     // of Want, in their order
+	Want     arch.Want         // the outputs that the program gives
+	Outputs  []arch.Output     // the outputs of Want, in order
 	Queue    *batch.Queue      // of its items
-	programs []*engine.Program // on each device
-	owned    bool              // recorded here, not with the weights
+	programs []*engine.Program // one for each device
+	owned    bool              // recorded for this variant; else the program was recorded when the weights were loaded
 
-	set       *adaptedSet   // the programs with adapters, if any; guarded by the model's loras.mu
-	recording chan struct{} // closed when the next set is recorded; nil when none is; guarded like set
+	set       *adaptedSet   // the programs with LoRA adapters, or nil; guarded by the model's loras.mu
+	recording chan struct{} // closed when the set that is being recorded is done; nil if none is; guarded like set
 
-	// Room is how many columns a sparse result gets room for at first; it grows with what is seen.
+	// Room is the number of columns for which a sparse result gets room at first. Grow raises it.
 	Room atomic.Int32
 }
 
-// firstRoom is how many columns a sparse result has room for before any has been seen.
+// firstRoom is the initial value of Variant.Room.
 const firstRoom = 1024
 
-// Grow notes that a sparse result of n columns was seen.
+// Grow raises Room to n and a quarter if it is less than n, after a sparse result of n columns.
 func (v *Variant) Grow(n int) {
 	for {
 		have := v.Room.Load()
@@ -40,28 +40,29 @@ func (v *Variant) Grow(n int) {
 	}
 }
 
-// MaxQueryRows is how many rows the queries of one batch may have together.
+// MaxQueryRows returns the number of rows that all queries of one batch may have together.
 func (v *Variant) MaxQueryRows() int { return int(v.programs[0].Caps().MaxQueryRows) }
 
-// errTooManyVariants is for a model that is asked for more than that.
+// errTooManyVariants is returned for a request that needs more than maxVariants variants of a
+// model.
 var errTooManyVariants = fmt.Errorf("model: more than %d different outputs in use", maxVariants)
 
-// maxVariants bounds the programs over one set of weights. There are a few outputs and poolings,
-// and what a catalog's profiles fold; requests cannot ask for more than that.
+// maxVariants bounds the variants of one model. Requests can only combine a few outputs and
+// poolings, and the folds of the catalog's profiles.
 const maxVariants = 64
 
-// variants are those of a model by what they give. A map that readers have is never changed.
+// variants maps outputs to variants. It is immutable once readers can see it.
 type variants map[arch.Want]*Variant
 
 // making is a variant that is being recorded.
 type making struct {
-	done    chan struct{} // closed when it is there, or failed
+	done    chan struct{} // closed when the variant is ready or has failed
 	variant *Variant
 	err     error
 }
 
-// Variant returns the program that gives what is wanted, recording it on first use. Callers that
-// want the same share one recording; no lock is held meanwhile.
+// Variant returns the variant with the outputs want, and records its program on first use.
+// Concurrent callers share one recording. No lock is held while it is recorded.
 func (l *Model) Variant(want arch.Want) (*Variant, error) {
 	if want.Dense && want.Pooling == 0 {
 		want.Pooling = l.weights.Pooling
@@ -132,7 +133,7 @@ func (l *Model) newVariant(want arch.Want) (*Variant, error) {
 	return v, nil
 }
 
-// needs notes what batches of a program that gives want take of a card.
+// needs raises l.scratch to the memory that batches of a program with the outputs want take.
 func (l *Model) needs(want arch.Want, p *engine.Program) {
 	s := footprint(l.weights, want, p)
 	l.mu.Lock()
@@ -140,7 +141,7 @@ func (l *Model) needs(want arch.Want, p *engine.Program) {
 	l.mu.Unlock()
 }
 
-// recorded are the variants there are. No lock is taken.
+// recorded returns the current variants. It takes no lock.
 func (l *Model) recorded() []*Variant { return slices.Collect(maps.Values(*l.variants.Load())) }
 
 func (v *Variant) closePrograms() {

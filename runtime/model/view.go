@@ -10,24 +10,26 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// view is a catalog with what follows from it for this worker's devices. It is never changed, only
-// replaced as a whole: a request sees one view from beginning to end of its plan.
+// view is a catalog snapshot with the data derived from it for this host's devices. It is immutable
+// and only replaced as a whole, so that a request sees one view while it is planned.
 type view struct {
 	catalog *catalog.Catalog
-	keys    map[string]string // by id: the key of its weights
+	keys    map[string]string // id → weights key
 	copies  map[string]copyOf // by key
 	pinned  map[string]bool   // by key
 }
 
-// copyOf is a set of packed weights as the catalog's entries that share it see it.
+// copyOf describes one weights key: the catalog entries that share its packed weights, and what
+// they need.
 type copyOf struct {
-	first     *catalog.Resolved // names it, and says how it is batched
-	maxTokens int               // of one text, the most that an entry asks for; 0 = as the files say, which an entry wants
+	first     *catalog.Resolved // the first entry: gives the model its name and its batching options
+	maxTokens int               // the largest limit on a text's tokens that an entry sets; 0: the limit in the model's files, if an entry sets none
 	users     []*catalog.Resolved
 }
 
-// key names the packed weights behind m: equal keys share a copy. A profile in float32 has a copy
-// of its own where the operator leaves the precision open and the device's best is another.
+// key returns the weights key of m: entries with equal keys share packed weights. A profile in
+// float32 has separate weights if the operator leaves the precision open and float32 is not the
+// device's default.
 func (h *Host) key(m *catalog.Resolved) string {
 	key := m.WeightsKey
 	if task, ok := h.opt.Tasks[m.Family]; !ok {
@@ -41,7 +43,8 @@ func (h *Host) key(m *catalog.Resolved) string {
 	return key
 }
 
-// inFloat32 says whether m's profile decides on float32: it is a wish, and no GPU has it.
+// inFloat32 reports whether m runs in float32 because its profile asks for it. It does not on
+// devices without float32; no GPU has it.
 func (h *Host) inFloat32(m *catalog.Resolved) bool {
 	return h.wishesFloat32(m) && h.supports(engine.ComputeF32)
 }
@@ -50,7 +53,7 @@ func (h *Host) wishesFloat32(m *catalog.Resolved) bool {
 	return (h.opt.Precision == "" || h.opt.Precision == "auto") && m.Precision == "float32"
 }
 
-// newView makes a view of c. It fails when an id that is to be pinned is not there.
+// newView returns a view of c. It fails if a pinned id is not in the catalog.
 func (h *Host) newView(c *catalog.Catalog) (*view, error) {
 	v := &view{catalog: c, keys: make(map[string]string), copies: make(map[string]copyOf), pinned: make(map[string]bool)}
 	var wishes []string
@@ -84,15 +87,16 @@ func (h *Host) newView(c *catalog.Catalog) (*view, error) {
 	return v, nil
 }
 
-// Changes is what SetCatalog did, in ids.
+// Changes lists the model ids that SetCatalog added, changed or removed.
 type Changes struct{ Added, Changed, Removed []string }
 
-// None reports that nothing changed.
+// None reports whether nothing changed.
 func (c Changes) None() bool { return len(c.Added)+len(c.Changed)+len(c.Removed) == 0 }
 
-// SetCatalog replaces the catalog. Requests that were planned finish as they began; loaded weights
-// whose entries changed or went are unloaded when the last of them is done, and a failed load of
-// such is forgotten. On an error the old catalog stays.
+// SetCatalog replaces the catalog and returns the changes. Requests that are already planned finish
+// with the old catalog. Loaded weights whose entries changed or were removed are unloaded when
+// their last request is done; failed loads of such weights are forgotten. On an error the old
+// catalog stays.
 func (h *Host) SetCatalog(c *catalog.Catalog) (Changes, error) {
 	h.swap.Lock()
 	defer h.swap.Unlock()
@@ -122,7 +126,8 @@ func (h *Host) SetCatalog(c *catalog.Catalog) (Changes, error) {
 	return out, nil
 }
 
-// same reports whether two lists of entries say the same, whichever files they stand in.
+// same reports whether two lists of entries are equal; the files that the entries come from do not
+// count.
 func same(a, b []*catalog.Resolved) bool {
 	return slices.EqualFunc(a, b, func(a, b *catalog.Resolved) bool {
 		if a == b {
