@@ -8,8 +8,7 @@ import (
 	"github.com/sie-engine/sie/runtime/batch"
 )
 
-// loaded is a rig whose model "lo" has one adapter, which is pinned by nobody, and no programs with
-// it.
+// loaded returns a rig whose model "lo" has one adapter without pins, and no programs with it.
 func loaded(t *testing.T) (m *Model, v *Variant, a *lora) {
 	t.Helper()
 	r, key := withAdapters(t, nil)
@@ -28,7 +27,7 @@ func loaded(t *testing.T) (m *Model, v *Variant, a *lora) {
 	return m, v, a
 }
 
-// evict lets go of the only adapter, as another one that is asked for does.
+// evict removes the only adapter, as the load of another one does.
 func (m *Model) evict(t *testing.T) {
 	t.Helper()
 	m.loras.mu.Lock()
@@ -40,7 +39,7 @@ func (m *Model) evict(t *testing.T) {
 	}
 }
 
-// held reports whether the adapter's weights are there, and the count of its bytes with them.
+// held reports whether the adapter's weights exist and its bytes are counted.
 func (m *Model) held(t *testing.T, a *lora) bool {
 	t.Helper()
 	m.loras.mu.Lock()
@@ -51,15 +50,15 @@ func (m *Model) held(t *testing.T, a *lora) bool {
 	return a.copies != nil
 }
 
-// set is the one that the variant has for the next batch.
+// set returns the variant's set for the next batch.
 func (m *Model) set(v *Variant) *adaptedSet {
 	m.loras.mu.Lock()
 	defer m.loras.unlock()
 	return v.set
 }
 
-// An adapter that is let go of while a batch runs with it is there until the batch has run, and no
-// longer; no later batch finds it.
+// An adapter that is removed while a batch runs with it is freed when the batch has run; no later
+// batch uses it.
 func TestAdapterStaysForItsBatch(t *testing.T) {
 	m, v, a := loaded(t)
 	set, which, done, err := v.adapted(m.loras, []batch.Adapter{a})
@@ -79,8 +78,8 @@ func TestAdapterStaysForItsBatch(t *testing.T) {
 	}
 }
 
-// An adapter that is let go of while programs are recorded with it is there until the batch that
-// they are recorded for has run; they are kept for no other batch.
+// An adapter that is removed while programs are recorded with it is freed when the batch that needs
+// them has run; no other batch uses these programs.
 func TestAdapterStaysForItsRecording(t *testing.T) {
 	m, v, a := loaded(t)
 	begun, open := make(chan struct{}), make(chan struct{})
@@ -134,7 +133,7 @@ func TestAdaptersAreRecordedOnce(t *testing.T) {
 				done()
 			})
 		}
-		synctest.Wait() // one records, the others wait for it
+		synctest.Wait() // one goroutine records, the others wait for it
 		if n := len(recordings); n != 1 {
 			t.Errorf("%d recordings have begun", n)
 		}

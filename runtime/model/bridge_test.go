@@ -8,7 +8,7 @@ import (
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// The tests of this package drive it through the layer above.
+// The tests of this package use it through the layer above.
 func init() {
 	model.Tasks = task.Tasks()
 	model.Ask = func(ctx context.Context, h *model.Host, q *model.Request) (*model.Result, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// linked is another path to a directory.
+// linked returns another path to a directory.
 func linked(t *testing.T, dir string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "model")
@@ -26,7 +26,7 @@ func linked(t *testing.T, dir string) string {
 	return path
 }
 
-// only is the worker's catalog without all other ids.
+// only returns the worker's catalog with only these ids.
 func only(r *rig, ids ...string) *catalog.Catalog {
 	r.t.Helper()
 	c, missing := r.view.Load().catalog.Select(ids)
@@ -36,7 +36,7 @@ func only(r *rig, ids ...string) *catalog.Catalog {
 	return c
 }
 
-// twins adds n entries over the same files by other paths: each has packed weights of its own.
+// twins adds n entries with the same files under other paths, so each has its own packed weights.
 func twins(t *testing.T, r *rig, of string, n int) []string {
 	t.Helper()
 	c := r.view.Load().catalog
@@ -56,9 +56,9 @@ func twins(t *testing.T, r *rig, of string, n int) []string {
 	return ids
 }
 
-// TestAHundredModelsOnABudgetForTen: concurrent clients go round over a hundred models. Every
-// request gets its model's vectors, or a 503 that says when to come again; the budget holds at
-// every moment; nothing is left over.
+// TestAHundredModelsOnABudgetForTen: concurrent clients use a hundred models in turn. Every request
+// gets its model's vectors, or a 503 with a time to retry. The budget holds at every moment, and
+// nothing leaks.
 func TestAHundredModelsOnABudgetForTen(t *testing.T) {
 	bytes, estimate, _ := sizes(t, mean)
 	budget := 10*bytes + max(0, estimate-bytes)

@@ -13,11 +13,11 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// two is a worker over two devices, which are CPUs here.
+// two returns a worker with two devices, which are CPUs here.
 func two(o *Options) { o.Devices = []engine.Options{{Threads: 1}, {Threads: 1}} }
 
-// Requests spread over the devices get, in order, the vectors that one device gives, and no text
-// runs twice.
+// Requests that are spread over two devices get the same vectors as on one device, in order, and no
+// text runs twice.
 func TestTwoDevices(t *testing.T) {
 	texts := words(400)
 	want := start(t, nil, []string{mean}).encode(&Request{Model: mean, Texts: texts})
@@ -46,7 +46,7 @@ func TestTwoDevices(t *testing.T) {
 	for i, d := range r.devices {
 		s := d.runner.Stats()
 		sequences += s.Sequences
-		if s.Batches == 0 { // how many is up to the scheduler: a device may be done before the other has begun
+		if s.Batches == 0 { // the number depends on the scheduler: one device may finish before the other starts
 			t.Errorf("device %d ran no batch", i)
 		}
 	}
@@ -58,7 +58,7 @@ func TestTwoDevices(t *testing.T) {
 	}
 }
 
-// copy is the loaded model of an id.
+// copy returns the loaded model of an id.
 func (r *rig) copy(id string) (l *Model) {
 	r.t.Helper()
 	r.models.Each(func(key string, m *Model) {
@@ -92,8 +92,8 @@ func TestPoolingOnTwoDevices(t *testing.T) {
 	}
 }
 
-// When one of two devices is lost, its batch fails with the error that says to go elsewhere, what
-// is queued is done by the other, and the process is told to end.
+// When one of two devices is lost, its batch fails with an error that sends the client to another
+// worker. The other device runs the queued items, and LostC closes.
 func TestOneOfTwoDevicesIsLost(t *testing.T) {
 	var second *engine.Program
 	var lost atomic.Int64 // batches
@@ -108,7 +108,7 @@ func TestOneOfTwoDevicesIsLost(t *testing.T) {
 				}
 				return failing(engine.StatusDeviceLost)
 			}
-			select { // the other device leaves it work, however late it comes
+			select { // the other device leaves work for this one, however late it starts
 			case <-met:
 			case <-time.After(2 * time.Minute):
 			}
@@ -142,8 +142,8 @@ func TestOneOfTwoDevicesIsLost(t *testing.T) {
 	}
 }
 
-// A device that is lost while a model is loaded ends the process as well; the client is told to go
-// elsewhere.
+// A device that is lost while a model is loaded closes LostC too; the error sends the client to
+// another worker.
 func TestDeviceIsLostDuringALoad(t *testing.T) {
 	r := start(t, nil, []string{mean})
 	r.devices[0].memory = func() (int64, int64, error) { return 0, 0, failing(engine.StatusDeviceLost) }
@@ -161,12 +161,12 @@ func TestDeviceNames(t *testing.T) {
 	}
 }
 
-// gpu is a worker's device as far as its description goes.
+// gpu is a device of a worker with the description of a GPU.
 func gpu(name string, compute ...engine.Compute) *device {
 	return &device{name: "cuda:0", about: engine.Info{Kind: engine.CUDA, Name: name, Compute: compute, Why: "sm_80 has no fp8"}}
 }
 
-// A GPU refuses the classes that it lacks by name, and says which exist on the CPU only.
+// A GPU refuses precisions that it lacks by name, and the error says which exist only on the CPU.
 func TestPrecisionOfGPUs(t *testing.T) {
 	h100 := gpu("NVIDIA H100", engine.ComputeBF16, engine.ComputeF16, engine.ComputeFP8)
 	a100 := gpu("NVIDIA A100", engine.ComputeBF16, engine.ComputeF16)
@@ -174,7 +174,7 @@ func TestPrecisionOfGPUs(t *testing.T) {
 	for _, c := range []struct {
 		devices   []*device
 		precision string
-		parts     []string // of the error; none = accepted
+		parts     []string // of the error; none: accepted
 	}{
 		{[]*device{h100}, "auto", nil},
 		{[]*device{h100}, "fp8", nil},
@@ -204,7 +204,7 @@ func TestPrecisionOfGPUs(t *testing.T) {
 	}
 }
 
-// A profile in float32 shares the copy of the others where the device has no float32.
+// A profile in float32 shares the weights of the others if the device has no float32.
 func TestFloat32ProfileOnAGPU(t *testing.T) {
 	r := start(t, nil, nil, family(t, "test/family", t.TempDir(), "  exact: {extends: default, compute_precision: float32}\n"))
 	own, exact := r.describe("test/family"), r.describe("test/family:exact")
@@ -221,7 +221,7 @@ func TestFloat32ProfileOnAGPU(t *testing.T) {
 	for _, c := range []struct {
 		on        *device
 		precision string
-		want      string // same copy, class, error
+		want      string // same key, precision, error
 	}{
 		{h100, "auto", "true " + engine.Compute(0).String() + " <nil>"},
 		{h100, "fp8", "true fp8 <nil>"},

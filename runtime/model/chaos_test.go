@@ -24,7 +24,7 @@ type chaosCall struct {
 	want  string
 }
 
-// chaosCalls are requests for vectors, scores and labels of models over their own weights, some
+// chaosCalls returns requests for vectors, scores and labels to models with separate weights, some
 // with adapters.
 func chaosCalls(t *testing.T, w *rig) (calls []*chaosCall, models []*catalog.Model) {
 	t.Helper()
@@ -79,10 +79,10 @@ func chaosCalls(t *testing.T, w *rig) (calls []*chaosCall, models []*catalog.Mod
 	return calls, models
 }
 
-// TestChaos: clients ask for everything at once and go away in the middle, the budget holds half of
-// the models, adapters take turns in two places, and the catalog changes all the while. Every
-// answer has the bits that it has in peace, or is a 503 that says when to come again; what is
-// accounted stays in the budget; and at the end there is nothing left.
+// TestChaos: clients send all kinds of requests at once and leave in the middle; the budget holds
+// half of the models; adapters take turns in two places; and changes the catalog keeps changing.
+// Every answer has the same bits as without load, or is a 503 with a time to retry. The accounted
+// bytes stay within the budget, and nothing is left at the end.
 func TestChaos(t *testing.T) {
 	r := start(t, func(o *Options) { o.MaxLoRAs, o.EvictWait, o.LoadWait = 2, 5*time.Second, 300*time.Millisecond }, nil)
 	calls, models := chaosCalls(t, r)
@@ -126,7 +126,7 @@ func TestChaos(t *testing.T) {
 			}
 		}
 	})
-	others.Go(func() { // the account
+	others.Go(func() { // checks the accounted bytes
 		for {
 			if used := r.models.Bytes(); used > budget {
 				t.Errorf("%d bytes are packed, the budget is %d", used, budget)
@@ -182,7 +182,7 @@ func TestChaos(t *testing.T) {
 	chaosEmpty(t, r)
 }
 
-// chaosEmpty takes every model away and waits until nothing of them is left.
+// chaosEmpty removes every model and waits until all are unloaded.
 func chaosEmpty(t *testing.T, r *rig) {
 	t.Helper()
 	if _, err := r.SetCatalog(only(r)); err != nil {
@@ -194,7 +194,7 @@ func chaosEmpty(t *testing.T, r *rig) {
 	})
 }
 
-// chaosRetryable says whether an error tells its client to come again.
+// chaosRetryable reports whether an error tells the client to retry.
 func chaosRetryable(err error) bool {
 	e := errs.As(err)
 	return e != nil && e.Status == 503 && e.RetryAfter > 0

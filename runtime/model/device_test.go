@@ -12,10 +12,10 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// failing is the error of a device with that status.
+// failing returns the error of a device with that status.
 func failing(s engine.Status) error { return &engine.Error{Op: "run", Status: s, Msg: "planted"} }
 
-// A batch that is too large for the device's memory is run in parts, and nobody notices.
+// A batch that is too large for the device's memory runs in parts, and all requests succeed.
 func TestOutOfMemoryIsTriedInHalves(t *testing.T) {
 	texts := words(8)
 	want := start(t, nil, []string{mean}).encode(&Request{Model: mean, Texts: texts})
@@ -40,8 +40,8 @@ func TestOutOfMemoryIsTriedInHalves(t *testing.T) {
 	}
 }
 
-// One text that the device cannot do fails its own request; those that shared the batch get their
-// vectors.
+// A text that the device cannot run fails only its own request; other requests in the batch get
+// their vectors.
 func TestOneTextFailsAlone(t *testing.T) {
 	texts := words(3)
 	bad := []int32{2, 97, 98, 99, 3}
@@ -84,8 +84,8 @@ func TestOneTextFailsAlone(t *testing.T) {
 	}
 }
 
-// A lost device: what is in it fails once, with an error that says to go elsewhere; a batch that
-// had come through before keeps its answers, and LostC tells the process to end.
+// A lost device fails its batches once, with an error that sends clients to another worker. A batch
+// that finished before keeps its answers, and LostC closes.
 func TestLostDevice(t *testing.T) {
 	lost, running := make(chan struct{}), make(chan struct{})
 	var runs atomic.Int64

@@ -17,7 +17,7 @@ import (
 )
 
 // These tests run requests on emulated cards behind the stand-in for CUDA's driver
-// (csrc/cuda/standin), which they share: none is parallel.
+// (csrc/cuda/standin), which they share, so none of them is parallel.
 
 func standIn(t *testing.T, command string) string {
 	t.Helper()
@@ -28,8 +28,8 @@ func standIn(t *testing.T, command string) string {
 	return answer
 }
 
-// onCards starts a worker over emulated H100s, with batches that the emulator gets through. Nothing
-// of it may be left on the cards at the end.
+// onCards starts a worker on emulated H100s, with batches that are small enough for the emulator.
+// At the end no memory of it may be left on the cards.
 func onCards(t *testing.T, cards int, change func(*Options), ids ...string) *rig {
 	t.Helper()
 	standIn(t, "devices "+string(rune('0'+cards)))
@@ -51,7 +51,7 @@ func onCards(t *testing.T, cards int, change func(*Options), ids ...string) *rig
 	}, ids)
 }
 
-// shorts are texts of a few words.
+// shorts returns texts of a few words.
 func shorts(n int) []string {
 	all := words(4 * n)
 	out := all[:0:0]
@@ -63,7 +63,7 @@ func shorts(n int) []string {
 	return out
 }
 
-// cosine is the least over the rows.
+// cosine returns the smallest cosine over the rows.
 func cosine(t *testing.T, a, b [][]float32) float64 {
 	t.Helper()
 	least := 1.0
@@ -73,8 +73,8 @@ func cosine(t *testing.T, a, b [][]float32) float64 {
 	return least
 }
 
-// Two cards serve one queue: the vectors are the CPU's within bf16, the same on both cards and in
-// any company, and status and metrics show the cards.
+// Two cards serve one queue. The vectors equal the CPU's within bf16, and are the same on both
+// cards and in any batch. Status and metrics show the cards.
 func TestTwoCards(t *testing.T) {
 	texts := shorts(24)
 	want := start(t, nil, []string{mean}).vectors(mean, texts...)
@@ -114,7 +114,7 @@ func TestTwoCards(t *testing.T) {
 	}
 }
 
-// fp8 and fp16 by name; what is not there is refused when the worker is made.
+// fp8 and fp16 can be chosen by name; New refuses a precision that the card lacks.
 func TestPrecisionOnACard(t *testing.T) {
 	texts := shorts(4)
 	want := start(t, nil, []string{mean}).vectors(mean, texts...)
@@ -136,8 +136,7 @@ func TestPrecisionOnACard(t *testing.T) {
 	}
 }
 
-// A load that the driver has no memory for, at whichever allocation, unloads the other model and is
-// done again.
+// A load that runs out of memory, at any allocation, unloads the other model and is tried again.
 func TestLoadOnAFullCard(t *testing.T) {
 	r := onCards(t, 1, nil, mean, cls)
 	r.vectors(mean, "the cat")
@@ -151,7 +150,7 @@ func TestLoadOnAFullCard(t *testing.T) {
 	}
 }
 
-// A card with memory for one model alone serves both in turn.
+// A card with memory for only one model serves two in turn.
 func TestSmallCard(t *testing.T) {
 	r := onCards(t, 1, nil, mean, cls)
 	free, total, err := r.devices[0].engine.Memory()
@@ -164,7 +163,7 @@ func TestSmallCard(t *testing.T) {
 	l := r.copy(cls) // it has the larger scratch
 	standIn(t, fmt.Sprintf("memory %d", total-free+whole(l.scratch)+l.weights.Bytes()*3/2))
 	defer standIn(t, fmt.Sprintf("memory %d", total))
-	r.opt.MemoryThreshold = 99 // never: what does not fit is what counts here
+	r.opt.MemoryThreshold = 99 // off: only the card's memory is the limit here
 	for _, id := range []string{mean, cls, mean} {
 		r.vectors(id, shorts(3)...)
 	}
@@ -180,7 +179,7 @@ func TestSmallCard(t *testing.T) {
 	}
 }
 
-// A batch that the card has no memory for unloads the other model and comes through.
+// A batch that the card has no memory for unloads the other model and then succeeds.
 func TestBatchOnAFullCard(t *testing.T) {
 	r := onCards(t, 1, nil, mean, cls)
 	r.vectors(mean, "the cat")
@@ -199,8 +198,8 @@ func TestBatchOnAFullCard(t *testing.T) {
 	}
 }
 
-// Modules after pooling are float32 on a card, too: 20 columns of unit norm behind a Dense and a
-// Normalize.
+// Modules after pooling run in float32 on a card too: a Dense and a Normalize give 20 columns of
+// unit norm.
 func TestDenseModuleOnACard(t *testing.T) {
 	r := onCards(t, 1, nil, prompts)
 	for _, row := range r.vectors(prompts, shorts(3)...) {
@@ -214,8 +213,8 @@ func TestDenseModuleOnACard(t *testing.T) {
 	}
 }
 
-// A card that dies in a batch: a 503 that says to go elsewhere, the process is told to end, and
-// closing frees what it can.
+// When a card fails in a batch, the client gets a 503 that sends it to another worker, LostC
+// closes, and Close frees what it can.
 func TestCardDies(t *testing.T) {
 	r := onCards(t, 1, nil, mean, cls)
 	r.vectors(mean, "the cat")

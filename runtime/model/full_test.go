@@ -10,8 +10,8 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// A model is full when none of its queues has room, and the worker when that is so of every loaded
-// model.
+// A model is full when none of its queues has room, and the worker is full when every loaded model
+// is.
 func TestFull(t *testing.T) {
 	r := start(t, func(o *Options) { held(1000)(o); o.MaxQueueItems = 2 }, []string{mean, cls})
 	ctx, cancel := context.WithCancel(t.Context())

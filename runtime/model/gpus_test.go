@@ -9,7 +9,7 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// Names are the driver's; what they count as is the reference's list.
+// The names are the driver's; the types are those of the reference server.
 func TestGPUTypes(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -28,7 +28,7 @@ func TestGPUTypes(t *testing.T) {
 	}
 }
 
-// A card shows its memory in status and metrics, and how much of the time it worked.
+// Status and metrics show a card's memory and utilisation.
 func TestGPUStatus(t *testing.T) {
 	r := start(t, func(o *Options) {
 		o.Intercept = func(*engine.Batch) error { time.Sleep(20 * time.Millisecond); return nil }
@@ -49,7 +49,7 @@ func TestGPUStatus(t *testing.T) {
 		if got := r.Status().GPUs; len(got) != 1 || got[0] != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
-		r.usage.at = time.Now().Add(usageWindow) // however long this test takes, a second is not over
+		r.usage.at = time.Now().Add(usageWindow) // so that the window does not end during this test
 	}
 	const wire = `{"device":"cuda:2","name":"NVIDIA L4","gpu_type":"l4","utilization_pct":0,"memory_used_bytes":90,"memory_total_bytes":100,"memory_threshold_pct":95}`
 	if b, err := json.Marshal(want); err != nil || string(b) != wire {

@@ -12,8 +12,8 @@ import (
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
-// The table of token weights: its two forms, the first of which counts where both are there, and
-// what is no table.
+// The two forms of the table of token weights: the first is used if both exist. Invalid files are
+// refused.
 func TestTokenWeightTables(t *testing.T) {
 	tok, err := tokenizer.Load(golden.Open(t, "splade-bert").Dir)
 	if err != nil {
@@ -36,7 +36,7 @@ func TestTokenWeightTables(t *testing.T) {
 		{map[string]string{table: "b\tinf"}, 0, "it must be finite"},
 		{map[string]string{object: `{"b": 1e39}`}, 0, "it must be finite"},
 		{map[string]string{object: `["b"]`}, 0, "is no JSON object of numbers"},
-		{map[string]string{object: ""}, 0, "is larger than 64 MB"}, // made so below
+		{map[string]string{object: ""}, 0, "is larger than 64 MB"}, // the file is extended beyond the limit below
 	} {
 		dir := t.TempDir()
 		for name, content := range c.files {

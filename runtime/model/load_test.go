@@ -69,7 +69,7 @@ func TestLoadFailures(t *testing.T) {
 			dir := copyModel(t, "st-mean")
 			c.damage(t, dir)
 			r := start(t, nil, nil, adHoc(t, "test/damaged", dir))
-			for range 2 { // it is remembered, not tried again
+			for range 2 { // the failure is remembered, and the load is not tried again
 				e := r.refused(t.Context(), &Request{Model: "test/damaged", Texts: []string{"a"}}, errs.ModelLoadFailed, 502)
 				if e.Load.Class != c.class || !e.Load.Permanent || e.Load.Attempts != 1 {
 					t.Errorf("%+v, want class %s, permanent, one attempt: %v", e.Load, c.class, e)
@@ -140,7 +140,7 @@ func TestColdLoad(t *testing.T) {
 	r := start(t, func(o *Options) { o.LoadWait = 50 * time.Millisecond }, []string{mean, cls})
 	release := make(chan struct{})
 	busy := make(chan struct{})
-	go func() { // loads come one at a time: this one holds up those of the test
+	go func() { // loads run one at a time: this one delays those of the test
 		_, _ = r.models.Acquire(context.Background(), "blocker", registry.Load[*Model]{Pack: func(context.Context) (*Model, error) {
 			close(busy)
 			<-release
@@ -195,7 +195,7 @@ func TestManyColdRequestsLoadOnce(t *testing.T) {
 	}
 }
 
-// The status has every id; what ids share is counted once, under the first.
+// The status lists every id; shared weights are counted once, under the first id.
 func TestStatusListsEveryID(t *testing.T) {
 	dir := golden.Open(t, "st-mean").Dir
 	damaged := copyModel(t, "st-mean")
@@ -224,7 +224,8 @@ func TestStatusListsEveryID(t *testing.T) {
 	}
 }
 
-// Before a load, models that nobody uses are unloaded while memory is short; those in use are not.
+// Before a load, models that are not in use are unloaded while memory is short; those in use are
+// not.
 func TestUnloadUnderMemoryPressure(t *testing.T) {
 	r := start(t, held(3), []string{mean, cls, prompts})
 	short := false
@@ -279,8 +280,7 @@ func TestUnloadUnderMemoryPressure(t *testing.T) {
 	}
 }
 
-// A profile in float32 has a copy of its own where the device's best is another precision, and only
-// there.
+// A profile in float32 has separate weights if and only if float32 is not the device's default.
 func TestFloat32Profile(t *testing.T) {
 	m := family(t, "test/family", golden.Open(t, "st-mean").Dir, "  exact: {extends: default, compute_precision: float32}\n")
 	r := start(t, func(o *Options) { o.Precision = "auto" }, []string{mean}, m)
@@ -319,7 +319,7 @@ func (r *rig) ofModel(name, model string) float64 {
 	return r.metric(name, "model", model)
 }
 
-// metric reads the gauge or counter that has a label of that value.
+// metric reads the gauge or counter that has a label with that value.
 func (r *rig) metric(name, label, value string) float64 {
 	r.t.Helper()
 	families, err := r.opt.Metrics.Registry.Gather()

@@ -8,8 +8,8 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// While programs are recorded everybody else goes on: no lock is held, and all who want the same
-// share one recording.
+// No lock is held while programs are recorded, so other requests go on. Requests for the same
+// program share one recording.
 func TestNothingWaitsForARecording(t *testing.T) {
 	r, key := withAdapters(t, nil)
 	if _, err := untilLoaded(t, func() (*Result, error) { return r.Encode(t.Context(), four()) }); err != nil {
@@ -63,7 +63,7 @@ func TestNothingWaitsForARecording(t *testing.T) {
 	}
 	everybody()
 
-	v, err := m.Variant(own) // its set goes, so that the next batch records one
+	v, err := m.Variant(own) // its set is removed below, so that the next batch records one
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/sie-engine/sie/weights/hub/hubtest"
 )
 
-// onHub is a rig whose models and adapters may come from a hub of the test.
+// onHub returns a rig whose models and adapters may come from a hub of the test.
 func onHub(t *testing.T) (r *rig, s *hubtest.Server, cache string) {
 	t.Helper()
 	s, cache = hubtest.New(t), t.TempDir()
@@ -39,7 +39,7 @@ func wants(lora string) *Request {
 	return &Request{Model: "lo", Texts: []string{"the cat"}, Options: map[string]any{"lora_id": lora}}
 }
 
-// ask asks until the adapter is there or refused.
+// ask repeats the request until the adapter is loaded or refused.
 func (r *rig) ask(t *testing.T, lora string) (*Result, error) {
 	t.Helper()
 	return untilLoaded(t, func() (*Result, error) { return r.Encode(t.Context(), wants(lora)) })
@@ -59,8 +59,8 @@ func rank4(t *testing.T) map[string][]byte {
 	return files
 }
 
-// A request's lora_id fetches an adapter and nothing else of any repository; what is none is the
-// client's fault and is not asked for again at once.
+// A request's lora_id fetches only an adapter's files from a repository. A repository without an
+// adapter is an error of the client, and is not fetched again at once.
 func TestARequestsAdapterIsAllThatIsFetched(t *testing.T) {
 	r, s, cache := onHub(t)
 	s.Add("somebody/model", map[string][]byte{"config.json": []byte("{}"), "model.safetensors": make([]byte, 4<<20), "tokenizer.json": []byte("{}")})
@@ -105,8 +105,8 @@ func TestARequestsAdapterIsAllThatIsFetched(t *testing.T) {
 	}
 }
 
-// A request's lora_id is no directory, whatever lies below the working directory; one of the
-// catalog may be.
+// A request's lora_id never names a directory, even if one of that name exists; one in the catalog
+// may.
 func TestARequestNamesNoDirectory(t *testing.T) {
 	r, _, _ := onHub(t)
 	if err := r.Preload(t.Context(), "lo"); err != nil {
@@ -129,7 +129,8 @@ func TestARequestNamesNoDirectory(t *testing.T) {
 	}
 }
 
-// Fetches of adapters wait with those of models, and what is on the disk waits for none.
+// Fetches of adapters share the limit with those of models; an adapter on the disk waits for no
+// fetch.
 func TestAdaptersShareTheFetches(t *testing.T) {
 	r, s, _ := onHub(t)
 	s.Add("somebody/adapter", rank4(t))
@@ -160,7 +161,7 @@ func TestAdaptersShareTheFetches(t *testing.T) {
 		t.Fatal(err)
 	}
 	stacks := make([]byte, 4<<20)
-	for waits := false; !waits; { // until the load stands where it waits for its turn
+	for waits := false; !waits; { // until the load waits for its turn
 		select {
 		case <-asked:
 			t.Fatal("the hub was asked beside four fetches")
@@ -182,8 +183,8 @@ func TestAdaptersShareTheFetches(t *testing.T) {
 	}
 }
 
-// Failures are remembered for a cooldown that doubles, a bounded number of them; too little memory
-// is told once.
+// A bounded number of failures is remembered, each for a cooldown that doubles; an out-of-memory
+// failure is returned once and forgotten.
 func TestFailuresOfAdapters(t *testing.T) {
 	s, _, m := adapterSet(t)
 	key := LoRAKey{id: "org/a"}

@@ -12,7 +12,8 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// withAdapters is a rig with a model "lo" that has PEFT's adapter rank4 as "four", and with mean.
+// withAdapters returns a rig with the model mean and a model "lo", whose adapter "four" is PEFT's
+// rank4.
 func withAdapters(t *testing.T, change func(*Options)) (r *rig, key LoRAKey) {
 	t.Helper()
 	key = LoRAKey{id: filepath.Join(golden.Open(t, "lora-bert").Dir, "adapters", "rank4"), operator: true}
@@ -24,15 +25,15 @@ func four() *Request {
 	return &Request{Model: "lo", Texts: []string{"the cat"}, Options: map[string]any{"lora_id": "four"}}
 }
 
-// An adapter's bytes are of the budget: another model that is not in use makes room, its own never
-// does, and without one the request gets a 503 that is not the one of loading.
+// An adapter's bytes count towards the budget. Another model that is not in use is unloaded for it,
+// but never its own model. If there is none, the request gets a 503 other than that for loading.
 func TestAdapterNeedsRoom(t *testing.T) {
 	bytes, _, _ := sizes(t, mean)
 	r, _ := withAdapters(t, nil)
 	if _, err := untilLoaded(t, func() (*Result, error) { return r.Encode(t.Context(), four()) }); err != nil {
 		t.Fatal(err)
 	}
-	whole := r.size("lo") // with the adapter
+	whole := r.size("lo") // including the adapter
 	alone := r.copy("lo").weights.Bytes()
 	if whole <= alone {
 		t.Fatalf("%d bytes with the adapter, %d without", whole, alone)
@@ -41,7 +42,7 @@ func TestAdapterNeedsRoom(t *testing.T) {
 		what   string
 		budget int64
 		pinned []string
-		code   errs.Code // "": it is answered
+		code   errs.Code // "": the request succeeds
 		stays  bool      // mean
 	}{
 		{"room for all", whole + bytes, nil, "", true},
@@ -67,8 +68,8 @@ func TestAdapterNeedsRoom(t *testing.T) {
 	}
 }
 
-// A request that leaves lets go of its adapter while its items may be on their way to a device: an
-// adapter that is unloaded then is not looked for any more.
+// A request that leaves releases its adapter while its items may still reach a device. A batch does
+// not need an adapter that was freed in this way.
 func TestBatchWithAnAdapterThatIsGone(t *testing.T) {
 	r, key := withAdapters(t, nil)
 	if _, err := untilLoaded(t, func() (*Result, error) { return r.Encode(t.Context(), four()) }); err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/sie-engine/sie/runtime/batch"
 )
 
-// adapterSet is a model with three adapters, of which two may be there, and its adapters by name.
+// adapterSet returns a model with three adapters, of which two may be loaded at a time, and their
+// keys by name.
 func adapterSet(t *testing.T) (s *loras, key func(name string) LoRAKey, entry *catalog.Resolved) {
 	t.Helper()
 	r := start(t, func(o *Options) { o.MaxLoRAs = 2 }, nil, adapted(t, "ce", copyModel(t, "rerank-sigmoid"), "rerank-sigmoid", "cross_encoder", "tasks: {score: {}}"))
@@ -25,7 +26,7 @@ func adapterSet(t *testing.T) (s *loras, key func(name string) LoRAKey, entry *c
 	s.mu.Lock()
 	defer s.unlock()
 	clear(s.failed)
-	for k, a := range s.all { // what was loaded with the model goes: the tests say what comes and when
+	for k, a := range s.all { // remove the preloaded adapters: the tests decide which are loaded and when
 		delete(s.all, k)
 		a.gone = true
 		s.freeLocked(a)
@@ -61,8 +62,8 @@ func (s *loras) there() (ids []string) {
 	return ids
 }
 
-// The adapter used longest ago goes, one that a request holds never; what failed is told once and
-// then tried again.
+// The least recently used adapter is removed, but never one that a request uses. An out-of-memory
+// failure is returned once, then the load is tried again.
 func TestWhichAdapterGoes(t *testing.T) {
 	s, key, m := adapterSet(t)
 	attention, all := s.take(t, key("attention"), m), s.take(t, key("all"), m)
@@ -74,7 +75,7 @@ func TestWhichAdapterGoes(t *testing.T) {
 	}
 	s.release(attention)
 	s.release(all)
-	s.release(s.take(t, key("attention"), m)) // all is now the one used longest ago
+	s.release(s.take(t, key("attention"), m)) // all is now the least recently used
 	_, err := untilLoaded(t, func() (*lora, error) { return s.acquire(key("saved"), "saved", m) })
 	if e := errs.As(err); e == nil || e.Status != 500 || !strings.Contains(e.Message, "modules_to_save") {
 		t.Fatal(err)
@@ -88,7 +89,7 @@ func TestWhichAdapterGoes(t *testing.T) {
 	s.jobs.Wait()
 }
 
-// A program takes 64 adapters: those that a batch needs first. A batch with more is run in parts.
+// A program takes 64 adapters, first those that the batch needs. A batch with more runs in parts.
 func TestMostAdaptersOfAProgram(t *testing.T) {
 	s, key, m := adapterSet(t)
 	one := s.take(t, key("attention"), m)
@@ -98,7 +99,7 @@ func TestMostAdaptersOfAProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	wanted := []batch.Adapter{nil}
-	for i := range maxProgramLoras + 6 { // the same weights by other names
+	for i := range maxProgramLoras + 6 { // the same weights under other names
 		a := &lora{key: LoRAKey{id: fmt.Sprint(i)}, ready: true, copies: one.copies, pins: 1}
 		s.all[a.key] = a
 		wanted = append(wanted, a)
@@ -124,7 +125,7 @@ func TestMostAdaptersOfAProgram(t *testing.T) {
 	}
 }
 
-// Names of the model's own adapters, ids of the hub, and what only the operator may name.
+// LoRAOf accepts names of the model's adapters and hub ids; only the operator may name directories.
 func TestWhoNamesAnAdapter(t *testing.T) {
 	m := &catalog.Resolved{Loadtime: &catalog.LoadtimeOptions{LoRAs: []catalog.LoRA{{Name: "law", ID: "org/law", Revision: "abc"}, {Name: "twin", ID: "org/own"}}},
 		Runtime: &catalog.RuntimeOptions{LoRAID: "/adapters/own"}}
@@ -150,7 +151,7 @@ func TestWhoNamesAnAdapter(t *testing.T) {
 	}
 }
 
-// A batch with adapters runs on whichever device is free; each has them.
+// A batch with adapters runs on any free device, because each device has the adapters.
 func TestLoRAOnTwoDevices(t *testing.T) {
 	r, _ := withAdapters(t, func(o *Options) {
 		two(o)

@@ -13,8 +13,8 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// An adapter is loaded in the background and told to come later; then each request has its own, in
-// one batch, as alone.
+// An adapter loads in the background, and until then requests get a 503. After that, requests with
+// different adapters share a batch and get the same results as alone.
 func TestLoRA(t *testing.T) {
 	dir := withTokenizer(t, "lora-bert", "st-mean", nil)
 	adapters := filepath.Join(golden.Open(t, "lora-bert").Dir, "adapters")
@@ -42,7 +42,7 @@ func TestLoRA(t *testing.T) {
 		}
 	}
 	plain := row("")
-	e := r.refused(t.Context(), with("third"), errs.LoRALoading, 503) // four and other are there: one must go first
+	e := r.refused(t.Context(), with("third"), errs.LoRALoading, 503) // four and other are loaded: one must be removed first
 	if !strings.Contains(e.Message, "third") {
 		t.Error(e.Message)
 	}
@@ -79,8 +79,8 @@ func TestLoRA(t *testing.T) {
 	refusedAdapter(t, r, with("acme/nowhere"))
 }
 
-// refusedAdapter asks for an adapter that cannot be had: first it is being loaded, then it is the
-// client's fault.
+// refusedAdapter requests an adapter that cannot be loaded: the first answers say that it is
+// loading, then it is an error of the client.
 func refusedAdapter(t *testing.T, r *rig, req *Request) {
 	for {
 		_, err := r.Encode(context.Background(), req)

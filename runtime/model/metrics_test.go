@@ -11,8 +11,8 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// Models that a reload removed are shown until they are gone and not after; several that are still
-// in use fail no scrape.
+// Metrics show models that a reload removed until they are unloaded. Several such models in use do
+// not make a scrape fail.
 func TestMetricsOfRemovedModels(t *testing.T) {
 	sparse := golden.Open(t, "splade-bert").Dir
 	r := start(t, held(3), []string{mean, cls}, entry(t, "review/sparse", sparse, "splade_flash", "tasks: {encode: {sparse: {dim: 101}}}"))
@@ -85,7 +85,7 @@ func TestMetricsOfRemovedModels(t *testing.T) {
 			t.Errorf("%s is gone from the catalog and from memory, and counts as %v", m, v)
 		}
 	}
-	r.seen.Range(func(name, _ any) bool { // else every reload would leave names behind
+	r.seen.Range(func(name, _ any) bool { // otherwise names would accumulate with every reload
 		if name != mean {
 			t.Errorf("the name of %s is kept", name)
 		}
@@ -103,7 +103,7 @@ func TestMetricsOfRemovedModels(t *testing.T) {
 	}
 }
 
-// A need that is not met never reads as if it were.
+// A message never shows a need that looks met.
 func TestMessagesOfTooLittleMemory(t *testing.T) {
 	const mib = 1 << 20
 	for _, e := range []roomless{

@@ -10,7 +10,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// Everything that is wrong, in queues and devices too, is said at once, and no device is opened.
+// Validate reports all errors at once, including those of queues and devices, and no device is
+// opened.
 func TestOptionsAreValidated(t *testing.T) {
 	_, err := New(Options{LoadWait: -time.Second, MaxLoRAs: 65, MemoryThreshold: math.NaN(),
 		Devices: []engine.Options{{}, {Threads: -1}}, Batch: batch.Options{MaxCost: -1}})

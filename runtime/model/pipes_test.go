@@ -11,8 +11,8 @@ import (
 	"github.com/sie-engine/sie/internal/testrig"
 )
 
-// A named pipe in place of any file that the load of a model or of an adapter reads fails it at
-// once, with an error that names the file and not its folder, and a shutdown waits for nobody.
+// If any file of a model or an adapter is a named pipe, the load fails at once. The error names the
+// file but not its folder, and Close does not hang.
 func TestPipesFailTheLoad(t *testing.T) {
 	dir := withTokenizer(t, "splade-bert", "splade-bert", nil)
 	idf := filepath.Join(dir, "idf.json")

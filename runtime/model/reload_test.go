@@ -13,8 +13,8 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// TestSetCatalog adds, changes and removes models while one is in use. What runs finishes on what
-// it began with; what did not change stays loaded.
+// TestSetCatalog adds, changes and removes models while one is in use. Running requests finish with
+// the old model; unchanged models stay loaded.
 func TestSetCatalog(t *testing.T) {
 	meanDir, clsDir := golden.Open(t, dirs[mean]).Dir, golden.Open(t, dirs[cls]).Dir
 	var gate atomic.Pointer[chan struct{}]

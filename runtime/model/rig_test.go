@@ -23,15 +23,15 @@ import (
 	"github.com/sie-engine/sie/weights/hub"
 )
 
-// Ask answers a request with the layer above this package, which its tests may not import. Tasks is
-// that layer's table.
+// Ask answers a request with the layer above this package, which these tests may not import. Tasks
+// is that layer's table.
 var (
 	Ask   func(context.Context, *Host, *Request) (*Result, error)
 	Tasks map[catalog.Family]arch.Task
 )
 
-// Request is what tests ask of the layer above: Query makes it a request for scores, Extract one
-// for what is in texts.
+// Request is a request of the tests to the layer above. With Query it asks for scores, with Extract
+// for entities or classes.
 type Request struct {
 	Model       string
 	Query       string
@@ -45,7 +45,7 @@ type Request struct {
 	IsQuery     *bool
 }
 
-// Result is what tests read of an answer.
+// Result holds the parts of an answer that tests read.
 type Result struct {
 	Rows     [][]byte
 	Sparse   [][2][]byte // columns and values
@@ -84,7 +84,7 @@ func untilLoaded[R any](t *testing.T, ask func() (R, error)) (R, error) {
 	return testmodels.UntilLoaded(t, ask)
 }
 
-// rig is a host over tiny models and what it logged.
+// rig is a host with tiny models, and its log.
 type rig struct {
 	*Host
 	t   *testing.T
@@ -109,8 +109,8 @@ func start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.
 		t.Fatal(err)
 	}
 	log := &testrig.Log{}
-	// What tests put in place of a device's memory is not to be looked at before they are done with
-	// it.
+	// Tests replace a device's memory function; the monitor must not call it before they have done
+	// so.
 	o := Options{watch: time.Hour, Catalog: c, Tasks: Tasks, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
 		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(log, nil))}
 	if change != nil {
@@ -130,7 +130,7 @@ func start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.
 	return &rig{w, t, log}
 }
 
-// Encode, like Score and Extract, answers a request.
+// Encode, Score and Extract answer a request.
 func (r *rig) Encode(ctx context.Context, q *Request) (*Result, error) { return Ask(ctx, r.Host, q) }
 
 // encode runs a request that must succeed and returns its rows.
@@ -143,7 +143,7 @@ func (r *rig) encode(q *Request) [][]byte {
 	return res.Rows
 }
 
-// vectors are the float32 rows of texts.
+// vectors returns the float32 rows of texts.
 func (r *rig) vectors(model string, texts ...string) [][]float32 {
 	r.t.Helper()
 	return float32s(r.encode(&Request{Model: model, Texts: texts}))
@@ -160,8 +160,8 @@ func (r *rig) refused(ctx context.Context, q *Request, code errs.Code, status in
 	return e
 }
 
-// all runs requests at once, in one batch when the rig holds it back until all their texts are
-// queued, and returns what each got.
+// all runs requests concurrently and returns their results. They share one batch if the rig holds
+// the batch until all texts are queued.
 func (r *rig) all(requests ...*Request) (rows [][][]byte, failures []*errs.Error) {
 	rows, failures = make([][][]byte, len(requests)), make([]*errs.Error, len(requests))
 	var wg sync.WaitGroup
@@ -202,10 +202,10 @@ func (r *rig) state(id string) registry.State {
 	return r.models.Get(r.key(r.describe(id))).State
 }
 
-// size is what the packed weights of a loaded model take.
+// size returns the bytes of a loaded model's packed weights.
 func (r *rig) size(id string) int64 { return r.models.Get(r.key(r.describe(id))).Bytes }
 
-// held keeps items in the queue: no batch leaves before n items wait.
+// held keeps items in the queue until n items wait.
 func held(n int) func(*Options) {
 	return func(o *Options) {
 		o.Batch.MaxRequests, o.Batch.Adaptive.Disabled = n, true

@@ -17,8 +17,8 @@ import (
 	"github.com/sie-engine/sie/runtime/registry"
 )
 
-// card gives the rig's device memory of its own: total bytes, of which the packed weights and what
-// its runner has are taken.
+// card gives the rig's device its own memory of total bytes. The packed weights and the runner's
+// memory count as used.
 func (r *rig) card(total int64) {
 	d := r.devices[0]
 	d.name = "cuda:0"
@@ -29,7 +29,7 @@ func (r *rig) card(total int64) {
 	}
 }
 
-// sizes are what a model packs to, the estimate of that, and the scratch memory of its largest
+// sizes returns a model's packed bytes, the estimate of them, and the scratch memory of its largest
 // batch.
 func sizes(t *testing.T, id string) (packed, estimate, scratch int64) {
 	t.Helper()
@@ -43,21 +43,21 @@ func sizes(t *testing.T, id string) (packed, estimate, scratch int64) {
 	return l.Bytes(), size.Packed, whole(l.scratch)
 }
 
-// whole is a footprint in bytes.
+// whole returns the bytes of a footprint.
 func whole(f engine.Footprint) int64 {
 	arena, slots := f.Bytes()
 	return arena + slots
 }
 
-// Models that are not in use make room on a card for the weights and the largest batch of another,
-// the least recently used first, and no more of them than needed.
+// Models that are not in use are unloaded from a card for the weights and the larger one batch of
+// another: the least recently used first, and no more than needed.
 func TestRoomOnACard(t *testing.T) {
 	meanBytes, _, scratch := sizes(t, mean)
 	clsBytes, _, other := sizes(t, cls)
 	scratch = max(scratch, other)
 	r := start(t, nil, []string{mean, cls, prompts})
 	r.card(meanBytes + clsBytes + scratch + 30<<10) // prompts needs more than 30 KiB and less than mean
-	r.encode(&Request{Model: cls, Texts: words(1)}) // whose arena is the largest: it is not replaced
+	r.encode(&Request{Model: cls, Texts: words(1)}) // it has the largest arena, which is therefore not replaced later
 	r.encode(&Request{Model: mean, Texts: words(1)})
 	if r.state(mean) != registry.Loaded || r.state(cls) != registry.Loaded {
 		t.Fatalf("mean is %s and cls %s, with memory for both", r.state(mean), r.state(cls))
@@ -68,14 +68,14 @@ func TestRoomOnACard(t *testing.T) {
 	}
 }
 
-// A model is loaded when its weights fit beside the scratch memory of its largest batch; when they
-// do not fit on an empty card either, nobody is unloaded for it.
+// A model is loaded if its weights and the scratch memory of its largest batch fit. If they do not
+// fit even on an empty card, no model is unloaded for them.
 func TestRoomForTheLargestBatch(t *testing.T) {
 	packed, estimate, scratch := sizes(t, mean)
 	for name, c := range map[string]struct {
 		total  int64
-		text   string // of the error; "" = it fits
-		beside bool   // another model is there
+		text   string // of the error; "": it fits
+		beside bool   // another model is loaded
 	}{
 		"both fit":               {max(estimate, packed) + scratch, "", false},
 		"the batch does not fit": {packed + scratch - 1, "its weights and its largest batch need about", false},
@@ -109,9 +109,9 @@ func TestRoomForTheLargestBatch(t *testing.T) {
 	}
 }
 
-// On the host a load needs its weights and what is being packed at the worst moment, of all devices
-// at the same time; then its largest batch, beside which the arena that it replaces may lie. One
-// byte too few is refused, and says which of them it was.
+// On the host a load needs its weights and the peak of packing, for all devices at the same time;
+// then its largest batch, while the arena that it replaces may still exist. With one byte too few
+// the load is refused, and the error says which need was not met.
 func TestRoomOnTheHost(t *testing.T) {
 	size, err := arch.SizeOf(golden.Open(t, dirs[mean]).Dir, start(t, nil, []string{mean}).devices[0].engine,
 		arch.Options{Task: arch.Embed, Compute: engine.ComputeF32})
@@ -121,9 +121,9 @@ func TestRoomOnTheHost(t *testing.T) {
 	packed, _, scratch := sizes(t, mean)
 	single := start(t, two, []string{mean})
 	single.encode(&Request{Model: mean, Texts: words(1)})
-	twice := 2 * whole(single.copy(mean).largest()) // of one thread each
+	twice := 2 * whole(single.copy(mean).largest()) // each of one thread
 	for name, c := range map[string]struct {
-		packing bool // the bound is that of the time when nothing is packed yet
+		packing bool // the bound applies before anything is packed
 		devices int64
 		total   int64
 		text    string
@@ -181,7 +181,8 @@ func TestRoomOnTheHost(t *testing.T) {
 	}
 }
 
-// host is a host's memory of so many bytes, of which what the devices hold is taken.
+// host returns the state of a host memory of total bytes. The memory that the devices hold counts
+// as used.
 func (r *rig) host(total int64) memory {
 	m := memory{total: total}
 	for _, d := range r.devices {
@@ -195,8 +196,8 @@ func (r *rig) host(total int64) memory {
 	return m
 }
 
-// A model that stays in use for long stays: the other's callers are told to come again, and no
-// failure is remembered.
+// A model that stays in use too long is not unloaded: callers of the other model are told to retry,
+// and no failure is remembered.
 func TestNoRoomBesideAModelInUse(t *testing.T) {
 	_, estimate, _ := sizes(t, mean)
 	_, beside, scratch := sizes(t, cls) // the largest
@@ -230,8 +231,8 @@ func TestNoRoomBesideAModelInUse(t *testing.T) {
 	}
 }
 
-// The engine's own refusal while it packs is said in the card's numbers, and worth another model;
-// nothing else is.
+// An out-of-memory error of the engine while packing is reported with the card's memory, and
+// another model is unloaded for it. No other error unloads one.
 func TestErrorsOfPacking(t *testing.T) {
 	d := &device{name: "cuda:1", memory: func() (int64, int64, error) { return 3 << 20, 9 << 20, nil }}
 	err := d.explain(fmt.Errorf("model.safetensors: a: %w", failing(engine.StatusNoMemory)), 5<<20-1)
@@ -256,7 +257,7 @@ func TestErrorsOfPacking(t *testing.T) {
 	}
 }
 
-// The threshold counts each card's own memory, not the host's.
+// With cards, MemoryThreshold applies to each card's memory, not to the host's.
 func TestPressureOnACard(t *testing.T) {
 	r := start(t, nil, []string{mean, cls})
 	r.memory = func() memory { t.Error("the host's memory is asked for a GPU"); return memory{} }
@@ -281,8 +282,8 @@ func TestPressureOnACard(t *testing.T) {
 	}
 }
 
-// A batch without memory unloads the least recently used of the other models that nobody uses, is
-// run again, and nobody notices but the metrics and the log.
+// A batch without memory unloads the least recently used of the other models that are not in use,
+// and runs again. Only metrics and log show it.
 func TestBatchUnloadsAnotherModel(t *testing.T) {
 	texts := words(6)
 	want := start(t, nil, []string{mean}).encode(&Request{Model: mean, Texts: texts})
@@ -296,7 +297,7 @@ func TestBatchUnloadsAnotherModel(t *testing.T) {
 				return nil
 			}
 			runs.Add(1)
-			if r.state(cls) == registry.Available { // there is room now
+			if r.state(cls) == registry.Available { // now there is room
 				return nil
 			}
 			return failing(engine.StatusNoMemory)
@@ -329,8 +330,8 @@ func TestBatchUnloadsAnotherModel(t *testing.T) {
 	}
 }
 
-// When unloading does not help, the batch is halved; the text that cannot run alone gets a 503 that
-// says to come back, and only it.
+// If unloading does not help, the batch is halved. Only a text that cannot run alone gets a 503,
+// which says to retry.
 func TestBatchWithoutMemory(t *testing.T) {
 	bad := []int32{2, 97, 98, 99, 3}
 	var full atomic.Bool
@@ -362,8 +363,7 @@ func TestBatchWithoutMemory(t *testing.T) {
 	}
 }
 
-// Batches of idle models that run out of memory at the same time do not wait for one another's
-// models.
+// Batches that run out of memory at the same time do not wait for the models of one another.
 func TestBatchesWithoutMemoryDoNotWaitInACircle(t *testing.T) {
 	entered, release := make(chan struct{}, 2), make(chan struct{})
 	var full atomic.Bool
@@ -392,7 +392,7 @@ func TestBatchesWithoutMemoryDoNotWaitInACircle(t *testing.T) {
 	for range 2 {
 		<-entered
 	}
-	leave() // both models are now held by nobody, with a batch in flight each
+	leave() // neither model has a reference now, but each has a batch in flight
 	for range 2 {
 		<-done
 	}
@@ -403,12 +403,12 @@ func TestBatchesWithoutMemoryDoNotWaitInACircle(t *testing.T) {
 	}
 }
 
-// What was in the way when a load looked may be gone when it looks for something to unload.
+// A load that lacked memory may find that a model was unloaded before it could unload one itself.
 func TestRoomThatCameFreeByItself(t *testing.T) {
 	r := start(t, nil, []string{mean})
 	looks := 0
 	r.devices[0].memory = func() (int64, int64, error) {
-		if looks++; looks == 2 { // the first is the registry's own look
+		if looks++; looks == 2 { // the first is the registry's check
 			return 1, 1 << 30, nil
 		}
 		return 1 << 29, 1 << 30, nil

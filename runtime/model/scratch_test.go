@@ -9,8 +9,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// What a model is said to take for its batches is enough for one that is full of short texts with
-// all outputs, the tokens' vectors too; and a load of another model leaves that much free.
+// The predicted scratch memory of a model is enough for a full batch of short texts with all
+// outputs, token vectors included. A load of another model leaves that much free.
 func TestLargestBatchTakesWhatWasSaid(t *testing.T) {
 	const tokens, items = 4096, 512
 	dir := withTokenizer(t, "bge-m3", "st-xlmr-mean-torch", map[string]any{})
@@ -21,7 +21,7 @@ func TestLargestBatchTakesWhatWasSaid(t *testing.T) {
 	if err := r.Preload(t.Context(), "m3"); err != nil {
 		t.Fatal(err)
 	}
-	said := r.copy("m3").largest() // before the program of three outputs is asked for
+	said := r.copy("m3").largest() // before a request records the program of three outputs
 	lists := slices.Repeat([][]int32{slices.Repeat([]int32{7, 8}, tokens/items/2)}, items)
 	if _, err := r.Encode(t.Context(), &Request{Model: "m3", Tokens: lists, OutputTypes: []string{"dense", "sparse", "multivector"}}); err != nil {
 		t.Fatal(err)
@@ -34,12 +34,13 @@ func TestLargestBatchTakesWhatWasSaid(t *testing.T) {
 	if now := r.copy("m3").largest(); !reflect.DeepEqual(now, said) || has.ArenaBytes > arena || 2*has.SlotBytes > slots {
 		t.Errorf("the runner has %d bytes and in one of two slots %d; %+v was said, now %+v", has.ArenaBytes, has.SlotBytes, said, now)
 	}
-	// The arena of this batch has to be replaced for another and lies beside it until it has run.
+	// The arena of this batch must be replaced for another batch, and exists beside the new one
+	// until this batch has run.
 	if left, want := r.promised(r.devices[0], engine.Footprint{}), arena+slots-has.SlotBytes; left != want || has.SlotBytes < slots/4 {
 		t.Errorf("%d bytes are kept free for batches, want %d of %+v", left, want, said)
 	}
 
-	// Another pooling is recorded on demand: batches of it count from then on.
+	// Another pooling is recorded on demand; its batches count from then on.
 	if _, err := r.copy("m3").Variant(r.copy("m3").weights.All()); err != nil {
 		t.Fatal(err)
 	}

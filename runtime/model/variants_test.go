@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Programs over one set of weights are bounded: what is there is still given, what would be one
-// more is refused.
+// The number of a model's variants is bounded: existing ones are still returned, a new one is
+// refused.
 func TestMostPrograms(t *testing.T) {
 	r := start(t, nil, []string{mean})
 	r.encode(&Request{Model: mean, Texts: words(1)})
@@ -15,7 +15,7 @@ func TestMostPrograms(t *testing.T) {
 	all := maps.Clone(*m.variants.Load())
 	for i := range maxVariants {
 		w := own
-		w.SMVE.Seed = int64(i) // any key will do
+		w.SMVE.Seed = int64(i) // any distinct value will do
 		if all[w] == nil && len(all) < maxVariants {
 			all[w] = all[own]
 		}
