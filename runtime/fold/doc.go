@@ -1,29 +1,29 @@
-// Package fold says how a multivector, the vectors of a text's tokens, is folded into one vector:
-// densely by [Muvera] (MUVERA, arXiv:2405.19504), sparsely by [SMVE]. Both hash tokens with random
-// tables. This package makes them, number by number those of sie-server 0.10.1, so that its vectors
-// and ours go into one index; the kernels (sie_muvera_args and sie_smve_args in kernels/ops.h) do
-// the rest.
+// Package fold makes the random tables that fold a multivector into one vector. A multivector is
+// the vectors of a text's tokens. [Muvera] (MUVERA, arXiv:2405.19504) folds it into a dense vector,
+// [SMVE] into a sparse one. Both hash tokens with random tables. The tables equal those of
+// sie-server 0.10.1 number by number, so that vectors of both can share an index. The kernels
+// (sie_muvera_args and sie_smve_args in kernels/ops.h) do the folding.
 //
-// A configuration is a small comparable value. Its Tables are built once for all who ask while
-// somebody holds them, and belong to the garbage collector after; they are shared and read-only.
-// Errors name the key of the model's configuration.
+// A configuration is a small comparable value. Its Tables are built once for all callers and live
+// as long as one of them holds the result; then the garbage collector frees them. They are shared
+// and read-only. Errors name the key of the model's configuration.
 //
 // Safe for concurrent use. It starts no goroutines.
 package fold
 
 import "fmt"
 
-// The limits. A result of 16 Mi numbers takes 64 MiB for one text; the catalog has the same limit.
+// The limits. A result of 16 Mi numbers takes 64 MiB for one text. The catalog has the same limit.
 const (
 	MaxDims       = 1 << 24
 	MaxTokenDim   = 1 << 16
-	MaxTableBytes = 1 << 30 // of one configuration: SMVE's usual 65,536 anchors of 2,048 numbers take half of it
+	MaxTableBytes = 1 << 30 // of one configuration; SMVE's usual 65,536 anchors of 2,048 numbers take half of it
 
 	maxRepetitions = 4096
-	maxBits        = 10 // of a partition's number, in all kernels
+	maxBits        = 10 // of a part's number, in all kernels
 )
 
-// field is a number of a configuration and what it may be.
+// field is a number of a configuration and its allowed range.
 type field struct {
 	key             string
 	value, from, to int

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The constants that a derivation from NumPy's sources gave, before there was this code.
+// Constants derived from NumPy's sources before this code was written.
 func TestKnownTables(t *testing.T) {
 	near := func(what string, got float32, want float64) {
 		t.Helper()
@@ -125,7 +125,7 @@ func TestDims(t *testing.T) {
 	}
 }
 
-// Each refusal names the key that is at fault, what it is, and what could be.
+// Each refusal names the key at fault, its value and the allowed range.
 func TestLimits(t *testing.T) {
 	m, s := Muvera{Repetitions: 1, Bits: 1}, SMVE{Repetitions: 1, Width: 10, Top: 2}
 	type tables interface{ Check(int) error }
@@ -214,8 +214,8 @@ func TestTablesAreShared(t *testing.T) {
 	runtime.KeepAlive(got)
 }
 
-// Eight who ask at once get what one of them makes, also when the collector forgets an older one
-// meanwhile.
+// Eight callers at once get the value that one of them makes, even when the garbage collector frees
+// an older value meanwhile.
 func TestTablesAreBuiltOnce(t *testing.T) {
 	var s shared[int, [64]int]
 	var built atomic.Int32
@@ -226,7 +226,7 @@ func TestTablesAreBuiltOnce(t *testing.T) {
 			values[i] = s.get(1, func() *[64]int {
 				built.Add(1)
 				s.forget(1)
-				time.Sleep(20 * time.Millisecond) // long enough for the others to come
+				time.Sleep(20 * time.Millisecond) // long enough for the others to arrive
 				return new([64]int)
 			})
 		})
@@ -238,7 +238,7 @@ func TestTablesAreBuiltOnce(t *testing.T) {
 	runtime.KeepAlive(values)
 }
 
-// What nobody holds goes, entry and all; what somebody holds stays.
+// A value that no caller holds is freed with its entry. A value that is held stays.
 func TestTablesAreReleased(t *testing.T) {
 	var s shared[int, [64]int]
 	build := func(v int) func() *[64]int { return func() *[64]int { return &[64]int{v} } }

@@ -12,9 +12,9 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// The encodings of testdata/golden/fold, which sie-server's post-processors made, follow from the
-// tables by the formulas of kernels/ops.h. The formulas are written down once more here, one number
-// after another in float64.
+// The encodings of testdata/golden/fold come from sie-server's post-processors. They follow from
+// the tables by the formulas of kernels/ops.h, which this file implements again, number by number
+// in float64.
 
 type note struct {
 	Name     string
@@ -75,7 +75,7 @@ func TestMuveraGolden(t *testing.T) {
 	}
 }
 
-// items are the tokens of each item.
+// items returns the token vectors of each item.
 func items(c *golden.Case, n note) [][][]float32 {
 	x, _ := c.Float32(n.Name + ".x")
 	cu := c.Int32(n.Name + ".cu")

@@ -6,9 +6,8 @@ import (
 	"github.com/sie-engine/sie/internal/nprand"
 )
 
-// Muvera is a fixed dimensional encoding: R times, the space is cut into 2ᵏ parts at random, and
-// the tokens of each part are added up (queries) or averaged (documents) after a projection to P
-// columns.
+// Muvera is a fixed dimensional encoding. R times, random planes cut the space into 2ᵏ parts. The
+// tokens of each part are projected to P columns and added up (queries) or averaged (documents).
 type Muvera struct {
 	Repetitions int   // R
 	Bits        int   // k
@@ -16,24 +15,24 @@ type Muvera struct {
 	Final       int   // columns after the count sketch; 0: no sketch
 	Seed        int64 // of repetition 0; repetition r has Seed + r
 
-	Normalize    bool // divide the result by its L2 norm; no table depends on it, nor on the next two
+	Normalize    bool // divide the result by its L2 norm; no table depends on this or the next two
 	CenterTokens bool // subtract the mean of an item's tokens from them first
 	FillEmpty    bool // documents: an empty part takes its nearest token
 }
 
-// MuveraTables are the random numbers of a Muvera for tokens of C columns, laid out as the kernels
-// read them. They are shared: do not write. A negative index means the sign −1 and the index of its
-// complement.
+// MuveraTables holds the random numbers of a Muvera for tokens of C columns, in the layout of the
+// kernels. It is shared and read-only. An index i stands for the sign +1; ^i, which is negative,
+// stands for the index i and the sign −1.
 type MuveraTables struct {
 	Projected int // P of AMS; 0 where it is nil
 	Final     int // columns of Sketch; 0 where it is nil
 
-	Simhash []float32 // [R, C, k] the planes that cut the space
+	Simhash []float32 // [R, C, k] the planes
 	AMS     []int32   // [R, C] where each column goes, 0 … P−1; nil for identity
 	Sketch  []int32   // [R·2ᵏ·P] where each number goes, 0 … Final−1; nil without a sketch
 }
 
-// Check reports what cannot be built for tokens of that many columns.
+// Check reports why the tables cannot be built for tokens of that many columns, or nil.
 func (m Muvera) Check(tokenDim int) error {
 	const section = "muvera_config"
 	err := check(section,
@@ -77,14 +76,14 @@ func (m Muvera) tableBytes(tokenDim int) int {
 	return 4 * n
 }
 
-// Unsketched is the length before the sketch, R·2ᵏ·P.
+// Unsketched returns the length before the sketch, R·2ᵏ·P.
 func (m Muvera) Unsketched(tokenDim int) int { return m.Repetitions << m.Bits * m.columns(tokenDim) }
 
-// Sketched says whether the sketch is made: one to as many or more columns only loses, and is
-// skipped.
+// Sketched reports whether the sketch is used. A sketch to as many or more columns only loses
+// accuracy and is skipped.
 func (m Muvera) Sketched(tokenDim int) bool { return m.Final != 0 && m.Final < m.Unsketched(tokenDim) }
 
-// Dims is the length of the result.
+// Dims returns the length of the result.
 func (m Muvera) Dims(tokenDim int) int {
 	if m.Sketched(tokenDim) {
 		return m.Final
@@ -97,7 +96,7 @@ func (m Muvera) Tables(tokenDim int) (*MuveraTables, error) {
 	if err := m.Check(tokenDim); err != nil {
 		return nil, err
 	}
-	// Configurations that differ in no table share them.
+	// Configurations that need the same tables share them.
 	m.Normalize, m.CenterTokens, m.FillEmpty = false, false, false
 	if !m.Sketched(tokenDim) {
 		m.Final = 0

@@ -11,27 +11,27 @@ var (
 	smveTables   shared[keyOf[SMVE], SMVETables]
 )
 
-// keyOf is a configuration together with the width of the tokens.
+// keyOf is a configuration and the width of the tokens.
 type keyOf[C comparable] struct {
 	config   C
 	tokenDim int
 }
 
-// shared gives all who ask with one key the same value for as long as anybody holds it. The zero
-// value is ready.
+// shared gives all callers with one key the same value for as long as one of them holds it. The
+// zero value is ready to use.
 type shared[K comparable, V any] struct {
 	mu      sync.Mutex
-	entries map[K]*entry[V] // of values that are held or being asked for
+	entries map[K]*entry[V] // of values that are held or being made
 }
 
 type entry[V any] struct {
 	asking int        // calls of get that use the entry; guarded by shared.mu
-	making sync.Mutex // held while value is looked at or made
+	making sync.Mutex // held while value is read or made
 	value  weak.Pointer[V]
 }
 
-// get returns the value of the key, making it when nobody holds one. Others who ask for the same
-// key meanwhile wait; other keys do not.
+// get returns the value of the key and makes it when no caller holds it. Other callers with the
+// same key wait meanwhile; callers with other keys do not.
 func (s *shared[K, V]) get(key K, create func() *V) *V {
 	e := s.take(key)
 	defer s.done(key, e)
@@ -68,7 +68,7 @@ func (s *shared[K, V]) done(key K, e *entry[V]) {
 	s.forget(key)
 }
 
-// forget drops the entry of a value that nobody holds or asks for.
+// forget drops the entry of a value that is neither held nor being made.
 func (s *shared[K, V]) forget(key K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

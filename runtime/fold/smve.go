@@ -8,23 +8,23 @@ import (
 )
 
 // SMVE is a sparse multi-vector encoding (Spisak and Galovic, "SMVE: Multi-Vector Retrieval That
-// Just Works", 2026): each token keeps its Top largest products with Width random unit vectors, its
-// anchors; the tokens' are added up by anchor (queries), or divided by how many there are
-// (documents).
+// Just Works", 2026). Width random unit vectors are the anchors. Each token keeps its Top largest
+// products with the anchors. The products are added up by anchor over the tokens (queries), or
+// averaged (documents).
 type SMVE struct {
 	Repetitions int
 	Width       int   // anchors of a repetition
-	Top         int   // that a token keeps, of each repetition
-	MaxNonzeros int   // largest values of an item that stay; 0: all
+	Top         int   // products that a token keeps, in each repetition
+	MaxNonzeros int   // values of an item that are kept, the largest; 0: all
 	Seed        int64 // of repetition 0; repetition r has Seed + r
 }
 
-// SMVETables are the anchors of an SMVE for tokens of C columns. They are shared: do not write.
+// SMVETables holds the anchors of an SMVE for tokens of C columns. It is shared and read-only.
 type SMVETables struct {
 	Anchors []float32 // [Repetitions, Width, C], each of unit length
 }
 
-// Check reports what cannot be built for tokens of that many columns.
+// Check reports why the tables cannot be built for tokens of that many columns, or nil.
 func (s SMVE) Check(tokenDim int) error {
 	const section = "smve_config"
 	err := check(section,
@@ -49,10 +49,10 @@ func (s SMVE) Check(tokenDim int) error {
 	return nil
 }
 
-// Dims is the number of columns of the result.
+// Dims returns the number of columns of the result.
 func (s SMVE) Dims() int { return s.Repetitions * s.Width }
 
-// Room is the most columns that the result of so many tokens has; 1 where there are none.
+// Room returns the largest number of columns above 0 in the result of that many tokens, at least 1.
 func (s SMVE) Room(tokens int) int {
 	room := min(s.Dims(), tokens*s.Repetitions*s.Top)
 	if s.MaxNonzeros != 0 {
@@ -77,8 +77,8 @@ func (s SMVE) build(tokenDim int) *SMVETables {
 		of := anchors[r*s.Width*tokenDim : (r+1)*s.Width*tokenDim]
 		g := nprand.New(uint64(s.Seed) + uint64(r))
 		clear(squares)
-		// NumPy has them as [C, Width]: drawn row by row, and an anchor's squares added in float32
-		// in that order.
+		// NumPy has the anchors as [C, Width]. Numbers are drawn row by row, and an anchor's
+		// squares are added in float32 in that order.
 		for c := range tokenDim {
 			for a := range s.Width {
 				x := g.Normal32()

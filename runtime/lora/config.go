@@ -15,21 +15,21 @@ import (
 
 const configFile = "adapter_config.json"
 
-// config is adapter_config.json as far as the computation depends on it. fan_in_fan_out is not in
-// it: it says how the base's weight lies, and A and B lie the same either way. Dropout is for
-// training.
+// config is the part of adapter_config.json that the computation depends on. fan_in_fan_out is left
+// out: it describes the layout of the base's weight, and A and B have the same layout either way.
+// Dropout is for training.
 type config struct {
 	baseModel string
 	rank      int
 	alpha     float64
 	rslora    bool
-	ranks     patterns // by module, before rank
+	ranks     patterns // by module; they override rank
 	alphas    patterns
 	targets   targets
 }
 
-// elsewhere are keys that make PEFT compute something else than W·x + B·(A·x) on linears; each must
-// be empty.
+// elsewhere lists keys that make PEFT compute something other than W·x + B·(A·x) on linears. Each
+// must be empty.
 var elsewhere = map[string]string{
 	"use_dora":                "DoRA is not supported",
 	"use_qalora":              "QALoRA is not supported",
@@ -45,7 +45,7 @@ var elsewhere = map[string]string{
 	"monteclora_config":       "MonteCLoRA is not supported",
 }
 
-// initials are the ways to begin training that leave the base's weights as they are.
+// initials lists the values of init_lora_weights that leave the base's weights unchanged.
 var initials = []string{"true", "false", "null", `"gaussian"`, `"eva"`, `"orthogonal"`}
 
 func readConfig(dir string) (*config, error) {
@@ -130,7 +130,7 @@ func checkRank(field string, rank float64) error {
 	return nil
 }
 
-// of returns the rank and the scale of a module, by its full name in the model that was trained.
+// of returns the rank and the scale of a module. module is its full name in the trained model.
 func (c *config) of(module string) (rank int, scale float64) {
 	r, alpha := c.ranks.of(module, float64(c.rank)), c.alphas.of(module, c.alpha)
 	if c.rslora {
@@ -139,7 +139,7 @@ func (c *config) of(module string) (rank int, scale float64) {
 	return int(r), alpha / r
 }
 
-// empty says whether a key is absent or switched off.
+// empty reports whether a key is absent or switched off.
 func empty(raw json.RawMessage) bool {
 	switch string(bytes.Join(bytes.Fields(raw), nil)) {
 	case "", "null", "false", "0", `""`, "[]", "{}":
@@ -148,7 +148,7 @@ func empty(raw json.RawMessage) bool {
 	return false
 }
 
-// clip is a value for a message.
+// clip returns a value, shortened, for a message.
 func clip(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		return "missing"

@@ -2,10 +2,10 @@ package lora
 
 import "fmt"
 
-// Fused returns the pair of a linear whose outputs are those of several, one after another, as
-// architectures compute query, key and value at once: A's rows one below another, B's in blocks. It
-// is false when the adapter has none of them. The names are of Base.Linears, all of one K. The rank
-// is the sum of theirs and may exceed MaxRank, which the recorder refuses.
+// Fused returns the pair of a linear that stacks the outputs of several. Architectures compute
+// query, key and value like this. The rows of A are stacked, and B has a block for each. The names
+// are of Base.Linears, all with the same K. The result is false when the adapter has none of them.
+// The rank is the sum of theirs. It may exceed MaxRank; then the recorder refuses it.
 func (a *Adapter) Fused(names ...string) (Pair, bool) {
 	var out Pair
 	for i, name := range names {

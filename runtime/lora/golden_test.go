@@ -13,7 +13,7 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// encoder are the linears of the golden models: C = 64, F = 100, two layers.
+// encoder returns the linears of the golden models: C = 64, F = 100, two layers.
 func encoder(layers int) map[string]Shape {
 	out := map[string]Shape{}
 	for i := range layers {
@@ -27,7 +27,7 @@ func encoder(layers int) map[string]Shape {
 	return out
 }
 
-// The adapters that PEFT wrote change what PEFT says they change, by as much.
+// The adapters that PEFT wrote change the linears that PEFT changes, by the same amounts.
 func TestGolden(t *testing.T) {
 	for name, unused := range map[string][]string{"lora-bert": {"pooler.dense"}, "lora-xlm-roberta": {"classifier.dense", "classifier.out_proj"}} {
 		c := golden.Open(t, name)
@@ -74,7 +74,7 @@ func probe(k int) []float64 {
 	return out
 }
 
-// apply is B·(A·x).
+// apply returns B·(A·x).
 func apply(p Pair, x []float64) []float32 {
 	inner := make([]float64, p.Rank)
 	for r := range inner {
@@ -93,7 +93,7 @@ func apply(p Pair, x []float64) []float32 {
 	return out
 }
 
-// A fused linear's pair gives what those of its parts give, one after another.
+// A fused linear's pair gives the stacked results of the pairs of its parts.
 func TestFused(t *testing.T) {
 	c := golden.Open(t, "lora-bert")
 	read := func(adapter string) *Adapter {
@@ -143,7 +143,7 @@ func TestFused(t *testing.T) {
 	}
 }
 
-// The scale is alpha over the rank, or its root.
+// The scale is alpha over the rank, or over its root.
 func TestScale(t *testing.T) {
 	for _, c := range []struct {
 		config config

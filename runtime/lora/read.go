@@ -12,13 +12,13 @@ import (
 	"github.com/sie-engine/sie/weights"
 )
 
-// The files of an adapter's tensors, in the order in which they are looked for.
+// The files of an adapter's tensors, in the order in which Read tries them.
 var tensorFiles = []string{"adapter_model.safetensors", "adapter_model.bin"}
 
-// Read reads the adapter in the directory for the base. Errors: *Error when the adapter is of a
-// kind that is not supported, contradicts itself or does not fit the base; *weights.FormatError
-// when a file breaks its format, weights.ErrChanged when it is written to meanwhile; otherwise the
-// file system's.
+// Read reads the adapter in the directory for the base. Errors: *Error when the adapter is of an
+// unsupported kind, contradicts itself or does not fit the base; *weights.FormatError when a file
+// breaks its format; weights.ErrChanged when a file is written to meanwhile; otherwise those of the
+// file system.
 func Read(dir string, base Base) (*Adapter, error) {
 	config, err := readConfig(dir)
 	if err != nil {
@@ -37,7 +37,7 @@ func Read(dir string, base Base) (*Adapter, error) {
 	return adapter, nil
 }
 
-// adapter reads all that the checkpoint has for the base.
+// adapter reads all tensors of the checkpoint that fit the base.
 func (r *reader) adapter() (*Adapter, error) {
 	modules, err := r.modules()
 	if err != nil {
@@ -79,18 +79,18 @@ type reader struct {
 	file   string // for messages
 }
 
-// module is what the file has for one linear.
+// module holds the file's tensors for one linear.
 type module struct {
-	full   string // its name in the model that was trained
+	full   string // its name in the trained model
 	linear string // its name in the base
 	prefix string // of full, before linear
 	a, b   weights.Tensor
 }
 
-// savedPrefix is what PEFT puts before every name.
+// savedPrefix is the prefix that PEFT puts before every name.
 const savedPrefix = "base_model.model."
 
-// modules pairs the file's tensors, in the order of their names.
+// modules pairs the file's tensors by module, in the order of their names.
 func (r *reader) modules() ([]*module, error) {
 	var out []*module
 	byName := map[string]*module{}
@@ -123,7 +123,7 @@ func (r *reader) modules() ([]*module, error) {
 	return r.matched(out)
 }
 
-// stranger says what a tensor is that no linear takes.
+// stranger explains, for a message, a tensor that is not part of a LoRA pair.
 func stranger(name string) string {
 	for part, what := range map[string]string{
 		"lora_embedding_": "is an adapter of an embedding table; only linears are supported",
@@ -137,8 +137,8 @@ func stranger(name string) string {
 	return "is not lora_A.weight or lora_B.weight of a module: the adapter replaces a tensor of the base, or PEFT did not write it"
 }
 
-// matched finds the base's linear of each module; those of linears that the base does not use are
-// left out.
+// matched finds the base's linear of each module. It leaves out modules of linears that the base
+// does not use.
 func (r *reader) matched(all []*module) (used []*module, err error) {
 	taken := map[string]string{}
 	for _, m := range all {
@@ -153,8 +153,7 @@ func (r *reader) matched(all []*module) (used []*module, err error) {
 				return nil, refuse(r.file, m.full, "cannot be adapted: %s", why)
 			}
 		}
-		// The class that was trained may keep the encoder under a name of its own: "bert.",
-		// "0.auto_model.".
+		// The trained class may have the encoder under a prefix: "bert.", "0.auto_model.".
 		for at := 0; ; {
 			if _, ok := r.base.Linears[m.full[at:]]; ok {
 				m.prefix, m.linear = m.full[:at], m.full[at:]
@@ -175,7 +174,7 @@ func (r *reader) matched(all []*module) (used []*module, err error) {
 	return used, nil
 }
 
-// unknown says what the base has instead of a linear that the adapter wants.
+// unknown returns the error for a linear that the base lacks. It names the base's similar linears.
 func (r *reader) unknown(m *module) error {
 	var alike []string
 	last := m.full[strings.LastIndexByte(m.full, '.')+1:]
@@ -203,7 +202,7 @@ func byLayer(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// pair checks and converts the module's tensors, which may take so many bytes.
+// pair checks and converts the module's tensors, which may take at most most bytes.
 func (r *reader) pair(m *module, most int64) (Pair, error) {
 	shape := r.base.Linears[m.linear]
 	rank, scale := r.config.of(m.full)
@@ -233,7 +232,7 @@ func (r *reader) pair(m *module, most int64) (Pair, error) {
 	return p, err
 }
 
-// finite converts a tensor and multiplies it.
+// finite converts a tensor, multiplies it by by, and refuses values that are not finite.
 func finite(file string, t weights.Tensor, by float64) ([]float32, error) {
 	out, err := t.AppendFloat32(make([]float32, 0, t.Elements()))
 	if err != nil {
@@ -251,8 +250,9 @@ func finite(file string, t weights.Tensor, by float64) ([]float32, error) {
 var number = regexp.MustCompile(`\d+`)
 
 // checkWhole refuses an adapter that has a linear of some layers and lacks it in others that it
-// should adapt: one for a model with fewer layers, which PEFT would apply to the first of them.
-// Linears that it has in no layer are those that the class that was trained did not have.
+// should adapt. Such an adapter was made for a model with fewer layers; PEFT would apply it to the
+// first of them. A linear that the adapter has in no layer is allowed: the trained class did not
+// have it.
 func (r *reader) checkWhole(modules []*module) error {
 	layered, has := map[string]*module{}, map[string]bool{}
 	for _, m := range modules {

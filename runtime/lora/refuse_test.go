@@ -16,7 +16,7 @@ import (
 	"github.com/sie-engine/sie/weights/weightstest"
 )
 
-// The base of these tests: q [2, 3] and v [4, 3] of two layers, and a head.
+// The base of these tests has q [2, 3] and v [4, 3] in two layers, and a head.
 var tinyBase = Base{
 	Linears: map[string]Shape{
 		"layer.0.q": {2, 3}, "layer.0.v": {4, 3}, "layer.1.q": {2, 3}, "layer.1.v": {4, 3}, "head": {5, 3},
@@ -25,7 +25,7 @@ var tinyBase = Base{
 	Fixed:  map[string]string{"decoder": "it is in use"},
 }
 
-// adapterFiles are an adapter that is right: rank 1 for q of both layers.
+// adapterFiles returns the files of a valid adapter: rank 1 for q of both layers.
 type adapterFiles struct {
 	config  map[string]any
 	tensors map[string]weightstest.Tensor
@@ -70,8 +70,7 @@ func (f adapterFiles) write(t testing.TB) string {
 	return dir
 }
 
-// Every key and tensor that PEFT would compute otherwise with, or pass over, is refused by its
-// name.
+// A key or tensor that makes PEFT compute something else, or that PEFT ignores, is refused by name.
 func TestRefusals(t *testing.T) {
 	const q0, q1 = "base_model.model.layer.0.q", "base_model.model.layer.1.q"
 	set := func(key string, value any) func(adapterFiles) { return func(f adapterFiles) { f.config[key] = value } }
@@ -117,13 +116,13 @@ func TestRefusals(t *testing.T) {
 		{set("rank_pattern", object{"q": 0}), "rank_pattern.q: is 0"},
 		{set("rank_pattern", object{"q": 1.5}), "rank_pattern.q: is 1.5"},
 		{set("rank_pattern", object{"q": 2}), "rank 2 of the configuration"},
-		{set("rank_pattern", object{"ayer.0.q": 2}), ""}, // the end of a name begins after a dot
+		{set("rank_pattern", object{"ayer.0.q": 2}), ""}, // the end of a name must begin after a dot
 		{set("rank_pattern", list{1}), "rank_pattern: is [1]; an object"},
 		{set("alpha_pattern", object{"q": "2"}), "alpha_pattern"},
 		{set("alpha_pattern", object{"(": 2}), "alpha_pattern.(: has a regular expression that is not supported"},
 		{set("target_modules", "layer.*(?<!v)"), "target_modules: has a regular expression"},
 		{set("target_modules", "layer.*"), ""},
-		{set("target_modules", "layer"), q0 + ".lora_A.weight: is there, but target_modules"}, // the whole name
+		{set("target_modules", "layer"), q0 + ".lora_A.weight: is there, but target_modules"}, // an expression must match the whole name
 		{set("target_modules", ".*q"), ""},
 		{set("target_modules", "all-linear"), ""},
 		{set("target_modules", nil), ""},
@@ -131,7 +130,7 @@ func TestRefusals(t *testing.T) {
 		{set("target_modules", list{"v"}), "is there, but target_modules"},
 		{set("exclude_modules", list{"layer.1.q"}), q1 + ".lora_A.weight: is there, but"},
 		{set("exclude_modules", `layer\.1.*`), q1 + ".lora_A.weight: is there, but"},
-		{set("layers_to_transform", list{0}), q0 + ".lora_A.weight: is there, but"}, // in "layer.0." no layer is found, in "x.layer.0." one is
+		{set("layers_to_transform", list{0}), q0 + ".lora_A.weight: is there, but"}, // "layer.0." has no layer number, "x.layer.0." has one
 		{set("layers_to_transform", "0"), `layers_to_transform: is "0"`},
 		{set("layers_pattern", 3), "layers_pattern: is 3"},
 		{set("layers_pattern", list{"("}), "layers_pattern: has a regular expression"},
@@ -193,8 +192,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Names as PEFT matches them: a layer's number is the first after a dot and a name, a linear may be
-// adapted in some layers.
+// Names match as in PEFT: a layer's number is the first one after a dot and a name, and a linear
+// may be adapted in some layers only.
 func TestLayers(t *testing.T) {
 	for _, c := range []struct {
 		layers, pattern any
@@ -223,7 +222,7 @@ func TestLayers(t *testing.T) {
 			t.Errorf("%v, %v, %s: %t", c.layers, c.pattern, c.module, got)
 		}
 	}
-	// One layer of two is whole where one is asked for.
+	// An adapter of one layer of two is whole if its configuration names only that layer.
 	f := tinyAdapter()
 	f.config["layers_to_transform"], f.config["layers_pattern"] = 0, "layer"
 	delete(f.tensors, "base_model.model.layer.1.q.lora_A.weight")
@@ -271,7 +270,7 @@ func TestFilesThatAreNotThere(t *testing.T) {
 	}
 }
 
-// Too many patterns and too large an adapter end at their bounds.
+// Too many patterns and too large an adapter are refused at their bounds.
 func TestBounds(t *testing.T) {
 	f := tinyAdapter()
 	many := map[string]any{}

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// targets says which modules of the trained model have an adapter, as PEFT's
-// check_target_module_exists does.
+// targets says which modules of the trained model have an adapter, by the rules of PEFT's
+// check_target_module_exists.
 type targets struct {
 	any     bool           // target_modules is null or "all-linear"
 	pattern *regexp.Regexp // target_modules is a regular expression for the whole name
@@ -20,7 +20,7 @@ type targets struct {
 	notNames   []string
 
 	layers []int            // layers_to_transform, with names; nil: all
-	layer  []*regexp.Regexp // what finds the number of a layer, the first that matches
+	layer  []*regexp.Regexp // the first that matches finds the number of a layer
 }
 
 func readTargets(keys map[string]json.RawMessage) (t targets, err error) {
@@ -28,7 +28,7 @@ func readTargets(keys map[string]json.RawMessage) (t targets, err error) {
 		return t, err
 	}
 	var word string
-	_ = json.Unmarshal(keys["target_modules"], &word) // a list is no word
+	_ = json.Unmarshal(keys["target_modules"], &word) // fails for a list, which leaves word empty
 	t.any = word == "all-linear" || (t.pattern == nil && t.names == nil)
 	if t.notPattern, t.notNames, err = readNames("exclude_modules", keys["exclude_modules"]); err != nil {
 		return t, err
@@ -62,7 +62,7 @@ func readTargets(keys map[string]json.RawMessage) (t targets, err error) {
 	return t, nil
 }
 
-// readNames reads a regular expression or a list of names; neither for null.
+// readNames reads a regular expression or a list of names. For null it returns neither.
 func readNames(key string, raw json.RawMessage) (*regexp.Regexp, []string, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil, nil
@@ -79,8 +79,8 @@ func readNames(key string, raw json.RawMessage) (*regexp.Regexp, []string, error
 	return nil, names, nil
 }
 
-// compile compiles what was written for Python's re. What both know means the same to both; Go
-// lacks what would need time that is not linear: backreferences and looking around.
+// compile compiles a regular expression written for Python's re. Syntax that both accept means the
+// same in both. Go lacks what would take more than linear time: backreferences and lookaround.
 func compile(key, pattern string) (*regexp.Regexp, error) {
 	found, err := regexp.Compile(pattern)
 	if err != nil {
@@ -89,7 +89,7 @@ func compile(key, pattern string) (*regexp.Regexp, error) {
 	return found, nil
 }
 
-// has says whether the module of that full name has an adapter.
+// has reports whether the module with that full name has an adapter.
 func (t *targets) has(module string) bool {
 	switch {
 	case t.notPattern != nil && t.notPattern.MatchString(module), endsIn(t.notNames, module):
@@ -108,7 +108,7 @@ func endsIn(names []string, module string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return module == n || strings.HasSuffix(module, "."+n) })
 }
 
-// layerOf is the number of the module's layer, −1 without one.
+// layerOf returns the number of the module's layer, or −1.
 func (t *targets) layerOf(module string) int {
 	for _, find := range t.layer {
 		if m := find.FindStringSubmatch(module); m != nil {
@@ -122,8 +122,8 @@ func (t *targets) layerOf(module string) int {
 	return -1
 }
 
-// patterns are numbers by the modules that have them; the first whose pattern is the module's name
-// or its end counts, in the order of the file.
+// patterns maps modules to numbers. In the order of the file, the first entry counts whose pattern
+// matches the module's whole name or the end of it after a dot.
 type patterns []pattern
 
 type pattern struct {
@@ -137,7 +137,7 @@ func readPatterns(field string, raw json.RawMessage) (patterns, error) {
 		return nil, nil
 	}
 	wrong := refuse(configFile, field, "is %s; an object of numbers is possible", clip(raw))
-	d := json.NewDecoder(bytes.NewReader(raw)) // token by token, because a map would lose the order
+	d := json.NewDecoder(bytes.NewReader(raw)) // token by token, because a map would lose the order of the file
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
 		return nil, wrong
 	}
@@ -150,7 +150,7 @@ func readPatterns(field string, raw json.RawMessage) (patterns, error) {
 		if len(out) == maxPatterns {
 			return nil, refuse(configFile, field, "has more than %d entries", maxPatterns)
 		}
-		p := pattern{key: key.(string)} // the decoder gives nothing else there
+		p := pattern{key: key.(string)} // a key is always a string
 		if d.Decode(&p.value) != nil {
 			return nil, wrong
 		}
