@@ -25,7 +25,8 @@ var tinyBase = Base{
 	Fixed:  map[string]string{"decoder": "it is in use"},
 }
 
-// adapterFiles returns the files of a valid adapter: rank 1 for q of both layers.
+// adapterFiles holds the files of an adapter. tinyAdapter returns a valid one: rank 1 for q of both
+// layers.
 type adapterFiles struct {
 	config  map[string]any
 	tensors map[string]weightstest.Tensor

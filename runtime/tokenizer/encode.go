@@ -10,42 +10,43 @@ import (
 )
 
 const (
-	// A call of the library takes one chunk: enough texts to make the crossing cheap, few enough
-	// to stay in the cache, to balance the cores and to notice a cancelled context.
+	// A call of the library takes one chunk. A chunk has enough texts to make the cgo call cheap,
+	// and few enough to stay in the cache, to balance the cores and to notice a cancelled context.
 	chunkBytes = 32 << 10
 	chunkTexts = 256
-	// The library looks for a cancelled context inside texts when a call has more than this.
+	// A call with more bytes than this also looks for a cancelled context inside its texts.
 	stopBytes = 64 << 10
-	// A pooled buffer that grew above this number of elements is left to the collector.
+	// A pooled buffer with more elements than this is not kept.
 	maxKept = 1 << 20
 )
 
-// slots bounds the threads inside the library, over all tokenizers and callers.
+// slots bounds the threads inside the library, for all tokenizers and callers together.
 var slots = make(chan struct{}, runtime.GOMAXPROCS(0))
 
-// Encode tokenizes texts on the calling goroutine. See Options for limits, TextError for failures.
+// Encode tokenizes texts on the calling goroutine. Options sets limits; a failed text is a
+// TextError.
 func (t *Tokenizer) Encode(dst *Batch, texts []string, opt Options) error {
 	return t.run(context.Background(), dst, input{texts: texts}, opt, 1)
 }
 
-// EncodePairs tokenizes the pairs (first[i], second[i]), filling dst.TypeIDs too. It panics when
+// EncodePairs tokenizes the pairs (first[i], second[i]) and fills dst.TypeIDs, too. It panics when
 // the lengths differ.
 func (t *Tokenizer) EncodePairs(dst *Batch, first, second []string, opt Options) error {
 	return t.run(context.Background(), dst, pairs(first, second), opt, 1)
 }
 
-// EncodeParallel is Encode on up to GOMAXPROCS goroutines, in the order of texts. It returns
-// ctx.Err() soon after ctx is done, also within a long text.
+// EncodeParallel encodes as Encode does, on up to GOMAXPROCS goroutines. Results are in the order
+// of texts. It returns ctx.Err() soon after ctx is done, even within a long text.
 func (t *Tokenizer) EncodeParallel(ctx context.Context, dst *Batch, texts []string, opt Options) error {
 	return t.run(ctx, dst, input{texts: texts}, opt, cap(slots))
 }
 
-// EncodePairsParallel is EncodePairs on up to GOMAXPROCS goroutines.
+// EncodePairsParallel encodes pairs as EncodePairs does, on up to GOMAXPROCS goroutines.
 func (t *Tokenizer) EncodePairsParallel(ctx context.Context, dst *Batch, first, second []string, opt Options) error {
 	return t.run(ctx, dst, pairs(first, second), opt, cap(slots))
 }
 
-// input is the texts of a call; second is nil unless they are pairs.
+// input holds the texts of a call. second is nil unless they are pairs.
 type input struct {
 	texts, second []string
 }
@@ -109,7 +110,7 @@ func (t *Tokenizer) run(ctx context.Context, dst *Batch, in input, opt Options, 
 	return err
 }
 
-// serial appends to dst chunk by chunk.
+// serial encodes one chunk after another.
 func (t *Tokenizer) serial(ctx context.Context, dst *Batch, in input, opt Options) error {
 	for i := 0; i < len(in.texts); {
 		end := in.next(i)
@@ -121,8 +122,8 @@ func (t *Tokenizer) serial(ctx context.Context, dst *Batch, in input, opt Option
 	return nil
 }
 
-// parallel lets workers take chunks in order and joins their results in order. The first error in
-// the order of texts wins, so that the same texts always fail the same way.
+// parallel lets workers take chunks in order and joins their results in order. It returns the first
+// error in the order of texts, so that it does not depend on the workers' timing.
 func (t *Tokenizer) parallel(ctx context.Context, dst *Batch, in input, opt Options, workers int) error {
 	var all []part
 	for i := 0; i < len(in.texts); {
@@ -183,8 +184,8 @@ func (t *Tokenizer) parallel(ctx context.Context, dst *Batch, in input, opt Opti
 	return nil
 }
 
-// chunk appends texts [from, to) to dst in one call of the library, plus one for each time that
-// the ids outgrow dst.
+// chunk appends texts [from, to) to dst in one call of the library, plus one more each time the ids
+// do not fit into dst.
 func (t *Tokenizer) chunk(ctx context.Context, dst *Batch, in input, from, to int, opt Options) error {
 	select {
 	case slots <- struct{}{}:
@@ -213,14 +214,14 @@ func (t *Tokenizer) chunk(ctx context.Context, dst *Batch, in input, from, to in
 	return err
 }
 
-// errStopped is what the library says of a call whose flag was set.
+// errStopped is the library's error for a call whose flag was set.
 var errStopped = errors.New("stopped")
 
-// goOn is the flag of calls that are too short to be stopped; nobody writes to it.
+// goOn is the flag of calls that are too short to be stopped. It stays 0.
 var goOn uint32
 
-// stopFlag returns a flag that becomes 1 when ctx is done, for a call of that many bytes of text,
-// and what gives it back.
+// stopFlag returns a flag that becomes 1 when ctx is done, for a call of that many bytes of text.
+// The function that it returns must be called after the call.
 func stopFlag(ctx context.Context, bytes int) (*uint32, func()) {
 	if bytes <= stopBytes || ctx.Done() == nil {
 		return &goOn, func() {}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// runes returns the first n characters of s, as Python slices.
+// runes returns the first n characters of s, like a slice in Python.
 func runes(s string, n int) string {
 	for i := range s {
 		if n == 0 {
@@ -76,8 +76,8 @@ func TestTruncatedIDsEqualPython(t *testing.T) {
 	}
 }
 
-// goldenLeft is what is kept of texts by limit, the first 2,000 code points of each, and of pairs
-// that lose their start.
+// goldenLeft holds the ids of texts and pairs that lose their start, by limit. Texts are cut to
+// their first 2,000 code points.
 type goldenLeft struct {
 	Cut   map[string][]goldenIDs
 	Pairs []goldenPair
@@ -109,7 +109,7 @@ func TestLeftTruncationEqualsPython(t *testing.T) {
 				}
 			}
 			checkPairs(t, tok, want.Pairs, true)
-			// A tokenizer whose own side is left needs no option.
+			// A tokenizer whose own truncation side is left needs no option.
 			tok.left = true
 			if err := tok.Encode(&b, texts()[:len(g.Left)], Options{MaxTokens: 16}); err != nil {
 				t.Fatal(err)
@@ -135,7 +135,7 @@ func checkPairs(t *testing.T, tok *Tokenizer, pairs []goldenPair, left bool) {
 	var b Batch
 	for _, p := range pairs {
 		first, second := runes(texts()[p.First], chars), runes(texts()[p.Second], chars+p.More)
-		// Three times, so that more than one pair of a call is looked at.
+		// Three times, so that calls have more than one pair.
 		if err := tok.EncodePairs(&b, []string{"x", first, first}, []string{"", second, second}, Options{MaxTokens: p.Max, Left: left}); err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ const (
 	maxModelLength    = 1 << 24 // above this, model_max_length stands for "no limit"
 )
 
-// settings is what tokenizer_config.json and special_tokens_map.json say; both are optional.
+// settings holds tokenizer_config.json and special_tokens_map.json; both are optional.
 type settings struct {
 	Class          string       `json:"tokenizer_class"`
 	MaxLength      float64      `json:"model_max_length"` // often 1e30
@@ -32,7 +32,7 @@ type settings struct {
 	MASK           specialToken `json:"mask_token"`
 }
 
-// specialToken is written as a string, or as an object with its content; null leaves it empty.
+// specialToken is a string in the file, or an object with its content; null leaves it empty.
 type specialToken string
 
 func (s *specialToken) UnmarshalJSON(b []byte) error {
@@ -47,18 +47,18 @@ func (s *specialToken) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*string)(s))
 }
 
-// bertFlags replace those of a BertNormalizer in tokenizer.json.
+// bertFlags replaces the flags of the BertNormalizer in tokenizer.json.
 type bertFlags struct {
 	lowercase, chinese bool
 	stripAccents       *bool // nil: as lowercase
 }
 
-// Load reads the tokenizer of a model directory: tokenizer.json, or vocab.txt where a BERT model
-// has only that; tokenizer_config.json and special_tokens_map.json refine it. Truncation and
-// padding in tokenizer.json are ignored: Options decide. Errors name the file.
+// Load reads the tokenizer of a model directory. It reads tokenizer.json, or vocab.txt if a BERT
+// model has only that. tokenizer_config.json and special_tokens_map.json refine it. Truncation and
+// padding in tokenizer.json are ignored; Options sets limits. Errors name the file.
 func Load(dir string) (*Tokenizer, error) {
 	var set settings
-	// The later file wins, as in transformers: it holds the tokens alone.
+	// The later file wins, as in transformers. It holds only special tokens.
 	for _, name := range []string{"tokenizer_config.json", "special_tokens_map.json"} {
 		if err := readJSON(filepath.Join(dir, name), &set); err != nil {
 			return nil, err
@@ -98,8 +98,8 @@ func Load(dir string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// specialIDs looks up the named tokens. Where the settings name none, the usual names of the
-// family are taken: BERT's when the tokenizer frames a text with one of them.
+// specialIDs looks up the named tokens. Where the settings name none, it looks for the usual names:
+// BERT's when the tokenizer adds one of BERT's tokens to an empty text, else RoBERTa's.
 func (t *Tokenizer) specialIDs(set *settings) (SpecialIDs, error) {
 	id := func(named specialToken, usual string) int32 {
 		if named != "" {
@@ -127,7 +127,7 @@ func (t *Tokenizer) specialIDs(set *settings) (SpecialIDs, error) {
 	}, nil
 }
 
-// bertClasses are transformers' BERT tokenizer and what is derived from it unchanged.
+// bertClasses lists transformers' BERT tokenizer and the classes that derive from it unchanged.
 var bertClasses = []string{"BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast",
 	"ElectraTokenizer", "ElectraTokenizerFast"}
 
@@ -146,7 +146,7 @@ func (s *settings) bertFlags() *bertFlags {
 	return &bertFlags{or(s.Lowercase, true), or(s.Chinese, true), s.StripAccents}
 }
 
-// readJSON decodes a file into v; a missing file changes nothing.
+// readJSON decodes a file into v. A missing file changes nothing.
 func readJSON(path string, v any) error {
 	data, err := read(path, maxConfigBytes)
 	if errors.Is(err, fs.ErrNotExist) {

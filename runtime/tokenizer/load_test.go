@@ -82,7 +82,7 @@ func TestVocabTxtEqualsTokenizerJSON(t *testing.T) {
 	}
 }
 
-// transformers' BERT class takes these flags from its configuration, not from tokenizer.json.
+// The BERT class of transformers takes these flags from its configuration, not from tokenizer.json.
 func TestConfigurationOverridesTheNormalizer(t *testing.T) {
 	for _, c := range []struct{ config, text, same string }{
 		{`{"tokenizer_class":"BertTokenizer"}`, "HELLO Café", "hello cafe"},

@@ -16,7 +16,7 @@ import (
 
 const goldenDir = "../../testdata/golden/tokenizer"
 
-// kinds are the folders of golden data. streaming and cuttable say which path each must take.
+// kinds lists the folders of golden data. streaming and cuttable are the paths that each must take.
 var kinds = []struct {
 	name                string
 	streaming, cuttable bool
@@ -31,7 +31,8 @@ var kinds = []struct {
 	{"sentencepiece", false, true},
 }
 
-// load opens a golden tokenizer for the length of the test, and skips where no library is linked.
+// load opens a golden tokenizer until the end of the test. It skips the test if no library is
+// linked.
 func load(t testing.TB, kind string) *Tokenizer {
 	t.Helper()
 	return loadDir(t, filepath.Join(goldenDir, kind))
@@ -50,7 +51,7 @@ func loadDir(t testing.TB, dir string) *Tokenizer {
 	return tok
 }
 
-// texts is the golden corpus.
+// texts returns the golden corpus.
 var texts = sync.OnceValue(func() []string {
 	var raw []json.RawMessage
 	mustJSON(filepath.Join(goldenDir, "texts.json"), &raw)
@@ -85,7 +86,7 @@ func must(err error) {
 	}
 }
 
-// goldenIDs are stored whole, or as count and hash when there are many; null was not computed.
+// goldenIDs holds ids, or their count and hash when there are many; null was not computed.
 type goldenIDs struct {
 	IDs    []int32 `json:"ids"`
 	Count  int     `json:"count"`
@@ -123,7 +124,7 @@ type goldenFile struct {
 	} `json:"decoded"`
 }
 
-// goldenPair is a pair of texts by number, cut to 150 code points and 150 + More, under a limit of
+// goldenPair is a pair of texts by number, cut to 150 and 150 + More code points, under a limit of
 // Max tokens.
 type goldenPair struct {
 	First, Second, More, Max int

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// memory returns the resident bytes of the process, now and at most since the last reset.
+// memory returns the resident bytes of the process: now, and the most since the last reset.
 func memory(t *testing.T) (now, peak int64) {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")
@@ -34,8 +34,8 @@ func memory(t *testing.T) (now, peak int64) {
 	return now, peak
 }
 
-// TestMemoryOfHostileTexts: two megabytes cost bounded memory whatever they normalise to, with a
-// limit or without, and give it back.
+// TestMemoryOfHostileTexts checks that two megabytes of text need bounded memory, whatever they
+// normalise to and with or without a limit, and that the memory is freed.
 func TestMemoryOfHostileTexts(t *testing.T) {
 	repeat := func(s string) string { return strings.Repeat(s, 2_000_000/len(s)) }
 	for _, kind := range []string{"xlmr", "roberta", "sentencepiece", "minilm"} {
@@ -52,7 +52,7 @@ func TestMemoryOfHostileTexts(t *testing.T) {
 				}
 				before, _ := memory(t)
 				if limit == 0 {
-					text = text[:len(text)/6] // all of it is tokenized: that takes its time
+					text = text[:len(text)/6] // all of it is tokenized, which takes long
 				}
 				err := tok.Encode(&b, []string{text}, Options{MaxTokens: limit})
 				if err != nil && !errors.Is(err, ErrTooLong) {
@@ -75,7 +75,7 @@ func TestMemoryOfHostileTexts(t *testing.T) {
 	}
 }
 
-// A text that is being tokenized stops when its context ends.
+// The tokenizing of a text stops when its context ends.
 func TestStopsInsideAText(t *testing.T) {
 	for _, kind := range []string{"xlmr", "roberta"} {
 		tok := load(t, kind)
@@ -84,7 +84,7 @@ func TestStopsInsideAText(t *testing.T) {
 		stop, release := stopFlag(ctx, len(text))
 		cancel()
 		release()
-		for atomic.LoadUint32(stop) == 0 { // what AfterFunc started runs
+		for atomic.LoadUint32(stop) == 0 { // the function that AfterFunc started still runs
 			stop, release = stopFlag(ctx, len(text))
 			release()
 		}

@@ -24,7 +24,8 @@ import (
 	"unsafe"
 )
 
-// LibSum is the sha256 of the linked library, so that a rebuilt library is a changed program.
+// LibSum returns the sha256 of the linked library. So a binary with a rebuilt library is a changed
+// binary.
 func LibSum() string { return libSum }
 
 var errTooMany = errors.New("more than 2147483647 tokens in one call")
@@ -37,7 +38,7 @@ type library struct {
 func (l library) open() bool { return l.model != nil }
 func (l library) free()      { C.sietok_free(l.model) }
 
-// newLibrary parses tokenizer.json under the flags of a BertNormalizer (nil: its own).
+// newLibrary parses tokenizer.json. bert replaces the flags of a BertNormalizer, if it is not nil.
 func newLibrary(json []byte, bert *bertFlags) (library, info, error) {
 	lower, chinese, strip := C.int8_t(-1), C.int8_t(-1), C.int8_t(-1)
 	if bert != nil {
@@ -100,7 +101,7 @@ type arena struct {
 
 var arenas = sync.Pool{New: func() any { return new(arena) }}
 
-// encode appends texts [from, to) to dst. The caller holds t.mu for reading and t is open.
+// encode appends texts [from, to) to dst. The caller holds t.mu for reading, and t is open.
 func (t *Tokenizer) encode(dst *Batch, in input, from, to int, opt Options, stop *uint32) error {
 	a := arenas.Get().(*arena)
 	defer func() {
@@ -147,7 +148,7 @@ func (t *Tokenizer) encode(dst *Batch, in input, from, to int, opt Options, stop
 		if written+int(p.need) > math.MaxInt32 {
 			return &TextError{from + int(p.done), errTooMany}
 		}
-		// Room for the rest at the rate seen so far, and for the text that did not fit.
+		// Make room for the rest at the rate seen so far, and for the text that did not fit.
 		rest := (count - int(p.done)) * (int(p.ids)/max(int(p.done), 1) + 1)
 		if opt.MaxTokens > 0 {
 			rest = min(rest, count*opt.MaxTokens)
@@ -181,13 +182,13 @@ func (t *Tokenizer) encode(dst *Batch, in input, from, to int, opt Options, stop
 	return nil
 }
 
-// The Go slice of places is handed to C as it is.
+// The Go slice of places is passed to C without conversion, so both structs must have one size.
 var (
 	_ [unsafe.Sizeof(C.sietok_place{}) - unsafe.Sizeof(Place{})]struct{}
 	_ [unsafe.Sizeof(Place{}) - unsafe.Sizeof(C.sietok_place{})]struct{}
 )
 
-// places tokenizes one text. The caller holds t.mu for reading and t is open.
+// places tokenizes one text. The caller holds t.mu for reading, and t is open.
 func (t *Tokenizer) places(text string, opt Options, stop *uint32) (tokens []Place, cut bool, err error) {
 	o := C.sietok_options{max_tokens: C.uint64_t(max(opt.MaxTokens, 0)), max_whole: opt.most(), piece: C.uint64_t(opt.piece), flags: t.flags(input{}, opt)}
 	room := len(text)/3 + 8
@@ -214,7 +215,7 @@ func (t *Tokenizer) places(text string, opt Options, stop *uint32) (tokens []Pla
 	}
 }
 
-// fill lays out texts [from, to) and returns their address. A single text is passed where it is.
+// fill lays out texts [from, to) end to end and returns their address. A single text is not copied.
 func (a *arena) fill(in input, from, to int) *C.uint8_t {
 	a.text, a.offsets = a.text[:0], append(a.offsets[:0], 0)
 	if to-from == 1 && in.second == nil {
@@ -233,7 +234,8 @@ func (a *arena) fill(in input, from, to int) *C.uint8_t {
 	return (*C.uint8_t)(unsafe.SliceData(a.text))
 }
 
-// most is what the library may take at once: tests tokenize without cuts.
+// most returns the most bytes that the library may take at once. It is larger for tests that forbid
+// cuts.
 func (o Options) most() C.uint64_t {
 	if o.whole {
 		return 64 << 20

@@ -34,12 +34,12 @@ func sequence(parts ...object) object {
 	return object{"type": "Sequence", "normalizers": parts}
 }
 
-// charsmap compiles a character map as SentencePiece does: a trie in a double array, each node with
-// a block of its own, and the texts behind it.
+// charsmap compiles a character map as SentencePiece does: a trie in a double array, where each
+// node has its own block, and the texts after it.
 func charsmap(texts map[string]string) string {
 	type node struct {
 		next map[byte]*node
-		text *string // what the key that ends here becomes
+		text *string // the replacement of the key that ends here
 		base uint32
 	}
 	root, blocks, all := &node{next: map[byte]*node{}}, uint32(0), ""
@@ -87,8 +87,8 @@ func add(file object, content string, flags ...string) {
 	file["added_tokens"] = append(file["added_tokens"].([]any), token)
 }
 
-// variants are tokenizers with every stage that is taken for local, and with added tokens that look
-// at what is beside them.
+// variants returns tokenizers with every stage that counts as local, and with added tokens that
+// look at their neighbours.
 func variants(t testing.TB) map[string]*Tokenizer {
 	metaspace := func(scheme string) object {
 		return object{"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": true}
@@ -153,7 +153,8 @@ func variants(t testing.TB) map[string]*Tokenizer {
 	return all
 }
 
-// longText has long words, runs of one script without spaces and what normalises to much.
+// longText returns long words, runs of one script without spaces, and characters that normalise to
+// many.
 func longText(r *rand.Rand, bytes int) string {
 	letters := []rune("aeinstAEé中国北京人ßйпривет가한ひらがなカタカナﷺﬁ①กขคनमस्ते\u0301\u0327ſΣİŉㄱㅏㄳ\uff9e")
 	marks := []rune("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~ \u0338\ufe0f\u20e3")
@@ -179,8 +180,9 @@ func longText(r *rand.Rand, bytes int) string {
 	return b.String()
 }
 
-// TestPiecesGiveTheIDsOfTheWhole: however a text is cut, its ids, those within a limit on either
-// side, and each token's place are those of the library's pipeline over the whole text.
+// TestPiecesGiveTheIDsOfTheWhole checks that cutting a text changes neither its ids, nor those
+// within a limit on either side, nor a token's place. The reference is the library's pipeline over
+// the whole text.
 func TestPiecesGiveTheIDsOfTheWhole(t *testing.T) {
 	for name, tok := range variants(t) {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +203,7 @@ func TestPiecesGiveTheIDsOfTheWhole(t *testing.T) {
 	}
 }
 
-// samePieces checks one text; false when it has no place to cut.
+// samePieces checks one text. It returns false if the text has no place to cut.
 func samePieces(t *testing.T, tok *Tokenizer, text string, piece, limit int) bool {
 	t.Helper()
 	limit += tok.CountSpecial(false)
@@ -249,8 +251,8 @@ func FuzzPieces(f *testing.F) {
 	})
 }
 
-// A tokenizer whose normalizer may make too much of a text is refused when it is loaded, before
-// anything runs.
+// A tokenizer whose normalizer may make too much of a text is refused by Load, before it normalises
+// anything.
 func TestHostileNormalizerIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	var file object

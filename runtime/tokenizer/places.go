@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// Place is a token and where it stands in its text.
+// Place is a token and its place in its text.
 type Place struct {
 	ID         int32
 	Start, End uint32 // bytes of the text
@@ -17,13 +17,13 @@ type Place struct {
 // Special reports whether the token stands for no text.
 func (p Place) Special() bool { return p.special != 0 }
 
-// Placed is the tokens of one text.
+// Placed holds the tokens of one text.
 type Placed struct {
 	Tokens    []Place
 	Truncated bool // Options.MaxTokens removed tokens
 }
 
-// IDs are the tokens' ids.
+// IDs returns the tokens' ids.
 func (p *Placed) IDs() []int32 {
 	ids := make([]int32, len(p.Tokens))
 	for i, t := range p.Tokens {
@@ -32,8 +32,9 @@ func (p *Placed) IDs() []int32 {
 	return ids
 }
 
-// EncodePlaces tokenizes valid UTF-8 texts with the place of each token, on up to GOMAXPROCS
-// goroutines: the same ids as Encode, slower. The first error in the order of texts wins.
+// EncodePlaces tokenizes valid UTF-8 texts and gives the place of each token. It runs on up to
+// GOMAXPROCS goroutines and gives the same ids as Encode, but slower. The first error in the order
+// of texts is returned.
 func (t *Tokenizer) EncodePlaces(ctx context.Context, texts []string, opt Options) ([]Placed, error) {
 	out, failures := make([]Placed, len(texts)), make([]error, len(texts))
 	var taken atomic.Int64

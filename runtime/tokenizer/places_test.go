@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// goldenPlaces holds [id, start, end, is special, …] of texts, in code points, whole and cut to 12
-// tokens.
+// goldenPlaces holds [id, start, end, is special, …] of texts, in code points, for whole texts and
+// for texts cut to 12 tokens.
 type goldenPlaces struct{ Full, Cut [][]int }
 
-// placedTexts are the texts of goldenPlaces.
+// placedTexts returns the texts of goldenPlaces.
 func placedTexts(t *testing.T, n int) []string {
 	all := texts()
 	if n != 41+150 || len(all) < n {
@@ -52,8 +52,8 @@ func TestPlacesEqualPython(t *testing.T) {
 	}
 }
 
-// inCodePoints writes places as goldenPlaces has them. A token of some bytes of a character stands
-// for all of it.
+// inCodePoints converts places to the form of goldenPlaces. A token of some bytes of a character
+// has the place of the whole character.
 func inCodePoints(text string, tokens []Place) []int {
 	points := func(at uint32) int { return utf8.RuneCountInString(text[:at]) }
 	var out []int

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// randomText draws from few enough pieces that words, marks, spaces and added tokens meet often.
+// randomText draws from few pieces, so that words, marks, spaces and added tokens often meet.
 func randomText(r *rand.Rand) string {
 	pieces := []string{
 		" ", " ", "  ", "\n", "\t", "a", "e", "the", "word", "ing", "Z", "7", "123", "'s", ".", "!?", "#", "-", "_",
@@ -27,8 +27,8 @@ func randomText(r *rand.Rand) string {
 	return b.String()
 }
 
-// compare checks one text and limit: every path gives the ids of whole texts in the library's own
-// pipeline, cut afterwards.
+// compare checks one text and limit. Every path must give the ids that the library's own pipeline
+// gives for the whole text, cut afterwards.
 func compare(t *testing.T, tok *Tokenizer, text string, limit int) {
 	t.Helper()
 	var all, want, got Batch
@@ -46,7 +46,7 @@ func compare(t *testing.T, tok *Tokenizer, text string, limit int) {
 		{"limit, general pipeline", Options{general: true, whole: true, MaxTokens: limit}, Options{general: true, MaxTokens: limit}},
 	} {
 		if limit == 0 && c.opt.MaxTokens == 0 && strings.HasPrefix(c.name, "limit") {
-			continue // 0 stands for no limit
+			continue // 0 means no limit
 		}
 		if err := tok.Encode(&want, []string{text}, c.want); err != nil {
 			t.Fatal(err)
@@ -72,7 +72,8 @@ func TestEveryPathGivesTheSameIDs(t *testing.T) {
 			for range 250 {
 				compare(t, tok, randomText(r), r.IntN(40))
 			}
-			// Long enough that the general pipeline cuts, more than once where tokens are long.
+			// The text is long enough that the general pipeline cuts it, more than once where
+			// tokens are long.
 			for range 12 {
 				var b strings.Builder
 				for b.Len() < 3000 {
@@ -85,9 +86,10 @@ func TestEveryPathGivesTheSameIDs(t *testing.T) {
 	}
 }
 
-// Every character, alone and beside letters and marks: the streaming pass has tables of its own.
+// Every character, alone and beside letters and marks, because the streaming pass has its own
+// tables.
 func TestEveryCharacterGivesTheSameIDs(t *testing.T) {
-	const last = 0x3400 // the tables end before
+	const last = 0x3400 // above the end of the tables
 	for _, kind := range []string{"minilm", "cased", "accents"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -111,7 +113,7 @@ func TestEveryCharacterGivesTheSameIDs(t *testing.T) {
 	}
 }
 
-// A text of many times what may be tokenized at once gives the ids of its start, and soon.
+// A text many times larger than may be tokenized at once gives the ids of its start, and soon.
 func TestWorkStopsAtTheLimit(t *testing.T) {
 	long := strings.Repeat(texts()[4], (2*MaxWholeBytes)/len(texts()[4]))
 	for _, k := range kinds {
@@ -129,7 +131,8 @@ func TestWorkStopsAtTheLimit(t *testing.T) {
 			if !slices.Equal(b.Text(1), short.IDs) || !b.Truncated[1] {
 				t.Errorf("another result than for the start of the text")
 			}
-			// At its full speed the streaming pass would need three times as long for all of it.
+			// At its full speed the streaming pass would take three times as long for the whole
+			// text.
 			start := time.Now()
 			for range 200 {
 				if !k.streaming {

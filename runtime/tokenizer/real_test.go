@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// realTexts are texts of bytes bytes and more as they come from files that nobody looked at.
+// realTexts returns texts of at least that many bytes, in the form of files that nobody has
+// cleaned.
 func realTexts(bytes int) map[string]string {
 	r := rand.New(rand.NewPCG(3, 5))
 	raw := make([]byte, bytes)
@@ -59,9 +60,9 @@ func realTexts(bytes int) map[string]string {
 	}
 }
 
-// Texts of one line without a blank are cut, too, where they are larger than what may be taken
-// whole, and have the ids and places of the whole. What has no place to cut is refused, and is none
-// that people write.
+// A text of one line without a blank is cut, too, if it is larger than may be taken whole. Its ids
+// and places are those of the whole text. A text without any place to cut is refused; people do not
+// write such texts.
 func TestLongTextsOfOneLine(t *testing.T) {
 	uncut := []string{"blanks", "dashes", "digits", "emoji", "lines", "table"}
 	spaced := []string{"chinese", "chinese, 、。"} // a BERT normalizer puts spaces around each character; with added tokens it does not stream

@@ -1,8 +1,9 @@
-/* C ABI of libsie_tokenizers.a (Rust sources in rust/). Used by native.go only.
+/* C ABI of libsie_tokenizers.a (Rust sources in rust/). Only native.go uses it.
  *
  * Texts are bytes with explicit lengths: NUL is a character like any other, and invalid UTF-8
- * counts as U+FFFD. No call keeps a pointer after it returns. A model may be used by any number of
- * threads at once; freeing it needs all calls on it to be over. No call aborts on bad input. */
+ * counts as U+FFFD. No call keeps a pointer after it returns. Any number of threads may use a
+ * model at once. A model may be freed when all calls on it have returned. No call aborts on bad
+ * input. */
 #ifndef SIETOK_H
 #define SIETOK_H
 
@@ -18,20 +19,20 @@ enum { SIETOK_OK = 0, SIETOK_FAILED = 1, SIETOK_TOO_LONG = 2, SIETOK_NO_ROOM = 3
 typedef struct {
   uint32_t vocab_size;    /* largest id + 1 */
   uint32_t specials;      /* special tokens added to one text */
-  uint32_t pair_specials; /* and to a pair */
+  uint32_t pair_specials; /* special tokens added to a pair */
   uint8_t streaming;      /* the fast BERT pass applies */
   uint8_t cuttable;       /* the general pipeline takes a text in pieces and can stop at a limit */
 } sietok_info;
 
 typedef struct {
-  uint64_t max_tokens; /* kept per text or pair, special ones included; 0: all */
+  uint64_t max_tokens; /* kept per text or pair, special tokens included; 0: all */
   uint64_t
       max_whole;  /* bytes that the general pipeline may take at once; a tokenizer's own bound may be lower */
-  uint64_t piece; /* bytes of a piece; 0: as the tokenizer's bound says */
+  uint64_t piece; /* bytes of a piece; 0: the tokenizer's own bound */
   uint32_t flags; /* SIETOK_SPECIAL ... */
 } sietok_options;
 
-/* In and out: zero before the first call; a later call goes on at text `done`. */
+/* In and out. All fields are zero before the first call; a later call continues at text `done`. */
 typedef struct {
   uint64_t done;        /* texts finished */
   uint64_t ids;         /* ids written */
@@ -41,17 +42,17 @@ typedef struct {
                          * SIETOK_TOO_LONG (of bytes without a place to cut) */
 } sietok_progress;
 
-/* Parses tokenizer.json; its truncation and padding are dropped. With lowercase >= 0 the three
- * flags replace a BertNormalizer's own (strip_accents < 0: follow lowercase). NULL: see the
- * message. */
+/* Parses tokenizer.json and drops its truncation and padding. With lowercase >= 0 the three flags
+ * replace a BertNormalizer's own (strip_accents < 0: same as lowercase). Returns NULL and a message
+ * on failure. */
 sietok *sietok_new(const uint8_t *json, size_t len, int8_t lowercase, int8_t chinese, int8_t strip_accents,
                    sietok_info *info, uint8_t *message, size_t message_cap, uint32_t *message_len);
 void sietok_free(sietok *model);
 
-/* Encodes `count` texts (or pairs) laid end to end in `text`; text i is [offsets[i], offsets[i+1]),
+/* Encodes `count` texts (or pairs) laid end to end in `text`. Text i is [offsets[i], offsets[i+1]);
  * pair i is texts 2i and 2i+1. Writes packed ids[cap], types[cap] unless NULL, ends[count]
  * (cumulative, within ids) and cut[count] (1 when the limit removed tokens). Another thread may set
- * *stop to 1: the call then ends soon with SIETOK_STOPPED. */
+ * *stop to 1; the call then soon ends with SIETOK_STOPPED. */
 void sietok_encode(const sietok *model, const uint8_t *text, const uint64_t *offsets, size_t count,
                    const sietok_options *opt, int32_t *ids, int32_t *types, size_t cap, int32_t *ends,
                    uint8_t *cut, sietok_progress *progress, const uint32_t *stop, uint8_t *message,
@@ -60,21 +61,22 @@ void sietok_encode(const sietok *model, const uint8_t *text, const uint64_t *off
 typedef struct {
   int32_t id;
   uint32_t start, end; /* bytes of the text */
-  uint32_t special;    /* 1: stands for no text */
+  uint32_t special;    /* 1: a special token, which stands for no text */
 } sietok_place;
 
-/* Encodes one text into tokens[cap] with the place of each token; progress as above, except that a
- * call with too little room starts again. */
+/* Encodes one text into tokens[cap] with the place of each token. Progress works as above, but
+ * after a call with too little room the next one starts again. */
 void sietok_places(const sietok *model, const uint8_t *text, size_t len, const sietok_options *opt,
                    sietok_place *tokens, size_t cap, uint8_t *cut, sietok_progress *progress,
                    const uint32_t *stop, uint8_t *message, size_t message_cap);
 
-/* Text of `ids` (code SIETOK_OK) or a message (SIETOK_FAILED), freed with sietok_free_text. */
+/* Returns the text of `ids` (code SIETOK_OK) or a message (SIETOK_FAILED). The caller frees it with
+ * sietok_free_text. */
 uint8_t *sietok_decode(const sietok *model, const uint32_t *ids, size_t len, bool skip_special,
                        size_t *out_len, int32_t *code);
 void sietok_free_text(uint8_t *text, size_t len);
 
-/* Id of a token by its exact text, or -1. */
+/* Returns the id of a token by its exact text, or -1. */
 int64_t sietok_token_id(const sietok *model, const uint8_t *token, size_t len);
 
 #endif

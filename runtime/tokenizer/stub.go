@@ -9,7 +9,7 @@ func LibSum() string { return "" }
 
 var errTooMany = errors.New("too many tokens in one call")
 
-// library stands in for the Rust object and is never open.
+// library replaces the Rust object and is never open.
 type library struct{}
 
 func (library) open() bool                           { return false }

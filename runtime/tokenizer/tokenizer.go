@@ -1,24 +1,24 @@
-// Package tokenizer turns texts into packed token ids, with the same ids as the Python tokenizers
-// library, from a model's tokenizer.json (or its vocab.txt).
+// Package tokenizer turns texts into packed token ids, the same ids as the Python tokenizers
+// library. It reads a model's tokenizer.json, or its vocab.txt.
 //
 // Load reads a model directory. Encode and EncodePairs fill a Batch on the caller's goroutine;
-// EncodeParallel and EncodePairsParallel spread the texts over the cores and can be cancelled.
-// A Tokenizer is safe for concurrent use; all of them together run on at most GOMAXPROCS threads.
+// EncodeParallel and EncodePairsParallel spread the texts over the cores and can be cancelled. A
+// Tokenizer is safe for concurrent use; all of them together run on at most GOMAXPROCS threads.
 //
-// Work stops at Options.MaxTokens, and memory is bounded whatever a text normalises to: BERT texts
-// stream, every other text goes through the library in pieces of at most 32 KiB, less where the
-// normalizer may make more than 128 bytes of one (rust/src/bound.rs). Pieces are cut where no stage
-// looks across (rust/src/cut.rs), and a word that runs through a cut is tokenized as one
-// (rust/src/long.rs), so that the ids are those of the whole text. Text without a place to cut is
-// refused above MaxWholeBytes at the latest (ErrTooLong). Tokenizers with stages that are not known
-// to be local take whole texts up to that bound.
+// Work stops at Options.MaxTokens, and memory is bounded whatever a text normalises to. BERT texts
+// stream. Every other text goes through the library in pieces of at most 32 KiB; pieces are smaller
+// where one byte may become more than 128 bytes (rust/src/bound.rs). A cut lies where no stage
+// looks across it (rust/src/cut.rs), and a word that runs through a cut is tokenized as one word
+// (rust/src/long.rs), so the ids are those of the whole text. Text without a place to cut is
+// refused above MaxWholeBytes at the latest (ErrTooLong). A tokenizer with a stage that is not
+// known to be local takes whole texts up to that bound.
 //
-// A longest invalid sequence of UTF-8 counts as one U+FFFD, as in Python's and the web's decoders;
-// refusing it is the API's decision, earlier. NUL is a character.
+// Each invalid sequence of UTF-8, taken as long as possible, counts as one U+FFFD, as in Python's
+// and the web's decoders. Whether such a text is refused is decided earlier, in the API. NUL is a
+// character.
 //
-// The work is done by a Rust library behind cgo (build tag "native"). Without the tag every Load
-// returns ErrNotBuilt. The package does not pad, does not add prompts or templates, and does not
-// log.
+// A Rust library behind cgo (build tag "native") does the work. Without the tag every Load returns
+// ErrNotBuilt. The package does not pad, does not add prompts or templates, and does not log.
 package tokenizer
 
 import (
@@ -27,9 +27,9 @@ import (
 	"sync"
 )
 
-// MaxWholeBytes bounds the bytes of a text without a place to cut; less where they may grow. BERT
-// tokenizers have no such bound. The general pipeline needs about sixty bytes of memory for each
-// byte of it once it is normalised.
+// MaxWholeBytes bounds the bytes of a text without a place to cut. The bound is lower where the
+// text may grow when it is normalised. BERT tokenizers have no such bound. The general pipeline
+// needs about sixty bytes of memory for each byte of normalised text.
 const MaxWholeBytes = 256 << 10
 
 var (
@@ -37,14 +37,13 @@ var (
 	ErrNotBuilt = errors.New("tokenizer: built without the tokenizer library; run `make build` (tag native)")
 	// ErrClosed is returned by every method that needs the library after Close.
 	ErrClosed = errors.New("tokenizer: closed")
-	// ErrTooLong is wrapped by the TextError of a text that has no place to cut where one is
-	// needed.
+	// ErrTooLong is wrapped by the TextError of a text that must be cut and has no place for it.
 	ErrTooLong = errors.New("the text has no place where it could be cut")
 	// ErrNoRoom is wrapped when Options.MaxTokens is below the number of special tokens.
 	ErrNoRoom = errors.New("max tokens is below the number of special tokens")
 )
 
-// TextError is a failure of one text; nothing of the call is kept.
+// TextError is the failure of one text. It fails the whole call.
 type TextError struct {
 	Index int // of the text or pair in the call
 	Err   error
@@ -53,25 +52,25 @@ type TextError struct {
 func (e *TextError) Error() string { return fmt.Sprintf("tokenizer: text %d: %v", e.Index, e.Err) }
 func (e *TextError) Unwrap() error { return e.Err }
 
-// Options of one call.
+// Options configures one call.
 type Options struct {
-	// MaxTokens is kept per text or pair, special tokens included; 0 or less keeps all. A pair is
-	// cut longest first.
+	// MaxTokens is the number of tokens kept per text or pair, special tokens included; 0 or less
+	// keeps all. The longer text of a pair is cut first.
 	MaxTokens int
-	// Left keeps the end of what is too long, not its start; so does a tokenizer whose
-	// truncation_side is left.
+	// Left keeps the end of a text that is too long, not its start. A tokenizer whose
+	// truncation_side is left always does.
 	Left bool
 	// NoSpecial leaves out the special tokens.
 	NoSpecial bool
 
-	// Tests compare the paths: general keeps to the library's pipeline, whole forbids cuts, piece
-	// (not 0) cuts every so many bytes.
+	// For tests, which compare the paths: general always uses the library's pipeline, whole forbids
+	// cuts, and piece (if not 0) cuts after that many bytes.
 	general, whole bool
 	piece          int
 }
 
-// Batch is the packed result of a call. The slices belong to the caller, who may reuse the Batch:
-// a call overwrites it and keeps its memory. After an error it is empty.
+// Batch is the packed result of a call. The slices belong to the caller, who may reuse the Batch: a
+// call overwrites it and keeps its memory. After an error the Batch is empty.
 type Batch struct {
 	IDs       []int32 // all texts, end to end
 	Ends      []int32 // Ends[i] is where text i ends in IDs
@@ -79,7 +78,7 @@ type Batch struct {
 	Truncated []bool  // Truncated[i]: MaxTokens removed tokens of text i
 }
 
-// Len is the number of texts (or pairs).
+// Len returns the number of texts (or pairs).
 func (b *Batch) Len() int { return len(b.Ends) }
 
 // Text returns the ids of text i, a view of IDs.
@@ -120,13 +119,13 @@ type info struct {
 	cuttable     bool // the general pipeline can stop at a limit
 }
 
-// VocabSize is the largest id plus one.
+// VocabSize returns the largest id plus one.
 func (t *Tokenizer) VocabSize() int { return t.info.vocabSize }
 
-// MaxLength is model_max_length of tokenizer_config.json; 0 when it names no limit.
+// MaxLength returns model_max_length of tokenizer_config.json, or 0 if there is no limit.
 func (t *Tokenizer) MaxLength() int { return t.maxLength }
 
-// CountSpecial is the number of special tokens added to one text, or to a pair.
+// CountSpecial returns the number of special tokens added to one text, or to a pair.
 func (t *Tokenizer) CountSpecial(pair bool) int {
 	if pair {
 		return t.info.pairSpecials
@@ -147,7 +146,8 @@ func (t *Tokenizer) CheckIDs(ids []int32) error {
 	return nil
 }
 
-// TokenToID returns the id of a token given by its exact text; false when unknown or closed.
+// TokenToID returns the id of a token given by its exact text. It returns false if the token is
+// unknown or the tokenizer is closed.
 func (t *Tokenizer) TokenToID(token string) (int32, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -157,7 +157,7 @@ func (t *Tokenizer) TokenToID(token string) (int32, bool) {
 	return t.lib.tokenID(token)
 }
 
-// Decode returns the text of ids, special tokens left out. It fails for ids outside the vocabulary.
+// Decode returns the text of ids without special tokens. It fails for ids outside the vocabulary.
 func (t *Tokenizer) Decode(ids []int32) (string, error) { return t.decode(ids, true) }
 
 // DecodeAll is Decode with the special tokens written out.
@@ -175,8 +175,8 @@ func (t *Tokenizer) decode(ids []int32, skipSpecial bool) (string, error) {
 	return t.lib.decode(ids, skipSpecial)
 }
 
-// Close waits for calls of the library that are running and frees the tokenizer. Later calls
-// return ErrClosed; closing twice does nothing.
+// Close waits for running calls of the library and frees the tokenizer. Later calls return
+// ErrClosed; closing twice does nothing.
 func (t *Tokenizer) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -26,7 +26,8 @@ func TestBatchIsPackedAndReused(t *testing.T) {
 	many := slices.Repeat([]string{"some words of a short query"}, 2000)
 	must(tok.Encode(&b, many, Options{}))
 	if n := testing.AllocsPerRun(20, func() { must(tok.Encode(&b, many, Options{})) }); n > float64(len(many))/20 {
-		// A few for the call; the race detector makes pools forget and adds some.
+		// The call allocates a few times. The race detector makes pools drop values and so adds
+		// some.
 		t.Errorf("%v allocations for %d texts, want none per text", n, len(many))
 	}
 }
@@ -50,7 +51,8 @@ func TestParallelEqualsSerial(t *testing.T) {
 	}
 }
 
-// Texts of very different density make the first guess of the room wrong in both directions.
+// Texts with very different numbers of tokens per byte make the first guess of the room wrong in
+// both directions.
 func TestOutputGrows(t *testing.T) {
 	tok := load(t, "minilm")
 	var list []string

@@ -18,8 +18,8 @@ type addedToken struct {
 	Special    bool   `json:"special"`
 }
 
-// fromVocab builds the tokenizer.json that transformers' converter makes of a BERT vocab.txt: one
-// token a line, its number the line's.
+// fromVocab builds the tokenizer.json that transformers' converter makes of a BERT vocab.txt. That
+// file has one token per line; the line's number, from 0, is the id.
 func fromVocab(dir string, set *settings) ([]byte, error) {
 	path := filepath.Join(dir, "vocab.txt")
 	data, err := read(path, maxConfigBytes)
