@@ -12,8 +12,8 @@ import (
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// Classes are shares of one, or each a probability of its own: as the model says, as the request
-// says, and of a single label.
+// Class scores sum to one, or each is a probability on its own: by the model, by the request, and
+// for a single label.
 func TestSharesAndProbabilities(t *testing.T) {
 	const tasks = "tasks: {extract: {}}"
 	r := start(t, nil, nil, entry(t, "several", withTokenizer(t, "classify-distilbert", "st-mean", nil), "sequence_classification", tasks),
@@ -55,8 +55,8 @@ func TestSharesAndProbabilities(t *testing.T) {
 	}
 }
 
-// More pairs than are tokenised together: every text has its own labels' scores, and the count of
-// tokens is that of the pairs.
+// With more pairs than are tokenised together, every text still has its own labels' scores, and the
+// token count is that of the pairs.
 func TestZeroShotOfManyPairs(t *testing.T) {
 	r := start(t, nil, nil, entry(t, "nli", golden.Open(t, "pipeline-zero-shot").Dir, "nli_classification", "tasks: {extract: {}}"))
 	ask := func(texts []string, options map[string]any) *Result {
@@ -83,7 +83,7 @@ func TestZeroShotOfManyPairs(t *testing.T) {
 	}
 }
 
-// A model whose one label is entailment has nothing that it competes with.
+// A model whose only label is entailment is refused, because nothing competes with it.
 func TestZeroShotNeedsTwoLabels(t *testing.T) {
 	r := start(t, nil, nil, entry(t, "nli", relabelled(t, "rerank-sigmoid", []string{"entailment"}), "nli_classification", "tasks: {extract: {}}"))
 	_, err := r.Extract(t.Context(), &ExtractRequest{Model: "nli", Texts: []string{"a"}, Labels: []string{"x"}})
@@ -92,8 +92,8 @@ func TestZeroShotNeedsTwoLabels(t *testing.T) {
 	}
 }
 
-// Classify gives logits, shares, or the probability of a single label, for more texts and pairs
-// than are tokenised together.
+// Classify gives logits, a softmax, or the sigmoid of a single label, for more texts and pairs than
+// are tokenised together.
 func TestClassify(t *testing.T) {
 	const tasks = "tasks: {extract: {}}"
 	r := start(t, nil, []string{mean}, entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", tasks),

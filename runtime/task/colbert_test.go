@@ -14,15 +14,15 @@ import (
 
 const colbertTasks = "tasks: {encode: {multivector: {dim: 24}}, score: {}}"
 
-// lateModel is a ColBERT model with those load-time options.
+// lateModel returns a ColBERT model with these load-time options.
 func lateModel(t *testing.T, id, options string) *catalog.Model {
 	t.Helper()
 	dir := withTokenizer(t, "colbert-linear", "st-mean", nil)
 	return loadtime(t, id, dir, "colbert", colbertTasks, options)
 }
 
-// Queries are filled up, documents lose their punctuation, and a score is the MaxSim of what encode
-// gives.
+// Queries are filled up, documents lose their punctuation, and a score is the MaxSim of the vectors
+// that Encode gives.
 func TestColBERT(t *testing.T) {
 	r := start(t, nil, nil, lateModel(t, "hidden", "{query_max_length: 12, skip_special_tokens: false}"),
 		lateModel(t, "attended", "{query_max_length: 12, skip_special_tokens: false, attend_to_expansion_tokens: true}"),
@@ -68,7 +68,7 @@ func TestColBERT(t *testing.T) {
 	}
 }
 
-// A marker that is a token goes behind [CLS]; one that is none is text before the text.
+// A marker that is a token goes behind [CLS]; any other marker is text before the text.
 func TestMarkers(t *testing.T) {
 	r := start(t, nil, nil, lateModel(t, "token", `{query_expansion: false, query_prefix: "[MASK] ", doc_prefix: "[UNK]"}`),
 		lateModel(t, "text", `{query_expansion: false, query_prefix: "ask ", doc_prefix: "say "}`), lateModel(t, "none", "{query_expansion: false}"))
@@ -98,8 +98,8 @@ func TestMarkers(t *testing.T) {
 	}
 }
 
-// A model that folds gives dense rows by MUVERA and sparse ones by SMVE, for queries and documents
-// apart, alone and in company alike; the dot product of a MUVERA pair stands for their MaxSim.
+// A model that folds gives dense rows by MUVERA and sparse rows by SMVE. Queries and documents are
+// folded differently. A text's row does not depend on the other texts of the request.
 func TestFolding(t *testing.T) {
 	r := start(t, nil, nil, lateModel(t, "fold", `{query_expansion: false, smve_config: {width: 256, k: 4}, `+
 		`muvera_config: {num_repetitions: 8, num_simhash_projections: 3, projection_dim: 8, final_projection_dim: null}}`))
@@ -110,7 +110,7 @@ func TestFolding(t *testing.T) {
 		t.Fatal(err)
 	}
 	info, err := r.Model("fold")
-	if err != nil || info.Dims != (api.ModelDims{Multivector: 24}) { // the backbone's width is none of its outputs
+	if err != nil || info.Dims != (api.ModelDims{Multivector: 24}) { // the backbone's width is not one of the model's outputs
 		t.Errorf("listed with %+v, %v", info.Dims, err)
 	}
 	for _, m := range r.Status().Models {
@@ -150,7 +150,7 @@ func TestFolding(t *testing.T) {
 			t.Errorf("%v: %v", bad.options, err)
 		}
 	}
-	// What a fold is made of is settled when the model is loaded.
+	// A request cannot change settings of a fold that are fixed when the model is loaded.
 	for _, bad := range []map[string]any{{"muvera": map[string]any{"num_repetitions": int64(9)}}, {"smve": map[string]any{"zzz": 1}}, {"muvera": 5}} {
 		_, err := r.Encode(t.Context(), &Request{Model: "fold", Texts: words(1), OutputTypes: []string{"multivector"}, Options: bad})
 		if e := errs.As(err); e == nil || e.Status != 400 || !strings.HasPrefix(e.Param, "options.") {
@@ -163,7 +163,7 @@ func TestFolding(t *testing.T) {
 	}
 }
 
-// What is made for a profile's texts is made once, however often the catalog is read.
+// The markers of a profile are made once, however often the catalog is read.
 func TestMarkersOutliveReloads(t *testing.T) {
 	r := start(t, nil, nil, lateModel(t, "late", `{query_prefix: "[MASK] "}`), lateModel(t, "other", `{query_prefix: "[PAD] "}`))
 	for _, id := range []string{"late", "other"} {

@@ -56,7 +56,7 @@ func TestOneThousandTextsKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// A text's vector does not depend on what shares its batch, bit for bit.
+// A text's vector does not depend on the other texts of its batch, bit for bit.
 func TestVectorsDoNotDependOnCompany(t *testing.T) {
 	r := start(t, nil, []string{mean})
 	texts := words(300)
@@ -91,7 +91,7 @@ func TestGoldenVectorsAndPrompts(t *testing.T) {
 		"  instructed: {extends: default, adapter_options: {runtime: {default_instruction: do}}}\n"
 	c := golden.Open(t, dirs[prompts])
 	m := family(t, "test/family", c.Dir, passages)
-	m.Tasks.Dense.Dim, m.MaxSequenceLength = 0, 0 // as the files say
+	m.Tasks.Dense.Dim, m.MaxSequenceLength = 0, 0 // taken from the model's files
 	r := start(t, nil, []string{mean, cls, prompts}, m)
 	for _, id := range []string{mean, cls} {
 		c := golden.Open(t, dirs[id])
@@ -101,7 +101,7 @@ func TestGoldenVectorsAndPrompts(t *testing.T) {
 	}
 	query := true
 	for i, x := range goldenTexts(t, c) {
-		q := &Request{Model: prompts, Texts: []string{x.Text}, IsQuery: &query} // the default prompt is that of queries
+		q := &Request{Model: prompts, Texts: []string{x.Text}, IsQuery: &query} // the default prompt is the one for queries
 		if x.Prompt != nil && *x.Prompt == "passage" {
 			q = &Request{Model: "test/family:passage", Texts: []string{x.Text}}
 		}
@@ -164,7 +164,7 @@ func TestOutputDTypes(t *testing.T) {
 		for _, q := range []*Request{
 			{Model: mean, Texts: texts, OutputDType: dtype},
 			{Model: mean, Texts: texts, Options: map[string]any{"output_dtype": dtype}},
-			{Model: mean, Texts: texts, OutputDType: dtype, Options: map[string]any{"output_dtype": "float32"}}, // params win
+			{Model: mean, Texts: texts, OutputDType: dtype, Options: map[string]any{"output_dtype": "float32"}}, // params win over options
 		} {
 			res, err := r.Encode(t.Context(), q)
 			if err != nil || res.Type != want.kind || res.Dims != 32 {
@@ -224,7 +224,7 @@ func TestDimensionsAndNormalize(t *testing.T) {
 	}
 }
 
-// Another pooling is another program over the same weights, whichever id loads them.
+// Another pooling is another program over the same weights, whichever model id loads them.
 func TestPoolingVariants(t *testing.T) {
 	const text = "what is the tallest mountain"
 	asCLS := copyModel(t, "st-mean")
@@ -259,8 +259,8 @@ func TestPoolingVariants(t *testing.T) {
 	}
 }
 
-// A model that shares the weights of another keeps its own pooling and length, though the other
-// gives the copy its name.
+// Models that share weights keep their own pooling and length limit, even though only one of them
+// gives the loaded weights their name.
 func TestSharedWeightsKeepEachModelsOptions(t *testing.T) {
 	m := family(t, "test/a", golden.Open(t, "st-mean").Dir, "")
 	m.Profiles[0].Runtime, m.MaxSequenceLength = map[string]any{"pooling": "cls"}, 4
@@ -276,7 +276,7 @@ func TestSharedWeightsKeepEachModelsOptions(t *testing.T) {
 	}
 }
 
-// size is what the packed weights of a loaded model take.
+// size returns the bytes of the packed weights of a loaded model.
 func size(r *rig, id string) int64 { return r.Copy(id).Bytes() }
 
 // goldenText is an input of a golden case.

@@ -5,13 +5,13 @@ import (
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
-// For the tests beside this package.
+// What the external tests of this package use.
 const (
 	ChunkTexts  = chunkTexts
 	ChunksAhead = chunksAhead
 )
 
-// Parts of the package.
+// Internal functions and variables.
 var (
 	Floats    = floats
 	Ints      = ints
@@ -20,7 +20,7 @@ var (
 	MarkersOf = markersOf
 )
 
-// SparseRow is what a row of weights comes to in an answer of that type.
+// SparseRow returns a row of weights in the form that an answer of type dtype has.
 func SparseRow(columns []int32, weights []float32, dtype string) (outColumns []int32, outWeights []float32, s Sparse) {
 	w := weighted{columns, weights}
 	w.byColumn()
@@ -28,13 +28,13 @@ func SparseRow(columns []int32, weights []float32, dtype string) (outColumns []i
 	return w.columns, w.weights, f.sparseOf(w)
 }
 
-// Lexical is BGE-M3's sparse row.
+// Lexical returns BGE-M3's sparse row.
 func Lexical(t *tokenizer.Tokenizer, ids []int32, weights []float32) (columns []int32, out []float32) {
 	w := lexical(t, ids, weights)
 	return w.columns, w.weights
 }
 
-// ServedFamilies are those of the table.
+// ServedFamilies returns the families of the table.
 func ServedFamilies() (out []catalog.Family) {
 	for f := range families {
 		out = append(out, f)

@@ -12,8 +12,8 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// Zero-shot labels compete by their entailment logits, or stand alone; a model without such a label
-// says so.
+// Zero-shot labels compete by their entailment logits, or each stands alone. A model without a
+// label of entailment is refused with an error that says so.
 func TestZeroShot(t *testing.T) {
 	labels := map[string]any{"id2label": map[string]string{"0": "contradiction", "1": "neutral", "2": "ENTAILMENT"}, "label2id": map[string]int{"contradiction": 0, "neutral": 1, "ENTAILMENT": 2}}
 	dir := withTokenizer(t, "classify-bert", "st-mean", labels)
@@ -70,7 +70,7 @@ func TestZeroShot(t *testing.T) {
 	}
 }
 
-// Heads with labels of their own: classes of texts, and entities by code points.
+// A model with its own labels classifies texts, or finds entities by code points.
 func TestOwnLabels(t *testing.T) {
 	r := start(t, nil, nil, entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", "tasks: {extract: {}}"),
 		entry(t, "names", withTokenizer(t, "tag-bert", "st-mean", nil), "token_classification", "tasks: {extract: {}}"))
@@ -105,8 +105,8 @@ func TestOwnLabels(t *testing.T) {
 	}
 }
 
-// Where nothing may be cut, an item that is too long has an error of its own, and the others have
-// what they have without it.
+// If truncation is forbidden, an item that is too long has its own error. The other items have the
+// same result as without it.
 func TestItemErrors(t *testing.T) {
 	r := start(t, nil, nil, entry(t, "nli", golden.Open(t, "pipeline-zero-shot").Dir, "nli_classification_flash", "tasks: {extract: {}}"),
 		entry(t, "tags", golden.Open(t, "pipeline-tags").Dir, "token_classification", "tasks: {extract: {}}"),
@@ -144,22 +144,22 @@ func TestItemErrors(t *testing.T) {
 			}
 		}
 	}
-	// A label that fills the model alone is the request's fault.
+	// A label that is too long for the model on its own fails the request.
 	_, err := r.Extract(t.Context(), &ExtractRequest{Model: "nli", Texts: texts[:1], Labels: []string{"sea", long}, Options: map[string]any{"overflow_policy": "error"}})
 	if e := errs.As(err); e == nil || e.Code != errs.InputTooLong || e.Status != 400 || e.Param != "params.labels[1]" {
 		t.Errorf("a long label: %v", err)
 	}
 }
 
-// Labels choose among the model's own, whatever their case; one that it does not have is refused,
-// for nothing would be found.
+// Labels choose among the model's own labels, ignoring case. A label that the model does not have
+// is refused, because it would never be found.
 func TestChosenLabels(t *testing.T) {
 	r := start(t, nil, nil, entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", "tasks: {extract: {}}"),
 		entry(t, "tags", golden.Open(t, "pipeline-tags").Dir, "token_classification", "tasks: {extract: {}}"))
 	for _, c := range []struct {
 		model  string
 		labels []string
-		want   int // classes
+		want   int // number of classes
 		text   string
 	}{
 		{"moods", nil, 3, ""}, {"moods", []string{}, 3, ""}, {"moods", []string{"Fear", "joy", "joy"}, 2, ""}, {"tags", []string{"per", "Misc"}, 0, ""},

@@ -13,7 +13,7 @@ import (
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// What the catalog says is served is served here, and nothing else.
+// Exactly the families that the catalog says are served are served here.
 func TestFamiliesOfTheCatalogAreServed(t *testing.T) {
 	tasks := task.Tasks()
 	for _, f := range catalog.Families() {
@@ -24,8 +24,8 @@ func TestFamiliesOfTheCatalogAreServed(t *testing.T) {
 	}
 }
 
-// A family is named in the table of this package and in the catalog, and nowhere else: whoever adds
-// one has nothing to look for.
+// A family is named only in the catalog and in this package's table. Adding a family needs no
+// search for other places.
 func TestFamiliesAreNamedInOnePlace(t *testing.T) {
 	root := filepath.Join("..", "..")
 	named := make(map[string]int)

@@ -14,7 +14,7 @@ import (
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// rowsOf are a text's token vectors.
+// rowsOf returns a text's token vectors.
 func rowsOf(m Matrix) [][]float32 {
 	all := floats(m.Data)
 	return slices.Collect(slices.Chunk(all, len(all)/max(1, m.Rows)))
@@ -27,9 +27,9 @@ func dot(a, b []float32) (sum float64) {
 	return sum
 }
 
-// What MUVERA folds is the tokens that encode gives: without a projection the parts of a repetition
-// add up to the sum of a query's tokens, and to the sum over the parts of the mean of a document's
-// tokens in it. SMVE's columns are the products with its anchors.
+// MUVERA folds exactly the tokens that Encode gives. Without a projection, the parts of a
+// repetition add up to the sum of a query's tokens; for a document, to the sum over the parts of
+// the mean of the tokens in each. SMVE's columns are the tokens' products with its anchors.
 func TestFoldedAreTheTokens(t *testing.T) {
 	const dim, repetitions, bits = 24, 3, 2
 	r := start(t, nil, nil, lateModel(t, "fold", `{query_expansion: false, smve_config: {width: 64, k: 3}, `+
@@ -101,8 +101,8 @@ func TestFoldedAreTheTokens(t *testing.T) {
 	}
 }
 
-// checkSMVE compares a sparse row, and the same of at most two columns, with what the tokens'
-// products give.
+// checkSMVE compares a sparse row, and the same row cut to two columns, with the tokens' products
+// with the anchors.
 func checkSMVE(t *testing.T, row, two Sparse, tokens [][]float32, anchors []float32, query bool) {
 	t.Helper()
 	dim := len(tokens[0])
@@ -139,8 +139,8 @@ func checkSMVE(t *testing.T, row, two Sparse, tokens [][]float32, anchors []floa
 	}
 }
 
-// A model with dense or sparse vectors of its own gives those: an option that would fold others is
-// refused, not dropped.
+// A model with its own dense or sparse vectors gives those. An option to fold them is refused, not
+// ignored.
 func TestOwnVectorsAreNotFolded(t *testing.T) {
 	dir := withTokenizer(t, "bge-m3", "st-xlmr-mean-torch", map[string]any{})
 	shrink(t, dir, 111)
@@ -154,8 +154,8 @@ func TestOwnVectorsAreNotFolded(t *testing.T) {
 	}
 }
 
-// The outputs of a request have its own forms: token vectors that are not normalised, and of a
-// token that is there twice the larger weight.
+// A request may ask for token vectors that are not normalised. A sparse row keeps the larger weight
+// of a token that occurs twice.
 func TestFormsOfOutputs(t *testing.T) {
 	r := start(t, nil, nil, lateModel(t, "late", "{query_expansion: false}"))
 	for _, normalize := range []bool{true, false} {
@@ -178,8 +178,8 @@ func TestFormsOfOutputs(t *testing.T) {
 	}
 }
 
-// Lengths of ColBERT's texts: documents and queries have their own, markers included, and a request
-// may shorten its queries.
+// ColBERT documents and queries have their own length limits, markers included. A request may
+// shorten its queries.
 func TestLengthsOfColBERT(t *testing.T) {
 	r := start(t, nil, nil, lateModel(t, "short", `{skip_special_tokens: false, query_max_length: 12, doc_max_length: 6}`),
 		lateModel(t, "marked", `{skip_special_tokens: false, query_max_length: 12, doc_max_length: 6, query_prefix: "[MASK] ", doc_prefix: "[UNK]"}`))

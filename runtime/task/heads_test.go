@@ -24,8 +24,8 @@ func readTexts[T any](t *testing.T, name string) (texts []T) {
 	return texts
 }
 
-// Cross-encoders score as sentence-transformers' CrossEncoder does, with the activation of their
-// configuration, any number of texts in one request.
+// Cross-encoders score as CrossEncoder of sentence-transformers does, with the activation of their
+// configuration, for any number of texts in a request.
 func TestCrossEncoders(t *testing.T) {
 	for _, name := range []string{"rerank-sigmoid", "rerank-identity"} {
 		c := golden.Open(t, name)
@@ -49,8 +49,8 @@ func TestCrossEncoders(t *testing.T) {
 	}
 }
 
-// SPLADE gives SparseEncoder's weights, columns ascending, also where the first try had too little
-// room.
+// SPLADE gives the weights of SparseEncoder, columns ascending, even if the first run had too
+// little room.
 func TestSparse(t *testing.T) {
 	c := golden.Open(t, "splade-bert")
 	r := start(t, nil, nil, entry(t, "sp", c.Dir, "splade_flash", "tasks: {encode: {sparse: {dim: 101}}}"))
@@ -90,7 +90,7 @@ func TestSparse(t *testing.T) {
 	}
 }
 
-// Queries of a model with a table of token weights need no forward pass.
+// A model with a table of token weights answers queries without a forward pass.
 func TestSparseQueriesByTable(t *testing.T) {
 	dir := withTokenizer(t, "splade-bert", "splade-bert", nil)
 	if err := os.WriteFile(filepath.Join(dir, "idf.json"), []byte(`{"b": 0.5, "c": 3.25, "[CLS]": 0.125, "nosuchtoken": 9, "a": 0}`), 0o600); err != nil {
@@ -123,7 +123,7 @@ func TestSparseQueriesByTable(t *testing.T) {
 	}
 }
 
-// BGE-M3's three outputs come from one pass, and its scores are made of them.
+// One pass gives BGE-M3's three outputs, and its scores are made of them.
 func TestMultiFunction(t *testing.T) {
 	c := golden.Open(t, "bge-m3")
 	dir := withTokenizer(t, "bge-m3", "st-xlmr-mean-torch", map[string]any{})
@@ -186,7 +186,7 @@ func unit(v []float32) []float32 {
 	return out
 }
 
-// m3Scores compares each score mode with what the encodings of query and text give.
+// m3Scores compares each score mode with the scores made of the encodings of query and text.
 func m3Scores(t *testing.T, r *rig) {
 	query, texts := "the cat sat", []string{"a cat on the mat", "zebra", "the the the", "the cat sat"}
 	all := &Request{Model: "m3", Texts: append([]string{query}, texts...), OutputTypes: []string{"dense", "sparse", "multivector"}}
@@ -235,7 +235,7 @@ func m3Scores(t *testing.T, r *rig) {
 	}
 }
 
-// maxsim is ColBERT's score of two lists of unit vectors.
+// maxsim returns ColBERT's score of two lists of unit vectors.
 func maxsim(q, d Matrix) (sum float64) {
 	a, b := floats(q.Data), floats(d.Data)
 	c := len(a) / q.Rows

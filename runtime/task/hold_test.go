@@ -11,8 +11,8 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// Every kind of request asks for at least as much room as its results take, before they are there,
-// and ends with the refusal of whoever gives it, at the first call as at later ones.
+// Every kind of request asks for at least as much room as its results take, before they are made.
+// It fails with the error of its Hold, whether the first call or a later one refuses.
 func TestHold(t *testing.T) {
 	r := start(t, nil, []string{mean},
 		entry(t, "sp", golden.Open(t, "splade-bert").Dir, "splade_flash", "tasks: {encode: {sparse: {dim: 101}}}"),
@@ -118,7 +118,7 @@ func TestHold(t *testing.T) {
 			}
 		}
 	}
-	// What a refused request left in a queue goes when the batch that runs has ended.
+	// The queued texts of a refused request leave the queue once the running batch has ended.
 	waiting := func() (texts int) {
 		for _, m := range r.Status().Models {
 			texts += m.QueueDepth

@@ -8,8 +8,8 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// One dictionary of options for all calls of a client: each operation takes its own, names the
-// others, and answers as without them.
+// A client may send one set of options with all its calls. Each operation uses its own options,
+// names the others as ignored, and answers as it does without them.
 func TestOptionsForAllOperations(t *testing.T) {
 	r := start(t, nil, []string{mean}, entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}"),
 		entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", "tasks: {extract: {}}"))
@@ -35,7 +35,7 @@ func TestOptionsForAllOperations(t *testing.T) {
 		}
 		return res
 	}
-	delete(all, "score_mode") // the cross-encoder has no modes, and scoring has
+	delete(all, "score_mode") // score_mode belongs to scoring, but the cross-encoder has no modes
 	if got := scored(all); !slices.Equal(got.Ignored, []string{"dimensions", "normalize", "output_dtype", "top_k"}) || !slices.Equal(got.Scores, scored(nil).Scores) {
 		t.Errorf("score ignores %v and gives %v", got.Ignored, got.Scores)
 	}

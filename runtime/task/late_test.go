@@ -14,8 +14,7 @@ import (
 	"github.com/sie-engine/sie/internal/half"
 )
 
-// lateSetting is one of testdata/golden/late: a model, its load-time options and the folds asked of
-// it.
+// lateSetting is one entry of testdata/golden/late: a model, its load-time options and its folds.
 type lateSetting struct {
 	Model   string                     `json:"model"`
 	Options map[string]any             `json:"options"`
@@ -35,11 +34,11 @@ func lateSettings(t *testing.T, c *golden.Case) map[string]lateSetting {
 	return out
 }
 
-// profile is the name of the profile that folds so.
+// profile returns the name of the profile with this fold.
 func (s *lateSetting) profile(fold string) string { return strings.ReplaceAll(fold, " ", "-") }
 
-// entry is the model file of a setting: the load-time options as a profile of the reference has
-// them, and a profile a fold.
+// entry returns the model file of a setting. The load-time options are in a profile as the
+// reference writes it, with one more profile per fold.
 func (s *lateSetting) entry(t *testing.T, id string) *catalog.Model {
 	t.Helper()
 	options := func(more map[string]any) string {
@@ -70,8 +69,8 @@ func (s *lateSetting) entry(t *testing.T, id string) *catalog.Model {
 	return m
 }
 
-// Texts become the token vectors that sie-server's ColBERT adapter makes of them - markers, filled
-// queries, punctuation and special tokens left out - and these the dense and sparse rows of its
+// Encode gives the token vectors of sie-server's ColBERT adapter: with markers and filled queries,
+// without punctuation and special tokens. Folding gives the dense and sparse rows of its
 // post-processors, in every output type.
 func TestLateLikeTheReference(t *testing.T) {
 	c := golden.Open(t, "late")
@@ -99,9 +98,9 @@ func TestLateLikeTheReference(t *testing.T) {
 	}
 }
 
-// A query that is filled up and loses its special tokens is not folded: the device keeps one choice
-// of rows, and that is what its words attend to. Nor does a file without muvera_config or
-// smve_config fold nothing: it folds by the reference's defaults.
+// A query that is filled up and loses its special tokens cannot be folded, because the device keeps
+// one choice of rows, and that choice is the attention mask. A model file without muvera_config or
+// smve_config folds with the reference's defaults.
 func TestLateDefaults(t *testing.T) {
 	r := start(t, nil, nil, lateModel(t, "late", "{}"))
 	yes := true
@@ -121,7 +120,7 @@ func TestLateDefaults(t *testing.T) {
 	}
 }
 
-// lateCase is one setting in one role.
+// lateCase is one setting for one role, queries or documents.
 type lateCase struct {
 	t     *testing.T
 	c     *golden.Case
@@ -152,9 +151,8 @@ func (l *lateCase) vectors() {
 	}
 }
 
-// dense compares a fold in each output type. Codes may be one off where float32 sums in another
-// order fall on the other side of a half, which is rare; bits only where the component is nothing
-// but rounding.
+// dense compares a fold in each output type. One code in fifty may be one off, where float32 sums in
+// another order land on the other side of a half. Bits must be equal.
 func (l *lateCase) dense(model, fold string) {
 	l.t.Helper()
 	key := l.key + "." + fold
@@ -204,7 +202,7 @@ func (l *lateCase) dense(model, fold string) {
 	}
 }
 
-// codesOf reads the elements of a row as the golden data keeps them.
+// codesOf reads the elements of a row in the form of the golden data.
 func codesOf(dtype string, row []byte) []int32 {
 	var out []int32
 	for i := 0; i < len(row); i++ {

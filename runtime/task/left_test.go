@@ -10,8 +10,8 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// letters is a text of one-letter words, each a token of the golden tokenizers: its last n words
-// are its last n tokens.
+// letters returns one-letter words, each one token of the golden tokenizers, so that the last n
+// words of a text are its last n tokens.
 func letters(n int) []string {
 	out := make([]string, n)
 	for i := range out {
@@ -20,8 +20,8 @@ func letters(n int) []string {
 	return out
 }
 
-// What is too long loses its start where a request wants that, as texts and as token ids; what fits
-// does not change.
+// If a request asks for it, texts and token ids that are too long lose their start. Those that fit
+// do not change.
 func TestLeftTruncationOfVectors(t *testing.T) {
 	r := start(t, nil, []string{mean})
 	words := letters(100)
@@ -38,7 +38,7 @@ func TestLeftTruncationOfVectors(t *testing.T) {
 	for i := range ids {
 		ids[i] = int32(5 + i%40)
 	}
-	// Without the wish their start is kept, and a limit above the model's counts for nothing.
+	// By default the start is kept. A limit above the model's has no effect.
 	res, err = r.Encode(t.Context(), &Request{Model: mean, Tokens: [][]int32{ids}, Options: map[string]any{"max_seq_length": int64(50)}})
 	if start, err2 := r.Encode(t.Context(), &Request{Model: mean, Tokens: [][]int32{ids[:40]}}); err != nil || err2 != nil || res.Tokens != 40 || !bytes.Equal(start.Rows[0], res.Rows[0]) {
 		t.Errorf("the vector of token ids is not that of their start: %d tokens, %v, %v", res.Tokens, err, err2)
@@ -52,7 +52,7 @@ func TestLeftTruncationOfVectors(t *testing.T) {
 	}
 }
 
-// A pair is cut longest first, each text from its start.
+// A pair loses tokens of its longer text first, each text from its start.
 func TestLeftTruncationOfPairs(t *testing.T) {
 	r := start(t, nil, nil, entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}"),
 		entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", "tasks: {extract: {}}"))

@@ -10,8 +10,8 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// A cross-encoder scores with an adapter as PEFT does, by request, by profile and without; an
-// adapter with a head of its own is refused by the key that says so.
+// A cross-encoder scores with a LoRA adapter as PEFT does: by request, by profile and without. An
+// adapter that brings its own head is refused, with the key that says so.
 func TestLoRAOnScore(t *testing.T) {
 	c, adapters := golden.Open(t, "rerank-sigmoid"), golden.Open(t, "lora-heads")
 	r := start(t, nil, nil, adapted(t, "ce", c.Dir, "rerank-sigmoid", "cross_encoder", "tasks: {score: {}}"))
@@ -46,8 +46,8 @@ func TestLoRAOnScore(t *testing.T) {
 	}
 }
 
-// Extraction and classification with adapters: each way to ask gives the same numbers, which are
-// not those without one.
+// Extraction and classification give the same numbers for each way to ask for a LoRA adapter. They
+// differ from the numbers without one.
 func TestLoRAOnExtract(t *testing.T) {
 	labels := map[string]any{"id2label": map[string]string{"0": "contradiction", "1": "neutral", "2": "entailment"}, "label2id": map[string]int{"contradiction": 0, "neutral": 1, "entailment": 2}}
 	r := start(t, nil, nil,

@@ -15,7 +15,7 @@ import (
 )
 
 // m3Model writes the model of testdata/golden/m3-text: its heads over the encoder and tokenizer of
-// another case.
+// another golden case.
 func m3Model(t *testing.T, c *golden.Case) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,8 +36,8 @@ func m3Model(t *testing.T, c *golden.Case) string {
 	return dir
 }
 
-// BGE-M3's outputs and scores of texts are those of sie-server's adapter: special tokens,
-// normalisation, modes, weights given in part, and an instruction before query and texts.
+// BGE-M3's outputs and scores are those of sie-server's adapter: special tokens, normalisation,
+// score modes, partly given weights, and an instruction before query and texts.
 func TestMultiFunctionLikeTheReference(t *testing.T) {
 	c := golden.Open(t, "m3-text")
 	r := start(t, nil, nil, entry(t, "m3", m3Model(t, c), "bge_m3_flash", "tasks: {encode: {dense: {dim: 64}, sparse: {dim: 430}, multivector: {dim: 64}}, score: {}}"))
@@ -93,7 +93,7 @@ func TestMultiFunctionLikeTheReference(t *testing.T) {
 	}
 }
 
-// Special tokens weigh nothing, and of several equal tokens the largest weight stays.
+// Special tokens have no weight, and a repeated token keeps its largest weight.
 func TestLexicalRows(t *testing.T) {
 	tok, err := tokenizer.Load(golden.Open(t, "splade-bert").Dir)
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// poisoned is a copy of a golden model in which the embedding of one token has a sum that is no
-// number.
+// poisoned copies a golden model and changes the embedding of one token, so that its sum is not
+// finite.
 func poisoned(t *testing.T, model string, token int) string {
 	t.Helper()
 	return poisonedIn(t, model, "word", token)
 }
 
-// poisonedIn is the same for one of its tables. A SPLADE model has its words in its last matrix,
-// too.
+// poisonedIn works as poisoned for another embedding table. A SPLADE model needs that, because its
+// last matrix also holds its words.
 func poisonedIn(t *testing.T, model, table string, row int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,8 +36,8 @@ func poisonedIn(t *testing.T, model, table string, row int) string {
 	return dir
 }
 
-// poison does that to a model. The weights stay finite, as they must, also in bf16: their sum does
-// not.
+// poison changes one row of an embedding table. The weights stay finite, as they must, even in
+// bf16; their sum does not.
 func poison(t *testing.T, dir, table string, at int) {
 	t.Helper()
 	path := filepath.Join(dir, "model.safetensors")
@@ -72,14 +72,14 @@ func poison(t *testing.T, dir, table string, at int) {
 	}
 }
 
-// What a client may ask for (params.output_dtype).
+// The output types that a client may ask for (params.output_dtype).
 var dtypes = []string{"float32", "float16", "int8", "uint8", "binary", "ubinary"}
 
-// A token of the vocabularies of 101, and a position.
+// The poisoned token, of vocabularies of 101 tokens, and the poisoned position.
 const spoilt, spoiltPosition = 60, 26
 
-// spoiltLists are token ids of n texts, of which number bad has the token, and as the only one the
-// position; bad < 0: none.
+// spoiltLists returns the token ids of n texts. Only text bad holds the poisoned token, and only it
+// reaches the poisoned position; bad < 0: no text does.
 func spoiltLists(n, bad int) [][]int32 {
 	lists := make([][]int32, n)
 	for i := range lists {
@@ -104,16 +104,16 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// isNonFinite says whether err is the error of one item without numbers.
+// isNonFinite reports whether err is the error of one item with non-finite results.
 func isNonFinite(err error, model, place string) bool {
 	e := errs.As(err)
 	return e != nil && e.Code == errs.InferenceError && e.Status == 500 && e.Param == place &&
 		e.Message == "Model '"+model+"' produced non-finite values (NaN or infinity) for '"+place+"'"
 }
 
-// A text for which the model gives no numbers fails its request in every precision, as every output
-// and in every type of its elements: bytes, bits and sparse rows would look like any other. Texts
-// of other requests in its batch are answered as ever.
+// A text with a non-finite result fails its request in every precision, output and element type:
+// bytes, bits and sparse rows would otherwise look like valid ones. Other requests in its batch are
+// answered as usual.
 func TestVectorsThatAreNone(t *testing.T) {
 	late := withTokenizer(t, "colbert-linear", "st-mean", nil)
 	poison(t, late, "word", spoilt)
@@ -159,8 +159,8 @@ func TestVectorsThatAreNone(t *testing.T) {
 	}
 }
 
-// Requests that share batches with texts without numbers get the bits they get alone, and the
-// others the place of the first of theirs, wherever chunks and halves cut them.
+// Requests that share batches with non-finite texts get the same bits as alone. A request with such
+// texts gets the place of its first one, however chunks and halves of batches divide them.
 func TestVectorsBesideSomeThatAreNone(t *testing.T) {
 	r := start(t, func(o *Options) { o.Precision = "int8" }, nil, adHoc(t, "mean", poisoned(t, "st-mean", spoilt)))
 	alone := r.Rows(&Request{Model: "mean", Tokens: spoiltLists(6, -1)})
@@ -195,7 +195,7 @@ func TestVectorsBesideSomeThatAreNone(t *testing.T) {
 	}
 }
 
-// A sparse row that is run again for lack of room keeps its place.
+// A sparse row that runs again with more room keeps its place in the error.
 func TestSparseRowAgainThatIsNone(t *testing.T) {
 	r := start(t, nil, nil, entry(t, "sparse", poisonedIn(t, "splade-bert", "position", spoiltPosition), "splade_flash", "tasks: {encode: {sparse: {dim: 101}}}"))
 	ask := func(bad int) error {
@@ -214,7 +214,7 @@ func TestSparseRowAgainThatIsNone(t *testing.T) {
 	}
 }
 
-// Late interaction skips what is no number; neither the query nor a text may hide so.
+// MaxSim ignores NaN, but a query or a text with non-finite vectors still fails the request.
 func TestLateScoresThatAreNone(t *testing.T) {
 	dir := withTokenizer(t, "colbert-linear", "st-mean", nil)
 	var file struct {
@@ -242,7 +242,7 @@ func TestLateScoresThatAreNone(t *testing.T) {
 	}
 }
 
-// An item whose logits are no numbers fails alone.
+// An item with non-finite logits fails alone.
 func TestItemWithoutNumbers(t *testing.T) {
 	for _, precision := range []string{"fp32", "int8"} {
 		r := start(t, func(o *Options) { o.Precision = precision }, nil,

@@ -11,9 +11,9 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// Entities are those of transformers' pipeline with the aggregation "simple": by code points, over
-// emoji whose bytes are tokens of different entities, combining marks, NUL, line ends, a text
-// longer than the model.
+// Entities are those of transformers' pipeline with the aggregation "simple", counted in code
+// points. The texts have emoji whose bytes are tokens of different entities, combining marks, NUL,
+// line ends, and one text is longer than the model's limit.
 func TestTagsEqualPipeline(t *testing.T) {
 	c := golden.Open(t, "pipeline-tags")
 	r := start(t, nil, nil, entry(t, "tags", c.Dir, "token_classification", "tasks: {extract: {}}"))
@@ -51,7 +51,7 @@ func TestTagsEqualPipeline(t *testing.T) {
 			t.Errorf("%q: %v", texts[i], item.Err)
 		}
 	}
-	// What reaches the threshold exactly is kept.
+	// A score that equals the threshold is kept.
 	first := res.Found[0].Entities[0]
 	for above, threshold := range []float64{first.Score, math.Nextafter(first.Score, 2)} {
 		res, err := r.Extract(t.Context(), &ExtractRequest{Model: "tags", Texts: texts[:1], Options: map[string]any{"threshold": threshold}})
@@ -59,7 +59,7 @@ func TestTagsEqualPipeline(t *testing.T) {
 			t.Errorf("threshold %v: %v, %v", threshold, res.Found[0].Entities, err)
 		}
 	}
-	// Labels and threshold choose among them.
+	// Labels and threshold together select entities.
 	res, err = r.Extract(t.Context(), &ExtractRequest{Model: "tags", Texts: texts, Labels: []string{"loc"}, Options: map[string]any{"threshold": 0.5}})
 	if err != nil {
 		t.Fatal(err)
@@ -78,8 +78,8 @@ func TestTagsEqualPipeline(t *testing.T) {
 	}
 }
 
-// Zero-shot scores are those of transformers' pipeline: one label or several, duplicates, braces
-// and commas in labels, entailment first, last and between among the model's labels.
+// Zero-shot scores are those of transformers' pipeline: for one label or several, duplicates,
+// braces and commas in labels, and entailment at any place among the model's labels.
 func TestZeroShotEqualsPipeline(t *testing.T) {
 	type question struct {
 		Text, Template string

@@ -17,9 +17,9 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// The output types of testdata/golden/quantise, which sie-server's post-processor made with NumPy,
-// through the whole worker and by each instruction set of this machine, bit for bit: ties, constant
-// rows, zeros, what float16 overflows and flushes.
+// Output types equal testdata/golden/quantise bit for bit, through the whole worker and with each
+// instruction set of this machine. NumPy made the data in sie-server's post-processor: ties,
+// constant rows, zeros, and values that float16 overflows or flushes.
 func TestQuantisedBitForBit(t *testing.T) {
 	c := golden.Open(t, "quantise")
 	dense, multi := names(t, c, "dense"), names(t, c, "multivector")
@@ -49,7 +49,7 @@ func TestQuantisedBitForBit(t *testing.T) {
 				for j := cu[i]; j < cu[i+1]; j++ {
 					item = append(item, j+1)
 				}
-				if item != nil { // no text has no tokens at all
+				if item != nil { // every text has at least one token
 					tokens = append(tokens, item)
 				}
 			}
@@ -67,7 +67,7 @@ func TestQuantisedBitForBit(t *testing.T) {
 	}
 }
 
-// names lists the inputs of that kind.
+// names lists the golden inputs of this kind.
 func names(t *testing.T, c *golden.Case, kind string) (out []string) {
 	t.Helper()
 	list, _ := c.Notes[kind].([]any)
@@ -89,7 +89,7 @@ func echo(r *rig, tokens [][]int32, what, dtype string) *Result {
 	return res
 }
 
-// sameBits compares all rows with the golden ones. The sum that gives a row makes +0 of -0, which
+// sameBits compares all rows with the golden ones. The sum that makes a row turns -0 into +0, which
 // only float16 shows.
 func sameBits(t *testing.T, c *golden.Case, what, name, dtype string, rows []byte) {
 	t.Helper()
@@ -116,10 +116,11 @@ func sameBits(t *testing.T, c *golden.Case, what, name, dtype string, rows []byt
 	}
 }
 
-// echoModel writes a model that gives row t of x for token t+1, exactly: word t+1 has row t+1 of a
-// Hadamard matrix, of ones and minus ones with mean 0, which layers of zeros and their norms leave
-// as it is; a first Dense makes the unit vector t of it, a second one has x's rows as its columns.
-// late: of every token, as PyLate's models; else of the last one.
+// echoModel writes a model that gives exactly row t of x for token t+1. Word t+1 has row t+1 of a
+// Hadamard matrix, whose ones and minus ones have mean 0, so that layers of zeros and their norms
+// do not change it. A first Dense turns it into the unit vector t; a second has the rows of x as
+// its columns. With late, each token gives a row, as in PyLate's models; otherwise the last token
+// does.
 func echoModel(t *testing.T, x []float32, shape []int, late bool) string {
 	t.Helper()
 	const wide = 32
@@ -145,8 +146,8 @@ func echoModel(t *testing.T, x []float32, shape []int, late bool) string {
 
 	units, rows := make([]float32, wide*wide), make([]float32, columns*wide)
 	for i := range n {
-		// Packing flushes denormals, a product does not: a row with one is large, and its unit as
-		// much smaller.
+		// Packing flushes denormals, but a product does not. A row with a denormal is scaled up,
+		// and its unit vector down by as much.
 		scale := float32(1)
 		if slices.ContainsFunc(x[i*columns:(i+1)*columns], denormal) {
 			scale = 0x1p64
@@ -165,7 +166,7 @@ func echoModel(t *testing.T, x []float32, shape []int, late bool) string {
 	} else {
 		modules = append(modules, map[string]any{"idx": 1, "name": "1", "path": "1_Pooling", "type": kind + "Pooling"})
 	}
-	activations := []string{"activation.ReLU", "linear.Identity"} // unit vectors stay so under ReLU, and the layers stay two
+	activations := []string{"activation.ReLU", "linear.Identity"} // ReLU keeps unit vectors, and keeps the two layers from being merged
 	for i, w := range []matrix{{units, []int{wide, wide}}, {rows, []int{columns, wide}}} {
 		path := fmt.Sprintf("%d_Dense", i+2)
 		if err := os.MkdirAll(filepath.Join(dir, path), 0o700); err != nil {

@@ -58,7 +58,7 @@ func TestRefusedRequests(t *testing.T) {
 			t.Errorf("%s: param %q, %q; want %q, %q", c.name, e.Param, e.Message, c.param, c.text)
 		}
 	}
-	// The same texts fit when they may be cut, and a garbage length limit counts as none.
+	// The same texts fit when truncation is allowed. An invalid length limit counts as none.
 	for _, o := range []map[string]any{nil, {"overflow_policy": "truncate_text"}, {"max_seq_length": "many"}} {
 		if res, err := r.Encode(t.Context(), &Request{Model: mean, Texts: []string{wide}, Options: o}); err != nil || res.Tokens != 40 {
 			t.Errorf("%v: %v tokens, %v", o, res.Tokens, err)
@@ -66,7 +66,7 @@ func TestRefusedRequests(t *testing.T) {
 	}
 }
 
-// An id that the vocabulary does not have is named, with its place.
+// The error for a token id outside the vocabulary gives the id and its place.
 func TestRefusedTokenIDs(t *testing.T) {
 	r := start(t, nil, []string{mean})
 	if _, err := r.Detokenize(t.Context(), mean, [][]int32{{2, 3}, {2, 85}}, true); err == nil ||
@@ -78,7 +78,7 @@ func TestRefusedTokenIDs(t *testing.T) {
 	}
 }
 
-// counted counts the sequences that are handed to devices.
+// counted returns a count of the sequences that are passed to devices, and the options that count.
 func counted(change func(*Options)) (n *atomic.Int64, counting func(*Options)) {
 	n = new(atomic.Int64)
 	return n, func(o *Options) {
@@ -90,7 +90,7 @@ func counted(change func(*Options)) (n *atomic.Int64, counting func(*Options)) {
 	}
 }
 
-// When a later text is refused, the texts before it are not worth running any more.
+// When a later text is refused, the texts before it are not run any more.
 func TestRefusedRequestLeavesNoWork(t *testing.T) {
 	ran, counting := counted(held(task.ChunkTexts + 3))
 	r := start(t, counting, []string{mean})
@@ -106,8 +106,8 @@ func TestRefusedRequestLeavesNoWork(t *testing.T) {
 	}
 }
 
-// Token ids give what the text they stand for gives, are cut as texts are, and are taken as they
-// are.
+// Token ids give the vector of the text that they stand for, and are truncated as texts are. No
+// special tokens are added to them.
 func TestTokenIDs(t *testing.T) {
 	r := start(t, nil, []string{mean})
 	const text = "the cat sat on the mat"
@@ -162,7 +162,7 @@ func TestFullQueue(t *testing.T) {
 
 func TestDeadline(t *testing.T) {
 	r := start(t, held(1000), []string{mean})
-	for _, texts := range [][]string{words(1), words(700)} { // queued, and waiting for chunks that are
+	for _, texts := range [][]string{words(1), words(700)} { // one request is queued, the other waits for its queued chunks
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errs.Late(time.Minute))
 		e := r.Refused(ctx, &Request{Model: mean, Texts: texts}, errs.DeadlineExceeded, 504)
 		if !strings.Contains(e.Message, "1m0s") || e.RetryAfter == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/sie-engine/sie/runtime/testmodels"
 )
 
-// What the tests of this package share with others.
+// The test helpers that this package shares with others.
 type (
 	rig             = servicetest.Rig
 	Options         = servicetest.Options

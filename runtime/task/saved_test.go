@@ -13,8 +13,8 @@ import (
 	"github.com/sie-engine/sie/weights/weightstest"
 )
 
-// Models as sentence-transformers 5.3 to 6.2 save them, text to answer: its own tokenizers, limits,
-// prompts and activations.
+// Models saved by sentence-transformers 5.3 to 6.2 give its answers for texts, with their own
+// tokenizers, limits, prompts and activations.
 func TestSavedModels(t *testing.T) {
 	unknown := &catalog.Dim{}
 	for kind, info := range map[string]catalog.AdHocInfo{
@@ -54,7 +54,7 @@ func checkSaved(t *testing.T, c *golden.Case, r *rig) {
 	texts := readTextsOf[string](t, c)
 	if c.Has("vectors") {
 		want, shape := c.Float32("vectors")
-		yes := true // the default prompt is that of queries
+		yes := true // the default prompt is the one for queries
 		res, err := r.Encode(t.Context(), &Request{Model: "saved", Texts: texts, OutputTypes: []string{"dense"}, IsQuery: &yes})
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +97,7 @@ func readTextsOf[T any](t *testing.T, c *golden.Case) (texts []T) {
 	return texts
 }
 
-// The default prompt of a cross-encoder stands before the query; an instruction replaces it.
+// A cross-encoder's default prompt goes before the query; an instruction replaces it.
 func TestPromptOfACrossEncoder(t *testing.T) {
 	scores := func(config, query string, instruction *string) float64 {
 		t.Helper()
@@ -125,7 +125,8 @@ func TestPromptOfACrossEncoder(t *testing.T) {
 	}
 }
 
-// A table for queries shorter than the vocabulary fails the load, by name.
+// If the table for queries is shorter than the vocabulary, the load fails with an error that names
+// it.
 func TestShortQueryTableIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(golden.Open(t, "saved-router/6.2.0").Dir)); err != nil {

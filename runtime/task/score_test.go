@@ -12,8 +12,8 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// An instruction stands before the query, the request's own before the profile's; a limit counts
-// for pairs as for texts.
+// An instruction goes before the query; the request's own replaces the profile's. A length limit
+// applies to pairs as to texts.
 func TestScoreInstruction(t *testing.T) {
 	m := entry(t, "ce", golden.Open(t, "rerank-sigmoid").Dir, "cross_encoder", "tasks: {score: {}}")
 	r := start(t, nil, nil, m)
@@ -48,8 +48,8 @@ func TestScoreInstruction(t *testing.T) {
 	}
 }
 
-// A head of several labels classifies and does not score; scores that are no numbers are the
-// server's error, not an answer.
+// A head of several labels classifies and does not score. Non-finite scores are the server's error,
+// not an answer.
 func TestScoresThatAreNone(t *testing.T) {
 	var z int
 	var file struct {
@@ -84,8 +84,8 @@ func TestScoresThatAreNone(t *testing.T) {
 	}
 }
 
-// Late interaction and BGE-M3 read the query once and every text: so they count, and so they refuse
-// what is too long.
+// Late interaction and BGE-M3 read the query once, then every text. Token counts and the errors for
+// texts that are too long follow from that.
 func TestTokensOfScores(t *testing.T) {
 	m3 := withTokenizer(t, "bge-m3", "st-xlmr-mean-torch", map[string]any{})
 	shrink(t, m3, 111)
@@ -127,8 +127,8 @@ func TestTokensOfScores(t *testing.T) {
 	}
 }
 
-// The pooling of a request holds for query and texts alike, and texts are lower-cased where the
-// model's files say so.
+// The pooling of a request applies to query and texts alike. Texts are lower-cased if the model's
+// files say so.
 func TestReadingOfScores(t *testing.T) {
 	m3 := withTokenizer(t, "bge-m3", "st-xlmr-mean-torch", map[string]any{})
 	shrink(t, m3, 111)
@@ -136,7 +136,7 @@ func TestReadingOfScores(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(lower, "sentence_bert_config.json"), []byte(`{"max_seq_length": 60, "do_lower_case": true}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	edit(t, filepath.Join(lower, "tokenizer.json"), map[string]any{"normalizer": nil}) // its own would do it too
+	edit(t, filepath.Join(lower, "tokenizer.json"), map[string]any{"normalizer": nil}) // the tokenizer's own normalizer would lower-case too
 	r := start(t, nil, nil, entry(t, "m3", m3, "bge_m3_flash", "tasks: {encode: {dense: {dim: 64}, sparse: {dim: 111}, multivector: {dim: 64}}, score: {}}"),
 		entry(t, "ce", lower, "cross_encoder", "tasks: {score: {}}"))
 	mean := map[string]any{"pooling": "mean"}

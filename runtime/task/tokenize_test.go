@@ -11,8 +11,8 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// Tokens have the piece of text they stand for and its place in bytes; special ones have their own
-// text and no place. Texts are split whole, whatever the model's limit.
+// Each token has the piece of text that it stands for and that piece's place in bytes. A special
+// token has its own text and no place. Texts are split whole, whatever the model's limit.
 func TestTokenize(t *testing.T) {
 	r := start(t, nil, []string{mean}, entry(t, "bytes", golden.Open(t, "pipeline-tags").Dir, "token_classification", "tasks: {extract: {}}"))
 	type place [2]int

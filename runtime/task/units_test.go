@@ -14,7 +14,7 @@ import (
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
-// threshold keeps what reaches it, top_k the first; of equal scores the first label comes first.
+// threshold keeps the scores that reach it, top_k the best. Equal scores keep the order of labels.
 func TestRanked(t *testing.T) {
 	labels, scores := []string{"a", "b", "c", "d"}, []float64{0.25, 0.5, 0.25, 0.125}
 	for _, c := range []struct {
@@ -44,7 +44,7 @@ func TestBestTagsAndJoin(t *testing.T) {
 		places[i] = tokenizer.Place{Start: uint32(2 * i), End: uint32(2*i + 1)}
 	}
 	tags := bestTags([]float64{1, 1, 0, 0, 3, 3, 0, 0, 0}, []string{"O", "B-X", "I-X"}, places)
-	for i, want := range []string{"O", "B-X", "O"} { // of equal logits the first
+	for i, want := range []string{"O", "B-X", "O"} { // of equal logits the first label wins
 		if tags[i].label != want {
 			t.Errorf("token %d: %s, want %s", i, tags[i].label, want)
 		}
@@ -68,7 +68,7 @@ func TestHypothesis(t *testing.T) {
 			t.Errorf("%q: %v", template, err)
 		}
 	}
-	// What the model is loaded with holds where neither request nor profile says otherwise.
+	// A load-time option applies if neither request nor profile sets it.
 	p := &Prepared{plan: plan{options: &catalog.RuntimeOptions{}}, model: &catalog.Resolved{Loadtime: &catalog.LoadtimeOptions{Raw: map[string]any{"hypothesis_template": "I see {}"}}}}
 	if h, err := hypothesis(p); err != nil || h.Format("x") != "I see x" {
 		t.Errorf("%q, %v", h.Format("x"), err)
@@ -85,7 +85,7 @@ func TestDeadlineSeenByTheQueueFirst(t *testing.T) {
 	}
 }
 
-// A list without ids is a list, also where it is nil, and not an empty text.
+// A list without ids, even a nil one, is a token list and not an empty text.
 func TestListsWithoutIDs(t *testing.T) {
 	for i, in := range TokenLists([][]int32{nil, {}, {1}}) {
 		if ids := tokensOf(&in); ids == nil || len(ids) != i/2 || in.HasText {

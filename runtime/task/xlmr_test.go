@@ -6,12 +6,12 @@ import (
 	"github.com/sie-engine/sie/internal/golden"
 )
 
-// An XLM-R with a unigram tokenizer and a torch file for weights, from text to vector as
-// sentence-transformers does it.
+// An XLM-R model with a unigram tokenizer and torch weights gives the vectors of
+// sentence-transformers for texts.
 func TestVectorsOfXLMR(t *testing.T) {
 	c := golden.Open(t, "st-xlmr-mean-torch")
 	m := family(t, "test/xlmr", c.Dir, "  passage: {extends: default, adapter_options: {runtime: {doc_template: \"passage: {text}\"}}}\n")
-	m.Tasks.Dense.Dim, m.MaxSequenceLength = 0, 0 // as the files say
+	m.Tasks.Dense.Dim, m.MaxSequenceLength = 0, 0 // taken from the model's files
 	r := start(t, nil, nil, m)
 	query := true
 	for i, x := range goldenTexts(t, c) {
@@ -26,8 +26,8 @@ func TestVectorsOfXLMR(t *testing.T) {
 	}
 }
 
-// ELECTRA behind WordPiece and ALBERT behind its unigram tokenizer with normalisers of its own,
-// from text to vector.
+// ELECTRA with WordPiece, and ALBERT with a unigram tokenizer that has its own normalisers, give
+// the right vectors for texts.
 func TestVectorsOfElectraAndAlbert(t *testing.T) {
 	for _, name := range []string{"st-electra-cls", "st-albert-mean"} {
 		c := golden.Open(t, name)
