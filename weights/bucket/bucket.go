@@ -1,7 +1,7 @@
-// Package bucket is shared object storage as the model cache needs it: [Bucket] lists, reads from
-// an offset, and writes whole objects, optionally on a condition. Packages s3 and gcs below
-// implement it; [Parse] reads the URL that a user gives. A Bucket makes single requests and no
-// retries, so that its callers have one policy.
+// Package bucket defines the shared object storage that the model cache needs. A [Bucket] lists
+// objects, reads from an offset, and writes whole objects, optionally on a condition. The packages
+// s3 and gcs implement it; [Parse] reads the URL that a user gives. A Bucket makes single requests
+// and does not retry, so that its caller alone decides about retries.
 package bucket
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/sie-engine/sie/internal/files"
 )
 
-// Errors of a Bucket, to be tested with errors.Is. Any other error may pass.
+// The errors of a Bucket, for errors.Is. Any other error may pass.
 var (
 	ErrNotFound    = errors.New("no such object")
 	ErrChanged     = errors.New("the object is not in the expected state")
@@ -24,7 +24,7 @@ var (
 	ErrUnsupported = errors.New("the storage does not support this")
 )
 
-// Object is an object as a listing or an answer describes it.
+// Object describes an object, as a listing or an answer gives it.
 type Object struct {
 	Key      string // below the Bucket's prefix
 	Size     int64
@@ -32,29 +32,29 @@ type Object struct {
 	Modified time.Time
 }
 
-// Condition is what must hold for a Put; the zero value is always met.
+// Condition must hold for a Put to succeed. The zero value always holds.
 type Condition struct {
-	Absent  bool   // there is no object of the key
-	Version string // the object of the key has this version
+	Absent  bool   // the key has no object
+	Version string // the key's object has this version
 }
 
-// Bucket is a bucket, or the part of one below a prefix. Its methods are safe for concurrent use;
-// ctx bounds each.
+// Bucket is a bucket, or the part of one below a prefix. Its methods are safe for concurrent use,
+// and ctx bounds each call.
 type Bucket interface {
-	// String is the URL of the bucket, for messages.
+	// String returns the URL of the bucket, for messages.
 	String() string
-	// List returns the objects whose keys begin with prefix, in order of their keys; more than
-	// limit are an error.
+	// List returns the objects whose keys begin with prefix, ordered by key. More than limit
+	// objects are an error.
 	List(ctx context.Context, prefix string, limit int) ([]Object, error)
-	// Open reads an object from byte from on, which must be below its size unless both are 0. With
-	// a version, an object of another version is ErrChanged. The caller closes the body.
-	// Object.Size is of the whole object.
+	// Open reads an object from byte from to its end. from must be below the object's size unless
+	// both are 0. With a version, an object of another version gives ErrChanged. The caller closes
+	// the body. Object.Size is the size of the whole object.
 	Open(ctx context.Context, key string, from int64, version string) (Object, io.ReadCloser, error)
-	// Put writes size bytes of body as an object that appears whole or not at all. ErrChanged: the
-	// condition does not hold. ErrUnsupported: the storage has no conditions. Conditions are for
-	// small objects.
+	// Put writes size bytes of body as an object that appears whole or not at all. Errors:
+	// ErrChanged when the condition does not hold, ErrUnsupported when the storage has no
+	// conditions. Use conditions for small objects only.
 	Put(ctx context.Context, key string, body io.ReaderAt, size int64, when Condition) (version string, err error)
-	// Delete removes an object; one that is not there is no error.
+	// Delete removes an object. A missing object is no error.
 	Delete(ctx context.Context, key string) error
 }
 
@@ -91,7 +91,7 @@ func Parse(s string) (URL, error) {
 	return out, nil
 }
 
-// Read reads a whole object of at most limit bytes.
+// Read returns the content of an object of at most limit bytes.
 func Read(ctx context.Context, b Bucket, key string, limit int64) ([]byte, Object, error) {
 	object, body, err := b.Open(ctx, key, 0, "")
 	if err != nil {

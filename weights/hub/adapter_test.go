@@ -13,7 +13,7 @@ const adapterBytes = 1 << 20
 
 func adapterOf(id string) Adapter { return Adapter{ID: id, MaxBytes: adapterBytes} }
 
-// adapterAndModel is a repository that holds a model and an adapter.
+// adapterAndModel returns the files of a repository that holds a model and an adapter.
 func adapterAndModel() map[string][]byte {
 	files := modelFiles()
 	files["adapter_config.json"] = []byte(`{"peft_type":"LORA"}`)
@@ -33,7 +33,7 @@ func in(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// fetched are the files that were asked for since the last call, listings not counted.
+// fetched returns the files requested since the last call, without listings.
 func (h *harness) fetched() (names []string) {
 	for _, r := range h.hub.Requests() {
 		if _, name, ok := strings.Cut(r.Path, "/resolve/"); ok && !r.Storage {
@@ -44,8 +44,8 @@ func (h *harness) fetched() (names []string) {
 	return names
 }
 
-// TestOnlyAdaptersAreFetchedAsAdapters: a repository is listed first; what is none, or too large,
-// is refused then.
+// TestOnlyAdaptersAreFetchedAsAdapters: a repository is listed first, and refused if it is no
+// adapter or too large.
 func TestOnlyAdaptersAreFetchedAsAdapters(t *testing.T) {
 	for _, listed := range []bool{true, false} {
 		h := newHarness(t)
@@ -80,8 +80,8 @@ func TestOnlyAdaptersAreFetchedAsAdapters(t *testing.T) {
 	}
 }
 
-// TestAnAdapterIsFetchedAlone: nothing else of its repository comes; the model beside it comes when
-// it is asked for, and the adapter is good for both.
+// TestAnAdapterIsFetchedAlone: no other file of the repository is downloaded. A later request for
+// the model downloads the rest, and one snapshot then serves both.
 func TestAnAdapterIsFetchedAlone(t *testing.T) {
 	h := newHarness(t)
 	h.hub.Add("t/both", adapterAndModel())
@@ -140,8 +140,8 @@ func TestAnAdapterIsFetchedAlone(t *testing.T) {
 	}
 }
 
-// TestAdapterBesideOtherWeights: adapter_model.bin is its tensors, also where safetensors of a
-// model lie beside it.
+// TestAdapterBesideOtherWeights: adapter_model.bin holds the adapter's tensors, even where the
+// safetensors of a model lie beside it.
 func TestAdapterBesideOtherWeights(t *testing.T) {
 	h := newHarness(t)
 	files := adapterAndModel()
@@ -158,7 +158,7 @@ func TestAdapterBesideOtherWeights(t *testing.T) {
 	found.Release()
 }
 
-// TestWhoMayNameADirectory: only callers that say so.
+// TestWhoMayNameADirectory: an id names a directory only when the caller sets Directories.
 func TestWhoMayNameADirectory(t *testing.T) {
 	h := newHarness(t)
 	t.Chdir(t.TempDir())

@@ -18,7 +18,7 @@ import (
 	"github.com/sie-engine/sie/weights/hub/hubtest"
 )
 
-// onStorage makes a fault of the n-th request to the storage, counted from 0.
+// onStorage returns a fault for the n-th request to the storage, counted from 0.
 func onStorage(fault func(n int, w http.ResponseWriter, r *http.Request) bool) func(http.ResponseWriter, *http.Request, bool) bool {
 	var n atomic.Int64
 	return func(w http.ResponseWriter, r *http.Request, storage bool) bool {
@@ -26,8 +26,8 @@ func onStorage(fault func(n int, w http.ResponseWriter, r *http.Request) bool) f
 	}
 }
 
-// TestBrokenAtEveryBlock cuts the connection after 0, 1, 2, … blocks, until a download is done
-// before the cut. Each time the next try must ask for the rest only.
+// TestBrokenAtEveryBlock cuts the connection after 0, 1, 2, … blocks, until a download finishes
+// before the cut. Each time the next try must ask only for the rest.
 func TestBrokenAtEveryBlock(t *testing.T) {
 	const block = 7_001
 	h := newHarness(t)
@@ -71,8 +71,8 @@ func TestBrokenAtEveryBlock(t *testing.T) {
 	}
 }
 
-// TestBrokenAllTheTime moves on with a server that gives a few kilobytes a connection, far more
-// often than the number of tries in a row that may fail.
+// TestBrokenAllTheTime downloads from a server that gives a few kilobytes a connection. The
+// connections fail far more often than the number of tries in a row that may fail.
 func TestBrokenAllTheTime(t *testing.T) {
 	h := newHarness(t)
 	h.hub.Fault(onStorage(func(_ int, w http.ResponseWriter, r *http.Request) bool {
@@ -90,8 +90,8 @@ func TestBrokenAllTheTime(t *testing.T) {
 	}
 }
 
-// TestServerThatNeverGives ends after the number of tries, and one that gives a byte at a time ends
-// too.
+// TestServerThatNeverGives: a download from a server that gives nothing ends after the number of
+// tries. One that gives a byte at a time also ends.
 func TestServerThatNeverGives(t *testing.T) {
 	for _, bytes := range []int{0, 1} {
 		h := newHarness(t)
@@ -166,8 +166,8 @@ func TestResumeAfterKill(t *testing.T) {
 	}
 }
 
-// TestDishonestStorage: whatever the storage sends, the blob is the one that was listed or there is
-// none.
+// TestDishonestStorage: whatever the storage sends, the blob has the listed content or does not
+// exist.
 func TestDishonestStorage(t *testing.T) {
 	h := newHarness(t)
 	content := h.model.Files["model.safetensors"]
@@ -186,7 +186,7 @@ func TestDishonestStorage(t *testing.T) {
 	full := fmt.Sprint(len(content))
 	for name, c := range map[string]struct {
 		fault func(w http.ResponseWriter, r *http.Request)
-		heals bool // goes on to serve properly
+		heals bool // serves correctly afterwards
 		want  string
 	}{
 		"one wrong bit, once":   {func(w http.ResponseWriter, _ *http.Request) { send(w, 200, other) }, true, ""},
@@ -274,7 +274,7 @@ func TestFileChangesBetweenTries(t *testing.T) {
 	}
 }
 
-// TestHubOffersAnotherContent: resolve names another checksum than the listing, at first or always.
+// TestHubOffersAnotherContent: resolve names another checksum than the listing, once or always.
 func TestHubOffersAnotherContent(t *testing.T) {
 	for _, always := range []bool{false, true} {
 		h := newHarness(t)
@@ -300,7 +300,7 @@ func TestHubOffersAnotherContent(t *testing.T) {
 	}
 }
 
-// TestStall: a server that stops in the middle, or never answers, is given up after the stall
+// TestStall: a server that stops in the middle, or never answers, is abandoned after the stall
 // timeout and asked again.
 func TestStall(t *testing.T) {
 	for name, given := range map[string]int{"in the body": 30_000, "before the answer": -1} {
@@ -331,7 +331,7 @@ func TestStall(t *testing.T) {
 	wantClass(t, err, ClassNetwork, "nothing arrived for too long")
 }
 
-// TestSlowServerIsNotAStall: bytes that keep coming, however slowly, are waited for.
+// TestSlowServerIsNotAStall: a download waits for bytes that keep arriving slowly.
 func TestSlowServerIsNotAStall(t *testing.T) {
 	h := newHarness(t)
 	h.hub.Fault(onStorage(func(n int, w http.ResponseWriter, r *http.Request) bool {
@@ -387,8 +387,8 @@ func TestContext(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || ClassTimeout.Permanent() {
 		t.Errorf("deadline: %v", err)
 	}
-	// Waiting for another's download ends with the context too: one of this package, or of a blob
-	// by a Python tool.
+	// Waiting for another download also ends with the context: a download by this package, or of a
+	// blob by a Python tool.
 	h.hub.Fault(nil)
 	for _, lock := range []string{"sie.lock", filepath.Base(h.blobOf("model.safetensors")) + ".lock"} {
 		release, err := newLocks(slog.Default()).take(context.Background(), filepath.Join(h.cache, ".locks", "models--sie-test--tiny-bert", lock), nil)

@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// smallDisk is a cache on a disk of its own, which is as full as the cache's blobs say.
+// smallDisk is a cache on its own imitated disk. The used space is the size of the cache's blobs.
 type smallDisk struct {
 	*harness
 	total int64
 
-	patience time.Duration // 0: as it is
+	patience time.Duration // 0: the default
 	flock    func(fd, how int) error
 }
 
-// One of the test's models takes a little more than 100,000 bytes.
+// A test model takes slightly more than modelBytes.
 const modelBytes = 100_000
 
 func newSmallDisk(t *testing.T, total int64) *smallDisk {
@@ -52,12 +52,12 @@ func (d *smallDisk) get(id string, change ...func(*Options)) (Resolved, error) {
 func (d *smallDisk) getIn(ctx context.Context, id string, change ...func(*Options)) (Resolved, error) {
 	d.Helper()
 	files := modelFiles()
-	copy(files["model.safetensors"], id) // each has contents of its own
+	copy(files["model.safetensors"], id) // each model has its own contents
 	d.hub.Add(id, files)
 	return d.small(change...).Resolve(ctx, id, "")
 }
 
-// small is a resolver that sees the small disk.
+// small returns a resolver that sees the small disk.
 func (d *smallDisk) small(change ...func(*Options)) *Resolver {
 	d.Helper()
 	r := d.resolver(append([]func(*Options){func(o *Options) { o.DiskThreshold = 0.85 }}, change...)...)
@@ -102,7 +102,7 @@ func (d *smallDisk) wantModels(want ...string) {
 }
 
 func TestLeastRecentlyUsedLeavesTheDisk(t *testing.T) {
-	d := newSmallDisk(t, 4*modelBytes) // 85 % hold three
+	d := newSmallDisk(t, 4*modelBytes) // 85 % of it holds three
 	d.use("t/a")
 	d.use("t/b")
 	d.use("t/c")
@@ -110,7 +110,7 @@ func TestLeastRecentlyUsedLeavesTheDisk(t *testing.T) {
 	d.use("t/a")
 	d.use("t/d")
 	d.wantModels("a", "c", "d")
-	d.use("t/b") // can be had again
+	d.use("t/b") // can be downloaded again
 	d.wantModels("a", "b", "d")
 }
 
@@ -119,7 +119,7 @@ func TestCachedModelsRemoveNothing(t *testing.T) {
 	for _, id := range []string{"t/a", "t/b", "t/c"} {
 		d.use(id)
 	}
-	d.total = 2 * modelBytes // somebody else filled the disk
+	d.total = 2 * modelBytes // another program has filled the disk
 	for _, id := range []string{"t/a", "t/b", "t/c"} {
 		d.use(id)
 	}
@@ -131,7 +131,7 @@ func TestAccessTimesDecideNothing(t *testing.T) {
 	for _, id := range []string{"t/a", "t/b", "t/c"} {
 		d.use(id)
 	}
-	// Somebody reads a's files, and a backup has set their times.
+	// Another program reads a's files, and a backup has set their times.
 	later := time.Now().Add(time.Hour)
 	filepath.WalkDir(filepath.Join(d.cache, "models--t--a", "blobs"), func(path string, e fs.DirEntry, err error) error {
 		os.ReadFile(path)
@@ -170,8 +170,8 @@ func TestInUseByAnotherProcessStays(t *testing.T) {
 	}
 	d.use("t/e")
 	d.use("t/f")
-	d.wantModels("a", "e", "f") // its end was a's last use
-	// One that is killed lets go too.
+	d.wantModels("a", "e", "f") // the end of the process was a's last use
+	// A killed process releases its model too.
 	kill, _, _ := d.holder("t/a")
 	kill()
 	d.use("t/e")
@@ -192,8 +192,8 @@ func (d *smallDisk) holder(id string) (kill func(), lines *bufio.Scanner, stdin 
 	return func() { cmd.Process.Kill(); cmd.Wait() }, lines, in
 }
 
-// TestOthersModelsStay: what a Python program downloaded is not this server's to remove, used here
-// or not.
+// TestOthersModelsStay: the server does not remove models that a Python program downloaded, even
+// after using them.
 func TestOthersModelsStay(t *testing.T) {
 	d := newSmallDisk(t, 4*modelBytes)
 	d.use("t/python")
@@ -202,7 +202,7 @@ func TestOthersModelsStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.use("t/python")
-	// One that this server downloaded, and a Python program added a revision to.
+	// A model that this server downloaded, and to which a Python program added a revision.
 	d.use("t/both")
 	if err := os.MkdirAll(filepath.Join(d.cache, "models--t--both", "snapshots", strings.Repeat("a", 40)), 0o755); err != nil {
 		t.Fatal(err)
@@ -212,7 +212,8 @@ func TestOthersModelsStay(t *testing.T) {
 	d.wantModels("b", "both", "python")
 }
 
-// TestLockedByPythonStays: the Python tools hold a lock of a blob while they download it.
+// TestLockedByPythonStays: a blob's lock, which the Python tools hold during a download, protects
+// the model.
 func TestLockedByPythonStays(t *testing.T) {
 	d := newSmallDisk(t, 4*modelBytes)
 	d.use("t/a")
@@ -242,15 +243,15 @@ func TestNoRemovalWithoutThreshold(t *testing.T) {
 	d.wantModels("a", "b", "c", "d") // d's folder holds nothing yet
 }
 
-// TestTooFullForAll removes what it can and says what is missing.
+// TestTooFullForAll removes all it can and reports how much room is missing.
 func TestTooFullForAll(t *testing.T) {
 	d := newSmallDisk(t, modelBytes/2)
 	_, err := d.get("t/a")
 	wantClass(t, err, ClassStorage, "MiB more")
 }
 
-// TestRemovalLeavesAValidCache: what remains is as the Python tools want it, and a killed removal
-// is finished by the next.
+// TestRemovalLeavesAValidCache: the remaining files are as the Python tools expect, and the next
+// removal completes one that was killed.
 func TestRemovalLeavesAValidCache(t *testing.T) {
 	d := newSmallDisk(t, 4*modelBytes)
 	for _, id := range []string{"t/a", "t/b", "t/c"} {
@@ -274,7 +275,7 @@ func TestRemovalLeavesAValidCache(t *testing.T) {
 }
 
 // TestRemovalsAndDownloadsTogether lets many goroutines download and use models on a disk that
-// holds three of them. Every one of them sees its files whole for as long as it holds them.
+// holds three of them. Each sees complete files for as long as it holds them.
 func TestRemovalsAndDownloadsTogether(t *testing.T) {
 	d := newSmallDisk(t, 5*modelBytes)
 	done := make(chan error)

@@ -11,8 +11,7 @@ import (
 	"github.com/sie-engine/sie/weights/hub"
 )
 
-// A model is resolved to a directory: one that is named is taken as it is, an id is looked for in
-// the cache and then on the hub.
+// Resolve uses a directory in place. It looks for an id in the cache and then on the hub.
 func Example() {
 	cache, err := os.MkdirTemp("", "example")
 	if err != nil {
@@ -28,7 +27,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer model.Release() // until then nothing of it is removed from the disk
+	defer model.Release() // until then its files stay on the disk
 	fmt.Println(filepath.Base(model.Dir), "is", model.Source)
 
 	_, err = resolver.Resolve(context.Background(), "acme/model", "")

@@ -61,7 +61,7 @@ func TestHostileListings(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want an error with %q", name, l, err, c.want)
 		}
 	}
-	// A checksum that could not name a blob counts as none.
+	// A checksum that cannot name a blob counts as missing.
 	for _, sibling := range []string{`{"rfilename":"config.json","size":1,"blobId":"../x"}`, `{"rfilename":"config.json","size":1,"blobId":"` + strings.ToUpper(someBlob) + `"}`,
 		`{"rfilename":"config.json","blobId":"` + someBlob + `"}`, `{"rfilename":"config.json","size":1,"blobId":"` + someBlob + `","lfs":{"sha256":"x","size":1}}`} {
 		l, err := parseListing([]byte(listingWith(sibling)), false)

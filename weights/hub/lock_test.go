@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFileSystemWithoutLocks: a cache there is filled and used, also by processes that know nothing
-// of each other, and nothing of it is removed.
+// TestFileSystemWithoutLocks: a cache there is filled and used, also by processes that cannot see
+// each other's locks, and nothing is removed from it.
 func TestFileSystemWithoutLocks(t *testing.T) {
 	for _, refusal := range []unix.Errno{unix.ENOLCK, unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL} {
 		t.Run(refusal.Error(), func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestFileSystemWithoutLocks(t *testing.T) {
 				}
 				found.Release()
 			}
-			d.wantModels("a", "b") // the disk is fuller than wanted
+			d.wantModels("a", "b") // the disk is above its threshold
 			if n := strings.Count(log.String(), "has no locks"); n != 2 {
 				t.Errorf("two resolvers warned %d times:\n%s", n, &log)
 			}
@@ -47,7 +47,7 @@ func TestFileSystemWithoutLocks(t *testing.T) {
 	}
 }
 
-// TestHoldEndsOnAnyError: a lock that cannot be had for whatever reason keeps nobody waiting.
+// TestHoldEndsOnAnyError: holdRepo does not wait for a lock that it can never take.
 func TestHoldEndsOnAnyError(t *testing.T) {
 	k := newLocks(slog.New(slog.DiscardHandler))
 	k.flock = func(int, int) error { return unix.EIO }
@@ -71,8 +71,7 @@ func TestHoldEndsOnAnyError(t *testing.T) {
 	held.release()
 }
 
-// TestLocksWithinAProcess: without the file system's, this process's goroutines still keep out of
-// each other's way.
+// TestLocksWithinAProcess: locks between goroutines work on a file system without locks.
 func TestLocksWithinAProcess(t *testing.T) {
 	k := newLocks(slog.New(slog.DiscardHandler))
 	k.flock = func(int, int) error { return unix.ENOLCK }
@@ -129,8 +128,8 @@ func TestLocksWithinAProcess(t *testing.T) {
 	}
 }
 
-// TestTwoProcessesWithoutLocks: each has unfinished files of its own, the first to finish is the
-// one that is seen, and what processes left behind that died goes after a day.
+// TestTwoProcessesWithoutLocks: each process has its own unfinished files. The files of the first
+// to finish become visible. The remains of dead processes are removed after a day.
 func TestTwoProcessesWithoutLocks(t *testing.T) {
 	h := newHarness(t)
 	cache := h.repo()

@@ -11,7 +11,7 @@ import (
 	"github.com/sie-engine/sie/internal/testrig"
 )
 
-// Pipes that somebody put into the cache hold up neither a download nor an upload.
+// Named pipes in the cache block neither a download nor an upload.
 func TestPipesInTheCache(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	testrig.WithoutPipe(t, func() {

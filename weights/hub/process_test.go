@@ -18,9 +18,9 @@ import (
 	"github.com/sie-engine/sie/weights/bucket/s3"
 )
 
-// TestMain makes the test binary a process that resolves a model, when it is asked to by the
-// environment: SIE_TEST_RESOLVE names the model. SIE_TEST_BUCKET is a cluster's bucket,
-// SIE_TEST_STALL what of it stalls (see stalling), SIE_TEST_HOLD keeps the model in use until the
+// TestMain turns the test binary into a process that resolves a model when the environment asks for
+// it. SIE_TEST_RESOLVE names the model, SIE_TEST_BUCKET a cluster's bucket, SIE_TEST_STALL the
+// bucket operation that stalls (see stalling). SIE_TEST_HOLD keeps the model in use until the
 // standard input ends.
 func TestMain(m *testing.M) {
 	if os.Getenv("SIE_TEST_RESOLVE") == "" {
@@ -62,8 +62,9 @@ func resolveInProcess(model string) error {
 	return nil
 }
 
-// stalling is a bucket that says so and then stops for good in the middle of the first large object
-// ("get"), or before the first upload of one ("put blobs") or of a manifest ("put .sie").
+// stalling is a bucket that prints a line and then stops forever: in the middle of the first large
+// object ("get"), or before the first upload of a blob ("put blobs"), a manifest ("put .sie") or a
+// ref ("put refs").
 type stalling struct {
 	bucket.Bucket
 	where string
@@ -104,7 +105,7 @@ func (s stalling) Put(ctx context.Context, key string, body io.ReaderAt, size in
 	return s.Bucket.Put(ctx, key, body, size, when)
 }
 
-// process starts another process on the same hub and cache; env comes on top.
+// process starts another process on the same hub and cache. env is added to its environment.
 func (h *harness) process(env ...string) (*exec.Cmd, *bufio.Scanner) {
 	h.Helper()
 	cmd, out, _ := h.processWithInput(env...)
@@ -132,7 +133,7 @@ func (h *harness) processWithInput(env ...string) (*exec.Cmd, *bufio.Scanner, io
 }
 
 // TestKillNine kills a downloading process with SIGKILL in the middle of the weights. A process
-// that waited for it takes over, resumes where it was, and the model is whole.
+// that waited for it continues the download from there, and the model is complete.
 func TestKillNine(t *testing.T) {
 	h := newHarness(t)
 	half := make(chan struct{})

@@ -20,8 +20,8 @@ import (
 
 const modelID = "sie-test/tiny-bert"
 
-// modelFiles are those of a small sentence-transformers repository, with what must not be
-// downloaded.
+// modelFiles returns the files of a small sentence-transformers repository, including files that
+// must not be downloaded.
 func modelFiles() map[string][]byte {
 	content := make([]byte, 100_000)
 	random := rand.NewChaCha8([32]byte{1})
@@ -43,7 +43,7 @@ func modelFiles() map[string][]byte {
 
 var wantedFiles = []string{"1_Pooling/config.json", "config.json", "empty.txt", "model.safetensors", "modules.json", "tokenizer.json"}
 
-// harness is a hub, a cache directory and resolvers that do not really wait between tries.
+// harness is a hub, a cache directory and resolvers that do not wait between tries.
 type harness struct {
 	*testing.T
 	hub   *hubtest.Server
@@ -215,7 +215,7 @@ func TestDownload(t *testing.T) {
 		t.Errorf("left %q", partial)
 	}
 
-	// From now on the hub is not asked: not for the branch, the commit, or offline.
+	// From now on nothing asks the hub: neither a branch, nor a commit, nor an offline resolver.
 	for _, revision := range []string{"", "main", h.model.Commit, strings.ToUpper(h.model.Commit)} {
 		again, err := h.resolver().Resolve(context.Background(), modelID, revision)
 		if err != nil || again.Dir != found.Dir || again.Source != SourceCache {
@@ -246,8 +246,8 @@ func TestRevisions(t *testing.T) {
 	} else {
 		t.Error("an unknown revision resolved")
 	}
-	// A new commit of a branch is taken when the branch is not cached; what did not change is not
-	// fetched again.
+	// A new commit of a branch is downloaded when the branch is not cached. Unchanged files are not
+	// downloaded again.
 	files := modelFiles()
 	files["config.json"] = []byte(`{"model_type":"bert","new":true}`)
 	h.model = h.hub.Add(modelID, files)
@@ -267,7 +267,7 @@ func TestConcurrentCallersShareOneDownload(t *testing.T) {
 	h := newHarness(t)
 	var waited sync.Map
 	h.hub.Fault(func(w http.ResponseWriter, r *http.Request, storage bool) bool {
-		if storage { // the winner holds the lock until the others are at it
+		if storage { // the winner holds the lock until the others wait for it
 			for range 200 {
 				n := 0
 				waited.Range(func(any, any) bool { n++; return true })
@@ -341,8 +341,8 @@ func TestNothingVisibleBeforeAllIsVerified(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfAnotherTool completes what a Python program left partly downloaded, and leaves a
-// whole one alone.
+// TestSnapshotOfAnotherTool completes a partial download of a Python program and leaves a complete
+// one unchanged.
 func TestSnapshotOfAnotherTool(t *testing.T) {
 	place := func(h *harness, names ...string) {
 		dir := h.repo().snapshot(h.model.Commit)
@@ -363,7 +363,7 @@ func TestSnapshotOfAnotherTool(t *testing.T) {
 		t.Errorf("whole snapshot: %+v, %v", found, err)
 	}
 	for i, missing := range whole {
-		if missing == "modules.json" { // cannot be missed without a manifest
+		if missing == "modules.json" { // its absence cannot be seen without a manifest
 			continue
 		}
 		t.Run(missing, func(t *testing.T) {
@@ -384,7 +384,7 @@ func TestSnapshotOfAnotherTool(t *testing.T) {
 }
 
 // TestDoubtfulSnapshot: a program that loads the bare transformer leaves no modules.json. The hub
-// is asked once whether there is one, and what it does not answer is not waited for.
+// is asked once whether the file exists; without an answer the snapshot is used.
 func TestDoubtfulSnapshot(t *testing.T) {
 	bare := []string{"config.json", "tokenizer.json", "model.safetensors"}
 	place := func(h *harness) string {
@@ -495,8 +495,8 @@ func TestShardsOfAnotherTool(t *testing.T) {
 	}
 }
 
-// TestDamagedCache: a snapshot that lost a file, or has one of the wrong size, is completed from
-// the hub.
+// TestDamagedCache: a snapshot with a missing file, or one of the wrong size, is completed from the
+// hub.
 func TestDamagedCache(t *testing.T) {
 	h := newHarness(t)
 	found, err := h.resolve()
@@ -575,7 +575,8 @@ func TestOffline(t *testing.T) {
 	if entries, _ := os.ReadDir(h.cache); len(entries) > 0 {
 		t.Errorf("an offline lookup wrote %v", entries)
 	}
-	// A snapshot that was fetched by commit has no ref: alone, it is what an unrevised id means.
+	// A snapshot that was downloaded by commit has no ref. If it is the only one, an id without a
+	// revision means it.
 	if _, err := h.resolver().Resolve(context.Background(), modelID, h.model.Commit); err != nil {
 		t.Fatal(err)
 	}
@@ -597,7 +598,7 @@ func TestOffline(t *testing.T) {
 	}
 }
 
-// TestFind looks on this machine alone: nothing is asked of the hub, and what it gives is in use.
+// TestFind looks on this machine only. It makes no request to the hub, and its result is in use.
 func TestFind(t *testing.T) {
 	h := newHarness(t)
 	r := h.resolver()

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// gate stops downloads from the storage in their middle until it is opened.
+// gate stops downloads from the storage halfway until it is opened.
 type gate struct {
-	reached chan struct{} // gets a value for each download that is stopped
+	reached chan struct{} // receives a value for each stopped download
 	open    chan struct{}
 	once    sync.Once
 }
@@ -37,7 +37,7 @@ func (d *smallDisk) gate(models ...string) *gate {
 
 func (g *gate) pass() { g.once.Do(func() { close(g.open) }) }
 
-// later runs f and gives what became of it.
+// later runs f and returns a channel that gives its error.
 func later(f func() (Resolved, error)) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -50,7 +50,8 @@ func later(f func() (Resolved, error)) <-chan error {
 	return done
 }
 
-// waits returns once the download of id waits for room or a lock.
+// waits returns an option and a channel that receives a value each time a download waits for room
+// or a lock.
 func waits(t *testing.T) (change func(*Options), waiting <-chan struct{}) {
 	ch := make(chan struct{}, 64)
 	return func(o *Options) {
@@ -62,8 +63,8 @@ func waits(t *testing.T) (change func(*Options), waiting <-chan struct{}) {
 	}, ch
 }
 
-// TestRoomIsReserved: what a download will write counts as used from its beginning, for others too;
-// one that finds too little waits for it, and goes on when it ends.
+// TestRoomIsReserved: the bytes of a download count as used from its beginning, also for other
+// downloads. A download that finds too little room waits for another to end and then continues.
 func TestRoomIsReserved(t *testing.T) {
 	d := newSmallDisk(t, modelBytes*3/2)
 	g := d.gate("t/first")
@@ -92,7 +93,8 @@ func TestRoomIsReserved(t *testing.T) {
 	}
 }
 
-// TestWhatNeverFitsFailsAtOnce: also while others are downloaded, whose end would not help.
+// TestWhatNeverFitsFailsAtOnce: it fails at once also during other downloads, because their end
+// would not help.
 func TestWhatNeverFitsFailsAtOnce(t *testing.T) {
 	d := newSmallDisk(t, modelBytes*3/2)
 	g := d.gate("t/first")
@@ -109,8 +111,8 @@ func TestWhatNeverFitsFailsAtOnce(t *testing.T) {
 	}
 }
 
-// TestADownloadWaitsForModelsInUse: they are removed when they are released; without that it says
-// what is in its way.
+// TestADownloadWaitsForModelsInUse: models are removed when they are released. If they are not, the
+// error says that they are in the way.
 func TestADownloadWaitsForModelsInUse(t *testing.T) {
 	d := newSmallDisk(t, modelBytes*3/2)
 	held, err := d.get("t/held")
@@ -120,7 +122,7 @@ func TestADownloadWaitsForModelsInUse(t *testing.T) {
 	d.patience = time.Nanosecond
 	_, err = d.get("t/next")
 	wantClass(t, err, ClassStorage, "beside the 1 models that are in use")
-	d.wantModels("held", "next") // next holds no more than its record
+	d.wantModels("held", "next") // next holds only its record
 	d.patience = time.Hour
 	watch, waiting := waits(t)
 	next := later(func() (Resolved, error) { return d.get("t/next", watch) })
@@ -144,8 +146,8 @@ func TestADownloadWaitsForModelsInUse(t *testing.T) {
 	}
 }
 
-// TestReservationsOfTheDeadCountNot: a process that was killed leaves its file, and nobody who
-// holds it.
+// TestReservationsOfTheDeadCountNot: a killed process leaves its reservation file, whose lock
+// nobody holds.
 func TestReservationsOfTheDeadCountNot(t *testing.T) {
 	d := newSmallDisk(t, modelBytes*3/2)
 	left := filepath.Join(d.cache, roomDir, "LEFT")
@@ -161,8 +163,8 @@ func TestReservationsOfTheDeadCountNot(t *testing.T) {
 	}
 }
 
-// TestReservationsShrink: what has arrived is on the disk and not counted twice; what is thrown
-// away counts again.
+// TestReservationsShrink: bytes that have arrived are on the disk and not counted twice. Discarded
+// bytes count again.
 func TestReservationsShrink(t *testing.T) {
 	d := disk{dir: t.TempDir(), locks: newLocks(nil), space: func(string) (int64, int64, bool) { return 1000, 1000, true }}
 	var none *reservation
@@ -199,8 +201,7 @@ func TestReservationsShrink(t *testing.T) {
 	want(0, 0)
 }
 
-// TestModestRoom: on a disk that is fuller than wanted, as much is removed as what comes takes, and
-// no more.
+// TestModestRoom: on a disk above its threshold, only as much is removed as the new files take.
 func TestModestRoom(t *testing.T) {
 	d := newSmallDisk(t, 10*modelBytes)
 	for _, id := range []string{"t/a", "t/b", "t/c"} {
@@ -221,7 +222,7 @@ func TestModestRoom(t *testing.T) {
 	d.wantModels("b", "c")
 	r.release()
 	d.total = 2*modelBytes + modelBytes/2
-	r, err = small.reserve(t.Context(), roomNeed{bytes: 2 * modelBytes, modest: true}, nil) // what it needs, it gets
+	r, err = small.reserve(t.Context(), roomNeed{bytes: 2 * modelBytes, modest: true}, nil) // it still gets the room it needs
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +230,8 @@ func TestModestRoom(t *testing.T) {
 	r.release()
 }
 
-// TestReservationsOfOtherProcesses count while they download, and no more once they are killed.
+// TestReservationsOfOtherProcesses: they count while the processes download, and not once these are
+// killed.
 func TestReservationsOfOtherProcesses(t *testing.T) {
 	d := newSmallDisk(t, 0)
 	g := d.gate(modelID)
@@ -248,7 +250,8 @@ func TestReservationsOfOtherProcesses(t *testing.T) {
 	}
 }
 
-// TestADownloadTellsItsReservation: what has arrived, and what of it was thrown away.
+// TestADownloadTellsItsReservation: a download reports to its reservation the bytes that arrived
+// and those it discarded.
 func TestADownloadTellsItsReservation(t *testing.T) {
 	room, err := disk{dir: t.TempDir(), locks: newLocks(nil), space: func(string) (int64, int64, bool) { return 1000, 1000, true }}.
 		reserve(t.Context(), roomNeed{bytes: 100}, nil)
@@ -271,10 +274,10 @@ func TestADownloadTellsItsReservation(t *testing.T) {
 	}
 }
 
-// TestReservationsCountForTheThreshold: models are removed for what is still to come of other
-// downloads, too.
+// TestReservationsCountForTheThreshold: the bytes still to come of other downloads also count
+// towards the threshold above which models are removed.
 func TestReservationsCountForTheThreshold(t *testing.T) {
-	d := newSmallDisk(t, 5*modelBytes) // 85 % hold four
+	d := newSmallDisk(t, 5*modelBytes) // 85 % of it holds four
 	for _, id := range []string{"t/a", "t/b"} {
 		d.use(id)
 	}
@@ -293,7 +296,7 @@ func TestReservationsCountForTheThreshold(t *testing.T) {
 	d.wantModels("b")
 }
 
-// TestWhatCannotBeRemovedIsNotWaitedFor: it would never go.
+// TestWhatCannotBeRemovedIsNotWaitedFor: a model whose removal fails would never leave the disk.
 func TestWhatCannotBeRemovedIsNotWaitedFor(t *testing.T) {
 	d := newSmallDisk(t, modelBytes*3/2)
 	d.use("t/a")

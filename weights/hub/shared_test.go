@@ -21,7 +21,7 @@ import (
 	"github.com/sie-engine/sie/weights/bucket/s3"
 )
 
-// cluster is a harness with a bucket on a real S3 server. Each machine has a cache of its own.
+// cluster is a harness with a bucket on a real S3 server. Each machine has its own cache.
 type cluster struct {
 	*harness
 	bucket bucket.Bucket
@@ -56,7 +56,7 @@ func (c *cluster) fill() {
 	c.hub.Requests()
 }
 
-// keys are the bucket's objects.
+// keys returns the keys of the bucket's objects.
 func (c *cluster) keys() []string {
 	c.Helper()
 	list, err := c.bucket.List(context.Background(), "", 1000)
@@ -104,7 +104,7 @@ func TestOneDownloadFillsTheBucketForOthers(t *testing.T) {
 	c.hub.Requests()
 	c.wantFromBucket()
 
-	// By its commit, and with the hub there: it is not asked.
+	// With a commit and the hub running: the hub is not asked.
 	c.machine()
 	found, err := c.resolver(c.shared).Resolve(t.Context(), modelID, c.model.Commit)
 	if err != nil || found.Source != SourceBucket {
@@ -116,8 +116,8 @@ func TestOneDownloadFillsTheBucketForOthers(t *testing.T) {
 	}
 }
 
-// An adapter out of a repository with more in it is not shared: others would take it for the whole.
-// One that is all there is, is.
+// An adapter from a repository with more files is not uploaded, because other machines would take
+// it for the whole repository. An adapter that is the whole repository is uploaded.
 func TestPartOfARepositoryStaysOutOfTheBucket(t *testing.T) {
 	c := newCluster(t)
 	c.hub.Add("t/both", adapterAndModel())
@@ -204,7 +204,7 @@ func TestBucketAwayMeansHub(t *testing.T) {
 			}
 			c.wantWhole(found.Dir)
 			r.Settle(t.Context())
-			// It is shared at the next load, when the bucket is back.
+			// The model is uploaded at the next load, when the bucket works again.
 			again := c.resolver(c.shared)
 			if found, err := again.Resolve(t.Context(), modelID, ""); err != nil || found.Source != SourceCache {
 				t.Errorf("%+v, %v", found, err)
@@ -277,7 +277,8 @@ func TestManifestOfAnotherSizeIsRefused(t *testing.T) {
 	}
 }
 
-// copyByHand puts a model into the bucket as `aws s3 cp --recursive` of a Hugging Face cache does.
+// copyByHand copies a model into the bucket as `aws s3 cp --recursive` of a Hugging Face cache
+// does.
 func (c *cluster) copyByHand(without string) {
 	folder := "models--sie-test--tiny-bert/"
 	put := func(key string, data []byte) {
@@ -306,8 +307,8 @@ func TestCacheCopiedByHand(t *testing.T) {
 	}
 }
 
-// TestKillNineInTheBucket kills a process that downloads from the bucket; the next one asks for the
-// rest only.
+// TestKillNineInTheBucket kills a process that downloads from the bucket. The next one asks only
+// for the rest.
 func TestKillNineInTheBucket(t *testing.T) {
 	for _, kind := range []string{"manifest", "by hand"} {
 		t.Run(kind, func(t *testing.T) {
@@ -358,9 +359,9 @@ func (w watching) Open(ctx context.Context, key string, from int64, version stri
 	return w.Bucket.Open(ctx, key, from, version)
 }
 
-// TestKillNineWhileFilling kills a process that fills the bucket, at each step. Nothing is visible
-// there; the next process that loads the model finishes the work, though the dead one's lock is
-// still there, once that is old.
+// TestKillNineWhileFilling kills a process at each step of an upload to the bucket. Nothing is
+// visible there. The next process that loads the model finishes the upload once the dead process's
+// lock is old.
 func TestKillNineWhileFilling(t *testing.T) {
 	for _, step := range []string{"put blobs", "put .sie", "put refs"} {
 		t.Run(step, func(t *testing.T) {
@@ -399,7 +400,8 @@ func TestKillNineWhileFilling(t *testing.T) {
 	}
 }
 
-// TestOneFillsAtATime lets four machines download from the hub at once: the contents go up once.
+// TestOneFillsAtATime lets four machines download from the hub at once. The contents are uploaded
+// only once.
 func TestOneFillsAtATime(t *testing.T) {
 	c := newCluster(t)
 	var uploads atomic.Int64
@@ -414,7 +416,7 @@ func TestOneFillsAtATime(t *testing.T) {
 	var resolvers []*Resolver
 	for range 4 {
 		c.machine()
-		// The bucket is passed over on the way in, so that all of them come from the hub.
+		// The bucket is skipped for downloads, so that all four come from the hub.
 		r := c.resolver(func(o *Options) { o.Bucket = counted })
 		r.sources = slices.DeleteFunc(r.sources, func(s source) bool { _, is := s.(*bucketSource); return is })
 		if _, err := r.Resolve(t.Context(), modelID, ""); err != nil {
@@ -437,7 +439,8 @@ func TestOneFillsAtATime(t *testing.T) {
 	c.wantFromBucket()
 }
 
-// TestDamagedDiskFillsNothing: what this disk damaged does not get a good one's name in the bucket.
+// TestDamagedDiskFillsNothing: a blob damaged on this disk does not get the name of a good one in
+// the bucket.
 func TestDamagedDiskFillsNothing(t *testing.T) {
 	c := newCluster(t)
 	r := c.resolver(func(o *Options) {
@@ -464,7 +467,7 @@ func TestDamagedDiskFillsNothing(t *testing.T) {
 	}
 }
 
-// TestBucketOfGoogle is the whole way over the imitation of Google's storage.
+// TestBucketOfGoogle runs upload and download over the imitation of Google's storage.
 func TestBucketOfGoogle(t *testing.T) {
 	raw, _, dir := buckettest.GCS(t)
 	url, err := bucket.Parse(raw + "/cache")

@@ -10,7 +10,7 @@ import (
 	"github.com/sie-engine/sie/weights/hub/hubtest"
 )
 
-// sketched is the content of a sketch by file.
+// sketched returns the content of a sketch by file.
 func sketched(h *harness, r *Resolver, id string) (files map[string]string, remove func()) {
 	h.Helper()
 	dir, drop, err := r.Sketch(h.Context(), id, "", "config.json", "modules.json", "absent.json")
@@ -38,8 +38,8 @@ func sketched(h *harness, r *Resolver, id string) (files map[string]string, remo
 	}
 }
 
-// A sketch has the named files and the names of the others, asks for nothing else, and spares the
-// download what it brought.
+// A sketch has the named files and the names of the others, and makes no request for the others. A
+// later download reuses the files.
 func TestSketch(t *testing.T) {
 	h := newHarness(t)
 	r := h.resolver()
@@ -83,7 +83,7 @@ func TestSketch(t *testing.T) {
 	}
 }
 
-// What Resolve refuses a sketch refuses, too, and leaves nothing behind.
+// Sketch refuses everything that Resolve refuses, and leaves nothing behind.
 func TestSketchRefused(t *testing.T) {
 	h := newHarness(t)
 	t.Setenv("TMPDIR", t.TempDir())
@@ -123,7 +123,8 @@ func TestSketchRefused(t *testing.T) {
 	}
 }
 
-// From a bucket without a hub, and from the hub where the bucket does not have it.
+// A sketch comes from a bucket without a hub, and from the hub when the bucket does not have the
+// model.
 func TestSketchFromABucket(t *testing.T) {
 	c := newCluster(t)
 	c.fill()

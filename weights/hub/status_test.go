@@ -17,7 +17,8 @@ import (
 
 func anonymous(o *Options) { o.Token = "" }
 
-// TestRefusals: each way the hub says no is told apart, names the fix, and is not tried again.
+// TestRefusals: each kind of refusal by the hub has its own error, which names the fix, and is not
+// retried.
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(m *hubtest.Model)
@@ -158,7 +159,7 @@ func TestRetryAfter(t *testing.T) {
 			t.Errorf("%q: %s, want %s", value, got, want)
 		}
 	}
-	// A wait too long to sit out ends the load at once, with the time to come back.
+	// A wait that is too long ends the load at once, and the error gives the time to try again.
 	h := newHarness(t)
 	h.hub.Fault(func(w http.ResponseWriter, _ *http.Request, _ bool) bool {
 		w.Header().Set("Retry-After", "3600")
@@ -216,7 +217,7 @@ func TestRedirects(t *testing.T) {
 		t.Errorf("another origin got %q", stranger)
 	}
 
-	// A renamed repository redirects on the same origin, where the token may go along.
+	// A renamed repository redirects within the same origin, which may receive the token.
 	h.model.Token = "hf_secret"
 	h.hub.Fault(func(w http.ResponseWriter, r *http.Request, _ bool) bool {
 		if rest, old := strings.CutPrefix(r.URL.Path, "/old/name"); old {
@@ -242,7 +243,7 @@ func TestNoDowngrade(t *testing.T) {
 	secure := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, h.hub.URL+r.URL.Path, http.StatusFound)
 	}))
-	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs the handshake that fails on purpose
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // it would log the handshake that fails on purpose
 	secure.StartTLS()
 	defer secure.Close()
 	_, err := h.resolve(func(o *Options) { o.Endpoint, o.Transport = secure.URL, secure.Client().Transport })
@@ -271,7 +272,7 @@ func TestEndpointWithPath(t *testing.T) {
 	}
 }
 
-// TestMirrorWithoutChecksums asks for each file's checksum before it downloads.
+// TestMirrorWithoutChecksums: the resolver asks for each file's checksum before it downloads.
 func TestMirrorWithoutChecksums(t *testing.T) {
 	h := newHarness(t)
 	h.model.NoChecksums = true
@@ -292,7 +293,7 @@ func TestMirrorWithoutChecksums(t *testing.T) {
 	if heads == 0 {
 		t.Error("no HEAD")
 	}
-	// A mirror that has none at all cannot be verified.
+	// A mirror that has no checksums cannot be verified.
 	h = newHarness(t)
 	h.model.NoChecksums = true
 	h.hub.Fault(func(w http.ResponseWriter, r *http.Request, _ bool) bool {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Where no lock can be made, as in a read-only cache, what is whole is served and what is not is a
-// failure of the storage.
+// Where no lock can be made, as in a read-only cache, a complete model is served and an incomplete
+// one is a failure of the storage.
 func TestCacheWithoutLocks(t *testing.T) {
 	h := newHarness(t)
 	if _, err := h.resolve(); err != nil {
@@ -17,7 +17,7 @@ func TestCacheWithoutLocks(t *testing.T) {
 	if err := os.RemoveAll(locks); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(locks, nil, 0o600); err != nil { // in the place of their folder
+	if err := os.WriteFile(locks, nil, 0o600); err != nil { // a file where their folder must be
 		t.Fatal(err)
 	}
 	s := &fetcher{cacheDir: filepath.Dir(h.repo().dir)}

@@ -12,8 +12,8 @@ import (
 	"github.com/sie-engine/sie/weights/bucket"
 )
 
-// Contract tests a bucket, which must be empty. large is the size of an object that the
-// implementation uploads in parts.
+// Contract checks that an empty bucket behaves as bucket.Bucket requires. large is the size of an
+// object that the implementation uploads in parts.
 func Contract(t *testing.T, b bucket.Bucket, large int) {
 	ctx := t.Context()
 	put := func(key string, data []byte, when bucket.Condition) (string, error) {
@@ -123,7 +123,7 @@ func Contract(t *testing.T, b bucket.Bucket, large int) {
 	})
 }
 
-// failing is a disk that fails from an offset on.
+// failing is a disk that fails from an offset onwards.
 type failing struct {
 	io.ReaderAt
 	from int64

@@ -1,7 +1,7 @@
-// Package buckettest runs storage servers for tests: [S3] a versitygw over a directory, [GCS] a
-// fake-gcs-server. They are processes of their own, built by tools/setup/buckets.sh; a test is
-// skipped where they are not, or fails with SIE_REQUIRE_BUCKETS set. [Contract] is what every
-// bucket.Bucket must do.
+// Package buckettest runs storage servers for tests and checks implementations of bucket.Bucket.
+// [S3] runs versitygw over a directory, [GCS] runs fake-gcs-server. Each is a separate process,
+// built by tools/setup/buckets.sh. Without it a test is skipped, or fails with SIE_REQUIRE_BUCKETS
+// set. [Contract] checks the behaviour that every bucket.Bucket must have.
 package buckettest
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/sie-engine/sie/internal/testrig"
 )
 
-// bucketName is the one bucket of a server.
+// bucketName is the only bucket of a server.
 const bucketName = "models"
 
-// program is a server's binary, or skips the test.
+// program returns the path of a server's binary, or skips the test.
 func program(tb testing.TB, name string) string {
 	_, file, _, _ := runtime.Caller(0)
 	path := filepath.Join(filepath.Dir(file), "../../../build/bin", name)
@@ -35,9 +35,9 @@ func program(tb testing.TB, name string) string {
 	return path
 }
 
-// S3 starts an S3 server and returns the bucket's URL and the environment of its clients, which it
-// also sets for this test. dir is where the server keeps the bucket's objects, as files under their
-// keys.
+// S3 starts an S3 server and returns the bucket's URL and the environment for its clients. It also
+// sets that environment for this test. dir is where the server keeps the bucket's objects, as files
+// named by their keys.
 func S3(tb testing.TB) (url string, env []string, dir string) {
 	root, meta := tb.TempDir(), tb.TempDir()
 	dir = filepath.Join(root, bucketName)
@@ -56,7 +56,7 @@ func S3(tb testing.TB) (url string, env []string, dir string) {
 	return "s3://" + bucketName, env, dir
 }
 
-// GCS starts an imitation of Google Cloud Storage; see S3.
+// GCS starts an imitation of Google Cloud Storage. Its results are as for S3.
 func GCS(tb testing.TB) (url string, env []string, dir string) {
 	root := tb.TempDir()
 	dir = filepath.Join(root, bucketName)
@@ -90,9 +90,9 @@ func freeAddress(tb testing.TB) string {
 	return l.Addr().String()
 }
 
-// start runs a server until the test ends, however it ends, and returns its address when it
-// answers. Another program may take the port between its choice and the server's start: the server
-// ends then, and another port is tried.
+// start runs a server until the test ends in any way, and returns its address when it answers.
+// Another program may take the chosen port before the server starts. The server then ends, and
+// start tries another port.
 func start(tb testing.TB, server func(address string) *exec.Cmd) (address string) {
 	for range 10 {
 		address = freeAddress(tb)
@@ -107,8 +107,8 @@ func start(tb testing.TB, server func(address string) *exec.Cmd) (address string
 	return ""
 }
 
-// run starts the server and waits until it answers or has ended; then it returns what it said last,
-// and false.
+// run starts the server and waits until it answers or ends. When it ends, run returns its last
+// output and false.
 func run(tb testing.TB, cmd *exec.Cmd, address string) (said string, ok bool) {
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
@@ -117,7 +117,7 @@ func run(tb testing.TB, cmd *exec.Cmd, address string) (said string, ok bool) {
 		tb.Fatal(err)
 	}
 	ended := make(chan struct{})
-	last := func() string { return log.String()[max(0, log.Len()-4000):] } // once it has ended
+	last := func() string { return log.String()[max(0, log.Len()-4000):] } // call after the process has ended
 	go func() { _ = cmd.Wait(); close(ended) }()
 	tb.Cleanup(func() {
 		_ = cmd.Process.Kill()

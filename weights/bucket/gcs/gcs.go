@@ -1,6 +1,6 @@
-// Package gcs is a bucket of Google Cloud Storage. Credentials are the application default ones
-// (GOOGLE_APPLICATION_CREDENTIALS, gcloud, the instance's account), looked for with the first
-// request; STORAGE_EMULATOR_HOST names another server.
+// Package gcs implements a bucket of Google Cloud Storage. It uses the application default
+// credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud, the instance's account) and looks for them
+// at the first request. STORAGE_EMULATOR_HOST names another server.
 package gcs
 
 import (
@@ -26,7 +26,7 @@ type Bucket struct {
 	dial func() (*storage.BucketHandle, error)
 }
 
-// New returns the bucket of a gs:// URL without asking for it.
+// New returns the bucket of a gs:// URL without making a request.
 func New(url bucket.URL) *Bucket {
 	return &Bucket{url: url, dial: sync.OnceValues(func() (*storage.BucketHandle, error) {
 		c, err := storage.NewClient(context.Background())
@@ -98,8 +98,8 @@ func (b *Bucket) Open(ctx context.Context, key string, from int64, version strin
 	return o, r, nil
 }
 
-// Put implements bucket.Bucket. A large object is sent in chunks of the client's own size, each of
-// which is tried again by it for a while.
+// Put implements bucket.Bucket. A large object is sent in chunks of the client's own size, and the
+// client retries each chunk for a while.
 func (b *Bucket) Put(ctx context.Context, key string, body io.ReaderAt, size int64, when bucket.Condition) (string, error) {
 	h, err := b.object(key)
 	if err != nil {
@@ -116,7 +116,7 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.ReaderAt, size int
 		h = h.If(storage.Conditions{GenerationMatch: generation})
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // before Close: the object does not appear
+	defer cancel() // cancelled before Close, the object does not appear
 	w := h.NewWriter(ctx)
 	if _, err := io.Copy(w, io.NewSectionReader(body, 0, size)); err != nil {
 		cancel()
@@ -128,7 +128,7 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.ReaderAt, size int
 	return strconv.FormatInt(w.Attrs().Generation, 10), nil
 }
 
-// ignore drops the error of closing what was given up: it repeats the cause.
+// ignore drops the error of closing a cancelled upload, which repeats the cause.
 func ignore(error) error { return nil }
 
 // Delete implements bucket.Bucket.

@@ -1,7 +1,7 @@
-// Package s3 is a bucket of Amazon S3, or of any storage with its protocol, through the AWS SDK.
-// Credentials, region and endpoint come from where AWS tools look: AWS_* variables
-// (AWS_ENDPOINT_URL for another storage), the shared configuration, the instance's role. They are
-// read with the first request, so that a start does not wait for them.
+// Package s3 implements a bucket of Amazon S3, or of any storage with its protocol, through the AWS
+// SDK. It takes credentials, region and endpoint from the same places as AWS tools: AWS_* variables
+// (AWS_ENDPOINT_URL for another storage), the shared configuration, the instance's role. It reads
+// them at the first request, so that a start does not wait for them.
 package s3
 
 import (
@@ -24,8 +24,8 @@ import (
 	"github.com/sie-engine/sie/weights/bucket"
 )
 
-// partBytes is the least size of an upload's parts; larger objects than one are uploaded in parts.
-// S3 takes at most 5 GiB at once and 10,000 parts.
+// partBytes is the minimum size of an upload's parts. Larger objects are uploaded in parts. S3
+// takes at most 5 GiB in one request and 10,000 parts.
 const (
 	partBytes = 64 << 20
 	maxParts  = 10_000
@@ -40,7 +40,7 @@ type Bucket struct {
 	part int64 // partBytes; less in tests
 }
 
-// New returns the bucket of an s3:// URL without asking for it.
+// New returns the bucket of an s3:// URL without making a request.
 func New(url bucket.URL) *Bucket {
 	return &Bucket{url: url, part: partBytes, dial: sync.OnceValues(func() (*s3.Client, error) {
 		cfg, err := config.LoadDefaultConfig(context.Background())
@@ -49,13 +49,13 @@ func New(url bucket.URL) *Bucket {
 		}
 		return s3.NewFromConfig(cfg, func(o *s3.Options) {
 			if o.Region == "" {
-				o.Region = "us-east-1" // what other storages than Amazon's expect when nobody said
+				o.Region = "us-east-1" // the region that other storages expect by default
 			}
 			// A storage with its own endpoint rarely has a name for every bucket.
 			o.UsePathStyle = o.BaseEndpoint != nil
 			o.RetryMaxAttempts = 1
-			// Another storage may not know the newer checksums: they are used where an operation
-			// requires them. The cache checks contents by its own.
+			// Another storage may not know the newer checksums, so they are used only where an
+			// operation requires them. The cache verifies contents with its own checksums.
 			o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 			o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 		}), nil
@@ -108,8 +108,8 @@ func (b *Bucket) Open(ctx context.Context, key string, from int64, version strin
 		return bucket.Object{}, nil, b.explain(ctx, err)
 	}
 	o := bucket.Object{Key: key, Size: aws.ToInt64(out.ContentLength) + from, Version: aws.ToString(out.ETag), Modified: aws.ToTime(out.LastModified)}
-	// A storage that answers with the whole, or with another content, would be appended in the
-	// wrong place.
+	// A storage may answer with the whole object or with another content. Such a body must not be
+	// appended to the partial file.
 	begins := from == 0 || strings.HasPrefix(aws.ToString(out.ContentRange), fmt.Sprintf("bytes %d-", from))
 	if !begins || version != "" && o.Version != version {
 		return o, nil, errors.Join(bucket.ErrChanged, out.Body.Close())
@@ -117,7 +117,7 @@ func (b *Bucket) Open(ctx context.Context, key string, from int64, version strin
 	return o, out.Body, nil
 }
 
-// Put implements bucket.Bucket.
+// Put implements bucket.Bucket. It ignores the condition for objects that are uploaded in parts.
 func (b *Bucket) Put(ctx context.Context, key string, body io.ReaderAt, size int64, when bucket.Condition) (string, error) {
 	c, err := b.dial()
 	if err != nil {
@@ -140,9 +140,9 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.ReaderAt, size int
 	return aws.ToString(out.ETag), nil
 }
 
-// putParts uploads a large object in parts, one after the other: uploads run in the background.
-// What a failed one stored is removed; what a killed one stored is for the bucket's rule on
-// incomplete uploads.
+// putParts uploads a large object in parts, one after the other, because uploads run in the
+// background. The parts of a failed upload are removed. Those of a killed process are left to the
+// bucket's rule on incomplete uploads.
 func (b *Bucket) putParts(ctx context.Context, c *s3.Client, key string, body io.ReaderAt, size int64) (string, error) {
 	made, err := c.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: &b.url.Name, Key: b.key(key)})
 	if err != nil {
@@ -167,7 +167,7 @@ func (b *Bucket) putParts(ctx context.Context, c *s3.Client, key string, body io
 	return aws.ToString(out.ETag), nil
 }
 
-// abort gives up an upload that failed with cause, also when the caller's context is over.
+// abort cancels an upload that failed with cause, even when the caller's context has ended.
 func (b *Bucket) abort(c *s3.Client, key string, upload *string, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), abortTimeout)
 	defer cancel()
@@ -191,8 +191,8 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	return err
 }
 
-// explain turns an error of the SDK into one of package bucket, with the storage's own code and
-// words and without the request's signature.
+// explain turns an error of the SDK into one of package bucket. It keeps the storage's own code and
+// message and drops the request's signature.
 func (b *Bucket) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

@@ -18,7 +18,7 @@ func open(t *testing.T, raw string) *Bucket {
 	return New(url)
 }
 
-// S3 wants parts of 5 MiB at least.
+// S3 accepts parts of at least 5 MiB.
 const testPart = 5 << 20
 
 func TestContract(t *testing.T) {
