@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// AdapterPath is a profile's adapter_path: "module.path:Class", or "file.py:Class" for code of the
-// user's own, which loads as configuration but never runs.
+// AdapterPath is a profile's adapter_path: "module.path:Class", or "file.py:Class" for the user's
+// own code. Such a file loads as configuration but never runs.
 type AdapterPath struct {
-	Module string // text before the colon, as written; what bundles and hashes compare
+	Module string // text before the colon, as written; bundles and hashes compare it
 	Class  string
 	File   bool
 }
@@ -22,8 +22,8 @@ func (a AdapterPath) String() string {
 	return a.Module + ":" + a.Class
 }
 
-// ParseAdapterPath checks the form only; whether the adapter is known is Resolved.Usable's
-// business.
+// ParseAdapterPath parses an adapter path and checks its form only. Resolved.Usable checks whether
+// the adapter is known.
 func ParseAdapterPath(s string) (AdapterPath, error) {
 	form := errors.New(`expected "module.path:Class" or "file.py:Class"`)
 	module, class, ok := strings.Cut(s, ":")
@@ -51,8 +51,8 @@ func isIdentifier(s string) bool {
 	return s != ""
 }
 
-// name is the module without the reference's package prefixes and the ".adapter" suffix that its
-// newer generation gave to adapters kept in a folder.
+// name returns the module without the reference's package prefixes and without the ".adapter"
+// suffix, which the reference's newer generation gives to adapters in a folder.
 func (a AdapterPath) name() string {
 	s := a.Module
 	for _, prefix := range []string{"sie_server.adapters.", "sie_server_rust.adapters."} {
@@ -64,7 +64,7 @@ func (a AdapterPath) name() string {
 	return strings.TrimSuffix(s, ".adapter")
 }
 
-// unknownAdapter explains why an adapter that resolves to no family cannot run.
+// unknownAdapter returns the error for an adapter that belongs to no family.
 func unknownAdapter(id string, a AdapterPath) error {
 	if a.File {
 		return fmt.Errorf("model '%s' uses the custom adapter file '%s': this server has no Python and runs no user "+

@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// AdHocInfo describes a model that has no model file, a dense encoder unless it says otherwise.
-// Exactly one of HFID and WeightsPath is set; zero values elsewhere leave the matter to the model's
-// own files.
+// AdHocInfo describes a model without a model file. Exactly one of HFID and WeightsPath is set.
+// Other fields with zero values leave the choice to the model's own files, except as noted.
 type AdHocInfo struct {
 	HFID        string
 	Revision    string
 	WeightsPath string
 
 	Adapter string // module:Class; "" = an encoder of dense vectors
-	Tasks   Tasks  // where Adapter is given
+	Tasks   Tasks  // used only with Adapter
 
 	Dim                int // 0 = unknown until the weights are read
 	MaxSequenceLength  int // tokens
@@ -34,9 +33,9 @@ const (
 	defaultMaxBatchTokens = 16384
 )
 
-// AdHoc builds the model file that a sentence-transformers repository or directory without one
-// would have: text in, one dense vector out, pooling and prompts from the repository unless info
-// states them.
+// AdHoc builds the model for a directory or hub repository without a model file. Without
+// info.Adapter it takes text and gives one dense vector, as a sentence-transformers model does.
+// Pooling and prompts come from the repository unless info states them.
 func AdHoc(id string, info AdHocInfo) (*Model, error) {
 	if err := checkID(id); err != nil {
 		return nil, fmt.Errorf("model id: %w", err)
@@ -70,7 +69,7 @@ func AdHoc(id string, info AdHocInfo) (*Model, error) {
 	}
 	p := Profile{Name: DefaultProfile, Adapter: adapter, MaxBatchTokens: info.MaxBatchTokens, ComputePrecision: info.Precision, Runtime: info.runtime()}
 	if familyOf(adapter, tasks) == FamilyColBERT {
-		p.Loadtime = map[string]any{"skip_special_tokens": false} // as those who train such models have it
+		p.Loadtime = map[string]any{"skip_special_tokens": false} // as such models are trained
 	}
 	if p.MaxBatchTokens == 0 {
 		p.MaxBatchTokens = defaultMaxBatchTokens
@@ -102,15 +101,15 @@ func (info AdHocInfo) runtime() map[string]any {
 	return out
 }
 
-// IsPath reports whether a --models entry names a directory rather than an id: it starts with "/",
-// "./", "../" or "~/", or is "." or "..".
+// IsPath reports whether a --models entry names a directory and not an id. A directory starts with
+// "/", "./", "../" or "~/", or is "." or "..".
 func IsPath(ref string) bool {
 	return ref == "." || ref == ".." || strings.HasPrefix(ref, "/") || strings.HasPrefix(ref, "./") ||
 		strings.HasPrefix(ref, "../") || strings.HasPrefix(ref, "~/")
 }
 
-// AdHocID is the public id of a directory given as a path: its last part, with characters that an
-// id cannot have replaced by "-".
+// AdHocID returns the public id of a directory given as a path. It is the path's last part, with
+// "-" for characters that an id cannot have, or "model" if that is no valid id.
 func AdHocID(dir string) string {
 	name := path.Base(strings.TrimRight(strings.ReplaceAll(dir, `\`, "/"), "/"))
 	id := strings.Map(func(r rune) rune {

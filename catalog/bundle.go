@@ -7,22 +7,22 @@ import (
 	"github.com/sie-engine/sie/internal/confighash"
 )
 
-// Bundle is one bundle file: the adapters that one worker image carries. Lower Priority wins where
-// a model fits several.
+// Bundle is one bundle file: the adapters that one worker image carries. If a model fits several
+// bundles, the one with the lowest Priority wins.
 type Bundle struct {
 	Name     string
 	Priority int
 	Default  bool
 	Engine   string // one of engines; "" = confighash.DefaultEngine
 	Adapters []string
-	Deps     map[string]any // Python requirements in the reference; kept, without meaning here
+	Deps     map[string]any // Python requirements of the reference; kept, but unused here
 
 	File string
 }
 
 var bundleKeys = []string{"name", "priority", "default", "engine", "adapters", "deps"}
 
-// engines are those that bundles of the reference name. All of them are one here.
+// engines lists the engines that the reference's bundles name. This server treats them alike.
 var engines = []string{confighash.DefaultEngine, "candle"}
 
 const (
@@ -30,7 +30,7 @@ const (
 	maxBundleAdapters = 1000
 )
 
-// ParseBundle reads one bundle document; name is used in messages only. The error is a *Problems.
+// ParseBundle reads one bundle document. name is used only in messages. The error is a *Problems.
 func ParseBundle(name string, src []byte) (*Bundle, error) {
 	l := &problemList{file: name}
 	root := parseDocument(src, l)
@@ -68,13 +68,13 @@ func ParseBundle(name string, src []byte) (*Bundle, error) {
 	return b, nil
 }
 
-// Carries reports whether the bundle has the adapter: modules are compared as written.
+// Carries reports whether the bundle has the adapter. It compares modules as written.
 func (b *Bundle) Carries(a AdapterPath) bool { return slices.Contains(b.Adapters, a.Module) }
 
-// Bundles is a set of bundles in the order of preference: lower priority first, then name.
+// Bundles is a set of bundles in order of preference: lower priority first, then by name.
 type Bundles []*Bundle
 
-// ByName returns the named bundle, or an error that names those there are.
+// ByName returns the named bundle, or an error that lists the available names.
 func (bs Bundles) ByName(name string) (*Bundle, error) {
 	names := make([]string, 0, len(bs))
 	for _, b := range bs {
@@ -87,7 +87,7 @@ func (bs Bundles) ByName(name string) (*Bundle, error) {
 	return nil, fmt.Errorf("bundle '%s' not found. Available: %s", clip(name), pythonList(names))
 }
 
-// Hash identifies the set of bundles; see confighash.Bundles.
+// Hash returns a hash of the set of bundles; see confighash.Bundles.
 func (bs Bundles) Hash() string {
 	list := make([]confighash.Bundle, len(bs))
 	for i, b := range bs {
@@ -96,9 +96,9 @@ func (bs Bundles) Hash() string {
 	return confighash.Bundles(list)
 }
 
-// InBundle returns the catalog of the ids that a bundle serves: those whose own resolved adapter
-// the bundle has. A variant counts by itself, so that "id" and "id:candle" may belong to different
-// bundles.
+// InBundle returns the catalog of the ids that a bundle serves. These are the ids whose resolved
+// adapter the bundle has. Each variant is checked separately, so "id" and "id:candle" may belong to
+// different bundles.
 func (c *Catalog) InBundle(b *Bundle) *Catalog {
 	return c.subset(func(r *Resolved) bool { return b.Carries(r.Adapter) })
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/sie-engine/sie/internal/confighash"
 )
 
-// Catalog is a set of models and the ids they answer to.
+// Catalog is a set of models and their ids.
 type Catalog struct {
 	models   []*Model    // by ID
 	resolved []*Resolved // by ID
@@ -17,8 +17,8 @@ type Catalog struct {
 	warnings []Problem
 }
 
-// NotFoundError is a model id that the catalog does not have. Suggestions are up to three near ids.
-// Its text is meant for the client.
+// NotFoundError reports a model id that the catalog does not have. Suggestions holds up to three
+// near ids. Its text is meant for the client.
 type NotFoundError struct {
 	ID          string
 	Suggestions []string
@@ -32,7 +32,7 @@ func (e *NotFoundError) Error() string {
 	return text
 }
 
-// build resolves the models; ids must not repeat.
+// build resolves the models. A repeated id is an error.
 func build(models []*Model) (*Catalog, error) {
 	c := &Catalog{models: slices.Clone(models), byID: map[string]*Resolved{}}
 	slices.SortFunc(c.models, func(a, b *Model) int { return strings.Compare(a.ID, b.ID) })
@@ -58,7 +58,7 @@ func (c *Catalog) index() {
 	}
 }
 
-// subset keeps the resolved ids for which keep holds, and the models behind them.
+// subset returns the resolved ids for which keep returns true, and their models.
 func (c *Catalog) subset(keep func(*Resolved) bool) *Catalog {
 	out := &Catalog{byID: map[string]*Resolved{}, warnings: c.warnings}
 	has := map[*Model]bool{}
@@ -77,9 +77,9 @@ func (c *Catalog) subset(keep func(*Resolved) bool) *Catalog {
 	return out
 }
 
-// With returns a catalog that also has the given models, for example from AdHoc or an admin API. A
-// model whose id exists replaces it. Ids left out by Select stay out, except those of models given
-// here.
+// With returns a catalog to which the given models are added, for example from AdHoc or an admin
+// API. A given model replaces a model with the same id. Ids removed by Select stay out, unless they
+// belong to a given model.
 func (c *Catalog) With(models ...*Model) (*Catalog, error) {
 	added, err := build(models)
 	if err != nil {
@@ -97,8 +97,8 @@ func (c *Catalog) With(models ...*Model) (*Catalog, error) {
 	return out, nil
 }
 
-// Resolve returns the model an id names, exact and case-sensitive; else a *NotFoundError with
-// suggestions. A model that resolves may still not be runnable here: see Resolved.Usable.
+// Resolve returns the model with exactly this id, or a *NotFoundError with suggestions. Ids are
+// case-sensitive. A resolved model may still not be runnable here: see Resolved.Usable.
 func (c *Catalog) Resolve(id string) (*Resolved, error) {
 	if r, ok := c.byID[id]; ok {
 		return r, nil
@@ -106,8 +106,7 @@ func (c *Catalog) Resolve(id string) (*Resolved, error) {
 	return nil, &NotFoundError{ID: id, Suggestions: c.Suggest(id)}
 }
 
-// ResolveOpenAI is Resolve for the OpenAI-style routes, where "org__name" also stands for
-// "org/name".
+// ResolveOpenAI resolves an id of the OpenAI-style routes, where "org__name" also means "org/name".
 func (c *Catalog) ResolveOpenAI(id string) (*Resolved, error) {
 	if r, ok := c.byID[id]; ok {
 		return r, nil
@@ -120,8 +119,8 @@ func (c *Catalog) ResolveOpenAI(id string) (*Resolved, error) {
 	return r, err
 }
 
-// DecodeID turns the first "__" of an id without a slash into one, so that "org__name:profile"
-// becomes "org/name:profile"; any other id comes back unchanged.
+// DecodeID replaces the first "__" of an id without a slash by a slash. "org__name:profile" becomes
+// "org/name:profile". Any other id is returned unchanged.
 func DecodeID(id string) string {
 	org, name, ok := strings.Cut(id, "__")
 	if !ok || org == "" || name == "" || strings.Contains(id, "/") {
@@ -133,17 +132,17 @@ func DecodeID(id string) string {
 // List returns every routable id in byte order, bases before their variants.
 func (c *Catalog) List() []*Resolved { return c.resolved }
 
-// Models returns the model files in the order of their ids.
+// Models returns the models of all files, ordered by id.
 func (c *Catalog) Models() []*Model { return c.models }
 
-// Len is the number of routable ids.
+// Len returns the number of routable ids.
 func (c *Catalog) Len() int { return len(c.resolved) }
 
-// Warnings lists what the files say that has no effect in this build.
+// Warnings lists the options in the files that have no effect in this build.
 func (c *Catalog) Warnings() []Problem { return c.warnings }
 
-// HashModels returns the models as the config hash sees them: every profile of every file,
-// inheritance applied, whatever part of them is routable.
+// HashModels returns the models in the form that the config hash covers. It includes every profile
+// of every model, routable or not, with inheritance applied.
 func (c *Catalog) HashModels() []confighash.Model {
 	out := make([]confighash.Model, 0, len(c.models))
 	for _, m := range c.models {
@@ -163,7 +162,7 @@ func (c *Catalog) HashModels() []confighash.Model {
 	return out
 }
 
-// BundleConfigHash is the config hash of the catalog as seen by one bundle.
+// BundleConfigHash returns the config hash of the catalog for one bundle.
 func (c *Catalog) BundleConfigHash(b *Bundle) string {
 	return confighash.BundleConfig(c.HashModels(), b.Adapters)
 }

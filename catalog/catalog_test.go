@@ -12,7 +12,7 @@ import (
 )
 
 // TestBuiltinCatalog compares every shipped id with testdata/catalog.golden. The table states the
-// models' published facts; it is not made from the YAML.
+// models' published facts and is not generated from the YAML.
 func TestBuiltinCatalog(t *testing.T) {
 	c, err := Builtin()
 	if err != nil {
@@ -48,7 +48,7 @@ func TestBuiltinCatalog(t *testing.T) {
 	}
 }
 
-// summary is one line of the golden table after the id.
+// summary returns a line of the golden table without the id.
 func summary(r *Resolved) string {
 	var outs []string
 	for _, o := range r.Outputs {
@@ -113,7 +113,8 @@ func summary(r *Resolved) string {
 	return strings.Join(cols, " | ")
 }
 
-// What must hold for every shipped file, whatever the table says.
+// TestBuiltinFiles checks the rules that every shipped file must follow, whatever the golden table
+// says.
 func TestBuiltinFiles(t *testing.T) {
 	c, err := Builtin()
 	if err != nil {
@@ -395,7 +396,7 @@ func TestLoadSeveral(t *testing.T) {
 	}
 }
 
-// Too many problems in a directory are cut, not printed by the thousand.
+// A directory with hundreds of problems lists a bounded number of them.
 func TestLoadBoundsProblems(t *testing.T) {
 	fsys := fstest.MapFS{}
 	var bad strings.Builder
@@ -435,8 +436,8 @@ func TestBundleFiles(t *testing.T) {
 			t.Errorf("%q: got %v, want %s", src, err, want)
 		}
 	}
-	// The reference's own hash of this bundle; the engine counts, and pytorch is the engine of a
-	// bundle that names none.
+	// The reference's own hash of this bundle. The engine is part of the hash, and a bundle without
+	// an engine has pytorch.
 	const vector, one = "d8311b2d7c297335c0b93792a9e27cfde08843b17eeef4db9a8dff1da64df7b9", "name: default\npriority: 10\nadapters: [mod.a]\n"
 	for src, same := range map[string]bool{one: true, one + "engine: pytorch\n": true, one + "engine: candle\n": false} {
 		if b, err := ParseBundle("b.yaml", []byte(src)); err != nil || (Bundles{b}.Hash() == vector) != same {

@@ -14,21 +14,23 @@ import (
 	"github.com/sie-engine/sie/internal/files"
 )
 
-// maxEntries bounds a directory, files of other kinds included.
+// maxEntries bounds the entries of a directory, including files of other kinds.
 const maxEntries = 100_000
 
-// directory is the file system of one directory's regular files.
+// directory is a file system of the regular files in one directory.
 //
-// Whoever may write there must not make the server wait or read what is not theirs: Open refuses
-// pipes, sockets, devices and directories without opening them for longer than it takes to see what
-// they are, and links that lead out of the directory. Links within it are followed: that is how
-// Kubernetes mounts a ConfigMap. Safe for concurrent use.
+// A program that can write to the directory must not be able to block the server or make it read
+// other files. Open therefore refuses pipes, sockets, devices and directories; it opens them at
+// most long enough to see what they are. It also refuses links that lead out of the directory. It
+// follows links within the directory, because Kubernetes mounts a ConfigMap that way. directory is
+// safe for concurrent use.
 type directory struct {
 	root   *os.Root
-	looked func() // for tests, which change the file between the look at it and its opening; nil = nothing
+	looked func() // called between the check of a file and its opening, for tests; may be nil
 }
 
-// openDirectory opens a directory of what (models, bundles); the caller closes its root.
+// openDirectory opens a directory. what (models, bundles) is used in messages. The caller closes
+// its root.
 func openDirectory(dir, what string) (directory, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -44,13 +46,13 @@ func openDirectory(dir, what string) (directory, error) {
 	return directory{root: root}, nil
 }
 
-// Open opens a regular file. Its errors say what the file is, never what is in it.
+// Open opens a regular file. Its errors say what kind of file it is, never what it contains.
 func (d directory) Open(name string) (fs.File, error) {
 	info, err := d.root.Stat(name)
 	if err != nil {
 		return nil, d.unreadable(name, err)
 	}
-	if err := regular(info); err != nil { // before it is opened: to open a device may do something
+	if err := regular(info); err != nil { // checked before opening, because opening a device may have effects
 		return nil, err
 	}
 	if d.looked != nil {
@@ -70,14 +72,14 @@ func (d directory) Open(name string) (fs.File, error) {
 	return f, nil
 }
 
-// ReadDir lists the directory itself, in the order of names.
+// ReadDir lists the directory itself, ordered by name.
 func (d directory) ReadDir(string) ([]fs.DirEntry, error) {
 	list, err := d.entries(maxEntries)
 	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	return list, err
 }
 
-// entries lists the directory in no order, or fails where there are more than that many.
+// entries lists the directory in any order. It fails for more than most entries.
 func (d directory) entries(most int) ([]fs.DirEntry, error) {
 	f, err := d.root.Open(".")
 	if err != nil {
@@ -94,7 +96,7 @@ func (d directory) entries(most int) ([]fs.DirEntry, error) {
 	return list, nil
 }
 
-// unreadable says what is wrong with a file that cannot be opened.
+// unreadable returns the error for a file that cannot be opened.
 func (d directory) unreadable(name string, err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -109,7 +111,7 @@ func (d directory) unreadable(name string, err error) error {
 	return errors.New("it is a link that leads out of the directory; only links within it are followed: copy the file into the directory")
 }
 
-// regular returns an error that names what a file is instead of a regular one.
+// regular returns nil for a regular file, or an error that names the kind of the file.
 func regular(info fs.FileInfo) error {
 	if err := files.Regular(info); err != nil {
 		return fmt.Errorf("it %w; remove it", err)

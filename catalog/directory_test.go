@@ -28,8 +28,8 @@ func writeModel(t *testing.T, name, id string) {
 	writeFile(t, name, strings.ReplaceAll(dirModel, "%", id))
 }
 
-// waits fails the test when a call waits for a pipe's writer, and then becomes that writer, so that
-// the call ends.
+// waits fails the test when a call waits for a pipe's writer. It then opens the pipe for writing,
+// so that the call ends.
 func waits(t *testing.T, pipe string, call func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -48,7 +48,7 @@ func waits(t *testing.T, pipe string, call func()) {
 	}
 }
 
-// Files that are no regular files are named and not read; the other files count on a reload.
+// Files that are not regular are named and not read. A reload keeps the other files.
 func TestOnlyRegularFilesAreRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		make func(t *testing.T, dir, file string) error
@@ -111,7 +111,7 @@ func listen(t *testing.T, _, file string) error {
 	return err
 }
 
-// A file may become a pipe after it was looked at.
+// A file may become a pipe after the check.
 func TestFileBecomesAPipe(t *testing.T) {
 	dir := t.TempDir()
 	file := dir + "/a.yaml"
@@ -147,7 +147,7 @@ func TestFileBecomesAPipe(t *testing.T) {
 	}
 }
 
-// descriptors is how many this process has open.
+// descriptors returns the number of open files of this process.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
@@ -157,8 +157,8 @@ func descriptors(t *testing.T) int {
 	return len(list)
 }
 
-// The layout that Kubernetes gives a ConfigMap: links through a link to a folder of the day,
-// swapped at once.
+// The layout of a mounted Kubernetes ConfigMap: links through a link to a dated folder, which is
+// replaced in one step.
 func TestConfigMap(t *testing.T) {
 	dir := t.TempDir()
 	writeModel(t, dir+"/..day1/a.yaml", "a")
@@ -181,8 +181,8 @@ func TestConfigMap(t *testing.T) {
 	}
 }
 
-// Everything wrong is told at once, whatever is wrong with a file; what is in a file that is none
-// of ours is not told.
+// All problems are reported at once, of any kind. The content of a file that is not a model file is
+// not printed.
 func TestProblemsOfADirectory(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir+"/list.yaml", "- secret: s3cret\n")

@@ -2,9 +2,9 @@ package catalog
 
 import "slices"
 
-// Family is one of our own operation families: what is computed, whatever the architecture
-// underneath. The architecture itself (BERT, XLM-R, Qwen3 …) is read from the weights' config.json
-// by the loader.
+// Family names an operation family: the results that a model computes, independent of its
+// architecture. The loader reads the architecture (BERT, XLM-R, Qwen3 …) from the weights'
+// config.json.
 type Family string
 
 // The families. FamilyNone is the zero value: the adapter is not known or cannot run here.
@@ -22,13 +22,12 @@ const (
 	FamilyVisualDense     Family = "visual_dense"     // one vector from a vision-language model
 	FamilyVisualSparse    Family = "visual_sparse"    // sparse output from a vision-language model
 	FamilyVisualReranker  Family = "visual_reranker"  // vision-language relevance judge
-	FamilySpanExtractor   Family = "span_extractor"   // GLiNER and its kin: entities
+	FamilySpanExtractor   Family = "span_extractor"   // GLiNER and similar models: entities
 	FamilyRelations       Family = "relations"        // GLiREL
 	FamilyZeroShot        Family = "zero_shot"        // NLI: any labels, by entailment
 	FamilyClassifier      Family = "classifier"       // GLiClass, Laya
 	FamilyTokenClassifier Family = "token_classifier" // privacy filter
-	// Heads with labels of their own. The reference has no adapters for them; ours are named like
-	// its own.
+	// Heads with fixed labels. The reference has no adapters for them; ours follow its naming.
 	FamilySequenceClassifier Family = "sequence_classifier" // one or several labels a text
 	FamilyTagger             Family = "tagger"              // a label a token: entities
 	FamilyDetector           Family = "detector"            // open-vocabulary boxes
@@ -39,8 +38,8 @@ const (
 	FamilyRemote             Family = "remote"              // proxies to another provider
 )
 
-// familyInfo is one row of the support table: the outputs the family can give and, when this build
-// does not serve it, why. An empty reason means served.
+// familyInfo is one row of the support table: the outputs a family can give and the reason why this
+// build does not serve it. An empty reason means that the build serves the family.
 type familyInfo struct {
 	outputs []string
 	reason  string
@@ -48,7 +47,7 @@ type familyInfo struct {
 
 const notYet = "this build serves text embeddings, reranking and classification; "
 
-// families is the one place that says what this build serves. To serve a family, clear its reason.
+// families defines which families this build serves. To serve a family, clear its reason.
 var families = map[Family]familyInfo{
 	FamilyDense:              {outputs: []string{outDense}},
 	FamilySparse:             {outputs: []string{outSparse}},
@@ -77,7 +76,7 @@ var families = map[Family]familyInfo{
 	FamilyRemote:             {reason: "this server runs models itself and does not forward to other providers"},
 }
 
-// Served reports whether this build runs the family; the reason, without a full stop, says why not.
+// Served reports whether this build runs the family. If not, reason says why, without a full stop.
 func (f Family) Served() (ok bool, reason string) {
 	info, known := families[f]
 	if !known {
@@ -96,9 +95,10 @@ func Families() []Family {
 	return out
 }
 
-// adapterFamilies maps the reference's adapter modules, without package prefix and ".adapter"
-// suffix, of both generations. An adapter that wraps a whole library or engine maps to
-// familyByTasks: what it computes follows from the tasks the model declares.
+// adapterFamilies maps adapter modules, without package prefix and ".adapter" suffix, to families.
+// It has the modules of both generations of the reference and our own. An adapter that wraps a
+// whole library or engine maps to familyByTasks, because the tasks of the model decide what it
+// computes.
 var adapterFamilies = map[string]Family{
 	"bert_flash": FamilyDense, "xlm_roberta_flash": FamilyDense, "rope_flash": FamilyDense,
 	"modernbert_flash": FamilyDense, "nomic_flash": FamilyDense, "qwen2_flash": FamilyDense,
@@ -139,8 +139,8 @@ var adapterFamilies = map[string]Family{
 	"remote.openai": FamilyRemote, "remote.sie": FamilyRemote,
 }
 
-// familyByTasks marks adapters whose family follows from the declared tasks. It never leaves the
-// package.
+// familyByTasks marks adapters whose family follows from the declared tasks. It is never returned
+// to callers of the package.
 const familyByTasks Family = "by_tasks"
 
 // familyOf returns the family of a known adapter, or FamilyNone.

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// fields reads the keys of one YAML map against the list of valid ones. Every getter treats null as
-// absent, adds a Problem for a wrong type or value, and then returns the zero value.
+// fields reads the keys of one YAML map against the list of valid keys. Every getter treats null as
+// absent. For a wrong type or value it adds a Problem and returns the zero value.
 type fields struct {
 	l    *problemList
 	n    *node
 	path string
 }
 
-// object opens a map. Keys outside valid are problems; a value that is not a map is one too and
+// object opens a map. Keys outside valid are problems. A value that is not a map is a problem and
 // reads as an empty map.
 func object(l *problemList, n *node, path string, valid []string) fields {
 	f := fields{l: l, n: n, path: path}
@@ -39,7 +39,8 @@ func openMap(l *problemList, n *node, path string) fields {
 	return object(l, n, path, keys)
 }
 
-// keyHint names the nearest valid key, or where a key known elsewhere belongs, or all valid keys.
+// keyHint suggests the nearest valid key, or the place of a key that is valid elsewhere, or lists
+// all valid keys.
 func keyHint(key string, valid []string) string {
 	if near := closeMatches(key, valid, 1, suggestCutoff); len(near) > 0 {
 		return fmt.Sprintf("did you mean %q?", near[0])
@@ -78,7 +79,8 @@ func (f fields) require(name string) {
 	}
 }
 
-// text reads a string of at most limit bytes; "" means absent, and an empty string is a problem.
+// text reads a string of at most limit bytes. It returns "" for an absent key; an empty string is a
+// problem.
 func (f fields) text(name string, limit int) string {
 	v := f.get(name)
 	if v == nil {
@@ -122,7 +124,7 @@ func (f fields) boolean(name string) *bool {
 	return &b
 }
 
-// integer reads a whole number in [lo, hi]; 0 means absent, so lo is at least 1.
+// integer reads a whole number in [lo, hi]. It returns 0 for an absent key, so lo is at least 1.
 func (f fields) integer(name string, lo, hi int64) int {
 	v := f.get(name)
 	if v == nil {
@@ -194,7 +196,8 @@ func (n *node) describe() string {
 	return describe(n.plainShallow())
 }
 
-// plainShallow is plain for scalars and an empty container otherwise; describe needs no more.
+// plainShallow returns plain's result for a scalar and an empty container otherwise, which is all
+// that describe needs.
 func (n *node) plainShallow() any {
 	switch n.kind {
 	case kindList:

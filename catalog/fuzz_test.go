@@ -8,8 +8,8 @@ import (
 )
 
 // FuzzModelYAML checks that any bytes give either a model whose every profile resolves, or at least
-// one Problem with a file, a line and a message; that the answer is the same the second time; and
-// that both stay within their bounds. A panic or a hang fails by itself.
+// one Problem with a file, a line and a message. The result must be the same the second time and
+// stay within its bounds. A panic or a hang fails the test by itself.
 func FuzzModelYAML(f *testing.F) {
 	for _, fsys := range []struct {
 		fs  fs.FS

@@ -18,10 +18,10 @@ var builtinModels embed.FS
 //go:embed bundles/*.yaml
 var builtinBundles embed.FS
 
-// maxFiles bounds a models directory.
+// maxFiles bounds the YAML files of a directory.
 const maxFiles = 5000
 
-// Builtin returns the catalog of the files embedded in the binary. It is built once and shared.
+// Builtin returns the catalog of the embedded files. It is built once and shared.
 var Builtin = sync.OnceValues(func() (*Catalog, error) {
 	return loadModels("catalog/models", sub(builtinModels, "models"))
 })
@@ -39,9 +39,9 @@ func sub(fsys fs.FS, dir string) fs.FS {
 	return out
 }
 
-// Load reads the *.yaml files at the top of each file system, without going into folders. Two files
-// with one sie_id are an error. The error is a *Problems with everything wrong in all files, those
-// that cannot be read included, or says why a whole file system cannot be.
+// Load reads the *.yaml files at the top of each file system, not in folders. Two files with the
+// same sie_id are an error. The error is a *Problems that lists all problems of all files,
+// including files that cannot be read, or it says why a whole file system cannot be read.
 func Load(fsys ...fs.FS) (*Catalog, error) {
 	var sources []source
 	for _, f := range fsys {
@@ -50,10 +50,10 @@ func Load(fsys ...fs.FS) (*Catalog, error) {
 	return loadSources(sources)
 }
 
-// LoadDir is Load for a directory, whose path then appears in messages. A user's directory replaces
+// LoadDir loads a directory as Load does and uses its path in messages. A user's directory replaces
 // the built-in catalog; an empty one gives an empty catalog. Only regular files are read, and links
-// to such within the directory; a *.yaml of another kind is a problem. It takes as long as the file
-// system does.
+// to regular files within the directory. A *.yaml of another kind is a problem. LoadDir waits as
+// long as the file system takes.
 func LoadDir(dir string) (*Catalog, error) {
 	d, err := openDirectory(dir, "models")
 	if err != nil {
@@ -63,9 +63,9 @@ func LoadDir(dir string) (*Catalog, error) {
 	return loadModels(filepath.ToSlash(filepath.Clean(dir)), d)
 }
 
-// ReloadDir is LoadDir for a directory that was loaded before as old: a file that is broken now, or
-// cannot be read, counts as what it said then, and what is wrong with it is returned beside the
-// catalog; nil when nothing is. An error means that there is no new catalog at all.
+// ReloadDir loads a directory again that was loaded before as old. A file that is now broken or
+// unreadable keeps its earlier content. broken lists the problems of these files and is nil when
+// there are none. An error means that there is no new catalog.
 func ReloadDir(dir string, old *Catalog) (c *Catalog, broken *Problems, err error) {
 	d, err := openDirectory(dir, "models")
 	if err != nil {
@@ -112,7 +112,7 @@ func ReloadDir(dir string, old *Catalog) (c *Catalog, broken *Problems, err erro
 // LoadBundles reads the *.yaml files at the top of a file system.
 func LoadBundles(fsys fs.FS) (Bundles, error) { return loadBundles("", fsys) }
 
-// LoadBundlesDir is LoadBundles for a directory.
+// LoadBundlesDir loads the bundles of a directory as LoadBundles does.
 func LoadBundlesDir(dir string) (Bundles, error) {
 	d, err := openDirectory(dir, "bundles")
 	if err != nil {
@@ -122,7 +122,7 @@ func LoadBundlesDir(dir string) (Bundles, error) {
 	return loadBundles(filepath.ToSlash(filepath.Clean(dir)), d)
 }
 
-// source is a file system and the name its files have in messages.
+// source is a file system and the directory name for its files in messages.
 type source struct {
 	dir  string
 	fsys fs.FS
@@ -201,9 +201,9 @@ func loadBundles(dir string, fsys fs.FS) (Bundles, error) {
 	return out, nil
 }
 
-// each calls visit with every *.yaml file in name order, or with the *Problems of one that cannot
-// be read. At most maxFileBytes+1 bytes of each are read, so that an oversized file is seen as
-// such.
+// each calls visit with every *.yaml file in name order, or with the *Problems of a file that
+// cannot be read. It reads at most maxFileBytes+1 bytes of each file, so that the parser can detect
+// an oversized one.
 func (s source) each(visit func(name string, src []byte, err error)) error {
 	entries, err := fs.ReadDir(s.fsys, ".")
 	if err != nil {
@@ -227,8 +227,8 @@ func (s source) each(visit func(name string, src []byte, err error)) error {
 	return nil
 }
 
-// readFile reads one byte more than a file may have, so that who parses it sees that it is too
-// long.
+// readFile reads at most one byte more than a file may have, so that the parser can detect an
+// oversized file.
 func readFile(fsys fs.FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {

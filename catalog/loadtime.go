@@ -5,8 +5,8 @@ import (
 	"sort"
 )
 
-// LoadtimeOptions is the typed view of a profile's loadtime map: what is fixed when the model is
-// loaded. The zero value states nothing. Immutable after parsing.
+// LoadtimeOptions holds the options of a profile's loadtime map, which are fixed when the model is
+// loaded. A zero field means that the option is not set. It is immutable after parsing.
 type LoadtimeOptions struct {
 	MaxSeqLength        int    // tokens; 0 = the model's max_sequence_length
 	TokenDim            int    // width of a token vector; 0 = as the weights say
@@ -18,10 +18,10 @@ type LoadtimeOptions struct {
 	AttendToExpansion   *bool         // may other tokens attend to the expansion; nil = the architecture's default
 	SkipPunctuation     *bool         // drop the vectors of punctuation in documents; nil = the architecture's default
 	SkipSpecialTokens   *bool         // drop the vectors of [CLS], [SEP] and [PAD]; nil = true, the reference's default
-	MUVERA              *MUVERAConfig // nil = the model folds nothing; late-interaction models always have one
-	SMVE                *SMVEConfig   // the same
+	MUVERA              *MUVERAConfig // nil = no folding; never nil for FamilyColBERT
+	SMVE                *SMVEConfig   // as MUVERA
 	LoRAs               []LoRA
-	TrustRemoteCode     bool // accepted and without effect: no repository code ever runs here
+	TrustRemoteCode     bool // accepted without effect: no repository code ever runs here
 	DenseProjectionPath string
 	Pooling             Pooling
 	Normalize           *bool
@@ -31,7 +31,7 @@ type LoadtimeOptions struct {
 	Raw map[string]any
 }
 
-// LoRA is one adapter loaded together with the model. Name is what requests may call it.
+// LoRA is one LoRA adapter loaded together with the model. Requests select it by Name.
 type LoRA struct {
 	Name     string
 	ID       string

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// DefaultProfile is the name of the profile that a bare model id stands for.
+// DefaultProfile is the name of the profile that a bare model id selects.
 const DefaultProfile = "default"
 
-// The names of outputs in /v1/models, in their order there. Extraction lists as json.
+// The names of outputs in /v1/models, in their order there. Extraction is listed as json.
 const (
 	outDense       = "dense"
 	outSparse      = "sparse"
@@ -24,8 +24,7 @@ type Model struct {
 	ID         string // public id, such as "org/name"
 	HFID       string // hub repository of the weights; may differ from ID
 	HFRevision string // branch, tag or commit; "" = the hub's default branch
-	// HFTokenizerDependencies are further repositories the tokenizer needs, each pinned to a
-	// commit.
+	// HFTokenizerDependencies maps further repositories that the tokenizer needs to their commits.
 	HFTokenizerDependencies map[string]string
 	WeightsPath             string // local weights; wins over HFID
 	PackageBacked           bool   // no weights at all
@@ -37,14 +36,14 @@ type Model struct {
 	MaxSequenceLength       int // tokens; 0 = not stated
 	Profiles                []Profile
 
-	// File names where the model was read from, for messages; "" for AdHoc.
+	// File is the name of the model's file, for messages; "" for AdHoc.
 	File string
 }
 
-// Inputs says what an item may hold.
+// Inputs lists the kinds of content that an item may have.
 type Inputs struct{ Text, Image, Audio, Video, Document bool }
 
-// Names lists the inputs in the order of /v1/models.
+// Names returns the inputs in the order of /v1/models.
 func (in Inputs) Names() []string {
 	var out []string
 	for _, e := range []struct {
@@ -58,8 +57,8 @@ func (in Inputs) Names() []string {
 	return out
 }
 
-// Tasks says what the model can do. A nil encode output is unsupported; a dimension of 0 is unknown
-// until the weights are read.
+// Tasks lists what the model can compute. A nil encode output is unsupported; a dimension of 0 is
+// unknown until the weights are read.
 type Tasks struct {
 	Dense       *Dim
 	Sparse      *Dim // the vocabulary size
@@ -72,8 +71,8 @@ type Tasks struct {
 // Dim is the width of an output.
 type Dim struct{ Dim int }
 
-// Generate is the generation task of a model file. This server does not generate; the section is
-// read so that such files load and can be listed.
+// Generate is the generation task of a model file. This server does not generate text. The section
+// is read so that such files load and can be listed.
 type Generate struct {
 	ContextLength   int
 	MaxOutputTokens int
@@ -81,7 +80,7 @@ type Generate struct {
 	Raw             map[string]any
 }
 
-// Outputs lists the outputs in the order of /v1/models.
+// Outputs returns the outputs in the order of /v1/models.
 func (t Tasks) Outputs() []string {
 	var out []string
 	for _, e := range []struct {
@@ -96,7 +95,8 @@ func (t Tasks) Outputs() []string {
 	return out
 }
 
-// Routing is the remote-routing section. It is kept for listings; this server always runs locally.
+// Routing is the remote-routing section. It is kept but not used: this server always runs models
+// locally.
 type Routing struct {
 	Policy          string // remote_only, fallback or threshold
 	FallbackProfile string
@@ -129,7 +129,7 @@ type Profile struct {
 	GrammarProfile     any
 }
 
-// AdaptiveBatching overrides the engine's adaptive batching for one model; nil fields leave the
+// AdaptiveBatching overrides the engine's adaptive batching for one model. Nil fields keep the
 // engine's value. Times are in milliseconds.
 type AdaptiveBatching struct {
 	Enabled               *bool
@@ -143,7 +143,7 @@ type AdaptiveBatching struct {
 	IntegralGain          *float64
 }
 
-// override returns a with every non-nil field of child in its place.
+// override returns a with the non-nil fields of child.
 func (a AdaptiveBatching) override(child AdaptiveBatching) AdaptiveBatching {
 	if child.Enabled != nil {
 		a.Enabled = child.Enabled
@@ -171,8 +171,8 @@ func (m *Model) Profile(name string) *Profile {
 	return nil
 }
 
-// BareProfile names the profile that the bare id stands for: "default", or the only profile of a
-// model that has no default. "" means the bare id is not routable, only "id:profile" is.
+// BareProfile returns the profile that the bare id selects: "default", or the only profile of a
+// model without a default. "" means that only "id:profile" is routable.
 func (m *Model) BareProfile() string {
 	if m.Profile(DefaultProfile) != nil {
 		return DefaultProfile
@@ -183,8 +183,9 @@ func (m *Model) BareProfile() string {
 	return ""
 }
 
-// resolved applies inheritance: scalars of the child win when set, a non-empty loadtime or runtime
-// map replaces the parent's whole map, adaptive_batching merges field by field.
+// resolved returns the named profile with inheritance applied. Scalars that the child sets win. A
+// non-empty loadtime or runtime map replaces the parent's whole map. adaptive_batching merges field
+// by field.
 func (m *Model) resolved(name string) (Profile, error) {
 	child := m.Profile(name)
 	if child == nil {
@@ -233,7 +234,8 @@ func (m *Model) resolved(name string) (Profile, error) {
 	return p, nil
 }
 
-// weightsKey identifies one set of weights; models with equal keys share one copy. "" = no weights.
+// weightsKey identifies one set of weights. Models with equal keys share one copy. "" means no
+// weights.
 func (m *Model) weightsKey() string {
 	switch {
 	case m.WeightsPath != "":
@@ -251,7 +253,7 @@ const (
 	maxProfileBytes = 64
 )
 
-// checkID refuses ids that could not be routed: a colon separates the profile, and path segments
+// checkID refuses ids that could not be routed. A colon separates the profile, and path segments
 // must survive a URL.
 func checkID(id string) error {
 	switch {
@@ -275,7 +277,7 @@ func checkID(id string) error {
 	return nil
 }
 
-// checkHubID wants "name" or "org/name" in the hub's alphabet.
+// checkHubID accepts "name" or "org/name" in the hub's alphabet.
 func checkHubID(id string) error {
 	parts := strings.Split(id, "/")
 	bad := len(parts) > 2 || len(id) > maxIDBytes || strings.Contains(id, "..")
@@ -295,7 +297,7 @@ func notHubRune(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '_' && r != '-'
 }
 
-// checkRevision wants a git branch, tag or commit that is safe in a path and a URL.
+// checkRevision accepts a git branch, tag or commit that is safe in a path and a URL.
 func checkRevision(rev string) error {
 	if len(rev) > maxIDBytes || strings.Contains(rev, "..") || strings.HasPrefix(rev, "/") || strings.HasPrefix(rev, "-") ||
 		strings.IndexFunc(rev, func(r rune) bool { return r != '/' && notHubRune(r) }) >= 0 {

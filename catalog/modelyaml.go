@@ -32,8 +32,8 @@ const (
 	maxPathLen  = 4096
 )
 
-// ParseModel reads one model document. name is used in messages only. The error is a *Problems with
-// everything found; warnings name options that no adapter known to this build understands, which
+// ParseModel reads one model document. name is used only in messages. The error is a *Problems that
+// lists everything wrong. warnings name options that no adapter of this build understands; they
 // load but have no effect.
 func ParseModel(name string, src []byte) (m *Model, warnings []Problem, err error) {
 	l := &problemList{file: name}
@@ -99,7 +99,7 @@ func (f fields) checked(name string, limit int, rule func(string) error) string 
 
 func truth(b *bool) bool { return b != nil && *b }
 
-// source checks that the model says where its weights are, or that it has none.
+// source checks that the model names its weights or says that it has none.
 func (r *modelReader) source(f fields, m *Model) {
 	if m.PackageBacked {
 		for _, k := range []string{"hf_id", "hf_revision", "weights_path"} {
@@ -336,7 +336,7 @@ func (r *modelReader) adaptive(f fields) (a AdaptiveBatching) {
 	return a
 }
 
-// rawMap reads a free map; a wrong type is a problem.
+// rawMap reads a map with any keys. A wrong type is a problem.
 func (r *modelReader) rawMap(f fields, name string) map[string]any {
 	n := f.get(name)
 	if n == nil {
@@ -354,8 +354,8 @@ func (r *modelReader) rawMap(f fields, name string) map[string]any {
 	return m
 }
 
-// adapterOptions reads loadtime and runtime and checks each known option's value where it is
-// written.
+// adapterOptions reads loadtime and runtime. It reports a wrong value of a known option at its
+// line.
 func (r *modelReader) adapterOptions(f fields, p *Profile) {
 	n := f.get("adapter_options")
 	if n == nil {
@@ -384,8 +384,8 @@ func (r *modelReader) adapterOptions(f fields, p *Profile) {
 	}
 }
 
-// options checks one map. A key that is a near miss of a known one is a problem; any other unknown
-// key is a warning, because adapters of the reference may know options that this build does not.
+// options checks one map. A key that nearly matches a known one is a problem. Any other unknown key
+// is a warning, because the reference's adapters may know options that this build does not.
 func (r *modelReader) options(g fields, name string, known []string, check func(key string, v any) (bool, error)) {
 	for _, p := range g.get(name).pairs {
 		path := joinKey(g.key(name), p.key)

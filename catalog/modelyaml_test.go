@@ -168,7 +168,7 @@ func TestBadModels(t *testing.T) {
 	}
 }
 
-// bomb doubles five times over: 10^5 values behind a few lines.
+// bomb returns a few lines of YAML whose aliases expand to more than 10^6 values.
 func bomb() string {
 	var b strings.Builder
 	b.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")
@@ -251,7 +251,7 @@ func TestUnknownOptionIsAWarning(t *testing.T) {
 	}
 }
 
-// Hostile shapes that are slow or deep in a YAML library must stay fast here.
+// Input that would make a YAML library slow or deeply recursive must stay fast here.
 func TestHostileInputIsFast(t *testing.T) {
 	const n = maxFileBytes - 64
 	repeat := func(prefix, s string) string { return prefix + strings.Repeat(s, n/len(s)) }
@@ -272,7 +272,7 @@ func TestHostileInputIsFast(t *testing.T) {
 		if _, _, err := ParseModel("x.yaml", []byte(src)); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
-		if d := time.Since(start); d > time.Minute { // no machine is so slow, but quadratic work takes longer
+		if d := time.Since(start); d > time.Minute { // far above the time on any machine; quadratic work takes longer
 			t.Errorf("%s: took %v", name, d)
 		} else if d > 100*time.Millisecond {
 			t.Logf("%s: %v", name, d)

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Bounds of one file. The largest published model file is under 10 KiB and 250 lines.
+// The bounds of one file. The largest published model file is under 10 KiB and 250 lines.
 const (
 	maxFileBytes = 64 << 10
 	maxLines     = 2000
@@ -34,8 +34,9 @@ const (
 	kindMap
 )
 
-// node is one YAML value with its line. Aliases share the node of their anchor; size counts the
-// node and everything under it as if each alias were a copy, and saturates just above maxNodes.
+// node is one YAML value with its line. Aliases share the node of their anchor. size counts the
+// node and everything under it as if each alias were a copy. A size above maxNodes ends the
+// conversion.
 type node struct {
 	kind  nodeKind
 	line  int
@@ -54,9 +55,9 @@ type pair struct {
 	value *node
 }
 
-// parseDocument turns source into a tree whose root is a map. Any problem is added to l and gives
-// nil, except repeated keys, which are added and left in place so that the rest of the file is
-// still checked.
+// parseDocument turns source into a tree whose root is a map. It adds every problem to l and then
+// returns nil. Repeated keys are the exception: they are added but tolerated, so that the rest of
+// the file is still checked.
 func parseDocument(src []byte, l *problemList) *node {
 	if len(src) > maxFileBytes {
 		l.add(1, "", "the file has %d bytes; the limit is %d", len(src), maxFileBytes)
@@ -99,7 +100,7 @@ func parseDocument(src []byte, l *problemList) *node {
 	case n.kind != kindMap:
 		what := "a list"
 		if n.kind != kindList {
-			what = "a single value" // which is not told: the file may be none of ours, and a log is no place for it
+			what = "a single value" // not quoted: the file may be another program's, and its content must not reach a log
 		}
 		l.add(n.line, "", "expected a map, got %s", what)
 		return nil
@@ -122,18 +123,18 @@ func overlongLine(src []byte) int {
 // parserPanic starts the message of a panic inside the YAML library.
 const parserPanic = "the YAML parser failed on this file"
 
-// unknownAnchor is what an alias without an anchor before it points to; the converter knows its
-// place in the file.
+// unknownAnchor is the target of an alias without an earlier anchor. The converter, which knows its
+// line, reports it.
 var unknownAnchor = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
 
 // loading applies the bounds to one file while the library reads it.
 type loading struct {
 	anchors map[string]*yaml.Node
 	count   int
-	refused error // the bound that the file is over
+	refused error // the bound that the file exceeds
 }
 
-// CheckDepth is called for each level that the parser enters.
+// CheckDepth refuses a file that is nested too deeply. The parser calls it at each level.
 func (p *loading) CheckDepth(depth int, _ *yaml.DepthContext) error {
 	if depth > maxNesting {
 		p.refused = fmt.Errorf("maps and lists are nested more than %d levels deep", maxNesting)
@@ -141,7 +142,7 @@ func (p *loading) CheckDepth(depth int, _ *yaml.DepthContext) error {
 	return p.refused
 }
 
-// CheckAlias allows all: values are counted by the converter.
+// CheckAlias accepts every alias. The converter counts the values.
 func (p *loading) CheckAlias(int, int) error { return nil }
 
 // NewAliasDataContext returns the anchors of the only stream.
@@ -149,7 +150,7 @@ func (p *loading) NewAliasDataContext(yaml.AliasDataServices) (yaml.AliasDataCon
 	return p, nil
 }
 
-// BeginDocument does nothing: a second document is refused.
+// BeginDocument does nothing. parseBounded refuses a second document.
 func (p *loading) BeginDocument() error { return nil }
 
 // EndDocument does nothing.
@@ -172,11 +173,11 @@ func (p *loading) ResolveAlias(name string) (*yaml.Node, bool, error) {
 	return unknownAnchor, true, nil
 }
 
-// parseBounded parses the source and returns the root of its only document, or nil after it added a
-// problem.
+// parseBounded parses the source and returns the root of its only document. On failure it adds a
+// problem and returns nil.
 func parseBounded(src []byte, l *problemList) (body *yaml.Node) {
-	// The YAML library works on whatever a user or a control plane sends. It has no known panic on
-	// input within the bounds above; should one turn up, it must not take the server down.
+	// The YAML library parses whatever a user or a control plane sends. It has no known panic on
+	// input within the bounds above. If one occurs, it must not end the server.
 	defer func() {
 		if r := recover(); r != nil {
 			body = nil
@@ -192,7 +193,7 @@ func parseBounded(src []byte, l *problemList) (body *yaml.Node) {
 		}
 		root := document.Content[0]
 		if root.Kind == yaml.ScalarNode && root.Tag == "!!null" && root.Value == "" {
-			continue // nothing between two --- or behind the last
+			continue // an empty document, between two --- or after the last
 		}
 		if body != nil {
 			l.add(root.Line, "", "a second YAML document starts here; put one document in a file")
@@ -210,7 +211,7 @@ func parseBounded(src []byte, l *problemList) (body *yaml.Node) {
 	return body
 }
 
-// refuseYAML adds the problem for which the library stopped.
+// refuseYAML adds the problem that stopped the library.
 func refuseYAML(err, bound error, l *problemList) {
 	line, msg := 1, err.Error()
 	var e *yaml.LoadError
@@ -227,7 +228,7 @@ func refuseYAML(err, bound error, l *problemList) {
 	l.add(line, "", "not valid YAML: %s", strings.ReplaceAll(msg, "\n", " "))
 }
 
-// directive returns the number of the line with a directive before the document, or 0.
+// directive returns the number of the first line with a directive before the document, or 0.
 func directive(src []byte) int {
 	n := 0
 	for line := range bytes.Lines(src) {
@@ -246,7 +247,7 @@ func directive(src []byte) int {
 // converter builds nodes from the library's tree and resolves aliases and merge keys.
 type converter struct {
 	l       *problemList
-	anchors map[*yaml.Node]*node // of nodes with an anchor that are complete
+	anchors map[*yaml.Node]*node // the complete nodes that have an anchor
 	failed  bool
 }
 
@@ -265,7 +266,7 @@ func (c *converter) convert(n *yaml.Node, path string, depth int) *node {
 	}
 	out := c.value(n, path, depth)
 	if n.Anchor != "" {
-		c.anchors[n] = out // known from here on, so an anchor cannot hold itself
+		c.anchors[n] = out // known only from here on, so an anchor cannot contain itself
 	}
 	return out
 }
@@ -287,8 +288,8 @@ func (c *converter) value(n *yaml.Node, path string, depth int) *node {
 	return c.fail(n.Line, path, "unsupported YAML syntax")
 }
 
-// scalar reads a value that is no map and no list. Unquoted yes, no, on and off are booleans, as in
-// the YAML 1.1 that the reference reads; a string field then says to quote them.
+// scalar reads a value that is neither a map nor a list. Unquoted yes, no, on and off are booleans,
+// as in YAML 1.1, which the reference reads. A string field then tells the user to quote them.
 func (c *converter) scalar(n *yaml.Node, path string) *node {
 	out := &node{kind: kindString, line: n.Line, size: 1, text: n.Value}
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
@@ -323,7 +324,7 @@ func (c *converter) scalar(n *yaml.Node, path string) *node {
 	return out
 }
 
-// yaml11 reports whether a whole number has no prefix, or one that YAML 1.1 knows: 0X1F is text
+// yaml11 reports whether a number has no base prefix or one that YAML 1.1 knows. 0X1F is text
 // there.
 func yaml11(number string) bool {
 	digits := strings.TrimLeft(number, "+-")
@@ -408,7 +409,8 @@ func (c *converter) mergeInto(out, m *node, seen map[string]int, path string) {
 	}
 }
 
-// grow adds a child's size; aliases make it the size of the expanded tree.
+// grow adds a child's size to its parent's. Because aliases share nodes, this gives the size of the
+// expanded tree.
 func (c *converter) grow(parent, child *node) {
 	parent.size += child.size
 	if parent.size > maxNodes && !c.failed {

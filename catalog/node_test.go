@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Scalars are read as YAML 1.1 does, which the reference reads; tags and escapes are the library's.
+// Scalars are read as in YAML 1.1, which the reference reads. The YAML library handles tags and
+// escapes.
 func TestScalars(t *testing.T) {
 	for text, want := range map[string]any{
 		"true": true, "True": true, "TRUE": true, "yes": true, "On": true, "false": false, "no": false, "OFF": false, "tRue": "tRue", "y": "y", "n": "n",

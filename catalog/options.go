@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// Pooling turns token vectors into one vector.
+// Pooling names a way to turn token vectors into one vector.
 type Pooling string
 
-// The pooling names of the YAML; last_token is read as PoolingLast.
+// The pooling names of the YAML; last_token means PoolingLast.
 const (
 	PoolingCLS  Pooling = "cls"
 	PoolingMean Pooling = "mean"
 	PoolingLast Pooling = "last"
-	// poolingSPLADE is how model files of the reference say that a model gives sparse vectors. It
-	// changes nothing.
+	// poolingSPLADE marks models with sparse vectors in the reference's model files. It has no
+	// effect.
 	poolingSPLADE Pooling = "splade"
 )
 
-// OutputType is one form of an encode result.
+// OutputType is one kind of encode result.
 type OutputType string
 
 // The output types a request may ask for.
@@ -32,21 +32,21 @@ const (
 // The element types a request may ask for.
 var outputDTypes = []string{"float32", "float16", "int8", "uint8", "binary", "ubinary"}
 
-// RuntimeOptions is the typed view of a profile's runtime map, or of that map with a request's
-// options laid over it. The zero value states nothing. Immutable after parsing.
+// RuntimeOptions holds the options of a profile's runtime map, or of that map with a request's
+// options applied. A zero field means that the option is not set. It is immutable after parsing.
 type RuntimeOptions struct {
 	Pooling            Pooling      // "" = the model's own module chain decides
 	Normalize          *bool        // nil = the model's own module chain decides, else L2 normalisation
 	QueryTemplate      *Template    // nil = none
 	DocTemplate        *Template    // nil = none
 	DefaultInstruction *string      // queries only, when neither request nor profile gives an instruction
-	Instruction        *string      // nil = none; "" is explicit and keeps DefaultInstruction out
-	OutputTypes        []OutputType // nil = the request's params decide; non-nil wins over them
+	Instruction        *string      // nil = none; "" is explicit and disables DefaultInstruction
+	OutputTypes        []OutputType // nil = the request's params decide; otherwise it wins over them
 	OutputDType        string       // "" = float32
 	IsQuery            bool
-	MUVERA             bool   // fold the multivector into one dense vector (LoadtimeOptions.MUVERA says how)
+	MUVERA             bool   // fold the multivector into one dense vector, as LoadtimeOptions.MUVERA configures
 	SMVE               bool   // fold the multivector into one sparse vector
-	MaxSeqLength       int    // tokens; 0 = the model's ceiling; only ever lowers it
+	MaxSeqLength       int    // tokens; 0 = the model's limit; can only lower it
 	QueryMaxLength     int    // tokens, ColBERT queries; 0 = the load-time value
 	Dimensions         int    // keep the first components of a dense vector and normalise again; 0 = all
 	LoRAID             string // "" = the base weights
@@ -57,11 +57,11 @@ type RuntimeOptions struct {
 	// Raw holds every option, typed or not, by name. Read-only.
 	Raw map[string]any
 
-	profileTypes []OutputType // OutputTypes as the profile states them, before a request's overlay
+	profileTypes []OutputType // OutputTypes of the profile, without the request's options
 }
 
-// OptionError says which option cannot be used and why. Its text is meant for the client: it names
-// the field, what is expected and what came.
+// OptionError reports an option that cannot be used, and why. Its text is meant for the client: it
+// names the field, the expected value and the value received.
 type OptionError struct {
 	Key string
 	Msg string
@@ -70,9 +70,9 @@ type OptionError struct {
 func (e *OptionError) Error() string { return e.Msg }
 
 // FormatText applies the templates and instructions to one text. instruction is the request's own
-// (params.instruction): nil when absent. An instruction, even an empty one, wins over the
-// profile's, and that one over DefaultInstruction, which serves queries only. Without a template a
-// non-empty instruction is put in front of the text with a space.
+// (params.instruction), or nil when absent. An instruction, even an empty one, wins over the
+// profile's. The profile's wins over DefaultInstruction, which applies to queries only. Without a
+// template, a non-empty instruction and a space are put before the text.
 func (o *RuntimeOptions) FormatText(text string, query bool, instruction *string) string {
 	tmpl := o.DocTemplate
 	if query {
@@ -97,9 +97,9 @@ func (o *RuntimeOptions) FormatText(text string, query bool, instruction *string
 	return text
 }
 
-// parseRuntime reads a whole runtime map, from a file or after a request's overlay. A bad length
-// limit in a request is ignored, as the reference does, since it could only have lowered the
-// model's own.
+// parseRuntime reads a whole runtime map, of a file or with a request's options applied. A bad
+// length limit in a request is ignored, as the reference does, because it could only have lowered
+// the model's limit.
 func parseRuntime(raw map[string]any, fromRequest bool) (*RuntimeOptions, error) {
 	o := &RuntimeOptions{Raw: raw}
 	for _, key := range sortedKeys(raw) {
@@ -116,8 +116,8 @@ func parseRuntime(raw map[string]any, fromRequest bool) (*RuntimeOptions, error)
 	return o, nil
 }
 
-// requestText is the client's text for a bad option. The reference's wording for output_dtype and
-// overflow_policy is kept because clients may match on it.
+// requestText returns the client's message for a bad option. For output_dtype and overflow_policy
+// it has the reference's wording, because clients may match on it.
 func requestText(key string, v any, err error) string {
 	s, isText := v.(string)
 	switch {
@@ -129,8 +129,8 @@ func requestText(key string, v any, err error) string {
 	return fmt.Sprintf("Field 'options.%s': %v", key, err)
 }
 
-// overlay returns base with every key of request except "profile" set over it; null in request
-// unsets.
+// overlay returns base with the keys of request, except "profile", replacing those of base. null in
+// request unsets a key.
 func overlay(base, request map[string]any) map[string]any {
 	out := make(map[string]any, len(base)+len(request))
 	for k, v := range base {
@@ -153,7 +153,7 @@ func sortedKeys(m map[string]any) []string {
 	return keys
 }
 
-// pythonList prints names as the reference's messages do: ['a', 'b'].
+// pythonList formats names as the reference's messages do: ['a', 'b'].
 func pythonList(names []string) string {
 	if len(names) == 0 {
 		return "[]"

@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// The two tables below are the option schema: each known key with the function that checks its
-// value and stores it. Keys without a field of their own (extraction thresholds, decoding limits,
-// switches for engines we do not have) are checked for type only and stay in Raw.
+// runtimeSpecs and loadtimeSpecs are the option schema: each known key with the function that
+// checks its value and stores it. Keys without a field of their own (extraction thresholds,
+// decoding limits, switches for engines that this server lacks) are checked for type only and stay
+// in Raw.
 
 const (
 	maxOptionText   = maxTemplateBytes
@@ -22,8 +23,7 @@ type runtimeSetter func(o *RuntimeOptions, v any) error
 
 var runtimeSpecs map[string]runtimeSetter
 
-// The table is filled in init because keyHint, which it reaches through the setters' errors, reads
-// it.
+// The table is filled in init because its setters' errors use keyHint, which reads the table.
 func init() {
 	runtimeSpecs = map[string]runtimeSetter{
 		"pooling": func(o *RuntimeOptions, v any) (err error) { o.Pooling, err = asPooling(v); return err },
@@ -89,7 +89,7 @@ func asBool(v any) (bool, error) {
 	return false, fmt.Errorf("expected true or false, got %s", describe(v))
 }
 
-// asTruth also takes numbers, which older clients send for flags.
+// asTruth also accepts numbers, which older clients send for flags.
 func asTruth(v any) (bool, error) {
 	if f, ok := toFloat(v); ok {
 		return f != 0, nil
@@ -138,7 +138,7 @@ func asEnum(v any, values []string) (string, error) {
 
 func asPooling(v any) (Pooling, error) {
 	if v == string(poolingSPLADE) {
-		return poolingSPLADE, nil // checkPooling settles for which models
+		return poolingSPLADE, nil // checkPooling decides for which models
 	}
 	s, err := asEnum(v, []string{"cls", "mean", "last", "last_token"})
 	if s == "last_token" {
@@ -229,7 +229,7 @@ func toFloat(v any) (float64, bool) {
 	return 0, false
 }
 
-// asInt takes whole numbers in [lo, hi], also when a JSON decoder delivers them as floats.
+// asInt accepts whole numbers in [lo, hi], also when a JSON decoder delivers them as floats.
 func asInt(v any, lo, hi int64) (int, error) {
 	f, ok := toFloat(v)
 	if !ok || f != math.Trunc(f) {
@@ -261,7 +261,7 @@ func asWeights(v any) (map[string]float64, error) {
 		out[k] = w
 		sum += w
 	}
-	if sum == 0 && len(out) == len(scoreModes)-1 { // those that are not given stay as they are
+	if sum == 0 && len(out) == len(scoreModes)-1 { // a missing weight keeps its default
 		return nil, errors.New("at least one weight must be above 0")
 	}
 	return out, nil
@@ -273,8 +273,8 @@ func isAny(any) error    { return nil }
 
 func isCount(v any) error { _, err := asInt(v, 0, maxOptionTokens); return err }
 
-// isSimilarity checks the name of a similarity, or a map of output types to such names. Nothing
-// here computes one.
+// isSimilarity checks the name of a similarity, or a map of output types to similarities. This
+// server computes none.
 func isSimilarity(v any) error {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -302,13 +302,12 @@ func isMap(v any) error {
 	return nil
 }
 
-// nearOption returns the known option that key is most likely a misspelling of, or "". Only very
-// close names count: options of adapters we do not know must not be refused because they resemble
-// one of ours.
+// nearOption returns the known option that key most likely misspells, or "". Only very close names
+// count, because an option of an unknown adapter must not be refused for resembling a known one.
 func nearOption(key string, known []string) string {
 	const (
 		minLength = 6
-		cutoff    = 0.85 // one wrong letter of seven, or one too many or too few of six
+		cutoff    = 0.85 // one wrong letter of seven, or one extra or missing letter of six
 	)
 	if len(key) < minLength {
 		return ""

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Operation is what a request asks for.
+// Operation is the kind of result that a request asks for.
 type Operation uint8
 
-// The operations. A set of them is their sum.
+// The operations. A set of operations is their sum.
 const (
 	OpEncode  Operation = 1 << iota // vectors
 	OpScore                         // relevance of texts to a query
@@ -17,19 +17,18 @@ const (
 	opEvery   = OpEncode | OpScore | OpExtract
 )
 
-// optionUse is who makes something of an option of a request: a model of these families in one of
-// these operations.
+// optionUse says where an option has an effect: for models of these families, in these operations.
 type optionUse struct {
-	families []Family // none: models that this build does not serve
+	families []Family // none: only families that this build does not serve
 	home     Operation
-	also     Operation // operations that the option reaches, but is not made for
+	also     Operation // further operations in which the option has an effect
 }
 
-// optionUses has every option that a request may name.
+// optionUses lists every option that a request may name.
 //
-// In an operation at home an option that the model makes nothing of is refused: an option that
-// silently does nothing is a wrong answer somewhere else. Elsewhere it is ignored, and the caller
-// is told: clients send the options of their constructor with every call, whatever it asks for.
+// In its home operations, an option that has no effect on the model is refused, because an option
+// that silently does nothing leads to wrong results later. In other operations it is ignored and
+// named to the caller, because clients send the options of their constructor with every call.
 var optionUses = func() map[string]optionUse {
 	embedders := []Family{FamilyDense, FamilySparse, FamilyColBERT, FamilyMultiFunction}
 	classifiers := []Family{FamilyZeroShot, FamilySequenceClassifier}
@@ -46,7 +45,7 @@ var optionUses = func() map[string]optionUse {
 		"output_types":        {embedders, OpEncode, 0},
 		"output_dtype":        {embedders, OpEncode, 0},
 		"output_similarity":   {nil, OpEncode, 0},
-		"muvera":              {embedders, OpEncode, 0}, // refused by name where there is nothing to fold
+		"muvera":              {embedders, OpEncode, 0}, // refused by name for a model without a multivector
 		"smve":                {embedders, OpEncode, 0},
 		"normalize":           {[]Family{FamilyDense, FamilyColBERT, FamilyMultiFunction}, OpEncode, OpScore}, // a sparse row's weights are never scaled
 		"pooling":             {[]Family{FamilyDense, FamilyMultiFunction}, OpEncode, OpScore},
@@ -69,14 +68,14 @@ var optionUses = func() map[string]optionUse {
 	return uses
 }()
 
-// reaches says whether an option does something for the model in an operation.
+// reaches reports whether an option has an effect on the model in an operation.
 func (r *Resolved) reaches(op Operation, key string) bool {
 	use := optionUses[key]
 	return (use.home|use.also)&op != 0 && slices.Contains(use.families, r.Family)
 }
 
-// sift takes the options out of a request that are made for other operations, and names them,
-// sorted.
+// sift removes from a request the options that belong only to other operations. It returns their
+// names in ignored, sorted.
 func (r *Resolved) sift(op Operation, request map[string]any) (own map[string]any, ignored []string) {
 	for key, v := range request {
 		if use, known := optionUses[key]; known && v != nil && use.home&op == 0 && !r.reaches(op, key) {
@@ -94,7 +93,7 @@ func (r *Resolved) sift(op Operation, request map[string]any) (own map[string]an
 	return own, ignored
 }
 
-// checkUse refuses an option of a request that the model makes nothing of.
+// checkUse refuses an option of a request that has no effect on the model.
 func (r *Resolved) checkUse(op Operation, request map[string]any) error {
 	for _, key := range sortedKeys(request) {
 		if request[key] == nil || r.reaches(op, key) {
@@ -121,8 +120,8 @@ func (r *Resolved) checkUse(op Operation, request map[string]any) error {
 	return nil
 }
 
-// checkFolds refuses contents of the options muvera and smve that say otherwise than the model
-// folds: its tables are made for one configuration.
+// checkFolds refuses values in the options muvera and smve that differ from the model's
+// configuration. The model's folding tables are made for that configuration only.
 func (r *Resolved) checkFolds(request map[string]any) error {
 	if m, ok := request["muvera"].(map[string]any); ok && r.Loadtime.MUVERA != nil {
 		c := *r.Loadtime.MUVERA

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Every option that a file may state has an operation that it is made for; nothing else has.
+// Every option that a file may state has a home operation, and optionUses has no other options.
 func TestEveryOptionHasAHome(t *testing.T) {
 	for key := range runtimeSpecs {
 		if use := optionUses[key]; use.home == 0 || use.home&use.also != 0 {
@@ -21,9 +21,9 @@ func TestEveryOptionHasAHome(t *testing.T) {
 	}
 }
 
-// One dictionary for all calls of a client: what another operation is made for is ignored and
-// named; what the operation itself is made for and the model makes nothing of is refused; what
-// nobody knows is refused.
+// A client may send one dictionary with all its calls. Options of other operations are ignored and
+// named. Options of the operation itself that have no effect on the model are refused, and so are
+// unknown options.
 func TestOptionsOfOtherOperations(t *testing.T) {
 	model := func(f Family) *Resolved {
 		m := &Resolved{ID: "m", Family: f, Runtime: &RuntimeOptions{}, Loadtime: &LoadtimeOptions{}, Model: &Model{}}
@@ -102,7 +102,7 @@ func TestOptionsOfOtherOperations(t *testing.T) {
 	}
 }
 
-// The contents of muvera and smve may repeat what the model folds with, and nothing else.
+// Maps in muvera and smve may repeat the model's configuration and nothing else.
 func TestContentsOfFolds(t *testing.T) {
 	m := &Resolved{ID: "m", Family: FamilyColBERT, Runtime: &RuntimeOptions{}, Model: &Model{}, Loadtime: &LoadtimeOptions{}}
 	if err := m.Loadtime.foldByDefault(); err != nil {

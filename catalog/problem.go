@@ -15,8 +15,8 @@ const (
 	maxQuoted          = 80  // bytes of a user's value repeated in a message
 )
 
-// Problem is one thing wrong in a file. Key is the dotted path of the offending key, empty when the
-// problem concerns the whole file; Line counts from 1.
+// Problem is one error in a file. Key is the dotted path of the wrong key, or "" when the problem
+// concerns the whole file. Line counts from 1.
 type Problem struct {
 	File string
 	Line int
@@ -31,8 +31,8 @@ func (p Problem) Error() string {
 	return fmt.Sprintf("%s:%d: %s: %s", p.File, p.Line, p.Key, p.Msg)
 }
 
-// Problems is the error of a failed load: everything found, one per line, files in name order and
-// lines ascending. More counts those left out of List by the bounds.
+// Problems is the error of a failed load. It prints one problem a line, ordered by file name and
+// line. More counts the problems that the bounds leave out of List.
 type Problems struct {
 	List []Problem
 	More int
@@ -67,7 +67,7 @@ func (l *problemList) add(line int, key, format string, args ...any) {
 	l.list = append(l.list, Problem{File: l.file, Line: max(line, 1), Key: key, Msg: fmt.Sprintf(format, args...)})
 }
 
-// err returns nil or a *Problems with the list in line order.
+// err returns nil, or a *Problems ordered by line.
 func (l *problemList) err() error {
 	if len(l.list) == 0 {
 		return nil
@@ -91,7 +91,7 @@ func (e *Problems) merge(err error) {
 	e.More += p.More + len(p.List) - take
 }
 
-// joinKey extends a key path; a key that is not a plain word is quoted in brackets.
+// joinKey extends a key path. A key that is not a plain word is quoted in brackets.
 func joinKey(path, key string) string {
 	plain := key != ""
 	for _, c := range key {

@@ -58,7 +58,7 @@ func TestRatioEqualsDifflib(t *testing.T) {
 		if got := newMatcher(c.Word).ratioAtLeast(c.Other, 0); math.Abs(got-c.Want) > 1e-15 {
 			t.Errorf("%q, %q: got %v, want %v", c.Word, c.Other, got, c.Want)
 		}
-		// The quick bounds may only reject what the full ratio would reject.
+		// The quick bounds may only reject a candidate that the full ratio would reject.
 		for _, cutoff := range []float64{0.3, 0.6, 0.9} {
 			got := newMatcher(c.Word).ratioAtLeast(c.Other, cutoff)
 			if c.Want >= cutoff && math.Abs(got-c.Want) > 1e-15 || c.Want < cutoff && got >= cutoff {

@@ -40,7 +40,7 @@ func TestReloadDirKeepsWhatIsBroken(t *testing.T) {
 	if _, err := c.Resolve("x/b"); err == nil {
 		t.Error("an id that is gone is still there")
 	}
-	// Broken for long: it stays, from catalog to catalog.
+	// A file that stays broken keeps its earlier content through several reloads.
 	if c, broken, err = ReloadDir(dir, c); err != nil || c.Len() != 2 || broken == nil {
 		t.Errorf("%v, %v, %v", c, broken, err)
 	}

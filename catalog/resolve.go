@@ -6,12 +6,13 @@ import (
 	"slices"
 )
 
-// Resolved is one routable model id with inheritance applied: everything the loader, the registry
-// and the HTTP layer need to know about it. Immutable; safe for concurrent use.
+// Resolved is one routable model id with inheritance applied. It holds everything that the loader,
+// the registry and the HTTP layer need to know about the model. It is immutable and safe for
+// concurrent use.
 type Resolved struct {
 	ID      string // what a client sends: "org/name" or "org/name:profile"
 	BaseID  string // "org/name"
-	Profile string // the profile of the file behind ID
+	Profile string // the profile that ID selects
 
 	HFID        string
 	Revision    string // "" = the hub's default branch
@@ -20,8 +21,8 @@ type Resolved struct {
 
 	Inputs            []string       // in the order of /v1/models
 	Outputs           []string       // dense, sparse, multivector, score, json, tokens, in that order
-	Dims              map[string]int // by output; an output whose width is not yet known is absent
-	MaxSequenceLength int            // tokens, special ones included; 0 = as the weights say
+	Dims              map[string]int // by output; an output of unknown width is absent
+	MaxSequenceLength int            // tokens, including special ones; 0 = from the model's files
 	MaxBatchTokens    int
 	Precision         Precision // "" = the engine chooses
 
@@ -32,19 +33,19 @@ type Resolved struct {
 	AdaptiveBatching AdaptiveBatching
 	Profiles         []ProfileInfo // for /v1/models; the file's order
 
-	Model *Model // the file behind it
+	Model *Model // the model file that defines it
 
-	runtimes map[string]*RuntimeOptions // by name accepted in the option "profile"
+	runtimes map[string]*RuntimeOptions // by the names that the option "profile" accepts
 }
 
-// ProfileInfo is one entry of a model's profiles in /v1/models.
+// ProfileInfo is one entry of the profiles in /v1/models.
 type ProfileInfo struct {
 	Name      string
 	IsDefault bool
 }
 
-// resolveAll builds the ids of one model file: the bare id where it is routable, then
-// "base:profile" for every profile other than default.
+// resolveAll builds the ids of one model file: the bare id if it is routable, then "base:profile"
+// for every profile other than default.
 func resolveAll(m *Model) ([]*Resolved, error) {
 	var out []*Resolved
 	if bare := m.BareProfile(); bare != "" {
@@ -108,7 +109,7 @@ func resolveOne(m *Model, id, profile string) (*Resolved, error) {
 	return r, r.profileList()
 }
 
-// outputs fills Outputs and Dims: the declared tasks, and what folding the multivector adds.
+// outputs fills Outputs and Dims from the declared tasks and from the folding of the multivector.
 func (r *Resolved) outputs(t Tasks) {
 	r.Outputs = t.Outputs()
 	r.Dims = map[string]int{}
@@ -139,8 +140,8 @@ func (r *Resolved) outputs(t Tasks) {
 	}
 }
 
-// profileList fills what /v1/models shows and what the option "profile" accepts. A bare id offers
-// all the file's profiles; a variant is a model whose only profile, "default", is its own.
+// profileList fills the profiles that /v1/models shows and the option "profile" accepts. A bare id
+// offers all profiles of the file. A variant offers only itself, as the profile "default".
 func (r *Resolved) profileList() error {
 	if r.ID != r.BaseID {
 		r.Profiles = []ProfileInfo{{Name: DefaultProfile, IsDefault: true}}
@@ -163,10 +164,10 @@ func (r *Resolved) profileList() error {
 	return nil
 }
 
-// Usable returns nil when this build can run the model as far as the catalog knows, else an error
-// that says why: an unknown adapter, an adapter file of the user's own, outputs the adapter does
-// not give, or a family this build does not serve. Listing and resolving work either way; check it
-// before loading.
+// Usable returns nil when this build can run the model, as far as the catalog knows. Otherwise the
+// error says why not: a remote_backed model, an unknown adapter, a user's adapter file, outputs
+// that the adapter does not give, or a family that this build does not serve. Listing and resolving
+// work either way. Check Usable before loading.
 func (r *Resolved) Usable() error {
 	if r.Model.RemoteBacked {
 		return fmt.Errorf("model '%s' is remote_backed: %s", r.ID, families[FamilyRemote].reason)
@@ -185,11 +186,11 @@ func (r *Resolved) Usable() error {
 	return nil
 }
 
-// Options returns the options of one request: the runtime options of the profile it names with
-// "profile" (its own when absent), with every other option of the request laid over them; null
-// unsets. Options of other operations that do nothing in op are left out, and named in ignored,
-// sorted; others that the model makes nothing of are refused. An *OptionError is the client's
-// mistake. The result may be shared and must not be changed.
+// Options returns the options of one request. They are the runtime options of the profile that the
+// request names with "profile" (its own profile when absent), replaced by the other options of the
+// request; null unsets an option. Options of other operations without effect in op are left out and
+// named in ignored, sorted. Any other option without effect on the model is refused. An
+// *OptionError is the client's mistake. The result may be shared and must not be changed.
 func (r *Resolved) Options(op Operation, request map[string]any) (out *RuntimeOptions, ignored []string, err error) {
 	base := r.Runtime
 	if v, ok := request["profile"]; ok && v != nil {
@@ -208,7 +209,7 @@ func (r *Resolved) Options(op Operation, request map[string]any) (out *RuntimeOp
 	if out, err = parseRuntime(overlay(base.Raw, request), true); err != nil {
 		return nil, nil, err
 	}
-	if r.Usable() == nil { // else the request fails for a better reason
+	if r.Usable() == nil { // otherwise the request fails with a more useful error
 		if err := r.checkUse(op, request); err != nil {
 			return nil, nil, err
 		}
@@ -223,7 +224,7 @@ func (r *Resolved) Options(op Operation, request map[string]any) (out *RuntimeOp
 	return out, ignored, nil
 }
 
-// checkPooling refuses "splade" where there is something to pool.
+// checkPooling refuses "splade" for every family but FamilySparse.
 func (r *Resolved) checkPooling(o *RuntimeOptions) error {
 	if o.Pooling != poolingSPLADE || r.Family == FamilySparse {
 		return nil
@@ -241,10 +242,10 @@ func (r *Resolved) profileNames() []string {
 	return names
 }
 
-// AllowedOutputTypes lists the encode outputs a request under these options may ask for, in the
-// order dense, sparse, multivector: those the profile states, else all that the model gives,
-// folding included. What the request itself asks for does not widen the list. A nil o means the
-// model's own options.
+// AllowedOutputTypes returns the encode outputs that a request with these options may ask for. The
+// order is dense, sparse, multivector. They are the outputs that the profile states, or else all
+// that the model gives, folding included. The output types of the request itself do not extend the
+// list. A nil o means the model's own options.
 func (r *Resolved) AllowedOutputTypes(o *RuntimeOptions) []OutputType {
 	if o == nil {
 		o = r.Runtime
@@ -258,7 +259,7 @@ func (r *Resolved) AllowedOutputTypes(o *RuntimeOptions) []OutputType {
 	return out
 }
 
-// canGive says whether the model gives t directly or by folding its multivector.
+// canGive reports whether the model gives t directly or by folding its multivector.
 func (r *Resolved) canGive(t OutputType, o *RuntimeOptions) bool {
 	multi := r.Model.Tasks.Multivector != nil
 	return slices.Contains(r.Model.Tasks.Outputs(), string(t)) ||
@@ -266,5 +267,5 @@ func (r *Resolved) canGive(t OutputType, o *RuntimeOptions) bool {
 		t == OutputSparse && multi && o.SMVE && r.Loadtime.SMVE != nil
 }
 
-// Has reports whether the model has an output, by its /v1/models name.
+// Has reports whether the model has an output, named as in /v1/models.
 func (r *Resolved) Has(output string) bool { return slices.Contains(r.Outputs, output) }

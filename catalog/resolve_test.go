@@ -10,7 +10,7 @@ import (
 	"testing/fstest"
 )
 
-// load builds a catalog from file contents; file names are made up.
+// load builds a catalog from file contents, with invented file names.
 func load(t *testing.T, files ...string) *Catalog {
 	t.Helper()
 	fsys := fstest.MapFS{}
@@ -338,7 +338,7 @@ func TestAdapters(t *testing.T) {
 var servedFamilies = []Family{FamilyDense, FamilySparse, FamilyColBERT, FamilyMultiFunction, FamilyCrossEncoder, FamilyZeroShot,
 	FamilySequenceClassifier, FamilyTagger}
 
-// Every adapter maps to a family of the table, and every family says whether it is served.
+// Every adapter maps to a family of the table. Every family that is not served has a reason.
 func TestFamilyTable(t *testing.T) {
 	for name, f := range adapterFamilies {
 		if _, ok := families[f]; !ok && f != familyByTasks {
@@ -419,9 +419,9 @@ func TestDimensionsOfAProfile(t *testing.T) {
 	}
 }
 
-// What model files of the reference's 0.10 say beyond its older ones is read: similarities by
-// output type, the skip list, SPLADE as a pooling, and no configuration where late interaction
-// folds by the defaults.
+// The newer forms of the reference's model files (0.10) are read: similarities by output type, the
+// skip list, SPLADE as a pooling, and late interaction without a configuration, which folds by the
+// defaults.
 func TestPublishedForms(t *testing.T) {
 	file := func(tasks, adapter, loadtime, runtime string) (*Catalog, error) {
 		m, warn, err := ParseModel("x.yaml", fmt.Appendf(nil, "sie_id: x\nhf_id: a/x\ntasks: {encode: {%s}}\nprofiles:\n  default:\n    adapter_path: %s:A\n"+

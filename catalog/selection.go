@@ -2,8 +2,8 @@ package catalog
 
 import "strings"
 
-// ParseModelList splits a comma list such as the flag --models takes; blanks and repeats are
-// dropped.
+// ParseModelList splits a comma-separated list, such as the value of --models. Blanks and repeats
+// are dropped.
 func ParseModelList(s string) []string {
 	var out []string
 	for part := range strings.SplitSeq(s, ",") {
@@ -14,9 +14,9 @@ func ParseModelList(s string) []string {
 	return out
 }
 
-// Select returns the catalog of the named ids, and the names the catalog does not have, in their
-// order: a caller may serve those with AdHoc or refuse them. "id" selects the model with all its
-// variants, "id:profile" that variant alone.
+// Select returns the catalog of the named ids, and the names that the catalog does not have. The
+// missing names keep their order; a caller may serve them with AdHoc or refuse them. "id" selects
+// the model with all its variants, "id:profile" only that variant.
 func (c *Catalog) Select(ids []string) (selected *Catalog, missing []string) {
 	bases, exact := map[string]bool{}, map[string]bool{}
 	for _, id := range ids {

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// MUVERAConfig describes how a multivector is folded into one dense vector: repetitions of a random
-// partition of the token space, a sum per partition, and an optional final sketch.
+// MUVERAConfig describes how a multivector is folded into one dense vector. The folding uses
+// repetitions of a random partition of the token space, a sum per partition, and an optional final
+// sketch.
 type MUVERAConfig struct {
 	Repetitions        int // R
 	SimHashProjections int // k; 2^k partitions per repetition
@@ -15,14 +16,14 @@ type MUVERAConfig struct {
 	Seed               int64
 	Normalize          bool
 	CenterTokens       bool // subtract the mean token first
-	FillEmpty          bool // documents: an empty partition gets the token that is nearest to it
+	FillEmpty          bool // documents: an empty partition gets its nearest token
 }
 
 // maxFoldedDim bounds the folded vector: 16 Mi floats is 64 MiB for one text.
 const maxFoldedDim = 1 << 24
 
-// UnsketchedDim is the length before the final sketch, R·2^k·p, for token vectors of the given
-// width.
+// UnsketchedDim returns the length before the final sketch, R·2^k·p. p is ProjectionDim, or
+// tokenDim if that is 0.
 func (c *MUVERAConfig) UnsketchedDim(tokenDim int) int {
 	p := c.ProjectionDim
 	if p == 0 {
@@ -31,7 +32,7 @@ func (c *MUVERAConfig) UnsketchedDim(tokenDim int) int {
 	return c.Repetitions << c.SimHashProjections * p
 }
 
-// OutputDim is the length of the folded vector. The final sketch only ever shortens it.
+// OutputDim returns the length of the folded vector. The final sketch can only shorten it.
 func (c *MUVERAConfig) OutputDim(tokenDim int) int {
 	d := c.UnsketchedDim(tokenDim)
 	if c.FinalProjectionDim > 0 && c.FinalProjectionDim < d {
@@ -66,7 +67,7 @@ func (c *MUVERAConfig) fields() map[string]sketchField {
 	}
 }
 
-// SMVEConfig describes how a multivector is folded into one sparse vector: every token keeps the K
+// SMVEConfig describes how a multivector is folded into one sparse vector. Every token keeps the K
 // largest of Width random projections.
 type SMVEConfig struct {
 	Width       int
@@ -103,8 +104,8 @@ func (c *SMVEConfig) fields() map[string]sketchField {
 	}
 }
 
-// foldByDefault gives a late-interaction model the foldings that its file does not configure, as
-// the reference does.
+// foldByDefault sets the default configuration of each folding that the file does not configure, as
+// the reference does for late-interaction models.
 func (o *LoadtimeOptions) foldByDefault() (err error) {
 	if o.MUVERA == nil {
 		o.MUVERA, err = asMUVERA(map[string]any{})
@@ -115,8 +116,8 @@ func (o *LoadtimeOptions) foldByDefault() (err error) {
 	return err
 }
 
-// sketchField is where one key of a sketch map goes; exactly one pointer is set. A nullable number
-// becomes 0 on null; any other null keeps the default.
+// sketchField is the destination of one key of a sketch map; exactly one pointer is set. null sets
+// a nullable number to 0 and leaves any other value at its default.
 type sketchField struct {
 	num      *int
 	lo, hi   int64
@@ -167,8 +168,8 @@ func readSketch(m map[string]any, known map[string]sketchField) error {
 	return nil
 }
 
-// asFold reads the option that switches a folding on: true, or a map, which may repeat what the
-// model folds with. known are the keys of that map; their values are checked, not kept.
+// asFold reads the option that turns a folding on: true, or a map that may repeat the model's
+// configuration. known holds the keys of that map; their values are checked but not kept.
 func asFold(v any, known map[string]sketchField) (on bool, err error) {
 	switch x := v.(type) {
 	case bool:
@@ -179,8 +180,9 @@ func asFold(v any, known map[string]sketchField) (on bool, err error) {
 	return false, fmt.Errorf("expected true, false or a map, got %s", describe(v))
 }
 
-// sameSketch returns an error for the first key of m that says otherwise than the model's
-// configuration, which fields hold and same compares them with. config is that of the model file.
+// sameSketch returns an error for the first key of m that differs from the model's configuration.
+// It writes each key of m into fields and then calls same to compare. config is the name of the
+// configuration in the model file.
 func sameSketch(m map[string]any, config string, fields map[string]sketchField, same func() bool) error {
 	for _, key := range sortedKeys(m) {
 		was := fields[key].value()
@@ -194,7 +196,7 @@ func sameSketch(m map[string]any, config string, fields map[string]sketchField, 
 	return nil
 }
 
-// value is what a field holds; null stands for a number that is not set.
+// value returns the value of a field, or "null" for a number that is not set.
 func (f sketchField) value() any {
 	switch {
 	case f.num != nil && f.nullable && *f.num == 0:

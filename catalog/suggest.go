@@ -9,13 +9,13 @@ import (
 const (
 	suggestCutoff = 0.6
 	maxSuggested  = 3
-	// maxSuggestRunes bounds the work of a suggestion. It is also where Python's difflib starts to
-	// ignore frequent characters, so below it the ratios are the same as difflib's.
+	// maxSuggestRunes bounds the work of a suggestion. Python's difflib starts to ignore frequent
+	// characters above this length, so up to it the ratios equal difflib's.
 	maxSuggestRunes = 199
 )
 
-// Suggest returns up to three routable ids close to id, nearest first: those whose difflib ratio,
-// of the full ids or of the parts after the last slash, is at least 0.6. Profile variants are
+// Suggest returns up to three routable ids close to id, nearest first. Close means a difflib ratio
+// of at least 0.6 of the full ids or of the parts after the last slash. Profile variants are
 // considered only when id itself names a profile. An id of 200 or more characters gets none.
 func (c *Catalog) Suggest(id string) []string {
 	if utf8.RuneCountInString(id) > maxSuggestRunes || id == "" {
@@ -44,7 +44,7 @@ type scored struct {
 	score float64
 }
 
-// best returns the n highest; ties go to the greater string, as Python's difflib breaks them.
+// best returns the n highest. Ties go to the greater string, as in Python's difflib.
 func best(list []scored, n int) []string {
 	sort.Slice(list, func(i, j int) bool {
 		if list[i].score != list[j].score {
@@ -62,9 +62,8 @@ func best(list []scored, n int) []string {
 	return out
 }
 
-// closeMatches returns up to n of the candidates whose ratio to word is at least cutoff, as
-// Python's difflib.get_close_matches does for words under 200 characters; longer words match
-// nothing.
+// closeMatches returns up to n candidates whose ratio to word is at least cutoff. It works as
+// Python's difflib.get_close_matches for words under 200 characters; longer words match nothing.
 func closeMatches(word string, candidates []string, n int, cutoff float64) []string {
 	if utf8.RuneCountInString(word) > maxSuggestRunes {
 		return nil
@@ -80,8 +79,8 @@ func closeMatches(word string, candidates []string, n int, cutoff float64) []str
 }
 
 // matcher compares many strings with one word. The ratio is Ratcliff and Obershelp's: twice the
-// length of the matching blocks over the sum of the lengths, where the blocks are found by taking
-// the longest common run, then the same on both sides of it. Not safe for concurrent use.
+// length of the matching blocks over the sum of the lengths. The blocks are the longest common run,
+// then in turn those on both sides of it. It is not safe for concurrent use.
 type matcher struct {
 	word  []rune
 	where map[rune][]int // positions of each rune in word, ascending
@@ -99,7 +98,7 @@ func newMatcher(word string) *matcher {
 }
 
 // ratioAtLeast returns the similarity in [0, 1], or 0 as soon as an upper bound shows it to be
-// under cutoff.
+// below cutoff.
 func (m *matcher) ratioAtLeast(s string, cutoff float64) float64 {
 	a := []rune(s)
 	total := len(a) + len(m.word)
@@ -133,7 +132,7 @@ func (m *matcher) matched(a []rune, alo, ahi, blo, bhi int) int {
 	return n + m.matched(a, alo, i, blo, j) + m.matched(a, i+n, ahi, j+n, bhi)
 }
 
-// longest finds the longest common run, the earliest in a and then in word among equals.
+// longest finds the longest common run. Among equals it takes the earliest in a, then in word.
 func (m *matcher) longest(a []rune, alo, ahi, blo, bhi int) (bestI, bestJ, bestN int) {
 	bestI, bestJ = alo, blo
 	run, next := m.run, m.next

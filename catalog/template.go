@@ -8,9 +8,9 @@ import (
 
 const maxTemplateBytes = 16 << 10
 
-// Template is a parsed text template: literal text with {text} and {instruction} fields, braces
-// doubled to stand for themselves, as Python's str.format reads them. Immutable; safe for
-// concurrent use.
+// Template is a parsed text template: literal text with {text} and {instruction} fields. A doubled
+// brace stands for one brace, as in Python's str.format. It is immutable and safe for concurrent
+// use.
 type Template struct {
 	source string
 	parts  []templatePart
@@ -21,8 +21,8 @@ type templatePart struct {
 	literal string
 }
 
-// ParseTemplate accepts the two fields and no others, without conversions ("!r") or format specs
-// (":>8").
+// ParseTemplate parses a template with the two fields and no others. Conversions ("!r") and format
+// specs (":>8") are errors.
 func ParseTemplate(source string) (*Template, error) {
 	if len(source) > maxTemplateBytes {
 		return nil, fmt.Errorf("the template has %d bytes; the limit is %d", len(source), maxTemplateBytes)
@@ -63,8 +63,8 @@ func ParseTemplate(source string) (*Template, error) {
 	return t, nil
 }
 
-// PrefixTemplate returns the template that puts prefix before the text, whatever characters it
-// holds: the form of the prompts in config_sentence_transformers.json.
+// PrefixTemplate returns the template that puts prefix before the text. Braces in prefix are
+// literal, as in the prompts of config_sentence_transformers.json.
 func PrefixTemplate(prefix string) *Template {
 	esc := strings.NewReplacer("{", "{{", "}", "}}").Replace(prefix)
 	t := &Template{source: esc + "{text}"}

@@ -15,7 +15,7 @@ import (
 	"github.com/sie-engine/sie/weights/weightstest"
 )
 
-// changes are what another process may do to a file that is being read.
+// changes lists the changes that another process may make to a file during a read.
 var changes = map[string]func(path string) error{
 	"emptied":       func(path string) error { return os.Truncate(path, 0) },
 	"cut in a page": func(path string) error { return truncateBy(path, 5) },
@@ -38,7 +38,7 @@ func truncateBy(path string, n int64) error {
 	return os.Truncate(path, info.Size()-n)
 }
 
-// writeAt writes in place, and makes sure that the clock of the file system has moved on.
+// writeAt writes in place, and ensures that the file's modification time changes.
 func writeAt(path string, data []byte, whence int) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -54,9 +54,9 @@ func writeAt(path string, data []byte, whence int) error {
 	return os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour))
 }
 
-// TestFileThatChanges changes a file before its first read, its second one, … to its last: opening
-// it or reading all of it gives an error that names the file, or, where the change came before the
-// read that would see it, the bytes of one state of the file.
+// TestFileThatChanges changes a file before its first read, its second read, … and its last. Then
+// opening or reading it gives an error that names the file, or the bytes of one state of the file
+// if the change came before any read that would see it.
 func TestFileThatChanges(t *testing.T) {
 	big := make([]byte, 700<<10) // more than one block of a conversion
 	tensors := []weightstest.Tensor{
@@ -123,7 +123,7 @@ func TestFileThatChanges(t *testing.T) {
 	}
 }
 
-// readAll reads every tensor of the directory's checkpoint by each way there is.
+// readAll reads every tensor of the directory's checkpoint in every way.
 func readAll(dir string) error {
 	c, err := weights.Open(dir)
 	if err != nil {
@@ -170,7 +170,7 @@ func TestSettleKeepsTheFirstError(t *testing.T) {
 	}
 }
 
-// A buffer holds several tensors side by side, grows, and gives back what is much too large.
+// A buffer holds several tensors, grows, and releases memory that is far too large.
 func TestBuffer(t *testing.T) {
 	sizes := []int64{100, 3 << 20, 80 << 20, 1}
 	var tensors []weightstest.Tensor

@@ -117,7 +117,7 @@ func TestHostileIndexes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			outer := t.TempDir()
 			dir := filepath.Join(outer, "model")
-			weightstest.WriteFile(t, outer, "s.safetensors", secret) // what a traversal would reach
+			weightstest.WriteFile(t, outer, "s.safetensors", secret) // a path traversal would reach it
 			weightstest.WriteFile(t, dir, "sub/s.safetensors", secret)
 			weightstest.WriteFile(t, dir, "s.safetensors", secret)
 			weightstest.WriteFile(t, dir, ".s.safetensors", secret)
@@ -218,7 +218,7 @@ func TestCheckUnchanged(t *testing.T) {
 			}
 		})
 	}
-	// A file that is replaced by rename, as caches do it, leaves the open checkpoint whole.
+	// A file may be replaced by a rename, as caches do, without harm to the open checkpoint.
 	dir := t.TempDir()
 	path := weightstest.WriteFile(t, dir, "x.safetensors", weightstest.Encode(nil, weightstest.Float32("a", []int64{1}, 1)))
 	c, err := weights.OpenFile(path)

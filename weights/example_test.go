@@ -10,7 +10,7 @@ import (
 	"github.com/sie-engine/sie/weights"
 )
 
-// A checkpoint is opened by its directory; its tensors are read when they are wanted.
+// Open opens the checkpoint of a directory. Its tensors are read later.
 func Example() {
 	checkpoint, err := weights.Open("../testdata/golden/st-mean")
 	if err != nil {
@@ -27,7 +27,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println(len(values), "numbers")
-	// Only now is it known that the file was not written to meanwhile.
+	// Only now is it certain that the file did not change during the reads.
 	fmt.Println(checkpoint.CheckUnchanged())
 	// Output:
 	// F32 [32] 128 bytes
@@ -35,7 +35,7 @@ func Example() {
 	// <nil>
 }
 
-// A file that breaks the format is an error that names the file and the rule.
+// A file that breaks the format gives an error that names the file and the broken rule.
 func ExampleFormatError() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {

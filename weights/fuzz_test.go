@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// FuzzParse states what a header that parses promises: every tensor lies inside the data, none
-// overlaps another, all together cover it, each spans what its shape needs, and no two share a
-// name. A header that does not parse gives no result at all.
+// FuzzParse checks the guarantees of a parsed header: every tensor lies inside the data, none
+// overlaps another, together they cover the data, each has the size of its shape, and no two share
+// a name. A header that does not parse gives no result at all.
 func FuzzParse(f *testing.F) {
 	golden, err := os.ReadFile("testdata/dtypes.safetensors")
 	if err != nil {
@@ -59,8 +59,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzParseIndex: an index that parses names only plain files, all of them used, and every tensor
-// has one.
+// FuzzParseIndex: a parsed index names only plain files, uses all of them, and gives every tensor a
+// file.
 func FuzzParseIndex(f *testing.F) {
 	for _, seed := range []string{
 		`{"metadata":{"total_size":4},"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}}`,

@@ -100,8 +100,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestReencodeIsIdentical writes the golden's tensors again and wants the bytes of the Python
-// library.
+// TestReencodeIsIdentical writes the golden file's tensors again and expects the bytes of the
+// Python library.
 func TestReencodeIsIdentical(t *testing.T) {
 	want, err := os.ReadFile(golden)
 	if err != nil {

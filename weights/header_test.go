@@ -13,7 +13,7 @@ import (
 	"github.com/sie-engine/sie/weights/weightstest"
 )
 
-// TestHostileHeaders gives each rule of the format a file that breaks it, and nothing else.
+// TestHostileHeaders tests each rule of the format with a file that breaks only that rule.
 func TestHostileHeaders(t *testing.T) {
 	data := make([]byte, 24)
 	one := func(member string) []byte { return weightstest.File("{"+member+"}", data) }
@@ -119,7 +119,7 @@ func TestHostileHeaders(t *testing.T) {
 	}
 }
 
-// TestUnusualHeaders are files that look odd and are within the rules.
+// TestUnusualHeaders opens files that look odd but follow the rules.
 func TestUnusualHeaders(t *testing.T) {
 	for name, c := range map[string]struct {
 		file    []byte
@@ -152,7 +152,8 @@ func TestUnusualHeaders(t *testing.T) {
 	}
 }
 
-// TestTruncationAtEveryByte cuts the golden file everywhere, and also makes it one byte too long.
+// TestTruncationAtEveryByte cuts the golden file at every byte, and also makes it one byte too
+// long.
 func TestTruncationAtEveryByte(t *testing.T) {
 	whole, err := os.ReadFile(golden)
 	if err != nil {

@@ -53,7 +53,7 @@ func TestPicklesThatAreRefused(t *testing.T) {
 	}
 }
 
-// A dictionary that holds itself, and one whose paths double at each level, end.
+// Reading ends for a dictionary that contains itself, and for one whose paths double at each level.
 func TestEndlessDictionaries(t *testing.T) {
 	for name, c := range map[string]struct{ pickle, want string }{
 		"itself":    {"\x80\x02}q\x00X\x01\x00\x00\x00xh\x00s.", "more than 8 deep"},
@@ -120,7 +120,7 @@ func TestViewsStayInTheirStorage(t *testing.T) {
 	}
 }
 
-// Every length at which a file may be cut is an error, and no byte that is changed is a panic or a
+// A file cut at any length is an error. A file with any byte changed causes no panic and gives no
 // tensor outside the file.
 func TestDamagedTorchFiles(t *testing.T) {
 	for _, name := range []string{"views.bin", "protocol4.bin"} {
@@ -143,7 +143,7 @@ func TestDamagedTorchFiles(t *testing.T) {
 	}
 }
 
-// checkTorch reads a file and checks what FuzzTorch states.
+// checkTorch reads a file and checks the guarantees of FuzzTorch.
 func checkTorch(t *testing.T, file []byte) {
 	t.Helper()
 	size := int64(len(file))
@@ -169,8 +169,8 @@ func checkTorch(t *testing.T, file []byte) {
 	}
 }
 
-// FuzzTorch: a file that is read gives tensors whose bytes lie in it, or copies of the right size;
-// one that is not gives nothing.
+// FuzzTorch: a file that can be read gives tensors whose bytes lie in it, or copies of the right
+// size. Any other file gives nothing.
 func FuzzTorch(f *testing.F) {
 	seeds, err := filepath.Glob("testdata/torch/*.bin")
 	if err != nil || len(seeds) < 8 {
@@ -186,7 +186,7 @@ func FuzzTorch(f *testing.F) {
 	f.Fuzz(checkTorch)
 }
 
-// FuzzPickle: a pickle ends, with a value or an error and not both.
+// FuzzPickle: every pickle ends, with either a value or an error.
 func FuzzPickle(f *testing.F) {
 	for _, seed := range []string{
 		"\x80\x02}q\x00X\x01\x00\x00\x00xh\x00s.", "\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00}\x94\x8c\x01a\x94K\x01s.",

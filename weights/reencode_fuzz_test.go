@@ -10,9 +10,9 @@ import (
 	"github.com/sie-engine/sie/weights/weightstest"
 )
 
-// FuzzReencode: a file that opens, written again, opens to the same tensors, and writing those
-// gives the same bytes. A canonical file therefore re-encodes to itself (TestReencodeIsIdentical
-// has one from the Python library).
+// FuzzReencode: the tensors of a file that opens, written again, open to the same tensors, and a
+// second write gives the same bytes. A canonical file therefore re-encodes to itself
+// (TestReencodeIsIdentical has one from the Python library).
 func FuzzReencode(f *testing.F) {
 	seed, err := os.ReadFile(golden)
 	if err != nil {

@@ -52,7 +52,7 @@ func sameTensors(t *testing.T, got *weights.Checkpoint, name string) {
 	}
 }
 
-// Open takes torch files where there are no others, single or sharded.
+// Open uses torch files when there are no others, single or sharded.
 func TestOpenFallsBackToTorch(t *testing.T) {
 	c, err := weights.Open(filepath.Join(torchFiles, "sharded"))
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"testing"
 )
 
-// stored is an archive with one stored member of that name and content.
+// stored returns an archive with one stored member of this name and content.
 func stored(t *testing.T, name string, content []byte) []byte {
 	t.Helper()
 	return zipped(t, zip.Store, 0, name, string(content))
 }
 
-// zipped is an archive of names and contents in turn.
+// zipped returns an archive. members alternates names and contents.
 func zipped(t *testing.T, method, flags uint16, members ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -41,7 +41,7 @@ func zipped(t *testing.T, method, flags uint16, members ...string) []byte {
 	return b.Bytes()
 }
 
-// put writes a number of width bytes n bytes behind the last mark.
+// put writes v in width bytes, n bytes after the last mark.
 func put(archive []byte, mark string, n int, v uint32, width int) []byte {
 	out := bytes.Clone(archive)
 	at := bytes.LastIndex(out, []byte(mark)) + n
@@ -87,7 +87,7 @@ func TestZipMembersLieWhereTheyAreStored(t *testing.T) {
 	}
 }
 
-// zip64 is an archive in the form of those over 4 GiB: sizes, offsets and counts stand in 64-bit
+// zip64 returns an archive in the form used above 4 GiB: sizes, offsets and counts are in 64-bit
 // records.
 func zip64(t *testing.T, name, content string) []byte {
 	t.Helper()
@@ -121,9 +121,9 @@ func TestZipArchivesThatAreRefused(t *testing.T) {
 	large := zip64(t, "data/0", "content")
 	record := bytes.LastIndex(large, []byte("PK\x06\x06"))
 	many := bytes.Clone(large)
-	binary.LittleEndian.PutUint64(many[record+32:], 1<<40) // members, of which there are not so many bytes
+	binary.LittleEndian.PutUint64(many[record+32:], 1<<40) // number of members, more than the file has bytes
 	outside := bytes.Clone(large)
-	binary.LittleEndian.PutUint64(outside[len(large)-22-12:], 1<<62) // where the 64-bit record lies
+	binary.LittleEndian.PutUint64(outside[len(large)-22-12:], 1<<62) // offset of the 64-bit record
 	var wide []string
 	for i := range 300 {
 		wide = append(wide, fmt.Sprintf("%060000d", i), "")
@@ -155,7 +155,7 @@ func TestZipArchivesThatAreRefused(t *testing.T) {
 	}
 }
 
-// Whichever reading of the file fails, its own error comes back, and no tensor.
+// Whichever read of the file fails, its own error comes back, and no tensor.
 func TestTorchFilesReportTheErrorOfTheFile(t *testing.T) {
 	whole, err := os.ReadFile(filepath.Join("testdata/torch", "views.bin"))
 	if err != nil {
@@ -178,7 +178,7 @@ func TestTorchFilesReportTheErrorOfTheFile(t *testing.T) {
 
 var errDisk = errors.New("disk error")
 
-// failing fails after as many good readings.
+// failing is a reader that fails after a number of good reads.
 type failing struct {
 	*bytes.Reader
 	good int

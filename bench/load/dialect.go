@@ -8,7 +8,7 @@ import (
 	"github.com/tinylib/msgp/msgp"
 )
 
-// dialect is one server's way of asking for embeddings.
+// dialect is the form of one server's embedding requests and answers.
 type dialect struct {
 	contentType string
 	path        func(model string) string

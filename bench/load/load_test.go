@@ -55,7 +55,7 @@ func TestClosedLoopCountsTextsAndPhases(t *testing.T) {
 func TestAnswersThatChangeAreWrong(t *testing.T) {
 	var n atomic.Int64
 	r := against(t, config{dialect: "tei", clients: 1, perRequest: 1, verify: true}, func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "[[%d]]", n.Add(1)/20) // each text sees the same answer at first, then another one
+		fmt.Fprintf(w, "[[%d]]", n.Add(1)/20) // each text gets the same answer at first, then another one
 	})
 	if r.Wrong == 0 || r.Wrong >= r.Requests || r.OutsideP50MS != nil {
 		t.Fatalf("%+v", r)
@@ -99,8 +99,8 @@ func TestOpenLoopKeepsItsRateAndCountsFromDue(t *testing.T) {
 	if r.Mode != "open" || r.Requests < 29 || r.Requests > 31 || r.P50MS < 100 || r.Late != 0 {
 		t.Fatalf("%+v", r)
 	}
-	// One in flight at a time: the requests that wait for it are late, and their waiting is part of
-	// their latency.
+	// With one request in flight, the requests that wait for it are late, and their waiting is part
+	// of their latency.
 	r = against(t, config{dialect: "tei", clients: 1, perRequest: 1, rate: 100, duration: 300 * time.Millisecond},
 		func(w http.ResponseWriter, _ *http.Request) {
 			time.Sleep(20 * time.Millisecond)

@@ -1,8 +1,9 @@
-// Command load sends texts to an embeddings server and measures it from outside: closed loop (N
-// clients, each sends its next request when the last is answered) or open loop (requests leave at a
-// fixed rate, whatever comes back, so that a slow server can't slow its own measurement down). It
-// speaks the SIE, OpenAI and TEI dialects, checks every answer's shape, and reports its own CPU
-// time, which on a shared machine has to be taken out.
+// Command load sends texts to an embeddings server and measures it from outside. In a closed loop,
+// each of N clients sends its next request when the last is answered. In an open loop, requests
+// leave at a fixed rate, up to a bound on requests in flight, so that a slow server cannot slow
+// down its own measurement. Load speaks the SIE, OpenAI and TEI dialects. With -verify it compares
+// every answer with the first answer to the same texts. It reports its own CPU time, which must be
+// subtracted on a shared machine.
 package main
 
 import (
@@ -13,7 +14,7 @@ import (
 	"time"
 )
 
-// report is printed as one JSON line.
+// report is the result, printed as one JSON line.
 type report struct {
 	Mode       string         `json:"mode"`
 	Seconds    float64        `json:"seconds"`
@@ -27,11 +28,11 @@ type report struct {
 	P99MS      float64        `json:"p99_ms"`
 	MaxMS      float64        `json:"max_ms"`
 	CPUSeconds float64        `json:"generator_cpu_seconds"`
-	Late       int            `json:"held_back"` // open loop: requests that waited for one in flight to end
-	// OutsideP50MS is the median of total less tokenising and inference, by the server's own timing
-	// headers.
+	Late       int            `json:"held_back"` // open loop: requests delayed by the bound on requests in flight
+	// OutsideP50MS is the median of total time minus tokenising and inference, from the server's
+	// own timing headers.
 	OutsideP50MS *float64 `json:"outside_p50_ms,omitempty"`
-	Wrong        int      `json:"wrong"`          // answers that differ from the first answer to the same text
+	Wrong        int      `json:"wrong"`          // answers that differ from the first answer to the same texts
 	NoRetry      int      `json:"no_retry_after"` // refusals without a usable Retry-After
 }
 

@@ -40,7 +40,7 @@ func (c *config) check() error {
 	return nil
 }
 
-// outcome of one request.
+// outcome is the result of one request.
 type outcome struct {
 	status     int
 	took       time.Duration
@@ -48,21 +48,21 @@ type outcome struct {
 	wrong      bool
 	retryAfter bool
 	texts      int
-	// outside is total less tokenising and inference, as the server's own headers tell; negative
-	// where it has none.
+	// outside is the total time minus tokenising and inference, from the server's own headers, or
+	// negative without them.
 	outside time.Duration
 }
 
-// sender holds what the requests share.
+// sender holds the state that all requests share.
 type sender struct {
 	c      *config
 	client *fasthttp.Client
-	bodies [][]byte // prepared, so that sending costs little
+	bodies [][]byte // made in advance, so that sending costs little
 	path   string
-	sums   []atomic.Uint64 // of the first answer to each body
+	sums   []atomic.Uint64 // hash of the first answer to each body; 0 = none yet
 	seed   maphash.Seed
 	next   atomic.Int64
-	late   atomic.Int64 // open loop: requests that the bound on requests in flight held back
+	late   atomic.Int64 // open loop: requests delayed by the bound on requests in flight
 }
 
 func (c *config) run() report {
@@ -102,7 +102,7 @@ func (s *sender) closed(start time.Time) []outcome {
 				o := s.send(time.Now())
 				all[i] = append(all[i], o)
 				if o.status != 200 {
-					time.Sleep(5 * time.Millisecond) // a refused client that spins would only measure itself
+					time.Sleep(5 * time.Millisecond) // a refused client that retried at once would only measure itself
 				}
 			}
 		})
@@ -111,15 +111,15 @@ func (s *sender) closed(start time.Time) []outcome {
 	return slices.Concat(all...)
 }
 
-// tick is the shortest sleep of an open loop. At rates above one request a tick those that became
-// due meanwhile leave together.
+// tick is the shortest sleep of an open loop. At rates above one request a tick, requests that
+// became due during the sleep leave together.
 const tick = 2 * time.Millisecond
 
-// open sends at the fixed rate; latency counts from the moment a request was due.
+// open sends at the fixed rate. Latency counts from the moment a request was due.
 //
-// On the server's own CPUs each time that the generator wakes up it interrupts the server, at a
-// cost that is in neither one's CPU time and so can't be taken out. At high rates it therefore
-// wakes once a tick and does not preempt, so that its requests come in groups, as they do from a
+// On the server's own CPUs, each wake-up of the generator interrupts the server. That cost appears
+// in the CPU time of neither, so it cannot be subtracted. At high rates the generator therefore
+// wakes once a tick and does not preempt. Its requests then come in groups, as they do from a
 // network card.
 func (s *sender) open(start time.Time) []outcome {
 	gap := time.Duration(float64(time.Second) / s.c.rate)
@@ -152,11 +152,11 @@ func (s *sender) open(start time.Time) []outcome {
 	return all
 }
 
-// stepBack has the threads of this process wait for their turn instead of preempting others when
-// they wake up. Where that is refused the measurement is only less kind to the server.
+// stepBack makes the threads of this process wait for their turn instead of preempting others on
+// wake-up. If the system refuses, the measurement only disturbs the server more.
 func stepBack() {
 	batch := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_BATCH}
-	for range 2 { // a thread that starts meanwhile may miss the first round; later ones inherit
+	for range 2 { // a thread that starts during the first round may miss it; later ones inherit
 		threads, _ := os.ReadDir("/proc/self/task")
 		for _, t := range threads {
 			if id, err := strconv.Atoi(t.Name()); err == nil {
@@ -203,8 +203,8 @@ func (s *sender) send(due time.Time) outcome {
 	return o
 }
 
-// outside is what a server's timing headers leave besides tokenising and inference, or -1 ns
-// without such headers.
+// outside returns the total time minus tokenising and inference, or -1 ns if a timing header is
+// missing.
 func outside(h *fasthttp.ResponseHeader) time.Duration {
 	var ms [3]float64
 	for i, name := range [...]string{"X-Total-Time", "X-Tokenization-Time", "X-Inference-Time"} {
@@ -252,7 +252,7 @@ func summarise(all []outcome, took time.Duration) report {
 	return r
 }
 
-// quantile sorts v; of nothing it is 0.
+// quantile sorts v and returns its p-quantile, or 0 for an empty v.
 func quantile(v []float64, p float64) float64 {
 	if len(v) == 0 {
 		return 0
@@ -261,7 +261,7 @@ func quantile(v []float64, p float64) float64 {
 	return v[int(p*float64(len(v)-1))]
 }
 
-// cpuTime is this process's user and system time in seconds.
+// cpuTime returns the user and system time of this process in seconds.
 func cpuTime() float64 {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
