@@ -110,7 +110,7 @@ func (d *Device) dispatchLocked(now time.Time) {
 			continue
 		}
 		items, took, more := l.takeLocked(now)
-		if l.listed = len(l.items) > 0; !l.listed || len(items) > 0 { // if all items taken were dropped and waiting ones joined, the lane keeps its turn
+		if l.listed = len(l.items) > 0; !l.listed || len(items) > 0 { // else all were dropped and others joined: it keeps its turn
 			d.lanes = slices.Delete(d.lanes, i, i+1)
 		}
 		if len(items) == 0 {

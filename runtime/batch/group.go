@@ -17,8 +17,7 @@ type Item struct {
 	Cost int
 	// TypeIDs has one entry per token id; nil: all 0.
 	TypeIDs []int32
-	// Keep has one entry per token id: 1 if the batch keeps the token's row, else 0; nil: all are
-	// kept.
+	// Keep has one entry per token id: 1 if the batch keeps the token's row, else 0. nil keeps all.
 	Keep []uint8
 	// Query is the query that the item is compared with; nil: none.
 	Query *Query
@@ -53,8 +52,8 @@ type Adapter any
 type Spec struct {
 	// DType is the output type, in the device's numbering.
 	DType int32
-	// Dims is the number of leading components to keep, or for a sparse output the number that it
-	// has room for; 0 keeps all.
+	// Dims is the number of leading components to keep; 0 keeps all. For a sparse output it is the
+	// number of columns that the result has room for.
 	Dims int32
 	// Normalize divides the result by its L2 norm after cutting it to Dims.
 	Normalize bool

@@ -41,8 +41,8 @@ type Options struct {
 	// Recovered, if set, is called with the outcome of every batch that had such an error. It is
 	// called from the batch's goroutine.
 	Recovered func(Recovery)
-	// NonFinite, if set, is called with the number of items of a batch whose results are not
-	// finite, if there are any. It is called from the batch's goroutine.
+	// NonFinite, if set, is called after a batch in which items had results that are not finite,
+	// with their number. It is called from the batch's goroutine.
 	NonFinite func(items int)
 	// BatchDone, if set, is called after every batch. It is called from the batch's goroutine.
 	BatchDone func(items, tokens int, run time.Duration)
@@ -132,8 +132,8 @@ type FullError struct {
 	Limit   int // items
 	// Wait is the predicted wait of a new item if that is the reason, else 0.
 	Wait time.Duration
-	// RetryAfter is the time until the backlog has fallen to half of MaxBacklog, between 1 s and 1
-	// min; 0 if the wait is not the reason.
+	// RetryAfter is the predicted time until the backlog has fallen to half of MaxBacklog, between
+	// 1 s and 1 min. It is 0 if the wait is not the reason.
 	RetryAfter time.Duration
 }
 

@@ -12,8 +12,8 @@ type Packed struct {
 	Partner   []int32   // [B] the query of each item, -1: none; nil: none has one
 	Outputs   []PackedOutput
 
-	// NonFinite is set by the Runner: [B], not 0 for an item whose results hold a NaN or an
-	// infinity, or were computed from one; nil: no item.
+	// NonFinite has shape [B] and is set by the Runner. It is not 0 for an item whose results hold
+	// a NaN or an infinity, or were computed from one. nil: no item.
 	NonFinite []int32
 }
 

@@ -84,7 +84,7 @@ func (a *attempt) run(items []*Item, whole bool) {
 	}
 }
 
-// once runs p on the card and checks the sizes of the outputs.
+// once runs p on the card once and checks the sizes of the outputs.
 func (a *attempt) once(p *Packed) (Result, error) {
 	out, err := a.q.run.RunPacked(context.Background(), a.card, p)
 	for o := range p.Outputs {

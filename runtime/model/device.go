@@ -173,7 +173,7 @@ func (r runPacked) RunPacked(ctx context.Context, card int, p *batch.Packed) (ba
 	return b.Out, nil
 }
 
-// Fatal reports whether an error of a batch or a load means that a device is lost, and if so closes
+// Fatal reports whether an error of a batch or a load means that a device is lost. If so, it closes
 // LostC. The process then ends even if it has other devices: its supervisor knows better which
 // devices still work.
 func (h *Host) Fatal(err error) bool {

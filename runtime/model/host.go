@@ -30,7 +30,7 @@ type Options struct {
 	Precision string           // auto, fp32, bf16, int8, fp16 or fp8 [auto]
 	GPUType   string           // machine type that the GPUs are reported as [derived from their name]
 
-	Pinned          []string         // ids whose models are never unloaded
+	Pinned          []string         // ids whose models are never unloaded for memory or idleness
 	LoadTimeout     time.Duration    // a load that takes longer fails; the next load resumes its downloads [30 min]
 	IdleEvict       time.Duration    // a model that was not used for this long is unloaded [never]
 	EvictWait       time.Duration    // a load waits this long for the last user of a model that must be unloaded for it [30 s]
@@ -44,7 +44,7 @@ type Options struct {
 	Metrics         *metrics.Metrics // required
 	Log             *slog.Logger     // [slog.Default()]
 
-	// Intercept, if set, is called before a batch runs on its device; if it returns an error, the
+	// Intercept, if set, is called before a batch runs on its device. If it returns an error, the
 	// batch fails with it and does not run. Tests use it to simulate a device that runs out of
 	// memory or is lost.
 	Intercept func(*engine.Batch) error
@@ -238,11 +238,11 @@ func (h *Host) DescribeOpenAI(id string) (*catalog.Resolved, error) {
 	return m, nil
 }
 
-// Full reports whether a request for id is certain to find no room: its model is loaded, and no
-// queue of it takes one more item. It is called before the request's body is read, so that an
-// overloaded server spends almost nothing on requests that it will refuse. In all other cases, an
-// unknown id included, it returns false, and the request is decided later. retry is the time after
-// which the client may try again; it is 0 if the queues are full by number of items.
+// Full reports whether a request for id is certain to find no room. That is so if its model is
+// loaded and none of its queues takes one more item. It is called before the request's body is
+// read, so that an overloaded server spends almost nothing on requests that it will refuse. In all
+// other cases, an unknown id included, it returns false, and the request is decided later. retry is
+// the time after which the client may try again; it is 0 if the queues are full by number of items.
 func (h *Host) Full(id string) (retry time.Duration, full bool) {
 	l := h.Loaded(id)
 	if l == nil {

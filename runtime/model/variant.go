@@ -30,7 +30,8 @@ type Variant struct {
 // firstRoom is the initial value of Variant.Room.
 const firstRoom = 1024
 
-// Grow raises Room to n and a quarter if it is less than n, after a sparse result of n columns.
+// Grow raises Room to n + n/4 if it is less than n. It is called after a sparse result of n
+// columns.
 func (v *Variant) Grow(n int) {
 	for {
 		have := v.Room.Load()

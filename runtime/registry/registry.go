@@ -83,10 +83,10 @@ type Options struct {
 	// NoMemory reports whether a load failed for lack of memory. Such a load is tried again after
 	// each model that EvictOne unloads. nil means never.
 	NoMemory func(error) bool
-	// Pinned reports whether the model of a key is never unloaded to free memory or for being idle;
+	// Pinned reports whether a key's model is never unloaded to free memory or because it is idle.
 	// nil means none is pinned. It is called with the registry's lock held.
 	Pinned func(key string) bool
-	// Idle is how long a model may go unused before the monitor unloads it; 0: for ever.
+	// Idle is how long a model may go unused before the monitor unloads it; 0: no limit.
 	Idle time.Duration
 	// Timeout bounds a load [30 min]; packing that has begun is not stopped.
 	Timeout time.Duration
@@ -130,7 +130,7 @@ type entry[M Model] struct {
 	at      time.Time // of the last use
 	flight  *flight   // the load under way
 	failure *Failure
-	gone    chan struct{} // not nil while the model is being unloaded: nobody gets a new reference, and the model is closed when the last one is released; closed when that is done
+	gone    chan struct{} // not nil while the model is being unloaded: Acquire waits until it is closed, which is after Model.Close
 	unload  bool          // Unload was called: the model is unloaded even if a drain gives up; while loading: after the callers that wait for it
 }
 
