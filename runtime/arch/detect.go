@@ -11,7 +11,7 @@ import (
 // DetectedBy lists the files that Detect reads. Of other files Detect only asks whether they exist.
 var DetectedBy = append([]string{modulesFile, configFile, promptsFile, adapterFile}, transformerFiles...)
 
-// adapterFile is what PEFT keeps beside an adapter's weights.
+// adapterFile is the configuration of a PEFT adapter.
 const adapterFile = "adapter_config.json"
 
 // Detect returns the task that a model directory was made for, from its configuration files. It

@@ -8,7 +8,7 @@ import (
 // Size is the memory that Load needs, in bytes.
 type Size struct {
 	Packed  int64 // on the device, kept: the weights, to within a few percent
-	Passing int64 // of the host beside them at the worst moment: tensors that were read and are being packed
+	Passing int64 // of the host, in addition, at the worst moment: tensors that were read and are being packed
 }
 
 // SizeOf estimates the memory of a Load with the same arguments. It reads the configuration and the
@@ -29,7 +29,7 @@ func SizeOf(dir string, dev *engine.Device, o Options) (Size, error) {
 type sizing struct {
 	packed int64 // weights so far
 	buffer int64 // the present size of the load's buffer
-	peak   int64 // the largest sum of both, with what is beside them, at any time
+	peak   int64 // the largest sum of packed, buffer and the beside of add
 }
 
 // read counts a weight that is packed from tensors of that many bytes.

@@ -14,7 +14,7 @@ import (
 // Heads over the vectors of tokens: ColBERT's projection (Khattab 2020, arXiv:2004.12832) and
 // BGE-M3's (Chen 2024, arXiv:2402.03216).
 
-// The files of BGE-M3's heads, beside its encoder.
+// The files of BGE-M3's heads, in the encoder's folder.
 const (
 	m3Vectors = "colbert_linear.pt"
 	m3Weights = "sparse_linear.pt"

@@ -43,7 +43,7 @@ type RunnerStats struct {
 type Runner struct {
 	dev     *Device
 	work    chan *Batch   // unbuffered: a batch is taken only when a slot is free for it
-	free    chan *runSlot // slots without a batch; filled by the waiters and, after an error, by the owner
+	free    chan *runSlot // slots without a batch; the waiters return them, and the owner those whose batch did not start
 	flying  chan *runSlot // submitted, oldest first; closed by the owner when it stops
 	quit    chan struct{} // closed by Close
 	stopped chan struct{} // closed by the last waiter when everything is back

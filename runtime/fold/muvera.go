@@ -28,8 +28,8 @@ type MuveraTables struct {
 	Final     int // columns of Sketch; 0 where it is nil
 
 	Simhash []float32 // [R, C, k] the planes
-	AMS     []int32   // [R, C] where each column goes, 0 … P−1; nil for identity
-	Sketch  []int32   // [R·2ᵏ·P] where each number goes, 0 … Final−1; nil without a sketch
+	AMS     []int32   // [R, C] the target of each column, 0 … P−1; nil for identity
+	Sketch  []int32   // [R·2ᵏ·P] the target of each number, 0 … Final−1; nil without a sketch
 }
 
 // Check reports why the tables cannot be built for tokens of that many columns, or nil.

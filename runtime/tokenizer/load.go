@@ -14,7 +14,7 @@ import (
 const (
 	maxTokenizerBytes = 256 << 20 // the largest published files have about 35 MB
 	maxConfigBytes    = 16 << 20
-	maxModelLength    = 1 << 24 // above this, model_max_length stands for "no limit"
+	maxModelLength    = 1 << 24 // above this, model_max_length means "no limit"
 )
 
 // settings holds tokenizer_config.json and special_tokens_map.json; both are optional.

@@ -4,7 +4,7 @@ package tokenizer
 
 import "errors"
 
-// LibSum is empty: no library is linked.
+// LibSum returns "", because no library is linked.
 func LibSum() string { return "" }
 
 var errTooMany = errors.New("too many tokens in one call")

@@ -160,7 +160,7 @@ func (t *Tokenizer) TokenToID(token string) (int32, bool) {
 // Decode returns the text of ids without special tokens. It fails for ids outside the vocabulary.
 func (t *Tokenizer) Decode(ids []int32) (string, error) { return t.decode(ids, true) }
 
-// DecodeAll is Decode with the special tokens written out.
+// DecodeAll returns the text of ids with the special tokens. It fails as Decode does.
 func (t *Tokenizer) DecodeAll(ids []int32) (string, error) { return t.decode(ids, false) }
 
 func (t *Tokenizer) decode(ids []int32, skipSpecial bool) (string, error) {

@@ -1,9 +1,9 @@
 //! BERT's pipeline (BertNormalizer, BertPreTokenizer, WordPiece) as one streaming pass over bytes.
 //!
-//! The general pipeline keeps an alignment for every byte and a `String` for every piece; ids need
-//! neither. This pass produces the same ids an order of magnitude faster and stops at a token
-//! limit by construction. What it cannot reproduce exactly (`Bert::new` says which settings) goes
-//! the general way.
+//! The general pipeline keeps an alignment for every byte and a `String` for every piece, but ids
+//! need neither. This pass gives the same ids an order of magnitude faster, and stops at a token
+//! limit. A tokenizer with a setting that it cannot reproduce exactly (see `Bert::new`) uses the
+//! general pipeline.
 
 use crate::trie::{Trie, ROOT};
 use std::cell::Cell;
@@ -19,12 +19,12 @@ const HIGH: u8 = 4;
 /// Set when some added token starts with this byte.
 const START: u8 = 0x80;
 
-/// Characters below this, and no more, have an entry in `Bert::plain`: all alphabets in common use.
+/// Characters below this have an entry in `Bert::plain`. They include all alphabets in common use.
 const PLAIN: usize = 0x3100;
 
 pub struct Bert {
     trie: Trie,
-    /// State from which continuation pieces are looked up; none when no entry has the prefix.
+    /// The state from which continuation pieces are looked up; None when no entry has the prefix.
     cont: Option<u32>,
     unk: u32,
     max_chars: usize,
@@ -33,17 +33,17 @@ pub struct Bert {
     chinese: bool,
     class: [u8; 256],
     lower: [u8; 128],
-    /// What one character becomes whatever its neighbours are: a class and the character that is
-    /// left. HIGH: its neighbours matter, or several characters are left.
+    /// The result for each character, whatever its neighbours are: a class and the character that
+    /// is left. HIGH: its neighbours matter, or several characters are left.
     plain: Vec<(u8, char)>,
     /// Added tokens by first byte, longest first: (content, id).
     added: Vec<Vec<(Vec<u8>, u32)>>,
 }
 
 impl Bert {
-    /// Takes a tokenizer whose parts this pass reproduces: a BertNormalizer that cleans text, a
-    /// BertPreTokenizer, a WordPiece model that knows its unknown token, and added tokens that
-    /// match the raw text literally. None otherwise.
+    /// Takes a tokenizer if this pass can reproduce it, else returns None. It needs a
+    /// BertNormalizer that cleans text, a BertPreTokenizer, a WordPiece model that knows its
+    /// unknown token, and added tokens that match the raw text literally.
     pub fn new(hf: &Tokenizer) -> Option<Bert> {
         let norm = match hf.get_normalizer()? {
             NormalizerWrapper::BertNormalizer(n) if n.clean_text => n,
@@ -100,9 +100,9 @@ impl Bert {
         Some(bert)
     }
 
-    /// The entry of `plain` for a character. Decomposition reorders combining characters between
-    /// two that do not combine: only those that stay in the text matter, so a mark that is
-    /// stripped may be taken alone, and one that is kept may not.
+    /// The entry of `plain` for a character. Decomposition reorders the combining characters
+    /// between two that do not combine. Only those that stay in the text matter. So a mark that is
+    /// stripped can be handled alone, and a mark that is kept cannot.
     fn plain(&self, c: char) -> (u8, char) {
         if c == '\u{fffd}' || c.is_other() {
             return (DROP, c);
@@ -131,8 +131,8 @@ impl Bert {
         }
     }
 
-    /// Appends the ids of `text` (no special tokens) to `out` and stops after the word that takes
-    /// their number above `limit`. Invalid UTF-8 counts as U+FFFD, which cleaning removes.
+    /// Appends the ids of `text` (without special tokens) to `out`. It stops after the word that
+    /// takes their number above `limit`. Invalid UTF-8 counts as U+FFFD, which cleaning removes.
     pub fn encode(&self, text: &[u8], limit: usize, word: &mut Word, out: &mut Vec<u32>) {
         let limit = out.len().saturating_add(limit);
         word.clear();
@@ -204,9 +204,9 @@ impl Bert {
         self.flush(word, out);
     }
 
-    /// Encodes the run at `i` up to the next ASCII character or ideograph; returns where it ends,
-    /// beyond `i`. Removed characters belong to the run: marks on both sides of one are reordered
-    /// together.
+    /// Encodes the run at `i` up to the next ASCII character or ideograph, and returns the run's
+    /// end, which is above `i`. Removed characters belong to the run, because marks on both sides
+    /// of one are reordered together.
     fn high(&self, text: &[u8], i: usize, limit: usize, word: &mut Word, out: &mut Vec<u32>) -> usize {
         let pos = Cell::new(i);
         let run = std::iter::from_fn(|| loop {
@@ -230,7 +230,7 @@ impl Bert {
                 _ => return None,
             }
         });
-        // Spaces around a CJK character, in the order that the normalizer inserts them.
+        // Put spaces around a CJK character, in the order in which the normalizer inserts them.
         let padded = run.flat_map(|c| {
             let n = if self.chinese && is_chinese(c) { 3 } else { 1 };
             [' ', c, ' '].into_iter().skip((n == 1) as usize).take(n)
@@ -253,7 +253,7 @@ impl Bert {
         pos.get()
     }
 
-    /// Takes one cleaned and decomposed character.
+    /// Adds one cleaned and decomposed character.
     fn push(&self, c: char, word: &mut Word, out: &mut Vec<u32>) {
         if self.lowercase {
             c.to_lowercase().for_each(|c| self.push_lower(c, word, out));
@@ -283,7 +283,7 @@ impl Bert {
         }
     }
 
-    /// Emits the word collected so far: greedy longest pieces, or the unknown token.
+    /// Emits the collected word as the longest pieces, found greedily, or as the unknown token.
     fn flush(&self, word: &mut Word, out: &mut Vec<u32>) {
         if word.chars == 0 {
             return;
@@ -312,13 +312,14 @@ impl Bert {
         word.clear();
     }
 
-    /// The longest added token that `text` starts with: (id, length).
+    /// Returns the longest added token that `text` starts with: (id, length).
     fn added_at(&self, text: &[u8]) -> Option<(u32, usize)> {
         self.added[text[0] as usize].iter().find(|t| text.starts_with(&t.0)).map(|t| (t.1, t.0.len()))
     }
 }
 
-/// The word being collected. Bytes beyond the longest word that WordPiece looks at are only counted.
+/// The word that is being collected. Characters beyond the longest word that WordPiece reads are
+/// only counted.
 #[derive(Default)]
 pub struct Word {
     bytes: Vec<u8>,
@@ -362,11 +363,11 @@ fn is_ideograph(c: char) -> bool {
     ('\u{4e00}'..='\u{9fff}').contains(&c)
 }
 
-/// The character at the start of non-empty `text` and its length; U+FFFD and the length of the
-/// invalid sequence when it is not UTF-8.
+/// Returns the character at the start of non-empty `text` and its length, or U+FFFD and the length
+/// of the invalid sequence.
 #[inline]
 fn decode(text: &[u8]) -> (char, usize) {
-    // Two and three bytes hold every alphabet; the standard library judges all else.
+    // Two and three bytes hold every alphabet; the standard library decodes the rest.
     let low = |b: u8| (b & 0x3f) as u32;
     match *text {
         [a @ 0xc2..=0xdf, b @ 0x80..=0xbf, ..] => {

@@ -1,20 +1,21 @@
-//! How many bytes a tokenizer's normalizer and pre-tokenizer may make of a text, read off their settings before anything runs.
+//! Bounds how many bytes a tokenizer's normalizer and pre-tokenizer may make of a text.
 //!
-//! The bounds are of the worst text: a bound per byte and one per text, multiplied along a sequence. Texts are cut into pieces
-//! whose worst result is small; a tokenizer for which no such piece is left is refused.
+//! The bounds are read from their settings before anything runs. They are for the worst text: one
+//! bound per byte and one per text, multiplied along a sequence. Texts are cut into pieces whose
+//! worst result is small. A tokenizer that would need smaller pieces than allowed is refused.
 
 use base64::Engine;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Bytes that a piece of a text may become.
+/// Largest result, in bytes, of a piece of a text.
 const PIECE_RESULT: f64 = (4 << 20) as f64;
-/// Bytes that a text which cannot be cut may become.
+/// Largest result, in bytes, of a text that cannot be cut.
 const WHOLE_RESULT: f64 = (16 << 20) as f64;
-/// What one byte, or an empty text, may become.
+/// Largest result, in bytes, of one byte or of an empty text.
 const MOST: f64 = 16384.0;
 
-/// The parts of tokenizer.json that decide what a text becomes.
+/// The parts of tokenizer.json that decide how a text may grow.
 #[derive(Deserialize, Default)]
 struct File {
     #[serde(default)]
@@ -31,19 +32,19 @@ struct ModelPart {
     unk_id: Value,
 }
 
-/// What is known of a tokenizer before its file is parsed in full.
+/// The facts about a tokenizer that are known before its file is parsed in full.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
     /// Bytes of a text that go through the library at a time.
     pub piece: usize,
-    /// Bytes of a text that may go through it when there is no place to cut.
+    /// Bytes of a text that may go through the library when there is no place to cut.
     pub whole: usize,
-    /// Of a Unigram model.
+    /// The id of the unknown token of a Unigram model.
     pub unk_id: Option<u32>,
 }
 
 impl Bound {
-    /// Reads the bounds off tokenizer.json. An error when a text may become too much.
+    /// Reads the bounds from tokenizer.json. Returns an error when a text may grow too much.
     pub fn new(json: &[u8]) -> Result<Bound, String> {
         let file: File = serde_json::from_slice(json).map_err(|e| e.to_string())?;
         let g = growth(&file.normalizer)?.then(growth(&file.pre_tokenizer)?);
@@ -66,7 +67,7 @@ impl Bound {
     }
 }
 
-/// n bytes become at most times·n + plus.
+/// n bytes become at most times·n + plus bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Growth {
     times: f64,
@@ -82,7 +83,7 @@ impl Growth {
 fn growth(v: &Value) -> Result<Growth, String> {
     let text = |v: &Value| v.as_str().map_or(0, str::len) as f64;
     let by = |times: f64| Ok(Growth { times, plus: 0.0 });
-    // Old files leave the type out: the fields tell it.
+    // Old files have no type; their fields tell it.
     let has = |field: &str| v.get(field).is_some();
     let kind = match v["type"].as_str() {
         _ if has("normalizers") || has("pretokenizers") => "Sequence",
@@ -102,12 +103,12 @@ fn growth(v: &Value) -> Result<Growth, String> {
             match (v["pattern"]["String"].as_str(), v["pattern"]["Regex"].as_str()) {
                 (Some(s), _) if !s.is_empty() => by((content / s.len() as f64).max(1.0)),
                 (_, Some(" {2,}")) => by((content / 2.0).max(1.0)),
-                // Other patterns may match nothing, between any two bytes.
+                // Other patterns may match the empty string between any two bytes.
                 _ => Ok(Growth { times: 1.0 + content, plus: content }),
             }
         }
         "Prepend" => Ok(Growth { times: 1.0, plus: text(&v["prepend"]) }),
-        // The longest decompositions of Unicode, in UTF-8.
+        // The growth of the longest decompositions of Unicode, in UTF-8.
         "NFC" | "NFD" => by(3.0),
         "NFKC" | "NFKD" => by(11.0),
         "Lowercase" => by(1.5),
@@ -122,8 +123,8 @@ fn growth(v: &Value) -> Result<Growth, String> {
     }
 }
 
-/// Bytes of the longest text that a SentencePiece character map makes of a character: the map's texts follow its trie, each with
-/// a NUL behind it.
+/// Bytes of the longest replacement in a SentencePiece character map. The map's texts follow its
+/// trie, each with a NUL after it.
 fn longest(map: &Value) -> f64 {
     let bytes: Vec<u8> = match map {
         Value::String(s) => base64::engine::general_purpose::STANDARD.decode(s).unwrap_or_default(),

@@ -1,10 +1,12 @@
-//! Where a text can be cut so that the ids on neither side depend on the other.
+//! Finds places where a text can be cut so that the ids on one side do not depend on the other.
 //!
-//! A blank cut lies between a letter or digit and a space or newline: the pre-tokenizer splits there. An inner cut lies between
-//! two letters, or between an ASCII digit and an ASCII mark; a pre-token may run through it, and is put together again. Both are safe when every stage is local there: the
-//! normalizer maps characters (or grapheme clusters) one by one and joins neither side to the other, the pre-tokenizer looks
-//! ahead only over white space, and no added token can stand across. `Rule::new` knows the stages for which this holds; any other
-//! stage forbids cuts, and the text is then taken whole or refused.
+//! A blank cut lies between a letter or digit and a space or newline, where the pre-tokenizer
+//! splits. An inner cut lies between two letters, or between an ASCII digit and an ASCII mark; a
+//! pre-token may run through it and is joined again. Both are safe when every stage is local there:
+//! the normalizer maps characters (or grapheme clusters) one by one and does not join the two
+//! sides, the pre-tokenizer looks ahead only over white space, and no added token can span the cut.
+//! `Rule::new` knows the stages for which this holds. Any other stage forbids cuts; the text is
+//! then taken whole or refused.
 
 use std::collections::HashSet;
 
@@ -25,7 +27,7 @@ const PATTERNS: [&str; 4] = [
     r"(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
 ];
 
-/// What a position in a text is.
+/// The kind of cut that is possible at a position in a text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cut {
     None,
@@ -38,8 +40,9 @@ pub struct Rule {
     space: bool,
     newline: bool,
     inner: bool,
-    /// Characters that stand side by side in an added token, and those that end one: what follows an added token is taken for the
-    /// start of a text, and some look at what follows them. As they are, and normalised.
+    /// Adjacent characters of added tokens, and last characters of added tokens, in the raw and in
+    /// the normalised form. The tokenizer treats what follows an added token as the start of a
+    /// text, and some added tokens look at what follows them.
     pairs: HashSet<(char, char)>,
     ends: HashSet<char>,
 }
@@ -80,7 +83,7 @@ impl Rule {
         self.inner
     }
 
-    /// The first blank cut in [from, to); None when there is none.
+    /// Returns the first blank cut in [from, to).
     pub fn blank(&self, hf: &Tokenizer, text: &[u8], from: usize, to: usize) -> Option<usize> {
         (from.max(1)..to).find(|&i| self.is_blank(hf, text, i))
     }
@@ -90,7 +93,7 @@ impl Rule {
         matches!(text.get(i), Some(b' ' | b'\n')) && self.cut(hf, text, i) == Cut::Blank
     }
 
-    /// What position i of the text is.
+    /// Returns the kind of cut at position i of the text.
     pub fn cut(&self, hf: &Tokenizer, text: &[u8], i: usize) -> Cut {
         if i == 0 || i >= text.len() {
             return Cut::None;
@@ -125,31 +128,34 @@ impl Rule {
         if c.is_ascii() || is_ideograph(c) {
             return c.is_ascii_alphanumeric() || is_ideograph(c);
         }
-        // A cluster of one character, so that nothing before it decides what becomes of it.
+        // The last character is a grapheme cluster by itself, so that nothing before it changes it.
         plain(hf, c) && apart(c, ' ') && back.next().is_none_or(|b| apart(b, c))
     }
 
     /// Whether an added token may end in c.
     fn ends_added(&self, hf: &Tokenizer, c: char) -> bool {
         let normal = |c: char| normalized(hf, &c.to_string()).and_then(|n| n.chars().last());
-        // Most end in a bracket.
+        // Most added tokens end in a bracket, so the second test rarely runs.
         self.ends.contains(&c)
             || self.ends.iter().any(|e| e.is_alphanumeric()) && normal(c).is_some_and(|n| self.ends.contains(&n))
     }
 
-    /// Whether text[..i] ends in an ASCII digit and text[i..] begins with an ASCII mark, which no stage changes or joins: a run of
-    /// digits ends there, and what begins with the mark has no letter or digit before it. An apostrophe may begin a contraction.
+    /// Whether text[..i] ends in an ASCII digit and text[i..] begins with an ASCII mark, which no
+    /// stage changes or joins. A run of digits ends there, and the pre-token that begins with the
+    /// mark has no letter or digit before it. An apostrophe is excluded, because it may begin a
+    /// contraction.
     fn after_digit(&self, hf: &Tokenizer, text: &[u8], i: usize) -> bool {
         let (x, y) = (text[i - 1] as char, text[i] as char);
         let same = |c: char| normalized(hf, &c.to_string()).is_some_and(|n| n.chars().eq([c]));
         x.is_ascii_digit() && y != '\'' && !self.pairs.contains(&(x, y)) && !self.ends_added(hf, x) && same(x) && same(y)
     }
 
-    /// Whether text[..i] and text[i..] meet between two letters that no stage joins.
+    /// Whether the cut at i lies between two letters that no stage joins.
     fn between(&self, hf: &Tokenizer, text: &[u8], i: usize) -> bool {
         let Some(y) = char_at(&text[i..]) else { return false };
         let mut back = backwards(&text[..i]);
-        // Three letters before: an apostrophe among them could begin a contraction that ends here or behind.
+        // The three characters before the cut must be letters: an apostrophe among them could begin
+        // a contraction that ends at the cut or after it.
         let (Some(x), Some(w), Some(v)) = (back.next(), back.next(), back.next()) else { return false };
         let all = [v, w, x, y];
         !self.pairs.contains(&(x, y))
@@ -164,7 +170,7 @@ impl Rule {
     }
 }
 
-/// The characters before the end of a text, last first; ends at what is no UTF-8.
+/// The characters of a text from its end, last first. Ends at the first invalid UTF-8.
 fn backwards(mut text: &[u8]) -> impl Iterator<Item = char> + '_ {
     std::iter::from_fn(move || {
         let from = (text.len().saturating_sub(4)..text.len()).rev().find(|&i| text[i] as i8 >= -0x40)?;
@@ -178,7 +184,7 @@ fn char_at(text: &[u8]) -> Option<char> {
     (1..=text.len().min(4)).find_map(|n| std::str::from_utf8(&text[..n]).ok())?.chars().next()
 }
 
-/// The ideographs that decompose to themselves and combine with nothing.
+/// Ideographs that decompose to themselves and combine with nothing.
 fn is_ideograph(c: char) -> bool {
     ('\u{4e00}'..='\u{9fff}').contains(&c)
 }
@@ -189,12 +195,13 @@ fn apart(a: char, b: char) -> bool {
     pair.graphemes(true).count() == 2
 }
 
-/// Whether a letter or digit stays one: decomposed it begins with a character that combines with nothing before it, and the
-/// normalizer makes something of it that begins and ends in a letter or digit and has no apostrophe.
+/// Whether a letter or digit stays one in every stage. Its decomposition must begin with a
+/// character that combines with nothing before it. Its normalised form must begin and end in a
+/// letter or digit and have no apostrophe.
 fn plain(hf: &Tokenizer, c: char) -> bool {
     let alone = c.to_string();
     let first = alone.nfkd().next().map_or(c, |d| d.0);
-    // The vowels and finals of Hangul combine with what is before them, and are no marks.
+    // The vowels and finals of Hangul combine with what is before them but are not marks.
     let jamo = matches!(first as u32, 0x1160..=0x11ff | 0xd7b0..=0xd7ff);
     let letter = |c: char| c.is_letter() || c.is_number() || is_ideograph(c);
     if jamo || canonical_combining_class(first) != 0 || !letter(first) || !letter(c) {
@@ -207,13 +214,13 @@ fn plain(hf: &Tokenizer, c: char) -> bool {
     })
 }
 
-/// What the normalizer makes of a text.
+/// The normalised form of a text.
 fn normalized(hf: &Tokenizer, text: &str) -> Option<String> {
     let mut n = NormalizedString::from(text);
     if let Some(norm) = hf.get_normalizer() {
         norm.normalize(&mut n).ok()?;
     }
-    // A word mark that stands before every text is no part of the character.
+    // The word mark that is put before every text is not part of the character.
     Some(n.get().trim_start_matches('\u{2581}').to_string())
 }
 
@@ -225,7 +232,8 @@ fn local_normalizer(v: &Value) -> bool {
     match kind(v) {
         "Sequence" => v["normalizers"].as_array().is_some_and(|a| a.iter().all(local_normalizer)),
         "Replace" => match (v["pattern"]["String"].as_str(), v["pattern"]["Regex"].as_str()) {
-            // One character, or a match without letters, digits and white space, lies on one side of every cut.
+            // A match of one character, or one without letters, digits and white space, lies on one
+            // side of every cut.
             (Some(s), _) => s.chars().count() == 1 || !s.chars().any(|c| c.is_alphanumeric() || c.is_whitespace()),
             (_, Some(r)) => r == " {2,}",
             _ => false,
@@ -247,7 +255,8 @@ fn local_normalizer(v: &Value) -> bool {
     }
 }
 
-/// Some(true): local, and splits before white space; Some(false): local only; None: unknown.
+/// Some(true): the stage is local and splits before white space. Some(false): it is local only.
+/// None: unknown.
 fn splitting(v: &Value) -> Option<bool> {
     match kind(v) {
         "Sequence" => {
@@ -266,7 +275,7 @@ fn splitting(v: &Value) -> Option<bool> {
     }
 }
 
-/// Whether "word, white, word" comes apart right after the first word.
+/// Whether the text "word, white, word" splits right after the first word.
 fn probe(hf: &Tokenizer, word: &str, white: char) -> Option<bool> {
     let pieces = |text: &str| -> Option<Vec<String>> {
         let mut n = NormalizedString::from(text);
@@ -301,12 +310,14 @@ mod tests {
             ("abcd", vec![(3, Inner)]),
             ("'abcd", vec![(4, Inner)]),
             ("ab1cd", vec![]),
-            // Behind a digit, but not before an apostrophe or a digit, and not before a digit that follows a mark.
+            // After a digit, but not before an apostrophe or a digit, and not before a digit that
+            // follows a mark.
             ("0.5,-1e3;1'", vec![(1, Inner), (3, Inner), (8, Inner)]),
             ("\u{661}.\u{ff11}.1\u{ff0e}", vec![]),
             ("\u{439}\u{439} ", vec![(4, Blank)]),
             ("\u{4e2d}\u{4e2d}\u{4e2d}\u{4e2d}", vec![(9, Inner)]),
-            // A mark, a sign that joins what follows, a final of Hangul, conjoining or compatible, a voiced mark.
+            // A mark, a sign that joins the next character, a final of Hangul, conjoining or
+            // compatible, a voiced mark.
             ("aaae\u{301}a", vec![(3, Inner)]),
             ("\u{600} ", vec![]),
             ("\u{d4e} ", vec![]),

@@ -1,5 +1,7 @@
-//! Ids of one text or a pair under a limit: the streaming pass where it applies, the library's own
-//! pipeline elsewhere, over the shortest prefix that surely decides the ids kept.
+//! Computes the ids of one text or a pair under a limit.
+//!
+//! The streaming pass is used where it applies, else the library's own pipeline over the shortest
+//! prefix that surely decides the ids kept.
 
 use crate::bert::{Bert, Word};
 use crate::bound::Bound;
@@ -16,17 +18,19 @@ pub const SPECIAL: u32 = 1;
 pub const PAIR: u32 = 2;
 /// Keep the end of a text that is too long, not its start.
 pub const LEFT: u32 = 4;
-/// Use the library's pipeline even where the streaming pass applies (tests compare the two).
+/// Use the library's pipeline even where the streaming pass applies (for tests, which compare the
+/// two).
 pub const GENERAL: u32 = 8;
-/// Never cut a text before tokenizing it (tests compare the two).
+/// Never cut a text before tokenizing it (for tests, which compare the two).
 pub const WHOLE: u32 = 16;
 
 pub enum Failure {
-    /// So many bytes of the text have no place to cut, and no more may be tokenized in one piece.
+    /// The text has no place to cut within this many bytes, and no more may be tokenized in one
+    /// piece.
     TooLong(usize),
-    /// The caller has gone.
+    /// The caller has cancelled the call.
     Stopped,
-    /// Fewer tokens are allowed than the special tokens take.
+    /// The limit is below this number of special tokens.
     NoRoom(usize),
     Library(String),
 }
@@ -41,7 +45,7 @@ pub struct Model {
     templates: [Template; 4],
 }
 
-/// Buffers that one call reuses from text to text.
+/// Buffers that one call reuses for each text.
 #[derive(Default)]
 pub struct Scratch {
     word: Word,
@@ -49,13 +53,13 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// The ids of the last text or pair encoded.
+    /// The ids of the last encoded text or pair.
     pub fn ids(&self) -> [&[u32]; 2] {
         [&self.ids[0], &self.ids[1]]
     }
 }
 
-/// A token and where it stands, in bytes of the text; special ones are the post-processor's.
+/// A token and its place, in bytes of the text. Special tokens are those of the post-processor.
 pub struct Token {
     pub id: u32,
     pub place: (usize, usize),
@@ -66,11 +70,11 @@ pub struct Token {
 #[derive(Clone, Copy)]
 pub struct Plan {
     pub flags: u32,
-    /// Tokens kept, special ones included; `usize::MAX`: all.
+    /// Tokens kept, special tokens included; `usize::MAX`: all.
     pub max_tokens: usize,
-    /// Bytes that may go through the library's pipeline in one piece, when cuts are forbidden.
+    /// Bytes that may go through the library's pipeline in one piece. Other bounds may be lower.
     pub max_whole: usize,
-    /// Bytes of a piece; 0: as the tokenizer's bound says (tests cut often).
+    /// Bytes of a piece; 0: the tokenizer's own bound (tests set it to cut often).
     pub piece: usize,
 }
 
@@ -89,12 +93,13 @@ impl Model {
         }
     }
 
-    /// Takes a parsed tokenizer; its own truncation and padding are dropped, each call brings its own.
+    /// Takes a parsed tokenizer and drops its truncation and padding. Each call sets its own limit.
     pub fn new(mut hf: Tokenizer, bound: Bound) -> Result<Model, String> {
         hf.with_padding(None);
         hf.with_truncation(None).map_err(|e| e.to_string())?;
         if let Some(n) = hf.get_normalizer() {
-            // A broken character map fails here instead of on the first request.
+            // Normalise once, so that a broken character map fails here and not on the first
+            // request.
             n.normalize(&mut "A a".into()).map_err(|e| format!("normalizer: {e}"))?;
         }
         let t = |pair, special| Template::new(&hf, pair, special);
@@ -142,7 +147,8 @@ impl Model {
             (room, 0)
         } else {
             if order[0] > room && order[1] > room && room % 2 == 1 {
-                // Both are cut and the odd token goes to the longer: only now do full lengths matter.
+                // Both texts are cut and the odd token goes to the longer one, so their full
+                // lengths matter.
                 for i in 0..2 {
                     ids[i].clear();
                     self.ids(texts[i], usize::MAX, plan, stop, word, &mut ids[i])?;
@@ -160,7 +166,8 @@ impl Model {
         Ok(true)
     }
 
-    /// Appends all ids of `text`, or more than `limit` of them: those at its start, with LEFT those at its end.
+    /// Appends all ids of `text`, or more than `limit` of them: those at its start, or with LEFT
+    /// those at its end.
     fn ids(
         &self,
         text: &[u8],
@@ -192,7 +199,7 @@ impl Model {
             let most = if plan.has(WHOLE) { plan.max_whole } else { self.bound.whole.min(plan.max_whole) };
             return if text.len() > most { Err(Failure::TooLong(most)) } else { self.library(text, out) };
         }
-        // Most prose has four to five bytes a token.
+        // Most prose has four to five bytes per token.
         let enough = limit.saturating_mul(6).saturating_add(64);
         if text.len() <= enough.min(self.piece(plan)) {
             return self.library(text, out);
@@ -227,7 +234,8 @@ impl Model {
         stream.ids(text, at, limit, out)
     }
 
-    /// The tokens of one text with their places, cut to the plan's limit; whether anything was cut off.
+    /// Returns the tokens of one text with their places, cut to the plan's limit, and whether any
+    /// were cut off.
     pub fn places(&self, text: &[u8], plan: &Plan, stop: &AtomicU32) -> Result<(Vec<Token>, bool), Failure> {
         let template = self.template(plan);
         let room = match plan.max_tokens {
@@ -252,7 +260,8 @@ impl Model {
         Ok((tokens, cut))
     }
 
-    /// Appends the tokens of a text piece by piece, cut before white space, until there are more than `room`; with LEFT all.
+    /// Appends the tokens of a text piece by piece until there are more than `room`, or all of them
+    /// with LEFT. Pieces are cut before white space.
     fn placed(
         &self,
         text: &[u8],
@@ -283,7 +292,7 @@ impl Model {
                     }
                 }
             };
-            // The character before the cut stands for all that was before it.
+            // The character before the cut takes the place of all the text before it.
             let from = (0..at).rev().find(|&i| text[i] as i8 >= -0x40).unwrap_or(0);
             let guard = if at > 0 { self.encoded(&text[from..at])?.len() } else { 0 };
             let e = self.encoded(&text[from..end])?;
@@ -296,8 +305,8 @@ impl Model {
         Ok(())
     }
 
-    /// Appends the first tokens of a text that has no white space to cut before: those of a prefix, as long as they are the
-    /// tokens that the text begins with.
+    /// Appends the first tokens of a text that has no white space to cut before. They are the
+    /// tokens of a prefix, which is enlarged until its first ids equal those of the whole text.
     fn placed_prefix(
         &self,
         text: &[u8],
@@ -325,7 +334,7 @@ impl Model {
         }
     }
 
-    /// What the library's whole pipeline makes of a text, but for special tokens.
+    /// The library's encoding of a text, without special tokens.
     fn encoded(&self, text: &[u8]) -> Result<Encoding, Failure> {
         self.hf.encode(String::from_utf8_lossy(text).as_ref(), false).map_err(library)
     }

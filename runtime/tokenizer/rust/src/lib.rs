@@ -1,6 +1,7 @@
-//! C ABI of the Go package: length-delimited, batched, ids only, every failure reported.
+//! The C ABI for the Go package. Texts have explicit lengths, calls are batched and give ids, and
+//! every failure is reported.
 //!
-//! Declarations with the contract: `../sietok.h`.
+//! The declarations and their contract are in `../sietok.h`.
 
 mod bert;
 mod bound;
@@ -44,7 +45,7 @@ impl Options {
     }
 }
 
-/// In and out: a call goes on where the last one stopped.
+/// In and out: a call continues where the last one stopped.
 #[repr(C)]
 pub struct Progress {
     done: u64,
@@ -73,7 +74,7 @@ pub struct Info {
     cuttable: u8,
 }
 
-/// Copies as much of the message as fits and returns its length there.
+/// Copies as much of the message as fits and returns the number of bytes copied.
 unsafe fn put(message: &str, to: *mut u8, cap: usize) -> u32 {
     let mut n = message.len().min(cap);
     while !message.is_char_boundary(n) {

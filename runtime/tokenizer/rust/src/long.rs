@@ -1,25 +1,26 @@
-//! Ids of one pre-token that may be too long to be tokenized at once: fed in fragments, its ids come out as soon as nothing that
-//! may follow can change them.
+//! Computes the ids of a pre-token that may be too long to be tokenized at once.
 //!
-//! A position in a pre-token that no entry of the vocabulary, found in the text, spans is a boundary between two tokens whatever
-//! follows: ids before it are final. For BPE what follows it is tokenized as if it stood alone, because no merge ever crossed it.
-//! For Unigram the search goes on with the score it had there, so that sums are rounded as in one pass.
+//! The pre-token is fed in fragments. An id comes out as soon as nothing that may follow can change
+//! it. A position in a pre-token that no entry of the vocabulary, found in the text, spans is a
+//! boundary between two tokens whatever follows, so the ids before it are final. For BPE the text
+//! after it is tokenized as if it stood alone, because no merge crosses the boundary. For Unigram
+//! the search continues with the score that it had there, so that sums are rounded as in one pass.
 
 use crate::trie::{Trie, ROOT};
 use std::sync::OnceLock;
 use tokenizers::{Model, ModelWrapper};
 
-/// Bytes of a pre-token that are held before ids are looked for in it.
+/// Bytes of a pre-token that are collected before its ids are computed.
 pub const ENOUGH: usize = 8 << 10;
 /// Bytes of a pre-token that may be held without a boundary.
 const MOST: usize = 512 << 10;
 
-/// What is known of a model whose pre-tokens can be cut; built when the first long one comes.
+/// The tables of a model whose pre-tokens can be cut. They are built for the first long pre-token.
 struct Table {
     trie: Trie,
-    /// By id, of Unigram.
+    /// The scores of a Unigram model, by id.
     scores: Vec<f64>,
-    /// Bytes of the longest entry.
+    /// Bytes of the longest entry of the vocabulary.
     longest: usize,
 }
 
@@ -29,14 +30,14 @@ pub struct Long {
     unk_id: Option<u32>,
 }
 
-/// The pre-token that is being read.
+/// The pre-token that is being collected.
 #[derive(Default)]
 pub struct Word {
     text: String,
-    /// Its beginning has been tokenized and dropped.
+    /// Its beginning has been tokenized and removed.
     cut: bool,
-    /// Bytes with which a boundary is looked for again: where there was none, twice as many, so that a word is not gone through
-    /// for each of its fragments.
+    /// Bytes at which the next search for a boundary runs. After a search without a result it is
+    /// twice the present size, so that a word is not searched for each of its fragments.
     next: usize,
     /// Unigram: score of the best path to the beginning of `text`.
     score: f64,
@@ -47,7 +48,8 @@ impl Long {
         Long { table: OnceLock::new(), unk_id }
     }
 
-    /// Appends a fragment to the word, and to `out` the ids that are final, looked for once it has `enough` bytes.
+    /// Appends a fragment to the word, and the ids that are final to `out`. It looks for them once
+    /// the word has `enough` bytes.
     pub fn push(
         &self,
         model: &ModelWrapper,
@@ -74,7 +76,7 @@ impl Long {
         Ok(())
     }
 
-    /// Appends the ids of what is left of the word, which ends here.
+    /// Appends the ids of the rest of the word, which ends here.
     pub fn finish(&self, model: &ModelWrapper, word: &mut Word, out: &mut Vec<u32>) -> Result<(), Failed> {
         if !word.text.is_empty() {
             match self.table.get().and_then(Option::as_ref).filter(|_| word.cut) {
@@ -87,7 +89,7 @@ impl Long {
         Ok(())
     }
 
-    /// Appends the ids of the word's first `end` bytes, a boundary.
+    /// Appends the ids of the word's first `end` bytes; `end` is a boundary.
     fn emit(
         &self,
         model: &ModelWrapper,
@@ -100,7 +102,8 @@ impl Long {
             ModelWrapper::Unigram(m) => {
                 let unk = self.unk_id.ok_or_else(|| Failed::Library("unk_id is missing".into()))?;
                 word.score = table.best(&word.text[..end], word.score, m.min_score - 10.0, unk, out, |run| {
-                    // A run of unknown characters is one token, or one of the vocabulary, as the library has it.
+                    // As in the library, a run of unknown characters is one token: an entry of the
+                    // vocabulary, or the unknown token.
                     model.token_to_id(run).unwrap_or(unk)
                 });
                 Ok(())
@@ -123,7 +126,7 @@ fn ids(model: &ModelWrapper, text: &str, out: &mut Vec<u32>) -> Result<(), Faile
 }
 
 impl Table {
-    /// None for a model whose tokens are not simply pieces of the text.
+    /// Returns None for a model whose tokens are not simply pieces of the text.
     fn new(model: &ModelWrapper, unk_id: Option<u32>) -> Option<Table> {
         let mut scores = Vec::new();
         match model {
@@ -155,9 +158,9 @@ impl Table {
         Some(Table { trie, scores, longest })
     }
 
-    /// The last position of `text` that no entry spans, whatever follows `text`.
+    /// Returns the last position of `text` that no entry spans, whatever follows `text`.
     fn boundary(&self, text: &str) -> Option<usize> {
-        // An entry that begins before this is seen to its end.
+        // An entry that begins at or before this position lies completely in `text`.
         let last = text.len().checked_sub(self.longest)?;
         let (mut reach, mut found) = (0, None);
         for (i, c) in text.char_indices() {
@@ -174,13 +177,15 @@ impl Table {
                 alone |= len == n;
                 end = end.max(i + len);
             });
-            // Unknown characters may be joined to one token: no boundary behind one.
+            // Unknown characters may be joined into one token, so there is no boundary right after
+            // one.
             reach = reach.max(end + !alone as usize);
         }
         found
     }
 
-    /// Appends the ids of Unigram's best path through `text` from the score `base`; returns the score at its end.
+    /// Appends the ids of Unigram's best path through `text`, starting at the score `base`. Returns
+    /// the score at its end.
     fn best(
         &self,
         text: &str,

@@ -1,9 +1,11 @@
-//! Ids of a text of any length in bounded memory: the text goes through the library in pieces, and what a piece's neighbours could
-//! change is joined again before the model sees it.
+//! Computes the ids of a text of any length in bounded memory.
 //!
-//! Each piece but the first is read with the character before it, the guard: what the tokenizer makes of the guard alone is taken
-//! off the front again. So a piece is never taken for the start of a text, and the pre-token that the cut runs through shows as
-//! one that begins with the guard's.
+//! The text goes through the library in pieces. A pre-token that neighbouring pieces could change
+//! is joined again before the model sees it.
+//!
+//! Each piece but the first is read with the character before it, the guard. The result for the
+//! guard alone is then removed from the front. So a piece is never treated as the start of a text,
+//! and a pre-token that runs through the cut begins with the guard's.
 
 use crate::cut::{Cut, Rule};
 use crate::encode::{library, Failure};
@@ -18,15 +20,16 @@ pub struct Stream<'a> {
     pub hf: &'a Tokenizer,
     pub rule: &'a Rule,
     pub long: &'a Long,
-    /// Bytes of a piece, and of one for which there is no cut sooner.
+    /// Bytes of a piece, and of a piece that has no earlier cut.
     pub piece: usize,
     pub most: usize,
-    /// Not 0: the caller has gone.
+    /// Not 0: the caller has cancelled the call.
     pub stop: &'a AtomicU32,
 }
 
 impl Stream<'_> {
-    /// Appends the ids of `text[at..]` to `out` and stops when there are more than `limit`. `at` is 0 or a cut.
+    /// Appends the ids of `text[at..]` to `out` and stops when there are more than `limit`. `at` is
+    /// 0 or a cut.
     pub fn ids(&self, text: &[u8], mut at: usize, limit: usize, out: &mut Vec<u32>) -> Result<(), Failure> {
         let mut word = Word::default();
         while at < text.len() && out.len() <= limit {
@@ -35,7 +38,8 @@ impl Stream<'_> {
             }
             let end = self.end(text, at)?;
             for (i, (split, id)) in self.splits(text, at, end)?.into_iter().enumerate() {
-                // Only the first split of a piece may go on with the word before; it is empty where it does not.
+                // Only the first split of a piece can continue the word before. It is empty when it
+                // does not.
                 if i > 0 || at == 0 || split.is_empty() {
                     self.finish(&mut word, out)?;
                 }
@@ -66,8 +70,8 @@ impl Stream<'_> {
         }
     }
 
-    /// Where the piece that begins at `at` ends: at the last blank cut in the second half of its size, else at a cut near its
-    /// beginning, else at the first one behind.
+    /// Returns the end of the piece that begins at `at`. That is the last blank cut in the second
+    /// half of its size, else a cut near its beginning, else the first one after that.
     fn end(&self, text: &[u8], at: usize) -> Result<usize, Failure> {
         if text.len() - at <= self.piece {
             return Ok(text.len());
@@ -77,8 +81,8 @@ impl Stream<'_> {
         if let Some(i) = (at + self.piece / 2..=within).rev().find(|&i| self.rule.is_blank(self.hf, text, i)) {
             return Ok(i);
         }
-        // Text without blanks may come apart into as many pre-tokens as bytes, and the library's work grows with the square of
-        // their number in a piece.
+        // Text without blanks may split into as many pre-tokens as bytes, and the library's work
+        // grows with the square of their number in a piece.
         let near = at + (self.piece / 32).max(8).min(self.piece);
         if let Some(i) = (at + 1..=near).rev().find(cut).or_else(|| (near + 1..=within).find(cut)) {
             return Ok(i);
@@ -91,8 +95,8 @@ impl Stream<'_> {
         }
     }
 
-    /// The splits of `text[at..end]`. The first of a piece that does not begin the text is what goes on with the split before:
-    /// empty when nothing does.
+    /// Returns the splits of `text[at..end]`. In a piece that does not begin the text, the first
+    /// split is the continuation of the split before; it is empty if there is none.
     fn splits(&self, text: &[u8], at: usize, end: usize) -> Result<Vec<Split>, Failure> {
         if at == 0 {
             return self.pre_tokens(&text[..end]);
@@ -107,7 +111,7 @@ impl Stream<'_> {
             && all[n - 1].0.starts_with(&guard[n - 1].0)
             && (all[n - 1].1, guard[n - 1].1) == (None, None);
         if !fits {
-            // The rule knows no tokenizer for which this happens.
+            // This happens for no tokenizer that the rule allows.
             return Err(Failure::Library("the text comes apart where it was cut".into()));
         }
         all.drain(..n - 1);

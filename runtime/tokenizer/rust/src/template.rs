@@ -1,4 +1,4 @@
-//! Where special tokens go around the ids of one text or a pair, and how a pair shares a limit.
+//! Knows the places of special tokens around one text or a pair, and how a pair shares a limit.
 
 use tokenizers::{Encoding, Token, Tokenizer};
 
@@ -17,7 +17,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// Reads the template off what the post-processor does with marker ids.
+    /// Finds the template by running the post-processor on marker ids.
     pub fn new(hf: &Tokenizer, pair: bool, special: bool) -> Result<Template, String> {
         const MARK: [u32; 2] = [u32::MAX - 1, u32::MAX - 2];
         let text =
@@ -44,7 +44,7 @@ impl Template {
         Ok(Template { parts, specials })
     }
 
-    /// The special tokens before and behind a single text.
+    /// Returns the special tokens before and after a single text.
     pub fn around(&self) -> (Vec<u32>, Vec<u32>) {
         let at = self.parts.iter().position(|p| matches!(p, Part::Text(..))).unwrap_or(0);
         let ids = |parts: &[Part]| -> Vec<u32> {
@@ -53,8 +53,8 @@ impl Template {
         (ids(&self.parts[..at]), ids(&self.parts[at..]))
     }
 
-    /// Writes the ids of the texts with the special tokens around them; `types` may be empty.
-    /// Returns the number written. The caller has made room for all.
+    /// Writes the ids of the texts with the special tokens around them, and returns their number.
+    /// `types` may be empty. The caller has made room for all.
     pub fn fill(&self, texts: [&[u32]; 2], ids: &mut [i32], types: &mut [i32]) -> usize {
         let mut n = 0;
         for part in &self.parts {
@@ -79,8 +79,9 @@ impl Template {
     }
 }
 
-/// How many ids of each text a pair keeps under `room` ids: the longer one is cut first, then both
-/// are cut to half, the odd one going to the longer (the second one when they are equal).
+/// Returns how many ids of each text a pair keeps under `room` ids. The longer text is cut first;
+/// then both are cut to half, and the odd id goes to the longer one (to the second when they are
+/// equal).
 pub fn longest_first(first: usize, second: usize, room: usize) -> (usize, usize) {
     if first + second <= room {
         return (first, second);

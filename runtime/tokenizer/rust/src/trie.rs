@@ -1,5 +1,7 @@
-//! A double-array trie over bytes: the longest vocabulary entry that a byte string starts with,
-//! in one pass and one cache line per byte.
+//! A double-array trie over bytes.
+//!
+//! It finds the longest vocabulary entry that a byte string starts with, in one pass and one cache
+//! line per byte.
 
 /// One state. `check` holds the parent's index plus one (0: free slot); `base + byte` is the child.
 #[derive(Clone, Copy)]
@@ -25,7 +27,7 @@ impl Trie {
         let mut keys: Vec<(Vec<u8>, u32)> = entries.collect();
         keys.sort();
         let mut t = Trie { nodes: vec![FREE; 1 << 10] };
-        // The root is taken: no child may use its slot.
+        // The root's slot is taken, so that no child uses it.
         t.nodes[0].check = u32::MAX;
         let mut first_free = 1usize;
         let mut work = vec![(0usize, keys.len(), 0usize, ROOT)];
@@ -95,12 +97,13 @@ impl Trie {
         (n.check == node + 1).then_some(next as u32)
     }
 
-    /// The state reached by `key`, when some entry starts with it.
+    /// Returns the state that `key` leads to, if some entry starts with it.
     pub fn walk(&self, key: &[u8]) -> Option<u32> {
         key.iter().try_fold(ROOT, |n, &b| self.step(n, b))
     }
 
-    /// The longest entry that `text` starts with, walking from `node`: (id, length). Never empty.
+    /// Returns the longest entry that `text` starts with, walking from `node`, as (id, length). The
+    /// length is never 0.
     #[inline]
     pub fn longest(&self, mut node: u32, text: &[u8]) -> Option<(u32, usize)> {
         let mut best = None;
