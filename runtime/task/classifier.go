@@ -8,7 +8,7 @@ import (
 	"github.com/sie-engine/sie/runtime/batch"
 )
 
-// classifier is the family of models that classify a whole text with a head of their own labels.
+// classifier is the family of models whose head classifies a whole text by the model's own labels.
 var classifier = family{task: arch.Classify, extract: &extractor{
 	classes: func(r *run) int { return len(r.use.Weights().Labels) },
 	run:     classifyTexts,

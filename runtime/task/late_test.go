@@ -151,8 +151,8 @@ func (l *lateCase) vectors() {
 	}
 }
 
-// dense compares a fold in each output type. One code in fifty may be one off, where float32 sums in
-// another order land on the other side of a half. Bits must be equal.
+// dense compares a fold in each output type. One code in fifty may be one off, where float32 sums
+// in another order land on the other side of a half. Bits must be equal.
 func (l *lateCase) dense(model, fold string) {
 	l.t.Helper()
 	key := l.key + "." + fold

@@ -139,8 +139,8 @@ func optionError(err error) error {
 	return errs.Internal(err)
 }
 
-// option returns an option that has no field in the resolved options. The request's value goes
-// before the profile's, and both before the model's load-time value.
+// option returns an option that has no field in the resolved options. The request's value takes
+// precedence over the profile's, and both over the model's load-time value.
 func (p *Prepared) option(key string) any {
 	if v := p.options.Raw[key]; v != nil {
 		return v

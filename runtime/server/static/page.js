@@ -14,7 +14,7 @@ const live = {
   models: charts.tile(tiles, "memory of models", charts.bytes),
 };
 
-// Rates are over a second of frames: at five frames a second single ones jump.
+// Rates cover one second of frames: at five frames a second, rates of single frames jump.
 const frames = [];
 
 function draw(s) {
