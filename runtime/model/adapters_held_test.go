@@ -8,7 +8,8 @@ import (
 	"github.com/sie-engine/sie/runtime/batch"
 )
 
-// loaded returns a rig whose model "lo" has one adapter without pins, and no programs with it.
+// loaded returns the model "lo", its own variant, and its only adapter. The adapter has no pins,
+// and no programs are recorded with it.
 func loaded(t *testing.T) (m *Model, v *Variant, a *lora) {
 	t.Helper()
 	r, key := withAdapters(t, nil)

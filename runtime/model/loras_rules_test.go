@@ -62,8 +62,8 @@ func (s *loras) there() (ids []string) {
 	return ids
 }
 
-// The least recently used adapter is removed, but never one that a request uses. An out-of-memory
-// failure is returned once, then the load is tried again.
+// The least recently used adapter is removed, but never one that a request uses. A failure is
+// returned to requests during its cooldown.
 func TestWhichAdapterGoes(t *testing.T) {
 	s, key, m := adapterSet(t)
 	attention, all := s.take(t, key("attention"), m), s.take(t, key("all"), m)
