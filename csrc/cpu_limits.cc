@@ -1,5 +1,5 @@
-// cpu_limits.cc — reads the affinity mask and walks the cgroups of this process from its own to the
-// root.
+// cpu_limits.cc — reads the affinity mask, and the limits of this process's cgroups from its own up
+// to the root.
 #include "cpu_limits.h"
 
 #include <fcntl.h>
@@ -18,10 +18,10 @@ namespace {
 
 constexpr size_t path_max = 4096;
 constexpr int lines_max = 100000;  // of mountinfo
-constexpr int depth_max = 64;      // cgroups between ours and the root
+constexpr int depth_max = 64;      // cgroups from this process's to the root
 
-// The lines of a file, one at a time in a buffer of its own: no allocation. Longer lines are passed
-// over.
+// Reads a file line by line in a fixed buffer, without allocation. Lines longer than the buffer are
+// skipped.
 class Lines {
  public:
   explicit Lines(const char *path) : file_(open(path, O_RDONLY | O_CLOEXEC)) {}
@@ -43,7 +43,7 @@ class Lines {
         skipping = false;
         continue;
       }
-      // Keep the part of a line that is here and read on behind it.
+      // Keep the part of the line already read, and read on behind it.
       memmove(text_, begin, length_ - at_);
       length_ -= at_;
       at_ = 0;
@@ -59,7 +59,7 @@ class Lines {
   }
 
  private:
-  // What is left when the file ends without a newline.
+  // The rest of a file that ends without a newline.
   char *last(bool skipping) {
     close(file_);
     file_ = -1;
@@ -73,7 +73,7 @@ class Lines {
   char text_[2 * path_max];
 };
 
-// Reads a short file into text[cap], NUL-terminated; false when it cannot be opened.
+// Reads a short file into text[cap], NUL-terminated; false if it cannot be opened.
 bool read_text(const char *path, char *text, size_t cap) {
   int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return false;
@@ -83,7 +83,7 @@ bool read_text(const char *path, char *text, size_t cap) {
   return true;
 }
 
-// Whether `word` stands in a list separated by commas.
+// Whether `word` is in a comma-separated list.
 bool lists(const char *list, const char *word) {
   size_t length = strlen(word);
   for (const char *p = list; (p = strstr(p, word)) != nullptr; p += length) {
@@ -93,7 +93,7 @@ bool lists(const char *list, const char *word) {
   return false;
 }
 
-// The path of this process in the hierarchy of `controller` ("" for v2):
+// Finds the path of this process in the hierarchy of `controller` ("" for v2). A line is
 // hierarchy:controllers:path.
 bool find_group(const char *groups, const char *controller, char *path) {
   Lines lines(groups);
@@ -123,8 +123,8 @@ bool find_folder(const char *mounts, const char *controller, const char *group, 
     if (sscanf(line, "%*s %*s %*s %4095s %4095s", mounted, point) != 2) continue;
     bool v2 = *controller == '\0';
     if (strcmp(type, v2 ? "cgroup2" : "cgroup") != 0 || (!v2 && !lists(super, controller))) continue;
-    // A mount may show a part of the hierarchy only; a group outside it is judged by the mount's
-    // own root.
+    // A mount may show only a part of the hierarchy. For a group outside it, the mount's root is
+    // read.
     size_t skip = strcmp(mounted, "/") == 0 ? 0 : strlen(mounted);
     bool inside = strncmp(group, mounted, skip) == 0 && (group[skip] == '/' || group[skip] == '\0');
     const char *below = inside ? group + skip : "";
@@ -158,7 +158,8 @@ void tighten_memory(CpuLimits *limits, const char *text) {
   if (limits->memory_limit == 0 || limit < limits->memory_limit) limits->memory_limit = limit;
 }
 
-// The limits one cgroup sets, v1 and v2 names alike: a folder has only those of its own generation.
+// Reads the limits of one cgroup. It tries the file names of v1 and v2: a folder has only those of
+// its own version.
 void read_group(const char *folder, CpuLimits *limits) {
   char text[128], period[128];
   if (read_below(folder, "cpu.max", text, sizeof text)) {

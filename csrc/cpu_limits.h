@@ -14,17 +14,17 @@ struct CpuLimits {
   int64_t memory_limit;   // the tightest cgroup memory limit, bytes; 0 = none
 };
 
-// Reads cgroup v1, v2 and mixed hierarchies, as <root>/proc/self/{cgroup,mountinfo} and the mounts
-// they name describe them. root is "" for the real system and a folder in tests. What cannot be
-// read is no limit.
+// Reads affinity and the limits of cgroup v1, v2 and mixed hierarchies.
+// <root>/proc/self/{cgroup,mountinfo} say where the hierarchies are. root is "" for the real system
+// and a folder in tests. A limit that cannot be read counts as none.
 CpuLimits read_cpu_limits(const char *root);
 
-// The first `count` CPUs of the affinity mask, ascending, into cpus; returns how many there are of
-// them.
+// Writes the first `count` CPUs of the affinity mask to cpus, ascending. Returns the number of CPUs
+// in the mask, which may be larger than count.
 int32_t affinity_cpus(int32_t *cpus, int32_t count);
 
-// Executors for these limits and so many physical cores: one for each of these, bounded by the
-// quota rounded up; at least 1.
+// The number of executors for these limits and `cores` physical cores: one a core, at most the
+// quota rounded up, at least 1.
 int32_t usable_cpus(const CpuLimits &limits, int32_t cores);
 
 }  // namespace sie

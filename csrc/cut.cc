@@ -1,9 +1,9 @@
-// cut.cc — where an executor may pause in an operation of a long slab.
+// cut.cc — decides where an executor may pause in an operation of a long slab.
 //
-// A block is at most max_block_flops for one executor. Every kernel's rows depend on themselves
-// alone, and attention's queries on their own sequence's length: blocks change no bits. Row blocks
-// are multiples of row_block_step, which all kernels' own blocks divide, so that none is left half
-// full.
+// A block is at most max_block_flops of work for one executor, but at least row_block_step rows or
+// queries. Blocks change no bits: a kernel computes each row from that row alone, and each query of
+// attention from its own sequence. Row blocks are multiples of row_block_step, which is a multiple
+// of every kernel's own block, so that no block is left half full.
 #include "cut.h"
 
 #include <algorithm>
@@ -37,8 +37,8 @@ double flops_of(const sie_program *p, const Op &op) {
     double n = static_cast<double>(op.weights[0]->n), k = static_cast<double>(op.weights[0]->k);
     return has_matrix(op.kind) ? 2 * n * k : 2.0 * op.max_rank * (n + k);
   }
-  // Memory counts, not arithmetic; most where rows are looked up all over a table and written for
-  // the first time.
+  // These operations are bound by memory, not by arithmetic. Embedding costs most: it reads rows
+  // all over a table and writes memory for the first time.
   double each = op.kind == SIE_OP_EMBED_LAYERNORM ? 512 : 32;
   if (op.kind == SIE_OP_QK_NORM_ROPE) return each * op.rope.head_dim * (op.rope.heads + op.rope.kv_heads);
   return each * static_cast<double>(p->values[op.out].columns);

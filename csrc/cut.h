@@ -8,10 +8,11 @@ namespace sie {
 
 constexpr int64_t row_block_step = 288;  // rows: a multiple of 9, 16, 32 and 144
 
-// Rows of a block of one of `parts` executors, or, in attention, queries against so many keys.
+// The rows of a block that one of `parts` executors runs. In attention: the queries, against `keys`
+// keys.
 int64_t block_rows(const sie_program *program, const PlannedOp &planned, int64_t keys, int32_t parts);
 
-// Shares into which one executor's share of all `rows` is cut.
+// The number of shares into which one executor's share of all `rows` is cut.
 int64_t block_shares(const sie_program *program, const PlannedOp &planned, int64_t rows, int32_t parts);
 
 }  // namespace sie

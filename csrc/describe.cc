@@ -1,4 +1,4 @@
-// describe.cc — a program as text, one operation a line.
+// describe.cc — writes a program as text, one operation a line.
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -8,7 +8,7 @@ using namespace sie;
 
 namespace {
 
-// Appends to a buffer of fixed size and counts what it would have needed.
+// Appends to a buffer of fixed size, and counts the length of the whole text.
 class Text {
  public:
   Text(char *text, size_t cap) : text_(text), cap_(cap) {}

@@ -1,5 +1,5 @@
-// device.cc — opens a CPU: which instruction set, which compute classes, how many executors, and
-// why.
+// device.cc — opens a CPU: chooses instruction set, compute classes and number of executors, and
+// says why.
 #include "device.h"
 
 #include <stdarg.h>
@@ -57,7 +57,7 @@ void read_name(char *name, size_t cap) {
 #endif
 }
 
-// The best table of the family of `isa`, at or below its level, that this build has.
+// The best table that this build has of the family of `isa`, at or below its level.
 const sie_ops *best_table(uint32_t isa) {
   for (; SIE_ISA_LEVEL(isa) > 0; isa--) {
     if (const sie_ops *ops = sie_cpu_ops(isa)) return ops;
@@ -96,13 +96,14 @@ sie_status choose_cpu_table(sie_device *device, uint32_t bound, sie_error *err) 
   return SIE_OK;
 }
 
-// A number that differs between processes of a machine, those of containers included.
+// A number that differs between the processes of a machine, also between containers.
 uint64_t spread_of_process() {
   uint64_t mixed = static_cast<uint64_t>(monotonic_ns()) ^ static_cast<uint64_t>(getpid()) << 32;
   return (mixed * 0x9e3779b97f4a7c15u) >> 33;
 }
 
-// The number of executors, and into chosen the CPUs they stay on; false: any.
+// Sets the number of executors. True: chosen has the CPUs to which they are pinned; false: they are
+// not pinned.
 bool choose_threads(sie_device *device, int32_t asked, int32_t *chosen) {
   CpuLimits limits = read_cpu_limits("");
   device->cpus_affinity = limits.cpus_affinity;
@@ -150,7 +151,8 @@ sie_status open_device(sie_device *device, const sie_device_options *options, si
   read_name(device->name, sizeof device->name);
   if (options->kind == SIE_DEVICE_REF) {
     device->ops = sie_ref_ops();
-    // Programs record no other class yet, though the reference judges the linears of all.
+    // Programs can use only these classes here, though the reference kernels compute linears of all
+    // classes.
     constexpr uint32_t recorded = 1u << SIE_COMPUTE_F32 | 1u << SIE_COMPUTE_BF16 | 1u << SIE_COMPUTE_INT8;
     device->compute_mask = device->ops->compute_mask & recorded;
     add_why(device, "reference: double accumulation, f32 storage");

@@ -22,8 +22,8 @@ struct sie_device {
   sie::Executors executors;  // none on a GPU
   sie_stream on = {};        // GPU: where its kernels run
   bool graphs = false;       // GPU: capture small batches
-  uint64_t arenas = 0;       // GPU: placed so far; numbers them
-  uint64_t programs = 0;     // begun so far; numbers them
+  uint64_t arenas = 0;       // GPU: placed so far; each takes the count as its number
+  uint64_t programs = 0;     // begun so far; each takes the count as its number
 
   bool is_gpu() const { return kind == SIE_DEVICE_CUDA; }
 };

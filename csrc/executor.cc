@@ -1,5 +1,5 @@
-// executor.cc — the executors' loop: take a ticket of the oldest run, do it, sleep when there is
-// none.
+// executor.cc — the executors' loop: takes a ticket of the oldest run and does it; sleeps when
+// there is none.
 #include "executor.h"
 
 #include <limits.h>
@@ -15,12 +15,12 @@ namespace sie {
 
 namespace {
 
-// The parts of an entry's state.
+// The parts of Entry::tickets.
 constexpr uint64_t yields_bit = uint64_t{1} << 31;
 uint32_t left_of(uint64_t tickets) { return static_cast<uint32_t>(tickets & (yields_bit - 1)); }
 uint32_t number_of(uint64_t tickets) { return static_cast<uint32_t>(tickets >> 32); }
 
-// Keeps the calling thread on one CPU; where that is refused it stays free.
+// Pins the calling thread to one CPU; if the kernel refuses, the thread stays unpinned.
 void stay_on(int32_t cpu) {
   constexpr size_t bits = 8 * sizeof(unsigned long);
   unsigned long mask[max_cpus / bits] = {};
@@ -33,7 +33,7 @@ void stay_on(int32_t cpu) {
 sie_status Executors::start(int32_t count, const int32_t *cpus, sie_error *err) {
   Thread *threads = array_of<Thread>(&threads_, count);
   SIE_FAIL_IF(threads == nullptr, SIE_OUT_OF_MEMORY, err, "no memory for %d executors", count);
-  // Signals belong to the host program's threads.
+  // Executors take no signals: those belong to the host program's threads.
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -79,7 +79,7 @@ bool Executors::submit(Run *run) {
     finish(run);
     return true;
   }
-  // Of two entries at most one has tickets: that of the other run in flight.
+  // At most one of the two entries has tickets: that of the other run in flight.
   Entry &entry =
       left_of(entries_[0].tickets.load(std::memory_order_relaxed)) == 0 ? entries_[0] : entries_[1];
   entry.run.store(run, std::memory_order_relaxed);
@@ -87,7 +87,8 @@ bool Executors::submit(Run *run) {
   uint64_t state =
       uint64_t{submitted_} << 32 | (run->yields ? yields_bit : 0) | static_cast<uint32_t>(tickets);
   entry.tickets.store(state, std::memory_order_release);
-  // Who waits in a yielding run may go on instead of taking a ticket, so then all are woken.
+  // An executor that waits in a yielding run may go on there instead of taking a ticket. So all are
+  // woken while a yielding run is in flight.
   events_.advance(yielding_.load(std::memory_order_relaxed) == 0 ? tickets : INT_MAX);
   return true;
 }
@@ -109,9 +110,9 @@ void Executors::finish(Run *run) {
   completed_.advance();
 }
 
-// Takes one ticket of the oldest run that yields, or does not, and does it; false when none is
-// left. only, if given, is the number of the run that it is to be of, and where that is 0 (no
-// run's) receives its number.
+// Takes one ticket and does it; false if there is none. The ticket is of the oldest run that has
+// any and that yields (`yielding`) or does not. If `only` is given and *only is not 0, the ticket
+// must be of the run with that number; if *only is 0, it receives the run's number.
 bool Executors::take(bool yielding, int32_t executor, uint32_t *only) {
   uint64_t states[max_runs];
   for (int i = 0; i < max_runs; i++) states[i] = entries_[i].tickets.load(std::memory_order_acquire);

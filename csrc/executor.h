@@ -1,28 +1,28 @@
-// executor.h — the threads of a device and how a batch is shared among them.
+// executor.h — the threads of a CPU device, and how they share a batch.
 //
-// A run is a list of slabs; each slab is worked on by a team of `team` executors, usually one. A
-// ticket is one place in one team: ticket t is member t % team of slab t / team. Executors take
-// tickets in order from the oldest run that has any, so a run may start while the last slabs of the
-// one before are still at work.
+// A run is a list of slabs. A team of `team` executors, usually one, computes each slab. A ticket
+// is one place in one team: ticket t is member t % team of slab t / team. Executors take tickets in
+// order, from the oldest run that has any. So a run may start while the last slabs of the run
+// before are still being computed.
 //
-// A run that yields has long slabs. Its tickets are taken when no other run has any, and its
-// executors look for tickets of others between two blocks and wherever they wait (do_others,
-// wait_for), do them and come back.
+// A run that yields has long slabs. Its tickets are taken when no other run has any. Between two
+// blocks, and wherever they wait, its executors look for tickets of other runs, do them and come
+// back (do_others, wait_for).
 //
 // Progress. A run with teams has at most as many tickets as there are executors, and an executor
-// has at most one ticket of a run. One that waits in a run which does not yield waits for members
-// that are at work or still to be taken. Suppose one is never taken: then no executor ever looks
-// for tickets again, so each waits in a team of such a run. Tickets of the older one are taken
-// first, so all of those wait in the older one, whose tickets then number more than the executors;
-// or all of its tickets are taken, and its members meet. So runs that do not yield always end. A
-// yielding executor that waits takes their tickets, and else waits for members of its own run, for
-// which the same holds, or for a slab with an earlier ticket of its own or of an older yielding
-// run.
+// holds at most one ticket of a run. An executor that waits in a run that does not yield waits for
+// members that are at work or whose tickets are still to be taken. Suppose such a ticket is never
+// taken. Then no executor ever looks for tickets again, so each waits in a team of such a run.
+// Tickets of the older run are taken first. So either all executors wait in the older run, which
+// then has more tickets than there are executors; or all of its tickets are taken, and its members
+// meet. Both contradict the assumption, so runs that do not yield always end. A yielding executor
+// that waits takes their tickets. Otherwise it waits for members of its own run, for which the same
+// holds, or for a slab with an earlier ticket of its own run or of an older yielding run.
 //
-// Lanes: executor i owns lane i of the arena. A slab uses the values of the lane of its member 0,
-// who takes no other ticket before the slab's last barrier; each member uses the scratch of its own
-// lane. A long slab's values lie in the arena's region, and a lane is its executor's scratch within
-// a block and nobody's between two.
+// Arena lanes. Executor i owns lane i. A slab's values lie in the lane of its member 0, which takes
+// no other ticket before the slab's last barrier. Each member uses the scratch of its own lane. A
+// long slab's values lie in the arena's region; there a lane is its executor's scratch within a
+// block only, and its contents are lost between two blocks.
 #ifndef SIE_CSRC_EXECUTOR_H
 #define SIE_CSRC_EXECUTOR_H
 
@@ -41,16 +41,17 @@ constexpr int32_t max_executors = 1024;
 constexpr int32_t max_team = 16;
 constexpr int32_t max_runs = 2;  // in flight on one device
 
-// How long an executor spins before it sleeps: about what a sleep and a wake-up cost on a virtual
-// machine. Members of a team differ by this much now and then; a longer wait means that somebody
-// else has the other's core.
+// How long an executor spins before it sleeps: about the cost of a sleep and a wake-up on a virtual
+// machine. Members of a team sometimes differ by this much. A longer wait means that another
+// process has the other member's core.
 constexpr int64_t spin_ns = 30000;
 
-// Where the members of a team meet. All arrive, then all go on.
+// A barrier of a team's members: all arrive, then all go on.
 class Barrier {
  public:
-  // The two halves of arrive_and_wait, for who does something else meanwhile: arrive, which says
-  // whether all have, and whether the phase in which one arrived has passed.
+  // The two halves of arrive_and_wait, for a caller that does other work meanwhile. arrive returns
+  // whether all members have arrived; passed, whether the phase in which the caller arrived is
+  // over.
   bool arrive(int32_t members, uint32_t *phase) {
     *phase = phase_.load();
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) != members - 1) return false;
@@ -77,23 +78,23 @@ class Barrier {
   alignas(64) WaitWord phase_;
 };
 
-// What the members of one slab share; used by teams of more than one.
+// What the members of one slab share. Teams of one do not use it.
 struct Team {
   Barrier barrier;
   std::atomic<int32_t> lane{0};               // written by member 0 before the first barrier
-  std::atomic<int32_t> failed_op{INT32_MAX};  // the first operation a member failed at
+  std::atomic<int32_t> failed_op{INT32_MAX};  // the first operation at which a member failed
 };
 
 struct Run;
 
-// Does one ticket. Must not fail: a failure is noted in the run.
+// Does one ticket. Returns nothing: a failure is noted in the run.
 using Work = void (*)(Run *run, int32_t slab, int32_t member, int32_t executor);
 
 // One batch in flight; lives in its slot.
 struct Run {
   Work work;
   int32_t team;
-  int32_t tickets;  // slabs · team, but for the last `singles` slabs, which have one ticket each
+  int32_t tickets;  // slabs · team, but the last `singles` slabs have one ticket each
   int32_t singles = 0;
   bool yields = false;
   std::atomic<int32_t> left;    // tickets not done
@@ -103,31 +104,32 @@ enum RunState : uint32_t { run_idle = 0, run_loaded = 1, run_started = 2, run_do
 
 class Executors {
  public:
-  // Starts `count` threads; on failure none is left. cpus[count], when not null, is where each of
-  // them stays: left to itself the kernel often wakes a team's members on one core, and keeps them
+  // Starts `count` threads; on failure none is left. If cpus[count] is not null, each thread is
+  // pinned to its CPU: otherwise the kernel often wakes a team's members on one core and keeps them
   // there.
   sie_status start(int32_t count, const int32_t *cpus, sie_error *err);
-  // Waits for the runs in flight, ends the threads. Harmless when not started.
+  // Waits for the runs in flight, then ends the threads. Does nothing if not started.
   void stop();
-  // Queues a run whose fields are set; false when max_runs are in flight. The state becomes
+  // Queues a run whose fields are set; false if max_runs are in flight. Its state becomes
   // run_started, then run_done; a run without tickets is done at once.
   bool submit(Run *run);
   // Blocks until the run is done.
   void wait(const Run *run);
 
-  // For executors in tickets of yielding runs.
-  // Does one ticket of a run that does not yield; false when none is to be had.
+  // The functions below are for executors that do a ticket of a yielding run.
+
+  // Does one ticket of a run that does not yield; false if there is none.
   bool do_other(int32_t executor) { return take(false, executor, nullptr); }
-  // Does tickets of such a run, the first that has any, until it has none; says whether there were
-  // any. A run that comes meanwhile waits: so a yielding run does at least a block between two
-  // others, on every executor of its own.
+  // Does tickets of the first run that does not yield and has any, until it has none. Returns
+  // whether there were any. A run that is submitted meanwhile waits. So a yielding run does at
+  // least one block between two other runs, on each of its executors.
   bool do_others(int32_t executor) {
     uint32_t run = 0;
     while (take(false, executor, &run)) continue;
     return run != 0;
   }
-  // Returns when ready() holds; does other runs' tickets until then. Who makes it hold calls notify
-  // afterwards.
+  // Returns when ready() holds; does other runs' tickets until then. The thread that makes it hold
+  // calls notify afterwards.
   template <class Ready>
   void wait_for(int32_t executor, const Ready &ready) {
     for (;;) {
@@ -137,7 +139,7 @@ class Executors {
     }
   }
   void notify() { events_.advance(); }
-  // The barrier of a yielding run's team.
+  // Waits at the barrier of a yielding run's team.
   void meet(Barrier *barrier, int32_t members, int32_t executor) {
     uint32_t phase;
     hooks::arrives(barrier);
@@ -151,7 +153,7 @@ class Executors {
 
  private:
   struct Entry {
-    // High half: the run's number; low half: tickets nobody has taken, and whether the run yields.
+    // High half: the run's number; low half: the tickets not yet taken, and whether the run yields.
     alignas(64) std::atomic<uint64_t> tickets{0};
     std::atomic<Run *> run{nullptr};
   };
@@ -173,8 +175,8 @@ class Executors {
   std::atomic<bool> stopping_{false};
   std::atomic<int32_t> in_flight_{0}, yielding_{0};
   Entry entries_[max_runs];
-  uint32_t submitted_ = 0;          // runs so far; the submitting thread's
-  alignas(64) WaitWord events_;     // changes whenever there may be something to do
+  uint32_t submitted_ = 0;          // runs so far; only the submitting thread uses it
+  alignas(64) WaitWord events_;     // changes whenever there may be work
   alignas(64) WaitWord completed_;  // changes after every finished run
 };
 

@@ -1,7 +1,7 @@
 // float_state.h — the floating-point state that every thread computes in.
 //
 // Results must not depend on who opened the device: a thread inherits its creator's control
-// register, in which a host program may flush denormals or round otherwise.
+// register, and a host program may have set that to flush denormals or to round differently.
 #ifndef SIE_CSRC_FLOAT_STATE_H
 #define SIE_CSRC_FLOAT_STATE_H
 
@@ -14,7 +14,7 @@ namespace sie {
 // The default of the psABI: to nearest, denormals kept, every exception masked.
 constexpr unsigned int plain_mxcsr = 0x1f80;
 
-// Sets the plain state while it lives, then the thread's former one.
+// Sets the plain state for its lifetime; the destructor restores the thread's former one.
 class FloatState {
  public:
 #if defined(__x86_64__)

@@ -40,7 +40,7 @@ inline void futex_wake(const std::atomic<uint32_t> *word, int waiters) {
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, waiters, nullptr, nullptr, 0);
 }
 
-// A word others wait on. Changing it costs a system call only when somebody sleeps.
+// A word that threads wait on. Changing it costs a system call only when a thread sleeps on it.
 class WaitWord {
  public:
   uint32_t load() const { return word_.load(std::memory_order_acquire); }
@@ -57,10 +57,10 @@ class WaitWord {
     if (sleepers_.load(std::memory_order_seq_cst) > 0) futex_wake(&word_, waiters);
   }
 
-  // Returns when the word is not `value` any more; sleeps when that takes longer than spin_ns.
+  // Returns once the word is no longer `value`; sleeps if that takes longer than spin_ns.
   void wait_while(uint32_t value, int64_t spin_ns) {
-    // A pause takes 10 to 150 cycles, so time is counted and not pauses; most waits end before the
-    // first look at the clock.
+    // The bound is a time, not a number of pauses, because a pause takes 10 to 150 cycles. Most
+    // waits end before the clock is first read.
     int64_t end = 0;
     for (int i = 1; spin_ns > 0 && !hooks::scheduled(); i++) {
       if (word_.load(std::memory_order_acquire) != value) return;
@@ -70,8 +70,8 @@ class WaitWord {
       if (end == 0) end = now + spin_ns;
       if (now >= end) break;
     }
-    // Counted before the last look: either store sees the sleeper or the sleeper sees the new
-    // value.
+    // The sleeper is counted before it reads the word for the last time: so either store sees the
+    // sleeper, or the sleeper sees the new value.
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
     while (word_.load(std::memory_order_seq_cst) == value) futex_wait(&word_, value);
     sleepers_.fetch_sub(1, std::memory_order_relaxed);

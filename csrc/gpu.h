@@ -1,7 +1,7 @@
-// gpu.h — what csrc asks of the GPU backend (csrc/cuda), and no_gpu.cc refuses in a build without
-// one.
+// gpu.h — the functions that the GPU backend (csrc/cuda) provides. In a build without one,
+// no_gpu.cc refuses them.
 //
-// All but gpu_open are reached with handles of an open GPU only, whose context is current.
+// All except gpu_open are called only with handles of an open GPU, whose context is current.
 // Arguments have been checked as sie.h says.
 #ifndef SIE_CSRC_GPU_H
 #define SIE_CSRC_GPU_H
@@ -10,13 +10,13 @@
 
 namespace sie {
 
-// Fills the device from what the caller opened. SIE_UNSUPPORTED names the card and what it would
-// need.
+// Fills the device from the GPU that the caller opened. SIE_UNSUPPORTED: the message names the card
+// and what it would need.
 sie_status gpu_open(sie_device *device, const sie_gpu *gpu, sie_error *err);
 
-// After planning: places the parts of a batch's input. SIE_OUT_OF_MEMORY.
+// After planning: lays out the parts of a batch's input. Errors: SIE_OUT_OF_MEMORY.
 sie_status gpu_program_end(sie_program *program, sie_error *err);
-// Accepts a program without a GPU's parts.
+// Accepts a program whose GPU part was never made.
 void gpu_program_free(sie_program *program);
 
 // Pinned memory for the slot's input and outputs.
@@ -26,7 +26,7 @@ void gpu_slot_free(sie_slot *slot);
 const void *gpu_slot_output(const sie_slot *slot, int32_t index);
 const int32_t *gpu_slot_nonfinite(const sie_slot *slot, int64_t *offset);
 
-// Bytes of the largest input of a batch of an ended program.
+// Bytes of the largest batch's input, for an ended program.
 int64_t gpu_program_input_bytes(const sie_program *program);
 
 // Writes the batch and its work lists to the slot's input.

@@ -1,7 +1,7 @@
-// gpu_status.cc — what a code of the CUDA driver means for the process.
+// gpu_status.cc — maps a code of the CUDA driver to what it means for the process.
 //
 // Source: CUresult in the CUDA Driver API. After most errors of a kernel "the process must be
-// terminated and relaunched"; unknown codes count as such.
+// terminated and relaunched"; unknown codes count as such errors.
 #include "sie.h"
 
 sie_status sie_gpu_status(int32_t code) {
@@ -26,7 +26,7 @@ sie_status sie_gpu_status(int32_t code) {
     case 701:  // launch out of resources
       return SIE_INTERNAL;
     default:
-      // 900 … 908: a capture that was spoilt; nothing ran.
+      // 900 … 908: a capture was invalidated; nothing ran.
       return code >= 900 && code <= 908 ? SIE_INTERNAL : SIE_DEVICE_LOST;
   }
 }

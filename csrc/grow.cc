@@ -7,7 +7,7 @@ namespace sie {
 
 namespace {
 
-// Nobody's struct is larger; a caller that forgot to set the size is seldom below.
+// No version of a struct is larger. A size that a caller forgot to set is seldom smaller.
 constexpr uint32_t largest_struct = 4096;
 
 sie_status check_size(const void *p, const char *name, uint32_t *bytes, sie_error *err) {

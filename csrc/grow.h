@@ -1,5 +1,5 @@
-// grow.h — structs of the caller's that may be shorter or longer than this library's (sie.h,
-// "Structs that grow").
+// grow.h — copies structs from and to callers whose version is shorter or longer than this
+// library's (sie.h, "Structs that grow").
 #ifndef SIE_CSRC_GROW_H
 #define SIE_CSRC_GROW_H
 
@@ -9,8 +9,8 @@
 
 namespace sie {
 
-// Copies a struct of `size` bytes, of which the caller has as many as its struct_size says: what it
-// lacks is 0, and what it has beyond must be. `name` is the struct's.
+// Copies the caller's struct, which has struct_size bytes, to one of `size` bytes. Missing bytes
+// are read as 0; bytes beyond `size` must be 0. `name` is the struct's, for messages.
 sie_status take_struct(const void *from, void *to, uint32_t size, const char *name, sie_error *err);
 
 template <class T>
@@ -18,7 +18,8 @@ sie_status take(const T *from, T *to, const char *name, sie_error *err) {
   return take_struct(from, to, static_cast<uint32_t>(sizeof(T)), name, err);
 }
 
-// Gives the caller as much of a result as its struct has room for, and clears what it has beyond.
+// Copies as much of a result as the caller's struct has room for, and clears the rest of that
+// struct.
 sie_status give_struct(const void *from, void *to, uint32_t size, const char *name, sie_error *err);
 
 template <class T>

@@ -1,5 +1,5 @@
-// hooks.h — places where a test holds or schedules a thread: each step of a wait word, each meeting
-// of a team.
+// hooks.h — the places where a test may hold or schedule a thread: each step of a wait word, each
+// meeting of a team, each ticket, each block.
 //
 // Only csrc_tests has them: it compiles csrc again with SIE_TEST_HOOKS. In the library Watched is
 // std::atomic and the functions are empty.
@@ -27,23 +27,22 @@ inline void runs_block(int32_t, int64_t) {}
 
 #else
 
-// What a test puts in. All functions run on the thread that comes by; a null one is skipped.
+// A test's functions. Each runs on the thread that reaches its place; a null one is skipped.
 struct Hooks {
   // Before every operation on a Watched word.
   void (*step)();
   // In place of the futex calls; the waiter may return early, as from the kernel.
   void (*sleep)(const std::atomic<uint32_t> *word, uint32_t value);
   void (*wake)(const std::atomic<uint32_t> *word, int waiters);
-  // A thread begins a ticket as this member of a team; it arrives at a meeting; the meeting let it
-  // go.
+  // A thread begins a ticket as this member of a team; arrives at a barrier; leaves the barrier.
   void (*ticket)(int32_t member);
   void (*arrive)(const void *barrier);
   void (*leave)(const void *barrier);
-  // A member of a long slab begins a block, `number` of those it has in the planned operation.
+  // A member of a long slab's team begins its block `number` of the planned operation.
   void (*block)(int32_t operation, int64_t number);
 };
 
-// Set while no other thread is in csrc. Null: nothing is hooked.
+// A test sets it while no other thread is in csrc. Null: no hooks.
 inline std::atomic<const Hooks *> installed{nullptr};
 
 inline const Hooks *now() { return installed.load(std::memory_order_acquire); }
@@ -77,12 +76,12 @@ class Watched : public std::atomic<T> {
   }
 };
 
-// Whether a test decides who runs: then nobody spins.
+// Whether a test decides which thread runs; then no thread spins.
 inline bool scheduled() {
   const Hooks *h = now();
   return h != nullptr && h->step != nullptr;
 }
-// True: the test has done it.
+// Each returns true if the test has done the call's work.
 inline bool sleeps(const std::atomic<uint32_t> *word, uint32_t value) {
   const Hooks *h = now();
   if (h == nullptr || h->sleep == nullptr) return false;

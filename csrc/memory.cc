@@ -16,7 +16,7 @@ constexpr size_t map_from = size_t{4} << 20;
 constexpr size_t huge_page = size_t{2} << 20;
 constexpr size_t alignment = 64;
 
-// Maps room for any alignment, then returns what lies outside.
+// Maps enough for any alignment, then unmaps the parts outside the aligned block.
 bool map_aligned(size_t bytes, Block *block) {
   size_t length = (bytes + 4095) / 4096 * 4096, room = length + huge_page;
   void *mapped = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -26,7 +26,7 @@ bool map_aligned(size_t bytes, Block *block) {
   if (first > begin) munmap(mapped, first - begin);
   munmap(reinterpret_cast<void *>(first + length), begin + room - first - length);
   *block = {reinterpret_cast<void *>(first), length, true};
-  madvise(block->p, length, MADV_HUGEPAGE);  // advice: a refusal changes nothing but speed
+  madvise(block->p, length, MADV_HUGEPAGE);  // only advice: a refusal costs only speed
   return true;
 }
 

@@ -1,8 +1,8 @@
 // memory.h — every allocation of the C side: zeroed, 64-byte aligned, and able to fail.
 //
-// Blocks of 4 MiB and more come straight from mmap, aligned to 2 MiB and advised for huge pages:
-// the kernel hands them out zeroed, so padding never costs a write. Under a sanitizer all come from
-// the allocator, whose redzones it watches.
+// Blocks of 4 MiB and more come straight from mmap, aligned to 2 MiB and advised for huge pages.
+// The kernel hands them out zeroed, so padding never costs a write. Under a sanitizer all blocks
+// come from the allocator, so that the sanitizer watches their redzones.
 #ifndef SIE_CSRC_MEMORY_H
 #define SIE_CSRC_MEMORY_H
 

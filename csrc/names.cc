@@ -1,4 +1,4 @@
-// names.cc — what operations, types and classes are called in messages and listings.
+// names.cc — the names of operations, types and classes in messages and listings.
 #include "program.h"
 
 namespace sie {

@@ -1,5 +1,5 @@
-// no_cpu_kernels.cc — stands in for kernels/cpu where the machine is not x86-64: no instruction
-// set, no table.
+// no_cpu_kernels.cc — replaces kernels/cpu in a build that is not for x86-64: no instruction set,
+// no table.
 #include "ops.h"
 
 #if !defined(__x86_64__)

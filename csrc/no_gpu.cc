@@ -1,5 +1,5 @@
-// no_gpu.cc — stands in for csrc/cuda in a build without CUDA: no GPU opens, so nothing else is
-// reached.
+// no_gpu.cc — replaces csrc/cuda in a build without CUDA. No GPU opens, so the other functions are
+// never reached.
 #include "gpu.h"
 #include "status.h"
 

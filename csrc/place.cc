@@ -1,7 +1,10 @@
-// place.cc — where a planned program's buffers lie in a lane, and in the values of a long slab.
+// place.cc — decides where a planned program's buffers lie in an arena lane, and in a long slab's
+// values.
 //
-//   1 share   an output takes over the memory of an input that dies with the operation, where kernels allow it
-//   2 place   largest first, each at the lowest offset free during its life: in a lane, and for long slabs
+//   1 share   an output reuses the memory of an input that no later operation reads, where kernels
+//             allow it
+//   2 place   buffers are placed largest first, each at the lowest offset that is free during its
+//             life: once for arena lanes, once for long slabs
 #include <algorithm>
 
 #include "program.h"
@@ -11,7 +14,7 @@ namespace sie {
 
 namespace {
 
-// The input whose memory a result may take over: all of its buffer, and read by nobody later.
+// The input whose memory the operation's kernel allows the result to reuse, or null.
 const Operand *replaceable(const PlannedOp &planned, const Operand &result) {
   if (!result.present) return nullptr;
   bool norm = planned.op.kind == SIE_OP_LAYERNORM;
@@ -43,8 +46,8 @@ void share_memory(sie_program *p) {
 
 bool meet(const Buffer &a, const Buffer &b) { return a.first <= b.last && b.first <= a.last; }
 
-// What is placed together: lanes hold all buffers; long slabs keep token rows apart from the rows
-// of their one sequence.
+// The groups of buffers that are placed together. A lane holds all buffers. A long slab keeps
+// buffers of token rows apart from those of sequence rows.
 enum class Group { lane, long_rows, long_fixed };
 
 struct Sizing {
@@ -59,7 +62,8 @@ struct Sizing {
   int64_t &offset(Buffer *b) const { return group == Group::lane ? b->offset : b->row_offset; }
 };
 
-// Largest first, each at the lowest offset free during its life; *end receives where the last ends.
+// Places the group's buffers, largest first, each at the lowest offset that is free during its
+// life. *end receives the largest end.
 sie_status place(sie_program *p, const Sizing &sizing, int64_t *end, sie_error *err) {
   List<int32_t> order;
   for (int32_t i = 0; i < p->buffers.size(); i++) {
@@ -80,7 +84,7 @@ sie_status place(sie_program *p, const Sizing &sizing, int64_t *end, sie_error *
       int64_t other_offset = sizing.offset(&other), other_end = other_offset + sizing.size(other);
       if (!meet(buffer, other) || other_end <= offset || offset + size <= other_offset) continue;
       offset = other_end;
-      j = -1;  // what was passed before may be in the way now
+      j = -1;  // start again: an earlier buffer may overlap now
     }
     sizing.offset(&buffer) = offset;
     *end = std::max(*end, offset + size);
@@ -92,11 +96,12 @@ sie_status place(sie_program *p, const Sizing &sizing, int64_t *end, sie_error *
   return SIE_OK;
 }
 
-// Values of a long slab: token rows in bytes a token, so that one plan does for every length.
+// Places the values of a long slab. Offsets of token rows are in bytes per token, so that one plan
+// fits every length.
 sie_status place_long(sie_program *p, sie_error *err) {
   for (Buffer &b : p->buffers) {
     if (b.of_seqs) continue;
-    // Exact at multiples of region_step rows, whose parts all fill whole lines.
+    // Exact for multiples of region_step rows: all their parts fill whole cache lines.
     b.row_bytes = parts_of(b, region_step).end / region_step + (redzone_bytes > 0 ? 1 : 0);
   }
   SIE_TRY(place(p, {Group::long_rows}, &p->long_row_bytes, err));

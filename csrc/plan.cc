@@ -1,11 +1,14 @@
-// plan.cc — from a recorded program to what replaying needs.
+// plan.cc — makes the plan of a recorded program, which replaying follows.
 //
-//   1 uses      who reads each value: as float rows, as float rows of the class's own type, as quantised rows
-//   2 emit      one planned operation each, plus the quantisations and widenings their types need; buffers are
-//               made where they are first written; on a GPU, pooling runs in the kernel that writes the output
+//   1 uses      counts how each value is read: as float rows, as float rows of the class's own
+//               type, or as quantised rows
+//   2 emit      makes a planned operation of each, plus the quantisations and widenings that types
+//               need, and a buffer where it is first written; on a GPU, pooling runs in the kernel
+//               that writes the output
 //   3 place     place.cc gives every buffer its memory
-//   4 cut       cut.cc says where long slabs may pause
-//   5 rehearse  rehearse.cc asks for scratch, and whether the device has every form
+//   4 cut       cut.cc decides where long slabs may pause
+//   5 rehearse  rehearse.cc finds the scratch that kernels need, and checks that the device has
+//               every form
 #include <algorithm>
 
 #include "gpu.h"
@@ -19,11 +22,11 @@ namespace {
 using ll = long long;
 
 struct Uses {
-  int32_t floats = 0;     // of a base: readers of its float rows
-  int32_t outputs = 0;    // of a base: those of them that are output rows
-  int32_t quantised = 0;  // of any value: INT8 and FP8 linears that read it
-  bool updated = false;   // of a base: some operation writes it again
-  bool strict = false;    // of a base: some reader needs the class's activation type
+  int32_t floats = 0;     // of a base: how many operations read its float rows
+  int32_t outputs = 0;    // of a base: how many of these write output rows
+  int32_t quantised = 0;  // of any value: how many INT8 and FP8 linears read it
+  bool updated = false;   // of a base: an operation updates it
+  bool strict = false;    // of a base: a reader needs the class's activation type
 };
 
 // How rows are stored.
@@ -62,7 +65,8 @@ class Planner {
       int64_t tokens = std::min(p_->caps.max_tokens, region_tokens_max);
       p_->region_tokens = round_up(std::max(tokens, p_->caps.max_len), region_step);
     }
-    // Rows as wide as a vocabulary are few: 8 MiB of them in every lane, and 16 of the widest.
+    // Rows as wide as a vocabulary must be few: at most 8 MiB of them in a lane, but at least 16
+    // rows.
     int64_t widest = 1;
     for (const Op &op : p_->ops) {
       if (op.kind == SIE_OP_SPLADE) widest = std::max(widest, op.weights[0]->n);
@@ -71,8 +75,8 @@ class Planner {
     p_->slab_seqs = std::min({p_->caps.max_seqs, slab_seqs_max, seqs});
   }
 
-  // Multiplications of a token in matrices, and with a key in attention: where rows are tokens, all
-  // of them.
+  // Counts a token's multiplications with matrices, and with one key in attention, over the
+  // operations whose rows are tokens. Their ratio is the balance of slabs.
   void weigh() {
     double linear = 0, attention = 0;
     for (const Op &op : p_->ops) {
@@ -106,17 +110,17 @@ class Planner {
     return has_matrix(op.kind) && is_quantised(op.weights[0]->packed.compute);
   }
 
-  // Operations whose result has the type of their operand.
+  // Whether the operation's result has the type of its operand.
   static bool moves_rows(const Op &op) {
     return op.kind == SIE_OP_GATHER_ROWS || op.kind == SIE_OP_KEEP_ROWS;
   }
 
-  // Quantised rows of a value, by who writes them. FP8: a norm sees its whole row, a linear's tile
-  // does not.
+  // How the value's quantised rows are stored, by the operation that writes them. FP8: a norm has a
+  // scale for its whole row; a linear's tile sees only a part of the row.
   Form quantised_form(const Value &value, uint32_t producer) const {
     if (value.compute == SIE_COMPUTE_FP8) return {SIE_F8E4M3, producer == SIE_OP_LINEAR ? 128 : -1};
-    // A norm leaves some hidden dimensions many times the others, and short texts show it:
-    // docs/adr/0002.
+    // After a norm, some hidden dimensions are many times larger than the others. Short texts lose
+    // accuracy without outliers: docs/adr/0002.
     bool norm = producer == SIE_OP_EMBED_LAYERNORM || producer == SIE_OP_LAYERNORM;
     return {SIE_U8, -1, norm};
   }
@@ -125,7 +129,7 @@ class Planner {
     for (int64_t i = 0; i < p_->values.size(); i++) {
       SIE_FAIL_IF(!uses_.push(Uses{}), SIE_OUT_OF_MEMORY, err_, "no memory to plan a program");
     }
-    // Backwards, because what a gathered row must be, the gathered value must be.
+    // Backwards, because the needs of a gathered row apply to the value that it is gathered from.
     for (int64_t i = p_->ops.size() - 1; i >= 0; i--) {
       const Op &op = p_->ops[i];
       for (sie_value v : {op.in[0], op.in[1], op.in[2], op.residual}) {
@@ -147,10 +151,11 @@ class Planner {
     return SIE_OK;
   }
 
-  // A new buffer, alive from the operation about to be emitted; -1 without memory.
+  // Adds a buffer, alive from the operation that is about to be emitted; -1 if there is no memory.
   int32_t add_buffer(sie_space space, int64_t columns, const Form &form) {
     int64_t element = dtype_bytes(form.dtype), row = round_up(columns * element, 64);
-    // Rows a multiple of 2 KiB apart share few sets of a CPU's cache; one line more spreads them.
+    // Rows that are a multiple of 2 KiB apart share few sets of a CPU's cache; one more line a row
+    // spreads them.
     if (!gpu_ && row >= 2048 && row % 2048 == 0) row += 64;
     int32_t now = static_cast<int32_t>(p_->plan.size());
     Buffer buffer = {space == p_->seqs,
@@ -192,7 +197,7 @@ class Planner {
     return SIE_OK;
   }
 
-  // The number of the work list that the attention reads, a new one where none serves.
+  // The number of the work list that the attention reads; adds one if none fits.
   sie_status find_work_list(const PlannedOp &planned, int32_t *number) {
     const sie_attention_params &a = planned.op.attention;
     sie_space queries = p_->values[planned.op.in[0]].space, keys = p_->values[planned.op.in[1]].space;
@@ -218,7 +223,7 @@ class Planner {
     return SIE_OK;
   }
 
-  // The u8 rows of v, by an operation of their own when no producer wrote them.
+  // Emits an operation that quantises v, unless its quantised rows exist already.
   sie_status quantise(sie_value v) {
     Value &value = p_->values[v];
     if (value.quantised >= 0) return SIE_OK;
@@ -250,7 +255,7 @@ class Planner {
     return SIE_OK;
   }
 
-  // Types and buffers of the value an operation makes.
+  // Chooses type and buffers of the value that an operation makes.
   sie_status emit_result(const Op &op, PlannedOp *planned) {
     Value &out = p_->values[op.out];
     const Uses &uses = uses_[op.out];
@@ -272,12 +277,13 @@ class Planner {
     return SIE_OK;
   }
 
-  // A sum with a residual feeds a norm: one rounding less. A GPU would pay for it in bandwidth.
+  // A sum that feeds a norm stays f32, which saves one rounding. On a GPU that would cost
+  // bandwidth.
   int32_t sum_dtype(sie_value v) const {
     return gpu_ || uses_[v].strict ? activation_dtype(p_->values[v].compute) : SIE_F32;
   }
 
-  // The second result of a norm. Who reads it quantised quantises it.
+  // The second result of a norm. An operation that needs it quantised emits the quantisation.
   sie_status emit_sum(const Op &op, PlannedOp *planned) {
     Value &sum = p_->values[op.sum];
     sum.buffer = add_buffer(sum.space, sum.columns, {sum_dtype(op.sum)});
@@ -286,21 +292,22 @@ class Planner {
     return SIE_OK;
   }
 
-  // After an update no quantised rows that were made before are good.
+  // Quantised rows made before an update are no longer valid.
   void forget_quantised(int32_t base) {
     for (Value &value : p_->values) {
       if (value.base == base) value.quantised = -1;
     }
   }
 
-  // Whether a pooled value goes to outputs alone, whose kernel then pools on its way.
+  // Whether only outputs read a pooled value; their kernel then does the pooling.
   bool pooled_by_outputs(const Op &pool) const {
     const Uses &uses = uses_[pool.out];
     bool alone = gpu_ && pool.kind == SIE_OP_POOL && uses.outputs > 0 && uses.outputs == uses.floats;
-    return alone && !uses_[p_->values[pool.in[0]].base].updated;  // by then it may hold other rows
+    // An update may have changed the rows by the time an output reads them.
+    return alone && !uses_[p_->values[pool.in[0]].base].updated;
   }
 
-  // An output of rows on a GPU: pool_output of what was to be pooled, or of the rows as they are.
+  // An output of rows on a GPU: pool_output reads the rows to be pooled, or the rows unchanged.
   sie_status emit_pool_output(const Op &output) {
     PlannedOp planned = {};
     planned.op = output;
@@ -316,7 +323,8 @@ class Planner {
     return push(planned);
   }
 
-  // The adapters' part of a linear, whose float rows of x it reads whatever the linear reads.
+  // Emits the LoRA term of a linear. It reads the float rows of x, even if the linear reads
+  // quantised ones.
   sie_status emit_lora(const Op &linear, Operand *addend) {
     const Value &value = p_->values[linear.in[0]];
     PlannedOp planned = {};

@@ -1,12 +1,13 @@
 // program.h — a recorded forward pass: its values and operations, and the plan made from them.
 //
 // Recording (record.cc) checks shapes and classes and appends. sie_program_end makes the plan
-// (plan.cc): it decides each value's storage type from its consumers, inserts the quantisations
-// INT8 and FP8 need, and places the buffers of one lane by liveness. Replaying (replay.cc) only
-// adds a lane's base address to the plan's offsets. A GPU has one lane, which takes whole batches.
+// (plan.cc): it decides each value's storage type from the operations that read it, inserts the
+// quantisations that INT8 and FP8 need, and places the buffers of one arena lane by liveness.
+// Replaying (replay.cc) only adds a lane's base address to the plan's offsets. A GPU has one lane,
+// for whole batches.
 //
-// A value is assigned once, but operations may update it: what is recorded later reads the new
-// rows, and the plan keeps the order, so that it needs to know of no other versions.
+// A value is assigned once, but operations may update it in place. Operations recorded later read
+// the new rows. The plan keeps the recorded order, so it needs no versions of a value.
 #ifndef SIE_CSRC_PROGRAM_H
 #define SIE_CSRC_PROGRAM_H
 
@@ -22,15 +23,17 @@ constexpr int64_t max_batch_seqs = int64_t{1} << 22;
 constexpr int64_t max_columns = int64_t{1} << 20;
 constexpr int64_t max_operations = 4096;
 constexpr int32_t max_spaces = SIE_MAX_SPACES, max_inputs = SIE_MAX_INPUTS, max_outputs = SIE_MAX_OUTPUTS;
-// A slab is at most this many tokens, unless one sequence alone is longer, and this many sequences.
+// A slab has at most this many tokens, unless one sequence alone is longer, and at most this many
+// sequences.
 constexpr int64_t slab_tokens_max = 512;
 constexpr int64_t slab_seqs_max = 512;
-// A longer sequence is a long slab. All that run at once share a region of so many tokens, or of
-// the longest sequence if that is more; each takes room for its own tokens, rounded up.
+// A longer sequence is a long slab. The long slabs that run at once share a region of this many
+// tokens, or of the longest sequence if that is more. Each takes room for its own tokens, rounded
+// up to a multiple of region_step.
 constexpr int64_t region_tokens_max = 16384;
 constexpr int64_t region_step = 64;
-// Between two looks at what else there is to do: 10 to 20 ms of a core with AVX-512, about 50 of a
-// slow one with AVX2.
+// The most work of a block, after which an executor looks for other tickets: 10 to 20 ms on a core
+// with AVX-512, about 50 ms on a slow one with AVX2.
 constexpr double max_block_flops = 2e9;
 
 constexpr int32_t max_adapters = 64;
@@ -40,7 +43,7 @@ struct Name {
   char text[SIE_MAX_NAME + 1];
 };
 
-// A set of rows (sie_space_params). In the program's list at its number; kind 0: not declared.
+// A set of rows (sie_space_params), at its number in the program's list. kind 0: not declared.
 struct Space {
   uint32_t kind;  // sie_space_kind
   sie_input marks;
@@ -48,8 +51,8 @@ struct Space {
   Name name;
 };
 
-// What a batch brings (sie_input_params), at its number; space 0: not declared. Operations that
-// read it bound its values, and take their say from here.
+// Data that a batch brings (sie_input_params), at its number in the program's list. space 0: not
+// declared. The operations that read it bound its values; the bounds are kept here.
 struct Input {
   sie_space space;
   int32_t dtype, columns;
@@ -58,22 +61,21 @@ struct Input {
   Name name;
   bool read;             // by an operation, or as marks
   int64_t least, bound;  // i32: least ≤ value < bound
-  sie_space groups_of;   // i32 that name groups of a SHARED space, by batch
+  sie_space groups_of;   // i32 that are group numbers of this SHARED space; each batch bounds them
 };
 
-// How an output is written: all rows densely, or where items say: a row for each sequence, its rows
-// one after another, or columns with their values.
+// How an output is written (sie_output_form).
 using OutputForm = sie_output_form;
 struct Output {
   uint32_t form;    // sie_output_form
-  sie_space space;  // of what is written; sparse: SEQS
+  sie_space space;  // of the rows that are written; sparse: SEQS
   int64_t columns;  // of a row before its item cuts it
   Name name;
 };
 
-// Beside the operations of ops.h, one that csrc does itself.
+// An operation that csrc does itself, besides those of ops.h.
 constexpr uint32_t op_output_values = 64;
-// A pooling of ours: each row stays one of its own, widened.
+// A pooling besides those of sie_pooling: each row is only widened.
 constexpr int32_t each_row = 0;
 const char *op_name(uint32_t kind);
 const char *dtype_name(int32_t dtype);
@@ -82,11 +84,11 @@ const char *compute_name(uint32_t compute);
 
 struct Value {
   sie_space space;   // 0: no operation has made it
-  uint32_t compute;  // the class whose weights made it; storage follows from it
-  int32_t base;      // the value it is a view of, or itself
+  uint32_t compute;  // the class of the weights that made it; its storage follows from that
+  int32_t base;      // the value that it is a view of, or itself
   int64_t column;    // where the view starts in the base
   int64_t columns;
-  bool outputs_only;  // of SIE_SPLADE, too wide for anything else
+  bool outputs_only;  // of SIE_SPLADE: only outputs may read it, because it is too wide
   // Plan:
   int32_t buffer;     // of the base: float rows, or -1 when only a quantised form exists
   int32_t quantised;  // u8 or f8e4m3 rows, or -1
@@ -102,7 +104,7 @@ struct Op {
   sie_input inputs[3];           // embed: ids, type_ids; lora: adapter; maxsim: queries, partner
   const float *bias;             // linear, norms
   const float *gamma, *beta;     // norms
-  const float *vector;           // attention: ALiBi's slopes; pool: what scores the rows
+  const float *vector;           // attention: ALiBi's slopes; pool: the vector that scores the rows
   float eps, weight_offset, word_scale;
   int32_t norm;  // sie_norm
   int32_t gate;  // sie_gate
@@ -112,15 +114,15 @@ struct Op {
   int32_t output;
   sie_attention_params attention;
   sie_rope_params rope;
-  int32_t lora;       // linear: the first of its pairs in the program's list; -1: none
-  int32_t max_rank;   // of those
+  int32_t lora;       // linear: its first pair in the program's lora_pairs; -1: none
+  int32_t max_rank;   // of those pairs
   int32_t normalize;  // maxsim
   int32_t transform;  // output_sparse
   sie_muvera_params muvera;
   sie_smve_params smve;
 };
 
-// Where an operand lies in a lane; in a region, where its buffer lies decides.
+// Where an operand lies in an arena lane. In the region its place follows from its buffer's.
 struct Operand {
   bool present;
   int32_t buffer;
@@ -134,22 +136,22 @@ struct Operand {
 };
 
 struct Buffer {
-  bool of_seqs;  // a row a sequence; else as many as the sequences' own rows, or fewer
+  bool of_seqs;  // one row for each sequence; else at most as many as the batch has tokens
   int32_t dtype;
   int64_t columns, ld;
   int32_t scale_group;  // u8, f8e4m3: as in sie_tensor; else 0
   bool outliers;        // u8: each row has one
   int64_t bytes;        // rows at their cap, then scales, zero points and outliers
-  int32_t first, last;  // plan operations between which it lives, both included
-  int32_t shares;       // the buffer whose memory it takes over, or -1
+  int32_t first, last;  // the first and the last planned operation that uses it
+  int32_t shares;       // the buffer whose memory it reuses, or -1
   int64_t offset;       // in a lane
-  // For a long slab: bytes of a row with its scale, zero point and outlier, and where the buffer
-  // starts, a multiple of the rows there is room for. Of sequence rows, of which it has one: bytes
-  // behind all others.
+  // For a long slab: the bytes of a row with its scale, zero point and outlier, and where the
+  // buffer starts. row_offset times the rows that the slab has room for is that start. A buffer of
+  // sequence rows has one row, which lies row_offset bytes behind all other buffers.
   int64_t row_bytes, row_offset;
 };
 
-// Where the parts of a buffer with room for `cap` rows begin, from its own start.
+// Where the parts of a buffer with room for `cap` rows begin, in bytes from its start.
 struct BufferParts {
   int64_t scale, zero, outlier, end;
 };
@@ -167,13 +169,14 @@ inline BufferParts parts_of(const Buffer &b, int64_t cap) {
 // How an operation of a long slab is cut into blocks, between which an executor looks for other
 // work.
 enum class Cut : uint8_t {
-  none,     // short at any length
-  rows,     // each row of the result comes of the same rows of the operands
-  queries,  // attention: one head and some of its queries
-  shares    // as if more executors shared it
+  none,     // never cut: it is short at any length
+  rows,     // blocks of rows: each row of the result depends on the same rows of the operands only
+  queries,  // attention: a block is one head and some of its queries
+  shares    // as if more executors shared the operation
 };
 
-// Bytes behind every buffer that nobody may write; a debug build checks them after each operation.
+// Bytes behind every buffer that no operation may write; a debug build checks them after each
+// operation.
 #ifdef NDEBUG
 constexpr int64_t redzone_bytes = 0;
 #else
@@ -185,10 +188,11 @@ struct PlannedOp {
   Operand in[3], addend, residual, out, sum, quantised;  // quantised: the u8 or f8e4m3 twin of out
   int32_t work;  // attention on a GPU: which of the batch's work lists; else -1
   Cut cut;
-  double row_flops;  // of a row, or of a query and a key; of a head alone in attention
+  double row_flops;  // of a row; in attention, of one query and one key of one head
 };
 
-// A work list that attention reads on a GPU: one for all operations it serves.
+// A work list that attention reads on a GPU. Operations with equal heads, mask, window, dtype and
+// spaces share one.
 struct WorkList {
   sie_attention_params attention;
   int32_t dtype;
@@ -196,7 +200,7 @@ struct WorkList {
 };
 constexpr int32_t max_work_lists = 8;
 
-// The bounds of a batch, from the spaces that are declared.
+// The bounds of a batch, from the declared spaces.
 struct Caps {
   int64_t max_tokens = 0, max_len = 0, max_seqs = 0;
 };
@@ -207,22 +211,22 @@ struct GpuProgram;  // csrc/cuda
 
 struct sie_program {
   sie_device *device = nullptr;
-  uint64_t serial = 0;  // no other program of the device has it, also not one that lies where this one lay
+  uint64_t serial = 0;  // unique among the device's programs, also if a later one reuses this address
   sie::Caps caps;
   bool ended = false;
-  // By their numbers; entry 0 is none's.
+  // At their numbers; entry 0 is unused.
   sie::Space spaces[sie::max_spaces + 1] = {};
   sie::Input inputs[sie::max_inputs + 1] = {};
   sie_space tokens = 0, seqs = 0;  // the ROWS and the SEQS space; 0: not declared yet
   sie::List<sie::Value> values;
   sie::List<sie::Op> ops;
-  int64_t entries = 0;  // of sie_program_add so far
+  int64_t entries = 0;  // added by sie_program_add so far
   int32_t n_outputs = 0;
   sie::Output outputs[sie::max_outputs] = {};
   // Bounds of a batch that operations set.
-  int64_t positions = 0;                // longest sequence the position tables allow; 0: no table
-  int32_t n_adapters = 0;               // 0: no linear has any
-  sie::List<sie_lora_pair> lora_pairs;  // n_adapters for each such linear
+  int64_t positions = 0;                // the longest sequence that the position tables allow; 0: no table
+  int32_t n_adapters = 0;               // 0: no linear has LoRA adapters
+  sie::List<sie_lora_pair> lora_pairs;  // n_adapters pairs for each linear with adapters
   sie_input queries = 0;                // of maxsim; 0: none
   // Plan:
   int64_t slab_tokens = 0, slab_seqs = 0;  // caps of one slab
@@ -233,7 +237,7 @@ struct sie_program {
   int64_t values_bytes = 0;   // of one lane
   // Of long slabs; region_tokens 0: the program has none.
   int64_t region_tokens = 0;
-  int64_t long_row_bytes = 0, long_fixed_bytes = 0;  // values: of a token, and of any sequence
+  int64_t long_row_bytes = 0, long_fixed_bytes = 0;  // of values: for each token, and for each long slab
   int64_t long_scratch_bytes = 0;                    // of one executor, in its lane
   double block_flops = sie::max_block_flops;         // less in tests
   sie::Block one_row_each;  // int32 0, 1, 2 …: cumulative lengths of one row a sequence
@@ -245,13 +249,14 @@ struct sie_program {
 
 namespace sie {
 
-// An executor at work on a long slab has no slab of its own, so its whole lane is scratch.
+// Bytes of an arena lane. An executor that computes a long slab uses its whole lane as scratch: the
+// slab's values lie in the region.
 inline int64_t lane_bytes(const sie_program *p) {
   int64_t short_bytes = p->scratch_bytes + p->values_bytes;
   return short_bytes > p->long_scratch_bytes ? short_bytes : p->long_scratch_bytes;
 }
 
-// Tokens that a long slab of `tokens` gets room for, and the bytes of its values.
+// The tokens that a long slab of `tokens` gets room for, and the bytes of its values.
 inline int64_t long_cap(int64_t tokens) { return round_up(tokens, region_step); }
 inline int64_t long_bytes(const sie_program *p, int64_t tokens) {
   return long_cap(tokens) * p->long_row_bytes + p->long_fixed_bytes;
@@ -262,7 +267,7 @@ inline int64_t region_bytes(const sie_program *p) {
   return p->region_tokens * p->long_row_bytes + (most > 1 ? most : 1) * p->long_fixed_bytes;
 }
 
-// The storage class: the reference keeps everything in f32.
+// The class in which values are stored: the reference device stores everything in f32.
 inline uint32_t storage_class(const sie_device *device, uint32_t compute) {
   return device->kind == SIE_DEVICE_REF ? static_cast<uint32_t>(SIE_COMPUTE_F32) : compute;
 }
@@ -271,10 +276,10 @@ inline bool is_quantised(uint32_t compute) {
   return compute == SIE_COMPUTE_INT8 || compute == SIE_COMPUTE_FP8;
 }
 
-// The shape of a linear's weight is its operation's too.
+// Whether the operation multiplies by a matrix, whose shape then describes the operation.
 inline bool has_matrix(uint32_t kind) { return kind == SIE_OP_LINEAR || kind == SIE_OP_SPLADE; }
 
-// Says how each planned operation of a long slab is cut.
+// Decides how each planned operation of a long slab is cut.
 void cut_plan(sie_program *program);
 
 // Gives the plan's buffers and operands their offsets; sets values_bytes and the bytes of long
@@ -284,16 +289,17 @@ sie_status place_buffers(sie_program *program, sie_error *err);
 // Fills plan, buffers and sizes from values and ops.
 sie_status plan_program(sie_program *program, sie_error *err);
 
-// Of a planned program: the scratch an executor needs, and each operation once with no rows, so
-// that a form the device lacks is refused when the program ends, not in a run.
+// For a planned program: plan_scratch finds the scratch that an executor needs. rehearse runs each
+// operation once without rows, so that a form that the device lacks is refused when the program
+// ends, not in a run.
 sie_status plan_scratch(sie_program *program, sie_error *err);
 sie_status rehearse(const sie_program *program, sie_error *err);
 
 inline uint32_t kind_of(const sie_program *p, sie_space space) { return p->spaces[space].kind; }
-// Whether a value has one row a sequence.
+// Whether a value has one row for each sequence.
 inline bool of_seqs(const sie_program *p, sie_value v) { return p->values[v].space == p->seqs; }
 
-// The most rows of a SHARED space's inputs, or of any other's.
+// The most rows that a batch may have of a space.
 inline int64_t rows_cap(const sie_program *p, sie_space space) {
   return kind_of(p, space) == SIE_SPACE_SUBSET ? p->caps.max_tokens : p->spaces[space].max_rows;
 }

@@ -1,4 +1,4 @@
-// record.cc — the recording half of a program: begin, add and free, and the list of entries.
+// record.cc — begins, records and frees a program; the list of entries.
 #include "record.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ struct Entry {
   Record record;
 };
 
-// What a program may consist of: an entry here, a struct in sie.h.
+// The kinds of entries: each has a line here and a struct in sie.h.
 constexpr Entry entries[] = {
     {SIE_SPACE, "space", record_space},
     {SIE_INPUT, "input", record_input},

@@ -1,7 +1,8 @@
-// record.h — what the functions that record entries share: checks of their structs, and appending.
+// record.h — the functions that record entries, and what they share: checks of structs, and
+// appending.
 //
-// Each takes one entry's struct as the caller has it, checks all of it, and appends last, so that a
-// refused entry leaves the program as it was.
+// Each record function takes one entry's struct from the caller, checks all of it, and appends
+// last. So a refused entry leaves the program unchanged.
 #ifndef SIE_CSRC_RECORD_H
 #define SIE_CSRC_RECORD_H
 
@@ -32,68 +33,69 @@ sie_status record_output_sparse(sie_program *p, const void *params, sie_error *e
 sie_status record_output_muvera(sie_program *p, const void *params, sie_error *err);
 sie_status record_output_smve(sie_program *p, const void *params, sie_error *err);
 
-// The entry's struct, of whatever version.
+// Copies the entry's struct, whatever its version.
 template <class T>
 sie_status take_params(const void *params, T *to, sie_error *err) {
   return take(static_cast<const T *>(params), to, "params", err);
 }
 
-// A value that operations may read; `name` is the field's.
+// v must be a value that operations may read. In all checks, `name` is the field's name.
 sie_status check_value(const sie_program *p, sie_value v, const char *name, sie_error *err);
 
-// A number for a result, that no operation has taken.
+// v must be a number that no earlier operation uses for its result.
 sie_status check_result(const sie_program *p, sie_value v, const char *name, sie_error *err);
 
-// A weight of a kind, of this device, where kernels reach it.
+// w must be a weight of this kind and of this device, in memory that kernels reach.
 sie_status check_weight(const sie_program *p, const sie_weight *w, uint32_t kind, const char *name,
                         sie_error *err);
 
-// A vector of `length` elements; NULL passes when optional.
+// w must be a vector of `length` elements; NULL passes if optional.
 sie_status check_vector(const sie_program *p, const sie_weight *w, int64_t length, bool optional,
                         const char *name, sie_error *err);
 inline const float *vector_of(const sie_weight *w) { return w != nullptr ? w->vector() : nullptr; }
 
-// A SIE_WEIGHT_DATA of [n, k]; n 0: of any number of rows.
+// w must be a SIE_WEIGHT_DATA of [n, k]; n 0: any number of rows.
 sie_status check_data(const sie_program *p, const sie_weight *w, int32_t dtype, int64_t n, int64_t k,
                       const char *name, sie_error *err);
 
-// x, w and bias of x·Wᵀ + bias.
+// Checks x, w and bias of x·Wᵀ + bias.
 sie_status check_linear(const sie_program *p, sie_value x, const sie_weight *w, const sie_weight *bias,
                         sie_error *err);
 
-// A residual of `columns`, with the rows of x; none passes.
+// residual must have `columns` columns and the rows of x; SIE_NO_VALUE passes.
 sie_status check_residual(const sie_program *p, sie_value residual, sie_value x, int64_t columns,
                           sie_error *err);
 
-// A field that is 0 or 1; one that is 0 until a later version gives it a meaning; a norm's eps and
-// weight_offset.
+// check_flag: the field must be 0 or 1. check_zero: it must be 0, until a later version gives it a
+// meaning. check_norm: a norm's eps and weight_offset.
 sie_status check_flag(int32_t flag, const char *name, sie_error *err);
 sie_status check_zero(int64_t field, const char *name, sie_error *err);
 sie_status check_norm(float eps, float weight_offset, sie_error *err);
 
-// 1 to SIE_MAX_NAME of a to z, 0 to 9 and '_'; copied to *to.
+// A name has 1 to SIE_MAX_NAME of a to z, 0 to 9 and '_'; it is copied to *to.
 sie_status check_name(const char *name, Name *to, sie_error *err);
 
-// SIE_UNSUPPORTED, with the operation's name, where the device's table lacks its entry.
+// SIE_UNSUPPORTED, with the operation's name, if the device's table lacks the operation (`has` is
+// false).
 sie_status check_has(const sie_program *p, bool has, uint32_t kind, sie_error *err);
 
-// An i32 input of a space of a kind, whose values an operation takes from `least` to below `bound`.
-// check_input changes nothing; read_input, after all checks, notes the bounds.
+// An operation reads an i32 input, whose space must be of this kind. It accepts values from `least`
+// to below `bound`. check_input changes nothing; read_input, called after all checks, records the
+// bounds.
 sie_status check_input(const sie_program *p, sie_input input, uint32_t kind, int64_t least, int64_t bound,
                        const char *name, sie_error *err);
 void read_input(sie_program *p, sie_input input, int64_t least, int64_t bound);
 
-// "token rows of tokens", for messages.
+// A description such as "token rows of tokens", for messages.
 const char *space_name(const sie_program *p, sie_space space);
 
 Op new_op(uint32_t kind);
 
-// Appends the operation and the value it makes: op.out, and with op.sum a second one of the same
-// shape.
+// Appends the operation and its results: the value op.out and, if set, op.sum of the same shape.
 sie_status append(sie_program *p, const Op &op, sie_space space, uint32_t compute, int64_t columns,
                   sie_error *err);
 
-// Makes room for values numbered up to v.
+// Makes room for values with numbers up to v; false if there is no memory.
 bool reserve_value(sie_program *p, sie_value v);
 
 }  // namespace sie

@@ -1,5 +1,4 @@
-// record_attention.cc — the operations in which rows meet rows: attention, what prepares it, and
-// late interaction.
+// record_attention.cc — records attention, rotary embeddings and late interaction.
 #include <math.h>
 
 #include <algorithm>
@@ -48,7 +47,7 @@ sie_status check_spaces(const sie_program *p, const sie_attention_params &a, sie
   return SIE_OK;
 }
 
-// Whether two views have a column in common.
+// Whether two views share a column.
 bool overlap(const Value &a, const Value &b) {
   return a.base == b.base && a.column < b.column + b.columns && b.column < a.column + a.columns;
 }

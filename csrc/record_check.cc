@@ -13,8 +13,8 @@ namespace {
 
 using ll = long long;
 
-// Whether a weight multiplies values of a class: its own, or in an FP8 model, whose values are
-// bf16, BF16.
+// Whether a weight of class `weight` may multiply values of class `value`: the classes are equal,
+// or on a GPU BF16 weights multiply values of class FP8, which are stored as bf16.
 bool goes_with(const sie_device *device, uint32_t value, uint32_t weight) {
   return value == weight || (device->is_gpu() && value == SIE_COMPUTE_FP8 && weight == SIE_COMPUTE_BF16);
 }

@@ -1,5 +1,5 @@
-// record_linear.cc — the operations that multiply by a packed matrix: linear, with adapters or not,
-// and SPLADE.
+// record_linear.cc — records the operations that multiply by a packed matrix: linear, with or
+// without LoRA adapters, and SPLADE.
 #include "record.h"
 #include "status.h"
 
@@ -9,13 +9,14 @@ namespace {
 
 using ll = long long;
 
-// What a GPU keeps values of a class in; adapters are of the same type there.
+// The dtype of adapters: f32 on a CPU; on a GPU, the type in which values of the class are stored.
 int32_t adapter_dtype(const sie_program *p, uint32_t compute) {
   if (!p->device->is_gpu()) return SIE_F32;
   return compute == SIE_COMPUTE_F16 ? SIE_F16 : SIE_BF16;
 }
 
-// Adapter i of a linear [n, k], as the kernel takes it: rank 0 where the linear has none of it.
+// Adapter i of a linear [n, k], as the kernel takes it; rank 0 if the adapter does not change this
+// linear.
 sie_status check_adapter(const sie_program *p, const sie_linear_params &l, int32_t i, int32_t dtype,
                          sie_lora_pair *pair, sie_error *err) {
   const sie_weight *a = l.a[i], *b = l.b[i];
@@ -50,7 +51,7 @@ sie_status add_adapters(sie_program *p, const sie_linear_params &l, uint32_t com
     status = check_has(p, p->device->ops->lora != nullptr, SIE_OP_LORA, err);
     op->lora = static_cast<int32_t>(first);
   }
-  // A linear that no adapter touches is a plain one.
+  // A linear that no adapter changes is recorded without adapters.
   while (p->lora_pairs.size() > first && (status != SIE_OK || op->lora < 0)) p->lora_pairs.pop();
   return status;
 }
@@ -69,7 +70,7 @@ sie_status check_adapters(const sie_program *p, const sie_linear_params &l, sie_
   return check_input(p, l.adapter, SIE_SPACE_SEQS, -1, l.n_adapters, "adapter", err);
 }
 
-// The columns of the result: all of W's rows, or one of two behind a gate.
+// The columns of the result: as many as W has rows, or half with a gate.
 sie_status check_gate(const sie_linear_params &l, int64_t *columns, sie_error *err) {
   SIE_FAIL_IF(l.act > SIE_ACT_SILU, SIE_INVALID_ARGUMENT, err, "act %u is none of sie_act", l.act);
   SIE_FAIL_IF(l.gate > SIE_GATE_GEGLU_TANH, SIE_INVALID_ARGUMENT, err, "gate %u is none of sie_gate", l.gate);

@@ -1,4 +1,4 @@
-// record_output.cc — the operations that declare what a program writes.
+// record_output.cc — records a program's outputs.
 #include <string.h>
 
 #include "common/muvera.h"
@@ -11,7 +11,7 @@ namespace {
 
 using ll = long long;
 
-// Of x and the output's name; outputs alone read what SPLADE leaves.
+// Checks x and the output's name. Only outputs with of_splade may read a value of SPLADE.
 sie_status check_output(const sie_program *p, sie_value x, const char *name, bool of_splade, Name *to,
                         sie_error *err) {
   bool splade = of_splade && x > 0 && x < p->values.size() && p->values[x].outputs_only;
@@ -40,7 +40,7 @@ sie_status append_output(sie_program *p, Op op, sie_value x, const Output &outpu
   return SIE_OK;
 }
 
-// A table of indices, each from `least` to below `bound`, counting ~index as index.
+// w must be a table of indices, each from `least` to below `bound`; ~index counts as index.
 sie_status check_indices(const sie_program *p, const sie_weight *w, int64_t n, int64_t k, int64_t bound,
                          bool signs, const char *name, sie_error *err) {
   SIE_TRY(check_data(p, w, SIE_I32, n, k, name, err));

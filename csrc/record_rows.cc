@@ -1,4 +1,5 @@
-// record_rows.cc — the operations that look rows up, normalise them, or choose among them.
+// record_rows.cc — records the operations that look rows up, normalise them, pool them or choose
+// among them.
 #include "record.h"
 
 #include <math.h>
@@ -23,7 +24,7 @@ sie_status check_table(const sie_program *p, const sie_weight *w, const sie_weig
   return SIE_OK;
 }
 
-// Of the tables beside the words': where their rows come from.
+// Checks the position and type tables, and the inputs that index them.
 sie_status check_places(const sie_program *p, const sie_embed_params &e, sie_error *err) {
   if (e.position != nullptr) SIE_TRY(check_table(p, e.position, e.word, "position", err));
   if (e.type != nullptr) SIE_TRY(check_table(p, e.type, e.word, "type", err));
@@ -64,7 +65,7 @@ sie_status record_embed(sie_program *p, const void *params, sie_error *err) {
   op.out = e.y;
   op.weights[0] = e.word;
   op.inputs[0] = e.ids;
-  // Rows that the batch names are looked up alike, be they positions or types.
+  // The kernel looks up rows by an input in weights[2] only, whether they are positions or types.
   op.weights[1] = e.positions != 0 ? nullptr : e.position;
   op.weights[2] = e.positions != 0 ? e.position : e.type;
   op.inputs[1] = e.positions != 0 ? e.positions : e.type_ids;

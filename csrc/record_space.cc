@@ -1,4 +1,4 @@
-// record_space.cc — the declarations: which rows a batch has, and what it brings for them.
+// record_space.cc — records the declarations of spaces and inputs.
 #include "record.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// rehearse.cc — what a planned program will ask of its device: scratch, and every form of every
+// rehearse.cc — asks the device what a planned program needs: scratch, and the form of every
 // operation.
 #include <stdio.h>
 
@@ -14,12 +14,12 @@ namespace sie {
 
 namespace {
 
-// What a slab may have.
+// The bounds of a slab.
 struct SlabCaps {
   int64_t tokens, seqs, longest;
 };
 
-// What the operation may be given in a run.
+// The bounds of the operation's arguments in any run.
 sie_op_bounds bounds_of(const sie_program *p, const Op &op, const SlabCaps &caps) {
   const Value &in = p->values[op.in[0] != SIE_NO_VALUE ? op.in[0] : op.out];
   sie_op_bounds bounds = {};
@@ -115,7 +115,7 @@ sie_status rehearse(const sie_program *p, sie_error *err) {
   replay.share = {0, 1, nullptr, p->scratch_bytes, nullptr};
   replay.lora_pairs = p->lora_pairs.begin();
   if (p->device->is_gpu()) {
-    // Launchers check all the same when there is no room for a row, and touch nothing.
+    // With no room for a row, launchers still check their arguments, and they touch nothing.
     tokens = seqs = 0;
     replay.share.on = &p->device->on;
     replay.values = reinterpret_cast<char *>(uintptr_t{1} << 20);

@@ -1,4 +1,4 @@
-// replay.cc — fills an operation's arguments from plan, lane and slab, and calls its kernel.
+// replay.cc — fills an operation's arguments from plan, arena lane and slab, and calls its kernel.
 #include "replay.h"
 
 #include <string.h>
@@ -107,7 +107,7 @@ sie_status attention(const Replay &r, const PlannedOp &planned) {
   return r.program->device->ops->attention(&a, &r.share);
 }
 
-// In place: the operands are the result.
+// In place: the result overwrites the operands.
 sie_status qk_norm_rope(const Replay &r, const PlannedOp &planned) {
   const sie_rope_params &rope = planned.op.rope;
   auto table = [](const sie_weight *w) { return w != nullptr ? w->vector() : nullptr; };
@@ -143,7 +143,7 @@ sie_status gather_rows(const Replay &r, const PlannedOp &planned) {
   return r.program->device->ops->gather_rows(&a, &r.share);
 }
 
-// Also a value's rows, widened.
+// Also widens a value's rows (each_row).
 sie_status pool(const Replay &r, const PlannedOp &planned) {
   const Op &op = planned.op;
   bool each = op.pooling == each_row;
@@ -266,8 +266,8 @@ bool intact(const char *zone) {
   return true;
 }
 
-// With the bytes behind each result marked before and looked at after. Only for a caller that works
-// alone.
+// Marks the bytes behind each result before the call, and checks them after it. Only for a caller
+// that computes the whole operation alone.
 sie_status dispatch_checked(const Replay &r, const PlannedOp &planned) {
   for (const Operand *o : {&planned.out, &planned.sum, &planned.quantised}) {
     if (o->present) memset(redzone(r, *o), redzone_byte, static_cast<size_t>(redzone_bytes));

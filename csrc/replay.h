@@ -1,4 +1,4 @@
-// replay.h — one slab of a batch through a planned program.
+// replay.h — runs one slab of a batch through a planned program.
 #ifndef SIE_CSRC_REPLAY_H
 #define SIE_CSRC_REPLAY_H
 
@@ -6,36 +6,39 @@
 
 namespace sie {
 
-// Whole sequences of a batch, with row numbers of their own. The pointers lead into the slot. On a
-// GPU it is the whole batch, its pointers lead into device memory, and the numbers are not set.
-//
-// The rows of one space that a slab has. A SHARED space's are the batch's.
+// The rows of one space that a slab has. A SHARED space's rows are the batch's.
 struct SlabRows {
   int32_t n;
-  // [sequences + 1], from 0: where each sequence's begin; SHARED: of groups; null: one a sequence.
+  // [sequences + 1], from 0: where each sequence's rows begin; SHARED: each group's. Null: one row
+  // a sequence.
   const int32_t *offsets;
   const int32_t *index;  // SUBSET: [n] rows of the ROWS space, ascending
-  const int32_t *first;  // [sequences] the number in the batch of each sequence's first; null on a GPU
+  const int32_t *first;  // [sequences] the batch's number of each sequence's first row; null on a GPU
 };
 
-// By the numbers of spaces, inputs and outputs; what the program has not is null.
+// A slab: whole sequences of a batch, whose rows are numbered within the slab. Its pointers lead
+// into the slot. On a GPU a slab is the whole batch, its pointers lead into device memory, and the
+// counts (SlabRows.n) are not set.
+//
+// The lists are indexed by the numbers of spaces, inputs and outputs. Entries that the program
+// lacks are null.
 struct Slab {
-  int32_t after;    // long slabs of the batch that must be done before this one has its place
-  int64_t place;    // of a long slab: bytes from the start of the region
+  int32_t after;    // how many long slabs of the batch must be done before this one may use its place
+  int64_t place;    // long slab: bytes from the start of the region
   int64_t max_len;  // of its sequences
   SlabRows spaces[max_spaces + 1];
-  const void *inputs[max_inputs + 1];      // of the slab's own rows; of a SHARED space, the batch's
-  const sie_out_item *items[max_outputs];  // [sequences]; of token rows, one a row
+  const void *inputs[max_inputs + 1];      // of the slab's rows; of a SHARED space, the batch's
+  const sie_out_item *items[max_outputs];  // [sequences]; for token rows, one a row
 };
 
 struct Replay {
   const sie_program *program;
   const Slab *slab;
-  sie_rows rows[max_spaces + 1];  // bounds, and where the slab's numbers are
-  char *values;                   // of the lane, or of a long slab
-  int64_t long_cap;               // rows that a long slab's values have room for; 0: a lane
-  int64_t first_row;              // of a long slab's block of rows, of which the slab then tells
-  int32_t q_first, q_last;        // of a block of queries; q_last 0: all
+  sie_rows rows[max_spaces + 1];  // bounds, and pointers to the slab's counts
+  char *values;                   // in the arena lane, or of a long slab
+  int64_t long_cap;               // rows that the long slab's values have room for; 0: no long slab
+  int64_t first_row;              // where a long slab's block begins; rows and slab describe the block
+  int32_t q_first, q_last;        // a block of queries; q_last 0: all
   bool resumed;                   // as in sie_attention_args
   sie_share share;
   void *outputs[max_outputs];
@@ -45,10 +48,11 @@ struct Replay {
   const void *work[max_work_lists];  // GPU: attention's lists, on the device
 };
 
-// Does this caller's share of planned operation `index`.
+// Computes this caller's share of planned operation `index`.
 sie_status replay_op(const Replay &replay, int32_t index);
 
-// Lets an executor do something else between two blocks; says whether it did, and so used its lane.
+// Lets an executor do other work between two blocks. take returns whether it did, and so overwrote
+// its arena lane.
 class Pause {
  public:
   virtual bool take() = 0;
@@ -57,7 +61,7 @@ class Pause {
   ~Pause() = default;
 };
 
-// As replay_op, for a long slab: block by block, with a pause between any two.
+// Like replay_op, for a long slab: block by block, with a pause between any two.
 sie_status replay_blocks(const Replay &replay, int32_t index, Pause *pause);
 
 }  // namespace sie

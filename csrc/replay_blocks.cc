@@ -1,8 +1,8 @@
-// replay_blocks.cc — an operation of a long slab, block by block.
+// replay_blocks.cc — runs an operation of a long slab, block by block.
 //
-// A block of rows is a slab of its own to the kernel: the operands' rows from first_row on, and as
-// many as the slab then says. A block of queries is one head of the sequence and a range of its
-// queries against all keys.
+// To the kernel, a block of rows is a small slab: the operands' rows from first_row on, as many as
+// the block's slab has. A block of queries is one head of the sequence and a range of its queries,
+// against all keys.
 #include <algorithm>
 
 #include "cut.h"
@@ -32,7 +32,8 @@ sie_status by_rows(const Replay &whole, int32_t index, const PlannedOp &planned,
       slab.spaces[s].offsets = offsets;
       block.rows[s].n = &slab.spaces[s].n;
     }
-    // What the batch brings for rows is read by operations on all of the slab's.
+    // Inputs of the ROWS space begin at the block's first row: the operations that read them are on
+    // all of the slab's rows.
     for (int32_t i = 1; i <= max_inputs; i++) {
       if (slab.inputs[i] == nullptr || program->inputs[i].space != program->tokens) continue;
       slab.inputs[i] = static_cast<const int32_t *>(slab.inputs[i]) + first;
@@ -44,14 +45,14 @@ sie_status by_rows(const Replay &whole, int32_t index, const PlannedOp &planned,
   return SIE_OK;
 }
 
-// Every block of every head is an item; the parts take neighbouring ones, so that a head's keys are
-// mostly prepared once.
+// Each block of each head is a work item. A part takes neighbouring items, so that it mostly
+// prepares a head's keys once.
 sie_status by_queries(const Replay &whole, int32_t index, const PlannedOp &planned, Pause *pause) {
   int64_t queries = whole.slab->spaces[whole.program->tokens].n, heads = planned.op.attention.heads;
   int64_t step = block_rows(whole.program, planned, queries, 1), blocks = (queries + step - 1) / step;
   int64_t part = whole.share.part, parts = whole.share.parts;
   int64_t first = heads * blocks * part / parts, last = heads * blocks * (part + 1) / parts;
-  bool prepared = false;  // the scratch holds the item's head
+  bool prepared = false;  // the scratch holds the prepared keys of the item's head
   for (int64_t item = first; item < last; item++) {
     int64_t head = item / blocks, block = item % blocks;
     if (item > first && pause->take()) prepared = false;

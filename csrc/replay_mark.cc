@@ -1,8 +1,9 @@
-// replay_mark.cc — looks at the rows that results are made of, before they are.
+// replay_mark.cc — flags sequences with a NaN or an infinity in the rows from which outputs are
+// computed.
 //
-// Everything up to there passes a NaN on, and what is infinite becomes one in the next norm or
-// stays infinite. Outputs of bytes and bits, sparse rows, SPLADE and late interaction do not: their
-// maximum takes no NaN.
+// All earlier operations pass a NaN on; an infinity stays infinite, or becomes a NaN in the next
+// norm. Outputs of bytes and bits, sparse rows, SPLADE and late interaction hide a NaN, for example
+// because a maximum ignores it. So rows are checked before these.
 #include "replay_parts.h"
 
 namespace sie {
@@ -25,7 +26,7 @@ bool hides_or_ends(uint32_t kind) {
   }
 }
 
-// The rows that pooling reads of each sequence.
+// Which row of each sequence pooling reads: that of sie_pooling, or all (0).
 int32_t rows_read(const Op &op) {
   bool one = op.kind == SIE_OP_POOL_OUTPUT && (op.pooling == SIE_POOL_CLS || op.pooling == SIE_POOL_LAST);
   return one ? op.pooling : 0;

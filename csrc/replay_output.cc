@@ -95,7 +95,8 @@ sie_status smve(const Replay &r, const PlannedOp &planned) {
   return r.program->device->ops->smve(&a, &r.share);
 }
 
-// On a GPU, where a batch is one slab in its own order: pooling one row each is widening.
+// On a GPU a batch is one slab in the batch's order, so pooling with one row a sequence widens all
+// rows to the output.
 sie_status output_values_on_gpu(const Replay &r, const PlannedOp &planned) {
   sie_value v = planned.op.in[0];
   sie_pool_args a = {};
@@ -107,7 +108,7 @@ sie_status output_values_on_gpu(const Replay &r, const PlannedOp &planned) {
   return r.program->device->ops->pool(&a, &r.share);
 }
 
-// Copies rows, widened to f32, to where the batch has them.
+// Widens rows to f32 and copies them to their places in the batch's order.
 void copy_rows(const sie_tensor &x, int64_t first, int64_t count, int64_t c, float *out) {
   for (int64_t i = 0; i < count; i++) {
     int64_t at = (first + i) * x.ld;

@@ -1,4 +1,4 @@
-// replay_parts.h — what the functions that fill arguments share.
+// replay_parts.h — what the functions that fill kernel arguments share.
 #ifndef SIE_CSRC_REPLAY_PARTS_H
 #define SIE_CSRC_REPLAY_PARTS_H
 
@@ -6,7 +6,7 @@
 
 namespace sie {
 
-// An operand of a long slab, from the block's first row on.
+// An operand of a long slab, from the first row of the block.
 inline sie_tensor long_tensor(const Replay &r, const Operand &o) {
   const Buffer &b = r.program->buffers[o.buffer];
   bool fixed = b.of_seqs;
@@ -47,7 +47,7 @@ inline sie_rows rows(const Replay &r, sie_value v) { return r.rows[space_of(r, v
 inline sie_rows tokens(const Replay &r) { return r.rows[r.program->tokens]; }
 inline sie_rows seqs(const Replay &r) { return r.rows[r.program->seqs]; }
 
-// Where each sequence's rows of a value begin; null: it has one row a sequence.
+// Where each sequence's rows of a value begin; null if it has one row a sequence.
 inline const int32_t *offsets(const Replay &r, sie_value v) { return r.slab->spaces[space_of(r, v)].offsets; }
 inline const int32_t *token_offsets(const Replay &r) { return r.slab->spaces[r.program->tokens].offsets; }
 
@@ -56,8 +56,9 @@ inline const int32_t *indices(const Replay &r, sie_input input) {
   return static_cast<const int32_t *>(r.slab->inputs[input]);
 }
 
-// Flags the sequences of which the operation reads a row that is not finite, where it is one that
-// makes an output, or one after which nothing shows it (replay_mark.cc).
+// Flags the sequences of which the operation reads a row with a NaN or an infinity
+// (replay_mark.cc). Does nothing unless the operation makes an output, or its result would no
+// longer show the NaN.
 sie_status mark_nonfinite(const Replay &r, const PlannedOp &planned);
 
 // The operations that write outputs (replay_output.cc).

@@ -1,4 +1,4 @@
-// run.cc — arenas, and a loaded batch's way through the executors.
+// run.cc — arenas, and how executors run a loaded batch.
 #include "gpu.h"
 #include "slot.h"
 #include "status.h"
@@ -36,7 +36,7 @@ char *lane_values(const sie_slot *slot, int32_t lane) {
 
 void run_alone(sie_slot *slot, int32_t slab, int32_t executor) {
   Replay replay = make_replay(slot, slab, 0, executor);
-  replay.share.parts = 1;  // also beside long slabs, which have teams
+  replay.share.parts = 1;  // short slabs have no team in a batch with long slabs
   replay.values = lane_values(slot, executor);
   int32_t ops = static_cast<int32_t>(slot->program->plan.size());
   for (int32_t i = 0; i < ops; i++) {
@@ -45,8 +45,8 @@ void run_alone(sie_slot *slot, int32_t slab, int32_t executor) {
   }
 }
 
-// Notes that a member failed at operation `op`; whether the team is to leave after it. A member may
-// be ahead and have failed later, so all leave at the same operation.
+// Notes that a member failed at operation `op`. Another member may be ahead and have failed at a
+// later one; the first failed operation counts, so that all members leave after the same one.
 void note_team_failure(sie_slot *slot, Team *team, int32_t op, sie_status status) {
   note_failure(slot, op, status);
   int32_t first = team->failed_op.load(std::memory_order_relaxed);
@@ -55,8 +55,8 @@ void note_team_failure(sie_slot *slot, Team *team, int32_t op, sie_status status
 
 bool has_failed(const Team &team, int32_t op) { return team.failed_op.load(std::memory_order_relaxed) <= op; }
 
-// One member's part. After every operation all members meet, so each sees what the others wrote;
-// the last meeting keeps the lane until nobody reads it any more.
+// Runs one member's part. After every operation all members meet, so each sees what the others
+// wrote. The last meeting keeps member 0's arena lane until no member reads it any more.
 void run_in_team(sie_slot *slot, int32_t slab, int32_t member, int32_t executor) {
   Team &team = static_cast<Team *>(slot->teams.p)[slab];
   Replay replay = make_replay(slot, slab, member, executor);
@@ -72,7 +72,7 @@ void run_in_team(sie_slot *slot, int32_t slab, int32_t member, int32_t executor)
   }
 }
 
-// Lets the executor of a long slab do other runs' tickets.
+// Lets the executor of a long slab do tickets of other runs.
 class Others final : public Pause {
  public:
   Others(Executors *executors, int32_t executor) : executors_(executors), executor_(executor) {}
@@ -83,8 +83,8 @@ class Others final : public Pause {
   int32_t executor_;
 };
 
-// One member's part of a long slab, whose values lie in the region and whose scratch is the
-// executor's whole lane.
+// Runs one member's part of a long slab. The slab's values lie in the region; the executor's whole
+// lane is scratch.
 void run_long(sie_slot *slot, int32_t slab, int32_t member, int32_t executor) {
   Executors &executors = slot->device->executors;
   sie_arena *arena = slot->arena;
@@ -108,7 +108,7 @@ void run_long(sie_slot *slot, int32_t slab, int32_t member, int32_t executor) {
     if (slot->team > 1) executors.meet(&team.barrier, slot->team, executor);
     others.take();
   }
-  // Behind the last meeting nobody reads the values any more.
+  // After the last meeting no member reads the values any more.
   if (member != 0) return;
   if (slot->long_left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     arena->long_done.fetch_add(1, std::memory_order_release);
@@ -127,15 +127,16 @@ void run_ticket(Run *run, int32_t slab, int32_t member, int32_t executor) {
   }
 }
 
-// Executors that share one slab when there are fewer slabs than executors.
+// The number of executors that share one slab: more than one if there are fewer slabs than
+// executors.
 int32_t team_size(const sie_slot *slot) {
   if (slot->n_slabs == 0) return 1;
   int32_t members = slot->device->threads / slot->n_slabs;
   return members < 1 ? 1 : (members < max_team ? members : max_team);
 }
 
-// Fills the run: teams for all slabs, or, beside long ones, which may be left for other work, for
-// these alone.
+// Fills the run. All slabs have teams; in a batch with long slabs only these have, because they may
+// pause for other work.
 void plan_run(sie_slot *slot, sie_arena *arena) {
   slot->arena = arena;
   slot->failed_op.store(-1, std::memory_order_relaxed);

@@ -1,4 +1,5 @@
-// self_test.cc — the start-up test of a compute class, after which it is offered or ruled out.
+// self_test.cc — the start-up test of a compute class, which decides whether the device offers the
+// class.
 #include "self_test.h"
 
 #include <math.h>
@@ -14,7 +15,7 @@ namespace sie {
 
 namespace {
 
-// Ragged on purpose: no multiple of a vector, a tile or a row block.
+// Ragged on purpose: not multiples of a vector, a tile or a row block.
 constexpr int64_t rows_max = 69, n = 83, k = 135;
 constexpr int32_t heads = 2, head_dim = 32;
 constexpr int64_t width = heads * head_dim;
@@ -46,14 +47,14 @@ class Test {
     for (Block &block : blocks_) release(&block);
   }
 
-  // What is wrong, or null.
+  // Returns what is wrong, or null.
   const char *run() {
     if (const char *why = test_linear()) return why;
     if (const char *why = test_layernorm()) return why;
     return test_attention();
   }
 
-  // Inputs, weights and outputs; false without memory.
+  // Makes inputs, weights and outputs; false if there is no memory.
   bool prepare() {
     x_ = random_rows(k, compute_ == SIE_COMPUTE_BF16 ? SIE_BF16 : SIE_F32, 1);
     q_ = random_rows(width, activation_, 2);
@@ -147,7 +148,7 @@ class Test {
     return t;
   }
 
-  // y[first …] of `count` rows, by the given table.
+  // Computes `count` rows of y from `first` on, with the given table.
   bool linear(const sie_ops *table, const sie_packed &w, int64_t first, int32_t count, const sie_tensor &y) {
     sie_linear_args a = {};
     a.rows = {rows_max, &count};
@@ -174,7 +175,7 @@ class Test {
     }
     if (!linear(ops_, packed_, 0, all, y_) || !linear(ref_, packed_ref_, 0, all, y_ref_))
       return "has no linear";
-    // INT8: a weight at a tie may round either way, half a step of 8/127 at an outlier.
+    // INT8: a weight at a tie may round either way: half a step of 8/127 at an outlier.
     if (!close(n, compute_ == SIE_COMPUTE_INT8 ? 1e-2 : 2e-5)) return "differs from the reference in linear";
     for (int32_t count : {1, 7, 31, 64, 65}) {
       int64_t first = rows_max - count;
@@ -223,7 +224,7 @@ class Test {
     return table->attention(&a, &share_) == SIE_OK;
   }
 
-  // Attention writes its own type: widen what it wrote, so that results compare as f32.
+  // Attention writes the activation type; this widens it, so that results compare as f32.
   void widen(const sie_tensor &y, int64_t count) const {
     if (activation_ != SIE_BF16) return;
     for (int64_t r = count - 1; r >= 0; r--) {
@@ -246,7 +247,7 @@ class Test {
     return same(width, cu[3], cu[4] - cu[3]) ? nullptr : "depends on the batch in attention";
   }
 
-  // Against the reference, relative to the largest result.
+  // Compares with the reference, relative to the largest result.
   bool close(int64_t columns, double tolerance) const {
     double largest = 0, worst = 0;
     for (int64_t r = 0; r < rows_max; r++) {

@@ -7,12 +7,13 @@ namespace sie {
 
 namespace {
 
-// Fewer tokens leave a GEMM's row blocks unfilled.
+// With fewer tokens, a GEMM's row blocks are not full.
 constexpr int64_t tokens_min = 64;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Linear layers, and attention, which grows with the square. The one keeps empty sequences apart.
+// Linear layers, and attention, which grows with the square of the length. The 1 spreads empty
+// sequences over slabs.
 int64_t cost_of(int64_t length, int64_t balance) {
   return (balance > 0 ? length * (balance + length) : length) + 1;
 }
@@ -102,7 +103,8 @@ int32_t plan_slabs(const int32_t *cu, int32_t n_seqs, const SlabLimits &limits, 
     work.slab_of[i] = slab;
   }
 
-  // Dearest first: the cheap ones fill the gaps at the end. The heap's room holds the ranking.
+  // The most expensive slabs run first; the cheap ones fill the gaps at the end. The heap's memory
+  // now holds the ranking.
   int32_t *ranked = work.heap;
   for (int32_t s = 0; s < slabs; s++) ranked[s] = s;
   std::sort(ranked, ranked + slabs, [&work](int32_t a, int32_t b) {

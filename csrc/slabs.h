@@ -10,15 +10,15 @@ struct SlabLimits {
   int32_t executors;
   int64_t tokens_max;  // a sequence longer than this is a slab of its own
   int64_t seqs_max;
-  int64_t
-      balance;  // tokens at which a sequence's attention costs as much as its linear layers; 0: no attention
+  // Tokens at which a sequence's attention costs as much as its linear layers; 0: no attention.
+  int64_t balance;
 };
 
 struct SlabShare {
   int64_t cost;  // arbitrary unit: linear work, and attention's quadratic part
   int64_t tokens;
   int32_t seqs;
-  int32_t first;  // its first place in order
+  int32_t first;  // the place in `order` of its first sequence
   int64_t max_len;
 };
 
@@ -31,10 +31,10 @@ struct SlabWork {
   int32_t *by_length;
 };
 
-// Returns the number of slabs, and fills shares (descending cost) and order. As many slabs as
-// executors, or a multiple, while a slab keeps at least 64 and at most tokens_max tokens; longest
-// sequences first, each to the cheapest slab. Depends on the batch and the limits only. O(n log n),
-// no allocation.
+// Fills shares (descending cost) and order; returns the number of slabs. There are as many slabs as
+// executors, or a multiple, while a slab keeps at least 64 and at most tokens_max tokens. The
+// longest sequences are assigned first, each to the cheapest slab. The result depends on the batch
+// and the limits only. O(n log n), no allocation.
 int32_t plan_slabs(const int32_t *cu_seqlens, int32_t n_seqs, const SlabLimits &limits, const SlabWork &work);
 
 }  // namespace sie

@@ -14,14 +14,14 @@ namespace {
 
 using ll = long long;
 
-// What a sequence takes besides inputs; runtime/engine counts with it.
+// The bytes of a sequence besides its inputs; runtime/engine counts with this number.
 static_assert(sizeof(Slab) + sizeof(SlabShare) + 5 * sizeof(int32_t) <= 576,
               "slotBytes in footprint.go is too low");
 
 bool allocate_slot(sie_slot *slot) {
   int64_t tokens = slot->caps.max_tokens, seqs = slot->caps.max_seqs;
-  int64_t teams =
-      std::max<int64_t>(slot->device->threads, tokens / slab_tokens_max);  // every long slab has one
+  // Every long slab has a team.
+  int64_t teams = std::max<int64_t>(slot->device->threads, tokens / slab_tokens_max);
   bool ok = allocate(static_cast<size_t>(slot->caps.input_bytes), &slot->inputs);
   ok = ok && array_of<int32_t>(&slot->nonfinite, seqs) != nullptr;
   ok = ok && array_of<Slab>(&slot->slabs, seqs) != nullptr;

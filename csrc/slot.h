@@ -1,4 +1,4 @@
-// slot.h — one batch's inputs, work list and outputs; also the run it becomes when submitted.
+// slot.h — one batch's inputs, work list and outputs, and the run that it becomes when submitted.
 #ifndef SIE_CSRC_SLOT_H
 #define SIE_CSRC_SLOT_H
 
@@ -13,13 +13,13 @@ struct sie_arena {
   sie::Block memory = {};
   int64_t lane_stride = 0;               // lane i starts at i · lane_stride: the same for every program
   int64_t region = 0, region_bytes = 0;  // where long slabs' values lie, behind the lanes
-  uint64_t long_runs = 0;                // runs with long slabs so far; the submitting thread's
-  std::atomic<uint64_t> long_done{0};    // those of them that have left the region
-  // GPU: what the caller placed it in.
+  uint64_t long_runs = 0;                // runs with long slabs so far; only the submitting thread uses it
+  std::atomic<uint64_t> long_done{0};    // those that have left the region
+  // GPU: the device memory in which the caller placed it.
   char *placed = nullptr;
   void *outputs[sie::max_outputs] = {};
   int64_t output_bytes[sie::max_outputs] = {};
-  uint64_t number = 0;  // of the placement: a graph is good for one
+  uint64_t number = 0;  // of the placement; a graph is valid for one placement
 };
 
 namespace sie {
@@ -28,22 +28,22 @@ struct GpuSlot;  // csrc/cuda
 
 struct sie_slot : sie::Run {
   sie_device *device = nullptr;
-  sie_slot_caps caps = {};  // output_bytes are the ones below
+  sie_slot_caps caps = {};  // its output_bytes points to the list below
   int64_t output_bytes[sie::max_outputs] = {};
   sie::Block inputs = {};  // laid out for each batch (SlotLayout), in slab order
   // Work list.
   sie::Block slabs = {}, teams = {};
   sie::Block shares = {}, order = {}, slab_of = {}, heap = {}, by_length = {};
   int32_t n_slabs = 0, n_long = 0;    // long ones come first
-  uint64_t long_turn = 0;             // runs that must leave the region before this one may use it
+  uint64_t long_turn = 0;             // runs that must leave the region before this one uses it
   std::atomic<int32_t> long_left{0};  // long slabs not done
   // Outputs, and the flags of sie_slot_nonfinite.
   sie::Block outputs[sie::max_outputs] = {};
   sie::Block nonfinite = {};
   sie::GpuSlot *gpu = nullptr;
-  // Set by load and submit, kept until wait.
+  // Set by load and submit, valid until wait.
   const sie_program *program = nullptr;
-  uint64_t program_serial = 0;  // of the program it was loaded for, which may be freed since
+  uint64_t program_serial = 0;  // of the program it was loaded for, which may have been freed since
   sie_arena *arena = nullptr;
   std::atomic<int32_t> failed_op{-1};
   sie_status failure = SIE_OK;
@@ -55,7 +55,8 @@ struct sie_state {
 
 namespace sie {
 
-// A batch by the numbers of its program, checked. What the program does not read is null or 0.
+// A checked batch, indexed by the numbers of its program. Entries that the program does not read
+// are null or 0.
 struct BatchIn {
   int64_t tokens, seqs;
   int64_t longest;                         // of its sequences
@@ -66,15 +67,15 @@ struct BatchIn {
   const sie_out_item *items[max_outputs];
 };
 
-// Reads a batch and checks every index, length, offset and bound of it.
+// Reads a batch and checks its every index, length, offset and bound.
 sie_status check_batch(const sie_slot *slot, const sie_program *program, const sie_batch &batch, BatchIn *in,
                        sie_error *err);
 
-// Where the parts of a batch lie in a slot's inputs on a CPU, in bytes: what slabs point to, in
-// slab order.
+// Where the parts of a batch lie in a slot's inputs on a CPU, in bytes. Slabs point to them; they
+// are in slab order.
 struct SlotLayout {
-  int64_t offsets[max_spaces +
-                  1];  // ROWS, SUBSET: one more than its sequences a slab; SHARED: as the batch has them
+  // ROWS, SUBSET: for each slab one more than it has sequences; SHARED: as the batch has them.
+  int64_t offsets[max_spaces + 1];
   int64_t index[max_spaces + 1];        // SUBSET
   int64_t first[max_spaces + 1];        // ROWS, SUBSET: [sequences]
   int64_t batch_first[max_spaces + 1];  // SUBSET: [sequences], in the batch's order
@@ -83,22 +84,24 @@ struct SlotLayout {
   int64_t bytes;
 };
 
-// tokens, seqs, and rows and groups of SHARED spaces count; a subset has room for all tokens.
+// Depends on tokens, seqs, and the rows and groups of SHARED spaces only; a subset gets room for
+// all tokens.
 void lay_out_slot(const sie_program *program, const BatchIn &sizes, SlotLayout *layout);
 
-// The marks of a sequence whose first row is `first`; null where all rows count as `otherwise`.
+// The marks of a sequence whose first row is `first`; null if the batch leaves them out, so that
+// all rows count as `otherwise`.
 inline const uint8_t *marks_of(const sie_program *p, const BatchIn &in, sie_space subset, int64_t first) {
   const void *marks = in.inputs[p->spaces[subset].marks];
   return marks != nullptr ? static_cast<const uint8_t *>(marks) + first : nullptr;
 }
 
-// Bytes of one row of `columns` that an item makes; not of a sparse one.
+// Bytes that an item writes for one row of `columns`; not for sparse outputs.
 inline int64_t item_bytes(const sie_out_item &item, int64_t columns) {
   int64_t dims = item.dims != 0 ? item.dims : columns;
   return item.dtype == SIE_BINARY ? (dims + 7) / 8 : dims * dtype_bytes(item.dtype);
 }
 
-// The items of a sequence's rows: each row lies behind the one before.
+// Makes the items of a sequence's rows: each row lies behind the one before.
 inline void spread_item(const sie_out_item &item, int64_t columns, int64_t rows, sie_out_item *to) {
   int64_t bytes = item_bytes(item, columns);
   for (int64_t i = 0; i < rows; i++) {
@@ -107,8 +110,8 @@ inline void spread_item(const sie_out_item &item, int64_t columns, int64_t rows,
   }
 }
 
-// Which of rows [0, length) are marked; null: all or none. Writes them, counted from `base`, and
-// returns how many.
+// Lists the marked ones of rows [0, length), as base + row, and returns how many. marks NULL: all
+// rows if otherwise, else none.
 inline int32_t list_marked(const uint8_t *marks, bool otherwise, int32_t length, int32_t base, int32_t *to) {
   int32_t count = 0;
   for (int32_t i = 0; i < length; i++) {

@@ -1,5 +1,4 @@
-// slot_check.cc — what a batch may contain: every id, length, index, offset and cap is checked
-// here, once.
+// slot_check.cc — checks a batch: every id, length, index, offset and bound is checked here, once.
 #include "slot.h"
 #include "status.h"
 
@@ -11,7 +10,7 @@ using ll = long long;
 
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// The batch's lists, which may be shorter than the program's.
+// Reads the batch's lists, which may be shorter than the program's.
 sie_status read_lists(const sie_slot *slot, const sie_program *p, const sie_batch &batch, BatchIn *in,
                       sie_error *err) {
   SIE_FAIL_IF(batch.spaces == nullptr && batch.n_spaces > 0, SIE_INVALID_ARGUMENT, err, "spaces is NULL");
@@ -36,7 +35,7 @@ sie_status read_lists(const sie_slot *slot, const sie_program *p, const sie_batc
   return SIE_OK;
 }
 
-// Offsets of n parts, from 0, ascending.
+// Checks the offsets of n parts: from 0, ascending.
 sie_status check_offsets(const int32_t *offsets, int64_t n, const char *name, sie_error *err) {
   SIE_FAIL_IF(offsets == nullptr, SIE_INVALID_ARGUMENT, err, "the offsets of %s are NULL", name);
   SIE_FAIL_IF(offsets[0] != 0, SIE_INVALID_ARGUMENT, err, "the offsets of %s start at %d, not at 0", name,
@@ -73,7 +72,7 @@ sie_status check_sequences(const sie_slot *slot, const sie_program *p, BatchIn *
   return SIE_OK;
 }
 
-// The rows of a SHARED space, where something reads what the batch brings for them.
+// Checks the rows of a SHARED space, if an operation reads one of its inputs.
 sie_status check_shared(const sie_slot *slot, const sie_program *p, sie_space s, BatchIn *in,
                         sie_error *err) {
   bool read = false;
@@ -91,7 +90,7 @@ sie_status check_shared(const sie_slot *slot, const sie_program *p, sie_space s,
   return SIE_OK;
 }
 
-// One pass without a branch an index, and a second one only to name the offender.
+// The first pass has no branch for an index; a second pass runs only to name the wrong one.
 sie_status check_indices(const Input &input, const int32_t *values, int64_t count, int64_t bound,
                          sie_error *err) {
   uint32_t base = static_cast<uint32_t>(input.least), largest = 0;
@@ -141,8 +140,7 @@ sie_status check_inputs(const sie_program *p, BatchIn *in, sie_error *err) {
   return SIE_OK;
 }
 
-// An item on its own; *bytes receives what it writes for one row, or for the columns of a sparse
-// one.
+// Checks one item. *bytes receives the bytes that it writes for one row, or for a sparse row.
 sie_status check_item(const Output &output, int32_t o, const sie_out_item &item, int64_t b, int64_t *bytes,
                       sie_error *err) {
   bool sparse = output.form == SIE_FORM_SPARSE;
@@ -171,7 +169,7 @@ sie_status check_item(const Output &output, int32_t o, const sie_out_item &item,
   return SIE_OK;
 }
 
-// How many rows of an output are sequence b's.
+// The number of rows that sequence b has in an output.
 int64_t rows_of_item(const sie_program *p, const Output &output, const BatchIn &in, int64_t b) {
   if (output.form != SIE_FORM_TOKEN_ROWS) return 1;
   const int32_t *cu = in.offsets[p->tokens];

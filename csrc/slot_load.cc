@@ -1,4 +1,5 @@
-// slot_load.cc — a batch's way into a slot: checked, shared out among slabs, copied in their order.
+// slot_load.cc — loads a batch into a slot: checks it, shares it out among slabs and copies it in
+// slab order.
 #include <string.h>
 
 #include <algorithm>
@@ -24,14 +25,14 @@ sie_status check_free(const sie_slot *slot, sie_error *err) {
   return SIE_OK;
 }
 
-// Copies a batch slab by slab: one slab's sequences behind one another.
+// Copies a batch slab by slab, so that the sequences of a slab are adjacent.
 class Filler {
  public:
   Filler(sie_slot *slot, const sie_program *program, const BatchIn &batch, const SlotLayout &layout)
       : slot_(slot), program_(program), batch_(batch), layout_(layout) {}
 
-  // What is one for all slabs: SHARED spaces, and where each sequence's rows of a subset begin in
-  // the batch.
+  // Fills the parts that all slabs share: SHARED spaces, and where each sequence's rows of a subset
+  // begin in the batch.
   void start() {
     for (int32_t s = 1; s <= max_spaces; s++) {
       if (kind_of(program_, s) == SIE_SPACE_SUBSET) count_marks(s);
@@ -173,14 +174,14 @@ class Filler {
   const SlotLayout &layout_;
   const int32_t *order_ = nullptr;
   int32_t n_seqs_ = 0;
-  // Where the next slab's parts begin.
+  // Where the parts of the next slab begin.
   int64_t rows_[max_spaces + 1] = {};
   int64_t seqs_ = 0, offsets_ = 0;
 };
 
-// Gives long slabs, which come first because they are dearer than any other, places in the region:
-// side by side while they fit, then from its start again, where a slab waits until all before it
-// are done.
+// Gives long slabs places in the region. They come first, because they cost more than any other
+// slab. They are placed side by side while they fit, then from the region's start again; a slab
+// placed there waits until all slabs before that restart are done.
 void place_long(sie_slot *slot, const sie_program *program, Slab *slabs) {
   int32_t &count = slot->n_long, after = 0;
   int64_t end = 0, room = region_bytes(program);
@@ -284,7 +285,7 @@ sie_status sie_slot_load(sie_slot *slot, const sie_program *program, const sie_b
               "slot and program are of two devices");
   SIE_FAIL_IF(!program->ended, SIE_INVALID_ARGUMENT, err, "the program is not ended");
   SIE_TRY(check_free(slot, err));
-  slot->state.store(run_idle, std::memory_order_relaxed);  // an earlier load counts no more
+  slot->state.store(run_idle, std::memory_order_relaxed);  // drops an earlier load
   BatchIn in;
   SIE_TRY(check_batch(slot, program, known, &in, err));
   SIE_TRY(slot->device->is_gpu() ? gpu_slot_load(slot, program, in, err) : load_cpu(slot, program, in, err));

@@ -1,4 +1,4 @@
-// state.cc — what outlives a batch; nothing yet (sie.h, sie_state_desc).
+// state.cc — state that outlives a batch; empty so far (sie.h, sie_state_desc).
 #include "grow.h"
 #include "memory.h"
 #include "slot.h"

@@ -1,10 +1,9 @@
-// status.h — how a function of the C side fails.
+// status.h — how functions of the C side report failures.
 //
 //   SIE_FAIL_IF(n < 1, SIE_INVALID_ARGUMENT, err, "n is %lld; at least 1 is needed", (long long)n);
 //   SIE_TRY(check_caps(caps, err));
 //
-// err is the caller's sie_error and may be null. The format is mandatory and checked by the
-// compiler.
+// err is the caller's sie_error and may be null. The format is mandatory; the compiler checks it.
 #ifndef SIE_CSRC_STATUS_H
 #define SIE_CSRC_STATUS_H
 
@@ -12,7 +11,7 @@
 
 namespace sie {
 
-// Fills err (when not null) with the status and the formatted message, cut to its room, and returns
+// Fills err (if not null) with the status and the formatted message, cut to fit, and returns
 // status.
 [[gnu::format(printf, 3, 4), gnu::cold]] sie_status fail(sie_error *err, sie_status status,
                                                          const char *format, ...);

@@ -15,8 +15,7 @@ namespace sie {
 
 namespace {
 
-// The lowest CPU of the core that `cpu` is a thread of: the first number of a list such as "3,67"
-// or "6-7".
+// The lowest CPU of the physical core of `cpu`: the first number of a list such as "3,67" or "6-7".
 int32_t core_of(const char *root, int32_t cpu) {
   for (const char *name : {"core_cpus_list", "thread_siblings_list"}) {
     char path[512], text[32];
@@ -37,7 +36,7 @@ int32_t core_of(const char *root, int32_t cpu) {
 }  // namespace
 
 int32_t order_by_core(const char *root, int32_t *cpus, int32_t n) {
-  int32_t cores = 0, seen[max_executors];  // the cores of the entries at the front
+  int32_t cores = 0, seen[max_executors];  // the cores of the first entries
   n = std::min(n, max_executors);
   for (int32_t i = 0; i < n; i++) {
     int32_t core = core_of(root, cpus[i]);
@@ -51,7 +50,7 @@ int32_t order_by_core(const char *root, int32_t *cpus, int32_t n) {
 bool choose_cpus(const int32_t *cpus, int32_t n, int32_t cores, int32_t threads, bool asked, uint64_t spread,
                  int32_t *chosen) {
   if (threads < 2 || threads > n || (asked && threads < cores)) return false;
-  // All cores: each has its executor, wherever one begins.
+  // With an executor on every core, it does not matter where to begin.
   uint64_t first = threads < cores ? spread % static_cast<uint64_t>(cores) : 0;
   for (int32_t i = 0; i < threads; i++) {
     uint64_t place = static_cast<uint64_t>(i);

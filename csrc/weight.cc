@@ -1,4 +1,4 @@
-// weight.cc — takes a checkpoint's rows in bounded chunks, widens them to f32, checks and packs
+// weight.cc — reads a checkpoint's rows in bounded chunks, widens them to f32, checks and packs
 // them.
 #include "weight.h"
 
@@ -62,7 +62,7 @@ sie_status check_desc(const sie_device *device, const sie_weight_desc *d, sie_er
   if (d->kind == SIE_WEIGHT_VECTOR || d->kind == SIE_WEIGHT_DATA) return SIE_OK;
   SIE_FAIL_IF(d->compute < SIE_COMPUTE_F32 || d->compute > SIE_COMPUTE_FP8, SIE_INVALID_ARGUMENT, err,
               "compute class %u is none of sie_compute", d->compute);
-  // On a GPU more classes have weights than models.
+  // On a GPU, weights may be of the class F32, though values may not (gpu.cc).
   uint32_t classes = device->is_gpu() ? device->ops->compute_mask : device->compute_mask;
   SIE_FAIL_IF((classes >> d->compute & 1) == 0, SIE_UNSUPPORTED, err,
               "compute class %s is not available on this device (%s)", compute_name(d->compute), device->why);
@@ -70,7 +70,7 @@ sie_status check_desc(const sie_device *device, const sie_weight_desc *d, sie_er
 }
 
 void widen(const void *source, uint32_t dtype, int64_t count, float *out) {
-  // Byte copies: a checkpoint's tensors may start anywhere.
+  // Copied by bytes: a checkpoint's tensors may have any alignment.
   if (dtype == SIE_F32) {
     memcpy(out, source, static_cast<size_t>(count) * sizeof(float));
     return;
@@ -83,7 +83,7 @@ void widen(const void *source, uint32_t dtype, int64_t count, float *out) {
   }
 }
 
-// Row `row` of the packed order → its address in the source.
+// The address in the source of row `row` of the packed order.
 const void *source_row(const sie_weight_desc *d, int64_t row) {
   int64_t element = dtype_bytes(static_cast<int32_t>(d->dtype));
   int32_t part = 0;
@@ -99,21 +99,21 @@ const void *source_row(const sie_weight_desc *d, int64_t row) {
 
 constexpr uint32_t f32_magnitude = 0x7fffffffu, f32_fraction = 0x007fffffu;
 
-// Makes every denormal of row[count] a zero of its sign.
+// Replaces every denormal of row[count] by a zero of its sign.
 void flush_denormals(float *row, int64_t count) {
   for (int64_t j = 0; j < count; j++) {
     if ((sie_f32_bits(row[j]) & f32_magnitude) <= f32_fraction) row[j] = copysignf(0.0f, row[j]);
   }
 }
 
-// Widens rows [first, first + count) into chunk, flushes their denormals and adds them to
-// *denormals; refuses what is not finite in the class it is kept in.
+// Widens rows [first, first + count) into chunk, flushes their denormals and adds how many there
+// were to *denormals. Refuses values that are not finite in the class in which they are kept.
 sie_status read_rows(const sie_weight_desc *d, int64_t first, int64_t count, float *chunk, int64_t *denormals,
                      sie_error *err) {
   bool narrow =
       (d->kind == SIE_WEIGHT_LINEAR || d->kind == SIE_WEIGHT_TABLE) && d->compute != SIE_COMPUTE_F32;
   bool half = narrow && d->compute == SIE_COMPUTE_F16;
-  // Above these a bf16 and an f16 would round to infinity.
+  // A value above these would round to infinity in f16 or bf16.
   uint32_t limit = sie_f32_bits(half ? 65519.996f : (narrow ? 3.3895314e38f : FLT_MAX));
   for (int64_t i = 0; i < count; i++) {
     float *row = chunk + i * d->k;
@@ -122,7 +122,7 @@ sie_status read_rows(const sie_weight_desc *d, int64_t first, int64_t count, flo
     for (int64_t j = 0; j < d->k; j++) {
       uint32_t magnitude = sie_f32_bits(row[j]) & f32_magnitude;
       largest = magnitude > largest ? magnitude : largest;
-      tiny += magnitude - 1 < f32_fraction ? 1 : 0;  // 0 is none: it wraps
+      tiny += magnitude - 1 < f32_fraction ? 1 : 0;  // 0 is not a denormal: 0 - 1 wraps
     }
     if (tiny > 0) flush_denormals(row, d->k);
     *denormals += tiny;
@@ -151,7 +151,7 @@ void pack_rows(sie_weight *w, const sie_ops *ops, int64_t first, int64_t count, 
   }
 }
 
-// Copies rows of data as they are.
+// Copies rows of DATA unchanged.
 void copy_data(sie_weight *w, const sie_weight_desc *d, int64_t first, int64_t count) {
   int64_t bytes = d->k * dtype_bytes(w->table.dtype);
   for (int64_t i = first; i < first + count; i++) {
@@ -159,7 +159,7 @@ void copy_data(sie_weight *w, const sie_weight_desc *d, int64_t first, int64_t c
   }
 }
 
-// Notes between which bounds a table of indices lies.
+// Notes the bounds of a table of indices.
 void note_indices(sie_weight *w) {
   const int32_t *values = static_cast<const int32_t *>(w->data.p);
   for (int64_t i = 0; i < w->n * w->k; i++) {
@@ -169,8 +169,8 @@ void note_indices(sie_weight *w) {
   }
 }
 
-// Bytes to keep the weight in; sets its form. A row of zeros behind tables and vectors lets kernels
-// read whole vectors at the end.
+// Sets the weight's form and returns the bytes that it takes. A row of zeros behind tables and
+// vectors lets kernels read whole vectors at the end.
 int64_t choose_form(sie_weight *w, const sie_device *device, uint32_t dtype) {
   uint32_t compute = storage_class(device, w->compute);
   if (w->kind == SIE_WEIGHT_LINEAR) {
@@ -197,14 +197,14 @@ sie_status fill(sie_weight *w, const sie_weight_desc *d, sie_error *err) {
   SIE_FAIL_IF(!allocate(static_cast<size_t>(bytes), &w->data), SIE_OUT_OF_MEMORY, err,
               "no memory for a weight of %lld bytes", static_cast<long long>(bytes));
   w->bytes = static_cast<int64_t>(w->data.bytes);
-  // On a GPU nobody may look until the bytes have been copied there.
+  // On a GPU the pointers stay null until the bytes have been copied there.
   if (!w->device->is_gpu()) w->packed.data = w->table.p = w->data.p;
   if (d->dtype == SIE_I32) {
     copy_data(w, d, 0, d->n);
     note_indices(w);
     return SIE_OK;
   }
-  // Whole panels at a time, as long as 64 rows fit.
+  // Multiples of 64 rows, which are whole panels, if 64 rows fit.
   int64_t rows = chunk_bytes / (d->k * static_cast<int64_t>(sizeof(float)));
   rows = rows >= 64 ? rows / 64 * 64 : (rows > 0 ? rows : 1);
   if (rows > d->n) rows = d->n;

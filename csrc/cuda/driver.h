@@ -1,14 +1,15 @@
-/* driver.h — the functions of the CUDA driver that csrc/cuda calls, declared here so that it
- * compiles without a toolkit, and how their library is found.
+/* driver.h — declares the functions of the CUDA driver that csrc/cuda calls, so that it compiles
+ * without a toolkit, and says how their library is found.
  *
- * No program of ours is linked with libcuda: it would not start on a machine without a driver.
- * libcuda.a (driver/) holds a stub for each function that this header and gorgonia.org/cu name. The
- * first call of any opens libcuda.so.1, or what SIE_LIBCUDA in the environment names (for tests),
- * and initialises it. Without a driver every call answers what sie_driver_start does; a function
- * that the driver is too old for answers CUDA_ERROR_NOT_SUPPORTED.
+ * None of our programs is linked with libcuda, because it would not start on a machine without a
+ * driver. libcuda.a (driver/) holds a stub for each function that this header and gorgonia.org/cu
+ * name. The first call of any of them opens libcuda.so.1, or for tests the library that SIE_LIBCUDA
+ * in the environment names, and initialises it. Without a driver every call returns what
+ * sie_driver_start returns. A function that the driver is too old for returns
+ * CUDA_ERROR_NOT_SUPPORTED.
  *
- * The numbers and signatures are those of the CUDA driver API, which keeps them: a function that
- * changes gets a new name (_v2). Not to be included beside cuda.h. */
+ * The numbers and signatures are those of the CUDA driver API. They are stable: a function that
+ * changes gets a new name (_v2). Do not include this header together with cuda.h. */
 #ifndef SIE_CSRC_CUDA_DRIVER_H
 #define SIE_CSRC_CUDA_DRIVER_H
 
@@ -21,11 +22,12 @@ extern "C" {
 
 /* ---- the library: any thread, once for the process ---- */
 
-/* Opens and initialises the driver. CUDA_SUCCESS, or the code of every later call, with *why
- * (lasting; may be NULL) saying what was found: CUDA_ERROR_NO_DEVICE too where there is no library.
- * */
+/* Opens and initialises the driver. Returns CUDA_SUCCESS, or the code that every later call
+ * returns; CUDA_ERROR_NO_DEVICE also if there is no library. *why (lasting; why may be NULL) says
+ * what was found. */
 int sie_driver_start(const char **why);
-/* The address of a name in the opened library, whether it has initialised or not; NULL: none. */
+/* The address of a name in the opened library, whether or not it has initialised; NULL if there is
+ * none. */
 void *sie_driver_symbol(const char *name);
 
 /* ---- codes: int, as the driver returns them ---- */
@@ -69,8 +71,8 @@ enum { CU_MEMHOSTALLOC_PORTABLE = 1, CU_MEMHOSTALLOC_WRITECOMBINED = 4 };
 int cuMemHostAlloc(void **p, size_t bytes, unsigned flags);
 int cuMemFreeHost(void *p);
 
-/* GLOBAL: while the capture lasts, a call of any thread that could wait or allocate fails and
- * spoils it; THREAD_LOCAL: such a call of this thread; RELAXED: none. */
+/* GLOBAL: during the capture, a call of any thread that could wait or allocate fails and
+ * invalidates the capture. THREAD_LOCAL: only such calls of this thread. RELAXED: none. */
 enum {
   CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
   CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,

@@ -1,4 +1,4 @@
-// failure.cc — a code of the driver as an error of ours.
+// failure.cc — turns a driver's code into a sie_error.
 #include "cuda/gpu_program.h"
 #include "status.h"
 

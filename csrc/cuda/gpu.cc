@@ -1,4 +1,5 @@
-// gpu.cc — opens a GPU for csrc: which table of kernels, which compute classes, and why.
+// gpu.cc — opens a GPU for csrc: chooses the table of kernels and the compute classes, and says
+// why.
 #include "gpu.h"
 
 #include <stdio.h>
@@ -36,13 +37,13 @@ sie_status gpu_open(sie_device *device, const sie_gpu *card, sie_error *err) {
   device->ops = sie_cuda_ops(sm);
   SIE_FAIL_IF(device->ops == nullptr, SIE_UNSUPPORTED, err, "no kernels for compute capability %d.%d",
               gpu->major, gpu->minor);
-  // A model cannot be F32 here, attention has no such form: the class is for weights behind pooling
-  // alone.
+  // A model cannot be of the class F32 here, because attention has no such form. F32 is only for
+  // weights behind pooling.
   device->compute_mask = device->ops->compute_mask & ~(1u << SIE_COMPUTE_F32);
-  device->threads = 1;  // lanes of an arena
+  device->threads = 1;  // an arena has one lane
   device->memory_total = gpu->memory_total;
   device->graphs = gpu->graphs != 0;
-  // Programmatic dependent launch: the next kernel's start overlaps the end of the one before.
+  // Programmatic dependent launch: a kernel's start overlaps the end of the kernel before.
   device->on = {gpu->stream, sm, gpu->multiprocessors, sm >= 90 ? 1 : 0, 0};
   memcpy(device->name, gpu->name, sizeof device->name);
   snprintf(device->why, sizeof device->why, "%s kernels for compute capability %d.%d; %d multiprocessors; %s",

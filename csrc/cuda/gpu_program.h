@@ -1,4 +1,4 @@
-// gpu_program.h — what a program and a slot have on a GPU besides what they have everywhere.
+// gpu_program.h — the parts that a program and a slot have only on a GPU.
 #ifndef SIE_CSRC_CUDA_GPU_PROGRAM_H
 #define SIE_CSRC_CUDA_GPU_PROGRAM_H
 
@@ -8,13 +8,13 @@
 
 namespace sie {
 
-// A bucket's batches: run kernel by kernel once, which loads the kernels, then captured, then
-// replayed.
+// The graph of a bucket. In a placement of the arena, the bucket's first batch runs kernel by
+// kernel, which loads the kernels. The second is captured, and it and all later ones are replayed.
 struct Graph {
   CUgraphExec exec;  // null: not captured
-  uint64_t arena;    // the placement it was captured for
-  int64_t runs;      // in this placement
-  bool impossible;   // the driver refused to capture it; it is launched kernel by kernel
+  uint64_t arena;    // the number of the arena's placement that it was captured for
+  int64_t runs;      // batches run in this placement
+  bool impossible;   // the driver refused to capture it; batches run kernel by kernel
 };
 
 struct GpuProgram {
@@ -33,7 +33,8 @@ struct GpuSlot {
   int64_t nonfinite_at;  // bytes into the input
 };
 
-// Fills err from a code of the driver: `what` failed, by its name and in the driver's words.
+// Fills err from a driver's code: `what` failed, with the code's name and the driver's text.
+// Returns the status.
 sie_status driver_failure(int code, const char *what, sie_error *err);
 
 }  // namespace sie

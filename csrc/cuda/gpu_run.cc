@@ -1,4 +1,4 @@
-// gpu_run.cc — a batch's way through the GPU: its kernels one after another, or a graph of them.
+// gpu_run.cc — runs a batch on a GPU: its kernels one after another, or as a graph.
 #include "cuda/gpu_program.h"
 #include "gpu.h"
 #include "status.h"
@@ -7,8 +7,7 @@ namespace sie {
 
 namespace {
 
-// Where everything of a program lies in the arena: the batch's input first, as every program has it
-// there.
+// Where a program's memory lies in the arena. The batch's input comes first for every program.
 struct Places {
   char *input, *values, *scratch;
 };
@@ -18,8 +17,8 @@ Places places_in(const sie_arena *arena, const sie_program *program) {
   return {arena->placed, values, values + program->values_bytes};
 }
 
-// Enqueues every operation. `bounds` are those of the grids: of a graph its bucket's, else what
-// this run has.
+// Enqueues every operation. `bounds` size the grids: those of the bucket for a graph, else those of
+// this batch.
 sie_status launch_all(const sie_program *program, const sie_arena *arena, const InputLayout &layout,
                       const InputBounds &bounds, sie_error *err) {
   Places places = places_in(arena, program);
@@ -70,7 +69,7 @@ void drop(Graph *graph) {
   *graph = {};
 }
 
-// Writes down what launch_all launches. A refusal of the driver's leaves no graph and is no error.
+// Captures what launch_all launches. If the driver refuses, there is no graph, which is no error.
 sie_status capture(const sie_program *program, const sie_arena *arena, const InputLayout &layout,
                    Graph *graph, sie_error *err) {
   CUstream stream = static_cast<CUstream>(program->device->on.stream);
@@ -98,7 +97,7 @@ sie_status submit_graph(const sie_program *program, const sie_arena *arena, cons
     drop(graph);
     graph->arena = arena->number;
   }
-  // The first run loads the kernels, which a capture could not.
+  // The first run loads the kernels, which is impossible during a capture.
   if (graph->runs++ > 0 && graph->exec == nullptr && !graph->impossible) {
     SIE_TRY(capture(program, arena, layout, graph, err));
   }

@@ -1,4 +1,4 @@
-// gpu_slot.cc — slots of a GPU: pinned memory, and a batch's way into it.
+// gpu_slot.cc — slots of a GPU: their pinned memory, and loading a batch into it.
 #include "cuda/gpu_program.h"
 #include "gpu.h"
 #include "status.h"
@@ -33,7 +33,7 @@ sie_status gpu_slot_create(sie_slot *slot, sie_error *err) {
 void gpu_slot_free(sie_slot *slot) {
   GpuSlot *gpu = slot->gpu;
   if (gpu == nullptr) return;
-  // A lost device frees nothing; there is nobody to tell.
+  // A lost device frees nothing, and no caller could be told.
   if (gpu->input != nullptr) (void)cuMemFreeHost(gpu->input);
   if (gpu->nonfinite != nullptr) (void)cuMemFreeHost(gpu->nonfinite);
   for (void *output : gpu->outputs) {

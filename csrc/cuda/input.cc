@@ -1,4 +1,4 @@
-// input.cc — places and fills the parts of input.h. Host code, no CUDA.
+// input.cc — lays out and writes a batch's input (input.h). Host code, no CUDA.
 #include "cuda/input.h"
 
 #include <string.h>
@@ -56,7 +56,7 @@ class Writer {
     }
   }
 
-  // Every attention's work list.
+  // Writes all work lists of attention.
   sie_status write_work(sie_error *err) {
     for (int32_t i = 0; i < program_->n_work_lists; i++) {
       sie_attention_args view = host_view(program_->work_lists[i]);
@@ -67,7 +67,7 @@ class Writer {
     return SIE_OK;
   }
 
-  // Where what the batch has of SHARED spaces ends.
+  // Where the batch's input ends, its SHARED rows included.
   int64_t end() const { return layout_.shared > 0 ? end_ : layout_.bytes; }
 
  private:
@@ -162,7 +162,7 @@ class Writer {
   int64_t end_ = 0;
 };
 
-// Gives parts their places, one behind another.
+// Gives parts their places, one after another.
 class Layout {
  public:
   Layout(const sie_program *program, InputLayout *layout) : program_(program), layout_(layout) {}

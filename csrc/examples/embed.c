@@ -1,7 +1,7 @@
-/* embed.c — sie.h in one page: a model of two words and two columns, recorded once and run on a
- * batch of two texts.
+/* embed.c — sie.h in one page: records a model of two words and two columns, and runs it on a batch
+ * of two texts.
  *
- *   x = LN(word[id]),  y = x·Wᵀ + x,  mean over a text's tokens, as an output of the name "dense"
+ *   x = LN(word[id]),  y = x·Wᵀ + x;  output "dense" = the mean of y over a text's tokens
  *
  *   cc -std=c11 -Icsrc/include csrc/examples/embed.c build/libsie.a -lstdc++ -lm -lpthread */
 #include <stdio.h>
@@ -33,7 +33,7 @@ static sie_weight *weight(sie_device *device, uint32_t kind, int64_t n, int64_t 
   return w;
 }
 
-/* The program's own numbers. */
+/* The numbers of the program's spaces, inputs and values. */
 enum { TOKENS = 1, TEXTS }; /* spaces */
 enum { IDS = 1 };           /* inputs */
 enum { X = 1, Y, MEAN };    /* values */

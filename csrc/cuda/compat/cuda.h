@@ -1,8 +1,9 @@
-/* cuda.h — put before the toolkit's own where gorgonia.org/cu is compiled (CGO_CFLAGS): five
- * functions as they were before CUDA 13.
+/* cuda.h — found before the toolkit's cuda.h when gorgonia.org/cu is compiled (CGO_CFLAGS);
+ * declares five functions as they were before CUDA 13.
  *
- * cu v0.9.6 calls them by the plain name with the old arguments. The headers of 13 made the plain
- * names macros for newer functions with others; the driver still has the old ones. */
+ * cu v0.9.6 calls them by their plain names with the old arguments. The headers of CUDA 13 define
+ * the plain names as macros for newer functions with other arguments. The driver still has the old
+ * functions. */
 #ifndef SIE_CSRC_CUDA_COMPAT_CUDA_H
 #define SIE_CSRC_CUDA_COMPAT_CUDA_H
 

@@ -1,8 +1,10 @@
-/* stubs.S — a hidden function for each driver function, which jumps to what its slot of sie_driver_slots holds.
+/* stubs.S — defines a hidden function for each driver function; it jumps to the address in its slot
+ * of sie_driver_slots.
  *
- * A slot starts with the way to sie_driver_resolve (stubs.cc), which looks the function up and fills the slot; every
- * register that may hold an argument, and the stack, are as the caller left them when the driver's function begins.
- * From the second call on a stub is one indirect jump. Both ABIs: System V x86-64 and AAPCS64. */
+ * At first a slot leads to sie_driver_resolve (stubs.cc), which looks the function up and fills the
+ * slot. When the driver's function begins, the stack and every register that may hold an argument
+ * are as the caller left them. From the second call on a stub is one indirect jump. Both ABIs:
+ * System V x86-64 and AAPCS64. */
 #define SIE_DRIVER_FUNCTION(name) stub name
 
 #if defined(__x86_64__)

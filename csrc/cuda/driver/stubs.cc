@@ -22,9 +22,8 @@ void *library;
 int start_code = CUDA_ERROR_NO_DEVICE;
 char start_problem[384];
 
-// What a call answers when there is no driver, and when the driver has no such function. The
-// arguments they are called with lie in registers and in the caller's part of the stack, and are
-// ignored.
+// The functions that answer a call when there is no driver, and when the driver lacks the function.
+// They ignore the call's arguments, which lie in registers and in the caller's part of the stack.
 int answer_start_code() { return start_code; }
 int answer_not_supported() { return CUDA_ERROR_NOT_SUPPORTED; }
 
@@ -58,8 +57,8 @@ extern "C" {
 
 extern void *sie_driver_slots[count] __attribute__((visibility("hidden")));
 
-// gorgonia.org/cu calls this before main and ends the process when it fails: on a machine without a
-// driver too, so it never does. The driver's own runs in start().
+// gorgonia.org/cu calls this before main and ends the process if it fails, also on a machine
+// without a driver. So it never fails. start() calls the driver's own cuInit.
 __attribute__((visibility("hidden"))) int cuInit(unsigned) { return CUDA_SUCCESS; }
 
 __attribute__((visibility("hidden"))) void *sie_driver_resolve(uint32_t number) {
@@ -69,7 +68,7 @@ __attribute__((visibility("hidden"))) void *sie_driver_resolve(uint32_t number) 
     function = dlsym(library, names[number]);
     if (function == nullptr) function = reinterpret_cast<void *>(answer_not_supported);
   }
-  // Threads that race here store the same address.
+  // Threads that race here all store the same address.
   __atomic_store_n(&sie_driver_slots[number], function, __ATOMIC_RELAXED);
   return function;
 }

@@ -1,4 +1,5 @@
-// calls.cc — counts calls, lets them fail where a test asked for it, and obeys sie_standin_control.
+// calls.cc — counts calls, makes them fail where a test asked for it, and runs the commands of
+// sie_standin_control.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@ namespace standin {
 
 namespace {
 
-// Answers `code` to the call that brings `left` to 0. name "": any call.
+// The call that brings `left` to 0 returns `code`. name "": any call.
 struct Failure {
   std::string name;
   uint64_t left;
@@ -28,7 +29,7 @@ Failures &failures() {
   return *all;
 }
 
-// Counts one occasion; the failure that falls due with it, or 0.
+// Counts one call or operation. Returns the code of the failure that is due now, or 0.
 int next(const char *name, bool any, bool *sticky) {
   int code = 0;
   std::vector<Failure> &pending = failures().pending;
@@ -83,7 +84,7 @@ bool ask_for_failure(const std::vector<std::string> &words, bool any) {
   return false;
 }
 
-// What devices are like, for all of them or for the one of the last word. False: a word is wrong.
+// Sets properties of all devices, or of the one that the last word names. False: a word is wrong.
 bool set_devices(const std::vector<std::string> &words) {
   uint64_t only = 0, value = 0;
   if (words.size() > 3 || (words.size() == 3 && (!number(words, 2, &only) || only >= state().devices.size())))
@@ -120,7 +121,7 @@ bool set_device_count(uint64_t count) {
   return true;
 }
 
-// Failures are forgotten, and lost devices are like new ones once nobody holds their context.
+// Forgets failures, and makes lost devices usable again if no caller holds their context.
 bool reset() {
   failures().pending.clear();
   bool all = true;
@@ -183,7 +184,7 @@ Call::Call(const char *name, Needs needs) : lock_(state().mutex) {
   bool sticky = false;
   injected_ = next(name, true, &sticky);
   if (injected_ != 0 && sticky) {
-    // Every device, where the call is for none in particular.
+    // All devices, if the call is for none in particular.
     for (Device &device : state().devices) {
       if (context_ == nullptr || context_->device == &device) lose(&device, injected_);
     }
@@ -244,8 +245,8 @@ bool control(const std::string &command, std::string *answer) {
 
 namespace {
 
-// Commands for what comes before the first call of a test: SIE_STANDIN="devices 2; fail cuInit 1
-// 999".
+// Runs the commands in the environment, which act before a test's first call: SIE_STANDIN="devices
+// 2; fail cuInit 1 999".
 void obey_environment() {
   const char *text = getenv("SIE_STANDIN");
   if (text == nullptr) return;
@@ -265,8 +266,8 @@ void obey_environment() {
 
 using namespace standin;
 
-// Runs a command. 0: done, answer [size] holds what it says, "" for most; -1: not done, answer says
-// why. An answer that is too long is cut. Any thread.
+// Runs a command. 0: done, and answer [size] has the command's answer, "" for most; -1: not done,
+// and answer says why. An answer that is too long is cut. May be called from any thread.
 STANDIN_API int sie_standin_control(const char *command, char *answer, size_t size) {
   std::string text;
   std::unique_lock<std::mutex> lock(state().mutex);

@@ -1,8 +1,8 @@
 // copies.cc — copies and sets, at once or in a stream.
 //
-// Those without a stream are of the default stream, which waits for every stream that was not made
-// non-blocking, and for no other: as with the driver, a non-blocking stream must be waited for by
-// whoever reads its results.
+// Copies without a stream belong to the default stream. As in the driver, it waits for every stream
+// that was not made non-blocking, and for no other. A program that reads the results of a
+// non-blocking stream must wait for it.
 #include <string.h>
 
 #include "cuda/standin/standin.h"
@@ -12,7 +12,7 @@ namespace standin {
 namespace {
 
 struct Side {
-  DevicePointer device = 0;  // or
+  DevicePointer device = 0;  // if host is null
   void *host = nullptr;
   uint8_t *p() const {
     return host != nullptr ? static_cast<uint8_t *>(host) : reinterpret_cast<uint8_t *>(device);
@@ -35,7 +35,7 @@ void check_copy(const Context *context, const Side &to, const Side &from, size_t
   check(context, from, bytes, pinned, "copy from");
 }
 
-// A copy in the default stream: done when this returns.
+// Copies in the default stream; the copy is done on return.
 int copy_now(Call *call, const Side &to, const Side &from, size_t bytes) {
   if (call->refusal() != 0) return call->refusal();
   if (int code = forbidden_while_capturing(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)) return code;

@@ -31,7 +31,7 @@ std::shared_ptr<Context> context_of(CUcontext handle) {
   return nullptr;
 }
 
-// Ends the streams' threads and frees all that the context owns.
+// Ends the streams' threads and frees everything that the context owns.
 void destroy(std::unique_lock<std::mutex> &lock, Device *device) {
   const std::shared_ptr<Context> context = device->primary;
   for (const auto &stream : context->streams) {
@@ -49,7 +49,7 @@ void destroy(std::unique_lock<std::mutex> &lock, Device *device) {
   device->retained = 0;
 }
 
-// CUdevice_attribute, of cuda.h.
+// Answers a CUdevice_attribute of cuda.h.
 int attribute(const Device &device, int number, int *value) {
   switch (number) {
     case 1:

@@ -1,4 +1,4 @@
-// errors.cc — the driver's names and sentences for the codes that tests meet.
+// errors.cc — the driver's names and texts for the codes that tests meet.
 #include "cuda/standin/standin.h"
 
 namespace {
@@ -51,7 +51,7 @@ const Error *find(int code) {
 
 }  // namespace
 
-// Not counted as calls and never failing: they say what another call meant.
+// These are not counted as calls and never fail: they explain the code of another call.
 STANDIN_API int cuGetErrorName(int code, const char **name) {
   const Error *error = find(code);
   *name = error != nullptr ? error->name : nullptr;

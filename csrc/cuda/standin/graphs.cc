@@ -36,7 +36,7 @@ STANDIN_API int cuStreamBeginCapture_v2(CUstream handle, int mode) {
   Call call("cuStreamBeginCapture_v2");
   if (call.refusal() != 0) return call.refusal();
   const std::shared_ptr<Stream> stream = stream_of(handle);
-  if (stream == nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the default stream cannot
+  if (stream == nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the default stream cannot capture
   if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
     return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
@@ -58,7 +58,7 @@ STANDIN_API int cuStreamEndCapture(CUstream handle, CUgraph *graph) {
   }
   const std::unique_ptr<Capture> ended = std::move(stream->capture);
   *graph = nullptr;
-  if (call.refusal() != 0) return call.refusal();  // the capture has ended all the same
+  if (call.refusal() != 0) return call.refusal();  // the capture has ended anyway
   if (ended->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   auto operations = std::make_shared<const Operations>(std::move(ended->operations));
   state().graphs[operations.get()] = operations;
@@ -94,7 +94,7 @@ STANDIN_API int cuGraphLaunch(CUgraphExec exec, CUstream handle) {
   return CUDA_SUCCESS;
 }
 
-// What is under way keeps its own copies of the operations.
+// Launches in flight keep their own copies of the operations.
 STANDIN_API int cuGraphExecDestroy(CUgraphExec exec) {
   Call call("cuGraphExecDestroy");
   const auto *operations = find(&state().execs, exec);

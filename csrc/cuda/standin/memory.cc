@@ -1,9 +1,9 @@
-// memory.cc — device memory and pinned memory: pages of the host between guards, counted.
+// memory.cc — device memory and pinned memory: host pages between guards, counted.
 //
-// An allocation ends less than 256 bytes before a page that nobody may touch, as it begins behind
-// one: a kernel that strays is stopped by the processor, or found by the pattern around the
-// allocation when that is freed. Fresh memory is full of NaN. Freed pages stay out of reach for a
-// while, so that who still uses them is stopped too.
+// An inaccessible page lies before each allocation, and another begins less than 256 bytes after
+// its end. The processor stops a kernel that strays there; a pattern around the allocation, checked
+// when it is freed, finds smaller strays. Fresh memory is full of NaN. Freed pages stay
+// inaccessible for a while, so that a kernel that still uses them is stopped too.
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -24,7 +24,7 @@ constexpr size_t kept_after_free = 256;  // blocks
 
 struct Block {
   size_t bytes = 0;
-  uint8_t *mapping = nullptr;  // with a page out of reach at both ends
+  uint8_t *mapping = nullptr;  // with an inaccessible page at both ends
   size_t mapped = 0;
   const Context *context = nullptr;
   bool pinned = false;    // host memory
@@ -45,7 +45,7 @@ size_t round_up(size_t x, size_t multiple) { return (x + multiple - 1) / multipl
 
 uint8_t *address(uintptr_t p) { return reinterpret_cast<uint8_t *>(p); }
 
-// The allocation that p lies in, or NULL; *start is where it begins.
+// The allocation in which p lies, or NULL. *start receives where it begins.
 const Block *block_at(uintptr_t p, uintptr_t *start) {
   auto next = memory().blocks.upper_bound(p);
   if (next == memory().blocks.begin()) return nullptr;
@@ -54,7 +54,7 @@ const Block *block_at(uintptr_t p, uintptr_t *start) {
   return p - next->first < next->second.bytes ? &next->second : nullptr;
 }
 
-// 0: the host has none.
+// Returns 0 if the host has no memory.
 uintptr_t allocate(size_t bytes, Block block) {
   const size_t used = round_up(round_up(bytes, alignment), page);
   block.bytes = bytes;
@@ -93,7 +93,7 @@ void free_block(uintptr_t start) {
   check_guards(start, block);
   if (!block.pinned) block.context->device->allocated -= block.bytes;
   memory().blocks.erase(it);
-  // The address stays taken, the memory goes back.
+  // The addresses stay reserved; the host gets the memory back.
   if (mmap(block.mapping, block.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
            -1, 0) == MAP_FAILED) {
     die("mmap of freed memory failed");
@@ -105,7 +105,7 @@ void free_block(uintptr_t start) {
   }
 }
 
-// Frees the allocation that begins at p, behind everything that is under way.
+// Frees the allocation that begins at p, after all work in flight has ended.
 int free_after_all(Call *call, uintptr_t p, bool pinned) {
   if (call->refusal_to_free() != 0) return call->answer(call->refusal_to_free());
   if (p == 0) return call->answer(CUDA_SUCCESS);

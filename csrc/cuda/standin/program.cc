@@ -1,5 +1,5 @@
-// program.cc — hands the launches of emulated kernels to the stand-in's streams. A program that
-// links this object (it has sie_standin_command) needs to do nothing more.
+// program.cc — sends the launches of emulated kernels to the stand-in's streams. A program only has
+// to link this object (it defines sie_standin_command).
 #include "cuda/standin/program.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@ namespace {
 using Enqueue = int(void *stream, void (*run)(void *), void *kernel, void (*destroy)(void *));
 using Control = int(const char *command, char *answer, size_t size);
 
-// As kernels/cuda/ptx/launch.h has it for the CUDA runtime.
+// As kernels/cuda/ptx/launch.h does for codes of the CUDA runtime.
 sie_status launch_status(int code) {
   switch (code) {
     case 0:

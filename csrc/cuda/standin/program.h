@@ -1,5 +1,5 @@
-// program.h — the side of the stand-in that is linked into the program: its kernels' way into the
-// streams, and its control.
+// program.h — the part of the stand-in that is linked into the program: it sends the program's
+// kernels to the streams, and controls the stand-in.
 #ifndef SIE_CSRC_CUDA_STANDIN_PROGRAM_H
 #define SIE_CSRC_CUDA_STANDIN_PROGRAM_H
 
@@ -9,8 +9,9 @@
 extern "C" {
 #endif
 
-// Runs a command of the stand-in (README.md): 0 and its answer, or -1 and why not, in answer
-// [size], cut to that. Where the driver in use is not the stand-in: -1.
+// Runs a command of the stand-in (README.md). Returns 0, with the command's answer in answer
+// [size], or -1, with the reason; both are cut to fit. -1 also if the driver in use is not the
+// stand-in.
 int sie_standin_command(const char *command, char *answer, size_t size);
 
 #ifdef __cplusplus

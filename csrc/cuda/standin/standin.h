@@ -1,10 +1,11 @@
 // standin.h — inside the stand-in for the CUDA driver: one process-wide state under one lock.
 //
-// A stream is a thread that carries out operations in order, each after a random delay; nothing
-// else orders two streams, so that whoever forgets to wait for an event reads what is not there
-// yet. Memory is host memory between guards. What a correct program never does (a copy beside an
-// allocation, from memory that is not pinned, a guard overwritten) prints a line to stderr and
-// aborts: no test can overlook it. What a driver answers with a code has that code.
+// A stream is a thread that carries out operations in order, each after a random delay. Nothing
+// else orders two streams, so a program that forgets to wait for an event reads data that is not
+// there yet. Memory is host memory between guards. A mistake that no correct program makes (a copy
+// outside an allocation, a copy from memory that is not pinned, an overwritten guard) prints a line
+// to stderr and aborts, so that no test can overlook it. Where a driver returns a code, the
+// stand-in returns that code.
 #ifndef SIE_CSRC_CUDA_STANDIN_STANDIN_H
 #define SIE_CSRC_CUDA_STANDIN_STANDIN_H
 
@@ -40,26 +41,26 @@ struct Context;
 struct Device {
   int ordinal = 0;
   int major = 9, minor = 0;
-  int multiprocessors = 4;  // few: a grid of one CTA each is quicker to emulate
+  int multiprocessors = 4;  // few, because a grid of one CTA each is quicker to emulate
   size_t memory = size_t{8} << 30;
   size_t allocated = 0;
   unsigned flags = 0;  // of the primary context
   int retained = 0;
-  int lost = 0;                      // the error that no call gets past
+  int lost = 0;                      // if not 0, the code that every call returns
   std::shared_ptr<Context> primary;  // while retained
 };
 
 struct Event {
   std::shared_ptr<Context> context;
   unsigned flags = 0;
-  uint64_t recorded = 0, completed = 0;  // records asked for, and the last that its stream came to
+  uint64_t recorded = 0, completed = 0;  // records submitted, and the last one that its stream reached
   timespec time = {};
-  bool captured = false;  // last recorded in a stream that captures
+  bool captured = false;  // last recorded in a stream that was capturing
 };
 
 struct Operation {
   enum Kind { kernel, copy, record, wait } kind;
-  std::function<void()> run;     // kernel, copy: without the lock
+  std::function<void()> run;     // kernel, copy: called without the lock
   std::shared_ptr<Event> event;  // record, wait
   uint64_t ticket = 0;           // which record
 };
@@ -85,40 +86,40 @@ struct Stream {
 struct Context {
   Device *device;
   bool destroyed = false;
-  std::set<std::shared_ptr<Stream>> streams;  // destroyed ones too, until their thread has ended
+  std::set<std::shared_ptr<Stream>> streams;  // also destroyed ones, until their thread has ended
 };
 
 using Operations = std::vector<Operation>;
 
 struct State {
-  std::mutex mutex;                 // guards all of it
-  std::condition_variable changed;  // an operation, a thread or a device has come to its end
+  std::mutex mutex;                 // guards everything here
+  std::condition_variable changed;  // an operation or a thread has ended, or a device is lost
   std::deque<Device> devices;
   std::string name = "SIE stand-in GPU";
   int driver = 13000;
-  unsigned delay = 100;  // microseconds, at most, before an operation
+  unsigned delay = 100;  // the longest delay before an operation, in microseconds
   uint64_t streams_made = 0;
   std::map<const void *, std::shared_ptr<Stream>> streams;
   std::map<const void *, std::shared_ptr<Event>> events;
   std::map<const void *, std::shared_ptr<const Operations>> graphs, execs;
 };
 
-// Never destroyed: threads of streams outlive main.
+// Never destroyed, because threads of streams outlive main.
 State &state();
 
 // ---- calls (calls.cc)
 
 enum class Needs { nothing, context };
 
-// One call of a driver function: holds the lock, counts the call, and knows what it must answer
-// before it does anything: a failure that a test asked for, no context, or the error that the
-// device is lost by.
+// One call of a driver function. It holds the lock, counts the call, and knows which code the call
+// must return before it does anything: a failure that a test asked for, no context, or the error by
+// which the device was lost.
 class Call {
  public:
   explicit Call(const char *name, Needs needs = Needs::context);
   int refusal() const { return injected_ != 0 ? injected_ : refusal_; }
-  // Functions that free do it even where a failure was asked for, so that a test can look for leaks
-  // afterwards.
+  // Functions that free something free it even if a test asked them to fail, so that the test can
+  // look for leaks afterwards.
   int refusal_to_free() const { return refusal_; }
   int answer(int code) const { return injected_ != 0 ? injected_ : code; }
   const std::shared_ptr<Context> &context() const { return context_; }
@@ -130,16 +131,17 @@ class Call {
   int injected_ = 0, refusal_ = 0;
 };
 
-// The code that an operation of this kind is to fail with now; with the lock.
+// The code with which an operation of this kind must fail now, or 0; with the lock.
 int injected_execution(Operation::Kind kind);
-// From now on every call for the device answers the code; with the lock.
+// From now on every call for the device returns the code; with the lock.
 void lose(Device *device, int code);
-// Runs a command of sie_standin_control; with the lock. False: answer says what is wrong with it.
+// Runs a command of sie_standin_control; with the lock. False: answer says what is wrong with the
+// command.
 bool control(const std::string &command, std::string *answer);
 
 // ---- contexts (devices.cc)
 
-// The calling thread's; NULL: none.
+// The current context of the calling thread; NULL if it has none.
 std::shared_ptr<Context> &current();
 
 // ---- memory (memory.cc); with the lock
@@ -148,7 +150,7 @@ std::shared_ptr<Context> &current();
 void free_all(const Context *context);
 // Dies unless [p, p + bytes) lies inside one live allocation of the device's memory.
 void check_device_range(const Context *context, DevicePointer p, size_t bytes, const char *what);
-// Dies where it is device memory, or is not pinned although it must be.
+// Dies if it is device memory, or if it is not pinned although it must be.
 void check_host_range(const Context *context, const void *p, size_t bytes, bool pinned, const char *what);
 std::string describe_memory();
 
@@ -157,14 +159,14 @@ std::string describe_memory();
 std::shared_ptr<Stream> stream_of(CUstream handle);
 // Appends to the stream, or to what it captures.
 int submit(Stream *stream, Operation operation);
-// Waits until the streams of the context have come to their ends; blocking_only: those that the
-// default stream waits for.
+// Waits until the streams of the context are empty. blocking_only: only those that the default
+// stream waits for.
 void drain(std::unique_lock<std::mutex> &lock, const Context *context, bool blocking_only);
 
 // ---- capture (graphs.cc); with the lock
 
-// What a call answers that may not be made while a stream captures, having spoilt the capture; 0:
-// none captures.
+// For calls that are forbidden while a stream captures: invalidates the captures that forbid the
+// call, and returns the code to answer; 0 if there are none.
 int forbidden_while_capturing(int code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 
 }  // namespace standin

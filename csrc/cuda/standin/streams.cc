@@ -11,8 +11,8 @@ constexpr unsigned non_blocking = 1;                  // CU_STREAM_NON_BLOCKING
 constexpr unsigned blocking_sync = 1, no_timing = 2;  // of events
 constexpr unsigned event_flags = blocking_sync | no_timing;
 
-// Sleeps for up to `most` microseconds, one time in two: streams without an event between them
-// change their order.
+// Sleeps for up to `most` microseconds, one time in two. So the order of two streams changes if no
+// event orders them.
 void dawdle(unsigned most, uint64_t *random) {
   *random ^= *random << 13;
   *random ^= *random >> 7;
@@ -33,7 +33,7 @@ void carry_out(Operation *operation, Device *device) {
   if (code == 0) operation->run();
 }
 
-// The thread of a stream. A lost device finishes what it has without doing it.
+// The thread of a stream. On a lost device it finishes operations without doing them.
 void work(std::shared_ptr<Stream> stream) {
   State &s = state();
   Device *device = stream->context->device;
@@ -63,7 +63,7 @@ void work(std::shared_ptr<Stream> stream) {
     }
     stream->finished++;
     s.changed.notify_all();
-    // What the operation holds may be a kernel's closure, whose end is none of the lock's business.
+    // The operation may hold a kernel's closure, which must be destroyed without the lock.
     lock.unlock();
     operation = {};
     lock.lock();
@@ -92,7 +92,7 @@ std::shared_ptr<Event> event_of(const void *handle) {
   return it != state().events.end() ? it->second : nullptr;
 }
 
-// A capture that is asked for something it cannot hold is spoilt.
+// Invalidates a capture that was asked for something that it cannot hold.
 int spoil(Stream *stream, int code) {
   stream->capture->invalidated = true;
   return code;
@@ -154,7 +154,7 @@ STANDIN_API int cuStreamCreateWithPriority(CUstream *handle, unsigned flags, int
   return make_stream(&call, handle, flags, priority);
 }
 
-// Returns at once; what was submitted is still done.
+// Returns at once; operations already submitted are still done.
 STANDIN_API int cuStreamDestroy_v2(CUstream handle) {
   Call call("cuStreamDestroy_v2");
   if (call.refusal_to_free() != 0) return call.answer(call.refusal_to_free());
@@ -194,8 +194,8 @@ STANDIN_API int cuStreamWaitEvent(CUstream handle, const void *event_handle, uns
   const std::shared_ptr<Event> event = event_of(event_handle);
   if (stream == nullptr || event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  // An event of a capture would pull the other stream into it, and one from outside would pull the
-  // outside in.
+  // A capture is of one stream. A captured event would join this stream to the other's capture, and
+  // an event from outside would make the capture depend on work outside it: both are refused.
   if (stream->capture != nullptr && !event->captured)
     return spoil(stream.get(), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
   if (stream->capture == nullptr && event->captured) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -247,7 +247,7 @@ STANDIN_API int cuEventRecord(void *handle, CUstream stream_handle) {
   if (event == nullptr || stream == nullptr || event->context != stream->context)
     return CUDA_ERROR_INVALID_HANDLE;
   event->captured = stream->capture != nullptr;
-  if (event->captured) return CUDA_SUCCESS;  // an edge of the graph, which one stream has anyway
+  if (event->captured) return CUDA_SUCCESS;  // an edge of the graph, which the order of one stream implies
   return submit(stream.get(), {Operation::record, nullptr, event, ++event->recorded});
 }
 
@@ -282,9 +282,9 @@ STANDIN_API int cuEventElapsedTime(float *milliseconds, const void *from, const 
   return elapsed(&call, milliseconds, from, to);
 }
 
-// A kernel of kernels/simt, for the stream. It is run as often as the stream comes to it, and
-// destroyed once; not at all where the answer is a code. Counted and failed as cuLaunchKernelEx,
-// which the CUDA runtime would call.
+// Appends a kernel of kernels/simt to the stream. The kernel runs each time the stream reaches it
+// and is destroyed once; neither if a code is returned. The call counts and fails as
+// cuLaunchKernelEx, which the CUDA runtime would call.
 STANDIN_API int sie_standin_enqueue(void *handle, void (*run)(void *), void *kernel,
                                     void (*destroy)(void *)) {
   Call call("cuLaunchKernelEx");
