@@ -67,7 +67,8 @@ sie_driver_slots:
 	.p2align 4
 #if defined(__x86_64__)
 	.type resolve, @function
-/* On the stack: the stub's number, then the caller's return address. The seven pushes below it align the stack. */
+/* On the stack: the stub's number, then the caller's return address. The seven pushes below them
+ * align the stack. */
 resolve:
 	pushq %rdi
 	pushq %rsi
