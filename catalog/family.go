@@ -28,8 +28,8 @@ const (
 	FamilyClassifier      Family = "classifier"       // GLiClass, Laya
 	FamilyTokenClassifier Family = "token_classifier" // privacy filter
 	// Heads with fixed labels. The reference has no adapters for them; ours follow its naming.
-	FamilySequenceClassifier Family = "sequence_classifier" // one or several labels a text
-	FamilyTagger             Family = "tagger"              // a label a token: entities
+	FamilySequenceClassifier Family = "sequence_classifier" // one or several labels per text
+	FamilyTagger             Family = "tagger"              // one label per token: entities
 	FamilyDetector           Family = "detector"            // open-vocabulary boxes
 	FamilyOCR                Family = "ocr"                 // image to text or fields
 	FamilyDocument           Family = "document"            // document conversion

@@ -9,13 +9,13 @@ import (
 // loaded. A zero field means that the option is not set. It is immutable after parsing.
 type LoadtimeOptions struct {
 	MaxSeqLength        int    // tokens; 0 = the model's max_sequence_length
-	TokenDim            int    // width of a token vector; 0 = as the weights say
+	TokenDim            int    // width of a token vector; 0 = from the weights
 	QueryMaxLength      int    // tokens, ColBERT queries; 0 = the architecture's default
 	DocMaxLength        int    // tokens, ColBERT documents; 0 = MaxSequenceLength
 	QueryPrefix         string // ColBERT marker, trailing space included as published
 	DocPrefix           string
 	QueryExpansion      *bool         // pad queries with [MASK] to QueryMaxLength; nil = true
-	AttendToExpansion   *bool         // may other tokens attend to the expansion; nil = the architecture's default
+	AttendToExpansion   *bool         // let other tokens attend to the expansion; nil = the architecture's default
 	SkipPunctuation     *bool         // drop the vectors of punctuation in documents; nil = the architecture's default
 	SkipSpecialTokens   *bool         // drop the vectors of [CLS], [SEP] and [PAD]; nil = true, the reference's default
 	MUVERA              *MUVERAConfig // nil = no folding; never nil for FamilyColBERT

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The valid keys of each map of a model file, in the order a file usually has them.
+// The valid keys of each map of a model file, in their usual order.
 var (
 	modelKeys = []string{"sie_id", "hf_id", "hf_revision", "hf_tokenizer_dependencies", "weights_path",
 		"package_backed", "remote_backed", "routing", "pool", "inputs", "tasks", "max_sequence_length", "profiles"}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A misspelt option is refused, because it would silently do nothing; another adapter's option
-// passes.
+// A misspelt option is refused, because it would have no effect. The option of another adapter is
+// accepted.
 func TestMisspeltOptionsAreTold(t *testing.T) {
 	known := slices.Collect(maps.Keys(runtimeSpecs))
 	for key, want := range map[string]string{

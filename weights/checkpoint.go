@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// The files of safetensors that Open looks for.
+// The safetensors files that Open looks for.
 const (
 	SingleFile = "model.safetensors"
 	IndexFile  = "model.safetensors.index.json"
@@ -57,7 +57,7 @@ func (t Tensor) ReadAt(p []byte, offset int64) error {
 // Checkpoint is an open set of tensors: one file, or all shards of an index. Its methods and those
 // of its tensors are safe for concurrent use.
 type Checkpoint struct {
-	name     string // of the file it was opened by, without its folder
+	name     string // of the opened file, without its folder
 	files    []*source
 	tensors  map[string]Tensor
 	names    []string // sorted

@@ -16,7 +16,7 @@ var ErrNoWeights = errors.New("no weights")
 // hostile: reading it again gives the same error.
 type FormatError struct {
 	File   string // path of the file, as opened
-	Tensor string // name of the tensor, where one is concerned
+	Tensor string // name of the tensor, or "" if none is concerned
 	Field  string // header length, header, dtype, shape, data_offsets, weight_map, …
 	Reason string // the broken rule, with the limit and the value found
 }

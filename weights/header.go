@@ -33,7 +33,7 @@ type entry struct {
 	begin, end int64
 }
 
-// header is the parsed and checked head of one safetensors file.
+// header is the parsed and checked header of one safetensors file.
 type header struct {
 	entries   []entry           // in order of their data, which they cover without overlap or hole
 	metadata  map[string]string // __metadata__; nil when absent

@@ -152,7 +152,7 @@ func (s *scanner) str() (string, error) {
 	}
 	s.pos++
 	start := s.pos
-	var decoded []byte // nil while the text so far had no escape
+	var decoded []byte // nil until the first escape
 	for s.pos < len(s.data) {
 		c := s.data[s.pos]
 		switch {

@@ -88,11 +88,11 @@ func (m member) locate() (begin, end int64, _ error) {
 type bounded struct {
 	r    io.ReaderAt
 	size int64
-	left int64 // negative once more was asked for
+	left int64 // negative after a request for more
 	err  error
 }
 
-// ReadAt fills p or fails.
+// ReadAt fills p or returns an error.
 func (b *bounded) ReadAt(p []byte, offset int64) (int, error) {
 	if offset < 0 || int64(len(p)) > b.size-offset {
 		return 0, zip.ErrFormat

@@ -13,7 +13,7 @@ type dialect struct {
 	contentType string
 	path        func(model string) string
 	body        func(model string, texts []string) []byte
-	// vectors returns the part of an answer that must be the same each time.
+	// vectors returns the part of an answer that must not change between equal requests.
 	vectors func(answer []byte) ([]byte, error)
 }
 

@@ -40,7 +40,7 @@ type blobDownload struct {
 	corrupt int
 }
 
-// origin is where the bytes of listed files come from.
+// origin provides the bytes of listed files.
 type origin interface {
 	// request makes one request for the missing part of d's file and passes the body to d.receive.
 	// d.have is where to begin. request calls d.restart first when the body cannot continue the

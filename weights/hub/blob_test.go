@@ -376,7 +376,7 @@ func TestContext(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 	h.wantInvisible()
-	// What arrived is kept for the next try.
+	// The received bytes are kept for the next try.
 	if info, err := os.Stat(h.blobOf("model.safetensors") + ".incomplete"); err != nil || info.Size() != 50_000 {
 		t.Errorf("partial file: %v, %v", info, err)
 	}

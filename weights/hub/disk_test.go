@@ -153,7 +153,7 @@ func TestInUseStays(t *testing.T) {
 	d.wantModels("a", "c", "d")
 	held.Release()
 	held.Release()
-	d.use("t/e") // c was used before a was given back? no: a's release is later
+	d.use("t/e") // removes c, because a was in use until its release
 	d.wantModels("a", "d", "e")
 }
 
@@ -180,7 +180,7 @@ func TestInUseByAnotherProcessStays(t *testing.T) {
 	d.wantModels("e", "f", "g")
 }
 
-// holder is another process that uses a model until its standard input ends.
+// holder starts another process that uses a model until its standard input ends.
 func (d *smallDisk) holder(id string) (kill func(), lines *bufio.Scanner, stdin io.Closer) {
 	d.Helper()
 	cmd, lines, in := d.processWithInput("SIE_TEST_RESOLVE="+id, "SIE_TEST_HOLD=1")

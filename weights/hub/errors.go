@@ -15,12 +15,12 @@ type Class string
 // The classes. This package gives GATED, NOT_FOUND, CONFIG, NETWORK, TIMEOUT, STORAGE and UNKNOWN.
 // The other classes belong to later steps of a load.
 const (
-	ClassGated      Class = "GATED"      // the hub wants a token, or its owner to accept the licence
+	ClassGated      Class = "GATED"      // the hub requires a token, or that its owner accepts the licence
 	ClassNotFound   Class = "NOT_FOUND"  // no such model, revision or file, or a private one
 	ClassDependency Class = "DEPENDENCY" // something the model needs is not installed
 	ClassConfig     Class = "CONFIG"     // a setting or a model's files are wrong
 	ClassOOM        Class = "OOM"
-	ClassNetwork    Class = "NETWORK" // the hub cannot be reached, or answers wrongly
+	ClassNetwork    Class = "NETWORK" // the hub cannot be reached, or gives wrong answers
 	ClassTimeout    Class = "TIMEOUT" // the caller's deadline passed
 	ClassPlacement  Class = "PLACEMENT"
 	ClassStorage    Class = "STORAGE" // disk full, not writable, or failing

@@ -20,10 +20,12 @@ var otherRuntimes = map[string]bool{
 }
 
 var (
-	// leftovers of training, and weights for other programs, that have a wanted extension
+	// unwanted matches remains of training, and weights for other programs, that have a wanted
+	// extension.
 	unwanted  = regexp.MustCompile(`^(trainer_state\.json|training_args\..*|optimizer\..*|scheduler\..*|rng_state.*|scaler\.pt|all_results\.json|(train|eval|test)_results\.json|consolidated.*\.safetensors|rust_model\.ot)$`)
 	shardName = regexp.MustCompile(`^model-\d+-of-\d+\.safetensors$`)
-	// model.fp16.safetensors and the like: the same tensors in another precision
+	// variantName matches model.fp16.safetensors and similar names: the same tensors in another
+	// precision.
 	variantName = regexp.MustCompile(`^model\.[A-Za-z0-9_-]+\.safetensors$`)
 )
 

@@ -28,7 +28,8 @@ type Options struct {
 	// Token is sent to the endpoint as a bearer token, and never to another origin. Empty:
 	// anonymous.
 	Token string
-	// Offline turns downloads off: only local directories and complete cached snapshots resolve.
+	// Offline turns downloads from the hub off. Local directories and complete cached snapshots
+	// still resolve, and so do models in the Bucket, if there is one.
 	Offline bool
 
 	// MaxFiles, MaxFileBytes and MaxTotalBytes bound the download of one model. Defaults: 2,000
@@ -36,11 +37,11 @@ type Options struct {
 	MaxFiles      int
 	MaxFileBytes  int64
 	MaxTotalBytes int64
-	// Parallel is the number of files downloaded at once. Default 4: enough to fill a 10 Gbit/s
-	// line with the hub's speed per connection, few enough to be polite.
+	// Parallel is the number of files downloaded at once. Default 4, which fills a 10 Gbit/s line
+	// at the hub's speed per connection without burdening the hub.
 	Parallel int
 	// Attempts is the number of tries in a row that may fail without receiving new bytes. Default
-	// 6, which with the waits between them covers about half a minute of outage.
+	// 6; the waits between them are 8 to 16 s in all.
 	Attempts int
 	// StallTimeout ends a request when nothing arrives for this long. The request is then tried
 	// again. Default 30 s.

@@ -80,7 +80,7 @@ func TestNewReportsEveryProblem(t *testing.T) {
 	}
 }
 
-// TestClasses pins the strings clients see and which of them end a load for good.
+// TestClasses checks the strings that clients see, and which classes are permanent.
 func TestClasses(t *testing.T) {
 	permanent := map[Class]bool{"GATED": true, "NOT_FOUND": true, "DEPENDENCY": true, "CONFIG": true, "OOM": false, "NETWORK": false,
 		"TIMEOUT": false, "PLACEMENT": false, "STORAGE": false, "ENGINE": false, "UNKNOWN": false}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Stage is the state of a Resolve that downloads.
+// Stage is the current step of a Resolve that downloads.
 type Stage string
 
 // The stages, in order.
@@ -26,7 +26,7 @@ type Progress struct {
 	File  string // the file whose bytes arrived last
 }
 
-// progressInterval is the least time between two reports.
+// progressInterval is the minimum time between two reports of received bytes.
 const progressInterval = 100 * time.Millisecond
 
 // reporter counts the bytes and files of one Resolve and calls the user's function. It is safe for

@@ -313,7 +313,7 @@ func TestConcurrentCallersShareOneDownload(t *testing.T) {
 // each failure.
 func TestNothingVisibleBeforeAllIsVerified(t *testing.T) {
 	for _, broken := range wantedFiles {
-		if broken == "empty.txt" { // has nothing to fetch
+		if broken == "empty.txt" { // has no bytes to download
 			continue
 		}
 		t.Run(broken, func(t *testing.T) {
@@ -370,7 +370,7 @@ func TestSnapshotOfAnotherTool(t *testing.T) {
 			h := newHarness(t)
 			place(h, slices.Delete(slices.Clone(whole), i, i+1)...)
 			_, err := h.resolve(func(o *Options) { o.Offline = true })
-			if missing == "config.json" && err == nil { // modules.json stands for it
+			if missing == "config.json" && err == nil { // modules.json is accepted in its place
 				return
 			}
 			wantClass(t, err, ClassNotFound, "the cached snapshot lacks", "downloads are off")

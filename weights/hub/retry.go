@@ -15,8 +15,8 @@ const (
 	backoffFirst   = 500 * time.Millisecond
 	backoffLongest = 20 * time.Second
 	retryAfterMax  = 2 * time.Minute
-	// unreachableMax is the number of tries in a row that may fail to connect. A machine without a
-	// network then reports it soon.
+	// unreachableMax bounds the tries in a row that fail to connect, so that a machine without a
+	// network reports it soon.
 	unreachableMax = 3
 )
 

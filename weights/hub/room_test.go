@@ -207,7 +207,7 @@ func TestModestRoom(t *testing.T) {
 	for _, id := range []string{"t/a", "t/b", "t/c"} {
 		d.use(id)
 	}
-	d.total = 3*modelBytes + modelBytes/2 // somebody else filled the disk
+	d.total = 3*modelBytes + modelBytes/2 // another program has filled the disk
 	small := d.small().sources[1].(*hubSource).disk
 	r, err := small.reserve(t.Context(), roomNeed{bytes: modelBytes / 4, modest: true}, nil)
 	if err != nil {
@@ -303,7 +303,7 @@ func TestWhatCannotBeRemovedIsNotWaitedFor(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(d.cache, ".locks"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.RemoveAll(filepath.Join(d.cache, ".locks", "models--t--a")); err != nil { // nothing to list: removing fails
+	if err := os.RemoveAll(filepath.Join(d.cache, ".locks", "models--t--a")); err != nil { // remove cannot list the locks and fails
 		t.Fatal(err)
 	}
 	d.patience = 1 << 60

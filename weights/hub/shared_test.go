@@ -25,7 +25,7 @@ import (
 type cluster struct {
 	*harness
 	bucket bucket.Bucket
-	env    []string // for processes
+	env    []string // environment for processes
 	dir    string   // the bucket's objects as files
 }
 

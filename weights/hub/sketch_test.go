@@ -108,7 +108,7 @@ func TestSketchRefused(t *testing.T) {
 			t.Errorf("%s: %q, %v of class %s, want %s", id, dir, err, ClassOf(err), c.class)
 		}
 	}
-	h.hub.Fault(func(w http.ResponseWriter, r *http.Request, _ bool) bool { // the list comes, the file does not
+	h.hub.Fault(func(w http.ResponseWriter, r *http.Request, _ bool) bool { // the list arrives, the file does not
 		if strings.HasSuffix(r.URL.Path, "config.json") {
 			hubtest.Refuse(w, http.StatusForbidden, "", "no")
 			return true

@@ -51,7 +51,7 @@ func New(url bucket.URL) *Bucket {
 			if o.Region == "" {
 				o.Region = "us-east-1" // the region that other storages expect by default
 			}
-			// A storage with its own endpoint rarely has a name for every bucket.
+			// A storage with its own endpoint rarely has a host name for every bucket.
 			o.UsePathStyle = o.BaseEndpoint != nil
 			o.RetryMaxAttempts = 1
 			// Another storage may not know the newer checksums, so they are used only where an

@@ -39,7 +39,7 @@ type Model struct {
 	Extra       map[string]string // listing entries without a file: name → checksum
 }
 
-// Request is one request that was answered.
+// Request is one request that the hub or the storage received.
 type Request struct {
 	Storage       bool // sent to the storage, not to the hub
 	Method, Path  string
@@ -48,7 +48,7 @@ type Request struct {
 	IfRange       string
 }
 
-// Server is the hub. Its URL goes into HF_ENDPOINT.
+// Server is the hub. Set HF_ENDPOINT to its URL.
 type Server struct {
 	URL     string
 	Storage string // URL of the storage: the same host, another port
