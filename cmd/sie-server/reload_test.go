@@ -118,8 +118,8 @@ func TestHotReload(t *testing.T) {
 	r.write("whatever.yaml", "a", 4)
 	r.want("acme/a 4, acme/b 8, acme/c 8")
 
-	// A renamed file keeps its id. Two files with one id change nothing. Deleting a file removes its
-	// model.
+	// A renamed file keeps its id. Two files with one id change nothing. Deleting a file removes
+	// its model.
 	if err := os.Rename(filepath.Join(dir, "whatever.yaml"), filepath.Join(dir, "z.yaml")); err != nil {
 		t.Fatal(err)
 	}

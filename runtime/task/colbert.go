@@ -144,9 +144,9 @@ func (k *markers) dropped(id int32, query bool) bool {
 	return skipped && !query
 }
 
-// trims reports whether the host must remove rows from a query's token matrix. The device returns
-// all rows of such a query, those of special tokens too, because its keep marks are the attention
-// mask.
+// trims reports whether the host must remove rows from a query's token matrix. With masked
+// expansion the device returns all rows, those of special tokens too, because the query's keep
+// marks are its attention mask.
 func (k *markers) trims() bool { return k.skipSpecial && k.masksExpansion() }
 
 // trim removes the rows of dropped tokens from a query's matrix. bytes is the size of a row.

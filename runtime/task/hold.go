@@ -2,8 +2,8 @@ package task
 
 import "context"
 
-// Hold asks for memory for a given number of further bytes of a request's results. With them, the
-// results of that many items are held in whole. An error refuses the request. Hold is called before
+// Hold asks for room for more bytes of a request's results. items is how many of the request's
+// items then have room for their whole results. An error refuses the request. Hold is called before
 // the bytes are made, by one goroutine at a time: first for what is certain once the model is
 // known, then for what texts turn out to need beyond that.
 type Hold func(bytes int64, items int) error

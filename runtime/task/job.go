@@ -50,7 +50,8 @@ type chunk struct {
 	at    time.Time
 }
 
-// run makes, queues and collects every item. After an error, no item of the job stays queued.
+// run makes, queues and collects every item. After an error, the queued items of the job are
+// dropped.
 func (j *job) run() error {
 	j.before = j.timings.Inference
 	err := j.all()

@@ -46,7 +46,7 @@ func (f outputForm) weights() outputForm {
 	return outputForms["float32"]
 }
 
-// Sparse is one text's sparse row: vocabulary columns in ascending order, and a value for each.
+// Sparse is one text's sparse row: columns in ascending order, and a value for each.
 type Sparse struct {
 	Columns []byte // int32, little-endian
 	Values  []byte // one per column, of the result's SparseType

@@ -101,7 +101,7 @@ type Result struct {
 
 	Sparse     []Sparse
 	SparseType api.NumType // of the values
-	SparseDims int         // columns of the whole vocabulary
+	SparseDims int         // columns that a row could have
 
 	Multi     []Matrix
 	MultiType api.NumType // of the elements
@@ -113,7 +113,7 @@ type Result struct {
 	Classes [][]float64 // Classify: one row per input
 
 	Tokens        int // read by the model, special tokens included
-	ContentTokens int // Score: Tokens without special tokens, and with the query counted once
+	ContentTokens int // Score: Tokens without special tokens; a cross-encoder counts the query in each pair
 	Timings       api.Timings
 	Ignored       []string // options of the request that are for other operations
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Tokenize splits texts with the model's tokenizer and never truncates them. addSpecial adds the
-// special tokens of a single text. Errors are *errs.Error, or ctx's cause.
+// special tokens of a single text.
 func Tokenize(ctx context.Context, h *model.Host, m *catalog.Resolved, texts []string, addSpecial bool) ([][]api.Token, error) {
 	use, err := useTokenizer(ctx, h, m)
 	if err != nil {
