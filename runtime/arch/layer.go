@@ -7,7 +7,7 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// layer is a loaded y = act(x·Wᵀ + bias). bias may be nil.
+// layer is a packed layer y = act(x·Wᵀ + bias). bias may be nil.
 type layer struct {
 	weight, bias *engine.Weight
 	act          engine.Act

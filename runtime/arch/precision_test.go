@@ -98,7 +98,7 @@ func TestSizing(t *testing.T) {
 	for i, step := range []struct {
 		spec         engine.WeightSpec
 		rows, bytes  int64
-		packed, peak int64 // then
+		packed, peak int64 // expected after the step
 	}{
 		{engine.WeightSpec{Kind: engine.TableWeight, Compute: engine.ComputeBF16, K: 1024}, 250 << 10, 1000 * mib, 500 * mib, 1500 * mib},
 		{linear(engine.ComputeBF16, 1024), 3 << 10, 12 * mib, 506 * mib, 1500 * mib},                                           // a new buffer of 12 MiB

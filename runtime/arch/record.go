@@ -129,7 +129,7 @@ func (o *outputs) vectors() engine.Value {
 	return o.tokens
 }
 
-// check refuses what the model has no head for.
+// check refuses outputs for which the model has no head.
 func (m *Model) check(want Want) error {
 	missing := func(what string) error {
 		return refuse(configFile, "architectures", "the model, loaded for the task %s, gives no %s", m.Task, what)

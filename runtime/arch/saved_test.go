@@ -90,7 +90,7 @@ func checkQueryWeights(t *testing.T, c *golden.Case, m *Model) {
 	b := goldenBatch(c)
 	got := make([]float32, len(want))
 	for i := range b.seqs() {
-		for _, id := range b.ids[b.cu[i]+1 : b.cu[i+1]-1] { // the module takes no special tokens
+		for _, id := range b.ids[b.cu[i]+1 : b.cu[i+1]-1] { // queries have no special tokens
 			got[i*shape[1]+int(id)] = m.QueryWeights[id]
 		}
 	}
@@ -99,7 +99,7 @@ func checkQueryWeights(t *testing.T, c *golden.Case, m *Model) {
 	}
 }
 
-// The tokenizer's files are looked for where sentence-transformers does.
+// TokenizerFolder finds the tokenizer's files where sentence-transformers does.
 func TestTokenizerFolder(t *testing.T) {
 	router := golden.Open(t, "saved-router/6.2.0").Dir
 	for dir, want := range map[string]string{router: filepath.Join(router, "document_0_Transformer"),

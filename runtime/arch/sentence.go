@@ -34,7 +34,7 @@ type chain struct {
 	dense      []denseConfig
 	normalize  bool
 
-	task string // what the encoder's Transformer module must compute
+	task string // the task that the encoder's Transformer module must compute
 
 	tokens     []denseConfig // ColBERT: over the tokens' vectors
 	sparse     engine.Sparse // SPLADE: over the largest logits

@@ -59,7 +59,7 @@ type Device struct {
 	mu     lockorder.Mutex[lockorder.Engine] // guards every C call on the device's handles, except waits, and the fields below
 	handle unsafe.Pointer
 	open   map[string]int // handles of the device that are not closed yet, by kind
-	lanes  int            // executors; 1 on a card
+	lanes  int            // arena lanes: one for each executor; 1 on a GPU
 	gpu    *gpu           // nil on a CPU
 	mark   *mark
 }

@@ -51,7 +51,7 @@ func (w Workspace) With(v Workspace) Workspace {
 	return Workspace{Lane: max(w.Lane, v.Lane), Region: max(w.Region, v.Region)}
 }
 
-// Describe lists the operations, one a line, with shapes, types and bytes.
+// Describe lists the operations, one per line, with shapes, types and bytes.
 func (p *Program) Describe() (text string) {
 	p.dev.do(func() { text = cProgramDescribe(p.ptrLocked()) })
 	return text

@@ -46,7 +46,7 @@ type Runner struct {
 	free    chan *runSlot // slots without a batch; the waiters return them, and the owner those whose batch did not start
 	flying  chan *runSlot // submitted, oldest first; closed by the owner when it stops
 	quit    chan struct{} // closed by Close
-	stopped chan struct{} // closed by the last waiter when everything is back
+	stopped chan struct{} // closed by stop when everything is freed
 	closing sync.Once
 	waiters sync.WaitGroup
 	running sync.WaitGroup // batches in flight; the owner adds, and waits before it replaces a GPU's arena

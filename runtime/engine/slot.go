@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// SlotCaps bound what a slot can carry.
+// SlotCaps bounds the batches that a slot can carry.
 type SlotCaps struct {
 	MaxTokens   int64
 	MaxSeqs     int64

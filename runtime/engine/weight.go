@@ -53,7 +53,7 @@ type Weight struct {
 	memory devicePtr      // GPU
 	bytes  int64
 	rows   int64
-	// denormals of the source that became 0
+	// denormals is the number of the source's values that became 0
 	denormals int64
 	uses      int // programs that hold it, guarded by dev.mu
 	mark      *mark

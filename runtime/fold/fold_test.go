@@ -100,7 +100,7 @@ func TestDims(t *testing.T) {
 		{Muvera{Repetitions: 40, Bits: 6, Final: 10240}, 128, 10240, true},
 		{Muvera{Repetitions: 40, Bits: 6}, 128, 327680, false},
 		{Muvera{Repetitions: 40, Bits: 6, Projected: 8}, 128, 20480, false},
-		{Muvera{Repetitions: 20, Bits: 6, Projected: 8, Final: 10240}, 128, 10240, false}, // as many: skipped since 0.10.1
+		{Muvera{Repetitions: 20, Bits: 6, Projected: 8, Final: 10240}, 128, 10240, false}, // a sketch to as many columns: skipped since 0.10.1
 		{Muvera{Repetitions: 20, Bits: 6, Projected: 8, Final: 10239}, 128, 10239, true},
 		{Muvera{Repetitions: 1, Bits: 1, Final: 1 << 20}, 3, 6, false},
 	} {

@@ -206,7 +206,7 @@ func TestSMVEGolden(t *testing.T) {
 				t.Fatalf("%s: anchor %d has %v at %d, the original %v", n.Name, places[i/n.TokenDim], anchors[i], i%n.TokenDim, want[i])
 			}
 		}
-		if differ > len(want)/1000 { // the last bit of a number in a normal's tail is the C library's
+		if differ > len(want)/1000 { // the last bit of a number in the normal's tail depends on the C library
 			t.Errorf("%s: %d of %d numbers of anchors differ in their last bits", n.Name, differ, len(want))
 		}
 
@@ -240,7 +240,7 @@ func encodeSparse(s SMVE, tables *SMVETables, tokens [][]float32, query bool) (c
 				}
 			}
 			sorted := slices.Sorted(slices.Values(products))
-			for a, product := range products { // the cases have no ties but zeros
+			for a, product := range products { // the cases have no ties except zeros
 				if product >= sorted[s.Width-s.Top] && product != 0 {
 					sums[int32(r*s.Width+a)] += product
 					counts[int32(r*s.Width+a)]++

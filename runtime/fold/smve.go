@@ -9,8 +9,8 @@ import (
 
 // SMVE is a sparse multi-vector encoding (Spisak and Galovic, "SMVE: Multi-Vector Retrieval That
 // Just Works", 2026). Width random unit vectors are the anchors. Each token keeps its Top largest
-// products with the anchors. The products are added up by anchor over the tokens (queries), or
-// averaged (documents).
+// products with the anchors. The products are added up by anchor over the tokens (queries); for
+// documents each sum is divided by the number of its products.
 type SMVE struct {
 	Repetitions int
 	Width       int   // anchors of a repetition

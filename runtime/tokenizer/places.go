@@ -14,7 +14,7 @@ type Place struct {
 	special    uint32
 }
 
-// Special reports whether the token stands for no text.
+// Special reports whether the token is a special one, which stands for no text.
 func (p Place) Special() bool { return p.special != 0 }
 
 // Placed holds the tokens of one text.
