@@ -6,17 +6,18 @@ import (
 )
 
 // LoadtimeOptions holds the options of a profile's loadtime map, which are fixed when the model is
-// loaded. A zero field means that the option is not set. It is immutable after parsing.
+// loaded. A zero field means that the option is not set. It is immutable after parsing. The last
+// four options before Raw are checked and kept but have no effect.
 type LoadtimeOptions struct {
 	MaxSeqLength        int    // tokens; 0 = the model's max_sequence_length
-	TokenDim            int    // width of a token vector; 0 = from the weights
-	QueryMaxLength      int    // tokens, ColBERT queries; 0 = the architecture's default
-	DocMaxLength        int    // tokens, ColBERT documents; 0 = MaxSequenceLength
+	TokenDim            int    // width of a token vector; without effect, the weights decide
+	QueryMaxLength      int    // tokens, ColBERT queries; 0 = 32
+	DocMaxLength        int    // tokens, ColBERT documents; 0 = the model's limit
 	QueryPrefix         string // ColBERT marker, trailing space included as published
 	DocPrefix           string
 	QueryExpansion      *bool         // pad queries with [MASK] to QueryMaxLength; nil = true
-	AttendToExpansion   *bool         // let other tokens attend to the expansion; nil = the architecture's default
-	SkipPunctuation     *bool         // drop the vectors of punctuation in documents; nil = the architecture's default
+	AttendToExpansion   *bool         // let other tokens attend to the expansion; nil = false
+	SkipPunctuation     *bool         // drop the vectors of punctuation in documents; nil = true
 	SkipSpecialTokens   *bool         // drop the vectors of [CLS], [SEP] and [PAD]; nil = true, the reference's default
 	MUVERA              *MUVERAConfig // nil = no folding; never nil for FamilyColBERT
 	SMVE                *SMVEConfig   // as MUVERA

@@ -107,7 +107,8 @@ type Routing struct {
 	CooldownS       *float64
 }
 
-// Precision is a profile's compute_precision; "" leaves the choice to the engine.
+// Precision is a profile's compute_precision. "float32" asks for that precision where the device
+// has it and the operator has chosen none. Any other value leaves the choice to the engine.
 type Precision string
 
 // Profile is one profile as written, before inheritance. Zero values are absent keys.

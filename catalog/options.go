@@ -47,7 +47,7 @@ type RuntimeOptions struct {
 	MUVERA             bool   // fold the multivector into one dense vector, as LoadtimeOptions.MUVERA configures
 	SMVE               bool   // fold the multivector into one sparse vector
 	MaxSeqLength       int    // tokens; 0 = the model's limit; can only lower it
-	QueryMaxLength     int    // tokens, ColBERT queries; 0 = the load-time value
+	QueryMaxLength     int    // tokens, ColBERT queries; can only lower the load-time value; 0 = that value
 	Dimensions         int    // keep the first components of a dense vector and normalise again; 0 = all
 	LoRAID             string // "" = the base weights
 	OverflowPolicy     string // default, truncate_text or error; "" = default
