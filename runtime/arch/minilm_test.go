@@ -47,9 +47,9 @@ func TestMiniLM(t *testing.T) {
 	}
 }
 
-// Texts of one to three words, in thirty languages and none. With so few tokens the errors of
-// quantisation average out least, so the 8-bit classes are at their worst. Each instruction set
-// stores other types between its operations.
+// Texts of one to three words, in thirty languages and none. A quantisation error of one token is
+// averaged over few tokens, so the 8-bit classes are at their worst. Each instruction set stores
+// other types between its operations.
 func TestMiniLMShort(t *testing.T) {
 	dir := minilmDir(t)
 	c := golden.Open(t, "minilm-short")

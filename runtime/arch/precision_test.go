@@ -70,8 +70,8 @@ func TestClassAfterAttention(t *testing.T) {
 	}
 }
 
-// The estimate is near the memory that loading takes. Memory is at its peak with the word table,
-// which has a third of the bytes here.
+// The estimate of the packed weights is within a tenth of what loading packs. An empty directory
+// has no estimate.
 func TestSizeOfAModel(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	for _, name := range []string{"bert-erf-h128", "albert-groups", "st-xlmr-mean-torch"} {
@@ -119,8 +119,8 @@ func TestSizing(t *testing.T) {
 	}
 }
 
-// For each task, a load's buffer is never larger than the estimate, and the estimate of the packed
-// weights includes a decoder that shares the table of words.
+// For each task the estimate is near what loading packs, a decoder that shares the table of words
+// included.
 func TestSizeOfHeads(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	for _, c := range []struct {

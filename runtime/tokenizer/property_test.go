@@ -113,7 +113,7 @@ func TestEveryCharacterGivesTheSameIDs(t *testing.T) {
 	}
 }
 
-// A text many times larger than may be tokenized at once gives the ids of its start, and soon.
+// A text of twice MaxWholeBytes gives the ids of its start, and soon.
 func TestWorkStopsAtTheLimit(t *testing.T) {
 	long := strings.Repeat(texts()[4], (2*MaxWholeBytes)/len(texts()[4]))
 	for _, k := range kinds {
