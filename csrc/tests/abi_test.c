@@ -1,4 +1,5 @@
-/* abi_test.c — the header is C11: includes it, uses every type, and calls what needs no device. */
+/* abi_test.c — the header is C11: includes it, uses its types, and calls functions that need no
+ * device. */
 #include "sie.h"
 
 int sie_abi_test_c(void);

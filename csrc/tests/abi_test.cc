@@ -1,4 +1,4 @@
-// abi_test.cc — the header as C++17, and the C11 side's verdict.
+// abi_test.cc — the header compiles as C++17, and the checks of abi_test.c pass.
 #include "sie.h"
 #include "tests/check.h"
 

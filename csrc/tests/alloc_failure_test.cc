@@ -1,7 +1,7 @@
 // alloc_failure_test.cc — every allocation of open, record, run and close fails once: nothing leaks
-// (the sanitizer builds watch), nothing crashes, and the status says what happened.
+// (sanitizer builds check this), nothing crashes, and the status is right.
 //
-// The test binary is linked with --wrap, which sends the library's calls here.
+// The test binary is linked with --wrap, which redirects the library's calls here.
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -41,7 +41,7 @@ int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attributes, void 
                           void *argument);
 
 int __wrap_posix_memalign(void **p, size_t alignment, size_t bytes) {
-  // AddressSanitizer ends the process where the C library says that no machine has so much.
+  // Where the C library refuses sizes that no machine has, AddressSanitizer would end the process.
   bool absurd = bytes >> 40 != 0;
   return absurd || fails_now() ? ENOMEM : __real_posix_memalign(p, alignment, bytes);
 }
@@ -70,7 +70,7 @@ static void fail_each(const model::Shape &shape, const model::Batch &batch) {
     if (!hit) {
       CHECK(status == SIE_OK, "without a failure: %s", m.err.message);
       if (status != SIE_OK) return;
-      // submit and wait allocate nothing: the next call would fail.
+      // submit and wait must allocate nothing: from here every allocation fails.
       calls_left.store(0);
       model::Result result = run(&m, batch);
       CHECK(result.status == SIE_OK && failed_calls.load() == 0, "a run allocates (status %d)",
@@ -108,7 +108,7 @@ TEST(allocations_of_heads_fail_one_by_one) {
 TEST(executors_say_which_could_not_be_started) {
   sie::Executors executors;
   sie_error err = {};
-  calls_left.store(3);  // their list, and two threads
+  calls_left.store(3);  // the threads' list and two threads succeed
   sie_status status = executors.start(4, nullptr, &err);
   calls_left.store(-1);
   CHECK(status == SIE_OUT_OF_MEMORY && strstr(err.message, "executor 3 of 4 ") != nullptr, "status %d: %s",

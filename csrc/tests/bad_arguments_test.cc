@@ -1,5 +1,5 @@
-// bad_arguments_test.cc — every entry point with every kind of wrong argument: the status it must
-// give, a message, nothing changed, and the object still of use.
+// bad_arguments_test.cc — every function with every kind of wrong argument: it must return the
+// right status and a message and change nothing, and the object must stay usable.
 #include <math.h>
 
 #include <functional>
@@ -236,7 +236,7 @@ TEST(bad_recording_arguments) {
 }
 
 TEST(bad_forms_are_refused_when_the_program_ends) {
-  // No backend has a head dimension of 16: the recorder cannot know, the rehearsal does.
+  // No backend has a head dimension of 16. Recording cannot know that; the rehearsal finds it.
   model::Shape shape;
   shape.heads = 4;
   shape.head_dim = 16;
@@ -373,7 +373,7 @@ TEST(bad_run_arguments) {
   sie_slot_free(nullptr);
   sie_arena_free(nullptr);
 
-  // A slot of fewer outputs or bytes than the program writes.
+  // A slot with fewer outputs or bytes than the program writes.
   CHECK(sie_slot_create(m.device, &caps, &slot, &none) == SIE_OK, "%s", none.message);
   REFUSED(record::load(slot, m.program, &good, &err));
   sie_slot_free(slot);

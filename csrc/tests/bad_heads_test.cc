@@ -1,5 +1,5 @@
-// bad_heads_test.cc — wrong arguments of the operations behind a model's last layer, and of what a
-// batch brings for them. Recording is asked of the reference device, which has every operation.
+// bad_heads_test.cc — wrong arguments of the operations behind a model's last layer, and wrong
+// batches for them. Programs are recorded on the reference device, which has every operation.
 #include <limits.h>
 #include <math.h>
 
@@ -15,7 +15,7 @@ using model::Model;
 
 namespace {
 
-// A program on the reference device with its embedding recorded, and data of chosen sizes.
+// A program on the reference device with only its embedding recorded, and weights of any size.
 struct Recording {
   Model m;  // weights: word, position, type, gamma, beta
   sie_program *p = nullptr;
@@ -156,16 +156,16 @@ TEST(bad_lora) {
   with_pair(as[0], r.data(SIE_F32, 95, 4));
   with_pair(as[0], r.data(SIE_F32, 96, 5));
   with_pair(as[0], r.data(SIE_I32, 96, 4));
-  with_pair(r.data(SIE_F16, 4, 64), r.data(SIE_F16, 96, 4));  // a CPU's are f32
+  with_pair(r.data(SIE_F16, 4, 64), r.data(SIE_F16, 96, 4));  // on a CPU adapters are f32
   with_pair(r.data(SIE_F32, 1025, 64), r.data(SIE_F32, 96, 1025));
   with_pair(w, bs[0]);
   if (r.m.device->ops->lora == nullptr) {
     REFUSED(record(&lora, &err), SIE_UNSUPPORTED);
   } else {
     r.ok(record(&lora, &r.none));
-    with([](record::Lora *l) { l->n_adapters = 1; });  // two everywhere, once two
+    with([](record::Lora *l) { l->n_adapters = 1; });  // once a linear has two, all have two
   }
-  // Nothing for this linear: a plain one, on any device.
+  // No adapter changes this linear, so it is a plain one on any device.
   sie_weight *nothing[] = {nullptr, nullptr};
   lora.a = lora.b = nothing;
   r.ok(record(&lora, &r.none));
@@ -256,7 +256,7 @@ TEST(bad_smve) {
   r.ok(record(&good, &r.none));
 }
 
-// What a batch brings for a head, one thing wrong at a time.
+// Batches for heads with one mistake each.
 TEST(bad_batches_of_heads) {
   auto refuse = [](const char *name, const std::function<void(Batch *)> &change,
                    sie_status want = SIE_INVALID_ARGUMENT) {
@@ -278,7 +278,7 @@ TEST(bad_batches_of_heads) {
   refuse("keep", [](Batch *b) { b->items[0][1].offset = 2; });
   refuse("keep", [](Batch *b) { b->items[0][1].dims = heads::reduced + 1; });
   refuse("keep", [](Batch *b) { b->items[0][1].dtype = SIE_BF16; }, SIE_UNSUPPORTED);
-  // The first row of the last sequence has room, the others have none.
+  // There is room for the first row of the last sequence, not for the others.
   refuse("keep", [](Batch *b) { b->items[3][2].offset = (4 << 20) - 64 * 4; });
   for (int32_t adapter : {-2, heads::n_adapters, INT_MAX}) {
     refuse("lora", [adapter](Batch *b) { b->adapter[1] = adapter; });

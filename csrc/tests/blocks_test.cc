@@ -1,5 +1,5 @@
-// blocks_test.cc — the heads of heads_blocks.cc against their formulas, on numbers that the same
-// run gives.
+// blocks_test.cc — compares the heads of heads_blocks.cc with their formulas, computed from other
+// outputs of the same run.
 #include <math.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int hidden = 64;
 
-// A head in F32 on the CPU: output o of sequence b, rows of so many columns.
+// Runs a head in F32 on the CPU and gives output o of sequence b.
 struct Run {
   Model m;
   Batch batch;
@@ -45,7 +45,7 @@ double at(const std::vector<float> &rows, int columns, int row, int column) {
   return static_cast<double>(rows[static_cast<size_t>(row * columns + column)]);
 }
 
-// Attention of one query head's column, from rows of q (2 heads of 32), k and v.
+// Computes one column of attention's result for one query, from rows of q (2 heads of 32), k and v.
 double attention(const std::vector<float> &qkv, int length, int query, int column, bool causal) {
   int head = column / heads::block_dim, d = heads::block_dim;
   double sum = 0, weighted = 0, largest = -1e30;
@@ -67,7 +67,7 @@ double attention(const std::vector<float> &qkv, int length, int query, int colum
   return weighted / sum;
 }
 
-// One head of q or k, normalised and rotated as recorded.
+// Computes one head of q or k, normalised and rotated as recorded.
 std::vector<double> rotated(const std::vector<float> &qkv, int row, int first, int which) {
   int d = heads::block_dim, h = heads::block_rot / 2;
   std::vector<float> gamma = heads::head_gamma(which), cos = heads::rotation(false),
@@ -93,7 +93,7 @@ std::vector<double> rotated(const std::vector<float> &qkv, int row, int first, i
 
 TEST(blocks_norms_sum_and_normalise) {
   Run r("residual");
-  Run plain("tokens");  // the same model: what the sum adds
+  Run plain("tokens");  // the same model: gives the rows that the sum adds
   std::vector<float> gamma = heads::norm_gamma(), bias = heads::norm_bias();
   for (int b = 0; b < 12; b++) {
     std::vector<float> inner = r.rows(0, b), sum = r.rows(1, b), y = r.rows(2, b), x = plain.rows(1, b);

@@ -1,4 +1,4 @@
-// compare.h — how near two results are.
+// compare.h — measures how near two results are.
 #ifndef SIE_CSRC_TESTS_COMPARE_H
 #define SIE_CSRC_TESTS_COMPARE_H
 
@@ -7,7 +7,7 @@
 
 #include <vector>
 
-// 1 for two zeros.
+// The cosine of a and b; 1 if both are zero.
 inline double cosine(const float *a, const float *b, int n) {
   double ab = 0, aa = 0, bb = 0;
   for (int i = 0; i < n; i++) {
@@ -19,7 +19,7 @@ inline double cosine(const float *a, const float *b, int n) {
   return aa == 0 && bb == 0 ? 1 : ab / sqrt(aa * bb);
 }
 
-// Infinite where one is longer, or not a number.
+// Infinite if the lengths differ, or if a difference is NaN.
 inline double largest_difference(const std::vector<float> &a, const std::vector<float> &b) {
   double largest = a.size() == b.size() ? 0 : INFINITY;
   for (size_t i = 0; i < a.size() && i < b.size(); i++) {

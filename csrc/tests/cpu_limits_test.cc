@@ -39,7 +39,7 @@ TEST(limits_v2_takes_the_tightest_ancestor) {
 }
 
 TEST(limits_v2_reads_the_mount_itself) {
-  // Inside a container with its own namespace the group is /.
+  // Inside a container with its own cgroup namespace the group is /.
   Root root;
   root.file("/proc/self/cgroup", "0::/\n");
   root.file("/proc/self/mountinfo", mount_v2);
@@ -54,7 +54,7 @@ TEST(limits_v1_by_controller) {
             "31 23 0:27 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n"
             "32 23 0:28 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"
             "33 23 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
-  // The cpu hierarchy is mounted from the container's own group on.
+  // The mount of the cpu hierarchy shows only the container's group and those below it.
   root.file("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "250000\n");
   root.file("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
   root.file("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");

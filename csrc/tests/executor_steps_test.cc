@@ -1,5 +1,5 @@
-// executor_steps_test.cc — which member a ticket is, who could not be started, and that whoever
-// waits for a run sleeps.
+// executor_steps_test.cc — which member a ticket stands for, threads that cannot be started, and
+// that waiting threads sleep.
 #include <sched.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ thread_local int32_t told = -1;
 void note_member(int32_t member) { told = member; }
 const sie::hooks::Hooks naming = {nullptr, nullptr, nullptr, note_member, nullptr, nullptr, nullptr};
 
-// Two teams of three, and two slabs of one executor each.
+// A run of two teams of three, and of two slabs with one executor each.
 struct Mixed : sie::Run {
   static constexpr int32_t teams = 2, members = 3, alone = 2;
   std::atomic<int> done[teams + alone][members] = {};
@@ -34,8 +34,8 @@ struct Mixed : sie::Run {
   }
 };
 
-// A run of one ticket that ends when the thread that waits for it sleeps, or has looked a thousand
-// times.
+// A run of one ticket that ends when the thread that waits for it sleeps, or has read the word a
+// thousand times.
 struct Gated : sie::Run {
   std::atomic<bool> open{false};
   Gated() {
@@ -64,7 +64,7 @@ void sleep_on(const std::atomic<uint32_t> *, uint32_t) {
 void wake(const std::atomic<uint32_t> *, int) {}
 const sie::hooks::Hooks watching = {look, sleep_on, wake, nullptr, nullptr, nullptr, nullptr};
 
-// Looks and sleeps of executors that have nothing to do.
+// Counts the steps and the sleeps of executors that have nothing to do.
 std::atomic<int> idle_looks{0}, idle_sleeps{0};
 void idle_look() { idle_looks++; }
 void idle_sleep(const std::atomic<uint32_t> *, uint32_t) {
@@ -73,7 +73,7 @@ void idle_sleep(const std::atomic<uint32_t> *, uint32_t) {
 }
 const sie::hooks::Hooks idling = {idle_look, idle_sleep, wake, nullptr, nullptr, nullptr, nullptr};
 
-// A run of two tickets that notes when each is begun; the first of them waits until it is let go.
+// A run of two tickets that notes when each begins; the first waits until it is released.
 struct Noted : sie::Run {
   static inline std::atomic<int> begun{0};
   std::atomic<int> place[2] = {{-1}, {-1}};
@@ -147,8 +147,8 @@ TEST(executors_sleep_when_there_is_nothing_to_do) {
   CHECK(idle_sleeps.load() > 0, "looked %d times and never slept", idle_looks.load());
 }
 
-// The older of two runs whose tickets are all waiting, once in the first place of the queue and
-// once in the second.
+// Two runs whose tickets all wait: the older one begins first, whether it is in the first or the
+// second entry.
 TEST(executors_begin_the_older_run_first) {
   sie::Executors executors;
   CHECK(executors.start(1, nullptr, nullptr) == SIE_OK, "cannot start");

@@ -1,4 +1,4 @@
-// executor_test.cc — tickets, teams, overlap, start and stop, without any kernel.
+// executor_test.cc — tickets, teams, overlapping runs, start and stop, without any kernel.
 #include "executor.h"
 
 #include "cpu_limits.h"
@@ -19,7 +19,7 @@ struct Job : sie::Run {
   std::vector<sie::Team> teams;
   std::atomic<int> inside{0};
   int steps = 0;
-  std::atomic<int> late{0};               // members seen behind a barrier they should have passed
+  std::atomic<int> late{0};               // how often a member passed a barrier too early
   std::vector<std::atomic<int>> reached;  // by slab: members that have reached the current step
 
   Job(int slabs, int members, int wanted_steps)
@@ -81,7 +81,7 @@ TEST(executors_do_every_ticket_once) {
     CHECK(executors.start(threads, nullptr, nullptr) == SIE_OK, "cannot start %d", threads);
     std::vector<Job *> jobs;
     for (int i = 0; i < 400; i++) {
-      // Only as many members in all as there are executors, as slots ask for.
+      // A run with teams has at most as many members as there are executors, as slots ensure.
       int members = 1 + random.below(threads), slabs = members > 1 ? threads / members : random.below(40);
       Job *job = new Job(slabs, members, 3);
       CHECK(executors.submit(job), "run %d refused", i);
@@ -130,7 +130,7 @@ TEST(executors_take_two_runs_at_most) {
 }
 
 TEST(executors_pipeline_two_runs) {
-  // Wait for the older of two while the newer runs; slots change roles.
+  // Waits for the older of two runs while the newer one runs; then they change roles.
   sie::Executors executors;
   CHECK(executors.start(3, nullptr, nullptr) == SIE_OK, "cannot start");
   Job *older = new Job(5, 1, 0);
@@ -158,13 +158,14 @@ TEST(executors_start_and_stop) {
     CHECK(executors.start(1 + i % 5, nullptr, nullptr) == SIE_OK, "cannot start");
     Job job(3, 1, 0);
     if (i % 2 == 0) executors.submit(&job);
-    executors.stop();  // waits for what was submitted
+    executors.stop();  // waits for submitted runs
     CHECK(i % 2 == 1 || job.complete(), "stop left a run undone");
   }
 }
 
 TEST(executors_meet_on_busy_cores) {
-  // A team while as many threads spin: barriers must sleep, not burn their share of the core.
+  // A team runs while as many other threads spin: barriers must sleep, not use up their share of
+  // the core.
   sie::Executors executors;
   int32_t cpus[2];
   bool two = sie::affinity_cpus(cpus, 2) >= 2;

@@ -1,4 +1,4 @@
-// failure_test.cc — kernels that fail or write where they must not, in the middle of runs.
+// failure_test.cc — kernels that fail, or write where they must not, during a run.
 #include <atomic>
 
 #include "device.h"
@@ -10,13 +10,13 @@ namespace {
 const sie_ops *real;
 std::atomic<int> calls_left{0};
 
-// The n-th call fails, whichever member of a team makes it; the others go on.
+// The n-th call fails, whichever member of a team makes it; other calls succeed.
 sie_status failing_linear(const sie_linear_args *a, const sie_share *share) {
   if (*a->rows.n > 0 && calls_left.fetch_sub(1) == 1) return SIE_INTERNAL;
   return real->linear(a, share);
 }
 
-// One float behind the last row the buffer has room for.
+// Writes one float behind the last row that the buffer has room for.
 [[maybe_unused]] sie_status stray_pool(const sie_pool_args *a, const sie_share *share) {
   sie_status status = real->pool(a, share);
   static_cast<float *>(a->y.p)[a->seqs.cap * a->y.ld] = 1;
@@ -38,7 +38,7 @@ TEST(failing_kernels_end_the_run_and_no_more) {
     sie_ops faulty = *real;
     faulty.linear = failing_linear;
     for (const model::Batch *batch : {&one, &many}) {
-      // 8 linears in the program, each called once a member.
+      // The program has 8 linears; each member calls each of them once.
       for (int n = 1; n <= 8 * threads; n++) {
         m.device->ops = &faulty;
         calls_left.store(n);

@@ -1,5 +1,5 @@
-// float_state_test.cc — threads compute in the default floating-point state, whatever that of who
-// opened the device.
+// float_state_test.cc — threads compute in the default floating-point state, whatever the state of
+// the thread that opened the device.
 #if defined(__x86_64__)
 
 #include <immintrin.h>
@@ -14,10 +14,10 @@
 
 namespace {
 
-// Up, with denormals flushed and read as zero.
+// Rounds up, and flushes denormal results and operands to zero.
 constexpr unsigned int other_mxcsr = 0xdfc0, flags = 0x3f;
 
-// The other state while it lives.
+// Sets the other state for its lifetime.
 class OtherState {
  public:
   OtherState() : former_(_mm_getcsr()) { _mm_setcsr(other_mxcsr); }

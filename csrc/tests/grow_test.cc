@@ -1,5 +1,5 @@
-// grow_test.cc — structs of other versions of the header, and what the program says of itself by
-// name.
+// grow_test.cc — structs of other versions of the header, and the functions that find and describe
+// parts of a program by name.
 #include <stddef.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ struct Recording {
   }
 };
 
-// A struct as a later header has it.
+// A struct with an added field, as a later header may have it.
 template <class T>
 struct Later {
   T known;
@@ -49,12 +49,12 @@ Later<T> later(const T &t, int32_t last) {
 TEST(grow_shorter_structs_have_defaults_at_their_end) {
   Recording r;
   sie_value x = r.embed();
-  // As a header without eps and weight_offset would have it.
+  // As in a header without eps and weight_offset.
   sie_norm_params n = sized<sie_norm_params>();
   n.x = x;
   n.y = 7;
   n.gamma = r.m.weights[3];
-  n.eps = 9;  // beyond the size: not looked at
+  n.eps = 9;  // beyond struct_size: ignored
   n.struct_size = offsetof(sie_norm_params, eps);
   r.ok(record::add(r.p, SIE_NORM, n, &r.none));
   CHECK(r.p->ops[r.p->ops.size() - 1].eps == 0, "a field beyond the struct was read");
@@ -98,7 +98,7 @@ TEST(grow_longer_structs_pass_while_the_rest_is_zero) {
   snprintf(want, sizeof want, "byte %zu is not 0", sizeof n + 7);
   CHECK(strstr(err.message, want) != nullptr && strstr(err.message, "norm") != nullptr, "message: %s",
         err.message);
-  // The others.
+  // The other structs.
   sie_device *device = nullptr;
   sie_device_options o = sized<sie_device_options>();
   o.kind = SIE_DEVICE_REF;
@@ -186,7 +186,7 @@ TEST(grow_declarations_are_checked) {
   REFUSED(input(9, "b", 1, SIE_I32, 0, 3, &err));
   REFUSED(input(9, "b", 1, SIE_U8, 1, 2, &err));
   REFUSED(input(9, "b", 5, SIE_F32, 1, 0, &err));
-  // One that counts as a row which the table lacks.
+  // An optional input whose `otherwise` is a row that the table lacks.
   r.ok(input(9, "b", 1, SIE_I32, 1, 5000, &r.none));
   sie_embed_params e = sized<sie_embed_params>();
   e.y = 1;
@@ -279,8 +279,7 @@ TEST(grow_states_are_empty_but_checked) {
   sie_state_free(nullptr);
 }
 
-// Positions that the batch brings, 2 more than each row's place as the model has them, give the
-// same bits.
+// Positions from the batch give the same bits as the model's own: each row's place plus 2.
 TEST(grow_positions_of_the_batch) {
   for (uint32_t kind : {SIE_DEVICE_CPU, SIE_DEVICE_REF}) {
     Model m;

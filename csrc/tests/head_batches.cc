@@ -1,4 +1,4 @@
-// head_batches.cc — packs the batches of heads, and reads what they gave.
+// head_batches.cc — packs batches for heads, and reads their outputs.
 #include <string.h>
 
 #include "heads.h"
@@ -42,8 +42,7 @@ sie_out_item item_of(const Output &output, int number, bool mixed) {
   return item;
 }
 
-// The bytes of an output that are sequence b's own: of values too, which lie in the order of the
-// batch.
+// Finds the bytes of sequence b in an output; also for VALUES, whose rows are in the batch's order.
 void locate(const Head &head, const Batch &batch, int o, int b, int64_t *offset, int64_t *bytes) {
   const Output &output = head.outputs[o];
   if (output.kind == Kind::values) {
@@ -76,7 +75,7 @@ Batch batch_of(const Head &head, const model::Shape &shape, const std::vector<in
   bool asks[n_queries] = {};
   int place[n_queries] = {}, queries = 0;
   for (int number : numbers) asks[number % n_queries] = true;
-  // Only the queries that somebody asks.
+  // Only the queries that a sequence uses.
   batch.cu_queries.push_back(0);
   for (int q = 0; q < n_queries; q++) {
     if (!asks[q]) continue;
@@ -92,7 +91,7 @@ Batch batch_of(const Head &head, const model::Shape &shape, const std::vector<in
     for (int i = 0; i < length; i++) batch.keep.push_back(is_kept(number, i) ? 1 : 0);
     batch.adapter.push_back(number % (n_adapters + 1) - 1);
     batch.partner.push_back(number % 4 == 3 ? -1 : place[number % n_queries]);
-    batch.items[0].pop_back();  // the plain model's
+    batch.items[0].pop_back();  // the plain model's item
     for (int o = 0; o < 4; o++) {
       const Output &output = head.outputs[o];
       int64_t offset = 0, bytes = 0;

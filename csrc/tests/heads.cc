@@ -41,15 +41,15 @@ std::vector<int32_t> signed_indices(uint32_t seed, int64_t n, int32_t below) {
 
 bool is_gpu(const Model *m) { return m->card != nullptr; }
 
-// y[R, reduced] of x, in the model's class.
+// Records y[R, reduced] = a linear of x, in the model's class.
 sie_status reduce(Model *m, sie_value x, sie_value *y) {
   sie_weight *w;
   TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), reduced, hidden, 0.2f, 0, &w));
   return record::linear(m->program, x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, y, &m->err);
 }
 
-// The rows that are reduced are of a sum, which a CPU keeps in f32 unless what becomes of its kept
-// rows forbids it.
+// Reduces the kept rows of a sum. A CPU stores a sum in f32, unless an operation on its kept rows
+// needs the class's type.
 sie_status keep_tail(Model *m, sie_value x) {
   sie_weight *w;
   sie_value sum, moved, kept, y, pooled;
@@ -65,7 +65,7 @@ sie_status keep_tail(Model *m, sie_value x) {
   return record::output_token_rows(m->program, x, 3, &m->err);
 }
 
-// Rows of tokens alone, for devices without keep_rows.
+// Token rows only, for devices without keep_rows.
 sie_status tokens_tail(Model *m, sie_value x) {
   sie_value pooled;
   TRY(record::pool(m->program, x, SIE_POOL_MEAN, &pooled, &m->err));
@@ -74,12 +74,12 @@ sie_status tokens_tail(Model *m, sie_value x) {
   return record::output_rows(m->program, pooled, 2, &m->err);
 }
 
-// The logits of tokens beside: what the maximum is of.
+// Also outputs the tokens' logits, of which SPLADE takes the maximum.
 sie_status splade_tail(Model *m, sie_value x) {
   sie_weight *w, *bias;
   sie_value y, logits;
-  // FP8 has a kernel on one family alone; elsewhere the matrix is BF16, as a checkpoint's loader
-  // decides.
+  // Only one family of GPUs has an FP8 kernel. Elsewhere the matrix is BF16, as a checkpoint's
+  // loader would choose.
   bool narrow = m->compute() == SIE_COMPUTE_FP8 && m->card->gpu.minor != 9;
   uint32_t compute = narrow ? uint32_t{SIE_COMPUTE_BF16} : m->compute();
   TRY(m->weight(SIE_WEIGHT_LINEAR, compute, vocabulary, hidden, 0.2f, 0, &w));
@@ -111,7 +111,7 @@ sie_status kept_maxsim_tail(Model *m, sie_value x) {
   return record::output_values(m->program, y, 1, &m->err);
 }
 
-// An adapter's matrix in the type the device wants.
+// Makes an adapter's matrix in the type that the device needs.
 sie_status adapter(Model *m, uint32_t seed, int64_t n, int64_t k, float scale, sie_weight **out) {
   std::vector<float> values = reals(seed, n * k, scale);
   if (!is_gpu(m)) return m->data(SIE_F32, n, k, values.data(), out);
@@ -123,7 +123,8 @@ sie_status adapter(Model *m, uint32_t seed, int64_t n, int64_t k, float scale, s
   return m->data(half ? SIE_F16 : SIE_BF16, n, k, narrow.data(), out);
 }
 
-// y[R, n] with adapters of ranks 4, 8 and 5; the last has nothing where `some`.
+// Records y[R, n] with LoRA adapters of ranks 4, 8 and 5. With `some`, the last does not change
+// this linear.
 sie_status adapted(Model *m, sie_value x, int64_t n, int64_t k, bool some, uint32_t act, sie_value residual,
                    sie_value *y) {
   sie_weight *w, *bias, *a[n_adapters] = {}, *b[n_adapters] = {};
@@ -139,8 +140,8 @@ sie_status adapted(Model *m, sie_value x, int64_t n, int64_t k, bool some, uint3
   return record::linear_lora(m->program, x, w, bias, act, residual, lora, y, &m->err);
 }
 
-// Behind a norm (whose quantised twin the linear reads), behind a linear, and of one row a
-// sequence.
+// Linears with adapters behind a norm (whose quantised rows the linear reads), behind a linear, and
+// with one row for each sequence.
 sie_status lora_tail(Model *m, sie_value x) {
   sie_value inner, sum, first, last;
   TRY(adapted(m, x, 96, hidden, false, SIE_ACT_GELU_ERF, SIE_NO_VALUE, &inner));

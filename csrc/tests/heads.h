@@ -1,6 +1,6 @@
-// heads.h — what follows a model's last layer: kept rows, adapters, SPLADE, late interaction,
-// encodings. Recorded once, run on every device; a head that a device has no kernel for is passed
-// over.
+// heads.h — the heads behind a model's last layer: kept rows, LoRA adapters, SPLADE, late
+// interaction, encodings. Each is recorded by one function and run on every device. A test skips a
+// head that the device has no kernel for.
 #ifndef SIE_CSRC_TESTS_HEADS_H
 #define SIE_CSRC_TESTS_HEADS_H
 
@@ -16,8 +16,8 @@ enum class Kind { none, values, rows, token_rows, sparse };
 struct Output {
   Kind kind = Kind::none;
   int columns = 0;
-  bool kept = false;    // its rows are kept ones
-  bool by_seq = false;  // values: one row a sequence
+  bool kept = false;    // its rows are those of the kept subset
+  bool by_seq = false;  // values: one row for each sequence
 };
 
 struct Head {
@@ -25,8 +25,8 @@ struct Head {
   sie_status (*tail)(model::Model *, sie_value);
   bool (*has)(const sie_ops *);
   Output outputs[4];
-  double tolerance;  // times that of the class
-  bool jumps;        // a rounding may change much: signs and orders decide
+  double tolerance;  // a factor of the class's tolerance
+  bool jumps;        // a small rounding may change the result a lot: signs and orders decide
 };
 extern const Head all[];
 extern const int count;
@@ -37,12 +37,13 @@ constexpr int n_adapters = 3, n_queries = 3, reduced = 48, vocabulary = 301;
 // n numbers of up to ±scale, by seed.
 std::vector<float> reals(uint32_t seed, int64_t n, float scale);
 
-// MUVERA and SMVE as recorded, for who computes them again.
+// The parameters of MUVERA and SMVE as recorded, for tests that compute them again.
 constexpr int repetitions = 3, bits = 2, projected = 16, encoded = 100, width = 37, top = 3;
 std::vector<float> simhash(), anchors();
 std::vector<int32_t> ams(), sketch();
 
-// Of the heads of blocks (heads_blocks.cc): vectors that are recorded, for who computes them again.
+// The parameters of the heads of blocks (heads_blocks.cc), and the recorded vectors, for tests that
+// compute them again.
 constexpr int block_heads = 2, block_kv_heads = 1, block_dim = 32, block_rot = 16, block_window = 5,
               gated = 80;
 std::vector<float> norm_gamma(), norm_bias(), head_gamma(int which), slopes(), scorer();
@@ -54,18 +55,17 @@ sie_status rotary_tail(model::Model *m, sie_value x);
 sie_status update_tail(model::Model *m, sie_value x);
 sie_status pools_tail(model::Model *m, sie_value x);
 
-// Sequences by their numbers, each with `length_of(number)` tokens. What a sequence has (ids, kept
-// rows, adapter, query, items) depends on its number alone. mixed: items of every type, cut and
-// normalised; else f32 as they are.
+// Sequences by their numbers, each with `length_of(number)` tokens. A sequence's ids, kept rows,
+// adapter, query and items depend only on its number. mixed: items of every type, some cut and
+// normalised; else f32, uncut.
 model::Batch batch_of(const Head &head, const model::Shape &shape, const std::vector<int> &numbers,
                       bool mixed);
-int length_of(int number);  // of numbers from 1,000 on: long ones, 513 to 612
+int length_of(int number);  // numbers from 1,000 on are long: 513 to 612
 
-// What sequence b wrote to output o: the bytes that count.
+// The bytes that sequence b wrote to output o.
 std::vector<uint8_t> part(const Head &head, const model::Batch &batch, const model::Result &result, int o,
                           int b);
-// The same as numbers, of f32 items: rows one after another, or a sparse row's columns in their
-// places.
+// The same as numbers, for f32 items: the rows one after another, or a sparse row as a dense one.
 std::vector<float> numbers_of(const Head &head, const model::Batch &batch, const model::Result &result, int o,
                               int b);
 

@@ -1,5 +1,5 @@
-// heads_blocks.cc — what blocks of other families are made of, recorded as heads: norms that sum,
-// gates, rotations in place, masks, grouped keys, and the other poolings.
+// heads_blocks.cc — the operations in the blocks of other model families, recorded as heads: norms
+// that sum, gates, rotations in place, masks, grouped keys, and the other poolings.
 #include <math.h>
 
 #include "heads.h"
@@ -24,7 +24,7 @@ sie_status project(Model *m, sie_value x, int64_t n, int64_t k, sie_value *y) {
   return record::linear(m->program, x, w, nullptr, SIE_ACT_NONE, SIE_NO_VALUE, y, &m->err);
 }
 
-// Two results: the norm's, and the sum that it is of.
+// Records a norm with both results: y, and the sum that was normalised.
 sie_status normalise(Model *m, sie_norm_params n, sie_value *y, sie_value *sum) {
   n.y = record::next(m->program);
   n.sum = sum != nullptr ? n.y + 1 : 0;
@@ -42,7 +42,7 @@ sie_status gate(Model *m, sie_value x, const sie_weight *w, uint32_t kind, sie_v
   return record::result(m->program, SIE_LINEAR, l, y, &m->err);
 }
 
-// Views of q, k and v in one value, and how they are rotated.
+// Views of q, k and v in one value, and the parameters of their rotation.
 struct Qkv {
   sie_value all, q, k, v;
   sie_rope_params rope;
@@ -150,7 +150,7 @@ sie_status gate_tail(Model *m, sie_value x) {
   return record::output_token_rows(m->program, narrow, 3, &m->err);
 }
 
-// The rows before the rotation and behind it, and what attention makes of these.
+// Outputs the rows before and after the rotation, and attention's result from the rotated rows.
 sie_status rotary_tail(Model *m, sie_value x) {
   Qkv qkv;
   sie_weight *alibi;
@@ -166,8 +166,8 @@ sie_status rotary_tail(Model *m, sie_value x) {
   return record::output_values(m->program, window, 3, &m->err);
 }
 
-// One matrix on either side of an update, so that no form of the rows outlives it; and a pooling in
-// front of it, whose output comes behind.
+// Uses one matrix before and after an update: no quantised rows from before may be used after it.
+// Also pools before the update and outputs after it.
 sie_status update_tail(Model *m, sie_value x) {
   Qkv qkv;
   sie_weight *w;

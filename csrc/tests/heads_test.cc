@@ -1,5 +1,5 @@
-// heads_test.cc — programs with heads: against the reference, against what their operations say,
-// and alone against company.
+// heads_test.cc — programs with heads: compared with the reference and with the definitions of their
+// operations; and each sequence alone compared with the same sequence in a batch.
 #include "heads.h"
 
 #include <stdio.h>
@@ -28,8 +28,8 @@ Shape shape_of(const Head &head) {
   return shape;
 }
 
-// Opens a model with the head; false where the device has no kernel for it, which recording must
-// say.
+// Opens a model with the head. False if the device has no kernel for it; then recording must return
+// SIE_UNSUPPORTED.
 bool open(Model *m, const Head &head, uint32_t kind, uint32_t isa, int threads, uint32_t compute) {
   sie_status status = m->open(kind, isa, threads, compute, shape_of(head));
   if (m->device == nullptr || head.has(m->device->ops)) {
@@ -47,7 +47,7 @@ std::vector<int> first_numbers(int n) {
   return numbers;
 }
 
-// The same parts, sequence by sequence; `at` says where of `all` the others are.
+// Checks that each sequence of `some` has the same bytes as in `all`, where it is sequence at[i].
 void check_parts(const Head &head, const Batch &all, const Result &together, const Batch &some,
                  const Result &got, const std::vector<int> &at, const char *what) {
   for (int o = 0; o < 4 && head.outputs[o].kind != heads::Kind::none; o++) {
@@ -59,7 +59,7 @@ void check_parts(const Head &head, const Batch &all, const Result &together, con
   }
 }
 
-// Runs the head in F32 on the CPU and gives output o of every sequence.
+// Runs a head in F32 on the CPU and gives output o of every sequence.
 struct Run {
   Model m;
   Batch batch;
@@ -138,7 +138,7 @@ TEST(heads_do_not_depend_on_the_batch_or_the_team) {
 }
 
 TEST(heads_without_choices_take_the_defaults) {
-  // No keep: all rows; no adapter, no partner: none.
+  // Without the inputs: all rows are kept, and sequences have no adapter and no query.
   for (const char *name : {"keep", "lora", "maxsim of kept rows"}) {
     const Head &head = heads::named(name);
     Model m;
@@ -187,7 +187,7 @@ TEST(kept_rows_are_the_rows_that_are_kept) {
   }
 }
 
-// Rows as wide as this vocabulary leave room for few sequences in a lane.
+// Rows as wide as this vocabulary leave room for few sequences in an arena lane.
 TEST(wide_rows_make_narrow_slabs) {
   constexpr int wide = 100003;
   Shape shape;
@@ -276,7 +276,7 @@ TEST(maxsim_is_the_sum_of_maxima) {
   }
 }
 
-// Every sequence as if its adapter were the only one there is, and not as if it had another.
+// Each sequence's result is as if its adapter were the only one, and not as with another adapter.
 TEST(lora_takes_each_sequences_adapter) {
   const Head &head = heads::named("lora");
   Run r("lora");
@@ -293,7 +293,7 @@ TEST(lora_takes_each_sequences_adapter) {
   }
 }
 
-// The tables arrive where the reference kernel reads them.
+// The program's tables reach the reference kernel.
 TEST(muvera_and_smve_get_their_tables) {
   const sie_ops *ops = sie_ref_ops();
   Run r("muvera");

@@ -1,5 +1,5 @@
 // long_test.cc — sequences of more than 512 tokens: their region, their blocks, and what runs
-// between two of these.
+// between two blocks.
 #include <math.h>
 #include <string.h>
 
@@ -34,13 +34,14 @@ Batch batch_of(const Shape &shape, const std::vector<int> &lengths) {
   return batch;
 }
 
-// A run that yields: each member looks for other tickets and meets its team until it is released.
+// A run that yields: each member looks for other tickets and meets its team until the test releases
+// it.
 struct LongJob : sie::Run {
   sie::Executors *executors;
   sie::Team teams[8];
   std::atomic<bool> released{false};
   std::atomic<int> members_in{0};
-  bool last[8] = {};  // written and read on different sides of a meeting
+  bool last[8] = {};  // written before a meeting, read after it
 
   LongJob(sie::Executors *on, int slabs, int members) : executors(on) {
     team = members;
@@ -53,7 +54,7 @@ struct LongJob : sie::Run {
     sie::Barrier &barrier = job->teams[slab].barrier;
     job->members_in.fetch_add(1);
     for (bool last = false; !last;) {
-      // Member 0 decides between two meetings, so that all leave together.
+      // Member 0 decides between two meetings, so that all members leave together.
       if (member == 0) job->last[slab] = job->released.load();
       job->executors->meet(&barrier, job->team, executor);
       last = job->last[slab];
@@ -92,7 +93,7 @@ struct ShortJob : sie::Run {
 }  // namespace
 
 TEST(long_runs_step_back_for_others) {
-  // However long the older run takes, the newer ones end: in teams of all executors too.
+  // Newer runs end however long the older run takes, also if their teams have all executors.
   for (int threads : {1, 2, 3, 4}) {
     sie::Executors executors;
     CHECK(executors.start(threads, nullptr, nullptr) == SIE_OK, "cannot start");
@@ -132,7 +133,7 @@ TEST(long_runs_follow_each_other) {
 }
 
 TEST(long_blocks_change_no_bits) {
-  // Blocks of the least size against one block an operation, alone and in teams.
+  // Compares blocks of the smallest size with one block an operation, alone and in teams.
   for (const Path &path : model::machine_paths()) {
     for (bool prune : {false, true}) {
       Shape shape;
@@ -164,7 +165,7 @@ TEST(long_blocks_change_no_bits) {
 }
 
 TEST(long_slabs_wait_for_room) {
-  // A region for one text at a time, and for two: the others take turns.
+  // The region has room for one text at a time, or for two: the others wait.
   for (int64_t tokens : {640, 1280}) {
     for (int threads : {1, 3, 8}) {
       Shape shape;
@@ -175,7 +176,7 @@ TEST(long_slabs_wait_for_room) {
       Result expected = run(&m, batch);
       m.program->region_tokens = tokens;
       for (int round = 0; round < 10; round++) {
-        // Both slots: the second run's texts wait for the first to leave the region.
+        // Both slots run: the second run's texts wait until the first run has left the region.
         CHECK(submit(&m, 0, batch) == SIE_OK && submit(&m, 1, batch) == SIE_OK, "%s", m.err.message);
         CHECK(m.slots[0]->n_long == 5, "%d long slabs", m.slots[0]->n_long);
         const sie::Slab *slabs = static_cast<const sie::Slab *>(m.slots[0]->slabs.p);
@@ -190,7 +191,7 @@ TEST(long_slabs_wait_for_room) {
 
 TEST(long_texts_beside_short_ones) {
   // Short batches through one slot while the other has long ones, in blocks of the least size:
-  // every result is as alone.
+  // every result has the same bits as alone.
   for (int threads : {1, 2, 3}) {
     for (uint32_t compute : {SIE_COMPUTE_F32, SIE_COMPUTE_INT8}) {
       Shape shape;
@@ -216,7 +217,7 @@ TEST(long_texts_beside_short_ones) {
 }
 
 TEST(long_texts_cost_little_memory) {
-  // The shape of bge-m3 at 64 threads: lanes of 512 tokens and 16,384 in the region, at most 1.25
+  // The shape of bge-m3 at 64 threads: lanes of 512 tokens and a region of 16,384 take at most 1.25
   // GiB.
   Shape shape;
   shape.layers = 1;
@@ -238,6 +239,6 @@ TEST(long_texts_cost_little_memory) {
   CHECK(m.program->region_tokens == 16384, "a region of %lld tokens",
         static_cast<long long>(m.program->region_tokens));
   CHECK(bytes <= int64_t{5} << 28, "%lld bytes", static_cast<long long>(bytes));
-  // Sixteen texts of 1,024 tokens have places side by side.
+  // Sixteen texts of 1,024 tokens fit side by side.
   CHECK(16 * sie::long_bytes(m.program, 1024) <= sie::region_bytes(m.program), "sixteen texts do not fit");
 }

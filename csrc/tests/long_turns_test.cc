@@ -1,5 +1,5 @@
-// long_turns_test.cc — who works on what beside long slabs: short work first, between any two
-// blocks, with one party held.
+// long_turns_test.cc — which tickets executors take while long slabs run: short ones first, between
+// any two blocks. The tests hold one thread at a chosen place.
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ bool same_results(const Result &a, const Result &b) {
          same_bits(a.values, b.values);
 }
 
-// Tickets that note when they are done, each as soon as it is let go.
+// A run whose tickets note when they are done; each waits until the test releases it.
 struct Noted : sie::Run {
   char name;
   std::vector<char> *order;
@@ -50,8 +50,8 @@ struct Noted : sie::Run {
 }  // namespace
 
 TEST(long_tickets_are_taken_last) {
-  // One executor, in a ticket of the long run, which is the older one: then the short run's
-  // tickets, then the long run's others.
+  // One executor is in a ticket of the long run, which is older. Then it does the short run's
+  // tickets, then the rest of the long run's.
   sie::Executors executors;
   CHECK(executors.start(1, nullptr, nullptr) == SIE_OK, "cannot start");
   std::vector<char> order;
@@ -69,13 +69,12 @@ TEST(long_tickets_are_taken_last) {
 
 namespace {
 
-// One executor in block `number` of operation `at`; while it is held there a short batch is
-// submitted.
+// Holds the executor in block `number` of operation `at` while a short batch is submitted.
 struct Look {
   int32_t at;
   int64_t number;
   std::atomic<bool> there, go_on, in_short;
-  std::atomic<int> blocks_after;  // that began before the short batch's ticket
+  std::atomic<int> blocks_after;  // that began after the hold and before the short batch's ticket
   std::atomic<int> in_operation;  // blocks of the operation
   std::atomic<int32_t> last;      // operation
 };
@@ -99,8 +98,8 @@ void look_at_block(int32_t operation, int64_t number) {
 const sie::hooks::Hooks look_hooks = {nullptr, nullptr, nullptr,      look_at_ticket,
                                       nullptr, nullptr, look_at_block};
 
-// Runs a long batch, held there, and a short one that comes meanwhile. False where the operation
-// has no such block.
+// Runs a long batch, held there, and a short one submitted meanwhile. False if the operation has no
+// such block.
 bool run_looked(Model *m, const Batch &longer, const Batch &other, int32_t at, int64_t number, Result *a,
                 Result *b) {
   look.at = at;
@@ -126,7 +125,7 @@ bool run_looked(Model *m, const Batch &longer, const Batch &other, int32_t at, i
 }  // namespace
 
 TEST(long_slabs_look_for_others_between_any_two_blocks) {
-  // Rows, queries and shares in many blocks each, and operations of one block.
+  // Operations cut into many blocks of rows, queries and shares, and operations of one block.
   struct {
     const char *head;
     double flops;
@@ -180,13 +179,13 @@ namespace {
 
 constexpr int max_meetings = 256;
 
-// A member of the first long slab held at a meeting, until its partner waits there or the next slab
-// is well under way in the region they share.
+// Holds a member of the first long slab at a meeting until its partner waits there, or until the
+// next slab is far along in the region that they share.
 struct HeldLong {
   const void *first, *second;  // the slabs' barriers
   int member, meeting;
   bool leaving;
-  std::atomic<int> arrived[max_meetings];  // others of the first slab
+  std::atomic<int> arrived[max_meetings];  // other members of the first slab
   std::atomic<int> second_arrived, last_meeting, times_held, strangers;
   std::atomic<bool> done;
 };
@@ -250,8 +249,8 @@ Result run_held_long(Model *m, const Batch &batch, int member, int meeting, bool
 }  // namespace
 
 TEST(long_teams_wait_for_every_member_everywhere) {
-  // Two long slabs, each of a team of two, in a region with room for one: the second waits until
-  // nobody reads the first's values.
+  // Two long slabs, each of a team of two, in a region with room for one: the second waits until no
+  // member reads the first's values.
   Shape shape;
   shape.layers = 1;
   Model m;
@@ -272,7 +271,7 @@ TEST(long_teams_wait_for_every_member_everywhere) {
   for (int meeting = 0; meeting < meetings; meeting++) {
     for (int member : {0, 1}) {
       for (bool leaving : {false, true}) {
-        // Behind the last meeting member 0 tells the others to go on.
+        // After the last meeting, member 0 lets the second slab begin.
         if (member == 0 && leaving && meeting == meetings - 1) continue;
         Result got = run_held_long(&m, batch, member, meeting, leaving);
         CHECK(held_long.times_held.load() == 1 && same_results(got, want),
@@ -285,7 +284,7 @@ TEST(long_teams_wait_for_every_member_everywhere) {
 
 namespace {
 
-// A short slab that meets anybody would wait for members that nobody sends.
+// A short slab in a batch with long ones has no team: at a barrier it would wait forever.
 const void *only_barrier;
 void alone_arrives(const void *barrier) {
   if (barrier == only_barrier) return;
@@ -328,13 +327,13 @@ TEST(short_slabs_beside_long_ones_run_alone) {
 
 namespace {
 
-// Short batches one right behind another: each is there before the executor looks for more after
-// the one before.
+// Runs short batches one right after another: each is submitted before the executor looks for work
+// after the previous one.
 struct Stream {
-  const sie_slot *slot;            // of the short batches
-  std::atomic<bool> armed, ended;  // the next end of one is waited at, and has come
+  const sie_slot *slot;            // the slot of the short batches
+  std::atomic<bool> armed, ended;  // hold at the next end of a short batch; it has ended
   std::atomic<bool> go_on;
-  std::atomic<bool> in_long, both;  // the first short batch is there: the long slab's first block begins
+  std::atomic<bool> in_long, both;  // the long slab's first block waits; a short batch is there
   std::atomic<int> blocks;          // of the long slab, since a short batch began
   std::atomic<int> starved, begun;
 };

@@ -17,18 +17,18 @@ class Model;
 struct Shape {
   int layers = 2, heads = 2, head_dim = 32, ffn = 160;
   int vocabulary = 97, positions = 700, types = 2;
-  bool prune = false;  // the last layer for the first token only; pooling cls instead of mean
+  bool prune = false;  // the last layer computes only the first token; pooling is CLS, not mean
   bool tokens = true;  // output 1: all rows of the last layer (not when pruned)
-  bool head = false;   // behind pooling: a matrix of class F32, and tanh
-  // Records what follows the last layer, whose token rows it gets, instead of pooling and its
+  bool head = false;   // behind pooling: a matrix of class F32, then tanh
+  // If set, records what follows the last layer, given its token rows, in place of pooling and its
   // outputs.
   sie_status (*tail)(Model *, sie_value) = nullptr;
 };
 
 using harness::Random;
 
-// The caller's half of a GPU (sie.h, section 7): memory, aligned to 256 bytes, and copies, waited
-// for.
+// The caller's part of a GPU (sie.h, section 7): memory aligned to 256 bytes, and copies that are
+// done on return.
 class Card {
  public:
   virtual void *allocate(int64_t bytes) = 0;
@@ -50,10 +50,10 @@ class Model {
   Model &operator=(const Model &) = delete;
   ~Model() { close(); }
 
-  // Status of the first call that failed. Runs batches up to 4,096 tokens, 512 sequences, 640
-  // tokens each.
+  // Opens a device and records the model; returns the status of the first call that failed. By
+  // default batches have up to 4,096 tokens and 512 sequences of up to 640 tokens each.
   sie_status open(uint32_t kind, uint32_t isa, int threads, uint32_t compute, const Shape &shape = {});
-  // On a GPU; the matrix behind attention is BF16 where compute is FP8, as in real models.
+  // The same on a GPU. If compute is FP8, the matrix behind attention is BF16, as in real models.
   sie_status open_on(Card *card, uint32_t compute, const Shape &shape);
   void close();
 
@@ -67,15 +67,16 @@ class Model {
   sie_error err = {};
   Shape shape;
   int hidden = 0;
-  int64_t max_tokens = 4096, max_len = 640;  // before it is opened
+  int64_t max_tokens = 4096, max_len = 640;  // set before opening
 
-  // For tails: random weights of the model's class, and tables as they are.
+  // For tails: random weights, and vectors and data with given values.
   uint32_t compute() const { return compute_; }
   sie_status weight(uint32_t kind, uint32_t compute, int64_t n, int64_t k, float scale, float offset,
                     sie_weight **out);
   sie_status vector(const std::vector<float> &values, sie_weight **out);
   sie_status data(uint32_t dtype, int64_t n, int64_t k, const void *values, sie_weight **out);
-  // Makes one element of a word's row of the table NaN or infinite, which no checkpoint could.
+  // Sets one element of a word's row in the table, also to NaN or infinity, which a checkpoint
+  // could not.
   void plant(int32_t word, int64_t column, float value);
 
  private:
@@ -101,7 +102,7 @@ struct Batch {
   std::vector<uint8_t> keep;
   std::vector<int32_t> adapter, partner, cu_queries;
   std::vector<float> queries;
-  int64_t bytes[4] = {};  // of each output to look at
+  int64_t bytes[4] = {};  // of each output to compare
 
   int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
   int64_t seqs() const { return static_cast<int64_t>(cu.size()) - 1; }

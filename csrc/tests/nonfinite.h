@@ -1,5 +1,5 @@
-// nonfinite.h — a word whose vector is not finite: flags, and everybody else's results. For CPUs
-// and cards.
+// nonfinite.h — tests with a word whose vector has a NaN or an infinity: the flags, and the results
+// of other sequences. For CPUs and GPUs.
 #ifndef SIE_CSRC_TESTS_NONFINITE_H
 #define SIE_CSRC_TESTS_NONFINITE_H
 
@@ -14,8 +14,9 @@ namespace heads {
 
 constexpr int32_t spoilt_word = 96;
 
-// Runs the head over the sequences clean, then with the word in two of them for each kind of value.
-// Their flags, and no others, are 1, and no other's bytes change; a run after that is clean again.
+// Runs the head over clean sequences, then with the word in two of them, for each of NaN, ∞ and −∞.
+// Only the flags of these two are 1, and the bytes of the others do not change. A later run of
+// clean sequences has no flags.
 inline void check_nonfinite(model::Model *m, const Head &head, const std::vector<int> &numbers,
                             const char *path) {
   model::Batch batch = batch_of(head, m->shape, numbers, true);
@@ -38,8 +39,8 @@ inline void check_nonfinite(model::Model *m, const Head &head, const std::vector
       "%s %s: status %d, or a finite sequence is flagged", head.name, path, clean.status);
   for (float value : {NAN, INFINITY, -INFINITY}) {
     m->plant(spoilt_word, 5, value);
-    for (int time = 0; time < (m->card != nullptr ? 3 : 1);
-         time++) {  // on a card: by itself, captured, replayed
+    // On a GPU three runs: kernel by kernel, captured, replayed.
+    for (int time = 0; time < (m->card != nullptr ? 3 : 1); time++) {
       model::Result got = run(m, spoilt);
       CHECK(got.status == SIE_OK && got.nonfinite == want, "%s %s: status %d, other flags for %g", head.name,
             path, got.status, static_cast<double>(value));
@@ -57,8 +58,8 @@ inline void check_nonfinite(model::Model *m, const Head &head, const std::vector
   }
 }
 
-// Pools the embedding's rows, so that a word spoils its own row alone: with pooling of the first or
-// last row a word between them is no fault, at either end it is.
+// Pools the embedding's rows, where a word affects only its own row. If pooling reads only the
+// first or the last row, the sequence is flagged only if the word is there.
 template <sie_pooling Mode>
 sie_status pooled_tail(model::Model *m, sie_value x) {
   sie_value y;
@@ -75,12 +76,12 @@ inline model::Shape pooled_shape(sie_pooling mode) {
   return shape;
 }
 
-// Of a model of pooled_shape.
+// Checks that only rows that pooling reads are flagged. The model is of pooled_shape.
 inline void check_rows_read(model::Model *m, sie_pooling mode, const char *path) {
   const Head head = {"pooled", nullptr, nullptr, {{Kind::rows, m->hidden}, {}, {}, {}}, 1, false};
   m->plant(spoilt_word, 3, NAN);
   for (int at : {0, 1, 32, 63}) {
-    model::Batch batch = batch_of(head, m->shape, {1, 3, 2}, false);  // of 7, 64 and 31 tokens
+    model::Batch batch = batch_of(head, m->shape, {1, 3, 2}, false);  // 7, 64 and 31 tokens
     for (int32_t &id : batch.ids) id = id == spoilt_word ? 1 : id;
     batch.ids[static_cast<size_t>(batch.cu[1] + at)] = spoilt_word;
     bool read = mode == SIE_POOL_MEAN || at == (mode == SIE_POOL_CLS ? 0 : 63);

@@ -1,5 +1,5 @@
-// nonfinite_test.cc — which sequences a run flags because the model gave NaN or infinity for them
-// (sie_slot_nonfinite).
+// nonfinite_test.cc — which sequences a run flags because the model gave a NaN or an infinity for
+// them (sie_slot_nonfinite).
 #include "nonfinite.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ using model::Shape;
 
 namespace {
 
-// A sequence's row, in every type that an item can ask for.
+// One row for each sequence, in every type that an item can have.
 sie_status rows_tail(Model *m, sie_value x) {
   sie_value pooled;
   sie_status status = record::pool(m->program, x, SIE_POOL_MEAN, &pooled, &m->err);
@@ -66,7 +66,7 @@ TEST(nonfinite_sequences_are_flagged_in_teams) {
 }
 
 TEST(nonfinite_long_sequences_are_flagged) {
-  // In the batch's order, which is not that of slabs: long ones come first.
+  // Flags are in the batch's order, which is not the order of slabs: long slabs come first.
   for (uint32_t compute : {uint32_t{SIE_COMPUTE_F32}, uint32_t{SIE_COMPUTE_INT8}}) {
     check_heads(SIE_DEVICE_CPU, 0, 3, compute, {3, 1044, 6, 7, 1099}, "long");
   }
@@ -89,8 +89,8 @@ TEST(nonfinite_flags_of_no_slot) {
 
 namespace {
 
-// Programs with one output, and one operation alone that could say so: others beside it would flag
-// the same sequences.
+// Programs with one output and only one operation that can flag a sequence; others would flag the
+// same sequences.
 sie_status splade_alone(Model *m, sie_value x) {
   sie_weight *w, *bias;
   sie_value y;
@@ -171,7 +171,7 @@ TEST(nonfinite_sequences_are_flagged_by_each_operation_alone) {
 }
 
 TEST(nonfinite_logits_of_finite_rows_are_flagged) {
-  // A column of the vocabulary that overflows for every text.
+  // One column of the vocabulary overflows for every text.
   Model m;
   Shape shape;
   shape.layers = 1;

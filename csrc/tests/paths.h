@@ -14,7 +14,7 @@ struct Path {
   const char *name;
 };
 
-// Every path this machine can take; the others are reported once, not failed.
+// Every path that this machine can take; the others are reported once and do not fail.
 inline std::vector<Path> machine_paths() {
   static const char *const isas[] = {"", "avx2", "avx512", "avx512-vnni", "amx"};
   static const char *const classes[] = {"", "f32", "bf16", "int8"};

@@ -1,6 +1,6 @@
-// plan_test.cc — random programs: values that live on, views, in-place candidates, twins, gathered
-// rows. What a plan confuses (memory, types, quantised forms) shows as a wrong result against the
-// reference.
+// plan_test.cc — random programs: values with long lives, views, results that may reuse an input's
+// memory, quantised twins, gathered rows. If a plan confuses memory, types or quantised forms, a
+// result differs from the reference.
 #include <math.h>
 
 #include <vector>
@@ -19,8 +19,8 @@ constexpr int64_t width = 64, wide = 128, tokens = 40, seqs = 4;
     if (status_ != SIE_OK) return false;                                   \
   } while (0)
 
-// Records the program of a seed on a device and runs one batch; the device decides nothing about
-// its shape.
+// Records the program of a seed on a device and runs one batch. The program does not depend on the
+// device.
 struct Run {
   uint32_t seed;
   sie_device *device = nullptr;
@@ -87,7 +87,7 @@ struct Run {
     return true;
   }
 
-  // Every step takes any earlier values of 64 columns, so most of them live on for a while.
+  // Each step takes any earlier values of 64 columns, so most values live for a while.
   bool record(uint32_t compute) {
     record::Caps caps;
     caps.max_tokens = tokens;
@@ -115,7 +115,8 @@ struct Run {
           if (!linear(compute, x, width, SIE_ACT_TANH, SIE_NO_VALUE, &y)) return false;
           break;
         case 2:
-          // A sum, then a norm: sums of sums would leave the range where classes can be compared.
+          // A sum, then a norm: sums of sums would leave the range in which classes can be
+          // compared.
           if (!linear(compute, x, width, SIE_ACT_NONE, other, &z) || !norm(z, &y)) return false;
           if (random.below(2) == 0) values.push_back(z);
           break;
@@ -145,7 +146,7 @@ struct Run {
     for (int32_t i = 0; i < 4; i++) {
       by_token[i] = by_seqs.empty() || i < 2;
       std::vector<sie_value> &values = by_token[i] ? by_tokens : by_seqs;
-      // The last value, and others that had to live to the end.
+      // The last value, and others, which must live to the end.
       size_t at = i % 2 == 0 ? values.size() - 1
                              : static_cast<size_t>(random.below(static_cast<int32_t>(values.size())));
       if (by_token[i]) {
@@ -157,8 +158,8 @@ struct Run {
     return true;
   }
 
-  // What random steps seldom meet: a sum that only a gather reads, for a linear that needs the
-  // class's own type; and a value read whole and as a view by linears only.
+  // Cases that random steps seldom make: a sum that only a gather reads, for a linear that needs
+  // the class's own type; and a value that only linears read, both whole and as a view.
   bool record_awkward(uint32_t compute) {
     record::Caps caps;
     caps.max_tokens = caps.max_len = tokens;
@@ -236,8 +237,8 @@ double cosine(const std::vector<float> &a, const std::vector<float> &b) {
 // Records with `record` on the reference and in every class of the CPU, and compares all four
 // outputs.
 static void compare(uint32_t seed, bool (Run::*record)(uint32_t)) {
-  // Two vectors that have nothing in common meet near 0; what quantising fourteen steps does stays
-  // far above.
+  // The cosine of two unrelated vectors is near 0; quantising fourteen steps leaves it far above
+  // that.
   const double least[] = {0, 0.9999999, 0.999, 0.98};
   Run reference(seed);
   if (!reference.open(SIE_DEVICE_REF, SIE_COMPUTE_F32) || !(reference.*record)(SIE_COMPUTE_F32) ||
@@ -245,7 +246,7 @@ static void compare(uint32_t seed, bool (Run::*record)(uint32_t)) {
     return;
   for (uint32_t compute : {SIE_COMPUTE_F32, SIE_COMPUTE_BF16, SIE_COMPUTE_INT8}) {
     Run got(seed);
-    if (!got.open(SIE_DEVICE_CPU, compute)) continue;  // a class this machine lacks
+    if (!got.open(SIE_DEVICE_CPU, compute)) continue;  // this machine lacks the class
     if (!(got.*record)(compute) || !got.run()) return;
     for (int i = 0; i < 4; i++) {
       double c = cosine(got.outputs[i], reference.outputs[i]);

@@ -1,4 +1,5 @@
-// program_test.cc — whole programs: the CPU against the reference, and the promises about batches.
+// program_test.cc — whole programs: the CPU compared with the reference, and the promises about
+// batches.
 #include <math.h>
 #include <string.h>
 
@@ -32,7 +33,7 @@ bool same_results(const Result &a, const Result &b) {
   return same_bits(a.rows, b.rows) && same_bits(a.values, b.values);
 }
 
-// Row b of a result of a whole batch against the only row of its sequence alone.
+// Whether row b of a whole batch's result equals the only row of its sequence run alone.
 bool same_row(const Result &all, const Result &alone, const Batch &batch, int64_t b, int hidden) {
   if (memcmp(&all.rows[static_cast<size_t>(b * hidden)], alone.rows.data(),
              static_cast<size_t>(hidden) * 4) != 0) {
@@ -180,7 +181,7 @@ TEST(program_describes_itself) {
 }
 
 TEST(program_memory_is_reused) {
-  // Eight layers need no more intermediates than two: what is dead makes room.
+  // Eight layers need no more memory than two: values that are no longer read make room.
   Shape two, eight;
   eight.layers = 8;
   Model a, b;
@@ -191,7 +192,8 @@ TEST(program_memory_is_reused) {
 }
 
 TEST(program_refuses_the_batch_of_a_freed_one) {
-  // A program that lies where a freed one lay must not run the batch the slot holds for that.
+  // A program at the address of a freed one must not run the batch that the slot holds for the
+  // freed one.
   Model m;
   CHECK(m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32) == SIE_OK, "%s", m.err.message);
   if (m.slots[0] == nullptr) return;
@@ -203,7 +205,7 @@ TEST(program_refuses_the_batch_of_a_freed_one) {
   packed.cu_seqlens = batch.cu.data();
   packed.items[0] = batch.items[0].data();
   CHECK(record::load(m.slots[0], m.program, &packed, &m.err) == SIE_OK, "%s", m.err.message);
-  // The next program, in the memory of the last.
+  // Act as if this were the next program, at the same address.
   m.program->serial = ++m.device->programs;
   CHECK(sie_program_submit(m.program, m.arena, m.slots[0], nullptr, &m.err) == SIE_INVALID_ARGUMENT,
         "a stale batch runs");
@@ -213,8 +215,8 @@ TEST(program_refuses_the_batch_of_a_freed_one) {
 }
 
 TEST(program_weighs_attention_by_its_own_shape) {
-  // Two layers of hidden 64 and 160 in the feed-forward: linears of 4·64² + 2·64·160 a token,
-  // attention of 2·64 a key.
+  // Two layers, hidden size 64, feed-forward 160: a layer multiplies 4·64² + 2·64·160 times a token
+  // in linears and 2·64 times a key in attention.
   Shape shape;
   Model m;
   CHECK(m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
@@ -224,8 +226,8 @@ TEST(program_weighs_attention_by_its_own_shape) {
 }
 
 TEST(program_keeps_nan_in_its_own_item) {
-  // A NaN in one row of the word table reaches every class's result of the text that has the word,
-  // and no other's.
+  // A NaN in one row of the word table reaches, in every class, the result of the text with that
+  // word, and no other's.
   for (const Path &path : model::machine_paths()) {
     Model m;
     CHECK(m.open(SIE_DEVICE_CPU, path.isa, 2, path.compute) == SIE_OK, "%s: %s", path.name, m.err.message);

@@ -1,8 +1,8 @@
-// record.h — one call an operation, for tests: fills the struct of sie.h, chooses the result's
-// number and adds the entry.
+// record.h — for tests, one function for each operation: it fills the struct of sie.h, chooses the
+// result's number and adds the entry.
 //
-// Programs that begin here declare the same spaces and inputs under the same numbers, so that one
-// struct of fields can hold what a batch brings for any of them.
+// All programs begun here declare the same spaces and inputs under the same numbers, so that one
+// struct (Batch) can hold a batch of any of them.
 #ifndef SIE_CSRC_TESTS_RECORD_H
 #define SIE_CSRC_TESTS_RECORD_H
 
@@ -184,7 +184,7 @@ inline sie_status pool(sie_program *p, sie_value x, uint32_t mode, sie_value *y,
   return result(p, SIE_POOL, m, y, err);
 }
 
-// Declares the space that is chosen to when it is first asked for.
+// Declares the space of kept rows when it is first used.
 inline sie_status keep_rows(sie_program *p, sie_value x, sie_value *y, sie_error *err) {
   if (p != nullptr && p->spaces[kept].kind == 0) {
     RECORD_TRY(declare_space(p, kept, SIE_SPACE_SUBSET, "kept", 0, 0, keep, err));
@@ -204,7 +204,7 @@ inline sie_status splade(sie_program *p, sie_value x, const sie_weight *w, const
   return result(p, SIE_SPLADE, s, y, err);
 }
 
-// The queries are as wide as what is first compared with them.
+// Declares the queries when first used; they are as wide as the first value compared with them.
 inline sie_status maxsim(sie_program *p, sie_value x, int32_t normalize, sie_value *y, sie_error *err) {
   bool declare = p->inputs[queries].space == 0 && p->spaces[queries_space].kind != 0;
   if (declare && x > 0 && x < p->values.size()) {
@@ -219,7 +219,7 @@ inline sie_status maxsim(sie_program *p, sie_value x, int32_t normalize, sie_val
   return result(p, SIE_MAXSIM, m, y, err);
 }
 
-// Outputs are called after their numbers.
+// The name of an output, made from its number.
 struct OutputName {
   char text[16];
   explicit OutputName(int32_t index) { snprintf(text, sizeof text, "o%d", index & 0xffff); }
@@ -267,7 +267,7 @@ inline sie_status output_smve(sie_program *p, sie_value x, const sie_smve_params
   return add(p, SIE_OUTPUT_SMVE, o, err);
 }
 
-// What a batch brings for a program that began here, by name.
+// A batch for a program begun here, by name.
 struct Batch {
   int64_t n_seqs = 0;
   const int32_t *ids = nullptr, *type_ids = nullptr, *cu_seqlens = nullptr;

@@ -1,4 +1,4 @@
-// refused.h — a call that must be refused: the status it must give, and a message.
+// refused.h — checks that a call is refused with the right status and a message.
 #ifndef SIE_CSRC_TESTS_REFUSED_H
 #define SIE_CSRC_TESTS_REFUSED_H
 
@@ -13,7 +13,7 @@ inline void refused(const char *what, sie_status got, const sie_error &err,
     CHECK(*c >= ' ' && *c <= '~', "%s: \"%s\" is not ASCII", what, err.message);
 }
 
-// A fresh error for each call, so that an old message cannot stand in.
+// Clears the error before each call, so that an old message cannot pass.
 #define REFUSED(call, ...)                      \
   do {                                          \
     sie_error err = {};                         \
@@ -21,7 +21,7 @@ inline void refused(const char *what, sie_status got, const sie_error &err,
     refused(#call, status, err, ##__VA_ARGS__); \
   } while (0)
 
-// A struct of the header that says its size.
+// A cleared struct of the header with its struct_size set.
 template <class T>
 T sized() {
   T t = {};

@@ -1,4 +1,4 @@
-// root.h — a made-up file system for what reads /proc and /sys.
+// root.h — a made-up file system for code that reads /proc and /sys.
 #ifndef SIE_CSRC_TESTS_ROOT_H
 #define SIE_CSRC_TESTS_ROOT_H
 
@@ -9,7 +9,7 @@
 
 #include <string>
 
-// A folder that stands for /, removed with everything in it.
+// A folder used as /; the destructor removes it with everything in it.
 class Root {
  public:
   Root() {

@@ -1,5 +1,5 @@
-// schedule.cc — one thread at a time, handed on by semaphores; orders by depth-first search over
-// the choices.
+// schedule.cc — runs one thread at a time, controlled by semaphores; explores orders by depth-first
+// search over the choices.
 #include "schedule.h"
 
 #include <pthread.h>
@@ -30,12 +30,12 @@ struct Run {
   const std::atomic<uint32_t> *sleeps_on[max_threads];
   sem_t turn[max_threads], over;
   std::vector<Choice> choices;
-  std::vector<int> order;  // who ran each step
+  std::vector<int> order;  // the thread of each step
   size_t next_choice;
   int preemptions, steps;
 };
 
-// Only the thread whose turn it is touches it.
+// Only the thread whose turn it is uses it.
 Run *run = nullptr;
 thread_local int self = -1;
 
@@ -54,7 +54,7 @@ int choose(int options) {
   return choice.chosen;
 }
 
-// Who goes on: `thread` itself first, where it can.
+// The thread that goes on: `thread` itself if it can and the order allows.
 int next_of(int thread) {
   int candidates[max_threads], count = 0;
   const bool goes_on = thread >= 0 && run->state[thread] == State::ready;
@@ -146,7 +146,7 @@ long explore(const Threads &threads) {
     sie::hooks::installed.store(nullptr);
     threads.afterwards();
     orders++;
-    // The last choice that has another option takes it.
+    // Advance the last choice that has another option.
     while (!all.choices.empty() && all.choices.back().chosen + 1 == all.choices.back().options)
       all.choices.pop_back();
     if (!all.choices.empty()) all.choices.back().chosen++;

@@ -1,5 +1,5 @@
-// self_test_test.cc — the start-up test must rule out kernels that are wrong or that look at the
-// batch.
+// self_test_test.cc — the start-up test must rule out kernels that are wrong, or whose results
+// depend on the batch.
 #include "self_test.h"
 
 #include "tests/check.h"
@@ -10,7 +10,7 @@ const sie_ops *real;
 
 sie_status wrong_linear(const sie_linear_args *a, const sie_share *share) {
   sie_status status = real->linear(a, share);
-  // One element of the last row, by a thousandth.
+  // Changes one element of the last row by a thousandth.
   int64_t last = *a->rows.n - 1;
   float *y = static_cast<float *>(a->y.p);
   if (last >= 0) y[last * a->y.ld + a->n - 1] = y[last * a->y.ld + a->n - 1] * 1.001f + 0.5f;
@@ -19,7 +19,7 @@ sie_status wrong_linear(const sie_linear_args *a, const sie_share *share) {
 
 sie_status batchy_linear(const sie_linear_args *a, const sie_share *share) {
   sie_status status = real->linear(a, share);
-  // Right to seven digits, but other bits below eight rows.
+  // Right to seven digits, but with other bits for fewer than eight rows.
   if (*a->rows.n >= 8) return status;
   float *y = static_cast<float *>(a->y.p);
   for (int64_t i = 0; i < a->n; i++) y[i] *= 1.0000002f;

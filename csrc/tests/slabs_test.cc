@@ -1,4 +1,5 @@
-// slabs_test.cc — how sequences are shared out: nothing lost, bounds kept, loads balanced.
+// slabs_test.cc — how sequences are shared out among slabs: none is lost, bounds are kept, costs
+// are balanced.
 #include "slabs.h"
 
 #include <algorithm>
@@ -76,7 +77,7 @@ TEST(slabs_hold_every_sequence_once) {
 }
 
 TEST(slabs_use_all_executors) {
-  // Sequences of 128 over two cores: whole rounds, no straggler.
+  // Sequences of 128 tokens over two executors: as many slabs for each, so that none runs on alone.
   for (int32_t seqs : {2, 3, 4, 7, 9, 10, 64}) {
     Plan p = plan(std::vector<int32_t>(static_cast<size_t>(seqs), 128), {2, 512, 512, 2304});
     CHECK(p.shares.size() % 2 == 0, "%d passages in %zu slabs", seqs, p.shares.size());
@@ -93,7 +94,7 @@ TEST(slabs_use_all_executors) {
 }
 
 TEST(slabs_weigh_attention_as_the_program_does) {
-  // One text of 512 and many of 32 over two executors: the dearer attention is, the fewer short
+  // One text of 400 and many of 32 over two executors: the more attention costs, the fewer short
   // ones join the long one.
   std::vector<int32_t> lengths(40, 32);
   lengths.push_back(400);
@@ -111,7 +112,7 @@ TEST(slabs_weigh_attention_as_the_program_does) {
 }
 
 TEST(slabs_stay_in_their_room) {
-  // As many slabs as sequences: every array is full.
+  // As many slabs as sequences, so that every array is full.
   for (size_t n : {1, 2, 3, 8}) {
     Plan p = plan(std::vector<int32_t>(n, 600), {2, 512, 512, 2304});
     CHECK(p.shares.size() == n, "%zu texts too long to share are %zu slabs", n, p.shares.size());
@@ -119,8 +120,8 @@ TEST(slabs_stay_in_their_room) {
 }
 
 TEST(slabs_count_a_sequence_as_a_token) {
-  // 70 and 1 cost 71 + 2, 67 and 1 cost 68 + 2: the second short one joins the first, unless a
-  // sequence costs more.
+  // 70 costs 71, 67 costs 68 and 1 costs 2: so the second 1 joins the 67 too, since 68 + 2 < 71. It
+  // would not if a sequence cost more.
   Plan p = plan({70, 67, 1, 1}, {2, 512, 512, 0});
   CHECK(p.shares.size() == 2, "%zu slabs", p.shares.size());
   CHECK(p.shares[0].seqs == 3 && p.shares[0].cost == 72 && p.shares[1].cost == 71,

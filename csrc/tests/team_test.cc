@@ -1,8 +1,8 @@
-// team_test.cc — whole programs with one member of a team held at each meeting, while the next run
+// team_test.cc — whole programs with one member of a team held at each meeting while the next run
 // waits for executors.
 //
-// A member that comes late must find what it reads as the others left it: nobody passes a meeting
-// without it, and nobody takes its team's lane for other work.
+// A late member must find the values that it reads unchanged: no member passes a meeting without
+// it, and no executor uses its team's arena lane for other work.
 #include <sched.h>
 
 #include <atomic>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr int max_meetings = 256;
 
-// Who is held, and where: before it arrives at a meeting, or after the meeting let it go.
+// The held member and the place: before it arrives at a meeting, or after it has left (leaving).
 struct Held {
   int member, meeting;
   bool leaving;
@@ -31,7 +31,7 @@ struct Held {
 struct Watch {
   Held held;
   int members;
-  std::atomic<bool> next_done;  // the run behind the team's
+  std::atomic<bool> next_done;  // the run after the team's
   std::atomic<int> arrived[max_meetings];
   std::atomic<int> last_meeting, times_held;
 };
@@ -43,8 +43,8 @@ void begin_ticket(int32_t member) {
   own_meeting = 0;
 }
 
-// Until the others are as far as they get without this member: they wait for it at the meeting, or,
-// where they do not wait, have done all the work there is.
+// Holds the member until the others can go no further without it: they wait for it at the meeting
+// or, if a fault lets them pass, have done all the work.
 void hold(int meeting) {
   watch.times_held++;
   while (watch.arrived[meeting].load() < watch.members - 1 && !watch.next_done.load()) sched_yield();
@@ -69,7 +69,7 @@ bool same_results(const Result &a, const Result &b) {
   return same_bits(a.rows, b.rows) && same_bits(a.values, b.values);
 }
 
-// Runs both batches at once with one member held; the results.
+// Runs both batches at once with one member held, and gives the results.
 void run_held(Model *m, const Batch &first, const Batch &second, const Held &held, int members, Result *a,
               Result *b) {
   watch.held = held;
@@ -90,7 +90,7 @@ void run_held(Model *m, const Batch &first, const Batch &second, const Held &hel
 
 TEST(teams_wait_for_every_member_everywhere) {
   for (const model::Path &path : model::machine_paths()) {
-    if (path.isa != SIE_ISA_AVX2) continue;  // the others differ in kernels, which know of no team
+    if (path.isa != SIE_ISA_AVX2) continue;  // other paths differ only in kernels
     for (int threads : {2, 3}) {
       Shape shape;
       Model solo, team;
@@ -98,7 +98,7 @@ TEST(teams_wait_for_every_member_everywhere) {
       CHECK(team.open(SIE_DEVICE_CPU, path.isa, threads, path.compute, shape) == SIE_OK, "%s",
             team.err.message);
       if (solo.arena == nullptr || team.arena == nullptr) continue;
-      // One sequence, which is one slab, for a team; then a slab and more for each executor.
+      // First one sequence, which is one slab for a team; then at least one slab for each executor.
       Batch first, second;
       first.add(shape, 1, 47);
       for (int i = 0; i < 4; i++) second.add(shape, 10 + i, 80 + 20 * i);

@@ -1,4 +1,4 @@
-// topology_test.cc — cores from made-up sysfs trees, and which CPUs executors get.
+// topology_test.cc — physical cores from made-up sysfs trees, and the CPUs chosen for executors.
 #include "topology.h"
 
 #include <string>
@@ -22,7 +22,7 @@ void check_order(const Root &root, Cpus cpus, int32_t cores, const Cpus &expecte
   CHECK(cpus == expected, "another order: first %d, last %d", cpus.front(), cpus.back());
 }
 
-// The CPUs of `threads` executors; none: left to the kernel.
+// The CPUs of `threads` executors; empty if the kernel should place them.
 Cpus chosen(const Cpus &cpus, int32_t cores, int32_t threads, bool asked, uint64_t spread) {
   Cpus out(static_cast<size_t>(threads));
   int32_t n = static_cast<int32_t>(cpus.size());
@@ -40,7 +40,7 @@ TEST(topology_puts_one_cpu_of_each_core_first) {
   }
   check_order(apart, {0, 1, 2, 3, 4, 5, 6, 7}, 4, {0, 1, 2, 3, 4, 5, 6, 7});
   check_order(side_by_side, {0, 1, 2, 3, 4, 5, 6, 7}, 4, {0, 2, 4, 6, 1, 3, 5, 7});
-  // A mask that holds the second thread of a core only: it is that core's.
+  // A mask with only the second thread of a core: that thread stands for the core.
   check_order(apart, {1, 5, 6}, 2, {1, 6, 5});
   check_order(apart, {7}, 1, {7});
 }

@@ -7,7 +7,8 @@
 
 namespace {
 
-// Waiters that must see the word at `changes`, and as many threads that each change it once.
+// Explores waiters that must see every change of a word, and threads that each change it once.
+// Returns the number of orders.
 long wait_for_changes(int waiters, int changers, int preemptions, void (*change)(sie::WaitWord *)) {
   std::unique_ptr<sie::WaitWord> word;
   int seen = 0;
@@ -40,11 +41,11 @@ TEST(waiting_sees_every_change) {
   const long one = wait_for_changes(1, 1, 1000, store_one), two = wait_for_changes(2, 1, 2, store_one),
              many = wait_for_changes(1, 2, 2, advance);
   printf("     %ld orders of one waiter, %ld of two, %ld of two changes\n", one, two, many);
-  // Fewer would mean that the steps are not hooked.
+  // Fewer orders would mean that the steps are not hooked.
   CHECK(one > 30 && two > 100 && many > 100, "%ld, %ld and %ld orders", one, two, many);
 }
 
-// advance(1) wakes one of two who wait, and the one that is woken wakes the other.
+// advance(1) wakes one of two waiting threads, and that one wakes the other.
 TEST(waiting_wakes_as_many_as_asked) {
   std::unique_ptr<sie::WaitWord> word;
   int through = 0;

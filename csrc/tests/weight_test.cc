@@ -1,4 +1,4 @@
-// weight_test.cc — what is packed is what the checkpoint holds: types, parts, strides, layouts, and
+// weight_test.cc — packed weights hold the checkpoint's values: types, parts, strides, layouts, and
 // refusals.
 #include "weight.h"
 
@@ -56,12 +56,12 @@ TEST(weight_sources_of_every_type) {
   const int64_t n = 130, k = 9;
   std::vector<float> values(static_cast<size_t>(n * k));
   model::Random random(1);
-  for (float &x : values) x = static_cast<float>(random.below(512) - 256) / 64;  // exact in all three
+  for (float &x : values) x = static_cast<float>(random.below(512) - 256) / 64;  // exact in all three types
   for (uint32_t dtype : {SIE_F32, SIE_F16, SIE_BF16}) {
     size_t element = dtype == SIE_F32 ? 4 : 2;
     std::vector<char> source(values.size() * element + 1);
     for (size_t i = 0; i < values.size(); i++) {
-      // One byte off: tensors of a checkpoint may start anywhere.
+      // One byte off: a checkpoint's tensors may have any alignment.
       uint16_t half = dtype == SIE_F16 ? sie_f16_from_f32(values[i]) : sie_bf16_from_f32(values[i]);
       if (dtype == SIE_F32) memcpy(&source[1 + 4 * i], &values[i], 4);
       if (dtype != SIE_F32) memcpy(&source[1 + 2 * i], &half, 2);
@@ -78,7 +78,7 @@ TEST(weight_sources_of_every_type) {
 TEST(weight_parts_and_layouts) {
   Reference ref;
   const int64_t k = 3;
-  std::vector<float> a = {1, 2, 3, -1, 4, 5, 6, -1}, b = {7, 8, 9, 10, 11, 12};  // a has rows 4 apart
+  std::vector<float> a = {1, 2, 3, -1, 4, 5, 6, -1}, b = {7, 8, 9, 10, 11, 12};  // the rows of a are 4 apart
   sie_weight_desc d = linear_desc(4, k, nullptr, SIE_F32);
   d.n_parts = 2;
   d.parts[0] = {a.data(), 2, 4};
@@ -130,7 +130,7 @@ TEST(weight_refuses_what_is_not_finite) {
 
 TEST(weight_data_is_kept_as_it_is) {
   Reference ref;
-  // Parts with strides of their own, dense in the weight.
+  // Parts with different strides become dense in the weight.
   const uint16_t halves[] = {1, 2, 99, 3, 4, 99};
   const int32_t numbers[] = {5, -8, 7, 0, 2, -3}, rising[] = {1, 2};
   struct {
@@ -191,7 +191,7 @@ TEST(weight_int8_columns_are_bounded) {
   d.k = most;
   CHECK(sie_weight_create(device, &d, &w, &err) == SIE_OK, "%s", err.message);
   if (w != nullptr) {
-    // The largest sum there is: 65,536 products of 255 and 127.
+    // The largest possible sum: 65,536 products of 255 and 127.
     std::vector<uint8_t> x(static_cast<size_t>(most), 255);
     float scale = 1.0f / 255, y = 0;
     int32_t zero = 0, rows = 1;

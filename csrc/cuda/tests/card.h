@@ -1,4 +1,4 @@
-// card.h — the stand-in's cards, and which of them tests of programs run on.
+// card.h — the stand-in's GPUs, and those on which tests of programs run.
 #ifndef SIE_CSRC_CUDA_TESTS_CARD_H
 #define SIE_CSRC_CUDA_TESTS_CARD_H
 
@@ -9,7 +9,7 @@
 
 namespace card {
 
-// The stand-in's card, with the primary context current in this thread.
+// A GPU of the stand-in, with its primary context current in this thread.
 class StandInCard final : public model::Card {
  public:
   StandInCard(int32_t major, int32_t minor, bool graphs) {
@@ -56,8 +56,9 @@ struct Path {
   double tolerance, cosine;
 };
 
-// One card of each family of kernels, each class that it has. Tolerances as for the CPU's bf16
-// (program_test.cc); f16 has three bits more; e4m3 rows and weights have 2⁻⁴.
+// One GPU of each family of kernels, with each of its classes. bf16 has the CPU's tolerances
+// (program_test.cc); f16 has three more bits; rows and weights in e4m3 have a relative error of
+// 2⁻⁴.
 const Path paths[] = {
     {8, 0, SIE_COMPUTE_BF16, 0.08, 0.9995}, {8, 0, SIE_COMPUTE_F16, 0.02, 0.99995},
     {8, 9, SIE_COMPUTE_FP8, 0.5, 0.99},     {9, 0, SIE_COMPUTE_BF16, 0.08, 0.9995},

@@ -1,5 +1,5 @@
-// gpu_heads_test.cc — programs with heads on an emulated GPU: against the reference, in any
-// company, as graphs.
+// gpu_heads_test.cc — programs with heads on an emulated GPU: compared with the reference, alone
+// and in batches, and as graphs.
 #include <math.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ Shape shape_of(const Head &head) {
   return shape;
 }
 
-// False where the card has no kernel for the head, which recording must say.
+// False if the card has no kernel for the head; then recording must return SIE_UNSUPPORTED.
 bool open(Model *m, const Head &head, StandInCard *card, const Path &path) {
   sie_status status = m->open_on(card, path.compute, shape_of(head));
   if (m->device == nullptr || head.has(m->device->ops)) {
@@ -44,9 +44,9 @@ bool open(Model *m, const Head &head, StandInCard *card, const Path &path) {
 
 const std::vector<int> numbers = {0, 1, 2, 4, 5, 7, 11};
 
-// Paths on which the i-th head's batches are split: all. Sanitizers, which make the emulator slow
-// and watch memory, of which a path's kernels touch as much in the other tests, have one, another
-// for the next head.
+// The paths on which the i-th head's batches are split: all of them. With a sanitizer, which makes
+// the emulator slow, only one path, a different one for the next head: the other tests check the
+// same memory accesses on every path.
 std::vector<Path> split_on(int i) {
 #if defined(__SANITIZE_ADDRESS__)
   return {paths[i % card::n_paths]};
@@ -56,8 +56,8 @@ std::vector<Path> split_on(int i) {
 #endif
 }
 
-// How far output o is from the reference's: its largest difference, or for what jumps how far its
-// direction turns.
+// The distance of output o from the reference's: the largest difference, or, for outputs that jump,
+// how far the direction turns.
 double distance(const Head &head, const Batch &batch, const Result &got, const Result &expected, int o) {
   double worst = 0;
   for (int b = 0; b < static_cast<int>(batch.seqs()); b++) {
@@ -89,7 +89,7 @@ TEST(gpu_heads_agree_with_the_reference) {
       Result got = run(&m, batch);
       CHECK(got.status == SIE_OK, "%s %s: %s", head.name, name_of(path), m.err.message);
       for (int o = 0; o < 4 && head.outputs[o].kind != heads::Kind::none; o++) {
-        // A sign or an order that flips moves a row to another partition, or its weight to another
+        // A flipped sign or order moves a row to another partition, or its weight to another
         // column.
         bool jumps = head.jumps && head.outputs[o].kind != heads::Kind::values;
         double worst = distance(head, batch, got, expected, o);
@@ -112,7 +112,7 @@ TEST(gpu_heads_do_not_depend_on_the_batch_or_the_graph) {
       Batch all = heads::batch_of(head, m.shape, numbers, true);
       Result together = run(&m, all);
       CHECK(together.status == SIE_OK, "%s %s: %s", head.name, name_of(path), m.err.message);
-      // Every one of a bucket's batches is the next one's company in its graph.
+      // The batches of a bucket run one after another in the same graph.
       for (int time = 0; time < 2; time++) {
         for (size_t b = 0; b < numbers.size(); b++) {
           Batch one = heads::batch_of(head, m.shape, {numbers[b]}, true);
@@ -129,8 +129,8 @@ TEST(gpu_heads_do_not_depend_on_the_batch_or_the_graph) {
   }
 }
 
-// What a bucket's graph reads must come with the batch: two batches of one bucket that differ in
-// nothing but choices.
+// A graph must read the batch's choices from the batch, not from its capture: runs two batches of
+// one bucket that differ only in choices.
 TEST(gpu_graphs_read_a_batchs_choices) {
   for (const char *name : {"keep", "lora", "maxsim of kept rows"}) {
     const Head &head = heads::named(name);

@@ -1,5 +1,5 @@
-// gpu_nonfinite_test.cc — which sequences a card's run flags (sie_slot_nonfinite): as on a CPU,
-// also when a graph is replayed.
+// gpu_nonfinite_test.cc — which sequences a run on a GPU flags (sie_slot_nonfinite): the same as on
+// a CPU, also when a graph is replayed.
 #include "card.h"
 #include "device.h"
 #include "nonfinite.h"

@@ -1,5 +1,5 @@
-// gpu_program_test.cc — whole programs on an emulated GPU, with the stand-in driver: against the
-// reference, in any company, as graphs, and refused.
+// gpu_program_test.cc — whole programs on an emulated GPU, with the stand-in driver: compared with
+// the reference, alone and in batches, as graphs; and refusals.
 #include <math.h>
 #include <string.h>
 
@@ -83,7 +83,7 @@ TEST(gpu_program_results_do_not_depend_on_the_batch_or_the_graph) {
       const size_t at = static_cast<size_t>(number * m.hidden);
       const std::vector<float> row(together.rows.begin() + static_cast<ptrdiff_t>(at),
                                    together.rows.begin() + static_cast<ptrdiff_t>(at) + m.hidden);
-      // Kernel by kernel, captured, replayed: the bucket's first, second and third batch.
+      // The bucket's first batch runs kernel by kernel, the second is captured, the third replayed.
       for (int time = 0; time < 3; time++) {
         Result alone = run(&m, one);
         CHECK(alone.status == SIE_OK && same_bits(alone.rows, row),
@@ -189,7 +189,7 @@ TEST(gpu_refuses) {
   sie_device_close(device);
 }
 
-// Class F32 is for weights behind pooling.
+// Class F32 is only for weights behind pooling.
 TEST(gpu_refuses_models_in_f32) {
   StandInCard card(9, 0, true);
   Model m;

@@ -1,5 +1,5 @@
-// probe.cc — a driver library that answers what it was called with, for stubs_test. PROBE_INIT in
-// the environment is what its cuInit answers.
+// probe.cc — a driver library for stubs_test, whose functions return what they were called with.
+// Its cuInit returns the code in the environment variable PROBE_INIT.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// standin_memory_test.cc — the stand-in's devices, contexts and memory, and the mistakes that end
+// standin_memory_test.cc — the stand-in's devices, contexts and memory, and the mistakes that abort
 // the process.
 #include <signal.h>
 
@@ -69,7 +69,7 @@ TEST(a_context_is_of_a_thread) {
         command("allocated").c_str());
   CHECK(command("handles") == "contexts 0 streams 0 events 0 graphs 0 execs 0", "%s",
         command("handles").c_str());
-  OK(cuDevicePrimaryCtxRetain(&again, 0));  // for gpu to release
+  OK(cuDevicePrimaryCtxRetain(&again, 0));  // gpu releases it
   int device = 7;
   OK(cuCtxSetCurrent(again));
   OK(cuCtxGetDevice(&device));

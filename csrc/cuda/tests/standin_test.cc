@@ -26,7 +26,7 @@ TEST(a_stream_keeps_its_order) {
   }
 }
 
-// Rounds of 30 in which the second stream read what the first had not written yet.
+// The number of rounds, out of 30, in which the second stream read before the first had written.
 int stale_reads(bool wait) {
   Gpu gpu;
   CUstream other = nullptr;
@@ -52,7 +52,7 @@ int stale_reads(bool wait) {
 TEST(a_missing_wait_is_seen) {
   command("delay 1000");
   CHECK(stale_reads(true) == 0, "with the wait");
-  // How often depends on the machine, so it is tried until it was seen.
+  // How often this happens depends on the machine, so the test tries until it has seen it.
   int stale = 0;
   for (int tries = 0; tries < 200 && stale <= 3; tries++) stale += stale_reads(false);
   CHECK(stale > 3, "without the wait nothing was wrong");
@@ -84,7 +84,7 @@ TEST(events_complete_when_their_stream_gets_there) {
   OK(cuEventElapsedTime(&milliseconds, timed[0], timed[1]));
   CHECK(milliseconds > 0 && milliseconds < 10000, "%f ms", milliseconds);
   ANSWERS(CUDA_ERROR_INVALID_HANDLE,
-          cuEventElapsedTime(&milliseconds, timed[0], gpu.event));  // made without a clock
+          cuEventElapsedTime(&milliseconds, timed[0], gpu.event));  // the event has no timing
   OK(cuEventDestroy_v2(timed[0]));
   ANSWERS(CUDA_ERROR_INVALID_HANDLE, cuEventRecord(timed[0], gpu.stream));
   command("delay 100");
@@ -110,7 +110,7 @@ TEST(a_capture_is_replayed) {
   OK(cuGraphDestroy(graph));
   for (int i = 0; i < 3; i++) OK(cuGraphLaunch(exec, gpu.stream));
   OK(cuMemcpyDtoHAsync_v2(host, a, bytes, gpu.stream));
-  OK(cuGraphExecDestroy(exec));  // while it is under way
+  OK(cuGraphExecDestroy(exec));  // while it is running
   OK(cuStreamSynchronize(gpu.stream));
   for (unsigned i = 0; i < n; i++) CHECK(host[i] == 21, "element %u is %d", i, host[i]);
   ANSWERS(CUDA_ERROR_INVALID_HANDLE, cuGraphLaunch(exec, gpu.stream));
@@ -119,7 +119,8 @@ TEST(a_capture_is_replayed) {
         command("handles").c_str());
 }
 
-// What spoils a capture of the mode: an allocation by this thread, or by another one.
+// Checks whether an allocation invalidates a capture of this mode: by this thread (own) or by
+// another.
 void check_spoilt(int mode, bool own, bool want) {
   Gpu gpu;
   CUgraph graph = nullptr;
@@ -192,7 +193,7 @@ TEST(a_call_fails_where_a_test_asks_for_it) {
         "fail-any 1", "devices", "capability x", "memory 1 7", "nonsense 1"}) {
     CHECK(sie_standin_command(wrong, answer, sizeof answer) == -1, "'%s' was accepted", wrong);
   }
-  ANSWERS(CUDA_ERROR_NOT_SUPPORTED, cuArrayDestroy(nullptr));  // a function the stand-in does not have
+  ANSWERS(CUDA_ERROR_NOT_SUPPORTED, cuArrayDestroy(nullptr));  // a function that the stand-in lacks
 }
 
 TEST(a_lost_device_stays_lost) {

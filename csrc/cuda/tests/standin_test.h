@@ -1,5 +1,5 @@
-// standin_test.h — what the tests of the stand-in share: the driver's functions as a program sees
-// them, through the stubs.
+// standin_test.h — what the tests of the stand-in share. They call the driver's functions through
+// the stubs, as a program does.
 #ifndef SIE_CSRC_CUDA_TESTS_STANDIN_TEST_H
 #define SIE_CSRC_CUDA_TESTS_STANDIN_TEST_H
 
@@ -72,8 +72,8 @@ inline std::string command(const std::string &text) {
   return answer;
 }
 
-// The primary context of a device on this thread, a non-blocking stream and an event, for the life
-// of a test.
+// For the life of a test: the primary context of a device, current on this thread, a non-blocking
+// stream and an event.
 class Gpu {
  public:
   explicit Gpu(int device = 0) : device_(device) {
@@ -120,7 +120,7 @@ inline sie_status add(CUstream stream, DevicePointer to, DevicePointer from, int
                     reinterpret_cast<const int32_t *>(from), value);
 }
 
-// How a process ends that does this: a signal, or -1 if it does not end by one.
+// Runs the function in a child process. Returns the signal that ended the process, or -1.
 template <class Function>
 int signal_of(Function function) {
   fflush(nullptr);

@@ -1,5 +1,5 @@
-// stubs_test.cc — the stubs of the driver over libraries that are there, too old, broken or
-// missing. Each needs a process of its own: ctest gives SIE_LIBCUDA and the name of one case.
+// stubs_test.cc — the driver's stubs with libraries that are complete, too old, broken or missing.
+// Each case needs its own process: ctest sets SIE_LIBCUDA and names one case.
 #include <pthread.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ TEST(stubs_without_library) {
 }
 
 TEST(stubs_over_probe) {
-  // The first call of a function, from many threads at once: all arguments arrive.
+  // Many threads make the first call of a function at once: all arguments must arrive.
   pthread_t threads[16];
   int answers[16];
   for (int i = 0; i < 16; i++) pthread_create(&threads[i], nullptr, first_call, &answers[i]);
@@ -62,7 +62,7 @@ TEST(stubs_over_probe) {
   CHECK(sie_driver_start(&why) == CUDA_SUCCESS && *why == '\0', "why: %s", why);
   CHECK(sie_driver_symbol("cuLaunchKernel") != nullptr, "symbol");
   CHECK(sie_driver_symbol("cuNoSuchFunction") == nullptr, "a symbol that nobody has");
-  // The probe lacks it, as an old driver would.
+  // The probe lacks this function, as an old driver would.
   for (int i = 0; i < 2; i++) CHECK(cuCtxSynchronize() == CUDA_ERROR_NOT_SUPPORTED, "call %d", i);
 }
 
