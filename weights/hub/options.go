@@ -200,7 +200,8 @@ func (o Options) validate() (*url.URL, error) {
 	endpoint, err := url.Parse(o.Endpoint)
 	switch {
 	case err != nil:
-		problems = append(problems, fmt.Errorf("HF_ENDPOINT %q: not a URL", o.Endpoint))
+		// Its value may hold a password, and where that would begin is not known.
+		problems = append(problems, fmt.Errorf("HF_ENDPOINT: not a URL; want one such as %s", DefaultEndpoint))
 	case endpoint.Scheme != "https" && endpoint.Scheme != "http" || endpoint.Host == "" || endpoint.RawQuery != "" || endpoint.Fragment != "":
 		problems = append(problems, fmt.Errorf("HF_ENDPOINT %q: want a URL such as %s", endpoint.Redacted(), DefaultEndpoint))
 	}

@@ -17,7 +17,9 @@ func (c *client) statusError(resp *response, ref modelRef, what string) error {
 	code := resp.Header.Get("X-Error-Code")
 	said := printable(resp.Header.Get("X-Error-Message"))
 	status := resp.StatusCode
-	page := strings.TrimSuffix(c.endpoint.String(), "/") + "/" + ref.id
+	public := *c.endpoint
+	public.User = nil
+	page := strings.TrimSuffix(public.String(), "/") + "/" + ref.id
 
 	switch {
 	case status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status >= 500:

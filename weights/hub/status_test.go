@@ -342,3 +342,26 @@ func TestRemarksStayPrintable(t *testing.T) {
 		t.Errorf("%d bytes", len(got))
 	}
 }
+
+// TestSecretsOfTheEndpointAreNotTold: a mirror's URL may hold a user's name and password. No
+// error shows them.
+func TestSecretsOfTheEndpointAreNotTold(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		code   string
+	}{{403, "GatedRepo"}, {401, "GatedRepo"}, {403, ""}, {404, "RevisionNotFound"}, {404, ""}, {503, ""}} {
+		h := newHarness(t)
+		h.hub.Fault(func(w http.ResponseWriter, r *http.Request, _ bool) bool {
+			hubtest.Refuse(w, c.status, c.code, "no")
+			return true
+		})
+		_, err := h.resolve(func(o *Options) { o.Endpoint = strings.Replace(h.hub.URL, "://", "://someone:passw0rd@", 1) })
+		if err == nil || strings.Contains(err.Error(), "someone") || strings.Contains(err.Error(), "passw0rd") {
+			t.Errorf("%d %s: %v", c.status, c.code, err)
+		}
+	}
+	_, err := New(Options{CacheDir: t.TempDir(), Endpoint: "https://someone:passw0rd@mirror:port"})
+	if err == nil || strings.Contains(err.Error(), "passw0rd") || !strings.Contains(err.Error(), "HF_ENDPOINT: not a URL") {
+		t.Errorf("what is no URL: %v", err)
+	}
+}
