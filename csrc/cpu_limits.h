@@ -10,8 +10,8 @@ constexpr int32_t max_cpus = 65536;  // no kernel is built for more
 
 struct CpuLimits {
   int32_t cpus_affinity;  // CPUs in the affinity mask, at least 1
-  double cpus_quota;      // the tightest cgroup quota from this process's group to the root; 0 = none
-  int64_t memory_limit;   // the tightest cgroup memory limit, bytes; 0 = none
+  double cpus_quota;      // the tightest cgroup quota of this process's groups; 0 = none
+  int64_t memory_limit;   // their tightest memory limit, bytes; 0 = none
 };
 
 // Reads affinity and the limits of cgroup v1, v2 and mixed hierarchies.

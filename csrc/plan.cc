@@ -137,7 +137,7 @@ class Planner {
         int32_t base = p_->values[v].base;
         if (v == op.in[0] && reads_quantised(op)) {
           uses_[v].quantised++;
-          if (v != base || op.lora >= 0) uses_[base].floats++;  // read to be quantised, or by adapters
+          if (v != base || op.lora >= 0) uses_[base].floats++;  // for quantising, or for adapters
           continue;
         }
         uses_[base].floats++;

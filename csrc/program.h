@@ -211,7 +211,7 @@ struct GpuProgram;  // csrc/cuda
 
 struct sie_program {
   sie_device *device = nullptr;
-  uint64_t serial = 0;  // unique among the device's programs, also if a later one reuses this address
+  uint64_t serial = 0;  // unique among all programs ever begun on the device
   sie::Caps caps;
   bool ended = false;
   // At their numbers; entry 0 is unused.
@@ -224,7 +224,7 @@ struct sie_program {
   int32_t n_outputs = 0;
   sie::Output outputs[sie::max_outputs] = {};
   // Bounds of a batch that operations set.
-  int64_t positions = 0;                // the longest sequence that the position tables allow; 0: no table
+  int64_t positions = 0;                // the position tables' bound on a sequence; 0: no table
   int32_t n_adapters = 0;               // 0: no linear has LoRA adapters
   sie::List<sie_lora_pair> lora_pairs;  // n_adapters pairs for each linear with adapters
   sie_input queries = 0;                // of maxsim; 0: none
@@ -237,7 +237,7 @@ struct sie_program {
   int64_t values_bytes = 0;   // of one lane
   // Of long slabs; region_tokens 0: the program has none.
   int64_t region_tokens = 0;
-  int64_t long_row_bytes = 0, long_fixed_bytes = 0;  // of values: for each token, and for each long slab
+  int64_t long_row_bytes = 0, long_fixed_bytes = 0;  // values: for each token, for each slab
   int64_t long_scratch_bytes = 0;                    // of one executor, in its lane
   double block_flops = sie::max_block_flops;         // less in tests
   sie::Block one_row_each;  // int32 0, 1, 2 …: cumulative lengths of one row a sequence

@@ -13,7 +13,7 @@ struct SlabRows {
   // a sequence.
   const int32_t *offsets;
   const int32_t *index;  // SUBSET: [n] rows of the ROWS space, ascending
-  const int32_t *first;  // [sequences] the batch's number of each sequence's first row; null on a GPU
+  const int32_t *first;  // [sequences] each sequence's first row in the batch; null on a GPU
 };
 
 // A slab: whole sequences of a batch, whose rows are numbered within the slab. Its pointers lead
@@ -23,7 +23,7 @@ struct SlabRows {
 // The lists are indexed by the numbers of spaces, inputs and outputs. Entries that the program
 // lacks are null.
 struct Slab {
-  int32_t after;    // how many long slabs of the batch must be done before this one may use its place
+  int32_t after;    // the long slabs that must be done before this one uses its place
   int64_t place;    // long slab: bytes from the start of the region
   int64_t max_len;  // of its sequences
   SlabRows spaces[max_spaces + 1];
@@ -37,7 +37,7 @@ struct Replay {
   sie_rows rows[max_spaces + 1];  // bounds, and pointers to the slab's counts
   char *values;                   // in the arena lane, or of a long slab
   int64_t long_cap;               // rows that the long slab's values have room for; 0: no long slab
-  int64_t first_row;              // where a long slab's block begins; rows and slab describe the block
+  int64_t first_row;              // where a long slab's block begins; rows, slab: the block's
   int32_t q_first, q_last;        // a block of queries; q_last 0: all
   bool resumed;                   // as in sie_attention_args
   sie_share share;

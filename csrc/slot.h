@@ -11,9 +11,9 @@ struct sie_arena {
   sie_device *device = nullptr;
   int64_t bytes = 0;
   sie::Block memory = {};
-  int64_t lane_stride = 0;               // lane i starts at i · lane_stride: the same for every program
+  int64_t lane_stride = 0;               // lane i starts at i · lane_stride, for every program
   int64_t region = 0, region_bytes = 0;  // where long slabs' values lie, behind the lanes
-  uint64_t long_runs = 0;                // runs with long slabs so far; only the submitting thread uses it
+  uint64_t long_runs = 0;                // runs with long slabs so far; for the submitting thread
   std::atomic<uint64_t> long_done{0};    // those that have left the region
   // GPU: the device memory in which the caller placed it.
   char *placed = nullptr;

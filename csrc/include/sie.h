@@ -52,6 +52,7 @@ extern "C" {
 /* ---- 1 Versions and errors ------------------------------------------------------------------- */
 
 #define SIE_ABI_VERSION 4u
+/* The SIE_ABI_VERSION with which the library was built. */
 SIE_API uint32_t sie_abi_version(void);
 
 /* Numbers are append-only: they are logged, compared by Go sentinels and mapped to HTTP. */
@@ -92,7 +93,7 @@ typedef enum sie_dtype {
 typedef enum sie_compute {
   SIE_COMPUTE_F32 = 1,
   SIE_COMPUTE_BF16 = 2,
-  SIE_COMPUTE_INT8 = 3, /* weights s8 per output channel; activations u8 per row, quantised at run time */
+  SIE_COMPUTE_INT8 = 3, /* weights s8 per output channel; activations u8 per row, at run time */
   SIE_COMPUTE_F16 = 4,
   SIE_COMPUTE_FP8 = 5
 } sie_compute;
@@ -144,7 +145,7 @@ typedef struct sie_gpu {
 typedef struct sie_device_options {
   uint32_t struct_size; /* sizeof(sie_device_options) */
   uint32_t kind;        /* sie_device_kind */
-  int32_t threads;      /* CPU: executors; 0 = the cores this process may use (affinity and cgroup quota) */
+  int32_t threads;      /* CPU: executors; 0 = the cores allowed by affinity and cgroup quota */
   uint32_t isa;         /* CPU: upper bound, sie_isa */
   const sie_gpu *gpu;   /* CUDA only, borrowed; NULL elsewhere */
 } sie_device_options;
@@ -169,17 +170,17 @@ typedef struct sie_device_info {
   int64_t memory_total;   /* bytes; CPU: min(physical, cgroup limit) */
   int64_t memory_weights; /* bytes now held by weights of this device */
   char name[96];          /* CPU or GPU model */
-  char why[512];          /* one clause per path: what was found, what was chosen, what was ruled out */
+  char why[512];          /* one clause per path: found, chosen, ruled out */
 } sie_device_info;
 SIE_API sie_status sie_device_query(const sie_device *device, sie_device_info *info, sie_error *err);
 
 /* ---- 4 Weights ------------------------------------------------------------------------------- */
 
 typedef enum sie_weight_kind {
-  SIE_WEIGHT_LINEAR = 1, /* [N, K] row-major as checkpoints store nn.Linear; packed for the compute class */
-  SIE_WEIGHT_TABLE = 2,  /* [N, C] rows looked up by index; kept as f32 (F32) or bf16 (other classes) */
+  SIE_WEIGHT_LINEAR = 1, /* [N, K] row-major like nn.Linear; packed for the compute class */
+  SIE_WEIGHT_TABLE = 2,  /* [N, C] looked up by index; class F32: f32, F16: f16, else bf16 */
   SIE_WEIGHT_VECTOR = 3, /* [N] bias, gamma, beta; kept as f32 */
-  SIE_WEIGHT_DATA = 4 /* [N, K] kept unchanged, dense; compute is ignored: LoRA, tables of MUVERA and SMVE */
+  SIE_WEIGHT_DATA = 4    /* [N, K] unchanged, dense; compute is ignored: LoRA, MUVERA, SMVE */
 } sie_weight_kind;
 
 typedef enum sie_weight_layout {
@@ -212,6 +213,7 @@ typedef struct sie_weight_desc {
 SIE_API sie_status sie_weight_create(sie_device *device, const sie_weight_desc *desc, sie_weight **weight,
                                      sie_error *err);
 SIE_API void sie_weight_free(sie_weight *weight);
+/* Bytes of the packed weight. */
 SIE_API int64_t sie_weight_bytes(const sie_weight *weight);
 /* The number of source values that were denormal and became 0. */
 SIE_API int64_t sie_weight_denormals(const sie_weight *weight);
@@ -247,7 +249,7 @@ typedef enum sie_pooling {
   SIE_POOL_CLS = 1,
   SIE_POOL_MEAN = 2,
   SIE_POOL_LAST = 3,
-  SIE_POOL_ATTENTION = 4,    /* a learned vector scores the rows; the softmax of the scores weighs them */
+  SIE_POOL_ATTENTION = 4,    /* rows weighed by the softmax of their product with a vector */
   SIE_POOL_WEIGHTED_MEAN = 5 /* by position: 1, 2, … n */
 } sie_pooling;
 typedef enum sie_norm { SIE_NORM_LAYER = 0, SIE_NORM_RMS = 1, SIE_NORM_NONE = 2 } sie_norm;
@@ -349,8 +351,8 @@ typedef struct sie_embed_params {
    * takes row i + position_offset. Positions together with a type table are unsupported. */
   sie_input positions;
   int32_t position_offset;                  /* without positions */
-  const sie_weight *word, *position, *type; /* tables [·, C] of one class; position and type may be NULL */
-  const sie_weight *gamma, *beta;           /* [C]; beta may be NULL; with SIE_NORM_NONE both are NULL */
+  const sie_weight *word, *position, *type; /* tables [·, C] of one class; all but word may be NULL */
+  const sie_weight *gamma, *beta;           /* [C]; beta may be NULL; SIE_NORM_NONE: both NULL */
   uint32_t norm;                            /* sie_norm */
   float eps;
   float weight_offset; /* 0, or 1 where a checkpoint stores gamma − 1 */
@@ -388,7 +390,7 @@ typedef struct sie_linear_params {
   const sie_weight *w;
   const sie_weight *bias; /* [N] or NULL */
   sie_input adapter;      /* i32 of the SEQS space */
-  int32_t n_adapters;     /* 0 for none, else 1 … 64: the same in all linears of a program that have any */
+  int32_t n_adapters;     /* 0 or 1 … 64; the same in all linears that have any */
   const sie_weight *const *a;
   const sie_weight *const *b;
 } sie_linear_params;
@@ -416,7 +418,7 @@ typedef struct sie_attention_params {
   int32_t window;          /* SIE_MASK_WINDOW: keys within ±window */
   float scale;             /* multiplies q·k; 0 = 1/√head_dim */
   int32_t reserved;        /* 0 */
-  const sie_weight *alibi; /* a vector of slopes [H], distance = |query's place − key's|; NULL: none */
+  const sie_weight *alibi; /* slopes [H]; distance = |query's place − key's|; NULL: none */
 } sie_attention_params;
 
 /* SIE_ROPE: updates q [T, H·D] and k [T, kv_heads·D] in place. In each head, the D columns are
@@ -437,8 +439,7 @@ typedef struct sie_rope_params {
   float weight_offset; /* 0, or 1 where a checkpoint stores gamma − 1 */
 } sie_rope_params;
 
-/* SIE_GATHER_ROWS: y[B,C] = the first (SIE_POOL_CLS) or last (SIE_POOL_LAST) row of each sequence.
- * */
+/* SIE_GATHER_ROWS: y[B,C] = each sequence's first (SIE_POOL_CLS) or last (SIE_POOL_LAST) row. */
 typedef struct sie_gather_rows_params {
   uint32_t struct_size;
   uint32_t which; /* sie_pooling */
@@ -479,7 +480,7 @@ typedef struct sie_maxsim_params {
   uint32_t struct_size;
   int32_t normalize;
   sie_value x, y;
-  sie_input queries; /* f32 of a SHARED space, with x's columns; the same in all MAXSIMs of a program */
+  sie_input queries; /* f32 of a SHARED space, with x's columns; one a program */
   sie_input partner; /* i32 of the SEQS space: a group of that space, or −1 */
 } sie_maxsim_params;
 
@@ -601,6 +602,7 @@ typedef struct sie_output_info {
   int32_t columns;      /* of a row before its item cuts it */
   char name[SIE_MAX_NAME + 1];
 } sie_output_info;
+/* The number of outputs, and a description of output `index`. */
 SIE_API int32_t sie_program_n_outputs(const sie_program *program);
 SIE_API sie_status sie_program_output(const sie_program *program, int32_t index, sie_output_info *info,
                                       sie_error *err);

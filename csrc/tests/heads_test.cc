@@ -1,5 +1,5 @@
-// heads_test.cc — programs with heads: compared with the reference and with the definitions of their
-// operations; and each sequence alone compared with the same sequence in a batch.
+// heads_test.cc — programs with heads, compared with the reference and with the definitions of
+// their operations; and each sequence alone, compared with the same sequence in a batch.
 #include "heads.h"
 
 #include <stdio.h>

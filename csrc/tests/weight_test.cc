@@ -56,7 +56,7 @@ TEST(weight_sources_of_every_type) {
   const int64_t n = 130, k = 9;
   std::vector<float> values(static_cast<size_t>(n * k));
   model::Random random(1);
-  for (float &x : values) x = static_cast<float>(random.below(512) - 256) / 64;  // exact in all three types
+  for (float &x : values) x = static_cast<float>(random.below(512) - 256) / 64;  // exact in all
   for (uint32_t dtype : {SIE_F32, SIE_F16, SIE_BF16}) {
     size_t element = dtype == SIE_F32 ? 4 : 2;
     std::vector<char> source(values.size() * element + 1);
@@ -78,7 +78,7 @@ TEST(weight_sources_of_every_type) {
 TEST(weight_parts_and_layouts) {
   Reference ref;
   const int64_t k = 3;
-  std::vector<float> a = {1, 2, 3, -1, 4, 5, 6, -1}, b = {7, 8, 9, 10, 11, 12};  // the rows of a are 4 apart
+  std::vector<float> a = {1, 2, 3, -1, 4, 5, 6, -1}, b = {7, 8, 9, 10, 11, 12};  // a: 4 apart
   sie_weight_desc d = linear_desc(4, k, nullptr, SIE_F32);
   d.n_parts = 2;
   d.parts[0] = {a.data(), 2, 4};

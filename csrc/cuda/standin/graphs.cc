@@ -36,7 +36,7 @@ STANDIN_API int cuStreamBeginCapture_v2(CUstream handle, int mode) {
   Call call("cuStreamBeginCapture_v2");
   if (call.refusal() != 0) return call.refusal();
   const std::shared_ptr<Stream> stream = stream_of(handle);
-  if (stream == nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the default stream cannot capture
+  if (stream == nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the default stream
   if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
     return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture != nullptr) return CUDA_ERROR_ILLEGAL_STATE;

@@ -53,7 +53,7 @@ struct Device {
 struct Event {
   std::shared_ptr<Context> context;
   unsigned flags = 0;
-  uint64_t recorded = 0, completed = 0;  // records submitted, and the last one that its stream reached
+  uint64_t recorded = 0, completed = 0;  // records submitted, and the last one done
   timespec time = {};
   bool captured = false;  // last recorded in a stream that was capturing
 };

@@ -247,7 +247,7 @@ STANDIN_API int cuEventRecord(void *handle, CUstream stream_handle) {
   if (event == nullptr || stream == nullptr || event->context != stream->context)
     return CUDA_ERROR_INVALID_HANDLE;
   event->captured = stream->capture != nullptr;
-  if (event->captured) return CUDA_SUCCESS;  // an edge of the graph, which the order of one stream implies
+  if (event->captured) return CUDA_SUCCESS;  // the order of the stream implies it
   return submit(stream.get(), {Operation::record, nullptr, event, ++event->recorded});
 }
 
