@@ -142,7 +142,7 @@ struct Buffer {
   int32_t scale_group;  // u8, f8e4m3: as in sie_tensor; else 0
   bool outliers;        // u8: each row has one
   int64_t bytes;        // rows at their cap, then scales, zero points and outliers
-  int32_t first, last;  // the first and the last planned operation that uses it
+  int32_t first, last;  // the planned operations between which it is live, both included
   int32_t shares;       // the buffer whose memory it reuses, or -1
   int64_t offset;       // in a lane
   // For a long slab: the bytes of a row with its scale, zero point and outlier, and where the
