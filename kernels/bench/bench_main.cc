@@ -1,12 +1,13 @@
 // bench_main.cc — times every operation on the GPU of this machine.
 //
 //   sie_bench [--json FILE] [--cublaslt FILE] [--filter TEXT] [--seconds N]
-//   sie_bench --sweep FILE [--seconds N]     tile variants of the GEMM; lines for kernels/cuda/gemm_tiles.h
+//   sie_bench --sweep FILE [--seconds N]   tile variants of the GEMM; lines for
+//                                          kernels/cuda/gemm_tiles.h
 //
-// Lines of Go benchmarks on standard output. %floor is the least the card's own ceilings allow,
-// measured first in this run, as a share of the median; %noise is how far two series of the same
-// code are apart. Exit 0: timed and right; 1: something is wrong or could not be written; 2: no
-// GPU.
+// It prints lines of Go benchmarks on standard output. %floor is the least time that the card's own
+// ceilings allow, measured first in this run, as a share of the median; %noise is the distance
+// between two series of the same code. Exit 0: timed and right; 1: something is wrong or could not
+// be written; 2: no GPU.
 #include <stdlib.h>
 
 #include "bench/cublaslt.h"

@@ -1,10 +1,10 @@
-// conformance.cc — the conformance list of kernels/tests on a device's own memory.
+// conformance.cc — runs the conformance list of kernels/tests on a device's own memory.
 //
-//   sie_conformance [GROUP…]     groups whose name contains one of the words; SIE_TEST_SHARD=0/N:
-//                                every N-th
-//   case sie_conformance --list       their names
+//   sie_conformance [GROUP…]   groups whose name contains one of the words; SIE_TEST_SHARD=0/N:
+//                              every N-th case
+//   sie_conformance --list     their names
 //
-// Exit 0: all pass; 1: something fails; 2: no GPU. A fault on the device ends the run: what comes
+// Exit 0: all pass; 1: something fails; 2: no GPU. A fault on the device ends the run: everything
 // after it would fail for that reason alone.
 #include "bench/device.h"
 #include "bench/mirror.h"
@@ -38,7 +38,8 @@ int main(int argc, char **argv) {
   }
   mirror::install();
   sie_stream on = *device::stream();
-  // Few, so that kernels whose CTAs take several tiles do so at the list's small sizes.
+  // Few multiprocessors, so that kernels whose CTAs take several tiles do so at the list's small
+  // sizes.
   on.multiprocessors = 2;
   harness::gpus().push_back({mirror::table(sie_cuda_ops(info.sm)), on});
   harness::select(harness::Tables::gpu);

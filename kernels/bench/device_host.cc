@@ -1,4 +1,4 @@
-// device_host.cc — the emulator's devices (kernels/simt). Their memory is apart from the tests'
+// device_host.cc — the emulator's devices (kernels/simt). Their memory is separate from the tests'
 // own, as a card's is.
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ bool open(int32_t which, Info *info, std::string *) {
   info->emulated = true;
   info->name = "emulated sm_" + std::to_string(which);
   info->sm = which;
-  // Few, so that kernels whose CTAs take several tiles do so at small sizes.
+  // Few multiprocessors, so that kernels whose CTAs take several tiles do so at small sizes.
   info->multiprocessors = 2;
   on = {nullptr, which, info->multiprocessors, which >= 90 ? 1 : 0, 0};
   return true;

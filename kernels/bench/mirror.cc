@@ -48,7 +48,7 @@ void release(void *p) {
   free(p);
 }
 
-// The block p points into, or just behind.
+// The block that p points into, or one past.
 std::pair<uint8_t *const, Block> *block_of(const void *p) {
   uint8_t *at = static_cast<uint8_t *>(const_cast<void *>(p));
   auto next = blocks.upper_bound(at);
@@ -57,7 +57,7 @@ std::pair<uint8_t *const, Block> *block_of(const void *p) {
   return at <= next->first + next->second.bytes ? &*next : nullptr;
 }
 
-// Resident twins are filled when they are made: all replicas alike.
+// Resident twins are filled when they are made; all replicas get the same contents.
 bool make_twin(uint8_t *base, Block *block) {
   const size_t count = replicas > 0 ? static_cast<size_t>(replicas) : 1;
   block->stride = count > 1 ? (block->bytes + 511) / 256 * 256 : block->bytes;
@@ -108,7 +108,7 @@ class Call {
     *w = &packed_;
   }
 
-  // Adapters lie in memory that holds addresses itself: the device gets a list of its own, one a
+  // Adapters lie in memory that itself holds addresses: the device gets a list of its own, one a
   // replica.
   void adapters(const sie_lora_pair **pairs, int32_t count) {
     if (*pairs == nullptr || count == 0) return;

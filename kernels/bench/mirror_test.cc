@@ -10,7 +10,7 @@ TEST(every_pointer_is_translated) {
   for (const Group &group : groups()) run_group(group);
 }
 
-// What was named by a call is what is resident, and every replica holds the inputs.
+// The blocks that a call named are the resident ones, and every replica holds the inputs.
 TEST(replicas_are_alike) {
   mirror::hide(false);
   std::unique_ptr<Case> c;

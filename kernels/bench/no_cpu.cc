@@ -1,4 +1,4 @@
-// no_cpu.cc — programs of the GPU are built without the CPU backends: their own tests have those.
+// no_cpu.cc — GPU programs are built without the CPU backends, which have their own tests.
 #include "ops.h"
 
 extern "C" const sie_ops *sie_cpu_ops(uint32_t) { return nullptr; }

@@ -1,4 +1,4 @@
-// peak.cu — kernels that ask for one thing alone.
+// peak.cu — kernels that each use one resource alone.
 #include "bench/peak.h"
 
 #include "cuda/ptx/fence.h"
@@ -18,8 +18,8 @@ using namespace ptx;
 constexpr int wgmma_rounds = 600, wgmma_steps = 16;  // of 64 × 256 × 16 (32 in e4m3) a warpgroup
 constexpr int mma_rounds = 2000, mma_tiles = 16;     // of 16 × 8 × 16 (32) a warp
 
-// Random operands: zeros would draw less power, and run faster than anything real. Every byte
-// pattern here is a number near one of either sign: bf16 and f16 of exponents around their bias,
+// Random operands: zeros would draw less power and run faster than anything real. Every byte
+// pattern here is a number near one of either sign: bf16 and f16 with exponents around their bias,
 // e4m3 never NaN.
 SIE_DEVICE uint32_t random_word(uint32_t i, bool bytes) {
   i = (i ^ 61u ^ (i >> 16)) * 9u;
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(256, 1) wgmma_kernel(float *sink) {
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < 128; i++) sum += d[i];
-  // No sum of finite numbers is this; the compiler does not know.
+  // No sum of finite numbers has this value; the compiler does not know.
   if (sum == -1.2345e38f) *sink = sum;
 }
 

@@ -21,7 +21,7 @@ const ModelShape models[] = {
     {"Qwen3-0.6B", 1024, 16, 8, 128, 3072, SIE_GATE_SWIGLU, SIE_NORM_RMS, SIE_MASK_CAUSAL, 0, true, true,
      SIE_POOL_LAST},
 };
-// What cards are compared by: [8192, 8192]·[8192, 8192], as its qkv linear has it.
+// The product by which cards are compared: [8192, 8192]·[8192, 8192], as its qkv linear has it.
 const ModelShape square = {"square",       8192,          32, 16,    128,   8192,         SIE_GATE_NONE,
                            SIE_NORM_LAYER, SIE_MASK_FULL, 0,  false, false, SIE_POOL_MEAN};
 const ModelShape token_vectors = {
@@ -40,8 +40,8 @@ struct Load {
   Lengths lengths;
 };
 
-// 16,384 tokens of 16 … 512, long and short ones in turn: a fixed walk, so that every run has the
-// same.
+// 16,384 tokens in sequences of 16 … 512, long and short ones in turn: a fixed walk, the same in
+// every run.
 Lengths mixed_lengths() {
   Lengths lengths;
   int32_t left = 16384;
@@ -100,7 +100,7 @@ class List {
     rows(m, load, "muvera", "muvera", "bf16", harness::model_muvera);
     rows(m, load, "smve", "smve", "bf16", harness::model_smve);
   }
-  // From token rows to sparse rows: what a SPLADE head does.
+  // From token rows to sparse rows, as a SPLADE head does.
   void add_splade(const ModelShape &m, const Load &load) {
     rows(m, load, "keep_rows", "keep", "bf16", harness::model_keep);
     for (uint32_t compute : {SIE_COMPUTE_BF16, SIE_COMPUTE_FP8}) {
@@ -146,7 +146,7 @@ std::vector<Point> points() {
       list.add_attention(m, load);
       list.add_rows(m, load);
     }
-    // Where the lengths matter, and not only their sum.
+    // Here the lengths matter, not only their sum.
     list.add_attention(m, mixed);
     list.add_attention(m, longest);
     list.add_pool_output(m, mixed);

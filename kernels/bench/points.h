@@ -1,4 +1,4 @@
-// points.h — what is timed: every operation of some models under some loads.
+// points.h — the list of what is timed: every operation of some models under some loads.
 #ifndef SIE_KERNELS_BENCH_POINTS_H
 #define SIE_KERNELS_BENCH_POINTS_H
 

@@ -16,14 +16,14 @@ class Report {
   static std::unique_ptr<Report> open(const std::string &json);
   ~Report();
   void device(const device::Info &info, const Ceilings &ceilings, const std::string &cublaslt);
-  // c's bytes() and flops() against the ceilings given to device(). What an implementation lacks is
-  // in the JSON alone.
+  // Reports c's bytes() and flops() against the ceilings given to device(). Forms that an
+  // implementation lacks appear in the JSON alone.
   void result(const Point &point, const harness::Case &c, const Result &result);
-  // At the end of the run, the ceilings again: a card that warmed up has others.
+  // Reports the ceilings again at the end of the run: a card that warmed up has others.
   void drift(const Ceilings &ceilings);
 
-  // The least a case can take, microseconds, and which ceiling says so: "bytes", "flops" or
-  // "launch".
+  // The least time a case can take, in microseconds, and the ceiling that sets it: "bytes", "flops"
+  // or "launch".
   static double floor_us(const Ceilings &ceilings, Roof roof, double bytes, double flops, const char **bound);
 
  private:

@@ -11,7 +11,7 @@ namespace bench {
 
 namespace {
 
-// A launcher is a plain function: which variant it runs, and what it saw, is here.
+// A launcher is a plain function, so the variant that it runs, and what it saw, are kept here.
 int32_t variant = 0, chosen = -1;
 
 bool hopper(const sie_stream *on) { return on->sm / 10 == 9; }
@@ -86,7 +86,7 @@ void sweep(const device::Info &info, Timer *timer, const sie_ops *table, const s
   asking.linear = ask_choice;
   const double begin = check::seconds();
   int swept = 0, left = 0;
-  // Large batches first: they decide the headline, should time run out.
+  // Large batches first: they decide the headline if time runs out.
   for (size_t i = sizeof rows / sizeof *rows; i-- > 0;) {
     for (const SweepShape &shape : sweep_shapes()) {
       if (check::seconds() - begin > seconds) {

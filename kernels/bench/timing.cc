@@ -123,14 +123,15 @@ std::vector<Result> Timer::time(harness::Case *c, const sie_ops *table,
     mirror::use(nullptr);
     return status;
   };
-  // The scratch of this share, too, is to be resident.
+  // The scratch of this share must be resident too.
   for (size_t i = 0; i < list.size(); i++) results[i].status = call(list[i].ops);
   const int64_t footprint = std::max<int64_t>(mirror::footprint(), 1);
   const int64_t enough = std::max<int64_t>(4 * l2_bytes_, int64_t{256} << 20);
   int64_t replicas = std::min<int64_t>(std::max<int64_t>(enough / footprint + 1, 4), 128);
   replicas = std::max<int64_t>(std::min<int64_t>(replicas, memory_bytes_ / 3 / footprint), 1);
   const bool resident = mirror::resident(replicas);
-  // Enough that the start of a graph does not count; what comes round again has left L2 by then.
+  // Enough calls that the start of a graph does not count; data that comes round again has left L2
+  // by then.
   const int64_t calls = (least_calls + replicas - 1) / replicas * replicas;
 
   std::vector<std::unique_ptr<Captured>> graphs;

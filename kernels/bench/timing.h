@@ -1,12 +1,11 @@
-// timing.h — how long a case takes on the device: cold, in graphs, one implementation beside the
-// other.
+// timing.h — times a case on the device: cold, in graphs, one implementation against the other.
 //
 // Each implementation is captured into a graph that runs the case on several twins of its memory in
-// turn (mirror.h), together more than the L2 cache holds; before every run of a graph a reader
+// turn (mirror.h), together more than the L2 cache holds. Before every run of a graph a reader
 // fills L2 with something else. So every call finds its inputs and weights in device memory, as a
-// layer of a forward pass does, and no launch is waited for. Runs of the implementations take
-// turns, and the first one's come twice in each turn: how far its own two series are apart is the
-// noise of the comparison.
+// layer of a forward pass does, and no launch is waited for. The implementations run in turns, and
+// the first one runs twice in each turn: the distance between its own two series is the noise of
+// the comparison.
 #ifndef SIE_KERNELS_BENCH_TIMING_H
 #define SIE_KERNELS_BENCH_TIMING_H
 
@@ -22,7 +21,7 @@ struct Times {
   double p10 = 0, p50 = 0, p90 = 0;
 };
 
-// Of the device, in this process.
+// Measured on the device in this process.
 struct Ceilings {
   double copy_gbs = 0;                     // bytes read and written by a copy of at most 1 GiB
   double bf16_tflops = 0, fp8_tflops = 0;  // random operands, nothing else; 0: none
@@ -48,7 +47,7 @@ class Timer {
   Timer(int64_t l2_bytes, int64_t memory_bytes);
   ~Timer();
   bool ceilings(Ceilings *ceilings);
-  // The case on `table`, the mirror's; its last call was a copying one.
+  // Times the case on `table`, the mirror's; its last call must have been a copying one.
   std::vector<Result> time(harness::Case *c, const sie_ops *table, const std::vector<Implementation> &list);
 
  private:

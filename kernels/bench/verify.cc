@@ -5,7 +5,8 @@ namespace bench {
 
 namespace {
 
-// What the reference does in about a second, and what its comparison looks at.
+// The flop that the reference does in about a second, and the number of rows that its comparison
+// checks.
 constexpr double reference_flops = 3e8;
 constexpr int64_t reference_rows = 256;
 

@@ -1,4 +1,4 @@
-// verify.h — what is timed is right.
+// verify.h — checks that what is timed is right.
 #ifndef SIE_KERNELS_BENCH_VERIFY_H
 #define SIE_KERNELS_BENCH_VERIFY_H
 
@@ -6,10 +6,10 @@
 
 namespace bench {
 
-// Runs the case once, copying, and checks it: the guards; against the reference where that takes
-// about a second at most; else that some of its units alone give the bits they have in the whole,
-// so that a tile or a wave that only a large batch has is no other function. Failures are
-// check::failures. SIE_OK also where checks failed.
+// Runs the case once, copying, and checks it. It checks the guards; then, where the reference takes
+// at most about a second, the result against the reference; otherwise that some of the case's units
+// alone give the bits they have in the whole, so that a tile or a wave that only a large batch has
+// is tested too. Failures are counted in check::failures. Returns SIE_OK also where checks failed.
 sie_status verify(harness::Case *c, const sie_ops *table);
 
 }  // namespace bench

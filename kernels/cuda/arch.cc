@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A build without nvcc (the emulator) speaks for every target of the current toolkit.
+// A build without nvcc (the emulator) claims every target of the current toolkit.
 #ifndef SIE_CUDA_TARGETS
 #define SIE_CUDA_TARGETS "80,86,89,90a,100f,120f"
 #define SIE_CUDA_RELEASE "13.0"

@@ -1,4 +1,4 @@
-// attention.cu — attention's launcher: what it refuses, and how much of a multiprocessor a CTA
+// attention.cu — attention's launcher: its checks, and the resources of a multiprocessor that a CTA
 // takes.
 #include "cuda/attention_launch.h"
 
@@ -8,10 +8,10 @@ namespace {
 
 constexpr int64_t kKiB = 1024;
 constexpr float kLog2e = 1.44269504088896340736f;
-// CTAs a multiprocessor in the largest grid. More work than that is dealt out in turns: a graph
-// captured for many sequences must not start a CTA for each that a run lacks.
+// CTAs a multiprocessor in the largest grid. CTAs take further work in turns: a graph captured for
+// many sequences must not start a CTA for each sequence that a run lacks.
 constexpr int64_t kCtasPerMultiprocessor = 16;
-// What "any distance" is; positions stay below kAttentionMaxLength.
+// The distance that means "any"; positions stay below kAttentionMaxLength.
 constexpr int32_t kFar = 1 << 29;
 
 // Compute capabilities whose multiprocessors have 100 KiB of shared memory; the others have 164 or
@@ -28,9 +28,9 @@ bool is_aligned(const void *p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0
 AttentionShape attention_shape(int head_dim, int64_t max_kv, int sm) {
   const int64_t keys = attention_block_keys(head_dim), block_bytes = 4 * keys * head_dim;
   AttentionShape shape = {};
-  // Two passes of 4 warps over resident keys, by more CTAs, hide latencies better than one of 8; a
-  // ring is read through L2 once a CTA, so there more rows share it. At D = 256 eight warps'
-  // queries would not leave it room.
+  // Over resident keys, two passes of 4 warps by more CTAs hide latencies better than one pass of
+  // 8. A ring is read through L2 once a CTA, so there more rows share it. At D = 256 the queries of
+  // eight warps would leave no room for the ring.
   shape.warps = head_dim == 256 || max_kv <= attention_short_keys(head_dim) ? 4 : 8;
   int64_t most = larger(2, (has_small_shared(sm) ? 32 : 64) * kKiB / block_bytes);
   shape.resident_blocks = static_cast<int32_t>(smaller(larger(1, (max_kv + keys - 1) / keys), most));

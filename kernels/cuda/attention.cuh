@@ -1,6 +1,7 @@
-// attention — y = softmax(scale·q·kᵀ − slope·|i − j|)·v, per sequence and head, over the keys the
-// mask shows.
-//   s_j = q·k_j,  p_j = 2^(c·s_j − max c·s),  y = Σ p_j·v_j / Σ p_j    c = scale·log₂e (attention_block.cuh)
+// attention — y = softmax(scale·q·kᵀ − slope·|i − j|)·v, per sequence and head, over the visible
+// keys.
+//   s_j = q·k_j,  p_j = 2^(c·s_j − max c·s),  y = Σ p_j·v_j / Σ p_j
+//   with c = scale·log₂e (attention_block.cuh)
 // Shapes   q, y [Rq, H·D], k, v [Rkv, Hkv·D], any row strides; D 32, 64, 128, 256. Head h reads key
 //          head h·Hkv/H. Query i of Lq stands at position i + Lkv − Lq; y is zero where it sees no
 //          key.
@@ -16,20 +17,20 @@
 // Plan     a warp owns 16 query rows. The scores of a block of 64 keys (32 at D = 256) stay in its
 //          registers and become the A operand of p·v; the softmax is online. Three forms, by the
 //          item's own keys:
-//            warp    ≤ 32 keys: a warp of its own for each (sequence, head), no CTA barrier;
-//            short   keys and values resident in shared memory, read once for all of the item's rows. The
-//                    first block is used while the rest arrives; the next round's queries come during this
-//                    one's last block;
-//            tiled   any length: 64 or 128 rows at a time against two slots, one barrier a block.
-//          All take the same steps in the same order (attend), so neither form, rows an item, nor warps a
-//          CTA change a bit. A head's CTAs take the list's items in turn, costliest first; the heads of an
-//          item run side by side and share its lines in L2.
+//            warp   ≤ 32 keys: a warp of its own for each (sequence, head), no CTA barrier;
+//            short  keys and values stay in shared memory and are read once for all of the item's
+//                   rows. The first block is used while the rest arrives; the next round's queries
+//                   arrive during this round's last block;
+//            tiled  any length: 64 or 128 rows at a time against two slots, one barrier a block.
+//          All take the same steps in the same order (attend), so neither the form nor the rows of
+//          an item nor the warps of a CTA change a bit. A head's CTAs take the list's items in
+//          turn, costliest first; the heads of an item run side by side and share its lines in L2.
 // Memory   queries 16·D·2 B a warp; a block of keys and values 4·64·D B: 72 KiB at D = 64, 256
 //          keys, 4 warps. L2 → SM at L = 512, D = 64: 128 rows a round read keys four times,
 //          200 MB, 36 µs of 5.5 TB/s: hidden.
 // Error    |y − ref| ≤ tol (common/tol.h): dot products f32, p 2⁻⁹ (bf16) or 2⁻¹² (f16), exp2 2
-//          ulp, store. Non-finite rows of an item spoil that item alone; where a mask hides them,
-//          possibly also.
+//          ulp, store. Non-finite rows of an item spoil that item alone, possibly also where a mask
+//          hides them.
 // Source   Dao 2023, arXiv:2307.08691 (online softmax, rows split over warps); the slopes: Press
 //          2021, arXiv:2108.12409.
 #ifndef SIE_KERNELS_CUDA_ATTENTION_CUH
@@ -44,7 +45,7 @@ namespace sie_cuda {
 
 namespace {
 
-// warp: all of a unit of at most 32 keys and 32 query rows by one warp, in its own part of shared
+// warp: one warp does a unit of at most 32 keys and 32 query rows, in its own part of shared
 // memory.
 template <ptx::Operand T, int D>
 SIE_DEVICE void attention_warp(const AttentionParams &p, const Unit<D> &unit, uint32_t shared, int lane) {
@@ -72,10 +73,10 @@ SIE_DEVICE void attention_warp(const AttentionParams &p, const Unit<D> &unit, ui
 // The warp's first row of a round.
 SIE_DEVICE int warp_row(int thread) { return (thread >> 5) * kWarpRows; }
 
-// short and tiled: a unit by a CTA. Where each block of the item's keys has a slot of its own
-// (short), they are read once for all of its rows; where not (tiled), the blocks pass through two
-// slots for each round of rows. One function: apart, the two would keep so much in common alive
-// that registers spill.
+// short and tiled: a CTA does a unit. Where each block of the item's keys has a slot of its own
+// (short), the blocks are read once for all rows; otherwise (tiled) they pass through two slots for
+// each round of rows. It is one function: two would keep so many shared values alive that registers
+// spill.
 template <ptx::Operand T, int D, int kWarps>
 SIE_DEVICE void attention_cta(const AttentionParams &p, const Unit<D> &unit, uint32_t queries, uint32_t ring,
                               int thread) {
@@ -159,7 +160,7 @@ __global__ void __launch_bounds__(kWarps * 32, attention_warps(D) / kWarps)
   uint32_t shared = ptx::shared_address(shared_bytes);
   const unsigned per_cta = static_cast<unsigned>(p.warp_units);
   for (unsigned share = blockIdx.y;; share += gridDim.y) {
-    // Read anew each time, as the items are.
+    // Read anew each time, like the items.
     uint2 items = ptx::load_global<uint2>(p.work);
     if (share >= items.x + (items.y + per_cta - 1) / per_cta) return;
     if (share != blockIdx.y) __syncthreads();  // shared memory is free again

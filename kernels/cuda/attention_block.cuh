@@ -1,16 +1,16 @@
 // attention_block.cuh — one warp, sixteen query rows, one block of keys: the step that all forms
 // share.
 //
-//   s = q·kᵀ − slope'·|i − j|, masked to −∞       mma, f32; slope' = slope/scale
-//   t' = max(t, c·max s),  p = 2^(c·s − t')       c = scale·log₂e; t, the exponent's shift, −∞ at the start
+//   s = q·kᵀ − slope'·|i − j|, masked to −∞     mma, f32; slope' = slope/scale
+//   t' = max(t, c·max s),  p = 2^(c·s − t')     c = scale·log₂e; t shifts the exponent, −∞ at first
 //   l' = l·2^(t − t') + Σ p
-//   o' = o·2^(t − t') + p·v                       p rounded to the operands' type
+//   o' = o·2^(t − t') + p·v                     p rounded to the operands' type
 // and in the end y = o/l, or zero where no key was visible.
 //
 // A row's bits depend on its own scores, block by block in ascending order. A block without a
-// visible key would leave all of them alone (2⁰ = 1, p = 0), so which blocks a form skips is a
-// matter of speed. Keys past the end are zeros in shared memory and masked as well: whatever lies
-// behind a sequence never enters.
+// visible key would change nothing (2⁰ = 1, p = 0), so skipping blocks changes speed alone. Keys
+// past the end are zeros in shared memory and masked as well: what lies behind a sequence never
+// enters.
 #ifndef SIE_KERNELS_CUDA_ATTENTION_BLOCK_CUH
 #define SIE_KERNELS_CUDA_ATTENTION_BLOCK_CUH
 
@@ -26,12 +26,12 @@
 namespace sie_cuda {
 namespace {
 
-// Which keys the sixteen rows of a warp see. Row g stands at position + g and sees the keys
+// The keys that the sixteen rows of a warp see. Row g stands at position + g and sees the keys
 // [position + g − left, position + g + right] of [0, keys).
 struct Sight {
   int position, rows, keys, left, right;
 
-  // Of the rows that there are, some see keys in [first, last), none sees another.
+  // Some of the existing rows see keys in [first, last); no row sees another key.
   SIE_DEVICE int first() const { return max(0, position - left); }
   SIE_DEVICE int last() const { return rows > 0 ? min(keys, position + rows + right) : 0; }
   SIE_DEVICE bool sees(int key, int count) const {
@@ -124,7 +124,7 @@ SIE_DEVICE void mask(float (&s)[kKeys / 8][4], const Sight &sight, int key, int 
   }
 }
 
-// Scores become probabilities up to a factor; the state is brought to the new shift.
+// Turns scores into probabilities up to a factor, and brings the state to the new shift.
 template <int D, int kKeys>
 SIE_DEVICE void exponentiate(float (&s)[kKeys / 8][4], Rows<D> &rows, float scale_log2) {
 #pragma unroll
@@ -159,7 +159,8 @@ SIE_DEVICE void exponentiate(float (&s)[kKeys / 8][4], Rows<D> &rows, float scal
   }
 }
 
-// o += p·v. The accumulators of the scores lie in the registers as the A operand wants them.
+// o += p·v. The accumulators of the scores already lie in the registers as the A operand needs
+// them.
 template <ptx::Operand T, int D, int kKeys>
 SIE_DEVICE void weigh(Rows<D> &rows, const float (&p)[kKeys / 8][4], uint32_t v_tile, int lane) {
   int key_row = lane & 15, half = (lane >> 4) ^ chunk_key<D>(key_row);
@@ -180,7 +181,7 @@ SIE_DEVICE void weigh(Rows<D> &rows, const float (&p)[kKeys / 8][4], uint32_t v_
   }
 }
 
-// What the scores of a head are multiplied by, and its ALiBi slope if there are any.
+// The factor of a head's scores, and its ALiBi slope if there is one.
 struct Scale {
   float scale_log2, inverse;  // scale·log₂e, 1/scale
   const float *slopes;        // [heads] or NULL
@@ -202,9 +203,8 @@ SIE_DEVICE void attend(Rows<D> &rows, const Queries<D> &q, const Sight &sight, c
   weigh<T, D, kKeys>(rows, s, v_tile, lane);
 }
 
-// Divides, rounds and stores the first `valid` rows from y on. The four lanes of a row trade their
-// words so that each holds 16 bytes in a row: full-width stores without a way through shared
-// memory.
+// Divides, rounds and stores the first `valid` rows from y on. The four lanes of a row exchange
+// their words so that each holds 16 neighbouring bytes: full-width stores without shared memory.
 template <ptx::Operand T, int D>
 SIE_DEVICE void store_rows(const Rows<D> &rows, uint16_t *y, int64_t ld, int valid, int lane) {
   bool odd = (lane & 1) != 0, upper = (lane & 2) != 0;

@@ -1,4 +1,5 @@
-// attention_launch.h — what attention's launcher hands to the kernel, and which instance it takes.
+// attention_launch.h — the parameters that attention's launcher passes to the kernel, and the
+// choice of the instance.
 #ifndef SIE_KERNELS_CUDA_ATTENTION_LAUNCH_H
 #define SIE_KERNELS_CUDA_ATTENTION_LAUNCH_H
 
@@ -19,7 +20,7 @@ struct AttentionParams {
   float scale_log2, inverse_scale;  // scale·log₂e, 1/scale
 };
 
-// Shared memory of a warp-form unit: keys, values and queries of 32 rows.
+// The shared memory of a warp-form unit: keys, values and queries of 32 rows.
 constexpr uint32_t attention_warp_bytes(int head_dim) {
   return 3u * kAttentionWarpKeys * static_cast<uint32_t>(head_dim) * 2u;
 }
@@ -31,10 +32,10 @@ struct AttentionShape {
 };
 
 // The instance and its shared memory for key sequences of at most max_kv, on compute capability sm.
-// No choice made here changes a result.
+// The choice changes no result.
 AttentionShape attention_shape(int head_dim, int64_t max_kv, int sm);
 
-// From arguments that attention and attention_check let through.
+// The parameters for arguments that attention and attention_check accepted.
 AttentionParams attention_params(const sie_attention_args *a, const AttentionShape &shape);
 
 // Starts attention_kernel with `ctas` (1 … 65535) CTAs for each head.

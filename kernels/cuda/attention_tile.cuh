@@ -1,4 +1,4 @@
-// attention_tile.cuh — rows of queries, keys and values in shared memory, and how they get there.
+// attention_tile.cuh — rows of queries, keys and values in shared memory, and their copies into it.
 //
 // A tile holds rows of D elements. Their 16-byte chunks are permuted within the row so that the
 // eight rows that ldmatrix reads at one column lie in eight different bank groups.
@@ -18,7 +18,7 @@ constexpr int kWarpRows = 16;
 template <int D>
 constexpr int kBlockKeys = attention_block_keys(D);
 
-// What a chunk's index is xored with in its row.
+// The xor of a chunk's index in its row.
 template <int D>
 SIE_DEVICE int chunk_key(int row) {
   return D == 32 ? (row >> 1) & 3 : row & 7;  // two rows of 64 bytes share the banks of one of 128
@@ -41,8 +41,8 @@ SIE_DEVICE void copy_rows(uint32_t tile, const uint16_t *from, int64_t ld, int v
   }
 }
 
-// Sixteen query rows as A operands. To D = 128 they stay in registers; beyond, the accumulators
-// need those.
+// Sixteen query rows as A operands. Up to D = 128 they stay in registers; above, the accumulators
+// need those registers.
 template <int D>
 struct Queries {
   static constexpr bool kKept = D <= 128;
@@ -63,7 +63,7 @@ struct Queries {
     }
   }
 
-  // From the warp's own tile, which its lanes have filled and met after.
+  // Takes the warp's own tile, which its lanes have filled and then synchronised.
   SIE_DEVICE void take(uint32_t tile, int lane) {
     int r = lane & 15;
     row = tile + static_cast<uint32_t>(r * D * 2);

@@ -1,5 +1,5 @@
-// attention_unit.cuh — one item of the work list for one head: where its rows lie, which keys they
-// see, and how they come and go.
+// attention_unit.cuh — one item of the work list for one head: the places of its rows, the keys
+// they see, and their loads and stores.
 #ifndef SIE_KERNELS_CUDA_ATTENTION_UNIT_CUH
 #define SIE_KERNELS_CUDA_ATTENTION_UNIT_CUH
 
@@ -14,8 +14,8 @@ struct Blocks {
   int key, count;  // the first block's first key
 };
 
-// One (item, head): the head is the CTA's for good. The item's numbers are read from the list where
-// they are needed; a load from L1 costs less than the registers to keep them in.
+// One (item, head); a CTA keeps its head for good. The item's numbers are read from the list where
+// they are needed: a load from L1 costs less than the registers to keep them.
 template <int D>
 struct Unit {
   unsigned item;
@@ -25,12 +25,12 @@ struct Unit {
   };
   SIE_DEVICE Span queries(const AttentionParams &p) const { return span(&entry(p)->q_row); }
   SIE_DEVICE Span keys(const AttentionParams &p) const { return span(&entry(p)->kv_row); }
-  // Of `rows` rows from `row` on, or as many as there are.
+  // For `rows` rows from `row` on, or as many as exist.
   SIE_DEVICE Sight sight(const AttentionParams &p, int row, int rows) const {
     int position = static_cast<int>(ptx::load_global<uint32_t>(&entry(p)->position));
     return Sight{position + row, min(rows, queries(p).count - row), keys(p).count, p.left, p.right};
   }
-  // Blocks that some of those rows see.
+  // The blocks that some of those rows see.
   SIE_DEVICE Blocks visible(const AttentionParams &p, int row, int rows) const {
     constexpr unsigned kKeys = kBlockKeys<D>;
     Sight sight = this->sight(p, row, rows);
@@ -57,7 +57,7 @@ struct Unit {
   }
 };
 
-// Keys from `key` on at `tile` and their values behind them, kThreads threads together.
+// Loads keys from `key` on to `tile` and their values behind them; kThreads threads together.
 template <int D, int kKeys, int kThreads>
 SIE_DEVICE void copy_keys(const AttentionParams &p, const Unit<D> &unit, int key, uint32_t tile, int thread) {
   auto keys = unit.keys(p);
@@ -67,7 +67,7 @@ SIE_DEVICE void copy_keys(const AttentionParams &p, const Unit<D> &unit, int key
                                 thread);
 }
 
-// Sixteen rows of queries from `row` on, one warp.
+// Loads sixteen rows of queries from `row` on; one warp.
 template <int D>
 SIE_DEVICE void copy_queries(const AttentionParams &p, const Unit<D> &unit, int row, uint32_t tile,
                              int lane) {

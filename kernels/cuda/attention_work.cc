@@ -1,4 +1,4 @@
-// attention_work.cc — the host's list of what attention's kernel is to do in one run.
+// attention_work.cc — lists on the host what attention's kernel does in one run.
 //   form    by the sequence's own key count alone: ≤ 32 keys one warp, else a CTA
 //   rows    of an item: 32 (warp form); otherwise as many as share one reading of the keys, halved
 //           until the run has enough CTAs for a GPU. Rows never see each other, so this changes no
@@ -11,14 +11,16 @@ namespace sie_cuda {
 
 namespace {
 
-// CTAs that a run should have before longer items pay: four for each of an H100's 132
-// multiprocessors. A constant, not the device's own count: the list is the same on every machine.
+// The number of CTAs below which a run uses shorter items: four for each of an H100's 132
+// multiprocessors. It is a constant, not the device's own count, so that the list is the same on
+// every machine.
 constexpr int64_t kWantedCtas = 528;
 constexpr int32_t kFewestRows = 64;
 
 bool is_warp_form(int64_t keys) { return keys <= kAttentionWarpKeys; }
 
-// Rows that share one reading of the keys: with resident keys a few rounds of a CTA, else one.
+// The rows that share one reading of the keys: a few rounds of a CTA with resident keys, else one
+// round.
 int32_t most_rows(int32_t head_dim, int64_t keys) {
   if (head_dim > 128) return 64;  // four warps' accumulators fill the register file
   int32_t resident = attention_short_keys(head_dim);
@@ -30,7 +32,7 @@ int32_t clamped(int32_t most, int32_t limit) { return most < limit ? most : limi
 
 int64_t items_of(int64_t queries, int64_t rows) { return (queries + rows - 1) / rows; }
 
-// The limit on rows of an item under which the run has CTAs enough.
+// The limit on an item's rows with which the run has enough CTAs.
 int32_t choose_limit(const sie_attention_args *a, int32_t seqs) {
   int32_t limit = 256;
   for (; limit > kFewestRows; limit /= 2) {
@@ -74,8 +76,8 @@ void sort(AttentionItem *items, int64_t n) {
   }
 }
 
-// Offsets ascend from zero or more, sequences are no longer than stated, and rows end within their
-// count.
+// Checks that offsets ascend from zero or more, that sequences are no longer than stated, and that
+// rows end within their count.
 sie_status check_offsets(const sie_attention_args *a, int32_t seqs) {
   if (seqs < 0 || seqs > a->seqs.cap) return SIE_INVALID_ARGUMENT;
   if (seqs == 0) return SIE_OK;

@@ -1,14 +1,14 @@
-// attention_work.h — what attention's kernel is to do in one run, listed on the host and read on
-// the device.
+// attention_work.h — the work list of one run of attention's kernel, written on the host and read
+// on the device.
 //
-//   byte 0    AttentionWork    how many items of each form follow
-//   byte 32   AttentionItem[] those for whole CTAs first, then those for single warps; in each form
-//             the
-//                              costliest first, so that the last CTAs to start are the shortest
+//   byte 0    AttentionWork    the number of items of each form
+//   byte 32   AttentionItem[]  the items for whole CTAs first, then those for single warps; in each
+//                              form the costliest first, so that the last CTAs to start are the
+//                              shortest
 //
 // An item is some query rows of one sequence against all of its keys, for every head. The device
-// reads the counts: a captured graph serves every run, and the CTAs that a run does not need leave
-// at once.
+// reads the counts, so one captured graph serves every run; CTAs that a run does not need exit at
+// once.
 #ifndef SIE_KERNELS_CUDA_ATTENTION_WORK_H
 #define SIE_KERNELS_CUDA_ATTENTION_WORK_H
 
@@ -32,26 +32,27 @@ struct AttentionItem {
 
 static_assert(sizeof(AttentionWork) == 32 && sizeof(AttentionItem) == 32, "read as pairs of 16 bytes");
 
-// Sequences of at most this many keys belong to single warps.
+// Sequences of at most this many keys are worked on by single warps.
 constexpr int kAttentionWarpKeys = 32;
 
-// Keys a block: scores of 16 queries against so many are in a warp's registers. Of every form of a
-// head dimension the same, since a row's sums run block by block.
+// Keys a block: the scores of 16 queries against a block fit into a warp's registers. All forms of
+// a head dimension use the same number, since a row's sums run block by block.
 constexpr int attention_block_keys(int head_dim) { return head_dim <= 128 ? 64 : 32; }
 
-// Sequences of at most this many keys (64 KiB of keys and values) are wholly resident in shared
-// memory, three CTAs an SM on sm_90. Where an SM has only 100 KiB, half as many are
+// Sequences of at most this many keys (64 KiB of keys and values) stay wholly in shared memory,
+// three CTAs an SM on sm_90. Where an SM has only 100 KiB, the limit is half of it
 // (attention_shape); bits stay the same.
 constexpr int attention_short_keys(int head_dim) { return 16384 / head_dim; }
 
-// Lengths beyond this are refused: positions and their differences stay far inside 32 bits.
+// Longer sequences are refused, so that positions and their differences stay far inside 32 bits.
 constexpr int64_t kAttentionMaxLength = int64_t{1} << 28;
 
-// Bounds of the number of items: no form has fewer than 32 query rows an item, but for a sequence's
-// last.
+// The bound of the number of items: in every form an item has at least 32 query rows, except the
+// last of a sequence.
 constexpr int64_t attention_max_items(int64_t q_rows, int64_t seqs) { return q_rows / 32 + seqs; }
 
-// What attention and attention_work refuse alike: types, shapes and masks; no pointer is followed.
+// The checks that attention and attention_work share: types, shapes and masks; it follows no
+// pointer.
 sie_status attention_check(const sie_attention_args *a);
 
 // The table's entries (ops.h).

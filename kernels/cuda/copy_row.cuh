@@ -1,4 +1,4 @@
-// copy_row.cuh — a row copied by one warp: under gather_rows and keep_rows.
+// copy_row.cuh — copies a row with one warp, for gather_rows and keep_rows.
 #ifndef SIE_KERNELS_CUDA_COPY_ROW_CUH
 #define SIE_KERNELS_CUDA_COPY_ROW_CUH
 
@@ -23,7 +23,8 @@ SIE_DEVICE void copy_elements(E *to, const E *from, int64_t count) {
   }
 }
 
-// Copies a row of c elements by one warp, as wide as both places allow; zeros where `from` is null.
+// Copies a row of c elements with one warp, in the widest accesses that both places allow; writes
+// zeros where `from` is null.
 SIE_DEVICE void copy_row(char *to, const char *from, int64_t c, int32_t dtype) {
   const int64_t bytes = c * element_bytes(dtype);
   if (bytes % 16 == 0 && ptx::aligned_for<uint4>(to) && ptx::aligned_for<uint4>(from)) {

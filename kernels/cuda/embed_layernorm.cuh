@@ -36,8 +36,8 @@ SIE_DEVICE void add_row(const sie_tensor &table, int64_t row, int32_t first, int
   }
 }
 
-// A row of the next table is under way while the sum is in registers: more of them than
-// layernorm.cuh needs.
+// A row of the next table is being loaded while the sum is in registers, so it needs more registers
+// than layernorm.cuh.
 constexpr int embed_min_blocks(Storage s, int v) {
   return s != Storage::any && v == 4 ? 2 : row_min_blocks(s, v);
 }

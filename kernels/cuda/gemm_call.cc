@@ -8,7 +8,7 @@ bool aligned(const void *p, int64_t bytes) {
   return reinterpret_cast<uintptr_t>(p) % static_cast<uint64_t>(bytes) == 0;
 }
 
-// What x is in a class; 0: not a class of GPUs.
+// The type of x in a class; 0 where GPUs lack the class.
 int32_t operand_type(uint32_t compute) {
   switch (compute) {
     case SIE_COMPUTE_F32:

@@ -1,5 +1,4 @@
-// gemm_call.h — a call of linear as all families of kernels take it: what they demand of the
-// arguments alike.
+// gemm_call.h — a checked call of linear, with the checks that all families of kernels share.
 #ifndef SIE_KERNELS_CUDA_GEMM_CALL_H
 #define SIE_KERNELS_CUDA_GEMM_CALL_H
 
@@ -19,8 +18,8 @@ struct GemmCall {
   bool block_scales;     // FP8: x has one scale a 1×128 block, not a row
 };
 
-// Fills *call. SIE_UNSUPPORTED: no class of a GPU, x not of the class's type, other e4m3 scales
-// than per row or 1×128 block, x or its row stride not a multiple of 16 bytes, or what
+// Fills *call. SIE_UNSUPPORTED: a class that GPUs lack, x not of the class's type, e4m3 scales
+// other than per row or 1×128 block, x or its row stride not a multiple of 16 bytes, or what
 // gemm_epilogue does not support. SIE_INVALID_ARGUMENT: no stream, weight, count or scales; a shape
 // that is not the weight's or outside 1 … 2²⁸ (K), 0 … 2³⁰ (rows); a stride below K; a weight not
 // 16-byte aligned; what gemm_epilogue refuses.

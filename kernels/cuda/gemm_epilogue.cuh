@@ -1,20 +1,20 @@
-// gemm_epilogue.cuh — what happens to a GEMM's f32 accumulators before they are stored; one order
-// for all.
+// gemm_epilogue.cuh — what happens to a GEMM's f32 accumulators before they are stored; the order
+// is the same in all kernels.
 //
-//   z = acc + bias[c]                            bf16, f16; an absent bias counts as 0
-//   z = ((total·s_x[r])·s_w[c]) + bias[c]        e4m3: total as below, s_x = 1 with scales per block
-//   z = z + addend[r, c]                         where there is one
-//   v = act(z), or v = gate(z[2c])·z[2c + 1]     a gate halves the columns
-//   y = round(v + residual[r, c])                rounded once, here, to y's type
+//   z = acc + bias[c]                        bf16, f16; an absent bias counts as 0
+//   z = ((total·s_x[r])·s_w[c]) + bias[c]    e4m3: total as below, s_x = 1 with scales per block
+//   z = z + addend[r, c]                     where there is one
+//   v = act(z), or v = gate(z[2c])·z[2c + 1] a gate halves the columns
+//   y = round(v + residual[r, c])            rounded once, here, to y's type
 //
-// Every + and · above is rounded to f32 and never fused, so that kernels which compute the same acc
-// store the same bytes, whatever their tiles and the order in which they visit elements.
+// Every + and · above is rounded to f32 and never fused, so kernels that compute the same acc store
+// the same bytes, whatever their tiles and the order in which they visit elements.
 //
 // e4m3 operands: total is the f32 sum, over blocks of 128 in k, ascending, of the tensor cores' own
 // sums:
-//   total = fma(s_x[r, block], inner, total)     gemm_promote; with one scale a row 1: total + inner
+//   total = fma(s_x[r, block], inner, total) gemm_promote; with one scale a row: total + inner
 // y in e4m3: scales of 1×128 blocks of y's columns, from y in f32 (e4m3_scale, e4m3_inverse as
-// ops.h has it). The maximum of a block is a step of its own: over the lanes that hold it
+// ops.h defines them). The maximum of a block is a step of its own: over the lanes that hold it
 // (gemm_store_run), or through shared memory by the caller.
 //
 // Two ways to use it
@@ -55,7 +55,7 @@ SIE_DEVICE float gemm_add_addend(float z, float addend) { return __fadd_rn(z, ad
 
 SIE_DEVICE float gemm_add_residual(float v, float residual) { return __fadd_rn(v, residual); }
 
-// The scale of a block whose largest |y| is given, and what its elements are multiplied by.
+// The scale of a block with the given largest |y|, and the factor of its elements.
 SIE_DEVICE float e4m3_scale(float largest) {
   float scale = __fdiv_rn(largest, 448.0f);
   return scale < 7.888609052210118e-31f ? 1.0f : scale;  // 2⁻¹⁰⁰
@@ -67,8 +67,7 @@ struct Constant {
   static constexpr int32_t value = Value;
 };
 
-// f(Constant<A>) for the A that act is. The branch is uniform: act comes from the kernel's
-// parameters.
+// Calls f(Constant<A>) for A = act. The branch is uniform: act comes from the kernel's parameters.
 template <class F>
 SIE_DEVICE void with_activation(int32_t act, const F &f) {
   switch (act) {
@@ -101,8 +100,8 @@ SIE_DEVICE void with_gate(int32_t gate, const F &f) {
 
 // ---- by run of columns of one row
 
-// Count f32 from p[0 … bound), zeros behind; 16-byte loads where `aligned` says that p is. What the
-// launch does not write: bias and weight scales.
+// Count f32 from p[0 … bound), zeros behind; 16-byte loads where `aligned` says that p is. Only for
+// data that the launch does not write: bias and weight scales.
 template <int Count>
 SIE_DEVICE void gemm_load_f32(const float *p, int32_t bound, bool aligned, float (&v)[Count]) {
   if (aligned && bound >= Count) {
@@ -120,7 +119,7 @@ SIE_DEVICE void gemm_load_f32(const float *p, int32_t bound, bool aligned, float
   }
 }
 
-// acc → z for Count columns of W from `column` on; columns ≥ n give numbers that no one stores.
+// acc → z for Count columns of W from `column` on; the results of columns ≥ n are never stored.
 template <int Count>
 SIE_DEVICE void gemm_add_bias(const GemmEpilogue &e, int32_t column, float (&v)[Count]) {
   float bias[Count] = {};
@@ -131,7 +130,7 @@ SIE_DEVICE void gemm_add_bias(const GemmEpilogue &e, int32_t column, float (&v)[
   for (int i = 0; i < Count; i++) v[i] = gemm_z(v[i], bias[i]);
 }
 
-// The same behind e4m3 operands, total → z. scales: those of all columns, readable to a multiple of
+// The same for e4m3 operands, total → z. scales: those of all columns, readable up to a multiple of
 // 128.
 template <int Count>
 SIE_DEVICE void gemm_scale_add_bias(const GemmEpilogue &e, float row_scale, const float *scales,
@@ -235,9 +234,9 @@ SIE_DEVICE void gemm_add_residual_run(const GemmEpilogue &e, int64_t row, int32_
   for (int i = 0; i < 8; i++) v[i] = gemm_add_residual(v[i], r[i]);
 }
 
-// Rounds and stores v to the columns `column` … + 7 of y's row `row`, where `stored`; columns ≥
-// e.columns are left alone. Whole warps call. y in e4m3: lanes 16i … 16i + 15 hold one block of 128
-// columns of a row, in order.
+// Rounds and stores v to the columns `column` … + 7 of y's row `row`, where `stored`;
+// columns ≥ e.columns are left alone. Whole warps call it. y in e4m3: lanes 16i … 16i + 15 hold one
+// block of 128 columns of a row, in order.
 SIE_DEVICE void gemm_store_run(const GemmEpilogue &e, int64_t row, int32_t column, bool stored,
                                float (&v)[8]) {
   int32_t bound = stored ? e.columns - column : 0;

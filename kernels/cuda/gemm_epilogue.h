@@ -1,5 +1,5 @@
-// gemm_epilogue.h — a linear's bias, addend, activation, residual and output as a GEMM kernel takes
-// them, by value.
+// gemm_epilogue.h — a linear's bias, addend, activation, residual and output, passed to a GEMM
+// kernel by value.
 #ifndef SIE_KERNELS_CUDA_GEMM_EPILOGUE_H
 #define SIE_KERNELS_CUDA_GEMM_EPILOGUE_H
 
@@ -28,7 +28,7 @@ struct GemmEpilogue {
 };
 
 // Fills *e from the operation's arguments. SIE_UNSUPPORTED: y is neither f32, bf16, f16 nor e4m3
-// with scales per 1×128 block, the residual is no float type, or the addend is not f32.
+// with scales per 1×128 block, the residual is not a float type, or the addend is not f32.
 // SIE_INVALID_ARGUMENT: an unknown act or gate, both at once, an odd n with a gate, n outside 1 …
 // 2³⁰, a stride below the columns, scales missing, or a pointer below its element's alignment.
 sie_status gemm_epilogue(const sie_linear_args *args, GemmEpilogue *e);

@@ -33,9 +33,10 @@ bool takes_output(const GemmSm80Instance &instance, const sie_linear_args *a) {
   return a->y.dtype != SIE_F8E4M3 || instance.shape.columns / (a->gate != SIE_GATE_NONE ? 2 : 1) % 128 == 0;
 }
 
-// A model of the time, in clocks; only its order counts. Per SM and clock: multiply-adds of the
-// tensor cores at the 80 % they reach, bytes from L2, bytes through shared memory; a chain of mma
-// that waits for itself; a start and an end a CTA. CTAs of one SM share.
+// An estimate of the time, in clocks; only its order counts. Per SM and clock it counts
+// multiply-adds of the tensor cores at the 80 % they reach, bytes from L2, and bytes through shared
+// memory; then a chain of mma that waits for itself, and a start and an end a CTA. CTAs of one SM
+// share all this.
 int64_t estimate(const GemmSm80Instance &instance, const sie_linear_args *a, const sie_stream *on) {
   const bool fp8 = a->w->compute == SIE_COMPUTE_FP8,
              datacentre = on->sm == 80 || on->sm == 100 || on->sm == 103;
@@ -68,7 +69,7 @@ sie_status check(const sie_linear_args *a, const sie_stream *on, GemmCall *call)
   return takes ? SIE_OK : SIE_UNSUPPORTED;
 }
 
-// As gemm_choose asks.
+// The Family of gemm_choose (gemm_tiles.h).
 struct Family {
   const GemmCall &call;
   const GemmSm80Instance *instances;

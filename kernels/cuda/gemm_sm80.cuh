@@ -1,5 +1,6 @@
 // gemm_sm80 — y = act(x·Wᵀ + bias) + residual on mma.sync, or with a gate: a linear without wgmma.
-//   acc = Σ_k x[r, k]·W[c, k];  bias, addend, activation, gate, residual, rounding as gemm_epilogue.cuh has them
+//   acc = Σ_k x[r, k]·W[c, k]; bias, addend, activation, gate, residual and rounding as in
+//   gemm_epilogue.cuh
 // Shapes   x [R, K], W [N, K] packed (gemm_pack.h), y [R, N] or with a gate [R, N/2]. R ≥ 0 read
 //          from *rows, K, N ≥ 1. Rows of y from *rows on are not touched.
 // Types    x, W: bf16 | f16 (m16n8k16) | e4m3 (m16n8k32; sm_89, sm_120) with scales of x by row or
@@ -8,21 +9,21 @@
 // Align    x: pointer and row stride 16 bytes. The rest any; 16-byte runs where pointers and
 //          strides allow.
 // Cost     2·R·N·K flop. At 128×128, 16 of k are 16·16,384 multiply-adds a CTA: 256 clocks of an
-//          A100's tensor cores (1024 a clock and SM), beside 8 KiB from L2 (32 bytes a clock, of
-//          about 47 there are) and 24 KiB through shared memory (8 written, 16 read by 4 warps of
-//          64×64: 192 clocks). BERT-base FFN1 (R = 16,384, N = 3072, K = 768): 77.3 GFLOP, 248 µs
-//          at 312 TFLOP/s against 65 µs of memory traffic → compute bound. Target ≥ 70 % of peak
-//          there (218 TFLOP/s, 354 µs): 3072 tiles are 14.2 rounds of 216 resident CTAs, 95 % of a
-//          whole number; the epilogue of one CTA (64 KiB through shared memory and back, with GELU
-//          ≈ 3,000 issue slots of a quarter SM) hides behind the main loop of the other (12,300
-//          clocks at K = 768).
+//          A100's tensor cores (1024 a clock and SM). In that time it takes 8 KiB from L2 (32 bytes
+//          a clock, of about 47 available) and 24 KiB through shared memory (8 written, 16 read by
+//          4 warps of 64×64: 192 clocks). BERT-base FFN1 (R = 16,384, N = 3072, K = 768):
+//          77.3 GFLOP, 248 µs at 312 TFLOP/s against 65 µs of memory traffic → compute bound.
+//          Target ≥ 70 % of peak there (218 TFLOP/s, 354 µs): 3072 tiles are 14.2 rounds of 216
+//          resident CTAs, 95 % of a whole number; the epilogue of one CTA (64 KiB through shared
+//          memory and back, with GELU ≈ 3,000 issue slots of a quarter SM) hides behind the main
+//          loop of the other (12,300 clocks at K = 768).
 // Plan     a CTA computes one tile (gemm_sm80_tile.cuh). The accumulators then pass, 16 rows a warp
-//          at a time, through two slabs of shared memory in f32, after which each lane has 8
-//          neighbouring columns of y: bias, activation and residual there, one 16-byte store. Two
-//          CTAs an SM at the large tiles, so that one computes while the other stores.
+//          at a time, through two slabs of shared memory in f32; after that each lane has 8
+//          neighbouring columns of y for bias, activation, residual and one 16-byte store. Two CTAs
+//          an SM at the large tiles, so that one computes while the other stores.
 // Grid     1D, grouped: 8 tile rows take each tile column of W before the next, so that a wave of
 //          216 CTAs keeps 8·128 rows of x and 27·128 of W in L2. Sized by rows.cap; tiles from
-//          *rows on leave at once.
+//          *rows on exit at once.
 // Error    f32 accumulation in the tensor cores, sequential in k by steps of 16 (e4m3: 32, and by
 //          128 in f32): within sie_tol_dot; activations as activation.cuh; one rounding to y's
 //          type. Every tile variant gives the same bits.
@@ -36,8 +37,8 @@
 
 namespace sie_cuda {
 
-// Whether this target runs the kernels. sm_90 has wgmma; and there and on the sm_100 family an
-// mma.sync of e4m3 is no instruction, but conversions to f16 before another one.
+// Whether this target runs the kernels. sm_90 has wgmma; there and on the sm_100 family mma.sync of
+// e4m3 is not an instruction but conversions to f16 before another one.
 #if !defined(__CUDA_ARCH__)
 template <bool E4m3>
 constexpr bool gemm_sm80_here = true;
@@ -47,10 +48,10 @@ constexpr bool gemm_sm80_here =
     __CUDA_ARCH__ / 100 != 9 && (!E4m3 || __CUDA_ARCH__ / 10 == 89 || __CUDA_ARCH__ >= 1200);
 #endif
 
-// Place in a slab of column c of slab row r, in floats. Chunks of four columns are permuted within
-// groups of four chunks, so that a quarter warp reads its runs (every second chunk, behind a gate
-// every fourth) from all banks; rows are 32 bytes more than a multiple of 128 apart, so that a half
-// warp writes fragments to all banks.
+// The place in a slab of column c of slab row r, in floats. Chunks of four columns are permuted
+// within groups of four chunks, so that a quarter warp reads its runs (every second chunk, or every
+// fourth behind a gate) from all banks. Rows are 32 bytes more than a multiple of 128 apart, so
+// that a half warp writes fragments to all banks.
 template <class Tile>
 SIE_DEVICE int32_t slab_at(int32_t row, int32_t column) {
   int32_t chunk = column / 4;
@@ -134,7 +135,7 @@ SIE_DEVICE void gemm_sm80_body(const GemmSm80Args &a, unsigned char *memory) {
   __syncthreads();  // the last fragments have been read
 #pragma unroll
   for (int r = 0; r < Tile::tiles_r; r++) {
-    // Two slabs take turns: the barrier of the next slice says that this one has been read.
+    // Two slabs take turns: the barrier of the next slice shows that this one has been read.
     float *slab = reinterpret_cast<float *>(memory) + r % 2 * (Tile::slab_bytes / 4);
 #pragma unroll
     for (int c = 0; c < Tile::tiles_c; c++) {

@@ -1,6 +1,6 @@
 // gemm_sm80_fp8.cu — the e4m3 instances (gemm_sm80.cuh). Warps are half as wide as in the 16-bit
-// ones: the sums within a block of 128 have registers of their own. 64×256 is for a gate with y in
-// e4m3, where 128 columns of y take 256.
+// instances: the sums within a block of 128 need registers of their own. 64×256 is for a gate with
+// y in e4m3, where 128 columns of y take 256 of W.
 #include "cuda/gemm_sm80_launch.cuh"
 
 namespace sie_cuda {

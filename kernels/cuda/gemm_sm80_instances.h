@@ -1,5 +1,4 @@
-// gemm_sm80_instances.h — what passes between the launcher and the tile variants. Private to
-// gemm_sm80*.
+// gemm_sm80_instances.h — what the launcher passes to the tile variants. Private to gemm_sm80*.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM80_INSTANCES_H
 #define SIE_KERNELS_CUDA_GEMM_SM80_INSTANCES_H
 
@@ -7,7 +6,7 @@
 
 namespace sie_cuda {
 
-// Everything of a launch; the kernel's one parameter.
+// All arguments of a launch; the kernel's one parameter.
 struct GemmSm80Args {
   const int32_t *rows;   // *n, on the device
   const uint8_t *x, *w;  // 16-byte aligned
@@ -39,8 +38,8 @@ extern const GemmSm80Instance gemm_sm80_fp8[gemm_sm80_fp8_count];
 
 }  // namespace sie_cuda
 
-// In a .cu file of one class: the entry of a table. R, C: rows and columns; WR, WC: warps; L: line;
-// S: stages; M: CTAs an SM that registers must leave room for.
+// Used in a .cu file of one class: the table entry of an instance. R, C: rows and columns; WR, WC:
+// warps; L: line; S: stages; M: the CTAs an SM that registers must leave room for.
 #define SIE_GEMM_SM80_INSTANCE(OPERAND, R, C, WR, WC, L, S, M)               \
   {{#R "x" #C "x" #L "s" #S, R, C},                                          \
    L,                                                                        \

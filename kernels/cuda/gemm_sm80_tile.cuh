@@ -1,17 +1,17 @@
 // gemm_sm80_tile.cuh — one tile of x·Wᵀ on mma.sync: global → stages of shared memory → fragments →
 // sums.
 //
-//   acc[r, c] = Σ_k x[row0 + r, k]·w[column0 + c, k]     from 0, k ascending by one mma (16; e4m3 32)
+//   acc[r, c] = Σ_k x[row0 + r, k]·w[column0 + c, k]   from 0, k ascending by one mma (16; e4m3 32)
 //
 // A stage holds one line (64 or 128 bytes of k) of each of the tile's rows of x and w. Copies are
 // cp.async of 16 bytes, Stages − 1 lines ahead, one barrier a line. Fragments come by ldmatrix, one
 // mma step ahead. In a line the 16-byte pieces are permuted by their row, so that the 8 rows of an
-// ldmatrix matrix and the pieces a quarter warp writes lie in different banks:
+// ldmatrix matrix and the pieces that a quarter warp writes lie in different banks:
 //   Line 128   piece p of row r at r·128 + 16·(p ^ (r % 8))
-//   Line 64                     at r·64 + 16·(p ^ (r / 2 % 4)): two rows share the 128 bytes of all
-//                               banks
-// What lies outside the operands (rows ≥ *rows, W's rows ≥ N, k ≥ K) is zero in shared memory and
-// not read of x; W has zeros there (gemm_pack.h).
+//   Line 64    piece p of row r at r·64 + 16·(p ^ (r / 2 % 4)): two rows share the 128 bytes of all
+//              banks
+// Elements outside the operands (rows ≥ *rows, W's rows ≥ N, k ≥ K) are zero in shared memory. For
+// x they are not read; W has zeros there (gemm_pack.h).
 #ifndef SIE_KERNELS_CUDA_GEMM_SM80_TILE_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM80_TILE_CUH
 
@@ -111,7 +111,7 @@ struct GemmSm80Copies {
   }
 };
 
-// What a warp multiplies in one mma step.
+// The operands of a warp in one mma step.
 template <class Tile>
 struct GemmSm80Fragments {
   uint32_t a[Tile::tiles_r][4];
@@ -143,9 +143,9 @@ struct GemmSm80Fragments {
   }
 };
 
-// acc as above: of the warp's rectangle, fragments as mma.h has them. stages: address of
-// shared_bytes of shared memory, `memory` the same as a pointer. The whole CTA calls; afterwards
-// shared memory is free once all have passed a barrier.
+// Computes acc as above for the warp's rectangle, fragments as in mma.h. stages: the address of
+// shared_bytes of shared memory; `memory`: the same as a pointer. The whole CTA calls; shared
+// memory is free again when all threads have passed a barrier afterwards.
 template <class Tile>
 SIE_DEVICE void gemm_sm80_tile(const GemmSm80Args &a, int64_t row0, int32_t column0, int32_t n,
                                const unsigned char *memory, float (&acc)[Tile::tiles_r][Tile::tiles_c][4]) {
@@ -191,7 +191,7 @@ SIE_DEVICE void gemm_sm80_tile(const GemmSm80Args &a, int64_t row0, int32_t colu
       for (int r = 0; r < Tile::tiles_r; r++) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-          // Read before this line's barrier: behind it the stage is refilled.
+          // Read before this line's barrier: after it the stage is refilled.
           scale[r][half] = a.block_scales
                                ? ptx::load_shared<float>(scales + warp_row + r * 16 + half * 8 + lane / 4)
                                : 1.0f;
@@ -206,8 +206,8 @@ SIE_DEVICE void gemm_sm80_tile(const GemmSm80Args &a, int64_t row0, int32_t colu
 #pragma unroll
     for (int step = 0; step < Tile::steps; step++) {
       if (step == Tile::steps - 1) {
-        // The next line has arrived, for all; and all have left this one, which the next iteration
-        // overwrites.
+        // The next line has arrived for all threads, and all have left this one, which the next
+        // iteration overwrites.
         ptx::cp_async_wait<Tile::stages - 2>();
         __syncthreads();
         fragments[(step + 1) % 2].load(a_at + next, b_at + next, 0);

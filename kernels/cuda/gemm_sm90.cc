@@ -41,10 +41,10 @@ sie_status run(int32_t variant, const GemmCall &call) {
   }
 }
 
-// Time of a variant in clocks of one SM, on paper; only its order counts. Per SM and clock the
-// tensor cores do 2048 16-bit multiply-adds (4096 in e4m3) at about 85 %, and L2 brings about 40
-// bytes. Ping-pong hides the store of all tiles but the last; a tile that both warpgroups share
-// does not.
+// An estimate of a variant's time, in clocks of one SM, not measured; only its order counts. Per SM
+// and clock the tensor cores do 2048 16-bit multiply-adds (4096 in e4m3) at about 85 %, and L2
+// brings about 40 bytes. Ping-pong hides the store of all tiles except the last; a tile that both
+// warpgroups share does not.
 int64_t estimate(const GemmSm90Variant &v, const sie_linear_args *a, const sie_stream *on) {
   const bool fp8 = a->w->compute == SIE_COMPUTE_FP8;
   const int64_t element = fp8 ? 1 : 2, k = (a->k + 63) / 64 * 64;
@@ -57,7 +57,8 @@ int64_t estimate(const GemmSm90Variant &v, const sie_linear_args *a, const sie_s
   return fill + turns * main + (v.warpgroup_rows == v.rows ? 1 : turns) * store;
 }
 
-// As gemm_choose asks. The skinny form wins where it may run: W comes through more SMs at once.
+// The Family of gemm_choose (gemm_tiles.h). The skinny form wins where it can run: it reads W
+// through more SMs at once.
 struct Family {
   static constexpr int32_t count = GEMM_SM90_COUNT;
   const GemmCall &call;

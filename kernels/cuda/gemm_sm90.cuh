@@ -16,12 +16,12 @@
 //          TMA into a ring of stages (full and empty barriers); the other two warpgroups compute.
 //          Ping-pong: each owns every second tile, so that one stores while the other multiplies;
 //          `turn` barriers order their main loops (without them a parity wait could be a whole ring
-//          early). Cooperative: each owns one half of the rows of every tile: where accumulators of
-//          a whole tile do not fit one warpgroup. Pairs of CTAs may share W by multicast. Rows
+//          early). Cooperative: each owns one half of the rows of every tile, for tiles whose
+//          accumulators do not fit one warpgroup. Pairs of CTAs may share W by multicast. Rows
 //          reach y through 2 KiB of swizzled staging a warp (16 rows × 128 bytes) and a TMA store;
 //          where fewer than 16 rows are left, by guarded stores: nothing is written behind row *n.
-//          Class K order, instruction K, promotion and the epilogue's rounding are the same in
-//          every tile, schedule, cluster and in the skinny form (gemm_sm90_skinny.cuh): results are
+// Class    K order, instruction K, promotion and the epilogue's rounding are the same in every
+//          tile, schedule and cluster and in the skinny form (gemm_sm90_skinny.cuh): results are
 //          equal bit for bit.
 // Error    16-bit: f32 sums of exact products (tensor cores truncate addends, ≤ 2⁻²³ of the largest
 //          each).
@@ -41,7 +41,7 @@
 
 namespace sie_cuda {
 
-// What x, W and the sums are; the same in every form.
+// The types of x, W and the sums; the same in every form.
 template <ptx::Operand T>
 struct Sm90Class {
   static constexpr ptx::Operand operand = T;
@@ -49,7 +49,7 @@ struct Sm90Class {
   static constexpr int step = T == ptx::Operand::e4m3 ? 128 : 64;  // columns of K a stage holds: 128 bytes
 };
 
-// 128-byte lines: what a stage holds of a row, and a row of the store's staging.
+// 128-byte lines: the part of a row in a stage, and a row of the store's staging.
 constexpr int sm90_line = 128;
 constexpr int sm90_atom = 1024;  // eight swizzled lines
 constexpr int sm90_warpgroup = 128;
@@ -76,10 +76,10 @@ struct Sm90Tile : Class {
   static constexpr int stages_fit = (sm90_shared_limit - sm90_staging_all - barrier_bytes) / stage_bytes;
   static constexpr int stages = stages_fit < 8 ? stages_fit : 8;
   static constexpr int shared_bytes = stages * stage_bytes + sm90_staging_all + barrier_bytes;
-  // Consumer warps that free a stage, in every CTA that TMA writes into from here.
+  // The consumer warps that free a stage, in every CTA that this CTA's TMA writes into.
   static constexpr int releases = (Cooperative ? 8 : 4) * Cluster;
-  // What threads of producer and consumers keep of their first 168 registers: 128·p + 256·c =
-  // 384·168.
+  // The registers that threads of producer and consumers keep of their first 168:
+  // 128·p + 256·c = 384·168.
   static constexpr int producer_registers = blocks * sums > 128 ? 24 : 40;
   static constexpr int consumer_registers = blocks * sums > 128 ? 240 : 232;
   static_assert(Rows % 64 == 0 && Columns % Width == 0 && Columns <= 256 && stages >= 3, "a tile that fits");
@@ -98,8 +98,8 @@ struct Sm90Gemm {
   GemmEpilogue epilogue;
 };
 
-// The order of tiles: bands of 8 row tiles, in a band column by column. Neighbours in time, and so
-// the CTAs of one wave, share rows of x and of W in L2. Depends on the shape alone.
+// The order of tiles: bands of 8 row tiles, column by column in a band. Tiles that are close in
+// time, and so the CTAs of one wave, share rows of x and of W in L2. It depends on the shape alone.
 struct Sm90Order {
   int32_t tiles_m, tiles_n, total;
   SIE_DEVICE void at(int32_t index, int32_t *m, int32_t *n) const {
@@ -118,14 +118,14 @@ SIE_DEVICE Sm90Order sm90_order(int32_t rows, const Sm90Gemm &g) {
   return {tiles_m, g.tiles_n, tiles_m * g.tiles_n};
 }
 
-// Number of a CTA's (a cluster's) tile `count`: every CTA takes one in as many as there are CTAs.
+// The number of tile `count` of a CTA or cluster: every CTA takes one of each gridDim.x tiles.
 template <class Tile>
 SIE_DEVICE int32_t sm90_tile(int32_t count) {
   return (ptx::block_index() + count * static_cast<int32_t>(gridDim.x)) / Tile::cluster;
 }
 
-// The ring of stages as one role walks it; one register. Barriers' parities alternate from round to
-// round.
+// The ring of stages as one role steps through it; one register. The parities of the barriers
+// alternate from round to round.
 template <int Stages>
 struct Sm90Ring {
   int32_t at = 0;  // 0 … 2·Stages − 1
@@ -164,7 +164,7 @@ SIE_DEVICE void sm90_produce(const Sm90Shared<Tile> &shared, const ptx::TensorMa
     int32_t m, n;
     order.at(index, &m, &n);
     int32_t row = (m * Tile::cluster + rank) * Tile::rows, column = n * Tile::columns + rank * share;
-    // Unrolled it would not fit the 24 registers that the largest tiles leave.
+    // Unrolled, it would not fit the 24 registers that the largest tiles leave.
 #pragma unroll 1
     for (int32_t k = 0; k < g.steps; k++) {
       unsigned char *x = shared.stage + ring.stage() * Tile::stage_bytes;
@@ -185,8 +185,7 @@ SIE_DEVICE void sm90_produce(const Sm90Shared<Tile> &shared, const ptx::TensorMa
 
 // ---- consumers: a warpgroup
 
-// Frees a stage, for the producers of all CTAs that write into it. Each warp of the warpgroup
-// calls.
+// Frees a stage for the producers of all CTAs that write into it. Each warp of the warpgroup calls.
 template <class Tile>
 SIE_DEVICE void sm90_release(uint64_t *empty) {
   if constexpr (Tile::cluster == 1) {
@@ -196,7 +195,7 @@ SIE_DEVICE void sm90_release(uint64_t *empty) {
   }
 }
 
-// Products of one stage for block (m, n) of the warpgroup, in ascending K.
+// The products of one stage for block (m, n) of the warpgroup, in ascending K.
 template <class Tile>
 SIE_DEVICE void sm90_multiply(float (&d)[Tile::sums], uint64_t x, uint64_t w, int m, int n, int k,
                               bool accumulate) {
@@ -205,7 +204,7 @@ SIE_DEVICE void sm90_multiply(float (&d)[Tile::sums], uint64_t x, uint64_t w, in
       ptx::wgmma_advance(w, static_cast<uint32_t>(n * Tile::width * sm90_line + k * 32)), accumulate);
 }
 
-// 16-bit classes: the tensor core's own sums, one group of products in flight behind the one being
+// 16-bit classes: the tensor core's own sums; one group of products is in flight while the next is
 // issued.
 template <class Tile>
 SIE_DEVICE void sm90_sum(float (&z)[Tile::blocks][Tile::sums], const Sm90Shared<Tile> &shared,
@@ -238,8 +237,8 @@ SIE_DEVICE void sm90_sum(float (&z)[Tile::blocks][Tile::sums], const Sm90Shared<
   sm90_release<Tile>(previous);
 }
 
-// FP8: the sums of a block of 128 columns are added, scaled, to those in registers. row is the
-// first of the two that this thread holds in block 0 (the other is 8 further).
+// FP8: adds the sums of a block of 128 columns, scaled, to those in registers. row is the first of
+// the two rows that this thread holds in block 0 (the other is 8 further).
 template <class Tile>
 SIE_DEVICE void sm90_sum_promoted(float (&z)[Tile::blocks][Tile::sums], const Sm90Shared<Tile> &shared,
                                   Sm90Ring<Tile::stages> *ring, int32_t x_offset, const Sm90Gemm &g,
@@ -287,7 +286,8 @@ SIE_DEVICE void sm90_sum_promoted(float (&z)[Tile::blocks][Tile::sums], const Sm
   if (turn_of_other != nullptr && ptx::lane_id() == 0) ptx::mbarrier_arrive(turn_of_other);
 }
 
-// What a kernel's epilogue can do besides bias and residual; types are looked at when it runs.
+// What a kernel's epilogue can do in addition to bias and residual; it reads the types when it
+// runs.
 enum class Sm90Form { plain, activated, gated };
 
 }  // namespace sie_cuda

@@ -1,7 +1,7 @@
 // gemm_sm90.h — linear on Hopper (sm_90a): wgmma kernels with TMA, for classes BF16, F16 and FP8.
 //
-// Weights as gemm_pack.h has them. All variants of a class compute the same bits
-// (gemm_sm90_test.cc), so which one runs is a matter of speed alone and may depend on the rows.
+// gemm_pack.h describes the weights. All variants of a class compute the same bits
+// (gemm_sm90_test.cc): the choice changes speed alone and may depend on the rows.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_H
 #define SIE_KERNELS_CUDA_GEMM_SM90_H
 
@@ -19,15 +19,15 @@ struct GemmSm90Variant {
   uint32_t classes;  // bit (1 << sie_compute)
 };
 
-// By index; NULL past the last. Index 0 is the skinny form.
+// The variants by index; NULL past the last. Index 0 is the skinny form.
 const GemmSm90Variant *gemm_sm90_variant(int32_t index);
 
-// Whether the variant does this: its class has it, the rows fit (skinny), and where y is e4m3 or
-// gated its tile holds whole blocks.
+// Whether the variant takes the call: its class has it, the rows fit (skinny), and its tile holds
+// whole blocks where y is e4m3 or gated.
 bool gemm_sm90_takes(int32_t variant, const sie_linear_args *args);
 
-// Which variant is fastest: a function of shape, types, rows.cap and the device (gemm_tiles.h).
-// -1: the arguments are refused.
+// The fastest variant, a function of shape, types, rows.cap and the device (gemm_tiles.h); −1 where
+// the arguments are refused.
 int32_t gemm_sm90_choose(const sie_linear_args *args, const sie_stream *on);
 
 // The operation (ops.h) by one variant; no scratch. Host function, asynchronous.
@@ -35,9 +35,9 @@ int32_t gemm_sm90_choose(const sie_linear_args *args, const sie_stream *on);
 //           1×128 block
 //   y       f32, bf16, f16, or e4m3 with scales per 1×128 block; any alignment and stride
 //           (multiples of 16 bytes are faster). Of rows.cap rows only the first *n are written.
-// Any K and N ≥ 1. rows.cap 0 does nothing. SIE_UNSUPPORTED: a GPU that is no sm_9x, a variant that
-// does not take it, or what gemm_call does not support; SIE_INVALID_ARGUMENT: what gemm_call
-// refuses; all before any launch.
+// Any K and N ≥ 1. rows.cap 0 does nothing. SIE_UNSUPPORTED: a GPU that is not sm_9x, a variant
+// that does not take the call, or what gemm_call does not support. SIE_INVALID_ARGUMENT: what
+// gemm_call refuses. All checks come before any launch.
 sie_status gemm_sm90_run(int32_t variant, const sie_linear_args *args, const sie_stream *on);
 
 }  // namespace sie_cuda

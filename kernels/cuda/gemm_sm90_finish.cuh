@@ -1,9 +1,9 @@
-// gemm_sm90_finish — sums in registers → values of y, in place: the first half of the wide form's
-// epilogue.
+// gemm_sm90_finish — turns sums in registers into values of y, in place: the first half of the wide
+// form's epilogue.
 //
-// A warp holds 16 rows of each 64-row block of its warpgroup's tile; thread l the rows l/4 and l/4
-// + 8 and in every eight columns the pair 2(l%4), +1 (wgmma.h). They are finished a group of
-// columns at a time, so that what a group loads fits the registers that the sums leave.
+// A warp holds 16 rows of each 64-row block of its warpgroup's tile. Thread l holds the rows l/4
+// and l/4 + 8 and in every eight columns the pair 2(l%4), +1 (wgmma.h). The warp finishes a group
+// of columns at a time, so that the loads of a group fit the registers that the sums leave.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_FINISH_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM90_FINISH_CUH
 
@@ -86,7 +86,7 @@ SIE_DEVICE void sm90_add_residual(float (&z)[Tile::blocks][Tile::sums], int m, i
     for (int i = 0; i < Eighths; i++) {
       float *v = sm90_eighth<Tile>(z, m, first + i) + 2 * half;
       if (Form == Sm90Form::gated) {
-        // One column a lane: its right neighbour is not wanted.
+        // One column a lane: its right neighbour is not needed.
         int32_t c = column / 2 + 4 * i + at.t;
         v[0] = gemm_add_residual(v[0], sm90_residual<Type, false>(row, c, min(e.columns, c + 1)).x);
       } else {
@@ -108,8 +108,8 @@ SIE_DEVICE void sm90_add_residual(float (&z)[Tile::blocks][Tile::sums], int m, i
   }
 }
 
-// Sums → values of y. Behind a gate a pair of columns becomes one, in registers 0 and 2 of its
-// eighth.
+// Turns sums into values of y. Behind a gate a pair of columns becomes one, in registers 0 and 2 of
+// its eighth.
 template <class Tile, Sm90Form Form, int Eighths>
 SIE_DEVICE void sm90_finish(float (&z)[Tile::blocks][Tile::sums], int m, int first, const Sm90Gemm &g,
                             Sm90Rows at, int32_t column) {

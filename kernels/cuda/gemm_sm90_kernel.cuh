@@ -1,5 +1,5 @@
-// gemm_sm90_kernel — the wide form as a kernel: roles of the three warpgroups. Math and plan:
-// gemm_sm90.cuh.
+// gemm_sm90_kernel — the wide form as a kernel: the roles of the three warpgroups. Math and plan
+// are in gemm_sm90.cuh.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_KERNEL_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM90_KERNEL_CUH
 
@@ -26,12 +26,12 @@ SIE_DEVICE void sm90_start(const Sm90Shared<Tile> &shared) {
   }
 }
 
-// Where a consumer warp's share of a tile lies: its first row, the tile's first column of W.
+// The place of a consumer warp's part of a tile: its first row, and the tile's first column of W.
 struct Sm90Place {
   int32_t row, column;
 };
 
-// Of the CTA's tile number `count`; false past its last.
+// The place in the CTA's tile number `count`; false past its last tile.
 template <class Tile>
 SIE_DEVICE bool sm90_place(int32_t count, const Sm90Gemm &g, Sm90Place *place) {
   const Sm90Order order = sm90_order<Tile>(*g.rows, g);
@@ -46,9 +46,9 @@ SIE_DEVICE bool sm90_place(int32_t count, const Sm90Gemm &g, Sm90Place *place) {
   return true;
 }
 
-// A consumer warpgroup: its tiles, one after the other; finish(z, place) takes the sums of each.
-// Sums need the registers: only `count` and the place in the ring are kept, all else is computed
-// anew, and the number of rows read again.
+// A consumer warpgroup: computes its tiles one after the other; finish(z, place) takes the sums of
+// each. The sums need the registers: only `count` and the place in the ring are kept, all else is
+// computed anew, and the number of rows is read again.
 template <class Tile, class Finish>
 SIE_DEVICE void sm90_consume(const Sm90Shared<Tile> &shared, const Sm90Gemm &g, const Finish &finish) {
   const int32_t group = static_cast<int32_t>(threadIdx.x) / sm90_warpgroup;
@@ -60,7 +60,7 @@ SIE_DEVICE void sm90_consume(const Sm90Shared<Tile> &shared, const Sm90Gemm &g, 
   for (int32_t count = 0;; count++) {
     const int32_t of_cta = Tile::cooperative ? count : 2 * count + group;
     if (!sm90_place<Tile>(of_cta, g, &place)) break;
-    // Group 0 begins, then each lets the other go on.
+    // Group 0 begins, then each lets the other proceed.
     const int32_t turns = count - (group == 0 ? 1 : 0);
     if (!Tile::cooperative && turns >= 0)
       ptx::mbarrier_wait(shared.turn + group, static_cast<uint32_t>(turns) & 1u);
@@ -77,7 +77,7 @@ SIE_DEVICE void sm90_consume(const Sm90Shared<Tile> &shared, const Sm90Gemm &g, 
   }
 }
 
-// What the three warpgroups of a CTA do, from its start to its end.
+// The work of a CTA's three warpgroups from start to end.
 template <class Tile, class Consume>
 SIE_DEVICE void sm90_roles(const Sm90Shared<Tile> &shared, const ptx::TensorMap *x_map,
                            const ptx::TensorMap *w_map, const Sm90Gemm &g, const Consume &consume) {

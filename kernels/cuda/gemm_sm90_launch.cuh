@@ -11,7 +11,7 @@ namespace sie_cuda {
 
 namespace {
 
-// Boxes of one 128-byte K step by box_rows rows. Columns behind K and rows behind the matrix come
+// Boxes of one 128-byte K step by box_rows rows. Columns behind K and rows behind the matrix arrive
 // as zeros.
 inline sie_status sm90_operand_maps(const GemmCall &call, int32_t step, int32_t x_box_rows,
                                     int32_t w_box_rows, ptx::TensorMap *x, ptx::TensorMap *w) {
@@ -60,7 +60,7 @@ sie_status sm90_launch(const GemmCall &call) {
                             sm90_threads, Tile::shared_bytes, call.on, x, w, y, g);
 }
 
-// The instance whose epilogue does what the call asks for.
+// The instance whose epilogue does what the call needs.
 template <class Tile>
 sie_status sm90_launch(const GemmCall &call) {
   if (call.epilogue.gate != SIE_GATE_NONE) {
@@ -71,8 +71,8 @@ sie_status sm90_launch(const GemmCall &call) {
   return sm90_launch<Tile, Sm90Form::plain>(call);
 }
 
-// The tiles of a class. FP8 keeps a block of sums beside those it is promoted into: at most 128
-// columns a wgmma, and none of 192.
+// The tiles of a class. FP8 keeps a block of sums in addition to those it is promoted into: at most
+// 128 columns a wgmma, and no tile of 192.
 template <class Class>
 sie_status sm90_launch_class(int32_t variant, const GemmCall &call) {
   constexpr int wide = Class::promoted ? 128 : 256;

@@ -1,4 +1,4 @@
-// gemm_sm90_launch.h — what the host side hands to the files of instances.
+// gemm_sm90_launch.h — what the host side passes to the files of instances.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_LAUNCH_H
 #define SIE_KERNELS_CUDA_GEMM_SM90_LAUNCH_H
 
@@ -18,7 +18,7 @@ enum GemmSm90Index : int32_t {
   GEMM_SM90_COUNT
 };
 
-// One function a class; SIE_UNSUPPORTED where it has no such variant.
+// One function a class; SIE_UNSUPPORTED where it lacks the variant.
 sie_status gemm_sm90_bf16(int32_t variant, const GemmCall &call);
 sie_status gemm_sm90_f16(int32_t variant, const GemmCall &call);
 sie_status gemm_sm90_e4m3(int32_t variant, const GemmCall &call);

@@ -1,5 +1,5 @@
-// gemm_sm90_pairs — two neighbouring columns at a time: what a thread of a wgmma fragment reads and
-// writes of bias, scales, residual and y.
+// gemm_sm90_pairs — two neighbouring columns at a time: how a thread of a wgmma fragment reads
+// bias, scales and residual and writes y.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_PAIRS_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM90_PAIRS_CUH
 
@@ -23,7 +23,8 @@ SIE_DEVICE float2 sm90_residual_f32(const float *p, int32_t bound) {
   return make_float2(bound > 0 ? p[0] : 0.0f, bound > 1 ? p[1] : 0.0f);
 }
 
-// Element and its right neighbour of a row of the residual; Whole as above. Type: of the residual.
+// An element of a row of the residual and its right neighbour; Whole as above. Type: of the
+// residual.
 template <int32_t Type, bool Whole>
 SIE_DEVICE float2 sm90_residual(const void *row, int32_t column, int32_t columns) {
   if (Type == SIE_F32)
@@ -38,7 +39,7 @@ SIE_DEVICE float2 sm90_residual(const void *row, int32_t column, int32_t columns
   return Type == SIE_BF16 ? ptx::unpack_bf16x2(bits) : ptx::unpack_f16x2(bits);
 }
 
-// Any residual, with looks at its type and at each column; `second` says whether the neighbour
+// Any residual, with a check of its type and of each column; `second` says whether the neighbour
 // exists.
 SIE_DEVICE float2 sm90_residual_any(const GemmEpilogue &e, int64_t row, int32_t column, bool second) {
   const int32_t columns = column + (second ? 2 : 1);

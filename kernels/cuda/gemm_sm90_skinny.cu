@@ -11,7 +11,7 @@ sie_status launch(const GemmCall &call) {
   using Tile = Sm90Skinny<Class, Tokens>;
   const int64_t n = call.args->n, processors = call.on->multiprocessors;
   Sm90SkinnyGemm a = {};
-  // As many CTAs as still run at once: more of them read W faster, each further one reads x again.
+  // As many CTAs as still run at once: more CTAs read W faster, but each reads x again.
   a.weight_rows = 16;
   while (a.weight_rows < 64 && divide_up(n, a.weight_rows) > processors) a.weight_rows *= 2;
   ptx::TensorMap x, w;

@@ -1,17 +1,18 @@
 // gemm_sm90_skinny — the product of gemm_sm90.cuh for few rows, operands swapped: zᵀ = W·xᵀ.
-// Shapes   R ≤ Tokens = 8, 16, 24, 32 or 64; everything else as gemm_sm90.cuh, but y is not e4m3 (a
-//          block of 128 of its columns would span CTAs).
+// Shapes   R ≤ Tokens = 8, 16, 24, 32 or 64; everything else as in gemm_sm90.cuh, except that y is
+//          not e4m3 (a block of 128 of its columns would span CTAs).
 // Cost     W is read once: N·K·element bytes. 768×3072 in bf16 is 4.7 MB; one wide tile a CTA would
-//          bring it through 3 to 6 SMs, this form through 48.
+//          read it through 3 to 6 SMs, this form through 48.
 // Plan     a CTA per `weight_rows` (16, 32 or 64, so that most SMs have one) rows of W, which are M
 //          of wgmma m64nTokensk; tokens are N. With less than 64 rows the rest of the W tile is
-//          whatever shared memory holds: its products are rows of D that no one stores. One
-//          warpgroup multiplies, one more warp loads through a deep ring of 128-byte K steps; W
+//          whatever shared memory holds: its products are rows of D that are never stored. One
+//          warpgroup multiplies, one more warp loads through a deep ring of 128-byte K steps. W
 //          does not depend on the previous kernel, so the ring is filled with it before the grid's
 //          wait. Lanes exchange halves so that each holds pairs of neighbouring columns of one
-//          token, as wide tiles do. Class K order, instruction K, promotion and epilogue of
-//          gemm_sm90.cuh: bit for bit its results. (That a tensor core sums a·b and b·a alike is
-//          for the test on a device to show.)
+//          token, as in wide tiles.
+// Class    K order, instruction K, promotion and epilogue are those of gemm_sm90.cuh: the same
+//          results bit for bit. (Only a test on a device can show that a tensor core sums a·b and
+//          b·a alike.)
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_SKINNY_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM90_SKINNY_CUH
 

@@ -1,9 +1,10 @@
-// gemm_sm90_store — values in registers → rows of y: the second half of the wide form's epilogue.
+// gemm_sm90_store — stores values in registers to rows of y: the second half of the wide form's
+// epilogue.
 //
 // Finished values (gemm_sm90_finish.cuh) leave through two 2 KiB pieces of staging in turn: 16 rows
-// of one 128-byte line, its 16-byte chunks swizzled by the row as TMA expects (and as keeps the
-// warp's writes free of bank conflicts). A piece goes out as one TMA store where its 16 rows all
-// exist, else by guarded 16-byte stores. Only the warp itself ever waits for it.
+// of one 128-byte line. The line's 16-byte chunks are swizzled by the row, as TMA expects; this
+// also keeps the warp's writes free of bank conflicts. A piece is stored by one TMA store where its
+// 16 rows all exist, else by guarded 16-byte stores. Only the warp itself ever waits for it.
 #ifndef SIE_KERNELS_CUDA_GEMM_SM90_STORE_CUH
 #define SIE_KERNELS_CUDA_GEMM_SM90_STORE_CUH
 
@@ -13,20 +14,20 @@
 
 namespace sie_cuda {
 
-// A staged byte: line (row of the 16) and byte in the line.
+// A byte of staging, by line (row of the 16) and byte in the line.
 SIE_DEVICE unsigned char *sm90_staged(unsigned char *piece, int line, int byte) {
   return piece + line * sm90_line + ((byte / 16 ^ line % 8) * 16 + byte % 16);
 }
 
-// The way of one warp's 16 rows to y.
+// Stores one warp's 16 rows to y.
 struct Sm90Writer {
   unsigned char *staging;  // two pieces
   const ptx::TensorMap *y_map;
   bool by_tma;  // all 16 rows exist, and y has a map
   int32_t row, rows;
 
-  // Piece `count` of a tile, once the store that last read its memory has done so. Those of the
-  // tile before have had a main loop's time.
+  // Returns piece `count` of a tile, once the store that last read its memory has done so. The
+  // stores of the previous tile have had a main loop's time.
   SIE_DEVICE unsigned char *claim(int count) const {
     if (ptx::lane_id() == 0) {
       if (count == 0) {
@@ -39,7 +40,7 @@ struct Sm90Writer {
     return staging + count % 2 * sm90_staging;
   }
 
-  // The written piece to columns [column, column + 128/element) of y, as far as y has them.
+  // Stores the written piece to columns [column, column + 128/element) of y, as far as y has them.
   SIE_DEVICE void send(const GemmEpilogue &e, unsigned char *piece, int32_t element, int32_t column) const {
     if (by_tma) ptx::fence_proxy_async();
     ptx::sync_warp();
@@ -48,7 +49,7 @@ struct Sm90Writer {
     } else {
       store(e, piece, element, column);
     }
-    // Also where TMA has nothing to do: claim counts pieces.
+    // Commits also where TMA has nothing to do: claim counts pieces.
     if (ptx::lane_id() == 0) ptx::tma_store_commit();
   }
 
@@ -155,7 +156,7 @@ SIE_DEVICE void sm90_write_e4m3(float (&z)[Tile::blocks][Tile::sums], int m, int
 #pragma unroll
     for (int i = 0; i < of_piece; i++) {
       const float *v = sm90_eighth<Tile>(z, m, first + i) + 2 * half;
-      // Columns behind the last count as others: 0, or NaN, which fmaxf drops.
+      // Columns behind the last count too: they are 0, or NaN, which fmaxf drops.
       largest = fmaxf(largest, fabsf(v[0]));
       if (!Gated) largest = fmaxf(largest, fabsf(v[1]));
     }
@@ -185,7 +186,7 @@ template <class Tile, Sm90Form Form>
 SIE_DEVICE void sm90_store(float (&z)[Tile::blocks][Tile::sums], const Sm90Gemm &g, unsigned char *staging,
                            const ptx::TensorMap *y_map, int32_t row, int32_t rows, int32_t column) {
   constexpr bool is_gated = Form == Sm90Form::gated;
-  // Columns of W that make 64 of y: finished at once, few enough that what they load fits the
+  // The columns of W that make 64 of y are finished at once: few enough that their loads fit the
   // registers left.
   constexpr int columns = is_gated ? 128 : 64, eighths = columns / 8;
   static_assert(Tile::columns % columns == 0, "whole groups");
@@ -199,7 +200,7 @@ SIE_DEVICE void sm90_store(float (&z)[Tile::blocks][Tile::sums], const Sm90Gemm 
     for (int group = 0; group < Tile::columns / columns; group++) {
       int first = group * eighths;
       int32_t c = ptx::opaque(column + group * columns), y_column = is_gated ? c / 2 : c;
-      // In halves, where sums leave few registers.
+      // In halves where the sums leave few registers.
       constexpr int parts = Tile::blocks * Tile::sums > 128 ? 2 : 1;
 #pragma unroll
       for (int part = 0; part < parts; part++) {

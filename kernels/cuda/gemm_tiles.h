@@ -1,9 +1,9 @@
-// gemm_tiles.h — which tile variant a GEMM runs with: by a line for its shape, where a sweep on a
-// device has found one out, else by an estimate (gemm_sm80.cc, gemm_sm90.cc).
+// gemm_tiles.h — the tile variant that a GEMM runs with: the line for its shape where a sweep on a
+// device has found one, else an estimate (gemm_sm80.cc, gemm_sm90.cc).
 //
 // All variants of a class give the same bits, so a line changes speed and nothing else. The first
-// line that fits counts; a variant that cannot do what is asked (e4m3 out of too narrow a tile) is
-// passed over.
+// line that fits counts; a variant that cannot do the call (e4m3 from too narrow a tile) is
+// skipped.
 #ifndef SIE_KERNELS_CUDA_GEMM_TILES_H
 #define SIE_KERNELS_CUDA_GEMM_TILES_H
 
@@ -22,7 +22,7 @@ struct GemmTile {
   const char *variant;         // name, of gemm_sm90_variant or gemm_sm80_variant
 };
 
-// Ends with sm = 0.
+// The list ends with sm = 0.
 constexpr GemmTile gemm_tiles[] = {
     {0, 0, 0, 0, 0, 0, nullptr},
 };
@@ -33,10 +33,10 @@ inline bool gemm_tile_fits(const GemmTile &t, const sie_linear_args &a, const si
          a.rows.cap <= t.rows_to;
 }
 
-// The variant that runs, -1 where none takes it. Family, for variants 0 … count − 1:
+// The variant that runs, −1 where none takes the call. Family has, for variants 0 … count − 1:
 //   int32_t count
 //   const char *name(i)
-//   bool takes(i)       whether it can do what is asked
+//   bool takes(i)       whether it can do the call
 //   int64_t clocks(i)   its estimate; only the order counts
 template <class Family>
 int32_t gemm_choose(const Family &family, const GemmTile *tiles, const sie_linear_args &a,

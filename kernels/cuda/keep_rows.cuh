@@ -1,4 +1,4 @@
-// keep_rows — y[i] = x[index[i]]: the token rows that the batch keeps, in order.
+// keep_rows — y[i] = x[index[i]]: copies the token rows that the batch keeps, in order.
 // Shapes   x [T, C], y [K, C], row strides ≥ C; index [K], rows of x. K ≥ 0, C ≥ 1.
 // Types    x, y bf16 | f16 | f32, one type: bits are copied.
 // Alias    none.

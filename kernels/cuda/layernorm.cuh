@@ -1,6 +1,7 @@
 // layernorm — y = norm(s)·(offset + γ) + β with s = (x + bias) + residual, and s itself, in one
 // pass over memory.
-//   LayerNorm  μ = Σ s/C, σ² = Σ (s − μ)²/C,  y = (s − μ)/√(σ² + ε)·(offset + γ) + β      RMSNorm: μ = 0
+//   LayerNorm  μ = Σ s/C, σ² = Σ (s − μ)²/C,  y = (s − μ)/√(σ² + ε)·(offset + γ) + β
+//   RMSNorm    the same with μ = 0
 //   yq         scale = max|y|/448 (below 2⁻¹⁰⁰: 1), q = e4m3(y·(1/scale)), from y before it is
 //              rounded
 // Shapes   x, residual, sum, y, yq [R, C], row stride ≥ C; bias, γ, β [C]; yq.scale [R]. R ≥ 0,
@@ -12,11 +13,11 @@
 // Cost     R·C elements of x, residual, sum, y moved, ~8 flop each → memory bound. R = 16,384,
 //          C = 768, bf16, at 3.0 TB/s: x → y 50.3 MB, 16.8 µs; x → yq 37.8 MB, 12.6 µs; with
 //          residual and sum 100.7 MB, 33.6 µs.
-// Plan     one warp a row to C = 1536, then 2, 4, 8 (rows.cuh); the row stays in registers from its
-//          128-bit loads to its 128-bit stores; two-pass variance there; sums by butterfly and in
+// Plan     one warp a row to C = 1536, then 2, 4, 8 (rows.cuh). The row stays in registers from its
+//          128-bit loads to its 128-bit stores, with a two-pass variance; sums by butterfly and in
 //          the order of the warps. The next kernel may start once a CTA's rows are loaded. bias, γ,
 //          β come from L1: 3·C·4 B of 128 B/clk a row.
-// Error    sie_tol_norm (common/tol.h); yq exact but for y's error.
+// Error    sie_tol_norm (common/tol.h); yq is exact except for y's error.
 // Source   Ba 2016 §3, arXiv:1607.06450; Zhang 2019, arXiv:1910.07467
 #ifndef SIE_KERNELS_CUDA_LAYERNORM_CUH
 #define SIE_KERNELS_CUDA_LAYERNORM_CUH
@@ -25,8 +26,7 @@
 
 namespace sie_cuda {
 
-// What becomes of a row's sums v, the octets thread, thread + count, … of it: the norm, and its
-// stores.
+// The norm of a row's sums v, the octets thread, thread + count, … of it, and its stores.
 struct NormParameters {
   const float *gamma, *beta;
   float eps, weight_offset;

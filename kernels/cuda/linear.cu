@@ -2,7 +2,7 @@
 //   class F32    linear_f32.h, on every device
 //   sm_90 … 99   gemm_sm90.h: wgmma, TMA
 //   all others   gemm_sm80.h: mma.sync (fp8 on sm_89 and from sm_120 on)
-// Which tile runs is the family's choice, by gemm_tiles.h; it never changes a bit of the result.
+// The family chooses the tile by gemm_tiles.h; the choice never changes a bit of the result.
 #include "cuda/gemm_sm80.h"
 #include "cuda/gemm_sm90.h"
 #include "cuda/linear.h"

@@ -6,9 +6,9 @@
 
 namespace sie_cuda {
 
-// ops.h's linear. What each family takes, and which status names what it refuses: gemm_sm80.h,
-// gemm_sm90.h and linear_f32.h. Besides SIE_INVALID_ARGUMENT for a share that is not part 0 of 1 or
-// has no stream.
+// ops.h's linear. gemm_sm80.h, gemm_sm90.h and linear_f32.h say what each family takes and with
+// which status it refuses. Also refuses with SIE_INVALID_ARGUMENT a share that is not part 0 of 1
+// or has no stream.
 sie_status linear(const sie_linear_args *args, const sie_share *share);
 
 }  // namespace sie_cuda

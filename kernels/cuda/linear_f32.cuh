@@ -1,6 +1,7 @@
 // linear_f32 — y = act(x·Wᵀ + bias + addend) + residual in f32, or with a gate: the heads behind
 // pooling.
-//   acc = fma(x[r, k], W[c, k], acc) for k = 0 … K − 1;  bias, addend, activation, gate, residual, rounding as gemm_epilogue.cuh
+//   acc = fma(x[r, k], W[c, k], acc) for k = 0 … K − 1; bias, addend, activation, gate, residual
+//   and rounding as in gemm_epilogue.cuh
 // Shapes   x [R, K], W [N, K] packed (gemm_pack.h), y [R, N] or with a gate [R, N/2]. R ≥ 0 read
 //          from *rows, K, N ≥ 1. R is sequences, not tokens. Rows of y from *rows on are not
 //          touched.
@@ -40,7 +41,7 @@ constexpr int32_t f32_stage = (f32_rows + f32_columns) * f32_stride;
 constexpr int32_t f32_stages = 6;
 constexpr int32_t f32_shared_bytes = f32_stages * f32_stage * 4;
 
-// x·Φ(x). Behind x = −14 there is nothing left of Φ; the bound keeps −∞ from becoming a NaN.
+// x·Φ(x). Below x = −14 Φ is 0; the bound keeps −∞ from becoming a NaN.
 SIE_DEVICE float gelu_erf_f32(float x) {
   return __fmul_rn(__fmul_rn(0.5f, fmaxf(x, -14.0f)), erfcf(__fmul_rn(x, -0.70710678118654752f)));
 }
@@ -55,8 +56,8 @@ SIE_DEVICE float gated_f32(float gate, float up) {
   return Gate == SIE_GATE_GEGLU ? __fmul_rn(gelu_erf_f32(gate), up) : gated<Gate>(gate, up);
 }
 
-// Where a thread's copies of a stage come from and go to: 16 bytes of a row of x and of two rows of
-// W.
+// The sources and destinations of a thread's copies into a stage: 16 bytes of a row of x and of two
+// rows of W.
 struct LinearF32Copies {
   const uint8_t *x, *w;
   int64_t w_pass;      // bytes between the two rows
@@ -74,7 +75,8 @@ struct LinearF32Copies {
     row_exists = row0 + row < n;
   }
 
-  // Line `line` to a stage. Behind K there are zeros: in W as it is packed, in x put here.
+  // Copies line `line` to a stage. Behind K there are zeros: W is packed with them, for x they are
+  // written here.
   SIE_DEVICE void issue(float *stage, int32_t line) const {
     const int64_t offset = static_cast<int64_t>(line) * (f32_line * 4);
     const int32_t read = row_exists ? max(0, min(16, bytes_left - static_cast<int32_t>(offset))) : 0;
@@ -94,8 +96,8 @@ SIE_DEVICE void f32_read(const float *from, float (&v)[4]) {
   v[3] = q.w;
 }
 
-// One line: row is the first of the thread's rows in a stage, column the first of its columns; the
-// second ones are 4 and 8 further.
+// Multiplies one line: row is the first of the thread's rows in a stage, column the first of its
+// columns; the second ones are 4 and 8 further.
 SIE_DEVICE void f32_multiply(const float *stage, int32_t row, int32_t column, float (&acc)[2][2]) {
   const float *x = stage + row * f32_stride, *w = stage + (f32_rows + column) * f32_stride;
 #pragma unroll
@@ -176,13 +178,14 @@ __global__ void __launch_bounds__(f32_threads, f32_min_ctas)
     if (i < lines) copies.issue(stages + i * f32_stage, i);
     ptx::cp_async_commit();
   }
-  // Warps as 2×2 rectangles of 8×16; of one, four rows and eight columns of threads.
+  // Warps as 2×2 rectangles of 8×16; in a warp, four rows and eight columns of threads.
   const int32_t thread = static_cast<int32_t>(threadIdx.x);
   const int32_t row = thread / 64 * 8 + thread % 32 / 8, column = thread / 32 % 2 * 16 + thread % 8;
   float acc[2][2] = {};
   int32_t read = 0, write = (f32_stages - 1) * f32_stage;
   for (int32_t line = 0; line < lines; line++) {
-    // The line has arrived, for all; and all have left the stage before it, which is refilled.
+    // The line has arrived for all threads, and all have left the previous stage, which is
+    // refilled.
     ptx::cp_async_wait<f32_stages - 2>();
     __syncthreads();
     if (line + f32_stages - 1 < lines) copies.issue(stages + write, line + f32_stages - 1);

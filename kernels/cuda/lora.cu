@@ -9,8 +9,8 @@ namespace sie_cuda {
 
 namespace {
 
-// Columns of a CTA: all, where the tiles of rows alone give each multiprocessor two; no less than
-// 128.
+// Columns of a CTA: all of them where the tiles of rows alone give each multiprocessor two CTAs; at
+// least 128.
 int64_t block_columns(int64_t row_tiles, int64_t n, int64_t multiprocessors) {
   const int64_t most = divide_up(n, 2 * lora_columns), wanted = 2 * multiprocessors / row_tiles;
   const int64_t blocks = wanted < 1 ? 1 : (wanted < most ? wanted : most);

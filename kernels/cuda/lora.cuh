@@ -1,5 +1,5 @@
-// lora — y = (x·Aᵀ)·Bᵀ with the adapter of each row's sequence, several in one batch; without one,
-// or with rank 0, zeros.
+// lora — y = (x·Aᵀ)·Bᵀ with the adapter of each row's sequence, several in one batch; zeros without
+// one or with rank 0.
 // Shapes   x [R, K], y [R, N], row strides ≥ columns; A [rank, K], B [N, rank] dense; adapter [B];
 //          cu_seqlens [B+1], or NULL where x has one row a sequence. R ≥ 0 read from *rows; K,
 //          N ≥ 1; 0 ≤ rank ≤ max_rank ≤ 512.
@@ -9,16 +9,16 @@
 //          strides allow.
 // Cost     2·R·rank·(K + N) flop and 2·R·K + 4·R·N bytes → memory bound by y to rank ~200. R =
 //          16,384, K = N = 1024, rank 16: 1.1 GFLOP, 3 µs at 400 TFLOP/s; 101 MB, 34 µs at
-//          3.0 TB/s. A short batch is a chain of K/32 loads by one warp a 16 rows, some 10 µs at K
-//          = 1024, which no tiling here shortens.
+//          3.0 TB/s. A short batch is a chain of K/32 loads by one warp for 16 rows, some 10 µs at
+//          K = 1024, which no tiling here shortens.
 // Plan     a CTA of 4 warps for 64 rows and a range of columns; where row tiles are few, columns
 //          are dealt to more CTAs, each with a t of its own. Neighbouring sequences with one
-//          adapter are one segment; a tile that holds several passes once for each, and stores its
-//          rows only. First t = x·Aᵀ, a warp 16 rows: mma.sync with fragments straight from memory,
-//          each lane eight neighbouring k of a row, which serve as k of two products (the same
-//          places in x and A, so only the order of the sum changes). t goes to shared memory in x's
-//          type; then each warp takes 16 columns of y in turn for all 64 rows, t by ldmatrix, B
-//          from memory.
+//          adapter are one segment; a tile that holds several segments runs once for each, and
+//          stores that segment's rows only. First t = x·Aᵀ, a warp 16 rows: mma.sync with fragments
+//          straight from memory. Each lane loads eight neighbouring k of a row, which serve as k of
+//          two products (the same places in x and A, so only the order of the sum changes). t is
+//          stored to shared memory in x's type; then each warp takes 16 columns of y in turn for
+//          all 64 rows, t by ldmatrix, B from memory.
 // Error    sie_tol_dot of K for t, half a step of x's type for its rounding (in f16 a t above
 //          65,504 is infinite, as it is in PyTorch's f16), sie_tol_dot of rank. One order of
 //          additions a row, wherever it stands.
@@ -38,7 +38,7 @@
 namespace sie_cuda {
 
 constexpr int32_t lora_threads = 128;
-// 128 registers suffice, but not to compilers before 13.0, which spill one.
+// 128 registers suffice, except for compilers before 13.0, which spill one.
 #if defined(__CUDACC__) && __CUDACC_VER_MAJOR__ < 13
 constexpr int32_t lora_min_ctas = 3;
 #else
@@ -59,17 +59,17 @@ struct LoraArgs {
 // banks.
 __host__ __device__ constexpr int32_t lora_stride(int32_t rank) { return (rank + 15) / 16 * 16 + 8; }
 
-// Rows [first, last) of x, all of one tile, which share an adapter.
+// Rows [first, last) of x, all in one tile, that share an adapter.
 struct LoraSegment {
   int32_t row0, first, last;  // row0: of the tile
-  // Whether any of the tile's rows 16·i … is one of them.
+  // Whether any of the tile's rows 16·i … is in the segment.
   SIE_DEVICE bool touches(int32_t i) const { return row0 + 16 * i < last && row0 + 16 * i + 16 > first; }
   SIE_DEVICE bool has(int32_t row) const { return row >= first && row < last; }
 };
 
-// Elements [k, k + 8) of a row of `bound`: zeros behind it, and nothing read there. Adapter: of A
-// or B, which no kernel writes; their address comes from memory, so that a plain load would not
-// know that it is global.
+// Elements [k, k + 8) of a row of `bound`: zeros from bound on, which are not read. Adapter: a row
+// of A or B, which no kernel writes; their address comes from memory, so that the compiler would
+// not know that it is global.
 template <bool Adapter>
 SIE_DEVICE uint4 lora_eight(const uint16_t *row, int32_t k, int32_t bound) {
   const uint16_t *from = row + k;
@@ -85,15 +85,15 @@ SIE_DEVICE uint4 lora_eight(const uint16_t *row, int32_t k, int32_t bound) {
   return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 }
 
-// Elements k and k + 1 of a row of B likewise, k even.
+// Elements k and k + 1 of a row of B in the same way, k even.
 SIE_DEVICE uint32_t lora_two(const uint16_t *row, int32_t k, int32_t bound) {
   if (k + 2 <= bound && ptx::aligned_for<uint32_t>(row)) return ptx::load_global_nc<uint32_t>(row + k);
   const uint32_t low = k < bound ? row[k] : 0u, high = k + 1 < bound ? row[k + 1] : 0u;
   return low | high << 16;
 }
 
-// t [64, rank in whole 16s] = x·Aᵀ for this warp's 16 rows of the tile; those of no segment are
-// rubbish.
+// t [64, rank in whole 16s] = x·Aᵀ for this warp's 16 rows of the tile; rows outside the segment
+// are undefined.
 template <ptx::Operand T>
 SIE_DEVICE void lora_down(const sie_lora_args &a, const sie_lora_pair &pair, int32_t rank,
                           const LoraSegment &segment, uint16_t *t) {

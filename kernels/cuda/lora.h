@@ -1,11 +1,11 @@
 // lora.h — the launcher of LoRA's products, for the tables (kernels/ops.h says what it computes).
 //
-// Refuses before it launches: SIE_INVALID_ARGUMENT for a missing pointer, no columns, a stride
-// below them, fewer adapters or ranks than none, a share that is not the whole or has no stream;
-// SIE_UNSUPPORTED for other types than lora.cuh has, a max_rank above 512, more than 2²⁰ columns of
-// x or y, 2³¹−1 rows, sequences or CTAs, and devices below sm_80. No rows launch nothing. The
-// adapters are in device memory and not looked at: their dtype must be x's, their ranks max_rank at
-// most.
+// It refuses before it launches. SIE_INVALID_ARGUMENT: a missing pointer, no columns, a stride
+// below them, a negative number of adapters or ranks, a share that is not the whole or has no
+// stream. SIE_UNSUPPORTED: types that lora.cuh lacks, a max_rank above 512, more than 2²⁰ columns
+// of x or y, 2³¹−1 rows, sequences or CTAs, and devices below sm_80. No rows launch nothing. The
+// adapters are in device memory and are not checked: their dtype must be x's, their ranks at most
+// max_rank.
 #ifndef SIE_KERNELS_CUDA_LORA_H
 #define SIE_KERNELS_CUDA_LORA_H
 

@@ -1,12 +1,12 @@
-// mark_nonfinite — flags the sequences of which a row has an element that is NaN or infinite.
-// Shapes   x [R, C], row stride ≥ C; cu_seqlens [B+1]; place [B]; flags as many as place names.
-//          R ≥ 0, C ≥ 1.
+// mark_nonfinite — flags the sequences that have a row with an element that is NaN or infinite.
+// Shapes   x [R, C], row stride ≥ C; cu_seqlens [B+1]; place [B]; flags holds every place. R ≥ 0,
+//          C ≥ 1.
 // Types    x bf16 | f16 | f32 | u8 | e4m3.
 // Alias    none.
 // Cost     R·C elements read → memory bound: 16k rows of 768 in bf16 25 MB, 9 µs at 3.0 TB/s. First
-//          or last rows: a launch.
-// Plan     one warp a row, octets a lane; the warp of a bad row looks up its sequence and raises
-//          its flag. Of first and last rows one warp a sequence.
+//          or last rows: the time of a launch.
+// Plan     one warp a row, octets a lane; the warp of a bad row finds its sequence and sets its
+//          flag. For first and last rows, one warp a sequence.
 // Error    none.
 #ifndef SIE_KERNELS_CUDA_MARK_NONFINITE_CUH
 #define SIE_KERNELS_CUDA_MARK_NONFINITE_CUH

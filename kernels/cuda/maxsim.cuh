@@ -1,24 +1,23 @@
-// maxsim — y[b] = Σ_i max_j q_i·d_j/‖d_j‖, q the rows of sequence b's query, d its own rows; ‖d_j‖
-// 1 without normalize.
-//   ‖d_j‖ = max(√Σ d², 1e-12). A sequence without a query, query rows or rows of its own gives 0; a product that is NaN is
-//   no maximum.
+// maxsim — y[b] = Σ_i max_j q_i·d_j/‖d_j‖, q the rows of sequence b's query, d its own rows.
+//   ‖d_j‖ = max(√Σ d², 1e-12), and 1 without normalize. A sequence without a query, without query
+//   rows or without rows gives 0. A product that is NaN does not count in the maximum.
 // Shapes   x [R, C], row stride ≥ C; queries [Q, C] dense, cu_queries, partner [B], y [B, 1].
 //          B ≥ 0, C ≥ 1.
 // Types    x bf16 | f16 | f32; queries, y f32.
 // Alias    none.
 // Align    any; 128-bit loads where a row allows them.
 // Cost     2·Lq·Ld·C flop a pair on the FMA units. 100 documents of 180 rows, C = 128, Lq = 32: 147
-//          MFLOP, 2.2 µs at 67 TFLOP/s; 4.6 MB of bf16, 1.5 µs at 3.0 TB/s → compute bound. Four
-//          products a load of shared memory make that about half of the FMA rate, and a document is
-//          one CTA's: fewer than 132 leave SMs idle, and a long one is waited for (8192 rows: 67
-//          MFLOP, some 250 µs). Tensor cores would need the f32 query in three parts of bf16; this
-//          form has none.
+//          MFLOP, 2.2 µs at 67 TFLOP/s; 4.6 MB of bf16, 1.5 µs at 3.0 TB/s → compute bound. With
+//          four products a load of shared memory that is about half of the FMA rate. A document
+//          belongs to one CTA: fewer than 132 leave SMs idle, and a long one delays the end (8192
+//          rows: 67 MFLOP, some 250 µs). Tensor cores would need the f32 query in three parts of
+//          bf16; this form has none.
 // Plan     a CTA of 4 warps a sequence. 32 query rows at a time against 64 rows of x: lines of 32
 //          columns pass through two stages of shared memory in f32, the next one on its way in
 //          registers; 4×4 products a thread. Rows of a stage lie 144 bytes apart, so that the eight
-//          rows of a quarter warp are in all banks. The four threads that bring a row's line add up
-//          its squares. A thread keeps the maxima of its four query rows; they meet when all rows
-//          have passed, and thread 0 adds them in ascending i.
+//          rows of a quarter warp are in all banks. The four threads that load a row's line add up
+//          its squares. A thread keeps the maxima of its four query rows; they are combined when
+//          all rows have passed, and thread 0 adds them in ascending i.
 // Error    sie_tol_dot a product (one FMA chain, columns ascending), one quotient, then n roundings
 //          of the sum. Rows whose Σ d² leaves f32 count as infinitely long.
 // Source   Khattab 2020 §3.3, arXiv:2004.12832
@@ -56,7 +55,7 @@ class MaxsimLine {
                   column = line * maxsim_line + static_cast<int32_t>(threadIdx.x) % maxsim_octets * 8,
                   c = static_cast<int32_t>(a.c);
     const sie_tensor queries = {const_cast<float *>(a.queries), a.c, SIE_F32, 0, nullptr, nullptr, nullptr};
-    // Rows that are none: zeros, and nothing is read.
+    // Rows that do not exist: zeros, and nothing is read.
     load_octet_any(queries, tile.query + row, column, row < tile.query_rows ? c : 0, v_[0]);
 #pragma unroll
     for (int i = 1; i < maxsim_copies; i++) {
@@ -89,7 +88,8 @@ class MaxsimLine {
   float v_[maxsim_copies][8];
 };
 
-// The shares of a tile's rows are complete: their norms to `norms`, and the shares back to 0.
+// Writes the norms of a tile's rows, whose partial sums are complete, to `norms` and clears the
+// partial sums.
 SIE_DEVICE void maxsim_norms(float (&squares)[maxsim_copies - 1], float *norms) {
   const int32_t thread = static_cast<int32_t>(threadIdx.x);
 #pragma unroll
@@ -115,7 +115,7 @@ SIE_DEVICE void maxsim_read(const float *from, float (&v)[4]) {
 // A thread's products: query rows `query` + 4·i with rows `row` + 8·j of x.
 struct MaxsimPlace {
   int32_t query, row;
-  // Warps as 2×2 rectangles of 16 query rows and 32 rows of x; of a warp, four query rows and eight
+  // Warps as 2×2 rectangles of 16 query rows and 32 rows of x; in a warp, four query rows and eight
   // rows.
   SIE_DEVICE MaxsimPlace() {
     const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32,
@@ -147,8 +147,8 @@ SIE_DEVICE void maxsim_multiply(const float *stage, const MaxsimPlace &place, fl
   }
 }
 
-// A tile's finished products into the thread's maxima, which begin the next tile at 0. norms: NULL
-// without normalize.
+// Takes a tile's finished products into the thread's maxima; the products begin the next tile at 0.
+// norms: NULL without normalize.
 SIE_DEVICE void maxsim_keep_best(const float *norms, const MaxsimTile &tile, const MaxsimPlace &place,
                                  float (&dot)[4][4], float (&best)[4]) {
 #pragma unroll
@@ -164,7 +164,7 @@ SIE_DEVICE void maxsim_keep_best(const float *norms, const MaxsimTile &tile, con
   }
 }
 
-// The maxima of 32 query rows over all rows of the sequence: in `best`, [32] of shared memory, for
+// The maxima of 32 query rows over all rows of the sequence, in `best`, [32] of shared memory, for
 // all threads.
 SIE_DEVICE void maxsim_best(const sie_maxsim_args &a, MaxsimTile tile, float *stages, float *norms,
                             float *best) {
@@ -175,7 +175,7 @@ SIE_DEVICE void maxsim_best(const sie_maxsim_args &a, MaxsimTile tile, float *st
         squares[maxsim_copies - 1] = {};
   MaxsimTile next = tile;
   MaxsimLine copy;
-  // A line in registers → a stage; with the last one of tile `t` its norms.
+  // Stores a line from registers to a stage; with the last line of tile `t` also its norms.
   auto put = [&](int32_t stage, int32_t t, int32_t line) {
     copy.store(stages + stage * maxsim_stage);
     if (a.normalize == 0) return;
@@ -197,8 +197,8 @@ SIE_DEVICE void maxsim_best(const sie_maxsim_args &a, MaxsimTile tile, float *st
         maxsim_keep_best(a.normalize != 0 ? norms + t % 2 * maxsim_rows : nullptr, tile, place, dot, most);
         tile = next;
       }
-      // The other stage was read, and the norms two tiles back, before the barrier at the end of
-      // the last round.
+      // The barrier at the end of the last round followed all reads of the other stage, and of the
+      // norms two tiles back.
       stage ^= 1;
       if (more) put(stage, turn ? t + 1 : t, next_line);
       __syncthreads();

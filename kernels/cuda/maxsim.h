@@ -1,9 +1,9 @@
 // maxsim.h — the launcher of late interaction, for the tables (kernels/ops.h says what it
 // computes).
 //
-// Refuses before it launches: SIE_INVALID_ARGUMENT for a missing pointer, no columns, a stride
-// below them, a share that is not the whole or has no stream; SIE_UNSUPPORTED for other types than
-// maxsim.cuh has, more than 2²⁰ columns, 2³¹−1 sequences or rows, and devices below sm_80. No
+// It refuses before it launches. SIE_INVALID_ARGUMENT: a missing pointer, no columns, a stride
+// below them, a share that is not the whole or has no stream. SIE_UNSUPPORTED: types that
+// maxsim.cuh lacks, more than 2²⁰ columns, 2³¹−1 sequences or rows, and devices below sm_80. No
 // sequences launch nothing.
 #ifndef SIE_KERNELS_CUDA_MAXSIM_H
 #define SIE_KERNELS_CUDA_MAXSIM_H

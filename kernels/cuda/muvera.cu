@@ -13,7 +13,8 @@ constexpr int64_t tokens_max = int64_t{1} << 26;  // nearest_token counts in 26 
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// Sizes of an encoding, and where its intermediates lie: byte offsets from the start of scratch.
+// Sizes of an encoding, and the places of its intermediates: byte offsets from the start of
+// scratch.
 struct Plan {
   int64_t block, columns;                                  // 2ᵏ·P, F
   int64_t shared_row, shared_block, slot_row, slot_block;  // floats
@@ -27,7 +28,7 @@ struct Shape {
       final_dims;  // projected 0: identity; final_dims 0: no sketch
 };
 
-// Whether the sizes are ones that plan_of can count with.
+// Whether plan_of can count with the sizes.
 bool countable(const Shape &s) {
   if (s.c < 1 || s.c > max_columns || s.repetitions > max_columns || s.projected > projected_max)
     return false;
@@ -40,7 +41,7 @@ Plan plan_of(const Shape &s) {
   Plan p = {};
   p.block = (s.projected != 0 ? s.projected : s.c) << s.bits;
   p.columns = s.final_dims != 0 ? s.final_dims : s.repetitions * p.block;
-  // Shared memory first to the block, which is read in no order.
+  // Shared memory goes first to the block, which is read in random order.
   const int64_t row = round_up(p.columns, 8), block = s.final_dims != 0 ? round_up(p.block, 8) : 0;
   const int64_t fixed =
       static_cast<int64_t>(sizeof(double)) * row_warps * output_reductions +
@@ -121,9 +122,9 @@ sie_status check(const sie_muvera_args &a, const Shape &s, bool empty) {
 
 int64_t muvera_scratch(const sie_op_bounds *bounds) {
   if (bounds->simhash_bits < 0 || bounds->simhash_bits > partition_bits_max) return 0;
-  // The bounds do not say whether there is a sketch, nor a projection as wide as a token. With
-  // either, no less has to lie in scratch than without; a token that is too wide for a projection
-  // has none.
+  // The bounds do not say whether there is a sketch or a projection as wide as a token. With
+  // either, the scratch holds at least as much as without; a token that is too wide for a
+  // projection has none.
   const bool identity = bounds->projected == bounds->c && bounds->c > projected_max;
   const Shape s = {bounds->rows,        bounds->seqs,         bounds->c,
                    bounds->repetitions, bounds->simhash_bits, identity ? 0 : bounds->projected,
@@ -145,7 +146,7 @@ sie_status muvera(const sie_muvera_args *args, const sie_share *share) {
   float *const means = reinterpret_cast<float *>(scratch + plan.means);
   uint16_t *const partitions = reinterpret_cast<uint16_t *>(scratch + plan.partitions);
 
-  // A sequence's own mean takes `center` off with it.
+  // Subtracting a sequence's own mean also removes `center`.
   float *const norms = reinterpret_cast<float *>(scratch + plan.norms);
   const TokenShift shift = {a.normalize != 0 ? norms : nullptr, a.center_tokens != 0 ? nullptr : a.center,
                             a.center_tokens != 0 ? means : nullptr};
@@ -183,7 +184,7 @@ sie_status muvera(const sie_muvera_args *args, const sie_share *share) {
   job.slots = reinterpret_cast<float *>(scratch + plan.intermediates);
   job.items = a.items;
   job.out = a.out;
-  // CTAs with a slot take turns with the sequences; no more of them than run at a time.
+  // CTAs with a slot take the sequences in turn; no more CTAs than run at a time.
   const int64_t resident = share->on->multiprocessors > 0 ? 2 * int64_t{share->on->multiprocessors} : 1;
   int64_t grid = plan.slots != 0 ? plan.slots : a.seqs.cap;
   if (plan.slots != 0 && grid > resident) grid = resident;

@@ -1,10 +1,9 @@
-// muvera — the fixed dimensional encoding of each sequence's token vectors, written as an output
-// row.
-//   The formulas and the tables are at sie_muvera_args (kernels/ops.h). The tokens' norms, where they are divided by
-//   them (row_norms.cu); the sequences' means, where tokens are centred on them (pool_output.cuh, or below of divided
-//   ones); the partition of every token in every repetition
-//   (muvera_partition.cuh); and this one: sums, means and filling (muvera_block.cuh), the count sketch, the
-//   output.
+// muvera — the fixed dimensional encoding of each sequence's token vectors, as an output row.
+//   The formulas and the tables are at sie_muvera_args (kernels/ops.h). The launcher runs up to
+//   four steps: with normalize, the tokens' norms (row_norms.cu); with center_tokens, the
+//   sequences' means (pool_output.cuh, or below for tokens divided by their norms); the partition
+//   of every token in every repetition (muvera_partition.cuh); and this kernel: sums, means and
+//   filling (muvera_block.cuh), the count sketch, the output.
 // Shapes   x [T, C], row stride ≥ C; tables as sie_muvera_args, the sketch by output; items [B].
 //          1 ≤ C ≤ 2²⁰ (8192 with center_tokens); k ≤ 10; P ≤ 4096; F ≤ 2²⁰; T ≤ 2²⁶.
 // Types    x bf16 | f16 | f32; outputs as output_rows.cuh.
@@ -12,11 +11,11 @@
 // Cost     a document of 128 tokens of 128 dimensions, R 40, k 6, sketch to 10,240: 2.6 MB of x
 //          from L1 or L2, 2.9 MB of the sketch's tables from L2, 40 KB written. 1000 documents:
 //          some 1 ms, bound by L2.
-// Plan     a CTA of 8 warps a sequence, repetition after repetition. The warps share a repetition's
-//          partitions out; no atomics: each partition is one warp's. With a sketch, thread t then
-//          gathers outputs t, t + 256, … from the block. Block and row lie in shared memory where
-//          96 KiB hold them, else in a slot of scratch that belongs to the CTA, which then takes
-//          several sequences.
+// Plan     a CTA of 8 warps a sequence, repetition after repetition. The warps share out a
+//          repetition's partitions; no atomics: each partition belongs to one warp. With a sketch,
+//          thread t then gathers outputs t, t + 256, … from the block. Block and row lie in shared
+//          memory where 96 KiB hold them, else in a slot of scratch that belongs to the CTA, which
+//          then takes several sequences.
 // Order    tokens ascend within a partition, places within an output: bits depend on the item
 //          alone. A projection comes after the sum over tokens, and for documents after the
 //          division by their number.
@@ -47,7 +46,7 @@ struct MuveraJob {
   const int32_t *ams, *sketch_first, *sketch_source;
   int32_t columns;  // F
   bool sketch;
-  // Floats a CTA has in shared memory, and in its slot of scratch where they are not there: 0 for
+  // The floats of a CTA in shared memory, or in its slot of scratch where they are not there; 0 for
   // none.
   int32_t shared_row, shared_block;
   int64_t slot_row, slot_block;
@@ -67,8 +66,8 @@ struct FloatRow {
   }
 };
 
-// mean[b, c] = Σ x/norm over the tokens of sequence b, ascending, by their number; zeros without
-// any.
+// mean[b, c] = Σ x/norm over the tokens of sequence b, ascending, divided by their number; zeros
+// without tokens.
 __global__ void __launch_bounds__(muvera_threads, 4)
     muvera_mean_kernel(const sie_rows seqs, const int32_t *cu_seqlens, const sie_tensor x, int32_t c,
                        const float *norm, float *mean) {
@@ -85,7 +84,7 @@ __global__ void __launch_bounds__(muvera_threads, 4)
   }
 }
 
-// Adds what the block of repetition r gives to each output, places ascending.
+// Adds what the block of repetition r contributes to each output, places ascending.
 SIE_DEVICE void add_sketch(const MuveraJob &job, int32_t r, const float *block, float *row) {
   const int32_t *const first = job.sketch_first + static_cast<int64_t>(r) * (job.columns + 1);
   for (int32_t j = static_cast<int32_t>(threadIdx.x); j < job.columns; j += muvera_threads) {

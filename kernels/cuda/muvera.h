@@ -1,9 +1,9 @@
 // muvera.h — the launcher of encodings, for the tables (kernels/ops.h says what it computes).
 //
-// Refuses before it launches: SIE_INVALID_ARGUMENT for a missing pointer, a stride below the
-// columns, a share that is not the whole or has no stream or too little scratch; SIE_UNSUPPORTED as
-// muvera.cuh limits shapes and types. No sequences launch nothing. A sketch is read by output
-// (sketch_first, sketch_source): sketch may be NULL.
+// It refuses before it launches. SIE_INVALID_ARGUMENT: a missing pointer, a stride below the
+// columns, a share that is not the whole or has no stream or too little scratch. SIE_UNSUPPORTED:
+// shapes and types outside the limits in muvera.cuh. No sequences launch nothing. A sketch is read
+// by output (sketch_first, sketch_source): sketch may be NULL.
 #ifndef SIE_KERNELS_CUDA_MUVERA_H
 #define SIE_KERNELS_CUDA_MUVERA_H
 
@@ -13,8 +13,8 @@ namespace sie_cuda {
 
 sie_status muvera(const sie_muvera_args *, const sie_share *);
 
-// Bytes of scratch: partitions [R, T], means [B, C], norms [T], and slots for what shared memory
-// cannot hold.
+// The bytes of scratch: partitions [R, T], means [B, C], norms [T], and slots for intermediates
+// that do not fit in shared memory.
 int64_t muvera_scratch(const sie_op_bounds *bounds);
 
 }  // namespace sie_cuda

@@ -1,8 +1,8 @@
-// muvera_block — the sums of a repetition's partitions, by warps that share them out (muvera.cuh).
+// muvera_block — sums a repetition's partitions, which the warps share out (muvera.cuh).
 //
-// A warp finds the tokens of a partition by ballots over their numbers, 32 at a time, and adds them
-// up in ascending order, a lane 4 columns of every 128. A projection is linear, so it is done once,
-// to the partition's sum and not to each token: the columns of each ψ column, sorted once per
+// A warp finds the tokens of a partition by ballots over their numbers, 32 at a time. It adds them
+// up in ascending order, a lane 4 columns of every 128. A projection is linear, so it is applied
+// once, to the partition's sum and not to each token: the columns of each ψ column, sorted once per
 // repetition, are added in ascending order.
 #ifndef SIE_KERNELS_CUDA_MUVERA_BLOCK_CUH
 #define SIE_KERNELS_CUDA_MUVERA_BLOCK_CUH
@@ -26,8 +26,8 @@ struct BlockTokens {
   const uint16_t *partitions;  // [tokens], of this repetition
 };
 
-// Shared memory of a warp for projections: a partition's sum, then the columns by the ψ column they
-// go to.
+// The shared memory of a warp for projections: a partition's sum, then the columns, sorted by the ψ
+// column that they belong to.
 struct ProjectionSpace {
   float *sum;        // [min(C, block_columns_max)]
   uint16_t *begin;   // [P + 1]
@@ -126,8 +126,8 @@ class PartitionSum {
     return count;
   }
 
-  // sum/count to `to`, where column `begin` of the token belongs; begin as given to the
-  // constructor.
+  // Writes sum/count to the places in `to` of the token's columns from `begin` on; begin is the
+  // constructor's.
   SIE_DEVICE void store(float *to, int32_t begin, float count) const {
 #pragma unroll
     for (int i = 0; i < block_quads; i++) {

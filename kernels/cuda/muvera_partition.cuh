@@ -1,12 +1,14 @@
 // muvera_partition — the partition of every token in every repetition of an encoding (muvera.cuh).
 //   s[i] = Σ_c x[c]·simhash[r,c,i] in f32, ascending c
 //   g = 0, then for i = 0 … k−1: g = 2g + ((s[i] > 0) xor (g mod 2))
-//   with x divided by its norm, less the mean of its sequence, or less `center`, where that is asked for
+//   x is first divided by its norm, then the mean of its sequence or `center` is subtracted, where
+//   the caller asks for it
 // Shapes   x [T, C]; simhash [R, C, k]; partitions [R, stride], stride ≥ T a multiple of 8.
 //          0 ≤ k ≤ 10.
 // Types    x bf16 | f16 | f32; partitions u16.
 // Cost     2·T·C·R·k flop → bound by f32 FMA: T = 128,000, C = 128, R = 40, k = 6: 7.9 GFLOP,
-//          0.12 ms at 67 TFLOP/s. Tensor cores would do with split operands, but not in this order.
+//          0.12 ms at 67 TFLOP/s. Tensor cores could do it with split operands, but not in this
+//          order.
 // Plan     a CTA of 128 threads takes 128 tokens and 8 repetitions; 64 columns of both at a time
 //          lie in shared memory, tokens transposed. A thread has 8 tokens of one repetition: 8·k
 //          sums, fed by 2 + k shared loads a column.
@@ -24,8 +26,8 @@ constexpr int partition_repetitions = 8;  // of a CTA
 constexpr int partition_columns = 64;     // in shared memory at a time
 constexpr int partition_bits_max = 10;
 
-// What every token is divided by, and what is then taken off it: row `sequence` of `mean`, or
-// `center`, or nothing.
+// The divisor of every token, and what is then subtracted: row `sequence` of `mean`, or `center`,
+// or nothing.
 struct TokenShift {
   const float *norm;    // [T] or NULL
   const float *center;  // [C] or NULL
@@ -93,7 +95,8 @@ __global__ void __launch_bounds__(partition_threads, K > 9 ? 3 : 4)
   float *const tokens = reinterpret_cast<float *>(shared);
   float *const planes = tokens + partition_columns * partition_tokens;
 
-  // For loading, thread t has token t; its sequence matters where each has a mean of its own.
+  // When loading, thread t has token t; its sequence matters where each sequence has a mean of its
+  // own.
   const int64_t own = first + threadIdx.x;
   int32_t sequence = 0;
   for (int lane = 0; lane < 32 && job.shift.mean != nullptr; lane++) {

@@ -6,7 +6,7 @@
 //   Storage::bf16, f16  all tensors of the call have this type, c is a multiple of 8, every row and
 //                       vector starts at a multiple of 16 bytes: one 128-bit access an octet
 //   Storage::any        each tensor has its own type; 128-bit accesses where it allows them, else
-//                       one by one
+//                       element by element
 #ifndef SIE_KERNELS_CUDA_OCTETS_CUH
 #define SIE_KERNELS_CUDA_OCTETS_CUH
 
@@ -96,7 +96,7 @@ SIE_DEVICE void store_octet_any(const sie_tensor &t, int64_t row, int32_t column
   }
 }
 
-// An octet between its load and its use: the bits, so that several loads are under way before the
+// An octet between its load and its use: the bits, so that several loads are in flight before the
 // first is converted; for Storage::any the values themselves.
 template <Storage S>
 struct Loaded {
@@ -130,7 +130,7 @@ SIE_DEVICE void store_octet(const sie_tensor &t, int64_t row, int32_t column, in
   }
 }
 
-// Columns of a parameter vector (f32, written before any kernel started): 0 from c on.
+// Columns of a parameter vector (f32, written before any kernel started); 0 from c on.
 template <Storage S>
 SIE_DEVICE void load_vector(const float *p, int32_t column, int32_t c, float (&v)[8]) {
   if (S != Storage::any) {
@@ -153,16 +153,15 @@ SIE_DEVICE bool in_row(int32_t column, int j, int32_t c) {
 }
 
 // ---- fp8 rows
-// ------------------------------------------------------------------------------------------------
 
-// The scale of elements of which the largest is `most`: max|x|/448, less than 2⁻¹⁰⁰ counts as 1
+// The scale of elements whose largest magnitude is `most`: most/448; less than 2⁻¹⁰⁰ counts as 1
 // (sie_tensor).
 SIE_DEVICE float f8_scale(float most) {
   const float scale = __fdiv_rn(most, 448.0f);
   return scale < 7.888609052210118e-31f ? 1.0f : scale;
 }
 
-// max|v| over the octet's columns of the row; a NaN is none.
+// max|v| over the octet's columns of the row; NaNs do not count.
 template <Storage S>
 SIE_DEVICE float octet_max(float most, const float (&v)[8], int32_t column, int32_t c) {
 #pragma unroll

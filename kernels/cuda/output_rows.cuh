@@ -1,18 +1,20 @@
-// output_rows — each sequence's row cut, divided by its L2 norm when asked, converted, written at
-// its offset.
+// output_rows — each sequence's row is cut, optionally divided by its L2 norm, converted and
+// written at its offset.
 //   norm     x / max(√Σx², 1e-12), the sum in double, the quotient in f32, over the dims that are
 //            kept
-//   F32 F16  the value                               I8   rint(x / s · 127), s = max|x| (0 counts as 1)
+//   F32 F16  the value
+//   I8       rint(x / s · 127), s = max|x| (0 counts as 1)
 //   U8       rint((x − min) / r · 255), r = max − min (0 counts as 1)
 //   BINARY   bit = x > 0, most significant first, the last byte's low bits zero
-//   All in f32, divide before multiply, ties to even: the bits NumPy gives. A NaN becomes 0 in I8 and U8.
-// Also cls and last pooling, and rows that are there already (pool_output.cu): the row is then a
-// token's.
+//   All in f32, divide before multiply, ties to even: the bits NumPy gives. A NaN becomes 0 in I8
+//   and U8.
+// It also does cls and last pooling, where the row is a token's, and rows that are pooled already
+// (pool_output.cu).
 // Shapes   x [B, C] or [T, C], row stride ≥ C; items [B], dims ≤ C. B ≥ 0, 1 ≤ C ≤ 2²⁰.
 // Types    x f32, or bf16 | f16 | f32 when pooled. An item of an unknown type is not written.
 // Alias    none.
-// Cost     B·C elements read, the output written → memory bound; 1024 rows of 1024 to I8 5.2 MB, a
-//          launch.
+// Cost     B·C elements read, the output written → memory bound; 1024 rows of 1024 to I8 5.2 MB,
+//          the time of a launch.
 // Plan     two passes over the row, the second from L1: sums and extremes, then conversion.
 //          Rounding a quotient is monotone, so extremes of x / norm are the quotients of the
 //          extremes of x. Each thread keeps to octets of its own. One warp a row to C = 2048, else
@@ -26,7 +28,7 @@
 
 namespace sie_cuda {
 
-// What a row comes from and where it goes. Without items it goes to row b of y as f32.
+// The source and the destination of a row. Without items it is written to row b of y as f32.
 struct OutputJob {
   sie_rows seqs;
   const int32_t *cu_seqlens;  // NULL: x has a row a sequence
@@ -61,8 +63,8 @@ struct SharedRow {
   }
 };
 
-// Elements [at, at + 8) of the output, the first `count` of them valid: wide stores of Bytes where
-// they are all and aligned.
+// Elements [at, at + 8) of the output, the first `count` of them valid; wide stores of Bytes where
+// all are valid and aligned.
 template <class Bytes, class E>
 SIE_DEVICE void store_output(char *out, int32_t at, int32_t count, const E (&e)[8]) {
   E *to = reinterpret_cast<E *>(out) + at;
@@ -93,7 +95,7 @@ SIE_DEVICE uint8_t level_u8(float x, float lo, float r) {
 
 constexpr int output_reductions = 3;
 
-// What the conversion needs to know of the whole row.
+// The values of the whole row that the conversion needs.
 struct OutputScale {
   float norm;    // 1: leave as it is
   float lo, by;  // I8: by = s; U8: lo and by = r
@@ -180,7 +182,7 @@ SIE_DEVICE void write_output(const Row &row, int32_t c, const sie_out_item &item
   }
 }
 
-// Where sequence b's row goes: its item, or row b of y as it is.
+// The destination of sequence b's row: its item, or row b of y without conversion.
 SIE_DEVICE sie_out_item output_item(const OutputJob &job, int64_t b) {
   if (job.items != nullptr) return job.items[b];
   return {SIE_F32, 0, 0, 0, b * job.y.ld * static_cast<int64_t>(sizeof(float))};

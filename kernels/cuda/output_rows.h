@@ -1,4 +1,5 @@
-// output_rows.h — the launcher of rows that are one row of a tensor; output_rows.cu.
+// output_rows.h — the launcher for output rows that come from one row of a tensor each;
+// output_rows.cu.
 #ifndef SIE_KERNELS_CUDA_OUTPUT_ROWS_H
 #define SIE_KERNELS_CUDA_OUTPUT_ROWS_H
 
@@ -6,7 +7,7 @@
 
 namespace sie_cuda {
 
-// job is checked and has seqs.cap > 0.
+// Launches a job that is checked and has seqs.cap > 0.
 sie_status launch_output_rows(const OutputJob &job, const sie_stream *on);
 
 }  // namespace sie_cuda

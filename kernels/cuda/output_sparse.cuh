@@ -1,8 +1,9 @@
 // output_sparse — the columns of each row with x > 0, and t(x) of them, as sparse output rows.
 //   t(x) = x, log(1 + x) or log(1 + log(1 + x)). A NaN is not > 0.
 // Shapes   x [B, C], row stride ≥ C; items [B], dims ≥ 1. B ≥ 0, 1 ≤ C ≤ 2²⁰.
-// Types    x f32; values f32 | f16. An item of another type, without room, or to be normalised is
-//          not written. Alias: none.
+// Types    x f32; values f32 | f16. An item of another type, without room, or with normalize is not
+//          written.
+// Alias    none.
 // Align    out and the items' offsets 16 bytes; x any, 128-bit loads where it allows.
 // Cost     4·B·C bytes read from memory, once more from L2 → memory bound: B = 128, C = 30,522
 //          15.6 MB, 5 µs at 3.0 TB/s; what is kept, some 200 columns a row, is little.

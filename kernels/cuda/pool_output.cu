@@ -18,8 +18,8 @@ sie_status launch_tokens(const OutputJob &job, int32_t warps_per_row, const sie_
                     warps_per_row);
 }
 
-// V octets a thread and W warps a row, 256·V·W ≥ c: by c alone, as all that decides about the order
-// of sums.
+// V octets a thread and W warps a row, 256·V·W ≥ c. c alone decides, as for everything that fixes
+// the order of sums.
 template <Storage S>
 sie_status launch_tokens(const OutputJob &job, const sie_stream *on) {
   if (job.c <= 256) return launch_tokens<S, 1>(job, 1, on);
@@ -43,7 +43,7 @@ sie_status launch(const OutputJob &job, const sie_stream *on) {
   }
 }
 
-// What pool and pool_output have in common.
+// The checks that pool and pool_output share.
 sie_status check(const OutputJob &job, int64_t c, bool empty) {
   if (c < 1 || missing(empty, job.seqs.n) || !valid_rows(job.x, c, empty)) return SIE_INVALID_ARGUMENT;
   if (job.mode < SIE_POOL_CLS || job.mode > SIE_POOL_WEIGHTED_MEAN) return SIE_INVALID_ARGUMENT;

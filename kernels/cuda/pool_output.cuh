@@ -1,7 +1,9 @@
-// pool_output — the tokens of each sequence to one row, then what output_rows does with it, in one
-// pass.
-//   mean Σ x_i/L   weighted mean Σ (i+1)·x_i / Σ (i+1)   attention Σ p_i·x_i, p = softmax over i of x_i·w
-//   (cls and last: output_rows.cuh.) An empty sequence gives zeros. Without items the row goes to y as f32 (pool).
+// pool_output — pools the tokens of each sequence to one row, then does what output_rows does with
+// it, in one pass.
+//   mean Σ x_i/L   weighted mean Σ (i+1)·x_i / Σ (i+1)
+//   attention Σ p_i·x_i, p = softmax over i of x_i·w
+//   (cls and last: output_rows.cuh.) An empty sequence gives zeros. Without items the row is
+//   written to y as f32 (pool).
 // Shapes   x [T, C], row stride ≥ C; w [C]; cu_seqlens [B+1]; items [B] or y [B, C]. B ≥ 0,
 //          1 ≤ C ≤ 8192.
 // Types    x bf16 | f16 | f32; y f32; outputs as output_rows.cuh.
@@ -9,9 +11,9 @@
 // Cost     T·C elements read once (attention: twice, the second time from cache) → memory bound.
 //          T = 16,384, C = 768, bf16: 25.2 MB at 3.0 TB/s, 8.4 µs.
 // Plan     a CTA of 16 warps a sequence. W warps hold a token's row, octet by octet (rows.cuh); the
-//          16/W groups take the tokens in turn, several 128-bit loads under way each; then the
-//          groups' sums meet in shared memory in the order of the groups, and the row goes on from
-//          there to its output without touching global memory. attention: 64 tokens at a time,
+//          16/W groups take the tokens in turn, several 128-bit loads in flight each. Then the
+//          groups' sums are added in shared memory in the order of the groups, and the row is
+//          converted to its output without touching global memory. attention: 64 tokens at a time,
 //          scores by one warp a token, then the sums, rescaled by the running maximum. A sequence's
 //          bits depend on its own rows and C alone.
 // Error    sie_tol_mean (common/tol.h); attention as the softmax of that many keys.
@@ -131,8 +133,8 @@ SIE_DEVICE float add_by_attention(const OutputJob &job, int64_t first, int32_t r
       const float score = token_score(job.x, first + begin + k, job.c, job.w);
       if (lane == 0) scores[k] = score;
     }
-    // One barrier a round: the next round's scores go to the other half, and a warp that writes the
-    // one after has passed a barrier which all reached after they had read this one.
+    // One barrier a round. The next round's scores use the other half; a warp that writes the round
+    // after next has passed a barrier that all warps reached after reading this round.
     __syncthreads();
     const float s0 = lane < count ? scores[lane] : -INFINITY;
     const float s1 = lane + 32 < count ? scores[lane + 32] : -INFINITY;
@@ -152,8 +154,8 @@ SIE_DEVICE float add_by_attention(const OutputJob &job, int64_t first, int32_t r
   return total;
 }
 
-// CTAs an SM: two where 64 registers suffice; several octets a thread take more on other cards than
-// A100 and H100, and from compilers before 13.0.
+// CTAs an SM: two where 64 registers suffice. Several octets a thread need more registers on cards
+// other than A100 and H100, and from compilers before 13.0.
 constexpr int pool_min_blocks(Storage s, [[maybe_unused]] int v, bool attention) {
 #if (defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 800 && __CUDA_ARCH__ != 900) || \
     (defined(__CUDACC__) && __CUDACC_VER_MAJOR__ < 13)

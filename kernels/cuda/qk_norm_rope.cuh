@@ -1,22 +1,23 @@
-// qk_norm_rope — q and k in place: each head normalised where it has a weight, then rotated,
+// qk_norm_rope — q and k in place: each head is normalised where it has a weight, then rotated,
 // rounded once.
 //   x' = x/√(Σ x²/D + ε)·(offset + γ)
-//   y[i] = x'[i]·cos[p,i] − x'[i+h]·sin[p,i],  y[i+h] = x'[i+h]·cos[p,i] + x'[i]·sin[p,i]     i < h = rot/2
-//   p = the token's index in its own sequence + offset. Columns from rot on are only normalised.
+//   y[i] = x'[i]·cos[p,i] − x'[i+h]·sin[p,i],  y[i+h] = x'[i+h]·cos[p,i] + x'[i]·sin[p,i]
+//   for i < h = rot/2; p is the token's index in its own sequence + offset. Columns from rot on are
+//   only normalised.
 // Shapes   q [T, H·D], k [T, Hkv·D], row strides ≥ columns; γ [D]; cos, sin [positions, h];
 //          cu_seqlens [B+1]. T ≥ 0, 1 ≤ D ≤ 256, rot even, 0 … D; every p < positions (the caller's
 //          check).
 // Types    q, k bf16 | f16 | f32, one type; γ, cos, sin f32.
 // Alias    in place; q and k are disjoint.
 // Cost     T·(H + Hkv)·D elements read and written → memory bound. T = 16,384, H = Hkv = 12, D =
-//          64, bf16: 101 MB at 3.0 TB/s, 33.6 µs: as a pass of its own; the wish is the epilogue of
-//          the QKV product.
+//          64, bf16: 101 MB at 3.0 TB/s, 33.6 µs as a pass of its own; better would be the epilogue
+//          of the QKV product.
 // Plan     octets: D ∈ {32, 64, 128, 256}, rot a multiple of 16, 16-bit, aligned rows. One warp a
-//          token; D/8 lanes a head, an octet each, four heads of a lane under way; a pair's other
+//          token; D/8 lanes a head, an octet each, four heads of a lane in flight. A pair's other
 //          half is a shuffle away, and cos, sin and γ stay in registers for all heads of the token.
-//          heads: any other. One warp a token and head; the head goes through shared memory for the
-//          other halves. The form follows from D, rot, type and alignment: a model's calls all take
-//          the same.
+//          heads: any other. One warp a token and head; the head passes through shared memory for
+//          the other halves. The form follows from D, rot, type and alignment: all calls of a model
+//          take the same form.
 // Error    a few roundings of |x'|: 6·u·(|x'[i]| + |x'[i+h]|) before the store.
 // Source   Su 2021 §3.4.2, arXiv:2104.09864, with the pairs half a head apart
 #ifndef SIE_KERNELS_CUDA_QK_NORM_ROPE_CUH

@@ -1,5 +1,6 @@
 // quantise_rows — rows to e4m3 with one scale a row, or one a block of 128 columns.
-//   scale = max|x|/448 (below 2⁻¹⁰⁰: 1) over the row or block, q = e4m3(x·(1/scale)); every step rounded once in f32
+//   scale = max|x|/448 (below 2⁻¹⁰⁰: 1) over the row or block, q = e4m3(x·(1/scale)); every step is
+//   rounded once in f32
 // Shapes   x, y [R, C], row stride ≥ C; scale [R], or [R, ⌈C/128⌉] dense. R ≥ 0; C ≤ 8192 for rows,
 //          any for blocks.
 // Types    x bf16 | f16 | f32; y e4m3.

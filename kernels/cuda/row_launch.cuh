@@ -1,5 +1,5 @@
-// row_launch.cuh — what the row kernels' launchers share: what they refuse, and the form and grid
-// they choose. Host side.
+// row_launch.cuh — the host code that the row kernels' launchers share: checks, and the choice of
+// form and grid.
 #ifndef SIE_KERNELS_CUDA_ROW_LAUNCH_CUH
 #define SIE_KERNELS_CUDA_ROW_LAUNCH_CUH
 
@@ -18,7 +18,7 @@ inline bool is_float(int32_t dtype) { return dtype == SIE_F32 || dtype == SIE_BF
 
 inline bool aligned_vector(const void *p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
-// Whether every octet of t's rows is one aligned access of `octet` bytes. Absent tensors are.
+// Whether every octet of t's rows is one aligned access of `octet` bytes; true for absent tensors.
 inline bool aligned_rows(const sie_tensor &t, int64_t element) {
   const int64_t octet = 8 * element;
   return t.p == nullptr ||
@@ -37,7 +37,7 @@ inline Storage storage_of(int64_t c, const sie_tensor &x, const Tensors &...othe
   return x.dtype == SIE_BF16 ? Storage::bf16 : Storage::f16;
 }
 
-// What a launcher is asked for first: SIE_OK, and *empty where there is nothing to do.
+// The first check of a launcher: SIE_OK, and *empty where there is nothing to do.
 inline sie_status check_launch(const sie_share *share, const sie_rows &rows, bool *empty) {
   if (share->on == nullptr || share->part != 0 || share->parts != 1 || rows.cap < 0)
     return SIE_INVALID_ARGUMENT;
@@ -46,12 +46,12 @@ inline sie_status check_launch(const sie_share *share, const sie_rows &rows, boo
   return SIE_OK;
 }
 
-// A tensor of c columns that is there, as it must be unless the call is empty.
+// Whether t is a tensor of c columns; only in an empty call may it be absent.
 inline bool valid_rows(const sie_tensor &t, int64_t c, bool empty) {
   return t.ld >= c && (empty || t.p != nullptr);
 }
 
-// Whether any pointer is NULL that must not be: an empty call's may.
+// Whether any required pointer is NULL; in an empty call they may be.
 template <class... Pointers>
 inline bool missing(bool empty, const Pointers *...pointers) {
   const void *const all[] = {pointers...};
@@ -103,12 +103,12 @@ inline sie_status with_row_shape(int64_t c, const Launch &launch) {
   return launch(RowShape<4, 8>());
 }
 
-// CTAs of row_threads an SM shall hold, by the octets of a thread: what bounds the registers. 16 to
-// 40 warps with 2·V loads of 512 bytes under way each keep some 80 KiB in flight, four times what
-// the memory's latency asks for.
+// The CTAs of row_threads that an SM shall hold, by the octets of a thread: this bounds the
+// registers. 16 to 40 warps with 2·V loads of 512 bytes in flight each keep some 80 KiB in flight,
+// four times what the memory's latency needs.
 constexpr int row_min_blocks(Storage s, int v) {
   if (s == Storage::any) return v > 4 ? 1 : 2;
-  // The same code needs some more registers on Blackwell, and from older compilers: with 80 it
+  // The same code needs some more registers on Blackwell and with older compilers: with 80 it
   // spills.
 #if (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000) || (defined(__CUDACC__) && __CUDACC_VER_MAJOR__ < 13)
   if (v > 2) return 2;

@@ -1,8 +1,10 @@
 // row_norms.cu — the kernel and its launcher.
 //   norms[r] = max(√Σ x[r, c]², 1e-12), the squares exact in double, one order of summation
-// Shapes   x [R, C], row stride ≥ C; norms [R].   1 ≤ C ≤ 2²⁰.      Types    x bf16 | f16 | f32.
-// Cost     R·C elements read → memory bound: 16k rows of 128 in bf16 4 MB, a launch.
-// Plan     a warp a row, a lane octets of it; 128-bit loads where rows allow it.
+// Shapes   x [R, C], row stride ≥ C; norms [R]. 1 ≤ C ≤ 2²⁰.
+// Types    x bf16 | f16 | f32.
+// Cost     R·C elements read → memory bound: 16k rows of 128 in bf16 are 4 MB, the time of a
+//          launch.
+// Plan     a warp a row; a lane reads octets of it, by 128-bit loads where rows allow it.
 #include "cuda/row_norms.h"
 
 #include "cuda/rows.cuh"

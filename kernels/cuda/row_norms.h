@@ -6,8 +6,9 @@
 
 namespace sie_cuda {
 
-// norms[r] = max(√Σ x², 1e-12) of each of the first *rows.n rows of x, c columns of fX, the sum in
-// double, rounded once to f32. Checked arguments, rows.cap > 0. Host function, asynchronous.
+// norms[r] = max(√Σ x², 1e-12) for each of the first *rows.n rows of x, c columns of fX; the sum in
+// double, rounded once to f32. Arguments must be checked, rows.cap > 0. Host function,
+// asynchronous.
 sie_status launch_row_norms(const sie_rows &rows, const sie_tensor &x, int32_t c, float *norms,
                             const sie_stream *on);
 

@@ -1,4 +1,4 @@
-// row_threads.cuh — the threads of a row: one warp or several, and what they find out together.
+// row_threads.cuh — the threads of a row, one warp or several, and their reductions.
 #ifndef SIE_KERNELS_CUDA_ROW_THREADS_CUH
 #define SIE_KERNELS_CUDA_ROW_THREADS_CUH
 
@@ -54,7 +54,7 @@ class RowThreads {
   SIE_DEVICE float min(float x) { return -max(-x); }
 
  private:
-  // The values of the W warps. Each meeting has its own slots, so one barrier suffices.
+  // The values of the W warps. Each reduction has its own slots, so one barrier suffices.
   template <class T>
   SIE_DEVICE const T *meet(T x) {
     T *const of = reinterpret_cast<T *>(slots_);

@@ -1,9 +1,10 @@
-// rows.h — the row operations' launchers, for the tables (kernels/ops.h says what each computes).
+// rows.h — the launchers of the row operations, for the tables (kernels/ops.h says what each
+// computes).
 //
-// All refuse before they launch: SIE_INVALID_ARGUMENT for a missing pointer, a stride below the
-// columns, a share that is not the whole or has no stream; SIE_UNSUPPORTED as the operation's
-// header comment limits it, for more than 2³¹−1 rows, and for devices below sm_80 (arch.h has the
-// words). No rows and no sequences launch nothing.
+// All refuse before they launch. SIE_INVALID_ARGUMENT: a missing pointer, a stride below the
+// columns, a share that is not the whole or has no stream. SIE_UNSUPPORTED: the limits in the
+// operation's header comment, more than 2³¹−1 rows, and devices below sm_80 (arch.h has the
+// messages). No rows and no sequences launch nothing.
 #ifndef SIE_KERNELS_CUDA_ROWS_H
 #define SIE_KERNELS_CUDA_ROWS_H
 

@@ -1,4 +1,4 @@
-// sequence_of.cuh — which sequence a token belongs to.
+// sequence_of.cuh — finds the sequence that a token belongs to.
 #ifndef SIE_KERNELS_CUDA_SEQUENCE_OF_CUH
 #define SIE_KERNELS_CUDA_SEQUENCE_OF_CUH
 

@@ -10,7 +10,7 @@ namespace {
 
 int64_t round_up(int64_t n) { return (n + 63) / 64 * 64; }
 
-// Where the intermediates lie: byte offsets from the start of scratch.
+// The places of the intermediates: byte offsets from the start of scratch.
 struct Plan {
   int64_t values, columns, pooled_values, pooled_columns, end;
 };

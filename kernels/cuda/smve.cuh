@@ -1,15 +1,16 @@
 // smve — the sparse multi-vector encoding of each sequence's rows, as a sparse output row.
-//   The formulas are at sie_smve_args (kernels/ops.h). The rows' norms, where they are divided by them (row_norms.cu);
-//   the largest projections of each row (smve_project.cuh); and this kernel: their sums by column, the values, the
-//   largest of these where there is a limit, the output.
+//   The formulas are at sie_smve_args (kernels/ops.h). With normalize the rows' norms come first
+//   (row_norms.cu), then the largest projections of each row (smve_project.cuh), then this kernel:
+//   their sums by column, the values, with a limit the largest of them, the output.
 // Shapes   lists [repetitions, R, top] of smve_project; items [B]. repetitions·width < 2³¹.
-// Types    values f32 | f16. An item of another type, without room, or to be normalised is not
-//          written. Alias: none.
+// Types    values f32 | f16. An item of another type, without room, or with normalize is not
+//          written.
+// Alias    none.
 // Cost     a document of 512 rows, top 32, 65,536 columns: its lists, 131 KB, are read 64 times
-//          from L1 or L2, a warp looking for its 1024 columns: 8 MB, some 10 µs on one SM, beside
-//          8.6 GFLOP before.
+//          from L1 or L2, a warp looking for its 1024 columns: 8 MB, some 10 µs on one SM; the
+//          projections before take 8.6 GFLOP.
 // Plan     a CTA of 8 warps a sequence, smve_range columns at a time in shared memory, each warp's
-//          own 1024 of them: rows ascend, and within a row columns differ, so no addition waits for
+//          own 1024 of them. Rows ascend, and within a row columns differ, so no addition waits for
 //          another. Columns that are not 0 are pooled into scratch, ascending, by counts and
 //          ballots. With a limit the limit-th largest magnitude is found bit by bit, and of equals
 //          the lower columns stay.
@@ -33,7 +34,8 @@ struct SmveShared {
 };
 constexpr size_t smve_pool_bytes = smve_range * 8 + 2 * smve_warps * 4;
 
-// x of the warps before this one, and of all. Every thread calls; lanes of a warp with the same x.
+// The sum of x over the warps before this one, and over all. Every thread calls; the lanes of a
+// warp pass the same x.
 struct Places {
   int32_t before, all;
 };
@@ -77,7 +79,8 @@ SIE_DEVICE void smve_add_rows(const SmveJob &job, int32_t first, int32_t rows, i
   }
 }
 
-// The values of a sequence's columns to its place in scratch, ascending; how many.
+// Writes the values of a sequence's columns to its place in scratch, ascending; returns their
+// number.
 SIE_DEVICE int32_t smve_pool(const SmveJob &job, int32_t first, int32_t rows, const SmveShared &shared,
                              float *values, int32_t *columns) {
   const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32, lane = static_cast<int32_t>(ptx::lane_id());
@@ -110,7 +113,7 @@ SIE_DEVICE int32_t smve_pool(const SmveJob &job, int32_t first, int32_t rows, co
   return pooled;
 }
 
-// How many of the values have a magnitude of at least `least`.
+// The number of values with a magnitude of at least `least`.
 SIE_DEVICE int32_t smve_count_from(const float *values, int32_t count, uint32_t least, int32_t *warps) {
   int32_t own = 0;
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += smve_threads)
@@ -134,8 +137,8 @@ __global__ void __launch_bounds__(smve_threads, 2) smve_kernel(const SmveJob job
   int32_t *const columns = job.pooled_columns + place;
   const int32_t count = rows > 0 ? smve_pool(job, first, rows, shared, values, columns) : 0;
 
-  // The limit-th largest magnitude, bit by bit; of those equal to it as many as are left are kept,
-  // ascending.
+  // Finds the limit-th largest magnitude bit by bit; of the values equal to it as many as still
+  // have room are kept, ascending.
   uint32_t least = 0;
   int32_t equals = 0;
   if (job.max_nonzeros > 0 && count > job.max_nonzeros) {

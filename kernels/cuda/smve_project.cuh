@@ -1,15 +1,16 @@
 // smve_project — the largest projections of each row in each repetition (smve.cuh).
-//   p[a] = Σ_c x[c]·anchors[r, a, c] in f32, ascending c; the `top` largest, of equals the lower a. No NaN is kept.
+//   p[a] = Σ_c x[c]·anchors[r, a, c] in f32, ascending c; the `top` largest are kept, of equals the
+//   lower a. A NaN is never kept.
 // Shapes   x [R, C]; anchors [repetitions, width, C]; kept lists [repetitions, R, top], in no
 //          order. top ≤ 256.
-// Types    x bf16 | f16 | f32, divided by its norm where that is asked for; lists f32 and s32.
+// Types    x bf16 | f16 | f32, divided by its norm with normalize; lists f32 and s32.
 // Cost     2·R·C·width·repetitions flop → bound by f32 FMA and shared memory, 24 bytes for 8 of
 //          them: R = 16k, C = 128, width 65,536: 275 GFLOP, 12 ms at a third of 67 TFLOP/s. Tensor
-//          cores would do with split operands, but not in this order.
+//          cores could do it with split operands, but not in this order.
 // Plan     a CTA of 8 warps has 32 rows of one repetition and takes 64 anchors at a time, 32
 //          columns of both in shared memory, transposed; a thread sums 4 rows by 2 anchors. Then
-//          each warp looks at four rows: a comparison with the least that a row keeps dismisses
-//          nearly all; another takes its place, and the warp finds the new least.
+//          each warp checks four rows: a comparison with the least projection that a row keeps
+//          rejects nearly all; any other replaces it, and the warp finds the new least.
 // Order    anchors ascend, so an equal one never displaces another: bits and choice depend on the
 //          row alone.
 #ifndef SIE_KERNELS_CUDA_SMVE_PROJECT_CUH
@@ -87,8 +88,8 @@ SIE_DEVICE void smve_load_anchors(const SmveJob &job, int32_t r, int32_t first, 
   }
 }
 
-// What a row keeps so far: `count` entries in shared memory, and of a full list the least, of
-// equals the one of the highest column. A whole warp owns it.
+// What a row keeps so far: `count` entries in shared memory, and in a full list the least, of
+// equals the one of the highest column. One whole warp owns it.
 struct SmveList {
   float *values;
   int32_t *columns;
@@ -133,15 +134,15 @@ struct SmveList {
   }
 };
 
-// A row's projections z[smve_anchors] on the anchors of columns from `column` on, `count` of them,
-// to its list.
+// Offers a row's projections z[smve_anchors] on the anchors of columns from `column` on, `count` of
+// them, to its list.
 SIE_DEVICE void smve_offer(const float *z, int32_t column, int32_t count, int32_t top, SmveList *list) {
   const int32_t lane = static_cast<int32_t>(ptx::lane_id());
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     const int32_t at = lane + 32 * half;
     const float own = z[at];
-    // A NaN is larger than nothing.
+    // A NaN is not larger than anything.
     const bool better = list->count < top ? own == own : own > list->least;
     uint32_t marks = ptx::ballot(at < count && better);
     while (marks != 0) {
@@ -198,7 +199,7 @@ __global__ void __launch_bounds__(smve_threads, 2) smve_project_kernel(const Smv
         }
       }
     }
-    // The barriers of the columns' loop have parted these from the last anchors' readers.
+    // The barriers of the columns' loop separate these writes from the reads of the last anchors.
 #pragma unroll
     for (int i = 0; i < 4; i++)
       ptx::store_shared(z + (own_rows + i) * smve_anchor_stride + own_anchors,

@@ -38,8 +38,8 @@ struct SparseRow {
   }
 };
 
-// Where the first of a lane's kept columns goes, counted from the warp's first; bit j of kept: its
-// column j. Whole warps call, and *count gets how many the warp keeps.
+// The place of the first of a lane's kept columns, counted from the warp's first; bit j of kept:
+// its column j. Whole warps call, and *count becomes the number that the warp keeps.
 SIE_DEVICE int32_t place_in_warp(uint32_t kept, int32_t *count) {
   const uint32_t before = (1u << ptx::lane_id()) - 1u;
   int32_t place = 0, all = 0;

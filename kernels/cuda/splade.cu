@@ -51,7 +51,7 @@ Table table_of(uint32_t compute) {
   }
 }
 
-// The linear whose logits are meant; y stands for them.
+// The linear that computes the logits; y stands for them.
 sie_linear_args linear_of(const sie_splade_args &a) {
   sie_linear_args linear = {};
   linear.rows = a.tokens;

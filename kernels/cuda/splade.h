@@ -1,10 +1,10 @@
-// splade.h — the launcher of SPLADE maxima, for the tables, and what passes to the instances of its
-// GEMM.
+// splade.h — the launcher of SPLADE maxima, for the tables, and what it passes to the instances of
+// its GEMM.
 //
-// Refuses before it launches what gemm_call refuses of the linear inside, and: SIE_INVALID_ARGUMENT
-// for a share that is not the whole or has no stream, and missing pointers; SIE_UNSUPPORTED for y
-// that is not f32, class F32, more than 2²⁰ columns, FP8 on GPUs without a product of e4m3 (sm_80 …
-// 88, 100 … 119), and devices below sm_80. No sequences launch nothing.
+// It refuses before it launches what gemm_call refuses of the linear inside. SIE_INVALID_ARGUMENT
+// also: a share that is not the whole or has no stream, and missing pointers. SIE_UNSUPPORTED also:
+// y that is not f32, class F32, more than 2²⁰ columns, FP8 on GPUs without a product of e4m3 (sm_80
+// … 88, 100 … 119), and devices below sm_80. No sequences launch nothing.
 #ifndef SIE_KERNELS_CUDA_SPLADE_H
 #define SIE_KERNELS_CUDA_SPLADE_H
 
@@ -15,7 +15,7 @@ namespace sie_cuda {
 
 sie_status splade(const sie_splade_args *, const sie_share *);
 
-// Where maxima go.
+// The destination of the maxima.
 struct SpladeTarget {
   const int32_t *seqs;        // *n, on the device
   const int32_t *cu_seqlens;  // [*seqs + 1]
@@ -23,8 +23,8 @@ struct SpladeTarget {
   int64_t y_ld;
 };
 
-// Everything of a launch without wgmma; the kernel's one parameter. Of the epilogue only n and bias
-// are read.
+// All arguments of a launch without wgmma; the kernel's one parameter. Of the epilogue only n and
+// bias are read.
 struct SpladeSm80Args {
   GemmSm80Args gemm;
   SpladeTarget to;
@@ -36,7 +36,7 @@ struct SpladeSm80Instance {
   sie_status (*launch)(const SpladeSm80Args &, uint32_t ctas, const sie_stream *);
 };
 
-// From the largest tile on; one takes the rows of a smaller one as well.
+// In order from the largest tile; a tile also takes the rows of a smaller one.
 constexpr int32_t splade_sm80_16bit_count = 3, splade_sm80_fp8_count = 2;
 extern const SpladeSm80Instance splade_sm80_bf16[splade_sm80_16bit_count];
 extern const SpladeSm80Instance splade_sm80_f16[splade_sm80_16bit_count];

@@ -1,24 +1,26 @@
 // splade_sm80 — y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]) on
 // mma.sync.
-//   acc as gemm_sm80.cuh has it; z = acc + bias[v], e4m3 ((total·s_x[i])·s_w[v]) + bias[v], as gemm_epilogue.cuh
+//   acc as in gemm_sm80.cuh; z = acc + bias[v], e4m3 ((total·s_x[i])·s_w[v]) + bias[v], as in
+//   gemm_epilogue.cuh
 // Shapes   x [T, K], W [N, K] packed (gemm_pack.h), y [B, N], zeros before the launch. T read from
 //          *rows, K, N ≥ 1.
 // Types    x, W: bf16 | f16 | e4m3 (sm_89, sm_120), scales of x by row or 1×128 block. bias, y f32.
-//          A NaN is no part of the maximum.
+//          A NaN does not count in the maximum.
 // Alias    none.
 // Align    x: pointer and row stride 16 bytes. y, bias any.
 // Cost     2·T·N·K flop: a batch of 16,384 tokens with BERT's vocabulary (30,522 × 768) 768 GFLOP,
-//          3.1 ms at 80 % of 312 TFLOP/s. Logits [T, N] in f32 would be 2.0 GB, written and read
-//          1.0 ms more on 80 GB; y of 128 sequences is 15.6 MB. A warp's maximum is 150
-//          instructions a lane and sequence beside 1,600 of products at K = 768.
+//          3.1 ms at 80 % of 312 TFLOP/s. Logits [T, N] in f32 would be 2.0 GB, and writing and
+//          reading them would take 1.0 ms more on an 80 GB card; y of 128 sequences is 15.6 MB. A
+//          warp's maximum takes 150 instructions a lane and sequence, its products 1,600 at
+//          K = 768.
 // Plan     a CTA computes one tile (gemm_sm80_tile.cuh). Its sums stay in registers: for each
 //          sequence that has rows among the warp's 16 to 64, a lane takes the largest of its rows'
-//          sums, three shuffles those of the eight lanes of a column, then bias, and one integer
+//          sums; three shuffles combine the eight lanes of a column; then bias, and one integer
 //          maximum a column into y. Values are > 0, so their bits order as they do, and no order of
-//          arrival changes a bit. Most logits of a SPLADE head are below 0: they end here.
+//          arrival changes a bit. Most logits of a SPLADE head are below 0 and end here.
 // Grid     as gemm_sm80.
-// Error    that of gemm_sm80: rounding is monotone, so bias and scales behind the maximum give the
-//          bits they would have given before it.
+// Error    that of gemm_sm80: rounding is monotone, so bias and scales after the maximum give the
+//          bits that they would have given before it.
 // Source   Formal 2021, arXiv:2109.10086 §3: max pooling; the logarithm is output_sparse's.
 #ifndef SIE_KERNELS_CUDA_SPLADE_SM80_CUH
 #define SIE_KERNELS_CUDA_SPLADE_SM80_CUH

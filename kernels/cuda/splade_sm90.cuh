@@ -1,10 +1,11 @@
 // splade_sm90 — y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]) on
 // Hopper's tensor cores.
-//   z as gemm_sm90.cuh has it, then bias and scales as gemm_epilogue.cuh
+//   z as in gemm_sm90.cuh, then bias and scales as in gemm_epilogue.cuh
 // Shapes   x [T, K], W [N, K] packed (gemm_pack.h), y [B, N], zeros before the launch. T read from
 //          *rows, K, N ≥ 1.
-// Types    x, W: bf16 | f16 | e4m3, scales of x by row or 1×128 block. bias, y f32. A NaN is no
-//          part of the maximum. Alias: none.
+// Types    x, W: bf16 | f16 | e4m3, scales of x by row or 1×128 block. bias, y f32. A NaN does not
+//          count in the maximum.
+// Alias    none.
 // Align    x: base 16 B, row stride a multiple of 16 B (TMA). y, bias any.
 // Cost     2·T·N·K flop: 16,384 tokens with BERT's vocabulary (30,522 × 768) 768 GFLOP, 0.97 ms at
 //          790 TFLOP/s. A tile's maximum, some 500 issue slots a warp, hides behind the other
@@ -12,8 +13,8 @@
 // Plan     gemm_sm90's warpgroups in turn on tiles of their own; in place of the store each warp
 //          takes the maximum of its 16 rows of every 64 as splade_sm80.cuh does: in registers,
 //          three shuffles, one integer maximum a column and sequence into y.
-// Error    that of gemm_sm90: rounding is monotone, so bias and scales behind the maximum give the
-//          bits they would have given before it.
+// Error    that of gemm_sm90: rounding is monotone, so bias and scales after the maximum give the
+//          bits that they would have given before it.
 // Source   Formal 2021, arXiv:2109.10086 §3
 #ifndef SIE_KERNELS_CUDA_SPLADE_SM90_CUH
 #define SIE_KERNELS_CUDA_SPLADE_SM90_CUH
@@ -131,7 +132,7 @@ sie_status splade_sm90_launch(const GemmCall &call, const SpladeTarget &to) {
                     call.on, x, w, g, to);
 }
 
-// Few rows fill half of a large tile at most.
+// Few rows fill at most half of a large tile.
 template <class Class>
 sie_status splade_sm90_class(const GemmCall &call, const SpladeTarget &to) {
   if (call.args->rows.cap <= 64) return splade_sm90_launch<Sm90Tile<Class, 64, 128, 128, false, 1>>(call, to);

@@ -20,7 +20,7 @@ extern "C" int64_t sie_cuda_scratch_bytes(const sie_op_bounds *bounds) {
 
 namespace {
 
-// F32 is for what follows pooling: attention has no such form.
+// F32 is for the heads behind pooling: attention has no such form.
 constexpr uint32_t classes = 1u << SIE_COMPUTE_F32 | 1u << SIE_COMPUTE_BF16 | 1u << SIE_COMPUTE_F16;
 
 sie_ops table(const char *name, uint32_t compute_mask) {

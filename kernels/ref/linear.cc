@@ -1,7 +1,7 @@
 // linear — y = act(x·Wᵀ + bias + addend) + residual, or g(gate)·up + residual.
 //   F32, BF16, F16  z = Σ x[r,k]·W[n,k], W in the class's type, rounded by pack
-//   INT8            z = s_x[r]·s_w[n]·Σ (q[r,k] − zero[r])·w_q[n,k], the excess of x's outlier added
-//                   to its q; s_w = max|W[n,:]|/127 (0 counts as 1), w_q = rint(W/s_w)
+//   INT8            z = s_x[r]·s_w[n]·Σ (q[r,k] − zero[r])·w_q[n,k], the excess of x's outlier
+//                   added to its q; s_w = max|W[n,:]|/127 (0 counts as 1), w_q = rint(W/s_w)
 //   FP8             z = s_w[n]·Σ_g s_x[r,g]·Σ_k∈g x[r,k]·w_q[n,k], s_w and w_q as sie_tensor's
 //                   e4m3, one scale a row
 //   y = act(z + bias[n] + addend[r,n]) + residual[r,n]; with a gate, z' = z + bias + addend:

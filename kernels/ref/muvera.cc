@@ -1,6 +1,6 @@
 // muvera — the fixed dimensional encoding of each sequence's token vectors, as an output row.
-//   The formulas are at sie_muvera_args (kernels/ops.h). Tokens and blocks are in double and rounded
-//   to f32; the sketch is in f32, in its order.
+//   The formulas are at sie_muvera_args (kernels/ops.h). Tokens and blocks are in double and
+//   rounded to f32; the sketch is in f32, in its order.
 // Shapes   x [T, C], row stride ≥ C; simhash [R, C, k]; ams [R, C]; sketch [R·2ᵏ·P]; items [B].
 // Types    x f32 | bf16 | f16; output types as output_rows.
 // Alias    none.

@@ -1,7 +1,8 @@
 // qk_norm_rope — q and k in place: each head is normalised where it has a weight, then rotated.
 //   x' = x/√(Σ x²/D + ε)·(offset + γ)
 //   y[i] = x'[i]·cos[p,i] − x'[i+h]·sin[p,i],  y[i+h] = x'[i+h]·cos[p,i] + x'[i]·sin[p,i]
-//   for i < h = rot/2; p is the token's index in its sequence + offset. All in double, rounded once.
+//   for i < h = rot/2; p is the token's index in its sequence + offset. All in double, rounded
+//   once.
 // Shapes   q [T, H·D], k [T, Hkv·D], row strides ≥ columns; γ [D]; cos, sin [positions, h];
 //          cu_seqlens [B+1].
 // Types    q, k f32 | bf16 | f16, one type.

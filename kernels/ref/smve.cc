@@ -1,9 +1,9 @@
 // smve — the sparse multi-vector encoding of each sequence's rows, as a sparse output row
 // (sie_smve_args in ops.h).
-//   For each row x and repetition r the `top` largest of x·anchor[r, a] are kept (of equals the lower
-//   a). A column's value is their sum, for documents divided by the number of them that are not 0.
-//   Zeros are dropped, then all but the max_nonzeros largest |value| (of equals the lower column).
-//   Sums are in double, values rounded once to f32. A NaN is never kept.
+//   For each row x and repetition r the `top` largest of x·anchor[r, a] are kept (of equals the
+//   lower a). A column's value is their sum, for documents divided by the number of them that are
+//   not 0. Zeros are dropped, then all but the max_nonzeros largest |value| (of equals the lower
+//   column). Sums are in double, values rounded once to f32. A NaN is never kept.
 // Shapes   x [R, C], row stride ≥ C; anchors [repetitions, width, C]; items [B]. 1 ≤ top ≤ width.
 // Types    x f32 | bf16 | f16; values f32 | f16.
 // Alias    none.

@@ -5,7 +5,7 @@ namespace simt {
 
 namespace {
 
-// One time in four a warp is late from the barrier: what others write meanwhile finds what it has
+// One time in four a warp leaves the barrier late: writes of other warps meanwhile hit what it has
 // not read yet.
 void release(Barrier &barrier) {
   const uint32_t waiting = static_cast<uint32_t>(barrier.waiting.size());
@@ -22,7 +22,7 @@ void release(Barrier &barrier) {
   barrier.count = 0;
 }
 
-// Until the barrier opens, or a late one until all others wait for something.
+// Waits until the barrier opens; a late warp also until all others wait for something.
 void wait_at_barrier(Barrier &barrier, const char *name) {
   Fiber *fiber = current();
   barrier.waiting.push_back(fiber);
@@ -30,7 +30,7 @@ void wait_at_barrier(Barrier &barrier, const char *name) {
   if (fiber->late) dawdle("late from a barrier", true);
 }
 
-// All that live have arrived: nobody is left to run.
+// All living threads have arrived.
 bool complete(const Barrier &barrier, const Cta &cta) {
   return barrier.arrived == (barrier.of_all ? cta.live : barrier.expected);
 }
@@ -100,7 +100,7 @@ void thread_left_barriers(Fiber *fiber) {
   Cta &cta = *fiber->cta;
   Barrier &barrier = cta.barriers[0];
   if (barrier.of_all && barrier.arrived != 0 && complete(barrier, cta)) release(barrier);
-  // Who has left counts as arrived at every later barrier of the cluster.
+  // A thread that has exited counts as arrived at every later barrier of the cluster.
   Cluster &cluster = *cta.cluster;
   if (fiber->cluster_arrived) cluster.arrived--;
   if (cluster.arrived != 0 && cluster.arrived == cluster.live) release_cluster(cluster);

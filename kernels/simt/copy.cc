@@ -11,8 +11,8 @@ bool Copy::step() {
 
 namespace {
 
-// Marks the bytes as the thread's; fails where a warp has read them by ldmatrix and come to no
-// barrier since.
+// Marks the bytes as the thread's; fails where a warp has read them by ldmatrix and has not reached
+// a barrier since.
 void mark_copy(Fiber *fiber, uint32_t shared, uint32_t bytes) {
   Cta &cta = *fiber->cta;
   if (cta.touched.empty()) cta.touched.resize((machine.launch.shared_bytes + 15) / 16);
@@ -69,7 +69,7 @@ void cp_async(uint32_t shared, const void *global, uint32_t bytes, uint32_t read
   copy.read = read;
   copy.group = fiber->copy_group;
   mark_copy(fiber, shared, bytes);
-  // At once, at some moment, or not before the wait: each finds races the others hide.
+  // At once, at some moment, or not before the wait: each finds races that the others hide.
   uint32_t moment = random_below(3);
   if (moment == 0) {
     copy.step();

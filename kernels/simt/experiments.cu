@@ -1,5 +1,6 @@
-// experiments.cu — the kernels of experiments.h. Inputs are raw bytes that go to shared memory or
-// registers as they are, outputs are whole register or memory images: nothing here knows a layout.
+// experiments.cu — the kernels of experiments.h. Inputs are raw bytes that are copied unchanged to
+// shared memory or registers, outputs are whole register or memory images: nothing here knows a
+// layout.
 #include "simt/experiments.h"
 
 #include "cuda/ptx/convert.h"
@@ -228,7 +229,7 @@ __global__ void __launch_bounds__(32, 1) exchange_kernel(const void *in, void *o
   to[9] = shuffle_xor(x, 3, lane < 16 ? 0xffffu : 0xffff0000u);
 }
 
-// 1024 words as floats of any bits. A NaN's own bits are not compared: 0 in its place.
+// 1024 words as floats of any bits. The bits of a NaN are not compared: it becomes 0.
 __global__ void __launch_bounds__(128, 1) convert_kernel(const void *in, void *out) {
   for (uint32_t i = threadIdx.x; i < 1024; i += blockDim.x) {
     uint32_t bits = words(in)[i];

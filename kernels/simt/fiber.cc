@@ -39,9 +39,9 @@ namespace {
 const void *thread_stack;  // of the thread that launches
 size_t thread_stack_bytes;
 
-// A function's red zones go when it returns, so a thread that has left its kernel leaves those of
-// the few functions that it left through. The whole stack's shadow at every start would be a third
-// of the emulator's time.
+// A function's red zones vanish when it returns, so an exited thread leaves only those of the few
+// functions that it exited through. Clearing the whole stack's shadow at every start would take a
+// third of the emulator's time.
 void forget_red_zones(uint8_t *stack) {
   constexpr size_t left_behind = 16 << 10;
   __asan_unpoison_memory_region(stack + stack_bytes - left_behind, left_behind);

@@ -1,9 +1,9 @@
-// language.h — what a CUDA source needs from the language, for g++: qualifiers, vector types,
-// indices, intrinsics.
+// language.h — the parts of the CUDA language that a source needs, for g++: qualifiers, vector
+// types, indices, intrinsics.
 //
-// Only what kernels of this project use. Names and meanings are CUDA's (CUDA C++ Programming Guide,
-// Mathematical and Integer Intrinsics). Everything rounds as the device's correctly rounded forms
-// do; build with -ffp-contract=off.
+// It has only what kernels of this project use. Names and meanings are CUDA's (CUDA C++ Programming
+// Guide, Mathematical and Integer Intrinsics). Everything rounds as the device's correctly rounded
+// forms do; build with -ffp-contract=off.
 #ifndef SIE_KERNELS_SIMT_LANGUAGE_H
 #define SIE_KERNELS_SIMT_LANGUAGE_H
 
@@ -50,7 +50,7 @@ inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z,
 
 struct dim3 {
   unsigned x, y, z;
-  // Extents as CUDA takes them: any integer.
+  // Extents may be any integer type, as in CUDA.
   template <class X = unsigned, class Y = unsigned, class Z = unsigned>
   constexpr dim3(X x_ = 1, Y y_ = 1, Z z_ = 1)
       : x(static_cast<unsigned>(x_)), y(static_cast<unsigned>(y_)), z(static_cast<unsigned>(z_)) {}

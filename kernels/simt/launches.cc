@@ -1,11 +1,10 @@
-// launches.cc — the record of which kernels were launched with which threads, shared memory and
-// cluster.
+// launches.cc — records which kernels were launched with which threads, shared memory and cluster.
 //
 // With SIE_SIMT_LAUNCHES=FILE in the environment, a process appends one line for each different
-// launch when it exits: the program, the kernel's offset in it (its symbol's address in nm less
-// that of __executable_start), threads of a CTA, bytes of dynamic shared memory, CTAs of a cluster,
-// and sm, with tabs between. tools/kernels/budgets.py reads it: dynamic shared memory stands in no
-// compiled code.
+// launch when it exits. The line has, with tabs between: the program, the kernel's offset in it
+// (its symbol's address in nm less that of __executable_start), threads of a CTA, bytes of dynamic
+// shared memory, CTAs of a cluster, and sm. tools/kernels/budgets.py reads it: compiled code does
+// not state dynamic shared memory.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// machine.cc — launches, the scheduler and its randomness, and what is said when a rule is broken.
+// machine.cc — launches, the scheduler and its randomness, and the message when a rule is broken.
 #include "simt/machine.h"
 
 #include <errno.h>
@@ -31,8 +31,7 @@ bool seeded = false;
 void *host_stack_pointer;
 const uint8_t *written_begin, *written_end;  // by the kernel before
 
-// Fibers and shared memories outlive launches; the resident CTAs take what they need from the
-// front.
+// Fibers and shared memories outlive launches; the resident CTAs use them from the front.
 std::vector<std::unique_ptr<Fiber>> fibers;
 std::vector<uint8_t *> shared_memories;
 
@@ -155,9 +154,9 @@ void step(Async *async) {
 
 void step_floating() { step(machine.floating[random_below(static_cast<uint32_t>(machine.floating.size()))]); }
 
-// No fiber is ready: something is carried out, or those that dawdle go on, so that what lingers may
-// linger long: all at once, or one warp alone, which is then ahead of the others' copies until they
-// meet. False: there is nothing left.
+// No fiber is ready: carries out an operation, or continues fibers that dawdle, so that what
+// lingers may linger long. It continues all of them, or one warp alone, which is then ahead of the
+// others' copies until they meet. Returns false when nothing is left.
 bool step_idle() {
   size_t floating = machine.floating.size(), all = floating + machine.lingering.size();
   if (!machine.dawdling.empty() && (all == 0 || random_below(2) == 0)) {
@@ -265,7 +264,7 @@ void lay_out_shared(uint8_t *shared, size_t bytes) {
 #endif
 }
 
-// AddressSanitizer stops at the access itself; without it the guards tell afterwards.
+// AddressSanitizer stops at the access itself; without it the guards show it afterwards.
 void check_shared_guards(const Cta &cta) {
 #if !defined(__SANITIZE_ADDRESS__)
   for (size_t i = 0; i < guard_bytes; i++) {
@@ -286,7 +285,7 @@ void check_shared_guards(const Cta &cta) {
 #endif
 }
 
-// On a device a setmaxnreg that asks for more than the others leave waits for ever.
+// On a device a setmaxnreg that needs more registers than the others leave waits for ever.
 void check_registers(const Cta &cta) {
   constexpr int32_t of_cta = 65536;
   const int32_t at_launch = of_cta / static_cast<int32_t>(cta.threads) / 8 * 8;
@@ -302,7 +301,7 @@ void check_registers(const Cta &cta) {
   }
 }
 
-// place: among the resident CTAs.
+// place: the index among the resident CTAs.
 void lay_out_cta(size_t place, Cluster *cluster, uint3 block) {
   const Launch &launch = machine.launch;
   const uint32_t threads = launch.block.x * launch.block.y * launch.block.z;
@@ -376,7 +375,7 @@ void run_clusters(const uint64_t *first, size_t count) {
   self = fiber;
   switch_stack(&host_stack_pointer, fiber->stack_pointer, fiber->stack, false);
   self = nullptr;
-  // Stores that nobody waits for are written all the same.
+  // Stores that nobody waits for are still written.
   for (const Cta &cta : machine.ctas) {
     for (const Fiber *thread : cta.fibers) {
       for (const auto &store : thread->stores) finish_async(store.get());

@@ -1,10 +1,10 @@
-// machine.h — inside the emulator: fibers, the scheduler, and what a CTA owns while it runs.
+// machine.h — inside the emulator: fibers, the scheduler, and the state of a CTA while it runs.
 //
-// One cluster of CTAs is resident at a time, or two; all state hangs on `machine`, which launch()
-// guards. A fiber runs until it blocks; then a random ready one goes on. An asynchronous operation
-// is carried out at once, or it floats (at each switch one of those may be carried out), or it
-// lingers until no fiber is ready; a wait carries out what it waits for, at once or when no fiber
-// is ready. So others run as far ahead as barriers let them, now and then.
+// One or two clusters of CTAs are resident at a time; all state hangs on `machine`, which launch()
+// guards. A fiber runs until it blocks; then a random ready one continues. An asynchronous
+// operation is carried out at once, or it floats (each switch may carry out one of those), or it
+// lingers until no fiber is ready. A wait carries out the operations that it waits for, at once or
+// when no fiber is ready. So now and then other fibers run as far ahead as barriers let them.
 #ifndef SIE_KERNELS_SIMT_MACHINE_H
 #define SIE_KERNELS_SIMT_MACHINE_H
 
@@ -24,7 +24,7 @@ struct Warpgroup;
 
 // ---- asynchronous operations
 
-// One operation under way. step() moves it on; returns true when it is finished.
+// One operation in flight. step() advances it and returns true when it is finished.
 struct Async {
   virtual ~Async() = default;
   virtual bool step() = 0;
@@ -33,12 +33,12 @@ struct Async {
   bool finished = false;
 };
 
-// Adds to what floats or lingers; the caller keeps it alive until it is finished.
+// Adds an operation to those that float or linger; the caller keeps it alive until it is finished.
 void float_async(Async *async);
 void linger_async(Async *async);
 // Steps until it is finished.
 void finish_async(Async *async);
-// Blocks until no fiber is ready, one time in two; others when sure.
+// Blocks until no fiber is ready: one time in two, or always when `sure`.
 void dawdle(const char *what, bool sure = false);
 
 struct Copy final : Async {  // cp.async
@@ -90,10 +90,10 @@ inline Fiber *current() { return static_cast<Fiber *>(self); }
 // Blocks the running fiber until wake(); `what` appears in the report of a deadlock.
 void block(const char *what, const void *on = nullptr);
 void wake(Fiber *fiber);
-// Lets others run.
+// Lets other fibers run.
 void yield();
 
-// ---- what fibers meet at
+// ---- where fibers meet
 
 struct Meeting {  // of the lanes of a warp at one instruction
   const char *instruction = nullptr;
@@ -185,8 +185,8 @@ struct Cluster {  // without clusters, each CTA is one of its own
   std::vector<Fiber *> waiting;
 };
 
-// What cp.async and ldmatrix did to sixteen bytes of shared memory, until those who did it come to
-// a barrier.
+// What cp.async and ldmatrix did to sixteen bytes of shared memory, until the thread or warp
+// reaches a barrier.
 struct Touch {
   uint16_t copier = 0, reader = 0;  // a thread, a warp; plus one
   uint32_t met = 0;                 // the warp's, when it read
@@ -223,35 +223,36 @@ struct Machine {
 };
 extern Machine machine;
 
-// What CUDA would answer to a launch of this shape before anything runs.
+// The status that CUDA would return for a launch of this shape before anything runs.
 sie_status check_shape(const Launch &launch);
 
-// Notes a launch for SIE_SIMT_LAUNCHES (launches.cc); does nothing without it.
+// Records a launch for SIE_SIMT_LAUNCHES (launches.cc); does nothing without it.
 void record_launch(const Launch &launch);
 
-// A number below n, from the seed.
+// A random number below n, from the seed.
 uint32_t random_below(uint32_t n);
 
-// Fails where the running thread has not waited for the kernel that writes what is at p.
+// Fails where the running thread has not waited for the kernel that writes the byte at p.
 void check_written(const void *p);
-// `bytes` bytes at an address of the CTA's shared memory; fails outside, or misaligned.
+// Returns the `bytes` bytes at an address of the CTA's shared memory; fails outside it, or
+// misaligned.
 uint8_t *shared_bytes(const Cta &cta, uint32_t address, size_t bytes, size_t alignment, const char *what);
-// Where shared memory begins, as on a device whose first KiB is the system's.
+// The start of shared memory; on a device the system uses the first KiB.
 constexpr uint32_t shared_base = 1024;
 
-// The running fiber comes to a barrier of any kind: others may see what its copies brought, once
-// waited for, and may overwrite what its warp has read.
+// The running fiber reaches a barrier of any kind: other threads may now see the results of the
+// copies that it has waited for, and may overwrite what its warp has read.
 void arrive_at_barrier();
-// ldmatrix of the warp reads these sixteen bytes; fails where a copy there lacks its wait and a
-// barrier behind that.
+// ldmatrix of the warp reads these sixteen bytes; fails where a copy to them lacks its wait and a
+// barrier after that.
 void read_row(Cta &cta, const Warp &warp, uint32_t address);
 
 PhaseBarrier &phase_barrier(Cta &cta, uint32_t address);
-// Fails where the thread that initialised it has not fenced; user: what reaches it by another way
-// than its CTA.
+// Fails where the thread that initialised the barrier has not fenced. user: what reaches it other
+// than its own CTA.
 void check_published(const PhaseBarrier &barrier, const char *user);
 void phase_barrier_written(Cta &cta, uint32_t address, uint32_t bytes);
-// What must hold when a CTA is gone.
+// Checks the barriers of a CTA that has finished.
 void check_phase_barriers(const Cta &cta);
 void thread_left_barriers(Fiber *fiber);
 // Whether the thread's registers are still operands of a product.

@@ -5,7 +5,8 @@ namespace simt {
 
 namespace {
 
-// What the barrier's eight bytes hold: enough to notice that something else was written there.
+// The contents of the barrier's eight bytes: enough to notice that something else was written
+// there.
 uint64_t word_of(const PhaseBarrier &barrier) {
   return 0x6d62617272000000u ^ barrier.address ^ barrier.phase << 48;
 }
@@ -136,7 +137,7 @@ void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
   uint64_t phase = own.phase;
   own.waiting.push_back(current());
   block("mbarrier_wait", barrier);
-  // Found again: the list may have grown.
+  // Looks it up again: the list may have grown.
   uint64_t now = own_barrier(barrier).phase;
   if (now != phase + 1) {
     fail(

@@ -1,5 +1,5 @@
-// numbers.h — the number formats as the device converts them (numerically as
-// kernels/common/dtype.h; a NaN becomes the device's canonical one).
+// numbers.h — converts the number formats as the device does (the numbers of
+// kernels/common/dtype.h, but a NaN becomes the device's canonical NaN).
 #ifndef SIE_KERNELS_SIMT_NUMBERS_H
 #define SIE_KERNELS_SIMT_NUMBERS_H
 
@@ -12,7 +12,7 @@ inline float f32_from_bf16(uint16_t bits) { return sie_f32_from_bf16(bits); }
 inline uint16_t f16_from_f32(float x) { return x == x ? sie_f16_from_f32(x) : uint16_t{0x7fff}; }
 inline float f32_from_f16(uint16_t bits) { return sie_f32_from_f16(bits); }
 
-// Of the 256 e4m3 numbers; 0x7f and 0xff are NaN.
+// Converts each of the 256 e4m3 values; 0x7f and 0xff are NaN.
 inline float f32_from_e4m3(uint8_t bits) {
   uint32_t magnitude = bits & 0x7fu;
   float x = magnitude == 0x7fu  ? sie_f32_from_bits(0x7fffffffu)

@@ -3,7 +3,7 @@
 //
 //   sie_record testdata/hopper
 //
-// Exit 0: all that the device can run are written; 1: one failed; 2: no device.
+// Exit 0: all experiments that the device can run are written; 1: one failed; 2: no device.
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>

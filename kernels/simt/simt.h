@@ -1,11 +1,11 @@
-// simt.h — the emulator's entry points: what the wrappers of kernels/cuda/ptx call under g++.
+// simt.h — the emulator's entry points, which the wrappers of kernels/cuda/ptx call under g++.
 //
-// A launch runs on the calling thread and returns when the grid has finished; one with a stream
-// goes to the sink of streams, if there is one. Each CUDA thread is a fiber; the threads of a CTA
-// (and of its cluster) run in random order between the points where they meet, CTAs follow each
-// other in random order, now and then two at once. What is asynchronous on the device happens at a
-// random moment between issue and wait. All randomness comes from one seed: SIE_SIMT_SEED in the
-// environment, or seed(); a failure prints it.
+// A launch runs on the calling thread and returns when the grid has finished. A launch with a
+// stream is passed to the sink of streams, if there is one. Each CUDA thread is a fiber. The
+// threads of a CTA (and of its cluster) run in random order between the points where they
+// synchronise; CTAs run in random order, now and then two at once. An operation that is
+// asynchronous on the device happens at a random moment between issue and wait. All randomness
+// comes from one seed: SIE_SIMT_SEED in the environment, or seed(); a failure prints it.
 //
 // A broken rule (see README.md) prints kernel, block, threads and seed to stderr and aborts the
 // process. Launches from several threads take turns. Device memory is host memory.
@@ -35,30 +35,31 @@ struct Launch {
 // 2²⁴ CTAs.
 sie_status launch(const Launch &launch, void (*thread)(const void *body), const void *body);
 
-// ---- launches that wait their turn in a stream
+// ---- launches that wait for their turn in a stream
 
-// Takes over a launch with a stream: some thread calls run(kernel) when the stream has come to it
-// (never, once, or often: a CUDA graph replays it), then destroy(kernel) once. Where it does not
-// answer SIE_OK it has taken nothing.
+// Takes over a launch with a stream. Some thread calls run(kernel) when the stream reaches it
+// (never, once, or often: a CUDA graph replays it), then destroy(kernel) once. Where the sink does
+// not return SIE_OK, it has taken nothing.
 using StreamSink = sie_status (*)(void *stream, void (*run)(void *kernel), void *kernel,
                                   void (*destroy)(void *kernel));
-// From now on launches with a stream go to the sink; with NULL, as at the start, they run at once.
+// From now on launches with a stream are passed to the sink; with NULL, as at the start, they run
+// at once.
 void set_stream_sink(StreamSink sink);
-// launch() for a stream, not NULL: a shape that CUDA would refuse is refused here. Owns body, which
-// destroy frees, and calls thread(body) as often as the sink runs the launch.
+// launch() for a stream that is not NULL; refuses a shape that CUDA would refuse. It owns body,
+// which destroy frees, and calls thread(body) as often as the sink runs the launch.
 sie_status launch_in_stream(void *stream, const Launch &launch, void (*thread)(const void *body), void *body,
                             void (*destroy)(void *body));
 
 // Starts the sequence of random choices anew; the next launches depend on it alone.
 void seed(uint64_t value);
-// Launches since the process began: what a test counts to know that a path ran.
+// The number of launches since the process began; a test reads it to know that a path ran.
 uint64_t launches();
 
 // ---- device side: only inside a launch
 
-// Prints what is wrong and where, and aborts.
+// Prints the error and its place, and aborts.
 [[noreturn, gnu::format(printf, 1, 2)]] void fail(const char *format, ...);
-// Aborts unless the target of the launch has this.
+// Aborts unless the target of the launch has the instruction.
 void require(int32_t sm, const char *instruction);
 
 unsigned char *dynamic_shared();
@@ -73,8 +74,8 @@ void cluster_arrive();
 void cluster_wait();
 void set_registers(int32_t count);
 void grid_dependency_wait();
-// From the next launch on, the kernel before writes these bytes: in a programmatic launch no thread
-// may copy from them before its grid_dependency_wait. None with bytes = 0.
+// Says that the previous kernel writes these bytes, from the next launch on: in a programmatic
+// launch no thread may copy from them before its grid_dependency_wait. bytes = 0: no such bytes.
 void written_before(const void *p, size_t bytes);
 
 enum class Shuffle { exclusive_or, from, up, down };
@@ -100,7 +101,8 @@ void wgmma(Element type, int32_t n, float *d, const uint32_t *a_registers, uint6
            bool accumulate);
 void wgmma_commit();
 void wgmma_wait(int32_t pending);
-// What was awaited comes into the registers here, so that a kernel without it computes with NaN.
+// The awaited values enter the registers here, so that a kernel without this call computes with
+// NaN.
 void wgmma_keep(float *d);
 
 void fence_proxy_async();
@@ -111,7 +113,7 @@ void mbarrier_arrive_cluster(uint64_t *barrier, uint32_t rank);
 bool mbarrier_test(uint64_t *barrier, uint32_t parity);
 void mbarrier_wait(uint64_t *barrier, uint32_t parity);
 
-// As large and as aligned as the driver's, with contents of our own.
+// Has the size and alignment of the driver's, with contents of our own.
 struct alignas(64) TensorMap {
   uint64_t magic;
   uint8_t *p;

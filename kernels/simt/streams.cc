@@ -1,4 +1,4 @@
-// streams.cc — launches that wait their turn in a stream of somebody else's.
+// streams.cc — launches that wait for their turn in another library's stream.
 #include <new>
 
 #include "simt/machine.h"
@@ -19,7 +19,7 @@ struct Waiting {
 void run(void *kernel) {
   const Waiting *waiting = static_cast<const Waiting *>(kernel);
   const Launch &launch = waiting->launch;
-  // Its shape was accepted when it was launched, and nothing else can fail.
+  // The shape was accepted at the launch, and nothing else can fail.
   const sie_status status = simt::launch(launch, waiting->thread, waiting->body);
   if (status != SIE_OK)
     fail("kernel %s was accepted at its launch and answers %d now", launch.kernel, status);

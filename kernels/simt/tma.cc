@@ -24,7 +24,7 @@ uint32_t box_bytes(const TensorMap &map) {
   return static_cast<uint32_t>(bytes);
 }
 
-// Where a swizzled box must begin: its pattern counts from there.
+// The alignment of a swizzled box, whose pattern counts from there.
 uint32_t box_alignment(const TensorMap &map) {
   return map.swizzle == 0 ? 128u : 8u * static_cast<uint32_t>(row_bytes_of(map.swizzle));
 }
@@ -79,7 +79,7 @@ void start(std::unique_ptr<Load> load) {
     check_published(barrier, "TMA load");
     barrier.in_flight += load->bytes;
   }
-  // The issuer's own barrier has been told before; a neighbour tells its own.
+  // The issuer's own barrier has counted the bytes before; a neighbour's counts them here.
   Cta *own = current()->cta;
   if (std::find(load->to.begin(), load->to.end(), own) != load->to.end()) {
     PhaseBarrier &barrier = phase_barrier(*own, load->barrier);

@@ -1,4 +1,4 @@
-// warp.cc — what the lanes of a warp do together: exchange, ldmatrix and stmatrix, mma.
+// warp.cc — operations of a warp's lanes together: exchange, ldmatrix and stmatrix, mma.
 #include "simt/machine.h"
 #include "simt/matrix.h"
 #include "simt/numbers.h"
@@ -15,8 +15,8 @@ void meet(const char *instruction, uint32_t mask, void *arguments,
     fail("%s: mask %08x names lanes %08x, which have left or never were", instruction, mask,
          mask & warp.exited);
   }
-  // Meetings of other masks may go on beside it; lanes that wait for each other in two of them are
-  // a deadlock.
+  // Meetings with other masks may be open at the same time; lanes that wait for each other in two
+  // of them are a deadlock.
   Meeting *meeting = nullptr;
   for (Meeting &other : warp.meetings) {
     if (other.mask == mask && other.instruction == instruction) meeting = &other;

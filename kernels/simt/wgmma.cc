@@ -1,5 +1,5 @@
-// wgmma.cc — products of a warpgroup: issued together, carried out in order at random moments, read
-// by no one before the wait.
+// wgmma.cc — products of a warpgroup: issued together, carried out in order at random moments, and
+// not readable before the wait.
 #include <algorithm>
 
 #include "simt/machine.h"
@@ -74,7 +74,7 @@ void read_operand(const Cta &cta, Element type, uint64_t descriptor, int32_t row
   }
 }
 
-// Rows of d that register i of a thread holds.
+// The row of d that register i of a thread holds.
 int32_t row_of(int32_t thread, int32_t i) { return thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8; }
 int32_t column_of(int32_t thread, int32_t i) { return i / 4 * 8 + thread % 4 * 2 + i % 2; }
 

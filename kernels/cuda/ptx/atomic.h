@@ -1,4 +1,4 @@
-// atomic.h — updates of global memory by many CTAs, of integers alone: their order changes no
+// atomic.h — updates of global memory by many CTAs. Integers only, so their order changes no
 // result.
 #ifndef SIE_KERNELS_CUDA_PTX_ATOMIC_H
 #define SIE_KERNELS_CUDA_PTX_ATOMIC_H
@@ -7,7 +7,7 @@
 
 namespace ptx {
 
-// *global = max(*global, value) as signed integers; what was there is not returned (red.max.s32).
+// *global = max(*global, value) as signed integers; the old value is not returned (red.max.s32).
 // Emulated threads run one at a time.
 SIE_DEVICE void reduce_max_global(int32_t *global, int32_t value) {
 #ifdef __CUDACC__

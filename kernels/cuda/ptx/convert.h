@@ -1,10 +1,10 @@
 // convert.h — f32 to and from bf16, f16 and e4m3, alone and packed. Rounding is to nearest, ties to
 // even.
 //
-// bf16, f16 overflow gives infinity, f16 subnormals are exact (NumPy's astype(float16) bit for bit
-// on
-//             numbers); a NaN becomes 0x7fff
-// e4m3 saturates: |x| > 448 and infinities give ±448; a NaN becomes 0x7f. Bias 7, no infinity.
+// bf16, f16  overflow gives infinity, f16 subnormals are exact (NumPy's astype(float16) bit for
+//            bit on numbers); a NaN becomes 0x7fff
+// e4m3       saturates: |x| > 448 and infinities give ±448; a NaN becomes 0x7f. Bias 7, no
+//            infinity.
 // Packed registers hold the first value in the low bits. Source: PTX ISA 9.0, cvt.
 #ifndef SIE_KERNELS_CUDA_PTX_CONVERT_H
 #define SIE_KERNELS_CUDA_PTX_CONVERT_H
@@ -81,7 +81,7 @@ SIE_DEVICE uint32_t pack_f16x2(float low, float high) { return pack2<Operand::f1
 SIE_DEVICE float2 unpack_bf16x2(uint32_t bits) { return unpack2<Operand::bf16>(bits); }
 SIE_DEVICE float2 unpack_f16x2(uint32_t bits) { return unpack2<Operand::f16>(bits); }
 
-// Before sm_89 there is no instruction: the same numbers by integer arithmetic.
+// Before sm_89 there is no instruction; integer arithmetic gives the same numbers.
 SIE_DEVICE uint32_t e4m3_bits(float x) {
   uint32_t bits = __float_as_uint(x);
   uint32_t sign = (bits >> 24) & 0x80u, magnitude = bits & 0x7fffffffu;

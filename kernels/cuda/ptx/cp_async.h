@@ -1,12 +1,12 @@
 // cp_async.h — copies from global to shared memory that do not pass through registers (sm_80).
 //
 // A copy belongs to the thread that issues it. cp_async_commit closes a group of the thread's
-// copies since the last commit (an empty group counts); cp_async_wait<N> returns when at most the N
-// youngest groups are still under way. Other threads see the bytes after the issuer's wait and a
-// barrier. Between issue and wait the destination is undefined: the emulator poisons it, and copies
-// at a random moment. Both addresses are aligned to the size. !valid: the destination is zeroed and
-// nothing is read. _head: the first `read` bytes, 0 … size, zeros behind; what lies behind them is
-// not read.
+// copies since the last commit (an empty group counts). cp_async_wait<N> returns when at most the N
+// youngest groups are in flight. Other threads see the bytes after the issuer's wait and a barrier.
+// Between issue and wait the destination is undefined: the emulator poisons it, and copies at a
+// random moment. Both addresses are aligned to the size. With valid false the destination is zeroed
+// and nothing is read. The _head forms read the first `read` bytes, 0 … size, and write zeros
+// behind them; the rest of the source is not read.
 #ifndef SIE_KERNELS_CUDA_PTX_CP_ASYNC_H
 #define SIE_KERNELS_CUDA_PTX_CP_ASYNC_H
 
@@ -14,7 +14,7 @@
 
 namespace ptx {
 
-// 16 bytes past L1 (cp.async.cg).
+// 16 bytes that bypass L1 (cp.async.cg).
 SIE_DEVICE void cp_async_16(uint32_t shared, const void *global, bool valid = true) {
 #ifdef __CUDACC__
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared),

@@ -1,15 +1,14 @@
-// device.h — what every device source starts with: the language, the shared memory, the targets.
+// device.h — the language, the shared memory and the targets, for every device source.
 //
 // Under nvcc this is CUDA. Under g++ the emulator (kernels/simt) supplies the language, and every
 // wrapper of this folder is a call into it: one source, two compilers. Only this folder holds
 // inline PTX or <<<>>>.
 //
-// Rules for a kernel that both compilers shall take
-//   - dynamic shared memory only, declared by SIE_DYNAMIC_SHARED;
-//   - threads meet through the wrappers alone (no spinning on memory);
-//   - pointers given to shared-memory wrappers point into the CTA's dynamic shared memory;
-//   - arrays that are registers on the device (fragments, accumulators) are indexed by constants
-//     after unrolling.
+// Rules for a kernel that both compilers accept - dynamic shared memory only, declared by
+// SIE_DYNAMIC_SHARED; - threads synchronise through the wrappers alone (no spinning on memory); -
+// pointers given to shared-memory wrappers point into the CTA's dynamic shared memory; - arrays
+// that are registers on the device (fragments, accumulators) are indexed by constants after
+// unrolling.
 #ifndef SIE_KERNELS_CUDA_PTX_DEVICE_H
 #define SIE_KERNELS_CUDA_PTX_DEVICE_H
 
@@ -25,9 +24,8 @@
 #define SIE_DEVICE inline
 #endif
 
-// Wrappers of instructions a target lacks compile for it all the same and trap there: a launcher
-// looks at sie_stream.sm before it launches, so such a trap is a bug. The emulator aborts in their
-// place.
+// Wrappers of instructions that a target lacks still compile for it, and trap there. A launcher
+// checks sie_stream.sm before it launches, so such a trap is a bug. The emulator aborts instead.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define SIE_PTX_SM90A 1 /* wgmma, setmaxnreg */
 #else
@@ -60,8 +58,8 @@ namespace ptx {
 // Element type of tensor-core operands and of packed registers.
 enum class Operand { bf16, f16, e4m3 };
 
-// The 32-bit address of a byte of this CTA's shared memory; what the address forms of the wrappers
-// take, for loops that step through shared memory by constants.
+// The 32-bit address of a byte of this CTA's shared memory. The address forms of the wrappers take
+// it, for loops that step through shared memory by constants.
 SIE_DEVICE uint32_t shared_address(const void *shared) {
 #ifdef __CUDACC__
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));

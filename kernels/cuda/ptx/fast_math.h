@@ -1,6 +1,6 @@
-// fast_math.h — the approximations of the special function unit, with the error the PTX manual
-// states. Whoever uses one says so in its kernel's Error line. The emulator computes them exactly
-// and rounds once.
+// fast_math.h — the approximations of the special function unit, with the error that the PTX manual
+// states. A kernel that uses one says so in its Error line. The emulator computes them exactly and
+// rounds once.
 #ifndef SIE_KERNELS_CUDA_PTX_FAST_MATH_H
 #define SIE_KERNELS_CUDA_PTX_FAST_MATH_H
 

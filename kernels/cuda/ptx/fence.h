@@ -1,5 +1,5 @@
-// fence.h — order between kinds of memory access, and clusters of CTAs. CUDA's own __syncthreads,
-// __syncwarp and __threadfence* are used directly.
+// fence.h — orders different kinds of memory access, and clusters of CTAs. CUDA's own
+// __syncthreads, __syncwarp and __threadfence* are used directly.
 #ifndef SIE_KERNELS_CUDA_PTX_FENCE_H
 #define SIE_KERNELS_CUDA_PTX_FENCE_H
 
@@ -7,10 +7,10 @@
 
 namespace ptx {
 
-// Makes this thread's ordinary writes to shared memory visible to wgmma and to TMA stores: after
-// the writes, before the barrier behind which the tensor core or TMA reads them. (The emulator asks
-// the thread that issues TMA stores for one fence a group, and knows no more of the order between
-// proxies.)
+// Makes this thread's ordinary writes to shared memory visible to wgmma and to TMA stores. Call it
+// after the writes, before the barrier after which the tensor core or TMA reads them. (The emulator
+// requires one fence a group of the thread that issues TMA stores; it does not model any other
+// order between proxies.)
 SIE_DEVICE void fence_proxy_async() {
 #ifndef __CUDACC__
   simt::fence_proxy_async();
@@ -21,7 +21,8 @@ SIE_DEVICE void fence_proxy_async() {
 #endif
 }
 
-// After mbarrier_init, before the barrier of the CTA or cluster that publishes the barriers.
+// Call it after mbarrier_init, before the barrier of the CTA or cluster that publishes the
+// barriers.
 SIE_DEVICE void fence_mbarrier_init() {
 #ifndef __CUDACC__
   simt::fence_mbarrier_init();
@@ -57,8 +58,8 @@ SIE_DEVICE uint32_t cluster_size() {
 #endif
 }
 
-// All threads of all CTAs of the cluster: arrive, later wait. A CTA whose shared memory a neighbour
-// still writes or signals must not leave before a cluster_sync.
+// All threads of all CTAs of the cluster arrive, and later wait. A CTA must not exit before a
+// cluster_sync while a neighbour still writes or signals its shared memory.
 SIE_DEVICE void cluster_arrive() {
 #ifndef __CUDACC__
   simt::cluster_arrive();

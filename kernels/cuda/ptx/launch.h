@@ -1,6 +1,7 @@
-// launch.h — starting a kernel; host side only.
+// launch.h — starts a kernel; host side only.
 //
-//   return SIE_LAUNCH((attention_kernel<64, 4>), dim3(tiles, heads), 128, shared_bytes, share->on, p, q, …);
+//   return SIE_LAUNCH((attention_kernel<64, 4>), dim3(tiles, heads), 128, shared_bytes, share->on,
+//                     p, q, …);
 //
 // A kernel started with on->pdl != 0 may run before its predecessor in the stream has finished: its
 // first statement is ptx::grid_dependency_wait() (grid_dependency.h). All kernels of this project
@@ -63,7 +64,7 @@ inline sie_status launch_status(cudaError_t error) {
     case cudaErrorInvalidValue:
     case cudaErrorInvalidConfiguration:
     case cudaErrorLaunchOutOfResources:
-    // A capture that this launch cannot be part of; nothing runs.
+    // A capture that cannot contain this launch; nothing runs.
     case cudaErrorStreamCaptureUnsupported:
     case cudaErrorStreamCaptureInvalidated:
     case cudaErrorStreamCaptureMerge:

@@ -77,8 +77,8 @@ SIE_DEVICE void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t row) {
 #endif
 }
 
-// stmatrix (sm_90): the way back. The caller's fragments lie in shared memory after the warp's next
-// barrier.
+// stmatrix (sm_90): from fragments to shared memory, where the caller's are visible after the
+// warp's next barrier.
 SIE_DEVICE void stmatrix_x2(uint32_t row, const uint32_t (&r)[2]) {
 #ifndef __CUDACC__
   simt::stmatrix(r, 2, false, row);

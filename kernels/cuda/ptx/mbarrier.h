@@ -1,13 +1,13 @@
-// mbarrier.h — barriers in shared memory that count arrivals and bytes: what TMA signals and
-// pipelines wait on.
+// mbarrier.h — barriers in shared memory that count arrivals and bytes. TMA signals them, and
+// pipelines wait on them.
 //
-// A barrier is a uint64_t in shared memory. A phase ends when `count` arrivals came and every
-// expected byte was written; then the next begins. wait(parity) returns when the phase of that
-// parity has ended: the first phase has parity 0, so a consumer's first wait is 0, and a producer's
-// first wait on a free slot is 1 (returns at once). A waiter must not fall two phases behind (the
-// emulator aborts; a device hangs or races). Order: one thread initialises, then
-// fence_mbarrier_init() (fence.h), then a barrier of the CTA (of the cluster, where its barriers
-// are signalled from the neighbour). Source: PTX ISA 9.0, mbarrier.
+// A barrier is a uint64_t in shared memory. A phase ends when `count` threads have arrived and
+// every expected byte is written; then the next phase begins. wait(parity) returns when the phase
+// of that parity has ended. The first phase has parity 0, so a consumer's first wait is 0, and a
+// producer's first wait on a free slot is 1 (which returns at once). A waiter must not fall two
+// phases behind (the emulator aborts; a device hangs or races). Order: one thread initialises the
+// barrier, then calls fence_mbarrier_init() (fence.h), then comes a barrier of the CTA (of the
+// cluster, where a neighbour signals its barriers). Source: PTX ISA 9.0, mbarrier.
 #ifndef SIE_KERNELS_CUDA_PTX_MBARRIER_H
 #define SIE_KERNELS_CUDA_PTX_MBARRIER_H
 
@@ -35,8 +35,8 @@ SIE_DEVICE void mbarrier_arrive(uint64_t *barrier) {
 #endif
 }
 
-// One arrival that also announces `bytes` to be written by TMA in this phase; before the loads are
-// issued.
+// One arrival that also announces `bytes` that TMA writes in this phase; call it before the loads
+// are issued.
 SIE_DEVICE void mbarrier_arrive_expect(uint64_t *barrier, uint32_t bytes) {
 #ifndef __CUDACC__
   simt::mbarrier_arrive(barrier, bytes);

@@ -1,6 +1,7 @@
 // mma.h — D = A·B + D on tensor cores, one warp: A [16, K], B [K, 8], D [16, 8] in f32.
 //
-//   bf16, f16  K = 16 (sm_80)      e4m3  K = 32 (sm_89; on sm_90 use wgmma, where this is unpacked to f16)
+//   bf16, f16  K = 16 (sm_80)
+//   e4m3       K = 32 (sm_89; on sm_90 use wgmma: mma unpacks e4m3 to f16 there)
 //
 // Fragments, lane l, with g = l/4 and t = l%4 (16-bit types; two elements a register, the lower
 // index low):
@@ -8,8 +9,8 @@
 //   b0   k 2t, 2t+1, column g      b1   k + 8
 //   d[0], d[1] row g, columns 2t, 2t+1      d[2], d[3] row g+8
 // e4m3: four elements a register, k 4t … 4t+3, and + 16 in place of + 8. The whole warp calls. The
-// sum's order inside is the hardware's: fixed, not IEEE sequential. Source: PTX ISA 9.0,
-// mma.m16n8k16 and mma.m16n8k32.
+// order of the sum is the hardware's: fixed, not IEEE sequential. Source: PTX ISA 9.0, mma.m16n8k16
+// and mma.m16n8k32.
 #ifndef SIE_KERNELS_CUDA_PTX_MMA_H
 #define SIE_KERNELS_CUDA_PTX_MMA_H
 

@@ -18,7 +18,7 @@ SIE_DEVICE void named_barrier_sync(uint32_t id, uint32_t threads) {
 #endif
 }
 
-// Arrives and goes on: for a producer that others wait for.
+// Arrives without waiting; for a producer that others wait for.
 SIE_DEVICE void named_barrier_arrive(uint32_t id, uint32_t threads) {
 #ifdef __CUDACC__
   asm volatile("barrier.cta.arrive.aligned %0, %1;" ::"r"(id), "r"(threads) : "memory");

@@ -1,4 +1,4 @@
-// nan_max.h — the larger of two numbers, or NaN where one is NaN (fmaxf returns the other one
+// nan_max.h — the larger of two numbers, or NaN where one is NaN (fmaxf returns the other number
 // there). sm_80.
 #ifndef SIE_KERNELS_CUDA_PTX_NAN_MAX_H
 #define SIE_KERNELS_CUDA_PTX_NAN_MAX_H

@@ -1,8 +1,9 @@
-// opaque.h — a value the compiler may not reason about: what is computed from it is computed here,
-// not earlier.
+// opaque.h — a value that the compiler may not reason about: values derived from it are computed
+// here, not earlier.
 //
-// For unrolled epilogues beside large accumulators: addresses and bounds of later rounds, hoisted
-// before the first, would not fit the registers. Costs no instruction. Nothing under emulation.
+// For unrolled epilogues next to large accumulators: the addresses and bounds of later rounds,
+// hoisted before the first round, would not fit the registers. It costs no instruction, and is
+// nothing under emulation.
 #ifndef SIE_KERNELS_CUDA_PTX_OPAQUE_H
 #define SIE_KERNELS_CUDA_PTX_OPAQUE_H
 

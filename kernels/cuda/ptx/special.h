@@ -1,5 +1,5 @@
-// special.h — special registers read where they are needed, each time: a value that is cheap to
-// read again does not hold a register through a long main loop.
+// special.h — reads special registers anew each time: a value that is cheap to read again need not
+// hold a register through a long main loop.
 #ifndef SIE_KERNELS_CUDA_PTX_SPECIAL_H
 #define SIE_KERNELS_CUDA_PTX_SPECIAL_H
 

@@ -23,7 +23,7 @@ namespace ptx {
 
 enum class Swizzle : int32_t { none = 0, b32 = 1, b64 = 2, b128 = 3 };
 
-// Bytes of a row of the swizzle's atom of eight rows; without one, of a core matrix of wgmma.
+// Bytes of a row of the swizzle's atom of eight rows; without a swizzle, of a core matrix of wgmma.
 __host__ __device__ constexpr int32_t swizzle_row_bytes(Swizzle swizzle) {
   return 16 << static_cast<int32_t>(swizzle);
 }
@@ -100,8 +100,8 @@ SIE_DEVICE void tma_load_3d(void *shared, const TensorMap *map, int32_t c0, int3
 #endif
 }
 
-// The box goes to the same place in each CTA of the cluster whose bit is set, and each one's own
-// barrier (at the same place as `barrier`) is told the box's bytes.
+// Loads the box to the same place in each CTA of the cluster whose bit is set; each CTA's own
+// barrier (at the same place as `barrier`) counts the box's bytes.
 SIE_DEVICE void tma_load_2d_multicast(void *shared, const TensorMap *map, int32_t row, int32_t column,
                                       uint64_t *barrier, uint16_t ctas) {
 #ifndef __CUDACC__
@@ -134,9 +134,9 @@ SIE_DEVICE void bulk_load(void *shared, const void *global, uint32_t bytes, uint
 #endif
 }
 
-// The box from shared memory; what lies outside the tensor is left out. Before it:
-// fence_proxy_async by every thread that wrote the box, and a barrier. The issuing thread commits
-// and waits.
+// Stores the box from shared memory; elements outside the tensor are left out. Before it every
+// thread that wrote the box calls fence_proxy_async, and a barrier follows. The issuing thread
+// commits and waits.
 SIE_DEVICE void tma_store_2d(const TensorMap *map, const void *shared, int32_t row, int32_t column) {
 #ifndef __CUDACC__
   const int32_t at[3] = {column, row, 0};
@@ -160,8 +160,8 @@ SIE_DEVICE void tma_store_commit() {
 #endif
 }
 
-// Returns when at most the N youngest groups still read their shared memory, which may then be
-// written again.
+// Returns when at most the N youngest groups still read their shared memory; the memory of the
+// others may then be overwritten.
 template <int N>
 SIE_DEVICE void tma_store_wait_read() {
 #ifndef __CUDACC__
@@ -174,7 +174,7 @@ SIE_DEVICE void tma_store_wait_read() {
 }
 
 // Returns when at most the N youngest groups are not yet written; <0> before the issuing thread
-// leaves.
+// exits.
 template <int N>
 SIE_DEVICE void tma_store_wait() {
 #ifndef __CUDACC__
@@ -190,7 +190,7 @@ SIE_DEVICE void tma_store_wait() {
 
 #ifdef __CUDACC__
 
-// The driver's encoder by way of the runtime: no link to libcuda.
+// The driver's encoder, found through the runtime so that libcuda is not linked.
 inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
   void *entry = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;

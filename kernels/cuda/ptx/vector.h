@@ -22,7 +22,7 @@ SIE_DEVICE V load_global(const void *global) {
   return *static_cast<const V *>(global);
 }
 
-// Reads only where valid; zeros elsewhere, whatever the pointer.
+// Reads only where valid; elsewhere returns zeros for any pointer.
 template <class V>
 SIE_DEVICE V load_global_or_zero(const void *global, bool valid) {
   V v = {};
@@ -30,8 +30,8 @@ SIE_DEVICE V load_global_or_zero(const void *global, bool valid) {
   return v;
 }
 
-// ld.global.nc: through the read-only path. Only for what no running kernel writes: weights and
-// tables. With programmatic launch the previous kernel still runs, so never for its results.
+// ld.global.nc: through the read-only path. Only for memory that no running kernel writes: weights
+// and tables. With programmatic launch the previous kernel still runs, so never for its results.
 template <class V>
 SIE_DEVICE V load_global_nc(const void *global);
 

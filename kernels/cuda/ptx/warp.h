@@ -1,9 +1,9 @@
-// warp.h — what the lanes of a warp tell each other.
+// warp.h — exchanges and reductions between the lanes of a warp.
 //
-// mask names the lanes that take part: all of them call with the same mask, and none has left the
-// kernel. The emulator aborts where a lane is missing, calls with another mask, or is not in its
-// own; a device hangs or computes rubbish. A value shuffled from a lane outside the mask is
-// undefined (poison under emulation).
+// mask names the lanes that take part: all of them call with the same mask, and none has exited.
+// The emulator aborts where a lane is missing, calls with another mask, or is not in its own mask;
+// a device hangs or computes rubbish. A value shuffled from a lane outside the mask is undefined
+// (poison under emulation).
 #ifndef SIE_KERNELS_CUDA_PTX_WARP_H
 #define SIE_KERNELS_CUDA_PTX_WARP_H
 

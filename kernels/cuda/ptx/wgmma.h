@@ -47,8 +47,7 @@ SIE_DEVICE uint64_t wgmma_descriptor(const void *shared, Swizzle swizzle, uint32
   return wgmma_descriptor(shared_address(shared), swizzle, row_group_bytes, k_group_bytes);
 }
 
-// The descriptor `bytes` further in shared memory, a multiple of 16: the next K step, the next
-// stage.
+// The descriptor `bytes` further in shared memory, a multiple of 16: for the next K step or stage.
 SIE_DEVICE uint64_t wgmma_advance(uint64_t descriptor, uint32_t bytes) { return descriptor + (bytes >> 4); }
 
 SIE_DEVICE void wgmma_fence() {
@@ -83,7 +82,7 @@ SIE_DEVICE void wgmma_wait() {
 #endif
 }
 
-// Tells the compiler that the accumulators change here: around a wait, so that no read of them
+// Tells the compiler that the accumulators change here. Used around a wait, so that no read of them
 // moves before it.
 template <int Registers>
 SIE_DEVICE void wgmma_keep(float (&d)[Registers]) {
