@@ -4,7 +4,7 @@
 
 namespace harness {
 
-// On every CPU table: the bits of one call for all queries.
+// Checks on every CPU table that calls in blocks give the bits of one call for all queries.
 void check_attention_blocks();
 
 }  // namespace harness

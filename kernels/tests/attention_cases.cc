@@ -40,8 +40,8 @@ class AttentionCase : public Case {
     bench = c_.bench;
     Random random(static_cast<uint32_t>(seed));
     int64_t q_columns = int64_t{c_.heads} * c_.head_dim, kv_columns = int64_t{c_.kv_heads} * c_.head_dim;
-    // As columns of one value the rows stand three times as far apart, and end where the next one's
-    // begin.
+    // As columns of one value the rows lie three times as far apart, and a row ends where the next
+    // begins.
     int64_t extra = c_.packed ? q_columns + kv_columns : 0;
     auto make = [&](int64_t rows, int64_t columns, int64_t gap) {
       return std::unique_ptr<Rows>(new Rows(&random, layout, rows, columns, c_.dtype, {false, -1}, gap));
@@ -180,7 +180,7 @@ class AttentionCase : public Case {
     return status == SIE_OK ? ops->attention(&a, share) : status;
   }
 
-  // The work list of a GPU table, made on the host, in no more bytes than the bound says.
+  // Makes the work list of a GPU table on the host, in no more bytes than the bound says.
   sie_status list_work(const sie_ops *ops, sie_attention_args *a) {
     if (ops->attention_work == nullptr) return SIE_OK;
     const sie_op_bounds b = bounds();
@@ -336,8 +336,8 @@ std::unique_ptr<Case> make_production_attention(int index) {
 
 namespace {
 
-// The whole in blocks of `step` queries, the last first or, resumed, on one scratch in order: the
-// bits of one call for all, and no row written that is not the block's.
+// Runs the case in blocks of `step` queries, the last first or, resumed, on one scratch in order.
+// Checks that the bits are those of one call for all, and that no row outside the block is written.
 void check_blocks(AttentionCase *c, const sie_ops *ops, int32_t step, bool resumed) {
   c->set_block(0, 0, 0);
   if (!run_whole(*c, ops)) return;
@@ -355,7 +355,7 @@ void check_blocks(AttentionCase *c, const sie_ops *ops, int32_t step, bool resum
     CHECK(status == SIE_OK && own.intact() && kept.intact(), "%s %s: status %d", ops->name, c->form.c_str(),
           status);
     for (int64_t u = 0; u < c->units; u++) {
-      // What is still to be written: the blocks in front of this one, or behind it.
+      // The rows that are still to be written: the blocks before this one, or after it.
       const int64_t row = c->queries().first(u), length = c->queries().length(u);
       const int64_t from = resumed ? first + step : 0, to = resumed ? length : first;
       const bool clean =

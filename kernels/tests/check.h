@@ -1,11 +1,11 @@
 // check.h — a small test frame for the C side: cases register themselves, checks count failures and
-// go on.
+// continue.
 //
 //   TEST(slabs_hold_every_sequence) { CHECK(n == 3, "n is %d", n); }
 //
-// main() of each test binary calls run_tests(argc, argv); an argument selects the cases whose name
-// contains it, or with = in front the one whose name it is. For tools that run the same tests many
-// times (tools/mutate), in the environment:
+// main() of each test binary calls run_tests(argc, argv). An argument selects the cases whose name
+// contains it, or, with = in front, the case of that name. For tools that run the same tests many
+// times (tools/mutate), the environment may hold:
 //   SIE_TEST_LIST=1      names the selected cases and runs none; with parts, of those that are long
 //                        lists
 //   SIE_TEST_STOP=1      ends the program at the first failure
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <time.h>
 
-// Of a program that holds mutants (tools/mutate/judge.cc); null in all others.
+// Defined in a program that holds mutants (tools/mutate/judge.cc); null in all others.
 extern "C" [[gnu::weak]] void sie_mutants_judge(const char *name, void (*observe)(void *),
                                                 void (*body)(void *), void *with);
 
@@ -71,8 +71,8 @@ inline bool in_shard(int index) {
 // Whether mutants are being judged, each by parts of the tests in processes of their own.
 inline bool judging() { return sie_mutants_judge != nullptr && getenv("SIE_MUTANTS_JUDGE") != nullptr; }
 
-// Runs `body`; where mutants are judged, once as it is and then with each mutant that `observe`
-// comes by.
+// Runs `body`: once unchanged, and where mutants are judged again with each mutant that `observe`
+// reaches.
 template <typename Observe, typename Body>
 void judged(const char *name, const Observe &observe, const Body &body) {
   struct With {
@@ -96,7 +96,7 @@ inline double seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Runs the selected cases in order of definition; the exit status of main.
+// Runs the selected cases in order of definition; returns the exit status of main.
 inline int run_tests(int argc, char **argv) {
   int ran = 0;
   for (Case *c = first_case; c != nullptr; c = c->next) {
@@ -130,7 +130,7 @@ inline int run_tests(int argc, char **argv) {
 }  // namespace check
 
 #define TEST(name) CHECK_TEST(name, false)
-// A long list, whose entries go through check::judged one by one.
+// A long list; its entries pass through check::judged one by one.
 #define TEST_LIST(name) CHECK_TEST(name, true)
 
 #define CHECK_TEST(name, in_parts)                                          \

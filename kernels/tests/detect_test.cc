@@ -1,4 +1,4 @@
-// detect_test.cc — which table is chosen on machines that are not here.
+// detect_test.cc — which table is chosen on machines other than this one.
 #include "cpu/detect.h"
 #include "ops.h"
 #include "tests/check.h"
@@ -85,7 +85,7 @@ TEST(detect_names_machines) {
         detect(refused));
 }
 
-// Each bit of the best machine alone: without it the next table below that does without is chosen.
+// Each bit of the best machine alone: without it the best table that does not need it is chosen.
 TEST(detect_needs_every_bit) {
   const Without list[] = {
       {"FMA", &Description::basic_ecx, fma, SIE_ISA_BEST},

@@ -154,7 +154,7 @@ std::unique_ptr<Case> make_embed(int index) {
         for (Twin twin : {no_twin, twin_u8})
           all.push_back({ragged, 33, table, y, true, false, twin, false, false, 2, plain});
         all.push_back({ragged, 64, table, y, false, false, no_twin, true, false, 0, plain});
-        // RMSNorm of words alone, and words alone: what nets with rotary positions have.
+        // RMSNorm of words alone, and words alone, as in models with rotary positions.
         all.push_back({ragged, 40, table, y, false, false, no_twin, false, false, 0, plain, SIE_NORM_RMS});
         all.push_back({ragged, 40, table, y, false, false, no_twin, false, false, 0, plain, SIE_NORM_NONE});
         all.push_back(
@@ -171,7 +171,7 @@ std::unique_ptr<Case> make_embed(int index) {
       all.push_back({ragged, c, SIE_F32, SIE_F32, true, true, twin_u8, true, false, 1, plain});
     for (int64_t c : {1, 7, 384, 768, 1024})
       all.push_back({{3, 0, 9}, c, SIE_BF16, SIE_BF16, true, true, twin_f8, true, false, 1, plain});
-    // So many sequences that a GPU's warp finds a token's in two steps, and in three.
+    // Sequence counts with which a GPU's warp finds a token's sequence in two steps, and in three.
     for (int32_t count : {31, 32, 70, 1100}) {
       std::vector<int32_t> many;
       for (int32_t b = 0; b < count; b++) many.push_back(b % 7 == 3 ? 2 : (b % 3 == 0 ? 1 : 0));

@@ -1,4 +1,4 @@
-// emulated_amx.h — AMX kernels where there is no AMX.
+// emulated_amx.h — runs the AMX kernels on machines without AMX.
 #ifndef SIE_KERNELS_TESTS_EMULATED_AMX_H
 #define SIE_KERNELS_TESTS_EMULATED_AMX_H
 
@@ -8,7 +8,7 @@
 extern "C" const sie_ops *sie_emulated_amx_ops(uint32_t isa);
 
 // The table "amx-emulated". NULL where the machine lacks AVX-512 with VNNI or BF16, which these
-// kernels use besides.
+// kernels also use.
 const sie_ops *emulated_amx();
 
 #endif  // SIE_KERNELS_TESTS_EMULATED_AMX_H

@@ -95,8 +95,8 @@ static inline void need_product(const EmulatedTile *c, const EmulatedTile *a, co
             "#UD: tiles whose sizes do not fit");
 }
 
-/* For each element two chains, of the even and of the odd k, from zero; their sum is added to what
- * was there. */
+/* For each element two chains from zero, of the even and of the odd k; their sum is added to the
+ * old value. */
 template <int C, int A, int B>
 static inline void amx_dp_bf16() {
   EmulatedTile *const c = configured_tile(C);

@@ -1,4 +1,4 @@
-// golden_file.h — cases that other software computed (testdata/make_*.py), and how near a result
+// golden_file.h — cases that other software computed (testdata/make_*.py), and how close a result
 // must be.
 #ifndef SIE_KERNELS_TESTS_GOLDEN_FILE_H
 #define SIE_KERNELS_TESTS_GOLDEN_FILE_H
@@ -38,17 +38,17 @@ struct GoldenCase {
   Sequences sequences() const;  // of "lengths"
 };
 
-// Ends the test where the file does not hold what it says. At least `least` cases.
+// Reads at least `least` cases. Ends the test where the file is malformed.
 std::vector<GoldenCase> read_golden(const char *name, size_t least);
 
 inline sie_tensor tensor_of(const std::unique_ptr<Rows> &rows) {
   return rows != nullptr ? rows->tensor() : sie_tensor{};
 }
 
-// Which backends ran which operations.
+// Records which backends ran which operations.
 class GoldenRuns {
  public:
-  // Calls the entry; whether it ran. What a table lacks it refuses with SIE_UNSUPPORTED.
+  // Calls the entry; returns whether it ran. A table refuses what it lacks with SIE_UNSUPPORTED.
   template <typename Call>
   bool run(const GoldenCase &c, const sie_ops *ops, const sie_op_bounds &bounds, const Call &call) {
     Scratch scratch(ops, bounds);
@@ -66,11 +66,11 @@ class GoldenRuns {
   std::set<std::string> ran_;  // "backend operation"
 };
 
-// Largest error relative to the largest |want|, cosine and norm of all elements together: all
-// within `tolerance` of perfect (the cosine within its square).
+// The largest error relative to the largest |want|, the cosine and the norm of all elements
+// together must all be within `tolerance` of perfect (the cosine within its square).
 void check_near(const std::string &what, const Rows &got, const GoldenArray &want, double tolerance);
 
-// Half a step of the type a result is stored in, relative, and what sums in f32 lose.
+// Half a step of the type that stores a result, relative, and the loss of sums in f32.
 double golden_tolerance(int32_t dtype);
 
 }  // namespace harness

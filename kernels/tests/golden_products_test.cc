@@ -11,7 +11,7 @@ std::string what(const sie_ops *ops, const GoldenCase &c, const char *form) {
   return text("%s: %s %s, %s", ops->name, c.operation.c_str(), c.name.c_str(), form);
 }
 
-// A weight class, the type of its x, and what shorter activations and sums of 13 bits
+// A weight class, the type of its x, and the error that shorter activations and sums of 13 bits
 // (common/tol.h) may add.
 struct Class {
   uint32_t compute;

@@ -1,4 +1,4 @@
-// harness.cc — what every case goes through, and the bench.
+// harness.cc — the checks that every case passes, and the bench.
 #include "harness.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 // Above this the emulated kernels of a GPU would take too long.
 constexpr double emulated_flops = 1e8;
-// Above this the reference is asked for what it expects, and no more.
+// Above this the reference only computes what a case expects.
 constexpr double reference_flops = 1e6;
 
 bool is_gpu(const sie_ops *ops) { return stream_of(ops) != nullptr; }
@@ -57,7 +57,7 @@ sie_status run(Case &c, const sie_ops *ops, int64_t first, int64_t count, int32_
   return SIE_OK;
 }
 
-// Units worth a look of their own: both ends and some in between.
+// The units to check alone: both ends and some in between.
 std::vector<int64_t> chosen_units(int64_t units, bool few) {
   std::vector<int64_t> chosen, candidates = {0, units / 2, units - 1, 1, units / 3, units - 2};
   if (few) candidates.resize(3);
@@ -68,8 +68,9 @@ std::vector<int64_t> chosen_units(int64_t units, bool few) {
   return chosen;
 }
 
-// 16 is the largest team; 5 divides no number of heads or panels here. Of two neighbours in the
-// list, which are often one shape in two layouts, one has two of the counts and one the others.
+// Checks several counts of shares: 16 is the largest team; 5 divides no number of heads or panels
+// here. Of two neighbours in the list, which are often one shape in two layouts, one uses two of
+// the counts and the other the rest.
 void check_shares(Case &c, int index, const sie_ops *ops, const Units &whole) {
   const int32_t counts[2][2] = {{3, 16}, {2, 5}};
   for (int32_t parts : counts[index % 2]) {
@@ -103,8 +104,8 @@ void check_alone(Case &c, const sie_ops *ops, const Units &whole) {
   }
 }
 
-// A unit of NaN and infinity leaves every other unit's bits alone. Destroys the inputs, so tables
-// share it.
+// Checks that a unit of NaN and infinity leaves every other unit's bits alone. It destroys the
+// inputs, so all tables share one run.
 void check_poison(Case &c, const std::vector<std::pair<const sie_ops *, Units>> &tables) {
   if (c.units < 2) return;
   int64_t victim = c.units / 2;
@@ -140,8 +141,8 @@ bool affordable(const Case &c, const sie_ops *ops, bool first_of_form) {
 
 namespace {
 
-// Whether the table has the very function of a lower table for this case (kernels/cpu/table.cc):
-// what that does with shares and with units alone has been looked at.
+// Whether the table uses a lower table's own function for this case (kernels/cpu/table.cc); shares
+// and units alone of that function are already checked.
 bool borrowed(const Case &c, const sie_ops *ops) {
   const sie_op_bounds b = c.bounds();
   const bool product = b.kind == SIE_OP_LINEAR || b.kind == SIE_OP_SPLADE;
@@ -153,9 +154,9 @@ bool borrowed(const Case &c, const sie_ops *ops) {
   return ops->isa > SIE_ISA_AVX512;
 }
 
-// Each table's values are looked at. What a table does with part of the units and beside poison is
-// looked at on every CPU table that has a kernel of its own, and on one GPU table, another for the
-// next case: most of their kernels are the same.
+// Checks the values of every table. Partial units and poison are checked on every CPU table that
+// has a kernel of its own, and on one GPU table, which changes with each case: most of their
+// kernels are the same.
 void check_tables(Case &c, int index, bool first_of_form, const std::vector<const sie_ops *> &tables) {
   std::vector<std::pair<const sie_ops *, Units>> hosts, devices;
   for (const sie_ops *ops : tables) {
@@ -182,8 +183,7 @@ void run_case(Case &c, int index, bool first_of_form) {
     c.expect();
     return check_tables(c, index, first_of_form, backends());
   }
-  // What is broken in the reference is so in what all are compared with; what is broken in a table,
-  // in that table alone.
+  // A fault in the reference shows in all tables, a fault in a table in that table alone.
   const std::string name = c.form + " " + c.shape;
   auto expect = [&] { c.expect(); };
   check::judged((name + " reference").c_str(), expect, [&] {
@@ -208,8 +208,8 @@ void run_group(const Group &group) {
   }
 }
 
-// Sanitizers watch memory, which smaller shapes use alike, and make this slow: they have one case
-// of five, of every class.
+// Sanitizers watch memory, which smaller shapes use in the same way, and make this slow: they run
+// one case of five, of every class.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int production_step = 5;
 #else

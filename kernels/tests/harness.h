@@ -1,15 +1,15 @@
-// harness.h — guarded rows, operation cases, and the checks every case goes through on every
+// harness.h — guarded rows, operation cases, and the checks that every case passes on every
 // backend.
 //
 // A case is one operation with one shape and one choice of types. It knows how to call a table's
-// entry for a range of units (rows or sequences), what its outputs are, and how far they may be
+// entry for a range of units (rows or sequences), which outputs it has, and how far they may be
 // from the reference. The harness does the rest (harness.cc): the comparison, intact sentinels,
 // every split into shares, each unit alone against all units together, and a poisoned unit that
-// must not reach its neighbours. The same list is timed with --bench and listed with --support.
+// must not affect its neighbours. The same list is timed with --bench and listed with --support.
 //
-// A table need not have every form: it says SIE_UNSUPPORTED, leaves the outputs alone and is
-// skipped, and the support list shows it. Tables of GPUs get a stream and are called for the whole
-// at once (part 0 of 1).
+// A table need not have every form: it then returns SIE_UNSUPPORTED, leaves the outputs alone and
+// is skipped, and the support list shows it. Tables of GPUs get a stream and are called for the
+// whole at once (part 0 of 1).
 #ifndef SIE_KERNELS_TESTS_HARNESS_H
 #define SIE_KERNELS_TESTS_HARNESS_H
 
@@ -27,7 +27,7 @@
 
 namespace harness {
 
-// How rows lie in memory. Kernels that move 16 bytes at once may refuse odd rows.
+// The layout of rows in memory. Kernels that move 16 bytes at once may refuse odd rows.
 enum Layout {
   dense,    // one after another, from a 64-byte boundary on: the bench
   aligned,  // rows start on 16 bytes, with something between them
@@ -36,11 +36,11 @@ enum Layout {
 };
 inline Layout operand(Layout layout) { return layout == mixed ? aligned : layout; }
 
-// Rows in memory of their own. Every byte that is no element is 0xff, which is NaN in every float
-// type: before the first row, between the rows, and (without AddressSanitizer, which sees such
-// accesses itself) behind the last. Rows of SIE_U8 have a scale and a zero point each, and if asked
-// an outlier; rows of SIE_F8E4M3 one scale each (group −1) or one for each 128 columns (group 128);
-// guarded likewise.
+// Rows in memory of their own. Every byte outside the elements is 0xff, which is NaN in every float
+// type: before the first row, between the rows, and behind the last (without AddressSanitizer,
+// which sees such accesses itself). Rows of SIE_U8 have a scale and a zero point each, and
+// optionally an outlier; rows of SIE_F8E4M3 have one scale each (group −1) or one for each 128
+// columns (group 128). These are guarded in the same way.
 class Rows {
  public:
   struct Quantised {
@@ -49,7 +49,7 @@ class Rows {
   };
   Rows(Random *random, Layout layout, int64_t rows, int64_t columns, int32_t dtype,
        Quantised quantised = {false, -1}, int64_t extra_gap = 0);
-  // Dense, for what a case expects.
+  // Dense; for the values that a case expects.
   Rows(int64_t rows, int64_t columns, int32_t dtype, Quantised quantised = {false, -1})
       : Rows(nullptr, dense, rows, columns, dtype, quantised) {}
   Rows(const Rows &) = delete;
@@ -72,7 +72,7 @@ class Rows {
     return outlier_.empty() ? -1 : outlier_[static_cast<size_t>(guard_elements + r)].column;
   }
 
-  // Everything back to 0xff.
+  // Sets every byte back to 0xff.
   void clear();
   // All elements NaN or infinite (or the scales, when quantised).
   void poison(int64_t r);
@@ -99,7 +99,7 @@ class Rows {
   Array<sie_outlier> outlier_;  // empty: none
 };
 
-// The rows that each sequence of a batch has.
+// The number of rows of each sequence of a batch.
 class Sequences {
  public:
   explicit Sequences(const std::vector<int32_t> &lengths);
@@ -118,7 +118,7 @@ class Sequences {
   int64_t longest_ = 0;
 };
 
-// A weight packed by each table that is asked for it.
+// A weight, packed by each table that asks for it.
 class Weight {
  public:
   Weight(uint32_t compute, int64_t n, int64_t k, std::vector<float> values);
@@ -160,10 +160,10 @@ class Case {
     *first = u;
     *last = u + 1;
   }
-  // Fills what verify compares with; the reference is at hand.
+  // Computes what verify compares with; the reference may be called.
   virtual void expect() = 0;
   virtual void verify(const char *backend) = 0;
-  // Makes the inputs of unit u NaN. The case is not used for values after that.
+  // Makes the inputs of unit u NaN. After that the case's values are not used again.
   virtual void poison(int64_t u) = 0;
   virtual double flops() const { return 0; }
   virtual double bytes() const { return 0; }
@@ -177,7 +177,7 @@ class Case {
     counts_[static_cast<size_t>(slot)] = static_cast<int32_t>(n);
     return {cap, &counts_[static_cast<size_t>(slot)]};
   }
-  // True in the first call of a run: shares come last first.
+  // True in the first call of a run: shares run from the last to the first.
   static bool first_share(const sie_share *share) { return share->part == share->parts - 1; }
 
  private:
@@ -186,8 +186,9 @@ class Case {
 
 using CaseList = std::vector<std::unique_ptr<Case>>;
 
-// Each config as it is for the bench, else once with aligned and once with odd rows; of every other
-// one a third time with mixed ones, where the operation has an operand that may be aligned alone.
+// Adds each config: unchanged if it is for the bench, else once with aligned and once with odd
+// rows. Every other config is added a third time with mixed rows, where the operation has an
+// operand that may be aligned alone.
 template <typename Config>
 std::vector<std::pair<Config, Layout>> in_layouts(const std::vector<Config> &configs,
                                                   bool with_mixed = false) {
@@ -212,7 +213,8 @@ std::unique_ptr<Case> in_layout(const Config &config, Layout layout, int seed) {
   return c;
 }
 
-// The list, by operation. A case is built when its turn comes: all at once would not fit.
+// The list, by operation. Each case is built when its turn comes: all at once would not fit in
+// memory.
 using Make = std::unique_ptr<Case> (*)(int index);
 struct Group {
   const char *name;
@@ -241,8 +243,8 @@ std::unique_ptr<Case> make_maxsim(int index);
 std::unique_ptr<Case> make_lora(int index);
 std::unique_ptr<Case> make_mark(int index);
 
-// A GPU's table and what it is called with. A program adds its GPUs before the first case: emulated
-// ones (cuda/emulated.h), or real ones, beside a `memory` that they reach.
+// A GPU's table and the stream to call it with. A program adds its GPUs before the first case:
+// emulated ones (cuda/emulated.h), or real ones together with a `memory` that they can reach.
 struct Gpu {
   const sie_ops *ops;
   sie_stream on;
@@ -252,16 +254,16 @@ std::vector<Gpu> &gpus();
 // Tables of CPUs that are emulated; a program adds them before the first case (emulated_amx.h).
 std::vector<const sie_ops *> &emulated_cpus();
 
-// The tables that the list is for: ref, every CPU table of this build that the machine can run,
+// The tables that the list runs on: ref, every CPU table of this build that the machine can run,
 // emulated_cpus(), gpus().
 enum class Tables { all, host, gpu };
 void select(Tables tables);  // before the first case
 const std::vector<const sie_ops *> &backends();
 
-// What a GPU's table is called with; NULL for others.
+// The stream to call a GPU's table with; NULL for other tables.
 const sie_stream *stream_of(const sie_ops *ops);
 
-// Scratch of the bound the table states, no byte more.
+// Scratch of exactly the size that the table states.
 class Scratch {
  public:
   Scratch(const sie_ops *ops, const sie_op_bounds &bounds);
@@ -278,15 +280,15 @@ class Scratch {
 };
 
 void run_group(const Group &group);
-// Shapes of real models on every CPU table: shares and units alone against the whole, bit for bit.
-// No reference.
+// Checks shapes of real models on every CPU table: shares and units alone against the whole, bit
+// for bit, without the reference.
 void run_production(int part, int parts);
 void bench_all(const char *filter);
 
-// Runs all of the case. False: the table lacks the form; whether it should is the support table's
-// business.
+// Runs all of the case. Returns false where the table lacks the form; the support table says
+// whether it should have it.
 bool run_whole(Case &c, const sie_ops *ops);
-// Whether the case is small enough for the table. Of each form ref runs at least the first case.
+// Whether the case is small enough for the table. ref runs at least the first case of each form.
 bool affordable(const Case &c, const sie_ops *ops, bool first_of_form);
 
 [[gnu::format(printf, 1, 2)]] std::string text(const char *format, ...);
@@ -294,7 +296,7 @@ const char *dtype_text(int32_t dtype);
 // The entries of an enumeration in names of forms.
 const char *pooling_text(int32_t pooling);
 
-// Relative to |x|, half a step of e4m3 and a little; half its least step is scale·2⁻¹⁰.
+// Half a step of e4m3 relative to |x|, with a little room; half the least step is scale·2⁻¹⁰.
 constexpr double e4m3_half_step = 0.0625 * 1.001;
 
 }  // namespace harness

@@ -1,5 +1,5 @@
-// host_rows_test.cc — row kernels of every CPU table: types they have no form for are refused and
-// nothing is written; optional operands of a layernorm one at a time, and in place.
+// host_rows_test.cc — row kernels of every CPU table: types that they lack are refused and nothing
+// is written; optional operands of a layernorm one at a time, and in place.
 #include <string.h>
 
 #include "common/dtype.h"

@@ -6,7 +6,7 @@ namespace harness {
 
 namespace {
 
-// How many rows there are for each that is kept: 1 keeps all.
+// The number of rows for each one that is kept: 1 keeps all.
 struct KeepConfig {
   int64_t kept, c;
   int32_t dtype, of;

@@ -79,7 +79,7 @@ class LayerNormCase : public NormCase {
       a.residual = c_.sum_in_residual ? sum_->tensor(first) : residual_->tensor(first);
     if (sum_ != nullptr) a.sum = sum_->tensor(first);
     sie_status status = ops->layernorm(&a, share);
-    // A refusal leaves the outputs alone; what was copied for it goes, too.
+    // A refusal leaves the outputs alone, so what was copied into them is cleared.
     for (Rows *rows : outputs) {
       if (status == SIE_UNSUPPORTED && (c_.in_place || c_.sum_in_residual)) rows->clear();
     }
@@ -215,8 +215,8 @@ void add_residual(std::vector<Config> *all) {
   }
 }
 
-// Every form that a GPU has for rows, one to eight warps each, and the widths at which it goes to
-// the next.
+// Every form that a GPU has for rows, one to eight warps each, and the widths at which the next
+// form begins.
 void add_wide(std::vector<Config> *all) {
   int i = 0;
   auto add = [&](int64_t r, int64_t c, int32_t t, bool residual) {

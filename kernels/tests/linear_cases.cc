@@ -257,11 +257,10 @@ class LinearCase : public Case {
     weight_.reset(new Weight(c_.compute, c_.n, c_.k, std::move(w)));
   }
 
-  // On the grid of its own scale, so that every way to round gives the same integers.
+  // Weights on the grid of their own scale, so that every way to round gives the same integers.
   void quantise_weights(Random *random, std::vector<float> *w) const {
     for (int64_t n = 0; n < c_.n; n++) {
-      // Powers of two, which divide exactly, in an order that no number of columns up to 16 panels
-      // repeats.
+      // Powers of two, which divide exactly, in an order that does not repeat within 16 panels.
       float step = ldexpf(1.0f, static_cast<int>(-9 - n % 37 * 7 % 37 % 5));
       for (int64_t k = 0; k < c_.k; k++) {
         int32_t q = c_.input == extremes ? (n % 2 == 0 ? 127 : -127) : random->below(255) - 127;
@@ -301,7 +300,7 @@ class LinearCase : public Case {
     }
   }
 
-  // For INT8 of q without its zero point, too: a kernel may subtract after the sum.
+  // For INT8 also the norm of q without its zero point: a kernel may subtract it after the sum.
   double row_norm(int64_t r) const {
     double sum = 0;
     for (int64_t k = 0; k < c_.k; k++) {
@@ -410,8 +409,8 @@ void add_gates(std::vector<Config> *list, uint32_t compute) {
   }
 }
 
-// Beside every kind of tile: whole, cut short, few rows, a row that is none; every y, with and
-// without a gate.
+// Addends with every kind of tile: whole, cut short, few rows, a row that does not exist; every y,
+// with and without a gate.
 void add_addends(std::vector<Config> *list, uint32_t compute) {
   const std::vector<int32_t> ys = output_types(compute), residuals = residual_types(compute);
   const int64_t shapes[][3] = {{1, 1, 1},     {0, 34, 33},    {7, 34, 130},    {37, 70, 45},  {31, 33, 65},
@@ -476,7 +475,7 @@ std::unique_ptr<Case> make_linear(int index) {
       if (compute <= SIE_COMPUTE_INT8) add_bench(&all, compute);
     }
     add_outliers(&all);
-    // Whole panels, and an addend before what is else left to the tile: bias and residual.
+    // Whole panels, and an addend before the bias and residual that otherwise the tile adds.
     all.push_back({SIE_COMPUTE_F32, 33, 96, 257, SIE_F32, SIE_F32, SIE_ACT_NONE, true, false, false, plain,
                    "", false, SIE_GATE_NONE, -1, true});
     return in_layouts(all, true);

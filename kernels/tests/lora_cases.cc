@@ -39,7 +39,7 @@ class LoraCase : public Case {
       const int32_t i = static_cast<int32_t>(b * c_.step % (count + 1));
       adapter_.push_back(i == count ? -1 : i);
     }
-    // Odd: one element off, so that no two lie in one aligned word.
+    // Odd: shifted by one element, so that no two elements lie in one aligned word.
     const int64_t off = layout == odd ? 1 : 0;
     for (int32_t rank : c_.ranks) {
       max_rank_ = max_rank_ > rank ? max_rank_ : rank;
@@ -116,8 +116,8 @@ class LoraCase : public Case {
   int64_t row(int64_t b) const { return c_.by_sequence ? b : sequences_.first(b); }
   int64_t rows() const { return row(sequences_.count()); }
 
-  // The same values in f32 and, where x has 16 bits, in x's type, which holds them exactly; a NaN
-  // before and behind them.
+  // The same values in f32 and, where x has 16 bits, in x's type, which holds them exactly; with a
+  // NaN before and behind them.
   void add_matrix(Random *random, int64_t size, int64_t off, float scale) {
     wide_.emplace_back();
     halves_.emplace_back();
@@ -220,8 +220,8 @@ std::vector<Config> configs() {
     for (int32_t rank : {1, 2, 7, 15, 17, 24, 48, 50, 63, 64, 65, 128, 130})
       all.push_back({few, {rank, 8}, 40, 48, x, false, 1, plain, false});
     all.push_back({few, {512}, 24, 24, x, false, 1, plain, false});
-    // One adapter for all, none for any, neighbours that share one, an adapter that leaves this
-    // linear alone.
+    // One adapter for all, none for any, neighbours that share one, and an adapter that does not
+    // change this linear.
     all.push_back({ragged, {16}, 72, 64, x, false, 0, plain, false});
     all.push_back({ragged, {}, 72, 64, x, false, 1, plain, false});
     all.push_back({short_ones, {16, 8, 3, 5}, 40, 40, x, false, 2, plain, false});

@@ -45,7 +45,7 @@ TEST_LIST(maxsim) { run(15); }
 TEST_LIST(lora) { run(16); }
 TEST_LIST(mark_nonfinite) { run(17); }
 TEST_LIST(attention_blocks) { check_attention_blocks(); }
-// In parts, so that two cores share them.
+// In two parts, so that two cores share them.
 TEST_LIST(production_shapes_0) { run_production(0, 2); }
 TEST_LIST(production_shapes_1) { run_production(1, 2); }
 TEST(support_table_is_golden) { check_support(); }  // what the groups before have shown

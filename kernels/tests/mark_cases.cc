@@ -1,5 +1,5 @@
 // mark_cases.cc — mark_nonfinite: rows with one element that is NaN or infinite, among rows of
-// ordinary and of extreme ones.
+// ordinary and of extreme elements.
 #include <math.h>
 
 #include "tests/row_input.h"
@@ -90,7 +90,7 @@ class MarkCase : public Case {
   double bytes() const override { return flops() * (c_.x == SIE_F32 ? 4 : 2); }
 
  private:
-  // Two of three sequences get a bad element; where and which kind goes round.
+  // Two of three sequences get a bad element; its place and kind vary.
   void plant(Rows *to, Random *random) {
     const float kinds[] = {NAN, INFINITY, -INFINITY, -NAN};
     bad_.assign(static_cast<size_t>(sequences_.tokens()), false);

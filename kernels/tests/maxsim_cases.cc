@@ -110,7 +110,7 @@ class MaxsimCase : public Case {
     return ops->maxsim(&a, share);
   }
 
-  // Each query row's best is off by its product's error at most; then that many additions.
+  // Each query row's best is off by at most its product's error; then that many additions follow.
   double tolerance_of(int64_t b) const {
     const int32_t query = partner_[static_cast<size_t>(b)];
     if (query < 0) return 0;
@@ -129,7 +129,7 @@ class MaxsimCase : public Case {
       sum += sie_tol_dot(c_.c, sqrt(squares), longest);
       size += sqrt(squares) * longest;
     }
-    // Denormals lose what lies under their own step, once a product.
+    // A denormal loses what lies below its own step, once a product.
     const double rows = static_cast<double>(queries_.length(query));
     return sum + (2 + rows) * SIE_TOL_U * size +
            rows * static_cast<double>(c_.c) * 2e-45 * (c_.normalize ? 1e12 : 1);

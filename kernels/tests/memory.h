@@ -1,5 +1,5 @@
-// memory.h — the memory that kernels are given: the host's own, or what a GPU of this machine reads
-// too.
+// memory.h — the memory that kernels are given: the host's own, or memory that a GPU of this
+// machine also reads.
 #ifndef SIE_KERNELS_TESTS_MEMORY_H
 #define SIE_KERNELS_TESTS_MEMORY_H
 
@@ -16,7 +16,7 @@ namespace harness {
 struct Memory {
   void *(*allocate)(size_t bytes);  // aligned to 64 bytes; never NULL
   void (*release)(void *p);
-  // Waits for what a table has launched on `on`; its error.
+  // Waits for the work that a table has launched on `on`; returns its error.
   sie_status (*finish)(const sie_stream *on);
 };
 extern Memory memory;
@@ -33,7 +33,7 @@ struct Allocator {
   bool operator!=(const Allocator &) const { return false; }
 };
 
-// What a kernel reads or writes lies in one of these, or in Rows.
+// An array for data that a kernel reads or writes outside of Rows.
 template <typename T>
 using Array = std::vector<T, Allocator<T>>;
 

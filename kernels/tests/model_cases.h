@@ -11,7 +11,7 @@
 
 namespace harness {
 
-// A transformer as its operations see it.
+// A transformer as its operations need it.
 struct ModelShape {
   const char *name;
   int32_t width, heads, kv_heads, head_dim;
@@ -28,15 +28,15 @@ enum class ModelLinear { qkv, attention_out, up, down };
 
 using Lengths = std::vector<int32_t>;
 
-// compute: SIE_COMPUTE_BF16, or SIE_COMPUTE_FP8 with the scales that the producer of x gives: a
-// row's from norms, a block's of 128 columns into `down`, which `up` writes. attention_out has bf16
-// only (NULL).
+// compute: SIE_COMPUTE_BF16, or SIE_COMPUTE_FP8 with the scales that the producer of x gives: one a
+// row from norms, one a block of 128 columns into `down`, which `up` writes. attention_out is in
+// bf16 only (else NULL).
 std::unique_ptr<Case> model_linear(const ModelShape &model, const Lengths &lengths, ModelLinear part,
                                    uint32_t compute);
-// A Dense module behind pooling: width × width in f32 for a row a sequence, with tanh.
+// A Dense module behind pooling: width × width in f32, one row a sequence, with tanh.
 std::unique_ptr<Case> model_head(const ModelShape &model, const Lengths &lengths);
 std::unique_ptr<Case> model_embed(const ModelShape &model, const Lengths &lengths);
-// twin: beside y, an e4m3 copy with a scale a row.
+// twin: also writes an e4m3 copy of y with a scale a row.
 std::unique_ptr<Case> model_norm(const ModelShape &model, const Lengths &lengths, bool twin);
 std::unique_ptr<Case> model_attention(const ModelShape &model, const Lengths &lengths);
 std::unique_ptr<Case> model_rope(const ModelShape &model, const Lengths &lengths);

@@ -178,7 +178,7 @@ class MuveraCase : public Case {
     for (size_t c = 0; c < mean.size() && c_.center_tokens; c++) {
       for (int64_t t = first; t < first + tokens; t++) mean[c] += left(t, c) / static_cast<double>(tokens);
     }
-    // A lone token less its own mean is zero, and stays so whatever the rounding.
+    // A single token less its own mean is zero under any rounding.
     for (int64_t t = first; t < first + tokens && !(c_.center_tokens && tokens == 1); t++) {
       double norm = 0;
       for (size_t c = 0; c < x.size(); c++) {
@@ -243,7 +243,7 @@ std::unique_ptr<Case> make_muvera(int index) {
       for (const std::vector<int32_t> &lengths : {none, one, empty, longer})
         add(lengths, dtype, 32, 2, 4, 8, 0, false, lengths.size() == 2, false, false, values);
     }
-    // Rows divided by their norms first, beside everything else that is done to them.
+    // Rows divided by their norms first, combined with everything else that is done to them.
     for (int32_t dtype : {SIE_F32, SIE_BF16, SIE_F16}) {
       for (bool query : {false, true}) {
         for (int32_t what = 0; what < 4; what++) {
@@ -275,18 +275,17 @@ std::unique_ptr<Case> make_muvera(int index) {
     add({9, 0, 2}, SIE_F32, 1, 1, 1, 1, 1, true, false, false, false, values);
     add({33, 3}, SIE_F32, 16, 1, 8, 2, 0, false, true, false, false, values);
     add({33, 3}, SIE_F32, 16, 1, 7, 2, 0, true, false, false, false, values);
-    // Columns that are no multiple of what a lane takes, and more repetitions than a CTA of a GPU
-    // takes.
+    // Columns that are not a multiple of what a lane takes, and more repetitions than a CTA of a
+    // GPU takes.
     add({9, 0, 2}, SIE_F32, 7, 2, 4, 0, 0, false, false, false, false, values);
     add({5, 0, 3}, SIE_F32, 20, 17, 2, 0, 0, false, false, false, false, values);
     add({3, 0, 9}, SIE_F32, 33, 2, 4, 5, 0, false, false, true, false, values);
     add({3, 0, 9}, SIE_F32, 33, 2, 4, 5, 0, false, false, false, true, values);
-    // A warp's tables of a projection, with no byte to spare.
+    // A projection whose tables fill a warp's memory to the last byte.
     add({3, 2}, SIE_F32, 24, 1, 2, 7, 0, false, false, false, false, values);
     // Wide tokens, few projected columns: sums of sums.
     add({5, 3}, SIE_F32, 520, 1, 2, 8, 0, false, false, false, false, values);
-    // Blocks and rows too large for a CTA's shared memory, and tokens wider than what is summed in
-    // one go.
+    // Blocks and rows too large for a CTA's shared memory, and tokens wider than one pass sums.
     const std::vector<int32_t> several = {3, 0, 2, 1, 4, 2};
     add(several, SIE_BF16, 48, 1, 10, 0, 0, false, false, false, false, {SIE_I8, 0, true});
     add(several, SIE_F32, 48, 1, 10, 0, 90, true, false, false, false, {SIE_F32, 0, true});

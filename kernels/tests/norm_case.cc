@@ -55,7 +55,7 @@ void NormCase::verify_u8(const char *backend, int64_t r, const std::vector<doubl
   double lo = 0, hi = 0;
   for (double w : want) lo = fmin(lo, w), hi = fmax(hi, w);
   if (yq_->outlier(r) >= 0) {
-    // The step is that of the others' range; the outlier is a multiple of it as well.
+    // The step is that of the other elements' range; the outlier is a multiple of it too.
     size_t outlier = static_cast<size_t>(yq_->outlier(r));
     double whole = hi - lo;
     lo = hi = 0;
@@ -86,7 +86,8 @@ void NormCase::verify_f8(const char *backend, int64_t r, const std::vector<doubl
   }
 }
 
-// The twin is the quantised f32 result, to the bit; where y holds that, quantise_rows can tell.
+// The twin is the quantised f32 result, to the bit; where y holds that result, quantise_rows gives
+// the expected bits.
 void NormCase::verify_bits(const char *backend, int64_t r) {
   Rows twin(1, yq_->columns(), yq_->dtype(), {yq_->outlier(r) >= 0, -1});
   sie_quantise_rows_args a = {};

@@ -1,5 +1,5 @@
-// norm_case.h — what the cases of embed_layernorm and layernorm share: parameters, outputs, and the
-// comparison with the exact norm of given rows.
+// norm_case.h — the parameters and outputs that the cases of embed_layernorm and layernorm share,
+// and the comparison with the exact norm of given rows.
 #ifndef SIE_KERNELS_TESTS_NORM_CASE_H
 #define SIE_KERNELS_TESTS_NORM_CASE_H
 
@@ -14,14 +14,14 @@ extern const char *const twin_names[];
 
 class NormCase : public Case {
  protected:
-  // norm: sie_norm; weight_offset: 0 or 1, which gamma is less by.
+  // norm: sie_norm; weight_offset: 0 or 1, which is subtracted from gamma.
   void make_outputs(Random *random, Layout layout, int64_t rows, int64_t c, int32_t y, Twin twin, bool beta,
                     int32_t norm, float weight_offset);
 
   const float *beta() const { return has_beta_ ? beta_.data() : nullptr; }
 
-  // Row r of the outputs against the norm of x[c] in double; magnitude: the largest |term| x was
-  // summed from.
+  // Compares row r of the outputs with the norm of x[c] in double; magnitude: the largest |term| in
+  // the sum that gave x.
   void verify_row(const char *backend, int64_t r, const std::vector<double> &x, double magnitude);
 
   float eps_ = 1e-12f, weight_offset_ = 0;

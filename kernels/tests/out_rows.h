@@ -6,7 +6,7 @@
 
 namespace harness {
 
-// What one output's items have in common.
+// The type and size that one output's items share.
 struct OutType {
   int32_t dtype, dims;  // dims 0: all
   bool normalize;

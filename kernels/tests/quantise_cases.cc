@@ -106,9 +106,9 @@ std::unique_ptr<Case> make_quantise(int index) {
     }
     for (int64_t c : {1024, 1025, 1032, 1300, 3072})
       all.push_back({5, c, SIE_BF16, plain, false, false, 128});
-    // Scales about the least.
+    // Scales around the least one.
     for (int32_t group : {-1, 128}) all.push_back({4, 140, SIE_F32, least_scale, false, false, group});
-    // One column: all is outlier. Two: a rest of one.
+    // One column: only an outlier. Two columns: one more element.
     for (int64_t c : {1, 2, 17}) {
       for (Input input : {outliers, ties, holes}) all.push_back({33, c, SIE_F32, input, false, true});
     }

@@ -1,4 +1,4 @@
-// random.h — the numbers that tests of kernels and of csrc are fed with.
+// random.h — the random numbers that tests of kernels and of csrc use.
 #ifndef SIE_KERNELS_TESTS_RANDOM_H
 #define SIE_KERNELS_TESTS_RANDOM_H
 

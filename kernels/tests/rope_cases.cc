@@ -203,10 +203,10 @@ std::unique_ptr<Case> make_rope(int index) {
     }
     // A rotation that is no multiple of an octet's pairs, and of 17.
     all.push_back({ragged, SIE_BF16, 2, 1, 64, 34, true, false, 0, false, plain, false});
-    // More columns than a GPU's warp has under way.
+    // More columns than a GPU's warp has in flight.
     all.push_back({{3, 0, 2}, SIE_BF16, 9, 5, 128, 128, true, false, 0, true, plain, false});
     all.push_back({{3, 0, 2}, SIE_F16, 40, 36, 32, 16, false, false, 0, true, plain, false});
-    // Other even head dimensions are there on CPUs.
+    // Other even head dimensions exist on CPUs.
     all.push_back({ragged, SIE_F32, 2, 1, 80, 20, true, false, 0, false, plain, false});
     all.push_back({ragged, SIE_BF16, 2, 1, 80, 80, true, false, 0, false, plain, false});
     for (int32_t dtype : {SIE_F32, SIE_BF16})

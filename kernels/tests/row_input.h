@@ -1,5 +1,5 @@
-// row_input.h — inputs of row operations: ordinary ones, and those that rounding, ranges and sums
-// find hard.
+// row_input.h — inputs of row operations: ordinary ones, and ones that are hard for rounding,
+// ranges and sums.
 #ifndef SIE_KERNELS_TESTS_ROW_INPUT_H
 #define SIE_KERNELS_TESTS_ROW_INPUT_H
 

@@ -47,7 +47,7 @@ Rows::Rows(Random *random, Layout layout, int64_t rows, int64_t columns, int32_t
     gap += gap == 0 || random->below(2) == 0 ? line : 0;
     shift = line * random->below(4);
   }
-  // What is odd is so always: a form's support in odd rows must not hang on chance.
+  // Odd rows are always odd: a form's support for them must not depend on chance.
   if (layout > aligned && (columns + extra_gap + gap) % line == 0 && shift % line == 0) gap++;
   ld_ = columns + extra_gap + gap;
   front_ = 128 + shift * element_;
@@ -220,7 +220,7 @@ const sie_packed *Weight::packed(const sie_ops *ops) {
   form->memory = memory.allocate(static_cast<size_t>(bytes));
   memset(form->memory, 0, static_cast<size_t>(bytes));
   form->packed.data = form->memory;
-  // In pieces that end nowhere near a panel's end.
+  // In pieces whose ends are far from a panel's end.
   for (int64_t first = 0; first < n_;) {
     int64_t rows = std::min<int64_t>(first == 0 ? 19 : 150, n_ - first);
     ops->pack(compute_, n_, k_, first, rows, values_.data() + first * k_, k_, form->memory);

@@ -5,7 +5,7 @@ namespace harness {
 
 namespace {
 
-// As behind Rows: AddressSanitizer sees the first byte too far itself.
+// As behind Rows: AddressSanitizer itself sees an access one byte too far.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr int64_t guard = 0;
 #else

@@ -17,8 +17,8 @@ struct Config {
   bool query, normalize, bench;
   int32_t out = SIE_F32;
   bool pairs = false;  // anchors 2a and 2a + 1 are the same: ties, which the lower column wins
-  // The last row of a sequence is the first one negated in every second column, and every second
-  // anchor looks at those alone: with every projection kept, some sums are 0, which are dropped.
+  // The last row of a sequence is the first one with every second column negated, and every second
+  // anchor uses those columns alone: with every projection kept, some sums are 0 and are dropped.
   bool mirrored = false;
   bool holes = false;  // the third row has a NaN, and so nothing that is kept
 };
@@ -130,8 +130,8 @@ class SmveCase : public Case {
     }
   }
 
-  // Rows drawn until no projection is so near the last that is kept, and no value so near the last
-  // within the limit, that rounding could make them change places.
+  // Rows are drawn until no projection is so near the last kept one, and no value so near the last
+  // within the limit, that rounding could swap them.
   void fill_sequence(int64_t b, Random *random) {
     const int64_t first = sequences_.first(b), last = sequences_.first(b + 1);
     do {

@@ -23,8 +23,8 @@ class SparseRows {
   int32_t count(int64_t r) const;
   SparseEntry entry(int64_t r, int64_t i) const;
 
-  // Row r is `want`, as far as there is room, and nothing behind it was written. Values within
-  // `relative`, `absolute` and the rounding of their type.
+  // Checks that row r is `want`, as far as there is room, and that nothing behind it was written.
+  // Values must be within `relative`, `absolute` and the rounding of their type.
   void verify(const char *what, int64_t r, const std::vector<SparseEntry> &want, double relative,
               double absolute = 0) const;
 

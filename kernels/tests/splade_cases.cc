@@ -73,7 +73,7 @@ class SpladeCase : public Case {
     return ops->splade(&a, share);
   }
 
-  // The logits by the reference's linear: what the maximum is taken of.
+  // The logits by the reference's linear; the maximum is taken over them.
   void expect() override {
     logits_.reset(new Rows(sequences_.tokens(), c_.n, SIE_F32));
     sie_linear_args a = {};
@@ -119,8 +119,8 @@ class SpladeCase : public Case {
   }
 
  private:
-  // Quantised types by the reference, out of ordinary rows. Every third row points away from the
-  // first weights, so that some columns have no logit above 0.
+  // Quantised types are made by the reference from ordinary rows. Every third row points away from
+  // the first weights, so that some columns have no logit above 0.
   void fill_x(Random *random) {
     const int64_t rows = sequences_.tokens();
     Rows x(rows, c_.k, SIE_F32);
@@ -142,7 +142,7 @@ class SpladeCase : public Case {
     sie_ref_ops()->quantise_rows(&a, &share);
   }
 
-  // In every class the numbers are its own: INT8 on the grid of each row's scale.
+  // Every class holds its numbers exactly: INT8 on the grid of each row's scale.
   void fill_weight(Random *random) {
     std::vector<float> w(static_cast<size_t>(c_.n * c_.k));
     const float scale = 2 / sqrtf(static_cast<float>(c_.k));
@@ -161,7 +161,7 @@ class SpladeCase : public Case {
     weight_.reset(new Weight(c_.compute, c_.n, c_.k, std::move(w)));
   }
 
-  // For INT8 of q without its zero point, too: a kernel may subtract after the sum.
+  // For INT8 also the norm of q without its zero point: a kernel may subtract it after the sum.
   double row_norm(int64_t t) const {
     double sum = 0;
     for (int64_t k = 0; k < c_.k; k++) {

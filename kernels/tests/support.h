@@ -1,7 +1,7 @@
-// support.h — which tables have which forms: what kernels/tests/support.txt records.
+// support.h — records which tables have which forms, for kernels/tests/support.txt.
 //
-// A table has a form when it takes the form's first case; for odd rows, the first with odd rows.
-// That is noted while the list runs, so that looking at it costs nothing more.
+// A table has a form when it accepts the form's first case; for odd rows, the first case with odd
+// rows. This is noted while the list runs, so it costs no further runs.
 #ifndef SIE_KERNELS_TESTS_SUPPORT_H
 #define SIE_KERNELS_TESTS_SUPPORT_H
 
@@ -11,8 +11,8 @@
 
 namespace harness {
 
-// Notes that there is such a case, and whether it is run here (another shard may). True for the
-// first of its form and layout.
+// Notes that there is such a case, and whether it runs here (it may run in another shard). Returns
+// true for the first case of its form and layout.
 bool note_form(const Case &c, bool run);
 void note_support(const Case &c, const sie_ops *ops);
 
@@ -36,7 +36,7 @@ void list_support(FILE *out);
 // lacks the form.
 bool should_run(const Case &c, const sie_ops *ops, bool otherwise);
 
-// Compares what has been noted with support.txt; where nothing has, notes all.
+// Compares the notes with support.txt; without notes it first notes all forms.
 void check_support();
 
 }  // namespace harness

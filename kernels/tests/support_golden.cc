@@ -1,11 +1,10 @@
-// support_golden.cc — support.txt, and what is compared with it.
+// support_golden.cc — support.txt, and the comparison with it.
 #include <map>
 #include <set>
 
 #include "tests/support.h"
 
-// The programs for a bare GPU host carry no support.txt: what a table refuses there is not looked
-// at.
+// The programs for a bare GPU host have no support.txt: refusals of their tables are not checked.
 #ifndef SIE_SUPPORT_FILE
 #define SIE_SUPPORT_FILE ""
 #endif
@@ -14,8 +13,7 @@ namespace harness {
 
 namespace {
 
-// The names of a line of support.txt: of all tables that have the form, and of those that take odd
-// rows.
+// The names in a line of support.txt: all tables that have the form, and those that take odd rows.
 struct Names {
   std::set<std::string> layouts[2];
 };
@@ -58,7 +56,7 @@ const std::map<std::string, Names> &golden_support() {
   return golden;
 }
 
-// An emulated table has what its model has.
+// An emulated table has the forms of the table that it emulates.
 std::string golden_name(const sie_ops *ops) {
   const std::string name = ops->name, mark = "-emulated";
   const bool emulated =
@@ -74,7 +72,8 @@ bool should_run(const Case &c, const sie_ops *ops, bool otherwise) {
   return found->second.layouts[c.layout == odd ? 1 : 0].count(golden_name(ops)) != 0;
 }
 
-// A form that golden says a table has must not get lost; a new one must be written down.
+// A form that the golden file lists for a table must not get lost; a new one must be added to the
+// file.
 void check_support() {
   if (noted_support().empty()) note_all_support();
   const auto &golden = golden_support();

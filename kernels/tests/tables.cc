@@ -1,5 +1,4 @@
-// tables.cc — which tables there are, which groups of cases, and the names that forms are written
-// with.
+// tables.cc — the list of tables, the groups of cases, and the words in the names of forms.
 #include <stdarg.h>
 #include <stdio.h>
 

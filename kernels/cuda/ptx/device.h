@@ -4,11 +4,12 @@
 // wrapper of this folder is a call into it: one source, two compilers. Only this folder holds
 // inline PTX or <<<>>>.
 //
-// Rules for a kernel that both compilers accept - dynamic shared memory only, declared by
-// SIE_DYNAMIC_SHARED; - threads synchronise through the wrappers alone (no spinning on memory); -
-// pointers given to shared-memory wrappers point into the CTA's dynamic shared memory; - arrays
-// that are registers on the device (fragments, accumulators) are indexed by constants after
-// unrolling.
+// Rules for a kernel that both compilers accept
+//   - dynamic shared memory only, declared by SIE_DYNAMIC_SHARED;
+//   - threads synchronise through the wrappers alone (no spinning on memory);
+//   - pointers given to shared-memory wrappers point into the CTA's dynamic shared memory;
+//   - arrays that are registers on the device (fragments, accumulators) are indexed by constants
+//     after unrolling.
 #ifndef SIE_KERNELS_CUDA_PTX_DEVICE_H
 #define SIE_KERNELS_CUDA_PTX_DEVICE_H
 

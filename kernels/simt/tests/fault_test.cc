@@ -1,6 +1,6 @@
-// Planted faults: each kernel is right as it stands and wrong with Fault set. The right one must
-// pass under every seed; the wrong one must be noticed, by an abort that names the rule or by a
-// wrong result, under most seeds. Each run has a process of its own.
+// Planted faults: each kernel is right without Fault and wrong with it. The right kernel must pass
+// under every seed. The wrong one must be noticed under most seeds, by an abort that names the rule
+// or by a wrong result. Each run has a process of its own.
 #include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -18,8 +18,8 @@ using namespace ptx;
 constexpr int wrong_result = 3;
 constexpr const char *anything = "";
 
-// Runs body (0: right result) with a seed in a child. Its exit status, or minus the signal; its
-// stderr.
+// Runs body (0: right result) with a seed in a child. Returns its exit status or minus the signal,
+// and its stderr.
 int run_in_child(int (*body)(), uint64_t seed, std::string *said) {
   int ends[2];
   fflush(nullptr);
@@ -125,8 +125,8 @@ int write_after_read() {
 }
 FAULT(write_after_read, nullptr, 10)
 
-// The first warp overwrites what the others read, after so many meetings of its own that only a
-// warp which is late from the barrier has not read yet.
+// The first warp overwrites what the others read, after so many barriers of its own that only a
+// warp that leaves the barrier late has not read it yet.
 template <bool Fault>
 __global__ void far_ahead_kernel(int *out) {
   SIE_DYNAMIC_SHARED(shared);
@@ -206,7 +206,7 @@ int copy_into_a_buffer_in_use() {
 FAULT(missing_copy_wait, nullptr, 10)
 FAULT(copy_into_a_buffer_in_use, nullptr, 9)
 
-// The bytes that come are those that lie there: only the poison shows that nobody waited.
+// The copied bytes are the ones already there: only the poison shows that nobody waited.
 template <bool Fault>
 __global__ void same_bytes_kernel(const int *in, int *out) {
   SIE_DYNAMIC_SHARED(shared);
@@ -529,7 +529,7 @@ int waiter_falls_behind() {
   std::vector<int> out(64);
   return SIE_LAUNCH(phase_kernel<Fault>, 1, 64, 64, &on_sm90, out.data()) == SIE_OK ? 0 : 2;
 }
-// Whoever has not looked yet waits for a phase that is two behind: it aborts or hangs.
+// A thread that has not yet looked waits for a phase that is two behind: it aborts or hangs.
 TEST(fault_waiter_falls_behind) {
   std::string said;
   for (uint64_t seed = 1; seed <= 10; seed++) {
@@ -861,7 +861,7 @@ int cluster_arrival_twice() {
 }
 FAULT(cluster_arrival_twice, "cluster_", 5)
 
-// A warpgroup gives registers, the two others take what is there, or 1024 more.
+// One warpgroup gives registers; the two others take the free ones, or 1024 more.
 template <bool Fault>
 __global__ void __launch_bounds__(384, 1) registers_kernel() {
   if (threadIdx.x >= 256) {

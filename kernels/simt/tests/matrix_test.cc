@@ -6,7 +6,7 @@ namespace {
 
 using namespace ptx;
 
-// Rows in a scattered order, so that a row's address is what counts.
+// Rows in a scattered order, so that the addresses of the rows matter.
 __global__ void ldmatrix_kernel(const uint16_t *in, uint32_t *out, int count, bool trans) {
   SIE_DYNAMIC_SHARED(shared);
   uint16_t *tile = reinterpret_cast<uint16_t *>(shared);

@@ -101,7 +101,8 @@ TEST(recordings_of_a_device_are_reproduced) {
   }
 }
 
-// The hook itself: what the emulator records it reproduces, under any seed; one wrong bit is seen.
+// Tests the check itself: the emulator reproduces its own recordings under any seed, and one wrong
+// bit is noticed.
 TEST(a_recording_of_the_emulator_is_reproduced) {
   size_t count;
   const Experiment *list = simt_record::experiments(&count);
@@ -126,7 +127,7 @@ TEST(a_recording_of_the_emulator_is_reproduced) {
   }
 }
 
-// Operands are what they are said to be: with integers nothing rounds, and nothing is NaN.
+// The operands are as described: with integers nothing rounds, and nothing is NaN.
 TEST(experiments_have_finite_operands) {
   size_t count;
   const Experiment *list = simt_record::experiments(&count);

@@ -1,8 +1,8 @@
-// simt_test.h — what the emulator's tests share.
+// simt_test.h — the code that the emulator's tests share.
 //
 // Every expectation is computed from the definitions of the PTX ISA (which element of a matrix lies
-// in which register of which lane, which byte of a box at which address), written out once more and
-// apart from the emulator's own code.
+// in which register of which lane, which byte of a box at which address), written out again
+// independently of the emulator's own code.
 #ifndef SIE_KERNELS_SIMT_TESTS_SIMT_TEST_H
 #define SIE_KERNELS_SIMT_TESTS_SIMT_TEST_H
 

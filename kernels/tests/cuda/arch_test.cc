@@ -1,4 +1,4 @@
-// arch_test.cc — which cards the CUDA kernels accept, and what they say to the others. Needs no
+// arch_test.cc — the cards that the CUDA kernels accept, and the messages for the others. Needs no
 // GPU.
 #include "cuda/arch.h"
 
@@ -68,7 +68,7 @@ TEST(messages_name_the_capability_the_need_and_the_fix) {
         "%s", message);
   ask(all, "13.0", 11, 0, message);
   CHECK(strstr(message, "11.0 (sm_110)") && strstr(message, all), "%s", message);
-  // The longest: it must not be cut by a sie_error.
+  // The longest message must fit into a sie_error.
   CHECK(strlen(message) < sizeof message - 1, "%zu bytes", strlen(message));
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr float kLargest = 2;  // of an operand's elements
 
-// Behind a work list: as items they have rows far away, and whoever takes one fails there.
+// Items behind the end of a work list have rows far away, so a kernel that takes one fails there.
 constexpr size_t kBehind = 16 * sizeof(AttentionItem);
 constexpr uint8_t kFarRows = 0x11;
 
@@ -33,7 +33,7 @@ std::unique_ptr<harness::Rows> make_rows(harness::Random *random, int64_t rows, 
   return x;
 }
 
-// What attention_shape would give for this choice of warps and blocks.
+// What attention_shape would return for this choice of warps and blocks.
 AttentionShape shape_of(const Form &form, int head_dim) {
   AttentionShape shape = {};
   shape.warps = form.warps;

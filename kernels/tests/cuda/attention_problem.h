@@ -1,5 +1,5 @@
-// attention_problem.h — an attention to try on the CUDA kernel: guarded operands, the table's own
-// way to run it, and runs whose work list, warps and shared memory the test chooses.
+// attention_problem.h — an attention for the CUDA kernel: guarded operands, the table's own way to
+// run it, and runs whose work list, warps and shared memory the test chooses.
 #ifndef SIE_KERNELS_TESTS_CUDA_ATTENTION_PROBLEM_H
 #define SIE_KERNELS_TESTS_CUDA_ATTENTION_PROBLEM_H
 
@@ -46,7 +46,7 @@ class Problem {
   Bits run_as(const Form &form);
   // y against the reference, within the tolerance of the operation.
   void verify();
-  // The problem in a line.
+  // Describes the problem in one line.
   std::string text() const;
 
  private:

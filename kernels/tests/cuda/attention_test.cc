@@ -63,7 +63,7 @@ TEST(lengths_may_differ) {
   }
 }
 
-// More blocks than are ever resident.
+// More blocks than can be resident.
 TEST(long_sequences) {
   const vector<Lengths> lengths = {{330, 330}, {2, 600}, {64, 64}, {17, 17}, {129, 129}};
   for (int32_t mask : {SIE_MASK_FULL, SIE_MASK_CAUSAL, SIE_MASK_WINDOW}) {
@@ -74,8 +74,8 @@ TEST(long_sequences) {
   }
 }
 
-// A block whose largest score is far below, or far above, that of the blocks before: the factor
-// between them leaves the range of f32 on the one side and must be no more than 1.
+// A block whose largest score is far below, or far above, that of the blocks before: in one
+// direction the factor between them leaves the range of f32, so it must be at most 1.
 TEST(scores_may_fall_and_rise) {
   for (int32_t d : {64, 256}) {
     check_forms({SIE_BF16, d, 1, 1, SIE_MASK_FULL, 0, false, {{40, 130}}, 40});
@@ -97,7 +97,7 @@ TEST(many_sequences) {
   CHECK(problem.run(90, 1) == bits, "%s: other bits by a smaller grid", problem.text().c_str());
 }
 
-// A CTA for each head at the least, however few the multiprocessors.
+// At least one CTA for each head, even with few multiprocessors.
 TEST(many_heads) {
   Problem problem({SIE_BF16, 32, 20, 10, SIE_MASK_FULL, 0, false, {{40, 40}, {3, 3}}});
   problem.run(80, 0);

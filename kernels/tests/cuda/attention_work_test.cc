@@ -107,7 +107,8 @@ TEST(work_list_covers_every_row_once) {
   }
 }
 
-// As many rows an item as leave a GPU enough CTAs, and no more than share one reading of the keys.
+// An item has as many rows as still leave a GPU enough CTAs, and no more than share one reading of
+// the keys.
 TEST(work_list_fills_a_gpu) {
   struct {
     int32_t seqs, length, head_dim;
@@ -146,7 +147,7 @@ TEST(shape_fits_the_shared_memory) {
           wrong = "too little for its warps";
         if (max_kv > keys && shape.resident_blocks < 2) wrong = "one slot for several blocks";
         if (shape.warp_units < 1 || shape.warp_units > shape.warps) wrong = "units without warps";
-        // And it takes all that it can use, and no more.
+        // It takes as much as it can use, and no more.
         if (shape.warps != (d < 256 && max_kv > sie_cuda::attention_short_keys(d) ? 8 : 4))
           wrong = "another number of warps than keys as many want";
         const int64_t blocks = std::max<int64_t>((max_kv + keys - 1) / keys, 1);

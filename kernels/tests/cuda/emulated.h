@@ -8,9 +8,10 @@ namespace harness {
 void add_emulated_gpus();
 
 // Starts the emulator's random order anew from the process's seed: SIE_SIMT_SEED, or the clock.
-// Each group of cases starts so, and a run of one group repeats what it did in a run of all.
+// Each group of cases starts with it, so a run of one group repeats what that group did in a run of
+// all.
 void restart_emulation();
-// How to repeat this process's random order, in a line.
+// Prints in one line how to repeat this process's random order.
 void print_emulation_seed();
 
 }  // namespace harness

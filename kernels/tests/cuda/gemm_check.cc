@@ -33,7 +33,7 @@ int32_t gate_activation(int32_t gate) {
                                  : (gate == SIE_GATE_GEGLU ? SIE_ACT_GELU_ERF : SIE_ACT_GELU_TANH);
 }
 
-// What one element is, and how far f32 may be from it; no residual.
+// The expected value of one element, and how far f32 may be from it; without residual.
 double expected(const Problem &problem, const Ending &e, int64_t r, int64_t c, double *tolerance) {
   constexpr double own = 2e-6;  // of any activation
   auto z = [&](int64_t column) {

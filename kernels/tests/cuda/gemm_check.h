@@ -1,7 +1,6 @@
-// gemm_check.h — runs a linear on one GEMM variant and checks what holds for every one: nothing but
-// y's elements of the rows that exist is written, sums are near those in double, and endings
-// (activation, gate, residual, rounding, scales) are bit for bit what their definition makes of the
-// sums.
+// gemm_check.h — runs a linear on one GEMM variant and checks the rules for every variant: only y's
+// elements of existing rows are written; sums are near those in double; and endings (activation,
+// gate, residual, rounding, scales) are bit for bit what their definition makes of the sums.
 #ifndef SIE_KERNELS_TESTS_CUDA_GEMM_CHECK_H
 #define SIE_KERNELS_TESTS_CUDA_GEMM_CHECK_H
 
@@ -11,13 +10,13 @@
 
 namespace gemm_test {
 
-// A family of variants: how one is run, on what device.
+// A family of variants: how to run one, and on what device.
 struct Family {
   sie_status (*run)(int32_t variant, const sie_linear_args *args, const sie_stream *on);
   sie_stream on;
 };
 
-// Instead of a variant: the table's entry, which chooses one.
+// Runs the table's entry, which chooses a variant itself.
 constexpr int32_t by_choice = -1;
 
 struct Result {

@@ -1,4 +1,4 @@
-// gemm_epilogue_test.cc — the steps of an epilogue one by one: what kernels must agree on bit for
+// gemm_epilogue_test.cc — the steps of an epilogue one by one; kernels must agree on them bit for
 // bit.
 #include "cuda/gemm_epilogue.cuh"
 

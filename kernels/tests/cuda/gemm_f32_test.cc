@@ -1,5 +1,5 @@
 // gemm_f32_test.cc — linear of class F32 under emulation: sums against double, every ending against
-// its definition bit for bit, rows that do not depend on company or card, and what must be refused.
+// its definition bit for bit, rows that do not depend on other rows or the card, and refusals.
 #include "cuda/linear_f32.h"
 
 #include <math.h>
@@ -51,7 +51,7 @@ TEST(gemm_f32_rows_columns_and_sums) {
 }
 
 TEST(gemm_f32_reads_to_the_end) {
-  // x, bias and residual end where what may be read ends.
+  // x, bias and residual end where the readable memory ends.
   for (int64_t k : {32, 33, 66, 224}) check_shape(shape(16, 16, 128, k, 0));
   const Problem even(shape(4, 4, 20, 96, 0)), odd(shape(8, 8, 21, 32, 0));
   for (int32_t residual : {SIE_F32, SIE_BF16}) {

@@ -1,8 +1,8 @@
-// gemm_problem.h — a linear to try on a CUDA GEMM: operands with poisoned surroundings, the sums in
+// gemm_problem.h — a linear for a CUDA GEMM: operands with poisoned surroundings, the sums in
 // double.
 //
-// Every byte that is no element is 0xff, NaN in each float type: gaps between rows, rows from n to
-// the capacity.
+// Every byte outside the elements is 0xff, NaN in each float type: gaps between rows, and rows from
+// n to the capacity.
 #ifndef SIE_KERNELS_TESTS_CUDA_GEMM_PROBLEM_H
 #define SIE_KERNELS_TESTS_CUDA_GEMM_PROBLEM_H
 
@@ -58,10 +58,11 @@ struct Shape {
   int64_t x_gap = 0;     // elements between the rows of x; keeps them aligned
 };
 
-// Elements that fill rows of x up to a multiple of 16 bytes, and `more` such multiples.
+// The gap that fills rows of x up to a multiple of 16 bytes, plus `more` such multiples, in
+// elements.
 int64_t gap(uint32_t compute, int64_t k, int64_t more);
 
-// How a run ends: everything behind the sums.
+// The ending of a run: everything after the sums.
 struct Ending {
   int32_t act = SIE_ACT_NONE, gate = SIE_GATE_NONE;
   bool bias = true, odd_bias = false;  // odd: 4 bytes past alignment
@@ -104,7 +105,7 @@ class Problem {
   int64_t bytes(const Ending &e, int64_t ld, int32_t dtype) const {
     return (shape_.cap > 0 ? (shape_.cap - 1) * ld + columns(e) : 0) * element_bytes(dtype);
   }
-  // What a run needs of residual memory, filled; empty without one.
+  // Fills the memory that a run needs for its residual; empty without one.
   void fill_residual(const Ending &e, const Bytes &memory) const;
 
  private:

@@ -8,7 +8,7 @@ namespace {
 
 using sie_cuda::GemmTile;
 
-// Three variants; the second is estimated fastest, `refused` cannot do what is asked.
+// Three variants; the second is estimated fastest, `refused` cannot do the call.
 struct Family {
   static constexpr int32_t count = 3;
   int32_t refused = -1;

@@ -1,5 +1,4 @@
-// muvera_calls_test.cc — MUVERA on the GPU tables: what is refused, how much scratch is asked for,
-// and whose it is.
+// muvera_calls_test.cc — MUVERA on the GPU tables: refusals, the size of scratch, and its slots.
 #include "common/muvera.h"
 #include "tests/cuda/operands.h"
 
@@ -212,7 +211,7 @@ TEST(muvera_scratch_is_no_larger_than_said) {
   }
 }
 
-// However many CTAs there are, each has a slot of scratch, and they take all sequences.
+// Each CTA has a slot of scratch, however many there are, and together they take all sequences.
 TEST(muvera_slots) {
   constexpr int32_t sequences = 130, c = 24, f = 8;
   Encoding e(c, 10, 0, f);  // 24,576 floats a block

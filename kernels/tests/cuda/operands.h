@@ -1,4 +1,4 @@
-// operands.h — a right call of a row operation, and what becomes of it when an argument is spoiled.
+// operands.h — a valid call of a row operation, and the result when an argument is spoiled.
 #ifndef SIE_KERNELS_TESTS_CUDA_OPERANDS_H
 #define SIE_KERNELS_TESTS_CUDA_OPERANDS_H
 
@@ -33,7 +33,8 @@ struct Operands {
     std::fill(out.begin(), out.end(), uint16_t{0xffff});
     std::fill(bytes.begin(), bytes.end(), uint8_t{0xff});
   }
-  // Everything as check_places begins with: x may be an output, and out an operand.
+  // Restores everything to the state that check_places begins with: x may be an output, and out an
+  // operand.
   void restore() {
     clear();
     if (kept.empty()) kept = x;
@@ -62,7 +63,8 @@ struct Operands {
   }
 };
 
-// The emulator runs no grid of so many CTAs, and says so: the launcher has let the call pass.
+// The emulator does not run a grid of that many CTAs and returns this: the launcher has accepted
+// the call.
 constexpr sie_status too_large_to_emulate = SIE_OUT_OF_MEMORY;
 inline bool emulated(const Gpu &gpu) { return gpu.on.stream == nullptr; }
 
@@ -73,8 +75,8 @@ struct Spoiled {
   void (*spoil)(Args *);
 };
 
-// The arguments are right as they are; spoiled in any of these ways they are refused, or say that
-// there is nothing to do (SIE_OK). taken: changes that leave them right.
+// The arguments are valid; spoiled in any of these ways they are refused, or there is nothing to do
+// (SIE_OK). taken: changes that leave them valid.
 template <class Args>
 void check_refusals(const char *name, sie_status (*const sie_ops::*entry)(const Args *, const sie_share *),
                     const Args &right, sie_rows Args::*count, Operands *operands,

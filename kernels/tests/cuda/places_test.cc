@@ -1,5 +1,5 @@
-// places_test.cc — operands that lie anywhere, each tensor and vector elsewhere in turn, give the
-// same bits.
+// places_test.cc — operands may lie anywhere: moving each tensor and vector in turn gives the same
+// bits.
 #include "tests/cuda/operands.h"
 
 using namespace calls;
@@ -69,15 +69,15 @@ void fill_small(Array<uint16_t> *bits) {
   for (size_t i = 0; i < bits->size(); i++) (*bits)[i] = integers[(i * i + i / 5) % 7];
 }
 
-// A stride that keeps the rows of t at even places, for whoever takes 9 or 17 bytes for 8 or 16,
-// too.
+// A stride that keeps the rows of t at even places, also for code that takes 9 or 17 bytes for 8 or
+// 16.
 int64_t even_stride(const sie_tensor &t) {
   return t.dtype == SIE_F8E4M3 ? 8 * 9 : 16 * 17 / (t.dtype == SIE_F32 ? 4 : 2);
 }
 
-// The same call with each tensor and each vector elsewhere, one at a time and then all vectors,
-// gives the same bits. All others lie at even places: one that does not would hide what is made of
-// the one that was moved.
+// The same call gives the same bits with each tensor and each vector moved, one at a time and then
+// all vectors. All others lie at even places: another odd one would hide the effect of the moved
+// one.
 template <class Args>
 void check_places(const char *name, sie_status (*const sie_ops::*entry)(const Args *, const sie_share *),
                   const Args &right, Operands *operands, const std::vector<sie_tensor Args::*> &tensors,

@@ -1,4 +1,4 @@
-// refusals_test.cc — what the GPU tables refuse, by which status, before they write anything.
+// refusals_test.cc — what the GPU tables refuse, with which status, before they write anything.
 #include "tests/cuda/operands.h"
 
 using namespace calls;

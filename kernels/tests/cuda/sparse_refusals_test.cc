@@ -57,7 +57,7 @@ TEST(output_sparse_refuses) {
           {"no sequences and no memory", SIE_OK,
            [](Args *b) { b->seqs = {0, nullptr}, b->items = nullptr, b->x.p = b->out = nullptr; }},
       });
-  // Items that say what no sparse row is: nothing is written, beside one that is right.
+  // Items that are invalid for a sparse row are not written, next to a valid one that is.
   for (const sie_out_item &wrong :
        {sie_out_item{SIE_I8, 6, 0, 0, 0}, {SIE_F32, 0, 0, 0, 0}, {SIE_F32, 6, 1, 0, 0}}) {
     for (const Gpu &gpu : gpus()) {
