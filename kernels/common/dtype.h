@@ -69,7 +69,7 @@ static inline float sie_f32_from_f8e4m3(uint8_t q) {
   return sign != 0 ? -x : x;
 }
 
-/* Every NaN becomes 0x7f, as the conversion instruction of GPUs gives. */
+/* Every NaN becomes 0x7f, which the conversion instruction of GPUs also gives. */
 static inline uint8_t sie_f8e4m3_from_f32(float x) {
   uint32_t bits = sie_f32_bits(x);
   uint8_t sign = (uint8_t)((bits >> 24) & 0x80u);
@@ -80,7 +80,7 @@ static inline uint8_t sie_f8e4m3_from_f32(float x) {
     bits = (bits - 0x3c000000u) >> 20;
     return (uint8_t)(sign | (bits < 0x7eu ? bits : 0x7eu));
   }
-  /* Subnormal: adding 2¹⁴ lets the f32 adder round at 2⁻⁹, ties to even; 8 of them are the least
+  /* Subnormal: adding 2¹⁴ lets the f32 adder round at 2⁻⁹, ties to even; 8 such steps are the least
    * normal. */
   float shifted = sie_f32_from_bits(bits) + 16384.0f;
   return (uint8_t)(sign | (sie_f32_bits(shifted) & 0xfu));

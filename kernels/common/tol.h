@@ -12,8 +12,8 @@
 
 #define SIE_TOL_U 5.9604644775390625e-8 /* 2⁻²⁴ */
 
-/* Rounding of the store: half a step, and a little for a value that lies beside a tie. f32 stores
- * add nothing that the computation's bound does not hold already. u8 is bounded by its row's scale
+/* The rounding of the store: half a step, and a little more for a value that lies next to a tie.
+ * The bound of the computation covers f32 stores. A u8 store is bounded by its row's scale
  * instead. */
 static inline double sie_tol_store(int32_t dtype, double y) {
   switch (dtype) {
@@ -26,24 +26,24 @@ static inline double sie_tol_store(int32_t dtype, double y) {
   }
 }
 
-/* A sum of k products x·w in f32, in whatever order: by Cauchy-Schwarz Σ|x·w| ≤ ‖x‖‖w‖. The worst
- * case grows with k; rounding errors are independent enough that √k holds with room (worst seen: a
- * third of it). */
+/* A sum of k products x·w in f32, in any order: by Cauchy-Schwarz Σ|x·w| ≤ ‖x‖‖w‖. The worst case
+ * grows with k, but rounding errors are independent enough that √k holds with room (the worst error
+ * seen is a third of it). */
 static inline double sie_tol_dot(int64_t k, double x_norm, double w_norm) {
   return (8 + 2 * sqrt((double)k)) * SIE_TOL_U * x_norm * w_norm;
 }
 
 /* Class FP8 on tensor cores: their sums of e4m3 products keep 13 bits below the largest term
- * (DeepSeek-V3 §3.3.2, arXiv:2412.19437), which promotion to f32 every 128 products bounds. */
+ * (DeepSeek-V3 §3.3.2, arXiv:2412.19437). Promotion to f32 every 128 products bounds the error. */
 static inline double sie_tol_fp8_sum(double x_norm, double w_norm) {
   return 1.220703125e-4 * x_norm * w_norm;
 }
 
-/* An activation of z that is off by dz: every one of them has a slope of at most 1.13. Its own
- * error is 6e-7·max(1, |z|) in class F32 where the result stays f32 (polynomials in f32). The other
- * classes' operands carry 8 to 11 bits, so shorter ones do: 2e-5. Results rounded to bf16, u8 or
- * e4m3 next may use the shortest: 3.5e-4, less than half a step of bf16 from |y| = 0.1 on; those
- * rounded to f16 one of 6e-5. */
+/* An activation of z that is off by dz. Every activation has a slope of at most 1.13. Its own error
+ * is 6e-7·max(1, |z|) in class F32 when the result stays f32 (polynomials in f32). The operands of
+ * the other classes carry 8 to 11 bits, so shorter polynomials suffice: 2e-5. Results that are
+ * rounded to bf16, u8 or e4m3 next may use the shortest: 3.5e-4, less than half a step of bf16 from
+ * |y| = 0.1 on; those rounded to f16 use one of 6e-5. */
 static inline double sie_tol_act(int32_t act, uint32_t compute, int32_t stored_as, double z, double dz) {
   double magnitude = fabs(z) > 1 ? fabs(z) : 1;
   double own = stored_as != SIE_F32 ? 3.5e-4 : (compute == SIE_COMPUTE_F32 ? 6e-7 : 2e-5);
@@ -58,9 +58,9 @@ static inline double sie_tol_norm(double x_max, double factor, double gamma, dou
   return 8 * SIE_TOL_U * (x_max * factor * fabs(gamma) + fabs(y) + fabs(beta)) + 2e-6 * fabs(y);
 }
 
-/* Attention: a score is off by its dot product's error, which the exponential turns into a relative
- * error of the probability; bf16 and f16 forms also round probabilities to 8 or 11 bits (2⁻⁸, 2⁻¹¹
- * at most; they average out, but one key alone does not) and may round scale·q first. */
+/* Attention: the error of a score's dot product becomes a relative error of its probability. bf16
+ * and f16 forms also round probabilities to 8 or 11 bits (2⁻⁸, 2⁻¹¹ at most; the errors average
+ * out, but not over a single key) and may first round scale·q. */
 static inline double sie_tol_attention(int32_t dtype, int64_t d, double score_norm, double v_max) {
   double relative = 2 * sie_tol_dot(d, score_norm, 1) + 4e-6;
   if (dtype == SIE_BF16) relative += 0.008;

@@ -204,7 +204,7 @@ SIE_INLINE void quantise_u8_row(const X *x, int64_t c, const sie_tensor &t, int6
   if (t.outlier != nullptr) {
     const Vec level = vrint(vload_part(x + range.column, 1) / divisor) + z;
     const float excess = vfirst(level) - static_cast<float>(q[range.column]);
-    const bool finite = excess > -32768.0f && excess < 32768.0f;  // not so for an infinity
+    const bool finite = excess > -32768.0f && excess < 32768.0f;  // an infinity is not
     t.outlier[r] = {static_cast<int32_t>(range.column), finite ? static_cast<int32_t>(excess) : 0};
   }
 }

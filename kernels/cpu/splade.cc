@@ -104,7 +104,7 @@ sie_status splade(const sie_splade_args *a, const sie_share *share, LinearFn lin
   slab.y = {z, ld, SIE_F32, 0, nullptr, nullptr, nullptr};
   sie_share part = {0, static_cast<int32_t>(groups.count), static_cast<char *>(share->scratch) + logits_bytes,
                     share->scratch_bytes - logits_bytes, nullptr};
-  const sie_status status = linear(&slab, &part);  // of no rows: refuses what it does not have
+  const sie_status status = linear(&slab, &part);  // no rows: only its refusals count
   if (status != SIE_OK) return status;
 
   const Range own = share_of(groups.count, share);

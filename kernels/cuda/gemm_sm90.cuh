@@ -86,7 +86,7 @@ struct Sm90Tile : Class {
   static_assert((Columns / Cluster) % 8 == 0, "a share of W is whole atoms");
 };
 
-// Kernel arguments besides the tensor maps.
+// Kernel arguments other than the tensor maps.
 struct Sm90Gemm {
   const int32_t *rows;  // *n
   int32_t tiles_n;

@@ -19,7 +19,7 @@ constexpr uint32_t no_token = 0xffffffffu;
 // One sequence of a batch, as one repetition sees it.
 struct BlockTokens {
   const sie_tensor &x;
-  const float *norm;   // [T] or NULL: what rows of x are divided by
+  const float *norm;   // [T] or NULL: the divisors of the rows of x
   const float *shift;  // [C] or NULL
   int64_t first;       // row of x
   int32_t tokens, c;

@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(smve_threads, 2) smve_project_kernel(const Smv
   for (int32_t first = 0; first < job.width; first += smve_anchors) {
     float sum[4][2] = {};
     for (int32_t begin = 0; begin < job.c; begin += smve_columns) {
-      __syncthreads();  // what was there has been read
+      __syncthreads();  // the old contents have been read
       smve_load_rows(job, first_row + thread / 8, begin, rows);
       smve_load_anchors(job, r, first, begin, anchors);
       __syncthreads();

@@ -117,7 +117,7 @@ void meet(const char *instruction, uint32_t mask, void *arguments,
 struct Barrier {  // of a CTA, by number
   uint32_t expected = 0, arrived = 0;
   int32_t count = 0;
-  bool of_all = false;  // __syncthreads: whoever lives
+  bool of_all = false;  // __syncthreads: all living threads
   std::vector<Fiber *> waiting;
 };
 

@@ -25,7 +25,7 @@ struct Launch {
   dim3 grid, block;
   uint32_t cluster;  // CTAs along x
   size_t shared_bytes;
-  int32_t sm;            // 80, 86, 89, 90: what instructions and how much shared memory there are
+  int32_t sm;            // 80, 86, 89, 90: decides the instructions and the size of shared memory
   bool pdl;              // each thread must call grid_dependency_wait
   const void *function;  // the kernel's address, for the record of launches (launches.cc)
 };

@@ -60,7 +60,7 @@ void exchange(void *const *arguments, uint32_t mask) {
   uint8_t before[32][8];
   for (uint32_t lane = 0; lane < 32; lane++) {
     const Exchange *own = static_cast<const Exchange *>(arguments[lane]);
-    memset(before[lane], 0xff, sizeof before[lane]);  // what a lane outside the mask would give
+    memset(before[lane], 0xff, sizeof before[lane]);  // the value of a lane outside the mask
     if ((mask >> lane & 1u) != 0) memcpy(before[lane], own->value, own->size);
   }
   for (uint32_t lane = 0; lane < 32; lane++) {

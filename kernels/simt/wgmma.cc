@@ -126,8 +126,8 @@ void issue(Warpgroup &group) {
   operation.accumulator->last = number;
   group.queue.push_back(std::move(operation));
   group.finished = false;
-  // At once with all before it, at some moment, or not before every thread waits; what is under way
-  // keeps its way.
+  // A product is carried out at once with all before it, at some moment, or not before every thread
+  // waits; a queue that is not empty keeps its choice.
   if (group.queue.size() > 1) return;
   uint32_t moment = random_below(3);
   group.late = moment == 2;

@@ -134,7 +134,7 @@ TEST(shape_fits_the_shared_memory) {
   for (int sm : {80, 86, 87, 89, 90, 100, 120, 121}) {
     const int64_t most = (sm == 80 || sm == 87 ? 163 : (sm == 90 || sm == 100 ? 227 : 99)) * 1024;
     for (int d : {32, 64, 128, 256}) {
-      // Keys that are resident where a sequence has so many; at least two blocks.
+      // Keys that stay resident in sequences of that length; at least two blocks.
       const int64_t resident = sie_cuda::attention_short_keys(d) / (most < 100 * 1024 ? 2 : 1);
       for (int64_t max_kv = 0; max_kv <= 4096; max_kv++) {
         const sie_cuda::AttentionShape shape = sie_cuda::attention_shape(d, max_kv, sm);

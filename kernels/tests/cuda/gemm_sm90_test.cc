@@ -106,7 +106,7 @@ TEST(gemm_sm90_reads_to_the_end) {
 
 TEST(gemm_sm90_y_that_tma_does_not_take) {
   // Rows a multiple of 16 bytes apart that begin off one, at a multiple of 17; rows 68 bytes apart
-  // that begin on one. Without rows: what is asked is whether it is launched.
+  // that begin on one. No rows: the test only asks whether the call is launched.
   uint8_t memory[1024] alignas(16);
   size_t odd = 4;
   while (odd % 16 == 0 || reinterpret_cast<uintptr_t>(memory + odd) % 17 != 0) odd += 4;
