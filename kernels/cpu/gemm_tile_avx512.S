@@ -1,17 +1,20 @@
-# gemm_tile_avx512.S: the tiles of gemm_tile.h for AVX-512: void tile_<reach>_<rows>_<vecs>(const TileArgs *).
+# gemm_tile_avx512.S: the tiles of gemm_tile.h for AVX-512:
+# void tile_<reach>_<rows>_<vecs>(const TileArgs *).
 #
-# In assembly for what the compiler does not promise: 27 accumulators that never move, no address in memory, and the
-# place of the loop. Xeons clock wide vectors by what they draw, so that each load and fetch beside the FMAs costs
-# clock (docs/adr/0012). Two rows of b a turn: three are the same, four leave the loop buffer and lose 3 %.
+# It is in assembly because the compiler does not guarantee 27 accumulators that never move, no
+# address in memory, and the place of the loop. Xeons clock wide vectors by their current, so each
+# load and fetch besides the FMAs costs clock (docs/adr/0012). Two rows of b a turn: three are no
+# faster, four leave the loop buffer and lose 3 %.
 #
 #   rdi  args, then step in bytes     rsi  lda in bytes      r9   b             r11  k left
-#   rax, rdx, r8  rows 0, 3, 6 of a   rcx  ahead, or next    r10  ldb in bytes  rbx  ahead of the second row of b
-#   zmm0 …       accumulators, rows · vecs                   then vecs of b, then a broadcast
+#   rax, rdx, r8  rows 0, 3, 6 of a   rcx  ahead, or next    r10  ldb in bytes
+#   rbx  ahead of the second row of b
+#   zmm0 …       accumulators, rows · vecs, then vecs of b, then a broadcast
   .intel_syntax noprefix
   .altmacro
   .text
 
-# The places of TileArgs, as gemm_tile.h asserts them.
+# The offsets of TileArgs, which gemm_tile.h asserts.
   .set ARG_A, 0
   .set ARG_LDA, 8
   .set ARG_B, 16
@@ -158,7 +161,8 @@ tile_\reach\()_\rows\()_\vecs:
   sub r11, 2
   jge 1f
   jmp 2f
-  # Where in its line the loop begins is worth 3 %: these are the best places of full tiles on Granite Rapids.
+  # The loop's start within its line is worth 3 %: these are the best places of full tiles on
+  # Granite Rapids.
   .p2align 6
   .if \rows == 8
   .skip 44, 0x90

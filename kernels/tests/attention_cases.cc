@@ -246,7 +246,7 @@ const std::vector<int32_t> none = {}, one = {1}, empty = {0, 0},
                            long_enough = {9, 193, 65},
                            blocks = {15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 96, 127, 128, 129};
 
-// Every form there is of one type and head dimension.
+// Every form of one type and head dimension.
 void add_forms(std::vector<Config> *all, int32_t dtype, int32_t d) {
   auto add = [&](const std::vector<int32_t> &lengths, int32_t heads, int32_t kv_heads, int32_t mask,
                  int32_t window, bool gathered, bool packed, Input input = plain, bool alibi = false) {

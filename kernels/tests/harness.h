@@ -62,7 +62,7 @@ class Rows {
   // The value; a quantised one through its scale, zero point and outlier.
   double get(int64_t r, int64_t c) const;
   void *at(int64_t r) const;
-  // Of element (r, c), quantised types.
+  // For element (r, c) of quantised types.
   float scale(int64_t r, int64_t c = 0) const {
     return scale_[static_cast<size_t>((guard_elements + r) * scales_ + c / group_)];
   }

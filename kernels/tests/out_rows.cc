@@ -70,7 +70,7 @@ void OutRows::verify(const char *what, int64_t r, const OutRows &want, bool exac
     CHECK(fabs(got - expected) <= t, "%s: [%lld,%lld] = %.9g, %.9g expected, ±%.2g", what,
           static_cast<long long>(r), static_cast<long long>(i), got, expected, t);
   }
-  // Behind the last bit of a binary row come zeros.
+  // After the last bit of a binary row all bits are zero.
   if (type_.dtype == SIE_BINARY && dims_ % 8 != 0) {
     int last = static_cast<uint8_t *>(rows_.at(r))[dims_ / 8];
     CHECK((last & (0xff >> (dims_ % 8))) == 0, "%s: row %lld has bits behind its last column", what,

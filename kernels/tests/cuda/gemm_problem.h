@@ -101,7 +101,7 @@ class Problem {
     return e.addend && shape_.cap > 0 ? ((shape_.cap - 1) * addend_ld(e) + shape_.n) * 4 : 0;
   }
   int64_t residual_ld(const Ending &e) const { return columns(e) + (e.in_place ? e.gap : e.residual_gap); }
-  // Of capacity rows.
+  // For capacity rows.
   int64_t bytes(const Ending &e, int64_t ld, int32_t dtype) const {
     return (shape_.cap > 0 ? (shape_.cap - 1) * ld + columns(e) : 0) * element_bytes(dtype);
   }

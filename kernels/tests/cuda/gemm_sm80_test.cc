@@ -183,7 +183,7 @@ TEST(gemm_sm80_choice) {
   }
 }
 
-// Of the cards, those of GeForce kind leave a CTA the least shared memory: 99 KiB.
+// Cards of GeForce kind leave a CTA the least shared memory: 99 KiB.
 TEST(gemm_sm80_tiles_fit_every_card) {
   const Bytes none(0);
   const int32_t n_rows = 0;

@@ -240,8 +240,8 @@ TEST(smve_refuses) {
     share.scratch = nullptr;
     CHECK(gpu.ops->smve(&a, &share) == invalid, "%s: no scratch", gpu.ops->name);
     CHECK(o.untouched(), "%s: refused, but wrote", gpu.ops->name);
-    // A sequence without rows: nothing that a row needs has to be there. Beside it an item that no
-    // sparse row is.
+    // A sequence without rows: nothing that a row needs has to be present. Next to it an item that
+    // is invalid for a sparse row.
     sie_smve_args none = a;
     Array<int32_t> cu = {0, 0, 0}, n = {0};
     none.rows = {0, n.data()};
