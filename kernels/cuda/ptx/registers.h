@@ -1,6 +1,6 @@
 // registers.h — moves registers between the warps of a CTA (sm_90a): producer warpgroups give,
 // consumers take. N is the count of a thread afterwards, a multiple of 8 in 24 … 256; all warps of
-// a warpgroup call with one N. The kernel needs __launch_bounds__, which set its count at the
+// a warpgroup call with one N. The kernel needs __launch_bounds__, which sets its count at the
 // start. A no-op on other targets.
 #ifndef SIE_KERNELS_CUDA_PTX_REGISTERS_H
 #define SIE_KERNELS_CUDA_PTX_REGISTERS_H
