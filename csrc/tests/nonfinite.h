@@ -14,11 +14,11 @@ namespace heads {
 
 constexpr int32_t spoilt_word = 96;
 
-// Runs the head over clean sequences, then with the word in two of them, for each of NaN, ∞ and −∞.
+// Runs the head over clean sequences, then with the word in two of them, for each of the values.
 // Only the flags of these two are 1, and the bytes of the others do not change. A later run of
 // clean sequences has no flags.
 inline void check_nonfinite(model::Model *m, const Head &head, const std::vector<int> &numbers,
-                            const char *path) {
+                            const char *path, const std::vector<float> &values = {NAN, INFINITY, -INFINITY}) {
   model::Batch batch = batch_of(head, m->shape, numbers, true);
   for (int32_t &id : batch.ids) id = id == spoilt_word ? 1 : id;
   model::Batch spoilt = batch;
@@ -37,7 +37,7 @@ inline void check_nonfinite(model::Model *m, const Head &head, const std::vector
   CHECK(
       clean.status == SIE_OK && std::count(clean.nonfinite.begin(), clean.nonfinite.end(), 0) == batch.seqs(),
       "%s %s: status %d, or a finite sequence is flagged", head.name, path, clean.status);
-  for (float value : {NAN, INFINITY, -INFINITY}) {
+  for (float value : values) {
     m->plant(spoilt_word, 5, value);
     // On a GPU three runs: kernel by kernel, captured, replayed.
     for (int time = 0; time < (m->card != nullptr ? 3 : 1); time++) {

@@ -44,18 +44,6 @@ bool open(Model *m, const Head &head, StandInCard *card, const Path &path) {
 
 const std::vector<int> numbers = {0, 1, 2, 4, 5, 7, 11};
 
-// The paths on which the i-th head's batches are split: all of them. With a sanitizer, which makes
-// the emulator slow, only one path, a different one for the next head: the other tests check the
-// same memory accesses on every path.
-std::vector<Path> split_on(int i) {
-#if defined(__SANITIZE_ADDRESS__)
-  return {paths[i % card::n_paths]};
-#else
-  (void)i;
-  return {paths, paths + card::n_paths};
-#endif
-}
-
 // The distance of output o from the reference's: the largest difference, or, for outputs that jump,
 // how far the direction turns.
 double distance(const Head &head, const Batch &batch, const Result &got, const Result &expected, int o) {
@@ -105,7 +93,7 @@ TEST(gpu_heads_do_not_depend_on_the_batch_or_the_graph) {
   for (int i = 0; i < heads::count; i++) {
     if (!check::in_shard(i)) continue;
     const Head &head = heads::all[i];
-    for (const Path &path : split_on(i)) {
+    for (const Path &path : card::some_paths(i)) {
       StandInCard card(path.major, path.minor, true);
       Model m;
       if (!open(&m, head, &card, path)) continue;

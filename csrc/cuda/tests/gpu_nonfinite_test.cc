@@ -12,10 +12,15 @@ using heads::Head;
 using model::Model;
 using model::Shape;
 
+// Each head meets each value on some path: the CPU's test tries every value everywhere.
 TEST(gpu_nonfinite_sequences_are_flagged) {
+  const float values[] = {NAN, INFINITY, -INFINITY};
   for (int i = 0; i < heads::count; i++) {
+    if (!check::in_shard(i)) continue;
     const Head &head = heads::all[i];
-    for (const Path &path : paths) {
+    int turn = i;
+    for (const Path &path : card::some_paths(i)) {
+      float value = values[turn++ % 3];
       StandInCard card(path.major, path.minor, true);
       Model m;
       Shape shape;
@@ -26,7 +31,7 @@ TEST(gpu_nonfinite_sequences_are_flagged) {
       sie_status status = m.open_on(&card, path.compute, shape);
       if (status == SIE_UNSUPPORTED && !head.has(m.device->ops)) continue;
       CHECK(status == SIE_OK, "%s %s: %s", head.name, name_of(path), m.err.message);
-      if (status == SIE_OK) heads::check_nonfinite(&m, head, {0, 1, 2, 4, 5, 7}, name_of(path));
+      if (status == SIE_OK) heads::check_nonfinite(&m, head, {0, 1, 2, 4, 5, 7}, name_of(path), {value});
     }
   }
 }
