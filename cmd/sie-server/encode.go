@@ -16,6 +16,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/half"
 	"github.com/sie-engine/sie/internal/obs"
@@ -102,7 +103,7 @@ func (c *encodeCmd) start(ctx context.Context) (w *service.Service, m service.Mo
 	log := obs.NewLogger(io.Discard, false, false)
 	bars := &downloadBars{}
 	w, err = newWorker(&c.sourceFlags, &c.computeFlags, &batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048,
-		MemoryPercent: 95, MaxLoRAs: 10}, cat, log, metrics.New(), bars.update)
+		MemoryPercent: 95, MaxLoRAs: 10}, cat, log, metrics.New(), admit.Options{}, bars.update)
 	if err != nil {
 		return nil, m, req, err
 	}
@@ -133,7 +134,7 @@ func (c *encodeCmd) texts(ctx context.Context) error {
 	}
 	defer w.Close()
 	req.Items = task.Texts(c.Text)
-	res, err := m.Encode(ctx, &req)
+	res, err := m.Encode(admit.Unbounded(ctx), &req)
 	if err != nil {
 		return err
 	}
@@ -168,7 +169,7 @@ func (c *encodeCmd) file(ctx context.Context, in io.Reader, size int64, out *npy
 			break
 		}
 		req.Items = task.Texts(texts)
-		res, err := m.Encode(ctx, &req)
+		res, err := m.Encode(admit.Unbounded(ctx), &req)
 		if err != nil {
 			return n, tokens, fmt.Errorf("lines %d to %d: %w", n+1, n+len(texts), err)
 		}

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/build"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/metrics"
+	"github.com/sie-engine/sie/runtime/model"
 	"github.com/sie-engine/sie/runtime/service"
 	"github.com/sie-engine/sie/weights/hub"
 )
@@ -106,9 +108,9 @@ func (f *batchFlags) options() batch.Options {
 
 func msec(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
 
-// newWorker makes a service from flags.
+// newWorker makes a service from flags. bounds is for the entrances that admit requests.
 func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.Catalog, log *slog.Logger,
-	m *metrics.Metrics, progress func(hub.Progress)) (*service.Service, error) {
+	m *metrics.Metrics, bounds admit.Options, progress func(hub.Progress)) (*service.Service, error) {
 	dev, err := cmp.devices()
 	if err != nil {
 		return nil, err
@@ -125,8 +127,8 @@ func newWorker(src *sourceFlags, cmp *computeFlags, bat *batchFlags, c *catalog.
 	if err != nil {
 		return nil, err
 	}
-	return service.New(service.Options{Catalog: c, Hub: h, Devices: dev.options, Precision: cmp.Precision, GPUType: cmp.GPUType,
+	return service.New(service.Options{Admit: bounds, Options: model.Options{Catalog: c, Hub: h, Devices: dev.options, Precision: cmp.Precision, GPUType: cmp.GPUType,
 		LoadWait: bat.LoadWait, MaxBatchTokens: bat.MaxBatchTokens, Batch: bat.options(), MaxQueueItems: bat.MaxQueued,
 		Pinned: ids(bat.Pinned), MaxLoRAs: bat.MaxLoRAs, LoadTimeout: time.Duration(bat.LoadTimeout) * time.Second,
-		IdleEvict: time.Duration(bat.IdleEvict) * time.Second, MemoryBudget: bat.MemoryBudget, MemoryThreshold: bat.MemoryPercent / 100, Metrics: m, Log: log})
+		IdleEvict: time.Duration(bat.IdleEvict) * time.Second, MemoryBudget: bat.MemoryBudget, MemoryThreshold: bat.MemoryPercent / 100, Metrics: m, Log: log}})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/runtime/engine"
@@ -60,7 +61,7 @@ func hubWorker(t *testing.T, server *hubtest.Server, refs ...string) (*servicete
 		t.Fatal(err)
 	}
 	w, err := newWorker(src, &computeFlags{Device: "cpu", Precision: "fp32", Threads: 2},
-		&batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048, MemoryPercent: 99, MaxLoRAs: 10, LoadWait: time.Minute}, cat, slog.New(slog.DiscardHandler), metrics.New(), nil)
+		&batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048, MemoryPercent: 99, MaxLoRAs: 10, LoadWait: time.Minute}, cat, slog.New(slog.DiscardHandler), metrics.New(), admit.Options{}, nil)
 	if errors.Is(err, engine.ErrNotBuilt) {
 		t.Skip("no native engine")
 	}
@@ -176,7 +177,7 @@ profiles:
 			t.Fatal(err)
 		}
 		w, err := newWorker(src, &computeFlags{Device: "cpu", Precision: "fp32", Threads: 2},
-			&batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048, MemoryPercent: 99, MaxLoRAs: 10, LoadWait: time.Minute}, cat, slog.New(slog.DiscardHandler), metrics.New(), nil)
+			&batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048, MemoryPercent: 99, MaxLoRAs: 10, LoadWait: time.Minute}, cat, slog.New(slog.DiscardHandler), metrics.New(), admit.Options{}, nil)
 		if errors.Is(err, engine.ErrNotBuilt) {
 			t.Skip("no native engine")
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/obs"
 	"github.com/sie-engine/sie/runtime/metrics"
@@ -41,7 +42,7 @@ func (c *raceCmd) Run() error {
 		return err
 	}
 	w, err := newWorker(&c.sourceFlags, &c.computeFlags, &batchFlags{MaxBatchRequests: 64, MaxBatchWait: 15, MaxQueued: 2048,
-		MemoryPercent: 95, MaxLoRAs: 10}, cat, obs.NewLogger(os.Stderr, false, false), metrics.New(), nil)
+		MemoryPercent: 95, MaxLoRAs: 10}, cat, obs.NewLogger(os.Stderr, false, false), metrics.New(), admit.Options{}, nil)
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func (c *raceCmd) Run() error {
 func (c *raceCmd) pass(ctx context.Context, m service.Model, all []api.Item, out *json.Encoder) error {
 	if !c.One {
 		start := time.Now()
-		res, err := m.Encode(ctx, &api.EncodeRequest{Items: all})
+		res, err := m.Encode(admit.Unbounded(ctx), &api.EncodeRequest{Items: all})
 		if err != nil {
 			return err
 		}
@@ -85,7 +86,7 @@ func (c *raceCmd) pass(ctx context.Context, m service.Model, all []api.Item, out
 	for i := range seconds {
 		one := api.EncodeRequest{Items: all[i : i+1]}
 		start := time.Now()
-		if _, err := m.Encode(ctx, &one); err != nil {
+		if _, err := m.Encode(admit.Unbounded(ctx), &one); err != nil {
 			return err
 		}
 		seconds[i] = time.Since(start).Seconds()
@@ -96,7 +97,7 @@ func (c *raceCmd) pass(ctx context.Context, m service.Model, all []api.Item, out
 // tokenised returns the texts' token ids as items, with special tokens. A list over the model's
 // limit loses its last ids, the closing special token among them.
 func tokenised(ctx context.Context, m service.Model, texts []string) ([]api.Item, error) {
-	read, err := m.Tokenize(ctx, texts, true)
+	read, err := m.Tokenize(admit.Unbounded(ctx), texts, true)
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (c *serveCmd) Run() error {
 		return err
 	}
 	series := metrics.New()
-	w, err := newWorker(&c.sourceFlags, &c.computeFlags, &c.batchFlags, cat, log, series, logProgress(log.Info))
+	w, err := newWorker(&c.sourceFlags, &c.computeFlags, &c.batchFlags, cat, log, series, c.Admission(), logProgress(log.Info))
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (c *serveCmd) Run() error {
 
 	opt := server.Options{Options: c.Server(secure, &c.Log, log), Limits: c.Requests(),
 		DefaultModels: defaults, MachineProfile: cmp.Or(c.MachineProfile, c.GPUType, w.GPUType()), Name: server.WorkerName(),
-		Pool: c.Pool, Bundle: "default", Metrics: series, MaxWatchers: c.MaxWatchers,
+		Pool: c.Pool, Bundle: "default", MaxWatchers: c.MaxWatchers,
 	}
 	telemetry, err := c.Telemetry(context.Background(), "sie-server", build.Version, series.Registry, log)
 	if err != nil {

@@ -110,6 +110,8 @@ type Usage struct {
 type Outcome struct {
 	ModelID  string // the model's id in the catalog
 	Revision string // of its weights; "": not known
+	Items    int    // that were answered
+	Tokens   int    // that the model read, special ones included
 	Timings  Timings
 	Ignored  []string // options of the request that apply to other operations
 }

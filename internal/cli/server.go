@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/httpd"
 	"github.com/sie-engine/sie/internal/obs"
@@ -62,9 +63,14 @@ func (f *Limits) Requests() api.Limits {
 		MaxLabels: f.MaxLabels}
 }
 
+// Admission returns the bounds on all requests together, and on the time of each.
+func (f *Limits) Admission() admit.Options {
+	return admit.Options{MaxHeldBytes: f.MaxHeldBytes, Timeout: f.RequestTimeout}
+}
+
 // Server returns the options of the server that follow from the flags.
 func (f *Limits) Server(s Secured, l *Log, log *slog.Logger) httpd.Options {
 	return httpd.Options{Log: log, AccessLog: l.Access, Keys: s.Keys, CORSOrigins: s.Origins, MaxBodyBytes: int64(f.MaxBody),
-		MaxHeldBytes: f.MaxHeldBytes, MaxConns: f.MaxConns, MaxHeadBytes: f.MaxHeadBytes, RequestTimeout: f.RequestTimeout,
+		MaxConns: f.MaxConns, MaxHeadBytes: f.MaxHeadBytes,
 		HeadTimeout: f.HeadTimeout, BodyTimeout: f.BodyTimeout, BodyStall: f.BodyStall, WriteTimeout: f.WriteTimeout, KeepAlive: f.KeepAlive}
 }

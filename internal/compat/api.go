@@ -1,9 +1,10 @@
 package compat
 
 import (
-	"context"
 	"slices"
+	"time"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
@@ -77,13 +78,14 @@ func (a *API) Root() *Route {
 
 // Call is one request whose body has not been read.
 type Call struct {
-	// Named reports that the body names the model. Otherwise Model is the model that will answer,
-	// "" if there is none.
+	// Named reports that the body names the model. Otherwise Model is the id of the model that will
+	// answer, "" if there is none.
 	Named bool
 	Model string
 
 	api   *API
 	route *Route
+	model Model // unless Named
 	err   error // why no model answers
 }
 
@@ -91,7 +93,8 @@ type Call struct {
 func (a *API) Begin(route *Route) Call {
 	c := Call{Named: !route.tei, api: a, route: route}
 	if route.tei {
-		c.Model, c.err = a.defaultModel(route.outputs...)
+		c.model, c.err = a.defaultModel(route.outputs...)
+		c.Model = c.model.ID
 	}
 	return c
 }
@@ -100,44 +103,39 @@ func (a *API) Begin(route *Route) Call {
 type Reply struct {
 	Body    api.Answer // in JSON
 	Headers []dialect.Header
-	Items   int
-	Tokens  int      // that the model read
 	Outputs []string // of the model, for the log
 	// Outcome has the ModelID as soon as the model is known, also if the request fails.
 	api.Outcome
 }
 
-// Serve answers a request with a body. Errors are *errs.Error or the cause of ctx's end; after an
-// error reply holds at most the model's id. Serve passes ctx to the Backend's methods.
-func (c Call) Serve(ctx context.Context, contentType string, body []byte, reply *Reply) error {
-	if c.err != nil {
-		return c.err
+// Serve answers a request with a body. Errors are *errs.Error or the cause of the end of w's
+// context; with an error the reply holds at most the model's id. Serve passes w to the Backend's
+// methods.
+func (c Call) Serve(w *admit.Work, contentType string, body []byte) (Reply, error) {
+	run := call{API: c.api, work: w, route: c.route, model: c.model, contentType: contentType, body: body}
+	run.reply.ModelID = c.model.ID
+	err := c.err
+	if err == nil {
+		err = c.route.serve(&run)
 	}
-	run := call{API: c.api, ctx: ctx, route: c.route, contentType: contentType, body: body, reply: reply}
-	if c.route.tei {
-		var err error
-		if run.model, err = c.api.Backend.Model(c.Model); err != nil {
-			return err
-		}
-		reply.ModelID = run.model.ID
-	}
-	return c.route.serve(&run)
+	return run.reply, err
 }
 
 // call is one request with its body. It belongs to one goroutine.
 type call struct {
 	*API
-	ctx         context.Context
+	work        *admit.Work
 	route       *Route
 	model       Model // for TEI's routes; others get theirs from the body
 	contentType string
 	body        []byte
-	reply       *Reply
+	reply       Reply
 }
 
-// done fills in the reply of a request that succeeded.
+// done fills in the reply of a request that succeeded. Its total time ends now.
 func (c *call) done(items, tokens int, t api.Timings, body api.Answer) error {
-	r := c.reply
+	t.Total = time.Since(c.work.Began())
+	r := &c.reply
 	r.Items, r.Tokens, r.Timings, r.Body = items, tokens, t, body
 	return nil
 }
@@ -170,32 +168,22 @@ func vectors(res *api.EncodeResponse) []api.Array {
 	return out
 }
 
-// scorer returns the model with this id, or an error if it does not score. A model that was found
-// is returned also with the error.
-func scorer(id string, find func(string) (Model, error)) (Model, error) {
-	m, err := find(id)
-	if err == nil && !m.has("score") {
-		err = errs.NoScoring(id)
-	}
-	return m, err
-}
-
 func (m *Model) has(output string) bool { return slices.Contains(m.Outputs, output) }
 
 // defaultModel returns a default model. It takes the first of outputs that any default model gives,
 // and the first model that gives it. If none fits it returns the first default model, whose refusal
 // then names the problem.
-func (a *API) defaultModel(outputs ...string) (string, error) {
+func (a *API) defaultModel(outputs ...string) (Model, error) {
 	for _, o := range outputs {
 		for _, id := range a.Defaults {
 			if m, err := a.Backend.Model(id); err == nil && m.has(o) {
-				return id, nil
+				return m, nil
 			}
 		}
 	}
 	if len(a.Defaults) == 0 {
-		return "", errs.UnknownModel("The request names no model and the server has no default: " +
+		return Model{}, errs.UnknownModel("The request names no model and the server has no default: " +
 			"name one, or start the server with --default-model")
 	}
-	return a.Defaults[0], nil
+	return a.Backend.Model(a.Defaults[0])
 }

@@ -15,7 +15,7 @@ func (c *call) embeddings() error {
 	c.reply.ModelID = m.ID
 	wishes := c.wishes(false)
 	wishes.Dimensions = req.Dimensions
-	res, err := c.Backend.Encode(c.ctx, m, &api.EncodeRequest{Items: items(req.Texts, req.Tokens), OutputTypes: []string{"dense"},
+	res, err := c.Backend.Encode(c.work, m, &api.EncodeRequest{Items: items(req.Texts, req.Tokens), OutputTypes: []string{"dense"},
 		OutputDType: "float32", Wishes: wishes})
 	if err != nil {
 		return err

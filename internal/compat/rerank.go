@@ -1,9 +1,8 @@
 package compat
 
 import (
-	"time"
-
 	"github.com/sie-engine/sie/internal/api"
+	"github.com/sie-engine/sie/internal/errs"
 )
 
 // rerankV1 answers POST /v1/rerank for SIE, Cohere v1 and Jina clients. The fields of a request
@@ -14,18 +13,11 @@ func (c *call) rerankV1() error { return c.rerank(1) }
 func (c *call) rerankV2() error { return c.rerank(2) }
 
 func (c *call) rerank(version int) error {
-	start := time.Now()
 	req, err := api.DecodeRerank(c.body, c.Limits)
 	if err != nil {
 		return err
 	}
-	id := req.Model
-	if id == "" {
-		if id, err = c.defaultModel("score"); err != nil {
-			return err
-		}
-	}
-	m, err := scorer(id, c.Backend.OpenAIModel)
+	id, m, err := c.scorer(req.Model)
 	c.reply.ModelID = m.ID
 	if err != nil {
 		return err
@@ -42,7 +34,7 @@ func (c *call) rerank(version int) error {
 			return err
 		}
 	}
-	res, err := c.Backend.Score(c.ctx, m, &api.ScoreRequest{Query: api.Item{Text: req.Query, HasText: true}, Items: items(texts, nil),
+	res, err := c.Backend.Score(c.work, m, &api.ScoreRequest{Query: api.Item{Text: req.Query, HasText: true}, Items: items(texts, nil),
 		Options: req.Options, Wishes: c.wishes(false)})
 	if err != nil {
 		return err
@@ -59,14 +51,28 @@ func (c *call) rerank(version int) error {
 			out.Results[rank].Document = &req.Documents[s.Index]
 		}
 	}
-	res.Timings.Total = time.Since(start)
 	c.reply.Ignored = res.Ignored
 	return c.done(len(res.Scores), tokens, res.Timings, func(dst []byte, to *api.Sink) []byte { return api.AppendRerankJSON(dst, to, &out) })
 }
 
+// scorer returns the model that a request names, or the default one, and what the request calls it.
+// It returns an error if the model does not score; a model that was found is returned also then.
+func (c *call) scorer(named string) (id string, m Model, err error) {
+	if named == "" {
+		m, err = c.defaultModel("score")
+		named = m.ID
+	} else {
+		m, err = c.Backend.OpenAIModel(named)
+	}
+	if err == nil && !m.has("score") {
+		err = errs.NoScoring(named)
+	}
+	return named, m, err
+}
+
 // cutTexts cuts each text, in place, after its first tokens tokens.
 func (c *call) cutTexts(m Model, texts []string, tokens int) error {
-	read, err := c.Backend.Tokenize(c.ctx, m, texts, false)
+	read, err := c.Backend.Tokenize(c.work, m, texts, false)
 	if err != nil {
 		return err
 	}

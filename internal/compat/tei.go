@@ -37,53 +37,32 @@ func teiOptions(o *api.TEIOptions) (api.Options, error) {
 
 // teiEmbed answers POST /embed.
 func (c *call) teiEmbed() error {
-	start := time.Now()
 	req, err := api.DecodeTEIEmbed(c.body, c.Limits)
 	if err != nil {
 		return err
 	}
-	options, err := teiOptions(&req.TEIOptions)
-	if err != nil {
-		return err
-	}
-	options["normalize"] = req.Normalize
-	wishes := c.wishes(req.Left)
-	wishes.Dimensions = req.Dimensions
-	res, err := c.Backend.Encode(c.ctx, c.model, &api.EncodeRequest{Items: items(req.Texts, req.Tokens), Options: options,
-		OutputTypes: []string{"dense"}, OutputDType: "float32", Wishes: wishes})
-	if err != nil {
-		return err
-	}
-	rows := vectors(res)
-	res.Timings.Total = time.Since(start)
-	c.teiHeaders(chars(req.Texts...), res.Usage.InputTokens, &res.Timings)
-	return c.done(len(rows), res.Usage.InputTokens, res.Timings, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIEmbeddings(dst, to, rows) })
+	q := api.EncodeRequest{Items: items(req.Texts, req.Tokens), Options: api.Options{"normalize": req.Normalize},
+		Wishes: api.Wishes{Dimensions: req.Dimensions}}
+	return c.teiEncode("dense", &q, &req.TEIOptions, func(res *api.EncodeResponse) api.Answer {
+		rows := vectors(res)
+		return func(dst []byte, to *api.Sink) []byte { return api.AppendTEIEmbeddings(dst, to, rows) }
+	})
 }
 
 // teiSimilarity answers POST /similarity: the cosines between one sentence and the others.
 func (c *call) teiSimilarity() error {
-	start := time.Now()
 	req, err := api.DecodeTEISimilarity(c.body, c.Limits)
 	if err != nil {
 		return err
 	}
-	options, err := teiOptions(&req.TEIOptions)
-	if err != nil {
-		return err
-	}
-	texts := append([]string{req.Source}, req.Sentences...)
-	res, err := c.Backend.Encode(c.ctx, c.model, &api.EncodeRequest{Items: items(texts, nil), Options: options,
-		OutputTypes: []string{"dense"}, OutputDType: "float32", Wishes: c.wishes(req.Left)})
-	if err != nil {
-		return err
-	}
-	rows, out := vectors(res), make([]float64, len(req.Sentences))
-	for i := range out {
-		out[i] = cosine(rows[0].Data, rows[i+1].Data)
-	}
-	res.Timings.Total = time.Since(start)
-	c.teiHeaders(chars(texts...), res.Usage.InputTokens, &res.Timings)
-	return c.done(len(rows), res.Usage.InputTokens, res.Timings, func(dst []byte, to *api.Sink) []byte { return api.AppendTEISimilarities(dst, to, out) })
+	q := api.EncodeRequest{Items: items(append([]string{req.Source}, req.Sentences...), nil)}
+	return c.teiEncode("dense", &q, &req.TEIOptions, func(res *api.EncodeResponse) api.Answer {
+		rows, out := vectors(res), make([]float64, len(req.Sentences))
+		for i := range out {
+			out[i] = cosine(rows[0].Data, rows[i+1].Data)
+		}
+		return func(dst []byte, to *api.Sink) []byte { return api.AppendTEISimilarities(dst, to, out) }
+	})
 }
 
 // cosine returns the cosine of two rows of little-endian float32 of the same length; 0 if one row
@@ -103,7 +82,6 @@ func cosine(a, b []byte) float64 {
 
 // teiTokenize answers POST /tokenize.
 func (c *call) teiTokenize() error {
-	start := time.Now()
 	req, err := api.DecodeTEITokenize(c.body, c.Limits)
 	if err != nil {
 		return err
@@ -111,43 +89,44 @@ func (c *call) teiTokenize() error {
 	if req.PromptName != "" {
 		return errs.UnsupportedField("prompt_name", "`prompt_name` is not supported by /tokenize: put the prompt in front of the text")
 	}
-	out, err := c.Backend.Tokenize(c.ctx, c.model, req.Texts, req.AddSpecial)
+	out, err := c.Backend.Tokenize(c.work, c.model, req.Texts, req.AddSpecial)
 	if err != nil {
 		return err
 	}
-	took := time.Since(start)
-	return c.done(len(out), 0, api.Timings{Total: took, Tokenize: took},
+	return c.done(len(out), 0, api.Timings{Tokenize: time.Since(c.work.Began())},
 		func(dst []byte, to *api.Sink) []byte { return api.AppendTEITokens(dst, to, out) })
 }
 
 // teiDecode answers POST /decode.
 func (c *call) teiDecode() error {
-	start := time.Now()
 	req, err := api.DecodeTEIDecode(c.body, c.Limits)
 	if err != nil {
 		return err
 	}
-	texts, err := c.Backend.Detokenize(c.ctx, c.model, req.IDs, req.SkipSpecial)
+	texts, err := c.Backend.Detokenize(c.work, c.model, req.IDs, req.SkipSpecial)
 	if err != nil {
 		return err
 	}
-	return c.done(len(texts), 0, api.Timings{Total: time.Since(start)},
+	return c.done(len(texts), 0, api.Timings{},
 		func(dst []byte, to *api.Sink) []byte { return api.AppendTEITexts(dst, to, texts) })
 }
 
-// teiHeaders sets TEI's headers on a request's cost, with times in whole milliseconds.
-func (c *call) teiHeaders(characters, tokens int, t *api.Timings) {
+// teiDone is done with TEI's headers on a request's cost, whose times are whole milliseconds.
+func (c *call) teiDone(characters, items, tokens int, t api.Timings, body api.Answer) error {
+	err := c.done(items, tokens, t, body)
 	kind := "cpu+optimized"
 	if c.GPU {
 		kind = "gpu+optimized"
 	}
 	ms := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+	total := ms(c.reply.Timings.Total)
 	c.reply.Headers = []dialect.Header{
 		{Name: "x-compute-type", Value: kind}, {Name: "x-compute-characters", Value: strconv.Itoa(characters)},
-		{Name: "x-compute-tokens", Value: strconv.Itoa(tokens)}, {Name: "x-compute-time", Value: ms(t.Total)},
-		{Name: "x-total-time", Value: ms(t.Total)}, {Name: "x-tokenization-time", Value: ms(t.Tokenize)},
+		{Name: "x-compute-tokens", Value: strconv.Itoa(tokens)}, {Name: "x-compute-time", Value: total},
+		{Name: "x-total-time", Value: total}, {Name: "x-tokenization-time", Value: ms(t.Tokenize)},
 		{Name: "x-queue-time", Value: ms(t.BatchWait)}, {Name: "x-inference-time", Value: ms(t.Inference)},
 	}
+	return err
 }
 
 func chars(texts ...string) (n int) {

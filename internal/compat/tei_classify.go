@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/errs"
@@ -14,7 +13,6 @@ import (
 // own activation is, or the logit itself with raw_scores. A model without such a head scores as on
 // /v1/score.
 func (c *call) teiRerank() error {
-	start := time.Now()
 	req, err := api.DecodeTEIRerank(c.body, c.Limits)
 	if err != nil {
 		return err
@@ -26,7 +24,7 @@ func (c *call) teiRerank() error {
 	if !c.model.has("score") {
 		return noReranker(c.model.ID)
 	}
-	scores, tokens, outcome, err := c.teiScores(req, options)
+	scores, tokens, took, err := c.teiScores(req, options)
 	if err != nil {
 		return err
 	}
@@ -37,9 +35,8 @@ func (c *call) teiRerank() error {
 			ranks[rank].Text = &req.Texts[s.Index]
 		}
 	}
-	outcome.Timings.Total = time.Since(start)
-	c.teiHeaders(chars(req.Texts...)+len(req.Texts)*chars(req.Query), tokens, &outcome.Timings)
-	return c.done(len(ranks), tokens, outcome.Timings, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIRanks(dst, to, ranks) })
+	characters := chars(req.Texts...) + len(req.Texts)*chars(req.Query)
+	return c.teiDone(characters, len(ranks), tokens, took, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIRanks(dst, to, ranks) })
 }
 
 // noReranker returns TEI's error for a model that does not rerank.
@@ -50,40 +47,40 @@ func noReranker(model string) error {
 }
 
 // teiScores returns one score for each text, best first.
-func (c *call) teiScores(req *api.TEIRerankRequest, options api.Options) (scores []api.Score, tokens int, o *api.Outcome, err error) {
+func (c *call) teiScores(req *api.TEIRerankRequest, options api.Options) (scores []api.Score, tokens int, t api.Timings, err error) {
 	if !c.model.CrossEncoder {
-		res, err := c.Backend.Score(c.ctx, c.model, &api.ScoreRequest{Query: api.Item{Text: req.Query, HasText: true}, Items: items(req.Texts, nil),
+		res, err := c.Backend.Score(c.work, c.model, &api.ScoreRequest{Query: api.Item{Text: req.Query, HasText: true}, Items: items(req.Texts, nil),
 			Options: options, Wishes: c.wishes(req.Left)})
 		if err != nil {
-			return nil, 0, nil, err
+			return nil, 0, t, err
 		}
-		return res.Scores, res.Usage.InputTokens, &res.Outcome, nil
+		return res.Scores, res.Usage.InputTokens, res.Timings, nil
 	}
 	pairs := make([]pair, len(req.Texts))
 	for i, text := range req.Texts {
 		pairs[i] = pair{req.Query, text}
 	}
-	res, err := c.Backend.Classify(c.ctx, c.model, &api.ClassifyRequest{Items: paired(pairs), RawScores: req.RawScores, Options: options,
+	res, err := c.Backend.Classify(c.work, c.model, &api.ClassifyRequest{Items: paired(pairs), RawScores: req.RawScores, Options: options,
 		Wishes: c.wishes(req.Left)})
 	if err != nil {
-		return nil, 0, nil, err
+		return nil, 0, t, err
 	}
 	values := make([]float64, len(pairs))
 	for i, row := range res.Scores {
 		if len(row) != 1 {
-			return nil, 0, nil, noReranker(c.model.ID)
+			return nil, 0, t, noReranker(c.model.ID)
 		}
 		values[i] = row[0]
 	}
 	order, finite := api.Rank(values)
 	if !finite {
-		return nil, 0, nil, errs.NonFinite(c.model.ID, "scores")
+		return nil, 0, t, errs.NonFinite(c.model.ID, "scores")
 	}
 	scores = make([]api.Score, len(order))
 	for rank, i := range order {
 		scores[rank] = api.Score{Index: i, Score: values[i], Rank: rank}
 	}
-	return scores, res.Usage.InputTokens, &res.Outcome, nil
+	return scores, res.Usage.InputTokens, res.Timings, nil
 }
 
 // pair is two texts that a cross-encoder reads together.
@@ -101,7 +98,6 @@ func paired(pairs []pair) []api.Item {
 
 // teiPredict answers POST /predict: the scores of all labels for each sequence, best first.
 func (c *call) teiPredict() error {
-	start := time.Now()
 	req, err := api.DecodeTEIPredict(c.body, c.Limits)
 	if err != nil {
 		return err
@@ -127,10 +123,8 @@ func (c *call) teiPredict() error {
 	for _, q := range req.Inputs {
 		characters += chars(q.Text, q.Second)
 	}
-	sum.Total = time.Since(start)
-	c.teiHeaders(characters, tokens, &sum)
 	batch := req.Batch
-	return c.done(len(req.Inputs), tokens, sum, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIPredictions(dst, to, batch, out) })
+	return c.teiDone(characters, len(req.Inputs), tokens, sum, func(dst []byte, to *api.Sink) []byte { return api.AppendTEIPredictions(dst, to, batch, out) })
 }
 
 // predictSome fills out for the inputs that are pairs, or for those that are not.
@@ -156,7 +150,7 @@ func (c *call) predictSome(req *api.TEIPredictRequest, options api.Options, isPa
 	if isPair {
 		list = paired(pairs)
 	}
-	res, err := c.Backend.Classify(c.ctx, c.model, &api.ClassifyRequest{Items: list, RawScores: req.RawScores, Options: options, Wishes: c.wishes(req.Left)})
+	res, err := c.Backend.Classify(c.work, c.model, &api.ClassifyRequest{Items: list, RawScores: req.RawScores, Options: options, Wishes: c.wishes(req.Left)})
 	if err != nil {
 		return 0, t, err
 	}

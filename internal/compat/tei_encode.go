@@ -1,7 +1,7 @@
 package compat
 
 import (
-	"time"
+	"maps"
 
 	"github.com/sie-engine/sie/internal/api"
 )
@@ -29,23 +29,31 @@ func (c *call) teiAll() error {
 	})
 }
 
-// teiOutput answers with one output of a model; write turns the result into the answer.
+// teiOutput answers a request for one output of a model; write turns the result into the answer.
 func (c *call) teiOutput(output string, write func(*api.EncodeResponse) api.Answer) error {
-	start := time.Now()
 	req, err := api.DecodeTEIEmbed(c.body, c.Limits)
 	if err != nil {
 		return err
 	}
-	options, err := teiOptions(&req.TEIOptions)
+	return c.teiEncode(output, &api.EncodeRequest{Items: items(req.Texts, req.Tokens)}, &req.TEIOptions, write)
+}
+
+// teiEncode runs q, to which it adds the output, the options of o and the route's wishes. write
+// turns the result into the answer.
+func (c *call) teiEncode(output string, q *api.EncodeRequest, o *api.TEIOptions, write func(*api.EncodeResponse) api.Answer) error {
+	options, err := teiOptions(o)
 	if err != nil {
 		return err
 	}
-	res, err := c.Backend.Encode(c.ctx, c.model, &api.EncodeRequest{Items: items(req.Texts, req.Tokens), Options: options,
-		OutputTypes: []string{output}, OutputDType: "float32", Wishes: c.wishes(req.Left)})
+	maps.Copy(options, q.Options)
+	q.Options, q.OutputTypes, q.OutputDType, q.Field, q.TruncateLeft = options, []string{output}, "float32", c.route.Field, o.Left
+	res, err := c.Backend.Encode(c.work, c.model, q)
 	if err != nil {
 		return err
 	}
-	res.Timings.Total = time.Since(start)
-	c.teiHeaders(chars(req.Texts...), res.Usage.InputTokens, &res.Timings)
-	return c.done(len(res.Items), res.Usage.InputTokens, res.Timings, write(res))
+	characters := 0
+	for i := range q.Items {
+		characters += chars(q.Items[i].Text)
+	}
+	return c.teiDone(characters, len(res.Items), res.Usage.InputTokens, res.Timings, write(res))
 }

@@ -11,11 +11,7 @@ import (
 // TEIInfo returns the answer of TEI's GET /info about the default model, which is the model that
 // POST / uses. It loads nothing.
 func (a *API) TEIInfo() (*api.TEIInfo, error) {
-	id, err := a.defaultModel()
-	if err != nil {
-		return nil, err
-	}
-	m, err := a.Backend.Model(id)
+	m, err := a.defaultModel()
 	if err != nil {
 		return nil, err
 	}

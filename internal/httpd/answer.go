@@ -5,14 +5,13 @@ import (
 	"io"
 	"sync"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
-	"github.com/sie-engine/sie/internal/errs"
 )
 
 // The results of requests are in memory until their answers are written, and count towards the same
-// bound as request bodies (Options.MaxHeldBytes). A request reserves room for its results before
-// they are computed. A small answer is written whole; a large one is made in pieces as its client
-// takes them.
+// bound as request bodies. A request's Work reserves room for its results before they are computed.
+// A small answer is written whole; a large one is made in pieces as its client takes them.
 
 const (
 	// plainAnswer is the largest answer whose bytes are not counted while they are written.
@@ -23,62 +22,16 @@ const (
 	pieceRoom = 3 * plainAnswer
 )
 
-// share is the part of the held bytes that one request's results take. It belongs to the request's
-// goroutine, which also writes the answer.
-type share struct {
-	bodies *bodies
-	body   int64  // of the request's body
-	field  string // its client's name for the items
-	held   int64
-	lent   bool // to the writer of the answer, which gives it back
-}
-
-// hold reserves bytes more for the results. items is the number of the request's items whose
-// results are then counted completely; the errors compute from it how many items would fit.
-func (a *share) hold(bytes int64, items int) error {
-	if a.bodies.reserve(bytes) {
-		a.held += bytes
-		return nil
-	}
-	need, most, others := a.held+bytes, a.bodies.maxHeld-a.body, a.bodies.held.Load()-a.held-a.body
-	if need > most {
-		return errs.AnswerTooLarge(a.field, need, a.bodies.maxHeld, fits(items, need, most))
-	}
-	return errs.FullQueueAnswer(a.bodies.held.Load(), bytes, a.bodies.maxHeld, fits(items, need, most-others))
-}
-
-// fits returns how many of items fit into room if all of them together take bytes.
-func fits(items int, bytes, room int64) int {
-	return int(float64(items) * float64(max(room, 0)) / float64(bytes))
-}
-
-// less gives bytes back.
-func (a *share) less(bytes int64) {
-	a.bodies.held.Add(-bytes)
-	a.held -= bytes
-}
-
-// release gives all held bytes back.
-func (a *share) release() {
-	if a.held > 0 {
-		a.less(a.held)
-	}
-}
-
-// Reply makes a the response, whole or in pieces. The bytes that Hold reserved are held until it is
-// written.
+// Reply makes a the response, whole or in pieces. The bytes that the request's Work holds are held
+// until it is written. Call it within Do.
 func (r *Request) Reply(f api.Format, a api.Answer) {
 	r.SetContentType(f.ContentType())
-	own := &r.results
-	if own.bodies == nil { // not within Do
-		own.bodies = &r.server.bodies
-	}
-	likely, limit := int(min(own.held, wholeAnswer)), plainAnswer
+	own := r.work
+	likely, limit := int(min(own.Held(), wholeAnswer)), plainAnswer
 	if f == api.JSON {
 		likely = min(6*likely, wholeAnswer) // a float32 of four bytes takes up to 24 in JSON
 	}
-	if likely > plainAnswer && own.bodies.reserve(wholeAnswer) {
-		own.held += wholeAnswer
+	if likely > plainAnswer && own.Take(wholeAnswer) {
 		limit = wholeAnswer
 	}
 	whole, ok := a.Within(make([]byte, 0, min(likely, limit)), limit)
@@ -86,21 +39,22 @@ func (r *Request) Reply(f api.Format, a api.Answer) {
 		r.Response.SetBodyRaw(whole)
 		return
 	}
-	w := &writing{share: own}
-	own.lent, r.writing = true, w
+	w := &writing{work: own}
+	own.Keep()
+	r.writing = w
 	length := int64(len(whole))
 	switch {
 	case ok:
-		own.less(wholeAnswer - length)
+		own.Give(wholeAnswer - length)
 		w.answer = &wholeBody{*bytes.NewReader(whole)}
 	case r.Request.Header.IsHTTP11():
-		own.less(max(0, int64(limit)-plainAnswer-pieceRoom))
+		own.Give(max(0, int64(limit)-plainAnswer-pieceRoom))
 		w.answer, length = api.NewStream(a), -1
 		if w.pieces, _ = r.Conn().(gatherer); w.pieces != nil {
 			w.pieces.gather()
 		}
 	default: // HTTP/1.0 has no chunks
-		own.less(max(0, int64(limit)-plainAnswer-pieceRoom))
+		own.Give(max(0, int64(limit)-plainAnswer-pieceRoom))
 		length = a.Length()
 		w.answer = api.NewStream(a)
 	}
@@ -125,7 +79,7 @@ type writing struct {
 		io.ReadCloser
 		io.WriterTo
 	}
-	share  *share
+	work   *admit.Work // holds the bytes of the results
 	pieces gatherer
 	bytes  int64
 	done   func(bytes int64) // nil: no one needs the count
@@ -153,7 +107,7 @@ func (w *writing) Close() error {
 		if w.pieces != nil {
 			w.pieces.scatter()
 		}
-		w.share.release()
+		w.work.Release()
 		if w.done != nil {
 			w.done(w.bytes)
 		}

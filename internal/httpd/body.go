@@ -5,9 +5,9 @@ import (
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/errs"
 )
 
@@ -16,16 +16,15 @@ import (
 // for the next request.
 const drainBytes = 512 << 20
 
-// bodies reads request bodies within two bounds: the size of one body, and the sum of the bodies
-// and results held at once.
+// bodies reads request bodies within two bounds: the size of one body, and the bytes that the gate
+// holds for all requests and results.
 type bodies struct {
-	maxOne  int64 // bytes; 0 refuses every body
-	maxHeld int64
+	maxOne int64 // bytes; 0 refuses every body
+	gate   *admit.Gate
 	// stall bounds the pause between two pieces of a body, and whole the time for all of it.
 	// drainFor and brief bound the time spent on throwing one away.
 	stall, whole, drainFor, brief time.Duration
 
-	held atomic.Int64
 	pool sync.Pool
 }
 
@@ -42,9 +41,9 @@ func (b *bodies) read(r *Request) (*heldBody, error) {
 		return nil, errs.BodyTooLarge(b.maxOne)
 	}
 	reserve := max(declared, 4096)
-	if !b.reserve(reserve) {
+	if err := b.gate.Reserve(reserve); err != nil {
 		b.drain(r, b.drainFor)
-		return nil, errs.FullQueueBytes(b.held.Load(), reserve, b.maxHeld)
+		return nil, err
 	}
 	h := &heldBody{owner: b, reserved: reserve}
 	buf, _ := b.pool.Get().(*[]byte)
@@ -104,8 +103,8 @@ func (b *bodies) fill(h *heldBody, conn net.Conn, stream io.Reader, declared int
 			return errs.BodyTooLarge(b.maxOne), false
 		}
 		if more := int64(len(data)) - h.reserved; more > 0 {
-			if !b.reserve(more) {
-				return errs.FullQueueBytes(b.held.Load(), more, b.maxHeld), false
+			if err := b.gate.Reserve(more); err != nil {
+				return err, false
 			}
 			h.reserved += more
 		}
@@ -158,14 +157,6 @@ func sooner(a, b time.Time) time.Time {
 	return b
 }
 
-func (b *bodies) reserve(n int64) bool {
-	if b.held.Add(n) > b.maxHeld {
-		b.held.Add(-n)
-		return false
-	}
-	return true
-}
-
 // heldBody is a request body and the held bytes that it takes.
 type heldBody struct {
 	Bytes    []byte
@@ -179,7 +170,7 @@ const pooledBytes = 4 << 20
 
 // release gives the buffer back; Bytes must not be used after it.
 func (h *heldBody) release() {
-	h.owner.held.Add(-h.reserved)
+	h.owner.gate.Free(h.reserved)
 	if cap(*h.buf) <= pooledBytes {
 		*h.buf = (*h.buf)[:0]
 		h.owner.pool.Put(h.buf)

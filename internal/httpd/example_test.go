@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
@@ -22,7 +23,7 @@ func Example() {
 		panic(err)
 	}
 	count := func(r *httpd.Request, _ string) {
-		err := r.Do("words", func(_ context.Context, body []byte) {
+		err := r.Do("words", func(_ *admit.Work, body []byte) {
 			words := len(strings.Fields(string(body)))
 			r.Reply(api.JSON, func(dst []byte, _ *api.Sink) []byte { return fmt.Appendf(dst, `{"words":%d}`, words) })
 		})

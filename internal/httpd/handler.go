@@ -140,7 +140,7 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 		e = refused
 	case int64(ctx.Request.Header.ContentLength()) > s.bodies.maxOne:
 		e = errs.BodyTooLarge(s.bodies.maxOne)
-	case s.gate.closed():
+	case s.gate.Draining():
 		e = errs.ShuttingDown()
 	default:
 		return fasthttp.StatusContinue
@@ -162,7 +162,7 @@ func (s *Server) badHead(ctx *fasthttp.RequestCtx, err error) {
 	case errors.As(err, &small):
 		e = errs.Invalidf("headers", "the request's head is larger than %d bytes", s.opt.MaxHeadBytes)
 		e.Status = fasthttp.StatusRequestHeaderFieldsTooLarge
-	case errors.As(err, &ne) && ne.Timeout() && s.gate.closed():
+	case errors.As(err, &ne) && ne.Timeout() && s.gate.Draining():
 		e = errs.ShuttingDown()
 	case errors.As(err, &ne) && ne.Timeout():
 		e = errs.Invalidf("headers", "the request's head did not arrive within %v, or the first byte of its body within %v of it",

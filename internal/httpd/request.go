@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
@@ -28,11 +29,11 @@ type Request struct {
 
 	server   *Server
 	start    time.Time
-	key      int        // number of its API key, from 1; 0: none
-	span     trace.Span // nil: no tracing, or not a route with a span
-	bodyRead bool       // the request's body was read, or reading it was tried
-	results  share      // the held bytes that its results take
-	writing  *writing   // the answer, if it is written after the handler returns
+	key      int         // number of its API key, from 1; 0: none
+	span     trace.Span  // nil: no tracing, or not a route with a span
+	bodyRead bool        // the request's body was read, or reading it was tried
+	work     *admit.Work // set by Do, once the request is admitted
+	writing  *writing    // the answer, if it is written after the handler returns
 }
 
 // Note describes a request for the access log and the span. It holds no text and no key.
@@ -104,7 +105,7 @@ func (r *Request) depart() {
 	if !r.bodyRead && !h.ConnectionClose() {
 		r.discard() // unread bytes would be taken for the next request
 	}
-	if s.gate.closed() && !r.Hijacked() {
+	if s.gate.Draining() && !r.Hijacked() {
 		r.SetConnectionClose()
 	}
 	h.Set("X-Request-ID", r.ID)

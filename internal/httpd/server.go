@@ -8,12 +8,14 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
@@ -34,16 +36,18 @@ type Options struct {
 	// Unrouted returns the answer for a path that no route serves, or nil for a plain 404 or 405.
 	Unrouted func(path string) (dialect.RouteKind, *errs.Error)
 
-	MaxBodyBytes   int64         // of a request's body [34 MiB]; negative: no limit
-	MaxHeldBytes   int64         // request bodies and results in memory together [1 GiB]
-	MaxConns       int           // open connections [4,096]; one more gets a 503 and is closed
-	MaxHeadBytes   int           // of a request's head [16 KiB]; a buffer of this size lives with every open connection
-	RequestTimeout time.Duration // for an answer [140 s: below the SDKs' 150 s, after which they do not retry]
-	HeadTimeout    time.Duration // for a request's head [30 s]
-	BodyTimeout    time.Duration // for a whole body [5 min]
-	BodyStall      time.Duration // between two pieces of a body [20 s]
-	WriteTimeout   time.Duration // for sending an answer to a slow reader [2 min]
-	KeepAlive      time.Duration // pause between requests [120 s: SDKs keep idle connections for 90 s]
+	// Gate admits work, bounds its time and the bytes in memory, and is drained by Shutdown. Other
+	// entrances of the process may use the same one [a new one with defaults].
+	Gate *admit.Gate
+
+	MaxBodyBytes int64         // of a request's body [34 MiB]; negative: no limit
+	MaxConns     int           // open connections [4,096]; one more gets a 503 and is closed
+	MaxHeadBytes int           // of a request's head [16 KiB]; a buffer of this size lives with every open connection
+	HeadTimeout  time.Duration // for a request's head [30 s]
+	BodyTimeout  time.Duration // for a whole body [5 min]
+	BodyStall    time.Duration // between two pieces of a body [20 s]
+	WriteTimeout time.Duration // for sending an answer to a slow reader [2 min]
+	KeepAlive    time.Duration // pause between requests [120 s: SDKs keep idle connections for 90 s]
 
 	// UnwantedTime bounds the reading of the body of a refused inference request [30 s]. BriefTime
 	// bounds the reading of a body that no route needs: on GET routes, on unknown paths, and
@@ -62,12 +66,14 @@ func (o *Options) setDefaults() {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	o.MaxBodyBytes, o.MaxHeldBytes = cmp.Or(o.MaxBodyBytes, api.DefaultMaxBodyBytes), cmp.Or(o.MaxHeldBytes, 1<<30)
+	if o.Gate == nil {
+		o.Gate = admit.New(admit.Options{})
+	}
+	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, api.DefaultMaxBodyBytes)
 	if o.MaxBodyBytes < 0 {
 		o.MaxBodyBytes = 1 << 40
 	}
 	o.MaxConns, o.MaxHeadBytes = cmp.Or(o.MaxConns, 4096), cmp.Or(o.MaxHeadBytes, 16<<10)
-	o.RequestTimeout = cmp.Or(o.RequestTimeout, 140*time.Second)
 	o.HeadTimeout, o.KeepAlive = cmp.Or(o.HeadTimeout, 30*time.Second), cmp.Or(o.KeepAlive, 120*time.Second)
 	o.BodyTimeout, o.BodyStall = cmp.Or(o.BodyTimeout, 5*time.Minute), cmp.Or(o.BodyStall, 20*time.Second)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 2*time.Minute)
@@ -82,9 +88,8 @@ func (o *Options) Validate() error {
 	for _, x := range []struct {
 		name  string
 		value int64
-	}{{"MaxHeldBytes", o.MaxHeldBytes}, {"MaxConns", int64(o.MaxConns)}, {"MaxHeadBytes", int64(o.MaxHeadBytes)},
-		{"RequestTimeout", int64(o.RequestTimeout)}, {"HeadTimeout", int64(o.HeadTimeout)}, {"BodyTimeout", int64(o.BodyTimeout)},
-		{"BodyStall", int64(o.BodyStall)}, {"WriteTimeout", int64(o.WriteTimeout)}, {"KeepAlive", int64(o.KeepAlive)},
+	}{{"MaxConns", int64(o.MaxConns)}, {"MaxHeadBytes", int64(o.MaxHeadBytes)},
+		{"HeadTimeout", int64(o.HeadTimeout)}, {"BodyTimeout", int64(o.BodyTimeout)}, {"BodyStall", int64(o.BodyStall)}, {"WriteTimeout", int64(o.WriteTimeout)}, {"KeepAlive", int64(o.KeepAlive)},
 		{"UnwantedTime", int64(o.UnwantedTime)}, {"BriefTime", int64(o.BriefTime)}, {"IdleGrace", int64(o.IdleGrace)},
 		{"LastBytes", int64(o.LastBytes)}, {"WorkerIdle", int64(o.WorkerIdle)}} {
 		if x.value < 0 {
@@ -107,10 +112,9 @@ type Server struct {
 	http    *fasthttp.Server
 	hangups *hangups
 	bodies  bodies
-	gate    *gate // requests within Do; shut by Shutdown
+	gate    *admit.Gate // requests within Do; shut by Shutdown, or by another entrance
 	conns   conns
-	work    context.Context
-	abort   context.CancelCauseFunc // ends work: every running request
+	down    atomic.Bool // Shutdown was called
 
 	mu        sync.Mutex // guards the fields below
 	listeners []net.Listener
@@ -128,10 +132,9 @@ func New(opt Options, routes []Route) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("httpd: watch for hang-ups: %w", err)
 	}
-	s := &Server{opt: opt, routes: routes, hangups: h, gate: newGate(),
-		bodies: bodies{maxOne: opt.MaxBodyBytes, maxHeld: opt.MaxHeldBytes, stall: opt.BodyStall, whole: opt.BodyTimeout,
+	s := &Server{opt: opt, routes: routes, hangups: h, gate: opt.Gate,
+		bodies: bodies{maxOne: opt.MaxBodyBytes, gate: opt.Gate, stall: opt.BodyStall, whole: opt.BodyTimeout,
 			drainFor: opt.UnwantedTime, brief: opt.BriefTime}}
-	s.work, s.abort = context.WithCancelCause(context.Background())
 	s.http = &fasthttp.Server{
 		Name:                         opt.Product,
 		Handler:                      s.handle,
@@ -168,9 +171,10 @@ func (s *Server) bodyTimes(*fasthttp.RequestHeader) fasthttp.RequestConfig {
 	return fasthttp.RequestConfig{ReadTimeout: s.bodies.stall}
 }
 
-// Load counts the requests, bytes and connections of a server at one moment.
+// Load counts the requests, bytes and connections of a server at one moment. Requests and bytes are
+// those of the Gate, whichever entrance they came by.
 type Load struct {
-	Running   int   // requests within Do
+	Running   int   // admitted requests
 	HeldBytes int64 // request bodies and results
 	Conns     int   // open connections, feeds left out
 	Watches   int   // clients watched for hang-ups
@@ -178,11 +182,11 @@ type Load struct {
 
 // Load returns the server's current load.
 func (s *Server) Load() Load {
-	return Load{Running: s.gate.count(), HeldBytes: s.bodies.held.Load(), Conns: s.conns.count(), Watches: s.hangups.count()}
+	return Load{Running: s.gate.Running(), HeldBytes: s.gate.Held(), Conns: s.conns.count(), Watches: s.hangups.count()}
 }
 
-// Draining reports whether Shutdown has begun, so that new work is refused.
-func (s *Server) Draining() bool { return s.gate.closed() }
+// Draining reports whether the Gate is shut, so that new work is refused.
+func (s *Server) Draining() bool { return s.gate.Draining() }
 
 // Serve answers connections of l until Shutdown. It may be called for several listeners.
 func (s *Server) Serve(l net.Listener) error {
@@ -193,41 +197,33 @@ func (s *Server) Serve(l net.Listener) error {
 	return s.http.Serve(own)
 }
 
-// lastAnswers bounds how long the server takes to answer requests that were cut short.
-const lastAnswers = 5 * time.Second
-
-// Shutdown drains the server and closes it. It refuses new work with a 503 that says when to retry,
-// while other routes go on and running requests finish. From now on every answer ends its
+// Shutdown drains the Gate and closes the server. New work is refused with a 503 that says when to
+// retry, while other routes go on and running requests finish. From now on every answer ends its
 // connection, and a request that has arrived is still answered.
 //
-// When all requests have finished, or when ctx ends, it closes the listeners and every connection.
-// Requests that still run then are answered with the same 503, and Shutdown returns an error that
-// wraps ctx's. Clients that are slow to send or to read delay it but cause no error. Once it has
-// returned nil or ctx's error, no request runs and the handlers' resources may be closed. Only the
-// first call has an effect.
+// When all requests have finished, or when ctx ends, Shutdown closes the listeners and every
+// connection. Requests that still run then are answered with the same 503, and Shutdown returns an
+// error that wraps ctx's. Clients that are slow to send or to read delay it but cause no error.
+// Once it has returned nil or ctx's error, no request runs and the handlers' resources may be
+// closed. Only the first call has an effect.
 func (s *Server) Shutdown(ctx context.Context) error {
-	if !s.gate.shut() {
+	if s.down.Swap(true) {
 		return nil
 	}
+	s.gate.Shut() // before the feeds' last frames, which show it
 	s.mu.Lock()
 	feeds := s.feeds
 	s.mu.Unlock()
 	for _, f := range feeds {
 		f.stop()
 	}
-	var late error
-	select {
-	case <-s.gate.idle:
-	case <-ctx.Done():
-		late = fmt.Errorf("server: %d requests still ran when the time for draining was up; they were answered with a retryable 503: %w",
-			s.gate.count(), ctx.Err())
-		s.abort(errs.ShuttingDown())
+	late := s.gate.Drain(ctx)
+	if late != nil {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.Background(), lastAnswers)
+		ctx, cancel = context.WithTimeout(context.Background(), admit.LastAnswers)
 		defer cancel()
-		select {
-		case <-s.gate.idle:
-		case <-ctx.Done():
+		if s.gate.Running() > 0 { // they do not end, and nothing is left to wait for
+			cancel()
 		}
 	}
 	err := s.closeConns(ctx)
@@ -235,7 +231,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		f.wait()
 	}
 	s.hangups.close()
-	s.abort(nil)
 	return cmp.Or(late, err)
 }
 
@@ -248,11 +243,11 @@ func (s *Server) closeConns(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	now := time.Now()
-	s.conns.wind(ctx, s.gate.shutAt.Add(s.opt.IdleGrace), now.Add(s.opt.LastBytes))
+	s.conns.wind(ctx, s.gate.ShutAt().Add(s.opt.IdleGrace), now.Add(s.opt.LastBytes))
 	if n := s.conns.cut(); n > 0 {
 		s.opt.Log.Warn("connections closed whose clients did not take their answers in time", "connections", n)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
+	ctx, cancel := context.WithTimeout(context.Background(), admit.LastAnswers)
 	defer cancel()
 	if err := s.http.ShutdownWithContext(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		return err

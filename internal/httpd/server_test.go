@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/errs"
@@ -53,7 +54,7 @@ func start(t *testing.T, opt Options) *rig {
 		{Method: "GET", Path: "/", Serve: func(r *Request, _ string) { r.Plain(200, "root") }},
 		{Method: "GET", Path: "/item/", Serve: func(r *Request, rest string) { r.Plain(200, rest) }},
 		{Method: "GET", Path: "/panic", Serve: func(*Request, string) { panic("boom") }},
-		{Method: "POST", Path: "/panic", Serve: func(r *Request, _ string) { _ = r.Do("", func(context.Context, []byte) { panic("boom") }) }},
+		{Method: "POST", Path: "/panic", Serve: func(r *Request, _ string) { _ = r.Do("", func(*admit.Work, []byte) { panic("boom") }) }},
 		{Method: "POST", Path: "/work/", Serve: r.work, Kind: dialect.RouteEncode, Span: "work"},
 	})
 	if err != nil {
@@ -101,7 +102,8 @@ func (r *rig) work(q *Request, what string) {
 		q.Fail(dialect.RouteEncode, err)
 		return
 	}
-	err := q.Do("things", func(ctx context.Context, body []byte) {
+	err := q.Do("things", func(w *admit.Work, body []byte) {
+		ctx := w.Context()
 		q.Note = Note{Model: "m", Items: 1, Tokens: len(body), Outputs: []string{"x", "y"}, Timings: api.Timings{Total: 2 * time.Millisecond}}
 		n := 0
 		switch _, err := fmt.Sscan(what, &n); {
@@ -115,7 +117,7 @@ func (r *rig) work(q *Request, what string) {
 			case <-r.release:
 			}
 		case err == nil:
-			if err := q.Hold(int64(n), 1); err != nil {
+			if err := w.Hold(int64(n), 1); err != nil {
 				q.Fail(dialect.RouteEncode, errs.As(err))
 				return
 			}
@@ -250,7 +252,7 @@ func TestPanics(t *testing.T) {
 }
 
 func TestBoundsOnWork(t *testing.T) {
-	r := start(t, Options{MaxBodyBytes: 10_000, MaxHeldBytes: 100_000, RequestTimeout: 50 * time.Millisecond})
+	r := start(t, Options{MaxBodyBytes: 10_000, Gate: admit.New(admit.Options{MaxHeldBytes: 100_000, Timeout: 50 * time.Millisecond})})
 	for _, c := range []struct {
 		path, body string
 		headers    []string
@@ -274,7 +276,7 @@ func TestBoundsOnWork(t *testing.T) {
 
 // Held bytes come back when their requests end; until then more are refused with a 503.
 func TestHeldBytesAreShared(t *testing.T) {
-	r := start(t, Options{MaxHeldBytes: 100_000})
+	r := start(t, Options{Gate: admit.New(admit.Options{MaxHeldBytes: 100_000})})
 	c, _ := r.dial()
 	fmt.Fprintf(c, "POST /work/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\nabc")
 	testrig.Until(t, "its body's room is taken", func() bool { return r.Load().HeldBytes == 90_000 })
@@ -302,7 +304,7 @@ func TestHangUpEndsTheWork(t *testing.T) {
 			t.Errorf("%+v", n)
 		}
 		leave(c)
-		if err := <-r.ended; !errors.Is(err, ErrClientGone) {
+		if err := <-r.ended; !errors.Is(err, admit.ErrClientGone) {
 			t.Errorf("ended by %v", err)
 		}
 	}

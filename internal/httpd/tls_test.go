@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/testrig"
 )
 
@@ -124,7 +125,7 @@ func TestTLS(t *testing.T) {
 		resp.Body.Close()
 		t.Error("no error for a cancelled request")
 	}
-	if err := <-r.ended; !errors.Is(err, ErrClientGone) {
+	if err := <-r.ended; !errors.Is(err, admit.ErrClientGone) {
 		t.Errorf("the work ended with %v", err)
 	}
 }

@@ -1,59 +1,34 @@
 package httpd
 
 import (
-	"cmp"
-	"context"
-	"errors"
-
-	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/admit"
 )
 
-// ErrClientGone is the cause of a request's ended context when its client has closed the connection
-// or its sending side.
-var ErrClientGone = errors.New("the client closed the connection")
-
-// Do reads the request's body and calls work with it. The context that work gets ends when the
-// client leaves (ErrClientGone), when the request has taken longer than Options.RequestTimeout (a
-// 504), or when a drain runs out of time (a retryable 503). body is valid until work returns; work
-// writes the answer. field is the client's name for the items of its request, used in errors; ""
-// stands for items. If the request cannot begin, Do does not answer it: the caller writes the
-// error, which is an *errs.Error.
-func (r *Request) Do(field string, work func(ctx context.Context, body []byte)) error {
+// Do reads the request's body, has it admitted by the server's Gate, and calls work with it. The
+// work's context ends with admit.ErrClientGone when the client leaves. body is valid until work
+// returns; work writes the answer. field is the client's name for the items of its request, used in
+// errors; "" stands for items. If the request cannot begin, Do does not answer it: the caller
+// writes the error, which is an *errs.Error.
+func (r *Request) Do(field string, work func(w *admit.Work, body []byte)) error {
 	s := r.server
 	body, err := s.bodies.read(r)
 	if err != nil {
-		if s.gate.closed() { // the cause may be that the draining server did not wait for the rest
-			err = errs.ShuttingDown()
+		if shut := s.gate.Open(); shut != nil { // the cause may be that the draining server did not wait for the rest
+			return shut
 		}
 		return err
 	}
 	defer body.release()
-	if !s.gate.enter() {
-		return errs.ShuttingDown()
+	w, err := s.gate.Enter(admit.Request{Bytes: body.reserved, Field: field})
+	if err != nil {
+		return err
 	}
-	defer s.gate.leave()
-
-	own := &r.results
-	*own = share{bodies: &s.bodies, body: body.reserved, field: cmp.Or(field, "items")}
-	defer func() {
-		if !own.lent {
-			own.release()
-		}
-	}()
-	ctx, cancel := context.WithCancelCause(s.work)
-	defer cancel(nil)
-	end, err := s.hangups.watch(r.Conn(), func() { cancel(ErrClientGone) })
+	defer w.End()
+	r.work = w
+	end, err := s.hangups.watch(r.Conn(), func() { w.Cancel(admit.ErrClientGone) })
 	if err == nil {
 		defer end()
 	}
-	ctx, stop := context.WithTimeoutCause(ctx, s.opt.RequestTimeout, errs.Late(s.opt.RequestTimeout))
-	defer stop()
-	work(ctx, body.Bytes)
+	work(w, body.Bytes)
 	return nil
 }
-
-// Hold reserves bytes more for the request's results. items is the number of its items whose
-// results are then counted completely. Hold refuses the request with a 400 if the results never
-// fit, and with a 503 if they do not fit now. One goroutine at a time may call it, within the work
-// of Do. The bytes are given back when the answer is written.
-func (r *Request) Hold(bytes int64, items int) error { return r.results.hold(bytes, items) }

@@ -1,5 +1,5 @@
-// Package testrig provides helpers for the tests of several packages: a log to read back, waiting
-// for a condition, and the check that no goroutine is left over. Tests only.
+// Package testrig provides helpers for the tests of several packages: a log to read back, the value
+// of a metric, waiting for a condition, and the check that no goroutine is left over. Tests only.
 package testrig
 
 import (

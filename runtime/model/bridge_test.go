@@ -30,7 +30,7 @@ func init() {
 		if err != nil {
 			return nil, err
 		}
-		res, err := p.Run(ctx, h)
+		res, err := p.Run(ctx, h, func(int64, int) error { return nil })
 		if err != nil {
 			return nil, err
 		}

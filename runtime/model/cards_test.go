@@ -53,8 +53,8 @@ func TestTwoDevices(t *testing.T) {
 	if sequences != int64(len(texts)) {
 		t.Errorf("%d sequences ran for %d texts", sequences, len(texts))
 	}
-	if st := r.Status(); *st.Models[0].Device != "cpu,cpu" || st.Models[0].MemoryBytes != 2*r.copy(mean).copies[0].Bytes() {
-		t.Errorf("status %+v: two copies are two devices and twice the memory", st.Models[0])
+	if l := r.States()[0].Loaded; r.DeviceName() != "cpu,cpu" || l.Bytes != 2*r.copy(mean).copies[0].Bytes() {
+		t.Errorf("%+v on %s: two copies are two devices and twice the memory", l, r.DeviceName())
 	}
 }
 

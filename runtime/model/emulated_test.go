@@ -108,9 +108,8 @@ func TestTwoCards(t *testing.T) {
 			t.Errorf("%s: %v of %v bytes used", d.name, used, total)
 		}
 	}
-	st := r.Status()
-	if len(st.GPUs) != 2 || st.GPUs[1].Device != "cuda:1" || st.GPUs[1].MemoryUsedBytes <= 0 || *st.Models[0].Device != "cuda:0,cuda:1" {
-		t.Errorf("status %+v, %+v", st.GPUs, st.Models[0])
+	if gpus := r.GPUs(); len(gpus) != 2 || gpus[1].Device != "cuda:1" || gpus[1].Used <= 0 || r.DeviceName() != "cuda:0,cuda:1" {
+		t.Errorf("cards %+v, together %s", gpus, r.DeviceName())
 	}
 }
 
@@ -228,7 +227,7 @@ func TestCardDies(t *testing.T) {
 	if !errors.Is(e, engine.ErrDeviceLost) {
 		t.Errorf("a load on a lost card: %v", e.Cause)
 	}
-	if got := r.Status().GPUs; len(got) != 1 {
+	if got := r.GPUs(); len(got) != 1 {
 		t.Errorf("status of a lost card: %+v", got)
 	}
 }

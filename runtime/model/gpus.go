@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/engine"
 )
@@ -31,6 +30,16 @@ func (h *Host) reportMemory(report func(device string, used, total int64)) {
 	}
 }
 
+// GPU describes one card and its use.
+type GPU struct {
+	Device      string // "cuda:0"
+	Name        string
+	Type        string  // of machine, by which clients choose GPUs
+	Utilization int     // percent of the last second or more, with a batch in flight
+	Used, Total int64   // bytes of memory
+	Threshold   float64 // percent of memory in use above which unused models are unloaded
+}
+
 // usage holds the last sample of the cards, which is renewed at most once per usageWindow. Status
 // frames (five a second for each watcher) therefore do not query the devices each time, and
 // utilisation is a mean over at least that window.
@@ -38,14 +47,14 @@ type usage struct {
 	mu      lockorder.Mutex[lockorder.Usage] // guards the fields below
 	at      time.Time
 	working []time.Duration
-	last    []api.GPUStatus
+	last    []GPU
 	asking  chan struct{} // closed when the sample that is being taken is done; nil if none is
 }
 
 const usageWindow = time.Second
 
-// gpus returns the status of every card. The result is shared and read-only.
-func (h *Host) gpus() []api.GPUStatus {
+// GPUs describes every card. The result is shared and read-only.
+func (h *Host) GPUs() []GPU {
 	u := &h.usage
 	u.mu.Lock()
 	for u.asking != nil && u.last == nil { // the first sample
@@ -73,21 +82,21 @@ func (h *Host) gpus() []api.GPUStatus {
 
 // sample reads the status of every card, and its working time so far. before holds the working
 // times of the last sample, taken ago earlier; nil: there was none.
-func (h *Host) sample(ago time.Duration, before []time.Duration) ([]api.GPUStatus, []time.Duration) {
-	list := []api.GPUStatus{}
+func (h *Host) sample(ago time.Duration, before []time.Duration) ([]GPU, []time.Duration) {
+	list := []GPU{}
 	working := make([]time.Duration, len(h.devices))
 	for i, d := range h.devices {
 		if d.memory == nil {
 			continue
 		}
 		working[i] = h.slots.Working(i)
-		g := api.GPUStatus{Device: d.name, Name: d.about.Name, GPUType: cmp.Or(h.opt.GPUType, gpuType(d.about.Name, d.about.MemoryTotal)),
-			MemoryTotalBytes: d.about.MemoryTotal, MemoryThresholdPct: 100 * h.opt.MemoryThreshold}
+		g := GPU{Device: d.name, Name: d.about.Name, Type: cmp.Or(h.opt.GPUType, gpuType(d.about.Name, d.about.MemoryTotal)),
+			Total: d.about.MemoryTotal, Threshold: 100 * h.opt.MemoryThreshold}
 		if free, total, err := d.memory(); err == nil {
-			g.MemoryUsedBytes, g.MemoryTotalBytes = total-free, total
+			g.Used, g.Total = total-free, total
 		}
 		if before != nil {
-			g.UtilizationPct = int(min(100, 100*(working[i]-before[i])/max(1, ago)))
+			g.Utilization = int(min(100, 100*(working[i]-before[i])/max(1, ago)))
 		}
 		list = append(list, g)
 	}

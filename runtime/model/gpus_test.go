@@ -1,11 +1,9 @@
 package model
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
-	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
@@ -28,12 +26,12 @@ func TestGPUTypes(t *testing.T) {
 	}
 }
 
-// Status and metrics show a card's memory and utilisation.
+// GPUs and the metrics show a card's memory and utilisation.
 func TestGPUStatus(t *testing.T) {
 	r := start(t, func(o *Options) {
 		o.Intercept = func(*engine.Batch) error { time.Sleep(20 * time.Millisecond); return nil }
 	}, []string{mean})
-	if got := r.Status().GPUs; got == nil || len(got) != 0 || r.GPUType() != "" {
+	if got := r.GPUs(); got == nil || len(got) != 0 || r.GPUType() != "" {
 		t.Errorf("a CPU shows %+v as a GPU, type %q", got, r.GPUType())
 	}
 	if err := r.Preload(t.Context(), mean); err != nil {
@@ -44,23 +42,19 @@ func TestGPUStatus(t *testing.T) {
 	d.name, d.about.Kind, d.about.Name = "cuda:2", engine.CUDA, "NVIDIA L4"
 	asked := 0
 	d.memory = func() (int64, int64, error) { asked++; return 10, 100, nil }
-	want := api.GPUStatus{Device: "cuda:2", Name: "NVIDIA L4", GPUType: "l4", MemoryUsedBytes: 90, MemoryTotalBytes: 100, MemoryThresholdPct: 95}
+	want := GPU{Device: "cuda:2", Name: "NVIDIA L4", Type: "l4", Used: 90, Total: 100, Threshold: 95}
 	for range 3 {
-		if got := r.Status().GPUs; len(got) != 1 || got[0] != want {
+		if got := r.GPUs(); len(got) != 1 || got[0] != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 		r.usage.at = time.Now().Add(usageWindow) // so that the window does not end during this test
-	}
-	const wire = `{"device":"cuda:2","name":"NVIDIA L4","gpu_type":"l4","utilization_pct":0,"memory_used_bytes":90,"memory_total_bytes":100,"memory_threshold_pct":95}`
-	if b, err := json.Marshal(want); err != nil || string(b) != wire {
-		t.Errorf("on the wire: %s, %v; watchers read %s", b, err, wire)
 	}
 	if asked != 1 || r.GPUType() != "l4" {
 		t.Errorf("the card was asked %d times within a second; its type is %q", asked, r.GPUType())
 	}
 	r.usage.at = time.Now().Add(-usageWindow)
 	r.encode(&Request{Model: mean, Texts: words(1)})
-	if got := r.Status().GPUs[0].UtilizationPct; got < 1 || got > 100 {
+	if got := r.GPUs()[0].Utilization; got < 1 || got > 100 {
 		t.Errorf("%d %% of a second with a batch of 20 ms", got)
 	}
 	if used, total := r.metric("sie_device_memory_used_bytes", "device", "cuda:2"), r.metric("sie_device_memory_total_bytes", "device", "cuda:2"); used != 90 || total != 100 {
@@ -68,12 +62,12 @@ func TestGPUStatus(t *testing.T) {
 	}
 	r.opt.GPUType = "h100-mig"
 	r.usage = usage{}
-	if got := r.Status().GPUs[0].GPUType; got != "h100-mig" || r.GPUType() != "h100-mig" {
+	if got := r.GPUs()[0].Type; got != "h100-mig" || r.GPUType() != "h100-mig" {
 		t.Errorf("type %q, %q: the operator says otherwise", got, r.GPUType())
 	}
 	d.memory = func() (int64, int64, error) { return 0, 0, failing(engine.StatusDeviceLost) }
 	r.usage, d.about.MemoryTotal = usage{}, 24<<30
-	if got := r.Status().GPUs[0]; got.MemoryTotalBytes != 24<<30 || got.MemoryUsedBytes != 0 {
+	if got := r.GPUs()[0]; got.Total != 24<<30 || got.Used != 0 {
 		t.Errorf("a card that does not answer is shown as %+v", got)
 	}
 	if _, err := r.opt.Metrics.Registry.Gather(); err != nil {

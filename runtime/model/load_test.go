@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -78,10 +77,10 @@ func TestLoadFailures(t *testing.T) {
 					t.Errorf("text %q: want %q, and no path of the machine", e.Message, c.text)
 				}
 			}
-			info, err := r.Model("test/damaged")
-			if err != nil || info.State != string(registry.Failed) || info.Loaded || info.LastError == nil || info.LastError.Code != c.class ||
-				strings.Contains(info.LastError.Message, filepath.Dir(dir)) {
-				t.Errorf("listed as %+v with %+v, %v", info, info.LastError, err)
+			st := r.StateOf(r.describe("test/damaged"))
+			if st.State != registry.Failed || st.Loaded != nil || st.Failure == nil || st.Failure.Class != c.class || st.Failure.Attempts != 1 ||
+				!st.Failure.Permanent || strings.Contains(st.Failure.Cause, filepath.Dir(dir)) {
+				t.Errorf("%+v with %+v", st, st.Failure)
 			}
 			if err := r.Preload(t.Context(), "test/damaged"); err == nil || !strings.Contains(err.Error(), "test/damaged") {
 				t.Errorf("preload: %v", err)
@@ -184,43 +183,9 @@ func TestManyColdRequestsLoadOnce(t *testing.T) {
 	if r.loads(mean) != 1 {
 		t.Errorf("%d loads", r.loads(mean))
 	}
-	info, err := r.Model(mean)
-	if err != nil || !info.Loaded || info.State != "loaded" || info.Dims.Dense != 32 || info.MaxSequenceLength == nil || *info.MaxSequenceLength != 40 {
-		t.Errorf("listed as %+v, %v", info, err)
-	}
-	st := r.Status()
-	if len(st.Loaded) != 1 || st.Loaded[0] != mean || st.Models[0].Name != mean || st.Models[0].Device == nil || *st.Models[0].Device != "cpu" ||
-		st.Models[0].MemoryBytes == 0 || *st.Models[0].Config.MaxSequenceLength != 40 || st.MaxBatchRequests != 64 {
-		t.Errorf("status %+v", st)
-	}
-}
-
-// The status lists every id; shared weights are counted once, under the first id.
-func TestStatusListsEveryID(t *testing.T) {
-	dir := golden.Open(t, "st-mean").Dir
-	damaged := copyModel(t, "st-mean")
-	must(t, os.Remove(filepath.Join(damaged, "config.json")))
-	r := start(t, nil, []string{cls}, adHoc(t, "test/damaged", damaged),
-		family(t, "test/two", dir, "  short: {extends: default, max_batch_tokens: 2048}\n"))
-	r.vectors("test/two:short", "the cat")
-	r.refused(t.Context(), &Request{Model: "test/damaged", Texts: []string{"a"}}, errs.ModelLoadFailed, 502)
-	st := r.Status()
-	if want := []string{"test/two", "test/two:short"}; !slices.Equal(st.Loaded, want) {
-		t.Errorf("loaded %v, want %v", st.Loaded, want)
-	}
-	var got []string
-	for _, m := range st.Models {
-		got = append(got, fmt.Sprintf("%s %s device:%v memory:%v batching:%v dims:%v",
-			m.Name, m.State, m.Device != nil, m.MemoryBytes > 0, m.AdaptiveBatching != nil, m.Config.Dims))
-	}
-	want := []string{
-		"test/two loaded device:true memory:true batching:true dims:map[dense:32]",
-		"test/cls available device:false memory:false batching:false dims:map[]",
-		"test/damaged failed device:false memory:false batching:false dims:map[]",
-		"test/two:short loaded device:true memory:false batching:false dims:map[dense:32]",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	st := r.StateOf(r.describe(mean))
+	if l := st.Loaded; st.State != registry.Loaded || l == nil || l.Dim != 32 || l.MaxTokens != 40 || l.Bytes == 0 || !l.First || r.MaxBatchItems() != 64 {
+		t.Errorf("%+v, %+v", st, st.Loaded)
 	}
 }
 

@@ -48,7 +48,7 @@ func TestNothingWaitsForARecording(t *testing.T) {
 		r.models.Get(m.key)
 		m.Idle()
 		m.largest()
-		r.Status()
+		r.States()
 		if _, err := r.opt.Metrics.Registry.Gather(); err != nil {
 			t.Error(err)
 		}

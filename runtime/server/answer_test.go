@@ -26,8 +26,8 @@ func many(n int) string {
 // many items could be held, and that many are answered. A request whose results do not fit now gets
 // a retryable error, which says how many would.
 func TestResultsAreBounded(t *testing.T) {
-	r := start(t, func(o *Options, _ *service.Options) {
-		o.MaxHeldBytes, o.DefaultModels = 4<<20, []string{model}
+	r := start(t, func(o *Options, w *service.Options) {
+		w.Admit.MaxHeldBytes, o.DefaultModels = 4<<20, []string{model}
 	})
 	ran := func() string { return r.metric(`sie_device_batch_items_sum{model="test/mean"}`) }
 	before := ran()
@@ -76,7 +76,7 @@ func TestResultsAreBounded(t *testing.T) {
 
 // The room that a text turns out to need is asked for as soon as it is known.
 func TestTokensAreBounded(t *testing.T) {
-	r := start(t, func(o *Options, _ *service.Options) { o.MaxHeldBytes, o.DefaultModels = 1<<20, []string{model} })
+	r := start(t, func(o *Options, w *service.Options) { w.Admit.MaxHeldBytes, o.DefaultModels = 1<<20, []string{model} })
 	body := `{"inputs":["` + strings.Repeat("cat ", 3000) + `"]}`
 	if a := r.do("POST", "/tokenize", body); a.status != 200 || len(a.body) < 10*len(body) {
 		t.Errorf("%d, %d bytes", a.status, len(a.body))

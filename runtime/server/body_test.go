@@ -202,8 +202,8 @@ func TestSlowBodies(t *testing.T) {
 }
 
 func TestBodiesHeldTogether(t *testing.T) {
-	r := start(t, func(o *Options, _ *service.Options) {
-		o.MaxHeldBytes, o.Limits = 30_000, api.Limits{MaxBodyBytes: 25_000}
+	r := start(t, func(o *Options, w *service.Options) {
+		w.Admit.MaxHeldBytes, o.Limits = 30_000, api.Limits{MaxBodyBytes: 25_000}
 	})
 	endless := r.dial() // refused once it is too large, before it takes the room of others
 	endless.send(chunked(strings.Repeat(" ", 50_000), strings.Repeat(" ", 50_000)))

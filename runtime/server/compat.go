@@ -1,10 +1,9 @@
 package server
 
 import (
-	"context"
-
 	"github.com/valyala/fasthttp"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/compat"
 	"github.com/sie-engine/sie/internal/dialect"
@@ -15,25 +14,26 @@ import (
 // foreign answers a request of another API.
 func (s *Server) foreign(r *httpd.Request, route *compat.Route) {
 	begun := s.compat.Begin(route)
-	c := call{endpoint: route.Endpoint, kind: route.Kind, field: route.Field}
+	c := call{Call: s.service.Call(route.Endpoint), kind: route.Kind, field: route.Field}
 	switch {
 	case begun.Named:
-		c.full = s.full.answer(s.service.AllFull())
+		c.full = s.full.refusal(s.service.AllFull())
 	case begun.Model != "":
-		c.full = s.full.answer(s.service.Full(begun.Model))
+		c.full = s.full.refusal(s.service.Full(begun.Model))
 	}
-	s.inference(r, c, func(work context.Context, body []byte) (string, error) {
-		var out compat.Reply
-		if err := begun.Serve(work, r.Header("Content-Type"), body, &out); err != nil {
-			return out.ModelID, err
+	s.inference(r, &c, func(w *admit.Work, body []byte) (*api.Outcome, error) {
+		out, err := begun.Serve(w, r.Header("Content-Type"), body)
+		c.Model = out.ModelID
+		if err != nil {
+			return nil, err
 		}
 		for _, h := range out.Headers {
 			r.Response.Header.Set(h.Name, h.Value)
 		}
 		warn(r, out.Ignored)
+		r.Note.Outputs = out.Outputs
 		r.Reply(api.JSON, out.Body)
-		s.served(r, route.Endpoint, out.Items, out.Tokens, out.Outputs, &out.Outcome)
-		return out.ModelID, nil
+		return &out.Outcome, nil
 	})
 }
 

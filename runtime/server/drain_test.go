@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/testrig"
@@ -60,7 +61,7 @@ func TestHangUp(t *testing.T) {
 
 // A request is not cancelled while its client waits, however long it takes.
 func TestRequestTimeout(t *testing.T) {
-	r := start(t, func(o *Options, w *service.Options) { held(1000)(o, w); o.RequestTimeout = 100 * time.Millisecond })
+	r := start(t, func(o *Options, w *service.Options) { held(1000)(o, w); w.Admit.Timeout = 100 * time.Millisecond })
 	began := time.Now()
 	a := r.encode(oneText)
 	if e := a.failure(t); a.status != 504 || e.Code != "DEADLINE_EXCEEDED" || !strings.Contains(e.Detail.Message, "100ms") || time.Since(began) < 90*time.Millisecond {
@@ -124,11 +125,11 @@ func TestFullAnswers(t *testing.T) {
 	f := prepareFull(10, 5*time.Second)
 	for retry, want := range map[time.Duration]string{1: "retry in 1s", time.Second: "retry in 1s", 2001 * time.Millisecond: "retry in 3s",
 		time.Minute: "retry in 1m0s", time.Hour: "retry in 1m0s", 0: "cannot add 1 more (limit: 10)"} {
-		if _, _, body := f.answer(retry, true).Render(dialect.Caller{}, dialect.RouteNative); !strings.Contains(string(body), want) {
+		if _, _, body := f.refusal(retry, true).answer.Render(dialect.Caller{}, dialect.RouteNative); !strings.Contains(string(body), want) {
 			t.Errorf("%v: %s", retry, body)
 		}
 	}
-	if f.answer(time.Second, false) != nil {
+	if f.refusal(time.Second, false) != nil {
 		t.Error("an answer where there is room")
 	}
 }
@@ -238,7 +239,7 @@ func TestDrain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Encode(t.Context(), &api.EncodeRequest{Items: []api.Item{{Text: "a", HasText: true}}}); err != nil { // the third text
+	if _, err := m.Encode(admit.Unbounded(t.Context()), &api.EncodeRequest{Items: []api.Item{{Text: "a", HasText: true}}}); err != nil { // the third text
 		t.Error(err)
 	}
 	if a := running.receive("POST"); a.status != 200 || len(a.encoded(t).Items) != 2 {

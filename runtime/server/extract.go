@@ -1,42 +1,34 @@
 package server
 
 import (
-	"context"
-	"time"
+	"cmp"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/httpd"
 )
 
 // extract answers POST /v1/extract/{model}.
-func (s *Server) extract(r *httpd.Request, model string) {
-	c := call{endpoint: "extract", kind: dialect.RouteExtract}
-	if c.full = s.full.answer(s.service.Full(model)); c.full != nil {
-		c.model = model
-	}
-	s.inference(r, c, func(work context.Context, body []byte) (string, error) {
-		start := time.Now()
+func (s *Server) extract(r *httpd.Request, id string) {
+	c := call{Call: s.service.Call("extract"), kind: dialect.RouteExtract}
+	m, missing := s.find(&c, id)
+	s.inference(r, &c, func(w *admit.Work, body []byte) (*api.Outcome, error) {
 		req, err := api.DecodeExtract(r.Header("Content-Type"), body, s.opt.Limits)
-		if err != nil {
-			return "", err
+		if err = cmp.Or(err, missing); err != nil {
+			return nil, err
 		}
-		m, err := s.service.Find(model)
-		if err != nil {
-			return "", err
-		}
-		res, err := m.Began(start).Extract(work, req)
+		c.Model = m.Entry().ID
+		res, err := m.Extract(w, req)
 		if err == nil {
 			err = unreadable(r.Caller(), res)
 		}
 		if err != nil {
-			return m.Entry().ID, err
+			return nil, err
 		}
-		f := s.success(r, &res.Outcome, res.Usage.InputTokens)
-		items := len(res.Items)
+		f := s.success(r, &res.Outcome)
 		r.Reply(f, func(dst []byte, to *api.Sink) []byte { return api.AppendExtract(dst, to, f, res) })
-		s.served(r, "extract", items, res.Usage.InputTokens, nil, &res.Outcome)
-		return res.ModelID, nil
+		return &res.Outcome, nil
 	})
 }
 

@@ -11,23 +11,31 @@ import (
 // that are full by items, and one per Retry-After in seconds for queues that are full by waiting
 // time.
 type fullAnswers struct {
-	items *dialect.Prepared
-	slow  [maxRetry]*dialect.Prepared
+	items *refusal
+	slow  [maxRetry]*refusal
 }
+
+// refusal is an error and its prepared answer.
+type refusal struct {
+	err    error
+	answer *dialect.Prepared
+}
+
+func prepare(e *errs.Error) *refusal { return &refusal{e, dialect.Prepare(e)} }
 
 // maxRetry is one more than the largest Retry-After, in seconds.
 const maxRetry = 61
 
 func prepareFull(items int, wait time.Duration) (f fullAnswers) {
-	f.items = dialect.Prepare(errs.FullQueue(items, 1, items))
+	f.items = prepare(errs.FullQueue(items, 1, items))
 	for s := range f.slow {
-		f.slow[s] = dialect.Prepare(errs.SlowQueue(wait, time.Duration(s)*time.Second))
+		f.slow[s] = prepare(errs.SlowQueue(wait, time.Duration(s)*time.Second))
 	}
 	return f
 }
 
-// answer returns the refusal for a full queue, or nil if there is room.
-func (f *fullAnswers) answer(retry time.Duration, full bool) *dialect.Prepared {
+// refusal returns the refusal for a full queue, or nil if there is room.
+func (f *fullAnswers) refusal(retry time.Duration, full bool) *refusal {
 	switch {
 	case !full:
 		return nil

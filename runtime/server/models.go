@@ -17,7 +17,7 @@ func (s *Server) listModels(r *httpd.Request, _ string) {
 func (s *Server) getModel(r *httpd.Request, model string) {
 	info, err := s.service.Model(model)
 	if err != nil {
-		s.refuse(r, call{endpoint: "models", kind: dialect.RouteNative}, err)
+		s.refuse(r, &call{Call: s.service.Call("models"), kind: dialect.RouteNative}, err)
 		return
 	}
 	r.SetContentType("application/json")

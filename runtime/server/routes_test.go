@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/service"
@@ -297,6 +297,6 @@ func TestNothingLeaks(t *testing.T) {
 }
 
 // panicking panics instead of scoring.
-func panicking(context.Context, service.Model, *api.ScoreRequest) (*api.ScoreResponse, error) {
+func panicking(service.Model, *admit.Work, *api.ScoreRequest) (*api.ScoreResponse, error) {
 	panic("boom")
 }

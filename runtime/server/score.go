@@ -1,10 +1,10 @@
 package server
 
 import (
-	"context"
+	"cmp"
 	"strconv"
-	"time"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/dialect"
 	"github.com/sie-engine/sie/internal/httpd"
@@ -12,32 +12,26 @@ import (
 
 // scores answers POST /v1/score/{model}. It checks in the reference's order: body, model, task,
 // texts.
-func (s *Server) scores(r *httpd.Request, model string) {
-	c := call{endpoint: "score", kind: dialect.RouteScore}
-	if m, err := s.service.Find(model); err == nil && m.Entry().Has("score") {
-		if c.full = s.full.answer(m.Room()); c.full != nil {
-			c.model = model
-		}
+func (s *Server) scores(r *httpd.Request, id string) {
+	c := call{Call: s.service.Call("score"), kind: dialect.RouteScore}
+	m, missing := s.find(&c, id)
+	if missing == nil && !m.Entry().Has("score") {
+		c.full, c.Model = nil, "" // refused for that, and not for its queues
 	}
-	s.inference(r, c, func(work context.Context, body []byte) (string, error) {
-		start := time.Now()
+	s.inference(r, &c, func(w *admit.Work, body []byte) (*api.Outcome, error) {
 		req, err := api.DecodeScore(r.Header("Content-Type"), body, s.opt.Limits)
-		if err != nil {
-			return "", err
+		if err = cmp.Or(err, missing); err != nil {
+			return nil, err
 		}
-		m, err := s.service.Find(model)
+		c.Model = m.Entry().ID
+		res, err := s.score(m, w, req)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		res, err := s.score(work, m.Began(start), req)
-		if err != nil {
-			return m.Entry().ID, err
-		}
-		f := s.success(r, &res.Outcome, res.Usage.InputTokens)
+		f := s.success(r, &res.Outcome)
 		r.Response.Header.Set("X-SIE-Units-Content-Input-Tokens", strconv.Itoa(res.Usage.ContentTokens))
 		r.Response.Header.Set("X-SIE-Units-Pairs", strconv.Itoa(len(res.Scores)))
 		r.Reply(f, func(dst []byte, to *api.Sink) []byte { return api.AppendScore(dst, to, f, res) })
-		s.served(r, "score", len(res.Scores), res.Usage.InputTokens, nil, &res.Outcome)
-		return res.ModelID, nil
+		return &res.Outcome, nil
 	})
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/build"
 	"github.com/sie-engine/sie/internal/compat"
 	"github.com/sie-engine/sie/internal/httpd"
-	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/service"
 )
 
 // Options configures a Server. Zero fields take the defaults in brackets, or those of
 // httpd.Options.
 type Options struct {
-	httpd.Options // MaxBodyBytes and SpanAttributes follow from the fields below
+	httpd.Options // Gate is the service's; MaxBodyBytes and SpanAttributes follow from the fields below
 
 	Limits         api.Limits // bounds on a request
 	DefaultModels  []string   // ids, for routes that name no model: the first one that fits the task answers
@@ -33,7 +33,6 @@ type Options struct {
 	Name           string     // of this worker, in /ws/status
 	Pool, Bundle   string
 	BundleHash     string
-	Metrics        *metrics.Metrics // required
 
 	MaxWatchers    int           // open status sockets [256]
 	StatusInterval time.Duration // between two status frames [200 ms]
@@ -43,9 +42,6 @@ type Options struct {
 // Validate returns everything that is wrong with the options, or nil.
 func (o *Options) Validate() error {
 	all := []error{o.Options.Validate()}
-	if o.Metrics == nil {
-		all = append(all, errors.New("Metrics is required"))
-	}
 	for _, x := range []struct {
 		name  string
 		value int64
@@ -64,11 +60,11 @@ type Server struct {
 	opt     Options
 	http    *httpd.Server
 	service *service.Service
-	compat  compat.API                                                                          // the routes of other APIs
-	score   func(context.Context, service.Model, *api.ScoreRequest) (*api.ScoreResponse, error) // service.Model.Score
-	full    fullAnswers                                                                         // prepared refusals of requests that find every queue full
-	metrics fasthttp.RequestHandler                                                             // serves /metrics
-	watch   *httpd.Feed                                                                         // serves /ws/status
+	compat  compat.API                                                                      // the routes of other APIs
+	score   func(service.Model, *admit.Work, *api.ScoreRequest) (*api.ScoreResponse, error) // service.Model.Score
+	full    fullAnswers                                                                     // prepared refusals of requests that find every queue full
+	metrics fasthttp.RequestHandler                                                         // serves /metrics
+	watch   *httpd.Feed                                                                     // serves /ws/status
 	started time.Time
 	ready   atomic.Bool
 	bundle  atomic.Pointer[string] // set by SetBundleHash; nil: Options.BundleHash
@@ -90,15 +86,12 @@ func New(w *service.Service, opt Options) (*Server, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	opt.Product, opt.Unrouted = "sie-server/"+build.Version, unrouted
+	opt.Product, opt.Unrouted, opt.Gate = "sie-server/"+build.Version, unrouted, w.Gate()
 	opt.MaxBodyBytes = int64(opt.Limits.BodyLimit())
 	opt.SpanAttributes = []attribute.KeyValue{attribute.String("machine_profile", opt.MachineProfile)}
-	s := &Server{opt: opt, service: w, started: time.Now(), full: prepareFull(w.QueueLimit(), w.QueueWait()),
-		metrics: fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(opt.Metrics.Registry,
+	s := &Server{opt: opt, service: w, started: time.Now(), full: prepareFull(w.QueueLimit(), w.QueueWait()), score: service.Model.Score,
+		metrics: fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(w.Gatherer(),
 			promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))}
-	s.score = func(ctx context.Context, m service.Model, r *api.ScoreRequest) (*api.ScoreResponse, error) {
-		return m.Score(ctx, r)
-	}
 	s.compat = compat.API{Backend: w.Backend(), Limits: opt.Limits, Defaults: opt.DefaultModels, Precision: w.Precision(),
 		GPU: strings.HasPrefix(w.DeviceName(), "cuda"), MaxQueued: w.QueueLimit()}
 	var err error
@@ -118,6 +111,6 @@ func (s *Server) isReady() bool { return s.ready.Load() && !s.http.Draining() &&
 // Serve answers the connections of l until Shutdown.
 func (s *Server) Serve(l net.Listener) error { return s.http.Serve(l) }
 
-// Shutdown drains the server as httpd.Server.Shutdown does. The caller owns the service and may
-// close it afterwards.
+// Shutdown drains the service's Gate and closes the server, as httpd.Server.Shutdown does. The
+// caller owns the service and may close it afterwards.
 func (s *Server) Shutdown(ctx context.Context) error { return s.http.Shutdown(ctx) }

@@ -23,6 +23,7 @@ import (
 	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/metrics"
+	hosting "github.com/sie-engine/sie/runtime/model"
 	"github.com/sie-engine/sie/runtime/service"
 	"github.com/sie-engine/sie/weights/hub"
 )
@@ -76,9 +77,9 @@ profiles: {default: {adapter_path: "sie_server.adapters.qwen2_flash_cross_encode
 	}
 	log := &testrig.Log{}
 	logger := newDebugLog(log)
-	series := metrics.New()
-	wo := service.Options{Catalog: c, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute, Metrics: series, Log: logger}
-	so := Options{Options: httpd.Options{Log: logger, WorkerIdle: 100 * time.Millisecond}, Name: "w1", Bundle: "default", Metrics: series}
+	wo := service.Options{Options: hosting.Options{Catalog: c, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
+		Metrics: metrics.New(), Log: logger}}
+	so := Options{Options: httpd.Options{Log: logger, WorkerIdle: 100 * time.Millisecond}, Name: "w1", Bundle: "default"}
 	if change != nil {
 		change(&so, &wo)
 	}

@@ -24,11 +24,9 @@ func (s *Server) statusNow() api.Status {
 		Ready:     s.isReady(), Saturated: st.Saturated,
 		Name: s.opt.Name, MachineProfile: s.opt.MachineProfile, PoolName: s.opt.Pool,
 		Bundle: s.opt.Bundle, BundleConfigHash: s.bundleHash(),
-		LoadedModels: st.Loaded, MaxBatchRequests: st.MaxBatchRequests, GPUCount: len(st.GPUs), GPUs: st.GPUs, Models: st.Models,
+		LoadedModels: st.Loaded, MaxBatchRequests: st.MaxBatchRequests, GPUCount: len(st.GPUs), GPUs: st.GPUs, Models: st.Models, Activity: st.Activity,
 		Server: api.ServerStatus{Version: build.Version, UptimeSeconds: int(time.Since(s.started).Seconds()), PID: os.Getpid()},
 	}
-	m.Activity = api.Activity{Totals: s.opt.Metrics.Totals(), Running: s.http.Load().Running}
-	m.Activity.MemoryUsedBytes, m.Activity.MemoryTotalBytes = s.service.HostMemory()
 	if u, err := user.Current(); err == nil {
 		m.Server.User = u.Username
 	}

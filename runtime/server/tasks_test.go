@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/compat"
 	"github.com/sie-engine/sie/internal/errs"
@@ -30,7 +31,7 @@ type fakeTasks struct {
 	ignored  func(*api.ScoreRequest) []string // if set, the options that Score ignores
 }
 
-func (f *fakeTasks) Score(ctx context.Context, m compat.Model, r *api.ScoreRequest) (*api.ScoreResponse, error) {
+func (f *fakeTasks) Score(w *admit.Work, m compat.Model, r *api.ScoreRequest) (*api.ScoreResponse, error) {
 	f.mu.Lock()
 	f.scored, f.models = append(f.scored, r), append(f.models, m.ID)
 	f.mu.Unlock()
@@ -42,8 +43,8 @@ func (f *fakeTasks) Score(ctx context.Context, m compat.Model, r *api.ScoreReque
 	if f.held != nil {
 		select {
 		case <-f.held:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		case <-w.Context().Done():
+			return nil, context.Cause(w.Context())
 		}
 	}
 	if f.err != nil {
@@ -61,7 +62,7 @@ func (f *fakeTasks) Score(ctx context.Context, m compat.Model, r *api.ScoreReque
 	}
 	res := &api.ScoreResponse{Model: m.ID, QueryID: r.Query.ID, HasQuery: r.Query.HasID,
 		Usage: &api.Usage{InputTokens: 10 * len(r.Items), ContentTokens: 7 * len(r.Items), HasContent: true},
-		Outcome: api.Outcome{ModelID: m.ID, Revision: m.Revision,
+		Outcome: api.Outcome{ModelID: m.ID, Revision: m.Revision, Items: len(r.Items), Tokens: 10 * len(r.Items),
 			Timings: api.Timings{Total: 2 * time.Millisecond, Inference: time.Millisecond, BatchWait: time.Microsecond}}}
 	if f.ignored != nil {
 		res.Ignored = f.ignored(r)
@@ -82,7 +83,7 @@ func shared(a, b string) (n float64) {
 	return n
 }
 
-func (f *fakeTasks) Classify(_ context.Context, m compat.Model, r *api.ClassifyRequest) (*api.ClassifyResponse, error) {
+func (f *fakeTasks) Classify(_ *admit.Work, m compat.Model, r *api.ClassifyRequest) (*api.ClassifyResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.classed, f.models = append(f.classed, r), append(f.models, m.ID)
@@ -107,7 +108,7 @@ func (f *fakeTasks) Classify(_ context.Context, m compat.Model, r *api.ClassifyR
 }
 
 // Tokenize splits at spaces; ids are lengths.
-func (f *fakeTasks) Tokenize(_ context.Context, _ compat.Model, texts []string, addSpecial bool) ([][]api.Token, error) {
+func (f *fakeTasks) Tokenize(_ *admit.Work, _ compat.Model, texts []string, addSpecial bool) ([][]api.Token, error) {
 	out := make([][]api.Token, len(texts))
 	for i, t := range texts {
 		if addSpecial {
@@ -124,7 +125,7 @@ func (f *fakeTasks) Tokenize(_ context.Context, _ compat.Model, texts []string, 
 	return out, f.err
 }
 
-func (f *fakeTasks) Detokenize(_ context.Context, _ compat.Model, ids [][]int32, skipSpecial bool) ([]string, error) {
+func (f *fakeTasks) Detokenize(_ *admit.Work, _ compat.Model, ids [][]int32, skipSpecial bool) ([]string, error) {
 	out := make([]string, len(ids))
 	for i, list := range ids {
 		for _, id := range list {
@@ -147,8 +148,8 @@ const reranker = "acme/reranker"
 func with(f *fakeTasks) func(*Server) {
 	return func(s *Server) {
 		f.Backend, s.compat.Backend = s.compat.Backend, f
-		s.score = func(ctx context.Context, m service.Model, r *api.ScoreRequest) (*api.ScoreResponse, error) {
-			return f.Score(ctx, compat.Model{ID: m.Entry().ID, Revision: m.Entry().Revision, Handle: m}, r)
+		s.score = func(m service.Model, w *admit.Work, r *api.ScoreRequest) (*api.ScoreResponse, error) {
+			return f.Score(w, compat.Model{ID: m.Entry().ID, Revision: m.Entry().Revision, Handle: m}, r)
 		}
 	}
 }

@@ -1,15 +1,14 @@
 package service
 
 import (
-	"slices"
-
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/runtime/task"
 )
 
-// outcome copies what headers, the log and metrics need of a result.
-func outcome(res *task.Result) api.Outcome {
-	return api.Outcome{ModelID: res.Model.ID, Revision: res.Model.Revision, Timings: res.Timings, Ignored: res.Ignored}
+// outcome copies what headers, the log and metrics need of a result of so many items.
+func outcome(res *task.Result, items int) api.Outcome {
+	return api.Outcome{ModelID: res.Model.ID, Revision: res.Model.Revision, Items: items, Tokens: res.Tokens, Timings: res.Timings,
+		Ignored: res.Ignored}
 }
 
 // encoded puts each item's outputs under its id. It allocates the parts of all items together, so
@@ -40,44 +39,28 @@ func encoded(model string, r *api.EncodeRequest, res *task.Result) *api.EncodeRe
 		}
 	}
 	return &api.EncodeResponse{Model: model, Items: items, Timing: res.Timings.Wire(), Usage: &api.Usage{InputTokens: res.Tokens},
-		Outcome: outcome(res)}
+		Outcome: outcome(res, len(items))}
 }
 
 // scored ranks the scores, which are finite.
 func scored(model string, r *api.ScoreRequest, res *task.Result) *api.ScoreResponse {
 	out := &api.ScoreResponse{Model: model, QueryID: r.Query.ID, HasQuery: r.Query.HasID, Scores: make([]api.Score, len(res.Scores)),
-		Usage: &api.Usage{InputTokens: res.Tokens, ContentTokens: res.ContentTokens, HasContent: true}, Outcome: outcome(res)}
-	for rank, i := range ranking(res.Scores) {
+		Usage: &api.Usage{InputTokens: res.Tokens, ContentTokens: res.ContentTokens, HasContent: true}, Outcome: outcome(res, len(res.Scores))}
+	order, _ := api.Rank(res.Scores)
+	for rank, i := range order {
 		out.Scores[rank] = api.Score{ItemID: api.ItemID(&r.Items[i], i), Index: i, Score: res.Scores[i], Rank: rank}
 	}
 	return out
 }
 
-// ranking returns the indices of finite scores, best first; equal scores keep their order.
-func ranking(scores []float64) []int {
-	order := make([]int, len(scores))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case scores[a] > scores[b]:
-			return -1
-		case scores[a] < scores[b]:
-			return 1
-		}
-		return 0
-	})
-	return order
-}
-
 func classified(res *task.Result) *api.ClassifyResponse {
-	return &api.ClassifyResponse{Labels: res.Labels, Scores: res.Classes, Usage: &api.Usage{InputTokens: res.Tokens}, Outcome: outcome(res)}
+	return &api.ClassifyResponse{Labels: res.Labels, Scores: res.Classes, Usage: &api.Usage{InputTokens: res.Tokens},
+		Outcome: outcome(res, len(res.Classes))}
 }
 
 func extracted(model string, r *api.ExtractRequest, res *task.Result) *api.ExtractResponse {
 	out := &api.ExtractResponse{Model: model, Items: make([]api.ExtractItem, len(res.Found)), Usage: &api.Usage{InputTokens: res.Tokens},
-		Outcome: outcome(res)}
+		Outcome: outcome(res, len(res.Found))}
 	for i, x := range res.Found {
 		out.Items[i] = api.ExtractItem{ID: api.ItemID(&r.Items[i], i), Entities: x.Entities, Classifications: x.Classes, Error: x.Err}
 	}

@@ -1,8 +1,7 @@
 package service
 
 import (
-	"context"
-
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/compat"
 	"github.com/sie-engine/sie/runtime/task"
@@ -18,24 +17,24 @@ func (b backend) Model(id string) (compat.Model, error)       { return about(b.s
 func (b backend) OpenAIModel(id string) (compat.Model, error) { return about(b.service.FindOpenAI(id)) }
 func (b backend) Info(id string) (*api.ModelInfo, error)      { return b.service.Model(id) }
 
-func (b backend) Encode(ctx context.Context, m compat.Model, r *api.EncodeRequest) (*api.EncodeResponse, error) {
-	return m.Handle.(Model).Encode(ctx, r)
+func (b backend) Encode(w *admit.Work, m compat.Model, r *api.EncodeRequest) (*api.EncodeResponse, error) {
+	return m.Handle.(Model).Encode(w, r)
 }
 
-func (b backend) Score(ctx context.Context, m compat.Model, r *api.ScoreRequest) (*api.ScoreResponse, error) {
-	return m.Handle.(Model).Score(ctx, r)
+func (b backend) Score(w *admit.Work, m compat.Model, r *api.ScoreRequest) (*api.ScoreResponse, error) {
+	return m.Handle.(Model).Score(w, r)
 }
 
-func (b backend) Classify(ctx context.Context, m compat.Model, r *api.ClassifyRequest) (*api.ClassifyResponse, error) {
-	return m.Handle.(Model).Classify(ctx, r)
+func (b backend) Classify(w *admit.Work, m compat.Model, r *api.ClassifyRequest) (*api.ClassifyResponse, error) {
+	return m.Handle.(Model).Classify(w, r)
 }
 
-func (b backend) Tokenize(ctx context.Context, m compat.Model, texts []string, addSpecial bool) ([][]api.Token, error) {
-	return m.Handle.(Model).Tokenize(ctx, texts, addSpecial)
+func (b backend) Tokenize(w *admit.Work, m compat.Model, texts []string, addSpecial bool) ([][]api.Token, error) {
+	return m.Handle.(Model).Tokenize(w, texts, addSpecial)
 }
 
-func (b backend) Detokenize(ctx context.Context, m compat.Model, ids [][]int32, skipSpecial bool) ([]string, error) {
-	return m.Handle.(Model).Detokenize(ctx, ids, skipSpecial)
+func (b backend) Detokenize(w *admit.Work, m compat.Model, ids [][]int32, skipSpecial bool) ([]string, error) {
+	return m.Handle.(Model).Detokenize(w, ids, skipSpecial)
 }
 
 // about describes a model that was found to other APIs, or passes its error on.

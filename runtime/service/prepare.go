@@ -1,9 +1,9 @@
 package service
 
 import (
-	"context"
 	"time"
 
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/task"
@@ -14,21 +14,21 @@ import (
 type Prepared[R any] struct {
 	service *Service
 	task    *task.Prepared
-	start   time.Time
 	answer  func(*task.Result) R
 }
 
-// Run answers the request. ctx bounds waiting: when it ends, queued items are dropped and its cause
-// is returned. All other errors are *errs.Error. The bytes of the results count as held bytes if
-// ctx carries a Hold (task.WithHold).
-func (p *Prepared[R]) Run(ctx context.Context) (R, error) {
-	res, err := p.task.Run(ctx, p.service.Host)
+// Run answers the request. w's context bounds waiting: when it ends, queued items are dropped and
+// its cause is returned. All other errors are *errs.Error. The bytes of the results count as w's. A
+// Prepared may run more than once.
+func (p *Prepared[R]) Run(w *admit.Work) (R, error) {
+	res, err := p.task.Run(w.Context(), p.service.Host, w.Hold)
 	if err != nil {
 		var none R
 		return none, err
 	}
-	res.Timings.Preprocess += time.Since(p.start) - res.Timings.Total
-	res.Timings.Total = time.Since(p.start)
+	total := time.Since(w.Began())
+	res.Timings.Preprocess += total - res.Timings.Total
+	res.Timings.Total = total
 	return p.answer(res), nil
 }
 
@@ -39,7 +39,7 @@ func prepare[R any](m Model, r *task.Request, answer func(*task.Result) R) (*Pre
 	if err != nil {
 		return nil, err
 	}
-	return &Prepared[R]{m.service, p, m.began, answer}, nil
+	return &Prepared[R]{m.service, p, answer}, nil
 }
 
 // PrepareEncode checks a request for vectors without loading the model.
@@ -76,43 +76,43 @@ func (m Model) PrepareExtract(r *api.ExtractRequest) (*Prepared[*api.ExtractResp
 }
 
 // Encode returns the vectors of each item.
-func (m Model) Encode(ctx context.Context, r *api.EncodeRequest) (*api.EncodeResponse, error) {
-	return both(ctx, m.PrepareEncode, r)
+func (m Model) Encode(w *admit.Work, r *api.EncodeRequest) (*api.EncodeResponse, error) {
+	return both(w, m.PrepareEncode, r)
 }
 
 // Score returns one finite score per item, best first; equal scores keep the order of the items.
-func (m Model) Score(ctx context.Context, r *api.ScoreRequest) (*api.ScoreResponse, error) {
-	return both(ctx, m.PrepareScore, r)
+func (m Model) Score(w *admit.Work, r *api.ScoreRequest) (*api.ScoreResponse, error) {
+	return both(w, m.PrepareScore, r)
 }
 
 // Classify returns each item's scores for all labels of a classification head.
-func (m Model) Classify(ctx context.Context, r *api.ClassifyRequest) (*api.ClassifyResponse, error) {
-	return both(ctx, m.PrepareClassify, r)
+func (m Model) Classify(w *admit.Work, r *api.ClassifyRequest) (*api.ClassifyResponse, error) {
+	return both(w, m.PrepareClassify, r)
 }
 
 // Extract returns the entities or classes found in each item. An item that cannot be answered has
 // its own error and does not fail the request.
-func (m Model) Extract(ctx context.Context, r *api.ExtractRequest) (*api.ExtractResponse, error) {
-	return both(ctx, m.PrepareExtract, r)
+func (m Model) Extract(w *admit.Work, r *api.ExtractRequest) (*api.ExtractResponse, error) {
+	return both(w, m.PrepareExtract, r)
 }
 
 // Tokenize splits texts with the model's tokenizer and never truncates them. addSpecial adds the
 // special tokens of a single text.
-func (m Model) Tokenize(ctx context.Context, texts []string, addSpecial bool) ([][]api.Token, error) {
-	return task.Tokenize(ctx, m.service.Host, m.entry, texts, addSpecial)
+func (m Model) Tokenize(w *admit.Work, texts []string, addSpecial bool) ([][]api.Token, error) {
+	return task.Tokenize(w.Context(), m.service.Host, m.entry, texts, addSpecial, w.Hold)
 }
 
 // Detokenize turns lists of token ids back into texts; skipSpecial leaves special tokens out.
-func (m Model) Detokenize(ctx context.Context, ids [][]int32, skipSpecial bool) ([]string, error) {
-	return task.Detokenize(ctx, m.service.Host, m.entry, ids, skipSpecial)
+func (m Model) Detokenize(w *admit.Work, ids [][]int32, skipSpecial bool) ([]string, error) {
+	return task.Detokenize(w.Context(), m.service.Host, m.entry, ids, skipSpecial, w.Hold)
 }
 
 // both prepares a request and runs it.
-func both[Q, R any](ctx context.Context, prepare func(Q) (*Prepared[R], error), r Q) (R, error) {
+func both[Q, R any](w *admit.Work, prepare func(Q) (*Prepared[R], error), r Q) (R, error) {
 	p, err := prepare(r)
 	if err != nil {
 		var none R
 		return none, err
 	}
-	return p.Run(ctx)
+	return p.Run(w)
 }

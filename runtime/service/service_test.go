@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/internal/admit"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/golden"
-	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/registry"
 	"github.com/sie-engine/sie/runtime/service"
 	"github.com/sie-engine/sie/runtime/service/servicetest"
@@ -37,6 +37,9 @@ func find(t *testing.T, s *service.Service, id string) service.Model {
 	return m
 }
 
+// free returns the work of a caller that nothing bounds.
+func free(t *testing.T) *admit.Work { return admit.Unbounded(t.Context()) }
+
 func items(texts ...string) []api.Item {
 	out := make([]api.Item, len(texts))
 	for i, s := range texts {
@@ -52,7 +55,12 @@ func TestEncode(t *testing.T) {
 	req := &api.EncodeRequest{Items: items(texts...)}
 	req.Items[1].ID, req.Items[1].HasID = "", true
 	req.Items[2].ID, req.Items[2].HasID = "z", true
-	res, err := find(t, s, mean).Began(time.Now().Add(-time.Hour)).Encode(t.Context(), req)
+	w, err := s.Gate().Enter(admit.Request{Began: time.Now().Add(-time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.End()
+	res, err := find(t, s, mean).Encode(w, req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +71,7 @@ func TestEncode(t *testing.T) {
 	}
 	o := res.Outcome
 	if res.Model != mean || o.ModelID != mean || res.Usage.InputTokens == 0 || o.Timings.Total < time.Hour || o.Timings.Preprocess < time.Hour ||
-		o.Timings.Inference <= 0 || o.Timings.Inference > time.Minute || *res.Timing != *o.Timings.Wire() {
+		o.Items != 3 || o.Tokens != res.Usage.InputTokens || o.Timings.Inference <= 0 || o.Timings.Inference > time.Minute || *res.Timing != *o.Timings.Wire() {
 		t.Errorf("%+v, %+v, %+v", o, res.Timing, res.Usage)
 	}
 }
@@ -81,7 +89,7 @@ func TestPrepareLoadsNothing(t *testing.T) {
 	}
 	var rows [2][]byte
 	for i := range rows {
-		res, err := p.Run(t.Context())
+		res, err := p.Run(free(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +101,7 @@ func TestPrepareLoadsNothing(t *testing.T) {
 	left := errors.New("the client left")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(left)
-	if res, err := p.Run(ctx); err != left || res != nil {
+	if res, err := p.Run(admit.Unbounded(ctx)); err != left || res != nil {
 		t.Errorf("%v, %v; want the cause", res, err)
 	}
 }
@@ -118,10 +126,10 @@ func TestOneViewOfTheCatalog(t *testing.T) {
 		t.Errorf("a model that was removed is found: %v", err)
 	}
 	req := &api.EncodeRequest{Items: items("a")}
-	if _, err := m.Encode(t.Context(), req); err != nil {
+	if _, err := m.Encode(free(t), req); err != nil {
 		t.Error(err)
 	}
-	if _, err := backend.Encode(t.Context(), other, req); err != nil {
+	if _, err := backend.Encode(free(t), other, req); err != nil {
 		t.Error(err)
 	}
 }
@@ -192,7 +200,7 @@ func TestScoreRanks(t *testing.T) {
 	req := &api.ScoreRequest{Query: items("the cat")[0], Items: items("a", "the cat sat", "a", "zebra"), Options: api.Options{"output_dtype": "float32"}}
 	req.Query.ID, req.Query.HasID = "q", true
 	req.Items[1].ID, req.Items[1].HasID = "one", true
-	res, err := find(t, s, "ce").Score(t.Context(), req)
+	res, err := find(t, s, "ce").Score(free(t), req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +230,7 @@ func TestBackend(t *testing.T) {
 	}
 	ids := []int32{2, 10, 11, 3}
 	want := r.Rows(&servicetest.Request{Model: mean, Tokens: [][]int32{ids}})[0]
-	res, err := b.Encode(t.Context(), m, &api.EncodeRequest{Items: []api.Item{{Extra: &api.ItemExtra{Tokens: ids}}}})
+	res, err := b.Encode(free(t), m, &api.EncodeRequest{Items: []api.Item{{Extra: &api.ItemExtra{Tokens: ids}}}})
 	if err != nil || !bytes.Equal(res.Items[0].Dense.Values.Data, want) {
 		t.Errorf("%v; %+v, want %x", err, res, want)
 	}
@@ -231,19 +239,19 @@ func TestBackend(t *testing.T) {
 		t.Fatalf("%+v, %v", ce, err)
 	}
 	second := "the cat sat"
-	classes, err := b.Classify(t.Context(), ce, &api.ClassifyRequest{Items: []api.Item{{Text: "the cat", HasText: true, Extra: &api.ItemExtra{Second: &second}}}})
+	classes, err := b.Classify(free(t), ce, &api.ClassifyRequest{Items: []api.Item{{Text: "the cat", HasText: true, Extra: &api.ItemExtra{Second: &second}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	scores, err := b.Score(t.Context(), ce, &api.ScoreRequest{Query: items("the cat")[0], Items: items(second)})
+	scores, err := b.Score(free(t), ce, &api.ScoreRequest{Query: items("the cat")[0], Items: items(second)})
 	if err != nil || len(classes.Scores) != 1 || math.Abs(classes.Scores[0][0]-scores.Scores[0].Score) > 1e-9 || classes.Usage.InputTokens != scores.Usage.InputTokens {
 		t.Errorf("%v: %+v and %+v of one pair", err, classes, scores)
 	}
-	tokens, err := b.Tokenize(t.Context(), m, []string{"the cat"}, true)
+	tokens, err := b.Tokenize(free(t), m, []string{"the cat"}, true)
 	if err != nil || len(tokens) != 1 || len(tokens[0]) < 4 || !tokens[0][0].Special {
 		t.Errorf("%+v, %v", tokens, err)
 	}
-	texts, err := b.Detokenize(t.Context(), m, [][]int32{{int32(tokens[0][1].ID)}}, true)
+	texts, err := b.Detokenize(free(t), m, [][]int32{{int32(tokens[0][1].ID)}}, true)
 	if err != nil || texts[0] != tokens[0][1].Text {
 		t.Errorf("%q, %v, want %q", texts, err, tokens[0][1].Text)
 	}
@@ -263,20 +271,5 @@ func TestBackend(t *testing.T) {
 	}
 	if _, err := b.Model("nothing"); errs.As(err).Status != 404 {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestOutcomes(t *testing.T) {
-	for _, c := range []struct {
-		err       error
-		cancelled bool
-		want      metrics.Outcome
-	}{
-		{nil, false, metrics.Success}, {errors.New("gone"), true, metrics.Cancelled}, {errs.FullQueue(1, 1, 1), false, metrics.QueueFull},
-		{errs.Invalid("a", "b"), false, metrics.Rejected}, {errs.ShuttingDown(), false, metrics.Error}, {errors.New("x"), false, metrics.Error},
-	} {
-		if got := service.Outcome(c.err, c.cancelled); got != c.want {
-			t.Errorf("%v, cancelled %v: %s, want %s", c.err, c.cancelled, got, c.want)
-		}
 	}
 }

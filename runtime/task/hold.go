@@ -1,28 +1,10 @@
 package task
 
-import "context"
-
 // Hold asks for room for more bytes of a request's results. items is how many of the request's
 // items then have room for their whole results. An error refuses the request. Hold is called before
 // the bytes are made, by one goroutine at a time: first for what is certain once the model is
 // known, then for what texts turn out to need beyond that.
 type Hold func(bytes int64, items int) error
-
-type holdKey struct{}
-
-// WithHold returns a context whose requests ask h for the room of their results. Without a Hold
-// they take what they need.
-func WithHold(ctx context.Context, h Hold) context.Context {
-	return context.WithValue(ctx, holdKey{}, h)
-}
-
-// holdOf returns the Hold of a context. It is never nil.
-func holdOf(ctx context.Context) Hold {
-	if h, ok := ctx.Value(holdKey{}).(Hold); ok {
-		return h
-	}
-	return func(int64, int) error { return nil }
-}
 
 // The bytes that a result takes in addition to its data: entries of the request and the answer,
 // slices, ids.

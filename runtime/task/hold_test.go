@@ -1,7 +1,6 @@
 package task_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/runtime/task"
 )
 
 // Every kind of request asks for at least as much room as its results take, before they are made.
@@ -23,8 +23,8 @@ func TestHold(t *testing.T) {
 		entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "sequence_classification", "tasks: {extract: {}}"),
 		lateModel(t, "late", "{query_max_length: 12}"))
 	texts := slices.Repeat([]string{"the cat sat on the mat", "Wolfgang lives in Berlin"}, 150) // three chunks
-	encode := func(ctx context.Context, model string, outputs ...string) (size int, err error) {
-		res, err := r.Encode(ctx, &Request{Model: model, Texts: texts, OutputTypes: outputs})
+	encode := func(hold task.Hold, model string, outputs ...string) (size int, err error) {
+		res, err := r.With(hold).Encode(t.Context(), &Request{Model: model, Texts: texts, OutputTypes: outputs})
 		if err != nil {
 			return 0, err
 		}
@@ -41,8 +41,8 @@ func TestHold(t *testing.T) {
 		}
 		return size, nil
 	}
-	extract := func(ctx context.Context, model string, labels ...string) (size int, err error) {
-		res, err := r.Extract(ctx, &ExtractRequest{Model: model, Texts: texts, Labels: labels})
+	extract := func(hold task.Hold, model string, labels ...string) (size int, err error) {
+		res, err := r.With(hold).Extract(t.Context(), &ExtractRequest{Model: model, Texts: texts, Labels: labels})
 		if err != nil {
 			return 0, err
 		}
@@ -54,51 +54,51 @@ func TestHold(t *testing.T) {
 	refused, began := errors.New("no room"), time.Now()
 	for name, c := range map[string]struct {
 		calls int // at least
-		ask   func(context.Context) (int, error)
+		ask   func(task.Hold) (int, error)
 	}{
-		"dense":  {1, func(ctx context.Context) (int, error) { return encode(ctx, mean, "dense") }},
-		"sparse": {4, func(ctx context.Context) (int, error) { return encode(ctx, "sp", "sparse") }},
-		"all":    {4, func(ctx context.Context) (int, error) { return encode(ctx, "m3", "dense", "sparse", "multivector") }},
-		"multi":  {4, func(ctx context.Context) (int, error) { return encode(ctx, "late", "multivector") }},
-		"score": {1, func(ctx context.Context) (int, error) {
-			res, err := r.Score(ctx, &ScoreRequest{Model: "ce", Query: "q", Texts: texts})
+		"dense":  {1, func(hold task.Hold) (int, error) { return encode(hold, mean, "dense") }},
+		"sparse": {4, func(hold task.Hold) (int, error) { return encode(hold, "sp", "sparse") }},
+		"all":    {4, func(hold task.Hold) (int, error) { return encode(hold, "m3", "dense", "sparse", "multivector") }},
+		"multi":  {4, func(hold task.Hold) (int, error) { return encode(hold, "late", "multivector") }},
+		"score": {1, func(hold task.Hold) (int, error) {
+			res, err := r.With(hold).Score(t.Context(), &ScoreRequest{Model: "ce", Query: "q", Texts: texts})
 			if err != nil {
 				return 0, err
 			}
 			return 8 * len(res.Scores), nil
 		}},
-		"classes": {1, func(ctx context.Context) (int, error) { return extract(ctx, "moods") }},
-		"labels":  {1, func(ctx context.Context) (int, error) { return extract(ctx, "nli", "a", "b", "c") }},
-		"tags":    {len(texts), func(ctx context.Context) (int, error) { return extract(ctx, "tags") }},
-		"classify": {1, func(ctx context.Context) (int, error) {
-			res, err := r.Classify(ctx, &ClassifyRequest{Model: "moods", Texts: texts})
+		"classes": {1, func(hold task.Hold) (int, error) { return extract(hold, "moods") }},
+		"labels":  {1, func(hold task.Hold) (int, error) { return extract(hold, "nli", "a", "b", "c") }},
+		"tags":    {len(texts), func(hold task.Hold) (int, error) { return extract(hold, "tags") }},
+		"classify": {1, func(hold task.Hold) (int, error) {
+			res, err := r.With(hold).Classify(t.Context(), &ClassifyRequest{Model: "moods", Texts: texts})
 			if err != nil {
 				return 0, err
 			}
 			return 24 * len(res.Labels) * len(res.Classes), nil
 		}},
-		"tokens": {len(texts), func(ctx context.Context) (size int, err error) {
-			res, err := r.Tokenize(ctx, mean, texts, true)
+		"tokens": {len(texts), func(hold task.Hold) (size int, err error) {
+			res, err := r.With(hold).Tokenize(t.Context(), mean, texts, true)
 			for _, list := range res {
 				size += 80 * len(list)
 			}
 			return size, err
 		}},
-		"texts": {3, func(ctx context.Context) (int, error) {
-			res, err := r.Detokenize(ctx, mean, [][]int32{{5, 6, 7}, {8}}, true)
+		"texts": {3, func(hold task.Hold) (int, error) {
+			res, err := r.With(hold).Detokenize(t.Context(), mean, [][]int32{{5, 6, 7}, {8}}, true)
 			return len(strings.Join(res, "")), err
 		}},
 	} {
 		var held, last int64
 		calls := 0
-		size, err := c.ask(WithHold(t.Context(), func(bytes int64, items int) error {
+		size, err := c.ask(func(bytes int64, items int) error {
 			if bytes < 0 || items < 0 || items > len(texts) || held == 0 && items == 0 {
 				t.Errorf("%s: %d bytes for %d items", name, bytes, items)
 			}
 			calls++
 			held, last = held+bytes, bytes
 			return nil
-		}))
+		})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -107,12 +107,12 @@ func TestHold(t *testing.T) {
 		}
 		for _, at := range []int{1, calls} {
 			n := 0
-			_, err := c.ask(WithHold(t.Context(), func(int64, int) error {
+			_, err := c.ask(func(int64, int) error {
 				if n++; n == at {
 					return refused
 				}
 				return nil
-			}))
+			})
 			if err == nil || !errors.Is(err, refused) {
 				t.Errorf("%s: refused at call %d: %v", name, at, err)
 			}

@@ -58,5 +58,4 @@ var (
 	ints      = task.Ints
 	sparseMap = task.SparseMap
 	softmax   = task.Softmax
-	WithHold  = task.WithHold
 )

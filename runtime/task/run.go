@@ -29,10 +29,10 @@ type run struct {
 }
 
 // Run answers the request with a model of h. ctx bounds waiting and queueing: when it ends, queued
-// items are dropped and its cause is returned. All other errors are *errs.Error. A Prepared may run
-// more than once.
-func (p *Prepared) Run(ctx context.Context, h *model.Host) (*Result, error) {
-	r := &run{Prepared: p, ctx: ctx, host: h, hold: holdOf(ctx), result: Result{Model: p.model, Ignored: p.ignored}}
+// items are dropped and its cause is returned. All other errors are *errs.Error. hold is asked for
+// the room of the results. A Prepared may run more than once.
+func (p *Prepared) Run(ctx context.Context, h *model.Host, hold Hold) (*Result, error) {
+	r := &run{Prepared: p, ctx: ctx, host: h, hold: hold, result: Result{Model: p.model, Ignored: p.ignored}}
 	n := len(p.req.Inputs)
 	if p.req.Op == Score { // refuse before a model is loaded
 		if err := r.hold(int64(n)*scoreBytes, n); err != nil {

@@ -12,14 +12,14 @@ import (
 )
 
 // Tokenize splits texts with the model's tokenizer and never truncates them. addSpecial adds the
-// special tokens of a single text.
-func Tokenize(ctx context.Context, h *model.Host, m *catalog.Resolved, texts []string, addSpecial bool) ([][]api.Token, error) {
+// special tokens of a single text. hold is asked for the room of the result.
+func Tokenize(ctx context.Context, h *model.Host, m *catalog.Resolved, texts []string, addSpecial bool, hold Hold) ([][]api.Token, error) {
 	use, err := useTokenizer(ctx, h, m)
 	if err != nil {
 		return nil, err
 	}
 	defer use.Done()
-	t, hold := use.Tokenizer(), holdOf(ctx)
+	t := use.Tokenizer()
 	if err := hold(int64(len(texts))*listBytes, len(texts)); err != nil {
 		return nil, err
 	}
@@ -72,8 +72,9 @@ func withTexts(t *tokenizer.Tokenizer, text string, places []tokenizer.Place) ([
 	return out, nil
 }
 
-// Detokenize turns lists of token ids back into texts; skipSpecial leaves special tokens out.
-func Detokenize(ctx context.Context, h *model.Host, m *catalog.Resolved, ids [][]int32, skipSpecial bool) ([]string, error) {
+// Detokenize turns lists of token ids back into texts; skipSpecial leaves special tokens out. hold
+// is asked for the room of the result.
+func Detokenize(ctx context.Context, h *model.Host, m *catalog.Resolved, ids [][]int32, skipSpecial bool, hold Hold) ([]string, error) {
 	use, err := useTokenizer(ctx, h, m)
 	if err != nil {
 		return nil, err
@@ -84,7 +85,6 @@ func Detokenize(ctx context.Context, h *model.Host, m *catalog.Resolved, ids [][
 	if skipSpecial {
 		decode = t.Decode
 	}
-	hold := holdOf(ctx)
 	if err := hold(int64(len(ids))*listBytes, len(ids)); err != nil {
 		return nil, err
 	}

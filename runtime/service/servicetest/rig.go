@@ -53,8 +53,8 @@ func Start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.
 		t.Fatal(err)
 	}
 	log := &testrig.Log{}
-	o := Options{Catalog: c, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
-		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(log, nil))}
+	o := Options{Options: model.Options{Catalog: c, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
+		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(log, nil))}}
 	if change != nil {
 		change(&o)
 	}

@@ -4,17 +4,19 @@ import (
 	"context"
 
 	"github.com/sie-engine/sie/internal/api"
-	"github.com/sie-engine/sie/runtime/model"
 	"github.com/sie-engine/sie/runtime/service"
 	"github.com/sie-engine/sie/runtime/task"
 )
 
 // Worker wraps a service with one request type per operation, in the form that tests write most
 // easily.
-type Worker struct{ *service.Service }
+type Worker struct {
+	*service.Service
+	hold task.Hold
+}
 
 // Options configures a Worker with the options of the service.
-type Options = model.Options
+type Options = service.Options
 
 // New opens the devices and loads no model.
 func New(opt Options) (*Worker, error) {
@@ -22,8 +24,12 @@ func New(opt Options) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Worker{s}, nil
+	return &Worker{s, func(int64, int) error { return nil }}, nil
 }
+
+// With returns a Worker over the same service whose requests ask hold for the room of their
+// results.
+func (w *Worker) With(hold task.Hold) *Worker { return &Worker{w.Service, hold} }
 
 // Result is the result of a task.
 type Result = task.Result
@@ -121,7 +127,7 @@ func (w *Worker) run(ctx context.Context, id string, r *task.Request) (*Result, 
 	if err != nil {
 		return nil, err
 	}
-	return p.Run(ctx, w.Host)
+	return p.Run(ctx, w.Host, w.hold)
 }
 
 // Tokenize splits texts as the model's tokenizer does.
@@ -130,7 +136,7 @@ func (w *Worker) Tokenize(ctx context.Context, id string, texts []string, addSpe
 	if err != nil {
 		return nil, err
 	}
-	return task.Tokenize(ctx, w.Host, m, texts, addSpecial)
+	return task.Tokenize(ctx, w.Host, m, texts, addSpecial, w.hold)
 }
 
 // Detokenize turns lists of token ids back into texts.
@@ -139,5 +145,5 @@ func (w *Worker) Detokenize(ctx context.Context, id string, ids [][]int32, skipS
 	if err != nil {
 		return nil, err
 	}
-	return task.Detokenize(ctx, w.Host, m, ids, skipSpecial)
+	return task.Detokenize(ctx, w.Host, m, ids, skipSpecial, w.hold)
 }
