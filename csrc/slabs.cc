@@ -103,12 +103,15 @@ int32_t plan_slabs(const int32_t *cu, int32_t n_seqs, const SlabLimits &limits, 
     work.slab_of[i] = slab;
   }
 
-  // The most expensive slabs run first; the cheap ones fill the gaps at the end. The heap's memory
-  // now holds the ranking.
+  // Long slabs come first. Among the others the most expensive run first, and the cheap ones fill
+  // the gaps at the end. The heap's memory now holds the ranking.
   int32_t *ranked = work.heap;
   for (int32_t s = 0; s < slabs; s++) ranked[s] = s;
-  std::sort(ranked, ranked + slabs, [&work](int32_t a, int32_t b) {
-    return work.shares[a].cost != work.shares[b].cost ? work.shares[a].cost > work.shares[b].cost : a < b;
+  std::sort(ranked, ranked + slabs, [&work, &limits](int32_t a, int32_t b) {
+    const SlabShare &x = work.shares[a], &y = work.shares[b];
+    bool x_long = x.tokens > limits.tokens_max, y_long = y.tokens > limits.tokens_max;
+    if (x_long != y_long) return x_long;
+    return x.cost != y.cost ? x.cost > y.cost : a < b;
   });
   int32_t first = 0;
   for (int32_t r = 0; r < slabs; r++) {

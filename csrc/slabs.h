@@ -31,10 +31,11 @@ struct SlabWork {
   int32_t *by_length;
 };
 
-// Fills shares (descending cost) and order; returns the number of slabs. There are as many slabs as
-// executors, or a multiple, while a slab keeps at least 64 and at most tokens_max tokens. The
-// longest sequences are assigned first, each to the cheapest slab. The result depends on the batch
-// and the limits only. O(n log n), no allocation.
+// Fills shares and order; returns the number of slabs. Slabs of one sequence of more than tokens_max
+// come first, then the others, each by descending cost. There are as many slabs as executors, or a
+// multiple, while a slab keeps at least 64 and at most tokens_max tokens. The longest sequences are
+// assigned first, each to the cheapest slab. The result depends on the batch and the limits only.
+// O(n log n), no allocation.
 int32_t plan_slabs(const int32_t *cu_seqlens, int32_t n_seqs, const SlabLimits &limits, const SlabWork &work);
 
 }  // namespace sie

@@ -179,9 +179,9 @@ class Filler {
   int64_t seqs_ = 0, offsets_ = 0;
 };
 
-// Gives long slabs places in the region. They come first, because they cost more than any other
-// slab. They are placed side by side while they fit, then from the region's start again; a slab
-// placed there waits until all slabs before that restart are done.
+// Gives long slabs, which come first, places in the region. They are placed side by side while they
+// fit, then from the region's start again; a slab placed there waits until all slabs before that
+// restart are done.
 void place_long(sie_slot *slot, const sie_program *program, Slab *slabs) {
   int32_t &count = slot->n_long, after = 0;
   int64_t end = 0, room = region_bytes(program);

@@ -164,6 +164,28 @@ TEST(long_blocks_change_no_bits) {
   }
 }
 
+TEST(long_texts_without_attention) {
+  // Many short texts together cost more than a long one, which is a long slab all the same.
+  for (int threads : {1, 2, 5}) {
+    Shape shape;
+    shape.layers = 0;
+    Model m;
+    CHECK(m.open(SIE_DEVICE_CPU, 0, threads, SIE_COMPUTE_F32, shape) == SIE_OK, "%s", m.err.message);
+    if (m.slots[0] == nullptr) return;
+    std::vector<int> lengths(310, 1);
+    lengths.push_back(600);
+    Batch batch = batch_of(shape, lengths), alone;
+    alone.add(shape, 310, 600);
+    CHECK(submit(&m, 0, batch) == SIE_OK && m.slots[0]->n_long == 1, "%d long slabs", m.slots[0]->n_long);
+    Result together = wait(&m, 0, batch), want = run(&m, alone);
+    CHECK(together.status == SIE_OK && want.status == SIE_OK, "%s", m.err.message);
+    CHECK(
+        memcmp(together.rows.data() + 310 * m.hidden, want.rows.data(), want.rows.size() * 4) == 0 &&
+            memcmp(together.values.data() + 310 * m.hidden, want.values.data(), want.values.size() * 4) == 0,
+        "%d executors: the long text differs alone", threads);
+  }
+}
+
 TEST(long_slabs_wait_for_room) {
   // The region has room for one text at a time, or for two: the others wait.
   for (int64_t tokens : {640, 1280}) {

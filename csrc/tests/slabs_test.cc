@@ -59,7 +59,11 @@ void check_plan(const std::vector<int32_t> &lengths, const sie::SlabLimits &limi
     CHECK(tokens <= limits.tokens_max || share.seqs == 1, "slab %zu of %d sequences has %lld tokens", s,
           share.seqs, static_cast<long long>(tokens));
     CHECK(share.seqs <= limits.seqs_max, "slab %zu has %d sequences", s, share.seqs);
-    CHECK(s == 0 || share.cost <= p.shares[s - 1].cost, "slab %zu is dearer than the one before", s);
+    bool is_long = share.tokens > limits.tokens_max;
+    bool after_long = s > 0 && p.shares[s - 1].tokens > limits.tokens_max;
+    CHECK(s == 0 || after_long || !is_long, "the long slab %zu is behind a short one", s);
+    CHECK(s == 0 || after_long != is_long || share.cost <= p.shares[s - 1].cost,
+          "slab %zu is dearer than the one before", s);
   }
   for (size_t b = 0; b < seen.size(); b++) CHECK(seen[b] == 1, "sequence %zu is in %d slabs", b, seen[b]);
 }
@@ -74,6 +78,15 @@ TEST(slabs_hold_every_sequence_once) {
     for (int32_t &length : lengths) length = random.below(longest);
     check_plan(lengths, {1 + random.below(20), 512, 1 + random.below(512), random.below(3) * 2304});
   }
+}
+
+TEST(slabs_of_long_sequences_come_first) {
+  // Without attention a slab of many short sequences costs more than a long one: 301 of one token
+  // cost 602, one of 600 tokens costs 601.
+  std::vector<int32_t> lengths(310, 1);
+  lengths.push_back(600);
+  for (int32_t executors : {1, 2, 5}) check_plan(lengths, {executors, 512, 512, 0});
+  CHECK(plan(lengths, {1, 512, 512, 0}).shares[0].max_len == 600, "a short slab comes first");
 }
 
 TEST(slabs_use_all_executors) {
