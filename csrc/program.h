@@ -61,7 +61,7 @@ struct Input {
   Name name;
   bool read;             // by an operation, or as marks
   int64_t least, bound;  // i32: least ≤ value < bound
-  sie_space groups_of;   // i32 that are group numbers of this SHARED space; each batch bounds them
+  sie_space groups_of;   // i32 that are group numbers of this SHARED space: each batch bounds them too
 };
 
 // How an output is written (sie_output_form).

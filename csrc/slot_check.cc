@@ -124,7 +124,7 @@ sie_status check_values_of(const BatchIn &in, const Input &input, const void *va
   }
   if (input.dtype == SIE_U8) return check_marks(input, static_cast<const uint8_t *>(values), rows, err);
   if (input.dtype != SIE_I32) return SIE_OK;
-  int64_t bound = input.groups_of != 0 ? in.groups[input.groups_of] : input.bound;
+  int64_t bound = input.groups_of != 0 ? least(input.bound, in.groups[input.groups_of]) : input.bound;
   return check_indices(input, static_cast<const int32_t *>(values), rows, bound, err);
 }
 

@@ -256,6 +256,44 @@ TEST(bad_smve) {
   r.ok(record(&good, &r.none));
 }
 
+// An input that two operations read has the bounds of both: adapters, and groups of queries.
+TEST(bad_input_of_two_operations) {
+  Recording r;
+  if (r.m.device->ops->maxsim == nullptr || r.m.device->ops->lora == nullptr) return;
+  sie_value y = 0, score = 0;
+  sie_weight *w = r.linear(96, 64);
+  const sie_weight *a[] = {r.data(SIE_F32, 4, 64)}, *b[] = {r.data(SIE_F32, 96, 4)};
+  sie_linear_params l = sized<sie_linear_params>();
+  l.x = r.x;
+  l.w = w;
+  l.adapter = record::partner;
+  l.n_adapters = 1;
+  l.a = a;
+  l.b = b;
+  r.ok(record::result(r.p, SIE_LINEAR, l, &y, &r.none));
+  r.ok(record::maxsim(r.p, r.x, 0, &score, &r.none));
+  r.ok(record::output_values(r.p, score, 0, &r.none));
+  sie_workspace workspace;
+  r.ok(sie_program_end(r.p, &workspace, &r.none));
+  const int32_t ids[] = {1, 2, 3}, cu[] = {0, 1, 3}, cu_queries[] = {0, 1, 2, 3};
+  const std::vector<float> queries(3 * 64);
+  record::Batch batch;
+  batch.n_seqs = 2;
+  batch.ids = ids;
+  batch.cu_seqlens = cu;
+  batch.n_queries = 3;
+  batch.cu_queries = cu_queries;
+  batch.queries = queries.data();
+  for (int32_t partner : {-2, 1, 2, 3}) {  // 0 alone is an adapter and a group
+    const int32_t partners[] = {0, partner};
+    batch.partner = partners;
+    REFUSED(record::load(r.m.slots[0], r.p, &batch, &err));
+  }
+  const int32_t partners[] = {0, -1};
+  batch.partner = partners;
+  r.ok(record::load(r.m.slots[0], r.p, &batch, &r.none));
+}
+
 // Batches for heads with one mistake each.
 TEST(bad_batches_of_heads) {
   auto refuse = [](const char *name, const std::function<void(Batch *)> &change,
