@@ -32,6 +32,12 @@ sie_status check_rows(const sie_program *p, sie_value x, bool of_sequences, sie_
   return SIE_OK;
 }
 
+// The SEQS space must be declared before an output of one row a sequence.
+sie_status check_has_sequences(const sie_program *p, sie_error *err) {
+  SIE_FAIL_IF(p->seqs == 0, SIE_INVALID_ARGUMENT, err, "the program declares no SEQS space");
+  return SIE_OK;
+}
+
 sie_status append_output(sie_program *p, Op op, sie_value x, const Output &output, sie_error *err) {
   op.in[0] = x;
   op.output = p->n_outputs;
@@ -173,6 +179,7 @@ sie_status record_output_muvera(sie_program *p, const void *params, sie_error *e
   Output output = {};
   SIE_TRY(take_params(params, &op.muvera, err));
   SIE_TRY(check_output(p, op.muvera.x, op.muvera.name, false, &output.name, err));
+  SIE_TRY(check_has_sequences(p, err));
   SIE_TRY(check_rows(p, op.muvera.x, false, err));
   SIE_TRY(check_has(p, p->device->ops->muvera != nullptr, SIE_OP_MUVERA, err));
   SIE_TRY(check_muvera(p, &op.muvera, p->values[op.muvera.x].columns, &output, err));
@@ -185,6 +192,7 @@ sie_status record_output_smve(sie_program *p, const void *params, sie_error *err
   Output output = {};
   SIE_TRY(take_params(params, &op.smve, err));
   SIE_TRY(check_output(p, op.smve.x, op.smve.name, false, &output.name, err));
+  SIE_TRY(check_has_sequences(p, err));
   SIE_TRY(check_rows(p, op.smve.x, false, err));
   SIE_TRY(check_has(p, p->device->ops->smve != nullptr, SIE_OP_SMVE, err));
   SIE_TRY(check_smve(p, &op.smve, p->values[op.smve.x].columns, &output, err));

@@ -204,6 +204,36 @@ TEST(grow_declarations_are_checked) {
   REFUSED(record::add(r.p, SIE_EMBED, e, &err));  // the number is taken
 }
 
+TEST(grow_outputs_of_sequences_need_their_space) {
+  Recording r;
+  sie_program *p = nullptr;
+  r.ok(sie_program_begin(r.m.device, &p, &r.none));
+  r.ok(record::declare_space(p, 1, SIE_SPACE_ROWS, "tokens", 64, 64, 0, &r.none));
+  r.ok(record::declare_input(p, record::ids, "ids", 1, SIE_I32, 0, 0, &r.none));
+  sie_value x = 0;
+  r.ok(record::embed_layernorm(p, r.m.weights[0], nullptr, nullptr, r.m.weights[3], nullptr, 0, 0, &x,
+                               &r.none));
+  sie_muvera_params m = sized<sie_muvera_params>();
+  m.repetitions = 1;
+  const std::vector<float> anchors(64);
+  sie_smve_params s = sized<sie_smve_params>();
+  s.repetitions = s.width = s.top = 1;
+  sie_weight *w = nullptr;
+  r.ok(r.m.data(SIE_F32, 1, 64, anchors.data(), &w));
+  s.anchors = w;
+  REFUSED(record::output_muvera(p, x, &m, 0, &err));
+  REFUSED(record::output_smve(p, x, &s, 0, &err));
+  r.ok(record::declare_space(p, 2, SIE_SPACE_SEQS, "sequences", 4, 0, 0, &r.none));
+  r.ok(record::output_muvera(p, x, &m, 0, &r.none));
+  r.ok(record::output_smve(p, x, &s, 1, &r.none));
+  for (int32_t o = 0; o < 2; o++) {
+    sie_output_info info = sized<sie_output_info>();
+    r.ok(sie_program_output(p, o, &info, &r.none));
+    CHECK(info.space == 2, "output %d is of space %d", o, info.space);
+  }
+  sie_program_free(p);
+}
+
 TEST(grow_programs_answer_by_name) {
   Model m;
   CHECK(m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32) == SIE_OK, "%s", m.err.message);
