@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "float_state.h"
 #include "gpu.h"
 #include "status.h"
 
@@ -89,6 +90,7 @@ sie_status sie_program_add(sie_program *p, const sie_op *ops, int64_t n_ops, sie
   SIE_FAIL_IF(p->ended, SIE_INVALID_ARGUMENT, err, "the program is ended; nothing can be recorded any more");
   SIE_FAIL_IF(n_ops < 0 || (ops == nullptr && n_ops > 0), SIE_INVALID_ARGUMENT, err,
               "%lld entries; ops is NULL or their number is below 0", static_cast<long long>(n_ops));
+  FloatState plain;  // the default scale of attention is computed here
   for (int64_t i = 0; i < n_ops; i++) SIE_TRY(add(p, ops[i], err));
   return SIE_OK;
 }

@@ -98,4 +98,40 @@ TEST(float_state_of_packing_is_the_default) {
   sie_device_close(device);
 }
 
+TEST(float_state_of_recording_is_the_default) {
+  // The scale of attention that a program leaves to the library: rounded up, some would differ.
+  model::Model m;
+  CHECK(m.open(SIE_DEVICE_CPU, 0, 1, SIE_COMPUTE_F32) == SIE_OK, "%s", m.err.message);
+  sie_error err = {};
+  for (int32_t d : {1, 3, 5, 7, 8, 13, 16, 24, 32, 40, 48, 63}) {
+    record::Caps caps;
+    caps.max_tokens = caps.max_len = 64;
+    caps.max_seqs = 4;
+    float scales[2] = {};
+    for (int state = 0; state < 2; state++) {
+      sie_program *p = nullptr;
+      sie_value x = 0, y = 0, z = 0;
+      CHECK(record::begin(m.device, caps, &p, &err) == SIE_OK &&
+                record::embed_layernorm(p, m.weights[0], nullptr, nullptr, m.weights[3], nullptr, 0, 0, &x,
+                                        &err) == SIE_OK &&
+                record::columns(p, x, 0, d, &y, &err) == SIE_OK,
+            "%s", err.message);
+      sie_attention_params a = record::params<sie_attention_params>();
+      a.heads = 1;
+      a.head_dim = d;
+      sie_status status;
+      if (state == 0) {
+        status = record::attention(p, y, y, y, &a, &z, &err);
+      } else {
+        OtherState other;
+        status = record::attention(p, y, y, y, &a, &z, &err);
+      }
+      CHECK(status == SIE_OK, "%s", err.message);
+      scales[state] = p->ops[p->ops.size() - 1].attention.scale;
+      sie_program_free(p);
+    }
+    CHECK(memcmp(&scales[0], &scales[1], sizeof(float)) == 0, "heads of %d columns: another scale", d);
+  }
+}
+
 #endif
