@@ -152,7 +152,7 @@ func (d *decoder) mediaFields(v value, audio bool, m *Media) error {
 		if err := checkUTF8([]byte(u.key)); err != nil {
 			return err
 		}
-		return located("Object contains unknown field `" + u.key + "`")
+		return located("Object contains unknown field `" + clipped(u.key) + "`")
 	}
 	if err == nil && audio && !hasData {
 		err = missing("data")

@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -55,7 +56,9 @@ func (d *decoder) rerank(r *RerankRequest) error {
 	if read.blank {
 		d.postpone(errs.Invalid("query", "Field 'query' must not be blank"))
 	}
-	if err := d.rerankTexts(r, &read); err != nil {
+	if err := checkRankFields(read.rankFields); err != nil {
+		d.postpone(err)
+	} else if err := d.rerankTexts(r, &read); err != nil {
 		d.postpone(err)
 	}
 	d.checkCount(len(r.Documents), "documents", d.lim.MaxScoreItems, "documents")
@@ -166,6 +169,20 @@ func (d *decoder) documents(r *RerankRequest, read *rerankRead) error {
 }
 
 var wantDocument = expect{1<<kindStr | 1<<kindObject, "str | object"}
+
+// checkRankFields refuses a list that names a field twice, or more fields than a document may have.
+// So the text of a document is never longer than the document.
+func checkRankFields(names []string) error {
+	if len(names) > maxDocumentValues {
+		return errs.Invalidf("rank_fields", "Field 'rank_fields' must contain at most %d names", maxDocumentValues)
+	}
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			return errs.Invalidf("rank_fields", "Field 'rank_fields' names '%s' twice", clipped(name))
+		}
+	}
+	return nil
+}
 
 // rerankTexts makes the text of each document that is an object from the fields that rank_fields
 // names, in their order. It refuses blank documents.

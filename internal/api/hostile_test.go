@@ -73,6 +73,44 @@ func TestAmplification(t *testing.T) {
 	}
 }
 
+// TestKeysCountAsNesting checks that maps whose keys are maps nest no deeper than others. Their
+// depth would else be that of the stack.
+func TestKeysCountAsNesting(t *testing.T) {
+	for _, prefix := range []string{"\x81\xa6params\x81\xa7options\x81\xa1a", "\x81\xa5items\x91\x81\xa8metadata\x81\xa1a"} {
+		for _, nest := range []string{"\x81", "\x81\x91", "\x91\x81"} {
+			body := []byte(prefix + strings.Repeat(nest, 1200))
+			if _, err := DecodeEncode(mp, body, Limits{}); err == nil || !strings.Contains(err.Error(), "maximum recursion depth") {
+				t.Errorf("%q 1200 times: %v", nest, err)
+			}
+		}
+	}
+	tuple, object := "\x81\xa8metadata\x81\xa1a\x81\x91\x91\xa1k\x01", "\x81\xa8metadata\x81\xa1a\x81\x81\xa1k\x01\x02"
+	if _, err := DecodeEncode(mp, []byte("\x81\xa5items\x91"+tuple), Limits{}); err != nil {
+		t.Errorf("a key that is a list: %v", err)
+	}
+	if _, err := DecodeEncode(mp, []byte("\x81\xa5items\x91"+object), Limits{}); err == nil || !strings.Contains(err.Error(), "must be hashable") {
+		t.Errorf("a key that is a map: %v", err)
+	}
+}
+
+// TestErrorsAreShort checks that an error does not repeat a long name of its client.
+func TestErrorsAreShort(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	for _, decode := range []func() error{
+		func() error { _, err := DecodeEncode(js, []byte(`{"items":[{"audio":{"`+long+`":1}}]}`), Limits{}); return err },
+		func() error { _, err := DecodeRerank([]byte(`{"`+long+`":1}`), Limits{}); return err },
+		func() error {
+			_, err := DecodeRerank([]byte(`{"query":"q","documents":[{"a":"b"}],"rank_fields":["`+long+`"]}`), Limits{})
+			return err
+		},
+		func() error { _, err := DecodeEmbeddings(js, []byte(`{"model":"m","input":"a","encoding_format":"`+long+`"}`), Limits{}); return err },
+	} {
+		if err := decode(); err == nil || len(err.Error()) > 500 {
+			t.Errorf("%.600v", err)
+		}
+	}
+}
+
 // twin rewrites a msgpack value as JSON with the same meaning, entry by entry, repeated keys
 // included. It gives up on values that JSON cannot express.
 func twin(s *mpack, dst []byte, depth int) ([]byte, bool) {

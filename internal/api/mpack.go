@@ -247,17 +247,20 @@ func (s *mpack) dict(w *walk, depth, n int) (any, error) {
 			}
 			return nil, &bodyError{msg: "Expected `str`, got `" + got + "`", inKey: true}
 		}
+		if (k.kind == kindArray || k.kind == kindObject) && depth == maxDepth {
+			return nil, errTooDeep()
+		}
 		switch k.kind {
 		case kindStr:
 			if err := checkUTF8(k.b); err != nil {
 				return nil, err
 			}
 		case kindArray: // a tuple in Python
-			if _, err := s.list(&walk{}, depth, k.n); err != nil {
+			if _, err := s.list(&walk{}, depth+1, k.n); err != nil {
 				return nil, err
 			}
 		case kindObject:
-			if _, err := s.dict(&walk{}, depth, k.n); err != nil {
+			if _, err := s.dict(&walk{}, depth+1, k.n); err != nil {
 				return nil, err
 			}
 			return nil, plain("MessagePack data is malformed: map keys must be hashable (byte " + strconv.Itoa(s.p) + ")")

@@ -53,6 +53,8 @@ func TestDecodeRerank(t *testing.T) {
 		`{"query":"q","documents":["` + strings.Repeat("x", 101) + `"]}`:                     {"documents", "Field 'documents[0]' must hold at most 100 bytes of UTF-8 text"},
 		`{"query":"q","documents":[{"text":"` + strings.Repeat("x", 101) + `"}]}`:            {"documents", "Field 'documents[0]' must hold at most 100 bytes of UTF-8 text"},
 		`{"query":"q","documents":[{"text":"a","x":[` + strings.Repeat("1,", 2000) + `1]}]}`: {"documents", "Field 'documents[0]' must contain at most 1000 values"},
+		`{"query":"q","documents":[{"text":"a","b":"c"}],"rank_fields":["text","b","text"]}`:                        {"rank_fields", "Field 'rank_fields' names 'text' twice"},
+		`{"query":"q","documents":["a"],"rank_fields":["text"` + strings.Repeat(`,"text"`, maxDocumentValues) + `]}`: {"rank_fields", "Field 'rank_fields' must contain at most 1000 names"},
 		`{"query":"q","documents":["a"]} x`:                                                  {"", "trailing characters"},
 		"{\"query\":\"\xff\",\"documents\":[\"a\"]}":                                         {"", "utf-8"},
 		"{\"query\":\"q\",\"documents\":[{\"text\":\"\xff\"}]}":                              {"", "utf-8"},
