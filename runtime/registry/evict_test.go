@@ -59,6 +59,25 @@ func TestMonitorRelievesButKeepsTheLastThePinnedAndTheUsed(t *testing.T) {
 	})
 }
 
+// Looking at the models, as every scrape of the metrics does, keeps none of them loaded.
+func TestLookingIsNoUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New[*fake](Options{Idle: 10 * time.Second})
+		r.Watch(0)
+		acquire(t, r, "a").Release()
+		seen := 0
+		for range 15 {
+			time.Sleep(time.Second)
+			r.Each(func(string, *fake) { seen++ })
+		}
+		wantStates(t, r, map[string]State{"a": Available})
+		if seen < 9 {
+			t.Errorf("it was seen %d times", seen)
+		}
+		r.Close()
+	})
+}
+
 func TestIdleModelsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New[*fake](Options{Idle: 10 * time.Second, Pinned: func(key string) bool { return key == "pinned" }})

@@ -178,6 +178,7 @@ func New[M Model](opt Options) *Registry[M] {
 type Ref[M Model] struct {
 	r    *Registry[M]
 	e    *entry[M]
+	look bool // it is not a use: idle models stay idle
 	once sync.Once
 }
 
@@ -185,7 +186,7 @@ type Ref[M Model] struct {
 func (r *Ref[M]) Model() M { return r.e.model }
 
 // Release ends the reference.
-func (r *Ref[M]) Release() { r.once.Do(func() { r.r.release(r.e) }) }
+func (r *Ref[M]) Release() { r.once.Do(func() { r.r.release(r.e, !r.look) }) }
 
 // Acquire returns a reference to the model of key, and loads the model with load if necessary. It
 // waits for the load, and for an unload that is under way before it, until ctx ends. Then it
@@ -267,10 +268,13 @@ func (r *Registry[M]) useLocked(e *entry[M]) {
 	e.used, e.at = r.used, time.Now()
 }
 
-func (r *Registry[M]) release(e *entry[M]) {
+// release ends a reference. used: it was a use of the model.
+func (r *Registry[M]) release(e *entry[M], used bool) {
 	r.mu.Lock()
 	e.refs--
-	e.at = time.Now()
+	if used {
+		e.at = time.Now()
+	}
 	if e.refs == 0 {
 		if e.gone != nil {
 			r.unloadLocked(e)
@@ -310,14 +314,15 @@ func (e *entry[M]) infoLocked() Info {
 	return i
 }
 
-// Each calls f with every loaded model, in order of key. Each model stays loaded during its call.
+// Each calls f with every loaded model, in order of key. Each model stays loaded during its call,
+// which is not a use of it.
 func (r *Registry[M]) Each(f func(key string, m M)) {
 	r.mu.Lock()
 	var refs []*Ref[M]
 	for _, e := range r.entries {
 		if e.state == Loaded {
 			e.refs++
-			refs = append(refs, &Ref[M]{r: r, e: e})
+			refs = append(refs, &Ref[M]{r: r, e: e, look: true})
 		}
 	}
 	r.mu.Unlock()
