@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -194,18 +195,37 @@ func url(a net.Addr, secure bool) string {
 	return "http://localhost:" + port
 }
 
-// logProgress logs the start of a download, every tenth of it, and its end.
+// maxProgress bounds the downloads whose last log line is remembered.
+const maxProgress = 1000
+
+// logProgress logs the start of each download, every tenth of it, and its end. Several downloads may
+// run at once.
 func logProgress(info func(string, ...any)) func(hub.Progress) {
-	last := map[string]int64{} // calls come one at a time, so no lock
-	return func(p hub.Progress) {
+	var mu sync.Mutex
+	last := map[string]int64{} // by model
+	news := func(p hub.Progress) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if p.Stage == hub.StageDone {
+			delete(last, p.Model)
+			return true
+		}
 		tenth := int64(-1)
 		if p.Total > 0 {
 			tenth = 10 * p.Bytes / p.Total
 		}
-		if seen, ok := last[p.Model]; ok && seen == tenth && p.Stage != hub.StageDone {
-			return
+		if seen, ok := last[p.Model]; ok && seen == tenth {
+			return false
+		}
+		if len(last) >= maxProgress { // left by downloads that failed
+			clear(last)
 		}
 		last[p.Model] = tenth
-		info("download", "model", p.Model, "stage", p.Stage, "mib", p.Bytes>>20, "of_mib", p.Total>>20)
+		return true
+	}
+	return func(p hub.Progress) {
+		if news(p) {
+			info("download", "model", p.Model, "stage", p.Stage, "mib", p.Bytes>>20, "of_mib", p.Total>>20)
+		}
 	}
 }
