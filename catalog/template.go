@@ -6,7 +6,12 @@ import (
 	"strings"
 )
 
-const maxTemplateBytes = 16 << 10
+const (
+	maxTemplateBytes = 16 << 10
+	// maxTemplateFields bounds how often a template uses each field, so that a filled template is at
+	// most a few times as long as its text.
+	maxTemplateFields = 4
+)
 
 // Template is a parsed text template: literal text with {text} and {instruction} fields. A doubled
 // brace stands for one brace, as in Python's str.format. It is immutable and safe for concurrent
@@ -21,14 +26,15 @@ type templatePart struct {
 	literal string
 }
 
-// ParseTemplate parses a template with the two fields and no others. Conversions ("!r") and format
-// specs (":>8") are errors.
+// ParseTemplate parses a template with the two fields and no others, each at most maxTemplateFields
+// times. Conversions ("!r") and format specs (":>8") are errors.
 func ParseTemplate(source string) (*Template, error) {
 	if len(source) > maxTemplateBytes {
 		return nil, fmt.Errorf("the template has %d bytes; the limit is %d", len(source), maxTemplateBytes)
 	}
 	t := &Template{source: source}
 	var lit strings.Builder
+	uses := map[string]int{}
 	for i := 0; i < len(source); {
 		c := source[i]
 		switch {
@@ -45,6 +51,9 @@ func ParseTemplate(source string) (*Template, error) {
 			name := source[i+1 : i+1+end]
 			if name != "text" && name != "instruction" {
 				return nil, fmt.Errorf("the template uses {%s}; only {text} and {instruction} may be used", clip(name))
+			}
+			if uses[name]++; uses[name] > maxTemplateFields {
+				return nil, fmt.Errorf("the template uses {%s} more than %d times", name, maxTemplateFields)
 			}
 			if lit.Len() > 0 {
 				t.parts = append(t.parts, templatePart{literal: lit.String()})

@@ -38,6 +38,7 @@ type markers struct {
 	skip               map[int32]struct{} // ids whose vectors are left out of documents
 	skipSpecial        bool
 	special            tokenizer.SpecialIDs
+	frame              int // special tokens of a text
 }
 
 // defaultQueryLength is ColBERT's default query_maxlen.
@@ -68,7 +69,7 @@ func markersOf(l *model.Model, m *catalog.Resolved) *markers {
 
 func newMarkers(by marking, t *tokenizer.Tokenizer) *markers {
 	k := &markers{queryLength: by.queryLength, docLength: by.docLength, expand: by.expand, attend: by.attend, mask: t.Special().MASK,
-		skipSpecial: by.skipSpecial, special: t.Special()}
+		skipSpecial: by.skipSpecial, special: t.Special(), frame: t.CountSpecial(false)}
 	if k.queryLength == 0 {
 		k.queryLength = defaultQueryLength
 	}
@@ -105,7 +106,8 @@ func marker(prefix string, t *tokenizer.Tokenizer) (id int32, text string) {
 }
 
 // limit returns how many tokens the tokenizer may keep of a text, at most longest. It leaves room
-// for the marker, which mark adds. queryLength, if positive, lowers the limit of queries.
+// for the marker, which mark adds, and is at least the number of special tokens. queryLength, if
+// positive, lowers the limit of queries.
 func (k *markers) limit(longest int, query bool, queryLength int) int {
 	id := k.doc
 	if query {
@@ -121,7 +123,7 @@ func (k *markers) limit(longest int, query bool, queryLength int) int {
 	if id >= 0 {
 		longest--
 	}
-	return longest
+	return max(longest, k.frame)
 }
 
 // before returns the prefix of a text whose marker is no token.

@@ -200,5 +200,15 @@ func TestLengthsOfColBERT(t *testing.T) {
 		if more := rows(model, true, map[string]any{"query_max_length": 40}); more != 12 {
 			t.Errorf("%s: a request makes its query longer, %d rows", model, more)
 		}
+		least := 2 // [CLS] and [SEP]
+		if model == "marked" {
+			least++
+		}
+		for _, n := range []int{1, 2} {
+			query, doc := rows(model, true, map[string]any{"query_max_length": n}), rows(model, false, map[string]any{"max_seq_length": n})
+			if query != least || doc != least {
+				t.Errorf("%s, limited to %d: a query of %d rows and a document of %d, want %d", model, n, query, doc, least)
+			}
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
+	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/model"
 )
@@ -34,6 +35,22 @@ type plan struct {
 	lora        *model.LoRAKey // nil: the base weights
 	left        bool           // texts that are too long lose their start
 	ignored     []string       // options that belong to other operations
+}
+
+const (
+	// maxNames and maxNamed bound the names of a client in an error: their number, and each in bytes.
+	maxNames, maxNamed = 10, 80
+	// maxInstruction bounds the instruction of a request in bytes, as the catalog bounds the option of
+	// that name: it is put before every text.
+	maxInstruction = 16 << 10
+)
+
+// named adds a client's name to those of an error, unless it is there or there are enough.
+func named(names []string, name string) []string {
+	if name = files.Clip(name, maxNamed); len(names) < maxNames && !slices.Contains(names, name) {
+		names = append(names, name)
+	}
+	return names
 }
 
 // operations maps each Op to the catalog's operation.
@@ -116,6 +133,13 @@ func prepareAny(r *Request, op catalog.Operation) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.Instruction != nil && len(*r.Instruction) > maxInstruction {
+		field := "instruction"
+		if r.Op == Encode {
+			field = "params.instruction"
+		}
+		return nil, errs.Invalidf(field, "Field '%s' has %d bytes; the limit is %d", field, len(*r.Instruction), maxInstruction)
+	}
 	opt, ignored, err := m.Options(op, r.Options)
 	if err != nil {
 		return nil, optionError(err)
@@ -180,7 +204,7 @@ func (p *Prepared) checkEncode() error {
 	}
 	form, ok := outputForms[dtype]
 	if !ok {
-		return errs.UnknownOutputDType(dtype)
+		return errs.UnknownOutputDType(files.Clip(dtype, maxNamed))
 	}
 	p.form = form
 	return nil
@@ -202,12 +226,14 @@ func (p *Prepared) checkOutputs() error {
 		wanted = []string{"dense"}
 	}
 	for _, t := range wanted {
-		if !slices.Contains(allowed, t) && !slices.Contains(unsupported, t) {
-			unsupported = append(unsupported, t)
+		if !slices.Contains(allowed, t) {
+			unsupported = named(unsupported, t)
 		}
 	}
 	if len(unsupported) == 0 && p.family.encode == nil {
-		unsupported = slices.Clone(wanted)
+		for _, t := range wanted {
+			unsupported = named(unsupported, t)
+		}
 	}
 	if len(unsupported) > 0 {
 		slices.Sort(unsupported)

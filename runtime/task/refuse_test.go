@@ -50,6 +50,8 @@ func TestRefusedRequests(t *testing.T) {
 		{"token id", Request{Model: mean, Tokens: [][]int32{{2, 101, 3}}}, errs.InvalidInput, 400, "items", "Field 'items[0]': token id 101"},
 		{"no token ids", Request{Model: mean, Tokens: [][]int32{{2, 3}, {}}}, errs.InvalidInput, 400, "items", "Field 'items[1]' has no token ids"},
 		{"overflow of token ids", Request{Model: mean, Tokens: [][]int32{{2, 3}, make([]int32, 41)}, Field: "input", Options: map[string]any{"overflow_policy": "error"}}, errs.InputTooLong, 400, "input[1]", "Field 'input[1]' has more than 40 tokens"},
+		{"a long instruction", Request{Model: mean, Texts: text, Instruction: new(strings.Repeat("x", 16385))}, errs.InvalidInput, 400, "params.instruction", "Field 'params.instruction' has 16385 bytes; the limit is 16384"},
+		{"a text many times", Request{Model: mean, Texts: text, Options: map[string]any{"doc_template": strings.Repeat("{text}", 5)}}, errs.InvalidInput, 400, "options.doc_template", "the template uses {text} more than 4 times"},
 		{"an option without use", Request{Model: mean, Texts: text, Options: map[string]any{"query_max_length": int64(9)}}, errs.InvalidInput, 400, "options.query_max_length", "has no use for it"},
 		{"an option that nobody knows", Request{Model: mean, Texts: text, Options: map[string]any{"treshold": 0.5}}, errs.InvalidInput, 400, "options.treshold", "there is no such option"},
 	} {

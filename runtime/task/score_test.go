@@ -46,6 +46,12 @@ func TestScoreInstruction(t *testing.T) {
 	if e == nil || e.Code != errs.InputTooLong || e.Status != 400 || e.Param != "items[1]" || !strings.Contains(e.Message, "more than 20 tokens") {
 		t.Errorf("a pair that is too long: %v", e)
 	}
+	for _, n := range []int64{1, 2, 3} { // a limit below a pair's special tokens counts as their number
+		res, err := r.Score(t.Context(), &ScoreRequest{Model: "ce", Query: "a", Texts: []string{"b"}, Options: map[string]any{"max_seq_length": n}})
+		if err != nil || res.Tokens != 3 {
+			t.Errorf("a limit of %d tokens: %v, %v", n, res, err)
+		}
+	}
 }
 
 // A head of several labels classifies and does not score. Non-finite scores are the server's error,

@@ -74,7 +74,9 @@ func (r *reader) readPairs(a, b []string, number int) (*tokenizer.Batch, error) 
 		a, b = lower(a), lower(b)
 	}
 	var out tokenizer.Batch
-	if err := r.model.Tokenizer().EncodePairsParallel(r.ctx, &out, a, b, r.cuts()); err != nil {
+	cuts := r.cuts()
+	cuts.MaxTokens = max(cuts.MaxTokens, r.model.Tokenizer().CountSpecial(true)) // a pair has more than a text
+	if err := r.model.Tokenizer().EncodePairsParallel(r.ctx, &out, a, b, cuts); err != nil {
 		return nil, r.textError(err, number)
 	}
 	r.took += time.Since(start)

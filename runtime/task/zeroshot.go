@@ -40,11 +40,7 @@ func classifyZeroShot(r *run) error {
 		return err
 	}
 	labels := r.req.Labels
-	hypotheses := make([]string, len(labels))
-	for i, l := range labels {
-		hypotheses[i] = template.Format(l)
-	}
-	if err := r.checkHypotheses(hypotheses); err != nil {
+	if err := r.checkHypotheses(template); err != nil {
 		return err
 	}
 	n := len(labels)
@@ -56,7 +52,7 @@ func classifyZeroShot(r *run) error {
 	err = r.logits(arch.Want{Logits: true}, len(r.req.Inputs)*n, func(first, end int) ([]batch.Item, error) {
 		a, b := make([]string, end-first), make([]string, end-first)
 		for i := range a {
-			a[i], b[i] = r.req.Inputs[(first+i)/n].Text, hypotheses[(first+i)%n]
+			a[i], b[i] = r.req.Inputs[(first+i)/n].Text, template.Format(labels[(first+i)%n])
 		}
 		return r.reader.pairItems(a, b, first, specs)
 	}, func(i int, z []float64) error {
@@ -84,14 +80,23 @@ func classifyZeroShot(r *run) error {
 
 // checkHypotheses refuses labels that leave no room for a text, if truncation is forbidden. Every
 // item has these labels, so the request fails and not an item.
-func (r *run) checkHypotheses(hypotheses []string) error {
+func (r *run) checkHypotheses(template hypothesisTemplate) error {
 	if r.options.OverflowPolicy != "error" {
 		return nil
 	}
 	own := *r.reader
 	own.field, own.fail = "params.labels", nil
-	_, err := own.readPairs(make([]string, len(hypotheses)), hypotheses, 0)
-	return err
+	for first := 0; first < len(r.req.Labels); first += chunkTexts {
+		labels := r.req.Labels[first:min(first+chunkTexts, len(r.req.Labels))]
+		hypotheses := make([]string, len(labels))
+		for i, l := range labels {
+			hypotheses[i] = template.Format(l)
+		}
+		if _, err := own.readPairs(make([]string, len(labels)), hypotheses, first); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // entailment returns the place of the label of entailment and of the label that competes with it:
