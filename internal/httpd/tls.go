@@ -24,10 +24,6 @@ const maxPEMBytes = 1 << 20
 // A handshake never waits for a file: it takes the last good version. When a check of the files is
 // due, one goroutine makes it in the meantime. If the file system blocks that goroutine, no
 // handshake is delayed.
-//
-// A handshake never waits for a file: it takes the last good version, and if it is time to look at
-// the files, one goroutine does so meanwhile. One that is held up by its file system holds up no
-// other.
 type certificates struct {
 	cert, key, clientCA string
 	log                 *slog.Logger
