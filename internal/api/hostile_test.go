@@ -97,13 +97,19 @@ func TestKeysCountAsNesting(t *testing.T) {
 func TestErrorsAreShort(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	for _, decode := range []func() error{
-		func() error { _, err := DecodeEncode(js, []byte(`{"items":[{"audio":{"`+long+`":1}}]}`), Limits{}); return err },
+		func() error {
+			_, err := DecodeEncode(js, []byte(`{"items":[{"audio":{"`+long+`":1}}]}`), Limits{})
+			return err
+		},
 		func() error { _, err := DecodeRerank([]byte(`{"`+long+`":1}`), Limits{}); return err },
 		func() error {
 			_, err := DecodeRerank([]byte(`{"query":"q","documents":[{"a":"b"}],"rank_fields":["`+long+`"]}`), Limits{})
 			return err
 		},
-		func() error { _, err := DecodeEmbeddings(js, []byte(`{"model":"m","input":"a","encoding_format":"`+long+`"}`), Limits{}); return err },
+		func() error {
+			_, err := DecodeEmbeddings(js, []byte(`{"model":"m","input":"a","encoding_format":"`+long+`"}`), Limits{})
+			return err
+		},
 	} {
 		if err := decode(); err == nil || len(err.Error()) > 500 {
 			t.Errorf("%.600v", err)
