@@ -38,10 +38,10 @@ type plan struct {
 }
 
 const (
-	// maxNames and maxNamed bound the names of a client in an error: their number, and each in bytes.
+	// maxNames and maxNamed bound a client's names in an error: their number, and each in bytes.
 	maxNames, maxNamed = 10, 80
-	// maxInstruction bounds the instruction of a request in bytes, as the catalog bounds the option of
-	// that name: it is put before every text.
+	// maxInstruction bounds a request's instruction in bytes, as the catalog bounds the option of
+	// that name, because it is put before every text.
 	maxInstruction = 16 << 10
 )
 
