@@ -8,8 +8,8 @@ import (
 
 const (
 	maxTemplateBytes = 16 << 10
-	// maxTemplateFields bounds how often a template uses each field, so that a filled template is at
-	// most a few times as long as its text.
+	// maxTemplateFields bounds how often a template uses each field, so that a filled template is
+	// at most a few times as long as its text.
 	maxTemplateFields = 4
 )
 

@@ -198,8 +198,8 @@ func url(a net.Addr, secure bool) string {
 // maxProgress bounds the downloads whose last log line is remembered.
 const maxProgress = 1000
 
-// logProgress logs the start of each download, every tenth of it, and its end. Several downloads may
-// run at once.
+// logProgress logs the start of each download, every tenth of it, and its end. Several downloads
+// may run at once.
 func logProgress(info func(string, ...any)) func(hub.Progress) {
 	var mu sync.Mutex
 	last := map[string]int64{} // by model
