@@ -3,6 +3,7 @@ package arch
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/sie-engine/sie/internal/half"
 	"github.com/sie-engine/sie/internal/lockorder"
@@ -29,11 +30,8 @@ type Adapter struct {
 // engine.
 func (m *Model) LoadAdapter(dir string) (*Adapter, error) {
 	lockorder.None("packing an adapter")
-	linears, fixed, err := m.linears()
-	if err != nil {
-		return nil, err
-	}
-	base := lora.Base{Linears: make(map[string]lora.Shape), Unused: m.unused(), Fixed: fixed}
+	linears := slices.Concat(m.encoder.linears(), m.adapts)
+	base := lora.Base{Linears: make(map[string]lora.Shape), Unused: m.unused(), Fixed: m.fixed}
 	for _, l := range linears {
 		for _, name := range l.names {
 			base.Linears[name] = lora.Shape{N: int(l.n), K: int(l.k)}
@@ -63,45 +61,22 @@ func (m *Model) LoadAdapter(dir string) (*Adapter, error) {
 	return a, nil
 }
 
-// linears returns the linears that an adapter can change: the encoder's, and those of the task's
-// head before its last operation. fixed holds the other linears that outputs depend on, by name,
-// each with the reason why it cannot be adapted.
-func (m *Model) linears() (all []linear, fixed map[string]string, err error) {
-	info, err := m.device.Info()
-	if err != nil {
-		return nil, nil, err
-	}
-	all, fixed = m.encoder.linears(), make(map[string]string)
-	names, c := m.encoder.heads(), m.encoder.shape().columns
-	if head := m.heads.classifier; head != nil {
-		if info.Kind == engine.CUDA {
-			const why = "the head is computed in float32, which adapters on a GPU are not; train one for the encoder's linears"
-			fixed[names.pooler], fixed[names.logits] = why, why
-		} else {
-			all = append(all, linear{head[0].weight, []string{names.pooler}, c, c}, linear{head[1].weight, []string{names.logits}, int64(len(m.Labels)), c})
-		}
-	}
-	if head := m.heads.tagger; head != nil {
-		all = append(all, linear{head.weight, []string{names.tag}, int64(len(m.Labels)), c})
-	}
-	if head := m.heads.masked; head != nil {
-		all = append(all, linear{head.transform.weight, []string{names.masked.transform}, m.encoder.shape().words, c})
-		fixed[names.masked.decoder] = "the words' logits are computed without adapters; train one for the linears before them"
-	}
-	return all, fixed, nil
-}
-
-// unused lists linears that the model's family has and that no output of its task depends on.
+// unused lists linears that heads of other tasks have and that no output of this model depends on.
 func (m *Model) unused() []string {
-	h, all := m.encoder.heads(), []string{}
-	if m.heads.classifier == nil {
-		all = append(all, h.pooler, "pooler.dense", "classifier.dense", "classifier.out_proj")
-		if m.heads.tagger == nil {
-			all = append(all, h.logits, "classifier")
-		}
+	names := m.encoder.heads()
+	var own, all []string
+	if m.Task.linears != nil {
+		own = m.Task.linears(names)
 	}
-	if m.heads.masked == nil {
-		all = append(all, h.masked.transform, h.masked.decoder)
+	for _, t := range heads {
+		if t == m.Task || t.linears == nil {
+			continue
+		}
+		for _, name := range t.linears(names) {
+			if !slices.Contains(own, name) {
+				all = append(all, name)
+			}
+		}
 	}
 	return all
 }

@@ -153,9 +153,9 @@ func TestFillingIsNotAttendedTo(t *testing.T) {
 			}
 			return b.Out[0]
 		}
-		plain := vectors(Want{Multi: true}, words, nil)
-		masked := vectors(Want{Multi: true, AttendKept: true}, filled, keep)
-		attended := vectors(Want{Multi: true}, filled, nil)
+		plain := vectors(Want{Give: Give(OutMulti)}, words, nil)
+		masked := vectors(Want{Give: Give(OutMulti), AttendKept: true}, filled, keep)
+		attended := vectors(Want{Give: Give(OutMulti)}, filled, nil)
 		if !bytes.Equal(masked[:len(plain)], plain) {
 			t.Errorf("%s %s: the filling changes the words", o.Kind, o.ISA)
 		}

@@ -6,11 +6,82 @@ import (
 	"path"
 	"strings"
 
+	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// Classification heads: the layers that …ForSequenceClassification and …ForTokenClassification of
-// transformers put behind an encoder.
+// OutLogits is values [B, labels]: the logits of a text's classes, before any activation.
+const OutLogits Output = "logits"
+
+// Classify is the task of models with a sequence classification head: scores and labels.
+var Classify = Task{&head{
+	name:    "classify",
+	outputs: []Output{OutLogits},
+	made: func(s *saved) bool {
+		return s.modelType == "CrossEncoder" || s.task == taskClassify || strings.HasSuffix(s.class, "ForSequenceClassification")
+	},
+	labels: func(s *saved) ([]string, error) {
+		l, err := readLabels(s.tree, s.encoderDir)
+		return l.labels, err
+	},
+	read: readClassified(loadClassifier),
+	linears: func(n headNames) []string {
+		return []string{n.pooler, n.logits, "pooler.dense", "classifier.dense", "classifier.out_proj", "classifier"}
+	},
+}}
+
+// readClassified reads the modules of a model whose checkpoint holds a classification head, as
+// …ForSequenceClassification and …ForTokenClassification of transformers save it.
+func readClassified(load loader) func(fs.FS) (chain, loader, error) {
+	return func(dir fs.FS) (chain, loader, error) {
+		c := encoderAlone(taskClassify)
+		modules, err := readModules(dir)
+		if err == nil {
+			c.encoderDir, err = readBareChain(modules)
+		}
+		return c, load, err
+	}
+}
+
+// loadClassifier packs the layers behind the first token's state. They are in float32, like
+// everything behind pooling.
+func loadClassifier(l *loading) error {
+	if err := l.readLabels(); err != nil {
+		return err
+	}
+	h, columns, labels := l.names, l.shape.columns, int64(len(l.m.Labels))
+	inside, outside := l.p.head(l.p.prefix, engine.ComputeF32), l.p.head("", engine.ComputeF32)
+	pooler := outside
+	if h.poolerInEncoder {
+		pooler = inside
+	}
+	layers := []layer{pooler.layer(columns, columns, h.pooler, h.poolerAct), outside.layer(labels, columns, h.logits, engine.NoAct)}
+	l.p.join(inside)
+	l.p.join(outside)
+	if l.card {
+		const why = "the head is computed in float32, which adapters on a GPU are not; train one for the encoder's linears"
+		l.fixes(h.pooler, why)
+		l.fixes(h.logits, why)
+	} else {
+		l.adapts(layers[0].weight, h.pooler, columns, columns)
+		l.adapts(layers[1].weight, h.logits, labels, columns)
+	}
+	l.gives(OutLogits, given{rows: engine.PoolCLS, record: func(r *recording) {
+		z := r.Pool(r.x, engine.PoolCLS)
+		for _, l := range layers {
+			z = r.layer(z, l)
+		}
+		r.OutputValues(z)
+	}})
+	return l.p.err
+}
+
+// readLabels reads what the files say about the model's labels and scores.
+func (l *loading) readLabels() error {
+	c, err := readLabels(files.Dir(l.dir), l.encoderDir)
+	l.m.Labels, l.m.Activation, l.m.MultiLabel = c.labels, c.activation, c.multiLabel
+	return err
+}
 
 // maxLabels bounds the logits of a head.
 const maxLabels = 1 << 16
@@ -107,26 +178,4 @@ func readLabels(dir fs.FS, folder string) (labelConfig, error) {
 		l.activation = Sigmoid
 	}
 	return l, nil
-}
-
-// loadClassifier packs the layers behind the first token's state. They are in float32, like
-// everything behind pooling.
-func loadClassifier(h headNames, columns int64, labels int, p *packer) []layer {
-	inside, outside := p.head(p.prefix, engine.ComputeF32), p.head("", engine.ComputeF32)
-	pooler := outside
-	if h.poolerInEncoder {
-		pooler = inside
-	}
-	layers := []layer{pooler.layer(columns, columns, h.pooler, h.poolerAct), outside.layer(int64(labels), columns, h.logits, engine.NoAct)}
-	p.join(inside)
-	p.join(outside)
-	return layers
-}
-
-// loadTagger packs the layer that classifies each token.
-func loadTagger(h headNames, columns int64, labels int, p *packer) layer {
-	q := p.head("", p.compute)
-	l := q.layer(int64(labels), columns, h.tag, engine.NoAct)
-	p.join(q)
-	return l
 }

@@ -3,6 +3,7 @@ package arch
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/sie-engine/sie/internal/files"
@@ -14,73 +15,87 @@ var DetectedBy = append([]string{modulesFile, configFile, promptsFile, adapterFi
 // adapterFile is the configuration of a PEFT adapter.
 const adapterFile = "adapter_config.json"
 
+// saved holds what a directory's configuration files say about what was saved in it.
+type saved struct {
+	tree       fs.FS
+	encoderDir string
+	kinds      string // of modules.json, each with a blank behind it
+	modelType  string // that sentence-transformers wrote beside the modules
+	task       string // of the first Transformer module
+	class      string // the first architecture of config.json; "" where there are modules
+}
+
+// has reports whether a module's class has a name with kind in it.
+func (s *saved) has(kind string) bool { return strings.Contains(s.kinds, kind) }
+
 // Detect returns the task that a model directory was made for, from its configuration files. It
-// looks at the heads of BGE-M3; at the model_type and the Transformer task that
+// looks at files that only one head has; at the model_type and the Transformer task that
 // sentence-transformers writes from 5.4 on; at the classes of modules.json; and at the class in
-// config.json. labels are those of a classification head. A directory that shows none of these is
+// config.json. labels are those of a head for whole texts. A directory that shows none of these is
 // an embedder.
 func Detect(dir string) (task Task, labels []string, err error) {
 	tree := files.Dir(dir)
-	if has(tree, m3Vectors) && has(tree, m3Weights) {
-		return BGEM3, nil, nil
-	}
-	if !has(tree, configFile) && has(tree, adapterFile) {
-		return Embed, nil, refuse(adapterFile, "", "this is a LoRA adapter and no model: serve the model it was made for, and name the adapter in the option lora_id")
-	}
-	modules, err := readModules(tree)
-	if err != nil {
-		return Embed, nil, err
-	}
-	if modules != nil {
-		return detectModules(tree, modules)
-	}
-	var config struct {
-		Architectures []string `json:"architectures"`
-	}
-	if err := needJSON(tree, configFile, &config); err != nil || len(config.Architectures) == 0 {
-		return Embed, nil, err
-	}
-	switch class := config.Architectures[0]; {
-	case strings.HasSuffix(class, "ForSequenceClassification"):
-		l, err := readLabels(tree, "")
-		return Classify, l.labels, err
-	case strings.HasSuffix(class, "ForTokenClassification"):
-		return Tag, nil, nil
-	case strings.HasSuffix(class, "ColBERT"):
-		return ColBERT, nil, nil
-	}
-	return Embed, nil, nil
-}
-
-// detectModules is Detect for a directory with modules.json.
-func detectModules(tree fs.FS, modules []module) (Task, []string, error) {
-	var saved struct {
-		ModelType string `json:"model_type"`
-	}
-	if _, err := optional(readJSON(tree, promptsFile, &saved)); err != nil {
-		return Embed, nil, err
-	}
-	var first transformerConfig
-	if modules[0].path == "" { // releases that write a task keep their first module there
-		var err error
-		if first, err = readTransformer(tree, ""); err != nil {
-			return Embed, nil, err
+	for _, t := range heads {
+		if t.files != nil && !slices.ContainsFunc(t.files, func(name string) bool { return !has(tree, name) }) {
+			return t, nil, nil
 		}
 	}
-	kinds := ""
+	if !has(tree, configFile) && has(tree, adapterFile) {
+		return likely, nil, refuse(adapterFile, "", "this is a LoRA adapter and no model: serve the model it was made for, and name the adapter in the option lora_id")
+	}
+	s, err := readSaved(tree)
+	if err != nil {
+		return likely, nil, err
+	}
+	for _, t := range heads {
+		if t.made == nil || !t.made(s) {
+			continue
+		}
+		if t.labels != nil {
+			labels, err = t.labels(s)
+		}
+		return t, labels, err
+	}
+	return likely, nil, nil
+}
+
+// readSaved reads the configuration files of a directory.
+func readSaved(tree fs.FS) (*saved, error) {
+	s := &saved{tree: tree}
+	modules, err := readModules(tree)
+	if err != nil {
+		return nil, err
+	}
+	if modules == nil {
+		var config struct {
+			Architectures []string `json:"architectures"`
+		}
+		if err := needJSON(tree, configFile, &config); err != nil {
+			return nil, err
+		}
+		if len(config.Architectures) > 0 {
+			s.class = config.Architectures[0]
+		}
+		return s, nil
+	}
+	var beside struct {
+		ModelType string `json:"model_type"`
+	}
+	if _, err := optional(readJSON(tree, promptsFile, &beside)); err != nil {
+		return nil, err
+	}
+	s.modelType, s.encoderDir = beside.ModelType, modules[0].path
+	if s.encoderDir == "" { // releases that write a task keep their first module there
+		first, err := readTransformer(tree, "")
+		if err != nil {
+			return nil, err
+		}
+		s.task = first.task
+	}
 	for _, m := range modules {
-		kinds += m.kind + " "
+		s.kinds += m.kind + " "
 	}
-	switch {
-	case saved.ModelType == "CrossEncoder" || first.task == taskClassify:
-		l, err := readLabels(tree, modules[0].path)
-		return Classify, l.labels, err
-	case saved.ModelType == "SparseEncoder" || strings.Contains(kinds, "SpladePooling"):
-		return Splade, nil, nil
-	case saved.ModelType == "MultiVectorEncoder" || strings.Contains(kinds, "Dense") && !strings.Contains(kinds, "Pooling"):
-		return ColBERT, nil, nil
-	}
-	return Embed, nil, nil
+	return s, nil
 }
 
 func has(tree fs.FS, name string) bool {

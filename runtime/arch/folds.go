@@ -71,27 +71,34 @@ func (f *folds) close() {
 }
 
 // foldDense records the dense row that the vectors of a text's tokens are folded into.
-func (m *Model) foldDense(r *engine.Recorder, want Want, tokens engine.Value) {
-	tables, err := m.folds.get(want.Muvera, func(t *made) { m.makeMuvera(t, want.Muvera) })
-	if err != nil {
-		r.Fail(err)
-		return
+func (r *recording) foldDense(tokens engine.Value) {
+	m, f := r.model, r.want.Muvera
+	if tables := r.tables(f, func(t *made) { m.makeMuvera(t, f) }); tables != nil {
+		fold := tables.muvera
+		fold.Query = r.want.FoldQuery
+		r.OutputMuvera(tokens, fold)
 	}
-	f := tables.muvera
-	f.Query = want.FoldQuery
-	r.OutputMuvera(tokens, f)
 }
 
 // foldSparse records the sparse row that the vectors of a text's tokens are folded into.
-func (m *Model) foldSparse(r *engine.Recorder, want Want, tokens engine.Value) {
-	tables, err := m.folds.get(want.SMVE, func(t *made) { m.makeSMVE(t, want.SMVE) })
+func (r *recording) foldSparse(tokens engine.Value) {
+	m, f := r.model, r.want.SMVE
+	if tables := r.tables(f, func(t *made) { m.makeSMVE(t, f) }); tables != nil {
+		fold := tables.smve
+		fold.Query = r.want.FoldQuery
+		r.OutputSMVE(tokens, fold)
+	}
+}
+
+// tables returns the model's tables of a configuration, or nil after an error, which the recording
+// then has.
+func (r *recording) tables(config any, create func(*made)) *made {
+	tables, err := r.model.folds.get(config, create)
 	if err != nil {
 		r.Fail(err)
-		return
+		return nil
 	}
-	f := tables.smve
-	f.Query = want.FoldQuery
-	r.OutputSMVE(tokens, f)
+	return tables
 }
 
 // makeMuvera packs the tables of an encoding.

@@ -48,7 +48,7 @@ func checkMaxSim(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	c := golden.Open(t, "colbert-linear")
 	seqs := unitRows(c)
 	m, r := load(t, dev, c.Dir, Options{Task: ColBERT, Compute: compute})
-	p := record(t, m, Want{MaxSim: true})
+	p := record(t, m, Want{Give: Give(OutMaxSim)})
 	if p.Caps().MaxQueryRows != minQueryRows {
 		t.Errorf("room for %d rows of queries", p.Caps().MaxQueryRows)
 	}

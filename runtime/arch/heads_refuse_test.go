@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/runtime/engine"
 )
@@ -68,8 +69,9 @@ func TestBadHeadsAreRefused(t *testing.T) {
 func TestWhatAModelHasNoHeadFor(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	m, _ := load(t, dev, golden.Open(t, "st-mean").Dir, Options{Task: Embed})
-	for _, want := range []Want{{Sparse: true}, {TokenWeights: true}, {Multi: true}, {MaxSim: true}, {Logits: true}, {TokenLogits: true},
-		{Dense: true, Logits: true}} {
+	for _, give := range []Outputs{Give(OutSparse), Give(OutTokenWeights), Give(OutMulti), Give(OutMaxSim), Give(OutLogits), Give(OutTokenLogits),
+		Give(OutDense, OutLogits), Give("anything")} {
+		want := Want{Give: give}
 		p, err := m.Record(want)
 		var e *ModelError
 		if !errors.As(err, &e) || p != nil || !strings.Contains(err.Error(), "loaded for the task embed") {
@@ -93,8 +95,8 @@ func TestEncoderBehindARouter(t *testing.T) {
 	write(t, filepath.Join(dir, "query_0_MLMTransformer", configFile), []byte(`{}`))
 	write(t, filepath.Join(dir, modulesFile), []byte(`[{"path":"","type":"sentence_transformers.base.modules.router.Router"}]`))
 	m, _ := load(t, dev, dir, Options{Task: Splade})
-	if m.heads.sparse != engine.SparseLogLog {
-		t.Errorf("transform %d", m.heads.sparse)
+	if c, err := readSparseChain(files.Dir(dir)); err != nil || c.transform != engine.SparseLogLog || m.Own() != (Want{Give: Give(OutSparse)}) {
+		t.Errorf("transform %d, own %+v, %v", c.transform, m.Own(), err)
 	}
 	if n, err := SizeOf(dir, dev, Options{Task: Splade, Compute: engine.ComputeF32}); err != nil || n.Packed < 100_000 {
 		t.Errorf("estimate of %+v, %v", n, err)

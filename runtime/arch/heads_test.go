@@ -2,10 +2,13 @@ package arch
 
 import (
 	"fmt"
+	"io/fs"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/runtime/engine"
 )
@@ -137,24 +140,33 @@ func checkTagging(t *testing.T, dev *engine.Device, compute engine.Compute) {
 // layers before the maximum are right.
 func TestMaskedLanguageHeads(t *testing.T) { onEach(t, checkMasked) }
 
+// outWords is values [R, Vocab]: the logits of every word.
+const outWords Output = "words"
+
+// words is a head of this test alone. It gives the logits of every word, and what sparse encoders
+// give.
+var words = Task{&head{name: "words", outputs: []Output{outWords}, read: func(dir fs.FS) (chain, loader, error) {
+	c, load, err := readSplade(dir)
+	return c, func(l *loading) error {
+		h, err := loadMasked(files.Dir(l.folder()), l.names.masked, l.shape, l.p)
+		if err != nil {
+			return err
+		}
+		l.gives(outWords, given{rows: engine.PoolMean, record: func(r *recording) {
+			r.OutputValues(r.Linear(h.beforeDecoder(r.Recorder, r.pass, r.x), h.decoder, h.bias, engine.NoAct, engine.NoValue))
+		}})
+		return load(l)
+	}, err
+}}}
+
 func checkMasked(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	for _, name := range []string{"masked-bert", "masked-bert-untied", "masked-xlmr", "masked-distilbert", "masked-electra", "masked-albert"} {
 		c := golden.Open(t, name)
-		m, r := load(t, dev, c.Dir, Options{Task: Splade, Compute: compute})
-		program := record(t, m, Want{Sparse: true})
-		rec := dev.Record(m.Caps())
-		x := m.encoder.forward(rec, pass{keep: engine.PoolMean})
-		h := m.heads.masked
-		rec.OutputValues(rec.Linear(h.beforeDecoder(rec, pass{}, x), h.decoder, h.bias, engine.NoAct, engine.NoValue))
-		words, err := rec.End()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(words.Close)
+		m, r := load(t, dev, c.Dir, Options{Task: words, Compute: compute})
 		want, _ := c.Float32("word_logits")
-		got := values(t, r, engine.Batch{Program: words}, goldenBatch(c), 0, len(want))
+		got := values(t, r, engine.Batch{Program: m.Program()}, goldenBatch(c), 0, len(want))
 		compareHead(t, name, compute, got, want)
-		checkLargest(t, name, r, program, goldenBatch(c), got, m.Vocab, compute)
+		checkLargest(t, name, r, record(t, m, Want{Give: Give(OutSparse)}), goldenBatch(c), got, m.Vocab, compute)
 	}
 }
 
@@ -165,8 +177,9 @@ func checkTokenVectors(t *testing.T, dev *engine.Device, compute engine.Compute)
 	for name, layers := range cases {
 		c := golden.Open(t, name)
 		m, r := load(t, dev, c.Dir, Options{Task: ColBERT, Compute: compute})
-		if m.TokenDim != 24 || len(m.heads.vectors) != layers {
-			t.Errorf("%s: vectors of %d columns by %d layers; expected 24 by %d", name, m.TokenDim, len(m.heads.vectors), layers)
+		steps := m.Program().Describe()
+		if n := strings.Count(steps, " linear") - 4*m.Layers; m.TokenDim != 24 || n != layers {
+			t.Errorf("%s: vectors of %d columns by %d layers; expected 24 by %d\n%s", name, m.TokenDim, n, layers, steps)
 		}
 		checkVectors(t, c, m, r, m.Program(), 0, compute)
 	}
@@ -215,10 +228,10 @@ func TestThreeOutputsOfBGEM3(t *testing.T) { onEach(t, checkBGEM3) }
 func checkBGEM3(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	c := golden.Open(t, "bge-m3")
 	m, r := load(t, dev, c.Dir, Options{Task: BGEM3, Compute: compute})
-	if m.Pooling != engine.PoolCLS || !m.Normalize || m.TokenDim != 64 || m.Dim != 64 || m.Own() != (Want{Dense: true, Pooling: engine.PoolCLS}) {
+	if m.Pooling != engine.PoolCLS || !m.Normalize || m.TokenDim != 64 || m.Dim != 64 || m.Own() != (Want{Give: Give(OutDense), Pooling: engine.PoolCLS}) {
 		t.Errorf("pooling %v, normalize %v, %d and %d columns, own %+v", m.Pooling, m.Normalize, m.Dim, m.TokenDim, m.Own())
 	}
-	p := record(t, m, Want{Dense: true, TokenWeights: true, Multi: true})
+	p := record(t, m, Want{Give: Give(OutDense, OutTokenWeights, OutMulti)})
 	b := goldenBatch(c)
 	dense, shape := c.Float32("dense")
 	run := engine.Batch{Program: p}
@@ -294,8 +307,8 @@ func checkSPLADE(t *testing.T, dev *engine.Device, compute engine.Compute) {
 	for name, transform := range map[string]engine.Sparse{"splade-bert": engine.SparseLog, "splade-bert-log1p": engine.SparseLogLog} {
 		c := golden.Open(t, name)
 		m, r := load(t, dev, c.Dir, Options{Task: Splade, Compute: compute})
-		if m.heads.sparse != transform {
-			t.Errorf("%s: transform %d, expected %d", name, m.heads.sparse, transform)
+		if c, err := readSparseChain(files.Dir(c.Dir)); err != nil || c.transform != transform {
+			t.Errorf("%s: transform %d, expected %d, %v", name, c.transform, transform, err)
 		}
 		want, shape := c.Float32("splade")
 		got := sparseRows(t, r, m.Program(), goldenBatch(c), shape[1])

@@ -4,8 +4,53 @@ import (
 	"io/fs"
 	"path"
 
+	"github.com/sie-engine/sie/internal/files"
 	"github.com/sie-engine/sie/runtime/engine"
 )
+
+// OutSparse is sparse rows [B, Vocab]: the largest logit of each word, by SPLADE.
+const OutSparse Output = "sparse"
+
+// Splade is the task of sparse encoders, which have the masked-language-model head.
+var Splade = Task{&head{
+	name:    "splade",
+	outputs: []Output{OutSparse},
+	made: func(s *saved) bool {
+		return s.modelType == "SparseEncoder" || s.has("SpladePooling")
+	},
+	read:    readSplade,
+	linears: func(n headNames) []string { return []string{n.masked.transform, n.masked.decoder} },
+}}
+
+// readSplade reads the modules of a sparse encoder.
+func readSplade(dir fs.FS) (chain, loader, error) {
+	c, err := readSparseChain(dir)
+	if err != nil {
+		return c.chain, nil, err
+	}
+	limits, err := readPrompts(dir)
+	if err == nil && limits.MaxActiveDims != nil {
+		err = refuse(promptsFile, "max_active_dims", "is %d; sparse vectors cut to their largest weights are not supported", *limits.MaxActiveDims)
+	}
+	return c.chain, c.load, err
+}
+
+// load packs the head and reads the queries' table.
+func (c sparseChain) load(l *loading) (err error) {
+	if l.m.QueryWeights, err = readQueryTable(l.dir, c.queryTable); err != nil {
+		return err
+	}
+	h, err := loadMasked(files.Dir(l.folder()), l.names.masked, l.shape, l.p)
+	if err != nil {
+		return err
+	}
+	l.adapts(h.transform.weight, l.names.masked.transform, l.shape.words, l.shape.columns)
+	l.fixes(l.names.masked.decoder, "the words' logits are computed without adapters; train one for the linears before them")
+	l.gives(OutSparse, given{rows: engine.PoolMean, record: func(r *recording) {
+		r.OutputSparse(r.Splade(h.beforeDecoder(r.Recorder, r.pass, r.x), h.decoder, h.bias), c.transform)
+	}})
+	return nil
+}
 
 // maskedNames holds the names of a masked-language-model head. The head is a layer to the width of
 // the table of words with an activation and a LayerNorm, then one logit for each entry of the

@@ -94,27 +94,19 @@ type Model struct {
 	device  *engine.Device
 	encoder encoder
 	dense   []layer
-	heads   heads
+	given   map[Output]given
+	adapts  []linear          // of the head, that adapters can change
+	fixed   map[string]string // other linears of the head that outputs depend on: why adapters cannot change them
 	packer  *packer
 	caps    engine.Caps
 	program *engine.Program
 	folds   folds
 }
 
-// heads holds the layers behind the encoder that are not in the module chain. A head that the task
-// does not have is nil or empty.
-type heads struct {
-	classifier []layer       // over the first token's state
-	tagger     *layer        // over each token
-	masked     *maskedHead   // of SPLADE
-	sparse     engine.Sparse // the transform of masked's output
-	vectors    []layer       // of tokens
-	weight     *layer        // of tokens, BGE-M3
-}
-
 // parts holds what the model's files say about loading it.
 type parts struct {
 	chain    chain
+	load     loader
 	limits   textLimits
 	truncate *int64 // columns of a dense vector that are kept; nil: all
 	info     engine.Info
@@ -145,15 +137,15 @@ func Load(dir string, dev *engine.Device, o Options) (*Model, error) {
 
 // describe reads the model's files except its weights.
 func describe(dir string, dev *engine.Device, o Options) (*Model, parts, error) {
-	if o.Task == 0 {
+	if o.Task == (Task{}) {
 		return nil, parts{}, refuse(configFile, "", "the model is loaded for no task")
 	}
 	tree := files.Dir(dir)
-	chain, err := readFiles(tree, o.Task)
+	chain, load, err := o.Task.read(tree)
 	if err != nil {
 		return nil, parts{}, err
 	}
-	prompts, err := readPrompts(tree, o.Task)
+	prompts, err := readPrompts(tree)
 	if err != nil {
 		return nil, parts{}, err
 	}
@@ -184,7 +176,7 @@ func describe(dir string, dev *engine.Device, o Options) (*Model, parts, error) 
 	if prompts.Default != nil {
 		m.DefaultPrompt = *prompts.Default
 	}
-	return m, parts{chain, limits, prompts.TruncateDim, info}, nil
+	return m, parts{chain, load, limits, prompts.TruncateDim, info}, nil
 }
 
 // pack packs the weights with p, or only counts them if p.sizing is set.
@@ -219,7 +211,9 @@ func (m *Model) pack(dir string, of parts, p *packer) error {
 	m.packer = p
 	p.dev, p.from, p.file, p.compute, p.buffer = m.device, checkpoint, checkpoint.Name(), m.Compute, buffer
 	if m.encoder, err = loadEncoder(files.Dir(encoderDir), m.packer); err == nil {
-		err = m.loadHeads(dir, encoderDir, chain)
+		m.given, m.fixed = make(map[Output]given), make(map[string]string)
+		err = cmp.Or(of.load(&loading{m: m, dir: dir, encoderDir: chain.encoderDir, names: m.encoder.heads(), shape: m.encoder.shape(),
+			card: of.info.Kind == engine.CUDA, p: m.packer}), m.packer.err)
 	}
 	if err := checkpoint.Settle(err); err != nil {
 		return err
@@ -253,42 +247,6 @@ func (m *Model) recordFirst(limits textLimits, o Options) (err error) {
 		MaxSeqs: int64(cmp.Or(o.MaxSeqs, DefaultMaxSeqs)), MaxLen: longest}
 	m.program, err = m.record(m.Own(), o.NoPruning, nil)
 	return err
-}
-
-// loadHeads packs the heads that the task needs.
-func (m *Model) loadHeads(dir, encoderDir string, chain chain) (err error) {
-	names, shape := m.encoder.heads(), m.encoder.shape()
-	if m.Task == Classify || m.Task == Tag {
-		l, err := readLabels(files.Dir(dir), chain.encoderDir)
-		if err != nil {
-			return err
-		}
-		m.Labels, m.Activation, m.MultiLabel = l.labels, l.activation, l.multiLabel
-	}
-	switch m.Task {
-	case Classify:
-		m.heads.classifier = loadClassifier(names, shape.columns, len(m.Labels), m.packer)
-	case Tag:
-		tagger := loadTagger(names, shape.columns, len(m.Labels), m.packer)
-		m.heads.tagger = &tagger
-	case Splade:
-		m.heads.sparse = chain.sparse
-		if m.QueryWeights, err = readQueryTable(dir, chain.queryTable); err != nil {
-			return err
-		}
-		m.heads.masked, err = loadMasked(files.Dir(encoderDir), names.masked, shape, m.packer)
-	case ColBERT:
-		var width int64
-		m.heads.vectors, width, err = loadProjection(dir, chain.tokens, shape.columns, m.packer)
-		m.TokenDim = int(width)
-	case BGEM3:
-		vectors, weight, width, err := loadM3(encoderDir, shape.columns, m.packer)
-		if err != nil {
-			return err
-		}
-		m.heads.vectors, m.heads.weight, m.TokenDim = []layer{vectors}, &weight, int(width)
-	}
-	return cmp.Or(err, m.packer.err)
 }
 
 // RecordHiddenStates records a second program over the same weights, whose outputs are hidden

@@ -1,6 +1,8 @@
 package arch
 
 import (
+	"cmp"
+
 	"github.com/sie-engine/sie/internal/lockorder"
 	"github.com/sie-engine/sie/runtime/engine"
 )
@@ -9,29 +11,25 @@ import (
 // fit.
 const minQueryRows = 4096
 
-// Own returns the outputs of Program, those of the model's task.
-func (m *Model) Own() Want {
-	switch m.Task {
-	case Splade:
-		return Want{Sparse: true}
-	case ColBERT:
-		return Want{Multi: true}
-	case Classify:
-		return Want{Logits: true}
-	case Tag:
-		return Want{TokenLogits: true}
-	}
-	return Want{Dense: true, Pooling: m.Pooling}
-}
+// Own returns the outputs of Program, the first that the model's task gives.
+func (m *Model) Own() Want { return m.wants(m.Task.outputs[:1]) }
 
-// All returns all outputs that the model's task can give in one pass. For BGE-M3 they are three,
-// for others those of Own.
-func (m *Model) All() Want {
-	want := m.Own()
-	if m.Task == BGEM3 {
-		want.TokenWeights, want.Multi = true, true
+// All returns all outputs that the model's task gives in one pass.
+func (m *Model) All() Want { return m.wants(m.Task.outputs) }
+
+// wants asks for outputs with the model's own pooling.
+func (m *Model) wants(outputs []Output) Want {
+	want := Want{Give: Give(outputs...)}
+	if want.Give.Has(OutDense) {
+		want.Pooling = m.Pooling
 	}
 	return want
+}
+
+// Gives reports whether programs of the model can have the output.
+func (m *Model) Gives(o Output) bool {
+	_, ok := m.given[o]
+	return ok
 }
 
 // Record records another program over the same weights. The caller closes it before the model. An
@@ -48,120 +46,71 @@ func (m *Model) RecordAdapted(want Want, adapters []*Adapter) (*engine.Program, 
 
 // RecordPooling records a dense vector with another pooling, for a profile that asks for it.
 func (m *Model) RecordPooling(p engine.Pooling) (*engine.Program, error) {
-	return m.record(Want{Dense: true, Pooling: p}, false, nil)
+	return m.record(Want{Give: Give(OutDense), Pooling: p}, false, nil)
 }
 
 func (m *Model) record(want Want, noPruning bool, adapters []*Adapter) (*engine.Program, error) {
-	if want.Dense && want.Pooling == 0 {
+	if want.Give.Has(OutDense) && want.Pooling == 0 {
 		want.Pooling = m.Pooling
 	}
 	lockorder.None("recording a program")
-	if err := m.check(want); err != nil {
-		return nil, err
+	outputs := want.Outputs()
+	keep, caps := engine.Pooling(0), m.caps
+	for _, o := range outputs {
+		g, ok := m.given[o]
+		if !ok {
+			return nil, refuse(configFile, "architectures", "the model, loaded for the task %s, does not give the output %s", m.Task, o)
+		}
+		keep = keepOne(keep, cmp.Or(g.rows, want.Pooling))
+		if g.queries {
+			caps.MaxQueryRows = max(minQueryRows, caps.MaxLen)
+		}
 	}
-	keep := want.keep()
 	if noPruning {
 		keep = engine.PoolMean
 	}
-	caps := m.caps
-	if want.MaxSim {
-		caps.MaxQueryRows = max(minQueryRows, caps.MaxLen)
-	}
-	r := m.device.Record(caps)
-	p := pass{keep: keep, attendKept: want.AttendKept, adapters: adapters}
-	x := m.encoder.forward(r, p)
-	o := outputs{Model: m, r: r, want: want, pass: p, x: x}
-	for _, out := range want.Outputs() {
-		o.declare(out)
+	r := &recording{Recorder: m.device.Record(caps), model: m, want: want,
+		pass: pass{keep: keep, attendKept: want.AttendKept, adapters: adapters}}
+	r.x = m.encoder.forward(r.Recorder, r.pass)
+	for _, o := range outputs {
+		r.NameOutput(string(o))
+		m.given[o].record(r)
 	}
 	return r.End()
 }
 
-// outputs declares the outputs of a program that is being recorded.
-type outputs struct {
-	*Model
-	r      *engine.Recorder
-	want   Want
-	pass   pass
-	x      engine.Value // the encoder's last hidden state
-	tokens engine.Value // the tokens' vectors; see vectors
-	have   bool         // tokens is recorded
-}
-
-// declare records the layers of an output, and the output.
-func (o *outputs) declare(out Output) {
-	r, h := o.r, o.heads
-	switch out {
-	case OutDense:
-		r.OutputRows(applyAll(r, r.Pool(o.x, o.want.Pooling), o.dense))
-	case OutSparse:
-		r.OutputSparse(r.Splade(h.masked.beforeDecoder(r, o.pass, o.x), h.masked.decoder, h.masked.bias), h.sparse)
-	case OutTokenWeights:
-		r.OutputValues(h.weight.apply(r, o.x))
-	case OutMulti:
-		r.OutputTokenRows(o.vectors())
-	case OutMaxSim:
-		r.OutputValues(r.MaxSim(o.vectors(), true))
-	case OutLogits:
-		z := r.Pool(o.x, engine.PoolCLS)
-		for _, l := range h.classifier {
-			z = o.pass.layer(r, z, l)
-		}
-		r.OutputValues(z)
-	case OutTokenLogits:
-		r.OutputValues(o.pass.layer(r, o.x, *h.tagger))
-	case OutMuvera:
-		o.foldDense(r, o.want, o.vectors())
-	case OutSMVE:
-		o.foldSparse(r, o.want, o.vectors())
-	}
-}
-
-// vectors returns the tokens' vectors. It records them for the first output that reads them.
-func (o *outputs) vectors() engine.Value {
-	if !o.have {
-		o.tokens, o.have = o.x, true
-		if !o.want.AttendKept { // with AttendKept, Keep chooses what tokens attend to, and all rows are read
-			o.tokens = o.r.KeepRows(o.x)
-		}
-		o.tokens = applyAll(o.r, o.tokens, o.heads.vectors)
-	}
-	return o.tokens
-}
-
-// check refuses outputs for which the model has no head.
-func (m *Model) check(want Want) error {
-	missing := func(what string) error {
-		return refuse(configFile, "architectures", "the model, loaded for the task %s, gives no %s", m.Task, what)
-	}
-	switch h := m.heads; {
-	case want.Sparse && h.masked == nil:
-		return missing("SPLADE weights")
-	case want.TokenWeights && h.weight == nil:
-		return missing("token weights")
-	case want.readsVectors() && h.vectors == nil:
-		return missing("token vectors")
-	case want.Logits && h.classifier == nil:
-		return missing("class of a text")
-	case want.TokenLogits && h.tagger == nil:
-		return missing("classes of tokens")
-	}
-	return nil
-}
-
-// readsVectors reports whether the tokens' vectors are computed.
-func (w Want) readsVectors() bool {
-	return w.Multi || w.MaxSim || w.Folds()
-}
-
-// keep returns the one row of each sequence that is read of the last hidden state, or PoolMean if
-// more rows are read.
-func (w Want) keep() engine.Pooling {
-	switch all := w.Sparse || w.TokenWeights || w.TokenLogits || w.readsVectors(); {
-	case all || w.Dense && w.Logits && w.Pooling != engine.PoolCLS:
+// keepOne returns the one row of each sequence that an output reads, rows, if the outputs before it
+// read no other; PoolMean stands for more rows, and 0 for none.
+func keepOne(before, rows engine.Pooling) engine.Pooling {
+	if rows != engine.PoolCLS && rows != engine.PoolLast || before != 0 && before != rows {
 		return engine.PoolMean
-	case w.Logits:
-		return engine.PoolCLS
 	}
-	return w.Pooling
+	return rows
+}
+
+// recording is a program whose outputs are being recorded.
+type recording struct {
+	*engine.Recorder
+	model *Model
+	want  Want
+	pass  pass
+	x     engine.Value // the encoder's last hidden state
+	made  map[any]engine.Value
+}
+
+// layer records a layer with the adapters that change it.
+func (r *recording) layer(x engine.Value, l layer) engine.Value {
+	return r.pass.layer(r.Recorder, x, l)
+}
+
+// once returns the value of key. make records it for the first output that asks.
+func (r *recording) once(key any, make func() engine.Value) engine.Value {
+	v, ok := r.made[key]
+	if !ok {
+		if v = make(); r.made == nil {
+			r.made = map[any]engine.Value{}
+		}
+		r.made[key] = v
+	}
+	return v
 }

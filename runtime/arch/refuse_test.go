@@ -327,7 +327,7 @@ func FuzzConfigurations(f *testing.F) {
 		} else if e := (*ModelError)(nil); !errors.As(err, &e) {
 			t.Errorf("%T: %v", err, err)
 		}
-		if p, err := readPrompts(dir, Embed); err == nil && len(p.Prompts) > maxPrompts {
+		if p, err := readPrompts(dir); err == nil && len(p.Prompts) > maxPrompts {
 			t.Errorf("accepted %d prompts", len(p.Prompts))
 		}
 	})
@@ -372,7 +372,7 @@ func TestNoTask(t *testing.T) {
 	dev := open(t, engine.Options{Threads: 1})
 	_, err := Load(golden.Open(t, "st-mean").Dir, dev, Options{})
 	var e *ModelError
-	if !errors.As(err, &e) || !strings.Contains(err.Error(), "no task") || Task(0).String() != "none" {
-		t.Errorf("%v, task %v", err, Task(0))
+	if !errors.As(err, &e) || !strings.Contains(err.Error(), "no task") || (Task{}).String() != "none" {
+		t.Errorf("%v, task %v", err, Task{})
 	}
 }

@@ -57,10 +57,17 @@ func readRouter(dir fs.FS, folder string) (map[string][]module, error) {
 	return routes, nil
 }
 
+// sparseChain is the chain of a sparse encoder.
+type sparseChain struct {
+	chain
+	transform  engine.Sparse // of the largest logits
+	queryTable string        // folder of the table with the weights of a query's tokens; "" = queries run like documents
+}
+
 // readSparseChain reads the modules of a sparse encoder. They are a masked language model and
 // SpladePooling, or a router whose documents pass through these two.
-func readSparseChain(dir fs.FS) (chain, error) {
-	c := chain{pooling: engine.PoolMean, normalize: true, task: taskMasked}
+func readSparseChain(dir fs.FS) (sparseChain, error) {
+	c := sparseChain{chain: encoderAlone(taskMasked)}
 	modules, err := readModules(dir)
 	if err != nil {
 		return c, err
@@ -91,7 +98,7 @@ func readSparseChain(dir fs.FS) (chain, error) {
 		}
 	}
 	if modules == nil { // a directory that transformers saved
-		c.sparse, err = readSpladePooling(dir, "")
+		c.transform, err = readSpladePooling(dir, "")
 		return c, err
 	}
 	if !slices.ContainsFunc(modules, func(m module) bool { return m.kind == "SpladePooling" }) && file == modulesFile {
@@ -103,7 +110,7 @@ func readSparseChain(dir fs.FS) (chain, error) {
 		case i == 0 && (m.kind == "Transformer" || m.kind == "MLMTransformer"):
 			c.encoderDir = m.path
 		case i == 1 && m.kind == "SpladePooling":
-			if c.sparse, err = readSpladePooling(dir, m.path); err != nil {
+			if c.transform, err = readSpladePooling(dir, m.path); err != nil {
 				return c, err
 			}
 		default:
@@ -118,12 +125,12 @@ func readSparseChain(dir fs.FS) (chain, error) {
 
 // readSparseFolders finds the documents' modules by the names of their folders, for a router whose
 // file is missing.
-func readSparseFolders(dir fs.FS, c chain) (chain, error) {
+func readSparseFolders(dir fs.FS, c sparseChain) (sparseChain, error) {
 	pooling, err := moduleFolder(dir, "SpladePooling")
 	if err != nil {
 		return c, err
 	}
-	if c.sparse, err = readSpladePooling(dir, pooling); err != nil {
+	if c.transform, err = readSpladePooling(dir, pooling); err != nil {
 		return c, err
 	}
 	c.encoderDir, err = moduleFolder(dir, "Transformer", "MLMTransformer")

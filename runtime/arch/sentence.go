@@ -35,32 +35,6 @@ type chain struct {
 	normalize  bool
 
 	task string // the task that the encoder's Transformer module must compute
-
-	tokens     []denseConfig // ColBERT: over the tokens' vectors
-	sparse     engine.Sparse // SPLADE: over the largest logits
-	queryTable string        // SPLADE: folder of the table with the weights of a query's tokens; "" = queries run like documents
-}
-
-// readFiles reads the modules that the task needs. A model that gives no dense vectors gets the
-// pooling and normalising of a plain encoder.
-func readFiles(dir fs.FS, task Task) (c chain, err error) {
-	switch task {
-	case Embed, BGEM3:
-		c, err = readChain(dir)
-		c.task = taskFeatures
-	case Splade:
-		c, err = readSparseChain(dir)
-	case ColBERT:
-		c = chain{pooling: engine.PoolMean, normalize: true, task: taskFeatures}
-		c.encoderDir, c.tokens, err = readTokenChain(dir)
-	default:
-		c = chain{pooling: engine.PoolMean, normalize: true, task: taskClassify}
-		var modules []module
-		if modules, err = readModules(dir); err == nil {
-			c.encoderDir, err = readBareChain(modules)
-		}
-	}
-	return c, err
 }
 
 // readBareChain returns the folder of the encoder when its checkpoint holds the head. The chain
@@ -146,9 +120,9 @@ func readChain(dir fs.FS) (chain, error) {
 		return chain{}, err
 	}
 	if modules == nil {
-		return chain{pooling: engine.PoolMean, normalize: true}, nil
+		return encoderAlone(taskFeatures), nil
 	}
-	var c chain
+	c := chain{task: taskFeatures}
 	for i, m := range modules {
 		if (m.kind == "Transformer") != (i == 0) {
 			return c, refuse(modulesFile, "type", "module %d is a %s; the chain must begin with its only Transformer", i, m.kind)
@@ -204,7 +178,7 @@ type prompts struct {
 	MaxActiveDims *int64 `json:"max_active_dims"` // weights of a sparse vector that are kept
 }
 
-func readPrompts(dir fs.FS, task Task) (prompts, error) {
+func readPrompts(dir fs.FS) (prompts, error) {
 	var p prompts
 	if _, err := optional(readJSON(dir, promptsFile, &p)); err != nil {
 		return p, err
@@ -219,9 +193,6 @@ func readPrompts(dir fs.FS, task Task) (prompts, error) {
 	}
 	if p.TruncateDim != nil && *p.TruncateDim < 1 {
 		return p, refuse(promptsFile, "truncate_dim", "is %d; it must be at least 1", *p.TruncateDim)
-	}
-	if p.MaxActiveDims != nil && task == Splade {
-		return p, refuse(promptsFile, "max_active_dims", "is %d; sparse vectors cut to their largest weights are not supported", *p.MaxActiveDims)
 	}
 	if p.Default != nil {
 		if _, ok := p.Prompts[*p.Default]; !ok {

@@ -1,23 +1,12 @@
 package arch
 
 import (
-	"errors"
-	"io/fs"
 	"math"
 	"path"
 	"path/filepath"
 
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/weights"
-)
-
-// Heads over the vectors of tokens: ColBERT's projection (Khattab 2020, arXiv:2004.12832) and
-// BGE-M3's (Chen 2024, arXiv:2402.03216).
-
-// The files of BGE-M3's heads, in the encoder's folder.
-const (
-	m3Vectors = "colbert_linear.pt"
-	m3Weights = "sparse_linear.pt"
 )
 
 // affine is y = x·Wᵀ + b in host memory. W is [out, in] row-major; b may be nil.
@@ -91,65 +80,6 @@ func (p *packer) values(kind engine.WeightKind, k int64, values []float32) *engi
 	return w
 }
 
-// readTokenChain reads modules.json of a ColBERT model. It returns the folder of the encoder and
-// the Dense modules over its tokens. Pooling and Normalize have no effect here.
-func readTokenChain(dir fs.FS) (encoderDir string, _ []denseConfig, _ error) {
-	modules, err := readModules(dir)
-	if err != nil {
-		return "", nil, err
-	}
-	var dense []denseConfig
-	for i, m := range modules {
-		switch {
-		case (m.kind == "Transformer") != (i == 0):
-			return "", nil, refuse(modulesFile, "type", "module %d is a %s; the chain must begin with its only Transformer", i, m.kind)
-		case i == 0:
-			encoderDir = m.path
-		case m.kind == "Dense":
-			d, err := readDense(dir, m.path, "token_embeddings")
-			if err != nil {
-				return "", nil, err
-			}
-			dense = append(dense, d)
-		case m.kind != "Pooling" && m.kind != "Normalize" && m.kind != "Dropout":
-			return "", nil, refuse(modulesFile, "type", "%q is not supported; Transformer and Dense are", m.class)
-		}
-	}
-	return encoderDir, dense, nil
-}
-
-// loadProjection packs the layers that turn a token's state into its vector. They are the Dense
-// modules of the chain, or without any the matrix `linear.weight` of the checkpoint. Layers without
-// activation are multiplied into the layer after them. It also returns the number of columns of a
-// vector.
-func loadProjection(dir string, modules []denseConfig, columns int64, p *packer) ([]layer, int64, error) {
-	if len(modules) == 0 {
-		l, n, err := loadLinear(columns, p)
-		return []layer{l}, n, err
-	}
-	var out []layer
-	var pending *affine
-	for _, c := range modules {
-		if c.in != columns {
-			return nil, 0, refuse(path.Join(c.module, configFile), "in_features", "is %d; the module before gives %d", c.in, columns)
-		}
-		a, err := readAffine(dir, c)
-		if err != nil {
-			return nil, 0, err
-		}
-		if pending != nil {
-			a = pending.then(a)
-		}
-		if pending, columns = &a, c.out; c.act != engine.NoAct {
-			out, pending = append(out, a.pack(p, c.act)), nil
-		}
-	}
-	if pending != nil {
-		out = append(out, pending.pack(p, engine.NoAct))
-	}
-	return out, columns, p.err
-}
-
 // loadLinear packs `linear.weight` [n, columns], which Stanford's ColBERT saves with the encoder.
 func loadLinear(columns int64, p *packer) (layer, int64, error) {
 	const name = "linear.weight"
@@ -219,37 +149,6 @@ func (p *packer) floats(name string, shape ...int64) ([]float32, error) {
 		return nil, err
 	}
 	return t.AppendFloat32(nil)
-}
-
-// loadM3 packs BGE-M3's two heads: a vector and a weight for each token.
-func loadM3(dir string, columns int64, p *packer) (vectors, weight layer, width int64, _ error) {
-	for _, head := range []struct {
-		file string
-		to   *layer
-		act  engine.Act
-		rows int64 // 0: as many as the file has
-	}{{m3Vectors, &vectors, engine.NoAct, 0}, {m3Weights, &weight, engine.ReLU, 1}} {
-		checkpoint, err := weights.OpenFile(filepath.Join(dir, head.file))
-		if errors.Is(err, fs.ErrNotExist) {
-			err = refuse(head.file, "", "is missing; download the model again")
-		}
-		if err != nil {
-			return vectors, weight, 0, err
-		}
-		q := &packer{dev: p.dev, from: checkpoint, file: head.file, compute: p.compute, buffer: p.buffer, sizing: p.sizing}
-		rows := head.rows
-		if t, ok := checkpoint.Tensor("weight"); rows == 0 && ok && len(t.Shape) == 2 {
-			rows, width = t.Shape[0], t.Shape[0]
-		}
-		*head.to = layer{weight: q.linear(rows, columns, "weight"), bias: q.vector(rows, "bias"), act: head.act}
-		q.err = checkpoint.Settle(q.err)
-		checkpoint.Close()
-		p.join(q)
-		if p.err != nil {
-			return vectors, weight, 0, p.err
-		}
-	}
-	return vectors, weight, width, nil
 }
 
 // readQueryTable reads the weights of the SparseStaticEmbedding module in dir's folder. There is

@@ -1,66 +1,62 @@
 package arch
 
 import (
+	"slices"
+
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/fold"
 )
 
-// Want says which outputs a program over a model's weights has. Outputs gives their order. Want is
-// comparable, because it is a map key of programs.
-//
-// In the comments below R is the batch's token rows, and K those of them that it keeps
+// Output names one thing that programs can give. It is the name of that output in engine.Output.
+// Each head declares its own, and says there how its rows look. In these comments B is the number of
+// sequences, R the number of the batch's token rows, and K that of the rows which it keeps
 // (engine.Recorder.KeepRows).
+type Output string
+
+// Outputs lists outputs from the first on; the rest is "". It is an array, because Want is a map key.
+type Outputs [engine.MaxOutputs]Output
+
+// Give returns a list of outputs. It panics if they are more than a program can have.
+func Give(outputs ...Output) (list Outputs) {
+	for i, o := range outputs {
+		list[i] = o
+	}
+	return list
+}
+
+// Has reports whether o is in the list.
+func (list Outputs) Has(o Output) bool { return o != "" && slices.Contains(list[:], o) }
+
+// Want says which outputs a program over a model's weights has. It is comparable, because it is a map
+// key of programs.
 type Want struct {
-	Dense   bool           // rows [B, Dim]: pooled, through the module chain
-	Pooling engine.Pooling // of Dense; 0 = the model's own
+	Give    Outputs        // without those that are folded
+	Pooling engine.Pooling // of OutDense; 0 = the model's own
 
-	Sparse       bool // sparse rows [B, Vocab]: the SPLADE maximum
-	TokenWeights bool // values [R, 1]: BGE-M3's lexical weight of each token, relu applied
-	Multi        bool // token rows [K, TokenDim]: ColBERT's projection, not yet normalised
-	MaxSim       bool // values [B, 1]: each sequence against its query; rows normalised
-	Logits       bool // values [B, labels]: sequence classification, before any activation
-	TokenLogits  bool // values [R, labels]: token classification
-
-	// AttendKept makes tokens attend only to the tokens that the batch keeps, while Multi and
-	// MaxSim read all rows. ColBERT's queries, which are filled up with [MASK], need it.
+	// AttendKept makes tokens attend only to the tokens that the batch keeps, while outputs of token
+	// vectors read all rows. ColBERT's queries, which are filled up with [MASK], need it.
 	AttendKept bool
 
-	// Muvera asks for a dense row [B, ·] and SMVE for a sparse one, both folded from the token
-	// vectors. With FoldQuery they are folded the way queries are.
+	// Muvera asks for OutMuvera and SMVE for OutSMVE. With FoldQuery the token vectors are folded the
+	// way those of queries are.
 	Muvera    fold.Muvera
 	SMVE      fold.SMVE
 	FoldQuery bool
 }
 
-// Output names one output of a program, after the field of Want that asks for it.
-type Output uint8
-
-// The outputs.
-const (
-	_ Output = iota
-	OutDense
-	OutSparse
-	OutTokenWeights
-	OutMulti
-	OutMaxSim
-	OutLogits
-	OutTokenLogits
-	OutMuvera
-	OutSMVE
-)
-
-// Outputs lists the outputs of the program in order, starting with output 0. All code that
-// declares, sizes or reads outputs uses this list.
+// Outputs lists the outputs of a program in order, starting with output 0.
 func (w Want) Outputs() []Output {
-	var list []Output
-	for _, o := range [...]struct {
-		given bool
-		out   Output
-	}{{w.Dense, OutDense}, {w.Sparse, OutSparse}, {w.TokenWeights, OutTokenWeights}, {w.Multi, OutMulti}, {w.MaxSim, OutMaxSim},
-		{w.Logits, OutLogits}, {w.TokenLogits, OutTokenLogits}, {w.Muvera != (fold.Muvera{}), OutMuvera}, {w.SMVE != (fold.SMVE{}), OutSMVE}} {
-		if o.given {
-			list = append(list, o.out)
+	list := make([]Output, 0, len(w.Give))
+	for _, o := range w.Give {
+		if o != "" {
+			list = append(list, o)
 		}
+	}
+	if w.Muvera != (fold.Muvera{}) {
+		list = append(list, OutMuvera)
+	}
+	if w.SMVE != (fold.SMVE{}) {
+		list = append(list, OutSMVE)
 	}
 	return list
 }
@@ -68,24 +64,13 @@ func (w Want) Outputs() []Output {
 // Folds reports whether a row is folded from the token vectors.
 func (w Want) Folds() bool { return w.Muvera != (fold.Muvera{}) || w.SMVE != (fold.SMVE{}) }
 
-// Task is the use of a model in the catalog. It says which heads are read in addition to the
-// encoder.
-type Task uint8
-
-// The tasks.
-const (
-	_        Task = iota // no task: Load refuses it
-	Embed                // dense vectors of the module chain
-	Splade               // the masked-language-model head
-	ColBERT              // the projection of token vectors
-	BGEM3                // the encoder, colbert_linear.pt and sparse_linear.pt
-	Classify             // a sequence classification head: scores, labels
-	Tag                  // a token classification head
-)
-
-// String returns the task's name.
-func (t Task) String() string {
-	return [...]string{"none", "embed", "splade", "colbert", "bge_m3", "classify", "tag"}[t]
+// SparseRoom bounds the columns above 0 in a row of the sparse output o that is made of that many
+// tokens.
+func (w Want) SparseRoom(o *engine.Output, tokens int) int {
+	if Output(o.Name) == OutSMVE {
+		return w.SMVE.Room(tokens)
+	}
+	return o.Columns
 }
 
 // Activation is the function that turns a logit into a score.

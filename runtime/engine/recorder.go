@@ -33,6 +33,7 @@ type Recorder struct {
 	kept     bool
 	values   Value // the number of the last one
 	outputs  []string
+	next     string // the name of the next output; "": by its index
 	weights  map[*Weight]struct{}
 	err      error
 	ended    bool
@@ -373,13 +374,20 @@ func flag(b bool) int32 {
 	return 0
 }
 
+// NameOutput names the next output: 1 to 31 small letters, digits and '_', no other output's name.
+// Without a name it is called by its index, such as output0.
+func (r *Recorder) NameOutput(name string) { r.next = name }
+
 // output appends an output. It passes the output's name to fill.
 func output[T any](r *Recorder, kind uint32, fill func(p *T, name unsafe.Pointer)) int {
 	index := len(r.outputs)
 	if index >= MaxOutputs {
 		r.Fail(invalid("output", fmt.Sprintf("a program has at most %d outputs", MaxOutputs)))
 	}
-	name := fmt.Sprintf("output%d", index)
+	name := r.next
+	if r.next = ""; name == "" {
+		name = fmt.Sprintf("output%d", index)
+	}
 	r.outputs = append(r.outputs, name)
 	if r.err != nil {
 		return index

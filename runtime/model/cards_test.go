@@ -210,7 +210,7 @@ func TestFloat32ProfileOnAGPU(t *testing.T) {
 	own, exact := r.describe("test/family"), r.describe("test/family:exact")
 	on := func(d *device, precision string) string {
 		w := &Host{devices: []*device{d}, opt: Options{Precision: precision, Tasks: Tasks}}
-		if w.key(own) != own.WeightsKey {
+		if w.key(own) != own.WeightsKey+" to embed" {
 			t.Errorf("the default profile has key %q", w.key(own))
 		}
 		c, err := w.compute(exact)

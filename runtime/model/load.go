@@ -128,7 +128,7 @@ func (h *Host) load(ctx context.Context, key string, shared copyOf, found hub.Re
 	l := &Model{host: h, key: key, name: m.ID, copies: copies, weights: a, tokenizer: tok, maxTokens: a.MaxSeqLen, vocab: a.Vocab,
 		scratch: need, options: h.queueOptions(m, a), files: found}
 	l.variants.Store(&variants{})
-	if task == arch.Splade {
+	if a.Gives(arch.OutSparse) {
 		if l.idf, err = readIDF(found.Dir, tok); err == nil && l.idf == nil {
 			l.idf, err = l.queryWeights()
 		}

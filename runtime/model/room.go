@@ -205,7 +205,7 @@ func scratchOf(a *arch.Model) (engine.Footprint, error) {
 
 // footprint returns the memory that the largest batch of a program with the outputs want takes.
 func footprint(a *arch.Model, want arch.Want, p *engine.Program) engine.Footprint {
-	return p.Footprint(a.OutputBytes(want, batch.MaxOutput)...)
+	return p.Footprint(a.OutputBytes(p, want, batch.MaxOutput)...)
 }
 
 // largest returns the scratch memory of the model's largest batch over the programs so far.

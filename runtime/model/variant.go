@@ -15,7 +15,7 @@ import (
 // Variant is one program of a model, recorded on every device, and its queue.
 type Variant struct {
 	Want     arch.Want         // the outputs that the program gives
-	Outputs  []arch.Output     // the outputs of Want, in order
+	Outputs  []engine.Output   // what it gives, in order; read-only
 	Queue    *batch.Queue      // of its items
 	programs []*engine.Program // one for each device
 	owned    bool              // recorded for this variant; else the program was recorded when the weights were loaded
@@ -29,6 +29,15 @@ type Variant struct {
 
 // firstRoom is the initial value of Variant.Room.
 const firstRoom = 1024
+
+// SparseRoom returns the number of columns for which a result of the sparse output o gets room. A
+// row that is folded from tokens token vectors never has more. Others may: see Grow.
+func (v *Variant) SparseRoom(o *engine.Output, tokens int) int {
+	if arch.Output(o.Name) == arch.OutSMVE {
+		return v.Want.SparseRoom(o, tokens)
+	}
+	return min(o.Columns, int(v.Room.Load()))
+}
 
 // Grow raises Room to n + n/4 if it is less than n. It is called after a sparse result of n
 // columns.
@@ -65,7 +74,7 @@ type making struct {
 // Variant returns the variant with the outputs want, and records its program on first use.
 // Concurrent callers share one recording. No lock is held while it is recorded.
 func (l *Model) Variant(want arch.Want) (*Variant, error) {
-	if want.Dense && want.Pooling == 0 {
+	if want.Give.Has(arch.OutDense) && want.Pooling == 0 {
 		want.Pooling = l.weights.Pooling
 	}
 	if v := (*l.variants.Load())[want]; v != nil {
@@ -109,7 +118,7 @@ func (l *Model) Variant(want arch.Want) (*Variant, error) {
 
 // newVariant records a variant and starts its queue.
 func (l *Model) newVariant(want arch.Want) (*Variant, error) {
-	v := &Variant{Want: want, Outputs: want.Outputs(), owned: want != l.weights.Own()}
+	v := &Variant{Want: want, owned: want != l.weights.Own()}
 	if l.host.records != nil {
 		l.host.records()
 	}
@@ -124,11 +133,10 @@ func (l *Model) newVariant(want arch.Want) (*Variant, error) {
 		}
 		v.programs = append(v.programs, program)
 	}
+	v.Outputs = v.programs[0].Outputs()
 	v.Room.Store(firstRoom)
 	o := l.options
-	if want.MaxSim {
-		o.MaxQueryRows = v.MaxQueryRows()
-	}
+	o.MaxQueryRows = v.MaxQueryRows()
 	l.needs(want, v.programs[0])
 	v.Queue = batch.NewQueue(l.host.slots, runPacked{model: l, variant: v}, o)
 	return v, nil

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/sie-engine/sie/catalog"
-	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
@@ -32,9 +31,7 @@ type copyOf struct {
 // device's default.
 func (h *Host) key(m *catalog.Resolved) string {
 	key := m.WeightsKey
-	if task, ok := h.opt.Tasks[m.Family]; !ok {
-		key += " to nothing"
-	} else if task != arch.Embed {
+	if task, ok := h.opt.Tasks[m.Family]; ok {
 		key += " to " + task.String()
 	}
 	if h.inFloat32(m) && h.devices[0].about.DefaultCompute() != engine.ComputeF32 {

@@ -3,16 +3,19 @@ package task
 import (
 	"slices"
 
+	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
 )
 
-// classifier is the family of models whose head classifies a whole text by the model's own labels.
-var classifier = family{task: arch.Classify, extract: &extractor{
-	classes: func(r *run) int { return len(r.use.Weights().Labels) },
-	run:     classifyTexts,
-}}
+// The family of models whose head classifies a whole text by the model's own labels.
+func init() {
+	families[catalog.FamilySequenceClassifier] = &family{task: arch.Classify, extract: &extractor{
+		classes: func(r *run) int { return len(r.use.Weights().Labels) },
+		run:     classifyTexts,
+	}}
+}
 
 // classifyTexts gives each text the labels of the model's head. The labels share one softmax; each
 // has its own sigmoid if the model or the request says multi_label, or if there is only one label.
@@ -25,8 +28,8 @@ func classifyTexts(r *run) error {
 	if on, given := r.option("multi_label").(bool); m.MultiLabel && !given || on || len(m.Labels) == 1 {
 		each = sigmoids
 	}
-	return r.logits(arch.Want{Logits: true}, len(r.req.Inputs), func(first, end int) ([]batch.Item, error) {
-		return r.reader.textItems(r.req.Inputs[first:end], first)
+	return r.logits(arch.OutLogits, len(r.req.Inputs), func(first, end int, results *sizes) ([]batch.Item, error) {
+		return r.reader.textItems(r.req.Inputs[first:end], first, results)
 	}, func(i int, z []float64) error {
 		classes := ranked(m.Labels, each(z), r.options.Raw)
 		r.result.Found[i].Classes = slices.DeleteFunc(classes, func(c api.Class) bool { return !r.wants(c.Label) })
@@ -41,22 +44,22 @@ func (r *run) classify() error {
 		return err
 	}
 	r.result.Labels, r.result.Classes = labels, make([][]float64, n)
-	v, err := r.through(arch.Want{Logits: true})
+	v, err := r.through(arch.Want{Give: arch.Give(arch.OutLogits)})
 	if err != nil {
 		return err
 	}
 	r.prepared()
-	specs := []batch.Spec{values(len(labels))}
+	sizes := newSizes(v, forms{})
 	return r.job(v, n, false, func(first, end int) ([]batch.Item, error) {
 		inputs := r.req.Inputs[first:end]
 		if secondOf(&inputs[0]) == nil {
-			return r.reader.textItems(inputs, first)
+			return r.reader.textItems(inputs, first, &sizes)
 		}
 		second := make([]string, len(inputs))
 		for i := range inputs {
 			second[i] = *secondOf(&inputs[i])
 		}
-		return r.reader.pairItems(r.texts(first, end), second, first, specs)
+		return r.reader.pairItems(r.texts(first, end), second, first, &sizes)
 	}, func(i int, out *batch.Result) error {
 		r.result.Classes[i] = probabilities(wide(floats(out[0])), r.req.RawScores)
 		return nil

@@ -10,8 +10,10 @@ import (
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
-// colbert is the family of late-interaction models: one vector per token, and scores by MaxSim.
-var colbert = family{task: arch.ColBERT, encode: &vectors{begin: markTexts}, score: lateInteraction}
+// The family of late-interaction models: one vector per token, and scores by MaxSim.
+func init() {
+	families[catalog.FamilyColBERT] = &family{task: arch.ColBERT, encode: &vectors{begin: markTexts}, score: lateInteraction}
+}
 
 // markTexts makes an encoding read texts with their markers.
 func markTexts(e *encoding) {
@@ -212,7 +214,7 @@ func lateInteraction(r *run) error {
 	if err != nil {
 		return err
 	}
-	v, err := r.through(arch.Want{MaxSim: true})
+	v, err := r.through(arch.Want{Give: arch.Give(arch.OutMaxSim)})
 	if err != nil {
 		return err
 	}
@@ -221,7 +223,7 @@ func lateInteraction(r *run) error {
 		return err
 	}
 	r.reader.prefix, r.reader.limit = k.before(false), k.limit(r.reader.limit, false, 0)
-	specs := []batch.Spec{values(1)}
+	sizes := newSizes(v, forms{})
 	special := r.use.Tokenizer().CountSpecial(false)
 	return r.job(v, len(r.req.Inputs), true, func(first, end int) ([]batch.Item, error) {
 		b, err := r.reader.read(r.req.Inputs[first:end], first)
@@ -231,7 +233,7 @@ func lateInteraction(r *run) error {
 		items := make([]batch.Item, end-first)
 		for i := range items {
 			ids, keep, _ := k.mark(b.Text(i), false, r.reader.limit)
-			items[i] = batch.Item{IDs: ids, Keep: keep, Query: q, Specs: specs, Index: i}
+			items[i] = batch.Item{IDs: ids, Keep: keep, Query: q, Specs: sizes.of(len(ids), 0), Index: i}
 			r.special += special
 		}
 		return items, nil

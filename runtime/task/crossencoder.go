@@ -3,14 +3,18 @@ package task
 import (
 	"math"
 
+	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
 )
 
-// crossEncoder is the family of models that read a query and a text together and score them with a
-// head of one label.
-var crossEncoder = family{task: arch.Classify, score: scorePairs, pairs: true}
+// The family of models that read a query and a text together and score them with a head of one
+// label.
+func init() {
+	families[catalog.FamilyCrossEncoder] = &family{task: arch.Classify, score: scorePairs, pairs: true,
+		suits: func(labels []string) bool { return len(labels) == 1 }}
+}
 
 // scorePairs reads the query and each text as one sequence. The head's only label is the score.
 func scorePairs(r *run) error {
@@ -18,7 +22,7 @@ func scorePairs(r *run) error {
 	if len(m.Labels) != 1 {
 		return errs.Invalidf("model", "Model '%s' has %d labels and classifies; a model that scores has one", r.model.ID, len(m.Labels))
 	}
-	v, err := r.through(arch.Want{Logits: true})
+	v, err := r.through(arch.Want{Give: arch.Give(arch.OutLogits)})
 	if err != nil {
 		return err
 	}
@@ -28,11 +32,11 @@ func scorePairs(r *run) error {
 	} else if m.DefaultPrompt != "" { // before the first text of a pair, as CrossEncoder of sentence-transformers does
 		query = m.Prompts[m.DefaultPrompt] + query
 	}
-	specs := []batch.Spec{values(1)}
+	sizes := newSizes(v, forms{})
 	special := r.use.Tokenizer().CountSpecial(true)
 	return r.job(v, len(r.req.Inputs), false, func(first, end int) ([]batch.Item, error) {
 		r.special += special * (end - first)
-		return r.reader.pairItems(repeat(query, end-first), r.texts(first, end), first, specs)
+		return r.reader.pairItems(repeat(query, end-first), r.texts(first, end), first, &sizes)
 	}, func(i int, out *batch.Result) error {
 		r.result.Scores[i] = activate(m.Activation, float64(floats(out[0])[0]))
 		return nil
@@ -55,9 +59,9 @@ func activate(a arch.Activation, x float64) float64 {
 	return x
 }
 
-// pairItems tokenises pairs into items with the results specs. first is the number of the first
+// pairItems tokenises pairs into items with results of those sizes. first is the number of the first
 // pair in the request.
-func (r *reader) pairItems(a, b []string, first int, specs []batch.Spec) ([]batch.Item, error) {
+func (r *reader) pairItems(a, b []string, first int, results *sizes) ([]batch.Item, error) {
 	out, err := r.readPairs(a, b, first)
 	if err != nil {
 		return nil, err
@@ -66,7 +70,7 @@ func (r *reader) pairItems(a, b []string, first int, specs []batch.Spec) ([]batc
 	from := int32(0)
 	for i := range items {
 		to := out.Ends[i]
-		items[i] = batch.Item{IDs: out.IDs[from:to:to], Specs: specs, Index: i}
+		items[i] = batch.Item{IDs: out.IDs[from:to:to], Specs: results.of(int(to-from), 0), Index: i}
 		if r.model.Weights().TypeVocab > 1 { // otherwise the model ignores the tokenizer's types, as transformers does
 			items[i].TypeIDs = out.TypeIDs[from:to:to]
 		}

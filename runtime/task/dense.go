@@ -1,6 +1,9 @@
 package task
 
-import "github.com/sie-engine/sie/runtime/arch"
+import (
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/runtime/arch"
+)
 
-// dense is the family of models that give one pooled vector per text.
-var dense = family{task: arch.Embed, encode: &vectors{}}
+// The family of models that give one pooled vector per text.
+func init() { families[catalog.FamilyDense] = &family{task: arch.Embed, encode: &vectors{}} }

@@ -1,6 +1,6 @@
 // Package task says what each family of models does with a request. A family decides which inputs
 // and options it takes, which batch items it makes of the inputs, and how it reads the results.
-// Each family has a file and one entry in the table of families.go.
+// Each family has a file, which enters it in the table of families.go.
 //
 // Entry points: Prepare checks a request against its catalog entry. Prepared.Run answers it with a
 // loaded model: acquire, tokenise, queue, collect. Tokenize and Detokenize use only the tokenizer.

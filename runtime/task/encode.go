@@ -1,6 +1,8 @@
 package task
 
 import (
+	"cmp"
+
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/arch"
@@ -25,6 +27,7 @@ type encoding struct {
 	n       int
 	variant *model.Variant // nil when no forward pass is needed
 	forms   forms
+	sizes   sizes
 
 	// lay returns the token ids that the model reads for a text, which of their rows the batch
 	// keeps (nil: all), and how many rows the result has.
@@ -61,11 +64,13 @@ func newEncoding(r *run) (*encoding, error) {
 		return nil, errs.Invalidf("options", "Model '%s' cannot fold queries that are filled up and lose their special tokens; "+
 			"set the load-time option skip_special_tokens: false, query_expansion: false or attend_to_expansion_tokens: true", e.model.ID)
 	}
-	if want.TokenWeights || e.trim != nil {
+	if want.Give.Has(arch.OutTokenWeights) || e.trim != nil {
 		e.kept = make([][]int32, e.n)
 	}
 	var err error
-	e.variant, err = e.through(want)
+	if e.variant, err = e.through(want); err == nil {
+		e.sizes = newSizes(e.variant, e.forms)
+	}
 	return e, err
 }
 
@@ -75,14 +80,18 @@ func (e *encoding) want() arch.Want {
 	if e.fold != nil {
 		folded = *e.fold
 	}
-	want := arch.Want{Dense: e.outputs.dense && folded.muvera == nil, Multi: e.outputs.multi, AttendKept: e.attendKept}
-	if want.Dense {
-		want.Pooling = poolings[e.options.Pooling]
+	want := arch.Want{AttendKept: e.attendKept}
+	var give []arch.Output
+	if e.outputs.dense && folded.muvera == nil {
+		give, want.Pooling = append(give, arch.OutDense), poolings[e.options.Pooling]
 	}
-	want.Sparse = e.outputs.sparse && folded.smve == nil
-	if f := e.family.encode.want; f != nil {
-		f(e, &want)
+	if e.outputs.sparse && folded.smve == nil {
+		give = append(give, cmp.Or(e.family.encode.sparse, arch.OutSparse))
 	}
+	if e.outputs.multi {
+		give = append(give, arch.OutMulti)
+	}
+	want.Give = arch.Give(give...)
 	folded.ask(&want, e.query)
 	return want
 }
@@ -146,7 +155,7 @@ func (e *encoding) items(first, end int) ([]batch.Item, error) {
 		for j := range items[i].Specs {
 			more += int64(items[i].Specs[j].Bytes)
 		}
-		if e.variant.Want.TokenWeights {
+		if e.variant.Want.Give.Has(arch.OutTokenWeights) {
 			more += 8 * int64(len(items[i].IDs)) // a column and a weight of the sparse row made of them
 		}
 		more -= int64(e.whole)
@@ -181,6 +190,6 @@ func (e *encoding) item(ids []int32, first, index int) batch.Item {
 	if e.kept != nil {
 		e.kept[first+index] = it.IDs
 	}
-	it.Specs = e.forms.specs(e.variant, len(it.IDs), rows)
+	it.Specs = e.sizes.of(len(it.IDs), rows)
 	return it
 }

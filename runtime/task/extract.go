@@ -35,17 +35,18 @@ func (r *run) fail(item int, why *errs.Error) {
 	}
 }
 
-// logits runs n texts through the head that gives a value per label, for each text or each of its
-// tokens. It passes to put the logits of every item that has no error; they are finite.
-func (r *run) logits(want arch.Want, n int, items func(first, end int) ([]batch.Item, error), put func(i int, z []float64) error) error {
-	v, err := r.through(want)
+// logits runs n texts through the head that gives the output out, a value per label for each text or
+// each of its tokens. It passes to put the logits of every item that has no error; they are finite.
+func (r *run) logits(out arch.Output, n int, items func(first, end int, results *sizes) ([]batch.Item, error), put func(i int, z []float64) error) error {
+	v, err := r.through(arch.Want{Give: arch.Give(out)})
 	if err != nil {
 		return err
 	}
 	answered := func(i int) bool { return r.result.Found[r.reader.item(i)].Err == nil }
-	least := []batch.Spec{values(len(r.use.Weights().Labels))}
+	sizes := newSizes(v, forms{})
+	least := sizes.of(1, 0)
 	return r.job(v, n, false, func(first, end int) ([]batch.Item, error) {
-		list, err := items(first, end)
+		list, err := items(first, end, &sizes)
 		for i := range list {
 			if !answered(first + i) { // the item keeps its place and costs one token
 				r.reader.tokens -= len(list[i].IDs)
@@ -81,16 +82,17 @@ func containsFold(list []string, s string) bool {
 	return slices.ContainsFunc(list, func(l string) bool { return strings.EqualFold(l, s) })
 }
 
-// textItems tokenises texts into items with one value per label of the model. first is the number
-// of the first text in the request.
-func (r *reader) textItems(inputs []api.Item, first int) ([]batch.Item, error) {
+// textItems tokenises texts into items with results of those sizes. first is the number of the first
+// text in the request.
+func (r *reader) textItems(inputs []api.Item, first int, results *sizes) ([]batch.Item, error) {
 	b, err := r.read(inputs, first)
 	if err != nil {
 		return nil, err
 	}
-	items, specs := make([]batch.Item, len(inputs)), []batch.Spec{values(len(r.model.Weights().Labels))}
+	items := make([]batch.Item, len(inputs))
 	for i := range items {
-		items[i] = batch.Item{IDs: b.Text(i), Specs: specs, Index: i}
+		ids := b.Text(i)
+		items[i] = batch.Item{IDs: ids, Specs: results.of(len(ids), 0), Index: i}
 	}
 	return items, nil
 }

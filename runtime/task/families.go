@@ -6,22 +6,16 @@ import (
 	"github.com/sie-engine/sie/runtime/arch"
 )
 
-// families holds every family of models that this build serves. To add a family, write its file and
-// enter it here. The catalog maps adapter classes to families and checks a family's options.
-var families = map[catalog.Family]*family{
-	catalog.FamilyDense:              &dense,
-	catalog.FamilySparse:             &sparse,
-	catalog.FamilyColBERT:            &colbert,
-	catalog.FamilyMultiFunction:      &multiFunction,
-	catalog.FamilyCrossEncoder:       &crossEncoder,
-	catalog.FamilyZeroShot:           &zeroShot,
-	catalog.FamilySequenceClassifier: &classifier,
-	catalog.FamilyTagger:             &tagger,
-}
+// families holds every family of models that this build serves. Each is entered by its own file. To
+// add one, write its file, and complete its row in the catalog's table of families.
+var families = make(map[catalog.Family]*family)
 
 // family says what models of one family do. A nil function is an operation that they do not have.
 type family struct {
 	task arch.Task // what is loaded from the model's files
+	// suits reports whether a model without a model file is of this family, by the labels of its
+	// head, where families share the task; nil: if it is of no other.
+	suits func(labels []string) bool
 
 	encode  *vectors
 	score   func(*run) error
@@ -34,8 +28,8 @@ type family struct {
 type vectors struct {
 	// begin sets how texts are read. It runs before any text is read.
 	begin func(*encoding)
-	// want changes the outputs that the program shall give.
-	want func(*encoding, *arch.Want)
+	// sparse is the output that sparse rows are made of; "": they are arch.OutSparse.
+	sparse arch.Output
 	// table answers the request without a forward pass if it returns true.
 	table func(*encoding) bool
 }
@@ -70,4 +64,24 @@ func familyOf(m *catalog.Resolved) (*family, error) {
 		return nil, errs.Invalidf("model", "Model '%s': this build does not serve models of the family %q", m.ID, m.Family)
 	}
 	return f, nil
+}
+
+// Detect returns the family of a model directory without a model file, by what its own files say it
+// was made for. A directory that says nothing gives dense vectors. Errors are those of arch.Detect.
+func Detect(dir string) (catalog.Family, error) {
+	task, labels, err := arch.Detect(dir)
+	if err != nil {
+		return catalog.FamilyNone, err
+	}
+	other := catalog.FamilyNone
+	for name, f := range families {
+		switch {
+		case f.task != task:
+		case f.suits == nil:
+			other = name
+		case f.suits(labels):
+			return name, nil
+		}
+	}
+	return other, nil
 }

@@ -66,12 +66,3 @@ func (f *folding) settle(to *forms) {
 		to.vocab = f.smve.Width * f.smve.Repetitions
 	}
 }
-
-// roomOf bounds the columns of a sparse row that is folded from the vectors of rows tokens.
-func roomOf(s *fold.SMVE, rows int) int {
-	most := s.Repetitions * s.Top * rows
-	if s.MaxNonzeros > 0 {
-		most = min(most, s.MaxNonzeros)
-	}
-	return max(1, most)
-}

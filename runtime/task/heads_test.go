@@ -58,7 +58,7 @@ func TestSparse(t *testing.T) {
 	want, shape := c.Float32("splade")
 	for _, again := range []bool{false, true} {
 		if again {
-			v, err := r.Copy("sp").Variant(arch.Want{Sparse: true})
+			v, err := r.Copy("sp").Variant(arch.Want{Give: arch.Give(arch.OutSparse)})
 			if err != nil {
 				t.Fatal(err)
 			}

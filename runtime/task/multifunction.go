@@ -3,18 +3,20 @@ package task
 import (
 	"maps"
 
+	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/model"
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
-// multiFunction is the family of BGE-M3. One pass gives a dense vector, and a weight and a vector
-// per token.
-var multiFunction = family{
-	task:   arch.BGEM3,
-	encode: &vectors{begin: leaveFirstOut, want: weighTokens},
-	score:  scoreModes,
+// The family of BGE-M3. One pass gives a dense vector, and a weight and a vector per token.
+func init() {
+	families[catalog.FamilyMultiFunction] = &family{
+		task:   arch.BGEM3,
+		encode: &vectors{begin: leaveFirstOut, sparse: arch.OutTokenWeights},
+		score:  scoreModes,
+	}
 }
 
 // leaveFirstOut keeps the vectors of all tokens except [CLS].
@@ -26,9 +28,6 @@ func leaveFirstOut(e *encoding) {
 		}
 	}
 }
-
-// weighTokens makes the program give token weights, of which sparse rows are made.
-func weighTokens(_ *encoding, want *arch.Want) { want.TokenWeights, want.Sparse = want.Sparse, false }
 
 // withoutFirst keeps all rows except the first.
 func withoutFirst(n int) (keep []uint8, rows int) {
@@ -76,15 +75,24 @@ func scoreModes(r *run) error {
 	if err != nil {
 		return err
 	}
-	want := arch.Want{Dense: uses("dense"), TokenWeights: uses("sparse"), MaxSim: uses("colbert")}
-	if want.Dense {
-		want.Pooling = poolings[r.options.Pooling]
+	var give []arch.Output
+	var want arch.Want
+	if uses("dense") {
+		give, want.Pooling = append(give, arch.OutDense), poolings[r.options.Pooling]
 	}
+	if uses("sparse") {
+		give = append(give, arch.OutTokenWeights)
+	}
+	if uses("colbert") {
+		give = append(give, arch.OutMaxSim)
+	}
+	want.Give = arch.Give(give...)
 	v, err := r.through(want)
 	if err != nil {
 		return err
 	}
-	c := comparison{run: r, variant: v, weights: weights}
+	c := comparison{run: r, variant: v, weights: weights,
+		sizes: newSizes(v, forms{rows: outputForms["float32"], dims: r.use.Weights().Dim, normalize: true})}
 	if uses("dense") {
 		c.dense = floats(query.Rows[0])
 	}
@@ -105,6 +113,7 @@ type comparison struct {
 	*run
 	variant *model.Variant
 	weights map[string]float64
+	sizes   sizes
 	dense   []float32
 	sparse  map[int32]float32
 	rows    *batch.Query
@@ -116,13 +125,12 @@ func (c *comparison) items(first, end int) ([]batch.Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := forms{rows: outputForms["float32"], dims: c.use.Weights().Dim, normalize: true}
 	items, special := make([]batch.Item, end-first), c.use.Tokenizer().CountSpecial(false)
 	for i := range items {
 		it := batch.Item{IDs: b.Text(i), Query: c.rows, Index: i}
 		c.ids[first+i] = it.IDs
 		it.Keep, _ = withoutFirst(len(it.IDs))
-		it.Specs = f.specs(c.variant, len(it.IDs), 0)
+		it.Specs = c.sizes.of(len(it.IDs), 0)
 		items[i] = it
 		c.special += special
 	}
@@ -131,9 +139,9 @@ func (c *comparison) items(first, end int) ([]batch.Item, error) {
 
 func (c *comparison) put(i int, r *batch.Result) error {
 	score := 0.0
-	for k, out := range c.variant.Outputs {
+	for k := range c.variant.Outputs {
 		x := floats(r[k])
-		switch out {
+		switch arch.Output(c.variant.Outputs[k].Name) {
 		case arch.OutDense:
 			dot := 0.0
 			for j, v := range x {

@@ -199,7 +199,7 @@ func TestVectorsBesideSomeThatAreNone(t *testing.T) {
 func TestSparseRowAgainThatIsNone(t *testing.T) {
 	r := start(t, nil, nil, entry(t, "sparse", poisonedIn(t, "splade-bert", "position", spoiltPosition), "splade_flash", "tasks: {encode: {sparse: {dim: 101}}}"))
 	ask := func(bad int) error {
-		v, err := r.Copy("sparse").Variant(arch.Want{Sparse: true})
+		v, err := r.Copy("sparse").Variant(arch.Want{Give: arch.Give(arch.OutSparse)})
 		must(t, err)
 		v.Room.Store(1)
 		_, err = r.Encode(t.Context(), &Request{Model: "sparse", Tokens: spoiltLists(6, bad), OutputTypes: []string{"sparse"}})

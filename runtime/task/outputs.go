@@ -117,29 +117,53 @@ func (f *forms) sparse(room int) batch.Spec {
 	return batch.Spec{DType: int32(f.weights.device), Dims: int32(room), Bytes: sparseHead + room*(4+f.weights.bits/8)}
 }
 
-// specs returns the specs of a text of that many tokens whose result has rows token rows.
-func (f *forms) specs(v *model.Variant, tokens, rows int) []batch.Spec {
-	out := make([]batch.Spec, len(v.Outputs))
+// sizes makes the specs of items from what their program says that it gives.
+type sizes struct {
+	forms
+	variant *model.Variant
+	fixed   []batch.Spec // of every item, where no result depends on the text
+}
+
+func newSizes(v *model.Variant, f forms) sizes {
+	s := sizes{forms: f, variant: v}
+	for i := range v.Outputs {
+		if o := &v.Outputs[i]; o.PerToken || o.Form == engine.FormSparse {
+			return s
+		}
+	}
+	s.fixed = s.make(0, 0)
+	return s
+}
+
+// of returns the specs of a text of that many tokens whose result has rows token rows. They may be
+// shared: nobody changes them.
+func (s *sizes) of(tokens, rows int) []batch.Spec {
+	if s.fixed != nil {
+		return s.fixed
+	}
+	return s.make(tokens, rows)
+}
+
+func (s *sizes) make(tokens, rows int) []batch.Spec {
+	v, out := s.variant, make([]batch.Spec, len(s.variant.Outputs))
 	kept := rows // rows whose token vectors the result or the folding reads
-	if v.Want.Multi && v.Want.AttendKept {
+	if v.Want.AttendKept && v.Want.Give.Has(arch.OutMulti) {
 		kept = tokens
 	}
-	for i, o := range v.Outputs {
-		switch o {
-		case arch.OutDense, arch.OutMuvera:
-			out[i] = f.row(f.dims)
-		case arch.OutSparse:
-			out[i] = f.sparse(int(v.Room.Load()))
-		case arch.OutTokenWeights:
-			out[i] = values(tokens)
-		case arch.OutMulti:
-			out[i] = f.row(f.tokenDims)
-			out[i].Normalize = f.unitTokens
+	for i := range v.Outputs {
+		switch o := &v.Outputs[i]; {
+		case o.Form == engine.FormRows:
+			out[i] = s.row(s.dims)
+		case o.Form == engine.FormTokenRows:
+			out[i] = s.row(s.tokenDims)
+			out[i].Normalize = s.unitTokens
 			out[i].Bytes *= kept
-		case arch.OutMaxSim:
-			out[i] = values(1)
-		case arch.OutSMVE:
-			out[i] = f.sparse(roomOf(&v.Want.SMVE, kept))
+		case o.Form == engine.FormSparse:
+			out[i] = s.sparse(v.SparseRoom(o, kept))
+		case o.PerToken:
+			out[i] = values(tokens * o.Columns)
+		default:
+			out[i] = values(o.Columns)
 		}
 	}
 	return out
@@ -156,18 +180,18 @@ func values(n int) batch.Spec {
 
 // take puts the results of text i in their places.
 func (e *encoding) take(i int, r *batch.Result) error {
-	for k, o := range e.variant.Outputs {
+	for k := range e.variant.Outputs {
 		data := r[k]
-		switch o {
-		case arch.OutDense, arch.OutMuvera:
+		switch e.variant.Outputs[k].Form {
+		case engine.FormRows:
 			e.result.Rows[i] = data
-		case arch.OutSparse, arch.OutSMVE:
+		case engine.FormSparse:
 			if err := e.takeSparse(i, data); err != nil {
 				return err
 			}
-		case arch.OutTokenWeights:
+		case engine.FormValues: // a weight for each token
 			e.result.Sparse[i] = e.forms.sparseOf(lexical(e.use.Tokenizer(), e.kept[i], floats(data)))
-		case arch.OutMulti:
+		case engine.FormTokenRows:
 			bytes := max(1, e.forms.rows.bytes(e.forms.tokenDims))
 			if e.trim != nil {
 				data = e.trim(data, bytes, e.kept[i])

@@ -87,7 +87,7 @@ func Prepare(r *Request) (*Prepared, error) {
 	case Extract:
 		err = p.checkExtract()
 	case Classify:
-		if p.family.task != arch.Classify {
+		if !p.family.task.Gives(arch.OutLogits) {
 			err = errs.NoExtraction(r.name())
 		}
 	default:

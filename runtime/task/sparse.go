@@ -1,10 +1,15 @@
 package task
 
-import "github.com/sie-engine/sie/runtime/arch"
+import (
+	"github.com/sie-engine/sie/catalog"
+	"github.com/sie-engine/sie/runtime/arch"
+)
 
-// sparse is the family of SPLADE models: one weight per word of the vocabulary. A model that brings
-// a table of query token weights answers queries without a forward pass.
-var sparse = family{task: arch.Splade, encode: &vectors{table: hasTable}}
+// The family of SPLADE models: one weight per word of the vocabulary. A model that brings a table of
+// query token weights answers queries without a forward pass.
+func init() {
+	families[catalog.FamilySparse] = &family{task: arch.Splade, encode: &vectors{table: hasTable}}
+}
 
 // hasTable reports whether a request is only for sparse queries and the model has a table for them.
 func hasTable(e *encoding) bool {

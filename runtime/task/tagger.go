@@ -5,14 +5,17 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
 	"github.com/sie-engine/sie/runtime/tokenizer"
 )
 
-// tagger is the family of models that find entities with a token classification head.
-var tagger = family{task: arch.Tag, extract: &extractor{run: tag}}
+// The family of models that find entities with a token classification head.
+func init() {
+	families[catalog.FamilyTagger] = &family{task: arch.Tag, extract: &extractor{run: tag}}
+}
 
 // tag finds entities with a token classification head. Each token takes its best label.
 // Neighbouring tokens are joined into entities by the B- and I- prefixes of their labels. An
@@ -29,7 +32,7 @@ func tag(r *run) error {
 		return err
 	}
 	places := make([][]tokenizer.Place, len(r.req.Inputs))
-	return r.logits(arch.Want{TokenLogits: true}, len(r.req.Inputs), func(first, end int) ([]batch.Item, error) {
+	return r.logits(arch.OutTokenLogits, len(r.req.Inputs), func(first, end int, results *sizes) ([]batch.Item, error) {
 		placed, err := r.reader.readPlaces(r.texts(first, end), first)
 		if err != nil {
 			return nil, err
@@ -38,7 +41,7 @@ func tag(r *run) error {
 		for i := range items {
 			ids := placed[i].IDs()
 			places[first+i] = placed[i].Tokens
-			items[i] = batch.Item{IDs: ids, Specs: []batch.Spec{values(len(ids) * len(m.Labels))}, Index: i}
+			items[i] = batch.Item{IDs: ids, Specs: results.of(len(ids), 0), Index: i}
 		}
 		return items, nil
 	}, func(i int, z []float64) error {

@@ -4,18 +4,24 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/batch"
 )
 
-// zeroShot is the family of natural language inference models, which classify by the request's
-// labels.
-var zeroShot = family{task: arch.Classify, extract: &extractor{
-	check:   needLabels,
-	classes: func(r *run) int { return len(r.req.Labels) },
-	run:     classifyZeroShot,
-}}
+// The family of natural language inference models, which classify by the request's labels.
+func init() {
+	families[catalog.FamilyZeroShot] = &family{
+		task:  arch.Classify,
+		suits: func(labels []string) bool { return len(labels) != 1 && slices.ContainsFunc(labels, isEntailment) },
+		extract: &extractor{
+			check:   needLabels,
+			classes: func(r *run) int { return len(r.req.Labels) },
+			run:     classifyZeroShot,
+		},
+	}
+}
 
 func needLabels(r *Request) error {
 	if len(r.Labels) == 0 {
@@ -48,13 +54,12 @@ func classifyZeroShot(r *run) error {
 	alone := multi || n == 1
 	r.reader.each = n
 	scores := make([][]float64, len(r.req.Inputs))
-	specs := []batch.Spec{values(len(names))}
-	err = r.logits(arch.Want{Logits: true}, len(r.req.Inputs)*n, func(first, end int) ([]batch.Item, error) {
+	err = r.logits(arch.OutLogits, len(r.req.Inputs)*n, func(first, end int, results *sizes) ([]batch.Item, error) {
 		a, b := make([]string, end-first), make([]string, end-first)
 		for i := range a {
 			a[i], b[i] = r.req.Inputs[(first+i)/n].Text, template.Format(labels[(first+i)%n])
 		}
-		return r.reader.pairItems(a, b, first, specs)
+		return r.reader.pairItems(a, b, first, results)
 	}, func(i int, z []float64) error {
 		score := z[entails]
 		if alone {
@@ -99,11 +104,13 @@ func (r *run) checkHypotheses(template hypothesisTemplate) error {
 	return nil
 }
 
+func isEntailment(label string) bool { return strings.HasPrefix(strings.ToLower(label), "entail") }
+
 // entailment returns the place of the label of entailment and of the label that competes with it:
 // the first label, or the last one if entailment is the first. Both are -1 if there is no
 // entailment.
 func entailment(labels []string) (entails, contradicts int) {
-	entails = slices.IndexFunc(labels, func(l string) bool { return strings.HasPrefix(strings.ToLower(l), "entail") })
+	entails = slices.IndexFunc(labels, isEntailment)
 	switch entails {
 	case -1:
 		return -1, -1
