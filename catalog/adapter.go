@@ -70,10 +70,7 @@ func unknownAdapter(id string, a AdapterPath) error {
 		return fmt.Errorf("model '%s' uses the custom adapter file '%s': this server has no Python and runs no user "+
 			"code; use one of the built-in adapter modules", id, clip(a.String()))
 	}
-	names := make([]string, 0, len(adapterFamilies))
-	for n := range adapterFamilies {
-		names = append(names, n)
-	}
+	names := adapterNames()
 	slices.Sort(names)
 	msg := fmt.Sprintf("model '%s' uses the adapter '%s', which this server does not know", id, clip(a.String()))
 	if near := closeMatches(a.name(), names, 1, suggestCutoff); len(near) > 0 {

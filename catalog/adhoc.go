@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -14,8 +15,7 @@ type AdHocInfo struct {
 	Revision    string
 	WeightsPath string
 
-	Adapter string // module:Class; "" = an encoder of dense vectors
-	Tasks   Tasks  // used only with Adapter
+	Family Family // served by this build; FamilyNone = one of dense vectors
 
 	Dim                int // 0 = unknown until the weights are read
 	MaxSequenceLength  int // tokens
@@ -28,14 +28,11 @@ type AdHocInfo struct {
 	DefaultInstruction string
 }
 
-const (
-	adHocAdapter          = "sie_server.adapters.sentence_transformer:SentenceTransformerDenseAdapter"
-	defaultMaxBatchTokens = 16384
-)
+const defaultMaxBatchTokens = 16384
 
-// AdHoc builds the model for a directory or hub repository without a model file. Without
-// info.Adapter it takes text and gives one dense vector, as a sentence-transformers model does.
-// Pooling and prompts come from the repository unless info states them.
+// AdHoc builds the model for a directory or hub repository without a model file. It takes text and
+// gives all that its family does. Pooling and prompts come from the repository unless info states
+// them.
 func AdHoc(id string, info AdHocInfo) (*Model, error) {
 	if err := checkID(id); err != nil {
 		return nil, fmt.Errorf("model id: %w", err)
@@ -59,26 +56,43 @@ func AdHoc(id string, info AdHocInfo) (*Model, error) {
 			return nil, fmt.Errorf("%s must be between 0 and %d; got %d", n.name, n.limit, n.v)
 		}
 	}
-	path, tasks := adHocAdapter, Tasks{Dense: &Dim{info.Dim}}
-	if info.Adapter != "" {
-		path, tasks = info.Adapter, info.Tasks
+	family := cmp.Or(info.Family, likely).info()
+	if family == nil || family.reason != "" {
+		return nil, fmt.Errorf("the family %q is not served", info.Family)
 	}
-	adapter, err := ParseAdapterPath(path)
+	adapter, err := ParseAdapterPath("sie_server.adapters." + family.adHoc)
 	if err != nil {
 		return nil, err
 	}
-	p := Profile{Name: DefaultProfile, Adapter: adapter, MaxBatchTokens: info.MaxBatchTokens, ComputePrecision: info.Precision, Runtime: info.runtime()}
-	if familyOf(adapter, tasks) == FamilyColBERT {
-		p.Loadtime = map[string]any{"skip_special_tokens": false} // as such models are trained
-	}
+	p := Profile{Name: DefaultProfile, Adapter: adapter, MaxBatchTokens: info.MaxBatchTokens, ComputePrecision: info.Precision,
+		Loadtime: family.loadtime, Runtime: info.runtime()}
 	if p.MaxBatchTokens == 0 {
 		p.MaxBatchTokens = defaultMaxBatchTokens
 	}
 	return &Model{
 		ID: id, HFID: info.HFID, HFRevision: info.Revision, WeightsPath: info.WeightsPath,
-		Inputs: Inputs{Text: true}, Tasks: tasks,
+		Inputs: Inputs{Text: true}, Tasks: tasksOf(family.outputs, info.Dim),
 		MaxSequenceLength: info.MaxSequenceLength, Profiles: []Profile{p},
 	}, nil
+}
+
+// tasksOf returns the tasks of a model with these outputs. dim is the width of its dense vectors.
+func tasksOf(outputs []string, dim int) (t Tasks) {
+	for _, o := range outputs {
+		switch o {
+		case outDense:
+			t.Dense = &Dim{dim}
+		case outSparse:
+			t.Sparse = &Dim{}
+		case outMultivector:
+			t.Multivector = &Dim{}
+		case outScore:
+			t.Score = true
+		case outJSON:
+			t.Extract = true
+		}
+	}
+	return t
 }
 
 func (info AdHocInfo) runtime() map[string]any {

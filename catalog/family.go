@@ -38,48 +38,158 @@ const (
 	FamilyRemote             Family = "remote"              // proxies to another provider
 )
 
-// familyInfo is one row of the support table: the outputs a family can give and the reason why this
-// build does not serve it. An empty reason means that the build serves the family.
+// familyInfo is one row of the table of families: all that configuration knows of a family.
 type familyInfo struct {
+	name Family
+	// outputs are what the family can give.
 	outputs []string
-	reason  string
+	// adapters are the reference's modules and our own, of both generations, without package prefix
+	// and ".adapter" suffix.
+	adapters []string
+	// reason says why this build does not serve the family, without a full stop; "": it does.
+	reason string
+
+	// For families that are served:
+
+	// adHoc is the adapter of a model without a model file, and loadtime its load-time options.
+	adHoc    string
+	loadtime map[string]any
+	// means reports whether an adapter of a whole library is of this family, for a model that
+	// declares dense, sparse, multivector and score outputs so; nil: it never is.
+	means func(dense, sparse, multi, score bool) bool
+	// options are the request options that have an effect, apart from those of every family.
+	options []string
+	folds   bool // folds its multivector by default, as the reference does
+	splade  bool // takes the pooling splade
 }
 
 const notYet = "this build serves text embeddings, reranking and classification; "
 
-// families defines which families this build serves. To serve a family, clear its reason.
-var families = map[Family]familyInfo{
-	FamilyDense:              {outputs: []string{outDense}},
-	FamilySparse:             {outputs: []string{outSparse}},
-	FamilyColBERT:            {outputs: []string{outMultivector, outScore}},
-	FamilyMultiFunction:      {outputs: []string{outDense, outSparse, outMultivector, outScore}},
-	FamilyCrossEncoder:       {outputs: []string{outScore}},
-	FamilyCausalReranker:     {outputs: []string{outScore}, reason: notYet + "decoder reranking is not part of it"},
-	FamilyPruner:             {outputs: []string{outScore, outJSON}, reason: notYet + "context pruning is not part of it"},
-	FamilyImageText:          {outputs: []string{outDense}, reason: notYet + "image and text embedding is not part of it"},
-	FamilyVisualColBERT:      {outputs: []string{outMultivector, outSparse, outScore}, reason: notYet + "visual late interaction is not part of it"},
-	FamilyVisualDense:        {outputs: []string{outDense}, reason: notYet + "visual embedding is not part of it"},
-	FamilyVisualSparse:       {outputs: []string{outSparse}, reason: notYet + "visual sparse encoding is not part of it"},
-	FamilyVisualReranker:     {outputs: []string{outScore}, reason: notYet + "visual reranking is not part of it"},
-	FamilySpanExtractor:      {outputs: []string{outJSON, outDense}, reason: notYet + "entity extraction is not part of it"},
-	FamilyRelations:          {outputs: []string{outJSON}, reason: notYet + "relation extraction is not part of it"},
-	FamilyZeroShot:           {outputs: []string{outJSON}},
-	FamilySequenceClassifier: {outputs: []string{outJSON}},
-	FamilyTagger:             {outputs: []string{outJSON}},
-	FamilyClassifier:         {outputs: []string{outJSON}, reason: notYet + "classification with GLiClass and its kin is not part of it"},
-	FamilyTokenClassifier:    {outputs: []string{outJSON}, reason: notYet + "token classification is not part of it"},
-	FamilyDetector:           {outputs: []string{outJSON}, reason: notYet + "object detection is not part of it"},
-	FamilyOCR:                {outputs: []string{outJSON}, reason: notYet + "OCR is not part of it"},
-	FamilyDocument:           {outputs: []string{outJSON}, reason: "document conversion is out of scope for this server"},
-	FamilyAudio:              {outputs: []string{outJSON}, reason: "audio is out of scope for this server"},
-	FamilyGeneration:         {outputs: []string{outTokens}, reason: "text generation is out of scope for this server"},
-	FamilyRemote:             {reason: "this server runs models itself and does not forward to other providers"},
+// ofVectors are the options of every family that gives vectors.
+var ofVectors = []string{"instruction", "default_instruction", "query_template", "doc_template", "output_types", "output_dtype",
+	"muvera", "smve"} // muvera and smve are refused by name for a model without a multivector
+
+func with(options []string, more ...string) []string { return slices.Concat(options, more) }
+
+// families is the one place where configuration knows families. To serve a family, clear its
+// reason, complete its row and write its file in runtime/task.
+var families = []familyInfo{
+	{name: FamilyDense, outputs: []string{outDense},
+		adapters: []string{"bert_flash", "xlm_roberta_flash", "rope_flash", "modernbert_flash", "nomic_flash", "qwen2_flash", "pytorch_embedding", "sglang", "sglang.embedding"},
+		adHoc:    "sentence_transformer:SentenceTransformerDenseAdapter",
+		means:    func(d, s, m, score bool) bool { return d && !s && !m },
+		options:  with(ofVectors, "normalize", "pooling", "dimensions")},
+	{name: FamilySparse, outputs: []string{outSparse},
+		adapters: []string{"splade_flash", "gte_sparse_flash"},
+		adHoc:    "splade_flash:Adapter",
+		means:    func(d, s, m, score bool) bool { return s && !m },
+		splade:   true,
+		options:  ofVectors},
+	{name: FamilyColBERT, outputs: []string{outMultivector, outScore},
+		adapters: []string{"colbert", "colbert_modernbert_flash", "colbert_rotary_flash"},
+		adHoc:    "colbert:Adapter",
+		means:    func(d, s, m, score bool) bool { return m && !d && !s },
+		folds:    true,
+		loadtime: map[string]any{"skip_special_tokens": false}, // as such models are trained
+		options:  with(ofVectors, "normalize", "dimensions", "query_max_length")},
+	{name: FamilyMultiFunction, outputs: []string{outDense, outSparse, outMultivector, outScore},
+		adapters: []string{"bge_m3", "bge_m3_flash", "bge_m3_flag"},
+		adHoc:    "bge_m3_flash:Adapter",
+		means:    func(d, s, m, score bool) bool { return m && (d || s) },
+		options:  with(ofVectors, "normalize", "pooling", "dimensions", "score_mode", "score_weights")},
+	{name: FamilyCrossEncoder, outputs: []string{outScore},
+		adapters: []string{"cross_encoder", "bert_flash_cross_encoder", "modernbert_flash_cross_encoder", "jina_flash_cross_encoder"},
+		adHoc:    "cross_encoder:Adapter",
+		means:    func(d, s, m, score bool) bool { return score && !d && !s && !m },
+		options:  []string{"instruction"}},
+	{name: FamilyCausalReranker, outputs: []string{outScore},
+		adapters: []string{"qwen2_flash_cross_encoder", "native_causal_cross_encoder"},
+		reason:   notYet + "decoder reranking is not part of it"},
+	{name: FamilyPruner, outputs: []string{outScore, outJSON},
+		adapters: []string{"stablebridge_pruner"},
+		reason:   notYet + "context pruning is not part of it"},
+	{name: FamilyImageText, outputs: []string{outDense},
+		adapters: []string{"clip", "siglip"},
+		reason:   notYet + "image and text embedding is not part of it"},
+	{name: FamilyVisualColBERT, outputs: []string{outMultivector, outSparse, outScore},
+		adapters: []string{"colpali", "colqwen2", "colqwen3", "colsmol", "nemo_colembed", "topk_embed"},
+		reason:   notYet + "visual late interaction is not part of it"},
+	{name: FamilyVisualDense, outputs: []string{outDense},
+		adapters: []string{"qwen3_vl_embedding"},
+		reason:   notYet + "visual embedding is not part of it"},
+	{name: FamilyVisualSparse, outputs: []string{outSparse},
+		adapters: []string{"st_sparse_vision"},
+		reason:   notYet + "visual sparse encoding is not part of it"},
+	{name: FamilyVisualReranker, outputs: []string{outScore},
+		adapters: []string{"qwen3_vl_reranker"},
+		reason:   notYet + "visual reranking is not part of it"},
+	{name: FamilySpanExtractor, outputs: []string{outJSON, outDense},
+		adapters: []string{"gliner", "gliner_bi", "gliner_union", "gliner2", "gliner2.entities", "gliformer"},
+		reason:   notYet + "entity extraction is not part of it"},
+	{name: FamilyRelations, outputs: []string{outJSON},
+		adapters: []string{"glirel"},
+		reason:   notYet + "relation extraction is not part of it"},
+	{name: FamilyZeroShot, outputs: []string{outJSON},
+		adapters: []string{"nli_classification", "nli_classification_flash"},
+		adHoc:    "nli_classification:Adapter",
+		options:  []string{"hypothesis_template", "multi_label", "top_k", "threshold"}},
+	{name: FamilySequenceClassifier, outputs: []string{outJSON},
+		adapters: []string{"sequence_classification"},
+		adHoc:    "sequence_classification:Adapter",
+		options:  []string{"multi_label", "top_k", "threshold"}},
+	{name: FamilyTagger, outputs: []string{outJSON},
+		adapters: []string{"token_classification"},
+		adHoc:    "token_classification:Adapter",
+		options:  []string{"threshold"}},
+	{name: FamilyClassifier, outputs: []string{outJSON},
+		adapters: []string{"gliclass", "gliner2.classification", "gliner2.decide", "laya"},
+		reason:   notYet + "classification with GLiClass and its kin is not part of it"},
+	{name: FamilyTokenClassifier, outputs: []string{outJSON},
+		adapters: []string{"privacy_filter"},
+		reason:   notYet + "token classification is not part of it"},
+	{name: FamilyDetector, outputs: []string{outJSON},
+		adapters: []string{"grounding_dino", "owlv2", "sam3"},
+		reason:   notYet + "object detection is not part of it"},
+	{name: FamilyOCR, outputs: []string{outJSON},
+		adapters: []string{"florence2", "donut", "lighton_ocr", "glm_ocr", "paddleocr_vl", "mineru_vl", "sglang_vision_extract"},
+		reason:   notYet + "OCR is not part of it"},
+	{name: FamilyDocument, outputs: []string{outJSON},
+		adapters: []string{"docling"},
+		reason:   "document conversion is out of scope for this server"},
+	{name: FamilyAudio, outputs: []string{outJSON},
+		adapters: []string{"whisper", "parakeet"},
+		reason:   "audio is out of scope for this server"},
+	{name: FamilyGeneration, outputs: []string{outTokens},
+		adapters: []string{"sglang.generation", "sglang.gemma", "sglang.cuda13", "ctranslate2.generation", "fake"},
+		reason:   "text generation is out of scope for this server"},
+	{name: FamilyRemote,
+		adapters: []string{"remote.openai", "remote.sie"},
+		reason:   noForwarding},
+}
+
+// likely is what a model is taken for that says nothing of itself.
+const likely = FamilyDense
+
+// libraryAdapters are the modules that wrap a whole library or engine. The declared tasks of a
+// model decide what it computes.
+var libraryAdapters = []string{"sentence_transformer", "candle"}
+
+// noForwarding is why remote-backed models are refused.
+const noForwarding = "this server runs models itself and does not forward to other providers"
+
+// info returns the family's row, or nil.
+func (f Family) info() *familyInfo {
+	i := slices.IndexFunc(families, func(info familyInfo) bool { return info.name == f })
+	if i < 0 {
+		return nil
+	}
+	return &families[i]
 }
 
 // Served reports whether this build runs the family. If not, reason says why, without a full stop.
 func (f Family) Served() (ok bool, reason string) {
-	info, known := families[f]
-	if !known {
+	info := f.info()
+	if info == nil {
 		return false, "the adapter family is unknown"
 	}
 	return info.reason == "", info.reason
@@ -88,82 +198,35 @@ func (f Family) Served() (ok bool, reason string) {
 // Families lists all families in alphabetical order.
 func Families() []Family {
 	out := make([]Family, 0, len(families))
-	for f := range families {
-		out = append(out, f)
+	for i := range families {
+		out = append(out, families[i].name)
 	}
 	slices.Sort(out)
 	return out
 }
 
-// adapterFamilies maps adapter modules, without package prefix and ".adapter" suffix, to families.
-// It has the modules of both generations of the reference and our own. An adapter that wraps a
-// whole library or engine maps to familyByTasks, because the tasks of the model decide what it
-// computes.
-var adapterFamilies = map[string]Family{
-	"bert_flash": FamilyDense, "xlm_roberta_flash": FamilyDense, "rope_flash": FamilyDense,
-	"modernbert_flash": FamilyDense, "nomic_flash": FamilyDense, "qwen2_flash": FamilyDense,
-	"pytorch_embedding": FamilyDense, "sglang": FamilyDense, "sglang.embedding": FamilyDense,
-	"sentence_transformer": familyByTasks, "candle": familyByTasks,
-
-	"splade_flash": FamilySparse, "gte_sparse_flash": FamilySparse,
-	"colbert": FamilyColBERT, "colbert_modernbert_flash": FamilyColBERT, "colbert_rotary_flash": FamilyColBERT,
-	"bge_m3": FamilyMultiFunction, "bge_m3_flash": FamilyMultiFunction, "bge_m3_flag": FamilyMultiFunction,
-
-	"cross_encoder": FamilyCrossEncoder, "bert_flash_cross_encoder": FamilyCrossEncoder,
-	"modernbert_flash_cross_encoder": FamilyCrossEncoder, "jina_flash_cross_encoder": FamilyCrossEncoder,
-	"qwen2_flash_cross_encoder": FamilyCausalReranker, "native_causal_cross_encoder": FamilyCausalReranker,
-	"stablebridge_pruner": FamilyPruner,
-
-	"clip": FamilyImageText, "siglip": FamilyImageText,
-	"colpali": FamilyVisualColBERT, "colqwen2": FamilyVisualColBERT, "colqwen3": FamilyVisualColBERT,
-	"colsmol": FamilyVisualColBERT, "nemo_colembed": FamilyVisualColBERT, "topk_embed": FamilyVisualColBERT,
-	"qwen3_vl_embedding": FamilyVisualDense, "st_sparse_vision": FamilyVisualSparse,
-	"qwen3_vl_reranker": FamilyVisualReranker,
-
-	"gliner": FamilySpanExtractor, "gliner_bi": FamilySpanExtractor, "gliner_union": FamilySpanExtractor,
-	"gliner2": FamilySpanExtractor, "gliner2.entities": FamilySpanExtractor, "gliformer": FamilySpanExtractor,
-	"glirel":   FamilyRelations,
-	"gliclass": FamilyClassifier, "nli_classification": FamilyZeroShot, "nli_classification_flash": FamilyZeroShot,
-	"sequence_classification": FamilySequenceClassifier, "token_classification": FamilyTagger,
-	"gliner2.classification": FamilyClassifier, "gliner2.decide": FamilyClassifier, "laya": FamilyClassifier,
-	"privacy_filter": FamilyTokenClassifier,
-
-	"grounding_dino": FamilyDetector, "owlv2": FamilyDetector, "sam3": FamilyDetector,
-	"florence2": FamilyOCR, "donut": FamilyOCR, "lighton_ocr": FamilyOCR, "glm_ocr": FamilyOCR,
-	"paddleocr_vl": FamilyOCR, "mineru_vl": FamilyOCR, "sglang_vision_extract": FamilyOCR,
-	"docling": FamilyDocument,
-	"whisper": FamilyAudio, "parakeet": FamilyAudio,
-
-	"sglang.generation": FamilyGeneration, "sglang.gemma": FamilyGeneration, "sglang.cuda13": FamilyGeneration,
-	"ctranslate2.generation": FamilyGeneration, "fake": FamilyGeneration,
-	"remote.openai": FamilyRemote, "remote.sie": FamilyRemote,
+// adapterNames lists the modules of all known adapters.
+func adapterNames() []string {
+	out := slices.Clone(libraryAdapters)
+	for i := range families {
+		out = append(out, families[i].adapters...)
+	}
+	return out
 }
-
-// familyByTasks marks adapters whose family follows from the declared tasks. It is never returned
-// to callers of the package.
-const familyByTasks Family = "by_tasks"
 
 // familyOf returns the family of a known adapter, or FamilyNone.
 func familyOf(a AdapterPath, t Tasks) Family {
 	if a.File {
 		return FamilyNone
 	}
-	f, known := adapterFamilies[a.name()]
-	if !known || f != familyByTasks {
-		return f
-	}
-	dense, sparse, multi := t.Dense != nil, t.Sparse != nil, t.Multivector != nil
-	switch {
-	case multi && (dense || sparse):
-		return FamilyMultiFunction
-	case multi:
-		return FamilyColBERT
-	case sparse:
-		return FamilySparse
-	case dense:
-		return FamilyDense
-	case t.Score:
-		return FamilyCrossEncoder
+	name := a.name()
+	library := slices.Contains(libraryAdapters, name)
+	for i := range families {
+		f := &families[i]
+		if slices.Contains(f.adapters, name) ||
+			library && f.means != nil && f.means(t.Dense != nil, t.Sparse != nil, t.Multivector != nil, t.Score) {
+			return f.name
+		}
 	}
 	return FamilyNone
 }

@@ -19,7 +19,7 @@ type LoadtimeOptions struct {
 	AttendToExpansion   *bool         // let other tokens attend to the expansion; nil = false
 	SkipPunctuation     *bool         // drop the vectors of punctuation in documents; nil = true
 	SkipSpecialTokens   *bool         // drop the vectors of [CLS], [SEP] and [PAD]; nil = true, the reference's default
-	MUVERA              *MUVERAConfig // nil = no folding; never nil for FamilyColBERT
+	MUVERA              *MUVERAConfig // nil = no folding; never nil for a family that folds
 	SMVE                *SMVEConfig   // as MUVERA
 	LoRAs               []LoRA
 	TrustRemoteCode     bool // accepted without effect: no repository code ever runs here

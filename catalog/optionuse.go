@@ -17,61 +17,52 @@ const (
 	opEvery   = OpEncode | OpScore | OpExtract
 )
 
-// optionUse says where an option has an effect: for models of these families, in these operations.
+// optionUse says in which operations an option has an effect, and for whom.
 type optionUse struct {
-	families []Family // none: only families that this build does not serve
-	home     Operation
-	also     Operation // further operations in which the option has an effect
+	home  Operation
+	also  Operation // further operations in which the option has an effect
+	every bool      // for models of every served family; else of those whose row of the table names it
 }
 
-// optionUses lists every option that a request may name.
+// optionUses lists every option that a request may name. The table of families says which of them a
+// family takes; some are only of families that this build does not serve.
 //
 // In its home operations, an option that has no effect on the model is refused, because an option
 // that silently does nothing leads to wrong results later. In other operations it is ignored and
 // named to the caller, because clients send the options of their constructor with every call.
 var optionUses = func() map[string]optionUse {
-	embedders := []Family{FamilyDense, FamilySparse, FamilyColBERT, FamilyMultiFunction}
-	classifiers := []Family{FamilyZeroShot, FamilySequenceClassifier}
-	scored := slices.Concat(embedders, []Family{FamilyCrossEncoder})
-	everyone := slices.Concat(scored, classifiers, []Family{FamilyTagger})
 	uses := map[string]optionUse{
-		"profile": {everyone, opEvery, 0}, "is_query": {everyone, opEvery, 0}, "overflow_policy": {everyone, opEvery, 0},
-		"max_seq_length": {everyone, opEvery, 0}, "lora_id": {everyone, opEvery, 0}, "lora": {nil, opEvery, 0},
-
-		"instruction":         {scored, OpEncode | OpScore, 0},
-		"default_instruction": {embedders, OpEncode, OpScore},
-		"query_template":      {embedders, OpEncode, OpScore},
-		"doc_template":        {embedders, OpEncode, OpScore},
-		"output_types":        {embedders, OpEncode, 0},
-		"output_dtype":        {embedders, OpEncode, 0},
-		"output_similarity":   {nil, OpEncode, 0},
-		"muvera":              {embedders, OpEncode, 0}, // refused by name for a model without a multivector
-		"smve":                {embedders, OpEncode, 0},
-		"normalize":           {[]Family{FamilyDense, FamilyColBERT, FamilyMultiFunction}, OpEncode, OpScore}, // a sparse row's weights are never scaled
-		"pooling":             {[]Family{FamilyDense, FamilyMultiFunction}, OpEncode, OpScore},
-		"dimensions":          {[]Family{FamilyDense, FamilyMultiFunction, FamilyColBERT}, OpEncode, 0},
-		"query_max_length":    {[]Family{FamilyColBERT}, OpEncode, OpScore},
-
-		"score_mode":    {[]Family{FamilyMultiFunction}, OpScore, 0},
-		"score_weights": {[]Family{FamilyMultiFunction}, OpScore, 0},
-
-		"hypothesis_template": {[]Family{FamilyZeroShot}, OpExtract, 0},
-		"multi_label":         {classifiers, OpExtract, 0}, "top_k": {classifiers, OpExtract, 0},
-		"threshold": {slices.Concat(classifiers, []Family{FamilyTagger}), OpExtract, 0},
+		"instruction":         {home: OpEncode | OpScore},
+		"default_instruction": {home: OpEncode, also: OpScore},
+		"query_template":      {home: OpEncode, also: OpScore},
+		"doc_template":        {home: OpEncode, also: OpScore},
+		"normalize":           {home: OpEncode, also: OpScore}, // a sparse row's weights are never scaled
+		"pooling":             {home: OpEncode, also: OpScore},
+		"query_max_length":    {home: OpEncode, also: OpScore},
+		"score_mode":          {home: OpScore},
+		"score_weights":       {home: OpScore},
+		"lora":                {home: opEvery},
 	}
-	for _, key := range []string{"task", "classification_type", "classification_task", "cuda_graphs", "group_encoding", "flat_ner",
-		"merge_adjacent_entities", "precompute_labels", "ocr", "box_threshold", "text_threshold", "score_threshold", "relation_threshold",
-		"prune_threshold", "highlight_threshold", "score_floor", "span_entry_bias", "max_new_tokens", "num_beams", "window_words",
-		"batch_size", "window_overlap", "relation_labels", "label_groups", "examples", "entity_descriptions"} {
-		uses[key] = optionUse{nil, OpExtract, 0}
+	for _, key := range []string{"profile", "is_query", "overflow_policy", "max_seq_length", "lora_id"} {
+		uses[key] = optionUse{home: opEvery, every: true}
+	}
+	for _, key := range []string{"output_types", "output_dtype", "output_similarity", "muvera", "smve", "dimensions"} {
+		uses[key] = optionUse{home: OpEncode}
+	}
+	for _, key := range []string{"hypothesis_template", "multi_label", "top_k", "threshold", "task", "classification_type", "classification_task",
+		"cuda_graphs", "group_encoding", "flat_ner", "merge_adjacent_entities", "precompute_labels", "ocr", "box_threshold",
+		"text_threshold", "score_threshold", "relation_threshold", "prune_threshold", "highlight_threshold", "score_floor",
+		"span_entry_bias", "max_new_tokens", "num_beams", "window_words", "batch_size", "window_overlap", "relation_labels",
+		"label_groups", "examples", "entity_descriptions"} {
+		uses[key] = optionUse{home: OpExtract}
 	}
 	return uses
 }()
 
 // reaches reports whether an option has an effect on the model in an operation.
 func (r *Resolved) reaches(op Operation, key string) bool {
-	use := optionUses[key]
-	return (use.home|use.also)&op != 0 && slices.Contains(use.families, r.Family)
+	use, info := optionUses[key], r.Family.info()
+	return (use.home|use.also)&op != 0 && info != nil && info.reason == "" && (use.every || slices.Contains(info.options, key))
 }
 
 // sift removes from a request the options that belong only to other operations. It returns their

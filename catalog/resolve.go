@@ -97,7 +97,7 @@ func resolveOne(m *Model, id, profile string) (*Resolved, error) {
 	if err := r.checkPooling(run); err != nil {
 		return nil, fmt.Errorf("model '%s': %w", id, err)
 	}
-	if r.Family == FamilyColBERT {
+	if info := r.Family.info(); info != nil && info.folds {
 		if err := load.foldByDefault(); err != nil {
 			return nil, err
 		}
@@ -170,7 +170,7 @@ func (r *Resolved) profileList() error {
 // work either way. Check Usable before loading.
 func (r *Resolved) Usable() error {
 	if r.Model.RemoteBacked {
-		return fmt.Errorf("model '%s' is remote_backed: %s", r.ID, families[FamilyRemote].reason)
+		return fmt.Errorf("model '%s' is remote_backed: %s", r.ID, noForwarding)
 	}
 	if r.Family == FamilyNone {
 		return unknownAdapter(r.ID, r.Adapter)
@@ -179,7 +179,7 @@ func (r *Resolved) Usable() error {
 		return fmt.Errorf("model '%s' cannot be served: %s", r.ID, reason)
 	}
 	for _, o := range r.Model.Tasks.Outputs() {
-		if !slices.Contains(families[r.Family].outputs, o) {
+		if !slices.Contains(r.Family.info().outputs, o) {
 			return fmt.Errorf("model '%s' declares the output %s, which its adapter '%s' does not give", r.ID, o, r.Adapter)
 		}
 	}
@@ -224,9 +224,9 @@ func (r *Resolved) Options(op Operation, request map[string]any) (out *RuntimeOp
 	return out, ignored, nil
 }
 
-// checkPooling refuses "splade" for every family but FamilySparse.
+// checkPooling refuses "splade" for models that do not give sparse vectors alone.
 func (r *Resolved) checkPooling(o *RuntimeOptions) error {
-	if o.Pooling != poolingSPLADE || r.Family == FamilySparse {
+	if info := r.Family.info(); o.Pooling != poolingSPLADE || info != nil && info.splade {
 		return nil
 	}
 	err := errors.New("must be cls, mean, last or last_token; splade is for models that give sparse vectors")

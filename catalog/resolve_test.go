@@ -340,10 +340,12 @@ var servedFamilies = []Family{FamilyDense, FamilySparse, FamilyColBERT, FamilyMu
 
 // Every adapter maps to a family of the table. Every family that is not served has a reason.
 func TestFamilyTable(t *testing.T) {
-	for name, f := range adapterFamilies {
-		if _, ok := families[f]; !ok && f != familyByTasks {
-			t.Errorf("adapter %s has the family %q, which is not in the table", name, f)
+	known := make(map[string]bool)
+	for _, name := range adapterNames() {
+		if known[name] {
+			t.Errorf("the adapter %s has two families", name)
 		}
+		known[name] = true
 		if _, err := ParseAdapterPath("sie_server.adapters." + name + ":X"); err != nil {
 			t.Errorf("adapter %s: %v", name, err)
 		}
@@ -356,6 +358,44 @@ func TestFamilyTable(t *testing.T) {
 	}
 	if ok, reason := Family("x").Served(); ok || reason == "" {
 		t.Error("an unknown family is served")
+	}
+}
+
+// A row of the table is all that configuration needs of a family: its adapters, its outputs, its
+// options, and how it is served without a model file.
+func TestAFamilyMore(t *testing.T) {
+	families = append(families, familyInfo{name: "throwaway", outputs: []string{outSparse, outJSON}, adapters: []string{"throwaway.old", "throwaway"},
+		adHoc: "throwaway:Adapter", loadtime: map[string]any{"skip_special_tokens": true}, options: []string{"threshold"}})
+	t.Cleanup(func() { families = families[:len(families)-1] })
+	m, err := AdHoc("more", AdHocInfo{HFID: "a/b", Family: "throwaway"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := load(t).With(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := resolve(t, c, "more")
+	if r.Family != "throwaway" || r.Usable() != nil || !slices.Equal(r.Outputs, []string{"sparse", "json"}) || !*r.Loadtime.SkipSpecialTokens || r.Loadtime.SMVE != nil {
+		t.Errorf("%+v, %v", r, r.Usable())
+	}
+	if familyOf(AdapterPath{Module: "sie_server.adapters.throwaway.old.adapter", Class: "X"}, Tasks{}) != "throwaway" || !slices.Contains(Families(), "throwaway") {
+		t.Error("its adapters or its name are not known")
+	}
+	for key, fine := range map[string]bool{"threshold": true, "lora_id": true, "top_k": false, "flat_ner": false} {
+		value := any(1)
+		switch key {
+		case "lora_id":
+			value = "a/b"
+		case "flat_ner":
+			value = true
+		}
+		if _, _, err := r.Options(OpExtract, map[string]any{key: value}); (err == nil) != fine {
+			t.Errorf("option %s: %v", key, err)
+		}
+	}
+	if _, err := AdHoc("none", AdHocInfo{HFID: "a/b", Family: FamilyOCR}); err == nil || !strings.Contains(err.Error(), `the family "ocr" is not served`) {
+		t.Errorf("a family that is not served: %v", err)
 	}
 }
 

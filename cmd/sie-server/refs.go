@@ -14,6 +14,7 @@ import (
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/runtime/arch"
+	"github.com/sie-engine/sie/runtime/task"
 	"github.com/sie-engine/sie/weights/bucket"
 )
 
@@ -252,7 +253,7 @@ func (f *sourceFlags) adHocHub(ctx context.Context, id string) (*catalog.Model, 
 		return catalog.AdHoc(id, info)
 	}
 	defer remove()
-	if info.Adapter, info.Tasks, err = adHocTasks(dir); err != nil {
+	if info.Family, err = task.Detect(dir); err != nil {
 		return nil, err
 	}
 	return catalog.AdHoc(id, info)
@@ -265,7 +266,7 @@ func adHocDir(id, dir string) (*catalog.Model, error) {
 		return nil, err
 	}
 	info := catalog.AdHocInfo{WeightsPath: abs}
-	if info.Adapter, info.Tasks, err = adHocTasks(abs); err != nil {
+	if info.Family, err = task.Detect(abs); err != nil {
 		return nil, err
 	}
 	return catalog.AdHoc(id, info)

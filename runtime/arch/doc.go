@@ -14,9 +14,9 @@
 //
 // A head is one file, too: embed.go, masked.go (SPLADE), colbert.go, m3.go (BGE-M3), classify.go,
 // tag.go. Each is a [Task] of the table in head.go. It says by which files a model is known for it,
-// packs its layers by the names that the architecture gives, names the linears that adapters change,
-// and records its outputs. [Options].Task chooses it. [Model.Record] records the outputs of a [Want]
-// over the one copy of the weights; what a program gives is in engine.Program.Outputs.
+// packs its layers by the names that the architecture gives, names the linears that adapters
+// change, and records its outputs. [Options].Task chooses it. [Model.Record] records the outputs of
+// a [Want] over the one copy of the weights; what a program gives is in engine.Program.Outputs.
 //
 // Every file is untrusted: sizes are bounded, paths stay inside the directory, numbers are checked
 // before they are multiplied. A file that breaks a rule is a [*ModelError], which trying again does

@@ -46,8 +46,8 @@ func loadEnds(l *loading) error {
 }
 
 // An architecture and a head are each one file and one line of their table. Everything from the
-// files of a model to its vectors follows: what was saved is told, packed, counted and recorded, and
-// what another head lacks is known.
+// files of a model to its vectors follows: what was saved is told, packed, counted and recorded,
+// and what another head lacks is known.
 func TestAnArchitectureAndAHeadMore(t *testing.T) {
 	architectures["bag"] = func(dir fs.FS, p *packer) (encoder, error) {
 		e, err := bertNames.load(dir, p)

@@ -8,8 +8,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// heads holds every head that this build loads. To add one, write its file and enter it here. Detect
-// asks them in this order.
+// heads holds every head that this build loads. To add one, write its file and enter it here.
+// Detect asks them in this order.
 var heads = []Task{BGEM3, Classify, Tag, Splade, ColBERT, Embed}
 
 // likely is the task of a model that no head claims.
@@ -40,21 +40,21 @@ type head struct {
 	files []string
 	// made reports whether a model was saved for this head; nil: its files never say so.
 	made func(*saved) bool
-	// labels reads the labels of a model that made or files chose; nil: the head has none that Detect
-	// returns.
+	// labels reads the labels of a model that made or files chose; nil: the head has none that
+	// Detect returns.
 	labels func(*saved) ([]string, error)
 	// read reads the modules in dir, and returns what packs the head.
 	read func(dir fs.FS) (chain, loader, error)
-	// linears names the head's linears in the checkpoints of a family of encoders. Adapters for them
-	// have no effect on models with another head; nil: none.
+	// linears names the head's linears in the checkpoints of a family of encoders. Adapters for
+	// them have no effect on models with another head; nil: none.
 	linears func(headNames) []string
 }
 
 // loader packs a head and says what it gives.
 type loader func(*loading) error
 
-// loading is a head on its way to the device: where its weights are, and the model that it becomes a
-// part of.
+// loading is a head on its way to the device: where its weights are, and the model that it becomes
+// a part of.
 type loading struct {
 	m          *Model
 	dir        string // of the model
@@ -81,8 +81,8 @@ func (l *loading) fixes(name, why string) { l.m.fixed[name] = why }
 
 // given is one output that a loaded head gives.
 type given struct {
-	// rows is the one row of each sequence that is read of the last hidden state, PoolMean where more
-	// are read, 0 where the request's pooling decides.
+	// rows is the one row of each sequence that is read of the last hidden state, PoolMean where
+	// more are read, 0 where the request's pooling decides.
 	rows engine.Pooling
 	// queries is set where a batch brings queries.
 	queries bool

@@ -58,8 +58,8 @@ func TestOutputBytes(t *testing.T) {
 	}
 }
 
-// A program says of each output that it was asked for, in order and by name, what heads promise: its
-// form, its columns, and whether its rows are tokens.
+// A program says of each output that it was asked for, in order and by name, what heads promise:
+// its form, its columns, and whether its rows are tokens.
 func TestProgramsSayWhatTheyGive(t *testing.T) {
 	dev := open(t, engine.Options{})
 	muvera, smve := fold.Muvera{Repetitions: 2, Bits: 3}, fold.SMVE{Repetitions: 2, Width: 50, Top: 3}

@@ -8,12 +8,13 @@ import (
 )
 
 // Output names one thing that programs can give. It is the name of that output in engine.Output.
-// Each head declares its own, and says there how its rows look. In these comments B is the number of
-// sequences, R the number of the batch's token rows, and K that of the rows which it keeps
+// Each head declares its own, and says there how its rows look. In these comments B is the number
+// of sequences, R the number of the batch's token rows, and K that of the rows which it keeps
 // (engine.Recorder.KeepRows).
 type Output string
 
-// Outputs lists outputs from the first on; the rest is "". It is an array, because Want is a map key.
+// Outputs lists outputs from the first on; the rest is "". It is an array, because Want is a map
+// key.
 type Outputs [engine.MaxOutputs]Output
 
 // Give returns a list of outputs. It panics if they are more than a program can have.
@@ -27,18 +28,18 @@ func Give(outputs ...Output) (list Outputs) {
 // Has reports whether o is in the list.
 func (list Outputs) Has(o Output) bool { return o != "" && slices.Contains(list[:], o) }
 
-// Want says which outputs a program over a model's weights has. It is comparable, because it is a map
-// key of programs.
+// Want says which outputs a program over a model's weights has. It is comparable, because it is a
+// map key of programs.
 type Want struct {
 	Give    Outputs        // without those that are folded
 	Pooling engine.Pooling // of OutDense; 0 = the model's own
 
-	// AttendKept makes tokens attend only to the tokens that the batch keeps, while outputs of token
-	// vectors read all rows. ColBERT's queries, which are filled up with [MASK], need it.
+	// AttendKept makes tokens attend only to the tokens that the batch keeps, while outputs of
+	// token vectors read all rows. ColBERT's queries, which are filled up with [MASK], need it.
 	AttendKept bool
 
-	// Muvera asks for OutMuvera and SMVE for OutSMVE. With FoldQuery the token vectors are folded the
-	// way those of queries are.
+	// Muvera asks for OutMuvera and SMVE for OutSMVE. With FoldQuery the token vectors are folded
+	// the way those of queries are.
 	Muvera    fold.Muvera
 	SMVE      fold.SMVE
 	FoldQuery bool

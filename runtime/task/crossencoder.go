@@ -59,8 +59,8 @@ func activate(a arch.Activation, x float64) float64 {
 	return x
 }
 
-// pairItems tokenises pairs into items with results of those sizes. first is the number of the first
-// pair in the request.
+// pairItems tokenises pairs into items with results of those sizes. first is the number of the
+// first pair in the request.
 func (r *reader) pairItems(a, b []string, first int, results *sizes) ([]batch.Item, error) {
 	out, err := r.readPairs(a, b, first)
 	if err != nil {

@@ -35,8 +35,9 @@ func (r *run) fail(item int, why *errs.Error) {
 	}
 }
 
-// logits runs n texts through the head that gives the output out, a value per label for each text or
-// each of its tokens. It passes to put the logits of every item that has no error; they are finite.
+// logits runs n texts through the head that gives the output out, a value per label for each text
+// or each of its tokens. It passes to put the logits of every item that has no error; they are
+// finite.
 func (r *run) logits(out arch.Output, n int, items func(first, end int, results *sizes) ([]batch.Item, error), put func(i int, z []float64) error) error {
 	v, err := r.through(arch.Want{Give: arch.Give(out)})
 	if err != nil {
@@ -82,8 +83,8 @@ func containsFold(list []string, s string) bool {
 	return slices.ContainsFunc(list, func(l string) bool { return strings.EqualFold(l, s) })
 }
 
-// textItems tokenises texts into items with results of those sizes. first is the number of the first
-// text in the request.
+// textItems tokenises texts into items with results of those sizes. first is the number of the
+// first text in the request.
 func (r *reader) textItems(inputs []api.Item, first int, results *sizes) ([]batch.Item, error) {
 	b, err := r.read(inputs, first)
 	if err != nil {

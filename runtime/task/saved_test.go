@@ -16,12 +16,11 @@ import (
 // Models saved by sentence-transformers 5.3 to 6.2 give its answers for texts, with their own
 // tokenizers, limits, prompts and activations.
 func TestSavedModels(t *testing.T) {
-	unknown := &catalog.Dim{}
 	for kind, info := range map[string]catalog.AdHocInfo{
 		"embedder": {},
-		"sparse":   {Adapter: "sie_server.adapters.splade_flash:Adapter", Tasks: catalog.Tasks{Sparse: unknown}},
-		"router":   {Adapter: "sie_server.adapters.splade_flash:Adapter", Tasks: catalog.Tasks{Sparse: unknown}},
-		"reranker": {Adapter: "sie_server.adapters.cross_encoder:Adapter", Tasks: catalog.Tasks{Score: true}},
+		"sparse":   {Family: catalog.FamilySparse},
+		"router":   {Family: catalog.FamilySparse},
+		"reranker": {Family: catalog.FamilyCrossEncoder},
 	} {
 		for _, release := range []string{"5.3.0", "5.4.1", "6.2.0"} {
 			t.Run(kind+"/"+release, func(t *testing.T) {

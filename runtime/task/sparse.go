@@ -5,8 +5,8 @@ import (
 	"github.com/sie-engine/sie/runtime/arch"
 )
 
-// The family of SPLADE models: one weight per word of the vocabulary. A model that brings a table of
-// query token weights answers queries without a forward pass.
+// The family of SPLADE models: one weight per word of the vocabulary. A model that brings a table
+// of query token weights answers queries without a forward pass.
 func init() {
 	families[catalog.FamilySparse] = &family{task: arch.Splade, encode: &vectors{table: hasTable}}
 }
