@@ -3,32 +3,8 @@ package obs
 import (
 	"testing"
 
-	dto "github.com/prometheus/client_model/go"
+	"github.com/sie-engine/sie/internal/testrig"
 )
-
-// value returns the value of the only series of a gauge with the label values, or -1.
-func value(t *testing.T, families []*dto.MetricFamily, name string, labels ...string) float64 {
-	t.Helper()
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-	series:
-		for _, m := range f.Metric {
-			for _, want := range labels {
-				found := false
-				for _, l := range m.Label {
-					found = found || l.GetValue() == want
-				}
-				if !found {
-					continue series
-				}
-			}
-			return m.Gauge.GetValue()
-		}
-	}
-	return -1
-}
 
 // No report fails a scrape: repeated series are added up.
 func TestGauges(t *testing.T) {
@@ -56,11 +32,11 @@ func TestGauges(t *testing.T) {
 			{7, "test_first", []string{"a", "x"}}, {1, "test_first", []string{"a", "y"}}, {float64(scrape + 1), "test_second", []string{"a", "x"}},
 			{11, "test_second", []string{"odd \ufffd", "x"}}, {-1, "test_second", []string{"a", "y"}},
 		} {
-			if v := value(t, got, c.name, c.labels...); v != c.want {
+			if v := testrig.MetricOf(got, c.name, c.labels...); v != c.want {
 				t.Errorf("scrape %d: %s of %q is %v, want %v", scrape, c.name, c.labels, v, c.want)
 			}
 		}
-		if value(t, got, "go_goroutines") < 1 {
+		if testrig.MetricOf(got, "go_goroutines") < 1 {
 			t.Error("the Go collector is not there")
 		}
 	}

@@ -19,6 +19,11 @@ func Metric(t testing.TB, from prometheus.Gatherer, name string, labels ...strin
 	if err != nil {
 		t.Fatal(err)
 	}
+	return MetricOf(families, name, labels...)
+}
+
+// MetricOf is Metric for one scrape.
+func MetricOf(families []*dto.MetricFamily, name string, labels ...string) float64 {
 	for _, f := range families {
 		if f.GetName() != name {
 			continue

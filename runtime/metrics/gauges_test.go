@@ -3,32 +3,8 @@ package metrics
 import (
 	"testing"
 
-	dto "github.com/prometheus/client_model/go"
+	"github.com/sie-engine/sie/internal/testrig"
 )
-
-// value returns the value of the first series of a gauge with these label values, or -1.
-func value(t *testing.T, families []*dto.MetricFamily, name string, labels ...string) float64 {
-	t.Helper()
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-	series:
-		for _, m := range f.Metric {
-			for _, want := range labels {
-				found := false
-				for _, l := range m.Label {
-					found = found || l.GetValue() == want
-				}
-				if !found {
-					continue series
-				}
-			}
-			return m.Gauge.GetValue()
-		}
-	}
-	return -1
-}
 
 // A scrape never fails, however odd the reports are. Reports for the same labels are added up.
 func TestNoReportFailsAScrape(t *testing.T) {
@@ -64,7 +40,7 @@ func TestNoReportFailsAScrape(t *testing.T) {
 		{2, "sie_device_memory_used_bytes", []string{"cuda:0"}}, {4, "sie_device_memory_total_bytes", []string{"cuda:0"}},
 		{2, "sie_device_activation_bytes", []string{"cpu"}}, {-1, "sie_queue_depth", []string{"nobody"}},
 	} {
-		if v := value(t, got, c.name, c.labels...); v != c.want {
+		if v := testrig.MetricOf(got, c.name, c.labels...); v != c.want {
 			t.Errorf("%s of %q is %v, want %v", c.name, c.labels, v, c.want)
 		}
 	}

@@ -115,7 +115,7 @@ func TestPinnedModelsStayAndTheBudgetSaysSo(t *testing.T) {
 		o.Pinned = []string{mean}
 	}, []string{mean, cls})
 	r.encode(&Request{Model: mean, Texts: words(1)})
-	if has := r.devices[0].runner.Stats(); r.metric("sie_device_activation_bytes", "device", "cpu") != float64(has.ArenaBytes+has.SlotBytes) || has.ArenaBytes <= 0 {
+	if has := r.devices[0].runner.Stats(); r.metric("sie_device_activation_bytes", "cpu") != float64(has.ArenaBytes+has.SlotBytes) || has.ArenaBytes <= 0 {
 		t.Errorf("activations: %+v", has)
 	}
 	e := r.refused(t.Context(), &Request{Model: cls, Texts: words(1)}, errs.ModelLoadFailed, 502)

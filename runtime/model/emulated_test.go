@@ -103,8 +103,8 @@ func TestTwoCards(t *testing.T) {
 		if d.runner.Stats().Batches == 0 {
 			t.Errorf("%s ran nothing", d.name)
 		}
-		used, total := r.metric("sie_device_memory_used_bytes", "device", d.name), r.metric("sie_device_memory_total_bytes", "device", d.name)
-		if used < float64(r.copy(mean).weights.Bytes()) || total < used || r.metric("sie_model_loaded", "device", d.name) != 1 {
+		used, total := r.metric("sie_device_memory_used_bytes", d.name), r.metric("sie_device_memory_total_bytes", d.name)
+		if used < float64(r.copy(mean).weights.Bytes()) || total < used || r.metric("sie_model_loaded", d.name) != 1 {
 			t.Errorf("%s: %v of %v bytes used", d.name, used, total)
 		}
 	}
@@ -170,7 +170,7 @@ func TestSmallCard(t *testing.T) {
 	if arena, slots := l.scratch.Bytes(); has.ArenaBytes != arena || has.SlotBytes == 0 || has.SlotBytes > slots {
 		t.Errorf("the runner has %d and %d bytes; it was to have %d and at most %d", has.ArenaBytes, has.SlotBytes, arena, slots)
 	}
-	if got, want := r.metric("sie_device_memory_used_bytes", "device", "cuda:0"), total-free+now.weights.Bytes()+has.ArenaBytes+has.SlotBytes; int64(got) != want {
+	if got, want := r.metric("sie_device_memory_used_bytes", "cuda:0"), total-free+now.weights.Bytes()+has.ArenaBytes+has.SlotBytes; int64(got) != want {
 		t.Errorf("%v bytes are used, %d are known of", got, want)
 	}
 	if r.loads(mean) != 2 || r.loads(cls) != 2 {

@@ -57,7 +57,7 @@ func TestGPUStatus(t *testing.T) {
 	if got := r.GPUs()[0].Utilization; got < 1 || got > 100 {
 		t.Errorf("%d %% of a second with a batch of 20 ms", got)
 	}
-	if used, total := r.metric("sie_device_memory_used_bytes", "device", "cuda:2"), r.metric("sie_device_memory_total_bytes", "device", "cuda:2"); used != 90 || total != 100 {
+	if used, total := r.metric("sie_device_memory_used_bytes", "cuda:2"), r.metric("sie_device_memory_total_bytes", "cuda:2"); used != 90 || total != 100 {
 		t.Errorf("the gauges say %v of %v", used, total)
 	}
 	r.opt.GPUType = "h100-mig"

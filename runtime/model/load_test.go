@@ -281,27 +281,17 @@ func TestClosedWorker(t *testing.T) {
 // ofModel reads a gauge or counter of one model.
 func (r *rig) ofModel(name, model string) float64 {
 	r.t.Helper()
-	return r.metric(name, "model", model)
+	return r.metric(name, model)
 }
 
-// metric reads the gauge or counter that has a label with that value.
-func (r *rig) metric(name, label, value string) float64 {
+// metric reads the gauge or counter that has a label with this value.
+func (r *rig) metric(name, value string) float64 {
 	r.t.Helper()
-	families, err := r.opt.Metrics.Registry.Gather()
-	if err != nil {
-		r.t.Fatal(err)
+	v := testrig.Metric(r.t, r.opt.Metrics.Registry, name, value)
+	if v == testrig.NoMetric {
+		r.t.Fatalf("no metric %s of %s", name, value)
 	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if f.GetName() == name && l.GetName() == label && l.GetValue() == value {
-					return m.GetGauge().GetValue() + m.GetCounter().GetValue()
-				}
-			}
-		}
-	}
-	r.t.Fatalf("no metric %s of %s", name, value)
-	return 0
+	return v
 }
 
 func must(t *testing.T, err error) {

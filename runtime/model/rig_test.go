@@ -6,21 +6,18 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/api"
 	"github.com/sie-engine/sie/internal/errs"
-	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/registry"
 	"github.com/sie-engine/sie/runtime/testmodels"
-	"github.com/sie-engine/sie/weights/hub"
 )
 
 // Ask answers a request with the layer above this package, which these tests may not import. Tasks
@@ -96,22 +93,10 @@ type rig struct {
 func start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.Model) *rig {
 	t.Helper()
 	leftOver := testrig.Goroutines(t)
-	models := extra
-	for _, id := range ids {
-		models = append(models, adHoc(t, id, golden.Open(t, dirs[id]).Dir))
-	}
-	c, err := new(catalog.Catalog).With(models...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := hub.New(hub.Options{CacheDir: t.TempDir(), Offline: true})
-	if err != nil {
-		t.Fatal(err)
-	}
 	log := &testrig.Log{}
 	// Tests replace a device's memory function; the monitor must not call it before they have done
 	// so.
-	o := Options{watch: time.Hour, Catalog: c, Tasks: Tasks, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
+	o := Options{watch: time.Hour, Catalog: testmodels.Catalog(t, ids, extra...), Tasks: Tasks, Hub: testmodels.Hub(t), Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
 		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(log, nil))}
 	if change != nil {
 		change(&o)
@@ -153,30 +138,19 @@ func (r *rig) vectors(model string, texts ...string) [][]float32 {
 func (r *rig) refused(ctx context.Context, q *Request, code errs.Code, status int) *errs.Error {
 	r.t.Helper()
 	_, err := r.Encode(ctx, q)
-	e := errs.As(err)
-	if e == nil || e.Code != code || e.Status != status {
-		r.t.Fatalf("got %v, want %s with status %d", err, code, status)
-	}
-	return e
+	return testmodels.Refused(r.t, err, code, status)
 }
 
 // all runs requests concurrently and returns their results. They share one batch if the rig holds
 // the batch until all texts are queued.
 func (r *rig) all(requests ...*Request) (rows [][][]byte, failures []*errs.Error) {
-	rows, failures = make([][][]byte, len(requests)), make([]*errs.Error, len(requests))
-	var wg sync.WaitGroup
-	for i, q := range requests {
-		wg.Go(func() {
-			res, err := r.Encode(r.t.Context(), q)
-			if err != nil {
-				failures[i] = errs.As(err)
-				return
-			}
-			rows[i] = res.Rows
-		})
-	}
-	wg.Wait()
-	return rows, failures
+	return testmodels.All(func(q *Request) ([][]byte, error) {
+		res, err := r.Encode(r.t.Context(), q)
+		if err != nil {
+			return nil, err
+		}
+		return res.Rows, nil
+	}, requests)
 }
 
 // loads counts the successful loads of id.
@@ -206,10 +180,4 @@ func (r *rig) state(id string) registry.State {
 func (r *rig) size(id string) int64 { return r.models.Get(r.key(r.describe(id))).Bytes }
 
 // held keeps items in the queue until n items wait.
-func held(n int) func(*Options) {
-	return func(o *Options) {
-		o.Batch.MaxRequests, o.Batch.Adaptive.Disabled = n, true
-		o.Batch.MaxWait, o.Batch.Coalesce, o.Batch.IdleCoalesce = time.Hour, time.Hour, time.Hour
-		o.Batch.CoalesceRatio = 1
-	}
-}
+func held(n int) func(*Options) { return func(o *Options) { testmodels.Held(&o.Batch, n) } }

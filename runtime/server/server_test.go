@@ -25,7 +25,7 @@ import (
 	"github.com/sie-engine/sie/runtime/metrics"
 	hosting "github.com/sie-engine/sie/runtime/model"
 	"github.com/sie-engine/sie/runtime/service"
-	"github.com/sie-engine/sie/weights/hub"
+	"github.com/sie-engine/sie/runtime/testmodels"
 )
 
 // model is the tiny model of the tests: 32 wide, 40 tokens, from testdata/golden.
@@ -71,13 +71,9 @@ profiles: {default: {adapter_path: "sie_server.adapters.qwen2_flash_cross_encode
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := hub.New(hub.Options{CacheDir: t.TempDir(), Offline: true})
-	if err != nil {
-		t.Fatal(err)
-	}
 	log := &testrig.Log{}
 	logger := newDebugLog(log)
-	wo := service.Options{Options: hosting.Options{Catalog: c, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
+	wo := service.Options{Options: hosting.Options{Catalog: c, Hub: testmodels.Hub(t), Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
 		Metrics: metrics.New(), Log: logger}}
 	so := Options{Options: httpd.Options{Log: logger, WorkerIdle: 100 * time.Millisecond}, Name: "w1", Bundle: "default"}
 	if change != nil {
@@ -134,10 +130,7 @@ func newDebugLog(w io.Writer) *slog.Logger {
 
 // held keeps texts in the worker's queue: no batch leaves before n texts wait.
 func held(n int) func(*Options, *service.Options) {
-	return func(_ *Options, o *service.Options) {
-		o.Batch.MaxRequests, o.Batch.Adaptive.Disabled, o.Batch.CoalesceRatio = n, true, 1
-		o.Batch.MaxWait, o.Batch.Coalesce, o.Batch.IdleCoalesce = time.Hour, time.Hour, time.Hour
-	}
+	return func(_ *Options, o *service.Options) { testmodels.Held(&o.Batch, n) }
 }
 
 // answer is a complete response.

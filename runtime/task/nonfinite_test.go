@@ -2,74 +2,26 @@ package task_test
 
 import (
 	"bytes"
-	"encoding/binary"
-	"encoding/json"
-	"math"
-	"os"
-	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/sie-engine/sie/internal/errs"
-	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/runtime/arch"
 	"github.com/sie-engine/sie/runtime/task"
+	"github.com/sie-engine/sie/runtime/testmodels"
 )
 
-// poisoned copies a golden model and changes the embedding of one token, so that its sum is not
-// finite.
+// Models whose weights have a row that gives no finite sums.
+var (
+	poisonedIn = testmodels.Poisoned
+	poison     = testmodels.Poison
+)
+
+// poisoned is poisonedIn for the embedding of a token.
 func poisoned(t *testing.T, model string, token int) string {
-	t.Helper()
 	return poisonedIn(t, model, "word", token)
-}
-
-// poisonedIn works as poisoned for another embedding table. A SPLADE model needs that, because its
-// last matrix also holds its words.
-func poisonedIn(t *testing.T, model, table string, row int) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(golden.Open(t, model).Dir)); err != nil {
-		t.Fatal(err)
-	}
-	poison(t, dir, table, row)
-	return dir
-}
-
-// poison changes one row of an embedding table. The weights stay finite, as they must, even in
-// bf16; their sum does not.
-func poison(t *testing.T, dir, table string, at int) {
-	t.Helper()
-	path := filepath.Join(dir, "model.safetensors")
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := int64(binary.LittleEndian.Uint64(data)) + 8
-	var header map[string]struct {
-		Shape   []int    `json:"shape"`
-		Offsets [2]int64 `json:"data_offsets"`
-	}
-	if err := json.Unmarshal(data[8:n], &header); err != nil {
-		t.Fatal(err)
-	}
-	found := false
-	for name, words := range header {
-		if !strings.HasSuffix(name, "embeddings."+table+"_embeddings.weight") {
-			continue
-		}
-		found = true
-		row := data[n+words.Offsets[0]+int64(4*at*words.Shape[1]):]
-		for i := range words.Shape[1] {
-			binary.LittleEndian.PutUint32(row[4*i:], math.Float32bits(0x1.fep127))
-		}
-	}
-	if !found {
-		t.Fatal("no embedding")
-	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // The output types that a client may ask for (params.output_dtype).
@@ -104,10 +56,14 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// isNonFinite reports whether err is the error of one item with non-finite results.
+// isNonFinite reports whether err is the error of one item with non-finite results. The error has
+// the number of the item at place; a query is none.
 func isNonFinite(err error, model, place string) bool {
-	e := errs.As(err)
-	return e != nil && e.Code == errs.InferenceError && e.Status == 500 && e.Param == place &&
+	e, item := errs.As(err), -1
+	if _, number, ok := strings.Cut(place, "["); ok {
+		item, _ = strconv.Atoi(strings.TrimSuffix(number, "]"))
+	}
+	return e != nil && (e.Item == nil) == (item < 0) && (item < 0 || *e.Item == item) && e.Code == errs.InferenceError && e.Status == 500 && e.Param == place &&
 		e.Message == "Model '"+model+"' produced non-finite values (NaN or infinity) for '"+place+"'"
 }
 
@@ -217,17 +173,7 @@ func TestSparseRowAgainThatIsNone(t *testing.T) {
 // MaxSim ignores NaN, but a query or a text with non-finite vectors still fails the request.
 func TestLateScoresThatAreNone(t *testing.T) {
 	dir := withTokenizer(t, "colbert-linear", "st-mean", nil)
-	var file struct {
-		Model struct{ Vocab map[string]int }
-	}
-	data, err := os.ReadFile(filepath.Join(dir, "tokenizer.json"))
-	must(t, err)
-	must(t, json.Unmarshal(data, &file))
-	token := file.Model.Vocab["z"]
-	if token == 0 {
-		t.Fatal("the vocabulary has no z")
-	}
-	poison(t, dir, "word", token)
+	poison(t, dir, "word", testmodels.TokenID(t, dir, "z"))
 	for _, precision := range []string{"fp32", "int8"} {
 		r := start(t, func(o *Options) { o.Precision = precision }, nil, loadtime(t, "late", dir, "colbert", colbertTasks, "{query_expansion: false}"))
 		for query, place := range map[string]string{"the mat": "documents[1]", "z": "query"} {

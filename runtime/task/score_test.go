@@ -1,7 +1,6 @@
 package task_test
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/sie-engine/sie/internal/errs"
 	"github.com/sie-engine/sie/internal/golden"
+	"github.com/sie-engine/sie/runtime/testmodels"
 )
 
 // An instruction goes before the query; the request's own replaces the profile's. A length limit
@@ -57,17 +57,7 @@ func TestScoreInstruction(t *testing.T) {
 // A head of several labels classifies and does not score. Non-finite scores are the server's error,
 // not an answer.
 func TestScoresThatAreNone(t *testing.T) {
-	var z int
-	var file struct {
-		Model struct{ Vocab map[string]int }
-	}
-	data, err := os.ReadFile(filepath.Join(golden.Open(t, "rerank-sigmoid").Dir, "tokenizer.json"))
-	if err == nil {
-		err = json.Unmarshal(data, &file)
-	}
-	if z = file.Model.Vocab["z"]; err != nil || z == 0 {
-		t.Fatal(z, err)
-	}
+	z := testmodels.TokenID(t, golden.Open(t, "rerank-sigmoid").Dir, "z")
 	const tasks = "tasks: {score: {}}"
 	r := start(t, nil, nil, entry(t, "moods", withTokenizer(t, "classify-bert", "st-mean", nil), "cross_encoder", tasks),
 		entry(t, "broken", poisoned(t, "rerank-sigmoid", z), "cross_encoder", tasks))

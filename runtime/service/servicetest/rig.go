@@ -10,20 +10,17 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/sie-engine/sie/catalog"
 	"github.com/sie-engine/sie/internal/errs"
-	"github.com/sie-engine/sie/internal/golden"
 	"github.com/sie-engine/sie/internal/testrig"
 	"github.com/sie-engine/sie/runtime/engine"
 	"github.com/sie-engine/sie/runtime/metrics"
 	"github.com/sie-engine/sie/runtime/model"
 	"github.com/sie-engine/sie/runtime/registry"
 	"github.com/sie-engine/sie/runtime/testmodels"
-	"github.com/sie-engine/sie/weights/hub"
 )
 
 // Rig is a worker over tiny models, with what it logged and counted.
@@ -40,20 +37,8 @@ type Rig struct {
 func Start(t *testing.T, change func(*Options), ids []string, extra ...*catalog.Model) *Rig {
 	t.Helper()
 	leftOver := testrig.Goroutines(t)
-	models := extra
-	for _, id := range ids {
-		models = append(models, testmodels.AdHoc(t, id, golden.Open(t, testmodels.Dirs[id]).Dir))
-	}
-	c, err := new(catalog.Catalog).With(models...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := hub.New(hub.Options{CacheDir: t.TempDir(), Offline: true})
-	if err != nil {
-		t.Fatal(err)
-	}
 	log := &testrig.Log{}
-	o := Options{Options: model.Options{Catalog: c, Hub: h, Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
+	o := Options{Options: model.Options{Catalog: testmodels.Catalog(t, ids, extra...), Hub: testmodels.Hub(t), Devices: []engine.Options{{Threads: 2}}, Precision: "fp32", LoadWait: time.Minute,
 		Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(log, nil))}}
 	if change != nil {
 		change(&o)
@@ -92,56 +77,35 @@ func (r *Rig) Vectors(model string, texts ...string) [][]float32 {
 func (r *Rig) Refused(ctx context.Context, q *Request, code errs.Code, status int) *errs.Error {
 	r.T.Helper()
 	_, err := r.Encode(ctx, q)
-	e := errs.As(err)
-	if e == nil || e.Code != code || e.Status != status {
-		r.T.Fatalf("got %v, want %s with status %d", err, code, status)
-	}
-	return e
+	return testmodels.Refused(r.T, err, code, status)
 }
 
 // All runs requests at the same time and returns the result of each. They share one batch if the
 // rig holds it back until all their texts are queued (Held).
 func (r *Rig) All(requests ...*Request) (rows [][][]byte, failures []*errs.Error) {
-	rows, failures = make([][][]byte, len(requests)), make([]*errs.Error, len(requests))
-	var wg sync.WaitGroup
-	for i, q := range requests {
-		wg.Go(func() {
-			res, err := r.Encode(r.T.Context(), q)
-			if err != nil {
-				failures[i] = errs.As(err)
-				return
-			}
-			rows[i] = res.Rows
-		})
-	}
-	wg.Wait()
-	return rows, failures
+	return testmodels.All(func(q *Request) ([][]byte, error) {
+		res, err := r.Encode(r.T.Context(), q)
+		if err != nil {
+			return nil, err
+		}
+		return res.Rows, nil
+	}, requests)
 }
 
 // OfModel reads the gauge or counter of one model.
 func (r *Rig) OfModel(name, model string) float64 {
 	r.T.Helper()
-	return r.Metric(name, "model", model)
+	return r.Metric(name, model)
 }
 
-// Metric reads the gauge or counter that has this label with this value.
-func (r *Rig) Metric(name, label, value string) float64 {
+// Metric reads the gauge or counter that has a label with this value.
+func (r *Rig) Metric(name, value string) float64 {
 	r.T.Helper()
-	families, err := r.Metrics.Registry.Gather()
-	if err != nil {
-		r.T.Fatal(err)
+	v := testrig.Metric(r.T, r.Gatherer(), name, value)
+	if v == testrig.NoMetric {
+		r.T.Fatalf("no metric %s of %s", name, value)
 	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if f.GetName() == name && l.GetName() == label && l.GetValue() == value {
-					return m.GetGauge().GetValue() + m.GetCounter().GetValue()
-				}
-			}
-		}
-	}
-	r.T.Fatalf("no metric %s of %s", name, value)
-	return 0
+	return v
 }
 
 // Copy returns the loaded model of an id.
@@ -190,9 +154,5 @@ func (r *Rig) Entry(id string) *catalog.Resolved {
 
 // Held changes options so that no batch leaves the queue before n items wait.
 func Held(n int) func(*Options) {
-	return func(o *Options) {
-		o.Batch.MaxRequests, o.Batch.Adaptive.Disabled = n, true
-		o.Batch.MaxWait, o.Batch.Coalesce, o.Batch.IdleCoalesce = time.Hour, time.Hour, time.Hour
-		o.Batch.CoalesceRatio = 1
-	}
+	return func(o *Options) { testmodels.Held(&o.Batch, n) }
 }
