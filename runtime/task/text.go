@@ -128,8 +128,10 @@ func (r *reader) refuseCut(cut bool, number int) error {
 		place, r.limit, r.entry.ID)))
 }
 
-// refuse fails the item of a text if items may fail alone, and otherwise the request.
+// refuse fails the item of a text if items may fail alone, and otherwise the request. The error
+// gets the item's number.
 func (r *reader) refuse(number int, why *errs.Error) error {
+	r.about(number, why)
 	if r.fail != nil {
 		r.fail(r.item(number), why)
 		return nil
@@ -137,10 +139,22 @@ func (r *reader) refuse(number int, why *errs.Error) error {
 	return why
 }
 
+// about gives an error the number of the item that a text belongs to.
+func (r *reader) about(number int, why *errs.Error) *errs.Error {
+	if r.field != queryField {
+		item := r.item(number)
+		why.Item = &item
+	}
+	return why
+}
+
+// queryField is the field of a query, which is no item of its request.
+const queryField = "query"
+
 // item returns the item of the request that a text belongs to; place is what a client calls it.
 func (r *reader) item(number int) int { return number / max(1, r.each) }
 func (r *reader) place(number int) string {
-	if r.field == "query" { // a request has one query
+	if r.field == queryField { // a request has one query
 		return r.field
 	}
 	return fmt.Sprintf("%s[%d]", r.field, r.item(number))
@@ -197,7 +211,7 @@ func (r *reader) textError(err error, first int) error {
 	var te *tokenizer.TextError
 	if errors.As(err, &te) && errors.Is(err, tokenizer.ErrTooLong) {
 		place := r.place(first + te.Index)
-		return errs.TooLong(place, fmt.Sprintf("Field '%s': %v", place, te.Err))
+		return r.about(first+te.Index, errs.TooLong(place, fmt.Sprintf("Field '%s': %v", place, te.Err)))
 	}
 	return err
 }
