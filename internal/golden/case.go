@@ -8,8 +8,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
+
+	"github.com/sie-engine/sie/internal/testrig"
 )
 
 // Case is a folder of testdata/golden whose files match its manifest.
@@ -34,11 +35,8 @@ func Root(t testing.TB) string {
 	if dir := os.Getenv("SIE_GOLDEN"); dir != "" {
 		return dir
 	}
-	_, file, _, ok := runtime.Caller(0)
-	if !ok || !filepath.IsAbs(file) {
-		t.Fatal("golden: the source tree is unknown, because this test was built with -trimpath; build it without")
-	}
-	return filepath.Join(filepath.Dir(file), "..", "..", "testdata", "golden")
+	t.Helper()
+	return filepath.Join(testrig.Root(t), "testdata", "golden")
 }
 
 // Open opens a case after it has checked that every file matches the manifest.

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -24,8 +23,8 @@ const bucketName = "models"
 
 // program returns the path of a server's binary, or skips the test.
 func program(tb testing.TB, name string) string {
-	_, file, _, _ := runtime.Caller(0)
-	path := filepath.Join(filepath.Dir(file), "../../../build/bin", name)
+	tb.Helper()
+	path := filepath.Join(testrig.Root(tb), "build", "bin", name)
 	if _, err := os.Stat(path); err != nil {
 		if os.Getenv("SIE_REQUIRE_BUCKETS") != "" {
 			tb.Fatalf("%s is not there: run tools/setup/buckets.sh", path)
