@@ -82,7 +82,8 @@ func chaosCalls(t *testing.T, w *rig) (calls []*chaosCall, models []*catalog.Mod
 // TestChaos: clients send all kinds of requests at once and leave in the middle; the budget holds
 // half of the models; adapters take turns in two places; and changes the catalog keeps changing.
 // Every answer has the same bits as without load, or is a 503 with a time to retry. The accounted
-// bytes stay within the budget, and nothing is left at the end.
+// bytes stay within the budget, and nothing is left at the end. The clients go on until enough of
+// them were answered and some have left, however slow the machine is.
 func TestChaos(t *testing.T) {
 	r := start(t, func(o *Options) { o.MaxLoRAs, o.EvictWait, o.LoadWait = 2, 5*time.Second, 300*time.Millisecond }, nil)
 	calls, models := chaosCalls(t, r)
@@ -144,7 +145,8 @@ func TestChaos(t *testing.T) {
 	for client := range 8 {
 		clients.Go(func() {
 			dice := rand.New(rand.NewPCG(7, uint64(client)))
-			for range each {
+			enough := func() bool { return answered.Load() >= each && left.Load() > 0 }
+			for i := 0; !t.Failed() && (i < each || !enough()); i++ {
 				c := calls[dice.IntN(len(calls))]
 				ctx, cancel := context.WithCancel(t.Context())
 				leaves := dice.IntN(3) == 0
@@ -176,9 +178,6 @@ func TestChaos(t *testing.T) {
 	close(stop)
 	others.Wait()
 	t.Logf("%d answered, %d told to come later, %d left, %d asked for what was removed", answered.Load(), later.Load(), left.Load(), unknown.Load())
-	if answered.Load() < 8*each/8 || left.Load() == 0 {
-		t.Error("too few answers or nobody left: the test proves nothing")
-	}
 	chaosEmpty(t, r)
 }
 

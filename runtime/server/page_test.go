@@ -52,14 +52,36 @@ func browser(t *testing.T) string {
 	return ""
 }
 
+// startBrowser starts a browser, which ends with the test. On a machine with many other programs it
+// may not get the processes, memory or time that it needs to start; it is then started again, since
+// no test is about that.
+func startBrowser(t *testing.T, path string) context.Context {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.WindowSize(1200, 1500), chromedp.WSURLReadTimeout(2*time.Minute))
+	for try := 1; ; try++ {
+		ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+		ctx, closeTab := chromedp.NewContext(ctx)
+		end := func() { closeTab(); cancel() }
+		err := chromedp.Run(ctx)
+		if err == nil {
+			t.Cleanup(end)
+			return ctx
+		}
+		end()
+		if try == 5 {
+			t.Fatalf("%s did not start in %d tries: %v", path, try, err)
+		}
+		t.Logf("%s did not start, once more: %v", path, err)
+		time.Sleep(time.Duration(try) * time.Second)
+	}
+}
+
 // browse opens the server's page.
 func (r *rig) browse(path string) *tab {
 	r.t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1200, 1500))
-	ctx, cancel := chromedp.NewExecAllocator(r.t.Context(), options...)
-	ctx, closeTab := chromedp.NewContext(ctx)
-	ctx, late := context.WithTimeout(ctx, 90*time.Second)
-	r.t.Cleanup(func() { late(); closeTab(); cancel() })
+	ctx, late := context.WithTimeout(startBrowser(r.t, path), 10*time.Minute)
+	r.t.Cleanup(late)
 	b := &tab{Context: ctx, t: r.t, origin: "http://" + r.addr}
 	chromedp.ListenTarget(ctx, b.event)
 	b.do(network.Enable(), log.Enable(), chromedp.Navigate(b.origin+"/"))
