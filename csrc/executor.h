@@ -116,6 +116,10 @@ class Executors {
   // Blocks until the run is done.
   void wait(const Run *run);
 
+  // What an executor's thread runs: does tickets, first those of runs that do not yield, sleeps
+  // when there are none, and returns after stop.
+  void loop(int32_t executor);
+
   // The functions below are for executors that do a ticket of a yielding run.
 
   // Does one ticket of a run that does not yield; false if there is none.
@@ -154,8 +158,8 @@ class Executors {
  private:
   struct Entry {
     // High half: the run's number; low half: the tickets not yet taken, and whether the run yields.
-    alignas(64) std::atomic<uint64_t> tickets{0};
-    std::atomic<Run *> run{nullptr};
+    alignas(64) hooks::Watched<uint64_t> tickets{0};
+    hooks::Watched<Run *> run{nullptr};
   };
   struct Thread {
     Executors *owner;
@@ -165,7 +169,6 @@ class Executors {
   };
 
   static void *entry(void *thread);
-  void loop(int32_t executor);
   bool take(bool yielding, int32_t executor, uint32_t *only);
   bool take_from(Entry *entry, uint64_t tickets, int32_t executor);
   void finish(Run *run);
@@ -173,7 +176,7 @@ class Executors {
   Block threads_ = {};
   int32_t count_ = 0;
   std::atomic<bool> stopping_{false};
-  std::atomic<int32_t> in_flight_{0}, yielding_{0};
+  hooks::Watched<int32_t> in_flight_{0}, yielding_{0};
   Entry entries_[max_runs];
   uint32_t submitted_ = 0;          // runs so far; only the submitting thread uses it
   alignas(64) WaitWord events_;     // changes whenever there may be work

@@ -74,6 +74,10 @@ class Watched : public std::atomic<T> {
     step();
     return Base::fetch_sub(value, order);
   }
+  bool compare_exchange_weak(T &expected, T value, std::memory_order success, std::memory_order failure) {
+    step();
+    return Base::compare_exchange_weak(expected, value, success, failure);
+  }
 };
 
 // Whether a test decides which thread runs; then no thread spins.

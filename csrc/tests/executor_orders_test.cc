@@ -1,0 +1,115 @@
+// executor_orders_test.cc — the executors' loop in every order of its steps, with one thread that
+// submits runs and waits for them. schedule::explore has the threads, start is not called.
+#include <memory>
+
+#include "executor.h"
+#include "schedule.h"
+#include "tests/check.h"
+
+namespace {
+
+// Counts how often each ticket is done.
+struct Counted : sie::Run {
+  std::atomic<int> done[2] = {};
+  explicit Counted(int count) {
+    work = run;
+    team = 1;
+    tickets = count;
+  }
+  static void run(sie::Run *r, int32_t slab, int32_t, int32_t) { static_cast<Counted *>(r)->done[slab]++; }
+  bool complete() const {
+    for (int i = 0; i < tickets; i++) {
+      if (done[i].load() != 1) return false;
+    }
+    return true;
+  }
+};
+
+// A long slab's team of two, which meets twice.
+struct Pair : sie::Run {
+  sie::Executors *executors;
+  sie::Team pair;
+  std::atomic<int> reached{0}, early{0};
+  explicit Pair(sie::Executors *on) : executors(on) {
+    work = run;
+    team = tickets = 2;
+    yields = true;
+  }
+  static void run(sie::Run *r, int32_t, int32_t, int32_t executor) {
+    Pair *self = static_cast<Pair *>(r);
+    for (int round = 1; round <= 2; round++) {
+      self->reached++;
+      self->executors->meet(&self->pair.barrier, 2, executor);
+      if (self->reached.load() < 2 * round) self->early++;
+    }
+  }
+};
+
+// Thread 0 submits; the others are executors until it has called stop.
+long explore(int preemptions, const std::function<void(sie::Executors *)> &prepare,
+             const std::function<void(sie::Executors *)> &submitter) {
+  std::unique_ptr<sie::Executors> executors;
+  schedule::Threads threads = {};
+  threads.count = 3;
+  threads.preemptions = preemptions;
+  threads.prepare = [&] {
+    executors.reset(new sie::Executors);
+    prepare(executors.get());
+  };
+  threads.body = [&](int thread) {
+    if (thread > 0) return executors->loop(thread - 1);
+    submitter(executors.get());
+    executors->stop();
+  };
+  threads.afterwards = [] {};
+  return schedule::explore(threads);
+}
+
+}  // namespace
+
+// A run may be freed as soon as it has been waited for, and another takes its place in the queue.
+TEST(executors_do_tickets_once_in_every_order) {
+  std::unique_ptr<Counted> first, second, third;
+  const long orders = explore(
+      1,
+      [&](sie::Executors *) {
+        first.reset(new Counted(2));
+        second.reset(new Counted(1));
+        third.reset(new Counted(1));
+      },
+      [&](sie::Executors *executors) {
+        CHECK(executors->submit(first.get()) && executors->submit(second.get()), "refused");
+        executors->wait(first.get());
+        CHECK(first->complete(), "the first run is not complete");
+        first.reset();
+        CHECK(executors->submit(third.get()), "refused, though a run has ended");
+        executors->wait(third.get());
+        executors->wait(second.get());
+        CHECK(second->complete() && third->complete(), "a later run is not complete");
+      });
+  printf("     %ld orders\n", orders);
+  CHECK(orders > 1000, "%ld orders", orders);
+}
+
+// A run that does not yield comes between, and the team of a long slab meets all the same.
+TEST(executors_meet_in_every_order_beside_another_run) {
+  std::unique_ptr<Pair> pair;
+  std::unique_ptr<Counted> other;
+  const long orders = explore(
+      1,
+      [&](sie::Executors *executors) {
+        pair.reset(new Pair(executors));
+        other.reset(new Counted(1));
+      },
+      [&](sie::Executors *executors) {
+        CHECK(executors->submit(pair.get()) && executors->submit(other.get()), "refused");
+        executors->wait(other.get());
+        CHECK(other->complete(), "the other run is not complete");
+        other.reset();
+        executors->wait(pair.get());
+        CHECK(pair->early.load() == 0 && pair->reached.load() == 4, "%d arrivals, %d went on too early",
+              pair->reached.load(), pair->early.load());
+      });
+  printf("     %ld orders\n", orders);
+  CHECK(orders > 1000, "%ld orders", orders);
+}
