@@ -502,12 +502,18 @@ std::unique_ptr<Case> make_production_linear(int index) {
       all.push_back({SIE_COMPUTE_INT8, 512, s[0], s[1], up ? static_cast<int32_t>(SIE_U8) : SIE_F32,
                      up ? 0 : SIE_F32, act, true, false, true, plain, " outlier", true});
     }
-    // A last step that K does not fill, and a last panel that N does not.
+    // A last step that K does not fill, and a last panel that N does not; every operand of a row.
     for (uint32_t compute : {SIE_COMPUTE_F32, SIE_COMPUTE_BF16, SIE_COMPUTE_INT8}) {
       all.push_back({compute, 509, 399, 3089, SIE_F32, 0, SIE_ACT_NONE, true, false, true, plain, ""});
       all.push_back({compute, 509, 1550, 399,
                      compute == SIE_COMPUTE_INT8 ? static_cast<int32_t>(SIE_U8) : SIE_F32, 0, SIE_ACT_NONE,
                      true, false, true, plain, "", false, SIE_GATE_SWIGLU});
+      for (int32_t residual : {SIE_F32, SIE_BF16}) {
+        all.push_back({compute, 509, 1550, 399,
+                       compute == SIE_COMPUTE_INT8 ? static_cast<int32_t>(SIE_U8) : SIE_F32, residual,
+                       SIE_ACT_NONE, true, false, true, plain, "", compute == SIE_COMPUTE_INT8, SIE_GATE_NONE,
+                       -1, true});
+      }
     }
     return all;
   }();
