@@ -32,6 +32,8 @@ class BuildError(Exception):
 class Sources:
     """kernels/cuda: units (.cu files of the build) and the kernel headers they include."""
 
+    compare = False  # instrument.py
+
     def __init__(self, build):
         self.build = pathlib.Path(build).resolve()
         cache = self.build / "CMakeCache.txt"
@@ -154,7 +156,7 @@ class Builder:
             written = {}
             for name in names:
                 numbered = [(n, m) for n, m in switchable.items() if m.file == name]
-                written[name] = instrument.instrument(self.sources.parsed[name], numbered)
+                written[name] = instrument.instrument(self.sources.parsed[name], numbered, self.sources.compare)
                 _write(tree / self.sources.place(name), written[name].text)
             _write(tree / "mutant.h", instrument.HEADER)
             blamed = set()

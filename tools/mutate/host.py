@@ -22,6 +22,8 @@ PROGRAMS = {"csrc_tests": (), "kernel_tests": ("--host",)}
 class Sources(build.Sources):
     """Of csrc, without csrc/cuda, and of kernels/cpu and kernels/ref."""
 
+    compare = True
+
     def _find(self, entries):
         self._sources = {}  # unit → path of what is compiled, relative to the root
         for entry in entries:

@@ -10,6 +10,7 @@ import re
 # need not load anything again behind a choice.
 HEADER = """\
 #pragma once
+#include <type_traits>
 enum SieMutantState : unsigned char { sie_mutant_off, sie_mutant_watched, sie_mutant_on };
 extern "C" SieMutantState sie_mutant_states[];
 extern "C" SieMutantState *sie_mutant_reached;
@@ -19,7 +20,38 @@ extern "C" SieMutantState *sie_mutant_reached;
   return sie_mutant_states[number] == sie_mutant_on;
 }
 #define SIE_MUTANT(number) sie_mutant(number)
+#define SIE_MUTANT_ON(number) (sie_mutant_states[number] == sie_mutant_on)
+template <class A, class B>
+[[gnu::always_inline]] inline void sie_mutant_compare(int number, A original, B mutated) {
+  constexpr bool plain = !std::is_floating_point<A>::value && !std::is_floating_point<B>::value;
+  if constexpr (plain && std::is_scalar<A>::value && std::is_scalar<B>::value) {
+    if (original == mutated) return;
+  }
+  sie_mutant_reached[number] = sie_mutant_watched;
+}
+#define SIE_MUTANT_COMPARED(number, original, mutated)                  \\
+  (__builtin_expect(sie_mutant_states[number] != sie_mutant_watched, 1) \\
+       ? (void)0                                                        \\
+       : sie_mutant_compare(number, original, mutated))
 """
+
+# Functions that only compute, and conversions.
+_PURE = {"min", "max", "size", "static_cast", "sizeof", "round_up", "ceil_div", "int32_t", "int64_t", "size_t"}
+_CALL = re.compile(r"(\w+|\w+>)\s*\(")
+_CAST = re.compile(r"\b(static_cast|reinterpret_cast)<[^()]*?>\s*\(")
+_CHANGES = re.compile(r"\+\+|--|(?<![=<>!])=(?!=)|\[[&=\]]|\bnew\b|\"")
+
+
+def _comparable(*texts):
+    """Whether the expressions may be computed once more at any time: none changes anything or calls what might."""
+    texts = [_CAST.sub("static_cast(", text) for text in texts]
+    return not any(_CHANGES.search(text) or set(_CALL.findall(text)) - _PURE for text in texts)
+
+
+def _of_threads(text):
+    """Whether the file's values depend on the order of threads: what one run saw tells nothing about the next."""
+    return any(word in text for word in ("compare_exchange", "Watched", "WaitWord"))
+
 
 # SIE_MUTANT=n selects a mutant, none otherwise. SIE_MUTANTS_REACHED=path: at exit a byte for each number below
 # SIE_MUTANT_COUNT, 1 where the program came by.
@@ -78,8 +110,8 @@ class _Writer:
         self.column = tail + 1 if breaks else self.column + tail
 
 
-def instrument(file, numbered):
-    """file: cpp.File; numbered: [(number, Mutant)] of that file, none of them fixed."""
+def instrument(file, numbered, compare=False):
+    """file: cpp.File; numbered: [(number, Mutant)] of that file, none of them fixed. compare: see above."""
     regions = {}
     for number, mutant in numbered:
         regions.setdefault(mutant.region, []).append((number, mutant))
@@ -89,6 +121,7 @@ def instrument(file, numbered):
     for candidates in starts.values():
         candidates.sort(key=lambda r: -r[1])
     out, own, lines, tokens = _Writer(), {}, {}, file.tokens
+    compares = compare and not _of_threads(file.text)
 
     def render(first, last, skip):
         """Tokens [first, last) and the space in between; skip: regions that are being rendered."""
@@ -109,9 +142,16 @@ def instrument(file, numbered):
         statement = any(m.statement for _, m in regions[region])
         wrap = "(void)" if statement else ""
         first_line = out.line
+        plain = file.source(*region)
         out.write("(")
+        compared = set()
         for number, mutant in regions[region]:
-            out.write(f"SIE_MUTANT({number}) ? ")
+            if compares and not statement and _comparable(plain, mutant.after):
+                compared.add(number)
+                original = f"static_cast<bool>({plain})" if mutant.after in ("true", "false") else f"({plain})"
+                out.write(f"SIE_MUTANT_COMPARED({number}, {original}, ({mutant.after})), ")
+        for number, mutant in regions[region]:
+            out.write(f"SIE_MUTANT_ON({number}) ? " if number in compared else f"SIE_MUTANT({number}) ? ")
             at = out.column
             text = mutant.after if mutant.after != "(nothing)" else "0"
             if text in ("true", "false"):
