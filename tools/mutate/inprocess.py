@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import threading
@@ -68,6 +69,18 @@ def tests_of(path, program, arguments, wanted):
     single = [Test(program, (*arguments, "=" + n), "") for n in names("1") if n not in lists]
     parts = [[Test(program, (*arguments, "=" + n), f"{i}/{SHARDS}") for n in lists] for i in range(SHARDS)]
     return parts[0] + single + sum(parts[1:], [])
+
+
+def measure(path, program, arguments, tests, times):
+    """The seconds of those tests that nobody has timed, and that are no parts, by one run without any mutant."""
+    unknown = {t.name: t for t in tests if not t.part and t.name not in times.known}
+    if not unknown:
+        return
+    _, output = runner.run(path, (*arguments, *(t.arguments[-1] for t in unknown.values())), {}, 600)
+    for name, seconds in re.findall(r"^ok +(\w+) \(([0-9.]+) s\)$", output, re.MULTILINE):
+        test = unknown.get(" ".join((program, *arguments, "=" + name)))
+        if test is not None:
+            times.put(test, float(seconds))
 
 
 def judge(path, test, numbers, until=None, longest=None):

@@ -187,6 +187,7 @@ class Session:
             if not numbers:
                 continue
             tests = inprocess.tests_of(self.paths[program], program, self.programs[program], self.options.tests)
+            inprocess.measure(self.paths[program], program, self.programs[program], tests, times)
             result = inprocess.judge_all(self.paths, tests, numbers, times, self.options.jobs, deadline, enough, kill=put, say=self.say)
             if not result.complete:
                 continue

@@ -101,7 +101,7 @@ class _Finder:
                     break  # if (…) call(…);
                 first = token.pair  # (char *)p + n is ((char *)p) + n
                 continue
-            if 0 <= token.pair < first - 1 and token.text != "}":
+            if 0 <= token.pair < first - 1 and (token.text != "}" or self._is_value(token.pair)):
                 first = token.pair
                 continue
             if token.text in _BOUNDARY or token.text in _LEFT_WORDS:
@@ -125,6 +125,11 @@ class _Finder:
         word in front of it."""
         before = self.tokens[opening - 1]
         return before.kind != "name" or before.text in _LEFT_WORDS
+
+    def _is_value(self, opening):
+        """Whether the brace begins a value, int64_t{x}, and no block."""
+        before = self.tokens[opening - 1]
+        return before.kind == "name" and before.end == self.tokens[opening].start
 
     def operand_end(self, i, operator):
         """End of the right operand of the operator in front of token i."""

@@ -92,6 +92,10 @@ class Sites(unittest.TestCase):
         for text in ("sizeof(T)", "32 * 4", "4 * 2", "Stages * 2", "0.5f", "(x) * 2", '"'):
             self.assertNotIn(text, texts)
 
+    def test_a_value_in_braces_is_an_operand(self):
+        code = "int64_t f(int a, int64_t b) {\n  return int64_t{a} * b;\n}\n"
+        self.assertEqual(changes("stride", code), [("int64_t{a} * b", "int64_t{a} * (b + 1)")])
+
     def test_constants_need_a_build_each(self):
         self.assertEqual({m.before for m in found() if m.fixed}, {"Stages * 128", "c + 7", "(c + 7) / 8 * 8"})
 
@@ -277,6 +281,11 @@ int main(int argc, char **argv) { return check::run_tests(argc, argv); }
         self.assertEqual(alike in result.reached, not self.COMPARE)
         self.assertNotIn(self.numbers["never | a + 1 => a + 2"], result.reached)
         self.assertTrue(result.complete)
+
+    def test_tests_that_nobody_has_timed_are_timed_together(self):
+        times = inprocess.Times(pathlib.Path(self.folder.name, "measured.json"))
+        inprocess.measure(self.path, "p", (), self.tests, times)
+        self.assertEqual(list(times.known), ["p =one"])
 
     def test_a_deadline_leaves_them_undecided(self):
         result = self.judged(until=time.monotonic() - 1)
