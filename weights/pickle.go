@@ -35,8 +35,8 @@ type (
 		key   string
 		count int64
 	}
-	// view is a tensor: the elements offset + Σ index·stride of a storage.
-	view struct {
+	// tensorView is a tensor: the elements offset + Σ index·stride of a storage.
+	tensorView struct {
 		storage       storageRef
 		offset        int64
 		shape, stride []int64
@@ -144,7 +144,7 @@ func (u *unpickler) step(op byte) error {
 	case 'a', 'e', 's', 'u':
 		return u.fill(op)
 	case 'q', 'r', 0x94, 'h', 'j':
-		return u.remember(op)
+		return u.memoize(op)
 	case 'c', 0x93:
 		return u.global(op)
 	case 'Q':
@@ -249,8 +249,8 @@ func (u *unpickler) fill(op byte) error {
 	return nil
 }
 
-// remember writes the memo (BINPUT, LONG_BINPUT, MEMOIZE) or pushes from it (BINGET, LONG_BINGET).
-func (u *unpickler) remember(op byte) error {
+// memoize writes the memo (BINPUT, LONG_BINPUT, MEMOIZE) or pushes from it (BINGET, LONG_BINGET).
+func (u *unpickler) memoize(op byte) error {
 	index := len(u.memo)
 	if op != 0x94 {
 		width := 1
@@ -340,8 +340,8 @@ func (u *unpickler) push(v any) error {
 	return nil
 }
 
-// floor returns the stack height below which no value may be taken: the height at the last mark.
-func (u *unpickler) floor() int {
+// lastMark returns the stack height below which no value may be taken: the height at the last mark.
+func (u *unpickler) lastMark() int {
 	if len(u.marks) == 0 {
 		return 0
 	}
@@ -350,7 +350,7 @@ func (u *unpickler) floor() int {
 
 // popN takes the n uppermost values, the lowest first. They are valid until the next push.
 func (u *unpickler) popN(n int) ([]any, error) {
-	if len(u.stack)-u.floor() < n {
+	if len(u.stack)-u.lastMark() < n {
 		return nil, errors.New("takes more values than there are")
 	}
 	items := u.stack[len(u.stack)-n:]
@@ -367,7 +367,7 @@ func (u *unpickler) pop() (any, error) {
 }
 
 func (u *unpickler) top() (any, error) {
-	if len(u.stack) == u.floor() {
+	if len(u.stack) == u.lastMark() {
 		return nil, errors.New("takes more values than there are")
 	}
 	return u.stack[len(u.stack)-1], nil
@@ -378,7 +378,7 @@ func (u *unpickler) popMark() ([]any, error) {
 	if len(u.marks) == 0 {
 		return nil, errors.New("goes back to a mark that was not set")
 	}
-	items, _ := u.popN(len(u.stack) - u.floor())
+	items, _ := u.popN(len(u.stack) - u.lastMark())
 	u.marks = u.marks[:len(u.marks)-1]
 	return items, nil
 }

@@ -64,7 +64,7 @@ func TestEndlessDictionaries(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if got, err := views(v); err == nil || got != nil || !strings.Contains(err.Error(), c.want) {
+		if got, err := tensorViews(v); err == nil || got != nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want an error with %q", name, err, c.want)
 		}
 	}
@@ -79,7 +79,7 @@ func TestEndlessDictionaries(t *testing.T) {
 		}
 		inner = outer
 	}
-	if _, err := views(inner); err == nil || !strings.Contains(err.Error(), "more than 1048576 entries") {
+	if _, err := tensorViews(inner); err == nil || !strings.Contains(err.Error(), "more than 1048576 entries") {
 		t.Errorf("64⁸ paths: %v", err)
 	}
 }
@@ -92,16 +92,16 @@ func TestViewsStayInTheirStorage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		v    view
+		v    tensorView
 		want string
 	}{
-		"offset past the end": {view{offset: 6, shape: []int64{1}, stride: []int64{1}}, "leaves the storage"},
-		"one too long":        {view{shape: []int64{7}, stride: []int64{1}}, "leaves the storage"},
-		"stride too wide":     {view{shape: []int64{2, 2}, stride: []int64{5, 1}}, "leaves the storage"},
-		"overflow":            {view{shape: []int64{3, 3}, stride: []int64{1 << 62, 1 << 62}}, "leaves the storage"},
-		"too large":           {view{shape: []int64{1 << 40, 1 << 40}, stride: []int64{0, 0}}, "too large"},
-		"repeated":            {view{shape: []int64{1 << 20}, stride: []int64{0}}, "repeats elements"},
-		"repeated rows":       {view{shape: []int64{4, 6}, stride: []int64{0, 1}}, "repeats elements"},
+		"offset past the end": {tensorView{offset: 6, shape: []int64{1}, stride: []int64{1}}, "leaves the storage"},
+		"one too long":        {tensorView{shape: []int64{7}, stride: []int64{1}}, "leaves the storage"},
+		"stride too wide":     {tensorView{shape: []int64{2, 2}, stride: []int64{5, 1}}, "leaves the storage"},
+		"overflow":            {tensorView{shape: []int64{3, 3}, stride: []int64{1 << 62, 1 << 62}}, "leaves the storage"},
+		"too large":           {tensorView{shape: []int64{1 << 40, 1 << 40}, stride: []int64{0, 0}}, "too large"},
+		"repeated":            {tensorView{shape: []int64{1 << 20}, stride: []int64{0}}, "repeats elements"},
+		"repeated rows":       {tensorView{shape: []int64{4, 6}, stride: []int64{0, 1}}, "repeats elements"},
 	} {
 		c.v.storage = storageRef{F32, "0", 6}
 		copies := int64(1000)
@@ -110,7 +110,7 @@ func TestViewsStayInTheirStorage(t *testing.T) {
 			t.Errorf("%s: %v, want an error with %q", name, err, c.want)
 		}
 	}
-	two := view{storage: storageRef{F32, "0", 6}, shape: []int64{2, 3}, stride: []int64{1, 2}}
+	two := tensorView{storage: storageRef{F32, "0", 6}, shape: []int64{2, 3}, stride: []int64{1, 2}}
 	copies := int64(30)
 	for i, fits := range []bool{true, false} {
 		_, err := two.entry(file, members, "", &copies)
@@ -202,6 +202,6 @@ func FuzzPickle(f *testing.F) {
 			}
 			return
 		}
-		_, _ = views(v)
+		_, _ = tensorViews(v)
 	})
 }

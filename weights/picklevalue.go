@@ -46,7 +46,7 @@ func (u *unpickler) reduce() error {
 		return u.push(&dict{map[string]any{}})
 	case "_rebuild_parameter": // (data, requires_grad, hooks)
 		if len(args) > 0 {
-			if v, ok := args[0].(view); ok {
+			if v, ok := args[0].(tensorView); ok {
 				return u.push(v)
 			}
 		}
@@ -62,9 +62,9 @@ func (u *unpickler) reduce() error {
 }
 
 // rebuild makes a view of a storage. view.entry checks later that the view lies inside the storage.
-func rebuild(args tuple) (view, error) {
+func rebuild(args tuple) (tensorView, error) {
 	if len(args) < 4 {
-		return view{}, errors.New("a tensor with too few arguments")
+		return tensorView{}, errors.New("a tensor with too few arguments")
 	}
 	storage, ok := args[0].(storageRef)
 	offset, isInt := args[1].(int64)
@@ -72,11 +72,11 @@ func rebuild(args tuple) (view, error) {
 	stride, hasStride := naturals(args[3])
 	switch {
 	case !ok || !isInt || offset < 0 || !hasShape || !hasStride:
-		return view{}, errors.New("a tensor whose storage, offset, shape or stride is not what it should be")
+		return tensorView{}, errors.New("a tensor whose storage, offset, shape or stride is not what it should be")
 	case len(shape) != len(stride):
-		return view{}, fmt.Errorf("a tensor of %d dimensions with %d strides", len(shape), len(stride))
+		return tensorView{}, fmt.Errorf("a tensor of %d dimensions with %d strides", len(shape), len(stride))
 	}
-	return view{storage, offset, shape, stride}, nil
+	return tensorView{storage, offset, shape, stride}, nil
 }
 
 // naturals reads a tuple of at most maxTensorRank non-negative integers.
@@ -104,10 +104,10 @@ const (
 	maxNameBytes  = 4096
 )
 
-// views collects the tensors of a pickle's value by name. The name of a tensor in a nested
+// tensorViews collects the tensors of a pickle's value by name. The name of a tensor in a nested
 // dictionary is the keys on the way to it, joined by dots. Other values are ignored.
-func views(value any) (map[string]view, error) {
-	out := make(map[string]view)
+func tensorViews(value any) (map[string]tensorView, error) {
+	out := make(map[string]tensorView)
 	visits := 0
 	var walk func(d *dict, prefix string, depth int) error
 	walk = func(d *dict, prefix string, depth int) error {
@@ -123,7 +123,7 @@ func views(value any) (map[string]view, error) {
 			}
 			name := prefix + key
 			switch v := v.(type) {
-			case view:
+			case tensorView:
 				if _, twice := out[name]; twice {
 					return &FormatError{Tensor: name, Reason: "occurs twice"}
 				}

@@ -82,11 +82,11 @@ func parseTorch(r io.ReaderAt, size int64) ([]torchEntry, error) {
 	}
 	value, err := unpickle(raw)
 	if err != nil {
-		return nil, inPickle(err)
+		return nil, pickleError(err)
 	}
-	found, err := views(value)
+	found, err := tensorViews(value)
 	if err != nil {
-		return nil, inPickle(err)
+		return nil, pickleError(err)
 	}
 	copies := copyFactor * size
 	var entries []torchEntry
@@ -105,8 +105,8 @@ func parseTorch(r io.ReaderAt, size int64) ([]torchEntry, error) {
 	return entries, nil
 }
 
-// inPickle turns an error of the pickle into a FormatError.
-func inPickle(err error) error {
+// pickleError turns an error of the pickle into a FormatError.
+func pickleError(err error) error {
 	var fe *FormatError
 	if errors.As(err, &fe) {
 		return fe
@@ -156,13 +156,13 @@ func torchPrefix(members map[string]member) (string, error) {
 	return prefix, nil
 }
 
-func readMember(r io.ReaderAt, m member, most int64) ([]byte, error) {
+func readMember(r io.ReaderAt, m member, limit int64) ([]byte, error) {
 	begin, end, err := m.locate()
 	if err != nil {
 		return nil, err
 	}
-	if end-begin > most {
-		return nil, &FormatError{Field: quoted(m.Name), Reason: fmt.Sprintf("has %d bytes; at most %d are possible", end-begin, most)}
+	if end-begin > limit {
+		return nil, &FormatError{Field: quoted(m.Name), Reason: fmt.Sprintf("has %d bytes; at most %d are possible", end-begin, limit)}
 	}
 	raw := make([]byte, end-begin)
 	return raw, readFull(r, raw, begin)
@@ -171,7 +171,7 @@ func readMember(r io.ReaderAt, m member, most int64) ([]byte, error) {
 // entry checks a view against its storage and returns where its elements lie. A view that is not
 // row-major is copied. copies is the number of bytes that may still be read for copies; it is
 // needed because many views may share one storage.
-func (v view) entry(r io.ReaderAt, members map[string]member, prefix string, copies *int64) (torchEntry, error) {
+func (v tensorView) entry(r io.ReaderAt, members map[string]member, prefix string, copies *int64) (torchEntry, error) {
 	fail := func(field, format string, args ...any) (torchEntry, error) {
 		return torchEntry{}, &FormatError{Field: field, Reason: fmt.Sprintf(format, args...)}
 	}
@@ -221,7 +221,7 @@ func (v view) entry(r io.ReaderAt, members map[string]member, prefix string, cop
 
 // last returns the storage index of the view's last element, or false when it overflows. The view
 // must not be empty.
-func (v view) last() (int64, bool) {
+func (v tensorView) last() (int64, bool) {
 	sum := uint64(v.offset)
 	for i, n := range v.shape {
 		high, step := bits.Mul64(uint64(n-1), uint64(v.stride[i]))
@@ -236,7 +236,7 @@ func (v view) last() (int64, bool) {
 
 // rowMajor reports whether the elements follow each other in row-major order. Strides of dimensions
 // of size 1 are ignored.
-func (v view) rowMajor() bool {
+func (v tensorView) rowMajor() bool {
 	want := int64(1)
 	for i := len(v.shape) - 1; i >= 0; i-- {
 		if v.shape[i] != 1 && v.stride[i] != want {
@@ -249,7 +249,7 @@ func (v view) rowMajor() bool {
 
 // gather copies the elements of the view in row-major order. storage begins at the view's first
 // element.
-func (v view) gather(storage []byte, width, bytes int64) []byte {
+func (v tensorView) gather(storage []byte, width, bytes int64) []byte {
 	out := make([]byte, 0, bytes)
 	index := make([]int64, len(v.shape))
 	for at := int64(0); ; {

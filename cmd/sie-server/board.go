@@ -9,8 +9,8 @@ import (
 	"github.com/sie-engine/sie/internal/api"
 )
 
-// keep is the number of points that a line of the board has.
-const keep = 60
+// historyLength is the number of points that a line of the board has.
+const historyLength = 60
 
 // board is the content of the screen: the last frame, and the rates of the last frames.
 type board struct {
@@ -47,7 +47,7 @@ func (b *board) add(f *api.Status) {
 }
 
 func push(line []float64, v float64) []float64 {
-	if len(line) == keep {
+	if len(line) == historyLength {
 		line = line[1:]
 	}
 	return append(line, v)
@@ -88,7 +88,7 @@ func (b *board) render(width, height int, colour bool) string {
 		if len(l.line) > 0 {
 			now = l.line[len(l.line)-1]
 		}
-		add("%-11s %9s %s", l.name, count(now), paint("36", spark(l.line, max(min(width-23, keep), 0))))
+		add("%-11s %9s %s", l.name, count(now), paint("36", spark(l.line, max(min(width-23, historyLength), 0))))
 	}
 	add("")
 	add("%s", paint("1", fmt.Sprintf("%-50s %-10s %10s %7s %9s %9s", "model", "state", "memory", "queued", "p50 ms", "wait ms")))

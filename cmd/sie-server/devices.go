@@ -9,8 +9,8 @@ import (
 	"github.com/sie-engine/sie/runtime/engine"
 )
 
-// choice is the set of devices that --device selects.
-type choice struct {
+// deviceChoice is the set of devices that --device selects.
+type deviceChoice struct {
 	options  []engine.Options // one CPU, or one or more GPUs
 	why      string           // one line for the log
 	fallback bool             // the CPU was taken although the machine has a GPU driver
@@ -18,7 +18,7 @@ type choice struct {
 }
 
 // names returns the devices in the form that users write: "cpu", or "cuda:0, cuda:1".
-func (c choice) names() string {
+func (c deviceChoice) names() string {
 	if c.options[0].Kind != engine.CUDA {
 		return engine.CPU.String()
 	}
@@ -33,8 +33,8 @@ const deviceForms = "use auto, cpu, cuda, cuda:0 or cuda:0,1"
 
 // chooseDevices reads --device. It calls find only when a GPU may be chosen. An error says what was
 // asked for, what the machine has, and what to do.
-func chooseDevices(flag, precision string, cpu engine.Options, find func() engine.GPUReport) (choice, error) {
-	onCPU := func(why string) choice { return choice{options: []engine.Options{cpu}, why: why} }
+func chooseDevices(flag, precision string, cpu engine.Options, find func() engine.GPUReport) (deviceChoice, error) {
+	onCPU := func(why string) deviceChoice { return deviceChoice{options: []engine.Options{cpu}, why: why} }
 	switch d := strings.ToLower(strings.TrimSpace(flag)); {
 	case d == "cpu":
 		return onCPU("--device cpu"), nil
@@ -61,7 +61,7 @@ func chooseDevices(flag, precision string, cpu engine.Options, find func() engin
 	case strings.HasPrefix(d, "cuda:"):
 		ordinals, err := parseOrdinals(d)
 		if err != nil {
-			return choice{}, fmt.Errorf("--device %s: %w; %s", flag, err, deviceForms)
+			return deviceChoice{}, fmt.Errorf("--device %s: %w; %s", flag, err, deviceForms)
 		}
 		c, err := someGPUs(find(), ordinals)
 		if err != nil {
@@ -70,7 +70,7 @@ func chooseDevices(flag, precision string, cpu engine.Options, find func() engin
 		c.why = "--device " + d
 		return c, nil
 	}
-	return choice{}, fmt.Errorf("--device %s: unknown device; %s", flag, deviceForms)
+	return deviceChoice{}, fmt.Errorf("--device %s: unknown device; %s", flag, deviceForms)
 }
 
 // parseOrdinals reads "cuda:0,1" and "cuda:0,cuda:1".
@@ -90,8 +90,8 @@ func parseOrdinals(s string) ([]int, error) {
 	return out, nil
 }
 
-// blocked returns the reason why no GPU at all can be used, or "".
-func blocked(r engine.GPUReport) string {
+// noGPUReason returns the reason why no GPU at all can be used, or "".
+func noGPUReason(r engine.GPUReport) string {
 	switch {
 	case !r.Built:
 		return "this binary was built without CUDA: use the one of `make build-cuda` or the image of Dockerfile.cuda for GPUs"
@@ -104,8 +104,8 @@ func blocked(r engine.GPUReport) string {
 }
 
 // allGPUs chooses every usable GPU, or returns the reason why there is none.
-func allGPUs(r engine.GPUReport) (c choice, reason string) {
-	if reason := blocked(r); reason != "" {
+func allGPUs(r engine.GPUReport) (c deviceChoice, reason string) {
+	if reason := noGPUReason(r); reason != "" {
 		return c, reason
 	}
 	var usable []engine.GPU
@@ -120,15 +120,15 @@ func allGPUs(r engine.GPUReport) (c choice, reason string) {
 	if len(usable) == 0 {
 		return c, strings.Join(refused, "; ")
 	}
-	c = use(usable)
+	c = chosenGPUs(usable)
 	c.warnings = append(c.warnings, refused...)
 	return c, ""
 }
 
 // someGPUs chooses the GPUs of these ordinals. It fails if one of them cannot be used.
-func someGPUs(r engine.GPUReport, ordinals []int) (choice, error) {
-	if reason := blocked(r); reason != "" {
-		return choice{}, fmt.Errorf("%s; or use --device cpu", reason)
+func someGPUs(r engine.GPUReport, ordinals []int) (deviceChoice, error) {
+	if reason := noGPUReason(r); reason != "" {
+		return deviceChoice{}, fmt.Errorf("%s; or use --device cpu", reason)
 	}
 	var named []engine.GPU
 	for _, n := range ordinals {
@@ -138,22 +138,22 @@ func someGPUs(r engine.GPUReport, ordinals []int) (choice, error) {
 			for _, g := range r.GPUs {
 				have = append(have, describe(g))
 			}
-			return choice{}, fmt.Errorf("there is no cuda:%d; the driver shows %s", n, strings.Join(have, ", "))
+			return deviceChoice{}, fmt.Errorf("there is no cuda:%d; the driver shows %s", n, strings.Join(have, ", "))
 		}
 		if g := r.GPUs[i]; g.Refusal != "" {
-			return choice{}, fmt.Errorf("%s cannot be used: %s", describe(g), g.Refusal)
+			return deviceChoice{}, fmt.Errorf("%s cannot be used: %s", describe(g), g.Refusal)
 		}
 		named = append(named, r.GPUs[i])
 	}
-	return use(named), nil
+	return chosenGPUs(named), nil
 }
 
-func use(cards []engine.GPU) (c choice) {
-	for _, g := range cards {
+func chosenGPUs(gpus []engine.GPU) (c deviceChoice) {
+	for _, g := range gpus {
 		c.options = append(c.options, engine.Options{Kind: engine.CUDA, Ordinal: g.Ordinal})
-		if g.Major != cards[0].Major || g.Minor != cards[0].Minor || g.Name != cards[0].Name {
+		if g.Major != gpus[0].Major || g.Minor != gpus[0].Minor || g.Name != gpus[0].Name {
 			c.warnings = append(c.warnings, fmt.Sprintf("%s and %s are different models: a text's vector can differ in its last bits "+
-				"with the card that made it; name equal ones with --device cuda:…", describe(cards[0]), describe(g)))
+				"with the card that made it; name equal ones with --device cuda:…", describe(gpus[0]), describe(g)))
 		}
 	}
 	return c

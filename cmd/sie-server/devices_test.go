@@ -27,7 +27,7 @@ var (
 )
 
 // choose reads a flag on a machine and returns the devices' names, or "" after an error.
-func choose(flag, precision string, r engine.GPUReport) (string, choice, error) {
+func choose(flag, precision string, r engine.GPUReport) (string, deviceChoice, error) {
 	c, err := chooseDevices(flag, precision, engine.Options{Threads: 3}, func() engine.GPUReport { return r })
 	if err != nil {
 		return "", c, err

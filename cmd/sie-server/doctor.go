@@ -49,7 +49,7 @@ func (c *doctorCmd) machine() error {
 
 // gpus explains what the driver reports, even if no GPU is used.
 func gpus(r engine.GPUReport, row func(string, string, ...any)) {
-	if reason := blocked(r); reason != "" {
+	if reason := noGPUReason(r); reason != "" {
 		row("GPU", "none: %s", reason)
 	} else {
 		row("GPU driver", "supports CUDA %s", r.Driver)

@@ -51,7 +51,7 @@ func (f *computeFlags) cpu() engine.Options {
 }
 
 // devices chooses the devices by the flags and by what this machine has.
-func (f *computeFlags) devices() (choice, error) {
+func (f *computeFlags) devices() (deviceChoice, error) {
 	c, err := chooseDevices(f.Device, f.Precision, f.cpu(), engine.FindGPUs)
 	for i := range c.options {
 		c.options[i].NoGraphs = f.Graphs == "off"

@@ -89,7 +89,7 @@ func TestEveryFlagRefusesNonsense(t *testing.T) {
 						t.Error(err)
 						continue
 					}
-					for _, x := range []float64{b.Least - 1, b.Most + 1, -1e18} {
+					for _, x := range []float64{b.Min - 1, b.Max + 1, -1e18} {
 						if b.Has(x) || f.Target.Kind() != reflect.Float64 && x > 1e18 {
 							continue
 						}

@@ -74,7 +74,7 @@ func hubWorker(t *testing.T, server *hubtest.Server, refs ...string) (*servicete
 
 // A hub repository without a model file is served as its own files say. No weights are asked for at
 // the start; they are downloaded with the first request.
-func TestHubIDsAreWhatTheyAre(t *testing.T) {
+func TestHubIDsAreKept(t *testing.T) {
 	server := hubtest.New(t)
 	want := map[string][]string{
 		"st-mean": {"dense"}, "splade-bert": {"sparse"}, "colbert-dense": {"multivector", "score"}, "rerank-sigmoid": {"score"},

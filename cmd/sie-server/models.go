@@ -117,7 +117,7 @@ func (c *pullCmd) Run() error {
 			fmt.Println(found.Dir)
 		}
 	}
-	h.Settle(ctx)
+	h.Shutdown(ctx)
 	return nil
 }
 

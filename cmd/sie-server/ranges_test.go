@@ -39,7 +39,7 @@ func TestEveryNumberHasARange(t *testing.T) {
 				b, err := sie.ParseBounds(tag, f.Target.Type())
 				if err != nil {
 					t.Errorf("%s --%s: add range:\"least..most\" to its tag: %v", command.Name, f.Name, err)
-				} else if b.Has(math.NaN()) || b.Has(math.Inf(1)) || b.Has(math.Inf(-1)) || b.Has(-1) && b.Least != -1 {
+				} else if b.Has(math.NaN()) || b.Has(math.Inf(1)) || b.Has(math.Inf(-1)) || b.Has(-1) && b.Min != -1 {
 					t.Errorf("%s --%s takes anything", command.Name, f.Name)
 				}
 			}

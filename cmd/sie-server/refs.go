@@ -18,8 +18,8 @@ import (
 	"github.com/sie-engine/sie/weights/bucket"
 )
 
-// selection is the part of the catalog that the flags ask for, with the models that they add.
-type selection struct {
+// modelSelection is the part of the catalog that the flags ask for, with the models that they add.
+type modelSelection struct {
 	catalog *catalog.Catalog
 	preload []string // ids of --preload
 	bundle  *catalog.Bundle
@@ -49,7 +49,7 @@ func (f *sourceFlags) files() (*catalog.Catalog, error) {
 
 // narrow keeps the models of all that the flags ask for. It adds the models that the flags name and
 // that have no model file. ctx bounds the questions to the hub.
-func (f *sourceFlags) narrow(ctx context.Context, all *catalog.Catalog) (s selection, err error) {
+func (f *sourceFlags) narrow(ctx context.Context, all *catalog.Catalog) (s modelSelection, err error) {
 	r := refs{all: all, onHub: func(id string) (*catalog.Model, error) { return f.adHocHub(ctx, id) }}
 	var served []string
 	for _, ref := range ids(f.Models) {
@@ -81,7 +81,7 @@ func (f *sourceFlags) narrow(ctx context.Context, all *catalog.Catalog) (s selec
 		}
 		s.catalog = all.InBundle(s.bundle)
 		s.hash = s.catalog.BundleConfigHash(s.bundle)
-		if s.catalog, err = r.beside(s.catalog, s.preload); err != nil {
+		if s.catalog, err = r.merged(s.catalog, s.preload); err != nil {
 			return s, err
 		}
 	case len(served) > 0:
@@ -153,8 +153,8 @@ func (r *refs) index(id string) int {
 	return slices.IndexFunc(r.extra, func(m *catalog.Model) bool { return m.ID == id })
 }
 
-// beside adds to c the models of all with these ids that c lacks.
-func (r *refs) beside(c *catalog.Catalog, ids []string) (*catalog.Catalog, error) {
+// merged adds to c the models of all with these ids that c lacks.
+func (r *refs) merged(c *catalog.Catalog, ids []string) (*catalog.Catalog, error) {
 	var more []*catalog.Model
 	for _, id := range ids {
 		m, err := r.all.Resolve(id)
@@ -232,8 +232,8 @@ func withWeights(all *catalog.Catalog, id, dir string) (*catalog.Model, error) {
 	return &m, nil
 }
 
-// sketchTime bounds asking the hub what kind of model a repository holds.
-const sketchTime = 30 * time.Second
+// previewTime bounds asking the hub what kind of model a repository holds.
+const previewTime = 30 * time.Second
 
 // adHocHub makes a model of a hub repository without a model file, by what the repository's own
 // files say. If they cannot be read now, it assumes an encoder of dense vectors; the load refuses
@@ -245,9 +245,9 @@ func (f *sourceFlags) adHocHub(ctx context.Context, id string) (*catalog.Model, 
 		return nil, err
 	}
 	defer resolver.Close()
-	ctx, cancel := context.WithTimeout(ctx, sketchTime)
+	ctx, cancel := context.WithTimeout(ctx, previewTime)
 	defer cancel()
-	dir, remove, err := resolver.Sketch(ctx, id, "", arch.DetectedBy...)
+	dir, remove, err := resolver.Preview(ctx, id, "", arch.DetectedBy...)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "sie-server: warning: what %s is cannot be seen now, so it is taken for an encoder of dense vectors: %v\n", id, err)
 		return catalog.AdHoc(id, info)

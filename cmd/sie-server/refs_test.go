@@ -28,7 +28,7 @@ func catalogDir(t *testing.T) string {
 }
 
 // served returns the base ids of a selection.
-func served(s selection) string {
+func served(s modelSelection) string {
 	var out []string
 	for _, m := range s.catalog.Models() {
 		out = append(out, m.ID)

@@ -60,7 +60,7 @@ type reloader struct {
 type reading struct {
 	number int              // number of this reading, from 1
 	all    *catalog.Catalog // of the files
-	use    selection        // what the flags select of all
+	use    modelSelection   // what the flags select of all
 	broken *catalog.Problems
 	err    error // set if there is no catalog
 }

@@ -59,7 +59,7 @@ func runReloader(t *testing.T, test func(r *runRig)) {
 
 func succeed() reading {
 	c := &catalog.Catalog{}
-	return reading{all: c, use: selection{catalog: c}}
+	return reading{all: c, use: modelSelection{catalog: c}}
 }
 
 func (r *runRig) change() {

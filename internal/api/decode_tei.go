@@ -143,15 +143,15 @@ func (q *required) notEmpty(empty bool, field string) {
 	}
 }
 
-// texts reads an array of strings, each within the limit on an item. most bounds their number; 0
+// texts reads an array of strings, each within the limit on an item. limit bounds their number; 0
 // allows any.
-func (d *decoder) texts(field string, most int) ([]string, error) {
+func (d *decoder) texts(field string, limit int) ([]string, error) {
 	v, err := d.want(wantArray)
 	if err != nil {
 		return nil, err
 	}
 	out, err := d.textsOf(v, field)
-	d.checkBatch(field, len(out), most)
+	d.checkBatch(field, len(out), limit)
 	return out, err
 }
 
@@ -173,10 +173,10 @@ func (d *decoder) textsOf(v value, field string) (out []string, err error) {
 	return out, err
 }
 
-// checkBatch postpones the 400 for n inputs where at most most are allowed; 0 allows any number.
-func (d *decoder) checkBatch(field string, n, most int) {
-	if most > 0 && n > most {
-		d.postpone(errs.Invalidf(field, "batch size %d > maximum allowed batch size %d", n, most))
+// checkBatch postpones the 400 for n inputs where at most limit are allowed; 0 allows any number.
+func (d *decoder) checkBatch(field string, n, limit int) {
+	if limit > 0 && n > limit {
+		d.postpone(errs.Invalidf(field, "batch size %d > maximum allowed batch size %d", n, limit))
 	}
 }
 

@@ -15,8 +15,8 @@ type Sink struct {
 	off   bool                    // take has returned false
 }
 
-// spill hands dst on if it is long enough, and returns the buffer for what follows.
-func (s *Sink) spill(dst []byte) []byte {
+// flush hands dst on if it is long enough, and returns the buffer for what follows.
+func (s *Sink) flush(dst []byte) []byte {
 	if s == nil || len(dst) < s.limit {
 		return dst
 	}
@@ -26,14 +26,14 @@ func (s *Sink) spill(dst []byte) []byte {
 	return dst[:0]
 }
 
-// ended reports whether the rest is not wanted; long loops then stop.
-func (s *Sink) ended() bool { return s != nil && s.off }
+// stopped reports whether the rest is not wanted; long loops then stop.
+func (s *Sink) stopped() bool { return s != nil && s.off }
 
-// forgets reports whether written entries are cleared.
-func (s *Sink) forgets() bool { return s != nil && !s.keep }
+// clears reports whether written entries are cleared.
+func (s *Sink) clears() bool { return s != nil && !s.keep }
 
-// slab is how many bytes of data or numbers are written between two calls of spill.
-const slab = 16 << 10
+// flushBytes is how many bytes of data or numbers are written between two calls of flush.
+const flushBytes = 16 << 10
 
 // Answer writes an answer: it appends to dst, hands pieces to out, and returns the rest of dst.
 type Answer func(dst []byte, out *Sink) []byte
@@ -69,7 +69,7 @@ func NewStream(a Answer) *Stream {
 	s := &Stream{}
 	s.next, s.stop = iter.Pull(iter.Seq[[]byte](func(yield func([]byte) bool) {
 		out := &Sink{limit: pieceBytes, take: yield}
-		if last := a(make([]byte, 0, pieceBytes+slab), out); !out.off {
+		if last := a(make([]byte, 0, pieceBytes+flushBytes), out); !out.off {
 			yield(last)
 		}
 	}))

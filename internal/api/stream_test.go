@@ -116,12 +116,12 @@ func TestStreams(t *testing.T) {
 		if got, ok := a.Within([]byte("x"), len(want)+2); !ok || string(got) != "x"+string(want) {
 			t.Errorf("%s: as a whole %v, %d bytes", name, ok, len(got))
 		}
-		if got, ok := a.Within(nil, 5000); ok || len(got) > 5000+8*slab && !strings.Contains(name, "text") && !strings.Contains(name, "rank") {
+		if got, ok := a.Within(nil, 5000); ok || len(got) > 5000+8*flushBytes && !strings.Contains(name, "text") && !strings.Contains(name, "rank") {
 			t.Errorf("%s: within 5,000 bytes %v, %d bytes", name, ok, len(got))
 		}
 		largest := 0
 		a(nil, &Sink{limit: 1000, take: func(piece []byte) bool { largest = max(largest, len(piece)); return true }})
-		if largest > 1000+8*slab && !strings.Contains(name, "text") && !strings.Contains(name, "rank") {
+		if largest > 1000+8*flushBytes && !strings.Contains(name, "text") && !strings.Contains(name, "rank") {
 			t.Errorf("%s: a piece of %d bytes", name, largest)
 		}
 	}

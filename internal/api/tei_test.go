@@ -135,8 +135,8 @@ func TestAppendTEI(t *testing.T) {
 func TestShortFloats(t *testing.T) {
 	for _, f := range []float32{0, 1, -0.1, 1e-45, math.MaxFloat32, 0.049999997, 1.0 / 3, 123456789} {
 		var back float32
-		if err := json.Unmarshal(appendShort(nil, f), &back); err != nil || back != f {
-			t.Errorf("%v: %s, %v", f, appendShort(nil, f), err)
+		if err := json.Unmarshal(appendShortest(nil, f), &back); err != nil || back != f {
+			t.Errorf("%v: %s, %v", f, appendShortest(nil, f), err)
 		}
 	}
 }

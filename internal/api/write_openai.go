@@ -18,9 +18,9 @@ func AppendEmbeddingsJSON(dst []byte, out *Sink, model string, vectors []Array, 
 		dst = append(dst, `{"object":"embedding","embedding":`...)
 		if b64 {
 			dst = append(dst, '"')
-			for data := v.Data; len(data) > 0 && !out.ended(); {
-				n := min(len(data), slab-slab%3) // only the last piece may need padding
-				dst = out.spill(base64.StdEncoding.AppendEncode(dst, data[:n]))
+			for data := v.Data; len(data) > 0 && !out.stopped(); {
+				n := min(len(data), flushBytes-flushBytes%3) // only the last piece may need padding
+				dst = out.flush(base64.StdEncoding.AppendEncode(dst, data[:n]))
 				data = data[n:]
 			}
 			dst = append(dst, '"')
@@ -31,10 +31,10 @@ func AppendEmbeddingsJSON(dst []byte, out *Sink, model string, vectors []Array, 
 		dst = strconv.AppendInt(dst, int64(i), 10)
 		dst = append(dst, '}')
 		if out != nil {
-			if dst = out.spill(dst); out.ended() {
+			if dst = out.flush(dst); out.stopped() {
 				break
 			}
-			if out.forgets() {
+			if out.clears() {
 				vectors[i] = Array{}
 			}
 		}

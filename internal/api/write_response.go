@@ -77,11 +77,11 @@ func appendEncode[W writer](dst []byte, w W, r *EncodeResponse) []byte {
 		}
 		dst = appendEncodeItem(dst, w, &r.Items[i])
 		if out := w.sink(); out != nil {
-			if dst = out.spill(dst); out.ended() {
+			if dst = out.flush(dst); out.stopped() {
 				break
 			}
-			if out.forgets() {
-				r.Items[i].forget()
+			if out.clears() {
+				r.Items[i].clear()
 			}
 		}
 	}
@@ -91,9 +91,9 @@ func appendEncode[W writer](dst []byte, w W, r *EncodeResponse) []byte {
 	return w.endObject(dst)
 }
 
-// forget drops the item's results. The structs that it clears may be elements of slices shared with
+// clear drops the item's results. The structs that it clears may be elements of slices shared with
 // other items.
-func (it *EncodeItem) forget() {
+func (it *EncodeItem) clear() {
 	if it.Dense != nil {
 		*it.Dense = Dense{}
 	}
@@ -234,7 +234,7 @@ func appendScore(dst []byte, w writer, r *ScoreResponse) []byte {
 		dst = w.str(w.key(dst, "item_id"), s.ItemID)
 		dst = w.float(w.key(w.sep(dst), "score"), s.Score)
 		dst = w.int(w.key(w.sep(dst), "rank"), int64(s.Rank))
-		if dst = w.sink().spill(w.endObject(dst)); w.sink().ended() {
+		if dst = w.sink().flush(w.endObject(dst)); w.sink().stopped() {
 			break
 		}
 	}
@@ -249,7 +249,7 @@ func each(dst []byte, w writer, n int, elem func(dst []byte, i int) []byte) []by
 		if i > 0 {
 			dst = w.sep(dst)
 		}
-		if dst = w.sink().spill(elem(dst, i)); w.sink().ended() {
+		if dst = w.sink().flush(elem(dst, i)); w.sink().stopped() {
 			break
 		}
 	}
@@ -265,7 +265,7 @@ func appendExtract(dst []byte, w writer, r *ExtractResponse) []byte {
 	dst = w.str(w.key(dst, "model"), r.Model)
 	dst = each(w.key(w.sep(dst), "items"), w, len(r.Items), func(dst []byte, i int) []byte {
 		dst = appendExtractItem(dst, w, &r.Items[i])
-		if w.sink().forgets() {
+		if w.sink().clears() {
 			r.Items[i] = ExtractItem{}
 		}
 		return dst

@@ -17,7 +17,7 @@ func AppendTEIAll(dst []byte, out *Sink, matrices []Array) []byte {
 	return appendList(dst, out, matrices, func(dst []byte, m *Array) []byte {
 		dst = append(dst, '[')
 		for row := range m.Rows {
-			if dst = out.spill(appendFloats(comma(dst, row), out, m.Data[row*m.Cols*4:(row+1)*m.Cols*4])); out.ended() {
+			if dst = out.flush(appendFloats(comma(dst, row), out, m.Data[row*m.Cols*4:(row+1)*m.Cols*4])); out.stopped() {
 				break
 			}
 		}
@@ -33,8 +33,8 @@ func AppendTEISparse(dst []byte, out *Sink, rows []Sparse) []byte {
 			dst = append(comma(dst, k), `{"index":`...)
 			dst = strconv.AppendUint(dst, uint64(le32(r.Indices.Data[4*k:])), 10)
 			dst = append(dst, `,"value":`...)
-			dst = append(appendShort(dst, math.Float32frombits(le32(r.Values.Data[4*k:]))), '}')
-			if dst = out.spill(dst); out.ended() {
+			dst = append(appendShortest(dst, math.Float32frombits(le32(r.Values.Data[4*k:]))), '}')
+			if dst = out.flush(dst); out.stopped() {
 				break
 			}
 		}
@@ -44,7 +44,7 @@ func AppendTEISparse(dst []byte, out *Sink, rows []Sparse) []byte {
 
 // AppendTEISimilarities appends the answer of /similarity.
 func AppendTEISimilarities(dst []byte, out *Sink, scores []float64) []byte {
-	return appendList(dst, out, scores, func(dst []byte, s *float64) []byte { return appendShort(dst, float32(*s)) })
+	return appendList(dst, out, scores, func(dst []byte, s *float64) []byte { return appendShortest(dst, float32(*s)) })
 }
 
 // AppendTEIRanks appends the answer of /rerank; ranks are best first.
@@ -54,7 +54,7 @@ func AppendTEIRanks(dst []byte, out *Sink, ranks []TEIRank) []byte {
 		if r.Text != nil {
 			dst = AppendJSONString(append(dst, `,"text":`...), *r.Text)
 		}
-		return append(appendShort(append(dst, `,"score":`...), float32(r.Score)), '}')
+		return append(appendShortest(append(dst, `,"score":`...), float32(r.Score)), '}')
 	})
 }
 
@@ -63,7 +63,7 @@ func AppendTEIRanks(dst []byte, out *Sink, ranks []TEIRank) []byte {
 func AppendTEIPredictions(dst []byte, out *Sink, batch bool, predictions [][]TEIPrediction) []byte {
 	one := func(dst []byte, list *[]TEIPrediction) []byte {
 		return appendList(dst, out, *list, func(dst []byte, p *TEIPrediction) []byte {
-			dst = appendShort(append(dst, `{"score":`...), float32(p.Score))
+			dst = appendShortest(append(dst, `{"score":`...), float32(p.Score))
 			return append(AppendJSONString(append(dst, `,"label":`...), p.Label), '}')
 		})
 	}
@@ -110,10 +110,10 @@ func AppendTEIInfo(dst []byte, info *TEIInfo) []byte {
 func appendList[T any](dst []byte, out *Sink, entries []T, one func(dst []byte, entry *T) []byte) []byte {
 	dst = append(dst, '[')
 	for i := range entries {
-		if dst = out.spill(one(comma(dst, i), &entries[i])); out.ended() {
+		if dst = out.flush(one(comma(dst, i), &entries[i])); out.stopped() {
 			break
 		}
-		if out.forgets() {
+		if out.clears() {
 			var none T
 			entries[i] = none
 		}
@@ -133,9 +133,9 @@ func comma(dst []byte, i int) []byte {
 func appendFloats(dst []byte, out *Sink, data []byte) []byte {
 	dst = append(dst, '[')
 	for i := 0; i+4 <= len(data); i += 4 {
-		dst = appendShort(comma(dst, i), math.Float32frombits(le32(data[i:])))
-		if i%slab == 0 {
-			if dst = out.spill(dst); out.ended() {
+		dst = appendShortest(comma(dst, i), math.Float32frombits(le32(data[i:])))
+		if i%flushBytes == 0 {
+			if dst = out.flush(dst); out.stopped() {
 				break
 			}
 		}
@@ -143,6 +143,6 @@ func appendFloats(dst []byte, out *Sink, data []byte) []byte {
 	return append(dst, ']')
 }
 
-// appendShort appends the shortest number that reads back as f, always with a point or an exponent,
-// because typed clients read 1 as an integer. NaN and infinity become null.
-func appendShort(dst []byte, f float32) []byte { return appendNumber(dst, float64(f), 32) }
+// appendShortest appends the shortest number that reads back as f, always with a point or an
+// exponent, because typed clients read 1 as an integer. NaN and infinity become null.
+func appendShortest(dst []byte, f float32) []byte { return appendNumber(dst, float64(f), 32) }

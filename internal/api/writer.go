@@ -75,9 +75,9 @@ func (w mpackWriter) array(dst []byte, a Array) []byte {
 		return msgp.AppendBytes(dst, a.Data)
 	}
 	dst = msgp.AppendBytesHeader(dst, uint32(len(a.Data)))
-	for data := a.Data; len(data) > 0 && !w.out.ended(); {
-		n := min(len(data), slab)
-		dst = w.out.spill(append(dst, data[:n]...))
+	for data := a.Data; len(data) > 0 && !w.out.stopped(); {
+		n := min(len(data), flushBytes)
+		dst = w.out.flush(append(dst, data[:n]...))
 		data = data[n:]
 	}
 	return dst
@@ -114,8 +114,8 @@ func (w jsonWriter) array(dst []byte, a Array) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = w.out.spill(w.row(dst, a.Type, a.Data[i*stride:(i+1)*stride]))
-		if w.out.ended() {
+		dst = w.out.flush(w.row(dst, a.Type, a.Data[i*stride:(i+1)*stride]))
+		if w.out.stopped() {
 			break
 		}
 	}
@@ -127,11 +127,11 @@ func (w jsonWriter) row(dst []byte, t NumType, data []byte) []byte {
 	if w.out == nil {
 		return append(w.numbers(dst, t, data), ']')
 	}
-	for first := 0; first < len(data) && !w.out.ended(); first += slab {
+	for first := 0; first < len(data) && !w.out.stopped(); first += flushBytes {
 		if first > 0 {
 			dst = append(dst, ',')
 		}
-		dst = w.out.spill(w.numbers(dst, t, data[first:min(len(data), first+slab)]))
+		dst = w.out.flush(w.numbers(dst, t, data[first:min(len(data), first+flushBytes)]))
 	}
 	return append(dst, ']')
 }

@@ -19,9 +19,9 @@ import (
 
 // Bounds holds the values that a flag takes, in nanoseconds for a duration.
 type Bounds struct {
-	Least, Most float64
-	Besides     []float64
-	Text        string // in the words of messages and the help
+	Min, Max float64
+	Besides  []float64
+	Text     string // in the words of messages and the help
 }
 
 var durationType = reflect.TypeFor[time.Duration]()
@@ -61,17 +61,17 @@ func ParseBounds(tag string, t reflect.Type) (b Bounds, err error) {
 	}
 	parts := strings.Split(tag, "|")
 	span := parts[len(parts)-1]
-	least, most, ok := strings.Cut(span, "..")
+	low, high, ok := strings.Cut(span, "..")
 	if !ok {
 		return b, fmt.Errorf("range %q: write least..most", tag)
 	}
-	b.Least, b.Most = read(least), read(most)
-	b.Text = "between " + least + " and " + most
+	b.Min, b.Max = read(low), read(high)
+	b.Text = "between " + low + " and " + high
 	for _, s := range parts[:len(parts)-1] {
 		b.Besides = append(b.Besides, read(s))
 		b.Text = s + " or " + b.Text
 	}
-	if err == nil && !(b.Least <= b.Most) {
+	if err == nil && !(b.Min <= b.Max) {
 		err = fmt.Errorf("range %q: the least is above the most", tag)
 	}
 	return b, err
@@ -84,7 +84,7 @@ func (b Bounds) Has(x float64) bool {
 			return true
 		}
 	}
-	return x >= b.Least && x <= b.Most
+	return x >= b.Min && x <= b.Max
 }
 
 // CheckRanges returns an error for every flag of a command that is out of range. It does not matter

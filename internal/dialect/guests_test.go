@@ -9,7 +9,7 @@ import (
 )
 
 // Every code has a body that clients of other APIs can read.
-func TestGuestEnvelopes(t *testing.T) {
+func TestOtherAPIEnvelopes(t *testing.T) {
 	for _, in := range errs.Codes() {
 		err := &errs.Error{Code: in.Code, Status: in.Status, Message: `m "q"`, RetryAfter: in.RetryAfter}
 		for _, kind := range []RouteKind{RouteRerank, RouteCohere, RouteTEI} {

@@ -120,11 +120,11 @@ func (e *Error) wire() *wireError {
 	return w
 }
 
-// text returns s as valid UTF-8 of at most most bytes.
-func text(s string, most int) string {
+// text returns s as valid UTF-8 of at most limit bytes.
+func text(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "\ufffd")
-	if len(s) > most {
-		return files.Clip(s, most-len("…"))
+	if len(s) > limit {
+		return files.Clip(s, limit-len("…"))
 	}
 	return s
 }
@@ -159,12 +159,12 @@ func (w *wireError) read() (*Error, error) {
 
 // checkTexts returns the error of the first text that is too long or not UTF-8.
 func (w *wireError) checkTexts() error {
-	check := func(err error, field, s string, most int) error {
+	check := func(err error, field, s string, limit int) error {
 		switch {
 		case err != nil:
 			return err
-		case len(s) > most:
-			return wrong(field, "has %d bytes; at most %d are read", len(s), most)
+		case len(s) > limit:
+			return wrong(field, "has %d bytes; at most %d are read", len(s), limit)
 		case !utf8.ValidString(s):
 			return wrong(field, "is not UTF-8")
 		}

@@ -26,12 +26,12 @@ var forms = []struct {
 }
 
 // texts are messages of errors: empty, plain, every character that JSON escapes, long.
-func randomText(r *rand.Rand, most int) string {
+func randomText(r *rand.Rand, limit int) string {
 	const alphabet = "aZ09_-. '\"\\/\n\r\t\x00\x1f\u007f<&>é\u2028日😀\ufffd"
 	letters := []rune(alphabet)
 	var b strings.Builder
-	for range r.IntN(2) * r.IntN(1+r.IntN(most)) {
-		if c := letters[r.IntN(len(letters))]; b.Len()+utf8.RuneLen(c) <= most {
+	for range r.IntN(2) * r.IntN(1+r.IntN(limit)) {
+		if c := letters[r.IntN(len(letters))]; b.Len()+utf8.RuneLen(c) <= limit {
 			b.WriteRune(c)
 		}
 	}

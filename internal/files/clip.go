@@ -2,14 +2,14 @@ package files
 
 import "unicode/utf8"
 
-// Clip returns s, or its first most bytes and "…" if it is longer. It cuts between two characters,
+// Clip returns s, or its first limit bytes and "…" if it is longer. It cuts between two characters,
 // which may be up to three bytes earlier.
-func Clip(s string, most int) string {
-	if len(s) <= most {
+func Clip(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	n := most
-	for n > 0 && n > most-utf8.UTFMax+1 && !utf8.RuneStart(s[n]) {
+	n := limit
+	for n > 0 && n > limit-utf8.UTFMax+1 && !utf8.RuneStart(s[n]) {
 		n--
 	}
 	return s[:n] + "…"

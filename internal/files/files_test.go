@@ -122,9 +122,9 @@ func TestClip(t *testing.T) {
 		}
 	}
 	const long = "日本語のテキストé😀 mixed"
-	for most := range len(long) + 2 {
-		if got := Clip(long, most); !utf8.ValidString(got) || len(got) > most+len("…") {
-			t.Errorf("Clip(…, %d) = %q", most, got)
+	for limit := range len(long) + 2 {
+		if got := Clip(long, limit); !utf8.ValidString(got) || len(got) > limit+len("…") {
+			t.Errorf("Clip(…, %d) = %q", limit, got)
 		}
 	}
 }

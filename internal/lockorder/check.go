@@ -11,10 +11,10 @@ import (
 // Checked reports whether this build checks the order.
 const Checked = true
 
-// Mutex is a sync.Mutex at a place in the order. The zero value is unlocked.
-type Mutex[P Place] struct{ mu sync.Mutex }
+// Mutex is a sync.Mutex with a rank in the order. The zero value is unlocked.
+type Mutex[P Rank] struct{ mu sync.Mutex }
 
-// Lock locks m. It panics when the goroutine holds a lock of the same or a later place.
+// Lock locks m. It panics when the goroutine holds a lock of the same or a later rank.
 func (m *Mutex[P]) Lock() {
 	g := goroutine()
 	m.check(g)
@@ -39,15 +39,15 @@ func (m *Mutex[P]) Unlock() {
 	m.mu.Unlock()
 }
 
-func (m *Mutex[P]) place() (int, string) {
+func (m *Mutex[P]) rank() (int, string) {
 	var p P
-	return p.place()
+	return p.rank()
 }
 
 func (m *Mutex[P]) check(g uintptr) {
-	at, name := m.place()
+	at, name := m.rank()
 	for _, h := range held.of(g) {
-		if before, other := h.place(); before >= at {
+		if before, other := h.rank(); before >= at {
 			panic(fmt.Sprintf("lockorder: %s is taken while %s is held", name, other))
 		}
 	}
@@ -56,7 +56,7 @@ func (m *Mutex[P]) check(g uintptr) {
 // None panics when its caller holds a lock. what names the work or the wait that follows.
 func None(what string) {
 	for _, h := range held.of(goroutine()) {
-		_, name := h.place()
+		_, name := h.rank()
 		panic(fmt.Sprintf("lockorder: %s is held over work: %s", name, what))
 	}
 }
@@ -67,33 +67,33 @@ var held holders
 // holders is split into parts, so that goroutines do not wait for each other to record their locks.
 type holders [64]struct {
 	mu sync.Mutex
-	by map[uintptr][]Place // by goroutine
+	by map[uintptr][]Rank // by goroutine
 }
 
-func (h *holders) of(g uintptr) []Place {
+func (h *holders) of(g uintptr) []Rank {
 	part := &h[g>>8%uintptr(len(h))]
 	part.mu.Lock()
 	defer part.mu.Unlock()
 	return part.by[g] // only this goroutine changes it
 }
 
-func (h *holders) add(g uintptr, m Place) {
+func (h *holders) add(g uintptr, m Rank) {
 	part := &h[g>>8%uintptr(len(h))]
 	part.mu.Lock()
 	defer part.mu.Unlock()
 	if part.by == nil {
-		part.by = make(map[uintptr][]Place)
+		part.by = make(map[uintptr][]Rank)
 	}
 	part.by[g] = append(part.by[g], m)
 }
 
-func (h *holders) remove(g uintptr, m Place) {
+func (h *holders) remove(g uintptr, m Rank) {
 	part := &h[g>>8%uintptr(len(h))]
 	part.mu.Lock()
 	defer part.mu.Unlock()
 	i := slices.Index(part.by[g], m)
 	if i < 0 {
-		_, name := m.place()
+		_, name := m.rank()
 		panic(fmt.Sprintf("lockorder: %s is unlocked by a goroutine that did not lock it", name))
 	}
 	if left := slices.Delete(part.by[g], i, i+1); len(left) > 0 {

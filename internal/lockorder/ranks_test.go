@@ -8,9 +8,9 @@ import (
 	"unsafe"
 )
 
-var places = []Place{Swap{}, Sharer{}, Registry{}, LoRAs{}, Model{}, Usage{}, Folds{}, Slots{}, Group{}, Room{}, Inner{}, Engine{}}
+var ranks = []Rank{Swap{}, Uploader{}, Registry{}, LoRAs{}, Model{}, Usage{}, Folds{}, Slots{}, Group{}, Reservation{}, InProcess{}, Engine{}}
 
-// ARCHITECTURE.md names every place of the order, in the order.
+// ARCHITECTURE.md names every rank, in order.
 func TestTheOrderIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../ARCHITECTURE.md")
 	if err != nil {
@@ -20,10 +20,10 @@ func TestTheOrderIsDocumented(t *testing.T) {
 	if !ok {
 		t.Fatal("ARCHITECTURE.md has no lock order")
 	}
-	for i, p := range places {
-		n, name := p.place()
+	for i, p := range ranks {
+		n, name := p.rank()
 		if n != i+1 {
-			t.Errorf("%s is at place %d, want %d", name, n, i+1)
+			t.Errorf("%s has rank %d, want %d", name, n, i+1)
 		}
 		if _, rest, ok = strings.Cut(rest, "`"+name+"`"); !ok {
 			t.Fatalf("ARCHITECTURE.md does not name %s after those before it", name)

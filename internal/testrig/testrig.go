@@ -30,16 +30,16 @@ func (l *Log) String() string {
 	return l.b.String()
 }
 
-// patience bounds the wait for an event that is certain to happen. It is long enough for any
+// waitLimit bounds the wait for an event that is certain to happen. It is long enough for any
 // machine, so that only a hang exceeds it.
-const patience = 2 * time.Minute
+const waitLimit = 2 * time.Minute
 
 // Until waits for a condition that is certain to hold at some time. It fails the test if it does
 // not.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	if !within(patience, ok) {
-		t.Fatalf("waited %v until %s", patience, what)
+	if !within(waitLimit, ok) {
+		t.Fatalf("waited %v until %s", waitLimit, what)
 	}
 }
 
@@ -49,7 +49,7 @@ func Goroutines(t testing.TB) func() {
 	before := runtime.NumGoroutine()
 	return func() {
 		t.Helper()
-		if !within(patience, func() bool { return runtime.NumGoroutine() <= before }) {
+		if !within(waitLimit, func() bool { return runtime.NumGoroutine() <= before }) {
 			buf := make([]byte, 1<<16)
 			t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
 		}

@@ -217,7 +217,7 @@ func TestTablesAreShared(t *testing.T) {
 // Eight callers at once get the value that one of them makes, even when the garbage collector frees
 // an older value meanwhile.
 func TestTablesAreBuiltOnce(t *testing.T) {
-	var s shared[int, [64]int]
+	var s tableCache[int, [64]int]
 	var built atomic.Int32
 	var wait sync.WaitGroup
 	values := make([]*[64]int, 8)
@@ -240,7 +240,7 @@ func TestTablesAreBuiltOnce(t *testing.T) {
 
 // A value that no caller holds is freed with its entry. A value that is held stays.
 func TestTablesAreReleased(t *testing.T) {
-	var s shared[int, [64]int]
+	var s tableCache[int, [64]int]
 	build := func(v int) func() *[64]int { return func() *[64]int { return &[64]int{v} } }
 	held := s.get(1, build(1))
 	s.get(2, build(2))

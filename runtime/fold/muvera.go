@@ -101,7 +101,7 @@ func (m Muvera) Tables(tokenDim int) (*MuveraTables, error) {
 	if !m.Sketched(tokenDim) {
 		m.Final = 0
 	}
-	return muveraTables.get(keyOf[Muvera]{m, tokenDim}, func() *MuveraTables { return m.build(tokenDim) }), nil
+	return muveraTables.get(cacheKey[Muvera]{m, tokenDim}, func() *MuveraTables { return m.build(tokenDim) }), nil
 }
 
 func (m Muvera) build(tokenDim int) *MuveraTables {

@@ -67,7 +67,7 @@ func (s SMVE) Tables(tokenDim int) (*SMVETables, error) {
 		return nil, err
 	}
 	s.Top, s.MaxNonzeros = 0, 0 // no anchor depends on them
-	return smveTables.get(keyOf[SMVE]{s, tokenDim}, func() *SMVETables { return s.build(tokenDim) }), nil
+	return smveTables.get(cacheKey[SMVE]{s, tokenDim}, func() *SMVETables { return s.build(tokenDim) }), nil
 }
 
 func (s SMVE) build(tokenDim int) *SMVETables {

@@ -28,9 +28,9 @@ type config struct {
 	targets   targets
 }
 
-// elsewhere lists keys that make PEFT compute something other than W·x + B·(A·x) on linears. Each
-// must be empty.
-var elsewhere = map[string]string{
+// unsupportedKeys lists keys that make PEFT compute something other than W·x + B·(A·x) on linears.
+// Each must be empty.
+var unsupportedKeys = map[string]string{
 	"use_dora":                "DoRA is not supported",
 	"use_qalora":              "QALoRA is not supported",
 	"use_bdlora":              "BD-LoRA is not supported",
@@ -45,8 +45,8 @@ var elsewhere = map[string]string{
 	"monteclora_config":       "MonteCLoRA is not supported",
 }
 
-// initials lists the values of init_lora_weights that leave the base's weights unchanged.
-var initials = []string{"true", "false", "null", `"gaussian"`, `"eva"`, `"orthogonal"`}
+// neutralInits lists the values of init_lora_weights that leave the base's weights unchanged.
+var neutralInits = []string{"true", "false", "null", `"gaussian"`, `"eva"`, `"orthogonal"`}
 
 func readConfig(dir string) (*config, error) {
 	data, err := files.Read(filepath.Join(dir, configFile), maxConfigBytes)
@@ -110,14 +110,14 @@ func checkKind(keys map[string]json.RawMessage) error {
 		if empty(keys[key]) {
 			continue
 		}
-		if why, ok := elsewhere[key]; ok {
+		if why, ok := unsupportedKeys[key]; ok {
 			return refuse(configFile, key, "is %s: %s", clip(keys[key]), why)
 		}
 		if strings.HasPrefix(key, "use_") && key != "use_rslora" {
 			return refuse(configFile, key, "is %s: this variant of LoRA is not known here", clip(keys[key]))
 		}
 	}
-	if raw := keys["init_lora_weights"]; raw != nil && !slices.Contains(initials, string(raw)) {
+	if raw := keys["init_lora_weights"]; raw != nil && !slices.Contains(neutralInits, string(raw)) {
 		return refuse(configFile, "init_lora_weights", "is %s, which changes the base's weights; convert the adapter with path_initial_model_for_weight_conversion of PEFT's save_pretrained", clip(raw))
 	}
 	return nil

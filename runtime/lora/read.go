@@ -56,7 +56,7 @@ func (r *reader) adapter() (*Adapter, error) {
 	if len(adapter.Pairs) == 0 {
 		return nil, refuse(r.file, "", "has no tensor for a linear that the base computes with")
 	}
-	if err := r.checkWhole(modules); err != nil {
+	if err := r.checkComplete(modules); err != nil {
 		return nil, err
 	}
 	return adapter, nil
@@ -103,7 +103,7 @@ func (r *reader) modules() ([]*module, error) {
 			}
 		}
 		if part == "" {
-			return nil, refuse(r.file, name, "%s", stranger(name))
+			return nil, refuse(r.file, name, "%s", unknownTensor(name))
 		}
 		m := byName[full]
 		if m == nil {
@@ -120,11 +120,11 @@ func (r *reader) modules() ([]*module, error) {
 			m.b = t
 		}
 	}
-	return r.matched(out)
+	return r.match(out)
 }
 
-// stranger explains, for a message, a tensor that is not part of a LoRA pair.
-func stranger(name string) string {
+// unknownTensor explains, for a message, a tensor that is not part of a LoRA pair.
+func unknownTensor(name string) string {
 	for part, what := range map[string]string{
 		"lora_embedding_": "is an adapter of an embedding table; only linears are supported",
 		"lora_magnitude_": "is a part of DoRA, which is not supported",
@@ -137,9 +137,9 @@ func stranger(name string) string {
 	return "is not lora_A.weight or lora_B.weight of a module: the adapter replaces a tensor of the base, or PEFT did not write it"
 }
 
-// matched finds the base's linear of each module. It leaves out modules of linears that the base
+// match finds the base's linear of each module. It leaves out modules of linears that the base
 // does not use.
-func (r *reader) matched(all []*module) (used []*module, err error) {
+func (r *reader) match(all []*module) (used []*module, err error) {
 	taken := map[string]string{}
 	for _, m := range all {
 		if m.a.Name == "" || m.b.Name == "" {
@@ -202,8 +202,8 @@ func byLayer(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// pair checks and converts the module's tensors, which may take at most most bytes.
-func (r *reader) pair(m *module, most int64) (Pair, error) {
+// pair checks and converts the module's tensors, which may take at most limit bytes.
+func (r *reader) pair(m *module, limit int64) (Pair, error) {
 	shape := r.base.Linears[m.linear]
 	rank, scale := r.config.of(m.full)
 	for _, c := range []struct {
@@ -221,7 +221,7 @@ func (r *reader) pair(m *module, most int64) (Pair, error) {
 			return Pair{}, refuse(r.file, c.t.Name, "has dtype %s; F32, F16 and BF16 can be read", c.t.DType)
 		}
 	}
-	if 4*(m.a.Elements()+m.b.Elements()) > most {
+	if 4*(m.a.Elements()+m.b.Elements()) > limit {
 		return Pair{}, refuse(r.file, m.a.Name, "the adapter takes more than %d bytes as float32", MaxBytes)
 	}
 	p := Pair{Rank: rank, Shape: shape}
@@ -249,11 +249,11 @@ func finite(file string, t weights.Tensor, by float64) ([]float32, error) {
 
 var number = regexp.MustCompile(`\d+`)
 
-// checkWhole refuses an adapter that has a linear of some layers and lacks it in others that it
+// checkComplete refuses an adapter that has a linear of some layers and lacks it in others that it
 // should adapt. Such an adapter was made for a model with fewer layers; PEFT would apply it to the
 // first of them. A linear that the adapter has in no layer is allowed: the trained class did not
 // have it.
-func (r *reader) checkWhole(modules []*module) error {
+func (r *reader) checkComplete(modules []*module) error {
 	layered, has := map[string]*module{}, map[string]bool{}
 	for _, m := range modules {
 		layered[number.ReplaceAllString(m.linear, "0")] = m

@@ -21,18 +21,18 @@ func (r *Registry[M]) Relieve() {
 // batch is not idle, so EvictOne never waits for a batch.
 func (r *Registry[M]) EvictOne() bool { return r.evict(idle[M], 0) }
 
-// EvictOther is EvictOne, but never unloads the model of the key spare.
-func (r *Registry[M]) EvictOther(spare string) bool {
-	return r.evict(func(e *entry[M]) bool { return e.key != spare && e.model.Idle() }, 0)
+// EvictOther is EvictOne, but never unloads the model with the key excluded.
+func (r *Registry[M]) EvictOther(excluded string) bool {
+	return r.evict(func(e *entry[M]) bool { return e.key != excluded && e.model.Idle() }, 0)
 }
 
 func idle[M Model](e *entry[M]) bool { return e.model.Idle() }
 
-// evict unloads the least recently used model that has no reference and suits, if more than keep
-// models are loaded.
-func (r *Registry[M]) evict(suits func(*entry[M]) bool, keep int) bool {
+// evict unloads the least recently used model that has no reference and is eligible, if more than
+// keep models are loaded.
+func (r *Registry[M]) evict(eligible func(*entry[M]) bool, keep int) bool {
 	r.mu.Lock()
-	victim := r.victimLocked(keep, func(e *entry[M]) bool { return e.refs == 0 && suits(e) })
+	victim := r.victimLocked(keep, func(e *entry[M]) bool { return e.refs == 0 && eligible(e) })
 	if victim == nil {
 		r.mu.Unlock()
 		return false
@@ -44,9 +44,9 @@ func (r *Registry[M]) evict(suits func(*entry[M]) bool, keep int) bool {
 	return true
 }
 
-// victimLocked returns the least recently used loaded model that suits and is not pinned. It
+// victimLocked returns the least recently used loaded model that is eligible and not pinned. It
 // returns nil if there is none, or if no more than keep models are loaded.
-func (r *Registry[M]) victimLocked(keep int, suits func(*entry[M]) bool) (victim *entry[M]) {
+func (r *Registry[M]) victimLocked(keep int, eligible func(*entry[M]) bool) (victim *entry[M]) {
 	if r.closed { // Close unloads the remaining models
 		return nil
 	}
@@ -56,7 +56,7 @@ func (r *Registry[M]) victimLocked(keep int, suits func(*entry[M]) bool) (victim
 			continue
 		}
 		loaded++
-		if (victim == nil || e.used < victim.used) && !r.pinned(e.key) && suits(e) {
+		if (victim == nil || e.used < victim.used) && !r.pinned(e.key) && eligible(e) {
 			victim = e
 		}
 	}
@@ -73,10 +73,10 @@ func (r *Registry[M]) pinned(key string) bool { return r.opt.Pinned != nil && r.
 // already being unloaded is gone; if that model is already being closed, Patience does not apply.
 // Then it drains the least recently used model: the model gets no new users, and new requests for
 // it wait until it is loaded again. So models that are always in use cannot delay a load forever.
-// The model of the key spare, if any, is not unloaded. It returns ErrBusy when the drain takes
+// The model with the key excluded, if any, is not unloaded. It returns ErrBusy when the drain takes
 // longer than Options.Drain, and false when there is no model to unload.
-func (r *Registry[M]) EvictForLoad(ctx context.Context, spare string) (bool, error) {
-	other := func(e *entry[M]) bool { return e.key != spare }
+func (r *Registry[M]) EvictForLoad(ctx context.Context, excluded string) (bool, error) {
+	other := func(e *entry[M]) bool { return e.key != excluded }
 	patience := time.NewTimer(r.opt.Patience)
 	defer patience.Stop()
 	for {
@@ -86,23 +86,23 @@ func (r *Registry[M]) EvictForLoad(ctx context.Context, spare string) (bool, err
 		}
 		freed := r.freed
 		used := r.victimLocked(0, other)
-		going, ends := r.goingLocked()
+		unloading, ends := r.unloadingLocked()
 		r.mu.Unlock()
-		if !ends && r.EvictOther(spare) {
+		if !ends && r.EvictOther(excluded) {
 			return true, nil
 		}
-		if used == nil && going == nil {
+		if used == nil && unloading == nil {
 			return false, nil
 		}
-		hurry := patience.C
+		expired := patience.C
 		if ends {
-			hurry = nil // do not drain another model: this one is already being closed and frees its memory soon
+			expired = nil // do not drain another model: this one is already being closed and frees its memory soon
 		}
 		select {
-		case <-going:
+		case <-unloading:
 			return true, nil
 		case <-freed:
-		case <-hurry:
+		case <-expired:
 			return r.drain(ctx, other)
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
@@ -110,9 +110,9 @@ func (r *Registry[M]) EvictForLoad(ctx context.Context, spare string) (bool, err
 	}
 }
 
-// goingLocked returns a channel that closes when a model that is being unloaded is gone; nil if
+// unloadingLocked returns a channel that closes when a model that is being unloaded is gone; nil if
 // there is none. ends: that model has no users left and is being closed.
-func (r *Registry[M]) goingLocked() (gone chan struct{}, ends bool) {
+func (r *Registry[M]) unloadingLocked() (gone chan struct{}, ends bool) {
 	for _, e := range r.entries {
 		if e.gone != nil && (gone == nil || e.state == Unloading) {
 			gone, ends = e.gone, e.state == Unloading
@@ -121,13 +121,13 @@ func (r *Registry[M]) goingLocked() (gone chan struct{}, ends bool) {
 	return gone, ends
 }
 
-// drain unloads the least recently used model that suits, when its users are done. It also returns
+// drain unloads the least recently used eligible model, when its users are done. It also returns
 // true if a model that was already being unloaded is gone first.
-func (r *Registry[M]) drain(ctx context.Context, suits func(*entry[M]) bool) (bool, error) {
+func (r *Registry[M]) drain(ctx context.Context, eligible func(*entry[M]) bool) (bool, error) {
 	r.mu.Lock()
-	going, _ := r.goingLocked()
-	victim := r.victimLocked(0, suits)
-	if victim == nil && going == nil {
+	unloading, _ := r.unloadingLocked()
+	victim := r.victimLocked(0, eligible)
+	if victim == nil && unloading == nil {
 		r.mu.Unlock()
 		return false, nil
 	}
@@ -146,7 +146,7 @@ func (r *Registry[M]) drain(ctx context.Context, suits func(*entry[M]) bool) (bo
 	select {
 	case <-gone:
 		return true, nil
-	case <-going:
+	case <-unloading:
 	case <-limit.C:
 		err = ErrBusy
 	case <-ctx.Done():

@@ -64,7 +64,7 @@ func (r *Registry[M]) fetchAndPack(ctx context.Context, load Load[M]) (m M, end 
 			return m, end, err
 		}
 	}
-	if err := turn(ctx, r.packing); err != nil {
+	if err := acquireToken(ctx, r.packing); err != nil {
 		return m, end, err
 	}
 	end = func() { <-r.packing }
@@ -86,7 +86,7 @@ func (r *Registry[M]) Fetch(ctx context.Context, fetch func(context.Context) err
 // fetch waits for a fetch token and holds it while fetch runs.
 func (r *Registry[M]) fetch(ctx context.Context, fetch func(context.Context) error) error {
 	lockorder.None("a fetch")
-	if err := turn(ctx, r.fetches); err != nil {
+	if err := acquireToken(ctx, r.fetches); err != nil {
 		return err
 	}
 	defer func() { <-r.fetches }()
@@ -97,15 +97,15 @@ func (r *Registry[M]) fetch(ctx context.Context, fetch func(context.Context) err
 // the next load sees the memory that pack takes. ctx bounds the wait.
 func (r *Registry[M]) Alone(ctx context.Context, pack func() error) error {
 	lockorder.None("packing")
-	if err := turn(ctx, r.packing); err != nil {
+	if err := acquireToken(ctx, r.packing); err != nil {
 		return err
 	}
 	defer func() { <-r.packing }()
 	return pack()
 }
 
-// turn waits until it can put a token into the channel.
-func turn(ctx context.Context, tokens chan struct{}) error {
+// acquireToken waits until it can put a token into the channel.
+func acquireToken(ctx context.Context, tokens chan struct{}) error {
 	select {
 	case tokens <- struct{}{}:
 		return nil

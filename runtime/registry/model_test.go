@@ -61,10 +61,10 @@ type plainFailure struct {
 	past     bool // its cooldown has ended, but the next failure counts from it
 }
 
-// oldest returns the least recently used model that may be unloaded and suits.
-func (p *plain) oldest(suits func(*plainModel) bool) (key string) {
+// oldest returns the least recently used model that may be unloaded and is eligible.
+func (p *plain) oldest(eligible func(*plainModel) bool) (key string) {
 	for k, m := range p.models {
-		if !p.pinned[k] && !m.going && suits(m) && (key == "" || m.used < p.models[key].used) {
+		if !p.pinned[k] && !m.going && eligible(m) && (key == "" || m.used < p.models[key].used) {
 			key = k
 		}
 	}
@@ -85,14 +85,14 @@ func (p *plain) gone(key string) {
 // room makes room for one more model. It returns "", or the result with which the load ends.
 func (p *plain) room() string {
 	for len(p.models) >= p.budget {
-		going := false
+		unloading := false
 		for _, m := range p.models {
-			going = going || m.going
+			unloading = unloading || m.going
 		}
 		victim := p.oldest(unused)
 		if victim == "" {
 			victim = p.oldest(func(*plainModel) bool { return true })
-			if victim == "" && !going {
+			if victim == "" && !unloading {
 				return "full"
 			}
 			if victim == "" || p.models[victim].refs > 0 {

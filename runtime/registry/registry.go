@@ -242,12 +242,12 @@ func (r *Registry[M]) Acquire(ctx context.Context, key string, load Load[M]) (*R
 		case <-f.done:
 		case <-ctx.Done():
 		}
-		return r.landed(e, f)
+		return r.finishLoad(e, f)
 	}
 }
 
-// landed returns the result of the load f for one caller, or ErrLoading if it has not ended.
-func (r *Registry[M]) landed(e *entry[M], f *flight) (*Ref[M], error) {
+// finishLoad returns the result of the load f for one caller, or ErrLoading if it has not ended.
+func (r *Registry[M]) finishLoad(e *entry[M], f *flight) (*Ref[M], error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {

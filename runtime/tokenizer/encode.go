@@ -217,14 +217,14 @@ func (t *Tokenizer) chunk(ctx context.Context, dst *Batch, in input, from, to in
 // errStopped is the library's error for a call whose flag was set.
 var errStopped = errors.New("stopped")
 
-// goOn is the flag of calls that are too short to be stopped. It stays 0.
-var goOn uint32
+// neverStop is the flag of calls that are too short to be stopped. It stays 0.
+var neverStop uint32
 
 // stopFlag returns a flag that becomes 1 when ctx is done, for a call of that many bytes of text.
 // The function that it returns must be called after the call.
 func stopFlag(ctx context.Context, bytes int) (*uint32, func()) {
 	if bytes <= stopBytes || ctx.Done() == nil {
-		return &goOn, func() {}
+		return &neverStop, func() {}
 	}
 	stop := new(uint32)
 	undo := context.AfterFunc(ctx, func() { atomic.StoreUint32(stop, 1) })

@@ -118,7 +118,7 @@ func (t *Tokenizer) encode(dst *Batch, in input, from, to int, opt Options, stop
 	a.cut = a.cut[:count]
 	clear(a.cut)
 
-	o := C.sietok_options{max_tokens: C.uint64_t(max(opt.MaxTokens, 0)), max_whole: opt.most(), piece: C.uint64_t(opt.piece), flags: t.flags(in, opt)}
+	o := C.sietok_options{max_tokens: C.uint64_t(max(opt.MaxTokens, 0)), max_whole: opt.maxWhole(), piece: C.uint64_t(opt.piece), flags: t.flags(in, opt)}
 	guess := bytes/3 + count*8
 	if opt.MaxTokens > 0 && opt.MaxTokens < guess/count {
 		guess = count * opt.MaxTokens
@@ -190,7 +190,7 @@ var (
 
 // places tokenizes one text. The caller holds t.mu for reading, and t is open.
 func (t *Tokenizer) places(text string, opt Options, stop *uint32) (tokens []Place, cut bool, err error) {
-	o := C.sietok_options{max_tokens: C.uint64_t(max(opt.MaxTokens, 0)), max_whole: opt.most(), piece: C.uint64_t(opt.piece), flags: t.flags(input{}, opt)}
+	o := C.sietok_options{max_tokens: C.uint64_t(max(opt.MaxTokens, 0)), max_whole: opt.maxWhole(), piece: C.uint64_t(opt.piece), flags: t.flags(input{}, opt)}
 	room := len(text)/3 + 8
 	if opt.MaxTokens > 0 {
 		room = min(room, opt.MaxTokens)
@@ -234,9 +234,9 @@ func (a *arena) fill(in input, from, to int) *C.uint8_t {
 	return (*C.uint8_t)(unsafe.SliceData(a.text))
 }
 
-// most returns the most bytes that the library may take at once. It is larger for tests that forbid
+// maxWhole returns how many bytes the library may take at once. It is larger for tests that forbid
 // cuts.
-func (o Options) most() C.uint64_t {
+func (o Options) maxWhole() C.uint64_t {
 	if o.whole {
 		return 64 << 20
 	}

@@ -54,7 +54,7 @@ type origin interface {
 func (s *fetcher) fetchBlob(ctx context.Context, cache repoCache, ref modelRef, commit string, f remoteFile, report *reporter, room *reservation) error {
 	final := cache.blob(f.hash)
 	if blobExists(final, f.size) {
-		report.moved(f.name, f.size)
+		report.received(f.name, f.size)
 		report.finished(f.name)
 		return nil
 	}
@@ -66,7 +66,7 @@ func (s *fetcher) fetchBlob(ctx context.Context, cache repoCache, ref modelRef, 
 	}
 	defer release()
 	if blobExists(final, f.size) {
-		report.moved(f.name, f.size)
+		report.received(f.name, f.size)
 		report.finished(f.name)
 		return nil
 	}
@@ -118,7 +118,7 @@ func (d *blobDownload) open(path string) error {
 		d.part.Close()
 		return err
 	}
-	d.report.moved(d.file.name, d.have)
+	d.report.received(d.file.name, d.have)
 	return nil
 }
 
@@ -135,7 +135,7 @@ func newSum(f remoteFile) hash.Hash {
 
 // restart discards the partial content.
 func (d *blobDownload) restart() error {
-	d.report.moved(d.file.name, -d.have)
+	d.report.received(d.file.name, -d.have)
 	d.room.wrote(-d.have)
 	d.have, d.etag = 0, ""
 	d.sum = newSum(d.file)
@@ -184,7 +184,7 @@ func (d *blobDownload) receive(body io.Reader) error {
 			}
 			d.sum.Write(buffer[:n])
 			d.have += int64(n)
-			d.report.moved(d.file.name, int64(n))
+			d.report.received(d.file.name, int64(n))
 			d.room.wrote(int64(n))
 		}
 		switch {

@@ -14,7 +14,7 @@ type bucketSource struct {
 	bucket  bucket.Bucket
 	options Options
 	log     *slog.Logger
-	share   *sharer
+	share   *uploader
 	last    bool // no hub is asked after it
 }
 

@@ -91,7 +91,7 @@ func (c repoCache) findCommit(commit string, adapter bool) cached {
 		if m.Adapter {
 			return cached{commit: commit, missing: "of the cached snapshot only the LoRA adapter is there"}
 		}
-		if missing := c.lacks(commit, m.Files); missing != "" {
+		if missing := c.missingFile(commit, m.Files); missing != "" {
 			return cached{commit: commit, missing: missing}
 		}
 		return cached{dir: dir, commit: commit}
@@ -120,12 +120,12 @@ func (c repoCache) findAdapter(commit string, files map[string]int64) cached {
 		}
 	}
 	picked := selectAdapter(names)
-	if !wholeAdapter(picked) {
-		return cached{commit: commit, missing: "the cached snapshot lacks " + lackingOfAdapter(picked)}
+	if !isCompleteAdapter(picked) {
+		return cached{commit: commit, missing: "the cached snapshot lacks " + missingAdapterFile(picked)}
 	}
 	for _, name := range picked {
 		if size, ok := files[name]; ok {
-			if missing := c.lacks(commit, map[string]int64{name: size}); missing != "" {
+			if missing := c.missingFile(commit, map[string]int64{name: size}); missing != "" {
 				return cached{commit: commit, missing: missing}
 			}
 		}
@@ -133,9 +133,9 @@ func (c repoCache) findAdapter(commit string, files map[string]int64) cached {
 	return cached{dir: dir, commit: commit}
 }
 
-// lacks returns a message that names the first missing or wrong-sized file of the snapshot, by
-// name, or "" when none is missing.
-func (c repoCache) lacks(commit string, files map[string]int64) string {
+// missingFile returns a message that names the first missing or wrong-sized file of the snapshot,
+// by name, or "" when none is missing.
+func (c repoCache) missingFile(commit string, files map[string]int64) string {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		info, err := os.Stat(filepath.Join(c.snapshot(commit), filepath.FromSlash(name)))
 		if err != nil || !info.Mode().IsRegular() || info.Size() != files[name] {
@@ -266,7 +266,7 @@ func (c repoCache) writeManifest(l *listing) error {
 // snapshot appears by one rename. A snapshot that another tool left incomplete gets its missing
 // files one by one; its manifest makes it count as incomplete until the last file is there. The
 // caller holds the repository's lock.
-func (c repoCache) publish(l *listing, own string) error {
+func (c repoCache) publish(l *listing, suffix string) error {
 	commit, files := l.commit, l.files
 	if err := c.writeManifest(l); err != nil {
 		return err
@@ -280,7 +280,7 @@ func (c repoCache) publish(l *listing, own string) error {
 		}
 		return nil
 	}
-	staging := c.staging(commit + own)
+	staging := c.staging(commit + suffix)
 	if err := os.RemoveAll(staging); err != nil {
 		return err
 	}
@@ -295,14 +295,14 @@ func (c repoCache) publish(l *listing, own string) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err
 	}
-	return settle(staging, target, own)
+	return moveIntoPlace(staging, target, suffix)
 }
 
-// settle renames a finished snapshot to its place. On a file system without locks another process
-// may have published the same files first; the staging directory is then removed.
-func settle(staging, target, own string) error {
+// moveIntoPlace renames a finished snapshot to its place. On a file system without locks another
+// process may have published the same files first; the staging directory is then removed.
+func moveIntoPlace(staging, target, suffix string) error {
 	err := os.Rename(staging, target)
-	if err != nil && own != "" && isDirectory(target) {
+	if err != nil && suffix != "" && isDirectory(target) {
 		return os.RemoveAll(staging)
 	}
 	return err

@@ -26,19 +26,19 @@ type disk struct {
 	threshold float64 // used fraction of the disk above which repositories are removed; 0: never
 	space     func(dir string) (free, total int64, ok bool)
 	log       *slog.Logger
-	patience  time.Duration // how long a download waits for models in use, while nothing else is downloaded
+	userWait  time.Duration // how long a download waits for models in use, while nothing else is downloaded
 }
 
-// relieve removes repositories, the one used longest ago first, while over reports that the disk is
-// too full. It never removes spare. stuck lists the repositories whose removal failed. The caller
-// holds the lock of removals.
-func (d disk) relieve(ctx context.Context, spare string, over func() bool) (stuck map[string]bool, err error) {
-	if !over() || !d.removes() {
+// freeSpace removes repositories, the one used longest ago first, while over reports that the disk
+// is too full. It never removes excluded. stuck lists the repositories whose removal failed. The
+// caller holds the lock of removals.
+func (d disk) freeSpace(ctx context.Context, excluded string, over func() bool) (stuck map[string]bool, err error) {
+	if !over() || !d.canRemove() {
 		return nil, nil
 	}
 	stuck = make(map[string]bool)
 	d.emptyTrash()
-	for _, c := range d.candidates(spare) {
+	for _, c := range d.candidates(excluded) {
 		if !over() {
 			break
 		}
@@ -58,9 +58,9 @@ func (d disk) relieve(ctx context.Context, spare string, over func() bool) (stuc
 	return stuck, nil
 }
 
-// removes reports whether repositories may be removed. Without locks they may not, because nothing
-// tells what other processes use.
-func (d disk) removes() bool { return d.threshold > 0 && !d.locks.weak.Load() }
+// canRemove reports whether repositories may be removed. Without locks they may not, because
+// nothing tells what other processes use.
+func (d disk) canRemove() bool { return d.threshold > 0 && !d.locks.weak.Load() }
 
 type candidate struct {
 	folder string
@@ -79,15 +79,15 @@ func (d disk) size(c candidate) (bytes int64) {
 }
 
 // candidates returns the repositories that may be removed, the one used longest ago first, without
-// spare.
-func (d disk) candidates(spare string) []candidate {
+// excluded.
+func (d disk) candidates(excluded string) []candidate {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
 		return nil
 	}
 	var out []candidate
 	for _, e := range entries {
-		if !e.IsDir() || !strings.HasPrefix(e.Name(), "models--") || e.Name() == spare {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), "models--") || e.Name() == excluded {
 			continue
 		}
 		repo := repoCache{filepath.Join(d.dir, e.Name())}

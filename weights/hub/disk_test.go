@@ -68,7 +68,7 @@ func (d *smallDisk) small(change ...func(*Options)) *Resolver {
 		if s, ok := s.(*hubSource); ok {
 			s.disk.space = d.space
 			if d.patience != 0 {
-				s.disk.patience = d.patience
+				s.disk.userWait = d.patience
 			}
 		}
 	}
@@ -192,9 +192,9 @@ func (d *smallDisk) holder(id string) (kill func(), lines *bufio.Scanner, stdin 
 	return func() { cmd.Process.Kill(); cmd.Wait() }, lines, in
 }
 
-// TestOthersModelsStay: the server does not remove models that a Python program downloaded, even
-// after using them.
-func TestOthersModelsStay(t *testing.T) {
+// TestModelsOfOtherProgramsStay: the server does not remove models that a Python program
+// downloaded, even after using them.
+func TestModelsOfOtherProgramsStay(t *testing.T) {
 	d := newSmallDisk(t, 4*modelBytes)
 	d.use("t/python")
 	repo := filepath.Join(d.cache, "models--t--python")

@@ -23,7 +23,7 @@ type fetcher struct {
 // install downloads the listed files and makes them visible as a snapshot, then as the revision.
 // The caller holds the lock.
 func (s *fetcher) install(ctx context.Context, cache repoCache, ref modelRef, l *listing, report *reporter) error {
-	if s.disk.locks.own() != "" {
+	if s.disk.locks.processSuffix() != "" {
 		cache.removeOld()
 	} else if err := cache.removeStaging(); err != nil {
 		return storageError(err, "clean up an earlier download")
@@ -35,12 +35,12 @@ func (s *fetcher) install(ctx context.Context, cache repoCache, ref modelRef, l 
 	}
 	// A file of the right size that another tool put there is kept.
 	missing := slices.DeleteFunc(slices.Clone(l.files), func(f remoteFile) bool {
-		return cache.lacks(l.commit, map[string]int64{f.name: f.size}) == ""
+		return cache.missingFile(l.commit, map[string]int64{f.name: f.size}) == ""
 	})
 	if err := s.download(ctx, cache, ref, l.commit, missing, report); err != nil {
 		return err
 	}
-	if err := cache.publish(l, s.disk.locks.own()); err != nil {
+	if err := cache.publish(l, s.disk.locks.processSuffix()); err != nil {
 		return storageError(err, "put the files into the cache")
 	}
 	if !ref.isCommit() {
@@ -65,7 +65,7 @@ func (s *fetcher) download(ctx context.Context, cache repoCache, ref modelRef, c
 			needed += f.size - partialSize(s.disk.locks.partial(cache.blob(f.hash)), f.size)
 		}
 	}
-	room, err := s.disk.reserve(ctx, roomNeed{bytes: needed, folder: ref.repoFolder(), modest: ref.adapter > 0}, func() { report.stage(StageWaiting) })
+	room, err := s.disk.reserve(ctx, spaceNeed{bytes: needed, folder: ref.repoFolder(), untilFits: ref.adapter > 0}, func() { report.stage(StageWaiting) })
 	if err != nil {
 		return err
 	}

@@ -65,13 +65,13 @@ func selectAdapter(names []string) (selected []string) {
 	return selected
 }
 
-// wholeAdapter reports whether the selected files hold an adapter's configuration and tensors.
-func wholeAdapter(selected []string) bool {
+// isCompleteAdapter reports whether the selected files hold an adapter's configuration and tensors.
+func isCompleteAdapter(selected []string) bool {
 	return len(selected) == 2 && selected[0] == adapterFiles[0]
 }
 
-// lackingOfAdapter names the adapter files that are missing from the selected ones.
-func lackingOfAdapter(selected []string) string {
+// missingAdapterFile names the adapter files that are missing from the selected ones.
+func missingAdapterFile(selected []string) string {
 	if !slices.Contains(selected, adapterFiles[0]) {
 		return adapterFiles[0]
 	}
@@ -86,8 +86,8 @@ func (l *listing) asAdapter(limit int64) error {
 		names[i] = f.name
 	}
 	selected := selectAdapter(names)
-	if !wholeAdapter(selected) {
-		return fail(ClassConfig, nil, "has no %s: it is no LoRA adapter", lackingOfAdapter(selected))
+	if !isCompleteAdapter(selected) {
+		return fail(ClassConfig, nil, "has no %s: it is no LoRA adapter", missingAdapterFile(selected))
 	}
 	whole := len(l.files)
 	l.files = slices.DeleteFunc(l.files, func(f remoteFile) bool { return !slices.Contains(selected, f.name) })

@@ -21,7 +21,7 @@ import (
 //
 // Some network file systems have no locks. There the locks work within this process only. Other
 // processes are kept apart in other ways: the names of unfinished files contain a name of this
-// process (own), and nothing is removed to make room. locks is safe for concurrent use.
+// process (processSuffix), and nothing is removed to make room. locks is safe for concurrent use.
 type locks struct {
 	flock func(fd, how int) error // unix.Flock
 	log   *slog.Logger
@@ -83,9 +83,9 @@ func (k *locks) try(f *os.File, alone bool) (*lock, error) {
 	return &lock{file: f, inner: f.Name(), alone: alone}, nil
 }
 
-// own returns a part of the names of unfinished files. It is "" where locks protect them from other
-// processes.
-func (k *locks) own() string {
+// processSuffix returns a part of the names of unfinished files. It is "" where locks protect them
+// from other processes.
+func (k *locks) processSuffix() string {
 	if k.weak.Load() {
 		return "." + processName
 	}
@@ -93,7 +93,7 @@ func (k *locks) own() string {
 }
 
 // partial returns the path of a blob's unfinished file.
-func (k *locks) partial(blob string) string { return blob + k.own() + ".incomplete" }
+func (k *locks) partial(blob string) string { return blob + k.processSuffix() + ".incomplete" }
 
 // processName distinguishes this process from all others on all machines.
 var processName = rand.Text()
@@ -141,14 +141,14 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // processLocks holds the locks of this process on file systems that have none.
-var processLocks innerLocks
+var processLocks inProcessLocks
 
-type innerLocks struct {
-	mu   lockorder.Mutex[lockorder.Inner]
+type inProcessLocks struct {
+	mu   lockorder.Mutex[lockorder.InProcess]
 	held map[string]int // by path: the number of shared holders, or -1 for an exclusive one
 }
 
-func (l *innerLocks) try(path string, alone bool) bool {
+func (l *inProcessLocks) try(path string, alone bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.held == nil {
@@ -165,7 +165,7 @@ func (l *innerLocks) try(path string, alone bool) bool {
 	return true
 }
 
-func (l *innerLocks) release(path string, alone bool) {
+func (l *inProcessLocks) release(path string, alone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.held[path]--; alone || l.held[path] == 0 {

@@ -135,7 +135,7 @@ func TestTwoProcessesWithoutLocks(t *testing.T) {
 	cache := h.repo()
 	k := newLocks(slog.New(slog.DiscardHandler))
 	blob := cache.blob("x")
-	if k.partial(blob) != blob+".incomplete" || k.own() != "" {
+	if k.partial(blob) != blob+".incomplete" || k.processSuffix() != "" {
 		t.Error("with locks an unfinished file is the next process's to go on with")
 	}
 	k.weak.Store(true)
@@ -168,10 +168,10 @@ func TestTwoProcessesWithoutLocks(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(late, "x"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := settle(late, cache.snapshot(commit), ""); err == nil {
+	if err := moveIntoPlace(late, cache.snapshot(commit), ""); err == nil {
 		t.Error("with locks a snapshot that is there already is no error")
 	}
-	if err := settle(late, cache.snapshot(commit), ".late"); err != nil || isDirectory(late) {
+	if err := moveIntoPlace(late, cache.snapshot(commit), ".late"); err != nil || isDirectory(late) {
 		t.Errorf("the second of two processes: %v, its files are left: %v", err, isDirectory(late))
 	}
 	old, young := blob+".1.incomplete", blob+".2.incomplete"

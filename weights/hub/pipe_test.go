@@ -18,7 +18,7 @@ func TestPipesInTheCache(t *testing.T) {
 		if err := createRecord(path); !errors.Is(err, unix.ENXIO) {
 			t.Errorf("in place of the record of uses: %v", err)
 		}
-		if err := new(sharer).uploadBlob(t.Context(), path, "", remoteFile{size: 1}); !errors.Is(err, files.ErrNotRegular) {
+		if err := new(uploader).uploadBlob(t.Context(), path, "", remoteFile{size: 1}); !errors.Is(err, files.ErrNotRegular) {
 			t.Errorf("in place of a file to upload: %v", err)
 		}
 		if exists(path) {

@@ -58,7 +58,7 @@ func resolveInProcess(model string) error {
 		io.Copy(io.Discard, os.Stdin)
 	}
 	found.Release()
-	r.Settle(context.Background())
+	r.Shutdown(context.Background())
 	return nil
 }
 

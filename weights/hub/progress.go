@@ -54,8 +54,8 @@ func (r *reporter) begin(total int64, files int) {
 	r.state.Total, r.state.Of = total, files
 }
 
-// moved adds bytes of a file. bytes is negative when a partial file was discarded.
-func (r *reporter) moved(file string, bytes int64) {
+// received adds bytes of a file. bytes is negative when a partial file was discarded.
+func (r *reporter) received(file string, bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state.File = file

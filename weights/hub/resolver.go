@@ -43,8 +43,8 @@ type source interface {
 type Resolver struct {
 	cacheDir string
 	locks    *locks
-	sources  []source // in the order they are asked
-	share    *sharer  // nil without a cluster's bucket and a hub
+	sources  []source  // in the order they are asked
+	uploads  *uploader // nil without a cluster's bucket and a hub
 }
 
 // New makes a Resolver. The error names every wrong option.
@@ -56,22 +56,22 @@ func New(o Options) (*Resolver, error) {
 	}
 	r := &Resolver{cacheDir: o.CacheDir, locks: newLocks(o.Log)}
 	r.sources = append(r.sources, diskCache{dir: o.CacheDir, offline: o.Offline && o.Bucket == nil})
-	disk := disk{dir: o.CacheDir, locks: r.locks, patience: defaultPatience, threshold: o.DiskThreshold, space: diskSpace, log: o.Log}
+	disk := disk{dir: o.CacheDir, locks: r.locks, userWait: defaultUserWait, threshold: o.DiskThreshold, space: diskSpace, log: o.Log}
 	if o.Bucket != nil {
 		// A bucket is near and the hub is asked after it, so three tries are enough.
 		retry := retrier{attempts: min(3, o.Attempts), sleep: sleep, who: "the cluster cache", check: "the cluster cache " + o.Bucket.String()}
 		if !o.Offline {
-			r.share = newSharer(o.Bucket, o, r.locks, retry)
+			r.uploads = newUploader(o.Bucket, o, r.locks, retry)
 		}
 		from := bucketOrigin{bucket: o.Bucket, stall: o.StallTimeout}
 		r.sources = append(r.sources, &bucketSource{fetcher: fetcher{from: from, cacheDir: o.CacheDir, parallel: o.Parallel, retry: retry, disk: disk},
-			bucket: o.Bucket, options: o, log: o.Log, share: r.share, last: o.Offline})
+			bucket: o.Bucket, options: o, log: o.Log, share: r.uploads, last: o.Offline})
 	}
 	if !o.Offline {
 		client := newClient(o, endpoint)
 		retry := retrier{attempts: o.Attempts, sleep: sleep, who: "the hub", check: "the connection, the proxy settings and HF_ENDPOINT"}
 		r.sources = append(r.sources, &hubSource{fetcher: fetcher{from: client, cacheDir: o.CacheDir, parallel: o.Parallel, retry: retry, disk: disk},
-			client: client, options: o, share: r.share})
+			client: client, options: o, share: r.uploads})
 	}
 	return r, nil
 }
@@ -79,15 +79,15 @@ func New(o Options) (*Resolver, error) {
 // Close ends uploads to the cluster's bucket. The next process that uses the model continues them.
 // No Resolve may be running.
 func (r *Resolver) Close() {
-	if r.share != nil {
-		r.share.close(context.Background(), false)
+	if r.uploads != nil {
+		r.uploads.close(context.Background(), false)
 	}
 }
 
-// Settle closes the Resolver as Close does, but lets uploads finish until ctx ends.
-func (r *Resolver) Settle(ctx context.Context) {
-	if r.share != nil {
-		r.share.close(ctx, true)
+// Shutdown closes the Resolver as Close does, but lets uploads finish until ctx ends.
+func (r *Resolver) Shutdown(ctx context.Context) {
+	if r.uploads != nil {
+		r.uploads.close(ctx, true)
 	}
 }
 
@@ -138,8 +138,8 @@ func (r *Resolver) search(ctx context.Context, ref modelRef) (Resolved, error) {
 		}
 		if found.Dir != "" {
 			found.held = held
-			if r.share != nil && found.Source == SourceCache {
-				r.share.resume(ref, found.Commit)
+			if r.uploads != nil && found.Source == SourceCache {
+				r.uploads.resume(ref, found.Commit)
 			}
 			return found, nil
 		}
@@ -180,8 +180,8 @@ func (r *Resolver) onDisk(ctx context.Context, ref modelRef) (Resolved, bool, er
 		return Resolved{}, false, err
 	}
 	found.held = held
-	if r.share != nil {
-		r.share.resume(ref, found.Commit)
+	if r.uploads != nil {
+		r.uploads.resume(ref, found.Commit)
 	}
 	return found, true, nil
 }

@@ -84,8 +84,8 @@ func (h *harness) resolver(change ...func(*Options)) *Resolver {
 			s.retry.sleep = quick
 		}
 	}
-	if r.share != nil {
-		r.share.retry.sleep = quick
+	if r.uploads != nil {
+		r.uploads.retry.sleep = quick
 	}
 	h.Cleanup(r.Close)
 	return r
@@ -383,9 +383,9 @@ func TestSnapshotOfAnotherTool(t *testing.T) {
 	}
 }
 
-// TestDoubtfulSnapshot: a program that loads the bare transformer leaves no modules.json. The hub
+// TestUnverifiedSnapshot: a program that loads the bare transformer leaves no modules.json. The hub
 // is asked once whether the file exists; without an answer the snapshot is used.
-func TestDoubtfulSnapshot(t *testing.T) {
+func TestUnverifiedSnapshot(t *testing.T) {
 	bare := []string{"config.json", "tokenizer.json", "model.safetensors"}
 	place := func(h *harness) string {
 		dir := h.repo().snapshot(h.model.Commit)

@@ -37,19 +37,19 @@ type bucketFile struct {
 	Hash string `json:"hash"` // names the blob; see remoteFile.hash
 }
 
-// sharedRepo is a repository's folder in the bucket.
-type sharedRepo struct {
+// bucketRepo is a repository's folder in the bucket.
+type bucketRepo struct {
 	bucket bucket.Bucket
 	folder string
 }
 
-func (r sharedRepo) manifest(commit string) string { return r.folder + "/.sie/" + commit + ".json" }
-func (r sharedRepo) lock(commit string) string     { return r.folder + "/.sie/" + commit + ".lock" }
-func (r sharedRepo) blob(hash string) string       { return r.folder + "/blobs/" + hash }
-func (r sharedRepo) ref(revision string) string    { return r.folder + "/refs/" + revision }
+func (r bucketRepo) manifest(commit string) string { return r.folder + "/.sie/" + commit + ".json" }
+func (r bucketRepo) lock(commit string) string     { return r.folder + "/.sie/" + commit + ".lock" }
+func (r bucketRepo) blob(hash string) string       { return r.folder + "/blobs/" + hash }
+func (r bucketRepo) ref(revision string) string    { return r.folder + "/refs/" + revision }
 
 // commit returns the commit that the bucket has for a revision.
-func (r sharedRepo) commit(ctx context.Context, ref modelRef) (string, error) {
+func (r bucketRepo) commit(ctx context.Context, ref modelRef) (string, error) {
 	if ref.isCommit() {
 		return ref.revision, nil
 	}
@@ -66,7 +66,7 @@ func (r sharedRepo) commit(ctx context.Context, ref modelRef) (string, error) {
 
 // list reads the manifest of a commit, or lists a folder that was copied by hand. The error is
 // bucket.ErrNotFound when the bucket has neither.
-func (r sharedRepo) list(ctx context.Context, commit string, limit int) (*listing, error) {
+func (r bucketRepo) list(ctx context.Context, commit string, limit int) (*listing, error) {
 	raw, _, err := bucket.Read(ctx, r.bucket, r.manifest(commit), maxManifestBytes)
 	if errors.Is(err, bucket.ErrNotFound) {
 		return r.listCopied(ctx, commit, limit)
@@ -92,7 +92,7 @@ func (r sharedRepo) list(ctx context.Context, commit string, limit int) (*listin
 // listCopied lists a snapshot that was copied by hand. Its files have no checksums. They are stored
 // under a hash of the object's key and version; the version also tells whether a partial file can
 // be continued.
-func (r sharedRepo) listCopied(ctx context.Context, commit string, limit int) (*listing, error) {
+func (r bucketRepo) listCopied(ctx context.Context, commit string, limit int) (*listing, error) {
 	prefix := r.folder + "/snapshots/" + commit + "/"
 	objects, err := r.bucket.List(ctx, prefix, limit)
 	if err != nil {

@@ -52,7 +52,7 @@ func (c *cluster) fill() {
 	if err != nil || found.Source != SourceHub {
 		c.Fatalf("%+v, %v", found, err)
 	}
-	r.Settle(context.Background())
+	r.Shutdown(context.Background())
 	c.hub.Requests()
 }
 
@@ -135,7 +135,7 @@ func TestPartOfARepositoryStaysOutOfTheBucket(t *testing.T) {
 			t.Fatal(err)
 		}
 		found.Release()
-		r.Settle(t.Context())
+		r.Shutdown(t.Context())
 		folder := "models--" + strings.ReplaceAll(id, "/", "--")
 		if got := slices.ContainsFunc(c.keys(), func(key string) bool { return strings.HasPrefix(key, folder) }); got != want {
 			t.Errorf("%s is in the bucket: %v", id, got)
@@ -157,7 +157,7 @@ func TestDiskComesBeforeBucket(t *testing.T) {
 	}
 }
 
-func TestNobodyHasIt(t *testing.T) {
+func TestModelThatNobodyHas(t *testing.T) {
 	c := newCluster(t)
 	_, err := c.resolver(c.shared, noHub).Resolve(t.Context(), "nobody/nothing", "")
 	wantClass(t, err, ClassNotFound, "the cluster cache s3://models/ does not have it", "downloads are off")
@@ -190,7 +190,7 @@ func (b broken) Put(ctx context.Context, key string, body io.ReaderAt, size int6
 	return b.Bucket.Put(ctx, key, body, size, when)
 }
 
-func TestBucketAwayMeansHub(t *testing.T) {
+func TestUnreachableBucketFallsBackToTheHub(t *testing.T) {
 	for name, failure := range map[string]error{"away": errors.New("connection refused"), "refused": bucket.ErrDenied} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
@@ -203,13 +203,13 @@ func TestBucketAwayMeansHub(t *testing.T) {
 				t.Fatalf("%+v, %v", found, err)
 			}
 			c.wantWhole(found.Dir)
-			r.Settle(t.Context())
+			r.Shutdown(t.Context())
 			// The model is uploaded at the next load, when the bucket works again.
 			again := c.resolver(c.shared)
 			if found, err := again.Resolve(t.Context(), modelID, ""); err != nil || found.Source != SourceCache {
 				t.Errorf("%+v, %v", found, err)
 			}
-			again.Settle(t.Context())
+			again.Shutdown(t.Context())
 			c.wantFromBucket()
 
 			c.machine()
@@ -378,11 +378,11 @@ func TestKillNineWhileFilling(t *testing.T) {
 			}
 			c.cache = cache
 			r := c.resolver(c.shared)
-			r.share.lease = time.Hour
+			r.uploads.lease = time.Hour
 			if _, err := r.Resolve(t.Context(), modelID, ""); err != nil {
 				t.Fatal(err)
 			}
-			r.Settle(t.Context())
+			r.Shutdown(t.Context())
 			locked := slices.ContainsFunc(c.keys(), func(key string) bool { return strings.HasSuffix(key, ".lock") })
 			if !locked {
 				if step != "put refs" { // the manifest is there, so no lock was needed
@@ -390,19 +390,19 @@ func TestKillNineWhileFilling(t *testing.T) {
 				}
 			}
 			r = c.resolver(c.shared)
-			r.share.lease = time.Millisecond
+			r.uploads.lease = time.Millisecond
 			if _, err := r.Resolve(t.Context(), modelID, ""); err != nil {
 				t.Fatal(err)
 			}
-			r.Settle(t.Context())
+			r.Shutdown(t.Context())
 			c.wantFromBucket()
 		})
 	}
 }
 
-// TestOneFillsAtATime lets four machines download from the hub at once. The contents are uploaded
-// only once.
-func TestOneFillsAtATime(t *testing.T) {
+// TestOneProcessFillsTheBucketAtATime lets four machines download from the hub at once. The
+// contents are uploaded only once.
+func TestOneProcessFillsTheBucketAtATime(t *testing.T) {
 	c := newCluster(t)
 	var uploads atomic.Int64
 	gate := make(chan struct{})
@@ -427,7 +427,7 @@ func TestOneFillsAtATime(t *testing.T) {
 	time.Sleep(200 * time.Millisecond) // all of them have asked for the lock
 	close(gate)
 	for _, r := range resolvers {
-		r.Settle(t.Context())
+		r.Shutdown(t.Context())
 	}
 	different := map[string]bool{}
 	for _, f := range c.listing().files {
@@ -449,7 +449,7 @@ func TestDamagedDiskFillsNothing(t *testing.T) {
 	if _, err := r.Resolve(t.Context(), modelID, ""); err != nil {
 		t.Fatal(err)
 	}
-	r.Settle(t.Context())
+	r.Shutdown(t.Context())
 	wrong := slices.Clone(c.model.Files["model.safetensors"])
 	wrong[0]++
 	if err := os.WriteFile(c.blobOf("model.safetensors"), wrong, 0o644); err != nil {
@@ -459,7 +459,7 @@ func TestDamagedDiskFillsNothing(t *testing.T) {
 	if _, err := r.Resolve(t.Context(), modelID, ""); err != nil {
 		t.Fatal(err)
 	}
-	r.Settle(t.Context())
+	r.Shutdown(t.Context())
 	for _, key := range c.keys() {
 		if strings.HasSuffix(key, ".json") || strings.Contains(key, filepath.Base(c.blobOf("model.safetensors"))) {
 			t.Errorf("uploaded %s", key)

@@ -10,7 +10,7 @@ type hubSource struct {
 	fetcher
 	client  *client
 	options Options
-	share   *sharer // nil without a cluster's bucket
+	share   *uploader // nil without a cluster's bucket
 }
 
 // find downloads the model, or the part of it that the cache lacks. Only one download of a
@@ -31,7 +31,7 @@ func (s *hubSource) find(ctx context.Context, ref modelRef) (Resolved, string, e
 		if l = s.confirm(ctx, ref, held.commit); l == nil {
 			return t.fromCache(), "", nil
 		}
-		if cache.lacks(l.commit, sizes(l.files)) == "" {
+		if cache.missingFile(l.commit, sizes(l.files)) == "" {
 			// With the manifest, the next start need not ask. A cache that cannot hold the manifest
 			// works all the same.
 			_ = cache.writeManifest(l)
@@ -44,7 +44,7 @@ func (s *hubSource) find(ctx context.Context, ref modelRef) (Resolved, string, e
 		return Resolved{}, "", err
 	}
 	if s.share != nil && !l.part {
-		s.share.model(ref, l.commit)
+		s.share.add(ref, l.commit)
 	}
 	report.stage(StageDone)
 	return Resolved{Dir: cache.snapshot(l.commit), Commit: l.commit, Source: SourceHub}, "", nil

@@ -15,7 +15,7 @@ import (
 // private ones. The message names both cases.
 func (c *client) statusError(resp *response, ref modelRef, what string) error {
 	code := resp.Header.Get("X-Error-Code")
-	said := printable(resp.Header.Get("X-Error-Message"))
+	message := printable(resp.Header.Get("X-Error-Message"))
 	status := resp.StatusCode
 	public := *c.endpoint
 	public.User = nil
@@ -32,13 +32,13 @@ func (c *client) statusError(resp *response, ref modelRef, what string) error {
 		return fail(ClassGated, nil, "is gated: accept its licence at %s, then set HF_TOKEN to a token of that account", page)
 	case code == "GatedRepo":
 		return fail(ClassGated, nil, "is gated, and the account of HF_TOKEN has no access yet: accept its licence at %s", page)
-	case said == "Access to this resource is disabled.":
+	case message == "Access to this resource is disabled.":
 		return fail(ClassNotFound, nil, "is disabled on the hub; see %s", page)
 	case code == "RevisionNotFound":
 		return fail(ClassNotFound, nil, "has no revision %q; its revisions are listed at %s/tree/main", ref.revision, page)
 	case code == "EntryNotFound":
 		return fail(ClassNotFound, nil, "has no %s at revision %s", what, ref.revision)
-	case status == http.StatusUnauthorized && strings.Contains(string(said), "Invalid credentials"):
+	case status == http.StatusUnauthorized && strings.Contains(string(message), "Invalid credentials"):
 		return fail(ClassConfig, nil, "HF_TOKEN is not a valid token of %s, or has expired: make a new one, or unset it", c.endpoint.Host)
 	case code == "RepoNotFound" || status == http.StatusUnauthorized || status == http.StatusNotFound:
 		if c.token == "" {
@@ -46,29 +46,29 @@ func (c *client) statusError(resp *response, ref modelRef, what string) error {
 		}
 		return fail(ClassNotFound, nil, "does not exist on %s, or HF_TOKEN may not read it: check the spelling and the token's permissions", c.endpoint.Host)
 	case status == http.StatusForbidden:
-		return fail(ClassGated, nil, "%s refuses access%s: give the token of HF_TOKEN permission to read %s", c.endpoint.Host, said.after(), page)
+		return fail(ClassGated, nil, "%s refuses access%s: give the token of HF_TOKEN permission to read %s", c.endpoint.Host, message.suffix(), page)
 	}
-	return fail(ClassConfig, nil, "%s answered %s%s; check HF_ENDPOINT", c.endpoint.Host, statusText(status), said.after())
+	return fail(ClassConfig, nil, "%s answered %s%s; check HF_ENDPOINT", c.endpoint.Host, statusText(status), message.suffix())
 }
 
-// remark is text from a server, made safe to print.
-type remark string
+// serverText is text from a server, made safe to print.
+type serverText string
 
-func (r remark) after() string {
+func (r serverText) suffix() string {
 	if r == "" {
 		return ""
 	}
 	return " (" + string(r) + ")"
 }
 
-func printable(text string) remark {
+func printable(text string) serverText {
 	clean := strings.Map(func(r rune) rune {
 		if !strconv.IsPrint(r) {
 			return -1
 		}
 		return r
 	}, text)
-	return remark(short(clean))
+	return serverText(short(clean))
 }
 
 func statusText(status int) string {

@@ -335,7 +335,7 @@ func TestErrorText(t *testing.T) {
 }
 
 func TestRemarksStayPrintable(t *testing.T) {
-	if got := printable("Bad\x1b[31m\n\u202ething\x00").after(); got != " (Bad[31mthing)" {
+	if got := printable("Bad\x1b[31m\n\u202ething\x00").suffix(); got != " (Bad[31mthing)" {
 		t.Errorf("%q", got)
 	}
 	if got := printable(strings.Repeat("x", 10_000)); len(got) > 200 {
@@ -343,9 +343,9 @@ func TestRemarksStayPrintable(t *testing.T) {
 	}
 }
 
-// TestSecretsOfTheEndpointAreNotTold: a mirror's URL may hold a user's name and password. No
+// TestEndpointSecretsAreNotPrinted: a mirror's URL may hold a user's name and password. No
 // error shows them.
-func TestSecretsOfTheEndpointAreNotTold(t *testing.T) {
+func TestEndpointSecretsAreNotPrinted(t *testing.T) {
 	for _, c := range []struct {
 		status int
 		code   string

@@ -11,31 +11,31 @@ import (
 	"github.com/sie-engine/sie/weights/bucket"
 )
 
-// maxSketchBytes bounds each file whose content a sketch includes.
-const maxSketchBytes = 16 << 20
+// maxPreviewBytes bounds each file whose content a preview includes.
+const maxPreviewBytes = 16 << 20
 
 // lister is a source that can list a model's files before it downloads them.
 type lister interface {
 	// contents lists the model's files. The error is bucket.ErrNotFound when a bucket does not have
 	// the model.
 	contents(ctx context.Context, ref modelRef) (*listing, error)
-	brings() *fetcher
+	downloader() *fetcher
 }
 
-// Sketch makes a directory with a model's named files and empty files for all others. It shows
+// Preview makes a directory with a model's named files and empty files for all others. It shows
 // which files a model has without downloading its weights. remove deletes the directory. For a
 // model on this machine, dir is the model's own directory, which remove leaves in place. The
 // downloaded files are also in the cache, where Resolve finds them. id, revision and errors are as
 // for Resolve.
-func (r *Resolver) Sketch(ctx context.Context, id, revision string, names ...string) (dir string, remove func(), err error) {
-	dir, remove, err = r.sketch(ctx, id, revision, names)
+func (r *Resolver) Preview(ctx context.Context, id, revision string, names ...string) (dir string, remove func(), err error) {
+	dir, remove, err = r.preview(ctx, id, revision, names)
 	if e, ok := errors.AsType[*Error](err); ok {
 		e.Model = short(id)
 	}
 	return dir, remove, err
 }
 
-func (r *Resolver) sketch(ctx context.Context, id, revision string, names []string) (string, func(), error) {
+func (r *Resolver) preview(ctx context.Context, id, revision string, names []string) (string, func(), error) {
 	path, isPath, err := localPath(id)
 	if err != nil {
 		return "", nil, err
@@ -64,7 +64,7 @@ func (r *Resolver) sketch(ctx context.Context, id, revision string, names []stri
 		var l *listing
 		if l, err = from.contents(ctx, ref); err == nil {
 			var dir string
-			if dir, err = from.brings().show(ctx, ref, l, names); err == nil {
+			if dir, err = from.downloader().writePreview(ctx, ref, l, names); err == nil {
 				held.release()
 				return dir, func() { _ = os.RemoveAll(dir) }, nil
 			}
@@ -83,33 +83,33 @@ func (r *Resolver) sketch(ctx context.Context, id, revision string, names []stri
 	return "", nil, err
 }
 
-// show makes the directory of a sketch.
-func (s *fetcher) show(ctx context.Context, ref modelRef, l *listing, names []string) (string, error) {
+// writePreview makes the directory of a preview.
+func (s *fetcher) writePreview(ctx context.Context, ref modelRef, l *listing, names []string) (string, error) {
 	dir, err := os.MkdirTemp("", "sie-sketch-")
 	if err != nil {
 		return "", storageError(err, "make a temporary directory")
 	}
 	for _, f := range l.files {
-		if err := s.draw(ctx, dir, ref, l.commit, f, slices.Contains(names, f.name)); err != nil {
+		if err := s.writePreviewFile(ctx, dir, ref, l.commit, f, slices.Contains(names, f.name)); err != nil {
 			return "", errors.Join(err, os.RemoveAll(dir))
 		}
 	}
 	return dir, nil
 }
 
-// draw writes one file of a sketch, with its content or empty.
-func (s *fetcher) draw(ctx context.Context, dir string, ref modelRef, commit string, f remoteFile, whole bool) error {
+// writePreviewFile writes one file of a preview, with its content or empty.
+func (s *fetcher) writePreviewFile(ctx context.Context, dir string, ref modelRef, commit string, f remoteFile, whole bool) error {
 	var content []byte
 	if whole {
-		if f.size > maxSketchBytes {
-			return fail(ClassConfig, nil, "%s has %d bytes, above the limit of %d for a configuration", f.name, f.size, maxSketchBytes)
+		if f.size > maxPreviewBytes {
+			return fail(ClassConfig, nil, "%s has %d bytes, above the limit of %d for a configuration", f.name, f.size, maxPreviewBytes)
 		}
 		cache := repoCache{filepath.Join(s.cacheDir, ref.repoFolder())}
 		if err := s.fetchBlob(ctx, cache, ref, commit, f, &reporter{}, nil); err != nil {
 			return err
 		}
 		var err error
-		if content, err = files.Read(cache.blob(f.hash), maxSketchBytes); err != nil {
+		if content, err = files.Read(cache.blob(f.hash), maxPreviewBytes); err != nil {
 			return storageError(err, "read "+f.name)
 		}
 	}
@@ -124,16 +124,16 @@ func (s *fetcher) draw(ctx context.Context, dir string, ref modelRef, commit str
 	return nil
 }
 
-func (s *hubSource) brings() *fetcher { return &s.fetcher }
+func (s *hubSource) downloader() *fetcher { return &s.fetcher }
 
 func (s *hubSource) contents(ctx context.Context, ref modelRef) (*listing, error) {
 	return s.describeAll(ctx, ref, s.retry)
 }
 
-func (s *bucketSource) brings() *fetcher { return &s.fetcher }
+func (s *bucketSource) downloader() *fetcher { return &s.fetcher }
 
 func (s *bucketSource) contents(ctx context.Context, ref modelRef) (l *listing, err error) {
-	repo := sharedRepo{s.bucket, ref.repoFolder()}
+	repo := bucketRepo{s.bucket, ref.repoFolder()}
 	err = s.retry.run(ctx, s.retry.attempts, func() (int64, error) {
 		commit, err := repo.commit(ctx, ref)
 		if err == nil {

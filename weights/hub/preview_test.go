@@ -10,10 +10,10 @@ import (
 	"github.com/sie-engine/sie/weights/hub/hubtest"
 )
 
-// sketched returns the content of a sketch by file.
-func sketched(h *harness, r *Resolver, id string) (files map[string]string, remove func()) {
+// previewed returns the content of a preview by file.
+func previewed(h *harness, r *Resolver, id string) (files map[string]string, remove func()) {
 	h.Helper()
-	dir, drop, err := r.Sketch(h.Context(), id, "", "config.json", "modules.json", "absent.json")
+	dir, drop, err := r.Preview(h.Context(), id, "", "config.json", "modules.json", "absent.json")
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -38,12 +38,12 @@ func sketched(h *harness, r *Resolver, id string) (files map[string]string, remo
 	}
 }
 
-// A sketch has the named files and the names of the others, and makes no request for the others. A
+// A preview has the named files and the names of the others, and makes no request for the others. A
 // later download reuses the files.
-func TestSketch(t *testing.T) {
+func TestPreview(t *testing.T) {
 	h := newHarness(t)
 	r := h.resolver()
-	files, remove := sketched(h, r, modelID)
+	files, remove := previewed(h, r, modelID)
 	for _, name := range wantedFiles {
 		want := ""
 		if name == "config.json" || name == "modules.json" {
@@ -73,7 +73,7 @@ func TestSketch(t *testing.T) {
 			t.Errorf("asked for %s again", q.Path)
 		}
 	}
-	files, remove = sketched(h, r, modelID) // the snapshot itself
+	files, remove = previewed(h, r, modelID) // the snapshot itself
 	if len(files["model.safetensors"]) != 100_000 || len(h.hub.Requests()) > 0 {
 		t.Error("a cached model is not shown as it is")
 	}
@@ -83,8 +83,8 @@ func TestSketch(t *testing.T) {
 	}
 }
 
-// Sketch refuses everything that Resolve refuses, and leaves nothing behind.
-func TestSketchRefused(t *testing.T) {
+// Preview refuses everything that Resolve refuses, and leaves nothing behind.
+func TestPreviewRefused(t *testing.T) {
 	h := newHarness(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	for id, c := range map[string]struct {
@@ -103,7 +103,7 @@ func TestSketchRefused(t *testing.T) {
 		if c.change != nil {
 			r = h.resolver(c.change)
 		}
-		dir, remove, err := r.Sketch(t.Context(), id, "", "config.json")
+		dir, remove, err := r.Preview(t.Context(), id, "", "config.json")
 		if ClassOf(err) != c.class || dir != "" || remove != nil {
 			t.Errorf("%s: %q, %v of class %s, want %s", id, dir, err, ClassOf(err), c.class)
 		}
@@ -115,7 +115,7 @@ func TestSketchRefused(t *testing.T) {
 		}
 		return false
 	})
-	if _, _, err := h.resolver().Sketch(t.Context(), modelID, "", "config.json"); err == nil {
+	if _, _, err := h.resolver().Preview(t.Context(), modelID, "", "config.json"); err == nil {
 		t.Error("a sketch without its file")
 	}
 	if left, _ := os.ReadDir(os.TempDir()); len(left) > 0 {
@@ -123,13 +123,13 @@ func TestSketchRefused(t *testing.T) {
 	}
 }
 
-// A sketch comes from a bucket without a hub, and from the hub when the bucket does not have the
+// A preview comes from a bucket without a hub, and from the hub when the bucket does not have the
 // model.
-func TestSketchFromABucket(t *testing.T) {
+func TestPreviewFromABucket(t *testing.T) {
 	c := newCluster(t)
 	c.fill()
 	c.machine()
-	files, remove := sketched(c.harness, c.resolver(c.shared, noHub), modelID)
+	files, remove := previewed(c.harness, c.resolver(c.shared, noHub), modelID)
 	if files["config.json"] != string(modelFiles()["config.json"]) || files["model.safetensors"] != "" || len(files) != len(wantedFiles) {
 		t.Errorf("%v", files)
 	}
@@ -138,10 +138,10 @@ func TestSketchFromABucket(t *testing.T) {
 		t.Errorf("the hub was asked: %v", asked)
 	}
 	c.hub.Add("sie-test/other", modelFiles())
-	if _, _, err := c.resolver(c.shared, noHub).Sketch(t.Context(), "sie-test/other", ""); ClassOf(err) != ClassNotFound {
+	if _, _, err := c.resolver(c.shared, noHub).Preview(t.Context(), "sie-test/other", ""); ClassOf(err) != ClassNotFound {
 		t.Errorf("in no bucket, without a hub: %v", err)
 	}
-	files, remove = sketched(c.harness, c.resolver(c.shared), "sie-test/other")
+	files, remove = previewed(c.harness, c.resolver(c.shared), "sie-test/other")
 	if files["config.json"] == "" {
 		t.Errorf("%v", files)
 	}

@@ -88,14 +88,14 @@ func TestRoomIsReserved(t *testing.T) {
 		t.Error(err)
 	}
 	d.wantModels("second")
-	if left, _ := os.ReadDir(filepath.Join(d.cache, roomDir)); len(left) > 0 {
+	if left, _ := os.ReadDir(filepath.Join(d.cache, reservationDir)); len(left) > 0 {
 		t.Errorf("reservations are left: %v", left)
 	}
 }
 
-// TestWhatNeverFitsFailsAtOnce: it fails at once also during other downloads, because their end
+// TestTooLargeDownloadFailsAtOnce: it fails at once also during other downloads, because their end
 // would not help.
-func TestWhatNeverFitsFailsAtOnce(t *testing.T) {
+func TestTooLargeDownloadFailsAtOnce(t *testing.T) {
 	d := newSmallDisk(t, modelBytes*3/2)
 	g := d.gate("t/first")
 	first := later(func() (Resolved, error) { return d.get("t/first") })
@@ -146,11 +146,11 @@ func TestADownloadWaitsForModelsInUse(t *testing.T) {
 	}
 }
 
-// TestReservationsOfTheDeadCountNot: a killed process leaves its reservation file, whose lock
+// TestDeadProcessesReserveNothing: a killed process leaves its reservation file, whose lock
 // nobody holds.
-func TestReservationsOfTheDeadCountNot(t *testing.T) {
+func TestDeadProcessesReserveNothing(t *testing.T) {
 	d := newSmallDisk(t, modelBytes*3/2)
-	left := filepath.Join(d.cache, roomDir, "LEFT")
+	left := filepath.Join(d.cache, reservationDir, "LEFT")
 	if err := os.MkdirAll(filepath.Dir(left), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -170,10 +170,10 @@ func TestReservationsShrink(t *testing.T) {
 	var none *reservation
 	none.wrote(5)
 	none.release()
-	if r, err := d.reserve(t.Context(), roomNeed{}, nil); r != nil || err != nil {
+	if r, err := d.reserve(t.Context(), spaceNeed{}, nil); r != nil || err != nil {
 		t.Errorf("for nothing: %v, %v", r, err)
 	}
-	r, err := d.reserve(t.Context(), roomNeed{bytes: 600}, nil)
+	r, err := d.reserve(t.Context(), spaceNeed{bytes: 600}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestReservationsShrink(t *testing.T) {
 	want(450, 1)
 	r.wrote(-50)
 	want(500, 1)
-	other, err := d.reserve(t.Context(), roomNeed{bytes: 500}, nil)
+	other, err := d.reserve(t.Context(), spaceNeed{bytes: 500}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,28 +201,29 @@ func TestReservationsShrink(t *testing.T) {
 	want(0, 0)
 }
 
-// TestModestRoom: on a disk above its threshold, only as much is removed as the new files take.
-func TestModestRoom(t *testing.T) {
+// TestRemovalStopsWhenTheDownloadFits: on a disk above its threshold, only as much is removed as
+// the new files take.
+func TestRemovalStopsWhenTheDownloadFits(t *testing.T) {
 	d := newSmallDisk(t, 10*modelBytes)
 	for _, id := range []string{"t/a", "t/b", "t/c"} {
 		d.use(id)
 	}
 	d.total = 3*modelBytes + modelBytes/2 // another program has filled the disk
 	small := d.small().sources[1].(*hubSource).disk
-	r, err := small.reserve(t.Context(), roomNeed{bytes: modelBytes / 4, modest: true}, nil)
+	r, err := small.reserve(t.Context(), spaceNeed{bytes: modelBytes / 4, untilFits: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.wantModels("b", "c")
 	r.release()
-	r, err = small.reserve(t.Context(), roomNeed{bytes: modelBytes / 4}, nil)
+	r, err = small.reserve(t.Context(), spaceNeed{bytes: modelBytes / 4}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.wantModels("b", "c")
 	r.release()
 	d.total = 2*modelBytes + modelBytes/2
-	r, err = small.reserve(t.Context(), roomNeed{bytes: 2 * modelBytes, modest: true}, nil) // it still gets the room it needs
+	r, err = small.reserve(t.Context(), spaceNeed{bytes: 2 * modelBytes, untilFits: true}, nil) // it still gets the room it needs
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,11 +251,11 @@ func TestReservationsOfOtherProcesses(t *testing.T) {
 	}
 }
 
-// TestADownloadTellsItsReservation: a download reports to its reservation the bytes that arrived
+// TestDownloadPublishesItsReservation: a download reports to its reservation the bytes that arrived
 // and those it discarded.
-func TestADownloadTellsItsReservation(t *testing.T) {
+func TestDownloadPublishesItsReservation(t *testing.T) {
 	room, err := disk{dir: t.TempDir(), locks: newLocks(nil), space: func(string) (int64, int64, bool) { return 1000, 1000, true }}.
-		reserve(t.Context(), roomNeed{bytes: 100}, nil)
+		reserve(t.Context(), spaceNeed{bytes: 100}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,13 +283,13 @@ func TestReservationsCountForTheThreshold(t *testing.T) {
 		d.use(id)
 	}
 	small := d.small().sources[1].(*hubSource).disk
-	first, err := small.reserve(t.Context(), roomNeed{bytes: modelBytes}, nil)
+	first, err := small.reserve(t.Context(), spaceNeed{bytes: modelBytes}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.release()
 	d.wantModels("a", "b")
-	second, err := small.reserve(t.Context(), roomNeed{bytes: modelBytes * 3 / 2}, nil)
+	second, err := small.reserve(t.Context(), spaceNeed{bytes: modelBytes * 3 / 2}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,8 +297,8 @@ func TestReservationsCountForTheThreshold(t *testing.T) {
 	d.wantModels("b")
 }
 
-// TestWhatCannotBeRemovedIsNotWaitedFor: a model whose removal fails would never leave the disk.
-func TestWhatCannotBeRemovedIsNotWaitedFor(t *testing.T) {
+// TestNoWaitForModelsThatCannotBeRemoved: a model whose removal fails would never leave the disk.
+func TestNoWaitForModelsThatCannotBeRemoved(t *testing.T) {
 	d := newSmallDisk(t, modelBytes*3/2)
 	d.use("t/a")
 	if err := os.MkdirAll(filepath.Join(d.cache, ".locks"), 0o755); err != nil {

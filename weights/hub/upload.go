@@ -28,14 +28,14 @@ const (
 	maxSharing = 256
 )
 
-// sharer uploads models from the hub to the cluster's bucket, so that other machines need not ask
+// uploader uploads models from the hub to the cluster's bucket, so that other machines need not ask
 // the hub. It works in the background, one model at a time.
 //
 // An incomplete upload is never visible, because the manifest is written last. Two uploads of the
 // same model are harmless, because the name of a blob is its checksum; a lock in the bucket avoids
 // the double work. A mark beside the local snapshot says that it is not uploaded yet, so an
 // interrupted upload continues when the model is next resolved.
-type sharer struct {
+type uploader struct {
 	bucket   bucket.Bucket
 	cacheDir string
 	locks    *locks
@@ -49,26 +49,26 @@ type sharer struct {
 
 	damaged sync.Map // by folder: the bucket gave wrong contents, which the upload of a good download replaces
 
-	mu      lockorder.Mutex[lockorder.Sharer] // guards waiting
+	mu      lockorder.Mutex[lockorder.Uploader] // guards waiting
 	waiting map[string]bool
 	done    sync.WaitGroup
 }
 
-func newSharer(b bucket.Bucket, o Options, k *locks, retry retrier) *sharer {
+func newUploader(b bucket.Bucket, o Options, k *locks, retry retrier) *uploader {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &sharer{bucket: b, cacheDir: o.CacheDir, locks: k, retry: retry, log: o.Log, lease: leaseTime, ctx: ctx, cancel: cancel,
+	return &uploader{bucket: b, cacheDir: o.CacheDir, locks: k, retry: retry, log: o.Log, lease: leaseTime, ctx: ctx, cancel: cancel,
 		turn: make(chan struct{}, 1), waiting: make(map[string]bool)}
 }
 
-// mark returns the path of the file that marks a snapshot for upload. The file holds the revision
-// that the caller asked for.
-func (s *sharer) mark(folder, commit string) string {
+// markerPath returns the path of the file that marks a snapshot for upload. The file holds the
+// revision that the caller asked for.
+func (s *uploader) markerPath(folder, commit string) string {
 	return filepath.Join(s.cacheDir, folder, ".sie", commit+".share")
 }
 
-// model starts the upload of a snapshot that has just been downloaded.
-func (s *sharer) model(ref modelRef, commit string) {
-	if err := writeAtomically(s.mark(ref.repoFolder(), commit), []byte(ref.revision)); err != nil {
+// add starts the upload of a snapshot that has just been downloaded.
+func (s *uploader) add(ref modelRef, commit string) {
+	if err := writeAtomically(s.markerPath(ref.repoFolder(), commit), []byte(ref.revision)); err != nil {
 		s.log.Warn("model cache: a model will not be shared", "model", ref.id, "error", err)
 		return
 	}
@@ -76,8 +76,8 @@ func (s *sharer) model(ref modelRef, commit string) {
 }
 
 // resume continues the interrupted upload of a snapshot.
-func (s *sharer) resume(ref modelRef, commit string) {
-	if raw, err := files.Read(s.mark(ref.repoFolder(), commit), maxRefBytes); err == nil {
+func (s *uploader) resume(ref modelRef, commit string) {
+	if raw, err := files.Read(s.markerPath(ref.repoFolder(), commit), maxRefBytes); err == nil {
 		ref.revision = string(raw)
 		if revisionPattern.MatchString(ref.revision) {
 			s.start(ref, commit)
@@ -85,7 +85,7 @@ func (s *sharer) resume(ref modelRef, commit string) {
 	}
 }
 
-func (s *sharer) start(ref modelRef, commit string) {
+func (s *uploader) start(ref modelRef, commit string) {
 	key := ref.repoFolder() + " " + commit
 	held := s.locks.holdRepo(s.ctx, s.cacheDir, ref.repoFolder())
 	s.mu.Lock()
@@ -123,7 +123,7 @@ func (s *sharer) start(ref modelRef, commit string) {
 }
 
 // close ends uploads. With wait set it first lets them finish until ctx ends.
-func (s *sharer) close(ctx context.Context, wait bool) {
+func (s *uploader) close(ctx context.Context, wait bool) {
 	if wait {
 		stop := context.AfterFunc(ctx, s.cancel)
 		s.done.Wait()
@@ -135,9 +135,9 @@ func (s *sharer) close(ctx context.Context, wait bool) {
 
 // upload puts a snapshot into the bucket. It returns the bytes sent, or -1 when another process
 // uploads it.
-func (s *sharer) upload(ctx context.Context, ref modelRef, commit string) (sent int64, err error) {
+func (s *uploader) upload(ctx context.Context, ref modelRef, commit string) (sent int64, err error) {
 	cache := repoCache{filepath.Join(s.cacheDir, ref.repoFolder())}
-	repo := sharedRepo{s.bucket, ref.repoFolder()}
+	repo := bucketRepo{s.bucket, ref.repoFolder()}
 	files, err := cache.contents(commit)
 	if err != nil {
 		return 0, err
@@ -178,7 +178,7 @@ func (s *sharer) upload(ctx context.Context, ref modelRef, commit string) (sent 
 			return sent, err
 		}
 	}
-	return sent, os.Remove(s.mark(ref.repoFolder(), commit))
+	return sent, os.Remove(s.markerPath(ref.repoFolder(), commit))
 }
 
 // contents returns a snapshot's manifest with the checksums that its links name.
@@ -208,7 +208,7 @@ func (c repoCache) contents(commit string) (map[string]bucketFile, error) {
 
 // uploadFiles uploads the blobs that the bucket lacks, or all of them. Each blob is verified first,
 // so that a file damaged on this disk does not get the name of a good one.
-func (s *sharer) uploadFiles(ctx context.Context, cache repoCache, repo sharedRepo, files map[string]bucketFile, all bool) (sent int64, err error) {
+func (s *uploader) uploadFiles(ctx context.Context, cache repoCache, repo bucketRepo, files map[string]bucketFile, all bool) (sent int64, err error) {
 	objects, err := s.bucket.List(ctx, repo.folder+"/blobs/", 100_000)
 	if err != nil {
 		return 0, err
@@ -231,7 +231,7 @@ func (s *sharer) uploadFiles(ctx context.Context, cache repoCache, repo sharedRe
 	return sent, nil
 }
 
-func (s *sharer) uploadBlob(ctx context.Context, path, key string, f remoteFile) error {
+func (s *uploader) uploadBlob(ctx context.Context, path, key string, f remoteFile) error {
 	blob, _, err := files.OpenRegular(path)
 	if err != nil {
 		return err
@@ -260,7 +260,7 @@ func (c contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-func (s *sharer) put(ctx context.Context, key string, body io.ReaderAt, size int64) error {
+func (s *uploader) put(ctx context.Context, key string, body io.ReaderAt, size int64) error {
 	return s.retry.run(ctx, s.retry.attempts, func() (int64, error) {
 		if _, err := s.bucket.Put(ctx, key, body, size, bucket.Condition{}); err != nil {
 			return 0, bucketError(err)
@@ -272,7 +272,7 @@ func (s *sharer) put(ctx context.Context, key string, body io.ReaderAt, size int
 // lockBucket takes the lock of a model in the bucket and renews it until release. mine is false
 // when another process holds the lock. A lock that was not renewed within the lease is taken over.
 // A bucket without conditional writes has no locks, and mine is then true.
-func (s *sharer) lockBucket(ctx context.Context, key string) (release func(), mine bool, err error) {
+func (s *uploader) lockBucket(ctx context.Context, key string) (release func(), mine bool, err error) {
 	owner := []byte(rand.Text())
 	put := func(when bucket.Condition) (string, error) {
 		return s.bucket.Put(ctx, key, bytes.NewReader(owner), int64(len(owner)), when)

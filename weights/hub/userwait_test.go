@@ -16,7 +16,7 @@ func heldDisk(t *testing.T, free *int64) (d disk, size int64) {
 		t.Fatal(err)
 	}
 	t.Cleanup(held.Release)
-	d = disk{dir: small.cache, locks: newLocks(nil), threshold: 0.85, log: slog.New(slog.DiscardHandler), patience: time.Hour,
+	d = disk{dir: small.cache, locks: newLocks(nil), threshold: 0.85, log: slog.New(slog.DiscardHandler), userWait: time.Hour,
 		space: func(string) (int64, int64, bool) { return *free, 10 * modelBytes, true }}
 	found := d.candidates("")
 	if len(found) != 1 {
@@ -30,44 +30,44 @@ func heldDisk(t *testing.T, free *int64) (d disk, size int64) {
 func TestExactlyEnoughRoomIsWaitedFor(t *testing.T) {
 	free := int64(1000)
 	d, size := heldDisk(t, &free)
-	if a, err := d.attempt(t.Context(), roomNeed{bytes: free + size}); err != nil || a.got != nil || a.never {
+	if a, err := d.tryReserve(t.Context(), spaceNeed{bytes: free + size}); err != nil || a.got != nil || a.never {
 		t.Errorf("what just fits beside a model in use: %+v, %v", a, err)
 	}
-	if a, err := d.attempt(t.Context(), roomNeed{bytes: free + size + 1}); err != nil || a.got != nil || !a.never {
+	if a, err := d.tryReserve(t.Context(), spaceNeed{bytes: free + size + 1}); err != nil || a.got != nil || !a.never {
 		t.Errorf("a byte more than there can be: %+v, %v", a, err)
 	}
 }
 
-// TestPatienceCountsFromTheLastDownload: the time that a download waits for models in use begins
+// TestUserWaitBeginsAfterTheLastDownload: the time that a download waits for models in use begins
 // when no other download runs, also where it has waited for such a one before.
-func TestPatienceCountsFromTheLastDownload(t *testing.T) {
+func TestUserWaitBeginsAfterTheLastDownload(t *testing.T) {
 	free := int64(modelBytes)
 	d, _ := heldDisk(t, &free)
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		first, err := d.reserve(t.Context(), roomNeed{bytes: modelBytes}, nil)
+		first, err := d.reserve(t.Context(), spaceNeed{bytes: modelBytes}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan time.Duration)
 		go func() {
-			_, err := d.reserve(t.Context(), roomNeed{bytes: modelBytes + 1}, nil)
+			_, err := d.reserve(t.Context(), spaceNeed{bytes: modelBytes + 1}, nil)
 			if err == nil {
 				t.Error("there was no room")
 			}
 			done <- time.Since(start)
 		}()
-		time.Sleep(d.patience / 2) // beside a download
+		time.Sleep(d.userWait / 2) // beside a download
 		first.release()
-		time.Sleep(d.patience / 2) // alone
-		second, err := d.reserve(t.Context(), roomNeed{bytes: modelBytes}, nil)
+		time.Sleep(d.userWait / 2) // alone
+		second, err := d.reserve(t.Context(), spaceNeed{bytes: modelBytes}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(d.patience) // beside another one
+		time.Sleep(d.userWait) // beside another one
 		second.release()
-		if took := <-done; took < 3*d.patience || took > 3*d.patience+time.Minute {
-			t.Errorf("it gave up after %v, %v after the last download ended; want %v", took, took-2*d.patience, d.patience)
+		if took := <-done; took < 3*d.userWait || took > 3*d.userWait+time.Minute {
+			t.Errorf("it gave up after %v, %v after the last download ended; want %v", took, took-2*d.userWait, d.userWait)
 		}
 	})
 }

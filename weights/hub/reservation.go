@@ -15,27 +15,27 @@ import (
 )
 
 // Room on the disk is reserved from the moment it is found free to the last byte of a download. All
-// processes that share the cache see the reservation. It is a file in roomDir that holds the number
-// of bytes still to come, and its download holds the file's lock. A reservation without a holder
-// belongs to a dead process; the next process that looks deletes it.
+// processes that share the cache see the reservation. It is a file in reservationDir that holds the
+// number of bytes still to come, and its download holds the file's lock. A reservation without a
+// holder belongs to a dead process; the next process that looks deletes it.
 
-// roomDir is the directory of the reservations. Tools that search the cache skip .locks.
-const roomDir = ".locks/.sie-room"
+// reservationDir is the directory of the reservations. Tools that search the cache skip .locks.
+const reservationDir = ".locks/.sie-room"
 
-// defaultPatience is how long a download waits for the release of models in use.
-const defaultPatience = 5 * time.Minute
+// defaultUserWait is how long a download waits for the release of models in use.
+const defaultUserWait = 5 * time.Minute
 
-// roomNeed is the disk space that a download needs.
-type roomNeed struct {
-	bytes  int64
-	folder string // its own repository
-	modest bool   // removal stops once the download fits and bytes have been freed, even above the threshold
+// spaceNeed is the disk space that a download needs.
+type spaceNeed struct {
+	bytes     int64
+	folder    string // its own repository
+	untilFits bool   // removal stops once the download fits and bytes have been freed, even above the threshold
 }
 
 // reservation is room on the disk for one download only. A nil reservation holds none. It is safe
 // for concurrent use.
 type reservation struct {
-	mu   lockorder.Mutex[lockorder.Room] // guards left and the file's content
+	mu   lockorder.Mutex[lockorder.Reservation] // guards left and the file's content
 	left int64
 	lock *lock
 	path string
@@ -70,7 +70,7 @@ func (r *reservation) release() {
 // disk, with need.bytes added, is below the threshold or no more can be removed. Without room it
 // waits, after calling waiting once: for other downloads without limit, for models in use up to
 // d.patience. It fails at once when removing every model would not be enough.
-func (d disk) reserve(ctx context.Context, need roomNeed, waiting func()) (*reservation, error) {
+func (d disk) reserve(ctx context.Context, need spaceNeed, waiting func()) (*reservation, error) {
 	if need.bytes <= 0 {
 		return nil, nil
 	}
@@ -78,7 +78,7 @@ func (d disk) reserve(ctx context.Context, need roomNeed, waiting func()) (*rese
 	lockorder.None("waiting for room on the disk")
 	wait := 10 * time.Millisecond
 	for first := true; ; first = false {
-		a, err := d.attempt(ctx, need)
+		a, err := d.tryReserve(ctx, need)
 		if a.got != nil || err != nil {
 			return a.got, err
 		}
@@ -88,7 +88,7 @@ func (d disk) reserve(ctx context.Context, need roomNeed, waiting func()) (*rese
 		case alone.IsZero():
 			alone = time.Now()
 		}
-		if a.never || a.downloads == 0 && time.Since(alone) >= d.patience {
+		if a.never || a.downloads == 0 && time.Since(alone) >= d.userWait {
 			return nil, fail(ClassStorage, nil, "needs %d MiB more on the disk of %s, which has %d MiB free%s: free space, or point SIE_LOCAL_CACHE to a larger disk",
 				(need.bytes>>20)+1, d.dir, a.free>>20, a.why)
 		}
@@ -102,8 +102,8 @@ func (d disk) reserve(ctx context.Context, need roomNeed, waiting func()) (*rese
 	}
 }
 
-// attempt is the result of one try to reserve.
-type attempt struct {
+// reserveResult is the result of one try to reserve.
+type reserveResult struct {
 	got       *reservation
 	downloads int // reservations of other downloads
 	free      int64
@@ -111,9 +111,9 @@ type attempt struct {
 	why       string // the reason for too little room, for people
 }
 
-// attempt tries to reserve once. Only one process at a time may try, so that two downloads do not
-// count on the same room or remove models for it.
-func (d disk) attempt(ctx context.Context, need roomNeed) (a attempt, err error) {
+// tryReserve tries to reserve once. Only one process at a time may try, so that two downloads do
+// not count on the same room or remove models for it.
+func (d disk) tryReserve(ctx context.Context, need spaceNeed) (a reserveResult, err error) {
 	release, err := d.locks.take(ctx, filepath.Join(d.dir, ".locks", "sie-evict.lock"), nil)
 	if err != nil {
 		return a, err
@@ -128,9 +128,9 @@ func (d disk) attempt(ctx context.Context, need roomNeed) (a attempt, err error)
 	over := func() bool {
 		free, total, ok := d.space(d.dir)
 		return d.threshold > 0 && ok && total > 0 && float64(total-free+reserved+need.bytes) > d.threshold*float64(total) &&
-			(!need.modest || free-reserved < need.bytes || free-before < need.bytes)
+			(!need.untilFits || free-reserved < need.bytes || free-before < need.bytes)
 	}
-	stuck, err := d.relieve(ctx, need.folder, over)
+	stuck, err := d.freeSpace(ctx, need.folder, over)
 	if err != nil {
 		return a, err
 	}
@@ -140,12 +140,12 @@ func (d disk) attempt(ctx context.Context, need roomNeed) (a attempt, err error)
 			d.log.Warn("model cache: the disk stays fuller than wanted; nothing more can be removed", "dir", d.dir,
 				"threshold_percent", 100*d.threshold)
 		}
-		a.got, err = d.keep(need.bytes)
+		a.got, err = d.writeReservation(need.bytes)
 		return a, err
 	}
 	var held int64 // by repositories that may be removed once they are not in use
 	inUse := 0
-	if d.removes() {
+	if d.canRemove() {
 		for _, c := range d.candidates(need.folder) {
 			if !stuck[c.folder] {
 				held += d.size(c)
@@ -162,9 +162,9 @@ func (d disk) attempt(ctx context.Context, need roomNeed) (a attempt, err error)
 	return a, nil
 }
 
-// keep writes a reservation. The caller holds the lock of removals.
-func (d disk) keep(bytes int64) (*reservation, error) {
-	path := filepath.Join(d.dir, roomDir, rand.Text())
+// writeReservation writes a reservation. The caller holds the lock of removals.
+func (d disk) writeReservation(bytes int64) (*reservation, error) {
+	path := filepath.Join(d.dir, reservationDir, rand.Text())
 	f, err := openLock(path)
 	if err != nil {
 		return nil, storageError(err, "reserve room on the disk")
@@ -184,12 +184,12 @@ func (d disk) keep(bytes int64) (*reservation, error) {
 // reserved adds up the reservations of running downloads and deletes those of dead ones. The caller
 // holds the lock of removals.
 func (d disk) reserved() (bytes int64, downloads int, err error) {
-	entries, err := os.ReadDir(filepath.Join(d.dir, roomDir))
+	entries, err := os.ReadDir(filepath.Join(d.dir, reservationDir))
 	if os.IsNotExist(err) {
 		return 0, 0, nil
 	}
 	for _, e := range entries {
-		path := filepath.Join(d.dir, roomDir, e.Name())
+		path := filepath.Join(d.dir, reservationDir, e.Name())
 		f, err := os.OpenFile(path, os.O_RDWR, 0)
 		if err != nil {
 			continue // released just now
