@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sie-engine/sie/catalog"
@@ -75,8 +76,8 @@ func (s *loras) find(key LoRAKey) (found hub.Resolved, err error) {
 	return found, err
 }
 
-// pack packs the adapter in dir on every device and marks it as ready. It makes room for it without
-// unloading its own model.
+// pack packs the adapter in dir on every device and marks it as ready. It makes room for it among
+// the model's adapters, and in memory without unloading its own model.
 func (s *loras) pack(a *lora, dir string) (err error) {
 	var copies []*arch.Adapter
 	defer func() {
@@ -92,6 +93,12 @@ func (s *loras) pack(a *lora, dir string) (err error) {
 			return err
 		}
 		copies = append(copies, packed)
+	}
+	s.mu.Lock()
+	room := s.makeRoomLocked()
+	s.unlock()
+	if !room {
+		return fmt.Errorf("every LoRA adapter is in use: %w", registry.ErrBusy)
 	}
 	bytes := copies[0].Bytes()
 	if err := s.model.host.makeRoom(s.ctx, need{packed: bytes, whole: bytes, what: "a LoRA adapter needs", spare: s.model.key}); err != nil {

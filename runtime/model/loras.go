@@ -15,8 +15,9 @@ import (
 )
 
 // loras holds the LoRA adapters of one model. They are loaded on demand in the background. When
-// there are too many, the least recently used one that no request uses is freed. Sequences of one
-// batch may have different adapters.
+// there are too many, the least recently used one that no request uses is freed, but only for an
+// adapter that has been read and fits the model. Sequences of one batch may have different
+// adapters.
 //
 // Programs are recorded, and programs and adapters freed, with mu released.
 type loras struct {
@@ -67,7 +68,7 @@ func (s *loras) acquire(key LoRAKey, name string, m *catalog.Resolved) (*lora, e
 		if err := s.refusalLocked(key, name, m); err != nil {
 			return nil, err
 		}
-		if s.makeRoomLocked() { // else every adapter is in use now; the client tries again later
+		if s.mayLoadLocked() { // else the client tries again later
 			s.startLocked(key)
 		}
 		return nil, errs.LoadingLoRA(name, m.ID)
@@ -116,17 +117,34 @@ func (s *loras) startLocked(key LoRAKey) {
 	go s.load(a)
 }
 
-// makeRoomLocked reports whether there is room for one more adapter. If there are already s.most,
-// it removes the least recently used one that no request uses.
-func (s *loras) makeRoomLocked() bool {
-	if len(s.all) < s.most {
-		return true
-	}
-	var victim *lora
+// mayLoadLocked reports whether a load may start: fewer than s.most run, and an adapter could go
+// for the new one if need be.
+func (s *loras) mayLoadLocked() bool {
+	ready, victim := s.readyLocked()
+	return len(s.all)-ready < s.most && (len(s.all) < s.most || victim != nil)
+}
+
+// readyLocked returns the number of loaded adapters, and the least recently used one that no
+// request uses, nil if there is none.
+func (s *loras) readyLocked() (n int, victim *lora) {
 	for _, a := range s.all {
-		if a.pins == 0 && a.ready && (victim == nil || a.used < victim.used) {
+		if !a.ready {
+			continue
+		}
+		n++
+		if a.pins == 0 && (victim == nil || a.used < victim.used) {
 			victim = a
 		}
+	}
+	return n, victim
+}
+
+// makeRoomLocked reports whether there is room for one more loaded adapter. If there are already
+// s.most, it removes the least recently used one that no request uses.
+func (s *loras) makeRoomLocked() bool {
+	ready, victim := s.readyLocked()
+	if ready < s.most {
+		return true
 	}
 	if victim == nil {
 		return false

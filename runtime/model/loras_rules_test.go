@@ -80,6 +80,12 @@ func TestWhichAdapterGoes(t *testing.T) {
 	if e := errs.As(err); e == nil || e.Status != 500 || !strings.Contains(e.Message, "modules_to_save") {
 		t.Fatal(err)
 	}
+	if attention.copies == nil || all.copies == nil {
+		t.Error("an adapter went for one that cannot be loaded")
+	}
+	twin := key("attention")
+	twin.revision = "twin"
+	s.release(s.take(t, twin, m))
 	if attention.copies == nil || all.copies != nil {
 		t.Error("the adapter that was used last went, the other stayed")
 	}
