@@ -26,7 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sie.h" /* enumerations and sie_out_item only */
+#include "sie.h" /* enumerations, sie_out_item and SIE_MAX_JOINED only */
 
 #ifdef __cplusplus
 extern "C" {
@@ -318,6 +318,15 @@ typedef struct sie_keep_rows_args {
   sie_tensor x, y; /* one dtype, fX */
 } sie_keep_rows_args;
 
+/* y[r] = [x[0][r], x[1][r], x[2][r]]: the columns of several tensors next to each other, each
+ * element converted to y's type. */
+typedef struct sie_join_columns_args {
+  sie_rows rows;
+  int64_t c[SIE_MAX_JOINED];    /* columns of each; 0: absent, except the first */
+  sie_tensor x[SIE_MAX_JOINED]; /* fX [R, c[i]] */
+  sie_tensor y;                 /* fX [R, Σ c] */
+} sie_join_columns_args;
+
 /* The SPLADE maximum: y[b, v] = max(0, max over the tokens i of sequence b of (x_i·Wᵀ + bias)[v]);
  * no tokens give 0. The logits [T, N] never exist: each tile's rows are reduced in its epilogue.
  * Classes and x are those of sie_linear_args. */
@@ -437,7 +446,8 @@ typedef enum sie_op_kind {
   SIE_OP_MAXSIM = 14,
   SIE_OP_LORA = 15,
   SIE_OP_SMVE = 16,
-  SIE_OP_MARK_NONFINITE = 17
+  SIE_OP_MARK_NONFINITE = 17,
+  SIE_OP_JOIN_COLUMNS = 18
 } sie_op_kind;
 
 /* The bounds from which scratch is planned: no call may exceed them. */
@@ -489,6 +499,7 @@ typedef struct sie_ops {
   sie_status (*lora)(const sie_lora_args *, const sie_share *);
   sie_status (*smve)(const sie_smve_args *, const sie_share *);
   sie_status (*mark_nonfinite)(const sie_mark_nonfinite_args *, const sie_share *);
+  sie_status (*join_columns)(const sie_join_columns_args *, const sie_share *);
 
   /* GPUs only, NULL elsewhere. The host lists the tiles of an attention run for
    * sie_attention_args.work. attention_work_bytes is what any run within the bounds needs.

@@ -225,7 +225,8 @@ SIE_API int64_t sie_weight_denormals(const sie_weight *weight);
 #define SIE_MAX_INPUTS 12
 #define SIE_MAX_OUTPUTS 8
 #define SIE_MAX_VALUES 8192
-#define SIE_MAX_NAME 31 /* bytes of a name, without the NUL */
+#define SIE_MAX_JOINED 3 /* values whose columns are joined */
+#define SIE_MAX_NAME 31  /* bytes of a name, without the NUL */
 
 /* Numbers by which the entries of a program refer to spaces, inputs and values that earlier entries
  * made. The caller chooses them, from 1 up to the bound; 0 means none. */

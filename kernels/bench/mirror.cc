@@ -239,6 +239,12 @@ void translate(Call *c, sie_mark_nonfinite_args *a) {
   c->tensor(&a->x);
 }
 
+void translate(Call *c, sie_join_columns_args *a) {
+  c->rows(&a->rows);
+  for (sie_tensor &x : a->x) c->tensor(&x);
+  c->tensor(&a->y);
+}
+
 void translate(Call *c, sie_keep_rows_args *a) {
   c->rows(&a->kept);
   c->pointer(&a->index);
@@ -307,7 +313,7 @@ void install() { harness::memory = {allocate, release, nothing_to_wait_for}; }
 
 const sie_ops *table(const sie_ops *of) {
   // A new entry of the table belongs here, and its pointers in a translate().
-  static_assert(sizeof(sie_ops) == 24 + 23 * sizeof(void *), "an entry is not forwarded");
+  static_assert(sizeof(sie_ops) == 24 + 24 * sizeof(void *), "an entry is not forwarded");
   first_inner = inner = of;
   outer = *of;
 #define SIE_FORWARD(entry) \
@@ -330,6 +336,7 @@ const sie_ops *table(const sie_ops *of) {
   SIE_FORWARD(maxsim);
   SIE_FORWARD(lora);
   SIE_FORWARD(mark_nonfinite);
+  SIE_FORWARD(join_columns);
 #undef SIE_FORWARD
   return &outer;
 }

@@ -92,6 +92,7 @@ class List {
     rows(m, load, "quantise_rows", "quantise", "fp8", harness::model_quantise);
     add_pool_output(m, load);
     rows(m, load, "gather_rows", "gather", "bf16", harness::model_gather);
+    rows(m, load, "join_columns", "join", "bf16", harness::model_join);
     rows(m, load, "lora", "adapters", "bf16", harness::model_lora);
     rows(m, load, "output_rows", "output", "int8", harness::model_output);
     rows(m, load, "linear_f32", "head", "f32", harness::model_head);

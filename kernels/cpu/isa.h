@@ -45,6 +45,7 @@ typedef sie_status (*LinearFn)(const sie_linear_args *, const sie_share *);
   int64_t linear_f32_panel();                                                                        \
   sie_status smve(const sie_smve_args *, const sie_share *);                                         \
   sie_status mark_nonfinite(const sie_mark_nonfinite_args *, const sie_share *);                     \
+  sie_status join_columns(const sie_join_columns_args *, const sie_share *);                         \
   int64_t smve_scratch(const sie_op_bounds *bounds);                                                 \
   int64_t maxsim_scratch(const sie_op_bounds *bounds);                                               \
   int64_t lora_scratch(const sie_op_bounds *bounds);                                                 \

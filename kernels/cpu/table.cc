@@ -184,6 +184,7 @@ const sie_ops avx2_ops = {
     avx2::lora,
     avx2::smve,
     avx2::mark_nonfinite,
+    avx2::join_columns,
     nullptr,
     nullptr,
 };
@@ -215,6 +216,7 @@ const sie_ops avx512_ops = {
     avx512::lora,
     avx512::smve,
     avx512::mark_nonfinite,
+    avx512::join_columns,
     nullptr,
     nullptr,
 };
@@ -246,6 +248,7 @@ const sie_ops vnni_ops = {
     avx512::lora,
     avx512::smve,
     avx512::mark_nonfinite,
+    avx512::join_columns,
     nullptr,
     nullptr,
 };
@@ -277,6 +280,7 @@ const sie_ops amx_ops = {
     avx512::lora,
     avx512::smve,
     avx512::mark_nonfinite,
+    avx512::join_columns,
     nullptr,
     nullptr,
 };

@@ -23,6 +23,7 @@ sie_status pool_output(const sie_pool_output_args *, const sie_share *);
 sie_status keep_rows(const sie_keep_rows_args *, const sie_share *);
 sie_status output_sparse(const sie_output_sparse_args *, const sie_share *);
 sie_status mark_nonfinite(const sie_mark_nonfinite_args *, const sie_share *);
+sie_status join_columns(const sie_join_columns_args *, const sie_share *);
 
 }  // namespace sie_cuda
 

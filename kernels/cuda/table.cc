@@ -52,6 +52,7 @@ sie_ops table(const char *name, uint32_t compute_mask) {
   ops.maxsim = sie_cuda::maxsim;
   ops.lora = sie_cuda::lora;
   ops.mark_nonfinite = sie_cuda::mark_nonfinite;
+  ops.join_columns = sie_cuda::join_columns;
   return ops;
 }
 

@@ -191,6 +191,7 @@ sie_status splade(const sie_splade_args *, const sie_share *);
 int64_t splade_scratch(const sie_op_bounds *bounds);
 sie_status smve(const sie_smve_args *, const sie_share *);
 sie_status mark_nonfinite(const sie_mark_nonfinite_args *, const sie_share *);
+sie_status join_columns(const sie_join_columns_args *, const sie_share *);
 int64_t smve_scratch(const sie_op_bounds *bounds);
 sie_status maxsim(const sie_maxsim_args *, const sie_share *);
 sie_status lora(const sie_lora_args *, const sie_share *);

@@ -51,6 +51,7 @@ const sie_ops *sie_ref_ops(void) {
       sie_ref::lora,
       sie_ref::smve,
       sie_ref::mark_nonfinite,
+      sie_ref::join_columns,
       nullptr,
       nullptr,
   };

@@ -132,6 +132,25 @@ TEST(host_rows_copy_one_type_only) {
   }
 }
 
+TEST(host_rows_are_joined_of_floats_only) {
+  for (const sie_ops *ops : host_tables()) {
+    Operand x(SIE_F32), bytes(SIE_U8), y(SIE_F32), byte_y(SIE_U8);
+    x.fill(1), bytes.fill(1);
+    sie_join_columns_args a = {};
+    a.rows = {rows, &row_count};
+    auto refuse = [&](std::initializer_list<sie_tensor> from, Operand *to) {
+      int i = 0;
+      for (const sie_tensor &t : from) a.x[i] = t, a.c[i++] = 1;
+      a.y = to->tensor();
+      refuses(ops, ops->join_columns, SIE_OP_JOIN_COLUMNS, a, *to, "join_columns of bytes");
+    };
+    refuse({bytes.tensor(), x.tensor(), x.tensor()}, &y);
+    refuse({x.tensor(), bytes.tensor(), x.tensor()}, &y);
+    refuse({x.tensor(), x.tensor(), bytes.tensor()}, &y);
+    refuse({x.tensor(), x.tensor(), x.tensor()}, &byte_y);
+  }
+}
+
 TEST(host_rows_are_quantised_to_known_types) {
   for (const sie_ops *ops : host_tables()) {
     auto refuse = [ops](int32_t x_type, int32_t y_type, int32_t group) {

@@ -44,6 +44,7 @@ TEST_LIST(smve) { run(14); }
 TEST_LIST(maxsim) { run(15); }
 TEST_LIST(lora) { run(16); }
 TEST_LIST(mark_nonfinite) { run(17); }
+TEST_LIST(join_columns) { run(18); }
 TEST_LIST(attention_blocks) { check_attention_blocks(); }
 // In two parts, so that two cores share them.
 TEST_LIST(production_shapes_0) { run_production(0, 2); }

@@ -53,6 +53,8 @@ std::unique_ptr<Case> model_muvera(const ModelShape &model, const Lengths &lengt
 std::unique_ptr<Case> model_smve(const ModelShape &model, const Lengths &lengths);
 // As many rows as tokens, out of twice as many.
 std::unique_ptr<Case> model_keep(const ModelShape &model, const Lengths &lengths);
+// Two values of model.width columns, joined.
+std::unique_ptr<Case> model_join(const ModelShape &model, const Lengths &lengths);
 // BERT's, and of the tiny models what an emulator does in a second.
 inline int64_t vocabulary_of(const ModelShape &model) { return model.width < 384 ? 1000 : 30522; }
 // A row of the vocabulary a sequence, some 200 columns kept.

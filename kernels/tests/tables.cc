@@ -105,6 +105,7 @@ const std::vector<Group> &groups() {
       {"maxsim", make_maxsim},
       {"lora", make_lora},
       {"mark_nonfinite", make_mark},
+      {"join_columns", make_join},
   };
   return list;
 }

@@ -1,4 +1,4 @@
-// sparse_refusals_test.cc — what the GPU tables refuse of kept rows, sparse outputs and flags,
+// sparse_refusals_test.cc — what the GPU tables refuse of kept rows, joined columns, sparse outputs and flags,
 // before they write anything.
 #include "tests/cuda/operands.h"
 
@@ -27,6 +27,42 @@ TEST(keep_rows_refuses) {
           {"no rows and no memory", SIE_OK,
            [](Args *b) { b->kept = {0, nullptr}, b->index = nullptr, b->x.p = b->y.p = nullptr; }},
       });
+}
+
+TEST(join_columns_refuses) {
+  Operands o;
+  sie_join_columns_args a = {};
+  a.rows = o.tokens();
+  a.c[0] = a.c[1] = columns;
+  a.x[0] = a.x[1] = o.in();
+  a.y = o.to();
+  a.y.ld = 2 * columns;
+  using Args = sie_join_columns_args;
+  check_refusals<Args>(
+      "join_columns", &sie_ops::join_columns, a, &Args::rows, &o,
+      {
+          {"no columns of the first", invalid, [](Args *b) { b->c[0] = 0; }},
+          {"fewer columns than none", invalid, [](Args *b) { b->c[2] = -1; }},
+          {"no x", invalid, [](Args *b) { b->x[0].p = nullptr; }},
+          {"no second x", invalid, [](Args *b) { b->x[1].p = nullptr; }},
+          {"no third x", invalid, [](Args *b) { b->c[2] = 1, b->y.ld++; }},
+          {"no y", invalid, [](Args *b) { b->y.p = nullptr; }},
+          {"a stride of x below its columns", invalid, [](Args *b) { b->x[1].ld = columns - 1; }},
+          {"a stride of y below the sum of the columns", invalid, [](Args *b) { b->y.ld = 2 * columns - 1; }},
+          {"bytes", unsupported, [](Args *b) { b->x[0].dtype = SIE_U8; }},
+          {"bytes behind floats", unsupported, [](Args *b) { b->x[1].dtype = SIE_U8; }},
+          {"to bytes", unsupported, [](Args *b) { b->y.dtype = SIE_U8; }},
+          {"too many columns", unsupported,
+           [](Args *b) { b->c[0] = b->x[0].ld = too_wide, b->y.ld = 2 * too_wide; }},
+          {"too many columns together", unsupported,
+           [](Args *b) { b->c[0] = b->x[0].ld = widest, b->y.ld = 2 * too_wide; }},
+          {"no rows of the widest", SIE_OK,
+           [](Args *b) { b->rows.cap = 0, b->c[0] = b->x[0].ld = b->y.ld = widest, b->c[1] = 0; }},
+          {"no rows and no memory", SIE_OK,
+           [](Args *b) { b->rows = {0, nullptr}, b->x[0].p = b->x[1].p = b->y.p = nullptr; }},
+      },
+      {{"one alone", SIE_OK, [](Args *b) { b->c[1] = 0, b->x[1].p = nullptr; }},
+       {"the second left out", SIE_OK, [](Args *b) { b->c[2] = b->c[1], b->x[2] = b->x[1], b->c[1] = 0; }}});
 }
 
 TEST(output_sparse_refuses) {
