@@ -21,6 +21,7 @@ Cut cut_of(const sie_program *p, const Op &op) {
     case SIE_OP_QUANTISE_ROWS:
     case SIE_OP_LORA:
     case SIE_OP_QK_NORM_ROPE:
+    case SIE_OP_JOIN_COLUMNS:
       return Cut::rows;
     case SIE_OP_ATTENTION:
       return Cut::queries;

@@ -21,7 +21,8 @@ const char *op_name(uint32_t kind) {
                                       "maxsim",
                                       "lora",
                                       "smve",
-                                      "mark_nonfinite"};
+                                      "mark_nonfinite",
+                                      "join_columns"};
   if (kind == op_output_values) return "output_values";
   return kind < sizeof names / sizeof *names ? names[kind] : "unknown";
 }

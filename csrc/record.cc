@@ -38,6 +38,7 @@ constexpr Entry entries[] = {
     {SIE_OUTPUT_SPARSE, "output_sparse", record_output_sparse},
     {SIE_OUTPUT_MUVERA, "output_muvera", record_output_muvera},
     {SIE_OUTPUT_SMVE, "output_smve", record_output_smve},
+    {SIE_JOIN, "join", record_join},
 };
 
 const Entry *entry_of(uint32_t kind) {

@@ -1,4 +1,4 @@
-// record_rows.cc — records the operations that look rows up, normalise them, pool them or choose
+// record_rows.cc — records the operations that look rows up, normalise, join or pool them, or choose
 // among them.
 #include "record.h"
 
@@ -131,6 +131,33 @@ sie_status record_columns(sie_program *p, const void *params, sie_error *err) {
   SIE_FAIL_IF(!reserve_value(p, c.y), SIE_OUT_OF_MEMORY, err, "no memory to record a view");
   p->values[c.y] = value;
   return SIE_OK;
+}
+
+sie_status record_join(sie_program *p, const void *params, sie_error *err) {
+  sie_join_params j;
+  SIE_TRY(take_params(params, &j, err));
+  SIE_TRY(check_result(p, j.y, "y", err));
+  SIE_TRY(check_zero(j.reserved, "reserved", err));
+  SIE_TRY(check_has(p, p->device->ops->join_columns != nullptr, SIE_OP_JOIN_COLUMNS, err));
+  Op op = new_op(SIE_OP_JOIN_COLUMNS);
+  op.out = j.y;
+  int64_t columns = 0;
+  for (int i = 0; i < SIE_MAX_JOINED && (i < 2 || j.x[i] != SIE_NO_VALUE); i++) {
+    static const char *const names[] = {"x[0]", "x[1]", "x[2]"};
+    SIE_TRY(check_value(p, j.x[i], names[i], err));
+    const Value &x = p->values[j.x[i]], &first = p->values[j.x[0]];
+    SIE_FAIL_IF(x.space != first.space || x.compute != first.compute, SIE_INVALID_ARGUMENT, err,
+                "%s has rows of %s and is of class %s; x[0] has rows of %s and is of class %s", names[i],
+                space_name(p, x.space), compute_name(x.compute), space_name(p, first.space),
+                compute_name(first.compute));
+    op.in[i] = j.x[i];
+    columns += x.columns;
+  }
+  SIE_FAIL_IF(columns > max_columns, SIE_INVALID_ARGUMENT, err,
+              "y has %lld columns; at most %lld are possible", static_cast<ll>(columns),
+              static_cast<ll>(max_columns));
+  const Value first = p->values[j.x[0]];
+  return append(p, op, first.space, first.compute, columns, err);
 }
 
 sie_status record_gather_rows(sie_program *p, const void *params, sie_error *err) {

@@ -132,6 +132,18 @@ sie_status qk_norm_rope(const Replay &r, const PlannedOp &planned) {
   return r.program->device->ops->qk_norm_rope(&a, &r.share);
 }
 
+sie_status join_columns(const Replay &r, const PlannedOp &planned) {
+  const Op &op = planned.op;
+  sie_join_columns_args a = {};
+  a.rows = rows(r, op.out);
+  for (int i = 0; i < SIE_MAX_JOINED && op.in[i] != SIE_NO_VALUE; i++) {
+    a.c[i] = columns(r, op.in[i]);
+    a.x[i] = tensor(r, planned.in[i]);
+  }
+  a.y = tensor(r, planned.out);
+  return r.program->device->ops->join_columns(&a, &r.share);
+}
+
 sie_status gather_rows(const Replay &r, const PlannedOp &planned) {
   sie_gather_rows_args a = {};
   a.seqs = seqs(r);
@@ -232,6 +244,8 @@ sie_status dispatch(const Replay &r, const PlannedOp &planned) {
       return attention(r, planned);
     case SIE_OP_QK_NORM_ROPE:
       return qk_norm_rope(r, planned);
+    case SIE_OP_JOIN_COLUMNS:
+      return join_columns(r, planned);
     case SIE_OP_GATHER_ROWS:
       return gather_rows(r, planned);
     case SIE_OP_POOL:

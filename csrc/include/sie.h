@@ -289,7 +289,8 @@ typedef enum sie_kind {
   SIE_OUTPUT_TOKEN_ROWS = 16,
   SIE_OUTPUT_SPARSE = 17,
   SIE_OUTPUT_MUVERA = 18,
-  SIE_OUTPUT_SMVE = 19
+  SIE_OUTPUT_SMVE = 19,
+  SIE_JOIN = 20
 } sie_kind;
 
 typedef struct sie_op {
@@ -403,6 +404,15 @@ typedef struct sie_columns_params {
   int32_t reserved; /* 0 */
   int64_t column, width;
 } sie_columns_params;
+
+/* SIE_JOIN: y[R, Σ C] = the columns of two or three values next to each other. All have rows of one
+ * space and are of one class. */
+typedef struct sie_join_params {
+  uint32_t struct_size;
+  sie_value y;
+  sie_value x[SIE_MAX_JOINED]; /* in order; the last may be 0 */
+  int32_t reserved;            /* 0 */
+} sie_join_params;
 
 /* SIE_ATTENTION: y = softmax(scale·q·kᵀ − slope·distance)·v per sequence and head, over the keys
  * that the mask lets through. q has rows of the ROWS space or, with SIE_MASK_FULL, of the SEQS

@@ -110,6 +110,28 @@ TEST(bad_splade) {
   r.ok(record::output_sparse(r.p, y, SIE_SPARSE_LOG, 0, &r.none));
 }
 
+TEST(bad_join) {
+  Recording r;
+  sie_value y = 0, wide = 0, all = 0;
+  REFUSED(record::join(r.p, r.x, r.x, 0, nullptr, &err));
+  REFUSED(record::join(r.p, 0, r.x, 0, &y, &err));
+  REFUSED(record::join(r.p, r.x, 0, 0, &y, &err));    // one value is no join
+  REFUSED(record::join(r.p, r.x, 0, r.x, &y, &err));  // a hole
+  REFUSED(record::join(r.p, r.x, r.x, 99, &y, &err));
+  REFUSED(record::join(r.p, r.x, r.kept, 0, &y, &err));  // rows of two spaces
+  REFUSED(record::join(r.p, r.x, r.x, r.pooled, &y, &err));
+  sie_join_params j = sized<sie_join_params>();
+  j.y = record::next(r.p);
+  j.x[0] = j.x[1] = r.x;
+  j.reserved = 1;
+  REFUSED(record::add(r.p, SIE_JOIN, j, &err));
+  // The widest is possible; one column more is not.
+  r.ok(record::linear(r.p, r.x, r.linear(1 << 19, 64), nullptr, SIE_ACT_NONE, SIE_NO_VALUE, &wide, &r.none));
+  REFUSED(record::join(r.p, wide, wide, r.x, &y, &err));
+  r.ok(record::join(r.p, wide, wide, 0, &all, &r.none));
+  r.ok(record::join(r.p, r.x, r.x, r.x, &y, &r.none));
+}
+
 TEST(bad_maxsim) {
   Recording r, without(0);
   sie_value y = 0, reduced = 0;

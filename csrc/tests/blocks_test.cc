@@ -181,3 +181,31 @@ TEST(blocks_pool_by_position_and_by_score) {
     }
   }
 }
+
+TEST(blocks_join_columns) {
+  Run r("join");
+  Run plain("tokens");  // the same model: gives the rows that are joined with others
+  for (int b = 0; b < 12; b++) {
+    std::vector<float> all = r.rows(0, b), pools = r.rows(2, b), narrow = r.rows(3, b), x = plain.rows(1, b);
+    int length = heads::length_of(b);
+    std::vector<double> mean(hidden), weighted(hidden);
+    for (int row = 0; row < length; row++) {
+      for (int c = 0; c < heads::joined; c++) {
+        int second = c - hidden, third = second - heads::reduced;
+        double want = third >= 0    ? at(x, hidden, row, heads::joined_first + third)
+                      : second >= 0 ? at(narrow, heads::reduced, row, second)
+                                    : at(x, hidden, row, c);
+        near("joined columns", b, at(all, heads::joined, row, c), want, 0);
+      }
+      for (int c = 0; c < hidden; c++) {
+        mean[static_cast<size_t>(c)] += at(x, hidden, row, c) / length;
+        weighted[static_cast<size_t>(c)] += (row + 1) * at(x, hidden, row, c) / (0.5 * length * (length + 1));
+      }
+    }
+    for (int c = 0; c < hidden; c++) {
+      near("the joined mean", b, at(pools, 2 * hidden, 0, c), mean[static_cast<size_t>(c)], 1e-5);
+      near("the joined weighted mean", b, at(pools, 2 * hidden, 0, hidden + c),
+           weighted[static_cast<size_t>(c)], 1e-5);
+    }
+  }
+}

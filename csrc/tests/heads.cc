@@ -316,6 +316,12 @@ const Head all[] = {
      {{Kind::rows, hidden}, {Kind::rows, hidden}, {Kind::values, hidden}, {}},
      2,
      false},
+    {"join",
+     join_tail,
+     [](const sie_ops *ops) { return ops->join_columns != nullptr; },
+     {{Kind::values, joined}, {Kind::token_rows, hidden}, {Kind::rows, 2 * hidden}, {Kind::values, reduced}},
+     8,
+     false},
 };
 const int count = sizeof all / sizeof *all;
 

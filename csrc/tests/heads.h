@@ -54,6 +54,8 @@ sie_status gate_tail(model::Model *m, sie_value x);
 sie_status rotary_tail(model::Model *m, sie_value x);
 sie_status update_tail(model::Model *m, sie_value x);
 sie_status pools_tail(model::Model *m, sie_value x);
+sie_status join_tail(model::Model *m, sie_value x);
+constexpr int joined_first = 5, joined_width = 32, joined = 64 + reduced + joined_width;
 
 // Sequences by their numbers, each with `length_of(number)` tokens. A sequence's ids, kept rows,
 // adapter, query and items depend only on its number. mixed: items of every type, some cut and

@@ -1,5 +1,5 @@
 // heads_blocks.cc — the operations in the blocks of other model families, recorded as heads: norms
-// that sum, gates, rotations in place, masks, grouped keys, and the other poolings.
+// that sum, gates, rotations in place, masks, grouped keys, the other poolings, and joined columns.
 #include <math.h>
 
 #include "heads.h"
@@ -183,6 +183,28 @@ sie_status update_tail(Model *m, sie_value x) {
   TRY(record::output_values(m->program, after, 1, &m->err));
   TRY(record::output_rows(m->program, early, 2, &m->err));
   return record::output_rows(m->program, late, 3, &m->err);
+}
+
+// Joins token rows of two widths and a view that begins at an odd column, for a matrix and an
+// output; and two poolings.
+sie_status join_tail(Model *m, sie_value x) {
+  sie_value sum, narrow, view, all, wide, mean, weighted, pools;
+  TRY(project(m, x, reduced, hidden, &narrow));
+  TRY(record::columns(m->program, x, joined_first, joined_width, &view, &m->err));
+  TRY(record::join(m->program, x, narrow, view, &all, &m->err));
+  TRY(project(m, all, hidden, joined, &wide));
+  sie_weight *w;  // a sum, which a CPU stores in f32
+  TRY(m->weight(SIE_WEIGHT_LINEAR, m->compute(), hidden, hidden, 0.2f, 0, &w));
+  TRY(record::linear(m->program, wide, w, nullptr, SIE_ACT_NONE, x, &sum, &m->err));
+  TRY(record::join(m->program, narrow, sum, 0, &wide, &m->err));
+  TRY(project(m, wide, hidden, reduced + hidden, &wide));
+  TRY(record::pool(m->program, x, SIE_POOL_MEAN, &mean, &m->err));
+  TRY(record::pool(m->program, x, SIE_POOL_WEIGHTED_MEAN, &weighted, &m->err));
+  TRY(record::join(m->program, mean, weighted, 0, &pools, &m->err));
+  TRY(record::output_values(m->program, all, 0, &m->err));
+  TRY(record::output_token_rows(m->program, wide, 1, &m->err));
+  TRY(record::output_rows(m->program, pools, 2, &m->err));
+  return record::output_values(m->program, narrow, 3, &m->err);
 }
 
 sie_status pools_tail(Model *m, sie_value x) {

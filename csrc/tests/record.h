@@ -159,6 +159,14 @@ inline sie_status columns(sie_program *p, sie_value x, int64_t column, int64_t w
   return result(p, SIE_COLUMNS, c, y, err);
 }
 
+inline sie_status join(sie_program *p, sie_value a, sie_value b, sie_value c, sie_value *y, sie_error *err) {
+  sie_join_params j = params<sie_join_params>();
+  j.x[0] = a;
+  j.x[1] = b;
+  j.x[2] = c;
+  return result(p, SIE_JOIN, j, y, err);
+}
+
 inline sie_status attention(sie_program *p, sie_value q, sie_value k, sie_value v,
                             const sie_attention_params *a, sie_value *y, sie_error *err) {
   sie_attention_params of = *a;

@@ -31,6 +31,8 @@ const (
 	kindOutputSparse
 	kindOutputMuvera
 	kindOutputSMVE
+	kindJoin
+	endOfKinds
 )
 
 // The spaces and inputs have the same numbers in every program, so that one Batch fits any of them.
@@ -123,6 +125,13 @@ type columnsParams struct {
 	x, y          Value
 	_             int32
 	column, width int64
+}
+
+type joinParams struct {
+	size uint32
+	y    Value
+	x    [MaxJoined]Value
+	_    int32
 }
 
 type attentionParams struct {

@@ -229,3 +229,56 @@ func TestGroupSketch(t *testing.T) {
 		}
 	}
 }
+
+// Columns of several values next to each other: whole rows, a view and pooled rows.
+func TestJoinByHand(t *testing.T) {
+	for _, kind := range []Kind{CPU, Ref} {
+		t.Run(kind.String(), func(t *testing.T) {
+			d := openTest(t, Options{Kind: kind})
+			word, err := d.NewWeight(WeightSpec{Kind: TableWeight, Compute: ComputeF32, DType: F32, K: 2,
+				Parts: []Part{{Data: bytesOf(1, 2, 3, 5), Rows: 2}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer word.Close()
+			record := func(join func(r *Recorder, x Value)) (*Program, error) {
+				r := d.Record(Caps{MaxTokens: 8, MaxSeqs: 2, MaxLen: 8})
+				join(r, r.EmbedLayerNorm(Embedding{Word: word, Norm: NoNorm}))
+				return r.End()
+			}
+			p, err := record(func(r *Recorder, x Value) {
+				r.OutputValues(r.Join(x, r.Columns(x, 1, 1), x))
+				r.OutputValues(r.Join(r.Pool(x, PoolMean), r.Pool(x, PoolLast)))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			r := NewRunner(d)
+			defer r.Close()
+			b := &Batch{Program: p, IDs: []int32{0, 1, 1}, CuSeqlens: []int32{0, 2, 3}}
+			b.OutBytes[0], b.OutBytes[1] = 3*5*4, 2*4*4
+			if err := r.Run(context.Background(), b); err != nil {
+				t.Fatal(err)
+			}
+			if err := near(floatsOf(b.Out[0]), []float32{1, 2, 2, 1, 2, 3, 5, 5, 3, 5, 3, 5, 5, 3, 5}); err != nil {
+				t.Error(err)
+			}
+			if err := near(floatsOf(b.Out[1]), []float32{2, 3.5, 3, 5, 3, 5, 3, 5}); err != nil {
+				t.Error(err)
+			}
+			for name, join := range map[string]func(r *Recorder, x Value){
+				"x[1]":     func(r *Recorder, x Value) { r.OutputValues(r.Join(x)) },
+				"4 values": func(r *Recorder, x Value) { r.OutputValues(r.Join(x, x, x, x)) },
+			} {
+				p, err := record(join)
+				if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), name) {
+					t.Errorf("%s: %v", name, err)
+				}
+				if p != nil {
+					p.Close()
+				}
+			}
+		})
+	}
+}

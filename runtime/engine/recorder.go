@@ -209,6 +209,22 @@ func (r *Recorder) Columns(x Value, column, width int64) Value {
 	return operation(r, kindColumns, func(p *columnsParams, y Value) { *p = columnsParams{x: x, y: y, column: column, width: width} })
 }
 
+// MaxJoined is the most values of one Join.
+const MaxJoined = 3
+
+// Join records y[R, Σ C], the columns of x next to each other in their order. The values, two or
+// three, have rows of one kind and are of one class.
+func (r *Recorder) Join(x ...Value) Value {
+	if len(x) > MaxJoined {
+		r.Fail(invalid("join", fmt.Sprintf("%d values: at most %d can be joined", len(x), MaxJoined)))
+		return NoValue
+	}
+	return operation(r, kindJoin, func(p *joinParams, y Value) {
+		p.y = y
+		copy(p.x[:], x)
+	})
+}
+
 // Attention holds the parameters of an attention operation.
 type Attention struct {
 	Mask    Mask
